@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package vnet is the contract between the clients' side of the daemon and a network back end: a Network hands out one Port
+// per client.
+package vnet
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+)
+
+// ErrClosed is returned by Attach once the network has been closed. The caller must not retry.
+var ErrClosed = errors.New("network closed")
+
+// Mode is the kind of network, as --vmnet-mode names it.
+type Mode string
+
+// The modes of vmnet.framework.
+const (
+	ModeHost    Mode = "host"    // guests and host reach each other, nothing else
+	ModeShared  Mode = "shared"  // as host, and the outside through NAT
+	ModeBridged Mode = "bridged" // on a physical interface of the host
+)
+
+// A Network is one layer-2 segment with whatever gateway its back end offers.
+type Network interface {
+	// Attach makes a port whose frames towards the client go to toClient. It may take seconds and is never called from
+	// a client's read loop. It may be called from several goroutines.
+	Attach(ctx context.Context, o PortOptions, toClient frame.Sink) (Port, error)
+	Info() NetworkInfo
+	// Close ends every port that is still attached and frees what the network holds. It is idempotent.
+	Close() error
+}
+
+// A Port is one client's attachment.
+type Port interface {
+	// Send passes frames from the client to the network. It never blocks on another client. b is borrowed until Send
+	// returns. One goroutine at a time calls Send; after Close the frames are dropped and counted.
+	Send(b frame.Batch)
+	Info() PortInfo
+	Stats() PortStats
+	// Done is closed when the port has died by itself; Err then tells why.
+	Done() <-chan struct{}
+	Err() error
+	// Close detaches the port. After it returns the sink is never called again. It waits for deliveries in flight, so it
+	// is never called from Deliver or with a lock held. It is idempotent.
+	Close() error
+}
+
+// PortOptions describe the client to the network.
+type PortOptions struct {
+	// Name tells the client in logs and status, such as "client 3".
+	Name string
+	// ID is stable for the same client across restarts where one is known, else empty. A back end derives interface
+	// identities from it.
+	ID string
+}
+
+// NetworkInfo describes a network. Fields that do not apply are zero.
+type NetworkInfo struct {
+	Backend   string // "usernet", "vmnet"
+	Mode      Mode
+	Subnet    netip.Prefix
+	Gateway   netip.Addr
+	DHCPStart netip.Addr // both zero when there is no DHCP server
+	DHCPEnd   netip.Addr
+	MTU       int // bytes, layer 3
+	MaxFrame  int // bytes, layer 2, without the prefix
+}
+
+// PortInfo describes a port.
+type PortInfo struct {
+	MAC         net.HardwareAddr // of the interface behind the port, nil where there is none
+	MTU         int              // bytes, layer 3
+	MaxFrame    int              // bytes, layer 2, without the prefix
+	InterfaceID string           // UUID, empty where there is none
+}
+
+// PortStats are counters since the port was attached.
+type PortStats struct {
+	// Drops counts frames from this client that the network dropped, by reason.
+	Drops map[DropReason]uint64
+	// MACs is how many source addresses are known behind the port now.
+	MACs int
+}
+
+// DropReason names why a frame was dropped. The names are part of the status output.
+type DropReason string
+
+// Reasons for drops on the way from a client into the network.
+const (
+	DropStorm    DropReason = "drop_storm"    // above the flood budget of the source port
+	DropOversize DropReason = "drop_oversize" // longer than the destination takes
+	DropHairpin  DropReason = "drop_hairpin"  // destination is behind the source port itself
+	DropClosed   DropReason = "drop_closed"   // sent after Close
+)
