@@ -1,0 +1,360 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bridge
+
+import (
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
+)
+
+// A recorder keeps a copy of what it is given.
+type recorder struct {
+	max int
+
+	mu      sync.Mutex
+	batches [][]string // payload of each frame, a slice per delivery
+	from    []PortID
+}
+
+func (r *recorder) Deliver(b frame.Batch) {
+	var got []string
+	for it := b.Iter(); it.Next(); {
+		got = append(got, string(it.Frame()[14:]))
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.batches = append(r.batches, got)
+}
+
+func (r *recorder) MaxFrame() int { return r.max }
+
+// take returns what has come since the last call.
+func (r *recorder) take() [][]string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	b := r.batches
+	r.batches = nil
+	return b
+}
+
+type sourceRecorder struct{ recorder }
+
+func (r *sourceRecorder) DeliverFrom(src PortID, b frame.Batch) {
+	r.mu.Lock()
+	r.from = append(r.from, src)
+	r.mu.Unlock()
+	r.Deliver(b)
+}
+
+const (
+	macA    = 0x020000000001
+	macB    = 0x020000000002
+	macC    = 0x020000000003
+	unknown = 0x0200000000ff
+	all     = 0xffffffffffff
+)
+
+func hw(m uint64) net.HardwareAddr {
+	return net.HardwareAddr{byte(m >> 40), byte(m >> 32), byte(m >> 24), byte(m >> 16), byte(m >> 8), byte(m)}
+}
+
+// one is a frame in wire form.
+func one(dst, src uint64, payload string) []byte {
+	f := append(append([]byte(nil), hw(dst)...), hw(src)...)
+	f = append(f, 0x88, 0xb5) // EtherType for local experiments
+	return frame.Append(nil, append(f, payload...))
+}
+
+func batch(frames ...[]byte) frame.Batch {
+	var buf []byte
+	for _, f := range frames {
+		buf = append(buf, f...)
+	}
+	return frame.NewBatch(buf, len(frames))
+}
+
+type bench struct {
+	*Bridge
+	now atomic.Int64
+}
+
+func newBench(o Options) *bench {
+	b := &bench{}
+	o.Now = func() time.Duration { return time.Duration(b.now.Load()) }
+	b.Bridge = New(o)
+	return b
+}
+
+func (b *bench) sleep(d time.Duration) { b.now.Add(int64(d)) }
+
+func (b *bench) attach(t *testing.T, name string) (*Port, *recorder) {
+	t.Helper()
+	r := &recorder{max: frame.MaxStreamLen}
+	p, err := b.Attach(PortOptions{Name: name}, r)
+	require.NoError(t, err)
+	return p, r
+}
+
+// three is a bridge with three ports that have announced their addresses.
+func three(t *testing.T, o Options) (b *bench, ports [3]*Port, sinks [3]*recorder) {
+	b = newBench(o)
+	for i, m := range []uint64{macA, macB, macC} {
+		ports[i], sinks[i] = b.attach(t, string(rune('A'+i)))
+		ports[i].Send(batch(one(all, m, "hello")))
+	}
+	for _, s := range sinks {
+		s.take()
+	}
+	return b, ports, sinks
+}
+
+func TestUnicastGoesToItsOwnerOnly(t *testing.T) {
+	_, p, s := three(t, Options{})
+	p[0].Send(batch(one(macB, macA, "1"), one(macB, macA, "2"), one(macC, macA, "3"), one(macB, macA, "4")))
+	assert.Equal(t, [][]string{{"1", "2"}, {"4"}}, s[1].take(), "a run is one delivery, and order is kept")
+	assert.Equal(t, [][]string{{"3"}}, s[2].take())
+	assert.Empty(t, s[0].take())
+}
+
+func TestFloodsReachAllOthers(t *testing.T) {
+	for name, dst := range map[string]uint64{
+		"broadcast": all, "multicast": 0x01005e0000fb, "link-local group": 0x0180c200000e, "unknown": unknown,
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, p, s := three(t, Options{})
+			p[1].Send(batch(one(dst, macB, "1"), one(dst, macB, "2")))
+			assert.Equal(t, [][]string{{"1", "2"}}, s[0].take())
+			assert.Equal(t, [][]string{{"1", "2"}}, s[2].take())
+			assert.Empty(t, s[1].take())
+		})
+	}
+}
+
+func TestNoHairpin(t *testing.T) {
+	_, p, s := three(t, Options{})
+	p[0].Send(batch(one(macA, macA, "1")))
+	for _, r := range s {
+		assert.Empty(t, r.take())
+	}
+	assert.Equal(t, uint64(1), p[0].Stats().Drops[vnet.DropHairpin])
+}
+
+func TestLastSeenWinsAndComesBack(t *testing.T) {
+	_, p, s := three(t, Options{})
+	p[2].Send(batch(one(all, macA, "thief")))
+	p[1].Send(batch(one(macA, macB, "stolen")))
+	s[0].take()
+	assert.Equal(t, [][]string{{"thief"}}, s[1].take())
+	assert.Equal(t, [][]string{{"stolen"}}, s[2].take())
+
+	p[0].Send(batch(one(macB, macA, "owner")))
+	p[1].Send(batch(one(macA, macB, "mine")))
+	assert.Equal(t, [][]string{{"mine"}}, s[0].take())
+	assert.Empty(t, s[2].take())
+	assert.Equal(t, uint64(1), p[2].Moves())
+	assert.Equal(t, uint64(1), p[0].Moves())
+	assert.Equal(t, 1, p[2].Stats().MACs, "C keeps its own only")
+}
+
+func TestStaticAddressNeverMovesOrAges(t *testing.T) {
+	b, p, _ := three(t, Options{})
+	gw := &sourceRecorder{recorder{max: frame.MaxEthernetLen}}
+	g, err := b.Attach(PortOptions{Name: "gateway", StaticMACs: []net.HardwareAddr{hw(unknown)}, KnownOnly: true}, gw)
+	require.NoError(t, err)
+	p[0].Send(batch(one(all, unknown, "thief")))
+	b.sleep(2 * maxAge * time.Second)
+	gw.take()
+	gw.from = nil
+	p[1].Send(batch(one(unknown, macB, "1"), one(0x020000000077, macB, "nobody"), one(all, macB, "2")))
+	assert.Equal(t, [][]string{{"1"}, {"2"}}, gw.take(), "unknown unicast does not reach it")
+	assert.Equal(t, []PortID{p[1].ID(), p[1].ID()}, gw.from)
+	_, static := p[0].Unlearned()
+	assert.Equal(t, uint64(1), static)
+	assert.Equal(t, 1, g.Stats().MACs)
+}
+
+func TestAddressesAge(t *testing.T) {
+	b, p, s := three(t, Options{})
+	b.sleep((maxAge - 1) * time.Second)
+	p[0].Send(batch(one(macB, macA, "known")))
+	assert.Empty(t, s[2].take())
+	b.sleep(3 * time.Second)
+	p[0].Send(batch(one(macB, macA, "aged")))
+	assert.Len(t, s[2].take(), 1, "B was silent for too long")
+	p[1].Send(batch(one(macA, macB, "back")))
+	assert.Empty(t, s[2].take(), "A was not")
+}
+
+func TestAddressesLeaveWithTheirPort(t *testing.T) {
+	b, p, s := three(t, Options{})
+	require.NoError(t, p[1].Close())
+	q, r := b.attach(t, "B again")
+	p[0].Send(batch(one(macB, macA, "flooded")))
+	assert.Len(t, s[2].take(), 1)
+	assert.Len(t, r.take(), 1)
+	q.Send(batch(one(all, macB, "hello")))
+	s[2].take()
+	p[0].Send(batch(one(macB, macA, "known")))
+	assert.Empty(t, s[2].take())
+	assert.Equal(t, [][]string{{"known"}}, r.take())
+	assert.Empty(t, s[1].take(), "nothing after Close")
+	p[1].Send(batch(one(macA, macB, "late")))
+	assert.Equal(t, uint64(1), p[1].Stats().Drops[vnet.DropClosed])
+}
+
+func TestOnePortCannotFillTheTable(t *testing.T) {
+	b, p, s := three(t, Options{MaxClients: 4})
+	for i := range 10_000 {
+		p[0].Send(batch(one(macB, 0x0a0000000000+uint64(i), "x")))
+	}
+	full, _ := p[0].Unlearned()
+	assert.Equal(t, uint64(10_000-MaxMACs+1), full)
+	assert.Equal(t, MaxMACs, p[0].Stats().MACs)
+	sent := 0
+	for _, d := range s[1].take() {
+		sent += len(d)
+	}
+	assert.Equal(t, 10_000, sent, "frames are forwarded nevertheless")
+	p[1].Send(batch(one(macC, macB, "others")))
+	assert.Equal(t, [][]string{{"others"}}, s[2].take())
+	b.sleep(2 * maxAge * time.Second)
+	p[0].Send(batch(one(macB, 0x0a00000fffff, "x")))
+	assert.Equal(t, 1, p[0].Stats().MACs, "expired ones make room")
+}
+
+func TestEveryClientGetsItsShare(t *testing.T) {
+	const clients = 64
+	b := newBench(Options{MaxClients: clients})
+	var ports []*Port
+	for c := range clients {
+		p, _ := b.attach(t, fmt.Sprint(c))
+		ports = append(ports, p)
+		for i := range MaxMACs {
+			p.learn(macAddr(0x0a0000000000+uint64(c)<<16+uint64(i)), 1)
+		}
+	}
+	learned := 0
+	for _, p := range ports {
+		learned += p.Stats().MACs
+	}
+	assert.GreaterOrEqual(t, learned, clients*MaxMACs*999/1000, "the table takes them all, but for rare full buckets")
+}
+
+func TestStormBudget(t *testing.T) {
+	b, p, s := three(t, Options{StormRate: 100, StormBurst: 10})
+	b.sleep(time.Second)
+	var frames [][]byte
+	for range 15 {
+		frames = append(frames, one(all, macA, "x"))
+	}
+	p[0].Send(batch(frames...))
+	require.Len(t, s[1].take()[0], 10)
+	require.Len(t, s[2].take()[0], 10)
+	assert.Equal(t, uint64(5), p[0].Stats().Drops[vnet.DropStorm])
+	p[0].Send(batch(one(macB, macA, "unicast is free")))
+	assert.Len(t, s[1].take(), 1)
+	p[1].Send(batch(one(all, macB, "others have their own")))
+	assert.Len(t, s[0].take(), 1)
+	b.sleep(50 * time.Millisecond)
+	p[0].Send(batch(frames...))
+	assert.Len(t, s[1].take()[0], 5, "5 tokens came back in 50 ms")
+}
+
+func TestRunsAreCutToTheSink(t *testing.T) {
+	b, p, s := three(t, Options{})
+	small := &recorder{max: 100}
+	q, err := b.Attach(PortOptions{Name: "small"}, small)
+	require.NoError(t, err)
+	q.Send(batch(one(all, unknown, "hello")))
+	s[0].take()
+	big := string(make([]byte, 200))
+	p[0].Send(batch(one(unknown, macA, big), one(unknown, macA, "1"), one(unknown, macA, "2"), one(unknown, macA, big),
+		one(unknown, macA, "3")))
+	assert.Equal(t, [][]string{{"1", "2"}, {"3"}}, small.take())
+	assert.Equal(t, uint64(2), p[0].Stats().Drops[vnet.DropOversize])
+}
+
+func TestPortNumbersComeRoundLate(t *testing.T) {
+	b := newBench(Options{MaxClients: 4})
+	seen := map[PortID]bool{}
+	for range len(b.byID) {
+		p, _ := b.attach(t, "x")
+		assert.False(t, seen[p.ID()], "number %d was used again too soon", p.ID())
+		seen[p.ID()] = true
+		require.NoError(t, p.Close())
+	}
+	for range len(b.byID) {
+		b.attach(t, "x")
+	}
+	_, err := b.Attach(PortOptions{}, &recorder{})
+	assert.ErrorIs(t, err, errTooManyPorts)
+}
+
+func TestCloseEndsPorts(t *testing.T) {
+	b, p, s := three(t, Options{})
+	require.NoError(t, b.Close())
+	for i := range p {
+		<-p[i].Done()
+		assert.ErrorIs(t, p[i].Err(), vnet.ErrClosed)
+		p[i].Send(batch(one(all, macA, "late")))
+		assert.Empty(t, s[i].take())
+	}
+	_, err := b.Attach(PortOptions{}, &recorder{})
+	assert.ErrorIs(t, err, vnet.ErrClosed)
+}
+
+func TestSendAllocatesNothing(t *testing.T) {
+	b := newBench(Options{})
+	var p [3]*Port
+	for i, m := range []uint64{macA, macB, macC} {
+		var err error
+		p[i], err = b.Attach(PortOptions{}, discard{})
+		require.NoError(t, err)
+		p[i].Send(batch(one(all, m, "hello")))
+	}
+	var frames [][]byte
+	for i := range 64 {
+		frames = append(frames, one([]uint64{macB, macB, macC, all}[i%4], macA, "x"))
+	}
+	run := batch(frames...)
+	assert.Zero(t, testing.AllocsPerRun(100, func() { p[0].Send(run) }))
+}
+
+type discard struct{}
+
+func (discard) Deliver(frame.Batch) {}
+func (discard) MaxFrame() int       { return frame.MaxStreamLen }
+
+func BenchmarkSend(bm *testing.B) {
+	for _, same := range []int{64, 1} {
+		bm.Run(fmt.Sprintf("run=%d", same), func(bm *testing.B) {
+			b := New(Options{})
+			a, _ := b.Attach(PortOptions{}, discard{})
+			for _, m := range []uint64{macB, macC} {
+				q, _ := b.Attach(PortOptions{}, discard{})
+				q.Send(batch(one(all, m, "hello")))
+			}
+			payload := string(make([]byte, 1500))
+			var frames [][]byte
+			for i := range 64 {
+				frames = append(frames, one([]uint64{macB, macC}[i/same%2], macA, payload))
+			}
+			run := batch(frames...)
+			bm.ReportAllocs()
+			for bm.Loop() {
+				a.Send(run)
+			}
+			bm.ReportMetric(float64(bm.Elapsed().Nanoseconds())/float64(bm.N)/64, "ns/frame")
+		})
+	}
+}

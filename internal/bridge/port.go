@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bridge
+
+import (
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
+)
+
+// closing is the bit of Port.state that says the port takes no more deliveries; the bits below count those in flight.
+const closing = 1 << 62
+
+// A Port is one attachment to a Bridge. It has the methods of vnet.Port but Info, which the network adds.
+//
+//	attached --Close--> closing: no new delivery starts, those in flight end --> closed
+type Port struct {
+	br       *Bridge
+	id       PortID
+	opts     PortOptions
+	sink     frame.Sink
+	source   SourceSink // sink, if it asks for the source
+	maxFrame int        // of sink, bytes
+
+	storm budget // used by Send only
+
+	state    atomic.Int64  // closing | deliveries in flight
+	idle     chan struct{} // closed when closing and nothing is in flight
+	idleOnce sync.Once
+
+	done     chan struct{} // closed when the port died by itself
+	failOnce sync.Once
+	err      error // set before done is closed
+
+	// macs are the table slots of the addresses behind the port, guarded by the table's lock.
+	macs []uint32
+	gone bool // no address is added any more; guarded by the table's lock
+
+	drops    counters
+	learning learnCounters
+	flapped  bool // a moved address was logged; guarded by the table's lock
+}
+
+// counters are drops of frames from the port, by reason.
+type counters struct{ storm, oversize, hairpin, closed atomic.Uint64 }
+
+// learnCounters count frames whose source address was not learned or was taken from another port.
+type learnCounters struct{ full, static, moved atomic.Uint64 }
+
+// ID is the port's number.
+func (p *Port) ID() PortID { return p.id }
+
+// Done implements vnet.Port: it is closed when the bridge was closed under the port.
+func (p *Port) Done() <-chan struct{} { return p.done }
+
+// Err tells why Done was closed, nil before.
+func (p *Port) Err() error {
+	select {
+	case <-p.done:
+		return p.err
+	default:
+		return nil
+	}
+}
+
+func (p *Port) fail(err error) {
+	p.failOnce.Do(func() {
+		p.err = err
+		close(p.done)
+	})
+}
+
+// Close detaches the port: its addresses are forgotten and, once it returns, its sink is not called again.
+func (p *Port) Close() error {
+	if p.state.Or(closing)&closing == 0 {
+		p.br.remove(p)
+	}
+	if p.state.Load() == closing {
+		p.idleOnce.Do(func() { close(p.idle) })
+	}
+	<-p.idle
+	return nil
+}
+
+// enter announces a delivery and reports whether the port takes it.
+func (p *Port) enter() bool {
+	if p.state.Add(1)&closing != 0 {
+		p.leave()
+		return false
+	}
+	return true
+}
+
+func (p *Port) leave() {
+	if p.state.Add(-1) == closing {
+		p.idleOnce.Do(func() { close(p.idle) })
+	}
+}
+
+// Stats are the port's counters.
+func (p *Port) Stats() vnet.PortStats {
+	s := vnet.PortStats{Drops: map[vnet.DropReason]uint64{}}
+	for reason, c := range map[vnet.DropReason]*atomic.Uint64{
+		vnet.DropStorm:    &p.drops.storm,
+		vnet.DropOversize: &p.drops.oversize,
+		vnet.DropHairpin:  &p.drops.hairpin,
+		vnet.DropClosed:   &p.drops.closed,
+	} {
+		if n := c.Load(); n != 0 {
+			s.Drops[reason] = n
+		}
+	}
+	p.br.table.mu.Lock()
+	s.MACs = len(p.macs)
+	p.br.table.mu.Unlock()
+	return s
+}
+
+// Unlearned is how many source addresses were not learned because the port already has MaxMACs or the table is full, and
+// how many because they are static addresses of another port. Both count sightings, not addresses.
+func (p *Port) Unlearned() (full, static uint64) {
+	return p.learning.full.Load(), p.learning.static.Load()
+}
+
+// Moves is how many times an address moved to this port from another one.
+func (p *Port) Moves() uint64 { return p.learning.moved.Load() }
+
+// addStatic enters an address that never ages or moves.
+func (p *Port) addStatic(m net.HardwareAddr) {
+	t := p.br.table
+	var a macAddr
+	for _, x := range m {
+		a = a<<8 | macAddr(x)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	slot, _, ok := t.find(a)
+	if ok {
+		p.br.drop(slot)
+	} else if slot, ok = t.freeSlot(a, 0, maxAge); !ok {
+		return
+	}
+	t.set(slot, a, p.id, never)
+	p.macs = append(p.macs, slot)
+}
+
+// learn notes that m was seen on p at time now, in seconds. The common case, a known address in its place, takes no lock.
+func (p *Port) learn(m macAddr, now uint32) {
+	if m.isGroup() || m == 0 || p.br.table.refresh(m, p.id, now) {
+		return
+	}
+	t := p.br.table
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if p.gone {
+		return
+	}
+	slot, _, known := t.find(m)
+	if known && t.seen[slot].Load() == never {
+		p.learning.static.Add(1)
+		return
+	}
+	if len(p.macs) >= MaxMACs {
+		p.forgetExpired(now)
+	}
+	if len(p.macs) >= MaxMACs {
+		p.learning.full.Add(1)
+		return
+	}
+	if known {
+		p.tookFrom(t.owner(slot), m)
+	} else if slot, known = t.freeSlot(m, now, maxAge); !known {
+		p.learning.full.Add(1)
+		return
+	}
+	p.br.drop(slot)
+	t.set(slot, m, p.id, now)
+	p.macs = append(p.macs, slot)
+}
+
+// tookFrom counts that m moved here from another port and logs the first time. The caller holds the table's lock.
+func (p *Port) tookFrom(old PortID, m macAddr) {
+	p.learning.moved.Add(1)
+	if p.flapped {
+		return
+	}
+	p.flapped = true
+	from := ""
+	if q := p.br.byID[old].Load(); q != nil {
+		from = q.opts.Name
+	}
+	hw := net.HardwareAddr{byte(m >> 40), byte(m >> 32), byte(m >> 24), byte(m >> 16), byte(m >> 8), byte(m)}
+	p.br.opts.Log.Warn("MAC address moved between clients; give every NIC an address of its own",
+		"mac", hw.String(), "from", from, "to", p.opts.Name)
+}
+
+// drop empties a slot and takes it off its owner's list. The caller holds the table's lock.
+func (b *Bridge) drop(slot uint32) {
+	w := b.table.words[slot].Load()
+	if w == 0 {
+		return
+	}
+	b.table.words[slot].Store(0)
+	if q := b.byID[w&0xffff-1].Load(); q != nil {
+		if i := slices.Index(q.macs, slot); i >= 0 {
+			q.macs = slices.Delete(q.macs, i, i+1)
+		}
+	}
+}
+
+// forgetExpired drops the port's addresses that have not been seen for maxAge. The caller holds the table's lock.
+func (p *Port) forgetExpired(now uint32) {
+	t := p.br.table
+	p.macs = slices.DeleteFunc(p.macs, func(slot uint32) bool {
+		if !expired(t.seen[slot].Load(), now, maxAge) {
+			return false
+		}
+		t.words[slot].Store(0)
+		return true
+	})
+}
+
+func (p *Port) forgetAll() {
+	t := p.br.table
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p.gone = true
+	for _, slot := range p.macs {
+		t.words[slot].Store(0)
+	}
+	p.macs = nil
+}
+
+// seconds converts the bridge's clock to the time stamps of the table. Time 0 is left to entries that were never seen.
+func seconds(now time.Duration) uint32 { return uint32(now/time.Second) + 1 }
