@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package watch_test
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/watch"
+)
+
+// FuzzWatch passes arbitrary frames in both directions. Nothing may panic or write to the frame, a frame that is not
+// Interesting may only give a MAC, and a hostname is always clean.
+func FuzzWatch(f *testing.F) {
+	f.Add(goldenRequest)
+	f.Add(goldenARP)
+	f.Add(dhcp{kind: 5, reply: true, yiaddr: ip17.As4()}.frame())
+	f.Add(dhcp{kind: 7, ciaddr: ip17.As4(), ipOptions: 10, padding: 9}.frame())
+	f.Add(dhcp{kind: 1, options: join([]byte{0, 0}, option(12, "a\x1b\x00b"), option(50, "\x0a\x00\x00"))}.frame())
+	f.Add(goldenRequest[:43])
+	f.Fuzz(func(t *testing.T, in []byte) {
+		got := bytes.Clone(in)
+		got = got[:len(got):len(got)]
+		var w watch.Watch
+		w.FromClient(goldenARP)
+		before := w.Snapshot()
+		changed := w.FromClient(got)
+		changed = w.ToClient(got) || changed
+		require.True(t, bytes.Equal(in, got), "the frame was written to")
+		after := w.Snapshot()
+		if !watch.Interesting(got) {
+			require.False(t, changed)
+		}
+		if !changed {
+			require.Equal(t, before.IP, after.IP)
+			require.Equal(t, before.Hostname, after.Hostname)
+		}
+		require.LessOrEqual(t, len(after.Hostname), 63)
+		for _, c := range []byte(after.Hostname) {
+			require.True(t, bytes.IndexByte([]byte("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._"), c) >= 0)
+		}
+	})
+}
