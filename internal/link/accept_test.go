@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package link
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+func listen(t *testing.T) (*net.UnixListener, string) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "s")
+	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = ln.Close() })
+	return ln, path
+}
+
+func TestAcceptServesTheBacklogAtTheStop(t *testing.T) {
+	ln, path := listen(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	const n = 20
+	var clients []net.Conn
+	for range n {
+		c, err := net.Dial("unix", path)
+		require.NoError(t, err)
+		defer c.Close()
+		clients = append(clients, c)
+	}
+	cancel() // before Accept even ran
+	accepted := 0
+	Accept(ctx, ln, func(c *net.UnixConn) {
+		accepted++
+		_ = c.Close()
+	}, slog.New(slog.DiscardHandler))
+	assert.Equal(t, n, accepted)
+	for _, c := range clients {
+		_, err := c.Read(make([]byte, 1))
+		assert.ErrorIs(t, err, io.EOF, "an orderly end, no reset")
+	}
+}
+
+func TestAcceptEnds(t *testing.T) {
+	for name, end := range map[string]func(*net.UnixListener, context.CancelFunc){
+		"by the context":       func(_ *net.UnixListener, cancel context.CancelFunc) { cancel() },
+		"with a closed socket": func(ln *net.UnixListener, _ context.CancelFunc) { _ = ln.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			ln, _ := listen(t)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			var wg sync.WaitGroup
+			wg.Go(func() { Accept(ctx, ln, func(*net.UnixConn) {}, slog.New(slog.DiscardHandler)) })
+			time.Sleep(10 * time.Millisecond)
+			began := time.Now()
+			end(ln, cancel)
+			wg.Wait()
+			assert.Less(t, time.Since(began), time.Second)
+		})
+	}
+}
+
+func TestAcceptSurvivesRunningOutOfDescriptors(t *testing.T) {
+	ln, path := listen(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	got := make(chan *net.UnixConn, 1)
+	client, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+	require.NoError(t, err)
+	defer unix.Close(client)
+
+	var old unix.Rlimit
+	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &old))
+	// Nothing can be opened above the highest descriptor in use.
+	probe, err := unix.Dup(client)
+	require.NoError(t, err)
+	require.NoError(t, unix.Close(probe))
+	low := unix.Rlimit{Cur: uint64(probe), Max: old.Max}
+	require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &low))
+	wg.Go(func() { Accept(ctx, ln, func(c *net.UnixConn) { got <- c }, slog.New(slog.DiscardHandler)) })
+	connErr := unix.Connect(client, &unix.SockaddrUnix{Name: path})
+	time.Sleep(50 * time.Millisecond)
+	starved := len(got) == 0
+	require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &old))
+
+	require.NoError(t, connErr)
+	assert.True(t, starved, "the limit had no effect")
+	select {
+	case c := <-got:
+		_ = c.Close()
+	case <-time.After(3 * time.Second):
+		assert.Fail(t, "the client was never accepted")
+	}
+	cancel()
+	wg.Wait()
+}

@@ -1,0 +1,381 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package link
+
+import (
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// pair is a connected pair of stream sockets, both non-blocking: the daemon's end and the client's.
+func pair(t *testing.T) (daemon, client *net.UnixConn) {
+	t.Helper()
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+	require.NoError(t, err)
+	var conns [2]*net.UnixConn
+	for i, fd := range fds {
+		require.NoError(t, unix.SetNonblock(fd, true))
+		f := os.NewFile(uintptr(fd), "socketpair")
+		c, err := net.FileConn(f)
+		require.NoError(t, err)
+		require.NoError(t, f.Close())
+		conns[i] = c.(*net.UnixConn)
+	}
+	t.Cleanup(func() { _ = conns[1].Close() })
+	return conns[0], conns[1]
+}
+
+// collector is a Handler that keeps the payload of each frame.
+type collector struct {
+	mu     sync.Mutex
+	frames []string
+	calls  int
+}
+
+func (c *collector) Frames(b frame.Batch) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.calls++
+	for it := b.Iter(); it.Next(); {
+		c.frames = append(c.frames, string(it.Frame()[frame.MinLen:]))
+	}
+}
+
+func (c *collector) got() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return append([]string(nil), c.frames...)
+}
+
+// wire is one frame with the given payload.
+func wire(payload string) []byte {
+	return frame.Append(nil, append(make([]byte, frame.MinLen), payload...))
+}
+
+// numbered is a batch of n frames of the given length that carry consecutive numbers.
+func numbered(first, n, length int) frame.Batch {
+	var buf []byte
+	for i := range n {
+		f := make([]byte, length)
+		binary.BigEndian.PutUint64(f[frame.MinLen:], uint64(first+i))
+		buf = frame.Append(buf, f)
+	}
+	return frame.NewBatch(buf, n)
+}
+
+// running is a Stream whose Run is under way.
+type running struct {
+	*Stream
+	collector
+	err  error
+	done chan struct{}
+}
+
+func start(t *testing.T, conn *net.UnixConn, o StreamOptions) *running {
+	t.Helper()
+	s, err := NewStream(conn, o)
+	require.NoError(t, err)
+	r := &running{Stream: s, done: make(chan struct{})}
+	go func() {
+		defer close(r.done)
+		r.err = s.Run(&r.collector)
+	}()
+	t.Cleanup(func() {
+		s.Shutdown(DrainOne)
+		<-r.done
+		_ = s.Close()
+	})
+	return r
+}
+
+func (r *running) wait(t *testing.T, d time.Duration) error {
+	t.Helper()
+	select {
+	case <-r.done:
+		return r.err
+	case <-time.After(d):
+		require.Fail(t, "Run did not return")
+		return nil
+	}
+}
+
+func TestRunHandsOnFrames(t *testing.T) {
+	daemon, client := pair(t)
+	r := start(t, daemon, StreamOptions{})
+	whole := append(append(wire("one"), wire("two")...), wire("three")...)
+	for i := range whole { // a byte at a time
+		_, err := client.Write(whole[i : i+1])
+		require.NoError(t, err)
+	}
+	_, err := client.Write(append(append([]byte{0, 0, 0, 0}, 0, 0, 0, 1, 'x'), wire("four")...))
+	require.NoError(t, err)
+	require.NoError(t, client.Close())
+	assert.ErrorIs(t, r.wait(t, time.Second), io.EOF)
+	assert.Equal(t, []string{"one", "two", "three", "four"}, r.got())
+	st := r.Stats()
+	assert.Equal(t, uint64(4), st.ToNetFrames)
+	assert.Equal(t, uint64(2), st.DropRunt)
+	assert.Equal(t, uint64(4*frame.MinLen+len("onetwothreefour")), st.ToNetBytes)
+}
+
+func TestRunSeesAnEndThatComesWithData(t *testing.T) {
+	for range 200 {
+		daemon, client := pair(t)
+		r := start(t, daemon, StreamOptions{})
+		_, err := client.Write(wire("last words"))
+		require.NoError(t, err)
+		require.NoError(t, client.Close())
+		require.ErrorIs(t, r.wait(t, 5*time.Second), io.EOF)
+		require.Equal(t, []string{"last words"}, r.got())
+	}
+}
+
+func TestLostFramingEndsTheLink(t *testing.T) {
+	for name, prefix := range map[string][]byte{
+		"69633": {0, 1, 0x10, 1}, "0x41414141": []byte("AAAA"), "0xffffffff": {255, 255, 255, 255},
+	} {
+		t.Run(name, func(t *testing.T) {
+			daemon, client := pair(t)
+			r := start(t, daemon, StreamOptions{})
+			_, err := client.Write(append(append(wire("before"), prefix...), "rest"...))
+			require.NoError(t, err)
+			assert.ErrorIs(t, r.wait(t, time.Second), frame.ErrTooLong)
+			assert.Equal(t, []string{"before"}, r.got())
+			require.NoError(t, r.Close())
+			n, err := client.Read(make([]byte, 1))
+			assert.Zero(t, n)
+			assert.ErrorIs(t, err, io.EOF, "an orderly end, no reset")
+		})
+	}
+}
+
+func TestDeliverNeverCutsAFrame(t *testing.T) {
+	const total = 20_000
+	daemon, client := pair(t)
+	require.NoError(t, daemon.SetWriteBuffer(4096))
+	r := start(t, daemon, StreamOptions{QueueSize: MinQueueSize})
+	go func() {
+		for i := 0; i < total; i += 10 {
+			r.Deliver(numbered(i, 10, 100+i%1400))
+			if i%500 == 0 {
+				time.Sleep(100 * time.Microsecond)
+			}
+		}
+		for r.Stats().Queued > 0 {
+			time.Sleep(time.Millisecond)
+		}
+		r.Shutdown(DrainOne)
+		<-r.done
+		_ = r.Close()
+	}()
+	data, err := io.ReadAll(client)
+	require.NoError(t, err)
+	got, last := 0, -1
+	for len(data) > 0 {
+		b, used, runts, err := frame.Scan(data)
+		require.NoError(t, err)
+		require.Zero(t, runts)
+		require.NotZero(t, used, "the stream ends with a cut frame")
+		for it := b.Iter(); it.Next(); got++ {
+			n := int(binary.BigEndian.Uint64(it.Frame()[frame.MinLen:]))
+			require.Greater(t, n, last, "order")
+			last = n
+		}
+		data = data[used:]
+	}
+	st := r.Stats()
+	assert.Equal(t, uint64(got), st.ToClientFrames)
+	assert.Equal(t, uint64(total-got), st.DropQueueFull, "every frame is delivered or counted")
+}
+
+func TestDeliverDoesNotBlockOnADeafClient(t *testing.T) {
+	daemon, client := pair(t)
+	r := start(t, daemon, StreamOptions{QueueSize: MinQueueSize})
+	began := time.Now()
+	for i := range 10_000 {
+		r.Deliver(numbered(i, 1, 1514))
+	}
+	assert.Less(t, time.Since(began), 2*time.Second)
+	st := r.Stats()
+	assert.LessOrEqual(t, st.Queued, MinQueueSize+1518)
+	assert.NotZero(t, st.DropQueueFull)
+	assert.Equal(t, uint64(10_000), st.DropQueueFull+st.ToClientFrames)
+	// A deaf client may still send.
+	_, err := client.Write(wire("I can talk"))
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return len(r.got()) == 1 }, time.Second, time.Millisecond)
+}
+
+func TestDeliverToAClientThatLeft(t *testing.T) {
+	daemon, client := pair(t)
+	s, err := NewStream(daemon, StreamOptions{})
+	require.NoError(t, err)
+	require.NoError(t, client.Close())
+	s.Deliver(numbered(0, 3, 100))
+	assert.Equal(t, uint64(3), s.Stats().DropClosed)
+	assert.ErrorIs(t, s.Run(&collector{}), io.EOF)
+	require.NoError(t, s.Close())
+	s.Deliver(numbered(0, 2, 100))
+	assert.Equal(t, uint64(5), s.Stats().DropClosed)
+}
+
+func TestDeliverToAClientThatStopsReading(t *testing.T) {
+	daemon, client := pair(t)
+	r := start(t, daemon, StreamOptions{})
+	require.NoError(t, client.CloseRead())
+	r.Deliver(numbered(0, 1, 100))
+	assert.ErrorIs(t, r.wait(t, time.Second), unix.EPIPE)
+}
+
+func TestShutdownWaitsForABlockedWriter(t *testing.T) {
+	daemon, client := pair(t)
+	r := start(t, daemon, StreamOptions{})
+	// The client goes on writing for 120 ms, so that silence never lasts 50 ms before.
+	var last time.Time
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for range 6 {
+			time.Sleep(20 * time.Millisecond)
+			_, err := client.Write(wire("x"))
+			if err != nil {
+				return
+			}
+			last = time.Now()
+		}
+	}()
+	began := time.Now()
+	r.Shutdown(DrainStop)
+	assert.ErrorIs(t, r.wait(t, time.Second), ErrShutdown)
+	<-done
+	assert.GreaterOrEqual(t, time.Since(last), DrainStop.Quiet)
+	assert.GreaterOrEqual(t, time.Since(began), 120*time.Millisecond+DrainStop.Quiet)
+	assert.Empty(t, r.got(), "what comes after the shutdown is discarded")
+}
+
+func TestShutdownSchedule(t *testing.T) {
+	quick := DrainSchedule{
+		Quiet: 20 * time.Millisecond, Boundary: 100 * time.Millisecond, Empty: 200 * time.Millisecond, Hard: 300 * time.Millisecond,
+	}
+	half := wire("half a frame")[:10]
+	for name, c := range map[string]struct {
+		before   []byte        // is written before the shutdown
+		every    time.Duration // and the same again in this interval
+		min, max time.Duration
+	}{
+		"silent client":             {min: quick.Quiet, max: quick.Boundary},
+		"half a frame, then silent": {before: half, min: quick.Empty, max: quick.Hard},
+		"half a prefix":             {before: half[:2], min: quick.Empty, max: quick.Hard},
+		"whole frames, never quiet": {before: wire("x"), every: 5 * time.Millisecond, min: quick.Boundary, max: quick.Empty},
+		"never stops":               {before: wire("x"), every: 1, min: quick.Boundary, max: quick.Hard + 100*time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			daemon, client := pair(t)
+			r := start(t, daemon, StreamOptions{})
+			_, err := client.Write(c.before)
+			require.NoError(t, err)
+			time.Sleep(5 * time.Millisecond)
+			stop := make(chan struct{})
+			var writer sync.WaitGroup
+			defer writer.Wait()
+			defer close(stop)
+			if c.every > 0 {
+				writer.Go(func() { writeUntil(stop, client, c.before, c.every) })
+			}
+			began := time.Now()
+			r.Shutdown(quick)
+			assert.ErrorIs(t, r.wait(t, 2*time.Second), ErrShutdown)
+			took := time.Since(began)
+			assert.GreaterOrEqual(t, took, c.min)
+			assert.LessOrEqual(t, took, c.max+50*time.Millisecond)
+			_ = r.Close()
+		})
+	}
+}
+
+func writeUntil(stop chan struct{}, client *net.UnixConn, b []byte, every time.Duration) {
+	for {
+		select {
+		case <-stop:
+			return
+		default:
+		}
+		if _, err := client.Write(b); err != nil {
+			return
+		}
+		if every > 1 {
+			time.Sleep(every)
+		}
+	}
+}
+
+func TestDeliverAllocatesNothing(t *testing.T) {
+	daemon, client := pair(t)
+	s, err := NewStream(daemon, StreamOptions{})
+	require.NoError(t, err)
+	defer s.Close()
+	go func() { _, _ = io.Copy(io.Discard, client) }()
+	b := numbered(0, 64, 1514)
+	assert.Zero(t, int(testing.AllocsPerRun(200, func() { s.Deliver(b) })))
+}
+
+func TestIdleClientsHoldNoReadBuffer(t *testing.T) {
+	daemon, client := pair(t)
+	r := start(t, daemon, StreamOptions{})
+	_, err := client.Write(wire("x"))
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return len(r.got()) == 1 }, time.Second, time.Millisecond)
+	readBufs.mu.Lock()
+	defer readBufs.mu.Unlock()
+	assert.NotZero(t, len(readBufs.free))
+}
+
+func TestPoolGivesMemoryBack(t *testing.T) {
+	p := pool{size: 4096, armed: true} // so that no timer runs beside the test
+	a, err := p.get()
+	require.NoError(t, err)
+	b, err := p.get()
+	require.NoError(t, err)
+	p.put(a)
+	p.put(b)
+	p.low = 2 // as after a trim
+	c, err := p.get()
+	require.NoError(t, err)
+	assert.Same(t, &b[0], &c[0], "the last one put is the warmest")
+	p.trim()
+	assert.Zero(t, len(p.free), "a was not needed since")
+	assert.False(t, p.armed, "no timer runs without need")
+	p.armed = true
+	p.put(c)
+	p.low = 1
+	p.trim()
+	assert.Zero(t, len(p.free))
+}
+
+func TestCloseEndsABlockedDrainer(t *testing.T) {
+	daemon, _ := pair(t)
+	r := start(t, daemon, StreamOptions{})
+	for i := range 1000 {
+		r.Deliver(numbered(i, 1, 1514))
+	}
+	require.NotZero(t, r.Stats().Queued)
+	r.Shutdown(DrainOne)
+	assert.True(t, errors.Is(r.wait(t, time.Second), ErrShutdown))
+	require.NoError(t, r.Close())
+	assert.Zero(t, r.Stats().Queued)
+}

@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package link
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+)
+
+// A Stream is a client on a stream socket, speaking the format of package frame. It is a frame.Sink.
+//
+//	open --Shutdown or a lost framing--> draining: input is discarded, output dropped --Run returns--> Close --> closed
+//
+// Run belongs to one goroutine. Deliver and the other methods may be called from any.
+type Stream struct {
+	conn *net.UnixConn
+	rc   syscall.RawConn
+	fd   int // of conn, valid while mu is held and closed is false
+
+	rd       reader
+	shutdown atomic.Pointer[DrainSchedule]
+	failure  atomic.Pointer[error] // of a write, tells why shutdown was set
+
+	limit int // of out, bytes
+
+	// mu guards the output side. It covers one non-blocking write, never a blocking one.
+	mu     sync.Mutex
+	out    queue
+	flight int  // bytes the drainer has taken from out and not yet written
+	busy   bool // a drainer runs: everything goes through out, so that the order is kept
+	closed bool // no write any more
+	ended  bool // Shutdown was called: frames are dropped
+	stats  Stats
+
+	drainFn func() // drainOut, made once so that starting it allocates nothing
+	drainer sync.WaitGroup
+}
+
+// StreamOptions set up a Stream.
+type StreamOptions struct {
+	QueueSize int // bytes; 0 = DefaultQueueSize
+}
+
+// NewStream takes over conn, which must be an unblocked stream socket. Its buffers are enlarged if the system allows.
+func NewStream(conn *net.UnixConn, o StreamOptions) (*Stream, error) {
+	if o.QueueSize == 0 {
+		o.QueueSize = DefaultQueueSize
+	}
+	rc, err := conn.SyscallConn()
+	if err != nil {
+		return nil, fmt.Errorf("get descriptor of client socket: %w", err)
+	}
+	s := &Stream{conn: conn, rc: rc, limit: o.QueueSize}
+	s.drainFn = s.drainOut
+	err = rc.Control(func(fd uintptr) {
+		s.fd = int(fd)
+		enlarge(s.fd, unix.SO_SNDBUF)
+		enlarge(s.fd, unix.SO_RCVBUF)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("get descriptor of client socket: %w", err)
+	}
+	return s, nil
+}
+
+// enlarge asks for a socket buffer of sockBufLen. A refusal costs speed only, so it is ignored.
+func enlarge(fd, option int) {
+	if n, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, option); err == nil && n >= 2*sockBufLen {
+		return
+	}
+	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, option, sockBufLen)
+}
+
+// Fd is the number of the client's descriptor, for logs only.
+func (s *Stream) Fd() int { return s.fd }
+
+// MaxFrame implements frame.Sink.
+func (s *Stream) MaxFrame() int { return frame.MaxStreamLen }
+
+// Stats are the counters so far.
+func (s *Stream) Stats() Stats {
+	s.mu.Lock()
+	st := s.stats
+	st.Queued = s.out.size + s.flight
+	s.mu.Unlock()
+	st.ToNetFrames, st.ToNetBytes = s.rd.frames.Load(), s.rd.bytes.Load()
+	st.DropRunt = s.rd.runts.Load()
+	return st
+}
+
+// Shutdown makes Run discard what the client still sends, by the times of sched, and return ErrShutdown. Frames for the
+// client are dropped from now on; what is queued still goes out meanwhile. A second call with a longer schedule than the
+// first changes nothing.
+func (s *Stream) Shutdown(sched DrainSchedule) {
+	s.mu.Lock()
+	s.ended = true
+	s.mu.Unlock()
+	if s.shutdown.CompareAndSwap(nil, &sched) {
+		// A deadline in the past wakes a reader that waits; one that reads looks at shutdown after each read.
+		_ = s.conn.SetReadDeadline(time.Unix(1, 0))
+	}
+}
+
+// fail shuts the link down because a write failed: the client does not read any more.
+func (s *Stream) fail(err error) {
+	s.failure.CompareAndSwap(nil, &err)
+	sched := DrainOne
+	if s.shutdown.CompareAndSwap(nil, &sched) {
+		_ = s.conn.SetReadDeadline(time.Unix(1, 0))
+	}
+}
+
+// Close ends the link at once. Run and the drainer have ended, or end, and no write happens after it returns. Callers let
+// Run return first, since that is what drains the client.
+func (s *Stream) Close() error {
+	s.mu.Lock()
+	s.closed, s.ended = true, true
+	s.mu.Unlock()
+	err := s.conn.Close() // wakes the drainer
+	s.drainer.Wait()
+	s.mu.Lock()
+	s.out.drop()
+	s.mu.Unlock()
+	return err
+}
+
+// Deliver writes b to the client if that is possible at once. What does not fit, or comes while earlier frames still wait,
+// is queued up to the queue's size and dropped above it. See frame.Sink.
+func (s *Stream) Deliver(b frame.Batch) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		s.stats.DropClosed += uint64(b.Len())
+		return
+	}
+	if s.busy {
+		s.enqueue(b.Bytes(), b.Len())
+		return
+	}
+	buf := b.Bytes()
+	n, err := writeNow(s.fd, buf)
+	switch {
+	case n == len(buf):
+		s.stats.ToClientFrames += uint64(b.Len())
+		s.stats.ToClientBytes += uint64(b.DataLen())
+	case err != nil && err != unix.EAGAIN && err != unix.ENOBUFS:
+		s.ended = true
+		s.stats.DropClosed += uint64(b.Len())
+		s.fail(fmt.Errorf("write to client: %w", err))
+	default:
+		s.owe(b, n)
+	}
+}
+
+// writeNow writes what the socket takes without waiting and returns how much that was.
+func writeNow(fd int, b []byte) (int, error) {
+	for {
+		n, err := unix.Write(fd, b)
+		if err != unix.EINTR {
+			return max(n, 0), err
+		}
+	}
+}
+
+// owe queues what is left of b after n of its bytes were written. The rest of a frame that was cut is owed to the client
+// however full the queue is: without it the client would lose the framing. The caller holds mu.
+func (s *Stream) owe(b frame.Batch, n int) {
+	buf := b.Bytes()
+	it := b.Iter()
+	sent := 0
+	for it.Next() && it.End() <= n {
+		sent++
+	}
+	if n > it.Offset() { // the current frame is cut
+		rest := buf[n:it.End()]
+		if !s.out.push(rest) {
+			s.ended = true
+			s.stats.DropClosed += uint64(b.Len() - sent)
+			s.fail(fmt.Errorf("queue the rest of a frame: %w", ErrNoMemory))
+			return
+		}
+		n = it.End()
+		sent++
+	}
+	s.stats.ToClientFrames += uint64(sent)
+	s.stats.ToClientBytes += uint64(n - sent*frame.PrefixLen)
+	s.enqueue(buf[n:], b.Len()-sent)
+	if s.out.size == 0 {
+		return
+	}
+	s.busy = true
+	s.drainer.Add(1)
+	go s.drainFn()
+}
+
+// enqueue appends the whole frames in buf as far as the queue has room for, in order. The caller holds mu.
+func (s *Stream) enqueue(buf []byte, frames int) {
+	if frames == 0 {
+		return
+	}
+	taken, end := frames, len(buf)
+	if room := s.limit - s.out.size - s.flight; end > room {
+		taken, end = fit(buf, room)
+	}
+	if end > 0 && !s.out.push(buf[:end]) {
+		taken, end = 0, 0
+	}
+	s.stats.ToClientFrames += uint64(taken)
+	s.stats.ToClientBytes += uint64(end - taken*frame.PrefixLen)
+	s.stats.DropQueueFull += uint64(frames - taken)
+}
+
+// fit is how many frames at the head of buf, and how many bytes, are within room bytes.
+func fit(buf []byte, room int) (frames, end int) {
+	it := frame.NewBatch(buf, 0).Iter()
+	for it.Next() && it.End() <= room {
+		frames++
+		end = it.End()
+	}
+	return frames, end
+}
+
+// drainOut writes the queue to the client, waiting for it outside the lock, until the queue is empty.
+func (s *Stream) drainOut() {
+	defer s.drainer.Done()
+	for {
+		s.mu.Lock()
+		s.flight = 0
+		c, ok := s.out.pop()
+		if !ok {
+			s.busy = false
+			s.mu.Unlock()
+			return
+		}
+		s.flight = len(c)
+		s.mu.Unlock()
+		_, err := s.conn.Write(c)
+		chunks.put(c)
+		if err != nil {
+			s.giveUp(err)
+			return
+		}
+	}
+}
+
+// giveUp drops the queue after the drainer's write failed. busy stays set: nothing may be written after a cut frame.
+func (s *Stream) giveUp(err error) {
+	s.mu.Lock()
+	s.ended = true
+	s.flight = 0
+	s.out.drop()
+	s.mu.Unlock()
+	s.fail(fmt.Errorf("write to client: %w", err))
+}
+
+// reason is why Run ends, given the error of the read loop.
+func (s *Stream) reason(err error) error {
+	if f := s.failure.Load(); f != nil {
+		return *f
+	}
+	if s.shutdown.Load() != nil && (err == nil || os.IsTimeout(err)) {
+		return ErrShutdown
+	}
+	return err
+}

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package perclient
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
+)
+
+// keep starts the session's port once the client sends something or has been there for startDelay, starts it again when it
+// dies, and closes it at the end. Starting may take long and may fail; the client stays connected meanwhile.
+func (c *session) keep() {
+	defer func() {
+		if r := recover(); r != nil {
+			_ = c.panicked("keeping the client's port", r)
+			c.link.Shutdown(link.DrainOne)
+		}
+	}()
+	if !c.wanted() {
+		return
+	}
+	for attempt := 0; ; {
+		p, err := c.start()
+		if err == nil {
+			attempt = 0
+			err = c.use(p)
+		}
+		if c.ctx.Err() != nil {
+			return
+		}
+		if errors.Is(err, vnet.ErrClosed) {
+			c.link.Shutdown(link.DrainStop)
+			return
+		}
+		delay := retryDelays[min(attempt, len(retryDelays)-1)]
+		attempt++
+		c.log.Warn("the client has no network; trying again", "error", err, "in", delay)
+		if !c.sleep(delay) {
+			return
+		}
+	}
+}
+
+// wanted waits until the port is wanted, or returns false when the session ends before.
+func (c *session) wanted() bool {
+	t := time.NewTimer(startDelay)
+	defer t.Stop()
+	select {
+	case <-c.ctx.Done():
+		return false
+	case <-c.wake:
+	case <-t.C:
+	}
+	return c.ctx.Err() == nil
+}
+
+// start attaches a port, as soon as no more than maxStarts are at it.
+func (c *session) start() (vnet.Port, error) {
+	select {
+	case <-c.ctx.Done():
+		return nil, c.ctx.Err()
+	case c.srv.starts <- struct{}{}:
+	}
+	defer func() { <-c.srv.starts }()
+	p, err := c.srv.opts.Network.Attach(c.ctx, vnet.PortOptions{Name: c.name}, c.link)
+	if err != nil {
+		return nil, fmt.Errorf("start a port: %w", err)
+	}
+	return p, nil
+}
+
+// use sends what was held, lets the reader send to p, and closes p when it died or the session ends. The error tells why
+// the port died.
+func (c *session) use(p vnet.Port) error {
+	defer p.Close() //nolint:errcheck // a port that cannot be closed cleanly is gone all the same
+	defer c.port.Store(nil)
+	c.mu.Lock()
+	if c.heldN > 0 {
+		p.Send(frame.NewBatch(c.held, c.heldN))
+	}
+	c.held, c.heldN = nil, 0
+	c.port.Store(&p)
+	c.mu.Unlock()
+	select {
+	case <-c.ctx.Done():
+		return nil
+	case <-p.Done():
+		return fmt.Errorf("port died: %w", p.Err())
+	}
+}
+
+// sleep waits for d, or returns false when the session ends before.
+func (c *session) sleep(d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-c.ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}

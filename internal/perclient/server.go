@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package perclient gives every client a port of its own on the network: a Server holds the sessions, a session joins one
+// link with one port, and whatever goes wrong in a session ends or degrades that session only.
+package perclient
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
+)
+
+const (
+	// DefaultMaxClients is how many clients are served at once.
+	DefaultMaxClients = 256
+
+	// startDelay is how long a client may be silent before it gets a port. A connection that is closed earlier without a
+	// frame, such as a health check, costs nothing.
+	startDelay = 100 * time.Millisecond
+
+	// maxStarts is how many ports may be starting at once: each may take seconds.
+	maxStarts = 4
+
+	// maxRefusing is how many refused clients are drained at once; further ones are closed undrained.
+	maxRefusing = 64
+
+	// refuseWarnEvery limits the warnings about refused clients.
+	refuseWarnEvery = 10 * time.Second
+)
+
+// retryDelays are the pauses between attempts to start a port; the last one repeats.
+var retryDelays = []time.Duration{
+	time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second, 30 * time.Second,
+}
+
+// Options set up a Server.
+type Options struct {
+	Network    vnet.Network
+	MaxClients int // 0 = DefaultMaxClients
+	QueueSize  int // bytes of a client's queue; 0 = link.DefaultQueueSize
+	Log        *slog.Logger
+}
+
+// A Server serves clients.
+type Server struct {
+	opts   Options
+	starts chan struct{} // semaphore of maxStarts
+	refuse chan struct{} // semaphore of maxRefusing
+
+	mu       sync.Mutex
+	sessions map[*session]struct{}
+	lastID   uint64
+	stopping bool
+	refused  uint64    // clients since the last warning
+	warned   time.Time // when refused clients were last logged
+	running  sync.WaitGroup
+}
+
+// NewServer makes a server without clients.
+func NewServer(o Options) *Server {
+	if o.MaxClients == 0 {
+		o.MaxClients = DefaultMaxClients
+	}
+	return &Server{
+		opts:     o,
+		starts:   make(chan struct{}, maxStarts),
+		refuse:   make(chan struct{}, maxRefusing),
+		sessions: map[*session]struct{}{},
+	}
+}
+
+// Handle serves conn as a new client, in a goroutine of its own. It takes conn over and never blocks. Above MaxClients the
+// client is drained and closed.
+func (s *Server) Handle(conn *net.UnixConn) {
+	l, err := link.NewStream(conn, link.StreamOptions{QueueSize: s.opts.QueueSize})
+	if err != nil {
+		s.opts.Log.Warn("client closed: its socket is unusable", "error", err)
+		_ = conn.Close()
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.sessions) >= s.opts.MaxClients {
+		s.refuseOne(l)
+		return
+	}
+	s.lastID++
+	c := newSession(s, s.lastID, l)
+	s.sessions[c] = struct{}{}
+	if s.stopping { // it was still in the backlog
+		l.Shutdown(link.DrainStop)
+	}
+	s.running.Go(c.run)
+}
+
+// refuseOne closes a client that is one too many. The caller holds mu.
+func (s *Server) refuseOne(l *link.Stream) {
+	s.refused++
+	if now := time.Now(); now.Sub(s.warned) > refuseWarnEvery {
+		s.opts.Log.Warn("client refused: there are as many clients as --max-clients allows",
+			"clients", len(s.sessions), "refused", s.refused)
+		s.refused, s.warned = 0, now
+	}
+	select {
+	case s.refuse <- struct{}{}:
+	default:
+		_ = l.Close()
+		return
+	}
+	s.running.Go(func() {
+		defer func() { <-s.refuse }()
+		l.Drain()
+		_ = l.Close()
+	})
+}
+
+// remove forgets c, which has ended.
+func (s *Server) remove(c *session) {
+	s.mu.Lock()
+	delete(s.sessions, c)
+	s.mu.Unlock()
+}
+
+// Clients is how many clients are connected.
+func (s *Server) Clients() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.sessions)
+}
+
+// Shutdown ends all sessions by link.DrainStop and waits until they have ended. Clients that Handle is given afterwards are
+// drained as well, so callers stop the accept loop first or right after. It takes a little over link.DrainStop.Hard at most,
+// unless ctx is done earlier.
+func (s *Server) Shutdown(ctx context.Context) {
+	s.mu.Lock()
+	s.stopping = true
+	for c := range s.sessions {
+		c.link.Shutdown(link.DrainStop)
+	}
+	s.mu.Unlock()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.running.Wait()
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package perclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/watch"
+)
+
+const (
+	// maxHeld is how much of a client's input is kept while its port is starting, in bytes of wire form.
+	maxHeld = 256 << 10
+
+	// maxAddressLogs is how many times the addresses of a client are logged at INFO when they change.
+	maxAddressLogs = 4
+)
+
+// A session is one client: its link, its port and its counters.
+//
+//	quiet --first frame or startDelay--> starting --port--> running --the port died--> starting
+//	any state --the link ended--> closed
+//
+// Two goroutines belong to it: run, which is the link's reader, and keep, which starts the port and watches it.
+type session struct {
+	srv     *Server
+	id      uint64
+	name    string
+	link    *link.Stream
+	log     *slog.Logger
+	began   time.Time
+	ctx     context.Context // ends with the session
+	cancel  context.CancelFunc
+	wake    chan struct{} // closed when the port is wanted
+	wakeOne sync.Once
+	keeping sync.WaitGroup
+
+	watch    watch.Watch
+	seen     bool // a frame has come; used by the reader
+	addrLogs int  // used by the reader
+
+	// port is set while the port runs. Frames are sent by the reader; those held before that by the keeper, under mu.
+	port atomic.Pointer[vnet.Port]
+
+	mu       sync.Mutex
+	held     []byte // frames in wire form that wait for the port
+	heldN    int
+	dropHeld uint64 // frames dropped because held was full
+}
+
+func newSession(s *Server, id uint64, l *link.Stream) *session {
+	name := fmt.Sprintf("client %d", id)
+	c := &session{
+		srv:   s,
+		id:    id,
+		name:  name,
+		link:  l,
+		log:   s.opts.Log.With("client", id),
+		began: time.Now(),
+		wake:  make(chan struct{}),
+	}
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	return c
+}
+
+// run serves the client to its end.
+func (c *session) run() {
+	fd := c.link.Fd()
+	c.log.Info("accepted a connection", "fd", fd)
+	c.keeping.Go(c.keep)
+	err := c.read()
+	if errors.Is(err, io.EOF) {
+		c.log.Info("connection closed by peer", "fd", fd)
+	}
+	c.log.Info("closing a connection", "fd", fd)
+	// The port goes first: once it is closed nothing is delivered to the link any more.
+	c.cancel()
+	c.keeping.Wait()
+	st := c.link.Stats()
+	_ = c.link.Close()
+	c.srv.remove(c)
+	c.summarise(err, st)
+}
+
+// read runs the link and turns a panic on this goroutine into the end of the session.
+func (c *session) read() (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = c.panicked("reading from the client", r)
+			c.link.Drain()
+		}
+	}()
+	return c.link.Run(c)
+}
+
+// panicked logs a recovered panic and returns it as an error.
+func (c *session) panicked(doing string, r any) error {
+	c.log.Error("internal error: this client is closed, the others run on; please report it",
+		"doing", doing, "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
+	return fmt.Errorf("panic while %s: %v", doing, r)
+}
+
+// summarise logs how the session went.
+func (c *session) summarise(err error, st link.Stats) {
+	level := slog.LevelInfo
+	if !errors.Is(err, io.EOF) && !errors.Is(err, link.ErrShutdown) {
+		level = slog.LevelWarn
+	}
+	args := []any{"reason", err, "duration", time.Since(c.began).Round(time.Millisecond)}
+	if m := c.watch.MAC(); m != nil {
+		args = append(args, "mac", m.String())
+	}
+	if ip := c.watch.IP(); ip.IsValid() {
+		args = append(args, "ip", ip.String())
+	}
+	args = append(args, "frames_to_net", st.ToNetFrames, "bytes_to_net", st.ToNetBytes,
+		"frames_to_client", st.ToClientFrames, "bytes_to_client", st.ToClientBytes)
+	for _, d := range []struct {
+		name string
+		n    uint64
+	}{{"drop_queue_full", st.DropQueueFull}, {"drop_runt", st.DropRunt}, {"drop_starting", c.dropHeld}} {
+		if d.n > 0 {
+			args = append(args, d.name, d.n)
+		}
+	}
+	c.log.Log(context.Background(), level, "client gone", args...)
+}
+
+// Frames implements link.Handler.
+func (c *session) Frames(b frame.Batch) {
+	c.look(b)
+	if p := c.port.Load(); p != nil {
+		(*p).Send(b)
+		return
+	}
+	c.hold(b)
+}
+
+// look shows the client's first frame, its ARP and its DHCP to the watch.
+func (c *session) look(b frame.Batch) {
+	it := b.Iter()
+	for it.Next() {
+		f := it.Frame()
+		if c.seen && !watch.Interesting(f) {
+			continue
+		}
+		c.seen = true
+		if c.watch.FromClient(f) {
+			c.logAddresses()
+		}
+	}
+}
+
+// logAddresses logs what the watch has learned. A client may change its addresses with every frame, so it stops early.
+func (c *session) logAddresses() {
+	if c.addrLogs >= maxAddressLogs {
+		return
+	}
+	s := c.watch.Snapshot()
+	if !s.IP.IsValid() { // the MAC address alone is not news: it comes with the IP address or in the summary
+		return
+	}
+	c.addrLogs++
+	args := []any{"mac", s.MAC.String(), "ip", s.IP.String()}
+	if s.Hostname != "" {
+		args = append(args, "hostname", s.Hostname)
+	}
+	c.log.Info("client address", args...)
+}
+
+// hold keeps b until the port has started.
+func (c *session) hold(b frame.Batch) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if p := c.port.Load(); p != nil { // it started meanwhile, and what was held is sent
+		(*p).Send(b)
+		return
+	}
+	c.wakeOne.Do(func() { close(c.wake) })
+	it := b.Iter()
+	for it.Next() && len(c.held)+it.End() <= maxHeld {
+		c.heldN++
+	}
+	kept := it.Offset() // of the first frame that is not kept, or the end
+	c.held = append(c.held, b.Bytes()[:kept]...)
+	for ok := kept < len(b.Bytes()); ok; ok = it.Next() {
+		c.dropHeld++
+	}
+}
