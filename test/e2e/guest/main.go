@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+// Command guest is the helper program in the end-to-end tests' guests, for what busybox cannot do.
+//
+//	guest sink PORT                         take TCP connections and throw away what comes
+//	guest send HOST:PORT SECONDS            send to such a sink; prints "E2E mbit=N"
+//	guest dial COUNT HOST:PORT SECONDS      open COUNT TCP connections at once and hold them; prints how many of them are
+//	                                        "E2E open=N refused=N pending=N" after SECONDS, then ends
+//	guest fetch COUNT URL                   fetch a page COUNT times; prints "E2E fetched=N slowest_ms=N"
+//	guest load IFACE MAC BYTES              send numbered frames of BYTES bytes to MAC as fast as the interface takes them
+package main
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+)
+
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Printf("guest: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string) error {
+	if len(args) == 0 {
+		return fmt.Errorf("read arguments: no command")
+	}
+	commands := map[string]struct {
+		args int
+		run  func(a []string) error
+	}{
+		"sink":  {1, func(a []string) error { return sink(a[0]) }},
+		"send":  {2, func(a []string) error { return send(a[0], number(a[1])) }},
+		"dial":  {3, func(a []string) error { return dial(number(a[0]), a[1], number(a[2])) }},
+		"fetch": {2, func(a []string) error { return fetch(number(a[0]), a[1]) }},
+		"load":  {3, func(a []string) error { return load(a[0], a[1], number(a[2])) }},
+	}
+	c, ok := commands[args[0]]
+	if !ok || len(args)-1 != c.args {
+		return fmt.Errorf("read arguments %q: unknown command or wrong number of arguments", args)
+	}
+	return c.run(args[1:])
+}
+
+// number is s as a number, 0 when it is none: the tests write the arguments.
+func number(s string) int {
+	n, _ := strconv.Atoi(s)
+	return n
+}

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"time"
+)
+
+// startTimeout is how long a daemon may take until its socket takes connections; it takes milliseconds.
+const startTimeout = 15 * time.Second
+
+// A Daemon is a running socket_vmnet.
+type Daemon struct {
+	*Process
+	// Socket is its stream socket.
+	Socket string
+}
+
+// StartDaemon starts program with the arguments args, the last of which is the socket, and waits until the socket takes
+// connections. Entries of env such as "DEBUG=1" are added to its environment.
+func (l *Lab) StartDaemon(ctx context.Context, program string, args []string, env ...string) (*Daemon, error) {
+	p, err := l.startProcess("daemon", append([]string{program}, args...), env)
+	if err != nil {
+		return nil, err
+	}
+	d := &Daemon{Process: p, Socket: args[len(args)-1]}
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	err = poll(ctx, func() error {
+		select {
+		case <-p.done:
+			return nil
+		default:
+			return probe(d.Socket)
+		}
+	})
+	select {
+	case <-p.done:
+		return nil, fmt.Errorf("start daemon: it ended with code %d and printed:\n%s", p.ExitCode(), p.out.Tail(15))
+	default:
+	}
+	if err != nil {
+		p.Kill()
+		return nil, fmt.Errorf("start daemon: %w; it printed:\n%s", err, p.out.Tail(15))
+	}
+	return d, nil
+}
+
+// RunDaemon runs program with args to its end, for command lines that must fail, and returns what it printed and its exit
+// code.
+func (l *Lab) RunDaemon(ctx context.Context, program string, args ...string) (Result, error) {
+	p, err := l.startProcess("daemon", append([]string{program}, args...), nil)
+	if err != nil {
+		return Result{}, err
+	}
+	if err := p.Wait(ctx); err != nil {
+		p.Kill()
+		return Result{}, err
+	}
+	return Result{Output: p.out.String(), Code: p.ExitCode()}, nil
+}
+
+// probe connects to socket and closes at once, which costs the daemon nothing.
+func probe(socket string) error {
+	c, err := net.Dial("unix", socket)
+	if err != nil {
+		return err
+	}
+	return c.Close()
+}
+
+// Stop sends s to the daemon and returns how long it took to end.
+func (d *Daemon) Stop(ctx context.Context, s os.Signal) (time.Duration, error) {
+	start := time.Now()
+	if err := d.Signal(s); err != nil {
+		return 0, err
+	}
+	if err := d.Wait(ctx); err != nil {
+		return 0, err
+	}
+	return time.Since(start), nil
+}

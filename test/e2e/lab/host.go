@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+)
+
+// PageText is what a Page serves.
+const PageText = "page from the host\n"
+
+// A Page is an HTTP server of the host that has one small page at every path.
+type Page struct {
+	srv  *http.Server
+	ln   net.Listener
+	done chan struct{}
+	hits atomic.Int64
+}
+
+// ServePage serves a page on address, such as 127.0.0.1:0, until Close.
+func ServePage(ctx context.Context, address string) (*Page, error) {
+	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("serve a page: %w", err)
+	}
+	p := &Page{ln: ln, done: make(chan struct{})}
+	p.srv = &http.Server{ReadHeaderTimeout: 10 * time.Second, Handler: http.HandlerFunc(p.answer)}
+	go func() {
+		defer close(p.done)
+		_ = p.srv.Serve(ln) // ends with Close
+	}()
+	return p, nil
+}
+
+func (p *Page) answer(w http.ResponseWriter, _ *http.Request) {
+	p.hits.Add(1)
+	_, _ = io.WriteString(w, PageText)
+}
+
+// Port is the TCP port that was taken.
+func (p *Page) Port() int { return p.ln.Addr().(*net.TCPAddr).Port }
+
+// Hits is how often the page has been fetched.
+func (p *Page) Hits() int { return int(p.hits.Load()) }
+
+// Close ends the server and its connections.
+func (p *Page) Close() error {
+	err := p.srv.Close()
+	<-p.done
+	return err
+}
+
+// OutsideAddress is an IPv4 address of this machine that is not a loopback one: for a guest it lies outside, and still
+// nothing leaves the machine.
+func OutsideAddress() (net.IP, error) {
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		return nil, fmt.Errorf("find an address of this machine: %w", err)
+	}
+	for _, a := range addrs {
+		if n, ok := a.(*net.IPNet); ok && n.IP.To4() != nil && n.IP.IsGlobalUnicast() {
+			return n.IP, nil
+		}
+	}
+	return nil, errors.New("find an address of this machine: it has none but loopback, give it one, for example with: ip addr add 198.51.100.1/32 dev lo")
+}

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package lab runs the daemon and real virtual machines for the demo and the end-to-end tests: it finds the tools, packs a
+// guest image, boots QEMU guests and runs commands in them, and ends whatever it started.
+//
+// A guest is a Linux kernel with an image of busybox, the virtio modules and a helper program in memory. It has two serial
+// ports: on the first one come the kernel's messages and the guest's own "E2E key=value" lines, on the second one the lab
+// sends commands and reads what they print.
+//
+// Nothing here needs privileges, and KVM is never used: a /dev/kvm may exist and be unusable, so that every machine runs
+// the same emulated way.
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+)
+
+// An Options tells New what to use. The zero value of a field has the meaning its comment gives.
+type Options struct {
+	// Tools are the programs and images to use, from FindTools.
+	Tools Tools
+	// Progress is told what a daemon or a guest is doing, in a few words, for a human who waits. It may be called by
+	// several goroutines at once. Nil means that nobody wants to know.
+	Progress func(who, what string)
+}
+
+// A Lab owns a temporary directory and every process started in it.
+type Lab struct {
+	// Dir is the lab's own directory. It is short, since the paths of unix sockets are, and removed by Close.
+	Dir string
+
+	opts  Options
+	image string
+
+	mu    sync.Mutex
+	procs []*Process
+	ends  []func()
+}
+
+// New makes the directory and packs the guest image. The caller must Close the Lab.
+func New(o Options) (*Lab, error) {
+	if o.Progress == nil {
+		o.Progress = func(string, string) {}
+	}
+	dir, err := os.MkdirTemp("", "e2e-")
+	if err != nil {
+		return nil, fmt.Errorf("create the lab's directory: %w", err)
+	}
+	l := &Lab{Dir: dir, opts: o, image: filepath.Join(dir, "image.cpio")}
+	if err := buildImage(l.image, o.Tools); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
+}
+
+// Path is the path of a file called name in the lab's directory.
+func (l *Lab) Path(name string) string { return filepath.Join(l.Dir, name) }
+
+// Close kills every process that is still running, waits for them and removes the directory.
+func (l *Lab) Close() error {
+	l.mu.Lock()
+	ends, procs := l.ends, l.procs
+	l.ends, l.procs = nil, nil
+	l.mu.Unlock()
+	for i := len(ends) - 1; i >= 0; i-- {
+		ends[i]()
+	}
+	for i := len(procs) - 1; i >= 0; i-- {
+		procs[i].Kill()
+	}
+	if err := os.RemoveAll(l.Dir); err != nil {
+		return fmt.Errorf("remove the lab's directory: %w", err)
+	}
+	return nil
+}
+
+// AtClose has f called by Close before anything is killed, the latest first.
+func (l *Lab) AtClose(f func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ends = append(l.ends, f)
+}
+
+func (l *Lab) own(p *Process) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.procs = append(l.procs, p)
+}

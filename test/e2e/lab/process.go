@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"time"
+)
+
+// A Process is a program started by a Lab, in a process group of its own.
+type Process struct {
+	// Name is what messages call it.
+	Name string
+
+	cmd  *exec.Cmd
+	out  *Output
+	done chan struct{} // closed when it has ended and all its output is read
+	err  error         // valid after done
+}
+
+// startProcess starts argv with env added to the environment. Standard output and standard error both go to one Output.
+func (l *Lab) startProcess(name string, argv, env []string) (*Process, error) {
+	p := &Process{Name: name, cmd: exec.Command(argv[0], argv[1:]...), out: newOutput(), done: make(chan struct{})}
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	p.cmd.Env = append(os.Environ(), env...)
+	p.cmd.Stdout, p.cmd.Stderr = w, w
+	p.cmd.SysProcAttr = ownGroup()
+	err = p.cmd.Start()
+	w.Close()
+	if err != nil {
+		r.Close()
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	go p.watch(r)
+	l.own(p)
+	return p, nil
+}
+
+func (p *Process) watch(r io.ReadCloser) {
+	_, _ = io.Copy(p.out, r) // ends when the last holder of the pipe has ended
+	r.Close()
+	p.err = p.cmd.Wait()
+	p.out.end()
+	close(p.done)
+}
+
+// Pid is the process id.
+func (p *Process) Pid() int { return p.cmd.Process.Pid }
+
+// Output is everything the process has printed.
+func (p *Process) Output() *Output { return p.out }
+
+// Done is closed when the process has ended.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// ExitCode is the exit code, -1 when the process was ended by a signal or has not ended.
+func (p *Process) ExitCode() int {
+	select {
+	case <-p.done:
+		return p.cmd.ProcessState.ExitCode()
+	default:
+		return -1
+	}
+}
+
+// Signal sends s to the process alone.
+func (p *Process) Signal(s os.Signal) error {
+	if err := p.cmd.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("signal %s: %w", p.Name, err)
+	}
+	return nil
+}
+
+// Wait waits until the process has ended or ctx has, and returns ctx's error in that case.
+func (p *Process) Wait(ctx context.Context) error {
+	select {
+	case <-p.done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("wait for %s to end: %w", p.Name, ctx.Err())
+	}
+}
+
+// Kill kills the process and its group and waits for them.
+func (p *Process) Kill() {
+	killGroup(p.cmd.Process)
+	<-p.done
+}
+
+// An Output collects what a process prints. All methods may be called at any time.
+type Output struct {
+	mu    sync.Mutex
+	buf   bytes.Buffer
+	more  chan struct{} // closed and replaced whenever something was added
+	ended bool
+}
+
+func newOutput() *Output { return &Output{more: make(chan struct{})} }
+
+// Write implements io.Writer.
+func (o *Output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.buf.Write(b)
+	close(o.more)
+	o.more = make(chan struct{})
+	return len(b), nil
+}
+
+func (o *Output) end() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.ended = true
+	close(o.more)
+	o.more = make(chan struct{})
+}
+
+// String is everything so far, with the carriage returns of serial consoles removed.
+func (o *Output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return strings.ReplaceAll(o.buf.String(), "\r", "")
+}
+
+// Tail is the last n lines, for error messages.
+func (o *Output) Tail(n int) string {
+	lines := strings.Split(strings.TrimSpace(o.String()), "\n")
+	return strings.Join(lines[max(0, len(lines)-n):], "\n")
+}
+
+// ErrEnded reports that a process ended before it printed what was waited for.
+var ErrEnded = errors.New("process ended")
+
+// WaitFor waits until a whole line that contains text has been printed and returns that line. It returns ErrEnded when
+// the process ends first.
+func (o *Output) WaitFor(ctx context.Context, text string) (string, error) {
+	for {
+		o.mu.Lock()
+		more, ended := o.more, o.ended
+		o.mu.Unlock()
+		if line, ok := findLine(o.String(), text); ok {
+			return line, nil
+		}
+		if ended {
+			return "", fmt.Errorf("wait for %q: %w", text, ErrEnded)
+		}
+		select {
+		case <-more:
+		case <-ctx.Done():
+			return "", fmt.Errorf("wait for %q: %w", text, ctx.Err())
+		}
+	}
+}
+
+// findLine returns the first line of s that contains text and has its end.
+func findLine(s, text string) (string, bool) {
+	for line, rest, ok := strings.Cut(s, "\n"); ok; line, rest, ok = strings.Cut(rest, "\n") {
+		if strings.Contains(line, text) {
+			return line, true
+		}
+	}
+	return "", false
+}
+
+// poll calls f every 20 ms until it returns nil or ctx ends; the last error of f is then part of the error.
+func poll(ctx context.Context, f func() error) error {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := f()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %w", ctx.Err(), err)
+		}
+	}
+}

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+)
+
+// Events of a -netdev stream with reconnect-ms, the exact times at which QEMU noticed.
+const (
+	EventStreamConnected    = "NETDEV_STREAM_CONNECTED"
+	EventStreamDisconnected = "NETDEV_STREAM_DISCONNECTED"
+)
+
+// An Event is something QEMU told by itself.
+type Event struct {
+	Name string
+	Time time.Time
+}
+
+// A QMP is a connection to a guest's QEMU machine protocol: JSON objects, one per line.
+type QMP struct {
+	conn net.Conn
+	done chan struct{}
+
+	mu      sync.Mutex
+	err     error // why reading ended
+	events  []Event
+	more    chan struct{} // closed and replaced at every event
+	replies chan qmpMessage
+
+	send sync.Mutex // one command at a time
+}
+
+type qmpMessage struct {
+	QMP       json.RawMessage
+	Return    json.RawMessage
+	Event     string
+	Timestamp struct{ Seconds, Microseconds int64 }
+	Error     *struct{ Class, Desc string }
+}
+
+// newQMP does the handshake on c and owns it from then on.
+func newQMP(c net.Conn) (*QMP, error) {
+	q := &QMP{conn: c, done: make(chan struct{}), more: make(chan struct{}), replies: make(chan qmpMessage, 1)}
+	go q.read()
+	if _, err := q.Execute("qmp_capabilities", nil); err != nil {
+		q.Close()
+		return nil, err
+	}
+	return q, nil
+}
+
+func (q *QMP) read() {
+	defer close(q.done)
+	for dec := json.NewDecoder(q.conn); ; {
+		var m qmpMessage
+		if err := dec.Decode(&m); err != nil {
+			q.mu.Lock()
+			q.err = err
+			q.mu.Unlock()
+			return
+		}
+		switch {
+		case m.Event != "":
+			q.mu.Lock()
+			t := time.Unix(m.Timestamp.Seconds, m.Timestamp.Microseconds*1000)
+			q.events = append(q.events, Event{Name: m.Event, Time: t})
+			close(q.more)
+			q.more = make(chan struct{})
+			q.mu.Unlock()
+		case m.Return != nil || m.Error != nil:
+			q.replies <- m
+		}
+	}
+}
+
+// Execute runs a command of the protocol and returns its result.
+func (q *QMP) Execute(command string, args map[string]any) (json.RawMessage, error) {
+	q.send.Lock()
+	defer q.send.Unlock()
+	request := map[string]any{"execute": command}
+	if args != nil {
+		request["arguments"] = args
+	}
+	b, err := json.Marshal(request)
+	if err != nil {
+		return nil, fmt.Errorf("run qmp %s: %w", command, err)
+	}
+	if _, err := q.conn.Write(append(b, '\n')); err != nil {
+		return nil, fmt.Errorf("run qmp %s: %w", command, err)
+	}
+	select {
+	case m := <-q.replies:
+		if m.Error != nil {
+			return nil, fmt.Errorf("run qmp %s: %s", command, m.Error.Desc)
+		}
+		return m.Return, nil
+	case <-q.done:
+		return nil, fmt.Errorf("run qmp %s: %w", command, errors.Join(net.ErrClosed, q.readError()))
+	case <-time.After(10 * time.Second):
+		return nil, fmt.Errorf("run qmp %s: no answer for 10 s", command)
+	}
+}
+
+func (q *QMP) readError() error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.err
+}
+
+// Events are the events so far.
+func (q *QMP) Events() []Event {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return append([]Event(nil), q.events...)
+}
+
+// WaitEvent waits for an event called name that happened at or after since.
+func (q *QMP) WaitEvent(ctx context.Context, name string, since time.Time) (Event, error) {
+	for {
+		q.mu.Lock()
+		events, more := q.events, q.more
+		q.mu.Unlock()
+		for _, e := range events {
+			if e.Name == name && !e.Time.Before(since) {
+				return e, nil
+			}
+		}
+		select {
+		case <-more:
+		case <-q.done:
+			return Event{}, fmt.Errorf("wait for event %s: %w", name, ErrEnded)
+		case <-ctx.Done():
+			return Event{}, fmt.Errorf("wait for event %s: %w", name, ctx.Err())
+		}
+	}
+}
+
+// Close closes the connection and waits for its reader.
+func (q *QMP) Close() {
+	_ = q.conn.Close()
+	<-q.done
+}

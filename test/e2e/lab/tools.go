@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// Names of directories in the cache that setup.sh fills; the number follows the one in the script.
+const (
+	guestDir = "guest-1"
+	qemuDir  = "qemu-1"
+)
+
+// distroIPXE is where Debian's package ipxe puts the image that QEMU boots as a kernel.
+const distroIPXE = "/usr/lib/ipxe/ipxe.lkrn"
+
+// ErrMissing reports that something setup.sh provides is not there. Its message names the command to run.
+var ErrMissing = errors.New("not set up, run test/e2e/setup.sh first")
+
+// Tools are paths of what a Lab works with.
+type Tools struct {
+	// QEMU is the distribution's qemu-system-x86_64, 7.2 or newer: the first with -netdev stream.
+	QEMU string
+	// NewQEMU is 9.2 or newer, the first with reconnect-ms. Empty unless all was set up.
+	NewQEMU string
+	// Kernel is the guests' kernel, Modules the directory of the modules it needs, in loading order by name.
+	Kernel, Modules string
+	// Busybox is statically linked.
+	Busybox string
+	// IPXE is an iPXE image that boots as a kernel. Empty unless all was set up.
+	IPXE string
+	// Helper is the guests' helper program, which BuildHelper makes.
+	Helper string
+}
+
+// CacheDir is where setup.sh keeps its files: $E2E_CACHE or a directory of the user's cache.
+func CacheDir() (string, error) {
+	if d := os.Getenv("E2E_CACHE"); d != "" {
+		return filepath.Abs(d)
+	}
+	base := os.Getenv("XDG_CACHE_HOME")
+	if base == "" {
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return "", fmt.Errorf("find the cache directory: %w; name one with E2E_CACHE", err)
+		}
+		base = filepath.Join(home, ".cache")
+	}
+	return filepath.Join(base, "socket_vmnet2", "e2e"), nil
+}
+
+// FindTools looks for everything setup.sh provides, all of it or only what guests need. An error wraps ErrMissing and
+// names what is missing.
+func FindTools(all bool) (Tools, error) {
+	cache, err := CacheDir()
+	if err != nil {
+		return Tools{}, err
+	}
+	guest := filepath.Join(cache, guestDir)
+	t := Tools{
+		Kernel:  filepath.Join(guest, "vmlinuz"),
+		Modules: filepath.Join(guest, "modules"),
+		Busybox: filepath.Join(guest, "busybox"),
+	}
+	for _, f := range []string{t.Kernel, t.Modules, t.Busybox} {
+		if _, err := os.Stat(f); err != nil {
+			return Tools{}, fmt.Errorf("%w: %w", ErrMissing, err)
+		}
+	}
+	if t.QEMU, err = findQEMU(os.Getenv("E2E_QEMU"), "", version{7, 2}); err != nil {
+		return Tools{}, err
+	}
+	if !all {
+		return t, nil
+	}
+	own := filepath.Join(cache, qemuDir, "qemu-system-x86_64")
+	if t.NewQEMU, err = findQEMU(os.Getenv("E2E_QEMU_NEW"), own, version{9, 2}); err != nil {
+		return Tools{}, err
+	}
+	if _, err := os.Stat(distroIPXE); err != nil {
+		return Tools{}, fmt.Errorf("%w: %w", ErrMissing, err)
+	}
+	t.IPXE = distroIPXE
+	return t, nil
+}
+
+// findQEMU returns named if that is not empty, else the first of own and the one in PATH that is there, if it is least or
+// newer.
+func findQEMU(named, own string, least version) (string, error) {
+	candidates := []string{named}
+	if named == "" {
+		candidates = []string{own, "qemu-system-x86_64"}
+	}
+	for _, c := range candidates {
+		if c == "" {
+			continue
+		}
+		path, err := exec.LookPath(c)
+		if err != nil {
+			continue
+		}
+		if v, err := qemuVersion(path); err == nil && !v.less(least) {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("%w: no QEMU %d.%d or newer", ErrMissing, least.major, least.minor)
+}
+
+type version struct{ major, minor int }
+
+func (v version) less(w version) bool {
+	return v.major < w.major || v.major == w.major && v.minor < w.minor
+}
+
+var versionRE = regexp.MustCompile(`version (\d+)\.(\d+)`)
+
+func qemuVersion(path string) (version, error) {
+	out, err := exec.Command(path, "--version").Output()
+	if err != nil {
+		return version{}, fmt.Errorf("ask for the version of %s: %w", path, err)
+	}
+	m := versionRE.FindSubmatch(out)
+	if m == nil {
+		return version{}, fmt.Errorf("ask for the version of %s: it says %q", path, strings.TrimSpace(string(out)))
+	}
+	major, _ := strconv.Atoi(string(m[1])) // digits, the expression says
+	minor, _ := strconv.Atoi(string(m[2]))
+	return version{major, minor}, nil
+}
+
+// BuildGo builds the command in package pkg (a path such as ./cmd/x, looked up from the module's root) for this Linux
+// machine to the file out, statically linked. The extra arguments go to go build.
+func BuildGo(ctx context.Context, pkg, out string, extra ...string) error {
+	root, err := ModuleRoot()
+	if err != nil {
+		return err
+	}
+	args := append([]string{"build", "-trimpath", "-ldflags=-s -w", "-o", out}, extra...)
+	cmd := exec.CommandContext(ctx, "go", append(args, pkg)...)
+	cmd.Dir = root
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if msg, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build %s: %w\n%s", pkg, err, msg)
+	}
+	return nil
+}
+
+// BuildHelper builds the guests' helper program to the file out.
+func BuildHelper(ctx context.Context, out string) error { return BuildGo(ctx, "./test/e2e/guest", out) }
+
+// ModuleRoot is the directory with go.mod, above the working directory.
+func ModuleRoot() (string, error) {
+	wd, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("find go.mod: %w", err)
+	}
+	for dir := wd; ; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir, nil
+		}
+		if dir == filepath.Dir(dir) {
+			return "", fmt.Errorf("find go.mod: none in %s or above, run this in the source tree", wd)
+		}
+	}
+}
