@@ -97,6 +97,17 @@ func (s *Stream) Stats() Stats {
 	return st
 }
 
+// Gone reports whether the client has already closed its end, without waiting and without taking anything from its input.
+func (s *Stream) Gone() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return true
+	}
+	n, _, err := unix.Recvfrom(s.fd, make([]byte, 1), unix.MSG_PEEK)
+	return err == nil && n == 0
+}
+
 // Shutdown makes Run discard what the client still sends, by the times of sched, and return ErrShutdown. Frames for the
 // client are dropped from now on; what is queued still goes out meanwhile. A second call with a longer schedule than the
 // first changes nothing.

@@ -55,6 +55,8 @@ func (c *session) wanted() bool {
 		return false
 	case <-c.wake:
 	case <-t.C:
+		// On a busy machine the reader may not have come round to see a client that left at once.
+		return !c.link.Gone()
 	}
 	return c.ctx.Err() == nil
 }

@@ -1,0 +1,378 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package perclient
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/bridge"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
+)
+
+func TestMain(m *testing.M) {
+	retryDelays = []time.Duration{10 * time.Millisecond, 20 * time.Millisecond}
+	goleak.VerifyTestMain(m)
+}
+
+// network is a bridge as a vnet.Network whose ports can be made to fail.
+type network struct {
+	*bridge.Bridge
+
+	mu       sync.Mutex
+	attached int
+	atOnce   int
+	mostOnce int
+	fail     int           // this many attempts fail
+	slow     time.Duration // how long an attempt takes
+	ports    []*port
+}
+
+type port struct {
+	*bridge.Port
+	panics bool
+	died   chan struct{}
+}
+
+func (p *port) Info() vnet.PortInfo   { return vnet.PortInfo{} }
+func (p *port) Done() <-chan struct{} { return p.died }
+func (p *port) Err() error            { return errors.New("interface gone") }
+func (p *port) Send(b frame.Batch) {
+	if p.panics && bytes.Contains(b.Bytes(), []byte("boom")) {
+		panic("boom")
+	}
+	p.Port.Send(b)
+}
+
+func (n *network) Info() vnet.NetworkInfo { return vnet.NetworkInfo{} }
+
+func (n *network) Attach(ctx context.Context, o vnet.PortOptions, s frame.Sink) (vnet.Port, error) {
+	n.mu.Lock()
+	n.attached++
+	n.atOnce++
+	n.mostOnce = max(n.mostOnce, n.atOnce)
+	fail, slow := n.fail > 0, n.slow
+	n.fail--
+	n.mu.Unlock()
+	defer func() {
+		n.mu.Lock()
+		n.atOnce--
+		n.mu.Unlock()
+	}()
+	select {
+	case <-ctx.Done():
+	case <-time.After(slow):
+	}
+	if fail {
+		return nil, errors.New("too many interfaces")
+	}
+	bp, err := n.Bridge.Attach(bridge.PortOptions{Name: o.Name}, s)
+	if err != nil {
+		return nil, err
+	}
+	p := &port{Port: bp, panics: true, died: make(chan struct{})}
+	n.mu.Lock()
+	n.ports = append(n.ports, p)
+	n.mu.Unlock()
+	return p, nil
+}
+
+// set makes the next attempts fail, and all of them slow.
+func (n *network) set(fail int, slow time.Duration) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.fail, n.slow = fail, slow
+}
+
+func (n *network) attempts() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.attached
+}
+
+// rig is a server on a listening socket.
+type rig struct {
+	*Server
+	net  *network
+	path string
+	log  *bytes.Buffer
+}
+
+type lockedWriter struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+func (l *lockedWriter) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.w.Write(b)
+}
+
+func newRig(t *testing.T, o Options) *rig {
+	t.Helper()
+	r := &rig{net: &network{Bridge: bridge.New(bridge.Options{})}, log: &bytes.Buffer{}}
+	o.Network = r.net
+	o.Log = slog.New(slog.NewTextHandler(&lockedWriter{w: r.log}, nil))
+	r.Server = NewServer(o)
+	r.path = filepath.Join(t.TempDir(), "s")
+	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: r.path, Net: "unix"})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	accepting := make(chan struct{})
+	go func() {
+		defer close(accepting)
+		link.Accept(ctx, ln, r.Handle, o.Log)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-accepting
+		_ = ln.Close()
+		r.Shutdown(context.Background())
+		_ = r.net.Close()
+	})
+	return r
+}
+
+func (r *rig) dial(t *testing.T) net.Conn {
+	t.Helper()
+	c, err := net.Dial("unix", r.path)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	require.NoError(t, c.SetDeadline(time.Now().Add(10*time.Second)))
+	return c
+}
+
+// say sends one broadcast frame with the given payload.
+func say(t *testing.T, c net.Conn, src byte, payload string) {
+	t.Helper()
+	f := append([]byte{255, 255, 255, 255, 255, 255, 2, 0, 0, 0, 0, src, 0x88, 0xb5}, payload...)
+	_, err := c.Write(frame.Append(nil, f))
+	require.NoError(t, err)
+}
+
+// hear reads one frame and returns its payload.
+func hear(t *testing.T, c net.Conn) string {
+	t.Helper()
+	head := make([]byte, frame.PrefixLen)
+	_, err := io.ReadFull(c, head)
+	require.NoError(t, err)
+	f := make([]byte, int(head[2])<<8|int(head[3]))
+	_, err = io.ReadFull(c, f)
+	require.NoError(t, err)
+	return string(f[frame.MinLen:])
+}
+
+func eventually(t *testing.T, what func() bool) {
+	t.Helper()
+	require.Eventually(t, what, 5*time.Second, 2*time.Millisecond)
+}
+
+func TestProbesCostNothing(t *testing.T) {
+	r := newRig(t, Options{})
+	before := countFiles(t)
+	for range 1000 {
+		c, err := net.Dial("unix", r.path)
+		require.NoError(t, err)
+		require.NoError(t, c.Close())
+	}
+	eventually(t, func() bool { return r.Clients() == 0 })
+	assert.Zero(t, r.net.attempts(), "no port was started")
+	assert.LessOrEqual(t, countFiles(t), before)
+}
+
+func countFiles(t *testing.T) int {
+	t.Helper()
+	for _, dir := range []string{"/proc/self/fd", "/dev/fd"} {
+		if e, err := os.ReadDir(dir); err == nil {
+			return len(e)
+		}
+	}
+	require.Fail(t, "cannot count descriptors")
+	return 0
+}
+
+func TestSilentClientGetsItsPort(t *testing.T) {
+	r := newRig(t, Options{})
+	a, b := r.dial(t), r.dial(t)
+	say(t, a, 1, "hello")
+	eventually(t, func() bool { return r.net.attempts() == 2 })
+	time.Sleep(10 * time.Millisecond)
+	say(t, a, 1, "again")
+	assert.Equal(t, "again", hear(t, b))
+}
+
+func TestFramesWaitForThePort(t *testing.T) {
+	r := newRig(t, Options{})
+	b := r.dial(t)
+	eventually(t, func() bool { return r.net.attempts() == 1 })
+	r.net.set(0, 100*time.Millisecond)
+	a := r.dial(t)
+	for _, s := range []string{"1", "2", "3"} {
+		say(t, a, 1, s)
+	}
+	for _, s := range []string{"1", "2", "3"} {
+		assert.Equal(t, s, hear(t, b))
+	}
+}
+
+func TestWaitingFramesAreBounded(t *testing.T) {
+	r := newRig(t, Options{})
+	r.net.set(0, 300*time.Millisecond)
+	a := r.dial(t)
+	big := string(make([]byte, 60_000))
+	for range 10 {
+		say(t, a, 1, big)
+	}
+	eventually(t, func() bool { return r.net.attempts() == 1 })
+	time.Sleep(50 * time.Millisecond)
+	r.mu.Lock()
+	for c := range r.sessions {
+		c.mu.Lock()
+		assert.LessOrEqual(t, len(c.held), maxHeld)
+		assert.Equal(t, 4, c.heldN)
+		assert.Equal(t, uint64(6), c.dropHeld)
+		c.mu.Unlock()
+	}
+	r.mu.Unlock()
+}
+
+func TestFailedStartIsRetriedWhileTheClientStays(t *testing.T) {
+	r := newRig(t, Options{})
+	b := r.dial(t)
+	eventually(t, func() bool { return r.net.attempts() == 1 })
+	r.net.set(3, 0)
+	a := r.dial(t)
+	say(t, a, 1, "patience")
+	assert.Equal(t, "patience", hear(t, b))
+	assert.Equal(t, 5, r.net.attempts())
+}
+
+func TestStartsAreLimited(t *testing.T) {
+	r := newRig(t, Options{})
+	r.net.set(0, 20*time.Millisecond)
+	for i := range 3 * maxStarts {
+		say(t, r.dial(t), byte(i+1), "hello")
+	}
+	eventually(t, func() bool { return r.net.attempts() == 3*maxStarts })
+	assert.Equal(t, maxStarts, r.net.mostOnce)
+}
+
+func TestDeadPortIsReplaced(t *testing.T) {
+	r := newRig(t, Options{})
+	a, b := r.dial(t), r.dial(t)
+	say(t, b, 2, "hello")
+	say(t, a, 1, "hello")
+	eventually(t, func() bool { r.net.mu.Lock(); defer r.net.mu.Unlock(); return len(r.net.ports) == 2 })
+	r.net.mu.Lock()
+	for _, p := range r.net.ports {
+		close(p.died)
+	}
+	r.net.mu.Unlock()
+	eventually(t, func() bool { return r.net.attempts() == 4 })
+	time.Sleep(20 * time.Millisecond)
+	say(t, a, 1, "still here")
+	for hear(t, b) != "still here" { //nolint:revive // what came before the ports died does not matter
+	}
+}
+
+func TestPanicEndsItsSessionOnly(t *testing.T) {
+	r := newRig(t, Options{})
+	a, b, c := r.dial(t), r.dial(t), r.dial(t)
+	eventually(t, func() bool { return r.net.attempts() == 3 })
+	time.Sleep(20 * time.Millisecond)
+	say(t, a, 1, "boom")
+	_, err := a.Read(make([]byte, 1))
+	assert.ErrorIs(t, err, io.EOF)
+	say(t, b, 2, "alive")
+	assert.Equal(t, "alive", hear(t, c))
+	eventually(t, func() bool { return r.Clients() == 2 })
+}
+
+func TestLostFramingEndsItsSessionOnly(t *testing.T) {
+	r := newRig(t, Options{})
+	a, b, c := r.dial(t), r.dial(t), r.dial(t)
+	eventually(t, func() bool { return r.net.attempts() == 3 })
+	time.Sleep(20 * time.Millisecond)
+	_, err := a.Write([]byte("AAAA and more"))
+	require.NoError(t, err)
+	_, err = a.Read(make([]byte, 1))
+	assert.ErrorIs(t, err, io.EOF, "an orderly end, no reset")
+	say(t, b, 2, "alive")
+	assert.Equal(t, "alive", hear(t, c))
+}
+
+func TestTooManyClientsAreTurnedAway(t *testing.T) {
+	r := newRig(t, Options{MaxClients: 2})
+	a, b := r.dial(t), r.dial(t)
+	eventually(t, func() bool { return r.net.attempts() == 2 })
+	for range 3 {
+		c := r.dial(t)
+		_, _ = c.Write([]byte("whatever"))
+		_, err := c.Read(make([]byte, 1))
+		assert.ErrorIs(t, err, io.EOF)
+	}
+	say(t, a, 1, "alive")
+	assert.Equal(t, "alive", hear(t, b))
+	require.NoError(t, b.Close())
+	eventually(t, func() bool { return r.Clients() == 1 })
+	d := r.dial(t)
+	eventually(t, func() bool { return r.net.attempts() == 3 })
+	time.Sleep(20 * time.Millisecond)
+	say(t, a, 1, "welcome")
+	assert.Equal(t, "welcome", hear(t, d))
+}
+
+func TestShutdownIsInTimeWhateverClientsDo(t *testing.T) {
+	r := newRig(t, Options{})
+	deaf, half, busy := r.dial(t), r.dial(t), r.dial(t)
+	say(t, deaf, 1, "hello")
+	_, err := half.Write([]byte{0, 0, 1, 0, 'x'})
+	require.NoError(t, err)
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		b := frame.Append(nil, make([]byte, 1514))
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				if _, err := busy.Write(b); err != nil {
+					return
+				}
+			}
+		}
+	})
+	eventually(t, func() bool { return r.net.attempts() == 3 })
+	began := time.Now()
+	r.Shutdown(context.Background())
+	assert.Less(t, time.Since(began), 2*time.Second)
+	assert.Zero(t, r.Clients())
+	close(stop)
+	wg.Wait()
+}
+
+func TestClosedNetworkEndsClients(t *testing.T) {
+	r := newRig(t, Options{})
+	a := r.dial(t)
+	require.NoError(t, r.net.Close())
+	say(t, a, 1, "hello")
+	_, err := a.Read(make([]byte, 1))
+	assert.ErrorIs(t, err, io.EOF)
+}
