@@ -193,7 +193,7 @@ func TestProbesCostNothing(t *testing.T) {
 	}
 	eventually(t, func() bool { return r.Clients() == 0 })
 	assert.Zero(t, r.net.attempts(), "no port was started")
-	assert.LessOrEqual(t, countFiles(t), before)
+	eventually(t, func() bool { return countFiles(t) <= before }) // the last ones may still have been in the backlog
 }
 
 func countFiles(t *testing.T) int {
