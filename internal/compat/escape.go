@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compat
+
+import (
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// escape replaces what does not belong into one line of a log: control characters, bytes that are not UTF-8 and everything
+// else that strconv calls unprintable. Values may come from guests.
+func escape(s string) string {
+	if clean(s) {
+		return s
+	}
+	var b strings.Builder
+	for len(s) > 0 {
+		r, n := utf8.DecodeRuneInString(s)
+		switch {
+		case r == '"' || r == '\\', strconv.IsPrint(r) && (r != utf8.RuneError || n > 1):
+			b.WriteString(s[:n])
+		default:
+			q := strconv.Quote(s[:n])
+			b.WriteString(q[1 : len(q)-1])
+		}
+		s = s[n:]
+	}
+	return b.String()
+}
+
+// clean tells whether escape has nothing to do, which is nearly always.
+func clean(s string) bool {
+	for _, c := range []byte(s) {
+		if c < ' ' || c > '~' {
+			return false
+		}
+	}
+	return true
+}
+
+// quoted is s between the quotation marks of socket_vmnet's messages. Escaping is left to whoever prints the line.
+func quoted(s string) string { return `"` + s + `"` }

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compat
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/bits"
+	"net/netip"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
+)
+
+// defaultMaskBits is 255.255.255.0, socket_vmnet's default mask.
+const defaultMaskBits = 24
+
+// errSilent marks a failure for which socket_vmnet prints the usage text and no message.
+var errSilent = errors.New("usage")
+
+// A plainError is a value that socket_vmnet hands to vmnet unchecked: vmnet then refuses to start, so there is an error line
+// and no usage text.
+type plainError struct{ error }
+
+// finish checks the values against each other, in socket_vmnet's order, and fills in what depends on others.
+func (s *settings) finish() error {
+	if s.gateway != nil && s.dhcpEnd == nil {
+		if _, err := s.parseGateway(); err != nil {
+			return err
+		}
+	}
+	if s.Mode == vnet.ModeBridged && s.Interface == "" {
+		return errors.New(`vmnet mode "bridged" require --vmnet-interface to be specified`)
+	}
+	if s.gateway == nil {
+		if err := s.withoutGateway(); err != nil {
+			return err
+		}
+	} else if err := s.withGateway(); err != nil {
+		return err
+	}
+	s.warnDisableDHCP()
+	return s.checkNAT66()
+}
+
+// withoutGateway leaves the addresses to the network.
+func (s *settings) withoutGateway() error {
+	if s.Mode == vnet.ModeShared {
+		s.warn("--vmnet-gateway=IP should be explicitly specified to avoid conflicting with other applications")
+	}
+	if s.dhcpEnd != nil {
+		return errors.New("--vmnet-dhcp-end=IP requires --vmnet-gateway=IP")
+	}
+	if s.mask != nil {
+		return errors.New("--vmnet-mask=MASK requires --vmnet-gateway=IP")
+	}
+	return nil
+}
+
+func (s *settings) warn(text string) { s.Warnings = append(s.Warnings, text) }
+
+func (s *settings) parseGateway() (netip.Addr, error) {
+	a, ok := InetAton(*s.gateway)
+	if !ok {
+		return a, fmt.Errorf("invalid address %s was specified for --vmnet-gateway", quoted(*s.gateway))
+	}
+	return a, nil
+}
+
+// withGateway settles gateway, subnet and the end of the pool.
+func (s *settings) withGateway() error {
+	if s.Mode == vnet.ModeBridged {
+		return errors.New(`vmnet mode "bridged" conflicts with --vmnet-gateway`)
+	}
+	gw, err := s.parseGateway()
+	if err != nil {
+		return err
+	}
+	maskBits := defaultMaskBits
+	if s.mask != nil {
+		if maskBits, err = parseMask(*s.mask); err != nil {
+			return plainError{err}
+		}
+	}
+	s.Gateway, s.Subnet = gw, netip.PrefixFrom(gw, maskBits).Masked()
+	if err := checkGateway(gw, s.Subnet); err != nil {
+		return plainError{err}
+	}
+	if err := s.settleDHCPEnd(); err != nil {
+		return plainError{err}
+	}
+	return nil
+}
+
+// parseMask returns the length of a netmask in bits. 31 and 32 leave no address for a guest.
+func parseMask(v string) (int, error) {
+	a, ok := InetAton(v)
+	if !ok {
+		return 0, fmt.Errorf("invalid address %s was specified for --vmnet-mask", quoted(v))
+	}
+	m := toUint(a)
+	n := bits.LeadingZeros32(^m)
+	if m != ^uint32(0)<<(32-n) {
+		return 0, fmt.Errorf("--vmnet-mask=%s is no netmask: its one bits must come first, as in 255.255.255.0", v)
+	}
+	if n < 8 || n > 30 {
+		return 0, fmt.Errorf("--vmnet-mask=%s: a network has between 255.0.0.0 and 255.255.255.252", v)
+	}
+	return n, nil
+}
+
+// checkGateway refuses addresses that a host cannot have in subnet.
+func checkGateway(gw netip.Addr, subnet netip.Prefix) error {
+	switch {
+	case gw.IsLoopback(), gw.IsMulticast(), gw.As4()[0] == 0, gw.As4()[0] >= 240:
+		return fmt.Errorf("--vmnet-gateway=%s is no address of a private network, such as 192.168.105.1", gw)
+	case gw == subnet.Addr():
+		return fmt.Errorf("--vmnet-gateway=%s is the network address of %s", gw, subnet)
+	case gw == lastAddr(subnet):
+		return fmt.Errorf("--vmnet-gateway=%s is the broadcast address of %s", gw, subnet)
+	}
+	return nil
+}
+
+// settleDHCPEnd checks a given end of the pool, or derives it: the gateway's address with 254 as last byte, as
+// socket_vmnet has it, and where that is no address behind the gateway in the subnet, the subnet's last one.
+func (s *settings) settleDHCPEnd() error {
+	last := toUint(lastAddr(s.Subnet)) - 1
+	end := toUint(s.Gateway)&^0xff | 254
+	if s.dhcpEnd != nil {
+		a, ok := InetAton(*s.dhcpEnd)
+		if !ok {
+			return fmt.Errorf("invalid address %s was specified for --vmnet-dhcp-end", quoted(*s.dhcpEnd))
+		}
+		if !s.Subnet.Contains(a) {
+			return fmt.Errorf("--vmnet-dhcp-end=%s is not in the network %s", a, s.Subnet)
+		}
+		s.DHCPEndSet = true
+		end = toUint(a)
+	} else if end <= toUint(s.Gateway) || end > last {
+		end = last
+	}
+	s.DHCPEnd = fromUint(end)
+	if end <= toUint(s.Gateway) && !s.withoutDHCP() {
+		return fmt.Errorf("--vmnet-gateway=%s leaves no address for guests: they get those behind it, up to %s", s.Gateway, s.DHCPEnd)
+	}
+	return nil
+}
+
+// withoutDHCP tells whether the network will have no DHCP server, so that its pool does not matter.
+func (s *settings) withoutDHCP() bool {
+	return s.DisableDHCP || s.NetworkIDSet && s.Mode == vnet.ModeHost
+}
+
+// warnDisableDHCP names the options that have no effect beside --vmnet-disable-dhcp.
+func (s *settings) warnDisableDHCP() {
+	if !s.DisableDHCP {
+		return
+	}
+	for _, o := range []struct {
+		name  string
+		given bool
+	}{
+		{"--vmnet-dhcp-end", s.DHCPEndSet},
+		{"--vmnet-interface-id", s.InterfaceIDSet},
+		{"--vmnet-network-identifier", s.NetworkIDSet},
+	} {
+		if o.given {
+			s.warn(o.name + " has no effect with --vmnet-disable-dhcp")
+		}
+	}
+}
+
+// ulaBlock is where locally assigned unique local prefixes come from (RFC 4193).
+var ulaBlock = netip.MustParsePrefix("fd00::/8")
+
+// nat66Bits is the length of the prefix that vmnet makes of its key.
+const nat66Bits = 64
+
+func (s *settings) checkNAT66() error {
+	if s.nat66 == nil {
+		return nil
+	}
+	a, err := netip.ParseAddr(*s.nat66)
+	if err != nil || !a.Is6() || a.Zone() != "" {
+		return plainError{fmt.Errorf("invalid IPv6 prefix %s for --vmnet-nat66-prefix", quoted(*s.nat66))}
+	}
+	if !ulaBlock.Contains(a) {
+		return plainError{fmt.Errorf("--vmnet-nat66-prefix=%s is not in %s; use one such as fd00:1234::", a, ulaBlock)}
+	}
+	p := netip.PrefixFrom(a, nat66Bits)
+	if p.Masked() != p {
+		return plainError{fmt.Errorf("--vmnet-nat66-prefix=%s has bits behind the first %d; use %s", a, nat66Bits, p.Masked().Addr())}
+	}
+	s.NAT66Prefix = p
+	return nil
+}
+
+// lastAddr is the broadcast address of p.
+func lastAddr(p netip.Prefix) netip.Addr {
+	return fromUint(toUint(p.Masked().Addr()) | ^uint32(0)>>p.Bits())
+}
+
+func toUint(a netip.Addr) uint32 {
+	b := a.As4()
+	return binary.BigEndian.Uint32(b[:])
+}
+
+func fromUint(n uint32) netip.Addr {
+	var b [4]byte
+	binary.BigEndian.PutUint32(b[:], n)
+	return netip.AddrFrom4(b)
+}

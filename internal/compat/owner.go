@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compat
+
+import (
+	"errors"
+	"os"
+	"os/user"
+	"strconv"
+	"syscall"
+)
+
+// An Owner is who gets the socket.
+type Owner struct {
+	UID  int // -1: unchanged
+	GID  int // -1: the daemon's own group
+	Mode os.FileMode
+	// GroupName is what GID was looked up from, for the log.
+	GroupName string
+	// MustGroup makes it an error if the group cannot be set; else the daemon's own group takes its place.
+	MustGroup bool
+}
+
+// Owner looks up user and group of the socket. Only names count, as in socket_vmnet: "20" is a group of that name. A group
+// that does not exist is an error if it was given, and the daemon's own group if it is the default.
+func (c *Config) Owner() (Owner, error) {
+	o := Owner{UID: -1, GID: -1, Mode: c.SocketMode, GroupName: c.SocketGroup, MustGroup: c.SocketGroupSet}
+	g, err := user.LookupGroup(c.SocketGroup)
+	if err == nil {
+		o.GID, err = strconv.Atoi(g.Gid)
+	}
+	if err != nil && c.SocketGroupSet {
+		if !errors.As(err, new(user.UnknownGroupError)) {
+			return o, bindError("getgrnam", err)
+		}
+		return o, &TextError{Lines: []string{
+			"unknown group name " + quoted(c.SocketGroup),
+			// socket_vmnet prints errno here, which getgrnam leaves undefined.
+			"socket_bindlisten: Invalid argument",
+		}, Err: err}
+	}
+	if c.SocketUser == "" {
+		return o, nil
+	}
+	u, err := user.Lookup(c.SocketUser)
+	if err == nil {
+		o.UID, err = strconv.Atoi(u.Uid)
+	}
+	if err != nil {
+		return o, &TextError{Lines: []string{"unknown user name " + quoted(c.SocketUser)}, Err: err}
+	}
+	if euid := os.Geteuid(); euid != 0 && euid != o.UID {
+		return o, &TextError{
+			Lines: []string{"--socket-user=" + c.SocketUser + " needs root"},
+			Err:   syscall.EPERM,
+		}
+	}
+	return o, nil
+}
+
+// bindError is a failed step of making the socket, in the two lines that socket_vmnet prints.
+func bindError(step string, err error) *TextError {
+	te := textError(step, err)
+	te.Lines = append(te.Lines, textError("socket_bindlisten", err).Lines...)
+	return te
+}

@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compat
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// lockWait is how long a daemon waits for one that is stopping: the socket is gone and the lock not yet free.
+	// Stopping takes at most 2 s.
+	lockWait = 3 * time.Second
+	lockPoll = 20 * time.Millisecond
+
+	// backlog asks for the system's maximum: both kernels cut it down to kern.ipc.somaxconn or net.core.somaxconn.
+	backlog = 1<<16 - 1
+
+	// maxSocketPath is the longest path of a unix socket in bytes, its terminating NUL not counted: 103 on macOS, 107 on
+	// Linux.
+	maxSocketPath = int(unsafe.Sizeof(unix.RawSockaddrUnix{}.Path)) - 1
+)
+
+// errInUse is the answer to anything at SOCKET that is not ours to remove.
+var errInUse = textError("bind", syscall.EADDRINUSE)
+
+// A SocketLock owns a socket path for the life of the daemon, through a locked file SOCKET.lock beside it. Nothing is bound,
+// probed or removed at the path without it. It is used by one goroutine at a time.
+type SocketLock struct {
+	path string
+	log  *slog.Logger
+	f    *os.File    // of SOCKET.lock
+	mine os.FileInfo // of the socket once it is bound
+}
+
+// LockSocket claims path. It fails with "bind: Address already in use", with nothing touched, if there is anything but a
+// socket at path, if a daemon listens there, or if another daemon has the lock. While the lock is taken and nothing is at
+// path, its holder is stopping or starting, and LockSocket waits up to 3 s for what comes of it. A stale socket stays until
+// Bind.
+func LockSocket(ctx context.Context, path string, log *slog.Logger) (*SocketLock, error) {
+	if len(path) > maxSocketPath {
+		return nil, &TextError{Lines: []string{"the socket path is too long: " + strconv.Itoa(len(path))}, Err: syscall.ENAMETOOLONG}
+	}
+	if path == "" {
+		return nil, textError("bind", syscall.ENOENT)
+	}
+	if _, err := socketAt(path); err != nil {
+		return nil, err
+	}
+	l := &SocketLock{path: path, log: log}
+	if err := l.lock(ctx); err != nil {
+		return nil, err
+	}
+	if _, err := l.stale(); err != nil {
+		l.Unlock()
+		return nil, err
+	}
+	return l, nil
+}
+
+// Bind makes the socket: a stale one is removed, the new one bound with no access for others, given to o, and only then
+// made to listen, so that nobody connects who may not. The umask of the process is changed for a moment. The caller owns
+// the listener, whose Close leaves the path alone: that is for RemoveIfOurs.
+func (l *SocketLock) Bind(o Owner) (*net.UnixListener, error) {
+	stale, err := l.stale()
+	if err != nil {
+		return nil, err
+	}
+	if stale {
+		if err := os.Remove(l.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, textError("bind", err)
+		}
+	}
+	fd, err := newSocket()
+	if err != nil {
+		return nil, textError("socket", err)
+	}
+	f := os.NewFile(uintptr(fd), l.path)
+	defer f.Close() // the listener has a duplicate
+	if err := bindPrivate(fd, l.path); err != nil {
+		return nil, textError("bind", err)
+	}
+	ln, err := l.open(f, o)
+	if err != nil {
+		l.RemoveIfOurs()
+		return nil, err
+	}
+	return ln, nil
+}
+
+// open gives the bound socket f to o and makes it listen.
+func (l *SocketLock) open(f *os.File, o Owner) (*net.UnixListener, error) {
+	var err error
+	if l.mine, err = os.Lstat(l.path); err != nil {
+		return nil, textError("bind", err)
+	}
+	if err := l.chown(o); err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(l.path, o.Mode); err != nil {
+		return nil, bindError("chmod", err)
+	}
+	if err := unix.Listen(int(f.Fd()), backlog); err != nil {
+		return nil, bindError("listen", err)
+	}
+	ln, err := net.FileListener(f)
+	if err != nil {
+		return nil, bindError("listen", err)
+	}
+	ul, ok := ln.(*net.UnixListener)
+	if !ok {
+		return nil, errors.Join(bindError("listen", syscall.ENOTSOCK), ln.Close())
+	}
+	ul.SetUnlinkOnClose(false)
+	return ul, nil
+}
+
+// chown sets owner and group. Where the default group cannot be had, the daemon's own takes its place; on macOS a new file
+// has the group of its directory, so that one is set too.
+func (l *SocketLock) chown(o Owner) error {
+	if o.GID >= 0 {
+		err := os.Lchown(l.path, o.UID, o.GID)
+		if err == nil {
+			return nil
+		}
+		if o.MustGroup || o.UID >= 0 && os.Geteuid() == 0 {
+			return bindError("chown", err)
+		}
+	}
+	if err := os.Lchown(l.path, o.UID, os.Getegid()); err != nil {
+		return bindError("chown", err)
+	}
+	l.log.Info("the socket has the daemon's own group, the default one cannot be set", "group", o.GroupName, "gid", os.Getegid())
+	return nil
+}
+
+// RemoveIfOurs removes the socket unless another file has taken its place. It may be called at any time and again.
+func (l *SocketLock) RemoveIfOurs() {
+	if l.mine == nil {
+		return
+	}
+	fi, err := os.Lstat(l.path)
+	if err == nil && os.SameFile(fi, l.mine) {
+		err = os.Remove(l.path)
+	}
+	l.mine = nil
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		l.log.Warn("cannot remove the socket", "path", l.path, "error", err)
+	}
+}
+
+// Unlock gives the path up. SOCKET.lock stays: whoever removed it would let two daemons lock two files.
+func (l *SocketLock) Unlock() {
+	if l.f != nil {
+		_ = l.f.Close()
+		l.f = nil
+	}
+}
+
+// lock takes SOCKET.lock.
+func (l *SocketLock) lock(ctx context.Context) error {
+	deadline := time.Now().Add(lockWait)
+	for {
+		err := l.tryLock()
+		if err == nil {
+			return nil
+		}
+		if !errors.Is(err, syscall.EAGAIN) {
+			return textError("bind", err)
+		}
+		there, serr := socketAt(l.path)
+		if serr != nil {
+			return serr
+		}
+		if there || time.Now().After(deadline) {
+			return errInUse
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(lockPoll):
+		}
+	}
+}
+
+// tryLock takes SOCKET.lock once. EAGAIN: another daemon has it.
+func (l *SocketLock) tryLock() error {
+	name := l.path + ".lock"
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o600)
+	if err != nil {
+		return err
+	}
+	fi, err := f.Stat()
+	if err == nil && !fi.Mode().IsRegular() {
+		err = syscall.EINVAL
+	}
+	if err == nil {
+		err = flock(f)
+	}
+	if err == nil {
+		var same bool
+		if same, err = isFileAt(f, name); err == nil && !same {
+			err = syscall.EAGAIN // an uninstaller removed it meanwhile
+		}
+	}
+	if err != nil {
+		_ = f.Close()
+		return err
+	}
+	l.f = f
+	return nil
+}
+
+// stale reports whether there is a socket at the path that nobody listens on. errInUse: there is something else.
+func (l *SocketLock) stale() (bool, error) {
+	there, err := socketAt(l.path)
+	if err != nil || !there {
+		return false, err
+	}
+	for i := range probes {
+		if i > 0 {
+			time.Sleep(probeGap)
+		}
+		switch err := probe(l.path); {
+		case errors.Is(err, syscall.ENOENT):
+			return false, nil
+		case !errors.Is(err, syscall.ECONNREFUSED):
+			return false, errInUse // somebody answers, or may: leave it alone
+		}
+	}
+	return true, nil
+}
+
+// socketAt reports whether there is a socket at path. Anything else that is there is errInUse.
+func socketAt(path string) (bool, error) {
+	fi, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return false, nil
+	case err != nil:
+		return false, textError("bind", err)
+	case fi.Mode()&fs.ModeSocket == 0:
+		return false, errInUse
+	}
+	return true, nil
+}
+
+// probe connects to path and closes. It never waits: a daemon with a full backlog answers EAGAIN or EINPROGRESS.
+func probe(path string) error {
+	fd, err := newSocket()
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	if err := unix.SetNonblock(fd, true); err != nil {
+		return err
+	}
+	return unix.Connect(fd, address(path))
+}
+
+// newSocket makes a stream socket that children do not inherit.
+func newSocket() (int, error) {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+	if err == nil {
+		unix.CloseOnExec(fd)
+	}
+	return fd, err
+}
+
+// bindPrivate binds fd to path with mode 0600.
+func bindPrivate(fd int, path string) error {
+	old := unix.Umask(0o177)
+	defer unix.Umask(old)
+	return unix.Bind(fd, address(path))
+}
+
+// address is path as a socket address. On Linux a leading "@" would mean the abstract name space, which socket_vmnet's
+// paths are never in.
+func address(path string) *unix.SockaddrUnix {
+	if strings.HasPrefix(path, "@") {
+		path = "./" + path
+	}
+	return &unix.SockaddrUnix{Name: path}
+}
