@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The client processes of the load generator.
+#define _GNU_SOURCE
+#include "load.h"
+
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+	STALL_MS = 200,     // without an ack the whole window counts as lost
+	CHECK_EVERY = 64,   // of so many frames one is compared byte by byte
+	FILL_FRAMES = 8192, // 12 MB: far above what a daemon holds for a client that never reads
+	FEED_FRAMES = 10,   // every FEED_MS afterwards
+	FEED_MS = 10
+};
+
+void sleep_ms(int ms)
+{
+	struct timespec t = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L};
+	nanosleep(&t, NULL);
+}
+
+uint64_t now_ns(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+// newest_ack takes everything that has arrived and returns the highest acknowledged number, at least acked.
+static uint64_t newest_ack(struct reader *r, int self, int peer, uint64_t acked)
+{
+	uint32_t len;
+	for (const uint8_t *f; (f = reader_next(r, self, &len)) != NULL;)
+		if (f[KIND_AT] == ACK && is_for(f, self) && is_from(f, peer) && get_seq(f) > acked)
+			acked = get_seq(f);
+	return acked;
+}
+
+// send_batch numbers the frames of the batch from seq + 1 on and writes them with one system call.
+static void send_batch(struct reader *r, uint8_t *batch, uint64_t seq)
+{
+	size_t stride = PREFIX_LEN + (size_t)opt.frame_len;
+	for (int i = 0; i < opt.batch; i++)
+		set_seq(batch + (size_t)i * stride, opt.frame_len, seq + 1 + (uint64_t)i);
+	send_frames(r, batch, (size_t)opt.batch * stride, opt.batch == 1);
+}
+
+void run_sender(int fd, int self, int peer)
+{
+	struct counters *c = &shm->client[self];
+	struct reader r;
+	reader_init(&r, fd);
+	meet(&r, self, peer);
+	set_receive_timeout(fd, STALL_MS);
+
+	size_t stride = PREFIX_LEN + (size_t)opt.frame_len;
+	uint8_t *batch = malloc((size_t)opt.batch * stride);
+	for (int i = 0; i < opt.batch; i++)
+		make_frame(batch + (size_t)i * stride, DATA, self, peer, opt.frame_len);
+	uint64_t seq = 0, acked = 0;
+	for (;;) {
+		while (seq + (uint64_t)opt.batch <= acked + (uint64_t)opt.window) {
+			send_batch(&r, batch, seq);
+			seq += (uint64_t)opt.batch;
+			atomic_store_explicit(&c->sent, seq, memory_order_relaxed);
+		}
+		if (reader_fill(&r)) {
+			acked = newest_ack(&r, self, peer, acked);
+		} else {
+			acked = seq;
+			atomic_fetch_add(&c->stalls, 1);
+		}
+	}
+}
+
+// is_intact checks what a relay could have damaged: the length, both numbers, one word of the pattern, and of every
+// CHECK_EVERYth frame all of it.
+static bool is_intact(const uint8_t *frame, uint32_t len, const uint8_t *model)
+{
+	if (len != (uint32_t)opt.frame_len || memcmp(frame + len - TAIL_LEN, frame + SEQ_AT, TAIL_LEN) != 0)
+		return false;
+	size_t pattern_len = len - TAIL_LEN - PATTERN_AT;
+	uint64_t seq = get_seq(frame);
+	if (seq % CHECK_EVERY == 0)
+		return memcmp(frame + PATTERN_AT, model + PATTERN_AT, pattern_len) == 0;
+	size_t at = PATTERN_AT + seq * 8 % (pattern_len - 8);
+	return memcmp(frame + at, model + at, 8) == 0;
+}
+
+void run_receiver(int fd, int self, int peer)
+{
+	struct counters *c = &shm->client[self];
+	struct reader r;
+	reader_init(&r, fd);
+	meet(&r, self, peer);
+	set_receive_timeout(fd, 0);
+
+	uint8_t *model = malloc(PREFIX_LEN + (size_t)opt.frame_len);
+	make_frame(model, DATA, peer, self, opt.frame_len);
+	uint64_t highest = 0, received = 0;
+	for (;;) {
+		uint64_t before = received;
+		uint32_t len;
+		for (const uint8_t *f; (f = reader_next(&r, self, &len)) != NULL;) {
+			if (f[KIND_AT] != DATA || !is_for(f, self) || !is_from(f, peer))
+				continue;
+			uint64_t seq = get_seq(f);
+			if (!is_intact(f, len, model + PREFIX_LEN) || seq <= highest) {
+				atomic_fetch_add(&c->corrupt, 1);
+				continue;
+			}
+			atomic_fetch_add_explicit(&c->lost, seq - highest - 1, memory_order_relaxed);
+			highest = seq;
+			received++;
+		}
+		if (received > before) {
+			atomic_store_explicit(&c->received, received, memory_order_relaxed);
+			send_small(&r, ACK, self, peer, highest);
+		}
+		reader_fill(&r);
+	}
+}
+
+// wait_ping blocks until a ping from the peer arrives.
+static void wait_ping(struct reader *r, int self, int peer)
+{
+	for (;;) {
+		uint32_t len;
+		for (const uint8_t *f; (f = reader_next(r, self, &len)) != NULL;)
+			if (f[KIND_AT] == PING && is_for(f, self) && is_from(f, peer))
+				return;
+		reader_fill(r);
+	}
+}
+
+void run_pinger(int fd, int self, int peer)
+{
+	struct reader r;
+	reader_init(&r, fd);
+	meet(&r, self, peer);
+	set_receive_timeout(fd, 0);
+	for (uint64_t seq = 1;; seq++) {
+		uint64_t start = now_ns();
+		send_small(&r, PING, self, peer, seq);
+		wait_ping(&r, self, peer);
+		uint64_t took = now_ns() - start;
+		unsigned long n = atomic_load(&shm->round_trips);
+		if (n >= MAX_ROUND_TRIPS)
+			continue;
+		shm->round_trip_ns[n] = took > UINT32_MAX ? UINT32_MAX : (uint32_t)took;
+		atomic_store(&shm->round_trips, n + 1);
+	}
+}
+
+void run_echoer(int fd, int self, int peer)
+{
+	struct reader r;
+	reader_init(&r, fd);
+	meet(&r, self, peer);
+	set_receive_timeout(fd, 0);
+	for (uint64_t seq = 1;; seq++) {
+		wait_ping(&r, self, peer);
+		send_small(&r, PING, self, peer, seq);
+	}
+}
+
+// discard_for reads and forgets what comes for ms.
+static void discard_for(struct reader *r, int ms)
+{
+	uint64_t end = now_ns() + (uint64_t)ms * 1000000u;
+	set_receive_timeout(r->fd, ms);
+	while (now_ns() < end) {
+		reader_fill(r);
+		reader_discard(r);
+	}
+}
+
+void run_feeder(int fd, int self, int victim)
+{
+	struct reader r;
+	reader_init(&r, fd);
+	uint8_t *p = malloc(PREFIX_LEN + (size_t)opt.frame_len);
+	make_frame(p, DATA, self, victim, opt.frame_len);
+	send_small(&r, ANNOUNCE, self, victim, 0);
+	atomic_fetch_add(&shm->ready, 1);
+	while (!atomic_load(&shm->go))
+		discard_for(&r, 1);
+	for (int i = 0;; i++) {
+		send_frames(&r, p, PREFIX_LEN + (size_t)opt.frame_len, true);
+		reader_discard(&r);
+		if (i >= FILL_FRAMES && i % FEED_FRAMES == 0)
+			discard_for(&r, FEED_MS);
+	}
+}
+
+void run_bystanders(const int *fds, int first, int last)
+{
+	static uint8_t discard[READ_LEN];
+	int poll = epoll_create1(EPOLL_CLOEXEC);
+	if (poll < 0)
+		die("epoll_create1");
+	for (int i = first; i <= last; i++) {
+		struct reader r = {.fd = fds[i]};
+		send_small(&r, ANNOUNCE, i, 0, 0);
+		atomic_fetch_add(&shm->ready, 1);
+		if (i == opt.clients - 1 && strcmp(opt.victim, "deaf") == 0)
+			continue;
+		struct epoll_event ev = {.events = EPOLLIN, .data.fd = fds[i]};
+		epoll_ctl(poll, EPOLL_CTL_ADD, fds[i], &ev);
+	}
+	for (;;) {
+		struct epoll_event ev[MAX_CLIENTS];
+		int n = epoll_wait(poll, ev, MAX_CLIENTS, -1);
+		for (int i = 0; i < n; i++)
+			if (recv(ev[i].data.fd, discard, sizeof discard, MSG_DONTWAIT) == 0)
+				_exit(3);
+	}
+}

@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The load generator: connects clients to a relay's unix stream socket, runs a windowed flow or a ping-pong between some of
+// them, and prints what came out as one JSON object per line: {"event":"begin"} when the measurement starts and an "end"
+// with the figures. Each active client is a process of its own, as guests are.
+#define _GNU_SOURCE
+#include "load.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+	CONNECT_MS = 10000, // how long a relay may take to start
+	READY_MS = 15000,   // how long until all clients know each other
+	FRAMES_MS = 60000   // the end of the patience with --frames
+};
+
+struct options opt = {.victim = "", .clients = 2, .pairs = 1, .frame_len = 1514, .window = 256, .batch = 1,
+		      .warm_ms = 100, .time_ms = 500};
+struct shared *shm;
+
+static pid_t children[MAX_CLIENTS];
+static int child_count;
+
+// A snapshot is what the measurement is the difference of two of.
+struct snapshot {
+	uint64_t wall_ns, cpu_ns;
+	unsigned long sent, received, round_trips;
+};
+
+static void parse_options(int argc, char **argv)
+{
+	static const struct option known[] = {
+		{"socket", required_argument, NULL, 's'}, {"clients", required_argument, NULL, 'n'},
+		{"pairs", required_argument, NULL, 'p'},  {"frame-len", required_argument, NULL, 'l'},
+		{"window", required_argument, NULL, 'w'}, {"batch", required_argument, NULL, 'b'},
+		{"victim", required_argument, NULL, 'v'}, {"warm-ms", required_argument, NULL, 'a'},
+		{"time-ms", required_argument, NULL, 't'}, {"frames", required_argument, NULL, 'f'},
+		{"relay", required_argument, NULL, 'r'},  {"echo", no_argument, NULL, 'e'},
+		{NULL, 0, NULL, 0},
+	};
+	for (int c; (c = getopt_long(argc, argv, "", known, NULL)) != -1;) {
+		switch (c) {
+		case 's': opt.socket = optarg; break;
+		case 'n': opt.clients = atoi(optarg); break;
+		case 'p': opt.pairs = atoi(optarg); break;
+		case 'l': opt.frame_len = atoi(optarg); break;
+		case 'w': opt.window = atoi(optarg); break;
+		case 'b': opt.batch = atoi(optarg); break;
+		case 'v': opt.victim = optarg; break;
+		case 'a': opt.warm_ms = atoi(optarg); break;
+		case 't': opt.time_ms = atoi(optarg); break;
+		case 'f': opt.frames = atol(optarg); break;
+		case 'r': opt.relay = atoi(optarg); break;
+		case 'e': opt.echo = true; break;
+		default: exit(2);
+		}
+	}
+	int active = 2 * opt.pairs + (opt.victim[0] ? 2 : 0);
+	if (!opt.socket || opt.clients > MAX_CLIENTS || active > opt.clients || opt.batch < 1 || opt.batch > MAX_BATCH ||
+	    opt.batch > opt.window || opt.frame_len < SMALL_FRAME_LEN || opt.frame_len > MAX_FRAME_LEN) {
+		fprintf(stderr, "load: options that do not fit together\n");
+		exit(2);
+	}
+}
+
+// connect_client retries while the relay is starting.
+static int connect_client(const char *path)
+{
+	struct sockaddr_un addr = {.sun_family = AF_UNIX};
+	if (strlen(path) >= sizeof addr.sun_path) {
+		fprintf(stderr, "socket path too long: %s\n", path);
+		exit(2);
+	}
+	strcpy(addr.sun_path, path);
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		die("socket");
+	set_buffers(fd);
+	for (int waited = 0; connect(fd, (struct sockaddr *)&addr, sizeof addr) < 0; waited += 5) {
+		if ((errno != ENOENT && errno != ECONNREFUSED) || waited >= CONNECT_MS)
+			die(path);
+		sleep_ms(5);
+	}
+	return fd;
+}
+
+// start_child forks and reports whether this is the child. A child keeps the connections first to last only, so that its end
+// is seen by the relay.
+static bool start_child(const int *fds, int first, int last)
+{
+	pid_t pid = fork();
+	if (pid < 0)
+		die("fork");
+	if (pid > 0) {
+		children[child_count++] = pid;
+		return false;
+	}
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	signal(SIGPIPE, SIG_IGN);
+	for (int i = 0; i < opt.clients; i++)
+		if (i < first || i > last)
+			close(fds[i]);
+	return true;
+}
+
+static void start_clients(const int *fds)
+{
+	for (int i = 0; i < 2 * opt.pairs; i += 2) {
+		if (start_child(fds, i + 1, i + 1)) {
+			if (opt.echo)
+				run_echoer(fds[i + 1], i + 1, i);
+			run_receiver(fds[i + 1], i + 1, i);
+		}
+		if (start_child(fds, i, i)) {
+			if (opt.echo)
+				run_pinger(fds[i], i, i + 1);
+			run_sender(fds[i], i, i + 1);
+		}
+	}
+	int last = opt.clients - 1;
+	if (opt.victim[0]) {
+		if (start_child(fds, last - 1, last - 1))
+			run_feeder(fds[last - 1], last - 1, last);
+		if (start_child(fds, last, last))
+			run_bystanders(fds, last, last);
+		last -= 2;
+	}
+	if (2 * opt.pairs <= last && start_child(fds, 2 * opt.pairs, last))
+		run_bystanders(fds, 2 * opt.pairs, last);
+}
+
+static void stop_clients(void)
+{
+	for (int i = 0; i < child_count; i++)
+		kill(children[i], SIGKILL);
+	while (wait(NULL) > 0)
+		;
+}
+
+// check_clients ends the run if a client process has ended: the relay closed its connection or garbled its stream.
+static void check_clients(void)
+{
+	if (waitpid(-1, NULL, WNOHANG) == 0)
+		return;
+	fprintf(stderr, "load: a client has ended\n");
+	stop_clients();
+	exit(3);
+}
+
+static uint64_t clock_ns(clockid_t id)
+{
+	struct timespec t;
+	if (clock_gettime(id, &t) < 0) {
+		stop_clients();
+		fprintf(stderr, "load: the relay has ended\n");
+		exit(3);
+	}
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static struct snapshot take_snapshot(clockid_t relay_clock)
+{
+	struct snapshot s = {.wall_ns = clock_ns(CLOCK_MONOTONIC)};
+	for (int i = 0; i < 2 * opt.pairs; i++) {
+		s.sent += atomic_load(&shm->client[i].sent);
+		s.received += atomic_load(&shm->client[i].received);
+	}
+	s.round_trips = atomic_load(&shm->round_trips);
+	s.cpu_ns = opt.relay ? clock_ns(relay_clock) : 0;
+	return s;
+}
+
+static int compare_ns(const void *a, const void *b)
+{
+	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+	return (x > y) - (x < y);
+}
+
+static uint32_t percentile(const uint32_t *sorted, unsigned long n, unsigned percent)
+{
+	return n ? sorted[n * percent / 100] : 0;
+}
+
+static void print_result(const struct snapshot *a, const struct snapshot *b)
+{
+	unsigned long corrupt = 0, lost = 0, stalls = 0, trips = b->round_trips - a->round_trips;
+	for (int i = 0; i < opt.clients; i++) {
+		corrupt += atomic_load(&shm->client[i].corrupt);
+		lost += atomic_load(&shm->client[i].lost);
+		stalls += atomic_load(&shm->client[i].stalls);
+	}
+	uint32_t *sorted = shm->round_trip_ns + a->round_trips;
+	qsort(sorted, trips, sizeof *sorted, compare_ns);
+	printf("{\"event\":\"end\",\"wall_ns\":%lu,\"relay_cpu_ns\":%lu,\"sent\":%lu,\"received\":%lu,\"corrupt\":%lu,"
+	       "\"lost\":%lu,\"stalls\":%lu,\"round_trips\":%lu,\"rtt_p50_ns\":%u,\"rtt_p99_ns\":%u}\n",
+	       b->wall_ns - a->wall_ns, b->cpu_ns - a->cpu_ns, b->sent - a->sent, b->received - a->received, corrupt, lost,
+	       stalls, trips, percentile(sorted, trips, 50), percentile(sorted, trips, 99));
+}
+
+static void wait_ready(void)
+{
+	for (int waited = 0; atomic_load(&shm->ready) < opt.clients; waited++) {
+		check_clients();
+		if (waited >= READY_MS) {
+			fprintf(stderr, "load: only %d of %d clients are ready\n", atomic_load(&shm->ready), opt.clients);
+			stop_clients();
+			exit(3);
+		}
+		sleep_ms(1);
+	}
+}
+
+static void measure(void)
+{
+	clockid_t relay_clock = CLOCK_MONOTONIC;
+	if (opt.relay && clock_getcpuclockid(opt.relay, &relay_clock) != 0)
+		die("clock of the relay");
+	wait_ready();
+	atomic_store(&shm->go, 1);
+	sleep_ms(opt.warm_ms);
+	printf("{\"event\":\"begin\"}\n");
+	fflush(stdout);
+	struct snapshot a = take_snapshot(relay_clock), b;
+	sleep_ms(opt.time_ms);
+	b = take_snapshot(relay_clock);
+	for (int waited = 0; (long)(b.received - a.received) < opt.frames && waited < FRAMES_MS; waited += 10) {
+		sleep_ms(10);
+		b = take_snapshot(relay_clock);
+	}
+	check_clients();
+	stop_clients();
+	print_result(&a, &b);
+}
+
+int main(int argc, char **argv)
+{
+	parse_options(argc, argv);
+	shm = mmap(NULL, sizeof *shm, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (shm == MAP_FAILED)
+		die("mmap");
+	int fds[MAX_CLIENTS];
+	for (int i = 0; i < opt.clients; i++)
+		fds[i] = connect_client(opt.socket);
+	start_clients(fds);
+	for (int i = 0; i < opt.clients; i++)
+		close(fds[i]);
+	measure();
+	return 0;
+}

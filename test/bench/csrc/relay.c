@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The relays that the daemon is compared with. Each takes clients on a unix stream socket, one blocking thread per client.
+//
+//	relay copy SOCKET    between two clients, bytes as they come, without looking at them: what the kernel allows
+//	relay switch SOCKET  the floor: large reads, every frame's addresses learned and looked up, one write per run of
+//	                     consecutive frames to one client
+//	relay flood SOCKET   the old way: two reads per frame and one writev to every other client
+#define _GNU_SOURCE
+#include "wire.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+enum {
+	MAX_CLIENTS = 256,
+	TABLE_SLOTS = 4096, // a power of two, far above MAX_CLIENTS, so that probes stay short
+	STACK_SIZE = 256 * 1024,
+	EVERYBODY = -1,
+	NOBODY = -2
+};
+
+struct client {
+	int fd;
+	pthread_mutex_t write_lock; // a frame is written whole
+};
+
+static struct client clients[MAX_CLIENTS];
+static atomic_int client_count;
+
+// A slot is an address in the upper 48 bits and a client's index + 1 in the lower 16; 0 is free.
+static _Atomic uint64_t mac_table[TABLE_SLOTS];
+
+static uint64_t mac_key(const uint8_t *mac)
+{
+	uint64_t key = 0;
+	memcpy(&key, mac, MAC_LEN);
+	return key << 16;
+}
+
+static unsigned mac_slot(uint64_t key)
+{
+	return (unsigned)((key * 0x9e3779b97f4a7c15u) >> 52) % TABLE_SLOTS;
+}
+
+static void learn(const uint8_t *src, int client)
+{
+	uint64_t key = mac_key(src), want = key | (uint64_t)(client + 1);
+	for (unsigned i = mac_slot(key);; i = (i + 1) % TABLE_SLOTS) {
+		uint64_t have = atomic_load_explicit(&mac_table[i], memory_order_relaxed);
+		if (have == want)
+			return;
+		if (have == 0 || (have ^ key) >> 16 == 0) {
+			atomic_store_explicit(&mac_table[i], want, memory_order_relaxed);
+			return;
+		}
+	}
+}
+
+static int look_up(const uint8_t *dst)
+{
+	if (dst[0] & 1)
+		return EVERYBODY;
+	uint64_t key = mac_key(dst);
+	for (unsigned i = mac_slot(key);; i = (i + 1) % TABLE_SLOTS) {
+		uint64_t have = atomic_load_explicit(&mac_table[i], memory_order_relaxed);
+		if (have == 0)
+			return EVERYBODY;
+		if ((have ^ key) >> 16 == 0)
+			return (int)(have & 0xffff) - 1;
+	}
+}
+
+static void write_run(struct client *c, const uint8_t *run, size_t n)
+{
+	pthread_mutex_lock(&c->write_lock);
+	write_full(c->fd, run, n);
+	pthread_mutex_unlock(&c->write_lock);
+}
+
+static void deliver(int from, int to, const uint8_t *run, size_t n)
+{
+	if (n == 0 || to == from || to == NOBODY)
+		return;
+	if (to != EVERYBODY) {
+		write_run(&clients[to], run, n);
+		return;
+	}
+	int count = atomic_load(&client_count);
+	for (int i = 0; i < count; i++)
+		if (i != from)
+			write_run(&clients[i], run, n);
+}
+
+// forward sends the whole frames in buf on and returns how many bytes they are, or -1 when the framing is lost.
+static ssize_t forward(int from, const uint8_t *buf, size_t len)
+{
+	size_t off = 0, run = 0;
+	int to = NOBODY, run_to = NOBODY;
+	const uint8_t *before = NULL;
+	while (len - off >= PREFIX_LEN) {
+		uint32_t n = get_prefix(buf + off);
+		if (n < ETHER_HEADER_LEN || n > MAX_FRAME_LEN)
+			return -1;
+		if (len - off < PREFIX_LEN + n)
+			break;
+		const uint8_t *frame = buf + off + PREFIX_LEN;
+		if (!before || memcmp(frame, before, 2 * MAC_LEN) != 0) { // mostly the addresses are those of the frame before
+			learn(frame + MAC_LEN, from);
+			to = look_up(frame);
+		}
+		before = frame;
+		if (to != run_to) {
+			deliver(from, run_to, buf + run, off - run);
+			run = off;
+			run_to = to;
+		}
+		off += PREFIX_LEN + n;
+	}
+	deliver(from, run_to, buf + run, off - run);
+	return (ssize_t)off;
+}
+
+static void *switch_loop(void *arg)
+{
+	int self = (int)(intptr_t)arg;
+	uint8_t *buf = malloc(READ_LEN + PREFIX_LEN + MAX_FRAME_LEN);
+	size_t have = 0; // the begin of a frame that has not fully arrived
+	for (;;) {
+		ssize_t r = read(clients[self].fd, buf + have, READ_LEN);
+		if (r <= 0)
+			break;
+		have += (size_t)r;
+		ssize_t used = forward(self, buf, have);
+		if (used < 0)
+			break;
+		have -= (size_t)used;
+		memmove(buf, buf + used, have);
+	}
+	free(buf);
+	return NULL;
+}
+
+static void *copy_loop(void *arg)
+{
+	int self = (int)(intptr_t)arg;
+	uint8_t *buf = malloc(READ_LEN);
+	while (atomic_load(&client_count) < 2)
+		usleep(1000);
+	for (;;) {
+		ssize_t r = read(clients[self].fd, buf, READ_LEN);
+		if (r <= 0 || write_full(clients[self ^ 1].fd, buf, (size_t)r) < 0)
+			break;
+	}
+	free(buf);
+	return NULL;
+}
+
+static void *flood_loop(void *arg)
+{
+	int self = (int)(intptr_t)arg;
+	uint8_t prefix[PREFIX_LEN], *frame = malloc(MAX_FRAME_LEN);
+	for (;;) {
+		if (read_full(clients[self].fd, prefix, PREFIX_LEN) < 0)
+			break;
+		uint32_t n = get_prefix(prefix);
+		if (n > MAX_FRAME_LEN || read_full(clients[self].fd, frame, n) < 0)
+			break;
+		int count = atomic_load(&client_count);
+		for (int i = 0; i < count; i++) {
+			if (i == self)
+				continue;
+			pthread_mutex_lock(&clients[i].write_lock);
+			write_frame(clients[i].fd, prefix, frame, n);
+			pthread_mutex_unlock(&clients[i].write_lock);
+		}
+	}
+	free(frame);
+	return NULL;
+}
+
+static int listen_on(const char *path)
+{
+	struct sockaddr_un addr = {.sun_family = AF_UNIX};
+	if (strlen(path) >= sizeof addr.sun_path) {
+		fprintf(stderr, "socket path too long: %s\n", path);
+		exit(2);
+	}
+	strcpy(addr.sun_path, path);
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		die("socket");
+	if (bind(fd, (struct sockaddr *)&addr, sizeof addr) < 0)
+		die("bind");
+	if (listen(fd, MAX_CLIENTS) < 0)
+		die("listen");
+	return fd;
+}
+
+static void serve(int listener, void *(*loop)(void *), int own_buffers)
+{
+	pthread_attr_t attr;
+	pthread_attr_init(&attr);
+	pthread_attr_setstacksize(&attr, STACK_SIZE);
+	for (int i = 0; i < MAX_CLIENTS; i++) {
+		int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+		if (fd < 0)
+			die("accept");
+		if (own_buffers)
+			set_buffers(fd);
+		clients[i].fd = fd;
+		pthread_mutex_init(&clients[i].write_lock, NULL);
+		atomic_store(&client_count, i + 1);
+		pthread_t thread;
+		if (pthread_create(&thread, &attr, loop, (void *)(intptr_t)i) != 0)
+			die("pthread_create");
+		pthread_detach(thread);
+	}
+	pause();
+}
+
+int main(int argc, char **argv)
+{
+	if (argc != 3) {
+		fprintf(stderr, "usage: relay copy|switch|flood SOCKET\n");
+		return 2;
+	}
+	signal(SIGPIPE, SIG_IGN);
+	int listener = listen_on(argv[2]);
+	if (strcmp(argv[1], "copy") == 0)
+		serve(listener, copy_loop, 1);
+	else if (strcmp(argv[1], "switch") == 0)
+		serve(listener, switch_loop, 1);
+	else if (strcmp(argv[1], "flood") == 0)
+		serve(listener, flood_loop, 0); // socket_vmnet leaves its buffers as they are
+	fprintf(stderr, "unknown relay: %s\n", argv[1]);
+	return 2;
+}

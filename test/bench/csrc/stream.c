@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// A client's end of the stream: frames in and out of one socket without ever blocking on one direction only.
+#define _GNU_SOURCE
+#include "load.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+enum {
+	ANNOUNCE_MS = 20, // between two announcements
+	READER_LEN = READ_LEN + PREFIX_LEN + MAX_FRAME_LEN
+};
+
+void reader_init(struct reader *r, int fd)
+{
+	*r = (struct reader){.fd = fd, .cap = READER_LEN, .buf = malloc(READER_LEN)};
+}
+
+void reader_discard(struct reader *r)
+{
+	r->start = r->end = 0;
+}
+
+int reader_fill(struct reader *r)
+{
+	memmove(r->buf, r->buf + r->start, r->end - r->start);
+	r->end -= r->start;
+	r->start = 0;
+	if (r->cap - r->end < READ_LEN) {
+		r->cap *= 2;
+		r->buf = realloc(r->buf, r->cap);
+		if (!r->buf)
+			die("realloc");
+	}
+	for (;;) {
+		ssize_t n = read(r->fd, r->buf + r->end, READ_LEN);
+		if (n > 0) {
+			r->end += (size_t)n;
+			return 1;
+		}
+		if (n < 0 && errno == EAGAIN)
+			return 0;
+		if (n == 0 || errno != EINTR) {
+			fprintf(stderr, "the relay closed a connection\n");
+			_exit(3);
+		}
+	}
+}
+
+const uint8_t *reader_next(struct reader *r, int self, uint32_t *len)
+{
+	if (r->end - r->start < PREFIX_LEN)
+		return NULL;
+	*len = get_prefix(r->buf + r->start);
+	if (*len < ETHER_HEADER_LEN || *len > MAX_FRAME_LEN) {
+		fprintf(stderr, "client %d: the framing is lost: a prefix says %u bytes\n", self, *len);
+		atomic_fetch_add(&shm->client[self].corrupt, 1);
+		_exit(3);
+	}
+	if (r->end - r->start < PREFIX_LEN + *len)
+		return NULL;
+	const uint8_t *frame = r->buf + r->start + PREFIX_LEN;
+	r->start += PREFIX_LEN + *len;
+	return frame;
+}
+
+void set_receive_timeout(int fd, int ms)
+{
+	struct timeval t = {.tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000L};
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &t, sizeof t);
+}
+
+// wait_writable returns when the socket takes more, and reads meanwhile.
+static void wait_writable(struct reader *r)
+{
+	struct pollfd p = {.fd = r->fd, .events = POLLIN | POLLOUT};
+	do {
+		poll(&p, 1, -1);
+		if (p.revents & POLLIN)
+			reader_fill(r);
+	} while (!(p.revents & (POLLOUT | POLLERR | POLLHUP)));
+}
+
+void send_frames(struct reader *r, const uint8_t *p, size_t n, bool split)
+{
+	struct iovec parts[2] = {
+		{.iov_base = (void *)p, .iov_len = split ? PREFIX_LEN : n},
+		{.iov_base = (void *)(p + PREFIX_LEN), .iov_len = n - PREFIX_LEN},
+	};
+	struct msghdr gather = {.msg_iov = parts, .msg_iovlen = split ? 2 : 1};
+	ssize_t sent = sendmsg(r->fd, &gather, MSG_DONTWAIT | MSG_NOSIGNAL);
+	for (;;) {
+		if (sent < 0 && errno == EAGAIN)
+			wait_writable(r);
+		else if (sent < 0 && errno != EINTR)
+			die("write to the relay");
+		if (sent > 0) {
+			p += sent;
+			n -= (size_t)sent;
+		}
+		if (n == 0)
+			return;
+		sent = send(r->fd, p, n, MSG_DONTWAIT | MSG_NOSIGNAL);
+	}
+}
+
+void send_small(struct reader *r, enum kind kind, int self, int peer, uint64_t seq)
+{
+	uint8_t p[PREFIX_LEN + SMALL_FRAME_LEN];
+	make_frame(p, kind, self, peer, SMALL_FRAME_LEN);
+	set_seq(p, SMALL_FRAME_LEN, seq);
+	send_frames(r, p, sizeof p, false);
+}
+
+void meet(struct reader *r, int self, int peer)
+{
+	bool met = false;
+	set_receive_timeout(r->fd, ANNOUNCE_MS);
+	while (!atomic_load(&shm->go)) {
+		send_small(r, ANNOUNCE, self, peer, 0);
+		if (!reader_fill(r))
+			continue;
+		uint32_t len;
+		for (const uint8_t *f; (f = reader_next(r, self, &len)) != NULL;) {
+			if (!is_for(f, self) || !is_from(f, peer))
+				continue;
+			if (f[KIND_AT] != ANNOUNCE) { // the peer has seen the start before us
+				r->start -= PREFIX_LEN + len;
+				return;
+			}
+			if (met)
+				continue;
+			met = true;
+			atomic_fetch_add(&shm->ready, 1);
+		}
+		if (met)
+			sleep_ms(1);
+	}
+}

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The stream socket's wire format and the blocking I/O that the relays and the load generator share.
+//
+//	[length, uint32 big-endian][Ethernet frame] [length][Ethernet frame] ...
+#ifndef WIRE_H
+#define WIRE_H
+
+#include <arpa/inet.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+
+enum {
+	PREFIX_LEN = 4,
+	MAC_LEN = 6,
+	ETHER_HEADER_LEN = 14,
+	MAX_FRAME_LEN = 69632,     // QEMU's NET_BUFSIZE
+	READ_LEN = 256 * 1024,     // one read(2) of a batching reader, in bytes
+	SOCKET_BUFFER = 256 * 1024 // SO_SNDBUF of the daemon, of socket_vmnet_client, and so of everybody here, in bytes
+};
+
+static inline uint32_t get_prefix(const uint8_t *p)
+{
+	uint32_t n;
+	memcpy(&n, p, sizeof n);
+	return ntohl(n);
+}
+
+static inline void put_prefix(uint8_t *p, uint32_t len)
+{
+	uint32_t n = htonl(len);
+	memcpy(p, &n, sizeof n);
+}
+
+// read_full reads exactly n bytes. It returns 0, or -1 at the end of the stream or on an error.
+int read_full(int fd, void *buf, size_t n);
+
+// write_full writes exactly n bytes. It returns 0, or -1 on an error.
+int write_full(int fd, const void *buf, size_t n);
+
+// write_frame writes prefix and frame with one writev, as socket_vmnet does. It returns 0, or -1 on an error.
+int write_frame(int fd, const uint8_t *prefix, const uint8_t *frame, size_t len);
+
+// set_buffers sets both buffers of a socket to SOCKET_BUFFER.
+void set_buffers(int fd);
+
+// die prints what failed with errno's text and ends the process with status 2.
+void die(const char *what) __attribute__((noreturn));
+
+#endif

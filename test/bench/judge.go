@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"slices"
+)
+
+// noisy is the quotient of best and median from which on a busy machine is suspected and CPU time decides.
+const noisy = 1.5
+
+// A verdict is one line of the table.
+type verdict struct {
+	Key     string  `json:"key"`
+	Text    string  `json:"text"`
+	Subject float64 `json:"subject"` // frames/s, ns per round trip, or the figure itself
+	Against string  `json:"against"` // the set-up it is compared with; empty: nothing
+	Base    float64 `json:"base"`    // that one's figure
+	Ratio   float64 `json:"ratio"`   // best / best; 0 where there is nothing to compare with
+
+	SubjectCPU float64 `json:"subject_cpu_ns"` // median per frame or round trip
+	BaseCPU    float64 `json:"base_cpu_ns"`
+	CPURatio   float64 `json:"cpu_ratio"` // the ratio that CPU time alone would give; 0: none
+
+	ByCPU   bool    `json:"decided_by_cpu"`
+	Target  float64 `json:"target"` // 0: only shown
+	AtMost  bool    `json:"at_most"`
+	Unit    string  `json:"unit"`
+	Must    bool    `json:"must_hold"`
+	Met     bool    `json:"met"`
+	Remarks string  `json:"remarks,omitempty"`
+}
+
+// figure is what is compared with the target.
+func (v verdict) figure() float64 {
+	switch {
+	case v.ByCPU:
+		return v.CPURatio
+	case v.Against != "":
+		return v.Ratio
+	default:
+		return v.Subject
+	}
+}
+
+// decide sets Met.
+func (v verdict) decide() verdict {
+	v.Met = v.Target == 0 && !v.AtMost || v.figure() >= v.Target
+	if v.AtMost {
+		v.Met = v.figure() <= v.Target
+	}
+	return v
+}
+
+func (v verdict) invalidates() bool { return v.Must && !v.Met }
+
+// judge turns measurements into the verdicts of the rows of only.
+func judge(done []measurement, only []string) []verdict {
+	var all []verdict
+	for _, r := range chosenRows(only) {
+		all = append(all, compare(r, of(done, r.subject), of(done, r.base)))
+	}
+	return all
+}
+
+func of(done []measurement, name string) []measurement {
+	return slices.DeleteFunc(slices.Clone(done), func(m measurement) bool { return m.Setup != name })
+}
+
+// compare decides by the best rounds, and by the median of the CPU time per frame where best and median of either side are
+// far apart. A side that moved nothing has no CPU time per frame and is decided by its rate.
+func compare(r row, subject, base []measurement) verdict {
+	s, sNoisy := summary(subject, r.latency)
+	b, bNoisy := summary(base, r.latency)
+	v := verdict{
+		Key: r.key, Text: r.text, Subject: s, Against: r.base, Base: b, Ratio: quotient(s, b), Target: r.target, Must: r.mustHold,
+		SubjectCPU: medianCPU(subject), BaseCPU: medianCPU(base), Unit: "frames/s",
+	}
+	v.CPURatio = quotient(v.BaseCPU, v.SubjectCPU)
+	if r.latency {
+		v.Unit, v.AtMost = "ns", true
+		v.CPURatio = quotient(v.SubjectCPU, v.BaseCPU)
+	}
+	v.ByCPU = (sNoisy || bNoisy) && v.CPURatio > 0
+	v.Remarks = remarks(subject)
+	return v.decide()
+}
+
+// summary is the best of a set-up's rounds, and whether the median is far from it.
+func summary(ms []measurement, latency bool) (best float64, far bool) {
+	values := make([]float64, len(ms))
+	for i, m := range ms {
+		values[i] = m.rate()
+		if latency {
+			values[i] = float64(m.RTTP50NS)
+		}
+	}
+	best = slices.Max(values)
+	if latency {
+		best = slices.Min(values)
+		return best, median(values) > best*noisy
+	}
+	return best, median(values)*noisy < best
+}
+
+func medianCPU(ms []measurement) float64 {
+	values := make([]float64, len(ms))
+	for i, m := range ms {
+		values[i] = m.CPU
+	}
+	return median(values)
+}
+
+// median is the middle value, the lower of two.
+func median(values []float64) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	return sorted[(len(sorted)-1)/2]
+}
+
+func quotient(a, b float64) float64 {
+	if b == 0 {
+		return 0
+	}
+	return a / b
+}

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// testBench compiles the C programs; the daemon under test is never started.
+func testBench(t *testing.T) *bench {
+	t.Helper()
+	if _, err := exec.LookPath("gcc"); err != nil {
+		t.Skip("needs gcc for the load generator and the C relays, try: apt-get install gcc libc6-dev")
+	}
+	self, err := os.Executable()
+	require.NoError(t, err)
+	b, err := newBench(t.Context(), params{
+		Daemon: self, Frame: 1514, Window: 256, Warm: 20 * time.Millisecond, Time: 100 * time.Millisecond,
+	})
+	require.NoError(t, err)
+	t.Cleanup(b.close)
+	return b
+}
+
+func TestLoadThroughEveryRelay(t *testing.T) {
+	b := testBench(t)
+	for _, s := range setups() {
+		if s.relay == relayDaemon || s.name == "old one deaf" {
+			continue
+		}
+		t.Run(s.name, func(t *testing.T) {
+			res, err := b.measure(t.Context(), s)
+			require.NoError(t, err)
+			if s.load.Echo {
+				assert.Positive(t, res.RoundTrips)
+				assert.Positive(t, res.RTTP50NS)
+				return
+			}
+			assert.Positive(t, res.Received)
+			assert.Zero(t, res.Lost)
+		})
+	}
+}
+
+// A client that never reads stops the old way for everybody: this is what the daemon is compared with.
+func TestDeafClientStopsTheOldWay(t *testing.T) {
+	b := testBench(t)
+	deaf := load{Clients: 6, Pairs: 2, Batch: batchFrames, Victim: victimDeaf}
+	old, err := b.measure(t.Context(), setup{relay: relayOld, load: deaf})
+	require.NoError(t, err)
+	floor, err := b.measure(t.Context(), setup{relay: relayFloor, load: deaf})
+	require.NoError(t, err)
+	assert.Less(t, old.rate(), floor.rate()/100)
+}
+
+func TestDriveNoticesBadRelays(t *testing.T) {
+	b := testBench(t)
+	const wire = 4 + 1514 // bytes of a frame in wire form
+	for _, tt := range []struct {
+		name   string
+		damage func(buf []byte) []byte // of 100 frames in the middle of the flow
+		want   string
+	}{
+		{"honest", func(buf []byte) []byte { return buf }, ""},
+		{"flips a byte of each", func(buf []byte) []byte {
+			for i := 0; i < len(buf); i += wire {
+				buf[i+4+700] ^= 1
+			}
+			return buf
+		}, "arrived damaged or out of order"},
+		{"repeats one", func(buf []byte) []byte { return append(buf[:wire:wire], buf...) }, "arrived damaged or out of order"},
+		{"swaps two", func(buf []byte) []byte {
+			return append(append(append([]byte{}, buf[wire:2*wire]...), buf[:wire]...), buf[2*wire:]...)
+		}, "arrived damaged or out of order"},
+		{"loses a byte", func(buf []byte) []byte { return buf[1:] }, "the framing is lost"},
+		{"hangs up", func([]byte) []byte { return nil }, "the relay closed a connection"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := b.drive(t.Context(), damagingRelay(t, tt.damage), load{Clients: 2, Pairs: 1, Batch: batchFrames}, nil)
+			if tt.want == "" {
+				require.NoError(t, err)
+				return
+			}
+			assert.ErrorContains(t, err, tt.want)
+		})
+	}
+}
+
+// damagingRelay copies between two clients in this process and passes 100 of the first one's frames through damage. An empty
+// result hangs up.
+func damagingRelay(t *testing.T, damage func([]byte) []byte) *relay {
+	t.Helper()
+	self, err := os.FindProcess(os.Getpid())
+	require.NoError(t, err)
+	r := &relay{
+		socket: filepath.Join(t.TempDir(), "s"), cmd: &exec.Cmd{Process: self}, stderr: &tail{}, ended: make(chan struct{}),
+	}
+	l, err := net.Listen("unix", r.socket)
+	require.NoError(t, err)
+	var copies sync.WaitGroup
+	copies.Go(func() {
+		a, errA := l.Accept()
+		b, errB := l.Accept()
+		if errA != nil || errB != nil {
+			return
+		}
+		copies.Go(func() { _, _ = io.Copy(a, b) })
+		forwardDamaged(a, b, damage)
+		_ = a.Close()
+		_ = b.Close()
+	})
+	t.Cleanup(func() {
+		_ = l.Close()
+		copies.Wait()
+	})
+	return r
+}
+
+// forwardDamaged copies frames from a to b. The first ones are small announcements, so it looks at the lengths.
+func forwardDamaged(a, b net.Conn, damage func([]byte) []byte) {
+	var held []byte
+	for count := 0; ; {
+		frame, err := readFrame(a)
+		if err != nil {
+			return
+		}
+		if len(frame) < 1000 {
+			_, _ = b.Write(frame)
+			continue
+		}
+		held = append(held, frame...)
+		if count++; count == 100 {
+			if held = damage(held); held == nil {
+				return
+			}
+		}
+		if count >= 100 { // the window is larger, so the sender does not wait for these
+			_, _ = b.Write(held)
+			held = held[:0]
+		}
+	}
+}
+
+// readFrame reads one frame and returns its wire form.
+func readFrame(r io.Reader) ([]byte, error) {
+	frame := make([]byte, 4)
+	if _, err := io.ReadFull(r, frame); err != nil {
+		return nil, err
+	}
+	frame = append(frame, make([]byte, int(frame[2])<<8|int(frame[3]))...)
+	_, err := io.ReadFull(r, frame[4:])
+	return frame, err
+}

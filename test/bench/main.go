@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command bench measures the built daemon through its unix stream socket and compares it, in the same run, with small C
+// relays: a floor that does as much with as few system calls, and the old way, one frame at a time to everybody.
+// docs/performance.md says what is measured and why so.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// A missedError reports that --strict was given and targets were missed.
+type missedError int
+
+func (m missedError) Error() string { return fmt.Sprintf("%d targets missed", int(m)) }
+
+// params are what the command line sets. They are part of the JSON output.
+type params struct {
+	Daemon  string        `json:"daemon"` // path of the binary under test
+	Rounds  int           `json:"rounds"`
+	Warm    time.Duration `json:"warm_ns"`
+	Time    time.Duration `json:"time_ns"` // of one measurement
+	Frame   int           `json:"frame_bytes"`
+	Window  int           `json:"window_frames"`
+	Frames  int           `json:"gc_frames"`   // relayed while garbage collections are counted
+	MemRuns int           `json:"memory_runs"` // daemons whose memory is measured
+	Settle  time.Duration `json:"settle_ns"`   // after the active clients have left, before memory is measured
+	Only    []string      `json:"only"`        // keys of the rows to measure; empty for all
+	Quick   bool          `json:"quick"`
+	JSON    string        `json:"-"` // where the raw rounds go
+	Strict  bool          `json:"-"` // missed targets are a failure
+	Profile string        `json:"-"` // perf or strace: watch the daemon instead of measuring
+	Args    []string      `json:"daemon_args"`
+}
+
+func main() {
+	p, err := parse(os.Args[1:])
+	if errors.Is(err, flag.ErrHelp) {
+		return
+	}
+	if err == nil {
+		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+		err = run(ctx, p)
+		stop()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func parse(args []string) (params, error) {
+	p := params{Frame: 1514, Window: 256, Frames: 1_000_000, MemRuns: 3, Settle: 3 * time.Second}
+	var only, extra string
+	f := flag.NewFlagSet("bench", flag.ContinueOnError)
+	f.StringVar(&p.Daemon, "daemon", "bin/socket_vmnet2", "the `binary` under test")
+	f.StringVar(&extra, "daemon-args", "", "more `flags` for the daemon, separated by spaces")
+	f.IntVar(&p.Rounds, "rounds", 7, "measurements of each set-up, interleaved; the best decides")
+	f.DurationVar(&p.Time, "time", 800*time.Millisecond, "length of one measurement")
+	f.StringVar(&only, "only", "", "comma-separated `keys` of the rows to measure: "+strings.Join(keys(), ", "))
+	f.StringVar(&p.JSON, "json", "", "write the raw rounds, the machine and the verdicts to `file`")
+	f.BoolVar(&p.Quick, "quick", false, "two short rounds: shows that everything works, not how fast")
+	f.BoolVar(&p.Strict, "strict", false, "exit 1 when a target is missed, not only when the run is invalid")
+	f.StringVar(&p.Profile, "profile", "", "run two clients under load and watch the daemon with `tool` (perf or strace) instead")
+	if err := f.Parse(args); err != nil {
+		return p, err
+	}
+	if f.NArg() > 0 {
+		return p, fmt.Errorf("unexpected argument %q", f.Arg(0))
+	}
+	p.Warm = 200 * time.Millisecond
+	if p.Quick {
+		p.Rounds, p.MemRuns = 2, 1
+		p.Time, p.Warm, p.Settle = 200*time.Millisecond, 50*time.Millisecond, time.Second
+	}
+	if p.Rounds < 1 || p.Time < 10*time.Millisecond {
+		return p, errors.New("--rounds below 1 or --time below 10ms")
+	}
+	p.Args = strings.Fields(extra)
+	for key := range strings.SplitSeq(only, ",") {
+		if key != "" {
+			p.Only = append(p.Only, key)
+		}
+	}
+	return p, checkKeys(p.Only)
+}
+
+// run does everything. The error says why the run is invalid, or, with --strict, that targets were missed.
+func run(ctx context.Context, p params) error {
+	b, err := newBench(ctx, p)
+	if err != nil {
+		return err
+	}
+	defer b.close()
+	if p.Profile != "" {
+		return b.profile(ctx)
+	}
+	rep := report{Machine: thisMachine(ctx), Params: p}
+	progress("%s, %d cores, kernel %s", rep.Machine.CPU, rep.Machine.Cores, rep.Machine.Kernel)
+	if rep.Rounds, err = b.rounds(ctx); err != nil {
+		return err
+	}
+	rep.Verdicts = judge(rep.Rounds, p.Only)
+	singles, err := b.singles(ctx)
+	if err != nil {
+		return err
+	}
+	rep.Verdicts = append(rep.Verdicts, singles...)
+	rep.Machine.LoadEnd = loadAverage()
+	rep.print(os.Stdout)
+	if p.JSON != "" {
+		if err := rep.write(p.JSON); err != nil {
+			return err
+		}
+	}
+	return rep.outcome(p.Strict)
+}
+
+func progress(format string, args ...any) { fmt.Fprintf(os.Stderr, "bench: "+format+"\n", args...) }

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+)
+
+// A measurement is one set-up in one round.
+type measurement struct {
+	Round  int     `json:"round"`
+	Setup  string  `json:"setup"`
+	result         // its fields are those of the JSON object
+	CPU    float64 `json:"cpu_ns_per_frame"` // of the relay, per frame or round trip
+}
+
+// extraRounds is how often the floor is measured again before it is believed to be too slow.
+const extraRounds = 7
+
+// rounds measures all set-ups interleaved, A B C and then C B A, so that a busy moment of the machine does not hit the same
+// one each time.
+func (b *bench) rounds(ctx context.Context) ([]measurement, error) {
+	chosen := chosenRows(b.p.Only)
+	all := chosenSetups(chosen)
+	var done []measurement
+	for round := range b.p.Rounds {
+		progress("round %d of %d", round+1, b.p.Rounds)
+		more, err := b.round(ctx, round, all)
+		if err != nil {
+			return nil, err
+		}
+		done = append(done, more...)
+	}
+	floor := chosenSetups(slices.DeleteFunc(slices.Clone(chosen), func(r row) bool { return !r.mustHold }))
+	for round := range extraRounds {
+		if !slices.ContainsFunc(judge(done, b.p.Only), verdict.invalidates) {
+			break
+		}
+		progress("the floor is below its target: another round of it")
+		more, err := b.round(ctx, b.p.Rounds+round, floor)
+		if err != nil {
+			return nil, err
+		}
+		done = append(done, more...)
+	}
+	return done, nil
+}
+
+func (b *bench) round(ctx context.Context, round int, all []setup) ([]measurement, error) {
+	order := slices.Clone(all)
+	if round%2 == 1 {
+		slices.Reverse(order)
+	}
+	var done []measurement
+	for _, s := range order {
+		res, err := b.measure(ctx, s)
+		if err != nil {
+			return nil, fmt.Errorf("measure %q: %w", s.name, err)
+		}
+		done = append(done, measurement{Round: round, Setup: s.name, result: res, CPU: res.cpu()})
+	}
+	return done, nil
+}
+
+// measure runs one set-up with a relay of its own.
+func (b *bench) measure(ctx context.Context, s setup) (result, error) {
+	if err := ctx.Err(); err != nil {
+		return result{}, err
+	}
+	r, err := b.start(s.relay)
+	if err != nil {
+		return result{}, err
+	}
+	res, err := b.drive(ctx, r, s.load, nil)
+	if stopErr := r.stop(); err == nil {
+		err = stopErr
+	}
+	return res, err
+}

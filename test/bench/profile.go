@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"time"
+)
+
+// profileTime is how long the daemon is watched.
+const profileTime = 5 * time.Second
+
+// profile runs two clients with batching senders and two with one frame per write through the daemon and prints where its
+// time goes (perf) or which system calls it makes (strace). The figures under strace are not comparable with anything.
+func (b *bench) profile(ctx context.Context) error {
+	for _, batch := range []int{batchFrames, 1} {
+		fmt.Printf("\n%d frames per write\n", batch)
+		if err := b.watch(ctx, load{Clients: 2, Pairs: 1, Batch: batch, Time: profileTime}); err != nil {
+			return fmt.Errorf("profile with %s: %w", b.p.Profile, err)
+		}
+	}
+	return nil
+}
+
+func (b *bench) watch(ctx context.Context, l load) (err error) {
+	r, err := b.start(relayDaemon)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.stop()) }()
+	data := filepath.Join(b.dir, "profile")
+	pid, seconds := strconv.Itoa(r.pid()), strconv.Itoa(int(profileTime.Seconds()))
+	var watcher *exec.Cmd
+	switch b.p.Profile {
+	case "perf": // a virtual machine often has no counters, so the clock is what samples
+		watcher = exec.CommandContext(ctx, "perf", "record", "-e", "cpu-clock", "-g", "-o", data, "-p", pid, "--", "sleep", seconds)
+	case "strace":
+		watcher = exec.CommandContext(ctx, "timeout", "--signal=INT", seconds, "strace", "-f", "-c", "-o", data, "-p", pid)
+	default:
+		return errors.New("unknown tool: want perf or strace")
+	}
+	var startErr error
+	res, err := b.drive(ctx, r, l, func() { startErr = watcher.Start() })
+	if err = errors.Join(err, startErr); err != nil {
+		return err
+	}
+	_ = watcher.Wait() // timeout and strace tell by their status that they were interrupted
+	fmt.Printf("%d frames, %.0f ns of the daemon's CPU time per frame\n", res.Received, res.cpu())
+	return show(ctx, b.p.Profile, data)
+}
+
+func show(ctx context.Context, tool, data string) error {
+	args := []string{"cat", data}
+	if tool == "perf" {
+		args = []string{"perf", "report", "--stdio", "--no-children", "-g", "none", "--percent-limit", "0.5", "-i", data}
+	}
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	return cmd.Run()
+}

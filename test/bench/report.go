@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"text/tabwriter"
+)
+
+// A report is all there is to know of a run.
+type report struct {
+	Machine  machine       `json:"machine"`
+	Params   params        `json:"params"`
+	Verdicts []verdict     `json:"verdicts"`
+	Rounds   []measurement `json:"rounds"`
+}
+
+// write puts the report into a file as JSON.
+func (r report) write(path string) error {
+	out, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode the rounds: %w", err)
+	}
+	if err := os.WriteFile(path, append(out, '\n'), 0o644); err != nil {
+		return fmt.Errorf("write the rounds: %w", err)
+	}
+	return nil
+}
+
+// outcome is an error when the run is invalid or strict and targets were missed.
+func (r report) outcome(strict bool) error {
+	missed := 0
+	var errs []error
+	for _, v := range r.Verdicts {
+		if v.invalidates() {
+			errs = append(errs, fmt.Errorf("this run is invalid: %s: %.2f, needs %.2f", v.Text, v.figure(), v.Target))
+		} else if !v.Met {
+			missed++
+		}
+	}
+	if strict && missed > 0 {
+		errs = append(errs, missedError(missed))
+	}
+	return errors.Join(errs...)
+}
+
+// print writes the table for people.
+func (r report) print(w io.Writer) {
+	m, p := r.Machine, r.Params
+	fmt.Fprintf(w, "%s, %d cores, %s; commit %s, %s, %s\n", m.CPU, m.Cores, m.Kernel, m.Commit, m.Go, m.Date.Format("2006-01-02 15:04 MST"))
+	fmt.Fprintf(w, "frames of %d bytes, window %d, best of %d rounds of %v, load average %s at the begin, %s at the end\n\n",
+		p.Frame, p.Window, p.Rounds, p.Time, m.LoadBegin, m.LoadEnd)
+	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(t, "row\twhat\tfigure\tagainst\tratio\tCPU ns/frame\tagainst\tby CPU\ttarget\tverdict\t")
+	for _, v := range r.Verdicts {
+		fmt.Fprintln(t, v.line())
+	}
+	t.Flush()
+	for _, v := range r.Verdicts {
+		if v.Remarks != "" {
+			fmt.Fprintf(w, "%s: %s\n", v.Text, v.Remarks)
+		}
+	}
+	if p.Quick {
+		fmt.Fprintln(w, "--quick: the figures are from two short rounds and say little")
+	}
+}
+
+// line is the verdict's line of the table, its cells separated by tabs. The ratio that decides is marked.
+func (v verdict) line() string {
+	cells := [4]string{amount(v.Subject, v.Unit), "", "", ""}
+	cpu := [3]string{}
+	if v.Against != "" {
+		cells[1], cells[2] = amount(v.Base, v.Unit), fmt.Sprintf("%.2f", v.Ratio)
+		cpu = [3]string{fmt.Sprintf("%.0f", v.SubjectCPU), fmt.Sprintf("%.0f", v.BaseCPU), fmt.Sprintf("%.2f", v.CPURatio)}
+		if v.ByCPU {
+			cpu[2] += " *"
+		} else {
+			cells[2] += " *"
+		}
+	}
+	return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t",
+		v.Key, v.Text, cells[0], cells[1], cells[2], cpu[0], cpu[1], cpu[2], v.wanted(), v.word())
+}
+
+func (v verdict) wanted() string {
+	switch {
+	case v.AtMost:
+		return fmt.Sprintf("<= %g", v.Target)
+	case v.Target == 0:
+		return "-"
+	default:
+		return fmt.Sprintf(">= %g", v.Target)
+	}
+}
+
+func (v verdict) word() string {
+	switch {
+	case v.Target == 0 && !v.AtMost:
+		return "shown"
+	case v.Met:
+		return "met"
+	case v.Must:
+		return "INVALID"
+	default:
+		return "MISSED"
+	}
+}
+
+// amount is a figure with its unit, as short as people read it.
+func amount(x float64, unit string) string {
+	switch unit {
+	case "frames/s":
+		return fmt.Sprintf("%.1f kf/s", x/1e3)
+	case "ns":
+		return fmt.Sprintf("%.1f us", x/1e3)
+	case "KiB":
+		return fmt.Sprintf("%.1f KiB", x)
+	default:
+		return fmt.Sprintf("%g", x)
+	}
+}
+
+// remarks tells what else happened in a set-up's rounds.
+func remarks(ms []measurement) string {
+	var lost, stalls int64
+	for _, m := range ms {
+		lost += m.Lost
+		stalls += m.Stalls
+	}
+	if lost == 0 && stalls == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d frames lost, %d windows without an ack for 200 ms, in all rounds", lost, stalls)
+}

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// A setup is one combination of relay and traffic; each round measures it once.
+type setup struct {
+	name  string
+	relay string // relayDaemon or a mode of csrc/relay.c
+	load  load
+}
+
+const (
+	relayDaemon = "daemon"
+	relayCopy   = "copy"
+	relayFloor  = "switch"
+	relayOld    = "flood"
+)
+
+// batchFrames is how many frames a batching sender puts into one write: about as many as a TSO-sized buffer holds.
+const batchFrames = 64
+
+// setups are all combinations, in the order they are measured in. The names say relay, number of clients, kind of sender.
+func setups() []setup {
+	pair := func(clients, batch int) load { return load{Clients: clients, Pairs: 1, Batch: batch} }
+	deaf := func(victim string) load { return load{Clients: 6, Pairs: 2, Batch: batchFrames, Victim: victim} }
+	echo := load{Clients: 2, Pairs: 1, Batch: 1, Echo: true}
+	return []setup{
+		{"copy 2 batch", relayCopy, pair(2, batchFrames)},
+		{"floor 2 batch", relayFloor, pair(2, batchFrames)},
+		{"daemon 2 batch", relayDaemon, pair(2, batchFrames)},
+		{"old 2 batch", relayOld, pair(2, batchFrames)},
+		{"floor 2 single", relayFloor, pair(2, 1)},
+		{"daemon 2 single", relayDaemon, pair(2, 1)},
+		{"old 2 single", relayOld, pair(2, 1)},
+		{"daemon 8 single", relayDaemon, pair(8, 1)},
+		{"old 8 single", relayOld, pair(8, 1)},
+		{"daemon 8 batch", relayDaemon, pair(8, batchFrames)},
+		{"old 8 batch", relayOld, pair(8, batchFrames)},
+		{"daemon 64 batch", relayDaemon, pair(64, batchFrames)},
+		{"daemon all read", relayDaemon, deaf(victimReads)},
+		{"daemon one deaf", relayDaemon, deaf(victimDeaf)},
+		{"old all read", relayOld, deaf(victimReads)},
+		{"old one deaf", relayOld, deaf(victimDeaf)},
+		{"floor echo", relayFloor, echo},
+		{"daemon echo", relayDaemon, echo},
+	}
+}
+
+// A row is one line of the table: a set-up against another one.
+type row struct {
+	key, text     string
+	subject, base string  // names of set-ups
+	latency       bool    // round trips, where less is better, instead of frames per second
+	target        float64 // of subject / base; 0: only shown
+	mustHold      bool    // the run is invalid if it is missed
+}
+
+// rows are the comparisons.
+func rows() []row {
+	return []row{
+		{key: "floor", text: "the floor itself / blind copy", subject: "floor 2 batch", base: "copy 2 batch", target: 0.8, mustHold: true},
+		{key: "pair", text: "2 clients / floor", subject: "daemon 2 batch", base: "floor 2 batch", target: 0.85},
+		{key: "pair-single", text: "2 clients / floor, a frame a write", subject: "daemon 2 single", base: "floor 2 single"},
+		{key: "old2-single", text: "2 clients / old way, a frame a write", subject: "daemon 2 single", base: "old 2 single", target: 2},
+		{key: "old8-single", text: "8 clients / old way, a frame a write", subject: "daemon 8 single", base: "old 8 single", target: 8},
+		{key: "old2", text: "2 clients / old way, batching", subject: "daemon 2 batch", base: "old 2 batch", target: 4},
+		{key: "old8", text: "8 clients / old way, batching", subject: "daemon 8 batch", base: "old 8 batch", target: 25},
+		{key: "idle62", text: "a pair among 62 idle / alone", subject: "daemon 64 batch", base: "daemon 2 batch", target: 0.85},
+		{key: "deaf", text: "2 pairs, another never reads / reads", subject: "daemon one deaf", base: "daemon all read", target: 0.9},
+		{key: "deaf-old", text: "the same, the old way", subject: "old one deaf", base: "old all read"},
+		{key: "rtt", text: "idle round trip p50 / floor", subject: "daemon echo", base: "floor echo", latency: true, target: 1.15},
+	}
+}
+
+// The rows that are one figure of the daemon and not a comparison.
+const (
+	keyGC     = "gc"
+	keyMemory = "mem"
+)
+
+func keys() []string {
+	var all []string
+	for _, r := range rows() {
+		all = append(all, r.key)
+	}
+	return append(all, keyGC, keyMemory)
+}
+
+func checkKeys(only []string) error {
+	for _, key := range only {
+		if !slices.Contains(keys(), key) {
+			return fmt.Errorf("unknown row %q in --only: want some of %s", key, strings.Join(keys(), ", "))
+		}
+	}
+	return nil
+}
+
+func wanted(key string, only []string) bool { return len(only) == 0 || slices.Contains(only, key) }
+
+// chosenRows are those of only, and the check of the floor wherever the floor is used.
+func chosenRows(only []string) []row {
+	var chosen []row
+	floor := false
+	for _, r := range rows() {
+		if wanted(r.key, only) {
+			chosen = append(chosen, r)
+			floor = floor || strings.HasPrefix(r.base, "floor")
+		}
+	}
+	if floor && !wanted("floor", only) {
+		chosen = append([]row{rows()[0]}, chosen...)
+	}
+	return chosen
+}
+
+// chosenSetups are those that the rows need, in the order of setups.
+func chosenSetups(rows []row) []setup {
+	return slices.DeleteFunc(setups(), func(s setup) bool {
+		return !slices.ContainsFunc(rows, func(r row) bool { return r.subject == s.name || r.base == s.name })
+	})
+}
