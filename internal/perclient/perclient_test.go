@@ -143,10 +143,15 @@ func newRig(t *testing.T, o Options) *rig {
 		cancel()
 		<-accepting
 		_ = ln.Close()
-		r.Shutdown(context.Background())
+		r.shutdown()
 		_ = r.net.Close()
 	})
 	return r
+}
+
+func (r *rig) shutdown() {
+	r.Stop()
+	r.Wait(context.Background())
 }
 
 func (r *rig) dial(t *testing.T) net.Conn {
@@ -361,7 +366,7 @@ func TestShutdownIsInTimeWhateverClientsDo(t *testing.T) {
 	})
 	eventually(t, func() bool { return r.net.attempts() == 3 })
 	began := time.Now()
-	r.Shutdown(context.Background())
+	r.shutdown()
 	assert.Less(t, time.Since(began), 2*time.Second)
 	assert.Zero(t, r.Clients())
 	close(stop)

@@ -133,16 +133,19 @@ func (s *Server) Clients() int {
 	return len(s.sessions)
 }
 
-// Shutdown ends all sessions by link.DrainStop and waits until they have ended. Clients that Handle is given afterwards are
-// drained as well, so callers stop the accept loop first or right after. It takes a little over link.DrainStop.Hard at most,
-// unless ctx is done earlier.
-func (s *Server) Shutdown(ctx context.Context) {
+// Stop makes all sessions end by link.DrainStop, and those that Handle is given from now on too.
+func (s *Server) Stop() {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.stopping = true
 	for c := range s.sessions {
 		c.link.Shutdown(link.DrainStop)
 	}
-	s.mu.Unlock()
+}
+
+// Wait waits until every session has ended or ctx is done. Callers call Stop and end the accept loop first. It takes a
+// little over link.DrainStop.Hard at most.
+func (s *Server) Wait(ctx context.Context) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

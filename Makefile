@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# socket_vmnet2. The variables and the install targets mean what they mean in socket_vmnet's Makefile.
+#
+#   make demo    two real QEMU guests on the daemon: leases, ping, names, HTTP (on Debian as root it installs what it needs)
+#   make test    every test; what CI runs
+#   make bench   speed and memory against a floor and against the old design, in one run
+
+PREFIX  ?= /opt/socket_vmnet
+DESTDIR ?=
+# A version that can be told apart from a release even where there is no git.
+VERSION ?= $(shell git describe --match 'v[0-9]*' --dirty='.m' --always --tags 2>/dev/null | sed 's/^\([0-9a-f]\)/v0.0.0-\1/')
+GO      ?= go
+INSTALL ?= install
+
+MODULE  := github.com/socket-vmnet2/socket_vmnet2
+LDFLAGS := -s -w -X '$(MODULE)/internal/compat.Version=$(or $(VERSION),v0.0.0-unknown)'
+DOCDIR   = $(DESTDIR)$(PREFIX)/share/doc/socket_vmnet
+# Nothing of ours needs cgo, and without it the Linux binary is static.
+export CGO_ENABLED := 0
+
+BINARIES := bin/socket_vmnet2 bin/socket_vmnet bin/socket_vmnet_client
+
+.PHONY: all
+all: build
+
+# The binaries are real files: Lima refuses a symbolic link, and their names decide what they are.
+.PHONY: build
+build:
+	$(GO) build -trimpath -ldflags "$(LDFLAGS)" -o bin/socket_vmnet2 ./cmd/socket_vmnet2
+	$(GO) build -trimpath -ldflags "$(LDFLAGS)" -o bin/socket_vmnet_client ./cmd/socket_vmnet_client
+	rm -f bin/socket_vmnet
+	cp bin/socket_vmnet2 bin/socket_vmnet
+
+.PHONY: install.bin
+install.bin: build
+	$(INSTALL) -d '$(DESTDIR)$(PREFIX)/bin'
+	for f in $(BINARIES); do $(INSTALL) -m 755 "$$f" '$(DESTDIR)$(PREFIX)/bin' || exit 1; done
+
+.PHONY: install.doc
+install.doc:
+	$(INSTALL) -d '$(DOCDIR)'
+	$(INSTALL) -m 644 README.md LICENSE '$(DOCDIR)'
+
+.PHONY: uninstall.bin
+uninstall.bin:
+	for f in $(notdir $(BINARIES)); do rm -f '$(DESTDIR)$(PREFIX)/bin/'"$$f" || exit 1; done
+
+.PHONY: uninstall.doc
+uninstall.doc:
+	rm -rf '$(DOCDIR)'
+
+.PHONY: clean
+clean:
+	rm -rf bin build

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command socket_vmnet2 is the network daemon. Under any name that does not begin with socket_vmnet2 it is socket_vmnet:
+// the same options, texts and exit codes, and nothing else.
+package main
+
+import (
+	"log/slog"
+	"os"
+	"os/signal"
+	"runtime"
+	"syscall"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
+)
+
+// minProcs is the least number of threads that run Go code at once. On two cores a ready client otherwise waits for a
+// busy one's reader: round trips under load are four times longer, and throughput is no better.
+const minProcs = 4
+
+func main() {
+	os.Exit(run(os.Args))
+}
+
+func run(argv []string) int {
+	// A client that has gone is an error of one write. Without this a closed stderr would end the daemon.
+	signal.Ignore(syscall.SIGPIPE)
+	if os.Getenv("GOMAXPROCS") == "" {
+		runtime.GOMAXPROCS(max(minProcs, runtime.GOMAXPROCS(0)))
+	}
+	var personality compat.Personality
+	if len(argv) > 0 {
+		personality = compat.PersonalityOf(argv[0])
+	}
+	cfg, outcome := compat.Parse(personality, argv, compat.IO{Stdout: os.Stdout, Stderr: os.Stderr, LookupEnv: os.LookupEnv})
+	if cfg == nil {
+		return outcome.Code
+	}
+	log := compat.NewLogger(os.Stderr, compat.LogLevel(cfg.Debug))
+	slog.SetDefault(log) // libraries that know no other logger
+	if err := serve(cfg, log); err != nil {
+		compat.LogError(log, err)
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"runtime"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
+)
+
+// stopLimit is how long a stop may take. Clients have 1.8 s of it; whatever hangs beyond is left to the end of the process.
+const stopLimit = 1900 * time.Millisecond
+
+// stopSignals end the daemon in order, with exit code 0, as they end socket_vmnet.
+var stopSignals = []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM}
+
+// errSignal is the cause of a context that a signal ended.
+type errSignal struct{ os.Signal }
+
+func (e errSignal) Error() string { return "received signal " + e.String() }
+
+// A daemon is one network on one socket. Its fields are filled in the order of the start and undone in reverse.
+type daemon struct {
+	cfg   *compat.Config
+	owner compat.Owner
+	log   *slog.Logger
+
+	pidfile *compat.Pidfile // nil without --pidfile
+	lock    *compat.SocketLock
+	network vnet.Network
+	ln      *net.UnixListener
+	server  *perclient.Server
+}
+
+// serve runs the daemon until a signal stops it. An error means it could not start; nothing is left behind then.
+func serve(cfg *compat.Config, log *slog.Logger) error {
+	ctx, stop := untilSignal(log)
+	defer stop()
+	for _, w := range append(cfg.Warnings, compat.PrivilegeWarnings(runtime.GOOS, cfg.Backend, os.Geteuid(), os.Getuid())...) {
+		log.Warn(w)
+	}
+	owner, err := cfg.Owner()
+	if err != nil {
+		return err
+	}
+	d := &daemon{cfg: cfg, owner: owner, log: log}
+	if err := checkBackend(cfg); err != nil {
+		return err
+	}
+	err = d.start(ctx)
+	if err == nil {
+		d.run(ctx)
+	}
+	d.stop()
+	if errors.As(context.Cause(ctx), new(errSignal)) {
+		return nil // stopped in the middle of the start
+	}
+	return err
+}
+
+// untilSignal returns a context that the first stop signal ends. Further ones change nothing.
+func untilSignal(log *slog.Logger) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, stopSignals...)
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		select {
+		case s := <-signals:
+			log.Info("received signal", "signal", compat.SignalText(s))
+			cancel(errSignal{s})
+		case <-done:
+		}
+	})
+	return ctx, func() {
+		close(done)
+		wg.Wait()
+		cancel(nil)
+	}
+}
+
+// start brings the daemon up. The pidfile comes last: who sees it may connect.
+func (d *daemon) start(ctx context.Context) (err error) {
+	if d.cfg.PidfileSet {
+		if d.pidfile, err = compat.AcquirePidfile(d.cfg.Pidfile, d.log); err != nil {
+			return err
+		}
+	}
+	if d.lock, err = compat.LockSocket(ctx, d.cfg.SocketPath, d.log); err != nil {
+		return err
+	}
+	if d.network, err = openNetwork(ctx, d.cfg, d.log); err != nil {
+		return err
+	}
+	if d.ln, err = d.lock.Bind(d.owner); err != nil {
+		return err
+	}
+	d.server = perclient.NewServer(perclient.Options{
+		Network:    d.network,
+		MaxClients: d.cfg.MaxClients,
+		QueueSize:  d.cfg.QueueSize,
+		Log:        d.log,
+	})
+	if d.pidfile != nil {
+		return d.pidfile.Publish(os.Getpid())
+	}
+	return nil
+}
+
+// run serves clients until ctx is done, and then those that are still waiting to be accepted.
+func (d *daemon) run(ctx context.Context) {
+	context.AfterFunc(ctx, func() {
+		d.lock.RemoveIfOurs()
+		d.server.Stop()
+	})
+	link.Accept(ctx, d.ln, d.server.Handle, d.log)
+}
+
+// stop undoes start, however far it came, in order: nobody new, clients, network, pidfile, lock.
+func (d *daemon) stop() {
+	limit, cancel := context.WithTimeout(context.Background(), stopLimit)
+	defer cancel()
+	if d.lock != nil {
+		d.lock.RemoveIfOurs()
+	}
+	if d.ln != nil {
+		_ = d.ln.Close()
+	}
+	// The clients are only drained now, so the network may end beside them.
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		if d.network == nil {
+			return
+		}
+		if err := d.network.Close(); err != nil {
+			d.log.Warn("closing the network failed", "error", err)
+		}
+	}()
+	if d.server != nil {
+		d.server.Stop()
+		d.server.Wait(limit)
+	}
+	select {
+	case <-closed:
+	case <-limit.Done():
+		d.log.Warn("the network did not stop in time")
+	}
+	if d.pidfile != nil {
+		d.pidfile.Release()
+	}
+	if d.lock != nil {
+		d.lock.Unlock()
+	}
+}
