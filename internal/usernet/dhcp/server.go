@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package dhcp is the DHCP server (RFC 2131) of the embedded network. It sees messages, not frames: whoever holds the
+// wire hands a message in with its source and sends the reply. The codec is insomniacslk/dhcp's, the address pool is ours.
+//
+// An address belongs to a MAC address: the same NIC gets the same address from its boot loader and its operating system,
+// whatever client identifiers they use, and across restarts of the daemon through a Store.
+package dhcp
+
+import (
+	"log/slog"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/insomniacslk/dhcp/dhcpv4"
+	"github.com/insomniacslk/dhcp/iana"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/state"
+)
+
+const (
+	// LeaseTime is how long an address is leased; a client renews after half of it and asks anybody after 7/8.
+	LeaseTime = time.Hour
+	// OfferTime is how long an offered address is held for the client that was offered it.
+	OfferTime = 30 * time.Second
+	// QuarantineTime is how long an address that a client declined, because somebody else uses it, is not offered.
+	QuarantineTime = 10 * time.Minute
+	// MaxPerPort is how many addresses are leased to the NICs behind one port of the bridge.
+	MaxPerPort = 16
+	// maxLeases bounds what is remembered, expired leases included.
+	maxLeases = 8192
+
+	t1 = LeaseTime / 2
+	t2 = LeaseTime * 7 / 8
+)
+
+// A Store keeps leases across restarts. *state.File is one.
+type Store interface {
+	// Leases is what was kept, read once at the start.
+	Leases() []state.Lease
+	// SaveLeases tells that the leases changed. snapshot returns them; it is called later, from another goroutine, as
+	// often as needed.
+	SaveLeases(snapshot func() []state.Lease)
+}
+
+// Config sets up a Server.
+type Config struct {
+	Subnet  netip.Prefix
+	Gateway netip.Addr // this server, and the guests' DNS server
+	// First and Last are the ends of the pool, both included. Reserved addresses are never leased.
+	First, Last netip.Addr
+	Reserved    []netip.Addr
+	Router      bool // tell guests to use Gateway as their default route
+	MTU         uint16
+	Store       Store // nil = leases end with the process
+	Log         *slog.Logger
+	// Wall is the wall clock, nil = the system's. Leases in the Store carry its time, nothing else depends on it.
+	Wall func() time.Time
+	// Elapsed is a clock that never jumps, nil = the system's monotonic one. Leases run on it.
+	Elapsed func() time.Duration
+}
+
+// A Reply is a DHCP message to send, from the gateway's port 67 to port 68.
+type Reply struct {
+	Payload []byte
+	MAC     net.HardwareAddr // destination, broadcast included
+	IP      netip.Addr       // destination, broadcast included
+}
+
+// Stats count messages that were not answered, by reason.
+type Stats struct {
+	Malformed uint64 // not a DHCP request of an Ethernet client
+	Foreign   uint64 // chaddr is not the frame's source, or it came through a relay
+	PortFull  uint64 // MaxPerPort addresses are leased behind that port
+	PoolFull  uint64 // no address left
+}
+
+// A Server leases addresses. Its methods may be called from several goroutines.
+type Server struct {
+	cfg   Config
+	stats struct{ malformed, foreign, portFull, poolFull atomic.Uint64 }
+
+	mu   sync.Mutex
+	pool *pool
+}
+
+var broadcastMAC = net.HardwareAddr{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
+
+// New makes a server with the leases of its store.
+func New(c Config) *Server {
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Wall == nil {
+		c.Wall = time.Now
+	}
+	if c.Elapsed == nil {
+		start := time.Now()
+		c.Elapsed = func() time.Duration { return time.Since(start) }
+	}
+	s := &Server{cfg: c, pool: newPool(c.First, c.Last, c.Reserved)}
+	if c.Store != nil {
+		s.restore(c.Store.Leases())
+	}
+	return s
+}
+
+// restore takes over leases. One that the wall clock calls expired is remembered all the same, so a clock that was wrong
+// costs nobody an address; one that it calls longer than a lease is cut to one.
+func (s *Server) restore(leases []state.Lease) {
+	wall, now := s.cfg.Wall(), s.cfg.Elapsed()
+	for _, l := range leases {
+		if len(l.MAC) != 6 || !s.pool.contains(l.IP) || len(s.pool.byMAC) >= maxLeases {
+			continue
+		}
+		mac := mac48(l.MAC)
+		if s.pool.byMAC[mac] != nil || s.pool.byIP[l.IP] != nil {
+			continue
+		}
+		left := min(l.Expires.Sub(wall), LeaseTime)
+		s.pool.insert(&lease{mac: mac, ip: l.IP, bound: true, expires: now + left, hostname: l.Hostname})
+	}
+}
+
+// snapshot is the leases as they go to the store.
+func (s *Server) snapshot() []state.Lease {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	wall, now := s.cfg.Wall().Round(0), s.cfg.Elapsed()
+	out := make([]state.Lease, 0, len(s.pool.byMAC))
+	for _, l := range s.pool.byMAC {
+		if l.bound {
+			out = append(out, state.Lease{
+				MAC: l.mac.hardware(), IP: l.ip, Expires: wall.Add(l.expires - now), Hostname: l.hostname,
+			})
+		}
+	}
+	return out
+}
+
+func (s *Server) save() {
+	if s.cfg.Store != nil {
+		s.cfg.Store.SaveLeases(s.snapshot)
+	}
+}
+
+// Stats are the counters.
+func (s *Server) Stats() Stats {
+	return Stats{
+		Malformed: s.stats.malformed.Load(), Foreign: s.stats.foreign.Load(),
+		PortFull: s.stats.portFull.Load(), PoolFull: s.stats.poolFull.Load(),
+	}
+}
+
+// PortGone tells that a port of the bridge was closed. Its leases stay: the guest comes back with another port.
+func (s *Server) PortGone(port uint16) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pool.portGone(port)
+}
+
+// Handle takes the message of a frame from the given port of the bridge, whose Ethernet source was src, and returns the
+// answer if there is one. It borrows payload until it returns.
+func (s *Server) Handle(port uint16, src net.HardwareAddr, payload []byte) (Reply, bool) {
+	m, err := dhcpv4.FromBytes(payload)
+	if err != nil || m.OpCode != dhcpv4.OpcodeBootRequest || m.HWType != iana.HWTypeEthernet || len(m.ClientHWAddr) != 6 {
+		s.stats.malformed.Add(1)
+		return Reply{}, false
+	}
+	mac := mac48(m.ClientHWAddr)
+	if mac != mac48(src) || mac[0]&1 != 0 || mac == (mac48{}) || !unset(m.GatewayIPAddr) {
+		s.stats.foreign.Add(1)
+		return Reply{}, false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q := query{Server: s, m: m, mac: mac, port: port, now: s.cfg.Elapsed()}
+	switch m.MessageType() {
+	case dhcpv4.MessageTypeDiscover:
+		return q.discover()
+	case dhcpv4.MessageTypeRequest:
+		return q.request()
+	case dhcpv4.MessageTypeDecline:
+		q.decline()
+	case dhcpv4.MessageTypeRelease:
+		q.release()
+	case dhcpv4.MessageTypeInform:
+		return q.inform()
+	default:
+		s.stats.malformed.Add(1)
+	}
+	return Reply{}, false
+}
+
+// unset tells whether an address field of a message is empty.
+func unset(ip net.IP) bool { return len(ip) == 0 || ip.IsUnspecified() }
+
+// addr is an address field of a message, the zero Addr when it is empty.
+func addr(ip net.IP) netip.Addr {
+	a, ok := netip.AddrFromSlice(ip)
+	if !ok || a.Unmap().IsUnspecified() {
+		return netip.Addr{}
+	}
+	return a.Unmap()
+}

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package usernet
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/containers/gvisor-tap-vsock/pkg/tap"
+	"gvisor.dev/gvisor/pkg/buffer"
+	"gvisor.dev/gvisor/pkg/tcpip"
+	"gvisor.dev/gvisor/pkg/tcpip/header"
+	"gvisor.dev/gvisor/pkg/tcpip/network/arp"
+	"gvisor.dev/gvisor/pkg/tcpip/network/ipv4"
+	"gvisor.dev/gvisor/pkg/tcpip/stack"
+	"gvisor.dev/gvisor/pkg/tcpip/transport/tcp"
+	"gvisor.dev/gvisor/pkg/tcpip/transport/udp"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/bridge"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+)
+
+const nicID = 1
+
+// engine is one life of the gateway's TCP/IP stack with its flows. After a panic in it the gateway throws it away and
+// makes another one.
+//
+//	deliver (gateway's goroutine) → stack → tcpPacket, udpPacket: new flows → a goroutine each: dial, then relay
+type engine struct {
+	plan   *plan
+	opts   *Options
+	tune   *tuning
+	log    *slog.Logger
+	flows  *flowTable
+	dnsTCP func(src bridge.PortID, c *guestConn) // serves a TCP connection to the gateway's port 53
+
+	stack  *stack.Stack
+	ep     *tap.LinkEndpoint
+	tcpFwd *tcp.Forwarder
+
+	src    bridge.PortID // where the packet in deliver came from; touched by the goroutine in deliver only
+	ctx    context.Context
+	cancel context.CancelFunc
+	wg     sync.WaitGroup // flows
+}
+
+// newEngine makes a stack whose packets go to out.
+func newEngine(n *Network, out tap.NetworkSwitch) (*engine, error) {
+	e := &engine{plan: &n.plan, opts: &n.opts, tune: &n.tune, log: n.log, flows: newFlowTable(), dnsTCP: n.serveDNS}
+	var virtual []string
+	if e.plan.alias.IsValid() {
+		virtual = append(virtual, e.plan.alias.String())
+	}
+	ep, err := tap.NewLinkEndpoint(false, MTU, e.plan.mac.String(), e.plan.gateway.String(), virtual)
+	if err != nil {
+		return nil, fmt.Errorf("make gateway link: %w", err)
+	}
+	ep.Connect(out)
+	e.ep = ep
+	e.stack = stack.New(stack.Options{
+		NetworkProtocols:   []stack.NetworkProtocolFactory{ipv4.NewProtocol, arp.NewProtocol},
+		TransportProtocols: []stack.TransportProtocolFactory{tcp.NewProtocol, udp.NewProtocol},
+	})
+	if err := e.configure(); err != nil {
+		e.stack.Destroy()
+		return nil, err
+	}
+	e.ctx, e.cancel = context.WithCancel(context.Background())
+	// The limit that counts is the flow table's: the forwarder's own one is shared by all guests.
+	e.tcpFwd = tcp.NewForwarder(e.stack, 0, 1<<20, e.serveTCP)
+	e.stack.SetTransportProtocolHandler(tcp.ProtocolNumber, e.tcpPacket)
+	e.stack.SetTransportProtocolHandler(udp.ProtocolNumber, e.udpPacket)
+	return e, nil
+}
+
+// configure gives the stack its interface, addresses, route and options.
+func (e *engine) configure() error {
+	if err := e.stack.CreateNIC(nicID, e.ep); err != nil {
+		return fmt.Errorf("make gateway interface: %s", err)
+	}
+	for _, a := range []netip.Addr{e.plan.gateway, e.plan.alias} {
+		if !a.IsValid() {
+			continue
+		}
+		pa := tcpip.ProtocolAddress{
+			Protocol:          ipv4.ProtocolNumber,
+			AddressWithPrefix: tcpip.AddressWithPrefix{Address: tcpip.AddrFrom4(a.As4()), PrefixLen: e.plan.subnet.Bits()},
+		}
+		if err := e.stack.AddProtocolAddress(nicID, pa, stack.AddressProperties{}); err != nil {
+			return fmt.Errorf("add gateway address %s: %s", a, err)
+		}
+	}
+	// Flows to the whole world end here, and are answered with the addresses they were sent to.
+	if err := e.stack.SetPromiscuousMode(nicID, true); err != nil {
+		return fmt.Errorf("open gateway interface: %s", err)
+	}
+	if err := e.stack.SetSpoofing(nicID, true); err != nil {
+		return fmt.Errorf("open gateway interface: %s", err)
+	}
+	subnet, err := tcpip.NewSubnet(tcpip.AddrFrom4(e.plan.subnet.Addr().As4()), tcpip.MaskFrom(string(mask4(e.plan.subnet.Bits()))))
+	if err != nil {
+		return fmt.Errorf("set gateway route: %w", err)
+	}
+	e.stack.SetRouteTable([]tcpip.Route{{Destination: subnet, NIC: nicID}})
+	sack, moderate := tcpip.TCPSACKEnabled(true), tcpip.TCPModerateReceiveBufferOption(true)
+	for _, o := range []tcpip.SettableTransportProtocolOption{&sack, &moderate} {
+		if err := e.stack.SetTransportProtocolOption(tcp.ProtocolNumber, o); err != nil {
+			return fmt.Errorf("set gateway TCP option %T: %s", o, err)
+		}
+	}
+	return nil
+}
+
+// deliver passes a frame that inspect let through to the stack. One goroutine at a time calls it.
+func (e *engine) deliver(src bridge.PortID, f []byte) {
+	e.src = src
+	pkt := stack.NewPacketBuffer(stack.PacketBufferOptions{Payload: buffer.MakeWithData(f[frame.MinLen:])})
+	e.ep.DeliverNetworkPacket(header.Ethernet(f).Type(), pkt)
+	pkt.DecRef()
+}
+
+// close ends all flows and the stack, and waits for their goroutines.
+func (e *engine) close() {
+	e.cancel()
+	e.flows.close()
+	e.wg.Wait()
+	e.stack.Destroy()
+}
+
+// start runs f, part of a flow, on a goroutine that close waits for. A panic ends the flow only.
+func (e *engine) start(f func()) {
+	e.wg.Add(1)
+	go func() {
+		defer e.wg.Done()
+		defer e.contain("user-space network flow failed")
+		f()
+	}()
+}
+
+// contain is deferred to turn a panic into a log line.
+func (e *engine) contain(what string) {
+	if r := recover(); r != nil {
+		e.log.Error(what, "panic", fmt.Sprint(r), "stack", panicStack())
+	}
+}
+
+// timeouts of the engine, which tests shorten.
+func (e *engine) dialTimeout() time.Duration { return orDefault(e.tune.dialTimeout, dialTimeout) }
+func (e *engine) udpIdle() time.Duration     { return orDefault(e.tune.udpIdle, udpIdleTimeout) }
+
+func orDefault(d, def time.Duration) time.Duration {
+	if d != 0 {
+		return d
+	}
+	return def
+}

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package usernet is the embedded network: a learning bridge with a gateway of its own, all in this process and without
+// privileges, on every system.
+//
+//	client ── port ─┐
+//	client ── port ─┼─ bridge ── inlet ── gateway ─┬─ DHCP
+//	client ── port ─┘    ^        (queue)          ├─ DNS
+//	                     └─────── outlet ──────────┴─ TCP/IP stack: ARP, ping, flows to the outside and to the host
+//
+// The gateway is one more port of the bridge. Frames reach it through a bounded queue that its own goroutine serves, so
+// the TCP/IP stack (gVisor's) never runs on a client's reader.
+//
+// In shared mode guests reach the outside through the gateway: TCP and UDP flows end in the stack and are opened again by
+// the host (NAT). In both modes the host's loopback is reached through an alias, the last usable address of the subnet,
+// which is also called host.internal. Addresses that mean something else on the host than in the guest are refused.
+package usernet
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"sync"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/bridge"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/usernet/dhcp"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
+)
+
+// A Network is the embedded network. It implements vnet.Network.
+type Network struct {
+	opts Options
+	tune tuning
+	plan plan
+	log  *slog.Logger // limited: for what guests can provoke
+
+	bridge *bridge.Bridge
+	gw     *gateway
+	port   *bridge.Port // the gateway's
+	dhcp   *dhcp.Server // nil without DHCP
+
+	closing sync.Once
+	workers sync.WaitGroup // the gateway's and the outlet's goroutine
+}
+
+var (
+	_ vnet.Network = (*Network)(nil)
+	_ vnet.Port    = (*port)(nil)
+)
+
+// New starts the network and logs its parameters. It returns ErrBridged for bridged mode.
+func New(o Options) (*Network, error) { return newNetwork(o, tuning{}) }
+
+func newNetwork(o Options, t tuning) (*Network, error) {
+	o.setDefaults()
+	p, err := newPlan(o)
+	if err != nil {
+		return nil, err
+	}
+	n := &Network{opts: o, tune: t, plan: p, log: limitLog(o.Log)}
+	n.bridge = bridge.New(bridge.Options{MaxClients: o.MaxClients, Log: o.Log})
+	if p.dhcpStart.IsValid() {
+		n.dhcp = dhcp.New(n.dhcpConfig())
+	}
+	if err := n.startGateway(); err != nil {
+		_ = n.bridge.Close()
+		return nil, fmt.Errorf("start user-space network: %w", err)
+	}
+	n.logParameters()
+	return n, nil
+}
+
+func (n *Network) dhcpConfig() dhcp.Config {
+	return dhcp.Config{
+		Subnet: n.plan.subnet, Gateway: n.plan.gateway,
+		First: n.plan.dhcpStart, Last: n.plan.dhcpEnd, Reserved: n.plan.reserved(),
+		Router: n.opts.Mode == vnet.ModeShared, MTU: MTU,
+		Store: n.opts.Leases, Log: n.log, Wall: n.opts.Clock, Elapsed: n.tune.elapsed,
+	}
+}
+
+func (n *Network) startGateway() error {
+	g := &gateway{net: n, plan: &n.plan}
+	g.in = newInlet(n.plan.mac, &g.drops)
+	g.out = newOutlet(func(b frame.Batch) { n.port.Send(b) }, &g.drops)
+	e, err := newEngine(n, g.out)
+	if err != nil {
+		return err
+	}
+	g.engine = e
+	n.port, err = n.bridge.Attach(bridge.PortOptions{
+		Name: "gateway", StaticMACs: []net.HardwareAddr{n.plan.mac}, KnownOnly: true, Trusted: true,
+	}, g.in)
+	if err != nil {
+		e.close()
+		return err
+	}
+	n.gw = g
+	n.workers.Go(g.run)
+	n.workers.Go(g.out.run)
+	return nil
+}
+
+// logParameters logs what vmnet.framework reports when an interface starts, in its order.
+func (n *Network) logParameters() {
+	end := n.plan.dhcpEnd
+	if !end.IsValid() {
+		end = n.plan.broadcast.Prev()
+	}
+	for _, kv := range [][2]string{
+		{"vmnet_mac_address", n.plan.mac.String()},
+		{"vmnet_mtu", fmt.Sprint(MTU)},
+		{"vmnet_max_packet_size", fmt.Sprint(frame.MaxEthernetLen)},
+		{"vmnet_interface_id", n.plan.uuid},
+		{"vmnet_start_address", n.plan.gateway.String()},
+		{"vmnet_end_address", end.String()},
+		{"vmnet_subnet_mask", n.plan.mask()},
+	} {
+		n.opts.Log.Info("interface parameter", "key", kv[0], "value", kv[1])
+	}
+}
+
+// Attach implements vnet.Network.
+func (n *Network) Attach(ctx context.Context, o vnet.PortOptions, toClient frame.Sink) (vnet.Port, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	p, err := n.bridge.Attach(bridge.PortOptions{Name: o.Name}, toClient)
+	if err != nil {
+		return nil, err
+	}
+	n.gw.guestCame(p.ID())
+	return &port{Port: p, net: n}, nil
+}
+
+// Info implements vnet.Network.
+func (n *Network) Info() vnet.NetworkInfo {
+	return vnet.NetworkInfo{
+		Backend: "usernet", Mode: n.opts.Mode, Subnet: n.plan.subnet, Gateway: n.plan.gateway,
+		DHCPStart: n.plan.dhcpStart, DHCPEnd: n.plan.dhcpEnd, MTU: MTU, MaxFrame: frame.MaxLen,
+	}
+}
+
+// Alias is the address under which guests reach the host's loopback, the zero Addr where the subnet is too small for one.
+func (n *Network) Alias() netip.Addr { return n.plan.alias }
+
+// Close implements vnet.Network. It ends every flow and returns when all goroutines have ended.
+func (n *Network) Close() error {
+	n.closing.Do(func() {
+		_ = n.bridge.Close() // nothing is delivered or sent any more
+		n.gw.in.close()
+		n.gw.close()
+		n.gw.out.close()
+		n.workers.Wait()
+	})
+	return nil
+}
+
+// port is a client's port: the bridge's, with the network's facts.
+type port struct {
+	*bridge.Port
+	net  *Network
+	once sync.Once
+}
+
+// Info implements vnet.Port.
+func (p *port) Info() vnet.PortInfo { return vnet.PortInfo{MTU: MTU, MaxFrame: frame.MaxLen} }
+
+// Close implements vnet.Port.
+func (p *port) Close() error {
+	err := p.Port.Close()
+	p.once.Do(func() { p.net.gw.guestGone(p.ID()) })
+	return err
+}

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package usernet
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var (
+	gatewayIP = netip.MustParseAddr("192.168.105.1")
+	aliasIP   = netip.MustParseAddr("192.168.105.254")
+	guestIP   = netip.MustParseAddr("192.168.105.77")
+	outside   = netip.MustParseAddr("203.0.113.9")
+)
+
+const mac1, mac2 = "52:54:00:12:34:01", "52:54:00:12:34:02"
+
+func start(t testing.TB, o Options, tune tuning) *Network {
+	if o.Mode == "" {
+		o.Mode = vnet.ModeShared
+	}
+	n, err := newNetwork(o, tune)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, n.Close()) })
+	return n
+}
+
+func TestLeaseAndPing(t *testing.T) {
+	n := start(t, Options{}, tuning{})
+	g := newRawGuest(t, n, mac1)
+	ip, ack := g.lease()
+	assert.Equal(t, "192.168.105.2", ip.String())
+	assert.Equal(t, "192.168.105.1", ack.Router()[0].String())
+	assert.Equal(t, "192.168.105.1", ack.DNS()[0].String())
+	for _, tt := range []struct {
+		name  string
+		dst   netip.Addr
+		reply bool
+	}{
+		{"gateway", gatewayIP, true},
+		{"alias", aliasIP, true},
+		{"nobody in the subnet", netip.MustParseAddr("192.168.105.99"), false},
+		{"outside", netip.MustParseAddr("8.8.8.8"), false},
+		{"broadcast", netip.MustParseAddr("192.168.105.255"), false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			wait := 2 * time.Second
+			if !tt.reply {
+				wait = 100 * time.Millisecond
+			}
+			assert.Equal(t, tt.reply, g.ping(ip, tt.dst, wait))
+			assert.Equal(t, tt.reply, g.resolve(ip, tt.dst, wait) != nil, "ARP")
+		})
+	}
+}
+
+// echoServer listens on the host's loopback and sends back what it gets, each half-close for itself.
+func echoServer(t testing.TB) uint16 {
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	require.NoError(t, err)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				_, _ = io.Copy(c, c)
+				_ = c.(*net.TCPConn).CloseWrite()
+			}()
+		}
+	}()
+	t.Cleanup(func() { l.Close(); <-done })
+	return l.Addr().(*net.TCPAddr).AddrPort().Port()
+}
+
+func TestAliasEcho(t *testing.T) {
+	n := start(t, Options{}, tuning{})
+	port := echoServer(t)
+	g := newIPGuest(t, n, mac1, guestIP)
+	c, err := g.dialTCP(context.Background(), netip.AddrPortFrom(aliasIP, port))
+	require.NoError(t, err)
+	defer c.Close()
+	_, err = c.Write([]byte("hello"))
+	require.NoError(t, err)
+	require.NoError(t, c.CloseWrite())
+	b, err := io.ReadAll(c)
+	require.NoError(t, err)
+	assert.Equal(t, "hello", string(b))
+}

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package usernet
+
+import (
+	"encoding/binary"
+	"sync"
+
+	"gvisor.dev/gvisor/pkg/tcpip"
+	"gvisor.dev/gvisor/pkg/tcpip/stack"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+)
+
+const (
+	// outletLimit bounds what waits for the bridge, in bytes of wire form. The bridge never blocks, so this is reached
+	// only when the processor is far behind.
+	outletLimit = 2 << 20
+	// outletKeep is the largest buffer that is kept for reuse, in bytes.
+	outletKeep = 256 << 10
+)
+
+// outlet carries frames from the gateway to the bridge. The stack's goroutines append, one goroutine sends whatever has
+// gathered as one batch: the bridge sees one sender, and clients see few large writes under load.
+type outlet struct {
+	send  func(frame.Batch)
+	drops *drops
+
+	mu     sync.Mutex
+	buf    []byte
+	n      int // frames in buf
+	closed bool
+
+	wake chan struct{} // one token: something waits, or closed
+}
+
+func newOutlet(send func(frame.Batch), d *drops) *outlet {
+	return &outlet{send: send, drops: d, wake: make(chan struct{}, 1)}
+}
+
+// DeliverNetworkPacket implements tap.NetworkSwitch: the link endpoint hands over packets with their Ethernet header.
+func (o *outlet) DeliverNetworkPacket(_ tcpip.NetworkProtocolNumber, pkt *stack.PacketBuffer) {
+	o.put(pkt.Size(), pkt.AsSlices()...)
+}
+
+// put queues a frame of size bytes that is given in parts.
+func (o *outlet) put(size int, parts ...[]byte) {
+	if size < frame.MinLen || size > frame.MaxEthernetLen {
+		o.drops.malformed.Add(1)
+		return
+	}
+	o.mu.Lock()
+	if o.closed || len(o.buf)+frame.PrefixLen+size > outletLimit {
+		o.mu.Unlock()
+		o.drops.outFull.Add(1)
+		return
+	}
+	o.buf = binary.BigEndian.AppendUint32(o.buf, uint32(size))
+	for _, p := range parts {
+		o.buf = append(o.buf, p...)
+	}
+	o.n++
+	o.mu.Unlock()
+	o.signal()
+}
+
+// run sends until close.
+func (o *outlet) run() {
+	var sending []byte
+	for range o.wake {
+		o.mu.Lock()
+		sending, o.buf = o.buf, sending[:0]
+		n := o.n
+		o.n = 0
+		closed := o.closed
+		o.mu.Unlock()
+		if n > 0 {
+			o.send(frame.NewBatch(sending, n))
+		}
+		if closed {
+			return
+		}
+		if cap(sending) > outletKeep {
+			sending = nil
+		}
+	}
+}
+
+func (o *outlet) close() {
+	o.mu.Lock()
+	o.closed = true
+	o.mu.Unlock()
+	o.signal()
+}
+
+func (o *outlet) signal() {
+	select {
+	case o.wake <- struct{}{}:
+	default:
+	}
+}

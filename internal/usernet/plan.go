@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package usernet
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"net"
+	"net/netip"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
+)
+
+// The network of a daemon that was given no gateway, as vmnet.framework's shared mode has it in socket_vmnet's examples.
+var defaultGateway = netip.AddrFrom4([4]byte{192, 168, 105, 1})
+
+const defaultPrefixLen = 24
+
+// plan is who has which address.
+type plan struct {
+	subnet    netip.Prefix // masked
+	gateway   netip.Addr
+	broadcast netip.Addr
+	alias     netip.Addr // of the host; the zero Addr where the subnet is too small
+	dhcpStart netip.Addr // both zero when there is no DHCP server
+	dhcpEnd   netip.Addr
+	mac       net.HardwareAddr // of the gateway
+	uuid      string           // of the gateway's interface
+}
+
+// newPlan checks the options and works out the addresses.
+func newPlan(o Options) (plan, error) {
+	if o.Mode == vnet.ModeBridged {
+		return plan{}, ErrBridged
+	}
+	if o.Mode != vnet.ModeHost && o.Mode != vnet.ModeShared {
+		return plan{}, fmt.Errorf("start user-space network: unknown mode %q", o.Mode)
+	}
+	if !o.Gateway.IsValid() {
+		if o.DHCPEnd.IsValid() || o.PrefixLen != 0 {
+			return plan{}, fmt.Errorf("start user-space network: an end address or a mask needs a gateway address")
+		}
+		o.Gateway = defaultGateway
+	}
+	if o.PrefixLen == 0 {
+		o.PrefixLen = defaultPrefixLen
+	}
+	if !o.Gateway.Is4() || o.PrefixLen < 8 || o.PrefixLen > 30 {
+		return plan{}, fmt.Errorf("start user-space network: %s/%d is not an IPv4 subnet between /8 and /30", o.Gateway, o.PrefixLen)
+	}
+	p := plan{gateway: o.Gateway, subnet: netip.PrefixFrom(o.Gateway, o.PrefixLen).Masked()}
+	p.broadcast = lastAddr(p.subnet)
+	if g := p.gateway; g == p.subnet.Addr() || g == p.broadcast || g.IsLoopback() || g.IsMulticast() || g.As4()[0] == 0 ||
+		g.As4()[0] >= 240 {
+		return plan{}, fmt.Errorf("start user-space network: gateway %s cannot be the address of a host in %s", g, p.subnet)
+	}
+	if o.PrefixLen <= 29 {
+		if p.alias = p.broadcast.Prev(); p.alias == p.gateway {
+			p.alias = p.alias.Prev()
+		}
+	}
+	if err := p.setPool(o.DHCPEnd); err != nil {
+		return plan{}, err
+	}
+	if o.DisableDHCP || o.Mode == vnet.ModeHost && o.NetworkIdentifier != "" {
+		p.dhcpStart, p.dhcpEnd = netip.Addr{}, netip.Addr{}
+	}
+	p.identify()
+	return p, nil
+}
+
+// setPool sets the DHCP range: gateway + 1 up to end. Without an end it is x.x.x.254 as in socket_vmnet where that is
+// possible, else the last address; with a gateway at the top, the addresses below it.
+func (p *plan) setPool(end netip.Addr) error {
+	p.dhcpStart = p.gateway.Next()
+	if end.IsValid() {
+		if !p.subnet.Contains(end) || !p.gateway.Less(end) {
+			return fmt.Errorf("start user-space network: DHCP end %s is not above gateway %s in %s", end, p.gateway, p.subnet)
+		}
+		p.dhcpEnd = end
+	} else {
+		b := p.gateway.As4()
+		b[3] = 254
+		p.dhcpEnd = netip.AddrFrom4(b)
+		if !p.subnet.Contains(p.dhcpEnd) || !p.gateway.Less(p.dhcpEnd) {
+			p.dhcpEnd = p.broadcast.Prev()
+		}
+		if !p.gateway.Less(p.dhcpEnd) {
+			p.dhcpStart, p.dhcpEnd = p.subnet.Addr().Next(), p.gateway.Prev()
+		}
+	}
+	return nil
+}
+
+// reserved are the addresses that are never leased.
+func (p *plan) reserved() []netip.Addr { return []netip.Addr{p.gateway, p.alias, p.broadcast} }
+
+// identify derives the gateway's MAC address and UUID from its address and subnet, so that they survive restarts and the
+// guests' ARP entries stay right.
+func (p *plan) identify() {
+	h := sha256.Sum256([]byte("socket_vmnet2 usernet gateway " + netip.PrefixFrom(p.gateway, p.subnet.Bits()).String()))
+	p.mac = net.HardwareAddr{0x5a, 0x94, 0xef, h[0], h[1], h[2]} // locally administered, individual
+	u := h[3:19]
+	u[6], u[8] = u[6]&0x0f|0x80, u[8]&0x3f|0x80 // version 8 (RFC 9562: custom), variant 10
+	p.uuid = fmt.Sprintf("%X-%X-%X-%X-%X", u[:4], u[4:6], u[6:8], u[8:10], u[10:])
+}
+
+// mask is the subnet mask in dotted form.
+func (p *plan) mask() string { return net.IP(net.CIDRMask(p.subnet.Bits(), 32)).String() }
+
+// own tells whether the gateway answers for ip.
+func (p *plan) own(ip netip.Addr) bool { return ip == p.gateway || ip == p.alias && ip.IsValid() }
+
+// lastAddr is the highest address of an IPv4 prefix.
+func lastAddr(p netip.Prefix) netip.Addr {
+	b := p.Masked().Addr().As4()
+	n := binary.BigEndian.Uint32(b[:]) | (1<<(32-p.Bits()) - 1)
+	binary.BigEndian.PutUint32(b[:], n)
+	return netip.AddrFrom4(b)
+}

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package usernet
+
+import (
+	"context"
+	"io"
+	"net/netip"
+	"sync"
+
+	"gvisor.dev/gvisor/pkg/tcpip"
+	"gvisor.dev/gvisor/pkg/tcpip/header"
+	"gvisor.dev/gvisor/pkg/tcpip/stack"
+	"gvisor.dev/gvisor/pkg/tcpip/transport/tcp"
+	"gvisor.dev/gvisor/pkg/waiter"
+)
+
+// addrPort is an address of the stack in the form of net/netip.
+func addrPort(a tcpip.Address, port uint16) netip.AddrPort {
+	if a.Len() != 4 {
+		return netip.AddrPort{}
+	}
+	return netip.AddrPortFrom(netip.AddrFrom4(a.As4()), port)
+}
+
+// tcpPacket takes a TCP packet that belongs to no connection. False makes the stack answer with a reset. It runs inside
+// deliver.
+func (e *engine) tcpPacket(id stack.TransportEndpointID, pkt *stack.PacketBuffer) bool {
+	h := header.TCP(pkt.TransportHeader().Slice())
+	if len(h) < header.TCPMinimumSize || h.Flags()&(header.TCPFlagSyn|header.TCPFlagAck|header.TCPFlagRst) != header.TCPFlagSyn {
+		return false
+	}
+	if _, ok := e.tcpTarget(id); !ok {
+		return false
+	}
+	key := flowKey{protoTCP, id}
+	if e.flows.lookup(key) != nil {
+		return true // a repeated SYN while we dial, or while the last connection with these ports ends
+	}
+	f := e.flows.add(e.src, key)
+	if f == nil {
+		e.log.Warn("TCP connection refused because its guest has too many", "limit", maxFlows,
+			"guest", addrPort(id.RemoteAddress, id.RemotePort).String())
+		return false
+	}
+	e.wg.Add(1) // for serveTCP, which the forwarder starts
+	if !e.tcpFwd.HandlePacket(id, pkt) {
+		f.release()
+		e.wg.Done()
+		return false
+	}
+	return true
+}
+
+// tcpTarget is where a connection leads; the zero target with true is the gateway's own DNS server.
+func (e *engine) tcpTarget(id stack.TransportEndpointID) (netip.AddrPort, bool) {
+	dst := addrPort(id.LocalAddress, id.LocalPort)
+	if dst == netip.AddrPortFrom(e.plan.gateway, portDNS) {
+		return netip.AddrPort{}, true
+	}
+	return e.plan.target(e.opts.Mode, dst)
+}
+
+// serveTCP is the life of one connection: dial, and only then complete the guest's handshake.
+func (e *engine) serveTCP(r *tcp.ForwarderRequest) {
+	defer e.wg.Done()
+	defer e.contain("user-space network connection failed")
+	f := e.flows.lookup(flowKey{protoTCP, r.ID()})
+	if f == nil { // the table was closed in between
+		r.Complete(true)
+		return
+	}
+	defer f.release()
+	dst, _ := e.tcpTarget(r.ID())
+	if !dst.IsValid() {
+		if g := e.accept(f, r); g != nil {
+			defer g.close()
+			f.onEnd(g.abort)
+			e.dnsTCP(f.src, g)
+		}
+		return
+	}
+	ctx, cancel := context.WithTimeout(e.ctx, e.dialTimeout())
+	c, err := e.opts.Dial(ctx, "tcp4", dst.String())
+	cancel()
+	if err != nil {
+		r.Complete(true)
+		return
+	}
+	host := newHostConn(c)
+	defer host.Close()
+	guest := e.accept(f, r)
+	if guest == nil {
+		return
+	}
+	defer guest.close()
+	abort := func() { guest.abort(); host.abort() }
+	f.onEnd(abort)
+	relayTCP(guest, host, abort)
+}
+
+// accept completes the guest's handshake. It returns nil if the guest did not play along.
+func (e *engine) accept(f *flow, r *tcp.ForwarderRequest) *guestConn {
+	wq := new(waiter.Queue)
+	f.onEnd(func() { wq.Notify(waiter.WritableEvents) }) // CreateEndpoint waits for that
+	ep, err := r.CreateEndpoint(wq)
+	if err != nil {
+		r.Complete(true)
+		return nil
+	}
+	r.Complete(false)
+	setKeepAlive(ep)
+	return newGuestTCP(wq, ep)
+}
+
+// relayTCP copies both ways until both sides have ended, each passed on as it comes (half-close). An error on either side
+// is passed on as a reset.
+func relayTCP(guest *guestConn, host *hostConn, abort func()) {
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		err := pump(guest.Write, func() (*[bufSize]byte, int, error) { return host.next(true) })
+		if err != nil {
+			abort()
+			return
+		}
+		guest.closeWrite()
+	})
+	if err := pump(host.Write, guest.next); err != nil {
+		abort()
+	} else {
+		host.closeWrite()
+	}
+	wg.Wait()
+}
+
+// pump copies until the orderly end of its source, for which it returns nil.
+func pump(write func([]byte) (int, error), next func() (*[bufSize]byte, int, error)) error {
+	for {
+		buf, n, err := next()
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		_, err = write(buf[:n])
+		buffers.Put(buf)
+		if err != nil {
+			return err
+		}
+	}
+}
