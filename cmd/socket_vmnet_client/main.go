@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The runtime would otherwise keep files open to watch the CPU quota, and the command is about to get their numbers.
+//
+//go:debug containermaxprocs=0
+//go:debug updatemaxprocs=0
+
+// Command socket_vmnet_client connects to a socket_vmnet socket and runs a command with the connection as file descriptor 3:
+//
+//	socket_vmnet_client SOCKET [--] COMMAND [ARGS...]
+//
+// It is for programs such as QEMU with -netdev socket,fd=3. The command takes the place of this process: same process id,
+// environment, limits and other open files.
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/compat/errtext"
+)
+
+func main() {
+	os.Exit(run(os.Args, os.Stderr))
+}
+
+// run returns only if the command could not be started.
+func run(argv []string, stderr io.Writer) int {
+	command := commandOf(argv)
+	if len(command) == 0 {
+		name := "socket_vmnet_client"
+		if len(argv) > 0 {
+			name = argv[0]
+		}
+		_, _ = fmt.Fprintf(stderr, "Usage: %s SOCKET COMMAND [ARGS...]\n", name)
+		return 1
+	}
+	path := argv[1]
+	if len(path) > maxSocketPath {
+		_, _ = fmt.Fprintf(stderr, "The socket path \"%s\" is too long\n", path)
+		return 1
+	}
+	fd, err := newSocket()
+	if err != nil {
+		_, _ = fmt.Fprintf(stderr, "socket: %s\n", errtext.Of(err))
+		return 1
+	}
+	if err := connect(fd, path); err != nil {
+		_, _ = fmt.Fprintf(stderr, "Failed to connect to \"%s\": %s\n", path, errtext.Of(err))
+		return 1
+	}
+	if _, debug := os.LookupEnv("DEBUG"); debug {
+		for i, a := range command {
+			_, _ = fmt.Fprintf(stderr, "child_argv[%d]: \"%s\"\n", i, a)
+		}
+	}
+	if err := passOn(fd); err != nil {
+		_, _ = fmt.Fprintf(stderr, "dup2: %s\n", errtext.Of(err))
+		return 1
+	}
+	err = execvp(command)
+	_, _ = fmt.Fprintf(stderr, "Failed to exec \"%s\": %s\n", command[0], errtext.Of(err))
+	return 1
+}
+
+// commandOf returns what is to be run, nothing if that is missing. One "--" in front of it is left out.
+func commandOf(argv []string) []string {
+	if len(argv) < 3 {
+		return nil
+	}
+	if argv[2] == "--" {
+		return argv[3:]
+	}
+	return argv[2:]
+}

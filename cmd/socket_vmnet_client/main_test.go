@@ -1,0 +1,386 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// binary is the program under test, built by TestMain.
+var binary string
+
+// TestMain builds the program once. Called as the command of a test, it is the probe.
+func TestMain(m *testing.M) {
+	if os.Getenv("TEST_PROBE") != "" {
+		probe()
+		return
+	}
+	// Whatever started the tests may have left files open: they are not to be passed on to the commands.
+	for fd := firstFD; fd < 256; fd++ {
+		unix.CloseOnExec(fd)
+	}
+	os.Exit(testMain(m))
+}
+
+func testMain(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "svc")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	binary = filepath.Join(dir, "socket_vmnet_client")
+	cmd := exec.Command("go", "build", "-o", binary, ".")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "build: %v\n%s", err, out)
+		return 1
+	}
+	return m.Run()
+}
+
+// A report is what the probe sees of its world.
+type report struct {
+	PID      int
+	Args     []string
+	Env      string
+	Sockets  []int // descriptors that are connected unix sockets
+	Open     []int // all that were inherited, from 3 on
+	Send     int   // SO_SNDBUF of the first socket
+	Receive  int
+	NoFile   uint64 // soft limit
+	WroteErr string
+}
+
+// probe reports on stdout and says hello on the first socket.
+func probe() {
+	r := report{PID: os.Getpid(), Args: os.Args[1:], Env: os.Getenv("TEST_PROBE")}
+	for fd := 3; fd < 64; fd++ {
+		flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
+		if err != nil || flags&unix.FD_CLOEXEC != 0 {
+			continue // not there, or the Go runtime's own
+		}
+		r.Open = append(r.Open, fd)
+		if sa, err := unix.Getpeername(fd); err == nil {
+			if _, ok := sa.(*unix.SockaddrUnix); ok {
+				r.Sockets = append(r.Sockets, fd)
+			}
+		}
+	}
+	if len(r.Sockets) > 0 {
+		r.Send, _ = unix.GetsockoptInt(r.Sockets[0], unix.SOL_SOCKET, unix.SO_SNDBUF)
+		r.Receive, _ = unix.GetsockoptInt(r.Sockets[0], unix.SOL_SOCKET, unix.SO_RCVBUF)
+		if _, err := unix.Write(r.Sockets[0], []byte("hello")); err != nil {
+			r.WroteErr = err.Error()
+		}
+	}
+	// The runtime of this probe raises the limit at start, but gives the original one to its own commands.
+	out, _ := exec.Command("/bin/sh", "-c", "ulimit -n").Output()
+	_, _ = fmt.Sscan(string(out), &r.NoFile)
+	_ = json.NewEncoder(os.Stdout).Encode(r)
+	os.Exit(7)
+}
+
+// A server is a listening socket that collects what its first client sends.
+type server struct {
+	path string
+	got  chan string
+}
+
+func serve(t *testing.T) server {
+	t.Helper()
+	s := server{path: filepath.Join(shortDir(t), "s"), got: make(chan string, 1)}
+	ln, err := net.Listen("unix", s.path)
+	require.NoError(t, err)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			b := make([]byte, 16)
+			n, _ := c.Read(b)
+			select {
+			case s.got <- string(b[:n]):
+			default:
+			}
+			_ = c.Close()
+		}
+	}()
+	t.Cleanup(func() { _ = ln.Close(); <-done })
+	return s
+}
+
+// shortDir is a temporary directory whose name leaves room for the name of a unix socket.
+func shortDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/tmp", "svc")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+// outcome runs cmd and returns its output and exit code.
+func outcome(t *testing.T, cmd *exec.Cmd) (stdout, stderr string, code int) {
+	t.Helper()
+	var out, errb strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &errb
+	err := cmd.Run()
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		return out.String(), errb.String(), exit.ExitCode()
+	}
+	require.NoError(t, err)
+	return out.String(), errb.String(), 0
+}
+
+// client is the command line `socket_vmnet_client args...` with the probe's variable set and DEBUG not.
+func client(args ...string) *exec.Cmd {
+	cmd := exec.Command(binary, args...)
+	for _, e := range os.Environ() {
+		if !strings.HasPrefix(e, "DEBUG=") {
+			cmd.Env = append(cmd.Env, e)
+		}
+	}
+	cmd.Env = append(cmd.Env, "TEST_PROBE=kept as it is")
+	return cmd
+}
+
+func self(t *testing.T) string {
+	t.Helper()
+	exe, err := os.Executable()
+	require.NoError(t, err)
+	return exe
+}
+
+func TestSocketIsFD3(t *testing.T) {
+	null, err := os.Open(os.DevNull)
+	require.NoError(t, err)
+	defer null.Close()
+	for _, c := range []struct {
+		name      string
+		inherited int // files on fd 3 and up that the caller passes on
+		socket    int
+		open      []int
+	}{
+		{"fd 3 free", 0, 3, []int{3}},
+		{"fd 3 taken", 1, 4, []int{3, 4}},
+		{"fds 3 to 6 taken", 4, 7, []int{3, 4, 5, 6, 7}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := serve(t)
+			cmd := client(s.path, self(t), "-x", "a b", "--", "")
+			for range c.inherited {
+				cmd.ExtraFiles = append(cmd.ExtraFiles, null)
+			}
+			stdout, stderr, code := outcome(t, cmd)
+			assert.Equal(t, 7, code, "the command's exit code")
+			assert.Empty(t, stderr, "nothing is logged when all went well")
+			var r report
+			require.NoError(t, json.Unmarshal([]byte(stdout), &r), stdout)
+			assert.Equal(t, []int{c.socket}, r.Sockets)
+			assert.Equal(t, c.open, r.Open)
+			assert.Equal(t, "hello", <-s.got)
+			assert.Equal(t, []string{"-x", "a b", "--", ""}, r.Args)
+			assert.Equal(t, "kept as it is", r.Env)
+			assert.Equal(t, cmd.Process.Pid, r.PID, "same process")
+			assert.Empty(t, r.WroteErr)
+			var lim unix.Rlimit
+			require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &lim))
+			out, err := exec.Command("/bin/sh", "-c", "ulimit -n").Output()
+			require.NoError(t, err)
+			assert.Equal(t, strings.TrimSpace(string(out)), fmt.Sprint(r.NoFile), "limit of open files")
+		})
+	}
+}
+
+// TestHoleBelow has fd 3 free and fd 4 taken: the socket gets 3 and 4 stays.
+func TestHoleBelow(t *testing.T) {
+	s := serve(t)
+	cmd := client("-c", `exec 4</dev/null; exec "$0" "$@"`, binary, s.path, self(t))
+	cmd.Path = "/bin/sh"
+	stdout, _, code := outcome(t, cmd)
+	assert.Equal(t, 7, code)
+	var r report
+	require.NoError(t, json.Unmarshal([]byte(stdout), &r), stdout)
+	assert.Equal(t, []int{3}, r.Sockets)
+	assert.Equal(t, []int{3, 4}, r.Open)
+}
+
+func TestBuffers(t *testing.T) {
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+	require.NoError(t, err)
+	defer unix.Close(fd)
+	require.NoError(t, unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, bufferSize))
+	want, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF)
+	require.NoError(t, err)
+
+	s := serve(t)
+	stdout, _, _ := outcome(t, client(s.path, self(t)))
+	var r report
+	require.NoError(t, json.Unmarshal([]byte(stdout), &r), stdout)
+	assert.Equal(t, want, r.Send)
+	assert.Equal(t, want, r.Receive)
+}
+
+func TestBuffersAreNotShrunk(t *testing.T) {
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+	require.NoError(t, err)
+	defer unix.Close(fd)
+	const larger = 300 << 10
+	require.NoError(t, unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, larger))
+	before, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF)
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, before, bufferSize)
+	assert.True(t, enlarge(fd))
+	after, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF)
+	require.NoError(t, err)
+	assert.Equal(t, before, after)
+}
+
+func TestTexts(t *testing.T) {
+	dir := shortDir(t)
+	s := serve(t)
+	stale := filepath.Join(dir, "stale")
+	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: stale, Net: "unix"})
+	require.NoError(t, err)
+	ln.SetUnlinkOnClose(false)
+	require.NoError(t, ln.Close())
+	noexec := filepath.Join(dir, "noexec")
+	require.NoError(t, os.WriteFile(noexec, []byte("x"), 0o644))
+	long := "/" + strings.Repeat("x", maxSocketPath)
+	usage := "Usage: " + binary + " SOCKET COMMAND [ARGS...]\n"
+	for _, c := range []struct {
+		name string
+		args []string
+		want string
+	}{
+		{"nothing", nil, usage},
+		{"no command", []string{s.path}, usage},
+		{"no command behind --", []string{s.path, "--"}, usage},
+		{"options are not known", []string{"--help"}, usage},
+		{"no socket", []string{dir + "/none", "true"}, `Failed to connect to "` + dir + "/none\": No such file or directory\n"},
+		{"stale socket", []string{stale, "true"}, `Failed to connect to "` + stale + "\": Connection refused\n"},
+		{"no socket but a file", []string{noexec, "true"}, `Failed to connect to "` + noexec + "\": Connection refused\n"},
+		{"path too long", []string{long, "true"}, `The socket path "` + long + "\" is too long\n"},
+		{"no such command", []string{s.path, "no-such-command"}, "Failed to exec \"no-such-command\": No such file or directory\n"},
+		{"no such file", []string{s.path, "--", dir + "/x", "y"}, `Failed to exec "` + dir + "/x\": No such file or directory\n"},
+		{"not executable", []string{s.path, noexec}, `Failed to exec "` + noexec + "\": Permission denied\n"},
+		{"empty command", []string{s.path, ""}, "Failed to exec \"\": No such file or directory\n"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			stdout, stderr, code := outcome(t, client(c.args...))
+			assert.Equal(t, 1, code)
+			assert.Equal(t, c.want, stderr)
+			assert.Empty(t, stdout)
+		})
+	}
+}
+
+// TestPermissionDenied is the text that minikube looks for.
+func TestPermissionDenied(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root to become a user without access: run the tests as root")
+	}
+	s := serve(t)
+	require.NoError(t, os.Chmod(filepath.Dir(s.path), 0o755))
+	require.NoError(t, os.Chmod(s.path, 0o700))
+	open := shortDir(t)
+	require.NoError(t, os.Chmod(open, 0o755))
+	b, err := os.ReadFile(binary)
+	require.NoError(t, err)
+	copied := filepath.Join(open, "c")
+	require.NoError(t, os.WriteFile(copied, b, 0o755)) //nolint:gosec // a program
+	cmd := client(s.path, "true")
+	cmd.Path = copied
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	_, stderr, code := outcome(t, cmd)
+	assert.Equal(t, 1, code)
+	assert.Equal(t, `Failed to connect to "`+s.path+"\": Permission denied\n", stderr)
+}
+
+func TestDebug(t *testing.T) {
+	s := serve(t)
+	for _, args := range [][]string{
+		{s.path, "sh", "-c", "exit 3"},
+		{s.path, "--", "sh", "-c", "exit 3"},
+	} {
+		cmd := client(args...)
+		cmd.Env = append(cmd.Env, "DEBUG=")
+		_, stderr, code := outcome(t, cmd)
+		assert.Equal(t, 3, code)
+		assert.Equal(t, "child_argv[0]: \"sh\"\nchild_argv[1]: \"-c\"\nchild_argv[2]: \"exit 3\"\n", stderr)
+	}
+}
+
+func TestPathLookup(t *testing.T) {
+	s := serve(t)
+	dir := shortDir(t)
+	for _, d := range []string{"a", "b", "c"} {
+		require.NoError(t, os.Mkdir(filepath.Join(dir, d), 0o755))
+	}
+	write := func(name, text string, mode os.FileMode) {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), mode)) //nolint:gosec // programs
+	}
+	write("a/tool", "#!/bin/sh\nexit 9\n", 0o644) // not executable: the search goes on
+	write("b/tool", "#!/bin/sh\necho b $1\n", 0o755)
+	write("c/tool", "#!/bin/sh\necho c $1\n", 0o755)
+	write("a/locked", "#!/bin/sh\n", 0o644)
+	write("c/plain", "echo no interpreter line $1\n", 0o755)
+	write("here", "#!/bin/sh\necho here $1\n", 0o755)
+	for _, c := range []struct {
+		name, path, command string
+		stdout, stderr      string
+		code                int
+	}{
+		{"first executable wins", "a:b:c", "tool", "b x\n", "", 0},
+		{"directories that are no directories", "a/tool:nothing:c", "tool", "c x\n", "", 0},
+		{"only one that cannot be run", "a:b", "locked", "", "Failed to exec \"locked\": Permission denied\n", 1},
+		{"in none", "a:b", "absent", "", "Failed to exec \"absent\": No such file or directory\n", 1},
+		{"empty element is the current directory", "a::c", "here", "here x\n", "", 0},
+		{"script without interpreter line", "c", "plain", "no interpreter line x\n", "", 0},
+		{"slash means no search", "b", "c/tool", "c x\n", "", 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			cmd := client(s.path, c.command, "x")
+			cmd.Dir = dir
+			cmd.Env = []string{"PATH=" + c.path}
+			stdout, stderr, code := outcome(t, cmd)
+			assert.Equal(t, c.stdout, stdout)
+			assert.Equal(t, c.stderr, stderr)
+			assert.Equal(t, c.code, code)
+		})
+	}
+	t.Run("no PATH at all", func(t *testing.T) {
+		cmd := client(s.path, "true")
+		cmd.Env = []string{}
+		_, stderr, code := outcome(t, cmd)
+		assert.Zero(t, code)
+		assert.Empty(t, stderr)
+	})
+}
+
+// TestKilledBySignal: what ends the command ends the process, as the pid is the same.
+func TestKilledBySignal(t *testing.T) {
+	s := serve(t)
+	err := client(s.path, "sh", "-c", "kill -TERM $$").Run()
+	exit, ok := errors.AsType[*exec.ExitError](err)
+	require.True(t, ok, "%v", err)
+	ws, ok := exit.Sys().(syscall.WaitStatus)
+	require.True(t, ok)
+	assert.Equal(t, syscall.SIGTERM, ws.Signal())
+}

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"strings"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// maxSocketPath is the longest path of a unix socket in bytes without its NUL: 103 on macOS, 107 on Linux.
+	maxSocketPath = int(unsafe.Sizeof(unix.RawSockaddrUnix{}.Path)) - 1
+
+	// bufferSize is what send and receive buffer are enlarged to, in bytes. A unix stream socket is bounded by the
+	// buffers of the sending side, and macOS's default is 8 KiB: five frames.
+	bufferSize = 256 << 10
+
+	// firstFD is the first descriptor that is not a standard stream, the one that QEMU users write as fd=3.
+	firstFD = 3
+)
+
+// newSocket returns a stream socket with large buffers.
+func newSocket() (int, error) {
+	fd, err := plainSocket()
+	if err != nil || enlarge(fd) {
+		return fd, err
+	}
+	// The system's limit is below its own default. A buffer that was made smaller cannot be made larger again.
+	_ = unix.Close(fd)
+	return plainSocket()
+}
+
+func plainSocket() (int, error) {
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+	if err == nil {
+		unix.CloseOnExec(fd)
+	}
+	return fd, err
+}
+
+// enlarge sets the buffers that are smaller than bufferSize. It reports false if one came out smaller than it was. That
+// the system allows less than bufferSize is no failure.
+func enlarge(fd int) bool {
+	for _, opt := range []int{unix.SO_SNDBUF, unix.SO_RCVBUF} {
+		before, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, opt)
+		if err != nil || before >= bufferSize {
+			continue
+		}
+		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, opt, bufferSize); err != nil {
+			continue
+		}
+		if after, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, opt); err == nil && after < before {
+			return false
+		}
+	}
+	return true
+}
+
+// connect connects fd to path. On Linux a leading "@" would mean the abstract name space, where no daemon's socket is.
+func connect(fd int, path string) error {
+	if strings.HasPrefix(path, "@") {
+		path = "./" + path
+	}
+	for {
+		err := unix.Connect(fd, &unix.SockaddrUnix{Name: path})
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case errors.Is(err, unix.EISCONN): // after an interrupted one
+			return nil
+		default:
+			return err
+		}
+	}
+}
+
+// passOn gives fd the lowest number from 3 on that is not taken by a file the caller wants passed on too, and keeps it open
+// in the command. A descriptor with close-on-exec is one of the Go runtime's: it would be gone after exec anyway.
+func passOn(fd int) error {
+	target := firstFD
+	for inherited(target) {
+		target++
+	}
+	if target == fd {
+		_, err := unix.FcntlInt(uintptr(fd), unix.F_SETFD, 0)
+		return err
+	}
+	return dup2(fd, target)
+}
+
+// inherited reports whether fd is open and stays so in the command.
+func inherited(fd int) bool {
+	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
+	return err == nil && flags&unix.FD_CLOEXEC == 0
+}
