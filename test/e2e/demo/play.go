@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"text/tabwriter"
+	"time"
+
+	"github.com/socket-vmnet2/socket_vmnet2/test/e2e/lab"
+)
+
+// gateway is socket_vmnet's usual one, alias is the last usable address of its subnet: there guests reach the host.
+const (
+	gateway = "192.168.105.1"
+	alias   = "192.168.105.254"
+)
+
+// throughputTime is how long each guest sends to the other.
+const throughputTime = 3 * time.Second
+
+// A demo is one run and what it has found out.
+type demo struct {
+	*progress
+	lab    *lab.Lab
+	bin    string
+	socket string
+	daemon *lab.Daemon
+	page   *lab.Page
+	vms    [2]vm
+}
+
+// A vm is a guest with its results.
+type vm struct {
+	*lab.Guest
+	how            string // it is attached
+	options        lab.GuestOptions
+	lease          lab.Lease
+	gateway, other time.Duration
+	fetch          time.Duration
+	mbit           float64
+}
+
+// A step is one thing that a guest does, named in the message when it fails.
+type step struct {
+	name string
+	do   func(ctx context.Context, v, other *vm) error
+}
+
+func (d *demo) play(ctx context.Context) error {
+	if err := d.startHost(ctx); err != nil {
+		return err
+	}
+	defer d.page.Close()
+	d.vms[0].how = "-netdev stream"
+	d.vms[0].options = lab.GuestOptions{Name: "guest-1", MAC: "52:54:00:de:30:01", Netdev: lab.StreamNetdev(d.socket, 0)}
+	d.vms[1].how = "socket_vmnet_client, fd 3"
+	d.vms[1].options = lab.GuestOptions{
+		Name: "guest-2", MAC: "52:54:00:de:30:02", Netdev: lab.FD3Netdev,
+		Wrap: []string{filepath.Join(d.bin, "socket_vmnet_client"), d.socket},
+	}
+	// Both have an address before the first of them looks for the other.
+	for _, steps := range [][]step{
+		{{"boot", d.boot}, {"get a DHCP lease", d.lease}},
+		{
+			{"ping the gateway", d.pingGateway},
+			{"ping the other guest", d.pingOther},
+			{"resolve host.internal", d.resolve},
+			{"fetch a page from the host", d.fetch},
+		},
+	} {
+		if err := d.both(ctx, steps); err != nil {
+			return err
+		}
+	}
+	for i := range d.vms { // in turn, since they share the processors
+		v, other := &d.vms[i], &d.vms[1-i]
+		if err := d.throughput(ctx, v, other); err != nil {
+			return fmt.Errorf("%s: send to the other guest: %w", v.Name, err)
+		}
+	}
+	return d.stop(ctx)
+}
+
+func (d *demo) startHost(ctx context.Context) (err error) {
+	if d.page, err = lab.ServePage(ctx, "127.0.0.1:0"); err != nil {
+		return err
+	}
+	d.sayf("host", "serves a page on 127.0.0.1:%d, for the guests %s:%d", d.page.Port(), alias, d.page.Port())
+	args := []string{
+		"--vmnet-gateway=" + gateway, "--vmnet-dhcp-end=" + alias, "--vmnet-mask=255.255.255.0",
+		"--pidfile=" + d.lab.Path("pid"), d.socket,
+	}
+	program := filepath.Join(d.bin, "socket_vmnet")
+	d.say("daemon", argv(append([]string{program}, args...)))
+	if d.daemon, err = d.lab.StartDaemon(ctx, program, args); err != nil {
+		return errors.Join(err, d.page.Close())
+	}
+	d.sayf("daemon", "takes connections, pid %d", d.daemon.Pid())
+	return nil
+}
+
+// both has both guests go through the steps at the same time. The first failure ends the other one's steps as well.
+func (d *demo) both(ctx context.Context, steps []step) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var wg sync.WaitGroup
+	for i := range d.vms {
+		wg.Go(func() {
+			v, other := &d.vms[i], &d.vms[1-i]
+			for _, s := range steps {
+				if err := s.do(ctx, v, other); err != nil {
+					cancel(fmt.Errorf("%s: %s: %w", v.options.Name, s.name, err))
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return context.Cause(ctx)
+}
+
+func (d *demo) boot(ctx context.Context, v, _ *vm) (err error) {
+	d.sayf(v.options.Name, "boots, attached by %s", v.how)
+	if v.Guest, err = d.lab.Boot(ctx, v.options); err != nil {
+		return err
+	}
+	d.sayf(v.Name, "is up after %.1f s", v.Boot.Seconds())
+	return nil
+}
+
+func (d *demo) lease(ctx context.Context, v, _ *vm) (err error) {
+	if v.lease, err = v.DHCP(ctx); err != nil {
+		return err
+	}
+	d.sayf(v.Name, "has a lease: %s/%s, gateway %s, DNS %s", v.lease.IP, v.lease.Bits, v.lease.Router, v.lease.DNS)
+	if v.lease.Router != gateway || !strings.HasPrefix(v.lease.IP, "192.168.105.") {
+		return fmt.Errorf("got address %s and gateway %s, want one of 192.168.105.0/24 and %s", v.lease.IP, v.lease.Router, gateway)
+	}
+	return nil
+}
+
+func (d *demo) pingGateway(ctx context.Context, v, _ *vm) (err error) {
+	if v.gateway, err = v.Ping(ctx, gateway); err != nil {
+		return err
+	}
+	d.sayf(v.Name, "pings the gateway: %s", ms(v.gateway))
+	return nil
+}
+
+func (d *demo) pingOther(ctx context.Context, v, other *vm) (err error) {
+	if v.other, err = v.Ping(ctx, other.lease.IP); err != nil {
+		return err
+	}
+	d.sayf(v.Name, "pings %s (%s): %s", other.options.Name, other.lease.IP, ms(v.other))
+	return nil
+}
+
+func (d *demo) resolve(ctx context.Context, v, _ *vm) error {
+	address, err := v.Resolve(ctx, "host.internal")
+	if err != nil {
+		return err
+	}
+	d.sayf(v.Name, "resolves host.internal: %s", address)
+	if address != alias {
+		return fmt.Errorf("got %s, want %s", address, alias)
+	}
+	return nil
+}
+
+func (d *demo) fetch(ctx context.Context, v, _ *vm) error {
+	text, took, err := v.Fetch(ctx, fmt.Sprintf("http://host.internal:%d/", d.page.Port()))
+	if err != nil {
+		return err
+	}
+	if text != lab.PageText {
+		return fmt.Errorf("got %q, want %q", text, lab.PageText)
+	}
+	v.fetch = took
+	d.sayf(v.Name, "fetches a page from the host: %q in %s", strings.TrimSpace(text), ms(took))
+	return nil
+}
+
+func (d *demo) throughput(ctx context.Context, v, other *vm) (err error) {
+	if err := other.ServeSink(ctx); err != nil {
+		return err
+	}
+	d.sayf(v.Name, "sends to %s for %s", other.Name, throughputTime)
+	v.mbit, err = v.Throughput(ctx, other.lease.IP, throughputTime)
+	return err
+}
+
+// stop ends the guests and then the daemon, which must take it well.
+func (d *demo) stop(ctx context.Context) error {
+	for i := range d.vms {
+		d.vms[i].Stop()
+	}
+	took, err := d.daemon.Stop(ctx, syscall.SIGTERM)
+	if err != nil {
+		return fmt.Errorf("stop the daemon: %w", err)
+	}
+	if code := d.daemon.ExitCode(); code != 0 {
+		return fmt.Errorf("stop the daemon: it ended with code %d", code)
+	}
+	d.sayf("daemon", "stopped in %s", ms(took))
+	return nil
+}
+
+func (d *demo) table() string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "guest\tattached by\tMAC\tlease\tping gateway\tping guest\tfetch\tto other guest")
+	for i := range d.vms {
+		v := &d.vms[i]
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s/%s\t%s\t%s\tok, %s\t%.0f Mbit/s\n", v.Name, v.how, v.MAC, v.lease.IP, v.lease.Bits,
+			ms(v.gateway), ms(v.other), ms(v.fetch), v.mbit)
+	}
+	_ = w.Flush() // to a string
+	return b.String()
+}
+
+func ms(d time.Duration) string { return fmt.Sprintf("%.1f ms", float64(d.Microseconds())/1000) }
