@@ -130,7 +130,7 @@ func openPidfile(path string) (*os.File, error) {
 	case path == "":
 		return nil, syscall.ENOENT
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, nil //nolint:nilnil // absent is the common case
+		return nil, nil
 	case err != nil:
 		return nil, err
 	case fi.Mode()&fs.ModeSymlink != 0:
@@ -143,7 +143,7 @@ func openPidfile(path string) (*os.File, error) {
 	// The path may have become a fifo or a link meanwhile: neither wait for it nor follow it.
 	f, err := os.OpenFile(path, os.O_WRONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil //nolint:nilnil // as above
+		return nil, nil
 	}
 	return f, err
 }

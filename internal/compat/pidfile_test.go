@@ -1,0 +1,338 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compat
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// children are what this test binary can be when it is started as another process.
+var children = map[string]func(args []string) int{
+	"pidfile": pidfileChild,
+	"socket":  socketChild,
+	"group":   groupChild,
+}
+
+func TestMain(m *testing.M) {
+	if name := os.Getenv("COMPAT_TEST_CHILD"); name != "" {
+		os.Exit(children[name](os.Args[1:]))
+	}
+	os.Exit(m.Run())
+}
+
+// child is a command that runs one of the children.
+func child(t *testing.T, name string, args ...string) *exec.Cmd {
+	t.Helper()
+	exe, err := os.Executable()
+	require.NoError(t, err)
+	cmd := exec.Command(exe, args...)
+	cmd.Env = append(os.Environ(), "COMPAT_TEST_CHILD="+name, "GORACE=atexit_sleep_ms=0")
+	return cmd
+}
+
+// pidfileChild takes a pidfile, holds it for a moment and gives it back, many times. It prints how often it got it.
+func pidfileChild(args []string) int {
+	path, me := args[0], strconv.Itoa(os.Getpid())
+	taken := openText(path, "Resource temporarily unavailable")
+	won := 0
+	for range 60 {
+		p, err := AcquirePidfile(path, discard())
+		if err == nil {
+			if err = p.Publish(os.Getpid()); err != nil {
+				p.Release()
+			}
+		}
+		if err != nil {
+			if err.Error() != taken {
+				fmt.Println(err)
+				return 1
+			}
+			time.Sleep(time.Millisecond)
+			continue
+		}
+		won++
+		for range 3 { // while it is ours, nobody else's number may appear
+			if b, err := os.ReadFile(path); err != nil || string(b) != me {
+				fmt.Printf("pidfile of %s holds %q, %v\n", me, b, err)
+				return 1
+			}
+			time.Sleep(200 * time.Microsecond)
+		}
+		if won%5 != 0 {
+			p.Release()
+			continue
+		}
+		_ = p.f.Close() // as if it had been killed: the file stays behind
+	}
+	fmt.Print(won)
+	return 0
+}
+
+func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+// needRoot skips a test that has to become another user, and fails where tests must not be skipped.
+func needRoot(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() == 0 {
+		return
+	}
+	if os.Getenv("CI") != "" {
+		t.Fatal("CI has to run the tests as root: some become another user")
+	}
+	t.Skip("needs root to become another user: run the tests as root")
+}
+
+// entries are the names in dir, hidden ones too.
+func entries(t *testing.T, dir string) []string {
+	t.Helper()
+	list, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	names := []string{}
+	for _, e := range list {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+// openText is socket_vmnet's text for a pidfile that cannot be had.
+func openText(path, why string) string {
+	return fmt.Sprintf("Failed to open pidfile: %q: %s", path, why)
+}
+
+func TestPidfileLife(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		stale string // content of a file that a dead daemon left, empty: none
+	}{
+		{"nothing there", ""},
+		{"stale file", "999999"},
+		{"stale file with a longer content", "123456789\nand more\n"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := t.TempDir()
+			path := filepath.Join(dir, "p")
+			if c.stale != "" {
+				require.NoError(t, os.WriteFile(path, []byte(c.stale), 0o644))
+			}
+			before := entries(t, dir)
+			var log bytes.Buffer
+			p, err := AcquirePidfile(path, NewLogger(&log, slog.LevelInfo))
+			require.NoError(t, err)
+			assert.Equal(t, before, entries(t, dir), "acquiring makes nothing")
+			if c.stale != "" {
+				b, err := os.ReadFile(path)
+				require.NoError(t, err)
+				assert.Equal(t, c.stale, string(b), "and truncates nothing")
+				_, err = AcquirePidfile(path, discard())
+				assert.EqualError(t, err, openText(path, "Resource temporarily unavailable"))
+			}
+			require.NoError(t, p.Publish(4711))
+			assert.Equal(t, []string{"p"}, entries(t, dir))
+			b, err := os.ReadFile(path)
+			require.NoError(t, err)
+			assert.Equal(t, "4711", string(b), "the bare number, no line end")
+			fi, err := os.Stat(path)
+			require.NoError(t, err)
+			assert.Equal(t, os.FileMode(0o644), fi.Mode())
+
+			_, err = AcquirePidfile(path, discard())
+			require.EqualError(t, err, openText(path, "Resource temporarily unavailable"))
+			b, err = os.ReadFile(path)
+			require.NoError(t, err)
+			assert.Equal(t, "4711", string(b), "the loser changes nothing")
+
+			p.Release()
+			assert.Empty(t, entries(t, dir))
+			p.Release()
+			assert.Equal(t, fmt.Sprintf("INFO | Created pidfile %q for process 4711\nINFO | Removed pidfile %q for process 4711\n", path, path), log.String())
+		})
+	}
+}
+
+// TestPidfileFailedStart: a daemon that ends before it is ready leaves no file, not even an old one.
+func TestPidfileFailedStart(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "p")
+	for _, stale := range []bool{false, true} {
+		if stale {
+			require.NoError(t, os.WriteFile(path, []byte("999999"), 0o644))
+		}
+		p, err := AcquirePidfile(path, discard())
+		require.NoError(t, err)
+		p.Release()
+		assert.Empty(t, entries(t, dir))
+	}
+}
+
+// TestPidfileNotOurs: a file that took the place of ours stays.
+func TestPidfileNotOurs(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "p")
+	p, err := AcquirePidfile(path, discard())
+	require.NoError(t, err)
+	require.NoError(t, p.Publish(1))
+	require.NoError(t, os.Remove(path))
+	require.NoError(t, os.WriteFile(path, []byte("2"), 0o644))
+	p.Release()
+	b, err := os.ReadFile(path)
+	require.NoError(t, err)
+	assert.Equal(t, "2", string(b))
+}
+
+func TestPidfileRefused(t *testing.T) {
+	dir := t.TempDir()
+	target := filepath.Join(dir, "target")
+	require.NoError(t, os.WriteFile(target, []byte("keep"), 0o644))
+	link := filepath.Join(dir, "link")
+	require.NoError(t, os.Symlink(target, link))
+	dangling := filepath.Join(dir, "dangling")
+	require.NoError(t, os.Symlink(filepath.Join(dir, "nothing"), dangling))
+	fifo := filepath.Join(dir, "fifo")
+	require.NoError(t, unix.Mkfifo(fifo, 0o600))
+	before := entries(t, dir)
+	for _, c := range []struct{ name, path, why string }{
+		{"directory", dir, "Is a directory"},
+		{"device", os.DevNull, "Invalid argument"},
+		{"fifo", fifo, "Invalid argument"},
+		{"link", link, "Too many levels of symbolic links"},
+		{"dangling link", dangling, "Too many levels of symbolic links"},
+		{"no such directory", filepath.Join(dir, "no", "p"), "No such file or directory"},
+		{"below a file", filepath.Join(target, "p"), "Not a directory"},
+		{"empty", "", "No such file or directory"},
+		{"name too long", filepath.Join(dir, strings.Repeat("x", 300)), "File name too long"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := AcquirePidfile(c.path, discard())
+			assert.EqualError(t, err, openText(c.path, c.why))
+			assert.Equal(t, before, entries(t, dir))
+			b, err := os.ReadFile(target)
+			require.NoError(t, err)
+			assert.Equal(t, "keep", string(b))
+		})
+	}
+}
+
+// TestPidfileUpstream has a running socket_vmnet, whose O_EXLOCK is an flock, hold the file.
+func TestPidfileUpstream(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "p")
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o644)
+	require.NoError(t, err)
+	require.NoError(t, syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB))
+	_, err = f.WriteString("42")
+	require.NoError(t, err)
+
+	_, err = AcquirePidfile(path, discard())
+	require.EqualError(t, err, openText(path, "Resource temporarily unavailable"))
+	b, err := os.ReadFile(path)
+	require.NoError(t, err)
+	assert.Equal(t, "42", string(b))
+
+	require.NoError(t, f.Close()) // it dies and leaves its file
+	p, err := AcquirePidfile(path, discard())
+	require.NoError(t, err)
+	require.NoError(t, p.Publish(43))
+	// And the other way round: a socket_vmnet that comes now does not get the lock.
+	f, err = os.OpenFile(path, os.O_WRONLY, 0)
+	require.NoError(t, err)
+	defer f.Close()
+	require.ErrorIs(t, syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB), syscall.EAGAIN)
+	p.Release()
+}
+
+// TestPidfileTakenBeforePublish: both daemons found nothing, the other one was ready first.
+func TestPidfileTakenBeforePublish(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "p")
+	first, err := AcquirePidfile(path, discard())
+	require.NoError(t, err)
+	second, err := AcquirePidfile(path, discard())
+	require.NoError(t, err)
+	require.NoError(t, first.Publish(1))
+	require.EqualError(t, second.Publish(2), openText(path, "Resource temporarily unavailable"))
+	second.Release()
+	b, err := os.ReadFile(path)
+	require.NoError(t, err)
+	assert.Equal(t, "1", string(b))
+	assert.Equal(t, []string{"p"}, entries(t, dir))
+	first.Release()
+	assert.Empty(t, entries(t, dir))
+}
+
+// TestPidfileRemovedBeforePublish: an uninstaller removed the stale file that was locked.
+func TestPidfileRemovedBeforePublish(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "p")
+	require.NoError(t, os.WriteFile(path, []byte("1"), 0o644))
+	p, err := AcquirePidfile(path, discard())
+	require.NoError(t, err)
+	require.NoError(t, os.Remove(path))
+	require.NoError(t, p.Publish(2))
+	b, err := os.ReadFile(path)
+	require.NoError(t, err)
+	assert.Equal(t, "2", string(b))
+	p.Release()
+}
+
+// TestPidfileRace lets processes fight for one path, some of which die and leave their file, while a reader looks at it as
+// Lima does, only without a pause: it must never be empty nor hold anything but one of their numbers, and at no time have
+// two owners.
+func TestPidfileRace(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "p")
+	var cmds [3]*exec.Cmd
+	var out [3]strings.Builder
+	pids := map[string]bool{}
+	for i := range cmds {
+		cmds[i] = child(t, "pidfile", path)
+		cmds[i].Stdout, cmds[i].Stderr = &out[i], os.Stderr
+		require.NoError(t, cmds[i].Start())
+		pids[strconv.Itoa(cmds[i].Process.Pid)] = true
+	}
+	done := make(chan int)
+	go func() {
+		won := 0
+		for i, cmd := range cmds {
+			err := cmd.Wait()
+			if !assert.NoError(t, err, out[i].String()) {
+				continue
+			}
+			n, err := strconv.Atoi(out[i].String())
+			assert.NoError(t, err)
+			won += n
+		}
+		done <- won
+	}()
+	contents := map[string]int{}
+	for {
+		select {
+		case won := <-done:
+			assert.GreaterOrEqual(t, won, 10, "somebody got it")
+			require.NotEmpty(t, contents, "the reader saw nothing at all")
+			for text := range contents {
+				assert.True(t, pids[text], "the pidfile held %q", text)
+			}
+			for _, name := range entries(t, dir) {
+				assert.Equal(t, "p", name)
+			}
+			t.Logf("%d times owned, contents seen: %v", won, contents)
+			return
+		default:
+			if b, err := os.ReadFile(path); err == nil {
+				contents[string(b)]++
+			}
+		}
+	}
+}
