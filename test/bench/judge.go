@@ -2,9 +2,7 @@
 
 package main
 
-import (
-	"slices"
-)
+import "slices"
 
 // noisy is the quotient of best and median from which on a busy machine is suspected and CPU time decides.
 const noisy = 1.5
@@ -20,7 +18,7 @@ type verdict struct {
 
 	SubjectCPU float64 `json:"subject_cpu_ns"` // median per frame or round trip
 	BaseCPU    float64 `json:"base_cpu_ns"`
-	CPURatio   float64 `json:"cpu_ratio"` // the ratio that CPU time alone would give; 0: none
+	CPURatio   float64 `json:"cpu_ratio"` // the ratio that CPU time alone would give; 0: none, or not comparable
 
 	ByCPU   bool    `json:"decided_by_cpu"`
 	Target  float64 `json:"target"` // 0: only shown
@@ -68,7 +66,8 @@ func of(done []measurement, name string) []measurement {
 }
 
 // compare decides by the best rounds, and by the median of the CPU time per frame where best and median of either side are
-// far apart. A side that moved nothing has no CPU time per frame and is decided by its rate.
+// far apart. A side that moved nothing has no CPU time per frame and is decided by its rate. A round trip is mostly waiting,
+// which CPU time says nothing about, so there the best rounds decide in any case.
 func compare(r row, subject, base []measurement) verdict {
 	s, sNoisy := summary(subject, r.latency)
 	b, bNoisy := summary(base, r.latency)
@@ -76,17 +75,17 @@ func compare(r row, subject, base []measurement) verdict {
 		Key: r.key, Text: r.text, Subject: s, Against: r.base, Base: b, Ratio: quotient(s, b), Target: r.target, Must: r.mustHold,
 		SubjectCPU: medianCPU(subject), BaseCPU: medianCPU(base), Unit: "frames/s",
 	}
-	v.CPURatio = quotient(v.BaseCPU, v.SubjectCPU)
 	if r.latency {
 		v.Unit, v.AtMost = "ns", true
-		v.CPURatio = quotient(v.SubjectCPU, v.BaseCPU)
+	} else {
+		v.CPURatio = quotient(v.BaseCPU, v.SubjectCPU)
+		v.ByCPU = (sNoisy || bNoisy) && v.CPURatio > 0
 	}
-	v.ByCPU = (sNoisy || bNoisy) && v.CPURatio > 0
 	v.Remarks = remarks(subject)
 	return v.decide()
 }
 
-// summary is the best of a set-up's rounds, and whether the median is far from it.
+// summary is the best of a set-up's rounds, and for rates whether the median is far from it.
 func summary(ms []measurement, latency bool) (best float64, far bool) {
 	values := make([]float64, len(ms))
 	for i, m := range ms {
@@ -95,11 +94,10 @@ func summary(ms []measurement, latency bool) (best float64, far bool) {
 			values[i] = float64(m.RTTP50NS)
 		}
 	}
-	best = slices.Max(values)
 	if latency {
-		best = slices.Min(values)
-		return best, median(values) > best*noisy
+		return slices.Min(values), false
 	}
+	best = slices.Max(values)
 	return best, median(values)*noisy < best
 }
 

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 )
 
 // A measurement is one set-up in one round.
@@ -55,11 +56,15 @@ func (b *bench) round(ctx context.Context, round int, all []setup) ([]measuremen
 	}
 	var done []measurement
 	for _, s := range order {
-		res, err := b.measure(ctx, s)
-		if err != nil {
-			return nil, fmt.Errorf("measure %q: %w", s.name, err)
+		parts := max(s.parts, 1)
+		s.load.Time = b.p.Time / time.Duration(parts)
+		for range parts {
+			res, err := b.measure(ctx, s)
+			if err != nil {
+				return nil, fmt.Errorf("measure %q: %w", s.name, err)
+			}
+			done = append(done, measurement{Round: round, Setup: s.name, result: res, CPU: res.cpu()})
 		}
-		done = append(done, measurement{Round: round, Setup: s.name, result: res, CPU: res.cpu()})
 	}
 	return done, nil
 }

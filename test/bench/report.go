@@ -55,11 +55,12 @@ func (r report) print(w io.Writer) {
 	fmt.Fprintf(w, "frames of %d bytes, window %d, best of %d rounds of %v, load average %s at the begin, %s at the end\n\n",
 		p.Frame, p.Window, p.Rounds, p.Time, m.LoadBegin, m.LoadEnd)
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(t, "row\twhat\tfigure\tagainst\tratio\tCPU ns/frame\tagainst\tby CPU\ttarget\tverdict\t")
+	fmt.Fprintln(t, "row\twhat\tfigure\tagainst\tratio\tCPU ns\tagainst\tby CPU\ttarget\tverdict\t")
 	for _, v := range r.Verdicts {
 		fmt.Fprintln(t, v.line())
 	}
-	t.Flush()
+	_ = t.Flush()
+	fmt.Fprintln(w, "\n* decides: the ratio of the best rounds, or of the CPU time per frame where best and median differ by more than 1.5x")
 	for _, v := range r.Verdicts {
 		if v.Remarks != "" {
 			fmt.Fprintf(w, "%s: %s\n", v.Text, v.Remarks)
@@ -76,7 +77,10 @@ func (v verdict) line() string {
 	cpu := [3]string{}
 	if v.Against != "" {
 		cells[1], cells[2] = amount(v.Base, v.Unit), fmt.Sprintf("%.2f", v.Ratio)
-		cpu = [3]string{fmt.Sprintf("%.0f", v.SubjectCPU), fmt.Sprintf("%.0f", v.BaseCPU), fmt.Sprintf("%.2f", v.CPURatio)}
+		cpu[0], cpu[1] = fmt.Sprintf("%.0f", v.SubjectCPU), fmt.Sprintf("%.0f", v.BaseCPU)
+		if v.CPURatio > 0 {
+			cpu[2] = fmt.Sprintf("%.2f", v.CPURatio)
+		}
 		if v.ByCPU {
 			cpu[2] += " *"
 		} else {
