@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/netip"
 	"sync"
 	"time"
@@ -36,7 +37,7 @@ type engine struct {
 	tune   *tuning
 	log    *slog.Logger
 	flows  *flowTable
-	dnsTCP func(src bridge.PortID, c *guestConn) // serves a TCP connection to the gateway's port 53
+	dnsTCP func(src bridge.PortID, c net.Conn) // serves a TCP connection to the gateway's port 53
 
 	stack  *stack.Stack
 	ep     *tap.LinkEndpoint

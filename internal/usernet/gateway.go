@@ -102,6 +102,12 @@ func (g *gateway) handleDHCP(src bridge.PortID, d datagram) {
 	}
 }
 
+func (g *gateway) handleDNS(src bridge.PortID, d datagram) {
+	g.net.dns.HandleUDP(uint16(src), d.payload, maxDatagram, func(answer []byte) {
+		g.sendUDP(d.mac[:], portDNS, d.src, answer)
+	})
+}
+
 // sendUDP sends a datagram of the gateway's own services.
 func (g *gateway) sendUDP(mac net.HardwareAddr, port uint16, dst netip.AddrPort, payload []byte) {
 	if len(payload) > maxDatagram {
@@ -221,5 +227,3 @@ func (g *gateway) flows() *flowTable {
 	defer g.mu.Unlock()
 	return g.engine.flows
 }
-
-func (g *gateway) handleDNS(bridge.PortID, datagram) { g.drops.unwanted.Add(1) }

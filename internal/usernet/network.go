@@ -20,6 +20,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/netip"
 	"sync"
@@ -27,6 +28,7 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/bridge"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/usernet/dhcp"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/usernet/dns"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
 
@@ -41,6 +43,7 @@ type Network struct {
 	gw     *gateway
 	port   *bridge.Port // the gateway's
 	dhcp   *dhcp.Server // nil without DHCP
+	dns    *dns.Server
 
 	closing sync.Once
 	workers sync.WaitGroup // the gateway's and the outlet's goroutine
@@ -61,6 +64,9 @@ func newNetwork(o Options, t tuning) (*Network, error) {
 		return nil, err
 	}
 	n := &Network{opts: o, tune: t, plan: p, log: limitLog(o.Log)}
+	if n.dns, err = dns.New(n.dnsConfig()); err != nil {
+		return nil, fmt.Errorf("start user-space network: %w", err)
+	}
 	n.bridge = bridge.New(bridge.Options{MaxClients: o.MaxClients, Log: o.Log})
 	if p.dhcpStart.IsValid() {
 		n.dhcp = dhcp.New(n.dhcpConfig())
@@ -81,6 +87,22 @@ func (n *Network) dhcpConfig() dhcp.Config {
 		Store: n.opts.Leases, Log: n.log, Wall: n.opts.Clock, Elapsed: n.tune.elapsed,
 	}
 }
+
+// dnsConfig adds our own names to the records that were asked for, which win.
+func (n *Network) dnsConfig() dns.Config {
+	records := map[string]netip.Addr{"gateway.internal": n.plan.gateway}
+	if n.plan.alias.IsValid() {
+		records["host.internal"] = n.plan.alias
+	}
+	maps.Copy(records, n.opts.DNSRecords)
+	return dns.Config{
+		Records: records, Subnet: n.plan.subnet, Forward: n.opts.Mode == vnet.ModeShared,
+		ResolvConf: n.opts.ResolvConf, Log: n.log, Port: n.tune.dnsPort,
+	}
+}
+
+// serveDNS serves a guest's TCP connection to the gateway's port 53.
+func (n *Network) serveDNS(src bridge.PortID, c net.Conn) { n.dns.ServeTCP(uint16(src), c) }
 
 func (n *Network) startGateway() error {
 	g := &gateway{net: n, plan: &n.plan}
@@ -152,6 +174,7 @@ func (n *Network) Close() error {
 	n.closing.Do(func() {
 		_ = n.bridge.Close() // nothing is delivered or sent any more
 		n.gw.in.close()
+		n.dns.Close() // before the flows: some of them wait for it
 		n.gw.close()
 		n.gw.out.close()
 		n.workers.Wait()

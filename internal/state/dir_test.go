@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package state
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+func TestDir(t *testing.T) {
+	type env map[string]string
+	all := env{"STATE_DIRECTORY": "/run/s", "XDG_STATE_HOME": "/x", "HOME": "/home/u"}
+	tests := []struct {
+		name       string
+		flag, goos string
+		euid, ppid int
+		env        env
+		want       string // empty = ErrNoDir
+	}{
+		{"flag beats all", "/f", "linux", 0, 1, all, "/f"},
+		{"flag, user", "rel/ative", "darwin", 501, 1, all, "rel/ative"},
+		{"root, Linux", "", "linux", 0, 77, env{}, "/var/lib/socket_vmnet2"},
+		{"root, macOS", "", "darwin", 0, 77, env{}, "/var/db/socket_vmnet2"},
+		{"root, elsewhere", "", "freebsd", 0, 77, env{}, "/var/lib/socket_vmnet2"},
+		{"root ignores a user's environment", "", "linux", 0, 77, all, "/var/lib/socket_vmnet2"},
+		{"root, macOS, under sudo", "", "darwin", 0, 77, all, "/var/db/socket_vmnet2"},
+		{"root, started by systemd", "", "linux", 0, 1, all, "/run/s"},
+		{"root, launchd without the variable", "", "darwin", 0, 1, env{"HOME": "/var/root"}, "/var/db/socket_vmnet2"},
+		{"user, systemd", "", "linux", 1000, 77, all, "/run/s"},
+		{"several directories", "", "linux", 1000, 77, env{"STATE_DIRECTORY": "/a:/b"}, "/a"},
+		{"relative STATE_DIRECTORY", "", "linux", 0, 1, env{"STATE_DIRECTORY": "a"}, "/var/lib/socket_vmnet2"},
+		{"user, XDG", "", "linux", 1000, 77, env{"XDG_STATE_HOME": "/x", "HOME": "/home/u"}, "/x/socket_vmnet2"},
+		{"user, relative XDG", "", "linux", 1000, 77, env{"XDG_STATE_HOME": "x", "HOME": "/home/u"}, "/home/u/.local/state/socket_vmnet2"},
+		{"user, home", "", "linux", 1000, 77, env{"HOME": "/home/u"}, "/home/u/.local/state/socket_vmnet2"},
+		{"user, macOS", "", "darwin", 501, 1, env{"HOME": "/Users/u", "XDG_STATE_HOME": "/x"}, "/Users/u/Library/Application Support/socket_vmnet2"},
+		{"user without home", "", "linux", 1000, 77, env{}, ""},
+		{"user with relative home", "", "linux", 1000, 77, env{"HOME": "."}, ""},
+		{"user without home, macOS", "", "darwin", 501, 77, env{"XDG_STATE_HOME": "/x"}, ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := Dir(Environment{
+				StateDir: tt.flag, GOOS: tt.goos, EUID: tt.euid, PPID: tt.ppid,
+				Getenv: func(k string) string { return tt.env[k] },
+			})
+			if tt.want == "" {
+				assert.ErrorIs(t, err, ErrNoDir)
+			}
+			assert.Equal(t, tt.want, got)
+		})
+	}
+}
+
+func TestFileName(t *testing.T) {
+	// printf %s /var/run/socket_vmnet | sha256sum
+	assert.Equal(t, "53ca451537133c732fb1bc59584cb7caea85174485852d8a6ec4e9fd2ca3a003", FileName("/var/run/socket_vmnet"))
+	assert.NotEqual(t, FileName("/a"), FileName("/b"))
+}
+
+func TestCleanHostname(t *testing.T) {
+	tests := []struct{ name, in, want string }{
+		{"plain", "alpine", "alpine"},
+		{"digits and hyphen", "vm-01", "vm-01"},
+		{"first label only", "vm.example.com", "vm"},
+		{"with the terminator of C", "vm\x00", "vm"},
+		{"empty", "", ""},
+		{"only a dot", ".", ""},
+		{"line break", "a\nINFO | b", ""},
+		{"control", "a\x1b[2J", ""},
+		{"space", "my vm", ""},
+		{"not ASCII", "bücher", ""},
+		{"hyphen first", "-a", ""},
+		{"hyphen last", "a-", ""},
+		{"longest", string(make63('a')), string(make63('a'))},
+		{"too long", string(make63('a')) + "b", ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) { assert.Equal(t, tt.want, CleanHostname(tt.in)) })
+	}
+}
+
+func make63(c byte) []byte {
+	b := make([]byte, maxHostname)
+	for i := range b {
+		b[i] = c
+	}
+	return b
+}

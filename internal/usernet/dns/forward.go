@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dns
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/miekg/dns"
+)
+
+const (
+	// attemptTimeout is how long one resolver has before the next is asked, as in common stub resolvers.
+	attemptTimeout = 2 * time.Second
+	// rounds is how often each resolver is asked.
+	rounds = 2
+	// ednsSize is what we tell the host's resolvers that we take in a datagram, in bytes (DNS flag day 2020).
+	ednsSize = 1232
+)
+
+var errMismatch = errors.New("answer to another question")
+
+// forward asks the host's resolvers, one after the other, and returns the first good answer, else the last bad one, else
+// SERVFAIL.
+func (s *Server) forward(q *dns.Msg, tcp bool) *dns.Msg {
+	ctx, cancel := context.WithTimeout(s.ctx, Timeout)
+	defer cancel()
+	up := upstreamQuery(q)
+	var bad *dns.Msg
+	servers := s.resolvers.servers()
+	for range rounds {
+		for _, server := range servers {
+			a, err := s.exchange(ctx, up, server, tcp)
+			if ctx.Err() != nil {
+				break
+			}
+			if err != nil {
+				continue
+			}
+			if a.Rcode != dns.RcodeServerFailure && a.Rcode != dns.RcodeRefused {
+				return rewrite(q, a)
+			}
+			bad = a
+		}
+		if bad != nil || ctx.Err() != nil {
+			break
+		}
+	}
+	if bad != nil {
+		return rewrite(q, bad)
+	}
+	return failure(q, dns.RcodeServerFailure)
+}
+
+// upstreamQuery is what goes to the host's resolvers: the question and its flags, nothing else a guest may have put in.
+func upstreamQuery(q *dns.Msg) *dns.Msg {
+	up := new(dns.Msg)
+	up.Id = dns.Id()
+	up.RecursionDesired = q.RecursionDesired
+	up.CheckingDisabled = q.CheckingDisabled
+	up.AuthenticatedData = q.AuthenticatedData
+	up.Question = q.Question
+	if opt := q.IsEdns0(); opt != nil {
+		up.SetEdns0(ednsSize, opt.Do())
+	}
+	return up
+}
+
+// rewrite makes the resolver's answer an answer to q.
+func rewrite(q, a *dns.Msg) *dns.Msg {
+	a.Id = q.Id
+	a.Response = true
+	a.RecursionDesired = q.RecursionDesired
+	a.RecursionAvailable = true
+	a.Question = q.Question
+	if q.IsEdns0() == nil {
+		a.Extra = dropOPT(a.Extra)
+	}
+	return a
+}
+
+func dropOPT(rrs []dns.RR) []dns.RR {
+	out := rrs[:0]
+	for _, rr := range rrs {
+		if rr.Header().Rrtype != dns.TypeOPT {
+			out = append(out, rr)
+		}
+	}
+	return out
+}
+
+// exchange asks one resolver by UDP, and again by TCP if the answer was cut and our client can take it whole.
+func (s *Server) exchange(ctx context.Context, q *dns.Msg, server string, tcp bool) (*dns.Msg, error) {
+	a, err := s.exchangeOver(ctx, "udp", q, server)
+	if err == nil && a.Truncated && tcp {
+		return s.exchangeOver(ctx, "tcp", q, server)
+	}
+	return a, err
+}
+
+func (s *Server) exchangeOver(ctx context.Context, network string, q *dns.Msg, server string) (*dns.Msg, error) {
+	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+	defer cancel()
+	c, err := s.cfg.Dial(ctx, network, net.JoinHostPort(server, s.cfg.Port))
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	stop := context.AfterFunc(ctx, func() { _ = c.Close() }) // Server.Close does not wait for a resolver
+	defer stop()
+	client := dns.Client{Net: network, Timeout: attemptTimeout}
+	a, _, err := client.ExchangeWithConnContext(ctx, q, &dns.Conn{Conn: c})
+	if err != nil {
+		return nil, err
+	}
+	if !a.Response || len(a.Question) != 1 || a.Question[0].Qtype != q.Question[0].Qtype ||
+		!strings.EqualFold(a.Question[0].Name, q.Question[0].Name) {
+		return nil, errMismatch
+	}
+	return a, nil
+}
