@@ -38,3 +38,6 @@ func LogError(log *slog.Logger, err error) {
 		log.LogAttrs(context.Background(), slog.LevelError, l)
 	}
 }
+
+// Strerror is C's text for the errno in err, such as "Address already in use".
+func Strerror(err error) string { return errtext.Of(err) }

@@ -4,6 +4,7 @@ package compat
 
 import (
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -29,7 +30,7 @@ func setMode(s *settings, v string) error {
 
 func setInterface(s *settings, v string) error {
 	if v == "" {
-		return fmt.Errorf("--vmnet-interface is empty: give an interface of this host, such as \"en0\"")
+		return plainError{errors.New(`--vmnet-interface is empty: give an interface of this host, such as "en0"`)}
 	}
 	s.Interface = v
 	return nil
@@ -74,7 +75,7 @@ func setBackend(s *settings, v string) error {
 
 func setSocketUser(s *settings, v string) error {
 	if v == "" {
-		return fmt.Errorf("--socket-user is empty: give the name of a user")
+		return errors.New("--socket-user is empty: give the name of a user")
 	}
 	s.SocketUser = v
 	return nil
@@ -109,7 +110,7 @@ func setMaxClients(s *settings, v string) error {
 
 func setStateDir(s *settings, v string) error {
 	if v == "" {
-		return fmt.Errorf("--state-dir is empty: give a directory")
+		return errors.New("--state-dir is empty: give a directory")
 	}
 	s.StateDir = v
 	return nil

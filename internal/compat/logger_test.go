@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compat
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
+)
+
+// logged is what f prints.
+func logged(level slog.Level, f func(*slog.Logger)) string {
+	var b bytes.Buffer
+	f(NewLogger(&b, level))
+	return b.String()
+}
+
+// TestLegacyLines are socket_vmnet's own lines, byte for byte.
+func TestLegacyLines(t *testing.T) {
+	terminated, hangup, interrupt := "Terminated", "Hangup", "Interrupt"
+	if runtime.GOOS == "darwin" {
+		terminated, hangup, interrupt = "Terminated: 15", "Hangup: 1", "Interrupt: 2"
+	}
+	for _, c := range []struct {
+		want string
+		log  func(*slog.Logger)
+	}{
+		{"INFO | Accepted a connection (fd 7)", func(l *slog.Logger) { l.Info("accepted a connection", "fd", 7) }},
+		{"INFO | Connection closed by peer (fd 7)", func(l *slog.Logger) { l.Info("connection closed by peer", "fd", 7) }},
+		{"INFO | Closing a connection (fd 7)", func(l *slog.Logger) { l.Info("closing a connection", "fd", 7) }},
+		{`INFO | Created pidfile "/var/run/x y.pid" for process 42`, func(l *slog.Logger) { l.Info("created pidfile", "path", "/var/run/x y.pid", "pid", 42) }},
+		{`INFO | Removed pidfile "/p" for process 42`, func(l *slog.Logger) { l.Info("removed pidfile", "path", "/p", "pid", 42) }},
+		{"INFO | Received signal " + terminated, func(l *slog.Logger) { l.Info("received signal", "signal", syscall.SIGTERM) }},
+		{"INFO | Received signal " + hangup, func(l *slog.Logger) { l.Info("received signal", "signal", syscall.SIGHUP) }},
+		{"INFO | Received signal " + interrupt, func(l *slog.Logger) { l.Info("received signal", "signal", SignalText(os.Interrupt)) }},
+		{"INFO | Initializing vmnet.framework (mode 1000)", func(l *slog.Logger) { l.Info("initializing network", "mode", vnet.ModeHost) }},
+		{"INFO | Initializing vmnet.framework (mode 1001)", func(l *slog.Logger) { l.Info("initializing network", "mode", "shared") }},
+		{"INFO | Initializing vmnet.framework (mode 1002)", func(l *slog.Logger) { l.Info("initializing network", "mode", 1002) }},
+		{`INFO | Using network interface "en0"`, func(l *slog.Logger) { l.Info("using network interface", "name", "en0") }},
+		{"INFO | * vmnet_mtu: 1500", func(l *slog.Logger) { l.Info("interface parameter", "key", "vmnet_mtu", "value", uint64(1500)) }},
+		{"INFO | * vmnet_start_address: 192.168.105.1", func(l *slog.Logger) {
+			l.Info("interface parameter", "key", "vmnet_start_address", "value", "192.168.105.1")
+		}},
+		{`DEBUG| Opening socket "/s" (for UNIX group "staff")`, func(l *slog.Logger) { l.Debug("opening socket", "path", "/s", "group", "staff") }},
+		{"DEBUG| shutting down with rc=1", func(l *slog.Logger) { l.Debug("shutting down", "rc", 1) }},
+		// Whatever else an event tells is left out.
+		{"INFO | Accepted a connection (fd 7)", func(l *slog.Logger) {
+			l.With("session", 3).Info("accepted a connection", "peer_uid", 501, "fd", 7)
+		}},
+		// A sub-logger's value gives way to the record's.
+		{"INFO | Accepted a connection (fd 8)", func(l *slog.Logger) { l.With("fd", 7).Info("accepted a connection", "fd", 8) }},
+		{"INFO | Closing a connection (fd 7)", func(l *slog.Logger) { l.With("fd", 7).Info("closing a connection") }},
+		// What the text needs is missing.
+		{"INFO | accepted a connection port=7", func(l *slog.Logger) { l.Info("accepted a connection", "port", 7) }},
+	} {
+		t.Run(c.want, func(t *testing.T) { assert.Equal(t, c.want+"\n", logged(slog.LevelDebug, c.log)) })
+	}
+}
+
+func TestLines(t *testing.T) {
+	opErr := &net.OpError{Op: "listen", Net: "unix", Err: os.NewSyscallError("bind", syscall.EADDRINUSE)}
+	for _, c := range []struct {
+		want string
+		log  func(*slog.Logger)
+	}{
+		{"DEBUG| frames counted frames=3", func(l *slog.Logger) { l.Debug("frames counted", "frames", 3) }},
+		{"INFO | lease mac=52:54:00:12:34:56 ip=192.168.105.2", func(l *slog.Logger) {
+			l.Info("lease", "mac", net.HardwareAddr{0x52, 0x54, 0, 0x12, 0x34, 0x56}, "ip", net.IPv4(192, 168, 105, 2))
+		}},
+		{"WARN | slow", func(l *slog.Logger) { l.Warn("slow") }},
+		{`ERROR| cannot serve error="listen unix: bind: Address already in use"`, func(l *slog.Logger) { l.Error("cannot serve", "error", opErr) }},
+		{`INFO | x a="" b="two words" c="say \"x\"" d="k=v" e="a\\b"`, func(l *slog.Logger) {
+			l.Info("x", "a", "", "b", "two words", "c", `say "x"`, "d", "k=v", "e", `a\b`)
+		}},
+		{"INFO | x d=1.5s t=true n=-1 f=0.5 nil=<nil>", func(l *slog.Logger) {
+			l.Info("x", "d", 1500*time.Millisecond, "t", true, "n", -1, "f", 0.5, "nil", nil)
+		}},
+		// A guest chose its host name.
+		{`INFO | dhcp host="a\nERROR| fake\x1b[31m\xff"`, func(l *slog.Logger) { l.Info("dhcp", "host", "a\nERROR| fake\x1b[31m\xff") }},
+		{`INFO | dhcp host="bücher\u202e"`, func(l *slog.Logger) { l.Info("dhcp", "host", "bücher\u202e") }},
+		{`INFO | a\nb\u2028c ü`, func(l *slog.Logger) { l.Info("a\nb\u2028c ü") }},
+		{`INFO | Using network interface "a\nb"`, func(l *slog.Logger) { l.Info("using network interface", "name", "a\nb") }},
+		{"INFO | x session=3 client.port=4 client.drops.storm=5", func(l *slog.Logger) {
+			l.With("session", 3).WithGroup("client").With("port", 4).Info("x", slog.Group("drops", "storm", 5))
+		}},
+		{"INFO | x", func(l *slog.Logger) { l.WithGroup("").With().Info("x", slog.Attr{}) }},
+	} {
+		t.Run(c.want, func(t *testing.T) { assert.Equal(t, c.want+"\n", logged(slog.LevelDebug, c.log)) })
+	}
+}
+
+func TestLogLevel(t *testing.T) {
+	all := func(l *slog.Logger) { l.Debug("d"); l.Info("i"); l.Warn("w"); l.Error("e") }
+	assert.Equal(t, "INFO | i\nWARN | w\nERROR| e\n", logged(LogLevel(false), all))
+	assert.Equal(t, "DEBUG| d\nINFO | i\nWARN | w\nERROR| e\n", logged(LogLevel(true), all))
+}
+
+// TestSiblings: loggers derived from one do not see each other's attributes.
+func TestSiblings(t *testing.T) {
+	assert.Equal(t, "INFO | x a=1 b=2 c=3 d=4\nINFO | x a=1 b=2 c=3 d=5\n", logged(slog.LevelInfo, func(l *slog.Logger) {
+		base := l.With("a", 1).With("b", 2).With("c", 3)
+		one, two := base.With("d", 4), base.With("d", 5)
+		one.Info("x")
+		two.Info("x")
+	}))
+}
+
+// A countingWriter counts writes and notices those at once.
+type countingWriter struct {
+	busy sync.Mutex
+	t    *testing.T
+	n    int
+	b    bytes.Buffer
+}
+
+func (w *countingWriter) Write(p []byte) (int, error) {
+	if !w.busy.TryLock() {
+		w.t.Error("two writes at once")
+		return len(p), nil
+	}
+	defer w.busy.Unlock()
+	w.n++
+	return w.b.Write(p)
+}
+
+func TestConcurrentLines(t *testing.T) {
+	w := &countingWriter{t: t}
+	l := NewLogger(w, slog.LevelInfo)
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			for range 100 {
+				l.With("i", i).Info("a line", "text", strings.Repeat("x", 100))
+			}
+		})
+	}
+	wg.Wait()
+	assert.Equal(t, 800, w.n, "one write per line")
+	for line := range strings.Lines(w.b.String()) {
+		assert.Regexp(t, `^INFO \| a line i=\d text=x{100}\n$`, line)
+	}
+}
+
+func TestLogError(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		err  error
+		want string
+	}{
+		{"text", textError("bind", syscall.EADDRINUSE), "ERROR| bind: Address already in use\n"},
+		{"wrapped text", fmt.Errorf("start: %w", textError("bind", syscall.EACCES)), "ERROR| bind: Permission denied\n"},
+		{"two lines", bindError("chmod", syscall.EPERM), "ERROR| chmod: Operation not permitted\nERROR| socket_bindlisten: Operation not permitted\n"},
+		{"other error", &fs.PathError{Op: "open", Path: "/x", Err: syscall.ENOENT}, "ERROR| open /x: No such file or directory\n"},
+		{"no errno", errors.New("bridged mode needs macOS"), "ERROR| bridged mode needs macOS\n"},
+		{"control characters", errors.New("a\nb"), "ERROR| a\\nb\n"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			assert.Equal(t, c.want, logged(slog.LevelInfo, func(l *slog.Logger) { LogError(l, c.err) }))
+		})
+	}
+	assert.ErrorIs(t, textError("bind", syscall.EADDRINUSE), syscall.EADDRINUSE)
+	assert.Equal(t, "Address already in use", Strerror(&net.OpError{Op: "listen", Err: syscall.EADDRINUSE}))
+}
+
+func TestSignalText(t *testing.T) {
+	for sig := syscall.Signal(1); sig < 32; sig++ {
+		text := SignalText(sig)
+		assert.Regexp(t, "^[A-Z]", text, "signal %d", sig)
+	}
+	assert.Contains(t, SignalText(syscall.Signal(200)), "200")
+}
+
+func TestPrivilegeWarnings(t *testing.T) {
+	const (
+		root   = "Running without root. This is very unlikely to work: See README.md"
+		setuid = "Seems running with SETUID. This is insecure and highly discouraged: See README.md"
+	)
+	for _, c := range []struct {
+		name      string
+		goos      string
+		backend   Backend
+		euid, uid int
+		want      []string
+	}{
+		{"root on macOS", "darwin", BackendAuto, 0, 0, nil},
+		{"user on macOS", "darwin", BackendAuto, 501, 501, []string{root}},
+		{"user on macOS with vmnet", "darwin", BackendVmnet, 501, 501, []string{root}},
+		{"user on macOS without vmnet", "darwin", BackendUsernet, 501, 501, nil},
+		{"setuid root on macOS", "darwin", BackendAuto, 0, 501, []string{setuid}},
+		{"setuid somebody on macOS", "darwin", BackendAuto, 502, 501, []string{root, setuid}},
+		{"user on Linux", "linux", BackendAuto, 1000, 1000, nil},
+		{"setuid root on Linux", "linux", BackendAuto, 0, 1000, []string{setuid}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			assert.Equal(t, c.want, PrivilegeWarnings(c.goos, c.backend, c.euid, c.uid))
+		})
+	}
+	assert.Equal(t, BackendVmnet, BackendAuto.Resolve("darwin"))
+	assert.Equal(t, BackendUsernet, BackendAuto.Resolve("linux"))
+	assert.Equal(t, BackendVmnet, BackendVmnet.Resolve("linux"))
+}
