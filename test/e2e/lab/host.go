@@ -9,7 +9,8 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"sync/atomic"
+	"slices"
+	"sync"
 	"time"
 )
 
@@ -21,7 +22,9 @@ type Page struct {
 	srv  *http.Server
 	ln   net.Listener
 	done chan struct{}
-	hits atomic.Int64
+
+	mu    sync.Mutex
+	paths []string
 }
 
 // ServePage serves a page on address, such as 127.0.0.1:0, until Close.
@@ -39,16 +42,22 @@ func ServePage(ctx context.Context, address string) (*Page, error) {
 	return p, nil
 }
 
-func (p *Page) answer(w http.ResponseWriter, _ *http.Request) {
-	p.hits.Add(1)
+func (p *Page) answer(w http.ResponseWriter, r *http.Request) {
+	p.mu.Lock()
+	p.paths = append(p.paths, r.URL.Path)
+	p.mu.Unlock()
 	_, _ = io.WriteString(w, PageText)
 }
 
 // Port is the TCP port that was taken.
 func (p *Page) Port() int { return p.ln.Addr().(*net.TCPAddr).Port }
 
-// Hits is how often the page has been fetched.
-func (p *Page) Hits() int { return int(p.hits.Load()) }
+// Paths are the paths that have been asked for, oldest first.
+func (p *Page) Paths() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.paths)
+}
 
 // Close ends the server and its connections.
 func (p *Page) Close() error {

@@ -33,7 +33,7 @@ func LeaseOf(v map[string]string) Lease {
 func (g *Guest) DHCP(ctx context.Context) (Lease, error) {
 	r, err := g.Must(ctx, "dhcp")
 	if err != nil {
-		return Lease{}, fmt.Errorf("get a DHCP lease: %w", err)
+		return Lease{}, err
 	}
 	return LeaseOf(r.Values()), nil
 }
@@ -44,7 +44,7 @@ var pingRE = regexp.MustCompile(`, (\d+)% packet loss[^=]*= [\d.]+/([\d.]+)/`)
 func (g *Guest) Ping(ctx context.Context, address string) (time.Duration, error) {
 	r, err := g.Must(ctx, "ping -c 5 -i 0.2 -W 3 "+address)
 	if err != nil {
-		return 0, fmt.Errorf("ping %s: %w", address, err)
+		return 0, err
 	}
 	m := pingRE.FindStringSubmatch(r.Output)
 	if m == nil || m[1] != "0" {
@@ -61,7 +61,7 @@ func (g *Guest) Ping(ctx context.Context, address string) (time.Duration, error)
 func (g *Guest) Resolve(ctx context.Context, name string) (string, error) {
 	r, err := g.Must(ctx, "nslookup "+name)
 	if err != nil {
-		return "", fmt.Errorf("resolve %s: %w", name, err)
+		return "", err
 	}
 	_, answer, _ := strings.Cut(r.Output, "Name:")
 	_, answer, ok := strings.Cut(answer, "Address: ")
@@ -78,7 +78,7 @@ func (g *Guest) Fetch(ctx context.Context, url string) (string, time.Duration, e
 	// Not wget -T: with it Debian's static busybox crashes as it looks a name up.
 	r, err := g.Must(ctx, "timeout 15 wget -q -O - "+url)
 	if err != nil {
-		return "", 0, fmt.Errorf("fetch %s: %w", url, err)
+		return "", 0, err
 	}
 	return r.Output, time.Since(start), nil
 }
@@ -88,7 +88,7 @@ func (g *Guest) Fetch(ctx context.Context, url string) (string, time.Duration, e
 func (g *Guest) Throughput(ctx context.Context, to string, length time.Duration) (float64, error) {
 	r, err := g.Must(ctx, fmt.Sprintf("guest send %s:%s %d", to, sinkPort, int(length.Seconds())))
 	if err != nil {
-		return 0, fmt.Errorf("send to %s: %w", to, err)
+		return 0, err
 	}
 	mbit, err := strconv.ParseFloat(r.Values()["mbit"], 64)
 	if err != nil {

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// An IPXEOptions says how to run an iPXE script in a machine without an operating system.
+type IPXEOptions struct {
+	// Name is what messages and files call the machine. It is unique in its Lab.
+	Name string
+	// MAC is the address of its only interface.
+	MAC string
+	// Script is the iPXE script. It must end with "reboot", which ends QEMU.
+	Script string
+	// Client is socket_vmnet_client and Socket the daemon's socket: the machine's network comes on fd 3.
+	Client, Socket string
+}
+
+// RunIPXE runs a script the way socket_vmnet's own test does and returns what came on the serial console.
+func (l *Lab) RunIPXE(ctx context.Context, o IPXEOptions) (string, error) {
+	argv, err := l.ipxeArgv(o)
+	if err != nil {
+		return "", err
+	}
+	p, err := l.startProcess(o.Name, append(argv, "-nographic"), nil)
+	if err != nil {
+		return "", err
+	}
+	if err := p.Wait(ctx); err != nil {
+		p.Kill()
+		return p.out.String(), fmt.Errorf("%w; it had printed:\n%s", err, p.out.Tail(20))
+	}
+	if code := p.ExitCode(); code != 0 {
+		return p.out.String(), fmt.Errorf("run iPXE %s: exit code %d; it had printed:\n%s", o.Name, code, p.out.Tail(20))
+	}
+	return p.out.String(), nil
+}
+
+// StartIPXE starts the machine as minikube does: QEMU puts itself into the background once it runs, and the command that
+// started it ends. There is no console. The returned function ends the machine if it still runs.
+func (l *Lab) StartIPXE(ctx context.Context, o IPXEOptions) (end func(), err error) {
+	argv, err := l.ipxeArgv(o)
+	if err != nil {
+		return nil, err
+	}
+	pidfile := l.Path(o.Name + ".pid")
+	end = func() { killPidfile(pidfile) }
+	l.AtClose(end)
+	p, err := l.startProcess(o.Name, append(argv, "-display", "none", "-daemonize", "-pidfile", pidfile), nil)
+	if err != nil {
+		return end, err
+	}
+	if err := p.Wait(ctx); err != nil {
+		return end, err
+	}
+	if code := p.ExitCode(); code != 0 {
+		return end, fmt.Errorf("start iPXE %s: exit code %d; it printed:\n%s", o.Name, code, p.out.Tail(20))
+	}
+	return end, nil
+}
+
+func (l *Lab) ipxeArgv(o IPXEOptions) ([]string, error) {
+	script := l.Path(o.Name + ".ipxe")
+	if err := os.WriteFile(script, []byte("#!ipxe\n"+o.Script), 0o600); err != nil {
+		return nil, fmt.Errorf("write iPXE script: %w", err)
+	}
+	return []string{
+		o.Client, o.Socket, l.opts.Tools.QEMU,
+		"-accel", "tcg", "-m", "128", "-no-reboot",
+		"-device", "virtio-net-pci,netdev=net0,romfile=,mac=" + o.MAC, "-netdev", "socket,id=net0,fd=3",
+		"-kernel", l.opts.Tools.IPXE, "-initrd", script,
+	}, nil
+}
+
+// killPidfile kills the QEMU whose pid is in file, if it still runs. QEMU removes the file when it ends by itself.
+func killPidfile(file string) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		return
+	}
+	// The number may belong to somebody else by now; a file that the process was started with tells.
+	cmdline, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cmdline"))
+	if err != nil || !strings.Contains(string(cmdline), file) {
+		return
+	}
+	if p, err := os.FindProcess(pid); err == nil {
+		_ = p.Kill()
+	}
+}

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package e2e
+
+import (
+	"fmt"
+	"net"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/socket-vmnet2/socket_vmnet2/test/e2e/lab"
+)
+
+// network is a daemon run as socket_vmnet with one guest of each kind on it.
+type network struct {
+	lab    *lab.Lab
+	daemon *lab.Daemon
+	guests []*lab.Guest
+	leases [2]lab.Lease
+}
+
+// TestNetwork shows what two virtual machines get from one daemon: the demo's steps and what they must not get.
+func TestNetwork(t *testing.T) {
+	l := newLab(t)
+	n := &network{lab: l, daemon: startDaemon(t, l, daemonOld, l.Path("socket_vmnet"),
+		"--vmnet-dhcp-end="+alias, "--vmnet-mask=255.255.255.0", "--pidfile="+l.Path("pid"))}
+	n.guests = boot(
+		t, l,
+		lab.GuestOptions{Name: "stream", MAC: "52:54:00:e2:e0:01", Netdev: lab.StreamNetdev(n.daemon.Socket, 0), QEMU: tools.NewQEMU},
+		lab.GuestOptions{Name: "fd3", MAC: "52:54:00:e2:e0:02", Netdev: lab.FD3Netdev, Wrap: []string{client, n.daemon.Socket}},
+	)
+	t.Run("lease", n.testLease)
+	if t.Failed() {
+		return // nothing below can work
+	}
+	t.Run("ping", n.testPing)
+	t.Run("names", n.testNames)
+	t.Run("host through the alias", n.testAlias)
+	t.Run("way out", n.testOutside)
+	t.Run("throughput", n.testThroughput)
+	t.Run("unicast is private", n.testPrivate)
+	t.Run("connections to nowhere", n.testNowhere)
+	t.Run("renew and release", n.testRenew)
+}
+
+func (n *network) testLease(t *testing.T) {
+	for i, g := range n.guests {
+		lease, err := g.DHCP(within(t, time.Minute))
+		require.NoError(t, err)
+		assert.Equal(t, lab.Lease{
+			IP: lease.IP, Bits: "24", Router: gateway, DNS: gateway, Server: gateway, Seconds: "3600",
+		}, lease)
+		ip := net.ParseIP(lease.IP).To4()
+		require.NotNil(t, ip, lease.IP)
+		assert.Equal(t, net.IPv4(192, 168, 105, 0).To4(), ip.Mask(net.CIDRMask(24, 32)))
+		assert.NotContains(t, []byte{0, 1, 254, 255}, ip[3], "address of somebody else")
+		n.leases[i] = lease
+	}
+	assert.NotEqual(t, n.leases[0].IP, n.leases[1].IP)
+}
+
+func (n *network) testPing(t *testing.T) {
+	for i, g := range n.guests {
+		for _, to := range []string{gateway, alias, n.leases[1-i].IP} {
+			mean, err := g.Ping(within(t, time.Minute), to)
+			require.NoError(t, err)
+			t.Logf("%s to %s: %s", g.Name, to, mean)
+		}
+	}
+}
+
+func (n *network) testNames(t *testing.T) {
+	for name, want := range map[string]string{"host.internal": alias, "gateway.internal": gateway} {
+		for _, g := range n.guests {
+			got, err := g.Resolve(within(t, time.Minute), name)
+			require.NoError(t, err)
+			assert.Equal(t, want, got, "%s asks for %s", g.Name, name)
+		}
+	}
+}
+
+func (n *network) testAlias(t *testing.T) {
+	p := page(t, "127.0.0.1:0")
+	for _, g := range n.guests {
+		text, took, err := g.Fetch(within(t, time.Minute), fmt.Sprintf("http://host.internal:%d/%s", p.Port(), g.Name))
+		require.NoError(t, err)
+		assert.Equal(t, lab.PageText, text)
+		t.Logf("%s: page in %s", g.Name, took)
+	}
+	assert.Equal(t, []string{"/stream", "/fd3"}, p.Paths())
+}
+
+func (n *network) testOutside(t *testing.T) {
+	outside, err := lab.OutsideAddress()
+	require.NoError(t, err)
+	p := page(t, net.JoinHostPort(outside.String(), "0"))
+	text, _, err := n.guests[0].Fetch(within(t, time.Minute), fmt.Sprintf("http://%s/out", net.JoinHostPort(outside.String(), strconv.Itoa(p.Port()))))
+	require.NoError(t, err)
+	assert.Equal(t, lab.PageText, text)
+
+	// The gateway is no way to the host's own services.
+	_, _, err = n.guests[0].Fetch(within(t, time.Minute), fmt.Sprintf("http://%s:%d/gateway", gateway, p.Port()))
+	require.Error(t, err)
+	assert.Equal(t, []string{"/out"}, p.Paths())
+}
+
+func (n *network) testThroughput(t *testing.T) {
+	for i, g := range n.guests {
+		require.NoError(t, n.guests[1-i].ServeSink(t.Context()))
+		mbit, err := g.Throughput(within(t, time.Minute), n.leases[1-i].IP, 3*time.Second)
+		require.NoError(t, err)
+		t.Logf("%s sends %.0f Mbit/s", g.Name, mbit)
+		// An emulated processor gives 100 to 600 on an idle machine. A connection that mostly waits for lost frames to be
+		// sent again stays below 5.
+		assert.Greater(t, mbit, 5.0)
+	}
+}
+
+// testPrivate: what one guest sends to the other does not reach a third client.
+func (n *network) testPrivate(t *testing.T) {
+	third, err := n.lab.Count(n.daemon.Socket, mustMAC(t, "52:54:00:e2:e0:99"))
+	require.NoError(t, err)
+	g := n.guests[0]
+	load := func(to string) {
+		run(t, g, fmt.Sprintf("timeout 1 guest load eth0 %s 300; [ $? = 143 ]", to))
+	}
+	load(n.guests[1].MAC)
+	assert.Zero(t, third.From(g.MAC).Frames, "frames that were meant for somebody else")
+	load("52:54:00:e2:e0:99")
+	assert.Eventually(t, func() bool { return third.From(g.MAC).Frames > 100 }, 5*time.Second, 50*time.Millisecond,
+		"frames that were meant for the third client")
+	require.NoError(t, third.Err())
+}
+
+// testNowhere: one guest opens hundreds of connections that nobody answers, the other one and the host's page do not mind.
+func (n *network) testNowhere(t *testing.T) {
+	nowhere, err := lab.ListenNowhere()
+	require.NoError(t, err)
+	defer nowhere.Close()
+	p := page(t, "127.0.0.1:0")
+	require.NoError(t, n.guests[0].Background(t.Context(),
+		fmt.Sprintf("guest dial 400 %s:%d 8", alias, nowhere.Port()), "dial"))
+	time.Sleep(time.Second) // for the first hundreds of them
+	start := time.Now()
+	r := run(t, n.guests[1], fmt.Sprintf("guest fetch 20 http://host.internal:%d/", p.Port()))
+	took := time.Since(start)
+	t.Logf("20 pages in %s: %v", took, r.Values())
+	assert.Less(t, took, 6*time.Second, "the pages were to be fetched while the connections wait")
+	slowest, err := strconv.Atoi(r.Values()["slowest_ms"])
+	require.NoError(t, err)
+	assert.Less(t, slowest, 3000, "ms for one page")
+
+	var dialed lab.Result
+	require.Eventually(t, func() bool {
+		dialed, err = n.guests[0].Run(t.Context(), "cat /tmp/dial.log")
+		return err == nil && dialed.Values()["pending"] != ""
+	}, 30*time.Second, 200*time.Millisecond)
+	t.Logf("connections: %v", dialed.Values())
+	assert.Equal(t, "0", dialed.Values()["open"], "connections to nobody")
+
+	// The guest that did it has its network back as soon as they are given up.
+	assert.Eventually(t, func() bool {
+		r, err := n.guests[0].Run(within(t, time.Minute), fmt.Sprintf("guest fetch 1 http://host.internal:%d/", p.Port()))
+		return err == nil && r.Code == 0
+	}, 30*time.Second, 200*time.Millisecond)
+}
+
+// testRenew: udhcpc keeps a lease for a while, renews it and gives it back.
+func (n *network) testRenew(t *testing.T) {
+	g, lease := n.guests[1], n.leases[1]
+	run(t, g, "rm -f /tmp/lease.log")
+	require.NoError(t, g.Background(t.Context(), "udhcpc -f -R -i eth0 -s /lab/lease", "udhcpc"))
+	waitLease := func(event string) map[string]string {
+		t.Helper()
+		var values map[string]string
+		require.Eventually(t, func() bool {
+			r, err := g.Run(t.Context(), "grep dhcp="+event+" /tmp/lease.log")
+			values = r.Values()
+			return err == nil && r.Code == 0
+		}, 15*time.Second, 100*time.Millisecond, "no %s", event)
+		return values
+	}
+	assert.Equal(t, lease, lab.LeaseOf(waitLease("bound")))
+	run(t, g, "kill -USR1 $(cat /tmp/udhcpc.pid)")
+	assert.Equal(t, lease, lab.LeaseOf(waitLease("renew")))
+	run(t, g, "rm -f /tmp/lease.log; kill -USR2 $(cat /tmp/udhcpc.pid)") // released
+	waitLease("deconfig")
+	_, err := g.EndBackground(t.Context(), "udhcpc")
+	require.NoError(t, err)
+	again, err := g.DHCP(within(t, time.Minute))
+	require.NoError(t, err)
+	assert.Equal(t, lease, again)
+}
+
+func mustMAC(t *testing.T, s string) net.HardwareAddr {
+	t.Helper()
+	mac, err := net.ParseMAC(s)
+	require.NoError(t, err)
+	return mac
+}
