@@ -1,0 +1,465 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+)
+
+// binaries is where TestMain has put the program under its two names.
+var binaries string
+
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		dir, err := os.MkdirTemp("", "socket_vmnet2-test")
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		defer os.RemoveAll(dir)
+		binaries = dir
+		build := exec.Command("go", "build", "-o", filepath.Join(dir, "socket_vmnet2"), ".")
+		build.Stderr = os.Stderr
+		if err := build.Run(); err != nil {
+			return 1
+		}
+		if err := os.Link(filepath.Join(dir, "socket_vmnet2"), filepath.Join(dir, "socket_vmnet")); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		return m.Run()
+	}())
+}
+
+// A process is a daemon under test.
+type process struct {
+	*exec.Cmd
+	sock   string
+	stderr *output
+	ended  chan struct{} // closed when it has exited
+}
+
+// output collects what a process writes.
+type output struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.Write(b)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.String()
+}
+
+// launch starts the program called name with its embedded network on sock, and does not wait for it.
+func launch(t *testing.T, name, sock string, args ...string) *process {
+	t.Helper()
+	args = append(args, "--state-dir="+filepath.Dir(sock)+"/state", sock)
+	p := &process{Cmd: exec.Command(filepath.Join(binaries, name), args...), sock: sock, stderr: &output{}}
+	p.Stderr = p.stderr
+	p.ended = make(chan struct{})
+	require.NoError(t, p.Start())
+	go func() {
+		defer close(p.ended)
+		_ = p.Wait()
+	}()
+	t.Cleanup(func() {
+		_ = p.Process.Kill()
+		<-p.ended
+		if t.Failed() {
+			t.Logf("%s\n%s", p.Cmd, p.stderr)
+		}
+	})
+	return p
+}
+
+// start starts socket_vmnet2 on a socket of its own and waits until it serves.
+func start(t *testing.T, args ...string) *process {
+	t.Helper()
+	p := launch(t, "socket_vmnet2", filepath.Join(t.TempDir(), "s"), args...)
+	p.ready(t)
+	return p
+}
+
+// ready waits until the daemon accepts connections.
+func (p *process) ready(t *testing.T) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		c, err := net.Dial("unix", p.sock)
+		if err != nil {
+			return false
+		}
+		_ = c.Close()
+		return true
+	}, 10*time.Second, 5*time.Millisecond, "not ready: %s", p.stderr)
+}
+
+// signal sends s and returns the exit code and how long it took to exit.
+func (p *process) signal(t *testing.T, s os.Signal) (code int, took time.Duration) {
+	t.Helper()
+	began := time.Now()
+	require.NoError(t, p.Process.Signal(s))
+	select {
+	case <-p.ended:
+	case <-time.After(10 * time.Second):
+		require.Fail(t, "the daemon did not stop")
+	}
+	return p.ProcessState.ExitCode(), time.Since(began)
+}
+
+// alive reports whether the daemon still runs.
+func (p *process) alive() bool {
+	select {
+	case <-p.ended:
+		return false
+	default:
+		return true
+	}
+}
+
+// files is how many descriptors the daemon has open.
+func (p *process) files(t *testing.T) int {
+	t.Helper()
+	if runtime.GOOS != "linux" {
+		return 0 // there is no /proc: the same test on Linux covers it
+	}
+	e, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", p.Process.Pid))
+	require.NoError(t, err)
+	return len(e)
+}
+
+// A client is a bare connection to the daemon.
+type client struct {
+	net.Conn
+	t   *testing.T
+	mac byte
+}
+
+func (p *process) dial(t *testing.T, mac byte) *client {
+	t.Helper()
+	c, err := net.Dial("unix", p.sock)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	require.NoError(t, c.SetDeadline(time.Now().Add(20*time.Second)))
+	return &client{Conn: c, t: t, mac: mac}
+}
+
+// wire is one frame between two test addresses; 0 is broadcast.
+func wire(dst, src byte, payload string) []byte {
+	f := []byte{2, 0, 0, 0, 0, dst, 2, 0, 0, 0, 0, src, 0x88, 0xb5}
+	if dst == 0 {
+		copy(f, bytes.Repeat([]byte{255}, 6))
+	}
+	return frame.Append(nil, append(f, payload...))
+}
+
+func (c *client) send(dst byte, payload string) {
+	c.t.Helper()
+	_, err := c.Write(wire(dst, c.mac, payload))
+	require.NoError(c.t, err)
+}
+
+// receive reads frames until one has payload.
+func (c *client) receive(payload string) {
+	c.t.Helper()
+	for {
+		head := make([]byte, frame.PrefixLen)
+		_, err := io.ReadFull(c, head)
+		require.NoError(c.t, err, "waiting for %q", payload)
+		f := make([]byte, int(head[2])<<8|int(head[3]))
+		_, err = io.ReadFull(c, f)
+		require.NoError(c.t, err)
+		if string(f[frame.MinLen:]) == payload {
+			return
+		}
+	}
+}
+
+// ended checks that the daemon closed the connection in order, without a reset.
+func (c *client) ended() {
+	c.t.Helper()
+	_, err := io.Copy(io.Discard, c)
+	assert.NoError(c.t, err)
+}
+
+// talking are two clients that reach each other, to see that others are not harmed.
+type talking struct{ a, b *client }
+
+func (p *process) talkers(t *testing.T) talking {
+	t.Helper()
+	tk := talking{p.dial(t, 0xa1), p.dial(t, 0xb1)}
+	heard := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() { // until b's port has started
+		for {
+			select {
+			case <-heard:
+				return
+			case <-time.After(5 * time.Millisecond):
+				_, _ = tk.a.Write(wire(0, tk.a.mac, "hello"))
+			}
+		}
+	})
+	tk.b.receive("hello")
+	close(heard)
+	wg.Wait()
+	tk.b.send(0xa1, "hello")
+	tk.a.receive("hello")
+	return tk
+}
+
+func (tk talking) check(word string) {
+	tk.a.t.Helper()
+	tk.a.send(tk.b.mac, word)
+	tk.b.receive(word)
+	tk.b.send(tk.a.mac, word)
+	tk.a.receive(word)
+}
+
+func TestStopSignals(t *testing.T) {
+	for name, s := range map[string]syscall.Signal{
+		"Hangup": syscall.SIGHUP, "Interrupt": syscall.SIGINT, "Terminated": syscall.SIGTERM,
+	} {
+		t.Run(name, func(t *testing.T) {
+			pid := filepath.Join(t.TempDir(), "pid")
+			p := start(t, "--pidfile="+pid)
+			require.Eventually(t, func() bool { _, err := os.Stat(pid); return err == nil }, time.Second, time.Millisecond)
+			content, err := os.ReadFile(pid)
+			require.NoError(t, err)
+			assert.Equal(t, fmt.Sprint(p.Process.Pid), string(content))
+			code, took := p.signal(t, s)
+			assert.Zero(t, code)
+			assert.Less(t, took, time.Second)
+			assert.NoFileExists(t, pid)
+			assert.NoFileExists(t, p.sock)
+			assert.Contains(t, p.stderr.String(), "INFO | Received signal "+name)
+		})
+	}
+}
+
+func TestStopIsInTimeWhateverClientsDo(t *testing.T) {
+	p := start(t)
+	tk := p.talkers(t)
+	half := p.dial(t, 3)
+	_, err := half.Write(wire(0, 3, "half a frame")[:10])
+	require.NoError(t, err)
+	deaf := p.dial(t, 4)
+	deaf.send(0, "hello")
+	var wg sync.WaitGroup
+	wg.Go(func() { // floods the deaf client until the daemon ends the connection
+		b := bytes.Repeat(wire(4, tk.a.mac, strings.Repeat("x", 1500)), 40)
+		for {
+			if _, err := tk.a.Write(b); err != nil {
+				return
+			}
+		}
+	})
+	time.Sleep(200 * time.Millisecond)
+	code, took := p.signal(t, syscall.SIGTERM)
+	assert.Zero(t, code)
+	assert.Less(t, took, 2*time.Second)
+	wg.Wait()
+}
+
+func TestStopServesTheBacklog(t *testing.T) {
+	p := start(t)
+	tk := p.talkers(t)
+	require.NoError(t, p.Process.Signal(syscall.SIGSTOP))
+	waiting := p.dial(t, 5)
+	waiting.send(0, "too late")
+	require.NoError(t, p.Process.Signal(syscall.SIGTERM))
+	code, took := p.signal(t, syscall.SIGCONT)
+	assert.Zero(t, code)
+	assert.Less(t, took, 2*time.Second)
+	for _, c := range []*client{waiting, tk.a, tk.b} {
+		c.ended()
+	}
+}
+
+func TestLengths(t *testing.T) {
+	for name, c := range map[string]struct {
+		send   []byte
+		closed bool
+	}{
+		"0":          {send: []byte{0, 0, 0, 0}},
+		"1":          {send: []byte{0, 0, 0, 1, 'x'}},
+		"13":         {send: append([]byte{0, 0, 0, 13}, make([]byte, 13)...)},
+		"69633":      {send: []byte{0, 1, 0x10, 1}, closed: true},
+		"0x41414141": {send: []byte("AAAA"), closed: true},
+		"0xffffffff": {send: []byte{255, 255, 255, 255}, closed: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := start(t)
+			tk := p.talkers(t)
+			bad := p.dial(t, 9)
+			_, err := bad.Write(append(wire(0, 9, "before"), c.send...))
+			require.NoError(t, err)
+			tk.a.receive("before")
+			if c.closed {
+				bad.ended()
+				require.Eventually(t, func() bool {
+					return strings.Contains(p.stderr.String(), "frame length above 69632 bytes")
+				}, time.Second, time.Millisecond)
+			} else {
+				bad.send(0, "after")
+				tk.b.receive("after")
+			}
+			tk.check("others run on")
+		})
+	}
+}
+
+func TestHalfFrames(t *testing.T) {
+	p := start(t)
+	tk := p.talkers(t)
+	whole := wire(0, 9, "whole")
+	silent := p.dial(t, 9)
+	_, err := silent.Write(whole[:2])
+	require.NoError(t, err)
+	leaves := p.dial(t, 8)
+	_, err = leaves.Write(whole[:len(whole)-1])
+	require.NoError(t, err)
+	require.NoError(t, leaves.Close())
+	tk.check("others run on")
+	time.Sleep(300 * time.Millisecond)
+	_, err = silent.Write(whole[2:])
+	require.NoError(t, err, "a silent client is not closed for it")
+	tk.a.receive("whole")
+}
+
+func TestLargestFrames(t *testing.T) {
+	p := start(t)
+	tk := p.talkers(t)
+	tk.a.send(0, strings.Repeat("x", frame.MaxLen-frame.MinLen)) // nobody takes it: stream clients get 32,768 at most
+	largest := strings.Repeat("y", frame.MaxStreamLen-frame.MinLen)
+	tk.check(largest)
+}
+
+func TestProbes(t *testing.T) {
+	p := start(t)
+	time.Sleep(50 * time.Millisecond)
+	before := p.files(t)
+	for range 1000 {
+		c, err := net.Dial("unix", p.sock)
+		require.NoError(t, err)
+		require.NoError(t, c.Close())
+	}
+	require.Eventually(t, func() bool { return p.files(t) <= before }, 5*time.Second, 10*time.Millisecond)
+	p.talkers(t).check("still here")
+}
+
+func TestDeafClientHarmsNobody(t *testing.T) {
+	p := start(t)
+	tk := p.talkers(t)
+	deaf := p.dial(t, 4)
+	deaf.send(0, "hello")
+	tk.a.receive("hello")
+	flood := bytes.Repeat(wire(4, tk.a.mac, strings.Repeat("x", 1500)), 40)
+	for range 500 {
+		_, err := tk.a.Write(flood)
+		require.NoError(t, err)
+	}
+	tk.check("at full speed")
+}
+
+func TestForgedAddresses(t *testing.T) {
+	p := start(t)
+	tk := p.talkers(t)
+	thief := p.dial(t, tk.b.mac)
+	thief.send(0, "mine now")
+	tk.a.receive("mine now")
+	tk.b.send(tk.a.mac, "no, mine") // the owner's next frame brings it back
+	tk.a.receive("no, mine")
+	tk.check("and stays")
+	filler := p.dial(t, 7)
+	var b []byte
+	for i := range 20_000 {
+		f := wire(0xee, 7, "fill")
+		f[4+7], f[4+8], f[4+9] = byte(i>>16), byte(i>>8), byte(i)
+		b = append(b, f...)
+	}
+	_, err := filler.Write(b)
+	require.NoError(t, err)
+	tk.check("table is not full")
+}
+
+func TestTwoDaemonsOnePath(t *testing.T) {
+	dir := t.TempDir()
+	sock, pid := filepath.Join(dir, "s"), filepath.Join(dir, "pid")
+	first := launch(t, "socket_vmnet2", sock, "--pidfile="+pid)
+	first.ready(t)
+	for range 5 {
+		second := launch(t, "socket_vmnet2", sock)
+		<-second.ended
+		assert.Equal(t, 1, second.ProcessState.ExitCode())
+		assert.Contains(t, second.stderr.String(), "ERROR| bind: Address already in use")
+	}
+	third := launch(t, "socket_vmnet2", filepath.Join(dir, "s3"), "--pidfile="+pid)
+	<-third.ended
+	assert.Equal(t, 1, third.ProcessState.ExitCode())
+	assert.Contains(t, third.stderr.String(),
+		fmt.Sprintf("ERROR| Failed to open pidfile: %q: Resource temporarily unavailable", pid))
+	assert.NoFileExists(t, filepath.Join(dir, "s3"))
+	first.talkers(t).check("the first one is not harmed")
+}
+
+func TestRaceForOnePath(t *testing.T) {
+	dir := t.TempDir()
+	sock, pid := filepath.Join(dir, "s"), filepath.Join(dir, "pid")
+	for round := range 10 {
+		var both [2]*process
+		for i := range both {
+			both[i] = launch(t, "socket_vmnet2", sock, "--pidfile="+pid)
+		}
+		require.Eventually(t, func() bool { return both[0].alive() != both[1].alive() }, 10*time.Second, time.Millisecond)
+		winner := both[0]
+		if !winner.alive() {
+			winner = both[1]
+		}
+		winner.ready(t)
+		require.Eventually(t, func() bool {
+			b, err := os.ReadFile(pid)
+			return err == nil && string(b) == fmt.Sprint(winner.Process.Pid)
+		}, 2*time.Second, time.Millisecond, "round %d", round)
+		code, _ := winner.signal(t, syscall.SIGTERM)
+		require.Zero(t, code)
+		require.NoFileExists(t, pid)
+	}
+}
+
+func TestKilledDaemonIsReplaced(t *testing.T) {
+	dir := t.TempDir()
+	sock, pid := filepath.Join(dir, "s"), filepath.Join(dir, "pid")
+	for range 3 {
+		p := launch(t, "socket_vmnet2", sock, "--pidfile="+pid)
+		p.ready(t)
+		p.talkers(t).check("serving")
+		require.NoError(t, p.Process.Kill())
+		<-p.ended
+		assert.FileExists(t, sock)
+	}
+}
