@@ -106,7 +106,7 @@ func (s *Stream) readOnce(fd int, h Handler) (again bool, err error) {
 			return false, fmt.Errorf("%w: %w", ErrNoMemory, err)
 		}
 	}
-	n, err := unix.Read(fd, r.buf[r.have:])
+	n, err := readNow(fd, r.buf[r.have:])
 	switch {
 	case err == unix.EAGAIN:
 		return true, nil

@@ -175,7 +175,7 @@ func (s *Stream) Deliver(b frame.Batch) {
 // writeNow writes what the socket takes without waiting and returns how much that was.
 func writeNow(fd int, b []byte) (int, error) {
 	for {
-		n, err := unix.Write(fd, b)
+		n, err := writeOnce(fd, b)
 		if err != unix.EINTR {
 			return max(n, 0), err
 		}
