@@ -157,6 +157,10 @@ finish() {
 }
 
 guest_files() {
+	# A kernel of one's own is copied every time: it costs nothing and may have changed.
+	if [ -n "${E2E_KERNEL:-}" ] || grep -qs '^kernel=' "$cache/$guest_dir/versions"; then
+		rm -rf "${cache:?}/$guest_dir"
+	fi
 	done_or_start "$guest_dir" && return
 	cp "$(find_busybox)" "$stage/busybox"
 	mkdir "$stage/modules"

@@ -96,16 +96,29 @@ func (q *QMP) Execute(command string, args map[string]any) (json.RawMessage, err
 	if _, err := q.conn.Write(append(b, '\n')); err != nil {
 		return nil, fmt.Errorf("run qmp %s: %w", command, err)
 	}
+	m, err := q.reply()
+	if err != nil {
+		return nil, fmt.Errorf("run qmp %s: %w", command, err)
+	}
+	if m.Error != nil {
+		return nil, fmt.Errorf("run qmp %s: %s", command, m.Error.Desc)
+	}
+	return m.Return, nil
+}
+
+func (q *QMP) reply() (qmpMessage, error) {
 	select {
 	case m := <-q.replies:
-		if m.Error != nil {
-			return nil, fmt.Errorf("run qmp %s: %s", command, m.Error.Desc)
-		}
-		return m.Return, nil
-	case <-q.done:
-		return nil, fmt.Errorf("run qmp %s: %w", command, errors.Join(net.ErrClosed, q.readError()))
+		return m, nil
 	case <-time.After(10 * time.Second):
-		return nil, fmt.Errorf("run qmp %s: no answer for 10 s", command)
+		return qmpMessage{}, errors.New("no answer for 10 s")
+	case <-q.done:
+	}
+	select {
+	case m := <-q.replies: // the last thing it said
+		return m, nil
+	default:
+		return qmpMessage{}, errors.Join(net.ErrClosed, q.readError())
 	}
 }
 
