@@ -18,7 +18,7 @@ const (
 	chunkLen = 64 << 10
 
 	// trimEvery is how long a buffer lies unused before its memory goes back to the system.
-	trimEvery = time.Second
+	trimEvery = 250 * time.Millisecond
 )
 
 // readBufs and chunks are shared by all clients of the process: a client holds memory only while it has something to read
