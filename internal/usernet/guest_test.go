@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -194,8 +195,10 @@ func (g *rawGuest) lease() (netip.Addr, *dhcpv4.DHCPv4) {
 
 // ipGuest is a guest with a TCP/IP stack.
 type ipGuest struct {
+	net   *Network
 	stack *stack.Stack
 	ep    *tap.LinkEndpoint
+	tap   atomic.Pointer[func(f []byte) bool] // takes frames before the stack does
 	port  vnet.Port
 	out   *outlet
 	in    chan []byte
@@ -203,7 +206,7 @@ type ipGuest struct {
 }
 
 func newIPGuest(t testing.TB, n *Network, mac string, ip netip.Addr) *ipGuest {
-	g := &ipGuest{in: make(chan []byte, 4096)}
+	g := &ipGuest{net: n, in: make(chan []byte, 4096)}
 	ep, err := tap.NewLinkEndpoint(false, MTU, mac, ip.String(), nil)
 	require.NoError(t, err)
 	g.out = newOutlet(func(b frame.Batch) { g.port.Send(b) }, &drops{})
@@ -248,6 +251,9 @@ func (g *ipGuest) MaxFrame() int { return frame.MaxStreamLen }
 
 func (g *ipGuest) Deliver(b frame.Batch) {
 	for it := b.Iter(); it.Next(); {
+		if take := g.tap.Load(); take != nil && (*take)(it.Frame()) {
+			continue
+		}
 		select {
 		case g.in <- append([]byte(nil), it.Frame()...):
 		default:

@@ -91,6 +91,7 @@ func (e *engine) serveTCP(r *tcp.ForwarderRequest) {
 	defer host.Close()
 	guest := e.accept(f, r)
 	if guest == nil {
+		host.abort()
 		return
 	}
 	defer guest.close()

@@ -1,0 +1,389 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package usernet
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"gvisor.dev/gvisor/pkg/tcpip"
+	"gvisor.dev/gvisor/pkg/tcpip/adapters/gonet"
+	"gvisor.dev/gvisor/pkg/tcpip/header"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
+)
+
+// hangingDial hangs on 203.0.113.0/24 until the context ends, as an address does that drops packets. Everything else
+// leads to the host's loopback, as if the outside were there.
+func hangingDial(dialing *atomic.Int32) func(context.Context, string, string) (net.Conn, error) {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		dialing.Add(1)
+		defer dialing.Add(-1)
+		if strings.HasPrefix(address, "203.0.113.") {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		_, port, _ := net.SplitHostPort(address)
+		return (&net.Dialer{}).DialContext(ctx, network, net.JoinHostPort("127.0.0.1", port))
+	}
+}
+
+// TestTCPBothWays sends 10 MB each way at once and ends each direction for itself.
+func TestTCPBothWays(t *testing.T) {
+	n := start(t, Options{}, tuning{})
+	data := make([]byte, 10<<20)
+	_, _ = rand.NewChaCha8([32]byte{1}).Read(data)
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	got := make(chan [32]byte, 1)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer c.Close()
+		written := make(chan struct{})
+		wg.Go(func() {
+			defer close(written)
+			_, _ = c.Write(data)
+			_ = c.(*net.TCPConn).CloseWrite()
+		})
+		h := sha256.New()
+		_, _ = io.Copy(h, c)
+		got <- [32]byte(h.Sum(nil))
+		<-written
+	})
+	g := newIPGuest(t, n, mac1, guestIP)
+	c, err := g.dialTCP(context.Background(), netip.AddrPortFrom(aliasIP, hostPort(l)))
+	require.NoError(t, err)
+	defer c.Close()
+	wg.Go(func() {
+		_, _ = c.Write(data)
+		_ = c.CloseWrite()
+	})
+	h := sha256.New()
+	_, err = io.Copy(h, c)
+	require.NoError(t, err)
+	assert.Equal(t, sha256.Sum256(data), [32]byte(h.Sum(nil)), "host to guest")
+	assert.Equal(t, sha256.Sum256(data), <-got, "guest to host")
+	assert.Eventually(t, func() bool { tcp, _ := n.gw.flows().counts(); return tcp == 0 }, 2*time.Second, time.Millisecond, "flow ended")
+}
+
+func hostPort(l net.Listener) uint16 { return l.Addr().(*net.TCPAddr).AddrPort().Port() }
+
+// TestHalfClose: the guest ends its direction first and still gets everything the host sends afterwards, and the other
+// way round.
+func TestHalfClose(t *testing.T) {
+	n := start(t, Options{}, tuning{})
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	g := newIPGuest(t, n, mac1, guestIP)
+	to := netip.AddrPortFrom(aliasIP, hostPort(l))
+	c, h := connect(t, g, to, l)
+	require.NoError(t, c.CloseWrite())
+	b, err := io.ReadAll(h)
+	require.NoError(t, err, "the host sees an orderly end")
+	assert.Empty(t, b)
+	time.Sleep(20 * time.Millisecond)
+	_, err = h.Write([]byte("late"))
+	require.NoError(t, err)
+	h.Close()
+	b, err = io.ReadAll(c)
+	require.NoError(t, err)
+	assert.Equal(t, "late", string(b))
+
+	c, h = connect(t, g, to, l)
+	require.NoError(t, h.(*net.TCPConn).CloseWrite())
+	b, err = io.ReadAll(c)
+	require.NoError(t, err, "the guest sees an orderly end")
+	assert.Empty(t, b)
+	_, err = c.Write([]byte("late"))
+	require.NoError(t, err)
+	c.Close()
+	b, err = io.ReadAll(h)
+	require.NoError(t, err)
+	assert.Equal(t, "late", string(b))
+	h.Close()
+}
+
+// connect makes a connection and returns both ends.
+func connect(t *testing.T, g *ipGuest, to netip.AddrPort, l net.Listener) (*gonet.TCPConn, net.Conn) {
+	accepted := make(chan net.Conn, 1)
+	go func() { c, _ := l.Accept(); accepted <- c }()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	c, err := g.dialTCP(ctx, to)
+	require.NoError(t, err)
+	h := <-accepted
+	require.NotNil(t, h)
+	t.Cleanup(func() { c.Close(); h.Close() })
+	return c, h
+}
+
+// TestResetIsPassedOn: a reset of one side arrives at the other as a reset, not as an orderly end.
+func TestResetIsPassedOn(t *testing.T) {
+	n := start(t, Options{}, tuning{})
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	g := newIPGuest(t, n, mac1, guestIP)
+	to := netip.AddrPortFrom(aliasIP, hostPort(l))
+
+	c, h := connect(t, g, to, l)
+	require.NoError(t, h.(*net.TCPConn).SetLinger(0))
+	h.Close()
+	_, err = io.ReadAll(c)
+	assert.ErrorContains(t, err, "reset")
+
+	_, h = connect(t, g, to, l)
+	for _, e := range g.stack.RegisteredEndpoints() {
+		e.Abort()
+	}
+	_, err = io.ReadAll(h)
+	assert.ErrorContains(t, err, "reset")
+}
+
+// TestRefused: what a guest may not reach, or what refuses, is answered with a reset at once, not with silence.
+func TestRefused(t *testing.T) {
+	closed, err := net.Listen("tcp4", "127.0.0.1:0")
+	require.NoError(t, err)
+	port := hostPort(closed)
+	closed.Close()
+	open := echoServer(t)
+	var dialing atomic.Int32
+	dialed := make(chan string, 100)
+	dial := func(ctx context.Context, network, address string) (net.Conn, error) {
+		dialed <- address
+		return hangingDial(&dialing)(ctx, network, address)
+	}
+	tests := []struct {
+		name string
+		mode vnet.Mode
+		to   string
+		ok   bool
+		dial string // what is dialled, empty = nothing
+	}{
+		{"alias, open", vnet.ModeShared, fmt.Sprintf("192.168.105.254:%d", open), true, fmt.Sprintf("127.0.0.1:%d", open)},
+		{"alias, closed", vnet.ModeShared, fmt.Sprintf("192.168.105.254:%d", port), false, fmt.Sprintf("127.0.0.1:%d", port)},
+		{"outside, open", vnet.ModeShared, fmt.Sprintf("198.51.100.1:%d", open), true, fmt.Sprintf("198.51.100.1:%d", open)},
+		{"outside, closed", vnet.ModeShared, fmt.Sprintf("198.51.100.1:%d", port), false, fmt.Sprintf("198.51.100.1:%d", port)},
+		{"gateway", vnet.ModeShared, fmt.Sprintf("192.168.105.1:%d", open), false, ""},
+		{"gateway, DNS", vnet.ModeShared, "192.168.105.1:53", true, ""},
+		{"link-local, metadata of clouds", vnet.ModeShared, "169.254.169.254:80", false, ""},
+		{"0/8", vnet.ModeShared, fmt.Sprintf("0.1.2.3:%d", open), false, ""},
+		{"class E", vnet.ModeShared, fmt.Sprintf("250.1.2.3:%d", open), false, ""},
+		{"host mode, alias", vnet.ModeHost, fmt.Sprintf("192.168.105.254:%d", open), true, fmt.Sprintf("127.0.0.1:%d", open)},
+		{"host mode, outside", vnet.ModeHost, fmt.Sprintf("198.51.100.1:%d", open), false, ""},
+		{"host mode, gateway, DNS", vnet.ModeHost, "192.168.105.1:53", true, ""},
+	}
+	nets := map[vnet.Mode]*ipGuest{}
+	for i, mode := range []vnet.Mode{vnet.ModeShared, vnet.ModeHost} {
+		n := start(t, Options{Mode: mode, Dial: dial}, tuning{})
+		g := newIPGuest(t, n, fmt.Sprintf("52:54:00:00:00:%02x", i), guestIP)
+		g.stack.SetSpoofing(1, true)
+		nets[mode] = g
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+			defer cancel()
+			c, err := dialRaw(ctx, nets[tt.mode], netip.MustParseAddrPort(tt.to))
+			if tt.ok {
+				require.NoError(t, err)
+				c.Close()
+			} else {
+				assert.ErrorContains(t, err, "refused")
+			}
+			if tt.dial != "" {
+				assert.Equal(t, tt.dial, <-dialed)
+			}
+			assert.Empty(t, dialed)
+		})
+	}
+}
+
+// TestLoopbackIsDropped: the stack drops packets to loopback addresses without an answer, as RFC 1122 wants it.
+func TestLoopbackIsDropped(t *testing.T) {
+	n := start(t, Options{Dial: func(context.Context, string, string) (net.Conn, error) { panic("dialled") }}, tuning{})
+	g := newIPGuest(t, n, mac1, guestIP)
+	for _, to := range []string{"127.0.0.1:22", "127.8.9.10:22"} {
+		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+		_, err := g.syn(ctx, netip.MustParseAddrPort(to))
+		cancel()
+		assert.ErrorIs(t, err, context.DeadlineExceeded, to)
+	}
+	tcp, _ := n.gw.flows().counts()
+	assert.Zero(t, tcp)
+}
+
+// dialRaw connects to addresses a guest's own stack may refuse to send to: a raw SYN decides, then a real dial follows.
+func dialRaw(ctx context.Context, g *ipGuest, to netip.AddrPort) (net.Conn, error) {
+	a := to.Addr()
+	if a.As4()[0] != 0 && a.As4()[0] < 240 {
+		return g.dialTCP(ctx, to)
+	}
+	flags, err := g.syn(ctx, to)
+	if err != nil {
+		return nil, err
+	}
+	if flags.Contains(header.TCPFlagRst) {
+		return nil, errors.New("connection refused")
+	}
+	return nil, fmt.Errorf("answered with %v", flags)
+}
+
+// syn sends a SYN past the guest's stack and returns the flags of the answer.
+func (g *ipGuest) syn(ctx context.Context, to netip.AddrPort) (header.TCPFlags, error) {
+	answers := make(chan header.TCPFlags, 1)
+	g.tap.Store(new(func(f []byte) bool {
+		ip := header.IPv4(f[14:])
+		if header.Ethernet(f).Type() != header.IPv4ProtocolNumber || ip.SourceAddress() != tcpip.AddrFrom4(to.Addr().As4()) ||
+			ip.TransportProtocol() != header.TCPProtocolNumber {
+			return false
+		}
+		select {
+		case answers <- header.TCP(ip.Payload()).Flags():
+		default:
+		}
+		return true
+	}))
+	defer g.tap.Store(nil)
+	b := synPacket(guestIP, 40000, to)
+	eth := make([]byte, 14)
+	header.Ethernet(eth).Encode(&header.EthernetFields{
+		SrcAddr: g.ep.LinkAddress(), DstAddr: tcpip.LinkAddress(g.net.plan.mac), Type: header.IPv4ProtocolNumber,
+	})
+	g.out.put(len(eth)+len(b), eth, b)
+	select {
+	case f := <-answers:
+		return f, nil
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+}
+
+// synPacket is an IPv4 packet with a TCP SYN.
+func synPacket(src netip.Addr, port uint16, to netip.AddrPort) []byte {
+	b := make([]byte, header.TCPMinimumSize)
+	h := header.TCP(b)
+	h.Encode(&header.TCPFields{
+		SrcPort: port, DstPort: to.Port(), SeqNum: 1, DataOffset: header.TCPMinimumSize, Flags: header.TCPFlagSyn, WindowSize: 65535,
+	})
+	s, d := tcpip.AddrFrom4(src.As4()), tcpip.AddrFrom4(to.Addr().As4())
+	h.SetChecksum(^h.CalculateChecksum(header.PseudoHeaderChecksum(header.TCPProtocolNumber, s, d, uint16(len(b)))))
+	return ipv4Packet(src, to.Addr(), header.TCPProtocolNumber, b)
+}
+
+// TestHangingDials: a guest with 300 connections to nowhere, from forged addresses too, has no more than its share, and
+// neither stops another guest nor, once its dials have timed out, itself.
+func TestHangingDials(t *testing.T) {
+	var dialing atomic.Int32
+	n := start(t, Options{Dial: hangingDial(&dialing)}, tuning{dialTimeout: 1500 * time.Millisecond})
+	port := echoServer(t)
+	bad := newRawGuest(t, n, mac1)
+	bad.announce(guestIP)
+	for i := range 300 {
+		src := netip.AddrFrom4([4]byte{192, 168, 105, byte(100 + i%7)})
+		bad.send(bad.eth(n.plan.mac, 0x0800, synPacket(src, uint16(1000+i), netip.AddrPortFrom(outside, 80))))
+	}
+	require.Eventually(t, func() bool { return dialing.Load() == maxFlows }, time.Second, time.Millisecond)
+
+	good := newIPGuest(t, n, mac2, netip.MustParseAddr("192.168.105.50"))
+	for i := range 20 {
+		begin := time.Now()
+		fetch(t, good, netip.AddrPortFrom(aliasIP, port))
+		assert.Less(t, time.Since(begin), 500*time.Millisecond, "fetch %d", i)
+	}
+	assert.EqualValues(t, maxFlows, dialing.Load(), "they hang still, and no more of them")
+	assert.True(t, bad.ping(guestIP, gatewayIP, time.Second), "its ping works")
+
+	require.Eventually(t, func() bool { tcp, _ := n.gw.flows().counts(); return tcp == 0 }, 5*time.Second, 5*time.Millisecond)
+	bad.port.Close()
+	again := newIPGuest(t, n, mac1, guestIP)
+	fetch(t, again, netip.AddrPortFrom(aliasIP, port))
+}
+
+func fetch(t *testing.T, g *ipGuest, to netip.AddrPort) {
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+	defer cancel()
+	c, err := g.dialTCP(ctx, to)
+	require.NoError(t, err)
+	defer c.Close()
+	_, err = c.Write(bytes.Repeat([]byte("x"), 3000))
+	require.NoError(t, err)
+	require.NoError(t, c.CloseWrite())
+	b, err := io.ReadAll(c)
+	require.NoError(t, err)
+	assert.Len(t, b, 3000)
+}
+
+// TestCloseWhileBusy: Close ends within half a second with hanging dials, handshakes that never end, connections under
+// load both ways, and UDP flows. That no goroutine is left is checked when the package's tests end.
+func TestCloseWhileBusy(t *testing.T) {
+	var dialing atomic.Int32
+	n := start(t, Options{Dial: hangingDial(&dialing)}, tuning{})
+	hang := newRawGuest(t, n, mac1)
+	hang.announce(guestIP)
+	for i := range maxFlows {
+		hang.send(hang.eth(n.plan.mac, 0x0800, synPacket(guestIP, uint16(1000+i), netip.AddrPortFrom(outside, 80))))
+	}
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	half := newRawGuest(t, n, "52:54:00:00:00:99")
+	halfIP := netip.MustParseAddr("192.168.105.60")
+	half.announce(halfIP)
+	for i := range 50 { // never acknowledged
+		half.send(half.eth(n.plan.mac, 0x0800, synPacket(halfIP, uint16(1000+i), netip.AddrPortFrom(aliasIP, hostPort(l)))))
+	}
+	g := newIPGuest(t, n, mac2, netip.MustParseAddr("192.168.105.50"))
+	var wg sync.WaitGroup
+	for range 8 {
+		c, err := g.dialTCP(context.Background(), netip.AddrPortFrom(aliasIP, echoServer(t)))
+		require.NoError(t, err)
+		wg.Go(func() {
+			defer c.Close()
+			wg.Go(func() { _, _ = io.Copy(io.Discard, c) })
+			for {
+				if _, err := c.Write(make([]byte, 64<<10)); err != nil {
+					return
+				}
+			}
+		})
+		u, err := g.dialUDP(netip.AddrPortFrom(aliasIP, 9))
+		require.NoError(t, err)
+		_, err = u.Write([]byte("x"))
+		require.NoError(t, err)
+		u.Close()
+	}
+	require.Eventually(t, func() bool { return dialing.Load() >= maxFlows }, time.Second, time.Millisecond)
+	time.Sleep(50 * time.Millisecond)
+	begin := time.Now()
+	require.NoError(t, n.Close())
+	assert.Less(t, time.Since(begin), 500*time.Millisecond)
+	t.Logf("closed in %v", time.Since(begin))
+	for _, e := range g.stack.RegisteredEndpoints() {
+		e.Abort()
+	}
+	wg.Wait()
+	_, err = n.Attach(context.Background(), vnet.PortOptions{}, g)
+	assert.ErrorIs(t, err, vnet.ErrClosed)
+}
