@@ -42,9 +42,10 @@ func inetNumber(p string) (uint64, bool) {
 	}
 	base := 10
 	switch {
-	case len(p) > 1 && (p[1] == 'x' || p[1] == 'X'):
+	case p[0] != '0' || len(p) == 1:
+	case p[1] == 'x' || p[1] == 'X':
 		base, p = 16, p[2:]
-	case len(p) > 1 && p[0] == '0':
+	default:
 		base, p = 8, p[1:]
 	}
 	n, err := strconv.ParseUint(p, base, 32)

@@ -39,7 +39,7 @@ var upstreamOptions = []option{
 	{name: "socket-group", arg: "GROUP", help: `group that may use the socket (default: "staff")`, set: setSocketGroup},
 	{name: "vmnet-mode", arg: "(host|shared|bridged)", help: `kind of network (default: "shared")`, set: setMode, atOnce: true},
 	{name: "vmnet-interface", arg: "INTERFACE", help: `interface of this host, needed with mode "bridged", such as "en0"`, set: setInterface},
-	{name: "vmnet-gateway", arg: "IP", help: `this host's address in the network, such as "192.168.105.1"; guests get the addresses behind it`, set: text(func(s *settings) **string { return &s.gateway })},
+	{name: "vmnet-gateway", arg: "IP", help: "this host's address in the network, such as \"192.168.105.1\"\nguests get the addresses behind it", set: text(func(s *settings) **string { return &s.gateway })},
 	{name: "vmnet-dhcp-end", arg: "IP", help: "last address for guests (default: the gateway's with 254 as last byte)\nneeds --vmnet-gateway", set: text(func(s *settings) **string { return &s.dhcpEnd })},
 	{name: "vmnet-mask", arg: "MASK", help: "netmask (default: \"255.255.255.0\")\nneeds --vmnet-gateway", set: text(func(s *settings) **string { return &s.mask })},
 	{name: "vmnet-interface-id", arg: "UUID", help: "id of the vmnet interface (default: random)", set: setInterfaceID, atOnce: true},

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compat
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
+)
+
+// TestClientsCommandLines are those of every program that is known to start socket_vmnet. Both personalities must read
+// them alike: sudo matches them literally, so none of them can ever be changed.
+func TestClientsCommandLines(t *testing.T) {
+	type want func(*Config)
+	group := func(g string) want { return func(c *Config) { c.SocketGroup, c.SocketGroupSet = g, true } }
+	pid := func(p string) want { return func(c *Config) { c.Pidfile, c.PidfileSet = p, true } }
+	mode := func(m vnet.Mode) want { return func(c *Config) { c.Mode = m } }
+	iface := func(i string) want { return func(c *Config) { c.Interface = i } }
+	disable := func(c *Config) { c.DisableDHCP = true }
+	subnet := func(gw, end string, endSet bool) want {
+		return func(c *Config) {
+			c.Gateway, c.DHCPEnd, c.DHCPEndSet = netip.MustParseAddr(gw), netip.MustParseAddr(end), endSet
+			c.Subnet = netip.PrefixFrom(c.Gateway, 24).Masked()
+		}
+	}
+	for _, c := range []struct {
+		name, argv, socket string
+		want               []want
+	}{
+		{
+			"lima shared",
+			"/opt/socket_vmnet/bin/socket_vmnet --pidfile=/private/var/run/lima/shared_socket_vmnet.pid --socket-group=admin --vmnet-mode=shared --vmnet-gateway=192.168.105.1 --vmnet-dhcp-end=192.168.105.254 --vmnet-mask=255.255.255.0 /private/var/run/lima/socket_vmnet.shared",
+			"/private/var/run/lima/socket_vmnet.shared",
+			[]want{pid("/private/var/run/lima/shared_socket_vmnet.pid"), group("admin"), mode("shared"), subnet("192.168.105.1", "192.168.105.254", true)},
+		},
+		{
+			"lima host",
+			"/opt/socket_vmnet/bin/socket_vmnet --pidfile=/private/var/run/lima/host_socket_vmnet.pid --socket-group=everyone --vmnet-mode=host --vmnet-gateway=192.168.106.1 --vmnet-dhcp-end=192.168.106.254 --vmnet-mask=255.255.255.0 /private/var/run/lima/socket_vmnet.host",
+			"/private/var/run/lima/socket_vmnet.host",
+			[]want{pid("/private/var/run/lima/host_socket_vmnet.pid"), group("everyone"), mode("host"), subnet("192.168.106.1", "192.168.106.254", true)},
+		},
+		{
+			"lima bridged",
+			"/opt/socket_vmnet/bin/socket_vmnet --pidfile=/private/var/run/lima/bridged_socket_vmnet.pid --socket-group=admin --vmnet-mode=bridged --vmnet-interface=en0 /private/var/run/lima/socket_vmnet.bridged",
+			"/private/var/run/lima/socket_vmnet.bridged",
+			[]want{pid("/private/var/run/lima/bridged_socket_vmnet.pid"), group("admin"), mode("bridged"), iface("en0")},
+		},
+		{
+			"rancher desktop",
+			"/opt/rancher-desktop/bin/socket_vmnet --pidfile=/private/var/run/rancher-desktop-shared_socket_vmnet.pid --socket-group=everyone --vmnet-mode=shared --vmnet-gateway=192.168.205.1 --vmnet-dhcp-end=192.168.205.254 --vmnet-mask=255.255.255.0 /private/var/run/socket_vmnet.rancher-desktop-shared",
+			"/private/var/run/socket_vmnet.rancher-desktop-shared",
+			[]want{pid("/private/var/run/rancher-desktop-shared_socket_vmnet.pid"), group("everyone"), subnet("192.168.205.1", "192.168.205.254", true)},
+		},
+		{
+			"finch",
+			"/opt/finch/bin/socket_vmnet --pidfile=/private/var/run/finch-lima/finch-shared_socket_vmnet.pid --socket-group=everyone --vmnet-mode=shared --vmnet-gateway=192.168.105.1 --vmnet-dhcp-end=192.168.105.254 --vmnet-mask=255.255.255.0 /private/var/run/finch-lima/socket_vmnet.finch-shared",
+			"/private/var/run/finch-lima/socket_vmnet.finch-shared",
+			[]want{pid("/private/var/run/finch-lima/finch-shared_socket_vmnet.pid"), group("everyone"), subnet("192.168.105.1", "192.168.105.254", true)},
+		},
+		{
+			"colima shared",
+			"/opt/colima/bin/socket_vmnet --vmnet-mode shared --socket-group staff --vmnet-gateway 192.168.106.1 --vmnet-dhcp-end 192.168.106.254 --pidfile /opt/colima/run/vmnet-default.pid /Users/me/.colima/default/daemon/vmnet.sock",
+			"/Users/me/.colima/default/daemon/vmnet.sock",
+			[]want{pid("/opt/colima/run/vmnet-default.pid"), group("staff"), subnet("192.168.106.1", "192.168.106.254", true)},
+		},
+		{
+			"colima bridged",
+			"/opt/colima/bin/socket_vmnet --vmnet-mode bridged --socket-group staff --vmnet-interface en0 --pidfile /opt/colima/run/vmnet-default.pid /Users/me/.colima/default/daemon/vmnet.sock",
+			"/Users/me/.colima/default/daemon/vmnet.sock",
+			[]want{pid("/opt/colima/run/vmnet-default.pid"), group("staff"), mode("bridged"), iface("en0")},
+		},
+		{
+			"launchd and sudoers, minikube's daemon",
+			"/opt/socket_vmnet/bin/socket_vmnet --vmnet-gateway=192.168.105.1 /var/run/socket_vmnet",
+			"/var/run/socket_vmnet",
+			[]want{subnet("192.168.105.1", "192.168.105.254", false)},
+		},
+		{
+			"launchd bridged",
+			"/opt/socket_vmnet/bin/socket_vmnet --vmnet-mode=bridged --vmnet-interface=en0 /var/run/socket_vmnet.bridged.en0",
+			"/var/run/socket_vmnet.bridged.en0",
+			[]want{mode("bridged"), iface("en0")},
+		},
+		{
+			"homebrew service",
+			"/opt/homebrew/opt/socket_vmnet/bin/socket_vmnet --vmnet-gateway=192.168.105.1 /opt/homebrew/var/run/socket_vmnet",
+			"/opt/homebrew/var/run/socket_vmnet",
+			[]want{subnet("192.168.105.1", "192.168.105.254", false)},
+		},
+		{
+			"homebrew test",
+			"/opt/homebrew/opt/socket_vmnet/bin/socket_vmnet /dev/null",
+			"/dev/null",
+			[]want{func(c *Config) {
+				c.Warnings = []string{"--vmnet-gateway=IP should be explicitly specified to avoid conflicting with other applications"}
+			}},
+		},
+		{
+			"upstream's test without DHCP",
+			"/opt/socket_vmnet/bin/socket_vmnet --pidfile /tmp/p --vmnet-disable-dhcp --vmnet-gateway=192.168.106.1 --socket-group=staff /var/run/socket_vmnet.disable-dhcp",
+			"/var/run/socket_vmnet.disable-dhcp",
+			[]want{pid("/tmp/p"), group("staff"), disable, subnet("192.168.106.1", "192.168.106.254", false)},
+		},
+		{
+			"options behind the socket",
+			"socket_vmnet /opt/homebrew/var/run/socket_vmnet --vmnet-mode=host --vmnet-gateway=192.168.100.1",
+			"/opt/homebrew/var/run/socket_vmnet",
+			[]want{mode("host"), subnet("192.168.100.1", "192.168.100.254", false)},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			want := defaultConfig()
+			want.SocketPath = c.socket
+			for _, w := range c.want {
+				w(&want)
+			}
+			argv := strings.Fields(c.argv)
+			for _, p := range []Personality{PersonalityOf(argv[0]), New} {
+				r := parse(t, p, argv)
+				require.NotNil(t, r.cfg, r.stderr)
+				assert.Equal(t, &want, r.cfg)
+				assert.Empty(t, r.stdout)
+				assert.Empty(t, r.stderr)
+			}
+		})
+	}
+}
+
+// TestUsage: the text lists every option of the table in its order, and the old program's only those of socket_vmnet.
+func TestUsage(t *testing.T) {
+	upstream := []string{
+		"--socket-group=GROUP", "--vmnet-mode=(host|shared|bridged)", "--vmnet-interface=INTERFACE", "--vmnet-gateway=IP",
+		"--vmnet-dhcp-end=IP", "--vmnet-mask=MASK", "--vmnet-interface-id=UUID", "--vmnet-network-identifier=UUID",
+		"--vmnet-nat66-prefix=PREFIX::", "--vmnet-disable-dhcp", "-p, --pidfile=PIDFILE", "-h, --help", "-v, --version",
+	}
+	own := []string{
+		"--backend=(auto|usernet|vmnet)", "--socket-user=USER", "--socket-mode=OCTAL", "--queue-size=BYTES", "--max-clients=N",
+		"--state-dir=DIR", "--dns-record=NAME=IP",
+	}
+	for _, c := range []struct {
+		p    Personality
+		want []string
+	}{{Old, upstream}, {New, append(upstream, own...)}} {
+		r := parse(t, c.p, []string{"/x/prog", "--help"})
+		assert.Zero(t, r.code)
+		assert.Empty(t, r.stderr)
+		lines := strings.Split(r.stdout, "\n")
+		assert.Equal(t, "Usage: /x/prog [OPTION]... SOCKET", lines[0])
+		assert.Contains(t, r.stdout, "\nVersion: "+Version+"\n")
+		var got []string
+		for _, l := range lines {
+			if strings.HasPrefix(l, "-") {
+				head, help := l[:usageColumn], strings.TrimSpace(l[usageColumn:])
+				got = append(got, strings.TrimSpace(head))
+				assert.NotEmpty(t, help, l)
+			}
+			assert.LessOrEqual(t, len(l), 120, l)
+		}
+		assert.Equal(t, c.want, got)
+	}
+	t.Run("no argv at all", func(t *testing.T) {
+		r := parse(t, Old, nil)
+		assert.Equal(t, 1, r.code)
+		assert.True(t, strings.HasPrefix(r.stdout, "Usage: socket_vmnet "))
+	})
+}
+
+// TestTable: each option has what the parser needs, and no name or letter is used twice.
+func TestTable(t *testing.T) {
+	seen := map[string]bool{}
+	for _, o := range optionsOf(New) {
+		assert.False(t, seen[o.name], o.name)
+		seen[o.name] = true
+		if o.short != 0 {
+			assert.False(t, seen[string(rune(o.short))])
+			seen[string(rune(o.short))] = true
+		}
+		assert.NotEmpty(t, o.help, o.name)
+		assert.Equal(t, o.key == keyNone, o.set != nil, o.name)
+		assert.Less(t, len(o.name)+len(o.arg)+3, usageColumn, o.name)
+	}
+}
+
+// FuzzScanner: no command line makes the parser panic, every one ends in exactly one of its ways, and the canonical form
+// of one that is accepted means the same.
+func FuzzScanner(f *testing.F) {
+	for _, seed := range []string{
+		"/s", "/s\n--vmnet-mode=host", "-p/pid\n/s", "-p=/pid\n/s", "-hv", "--\n/s", "--vmnet-i\nx", "--pid\n--\n/s", "-", "--=x\n/s",
+		"--vmnet-gateway=10.1\n--vmnet-mask\n0xffffff00\n/s", "--queue-size=64K\n/s", "--dns-record=a=1.2.3.4\n--dns-record=b=1.2.3.5\n/s",
+		"--vmnet-nat66-prefix=fd00::\n/s", "-vmnet-mode=x", "--socket-mode=0700\n--\n-x", "--\xff\x00", "-\x00",
+	} {
+		f.Add(seed, false, true)
+		f.Add(seed, true, false)
+	}
+	f.Fuzz(func(t *testing.T, text string, posixly, old bool) {
+		p := New
+		if old {
+			p = Old
+		}
+		var env []string
+		if posixly {
+			env = []string{"POSIXLY_CORRECT"}
+		}
+		argv := append([]string{"prog"}, strings.Split(text, "\n")...)
+		r := parse(t, p, argv, env...)
+		if r.cfg == nil {
+			if r.code == 0 {
+				require.NotEmpty(t, r.stdout)
+			} else {
+				require.NotEmpty(t, r.stdout+r.stderr)
+			}
+			return
+		}
+		require.Zero(t, r.code)
+		require.Empty(t, r.stdout+r.stderr)
+		ps := parser{opts: optionsOf(p), env: IO{LookupEnv: func(string) (string, bool) { return "", posixly }}}
+		canonical, err := ps.canonical(argv[1:])
+		require.NoError(t, err)
+		again := parse(t, p, append([]string{"prog"}, canonical...), env...)
+		require.Equal(t, r.cfg, again.cfg)
+	})
+}
+
+// FuzzEscape: whatever a guest calls itself, a log line stays one line of printable text.
+func FuzzEscape(f *testing.F) {
+	for _, seed := range []string{"", "plain", "a\nb", "\x1b[31m", "\xff\xfe", "\u202e", "bücher", `"\`, "\u2028", "\x7f", "\ufffd"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		for _, out := range []string{escape(s), quoteIfNeeded(s)} {
+			for _, r := range out {
+				require.False(t, r < ' ' || r == 0x7f || r == '\u2028' || r == '\u202e', "%q", out)
+			}
+			require.True(t, strings.ToValidUTF8(out, "") == out, "%q", out)
+		}
+		require.Equal(t, escape(s), escape(escape(s)))
+	})
+}

@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compat
+
+import (
+	"bytes"
+	"encoding/hex"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const (
+	differentialRuns = 5000
+	goodUUID         = "0E21C1D4-43D9-4363-B767-A6488D25C93E"
+)
+
+// reference compiles testdata/getopt.c against this machine's C library.
+func reference(t *testing.T) string {
+	t.Helper()
+	cc, err := exec.LookPath("gcc")
+	if err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal("gcc is required in CI: apt-get install gcc libc6-dev")
+		}
+		t.Skip("needs gcc to compare with getopt_long: apt-get install gcc libc6-dev")
+	}
+	bin := filepath.Join(t.TempDir(), "getopt")
+	out, err := exec.Command(cc, "-Wall", "-Werror", "-D_GNU_SOURCE", "-o", bin, filepath.Join("testdata", "getopt.c")).CombinedOutput()
+	require.NoError(t, err, string(out))
+	return bin
+}
+
+// seeded returns a source of random numbers and logs how to get the same one again.
+func seeded(t *testing.T) *rand.Rand {
+	t.Helper()
+	seed := uint64(time.Now().UnixNano())
+	if s := os.Getenv("COMPAT_SEED"); s != "" {
+		var err error
+		seed, err = strconv.ParseUint(s, 10, 64)
+		require.NoError(t, err, "COMPAT_SEED")
+	}
+	t.Logf("COMPAT_SEED=%d", seed)
+	return rand.New(rand.NewPCG(seed, 0))
+}
+
+// randomValues are arguments for each option: good ones, bad ones, and what might be mistaken for something else.
+var randomValues = map[string][]string{
+	"socket-group":             {"staff", "", "a b", "-x"},
+	"vmnet-mode":               {"host", "shared", "host", "shared", "bridged", "Host", ""},
+	"vmnet-interface":          {"en0", "en1"},
+	"vmnet-gateway":            {"192.168.105.1", "192.168.105.1", "0xc0a86901", "192.168.27137", "192.168.105", "x"},
+	"vmnet-dhcp-end":           {"192.168.105.100", "192.168.105.254"},
+	"vmnet-mask":               {"255.255.255.0", "0xffffff00"},
+	"vmnet-interface-id":       {goodUUID, goodUUID, "x"},
+	"vmnet-network-identifier": {strings.ToLower(goodUUID), goodUUID, goodUUID + "0"},
+	"vmnet-nat66-prefix":       {"fd00:1234::", "fd01::"},
+	"pidfile":                  {"/p", "", "--", "=x", "-v", "a=b"},
+}
+
+// randomLoose are arguments by themselves.
+var randomLoose = []string{
+	"/s", "/s", "/s", "s", "-", "--", "", "help", "-h", "-v", "-hv", "-vh", "-vp", "-p", "-hp/x", "-x", "-xh", "-h=", "-p=/q",
+	"-vmnet-mode=host", "--", "---", "--=", "--=x", "-=", "--x", "--vmnet", "--vmnet-", "--no", "--help=", "--version=1",
+	"--vmnet-disable-dhcp=false", "--vmnet-disable-dhcp=", "-é", "--é", "\xff", "-\xff", "--vmnet-mode", "-:", "-;", "-W",
+}
+
+// randomArgv makes a command line out of up to six pieces.
+func randomArgv(r *rand.Rand) []string {
+	argv := []string{"socket_vmnet"}
+	for range r.IntN(7) {
+		if r.IntN(3) == 0 {
+			argv = append(argv, randomLoose[r.IntN(len(randomLoose))])
+			continue
+		}
+		argv = append(argv, randomOption(r)...)
+	}
+	if r.IntN(3) > 0 {
+		argv = append(argv, "/s")
+	}
+	return argv
+}
+
+// randomOption is one option with its argument, its name often cut.
+func randomOption(r *rand.Rand) []string {
+	o := upstreamOptions[r.IntN(len(upstreamOptions))]
+	if o.key != keyNone && r.IntN(4) > 0 {
+		o = upstreamOptions[r.IntN(len(upstreamOptions))] // or most lines would end there
+	}
+	name := o.name
+	if r.IntN(3) == 0 {
+		name = name[:1+r.IntN(len(name))]
+	}
+	if o.arg == "" {
+		return []string{"--" + name}
+	}
+	value := randomValues[o.name][r.IntN(len(randomValues[o.name]))]
+	switch {
+	case o.short != 0 && r.IntN(2) == 0:
+		if r.IntN(2) == 0 {
+			return []string{"-" + string(rune(o.short)) + value}
+		}
+		return []string{"-" + string(rune(o.short)), value}
+	case r.IntN(3) == 0:
+		return []string{"--" + name, value}
+	}
+	return []string{"--" + name + "=" + value}
+}
+
+// A verdict is what the reference says of one command line.
+type verdict struct {
+	code, stdout, stderr string
+	socket               string
+	values               map[string]string // options given
+}
+
+func decodeVerdict(t *testing.T, text string) verdict {
+	t.Helper()
+	f := strings.Split(text, "\x00")
+	require.GreaterOrEqual(t, len(f), 4, "%q", text)
+	v := verdict{code: f[0], stdout: f[1], stderr: f[2], values: map[string]string{}}
+	if len(f) == 4 {
+		return v
+	}
+	require.Len(t, f, 16, "%q", text)
+	v.socket = f[3]
+	for i, given := range f[4:15] {
+		if value, ok := strings.CutPrefix(given, "="); ok {
+			v.values[upstreamOptions[i].name] = value
+		}
+	}
+	return v
+}
+
+// TestDifferential compares Parse with C's getopt_long on random command lines: options, operands, exit code and stream.
+func TestDifferential(t *testing.T) {
+	bin := reference(t)
+	r := seeded(t)
+	var lines [][]string
+	var in bytes.Buffer
+	for range differentialRuns {
+		argv := randomArgv(r)
+		flags := ""
+		if r.IntN(5) == 0 {
+			flags = "p"
+		}
+		lines = append(lines, append([]string{flags}, argv...))
+		fmt.Fprintf(&in, "%s\x00%d\x00", flags, len(argv))
+		for _, a := range argv {
+			in.WriteString(a + "\x00")
+		}
+	}
+	cmd := exec.Command(bin)
+	cmd.Stdin = &in
+	out, err := cmd.Output()
+	require.NoError(t, err)
+	verdicts := strings.Split(strings.TrimSuffix(string(out), "\x00\n"), "\x00\n")
+	require.Len(t, verdicts, differentialRuns)
+	seen := map[string]int{}
+	for i, text := range verdicts {
+		v := decodeVerdict(t, text+"\x00")
+		var env []string
+		if lines[i][0] == "p" {
+			env = []string{"POSIXLY_CORRECT="}
+		}
+		kind := compare(t, v, parse(t, Old, lines[i][1:], env...))
+		seen[kind]++
+		if t.Failed() {
+			t.Fatalf("argv %q, POSIXLY_CORRECT %q", lines[i][1:], env)
+		}
+	}
+	t.Logf("%v", seen)
+	for _, kind := range []string{"started", "usage 0", "version 0", "usage 1 message", "usage 1 silent"} {
+		assert.Greater(t, seen[kind], differentialRuns/200, "too few of kind %q for the test to mean much: %v", kind, seen)
+	}
+}
+
+// compare checks one command line and tells what kind it was.
+func compare(t *testing.T, v verdict, got run) string {
+	t.Helper()
+	if v.socket == "" && len(v.values) == 0 && (v.stdout != "" || v.code != "0") {
+		return compareEnd(t, v, got)
+	}
+	if got.cfg == nil && got.stdout == "" && vmnetRefuses(v.values) {
+		assert.Equal(t, 1, got.code)
+		return "left to vmnet"
+	}
+	require.NotNil(t, got.cfg, got.stderr)
+	assert.Empty(t, got.stdout)
+	assert.Empty(t, got.stderr)
+	c, val := got.cfg, v.values
+	assert.Equal(t, v.socket, c.SocketPath)
+	compareText(t, val, "socket-group", c.SocketGroup, DefaultSocketGroup)
+	compareText(t, val, "vmnet-mode", string(c.Mode), "shared")
+	compareText(t, val, "vmnet-interface", c.Interface, "")
+	compareText(t, val, "pidfile", c.Pidfile, "")
+	assert.Equal(t, has(val, "socket-group"), c.SocketGroupSet)
+	assert.Equal(t, has(val, "pidfile"), c.PidfileSet)
+	assert.Equal(t, has(val, "vmnet-disable-dhcp"), c.DisableDHCP)
+	assert.Equal(t, has(val, "vmnet-gateway"), c.Gateway.IsValid())
+	assert.Equal(t, has(val, "vmnet-dhcp-end"), c.DHCPEndSet)
+	assert.Equal(t, has(val, "vmnet-interface-id"), c.InterfaceIDSet)
+	assert.Equal(t, has(val, "vmnet-network-identifier"), c.NetworkIDSet)
+	if has(val, "vmnet-interface-id") {
+		assert.Equal(t, strings.ToLower(strings.ReplaceAll(val["vmnet-interface-id"], "-", "")), hex.EncodeToString(c.InterfaceID[:]))
+	}
+	if has(val, "vmnet-dhcp-end") {
+		assert.Equal(t, val["vmnet-dhcp-end"], c.DHCPEnd.String())
+	}
+	if has(val, "vmnet-nat66-prefix") {
+		assert.Equal(t, val["vmnet-nat66-prefix"], c.NAT66Prefix.Addr().String())
+	}
+	return "started"
+}
+
+// compareEnd checks a command line that starts no daemon.
+func compareEnd(t *testing.T, v verdict, got run) string {
+	t.Helper()
+	assert.Nil(t, got.cfg)
+	assert.Equal(t, v.code, strconv.Itoa(got.code))
+	switch v.stdout {
+	case "usage":
+		assert.True(t, strings.HasPrefix(got.stdout, "Usage: "), got.stdout)
+	default:
+		assert.Equal(t, Version+"\n", got.stdout)
+	}
+	errs := 0
+	for line := range strings.Lines(got.stderr) {
+		if strings.HasPrefix(line, "ERROR| ") {
+			errs++
+		}
+	}
+	kind := v.stdout + " " + v.code
+	if v.code == "0" {
+		assert.Zero(t, errs)
+		return kind
+	}
+	if v.stderr == "" {
+		assert.Zero(t, errs, got.stderr)
+		return kind + " silent"
+	}
+	assert.Equal(t, 1, errs, got.stderr)
+	return kind + " message"
+}
+
+func has(values map[string]string, name string) bool {
+	_, ok := values[name]
+	return ok
+}
+
+// compareText checks an option whose value is kept as it is.
+func compareText(t *testing.T, values map[string]string, name, got, otherwise string) {
+	t.Helper()
+	want := otherwise
+	if has(values, name) {
+		want = values[name]
+	}
+	assert.Equal(t, want, got, name)
+}
+
+// vmnetRefuses tells whether a value is one that socket_vmnet hands on unchecked and we refuse: a random command line may
+// take what follows an option for its argument.
+func vmnetRefuses(values map[string]string) bool {
+	for _, name := range []string{"vmnet-interface", "vmnet-dhcp-end", "vmnet-mask", "vmnet-nat66-prefix"} {
+		if v, ok := values[name]; ok && !strings.Contains(strings.Join(randomValues[name], "\n")+"\n", v+"\n") || ok && v == "" {
+			return true
+		}
+	}
+	return strings.HasPrefix(values["vmnet-gateway"], "192.168.105") && values["vmnet-gateway"] != "192.168.105.1" || // 192.168.0.105
+		values["vmnet-gateway"] == "192.168.27137" && has(values, "vmnet-dhcp-end") // another subnet
+}
+
+// TestDifferentialAddresses compares InetAton with C's inet_aton.
+func TestDifferentialAddresses(t *testing.T) {
+	bin := reference(t)
+	r := seeded(t)
+	const alphabet = "0000112345678900..xXafg-"
+	var texts []string
+	for range differentialRuns {
+		parts := make([]string, 1+r.IntN(5))
+		for i := range parts {
+			switch r.IntN(6) {
+			case 0:
+				parts[i] = strconv.Itoa(r.IntN(300))
+			case 1:
+				parts[i] = fmt.Sprintf("0x%x", r.IntN(300))
+			case 2:
+				parts[i] = fmt.Sprintf("0%o", r.IntN(300))
+			case 3:
+				parts[i] = strconv.FormatUint(r.Uint64()>>(24+r.IntN(24)), 10)
+			default:
+				for range r.IntN(4) {
+					parts[i] += string(alphabet[r.IntN(len(alphabet))])
+				}
+			}
+		}
+		texts = append(texts, strings.Join(parts, "."))
+	}
+	cmd := exec.Command(bin, "aton")
+	cmd.Stdin = strings.NewReader(strings.Join(texts, "\x00") + "\x00")
+	out, err := cmd.Output()
+	require.NoError(t, err)
+	lines := strings.Split(strings.TrimSuffix(string(out), "\n"), "\n")
+	require.Len(t, lines, len(texts))
+	good := 0
+	for i, want := range lines {
+		got := "-"
+		if a, ok := InetAton(texts[i]); ok {
+			got = a.String()
+			good++
+		}
+		require.Equal(t, want, got, "%q", texts[i])
+	}
+	t.Logf("%d addresses of %d texts", good, len(texts))
+	assert.Greater(t, good, differentialRuns/20)
+}
