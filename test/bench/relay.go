@@ -89,7 +89,7 @@ func (b *bench) start(kind string, env ...string) (*relay, error) {
 		ended:  make(chan struct{}),
 	}
 	if kind == relayDaemon {
-		args := append([]string{"--backend=usernet", "--vmnet-gateway=192.168.105.1"}, b.p.Args...)
+		args := append([]string{"--backend=usernet", "--vmnet-gateway=192.168.105.1", "--state-dir=" + b.dir}, b.p.Args...)
 		r.cmd = exec.Command(b.p.Daemon, append(args, r.socket)...)
 	} else {
 		r.cmd = exec.Command(b.relays, kind, r.socket)
