@@ -41,6 +41,8 @@ type quarantine struct {
 type pool struct {
 	first, last netip.Addr
 	reserved    map[netip.Addr]bool
+	// fresh is where the search for a free address begins: everything below is reserved or belongs to a bound lease.
+	fresh netip.Addr
 
 	byMAC  map[mac48]*lease
 	byIP   map[netip.Addr]*lease
@@ -51,7 +53,7 @@ type pool struct {
 
 func newPool(first, last netip.Addr, reserved []netip.Addr) *pool {
 	p := &pool{
-		first: first, last: last,
+		first: first, last: last, fresh: first,
 		reserved:    map[netip.Addr]bool{},
 		byMAC:       map[mac48]*lease{},
 		byIP:        map[netip.Addr]*lease{},
@@ -94,8 +96,16 @@ func (p *pool) insert(l *lease) {
 
 func (p *pool) remove(l *lease) {
 	delete(p.byMAC, l.mac)
-	delete(p.byIP, l.ip)
+	p.vacate(l.ip)
 	p.unport(l)
+}
+
+// vacate takes an address from its lease.
+func (p *pool) vacate(ip netip.Addr) {
+	delete(p.byIP, ip)
+	if ip.Less(p.fresh) {
+		p.fresh = ip
+	}
 }
 
 // setPort charges l to the port it was seen behind.
@@ -155,14 +165,28 @@ func (p *pool) choose(mac mac48, wish netip.Addr, now time.Duration) netip.Addr 
 		return wish
 	}
 	if len(p.byMAC) < maxLeases {
-		for ip := p.first; ip.Compare(p.last) <= 0; ip = ip.Next() {
-			if l := p.byIP[ip]; (l == nil || !l.bound) && p.usable(ip, mac, now) {
-				return ip
-			}
+		if ip := p.neverLeased(mac, now); ip.IsValid() {
+			return ip
 		}
 	}
 	if old := p.oldestExpired(now); old != nil {
 		return old.ip
+	}
+	return netip.Addr{}
+}
+
+func (p *pool) neverLeased(mac mac48, now time.Duration) netip.Addr {
+	for ip := p.fresh; ip.Compare(p.last) <= 0; ip = ip.Next() {
+		l := p.byIP[ip]
+		if p.reserved[ip] || l != nil && l.bound {
+			if ip == p.fresh {
+				p.fresh = ip.Next()
+			}
+			continue
+		}
+		if p.usable(ip, mac, now) {
+			return ip
+		}
 	}
 	return netip.Addr{}
 }
@@ -193,7 +217,7 @@ func (p *pool) take(mac mac48, ip netip.Addr) *lease {
 	if l == nil {
 		l = &lease{mac: mac}
 	} else {
-		delete(p.byIP, l.ip)
+		p.vacate(l.ip)
 	}
 	l.ip, l.bound, l.expires, l.offered = ip, false, 0, 0
 	p.insert(l)
