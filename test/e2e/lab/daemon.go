@@ -28,6 +28,7 @@ func (l *Lab) StartDaemon(ctx context.Context, program string, args []string, en
 		return nil, err
 	}
 	d := &Daemon{Process: p, Socket: args[len(args)-1]}
+	l.ownSocket(d.Socket)
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	err = poll(ctx, func() error {

@@ -36,9 +36,12 @@ type Lab struct {
 	opts  Options
 	image string
 
-	mu    sync.Mutex
-	procs []*Process
-	ends  []func()
+	hadState bool // the directory of root daemons' state was there before
+
+	mu      sync.Mutex
+	procs   []*Process
+	ends    []func()
+	sockets []string // of daemons
 }
 
 // New makes the directory and packs the guest image. The caller must Close the Lab.
@@ -50,7 +53,7 @@ func New(o Options) (*Lab, error) {
 	if err != nil {
 		return nil, fmt.Errorf("create the lab's directory: %w", err)
 	}
-	l := &Lab{Dir: dir, opts: o, image: filepath.Join(dir, "image.cpio")}
+	l := &Lab{Dir: dir, opts: o, image: filepath.Join(dir, "image.cpio"), hadState: exists(rootStateDir())}
 	if err := buildImage(l.image, o.Tools); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
@@ -60,11 +63,11 @@ func New(o Options) (*Lab, error) {
 // Path is the path of a file called name in the lab's directory.
 func (l *Lab) Path(name string) string { return filepath.Join(l.Dir, name) }
 
-// Close kills every process that is still running, waits for them and removes the directory.
+// Close kills every process that is still running, waits for them and removes the directory and the daemons' state.
 func (l *Lab) Close() error {
 	l.mu.Lock()
-	ends, procs := l.ends, l.procs
-	l.ends, l.procs = nil, nil
+	ends, procs, sockets := l.ends, l.procs, l.sockets
+	l.ends, l.procs, l.sockets = nil, nil, nil
 	l.mu.Unlock()
 	for i := len(ends) - 1; i >= 0; i-- {
 		ends[i]()
@@ -72,10 +75,7 @@ func (l *Lab) Close() error {
 	for i := len(procs) - 1; i >= 0; i-- {
 		procs[i].Kill()
 	}
-	if err := os.RemoveAll(l.Dir); err != nil {
-		return fmt.Errorf("remove the lab's directory: %w", err)
-	}
-	return nil
+	return errors.Join(forgetState(sockets, l.hadState), os.RemoveAll(l.Dir))
 }
 
 // AtClose has f called by Close before anything is killed, the latest first.
@@ -83,6 +83,12 @@ func (l *Lab) AtClose(f func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.ends = append(l.ends, f)
+}
+
+func (l *Lab) ownSocket(path string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.sockets = append(l.sockets, path)
 }
 
 func (l *Lab) own(p *Process) {

@@ -33,7 +33,7 @@ func (l *Lab) startProcess(name string, argv, env []string) (*Process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
-	p.cmd.Env = append(os.Environ(), env...)
+	p.cmd.Env = append(append(os.Environ(), l.stateEnv()...), env...)
 	p.cmd.Stdout, p.cmd.Stderr = w, w
 	p.cmd.SysProcAttr = ownGroup()
 	err = p.cmd.Start()
