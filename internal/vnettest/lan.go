@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package vnettest
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
+)
+
+// A lan is a network under test with the stations attached to it. Every station checks all the time that what it is given
+// is well formed and undamaged, that it is given nothing after Close, and that what it sent was not written to.
+type lan struct {
+	t        tester
+	network  vnet.Network
+	patience time.Duration
+
+	mu       sync.Mutex
+	stations []*station
+	marks    uint32
+}
+
+// A station is one client.
+type station struct {
+	lan  *lan
+	name string
+	mac  net.HardwareAddr
+	port vnet.Port
+	in   *inbox
+
+	mu  sync.Mutex // one goroutine at a time sends
+	buf []byte
+}
+
+// stationPrefix begins the MAC addresses of stations, so that other senders can be told from them.
+const stationPrefix = "\x02vnt"
+
+// macs numbers the addresses of stations.
+var macs atomic.Uint32
+
+// newMAC is an address that no station had before.
+func newMAC() net.HardwareAddr {
+	n := macs.Add(1)
+	return net.HardwareAddr(stationPrefix + string([]byte{byte(n >> 8), byte(n)}))
+}
+
+// A seen is a test frame that arrived.
+type seen struct {
+	src, dst string
+	tag      uint32
+	n        int // bytes
+}
+
+func (s seen) String() string {
+	return fmt.Sprintf("{#%d, %d bytes, %x > %x}", s.tag, s.n, s.src, s.dst)
+}
+
+// An inbox is a station's sink.
+type inbox struct {
+	name string
+	max  int
+	deaf bool
+	hold func() // called for each delivery with a test frame in it, if set
+
+	closed atomic.Bool // nothing may come any more
+
+	mu  sync.Mutex
+	got []seen
+	bad []string // broken rules
+}
+
+// testFrame makes a frame of n bytes whose content follows from tag: 4 bytes of it, if there is room, and a pattern.
+func testFrame(dst, src net.HardwareAddr, tag uint32, n int) []byte {
+	f := make([]byte, n)
+	copy(f, dst)
+	copy(f[6:], src)
+	binary.BigEndian.PutUint16(f[12:], TypeTest)
+	body := f[14:]
+	if len(body) >= 4 {
+		binary.BigEndian.PutUint32(body, tag)
+		body = body[4:]
+	} else {
+		tag = 0
+	}
+	for i := range body {
+		body[i] = byte(uint32(i)*7 + uint32(i)>>8 + tag*31)
+	}
+	return f
+}
+
+// parseTest reads a test frame; ok is false for others.
+func parseTest(f []byte) (s seen, ok bool) {
+	if len(f) < 14 || binary.BigEndian.Uint16(f[12:]) != TypeTest || !bytes.HasPrefix(f[6:], []byte(stationPrefix)) {
+		return s, false
+	}
+	s = seen{src: string(f[6:12]), dst: string(f[:6]), n: len(f)}
+	if len(f) >= 18 {
+		s.tag = binary.BigEndian.Uint32(f[14:])
+	}
+	return s, true
+}
+
+// Deliver implements frame.Sink.
+func (in *inbox) Deliver(b frame.Batch) {
+	if in.closed.Load() {
+		in.complain("a delivery after Close returned")
+		return
+	}
+	var got []seen
+	count, end := 0, 0
+	for it := b.Iter(); it.Next(); count, end = count+1, it.End() {
+		f := it.Frame()
+		if len(f) < frame.MinLen || len(f) > in.max {
+			in.complain("a frame of %d bytes for a sink that takes %d to %d", len(f), frame.MinLen, in.max)
+			continue
+		}
+		if f[0] == poison && bytes.Count(f[:14], f[:1]) == 14 {
+			in.complain("a frame from a batch that was given back")
+		}
+		s, ok := parseTest(f)
+		if !ok {
+			continue
+		}
+		if !bytes.Equal(f, testFrame(net.HardwareAddr(s.dst), net.HardwareAddr(s.src), s.tag, s.n)) {
+			in.complain("frame %v is damaged", s)
+		}
+		got = append(got, s)
+	}
+	if count != b.Len() || end != len(b.Bytes()) {
+		in.complain("a batch of %d bytes tells %d frames, but holds %d in %d bytes", len(b.Bytes()), b.Len(), count, end)
+	}
+	if len(got) > 0 && in.hold != nil {
+		in.hold()
+	}
+	if in.deaf {
+		return
+	}
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.got = append(in.got, got...)
+}
+
+// MaxFrame implements frame.Sink.
+func (in *inbox) MaxFrame() int { return in.max }
+
+// complain notes a broken rule, the first few only.
+func (in *inbox) complain(format string, args ...any) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if len(in.bad) < 5 {
+		in.bad = append(in.bad, fmt.Sprintf(format, args...))
+	}
+}
+
+// count is how many test frames have come since the last take.
+func (in *inbox) count() int {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return len(in.got)
+}
+
+// take returns the test frames that came since the last call, nil for none.
+func (in *inbox) take() []seen {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	got := in.got
+	in.got = nil
+	if len(got) == 0 {
+		return nil
+	}
+	return got
+}
+
+// attach adds a station. change, if not nil, adjusts its inbox before anything can come.
+func (l *lan) attach(name string, change func(*inbox)) *station {
+	l.t.Helper()
+	s, err := l.tryAttach(context.Background(), name, change)
+	require.NoError(l.t, err, "attach %s", name)
+	return s
+}
+
+func (l *lan) tryAttach(ctx context.Context, name string, change func(*inbox)) (*station, error) {
+	s := &station{lan: l, name: name, mac: newMAC(), in: &inbox{name: name, max: frame.MaxLen}}
+	if change != nil {
+		change(s.in)
+	}
+	p, err := l.network.Attach(ctx, vnet.PortOptions{Name: name, ID: name}, s.in)
+	if err != nil {
+		return nil, err
+	}
+	s.port = p
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.stations = append(l.stations, s)
+	return s, nil
+}
+
+// three attaches the stations A, B and C and lets everybody know them.
+func (l *lan) three() (a, b, c *station) {
+	l.t.Helper()
+	a, b, c = l.attach("A", nil), l.attach("B", nil), l.attach("C", nil)
+	l.settle(a, b, c)
+	return a, b, c
+}
+
+// poison overwrites batches when Send has returned.
+const poison = 0xa5
+
+// send sends test frames in one batch. When Send has returned it checks that the batch was not written to, then
+// overwrites it, so that a network that kept it is found out.
+func (s *station) send(frames ...[]byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.buf = s.buf[:0]
+	for _, f := range frames {
+		s.buf = frame.Append(s.buf, f)
+	}
+	before := bytes.Clone(s.buf)
+	s.port.Send(frame.NewBatch(s.buf, len(frames)))
+	if !bytes.Equal(before, s.buf) {
+		s.in.complain("Send wrote to the batch")
+	}
+	for i := range s.buf {
+		s.buf[i] = poison
+	}
+}
+
+// to makes a frame from s to the station d.
+func (s *station) to(d *station, tag uint32, n int) []byte { return testFrame(d.mac, s.mac, tag, n) }
+
+// toMAC makes a frame from s to an address.
+func (s *station) toMAC(dst net.HardwareAddr, tag uint32, n int) []byte {
+	return testFrame(dst, s.mac, tag, n)
+}
+
+// expect is how a frame from s looks where it arrives.
+func (s *station) expect(dst net.HardwareAddr, tag uint32, n int) seen {
+	return seen{src: string(s.mac), dst: string(dst), tag: tag, n: n}
+}
+
+// close closes the station's port; from then on it complains about deliveries.
+func (s *station) close() {
+	err := s.port.Close()
+	s.in.closed.Store(true)
+	assert.NoError(s.lan.t, err, "close the port of %s", s.name)
+}
+
+// until waits until cond is true and fails the check if that takes too long.
+func (l *lan) until(what string, cond func() bool) {
+	l.t.Helper()
+	if !l.soon(cond) {
+		require.Fail(l.t, "did not happen", "%s within %s", what, l.patience)
+	}
+}
+
+// soon waits until cond is true and reports whether it became so.
+func (l *lan) soon(cond func() bool) bool {
+	for end := time.Now().Add(l.patience); !cond(); time.Sleep(100 * time.Microsecond) {
+		if time.Now().After(end) {
+			return false
+		}
+	}
+	return true
+}
+
+// returns makes a call that may not block for long and ends the check if it does.
+func (l *lan) returns(what string, call func()) {
+	l.t.Helper()
+	if !l.attempt(what, call) {
+		l.t.FailNow()
+	}
+}
+
+// attempt makes a call that may neither block for long nor panic, and reports whether it returned.
+func (l *lan) attempt(what string, call func()) bool {
+	l.t.Helper()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer func() {
+			if p := recover(); p != nil {
+				assert.Fail(l.t, "panic", "%s: %v", what, p)
+			}
+		}()
+		call()
+	}()
+	select {
+	case <-done:
+		return true
+	case <-time.After(l.patience):
+		return assert.Fail(l.t, "blocked", "%s did not return within %s", what, l.patience)
+	}
+}
+
+// markBase is the first tag of marks; checks use lower ones.
+const markBase = 1 << 31
+
+// settle makes sure that everything sent so far has arrived: each station broadcasts a mark and waits for the marks of all
+// others. Marks are taken out of the inboxes.
+func (l *lan) settle(stations ...*station) {
+	l.t.Helper()
+	l.mu.Lock()
+	l.marks++
+	mark := markBase + l.marks
+	l.mu.Unlock()
+	for _, s := range stations {
+		s.send(s.toMAC(Broadcast, mark, 60))
+	}
+	for _, s := range stations {
+		l.until("marks of all others reach "+s.name, func() bool { return s.in.marks(mark) >= len(stations)-1 })
+	}
+	time.Sleep(time.Millisecond) // for networks with a queue per direction
+	for _, s := range stations {
+		s.in.dropMarks()
+	}
+}
+
+func (in *inbox) marks(mark uint32) (n int) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for _, s := range in.got {
+		if s.tag == mark {
+			n++
+		}
+	}
+	return n
+}
+
+func (in *inbox) dropMarks() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.got = slices.DeleteFunc(in.got, func(s seen) bool { return s.tag >= markBase })
+}
+
+// finish closes everything and reports the broken rules.
+func (l *lan) finish() {
+	l.t.Helper()
+	l.mu.Lock()
+	stations := slices.Clone(l.stations)
+	l.mu.Unlock()
+	for _, s := range stations {
+		l.attempt("close the port of "+s.name, s.close)
+	}
+	l.attempt("close the network", func() { assert.NoError(l.t, l.network.Close(), "close the network") })
+	for _, s := range stations {
+		s.in.mu.Lock()
+		for _, b := range s.in.bad {
+			assert.Fail(l.t, "rule broken", "%s: %s", s.name, b)
+		}
+		s.in.mu.Unlock()
+	}
+}

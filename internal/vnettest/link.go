@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package vnettest
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
+)
+
+// A Link is what a Guest's network card is plugged into.
+type Link interface {
+	// Start begins to pass incoming frames, without prefix, to receive, from any goroutine; they are borrowed and receive
+	// does not block. ended is called once, when nothing comes any more because of the other side.
+	Start(receive func(f []byte), ended func(error))
+	// Send passes frames on, without prefix, in one piece. One goroutine at a time calls it.
+	Send(frames ...[]byte) error
+	// Close ends the link and waits until receive is not called any more.
+	Close() error
+}
+
+// writeTimeout is how long a Guest's stream may refuse to take frames before the test has failed. The daemon never stops
+// reading a client.
+const writeTimeout = 10 * time.Second
+
+// errBadFrame ends a stream link whose other side broke the wire format.
+var errBadFrame = errors.New("the daemon must never send this")
+
+// streamLink is a stream socket as QEMU and Lima use it.
+type streamLink struct {
+	conn net.Conn
+	wg   sync.WaitGroup
+	buf  []byte
+}
+
+// StreamLink carries frames over a connected stream socket in wire form. It takes conn over.
+func StreamLink(conn net.Conn) Link { return &streamLink{conn: conn} }
+
+func (l *streamLink) Start(receive func([]byte), ended func(error)) {
+	l.wg.Go(func() { ended(l.read(receive)) })
+}
+
+// read takes the stream apart with a parser of its own, stricter than a client's: what some client would die of is an
+// error.
+func (l *streamLink) read(receive func([]byte)) error {
+	r := bufio.NewReaderSize(l.conn, 256<<10)
+	f := make([]byte, frame.MaxStreamLen)
+	for {
+		var head [4]byte
+		if _, err := io.ReadFull(r, head[:]); err != nil {
+			return err // io.EOF at a frame boundary is the orderly end
+		}
+		n := int(binary.BigEndian.Uint32(head[:]))
+		if n < frame.MinLen || n > frame.MaxStreamLen {
+			_ = l.conn.Close()
+			return fmt.Errorf("read frame of %d bytes: %w", n, errBadFrame)
+		}
+		if _, err := io.ReadFull(r, f[:n]); err != nil {
+			return fmt.Errorf("read body of a frame of %d bytes: %w", n, err)
+		}
+		receive(f[:n])
+	}
+}
+
+func (l *streamLink) Send(frames ...[]byte) error {
+	l.buf = l.buf[:0]
+	for _, f := range frames {
+		l.buf = frame.Append(l.buf, f)
+	}
+	_ = l.conn.SetWriteDeadline(time.Now().Add(writeTimeout))
+	_, err := l.conn.Write(l.buf)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		_ = l.conn.Close() // a frame may be cut
+	}
+	return err
+}
+
+func (l *streamLink) Close() error {
+	err := l.conn.Close()
+	l.wg.Wait()
+	return err
+}
+
+// portLink is a port of a network, without a client's socket in between.
+type portLink struct {
+	network  vnet.Network
+	name     string
+	maxFrame int
+	receive  func([]byte)
+	port     vnet.Port
+	err      error // of Attach
+	closed   chan struct{}
+	once     sync.Once
+	wg       sync.WaitGroup
+	buf      []byte
+}
+
+// PortLink attaches to n as a client that takes frames of at most maxFrame bytes; 0 is frame.MaxStreamLen.
+func PortLink(n vnet.Network, name string, maxFrame int) Link {
+	if maxFrame == 0 {
+		maxFrame = frame.MaxStreamLen
+	}
+	return &portLink{network: n, name: name, maxFrame: maxFrame, closed: make(chan struct{})}
+}
+
+// Deliver implements frame.Sink.
+func (l *portLink) Deliver(b frame.Batch) {
+	for it := b.Iter(); it.Next(); {
+		l.receive(it.Frame())
+	}
+}
+
+// MaxFrame implements frame.Sink.
+func (l *portLink) MaxFrame() int { return l.maxFrame }
+
+func (l *portLink) Start(receive func([]byte), ended func(error)) {
+	l.receive = receive
+	if l.port, l.err = l.network.Attach(context.Background(), vnet.PortOptions{Name: l.name, ID: l.name}, l); l.err != nil {
+		ended(l.err)
+		return
+	}
+	l.wg.Go(func() {
+		select {
+		case <-l.port.Done():
+			ended(l.port.Err())
+		case <-l.closed:
+			ended(net.ErrClosed)
+		}
+	})
+}
+
+func (l *portLink) Send(frames ...[]byte) error {
+	if l.err != nil {
+		return l.err
+	}
+	l.buf = l.buf[:0]
+	for _, f := range frames {
+		l.buf = frame.Append(l.buf, f)
+	}
+	l.port.Send(frame.NewBatch(l.buf, len(frames)))
+	return nil
+}
+
+func (l *portLink) Close() error {
+	if l.port == nil {
+		return l.err
+	}
+	err := l.port.Close()
+	l.once.Do(func() { close(l.closed) })
+	l.wg.Wait()
+	return err
+}

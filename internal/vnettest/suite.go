@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package vnettest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
+)
+
+// patience is how long the suite waits for a frame or a call to come back.
+const patience = 5 * time.Second
+
+// A tester is what the checks need of *testing.T, so that they can be tried on networks that must fail.
+type tester interface {
+	require.TestingT
+	Helper()
+}
+
+// A check is one subtest of the suite.
+type check struct {
+	name string
+	run  func(*lan)
+}
+
+// checks is the suite. What each one proves stands with its function.
+var checks = []check{
+	{"Info", checkInfo},
+	{"Unicast", checkUnicast},
+	{"Broadcast", checkBroadcast},
+	{"Multicast", checkMulticast},
+	{"UnknownUnicast", checkUnknownUnicast},
+	{"NoHairpin", checkNoHairpin},
+	{"MixedBatch", checkMixedBatch},
+	{"Order", checkOrder},
+	{"ManyToOne", checkManyToOne},
+	{"FrameSizes", checkFrameSizes},
+	{"SinkMaxFrame", checkSinkMaxFrame},
+	{"BatchIsBorrowed", checkBatchIsBorrowed},
+	{"AddressMoves", checkAddressMoves},
+	{"AddressLeavesWithPort", checkAddressLeavesWithPort},
+	{"DeafSink", checkDeafSink},
+	{"HeldSink", checkHeldSink},
+	{"FirstFrame", checkFirstFrame},
+	{"AttachContext", checkAttachContext},
+	{"SendAfterClose", checkSendAfterClose},
+	{"CloseWaits", checkCloseWaits},
+	{"CloseTwice", checkCloseTwice},
+	{"NothingAfterClose", checkNothingAfterClose},
+	{"AttachCloseStorm", checkAttachCloseStorm},
+	{"NetworkClose", checkNetworkClose},
+	{"NetworkCloseUnderTraffic", checkNetworkCloseUnderTraffic},
+}
+
+// TestNetwork runs the conformance suite: each subtest gets a network of its own from mk and closes it. When that is done,
+// no goroutine that mk or the network started may be left. The frames are of an experimental EtherType; others, such as a
+// gateway's, are ignored. A network may take seconds per port and deliver from any goroutine.
+//
+// Run it with the race detector too.
+func TestNetwork(t *testing.T, mk func(t *testing.T) vnet.Network) {
+	t.Helper()
+	for _, c := range checks {
+		t.Run(c.name, func(t *testing.T) {
+			before := goleak.IgnoreCurrent()
+			runCheck(t, c, mk(t), patience)
+			if err := goleak.Find(before); err != nil {
+				t.Errorf("after Close: %v", err)
+			}
+		})
+	}
+}
+
+// runCheck runs one check on n and closes n.
+func runCheck(t tester, c check, n vnet.Network, patience time.Duration) {
+	l := &lan{t: t, network: n, patience: patience}
+	defer l.finish()
+	c.run(l)
+}
