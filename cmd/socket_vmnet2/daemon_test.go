@@ -77,7 +77,8 @@ func (o *output) String() string {
 // launch starts the program called name with its embedded network on sock, and does not wait for it.
 func launch(t *testing.T, name, sock string, args ...string) *process {
 	t.Helper()
-	args = append(args, "--state-dir="+filepath.Dir(sock)+"/state", sock)
+	defaults := []string{"--backend=usernet", "--state-dir=" + filepath.Dir(sock) + "/state"}
+	args = append(append(defaults, args...), sock)
 	p := &process{Cmd: exec.Command(filepath.Join(binaries, name), args...), sock: sock, stderr: &output{}}
 	p.Stderr = p.stderr
 	p.ended = make(chan struct{})

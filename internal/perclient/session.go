@@ -114,7 +114,9 @@ func (c *session) panicked(doing string, r any) error {
 // summarise logs how the session went.
 func (c *session) summarise(err error, st link.Stats) {
 	level := slog.LevelInfo
-	if !errors.Is(err, io.EOF) && !errors.Is(err, link.ErrShutdown) {
+	if errors.Is(err, io.EOF) && st.ToNetFrames+st.DropRunt == 0 {
+		level = slog.LevelDebug // a probe
+	} else if !errors.Is(err, io.EOF) && !errors.Is(err, link.ErrShutdown) {
 		level = slog.LevelWarn
 	}
 	args := []any{"reason", err, "duration", time.Since(c.began).Round(time.Millisecond)}
