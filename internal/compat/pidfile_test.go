@@ -286,6 +286,64 @@ func TestPidfileRemovedBeforePublish(t *testing.T) {
 	p.Release()
 }
 
+// TestPidfileReplacedBeforePublish: the stale file that was locked was removed, and then another daemon came.
+func TestPidfileReplacedBeforePublish(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "p")
+	require.NoError(t, os.WriteFile(path, []byte("1"), 0o644))
+	p, err := AcquirePidfile(path, discard())
+	require.NoError(t, err)
+	require.NoError(t, os.Remove(path))
+	other, err := AcquirePidfile(path, discard())
+	require.NoError(t, err)
+	require.NoError(t, other.Publish(2))
+	require.EqualError(t, p.Publish(3), openText(path, "Resource temporarily unavailable"))
+	p.Release()
+	b, err := os.ReadFile(path)
+	require.NoError(t, err)
+	assert.Equal(t, "2", string(b))
+	other.Release()
+}
+
+// TestPidfileHandover has one owner after the other take the path, each before the last one lets go. At every moment
+// somebody has it, so nobody else may get it, not even by locking a file that has just lost its name.
+func TestPidfileHandover(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "p")
+	p := &Pidfile{path: path, log: discard()}
+	owner, err := p.temporary(1)
+	require.NoError(t, err)
+	require.NoError(t, os.Rename(owner.Name(), path))
+	stop := make(chan struct{})
+	failed := make(chan error)
+	go func() {
+		for {
+			next, err := p.temporary(1)
+			if err == nil {
+				err = os.Rename(next.Name(), path)
+			}
+			if err != nil {
+				failed <- err
+				return
+			}
+			_ = owner.Close()
+			owner = next
+			select {
+			case <-stop:
+				failed <- owner.Close()
+				return
+			default:
+			}
+		}
+	}()
+	for start := time.Now(); time.Since(start) < 500*time.Millisecond; {
+		q := &Pidfile{path: path, log: discard()}
+		if !assert.ErrorIs(t, q.acquire(), syscall.EAGAIN) || !assert.Nil(t, q.f) {
+			break
+		}
+	}
+	close(stop)
+	require.NoError(t, <-failed)
+}
+
 // TestPidfileRace lets processes fight for one path, some of which die and leave their file, while a reader looks at it as
 // Lima does, only without a pause: it must never be empty nor hold anything but one of their numbers, and at no time have
 // two owners.

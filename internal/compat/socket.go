@@ -10,10 +10,9 @@ import (
 	"net"
 	"os"
 	"strconv"
-	"strings"
+	"sync"
 	"syscall"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -26,22 +25,20 @@ const (
 
 	// backlog asks for the system's maximum: both kernels cut it down to kern.ipc.somaxconn or net.core.somaxconn.
 	backlog = 1<<16 - 1
-
-	// maxSocketPath is the longest path of a unix socket in bytes, its terminating NUL not counted: 103 on macOS, 107 on
-	// Linux.
-	maxSocketPath = int(unsafe.Sizeof(unix.RawSockaddrUnix{}.Path)) - 1
 )
 
 // errInUse is the answer to anything at SOCKET that is not ours to remove.
 var errInUse = textError("bind", syscall.EADDRINUSE)
 
 // A SocketLock owns a socket path for the life of the daemon, through a locked file SOCKET.lock beside it. Nothing is bound,
-// probed or removed at the path without it. It is used by one goroutine at a time.
+// probed or removed at the path without it. RemoveIfOurs may be called at any time; all else is for one goroutine.
 type SocketLock struct {
 	path string
 	log  *slog.Logger
-	f    *os.File    // of SOCKET.lock
-	mine os.FileInfo // of the socket once it is bound
+	f    *os.File // of SOCKET.lock
+
+	mu   sync.Mutex
+	mine os.FileInfo // of the socket from Bind to RemoveIfOurs, else nil
 }
 
 // LockSocket claims path. It fails with "bind: Address already in use", with nothing touched, if there is anything but a
@@ -101,10 +98,13 @@ func (l *SocketLock) Bind(o Owner) (*net.UnixListener, error) {
 
 // open gives the bound socket f to o and makes it listen.
 func (l *SocketLock) open(f *os.File, o Owner) (*net.UnixListener, error) {
-	var err error
-	if l.mine, err = os.Lstat(l.path); err != nil {
+	mine, err := os.Lstat(l.path)
+	if err != nil {
 		return nil, textError("bind", err)
 	}
+	l.mu.Lock()
+	l.mine = mine
+	l.mu.Unlock()
 	if err := l.chown(o); err != nil {
 		return nil, err
 	}
@@ -145,8 +145,10 @@ func (l *SocketLock) chown(o Owner) error {
 	return nil
 }
 
-// RemoveIfOurs removes the socket unless another file has taken its place. It may be called at any time and again.
+// RemoveIfOurs removes the socket unless another file has taken its place. It is idempotent and safe for concurrent use.
 func (l *SocketLock) RemoveIfOurs() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if l.mine == nil {
 		return
 	}
@@ -240,58 +242,4 @@ func (l *SocketLock) stale() (bool, error) {
 		}
 	}
 	return true, nil
-}
-
-// socketAt reports whether there is a socket at path. Anything else that is there is errInUse.
-func socketAt(path string) (bool, error) {
-	fi, err := os.Lstat(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return false, nil
-	case err != nil:
-		return false, textError("bind", err)
-	case fi.Mode()&fs.ModeSocket == 0:
-		return false, errInUse
-	}
-	return true, nil
-}
-
-// probe connects to path and closes. It never waits: a daemon with a full backlog answers EAGAIN or EINPROGRESS.
-func probe(path string) error {
-	fd, err := newSocket()
-	if err != nil {
-		return err
-	}
-	defer unix.Close(fd)
-	if err := unix.SetNonblock(fd, true); err != nil {
-		return err
-	}
-	return unix.Connect(fd, address(path))
-}
-
-// newSocket makes a stream socket that children do not inherit.
-func newSocket() (int, error) {
-	syscall.ForkLock.RLock()
-	defer syscall.ForkLock.RUnlock()
-	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
-	if err == nil {
-		unix.CloseOnExec(fd)
-	}
-	return fd, err
-}
-
-// bindPrivate binds fd to path with mode 0600.
-func bindPrivate(fd int, path string) error {
-	old := unix.Umask(0o177)
-	defer unix.Umask(old)
-	return unix.Bind(fd, address(path))
-}
-
-// address is path as a socket address. On Linux a leading "@" would mean the abstract name space, which socket_vmnet's
-// paths are never in.
-func address(path string) *unix.SockaddrUnix {
-	if strings.HasPrefix(path, "@") {
-		path = "./" + path
-	}
-	return &unix.SockaddrUnix{Name: path}
 }

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compat
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// socketChild is a daemon that starts and stops many times. While it runs, a client that connects to the path must reach
+// it, and there must be no other.
+func socketChild(args []string) int {
+	path, me := args[0], []byte(strconv.Itoa(os.Getpid()))
+	won := 0
+	for range 100 {
+		l, err := LockSocket(context.Background(), path, discard())
+		var ln *net.UnixListener
+		if err == nil {
+			if ln, err = l.Bind(own()); err != nil {
+				l.Unlock()
+			}
+		}
+		if err != nil {
+			if err.Error() != inUse {
+				fmt.Println(err)
+				return 1
+			}
+			time.Sleep(time.Millisecond)
+			continue
+		}
+		won++
+		if err := serveAlone(path, ln, me); err != nil {
+			fmt.Println(err)
+			return 1
+		}
+		if won%5 != 0 { // else as if it had been killed: the socket stays behind
+			l.RemoveIfOurs()
+		}
+		_ = ln.Close()
+		l.Unlock()
+	}
+	fmt.Print(won)
+	return 0
+}
+
+// serveAlone checks that nobody else serves and that the path leads to ln.
+func serveAlone(path string, ln net.Listener, me []byte) error {
+	witness := path + ".witness"
+	f, err := os.OpenFile(witness, os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return fmt.Errorf("two daemons at once: %w", err)
+	}
+	defer os.Remove(witness)
+	defer f.Close()
+	go func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = c.Write(me)
+			_ = c.Close()
+		}
+	}()
+	for range 3 {
+		c, err := net.Dial("unix", path)
+		if err != nil {
+			return fmt.Errorf("path is dead: %w", err)
+		}
+		got, err := io.ReadAll(c)
+		_ = c.Close()
+		if err != nil || !bytes.Equal(got, me) {
+			return fmt.Errorf("the path leads to process %q, not %s: %w", got, me, err)
+		}
+	}
+	return nil
+}
+
+func TestSocketRace(t *testing.T) {
+	dir := shortDir(t)
+	path := filepath.Join(dir, "s")
+	var cmds [2]*exec.Cmd
+	var out [2]strings.Builder
+	for i := range cmds {
+		cmds[i] = child(t, "socket", path)
+		cmds[i].Stdout, cmds[i].Stderr = &out[i], os.Stderr
+		require.NoError(t, cmds[i].Start())
+	}
+	won := 0
+	for i, cmd := range cmds {
+		err := cmd.Wait()
+		require.NoError(t, err, out[i].String())
+		n, err := strconv.Atoi(out[i].String())
+		require.NoError(t, err)
+		won += n
+	}
+	t.Logf("%d of 200 starts got the path", won)
+	assert.GreaterOrEqual(t, won, 50)
+}

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compat
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"strings"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxSocketPath is the longest path of a unix socket in bytes, its terminating NUL not counted: 103 on macOS, 107 on Linux.
+const maxSocketPath = int(unsafe.Sizeof(unix.RawSockaddrUnix{}.Path)) - 1
+
+// socketAt reports whether there is a socket at path. Anything else that is there is errInUse.
+func socketAt(path string) (bool, error) {
+	fi, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return false, nil
+	case err != nil:
+		return false, textError("bind", err)
+	case fi.Mode()&fs.ModeSocket == 0:
+		return false, errInUse
+	}
+	return true, nil
+}
+
+// probe connects to path and closes. It never waits: a daemon with a full backlog answers EAGAIN or EINPROGRESS.
+func probe(path string) error {
+	fd, err := newSocket()
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	if err := unix.SetNonblock(fd, true); err != nil {
+		return err
+	}
+	return unix.Connect(fd, address(path))
+}
+
+// newSocket makes a stream socket that children do not inherit.
+func newSocket() (int, error) {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+	if err == nil {
+		unix.CloseOnExec(fd)
+	}
+	return fd, err
+}
+
+// bindPrivate binds fd to path with mode 0600.
+func bindPrivate(fd int, path string) error {
+	old := unix.Umask(0o177)
+	defer unix.Umask(old)
+	return unix.Bind(fd, address(path))
+}
+
+// address is path as a socket address. On Linux a leading "@" would mean the abstract name space, which socket_vmnet's
+// paths are never in.
+func address(path string) *unix.SockaddrUnix {
+	if strings.HasPrefix(path, "@") {
+		path = "./" + path
+	}
+	return &unix.SockaddrUnix{Name: path}
+}
