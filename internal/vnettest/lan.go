@@ -164,6 +164,13 @@ func (in *inbox) complain(format string, args ...any) {
 	}
 }
 
+// broken reports whether a rule was broken.
+func (in *inbox) broken() bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return len(in.bad) > 0
+}
+
 // count is how many test frames have come since the last take.
 func (in *inbox) count() int {
 	in.mu.Lock()

@@ -41,14 +41,14 @@ func (r *recorder) FailNow() { runtime.Goexit() }
 func (r *recorder) Helper()  {}
 
 // verdict runs one check on a toy with faults and returns what it complained about.
-func verdict(t *testing.T, c check, f faults) []string {
+func verdict(t *testing.T, c check, f faults, patience time.Duration) []string {
 	t.Helper()
 	r := &recorder{}
 	before := goleak.IgnoreCurrent()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		runCheck(r, c, newToy(f), 150*time.Millisecond)
+		runCheck(r, c, newToy(f), patience)
 	}()
 	select {
 	case <-done:
@@ -120,7 +120,7 @@ func TestEveryFaultIsCaught(t *testing.T) {
 		tried[name] = true
 		t.Run(name, func(t *testing.T) {
 			c := checkNamed(t, tt.check)
-			complaints := verdict(t, c, tt.fault)
+			complaints := verdict(t, c, tt.fault, 150*time.Millisecond)
 			require.NotEmpty(t, complaints, "%s did not notice", c.name)
 			t.Logf("%s: %s", c.name, firstLines(complaints[0]))
 		})
@@ -146,7 +146,7 @@ func TestEveryCheckCanFail(t *testing.T) {
 		lyingInfo: true, scribble: true, miscount: true,
 	}
 	for _, c := range checks {
-		assert.NotEmpty(t, verdict(t, c, all), c.name)
+		assert.NotEmpty(t, verdict(t, c, all, 50*time.Millisecond), c.name)
 	}
 }
 
