@@ -32,6 +32,45 @@ build:
 	rm -f bin/socket_vmnet
 	cp bin/socket_vmnet2 bin/socket_vmnet
 
+.PHONY: demo
+demo:
+	GO='$(GO)' test/e2e/demo.sh
+
+# Tests that need no virtual machine. -race needs a C compiler, nothing of ours does.
+UNIT = $(shell $(GO) list ./... | grep -v '/test/e2e')
+
+.PHONY: test
+test: check test.unit test.race test.e2e
+	@echo 'make test: everything passed'
+
+.PHONY: test.unit
+test.unit:
+	$(GO) test $(UNIT)
+
+.PHONY: test.race
+test.race:
+	CGO_ENABLED=1 $(GO) test -race $(UNIT)
+
+.PHONY: test.e2e
+test.e2e: build
+	test/e2e/setup.sh all
+	$(GO) test -timeout 20m ./test/e2e/...
+
+# What needs no running program: formatting, linting, and the macOS build, which must not need cgo.
+.PHONY: check
+check: lint
+	$(GO) vet ./...
+	for arch in arm64 amd64; do GOOS=darwin GOARCH=$$arch $(GO) build -o /dev/null ./... && \
+		GOOS=darwin GOARCH=$$arch $(GO) vet ./... || exit 1; done
+
+.PHONY: lint
+lint:
+	$(GO) tool -modfile=tools/go.mod golangci-lint run
+
+.PHONY: bench
+bench: build
+	$(GO) run ./test/bench -json build/bench.json
+
 .PHONY: install.bin
 install.bin: build
 	$(INSTALL) -d '$(DESTDIR)$(PREFIX)/bin'
