@@ -85,7 +85,7 @@ func newLab(t *testing.T) *lab.Lab {
 		t.Skipf("%v (with CI=true this fails)", notReady)
 	}
 	start := time.Now()
-	l, err := lab.New(lab.Options{Tools: tools, Progress: func(who, what string) {
+	l, err := lab.New(t.Context(), lab.Options{Tools: tools, Progress: func(who, what string) {
 		t.Logf("%6.1f s  %s %s", time.Since(start).Seconds(), who, what)
 	}})
 	require.NoError(t, err)

@@ -62,17 +62,7 @@ func run(ctx context.Context, bin string) (err error) {
 	if err != nil {
 		return err
 	}
-	helper, err := os.CreateTemp("", "e2e-guest-")
-	if err != nil {
-		return err
-	}
-	helper.Close()
-	defer os.Remove(helper.Name())
-	tools.Helper = helper.Name()
-	if err := lab.BuildHelper(ctx, tools.Helper); err != nil {
-		return err
-	}
-	l, err := lab.New(lab.Options{Tools: tools, Progress: p.say})
+	l, err := lab.New(ctx, lab.Options{Tools: tools, Progress: p.say})
 	if err != nil {
 		return err
 	}

@@ -30,10 +30,7 @@ func buildImage(out string, t Tools) (err error) {
 		c.dir(d, 0o755)
 	}
 	c.symlink("bin/sh", "busybox")
-	files := map[string]string{"bin/busybox": t.Busybox}
-	if t.Helper != "" {
-		files["lab/guest"] = t.Helper
-	}
+	files := map[string]string{"bin/busybox": t.Busybox, "lab/guest": t.Helper}
 	modules, err := filepath.Glob(filepath.Join(t.Modules, "*.ko"))
 	if err != nil {
 		return fmt.Errorf("pack guest image: %w", err)

@@ -12,6 +12,7 @@
 package lab
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -21,7 +22,7 @@ import (
 
 // An Options tells New what to use. The zero value of a field has the meaning its comment gives.
 type Options struct {
-	// Tools are the programs and images to use, from FindTools.
+	// Tools are the programs and images to use, from FindTools. Without a Helper, New builds one.
 	Tools Tools
 	// Progress is told what a daemon or a guest is doing, in a few words, for a human who waits. It may be called by
 	// several goroutines at once. Nil means that nobody wants to know.
@@ -45,7 +46,7 @@ type Lab struct {
 }
 
 // New makes the directory and packs the guest image. The caller must Close the Lab.
-func New(o Options) (*Lab, error) {
+func New(ctx context.Context, o Options) (*Lab, error) {
 	if o.Progress == nil {
 		o.Progress = func(string, string) {}
 	}
@@ -54,10 +55,20 @@ func New(o Options) (*Lab, error) {
 		return nil, fmt.Errorf("create the lab's directory: %w", err)
 	}
 	l := &Lab{Dir: dir, opts: o, image: filepath.Join(dir, "image.cpio"), hadState: exists(rootStateDir())}
-	if err := buildImage(l.image, o.Tools); err != nil {
+	if err := l.pack(ctx); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
 	return l, nil
+}
+
+func (l *Lab) pack(ctx context.Context) error {
+	if l.opts.Tools.Helper == "" {
+		l.opts.Tools.Helper = l.Path("guest")
+		if err := BuildHelper(ctx, l.opts.Tools.Helper); err != nil {
+			return err
+		}
+	}
+	return buildImage(l.image, l.opts.Tools)
 }
 
 // Path is the path of a file called name in the lab's directory.

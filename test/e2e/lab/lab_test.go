@@ -221,7 +221,7 @@ func emptyLab(t *testing.T) *Lab {
 	t.Helper()
 	busybox := filepath.Join(t.TempDir(), "busybox")
 	require.NoError(t, os.WriteFile(busybox, []byte("x"), 0o700))
-	l, err := New(Options{Tools: Tools{Busybox: busybox, Modules: t.TempDir()}})
+	l, err := New(t.Context(), Options{Tools: Tools{Busybox: busybox, Helper: busybox, Modules: t.TempDir()}})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, l.Close()) })
 	image, err := os.ReadFile(l.image)

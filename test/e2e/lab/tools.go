@@ -38,7 +38,7 @@ type Tools struct {
 	Busybox string
 	// IPXE is an iPXE image that boots as a kernel. Empty unless all was set up.
 	IPXE string
-	// Helper is the guests' helper program, which BuildHelper makes.
+	// Helper is the guests' helper program, which BuildHelper makes. FindTools leaves it empty.
 	Helper string
 }
 
