@@ -111,7 +111,7 @@ func (s *Server) exchangeOver(ctx context.Context, network string, q *dns.Msg, s
 	defer c.Close()
 	stop := context.AfterFunc(ctx, func() { _ = c.Close() }) // Server.Close does not wait for a resolver
 	defer stop()
-	client := dns.Client{Net: network, Timeout: attemptTimeout}
+	client := dns.Client{Net: network, Timeout: attemptTimeout, UDPSize: dns.DefaultMsgSize}
 	a, _, err := client.ExchangeWithConnContext(ctx, q, &dns.Conn{Conn: c})
 	if err != nil {
 		return nil, err
