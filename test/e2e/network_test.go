@@ -7,7 +7,9 @@ package e2e
 import (
 	"fmt"
 	"net"
+	"os"
 	"strconv"
+	"syscall"
 	"testing"
 	"time"
 
@@ -47,6 +49,7 @@ func TestNetwork(t *testing.T) {
 	t.Run("unicast is private", n.testPrivate)
 	t.Run("connections to nowhere", n.testNowhere)
 	t.Run("renew and release", n.testRenew)
+	t.Run("stop under load", n.testStop)
 }
 
 func (n *network) testLease(t *testing.T) {
@@ -196,6 +199,26 @@ func (n *network) testRenew(t *testing.T) {
 	again, err := g.DHCP(within(t, time.Minute))
 	require.NoError(t, err)
 	assert.Equal(t, lease, again)
+}
+
+// testStop: a guest on fd 3, which does not come back, keeps running without its network.
+func (n *network) testStop(t *testing.T) {
+	counter, err := n.lab.Count(n.daemon.Socket, mustMAC(t, "52:54:00:e2:e0:99"))
+	require.NoError(t, err)
+	for _, g := range n.guests {
+		require.NoError(t, g.Background(t.Context(), "guest load eth0 52:54:00:e2:e0:99 1400", "load"))
+		require.Eventually(t, func() bool { return counter.From(g.MAC).Frames > 1000 }, 10*time.Second, 20*time.Millisecond)
+	}
+	t.Logf("stopped in %s", stop(t, n.daemon, syscall.SIGTERM))
+	<-counter.Ended()
+	require.NoError(t, counter.Err(), "the last thing that came must be a whole frame")
+	for _, f := range []string{n.daemon.Socket, n.lab.Path("pid")} {
+		_, err := os.Lstat(f)
+		assert.ErrorIs(t, err, os.ErrNotExist)
+	}
+	for _, g := range n.guests {
+		run(t, g, "true")
+	}
 }
 
 func mustMAC(t *testing.T, s string) net.HardwareAddr {

@@ -4,7 +4,9 @@ package lab
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"io"
 	"net"
 	"sync"
 
@@ -56,24 +58,34 @@ func (c *Counter) read() {
 	buf, have := make([]byte, 1<<20), 0
 	for {
 		n, err := c.conn.Read(buf[have:])
-		have += n
-		rest := buf[:have]
-		for {
-			b, used, _, scanErr := frame.Scan(rest)
-			if scanErr != nil {
-				c.fail(scanErr)
-				return
-			}
-			if used == 0 {
-				break
-			}
-			c.take(b)
-			rest = rest[used:]
-		}
-		have = copy(buf, rest)
-		if err != nil {
+		rest, scanErr := c.scan(buf[:have+n])
+		if scanErr != nil {
+			c.fail(scanErr)
 			return
 		}
+		have = copy(buf, rest)
+		switch {
+		case err == nil:
+			continue
+		case errors.Is(err, net.ErrClosed): // by us
+		case !errors.Is(err, io.EOF):
+			c.fail(fmt.Errorf("read frames: %w", err))
+		case have > 0:
+			c.fail(fmt.Errorf("read frames: the last one was cut: %d bytes of it came", have))
+		}
+		return
+	}
+}
+
+// scan takes the whole frames of b and returns the rest.
+func (c *Counter) scan(b []byte) (rest []byte, err error) {
+	for {
+		batch, used, _, err := frame.Scan(b)
+		if err != nil || used == 0 {
+			return b, err
+		}
+		c.take(batch)
+		b = b[used:]
 	}
 }
 
@@ -104,7 +116,7 @@ func (c *Counter) From(mac string) Count {
 	return c.seen[mac]
 }
 
-// Err reports a stream that was no longer one of frames.
+// Err reports a stream that was not one of whole frames up to an orderly end.
 func (c *Counter) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
