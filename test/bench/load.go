@@ -78,8 +78,15 @@ func (b *bench) loadArgs(r *relay, l load) []string {
 	return args
 }
 
-// drive runs l against r. begin, if not nil, is called when the measurement begins.
-func (b *bench) drive(ctx context.Context, r *relay, l load, begin func()) (result, error) {
+// The moments of a measurement that drive tells of.
+const (
+	eventBegin    = "begin"
+	eventMeasured = "measured" // over, and the clients are still there
+	eventEnd      = "end"      // with the figures
+)
+
+// drive runs l against r. mark, if not nil, is called with eventBegin and eventMeasured.
+func (b *bench) drive(ctx context.Context, r *relay, l load, mark func(event string)) (result, error) {
 	cmd := exec.CommandContext(ctx, b.loadgen, b.loadArgs(r, l)...)
 	var complaints bytes.Buffer
 	cmd.Stderr = &complaints
@@ -100,13 +107,10 @@ func (b *bench) drive(ctx context.Context, r *relay, l load, begin func()) (resu
 		if err := json.Unmarshal(lines.Bytes(), &event); err != nil {
 			return result{}, errors.Join(fmt.Errorf("read load generator's %q: %w", lines.Text(), err), cmd.Wait())
 		}
-		switch event.Event {
-		case "begin":
-			if begin != nil {
-				begin()
-			}
-		case "end":
+		if event.Event == eventEnd {
 			res, ended = event.result, true
+		} else if mark != nil {
+			mark(event.Event)
 		}
 	}
 	if err := cmd.Wait(); err != nil {

@@ -46,7 +46,11 @@ func (b *bench) watch(ctx context.Context, l load) (err error) {
 		return errors.New("unknown tool: want perf or strace")
 	}
 	var startErr error
-	res, err := b.drive(ctx, r, l, func() { startErr = watcher.Start() })
+	res, err := b.drive(ctx, r, l, func(event string) {
+		if event == eventBegin {
+			startErr = watcher.Start()
+		}
+	})
 	if err = errors.Join(err, startErr); err != nil {
 		return err
 	}

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // The load generator: connects clients to a relay's unix stream socket, runs a windowed flow or a ping-pong between some of
-// them, and prints what came out as one JSON object per line: {"event":"begin"} when the measurement starts and an "end"
-// with the figures. Each active client is a process of its own, as guests are.
+// them, and prints what came out as one JSON object per line: {"event":"begin"} when the measurement starts, "measured" when
+// it is over and the clients are still there, and an "end" with the figures. Each active client is a process of its own, as guests are.
 #define _GNU_SOURCE
 #include "load.h"
 
@@ -221,6 +221,12 @@ static void wait_ready(void)
 	}
 }
 
+static void print_event(const char *event)
+{
+	printf("{\"event\":\"%s\"}\n", event);
+	fflush(stdout);
+}
+
 static void measure(void)
 {
 	clockid_t relay_clock = CLOCK_MONOTONIC;
@@ -229,8 +235,7 @@ static void measure(void)
 	wait_ready();
 	atomic_store(&shm->go, 1);
 	sleep_ms(opt.warm_ms);
-	printf("{\"event\":\"begin\"}\n");
-	fflush(stdout);
+	print_event("begin");
 	struct snapshot a = take_snapshot(relay_clock), b;
 	sleep_ms(opt.time_ms);
 	b = take_snapshot(relay_clock);
@@ -238,6 +243,7 @@ static void measure(void)
 		sleep_ms(10);
 		b = take_snapshot(relay_clock);
 	}
+	print_event("measured");
 	check_clients();
 	stop_clients();
 	print_result(&a, &b);
