@@ -23,8 +23,12 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 )
 
-// binaries is where TestMain has put the program under its two names.
-var binaries string
+var (
+	// binaries is where TestMain has put the program under its two names.
+	binaries string
+	// buildFlags are how it was built.
+	buildFlags []string
+)
 
 func TestMain(m *testing.M) {
 	os.Exit(func() int {
@@ -35,7 +39,7 @@ func TestMain(m *testing.M) {
 		}
 		defer os.RemoveAll(dir)
 		binaries = dir
-		build := exec.Command("go", "build", "-o", filepath.Join(dir, "socket_vmnet2"), ".")
+		build := exec.Command("go", append(append([]string{"build"}, buildFlags...), "-o", filepath.Join(dir, "socket_vmnet2"), ".")...)
 		build.Stderr = os.Stderr
 		if err := build.Run(); err != nil {
 			return 1
@@ -90,6 +94,8 @@ func launch(t *testing.T, name, sock string, args ...string) *process {
 	t.Cleanup(func() {
 		_ = p.Process.Kill()
 		<-p.ended
+		assert.NotContains(t, p.stderr.String(), "DATA RACE")
+		assert.NotContains(t, p.stderr.String(), "internal error")
 		if t.Failed() {
 			t.Logf("%s\n%s", p.Cmd, p.stderr)
 		}
