@@ -162,7 +162,8 @@ func (g *Guest) message(kind dhcpv4.MessageType, mods []dhcpv4.Modifier) (*dhcpv
 	switch kind {
 	case dhcpv4.MessageTypeDiscover, dhcpv4.MessageTypeRequest, dhcpv4.MessageTypeInform:
 		all = append(all, dhcpv4.WithOption(dhcpv4.OptHostName(g.opts.Name)), dhcpv4.WithRequestedOptions(
-			dhcpv4.OptionSubnetMask, dhcpv4.OptionRouter, dhcpv4.OptionDomainNameServer))
+			dhcpv4.OptionSubnetMask, dhcpv4.OptionRouter, dhcpv4.OptionDomainNameServer,
+		))
 	}
 	m, err := dhcpv4.New(all...)
 	if err != nil {

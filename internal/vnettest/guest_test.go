@@ -174,9 +174,11 @@ func TestAnnounce(t *testing.T) {
 	f, err := l.Next(time.Second)
 	require.NoError(t, err)
 	assert.Equal(t, bytes.Join([][]byte{
-		Broadcast, a.MAC(), {8, 6},
+		Broadcast, a.MAC(),
+		{8, 6},
 		{0, 1, 8, 0, 6, 4, 0, 1},
-		a.MAC(), {192, 168, 105, 2},
+		a.MAC(),
+		{192, 168, 105, 2},
 		{0, 0, 0, 0, 0, 0, 192, 168, 105, 2},
 	}, nil), f)
 }

@@ -272,7 +272,7 @@ func (p *toyPort) destinations(f []byte) (to []*toyPort) {
 	n := p.n
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	src, dst := string(f[6:12]), string(f[:6])
+	src := string(f[6:12])
 	if old := n.owner[src]; old != nil && old != p {
 		n.seen[src]++
 	}
@@ -280,7 +280,7 @@ func (p *toyPort) destinations(f []byte) (to []*toyPort) {
 		n.owner[src] = p
 	}
 	ports := n.ports
-	if q := n.owner[dst]; q != nil && !n.floodUnicast {
+	if q := n.owner[string(f[:6])]; q != nil && !n.floodUnicast {
 		if q == p && !n.hairpin {
 			return nil
 		}
@@ -300,10 +300,10 @@ func (p *toyPort) destinations(f []byte) (to []*toyPort) {
 	return to
 }
 
-// take delivers f, which is one of batch, to q's sink.
-func (q *toyPort) take(f []byte, batch [][]byte) {
-	n := q.n
-	limit := q.sink.MaxFrame()
+// take delivers f, which is one of batch, to p's sink.
+func (p *toyPort) take(f []byte, batch [][]byte) {
+	n := p.n
+	limit := p.sink.MaxFrame()
 	tooLong := slices.ContainsFunc(batch, func(f []byte) bool { return len(f) > limit })
 	switch {
 	case n.dropShort && len(f) < 60, n.dropLong && len(f) > 1514, n.dropBatch && tooLong:
@@ -315,50 +315,50 @@ func (q *toyPort) take(f []byte, batch [][]byte) {
 	case len(f) > limit && !n.oversize:
 		return
 	}
-	q.mu.Lock()
-	if q.closed && !n.keepMACs && !n.sendAfterClose {
-		q.mu.Unlock()
+	p.mu.Lock()
+	if p.closed && !n.keepMACs && !n.sendAfterClose {
+		p.mu.Unlock()
 		return
 	}
-	q.flying++
-	q.mu.Unlock()
+	p.flying++
+	p.mu.Unlock()
 	switch {
 	case n.deliverLate:
 		f = bytes.Clone(f)
-		q.landed()
+		p.landed()
 		go func() {
 			time.Sleep(2 * time.Millisecond)
-			q.sink.Deliver(frame.NewBatch(frame.Append(nil, f), 1))
+			p.sink.Deliver(frame.NewBatch(frame.Append(nil, f), 1))
 		}()
 	default:
-		q.put(f)
+		p.put(f)
 	}
 	if n.duplicate {
-		q.sink.Deliver(frame.NewBatch(frame.Append(nil, f), 1))
+		p.sink.Deliver(frame.NewBatch(frame.Append(nil, f), 1))
 	}
 }
 
 // put calls the sink.
-func (q *toyPort) put(f []byte) {
+func (p *toyPort) put(f []byte) {
 	switch {
-	case q.n.lock:
-		q.n.deliver.Lock()
-		defer q.n.deliver.Unlock()
-	case q.n.stuckBlocks:
-		q.n.deliver.RLock()
-		defer q.n.deliver.RUnlock()
+	case p.n.lock:
+		p.n.deliver.Lock()
+		defer p.n.deliver.Unlock()
+	case p.n.stuckBlocks:
+		p.n.deliver.RLock()
+		defer p.n.deliver.RUnlock()
 	}
 	count := 1
-	if q.n.miscount {
+	if p.n.miscount {
 		count = 2
 	}
-	q.sink.Deliver(frame.NewBatch(frame.Append(nil, f), count))
-	q.landed()
+	p.sink.Deliver(frame.NewBatch(frame.Append(nil, f), count))
+	p.landed()
 }
 
-func (q *toyPort) landed() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.flying--
-	q.idle.Broadcast()
+func (p *toyPort) landed() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.flying--
+	p.idle.Broadcast()
 }

@@ -4,6 +4,7 @@ package watch_test
 
 import (
 	"bytes"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -21,8 +22,7 @@ func FuzzWatch(f *testing.F) {
 	f.Add(dhcp{kind: 1, options: join([]byte{0, 0}, option(12, "a\x1b\x00b"), option(50, "\x0a\x00\x00"))}.frame())
 	f.Add(goldenRequest[:43])
 	f.Fuzz(func(t *testing.T, in []byte) {
-		got := bytes.Clone(in)
-		got = got[:len(got):len(got)]
+		got := slices.Clip(bytes.Clone(in))
 		var w watch.Watch
 		w.FromClient(goldenARP)
 		before := w.Snapshot()
@@ -39,7 +39,7 @@ func FuzzWatch(f *testing.F) {
 		}
 		require.LessOrEqual(t, len(after.Hostname), 63)
 		for _, c := range []byte(after.Hostname) {
-			require.True(t, bytes.IndexByte([]byte("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._"), c) >= 0)
+			require.Contains(t, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._", string(c))
 		}
 	})
 }

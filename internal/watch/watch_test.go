@@ -138,8 +138,10 @@ func TestDHCPFromClient(t *testing.T) {
 	}{
 		{"discover", dhcp{kind: 1, options: option(12, "box")}, watch.Snapshot{DHCP: watch.DISCOVER, Hostname: "box"}, nil},
 		{
-			"discover with a wish", dhcp{kind: 1, options: option(50, string(ip17.AsSlice()))},
-			watch.Snapshot{DHCP: watch.DISCOVER, Wanted: ip17}, nil,
+			"discover with a wish",
+			dhcp{kind: 1, options: option(50, string(ip17.AsSlice()))},
+			watch.Snapshot{DHCP: watch.DISCOVER, Wanted: ip17},
+			nil,
 		},
 		{"renew", dhcp{kind: 3, ciaddr: ip17.As4()}, watch.Snapshot{DHCP: watch.REQUEST, Wanted: ip17, IP: ip17}, nil},
 		{"inform", dhcp{kind: 8, ciaddr: ip17.As4()}, watch.Snapshot{DHCP: watch.INFORM, IP: ip17}, nil},
