@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package usernet
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/bridge"
+)
+
+func someKey(p proto, i int) flowKey {
+	k := flowKey{proto: p}
+	k.id.RemotePort, k.id.LocalPort = uint16(i), uint16(i>>16)
+	return k
+}
+
+func TestFlowLimit(t *testing.T) {
+	ft := newFlowTable()
+	for i := range maxFlows {
+		require.NotNil(t, ft.add(1, someKey(protoTCP, i)))
+	}
+	assert.Nil(t, ft.add(1, someKey(protoTCP, 999)), "one too many")
+	assert.NotNil(t, ft.add(1, someKey(protoUDP, 999)), "UDP counts for itself")
+	assert.NotNil(t, ft.add(2, someKey(protoTCP, 1000)), "another guest counts for itself")
+	assert.Nil(t, ft.add(2, someKey(protoTCP, 3)), "these ports are in use")
+	f := ft.lookup(someKey(protoTCP, 3))
+	f.release()
+	assert.NotNil(t, ft.add(1, someKey(protoTCP, 999)), "there is room again")
+}
+
+func TestFlowEnd(t *testing.T) {
+	ft := newFlowTable()
+	ended := 0
+	f := ft.add(1, someKey(protoTCP, 1))
+	f.onEnd(func() { ended++ })
+	f.onEnd(func() { ended += 10 }) // takes the place of the first
+	f.stop()
+	f.stop()
+	assert.Equal(t, 10, ended)
+	f.onEnd(func() { ended += 100 })
+	assert.Equal(t, 110, ended, "stopped already: at once")
+	f.release()
+	f.release()
+	tcp, udp := ft.counts()
+	assert.Zero(t, tcp+udp)
+	assert.Empty(t, ft.guests)
+
+	f = ft.add(1, someKey(protoTCP, 1))
+	f.onEnd(func() { ended = -1 })
+	ft.close()
+	assert.Equal(t, -1, ended)
+	assert.Nil(t, ft.add(1, someKey(protoTCP, 2)), "closed")
+}
+
+// TestOrphans: flows of guests that left live on for their return, but not more than maxOrphans; the guest that left first
+// loses them first.
+func TestOrphans(t *testing.T) {
+	ft := newFlowTable()
+	ended := map[bridge.PortID]int{}
+	for guest := bridge.PortID(1); guest <= 4; guest++ {
+		for i := range 200 {
+			ft.add(guest, someKey(protoTCP, int(guest)<<16|i)).onEnd(func() { ended[guest]++ })
+		}
+	}
+	ft.guestGone(9) // had none
+	ft.guestGone(1)
+	ft.guestGone(2)
+	assert.Empty(t, ended)
+	ft.guestGone(3)
+	assert.Equal(t, map[bridge.PortID]int{1: 200}, ended)
+	ft.guestCame(2) // the number is in use again
+	ft.guestGone(4)
+	assert.Equal(t, map[bridge.PortID]int{1: 200}, ended)
+	assert.Equal(t, []bridge.PortID{3, 4}, ft.orphans)
+}

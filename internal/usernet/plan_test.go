@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package usernet
+
+import (
+	"bytes"
+	"log/slog"
+	"net/netip"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
+)
+
+func addrOf(s string) netip.Addr {
+	if s == "" {
+		return netip.Addr{}
+	}
+	return netip.MustParseAddr(s)
+}
+
+func TestPlan(t *testing.T) {
+	tests := []struct {
+		name           string
+		gateway, end   string
+		bits           int
+		subnet, alias  string
+		first, last    string // of the DHCP range
+		wantErr        string
+		mode           vnet.Mode
+		disable, netID bool
+	}{
+		{name: "default", subnet: "192.168.105.0/24", alias: "192.168.105.254", first: "192.168.105.2", last: "192.168.105.254"},
+		{name: "Lima", gateway: "192.168.106.1", end: "192.168.106.254", bits: 24, subnet: "192.168.106.0/24", alias: "192.168.106.254", first: "192.168.106.2", last: "192.168.106.254"},
+		{name: "short range", gateway: "10.0.0.1", end: "10.0.0.9", subnet: "10.0.0.0/24", alias: "10.0.0.254", first: "10.0.0.2", last: "10.0.0.9"},
+		{name: "gateway in the middle", gateway: "10.0.0.100", subnet: "10.0.0.0/24", alias: "10.0.0.254", first: "10.0.0.101", last: "10.0.0.254"},
+		{name: "gateway at the top", gateway: "10.0.0.254", subnet: "10.0.0.0/24", alias: "10.0.0.253", first: "10.0.0.1", last: "10.0.0.253"},
+		{name: "/8", gateway: "10.0.0.1", bits: 8, subnet: "10.0.0.0/8", alias: "10.255.255.254", first: "10.0.0.2", last: "10.0.0.254"},
+		{name: "/16, far end", gateway: "172.20.0.1", end: "172.20.255.254", bits: 16, subnet: "172.20.0.0/16", alias: "172.20.255.254", first: "172.20.0.2", last: "172.20.255.254"},
+		{name: "/16, gateway above .254", gateway: "172.20.3.254", bits: 16, subnet: "172.20.0.0/16", alias: "172.20.255.254", first: "172.20.3.255", last: "172.20.255.254"},
+		{name: "/28", gateway: "10.0.0.17", bits: 28, subnet: "10.0.0.16/28", alias: "10.0.0.30", first: "10.0.0.18", last: "10.0.0.30"},
+		{name: "/29", gateway: "10.0.0.1", bits: 29, subnet: "10.0.0.0/29", alias: "10.0.0.6", first: "10.0.0.2", last: "10.0.0.6"},
+		{name: "/30 has no alias", gateway: "10.0.0.1", bits: 30, subnet: "10.0.0.0/30", first: "10.0.0.2", last: "10.0.0.2"},
+		{name: "/30, gateway second", gateway: "10.0.0.2", bits: 30, subnet: "10.0.0.0/30", first: "10.0.0.1", last: "10.0.0.1"},
+		{name: "end is the broadcast address", gateway: "10.0.0.1", end: "10.0.0.255", subnet: "10.0.0.0/24", alias: "10.0.0.254", first: "10.0.0.2", last: "10.0.0.255"},
+		{name: "no DHCP", disable: true, subnet: "192.168.105.0/24", alias: "192.168.105.254"},
+		{name: "host mode", mode: vnet.ModeHost, subnet: "192.168.105.0/24", alias: "192.168.105.254", first: "192.168.105.2", last: "192.168.105.254"},
+		{name: "host mode, identifier", mode: vnet.ModeHost, netID: true, subnet: "192.168.105.0/24", alias: "192.168.105.254"},
+		{name: "shared mode, identifier", netID: true, subnet: "192.168.105.0/24", alias: "192.168.105.254", first: "192.168.105.2", last: "192.168.105.254"},
+
+		{name: "bridged", mode: vnet.ModeBridged, wantErr: "macOS vmnet"},
+		{name: "unknown mode", mode: "x", wantErr: "unknown mode"},
+		{name: "/7", gateway: "10.0.0.1", bits: 7, wantErr: "between /8 and /30"},
+		{name: "/31", gateway: "10.0.0.1", bits: 31, wantErr: "between /8 and /30"},
+		{name: "IPv6", gateway: "fd00::1", wantErr: "not an IPv4 subnet"},
+		{name: "network address", gateway: "10.0.0.0", wantErr: "cannot be"},
+		{name: "broadcast address", gateway: "10.0.0.255", wantErr: "cannot be"},
+		{name: "loopback", gateway: "127.0.0.1", wantErr: "cannot be"},
+		{name: "multicast", gateway: "224.0.0.1", wantErr: "cannot be"},
+		{name: "class E", gateway: "250.0.0.1", wantErr: "cannot be"},
+		{name: "0/8", gateway: "0.0.0.1", wantErr: "cannot be"},
+		{name: "end elsewhere", gateway: "10.0.0.1", end: "10.0.1.9", wantErr: "not above gateway"},
+		{name: "end below", gateway: "10.0.0.10", end: "10.0.0.9", wantErr: "not above gateway"},
+		{name: "end without gateway", end: "192.168.105.9", wantErr: "needs a gateway"},
+		{name: "mask without gateway", bits: 24, wantErr: "needs a gateway"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			o := Options{Mode: tt.mode, Gateway: addrOf(tt.gateway), DHCPEnd: addrOf(tt.end), PrefixLen: tt.bits, DisableDHCP: tt.disable}
+			if o.Mode == "" {
+				o.Mode = vnet.ModeShared
+			}
+			if tt.netID {
+				o.NetworkIdentifier = "12345678-1234-1234-1234-123456789abc"
+			}
+			p, err := newPlan(o)
+			if tt.wantErr != "" {
+				require.ErrorContains(t, err, tt.wantErr)
+				return
+			}
+			require.NoError(t, err)
+			assert.Equal(t, tt.subnet, p.subnet.String())
+			assert.Equal(t, addrOf(tt.alias), p.alias)
+			assert.Equal(t, addrOf(tt.first), p.dhcpStart)
+			assert.Equal(t, addrOf(tt.last), p.dhcpEnd)
+		})
+	}
+	_, err := New(Options{Mode: vnet.ModeBridged})
+	assert.ErrorIs(t, err, ErrBridged)
+}
+
+// TestIdentity: the gateway's addresses are the same in every life of a network, and others in another network.
+func TestIdentity(t *testing.T) {
+	plan := func(gw string) plan {
+		p, err := newPlan(Options{Mode: vnet.ModeShared, Gateway: addrOf(gw)})
+		require.NoError(t, err)
+		return p
+	}
+	a, b := plan("10.0.0.1"), plan("10.0.1.1")
+	assert.Equal(t, a, plan("10.0.0.1"))
+	assert.NotEqual(t, a.mac, b.mac)
+	assert.NotEqual(t, a.uuid, b.uuid)
+	assert.Equal(t, byte(2), a.mac[0]&3, "locally administered, individual")
+	assert.Regexp(t, regexp.MustCompile(`^[0-9A-F]{8}-[0-9A-F]{4}-8[0-9A-F]{3}-[89AB][0-9A-F]{3}-[0-9A-F]{12}$`), a.uuid)
+}
+
+func TestStartParameters(t *testing.T) {
+	var log bytes.Buffer
+	n := start(t, Options{Gateway: addrOf("10.1.0.1"), PrefixLen: 20, DHCPEnd: addrOf("10.1.7.9"), Log: slog.New(slog.NewTextHandler(&log, nil))}, tuning{})
+	var got []string
+	for line := range strings.Lines(log.String()) {
+		_, kv, ok := strings.Cut(line, `level=INFO msg="interface parameter" key=`)
+		require.True(t, ok, line)
+		got = append(got, strings.TrimSpace(kv))
+	}
+	assert.Equal(t, []string{
+		"vmnet_mac_address value=" + n.plan.mac.String(),
+		"vmnet_mtu value=1500",
+		"vmnet_max_packet_size value=1514",
+		"vmnet_interface_id value=" + n.plan.uuid,
+		"vmnet_start_address value=10.1.0.1",
+		"vmnet_end_address value=10.1.7.9",
+		"vmnet_subnet_mask value=255.255.240.0",
+	}, got)
+	info := n.Info()
+	assert.Equal(t, vnet.NetworkInfo{
+		Backend: "usernet", Mode: vnet.ModeShared, Subnet: netip.MustParsePrefix("10.1.0.0/20"), Gateway: addrOf("10.1.0.1"),
+		DHCPStart: addrOf("10.1.0.2"), DHCPEnd: addrOf("10.1.7.9"), MTU: 1500, MaxFrame: 69632,
+	}, info)
+	assert.Equal(t, addrOf("10.1.15.254"), n.Alias())
+}
+
+// TestTarget is where flows lead; TestRefused shows the same on the wire.
+func TestTarget(t *testing.T) {
+	p, err := newPlan(Options{Mode: vnet.ModeShared})
+	require.NoError(t, err)
+	tests := []struct {
+		name, dst    string
+		shared, host string // empty = refused
+	}{
+		{"alias", "192.168.105.254:80", "127.0.0.1:80", "127.0.0.1:80"},
+		{"outside", "8.8.8.8:53", "8.8.8.8:53", ""},
+		{"private outside", "10.0.0.5:22", "10.0.0.5:22", ""},
+		{"neighbouring subnet", "192.168.106.1:22", "192.168.106.1:22", ""},
+		{"port 0", "8.8.8.8:0", "", ""},
+		{"alias, port 0", "192.168.105.254:0", "", ""},
+		{"gateway", "192.168.105.1:22", "", ""},
+		{"a guest", "192.168.105.7:22", "", ""},
+		{"network address", "192.168.105.0:22", "", ""},
+		{"subnet broadcast", "192.168.105.255:22", "", ""},
+		{"loopback", "127.0.0.1:22", "", ""},
+		{"loopback, other", "127.255.0.1:22", "", ""},
+		{"unspecified", "0.0.0.0:22", "", ""},
+		{"0/8", "0.1.1.1:22", "", ""},
+		{"link-local", "169.254.169.254:80", "", ""},
+		{"multicast", "224.0.0.251:5353", "", ""},
+		{"class E", "240.0.0.1:22", "", ""},
+		{"broadcast", "255.255.255.255:22", "", ""},
+		{"IPv6", "[2001:db8::1]:22", "", ""},
+		{"IPv4 in IPv6", "[::ffff:127.0.0.1]:22", "", ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			for mode, want := range map[vnet.Mode]string{vnet.ModeShared: tt.shared, vnet.ModeHost: tt.host} {
+				got, ok := p.target(mode, netip.MustParseAddrPort(tt.dst))
+				assert.Equal(t, want != "", ok, mode)
+				if ok {
+					assert.Equal(t, want, got.String(), mode)
+				}
+			}
+		})
+	}
+	t.Run("no alias", func(t *testing.T) {
+		p, err := newPlan(Options{Mode: vnet.ModeShared, Gateway: addrOf("10.0.0.1"), PrefixLen: 30})
+		require.NoError(t, err)
+		_, ok := p.target(vnet.ModeHost, netip.AddrPortFrom(netip.Addr{}, 80))
+		assert.False(t, ok)
+	})
+}
