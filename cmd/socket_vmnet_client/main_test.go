@@ -41,7 +41,7 @@ func testMain(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	binary = filepath.Join(dir, "socket_vmnet_client")
 	cmd := exec.Command("go", "build", "-o", binary, ".")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -170,7 +170,7 @@ func self(t *testing.T) string {
 func TestSocketIsFD3(t *testing.T) {
 	null, err := os.Open(os.DevNull)
 	require.NoError(t, err)
-	defer null.Close()
+	defer func() { _ = null.Close() }()
 	for _, c := range []struct {
 		name      string
 		inherited int // files on fd 3 and up that the caller passes on
@@ -221,7 +221,7 @@ func TestHoleBelow(t *testing.T) {
 func TestBuffers(t *testing.T) {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
 	require.NoError(t, err)
-	defer unix.Close(fd)
+	defer func() { _ = unix.Close(fd) }()
 	require.NoError(t, unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, bufferSize))
 	want, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF)
 	require.NoError(t, err)
@@ -237,7 +237,7 @@ func TestBuffers(t *testing.T) {
 func TestBuffersAreNotShrunk(t *testing.T) {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
 	require.NoError(t, err)
-	defer unix.Close(fd)
+	defer func() { _ = unix.Close(fd) }()
 	const larger = 300 << 10
 	require.NoError(t, unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, larger))
 	before, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF)

@@ -143,6 +143,7 @@ func decodeVerdict(t *testing.T, text string) verdict {
 
 // TestDifferential compares Parse with C's getopt_long on random command lines: options, operands, exit code and stream.
 func TestDifferential(t *testing.T) {
+	t.Parallel()
 	bin := reference(t)
 	r := seeded(t)
 	var lines [][]string

@@ -5,6 +5,7 @@ package compat
 import (
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -64,9 +65,9 @@ func legacyText(message string, attrs []attr) (string, bool) {
 
 // lookup finds the last attribute with this key: later ones override those of a sub-logger.
 func lookup(attrs []attr, key string) (string, bool) {
-	for i := len(attrs) - 1; i >= 0; i-- {
-		if attrs[i].key == key {
-			return attrs[i].value, true
+	for _, a := range slices.Backward(attrs) {
+		if a.key == key {
+			return a.value, true
 		}
 	}
 	return "", false

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
@@ -97,7 +98,8 @@ func TestLines(t *testing.T) {
 		{"INFO | x session=3 client.port=4 client.drops.storm=5", func(l *slog.Logger) {
 			l.With("session", 3).WithGroup("client").With("port", 4).Info("x", slog.Group("drops", "storm", 5))
 		}},
-		{"INFO | x", func(l *slog.Logger) { l.WithGroup("").With().Info("x", slog.Attr{}) }},
+		{"INFO | x", func(l *slog.Logger) { l.WithGroup("").With().Info("x", slog.Group("empty")) }},
+		{"INFO | x", func(l *slog.Logger) { l.LogAttrs(t.Context(), slog.LevelInfo, "x", make([]slog.Attr, 1)...) }},
 	} {
 		t.Run(c.want, func(t *testing.T) { assert.Equal(t, c.want+"\n", logged(slog.LevelDebug, c.log)) })
 	}
@@ -178,7 +180,7 @@ func TestLogError(t *testing.T) {
 			assert.Equal(t, c.want, logged(slog.LevelInfo, func(l *slog.Logger) { LogError(l, c.err) }))
 		})
 	}
-	assert.ErrorIs(t, textError("bind", syscall.EADDRINUSE), syscall.EADDRINUSE)
+	require.ErrorIs(t, textError("bind", syscall.EADDRINUSE), syscall.EADDRINUSE)
 	assert.Equal(t, "Address already in use", Strerror(&net.OpError{Op: "listen", Err: syscall.EADDRINUSE}))
 }
 

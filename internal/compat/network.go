@@ -186,7 +186,7 @@ func (s *settings) checkNAT66() error {
 		return plainError{fmt.Errorf("invalid IPv6 prefix %s for --vmnet-nat66-prefix", quoted(*s.nat66))}
 	}
 	if !ulaBlock.Contains(a) {
-		return plainError{fmt.Errorf("--vmnet-nat66-prefix=%s is not in %s; use one such as fd00:1234::", a, ulaBlock)}
+		return plainError{fmt.Errorf("--vmnet-nat66-prefix=%s is not in %s: use fd00:1234:: or the like", a, ulaBlock)}
 	}
 	p := netip.PrefixFrom(a, nat66Bits)
 	if p.Masked() != p {

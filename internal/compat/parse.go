@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -159,8 +160,9 @@ func (ps *parser) flags() []cli.Flag {
 
 // store calls the set function of every option that was given.
 func (ps *parser) store(s *settings, c *cli.Context) error {
+	given := c.LocalFlagNames()
 	for _, o := range ps.opts {
-		if o.key != keyNone || !c.IsSet(o.name) {
+		if o.key != keyNone || !slices.Contains(given, o.name) {
 			continue
 		}
 		values := []string{c.String(o.name)}

@@ -4,6 +4,7 @@ package compat
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -138,7 +139,7 @@ func TestPidfileLife(t *testing.T) {
 				require.NoError(t, err)
 				assert.Equal(t, c.stale, string(b), "and truncates nothing")
 				_, err = AcquirePidfile(path, discard())
-				assert.EqualError(t, err, openText(path, "Resource temporarily unavailable"))
+				require.EqualError(t, err, openText(path, "Resource temporarily unavailable"))
 			}
 			require.NoError(t, p.Publish(4711))
 			assert.Equal(t, []string{"p"}, entries(t, dir))
@@ -216,7 +217,7 @@ func TestPidfileRefused(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := AcquirePidfile(c.path, discard())
-			assert.EqualError(t, err, openText(c.path, c.why))
+			require.EqualError(t, err, openText(c.path, c.why))
 			assert.Equal(t, before, entries(t, dir))
 			b, err := os.ReadFile(target)
 			require.NoError(t, err)
@@ -248,7 +249,7 @@ func TestPidfileUpstream(t *testing.T) {
 	// And the other way round: a socket_vmnet that comes now does not get the lock.
 	f, err = os.OpenFile(path, os.O_WRONLY, 0)
 	require.NoError(t, err)
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	require.ErrorIs(t, syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB), syscall.EAGAIN)
 	p.Release()
 }
@@ -336,12 +337,13 @@ func TestPidfileHandover(t *testing.T) {
 	}()
 	for start := time.Now(); time.Since(start) < 500*time.Millisecond; {
 		q := &Pidfile{path: path, log: discard()}
-		if !assert.ErrorIs(t, q.acquire(), syscall.EAGAIN) || !assert.Nil(t, q.f) {
+		if err = q.acquire(); !errors.Is(err, syscall.EAGAIN) || q.f != nil {
 			break
 		}
 	}
 	close(stop)
 	require.NoError(t, <-failed)
+	require.ErrorIs(t, err, syscall.EAGAIN)
 }
 
 // TestPidfileRace lets processes fight for one path, some of which die and leave their file, while a reader looks at it as

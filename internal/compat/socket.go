@@ -84,7 +84,7 @@ func (l *SocketLock) Bind(o Owner) (*net.UnixListener, error) {
 		return nil, textError("socket", err)
 	}
 	f := os.NewFile(uintptr(fd), l.path)
-	defer f.Close() // the listener has a duplicate
+	defer func() { _ = f.Close() }() // the listener has a duplicate
 	if err := bindPrivate(fd, l.path); err != nil {
 		return nil, textError("bind", err)
 	}

@@ -63,8 +63,8 @@ func serveAlone(path string, ln net.Listener, me []byte) error {
 	if err != nil {
 		return fmt.Errorf("two daemons at once: %w", err)
 	}
-	defer os.Remove(witness)
-	defer f.Close()
+	defer func() { _ = os.Remove(witness) }()
+	defer func() { _ = f.Close() }()
 	go func() {
 		for {
 			c, err := ln.Accept()

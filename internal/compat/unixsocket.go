@@ -36,7 +36,7 @@ func probe(path string) error {
 	if err != nil {
 		return err
 	}
-	defer unix.Close(fd)
+	defer func() { _ = unix.Close(fd) }()
 	if err := unix.SetNonblock(fd, true); err != nil {
 		return err
 	}

@@ -156,8 +156,8 @@ func TestBadValues(t *testing.T) {
 		{"nat66 IPv4", gw + "--vmnet-nat66-prefix=10.0.0.0", `ERROR| invalid IPv6 prefix "10.0.0.0" for --vmnet-nat66-prefix`, false},
 		{"nat66 length", gw + "--vmnet-nat66-prefix=fd00::/64", `ERROR| invalid IPv6 prefix "fd00::/64" for --vmnet-nat66-prefix`, false},
 		{"nat66 zone", gw + "--vmnet-nat66-prefix=fd00::%en0", `ERROR| invalid IPv6 prefix "fd00::%en0" for --vmnet-nat66-prefix`, false},
-		{"nat66 outside", gw + "--vmnet-nat66-prefix=2001:db8::", "ERROR| --vmnet-nat66-prefix=2001:db8:: is not in fd00::/8; use one such as fd00:1234::", false},
-		{"nat66 fc00", gw + "--vmnet-nat66-prefix=fc00::", "ERROR| --vmnet-nat66-prefix=fc00:: is not in fd00::/8; use one such as fd00:1234::", false},
+		{"nat66 outside", gw + "--vmnet-nat66-prefix=2001:db8::", "ERROR| --vmnet-nat66-prefix=2001:db8:: is not in fd00::/8: use fd00:1234:: or the like", false},
+		{"nat66 fc00", gw + "--vmnet-nat66-prefix=fc00::", "ERROR| --vmnet-nat66-prefix=fc00:: is not in fd00::/8: use fd00:1234:: or the like", false},
 		{"nat66 host bits", gw + "--vmnet-nat66-prefix=fd00:1234::1", "ERROR| --vmnet-nat66-prefix=fd00:1234::1 has bits behind the first 64; use fd00:1234::", false},
 		{"empty interface", "--vmnet-mode=bridged --vmnet-interface=", `ERROR| --vmnet-interface is empty: give an interface of this host, such as "en0"`, false},
 	} {

@@ -42,7 +42,7 @@ func TestOf(t *testing.T) {
 func TestMessage(t *testing.T) {
 	err := fmt.Errorf("read state: %w", &fs.PathError{Op: "open", Path: "/x", Err: syscall.EACCES})
 	assert.Equal(t, "read state: open /x: Permission denied", Message(err))
-	assert.Equal(t, "", Message(nil))
+	assert.Empty(t, Message(nil))
 	assert.Equal(t, "x", Message(errors.New("x")))
 	assert.Equal(t, "permission denied (try root)", Message(fmt.Errorf("%w (try root)", syscall.EACCES)))
 }
