@@ -8,15 +8,10 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"runtime"
 	"syscall"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
 )
-
-// minProcs is the least number of threads that run Go code at once. On two cores a ready client otherwise waits for a
-// busy one's reader: round trips under load are four times longer, and throughput is no better.
-const minProcs = 4
 
 func main() {
 	os.Exit(run(os.Args))
@@ -25,9 +20,6 @@ func main() {
 func run(argv []string) int {
 	// A client that has gone is an error of one write. Without this a closed stderr would end the daemon.
 	signal.Ignore(syscall.SIGPIPE)
-	if os.Getenv("GOMAXPROCS") == "" {
-		runtime.GOMAXPROCS(max(minProcs, runtime.GOMAXPROCS(0)))
-	}
 	var personality compat.Personality
 	if len(argv) > 0 {
 		personality = compat.PersonalityOf(argv[0])

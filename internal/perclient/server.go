@@ -59,6 +59,8 @@ type Server struct {
 	refused  uint64    // clients since the last warning
 	warned   time.Time // when refused clients were last logged
 	running  sync.WaitGroup
+
+	memory freer
 }
 
 // NewServer makes a server without clients.
@@ -124,6 +126,7 @@ func (s *Server) remove(c *session) {
 	s.mu.Lock()
 	delete(s.sessions, c)
 	s.mu.Unlock()
+	s.memory.sessionEnded()
 }
 
 // Clients is how many clients are connected.
@@ -138,6 +141,7 @@ func (s *Server) Stop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stopping = true
+	s.memory.stop()
 	for c := range s.sessions {
 		c.link.Shutdown(link.DrainStop)
 	}
