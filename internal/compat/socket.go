@@ -105,11 +105,8 @@ func (l *SocketLock) open(f *os.File, o Owner) (*net.UnixListener, error) {
 	l.mu.Lock()
 	l.mine = mine
 	l.mu.Unlock()
-	if err := l.chown(o); err != nil {
+	if err := l.give(mine, o); err != nil {
 		return nil, err
-	}
-	if err := os.Chmod(l.path, o.Mode); err != nil {
-		return nil, bindError("chmod", err)
 	}
 	if err := unix.Listen(int(f.Fd()), backlog); err != nil {
 		return nil, bindError("listen", err)
@@ -126,20 +123,20 @@ func (l *SocketLock) open(f *os.File, o Owner) (*net.UnixListener, error) {
 	return ul, nil
 }
 
-// chown sets owner and group. Where the default group cannot be had, the daemon's own takes its place; on macOS a new file
-// has the group of its directory, so that one is set too.
-func (l *SocketLock) chown(o Owner) error {
+// give sets owner, group and mode. Where the default group cannot be had, the daemon's own takes its place; on macOS a new
+// file has the group of its directory, so that one is set too.
+func (l *SocketLock) give(mine os.FileInfo, o Owner) error {
 	if o.GID >= 0 {
-		err := os.Lchown(l.path, o.UID, o.GID)
+		step, err := setOwner(l.path, mine, o.UID, o.GID, o.Mode)
 		if err == nil {
 			return nil
 		}
-		if o.MustGroup || o.UID >= 0 && os.Geteuid() == 0 {
-			return bindError("chown", err)
+		if o.MustGroup || !errors.Is(err, syscall.EPERM) {
+			return bindError(step, err)
 		}
 	}
-	if err := os.Lchown(l.path, o.UID, os.Getegid()); err != nil {
-		return bindError("chown", err)
+	if step, err := setOwner(l.path, mine, o.UID, os.Getegid(), o.Mode); err != nil {
+		return bindError(step, err)
 	}
 	l.log.Info("the socket has the daemon's own group, the default one cannot be set", "group", o.GroupName, "gid", os.Getegid())
 	return nil

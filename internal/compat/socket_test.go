@@ -5,6 +5,7 @@ package compat
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -321,6 +322,43 @@ func TestSocketWindow(t *testing.T) {
 	close(stop)
 	for m := range <-seen {
 		assert.Contains(t, []os.FileMode{0o600, 0o640}, m)
+	}
+}
+
+// TestSetOwnerSwapped: somebody who may write in the directory puts another file in the place of the socket just before its
+// owner is set. Nothing may happen to that file.
+func TestSetOwnerSwapped(t *testing.T) {
+	dir := shortDir(t)
+	path, target, moved := filepath.Join(dir, "s"), filepath.Join(dir, "target"), filepath.Join(dir, "moved")
+	require.NoError(t, os.WriteFile(target, nil, 0o600))
+	for _, c := range []struct {
+		name string
+		swap func() error
+	}{
+		{"symbolic link", func() error { return errors.Join(os.Rename(path, moved), os.Symlink(target, path)) }},
+		{"hard link", func() error { return errors.Join(os.Rename(path, moved), os.Link(target, path)) }},
+		{"link to the socket", func() error { return errors.Join(os.Rename(path, moved), os.Symlink(moved, path)) }},
+		{"second name of the socket", func() error { return os.Link(path, moved) }},
+		{"other socket", func() error {
+			staleSocket(t, moved)
+			return os.Rename(moved, path)
+		}},
+		{"nothing", func() error { return os.Remove(path) }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_ = os.Remove(path)
+			_ = os.Remove(moved)
+			staleSocket(t, path)
+			mine, err := os.Lstat(path)
+			require.NoError(t, err)
+			require.NoError(t, c.swap())
+			step, err := setOwner(path, mine, -1, os.Getegid(), 0o777)
+			require.Error(t, err)
+			assert.Equal(t, "chown", step)
+			fi, err := os.Lstat(target)
+			require.NoError(t, err)
+			assert.Equal(t, os.FileMode(0o600), fi.Mode())
+		})
 	}
 }
 

@@ -30,6 +30,16 @@ func socketAt(path string) (bool, error) {
 	return true, nil
 }
 
+// sameSocket checks that fi, what is at the path now, is the socket that was bound there. Another name for it would let
+// somebody keep it when the path is gone, so there must be none.
+func sameSocket(fi, mine os.FileInfo) error {
+	st, ok := fi.Sys().(*syscall.Stat_t)
+	if !ok || fi.Mode()&fs.ModeSocket == 0 || !os.SameFile(fi, mine) || st.Nlink != 1 || int(st.Uid) != os.Geteuid() {
+		return syscall.EADDRINUSE
+	}
+	return nil
+}
+
 // probe connects to path and closes. It never waits: a daemon with a full backlog answers EAGAIN or EINPROGRESS.
 func probe(path string) error {
 	fd, err := newSocket()
