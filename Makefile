@@ -12,6 +12,8 @@ DESTDIR ?=
 VERSION ?= $(shell git describe --match 'v[0-9]*' --dirty='.m' --always --tags 2>/dev/null | sed 's/^\([0-9a-f]\)/v0.0.0-\1/')
 GO      ?= go
 INSTALL ?= install
+# Where the binaries are built.
+BIN     ?= bin
 
 MODULE  := github.com/socket-vmnet2/socket_vmnet2
 LDFLAGS := -s -w -X '$(MODULE)/internal/compat.Version=$(or $(VERSION),v0.0.0-unknown)'
@@ -19,7 +21,7 @@ DOCDIR   = $(DESTDIR)$(PREFIX)/share/doc/socket_vmnet
 # Nothing of ours needs cgo, and without it the Linux binary is static.
 export CGO_ENABLED := 0
 
-BINARIES := bin/socket_vmnet2 bin/socket_vmnet bin/socket_vmnet_client
+BINARIES := socket_vmnet2 socket_vmnet socket_vmnet_client
 
 .PHONY: all
 all: build
@@ -27,10 +29,10 @@ all: build
 # The binaries are real files: Lima refuses a symbolic link, and their names decide what they are.
 .PHONY: build
 build:
-	$(GO) build -trimpath -ldflags "$(LDFLAGS)" -o bin/socket_vmnet2 ./cmd/socket_vmnet2
-	$(GO) build -trimpath -ldflags "$(LDFLAGS)" -o bin/socket_vmnet_client ./cmd/socket_vmnet_client
-	rm -f bin/socket_vmnet
-	cp bin/socket_vmnet2 bin/socket_vmnet
+	$(GO) build -trimpath -ldflags "$(LDFLAGS)" -o '$(BIN)/socket_vmnet2' ./cmd/socket_vmnet2
+	$(GO) build -trimpath -ldflags "$(LDFLAGS)" -o '$(BIN)/socket_vmnet_client' ./cmd/socket_vmnet_client
+	rm -f '$(BIN)/socket_vmnet'
+	cp '$(BIN)/socket_vmnet2' '$(BIN)/socket_vmnet'
 
 .PHONY: demo
 demo:
@@ -74,7 +76,7 @@ bench: build
 .PHONY: install.bin
 install.bin: build
 	$(INSTALL) -d '$(DESTDIR)$(PREFIX)/bin'
-	for f in $(BINARIES); do $(INSTALL) -m 755 "$$f" '$(DESTDIR)$(PREFIX)/bin' || exit 1; done
+	for f in $(BINARIES); do $(INSTALL) -m 755 '$(BIN)/'"$$f" '$(DESTDIR)$(PREFIX)/bin' || exit 1; done
 
 .PHONY: install.doc
 install.doc:
@@ -83,7 +85,7 @@ install.doc:
 
 .PHONY: uninstall.bin
 uninstall.bin:
-	for f in $(notdir $(BINARIES)); do rm -f '$(DESTDIR)$(PREFIX)/bin/'"$$f" || exit 1; done
+	for f in $(BINARIES); do rm -f '$(DESTDIR)$(PREFIX)/bin/'"$$f" || exit 1; done
 
 .PHONY: uninstall.doc
 uninstall.doc:
@@ -91,4 +93,4 @@ uninstall.doc:
 
 .PHONY: clean
 clean:
-	rm -rf bin build
+	rm -rf '$(BIN)' build
