@@ -14,106 +14,117 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
 
-// TestClientsCommandLines are those of every program that is known to start socket_vmnet. Both personalities must read
-// them alike: sudo matches them literally, so none of them can ever be changed.
-func TestClientsCommandLines(t *testing.T) {
-	type want func(*Config)
-	group := func(g string) want { return func(c *Config) { c.SocketGroup, c.SocketGroupSet = g, true } }
-	pid := func(p string) want { return func(c *Config) { c.Pidfile, c.PidfileSet = p, true } }
-	mode := func(m vnet.Mode) want { return func(c *Config) { c.Mode = m } }
-	iface := func(i string) want { return func(c *Config) { c.Interface = i } }
-	disable := func(c *Config) { c.DisableDHCP = true }
-	subnet := func(gw, end string, endSet bool) want {
-		return func(c *Config) {
-			c.Gateway, c.DHCPEnd, c.DHCPEndSet = netip.MustParseAddr(gw), netip.MustParseAddr(end), endSet
-			c.Subnet = netip.PrefixFrom(c.Gateway, 24).Masked()
-		}
+// A given is what one option of a command line changes in a Config.
+type given func(*Config)
+
+func group(g string) given { return func(c *Config) { c.SocketGroup, c.SocketGroupSet = g, true } }
+
+func pidfile(p string) given { return func(c *Config) { c.Pidfile, c.PidfileSet = p, true } }
+
+func mode(m vnet.Mode) given { return func(c *Config) { c.Mode = m } }
+
+func iface(i string) given { return func(c *Config) { c.Interface = i } }
+
+func noDHCP(c *Config) { c.DisableDHCP = true }
+
+// subnet is a gateway in a /24 and the end of its pool, which may be given or not.
+func subnet(gw, end string, endSet bool) given {
+	return func(c *Config) {
+		c.Gateway, c.DHCPEnd, c.DHCPEndSet = netip.MustParseAddr(gw), netip.MustParseAddr(end), endSet
+		c.Subnet = netip.PrefixFrom(c.Gateway, 24).Masked()
 	}
-	for _, c := range []struct {
-		name, argv, socket string
-		want               []want
-	}{
-		{
-			"lima shared",
-			"/opt/socket_vmnet/bin/socket_vmnet --pidfile=/private/var/run/lima/shared_socket_vmnet.pid --socket-group=admin --vmnet-mode=shared --vmnet-gateway=192.168.105.1 --vmnet-dhcp-end=192.168.105.254 --vmnet-mask=255.255.255.0 /private/var/run/lima/socket_vmnet.shared",
-			"/private/var/run/lima/socket_vmnet.shared",
-			[]want{pid("/private/var/run/lima/shared_socket_vmnet.pid"), group("admin"), mode("shared"), subnet("192.168.105.1", "192.168.105.254", true)},
-		},
-		{
-			"lima host",
-			"/opt/socket_vmnet/bin/socket_vmnet --pidfile=/private/var/run/lima/host_socket_vmnet.pid --socket-group=everyone --vmnet-mode=host --vmnet-gateway=192.168.106.1 --vmnet-dhcp-end=192.168.106.254 --vmnet-mask=255.255.255.0 /private/var/run/lima/socket_vmnet.host",
-			"/private/var/run/lima/socket_vmnet.host",
-			[]want{pid("/private/var/run/lima/host_socket_vmnet.pid"), group("everyone"), mode("host"), subnet("192.168.106.1", "192.168.106.254", true)},
-		},
-		{
-			"lima bridged",
-			"/opt/socket_vmnet/bin/socket_vmnet --pidfile=/private/var/run/lima/bridged_socket_vmnet.pid --socket-group=admin --vmnet-mode=bridged --vmnet-interface=en0 /private/var/run/lima/socket_vmnet.bridged",
-			"/private/var/run/lima/socket_vmnet.bridged",
-			[]want{pid("/private/var/run/lima/bridged_socket_vmnet.pid"), group("admin"), mode("bridged"), iface("en0")},
-		},
-		{
-			"rancher desktop",
-			"/opt/rancher-desktop/bin/socket_vmnet --pidfile=/private/var/run/rancher-desktop-shared_socket_vmnet.pid --socket-group=everyone --vmnet-mode=shared --vmnet-gateway=192.168.205.1 --vmnet-dhcp-end=192.168.205.254 --vmnet-mask=255.255.255.0 /private/var/run/socket_vmnet.rancher-desktop-shared",
-			"/private/var/run/socket_vmnet.rancher-desktop-shared",
-			[]want{pid("/private/var/run/rancher-desktop-shared_socket_vmnet.pid"), group("everyone"), subnet("192.168.205.1", "192.168.205.254", true)},
-		},
-		{
-			"finch",
-			"/opt/finch/bin/socket_vmnet --pidfile=/private/var/run/finch-lima/finch-shared_socket_vmnet.pid --socket-group=everyone --vmnet-mode=shared --vmnet-gateway=192.168.105.1 --vmnet-dhcp-end=192.168.105.254 --vmnet-mask=255.255.255.0 /private/var/run/finch-lima/socket_vmnet.finch-shared",
-			"/private/var/run/finch-lima/socket_vmnet.finch-shared",
-			[]want{pid("/private/var/run/finch-lima/finch-shared_socket_vmnet.pid"), group("everyone"), subnet("192.168.105.1", "192.168.105.254", true)},
-		},
-		{
-			"colima shared",
-			"/opt/colima/bin/socket_vmnet --vmnet-mode shared --socket-group staff --vmnet-gateway 192.168.106.1 --vmnet-dhcp-end 192.168.106.254 --pidfile /opt/colima/run/vmnet-default.pid /Users/me/.colima/default/daemon/vmnet.sock",
-			"/Users/me/.colima/default/daemon/vmnet.sock",
-			[]want{pid("/opt/colima/run/vmnet-default.pid"), group("staff"), subnet("192.168.106.1", "192.168.106.254", true)},
-		},
-		{
-			"colima bridged",
-			"/opt/colima/bin/socket_vmnet --vmnet-mode bridged --socket-group staff --vmnet-interface en0 --pidfile /opt/colima/run/vmnet-default.pid /Users/me/.colima/default/daemon/vmnet.sock",
-			"/Users/me/.colima/default/daemon/vmnet.sock",
-			[]want{pid("/opt/colima/run/vmnet-default.pid"), group("staff"), mode("bridged"), iface("en0")},
-		},
-		{
-			"launchd and sudoers, minikube's daemon",
-			"/opt/socket_vmnet/bin/socket_vmnet --vmnet-gateway=192.168.105.1 /var/run/socket_vmnet",
-			"/var/run/socket_vmnet",
-			[]want{subnet("192.168.105.1", "192.168.105.254", false)},
-		},
-		{
-			"launchd bridged",
-			"/opt/socket_vmnet/bin/socket_vmnet --vmnet-mode=bridged --vmnet-interface=en0 /var/run/socket_vmnet.bridged.en0",
-			"/var/run/socket_vmnet.bridged.en0",
-			[]want{mode("bridged"), iface("en0")},
-		},
-		{
-			"homebrew service",
-			"/opt/homebrew/opt/socket_vmnet/bin/socket_vmnet --vmnet-gateway=192.168.105.1 /opt/homebrew/var/run/socket_vmnet",
-			"/opt/homebrew/var/run/socket_vmnet",
-			[]want{subnet("192.168.105.1", "192.168.105.254", false)},
-		},
-		{
-			"homebrew test",
-			"/opt/homebrew/opt/socket_vmnet/bin/socket_vmnet /dev/null",
-			"/dev/null",
-			[]want{func(c *Config) {
-				c.Warnings = []string{"--vmnet-gateway=IP should be explicitly specified to avoid conflicting with other applications"}
-			}},
-		},
-		{
-			"upstream's test without DHCP",
-			"/opt/socket_vmnet/bin/socket_vmnet --pidfile /tmp/p --vmnet-disable-dhcp --vmnet-gateway=192.168.106.1 --socket-group=staff /var/run/socket_vmnet.disable-dhcp",
-			"/var/run/socket_vmnet.disable-dhcp",
-			[]want{pid("/tmp/p"), group("staff"), disable, subnet("192.168.106.1", "192.168.106.254", false)},
-		},
-		{
-			"options behind the socket",
-			"socket_vmnet /opt/homebrew/var/run/socket_vmnet --vmnet-mode=host --vmnet-gateway=192.168.100.1",
-			"/opt/homebrew/var/run/socket_vmnet",
-			[]want{mode("host"), subnet("192.168.100.1", "192.168.100.254", false)},
-		},
-	} {
+}
+
+// clientLines are the command lines of every program that is known to start socket_vmnet.
+var clientLines = []struct {
+	name, argv, socket string
+	want               []given
+}{
+	{
+		"lima shared",
+		"/opt/socket_vmnet/bin/socket_vmnet --pidfile=/private/var/run/lima/shared_socket_vmnet.pid --socket-group=admin --vmnet-mode=shared --vmnet-gateway=192.168.105.1 --vmnet-dhcp-end=192.168.105.254 --vmnet-mask=255.255.255.0 /private/var/run/lima/socket_vmnet.shared",
+		"/private/var/run/lima/socket_vmnet.shared",
+		[]given{pidfile("/private/var/run/lima/shared_socket_vmnet.pid"), group("admin"), mode("shared"), subnet("192.168.105.1", "192.168.105.254", true)},
+	},
+	{
+		"lima host",
+		"/opt/socket_vmnet/bin/socket_vmnet --pidfile=/private/var/run/lima/host_socket_vmnet.pid --socket-group=everyone --vmnet-mode=host --vmnet-gateway=192.168.106.1 --vmnet-dhcp-end=192.168.106.254 --vmnet-mask=255.255.255.0 /private/var/run/lima/socket_vmnet.host",
+		"/private/var/run/lima/socket_vmnet.host",
+		[]given{pidfile("/private/var/run/lima/host_socket_vmnet.pid"), group("everyone"), mode("host"), subnet("192.168.106.1", "192.168.106.254", true)},
+	},
+	{
+		"lima bridged",
+		"/opt/socket_vmnet/bin/socket_vmnet --pidfile=/private/var/run/lima/bridged_socket_vmnet.pid --socket-group=admin --vmnet-mode=bridged --vmnet-interface=en0 /private/var/run/lima/socket_vmnet.bridged",
+		"/private/var/run/lima/socket_vmnet.bridged",
+		[]given{pidfile("/private/var/run/lima/bridged_socket_vmnet.pid"), group("admin"), mode("bridged"), iface("en0")},
+	},
+	{
+		"rancher desktop",
+		"/opt/rancher-desktop/bin/socket_vmnet --pidfile=/private/var/run/rancher-desktop-shared_socket_vmnet.pid --socket-group=everyone --vmnet-mode=shared --vmnet-gateway=192.168.205.1 --vmnet-dhcp-end=192.168.205.254 --vmnet-mask=255.255.255.0 /private/var/run/socket_vmnet.rancher-desktop-shared",
+		"/private/var/run/socket_vmnet.rancher-desktop-shared",
+		[]given{pidfile("/private/var/run/rancher-desktop-shared_socket_vmnet.pid"), group("everyone"), subnet("192.168.205.1", "192.168.205.254", true)},
+	},
+	{
+		"finch",
+		"/opt/finch/bin/socket_vmnet --pidfile=/private/var/run/finch-lima/finch-shared_socket_vmnet.pid --socket-group=everyone --vmnet-mode=shared --vmnet-gateway=192.168.105.1 --vmnet-dhcp-end=192.168.105.254 --vmnet-mask=255.255.255.0 /private/var/run/finch-lima/socket_vmnet.finch-shared",
+		"/private/var/run/finch-lima/socket_vmnet.finch-shared",
+		[]given{pidfile("/private/var/run/finch-lima/finch-shared_socket_vmnet.pid"), group("everyone"), subnet("192.168.105.1", "192.168.105.254", true)},
+	},
+	{
+		"colima shared",
+		"/opt/colima/bin/socket_vmnet --vmnet-mode shared --socket-group staff --vmnet-gateway 192.168.106.1 --vmnet-dhcp-end 192.168.106.254 --pidfile /opt/colima/run/vmnet-default.pid /Users/me/.colima/default/daemon/vmnet.sock",
+		"/Users/me/.colima/default/daemon/vmnet.sock",
+		[]given{pidfile("/opt/colima/run/vmnet-default.pid"), group("staff"), subnet("192.168.106.1", "192.168.106.254", true)},
+	},
+	{
+		"colima bridged",
+		"/opt/colima/bin/socket_vmnet --vmnet-mode bridged --socket-group staff --vmnet-interface en0 --pidfile /opt/colima/run/vmnet-default.pid /Users/me/.colima/default/daemon/vmnet.sock",
+		"/Users/me/.colima/default/daemon/vmnet.sock",
+		[]given{pidfile("/opt/colima/run/vmnet-default.pid"), group("staff"), mode("bridged"), iface("en0")},
+	},
+	{
+		"launchd and sudoers, minikube's daemon",
+		"/opt/socket_vmnet/bin/socket_vmnet --vmnet-gateway=192.168.105.1 /var/run/socket_vmnet",
+		"/var/run/socket_vmnet",
+		[]given{subnet("192.168.105.1", "192.168.105.254", false)},
+	},
+	{
+		"launchd bridged",
+		"/opt/socket_vmnet/bin/socket_vmnet --vmnet-mode=bridged --vmnet-interface=en0 /var/run/socket_vmnet.bridged.en0",
+		"/var/run/socket_vmnet.bridged.en0",
+		[]given{mode("bridged"), iface("en0")},
+	},
+	{
+		"homebrew service",
+		"/opt/homebrew/opt/socket_vmnet/bin/socket_vmnet --vmnet-gateway=192.168.105.1 /opt/homebrew/var/run/socket_vmnet",
+		"/opt/homebrew/var/run/socket_vmnet",
+		[]given{subnet("192.168.105.1", "192.168.105.254", false)},
+	},
+	{
+		"homebrew test",
+		"/opt/homebrew/opt/socket_vmnet/bin/socket_vmnet /dev/null",
+		"/dev/null",
+		[]given{func(c *Config) {
+			c.Warnings = []string{"--vmnet-gateway=IP should be explicitly specified to avoid conflicting with other applications"}
+		}},
+	},
+	{
+		"upstream's test without DHCP",
+		"/opt/socket_vmnet/bin/socket_vmnet --pidfile /tmp/p --vmnet-disable-dhcp --vmnet-gateway=192.168.106.1 --socket-group=staff /var/run/socket_vmnet.disable-dhcp",
+		"/var/run/socket_vmnet.disable-dhcp",
+		[]given{pidfile("/tmp/p"), group("staff"), noDHCP, subnet("192.168.106.1", "192.168.106.254", false)},
+	},
+	{
+		"options behind the socket",
+		"socket_vmnet /opt/homebrew/var/run/socket_vmnet --vmnet-mode=host --vmnet-gateway=192.168.100.1",
+		"/opt/homebrew/var/run/socket_vmnet",
+		[]given{mode("host"), subnet("192.168.100.1", "192.168.100.254", false)},
+	},
+}
+
+// TestClientsCommandLines: both personalities read them alike. sudo matches them literally, so none can ever be changed.
+func TestClientsCommandLines(t *testing.T) {
+	for _, c := range clientLines {
 		t.Run(c.name, func(t *testing.T) {
 			want := defaultConfig()
 			want.SocketPath = c.socket
