@@ -18,6 +18,7 @@
 #   E2E_QEMU       a qemu-system-x86_64 of your own
 #   E2E_QEMU_NEW   a qemu-system-x86_64 of your own, 9.2 or newer
 set -euo pipefail
+export LC_ALL=C # the output of apt is read below
 
 # Loaded in this order; what the kernel has built in is left out.
 modules="virtio_ring virtio virtio_pci_modern_dev virtio_pci_legacy_dev virtio_pci failover net_failover virtio_net"
@@ -76,6 +77,17 @@ try() {
 	return 1
 }
 
+apt_opts=(-o DPkg::Lock::Timeout=300 -o Acquire::Retries=3 -o Dpkg::Use-Pty=0)
+
+# apt_install PACKAGE... installs packages and shows how far it is.
+apt_install() {
+	apt-get -q "${apt_opts[@]}" -y --no-install-recommends install "$@" 2>&1 </dev/null | tee "$work/apt.log" | awk '
+		function show(what) { print "set-up: " what; fflush() }
+		/newly installed/ { show($0) }
+		/^Get:/ && ++got % 20 == 0 { show(got " packages downloaded") }
+		/^Setting up/ && ++done % 20 == 0 { show(done " packages set up") }' >&2
+}
+
 install_missing() {
 	local missing
 	missing=$(missing_packages | tr '\n' ' ')
@@ -88,11 +100,10 @@ install_missing() {
     sudo apt-get install --no-install-recommends $missing"
 	fi
 	say "installing $missing"
-	local opts=(-qq -o DPkg::Lock::Timeout=300 -o Acquire::Retries=3)
 	export DEBIAN_FRONTEND=noninteractive
-	try apt-get "${opts[@]}" update >&2 || die "apt-get update"
+	try apt-get -qq "${apt_opts[@]}" update >&2 || die "apt-get update"
 	# shellcheck disable=SC2086
-	try apt-get "${opts[@]}" -y --no-install-recommends install $missing >"$work/apt.log" 2>&1 || {
+	try apt_install $missing || {
 		tail -20 "$work/apt.log" >&2
 		die "apt-get install $missing"
 	}

@@ -3,6 +3,7 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -138,14 +139,14 @@ func qemuVersion(path string) (version, error) {
 }
 
 // BuildGo builds the command in package pkg (a path such as ./cmd/x, looked up from the module's root) for this Linux
-// machine to the file out, statically linked. The extra arguments go to go build.
+// machine to the file out, statically linked, with the go command that $GO names. The extra arguments go to go build.
 func BuildGo(ctx context.Context, pkg, out string, extra ...string) error {
 	root, err := ModuleRoot()
 	if err != nil {
 		return err
 	}
 	args := append([]string{"build", "-trimpath", "-ldflags=-s -w", "-o", out}, extra...)
-	cmd := exec.CommandContext(ctx, "go", append(args, pkg)...)
+	cmd := exec.CommandContext(ctx, cmp.Or(os.Getenv("GO"), "go"), append(args, pkg)...)
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if msg, err := cmd.CombinedOutput(); err != nil {
