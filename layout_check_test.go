@@ -1,0 +1,339 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package layout_test
+
+import (
+	"bytes"
+	"debug/elf"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A source is one parsed Go file, whatever platform it is for.
+type source struct {
+	path string // slash-separated
+	text string
+	fset *token.FileSet
+	ast  *ast.File
+}
+
+func (s *source) dir() string          { return path.Dir(s.path) }
+func (s *source) test() bool           { return strings.HasSuffix(s.path, "_test.go") }
+func (s *source) lines() int           { return strings.Count(s.text, "\n") }
+func (s *source) main() bool           { return s.ast.Name.Name == "main" }
+func (s *source) line(p token.Pos) int { return s.fset.Position(p).Line }
+
+// parse reads one file.
+func parse(filename, text string) (*source, error) {
+	s := &source{path: filename, text: text, fset: token.NewFileSet()}
+	var err error
+	s.ast, err = parser.ParseFile(s.fset, filename, text, parser.ParseComments|parser.SkipObjectResolution)
+	return s, err
+}
+
+// repository parses every Go file of the module.
+func repository(t *testing.T) (files []*source) {
+	t.Helper()
+	for _, p := range tracked(t) {
+		if !strings.HasSuffix(p, ".go") {
+			continue
+		}
+		b, err := os.ReadFile(p)
+		require.NoError(t, err)
+		s, err := parse(p, string(b))
+		require.NoError(t, err)
+		files = append(files, s)
+	}
+	require.Greater(t, len(files), 50, "too few files found; is this the root of the repository?")
+	return files
+}
+
+// importsOf calls f for each import path of each file.
+func importsOf(files []*source, f func(s *source, imported string)) {
+	for _, s := range files {
+		for _, i := range s.ast.Imports {
+			p, err := strconv.Unquote(i.Path.Value)
+			if err == nil {
+				f(s, p)
+			}
+		}
+	}
+}
+
+// checkOwnImports compares the imports among our packages with the table.
+func checkOwnImports(files []*source) (bad []string) {
+	for _, s := range files {
+		if _, known := imports[s.dir()]; !known && !s.test() {
+			bad = append(bad, fmt.Sprintf("%s: package %s has no row in the import table", s.path, s.dir()))
+		}
+	}
+	importsOf(files, func(s *source, imported string) {
+		own, ok := strings.CutPrefix(imported, module+"/")
+		switch {
+		case !ok || own == s.dir():
+		case s.test() && (strings.HasPrefix(own, "internal/") || strings.HasPrefix(own, "test/")):
+		case !slices.Contains(imports[s.dir()], own):
+			bad = append(bad, fmt.Sprintf("%s imports %s, which the import table does not allow", s.path, own))
+		}
+	})
+	return bad
+}
+
+// checkThirdParty compares the imports of other modules with the list.
+func checkThirdParty(files []*source) (bad []string) {
+	importsOf(files, func(s *source, imported string) {
+		first, _, _ := strings.Cut(imported, "/")
+		if !strings.Contains(first, ".") || imported == module || strings.HasPrefix(imported, module+"/") {
+			return // the standard library, or ours
+		}
+		for m, u := range direct {
+			if imported != m && !strings.HasPrefix(imported, m+"/") {
+				continue
+			}
+			allowed := u.code
+			if s.test() {
+				allowed = slices.Concat(u.code, u.tests)
+			}
+			if !slices.Contains(allowed, "*") && !slices.Contains(allowed, s.dir()) {
+				bad = append(bad, fmt.Sprintf("%s imports %s, which is not for %s", s.path, imported, s.dir()))
+			}
+			return
+		}
+		bad = append(bad, fmt.Sprintf("%s imports %s, which is not on the list of modules", s.path, imported))
+	})
+	return bad
+}
+
+// checkCgo finds cgo in what is shipped.
+func checkCgo(files []*source) (bad []string) {
+	importsOf(files, func(s *source, imported string) {
+		if imported == "C" && (strings.HasPrefix(s.path, "internal/") || strings.HasPrefix(s.path, "cmd/")) {
+			bad = append(bad, s.path+` imports "C"; internal and cmd are free of cgo`)
+		}
+	})
+	return bad
+}
+
+// checkPackageDocs wants one package comment per package, in the form that go doc expects.
+func checkPackageDocs(files []*source) (bad []string) {
+	docs := map[string][]string{}
+	for _, s := range files {
+		if s.test() {
+			continue
+		}
+		if _, ok := docs[s.dir()]; !ok {
+			docs[s.dir()] = nil
+		}
+		if s.ast.Doc == nil {
+			continue
+		}
+		docs[s.dir()] = append(docs[s.dir()], s.path)
+		want := "Package " + s.ast.Name.Name + " "
+		if s.main() {
+			want = "Command " + path.Base(s.dir()) + " "
+		}
+		if !strings.HasPrefix(s.ast.Doc.Text(), want) {
+			bad = append(bad, fmt.Sprintf("%s: the package comment does not begin with %q", s.path, want))
+		}
+	}
+	for dir, in := range docs {
+		if len(in) != 1 {
+			bad = append(bad, fmt.Sprintf("%s: %d package comments, want one: %v", dir, len(in), in))
+		}
+	}
+	return bad
+}
+
+// spdx is what the first line of a file says.
+const spdx = "SPDX-License-Identifier: Apache-2.0"
+
+func isSPDX(line string) bool { return strings.Contains(line, spdx) }
+
+// needsSPDX tells for a path that is not a Go file whether comments are possible and the file is ours to license.
+func needsSPDX(p string) bool {
+	switch path.Ext(p) {
+	case ".c", ".h", ".sh", ".yml", ".yaml", ".S":
+		return true
+	}
+	return path.Base(p) == "Makefile"
+}
+
+// checkSPDX wants the licence in the first line and an empty second one, so that it is no package comment.
+func checkSPDX(files []*source) (bad []string) {
+	for _, s := range files {
+		if !strings.HasPrefix(s.text, "// "+spdx+"\n\n") {
+			bad = append(bad, fmt.Sprintf("%s: does not begin with %q and an empty line", s.path, "// "+spdx))
+		}
+	}
+	return bad
+}
+
+// functions calls f for each function with its length in lines.
+func functions(s *source, f func(d *ast.FuncDecl, lines int)) {
+	for _, d := range s.ast.Decls {
+		if fd, ok := d.(*ast.FuncDecl); ok {
+			f(fd, s.line(fd.End())-s.line(fd.Pos())+1)
+		}
+	}
+}
+
+// checkSizes bounds files and, tests apart, functions.
+func checkSizes(files []*source) (bad []string) {
+	for _, s := range files {
+		if s.test() {
+			continue
+		}
+		if s.lines() > maxFile {
+			bad = append(bad, fmt.Sprintf("%s: %d lines, at most %d", s.path, s.lines(), maxFile))
+		}
+		functions(s, func(d *ast.FuncDecl, n int) {
+			if n > maxFunction {
+				bad = append(bad, fmt.Sprintf("%s:%d: %s has %d lines, at most %d", s.path, s.line(d.Pos()), d.Name.Name, n, maxFunction))
+			}
+		})
+	}
+	return bad
+}
+
+// habits tells how many files and functions are longer than they should be.
+func habits(files []*source) string {
+	var nf, nfn int
+	var long []string
+	for _, s := range files {
+		if s.test() {
+			continue
+		}
+		nf++
+		if s.lines() > habitFile {
+			long = append(long, fmt.Sprintf("%s: %d lines", s.path, s.lines()))
+		}
+		functions(s, func(d *ast.FuncDecl, n int) {
+			nfn++
+			if n > habitFunction {
+				long = append(long, fmt.Sprintf("%s: %s has %d lines", s.path, d.Name.Name, n))
+			}
+		})
+	}
+	return fmt.Sprintf("%d files and %d functions without tests; above the habit of %d and %d lines:\n\t%s",
+		nf, nfn, habitFile, habitFunction, strings.Join(long, "\n\t"))
+}
+
+// checkSkips finds tests that skip without being on the list, and rows of the list that are not needed.
+func checkSkips(files []*source) (bad []string) {
+	unused := keys(skips)
+	for _, s := range files {
+		for _, d := range s.ast.Decls {
+			fd, ok := d.(*ast.FuncDecl)
+			if !ok {
+				continue
+			}
+			ast.Inspect(fd, func(n ast.Node) bool {
+				call, ok := n.(*ast.CallExpr)
+				if !ok {
+					return true
+				}
+				sel, ok := call.Fun.(*ast.SelectorExpr)
+				if !ok || !slices.Contains([]string{"Skip", "Skipf", "SkipNow"}, sel.Sel.Name) {
+					return true
+				}
+				key := s.path + ": " + fd.Name.Name
+				unused = slices.DeleteFunc(unused, func(k string) bool { return k == key })
+				if _, ok := skips[key]; !ok {
+					bad = append(bad, fmt.Sprintf("%s:%d: %s skips, but is not on the list", s.path, s.line(call.Pos()), fd.Name.Name))
+				}
+				return true
+			})
+		}
+	}
+	for _, k := range unused {
+		bad = append(bad, k+": is on the list of skips, but does not skip")
+	}
+	return bad
+}
+
+// notLinked are packages that no program for Linux may contain, with all below them.
+var notLinked = []string{
+	"C", "runtime/cgo", "testing", "github.com/ebitengine/purego", "github.com/Code-Hex", "github.com/stretchr", "go.uber.org/goleak",
+	module + "/internal/vnettest", module + "/internal/vmnet/ffi", module + "/internal/darwinapi", module + "/test",
+}
+
+// checkLinked finds forbidden packages among the dependencies of a program.
+func checkLinked(deps []string) (bad []string) {
+	for _, d := range deps {
+		for _, no := range notLinked {
+			if d == no || strings.HasPrefix(d, no+"/") {
+				bad = append(bad, d+" is linked into the program")
+			}
+		}
+	}
+	return bad
+}
+
+// checkStatic tells what in an ELF binary asks for a dynamic loader.
+func checkStatic(binary []byte) (bad []string) {
+	f, err := elf.NewFile(bytes.NewReader(binary))
+	if err != nil {
+		return []string{err.Error()}
+	}
+	for _, p := range f.Progs {
+		if p.Type == elf.PT_INTERP || p.Type == elf.PT_DYNAMIC {
+			bad = append(bad, fmt.Sprintf("the binary is not static: it has a %s segment", p.Type))
+		}
+	}
+	return bad
+}
+
+// licences are words that tell one licence from the others.
+var licences = []struct{ name, has, hasNot string }{
+	{"Apache-2.0", "Apache License Version 2.0", ""},
+	{"MIT", "Permission is hereby granted, free of charge, to any person obtaining a copy", ""},
+	{"BSD-3-Clause", "Neither the name of", ""},
+	{"BSD-2-Clause", "Redistribution and use in source and binary forms", "Neither the name of"},
+}
+
+// licenceOf recognises the licence in a module's directory, "" if there is none that is known.
+func licenceOf(t *testing.T, dir string) string {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join(dir, "LICEN[CS]E*"))
+	require.NoError(t, err)
+	more, err := filepath.Glob(filepath.Join(dir, "COPY*"))
+	require.NoError(t, err)
+	for _, n := range append(names, more...) {
+		b, err := os.ReadFile(n)
+		require.NoError(t, err)
+		if l := licenceIn(string(b)); l != "" {
+			return l
+		}
+	}
+	return ""
+}
+
+func licenceIn(text string) string {
+	text = strings.NewReplacer(",", "", "*", "").Replace(strings.Join(strings.Fields(text), " "))
+	for _, l := range licences {
+		has := strings.ReplaceAll(l.has, ",", "")
+		if strings.Contains(text, has) && (l.hasNot == "" || !strings.Contains(text, l.hasNot)) {
+			return l.name
+		}
+	}
+	return ""
+}
+
+func keys[V any](m map[string]V) (all []string) {
+	for k := range m {
+		all = append(all, k)
+	}
+	slices.Sort(all)
+	return all
+}

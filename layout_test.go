@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package layout_test keeps the rules of the repository: who imports whom, where a third-party module may appear, sizes,
+// comments, licences, and that the Linux binaries are static. Each rule is shown to catch what it is for in
+// layout_rules_test.go.
+package layout_test
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// module is the path in go.mod.
+const module = "github.com/socket-vmnet2/socket_vmnet2"
+
+// imports is the import table of our own packages: what the code of each one, tests apart, may import. Imports go one
+// way: contracts (frame, vnet) know only each other; bridge and usernet know no clients; link and perclient know no back
+// end; watch, state and compat are leaves that know contracts at most; cmd wires.
+//
+// Tests may import any internal package, vnettest above all.
+var imports = map[string][]string{
+	"internal/frame": {},
+	"internal/vnet":  {"internal/frame"},
+
+	"internal/bridge":       {"internal/frame", "internal/vnet"},
+	"internal/usernet":      {"internal/frame", "internal/vnet", "internal/bridge", "internal/usernet/dhcp", "internal/usernet/dns"},
+	"internal/usernet/dhcp": {"internal/state"},
+	"internal/usernet/dns":  {},
+
+	"internal/link":      {"internal/frame"},
+	"internal/perclient": {"internal/frame", "internal/vnet", "internal/link", "internal/watch"},
+
+	"internal/watch":          {},
+	"internal/state":          {},
+	"internal/compat":         {"internal/vnet", "internal/compat/errtext"},
+	"internal/compat/errtext": {},
+
+	"internal/vnettest": {"internal/frame", "internal/vnet"},
+
+	"cmd/socket_vmnet2": {
+		"internal/compat", "internal/link", "internal/perclient", "internal/state", "internal/usernet", "internal/vnet",
+	},
+	"cmd/socket_vmnet_client": {"internal/compat/errtext"},
+
+	"test/bench":     {},
+	"test/e2e":       {},
+	"test/e2e/demo":  {"test/e2e/lab"},
+	"test/e2e/guest": {},
+	"test/e2e/lab":   {"internal/frame", "internal/state"},
+}
+
+// A use says where a third-party module may be imported: by code, and beyond that by tests.
+type use struct {
+	licence string
+	code    []string // packages; "*" for all
+	tests   []string
+}
+
+// direct are the modules that go.mod requires directly.
+var direct = map[string]use{
+	"github.com/urfave/cli/v2": {"MIT", []string{"internal/compat", "cmd/socket_vmnet2"}, nil},
+	"golang.org/x/sys": {"BSD-3-Clause", []string{
+		"internal/link", "internal/compat", "internal/state", "cmd/socket_vmnet2", "cmd/socket_vmnet_client", "test/e2e/guest",
+		"test/e2e/lab",
+	}, []string{"*"}},
+	"gvisor.dev/gvisor":                      {"Apache-2.0", []string{"internal/usernet"}, []string{"internal/vnettest"}},
+	"github.com/containers/gvisor-tap-vsock": {"Apache-2.0", []string{"internal/usernet"}, nil},
+	"github.com/insomniacslk/dhcp": {
+		"BSD-3-Clause",
+		[]string{"internal/usernet/dhcp", "internal/vnettest"},
+		[]string{"internal/usernet", "cmd/socket_vmnet2"},
+	},
+	"github.com/miekg/dns":        {"BSD-3-Clause", []string{"internal/usernet/dns"}, []string{"internal/usernet", "cmd/socket_vmnet2"}},
+	"github.com/stretchr/testify": {"MIT", []string{"internal/vnettest"}, []string{"*"}},
+	"go.uber.org/goleak":          {"MIT", []string{"internal/vnettest"}, []string{"*"}},
+}
+
+// skips are the only places where a test may skip, by file and function, with what it needs. CI has all of it.
+var skips = map[string]string{
+	"cmd/socket_vmnet_client/main_test.go: TestPermissionDenied": "root, to become a user without access",
+	"internal/compat/differential_test.go: reference":            "gcc, for the C library's getopt_long",
+	"internal/compat/errtext/errtext_test.go: TestAgainstC":      "gcc, for the C library's strerror",
+	"internal/compat/pidfile_test.go: needRoot":                  "root, to become another user",
+	"internal/state/file_test.go: TestForeign":                   "root, to give a file to another user",
+	"internal/state/file_test.go: TestUntrustedDirectory":        "root, for whom the rules are stricter",
+	"test/bench/load_test.go: testBench":                         "gcc, for the load generator and the C relays",
+	"test/e2e/main_test.go: newLab":                              "QEMU, a guest kernel and iPXE, which test/e2e/setup.sh gets",
+}
+
+// Sizes in lines. The habit is what one aims at; the test reports how often it is missed.
+const (
+	maxFile, habitFile         = 500, 300
+	maxFunction, habitFunction = 80, 40
+)
+
+func TestLayout(t *testing.T) {
+	files := repository(t)
+	for name, rule := range map[string]func([]*source) []string{
+		"own imports":         checkOwnImports,
+		"third-party imports": checkThirdParty,
+		"cgo":                 checkCgo,
+		"package docs":        checkPackageDocs,
+		"licence lines":       checkSPDX,
+		"sizes":               checkSizes,
+		"skips":               checkSkips,
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, complaint := range rule(files) {
+				t.Error(complaint)
+			}
+		})
+	}
+	t.Log(habits(files))
+}
+
+// TestOtherFilesHaveLicence looks at scripts and C files, whose comments differ.
+func TestOtherFilesHaveLicence(t *testing.T) {
+	for _, path := range tracked(t) {
+		if !needsSPDX(path) {
+			continue
+		}
+		b, err := os.ReadFile(path)
+		require.NoError(t, err)
+		head := strings.SplitN(string(b), "\n", 4)
+		assert.True(t, slices.ContainsFunc(head[:min(3, len(head))], isSPDX),
+			"%s: no %q in its first three lines", path, spdx)
+	}
+}
+
+// TestDirectDependencies compares go.mod with the list above and the licences with what the modules ship.
+func TestDirectDependencies(t *testing.T) {
+	var mod struct {
+		Require []struct {
+			Path     string
+			Indirect bool
+		}
+		Tool []struct{ Path string }
+	}
+	require.NoError(t, json.Unmarshal(run(t, nil, "go", "mod", "edit", "-json"), &mod))
+	var required []string
+	for _, r := range mod.Require {
+		if !r.Indirect {
+			required = append(required, r.Path)
+		}
+	}
+	assert.ElementsMatch(t, keys(direct), required, "direct dependencies in go.mod")
+	assert.Empty(t, mod.Tool, "tools have a module of their own, in tools")
+	for path, u := range direct {
+		dir := strings.TrimSpace(string(run(t, nil, "go", "list", "-m", "-f", "{{.Dir}}", path)))
+		assert.Equal(t, u.licence, licenceOf(t, dir), path)
+	}
+}
+
+// TestLinuxBinaries checks what is linked into the programs for Linux: nothing of tests, nothing for cgo, every module
+// under a licence that allows it; and that they are static.
+func TestLinuxBinaries(t *testing.T) {
+	env := []string{"CGO_ENABLED=0", "GOOS=linux", "GOARCH=" + runtime.GOARCH}
+	for _, program := range []string{"socket_vmnet2", "socket_vmnet_client"} {
+		t.Run(program, func(t *testing.T) {
+			deps := strings.Fields(string(run(t, env, "go", "list", "-deps", "./cmd/"+program)))
+			for _, c := range checkLinked(deps) {
+				t.Error(c)
+			}
+			dirs := strings.Fields(string(run(t, env, "go", "list", "-deps", "-f", "{{with .Module}}{{.Dir}}{{end}}", "./cmd/"+program)))
+			slices.Sort(dirs)
+			for _, dir := range slices.Compact(dirs) {
+				assert.NotEmpty(t, licenceOf(t, dir), "no known licence in %s", dir)
+			}
+
+			binary := filepath.Join(t.TempDir(), program)
+			run(t, env, "go", "build", "-o", binary, "./cmd/"+program)
+			b, err := os.ReadFile(binary)
+			require.NoError(t, err)
+			for _, c := range checkStatic(b) {
+				t.Errorf("%s: %s", program, c)
+			}
+		})
+	}
+}
+
+// run executes a command in the root of the repository and returns what it prints.
+func run(t *testing.T, env []string, name string, args ...string) []byte {
+	t.Helper()
+	c := exec.CommandContext(t.Context(), name, args...)
+	c.Env = append(os.Environ(), env...)
+	var stderr strings.Builder
+	c.Stderr = &stderr
+	out, err := c.Output()
+	require.NoError(t, err, "%s %s: %s", name, strings.Join(args, " "), stderr.String())
+	return out
+}
+
+// tracked are the files of the repository, by slash-separated path, without what git ignores and nested modules.
+func tracked(t *testing.T) (paths []string) {
+	t.Helper()
+	ignored := []string{".git", "bin", "build", "artifacts", "tools", "attach", "testdata"}
+	require.NoError(t, filepath.WalkDir(".", func(path string, d os.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && slices.Contains(ignored, d.Name()):
+			return filepath.SkipDir
+		case d.Type().IsRegular():
+			paths = append(paths, filepath.ToSlash(path))
+		}
+		return nil
+	}))
+	return paths
+}
