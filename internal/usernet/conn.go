@@ -3,6 +3,7 @@
 package usernet
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -12,6 +13,7 @@ import (
 
 	"gvisor.dev/gvisor/pkg/tcpip"
 	"gvisor.dev/gvisor/pkg/tcpip/adapters/gonet"
+	"gvisor.dev/gvisor/pkg/tcpip/transport/tcp"
 	"gvisor.dev/gvisor/pkg/waiter"
 )
 
@@ -58,9 +60,6 @@ func (g *guestConn) next() (*[bufSize]byte, int, error) {
 		w := tcpip.SliceWriter(buf[:])
 		res, err := g.ep.Read(&w, tcpip.ReadOptions{})
 		if err == nil {
-			if g.tcp != nil {
-				g.ep.ModerateRecvBuf(res.Count)
-			}
 			return buf, res.Count, nil
 		}
 		buffers.Put(buf)
@@ -82,6 +81,25 @@ func (g *guestConn) closeWrite() { _ = g.tcp.CloseWrite() }
 func (g *guestConn) abort() {
 	g.ep.Abort()
 	g.wq.Notify(waiter.EventHUp | waiter.EventErr | waiter.ReadableEvents | waiter.WritableEvents)
+}
+
+// settle waits until the guest has confirmed the end of the connection, so that one that never does keeps its place among
+// the guest's flows, and resets the connection after some seconds.
+func (g *guestConn) settle(ctx context.Context) {
+	for wait := time.Millisecond; wait < 5*time.Second; wait *= 2 {
+		switch tcp.EndpointState(g.ep.State()) {
+		case tcp.StateFinWait1, tcp.StateClosing, tcp.StateLastAck:
+		default:
+			return
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			g.abort()
+			return
+		}
+	}
+	g.abort()
 }
 
 // close frees the endpoint. A TCP connection whose two sides have ended is closed in order.

@@ -27,6 +27,9 @@ const (
 	maxRestartDelay = 30 * time.Second
 )
 
+// closeTimeout is how long a broken stack has to end. A healthy one takes some ten milliseconds.
+const closeTimeout = 500 * time.Millisecond
+
 // gateway is one port of the bridge: the frames that reach it, the servers behind it, the frames it sends.
 type gateway struct {
 	net    *Network
@@ -35,6 +38,8 @@ type gateway struct {
 	out    *outlet
 	drops  drops
 	engine *engine // replaced by run only, with mu held
+
+	ran chan struct{} // closed when run has returned
 
 	mu      sync.Mutex
 	down    bool          // the engine panicked and is not replaced yet
@@ -46,6 +51,7 @@ type gateway struct {
 
 // run handles frames until the inlet is closed.
 func (g *gateway) run() {
+	defer close(g.ran)
 	for c := g.in.next(); c != nil; c = g.in.next() {
 		it := frame.NewBatch(c.buf, c.n).Iter()
 		for !g.handleAll(c.src, &it) {
@@ -183,13 +189,19 @@ func (g *gateway) closeEngine(e *engine) {
 	}()
 	select {
 	case <-done:
-	case <-time.After(400 * time.Millisecond):
+	case <-time.After(closeTimeout):
 		g.net.log.Error("user-space network did not close in time; its goroutines are given up")
 	}
 }
 
 // close ends the gateway. The bridge has stopped delivering to the inlet.
 func (g *gateway) close() {
+	g.in.close()
+	select {
+	case <-g.ran: // no new flow from here on
+	case <-time.After(closeTimeout):
+		g.net.log.Error("user-space network is stuck in a frame; its goroutine is given up")
+	}
 	g.mu.Lock()
 	g.ended = true
 	e := g.engine

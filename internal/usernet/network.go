@@ -46,7 +46,7 @@ type Network struct {
 	dns    *dns.Server
 
 	closing sync.Once
-	workers sync.WaitGroup // the gateway's and the outlet's goroutine
+	workers sync.WaitGroup // the outlet's goroutine
 }
 
 var (
@@ -105,7 +105,7 @@ func (n *Network) dnsConfig() dns.Config {
 func (n *Network) serveDNS(src bridge.PortID, c net.Conn) { n.dns.ServeTCP(uint16(src), c) }
 
 func (n *Network) startGateway() error {
-	g := &gateway{net: n, plan: &n.plan}
+	g := &gateway{net: n, plan: &n.plan, ran: make(chan struct{})}
 	g.in = newInlet(n.plan.mac, &g.drops)
 	g.out = newOutlet(func(b frame.Batch) { n.port.Send(b) }, &g.drops)
 	e, err := newEngine(n, g.out)
@@ -121,7 +121,7 @@ func (n *Network) startGateway() error {
 		return err
 	}
 	n.gw = g
-	n.workers.Go(g.run)
+	go g.run()
 	n.workers.Go(g.out.run)
 	return nil
 }
@@ -173,11 +173,11 @@ func (n *Network) Alias() netip.Addr { return n.plan.alias }
 func (n *Network) Close() error {
 	n.closing.Do(func() {
 		_ = n.bridge.Close() // nothing is delivered or sent any more
-		n.gw.in.close()
-		n.dns.Close() // before the flows: some of them wait for it
+		n.dns.Close()        // before the flows: some of them wait for it
 		n.gw.close()
 		n.gw.out.close()
 		n.workers.Wait()
+		n.logStats()
 	})
 	return nil
 }

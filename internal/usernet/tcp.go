@@ -98,6 +98,8 @@ func (e *engine) serveTCP(r *tcp.ForwarderRequest) {
 	abort := func() { guest.abort(); host.abort() }
 	f.onEnd(abort)
 	relayTCP(guest, host, abort)
+	_ = host.Close()
+	guest.settle(e.ctx)
 }
 
 // accept completes the guest's handshake. It returns nil if the guest did not play along.

@@ -83,7 +83,7 @@ func TestTCPBothWays(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, sha256.Sum256(data), [32]byte(h.Sum(nil)), "host to guest")
 	assert.Equal(t, sha256.Sum256(data), <-got, "guest to host")
-	assert.Eventually(t, func() bool { tcp, _ := n.gw.flows().counts(); return tcp == 0 }, 2*time.Second, time.Millisecond, "flow ended")
+	assert.Eventually(t, func() bool { return n.Stats().TCPFlows == 0 }, 2*time.Second, time.Millisecond, "flow ended")
 }
 
 func hostPort(l net.Listener) uint16 { return l.Addr().(*net.TCPAddr).AddrPort().Port() }
@@ -159,6 +159,25 @@ func TestResetIsPassedOn(t *testing.T) {
 	}
 	_, err = io.ReadAll(h)
 	assert.ErrorContains(t, err, "reset")
+}
+
+// TestUnconfirmedEnd: a connection whose end the guest never confirms still counts as one of its flows.
+func TestUnconfirmedEnd(t *testing.T) {
+	n := start(t, Options{}, tuning{})
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	g := newIPGuest(t, n, mac1, guestIP)
+	c, h := connect(t, g, netip.AddrPortFrom(aliasIP, hostPort(l)), l)
+	require.NoError(t, c.CloseWrite())
+	_, err = io.ReadAll(h)
+	require.NoError(t, err)
+	g.tap.Store(new(func([]byte) bool { return true })) // deaf from here on
+	h.Close()
+	time.Sleep(100 * time.Millisecond)
+	assert.Equal(t, 1, n.Stats().TCPFlows)
+	g.tap.Store(nil) // the repeated FIN is confirmed
+	assert.Eventually(t, func() bool { return n.Stats().TCPFlows == 0 }, 3*time.Second, 5*time.Millisecond)
 }
 
 // TestRefused: what a guest may not reach, or what refuses, is answered with a reset at once, not with silence.
@@ -315,7 +334,7 @@ func TestHangingDials(t *testing.T) {
 	assert.EqualValues(t, maxFlows, dialing.Load(), "they hang still, and no more of them")
 	assert.True(t, bad.ping(guestIP, gatewayIP, time.Second), "its ping works")
 
-	require.Eventually(t, func() bool { tcp, _ := n.gw.flows().counts(); return tcp == 0 }, 5*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return n.Stats().TCPFlows == 0 }, 5*time.Second, 5*time.Millisecond)
 	bad.port.Close()
 	again := newIPGuest(t, n, mac1, guestIP)
 	fetch(t, again, netip.AddrPortFrom(aliasIP, port))
@@ -335,7 +354,7 @@ func fetch(t *testing.T, g *ipGuest, to netip.AddrPort) {
 	assert.Len(t, b, 3000)
 }
 
-// TestCloseWhileBusy: Close ends within half a second with hanging dials, handshakes that never end, connections under
+// TestCloseWhileBusy: Close does not wait for hanging dials, handshakes that never end, connections under
 // load both ways, and UDP flows. That no goroutine is left is checked when the package's tests end.
 func TestCloseWhileBusy(t *testing.T) {
 	var dialing atomic.Int32
@@ -378,8 +397,9 @@ func TestCloseWhileBusy(t *testing.T) {
 	time.Sleep(50 * time.Millisecond)
 	begin := time.Now()
 	require.NoError(t, n.Close())
-	assert.Less(t, time.Since(begin), 500*time.Millisecond)
-	t.Logf("closed in %v", time.Since(begin))
+	took := time.Since(begin)
+	t.Logf("closed in %v", took)
+	assert.Less(t, took, time.Second, "some ten milliseconds, but for a busy test machine")
 	for _, e := range g.stack.RegisteredEndpoints() {
 		e.Abort()
 	}

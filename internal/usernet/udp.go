@@ -5,6 +5,7 @@ package usernet
 import (
 	"context"
 	"errors"
+	"net"
 	"os"
 	"sync"
 	"time"
@@ -64,7 +65,13 @@ func (e *engine) serveUDP(f *flow, guest *guestConn, dst string) {
 	wg.Go(func() {
 		defer end()
 		defer e.contain("user-space network flow failed")
-		_ = pump(func(b []byte) (int, error) { f.touch(); return host.Write(b) }, guest.next)
+		_ = pump(func(b []byte) (int, error) {
+			f.touch()
+			if _, err := host.Write(b); errors.Is(err, net.ErrClosed) {
+				return 0, err // any other error costs this datagram only
+			}
+			return len(b), nil
+		}, guest.next)
 	})
 	_ = pump(func(b []byte) (int, error) {
 		f.touch()

@@ -125,7 +125,7 @@ func TestUDPIdle(t *testing.T) {
 		_, udp := n.gw.flows().counts()
 		require.Equal(t, 1, udp, "kept while in use")
 	}
-	require.Eventually(t, func() bool { _, udp := n.gw.flows().counts(); return udp == 0 }, 2*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return n.Stats().UDPFlows == 0 }, 2*time.Second, 5*time.Millisecond)
 	assert.NotNil(t, exchangeUDP(t, c, []byte("again")), "the next datagram starts another")
 }
 
