@@ -36,7 +36,7 @@ func (r *reconnect) testStopUnderLoad(t *testing.T) {
 		counter := r.count(t)
 		r.reconnected(t, since)
 		for _, g := range r.guests {
-			alive := r.alive(counter, g, 5*time.Second)
+			alive := r.alive(counter, g, 15*time.Second)
 			assert.True(t, alive, "%s sends nothing after a stop with %s stall", g.Name, stalled)
 			t.Logf("stall %s, stopped in %s: %s has sent %d frames", stalled, took, g.Name, counter.From(g.MAC).Frames)
 		}
@@ -61,7 +61,7 @@ func (r *reconnect) testStopWithoutDrain(t *testing.T) {
 		counter := r.count(t)
 		r.reconnected(t, since)
 		for _, g := range r.guests {
-			if r.alive(counter, g, 2*time.Second) {
+			if r.alive(counter, g, 3*time.Second) {
 				continue
 			}
 			died[g.Name]++
@@ -69,7 +69,7 @@ func (r *reconnect) testStopWithoutDrain(t *testing.T) {
 				_, err := g.QMP().Execute(command, nil)
 				require.NoError(t, err)
 			}
-			assert.True(t, r.alive(counter, g, 5*time.Second), "%s is alive after stop and cont", g.Name)
+			assert.True(t, r.alive(counter, g, 15*time.Second), "%s is alive after stop and cont", g.Name)
 		}
 		counter.Close()
 		if len(died) == len(r.guests) {

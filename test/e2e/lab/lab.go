@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 )
 
@@ -80,11 +81,11 @@ func (l *Lab) Close() error {
 	ends, procs, sockets := l.ends, l.procs, l.sockets
 	l.ends, l.procs, l.sockets = nil, nil, nil
 	l.mu.Unlock()
-	for i := len(ends) - 1; i >= 0; i-- {
-		ends[i]()
+	for _, end := range slices.Backward(ends) {
+		end()
 	}
-	for i := len(procs) - 1; i >= 0; i-- {
-		procs[i].Kill()
+	for _, p := range slices.Backward(procs) {
+		p.Kill()
 	}
 	return errors.Join(forgetState(sockets, l.hadState), os.RemoveAll(l.Dir))
 }

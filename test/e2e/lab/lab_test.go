@@ -10,7 +10,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -227,7 +226,7 @@ func emptyLab(t *testing.T) *Lab {
 	image, err := os.ReadFile(l.image)
 	require.NoError(t, err)
 	for _, f := range []string{"init", "lab/dhcp", "lab/lease", "bin/busybox"} {
-		assert.True(t, strings.Contains(string(image), f+"\x00"), "%s in the image", f)
+		assert.Contains(t, string(image), f+"\x00", "names in the image")
 	}
 	return l
 }
