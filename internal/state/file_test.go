@@ -234,14 +234,16 @@ func TestDirectoryAtPath(t *testing.T) {
 	assert.Len(t, entries, 1)
 }
 
-// TestUntrustedDirectory: state is neither read nor written where others could change it.
-func TestUntrustedDirectory(t *testing.T) {
-	tests := []struct {
-		name string
-		make func(t *testing.T, base string) (dir string)
-		root bool
-		ok   bool
-	}{
+// dirCase is a directory that is trusted or not.
+type dirCase struct {
+	name string
+	make func(t *testing.T, base string) (dir string)
+	root bool // the rule is for root only, or needs root to set up
+	ok   bool
+}
+
+func dirCases() []dirCase {
+	return []dirCase{
 		{name: "fine", ok: true, make: func(_ *testing.T, base string) string { return filepath.Join(base, "a") }},
 		{name: "link of ours", ok: true, make: func(t *testing.T, base string) string {
 			require.NoError(t, os.Mkdir(filepath.Join(base, "real"), 0o700))
@@ -298,7 +300,11 @@ func TestUntrustedDirectory(t *testing.T) {
 			return filepath.Join(base, "a", "x")
 		}},
 	}
-	for _, tt := range tests {
+}
+
+// TestUntrustedDirectory: state is neither read nor written where others could change it.
+func TestUntrustedDirectory(t *testing.T) {
+	for _, tt := range dirCases() {
 		t.Run(tt.name, func(t *testing.T) {
 			if tt.root && os.Geteuid() != 0 {
 				t.Skip("needs root, for whom the rules are stricter; run the tests as root")
@@ -330,7 +336,7 @@ func TestNoDirectory(t *testing.T) {
 func TestDiskFull(t *testing.T) {
 	dir, file := stateDir(t, goodFile)
 	f, log := open(dir)
-	f.write = func(path string, b []byte) error {
+	f.write = func(_ string, b []byte) error {
 		// The write itself fails as on a full disk; replace's own steps around it stay.
 		full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 		if err != nil {

@@ -149,12 +149,10 @@ func (e *engine) close() {
 
 // start runs f, part of a flow, on a goroutine that close waits for. A panic ends the flow only.
 func (e *engine) start(f func()) {
-	e.wg.Add(1)
-	go func() {
-		defer e.wg.Done()
+	e.wg.Go(func() {
 		defer e.contain("user-space network flow failed")
 		f()
-	}()
+	})
 }
 
 // contain is deferred to turn a panic into a log line.

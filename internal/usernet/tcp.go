@@ -4,6 +4,7 @@ package usernet
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/netip"
 	"sync"
@@ -140,7 +141,7 @@ func relayTCP(guest *guestConn, host *hostConn, abort func()) {
 func pump(write func([]byte) (int, error), next func() (*[bufSize]byte, int, error)) error {
 	for {
 		buf, n, err := next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {

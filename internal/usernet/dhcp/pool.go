@@ -41,6 +41,7 @@ type quarantine struct {
 type pool struct {
 	first, last netip.Addr
 	reserved    map[netip.Addr]bool
+	limit       int // leases remembered
 	// fresh is where the search for a free address begins: everything below is reserved or belongs to a bound lease.
 	fresh netip.Addr
 
@@ -53,7 +54,7 @@ type pool struct {
 
 func newPool(first, last netip.Addr, reserved []netip.Addr) *pool {
 	p := &pool{
-		first: first, last: last, fresh: first,
+		first: first, last: last, fresh: first, limit: maxLeases,
 		reserved:    map[netip.Addr]bool{},
 		byMAC:       map[mac48]*lease{},
 		byIP:        map[netip.Addr]*lease{},
@@ -164,7 +165,7 @@ func (p *pool) choose(mac mac48, wish netip.Addr, now time.Duration) netip.Addr 
 	if p.byIP[wish] == nil && p.usable(wish, mac, now) {
 		return wish
 	}
-	if len(p.byMAC) < maxLeases {
+	if len(p.byMAC) < p.limit {
 		if ip := p.neverLeased(mac, now); ip.IsValid() {
 			return ip
 		}

@@ -60,7 +60,7 @@ func (q *query) request() (Reply, bool) {
 	if !q.admit() {
 		return Reply{}, false
 	}
-	if q.pool.byMAC[q.mac] == nil && q.pool.byIP[ip] == nil && len(q.pool.byMAC) >= maxLeases {
+	if q.pool.byMAC[q.mac] == nil && q.pool.byIP[ip] == nil && len(q.pool.byMAC) >= q.pool.limit {
 		old := q.pool.oldestExpired(q.now)
 		if old == nil {
 			q.poolFull()

@@ -113,7 +113,7 @@ func New(c Config) *Server {
 func (s *Server) restore(leases []state.Lease) {
 	wall, now := s.cfg.Wall(), s.cfg.Elapsed()
 	for _, l := range leases {
-		if len(l.MAC) != 6 || !s.pool.contains(l.IP) || len(s.pool.byMAC) >= maxLeases {
+		if len(l.MAC) != 6 || !s.pool.contains(l.IP) || len(s.pool.byMAC) >= s.pool.limit {
 			continue
 		}
 		mac := mac48(l.MAC)

@@ -24,10 +24,10 @@ import (
 const (
 	// Timeout is how long the host's resolvers have for an answer, all attempts together.
 	Timeout = 5 * time.Second
-	// MaxPerClient and MaxInFlight are how many questions wait for the host's resolvers, of one guest and in all. More
-	// are not answered.
+	// MaxPerClient is how many questions of one guest wait for the host's resolvers. More are not answered.
 	MaxPerClient = 64
-	MaxInFlight  = 1024
+	// MaxInFlight is how many questions wait for the host's resolvers in all.
+	MaxInFlight = 1024
 	// ttl of our own records in seconds.
 	ttl = 60
 	// tcpIdle is how long a TCP connection may be silent.
