@@ -15,9 +15,6 @@ const (
 	// DefaultQueueSize is how much one client may be behind with reading before frames for it are dropped, in bytes: 1.7 ms
 	// at 10 Gbit/s. A TCP window of 2 MB saw losses of 23 % at 1 MiB and of 0 at 4 MiB.
 	DefaultQueueSize = 2 << 20
-	// MinQueueSize and MaxQueueSize bound it, in bytes.
-	MinQueueSize = 64 << 10
-	MaxQueueSize = 8 << 20
 
 	// sockBufLen is the send and receive buffer asked for on a client's socket, in bytes. 128 to 256 KiB gave the best
 	// throughput; macOS's default of 8 KiB is good for five frames.

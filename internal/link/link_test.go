@@ -4,7 +4,6 @@ package link
 
 import (
 	"encoding/binary"
-	"errors"
 	"io"
 	"net"
 	"os"
@@ -19,6 +18,9 @@ import (
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 )
+
+// smallQueue is the least that --queue-size allows, in bytes.
+const smallQueue = 64 << 10
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
@@ -168,7 +170,7 @@ func TestDeliverNeverCutsAFrame(t *testing.T) {
 	const total = 20_000
 	daemon, client := pair(t)
 	require.NoError(t, daemon.SetWriteBuffer(4096))
-	r := start(t, daemon, StreamOptions{QueueSize: MinQueueSize})
+	r := start(t, daemon, StreamOptions{QueueSize: smallQueue})
 	go func() {
 		for i := 0; i < total; i += 10 {
 			r.Deliver(numbered(i, 10, 100+i%1400))
@@ -205,14 +207,14 @@ func TestDeliverNeverCutsAFrame(t *testing.T) {
 
 func TestDeliverDoesNotBlockOnADeafClient(t *testing.T) {
 	daemon, client := pair(t)
-	r := start(t, daemon, StreamOptions{QueueSize: MinQueueSize})
+	r := start(t, daemon, StreamOptions{QueueSize: smallQueue})
 	began := time.Now()
 	for i := range 10_000 {
 		r.Deliver(numbered(i, 1, 1514))
 	}
 	assert.Less(t, time.Since(began), 2*time.Second)
 	st := r.Stats()
-	assert.LessOrEqual(t, st.Queued, MinQueueSize+1518)
+	assert.LessOrEqual(t, st.Queued, smallQueue+1518)
 	assert.NotZero(t, st.DropQueueFull)
 	assert.Equal(t, uint64(10_000), st.DropQueueFull+st.ToClientFrames)
 	// A deaf client may still send.
@@ -342,7 +344,8 @@ func TestIdleClientsHoldNoReadBuffer(t *testing.T) {
 	require.Eventually(t, func() bool { return len(r.got()) == 1 }, time.Second, time.Millisecond)
 	readBufs.mu.Lock()
 	defer readBufs.mu.Unlock()
-	assert.NotZero(t, len(readBufs.free))
+	free := len(readBufs.free)
+	assert.NotZero(t, free)
 }
 
 func TestPoolGivesMemoryBack(t *testing.T) {
@@ -358,13 +361,15 @@ func TestPoolGivesMemoryBack(t *testing.T) {
 	require.NoError(t, err)
 	assert.Same(t, &b[0], &c[0], "the last one put is the warmest")
 	p.trim()
-	assert.Zero(t, len(p.free), "a was not needed since")
+	free := len(p.free)
+	assert.Zero(t, free, "a was not needed since")
 	assert.False(t, p.armed, "no timer runs without need")
 	p.armed = true
 	p.put(c)
 	p.low = 1
 	p.trim()
-	assert.Zero(t, len(p.free))
+	free = len(p.free)
+	assert.Zero(t, free)
 }
 
 func TestCloseEndsABlockedDrainer(t *testing.T) {
@@ -375,7 +380,7 @@ func TestCloseEndsABlockedDrainer(t *testing.T) {
 	}
 	require.NotZero(t, r.Stats().Queued)
 	r.Shutdown(DrainOne)
-	assert.True(t, errors.Is(r.wait(t, time.Second), ErrShutdown))
+	assert.ErrorIs(t, r.wait(t, time.Second), ErrShutdown)
 	require.NoError(t, r.Close())
 	assert.Zero(t, r.Stats().Queued)
 }

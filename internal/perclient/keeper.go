@@ -79,7 +79,7 @@ func (c *session) start() (vnet.Port, error) {
 // use sends what was held, lets the reader send to p, and closes p when it died or the session ends. The error tells why
 // the port died.
 func (c *session) use(p vnet.Port) error {
-	defer p.Close() //nolint:errcheck // a port that cannot be closed cleanly is gone all the same
+	defer p.Close() // one that cannot be closed in order is gone all the same
 	defer c.port.Store(nil)
 	c.mu.Lock()
 	if c.heldN > 0 {

@@ -13,8 +13,8 @@ import (
 
 func TestMemoryIsGivenBackAfterManyClientsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var freed int64
-		f := freer{free: func() { atomic.AddInt64(&freed, 1) }}
+		var freed atomic.Int64
+		f := freer{free: func() { freed.Add(1) }}
 		leave := func(n int) {
 			for range n {
 				f.sessionEnded()
@@ -26,21 +26,21 @@ func TestMemoryIsGivenBackAfterManyClientsLeft(t *testing.T) {
 		}
 		leave(freeAfter - 1)
 		pass(time.Minute)
-		assert.Zero(t, atomic.LoadInt64(&freed), "a few are not worth a garbage collection")
+		assert.Zero(t, freed.Load(), "a few are not worth a garbage collection")
 		leave(1)
 		pass(freeDelay - 1)
-		assert.Zero(t, atomic.LoadInt64(&freed))
+		assert.Zero(t, freed.Load())
 		pass(1)
-		assert.EqualValues(t, 1, atomic.LoadInt64(&freed))
+		assert.EqualValues(t, 1, freed.Load())
 		leave(10 * freeAfter)
 		pass(freeEvery - 1)
-		assert.EqualValues(t, 1, atomic.LoadInt64(&freed), "not too often")
+		assert.EqualValues(t, 1, freed.Load(), "not too often")
 		pass(1)
-		assert.EqualValues(t, 2, atomic.LoadInt64(&freed))
+		assert.EqualValues(t, 2, freed.Load())
 		leave(freeAfter)
 		f.stop()
 		leave(freeAfter)
 		pass(time.Minute)
-		assert.EqualValues(t, 2, atomic.LoadInt64(&freed))
+		assert.EqualValues(t, 2, freed.Load())
 	})
 }

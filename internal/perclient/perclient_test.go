@@ -292,7 +292,7 @@ func TestDeadPortIsReplaced(t *testing.T) {
 	eventually(t, func() bool { return r.net.attempts() == 4 })
 	time.Sleep(20 * time.Millisecond)
 	say(t, a, 1, "still here")
-	for hear(t, b) != "still here" { //nolint:revive // what came before the ports died does not matter
+	for hear(t, b) != "still here" { // what came before the ports died does not matter
 	}
 }
 
