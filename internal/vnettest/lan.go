@@ -123,9 +123,11 @@ func (s *station) expect(dst net.HardwareAddr, tag uint32, n int) seen {
 
 // close closes the station's port; from then on it complains about deliveries.
 func (s *station) close() {
-	err := s.port.Close()
-	s.in.closed.Store(true)
-	assert.NoError(s.lan.t, err, "close the port of %s", s.name)
+	s.lan.returns("Close of the port of "+s.name, func() {
+		err := s.port.Close()
+		s.in.closed.Store(true)
+		assert.NoError(s.lan.t, err, "close the port of %s", s.name)
+	})
 }
 
 // until waits until cond is true and fails the check if that takes too long.
@@ -204,9 +206,11 @@ func (l *lan) finish() {
 	l.mu.Lock()
 	stations := slices.Clone(l.stations)
 	l.mu.Unlock()
+	var wg sync.WaitGroup
 	for _, s := range stations {
-		l.attempt("close the port of "+s.name, s.close)
+		wg.Go(s.close)
 	}
+	wg.Wait()
 	l.attempt("close the network", func() { assert.NoError(l.t, l.network.Close(), "close the network") })
 	for _, s := range stations {
 		s.in.mu.Lock()
