@@ -142,19 +142,20 @@ func (n *network) testPrivate(t *testing.T) {
 }
 
 // testNowhere: one guest opens hundreds of connections that nobody answers, the other one and the host's page do not mind.
+// It holds them for 9 s: after 10 s the daemon gives them up.
 func (n *network) testNowhere(t *testing.T) {
 	nowhere, err := lab.ListenNowhere()
 	require.NoError(t, err)
 	defer nowhere.Close()
 	p := page(t, "127.0.0.1:0")
 	require.NoError(t, n.guests[0].Background(t.Context(),
-		fmt.Sprintf("guest dial 400 %s:%d 12", alias, nowhere.Port()), "dial"))
+		fmt.Sprintf("guest dial 400 %s:%d 9", alias, nowhere.Port()), "dial"))
 	time.Sleep(time.Second) // for the first hundreds of them
 	start := time.Now()
 	r := run(t, n.guests[1], fmt.Sprintf("guest fetch 20 http://host.internal:%d/", p.Port()))
 	took := time.Since(start)
 	t.Logf("20 pages in %s: %v", took, r.Values())
-	assert.Less(t, took, 10*time.Second, "the pages are to be fetched while the connections wait")
+	assert.Less(t, took, 7*time.Second, "the pages are to be fetched while the connections wait")
 	slowest, err := strconv.Atoi(r.Values()["slowest_ms"])
 	require.NoError(t, err)
 	assert.Less(t, slowest, 3000, "ms for one page")
