@@ -134,6 +134,7 @@ func (e *engine) configure() error {
 // deliver passes a frame that inspect let through to the stack. One goroutine at a time calls it.
 func (e *engine) deliver(src bridge.PortID, f []byte) {
 	e.src = src
+	e.recycle(f)
 	pkt := stack.NewPacketBuffer(stack.PacketBufferOptions{Payload: buffer.MakeWithData(f[frame.MinLen:])})
 	e.ep.DeliverNetworkPacket(header.Ethernet(f).Type(), pkt)
 	pkt.DecRef()

@@ -142,6 +142,26 @@ func TestOnlyGateway(t *testing.T) {
 	assert.Zero(t, tcp+udp)
 }
 
+// TestGatewayAsks: whoever the answer is from, it is the gateway that asks for a guest's MAC address, and it takes the answer.
+func TestGatewayAsks(t *testing.T) {
+	var dialing atomic.Int32
+	n := start(t, Options{Dial: hangingDial(&dialing)}, tuning{dialTimeout: time.Millisecond})
+	g := newRawGuest(t, n, mac1)
+	for i, to := range []netip.Addr{outside, aliasIP, gatewayIP} {
+		src := netip.AddrFrom4([4]byte{192, 168, 105, byte(20 + i)}) // not known yet
+		g.send(g.eth(n.plan.mac, 0x0800, synPacket(src, 1000, netip.AddrPortFrom(to, 1))))
+		f := g.expect(time.Second, func(f []byte) bool { return header.Ethernet(f).Type() == header.ARPProtocolNumber })
+		require.NotNil(t, f, to)
+		a := header.ARP(f[14:])
+		assert.Equal(t, gatewayIP.As4(), [4]byte(a.ProtocolAddressSender()), to)
+		assert.Equal(t, src.As4(), [4]byte(a.ProtocolAddressTarget()), to)
+		g.send(g.eth(n.plan.mac, 0x0806, g.arp(header.ARPReply, src, gatewayIP)))
+		f = g.expect(time.Second, func(f []byte) bool { return header.Ethernet(f).Type() == header.IPv4ProtocolNumber })
+		require.NotNil(t, f, to)
+		assert.Equal(t, to.As4(), header.IPv4(f[14:]).SourceAddress().As4())
+	}
+}
+
 // TestNoWayOut: in host mode only the alias and our own names work.
 func TestNoWayOut(t *testing.T) {
 	var dialed atomic.Int32

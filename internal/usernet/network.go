@@ -107,7 +107,7 @@ func (n *Network) serveDNS(src bridge.PortID, c net.Conn) { n.dns.ServeTCP(uint1
 func (n *Network) startGateway() error {
 	g := &gateway{net: n, plan: &n.plan, ran: make(chan struct{})}
 	g.in = newInlet(n.plan.mac, &g.drops)
-	g.out = newOutlet(func(b frame.Batch) { n.port.Send(b) }, &g.drops)
+	g.out = newOutlet(n.plan.gateway, func(b frame.Batch) { n.port.Send(b) }, &g.drops)
 	e, err := newEngine(n, g.out)
 	if err != nil {
 		return err

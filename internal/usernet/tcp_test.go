@@ -49,10 +49,10 @@ func TestTCPBothWays(t *testing.T) {
 	_, _ = rand.NewChaCha8([32]byte{1}).Read(data)
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	require.NoError(t, err)
-	defer l.Close()
 	got := make(chan [32]byte, 1)
 	var wg sync.WaitGroup
 	defer wg.Wait()
+	defer l.Close()
 	wg.Go(func() {
 		c, err := l.Accept()
 		if err != nil {
@@ -159,6 +159,38 @@ func TestResetIsPassedOn(t *testing.T) {
 	}
 	_, err = io.ReadAll(h)
 	assert.ErrorContains(t, err, "reset")
+}
+
+// TestPortsAreReused: a guest opens a connection with the ports of one that the host has just closed.
+func TestPortsAreReused(t *testing.T) {
+	n := start(t, Options{}, tuning{})
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	require.NoError(t, err)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer l.Close()
+	wg.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			c.Close()
+		}
+	})
+	g := newIPGuest(t, n, mac1, guestIP)
+	from := full(netip.AddrPortFrom(guestIP, 40000))
+	to := full(netip.AddrPortFrom(aliasIP, hostPort(l)))
+	for range 3 {
+		ctx, cancel := context.WithTimeout(context.Background(), 700*time.Millisecond) // a repeated SYN comes after 1 s
+		c, err := gonet.DialTCPWithBind(ctx, g.stack, from, to, header.IPv4ProtocolNumber)
+		cancel()
+		require.NoError(t, err)
+		_, err = io.ReadAll(c)
+		require.NoError(t, err)
+		c.Close()
+		require.Eventually(t, func() bool { return n.Stats().TCPFlows == 0 }, time.Second, time.Millisecond)
+	}
 }
 
 // TestUnconfirmedEnd: a connection whose end the guest never confirms still counts as one of its flows.
