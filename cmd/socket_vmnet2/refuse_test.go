@@ -102,6 +102,7 @@ func TestPidfilesThatAreRefused(t *testing.T) {
 		"symlink":       {make: func(t *testing.T, p string) { require.NoError(t, os.Symlink("elsewhere", p)) }, want: "Too many levels of symbolic links"},
 		"/dev/null":     {path: "/dev/null", want: "Invalid argument"},
 		"no such place": {path: "missing/pid", want: "No such file or directory"},
+		"too long":      {path: strings.Repeat("x", 300), want: "File name too long"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()

@@ -80,8 +80,12 @@ func (it *Iter) Next() bool {
 	if len(it.buf)-it.start < PrefixLen {
 		return false
 	}
-	it.end += PrefixLen + int(binary.BigEndian.Uint32(it.buf[it.start:]))
-	return it.end <= len(it.buf)
+	n := binary.BigEndian.Uint32(it.buf[it.start:])
+	if uint64(n) > uint64(len(it.buf)-it.start-PrefixLen) { // not what NewBatch asks for
+		return false
+	}
+	it.end += PrefixLen + int(n)
+	return true
 }
 
 // Frame is the current frame without its prefix, valid as long as the Batch.
@@ -114,11 +118,11 @@ func PutPrefix(b []byte, n int) { binary.BigEndian.PutUint32(b, uint32(n)) }
 // of it has been handed out.
 func Scan(buf []byte) (b Batch, used, runts int, err error) {
 	for len(buf)-used >= PrefixLen {
-		n := int(binary.BigEndian.Uint32(buf[used:]))
-		if n >= MinLen || n > len(buf)-used-PrefixLen {
+		n := binary.BigEndian.Uint32(buf[used:])
+		if n >= MinLen || int(n) > len(buf)-used-PrefixLen {
 			break
 		}
-		used += PrefixLen + n
+		used += PrefixLen + int(n)
 		runts++
 	}
 	start := used
