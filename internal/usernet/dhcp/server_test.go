@@ -213,8 +213,9 @@ func TestNobodyEndsLeasesFromElsewhere(t *testing.T) {
 	r := newRig(t, "192.168.105.254")
 	r.lease(1)
 	r.tellFrom(9, 1, release, ciaddr("192.168.105.2"))
-	r.tellFrom(9, 1, decline, wish("192.168.105.2"))
 	assert.Equal(t, "NAK", r.tell(2, request, wish("192.168.105.2")))
+	r.tellFrom(9, 1, decline, wish("192.168.105.2"))
+	assert.Equal(t, "ACK 192.168.105.2", r.tell(1, request, ciaddr("192.168.105.2")))
 }
 
 // TestAnswer checks every field of an ACK.

@@ -30,6 +30,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type resolver struct {
 	port  string
 	asked atomic.Int32
+	rcode atomic.Int32 // answers everything with it, unless 0
 }
 
 // newResolver serves UDP and TCP on one port of the loopback. Names tell what it answers.
@@ -61,6 +62,8 @@ func (r *resolver) answer(w dns.ResponseWriter, q *dns.Msg) {
 	_, tcp := w.RemoteAddr().(*net.TCPAddr)
 	rr := func(s string) dns.RR { x, _ := dns.NewRR(s); return x }
 	switch {
+	case r.rcode.Load() != 0:
+		m.Rcode = int(r.rcode.Load())
 	case strings.HasPrefix(name, "silent."):
 		return
 	case strings.HasPrefix(name, "nx."):
@@ -279,17 +282,23 @@ func TestResolverList(t *testing.T) {
 	assert.Equal(t, []string{"1.1.1.1", "fe80::1%eth0", "::1"}, r.servers())
 }
 
-// TestNextResolver: the second resolver answers when the first refuses connections or fails.
+// TestNextResolver: the second resolver answers when the first refuses connections, cannot be reached or fails.
 func TestNextResolver(t *testing.T) {
 	r := newResolver(t)
-	for _, name := range []string{"refused", "fails"} {
+	bad := newResolver(t)
+	for _, name := range []string{"refused", "unreachable", "SERVFAIL", "REFUSED"} {
 		t.Run(name, func(t *testing.T) {
+			bad.rcode.Store(int32(dns.StringToRcode[name]))
 			var d net.Dialer
 			s := newServer(t, Config{
 				Forward: true, Port: r.port, ResolvConf: confFile(t, "nameserver 127.0.0.2\nnameserver 127.0.0.1\n"),
 				Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
-					if strings.HasPrefix(address, "127.0.0.2:") && name == "fails" {
+					switch {
+					case strings.HasPrefix(address, "127.0.0.1:") || name == "refused":
+					case name == "unreachable":
 						return nil, errors.New("no route")
+					default:
+						address = "127.0.0.1:" + bad.port
 					}
 					return d.DialContext(ctx, network, address) // nothing listens on 127.0.0.2
 				},
