@@ -69,6 +69,10 @@ func newNetwork(o Options, t tuning) (*Network, error) {
 	}
 	n.bridge = bridge.New(bridge.Options{MaxClients: o.MaxClients, Log: o.Log})
 	if p.dhcpStart.IsValid() {
+		if !p.canLease() {
+			o.Log.Warn("no guest will get an address by DHCP, the range has none but those of the network itself; use a larger one",
+				"start", p.dhcpStart.String(), "end", p.dhcpEnd.String())
+		}
 		n.dhcp = dhcp.New(n.dhcpConfig())
 	}
 	if err := n.startGateway(); err != nil {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
@@ -95,6 +96,16 @@ func (p *plan) setPool(end netip.Addr) error {
 
 // reserved are the addresses that are never leased.
 func (p *plan) reserved() []netip.Addr { return []netip.Addr{p.gateway, p.alias, p.broadcast} }
+
+// canLease tells whether the DHCP range has an address that is not reserved. Only three are, so four tell.
+func (p *plan) canLease() bool {
+	for ip, n := p.dhcpStart, 0; n < 4 && ip.Compare(p.dhcpEnd) <= 0; ip, n = ip.Next(), n+1 {
+		if !slices.Contains(p.reserved(), ip) {
+			return true
+		}
+	}
+	return false
+}
 
 // identify derives the gateway's MAC address and UUID from its address and subnet, so that they survive restarts and the
 // guests' ARP entries stay right.

@@ -133,6 +133,30 @@ func TestStartParameters(t *testing.T) {
 	assert.Equal(t, addrOf("10.1.15.254"), n.Alias())
 }
 
+func TestEmptyRange(t *testing.T) {
+	tests := []struct {
+		gateway, end string
+		bits         int
+		warn         bool
+	}{
+		{"10.0.0.1", "10.0.0.2", 24, false},
+		{"10.0.0.252", "10.0.0.255", 24, false},
+		{"10.0.0.253", "10.0.0.254", 24, true}, // the alias
+		{"10.0.0.253", "10.0.0.255", 24, true}, // and the broadcast address
+		{"10.0.0.254", "10.0.0.255", 24, true},
+		{"10.0.0.2", "10.0.0.3", 30, true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.gateway+" to "+tt.end, func(t *testing.T) {
+			var log lockedBuffer
+			start(t, Options{
+				Gateway: addrOf(tt.gateway), DHCPEnd: addrOf(tt.end), PrefixLen: tt.bits, Log: slog.New(slog.NewTextHandler(&log, nil)),
+			}, tuning{})
+			assert.Equal(t, tt.warn, strings.Contains(log.String(), "level=WARN"), log.String())
+		})
+	}
+}
+
 // TestTarget is where flows lead; TestRefused shows the same on the wire.
 func TestTarget(t *testing.T) {
 	p, err := newPlan(Options{Mode: vnet.ModeShared})
