@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/netip"
 	"sync"
+	"time"
 
 	"gvisor.dev/gvisor/pkg/tcpip"
 	"gvisor.dev/gvisor/pkg/tcpip/header"
@@ -135,7 +136,9 @@ func (e *engine) serveTCP(r *tcp.ForwarderRequest) {
 // accept completes the guest's handshake. It returns nil if the guest did not play along.
 func (e *engine) accept(f *flow, r *tcp.ForwarderRequest) *guestConn {
 	wq := new(waiter.Queue)
-	f.onEnd(func() { wq.Notify(waiter.WritableEvents) }) // CreateEndpoint waits for that
+	shaken := make(chan struct{})
+	defer close(shaken)
+	f.onEnd(func() { e.start(func() { wakeHandshake(wq, shaken) }) })
 	ep, err := r.CreateEndpoint(wq)
 	if err != nil {
 		r.Complete(true)
@@ -144,6 +147,21 @@ func (e *engine) accept(f *flow, r *tcp.ForwarderRequest) *guestConn {
 	r.Complete(false)
 	setKeepAlive(ep)
 	return newGuestTCP(wq, ep)
+}
+
+// wakeHandshake makes CreateEndpoint, which waits for an event on wq, give up. One event does not do: it is lost when
+// CreateEndpoint does not listen yet, and then nothing would end it but its last retransmission.
+func wakeHandshake(wq *waiter.Queue, shaken <-chan struct{}) {
+	t := time.NewTicker(5 * time.Millisecond)
+	defer t.Stop()
+	for {
+		wq.Notify(waiter.WritableEvents)
+		select {
+		case <-shaken:
+			return
+		case <-t.C:
+		}
+	}
 }
 
 // relayTCP copies both ways until both sides have ended, each passed on as it comes (half-close). An error on either side

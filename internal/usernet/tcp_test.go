@@ -442,3 +442,23 @@ func TestCloseWhileBusy(t *testing.T) {
 	_, err = n.Attach(context.Background(), vnet.PortOptions{}, g)
 	assert.ErrorIs(t, err, vnet.ErrClosed)
 }
+
+// TestCloseAsHandshakesBegin closes the network while the stack is about to wait for handshakes that never end: an event
+// that comes too early for it must not be the last one.
+func TestCloseAsHandshakesBegin(t *testing.T) {
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	for round := range 60 {
+		n := start(t, Options{}, tuning{})
+		g := newRawGuest(t, n, mac1)
+		g.announce(guestIP)
+		for i := range 20 {
+			g.send(g.eth(n.plan.mac, 0x0800, synPacket(guestIP, uint16(1000+i), netip.AddrPortFrom(aliasIP, hostPort(l)))))
+		}
+		time.Sleep(time.Duration(round) * 50 * time.Microsecond)
+		begin := time.Now()
+		require.NoError(t, n.Close())
+		require.Less(t, time.Since(begin), 350*time.Millisecond, "round %d: it was given up", round)
+	}
+}
