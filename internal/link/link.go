@@ -53,16 +53,19 @@ type DrainSchedule struct {
 	Boundary time.Duration // from here on, close when nothing waits at a frame boundary
 	Empty    time.Duration // from here on, close when nothing waits
 	Hard     time.Duration // close whatever the client does
+	Settle   time.Duration // where the client's writes can be refused: how long it has to notice before the close
 }
 
 // The two schedules in use.
 var (
 	// DrainOne is for closing one client while the daemon runs on.
 	DrainOne = DrainSchedule{
-		Quiet: 50 * time.Millisecond, Boundary: 100 * time.Millisecond, Empty: 150 * time.Millisecond, Hard: 200 * time.Millisecond,
+		Quiet: 50 * time.Millisecond, Boundary: 80 * time.Millisecond, Empty: 90 * time.Millisecond, Hard: 100 * time.Millisecond,
+		Settle: 100 * time.Millisecond,
 	}
 	// DrainStop is for the stop of the daemon, which has two seconds in all.
 	DrainStop = DrainSchedule{
-		Quiet: 50 * time.Millisecond, Boundary: 1000 * time.Millisecond, Empty: 1500 * time.Millisecond, Hard: 1800 * time.Millisecond,
+		Quiet: 50 * time.Millisecond, Boundary: 1000 * time.Millisecond, Empty: 1300 * time.Millisecond, Hard: 1500 * time.Millisecond,
+		Settle: 300 * time.Millisecond,
 	}
 )

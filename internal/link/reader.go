@@ -57,6 +57,7 @@ func (s *Stream) Drain() {
 	s.mu.Unlock()
 	if drainOnClose {
 		s.discard(sched)
+		s.refuse(sched.Settle)
 	}
 	s.release()
 }
@@ -180,6 +181,25 @@ func (s *Stream) discard(sched DrainSchedule) {
 			return
 		}
 	}
+}
+
+// refuse ends the drain where the system can have the client's writes fail: they then return EPIPE at once instead of
+// EAGAIN, so that QEMU drops its frames and waits for nothing when it sees the end that follows. A client that found its
+// buffer full just before has settle to notice: silence alone says nothing about it on a machine that is short of
+// processors.
+func (s *Stream) refuse(settle time.Duration) {
+	refused := false
+	err := s.rc.Control(func(fd uintptr) { refused = refuseWrites(int(fd)) })
+	if err != nil || !refused || s.rd.eof || s.rd.buf == nil {
+		return
+	}
+	_ = s.conn.SetReadDeadline(time.Now().Add(settle))
+	for { // what was written before; then the end, which comes at once
+		if _, err := s.conn.Read(s.rd.buf); err != nil {
+			break
+		}
+	}
+	time.Sleep(settle)
 }
 
 // next is until when to wait for more input.
