@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Limits on log lines that guests can provoke: of each message logBurst in logWindow, the rest is counted.
+// Limits on log lines that guests can provoke: of each message logBurst in logWindow, warnings once, the rest is counted.
 const (
 	logBurst  = 10
 	logWindow = 10 * time.Second
@@ -48,7 +48,7 @@ func (l *limiter) Handle(ctx context.Context, r slog.Record) error {
 		w.start, w.n = r.Time, 0
 	}
 	w.n++
-	if w.n > logBurst {
+	if w.n > logBurst || w.n > 1 && r.Level == slog.LevelWarn {
 		w.suppressed++
 		l.seen.mu.Unlock()
 		return nil
