@@ -38,7 +38,8 @@ build:
 demo:
 	GO='$(GO)' test/e2e/demo.sh
 
-# Tests that need no virtual machine. -race needs a C compiler, nothing of ours does.
+# Tests that need no virtual machine. Some build the programs themselves, which the cache of go test does not see. -race
+# needs a C compiler, nothing of ours does.
 UNIT = $(shell $(GO) list ./... | grep -v '/test/e2e')
 
 .PHONY: test
@@ -47,16 +48,17 @@ test: check test.unit test.race test.e2e
 
 .PHONY: test.unit
 test.unit:
-	$(GO) test $(UNIT)
+	$(GO) test -count=1 $(UNIT)
 
 .PHONY: test.race
 test.race:
-	CGO_ENABLED=1 $(GO) test -race $(UNIT)
+	CGO_ENABLED=1 $(GO) test -race -count=1 $(UNIT)
 
 .PHONY: test.e2e
+# The tests build the daemon themselves, which go test's cache does not see.
 test.e2e: build
 	test/e2e/setup.sh all
-	$(GO) test -timeout 20m ./test/e2e/...
+	$(GO) test -count=1 -timeout 20m ./test/e2e/...
 
 # What needs no running program: formatting, linting, and the macOS build, which must not need cgo.
 .PHONY: check
