@@ -154,49 +154,55 @@ func (p *Port) learn(m macAddr, now uint32) {
 	if m.isGroup() || m == 0 || p.br.table.refresh(m, p.id, now) {
 		return
 	}
+	if from, first := p.enterMAC(m, now); first {
+		hw := net.HardwareAddr{byte(m >> 40), byte(m >> 32), byte(m >> 24), byte(m >> 16), byte(m >> 8), byte(m)}
+		p.br.opts.Log.Warn("MAC address moved between clients; give every NIC an address of its own",
+			"mac", hw.String(), "from", from, "to", p.opts.Name)
+	}
+}
+
+// enterMAC is learn with the table's lock. first reports that for the first time an address moved to p, and from which port:
+// the caller logs it, without the lock.
+func (p *Port) enterMAC(m macAddr, now uint32) (from string, first bool) {
 	t := p.br.table
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if p.gone {
-		return
+		return from, first
 	}
 	slot, _, known := t.find(m)
 	if known && t.seen[slot].Load() == never {
 		p.learning.static.Add(1)
-		return
+		return from, first
 	}
 	if len(p.macs) >= MaxMACs {
 		p.forgetExpired(now)
 	}
 	if len(p.macs) >= MaxMACs {
 		p.learning.full.Add(1)
-		return
+		return from, first
 	}
 	if known {
-		p.tookFrom(t.owner(slot), m)
+		from, first = p.tookFrom(t.owner(slot))
 	} else if slot, known = t.freeSlot(m, now, maxAge); !known {
 		p.learning.full.Add(1)
-		return
+		return from, first
 	}
 	p.br.drop(slot)
 	t.set(slot, m, p.id, now)
 	p.macs = append(p.macs, slot)
+	return from, first
 }
 
-// tookFrom counts that m moved here from another port and logs the first time. The caller holds the table's lock.
-func (p *Port) tookFrom(old PortID, m macAddr) {
+// tookFrom counts that an address moved here from another port, and names that one the first time. The caller holds the
+// table's lock.
+func (p *Port) tookFrom(old PortID) (from string, first bool) {
 	p.learning.moved.Add(1)
-	if p.flapped {
-		return
-	}
-	p.flapped = true
-	from := ""
+	first, p.flapped = !p.flapped, true
 	if q := p.br.byID[old].Load(); q != nil {
 		from = q.opts.Name
 	}
-	hw := net.HardwareAddr{byte(m >> 40), byte(m >> 32), byte(m >> 24), byte(m >> 16), byte(m >> 8), byte(m)}
-	p.br.opts.Log.Warn("MAC address moved between clients; give every NIC an address of its own",
-		"mac", hw.String(), "from", from, "to", p.opts.Name)
+	return from, first
 }
 
 // drop empties a slot and takes it off its owner's list. The caller holds the table's lock.
