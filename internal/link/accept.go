@@ -43,7 +43,10 @@ func Accept(ctx context.Context, ln *net.UnixListener, handle func(*net.UnixConn
 			if until.IsZero() {
 				until = time.Now().Add(backlogMax)
 			}
-			if time.Now().After(until) && err != nil {
+			if time.Now().After(until) { // however many still come: the stop has a limit
+				if err == nil {
+					handle(conn)
+				}
 				return
 			}
 			_ = ln.SetDeadline(time.Now().Add(backlogPause))

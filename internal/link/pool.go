@@ -3,6 +3,7 @@
 package link
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -69,15 +70,18 @@ func (p *pool) put(b []byte) {
 // trim releases the buffers that nobody needed since the last time.
 func (p *pool) trim() {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, b := range p.free[:p.low] {
-		// It cannot fail for a mapping of our own; if it does, the memory is lost but nothing else.
-		_ = unix.Munmap(b)
-	}
-	p.free = append(p.free[:0], p.free[p.low:]...)
+	idle := slices.Clone(p.free[:p.low])
+	kept := copy(p.free, p.free[p.low:])
+	clear(p.free[kept:])
+	p.free = p.free[:kept]
 	p.low = len(p.free)
 	p.armed = len(p.free) > 0
 	if p.armed {
 		time.AfterFunc(trimEvery, p.trim)
+	}
+	p.mu.Unlock()
+	for _, b := range idle { // outside the lock: with many buffers it takes tens of milliseconds
+		// It cannot fail for a mapping of our own; if it does, the memory is lost but nothing else.
+		_ = unix.Munmap(b)
 	}
 }

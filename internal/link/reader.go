@@ -34,6 +34,9 @@ type reader struct {
 // discards by a DrainSchedule before it returns.
 func (s *Stream) Run(h Handler) error {
 	err := s.readFrames(h)
+	if s.failure.Load() != nil && (err == nil || os.IsTimeout(err)) {
+		err = s.lastFrames(h)
+	}
 	if errors.Is(err, io.EOF) {
 		s.release()
 		return err
@@ -95,6 +98,21 @@ func (s *Stream) readFrames(h Handler) error {
 	if err == nil {
 		err = poll
 	}
+	return err
+}
+
+// lastFrames hands on what the client had sent when a write to it failed: mostly it has closed, and these are its last words.
+func (s *Stream) lastFrames(h Handler) (err error) {
+	const most = 4 // reads; more than the socket's buffer holds
+	// It fails only once closed, and then there is nothing to read.
+	_ = s.rc.Control(func(fd uintptr) {
+		for range most {
+			var again bool
+			if again, err = s.readOnce(int(fd), h); again || err != nil {
+				return
+			}
+		}
+	})
 	return err
 }
 
@@ -161,6 +179,7 @@ func (s *Stream) discard(sched DrainSchedule) {
 		}
 		s.rd.buf = buf
 	}
+	s.advance(0) // a handler that panicked left a buffer that may be full
 	start := time.Now()
 	last := start // when something was read
 	for {
@@ -168,6 +187,9 @@ func (s *Stream) discard(sched DrainSchedule) {
 			return
 		}
 		n, err := s.conn.Read(s.rd.buf[s.rd.have:])
+		if os.IsTimeout(err) {
+			n, err = s.look(err)
+		}
 		if n > 0 {
 			last = time.Now()
 			s.advance(n)
@@ -200,6 +222,25 @@ func (s *Stream) refuse(settle time.Duration) {
 		}
 	}
 	time.Sleep(settle)
+}
+
+// look reads once more after a deadline has passed: a process that was held up finds the deadline over and never learns that
+// something waits. err comes back when nothing does.
+func (s *Stream) look(err error) (int, error) {
+	n, rerr := 0, error(unix.EBADF)
+	cerr := s.rc.Control(func(fd uintptr) { n, rerr = readNow(int(fd), s.rd.buf[s.rd.have:]) })
+	if cerr != nil {
+		return 0, cerr
+	}
+	switch {
+	case rerr == unix.EAGAIN, rerr == unix.EINTR:
+		return 0, err
+	case rerr != nil:
+		return 0, rerr
+	case n == 0:
+		return 0, io.EOF
+	}
+	return n, nil
 }
 
 // next is until when to wait for more input.
