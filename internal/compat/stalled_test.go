@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compat
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestLogFileDropsWhatNobodyReads(t *testing.T) {
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	defer r.Close()
+	f := &LogFile{FD: int(w.Fd())}
+	line := []byte("INFO | " + strings.Repeat("x", 1000) + "\n")
+	began := time.Now()
+	const lines = 5000 // far more than a pipe holds
+	for range lines {
+		n, err := f.Write(line)
+		require.NoError(t, err)
+		require.Equal(t, len(line), n)
+	}
+	assert.Less(t, time.Since(began), 2*time.Second, "one wait, not one per line")
+	lost := f.lost
+	assert.Positive(t, lost)
+
+	got := make(chan []byte)
+	go func() {
+		b, _ := io.ReadAll(r)
+		got <- b
+	}()
+	require.Eventually(t, func() bool { // the reader is back
+		_, err := f.Write([]byte("INFO | again\n"))
+		return err == nil && f.lost == 0
+	}, 5*time.Second, time.Millisecond)
+	require.NoError(t, w.Close())
+	b := <-got
+	assert.Equal(t, 1, bytes.Count(b, []byte("log lines were lost")))
+	assert.True(t, bytes.HasSuffix(b, []byte("INFO | again\n")))
+	for l := range strings.SplitSeq(strings.TrimSuffix(string(b), "\n"), "\n") {
+		assert.Regexp(t, "^(INFO|WARN) ?\\| ", l, "every line has its begin")
+	}
+	assert.Equal(t, lines-lost, bytes.Count(b, line), "what was not counted as lost has come")
+}
+
+func TestLogFileWritesLongLines(t *testing.T) {
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	line := []byte(strings.Repeat("long ", 5000) + "\n")
+	go func() {
+		_, _ = (&LogFile{FD: int(w.Fd())}).Write(line)
+		_ = w.Close()
+	}()
+	b, err := io.ReadAll(r)
+	require.NoError(t, err)
+	assert.Equal(t, line, b)
+}
+
+func TestLogFileOnAClosedDescriptor(t *testing.T) {
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	f := &LogFile{FD: int(w.Fd())}
+	require.NoError(t, r.Close())
+	_, err = f.Write([]byte("x\n"))
+	assert.Error(t, err, "and no signal")
+	require.NoError(t, w.Close())
+}
