@@ -28,7 +28,7 @@ func run(argv []string) int {
 	if cfg == nil {
 		return outcome.Code
 	}
-	log := compat.NewLogger(os.Stderr, compat.LogLevel(cfg.Debug))
+	log := compat.NewLogger(&compat.LogFile{FD: int(os.Stderr.Fd())}, compat.LogLevel(cfg.Debug))
 	slog.SetDefault(log) // libraries that know no other logger
 	if err := serve(cfg, log); err != nil {
 		compat.LogError(log, err)

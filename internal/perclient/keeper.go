@@ -79,21 +79,29 @@ func (c *session) start() (vnet.Port, error) {
 // use sends what was held, lets the reader send to p, and closes p when it died or the session ends. The error tells why
 // the port died.
 func (c *session) use(p vnet.Port) error {
-	defer p.Close() // one that cannot be closed in order is gone all the same
-	defer c.port.Store(nil)
-	c.mu.Lock()
-	if c.heldN > 0 {
-		p.Send(frame.NewBatch(c.held, c.heldN))
-	}
-	c.held, c.heldN = nil, 0
-	c.port.Store(&p)
-	c.mu.Unlock()
+	defer func() {
+		c.port.Store(nil)
+		_ = p.Close() // one that cannot be closed in order is gone all the same
+		c.addDrops(p.Stats())
+	}()
+	c.open(p)
 	select {
 	case <-c.ctx.Done():
 		return nil
 	case <-p.Done():
 		return fmt.Errorf("port died: %w", p.Err())
 	}
+}
+
+// open sends what was held and lets the reader send to p.
+func (c *session) open(p vnet.Port) {
+	c.mu.Lock()
+	defer c.mu.Unlock() // also when p panics: the reader may be waiting in hold
+	if c.heldN > 0 {
+		p.Send(frame.NewBatch(c.held, c.heldN))
+	}
+	c.held, c.heldN = nil, 0
+	c.port.Store(&p)
 }
 
 // sleep waits for d, or returns false when the session ends before.

@@ -54,6 +54,7 @@ func (p *port) Done() <-chan struct{} { return p.died }
 func (p *port) Err() error            { return errors.New("interface gone") }
 func (p *port) Send(b frame.Batch) {
 	if p.panics && bytes.Contains(b.Bytes(), []byte("boom")) {
+		time.Sleep(20 * time.Millisecond) // so that the reader gets to wait for what is sent here
 		panic("boom")
 	}
 	p.Port.Send(b)
@@ -307,6 +308,45 @@ func TestPanicEndsItsSessionOnly(t *testing.T) {
 	say(t, b, 2, "alive")
 	assert.Equal(t, "alive", hear(t, c))
 	eventually(t, func() bool { return r.Clients() == 2 })
+}
+
+func TestPanicOverHeldFramesEndsItsSession(t *testing.T) {
+	r := newRig(t, Options{})
+	r.net.set(0, 50*time.Millisecond)
+	a := r.dial(t)
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		f := frame.Append(nil, append([]byte{255, 255, 255, 255, 255, 255, 2, 0, 0, 0, 0, 1, 0x88, 0xb5}, "boom"...))
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(time.Millisecond):
+			}
+			if _, err := a.Write(f); err != nil {
+				return
+			}
+		}
+	})
+	_, err := a.Read(make([]byte, 1))
+	assert.ErrorIs(t, err, io.EOF)
+	eventually(t, func() bool { return r.Clients() == 0 })
+	close(stop)
+	wg.Wait()
+}
+
+func TestReconnectAtTheLimitIsServed(t *testing.T) {
+	r := newRig(t, Options{MaxClients: 1})
+	for round := range uint64(50) {
+		c := r.dial(t) // often before the session of the one before has ended
+		eventually(t, func() bool {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			return r.lastID == round+1
+		})
+		require.NoError(t, c.Close())
+	}
 }
 
 func TestLostFramingEndsItsSessionOnly(t *testing.T) {

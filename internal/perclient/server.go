@@ -26,8 +26,12 @@ const (
 	// maxStarts is how many ports may be starting at once: each may take seconds.
 	maxStarts = 4
 
-	// maxRefusing is how many refused clients are drained at once; further ones are closed undrained.
+	// maxRefusing is how many refused clients are tried again and drained at once; further ones have 2 ms.
 	maxRefusing = 64
+
+	// roomTries and roomPause are how often and at what distance a client that is one too many is tried again.
+	roomTries = 10
+	roomPause = 5 * time.Millisecond
 
 	// refuseWarnEvery limits the warnings about refused clients.
 	refuseWarnEvery = 10 * time.Second
@@ -61,6 +65,7 @@ type Server struct {
 	running  sync.WaitGroup
 
 	memory freer
+	logged logBudget
 }
 
 // NewServer makes a server without clients.
@@ -85,11 +90,17 @@ func (s *Server) Handle(conn *net.UnixConn) {
 		_ = conn.Close()
 		return
 	}
+	if !s.admit(l) {
+		s.refuseOne(l)
+	}
+}
+
+// admit serves l if there is room.
+func (s *Server) admit(l *link.Stream) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.sessions) >= s.opts.MaxClients {
-		s.refuseOne(l)
-		return
+		return false
 	}
 	s.lastID++
 	c := newSession(s, s.lastID, l)
@@ -98,27 +109,48 @@ func (s *Server) Handle(conn *net.UnixConn) {
 		l.Shutdown(link.DrainStop)
 	}
 	s.running.Go(c.run)
+	return true
 }
 
-// refuseOne closes a client that is one too many. The caller holds mu.
+// refuseOne turns a client away that is one too many, after roomTries pauses: a client that comes back at once may be quicker than
+// the end of its former session, and some never try again.
 func (s *Server) refuseOne(l *link.Stream) {
-	s.refused++
-	if now := time.Now(); now.Sub(s.warned) > refuseWarnEvery {
-		s.opts.Log.Warn("client refused: there are as many clients as --max-clients allows",
-			"clients", len(s.sessions), "refused", s.refused)
-		s.refused, s.warned = 0, now
-	}
 	select {
 	case s.refuse <- struct{}{}:
-	default:
+	default: // read what is there, so that at least this is no reset
+		s.warnRefused()
+		l.Shutdown(link.DrainSchedule{Hard: 2 * time.Millisecond})
+		l.Drain()
 		_ = l.Close()
 		return
 	}
 	s.running.Go(func() {
 		defer func() { <-s.refuse }()
+		for range roomTries {
+			time.Sleep(roomPause)
+			if s.admit(l) {
+				return
+			}
+		}
+		s.warnRefused()
 		l.Drain()
 		_ = l.Close()
 	})
+}
+
+// warnRefused counts a refused client and logs some.
+func (s *Server) warnRefused() {
+	s.mu.Lock()
+	s.refused++
+	clients, refused, now := len(s.sessions), s.refused, time.Now()
+	warn := now.Sub(s.warned) > refuseWarnEvery
+	if warn {
+		s.refused, s.warned = 0, now
+	}
+	s.mu.Unlock()
+	if warn {
+		s.opts.Log.Warn("client refused: there are as many clients as --max-clients allows", "clients", clients, "refused", refused)
+	}
 }
 
 // remove forgets c, which has ended.

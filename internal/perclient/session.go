@@ -11,6 +11,7 @@ import (
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
@@ -49,6 +50,7 @@ type session struct {
 	watch    watch.Watch
 	seen     bool // a frame has come; used by the reader
 	addrLogs int  // used by the reader
+	level    slog.Level
 
 	// port is set while the port runs. Frames are sent by the reader; those held before that by the keeper, under mu.
 	port atomic.Pointer[vnet.Port]
@@ -56,7 +58,8 @@ type session struct {
 	mu       sync.Mutex
 	held     []byte // frames in wire form that wait for the port
 	heldN    int
-	dropHeld uint64 // frames dropped because held was full
+	dropHeld uint64                     // frames dropped because held was full
+	drops    map[vnet.DropReason]uint64 // by the ports so far
 }
 
 func newSession(s *Server, id uint64, l *link.Stream) *session {
@@ -71,19 +74,26 @@ func newSession(s *Server, id uint64, l *link.Stream) *session {
 		wake:  make(chan struct{}),
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
+	ok, muted := s.logged.take(c.began)
+	if !ok {
+		c.level = slog.LevelDebug
+	}
+	if muted > 0 {
+		s.opts.Log.Warn("clients connect faster than is logged", "not_logged", muted)
+	}
 	return c
 }
 
 // run serves the client to its end.
 func (c *session) run() {
 	fd := c.link.Fd()
-	c.log.Info("accepted a connection", "fd", fd)
+	c.log.Log(c.ctx, c.level, "accepted a connection", "fd", fd)
 	c.keeping.Go(c.keep)
 	err := c.read()
-	if errors.Is(err, io.EOF) {
-		c.log.Info("connection closed by peer", "fd", fd)
+	if left(err) {
+		c.log.Log(c.ctx, c.level, "connection closed by peer", "fd", fd)
 	}
-	c.log.Info("closing a connection", "fd", fd)
+	c.log.Log(c.ctx, c.level, "closing a connection", "fd", fd)
 	// The port goes first: once it is closed nothing is delivered to the link any more.
 	c.cancel()
 	c.keeping.Wait()
@@ -91,6 +101,11 @@ func (c *session) run() {
 	_ = c.link.Close()
 	c.srv.remove(c)
 	c.summarise(err, st)
+}
+
+// left reports that err means that the client has gone by itself. One that is killed with frames unread makes a reset.
+func left(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
 // read runs the link and turns a panic on this goroutine into the end of the session.
@@ -113,10 +128,10 @@ func (c *session) panicked(doing string, r any) error {
 
 // summarise logs how the session went.
 func (c *session) summarise(err error, st link.Stats) {
-	level := slog.LevelInfo
-	if errors.Is(err, io.EOF) && st.ToNetFrames+st.DropRunt == 0 {
+	level := c.level
+	if left(err) && st.ToNetFrames+st.DropRunt == 0 {
 		level = slog.LevelDebug // a probe
-	} else if !errors.Is(err, io.EOF) && !errors.Is(err, link.ErrShutdown) {
+	} else if !left(err) && !errors.Is(err, link.ErrShutdown) && level == slog.LevelInfo {
 		level = slog.LevelWarn
 	}
 	args := []any{"reason", err, "duration", time.Since(c.began).Round(time.Millisecond)}
@@ -128,15 +143,42 @@ func (c *session) summarise(err error, st link.Stats) {
 	}
 	args = append(args, "frames_to_net", st.ToNetFrames, "bytes_to_net", st.ToNetBytes,
 		"frames_to_client", st.ToClientFrames, "bytes_to_client", st.ToClientBytes)
+	args = append(args, c.dropArgs(st)...)
+	c.log.Log(context.Background(), level, "client gone", args...)
+}
+
+// dropArgs are the drops by reason, those that happened, in a fixed order.
+func (c *session) dropArgs(st link.Stats) (args []any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	for _, d := range []struct {
-		name string
-		n    uint64
-	}{{"drop_queue_full", st.DropQueueFull}, {"drop_runt", st.DropRunt}, {"drop_starting", c.dropHeld}} {
+		reason vnet.DropReason
+		n      uint64
+	}{
+		{"drop_queue_full", st.DropQueueFull},
+		{"drop_runt", st.DropRunt},
+		{"drop_starting", c.dropHeld},
+		{vnet.DropStorm, c.drops[vnet.DropStorm]},
+		{vnet.DropOversize, c.drops[vnet.DropOversize]},
+		{vnet.DropHairpin, c.drops[vnet.DropHairpin]},
+	} {
 		if d.n > 0 {
-			args = append(args, d.name, d.n)
+			args = append(args, string(d.reason), d.n)
 		}
 	}
-	c.log.Log(context.Background(), level, "client gone", args...)
+	return args
+}
+
+// addDrops adds up what the session's ports dropped.
+func (c *session) addDrops(st vnet.PortStats) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.drops == nil {
+		c.drops = map[vnet.DropReason]uint64{}
+	}
+	for reason, n := range st.Drops {
+		c.drops[reason] += n
+	}
 }
 
 // Frames implements link.Handler.
