@@ -233,6 +233,7 @@ func habits(files []*source) string {
 func checkSkips(files []*source) (bad []string) {
 	unused := keys(skips)
 	for _, s := range files {
+		skipping := 0
 		for _, d := range s.ast.Decls {
 			fd, ok := d.(*ast.FuncDecl)
 			if !ok {
@@ -247,6 +248,7 @@ func checkSkips(files []*source) (bad []string) {
 				if !ok || !slices.Contains([]string{"Skip", "Skipf", "SkipNow"}, sel.Sel.Name) {
 					return true
 				}
+				skipping++
 				key := s.path + ": " + fd.Name.Name
 				unused = slices.DeleteFunc(unused, func(k string) bool { return k == key })
 				if _, ok := skips[key]; !ok {
@@ -255,11 +257,25 @@ func checkSkips(files []*source) (bad []string) {
 				return true
 			})
 		}
+		if n := asksForCI(s); n < skipping {
+			bad = append(bad, fmt.Sprintf("%s: has %d skips and asks for CI %d times: in CI each of them must fail", s.path, skipping, n))
+		}
 	}
 	for _, k := range unused {
 		bad = append(bad, k+": is on the list of skips, but does not skip")
 	}
 	return bad
+}
+
+// asksForCI counts how often a file looks at the environment variable CI.
+func asksForCI(s *source) (n int) {
+	ast.Inspect(s.ast, func(node ast.Node) bool {
+		if l, ok := node.(*ast.BasicLit); ok && l.Value == `"CI"` {
+			n++
+		}
+		return true
+	})
+	return n
 }
 
 // notLinked are packages that no program for Linux may contain, with all below them.

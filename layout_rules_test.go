@@ -115,6 +115,20 @@ func TestSkipsAreFound(t *testing.T) {
 		require.NoError(t, err)
 		assert.Contains(t, strings.Join(checkSkips([]*source{s}), "\n"), "x_test.go:3: TestX skips, but is not on the list", call)
 	}
+	for text, want := range map[string]string{
+		`if os.Getenv("CI") != "" { t.Fatal() }; t.Skip()`: "",
+		`t.Skip()`: "in CI each of them must fail",
+		`if os.Getenv("CI") != "" { t.Fatal() }; t.Skip(); t.Skip()`: "has 2 skips and asks for CI 1 times",
+	} {
+		s, err := parse("internal/x/x_test.go", "package x\nfunc TestX() { "+text+" }\n")
+		require.NoError(t, err)
+		got := strings.Join(checkSkips([]*source{s}), "\n")
+		if want == "" {
+			assert.NotContains(t, got, "asks for CI", text)
+			continue
+		}
+		assert.Contains(t, got, want, text)
+	}
 	bad := checkSkips(nil)
 	assert.Len(t, bad, len(skips), "rows that nothing needs")
 }
