@@ -119,17 +119,6 @@ func TestShell(t *testing.T) {
 	assert.ErrorContains(t, err, "stuck since", "late output must not be taken for this command's")
 }
 
-func TestShellSendsALostLineAgain(t *testing.T) {
-	host, guest := net.Pipe()
-	defer guest.Close()
-	s := newShell(host)
-	defer s.close()
-	go guestShell(guest, "\x1e? 0\r\n", "there\r\n\x1e1 0\r\n")
-	r, err := s.run(t.Context(), "first")
-	require.NoError(t, err)
-	assert.Equal(t, Result{Output: "there\n"}, r)
-}
-
 func TestQMP(t *testing.T) {
 	host, qemu := net.Pipe()
 	go func() {

@@ -81,19 +81,10 @@ func (s *shell) run(ctx context.Context, command string) (Result, error) {
 	return res, nil
 }
 
-// maxAgain is how many times a command is sent again whose line the guest says it lost.
-const maxAgain = 3
-
-func (s *shell) send(command string) error {
-	_, err := fmt.Fprintf(s.conn, "%d %s\n", s.number, command)
-	return err
-}
-
 func (s *shell) exchange(command string) (Result, error) {
-	if err := s.send(command); err != nil {
+	if _, err := fmt.Fprintf(s.conn, "%d %s\n", s.number, command); err != nil {
 		return Result{}, err
 	}
-	again := 0
 	var out strings.Builder
 	for {
 		line, err := s.r.ReadString('\n')
@@ -106,13 +97,6 @@ func (s *shell) exchange(command string) (Result, error) {
 			continue
 		}
 		number, code, _ := strings.Cut(strings.TrimSpace(tail), " ")
-		if number == "?" && again < maxAgain {
-			again++
-			if err := s.send(command); err != nil {
-				return Result{Output: out.String()}, err
-			}
-			continue
-		}
 		n, err := strconv.Atoi(code)
 		if err != nil || number != strconv.Itoa(s.number) {
 			return Result{Output: out.String()}, fmt.Errorf("end of command %d expected, got %q", s.number, tail)
