@@ -15,7 +15,10 @@ require (
 
 require (
 	github.com/apparentlymart/go-cidr v1.1.1 // indirect
+	github.com/blacktop/go-dwarf v1.1.0 // indirect
+	github.com/blacktop/go-macho v1.1.296 // indirect
 	github.com/cpuguy83/go-md2man/v2 v2.0.7 // indirect
+	github.com/ebitengine/purego v0.11.3 // indirect
 	github.com/google/btree v1.1.2 // indirect
 	github.com/google/gopacket v1.1.19 // indirect
 	github.com/pierrec/lz4/v4 v4.1.14 // indirect

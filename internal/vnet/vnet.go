@@ -84,6 +84,9 @@ type PortInfo struct {
 type PortStats struct {
 	// Drops counts frames from this client that the network dropped, by reason.
 	Drops map[DropReason]uint64
+	// Lost counts frames for this client that the network had to drop, by reason. What the client's own link drops is not
+	// in it.
+	Lost map[DropReason]uint64
 	// MACs is how many source addresses are known behind the port now.
 	MACs int
 }
@@ -97,4 +100,21 @@ const (
 	DropOversize DropReason = "drop_oversize" // longer than the destination takes
 	DropHairpin  DropReason = "drop_hairpin"  // destination is behind the source port itself
 	DropClosed   DropReason = "drop_closed"   // sent after Close
+
+	DropRefused   DropReason = "drop_refused"   // the host's network did not take this frame
+	DropExhausted DropReason = "drop_exhausted" // the host's network had no buffer for it
+	DropDown      DropReason = "drop_down"      // the client's interface was being started again
 )
+
+// A Reservation is an address that DHCP keeps for one guest.
+type Reservation struct {
+	MAC  net.HardwareAddr
+	Addr netip.Addr // IPv4
+}
+
+// A Forward leads a port of the host to a guest.
+type Forward struct {
+	Proto    string // "tcp" or "udp"
+	HostPort uint16
+	Guest    netip.AddrPort
+}

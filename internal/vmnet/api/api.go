@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package api is the contract between the portable vmnet network and whatever carries its calls to vmnet.framework: the
+// purego binding in ffi, or a fake in tests. One method is one call of the framework, waited for where the framework
+// answers through a handler.
+package api
+
+import (
+	"context"
+	"net"
+	"net/netip"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vmnet/pkt"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
+)
+
+// An API is vmnet.framework on this machine. Its methods may be called from several goroutines.
+type API interface {
+	Features() Features
+	// NewNetwork makes a vmnet_network_ref (macOS 26, host and shared mode). It fails with ErrMissing where the framework
+	// has none, or lacks a function that c asks for; that is found out before anything is made.
+	NewNetwork(c NetworkConfig) (Network, error)
+	// Start is vmnet_start_interface, and waits until its handler was called or ctx is done. An interface whose handler
+	// comes after that is stopped by the binding.
+	Start(ctx context.Context, c InterfaceConfig) (Interface, error)
+	// SharedInterfaces is vmnet_copy_shared_interface_list: the names that bridged mode takes.
+	SharedInterfaces() ([]string, error)
+}
+
+// Features tell which newer parts the framework has, by the symbols it exports and never by a version number.
+type Features struct {
+	Networks bool     // vmnet_network_create and what it needs: macOS 26
+	Forwards bool     // vmnet_interface_add_ip_port_forwarding_rule: macOS 11
+	Missing  []string // names of all symbols the binding knows and did not find
+}
+
+// A Network is a vmnet_network_ref that interfaces are started on.
+type Network interface {
+	// Start is vmnet_interface_start_with_network; see API.Start. Of c only Isolate and Offload apply.
+	Start(ctx context.Context, c InterfaceConfig) (Interface, error)
+	// Subnet is the IPv4 subnet as the framework tells it, masked.
+	Subnet() netip.Prefix
+	// Prefix6 is the IPv6 prefix, invalid where there is none.
+	Prefix6() netip.Prefix
+	// Release drops our reference. Started interfaces hold their own, so it may be called while some run. It is idempotent.
+	Release()
+}
+
+// A NetworkConfig is what vmnet_network_configuration_* can set. Zero fields leave the framework's default.
+type NetworkConfig struct {
+	Mode              vnet.Mode    // host or shared
+	ExternalInterface string       // the way out, shared mode only
+	Subnet            netip.Prefix // masked; the host gets its first address
+	NAT66Prefix       netip.Prefix // a /64
+	MTU               int          // bytes
+	DisableNAT44      bool
+	DisableNAT66      bool
+	DisableDHCP       bool
+	DisableDNSProxy   bool
+	DisableRA         bool
+	Reservations      []vnet.Reservation
+	Forwards          []vnet.Forward
+}
+
+// An InterfaceConfig is the description a plain interface is started with. Zero fields are not passed, except Isolate and
+// Offload, which always are.
+type InterfaceConfig struct {
+	Mode            vnet.Mode
+	SharedInterface string // vmnet_shared_interface_name_key
+
+	// Start, End and Mask are the gateway, the last address and the netmask; all three or none.
+	Start, End, Mask netip.Addr
+
+	InterfaceID    [16]byte // the null UUID counts as not given
+	NetworkID      [16]byte
+	NAT66Prefix    netip.Prefix
+	MTU            int
+	DisableDHCP    bool // no key for it exists; the binding refuses it
+	Isolate        bool // vmnet_enable_isolation_key
+	Offload        bool // vmnet_enable_tso_key and vmnet_enable_checksum_offload_key
+	VirtioHeader   bool // reserved; must be false
+	AllocateNoMAC  bool // vmnet_allocate_mac_address_key = false
+	QueueLabel     string
+	EventsDisabled bool // start without an event callback; Notify turns it on
+}
+
+// Params are what the framework says of a started interface. Fields that it does not tell are zero.
+type Params struct {
+	MAC              net.HardwareAddr
+	MTU              int // bytes, layer 3
+	MaxPacket        int // bytes, layer 2; buffers for reading must hold it
+	ReadMax          int // packets a vmnet_read may return (macOS 15)
+	WriteMax         int // packets a vmnet_write may take (macOS 15)
+	InterfaceID      string
+	Start, End, Mask netip.Addr
+	// Entries is everything it said, sorted by key, for the log.
+	Entries []Entry
+}
+
+// An Entry is one start parameter.
+type Entry struct {
+	Key   string // such as "vmnet_mtu"
+	Value any    // uint64, int64, bool or string; a UUID is a string in upper case
+}
+
+// An Interface is a started interface_ref.
+type Interface interface {
+	Params() Params
+	// Notify has a value sent on wake, without waiting for a reader, whenever packets may have arrived. wake holds one
+	// value. nil turns the events off; after that returned, none is sent any more.
+	Notify(wake chan<- struct{}) error
+	// Read is one vmnet_read of up to all of r's slots. With Success r holds what was read, nothing perhaps. One
+	// goroutine at a time reads.
+	Read(r *pkt.Reader) Status
+	// Write is one vmnet_write of what w holds: all of it is written, or nothing and a status other than Success.
+	// Goroutines may write at the same time, each with a Writer of its own.
+	Write(w *pkt.Writer) Status
+	// Forward is vmnet_interface_add_ip_port_forwarding_rule, for plain interfaces.
+	Forward(ctx context.Context, f vnet.Forward) error
+	// Stop turns events off and stops the interface, and waits until its handler was called or ctx is done. The caller
+	// makes sure that no Read or Write is under way or comes after. It is idempotent.
+	Stop(ctx context.Context) error
+}
