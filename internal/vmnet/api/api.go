@@ -71,17 +71,12 @@ type InterfaceConfig struct {
 	// Start, End and Mask are the gateway, the last address and the netmask; all three or none.
 	Start, End, Mask netip.Addr
 
-	InterfaceID    [16]byte // the null UUID counts as not given
-	NetworkID      [16]byte
-	NAT66Prefix    netip.Prefix
-	MTU            int
-	DisableDHCP    bool // no key for it exists; the binding refuses it
-	Isolate        bool // vmnet_enable_isolation_key
-	Offload        bool // vmnet_enable_tso_key and vmnet_enable_checksum_offload_key
-	VirtioHeader   bool // reserved; must be false
-	AllocateNoMAC  bool // vmnet_allocate_mac_address_key = false
-	QueueLabel     string
-	EventsDisabled bool // start without an event callback; Notify turns it on
+	InterfaceID [16]byte // the null UUID counts as not given
+	NetworkID   [16]byte
+	NAT66Prefix netip.Prefix
+	MTU         int
+	Isolate     bool // vmnet_enable_isolation_key
+	Offload     bool // vmnet_enable_tso_key and vmnet_enable_checksum_offload_key
 }
 
 // Params are what the framework says of a started interface. Fields that it does not tell are zero.
@@ -103,7 +98,7 @@ type Entry struct {
 	Value any    // uint64, int64, bool or string; a UUID is a string in upper case
 }
 
-// An Interface is a started interface_ref.
+// An Interface is a started interface_ref. Its events are off until Notify turns them on.
 type Interface interface {
 	Params() Params
 	// Notify has a value sent on wake, without waiting for a reader, whenever packets may have arrived. wake holds one
