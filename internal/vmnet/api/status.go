@@ -63,16 +63,16 @@ func (s Status) Name() string {
 	return fmt.Sprintf("vmnet status %d", uint32(s))
 }
 
-// Error tells the name, the number, what it usually means and what can be done.
+// Error tells number and name in the form of socket_vmnet's log, what the status usually means and what can be done.
 func (s Status) Error() string {
 	m, ok := meanings[s]
 	switch {
 	case !ok:
-		return s.Name()
+		return fmt.Sprintf("[%d] unknown vmnet status", uint32(s))
 	case m.remedy == "":
-		return fmt.Sprintf("%s (%d): %s", m.name, uint32(s), m.meaning)
+		return fmt.Sprintf("[%d] %s: %s", uint32(s), m.name, m.meaning)
 	}
-	return fmt.Sprintf("%s (%d): %s; %s", m.name, uint32(s), m.meaning, m.remedy)
+	return fmt.Sprintf("[%d] %s: %s; %s", uint32(s), m.name, m.meaning, m.remedy)
 }
 
 // ErrMissing is wrapped by errors about a symbol that this macOS does not have.

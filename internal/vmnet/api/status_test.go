@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+func TestStatusTexts(t *testing.T) {
+	for s, want := range map[Status]string{
+		Failure: "[1001] VMNET_FAILURE: usually missing rights, or no more interfaces can be had; " +
+			"run as root, or on macOS 26 with a signature that has com.apple.security.virtualization",
+		SetupIncomplete: "[1004] VMNET_SETUP_INCOMPLETE: the interface is not ready",
+		1234:            "[1234] unknown vmnet status",
+	} {
+		assert.Equal(t, want, s.Error())
+	}
+	assert.Equal(t, "VMNET_TOO_MANY_PACKETS", TooManyPackets.Name())
+	assert.Equal(t, "vmnet status 0", Status(0).Name())
+	for s := Success; s <= NotAuthorized; s++ {
+		assert.Regexp(t, `^\[10\d\d\] VMNET_[A-Z_]+: [a-z]`, s.Error(), "status %d has a name and a meaning", s)
+	}
+}
+
+// TestCallError: the line begins as socket_vmnet prints it, which scripts look for.
+func TestCallError(t *testing.T) {
+	err := fmt.Errorf("start: %w", &CallError{Call: "vmnet_start_interface", Status: NotAuthorized})
+	assert.ErrorIs(t, err, NotAuthorized)
+	assert.NotErrorIs(t, err, Failure)
+	var call *CallError
+	assert.True(t, errors.As(err, &call))
+	assert.Contains(t, call.Error(), "vmnet_start_interface: [1010] VMNET_NOT_AUTHORIZED")
+}
