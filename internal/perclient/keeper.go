@@ -69,11 +69,20 @@ func (c *session) start() (vnet.Port, error) {
 	case c.srv.starts <- struct{}{}:
 	}
 	defer func() { <-c.srv.starts }()
-	p, err := c.srv.opts.Network.Attach(c.ctx, vnet.PortOptions{Name: c.name}, c.link)
+	p, err := c.srv.opts.Network.Attach(c.ctx, vnet.PortOptions{Name: c.name, ID: c.identity()}, c.link)
 	if err != nil {
 		return nil, fmt.Errorf("start a port: %w", err)
 	}
 	return p, nil
+}
+
+// identity is the address in the client's first frame: the same guest has it again when it comes back. It is empty when
+// the client was silent so far. Nothing keeps two clients from naming the same one.
+func (c *session) identity() string {
+	if m := c.watch.MAC(); m != nil {
+		return m.String()
+	}
+	return ""
 }
 
 // use sends what was held, lets the reader send to p, and closes p when it died or the session ends. The error tells why

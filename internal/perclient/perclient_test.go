@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -36,6 +37,7 @@ type network struct {
 
 	mu       sync.Mutex
 	attached int
+	ids      []string
 	atOnce   int
 	mostOnce int
 	fail     int           // this many attempts fail
@@ -65,6 +67,7 @@ func (n *network) Info() vnet.NetworkInfo { return vnet.NetworkInfo{} }
 func (n *network) Attach(ctx context.Context, o vnet.PortOptions, s frame.Sink) (vnet.Port, error) {
 	n.mu.Lock()
 	n.attached++
+	n.ids = append(n.ids, o.ID)
 	n.atOnce++
 	n.mostOnce = max(n.mostOnce, n.atOnce)
 	fail, slow := n.fail > 0, n.slow
@@ -98,6 +101,13 @@ func (n *network) set(fail int, slow time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.fail, n.slow = fail, slow
+}
+
+// identities are the clients' identities in the order of the attempts.
+func (n *network) identities() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Clone(n.ids)
 }
 
 func (n *network) attempts() int {

@@ -60,6 +60,7 @@ type session struct {
 	heldN    int
 	dropHeld uint64                     // frames dropped because held was full
 	drops    map[vnet.DropReason]uint64 // by the ports so far
+	lost     map[vnet.DropReason]uint64 // frames for the client, by the ports so far
 }
 
 func newSession(s *Server, id uint64, l *link.Stream) *session {
@@ -161,6 +162,10 @@ func (c *session) dropArgs(st link.Stats) (args []any) {
 		{vnet.DropStorm, c.drops[vnet.DropStorm]},
 		{vnet.DropOversize, c.drops[vnet.DropOversize]},
 		{vnet.DropHairpin, c.drops[vnet.DropHairpin]},
+		{vnet.DropRefused, c.drops[vnet.DropRefused]},
+		{vnet.DropExhausted, c.drops[vnet.DropExhausted]},
+		{vnet.DropDown, c.drops[vnet.DropDown]},
+		{"lost_oversize", c.lost[vnet.DropOversize]},
 	} {
 		if d.n > 0 {
 			args = append(args, string(d.reason), d.n)
@@ -178,6 +183,12 @@ func (c *session) addDrops(st vnet.PortStats) {
 	}
 	for reason, n := range st.Drops {
 		c.drops[reason] += n
+	}
+	if c.lost == nil {
+		c.lost = map[vnet.DropReason]uint64{}
+	}
+	for reason, n := range st.Lost {
+		c.lost[reason] += n
 	}
 }
 

@@ -56,7 +56,7 @@ type PortOptions struct {
 	// Name tells the client in logs and status, such as "client 3".
 	Name string
 	// ID is stable for the same client across restarts where one is known, else empty. A back end derives interface
-	// identities from it.
+	// identities from it. It is what the client says of itself: two may have the same one at the same time.
 	ID string
 }
 
