@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package perclient
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
+)
+
+// TestIdentity: the network is told the address of a guest that speaks first, again when it comes back, and nothing of one
+// that is silent.
+func TestIdentity(t *testing.T) {
+	r := newRig(t, Options{})
+	r.dial(t)
+	eventually(t, func() bool { return r.net.attempts() == 1 })
+	for i := range 2 {
+		c := r.dial(t)
+		say(t, c, 7, "hello")
+		eventually(t, func() bool { return r.net.attempts() == i+2 })
+		_ = c.Close()
+		eventually(t, func() bool { return r.Clients() == 1 })
+	}
+	assert.Equal(t, []string{"", "02:00:00:00:00:07", "02:00:00:00:00:07"}, r.net.identities())
+}
+
+// TestSummaryNamesDrops: what the network dropped is in the client's last line, in both directions.
+func TestSummaryNamesDrops(t *testing.T) {
+	c := &session{}
+	c.addDrops(vnet.PortStats{
+		Drops: map[vnet.DropReason]uint64{vnet.DropRefused: 1, vnet.DropExhausted: 2, vnet.DropDown: 3},
+		Lost:  map[vnet.DropReason]uint64{vnet.DropOversize: 4},
+	})
+	c.addDrops(vnet.PortStats{Lost: map[vnet.DropReason]uint64{vnet.DropOversize: 1}})
+	assert.Equal(t, []any{
+		"drop_refused", uint64(1), "drop_exhausted", uint64(2), "drop_down", uint64(3), "lost_oversize", uint64(5),
+	}, c.dropArgs(link.Stats{}))
+}
