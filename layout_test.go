@@ -44,7 +44,9 @@ var imports = map[string][]string{
 	"internal/compat":         {"internal/vnet", "internal/compat/errtext"},
 	"internal/compat/errtext": {},
 
-	"internal/vnettest": {"internal/frame", "internal/vnet"},
+	"internal/fakeguest":         {"internal/frame", "internal/vnet"},
+	"internal/vnettest":          {"internal/fakeguest", "internal/frame", "internal/vnet"},
+	"internal/vnettest/fakehost": {"internal/fakeguest", "internal/vnet"},
 
 	"cmd/socket_vmnet2": {
 		"internal/compat", "internal/link", "internal/perclient", "internal/state", "internal/usernet", "internal/vnet",
@@ -72,11 +74,11 @@ var direct = map[string]use{
 		"internal/link", "internal/compat", "internal/state", "cmd/socket_vmnet2", "cmd/socket_vmnet_client", "test/e2e/guest",
 		"test/e2e/lab",
 	}, []string{"*"}},
-	"gvisor.dev/gvisor":                      {"Apache-2.0", []string{"internal/usernet"}, []string{"internal/vnettest"}},
+	"gvisor.dev/gvisor":                      {"Apache-2.0", []string{"internal/usernet"}, []string{"internal/fakeguest"}},
 	"github.com/containers/gvisor-tap-vsock": {"Apache-2.0", []string{"internal/usernet"}, nil},
 	"github.com/insomniacslk/dhcp": {
 		"BSD-3-Clause",
-		[]string{"internal/usernet/dhcp", "internal/vnettest"},
+		[]string{"internal/usernet/dhcp", "internal/fakeguest", "internal/vnettest/fakehost"},
 		[]string{"internal/usernet", "cmd/socket_vmnet2"},
 	},
 	"github.com/miekg/dns":        {"BSD-3-Clause", []string{"internal/usernet/dns"}, []string{"internal/usernet", "cmd/socket_vmnet2"}},

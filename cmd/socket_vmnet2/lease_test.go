@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/fakeguest"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnettest"
 )
 
@@ -28,9 +29,9 @@ func stateRoot(t *testing.T) string {
 	return dir
 }
 
-func guest(t *testing.T, p *process, last byte) *vnettest.Guest {
+func guest(t *testing.T, p *process, last byte) *fakeguest.Guest {
 	t.Helper()
-	return vnettest.Dial(t, p.sock, vnettest.GuestOptions{MAC: net.HardwareAddr{2, 0, 0, 0, 1, last}})
+	return vnettest.Dial(t, p.sock, fakeguest.Options{MAC: net.HardwareAddr{2, 0, 0, 0, 1, last}})
 }
 
 func TestAddressesSurviveARestart(t *testing.T) {

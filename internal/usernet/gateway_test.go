@@ -22,6 +22,7 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/header"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/bridge"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/fakeguest"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/state"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
@@ -40,31 +41,31 @@ func TestRestart(t *testing.T) {
 		require.NoError(t, f.Close())
 	}
 	mac := func(i byte) net.HardwareAddr { return net.HardwareAddr{0x52, 0x54, 0, 0, 0, i} }
-	var first, second vnettest.Lease
+	var first, second fakeguest.Lease
 	life(func(n *Network) {
 		var err error
-		first, err = vnettest.Attach(t, n, vnettest.GuestOptions{MAC: mac(1), Name: "one"}).Configure()
+		first, err = vnettest.Attach(t, n, fakeguest.Options{MAC: mac(1), Name: "one"}).Configure()
 		require.NoError(t, err)
 		assert.Equal(t, "192.168.105.2/24", first.Addr.String())
-		second, err = vnettest.Attach(t, n, vnettest.GuestOptions{MAC: mac(2)}).Configure()
+		second, err = vnettest.Attach(t, n, fakeguest.Options{MAC: mac(2)}).Configure()
 		require.NoError(t, err)
 	})
 	life(func(n *Network) {
-		three, err := vnettest.Attach(t, n, vnettest.GuestOptions{MAC: mac(3)}).Configure()
+		three, err := vnettest.Attach(t, n, fakeguest.Options{MAC: mac(3)}).Configure()
 		require.NoError(t, err)
 		assert.Equal(t, "192.168.105.4/24", three.Addr.String())
-		two := vnettest.Attach(t, n, vnettest.GuestOptions{MAC: mac(2)})
+		two := vnettest.Attach(t, n, fakeguest.Options{MAC: mac(2)})
 		again, err := two.Configure()
 		require.NoError(t, err)
 		assert.Equal(t, second.Addr, again.Addr)
-		one := vnettest.Attach(t, n, vnettest.GuestOptions{MAC: mac(1)})
+		one := vnettest.Attach(t, n, fakeguest.Options{MAC: mac(1)})
 		again, err = one.Reboot(first.Addr.Addr())
 		require.NoError(t, err)
 		assert.Equal(t, first.Addr, again.Addr)
 		_, err = two.Reboot(first.Addr.Addr())
-		require.ErrorIs(t, err, vnettest.ErrNAK, "foreign")
+		require.ErrorIs(t, err, fakeguest.ErrNAK, "foreign")
 		_, err = two.Reboot(netip.MustParseAddr("10.0.0.7"))
-		require.ErrorIs(t, err, vnettest.ErrNAK, "of another network")
+		require.ErrorIs(t, err, fakeguest.ErrNAK, "of another network")
 		_, err = one.Renew(again)
 		require.NoError(t, err)
 		_, err = one.Rebind(again)
@@ -81,7 +82,7 @@ func TestOnlyGateway(t *testing.T) {
 	n := start(t, Options{}, tuning{})
 	g := newRawGuest(t, n, mac1)
 	gwMAC := n.plan.mac
-	p := vnettest.UDPPacket
+	p := fakeguest.UDPPacket
 	from, to := netip.AddrPortFrom(guestIP, 4000), netip.AddrPortFrom(aliasIP, 9)
 	ip := func(src, dst netip.Addr, body []byte) []byte {
 		return ipv4Packet(src, dst, header.ICMPv4ProtocolNumber, body)
@@ -252,9 +253,9 @@ func TestDNS(t *testing.T) {
 
 func TestNoDHCP(t *testing.T) {
 	n := start(t, Options{DisableDHCP: true}, tuning{})
-	g := vnettest.Attach(t, n, vnettest.GuestOptions{Timeout: 50 * time.Millisecond})
+	g := vnettest.Attach(t, n, fakeguest.Options{Timeout: 50 * time.Millisecond})
 	_, err := g.Configure()
-	assert.ErrorIs(t, err, vnettest.ErrTimeout)
+	assert.ErrorIs(t, err, fakeguest.ErrTimeout)
 	g.SetAddr(netip.PrefixFrom(guestIP, 24), gatewayIP)
 	_, err = g.Ping(gatewayIP, 1)
 	assert.NoError(t, err)
@@ -379,9 +380,9 @@ func FuzzFrames(f *testing.F) {
 	f.Add(g.eth(gw, 0x0800, ipv4Packet(guestIP, gatewayIP, header.ICMPv4ProtocolNumber, echoRequest(1, 1))))
 	f.Add(g.eth(gw, 0x0800, synPacket(guestIP, 1000, netip.AddrPortFrom(aliasIP, 80))))
 	f.Add(g.eth(gw, 0x0800, synPacket(guestIP, 1000, netip.AddrPortFrom(gatewayIP, 53))))
-	f.Add(g.eth(gw, 0x0800, vnettest.UDPPacket(netip.AddrPortFrom(guestIP, 1), netip.AddrPortFrom(aliasIP, 2), []byte("x"))))
-	f.Add(g.eth(gw, 0x0800, vnettest.UDPPacket(netip.AddrPortFrom(guestIP, 1), netip.AddrPortFrom(gatewayIP, 53), make([]byte, 30))))
-	f.Add(g.eth(bcast, 0x0800, vnettest.UDPPacket(netip.MustParseAddrPort("0.0.0.0:68"), netip.MustParseAddrPort("255.255.255.255:67"), make([]byte, 300))))
+	f.Add(g.eth(gw, 0x0800, fakeguest.UDPPacket(netip.AddrPortFrom(guestIP, 1), netip.AddrPortFrom(aliasIP, 2), []byte("x"))))
+	f.Add(g.eth(gw, 0x0800, fakeguest.UDPPacket(netip.AddrPortFrom(guestIP, 1), netip.AddrPortFrom(gatewayIP, 53), make([]byte, 30))))
+	f.Add(g.eth(bcast, 0x0800, fakeguest.UDPPacket(netip.MustParseAddrPort("0.0.0.0:68"), netip.MustParseAddrPort("255.255.255.255:67"), make([]byte, 300))))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if len(b) < frame.MinLen || len(b) > frame.MaxLen {
 			return // the bridge's callers keep these away

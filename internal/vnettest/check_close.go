@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/fakeguest"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
 
@@ -50,7 +51,7 @@ func checkSendAfterClose(l *lan) {
 	a, b, c := l.three()
 	a.close()
 	before := a.port.Stats().Drops[vnet.DropClosed]
-	a.send(a.to(b, 1, 60), a.toMAC(Broadcast, 2, 60), a.to(c, 3, 1514))
+	a.send(a.to(b, 1, 60), a.toMAC(fakeguest.Broadcast, 2, 60), a.to(c, 3, 1514))
 	a.send(a.to(a, 4, 60))
 	assert.EqualValues(l.t, 4, a.port.Stats().Drops[vnet.DropClosed]-before, "frames counted as %s", vnet.DropClosed)
 	l.settle(b, c)
@@ -127,7 +128,7 @@ func checkNothingAfterClose(l *lan) {
 				for i := uint32(1); !stop.Load(); i++ {
 					s.send(s.to(victim, i, 60), s.to(victim, i, 1514))
 					if i%8 == 0 {
-						s.send(s.toMAC(Broadcast, i, 60))
+						s.send(s.toMAC(fakeguest.Broadcast, i, 60))
 					}
 				}
 			})
@@ -164,7 +165,7 @@ func checkAttachCloseStorm(l *lan) {
 				if !assert.NoError(l.t, err) {
 					return
 				}
-				s.send(s.toMAC(Broadcast, 1, 60), s.to(a, 2, 60), s.to(b, 3, 1514))
+				s.send(s.toMAC(fakeguest.Broadcast, 1, 60), s.to(a, 2, 60), s.to(b, 3, 1514))
 				_ = s.port.Stats()
 				s.close()
 			}
@@ -195,7 +196,7 @@ func checkNetworkClose(l *lan) {
 		case <-time.After(l.patience):
 			assert.Fail(l.t, "alive", "Done of %s is still open", s.name)
 		}
-		s.send(s.to(a, 1, 60), s.to(b, 2, 60), s.toMAC(Broadcast, 3, 60))
+		s.send(s.to(a, 1, 60), s.to(b, 2, 60), s.toMAC(fakeguest.Broadcast, 3, 60))
 	}
 	_, err := l.tryAttach(context.Background(), "late", nil)
 	require.ErrorIs(l.t, err, vnet.ErrClosed, "Attach on a closed network")
@@ -213,7 +214,7 @@ func checkNetworkCloseUnderTraffic(l *lan) {
 		to := []*station{b, c, a}[i]
 		wg.Go(func() {
 			for i := uint32(1); !stop.Load(); i++ {
-				s.send(s.to(to, i, 60), s.toMAC(Broadcast, i, 60))
+				s.send(s.to(to, i, 60), s.toMAC(fakeguest.Broadcast, i, 60))
 				if i%64 == 0 {
 					time.Sleep(100 * time.Microsecond)
 				}

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/fakeguest"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 )
 
@@ -91,7 +92,7 @@ func checkFlood(l *lan, dst net.HardwareAddr) {
 }
 
 // checkBroadcast: a broadcast reaches all other stations, also those that never sent, and does not come back.
-func checkBroadcast(l *lan) { checkFlood(l, Broadcast) }
+func checkBroadcast(l *lan) { checkFlood(l, fakeguest.Broadcast) }
 
 // checkMulticast: the same for multicast of IPv4, IPv6 and 802.1, link-local groups included.
 func checkMulticast(l *lan) {
@@ -114,7 +115,7 @@ func checkUnknownUnicast(l *lan) { checkFlood(l, newMAC()) }
 func checkNoHairpin(l *lan) {
 	a, b, c := l.three()
 	second := newMAC() // another station behind A's port
-	a.send(testFrame(Broadcast, second, 1, 60))
+	a.send(testFrame(fakeguest.Broadcast, second, 1, 60))
 	l.settle(a, b, c)
 	b.in.take()
 	c.in.take()
@@ -140,9 +141,9 @@ func checkMixedBatch(l *lan) {
 			frames = append(frames, a.to(c, tag, n))
 			toC = append(toC, a.expect(c.mac, tag, n))
 		case 3:
-			frames = append(frames, a.toMAC(Broadcast, tag, n))
-			toB = append(toB, a.expect(Broadcast, tag, n))
-			toC = append(toC, a.expect(Broadcast, tag, n))
+			frames = append(frames, a.toMAC(fakeguest.Broadcast, tag, n))
+			toB = append(toB, a.expect(fakeguest.Broadcast, tag, n))
+			toC = append(toC, a.expect(fakeguest.Broadcast, tag, n))
 		}
 	}
 	a.send(frames...)

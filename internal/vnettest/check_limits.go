@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/fakeguest"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 )
 
@@ -24,7 +25,7 @@ func checkFrameSizes(l *lan) {
 		if n > limit {
 			continue
 		}
-		for _, dst := range [][]byte{b.mac, Broadcast} {
+		for _, dst := range [][]byte{b.mac, fakeguest.Broadcast} {
 			tag++
 			want := []seen{a.expect(dst, tag, n)}
 			if n < 18 {
@@ -60,7 +61,7 @@ func checkSinkMaxFrame(l *lan) {
 
 // checkCut sends one frame of each size in one batch, to dst or to all.
 func checkCut(l *lan, all []*station, dst *station, sizes []int, limit int, unicast bool) {
-	src, mac := all[0], Broadcast
+	src, mac := all[0], fakeguest.Broadcast
 	if unicast {
 		mac = dst.mac
 	}
@@ -91,10 +92,10 @@ func checkBatchIsBorrowed(l *lan) {
 	a, b, c := l.three()
 	for i := range 20 {
 		tag := uint32(i + 1)
-		a.send(a.to(b, tag, 200), a.toMAC(Broadcast, tag+100, 1514), a.to(c, tag, 1514))
+		a.send(a.to(b, tag, 200), a.toMAC(fakeguest.Broadcast, tag+100, 1514), a.to(c, tag, 1514))
 		l.until("three frames", func() bool { return b.in.count() >= 2 && c.in.count() >= 2 })
-		assert.Equal(l.t, []seen{a.expect(b.mac, tag, 200), a.expect(Broadcast, tag+100, 1514)}, b.in.take())
-		assert.Equal(l.t, []seen{a.expect(Broadcast, tag+100, 1514), a.expect(c.mac, tag, 1514)}, c.in.take())
+		assert.Equal(l.t, []seen{a.expect(b.mac, tag, 200), a.expect(fakeguest.Broadcast, tag+100, 1514)}, b.in.take())
+		assert.Equal(l.t, []seen{a.expect(fakeguest.Broadcast, tag+100, 1514), a.expect(c.mac, tag, 1514)}, c.in.take())
 	}
 }
 
@@ -128,7 +129,7 @@ func checkAddressMoves(l *lan) {
 func checkAddressLeavesWithPort(l *lan) {
 	a, b, c := l.three()
 	roaming := newMAC()
-	a.send(testFrame(Broadcast, roaming, 1, 60))
+	a.send(testFrame(fakeguest.Broadcast, roaming, 1, 60))
 	l.settle(a, b, c)
 	a.close()
 	b.in.take()
@@ -150,7 +151,7 @@ func checkAddressLeavesWithPort(l *lan) {
 func checkDeafSink(l *lan) {
 	a, b, c := l.three()
 	deaf := l.attach("deaf", func(in *inbox) { in.deaf = true })
-	deaf.send(deaf.toMAC(Broadcast, 1, 60))
+	deaf.send(deaf.toMAC(fakeguest.Broadcast, 1, 60))
 	for _, s := range []*station{a, b, c} {
 		l.until("the deaf station's frame", func() bool { return s.in.count() > 0 })
 		s.in.take()

@@ -3,225 +3,30 @@
 package vnettest
 
 import (
-	"bytes"
-	"context"
-	"errors"
-	"fmt"
-	"net"
-	"net/netip"
-	"sync"
-	"sync/atomic"
 	"testing"
-	"time"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/fakeguest"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
 
-// ErrTimeout is returned when what was waited for did not come in time.
-var ErrTimeout = errors.New("nothing came in time")
-
-// DefaultTimeout is how long a Guest waits for an answer.
-const DefaultTimeout = 5 * time.Second
-
-// queueLen is how many frames a Guest's network card holds for its processor, in frames. More are dropped and counted.
-const queueLen = 4096
-
-// GuestOptions describe a Guest. The zero value is usable.
-type GuestOptions struct {
-	Name    string           // for DHCP (option 12) and for a port; default "guest"
-	MAC     net.HardwareAddr // default: one that no other Guest of the process has
-	Timeout time.Duration    // for each answer; default DefaultTimeout
-	// Quiet turns the answers to ARP and ping off.
-	Quiet bool
-}
-
-// A Guest is the network part of a virtual machine: it answers ARP and ping for its address, and asks on command. Methods
-// may be called from several goroutines. They return errors and never end the test.
-type Guest struct {
-	opts GuestOptions
-	link Link
-
-	queue   chan []byte
-	dropped atomic.Uint64
-	wg      sync.WaitGroup
-	stop    chan struct{}
-	done    chan struct{} // closed when the link ended
-	err     error         // why; set before done is closed
-
-	sendMu sync.Mutex // one goroutine at a time sends
-
-	mu        sync.Mutex
-	listeners map[*Listener]struct{}
-	addr      netip.Prefix
-	gateway   netip.Addr
-	neighbour map[netip.Addr]net.HardwareAddr
-
-	ids atomic.Uint32 // for echo, ports and transactions
-}
-
-// guests numbers the Guests of the process for their MAC addresses.
-var guests atomic.Uint32
-
-// NewGuest plugs a Guest into l, which it takes over. The end of the test closes it.
-func NewGuest(tb testing.TB, l Link, o GuestOptions) *Guest {
+// Attach plugs a guest into a port of n. The end of the test closes it.
+func Attach(tb testing.TB, n vnet.Network, o fakeguest.Options) *fakeguest.Guest {
 	tb.Helper()
-	if o.Name == "" {
-		o.Name = "guest"
+	g, err := fakeguest.Attach(tb.Context(), n, o)
+	if err != nil {
+		tb.Fatal(err)
 	}
-	if o.MAC == nil {
-		n := guests.Add(1)
-		o.MAC = net.HardwareAddr{0x52, 0x54, 0x00, byte(n >> 16), byte(n >> 8), byte(n)}
-	}
-	if o.Timeout == 0 {
-		o.Timeout = DefaultTimeout
-	}
-	g := &Guest{
-		opts:      o,
-		link:      l,
-		queue:     make(chan []byte, queueLen),
-		stop:      make(chan struct{}),
-		done:      make(chan struct{}),
-		listeners: map[*Listener]struct{}{},
-		neighbour: map[netip.Addr]net.HardwareAddr{},
-	}
-	g.wg.Go(g.process)
-	l.Start(g.receive, func(err error) {
-		g.err = err
-		close(g.done)
-	})
 	tb.Cleanup(g.Close)
 	return g
 }
 
-// Attach plugs a Guest into a port of n.
-func Attach(tb testing.TB, n vnet.Network, o GuestOptions) *Guest {
+// Dial connects a guest to the stream socket of a daemon that may still be starting. The end of the test closes it.
+func Dial(tb testing.TB, path string, o fakeguest.Options) *fakeguest.Guest {
 	tb.Helper()
-	return NewGuest(tb, PortLink(n, o.Name, 0), o)
-}
-
-// Dial connects a Guest to the stream socket of a daemon, waiting up to DefaultTimeout for the socket to take it.
-func Dial(tb testing.TB, path string, o GuestOptions) *Guest {
-	tb.Helper()
-	conn, err := DialStream(path, DefaultTimeout)
+	g, err := fakeguest.Dial(path, o)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return NewGuest(tb, StreamLink(conn), o)
+	tb.Cleanup(g.Close)
+	return g
 }
-
-// DialStream connects to the stream socket of a daemon that may still be starting.
-func DialStream(path string, timeout time.Duration) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
-	defer cancel()
-	for {
-		conn, err := (&net.Dialer{}).DialContext(ctx, "unix", path)
-		if err == nil {
-			return conn, nil
-		}
-		select {
-		case <-ctx.Done():
-			return nil, fmt.Errorf("connect to %s within %s: %w", path, timeout, err)
-		case <-time.After(5 * time.Millisecond):
-		}
-	}
-}
-
-// MAC is the address of the Guest's network card.
-func (g *Guest) MAC() net.HardwareAddr { return g.opts.MAC }
-
-// Addr is the IPv4 address and subnet that the Guest uses, invalid before DHCP or SetAddr.
-func (g *Guest) Addr() netip.Prefix {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.addr
-}
-
-// SetAddr gives the Guest an address in a subnet and a gateway, as a static configuration does.
-func (g *Guest) SetAddr(addr netip.Prefix, gateway netip.Addr) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.addr, g.gateway = addr, gateway
-	clear(g.neighbour)
-}
-
-// Done is closed when the link has ended: the daemon closed the connection, or the port died.
-func (g *Guest) Done() <-chan struct{} { return g.done }
-
-// Err tells why the link ended, nil while it has not. For a stream, io.EOF is an end at a frame boundary.
-func (g *Guest) Err() error {
-	select {
-	case <-g.done:
-		return g.err
-	default:
-		return nil
-	}
-}
-
-// Dropped is how many frames came faster than the Guest took them.
-func (g *Guest) Dropped() uint64 { return g.dropped.Load() }
-
-// Close unplugs the Guest and waits for its goroutines. It may be called more than once.
-func (g *Guest) Close() {
-	g.mu.Lock()
-	select {
-	case <-g.stop:
-	default:
-		close(g.stop)
-	}
-	g.mu.Unlock()
-	_ = g.link.Close()
-	g.wg.Wait()
-}
-
-// Send sends frames as they are, without prefix, in one write or batch.
-func (g *Guest) Send(frames ...[]byte) error {
-	g.sendMu.Lock()
-	defer g.sendMu.Unlock()
-	if err := g.link.Send(frames...); err != nil {
-		return fmt.Errorf("send %d frames: %w", len(frames), err)
-	}
-	return nil
-}
-
-// receive is called by the link and does not block.
-func (g *Guest) receive(f []byte) {
-	select {
-	case g.queue <- bytes.Clone(f):
-	default:
-		g.dropped.Add(1)
-	}
-}
-
-// process handles received frames until Close.
-func (g *Guest) process() {
-	for {
-		select {
-		case <-g.stop:
-			return
-		case f := <-g.queue:
-			if !g.opts.Quiet {
-				g.answer(f)
-			}
-			g.dispatch(f)
-		}
-	}
-}
-
-// answer replies to ARP and echo requests for the Guest's address.
-func (g *Guest) answer(f []byte) {
-	p, err := Parse(f)
-	own := g.Addr().Addr()
-	if err != nil || !own.IsValid() || p.DstIP != own || !g.accepts(p.Dst) {
-		return
-	}
-	switch {
-	case p.ARPOp == ARPRequest:
-		_ = g.Send(EthernetFrame(p.SenderMAC, g.MAC(), TypeARP, ARPPacket(ARPReply, g.MAC(), own, p.SenderMAC, p.SrcIP)))
-	case p.Proto == ProtoICMP && p.ICMPType == EchoRequest:
-		reply := IPv4Packet(own, p.SrcIP, ProtoICMP, ICMPMessage(EchoReply, p.EchoID, p.EchoSeq, p.Data))
-		_ = g.Send(EthernetFrame(p.Src, g.MAC(), TypeIPv4, reply))
-	}
-}
-
-// accepts tells whether a network card that is not promiscuous takes frames to dst.
-func (g *Guest) accepts(dst net.HardwareAddr) bool { return dst[0]&1 != 0 || bytes.Equal(dst, g.MAC()) }

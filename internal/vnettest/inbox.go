@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/fakeguest"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 )
 
@@ -44,7 +45,7 @@ func testFrame(dst, src net.HardwareAddr, tag uint32, n int) []byte {
 	f := make([]byte, n)
 	copy(f, dst)
 	copy(f[6:], src)
-	binary.BigEndian.PutUint16(f[12:], TypeTest)
+	binary.BigEndian.PutUint16(f[12:], fakeguest.TypeTest)
 	body := f[14:]
 	if len(body) >= 4 {
 		binary.BigEndian.PutUint32(body, tag)
@@ -60,7 +61,7 @@ func testFrame(dst, src net.HardwareAddr, tag uint32, n int) []byte {
 
 // parseTest reads a test frame; ok is false for others.
 func parseTest(f []byte) (s seen, ok bool) {
-	if len(f) < 14 || binary.BigEndian.Uint16(f[12:]) != TypeTest || !bytes.HasPrefix(f[6:], []byte(stationPrefix)) {
+	if len(f) < 14 || binary.BigEndian.Uint16(f[12:]) != fakeguest.TypeTest || !bytes.HasPrefix(f[6:], []byte(stationPrefix)) {
 		return s, false
 	}
 	s = seen{src: string(f[6:12]), dst: string(f[:6]), n: len(f)}

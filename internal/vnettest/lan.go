@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/fakeguest"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
@@ -189,7 +190,7 @@ func (l *lan) settle(stations ...*station) {
 	mark := markBase + l.marks
 	l.mu.Unlock()
 	for _, s := range stations {
-		s.send(s.toMAC(Broadcast, mark, 60))
+		s.send(s.toMAC(fakeguest.Broadcast, mark, 60))
 	}
 	for _, s := range stations {
 		l.until("marks of all others reach "+s.name, func() bool { return s.in.marks(mark) >= len(stations)-1 })

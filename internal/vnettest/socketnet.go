@@ -18,9 +18,16 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/fakeguest"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
+
+// writeTimeout is how long a daemon may refuse to take frames before the test has failed: it never stops reading a client.
+const writeTimeout = 10 * time.Second
+
+// errBadFrame is the end of a connection whose other side broke the wire format.
+var errBadFrame = errors.New("the daemon must never send this")
 
 // closeTimeout is how long a daemon may take to close a connection whose client has gone.
 const closeTimeout = 5 * time.Second
@@ -124,8 +131,9 @@ var probes atomic.Uint32
 func (p *socketPort) await(ctx context.Context, gateway netip.Addr) error {
 	i := probes.Add(1)
 	mac := net.HardwareAddr{0x02, 'p', 'r', byte(i >> 16), byte(i >> 8), byte(i)}
-	ask := EthernetFrame(Broadcast, mac, TypeARP, ARPPacket(ARPRequest, mac, netip.IPv4Unspecified(), make(net.HardwareAddr, 6), gateway))
-	ctx, cancel := context.WithTimeout(ctx, DefaultTimeout)
+	ask := fakeguest.EthernetFrame(fakeguest.Broadcast, mac, fakeguest.TypeARP,
+		fakeguest.ARPPacket(fakeguest.ARPRequest, mac, netip.IPv4Unspecified(), make(net.HardwareAddr, 6), gateway))
+	ctx, cancel := context.WithTimeout(ctx, fakeguest.DefaultTimeout)
 	defer cancel()
 	if _, err := p.conn.Write(frame.Append(nil, ask)); err != nil {
 		return fmt.Errorf("ask for the gateway: %w", err)
@@ -167,7 +175,7 @@ func (p *socketPort) read() error {
 			return fmt.Errorf("read body of a frame of %d bytes: %w", n, err)
 		}
 		if waiting {
-			if a, err := Parse(f); err == nil && a.ARPOp == ARPReply {
+			if a, err := fakeguest.Parse(f); err == nil && a.ARPOp == fakeguest.ARPReply {
 				waiting = false
 				close(p.ready)
 			}

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/fakeguest"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
@@ -287,7 +288,7 @@ func (p *toyPort) destinations(f []byte) (to []*toyPort) {
 		return []*toyPort{q}
 	}
 	switch {
-	case f[0]&1 != 0 && n.loseMulticast && !bytes.Equal(f[:6], Broadcast), f[0]&1 == 0 && n.loseUnknown:
+	case f[0]&1 != 0 && n.loseMulticast && !bytes.Equal(f[:6], fakeguest.Broadcast), f[0]&1 == 0 && n.loseUnknown:
 		return nil
 	case n.loseLast && len(ports) > 2:
 		ports = ports[:len(ports)-1]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package vnettest tests networks: a conformance suite that every vnet.Network passes (TestNetwork) and a fake guest with
-// ARP, ping, DHCP and UDP that runs over a client's socket or over a port (Guest).
+// Package vnettest tests networks: a conformance suite that every vnet.Network passes (TestNetwork), and the fake guests of
+// fakeguest for the length of a test (Attach, Dial).
 package vnettest

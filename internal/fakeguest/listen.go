@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package vnettest
+package fakeguest
 
 import (
 	"fmt"
@@ -11,7 +11,7 @@ import (
 )
 
 // A Listener collects the frames of a Guest that match. Frames to other stations' addresses count too: the network card
-// is promiscuous, so that a test can see what should not have come.
+// is promiscuous, so that one can see what should not have come.
 type Listener struct {
 	g     *Guest
 	match func(f []byte) bool

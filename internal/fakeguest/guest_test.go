@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package vnettest
+package fakeguest
 
 import (
 	"bytes"
@@ -36,18 +36,19 @@ func streamPair(t *testing.T) (a, b *Guest) {
 	l, err := net.Listen("unix", path)
 	require.NoError(t, err)
 	defer l.Close()
-	a = Dial(t, path, GuestOptions{Name: "a", Timeout: time.Second})
+	a, err = Dial(path, Options{Name: "a", Timeout: time.Second})
+	require.NoError(t, err)
+	t.Cleanup(a.Close)
 	conn, err := l.Accept()
 	require.NoError(t, err)
-	return a, NewGuest(t, StreamLink(conn), GuestOptions{Name: "b", Timeout: time.Second})
+	return a, plug(t, StreamLink(conn), Options{Name: "b", Timeout: time.Second})
 }
 
 // portPair makes two guests on a toy network.
 func portPair(t *testing.T) (a, b *Guest) {
 	t.Helper()
-	n := newToy(faults{})
-	t.Cleanup(func() { assert.NoError(t, n.Close()) })
-	return Attach(t, n, GuestOptions{Name: "a", Timeout: time.Second}), Attach(t, n, GuestOptions{Name: "b", Timeout: time.Second})
+	n := newHub(t)
+	return attach(t, n, Options{Name: "a", Timeout: time.Second}), attach(t, n, Options{Name: "b", Timeout: time.Second})
 }
 
 // onLinks runs a test on both kinds of links.
@@ -188,7 +189,7 @@ func TestListener(t *testing.T) {
 	l := b.Listen(func(f []byte) bool { return f[13] == 0xb5 })
 	all := b.Listen(nil)
 	for i := range 5 {
-		require.NoError(t, a.Send(EthernetFrame(newMAC(), a.MAC(), TypeTest+uint16(i%2), []byte{byte(i)})))
+		require.NoError(t, a.Send(EthernetFrame(net.HardwareAddr{2, 0, 0, 9, 9, 9}, a.MAC(), TypeTest+uint16(i%2), []byte{byte(i)})))
 	}
 	assert.Len(t, all.Collect(50*time.Millisecond), 5, "frames to others' addresses too")
 	assert.Len(t, l.Collect(time.Millisecond), 3)
@@ -231,7 +232,7 @@ func TestBadStream(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			c1, c2 := net.Pipe()
-			g := NewGuest(t, StreamLink(c1), GuestOptions{})
+			g := plug(t, StreamLink(c1), Options{})
 			_, err := c2.Write(tt.sent)
 			_ = err // the guest may have hung up
 			require.NoError(t, c2.Close())
@@ -242,19 +243,37 @@ func TestBadStream(t *testing.T) {
 }
 
 func TestPortGuestEnds(t *testing.T) {
-	n := newToy(faults{})
-	g := Attach(t, n, GuestOptions{})
-	require.NoError(t, n.Close())
-	<-g.Done()
-	require.ErrorIs(t, g.Err(), vnet.ErrClosed)
-	late := Attach(t, n, GuestOptions{})
-	<-late.Done()
-	require.ErrorIs(t, late.Err(), vnet.ErrClosed)
-	require.ErrorIs(t, late.Send(make([]byte, 14)), vnet.ErrClosed)
-	own := Attach(t, newToy(faults{}), GuestOptions{})
+	n := newHub(t)
+	own := attach(t, n, Options{})
 	own.Close()
 	own.Close()
 	require.ErrorIs(t, own.Err(), net.ErrClosed)
+	g := attach(t, n, Options{})
+	require.NoError(t, n.Close())
+	<-g.Done()
+	require.ErrorIs(t, g.Err(), vnet.ErrClosed)
+	_, err := Attach(t.Context(), n, Options{})
+	require.ErrorIs(t, err, vnet.ErrClosed)
+	_, err = Attach(t.Context(), &hub{full: true}, Options{})
+	require.ErrorIs(t, err, errFull)
+}
+
+// TestTap counts on the link's goroutine, and what the tap takes goes no further.
+func TestTap(t *testing.T) {
+	a, b := portPair(t)
+	l := b.Listen(nil)
+	b.SetTap(func(f []byte) bool { return f[14] == 1 })
+	for i := range 4 {
+		require.NoError(t, a.Send(EthernetFrame(b.MAC(), a.MAC(), TypeTest, []byte{byte(i % 2)})))
+	}
+	b.SetTap(nil)
+	require.NoError(t, a.Send(EthernetFrame(b.MAC(), a.MAC(), TypeTest, []byte{1})))
+	for _, want := range []byte{0, 0, 1} {
+		f, err := l.Next(time.Second)
+		require.NoError(t, err)
+		assert.Equal(t, want, f[14])
+	}
+	assert.Empty(t, l.Collect(5*time.Millisecond))
 }
 
 func TestDialStreamGivesUp(t *testing.T) {
@@ -435,11 +454,12 @@ func TestDHCPMessages(t *testing.T) {
 }
 
 func TestMaxFrameOfPortLink(t *testing.T) {
-	n := newToy(faults{})
-	t.Cleanup(func() { assert.NoError(t, n.Close()) })
-	a, b := Attach(t, n, GuestOptions{}), NewGuest(t, PortLink(n, "b", 100), GuestOptions{})
+	n := newHub(t)
+	a, b := attach(t, n, Options{}), attach(t, n, Options{MaxFrame: 100})
 	l := b.Listen(nil)
-	require.NoError(t, a.Send(testFrame(b.MAC(), a.MAC(), 1, 101), testFrame(b.MAC(), a.MAC(), 2, 100)))
+	for _, size := range []int{101, 100} {
+		require.NoError(t, a.Send(EthernetFrame(b.MAC(), a.MAC(), TypeTest, make([]byte, size-14))))
+	}
 	assert.Len(t, l.Collect(20*time.Millisecond), 1)
-	assert.Equal(t, frame.MaxStreamLen, PortLink(n, "c", 0).(frame.Sink).MaxFrame())
+	assert.Equal(t, frame.MaxStreamLen, PortLink(t.Context(), n, "c", 0).(frame.Sink).MaxFrame())
 }

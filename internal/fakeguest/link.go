@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package vnettest
+package fakeguest
 
 import (
 	"bufio"
@@ -21,8 +21,9 @@ import (
 // A Link is what a Guest's network card is plugged into.
 type Link interface {
 	// Start begins to pass incoming frames, without prefix, to receive, from any goroutine; they are borrowed and receive
-	// does not block. ended is called once, when nothing comes any more because of the other side.
-	Start(receive func(f []byte), ended func(error))
+	// does not block. ended is called once, when nothing comes any more because of the other side. With an error neither
+	// is called.
+	Start(receive func(f []byte), ended func(error)) error
 	// Send passes frames on, without prefix, in one piece. One goroutine at a time calls it.
 	Send(frames ...[]byte) error
 	// Close ends the link and waits until receive is not called any more.
@@ -46,8 +47,9 @@ type streamLink struct {
 // StreamLink carries frames over a connected stream socket in wire form. It takes conn over.
 func StreamLink(conn net.Conn) Link { return &streamLink{conn: conn} }
 
-func (l *streamLink) Start(receive func([]byte), ended func(error)) {
+func (l *streamLink) Start(receive func([]byte), ended func(error)) error {
 	l.wg.Go(func() { ended(l.read(receive)) })
+	return nil
 }
 
 // read takes the stream apart with a parser of its own, stricter than a client's: what some client would die of is an
@@ -93,24 +95,25 @@ func (l *streamLink) Close() error {
 
 // portLink is a port of a network, without a client's socket in between.
 type portLink struct {
+	ctx      context.Context // for Attach
 	network  vnet.Network
 	name     string
 	maxFrame int
 	receive  func([]byte)
 	port     vnet.Port
-	err      error // of Attach
 	closed   chan struct{}
 	once     sync.Once
 	wg       sync.WaitGroup
 	buf      []byte
 }
 
-// PortLink attaches to n as a client that takes frames of at most maxFrame bytes; 0 is frame.MaxStreamLen.
-func PortLink(n vnet.Network, name string, maxFrame int) Link {
+// PortLink attaches to n as a client that takes frames of at most maxFrame bytes; 0 is frame.MaxStreamLen. ctx bounds the
+// attaching only.
+func PortLink(ctx context.Context, n vnet.Network, name string, maxFrame int) Link {
 	if maxFrame == 0 {
 		maxFrame = frame.MaxStreamLen
 	}
-	return &portLink{network: n, name: name, maxFrame: maxFrame, closed: make(chan struct{})}
+	return &portLink{ctx: ctx, network: n, name: name, maxFrame: maxFrame, closed: make(chan struct{})}
 }
 
 // Deliver implements frame.Sink.
@@ -123,12 +126,13 @@ func (l *portLink) Deliver(b frame.Batch) {
 // MaxFrame implements frame.Sink.
 func (l *portLink) MaxFrame() int { return l.maxFrame }
 
-func (l *portLink) Start(receive func([]byte), ended func(error)) {
+func (l *portLink) Start(receive func([]byte), ended func(error)) error {
 	l.receive = receive
-	if l.port, l.err = l.network.Attach(context.Background(), vnet.PortOptions{Name: l.name, ID: l.name}, l); l.err != nil {
-		ended(l.err)
-		return
+	port, err := l.network.Attach(l.ctx, vnet.PortOptions{Name: l.name, ID: l.name}, l)
+	if err != nil {
+		return err
 	}
+	l.port = port
 	l.wg.Go(func() {
 		select {
 		case <-l.port.Done():
@@ -137,12 +141,10 @@ func (l *portLink) Start(receive func([]byte), ended func(error)) {
 			ended(net.ErrClosed)
 		}
 	})
+	return nil
 }
 
 func (l *portLink) Send(frames ...[]byte) error {
-	if l.err != nil {
-		return l.err
-	}
 	l.buf = l.buf[:0]
 	for _, f := range frames {
 		l.buf = frame.Append(l.buf, f)
@@ -153,7 +155,7 @@ func (l *portLink) Send(frames ...[]byte) error {
 
 func (l *portLink) Close() error {
 	if l.port == nil {
-		return l.err
+		return nil
 	}
 	err := l.port.Close()
 	l.once.Do(func() { close(l.closed) })
