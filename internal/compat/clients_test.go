@@ -153,6 +153,12 @@ func TestUsage(t *testing.T) {
 	own := []string{
 		"--backend=(auto|usernet|vmnet)", "--socket-user=USER", "--socket-mode=OCTAL", "--queue-size=BYTES", "--max-clients=N",
 		"--state-dir=DIR", "--dns-record=NAME=IP",
+		"--vmnet-api=(auto|network|interface)", "--vmnet-interfaces=(client|one)", "--vmnet-disable-nat44", "--vmnet-disable-nat66",
+		"--vmnet-disable-dns-proxy", "--vmnet-disable-ra", "--vmnet-mtu=BYTES", "--vmnet-reserve=MAC=IP",
+		"--vmnet-forward=PROTO:PORT=IP:PORT", "--isolate", "--offload", "--list-interfaces",
+	}
+	for _, o := range buildOptions {
+		own = append(own, "--"+o.name+"="+o.arg)
 	}
 	for _, c := range []struct {
 		p    Personality

@@ -20,6 +20,12 @@ const (
 	DefaultMaxClients = 256
 	MaxMaxClients     = 4096
 
+	// MinMTU is what a link with IPv6 must carry (RFC 8200, section 5), and vmnet's networks have IPv6.
+	MinMTU = 1280 // bytes, layer 3
+	// MaxMTU is the largest MTU that macOS gives a network interface. A frame of that size is one that every stream client
+	// takes.
+	MaxMTU = 16384 // bytes, layer 3
+
 	DefaultSocketMode os.FileMode = 0o770
 )
 
@@ -43,6 +49,19 @@ func (b Backend) Resolve(goos string) Backend {
 	}
 	return BackendUsernet
 }
+
+// What --vmnet-api takes: which of vmnet.framework's two ways to make a network is used.
+const (
+	APIAuto      = "auto"
+	APINetwork   = "network"   // vmnet_network_create, macOS 26
+	APIInterface = "interface" // vmnet_start_interface
+)
+
+// What --vmnet-interfaces takes: who gets a vmnet interface.
+const (
+	InterfacesClient = "client" // each client its own
+	InterfacesOne    = "one"    // one for all clients
+)
 
 // A DNSRecord is one --dns-record: a name in lower case without a dot at its end, and its IPv4 address.
 type DNSRecord struct {
@@ -80,11 +99,31 @@ type Config struct {
 	NAT66Prefix netip.Prefix // a /64, zero when not given
 	DisableDHCP bool
 
+	VmnetAPI        string // APIAuto, APINetwork or APIInterface
+	VmnetInterfaces string // InterfacesClient or InterfacesOne
+	DisableNAT44    bool
+	DisableNAT66    bool
+	DisableDNSProxy bool
+	DisableRA       bool
+	MTU             int // bytes, layer 3; 0: the default, 1500
+	// Reservations need a gateway, so they are inside Subnet.
+	Reservations []vnet.Reservation
+	// Forwards lead to addresses inside Subnet, where that is known.
+	Forwards []vnet.Forward
+	Isolate  bool // guests reach the host and, in shared mode, the outside, but not each other
+	Offload  bool
+
+	// ListInterfaces asks for a list and no daemon: SocketPath may be empty, and nothing else has been checked but the
+	// form of each value.
+	ListInterfaces bool
+
 	Backend    Backend
 	QueueSize  int // bytes, per client
 	MaxClients int
 	StateDir   string // empty: chosen by the daemon
 	DNSRecords []DNSRecord
+
+	buildConfig // what only some builds of this program know
 
 	// Debug is set by the mere presence of DEBUG in the environment.
 	Debug bool
@@ -95,11 +134,13 @@ type Config struct {
 // defaultConfig is what a command line with nothing but SOCKET means.
 func defaultConfig() Config {
 	return Config{
-		SocketGroup: DefaultSocketGroup,
-		SocketMode:  DefaultSocketMode,
-		Mode:        vnet.ModeShared,
-		Backend:     BackendAuto,
-		QueueSize:   DefaultQueueSize,
-		MaxClients:  DefaultMaxClients,
+		SocketGroup:     DefaultSocketGroup,
+		SocketMode:      DefaultSocketMode,
+		Mode:            vnet.ModeShared,
+		VmnetAPI:        APIAuto,
+		VmnetInterfaces: InterfacesClient,
+		Backend:         BackendAuto,
+		QueueSize:       DefaultQueueSize,
+		MaxClients:      DefaultMaxClients,
 	}
 }

@@ -40,7 +40,10 @@ func (s *settings) finish() error {
 		return err
 	}
 	s.warnDisableDHCP()
-	return s.checkNAT66()
+	if err := s.checkNAT66(); err != nil {
+		return err
+	}
+	return s.checkNetworkOptions()
 }
 
 // withoutGateway leaves the addresses to the network.

@@ -2,6 +2,8 @@
 
 package compat
 
+import "slices"
+
 // An optionKey names the options that the parser itself acts on.
 type optionKey int
 
@@ -25,6 +27,7 @@ type option struct {
 	// socket_vmnet does for the values it parses in its option loop.
 	atOnce bool
 	repeat bool // may be given several times; for all others the last one wins
+	alone  bool // SOCKET may be left out
 	key    optionKey
 }
 
@@ -51,24 +54,12 @@ var upstreamOptions = []option{
 	{name: "version", short: 'v', help: "print the version and end", key: keyVersion},
 }
 
-// newOptions are those that only socket_vmnet2 knows.
-var newOptions = []option{
-	{name: "backend", arg: "(auto|usernet|vmnet)", help: "what makes the network: vmnet.framework or the embedded one\n(default: vmnet on macOS, usernet elsewhere)", set: setBackend, atOnce: true},
-	{name: "socket-user", arg: "USER", help: "owner of the socket (default: the daemon's user)", set: setSocketUser, atOnce: true},
-	{name: "socket-mode", arg: "OCTAL", help: "permissions of the socket (default: 0770)", set: setSocketMode, atOnce: true},
-	{name: "queue-size", arg: "BYTES", help: "frames kept for a busy client, 64K to 8M (default: 2M)", set: setQueueSize, atOnce: true},
-	{name: "max-clients", arg: "N", help: "clients at once, 1 to 4096 (default: 256)", set: setMaxClients, atOnce: true},
-	{name: "state-dir", arg: "DIR", help: "where leases and identities are kept over restarts", set: setStateDir, atOnce: true},
-	{name: "dns-record", arg: "NAME=IP", help: "a name for the guests' DNS, may be given several times", set: addDNSRecord, atOnce: true, repeat: true},
-}
-
 // optionsOf returns the table of p, in the order of its usage text.
 func optionsOf(p Personality) []option {
 	if p == Old {
 		return upstreamOptions
 	}
-	all := make([]option, 0, len(upstreamOptions)+len(newOptions))
-	return append(append(all, upstreamOptions...), newOptions...)
+	return slices.Concat(upstreamOptions, newOptions, buildOptions)
 }
 
 // specsOf is the scanner's view of opts.

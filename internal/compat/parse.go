@@ -74,21 +74,25 @@ func (ps *parser) parse(argv []string) (*Config, error) {
 	if err := ps.fill(s, canonical); err != nil {
 		return nil, err
 	}
+	_, s.Debug = ps.env.LookupEnv("DEBUG")
+	if s.ListInterfaces {
+		return &s.Config, nil
+	}
 	if err := s.finish(); err != nil {
 		for _, w := range s.Warnings {
 			_, _ = fmt.Fprintf(ps.env.Stderr, "WARN | %s\n", w)
 		}
 		return nil, err
 	}
-	_, s.Debug = ps.env.LookupEnv("DEBUG")
 	return &s.Config, nil
 }
 
-// canonical turns argv into --name=value for each option in order, then "--" and SOCKET.
+// canonical turns argv into --name=value for each option in order, then "--" and, if there is one, SOCKET.
 func (ps *parser) canonical(argv []string) ([]string, error) {
 	_, posixly := ps.env.LookupEnv("POSIXLY_CORRECT")
 	sc := newScanner(specsOf(ps.opts), argv, posixly)
 	var out []string
+	var alone bool
 	for {
 		ev, ok, err := sc.next()
 		if err != nil {
@@ -98,6 +102,7 @@ func (ps *parser) canonical(argv []string) ([]string, error) {
 			break
 		}
 		o := ps.opts[ev.index]
+		alone = alone || o.alone
 		switch {
 		case o.key == keyHelp:
 			return nil, errHelp
@@ -114,10 +119,10 @@ func (ps *parser) canonical(argv []string) ([]string, error) {
 			out = append(out, "--"+o.name+"="+ev.value)
 		}
 	}
-	if len(sc.operands) != 1 {
+	if n := len(sc.operands); n != 1 && (n != 0 || !alone) {
 		return nil, errSilent
 	}
-	return append(out, "--", sc.operands[0]), nil
+	return append(append(out, "--"), sc.operands...), nil
 }
 
 // fill has urfave/cli read the canonical arguments and stores them in s.

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compat
+
+// newOptions are those that only socket_vmnet2 knows.
+var newOptions = []option{
+	{name: "backend", arg: "(auto|usernet|vmnet)", help: "what makes the network: vmnet.framework or the embedded one\n(default: vmnet on macOS, usernet elsewhere)", set: setBackend, atOnce: true},
+	{name: "socket-user", arg: "USER", help: "owner of the socket (default: the daemon's user)", set: setSocketUser, atOnce: true},
+	{name: "socket-mode", arg: "OCTAL", help: "permissions of the socket (default: 0770)", set: setSocketMode, atOnce: true},
+	{name: "queue-size", arg: "BYTES", help: "frames kept for a busy client, 64K to 8M (default: 2M)", set: setQueueSize, atOnce: true},
+	{name: "max-clients", arg: "N", help: "clients at once, 1 to 4096 (default: 256)", set: setMaxClients, atOnce: true},
+	{name: "state-dir", arg: "DIR", help: "where leases and identities are kept over restarts", set: setStateDir, atOnce: true},
+	{name: "dns-record", arg: "NAME=IP", help: "a name for the guests' DNS, may be given several times", set: addDNSRecord, atOnce: true, repeat: true},
+	{name: "vmnet-api", arg: "(auto|network|interface)", help: "how vmnet makes the network: as one network (macOS 26) or by interfaces\n(default: what this macOS has and the other options allow)", set: setVmnetAPI, atOnce: true},
+	{name: "vmnet-interfaces", arg: "(client|one)", help: "a vmnet interface for each client or one for all (default: client)", set: setVmnetInterfaces, atOnce: true},
+	{name: "vmnet-disable-nat44", help: "no way out of the network by IPv4", set: setDisableNAT44},
+	{name: "vmnet-disable-nat66", help: "no way out of the network by IPv6", set: setDisableNAT66},
+	{name: "vmnet-disable-dns-proxy", help: "no DNS server in the network", set: setDisableDNSProxy},
+	{name: "vmnet-disable-ra", help: "no router advertisements in the network (IPv6)", set: setDisableRA},
+	{name: "vmnet-mtu", arg: "BYTES", help: "largest packet, 1280 to 16384 (default: 1500)", set: setMTU, atOnce: true},
+	{name: "vmnet-reserve", arg: "MAC=IP", help: "an address that DHCP gives to this guest only, may be given several times\nneeds --vmnet-gateway", set: addReservation, atOnce: true, repeat: true},
+	{name: "vmnet-forward", arg: "PROTO:PORT=IP:PORT", help: "lead a TCP or UDP port of this host to a guest, may be given several times\nas in \"tcp:8080=192.168.105.5:80\"", set: addForward, atOnce: true, repeat: true},
+	{name: "isolate", help: "guests do not reach each other", set: setIsolate},
+	{name: "offload", help: "leave checksums and the cutting of large TCP packets to the host\nclients of SOCKET get frames of 32768 bytes at most, larger ones are dropped", set: setOffload},
+	{name: "list-interfaces", help: "print the interfaces that mode \"bridged\" can use, and end; needs no SOCKET", set: setListInterfaces, alone: true},
+}

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compat
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
+)
+
+func setVmnetAPI(s *settings, v string) error {
+	switch v {
+	case APIAuto, APINetwork, APIInterface:
+		s.VmnetAPI = v
+		return nil
+	}
+	return fmt.Errorf("--vmnet-api=%s is unknown: use auto, network or interface", v)
+}
+
+func setVmnetInterfaces(s *settings, v string) error {
+	switch v {
+	case InterfacesClient, InterfacesOne:
+		s.VmnetInterfaces = v
+		return nil
+	}
+	return fmt.Errorf("--vmnet-interfaces=%s is unknown: use client or one", v)
+}
+
+func setDisableNAT44(s *settings, _ string) error {
+	s.DisableNAT44 = true
+	return nil
+}
+
+func setDisableNAT66(s *settings, _ string) error {
+	s.DisableNAT66 = true
+	return nil
+}
+
+func setDisableDNSProxy(s *settings, _ string) error {
+	s.DisableDNSProxy = true
+	return nil
+}
+
+func setDisableRA(s *settings, _ string) error {
+	s.DisableRA = true
+	return nil
+}
+
+func setIsolate(s *settings, _ string) error {
+	s.Isolate = true
+	return nil
+}
+
+func setOffload(s *settings, _ string) error {
+	s.Offload = true
+	return nil
+}
+
+func setListInterfaces(s *settings, _ string) error {
+	s.ListInterfaces = true
+	return nil
+}
+
+func setMTU(s *settings, v string) error {
+	n, ok := parseDecimal(v, MinMTU, MaxMTU)
+	if !ok {
+		return fmt.Errorf("--vmnet-mtu=%s is no number of bytes from %d to %d", v, MinMTU, MaxMTU)
+	}
+	s.MTU = n
+	return nil
+}
+
+func addReservation(s *settings, v string) error {
+	mac, ip, ok := strings.Cut(v, "=")
+	if !ok {
+		return fmt.Errorf("--vmnet-reserve=%s is not of the form MAC=IP", v)
+	}
+	r := vnet.Reservation{MAC: parseMAC(mac)}
+	if r.MAC == nil {
+		return fmt.Errorf("--vmnet-reserve=%s: %s is no MAC address of a guest, such as 52:54:00:12:34:56", v, quoted(mac))
+	}
+	if r.Addr, ok = guestAddr(ip); !ok {
+		return fmt.Errorf("--vmnet-reserve=%s: %s is no IPv4 address of a guest", v, quoted(ip))
+	}
+	for _, other := range s.Reservations {
+		switch {
+		case bytes.Equal(other.MAC, r.MAC):
+			return fmt.Errorf("--vmnet-reserve=%s: %s has a reserved address already, %s", v, mac, other.Addr)
+		case other.Addr == r.Addr:
+			return fmt.Errorf("--vmnet-reserve=%s: %s is reserved for %s already", v, ip, other.MAC)
+		}
+	}
+	s.Reservations = append(s.Reservations, r)
+	return nil
+}
+
+func addForward(s *settings, v string) error {
+	host, guest, _ := strings.Cut(v, "=")
+	proto, hostPort, okHost := strings.Cut(host, ":")
+	ip, guestPort, okGuest := strings.Cut(guest, ":")
+	if !okHost || !okGuest {
+		return fmt.Errorf("--vmnet-forward=%s is not of the form PROTO:PORT=IP:PORT", v)
+	}
+	if proto != "tcp" && proto != "udp" {
+		return fmt.Errorf("--vmnet-forward=%s: %s is no protocol to forward: use tcp or udp", v, quoted(proto))
+	}
+	hp, ok := parseDecimal(hostPort, 1, 65535)
+	if !ok {
+		return fmt.Errorf("--vmnet-forward=%s: %s is no port from 1 to 65535", v, quoted(hostPort))
+	}
+	a, ok := guestAddr(ip)
+	if !ok {
+		return fmt.Errorf("--vmnet-forward=%s: %s is no IPv4 address of a guest", v, quoted(ip))
+	}
+	gp, ok := parseDecimal(guestPort, 1, 65535)
+	if !ok {
+		return fmt.Errorf("--vmnet-forward=%s: %s is no port from 1 to 65535", v, quoted(guestPort))
+	}
+	f := vnet.Forward{Proto: proto, HostPort: uint16(hp), Guest: netip.AddrPortFrom(a, uint16(gp))}
+	if i := slices.IndexFunc(s.Forwards, func(o vnet.Forward) bool { return o.Proto == f.Proto && o.HostPort == f.HostPort }); i >= 0 {
+		return fmt.Errorf("--vmnet-forward=%s: %s port %d is forwarded already, to %s", v, proto, hp, s.Forwards[i].Guest)
+	}
+	s.Forwards = append(s.Forwards, f)
+	return nil
+}
+
+// checkNetworkOptions checks the options of this file against each other and against the addresses, which are settled.
+// What only one of vmnet's two ways, or only one back end, can do is not its business.
+func (s *settings) checkNetworkOptions() error {
+	if err := s.checkBridged(); err != nil {
+		return err
+	}
+	if err := s.checkReservations(); err != nil {
+		return err
+	}
+	for _, f := range s.Forwards {
+		if why := s.notAGuest(f.Guest.Addr()); why != "" {
+			return fmt.Errorf("--vmnet-forward=%s:%d=%s: %s %s", f.Proto, f.HostPort, f.Guest, f.Guest.Addr(), why)
+		}
+	}
+	return s.checkBuild()
+}
+
+// checkBridged refuses what bridged mode has no place for: there the network and everything in it is somebody else's. An
+// MTU there is an error by vmnet.h; whether isolation works there nobody has found out, and a promise of isolation that is
+// not kept is worse than none.
+func (s *settings) checkBridged() error {
+	if s.Mode != vnet.ModeBridged {
+		return nil
+	}
+	for _, o := range []struct {
+		name  string
+		given bool
+	}{
+		{"--vmnet-disable-nat44", s.DisableNAT44},
+		{"--vmnet-disable-nat66", s.DisableNAT66},
+		{"--vmnet-disable-dns-proxy", s.DisableDNSProxy},
+		{"--vmnet-disable-ra", s.DisableRA},
+		{"--vmnet-mtu", s.MTU != 0},
+		{"--vmnet-reserve", len(s.Reservations) > 0},
+		{"--vmnet-forward", len(s.Forwards) > 0},
+		{"--isolate", s.Isolate},
+	} {
+		if o.given {
+			return errors.New(`vmnet mode "bridged" conflicts with ` + o.name)
+		}
+	}
+	return nil
+}
+
+// checkReservations wants to know the subnet: an address of a network that macOS chooses anew may be anywhere next time.
+func (s *settings) checkReservations() error {
+	if len(s.Reservations) == 0 {
+		return nil
+	}
+	if s.gateway == nil {
+		return errors.New("--vmnet-reserve=MAC=IP requires --vmnet-gateway=IP")
+	}
+	if s.withoutDHCP() {
+		return errors.New("--vmnet-reserve=MAC=IP needs the DHCP server, which is off")
+	}
+	for _, r := range s.Reservations {
+		if why := s.notAGuest(r.Addr); why != "" {
+			return fmt.Errorf("--vmnet-reserve=%s=%s: %s %s", r.MAC, r.Addr, r.Addr, why)
+		}
+	}
+	return nil
+}
+
+// notAGuest tells why no guest can have address a in the network, empty if one can or the network is not known yet.
+func (s *settings) notAGuest(a netip.Addr) string {
+	switch {
+	case !s.Subnet.IsValid():
+		return ""
+	case !s.Subnet.Contains(a):
+		return "is not in the network " + s.Subnet.String()
+	case a == s.Gateway:
+		return "is the gateway"
+	case a == s.Subnet.Addr():
+		return "is the network address of " + s.Subnet.String()
+	case a == lastAddr(s.Subnet):
+		return "is the broadcast address of " + s.Subnet.String()
+	}
+	return ""
+}
+
+// guestAddr reads an IPv4 address that a host in some network can have.
+func guestAddr(v string) (netip.Addr, bool) {
+	a, err := netip.ParseAddr(v)
+	if err != nil || !a.Is4() {
+		return netip.Addr{}, false
+	}
+	return a, !a.IsLoopback() && !a.IsMulticast() && a.As4()[0] != 0 && a.As4()[0] < 240
+}
+
+// parseMAC reads six pairs of hexadecimal digits with colons between them, nil if v is something else or no address that
+// one NIC can have.
+func parseMAC(v string) net.HardwareAddr {
+	if len(v) != 17 {
+		return nil
+	}
+	mac := make(net.HardwareAddr, 0, 6)
+	for i := 0; i < len(v); i += 3 {
+		if i > 0 && v[i-1] != ':' {
+			return nil
+		}
+		b, err := hex.DecodeString(v[i : i+2])
+		if err != nil {
+			return nil
+		}
+		mac = append(mac, b...)
+	}
+	if mac[0]&1 != 0 || bytes.Equal(mac, make([]byte, 6)) {
+		return nil
+	}
+	return mac
+}
+
+// parseDecimal reads a number from low to high in its only form: digits, the first of them no zero.
+func parseDecimal(v string, low, high int) (int, bool) {
+	n, err := strconv.ParseUint(v, 10, 31)
+	if err != nil || v[0] == '0' || int(n) < low || int(n) > high {
+		return 0, false
+	}
+	return int(n), true
+}
