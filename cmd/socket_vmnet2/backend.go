@@ -18,25 +18,30 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
 
-// errNoVmnet says what to use as long as there is no vmnet back end in this program.
-var errNoVmnet = errors.New("this version has no vmnet back end yet; use the embedded network with --backend=usernet")
+// An opener starts a network that has been checked. What the network keeps over restarts is closed with it.
+type opener func(ctx context.Context) (vnet.Network, error)
 
-// checkBackend refuses what no back end here can do, before anything is touched.
-func checkBackend(cfg *compat.Config) error {
-	if cfg.Backend.Resolve(runtime.GOOS) == compat.BackendUsernet && cfg.Mode == vnet.ModeBridged {
-		return usernet.ErrBridged
+// prepareNetwork refuses what the back end cannot do, before anything is touched, and returns what starts the network.
+func prepareNetwork(cfg *compat.Config, log *slog.Logger) (opener, error) {
+	if resolveBackend(cfg) == compat.BackendVmnet {
+		return prepareVmnet(cfg, log)
 	}
-	if cfg.Backend == compat.BackendVmnet {
-		return errNoVmnet
+	if err := checkUsernet(cfg); err != nil {
+		return nil, err
+	}
+	return func(context.Context) (vnet.Network, error) { return openUsernet(cfg, log) }, nil
+}
+
+// checkUsernet refuses what the embedded network cannot do.
+func checkUsernet(cfg *compat.Config) error {
+	if cfg.Mode == vnet.ModeBridged {
+		return usernet.ErrBridged
 	}
 	return nil
 }
 
-// openNetwork starts the network. The state it keeps is closed with it.
-func openNetwork(_ context.Context, cfg *compat.Config, log *slog.Logger) (vnet.Network, error) {
-	if cfg.Backend.Resolve(runtime.GOOS) != compat.BackendUsernet {
-		return nil, errNoVmnet
-	}
+// openUsernet starts the embedded network.
+func openUsernet(cfg *compat.Config, log *slog.Logger) (vnet.Network, error) {
 	if cfg.NAT66Prefix.IsValid() {
 		log.Warn("--vmnet-nat66-prefix has no effect: the embedded network has no IPv6")
 	}

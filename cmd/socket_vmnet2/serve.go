@@ -36,6 +36,7 @@ type daemon struct {
 	cfg   *compat.Config
 	owner compat.Owner
 	log   *slog.Logger
+	open  opener
 
 	pidfile *compat.Pidfile // nil without --pidfile
 	lock    *compat.SocketLock
@@ -56,7 +57,7 @@ func serve(cfg *compat.Config, log *slog.Logger) error {
 		return err
 	}
 	d := &daemon{cfg: cfg, owner: owner, log: log}
-	if err := checkBackend(cfg); err != nil {
+	if d.open, err = prepareNetwork(cfg, log); err != nil {
 		return err
 	}
 	err = d.start(ctx)
@@ -102,7 +103,7 @@ func (d *daemon) start(ctx context.Context) (err error) {
 	if d.lock, err = compat.LockSocket(ctx, d.cfg.SocketPath, d.log); err != nil {
 		return err
 	}
-	if d.network, err = openNetwork(ctx, d.cfg, d.log); err != nil {
+	if d.network, err = d.open(ctx); err != nil {
 		return err
 	}
 	if d.ln, err = d.lock.Bind(d.owner); err != nil {
