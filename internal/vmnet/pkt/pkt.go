@@ -2,64 +2,197 @@
 
 // Package pkt lays out the packet descriptors of vmnet_read and vmnet_write in memory that the garbage collector does not
 // know, so that C may hold their addresses.
+//
+// One anonymous mapping holds, for n packets,
+//
+//	+0          int32 count             in: descriptors offered, out: packets
+//	+64         struct vmpktdesc [n]    24 bytes each
+//	+64+24n     struct iovec     [n]    16 bytes each, one per descriptor and bound to it for good
+//	+64+40n     slots            [n]    of a Reader only: 4 + maxPacket bytes each, without gaps
+//
+// A slot begins with room for the length prefix; the iovec points behind it. A full-sized packet thus ends where the next
+// one's prefix begins, and a run of them is in wire form once the prefixes are written.
 package pkt
 
 import (
+	"fmt"
 	"unsafe"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 )
 
+// maxSlots bounds the descriptors of one call. vmnet.framework takes 200, or 256 on macOS 26.
+const maxSlots = 4096
+
+// headLen keeps the count, which C writes, on a cache line of its own.
+const headLen = 64
+
+// A vmpktdesc is struct vmpktdesc of vmnet.h on a 64-bit system.
+type vmpktdesc struct {
+	size   uint64 // vm_pkt_size, bytes: the room before a read, the packet after it
+	iov    uint64 // vm_pkt_iov, address
+	iovcnt uint32 // vm_pkt_iovcnt: vmnet_write takes only 1
+	flags  uint32 // vm_flags: 0
+}
+
+// An iovec is struct iovec on a 64-bit system.
+type iovec struct {
+	base uint64 // iov_base, address
+	len  uint64 // iov_len, bytes
+}
+
+// What C lays out; first fields are at 0 in any case. A difference is a division by zero while compiling.
+const (
+	_ = 1 / (1 - (unsafe.Sizeof(vmpktdesc{}) ^ 24))
+	_ = 1 / (1 - (unsafe.Offsetof(vmpktdesc{}.iov) ^ 8))
+	_ = 1 / (1 - (unsafe.Offsetof(vmpktdesc{}.iovcnt) ^ 16))
+	_ = 1 / (1 - (unsafe.Offsetof(vmpktdesc{}.flags) ^ 20))
+	_ = 1 / (1 - (unsafe.Sizeof(iovec{}) ^ 16))
+	_ = 1 / (1 - (unsafe.Offsetof(iovec{}.len) ^ 8))
+)
+
+// An arena is the mapping.
+type arena struct {
+	mem   []byte
+	count *int32
+	desc  []vmpktdesc
+	iov   []iovec
+	slots []byte
+	args  [3]uintptr // of the call; here, so that it takes no allocation
+}
+
+// newArena maps n descriptors with n slots of slot bytes each.
+func newArena(n, slot int) (a arena, err error) {
+	if n < 1 || n > maxSlots {
+		return a, fmt.Errorf("lay out packets: %d descriptors, want 1 to %d", n, maxSlots)
+	}
+	descLen, iovLen := n*int(unsafe.Sizeof(vmpktdesc{})), n*int(unsafe.Sizeof(iovec{}))
+	mem, err := unix.Mmap(-1, 0, headLen+descLen+iovLen+n*slot, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	if err != nil {
+		return a, fmt.Errorf("map memory for %d packets: %w", n, err)
+	}
+	a.mem = mem
+	a.count = (*int32)(unsafe.Pointer(&mem[0]))
+	a.desc = unsafe.Slice((*vmpktdesc)(unsafe.Pointer(&mem[headLen])), n)
+	a.iov = unsafe.Slice((*iovec)(unsafe.Pointer(&mem[headLen+descLen])), n)
+	a.slots = mem[headLen+descLen+iovLen:]
+	for i := range a.desc {
+		a.desc[i].iov = address(&a.iov[i])
+		a.desc[i].iovcnt = 1
+	}
+	return a, nil
+}
+
+// free gives the memory back. It is idempotent.
+func (a *arena) free() error {
+	if a.mem == nil {
+		return nil
+	}
+	mem := a.mem
+	*a = arena{}
+	if err := unix.Munmap(mem); err != nil {
+		return fmt.Errorf("unmap packets: %w", err)
+	}
+	return nil
+}
+
+// call is the argument list (ref, descriptors, count).
+func (a *arena) call(ref uintptr) []uintptr {
+	a.args = [3]uintptr{ref, uintptr(unsafe.Pointer(&a.desc[0])), uintptr(unsafe.Pointer(a.count))}
+	return a.args[:]
+}
+
+func address[T any](p *T) uint64 { return uint64(uintptr(unsafe.Pointer(p))) }
+
 // A Reader is the memory of one interface's vmnet_read: descriptors, and one slot of exactly frame.PrefixLen + maxPacket
-// bytes for each, side by side, so that full-sized packets are a batch in wire form as they arrive.
-type Reader struct{}
+// bytes for each, side by side, so that full-sized packets are a batch in wire form as they arrive. One goroutine at a time
+// uses it: Reset, the call, Batch if it succeeded, and again.
+type Reader struct {
+	arena
 
-// NewReader makes a Reader of n slots for packets of up to maxPacket bytes.
-func NewReader(n, maxPacket int) (*Reader, error) { return nil, nil }
+	slot  int // bytes
+	dirty int // slots from the first on that the last call may have changed
+}
 
-// Reset readies all slots for the next read: sizes, lengths, flags and the count.
-func (r *Reader) Reset() {}
+// NewReader makes a Reader of n slots, 1 to 4096, for packets of up to maxPacket bytes, frame.MinLen to frame.MaxLen. Pages
+// of it take memory only once a packet was in them. Free it.
+func NewReader(n, maxPacket int) (*Reader, error) {
+	if maxPacket < frame.MinLen || maxPacket > frame.MaxLen {
+		return nil, fmt.Errorf("lay out packets: at most %d bytes each, want %d to %d", maxPacket, frame.MinLen, frame.MaxLen)
+	}
+	slot := frame.PrefixLen + maxPacket
+	a, err := newArena(n, slot)
+	if err != nil {
+		return nil, err
+	}
+	r := &Reader{arena: a, slot: slot, dirty: n}
+	for i := range r.iov {
+		r.iov[i].base = address(&r.slots[i*slot+frame.PrefixLen])
+	}
+	r.Reset()
+	return r, nil
+}
+
+// Reset readies all slots for the next read: sizes, lengths, flags and the count. It touches those that the last read used;
+// all of them when Batch was not called since, as after a read that failed.
+func (r *Reader) Reset() {
+	if r.mem == nil {
+		return
+	}
+	room := uint64(r.slot - frame.PrefixLen)
+	for i := range r.dirty {
+		d := &r.desc[i]
+		d.size, d.iovcnt, d.flags = room, 1, 0
+		r.iov[i].len = room
+	}
+	*r.count = int32(len(r.desc))
+	r.dirty = len(r.desc)
+}
 
 // Args are the arguments of vmnet_read: the first descriptor, and the count.
-func (r *Reader) Args() (desc unsafe.Pointer, count *int32) { return nil, nil }
+func (r *Reader) Args() (desc unsafe.Pointer, count *int32) {
+	return unsafe.Pointer(&r.desc[0]), r.count
+}
+
+// Call is the argument list of vmnet_read on ref, valid until the next Call. It allocates nothing.
+func (r *Reader) Call(ref uintptr) []uintptr { return r.call(ref) }
 
 // Batch is what a successful read brought, in wire form; short packets are moved up until all are contiguous. odd counts
 // packets that no frame can be (shorter than frame.MinLen or longer than the slot), which are left out. b is valid until
-// the next Reset.
-func (r *Reader) Batch() (b frame.Batch, odd int) { return frame.Batch{}, 0 }
+// the next Reset. It is called once after a read.
+func (r *Reader) Batch() (b frame.Batch, odd int) {
+	if r.mem == nil {
+		return b, 0
+	}
+	n := int(*r.count)
+	if n < 0 || n > len(r.desc) { // no framework does; what it touched is anyone's guess
+		n = min(max(n, 0), len(r.desc))
+	} else {
+		// One more than were read, as the framework may ready a descriptor before it finds that there is no packet for it.
+		r.dirty = min(n+1, len(r.desc))
+	}
+	room := uint64(r.slot - frame.PrefixLen)
+	end := 0 // of what is in wire form
+	for i := range n {
+		size := r.desc[i].size
+		if size < frame.MinLen || size > room {
+			odd++
+			continue
+		}
+		at, whole := i*r.slot, frame.PrefixLen+int(size)
+		frame.PutPrefix(r.slots[at:], int(size))
+		if at != end {
+			copy(r.slots[end:], r.slots[at:at+whole]) // towards the front; they may overlap
+		}
+		end += whole
+	}
+	return frame.NewBatch(r.slots[:end:end], n-odd), odd
+}
 
 // Cap is the number of slots.
-func (r *Reader) Cap() int { return 0 }
+func (r *Reader) Cap() int { return len(r.desc) }
 
-// Free gives the memory back. It is idempotent.
-func (r *Reader) Free() error { return nil }
-
-// A Writer is the descriptors of one vmnet_write. The packets stay where they are: in the client's read buffer.
-type Writer struct{}
-
-// NewWriter makes a Writer of n descriptors.
-func NewWriter(n int) (*Writer, error) { return nil, nil }
-
-// Begin empties w and makes b the batch whose frames are added. b stays borrowed until End.
-func (w *Writer) Begin(b frame.Batch) {}
-
-// Add appends the frame from it, which walks the batch given to Begin. It reports false when all descriptors are in use.
-func (w *Writer) Add(f []byte) bool { return false }
-
-// Len is how many packets w holds, and Bytes the sum of their lengths.
-func (w *Writer) Len() int { return 0 }
-
-// Bytes is the sum of the lengths of the packets in bytes.
-func (w *Writer) Bytes() int { return 0 }
-
-// Truncate drops all packets, to fill w again from the same batch.
-func (w *Writer) Truncate() {}
-
-// End lets go of the batch.
-func (w *Writer) End() {}
-
-// Args are the arguments of vmnet_write.
-func (w *Writer) Args() (desc unsafe.Pointer, count *int32) { return nil, nil }
-
-// Free gives the memory back. It is idempotent.
-func (w *Writer) Free() error { return nil }
+// Free gives the memory back; no batch of r may be in use any more. It is idempotent.
+func (r *Reader) Free() error { return r.free() }
