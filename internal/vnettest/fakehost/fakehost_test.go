@@ -389,7 +389,9 @@ func (n *nowhere) Write(f []byte) error {
 func FuzzHandle(f *testing.F) {
 	o := defaults()
 	h := New(o)
-	eth := func(payload []byte) []byte { return fakeguest.EthernetFrame(h.MAC(), mac(1), fakeguest.TypeIPv4, payload) }
+	eth := func(payload []byte) []byte {
+		return fakeguest.EthernetFrame(h.MAC(), mac(1), fakeguest.TypeIPv4, payload)
+	}
 	f.Add(eth(fakeguest.IPv4Packet(ip(9), gateway, fakeguest.ProtoICMP, fakeguest.ICMPMessage(8, 1, 1, []byte("data")))))
 	f.Add(eth(fakeguest.UDPPacket(netip.AddrPortFrom(ip(9), 1000), netip.AddrPortFrom(gateway, 7), []byte("data"))))
 	f.Add(fakeguest.EthernetFrame(fakeguest.Broadcast, mac(1), fakeguest.TypeARP, fakeguest.ARPPacket(1, mac(1), ip(9), mac(0), gateway)))
