@@ -200,23 +200,33 @@ func TestPrivilegeWarnings(t *testing.T) {
 	for _, c := range []struct {
 		name      string
 		goos      string
+		kernel    int
 		backend   Backend
 		euid, uid int
 		want      []string
 	}{
-		{"root on macOS", "darwin", BackendAuto, 0, 0, nil},
-		{"user on macOS", "darwin", BackendAuto, 501, 501, []string{root}},
-		{"user on macOS with vmnet", "darwin", BackendVmnet, 501, 501, []string{root}},
-		{"user on macOS without vmnet", "darwin", BackendUsernet, 501, 501, nil},
-		{"setuid root on macOS", "darwin", BackendAuto, 0, 501, []string{setuid}},
-		{"setuid somebody on macOS", "darwin", BackendAuto, 502, 501, []string{root, setuid}},
-		{"user on Linux", "linux", BackendAuto, 1000, 1000, nil},
-		{"setuid root on Linux", "linux", BackendAuto, 0, 1000, []string{setuid}},
+		{"root on macOS", "darwin", 24, BackendAuto, 0, 0, nil},
+		{"user on macOS", "darwin", 24, BackendAuto, 501, 501, []string{root}},
+		{"user on macOS with vmnet", "darwin", 24, BackendVmnet, 501, 501, []string{root}},
+		{"user on macOS without vmnet", "darwin", 24, BackendUsernet, 501, 501, nil},
+		{"user on macOS 26", "darwin", 25, BackendAuto, 501, 501, nil},
+		{"user on macOS 27", "darwin", 26, BackendVmnet, 501, 501, nil},
+		{"user on a macOS that does not tell", "darwin", 0, BackendVmnet, 501, 501, []string{root}},
+		{"setuid somebody on macOS 26", "darwin", 25, BackendAuto, 502, 501, []string{setuid}},
+		{"setuid root on macOS", "darwin", 24, BackendAuto, 0, 501, []string{setuid}},
+		{"setuid somebody on macOS", "darwin", 24, BackendAuto, 502, 501, []string{root, setuid}},
+		{"user on Linux", "linux", 6, BackendAuto, 1000, 1000, nil},
+		{"setuid root on Linux", "linux", 6, BackendAuto, 0, 1000, []string{setuid}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			assert.Equal(t, c.want, PrivilegeWarnings(c.goos, c.backend, c.euid, c.uid))
+			assert.Equal(t, c.want, privilegeWarnings(c.goos, c.kernel, c.backend, c.euid, c.uid))
 		})
 	}
+	for release, want := range map[string]int{"25.1.0": 25, "24.6.0": 24, "6.12.0-9-cloud-amd64": 6, "": 0, "x.1": 0, "25": 25} {
+		assert.Equal(t, want, kernelMajor(release), release)
+	}
+	assert.Positive(t, kernelMajor(kernelRelease()), "of this system")
+	assert.Nil(t, PrivilegeWarnings("linux", BackendAuto, 1000, 1000))
 	assert.Equal(t, BackendVmnet, BackendAuto.Resolve("darwin"))
 	assert.Equal(t, BackendUsernet, BackendAuto.Resolve("linux"))
 	assert.Equal(t, BackendVmnet, BackendVmnet.Resolve("linux"))

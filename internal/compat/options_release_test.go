@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !vmnetsim
+
+package compat
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// TestReleaseKnowsNoSimulator: nobody can have the daemon load a library, not even by an abbreviation.
+func TestReleaseKnowsNoSimulator(t *testing.T) {
+	assert.Empty(t, buildOptions)
+	for _, name := range []string{"vmnetsim-lib", "vmnetsim-dir", "vmnetsim", "vmnets"} {
+		r := parse(t, New, words("--"+name+"=/x /s"))
+		assert.Nil(t, r.cfg)
+		assert.Equal(t, 1, r.code)
+		assert.Equal(t, "ERROR| unknown option --"+name+"\n", r.stderr)
+		assert.NotContains(t, r.stdout, "vmnetsim")
+	}
+}
