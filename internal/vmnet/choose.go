@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package vmnet
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vmnet/api"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
+)
+
+// A Choice is the way in which the network is made.
+type Choice struct {
+	API string // APINetwork or APIInterface
+	Why string // for logs and status
+	// Fallback tells that the other way honours all options as well, so that it may be tried when this one fails.
+	Fallback bool
+}
+
+// Choose decides how the network is made, by what the framework has and what the options need, never by the version of
+// macOS.
+//
+// vmnet_network_create gives all interfaces one network object of our own, but decides some things by itself: the host gets
+// the first address, guests may get all others up to the last one, and there is no bridged mode. vmnet_start_interface
+// takes other addresses and identities, but cannot switch off single services. An option that only one of them honours is
+// an error where that one is not to be had or another option needs the other one; it is never left out silently.
+func Choose(o Options, f api.Features) (Choice, error) {
+	o.setDefaults()
+	if err := checkBoth(o); err != nil {
+		return Choice{}, err
+	}
+	network, iface := needNetwork(o), needInterface(o)
+	switch {
+	case len(network) > 0 && len(iface) > 0:
+		return Choice{}, fmt.Errorf("%s cannot be used together with %s: %s macOS 26's vmnet_network_create, %s vmnet_start_interface; leave one of the two out",
+			list(iface), list(network), needs("the latter", network), needs("the former", iface))
+	case len(network) > 0 && o.UseAPI == APIInterface:
+		return Choice{}, fmt.Errorf("--vmnet-api=interface cannot honour %s: use --vmnet-api=auto on macOS 26, or leave the option out", list(network))
+	case len(iface) > 0 && o.UseAPI == APINetwork:
+		return Choice{}, fmt.Errorf("--vmnet-api=network cannot honour %s: use --vmnet-api=auto, or leave the option out", list(iface))
+	case !f.Networks && len(network) > 0:
+		return Choice{}, fmt.Errorf("%s needs macOS 26 or newer: the vmnet.framework of this macOS has no vmnet_network_create; leave the option out", list(network))
+	case !f.Networks && o.UseAPI == APINetwork:
+		return Choice{}, errors.New("--vmnet-api=network needs macOS 26 or newer: the vmnet.framework of this macOS has no vmnet_network_create; use --vmnet-api=auto")
+	}
+	c := pick(o, f, network, iface)
+	if len(o.Forwards) > 0 && !f.Forwards {
+		if c.API == APIInterface {
+			return Choice{}, errors.New("--vmnet-forward needs macOS 11 or newer: this macOS has no vmnet_interface_add_ip_port_forwarding_rule; leave it out")
+		}
+		c.Fallback = false
+	}
+	return c, nil
+}
+
+// pick chooses when nothing is in conflict.
+func pick(o Options, f api.Features, network, iface []string) Choice {
+	switch {
+	case o.UseAPI != APIAuto:
+		return Choice{API: o.UseAPI, Why: "--vmnet-api=" + o.UseAPI}
+	case len(network) > 0:
+		return Choice{API: APINetwork, Why: list(network)}
+	case len(iface) > 0:
+		return Choice{API: APIInterface, Why: list(iface)}
+	case !f.Networks:
+		return Choice{API: APIInterface, Why: "the vmnet.framework of this macOS has no vmnet_network_create"}
+	}
+	if why := preferInterface(o); why != "" {
+		return Choice{API: APIInterface, Why: why}
+	}
+	return Choice{API: APINetwork, Why: "the vmnet.framework of this macOS has vmnet_network_create", Fallback: true}
+}
+
+// needNetwork names the options that only vmnet_network_create honours.
+func needNetwork(o Options) (names []string) {
+	for _, x := range []struct {
+		name  string
+		given bool
+	}{
+		{"--vmnet-disable-dhcp", o.DisableDHCP},
+		{"--vmnet-disable-nat44", o.DisableNAT44},
+		{"--vmnet-disable-nat66", o.DisableNAT66},
+		{"--vmnet-disable-dns-proxy", o.DisableDNSProxy},
+		{"--vmnet-disable-ra", o.DisableRA},
+		{"--vmnet-reserve", len(o.Reservations) > 0},
+	} {
+		if x.given {
+			names = append(names, x.name)
+		}
+	}
+	return names
+}
+
+// needInterface names the options that only vmnet_start_interface honours. As in socket_vmnet, some of them have no effect
+// beside --vmnet-disable-dhcp, so they need nothing then.
+func needInterface(o Options) (names []string) {
+	if o.Mode == vnet.ModeBridged {
+		names = append(names, "--vmnet-mode=bridged")
+	}
+	if o.Gateway.IsValid() && o.Gateway != firstHost(o.Subnet) {
+		names = append(names, fmt.Sprintf("--vmnet-gateway=%s (which is not the first address of %s)", o.Gateway, o.Subnet))
+	}
+	if o.DisableDHCP {
+		return names
+	}
+	if o.Gateway.IsValid() && o.DHCPEndSet && o.DHCPEnd != lastHost(o.Subnet) {
+		names = append(names, fmt.Sprintf("--vmnet-dhcp-end=%s (which is not the last address of %s)", o.DHCPEnd, o.Subnet))
+	}
+	if o.InterfaceID != [16]byte{} {
+		names = append(names, "--vmnet-interface-id")
+	}
+	if o.NetworkID != [16]byte{} {
+		names = append(names, "--vmnet-network-identifier")
+	}
+	return names
+}
+
+// preferInterface tells why vmnet_start_interface does better what was not quite asked for, empty when it does not.
+func preferInterface(o Options) string {
+	switch {
+	case o.Gateway.IsValid() && o.DHCPEnd != lastHost(o.Subnet):
+		return fmt.Sprintf("--vmnet-gateway=%s makes %s the last address to lease", o.Gateway, o.DHCPEnd)
+	case o.Mode == vnet.ModeHost && o.Interface != "":
+		return "--vmnet-interface in host mode"
+	}
+	return ""
+}
+
+// checkBoth refuses what neither way honours.
+func checkBoth(o Options) error {
+	switch o.UseAPI {
+	case APIAuto, APINetwork, APIInterface:
+	default:
+		return fmt.Errorf("--vmnet-api=%s is unknown: use auto, network or interface", o.UseAPI)
+	}
+	switch o.Interfaces {
+	case InterfacesClient, InterfacesOne:
+	default:
+		return fmt.Errorf("--vmnet-interfaces=%s is unknown: use client or one", o.Interfaces)
+	}
+	bridged := o.Mode == vnet.ModeBridged
+	switch {
+	case !bridged && o.Mode != vnet.ModeHost && o.Mode != vnet.ModeShared:
+		return fmt.Errorf("vmnet has no mode %q: use host, shared or bridged", o.Mode)
+	case bridged && o.Interface == "":
+		return errors.New("bridged mode needs the interface of this host to bridge to: give --vmnet-interface, --list-interfaces shows them")
+	case bridged && o.Gateway.IsValid():
+		return errors.New("--vmnet-gateway has no meaning in bridged mode: leave it out")
+	case bridged && o.MTU != 0:
+		return errors.New("--vmnet-mtu is not for bridged mode, where the interface of the host has one: leave it out")
+	case bridged && len(o.Forwards) > 0:
+		return errors.New("--vmnet-forward is not for bridged mode, where guests are reached without: leave it out")
+	}
+	return nil
+}
+
+// list joins option names for a sentence.
+func list(names []string) string {
+	if n := len(names); n > 1 {
+		return strings.Join(names[:n-1], ", ") + " and " + names[n-1]
+	}
+	return names[0]
+}
+
+// needs is "who needs".
+func needs(who string, names []string) string {
+	if len(names) > 1 {
+		return who + " need"
+	}
+	return who + " needs"
+}
+
+// firstHost is the first address of p that a host can have.
+func firstHost(p netip.Prefix) netip.Addr { return p.Masked().Addr().Next() }
+
+// lastHost is the last address of p that a host can have.
+func lastHost(p netip.Prefix) netip.Addr {
+	b := p.Masked().Addr().As4()
+	n := binary.BigEndian.Uint32(b[:]) | ^uint32(0)>>p.Bits()
+	binary.BigEndian.PutUint32(b[:], n-1)
+	return netip.AddrFrom4(b)
+}

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package vmnet
+
+import (
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vmnet/api"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
+)
+
+var (
+	macOS26 = api.Features{Networks: true, Forwards: true}
+	macOS15 = api.Features{Forwards: true}
+	macOS10 = api.Features{}
+)
+
+// addressed is what the command line makes of --vmnet-gateway=gw, --vmnet-mask and, if end is not empty, --vmnet-dhcp-end.
+// derived is the end that it computes without.
+func addressed(mode vnet.Mode, subnet, gw, end, derived string) Options {
+	o := Options{Mode: mode, Subnet: netip.MustParsePrefix(subnet), Gateway: netip.MustParseAddr(gw), DHCPEnd: netip.MustParseAddr(derived)}
+	if end != "" {
+		o.DHCPEnd, o.DHCPEndSet = netip.MustParseAddr(end), true
+	}
+	return o
+}
+
+func home() Options {
+	return addressed(vnet.ModeShared, "192.168.105.0/24", "192.168.105.1", "", "192.168.105.254")
+}
+
+func bridged() Options { return Options{Mode: vnet.ModeBridged, Interface: "en0"} }
+
+// with changes o.
+func with(o Options, change func(*Options)) Options {
+	change(&o)
+	return o
+}
+
+func someReservation() []vnet.Reservation {
+	return []vnet.Reservation{{MAC: net.HardwareAddr{2, 0, 0, 0, 0, 1}, Addr: netip.MustParseAddr("192.168.105.9")}}
+}
+
+func someForward() []vnet.Forward {
+	return []vnet.Forward{{Proto: "tcp", HostPort: 8080, Guest: netip.MustParseAddrPort("192.168.105.9:80")}}
+}
+
+// TestChooseForPrograms: what the programs that start the daemon ask for works on every macOS. Their command lines are
+// in compat's tests; here is what they come to.
+func TestChooseForPrograms(t *testing.T) {
+	tests := []struct {
+		name string
+		o    Options
+		on26 string
+	}{
+		{"Lima shared", addressed(vnet.ModeShared, "192.168.105.0/24", "192.168.105.1", "192.168.105.254", "192.168.105.254"), APINetwork},
+		{"Lima host", addressed(vnet.ModeHost, "192.168.106.0/24", "192.168.106.1", "192.168.106.254", "192.168.106.254"), APINetwork},
+		{"Lima bridged", bridged(), APIInterface},
+		{"Colima shared", addressed(vnet.ModeShared, "192.168.106.0/24", "192.168.106.1", "192.168.106.254", "192.168.106.254"), APINetwork},
+		{"Colima bridged", bridged(), APIInterface},
+		{"minikube through Homebrew", home(), APINetwork},
+		{"MacPorts", home(), APINetwork},
+		{"launchd, bridged", bridged(), APIInterface},
+		{"Rancher Desktop shared", addressed(vnet.ModeShared, "192.168.205.0/24", "192.168.205.1", "192.168.205.254", "192.168.205.254"), APINetwork},
+		{"Rancher Desktop host", addressed(vnet.ModeHost, "192.168.206.0/24", "192.168.206.1", "192.168.206.254", "192.168.206.254"), APINetwork},
+		{"Lima, short pool", addressed(vnet.ModeShared, "192.168.105.0/24", "192.168.105.1", "192.168.105.99", "192.168.105.254"), APIInterface},
+		{"nothing but the socket", Options{Mode: vnet.ModeShared}, APINetwork},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			c, err := Choose(tt.o, macOS26)
+			require.NoError(t, err)
+			assert.Equal(t, tt.on26, c.API)
+			assert.NotEmpty(t, c.Why)
+			for _, f := range []api.Features{macOS15, macOS10} {
+				c, err = Choose(tt.o, f)
+				require.NoError(t, err)
+				assert.Equal(t, APIInterface, c.API)
+				assert.NotEmpty(t, c.Why)
+				assert.False(t, c.Fallback)
+			}
+		})
+	}
+	c, err := Choose(Options{Mode: vnet.ModeShared, DisableDHCP: true}, macOS26)
+	require.NoError(t, err, "socket_vmnet's own test without DHCP")
+	assert.Equal(t, Choice{API: APINetwork, Why: "--vmnet-disable-dhcp"}, c)
+}
+
+// TestChoose has every class of options, on macOS 26 and before. An error is told by what it must mention.
+func TestChoose(t *testing.T) {
+	id := [16]byte{1}
+	type want struct {
+		api      string
+		fallback bool
+		mention  string // several, separated by "|"
+	}
+	network, onlyNetwork, iface := want{api: APINetwork, fallback: true}, want{api: APINetwork}, want{api: APIInterface}
+	need26 := func(flag string) want { return want{mention: flag + "|macOS 26|leave the option out"} }
+	clash := func(a, b string) want {
+		return want{mention: a + "|" + b + "|vmnet_network_create|vmnet_start_interface|leave one"}
+	}
+	tests := []struct {
+		name     string
+		o        Options
+		new, old want
+	}{
+		{"default addresses, /24", home(), network, iface},
+		{"default addresses, /16, end given", addressed(vnet.ModeShared, "10.0.0.0/16", "10.0.0.1", "10.0.255.254", "10.0.0.254"), network, iface},
+		{"default addresses, /30", addressed(vnet.ModeHost, "10.0.0.4/30", "10.0.0.5", "10.0.0.6", "10.0.0.6"), network, iface},
+		{"/16 whose derived end is not the last", addressed(vnet.ModeShared, "10.0.0.0/16", "10.0.0.1", "", "10.0.0.254"), iface, iface},
+		{"other gateway", addressed(vnet.ModeShared, "10.0.0.0/24", "10.0.0.9", "", "10.0.0.254"), iface, iface},
+		{"other end", addressed(vnet.ModeShared, "10.0.0.0/24", "10.0.0.1", "10.0.0.99", "10.0.0.254"), iface, iface},
+		{"interface id", with(home(), func(o *Options) { o.InterfaceID = id }), iface, iface},
+		{"network identifier", with(home(), func(o *Options) { o.NetworkID = id }), iface, iface},
+		{"way out, shared", with(home(), func(o *Options) { o.Interface = "en1" }), network, iface},
+		{"way out, host", Options{Mode: vnet.ModeHost, Interface: "en1"}, iface, iface},
+		{"NAT66 prefix", with(home(), func(o *Options) { o.NAT66Prefix = netip.MustParsePrefix("fd00:1::/64") }), network, iface},
+		{"MTU", with(home(), func(o *Options) { o.MTU = 9000 }), network, iface},
+		{"isolation and offload", with(home(), func(o *Options) { o.Isolate, o.Offload = true, true }), network, iface},
+		{"one interface", with(home(), func(o *Options) { o.Interfaces = InterfacesOne }), network, iface},
+		{"forward", with(home(), func(o *Options) { o.Forwards = someForward() }), network, iface},
+
+		{"no DHCP", with(home(), func(o *Options) { o.DisableDHCP = true }), onlyNetwork, need26("--vmnet-disable-dhcp")},
+		{"no NAT44", with(home(), func(o *Options) { o.DisableNAT44 = true }), onlyNetwork, need26("--vmnet-disable-nat44")},
+		{"no NAT66", with(home(), func(o *Options) { o.DisableNAT66 = true }), onlyNetwork, need26("--vmnet-disable-nat66")},
+		{"no DNS proxy", with(home(), func(o *Options) { o.DisableDNSProxy = true }), onlyNetwork, need26("--vmnet-disable-dns-proxy")},
+		{"no RA", with(home(), func(o *Options) { o.DisableRA = true }), onlyNetwork, need26("--vmnet-disable-ra")},
+		{"reservation", with(home(), func(o *Options) { o.Reservations = someReservation() }), onlyNetwork, need26("--vmnet-reserve")},
+		{
+			"two of them", with(home(), func(o *Options) { o.DisableRA, o.DisableNAT66 = true, true }), onlyNetwork,
+			need26("--vmnet-disable-nat66 and --vmnet-disable-ra"),
+		},
+		{
+			"network-only beside a derived end",
+			with(addressed(vnet.ModeShared, "10.0.0.0/16", "10.0.0.1", "", "10.0.0.254"), func(o *Options) { o.DisableRA = true }),
+			onlyNetwork, need26("--vmnet-disable-ra"),
+		},
+
+		{
+			"both kinds", with(addressed(vnet.ModeShared, "10.0.0.0/24", "10.0.0.1", "10.0.0.99", "10.0.0.254"), func(o *Options) { o.DisableNAT44 = true }),
+			clash("--vmnet-dhcp-end=10.0.0.99", "--vmnet-disable-nat44"), clash("--vmnet-dhcp-end=10.0.0.99", "--vmnet-disable-nat44"),
+		},
+		{
+			"bridged without NAT", with(bridged(), func(o *Options) { o.DisableNAT44 = true }),
+			clash("--vmnet-mode=bridged", "--vmnet-disable-nat44"), clash("--vmnet-mode=bridged", "--vmnet-disable-nat44"),
+		},
+		{
+			"reservation and interface id", with(home(), func(o *Options) { o.Reservations, o.InterfaceID = someReservation(), id }),
+			clash("--vmnet-interface-id", "--vmnet-reserve"), clash("--vmnet-interface-id", "--vmnet-reserve"),
+		},
+		{
+			"other gateway without DHCP", with(addressed(vnet.ModeShared, "10.0.0.0/24", "10.0.0.9", "", "10.0.0.254"), func(o *Options) { o.DisableDHCP = true }),
+			clash("--vmnet-gateway=10.0.0.9", "--vmnet-disable-dhcp"), clash("--vmnet-gateway=10.0.0.9", "--vmnet-disable-dhcp"),
+		},
+		{
+			"what has no effect without DHCP", with(addressed(vnet.ModeHost, "10.0.0.0/24", "10.0.0.1", "10.0.0.99", "10.0.0.254"), func(o *Options) {
+				o.DisableDHCP, o.InterfaceID, o.NetworkID = true, id, id
+			}),
+			onlyNetwork, need26("--vmnet-disable-dhcp"),
+		},
+
+		{"network asked for", with(home(), func(o *Options) { o.UseAPI = APINetwork }), onlyNetwork, want{mention: "--vmnet-api=network|macOS 26"}},
+		{
+			"network asked for, bridged", with(bridged(), func(o *Options) { o.UseAPI = APINetwork }),
+			want{mention: "--vmnet-api=network|--vmnet-mode=bridged"},
+			want{mention: "--vmnet-api=network|--vmnet-mode=bridged"},
+		},
+		{
+			"network asked for, other end",
+			with(addressed(vnet.ModeShared, "10.0.0.0/24", "10.0.0.1", "10.0.0.99", "10.0.0.254"), func(o *Options) { o.UseAPI = APINetwork }),
+			want{mention: "--vmnet-api=network|--vmnet-dhcp-end=10.0.0.99"},
+			want{mention: "--vmnet-api=network|--vmnet-dhcp-end=10.0.0.99"},
+		},
+		{"interface asked for", with(home(), func(o *Options) { o.UseAPI = APIInterface }), iface, iface},
+		{
+			"interface asked for, no DHCP", with(home(), func(o *Options) { o.UseAPI, o.DisableDHCP = APIInterface, true }),
+			want{mention: "--vmnet-api=interface|--vmnet-disable-dhcp"},
+			want{mention: "--vmnet-api=interface|--vmnet-disable-dhcp"},
+		},
+
+		{"bridged", bridged(), iface, iface},
+		{"bridged to nothing", Options{Mode: vnet.ModeBridged}, want{mention: "--vmnet-interface|--list-interfaces"}, want{mention: "--vmnet-interface"}},
+		{"bridged, MTU", with(bridged(), func(o *Options) { o.MTU = 9000 }), want{mention: "--vmnet-mtu|bridged"}, want{mention: "--vmnet-mtu|bridged"}},
+		{
+			"bridged, forward", with(bridged(), func(o *Options) { o.Forwards = someForward() }),
+			want{mention: "--vmnet-forward|bridged"},
+			want{mention: "--vmnet-forward|bridged"},
+		},
+		{
+			"bridged, gateway", with(bridged(), func(o *Options) { o.Gateway = netip.MustParseAddr("10.0.0.1") }),
+			want{mention: "--vmnet-gateway|bridged"},
+			want{mention: "--vmnet-gateway|bridged"},
+		},
+		{"no mode", Options{}, want{mention: "mode"}, want{mention: "mode"}},
+		{"unknown API", with(home(), func(o *Options) { o.UseAPI = "x" }), want{mention: "--vmnet-api=x"}, want{mention: "--vmnet-api=x"}},
+		{"unknown interfaces", with(home(), func(o *Options) { o.Interfaces = "x" }), want{mention: "--vmnet-interfaces=x"}, want{mention: "--vmnet-interfaces=x"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			for _, x := range []struct {
+				os   string
+				f    api.Features
+				want want
+			}{{"macOS 26", macOS26, tt.new}, {"macOS 15", macOS15, tt.old}} {
+				c, err := Choose(tt.o, x.f)
+				if x.want.mention == "" {
+					require.NoError(t, err, x.os)
+					assert.Equal(t, x.want.api, c.API, x.os)
+					assert.Equal(t, x.want.fallback, c.Fallback, x.os)
+					assert.NotEmpty(t, c.Why, x.os)
+					continue
+				}
+				require.Error(t, err, x.os)
+				assert.Equal(t, Choice{}, c, x.os)
+				for m := range strings.SplitSeq(x.want.mention, "|") {
+					assert.ErrorContains(t, err, m, x.os)
+				}
+			}
+		})
+	}
+}
+
+// TestChooseForward: without the call for plain interfaces, forwards need the network object.
+func TestChooseForward(t *testing.T) {
+	o := with(home(), func(o *Options) { o.Forwards = someForward() })
+	_, err := Choose(o, macOS10)
+	assert.ErrorContains(t, err, "--vmnet-forward needs macOS 11")
+	c, err := Choose(o, api.Features{Networks: true})
+	require.NoError(t, err)
+	assert.Equal(t, APINetwork, c.API)
+	assert.False(t, c.Fallback, "the other way cannot forward")
+}
