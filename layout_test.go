@@ -36,6 +36,8 @@ var imports = map[string][]string{
 	"internal/usernet/dhcp": {"internal/state"},
 	"internal/usernet/dns":  {},
 
+	"internal/vmnet": {"internal/frame", "internal/vnet", "internal/bridge", "internal/vmnet/api", "internal/vmnet/pkt"},
+
 	"internal/link":      {"internal/frame"},
 	"internal/perclient": {"internal/frame", "internal/vnet", "internal/link", "internal/watch"},
 
