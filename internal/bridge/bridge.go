@@ -5,7 +5,8 @@
 //
 // Unicast to a known address goes to one port; broadcast, multicast and unknown addresses go to all others, within a flood
 // budget per source port. The last port to send from an address owns it at once, as in the bridges of the kernels. A
-// frame is never sent back to the port it came from. 01:80:C2:00:00:0x is forwarded like any multicast.
+// frame is never sent back to the port it came from. 01:80:C2:00:00:0x is forwarded like any multicast. Isolated ports
+// reach, and are reached by, only those that are not.
 package bridge
 
 import (
@@ -63,6 +64,8 @@ type PortOptions struct {
 	KnownOnly bool
 	// Trusted frees what the port sends from the flood budget.
 	Trusted bool
+	// Isolated keeps frames from going to other isolated ports, floods included.
+	Isolated bool
 }
 
 // A SourceSink is a sink that wants to know where frames come from. The bridge calls DeliverFrom in place of Deliver, by

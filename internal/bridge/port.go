@@ -47,7 +47,7 @@ type Port struct {
 }
 
 // counters are drops of frames from the port, by reason.
-type counters struct{ storm, oversize, hairpin, closed atomic.Uint64 }
+type counters struct{ storm, oversize, hairpin, isolated, closed atomic.Uint64 }
 
 // learnCounters count frames whose source address was not learned or was taken from another port.
 type learnCounters struct{ full, static, moved atomic.Uint64 }
@@ -109,6 +109,7 @@ func (p *Port) Stats() vnet.PortStats {
 		vnet.DropStorm:    &p.drops.storm,
 		vnet.DropOversize: &p.drops.oversize,
 		vnet.DropHairpin:  &p.drops.hairpin,
+		vnet.DropIsolated: &p.drops.isolated,
 		vnet.DropClosed:   &p.drops.closed,
 	} {
 		if n := c.Load(); n != 0 {

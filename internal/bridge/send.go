@@ -18,11 +18,12 @@ type target struct {
 type targetKind uint8
 
 const (
-	toNobody  targetKind = iota // no frame yet
-	toPort                      // to target.port
-	toSelf                      // to the port it came from: dropped
-	toGroup                     // broadcast or multicast: to all others
-	toUnknown                   // unknown unicast: to all others that want it
+	toNobody   targetKind = iota // no frame yet
+	toPort                       // to target.port
+	toSelf                       // to the port it came from: dropped
+	toGroup                      // broadcast or multicast: to all others
+	toUnknown                    // unknown unicast: to all others that want it
+	toIsolated                   // from an isolated port to another: dropped
 )
 
 // A run is a stretch of consecutive frames of one batch with one target.
@@ -84,6 +85,9 @@ func (p *Port) route(dst macAddr, now uint32) target {
 	if q == nil {
 		return target{kind: toUnknown}
 	}
+	if p.opts.Isolated && q.opts.Isolated {
+		return target{kind: toIsolated}
+	}
 	return target{kind: toPort, port: q}
 }
 
@@ -100,6 +104,8 @@ func (p *Port) flush(b frame.Batch, r run, end int, now time.Duration) {
 		p.drops.hairpin.Add(uint64(r.frames))
 	case toGroup, toUnknown:
 		p.flood(part, r, now)
+	case toIsolated:
+		p.drops.isolated.Add(uint64(r.frames))
 	}
 }
 
@@ -115,7 +121,7 @@ func (p *Port) flood(part frame.Batch, r run, now time.Duration) {
 		return
 	}
 	for _, q := range *p.br.all.Load() {
-		if q == p || r.target.kind == toUnknown && q.opts.KnownOnly {
+		if q == p || r.target.kind == toUnknown && q.opts.KnownOnly || p.opts.Isolated && q.opts.Isolated {
 			continue
 		}
 		q.deliver(p, part, r.longest)

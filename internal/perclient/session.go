@@ -162,6 +162,7 @@ func (c *session) dropArgs(st link.Stats) (args []any) {
 		{vnet.DropStorm, c.drops[vnet.DropStorm]},
 		{vnet.DropOversize, c.drops[vnet.DropOversize]},
 		{vnet.DropHairpin, c.drops[vnet.DropHairpin]},
+		{vnet.DropIsolated, c.drops[vnet.DropIsolated]},
 		{vnet.DropRefused, c.drops[vnet.DropRefused]},
 		{vnet.DropExhausted, c.drops[vnet.DropExhausted]},
 		{vnet.DropDown, c.drops[vnet.DropDown]},

@@ -99,6 +99,7 @@ const (
 	DropStorm    DropReason = "drop_storm"    // above the flood budget of the source port
 	DropOversize DropReason = "drop_oversize" // longer than the destination takes
 	DropHairpin  DropReason = "drop_hairpin"  // destination is behind the source port itself
+	DropIsolated DropReason = "drop_isolated" // destination is a client that this one may not reach
 	DropClosed   DropReason = "drop_closed"   // sent after Close
 
 	DropRefused   DropReason = "drop_refused"   // the host's network did not take this frame
