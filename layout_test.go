@@ -50,6 +50,9 @@ var imports = map[string][]string{
 	"internal/vnettest":          {"internal/fakeguest", "internal/frame", "internal/vnet"},
 	"internal/vnettest/fakehost": {"internal/fakeguest", "internal/vnet"},
 
+	"internal/codesign": {},
+	"internal/release":  {"internal/codesign"},
+
 	"cmd/socket_vmnet2": {
 		"internal/compat", "internal/link", "internal/perclient", "internal/state", "internal/usernet", "internal/vnet",
 	},
@@ -78,6 +81,7 @@ var direct = map[string]use{
 	}, []string{"*"}},
 	"gvisor.dev/gvisor":                      {"Apache-2.0", []string{"internal/usernet"}, []string{"internal/fakeguest"}},
 	"github.com/containers/gvisor-tap-vsock": {"Apache-2.0", []string{"internal/usernet"}, nil},
+	"github.com/blacktop/go-macho":           {"MIT", []string{"internal/codesign"}, nil},
 	"github.com/insomniacslk/dhcp": {
 		"BSD-3-Clause",
 		[]string{"internal/usernet/dhcp", "internal/fakeguest", "internal/vnettest/fakehost"},
