@@ -34,39 +34,62 @@ func prepareNetwork(cfg *compat.Config, log *slog.Logger) (opener, error) {
 
 // checkUsernet refuses what the embedded network cannot do.
 func checkUsernet(cfg *compat.Config) error {
-	if cfg.Mode == vnet.ModeBridged {
-		return usernet.ErrBridged
-	}
-	return nil
+	return usernet.Check(usernetOptions(cfg, nil))
 }
 
 // openUsernet starts the embedded network.
 func openUsernet(cfg *compat.Config, log *slog.Logger) (vnet.Network, error) {
-	if cfg.NAT66Prefix.IsValid() {
-		log.Warn("--vmnet-nat66-prefix has no effect: the embedded network has no IPv6")
-	}
-	if cfg.InterfaceIDSet {
-		log.Warn("--vmnet-interface-id has no effect: the embedded network has no vmnet interface")
-	}
+	logWithoutEffect(cfg, log)
 	kept := state.Open(state.Options{Dir: stateDir(cfg, log), Socket: absolute(cfg.SocketPath), Log: log})
 	log.Info("starting the embedded network", "mode", string(cfg.Mode))
-	network, err := usernet.New(usernetOptions(cfg, kept, log))
+	o := usernetOptions(cfg, log)
+	o.Leases = kept
+	network, err := usernet.New(o)
 	if err != nil {
 		return nil, errors.Join(err, kept.Close())
 	}
 	return withState{network, kept}, nil
 }
 
-func usernetOptions(cfg *compat.Config, kept *state.File, log *slog.Logger) usernet.Options {
+// logWithoutEffect names the options that change nothing in the embedded network and need not: guests can do the same with
+// and without them.
+func logWithoutEffect(cfg *compat.Config, log *slog.Logger) {
+	for _, o := range []struct {
+		given     bool
+		name, why string
+		level     slog.Level
+	}{
+		{cfg.NAT66Prefix.IsValid(), "--vmnet-nat66-prefix", "the embedded network has no IPv6", slog.LevelWarn},
+		{cfg.InterfaceIDSet, "--vmnet-interface-id", "the embedded network has no vmnet interface", slog.LevelWarn},
+		{cfg.VmnetAPI != compat.APIAuto, "--vmnet-api", "the embedded network has no vmnet interface", slog.LevelWarn},
+		{cfg.VmnetInterfaces != compat.InterfacesClient, "--vmnet-interfaces", "the embedded network has no vmnet interface", slog.LevelWarn},
+		{cfg.Offload, "--offload", "the embedded network sends no frame longer than its MTU", slog.LevelWarn},
+		// What these two ask for is so.
+		{cfg.DisableNAT66, "--vmnet-disable-nat66", "the embedded network has no IPv6", slog.LevelDebug},
+		{cfg.DisableRA, "--vmnet-disable-ra", "the embedded network has no IPv6", slog.LevelDebug},
+	} {
+		if o.given {
+			log.Log(context.Background(), o.level, o.name+" has no effect: "+o.why)
+		}
+	}
+}
+
+// usernetOptions is cfg as the embedded network takes it, but for the leases.
+func usernetOptions(cfg *compat.Config, log *slog.Logger) usernet.Options {
 	o := usernet.Options{
-		Mode:        cfg.Mode,
-		Gateway:     cfg.Gateway,
-		DHCPEnd:     cfg.DHCPEnd,
-		DisableDHCP: cfg.DisableDHCP,
-		DNSRecords:  map[string]netip.Addr{},
-		MaxClients:  cfg.MaxClients,
-		Leases:      kept,
-		Log:         log,
+		Mode:            cfg.Mode,
+		Gateway:         cfg.Gateway,
+		DHCPEnd:         cfg.DHCPEnd,
+		DisableDHCP:     cfg.DisableDHCP,
+		Reservations:    cfg.Reservations,
+		Forwards:        cfg.Forwards,
+		MTU:             cfg.MTU,
+		DisableNAT44:    cfg.DisableNAT44,
+		DisableDNSProxy: cfg.DisableDNSProxy,
+		Isolate:         cfg.Isolate,
+		DNSRecords:      map[string]netip.Addr{},
+		MaxClients:      cfg.MaxClients,
+		Log:             log,
 	}
 	if cfg.Subnet.IsValid() {
 		o.PrefixLen = cfg.Subnet.Bits()

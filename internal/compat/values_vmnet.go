@@ -141,6 +141,9 @@ func (s *settings) checkNetworkOptions() error {
 	if err := s.checkReservations(); err != nil {
 		return err
 	}
+	if s.DisableDNSProxy && len(s.DNSRecords) > 0 {
+		return errors.New("--dns-record=NAME=IP needs the DNS server, which --vmnet-disable-dns-proxy turns off")
+	}
 	for _, f := range s.Forwards {
 		if why := s.notAGuest(f.Guest.Addr()); why != "" {
 			return fmt.Errorf("--vmnet-forward=%s:%d=%s: %s %s", f.Proto, f.HostPort, f.Guest, f.Guest.Addr(), why)

@@ -198,6 +198,7 @@ func TestNetworkConflicts(t *testing.T) {
 		{"forward to all", gw + forward + "192.168.105.255:80", forward + "192.168.105.255:80: 192.168.105.255 is the broadcast address of 192.168.105.0/24"},
 		{"forward twice", gw + forward + "192.168.105.9:80 " + forward + "192.168.105.10:81", forward + "192.168.105.10:81: tcp port 80 is forwarded already, to 192.168.105.9:80"},
 		{"the same forward twice", gw + forward + "192.168.105.9:80 " + forward + "192.168.105.9:80", forward + "192.168.105.9:80: tcp port 80 is forwarded already, to 192.168.105.9:80"},
+		{"DNS record without DNS", gw + "--vmnet-disable-dns-proxy --dns-record=a=10.0.0.1", "--dns-record=NAME=IP needs the DNS server, which --vmnet-disable-dns-proxy turns off"},
 		{"bridged, NAT44", bridged + "--vmnet-disable-nat44", `vmnet mode "bridged" conflicts with --vmnet-disable-nat44`},
 		{"bridged, NAT66", bridged + "--vmnet-disable-nat66", `vmnet mode "bridged" conflicts with --vmnet-disable-nat66`},
 		{"bridged, DNS", bridged + "--vmnet-disable-dns-proxy", `vmnet mode "bridged" conflicts with --vmnet-disable-dns-proxy`},

@@ -48,7 +48,7 @@ type engine struct {
 	tune   *tuning
 	log    *slog.Logger
 	flows  *flowTable
-	dnsTCP func(src bridge.PortID, c net.Conn) // serves a TCP connection to the gateway's port 53
+	dnsTCP func(src bridge.PortID, c net.Conn) // serves a TCP connection to the gateway's port 53; nil without a name server
 
 	stack  *stack.Stack
 	ep     *tap.LinkEndpoint
@@ -62,12 +62,15 @@ type engine struct {
 
 // newEngine makes a stack whose packets go to out.
 func newEngine(n *Network, out tap.NetworkSwitch) (*engine, error) {
-	e := &engine{plan: &n.plan, opts: &n.opts, tune: &n.tune, log: n.log, flows: newFlowTable(), dnsTCP: n.serveDNS}
+	e := &engine{plan: &n.plan, opts: &n.opts, tune: &n.tune, log: n.log, flows: newFlowTable()}
+	if n.dns != nil {
+		e.dnsTCP = n.serveDNS
+	}
 	var virtual []string
 	if e.plan.alias.IsValid() {
 		virtual = append(virtual, e.plan.alias.String())
 	}
-	ep, err := tap.NewLinkEndpoint(false, MTU, e.plan.mac.String(), e.plan.gateway.String(), virtual)
+	ep, err := tap.NewLinkEndpoint(false, uint32(e.plan.mtu), e.plan.mac.String(), e.plan.gateway.String(), virtual)
 	if err != nil {
 		return nil, fmt.Errorf("make gateway link: %w", err)
 	}

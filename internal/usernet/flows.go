@@ -27,8 +27,9 @@ const (
 
 // flowKey identifies a flow while it lives.
 type flowKey struct {
-	proto proto
-	id    stack.TransportEndpointID
+	proto   proto
+	id      stack.TransportEndpointID
+	inbound bool // through a forward: id names the outside's end as the local one
 }
 
 // A flow is one connection or UDP association of a guest, from its first packet, dialling included, to its last.

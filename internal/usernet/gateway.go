@@ -19,7 +19,9 @@ import (
 )
 
 // maxDatagram is the longest UDP payload that the gateway's own services send, in bytes: what fits the MTU.
-const maxDatagram = MTU - header.IPv4MinimumSize - header.UDPMinimumSize
+func (p *plan) maxDatagram() int {
+	return min(p.mtu, MTU) - header.IPv4MinimumSize - header.UDPMinimumSize
+}
 
 // Delays before the stack is replaced after a panic: a guest that can provoke one shall not spend the host's time on it.
 const (
@@ -37,7 +39,7 @@ type gateway struct {
 	in     *inlet
 	out    *outlet
 	drops  drops
-	engine *engine // replaced by run only, with mu held
+	engine *engine // replaced with mu held
 
 	ran chan struct{} // closed when run has returned
 
@@ -109,14 +111,14 @@ func (g *gateway) handleDHCP(src bridge.PortID, d datagram) {
 }
 
 func (g *gateway) handleDNS(src bridge.PortID, d datagram) {
-	g.net.dns.HandleUDP(uint16(src), d.payload, maxDatagram, func(answer []byte) {
+	g.net.dns.HandleUDP(uint16(src), d.payload, g.plan.maxDatagram(), func(answer []byte) {
 		g.sendUDP(d.mac[:], portDNS, d.src, answer)
 	})
 }
 
 // sendUDP sends a datagram of the gateway's own services.
 func (g *gateway) sendUDP(mac net.HardwareAddr, port uint16, dst netip.AddrPort, payload []byte) {
-	if len(payload) > maxDatagram {
+	if len(payload) > g.plan.maxDatagram() {
 		g.drops.malformed.Add(1)
 		return
 	}
@@ -146,6 +148,24 @@ func (g *gateway) sendUDP(mac net.HardwareAddr, port uint16, dst netip.AddrPort,
 func (g *gateway) current() *engine {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	return g.currentLocked()
+}
+
+// enter is current for those who are not on the gateway's goroutine: the engine waits for them, until they call leave on it.
+func (g *gateway) enter() *engine {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.ended {
+		return nil
+	}
+	e := g.currentLocked()
+	if e != nil {
+		e.wg.Add(1)
+	}
+	return e
+}
+
+func (g *gateway) currentLocked() *engine {
 	if !g.down {
 		return g.engine
 	}

@@ -308,7 +308,7 @@ func (l *lockedBuffer) String() string {
 func TestInletIsFair(t *testing.T) {
 	mac := net.HardwareAddr{0x5a, 0x94, 0xef, 1, 2, 3}
 	var d drops
-	q := newInlet(mac, &d)
+	q := newInlet(mac, frame.MaxEthernetLen, &d)
 	f := append(append(append([]byte{}, mac...), 2, 0, 0, 0, 0, 1, 8, 0), make([]byte, 1500)...)
 	one := frame.NewBatch(frame.Append(nil, f), 1)
 	sent := 0

@@ -207,9 +207,9 @@ type ipGuest struct {
 
 func newIPGuest(t testing.TB, n *Network, mac string, ip netip.Addr) *ipGuest {
 	g := &ipGuest{net: n, in: make(chan []byte, 4096)}
-	ep, err := tap.NewLinkEndpoint(false, MTU, mac, ip.String(), nil)
+	ep, err := tap.NewLinkEndpoint(false, uint32(n.plan.mtu), mac, ip.String(), nil)
 	require.NoError(t, err)
-	g.out = newOutlet(ip, func(b frame.Batch) { g.port.Send(b) }, &drops{})
+	g.out = newOutlet(ip, n.plan.maxFrame(), func(b frame.Batch) { g.port.Send(b) }, &drops{})
 	ep.Connect(g.out)
 	g.ep = ep
 	g.stack = stack.New(stack.Options{

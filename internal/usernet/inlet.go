@@ -42,6 +42,7 @@ type source struct {
 // so that the user-space stack never runs on a client's reader and one client's flood delays nobody else's frames.
 type inlet struct {
 	mac   [6]byte // of the gateway
+	max   int     // longest frame, bytes
 	drops *drops
 
 	mu      sync.Mutex
@@ -63,12 +64,12 @@ type drops struct {
 	restart   atomic.Uint64 // arrived while the stack was being replaced
 }
 
-func newInlet(mac []byte, d *drops) *inlet {
-	return &inlet{mac: [6]byte(mac), drops: d, sources: map[bridge.PortID]*source{}, wake: make(chan struct{}, 1)}
+func newInlet(mac []byte, maxFrame int, d *drops) *inlet {
+	return &inlet{mac: [6]byte(mac), max: maxFrame, drops: d, sources: map[bridge.PortID]*source{}, wake: make(chan struct{}, 1)}
 }
 
 // MaxFrame implements frame.Sink.
-func (q *inlet) MaxFrame() int { return frame.MaxEthernetLen }
+func (q *inlet) MaxFrame() int { return q.max }
 
 // Deliver implements frame.Sink. The bridge calls DeliverFrom.
 func (q *inlet) Deliver(b frame.Batch) { q.DeliverFrom(0, b) }
@@ -99,7 +100,7 @@ func (q *inlet) DeliverFrom(src bridge.PortID, b frame.Batch) {
 
 // wants tells whether the gateway can have an interest in f at all.
 func (q *inlet) wants(f []byte) bool {
-	if len(f) < frame.MinLen || len(f) > frame.MaxEthernetLen {
+	if len(f) < frame.MinLen || len(f) > q.max {
 		return false
 	}
 	dst := [6]byte(f[:6])

@@ -97,7 +97,7 @@ func (p *plan) inspectService(f []byte, ip header.IPv4, src, dst netip.Addr) (ve
 			return dropMalformed, datagram{}
 		}
 		return toDHCP, d
-	case u.DestinationPort() == portDNS && dst == p.gateway && p.isGuest(src):
+	case u.DestinationPort() == portDNS && dst == p.gateway && p.isGuest(src) && p.dns:
 		return toDNS, d
 	}
 	return toStack, datagram{}

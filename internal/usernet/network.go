@@ -42,8 +42,9 @@ type Network struct {
 	bridge *bridge.Bridge
 	gw     *gateway
 	port   *bridge.Port // the gateway's
+	fwd    forwards
 	dhcp   *dhcp.Server // nil without DHCP
-	dns    *dns.Server
+	dns    *dns.Server  // nil without a name server
 
 	closing sync.Once
 	workers sync.WaitGroup // the outlet's goroutine
@@ -53,6 +54,12 @@ var (
 	_ vnet.Network = (*Network)(nil)
 	_ vnet.Port    = (*port)(nil)
 )
+
+// Check tells whether New would refuse o, without starting anything. A port of the host that is in use shows only at New.
+func Check(o Options) error {
+	_, err := newPlan(o)
+	return err
+}
 
 // New starts the network and logs its parameters. It returns ErrBridged for bridged mode.
 func New(o Options) (*Network, error) { return newNetwork(o, tuning{}) }
@@ -64,22 +71,29 @@ func newNetwork(o Options, t tuning) (*Network, error) {
 		return nil, err
 	}
 	n := &Network{opts: o, tune: t, plan: p, log: limitLog(o.Log)}
-	if n.dns, err = dns.New(n.dnsConfig()); err != nil {
+	if p.dns {
+		if n.dns, err = dns.New(n.dnsConfig()); err != nil {
+			return nil, fmt.Errorf("start user-space network: %w", err)
+		}
+	}
+	if err := n.fwd.open(n); err != nil {
 		return nil, fmt.Errorf("start user-space network: %w", err)
 	}
 	n.bridge = bridge.New(bridge.Options{MaxClients: o.MaxClients, Log: o.Log})
 	if p.dhcpStart.IsValid() {
-		if !p.canLease() {
+		if !p.canLease() && len(o.Reservations) == 0 {
 			o.Log.Warn("no guest will get an address by DHCP, the range has none but those of the network itself; use a larger one",
 				"start", p.dhcpStart.String(), "end", p.dhcpEnd.String())
 		}
 		n.dhcp = dhcp.New(n.dhcpConfig())
 	}
 	if err := n.startGateway(); err != nil {
+		n.fwd.close(n.log)
 		_ = n.bridge.Close()
 		return nil, fmt.Errorf("start user-space network: %w", err)
 	}
 	n.logParameters()
+	n.fwd.serve(n)
 	return n, nil
 }
 
@@ -87,9 +101,18 @@ func (n *Network) dhcpConfig() dhcp.Config {
 	return dhcp.Config{
 		Subnet: n.plan.subnet, Gateway: n.plan.gateway,
 		First: n.plan.dhcpStart, Last: n.plan.dhcpEnd, Reserved: n.plan.reserved(),
-		Router: n.opts.Mode == vnet.ModeShared, MTU: MTU,
+		Router: n.plan.nat, DNS: n.plan.dns, MTU: uint16(n.plan.mtu), Fixed: n.fixed(),
 		Store: n.opts.Leases, Log: n.log, Wall: n.opts.Clock, Elapsed: n.tune.elapsed,
 	}
+}
+
+// fixed is the reservations as the DHCP server wants them.
+func (n *Network) fixed() map[[6]byte]netip.Addr {
+	fixed := map[[6]byte]netip.Addr{}
+	for _, r := range n.opts.Reservations {
+		fixed[[6]byte(r.MAC)] = r.Addr
+	}
+	return fixed
 }
 
 // dnsConfig adds our own names to the records that were asked for, which win.
@@ -110,8 +133,8 @@ func (n *Network) serveDNS(src bridge.PortID, c net.Conn) { n.dns.ServeTCP(uint1
 
 func (n *Network) startGateway() error {
 	g := &gateway{net: n, plan: &n.plan, ran: make(chan struct{})}
-	g.in = newInlet(n.plan.mac, &g.drops)
-	g.out = newOutlet(n.plan.gateway, func(b frame.Batch) { n.port.Send(b) }, &g.drops)
+	g.in = newInlet(n.plan.mac, n.plan.maxFrame(), &g.drops)
+	g.out = newOutlet(n.plan.gateway, n.plan.maxFrame(), func(b frame.Batch) { n.port.Send(b) }, &g.drops)
 	e, err := newEngine(n, g.out)
 	if err != nil {
 		return err
@@ -138,8 +161,8 @@ func (n *Network) logParameters() {
 	}
 	for _, kv := range [][2]string{
 		{"vmnet_mac_address", n.plan.mac.String()},
-		{"vmnet_mtu", fmt.Sprint(MTU)},
-		{"vmnet_max_packet_size", fmt.Sprint(frame.MaxEthernetLen)},
+		{"vmnet_mtu", fmt.Sprint(n.plan.mtu)},
+		{"vmnet_max_packet_size", fmt.Sprint(frame.MinLen + n.plan.mtu)},
 		{"vmnet_interface_id", n.plan.uuid},
 		{"vmnet_start_address", n.plan.gateway.String()},
 		{"vmnet_end_address", end.String()},
@@ -154,7 +177,7 @@ func (n *Network) Attach(ctx context.Context, o vnet.PortOptions, toClient frame
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	p, err := n.bridge.Attach(bridge.PortOptions{Name: o.Name}, toClient)
+	p, err := n.bridge.Attach(bridge.PortOptions{Name: o.Name, Isolated: n.opts.Isolate}, toClient)
 	if err != nil {
 		return nil, err
 	}
@@ -166,7 +189,7 @@ func (n *Network) Attach(ctx context.Context, o vnet.PortOptions, toClient frame
 func (n *Network) Info() vnet.NetworkInfo {
 	return vnet.NetworkInfo{
 		Backend: "usernet", Mode: n.opts.Mode, Subnet: n.plan.subnet, Gateway: n.plan.gateway,
-		DHCPStart: n.plan.dhcpStart, DHCPEnd: n.plan.dhcpEnd, MTU: MTU, MaxFrame: frame.MaxLen,
+		DHCPStart: n.plan.dhcpStart, DHCPEnd: n.plan.dhcpEnd, MTU: n.plan.mtu, MaxFrame: frame.MaxLen,
 	}
 }
 
@@ -177,7 +200,10 @@ func (n *Network) Alias() netip.Addr { return n.plan.alias }
 func (n *Network) Close() error {
 	n.closing.Do(func() {
 		_ = n.bridge.Close() // nothing is delivered or sent any more
-		n.dns.Close()        // before the flows: some of them wait for it
+		if n.dns != nil {
+			n.dns.Close() // before the flows: some of them wait for it
+		}
+		n.fwd.close(n.log) // no new flow from outside
 		n.gw.close()
 		n.gw.out.close()
 		n.workers.Wait()
@@ -194,7 +220,9 @@ type port struct {
 }
 
 // Info implements vnet.Port.
-func (p *port) Info() vnet.PortInfo { return vnet.PortInfo{MTU: MTU, MaxFrame: frame.MaxLen} }
+func (p *port) Info() vnet.PortInfo {
+	return vnet.PortInfo{MTU: p.net.plan.mtu, MaxFrame: frame.MaxLen}
+}
 
 // Close implements vnet.Port.
 func (p *port) Close() error {

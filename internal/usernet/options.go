@@ -18,12 +18,15 @@ import (
 var ErrBridged = errors.New("bridged mode needs macOS vmnet; use --vmnet-mode=shared or host with the user-space network")
 
 const (
-	// MTU of the network in bytes, layer 3.
+	// MTU is the default of Options.MTU.
 	MTU = 1500
+
+	minMTU, maxMTU = 1280, 16384 // as --vmnet-mtu has them
 
 	dialTimeout    = 10 * time.Second
 	udpIdleTimeout = time.Minute
-	maxFlows       = 256 // TCP, and again UDP, per guest
+	maxFlows       = 256 // TCP, and again UDP, per guest; of either per forward
+	maxForwards    = 1024
 )
 
 // Options describe the network. Only Mode is required.
@@ -35,6 +38,18 @@ type Options struct {
 
 	DisableDHCP       bool
 	NetworkIdentifier string // in host mode, any identifier means no DHCP, as in vmnet.framework
+
+	// Reservations are addresses of the subnet, inside or outside of the DHCP range, that one guest gets and no other.
+	Reservations []vnet.Reservation
+	// Forwards lead ports of the host to guests. In shared mode the host listens on all its IPv4 addresses, as
+	// vmnet.framework does for "the outside network"; in host mode, where the outside is kept out, on its loopback.
+	// Guests see the gateway as the other end.
+	Forwards []vnet.Forward
+
+	MTU             int  // bytes, layer 3, 1280 to 16384; 0 = 1500
+	DisableNAT44    bool // no way out: the gateway, its name server and the host's loopback are all there is
+	DisableDNSProxy bool // no name server, and DHCP names none
+	Isolate         bool // guests reach the gateway but not each other
 
 	// DNSRecords are names the gateway resolves in addition to gateway.internal and host.internal.
 	DNSRecords map[string]netip.Addr

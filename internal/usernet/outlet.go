@@ -26,6 +26,7 @@ const (
 // gathered as one batch: the bridge sees one sender, and clients see few large writes under load.
 type outlet struct {
 	ip    [4]byte // of the gateway
+	max   int     // longest frame, bytes
 	send  func(frame.Batch)
 	drops *drops
 
@@ -37,8 +38,8 @@ type outlet struct {
 	wake chan struct{} // one token: something waits, or closed
 }
 
-func newOutlet(ip netip.Addr, send func(frame.Batch), d *drops) *outlet {
-	return &outlet{ip: ip.As4(), send: send, drops: d, wake: make(chan struct{}, 1)}
+func newOutlet(ip netip.Addr, maxFrame int, send func(frame.Batch), d *drops) *outlet {
+	return &outlet{ip: ip.As4(), max: maxFrame, send: send, drops: d, wake: make(chan struct{}, 1)}
 }
 
 // DeliverNetworkPacket implements tap.NetworkSwitch: the link endpoint hands over packets with their Ethernet header.
@@ -56,7 +57,7 @@ func (o *outlet) DeliverNetworkPacket(proto tcpip.NetworkProtocolNumber, pkt *st
 
 // put queues a frame of size bytes that is given in parts.
 func (o *outlet) put(size int, parts ...[]byte) {
-	if size < frame.MinLen || size > frame.MaxEthernetLen {
+	if size < frame.MinLen || size > o.max {
 		o.drops.malformed.Add(1)
 		return
 	}

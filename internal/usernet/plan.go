@@ -3,6 +3,7 @@
 package usernet
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
 
@@ -28,6 +30,9 @@ type plan struct {
 	dhcpEnd   netip.Addr
 	mac       net.HardwareAddr // of the gateway
 	uuid      string           // of the gateway's interface
+	mtu       int              // bytes, layer 3
+	nat       bool             // guests reach the outside
+	dns       bool             // the gateway has a name server
 }
 
 // newPlan checks the options and works out the addresses.
@@ -50,7 +55,13 @@ func newPlan(o Options) (plan, error) {
 	if !o.Gateway.Is4() || o.PrefixLen < 8 || o.PrefixLen > 30 {
 		return plan{}, fmt.Errorf("start user-space network: %s/%d is not an IPv4 subnet between /8 and /30", o.Gateway, o.PrefixLen)
 	}
-	p := plan{gateway: o.Gateway, subnet: netip.PrefixFrom(o.Gateway, o.PrefixLen).Masked()}
+	p := plan{
+		gateway: o.Gateway, subnet: netip.PrefixFrom(o.Gateway, o.PrefixLen).Masked(),
+		mtu: cmp.Or(o.MTU, MTU), nat: o.Mode == vnet.ModeShared && !o.DisableNAT44, dns: !o.DisableDNSProxy,
+	}
+	if p.mtu < minMTU || p.mtu > maxMTU {
+		return plan{}, fmt.Errorf("start user-space network: MTU %d is not from %d to %d bytes", p.mtu, minMTU, maxMTU)
+	}
 	p.broadcast = lastAddr(p.subnet)
 	if g := p.gateway; g == p.subnet.Addr() || g == p.broadcast || g.IsLoopback() || g.IsMulticast() || g.As4()[0] == 0 ||
 		g.As4()[0] >= 240 {
@@ -68,8 +79,49 @@ func newPlan(o Options) (plan, error) {
 		p.dhcpStart, p.dhcpEnd = netip.Addr{}, netip.Addr{}
 	}
 	p.identify()
-	return p, nil
+	return p, p.checkGuests(o)
 }
+
+// checkGuests refuses reservations and forwards whose addresses no guest can have.
+func (p *plan) checkGuests(o Options) error {
+	for _, r := range o.Reservations {
+		if len(r.MAC) != 6 {
+			return fmt.Errorf("start user-space network: reserve %s: %q is no MAC address", r.Addr, r.MAC)
+		}
+		if err := p.checkGuest(r.Addr); err != nil {
+			return fmt.Errorf("start user-space network: reserve %s for %s: %w", r.Addr, r.MAC, err)
+		}
+		if !p.dhcpStart.IsValid() {
+			return fmt.Errorf("start user-space network: reserve %s for %s: there is no DHCP server", r.Addr, r.MAC)
+		}
+	}
+	if len(o.Forwards) > maxForwards {
+		return fmt.Errorf("start user-space network: %d forwards are more than %d", len(o.Forwards), maxForwards)
+	}
+	for _, f := range o.Forwards {
+		if err := p.checkGuest(f.Guest.Addr()); err != nil {
+			return fmt.Errorf("start user-space network: forward %s port %d to %s: %w", f.Proto, f.HostPort, f.Guest, err)
+		}
+	}
+	return nil
+}
+
+// checkGuest tells why no guest can have address a.
+func (p *plan) checkGuest(a netip.Addr) error {
+	switch {
+	case !p.subnet.Contains(a):
+		return fmt.Errorf("%s is not in the network %s", a, p.subnet)
+	case a == p.alias:
+		return fmt.Errorf("%s is the host's own address in the user-space network", a)
+	case !p.isGuest(a):
+		return fmt.Errorf("%s is no address of a guest in %s", a, p.subnet)
+	}
+	return nil
+}
+
+// maxFrame is the longest frame to and from the gateway, in bytes. It takes full Ethernet frames even with a smaller MTU:
+// guests that did not hear of that send them.
+func (p *plan) maxFrame() int { return frame.MinLen + max(p.mtu, MTU) }
 
 // setPool sets the DHCP range: gateway + 1 up to end. Without an end it is x.x.x.254 as in socket_vmnet where that is
 // possible, else the last address; with a gateway at the top, the addresses below it.

@@ -159,8 +159,14 @@ func TestEmptyRange(t *testing.T) {
 
 // TestTarget is where flows lead; TestRefused shows the same on the wire.
 func TestTarget(t *testing.T) {
-	p, err := newPlan(Options{Mode: vnet.ModeShared})
-	require.NoError(t, err)
+	plans := map[string]plan{}
+	for name, o := range map[string]Options{
+		"shared": {Mode: vnet.ModeShared}, "host": {Mode: vnet.ModeHost}, "no NAT": {Mode: vnet.ModeShared, DisableNAT44: true},
+	} {
+		p, err := newPlan(o)
+		require.NoError(t, err)
+		plans[name] = p
+	}
 	tests := []struct {
 		name, dst    string
 		shared, host string // empty = refused
@@ -188,19 +194,20 @@ func TestTarget(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			for mode, want := range map[vnet.Mode]string{vnet.ModeShared: tt.shared, vnet.ModeHost: tt.host} {
-				got, ok := p.target(mode, netip.MustParseAddrPort(tt.dst))
-				assert.Equal(t, want != "", ok, mode)
+			for name, want := range map[string]string{"shared": tt.shared, "host": tt.host, "no NAT": tt.host} {
+				p := plans[name]
+				got, ok := p.target(netip.MustParseAddrPort(tt.dst))
+				assert.Equal(t, want != "", ok, name)
 				if ok {
-					assert.Equal(t, want, got.String(), mode)
+					assert.Equal(t, want, got.String(), name)
 				}
 			}
 		})
 	}
 	t.Run("no alias", func(t *testing.T) {
-		p, err := newPlan(Options{Mode: vnet.ModeShared, Gateway: addrOf("10.0.0.1"), PrefixLen: 30})
+		p, err := newPlan(Options{Mode: vnet.ModeHost, Gateway: addrOf("10.0.0.1"), PrefixLen: 30})
 		require.NoError(t, err)
-		_, ok := p.target(vnet.ModeHost, netip.AddrPortFrom(netip.Addr{}, 80))
+		_, ok := p.target(netip.AddrPortFrom(netip.Addr{}, 80))
 		assert.False(t, ok)
 	})
 }

@@ -5,21 +5,19 @@ package usernet
 import (
 	"net"
 	"net/netip"
-
-	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
 
 var loopback4 = netip.AddrFrom4([4]byte{127, 0, 0, 1})
 
 // target says where a flow to dst leads on the host, and whether it may go there at all. The alias leads to the host's
-// loopback; everything else, in shared mode, to itself. Refused are addresses that mean something else on the host than
+// loopback; everything else, where there is a way out, to itself. Refused are addresses that mean something else on the host than
 // they mean in the guest: the subnet, loopback, link-local, multicast, broadcast and 0.0.0.0/8.
-func (p *plan) target(mode vnet.Mode, dst netip.AddrPort) (netip.AddrPort, bool) {
+func (p *plan) target(dst netip.AddrPort) (netip.AddrPort, bool) {
 	a := dst.Addr()
 	if a == p.alias && a.IsValid() {
 		return netip.AddrPortFrom(loopback4, dst.Port()), dst.Port() != 0
 	}
-	if mode != vnet.ModeShared || !a.Is4() || dst.Port() == 0 {
+	if !p.nat || !a.Is4() || dst.Port() == 0 {
 		return netip.AddrPort{}, false
 	}
 	b := a.As4()

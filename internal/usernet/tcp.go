@@ -64,7 +64,7 @@ func (e *engine) tcpPacket(id stack.TransportEndpointID, pkt *stack.PacketBuffer
 	if _, ok := e.tcpTarget(id); !ok {
 		return false
 	}
-	key := flowKey{protoTCP, id}
+	key := flowKey{proto: protoTCP, id: id}
 	if e.flows.lookup(key) != nil {
 		return true // a repeated SYN while we dial, or while the last connection with these ports ends
 	}
@@ -86,17 +86,17 @@ func (e *engine) tcpPacket(id stack.TransportEndpointID, pkt *stack.PacketBuffer
 // tcpTarget is where a connection leads; the zero target with true is the gateway's own DNS server.
 func (e *engine) tcpTarget(id stack.TransportEndpointID) (netip.AddrPort, bool) {
 	dst := addrPort(id.LocalAddress, id.LocalPort)
-	if dst == netip.AddrPortFrom(e.plan.gateway, portDNS) {
+	if dst == netip.AddrPortFrom(e.plan.gateway, portDNS) && e.dnsTCP != nil {
 		return netip.AddrPort{}, true
 	}
-	return e.plan.target(e.opts.Mode, dst)
+	return e.plan.target(dst)
 }
 
 // serveTCP is the life of one connection: dial, and only then complete the guest's handshake.
 func (e *engine) serveTCP(r *tcp.ForwarderRequest) {
 	defer e.wg.Done()
 	defer e.contain("user-space network connection failed")
-	f := e.flows.lookup(flowKey{protoTCP, r.ID()})
+	f := e.flows.lookup(flowKey{proto: protoTCP, id: r.ID()})
 	if f == nil { // the table was closed in between
 		r.Complete(true)
 		return

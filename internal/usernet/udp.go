@@ -18,11 +18,11 @@ import (
 // udpPacket takes a UDP packet that belongs to no flow and starts one. False makes the stack answer "port unreachable". It
 // runs inside deliver.
 func (e *engine) udpPacket(id stack.TransportEndpointID, pkt *stack.PacketBuffer) bool {
-	dst, ok := e.plan.target(e.opts.Mode, addrPort(id.LocalAddress, id.LocalPort))
+	dst, ok := e.plan.target(addrPort(id.LocalAddress, id.LocalPort))
 	if !ok {
 		return false
 	}
-	f := e.flows.add(e.src, flowKey{protoUDP, id})
+	f := e.flows.add(e.src, flowKey{proto: protoUDP, id: id})
 	if f == nil {
 		return true // the last flow with these ports ends just now, or all do
 	}

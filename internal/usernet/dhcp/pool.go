@@ -41,7 +41,9 @@ type quarantine struct {
 type pool struct {
 	first, last netip.Addr
 	reserved    map[netip.Addr]bool
-	limit       int // leases remembered
+	fixed       map[mac48]netip.Addr // what belongs to one client only
+	fixedTo     map[netip.Addr]mac48 // and to which
+	limit       int                  // leases remembered
 	// fresh is where the search for a free address begins: everything below is reserved or belongs to a bound lease.
 	fresh netip.Addr
 
@@ -52,29 +54,43 @@ type pool struct {
 	quarantined map[netip.Addr]quarantine
 }
 
-func newPool(first, last netip.Addr, reserved []netip.Addr) *pool {
+func newPool(c Config) *pool {
 	p := &pool{
-		first: first, last: last, fresh: first, limit: maxLeases,
+		first: c.First, last: c.Last, fresh: c.First, limit: maxLeases,
 		reserved:    map[netip.Addr]bool{},
+		fixed:       map[mac48]netip.Addr{},
+		fixedTo:     map[netip.Addr]mac48{},
 		byMAC:       map[mac48]*lease{},
 		byIP:        map[netip.Addr]*lease{},
 		byPort:      map[uint16]map[*lease]bool{},
 		quarantined: map[netip.Addr]quarantine{},
 	}
-	for _, a := range reserved {
+	for _, a := range c.Reserved {
 		p.reserved[a] = true
+	}
+	for mac, a := range c.Fixed {
+		p.fixed[mac], p.fixedTo[a] = a, mac
 	}
 	return p
 }
 
-// contains tells whether ip may be leased at all.
+// contains tells whether ip may be leased to just anybody.
 func (p *pool) contains(ip netip.Addr) bool {
-	return ip.Is4() && p.first.Compare(ip) <= 0 && ip.Compare(p.last) <= 0 && !p.reserved[ip]
+	_, fixed := p.fixedTo[ip]
+	return ip.Is4() && p.first.Compare(ip) <= 0 && ip.Compare(p.last) <= 0 && !p.reserved[ip] && !fixed
+}
+
+// permits tells whether ip may ever be leased to mac.
+func (p *pool) permits(ip netip.Addr, mac mac48) bool {
+	if own, ok := p.fixed[mac]; ok {
+		return ip == own
+	}
+	return p.contains(ip)
 }
 
 // usable tells whether ip may be leased to mac now.
 func (p *pool) usable(ip netip.Addr, mac mac48, now time.Duration) bool {
-	if !p.contains(ip) || p.inQuarantine(ip, now) {
+	if !p.permits(ip, mac) || p.inQuarantine(ip, now) {
 		return false
 	}
 	l := p.byIP[ip]
@@ -104,7 +120,7 @@ func (p *pool) remove(l *lease) {
 // vacate takes an address from its lease.
 func (p *pool) vacate(ip netip.Addr) {
 	delete(p.byIP, ip)
-	if ip.Less(p.fresh) {
+	if p.contains(ip) && ip.Less(p.fresh) {
 		p.fresh = ip
 	}
 }
@@ -159,9 +175,12 @@ func (p *pool) charged(port uint16, mac mac48, now time.Duration) int {
 	return n
 }
 
-// choose picks the address for a client without one: what it asks for, else one never leased, else the one that expired
+// choose picks the address for a client without one: the one reserved for it, else what it asks for, else one never leased, else the one that expired
 // first. It returns the zero Addr when all are taken.
 func (p *pool) choose(mac mac48, wish netip.Addr, now time.Duration) netip.Addr {
+	if own, ok := p.fixed[mac]; ok {
+		return own
+	}
 	if p.byIP[wish] == nil && p.usable(wish, mac, now) {
 		return wish
 	}
@@ -179,7 +198,7 @@ func (p *pool) choose(mac mac48, wish netip.Addr, now time.Duration) netip.Addr 
 func (p *pool) neverLeased(mac mac48, now time.Duration) netip.Addr {
 	for ip := p.fresh; ip.Compare(p.last) <= 0; ip = ip.Next() {
 		l := p.byIP[ip]
-		if p.reserved[ip] || l != nil && l.bound {
+		if !p.contains(ip) || l != nil && l.bound {
 			if ip == p.fresh {
 				p.fresh = ip.Next()
 			}
@@ -195,7 +214,7 @@ func (p *pool) neverLeased(mac mac48, now time.Duration) netip.Addr {
 func (p *pool) oldestExpired(now time.Duration) *lease {
 	var old *lease
 	for _, l := range p.byMAC {
-		if l.active(now) || p.inQuarantine(l.ip, now) {
+		if l.active(now) || p.inQuarantine(l.ip, now) || !p.contains(l.ip) {
 			continue
 		}
 		if old == nil || l.expires < old.expires || l.expires == old.expires && l.ip.Less(old.ip) {

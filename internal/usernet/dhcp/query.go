@@ -105,7 +105,9 @@ func (q *query) decline() {
 		return
 	}
 	q.pool.remove(l)
-	q.pool.quarantined[l.ip] = quarantine{until: q.now + QuarantineTime, port: q.port}
+	if _, fixed := q.pool.fixed[q.mac]; !fixed { // a reserved address is the only one its client can have
+		q.pool.quarantined[l.ip] = quarantine{until: q.now + QuarantineTime, port: q.port}
+	}
 	q.save()
 	q.cfg.Log.Warn("DHCP client declined its address because another host uses it; look for a guest with a static address",
 		"mac", l.mac.hardware().String(), "ip", l.ip.String())
@@ -187,7 +189,9 @@ func (q *query) reply(t dhcpv4.MessageType, ip netip.Addr) (Reply, bool) {
 	gw := net.IP(q.cfg.Gateway.AsSlice())
 	r.ServerIPAddr = gw
 	r.UpdateOption(dhcpv4.OptSubnetMask(net.CIDRMask(q.cfg.Subnet.Bits(), 32)))
-	r.UpdateOption(dhcpv4.OptDNS(gw))
+	if q.cfg.DNS {
+		r.UpdateOption(dhcpv4.OptDNS(gw))
+	}
 	if q.cfg.Router {
 		r.UpdateOption(dhcpv4.OptRouter(gw))
 	}

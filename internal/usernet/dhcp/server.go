@@ -49,14 +49,17 @@ type Store interface {
 // Config sets up a Server.
 type Config struct {
 	Subnet  netip.Prefix
-	Gateway netip.Addr // this server, and the guests' DNS server
+	Gateway netip.Addr // this server
 	// First and Last are the ends of the pool, both included. Reserved addresses are never leased.
 	First, Last netip.Addr
 	Reserved    []netip.Addr
-	Router      bool // tell guests to use Gateway as their default route
-	MTU         uint16
-	Store       Store // nil = leases end with the process
-	Log         *slog.Logger
+	// Fixed are addresses of Subnet, in the pool or not, that belong to one client each and are never leased to others.
+	Fixed  map[[6]byte]netip.Addr
+	Router bool // tell guests to use Gateway as their default route
+	DNS    bool // tell guests to use Gateway as their name server
+	MTU    uint16
+	Store  Store // nil = leases end with the process
+	Log    *slog.Logger
 	// Wall is the wall clock, nil = the system's. Leases in the Store carry its time, nothing else depends on it.
 	Wall func() time.Time
 	// Elapsed is a clock that never jumps, nil = the system's monotonic one. Leases run on it.
@@ -101,23 +104,23 @@ func New(c Config) *Server {
 		start := time.Now()
 		c.Elapsed = func() time.Duration { return time.Since(start) }
 	}
-	s := &Server{cfg: c, pool: newPool(c.First, c.Last, c.Reserved)}
+	s := &Server{cfg: c, pool: newPool(c)}
 	if c.Store != nil {
 		s.restore(c.Store.Leases())
 	}
 	return s
 }
 
-// restore takes over leases. One that the wall clock calls expired is remembered all the same, so a clock that was wrong
+// restore takes over leases, but for those that have been reserved for others meanwhile. One that the wall clock calls expired is remembered all the same, so a clock that was wrong
 // costs nobody an address; one that it calls longer than a lease is cut to one.
 func (s *Server) restore(leases []state.Lease) {
 	wall, now := s.cfg.Wall(), s.cfg.Elapsed()
 	for _, l := range leases {
-		if len(l.MAC) != 6 || !s.pool.contains(l.IP) || len(s.pool.byMAC) >= s.pool.limit {
+		if len(l.MAC) != 6 || len(s.pool.byMAC) >= s.pool.limit {
 			continue
 		}
 		mac := mac48(l.MAC)
-		if s.pool.byMAC[mac] != nil || s.pool.byIP[l.IP] != nil {
+		if !s.pool.permits(l.IP, mac) || s.pool.byMAC[mac] != nil || s.pool.byIP[l.IP] != nil {
 			continue
 		}
 		left := min(l.Expires.Sub(wall), LeaseTime)

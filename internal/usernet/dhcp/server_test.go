@@ -36,7 +36,7 @@ func newRig(t *testing.T, last string) *rig {
 		Subnet: netip.MustParsePrefix("192.168.105.0/24"), Gateway: netip.MustParseAddr("192.168.105.1"),
 		First: netip.MustParseAddr("192.168.105.2"), Last: netip.MustParseAddr(last),
 		Reserved: []netip.Addr{netip.MustParseAddr("192.168.105.254"), netip.MustParseAddr("192.168.105.255")},
-		Router:   true, MTU: 1500, Store: r,
+		Router:   true, DNS: true, MTU: 1500, Store: r,
 		Wall: func() time.Time { return r.wall }, Elapsed: func() time.Duration { return r.elapsed },
 	}
 	r.srv = New(r.cfg)

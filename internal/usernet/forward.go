@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package usernet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/netip"
+	"sync"
+	"syscall"
+	"time"
+
+	"gvisor.dev/gvisor/pkg/tcpip"
+	"gvisor.dev/gvisor/pkg/tcpip/header"
+	"gvisor.dev/gvisor/pkg/tcpip/stack"
+	"gvisor.dev/gvisor/pkg/tcpip/transport/tcp"
+	"gvisor.dev/gvisor/pkg/waiter"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/bridge"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
+)
+
+// forwardPorts is the first of the numbers under which the flow table counts forwards, each as if it were one more guest.
+// The bridge's own numbers are below.
+const forwardPorts bridge.PortID = 1 << 15
+
+// acceptPause is how long a forward waits after an error of its listener, such as too many open files.
+const acceptPause = 50 * time.Millisecond
+
+// A forward leads a port of the host to a guest. One of its two sockets is nil.
+type forward struct {
+	vnet.Forward
+	net *Network
+	id  bridge.PortID // in the flow table
+	tcp net.Listener
+	udp *net.UDPConn
+
+	mu    sync.Mutex
+	flows map[netip.AddrPort]*forwardedUDP // UDP, by the outside's address
+}
+
+// A forwards is all of a network.
+type forwards struct {
+	all []*forward
+	wg  sync.WaitGroup // a goroutine each
+}
+
+// open listens on the ports of all forwards. On an error none is left open.
+func (fwd *forwards) open(n *Network) error {
+	for i, f := range n.opts.Forwards {
+		fw := &forward{Forward: f, net: n, id: forwardPorts + bridge.PortID(i), flows: map[netip.AddrPort]*forwardedUDP{}}
+		if err := fw.listen(); err != nil {
+			fwd.close(n.log)
+			return err
+		}
+		fwd.all = append(fwd.all, fw)
+	}
+	return nil
+}
+
+// serve starts serving. The gateway is there.
+func (fwd *forwards) serve(n *Network) {
+	for _, f := range fwd.all {
+		n.opts.Log.Info("forwarding a port", "proto", f.Proto, "address", f.address().String(), "guest", f.Guest.String())
+		if f.tcp != nil {
+			fwd.wg.Go(f.serveTCP)
+		} else {
+			fwd.wg.Go(f.serveUDP)
+		}
+	}
+}
+
+// close frees the ports. Flows run on: they end with the engine. Nor does it wait for long for a broken one.
+func (fwd *forwards) close(log *slog.Logger) {
+	for _, f := range fwd.all {
+		if f.tcp != nil {
+			_ = f.tcp.Close()
+		} else {
+			_ = f.udp.Close()
+		}
+	}
+	done := make(chan struct{})
+	go func() { // given up with the engine it is stuck in
+		defer close(done)
+		fwd.wg.Wait()
+	}()
+	select {
+	case <-done:
+	case <-time.After(closeTimeout):
+		log.Error("user-space network is stuck in a forwarded datagram; its goroutine is given up")
+	}
+}
+
+// address is where the host listens.
+func (f *forward) address() netip.AddrPort {
+	a := netip.IPv4Unspecified()
+	if f.net.opts.Mode == vnet.ModeHost {
+		a = loopback4
+	}
+	return netip.AddrPortFrom(a, f.HostPort)
+}
+
+func (f *forward) listen() (err error) {
+	a := f.address()
+	if f.Proto == "tcp" {
+		f.tcp, err = net.ListenTCP("tcp4", net.TCPAddrFromAddrPort(a))
+	} else {
+		f.udp, err = net.ListenUDP("udp4", net.UDPAddrFromAddrPort(a))
+	}
+	what := fmt.Sprintf("forward %s port %d to %s", f.Proto, f.HostPort, f.Guest)
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return fmt.Errorf("%s: another program uses that port of this host; end it or forward another port: %w", what, err)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("%s: this user may not use that port of this host; forward one above 1023: %w", what, err)
+	case err != nil:
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return nil
+}
+
+// serveTCP takes connections until the listener is closed.
+func (f *forward) serveTCP() {
+	for {
+		c, err := f.tcp.Accept()
+		switch {
+		case errors.Is(err, net.ErrClosed):
+			return
+		case err != nil:
+			f.net.log.Warn("forwarded port does not take a connection", "port", f.HostPort, "error", err)
+			time.Sleep(acceptPause)
+		default:
+			f.connect(newHostConn(c))
+		}
+	}
+}
+
+// connect starts the flow of a connection, or ends the connection if there may not be one.
+func (f *forward) connect(host *hostConn) {
+	e := f.net.gw.enter()
+	if e == nil {
+		host.abort()
+		return
+	}
+	defer e.wg.Done()
+	outside := host.RemoteAddr().(*net.TCPAddr).AddrPort()
+	flow := e.flows.add(f.id, f.key(protoTCP, outside))
+	if flow == nil {
+		e.log.Warn("forwarded TCP connection refused because there are too many", "limit", maxFlows, "port", f.HostPort)
+		host.abort()
+		return
+	}
+	e.start(func() {
+		defer flow.release()
+		defer host.Close()
+		e.serveForwarded(flow, host, f.Guest)
+	})
+}
+
+// key identifies a flow from outside.
+func (f *forward) key(p proto, outside netip.AddrPort) flowKey {
+	return flowKey{proto: p, inbound: true, id: stack.TransportEndpointID{
+		LocalPort: outside.Port(), LocalAddress: tcpip.AddrFrom4(outside.Addr().Unmap().As4()),
+		RemotePort: f.Guest.Port(), RemoteAddress: tcpip.AddrFrom4(f.Guest.Addr().As4()),
+	}}
+}
+
+// serveForwarded is the life of one connection from outside.
+func (e *engine) serveForwarded(f *flow, host *hostConn, to netip.AddrPort) {
+	ctx, cancel := context.WithTimeout(e.ctx, e.dialTimeout())
+	guest := e.dialGuest(ctx, to)
+	cancel()
+	if guest == nil {
+		host.abort()
+		return
+	}
+	defer guest.close()
+	abort := func() { guest.abort(); host.abort() }
+	f.onEnd(abort)
+	relayTCP(guest, host, abort)
+	_ = host.Close()
+	guest.settle(e.ctx)
+}
+
+// dialGuest connects to a guest in the gateway's name, nil if it does not answer.
+func (e *engine) dialGuest(ctx context.Context, to netip.AddrPort) *guestConn {
+	wq := new(waiter.Queue)
+	ep, err := e.stack.NewEndpoint(tcp.ProtocolNumber, header.IPv4ProtocolNumber, wq)
+	if err != nil {
+		return nil
+	}
+	entry, changed := waiter.NewChannelEntry(waiter.WritableEvents | waiter.EventErr | waiter.EventHUp)
+	wq.EventRegister(&entry)
+	defer wq.EventUnregister(&entry)
+	err = ep.Bind(e.fullAddress(netip.AddrPortFrom(e.plan.gateway, 0)))
+	if err == nil {
+		err = ep.Connect(e.fullAddress(to))
+	}
+	if _, ok := err.(*tcpip.ErrConnectStarted); ok {
+		select {
+		case <-changed:
+			err = ep.LastError()
+		case <-ctx.Done():
+			err = &tcpip.ErrTimeout{}
+		}
+	}
+	if err != nil {
+		ep.Abort()
+		ep.Close()
+		return nil
+	}
+	setKeepAlive(ep)
+	return newGuestTCP(wq, ep)
+}
+
+func (e *engine) fullAddress(a netip.AddrPort) tcpip.FullAddress {
+	return tcpip.FullAddress{NIC: nicID, Addr: tcpip.AddrFrom4(a.Addr().As4()), Port: a.Port()}
+}

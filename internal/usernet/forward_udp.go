@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package usernet
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"time"
+
+	"gvisor.dev/gvisor/pkg/tcpip/header"
+	"gvisor.dev/gvisor/pkg/tcpip/transport/udp"
+	"gvisor.dev/gvisor/pkg/waiter"
+)
+
+// A forwardedUDP is the guest's end of one UDP flow from outside.
+type forwardedUDP struct {
+	*flow
+	engine *engine
+	guest  *guestConn
+}
+
+// serveUDP takes datagrams until the socket is closed. Each sender is a flow of its own: the guest sees a port of the
+// gateway for it, and what the guest sends there goes back to it.
+func (f *forward) serveUDP() {
+	buf := make([]byte, bufSize)
+	for {
+		n, from, err := f.udp.ReadFromUDPAddrPort(buf)
+		switch {
+		case errors.Is(err, net.ErrClosed):
+			return
+		case err != nil:
+			f.net.log.Warn("forwarded port does not take a datagram", "port", f.HostPort, "error", err)
+			time.Sleep(acceptPause)
+			continue
+		}
+		if d := f.flowFrom(from); d != nil {
+			d.touch()
+			_, _ = d.guest.Write(buf[:n]) // a datagram the stack has no room for is lost, as on any network
+		}
+	}
+}
+
+// flowFrom is the flow of a sender, a new one if need be, nil if there cannot be one now.
+func (f *forward) flowFrom(outside netip.AddrPort) *forwardedUDP {
+	f.mu.Lock()
+	d := f.flows[outside]
+	f.mu.Unlock()
+	if d != nil && d.engine == f.net.gw.current() {
+		return d
+	}
+	e := f.net.gw.enter()
+	if e == nil {
+		return nil
+	}
+	defer e.wg.Done()
+	added := e.flows.add(f.id, f.key(protoUDP, outside))
+	if added == nil {
+		return nil // the last flow of this sender ends just now, or all do
+	}
+	guest := e.dialGuestUDP(f.Guest)
+	if guest == nil {
+		added.release()
+		return nil
+	}
+	d = &forwardedUDP{added, e, guest}
+	f.mu.Lock()
+	f.flows[outside] = d
+	f.mu.Unlock()
+	e.start(func() {
+		defer added.release()
+		defer guest.close()
+		defer f.forget(outside, d)
+		e.answer(d, func(b []byte) { _, _ = f.udp.WriteToUDPAddrPort(b, outside) })
+	})
+	return d
+}
+
+func (f *forward) forget(outside netip.AddrPort, d *forwardedUDP) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.flows[outside] == d {
+		delete(f.flows, outside)
+	}
+}
+
+// answer passes on what the guest sends, until the flow has been idle for too long or is ended from outside.
+func (e *engine) answer(d *forwardedUDP, send func([]byte)) {
+	d.onEnd(d.guest.abort)
+	idle := e.abortWhenIdle(d)
+	defer idle.Stop()
+	_ = pump(func(b []byte) (int, error) {
+		d.touch()
+		send(b)
+		return len(b), nil
+	}, d.guest.next)
+}
+
+// abortWhenIdle starts the timer that ends a flow a minute after its last datagram.
+func (e *engine) abortWhenIdle(d *forwardedUDP) *time.Timer {
+	var timer *time.Timer
+	started := make(chan struct{})
+	timer = time.AfterFunc(e.udpIdle(), func() {
+		<-started
+		if left := time.Duration(d.used.Load()) + e.udpIdle() - d.table.now(); left > 0 {
+			timer.Reset(left)
+			return
+		}
+		d.guest.abort()
+	})
+	close(started)
+	return timer
+}
+
+// dialGuestUDP makes a port of the gateway that only to can reach.
+func (e *engine) dialGuestUDP(to netip.AddrPort) *guestConn {
+	wq := new(waiter.Queue)
+	ep, err := e.stack.NewEndpoint(udp.ProtocolNumber, header.IPv4ProtocolNumber, wq)
+	if err != nil {
+		return nil
+	}
+	err = ep.Bind(e.fullAddress(netip.AddrPortFrom(e.plan.gateway, 0)))
+	if err == nil {
+		err = ep.Connect(e.fullAddress(to))
+	}
+	if err != nil {
+		ep.Close()
+		return nil
+	}
+	return newGuestUDP(wq, ep)
+}
