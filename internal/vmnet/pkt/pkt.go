@@ -113,7 +113,7 @@ type Reader struct {
 	arena
 
 	slot  int // bytes
-	dirty int // slots from the first on that the last call may have changed
+	dirty int // slots from the first on that are not known to be ready
 }
 
 // NewReader makes a Reader of n slots, 1 to 4096, for packets of up to maxPacket bytes, frame.MinLen to frame.MaxLen. Pages
@@ -136,7 +136,7 @@ func NewReader(n, maxPacket int) (*Reader, error) {
 }
 
 // Reset readies all slots for the next read: sizes, lengths, flags and the count. It touches those that the last read used;
-// all of them when Batch was not called since, as after a read that failed.
+// all of them when Batch was not called since, as after a read that failed; none when no read came since the last Reset.
 func (r *Reader) Reset() {
 	if r.mem == nil {
 		return

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build darwin || vmnetsim
+
+package ffi
+
+import (
+	"net"
+	"net/netip"
+	"unsafe"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
+)
+
+// A blockLiteral is struct Block_literal_1 of the block ABI with one captured word.
+type blockLiteral struct {
+	isa        uintptr // &_NSConcreteGlobalBlock
+	flags      int32
+	reserved   int32
+	invoke     uintptr
+	descriptor uintptr // *blockDescriptor
+	slot       uintptr // captured: the index in the table of handlers
+}
+
+// A blockDescriptor is struct Block_descriptor_1.
+type blockDescriptor struct {
+	reserved uintptr
+	size     uintptr // of the literal, bytes
+}
+
+// blockIsGlobal is BLOCK_IS_GLOBAL: copying and releasing do nothing.
+const blockIsGlobal = 1 << 28
+
+// Addresses are in network byte order, so they are arrays.
+type (
+	inAddr    [4]byte  // struct in_addr
+	in6Addr   [16]byte // struct in6_addr
+	etherAddr [6]byte  // ether_addr_t
+)
+
+// What C lays out; first fields are at 0 in any case. A difference is a division by zero while compiling.
+const (
+	_ = 1 / (1 - (unsafe.Sizeof(blockLiteral{}) ^ 40))
+	_ = 1 / (1 - (unsafe.Offsetof(blockLiteral{}.flags) ^ 8))
+	_ = 1 / (1 - (unsafe.Offsetof(blockLiteral{}.reserved) ^ 12))
+	_ = 1 / (1 - (unsafe.Offsetof(blockLiteral{}.invoke) ^ 16))
+	_ = 1 / (1 - (unsafe.Offsetof(blockLiteral{}.descriptor) ^ 24))
+	_ = 1 / (1 - (unsafe.Offsetof(blockLiteral{}.slot) ^ 32))
+	_ = 1 / (1 - (unsafe.Sizeof(blockDescriptor{}) ^ 16))
+	_ = 1 / (1 - (unsafe.Offsetof(blockDescriptor{}.size) ^ 8))
+	_ = 1 / (1 - (unsafe.Sizeof(inAddr{}) ^ 4))
+	_ = 1 / (1 - (unsafe.Sizeof(in6Addr{}) ^ 16))
+	_ = 1 / (1 - (unsafe.Sizeof(etherAddr{}) ^ 6))
+)
+
+// Constants of vmnet.h and of macOS's socket headers; the latter differ from other systems'.
+const (
+	packetsAvailable = 1 // VMNET_INTERFACE_PACKETS_AVAILABLE
+
+	afInet  = 2
+	afInet6 = 30
+)
+
+// modes are vmnet_mode_t.
+var modes = map[vnet.Mode]uintptr{vnet.ModeHost: 1000, vnet.ModeShared: 1001, vnet.ModeBridged: 1002}
+
+// protocols are IPPROTO_*.
+var protocols = map[string]uintptr{"tcp": 6, "udp": 17}
+
+// pointer makes a C address a pointer, the way that vet takes. It is never one of Go's heap.
+func pointer(u uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&u)) }
+
+// cstring copies s to where C reads it. The caller keeps it alive, as by passing it to a fn's call.
+func cstring(s string) *byte { return unsafe.SliceData(append([]byte(s), 0)) }
+
+// gostring copies a C string; that of NULL is empty.
+func gostring(p uintptr) string {
+	if p == 0 {
+		return ""
+	}
+	n := 0
+	for *(*byte)(unsafe.Add(pointer(p), n)) != 0 {
+		n++
+	}
+	return string(unsafe.Slice((*byte)(pointer(p)), n))
+}
+
+// family is an address as sa_family_t and struct in_addr or in6_addr.
+func family(a netip.Addr) (af uintptr, addr *in6Addr) {
+	addr = new(in6Addr)
+	if a.Is4() {
+		b := a.As4()
+		copy(addr[:], b[:])
+		return afInet, addr
+	}
+	*addr = a.As16()
+	return afInet6, addr
+}
+
+// in4 is an IPv4 address as a struct in_addr.
+func in4(a netip.Addr) *inAddr {
+	b := inAddr(a.As4())
+	return &b
+}
+
+// mask4 is the netmask of p as a struct in_addr.
+func mask4(p netip.Prefix) *inAddr {
+	b := inAddr(net.CIDRMask(p.Bits(), 32))
+	return &b
+}

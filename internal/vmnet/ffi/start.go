@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build darwin || vmnetsim
+
+package ffi
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vmnet/api"
+)
+
+// nullWait is how long the handler is waited for when the call itself failed. Apple does not say whether it comes then, and
+// with it the reason.
+const nullWait = time.Second
+
+// Start implements api.API.
+func (a *API) Start(ctx context.Context, c api.InterfaceConfig) (api.Interface, error) {
+	d, err := a.describe(c)
+	if err != nil {
+		return nil, err
+	}
+	return a.start(ctx, &a.f.startInterface, d, func(dict, queue, block uintptr) uintptr {
+		return a.f.startInterface.call(dict, queue, block)
+	})
+}
+
+// A starting is an interface from the call until both the call has returned and its handler was called, whichever comes
+// first, and whether or not somebody still waits for it.
+type starting struct {
+	i *Interface
+
+	mu        sync.Mutex
+	returned  bool
+	answered  bool
+	lost      bool // answered by us: the handler did not come
+	abandoned bool // nobody waits
+	status    api.Status
+	done      chan struct{} // closed once returned and answered, unless abandoned
+}
+
+// start makes one of the two start calls with the description d and waits until its handler was called or ctx is done.
+func (a *API) start(ctx context.Context, f *fn, d *description, call func(dict, queue, block uintptr) uintptr) (api.Interface, error) {
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("%s: %w", f.name, context.Cause(ctx))
+	}
+	dict, err := d.dictionary()
+	if err != nil {
+		return nil, err
+	}
+	i := a.newInterface()
+	s := &starting{i: i, done: make(chan struct{})}
+	h, err := a.blocks.start.take(a.s.globalBlock, s.handle, i.release)
+	if err != nil {
+		a.f.xpcRelease.call(dict)
+		i.release()
+		return nil, fmt.Errorf("%s: %w", f.name, err)
+	}
+	go func() {
+		ref := call(dict, i.queue, h.block)
+		a.f.xpcRelease.call(dict)
+		s.gotRef(ref)
+	}()
+	select {
+	case <-s.done:
+	case <-ctx.Done():
+		if s.abandon() {
+			return nil, fmt.Errorf("%s: %w: %w", f.name, api.ErrNoAnswer, context.Cause(ctx))
+		}
+	}
+	return s.result(f)
+}
+
+// result is what start returns once all is known.
+func (s *starting) result(f *fn) (api.Interface, error) {
+	if s.status != api.Success {
+		if !s.lost { // else the queue is kept for the handler
+			s.i.release()
+		}
+		return nil, f.failed(s.status)
+	}
+	if err := s.i.listen(); err != nil {
+		s.i.begin()
+		return nil, fmt.Errorf("%s: %w", f.name, err)
+	}
+	return s.i, nil
+}
+
+// gotRef is the return of the call.
+func (s *starting) gotRef(ref uintptr) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.i.ref = ref
+	s.returned = true
+	if ref == 0 && !s.answered {
+		time.AfterFunc(nullWait, s.noHandler)
+	}
+	s.settle()
+}
+
+// handle is the handler. It runs on the interface's queue.
+func (s *starting) handle(st api.Status, params uintptr) {
+	var p api.Params
+	if st == api.Success {
+		p = s.i.a.params(params)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.answered { // it was lost
+		s.i.release()
+		return
+	}
+	s.answered, s.status = true, st
+	s.i.params = p
+	s.settle()
+}
+
+// noHandler answers in place of a handler that did not come after the call had failed. The block and the queue are kept
+// for it.
+func (s *starting) noHandler() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.answered {
+		s.answered, s.lost, s.status = true, true, api.Failure
+		s.settle()
+	}
+}
+
+// abandon leaves it to settle to undo the start. It reports false when there is nothing left to wait for.
+func (s *starting) abandon() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.returned && s.answered {
+		return false
+	}
+	s.abandoned = true
+	return true
+}
+
+// settle acts once all is known. s.mu is held.
+func (s *starting) settle() {
+	if !s.returned || !s.answered {
+		return
+	}
+	if s.status == api.Success && s.i.ref == 0 {
+		s.status = api.Failure
+	}
+	switch {
+	case !s.abandoned:
+		close(s.done)
+	case s.status == api.Success:
+		s.i.begin()
+	case !s.lost:
+		s.i.release()
+	}
+}
