@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/bits"
 	"net/netip"
 	"strings"
 
@@ -176,6 +177,19 @@ func needs(who string, names []string) string {
 
 // firstHost is the first address of p that a host can have.
 func firstHost(p netip.Prefix) netip.Addr { return p.Masked().Addr().Next() }
+
+// mask is the netmask of so many bits.
+func mask(bits int) netip.Addr {
+	var b [4]byte
+	binary.BigEndian.PutUint32(b[:], ^uint32(0)<<(32-bits))
+	return netip.AddrFrom4(b)
+}
+
+// maskBits is the length of a netmask.
+func maskBits(m netip.Addr) int {
+	b := m.As4()
+	return bits.LeadingZeros32(^binary.BigEndian.Uint32(b[:]))
+}
 
 // lastHost is the last address of p that a host can have.
 func lastHost(p netip.Prefix) netip.Addr {

@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package vmnet
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/bridge"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
+)
+
+// A hub holds the anchor, and joins the clients that share it by a bridge whose uplink it is. While nobody shares it the
+// anchor is not read and has no events.
+type hub struct {
+	net *Network
+
+	mu     sync.Mutex // guards what follows; held while reading is switched on and off
+	dev    *device    // the anchor, nil while it is being started again
+	br     *bridge.Bridge
+	up     *bridge.Port // the anchor's
+	ports  []*port      // that share, the longest first
+	closed bool
+
+	// lines find the client that a frame for the anchor comes from.
+	linesMu sync.RWMutex
+	lines   map[bridge.PortID]*line
+	out     *device // dev, for writers; nil while it is being started again
+}
+
+// join attaches p to the bridge.
+func (h *hub) join(p *port) (*line, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return nil, vnet.ErrClosed
+	}
+	if err := h.build(); err != nil {
+		return nil, err
+	}
+	l := &line{}
+	l.sends.init()
+	var err error
+	if l.out, err = newOutlet(h.net.writeMax, &p.counts); err != nil {
+		return nil, err
+	}
+	if len(h.ports) == 0 {
+		h.read(true)
+	}
+	if l.shared, err = h.br.Attach(bridge.PortOptions{Name: p.name}, h.sinkFor(p)); err != nil {
+		l.out.free()
+		if len(h.ports) == 0 {
+			h.deafen()
+		}
+		return nil, err
+	}
+	h.linesMu.Lock()
+	h.lines[l.shared.ID()] = l
+	h.linesMu.Unlock()
+	h.ports = append(h.ports, p)
+	return l, nil
+}
+
+// build makes the bridge, the first time.
+func (h *hub) build() error {
+	if h.br != nil {
+		return nil
+	}
+	br := bridge.New(bridge.Options{MaxClients: h.net.opts.MaxClients, Log: h.net.log})
+	up, err := br.Attach(bridge.PortOptions{Name: "vmnet", Trusted: true}, uplink{h})
+	if err != nil {
+		return err
+	}
+	h.br, h.up, h.lines = br, up, map[bridge.PortID]*line{}
+	return nil
+}
+
+// leave detaches p, whose line l is. When it returns l's outlet is free.
+func (h *hub) leave(p *port, l *line) {
+	idle := l.sends.shut()
+	_ = l.shared.Close() // waits for deliveries, never fails
+	h.mu.Lock()
+	h.ports = slices.DeleteFunc(h.ports, func(q *port) bool { return q == p })
+	if len(h.ports) == 0 {
+		h.deafen()
+	}
+	h.mu.Unlock()
+	h.linesMu.Lock()
+	delete(h.lines, l.shared.ID())
+	h.linesMu.Unlock()
+	h.net.spawn(func() { // a write to the anchor may take its time
+		<-idle
+		l.out.free()
+	})
+}
+
+// read begins to read the anchor, if there is one. The caller holds mu.
+func (h *hub) read(stale bool) {
+	if h.dev == nil {
+		return
+	}
+	rd, err := newReader(h.dev, h.up.Send, func(int) {})
+	if err == nil {
+		h.dev.rd = rd
+		if stale {
+			rd.discard() // what came while nobody listened
+		}
+		err = rd.begin()
+	}
+	if err != nil {
+		h.dev.die(err)
+	}
+}
+
+// deafen ends the reading of the anchor. The caller holds mu.
+func (h *hub) deafen() {
+	if h.dev == nil || h.dev.rd == nil {
+		return
+	}
+	d, off := h.dev, make(chan struct{})
+	h.net.spawn(func() {
+		defer close(off)
+		if err := d.ifc.Notify(nil); err != nil {
+			d.die(err)
+		}
+	})
+	h.net.await(off)
+	h.net.await(d.rd.halt())
+	d.rd = nil
+}
+
+// set puts d in the place of the anchor, nil while there is none.
+func (h *hub) set(d *device) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.dev = d
+	h.linesMu.Lock()
+	h.out = d
+	h.linesMu.Unlock()
+	if d != nil && len(h.ports) > 0 {
+		h.read(false)
+	}
+}
+
+// keep starts the anchor again when it dies, until the network ends.
+func (h *hub) keep(ctx context.Context, d *device) {
+	for wait := (backoff{}); ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-d.dead:
+		}
+		h.net.quiet.warn("the anchor interface has died, starting it again", "error", d.cause)
+		h.net.restarts.Add(1)
+		if time.Since(d.began) > settled {
+			wait.attempt = 0
+		}
+		h.set(nil)
+		h.net.await(d.stop())
+		if d = h.revive(ctx, &wait); d == nil {
+			return
+		}
+		h.set(d)
+	}
+}
+
+// revive starts a new anchor, trying until the network ends.
+func (h *hub) revive(ctx context.Context, wait *backoff) *device {
+	for {
+		t := time.NewTimer(min(wait.next(), retryDelays[patientRetry]))
+		select {
+		case <-ctx.Done():
+			t.Stop()
+			return nil
+		case <-t.C:
+		}
+		d, err := h.net.startAnchor(ctx)
+		if err == nil {
+			return d // also when the network ends: then Close stops it
+		}
+		h.net.quiet.warn("the anchor interface could not be started again", "error", err)
+	}
+}
+
+// close ends the sharing and returns the anchor, which the caller stops.
+func (h *hub) close() *device {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.closed = true
+	if h.br != nil {
+		_ = h.br.Close()
+	}
+	d := h.dev
+	h.dev = nil
+	return d
+}
+
+// shared is how many clients share the anchor.
+func (h *hub) shared() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.ports)
+}
+
+// oldest is the port that has shared the anchor longest, nil when none does.
+func (h *hub) oldest() *port {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.ports) == 0 {
+		return nil
+	}
+	return h.ports[0]
+}
+
+// An uplink is the anchor as a sink of the bridge.
+type uplink struct{ *hub }
+
+// MaxFrame implements frame.Sink. What is too long for the anchor is dropped by the outlet.
+func (uplink) MaxFrame() int { return frame.MaxLen }
+
+// Deliver implements frame.Sink; the bridge calls DeliverFrom.
+func (uplink) Deliver(frame.Batch) {}
+
+// DeliverFrom implements bridge.SourceSink: it runs on the goroutine of the client that sends, within Send.
+func (u uplink) DeliverFrom(src bridge.PortID, b frame.Batch) {
+	u.linesMu.RLock()
+	l, d := u.lines[src], u.out
+	u.linesMu.RUnlock()
+	switch {
+	case l == nil:
+	case d == nil || !d.writes.enter():
+		l.out.counts.down.Add(uint64(b.Len()))
+	default:
+		defer d.writes.leave()
+		l.out.send(d, b)
+	}
+}
+
+// sinkFor is p's sink on the bridge.
+func (h *hub) sinkFor(p *port) frame.Sink {
+	if h.net.opts.Isolate {
+		return isolated{sharing{p}, h.up.ID()}
+	}
+	return sharing{p}
+}
+
+// sharing is a port as a sink of the bridge. The port itself leaves out what its client does not take.
+type sharing struct{ *port }
+
+// MaxFrame implements frame.Sink.
+func (sharing) MaxFrame() int { return frame.MaxLen }
+
+// Deliver implements frame.Sink.
+func (s sharing) Deliver(b frame.Batch) { s.deliver(b, frame.MaxLen) }
+
+// isolated takes only what comes from the anchor: macOS isolates interfaces, and this clients that share one.
+type isolated struct {
+	sharing
+	up bridge.PortID
+}
+
+// DeliverFrom implements bridge.SourceSink.
+func (s isolated) DeliverFrom(src bridge.PortID, b frame.Batch) {
+	if src == s.up {
+		s.Deliver(b)
+	}
+}

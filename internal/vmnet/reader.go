@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package vmnet
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vmnet/api"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vmnet/pkt"
+)
+
+// A reader passes what arrives at a device on. It has a goroutine of its own, which sleeps until macOS tells of packets.
+type reader struct {
+	dev     *device
+	deliver func(b frame.Batch) // b holds nothing longer than the device's maxPacket
+	odd     func(n int)         // told of packets that no frame can be
+	mem     *pkt.Reader
+	wake    chan struct{}
+	quit    chan struct{}
+	once    sync.Once
+	begun   bool          // used by the owner
+	gate    gate          // deliveries
+	done    chan struct{} // closed when the goroutine has ended
+}
+
+// newReader lays out the memory. Whether begun or not, it is halted in the end.
+func newReader(d *device, deliver func(frame.Batch), odd func(int)) (*reader, error) {
+	mem, err := pkt.NewReader(d.slots(), d.maxPacket)
+	if err != nil {
+		return nil, err
+	}
+	r := &reader{
+		dev: d, deliver: deliver, odd: odd, mem: mem,
+		wake: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{}),
+	}
+	r.gate.init()
+	return r, nil
+}
+
+// begin turns the events on and starts the goroutine.
+func (r *reader) begin() error {
+	r.begun = true
+	if err := r.dev.ifc.Notify(r.wake); err != nil {
+		_ = r.mem.Free()
+		close(r.done)
+		return fmt.Errorf("turn events on: %w", err)
+	}
+	r.dev.net.spawn(r.run)
+	return nil
+}
+
+// halt ends the reader. When it returns nothing is delivered any more; the channel is closed when the goroutine has ended,
+// which is never if a read does not come back.
+func (r *reader) halt() <-chan struct{} {
+	r.once.Do(func() {
+		close(r.quit)
+		if !r.begun {
+			_ = r.mem.Free()
+			close(r.done)
+		}
+	})
+	<-r.gate.shut()
+	return r.done
+}
+
+// Times between reads that failed, when no event may come to tell of what is left.
+const (
+	minReadPause = 10 * time.Millisecond
+	maxReadPause = time.Second
+)
+
+func (r *reader) run() {
+	defer close(r.done)
+	defer r.mem.Free() //nolint:errcheck // nothing can be done about it
+	defer func() {
+		if x := recover(); x != nil {
+			r.dev.panicked(x)
+		}
+	}()
+	pause := time.Duration(0)
+	for {
+		// Events are edge-triggered and may have come before Notify, so it begins with a read.
+		if r.drain() {
+			pause = 0
+		} else {
+			pause = min(max(minReadPause, 2*pause), maxReadPause)
+		}
+		if !r.wait(pause) {
+			return
+		}
+	}
+}
+
+// drain reads until nothing is left, which a read of no packets tells: one of fewer than there is room for may leave some.
+// It returns false when a read failed.
+func (r *reader) drain() bool {
+	for !r.ended() {
+		r.mem.Reset()
+		if st := r.dev.ifc.Read(r.mem); st != api.Success {
+			r.dev.fault(callRead, st)
+			return false
+		}
+		b, odd := r.mem.Batch()
+		if odd > 0 {
+			r.odd(odd)
+		}
+		if b.Len() > 0 {
+			r.hand(b)
+		} else if odd == 0 {
+			break
+		}
+	}
+	return true
+}
+
+func (r *reader) hand(b frame.Batch) {
+	if !r.gate.enter() {
+		return
+	}
+	defer r.gate.leave()
+	r.deliver(b)
+}
+
+// discard throws away what has been waiting, before the reader begins. A flood may not hold it up.
+func (r *reader) discard() {
+	for range 64 {
+		r.mem.Reset()
+		if st := r.dev.ifc.Read(r.mem); st != api.Success {
+			r.dev.fault(callRead, st)
+			return
+		}
+		if b, odd := r.mem.Batch(); b.Len()+odd == 0 {
+			return
+		}
+	}
+}
+
+func (r *reader) ended() bool {
+	select {
+	case <-r.quit:
+		return true
+	case <-r.dev.dead:
+		return true
+	default:
+		return false
+	}
+}
+
+// wait sleeps until there may be packets, or after a failed read until the pause is over. It returns false at the end.
+func (r *reader) wait(pause time.Duration) bool {
+	var after <-chan time.Time
+	if pause > 0 {
+		t := time.NewTimer(pause)
+		defer t.Stop()
+		after = t.C
+	}
+	select {
+	case <-r.wake:
+	case <-after:
+	case <-r.quit:
+		return false
+	case <-r.dev.dead:
+		return false
+	}
+	return true
+}

@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package vmnet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"time"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vmnet/api"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
+)
+
+const (
+	// startTimeout bounds one start of an interface. macOS takes seconds when its services have just come up.
+	startTimeout = 10 * time.Second
+	// startPause is between attempts to start the network.
+	startPause = 250 * time.Millisecond
+)
+
+// begin starts the network object, if there is to be one, and the anchor, and tries again as long as Options.Patience
+// allows and the failure may pass: macOS keeps a subnet busy for a while after its owner died.
+func (n *Network) begin(ctx context.Context) (*device, error) {
+	start := time.Now()
+	last, rounds := start.Add(n.opts.Patience), start.Add(min(n.opts.Patience, DefaultPatience))
+	subnet, asked := n.wanted()
+	for {
+		d, err := n.attempt(ctx, n.choice.API, subnet)
+		if err == nil {
+			return d, nil
+		}
+		again := n.mayPass(err) && ctx.Err() == nil
+		if !again || time.Now().After(rounds) {
+			if subnet.IsValid() && !asked && ctx.Err() == nil {
+				n.log.Warn("the subnet of the last start is not to be had, guests get other addresses",
+					"subnet", subnet.String(), "error", err)
+				subnet = netip.Prefix{}
+				continue
+			}
+			if d, err2 := n.fallBack(ctx, err); err2 == nil {
+				return d, nil
+			} else if n.choice.Fallback {
+				err = fmt.Errorf("%w; without vmnet_network_create: %w", err, err2)
+			}
+		}
+		if !again || time.Now().After(last) {
+			return nil, err
+		}
+		n.quiet.warn("vmnet does not start, trying again", "error", err)
+		if err := sleep(ctx, startPause); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// wanted is the subnet to ask for: the user's, or the one of the last start.
+func (n *Network) wanted() (subnet netip.Prefix, asked bool) {
+	if n.opts.Gateway.IsValid() {
+		return n.opts.Subnet, true
+	}
+	// A plain interface without addresses gets those of macOS's own default network, which stay the same by themselves.
+	if n.opts.Identity == nil || n.choice.API != APINetwork {
+		return netip.Prefix{}, false
+	}
+	subnet, ok := n.opts.Identity.Subnet()
+	if !ok {
+		return netip.Prefix{}, false
+	}
+	return subnet, false
+}
+
+// fallBack tries plain interfaces after the network object has failed with cause.
+func (n *Network) fallBack(ctx context.Context, cause error) (*device, error) {
+	if !n.choice.Fallback || ctx.Err() != nil {
+		return nil, cause
+	}
+	d, err := n.attempt(ctx, APIInterface, n.opts.Subnet)
+	if err != nil {
+		return nil, err
+	}
+	n.log.Warn("no network could be made by vmnet_network_create, each interface is started by itself", "error", cause)
+	n.choice = Choice{API: APIInterface, Why: "vmnet_network_create failed"}
+	return d, nil
+}
+
+// mayPass reports whether err is worth another attempt.
+func (n *Network) mayPass(err error) bool {
+	if n.opts.RetryAll {
+		return true
+	}
+	if errors.Is(err, api.SharingServiceBusy) {
+		return true
+	}
+	var ce creating
+	return errors.As(err, &ce) && errors.Is(err, api.Failure)
+}
+
+// creating marks an error as one of making the network object. There a general failure may mean a busy subnet.
+type creating struct{ error }
+
+func (c creating) Unwrap() error { return c.error }
+
+// attempt makes the network in one way.
+func (n *Network) attempt(ctx context.Context, way string, subnet netip.Prefix) (*device, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	both, cancel := context.WithCancel(n.ctx)
+	defer cancel()
+	defer context.AfterFunc(ctx, cancel)()
+	if way == APINetwork {
+		ref, err := n.opts.API.NewNetwork(n.networkConfig(subnet))
+		if err != nil {
+			return nil, creating{err}
+		}
+		n.ref = newNetRef(ref)
+	}
+	d, err := n.startAnchor(both)
+	if err == nil {
+		if err = n.checkSubnet(d, subnet); err != nil {
+			n.await(d.stop())
+		}
+	}
+	if err != nil {
+		n.ref.drop()
+		n.ref = nil
+		return nil, err
+	}
+	return d, nil
+}
+
+// checkSubnet fails when the user asked for a subnet and macOS took another one: guests with addresses of their own, and
+// programs that know the gateway, would not find it.
+func (n *Network) checkSubnet(d *device, asked netip.Prefix) error {
+	got := n.subnet(d)
+	if !asked.IsValid() || !got.IsValid() || got == asked || n.opts.NetworkID != [16]byte{} {
+		return nil
+	}
+	return fmt.Errorf("macOS made the subnet %s, not %s as asked for: another program may use it, choose another --vmnet-gateway", got, asked)
+}
+
+// networkConfig is the network object with a subnet, invalid for any.
+func (n *Network) networkConfig(subnet netip.Prefix) api.NetworkConfig {
+	o := &n.opts
+	c := api.NetworkConfig{
+		Mode: o.Mode, Subnet: subnet, NAT66Prefix: o.NAT66Prefix, MTU: o.MTU,
+		DisableNAT44: o.DisableNAT44, DisableNAT66: o.DisableNAT66, DisableDHCP: o.DisableDHCP,
+		DisableDNSProxy: o.DisableDNSProxy, DisableRA: o.DisableRA, Reservations: o.Reservations, Forwards: o.Forwards,
+	}
+	if o.Mode == vnet.ModeShared {
+		c.ExternalInterface = o.Interface
+	}
+	return c
+}
+
+// interfaceConfig is an interface with an id.
+func (n *Network) interfaceConfig(id [16]byte) api.InterfaceConfig {
+	o := &n.opts
+	if n.ref != nil {
+		return api.InterfaceConfig{Isolate: o.Isolate, Offload: o.Offload}
+	}
+	c := api.InterfaceConfig{
+		Mode: o.Mode, SharedInterface: o.Interface, InterfaceID: id, NetworkID: o.NetworkID, NAT66Prefix: o.NAT66Prefix,
+		MTU: o.MTU, Isolate: o.Isolate, Offload: o.Offload,
+	}
+	if o.Gateway.IsValid() {
+		c.Start, c.End, c.Mask = o.Gateway, o.DHCPEnd, mask(o.Subnet.Bits())
+	}
+	return c
+}
+
+// startAnchor starts the anchor and logs its parameters as socket_vmnet does.
+func (n *Network) startAnchor(ctx context.Context) (*device, error) {
+	d, err := n.startDevice(ctx, "anchor", n.id)
+	if err != nil {
+		return nil, err
+	}
+	if n.ref == nil {
+		for _, f := range n.opts.Forwards {
+			if err := d.ifc.Forward(ctx, f); err != nil {
+				n.await(d.stop())
+				return nil, fmt.Errorf("--vmnet-forward=%s:%d=%s: %w", f.Proto, f.HostPort, f.Guest, err)
+			}
+		}
+	}
+	n.logParameters(slog.LevelInfo, d)
+	n.anchor.Store(&d.params)
+	return d, nil
+}
+
+// start starts a client's interface. One that macOS puts into another subnet than the anchor is of no use.
+func (n *Network) start(ctx context.Context, who string, id [16]byte) (*device, error) {
+	d, err := n.startDevice(ctx, who, id)
+	if err != nil {
+		return nil, err
+	}
+	n.logParameters(slog.LevelDebug, d)
+	got, want := paramSubnet(d.params), n.info.Subnet
+	if got.IsValid() && want.IsValid() && got != want {
+		n.failures.Add(1)
+		d.stop()
+		return nil, fmt.Errorf("macOS started it in the subnet %s, not in %s like the others", got, want)
+	}
+	return d, nil
+}
+
+func (n *Network) logParameters(level slog.Level, d *device) {
+	for _, e := range d.params.Entries {
+		n.log.Log(context.Background(), level, "interface parameter", "key", e.Key, "value", e.Value)
+	}
+}
+
+// startDevice starts an interface. When ctx ends it returns at once; what macOS starts after that is stopped.
+func (n *Network) startDevice(ctx context.Context, who string, id [16]byte) (*device, error) {
+	ref := n.ref
+	if !ref.use() {
+		return nil, vnet.ErrClosed
+	}
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	started := make(chan *device) // without room: a device is either taken or stopped
+	failed := make(chan error, 1)
+	n.spawn(func() {
+		defer ref.drop()
+		ifc, err := n.startCall(ctx, ref, n.interfaceConfig(id))
+		if err != nil {
+			failed <- err
+			return
+		}
+		d := newDevice(n, who, ifc)
+		select {
+		case started <- d:
+		case <-ctx.Done():
+			<-d.stop()
+		}
+	})
+	var err error
+	select {
+	case d := <-started:
+		n.starts.Add(1)
+		return d, nil
+	case err = <-failed:
+	case <-ctx.Done():
+		if err = ctx.Err(); errors.Is(err, context.DeadlineExceeded) {
+			err = fmt.Errorf("start interface: %w", api.ErrNoAnswer)
+		}
+	}
+	n.failures.Add(1)
+	return nil, err
+}
+
+func (n *Network) startCall(ctx context.Context, ref *netRef, c api.InterfaceConfig) (api.Interface, error) {
+	if ref != nil {
+		return ref.net.Start(ctx, c)
+	}
+	return n.opts.API.Start(ctx, c)
+}
+
+// subnet is the network's IPv4 subnet, invalid when macOS does not tell.
+func (n *Network) subnet(d *device) netip.Prefix {
+	if n.ref != nil {
+		if s := n.ref.net.Subnet(); s.IsValid() {
+			return s
+		}
+	}
+	return paramSubnet(d.params)
+}
+
+// describe is the network as macOS tells it.
+func (n *Network) describe(d *device) vnet.NetworkInfo {
+	i := vnet.NetworkInfo{Backend: "vmnet", Mode: n.opts.Mode, Subnet: n.subnet(d), MTU: d.params.MTU, MaxFrame: d.maxPacket}
+	if i.MTU <= 0 || i.MTU+frame.MinLen > i.MaxFrame {
+		i.MTU = i.MaxFrame - frame.MinLen
+	}
+	if !i.Subnet.IsValid() {
+		return i
+	}
+	if i.Gateway = d.params.Start; !i.Gateway.IsValid() {
+		i.Gateway = firstHost(i.Subnet)
+	}
+	if n.opts.DisableDHCP || n.opts.NetworkID != [16]byte{} && n.opts.Mode == vnet.ModeHost || n.opts.Mode == vnet.ModeBridged {
+		return i
+	}
+	i.DHCPStart, i.DHCPEnd = i.Gateway.Next(), d.params.End
+	if !i.DHCPEnd.IsValid() {
+		i.DHCPEnd = lastHost(i.Subnet)
+	}
+	return i
+}
+
+// paramSubnet is the subnet that an interface was started with, invalid when macOS does not tell.
+func paramSubnet(p api.Params) netip.Prefix {
+	if !p.Start.Is4() || !p.Mask.Is4() {
+		return netip.Prefix{}
+	}
+	return netip.PrefixFrom(p.Start, maskBits(p.Mask)).Masked()
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
+}
