@@ -78,6 +78,17 @@ lint:
 bench: build
 	$(GO) run ./test/bench -json build/bench.json
 
+# Archives for macOS, byte for byte the same from any system with the same release of Go: docs/releasing.md.
+.PHONY: artifacts
+artifacts:
+	rm -rf artifacts
+	GOOS= GOARCH= $(GO) run ./internal/release -go '$(GO)' -version '$(or $(VERSION),v0.0.0-unknown)' -ldflags "$(LDFLAGS)" -out artifacts
+
+# Makes them in two places and compares; what is in them is checked as well.
+.PHONY: test.repro
+test.repro:
+	$(GO) test -count=1 -run TestArtifacts ./internal/release
+
 .PHONY: install.bin
 install.bin: build
 	$(INSTALL) -d '$(DESTDIR)$(PREFIX)/bin'
@@ -98,4 +109,4 @@ uninstall.doc:
 
 .PHONY: clean
 clean:
-	rm -rf '$(BIN)' build
+	rm -rf '$(BIN)' build artifacts
