@@ -36,7 +36,11 @@ var imports = map[string][]string{
 	"internal/usernet/dhcp": {"internal/state"},
 	"internal/usernet/dns":  {},
 
-	"internal/vmnet": {"internal/frame", "internal/vnet", "internal/bridge", "internal/vmnet/api", "internal/vmnet/pkt"},
+	"internal/vmnet":     {"internal/frame", "internal/vnet", "internal/bridge", "internal/vmnet/api", "internal/vmnet/pkt"},
+	"internal/vmnet/api": {"internal/frame", "internal/vnet", "internal/vmnet/pkt"},
+	"internal/vmnet/pkt": {"internal/frame"},
+	"internal/vmnet/ffi": {"internal/vmnet/api", "internal/vmnet/pkt", "internal/vnet"},
+	"internal/darwinapi": {},
 
 	"internal/link":      {"internal/frame"},
 	"internal/perclient": {"internal/frame", "internal/vnet", "internal/link", "internal/watch"},
@@ -76,11 +80,12 @@ type use struct {
 var direct = map[string]use{
 	"github.com/urfave/cli/v2": {"MIT", []string{"internal/compat", "cmd/socket_vmnet2"}, nil},
 	"golang.org/x/sys": {"BSD-3-Clause", []string{
-		"internal/link", "internal/compat", "internal/state", "cmd/socket_vmnet2", "cmd/socket_vmnet_client", "test/e2e/guest",
-		"test/e2e/lab",
+		"internal/link", "internal/compat", "internal/state", "internal/vmnet/pkt", "internal/vmnet/ffi", "internal/darwinapi",
+		"cmd/socket_vmnet2", "cmd/socket_vmnet_client", "test/e2e/guest", "test/e2e/lab",
 	}, []string{"*"}},
 	"gvisor.dev/gvisor":                      {"Apache-2.0", []string{"internal/usernet"}, []string{"internal/fakeguest"}},
 	"github.com/containers/gvisor-tap-vsock": {"Apache-2.0", []string{"internal/usernet"}, nil},
+	"github.com/ebitengine/purego":           {"Apache-2.0", []string{"internal/vmnet/ffi", "internal/darwinapi"}, nil},
 	"github.com/blacktop/go-macho":           {"MIT", []string{"internal/codesign"}, nil},
 	"github.com/insomniacslk/dhcp": {
 		"BSD-3-Clause",
