@@ -67,6 +67,7 @@ var imports = map[string][]string{
 	"test/e2e/demo":  {"test/e2e/lab"},
 	"test/e2e/guest": {},
 	"test/e2e/lab":   {"internal/frame", "internal/state"},
+	"test/vmnetsim":  {},
 }
 
 // A use says where a third-party module may be imported: by code, and beyond that by tests.
@@ -106,6 +107,7 @@ var skips = map[string]string{
 	"internal/state/file_test.go: TestForeign":                   "root, to give a file to another user",
 	"internal/state/file_test.go: TestUntrustedDirectory":        "root, for whom the rules are stricter",
 	"test/bench/load_test.go: testBench":                         "gcc, for the load generator and the C relays",
+	"test/vmnetsim/vmnetsim.go: Library":                         "gcc, for the vmnet simulator",
 	"test/e2e/main_test.go: newLab":                              "QEMU, a guest kernel and iPXE, which test/e2e/setup.sh gets",
 }
 

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package vmnetsim
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"syscall"
+	"time"
+	"unsafe"
+)
+
+// Forever as the second value of Set lets a fault apply to every call.
+const Forever = math.MaxInt64
+
+// The layout of control.h. Values are 64 bits in the machine's order, and atomic.
+const (
+	magic       = "vmnetsim-control"
+	version     = 1
+	headerSize  = 4096
+	recordSize  = 128
+	recordName  = 96
+	processSize = 128
+	ownerSize   = 128
+	ruleSize    = 64
+	launchSize  = 64
+	launchName  = 56
+	lockByte    = 1 << 30
+
+	processes, owners, rules, launches = 64, 64, 256, 16
+)
+
+// A Control is the mapped control file of one or more simulators. Its methods may be called from several goroutines.
+type Control struct {
+	f        *os.File
+	mem      []byte
+	sections map[string]section
+	switches map[Switch]int // offsets of records
+}
+
+type section struct{ offset, count, size int }
+
+// Open maps the control file in dir, and makes both if they are missing, as vmnetsim_open does.
+func Open(dir string) (*Control, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(filepath.Join(dir, "control"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	c := &Control{f: f}
+	if err := errors.Join(c.locked(c.mapFile)); err != nil {
+		return nil, errors.Join(fmt.Errorf("open %s: %w", f.Name(), err), c.Close())
+	}
+	return c, nil
+}
+
+// locked calls f with the owners' lock, which excludes other processes.
+func (c *Control) locked(f func() error) error {
+	if err := flock(c.f, syscall.LOCK_EX); err != nil {
+		return err
+	}
+	return errors.Join(f(), flock(c.f, syscall.LOCK_UN))
+}
+
+func (c *Control) mapFile() error {
+	want, err := image()
+	if err != nil {
+		return err
+	}
+	st, err := c.f.Stat()
+	if err != nil {
+		return err
+	}
+	if st.Size() == 0 {
+		if _, err := c.f.WriteAt(want, 0); err != nil {
+			return err
+		}
+	} else if st.Size() != int64(len(want)) {
+		return fmt.Errorf("it has %d bytes, want %d: another version made it, remove it", st.Size(), len(want))
+	}
+	c.mem, err = syscall.Mmap(int(c.f.Fd()), 0, len(want), syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
+	if err != nil {
+		return os.NewSyscallError("mmap", err)
+	}
+	if !bytes.Equal(c.mem[:headerSize], want[:headerSize]) {
+		return errors.New("another version made it, remove it")
+	}
+	c.index()
+	return nil
+}
+
+// index reads the sections and the names of the switches.
+func (c *Control) index() {
+	c.sections = map[string]section{}
+	for i := range 8 {
+		b := c.mem[24+32*i:]
+		n := func(at int) int { return int(binary.NativeEndian.Uint32(b[at:])) }
+		c.sections[text(b[:16])] = section{n(16), n(20), n(24)}
+	}
+	c.switches = map[Switch]int{}
+	c.records("switches", func(name string, at int) { c.switches[Switch(name)] = at })
+}
+
+// records calls f for each record of a section.
+func (c *Control) records(sec string, f func(name string, at int)) {
+	s := c.sections[sec]
+	for i := range s.count {
+		at := s.offset + i*s.size
+		f(text(c.mem[at:at+recordName]), at)
+	}
+}
+
+// Close unmaps the file.
+func (c *Control) Close() error {
+	var err error
+	if c.mem != nil {
+		err = syscall.Munmap(c.mem)
+		c.mem = nil
+	}
+	return errors.Join(err, c.f.Close())
+}
+
+// cell is the value at an offset.
+func (c *Control) cell(at int) *atomic.Int64 { return (*atomic.Int64)(unsafe.Pointer(&c.mem[at])) }
+
+// Set flips a switch. For faults, the values are a status or 1, how many calls it applies to (Forever unless given), and
+// how many calls are let pass first; other switches have one value. It panics for an unknown switch, since tests alone
+// use it.
+func (c *Control) Set(s Switch, values ...int64) {
+	at, ok := c.switches[s]
+	if !ok || len(values) < 1 || len(values) > 3 {
+		panic(fmt.Sprintf("vmnetsim: no switch %q that takes %d values", s, len(values)))
+	}
+	count, skip := int64(Forever), int64(0)
+	if len(values) > 1 {
+		count = values[1]
+	}
+	if len(values) > 2 {
+		skip = values[2]
+	}
+	c.cell(at + recordName).Store(0) // off, while its parts change
+	c.cell(at + recordName + 16).Store(skip)
+	c.cell(at + recordName + 8).Store(count)
+	c.cell(at + recordName).Store(values[0])
+}
+
+// Value is what a switch stands at.
+func (c *Control) Value(s Switch) int64 {
+	at, ok := c.switches[s]
+	if !ok {
+		panic(fmt.Sprintf("vmnetsim: no switch %q", s))
+	}
+	return c.cell(at + recordName).Load()
+}
+
+// Reset sets all switches back, forgets sockets of launchd, and counts from zero again. What lives is not touched.
+func (c *Control) Reset() {
+	for s, at := range c.switches {
+		c.Set(s, c.cell(at+recordName+24).Load())
+	}
+	for _, sec := range []string{"calls", "gauges"} {
+		c.records(sec, func(_ string, at int) { c.cell(at + recordName).Store(0) })
+	}
+	for i := range launches {
+		c.cell(c.sections["launch"].offset + i*launchSize + launchName).Store(0)
+	}
+}
+
+// Calls are how often each exported function was called, by all processes.
+func (c *Control) Calls() map[string]uint64 {
+	m := map[string]uint64{}
+	c.records("calls", func(name string, at int) { m[name] = uint64(c.cell(at + recordName).Load()) })
+	return m
+}
+
+// SetSockets makes launch_activate_socket hand out descriptors, which the process asking must have inherited; one name
+// may come several times. None: not started by launchd.
+func (c *Control) SetSockets(sockets ...Socket) {
+	s := c.sections["launch"]
+	if len(sockets) > s.count {
+		panic(fmt.Sprintf("vmnetsim: %d sockets, at most %d", len(sockets), s.count))
+	}
+	for i := range s.count {
+		at := s.offset + i*s.size
+		c.cell(at + launchName).Store(0)
+		if i < len(sockets) {
+			clear(c.mem[at : at+launchName])
+			copy(c.mem[at:at+launchName-1], sockets[i].Name)
+			c.cell(at + launchName).Store(int64(sockets[i].FD) + 1)
+		}
+	}
+}
+
+// A Socket is one of launchd's.
+type Socket struct {
+	Name string
+	FD   int
+}
+
+// text is a C string.
+func text(b []byte) string {
+	s, _, _ := bytes.Cut(b, []byte{0})
+	return string(s)
+}
+
+func ipv4(v int64) netip.Addr {
+	return netip.AddrFrom4([4]byte{byte(v >> 24), byte(v >> 16), byte(v >> 8), byte(v)})
+}
+
+// SubnetValue is the value of OtherSubnet for an address.
+func SubnetValue(a netip.Addr) int64 {
+	b := a.As4()
+	return int64(binary.BigEndian.Uint32(b[:]))
+}
+
+func hardwareAddr(v int64) net.HardwareAddr {
+	return net.HardwareAddr{byte(v >> 40), byte(v >> 32), byte(v >> 24), byte(v >> 16), byte(v >> 8), byte(v)}
+}
+
+func millis(v int64) time.Time {
+	if v == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(v)
+}

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The networks of this process, and which interfaces share one.
+#include "internal.h"
+
+#include <stdlib.h>
+
+static pthread_mutex_t registry = PTHREAD_MUTEX_INITIALIZER;
+static struct net *networks;
+static _Atomic bool host_reads;
+
+void ring_open(struct ring *r, size_t size)
+{
+	r->memory = need(malloc(size));
+	r->size = size;
+}
+
+void ring_close(struct ring *r)
+{
+	free(r->memory);
+	r->memory = NULL;
+	atomic_store(&r->head, atomic_load(&r->tail));
+}
+
+// With the registry locked.
+static void unlink_net(struct net *n)
+{
+	for (struct net **p = &networks; *p != NULL; p = &(*p)->next)
+		if (*p == n) {
+			*p = n->next;
+			break;
+		}
+	if (n->owner >= 0)
+		owner_free(n->owner);
+	n->owner = -1;
+}
+
+static void fini(void *p)
+{
+	struct net *n = p;
+	pthread_mutex_lock(&registry);
+	unlink_net(n);
+	pthread_mutex_unlock(&registry);
+	ring_close(&n->host);
+	free(n->table);
+	n->table = NULL;
+	pthread_mutex_destroy(&n->lock);
+	pthread_mutex_destroy(&n->host_lock);
+	pthread_cond_destroy(&n->host_more);
+	live_add(LIVE_networks, -1);
+}
+
+// Bridged networks and isolated ones without addresses own no subnet.
+static bool needs_subnet(const struct settings *s)
+{
+	return s->mode != VMNET_BRIDGED_MODE && (!s->has_id || s->asked);
+}
+
+static struct net *new_locked(const struct settings *asked, vmnet_return_t *status)
+{
+	struct settings s = *asked;
+	int owner = -1;
+	if (s.prefix6_length == 0 && s.mode == VMNET_SHARED_MODE) {
+		uint64_t r = random64();
+		s.prefix6[0] = 0xfd;
+		memcpy(s.prefix6 + 1, &r, 7);
+		s.prefix6_length = 64;
+	}
+	*status = needs_subnet(&s) ? owner_claim(&s, &owner) : VMNET_SUCCESS;
+	if (*status != VMNET_SUCCESS)
+		return NULL;
+	struct net *n = object_new(sizeof *n, TYPE_NETWORK, fini);
+	n->asked = *asked;
+	n->s = s;
+	n->owner = owner;
+	n->table = need(calloc(ADDRESSES, sizeof *n->table));
+	pthread_condattr_t a;
+	pthread_condattr_init(&a);
+	pthread_condattr_setclock(&a, CLOCK_MONOTONIC);
+	pthread_cond_init(&n->host_more, &a);
+	pthread_condattr_destroy(&a);
+	pthread_mutex_init(&n->lock, NULL);
+	pthread_mutex_init(&n->host_lock, NULL);
+	if (atomic_load(&host_reads)) {
+		ring_open(&n->host, RING_BYTES_TSO);
+		atomic_store(&n->reading, true);
+	}
+	n->next = networks;
+	networks = n;
+	live_add(LIVE_networks, 1);
+	return n;
+}
+
+struct net *net_new(const struct settings *s, vmnet_return_t *status)
+{
+	pthread_mutex_lock(&registry);
+	struct net *n = new_locked(s, status);
+	pthread_mutex_unlock(&registry);
+	return n;
+}
+
+// Whether a plain interface that asks for s belongs to n.
+static bool same_network(const struct net *n, const struct settings *s)
+{
+	if (n->s.kind != KIND_INTERFACE || n->s.mode != s->mode || n->s.has_id != s->has_id)
+		return false;
+	if (s->has_id)
+		return memcmp(n->s.network_id, s->network_id, 16) == 0;
+	if (s->mode == VMNET_BRIDGED_MODE)
+		return strcmp(n->s.external, s->external) == 0;
+	if (!s->asked)
+		return !n->asked.asked;
+	const struct settings *a = n->asked.asked ? &n->asked : &n->s;
+	return a->start == s->start && a->end == s->end && a->mask == s->mask;
+}
+
+struct net *net_join(const struct settings *s, vmnet_return_t *status)
+{
+	pthread_mutex_lock(&registry);
+	struct net *n = networks;
+	while (n != NULL && !same_network(n, s))
+		n = n->next;
+	if (n != NULL) {
+		object_ref(n);
+		*status = VMNET_SUCCESS;
+	} else if ((n = new_locked(s, status)) != NULL) {
+		object_keep(n);
+	}
+	if (n != NULL)
+		n->users++;
+	pthread_mutex_unlock(&registry);
+	return n;
+}
+
+bool net_use(struct net *n)
+{
+	if (!object_lives(n, TYPE_NETWORK) || atomic_load(&n->o.ext) <= 0 || !object_try_ref(n))
+		return false;
+	pthread_mutex_lock(&registry);
+	n->users++;
+	pthread_mutex_unlock(&registry);
+	return true;
+}
+
+void net_leave(struct net *n)
+{
+	pthread_mutex_lock(&registry);
+	if (--n->users == 0 && n->s.kind == KIND_INTERFACE)
+		unlink_net(n); // here, so that a start that comes next finds the subnet free
+	pthread_mutex_unlock(&registry);
+	object_unref(n);
+}
+
+struct net *net_with_subnet(uint32_t subnet_be)
+{
+	uint32_t subnet = __builtin_bswap32(subnet_be);
+	struct net *found = NULL;
+	int matches = 0;
+	pthread_mutex_lock(&registry);
+	for (struct net *n = networks; n != NULL; n = n->next)
+		if (subnet == 0 || n->s.subnet == subnet) {
+			found = n;
+			matches++;
+		}
+	if (matches != 1 || !object_try_ref(found))
+		found = NULL;
+	pthread_mutex_unlock(&registry);
+	return found;
+}
+
+void net_host_reads(void) { atomic_store(&host_reads, true); }

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Reading XPC values by their types.
+#include "internal.h"
+
+xpc_type_t xpc_get_type(xpc_object_t x)
+{
+	static const xpc_type_t types[] = {
+		[TYPE_DICTIONARY] = &_xpc_type_dictionary, [TYPE_ARRAY] = &_xpc_type_array,   [TYPE_STRING] = &_xpc_type_string,
+		[TYPE_UINT64] = &_xpc_type_uint64,         [TYPE_INT64] = &_xpc_type_int64, [TYPE_BOOL] = &_xpc_type_bool,
+		[TYPE_UUID] = &_xpc_type_uuid,
+	};
+	COUNT(xpc_get_type);
+	object_check(x, "xpc_get_type");
+	if (x->o.type > TYPE_UUID)
+		die("xpc_get_type: not an XPC object");
+	return types[x->o.type];
+}
+
+// The object if it is of the type, else NULL, for which the getters have a neutral answer as libxpc's do.
+static struct xpc *typed(struct xpc *x, uint32_t type, const char *function)
+{
+	object_check(x, function);
+	return x->o.type == type ? x : NULL;
+}
+
+#define TYPED(f, x, type) (COUNT(f), typed(x, type, #f))
+
+uint64_t xpc_uint64_get_value(xpc_object_t x)
+{
+	struct xpc *v = TYPED(xpc_uint64_get_value, x, TYPE_UINT64);
+	return v == NULL ? 0 : v->number;
+}
+
+int64_t xpc_int64_get_value(xpc_object_t x)
+{
+	struct xpc *v = TYPED(xpc_int64_get_value, x, TYPE_INT64);
+	return v == NULL ? 0 : (int64_t)v->number;
+}
+
+bool xpc_bool_get_value(xpc_object_t x)
+{
+	struct xpc *v = TYPED(xpc_bool_get_value, x, TYPE_BOOL);
+	return v != NULL && v->number != 0;
+}
+
+const char *xpc_string_get_string_ptr(xpc_object_t x)
+{
+	struct xpc *v = TYPED(xpc_string_get_string_ptr, x, TYPE_STRING);
+	return v == NULL ? NULL : v->string;
+}
+
+size_t xpc_string_get_length(xpc_object_t x)
+{
+	struct xpc *v = TYPED(xpc_string_get_length, x, TYPE_STRING);
+	return v == NULL ? 0 : strlen(v->string);
+}
+
+const uint8_t *xpc_uuid_get_bytes(xpc_object_t x)
+{
+	struct xpc *v = TYPED(xpc_uuid_get_bytes, x, TYPE_UUID);
+	return v == NULL ? NULL : v->uuid;
+}
+
+size_t xpc_array_get_count(xpc_object_t x)
+{
+	struct xpc *v = TYPED(xpc_array_get_count, x, TYPE_ARRAY);
+	return v == NULL ? 0 : v->count;
+}
+
+static struct xpc *element(struct xpc *array, size_t i, const char *function)
+{
+	if (array == NULL)
+		return NULL;
+	if (i >= array->count)
+		die("%s: index %zu of %zu", function, i, array->count);
+	return array->entries[i].value;
+}
+
+xpc_object_t xpc_array_get_value(xpc_object_t x, size_t i)
+{
+	return element(TYPED(xpc_array_get_value, x, TYPE_ARRAY), i, "xpc_array_get_value");
+}
+
+const char *xpc_array_get_string(xpc_object_t x, size_t i)
+{
+	struct xpc *v = element(TYPED(xpc_array_get_string, x, TYPE_ARRAY), i, "xpc_array_get_string");
+	return v != NULL && v->o.type == TYPE_STRING ? v->string : NULL;
+}
