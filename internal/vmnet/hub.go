@@ -50,7 +50,7 @@ func (h *hub) join(p *port) (*line, error) {
 	if len(h.ports) == 0 {
 		h.read(true)
 	}
-	if l.shared, err = h.br.Attach(bridge.PortOptions{Name: p.name}, h.sinkFor(p)); err != nil {
+	if l.shared, err = h.br.Attach(bridge.PortOptions{Name: p.name, Isolated: h.net.opts.Isolate}, sharing{p}); err != nil {
 		l.out.free()
 		if len(h.ports) == 0 {
 			h.deafen()
@@ -235,16 +235,22 @@ func (u uplink) DeliverFrom(src bridge.PortID, b frame.Batch) {
 		l.out.counts.down.Add(uint64(b.Len()))
 	default:
 		defer d.writes.leave()
+		l.seen.note(b)
 		l.out.send(d, b)
 	}
 }
 
-// sinkFor is p's sink on the bridge.
-func (h *hub) sinkFor(p *port) frame.Sink {
-	if h.net.opts.Isolate {
-		return isolated{sharing{p}, h.up.ID()}
+// settle waits until what the anchor has received so far is delivered.
+func (h *hub) settle() {
+	h.mu.Lock()
+	var rd *reader
+	if h.dev != nil {
+		rd = h.dev.rd
 	}
-	return sharing{p}
+	h.mu.Unlock()
+	if rd != nil {
+		rd.settle()
+	}
 }
 
 // sharing is a port as a sink of the bridge. The port itself leaves out what its client does not take.
@@ -255,16 +261,3 @@ func (sharing) MaxFrame() int { return frame.MaxLen }
 
 // Deliver implements frame.Sink.
 func (s sharing) Deliver(b frame.Batch) { s.deliver(b, frame.MaxLen) }
-
-// isolated takes only what comes from the anchor: macOS isolates interfaces, and this clients that share one.
-type isolated struct {
-	sharing
-	up bridge.PortID
-}
-
-// DeliverFrom implements bridge.SourceSink.
-func (s isolated) DeliverFrom(src bridge.PortID, b frame.Batch) {
-	if src == s.up {
-		s.Deliver(b)
-	}
-}

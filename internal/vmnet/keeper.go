@@ -135,12 +135,29 @@ func (p *port) own() error {
 		return err
 	}
 	old := p.line.Swap(l)
-	p.drop(old)
 	p.describe(l)
+	if old != nil && old.shared != nil {
+		p.moveAway(old, l)
+	}
+	p.drop(old)
 	if err := l.dev.rd.begin(); err != nil {
 		l.dev.die(err) // the keeper sees to it
 	}
 	return nil
+}
+
+// moveAway sees to it that nothing is lost when the port leaves the anchor for l: frames for it go to l from now on, and
+// what the anchor has for it is delivered. A broadcast may come twice.
+func (p *port) moveAway(old, l *line) {
+	p.net.await(old.sends.shut())
+	if b := old.seen.announcement(); b.Len() > 0 && l.dev.writes.enter() {
+		if out, err := newOutlet(maxSeen, &counters{}); err == nil {
+			out.send(l.dev, b)
+			out.free()
+		}
+		l.dev.writes.leave()
+	}
+	p.net.hub.settle()
 }
 
 // share puts the anchor behind the port.

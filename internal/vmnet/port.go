@@ -47,7 +47,7 @@ type port struct {
 	err      error // set before done is closed
 
 	mu      sync.Mutex
-	bridged *bridge.Port                   // while the anchor is shared
+	bridged *bridge.Port               // while the anchor is shared
 	past    map[vnet.DropReason]uint64 // drops of the bridge's ports that are closed
 }
 
@@ -57,6 +57,7 @@ type line struct {
 	out    *outlet
 	dev    *device      // own
 	shared *bridge.Port // or shared
+	seen   seenMACs     // while shared
 }
 
 var _ vnet.Port = (*port)(nil)

@@ -24,6 +24,9 @@ type reader struct {
 	begun   bool          // used by the owner
 	gate    gate          // deliveries
 	done    chan struct{} // closed when the goroutine has ended
+
+	settling chan chan struct{} // asks for a round of reading
+	asked    chan struct{}      // closed after the next round; used by the goroutine
 }
 
 // newReader lays out the memory. Whether begun or not, it is halted in the end.
@@ -35,6 +38,7 @@ func newReader(d *device, deliver func(frame.Batch), odd func(int)) (*reader, er
 	r := &reader{
 		dev: d, deliver: deliver, odd: odd, mem: mem,
 		wake: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{}),
+		settling: make(chan chan struct{}),
 	}
 	r.gate.init()
 	return r, nil
@@ -88,6 +92,10 @@ func (r *reader) run() {
 		} else {
 			pause = min(max(minReadPause, 2*pause), maxReadPause)
 		}
+		if r.asked != nil {
+			close(r.asked)
+			r.asked = nil
+		}
 		if !r.wait(pause) {
 			return
 		}
@@ -138,6 +146,28 @@ func (r *reader) discard() {
 	}
 }
 
+// settleTimeout bounds settle when packets come without end.
+const settleTimeout = 100 * time.Millisecond
+
+// settle waits until all packets that have arrived by now are delivered.
+func (r *reader) settle() {
+	t := time.NewTimer(settleTimeout)
+	defer t.Stop()
+	c := make(chan struct{})
+	select {
+	case r.settling <- c:
+	case <-r.done:
+		return
+	case <-t.C:
+		return
+	}
+	select {
+	case <-c:
+	case <-r.done:
+	case <-t.C:
+	}
+}
+
 func (r *reader) ended() bool {
 	select {
 	case <-r.quit:
@@ -160,6 +190,7 @@ func (r *reader) wait(pause time.Duration) bool {
 	select {
 	case <-r.wake:
 	case <-after:
+	case r.asked = <-r.settling:
 	case <-r.quit:
 		return false
 	case <-r.dev.dead:
