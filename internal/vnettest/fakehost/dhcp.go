@@ -3,6 +3,8 @@
 package fakehost
 
 import (
+	"encoding/binary"
+	"hash/fnv"
 	"net"
 	"net/netip"
 	"slices"
@@ -85,7 +87,7 @@ func (s *server) usable(ip netip.Addr, mac mac48) bool {
 	return !kept && l != nil && l.expires.Before(s.now())
 }
 
-// find is an address for mac: its own, the one it wishes, or the first that is free. It is invalid when none is.
+// find is an address for mac: its own, the one it wishes, or one that is free. It is invalid when none is.
 func (s *server) find(mac mac48, wish netip.Addr) netip.Addr {
 	if r, ok := s.reserved[mac]; ok {
 		return r
@@ -96,12 +98,31 @@ func (s *server) find(mac mac48, wish netip.Addr) netip.Addr {
 	if wish.IsValid() && s.usable(wish, mac) {
 		return wish
 	}
-	for ip := s.opts.DHCPStart; ip.IsValid() && !s.last.Less(ip); ip = ip.Next() {
+	first := s.favourite(mac)
+	for ip := first; ; {
 		if s.usable(ip, mac) {
 			return ip
 		}
+		if ip = ip.Next(); !ip.IsValid() || s.last.Less(ip) {
+			ip = s.opts.DHCPStart
+		}
+		if ip == first {
+			return netip.Addr{}
+		}
 	}
-	return netip.Addr{}
+}
+
+// favourite is where the search for an address for mac begins.
+func (s *server) favourite(mac mac48) netip.Addr {
+	h := fnv.New32a()
+	_, _ = h.Write(mac[:])
+	start, last := s.opts.DHCPStart.As4(), s.last.As4()
+	n := binary.BigEndian.Uint32(last[:]) - binary.BigEndian.Uint32(start[:]) + 1
+	if !s.opts.Spread || n == 0 || s.last.Less(s.opts.DHCPStart) {
+		return s.opts.DHCPStart
+	}
+	binary.BigEndian.PutUint32(start[:], binary.BigEndian.Uint32(start[:])+h.Sum32()%n)
+	return netip.AddrFrom4(start)
 }
 
 // bind gives ip to mac for a time.

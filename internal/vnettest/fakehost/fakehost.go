@@ -50,11 +50,14 @@ type Options struct {
 	// DHCPStart and DHCPEnd are the ends of the range, both included; zero = no DHCP server. Of a longer range than
 	// maxLeases addresses only the first ones are leased.
 	DHCPStart, DHCPEnd netip.Addr
-	MTU                int              // bytes; default 1500. Another one is told to guests by DHCP.
-	MAC                net.HardwareAddr // of the host; default: one made from Gateway
-	Reservations       []vnet.Reservation
-	LeaseTime          time.Duration // default DefaultLeaseTime
-	Log                *slog.Logger  // default: none
+	// Spread makes the address depend on the guest's MAC address, so that it has the same one when the host was started
+	// anew: that of a Mac outlives the daemon, with its leases in a file. Otherwise the first free address is given.
+	Spread       bool
+	MTU          int              // bytes; default 1500. Another one is told to guests by DHCP.
+	MAC          net.HardwareAddr // of the host; default: one made from Gateway
+	Reservations []vnet.Reservation
+	LeaseTime    time.Duration // default DefaultLeaseTime
+	Log          *slog.Logger  // default: none
 }
 
 // A Host is the other end of a network's bridge. One Run at a time.
