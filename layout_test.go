@@ -51,6 +51,7 @@ var imports = map[string][]string{
 	"internal/compat/errtext": {},
 
 	"internal/fakeguest":         {"internal/frame", "internal/vnet"},
+	"internal/selftest":          {"internal/fakeguest", "internal/frame", "internal/vnet"},
 	"internal/vnettest":          {"internal/fakeguest", "internal/frame", "internal/vnet"},
 	"internal/vnettest/fakehost": {"internal/fakeguest", "internal/vnet"},
 
@@ -91,7 +92,7 @@ var direct = map[string]use{
 	"github.com/insomniacslk/dhcp": {
 		"BSD-3-Clause",
 		[]string{"internal/usernet/dhcp", "internal/fakeguest", "internal/vnettest/fakehost"},
-		[]string{"internal/usernet", "cmd/socket_vmnet2"},
+		[]string{"internal/usernet", "internal/selftest", "cmd/socket_vmnet2"},
 	},
 	"github.com/miekg/dns":        {"BSD-3-Clause", []string{"internal/usernet/dns"}, []string{"internal/usernet", "cmd/socket_vmnet2"}},
 	"github.com/stretchr/testify": {"MIT", []string{"internal/vnettest"}, []string{"*"}},

@@ -192,6 +192,14 @@ func (g *Guest) Send(frames ...[]byte) error {
 	return nil
 }
 
+// Port is the Guest's port of a network, nil when it has a socket.
+func (g *Guest) Port() vnet.Port {
+	if l, ok := g.link.(*portLink); ok {
+		return l.port
+	}
+	return nil
+}
+
 // SetTap has tap see every frame first, on the link's goroutine and without a copy: it keeps none and does not block. A
 // frame for which it returns true goes no further. nil takes the tap away. It is for counting at full speed.
 func (g *Guest) SetTap(tap func(f []byte) bool) {

@@ -245,6 +245,8 @@ func TestBadStream(t *testing.T) {
 func TestPortGuestEnds(t *testing.T) {
 	n := newHub(t)
 	own := attach(t, n, Options{})
+	assert.Same(t, n.ports[0], own.Port())
+	assert.Nil(t, plug(t, StreamLink(&net.UnixConn{}), Options{}).Port())
 	own.Close()
 	own.Close()
 	require.ErrorIs(t, own.Err(), net.ErrClosed)

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package selftest
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
+)
+
+// Schema is the version of the JSON document. Keys are added without changing it, never renamed or removed.
+const Schema = 1
+
+// An Outcome is what became of a step.
+type Outcome string
+
+// The outcomes of steps.
+const (
+	Pass Outcome = "pass"
+	Fail Outcome = "fail"
+	Skip Outcome = "skip" // was not tried; the text tells why
+)
+
+// A Verdict is what became of a run.
+type Verdict string
+
+// The verdicts, and the exit codes they stand for.
+const (
+	Passed     Verdict = "pass"       // 0: no step failed
+	Failed     Verdict = "fail"       // 1: at least one did
+	Incomplete Verdict = "incomplete" // 1: the run was ended before all was tried
+	NoStart    Verdict = "no-start"   // 2: the network could not be started
+)
+
+// A Fact is a named value: a string, a number or a bool.
+type Fact struct {
+	Name  string
+	Value any
+}
+
+// Facts are an object in JSON, in their order.
+type Facts []Fact
+
+// Value is the value of the fact called name, nil when there is none.
+func (f Facts) Value(name string) any {
+	for _, v := range f {
+		if v.Name == name {
+			return v.Value
+		}
+	}
+	return nil
+}
+
+// MarshalJSON writes an object whose keys have the order of f.
+func (f Facts) MarshalJSON() ([]byte, error) {
+	var b bytes.Buffer
+	b.WriteByte('{')
+	for i, v := range f {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		key, err := json.Marshal(v.Name)
+		if err != nil {
+			return nil, err
+		}
+		value, err := json.Marshal(v.Value)
+		if err != nil {
+			return nil, fmt.Errorf("write %s: %w", v.Name, err)
+		}
+		b.Write(key)
+		b.WriteByte(':')
+		b.Write(value)
+	}
+	b.WriteByte('}')
+	return b.Bytes(), nil
+}
+
+// A Step is one line of the report.
+type Step struct {
+	Name    string  `json:"name"`
+	Outcome Outcome `json:"outcome"`
+	Text    string  `json:"text"`
+	Seconds float64 `json:"seconds"`
+	Values  Facts   `json:"values"` // measured, by stable names
+}
+
+// A Report is the outcome of a run.
+type Report struct {
+	Schema  int       `json:"schema"`
+	Verdict Verdict   `json:"verdict"`
+	Reason  string    `json:"reason"` // of NoStart and Incomplete, else empty
+	Started time.Time `json:"started"`
+	Seconds float64   `json:"seconds"`
+
+	Passed  int `json:"passed"`
+	Failed  int `json:"failed"`
+	Skipped int `json:"skipped"`
+
+	Environment Facts    `json:"environment"`
+	Network     Facts    `json:"network"`
+	Steps       []Step   `json:"steps"`
+	Log         []string `json:"log"` // warnings and errors while it ran; set by the caller
+}
+
+// finish counts and judges. stopped tells why the run was ended early, if it was.
+func (rep *Report) finish(stopped string) {
+	noStart := ""
+	if rep.Log == nil {
+		rep.Log = []string{}
+	}
+	for _, s := range rep.Steps {
+		switch {
+		case s.Name == "open" && s.Outcome == Fail:
+			noStart = s.Text
+		case s.Name == "info":
+			rep.Network = s.Values
+		}
+		switch s.Outcome {
+		case Pass:
+			rep.Passed++
+		case Fail:
+			rep.Failed++
+		case Skip:
+			rep.Skipped++
+		}
+	}
+	switch {
+	case stopped != "":
+		rep.Verdict, rep.Reason = Incomplete, stopped
+	case noStart != "":
+		rep.Verdict, rep.Reason = NoStart, noStart
+	case rep.Failed > 0:
+		rep.Verdict = Failed
+	default:
+		rep.Verdict = Passed
+	}
+}
+
+// ExitCode is 0 for Passed, 2 for NoStart, else 1.
+func (rep *Report) ExitCode() int {
+	switch rep.Verdict {
+	case Passed:
+		return 0
+	case NoStart:
+		return 2
+	case Failed, Incomplete:
+	}
+	return 1
+}
+
+// WriteJSON writes the report as one JSON document.
+func (rep *Report) WriteJSON(w io.Writer) error {
+	b, err := json.MarshalIndent(rep, "", "  ")
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(append(b, '\n'))
+	return err
+}
+
+// WriteHead writes what the text report begins with.
+func WriteHead(w io.Writer, environment Facts) error {
+	var b strings.Builder
+	b.WriteString("socket_vmnet2 selftest\n\n")
+	writeFacts(&b, environment)
+	b.WriteByte('\n')
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// WriteStep writes the line of one step.
+func WriteStep(w io.Writer, s Step) error {
+	_, err := fmt.Fprintf(w, "%-4s  %-10s  %s\n", s.Outcome, s.Name, oneLine(s.Text))
+	return err
+}
+
+// WriteTail writes what follows the steps; the last line is the verdict.
+func (rep *Report) WriteTail(w io.Writer) error {
+	var b strings.Builder
+	b.WriteByte('\n')
+	if len(rep.Network) > 0 {
+		writeFacts(&b, rep.Network)
+		b.WriteByte('\n')
+	}
+	for _, l := range rep.Log {
+		fmt.Fprintf(&b, "log: %s\n", oneLine(l))
+	}
+	if len(rep.Log) > 0 {
+		b.WriteByte('\n')
+	}
+	fmt.Fprintf(&b, "verdict: %s: %d passed, %d failed, %d skipped in %.1f s", rep.Verdict, rep.Passed, rep.Failed, rep.Skipped, rep.Seconds)
+	if rep.Reason != "" {
+		fmt.Fprintf(&b, ": %s", oneLine(rep.Reason))
+	}
+	b.WriteByte('\n')
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// WriteText writes the whole report for people.
+func (rep *Report) WriteText(w io.Writer) error {
+	if err := WriteHead(w, rep.Environment); err != nil {
+		return err
+	}
+	for _, s := range rep.Steps {
+		if err := WriteStep(w, s); err != nil {
+			return err
+		}
+	}
+	return rep.WriteTail(w)
+}
+
+func writeFacts(b *strings.Builder, facts Facts) {
+	for _, f := range facts {
+		fmt.Fprintf(b, "%-16s  %s\n", f.Name, oneLine(fmt.Sprint(f.Value)))
+	}
+}
+
+// oneLine keeps what others wrote, such as an error of several parts, from breaking the lines up.
+func oneLine(s string) string { return strings.Join(strings.FieldsFunc(s, isBreak), "; ") }
+
+func isBreak(r rune) bool { return r < ' ' || r == 0x7f }
+
+// seconds is d in seconds with three decimals.
+func seconds(d time.Duration) float64 { return math.Round(d.Seconds()*1e3) / 1e3 }
+
+// millis is d in milliseconds with three decimals.
+func millis(d time.Duration) float64 { return math.Round(float64(d)/1e3) / 1e3 }
+
+// describe is what a network's Info tells, as facts.
+func describe(i vnet.NetworkInfo) Facts {
+	f := Facts{{"backend", i.Backend}, {"mode", string(i.Mode)}}
+	if i.Subnet.IsValid() {
+		f = append(f, Fact{"subnet", i.Subnet.String()})
+	}
+	if i.Gateway.IsValid() {
+		f = append(f, Fact{"gateway", i.Gateway.String()})
+	}
+	if i.DHCPStart.IsValid() {
+		f = append(f, Fact{"dhcp_start", i.DHCPStart.String()}, Fact{"dhcp_end", i.DHCPEnd.String()})
+	}
+	return append(f, Fact{"mtu_bytes", i.MTU}, Fact{"max_frame_bytes", i.MaxFrame})
+}

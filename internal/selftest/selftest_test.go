@@ -1,0 +1,436 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package selftest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// quickly is how tests run: long enough for a loaded machine, short where something is expected to fail.
+func quickly(open func(context.Context) (vnet.Network, error)) Options {
+	return Options{Open: open, Answer: time.Second, Burst: 50 * time.Millisecond, Interfaces: 12}
+}
+
+// outcomes are a report's, by step.
+func outcomes(rep *Report) map[string]Outcome {
+	m := map[string]Outcome{}
+	for _, s := range rep.Steps {
+		m[s.Name] = s.Outcome
+	}
+	return m
+}
+
+func stepOf(t *testing.T, rep *Report, name string) Step {
+	t.Helper()
+	for _, s := range rep.Steps {
+		if s.Name == name {
+			return s
+		}
+	}
+	require.Fail(t, "no such step", name)
+	return Step{}
+}
+
+func logText(t *testing.T, rep *Report) {
+	t.Helper()
+	var b strings.Builder
+	require.NoError(t, rep.WriteText(&b))
+	t.Log(b.String())
+}
+
+func TestGoodNetwork(t *testing.T) {
+	for _, mode := range []vnet.Mode{vnet.ModeShared, vnet.ModeHost} {
+		t.Run(string(mode), func(t *testing.T) {
+			o := quickly(opener(faults{mode: mode}))
+			o.Environment = Facts{{"version", "v1"}, {"uid", 0}}
+			o.Describe = func(vnet.Network) Facts { return Facts{{"api", "network"}} }
+			var told []string
+			o.OnStep = func(s Step) { told = append(told, s.Name) }
+			rep := Run(t.Context(), o)
+			logText(t, &rep)
+			assert.Equal(t, Passed, rep.Verdict)
+			assert.Zero(t, rep.ExitCode())
+			assert.Equal(t, StepNames(), told)
+			assert.Equal(t, len(steps)-1, rep.Passed)
+			assert.Equal(t, 1, rep.Skipped, "only macOS records leases")
+			assert.Equal(t, Skip, outcomes(&rep)["recorded"])
+			assert.Equal(t, "network", rep.Network.Value("api"))
+			assert.Equal(t, "192.168.105.0/24", rep.Network.Value("subnet"))
+			assert.Equal(t, 12, stepOf(t, &rep, "interfaces").Values.Value("own"))
+			assert.Equal(t, "reboot", stepOf(t, &rep, "same-lease").Values.Value("how"))
+			assert.Equal(t, 1514, stepOf(t, &rep, "full-frame").Values.Value("frame_bytes"))
+			assert.Positive(t, stepOf(t, &rep, "throughput").Values.Value("frames_per_second"))
+		})
+	}
+}
+
+// TestBrokenNetworks: for each step there is a network on which it fails, and what is wrong is told.
+func TestBrokenNetworks(t *testing.T) {
+	tests := []struct {
+		name   string
+		faults faults
+		step   string
+		text   string
+		also   []string // steps that fail for the same reason
+	}{
+		{"lies about its range", faults{wrongRange: true}, "info", "is not in the subnet", []string{"lease"}},
+		{"no kind", faults{noKind: true}, "info", "does not tell its kind", nil},
+		{"one port", faults{maxPorts: 1}, "attach", "guest b: no more ports", nil},
+		{"shared interfaces", faults{ownPorts: 2}, "attach", "guest c shares an interface: limit", nil},
+		{"no lease", faults{noLease: true}, "lease", "guest a: DHCP DISCOVER: wait for a frame", nil},
+		{"the same lease for all", faults{sameLease: true}, "lease", "belongs to guest a already", []string{"arp", "ping", "unicast", "full-frame", "ping-load"}},
+		{"no ARP from the gateway", faults{noARP: true}, "arp", "guest a: resolve 192.168.105.1", []string{"ping", "full-frame", "ping-load"}},
+		{"no ping", faults{noPing: true}, "ping", "0 of 3 answered: guest a: ping 192.168.105.1", []string{"full-frame", "ping-load"}},
+		{"some pings lost", faults{losePing: 7}, "ping", "of 22 answered", []string{}},
+		{"unicast is lost", faults{loseUnicast: true}, "unicast", "guest a: resolve 192.168.105.3", []string{"full-frame", "throughput"}},
+		{"unicast goes to all", faults{floodUnicast: true}, "unicast", "guest c got frames that were not for it", []string{"full-frame"}},
+		{"unicast comes back", faults{mirrorUnicast: true}, "unicast", "that came back from guest a", []string{"full-frame"}},
+		{"damaged", faults{corrupt: true}, "unicast", "10 of 10 frames arrived damaged", []string{"broadcast", "full-frame", "interfaces"}},
+		{"twice", faults{twice: true}, "unicast", "10 frames too many arrived", []string{"broadcast", "full-frame", "throughput"}},
+		{"no broadcast", faults{loseBroadcast: true}, "broadcast", "to guest b: 0 of 10 frames arrived", []string{"interfaces"}},
+		{"broadcast comes back", faults{mirrorBroadcast: true}, "broadcast", "that came back from guest a", nil},
+		{"one is deaf to broadcast", faults{deafPort: 3}, "broadcast", "to guest c: 0 of 10 frames arrived", nil},
+		{"short frames only", faults{maxLen: 1400}, "full-frame", "0 of 10 frames arrived", []string{"throughput"}},
+		{"nothing at speed", faults{loseBatches: true}, "throughput", "none of", nil},
+		{"too much at speed", faults{twiceBatches: true}, "throughput", "frames arrived of", nil},
+		{"no pings under load", faults{loseLoadedPing: true}, "ping-load", "0 of", nil},
+		{"no more than 8 ports", faults{maxPorts: 8}, "interfaces", "refuses port 9: no more ports", nil},
+		{"the tenth port is deaf", faults{deafPort: 10}, "interfaces", "a broadcast does not reach 10 of 9 ports", nil},
+		{"ports do not close", faults{portCloseError: true}, "interfaces", "close a port: does not close", nil},
+		{"close fails", faults{closeError: true}, "close", "does not close", []string{"stop"}},
+		{"does not open again", faults{opens: 1}, "reopen", "no network 2", nil},
+		{"another subnet", faults{moves: true}, "reopen", "another subnet: 192.168.106.0/24 with gateway 192.168.106.1, before", []string{"same-lease"}},
+		{"forgets the guest", faults{forgets: true}, "same-lease", "had 192.168.105.2/24 and has 192.168.105.", nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			o := quickly(opener(tt.faults))
+			o.Answer = 300 * time.Millisecond
+			o.Own = ownPorts
+			o.limit = 5 * time.Second
+			rep := Run(t.Context(), o)
+			got := outcomes(&rep)
+			assert.Equal(t, Failed, rep.Verdict)
+			assert.Equal(t, 1, rep.ExitCode())
+			if !assert.Equal(t, Fail, got[tt.step]) {
+				logText(t, &rep)
+			}
+			assert.Contains(t, stepOf(t, &rep, tt.step).Text, tt.text)
+			for _, s := range steps {
+				if got[s.name] == Fail && s.name != tt.step && !slices.Contains(tt.also, s.name) {
+					logText(t, &rep)
+					assert.Fail(t, "another step fails", "%s: %s", s.name, stepOf(t, &rep, s.name).Text)
+				}
+			}
+		})
+	}
+}
+
+func TestNoStart(t *testing.T) {
+	rep := Run(t.Context(), quickly(func(context.Context) (vnet.Network, error) {
+		return nil, errors.New("VMNET_NOT_AUTHORIZED (1010): this program may not use vmnet; run as root")
+	}))
+	assert.Equal(t, NoStart, rep.Verdict)
+	assert.Equal(t, 2, rep.ExitCode())
+	assert.Contains(t, rep.Reason, "run as root")
+	assert.Equal(t, 1, rep.Failed)
+	assert.Equal(t, len(steps)-1, rep.Skipped)
+	assert.Equal(t, "the network did not start", stepOf(t, &rep, "ping").Text)
+	var b strings.Builder
+	require.NoError(t, rep.WriteText(&b))
+	assert.Regexp(t, `\nverdict: no-start: 0 passed, 1 failed, 16 skipped in .* s: VMNET_NOT_AUTHORIZED .*; run as root\n$`, b.String())
+}
+
+// TestInterrupted ends the run in the middle of each of several steps: it comes back soon and leaves nothing behind.
+func TestInterrupted(t *testing.T) {
+	for _, name := range []string{"open", "lease", "unicast", "throughput", "ping-load", "interfaces", "reopen"} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			defer cancel(nil)
+			// What the step waits for takes 20 s.
+			f := faults{slow: 100 * time.Millisecond, noLease: name == "lease", loseUnicast: name == "unicast"}
+			o := quickly(opener(f))
+			switch name {
+			case "lease", "unicast":
+				o.Answer = 20 * time.Second
+			case "throughput":
+				o.Burst = 20 * time.Second
+			}
+			before := "" // the step in front of it
+			if i := slices.Index(StepNames(), name); i > 0 {
+				before = steps[i-1].name
+			}
+			var at time.Time
+			stop := func() {
+				time.Sleep(50 * time.Millisecond)
+				at = time.Now()
+				cancel(errors.New("received signal interrupt"))
+			}
+			var wg sync.WaitGroup
+			defer wg.Wait()
+			if before == "" {
+				wg.Go(stop)
+			}
+			o.OnStep = func(s Step) {
+				if s.Name == before {
+					wg.Go(stop)
+				}
+			}
+			rep := Run(ctx, o)
+			wg.Wait()
+			assert.Less(t, time.Since(at), 5*time.Second)
+			assert.Equal(t, Incomplete, rep.Verdict)
+			assert.Equal(t, 1, rep.ExitCode())
+			assert.Equal(t, "interrupted: received signal interrupt", rep.Reason)
+			assert.Equal(t, Skip, outcomes(&rep)["stop"])
+			if !assert.Zero(t, rep.Failed) {
+				logText(t, &rep)
+			}
+		})
+	}
+}
+
+func TestOutOfTime(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	o := quickly(opener(faults{noLease: true}))
+	o.Answer = time.Minute
+	start := time.Now()
+	rep := Run(ctx, o)
+	assert.Less(t, time.Since(start), 5*time.Second)
+	assert.Equal(t, Incomplete, rep.Verdict)
+	assert.Equal(t, "out of time", rep.Reason)
+	assert.Equal(t, "out of time", stepOf(t, &rep, "lease").Text)
+}
+
+// stuck is a network whose calls do not return before release.
+type stuck struct {
+	vnet.Network
+	release chan struct{}
+}
+
+func (s stuck) Close() error {
+	<-s.release
+	return s.Network.Close()
+}
+
+// TestHang: a call that does not return ends the run within its step's limit, and nothing is touched any more.
+func TestHang(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		for _, tt := range []struct {
+			step string
+			open func(context.Context) (vnet.Network, error)
+		}{
+			{"open", func(context.Context) (vnet.Network, error) {
+				<-release
+				return nil, errors.New("too late")
+			}},
+			{"close", func(context.Context) (vnet.Network, error) { return stuck{nothing{}, release}, nil }},
+		} {
+			start := time.Now()
+			rep := Run(t.Context(), quickly(tt.open))
+			assert.Less(t, time.Since(start), 40*time.Second)
+			s := stepOf(t, &rep, tt.step)
+			assert.Equal(t, Fail, s.Outcome)
+			assert.Contains(t, s.Text, "did not come back within")
+			assert.Equal(t, tt.step+" did not come back", stepOf(t, &rep, "stop").Text)
+			assert.NotZero(t, rep.ExitCode())
+		}
+		close(release)
+		synctest.Wait()
+	})
+}
+
+// TestIsolated: with isolation, what else must work must not, and the other way round.
+func TestIsolated(t *testing.T) {
+	o := quickly(opener(faults{isolate: true}))
+	o.Isolated = true
+	rep := Run(t.Context(), o)
+	got := outcomes(&rep)
+	assert.Equal(t, Passed, rep.Verdict)
+	assert.Equal(t, Pass, got["unicast"])
+	assert.Equal(t, Pass, got["broadcast"])
+	assert.Equal(t, Pass, got["full-frame"])
+	assert.Equal(t, Skip, got["throughput"])
+	if t.Failed() {
+		logText(t, &rep)
+	}
+
+	o = quickly(opener(faults{}))
+	o.Isolated = true
+	rep = Run(t.Context(), o)
+	got = outcomes(&rep)
+	assert.Equal(t, Fail, got["unicast"])
+	assert.Equal(t, Fail, got["broadcast"])
+	assert.Contains(t, stepOf(t, &rep, "unicast").Text, "guest b got frames though guests are isolated")
+}
+
+// TestWithoutDHCP: then nobody may offer anything, and the other steps go on with addresses of their own.
+func TestWithoutDHCP(t *testing.T) {
+	o := quickly(opener(faults{noDHCP: true}))
+	rep := Run(t.Context(), o)
+	assert.Equal(t, Passed, rep.Verdict)
+	assert.Contains(t, stepOf(t, &rep, "lease").Text, "no DHCP server, as the network tells")
+	assert.Equal(t, Pass, outcomes(&rep)["ping"])
+	assert.Equal(t, Skip, outcomes(&rep)["same-lease"])
+	rep = Run(t.Context(), quickly(opener(faults{hideDHCP: true})))
+	assert.Contains(t, stepOf(t, &rep, "lease").Text, "is offered by 192.168.105.1, though")
+}
+
+// TestBusySubnet: a network that is refused for a while after its end is waited for, and the time is told.
+func TestBusySubnet(t *testing.T) {
+	open, opened := opener(faults{}), 0
+	var closed time.Time
+	rep := Run(t.Context(), quickly(func(ctx context.Context) (vnet.Network, error) {
+		switch opened++; {
+		case opened == 2:
+			closed = time.Now()
+			return nil, errors.New("subnet busy")
+		case opened > 2 && time.Since(closed) < 300*time.Millisecond:
+			return nil, errors.New("subnet still busy")
+		}
+		return open(ctx)
+	}))
+	assert.Equal(t, Passed, rep.Verdict)
+	s := stepOf(t, &rep, "reopen")
+	assert.Equal(t, "subnet busy", s.Values.Value("first_failure"))
+	assert.GreaterOrEqual(t, s.Values.Value("after_ms"), 300.0)
+	assert.Greater(t, s.Values.Value("tries"), 2)
+}
+
+// TestSharing: ports that share an interface are told of, and are no failure beyond the guests.
+func TestSharing(t *testing.T) {
+	o := quickly(opener(faults{ownPorts: 5}))
+	o.Own = ownPorts
+	rep := Run(t.Context(), o)
+	assert.Equal(t, Passed, rep.Verdict)
+	s := stepOf(t, &rep, "interfaces")
+	assert.Equal(t, 12, s.Values.Value("started"))
+	assert.Equal(t, 5, s.Values.Value("own"))
+	assert.Equal(t, 5, s.Values.Value("first_failure_at"))
+	assert.Contains(t, s.Text, "from port 6 on shared: limit")
+}
+
+func TestRecorded(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "dhcpd_leases")
+	write := func(mac []byte) {
+		var parts []string
+		for _, b := range mac {
+			parts = append(parts, fmt.Sprintf("%x", b)) // without leading zeros, as bootpd does
+		}
+		f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+		assert.NoError(t, err)
+		_, _ = fmt.Fprintf(f, "{\n\tname=guest\n\tip_address=192.168.105.2\n\thw_address=1,%s\n\tlease=0x1\n}\n", strings.Join(parts, ":"))
+		assert.NoError(t, f.Close())
+	}
+	o := quickly(opener(faults{onRequest: write}))
+	o.LeasesFile = path
+	rep := Run(t.Context(), o)
+	assert.Equal(t, Passed, rep.Verdict)
+	assert.Equal(t, Pass, outcomes(&rep)["recorded"])
+
+	o = quickly(opener(faults{}))
+	o.LeasesFile, o.Answer = path, 100*time.Millisecond // of another run
+	rep = Run(t.Context(), o)
+	assert.Contains(t, stepOf(t, &rep, "recorded").Text, "guest a, guest b, guest c not in")
+	o.LeasesFile = filepath.Join(t.TempDir(), "absent")
+	rep = Run(t.Context(), o)
+	assert.Equal(t, Fail, outcomes(&rep)["recorded"])
+}
+
+func TestInLeases(t *testing.T) {
+	mac := []byte{0x5a, 0x32, 0, 1, 0x0a, 0xff}
+	assert.True(t, inLeases("{\n\thw_address=1,5a:32:0:1:a:ff\n}", mac))
+	assert.True(t, inLeases("hw_address=1,5A:32:00:01:0A:FF", mac))
+	assert.False(t, inLeases("\thw_address=1,5a:32:0:1:a:fe\n", mac))
+	assert.False(t, inLeases("\thw_address=1,5a:32:0:1:a\n\thw_address=1,x:y\n\thw_address=ff,5a:32:0:1:a:ff", mac))
+}
+
+func TestFreeAddresses(t *testing.T) {
+	take := func(subnet, gateway string, n int) (got []string) {
+		next := freeAddresses(netip.MustParsePrefix(subnet), netip.MustParseAddr(gateway))
+		for range n {
+			if a, ok := next(); ok {
+				got = append(got, a.String())
+			}
+		}
+		return got
+	}
+	assert.Equal(t, []string{"192.168.105.253", "192.168.105.252"}, take("192.168.105.0/24", "192.168.105.1", 2))
+	assert.Equal(t, []string{"10.255.255.252", "10.255.255.251"}, take("10.0.0.0/8", "10.255.255.253", 2))
+	assert.Equal(t, []string{"192.168.1.5", "192.168.1.4", "192.168.1.3", "192.168.1.2"}, take("192.168.1.0/29", "192.168.1.1", 9))
+	assert.Empty(t, take("192.168.1.0/30", "192.168.1.1", 3))
+}
+
+func TestJSON(t *testing.T) {
+	rep := Report{
+		Schema: Schema, Environment: Facts{{"b", 1}, {"a", "x\"y"}},
+		Steps: []Step{{Name: "open", Outcome: Pass}, {Name: "info", Outcome: Fail, Values: Facts{{"mtu_bytes", 1500}}}},
+	}
+	rep.finish("")
+	var b bytes.Buffer
+	require.NoError(t, rep.WriteJSON(&b))
+	assert.Contains(t, b.String(), "\"b\": 1,\n    \"a\": \"x\\\"y\"", "in order")
+	var m map[string]any
+	require.NoError(t, json.Unmarshal(b.Bytes(), &m))
+	assert.Equal(t, "fail", m["verdict"])
+	assert.Equal(t, map[string]any{"mtu_bytes": 1500.0}, m["network"])
+	assert.Equal(t, map[string]any{}, m["steps"].([]any)[0].(map[string]any)["values"])
+	assert.Equal(t, []any{}, m["log"])
+	_, err := json.Marshal(Facts{{"bad", make(chan int)}})
+	assert.ErrorContains(t, err, "write bad")
+}
+
+// TestText: a report is one line per step whatever errors hold, so that it survives being pasted.
+func TestText(t *testing.T) {
+	rep := Report{Environment: Facts{{"uid", 501}}, Log: []string{"WARN a\nb"}, Steps: []Step{
+		{Name: "open", Outcome: Pass, Text: "started"},
+		{Name: "full-frame", Outcome: Fail, Text: "one\ntwo\x1b[31m"},
+	}}
+	rep.finish("")
+	var b strings.Builder
+	require.NoError(t, rep.WriteText(&b))
+	assert.Equal(t, `socket_vmnet2 selftest
+
+uid               501
+
+pass  open        started
+fail  full-frame  one; two; [31m
+
+log: WARN a; b
+
+verdict: fail: 1 passed, 1 failed, 0 skipped in 0.0 s
+`, b.String())
+}
+
+func TestShort(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		12345 * time.Millisecond: "12.3s", 1234567 * time.Microsecond: "1.23s", 12345 * time.Microsecond: "12.3ms",
+		1234567 * time.Nanosecond: "1.23ms", 12345 * time.Nanosecond: "12.3µs", 123 * time.Nanosecond: "123ns", 0: "0s",
+	} {
+		assert.Equal(t, want, short(d))
+	}
+}
