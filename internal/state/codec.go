@@ -27,6 +27,7 @@ var errVersion = errors.New("another version of the program wrote it")
 // content is what a file holds.
 type content struct {
 	leases []Lease
+	id     identity
 	// extra are top-level fields that this program does not know. They are written back as they were, so that what a
 	// newer program of the same version keeps here survives.
 	extra map[string]json.RawMessage
@@ -40,7 +41,8 @@ type leaseJSON struct {
 	Hostname string    `json:"hostname,omitempty"`
 }
 
-// encode writes {"version": 1, "leases": [{"mac", "ip", "expires", "hostname"}...], ...}, sorted by address.
+// encode writes {"version": 1, "leases": [{"mac", "ip", "expires", "hostname"}...], "interface_id", "subnet", ...}, leases
+// sorted by address.
 func encode(c content) ([]byte, error) {
 	leases := slices.Clone(c.leases)
 	slices.SortFunc(leases, func(a, b Lease) int { return a.IP.Compare(b.IP) })
@@ -52,6 +54,7 @@ func encode(c content) ([]byte, error) {
 	for k, v := range c.extra {
 		top[k] = v
 	}
+	c.id.encode(top)
 	top["version"], top["leases"] = version, out
 	b, err := json.MarshalIndent(top, "", "\t")
 	if err != nil {
@@ -88,10 +91,33 @@ func decode(b []byte) (content, error) {
 	if err != nil {
 		return content{}, fmt.Errorf("decode state: %w", err)
 	}
+	id, err := takeIdentity(top)
+	if err != nil {
+		return content{}, fmt.Errorf("decode state: %w", err)
+	}
 	if len(top) == 0 {
 		top = nil
 	}
-	return content{leases: leases, extra: top}, nil
+	return content{leases: leases, id: id, extra: top}, nil
+}
+
+// takeIdentity takes the fields of the identity out of top.
+func takeIdentity(top map[string]json.RawMessage) (identity, error) {
+	var text [2]string
+	for i, field := range []string{fieldID, fieldSubnet} {
+		raw, ok := top[field]
+		if !ok {
+			continue
+		}
+		if err := json.Unmarshal(raw, &text[i]); err != nil {
+			return identity{}, fmt.Errorf("%s: %w", field, err)
+		}
+		if text[i] == "" {
+			return identity{}, fmt.Errorf("%s: it is empty", field)
+		}
+		delete(top, field)
+	}
+	return decodeIdentity(text[0], text[1])
 }
 
 func checkLeases(in []leaseJSON) ([]Lease, error) {

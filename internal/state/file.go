@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package state keeps what a network needs to come back as it was after a restart of the daemon: DHCP leases now. There
-// is one file per network, in JSON, named by the path of the network's socket.
+// Package state keeps what a network needs to come back as it was after a restart of the daemon: DHCP leases, the
+// identity of its vmnet interfaces, its subnet. There is one file per network, in JSON, named by the path of the network's
+// socket.
 //
 // The daemon never needs it: a file that is missing, damaged, foreign or from another version is ignored with one
 // warning, and a disk that is full or read-only costs one warning too. Root reads and writes only where nobody else can
@@ -43,8 +44,9 @@ type File struct {
 
 	mu       sync.Mutex
 	snapshot func() []Lease // of the latest change, nil = none yet
-	dirty    bool           // the latest change is not written, or could not be
-	armed    bool           // timer runs
+	id       identity
+	dirty    bool // the latest change is not written, or could not be
+	armed    bool // timer runs
 	timer    *time.Timer
 	closed   bool
 	warned   bool // the last write failed and that was logged
@@ -83,6 +85,7 @@ func Open(o Options) *File {
 	if err == nil {
 		f.loaded, err = decode(b)
 	}
+	f.id = f.loaded.id
 	if err != nil {
 		f.log.Warn("state file ignored, guests may get other addresses", "path", f.path, "error", err)
 	}
@@ -98,12 +101,18 @@ func (f *File) Leases() []Lease { return slices.Clone(f.loaded.leases) }
 // SaveLeases tells that the leases changed. They are written within a second, or by Close: snapshot is called then, from
 // another goroutine or from Close, and returns all leases as they are at that time.
 func (f *File) SaveLeases(snapshot func() []Lease) {
+	f.change(func() { f.snapshot = snapshot })
+}
+
+// change makes a change and sees to it that it is written.
+func (f *File) change(do func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.path == "" || f.closed {
 		return
 	}
-	f.snapshot, f.dirty = snapshot, true
+	do()
+	f.dirty = true
 	if !f.armed {
 		f.armed = true
 		f.timer = time.AfterFunc(saveDelay, f.save)
@@ -121,11 +130,14 @@ func (f *File) save() {
 		return
 	}
 	f.dirty = false // changes from here on are for the next time
-	snapshot := f.snapshot
+	snapshot, id := f.snapshot, f.id
 	f.mu.Unlock()
 
-	leases := snapshot()
-	b, err := encode(content{leases: leases[:min(len(leases), maxLeases)], extra: f.loaded.extra})
+	leases := f.loaded.leases
+	if snapshot != nil {
+		leases = snapshot()
+	}
+	b, err := encode(content{leases: leases[:min(len(leases), maxLeases)], id: id, extra: f.loaded.extra})
 	if err == nil {
 		err = f.write(f.path, b)
 	}
