@@ -68,6 +68,7 @@ var imports = map[string][]string{
 	"test/e2e/demo":  {"test/e2e/lab"},
 	"test/e2e/guest": {},
 	"test/e2e/lab":   {"internal/frame", "internal/state"},
+	"test/e2e/probe": {"test/e2e/lab"},
 	"test/vmnetsim":  {},
 }
 
