@@ -73,6 +73,7 @@ check: lint
 .PHONY: lint
 lint:
 	$(GO) tool -modfile=tools/go.mod golangci-lint run --build-tags vmnetsim
+	$(GO) tool -modfile=tools/actionlint/go.mod actionlint -shellcheck= -pyflakes= .github/workflows/*.yml
 
 .PHONY: bench
 bench: build
