@@ -3,7 +3,9 @@ module github.com/socket-vmnet2/socket_vmnet2
 go 1.26.0
 
 require (
+	github.com/blacktop/go-macho v1.1.296
 	github.com/containers/gvisor-tap-vsock v0.8.9
+	github.com/ebitengine/purego v0.11.3
 	github.com/insomniacslk/dhcp v0.0.0-20260901064844-234b97448fae
 	github.com/miekg/dns v1.1.73
 	github.com/stretchr/testify v1.12.1
@@ -16,9 +18,7 @@ require (
 require (
 	github.com/apparentlymart/go-cidr v1.1.1 // indirect
 	github.com/blacktop/go-dwarf v1.1.0 // indirect
-	github.com/blacktop/go-macho v1.1.296 // indirect
 	github.com/cpuguy83/go-md2man/v2 v2.0.7 // indirect
-	github.com/ebitengine/purego v0.11.3 // indirect
 	github.com/google/btree v1.1.2 // indirect
 	github.com/google/gopacket v1.1.19 // indirect
 	github.com/pierrec/lz4/v4 v4.1.14 // indirect

@@ -60,6 +60,8 @@ var imports = map[string][]string{
 
 	"cmd/socket_vmnet2": {
 		"internal/compat", "internal/link", "internal/perclient", "internal/state", "internal/usernet", "internal/vnet",
+		"internal/vmnet", "internal/vmnet/api", "internal/vmnet/ffi",
+		"internal/vnettest/fakehost", // with the tag vmnetsim only: TestDarwinBinary
 	},
 	"cmd/socket_vmnet_client": {"internal/compat/errtext"},
 

@@ -30,7 +30,13 @@ func run(argv []string) int {
 	}
 	log := compat.NewLogger(&compat.LogFile{FD: int(os.Stderr.Fd())}, compat.LogLevel(cfg.Debug))
 	slog.SetDefault(log) // libraries that know no other logger
-	if err := serve(cfg, log); err != nil {
+	var err error
+	if cfg.ListInterfaces {
+		err = printInterfaces(cfg, os.Stdout)
+	} else {
+		err = serve(cfg, log)
+	}
+	if err != nil {
 		compat.LogError(log, err)
 		return 1
 	}

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/selftest"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
+)
+
+// selftestTime is how long a self test may take. Closing what is open then comes on top: all in all it is below a minute.
+const selftestTime = 50 * time.Second
+
+// macOSLeases is where macOS's DHCP server records its leases.
+const macOSLeases = "/var/db/dhcpd_leases"
+
+const selftestText = `Opens the network that a daemon with the same options would open, but for itself alone,
+and tries it with fake guests: addresses, frames, speed, number of interfaces, and whether the same network
+can be had again. No virtual machine is needed, and a running daemon is left alone.
+The report is meant to be pasted into an issue.
+
+Exit code: 0 no step failed, 1 a step failed or the test was interrupted, 2 the network did not start.`
+
+// errUsage is a command line that is none.
+type errUsage struct{ error }
+
+// runSelftest is the subcommand: args are what follows its name.
+func runSelftest(args []string, env compat.IO) int {
+	code := 0
+	app := &cli.App{
+		Name:        "socket_vmnet2 selftest",
+		Usage:       "try the network of this machine",
+		UsageText:   "socket_vmnet2 selftest [--json] [--quick] [--timeout=DURATION] [NETWORK OPTION]...",
+		Description: selftestText,
+		Flags: append([]cli.Flag{
+			&cli.BoolFlag{Name: "json", Usage: "print one JSON document instead of text"},
+			&cli.BoolFlag{Name: "quick", Usage: "short bursts and 8 interfaces at most: a few seconds in all"},
+			&cli.DurationFlag{Name: "timeout", Usage: "end the test after `DURATION`", Value: selftestTime},
+		}, compat.NetworkFlags()...),
+		Writer:                    env.Stdout,
+		ErrWriter:                 env.Stderr,
+		HideHelpCommand:           true,
+		HideVersion:               true,
+		DisableSliceFlagSeparator: true,
+		ExitErrHandler:            func(*cli.Context, error) {},
+		OnUsageError:              func(_ *cli.Context, err error, _ bool) error { return errUsage{err} },
+		Action: func(c *cli.Context) error {
+			if c.Args().Present() {
+				return errUsage{fmt.Errorf("selftest takes options only, not %q", c.Args().First())}
+			}
+			if c.Duration("timeout") <= 0 {
+				return errUsage{fmt.Errorf("--timeout=%s is no time", c.Duration("timeout"))}
+			}
+			cfg, err := compat.NetworkConfig(c, env)
+			if err != nil {
+				return err
+			}
+			code, err = selfTest(c, cfg, env)
+			return err
+		},
+	}
+	if err := app.Run(append([]string{app.Name}, args...)); err != nil {
+		compat.LogError(compat.NewLogger(env.Stderr, slog.LevelInfo), err)
+		if errors.As(err, new(errUsage)) {
+			_, _ = fmt.Fprintf(env.Stderr, "Run \"%s --help\" for its options.\n", app.Name)
+		}
+		return 1
+	}
+	return code
+}
+
+// selfTest runs the test that a good command line asks for, and reports.
+func selfTest(c *cli.Context, cfg *compat.Config, env compat.IO) (int, error) {
+	dir, err := os.MkdirTemp("", "socket_vmnet2-selftest-")
+	if err != nil {
+		return 0, err
+	}
+	defer os.RemoveAll(dir)
+	cfg.StateDir, cfg.SocketPath = filepath.Join(dir, "state"), filepath.Join(dir, "socket")
+
+	level := slog.LevelWarn
+	if cfg.Debug {
+		level = slog.LevelDebug
+	}
+	kept := &keeper{w: env.Stderr}
+	log := compat.NewLogger(kept, level)
+	slog.SetDefault(log) // libraries that know no other logger
+	ctx, stop := untilSignal(log)
+	defer stop()
+	ctx, cancel := context.WithTimeout(ctx, c.Duration("timeout"))
+	defer cancel()
+	for _, w := range append(cfg.Warnings, compat.PrivilegeWarnings(runtime.GOOS, cfg.Backend, os.Geteuid(), os.Getuid())...) {
+		log.Warn(w)
+	}
+
+	o := selftestOptions(cfg, log)
+	if c.Bool("quick") {
+		o.Burst, o.Interfaces = 250*time.Millisecond, 8
+	}
+	if c.Bool("json") {
+		rep := selftest.Run(ctx, o)
+		rep.Log = kept.kept()
+		return rep.ExitCode(), rep.WriteJSON(env.Stdout)
+	}
+	if err := selftest.WriteHead(env.Stdout, o.Environment); err != nil {
+		return 0, err
+	}
+	o.OnStep = func(s selftest.Step) { _ = selftest.WriteStep(env.Stdout, s) }
+	rep := selftest.Run(ctx, o)
+	rep.Log = kept.kept()
+	return rep.ExitCode(), rep.WriteTail(env.Stdout)
+}
+
+// selftestOptions are the options for the network of cfg.
+func selftestOptions(cfg *compat.Config, log *slog.Logger) selftest.Options {
+	o := selftest.Options{
+		Open: func(ctx context.Context) (vnet.Network, error) {
+			open, err := prepareNetwork(cfg, log)
+			if err != nil {
+				return nil, err
+			}
+			return open(ctx)
+		},
+		Isolated:     cfg.Isolate,
+		SharingAsked: cfg.VmnetInterfaces == compat.InterfacesOne,
+		Environment:  environment(cfg),
+	}
+	if resolveBackend(cfg) == compat.BackendVmnet {
+		o.Describe, o.Sharing = describeVmnet, vmnetSharing
+		if runtime.GOOS == "darwin" && cfg.Mode != vnet.ModeBridged {
+			o.LeasesFile = macOSLeases
+		}
+	}
+	return o
+}
+
+// environment is what the report tells of the program, the machine and the user.
+func environment(cfg *compat.Config) selftest.Facts {
+	program, err := os.Executable()
+	if err != nil {
+		program = err.Error()
+	}
+	facts := selftest.Facts{
+		{Name: "version", Value: compat.Version},
+		{Name: "go", Value: runtime.Version()},
+		{Name: "arguments", Value: strings.Join(os.Args[1:], " ")},
+		{Name: "system", Value: systemVersion()},
+		{Name: "architecture", Value: runtime.GOARCH},
+		{Name: "cpus", Value: runtime.NumCPU()},
+		{Name: "uid", Value: os.Geteuid()},
+		{Name: "root", Value: os.Geteuid() == 0},
+		{Name: "backend", Value: string(resolveBackend(cfg))},
+	}
+	if runtime.GOOS == "darwin" {
+		facts = append(facts, selftest.Fact{Name: "entitlement", Value: selftest.Entitlement(program)})
+	}
+	return facts
+}
+
+// mostKept bounds the lines of the log that go into a report.
+const mostKept = 50
+
+// keeper passes log lines on, and keeps warnings and errors for the report. The logger writes one line at a time.
+type keeper struct {
+	w io.Writer
+
+	mu    sync.Mutex
+	lines []string
+}
+
+func (k *keeper) Write(b []byte) (int, error) {
+	line := strings.TrimSuffix(string(b), "\n")
+	if strings.HasPrefix(line, "WARN") || strings.HasPrefix(line, "ERROR") {
+		k.mu.Lock()
+		if len(k.lines) < mostKept {
+			k.lines = append(k.lines, line)
+		}
+		k.mu.Unlock()
+	}
+	return k.w.Write(b)
+}
+
+func (k *keeper) kept() []string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return append([]string{}, slices.Clone(k.lines)...)
+}

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build darwin || vmnetsim
+
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/state"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vmnet"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
+)
+
+// prepareVmnet finds vmnet.framework and checks that it can do what cfg asks for. Nothing is started.
+func prepareVmnet(cfg *compat.Config, log *slog.Logger) (opener, error) {
+	framework, err := openFramework(cfg)
+	if err != nil {
+		return nil, err
+	}
+	o := vmnetOptions(cfg)
+	o.API, o.Log = framework, log
+	if _, err := vmnet.Choose(o, framework.Features()); err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) (vnet.Network, error) { return openVmnet(ctx, cfg, o) }, nil
+}
+
+// openVmnet starts the network.
+func openVmnet(ctx context.Context, cfg *compat.Config, o vmnet.Options) (vnet.Network, error) {
+	kept := state.Open(state.Options{Dir: stateDir(cfg, o.Log), Socket: absolute(cfg.SocketPath), Log: o.Log})
+	o.Identity = kept
+	network, err := vmnet.New(ctx, o)
+	if err != nil {
+		return nil, errors.Join(err, kept.Close())
+	}
+	host, err := startHost(cfg, o.API, network.Info(), o.Log)
+	if err != nil {
+		return nil, errors.Join(err, network.Close(), kept.Close())
+	}
+	return &vmnetNetwork{Network: network, kept: kept, host: host}, nil
+}
+
+// vmnetOptions are the options of the command line.
+func vmnetOptions(cfg *compat.Config) vmnet.Options {
+	o := vmnet.Options{
+		Mode:            cfg.Mode,
+		Interface:       cfg.Interface,
+		Gateway:         cfg.Gateway,
+		Subnet:          cfg.Subnet,
+		DHCPEnd:         cfg.DHCPEnd,
+		DHCPEndSet:      cfg.DHCPEndSet,
+		InterfaceID:     cfg.InterfaceID,
+		NetworkID:       cfg.NetworkID,
+		NAT66Prefix:     cfg.NAT66Prefix,
+		DisableDHCP:     cfg.DisableDHCP,
+		DisableNAT44:    cfg.DisableNAT44,
+		DisableNAT66:    cfg.DisableNAT66,
+		DisableDNSProxy: cfg.DisableDNSProxy,
+		DisableRA:       cfg.DisableRA,
+		MTU:             cfg.MTU,
+		Reservations:    cfg.Reservations,
+		Forwards:        cfg.Forwards,
+		Isolate:         cfg.Isolate,
+		Offload:         cfg.Offload,
+		UseAPI:          cfg.VmnetAPI,
+		Interfaces:      cfg.VmnetInterfaces,
+		MaxClients:      cfg.MaxClients,
+	}
+	if os.Getppid() == 1 { // launchd would only start it again, with pauses that grow
+		o.Patience, o.RetryAll = vmnet.LaunchdPatience, true
+	}
+	return o
+}
+
+// vmnetNetwork is a network, the file that keeps its identity and, on the simulator, its host.
+type vmnetNetwork struct {
+	*vmnet.Network
+	kept *state.File
+	host func() // ends the host's side; nil where it is the kernel's
+}
+
+// Close closes the network and writes what changed last.
+func (n *vmnetNetwork) Close() error {
+	err := n.Network.Close()
+	if n.host != nil {
+		n.host()
+	}
+	return errors.Join(err, n.kept.Close())
+}
+
+// listInterfaces are the interfaces of this host that bridged mode takes.
+func listInterfaces(cfg *compat.Config) ([]string, error) {
+	framework, err := openFramework(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return framework.SharedInterfaces()
+}
