@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/socket-vmnet2/socket_vmnet2/test/e2e/lab"
+	"github.com/socket-vmnet2/socket_vmnet2/test/vmnetsim"
 )
 
 // The network of every daemon in these tests.
@@ -31,6 +32,8 @@ var (
 	tools     lab.Tools
 	daemonOld string // socket_vmnet: the old program's options
 	daemonNew string // socket_vmnet2
+	daemonSim string // socket_vmnet2 that can load the vmnet simulator
+	simulator string // the simulator's library
 	client    string // socket_vmnet_client
 	undrained string // socket_vmnet2 that closes its clients without reading on
 	notReady  error  // why no test can run
@@ -68,13 +71,18 @@ func prepare(dir string) (err error) {
 	daemonOld, daemonNew = filepath.Join(dir, "socket_vmnet"), filepath.Join(dir, "socket_vmnet2")
 	client = filepath.Join(dir, "socket_vmnet_client")
 	undrained = filepath.Join(dir, "nodrain", "socket_vmnet2")
+	daemonSim = filepath.Join(dir, "vmnetsim", "socket_vmnet2")
 	ctx := context.Background()
+	if simulator, err = vmnetsim.Build(ctx, vmnetsim.Full); err != nil {
+		return err
+	}
 	return errors.Join(
 		lab.BuildHelper(ctx, tools.Helper),
 		lab.BuildGo(ctx, "./cmd/socket_vmnet2", daemonOld),
 		lab.BuildGo(ctx, "./cmd/socket_vmnet2", daemonNew),
 		lab.BuildGo(ctx, "./cmd/socket_vmnet_client", client),
 		lab.BuildGo(ctx, "./cmd/socket_vmnet2", undrained, "-tags", "nodrain"),
+		lab.BuildGo(ctx, "./cmd/socket_vmnet2", daemonSim, "-tags", "vmnetsim"),
 	)
 }
 
@@ -99,6 +107,9 @@ func startDaemon(t *testing.T, l *lab.Lab, program, socket string, args ...strin
 	args = append([]string{"--vmnet-gateway=" + gateway}, args...)
 	if program != daemonOld {
 		args = append(args, "--state-dir="+l.Path("state"))
+	}
+	if program == daemonSim {
+		args = append(args, "--backend=vmnet", "--vmnetsim-lib="+simulator, "--vmnetsim-dir="+l.Path("vmnetsim"))
 	}
 	d, err := l.StartDaemon(t.Context(), program, append(args, socket))
 	require.NoError(t, err)

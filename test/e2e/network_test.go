@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"syscall"
 	"testing"
@@ -19,24 +20,19 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/test/e2e/lab"
 )
 
-// network is a daemon run as socket_vmnet with one guest of each kind on it.
+// network is a daemon with one guest of each kind on it.
 type network struct {
-	lab    *lab.Lab
-	daemon *lab.Daemon
-	guests []*lab.Guest
-	leases [2]lab.Lease
+	lab     *lab.Lab
+	daemon  *lab.Daemon
+	guests  []*lab.Guest
+	hosts   []string // the host's addresses
+	seconds string   // of a lease
+	leases  [2]lab.Lease
 }
 
 // TestNetwork shows what two virtual machines get from one daemon: the demo's steps and what they must not get.
 func TestNetwork(t *testing.T) {
-	l := newLab(t)
-	n := &network{lab: l, daemon: startDaemon(t, l, daemonOld, l.Path("socket_vmnet"),
-		"--vmnet-dhcp-end="+alias, "--vmnet-mask=255.255.255.0", "--pidfile="+l.Path("pid"))}
-	n.guests = boot(
-		t, l,
-		lab.GuestOptions{Name: "stream", MAC: "52:54:00:e2:e0:01", Netdev: lab.StreamNetdev(n.daemon.Socket, 0), QEMU: tools.NewQEMU},
-		lab.GuestOptions{Name: "fd3", MAC: "52:54:00:e2:e0:02", Netdev: lab.FD3Netdev, Wrap: []string{client, n.daemon.Socket}},
-	)
+	n := newNetwork(t, daemonOld, "--vmnet-dhcp-end="+alias, "--vmnet-mask=255.255.255.0")
 	t.Run("lease", n.testLease)
 	if t.Failed() {
 		return // nothing below can work
@@ -52,12 +48,48 @@ func TestNetwork(t *testing.T) {
 	t.Run("stop under load", n.testStop)
 }
 
+// TestNetworkOnVmnet has the same virtual machines on the vmnet back end, each with an interface of its own in the
+// simulator, by each of the two ways to start one. What the host offers beyond DHCP and ping is macOS' own there.
+func TestNetworkOnVmnet(t *testing.T) {
+	for _, api := range []string{"network", "interface"} {
+		t.Run(api, func(t *testing.T) {
+			n := newNetwork(t, daemonSim, "--vmnet-dhcp-end="+alias, "--vmnet-mask=255.255.255.0", "--vmnet-api="+api)
+			t.Run("lease", n.testLease)
+			if t.Failed() {
+				return
+			}
+			t.Run("ping", n.testPing)
+			t.Run("throughput", n.testThroughput)
+			t.Run("unicast is private", n.testPrivate)
+			t.Run("renew and release", n.testRenew)
+			t.Run("stop under load", n.testStop)
+		})
+	}
+}
+
+// newNetwork starts program and boots the guests.
+func newNetwork(t *testing.T, program string, args ...string) *network {
+	t.Helper()
+	l := newLab(t)
+	n := &network{lab: l, daemon: startDaemon(t, l, program, l.Path("socket_vmnet"), append(args, "--pidfile="+l.Path("pid"))...)}
+	n.guests = boot(
+		t, l,
+		lab.GuestOptions{Name: "stream", MAC: "52:54:00:e2:e0:01", Netdev: lab.StreamNetdev(n.daemon.Socket, 0), QEMU: tools.NewQEMU},
+		lab.GuestOptions{Name: "fd3", MAC: "52:54:00:e2:e0:02", Netdev: lab.FD3Netdev, Wrap: []string{client, n.daemon.Socket}},
+	)
+	n.hosts, n.seconds = []string{gateway, alias}, "3600"
+	if program == daemonSim {
+		n.hosts, n.seconds = []string{gateway}, "86400" // as on macOS
+	}
+	return n
+}
+
 func (n *network) testLease(t *testing.T) {
 	for i, g := range n.guests {
 		lease, err := g.DHCP(within(t, time.Minute))
 		require.NoError(t, err)
 		assert.Equal(t, lab.Lease{
-			IP: lease.IP, Bits: "24", Router: gateway, DNS: gateway, Server: gateway, Seconds: "3600",
+			IP: lease.IP, Bits: "24", Router: gateway, DNS: gateway, Server: gateway, Seconds: n.seconds,
 		}, lease)
 		ip := net.ParseIP(lease.IP).To4()
 		require.NotNil(t, ip, lease.IP)
@@ -70,7 +102,7 @@ func (n *network) testLease(t *testing.T) {
 
 func (n *network) testPing(t *testing.T) {
 	for i, g := range n.guests {
-		for _, to := range []string{gateway, alias, n.leases[1-i].IP} {
+		for _, to := range append(slices.Clone(n.hosts), n.leases[1-i].IP) {
 			mean, err := g.Ping(within(t, time.Minute), to)
 			require.NoError(t, err)
 			t.Logf("%s to %s: %s", g.Name, to, mean)

@@ -33,15 +33,39 @@ type reconnect struct {
 	daemon *lab.Daemon
 	guests []*lab.Guest
 	leases [2]lab.Lease
+	// program is the daemon that is stopped and started.
+	program string
 }
 
 // TestReconnect stops, kills and replaces the daemon under running guests.
 func TestReconnect(t *testing.T) {
+	r := newReconnect(t, daemonNew)
+	t.Run("stop and start", func(t *testing.T) { r.testRestart(t, syscall.SIGTERM) })
+	t.Run("kill and start", func(t *testing.T) { r.testRestart(t, syscall.SIGKILL) })
+	t.Run("no DHCP when disabled", r.testDisableDHCP)
+	t.Run("host mode", r.testHostMode)
+	t.Run("stop under load", r.testStopUnderLoad)
+	t.Run("stop under load without the drain", r.testStopWithoutDrain)
+}
+
+// TestReconnectOnVmnet is the same with the vmnet back end on the simulator, where a killed owner's subnet stays busy for a
+// while.
+func TestReconnectOnVmnet(t *testing.T) {
+	r := newReconnect(t, daemonSim)
+	t.Run("stop and start", func(t *testing.T) { r.testRestart(t, syscall.SIGTERM) })
+	t.Run("kill and start", func(t *testing.T) { r.testRestart(t, syscall.SIGKILL) })
+	t.Run("no DHCP when disabled", r.testDisableDHCP)
+	t.Run("stop under load", r.testStopUnderLoad)
+}
+
+// newReconnect starts program and boots the guests.
+func newReconnect(t *testing.T, program string) *reconnect {
+	t.Helper()
 	l := newLab(t)
-	r := &reconnect{lab: l, socket: l.Path("socket_vmnet")}
+	r := &reconnect{lab: l, socket: l.Path("socket_vmnet"), program: program}
 	small, err := l.SendBuffer(t.Context(), 4096)
 	require.NoError(t, err)
-	r.start(t, daemonNew)
+	r.start(t, program)
 	netdev := lab.StreamNetdev(r.socket, reconnectEvery)
 	r.guests = boot(
 		t, l,
@@ -52,12 +76,7 @@ func TestReconnect(t *testing.T) {
 		r.leases[i], err = g.DHCP(within(t, time.Minute))
 		require.NoError(t, err)
 	}
-	t.Run("stop and start", func(t *testing.T) { r.testRestart(t, syscall.SIGTERM) })
-	t.Run("kill and start", func(t *testing.T) { r.testRestart(t, syscall.SIGKILL) })
-	t.Run("no DHCP when disabled", r.testDisableDHCP)
-	t.Run("host mode", r.testHostMode)
-	t.Run("stop under load", r.testStopUnderLoad)
-	t.Run("stop under load without the drain", r.testStopWithoutDrain)
+	return r
 }
 
 func (r *reconnect) start(t *testing.T, program string, args ...string) {
@@ -88,7 +107,7 @@ func (r *reconnect) reconnected(t *testing.T, since time.Time) {
 
 // testRestart: the guests go on with the addresses they have, and get the same ones when they ask.
 func (r *reconnect) testRestart(t *testing.T, s os.Signal) {
-	r.restart(t, s, daemonNew)
+	r.restart(t, s, r.program)
 	for i, g := range r.guests {
 		for _, to := range []string{gateway, r.leases[1-i].IP} {
 			_, err := g.Ping(within(t, time.Minute), to)
@@ -104,7 +123,7 @@ func (r *reconnect) testRestart(t *testing.T, s os.Signal) {
 }
 
 func (r *reconnect) testDisableDHCP(t *testing.T) {
-	r.restart(t, syscall.SIGTERM, daemonNew, "--vmnet-disable-dhcp")
+	r.restart(t, syscall.SIGTERM, r.program, "--vmnet-disable-dhcp")
 	g := r.guests[0]
 	res, err := g.Run(within(t, time.Minute), "dhcp 2")
 	require.NoError(t, err)

@@ -32,7 +32,7 @@ func (r *reconnect) testStopUnderLoad(t *testing.T) {
 		took := r.stopStalled(t, stalled)
 		assert.Zero(t, r.daemon.ExitCode(), "exit code")
 		assert.Less(t, took, 2*time.Second, "time to stop")
-		r.start(t, daemonNew)
+		r.start(t, r.program)
 		counter := r.count(t)
 		r.reconnected(t, since)
 		for _, g := range r.guests {
