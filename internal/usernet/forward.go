@@ -37,7 +37,7 @@ type forward struct {
 	net *Network
 	id  bridge.PortID // in the flow table
 	tcp net.Listener
-	udp *net.UDPConn
+	udp *stickySocket
 
 	mu    sync.Mutex
 	flows map[netip.AddrPort]*forwardedUDP // UDP, by the outside's address
@@ -109,7 +109,10 @@ func (f *forward) listen() (err error) {
 	if f.Proto == "tcp" {
 		f.tcp, err = net.ListenTCP("tcp4", net.TCPAddrFromAddrPort(a))
 	} else {
-		f.udp, err = net.ListenUDP("udp4", net.UDPAddrFromAddrPort(a))
+		var c *net.UDPConn
+		if c, err = net.ListenUDP("udp4", net.UDPAddrFromAddrPort(a)); err == nil {
+			f.udp = newStickySocket(c)
+		}
 	}
 	what := fmt.Sprintf("forward %s port %d to %s", f.Proto, f.HostPort, f.Guest)
 	switch {

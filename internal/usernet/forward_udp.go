@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"sync/atomic"
 	"time"
 
 	"gvisor.dev/gvisor/pkg/tcpip/header"
@@ -17,6 +18,7 @@ import (
 type forwardedUDP struct {
 	*flow
 	engine *engine
+	at     atomic.Pointer[netip.Addr] // of the host, where the last datagram was sent to
 	guest  *guestConn
 }
 
@@ -25,7 +27,7 @@ type forwardedUDP struct {
 func (f *forward) serveUDP() {
 	buf := make([]byte, bufSize)
 	for {
-		n, from, err := f.udp.ReadFromUDPAddrPort(buf)
+		n, from, at, err := f.udp.read(buf)
 		switch {
 		case errors.Is(err, net.ErrClosed):
 			return
@@ -34,15 +36,19 @@ func (f *forward) serveUDP() {
 			time.Sleep(acceptPause)
 			continue
 		}
-		if d := f.flowFrom(from); d != nil {
+		if d := f.flowFrom(from, at); d != nil {
 			d.touch()
+			if *d.at.Load() != at {
+				moved := at
+				d.at.Store(&moved)
+			}
 			_, _ = d.guest.Write(buf[:n]) // a datagram the stack has no room for is lost, as on any network
 		}
 	}
 }
 
 // flowFrom is the flow of a sender, a new one if need be, nil if there cannot be one now.
-func (f *forward) flowFrom(outside netip.AddrPort) *forwardedUDP {
+func (f *forward) flowFrom(outside netip.AddrPort, at netip.Addr) *forwardedUDP {
 	f.mu.Lock()
 	d := f.flows[outside]
 	f.mu.Unlock()
@@ -63,7 +69,9 @@ func (f *forward) flowFrom(outside netip.AddrPort) *forwardedUDP {
 		added.release()
 		return nil
 	}
-	d = &forwardedUDP{added, e, guest}
+	d = &forwardedUDP{flow: added, guest: guest, engine: e}
+	first := at
+	d.at.Store(&first)
 	f.mu.Lock()
 	f.flows[outside] = d
 	f.mu.Unlock()
@@ -71,7 +79,7 @@ func (f *forward) flowFrom(outside netip.AddrPort) *forwardedUDP {
 		defer added.release()
 		defer guest.close()
 		defer f.forget(outside, d)
-		e.answer(d, func(b []byte) { _, _ = f.udp.WriteToUDPAddrPort(b, outside) })
+		e.answer(d, func(b []byte) { _ = f.udp.write(b, outside, *d.at.Load()) })
 	})
 	return d
 }

@@ -1,0 +1,368 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package usernet
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"gvisor.dev/gvisor/pkg/tcpip/adapters/gonet"
+	"gvisor.dev/gvisor/pkg/tcpip/network/ipv4"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
+)
+
+// patience is for what happens soon on a machine that is not busy.
+const patience = 30 * time.Second
+
+// freePort is a port of the host that nobody used a moment ago.
+func freePort(t testing.TB, proto string) uint16 {
+	if proto == "udp" {
+		c, err := net.ListenPacket("udp4", "0.0.0.0:0")
+		require.NoError(t, err)
+		defer c.Close()
+		return c.LocalAddr().(*net.UDPAddr).AddrPort().Port()
+	}
+	l, err := net.Listen("tcp4", "0.0.0.0:0")
+	require.NoError(t, err)
+	defer l.Close()
+	return hostPort(l)
+}
+
+// forwardTo forwards a free port of the host to the test's guest.
+func forwardTo(t testing.TB, proto string, guestPort uint16) vnet.Forward {
+	return vnet.Forward{Proto: proto, HostPort: freePort(t, proto), Guest: netip.AddrPortFrom(guestIP, guestPort)}
+}
+
+func dialHost(t testing.TB, f vnet.Forward) net.Conn {
+	t.Helper()
+	c, err := net.DialTimeout(f.Proto+"4", fmt.Sprintf("127.0.0.1:%d", f.HostPort), patience)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	require.NoError(t, c.SetDeadline(time.Now().Add(patience)))
+	return c
+}
+
+// endOf connects and returns how the connection ends. A reset may come before the connection is known to be there.
+func endOf(f vnet.Forward) error {
+	c, err := net.DialTimeout("tcp4", fmt.Sprintf("127.0.0.1:%d", f.HostPort), patience)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(patience))
+	_, err = c.Read(make([]byte, 1))
+	return err
+}
+
+func listenGuest(t testing.TB, g *ipGuest, port uint16) *gonet.TCPListener {
+	l, err := gonet.ListenTCP(g.stack, full(netip.AddrPortFrom(guestIP, port)), ipv4.ProtocolNumber)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	return l
+}
+
+// TestForwardTCP: data both ways at once, the gateway as the other end, and both ways of an orderly end.
+func TestForwardTCP(t *testing.T) {
+	f := forwardTo(t, "tcp", 80)
+	n := start(t, Options{Forwards: []vnet.Forward{f}}, tuning{})
+	l := listenGuest(t, newIPGuest(t, n, mac1, guestIP), 80)
+	data := make([]byte, 1<<20)
+	_, _ = rand.NewChaCha8([32]byte{2}).Read(data)
+	exchange := func(c net.Conn) ([32]byte, error) {
+		var wg sync.WaitGroup
+		defer wg.Wait()
+		wg.Go(func() {
+			_, _ = c.Write(data)
+			_ = c.(interface{ CloseWrite() error }).CloseWrite()
+		})
+		h := sha256.New()
+		_, err := io.Copy(h, c)
+		return [32]byte(h.Sum(nil)), err
+	}
+	outside := dialHost(t, f)
+	inside, err := l.Accept()
+	require.NoError(t, err)
+	defer inside.Close()
+	assert.Equal(t, gatewayIP.String(), inside.RemoteAddr().(*net.TCPAddr).IP.String())
+	assert.Equal(t, 1, n.Stats().TCPFlows)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		got, err := exchange(inside)
+		assert.NoError(t, err)
+		assert.Equal(t, sha256.Sum256(data), got, "into the guest")
+	})
+	got, err := exchange(outside)
+	assert.NoError(t, err)
+	assert.Equal(t, sha256.Sum256(data), got, "out of the guest")
+	wg.Wait()
+	assert.Eventually(t, func() bool { return n.Stats().TCPFlows == 0 }, patience, time.Millisecond, "flow ended")
+
+	outside = dialHost(t, f)
+	inside, err = l.Accept()
+	require.NoError(t, err)
+	require.NoError(t, outside.(*net.TCPConn).SetLinger(0))
+	require.NoError(t, outside.Close())
+	_, err = io.ReadAll(inside)
+	assert.Error(t, err, "a reset comes through")
+	_ = inside.Close()
+}
+
+// TestForwardToNobody: who connects sees an end, not silence.
+func TestForwardToNobody(t *testing.T) {
+	f := forwardTo(t, "tcp", 80)
+	n := start(t, Options{Forwards: []vnet.Forward{f}}, tuning{dialTimeout: 200 * time.Millisecond})
+	assert.ErrorIs(t, endOf(f), syscall.ECONNRESET, "no guest has the address")
+	newIPGuest(t, n, mac1, guestIP)
+	assert.ErrorIs(t, endOf(f), syscall.ECONNRESET, "the guest does not listen")
+	assert.Eventually(t, func() bool { return n.Stats().TCPFlows == 0 }, patience, time.Millisecond)
+}
+
+// TestForwardLimit: one forward's connections are bounded, and others' are not touched by it.
+func TestForwardLimit(t *testing.T) {
+	f, other := forwardTo(t, "tcp", 80), forwardTo(t, "tcp", 81)
+	var log lockedBuffer
+	n := start(t, Options{Forwards: []vnet.Forward{f, other}, Log: slog.New(slog.NewTextHandler(&log, nil))}, tuning{})
+	g := newIPGuest(t, n, mac1, guestIP)
+	l, l2 := listenGuest(t, g, 80), listenGuest(t, g, 81)
+	for range maxFlows {
+		dialHost(t, f)
+		c, err := l.Accept()
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = c.Close() })
+	}
+	assert.ErrorIs(t, endOf(f), syscall.ECONNRESET)
+	assert.Contains(t, log.String(), "forwarded TCP connection refused")
+	dialHost(t, other)
+	c, err := l2.Accept()
+	require.NoError(t, err)
+	_ = c.Close()
+}
+
+// echoGuestUDP answers each datagram with its sender's address in front.
+func echoGuestUDP(t testing.TB, g *ipGuest, port uint16) {
+	laddr := full(netip.AddrPortFrom(guestIP, port))
+	c, err := gonet.DialUDP(g.stack, &laddr, nil, ipv4.ProtocolNumber)
+	require.NoError(t, err)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		buf := make([]byte, bufSize)
+		for {
+			n, from, err := c.ReadFrom(buf)
+			if err != nil {
+				return
+			}
+			_, _ = c.WriteTo(append([]byte(from.String()+" "), buf[:n]...), from)
+		}
+	})
+	t.Cleanup(func() { _ = c.Close(); wg.Wait() })
+}
+
+// ask exchanges a datagram until there is an answer, and returns the sender that the guest saw.
+func ask(t testing.TB, c net.Conn, text string) (sender string) {
+	t.Helper()
+	buf := make([]byte, bufSize)
+	for range 10 { // datagrams may be lost
+		_, err := c.Write([]byte(text))
+		require.NoError(t, err)
+		require.NoError(t, c.SetReadDeadline(time.Now().Add(time.Second)))
+		for {
+			n, err := c.Read(buf)
+			if err != nil {
+				break
+			}
+			from, answer, _ := strings.Cut(string(buf[:n]), " ")
+			if answer == text {
+				return from
+			}
+		}
+	}
+	require.Fail(t, "no answer")
+	return ""
+}
+
+func TestForwardUDP(t *testing.T) {
+	f := forwardTo(t, "udp", 53)
+	n := start(t, Options{Forwards: []vnet.Forward{f}}, tuning{})
+	g := newIPGuest(t, n, mac1, guestIP)
+	echoGuestUDP(t, g, 53)
+	a, b := dialHost(t, f), dialHost(t, f)
+	fromA, fromB := ask(t, a, "a"), ask(t, b, "b")
+	assert.True(t, strings.HasPrefix(fromA, gatewayIP.String()+":"), fromA)
+	assert.NotEqual(t, fromA, fromB, "each sender is a flow")
+	assert.Equal(t, fromA, ask(t, a, "again"), "the same one")
+	for _, size := range []int{0, 1472, 1473, 9000, 60000} {
+		assert.Equal(t, fromA, ask(t, a, strings.Repeat("x", size)), "%d bytes", size)
+	}
+	assert.Equal(t, 2, n.Stats().UDPFlows)
+	stranger, err := g.dialUDP(netip.MustParseAddrPort(fromA)) // from another port of the guest
+	require.NoError(t, err)
+	_, _ = stranger.Write([]byte("not an answer"))
+	assert.Equal(t, fromA, ask(t, a, "b"))
+	_ = stranger.Close()
+}
+
+// TestForwardUDPAnswersFromWhereItWasAsked: a host has many addresses. Linux gives it all of 127.0.0.0/8.
+func TestForwardUDPAnswersFromWhereItWasAsked(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		return // sticky_other.go leaves the choice to the host
+	}
+	f := forwardTo(t, "udp", 53)
+	n := start(t, Options{Forwards: []vnet.Forward{f}}, tuning{})
+	echoGuestUDP(t, newIPGuest(t, n, mac1, guestIP), 53)
+	c, err := net.DialUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)}, &net.UDPAddr{IP: net.IPv4(127, 0, 0, 2), Port: int(f.HostPort)})
+	require.NoError(t, err)
+	defer c.Close()
+	ask(t, c, "x") // a connected socket takes answers from that address only
+}
+
+func TestForwardUDPEnds(t *testing.T) {
+	f := forwardTo(t, "udp", 53)
+	n := start(t, Options{Forwards: []vnet.Forward{f}}, tuning{udpIdle: 200 * time.Millisecond})
+	echoGuestUDP(t, newIPGuest(t, n, mac1, guestIP), 53)
+	c := dialHost(t, f)
+	ask(t, c, "x")
+	assert.Eventually(t, func() bool { return n.Stats().UDPFlows == 0 }, patience, time.Millisecond, "idle")
+	ask(t, c, "again")
+
+	var conns []net.Conn
+	for i := range maxFlows + 20 {
+		conns = append(conns, dialHost(t, f))
+		_, err := conns[i].Write([]byte("x"))
+		require.NoError(t, err)
+		assert.LessOrEqual(t, n.Stats().UDPFlows, maxFlows)
+	}
+	ask(t, conns[len(conns)-1], "the last one has a flow")
+	for range 20 {
+		for _, c := range conns {
+			_ = c.Close()
+		}
+	}
+	assert.Eventually(t, func() bool { return n.Stats().UDPFlows == 0 }, patience, time.Millisecond)
+	n.fwd.all[0].mu.Lock()
+	defer n.fwd.all[0].mu.Unlock()
+	assert.Empty(t, n.fwd.all[0].flows)
+}
+
+// TestForwardAddresses: in host mode the outside stays out.
+func TestForwardAddresses(t *testing.T) {
+	for mode, want := range map[vnet.Mode]string{vnet.ModeShared: "0.0.0.0", vnet.ModeHost: "127.0.0.1"} {
+		tcp, udp := forwardTo(t, "tcp", 80), forwardTo(t, "udp", 80)
+		n := start(t, Options{Mode: mode, Forwards: []vnet.Forward{tcp, udp}}, tuning{})
+		assert.Equal(t, fmt.Sprintf("%s:%d", want, tcp.HostPort), n.fwd.all[0].tcp.Addr().String())
+		assert.Equal(t, fmt.Sprintf("%s:%d", want, udp.HostPort), n.fwd.all[1].udp.LocalAddr().String())
+	}
+}
+
+// TestForwardPortInUse: the network does not start, says why, and leaves no port open.
+func TestForwardPortInUse(t *testing.T) {
+	for _, proto := range []string{"tcp", "udp"} {
+		first, taken := forwardTo(t, "tcp", 1), forwardTo(t, proto, 80)
+		if proto == "tcp" {
+			l, err := net.Listen("tcp4", fmt.Sprintf("0.0.0.0:%d", taken.HostPort))
+			require.NoError(t, err)
+			defer l.Close()
+		} else {
+			c, err := net.ListenPacket("udp4", fmt.Sprintf("0.0.0.0:%d", taken.HostPort))
+			require.NoError(t, err)
+			defer c.Close()
+		}
+		_, err := New(Options{Mode: vnet.ModeShared, Forwards: []vnet.Forward{first, taken}})
+		require.ErrorIs(t, err, syscall.EADDRINUSE)
+		assert.Contains(t, err.Error(), fmt.Sprintf("forward %s port %d to 192.168.105.77:80: another program uses that port", proto, taken.HostPort))
+		l, err := net.Listen("tcp4", fmt.Sprintf("0.0.0.0:%d", first.HostPort))
+		require.NoError(t, err, "the first one is free again")
+		_ = l.Close()
+	}
+}
+
+// TestForwardsOutliveTheStack: after a panic in it, and into a Close.
+func TestForwardsOutliveTheStack(t *testing.T) {
+	tcp, udp := forwardTo(t, "tcp", 80), forwardTo(t, "udp", 53)
+	var arm atomic.Bool
+	n := start(t, Options{Forwards: []vnet.Forward{tcp, udp}}, tuning{onFrame: func([]byte) {
+		if arm.CompareAndSwap(true, false) {
+			panic("made by the test")
+		}
+	}})
+	g := newIPGuest(t, n, mac1, guestIP)
+	l := listenGuest(t, g, 80)
+	echoGuestUDP(t, g, 53)
+	u := dialHost(t, udp)
+	ask(t, u, "before")
+	c := dialHost(t, tcp)
+	inside, err := l.Accept()
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = inside.Close() })
+
+	arm.Store(true)
+	newRawGuest(t, n, mac2).announce(netip.MustParseAddr("192.168.105.50"))
+	_, err = c.Read(make([]byte, 1))
+	assert.ErrorIs(t, err, syscall.ECONNRESET, "its connections are lost")
+	ask(t, u, "after")
+	dialHost(t, tcp)
+	inside2, err := l.Accept()
+	require.NoError(t, err)
+	_ = inside2.Close()
+
+	open := dialHost(t, tcp)
+	began := time.Now()
+	require.NoError(t, n.Close())
+	assert.Less(t, time.Since(began), 10*closeTimeout)
+	_, err = open.Read(make([]byte, 1))
+	assert.Error(t, err)
+	l2, err := net.Listen("tcp4", fmt.Sprintf("0.0.0.0:%d", tcp.HostPort))
+	require.NoError(t, err, "the port is free")
+	_ = l2.Close()
+}
+
+// TestCloseWhileForwarding: connections and datagrams arrive all the time.
+func TestCloseWhileForwarding(t *testing.T) {
+	for range 5 {
+		tcp, udp := forwardTo(t, "tcp", 80), forwardTo(t, "udp", 53)
+		n := start(t, Options{Forwards: []vnet.Forward{tcp, udp}}, tuning{})
+		g := newIPGuest(t, n, mac1, guestIP)
+		listenGuest(t, g, 80)
+		echoGuestUDP(t, g, 53)
+		var wg sync.WaitGroup
+		stop := make(chan struct{})
+		for range 4 {
+			wg.Go(func() {
+				for {
+					select {
+					case <-stop:
+						return
+					default:
+					}
+					if c, err := net.DialTimeout("tcp4", fmt.Sprintf("127.0.0.1:%d", tcp.HostPort), time.Second); err == nil {
+						_, _ = c.Write(bytes.Repeat([]byte("x"), 1000))
+						_ = c.Close()
+					}
+					if c, err := net.Dial("udp4", fmt.Sprintf("127.0.0.1:%d", udp.HostPort)); err == nil {
+						_, _ = c.Write([]byte("x"))
+						_ = c.Close()
+					}
+				}
+			})
+		}
+		assert.Eventually(t, func() bool { s := n.Stats(); return s.TCPFlows > 0 && s.UDPFlows > 0 }, patience, time.Millisecond)
+		require.NoError(t, n.Close())
+		close(stop)
+		wg.Wait()
+	}
+}
