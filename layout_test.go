@@ -59,7 +59,7 @@ var imports = map[string][]string{
 	"internal/release":  {"internal/codesign"},
 
 	"cmd/socket_vmnet2": {
-		"internal/compat", "internal/link", "internal/perclient", "internal/state", "internal/usernet", "internal/vnet",
+		"internal/compat", "internal/link", "internal/perclient", "internal/selftest", "internal/state", "internal/usernet", "internal/vnet",
 		"internal/vmnet", "internal/vmnet/api", "internal/vmnet/ffi",
 		"internal/vnettest/fakehost", // with the tag vmnetsim only: TestDarwinBinary
 	},

@@ -6,8 +6,10 @@ package main
 
 import (
 	"log/slog"
+	"maps"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
@@ -17,6 +19,12 @@ func main() {
 	os.Exit(run(os.Args))
 }
 
+// subcommands are what the first argument of socket_vmnet2 can ask for in place of the daemon. They get the arguments behind
+// it and return the exit code.
+var subcommands = map[string]func(args []string, env compat.IO) int{
+	"selftest": runSelftest,
+}
+
 func run(argv []string) int {
 	// A client that has gone is an error of one write. Without this a closed stderr would end the daemon.
 	signal.Ignore(syscall.SIGPIPE)
@@ -24,7 +32,11 @@ func run(argv []string) int {
 	if len(argv) > 0 {
 		personality = compat.PersonalityOf(argv[0])
 	}
-	cfg, outcome := compat.Parse(personality, argv, compat.IO{Stdout: os.Stdout, Stderr: os.Stderr, LookupEnv: os.LookupEnv})
+	env := compat.IO{Stdout: os.Stdout, Stderr: os.Stderr, LookupEnv: os.LookupEnv}
+	if name, args := compat.Subcommand(argv, slices.Collect(maps.Keys(subcommands))); name != "" {
+		return subcommands[name](args, env)
+	}
+	cfg, outcome := compat.Parse(personality, argv, env)
 	if cfg == nil {
 		return outcome.Code
 	}

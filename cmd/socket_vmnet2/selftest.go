@@ -29,12 +29,24 @@ const selftestTime = 50 * time.Second
 // macOSLeases is where macOS's DHCP server records its leases.
 const macOSLeases = "/var/db/dhcpd_leases"
 
-const selftestText = `Opens the network that a daemon with the same options would open, but for itself alone,
-and tries it with fake guests: addresses, frames, speed, number of interfaces, and whether the same network
-can be had again. No virtual machine is needed, and a running daemon is left alone.
-The report is meant to be pasted into an issue.
+// selftestText is the usage text in front of the network's options.
+const selftestText = `Usage: socket_vmnet2 selftest [--json] [--quick] [--timeout=DURATION] [NETWORK OPTION]...
+Opens the network that a daemon with the same options would open, but for itself alone, and tries it with fake guests:
+addresses, frames, speed, how many interfaces start, and whether the same network can be had again. It needs no virtual
+machine and takes less than a minute. A running daemon is left alone. The report is meant to be pasted into an issue.
 
-Exit code: 0 no step failed, 1 a step failed or the test was interrupted, 2 the network did not start.`
+--json                                 print one JSON document instead of text
+--quick                                short bursts and 8 interfaces at most: a few seconds in all
+--timeout=DURATION                     end the test after this time, such as "30s" (default: 50s)
+-h, --help                             print this text and end
+
+The network's options are those of the daemon:
+`
+
+// selftestCodes is the end of the usage text.
+const selftestCodes = `
+Exit code: 0 no step failed, 1 a step failed or the test was interrupted, 2 the network did not start
+`
 
 // errUsage is a command line that is none.
 type errUsage struct{ error }
@@ -43,45 +55,50 @@ type errUsage struct{ error }
 func runSelftest(args []string, env compat.IO) int {
 	code := 0
 	app := &cli.App{
-		Name:        "socket_vmnet2 selftest",
-		Usage:       "try the network of this machine",
-		UsageText:   "socket_vmnet2 selftest [--json] [--quick] [--timeout=DURATION] [NETWORK OPTION]...",
-		Description: selftestText,
+		Name: "socket_vmnet2 selftest",
 		Flags: append([]cli.Flag{
-			&cli.BoolFlag{Name: "json", Usage: "print one JSON document instead of text"},
-			&cli.BoolFlag{Name: "quick", Usage: "short bursts and 8 interfaces at most: a few seconds in all"},
-			&cli.DurationFlag{Name: "timeout", Usage: "end the test after `DURATION`", Value: selftestTime},
+			&cli.BoolFlag{Name: "json"},
+			&cli.BoolFlag{Name: "quick"},
+			&cli.DurationFlag{Name: "timeout", Value: selftestTime},
 		}, compat.NetworkFlags()...),
 		Writer:                    env.Stdout,
 		ErrWriter:                 env.Stderr,
+		CustomAppHelpTemplate:     selftestUsage(),
 		HideHelpCommand:           true,
 		HideVersion:               true,
 		DisableSliceFlagSeparator: true,
 		ExitErrHandler:            func(*cli.Context, error) {},
 		OnUsageError:              func(_ *cli.Context, err error, _ bool) error { return errUsage{err} },
-		Action: func(c *cli.Context) error {
-			if c.Args().Present() {
-				return errUsage{fmt.Errorf("selftest takes options only, not %q", c.Args().First())}
-			}
-			if c.Duration("timeout") <= 0 {
-				return errUsage{fmt.Errorf("--timeout=%s is no time", c.Duration("timeout"))}
-			}
-			cfg, err := compat.NetworkConfig(c, env)
-			if err != nil {
-				return err
-			}
-			code, err = selfTest(c, cfg, env)
+		Action: func(c *cli.Context) (err error) {
+			code, err = selftestAction(c, env)
 			return err
 		},
 	}
 	if err := app.Run(append([]string{app.Name}, args...)); err != nil {
 		compat.LogError(compat.NewLogger(env.Stderr, slog.LevelInfo), err)
 		if errors.As(err, new(errUsage)) {
-			_, _ = fmt.Fprintf(env.Stderr, "Run \"%s --help\" for its options.\n", app.Name)
+			_, _ = io.WriteString(env.Stdout, selftestUsage())
 		}
 		return 1
 	}
 	return code
+}
+
+func selftestUsage() string { return selftestText + compat.NetworkUsage() + selftestCodes }
+
+// selftestAction does what a command line of known options asks for.
+func selftestAction(c *cli.Context, env compat.IO) (code int, err error) {
+	switch {
+	case c.Args().Present():
+		return 0, errUsage{fmt.Errorf("selftest takes options only, not %q", c.Args().First())}
+	case c.Duration("timeout") <= 0:
+		return 0, errUsage{fmt.Errorf("--timeout=%s is no time", c.Duration("timeout"))}
+	}
+	cfg, err := compat.NetworkConfig(c, env)
+	if err != nil {
+		return 0, err
+	}
+	return selfTest(c, cfg, env)
 }
 
 // selfTest runs the test that a good command line asks for, and reports.

@@ -191,7 +191,14 @@ func (ps *parser) usage() {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Usage: %s [OPTION]... SOCKET\n", ps.argv0)
 	b.WriteString("Connects virtual machines (QEMU, Lima, minikube, ...) that open the unix socket SOCKET to one network.\n\n")
-	for _, o := range ps.opts {
+	writeOptions(&b, ps.opts)
+	fmt.Fprintf(&b, "\nVersion: %s\n", Version)
+	_, _ = io.WriteString(ps.env.Stdout, b.String())
+}
+
+// writeOptions writes the lines of opts for a usage text.
+func writeOptions(b *strings.Builder, opts []option) {
+	for _, o := range opts {
 		head := "--" + o.name
 		if o.short != 0 {
 			head = "-" + string(rune(o.short)) + ", " + head
@@ -203,9 +210,7 @@ func (ps *parser) usage() {
 			if i > 0 {
 				head = ""
 			}
-			fmt.Fprintf(&b, "%-*s %s\n", usageColumn, head, line)
+			fmt.Fprintf(b, "%-*s %s\n", usageColumn, head, line)
 		}
 	}
-	fmt.Fprintf(&b, "\nVersion: %s\n", Version)
-	_, _ = io.WriteString(ps.env.Stdout, b.String())
 }

@@ -173,12 +173,15 @@ func (n *broken) Close() error {
 	return err
 }
 
-// ownPorts is for Options.Own.
-func ownPorts(p vnet.Port) (bool, error) {
-	if b := p.(*brokenPort); b.n.ownPorts > 0 && b.index > b.n.ownPorts {
-		return false, errors.New("limit")
+// sharing is for Options.Sharing.
+func sharing(vn vnet.Network) (ports int, why error) {
+	n := vn.(*broken)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.ownPorts == 0 || len(n.ports) <= n.ownPorts {
+		return 0, nil
 	}
-	return true, nil
+	return len(n.ports) - n.ownPorts, errors.New("limit")
 }
 
 func (p *brokenPort) Close() error {

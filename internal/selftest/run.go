@@ -125,12 +125,12 @@ func (r *run) mtu() int {
 	return min(mtu, frame.MaxLen-14, 65535)
 }
 
-// own tells whether a port has an interface of its own.
-func (r *run) own(p vnet.Port) (bool, error) {
-	if r.opts.Own == nil {
-		return true, nil
+// sharing is how many ports have no interface of their own.
+func (r *run) sharing() (int, error) {
+	if r.opts.Sharing == nil {
+		return 0, nil
 	}
-	return r.opts.Own(p)
+	return r.opts.Sharing(r.network)
 }
 
 func (r *run) needNetwork() string {
@@ -210,11 +210,11 @@ func (r *run) needRecord() string {
 }
 
 func (r *run) needLease() string {
-	switch {
-	case r.first == nil || r.first.lease == nil:
+	if missing := r.needNetwork(); missing != "" {
+		return missing
+	}
+	if r.first == nil || r.first.lease == nil {
 		return "guest a had no lease"
-	case r.network == nil:
-		return "the network is closed"
 	}
 	return ""
 }

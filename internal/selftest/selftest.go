@@ -32,8 +32,11 @@ type Options struct {
 	Open func(ctx context.Context) (vnet.Network, error)
 	// Describe tells more about a network than its Info does, such as the API it was made with and why; nil = nothing.
 	Describe func(n vnet.Network) Facts
-	// Own tells whether a port has an interface of its own, and if not, why; nil = every port has.
-	Own func(p vnet.Port) (own bool, why error)
+	// Sharing tells how many ports have no interface of their own now, and what the last failure to start one was, nil if
+	// that is not known; nil = every port has its own.
+	Sharing func(n vnet.Network) (ports int, why error)
+	// SharingAsked is set when ports need not have interfaces of their own.
+	SharingAsked bool
 	// Isolated is set when guests must not reach each other.
 	Isolated bool
 	// LeasesFile is where the system records the leases of this network; empty = it does not.

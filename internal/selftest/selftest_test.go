@@ -97,7 +97,7 @@ func TestBrokenNetworks(t *testing.T) {
 		{"lies about its range", faults{wrongRange: true}, "info", "is not in the subnet", []string{"lease"}},
 		{"no kind", faults{noKind: true}, "info", "does not tell its kind", nil},
 		{"one port", faults{maxPorts: 1}, "attach", "guest b: no more ports", nil},
-		{"shared interfaces", faults{ownPorts: 2}, "attach", "guest c shares an interface: limit", nil},
+		{"shared interfaces", faults{ownPorts: 2}, "attach", "1 of 3 guests have no interface of their own: limit", nil},
 		{"no lease", faults{noLease: true}, "lease", "guest a: DHCP DISCOVER: wait for a frame", nil},
 		{"the same lease for all", faults{sameLease: true}, "lease", "belongs to guest a already", []string{"arp", "ping", "unicast", "full-frame", "ping-load"}},
 		{"no ARP from the gateway", faults{noARP: true}, "arp", "guest a: resolve 192.168.105.1", []string{"ping", "full-frame", "ping-load"}},
@@ -128,7 +128,7 @@ func TestBrokenNetworks(t *testing.T) {
 			t.Parallel()
 			o := quickly(opener(tt.faults))
 			o.Answer = 300 * time.Millisecond
-			o.Own = ownPorts
+			o.Sharing = sharing
 			o.limit = 5 * time.Second
 			rep := Run(t.Context(), o)
 			got := outcomes(&rep)
@@ -324,7 +324,7 @@ func TestBusySubnet(t *testing.T) {
 // TestSharing: ports that share an interface are told of, and are no failure beyond the guests.
 func TestSharing(t *testing.T) {
 	o := quickly(opener(faults{ownPorts: 5}))
-	o.Own = ownPorts
+	o.Sharing = sharing
 	rep := Run(t.Context(), o)
 	assert.Equal(t, Passed, rep.Verdict)
 	s := stepOf(t, &rep, "interfaces")
@@ -332,6 +332,13 @@ func TestSharing(t *testing.T) {
 	assert.Equal(t, 5, s.Values.Value("own"))
 	assert.Equal(t, 5, s.Values.Value("first_failure_at"))
 	assert.Contains(t, s.Text, "from port 6 on shared: limit")
+	assert.Equal(t, "limit", s.Values.Value("first_failure"))
+
+	o = quickly(opener(faults{ownPorts: 1}))
+	o.Sharing, o.SharingAsked = sharing, true
+	rep = Run(t.Context(), o)
+	assert.Equal(t, Passed, rep.Verdict)
+	assert.NotContains(t, stepOf(t, &rep, "interfaces").Text, "limit", "it is no failure")
 }
 
 func TestRecorded(t *testing.T) {

@@ -46,11 +46,12 @@ func (l *listener) MaxFrame() int { return frame.MaxLen }
 type count struct {
 	ports   []vnet.Port
 	sinks   []*listener
-	own     int // of ports
-	first   error
-	at      int // how many ports there were before the first one without an interface of its own
 	took    []time.Duration
 	refused error
+
+	sharing int   // ports without an interface of their own
+	first   error // why the first one had none, or was refused
+	at      int   // how many ports there were before it
 }
 
 // interfaces starts as many ports as it may, and checks that a broadcast reaches all of them.
@@ -63,9 +64,10 @@ func (r *run) interfaces(ctx context.Context) result {
 	deaf := r.reach(ctx, c, probe)
 	closing := time.Now()
 	closed := closeAll(c.ports)
+	all := len(r.guests) + len(c.ports)
 	values := Facts{
-		{"started", len(r.guests) + len(c.ports)},
-		{"own", c.own},
+		{"started", all},
+		{"own", all - c.sharing},
 		{"first_failure", text(c.first)},
 		{"first_failure_at", c.at},
 		{"start_median_ms", millis(median(c.took))},
@@ -74,15 +76,15 @@ func (r *run) interfaces(ctx context.Context) result {
 	}
 	switch {
 	case c.refused != nil:
-		return fail("the network refuses port %d: %v", len(r.guests)+len(c.ports)+1, c.refused).with(values)
+		return fail("the network refuses port %d: %v", all+1, c.refused).with(values)
 	case len(deaf) > 0:
 		return fail("a broadcast does not reach %s of %d ports", list(deaf), len(c.ports)).with(values)
 	case closed != nil:
 		return fail("%v", closed).with(values)
 	}
-	s := fmt.Sprintf("%d ports, %d with an interface of their own, median start %s", len(r.guests)+len(c.ports), c.own, short(median(c.took)))
-	if c.first != nil {
-		s += fmt.Sprintf("; from port %d on shared: %v", c.at+1, c.first)
+	s := fmt.Sprintf("%d ports, %d with an interface of their own, median start %s", all, all-c.sharing, short(median(c.took)))
+	if c.sharing > 0 && !r.opts.SharingAsked {
+		s += fmt.Sprintf("; from port %d on shared%s", c.at+1, because(c.first))
 	}
 	return pass(values, "%s", s)
 }
@@ -90,17 +92,14 @@ func (r *run) interfaces(ctx context.Context) result {
 // start attaches ports until there are enough, the network refuses one or the time is over.
 func (r *run) start(ctx context.Context, probe []byte) *count {
 	c := &count{}
-	note := func(p vnet.Port, before int) {
-		switch own, why := r.own(p); {
-		case own:
-			c.own++
-		case c.first == nil && why != nil:
-			c.first, c.at = why, before
+	note := func(ports int) {
+		was := c.sharing
+		n, why := r.sharing()
+		if c.sharing = n; was == 0 && n > 0 {
+			c.first, c.at = why, ports-n
 		}
 	}
-	for i, g := range r.guests {
-		note(g.Port(), i)
-	}
+	note(len(r.guests))
 	end := time.Now().Add(interfacesTime)
 	for n := len(r.guests); n < r.opts.Interfaces && time.Now().Before(end) && ctx.Err() == nil; n++ {
 		sink := &listener{want: probe, came: make(chan struct{})}
@@ -113,7 +112,7 @@ func (r *run) start(ctx context.Context, probe []byte) *count {
 		}
 		c.took = append(c.took, time.Since(start))
 		c.ports, c.sinks = append(c.ports, p), append(c.sinks, sink)
-		note(p, n)
+		note(n + 1)
 	}
 	return c
 }
@@ -272,7 +271,11 @@ func (r *run) reopen(ctx context.Context) result {
 	if before.Subnet != now.Subnet || before.Gateway != now.Gateway {
 		return fail("another subnet: %s with gateway %s, before %s with gateway %s", now.Subnet, now.Gateway, before.Subnet, before.Gateway).with(values)
 	}
-	return pass(values, "same subnet, %s after the end of the first one, %d tries", short(took), tries)
+	waited := "at once"
+	if tries > 1 {
+		waited = fmt.Sprintf("at try %d", tries)
+	}
+	return pass(values, "same subnet, %s, %s after the end of the first one", waited, short(took))
 }
 
 func subnetText(p netip.Prefix) string {

@@ -60,7 +60,7 @@ func check(i vnet.NetworkInfo) error {
 // attach plugs the guests in.
 func (r *run) attach(ctx context.Context) result {
 	var values Facts
-	var took, shared []string
+	var took []string
 	for _, name := range names {
 		start := time.Now()
 		g, err := r.plug(ctx, name, nil)
@@ -69,18 +69,24 @@ func (r *run) attach(ctx context.Context) result {
 			return fail("guest %s: %v", name, err).with(values)
 		}
 		r.guests = append(r.guests, g)
-		own, why := r.own(g.Port())
-		values = append(values, Fact{name + "_start_ms", millis(d)}, Fact{name + "_own", own})
+		values = append(values, Fact{name + "_start_ms", millis(d)})
 		took = append(took, short(d))
-		if !own && why != nil {
-			shared = append(shared, fmt.Sprintf("guest %s shares an interface: %v", name, why))
-		}
 	}
 	r.first = r.guests[0]
-	if len(shared) > 0 {
-		return fail("%s", strings.Join(shared, "; ")).with(values)
+	shared, why := r.sharing()
+	values = append(values, Fact{"sharing", shared})
+	if shared > 0 && !r.opts.SharingAsked {
+		return fail("%d of %d guests have no interface of their own%s", shared, len(names), because(why)).with(values)
 	}
 	return pass(values, "%d guests, started in %s", len(names), strings.Join(took, ", "))
+}
+
+// because is what follows a statement when its reason is known.
+func because(why error) string {
+	if why == nil {
+		return ""
+	}
+	return ": " + why.Error()
 }
 
 // lease gets an address for every guest.
