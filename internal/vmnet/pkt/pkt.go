@@ -148,16 +148,20 @@ func (r *Reader) Reset() {
 		r.iov[i].len = room
 	}
 	*r.count = int32(len(r.desc))
-	r.dirty = len(r.desc)
+	r.dirty = 0
 }
 
 // Args are the arguments of vmnet_read: the first descriptor, and the count.
 func (r *Reader) Args() (desc unsafe.Pointer, count *int32) {
+	r.dirty = len(r.desc) // until Batch tells how many of them
 	return unsafe.Pointer(&r.desc[0]), r.count
 }
 
 // Call is the argument list of vmnet_read on ref, valid until the next Call. It allocates nothing.
-func (r *Reader) Call(ref uintptr) []uintptr { return r.call(ref) }
+func (r *Reader) Call(ref uintptr) []uintptr {
+	r.dirty = len(r.desc) // until Batch tells how many of them
+	return r.call(ref)
+}
 
 // Batch is what a successful read brought, in wire form; short packets are moved up until all are contiguous. odd counts
 // packets that no frame can be (shorter than frame.MinLen or longer than the slot), which are left out. b is valid until
