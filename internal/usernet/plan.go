@@ -63,15 +63,10 @@ func newPlan(o Options) (plan, error) {
 		return plan{}, fmt.Errorf("start user-space network: MTU %d is not from %d to %d bytes", p.mtu, minMTU, maxMTU)
 	}
 	p.broadcast = lastAddr(p.subnet)
-	if g := p.gateway; g == p.subnet.Addr() || g == p.broadcast || g.IsLoopback() || g.IsMulticast() || g.As4()[0] == 0 ||
-		g.As4()[0] >= 240 {
-		return plan{}, fmt.Errorf("start user-space network: gateway %s cannot be the address of a host in %s", g, p.subnet)
+	if !p.canHaveGateway() {
+		return plan{}, fmt.Errorf("start user-space network: gateway %s cannot be the address of a host in %s", p.gateway, p.subnet)
 	}
-	if o.PrefixLen <= 29 {
-		if p.alias = p.broadcast.Prev(); p.alias == p.gateway {
-			p.alias = p.alias.Prev()
-		}
-	}
+	p.setAlias()
 	if err := p.setPool(o.DHCPEnd); err != nil {
 		return plan{}, err
 	}
@@ -80,6 +75,22 @@ func newPlan(o Options) (plan, error) {
 	}
 	p.identify()
 	return p, p.checkGuests(o)
+}
+
+// setAlias sets the host's alias: the last address, or the one before if that is the gateway's.
+func (p *plan) setAlias() {
+	if p.subnet.Bits() > 29 {
+		return
+	}
+	if p.alias = p.broadcast.Prev(); p.alias == p.gateway {
+		p.alias = p.alias.Prev()
+	}
+}
+
+// canHaveGateway tells whether the gateway's address is one that a host can have.
+func (p *plan) canHaveGateway() bool {
+	g := p.gateway
+	return g != p.subnet.Addr() && g != p.broadcast && !g.IsLoopback() && !g.IsMulticast() && g.As4()[0] != 0 && g.As4()[0] < 240
 }
 
 // checkGuests refuses reservations and forwards whose addresses no guest can have.
