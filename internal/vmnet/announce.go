@@ -35,6 +35,17 @@ func (s *seenMACs) note(b frame.Batch) {
 	s.next++
 }
 
+// has reports whether the frame f comes from one of the addresses.
+func (s *seenMACs) has(f []byte) bool {
+	mac := binary.BigEndian.Uint64(f[6:]) >> 16
+	for i := range s.mac {
+		if s.mac[i].Load() == mac {
+			return true
+		}
+	}
+	return false
+}
+
 // announcement is a batch with one broadcast from each address, so that bridges learn where they are now: a reverse ARP
 // request (RFC 903), which hypervisors send after a guest has moved. Nobody answers it.
 func (s *seenMACs) announcement() frame.Batch {

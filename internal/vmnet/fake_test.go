@@ -5,7 +5,6 @@ package vmnet
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -34,12 +33,15 @@ type fake struct {
 	configs  []api.InterfaceConfig // of plain interfaces
 	bad      []string              // broken rules
 	released int
+	order    []string // of what ended: "stop", "release"
 
 	// What starts do. nil = succeed at once.
-	onCreate func(api.NetworkConfig) error
-	onStart  func(ctx context.Context, anchor bool) error
-	tune     func(p *api.Params) // changes what is reported
-	other    netip.Prefix        // a subnet to give in place of what was asked for
+	onCreate  func(api.NetworkConfig) error
+	onStart   func(ctx context.Context, anchor bool) error
+	tune      func(p *api.Params) // changes what is reported
+	onForward error
+	born      func(*fakeInterface) // changes a new interface
+	other     netip.Prefix         // a subnet to give in place of what was asked for
 }
 
 // fakeDefault is the subnet when none is asked for.
@@ -88,7 +90,7 @@ func (f *fake) SharedInterfaces() ([]string, error) { return []string{"en0"}, ni
 type fakeNetwork struct {
 	f      *fake
 	subnet netip.Prefix
-	isRef  bool
+	mtu    int
 
 	mu    sync.Mutex
 	ports []*fakeInterface
@@ -121,7 +123,7 @@ func (f *fake) NewNetwork(c api.NetworkConfig) (api.Network, error) {
 		}
 	}
 	n := f.network(c.Subnet)
-	n.isRef = true
+	n.gone, n.mtu = false, c.MTU
 	return n, nil
 }
 
@@ -145,6 +147,7 @@ func (n *fakeNetwork) Release() {
 	n.f.mu.Lock()
 	defer n.f.mu.Unlock()
 	n.f.released++
+	n.f.order = append(n.f.order, "release")
 	n.gone = true
 }
 
@@ -174,6 +177,9 @@ func (n *fakeNetwork) Start(ctx context.Context, c api.InterfaceConfig) (api.Int
 	if f.tune != nil {
 		f.tune(&i.params)
 	}
+	if f.born != nil {
+		f.born(i)
+	}
 	f.started = append(f.started, i)
 	f.every = append(f.every, i)
 	n.mu.Lock()
@@ -192,8 +198,8 @@ func fakeParams(n *fakeNetwork, c api.InterfaceConfig) api.Params {
 	if c.Start.IsValid() && !n.f.other.IsValid() {
 		p.Start, p.End = c.Start, c.End
 	}
-	if c.MTU > 0 {
-		p.MTU, p.MaxPacket = c.MTU, c.MTU+14
+	if mtu := max(c.MTU, n.mtu); mtu > 0 {
+		p.MTU, p.MaxPacket = mtu, mtu+14
 	}
 	if c.Offload {
 		p.MaxPacket = 65550
@@ -378,7 +384,7 @@ func (i *fakeInterface) Forward(_ context.Context, f vnet.Forward) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.forwards = append(i.forwards, f)
-	return nil
+	return i.net.f.onForward
 }
 
 func (i *fakeInterface) Stop(ctx context.Context) error {
@@ -401,6 +407,7 @@ func (i *fakeInterface) Stop(ctx context.Context) error {
 	i.mu.Unlock()
 	f := i.net.f
 	f.mu.Lock()
+	f.order = append(f.order, "stop")
 	f.started = slices.DeleteFunc(f.started, func(j *fakeInterface) bool { return j == i })
 	f.mu.Unlock()
 	n := i.net
@@ -414,5 +421,3 @@ func (i *fakeInterface) Stop(ctx context.Context) error {
 	}
 	return nil
 }
-
-var errBusy = errors.Join(&api.CallError{Call: "vmnet_start_interface", Status: api.SharingServiceBusy})

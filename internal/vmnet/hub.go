@@ -4,6 +4,7 @@ package vmnet
 
 import (
 	"context"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -50,7 +51,7 @@ func (h *hub) join(p *port) (*line, error) {
 	if len(h.ports) == 0 {
 		h.read(true)
 	}
-	if l.shared, err = h.br.Attach(bridge.PortOptions{Name: p.name, Isolated: h.net.opts.Isolate}, sharing{p}); err != nil {
+	if l.shared, err = h.br.Attach(bridge.PortOptions{Name: p.name, Isolated: h.net.opts.Isolate}, sharing{p, l}); err != nil {
 		l.out.free()
 		if len(h.ports) == 0 {
 			h.deafen()
@@ -69,8 +70,8 @@ func (h *hub) build() error {
 	if h.br != nil {
 		return nil
 	}
-	br := bridge.New(bridge.Options{MaxClients: h.net.opts.MaxClients, Log: h.net.log})
-	up, err := br.Attach(bridge.PortOptions{Name: "vmnet", Trusted: true}, uplink{h})
+	br := bridge.New(bridge.Options{MaxClients: h.net.opts.MaxClients, Log: slog.New(moveFilter{h.net.log.Handler()})})
+	up, err := br.Attach(bridge.PortOptions{Name: uplinkName, Trusted: true}, uplink{h})
 	if err != nil {
 		return err
 	}
@@ -205,14 +206,16 @@ func (h *hub) shared() int {
 	return len(h.ports)
 }
 
-// oldest is the port that has shared the anchor longest, nil when none does.
+// oldest is the port that has shared the anchor longest and may move, nil when none does.
 func (h *hub) oldest() *port {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if len(h.ports) == 0 {
-		return nil
+	for _, p := range h.ports {
+		if !p.resting.Load() {
+			return p
+		}
 	}
-	return h.ports[0]
+	return nil
 }
 
 // An uplink is the anchor as a sink of the bridge.
@@ -254,10 +257,33 @@ func (h *hub) settle() {
 }
 
 // sharing is a port as a sink of the bridge. The port itself leaves out what its client does not take.
-type sharing struct{ *port }
+type sharing struct {
+	port *port
+	line *line
+}
 
 // MaxFrame implements frame.Sink.
 func (sharing) MaxFrame() int { return frame.MaxLen }
 
 // Deliver implements frame.Sink.
-func (s sharing) Deliver(b frame.Batch) { s.deliver(b, frame.MaxLen) }
+func (s sharing) Deliver(b frame.Batch) { s.port.deliverFrom(s.line, b, frame.MaxLen) }
+
+// uplinkName is the anchor's name in the bridge.
+const uplinkName = "vmnet"
+
+// A moveFilter keeps the bridge from warning of addresses that move between a client and the anchor: they do so each time a
+// client begins or ends to share it.
+type moveFilter struct{ slog.Handler }
+
+// Handle implements slog.Handler.
+func (f moveFilter) Handle(ctx context.Context, r slog.Record) error {
+	ours := false
+	r.Attrs(func(a slog.Attr) bool {
+		ours = (a.Key == "from" || a.Key == "to") && a.Value.String() == uplinkName
+		return !ours
+	})
+	if ours {
+		return nil
+	}
+	return f.Handler.Handle(ctx, r)
+}

@@ -58,8 +58,13 @@ func (p *port) keep() {
 		case <-dead:
 			p.restart(retry)
 		case <-retry.C:
+			p.resting.Store(false)
 			p.improve(retry)
 		case <-p.room:
+			if p.resting.Load() { // its own interface has just died
+				p.net.offerRoom()
+				continue
+			}
 			p.improve(retry)
 		}
 	}
@@ -97,6 +102,7 @@ func (p *port) restart(retry *time.Timer) {
 	if p.ctx.Err() != nil {
 		return
 	}
+	p.resting.Store(true)
 	p.shareOrWait()
 	if delay == 0 {
 		delay = p.waiting.next()
@@ -134,21 +140,30 @@ func (p *port) own() error {
 	if err != nil {
 		return err
 	}
-	old := p.line.Swap(l)
-	p.describe(l)
-	if old != nil && old.shared != nil {
+	old := p.line.Load()
+	if old == nil || old.shared == nil {
+		p.line.Store(l)
+		p.drop(old)
+	} else {
 		p.moveAway(old, l)
 	}
-	p.drop(old)
+	p.describe(l)
 	if err := l.dev.rd.begin(); err != nil {
 		l.dev.die(err) // the keeper sees to it
+	}
+	if l.echo.Load() != nil {
+		l.dev.rd.settle() // what the client sent by the anchor while l was there already
+		l.echo.Store(nil)
 	}
 	return nil
 }
 
-// moveAway sees to it that nothing is lost when the port leaves the anchor for l: frames for it go to l from now on, and
-// what the anchor has for it is delivered. A broadcast may come twice.
+// moveAway puts l in the place of old, which shares the anchor, and sees to it that nothing is lost: frames for the port go
+// to l from now on, and what the anchor has for it is delivered. A broadcast from others may come twice.
 func (p *port) moveAway(old, l *line) {
+	l.echo.Store(&old.seen)
+	old.echo.Store(&old.seen)
+	p.line.Store(l)
 	p.net.await(old.sends.shut())
 	if b := old.seen.announcement(); b.Len() > 0 && l.dev.writes.enter() {
 		if out, err := newOutlet(maxSeen, &counters{}); err == nil {
@@ -158,6 +173,7 @@ func (p *port) moveAway(old, l *line) {
 		l.dev.writes.leave()
 	}
 	p.net.hub.settle()
+	p.drop(old)
 }
 
 // share puts the anchor behind the port.
@@ -269,7 +285,7 @@ func (n *Network) openOwn(ctx context.Context, p *port) (*line, error) {
 	n.ownCount.Add(1)
 	l := &line{dev: d}
 	l.sends.init()
-	d.rd, err = newReader(d, func(b frame.Batch) { p.deliver(b, d.maxPacket) }, func(n int) { p.counts.lostOdd.Add(uint64(n)) })
+	d.rd, err = newReader(d, func(b frame.Batch) { p.deliverFrom(l, b, d.maxPacket) }, func(n int) { p.counts.lostOdd.Add(uint64(n)) })
 	if err == nil {
 		l.out, err = newOutlet(d.writeMax, &p.counts)
 	}

@@ -41,6 +41,7 @@ type port struct {
 	kept    chan struct{} // closed when the keeper has ended
 	room    chan struct{} // told to try for an own interface
 	waiting backoff       // used by the keeper
+	resting atomic.Bool   // room is for others: the own interface has died, and not for lack of room
 
 	done     chan struct{} // closed when the port has died by itself
 	failOnce sync.Once
@@ -57,7 +58,10 @@ type line struct {
 	out    *outlet
 	dev    *device      // own
 	shared *bridge.Port // or shared
-	seen   seenMACs     // while shared
+	seen   seenMACs     // the client's addresses, while shared
+	// echo is set while the client moves from the anchor to an own interface: what it sends by one of them comes back by the
+	// other, and is not for it.
+	echo atomic.Pointer[seenMACs]
 }
 
 var _ vnet.Port = (*port)(nil)
@@ -121,23 +125,43 @@ func (p *port) delivered() {
 	}
 }
 
+// deliverFrom is deliver for what came by l.
+func (p *port) deliverFrom(l *line, b frame.Batch, longest int) {
+	echo := l.echo.Load()
+	if echo == nil {
+		p.deliver(b, longest)
+		return
+	}
+	runs(b, func(part frame.Batch) { p.deliver(part, longest) }, func(f []byte) bool { return !echo.has(f) })
+}
+
 // deliverCut delivers what the sink takes of b, and counts the rest.
 func (p *port) deliverCut(b frame.Batch) {
+	runs(b, p.sink.Deliver, func(f []byte) bool {
+		if len(f) <= p.limit {
+			return true
+		}
+		p.counts.lostOversize.Add(1)
+		return false
+	})
+}
+
+// runs calls deliver with the longest runs of frames of b that keep wants.
+func runs(b frame.Batch, deliver func(frame.Batch), keep func(f []byte) bool) {
 	buf, start, frames := b.Bytes(), 0, 0
 	it := b.Iter()
 	for it.Next() {
-		if len(it.Frame()) <= p.limit {
+		if keep(it.Frame()) {
 			frames++
 			continue
 		}
-		p.counts.lostOversize.Add(1)
 		if frames > 0 {
-			p.sink.Deliver(frame.NewBatch(buf[start:it.Offset():it.Offset()], frames))
+			deliver(frame.NewBatch(buf[start:it.Offset():it.Offset()], frames))
 		}
 		start, frames = it.End(), 0
 	}
 	if frames > 0 {
-		p.sink.Deliver(frame.NewBatch(buf[start:], frames))
+		deliver(frame.NewBatch(buf[start:], frames))
 	}
 }
 
@@ -152,6 +176,7 @@ func (p *port) caught(doing string) {
 func (p *port) panicked(doing string, r any) {
 	p.net.log.Error("internal error: this client's port ends, the others run on; please report it",
 		"client", p.name, "doing", doing, "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
+	p.closing.Store(true)
 	p.fail(fmt.Errorf("panic while %s: %v", doing, r))
 	p.gate.shut()
 	p.cancel()
@@ -215,12 +240,10 @@ func add(sum, more map[vnet.DropReason]uint64) {
 
 // Close implements vnet.Port. The interface is stopped, but not waited for longer than stopTimeout.
 func (p *port) Close() error {
-	first := !p.closing.Swap(true)
+	p.closing.Store(true)
 	p.cancel()
 	<-p.gate.shut() // the sink is called no more, whatever the framework does
 	p.net.awaitStop(p.kept, p.name)
-	if first {
-		p.net.forget(p)
-	}
+	p.net.forget(p)
 	return nil
 }

@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package vmnet
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vmnet/api"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
+)
+
+// TestCloseOrder: interfaces stop before the network object is released, and the anchor last.
+func TestCloseOrder(t *testing.T) {
+	f := newFake()
+	r := newRig(t, f, home())
+	for i := range byte(3) {
+		r.attach(i)
+	}
+	anchor := r.anchorOf()
+	anchor.fault(func(i *fakeInterface) {
+		i.onStop = func(context.Context) error {
+			assert.Len(t, f.running(), 1, "the anchor is the last")
+			return nil
+		}
+	})
+	r.end()
+	assert.Equal(t, []string{"stop", "stop", "stop", "stop", "release"}, f.order)
+	_, err := r.tryAttach(context.Background(), 9)
+	assert.ErrorIs(t, err, vnet.ErrClosed)
+	r.end()
+	assert.Len(t, f.order, 5, "once")
+}
+
+// TestClientGoneWhileStarting: Attach returns when its context ends, whether the framework heeds that or not, and the
+// interface that comes later is stopped. Others attach meanwhile.
+func TestClientGoneWhileStarting(t *testing.T) {
+	for _, heeds := range []bool{true, false} {
+		f := newFake()
+		r := newRig(t, f, home())
+		in, out := make(chan struct{}), make(chan struct{})
+		var once sync.Once
+		r.fake.setStart(func(ctx context.Context, _ bool) error {
+			slow := false
+			once.Do(func() { slow = true })
+			if !slow {
+				return nil
+			}
+			close(in)
+			if heeds {
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			<-out
+			return nil
+		})
+		ctx, cancel := context.WithCancel(context.Background())
+		done := make(chan error)
+		go func() {
+			_, err := r.tryAttach(ctx, 1)
+			done <- err
+		}()
+		<-in
+		a, b := r.attach(2), r.attach(3)
+		r.talk(a, b)
+		cancel()
+		assert.ErrorIs(t, <-done, context.Canceled)
+		close(out)
+		r.until("it stops", func() bool { return len(f.running()) == 3 })
+		again := r.attach(1)
+		r.talk(again, a)
+		assert.Equal(t, 3, r.Status().Own)
+		assert.Zero(t, r.Status().Shared, "a client that has gone shares nothing")
+		r.end()
+	}
+}
+
+// TestCloseDuringStart: so does Close of the network, whatever the framework does.
+func TestCloseDuringStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, newFake(), home())
+		r.attach(1)
+		out := make(chan struct{})
+		r.fake.setStart(func(context.Context, bool) error { <-out; return nil })
+		done := make(chan error)
+		go func() {
+			_, err := r.tryAttach(context.Background(), 2)
+			done <- err
+		}()
+		synctest.Wait()
+		began := time.Now()
+		require.NoError(t, r.Close())
+		assert.LessOrEqual(t, time.Since(began), 1500*time.Millisecond)
+		assert.ErrorIs(t, <-done, vnet.ErrClosed)
+		assert.Zero(t, r.fake.released, "the start under way needs the network object")
+		assert.Equal(t, 1, r.log.count("level=WARN", "does not answer"))
+		close(out)
+		synctest.Wait()
+		assert.Empty(t, r.fake.running(), "stopped after all")
+		assert.Equal(t, 1, r.fake.released)
+		assert.Empty(t, r.fake.rules())
+	})
+}
+
+// TestStopHangs: the port closes all the same, and so does the network.
+func TestStopHangs(t *testing.T) {
+	for _, heeds := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, newFake(), home())
+			a, b, c := r.attach(1), r.attach(2), r.attach(3)
+			out := make(chan struct{})
+			hang := func(i *fakeInterface) {
+				i.onStop = func(ctx context.Context) error {
+					if heeds {
+						<-ctx.Done()
+						return ctx.Err()
+					}
+					<-out
+					return nil
+				}
+			}
+			for _, i := range r.fake.running() {
+				i.fault(hang)
+			}
+			began := time.Now()
+			require.NoError(t, a.Close())
+			assert.LessOrEqual(t, time.Since(began), stopTimeout+100*time.Millisecond)
+			r.talk(b, c)
+			began = time.Now()
+			require.NoError(t, r.Close())
+			assert.LessOrEqual(t, time.Since(began), 1500*time.Millisecond)
+			assert.NotZero(t, r.log.count("level=WARN", "client=\"guest 1\""))
+			close(out)
+			time.Sleep(10 * time.Second)
+			synctest.Wait()
+			assert.Empty(t, r.fake.rules())
+		})
+	}
+}
+
+// TestCallHangs: a read or write that never comes back holds up nobody but its client, and the interface is not stopped
+// under it.
+func TestCallHangs(t *testing.T) {
+	for _, what := range []string{"read", "write"} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, newFake(), home())
+			a, b, c := r.attach(1), r.attach(2), r.attach(3)
+			out := make(chan struct{})
+			hung := r.own(a)
+			hung.fault(func(i *fakeInterface) {
+				if what == "read" {
+					i.onRead = func() api.Status { <-out; return api.Success }
+				} else {
+					i.onWrite = func([][]byte) api.Status { <-out; return api.Success }
+				}
+			})
+			if what == "read" {
+				b.say(b.to(everybody, "x"))
+			} else {
+				go a.say(a.to(everybody, "x"))
+			}
+			synctest.Wait()
+			r.talk(b, c)
+			began := time.Now()
+			require.NoError(t, a.Close())
+			assert.LessOrEqual(t, time.Since(began), stopTimeout+100*time.Millisecond)
+			a.hook = func(frame.Batch) { t.Error("delivered after Close") }
+			r.talk(b, c)
+			began = time.Now()
+			require.NoError(t, r.Close())
+			assert.LessOrEqual(t, time.Since(began), 1500*time.Millisecond)
+			assert.Equal(t, []*fakeInterface{hung}, r.fake.running(), "all others have stopped")
+			close(out)
+			synctest.Wait()
+			assert.Empty(t, r.fake.running())
+			assert.Empty(t, r.fake.rules())
+		})
+	}
+}
+
+// TestPanickingSink: a client whose sink panics loses its port, and nobody else does.
+func TestPanickingSink(t *testing.T) {
+	for _, way := range []string{InterfacesClient, InterfacesOne} {
+		r := newRig(t, newFake(), with(home(), func(o *Options) { o.Interfaces = way }))
+		a, b := r.attach(1), r.attach(2)
+		bad := &guest{r: r, mac: guestMAC(3), max: 1514, hook: func(frame.Batch) { panic("oops") }}
+		require.NoError(t, bad.plug(context.Background()))
+		a.say(a.to(everybody, "hello"))
+		<-bad.Done()
+		require.ErrorContains(t, bad.Err(), "oops")
+		assert.Equal(t, 1, r.log.count("level=ERROR", "internal error", "oops", "guest 3"))
+		r.talk(a, b)
+		bad.say(bad.to(everybody, "from the dead"))
+		r.talk(a, b)
+		assert.False(t, a.hears("from the dead"))
+		require.NoError(t, bad.Close())
+		assert.NoError(t, a.Err())
+		assert.Zero(t, r.Status().Restarts)
+		bad.hook = nil
+		require.NoError(t, bad.plug(context.Background()), "it may come back")
+		r.talk(a, bad)
+		require.NoError(t, r.Close())
+		assert.Empty(t, r.fake.running())
+		assert.Empty(t, r.fake.rules())
+	}
+}
+
+// TestPanickingFramework: a panic below a goroutine of ours costs that interface.
+func TestPanickingFramework(t *testing.T) {
+	r := newRig(t, newFake(), home())
+	a, b := r.attach(1), r.attach(2)
+	r.own(b).fault(func(i *fakeInterface) { i.onRead = func() api.Status { panic("oops") } })
+	a.say(a.to(everybody, "hello"))
+	r.until("a new interface", func() bool { return r.Status().Restarts == 1 && r.Status().Own == 2 })
+	assert.Equal(t, 1, r.log.count("level=ERROR", "internal error", "oops"))
+	r.talk(a, b)
+	require.NoError(t, r.Close())
+	assert.Empty(t, r.fake.running())
+}
+
+// TestCloseWhileRestarting: a port may be closed while its interface is being started again.
+func TestCloseWhileRestarting(t *testing.T) {
+	r := newRig(t, newFake(), home())
+	a := r.attach(1)
+	in := make(chan struct{})
+	r.fake.setStart(func(ctx context.Context, _ bool) error {
+		close(in)
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	r.own(a).fault(func(i *fakeInterface) { i.onWrite = func([][]byte) api.Status { return api.InvalidAccess } })
+	a.say(a.to(everybody, "die"))
+	<-in
+	a.say(a.to(everybody, "down"))
+	assert.EqualValues(t, 2, a.Stats().Drops[vnet.DropDown])
+	require.NoError(t, a.Close())
+	a.say(a.to(everybody, "closed"))
+	assert.EqualValues(t, 1, a.Stats().Drops[vnet.DropClosed])
+	r.fake.setStart(nil)
+	r.talk(r.attach(1), r.attach(2))
+	r.end()
+}
+
+// TestQuiet: a warning that is repeated is counted.
+func TestQuiet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &logBook{}
+		q := newQuiet(log.logger())
+		for range 100 {
+			q.warn("a", "k", 1)
+			q.warn("b", "k", 1)
+		}
+		assert.Equal(t, 2, strings.Count(log.String(), "\n"))
+		time.Sleep(quietTime)
+		q.warn("a", "k", 2)
+		assert.Equal(t, 1, log.count("msg=a", "k=2", "suppressed=99"))
+		time.Sleep(quietTime)
+		q.warn("a", "k", 3)
+		assert.Equal(t, 1, log.count("msg=a", "k=3"))
+		assert.Equal(t, 1, log.count("suppressed"))
+	})
+}

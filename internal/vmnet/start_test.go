@@ -1,0 +1,373 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package vmnet
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vmnet/api"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
+)
+
+// A memory is a Store.
+type memory struct {
+	mu     sync.Mutex
+	id     [16]byte
+	subnet netip.Prefix
+	fails  bool
+}
+
+func (m *memory) AnchorID() ([16]byte, bool) { return m.id, m.id != [16]byte{} }
+
+func (m *memory) SaveAnchorID(id [16]byte) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.fails {
+		return errors.New("disk full")
+	}
+	m.id = id
+	return nil
+}
+
+func (m *memory) Subnet() (netip.Prefix, bool) { return m.subnet, m.subnet.IsValid() }
+
+func (m *memory) SaveSubnet(p netip.Prefix) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.fails {
+		return errors.New("disk full")
+	}
+	m.subnet = p
+	return nil
+}
+
+// tryNew starts a network that may fail, in no time where there is a clock of synctest.
+func tryNew(f *fake, o Options) (*Network, *logBook, error) {
+	log := &logBook{}
+	o.API, o.Log = f, log.logger()
+	n, err := New(context.Background(), o)
+	return n, log, err
+}
+
+func TestParametersAreLogged(t *testing.T) {
+	r := newRig(t, newFake(), with(home(), func(o *Options) { o.Interface = "en7" }))
+	assert.Equal(t, 1, r.log.count("level=INFO", `msg="initializing network"`, "mode=shared"))
+	assert.Equal(t, 1, r.log.count("level=INFO", `msg="using network interface"`, "name=en7"))
+	assert.Equal(t, 1, r.log.count("level=INFO", `msg="interface parameter"`, "key=vmnet_mtu", "value=1500"))
+	r.attach(1)
+	assert.Equal(t, 1, r.log.count("level=DEBUG", `msg="interface parameter"`, "key=vmnet_mtu"))
+	assert.Equal(t, 2, r.log.count("key=vmnet_mac_address"))
+	r.end()
+}
+
+func TestInfo(t *testing.T) {
+	tests := []struct {
+		name   string
+		o      Options
+		change func(*fake)
+		want   vnet.NetworkInfo
+	}{
+		{"network", home(), nil, vnet.NetworkInfo{
+			Mode: vnet.ModeShared, Subnet: netip.MustParsePrefix("192.168.105.0/24"), Gateway: netip.MustParseAddr("192.168.105.1"),
+			DHCPStart: netip.MustParseAddr("192.168.105.2"), DHCPEnd: netip.MustParseAddr("192.168.105.254"), MTU: 1500, MaxFrame: 1514,
+		}},
+		{"interface with a range", addressed(vnet.ModeHost, "10.0.0.0/16", "10.0.0.9", "10.0.0.99", "10.0.0.254"), nil, vnet.NetworkInfo{
+			Mode: vnet.ModeHost, Subnet: netip.MustParsePrefix("10.0.0.0/16"), Gateway: netip.MustParseAddr("10.0.0.9"),
+			DHCPStart: netip.MustParseAddr("10.0.0.10"), DHCPEnd: netip.MustParseAddr("10.0.0.99"), MTU: 1500, MaxFrame: 1514,
+		}},
+		{"macOS chooses, no DHCP", Options{Mode: vnet.ModeShared, DisableDHCP: true, MTU: 9000}, nil, vnet.NetworkInfo{
+			Mode: vnet.ModeShared, Subnet: fakeDefault, Gateway: netip.MustParseAddr("192.168.64.1"), MTU: 9000, MaxFrame: 9014,
+		}},
+		{"network that tells no addresses", home(), func(f *fake) {
+			f.tune = func(p *api.Params) { p.Start, p.End, p.Mask = netip.Addr{}, netip.Addr{}, netip.Addr{} }
+		}, vnet.NetworkInfo{
+			Mode: vnet.ModeShared, Subnet: netip.MustParsePrefix("192.168.105.0/24"), Gateway: netip.MustParseAddr("192.168.105.1"),
+			DHCPStart: netip.MustParseAddr("192.168.105.2"), DHCPEnd: netip.MustParseAddr("192.168.105.254"), MTU: 1500, MaxFrame: 1514,
+		}},
+		{"bridged, nothing told", bridged(), func(f *fake) {
+			f.tune = func(p *api.Params) { *p = api.Params{} }
+		}, vnet.NetworkInfo{Mode: vnet.ModeBridged, MTU: 1500, MaxFrame: 1514}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			f := newFake()
+			if tt.change != nil {
+				tt.change(f)
+			}
+			r := newRig(t, f, tt.o)
+			tt.want.Backend = "vmnet"
+			assert.Equal(t, tt.want, r.Info())
+			r.end()
+		})
+	}
+}
+
+// TestConfigs: every option reaches the call that honours it.
+func TestConfigs(t *testing.T) {
+	f := newFake()
+	prefix := netip.MustParsePrefix("fd00:1::/64")
+	r := newRig(t, f, with(home(), func(o *Options) {
+		o.Interface, o.NAT66Prefix, o.MTU, o.Isolate, o.Offload = "en7", prefix, 9000, true, true
+		o.DisableDHCP, o.DisableNAT44, o.DisableNAT66, o.DisableDNSProxy, o.DisableRA = true, true, true, true, true
+		o.Reservations, o.Forwards = someReservation(), someForward()
+	}))
+	r.end()
+	assert.Equal(t, []api.NetworkConfig{{
+		Mode: vnet.ModeShared, ExternalInterface: "en7", Subnet: netip.MustParsePrefix("192.168.105.0/24"), NAT66Prefix: prefix, MTU: 9000,
+		DisableDHCP: true, DisableNAT44: true, DisableNAT66: true, DisableDNSProxy: true, DisableRA: true,
+		Reservations: someReservation(), Forwards: someForward(),
+	}}, f.created)
+	assert.True(t, f.every[0].isolate)
+	assert.Empty(t, f.every[0].forwards, "those are the network's")
+
+	f = newFake()
+	f.features = macOS15
+	id, network := [16]byte{1}, [16]byte{2}
+	r = newRig(t, f, with(addressed(vnet.ModeHost, "10.0.0.0/16", "10.0.0.9", "10.0.0.99", "10.0.0.254"), func(o *Options) {
+		o.Interface, o.NAT66Prefix, o.MTU, o.Isolate, o.Offload = "en7", prefix, 9000, true, true
+		o.InterfaceID, o.NetworkID, o.Forwards = id, network, someForward()
+	}))
+	r.attach(1)
+	r.end()
+	want := api.InterfaceConfig{
+		Mode: vnet.ModeHost, SharedInterface: "en7", Start: netip.MustParseAddr("10.0.0.9"), End: netip.MustParseAddr("10.0.0.99"),
+		Mask: netip.MustParseAddr("255.255.0.0"), InterfaceID: id, NetworkID: network, NAT66Prefix: prefix, MTU: 9000, Isolate: true, Offload: true,
+	}
+	assert.Equal(t, want, f.configs[0])
+	want.InterfaceID = derivedUUID(id, "id 1")
+	assert.Equal(t, want, f.configs[1], "a client's has another id and is else the same")
+	assert.Equal(t, someForward(), f.every[0].forwards)
+	assert.Empty(t, f.every[1].forwards)
+}
+
+func TestUUIDs(t *testing.T) {
+	// python3 -c 'import uuid; print(uuid.uuid5(uuid.NAMESPACE_DNS, "www.example.com").bytes.hex())'
+	dns := [16]byte{0x6b, 0xa7, 0xb8, 0x10, 0x9d, 0xad, 0x11, 0xd1, 0x80, 0xb4, 0x00, 0xc0, 0x4f, 0xd4, 0x30, 0xc8}
+	assert.Equal(t, [16]byte{0x2e, 0xd6, 0x65, 0x7d, 0xe9, 0x27, 0x56, 0x8b, 0x95, 0xe1, 0x26, 0x65, 0xa8, 0xae, 0xa6, 0xa2},
+		derivedUUID(dns, "www.example.com"))
+	a := newUUID()
+	assert.NotEqual(t, a, newUUID())
+	assert.Equal(t, byte(4), a[6]>>4)
+	assert.Equal(t, byte(2), a[8]>>6)
+}
+
+// TestIdentities: the anchor's id is the one given, else the kept one, else a new one that is kept; those of clients follow
+// from it and differ from each other.
+func TestIdentities(t *testing.T) {
+	m := &memory{}
+	older := with(home(), func(o *Options) { o.UseAPI, o.Identity = APIInterface, m })
+	f := newFake()
+	r := newRig(t, f, older)
+	ports := map[[16]byte]bool{r.Status().AnchorID: true}
+	for _, id := range []string{"", "", "x", "x", "slot 1"} {
+		p, err := r.Attach(context.Background(), vnet.PortOptions{Name: "n", ID: id}, &guest{max: 1514})
+		require.NoError(t, err)
+		ports[p.(*port).id] = true
+	}
+	assert.Len(t, ports, 6, "all different")
+	r.end()
+	id, ok := m.AnchorID()
+	require.True(t, ok)
+	assert.Equal(t, id, r.Status().AnchorID)
+
+	f2 := newFake()
+	r = newRig(t, f2, older)
+	assert.Equal(t, id, r.Status().AnchorID, "kept")
+	p, err := r.Attach(context.Background(), vnet.PortOptions{Name: "n"}, &guest{max: 1514})
+	require.NoError(t, err)
+	assert.Equal(t, f.configs[1].InterfaceID, f2.configs[1].InterfaceID, "the lowest free slot has the same id again")
+	require.NoError(t, p.Close())
+	_, err = r.Attach(context.Background(), vnet.PortOptions{Name: "n"}, &guest{max: 1514})
+	require.NoError(t, err)
+	assert.Equal(t, f2.configs[1].InterfaceID, f2.configs[2].InterfaceID, "and after it was closed")
+	r.end()
+
+	r = newRig(t, newFake(), with(older, func(o *Options) { o.InterfaceID = [16]byte{7} }))
+	assert.Equal(t, [16]byte{7}, r.Status().AnchorID)
+	assert.Equal(t, id, m.id, "what was given is not kept")
+	r.end()
+
+	m.fails = true
+	m.id = [16]byte{}
+	m.subnet = netip.Prefix{}
+	r = newRig(t, newFake(), older)
+	assert.Equal(t, 2, r.log.count("level=WARN", "disk full"))
+	r.end()
+}
+
+// TestSubnetIsKept: a network without --vmnet-gateway asks for the subnet of its last start, and does without where
+// that is not to be had.
+func TestSubnetIsKept(t *testing.T) {
+	auto := Options{Mode: vnet.ModeShared}
+	last := netip.MustParsePrefix("192.168.77.0/24")
+	m := &memory{subnet: last}
+	f := newFake()
+	r := newRig(t, f, with(auto, func(o *Options) { o.Identity = m }))
+	assert.Equal(t, last, r.Info().Subnet)
+	r.end()
+	assert.Equal(t, last, m.subnet)
+
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		f.onCreate = func(c api.NetworkConfig) error {
+			if c.Subnet == last {
+				return busy()
+			}
+			return nil
+		}
+		began := time.Now()
+		r := newRig(t, f, with(auto, func(o *Options) { o.Identity = m }))
+		assert.Equal(t, fakeDefault, r.Info().Subnet)
+		assert.Equal(t, APINetwork, r.Status().API)
+		assert.Equal(t, 1, r.log.count("level=WARN", last.String()))
+		assert.InDelta(t, 5, time.Since(began).Seconds(), 1)
+		r.end()
+		assert.Equal(t, fakeDefault, m.subnet, "the new one is kept")
+	})
+
+	m.subnet = last
+	f = newFake()
+	f.other = fakeDefault
+	r = newRig(t, f, with(auto, func(o *Options) { o.Identity = m }))
+	assert.Equal(t, fakeDefault, r.Info().Subnet, "macOS gave another one")
+	r.end()
+
+	m.subnet = last
+	r = newRig(t, newFake(), with(home(), func(o *Options) { o.Identity = m }))
+	assert.Equal(t, netip.MustParsePrefix("192.168.105.0/24"), r.Info().Subnet, "the user's wins")
+	r.end()
+	assert.Equal(t, netip.MustParsePrefix("192.168.105.0/24"), m.subnet)
+}
+
+// TestOtherSubnet: what the user asked for and did not get ends the start, in either way.
+func TestOtherSubnet(t *testing.T) {
+	for _, way := range []string{APIAuto, APINetwork, APIInterface} {
+		f := newFake()
+		f.other = fakeDefault
+		_, _, err := tryNew(f, with(home(), func(o *Options) { o.UseAPI = way }))
+		assert.ErrorContains(t, err, "192.168.64.0/24, not 192.168.105.0/24", way)
+		assert.ErrorContains(t, err, "--vmnet-gateway", way)
+		assert.Empty(t, f.running(), way)
+		assert.Equal(t, len(f.created), f.released, way)
+	}
+}
+
+// TestBusy: a busy subnet is waited for, and then the other way is tried where that honours the options.
+func TestBusy(t *testing.T) {
+	general := func() error { return &api.CallError{Call: "vmnet_network_create", Status: api.Failure} }
+	authorized := func() error { return &api.CallError{Call: "vmnet_network_create", Status: api.NotAuthorized} }
+	const never = time.Hour
+	tests := []struct {
+		name          string
+		o             Options
+		create, start func() error
+		free          time.Duration // until then create and start fail
+		after         time.Duration // until New returns
+		api           string        // empty = an error
+	}{
+		{"network, free in time", home(), busy, nil, 3 * time.Second, 3 * time.Second, APINetwork},
+		{"network, general failure at create, free in time", home(), general, nil, 3 * time.Second, 3 * time.Second, APINetwork},
+		{"first start, free in time", home(), nil, busy, 3 * time.Second, 3 * time.Second, APINetwork},
+		{"network, never", home(), busy, nil, never, 5 * time.Second, APIInterface},
+		{"network, another failure", home(), authorized, nil, never, 0, APIInterface},
+		{"network only, never", with(home(), func(o *Options) { o.DisableRA = true }), busy, nil, never, 5 * time.Second, ""},
+		{"network asked for, never", with(home(), func(o *Options) { o.UseAPI = APINetwork }), busy, nil, never, 5 * time.Second, ""},
+		{"interface, free in time", with(home(), func(o *Options) { o.UseAPI = APIInterface }), nil, busy, 3 * time.Second, 3 * time.Second, APIInterface},
+		{"interface, never", with(home(), func(o *Options) { o.UseAPI = APIInterface }), nil, busy, never, 5 * time.Second, ""},
+		{"interface, another failure", with(home(), func(o *Options) { o.UseAPI = APIInterface }), nil, failure, never, 0, ""},
+		{"both, never", home(), busy, busy, never, 5 * time.Second, ""},
+		{
+			"a job of launchd, another failure", with(home(), func(o *Options) { o.UseAPI, o.RetryAll, o.Patience = APIInterface, true, LaunchdPatience }),
+			nil, failure, 40 * time.Second, 40 * time.Second, APIInterface,
+		},
+		{
+			"a job of launchd, never", with(home(), func(o *Options) { o.RetryAll, o.Patience = true, LaunchdPatience }),
+			failure, failure, never, 60 * time.Second, "",
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				until := func(fail func() error) error {
+					if fail == nil || time.Since(began) >= tt.free {
+						return nil
+					}
+					return fail()
+				}
+				f := newFake()
+				f.onCreate = func(api.NetworkConfig) error { return until(tt.create) }
+				f.onStart = func(context.Context, bool) error { return until(tt.start) }
+				n, log, err := tryNew(f, tt.o)
+				assert.InDelta(t, tt.after.Seconds(), time.Since(began).Seconds(), 0.6)
+				if tt.api == "" {
+					require.Error(t, err)
+					assert.ErrorContains(t, err, "start vmnet network")
+				} else {
+					require.NoError(t, err)
+					assert.Equal(t, tt.api, n.Status().API)
+					fell := tt.create != nil && tt.api == APIInterface
+					assert.Equal(t, fell, log.count("level=WARN", "no network could be made") > 0, log)
+					require.NoError(t, n.Close())
+				}
+				assert.Empty(t, f.rules())
+				assert.Empty(t, f.running())
+			})
+		})
+	}
+}
+
+// TestStartContext: New ends when its context does, and what starts too late is stopped.
+func TestStartContext(t *testing.T) {
+	f := newFake()
+	in, out := make(chan struct{}), make(chan struct{})
+	f.onStart = func(context.Context, bool) error { close(in); <-out; return nil } // heeds no context
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() { <-in; cancel() }()
+	_, err := New(ctx, with(home(), func(o *Options) { o.API = f }))
+	require.ErrorIs(t, err, context.Canceled)
+	close(out)
+	require.Eventually(t, func() bool {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return len(f.every) == 1 && len(f.started) == 0 && f.released == 1
+	}, patience, time.Millisecond, "stopped, then the network released")
+	assert.Empty(t, f.rules())
+}
+
+func TestNoAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		f.onStart = func(ctx context.Context, _ bool) error { <-ctx.Done(); return api.ErrNoAnswer }
+		_, _, err := tryNew(f, with(home(), func(o *Options) { o.UseAPI = APINetwork }))
+		require.ErrorIs(t, err, api.ErrNoAnswer)
+		synctest.Wait()
+	})
+}
+
+// TestForwardFails: a forward that cannot be made ends the start.
+func TestForwardRefused(t *testing.T) {
+	f := newFake()
+	f.onForward = errors.New("port in use")
+	_, _, err := tryNew(f, with(home(), func(o *Options) { o.UseAPI, o.Forwards = APIInterface, someForward() }))
+	assert.ErrorContains(t, err, "--vmnet-forward=tcp:8080=192.168.105.9:80: port in use")
+	assert.Empty(t, f.running())
+}
+
+func TestChooseErrorsEndTheStart(t *testing.T) {
+	f := newFake()
+	f.features = macOS15
+	_, _, err := tryNew(f, with(home(), func(o *Options) { o.DisableDHCP = true }))
+	assert.ErrorContains(t, err, "macOS 26")
+	assert.Empty(t, f.created)
+	assert.Empty(t, f.every, "before the framework is called")
+}
