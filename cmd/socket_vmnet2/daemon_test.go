@@ -56,6 +56,7 @@ func TestMain(m *testing.M) {
 type process struct {
 	*exec.Cmd
 	sock   string
+	stdout *output
 	stderr *output
 	ended  chan struct{} // closed when it has exited
 }
@@ -78,13 +79,16 @@ func (o *output) String() string {
 	return o.buf.String()
 }
 
-// launch starts the program called name with its embedded network on sock, and does not wait for it.
+// backendArgs choose the network of daemons under test, for a daemon on sock.
+var backendArgs = func(string) []string { return []string{"--backend=usernet"} }
+
+// launch starts the program called name on sock, and does not wait for it.
 func launch(t *testing.T, name, sock string, args ...string) *process {
 	t.Helper()
-	defaults := []string{"--backend=usernet", "--state-dir=" + filepath.Dir(sock) + "/state"}
+	defaults := append(backendArgs(sock), "--state-dir="+filepath.Dir(sock)+"/state")
 	args = append(append(defaults, args...), sock)
-	p := &process{Cmd: exec.Command(filepath.Join(binaries, name), args...), sock: sock, stderr: &output{}}
-	p.Stderr = p.stderr
+	p := &process{Cmd: exec.Command(filepath.Join(binaries, name), args...), sock: sock, stdout: &output{}, stderr: &output{}}
+	p.Stdout, p.Stderr = p.stdout, p.stderr
 	p.ended = make(chan struct{})
 	require.NoError(t, p.Start())
 	go func() {

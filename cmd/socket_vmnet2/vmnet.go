@@ -7,12 +7,16 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
+	"slices"
+	"strings"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/state"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vmnet"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vmnet/api"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
 
@@ -27,7 +31,24 @@ func prepareVmnet(cfg *compat.Config, log *slog.Logger) (opener, error) {
 	if _, err := vmnet.Choose(o, framework.Features()); err != nil {
 		return nil, err
 	}
+	if !o.RetryAll { // to a job of launchd an interface may still come
+		if err := checkInterface(cfg, framework); err != nil {
+			return nil, err
+		}
+	}
 	return func(ctx context.Context) (vnet.Network, error) { return openVmnet(ctx, cfg, o) }, nil
+}
+
+// checkInterface refuses a name that bridged mode does not take. vmnet itself only says that some value is wrong.
+func checkInterface(cfg *compat.Config, framework api.API) error {
+	if cfg.Mode != vnet.ModeBridged {
+		return nil
+	}
+	names, err := framework.SharedInterfaces()
+	if err != nil || len(names) == 0 || slices.Contains(names, cfg.Interface) {
+		return nil // without a list vmnet decides
+	}
+	return fmt.Errorf("--vmnet-interface=%s cannot be bridged to: this host has %s", cfg.Interface, strings.Join(names, ", "))
 }
 
 // openVmnet starts the network.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/usernet"
@@ -45,7 +46,7 @@ func startDaemon(t *testing.T) vnet.Network {
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	wg.Go(func() { link.Accept(ctx, ln, server.Handle, log) })
-	return ownDaemon{vnettest.SocketNetwork(path, backend.Info().Gateway), sync.OnceFunc(func() {
+	return ownDaemon{vnettest.SocketNetwork(path, backend.Info().Gateway, frame.MaxStreamLen), sync.OnceFunc(func() {
 		cancel()
 		wg.Wait()
 		_ = ln.Close()

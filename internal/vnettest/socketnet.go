@@ -34,8 +34,9 @@ const closeTimeout = 5 * time.Second
 
 // socketNetwork makes a network of a daemon: a port is a connection to its stream socket.
 type socketNetwork struct {
-	path    string
-	gateway netip.Addr
+	path     string
+	gateway  netip.Addr
+	maxFrame int // bytes
 
 	mu     sync.Mutex
 	closed bool
@@ -43,17 +44,18 @@ type socketNetwork struct {
 }
 
 // SocketNetwork is the network behind the stream socket of a running daemon, so that TestNetwork can be run on the whole
-// of it. Since a daemon starts a client's port late, Attach asks for the MAC address of gateway and
+// of it. Frames of up to maxFrame bytes reach other clients: frame.MaxStreamLen, or less where the network carries less. Since a daemon starts a client's port late, Attach asks for the MAC address of gateway and
 // waits for the answer.
-func SocketNetwork(path string, gateway netip.Addr) vnet.Network {
-	return &socketNetwork{path: path, gateway: gateway, ports: map[*socketPort]struct{}{}}
+func SocketNetwork(path string, gateway netip.Addr, maxFrame int) vnet.Network {
+	return &socketNetwork{path: path, gateway: gateway, maxFrame: maxFrame, ports: map[*socketPort]struct{}{}}
 }
 
 // socketPort is one connection.
 type socketPort struct {
-	conn  *net.UnixConn
-	sink  frame.Sink
-	ready chan struct{} // closed at the first answer from the gateway
+	conn     *net.UnixConn
+	sink     frame.Sink
+	maxFrame int           // bytes
+	ready    chan struct{} // closed at the first answer from the gateway
 
 	closing atomic.Bool
 	dropped atomic.Uint64
@@ -65,9 +67,9 @@ type socketPort struct {
 	err      error // set before done is closed
 }
 
-// Info implements vnet.Network. A stream client is never sent more than frame.MaxStreamLen bytes.
+// Info implements vnet.Network.
 func (n *socketNetwork) Info() vnet.NetworkInfo {
-	return vnet.NetworkInfo{Backend: "socket", Mode: vnet.ModeShared, Gateway: n.gateway, MTU: 1500, MaxFrame: frame.MaxStreamLen}
+	return vnet.NetworkInfo{Backend: "socket", Mode: vnet.ModeShared, Gateway: n.gateway, MTU: 1500, MaxFrame: n.maxFrame}
 }
 
 // Attach implements vnet.Network.
@@ -83,11 +85,12 @@ func (n *socketNetwork) Attach(ctx context.Context, _ vnet.PortOptions, sink fra
 		return nil, err
 	}
 	p := &socketPort{
-		conn:  conn.(*net.UnixConn),
-		sink:  sink,
-		ready: make(chan struct{}),
-		ended: make(chan struct{}),
-		done:  make(chan struct{}),
+		conn:     conn.(*net.UnixConn),
+		sink:     sink,
+		maxFrame: n.maxFrame,
+		ready:    make(chan struct{}),
+		ended:    make(chan struct{}),
+		done:     make(chan struct{}),
 	}
 	go p.run()
 	if err := p.await(ctx, n.gateway); err != nil {
@@ -222,7 +225,7 @@ func (p *socketPort) Close() error {
 
 // Info implements vnet.Port.
 func (p *socketPort) Info() vnet.PortInfo {
-	return vnet.PortInfo{MTU: 1500, MaxFrame: frame.MaxStreamLen}
+	return vnet.PortInfo{MTU: 1500, MaxFrame: p.maxFrame}
 }
 
 // Stats implements vnet.Port. Only frames sent after Close are counted.

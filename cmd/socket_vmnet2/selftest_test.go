@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/selftest"
+)
+
+// report is a report as a program reads it.
+type report struct {
+	Schema                  int
+	Verdict, Reason         string
+	Passed, Failed, Skipped int
+	Seconds                 float64
+	Environment, Network    map[string]any
+	Steps                   []struct {
+		Name, Outcome, Text string
+		Values              map[string]any
+	}
+	Log []string
+}
+
+// selftestRun runs the subcommand to its end.
+func selftestRun(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	c := exec.CommandContext(t.Context(), filepath.Join(binaries, "socket_vmnet2"), append([]string{"selftest"}, args...)...)
+	c.Env = append(os.Environ(), "TMPDIR="+t.TempDir())
+	var out, errs bytes.Buffer
+	c.Stdout, c.Stderr = &out, &errs
+	_ = c.Run()
+	assert.NotContains(t, errs.String(), "DATA RACE")
+	return c.ProcessState.ExitCode(), out.String(), errs.String()
+}
+
+func parseReport(t *testing.T, text string) (r report) {
+	t.Helper()
+	d := json.NewDecoder(strings.NewReader(text))
+	require.NoError(t, d.Decode(&r), "%s", text)
+	assert.False(t, d.More(), "one document")
+	return r
+}
+
+func TestSelftestJSON(t *testing.T) {
+	code, stdout, stderr := selftestRun(t, "--json", "--quick", "--backend=usernet", "--vmnet-gateway=10.20.30.1", "--vmnet-mask=255.255.255.128",
+		"--vmnet-dhcp-end=10.20.30.100", "--vmnet-mtu=4000")
+	r := parseReport(t, stdout)
+	assert.Equal(t, "pass", r.Verdict, "%s", stdout)
+	assert.Zero(t, code)
+	assert.Empty(t, stderr)
+	assert.Equal(t, selftest.Schema, r.Schema)
+	assert.Empty(t, r.Reason)
+	assert.Equal(t, "usernet", r.Environment["backend"])
+	assert.Equal(t, "10.20.30.0/25", r.Network["subnet"])
+	assert.Equal(t, "10.20.30.100", r.Network["dhcp_end"])
+	var names []string
+	values := map[string]map[string]any{}
+	for _, s := range r.Steps {
+		names = append(names, s.Name)
+		values[s.Name] = s.Values
+		want := "pass"
+		if s.Name == "recorded" {
+			want = "skip"
+		}
+		assert.Equal(t, want, s.Outcome, "%s: %s", s.Name, s.Text)
+		assert.NotEmpty(t, s.Text)
+	}
+	assert.Equal(t, selftest.StepNames(), names)
+	assert.EqualValues(t, 4014, values["full-frame"]["frame_bytes"])
+	assert.EqualValues(t, 8, values["interfaces"]["own"])
+	assert.Equal(t, "reboot", values["same-lease"]["how"])
+	assert.Equal(t, r.Passed+r.Skipped, len(names))
+}
+
+func TestSelftestText(t *testing.T) {
+	code, stdout, _ := selftestRun(t, "--quick", "--backend", "usernet", "--vmnet-mode", "host", "--isolate")
+	assert.Zero(t, code, "%s", stdout)
+	assert.Regexp(t, `^socket_vmnet2 selftest\n\nversion +\S+\n`, stdout)
+	assert.Regexp(t, `\npass  open        started in .*\n`, stdout)
+	assert.Regexp(t, `\npass  unicast     nothing arrives, as isolation asks\n`, stdout)
+	assert.Regexp(t, `\nskip  throughput  guests are isolated`, stdout)
+	assert.Regexp(t, `\nverdict: pass: \d+ passed, 0 failed, \d+ skipped in .* s\n$`, stdout)
+	assert.NotContains(t, stdout, "\x1b", "no colours: it is pasted")
+}
+
+// TestSelftestDocs: what a report holds is in the documentation, by name.
+func TestSelftestDocs(t *testing.T) {
+	b, err := os.ReadFile("../../docs/selftest.md")
+	require.NoError(t, err)
+	doc := string(b)
+	_, stdout, _ := selftestRun(t, "--json", "--quick", "--backend=usernet", "--vmnet-gateway=192.168.105.1")
+	r := parseReport(t, stdout)
+	has := func(name string) {
+		t.Helper()
+		for _, guest := range []string{"a_", "b_", "c_"} {
+			if rest, ok := strings.CutPrefix(name, guest); ok && strings.Contains(doc, "`*_"+rest+"`") {
+				return
+			}
+		}
+		assert.Contains(t, doc, "`"+name+"`")
+	}
+	for k := range r.Environment {
+		has(k)
+	}
+	for k := range r.Network {
+		has(k)
+	}
+	for _, s := range r.Steps {
+		has(s.Name)
+		if s.Name == "info" {
+			continue // the network again
+		}
+		for k := range s.Values {
+			has(k)
+		}
+	}
+	var keys map[string]any
+	require.NoError(t, json.Unmarshal([]byte(stdout), &keys))
+	for k := range keys {
+		has(k)
+	}
+}
+
+func TestSelftestCommandLine(t *testing.T) {
+	tests := []struct {
+		name           string
+		args           []string
+		code           int
+		stdout, stderr string // parts
+	}{
+		{"help", []string{"--help"}, 0, "Usage: socket_vmnet2 selftest [--json]", ""},
+		{"help tells of the network's options", []string{"-h"}, 0, "--vmnet-gateway=IP  ", ""},
+		{"unknown flag", []string{"--nix"}, 1, "Usage: socket_vmnet2 selftest", "ERROR| flag provided but not defined: -nix"},
+		{"an option of the daemon only", []string{"--pidfile=x"}, 1, "Usage: ", "ERROR| flag provided but not defined: -pidfile"},
+		{"operand", []string{"/tmp/socket"}, 1, "Usage: ", `ERROR| selftest takes options only, not "/tmp/socket"`},
+		{"no time", []string{"--timeout=0s"}, 1, "Usage: ", "ERROR| --timeout=0s is no time"},
+		{"no duration", []string{"--timeout=x"}, 1, "Usage: ", "ERROR| invalid value \"x\" for flag -timeout"},
+		{"bad value, as the daemon says it", []string{"--vmnet-mode=x"}, 1, "", `ERROR| Unknown vmnet mode "x"`},
+		{"bad combination, as the daemon says it", []string{"--vmnet-mask=255.255.255.0"}, 1, "", "ERROR| --vmnet-mask=MASK requires --vmnet-gateway=IP"},
+		{
+			"a network that does not start",
+			[]string{"--backend=usernet", "--vmnet-mode=bridged", "--vmnet-interface=en0"}, 2, "verdict: no-start: 0 passed, 1 failed", "",
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			code, stdout, stderr := selftestRun(t, tt.args...)
+			assert.Equal(t, tt.code, code)
+			assert.Contains(t, stdout, tt.stdout)
+			if tt.stderr == "" {
+				assert.Empty(t, stderr)
+			} else {
+				assert.Contains(t, stderr, tt.stderr)
+			}
+		})
+	}
+	t.Run("no-start tells what to do", func(t *testing.T) {
+		code, stdout, _ := selftestRun(t, "--json", "--backend=usernet", "--vmnet-mode=bridged", "--vmnet-interface=en0")
+		r := parseReport(t, stdout)
+		assert.Equal(t, 2, code)
+		assert.Equal(t, "no-start", r.Verdict)
+		assert.Contains(t, r.Reason, "bridged")
+	})
+}
+
+// TestOldNameHasNoSubcommands: socket_vmnet takes "selftest" for a socket's name, and so does the new one if anything is in
+// front of it.
+func TestOldNameHasNoSubcommands(t *testing.T) {
+	dir := t.TempDir()
+	for name, args := range map[string][]string{
+		"socket_vmnet":  {"--vmnet-mode=bridged", "selftest"},
+		"socket_vmnet2": {"--vmnet-mode=bridged", "selftest"},
+	} {
+		c := exec.CommandContext(t.Context(), filepath.Join(binaries, name), args...)
+		c.Dir = dir
+		out, err := c.CombinedOutput()
+		require.Error(t, err)
+		assert.Contains(t, string(out), "--vmnet-interface to be specified", name)
+	}
+	c := exec.CommandContext(t.Context(), filepath.Join(binaries, "socket_vmnet"), "selftest", "--json")
+	out, err := c.CombinedOutput()
+	require.Error(t, err)
+	assert.Contains(t, string(out), "json", "an unknown option of the old program")
+	assert.NotContains(t, string(out), "verdict")
+}
+
+// TestSelftestInterrupted: a signal ends the test in order and soon, with a report.
+func TestSelftestInterrupted(t *testing.T) {
+	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGTERM} {
+		t.Run(s.String(), func(t *testing.T) {
+			tmp := t.TempDir()
+			c := exec.CommandContext(t.Context(), filepath.Join(binaries, "socket_vmnet2"), "selftest", "--json", "--backend=usernet")
+			c.Env = append(os.Environ(), "TMPDIR="+tmp)
+			var out bytes.Buffer
+			c.Stdout = &out
+			require.NoError(t, c.Start())
+			require.Eventually(t, func() bool {
+				m, _ := filepath.Glob(filepath.Join(tmp, "socket_vmnet2-selftest-*", "state"))
+				return len(m) == 1 // the network is being opened
+			}, 10*time.Second, time.Millisecond)
+			sent := time.Now()
+			require.NoError(t, c.Process.Signal(s))
+			_ = c.Wait()
+			assert.Less(t, time.Since(sent), 5*time.Second)
+			r := parseReport(t, out.String())
+			assert.Equal(t, 1, c.ProcessState.ExitCode())
+			assert.Equal(t, "incomplete", r.Verdict)
+			assert.Contains(t, r.Reason, "interrupted: received signal")
+			assert.Len(t, r.Steps, len(selftest.StepNames()))
+			left, err := os.ReadDir(tmp)
+			require.NoError(t, err)
+			assert.Empty(t, left, "nothing is left behind")
+		})
+	}
+}
+
+// TestSelftestBesideDaemon: a running daemon and its state are left alone.
+func TestSelftestBesideDaemon(t *testing.T) {
+	p := start(t)
+	state := filepath.Join(filepath.Dir(p.sock), "state")
+	g := guest(t, p, 1)
+	lease, err := g.Configure()
+	require.NoError(t, err)
+	before, err := os.ReadDir(state)
+	require.NoError(t, err)
+	code, _, _ := selftestRun(t, "--json", "--quick", "--backend=usernet")
+	assert.Zero(t, code)
+	after, err := os.ReadDir(state)
+	require.NoError(t, err)
+	assert.Len(t, after, len(before))
+	_, err = g.Ping(lease.Gateway, 56)
+	require.NoError(t, err)
+	require.NoError(t, g.Err())
+}

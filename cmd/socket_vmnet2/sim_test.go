@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build vmnetsim
+
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+	"github.com/socket-vmnet2/socket_vmnet2/test/vmnetsim"
+)
+
+// simulatorEnv names the simulator's library for a run of these tests in which every daemon is on the simulated vmnet.
+const simulatorEnv = "SOCKET_VMNET2_TEST_SIMULATOR"
+
+func init() {
+	lib := os.Getenv(simulatorEnv)
+	if lib == "" {
+		return
+	}
+	maxFrame = frame.MaxEthernetLen
+	buildFlags = append(buildFlags, "-tags", "vmnetsim")
+	backendArgs = func(sock string) []string { return simulatorArgs(lib, filepath.Dir(sock)+"/vmnetsim") }
+}
+
+func simulatorArgs(lib, dir string) []string {
+	return []string{"--backend=vmnet", "--vmnetsim-lib=" + lib, "--vmnetsim-dir=" + dir}
+}
+
+// onBoth are the tests of the daemon that hold for every network. The others are about the embedded network's own services
+// and sizes, or about command lines.
+var onBoth = []string{
+	"TestConformance",
+	"TestStopSignals", "TestStopIsInTimeWhateverClientsDo", "TestStopServesTheBacklog",
+	"TestLengths", "TestHalfFrames", "TestProbes", "TestDeafClientHarmsNobody", "TestForgedAddresses",
+	"TestTwoDaemonsOnePath", "TestRaceForOnePath", "TestKilledDaemonIsReplaced",
+	"TestDisabledDHCPAnswersNobody", "TestStalledLogHarmsNobody", "TestConnectionLoopDoesNotFillTheLog",
+	"TestOnVmnet",
+}
+
+// TestOnSimulator runs the daemon's tests once more with the daemon on the simulated vmnet. It is a process of its own
+// because the whole of it runs with another program.
+func TestOnSimulator(t *testing.T) {
+	if os.Getenv(simulatorEnv) != "" {
+		return // this is that process
+	}
+	lib := vmnetsim.Library(t, vmnetsim.Full)
+	c := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^("+strings.Join(onBoth, "|")+")", "-test.count=1", "-test.v")
+	c.Env = append(os.Environ(), simulatorEnv+"="+lib)
+	out, err := c.CombinedOutput()
+	for _, name := range onBoth {
+		if !strings.Contains(string(out), "--- PASS: "+name) {
+			t.Errorf("%s did not run or failed", name)
+		}
+	}
+	require.NoError(t, err, "%s", out)
+}

@@ -1,0 +1,394 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build vmnetsim
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vmnet/api"
+	"github.com/socket-vmnet2/socket_vmnet2/test/vmnetsim"
+)
+
+// TestOnVmnet is about what only vmnet does, through the socket of a daemon on the simulator. It runs in TestOnSimulator's
+// process.
+func TestOnVmnet(t *testing.T) {
+	if os.Getenv(simulatorEnv) == "" {
+		return
+	}
+	t.Run("start fails", testStartFails)
+	t.Run("busy subnet", testBusySubnet)
+	t.Run("other subnet", testOtherSubnet)
+	t.Run("framework too old", testFrameworkTooOld)
+	t.Run("more clients than interfaces", testMoreClientsThanInterfaces)
+	t.Run("all reconnect at once", testReconnectAtOnce)
+	t.Run("interface dies", testInterfaceDies)
+	t.Run("client leaves while its interface starts", testClientLeavesEarly)
+	t.Run("stop while starting", testStopWhileStarting)
+	t.Run("framework hangs at the stop", testFrameworkHangs)
+	t.Run("identity survives a restart", testIdentity)
+	t.Run("list of interfaces", testListInterfaces)
+	t.Run("bridged", testBridged)
+}
+
+// control opens the switches of the simulator for a daemon on sock, which need not run yet.
+func control(t *testing.T, sock string) *vmnetsim.Control {
+	t.Helper()
+	dir := filepath.Dir(sock) + "/vmnetsim"
+	require.NoError(t, os.MkdirAll(dir, 0o700))
+	c, err := vmnetsim.Open(dir)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, c.Close()) })
+	return c
+}
+
+// socketPath is a path for a daemon's socket.
+func socketPath(t *testing.T) string { return filepath.Join(t.TempDir(), "s") }
+
+// testStartFails: each status at each call of a start is an error that begins as socket_vmnet's, and leaves nothing.
+func testStartFails(t *testing.T) {
+	for way, switches := range map[string]map[string]vmnetsim.Switch{
+		"network": {
+			"vmnet_network_configuration_create": vmnetsim.ConfigCreateResult,
+			"vmnet_network_create":               vmnetsim.NetworkCreateResult,
+			"vmnet_interface_start_with_network": vmnetsim.StartOnStatus,
+		},
+		"interface": {"vmnet_start_interface": vmnetsim.StartStatus},
+	} {
+		for call, s := range switches {
+			for status := api.Failure; status <= api.NotAuthorized; status++ {
+				if status == api.SharingServiceBusy || status == api.Failure && call == "vmnet_network_create" {
+					continue // waited for: testBusySubnet
+				}
+				t.Run(fmt.Sprintf("%s %d", call, status), func(t *testing.T) {
+					sock := socketPath(t)
+					control(t, sock).Set(s, int64(status))
+					p := launch(t, "socket_vmnet2", sock, "--vmnet-api="+way, "--pidfile="+sock+".pid")
+					<-p.ended
+					assert.Equal(t, 1, p.ProcessState.ExitCode())
+					assert.Contains(t, p.stderr.String(), fmt.Sprintf("%s: [%d] %s", call, status, status.Name()))
+					assert.NoFileExists(t, sock)
+					assert.NoFileExists(t, sock+".pid")
+				})
+			}
+		}
+	}
+}
+
+// testBusySubnet: a subnet that is busy for a while is waited for, for one that stays so the daemon gives up.
+func testBusySubnet(t *testing.T) {
+	for name, times := range map[string]int64{"for a while": 2, "for ever": vmnetsim.Forever} {
+		t.Run(name, func(t *testing.T) {
+			sock := socketPath(t)
+			control(t, sock).Set(vmnetsim.StartStatus, int64(api.SharingServiceBusy), times)
+			since := time.Now()
+			p := launch(t, "socket_vmnet2", sock, "--vmnet-api=interface", "--vmnet-gateway=192.168.105.1")
+			if times == 2 {
+				p.ready(t)
+				p.talkers(t).check("serving")
+				return
+			}
+			<-p.ended
+			assert.Equal(t, 1, p.ProcessState.ExitCode())
+			assert.Contains(t, p.stderr.String(), "[1009] VMNET_SHARING_SERVICE_BUSY")
+			assert.Greater(t, time.Since(since), 4*time.Second)
+		})
+	}
+}
+
+// testOtherSubnet: guests have addresses of the subnet that was asked for, so another one is no success.
+func testOtherSubnet(t *testing.T) {
+	sock := socketPath(t)
+	control(t, sock).Set(vmnetsim.OtherSubnet, vmnetsim.SubnetValue(netip.MustParseAddr("192.168.77.0")))
+	p := launch(t, "socket_vmnet2", sock, "--vmnet-gateway=192.168.105.1")
+	<-p.ended
+	assert.Equal(t, 1, p.ProcessState.ExitCode())
+	for _, subnet := range []string{"192.168.77.0/24", "192.168.105.0/24"} {
+		assert.Contains(t, p.stderr.String(), subnet)
+	}
+}
+
+// testFrameworkTooOld: what an older framework has serves, what it lacks is an error before anything is touched.
+func testFrameworkTooOld(t *testing.T) {
+	for name, flavour := range map[string]vmnetsim.Flavour{"macOS 15": vmnetsim.NoMacOS26, "macOS 14": vmnetsim.NoMacOS15} {
+		t.Run(name, func(t *testing.T) {
+			lib := "--vmnetsim-lib=" + vmnetsim.Library(t, flavour)
+			p := start(t, lib)
+			p.talkers(t).check("serving")
+			assert.Contains(t, p.stderr.String(), "api=interface")
+
+			sock := socketPath(t)
+			refused := launch(t, "socket_vmnet2", sock, lib, "--vmnet-disable-nat44", "--pidfile="+sock+".pid")
+			<-refused.ended
+			assert.Equal(t, 1, refused.ProcessState.ExitCode())
+			assert.Regexp(t, `ERROR\| .*--vmnet-disable-nat44.*macOS 26`, refused.stderr.String())
+			assert.NoFileExists(t, sock+".lock")
+		})
+	}
+}
+
+// testMoreClientsThanInterfaces: clients beyond what macOS can start share the anchor, and nobody notices.
+func testMoreClientsThanInterfaces(t *testing.T) {
+	sock := socketPath(t)
+	c := control(t, sock)
+	c.Set(vmnetsim.MaxInterfaces, 5)
+	p := launch(t, "socket_vmnet2", sock)
+	p.ready(t)
+	var clients []*client
+	for i := range byte(10) {
+		clients = append(clients, p.dial(t, 10+i))
+	}
+	mesh(t, clients)
+	assert.LessOrEqual(t, c.Gauges().Interfaces, int64(5))
+	// When some with an interface of their own leave, others move to one, in the middle of what they do.
+	for _, one := range clients[:4] {
+		require.NoError(t, one.Close())
+	}
+	require.Eventually(t, func() bool { return c.Gauges().Interfaces == 5 }, 10*time.Second, 10*time.Millisecond)
+	mesh(t, clients[4:])
+}
+
+// mesh passes a frame from every client to every other one. The first ones may be lost, while interfaces are starting.
+func mesh(t *testing.T, clients []*client) {
+	t.Helper()
+	for _, from := range clients {
+		for _, to := range clients {
+			if from != to {
+				from.reaches(to)
+			}
+		}
+	}
+}
+
+// reaches sends a frame to another client until it arrives.
+func (c *client) reaches(to *client) {
+	c.t.Helper()
+	word := fmt.Sprintf("%d to %d at %d", c.mac, to.mac, time.Now().UnixNano())
+	for range 200 {
+		c.send(to.mac, word)
+		if to.hears(word, 50*time.Millisecond) {
+			return
+		}
+	}
+	require.Fail(c.t, "frames do not arrive", "from %d to %d", c.mac, to.mac)
+}
+
+// hears reads frames until one has payload, and reports false when none came for a while.
+func (c *client) hears(payload string, patience time.Duration) bool {
+	c.t.Helper()
+	defer func() { require.NoError(c.t, c.SetDeadline(time.Now().Add(20*time.Second))) }()
+	for {
+		require.NoError(c.t, c.SetReadDeadline(time.Now().Add(patience)))
+		head := make([]byte, frame.PrefixLen)
+		n, err := io.ReadFull(c, head)
+		if errors.Is(err, os.ErrDeadlineExceeded) && n == 0 {
+			return false
+		}
+		require.NoError(c.t, err)
+		require.NoError(c.t, c.SetReadDeadline(time.Now().Add(20*time.Second)))
+		f := make([]byte, int(head[2])<<8|int(head[3]))
+		_, err = io.ReadFull(c, f)
+		require.NoError(c.t, err)
+		if string(f[frame.MinLen:]) == payload {
+			return true
+		}
+	}
+}
+
+// testReconnectAtOnce: thirty clients come, leave without a word, and come again.
+func testReconnectAtOnce(t *testing.T) {
+	sock := socketPath(t)
+	c := control(t, sock)
+	c.Set(vmnetsim.StartDelay, 50)
+	p := launch(t, "socket_vmnet2", sock)
+	p.ready(t)
+	tk := p.talkers(t)
+	for range 3 {
+		conns := make([]net.Conn, 30)
+		var all sync.WaitGroup
+		for i := range conns {
+			all.Go(func() {
+				conn, err := net.Dial("unix", sock)
+				if err == nil {
+					_, err = conn.Write(wire(0, byte(100+i), "hello"))
+				}
+				assert.NoError(t, err)
+				conns[i] = conn
+			})
+		}
+		all.Wait()
+		tk.check("in between")
+		for _, conn := range conns {
+			_ = conn.Close()
+		}
+	}
+	require.Eventually(t, func() bool { return c.Gauges().Interfaces == 3 }, 20*time.Second, 10*time.Millisecond,
+		"those of two clients and the anchor")
+	tk.check("and afterwards")
+}
+
+// testInterfaceDies: another interface is started behind the client, who stays connected.
+func testInterfaceDies(t *testing.T) {
+	sock := socketPath(t)
+	c := control(t, sock)
+	p := launch(t, "socket_vmnet2", sock)
+	p.ready(t)
+	tk := p.talkers(t)
+	c.Set(vmnetsim.DieOrdinal, -1)
+	for i := range byte(20) { // what is sent finds out
+		tk.a.send(tk.b.mac, fmt.Sprint("lost ", i))
+		time.Sleep(time.Millisecond)
+	}
+	c.Set(vmnetsim.DieOrdinal, 0)
+	tk.a.reaches(tk.b)
+	tk.b.reaches(tk.a)
+	tk.check("restarted")
+}
+
+// testClientLeavesEarly: the interface of a client that left while it was starting is stopped.
+func testClientLeavesEarly(t *testing.T) {
+	sock := socketPath(t)
+	c := control(t, sock)
+	p := launch(t, "socket_vmnet2", sock)
+	p.ready(t)
+	tk := p.talkers(t)
+	c.Set(vmnetsim.StartDelay, 1000)
+	for i := range byte(8) {
+		leaver := p.dial(t, 50+i)
+		_, _ = leaver.Write(wire(0, 50+i, "hello"))
+		time.Sleep(30 * time.Millisecond)
+		_ = leaver.Close()
+	}
+	tk.check("meanwhile")
+	c.Set(vmnetsim.StartDelay, 0)
+	require.Eventually(t, func() bool { return c.Gauges().Interfaces == 3 }, 20*time.Second, 10*time.Millisecond,
+		"those of two clients and the anchor")
+	tk.check("afterwards")
+}
+
+// testStopWhileStarting: the daemon ends in time with code 0 while its network or a client's interface is starting.
+func testStopWhileStarting(t *testing.T) {
+	t.Run("network", func(t *testing.T) {
+		sock := socketPath(t)
+		c := control(t, sock)
+		c.Set(vmnetsim.StartDelay, 5000)
+		p := launch(t, "socket_vmnet2", sock)
+		require.Eventually(t, func() bool { return c.Gauges().Queues > 0 }, 10*time.Second, time.Millisecond)
+		code, took := p.signal(t, syscall.SIGTERM)
+		assert.Zero(t, code)
+		assert.Less(t, took, 2*time.Second)
+		assert.NoFileExists(t, sock)
+	})
+	t.Run("client", func(t *testing.T) {
+		sock := socketPath(t)
+		c := control(t, sock)
+		p := launch(t, "socket_vmnet2", sock)
+		p.ready(t)
+		c.Set(vmnetsim.StartDelay, 5000)
+		one, err := net.Dial("unix", sock)
+		require.NoError(t, err)
+		defer one.Close()
+		_, err = one.Write(wire(0, 9, "hello"))
+		require.NoError(t, err)
+		require.Eventually(t, func() bool { return c.Gauges().Queues > 1 }, 10*time.Second, time.Millisecond)
+		code, took := p.signal(t, syscall.SIGTERM)
+		assert.Zero(t, code)
+		assert.Less(t, took, 2*time.Second)
+	})
+}
+
+// testFrameworkHangs: a framework that never answers a stop does not keep the daemon.
+func testFrameworkHangs(t *testing.T) {
+	sock := socketPath(t)
+	c := control(t, sock)
+	p := launch(t, "socket_vmnet2", sock)
+	p.ready(t)
+	p.talkers(t)
+	c.Set(vmnetsim.StopSilent, 1)
+	code, took := p.signal(t, syscall.SIGTERM)
+	assert.Zero(t, code)
+	assert.Less(t, took, 2500*time.Millisecond)
+	assert.NoFileExists(t, sock)
+}
+
+// testIdentity: after a restart, also of a daemon that was killed, the network is the same one: the subnet that macOS chose
+// where it is ours to ask for again, and the id of the anchor where interfaces have one.
+func testIdentity(t *testing.T) {
+	for name, test := range map[string]struct{ args, keys []string }{
+		"network": {[]string{"--vmnet-api=network"}, []string{"vmnet_start_address", "vmnet_end_address", "vmnet_subnet_mask"}},
+		"interface": {
+			[]string{"--vmnet-api=interface", "--vmnet-gateway=192.168.105.1"},
+			[]string{"vmnet_interface_id", "vmnet_mac_address", "vmnet_start_address"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, sock := stateRoot(t), socketPath(t)
+			control(t, sock).Set(vmnetsim.BusyAfter, 500) // a subnet is not free at once when its owner has gone
+			var first string
+			for round := range 3 {
+				p := launch(t, "socket_vmnet2", sock, append(test.args, "--state-dir="+dir)...)
+				p.ready(t)
+				said := parameters(p.stderr.String(), test.keys)
+				if round == 0 {
+					first = said
+					assert.Equal(t, len(test.keys), strings.Count(said, "\n"), said)
+				}
+				assert.Equal(t, first, said)
+				if round == 1 {
+					require.NoError(t, p.Process.Kill())
+					<-p.ended
+					continue
+				}
+				code, _ := p.signal(t, syscall.SIGTERM)
+				require.Zero(t, code)
+			}
+		})
+	}
+}
+
+// parameters are the lines of a log about the anchor's start with the given keys.
+func parameters(log string, keys []string) string {
+	var kept []string
+	for line := range strings.Lines(log) {
+		if slices.ContainsFunc(keys, func(k string) bool { return strings.HasPrefix(line, "INFO | * "+k+": ") }) {
+			kept = append(kept, line)
+		}
+	}
+	return strings.Join(kept, "")
+}
+
+func testListInterfaces(t *testing.T) {
+	p := launch(t, "socket_vmnet2", socketPath(t), "--list-interfaces")
+	<-p.ended
+	assert.Zero(t, p.ProcessState.ExitCode())
+	assert.Equal(t, "en0\nen1\n", p.stdout.String())
+}
+
+// testBridged: each client is on the host's network by an interface of its own, and an unknown interface is refused.
+func testBridged(t *testing.T) {
+	p := start(t, "--vmnet-mode=bridged", "--vmnet-interface=en1")
+	p.talkers(t).check("bridged")
+	assert.Contains(t, p.stderr.String(), "INFO | Initializing vmnet.framework (mode 1002)\nINFO | Using network interface \"en1\"\n")
+
+	wrong := launch(t, "socket_vmnet2", socketPath(t), "--vmnet-mode=bridged", "--vmnet-interface=en7")
+	<-wrong.ended
+	assert.Equal(t, 1, wrong.ProcessState.ExitCode())
+	assert.Regexp(t, `ERROR\| .*en7.*en0.*en1`, wrong.stderr.String(), "it names those there are")
+}
