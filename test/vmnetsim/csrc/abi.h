@@ -202,9 +202,24 @@ int vmnetsim_host_write(uint32_t subnet_be, const void *buf, size_t len);
 
 #pragma GCC visibility pop
 
+#define AT(type, field, offset) _Static_assert(offsetof(struct type, field) == (offset), #type "." #field)
 _Static_assert(sizeof(void *) == 8, "the layouts are those of a 64-bit darwin");
 _Static_assert(sizeof(struct vmpktdesc) == 24, "vmpktdesc");
+AT(vmpktdesc, vm_pkt_iov, 8);
+AT(vmpktdesc, vm_pkt_iovcnt, 16);
+AT(vmpktdesc, vm_flags, 20);
 _Static_assert(sizeof(struct msghdr_x) == 56, "msghdr_x");
+AT(msghdr_x, msg_namelen, 8);
+AT(msghdr_x, msg_iov, 16);
+AT(msghdr_x, msg_iovlen, 24);
+AT(msghdr_x, msg_control, 32);
+AT(msghdr_x, msg_controllen, 40);
+AT(msghdr_x, msg_flags, 44);
+AT(msghdr_x, msg_datalen, 48);
 _Static_assert(sizeof(struct block) == 32, "block");
+AT(block, flags, 8);
+AT(block, invoke, 16);
+AT(block, descriptor, 24);
+#undef AT
 
 #endif

@@ -5,6 +5,8 @@
 
 #include <sys/uio.h>
 
+_Static_assert(sizeof(struct iovec) == 16, "Linux's iovec is darwin's");
+
 // Each buffer holds the largest packet, and the caller has set sizes and flags again since the last read.
 static vmnet_return_t check_read(const struct iface *i, const struct vmpktdesc *p, int n)
 {

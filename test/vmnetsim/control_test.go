@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package vmnetsim
+
+import (
+	"math"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func open(t *testing.T, dir string) *Control {
+	t.Helper()
+	c, err := Open(dir)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, c.Close()) })
+	return c
+}
+
+// TestSameFile has each side make the file, and the other use it.
+func TestSameFile(t *testing.T) {
+	t.Parallel()
+	dirs := []string{t.TempDir(), filepath.Join(t.TempDir(), "new")}
+	runTool(t, "-l", dirs[0])
+	open(t, dirs[1])
+	var images [2][]byte
+	for i, dir := range dirs {
+		b, err := os.ReadFile(filepath.Join(dir, "control"))
+		require.NoError(t, err)
+		c := open(t, dir)
+		pids := c.sections["processes"]
+		clear(b[pids.offset : pids.offset+pids.count*pids.size]) // the program was one of them
+		images[i] = b
+	}
+	assert.Equal(t, images[0], images[1])
+}
+
+func TestOtherVersion(t *testing.T) {
+	t.Parallel()
+	for name, damage := range map[string]func(b []byte) []byte{
+		"shorter": func(b []byte) []byte { return b[:len(b)-1] },
+		"version": func(b []byte) []byte { b[16]++; return b },
+		"magic":   func(b []byte) []byte { b[0]++; return b },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			b, err := image()
+			require.NoError(t, err)
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "control"), damage(b), 0o600))
+			_, err = Open(dir)
+			require.ErrorContains(t, err, "another version")
+			runFails(t, "try_range", dir, "open: 22")
+		})
+	}
+}
+
+// TestSwitchNames compares the constants with the table.
+func TestSwitchNames(t *testing.T) {
+	t.Parallel()
+	b, err := os.ReadFile("switches.go")
+	require.NoError(t, err)
+	var constants, table []string
+	for _, m := range regexp.MustCompile(`Switch\s+= "([\w.]+)"`).FindAllSubmatch(b, -1) {
+		constants = append(constants, string(m[1]))
+	}
+	for s := range open(t, t.TempDir()).switches {
+		table = append(table, string(s))
+	}
+	assert.ElementsMatch(t, table, constants)
+}
+
+func TestSetAndReset(t *testing.T) {
+	t.Parallel()
+	c := open(t, t.TempDir())
+	assert.EqualValues(t, 32, c.Value(MaxInterfaces))
+	c.Set(MaxInterfaces, 8)
+	c.Set(ReadResult, 1001, 3, 2)
+	assert.EqualValues(t, 8, c.Value(MaxInterfaces))
+	at := c.switches[ReadResult] + recordName
+	assert.EqualValues(t, []int64{1001, 3, 2}, []int64{c.cell(at).Load(), c.cell(at + 8).Load(), c.cell(at + 16).Load()})
+	c.Set(ReadResult, 1002)
+	assert.EqualValues(t, []int64{1002, math.MaxInt64, 0}, []int64{c.cell(at).Load(), c.cell(at + 8).Load(), c.cell(at + 16).Load()})
+	c.Reset()
+	assert.EqualValues(t, 32, c.Value(MaxInterfaces))
+	assert.Zero(t, c.Value(ReadResult))
+	assert.Panics(t, func() { c.Set("read", 1) })
+	assert.Panics(t, func() { c.Set(ReadResult) })
+	assert.Panics(t, func() { c.Value("read") })
+}
+
+func TestCountsAndGauges(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	c := open(t, dir)
+	assert.Zero(t, c.Gauges())
+	p := startTool(t, "frames", dir)
+	g := c.Gauges()
+	assert.EqualValues(t, 2, g.Interfaces)
+	assert.EqualValues(t, 1, g.Networks)
+	assert.EqualValues(t, 2, g.Queues)
+	assert.EqualValues(t, 2, g.FramesIn)
+	assert.EqualValues(t, 1, g.FramesOut)
+	assert.EqualValues(t, 2, g.ToHost)
+	assert.EqualValues(t, 2, g.Started)
+	assert.NotZero(t, g.Objects)
+	assert.Equal(t, []int{p.cmd.Process.Pid}, c.Processes())
+	assert.EqualValues(t, 2, c.Calls()["vmnet_start_interface"])
+	assert.EqualValues(t, 2, c.Calls()["vmnet_write"])
+	assert.Contains(t, c.Calls(), "sendmsg_x")
+	c.Reset()
+	assert.Zero(t, c.Calls()["vmnet_write"])
+	assert.Zero(t, c.Gauges().FramesIn)
+	assert.EqualValues(t, 2, c.Gauges().Interfaces, "which live on")
+	p.kill()
+	assert.Empty(t, c.Processes())
+	assert.Zero(t, c.Gauges().Interfaces)
+}
+
+// TestFlippedFromOutside changes a switch under a running process.
+func TestFlippedFromOutside(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	c := open(t, dir)
+	c.Set(StopStatus, 1001)
+	p := startTool(t, "hold", dir)
+	c.Set(StopStatus, 0)
+	p.end(t)
+}
+
+func TestOwners(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	c := open(t, dir)
+	p := startTool(t, "hold", dir)
+	want := Owner{
+		PID: p.cmd.Process.Pid, Mode: 1001, Subnet: netip.MustParsePrefix("192.168.105.0/24"),
+		Start: netip.MustParseAddr("192.168.105.1"), End: netip.MustParseAddr("192.168.105.254"), MTU: 1500,
+	}
+	require.Len(t, c.Owners(), 1)
+	got := c.Owners()[0]
+	assert.Equal(t, 64, got.Prefix6.Bits())
+	got.Prefix6 = netip.Prefix{}
+	assert.Equal(t, want, got)
+
+	// Another process may join with the same settings, and with no others.
+	assert.Equal(t, "1000", runTool(t, "try_range", dir))
+	assert.Equal(t, "1009", runTool(t, "try_other_end", dir))
+	assert.Equal(t, "1009", runTool(t, "try_network", dir))
+	p.end(t)
+	for _, o := range c.Owners() {
+		assert.NotZero(t, o.Freed)
+	}
+	assert.Equal(t, "1000", runTool(t, "try_network", dir))
+}
+
+func TestNetworkOwners(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	c := open(t, dir)
+	p := startTool(t, "hold_network", dir)
+	want := Owner{
+		PID: p.cmd.Process.Pid, Network: true, Mode: 1001, Subnet: netip.MustParsePrefix("192.168.105.0/24"),
+		Start: netip.MustParseAddr("192.168.105.1"), End: netip.MustParseAddr("192.168.105.254"), MTU: 1400,
+		Flags: NoDHCP, Prefix6: netip.MustParsePrefix("fd12::/64"), External: "en0",
+	}
+	assert.Equal(t, []Owner{want}, c.Owners())
+	guest := netip.MustParseAddr("192.168.105.7")
+	assert.Equal(t, []Rule{
+		{Addr: guest, MAC: net.HardwareAddr{2, 0, 0, 0, 0, 9}},
+		{Proto: 6, ExternalPort: 2222, InternalPort: 22, Addr: guest},
+	}, c.Rules())
+	assert.Equal(t, "1009", runTool(t, "try_network", dir))
+	assert.Equal(t, "1009", runTool(t, "try_range", dir))
+
+	// A killed process owns nothing any more.
+	p.kill()
+	assert.Equal(t, "1000", runTool(t, "try_network", dir))
+	assert.Empty(t, c.Rules())
+}
+
+// TestBusyAfterDeath is how a network stays busy for a while after its owner died.
+func TestBusyAfterDeath(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	c := open(t, dir)
+	c.Set(BusyAfter, 60_000)
+	startTool(t, "hold_network", dir).kill()
+	assert.Equal(t, "1009", runTool(t, "try_network", dir))
+	assert.Equal(t, "1009", runTool(t, "try_range", dir))
+	require.Len(t, c.Owners(), 1)
+	assert.WithinDuration(t, time.Now(), c.Owners()[0].Freed, time.Minute)
+	c.Set(BusyAfter, 0)
+	assert.Equal(t, "1000", runTool(t, "try_network", dir))
+}
+
+// TestLimitAcrossProcesses counts what other processes have, as long as they live.
+func TestLimitAcrossProcesses(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	c := open(t, dir)
+	c.Set(MaxInterfaces, 1)
+	p := startTool(t, "hold", dir)
+	assert.Equal(t, "1001", runTool(t, "try_range", dir))
+	p.kill()
+	assert.Equal(t, "1000", runTool(t, "try_range", dir))
+}
+
+func TestSockets(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	c := open(t, dir)
+	assert.Equal(t, "3 0 -1", runTool(t, "launch", dir), "ESRCH")
+	c.SetSockets(Socket{"Others", 9})
+	assert.Equal(t, "2 0 -1", runTool(t, "launch", dir), "ENOENT")
+	c.SetSockets(Socket{"Others", 9}, Socket{"Listeners", 3}, Socket{"Listeners", 4})
+	assert.Equal(t, "0 2 3", runTool(t, "launch", dir))
+	c.Reset()
+	assert.Equal(t, "3 0 -1", runTool(t, "launch", dir))
+	assert.Panics(t, func() { c.SetSockets(make([]Socket, 17)...) })
+}
+
+func TestOtherSubnet(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	c := open(t, dir)
+	c.Set(OtherSubnet, SubnetValue(netip.MustParseAddr("192.168.77.0")))
+	startTool(t, "hold", dir)
+	require.Len(t, c.Owners(), 1)
+	assert.Equal(t, "192.168.77.0/24", c.Owners()[0].Subnet.String())
+}
