@@ -28,8 +28,8 @@ const (
 // flowKey identifies a flow while it lives.
 type flowKey struct {
 	proto   proto
-	id      stack.TransportEndpointID
-	inbound bool // through a forward: id names the outside's end as the local one
+	id      stack.TransportEndpointID // of a flow that a guest began
+	forward uint64                    // number of a flow through a forward, else 0
 }
 
 // A flow is one connection or UDP association of a guest, from its first packet, dialling included, to its last.

@@ -11,12 +11,12 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
 	"gvisor.dev/gvisor/pkg/tcpip"
 	"gvisor.dev/gvisor/pkg/tcpip/header"
-	"gvisor.dev/gvisor/pkg/tcpip/stack"
 	"gvisor.dev/gvisor/pkg/tcpip/transport/tcp"
 	"gvisor.dev/gvisor/pkg/waiter"
 
@@ -47,6 +47,8 @@ type forward struct {
 type forwards struct {
 	all []*forward
 	wg  sync.WaitGroup // a goroutine each
+
+	last atomic.Uint64 // number of a flow
 }
 
 // open listens on the ports of all forwards. On an error none is left open.
@@ -150,8 +152,7 @@ func (f *forward) connect(host *hostConn) {
 		return
 	}
 	defer e.wg.Done()
-	outside := host.RemoteAddr().(*net.TCPAddr).AddrPort()
-	flow := e.flows.add(f.id, f.key(protoTCP, outside))
+	flow := e.flows.add(f.id, f.newKey(protoTCP))
 	if flow == nil {
 		e.log.Warn("forwarded TCP connection refused because there are too many", "limit", maxFlows, "port", f.HostPort)
 		host.abort()
@@ -164,12 +165,9 @@ func (f *forward) connect(host *hostConn) {
 	})
 }
 
-// key identifies a flow from outside.
-func (f *forward) key(p proto, outside netip.AddrPort) flowKey {
-	return flowKey{proto: p, inbound: true, id: stack.TransportEndpointID{
-		LocalPort: outside.Port(), LocalAddress: tcpip.AddrFrom4(outside.Addr().Unmap().As4()),
-		RemotePort: f.Guest.Port(), RemoteAddress: tcpip.AddrFrom4(f.Guest.Addr().As4()),
-	}}
+// newKey numbers a flow from outside. Addresses would not do: one that ends is still there when its ports are used again.
+func (f *forward) newKey(p proto) flowKey {
+	return flowKey{proto: p, forward: f.net.fwd.last.Add(1)}
 }
 
 // serveForwarded is the life of one connection from outside.

@@ -5,6 +5,7 @@ package usernet
 import (
 	"bytes"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -257,6 +258,54 @@ func TestForwardUDPEnds(t *testing.T) {
 	n.fwd.all[0].mu.Lock()
 	defer n.fwd.all[0].mu.Unlock()
 	assert.Empty(t, n.fwd.all[0].flows)
+}
+
+// TestForwardUDPToNobody: datagrams for a guest that is not there hold up nothing, a Close least of all.
+func TestForwardUDPToNobody(t *testing.T) {
+	f := forwardTo(t, "udp", 53)
+	var log lockedBuffer
+	n := start(t, Options{Forwards: []vnet.Forward{f}, Log: slog.New(slog.NewTextHandler(&log, nil))}, tuning{})
+	for range 4 {
+		c := dialHost(t, f)
+		for range 50 {
+			_, err := c.Write(make([]byte, 30000))
+			require.NoError(t, err)
+		}
+	}
+	assert.Eventually(t, func() bool { return n.Stats().UDPFlows == 4 }, patience, time.Millisecond, "all senders are heard")
+	require.NoError(t, n.Close())
+	assert.NotContains(t, log.String(), "level=ERROR")
+}
+
+// TestForwardSamePorts: two forwards lead to one port of a guest, and a client uses one port for both.
+func TestForwardSamePorts(t *testing.T) {
+	a, b := forwardTo(t, "tcp", 80), forwardTo(t, "tcp", 80)
+	ua, ub := forwardTo(t, "udp", 53), forwardTo(t, "udp", 53)
+	n := start(t, Options{Forwards: []vnet.Forward{a, b, ua, ub}}, tuning{})
+	g := newIPGuest(t, n, mac1, guestIP)
+	l := listenGuest(t, g, 80)
+	echoGuestUDP(t, g, 53)
+	local := freePort(t, "tcp")
+	for _, f := range []vnet.Forward{a, b} {
+		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: int(local)}, Control: reusePort}
+		c, err := d.Dial("tcp4", fmt.Sprintf("127.0.0.1:%d", f.HostPort))
+		require.NoError(t, err)
+		defer c.Close()
+		inside, err := l.Accept()
+		require.NoError(t, err)
+		defer inside.Close()
+	}
+	ask(t, dialHost(t, ua), "a")
+	ask(t, dialHost(t, ub), "b")
+	assert.Equal(t, 2, n.Stats().TCPFlows)
+	assert.Equal(t, 2, n.Stats().UDPFlows)
+}
+
+// reusePort lets several connections have one local port.
+func reusePort(_, _ string, c syscall.RawConn) error {
+	var err error
+	ctl := c.Control(func(fd uintptr) { err = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1) })
+	return errors.Join(ctl, err)
 }
 
 // TestForwardAddresses: in host mode the outside stays out.

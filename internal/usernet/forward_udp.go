@@ -42,7 +42,7 @@ func (f *forward) serveUDP() {
 				moved := at
 				d.at.Store(&moved)
 			}
-			_, _ = d.guest.Write(buf[:n]) // a datagram the stack has no room for is lost, as on any network
+			d.guest.offer(buf[:n])
 		}
 	}
 }
@@ -60,9 +60,9 @@ func (f *forward) flowFrom(outside netip.AddrPort, at netip.Addr) *forwardedUDP 
 		return nil
 	}
 	defer e.wg.Done()
-	added := e.flows.add(f.id, f.key(protoUDP, outside))
+	added := e.flows.add(f.id, f.newKey(protoUDP))
 	if added == nil {
-		return nil // the last flow of this sender ends just now, or all do
+		return nil // all end
 	}
 	guest := e.dialGuestUDP(f.Guest)
 	if guest == nil {
