@@ -217,9 +217,10 @@ func TestPanickingSink(t *testing.T) {
 func TestPanickingFramework(t *testing.T) {
 	r := newRig(t, newFake(), home())
 	a, b := r.attach(1), r.attach(2)
-	r.own(b).fault(func(i *fakeInterface) { i.onRead = func() api.Status { panic("oops") } })
+	first := r.own(b)
+	first.fault(func(i *fakeInterface) { i.onRead = func() api.Status { panic("oops") } })
 	a.say(a.to(everybody, "hello"))
-	r.until("a new interface", func() bool { return r.Status().Restarts == 1 && r.Status().Own == 2 })
+	r.replaced(b, first)
 	assert.Equal(t, 1, r.log.count("level=ERROR", "internal error", "oops"))
 	r.talk(a, b)
 	require.NoError(t, r.Close())

@@ -40,8 +40,9 @@ type fake struct {
 	onStart   func(ctx context.Context, anchor bool) error
 	tune      func(p *api.Params) // changes what is reported
 	onForward error
-	born      func(*fakeInterface) // changes a new interface
-	other     netip.Prefix         // a subnet to give in place of what was asked for
+	born      func(*fakeInterface)               // changes a new interface
+	wrap      func(*fakeInterface) api.Interface // replaces it
+	other     netip.Prefix                       // a subnet to give in place of what was asked for
 }
 
 // fakeDefault is the subnet when none is asked for.
@@ -66,13 +67,6 @@ func (f *fake) running() []*fakeInterface {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Clone(f.started)
-}
-
-// setLimit sets how many interfaces may run.
-func (f *fake) setLimit(n int) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.limit = n
 }
 
 // setStart sets what starts do from now on.
@@ -185,6 +179,9 @@ func (n *fakeNetwork) Start(ctx context.Context, c api.InterfaceConfig) (api.Int
 	n.mu.Lock()
 	n.ports = append(n.ports, i)
 	n.mu.Unlock()
+	if f.wrap != nil {
+		return f.wrap(i), nil
+	}
 	return i, nil
 }
 

@@ -210,6 +210,16 @@ func (r *rig) own(g *guest) *fakeInterface {
 	return nil
 }
 
+// replaced waits until a guest has another interface of its own.
+func (r *rig) replaced(g *guest, old *fakeInterface) {
+	r.t.Helper()
+	r.until("a new interface", func() bool {
+		l := g.Port.(*port).line.Load()
+		return l != nil && l.dev != nil && l.dev.ifc != old
+	})
+	assert.EqualValues(r.t, 1, r.Status().Restarts)
+}
+
 // anchorOf is the running anchor.
 func (r *rig) anchorOf() *fakeInterface {
 	r.t.Helper()
@@ -230,6 +240,3 @@ func busy() error {
 
 // failure is the error of anything else.
 func failure() error { return &api.CallError{Call: "vmnet_start_interface", Status: api.Failure} }
-
-// vnetOptions names a client.
-func vnetOptions(name string) vnet.PortOptions { return vnet.PortOptions{Name: name} }

@@ -176,7 +176,7 @@ func TestStatusOfReads(t *testing.T) {
 			a.say(a.to(b.mac, "one"), a.to(b.mac, "two"))
 			r.until("the read", done.Load)
 			if judge(st) == verdictDead {
-				r.until("a new interface", func() bool { return r.Status().Restarts == 1 && r.Status().Own == 2 })
+				r.replaced(b, first)
 			} else {
 				r.until("both", func() bool { return b.hears("one") && b.hears("two") })
 				assert.Same(t, first, r.own(b))
@@ -194,7 +194,8 @@ func TestStatusOfWrites(t *testing.T) {
 			r := newRig(t, newFake(), home())
 			a, b := r.attach(1), r.attach(2)
 			var done atomic.Bool
-			r.own(a).fault(func(i *fakeInterface) {
+			first := r.own(a)
+			first.fault(func(i *fakeInterface) {
 				i.onWrite = func([][]byte) api.Status {
 					if done.CompareAndSwap(false, true) {
 						return st
@@ -204,7 +205,7 @@ func TestStatusOfWrites(t *testing.T) {
 			})
 			a.say(a.to(b.mac, "one"))
 			if judge(st) == verdictDead {
-				r.until("a new interface", func() bool { return r.Status().Restarts == 1 && r.Status().Own == 2 })
+				r.replaced(a, first)
 			} else {
 				assert.Zero(t, r.Status().Restarts)
 			}

@@ -224,9 +224,10 @@ func (n *Network) startDevice(ctx context.Context, who string, id [16]byte) (*de
 	defer cancel()
 	started := make(chan *device) // without room: a device is either taken or stopped
 	failed := make(chan error, 1)
+	config := n.interfaceConfig(id)
 	n.spawn(func() {
 		defer ref.drop()
-		ifc, err := n.startCall(ctx, ref, n.interfaceConfig(id))
+		ifc, err := n.startCall(ctx, ref, config)
 		if err != nil {
 			failed <- err
 			return
