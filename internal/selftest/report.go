@@ -176,7 +176,7 @@ func WriteHead(w io.Writer, environment Facts) error {
 
 // WriteStep writes the line of one step.
 func WriteStep(w io.Writer, s Step) error {
-	_, err := fmt.Fprintf(w, "%-4s  %-10s  %s\n", s.Outcome, s.Name, oneLine(s.Text))
+	_, err := fmt.Fprintf(w, "%s  %-10s  %s\n", s.Outcome, s.Name, oneLine(s.Text))
 	return err
 }
 
@@ -217,8 +217,12 @@ func (rep *Report) WriteText(w io.Writer) error {
 }
 
 func writeFacts(b *strings.Builder, facts Facts) {
+	width := 10 // as the names of steps have
 	for _, f := range facts {
-		fmt.Fprintf(b, "%-16s  %s\n", f.Name, oneLine(fmt.Sprint(f.Value)))
+		width = max(width, len(f.Name))
+	}
+	for _, f := range facts {
+		fmt.Fprintf(b, "%-*s  %s\n", width, f.Name, oneLine(fmt.Sprint(f.Value)))
 	}
 }
 

@@ -422,7 +422,7 @@ func TestText(t *testing.T) {
 	require.NoError(t, rep.WriteText(&b))
 	assert.Equal(t, `socket_vmnet2 selftest
 
-uid               501
+uid         501
 
 pass  open        started
 fail  full-frame  one; two; [31m

@@ -19,13 +19,18 @@ import (
 const (
 	// burstBatch is how many frames are sent at once.
 	burstBatch = 32
+	// burstWindow is how many frames are on their way at most, as with a guest whose transport heeds loss: a network card's
+	// ring is not longer. A burst without bounds would tell how much a queue loses, not how much the network carries.
+	burstWindow = 256
+	// stall is how long frames are waited for before they count as lost.
+	stall = 10 * time.Millisecond
 	// quiet is how long nothing must come for a burst to be over.
 	quiet = 50 * time.Millisecond
 	// pingEvery is the pause between echo requests under load.
 	pingEvery = 10 * time.Millisecond
 )
 
-// A burst is one guest sending to another as fast as it can.
+// A burst is one guest sending to another as fast as the network carries.
 type burst struct {
 	size           int // bytes of a frame
 	sent, received uint64
@@ -33,37 +38,67 @@ type burst struct {
 	drops          map[string]uint64
 }
 
-// burst runs a burst for d.
-func (r *run) burst(ctx context.Context, from, to *guest, d time.Duration) (burst, error) {
-	size := r.mtu()
-	batch := frames(from, to.MAC(), to.Addr().Addr(), burstBatch, size)
-	head := bytes.Clone(batch[0][:14])
-	var received atomic.Uint64
-	var last atomic.Int64 // since start
-	start := time.Now()
-	to.SetTap(func(f []byte) bool {
-		if len(f) != size+14 || !bytes.Equal(f[:14], head) {
+// meter is the receiving end of a burst.
+type meter struct {
+	size     int
+	head     []byte // of the burst's frames
+	start    time.Time
+	received atomic.Uint64
+	last     atomic.Int64  // when the last frame came, since start
+	came     chan struct{} // told of each frame; holds one value
+}
+
+// look is a guest's tap.
+func (m *meter) look(f []byte) bool {
+	if len(f) != m.size || !bytes.Equal(f[:14], m.head) {
+		return false
+	}
+	m.received.Add(1)
+	m.last.Store(int64(time.Since(m.start)))
+	select {
+	case m.came <- struct{}{}:
+	default:
+	}
+	return true
+}
+
+// wait waits until n frames have come, and reports false when none comes for d.
+func (m *meter) wait(ctx context.Context, n uint64, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	for m.received.Load() < n {
+		select {
+		case <-m.came:
+			t.Reset(d)
+		case <-t.C:
+			return false
+		case <-ctx.Done():
 			return false
 		}
-		received.Add(1)
-		last.Store(int64(time.Since(start)))
-		return true
-	})
+	}
+	return true
+}
+
+// burst runs a burst for d.
+func (r *run) burst(ctx context.Context, from, to *guest, d time.Duration) (burst, error) {
+	batch := frames(from, to.MAC(), to.Addr().Addr(), burstBatch, r.mtu())
+	b := burst{size: len(batch[0]), drops: map[string]uint64{}}
+	m := &meter{size: b.size, head: batch[0][:14], start: time.Now(), came: make(chan struct{}, 1)}
+	to.SetTap(m.look)
 	defer to.SetTap(nil)
 	before := losses(from.Port(), to.Port())
-	b := burst{size: size + 14}
-	for time.Since(start) < d && ctx.Err() == nil {
+	gone := uint64(0) // frames that are not waited for any more
+	for time.Since(m.start) < d && ctx.Err() == nil {
 		if err := from.Send(batch...); err != nil {
 			return b, err
 		}
 		b.sent += burstBatch
-	}
-	for end := time.Now().Add(r.opts.Answer); received.Load() < b.sent && time.Now().Before(end) && ctx.Err() == nil; time.Sleep(quiet / 10) {
-		if time.Since(start)-time.Duration(last.Load()) > quiet && received.Load() > 0 {
-			break
+		if b.sent > gone+burstWindow && !m.wait(ctx, b.sent-gone-burstWindow, stall) {
+			gone = b.sent - min(m.received.Load(), b.sent)
 		}
 	}
-	b.received, b.took = received.Load(), time.Duration(last.Load())
+	m.wait(ctx, b.sent, quiet)
+	b.received, b.took = m.received.Load(), time.Duration(m.last.Load())
 	b.drops = losses(from.Port(), to.Port())
 	for reason, n := range before {
 		if b.drops[reason] -= n; b.drops[reason] == 0 {
