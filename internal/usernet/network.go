@@ -13,7 +13,8 @@
 //
 // In shared mode guests reach the outside through the gateway: TCP and UDP flows end in the stack and are opened again by
 // the host (NAT). In both modes the host's loopback is reached through an alias, the last usable address of the subnet,
-// which is also called host.internal. Addresses that mean something else on the host than in the guest are refused.
+// which is also called host.internal. Addresses that mean something else on the host than in the guest are refused. Ports of
+// the host that are forwarded lead the other way; guests see the gateway as the other end.
 package usernet
 
 import (
