@@ -3,11 +3,11 @@
 package api
 
 import (
-	"errors"
 	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestStatusTexts(t *testing.T) {
@@ -32,6 +32,6 @@ func TestCallError(t *testing.T) {
 	assert.ErrorIs(t, err, NotAuthorized)
 	assert.NotErrorIs(t, err, Failure)
 	var call *CallError
-	assert.True(t, errors.As(err, &call))
+	require.ErrorAs(t, err, &call)
 	assert.Contains(t, call.Error(), "vmnet_start_interface: [1010] VMNET_NOT_AUTHORIZED")
 }
