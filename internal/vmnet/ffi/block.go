@@ -90,8 +90,8 @@ type table[H any] struct {
 	handlers   []atomic.Pointer[handler[H]]
 
 	mu    sync.Mutex
-	free  []int
-	fresh int // slots from here on were never used
+	free  map[uintptr][]int // by isa: a block is written once, as C may look at it even after its handler ran
+	fresh int               // slots from here on were never used
 }
 
 // A handler is what a block in use calls. It is used once, so that its address tells one use of a slot from another.
@@ -116,39 +116,47 @@ func newTable[H any]() (*table[H], error) {
 		descriptor: uintptr(unsafe.Pointer(d)),
 		literals:   unsafe.Slice((*blockLiteral)(unsafe.Pointer(&mem[head])), maxBlocks),
 		handlers:   make([]atomic.Pointer[handler[H]], maxBlocks),
+		free:       make(map[uintptr][]int),
 	}, nil
 }
 
-// take makes a block that calls do. isa is the address of _NSConcreteGlobalBlock.
+// take makes a block that calls do. isa is the address of _NSConcreteGlobalBlock, of which there is one per library.
 func (t *table[H]) take(isa uintptr, do H, abandon func()) (*handler[H], error) {
 	t.mu.Lock()
-	slot := t.slot()
+	slot := t.slot(isa)
 	t.mu.Unlock()
 	if slot < 0 {
 		return nil, fmt.Errorf("%w: %d handlers were never called, the oldest less than %v ago", api.ErrNoAnswer, maxBlocks, lostAfter)
 	}
-	b := &t.literals[slot]
-	h := &handler[H]{do: do, abandon: abandon, block: uintptr(unsafe.Pointer(b)), slot: slot, since: time.Now()}
-	// What is written is what was there already, unless the slot is new or a test uses two libraries.
-	*b = blockLiteral{isa: isa, flags: blockIsGlobal, invoke: t.invoke, descriptor: t.descriptor, slot: uintptr(slot)}
+	block := uintptr(unsafe.Pointer(&t.literals[slot]))
+	h := &handler[H]{do: do, abandon: abandon, block: block, slot: slot, since: time.Now()}
 	t.handlers[slot].Store(h)
 	return h, nil
 }
 
-// slot is a slot that nobody uses, or -1. t.mu is held.
-func (t *table[H]) slot() int {
-	if n := len(t.free); n > 0 {
-		slot := t.free[n-1]
-		t.free = t.free[:n-1]
+// slot is a slot that nobody uses, with its block written, or -1. t.mu is held.
+func (t *table[H]) slot(isa uintptr) int {
+	if free := t.free[isa]; len(free) > 0 {
+		slot := free[len(free)-1]
+		t.free[isa] = free[:len(free)-1]
 		return slot
 	}
 	if t.fresh < maxBlocks {
+		t.literals[t.fresh] = blockLiteral{
+			isa: isa, flags: blockIsGlobal, invoke: t.invoke, descriptor: t.descriptor, slot: uintptr(t.fresh),
+		}
 		t.fresh++
 		return t.fresh - 1
 	}
+	return t.reclaim(isa)
+}
+
+// reclaim gives up the handler that has been waited for longest. t.mu is held.
+func (t *table[H]) reclaim(isa uintptr) int {
 	var oldest *handler[H]
 	for i := range t.handlers {
-		if h := t.handlers[i].Load(); h != nil && (oldest == nil || h.since.Before(oldest.since)) {
+		h := t.handlers[i].Load()
+		if h != nil && t.literals[i].isa == isa && (oldest == nil || h.since.Before(oldest.since)) {
 			oldest = h
 		}
 	}
@@ -167,7 +175,8 @@ func (t *table[H]) put(h *handler[H]) bool {
 		return false
 	}
 	t.mu.Lock()
-	t.free = append(t.free, h.slot)
+	isa := t.literals[h.slot].isa
+	t.free[isa] = append(t.free[isa], h.slot)
 	t.mu.Unlock()
 	return true
 }

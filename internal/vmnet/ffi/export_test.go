@@ -4,26 +4,54 @@
 
 package ffi
 
+import (
+	"math"
+	"unsafe"
+
+	"github.com/ebitengine/purego"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vmnet/api"
+)
+
 // used counts the slots in use.
 func (t *table[H]) used() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.fresh - len(t.free)
+	n := t.fresh
+	for _, free := range t.free {
+		n -= len(free)
+	}
+	return n
 }
 
-// Gauges are what exists on this side.
+// Gauges are what exists on this side. Blocks are those of the process.
 type Gauges struct {
-	Interfaces, Queues, Networks int64
-	Events, Starts, Answers      int // blocks
-	Applies                      int
+	Interfaces, Queues, Networks     int64
+	Events, Starts, Answers, Applies int // blocks
+}
+
+// Add adds o.
+func (g *Gauges) Add(o Gauges) {
+	g.Interfaces += o.Interfaces
+	g.Queues += o.Queues
+	g.Networks += o.Networks
+	g.Events += o.Events
+	g.Starts += o.Starts
+	g.Answers += o.Answers
+	g.Applies += o.Applies
 }
 
 // Gauges counts.
 func (a *API) Gauges() Gauges {
 	return Gauges{
-		a.interfaces.Load(), a.queues.Load(), a.networks.Load(),
-		a.blocks.event.used(), a.blocks.start.used(), a.blocks.status.used(), a.blocks.apply.used(),
+		Interfaces: a.interfaces.Load(), Queues: a.queues.Load(), Networks: a.networks.Load(),
+		Events: a.blocks.event.used(), Starts: a.blocks.start.used(), Answers: a.blocks.status.used(), Applies: a.blocks.apply.used(),
 	}
+}
+
+// BlocksMade is how many blocks of all signatures were ever in use at once.
+func (a *API) BlocksMade() int {
+	return a.blocks.event.fresh + a.blocks.start.fresh + a.blocks.status.fresh + a.blocks.apply.fresh
 }
 
 // Functions are the names of all functions that are bound and there.
@@ -36,12 +64,80 @@ func (a *API) Functions() (names []string) {
 	return names
 }
 
-// Keys are the names of all keys that are bound and there.
-func (a *API) Keys() (names []string) {
-	for _, s := range a.k.table() {
-		if s.key.addr != 0 {
-			names = append(names, s.name)
-		}
+// OpenLibrary looks for the framework's symbols in any library.
+func OpenLibrary(path string) error {
+	h, err := purego.Dlopen(path, purego.RTLD_NOW)
+	if err == nil {
+		_, err = newAPI(h)
 	}
-	return names
+	return err
 }
+
+// symbol is a function that the binding does not use.
+func (a *API) symbol(name string) *fn {
+	addr, err := a.lookup(name)
+	if err != nil {
+		panic(err)
+	}
+	return &fn{addr: addr}
+}
+
+// MadeUpParams reads parameters from a dictionary that no framework would make.
+func (a *API) MadeUpParams() api.Params {
+	dict := a.f.dictCreate.call(0, 0, 0)
+	defer a.f.xpcRelease.call(dict)
+	text := func(s string) *byte { return cstring(s) }
+	a.f.dictSetUint64.call(dict, uintptr(unsafe.Pointer(text("uint64"))), math.MaxUint64)
+	a.f.dictSetBool.call(dict, uintptr(unsafe.Pointer(text("bool"))), 1)
+	a.f.dictSetBool.call(dict, uintptr(unsafe.Pointer(text("no"))), 0)
+	a.f.dictSetString.call(dict, uintptr(unsafe.Pointer(text("string"))), uintptr(unsafe.Pointer(text("text with 汉字"))))
+	uuid := &[16]byte{0x00, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88, 0x99, 0xaa, 0xbb, 0xcc, 0xdd, 0xee, 0xff}
+	a.f.dictSetUUID.call(dict, uintptr(unsafe.Pointer(text("uuid"))), uintptr(unsafe.Pointer(uuid)))
+	minus := int64(-5)
+	a.symbol("xpc_dictionary_set_int64").call(dict, uintptr(unsafe.Pointer(text("int64"))), uintptr(minus))
+	list := a.f.sharedInterfaces.call()
+	a.symbol("xpc_dictionary_set_value").call(dict, uintptr(unsafe.Pointer(text("a list"))), list)
+	a.f.xpcRelease.call(list)
+
+	a.f.dictSetString.call(dict, a.k.mac.addr, uintptr(unsafe.Pointer(text("not one"))))
+	a.f.dictSetString.call(dict, a.k.maxPacket.addr, uintptr(unsafe.Pointer(text("a text"))))
+	a.f.dictSetString.call(dict, a.k.start.addr, uintptr(unsafe.Pointer(text("300.1.2.3"))))
+	a.f.dictSetUint64.call(dict, a.k.mtu.addr, 1<<40)
+	return a.params(dict)
+}
+
+// A Table is a table of blocks whose handlers a test calls.
+type Table struct{ *table[statusFunc] }
+
+// NewTable makes a table that is not the process's.
+func NewTable() (Table, error) {
+	t, err := newTable[statusFunc]()
+	return Table{t}, err
+}
+
+// Size is how many blocks there are at most.
+const Size = maxBlocks
+
+// Take takes a block.
+func (t Table) Take(isa uintptr, do func(api.Status), abandon func()) (*handler[statusFunc], error) {
+	return t.take(isa, do, abandon)
+}
+
+// Call calls a block as C does.
+func (t Table) Call(block uintptr, st api.Status) bool {
+	h := t.find(block)
+	if h == nil || !t.put(h) {
+		return false
+	}
+	h.do(st)
+	return true
+}
+
+// Block is the address of a block.
+func (h *handler[H]) Block() uintptr { return h.block }
+
+// Age makes h look as if it had been waited for for too long.
+func (h *handler[H]) Age() { h.since = h.since.Add(-lostAfter) }
+
+// Used counts the blocks in use.
+func (t Table) Used() int { return t.used() }

@@ -136,14 +136,13 @@ func (i *Interface) Forward(ctx context.Context, fw vnet.Forward) error {
 	if err := need(f); err != nil {
 		return err
 	}
-	proto, ok := protocols[fw.Proto]
-	if !ok || !fw.Guest.IsValid() {
-		return fmt.Errorf("%s: forward %s port %d to %v: want tcp or udp, and an address", f.name, fw.Proto, fw.HostPort, fw.Guest)
+	r, err := newRule(f, fw)
+	if err != nil {
+		return err
 	}
-	af, addr := family(fw.Guest.Addr().Unmap())
 	answer := make(chan error, 1)
 	go i.a.answered(f, func(block uintptr) api.Status {
-		return f.status(i.ref, proto, uintptr(fw.HostPort), af, uintptr(unsafe.Pointer(addr)), uintptr(fw.Guest.Port()), block)
+		return f.status(i.ref, r.proto, r.hostPort, r.family, uintptr(unsafe.Pointer(r.addr)), r.guestPort, block)
 	}, func(err error) { answer <- err }, nil)
 	select {
 	case err := <-answer:

@@ -5,6 +5,7 @@
 package ffi
 
 import (
+	"fmt"
 	"net"
 	"net/netip"
 	"unsafe"
@@ -85,16 +86,26 @@ func gostring(p uintptr) string {
 	return string(unsafe.Slice((*byte)(pointer(p)), n))
 }
 
-// family is an address as sa_family_t and struct in_addr or in6_addr.
-func family(a netip.Addr) (af uintptr, addr *in6Addr) {
-	addr = new(in6Addr)
-	if a.Is4() {
-		b := a.As4()
-		copy(addr[:], b[:])
-		return afInet, addr
+// A rule is a vnet.Forward as C takes it. Ports are in host byte order.
+type rule struct {
+	proto, hostPort, guestPort uintptr
+	family                     uintptr  // sa_family_t
+	addr                       *in6Addr // struct in_addr or in6_addr
+}
+
+// newRule translates fw for f.
+func newRule(f *fn, fw vnet.Forward) (r rule, err error) {
+	proto, ok := protocols[fw.Proto]
+	if !ok || !fw.Guest.IsValid() {
+		return r, fmt.Errorf("%s: forward %s port %d to %v: want tcp or udp, and an address", f.name, fw.Proto, fw.HostPort, fw.Guest)
 	}
-	*addr = a.As16()
-	return afInet6, addr
+	r = rule{proto: proto, hostPort: uintptr(fw.HostPort), guestPort: uintptr(fw.Guest.Port()), family: afInet6, addr: new(in6Addr)}
+	guest := fw.Guest.Addr().Unmap()
+	if guest.Is4() {
+		r.family = afInet
+	}
+	copy(r.addr[:], guest.AsSlice())
+	return r, nil
 }
 
 // in4 is an IPv4 address as a struct in_addr.

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"math/bits"
 	"net/netip"
+	"slices"
 	"sync"
 	"unsafe"
 
@@ -119,26 +120,39 @@ func (a *API) options(c api.NetworkConfig) (list []option, err error) {
 		set(&a.f.configMTU, func(config uintptr) uintptr { return a.f.configMTU.call(config, uintptr(c.MTU)) })
 	}
 	list = append(list, a.disable(c)...)
-	for _, r := range c.Reservations {
-		if len(r.MAC) != len(etherAddr{}) || !r.Addr.Is4() {
-			return nil, fmt.Errorf("%s: %v for %v: want an IPv4 address for an Ethernet address", a.f.configReserve.name, r.Addr, r.MAC)
-		}
-		set(&a.f.configReserve, func(config uintptr) uintptr {
-			mac := etherAddr(r.MAC)
-			return a.f.configReserve.call(config, uintptr(unsafe.Pointer(&mac)), uintptr(unsafe.Pointer(in4(r.Addr))))
-		})
+	reservations, err := a.reserve(c.Reservations)
+	if err != nil {
+		return nil, err
 	}
-	for _, fw := range c.Forwards {
-		proto, ok := protocols[fw.Proto]
-		if !ok || !fw.Guest.IsValid() {
-			return nil, fmt.Errorf("%s: forward %s port %d to %v: want tcp or udp, and an address", a.f.configForward.name, fw.Proto,
-				fw.HostPort, fw.Guest)
+	forwards, err := a.forward(c.Forwards)
+	return slices.Concat(list, reservations, forwards), err
+}
+
+func (a *API) reserve(reservations []vnet.Reservation) (list []option, err error) {
+	f := &a.f.configReserve
+	for _, r := range reservations {
+		if len(r.MAC) != len(etherAddr{}) || !r.Addr.Is4() {
+			return nil, fmt.Errorf("%s: %v for %v: want an IPv4 address for an Ethernet address", f.name, r.Addr, r.MAC)
 		}
-		set(&a.f.configForward, func(config uintptr) uintptr {
-			af, addr := family(fw.Guest.Addr().Unmap())
-			// The guest's port comes first here, and second in the call for an interface.
-			return a.f.configForward.call(config, proto, af, uintptr(fw.Guest.Port()), uintptr(fw.HostPort), uintptr(unsafe.Pointer(addr)))
-		})
+		list = append(list, option{f, false, func(config uintptr) uintptr {
+			mac := etherAddr(r.MAC)
+			return f.call(config, uintptr(unsafe.Pointer(&mac)), uintptr(unsafe.Pointer(in4(r.Addr))))
+		}})
+	}
+	return list, nil
+}
+
+func (a *API) forward(forwards []vnet.Forward) (list []option, err error) {
+	f := &a.f.configForward
+	for _, fw := range forwards {
+		r, err := newRule(f, fw)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, option{f, false, func(config uintptr) uintptr {
+			// The guest's port comes first here, and the host's in the call for an interface.
+			return f.call(config, r.proto, r.family, r.guestPort, r.hostPort, uintptr(unsafe.Pointer(r.addr)))
+		}})
 	}
 	return list, nil
 }

@@ -7,6 +7,7 @@ package ffi
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/ebitengine/purego"
 
@@ -91,7 +92,9 @@ type symbol struct {
 }
 
 // What every macOS that Go runs on has is required, so that a wrong library is found out at once; what came later is not.
-func (f *functions) table() []symbol {
+func (f *functions) table() []symbol { return slices.Concat(f.interfaces(), f.networks(), f.system()) }
+
+func (f *functions) interfaces() []symbol {
 	const need = true
 	return []symbol{
 		{"vmnet_start_interface", "10.10", need, &f.startInterface, nil, nil},
@@ -101,7 +104,11 @@ func (f *functions) table() []symbol {
 		{"vmnet_write", "10.10", need, &f.write, nil, nil},
 		{"vmnet_copy_shared_interface_list", "10.15", need, &f.sharedInterfaces, nil, nil},
 		{"vmnet_interface_add_ip_port_forwarding_rule", "11", false, &f.addForward, nil, nil},
+	}
+}
 
+func (f *functions) networks() []symbol {
+	return []symbol{
 		{"vmnet_network_configuration_create", "26", false, &f.configCreate, nil, nil},
 		{"vmnet_network_configuration_set_external_interface", "26", false, &f.configExternal, nil, nil},
 		{"vmnet_network_configuration_set_ipv4_subnet", "26", false, &f.configSubnet, nil, nil},
@@ -118,7 +125,12 @@ func (f *functions) table() []symbol {
 		{"vmnet_interface_start_with_network", "26", false, &f.networkStart, nil, nil},
 		{"vmnet_network_get_ipv4_subnet", "26", false, &f.networkSubnet, nil, nil},
 		{"vmnet_network_get_ipv6_prefix", "26", false, &f.networkPrefix6, nil, nil},
+	}
+}
 
+func (f *functions) system() []symbol {
+	const need = true
+	return []symbol{
 		{"xpc_dictionary_create", "10.7", need, &f.dictCreate, nil, nil},
 		{"xpc_dictionary_set_uint64", "10.7", need, &f.dictSetUint64, nil, nil},
 		{"xpc_dictionary_set_bool", "10.7", need, &f.dictSetBool, nil, nil},

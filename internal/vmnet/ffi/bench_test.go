@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build vmnetsim
+
+package ffi_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vmnet/api"
+	"github.com/socket-vmnet2/socket_vmnet2/test/vmnetsim"
+)
+
+// BenchmarkReadEmpty is what a call costs.
+func BenchmarkReadEmpty(b *testing.B) {
+	i := open(b, vmnetsim.Full).start(b)
+	r := newReader(b, 64, 1514)
+	b.ReportAllocs()
+	for b.Loop() {
+		i.Read(r)
+		r.Batch()
+	}
+}
+
+// BenchmarkWriteRead sends a batch and reads it at the other end, with the simulator's own work. The metrics are of one
+// call each.
+func BenchmarkWriteRead(b *testing.B) {
+	for _, n := range []int{1, 32, 173} { // 173 full frames are what 256 KiB hold
+		for _, size := range []int{64, 1514} {
+			b.Run(fmt.Sprintf("batch=%d/size=%d", n, size), func(b *testing.B) {
+				s := open(b, vmnetsim.Full)
+				x, y := s.start(b), s.start(b)
+				w, r := newWriter(b, n), newReader(b, n, 1514)
+				var buf []byte
+				for k := range n {
+					buf = frame.Append(buf, numbered(uint64(k), size))
+				}
+				var writes, reads time.Duration
+				b.ReportAllocs()
+				for b.Loop() {
+					t0 := time.Now()
+					fill(w, frame.NewBatch(buf, n))
+					st := x.Write(w)
+					w.End()
+					t1 := time.Now()
+					if st != api.Success || y.Read(r) != api.Success {
+						b.Fatal(st)
+					}
+					got, _ := r.Batch()
+					writes += t1.Sub(t0)
+					reads += time.Since(t1)
+					if got.Len() != n {
+						b.Fatal(got.Len())
+					}
+				}
+				b.ReportMetric(float64(writes.Nanoseconds())/float64(b.N), "ns/write")
+				b.ReportMetric(float64(reads.Nanoseconds())/float64(b.N), "ns/read")
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n), "ns/frame")
+			})
+		}
+	}
+}
+
+// BenchmarkEvent is a write, the event it makes, and the read.
+func BenchmarkEvent(b *testing.B) {
+	s := open(b, vmnetsim.Full)
+	x, y := s.start(b), s.start(b)
+	wake := make(chan struct{}, 1)
+	require.NoError(b, y.Notify(wake))
+	w, r := newWriter(b, 1), newReader(b, 1, 1514)
+	fill(w, frame.NewBatch(frame.Append(nil, numbered(1, 64)), 1))
+	b.ReportAllocs()
+	for b.Loop() {
+		x.Write(w)
+		<-wake
+		y.Read(r)
+	}
+}
+
+// BenchmarkStartStop is an interface's life.
+func BenchmarkStartStop(b *testing.B) {
+	s := open(b, vmnetsim.Full)
+	b.ReportAllocs()
+	for b.Loop() {
+		i, err := s.Start(b.Context(), shared)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := i.Stop(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

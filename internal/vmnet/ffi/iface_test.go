@@ -1,0 +1,398 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build vmnetsim
+
+package ffi_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"net"
+	"net/netip"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vmnet/api"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vmnet/ffi"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vmnet/pkt"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
+	"github.com/socket-vmnet2/socket_vmnet2/test/vmnetsim"
+)
+
+// numbered makes a broadcast of n bytes that carries a number and a content that depends on it.
+func numbered(number uint64, n int) []byte {
+	f := make([]byte, n)
+	putNumbered(f, number)
+	return f
+}
+
+func putNumbered(f []byte, number uint64) {
+	copy(f, []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2, 0, 0, 0, 0, 1, 0x88, 0xb5})
+	binary.BigEndian.PutUint64(f[14:], number)
+	copy(f[22:], rising[byte(number):])
+}
+
+// rising is every byte one more than the last, for contents that depend on a number.
+var rising = func() (b [65536]byte) {
+	for i := range b {
+		b[i] = byte(i)
+	}
+	return b
+}()
+
+// sound checks what putNumbered made.
+func sound(f []byte, number uint64) bool {
+	return len(f) >= 22 && binary.BigEndian.Uint64(f[14:]) == number && bytes.Equal(f[22:], rising[byte(number):][:len(f)-22])
+}
+
+// newWriter makes a Writer that is freed with the test.
+func newWriter(t testing.TB, n int) *pkt.Writer {
+	w, err := pkt.NewWriter(n)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, w.Free()) })
+	return w
+}
+
+func newReader(t testing.TB, n, maxPacket int) *pkt.Reader {
+	r, err := pkt.NewReader(n, maxPacket)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, r.Free()) })
+	return r
+}
+
+// fill puts a batch into w.
+func fill(w *pkt.Writer, b frame.Batch) {
+	w.Begin(b)
+	for it := b.Iter(); it.Next(); {
+		w.Add(it.Frame())
+	}
+}
+
+func send(t testing.TB, i api.Interface, frames ...[]byte) {
+	t.Helper()
+	var buf []byte
+	for _, f := range frames {
+		buf = frame.Append(buf, f)
+	}
+	w := newWriter(t, len(frames))
+	fill(w, frame.NewBatch(buf, len(frames)))
+	require.Equal(t, api.Success, i.Write(w))
+	w.End()
+}
+
+// receive reads until there is nothing more.
+func receive(t testing.TB, i api.Interface) (frames [][]byte) {
+	t.Helper()
+	r := newReader(t, 8, i.Params().MaxPacket)
+	for {
+		require.Equal(t, api.Success, i.Read(r))
+		b, odd := r.Batch()
+		require.Zero(t, odd)
+		if b.Len() == 0 {
+			return frames
+		}
+		for it := b.Iter(); it.Next(); {
+			frames = append(frames, append([]byte(nil), it.Frame()...))
+		}
+	}
+}
+
+func TestReadWrite(t *testing.T) {
+	s := open(t, vmnetsim.Full)
+	x, y := s.start(t), s.start(t)
+	var want [][]byte
+	for n := range uint64(20) {
+		want = append(want, numbered(n, 22+int(n*78%1493)))
+	}
+	want = append(want, numbered(20, 1514))
+	send(t, x, want...)
+	assert.Equal(t, want, receive(t, y))
+	assert.Empty(t, receive(t, x), "not back to the sender")
+}
+
+func TestReadWriteStatus(t *testing.T) {
+	s := open(t, vmnetsim.Full)
+	i := s.start(t)
+	r, w := newReader(t, 4, 1514), newWriter(t, 4)
+	b := frame.NewBatch(frame.Append(nil, numbered(1, 60)), 1)
+	for _, st := range statuses {
+		s.c.Set(vmnetsim.ReadResult, int64(st), 1)
+		assert.Equal(t, st, i.Read(r))
+		assert.Equal(t, api.Success, i.Read(r), "the next one")
+		s.c.Set(vmnetsim.WriteResult, int64(st), 1)
+		fill(w, b)
+		assert.Equal(t, st, i.Write(w))
+		assert.Equal(t, api.Success, i.Write(w), "the same once more")
+		w.End()
+	}
+	assert.Equal(t, api.InvalidArgument, i.Write(w), "nothing to write")
+	assert.Equal(t, api.TooManyPackets, i.Read(newReader(t, 257, 1514)))
+	assert.Equal(t, api.InvalidArgument, i.Read(newReader(t, 1, 1513)), "buffers too small for this interface")
+	fill(w, frame.NewBatch(frame.Append(nil, numbered(1, 1515)), 1))
+	assert.Equal(t, api.PacketTooBig, i.Write(w))
+}
+
+// TestUpperHalf has the upper half of the result's register filled, as C may leave it.
+func TestUpperHalf(t *testing.T) {
+	s := open(t, vmnetsim.Full)
+	i := s.start(t)
+	s.c.Set(vmnetsim.ReadResult, int64(api.InvalidAccess)|0x5a5a<<32, 1)
+	assert.Equal(t, api.InvalidAccess, i.Read(newReader(t, 1, 1514)))
+}
+
+func TestWritersAtOnce(t *testing.T) {
+	s := open(t, vmnetsim.Full)
+	x, y := s.start(t), s.start(t)
+	const writers, each = 4, 200
+	var wg sync.WaitGroup
+	for g := range writers {
+		wg.Go(func() {
+			w, err := pkt.NewWriter(1)
+			if !assert.NoError(t, err) {
+				return
+			}
+			buf := make([]byte, frame.PrefixLen+60)
+			frame.PutPrefix(buf, 60)
+			for n := range each {
+				putNumbered(buf[frame.PrefixLen:], uint64(g*each+n))
+				fill(w, frame.NewBatch(buf, 1))
+				assert.Equal(t, api.Success, x.Write(w))
+				w.End()
+			}
+			assert.NoError(t, w.Free())
+		})
+	}
+	wg.Wait()
+	seen := make(map[uint64]bool)
+	for _, f := range receive(t, y) {
+		n := binary.BigEndian.Uint64(f[14:])
+		require.True(t, sound(f, n))
+		seen[n] = true
+	}
+	assert.Len(t, seen, writers*each)
+}
+
+// waitFor waits for an event.
+func waitFor(t testing.TB, wake <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-wake:
+	case <-time.After(patience):
+		require.Fail(t, "no event")
+	}
+}
+
+func TestNotify(t *testing.T) {
+	s := open(t, vmnetsim.Full)
+	x, y := s.start(t), s.start(t)
+	assert.Zero(t, s.c.Calls()["vmnet_interface_set_event_callback"], "events are off")
+	require.NoError(t, y.Notify(nil), "and turning them off is not a call")
+	assert.Zero(t, s.c.Calls()["vmnet_interface_set_event_callback"])
+
+	wake := make(chan struct{}, 1)
+	require.NoError(t, y.Notify(wake))
+	for n := range uint64(3) {
+		send(t, x, numbered(n, 60))
+		waitFor(t, wake)
+		assert.Len(t, receive(t, y), 1)
+	}
+	require.NoError(t, y.Notify(nil))
+	other := make(chan struct{}, 1)
+	send(t, x, numbered(3, 60))
+	require.NoError(t, y.Notify(other), "on again, to another channel, with a frame waiting")
+	send(t, x, numbered(4, 60))
+	waitFor(t, other)
+	assert.Empty(t, wake)
+	assert.Len(t, receive(t, y), 2)
+}
+
+// TestNotifyOffIsFinal turns events off while one is on its way: the simulator delivers it nevertheless.
+func TestNotifyOffIsFinal(t *testing.T) {
+	s := open(t, vmnetsim.Full)
+	x, y := s.start(t), s.start(t)
+	wake := make(chan struct{}, 1)
+	require.NoError(t, y.Notify(wake))
+	s.c.Set(vmnetsim.EventDelay, 100_000)
+	send(t, x, numbered(1, 60))
+	require.NoError(t, y.Notify(nil))
+	before := s.c.Gauges().Events
+	assert.Eventually(t, func() bool { return s.c.Gauges().Events > before }, patience, time.Millisecond, "the event came")
+	s.c.Set(vmnetsim.EventDelay, 0)
+	// The gauge is counted just before the block is called; a stop is behind it on the queue.
+	require.NoError(t, y.Stop(within(t)))
+	assert.Empty(t, wake)
+}
+
+// TestNotifyToggled turns events on and off under traffic; a closed channel would make a late send panic.
+func TestNotifyToggled(t *testing.T) {
+	s := open(t, vmnetsim.Full)
+	x, y := s.start(t), s.start(t)
+	end := make(chan struct{})
+	var wg sync.WaitGroup
+	w, b := newWriter(t, 1), frame.NewBatch(frame.Append(nil, numbered(1, 60)), 1)
+	wg.Go(func() {
+		for {
+			select {
+			case <-end:
+				return
+			default:
+				fill(w, b)
+				x.Write(w)
+				w.End()
+			}
+		}
+	})
+	r := newReader(t, 256, 1514)
+	for n := range 500 {
+		wake := make(chan struct{}, 1)
+		require.NoError(t, y.Notify(wake))
+		for full := true; full; { // where a full queue drops frames there are no events
+			require.Equal(t, api.Success, y.Read(r))
+			got, _ := r.Batch()
+			full = got.Len() == r.Cap()
+		}
+		if n%2 == 0 {
+			waitFor(t, wake)
+		}
+		require.NoError(t, y.Notify(nil))
+		close(wake)
+	}
+	close(end)
+	wg.Wait()
+}
+
+func TestNotifyStatus(t *testing.T) {
+	s := open(t, vmnetsim.Full)
+	i := s.start(t)
+	for _, st := range statuses {
+		s.c.Set(vmnetsim.SetEventCallbackResult, int64(st), 1)
+		isStatus(t, i.Notify(make(chan struct{}, 1)), "vmnet_interface_set_event_callback", st)
+		require.NoError(t, i.Notify(make(chan struct{}, 1)))
+		s.c.Set(vmnetsim.SetEventCallbackResult, int64(st), 1)
+		isStatus(t, i.Notify(nil), "vmnet_interface_set_event_callback", st)
+	}
+	require.NoError(t, i.Stop(within(t)))
+	assert.ErrorIs(t, i.Notify(make(chan struct{}, 1)), net.ErrClosed)
+	assert.NoError(t, i.Notify(nil))
+}
+
+func TestForward(t *testing.T) {
+	s := open(t, vmnetsim.Full)
+	i := s.start(t)
+	f := vnet.Forward{Proto: "tcp", HostPort: 2222, Guest: netip.MustParseAddrPort("192.168.64.7:22")}
+	require.NoError(t, i.Forward(within(t), f))
+	f6 := vnet.Forward{Proto: "udp", HostPort: 5353, Guest: netip.MustParseAddrPort("[fd00::7]:53")}
+	require.NoError(t, i.Forward(within(t), f6))
+	assert.Equal(t, []vmnetsim.Rule{
+		{Proto: 6, ExternalPort: 2222, InternalPort: 22, Addr: f.Guest.Addr()},
+		{Proto: 17, ExternalPort: 5353, InternalPort: 53},
+	}, s.c.Rules())
+
+	const call = "vmnet_interface_add_ip_port_forwarding_rule"
+	isStatus(t, i.Forward(within(t), f), call, api.Failure) // it is there already
+	for _, st := range statuses {
+		f.HostPort++
+		s.c.Set(vmnetsim.ForwardStatus, int64(st), 1)
+		isStatus(t, i.Forward(within(t), f), call, st)
+		s.c.Set(vmnetsim.ForwardResult, int64(st), 1)
+		isStatus(t, i.Forward(within(t), f), call, st)
+	}
+	f.Proto = "icmp"
+	assert.ErrorContains(t, i.Forward(within(t), f), "want tcp or udp")
+	assert.ErrorContains(t, i.Forward(within(t), vnet.Forward{Proto: "tcp"}), "want tcp or udp, and an address")
+
+	s.c.Set(vmnetsim.ForwardSilent, 1, 1)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	f = vnet.Forward{Proto: "tcp", HostPort: 4444, Guest: netip.MustParseAddrPort("192.168.64.7:22")}
+	assert.ErrorIs(t, i.Forward(ctx, f), api.ErrNoAnswer)
+	s.kept.Add(ffi.Gauges{Answers: 1})
+}
+
+func TestStop(t *testing.T) {
+	s := open(t, vmnetsim.Full)
+	i := s.start(t)
+	require.NoError(t, i.Notify(make(chan struct{}, 1)))
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() { assert.NoError(t, i.Stop(within(t))) })
+	}
+	wg.Wait()
+	require.NoError(t, i.Stop(within(t)))
+	assert.Equal(t, uint64(1), s.c.Calls()["vmnet_stop_interface"])
+	assert.Equal(t, uint64(2), s.c.Calls()["vmnet_interface_set_event_callback"], "on and off")
+	assert.Equal(t, api.InvalidAccess, i.Read(newReader(t, 1, 1514)))
+}
+
+func TestStopStatus(t *testing.T) {
+	s := open(t, vmnetsim.Full)
+	for _, st := range statuses {
+		i, err := s.Start(within(t), shared)
+		require.NoError(t, err)
+		s.c.Set(vmnetsim.StopStatus, int64(st), 1)
+		isStatus(t, i.Stop(within(t)), "vmnet_stop_interface", st)
+		isStatus(t, i.Stop(within(t)), "vmnet_stop_interface", st) // it stays so
+	}
+}
+
+// TestStopRefused has the interface die, so that the call itself fails and no handler comes.
+func TestStopRefused(t *testing.T) {
+	s := open(t, vmnetsim.Full)
+	i, err := s.Start(within(t), shared)
+	require.NoError(t, err)
+	require.NoError(t, i.Notify(make(chan struct{}, 1)))
+	s.c.Set(vmnetsim.DieStatus, int64(api.SetupIncomplete))
+	s.c.Set(vmnetsim.DieOrdinal, -1)
+	assert.Equal(t, api.SetupIncomplete, i.Read(newReader(t, 1, 1514)))
+	isStatus(t, i.Stop(within(t)), "vmnet_stop_interface", api.SetupIncomplete)
+}
+
+func TestStopSlowAndSilent(t *testing.T) {
+	s := open(t, vmnetsim.Full)
+	i, err := s.Start(within(t), shared)
+	require.NoError(t, err)
+	s.c.Set(vmnetsim.StopDelay, 300)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, i.Stop(ctx), api.ErrNoAnswer)
+	require.NoError(t, i.Stop(within(t)), "the handler came")
+
+	s.c.Set(vmnetsim.StopDelay, 0)
+	i, err = s.Start(within(t), shared)
+	require.NoError(t, err)
+	s.c.Set(vmnetsim.StopSilent, 1, 1)
+	ctx, cancel = context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	err = i.Stop(ctx)
+	require.ErrorIs(t, err, api.ErrNoAnswer)
+	assert.ErrorContains(t, err, "vmnet_stop_interface")
+	s.kept.Add(ffi.Gauges{Interfaces: 1, Queues: 1, Events: 1, Answers: 1})
+}
+
+// TestNoAllocation is about the data path. Events allocate in purego.
+func TestNoAllocation(t *testing.T) {
+	s := open(t, vmnetsim.Full)
+	x, y := s.start(t), s.start(t)
+	var buf []byte
+	for n := range uint64(32) {
+		buf = frame.Append(buf, numbered(n, 60+int(n)))
+	}
+	r, w := newReader(t, 32, 1514), newWriter(t, 32)
+	frames := 0
+	assert.Zero(t, testing.AllocsPerRun(100, func() {
+		fill(w, frame.NewBatch(buf, 32))
+		if x.Write(w) != api.Success || y.Read(r) != api.Success {
+			return
+		}
+		b, _ := r.Batch()
+		frames += b.Len()
+		w.End()
+	}))
+	assert.Equal(t, 101*32, frames)
+}
