@@ -84,9 +84,9 @@ func TestSetAndReset(t *testing.T) {
 	c.Set(ReadResult, 1001, 3, 2)
 	assert.EqualValues(t, 8, c.Value(MaxInterfaces))
 	at := c.switches[ReadResult] + recordName
-	assert.EqualValues(t, []int64{1001, 3, 2}, []int64{c.cell(at).Load(), c.cell(at + 8).Load(), c.cell(at + 16).Load()})
+	assert.Equal(t, []int64{1001, 3, 2}, []int64{c.cell(at).Load(), c.cell(at + 8).Load(), c.cell(at + 16).Load()})
 	c.Set(ReadResult, 1002)
-	assert.EqualValues(t, []int64{1002, math.MaxInt64, 0}, []int64{c.cell(at).Load(), c.cell(at + 8).Load(), c.cell(at + 16).Load()})
+	assert.Equal(t, []int64{1002, math.MaxInt64, 0}, []int64{c.cell(at).Load(), c.cell(at + 8).Load(), c.cell(at + 16).Load()})
 	c.Reset()
 	assert.EqualValues(t, 32, c.Value(MaxInterfaces))
 	assert.Zero(t, c.Value(ReadResult))

@@ -36,6 +36,18 @@ static inline bool ring_space(struct ring *r, size_t tail, size_t need)
 	return tail + need - r->seen_head <= r->size;
 }
 
+// A writer that finds the ring empty every 64 KiB begins at the front again: where the reader keeps up, the frames stay in
+// the processor's cache. It may move the head as well, since the reader does not while there is nothing to read.
+static inline bool ring_rewind(struct ring *r, size_t *tail, size_t at, size_t need)
+{
+	if (at >> 16 == (at + need) >> 16 || at == 0 || atomic_load_explicit(&r->head, memory_order_acquire) != *tail)
+		return false;
+	*tail += r->size - at;
+	r->seen_head = *tail;
+	atomic_store_explicit(&r->head, *tail, memory_order_relaxed); // the tail's store publishes it
+	return true;
+}
+
 // Copies a frame in. False: it is full.
 static inline bool ring_put(struct ring *r, const uint8_t *frame, uint32_t len)
 {
@@ -43,7 +55,9 @@ static inline bool ring_put(struct ring *r, const uint8_t *frame, uint32_t len)
 		return false;
 	size_t tail = atomic_load_explicit(&r->tail, memory_order_relaxed);
 	size_t need = ring_need(len), at = tail & (r->size - 1), rest = r->size - at;
-	if (need > rest) {
+	if (ring_rewind(r, &tail, at, need)) {
+		at = 0;
+	} else if (need > rest) {
 		if (!ring_space(r, tail, rest + need))
 			return false;
 		uint32_t wrap = RING_WRAP;
@@ -64,9 +78,9 @@ static inline bool ring_put(struct ring *r, const uint8_t *frame, uint32_t len)
 // The next frame, or NULL. It stays valid until ring_next.
 static inline const uint8_t *ring_peek(struct ring *r, uint32_t *len)
 {
+	size_t tail = atomic_load_explicit(&r->tail, memory_order_acquire); // first, see ring_rewind
 	size_t head = atomic_load_explicit(&r->head, memory_order_relaxed);
-	size_t tail = atomic_load_explicit(&r->tail, memory_order_acquire);
-	if (head == tail)
+	if ((ptrdiff_t)(tail - head) <= 0) // less: the writer is about to put the first frame
 		return NULL;
 	size_t at = head & (r->size - 1);
 	memcpy(len, r->memory + at, sizeof *len);

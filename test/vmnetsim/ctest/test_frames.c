@@ -192,6 +192,47 @@ CASE(frames_keep_order_and_content)
 	close_two(&a, &b);
 }
 
+// Small and the largest frames in turn, read at once and in pairs: none is dropped wherever the ring's end falls.
+CASE(large_frames_keep_order)
+{
+	struct nic a, b;
+	struct frame f, g;
+	xpc_object_t da = describe(VMNET_SHARED_MODE), db = describe(VMNET_SHARED_MODE);
+	xpc_dictionary_set_bool(da, vmnet_enable_tso_key, true);
+	xpc_dictionary_set_bool(db, vmnet_enable_tso_key, true);
+	nic_open(&a, NULL, da);
+	nic_open(&b, NULL, db);
+	for (int i = 0; i < 300; i++) {
+		frame_make(&f, ALL, 1, i % 3 == 0 ? 60 : (size_t)(65550 - i));
+		frame_make(&g, ALL, 1, (size_t)(14 + i * 200));
+		EQUAL(VMNET_SUCCESS, nic_send(&a, &f));
+		if (i % 2 == 0)
+			nic_expect(&b, &f);
+		EQUAL(VMNET_SUCCESS, nic_send(&a, &g));
+		if (i % 2 != 0)
+			nic_expect(&b, &f);
+		nic_expect(&b, &g);
+	}
+	EQUAL(0, gauge(GAUGE_frames_dropped));
+	close_two(&a, &b);
+}
+
+// A frame that the receiver does not take is the receiver's loss.
+CASE(too_large_for_the_receiver)
+{
+	struct nic a, b;
+	struct frame f;
+	xpc_object_t d = describe(VMNET_SHARED_MODE);
+	xpc_dictionary_set_bool(d, vmnet_enable_tso_key, true);
+	nic_open(&a, NULL, d);
+	nic_open(&b, NULL, describe(VMNET_SHARED_MODE));
+	frame_make(&f, ALL, 1, 1515);
+	EQUAL(VMNET_SUCCESS, nic_send(&a, &f));
+	nic_silent(&b);
+	EQUAL(1, gauge(GAUGE_frames_dropped));
+	close_two(&a, &b);
+}
+
 CASE(full_rings_drop)
 {
 	struct nic a, b;
