@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/selftest"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/state"
 )
 
 // report is a report as a program reads it.
@@ -81,7 +82,7 @@ func TestSelftestJSON(t *testing.T) {
 	assert.EqualValues(t, 4014, values["full-frame"]["frame_bytes"])
 	assert.EqualValues(t, 8, values["interfaces"]["own"])
 	assert.Equal(t, "reboot", values["same-lease"]["how"])
-	assert.Equal(t, r.Passed+r.Skipped, len(names))
+	assert.Len(t, names, r.Passed+r.Skipped)
 }
 
 func TestSelftestText(t *testing.T) {
@@ -151,7 +152,8 @@ func TestSelftestCommandLine(t *testing.T) {
 		{"bad combination, as the daemon says it", []string{"--vmnet-mask=255.255.255.0"}, 1, "", "ERROR| --vmnet-mask=MASK requires --vmnet-gateway=IP"},
 		{
 			"a network that does not start",
-			[]string{"--backend=usernet", "--vmnet-mode=bridged", "--vmnet-interface=en0"}, 2, "verdict: no-start: 0 passed, 1 failed", "",
+			[]string{"--backend=usernet", "--vmnet-mode=bridged", "--vmnet-interface=en0"},
+			2, "verdict: no-start: 0 passed, 1 failed", "",
 		},
 	}
 	for _, tt := range tests {
@@ -229,17 +231,25 @@ func TestSelftestInterrupted(t *testing.T) {
 // TestSelftestBesideDaemon: a running daemon and its state are left alone.
 func TestSelftestBesideDaemon(t *testing.T) {
 	p := start(t)
-	state := filepath.Join(filepath.Dir(p.sock), "state")
+	dir := filepath.Join(filepath.Dir(p.sock), "state")
+	file := filepath.Join(dir, state.FileName(p.sock))
 	g := guest(t, p, 1)
 	lease, err := g.Configure()
 	require.NoError(t, err)
-	before, err := os.ReadDir(state)
+	require.Eventually(t, func() bool {
+		_, err := os.Stat(file)
+		return err == nil
+	}, 10*time.Second, 10*time.Millisecond, "the daemon writes it a while later")
+	before, err := os.ReadFile(file)
 	require.NoError(t, err)
 	code, _, _ := selftestRun(t, "--json", "--quick", "--backend=usernet")
 	assert.Zero(t, code)
-	after, err := os.ReadDir(state)
+	after, err := os.ReadFile(file)
 	require.NoError(t, err)
-	assert.Len(t, after, len(before))
+	assert.Equal(t, before, after)
+	files, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	assert.Len(t, files, 1)
 	_, err = g.Ping(lease.Gateway, 56)
 	require.NoError(t, err)
 	require.NoError(t, g.Err())

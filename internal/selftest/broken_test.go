@@ -261,7 +261,7 @@ func (n *broken) loses(p *brokenPort, pk *fakeguest.Packet, f []byte) bool {
 		n.loseUnicast && toGuest(f),
 		n.loseBroadcast && pk.DstPort == probePort && f[0] == 0xff,
 		n.maxLen > 0 && toGuest(f) && len(f) > n.maxLen,
-		n.loseLoadedPing && isPing && p.index == 3 && time.Since(time.Unix(0, n.loaded.Load())) < 200*time.Millisecond:
+		n.loseLoadedPing && isPing && p.index == 3 && time.Since(time.Unix(0, n.loaded.Load())) < 5*time.Second:
 		return true
 	}
 	return false

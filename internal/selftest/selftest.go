@@ -75,7 +75,7 @@ var steps = []step{
 	{"throughput", 10 * time.Second, (*run).needTraffic, (*run).throughput},
 	{"ping-load", 10 * time.Second, (*run).needTrafficAndGateway, (*run).pingUnderLoad},
 	{"recorded", 5 * time.Second, (*run).needRecord, (*run).recorded},
-	{"interfaces", 20 * time.Second, (*run).needGuests, (*run).interfaces},
+	{"interfaces", 25 * time.Second, (*run).needGuests, (*run).interfaces},
 	{"close", 8 * time.Second, (*run).needNetwork, (*run).close},
 	{"reopen", 15 * time.Second, (*run).needClosed, (*run).reopen},
 	{"same-lease", 12 * time.Second, (*run).needLease, (*run).sameLease},

@@ -182,20 +182,20 @@ func (r *run) pingUnderLoad(ctx context.Context) result {
 	var last error
 	var o outcome
 	for loaded := true; loaded; {
+		sent++
+		d, err := g.Ping(r.gateway(), pingData)
+		if err == nil {
+			took = append(took, d)
+		} else {
+			last = err
+		}
 		select {
 		case o = <-done:
 			loaded = false
 		case <-time.After(pingEvery):
-			sent++
-			d, err := g.Ping(r.gateway(), pingData)
-			if err != nil {
-				last = err
-				continue
-			}
-			took = append(took, d)
 		}
 	}
-	values := append(Facts{{"sent", sent}, {"answered", len(took)}}, Fact{"load_mbit_per_second", math.Round(o.b.mbit())})
+	values := Facts{{"sent", sent}, {"answered", len(took)}, {"load_mbit_per_second", math.Round(o.b.mbit())}}
 	switch {
 	case o.err != nil:
 		return fail("%v", o.err).with(values)
