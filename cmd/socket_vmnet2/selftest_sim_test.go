@@ -47,6 +47,7 @@ func TestOnVmnetSelftest(t *testing.T) {
 			assert.EqualValues(t, 5, values["interfaces"]["own"])
 			assert.EqualValues(t, 5, values["interfaces"]["first_failure_at"])
 			assert.EqualValues(t, 8, values["interfaces"]["started"])
+			assert.Contains(t, values["interfaces"]["first_failure"], "VMNET_FAILURE")
 			require.NotEmpty(t, r.Log)
 			assert.Contains(t, r.Log[len(r.Log)-1], "VMNET_FAILURE")
 		}},

@@ -34,8 +34,8 @@ func describeVmnet(n vnet.Network) selftest.Facts {
 	return facts
 }
 
-// vmnetSharing is how many clients have no interface of their own. Why is in the log.
+// vmnetSharing is how many clients have no interface of their own, and why the last one could not be started.
 func vmnetSharing(n vnet.Network) (int, error) {
 	s, _ := statusOf(n)
-	return s.Shared, nil
+	return s.Shared, s.LastFailure
 }

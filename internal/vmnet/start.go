@@ -201,9 +201,8 @@ func (n *Network) start(ctx context.Context, who string, id [16]byte) (*device, 
 	n.logParameters(slog.LevelDebug, d)
 	got, want := paramSubnet(d.params), n.info.Subnet
 	if got.IsValid() && want.IsValid() && got != want {
-		n.failures.Add(1)
 		d.stop()
-		return nil, fmt.Errorf("macOS started it in the subnet %s, not in %s like the others", got, want)
+		return nil, n.failed(fmt.Errorf("macOS started it in the subnet %s, not in %s like the others", got, want))
 	}
 	return d, nil
 }
@@ -250,8 +249,14 @@ func (n *Network) startDevice(ctx context.Context, who string, id [16]byte) (*de
 			err = fmt.Errorf("start interface: %w", api.ErrNoAnswer)
 		}
 	}
+	return nil, n.failed(err)
+}
+
+// failed counts a start that failed and returns err.
+func (n *Network) failed(err error) error {
 	n.failures.Add(1)
-	return nil, err
+	n.lastFailure.Store(&err)
+	return err
 }
 
 func (n *Network) startCall(ctx context.Context, ref *netRef, c api.InterfaceConfig) (api.Interface, error) {

@@ -19,6 +19,8 @@ type Status struct {
 	Restarts      uint64 // interfaces that died
 	Promoted      uint64 // clients that shared the anchor and got an interface of their own
 	Exhausted     uint64 // frames dropped because macOS had no buffer
+
+	LastFailure error // of the last start that failed, nil while none has
 }
 
 // Status returns the counters. It may be called after Close.
@@ -27,6 +29,9 @@ func (n *Network) Status() Status {
 		API: n.choice.API, Why: n.choice.Why, AnchorID: n.id, Own: int(n.ownCount.Load()), Shared: n.hub.shared(),
 		Starts: n.starts.Load(), StartFailures: n.failures.Load(), Restarts: n.restarts.Load(), Promoted: n.promoted.Load(),
 		Exhausted: n.exhausted.Load(),
+	}
+	if err := n.lastFailure.Load(); err != nil {
+		s.LastFailure = *err
 	}
 	if p := n.anchor.Load(); p != nil {
 		s.Anchor = *p

@@ -59,6 +59,8 @@ type Network struct {
 	anchor                                          atomic.Pointer[api.Params]
 	ownCount                                        atomic.Int64
 	starts, failures, restarts, exhausted, promoted atomic.Uint64
+
+	lastFailure atomic.Pointer[error] // of a start
 }
 
 var _ vnet.Network = (*Network)(nil)
