@@ -22,7 +22,7 @@ func BenchmarkReadEmpty(b *testing.B) {
 	r := newReader(b, 64, 1514)
 	b.ReportAllocs()
 	for b.Loop() {
-		i.Read(r)
+		_ = i.Read(r)
 		r.Batch()
 	}
 }
@@ -76,9 +76,9 @@ func BenchmarkEvent(b *testing.B) {
 	fill(w, frame.NewBatch(frame.Append(nil, numbered(1, 64)), 1))
 	b.ReportAllocs()
 	for b.Loop() {
-		x.Write(w)
+		_ = x.Write(w)
 		<-wake
-		y.Read(r)
+		_ = y.Read(r)
 	}
 }
 
