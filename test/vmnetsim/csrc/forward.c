@@ -60,7 +60,7 @@ static bool taken(const struct rule *r)
 static vmnet_return_t add(struct iface *i, struct rule *r)
 {
 	const struct settings *s = &i->net->s;
-	if (s->mode == VMNET_BRIDGED_MODE || (r->address != 0 && ((uint32_t)r->address & s->mask) != s->subnet))
+	if (s->subnet == 0 || (r->address != 0 && ((uint32_t)r->address & s->mask) != s->subnet))
 		return VMNET_INVALID_ARGUMENT;
 	r->subnet = s->subnet;
 	return !taken(r) && rule_add(r) >= 0 ? VMNET_SUCCESS : VMNET_FAILURE;

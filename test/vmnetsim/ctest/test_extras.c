@@ -52,6 +52,13 @@ CASE(port_forwarding)
 	EQUAL(VMNET_SUCCESS, forward(&n, 6, 2223, DARWIN_AF_INET, &in, &w));
 	NO_MORE(&w, 6);
 	nic_close(&n);
+	xpc_object_t d = describe(VMNET_BRIDGED_MODE);
+	xpc_dictionary_set_string(d, vmnet_shared_interface_name_key, "en0");
+	nic_open(&n, NULL, d);
+	EQUAL(VMNET_SUCCESS, forward(&n, 6, 2224, DARWIN_AF_INET, &in, &w));
+	WAIT(&w, 6);
+	EQUAL(VMNET_INVALID_ARGUMENT, w.status);
+	nic_close(&n);
 	waiter_free(&w);
 }
 

@@ -252,6 +252,43 @@ CASE(isolated_network_has_no_addresses)
 	nic_open(&n, NULL, with_id(describe(VMNET_HOST_MODE), vmnet_network_identifier_key, 1));
 	addresses(&n, "", "", "");
 	nic_close(&n);
+	nic_open(&n, NULL, with_id(describe_range(VMNET_HOST_MODE, "10.1.0.1", "10.1.0.9", "255.255.255.0"),
+		vmnet_network_identifier_key, 1));
+	addresses(&n, "10.1.0.1", "10.1.0.9", "255.255.255.0");
+	nic_close(&n);
+}
+
+CASE(random_prefix)
+{
+	struct nic a, b;
+	nic_open(&a, NULL, describe_range(VMNET_SHARED_MODE, "10.1.0.1", "10.1.0.9", "255.255.255.0"));
+	nic_open(&b, NULL, describe_range(VMNET_SHARED_MODE, "10.2.0.1", "10.2.0.9", "255.255.255.0"));
+	CHECK(strncmp(nic_param(&a, vmnet_nat66_prefix_key), "fd", 2) == 0);
+	CHECK(strcmp(nic_param(&a, vmnet_nat66_prefix_key), nic_param(&b, vmnet_nat66_prefix_key)) != 0);
+	nic_close(&a);
+	nic_close(&b);
+	nic_open(&a, NULL, describe(VMNET_HOST_MODE));
+	param(&a, vmnet_nat66_prefix_key, "");
+	nic_close(&a);
+}
+
+// Handlers and callbacks run on threads of the library.
+static void other_thread(struct waiter *w) { CHECK(!pthread_equal(pthread_self(), *(pthread_t *)w->context)); }
+
+CASE(handlers_have_own_threads)
+{
+	struct waiter w;
+	pthread_t self = pthread_self();
+	waiter_start(&w);
+	w.hook = other_thread;
+	w.context = &self;
+	dispatch_queue_t q = dispatch_queue_create("q", NULL);
+	xpc_object_t d = describe(0);
+	CHECK(vmnet_start_interface(d, q, &w.b) == NULL);
+	WAIT(&w, 1);
+	xpc_release(d);
+	queue_close(q);
+	waiter_free(&w);
 }
 
 CASE(at_most_32_interfaces)

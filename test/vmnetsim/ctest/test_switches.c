@@ -4,6 +4,8 @@
 #include "harness.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
+#include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -31,6 +33,29 @@ static int64_t clock_ms(void)
 	struct timespec t;
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+// The control block may change while nothing lives.
+CASE(open_again)
+{
+	struct nic n;
+	char dir[] = "/tmp/vmnetsim-XXXXXX", file[64];
+	CHECK(mkdtemp(dir) != NULL);
+	nic_open(&n, NULL, describe(VMNET_SHARED_MODE));
+	EQUAL(EBUSY, vmnetsim_open(dir));
+	nic_close(&n);
+	settle();
+	EQUAL(0, vmnetsim_open(dir));
+	EQUAL(0, vmnetsim_open(dir));
+	EQUAL(ENOENT, vmnetsim_open("/none"));
+	nic_open(&n, NULL, describe(VMNET_SHARED_MODE));
+	EQUAL(1, gauge(GAUGE_interfaces_started));
+	nic_close(&n);
+	settle();
+	EQUAL(0, vmnetsim_open(NULL));
+	snprintf(file, sizeof file, "%s/control", dir);
+	EQUAL(0, unlink(file));
+	EQUAL(0, rmdir(dir));
 }
 
 CASE(faults_count_and_skip)
