@@ -105,15 +105,19 @@ func Run(ctx context.Context, o Options) Report {
 	}
 	r := newRun(ctx, o)
 	rep := Report{Schema: Schema, Started: time.Now().UTC().Truncate(time.Second), Environment: o.Environment}
+	cut := "" // why the run was ended early
 	for _, s := range steps {
 		done := r.try(ctx, s)
 		rep.Steps = append(rep.Steps, done)
+		if why := stopped(ctx); done.Outcome == Skip && done.Text == why {
+			cut = why
+		}
 		if o.OnStep != nil {
 			o.OnStep(done)
 		}
 	}
 	r.end()
-	rep.finish(stopped(ctx))
+	rep.finish(cut)
 	rep.Seconds = seconds(time.Since(r.began))
 	return rep
 }
@@ -153,6 +157,7 @@ func (r *run) attempt(ctx context.Context, s step) result {
 	if r.opts.limit > 0 {
 		s.limit = r.opts.limit
 	}
+	start := time.Now()
 	limited, cancel := context.WithTimeout(ctx, s.limit)
 	defer cancel()
 	done := make(chan result, 1)
@@ -161,7 +166,7 @@ func (r *run) attempt(ctx context.Context, s step) result {
 	if !ok {
 		// The step may still use what belongs to the run, so nothing else does from here on.
 		r.hung = s.name
-		res = fail("did not come back within %s", s.limit+hangs)
+		res = fail("did not come back within %s", short(time.Since(start)))
 	}
 	if why := stopped(ctx); why != "" && ok && res.outcome == Fail {
 		return skip("%s", why)
