@@ -33,8 +33,12 @@ vmnet_return_t nic_try(struct nic *n, vmnet_network_ref net, xpc_object_t desc)
 	waiter_start(&n->started);
 	waiter_event(&n->events);
 	waiter_status(&n->stopped);
-	n->ref = net == NULL ? vmnet_start_interface(desc, n->queue, &n->started.b)
-			     : vmnet_interface_start_with_network(net, desc, n->queue, &n->started.b);
+	if (net == NULL)
+		n->ref = vmnet_start_interface(desc, n->queue, &n->started.b);
+#ifndef NO_MACOS26
+	else
+		n->ref = vmnet_interface_start_with_network(net, desc, n->queue, &n->started.b);
+#endif
 	xpc_release(desc);
 	WAIT(&n->started, 1);
 	if (n->started.status != VMNET_SUCCESS) {

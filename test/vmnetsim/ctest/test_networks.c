@@ -238,6 +238,15 @@ CASE(network_settings_are_shown)
 	EQUAL(0, rules());
 }
 
+DEATH(over_release_network, "CFRelease: over-release")
+{
+	struct nic a;
+	vmnet_network_ref n = create(config(VMNET_SHARED_MODE), VMNET_SUCCESS);
+	nic_open(&a, n, describe(0)); // which holds a reference of its own
+	CFRelease(n);
+	CFRelease(n);
+}
+
 DEATH(subnet_of_a_released_network, "use of an object after its last release")
 {
 	struct in_addr s, m;

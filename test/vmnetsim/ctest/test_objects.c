@@ -39,17 +39,6 @@ DEATH(over_release_queue, "dispatch_release: use of an object after its last rel
 
 DEATH(concurrent_queue, "only serial queues") { dispatch_queue_create("q", &(int){0}); }
 
-DEATH(over_release_network, "CFRelease: over-release")
-{
-	vmnet_return_t st;
-	struct nic a;
-	vmnet_network_configuration_ref c = vmnet_network_configuration_create(VMNET_SHARED_MODE, &st);
-	vmnet_network_ref n = vmnet_network_create(c, &st);
-	nic_open(&a, n, describe(0)); // which holds a reference of its own
-	CFRelease(n);
-	CFRelease(n);
-}
-
 static void on_start_releasing(struct waiter *w, vmnet_return_t st, struct xpc *params)
 {
 	(void)w;
