@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"sync"
 	"syscall"
+	"unsafe"
 
 	"github.com/ebitengine/purego"
 )
@@ -29,5 +30,5 @@ func msghdr(f uintptr, args []uintptr) (int, error) {
 		return int(n), nil
 	}
 	at, _, _ := purego.SyscallN(errnoLocation())
-	return 0, syscall.Errno(*(*int32)(pointer(at)))
+	return 0, syscall.Errno(**(**int32)(unsafe.Pointer(&at)))
 }

@@ -46,9 +46,6 @@ const (
 	_ = 1 / (1 - (unsafe.Offsetof(msghdrX{}.dataLen) ^ 48))
 )
 
-// pointer makes a C address a pointer, the way that vet takes.
-func pointer(u uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&u)) }
-
 // messages are the headers and iovecs of n messages in one mapping, and data bytes behind them.
 type messages struct {
 	mem  []byte

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build vmnetsim
+//go:build darwin || vmnetsim
 
 package ffi
 
@@ -86,22 +86,22 @@ func (a *API) symbol(name string) *fn {
 func (a *API) MadeUpParams() api.Params {
 	dict := a.f.dictCreate.call(0, 0, 0)
 	defer a.f.xpcRelease.call(dict)
-	text := func(s string) *byte { return cstring(s) }
-	a.f.dictSetUint64.call(dict, uintptr(unsafe.Pointer(text("uint64"))), math.MaxUint64)
-	a.f.dictSetBool.call(dict, uintptr(unsafe.Pointer(text("bool"))), 1)
-	a.f.dictSetBool.call(dict, uintptr(unsafe.Pointer(text("no"))), 0)
-	a.f.dictSetString.call(dict, uintptr(unsafe.Pointer(text("string"))), uintptr(unsafe.Pointer(text("text with 汉字"))))
+	a.f.dictSetUint64.call(dict, uintptr(unsafe.Pointer(cstring("uint64"))), math.MaxUint64)
+	a.f.dictSetBool.call(dict, uintptr(unsafe.Pointer(cstring("bool"))), 1)
+	a.f.dictSetBool.call(dict, uintptr(unsafe.Pointer(cstring("no"))), 0)
+	a.f.dictSetString.call(dict, uintptr(unsafe.Pointer(cstring("string"))), uintptr(unsafe.Pointer(cstring("text with 汉字"))))
 	uuid := &[16]byte{0x00, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88, 0x99, 0xaa, 0xbb, 0xcc, 0xdd, 0xee, 0xff}
-	a.f.dictSetUUID.call(dict, uintptr(unsafe.Pointer(text("uuid"))), uintptr(unsafe.Pointer(uuid)))
+	a.f.dictSetUUID.call(dict, uintptr(unsafe.Pointer(cstring("uuid"))), uintptr(unsafe.Pointer(uuid)))
 	minus := int64(-5)
-	a.symbol("xpc_dictionary_set_int64").call(dict, uintptr(unsafe.Pointer(text("int64"))), uintptr(minus))
-	list := a.f.sharedInterfaces.call()
-	a.symbol("xpc_dictionary_set_value").call(dict, uintptr(unsafe.Pointer(text("a list"))), list)
-	a.f.xpcRelease.call(list)
+	a.symbol("xpc_dictionary_set_int64").call(dict, uintptr(unsafe.Pointer(cstring("int64"))), uintptr(minus))
+	if list := a.f.sharedInterfaces.call(); list != 0 {
+		a.symbol("xpc_dictionary_set_value").call(dict, uintptr(unsafe.Pointer(cstring("a list"))), list)
+		a.f.xpcRelease.call(list)
+	}
 
-	a.f.dictSetString.call(dict, a.k.mac.addr, uintptr(unsafe.Pointer(text("not one"))))
-	a.f.dictSetString.call(dict, a.k.maxPacket.addr, uintptr(unsafe.Pointer(text("a text"))))
-	a.f.dictSetString.call(dict, a.k.start.addr, uintptr(unsafe.Pointer(text("300.1.2.3"))))
+	a.f.dictSetString.call(dict, a.k.mac.addr, uintptr(unsafe.Pointer(cstring("not one"))))
+	a.f.dictSetString.call(dict, a.k.maxPacket.addr, uintptr(unsafe.Pointer(cstring("a text"))))
+	a.f.dictSetString.call(dict, a.k.start.addr, uintptr(unsafe.Pointer(cstring("300.1.2.3"))))
 	a.f.dictSetUint64.call(dict, a.k.mtu.addr, 1<<40)
 	return a.params(dict)
 }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build vmnetsim
+//go:build vmnetsim && !darwin
 
 package ffi_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -150,16 +150,6 @@ var statuses = []api.Status{
 	api.BufferExhausted, api.TooManyPackets, api.SharingServiceBusy, api.NotAuthorized,
 }
 
-func TestOpenElsewhere(t *testing.T) {
-	a, err := ffi.Open()
-	if err == nil { // on a Mac
-		assert.NotNil(t, a)
-		return
-	}
-	assert.ErrorIs(t, err, errors.ErrUnsupported)
-	assert.ErrorContains(t, err, "--backend=usernet")
-}
-
 func TestOpenSimulatorFails(t *testing.T) {
 	_, err := ffi.OpenSimulator(filepath.Join(t.TempDir(), "none.so"), "")
 	assert.ErrorContains(t, err, "none.so")
@@ -236,24 +226,31 @@ func TestSharedInterfaces(t *testing.T) {
 }
 
 // TestParamTypes has a dictionary with a value of each type.
-func TestParamTypes(t *testing.T) {
+func TestParamTypes(t *testing.T) { madeUpParams(t, open(t, vmnetsim.Full).MadeUpParams()) }
+
+// TestHost exchanges frames with the simulated host.
+func TestHost(t *testing.T) {
 	s := open(t, vmnetsim.Full)
-	p := s.MadeUpParams()
-	assert.Equal(t, []api.Entry{
-		{Key: "a list", Value: "(unknown type)"},
-		{Key: "bool", Value: true},
-		{Key: "int64", Value: int64(-5)},
-		{Key: "no", Value: false},
-		{Key: "string", Value: "text with 汉字"},
-		{Key: "uint64", Value: uint64(1<<64 - 1)},
-		{Key: "uuid", Value: "00112233-4455-6677-8899-AABBCCDDEEFF"},
-		{Key: "vmnet_mac_address", Value: "not one"},
-		{Key: "vmnet_max_packet_size", Value: "a text"},
-		{Key: "vmnet_mtu", Value: uint64(1 << 40)},
-		{Key: "vmnet_start_address", Value: "300.1.2.3"},
-	}, p.Entries)
-	assert.Nil(t, p.MAC)
-	assert.Zero(t, p.MaxPacket, "of another type")
-	assert.Equal(t, 1<<31-1, p.MTU, "too large for anything")
-	assert.False(t, p.Start.IsValid())
+	_, err := s.HostRead(netip.Addr{}, make([]byte, 1514), 0)
+	require.ErrorContains(t, err, "no network")
+	require.ErrorContains(t, s.HostWrite(netip.MustParseAddr("10.0.0.0"), make([]byte, 60)), "no network 10.0.0.0")
+
+	i := s.start(t)
+	wake := make(chan struct{}, 1)
+	require.NoError(t, i.Notify(wake))
+	buf := make([]byte, 1514)
+	subnet := s.owner(t).Subnet.Addr()
+	for n, addr := range []netip.Addr{{}, subnet} {
+		got, err := s.HostRead(addr, buf, 0)
+		require.NoError(t, err)
+		require.Zero(t, got, "nothing came")
+		send(t, i, numbered(uint64(n), 60+n))
+		got, err = s.HostRead(addr, buf, patience)
+		require.NoError(t, err)
+		assert.Equal(t, numbered(uint64(n), 60+n), buf[:got])
+
+		require.NoError(t, s.HostWrite(addr, numbered(9, 100)))
+		waitFor(t, wake)
+		assert.Equal(t, [][]byte{numbered(9, 100)}, receive(t, i))
+	}
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build vmnetsim
+//go:build vmnetsim && !darwin
 
 package ffi_test
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build !darwin && !vmnetsim
+//go:build !darwin
 
 package ffi_test
 

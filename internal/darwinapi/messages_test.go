@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build darwin || vmnetsim
+
+package darwinapi_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"runtime"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/darwinapi"
+)
+
+// socketPair is two connected datagram sockets.
+func socketPair(t testing.TB) (a, b int) {
+	t.Helper()
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM, 0)
+	require.NoError(t, err)
+	for _, fd := range fds { // macOS's are small
+		require.NoError(t, unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, 64<<10))
+		require.NoError(t, unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, 256<<10))
+	}
+	t.Cleanup(func() {
+		for _, fd := range fds {
+			_ = unix.Close(fd)
+		}
+	})
+	return fds[0], fds[1]
+}
+
+func newSender(t testing.TB, n int) *darwinapi.Sender {
+	s, err := darwinapi.NewSender(n)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, s.Free()) })
+	return s
+}
+
+func newReceiver(t testing.TB, n, head, size int) *darwinapi.Receiver {
+	r, err := darwinapi.NewReceiver(n, head, size)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, r.Free()) })
+	return r
+}
+
+func TestSendReceive(t *testing.T) {
+	prepare(t)
+	require.True(t, darwinapi.Available())
+	a, b := socketPair(t)
+	s, r := newSender(t, 8), newReceiver(t, 8, 4, 1514)
+	n, err := s.Send(a)
+	require.NoError(t, err)
+	assert.Zero(t, n, "nothing to send")
+
+	var want [][]byte
+	for k := range 8 {
+		msg := bytes.Repeat([]byte{byte(k)}, 1+k*216)
+		want = append(want, msg)
+		require.True(t, s.Add(msg))
+	}
+	assert.False(t, s.Add([]byte{1}), "full")
+	assert.Equal(t, 8, s.Len())
+	_, err = newReceiver(t, 1, 0, 1).Receive(b)
+	assert.Equal(t, syscall.EAGAIN, err)
+	_, err = s.Send(-1)
+	assert.Equal(t, syscall.EBADF, err)
+	n, err = s.Send(a)
+	require.NoError(t, err)
+	assert.Equal(t, []int{8, 0}, []int{n, s.Len()})
+	s.Reset()
+
+	for round := range 2 { // slots are ready again
+		n, err = r.Receive(b)
+		require.NoError(t, err)
+		require.Equal(t, 8, n)
+		for k := range n {
+			m := r.Message(k)
+			assert.Equal(t, want[k], m[4:])
+			assert.Equal(t, len(m), cap(m), "an append must not reach the next one")
+			binary.BigEndian.PutUint32(m, 0xffffffff) // the caller's
+		}
+		if round == 0 {
+			for k := range want {
+				want[k] = bytes.Repeat([]byte{0xa0 + byte(k)}, 1514-k)
+				require.True(t, s.Add(want[k]))
+			}
+			_, err = s.Send(a)
+			require.NoError(t, err)
+		}
+	}
+}
+
+func TestLimits(t *testing.T) {
+	for _, n := range []int{-1, 0, 257} {
+		_, err := darwinapi.NewSender(n)
+		assert.ErrorContains(t, err, "want 1 to 256")
+		_, err = darwinapi.NewReceiver(n, 4, 1514)
+		assert.ErrorContains(t, err, "want 1 to 256")
+	}
+	_, err := darwinapi.NewReceiver(1, -1, 1514)
+	require.Error(t, err)
+	_, err = darwinapi.NewReceiver(1, 0, 0)
+	require.Error(t, err)
+	s, err := darwinapi.NewSender(1)
+	require.NoError(t, err)
+	r, err := darwinapi.NewReceiver(1, 0, 1)
+	require.NoError(t, err)
+	for range 2 {
+		require.NoError(t, s.Free())
+		require.NoError(t, r.Free())
+	}
+	assert.False(t, s.Add([]byte{1}))
+}
+
+// TestSenderKeepsMessages collects garbage while only the Sender has the messages.
+func TestSenderKeepsMessages(t *testing.T) {
+	prepare(t)
+	a, b := socketPair(t)
+	s, r := newSender(t, 32), newReceiver(t, 32, 0, 64)
+	for round := range 200 {
+		for k := range 8 {
+			s.Add(bytes.Repeat([]byte{byte(round + k)}, 64))
+		}
+		runtime.GC()
+		_, err := s.Send(a)
+		require.NoError(t, err)
+		s.Reset()
+		n, err := r.Receive(b)
+		require.NoError(t, err)
+		require.Equal(t, 8, n)
+		for k := range n {
+			require.Equal(t, bytes.Repeat([]byte{byte(round + k)}, 64), r.Message(k))
+		}
+	}
+}
+
+func TestNoAllocation(t *testing.T) {
+	prepare(t)
+	a, b := socketPair(t)
+	s, r := newSender(t, 8), newReceiver(t, 8, 4, 64)
+	msg := make([]byte, 64)
+	got := 0
+	assert.Zero(t, testing.AllocsPerRun(100, func() {
+		for range 8 {
+			s.Add(msg)
+		}
+		_, _ = s.Send(a)
+		s.Reset()
+		n, _ := r.Receive(b)
+		got += n
+	}))
+	assert.Equal(t, 101*8, got)
+}
