@@ -85,10 +85,7 @@ func compile(ctx context.Context, name string, flags, more []string) (string, er
 	}
 	dir := filepath.Join(root, "build", "vmnetsim", digest(name, flags, files))
 	out := filepath.Join(dir, name)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", err
-	}
-	unlock, err := lock(filepath.Join(dir, "lock"))
+	unlock, err := lock(dir)
 	if err != nil {
 		return "", err
 	}
@@ -155,9 +152,12 @@ func repository() (string, error) {
 	}
 }
 
-// lock waits for an exclusive lock on a file, which it makes.
-func lock(p string) (unlock func(), err error) {
-	f, err := os.OpenFile(p, os.O_RDWR|os.O_CREATE, 0o644)
+// lock makes a directory and waits for an exclusive lock on it.
+func lock(dir string) (unlock func(), err error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
 		return nil, err
 	}
