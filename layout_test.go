@@ -65,7 +65,10 @@ var imports = map[string][]string{
 	},
 	"cmd/socket_vmnet_client": {"internal/compat/errtext"},
 
-	"test/bench":     {},
+	"test/bench": {"test/vmnetsim"},
+	"test/bench/vmnetcalls": {
+		"internal/frame", "internal/vmnet/api", "internal/vmnet/ffi", "internal/vmnet/pkt", "internal/vnet",
+	},
 	"test/e2e":       {},
 	"test/e2e/demo":  {"test/e2e/lab"},
 	"test/e2e/guest": {},
@@ -86,7 +89,7 @@ var direct = map[string]use{
 	"github.com/urfave/cli/v2": {"MIT", []string{"internal/compat", "cmd/socket_vmnet2"}, nil},
 	"golang.org/x/sys": {"BSD-3-Clause", []string{
 		"internal/link", "internal/compat", "internal/state", "internal/vmnet/pkt", "internal/vmnet/ffi", "internal/darwinapi",
-		"cmd/socket_vmnet2", "cmd/socket_vmnet_client", "test/e2e/guest", "test/e2e/lab",
+		"cmd/socket_vmnet2", "cmd/socket_vmnet_client", "test/bench/vmnetcalls", "test/e2e/guest", "test/e2e/lab",
 	}, []string{"*"}},
 	"gvisor.dev/gvisor":                      {"Apache-2.0", []string{"internal/usernet"}, []string{"internal/fakeguest"}},
 	"github.com/containers/gvisor-tap-vsock": {"Apache-2.0", []string{"internal/usernet"}, nil},

@@ -14,11 +14,13 @@ type verdict struct {
 	Subject float64 `json:"subject"` // frames/s, ns per round trip, or the figure itself
 	Against string  `json:"against"` // the set-up it is compared with; empty: nothing
 	Base    float64 `json:"base"`    // that one's figure
-	Ratio   float64 `json:"ratio"`   // best / best; 0 where there is nothing to compare with
+	Ratio   float64 `json:"ratio"`   // best / best, or best - best; 0 where there is nothing to compare with
 
 	SubjectCPU float64 `json:"subject_cpu_ns"` // median per frame or round trip
 	BaseCPU    float64 `json:"base_cpu_ns"`
 	CPURatio   float64 `json:"cpu_ratio"` // the ratio that CPU time alone would give; 0: none, or not comparable
+
+	Difference bool `json:"difference"` // both ratios are differences
 
 	ByCPU   bool    `json:"decided_by_cpu"`
 	Target  float64 `json:"target"` // 0: only shown
@@ -76,7 +78,7 @@ func compare(r row, subject, base []measurement) verdict {
 		SubjectCPU: medianCPU(subject), BaseCPU: medianCPU(base), Unit: "frames/s",
 	}
 	if r.latency {
-		v.Unit, v.AtMost = "ns", true
+		v.Unit, v.AtMost = "ns", r.target > 0
 	} else {
 		v.CPURatio = quotient(v.BaseCPU, v.SubjectCPU)
 		v.ByCPU = (sNoisy || bNoisy) && v.CPURatio > 0

@@ -103,12 +103,20 @@ func run(ctx context.Context, p params) error {
 	if p.Profile != "" {
 		return b.profile(ctx)
 	}
+	if wantsSimulator(p.Only) {
+		if err := b.buildSimulated(ctx); err != nil {
+			return err
+		}
+	}
 	rep := report{Machine: thisMachine(ctx), Params: p}
 	progress("%s, %d cores, kernel %s", rep.Machine.CPU, rep.Machine.Cores, rep.Machine.Kernel)
 	if rep.Rounds, err = b.rounds(ctx); err != nil {
 		return err
 	}
-	rep.Verdicts = judge(rep.Rounds, p.Only)
+	if rep.Calls, err = b.calls(ctx); err != nil {
+		return err
+	}
+	rep.Verdicts = append(judge(rep.Rounds, p.Only), judgeCalls(rep.Calls, p.Only)...)
 	singles, err := b.singles(ctx)
 	if err != nil {
 		return err

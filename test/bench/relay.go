@@ -29,7 +29,8 @@ type bench struct {
 	dir      string
 	relays   string // path of the C relays
 	loadgen  string // path of the load generator
-	sequence int    // numbers the sockets
+	sim      simulated
+	sequence int // numbers the sockets
 }
 
 // newBench compiles the helpers into a temporary directory.
@@ -48,8 +49,8 @@ func newBench(ctx context.Context, p params) (*bench, error) {
 	b := &bench{p: p, dir: dir, relays: filepath.Join(dir, "relay"), loadgen: filepath.Join(dir, "load")}
 	err = errors.Join(
 		os.CopyFS(dir, sources),
-		b.compile(ctx, b.relays, "relay.c", "wire.c"),
-		b.compile(ctx, b.loadgen, "load.c", "clients.c", "stream.c", "testframe.c", "wire.c"),
+		b.compile(ctx, b.relays, nil, "relay.c", "wire.c"),
+		b.compile(ctx, b.loadgen, nil, "load.c", "clients.c", "stream.c", "testframe.c", "wire.c"),
 	)
 	if err != nil {
 		b.close()
@@ -60,11 +61,13 @@ func newBench(ctx context.Context, p params) (*bench, error) {
 
 func (b *bench) close() { _ = os.RemoveAll(b.dir) }
 
-func (b *bench) compile(ctx context.Context, out string, files ...string) error {
+// compile makes a C program; flags are added to the usual ones, libraries among them.
+func (b *bench) compile(ctx context.Context, out string, flags []string, files ...string) error {
 	args := []string{"-O2", "-Wall", "-Wextra", "-pthread", "-o", out}
 	for _, f := range files {
 		args = append(args, filepath.Join(b.dir, "csrc", f))
 	}
+	args = append(args, flags...)
 	if msg, err := exec.CommandContext(ctx, "gcc", args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("compile %s with gcc: %w: %s", files[0], err, msg)
 	}
@@ -73,11 +76,12 @@ func (b *bench) compile(ctx context.Context, out string, files ...string) error 
 
 // A relay is a running daemon or C relay with a socket of its own.
 type relay struct {
-	socket string
-	cmd    *exec.Cmd
-	stderr *tail
-	ended  chan struct{} // closed when the process has ended
-	err    error         // why, once ended is closed
+	socket  string
+	control string // directory of the simulator's control file, where there is a simulator
+	cmd     *exec.Cmd
+	stderr  *tail
+	ended   chan struct{} // closed when the process has ended
+	err     error         // why, once ended is closed
 }
 
 // start runs the relay of the given kind; env is added to its environment. The load generator waits for the socket.
@@ -88,11 +92,9 @@ func (b *bench) start(kind string, env ...string) (*relay, error) {
 		stderr: &tail{},
 		ended:  make(chan struct{}),
 	}
-	if kind == relayDaemon {
-		args := append([]string{"--backend=usernet", "--vmnet-gateway=192.168.105.1", "--state-dir=" + b.dir}, b.p.Args...)
-		r.cmd = exec.Command(b.p.Daemon, append(args, r.socket)...)
-	} else {
-		r.cmd = exec.Command(b.relays, kind, r.socket)
+	var err error
+	if r.cmd, err = b.command(kind, r); err != nil {
+		return nil, err
 	}
 	r.cmd.Env = append(os.Environ(), env...)
 	r.cmd.Stderr = r.stderr
@@ -104,6 +106,28 @@ func (b *bench) start(kind string, env ...string) (*relay, error) {
 		close(r.ended)
 	}()
 	return r, nil
+}
+
+// command is how the relay of the given kind is called.
+func (b *bench) command(kind string, r *relay) (*exec.Cmd, error) {
+	args := append([]string{"--state-dir=" + b.dir}, b.p.Args...)
+	switch kind {
+	case relayDaemon:
+		args = append(args, "--backend=usernet", "--vmnet-gateway=192.168.105.1", r.socket)
+		return exec.Command(b.p.Daemon, args...), nil
+	case relayVmnet:
+		args = append(args, "--vmnet-gateway=192.168.105.1")
+	case relayBridged:
+		args = append(args, "--vmnet-mode=bridged", "--vmnet-interface=en0")
+	default:
+		return exec.Command(b.relays, kind, r.socket), nil
+	}
+	var err error
+	if r.control, err = os.MkdirTemp(b.dir, "control"); err != nil {
+		return nil, fmt.Errorf("make a directory for the simulator: %w", err)
+	}
+	args = append(args, "--backend=vmnet", "--vmnetsim-lib="+b.sim.lib, "--vmnetsim-dir="+r.control, r.socket)
+	return exec.Command(b.sim.daemon, args...), nil
 }
 
 func (r *relay) pid() int { return r.cmd.Process.Pid }

@@ -18,6 +18,7 @@ type report struct {
 	Params   params        `json:"params"`
 	Verdicts []verdict     `json:"verdicts"`
 	Rounds   []measurement `json:"rounds"`
+	Calls    callSet       `json:"calls"`
 }
 
 // write puts the report into a file as JSON.
@@ -80,10 +81,12 @@ func (v verdict) line() string {
 	cells := [4]string{amount(v.Subject, v.Unit), "", "", ""}
 	cpu := [3]string{}
 	if v.Against != "" {
-		cells[1], cells[2] = amount(v.Base, v.Unit), fmt.Sprintf("%.2f", v.Ratio)
-		cpu[0], cpu[1] = fmt.Sprintf("%.0f", v.SubjectCPU), fmt.Sprintf("%.0f", v.BaseCPU)
-		if v.CPURatio > 0 {
-			cpu[2] = fmt.Sprintf("%.2f", v.CPURatio)
+		cells[1], cells[2] = amount(v.Base, v.Unit), v.quotient(v.Ratio)
+		if v.SubjectCPU > 0 || v.BaseCPU > 0 {
+			cpu[0], cpu[1] = fmt.Sprintf("%.0f", v.SubjectCPU), fmt.Sprintf("%.0f", v.BaseCPU)
+		}
+		if v.CPURatio != 0 {
+			cpu[2] = v.quotient(v.CPURatio)
 		}
 		if v.ByCPU {
 			cpu[2] += " *"
@@ -95,8 +98,18 @@ func (v verdict) line() string {
 		v.Key, v.Text, cells[0], cells[1], cells[2], cpu[0], cpu[1], cpu[2], v.wanted(), v.word())
 }
 
+// quotient is how the two sides compare.
+func (v verdict) quotient(x float64) string {
+	if v.Difference {
+		return fmt.Sprintf("%+.1f", x)
+	}
+	return fmt.Sprintf("%.2f", x)
+}
+
 func (v verdict) wanted() string {
 	switch {
+	case v.AtMost && v.Difference:
+		return fmt.Sprintf("<= %+g", v.Target)
 	case v.AtMost:
 		return fmt.Sprintf("<= %g", v.Target)
 	case v.Target == 0:
@@ -119,6 +132,13 @@ func (v verdict) word() string {
 	}
 }
 
+// Units of figures, where not frames/s.
+const (
+	unitCPU    = "ns of CPU time"
+	unitMSPerS = "ms/s"
+	unitPerS   = "per s"
+)
+
 // amount is a figure with its unit, as short as people read it.
 func amount(x float64, unit string) string {
 	switch unit {
@@ -126,6 +146,12 @@ func amount(x float64, unit string) string {
 		return fmt.Sprintf("%.1f kf/s", x/1e3)
 	case "ns":
 		return fmt.Sprintf("%.1f us", x/1e3)
+	case unitCPU:
+		return fmt.Sprintf("%.1f ns", x)
+	case unitMSPerS:
+		return fmt.Sprintf("%.2f ms/s", x)
+	case unitPerS:
+		return fmt.Sprintf("%.1f/s", x)
 	case "KiB":
 		return fmt.Sprintf("%.1f KiB", x)
 	default:

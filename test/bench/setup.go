@@ -21,10 +21,12 @@ type setup struct {
 const echoParts = 4
 
 const (
-	relayDaemon = "daemon"
-	relayCopy   = "copy"
-	relayFloor  = "switch"
-	relayOld    = "flood"
+	relayDaemon  = "daemon"  // with the embedded network
+	relayVmnet   = "vmnet"   // the daemon with interfaces of a simulated vmnet
+	relayBridged = "bridged" // the same in bridged mode, without a simulated host
+	relayCopy    = "copy"
+	relayFloor   = "switch"
+	relayOld     = "flood"
 )
 
 // batchFrames is how many frames a batching sender puts into one write: about as many as a TSO-sized buffer holds.
@@ -54,6 +56,9 @@ func setups() []setup {
 		{name: "daemon one deaf", relay: relayDaemon, load: deaf(victimDeaf)},
 		{name: "old all read", relay: relayOld, load: deaf(victimReads)},
 		{name: "old one deaf", relay: relayOld, load: deaf(victimDeaf)},
+		{name: "vmnet 2 batch", relay: relayVmnet, load: pair(2, batchFrames)},
+		{name: "vmnet 2 single", relay: relayVmnet, load: pair(2, 1)},
+		{name: "vmnet echo", relay: relayVmnet, load: echo, parts: echoParts},
 		{name: "floor echo", relay: relayFloor, load: echo, parts: echoParts},
 		{name: "daemon echo", relay: relayDaemon, load: echo, parts: echoParts},
 	}
@@ -83,6 +88,11 @@ func rows() []row {
 		{key: "deaf", text: "2 pairs, another never reads / reads", subject: "daemon one deaf", base: "daemon all read", target: 0.9},
 		{key: "deaf-old", text: "the same, the old way", subject: "old one deaf", base: "old all read"},
 		{key: "rtt", text: "idle round trip p50 / floor", subject: "daemon echo", base: "floor echo", latency: true, target: 1.15},
+		{key: "vmnet", text: "2 clients on simulated vmnet / floor", subject: "vmnet 2 batch", base: "floor 2 batch"},
+		{key: "vmnet-usernet", text: "the same / embedded network", subject: "vmnet 2 batch", base: "daemon 2 batch"},
+		{key: "vmnet-old", text: "the same / old way, batching", subject: "vmnet 2 batch", base: "old 2 batch"},
+		{key: "vmnet-old-single", text: "the same / old way, a frame a write", subject: "vmnet 2 single", base: "old 2 single"},
+		{key: "vmnet-rtt", text: "its idle round trip p50 / floor", subject: "vmnet echo", base: "floor echo", latency: true},
 	}
 }
 
@@ -97,7 +107,8 @@ func keys() []string {
 	for _, r := range rows() {
 		all = append(all, r.key)
 	}
-	return append(all, keyGC, keyMemory)
+	all = append(all, callKeys()...)
+	return append(all, keyGC, keyMemory, keyIdle)
 }
 
 func checkKeys(only []string) error {

@@ -43,6 +43,14 @@ func (b *bench) singles(ctx context.Context) ([]verdict, error) {
 		}
 		all = append(all, v...)
 	}
+	if wanted(keyIdle, b.p.Only) {
+		progress("idle clients on vmnet")
+		v, err := b.idle(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("watch idle clients: %w", err)
+		}
+		all = append(all, v...)
+	}
 	return all, nil
 }
 
@@ -144,27 +152,39 @@ func (r *relay) waitSocket(ctx context.Context) error {
 
 // withIdle is the anonymous memory with idleClients that have each sent one frame and read whatever comes.
 func (r *relay) withIdle(ctx context.Context) (kib float64, err error) {
+	leave, err := r.join(ctx, idleClients)
+	if err != nil {
+		return 0, err
+	}
+	defer leave()
+	time.Sleep(restTime)
+	return r.anonymous()
+}
+
+// join connects n clients that each send one frame and read whatever comes, until leave is called.
+func (r *relay) join(ctx context.Context, n int) (leave func(), err error) {
 	var readers sync.WaitGroup
 	var conns []net.Conn
-	defer func() {
+	leave = func() {
 		for _, c := range conns {
 			_ = c.Close()
 		}
 		readers.Wait()
-	}()
-	for i := range idleClients {
+	}
+	for i := range n {
 		c, err := (&net.Dialer{}).DialContext(ctx, "unix", r.socket)
 		if err != nil {
-			return 0, fmt.Errorf("connect an idle client: %w", err)
+			leave()
+			return nil, fmt.Errorf("connect an idle client: %w", err)
 		}
 		conns = append(conns, c)
 		readers.Go(func() { _, _ = io.Copy(io.Discard, c) })
 		if _, err := c.Write(hello(i)); err != nil {
-			return 0, fmt.Errorf("write as an idle client: %w", err)
+			leave()
+			return nil, fmt.Errorf("write as an idle client: %w", err)
 		}
 	}
-	time.Sleep(restTime)
-	return r.anonymous()
+	return leave, nil
 }
 
 // hello is a frame of 64 bytes from client i to client 0, in wire form.
