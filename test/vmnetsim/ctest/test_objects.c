@@ -164,6 +164,11 @@ CASE(dictionaries)
 	s.stop_at = 2;
 	CHECK(!xpc_dictionary_apply(d, &s.b));
 	EQUAL(2, s.n);
+	CHECK(strcmp(xpc_string_get_string_ptr(xpc_dictionary_get_value(d, "s")), "text") == 0);
+	CHECK(xpc_string_get_string_ptr(d) == NULL); // of another type
+	xpc_object_t copy = xpc_dictionary_create((const char *[]){"inner", "again"}, (xpc_object_t[]){d, d}, 2);
+	CHECK(xpc_dictionary_get_value(copy, "again") == d);
+	xpc_release(copy);
 	xpc_release(xpc_retain(d));
 	xpc_release(d);
 }
