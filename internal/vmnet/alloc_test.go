@@ -27,6 +27,7 @@ type still struct {
 }
 
 func (s *still) Read(r *pkt.Reader) api.Status {
+	r.Reset()
 	p, count := r.Args()
 	d := unsafe.Slice((*desc)(p), int(*count))
 	if s.left == 0 {

@@ -303,6 +303,7 @@ func (i *fakeInterface) Read(r *pkt.Reader) api.Status {
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	r.Reset()
 	p, count := r.Args()
 	d := unsafe.Slice((*desc)(p), int(*count))
 	n := min(len(d), len(i.queue))

@@ -59,19 +59,27 @@ func (l *logBook) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
 
-// A rig is a network on a fake.
+// A rig is a network on a fake, or on the simulator.
 type rig struct {
 	*Network
 	t    *testing.T
-	fake *fake
+	fake *fake // nil on the simulator
 	log  *logBook
 }
 
 // newRig starts a network that must start.
 func newRig(t *testing.T, f *fake, o Options) *rig {
 	t.Helper()
-	r := &rig{t: t, fake: f, log: &logBook{}}
-	o.API, o.Log = f, r.log.logger()
+	o.API = f
+	r := startRig(t, o)
+	r.fake = f
+	return r
+}
+
+func startRig(t *testing.T, o Options) *rig {
+	t.Helper()
+	r := &rig{t: t, log: &logBook{}}
+	o.Log = r.log.logger()
 	n, err := New(context.Background(), o)
 	require.NoError(t, err)
 	r.Network = n
@@ -82,8 +90,10 @@ func newRig(t *testing.T, f *fake, o Options) *rig {
 func (r *rig) end() {
 	r.t.Helper()
 	assert.NoError(r.t, r.Close())
-	assert.Empty(r.t, r.fake.rules())
-	assert.Empty(r.t, r.fake.running(), "interfaces left")
+	if r.fake != nil {
+		assert.Empty(r.t, r.fake.rules())
+		assert.Empty(r.t, r.fake.running(), "interfaces left")
+	}
 	assert.NotContains(r.t, r.log.String(), "internal error")
 	if r.t.Failed() {
 		r.t.Log(r.log.String())

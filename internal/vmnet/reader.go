@@ -106,7 +106,6 @@ func (r *reader) run() {
 // It returns false when a read failed.
 func (r *reader) drain() bool {
 	for !r.ended() {
-		r.mem.Reset()
 		if st := r.dev.ifc.Read(r.mem); st != api.Success {
 			r.dev.fault(callRead, st)
 			return false
@@ -135,7 +134,6 @@ func (r *reader) hand(b frame.Batch) {
 // discard throws away what has been waiting, before the reader begins. A flood may not hold it up.
 func (r *reader) discard() {
 	for range 64 {
-		r.mem.Reset()
 		if st := r.dev.ifc.Read(r.mem); st != api.Success {
 			r.dev.fault(callRead, st)
 			return
