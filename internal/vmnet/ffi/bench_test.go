@@ -16,14 +16,18 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/test/vmnetsim"
 )
 
-// BenchmarkReadEmpty is what a call costs.
+// BenchmarkReadEmpty is what a call costs. The simulator looks at every slot.
 func BenchmarkReadEmpty(b *testing.B) {
-	i := open(b, vmnetsim.Full).start(b)
-	r := newReader(b, 64, 1514)
-	b.ReportAllocs()
-	for b.Loop() {
-		_ = i.Read(r)
-		r.Batch()
+	for _, slots := range []int{1, 64} {
+		b.Run(fmt.Sprintf("slots=%d", slots), func(b *testing.B) {
+			i := open(b, vmnetsim.Full).start(b)
+			r := newReader(b, slots, 1514)
+			b.ReportAllocs()
+			for b.Loop() {
+				_ = i.Read(r)
+				r.Batch()
+			}
+		})
 	}
 }
 

@@ -69,7 +69,8 @@ func newReader(t testing.TB, n, maxPacket int) *pkt.Reader {
 // fill puts a batch into w.
 func fill(w *pkt.Writer, b frame.Batch) {
 	w.Begin(b)
-	for it := b.Iter(); it.Next(); {
+	it := b.Iter() // in the for clause each turn would copy it
+	for it.Next() {
 		w.Add(it.Frame())
 	}
 }

@@ -225,7 +225,8 @@ func BenchmarkWriter(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				w.Begin(in)
-				for it := in.Iter(); it.Next(); {
+				it := in.Iter() // in the for clause each turn would copy it
+				for it.Next() {
 					w.Add(it.Frame())
 				}
 				w.End()
