@@ -45,7 +45,7 @@ UNIT = $(shell $(GO) list ./... | grep -v '/test/e2e')
 TAGS = -tags vmnetsim
 
 .PHONY: test
-test: check test.unit test.race test.e2e
+test: check test.unit test.race test.asan test.e2e
 	@echo 'make test: everything passed'
 
 .PHONY: test.unit
@@ -55,6 +55,14 @@ test.unit:
 .PHONY: test.race
 test.race:
 	CGO_ENABLED=1 $(GO) test $(TAGS) -race -count=1 $(UNIT)
+
+# The binding and the network above it on a simulator that checks every access to memory, theirs to its own among them. The
+# sanitizer does not know the race detector, nor cgo.
+.PHONY: test.asan
+test.asan:
+	VMNETSIM_SANITIZE=1 $(GO) test $(TAGS) -short -count=1 -exec \
+		"env LD_PRELOAD=$$(gcc -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0:abort_on_error=1" \
+		./internal/vmnet/ffi ./internal/vmnet ./internal/darwinapi
 
 .PHONY: test.e2e
 # The tests build the daemon themselves, which go test's cache does not see.

@@ -40,6 +40,10 @@ var defines = map[Flavour][]string{Full: nil, NoMacOS26: {"-DNO_MACOS26"}, NoMac
 // cflags are for everything that is built here.
 var cflags = []string{"-std=c11", "-D_GNU_SOURCE", "-g", "-pthread", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror"}
 
+// SanitizeEnv, set to anything, has Build make a library with gcc's address and undefined behaviour sanitizers. The program
+// that loads it must have been started with the sanitizer's own library preloaded: see test.asan in the Makefile.
+const SanitizeEnv = "VMNETSIM_SANITIZE"
+
 // ErrNoCompiler is wrapped by errors about a missing gcc.
 var ErrNoCompiler = errors.New("gcc not found")
 
@@ -64,6 +68,9 @@ func Library(tb testing.TB, f Flavour) string {
 // abi.h lies as well. It may run in several processes at the same time.
 func Build(ctx context.Context, f Flavour) (string, error) {
 	flags := append([]string{"-O2", "-fPIC", "-shared", "-Wl,-z,defs", "-Wl,-z,nodelete"}, defines[f]...)
+	if os.Getenv(SanitizeEnv) != "" {
+		flags = append(flags, "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined")
+	}
 	return compile(ctx, "libvmnetsim.so", flags, nil)
 }
 
