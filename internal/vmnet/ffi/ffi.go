@@ -6,7 +6,7 @@
 // vmnetsim, which also has OpenSimulator; elsewhere Open tells that there is no vmnet.framework. That keeps programs for
 // Linux static.
 //
-// Rules that its code follows, each of which was broken once on the way here:
+// The rules that its code follows:
 //
 //   - Only purego's Dlopen, Dlsym, SyscallN and NewCallback are used. RegisterFunc goes through reflection: 3 allocations
 //     and 4 times the time of a SyscallN whose arguments lie ready.

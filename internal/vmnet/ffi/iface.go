@@ -136,6 +136,9 @@ func (i *Interface) Forward(ctx context.Context, fw vnet.Forward) error {
 	if err := need(f); err != nil {
 		return err
 	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("%s: %w", f.name, context.Cause(ctx))
+	}
 	r, err := newRule(f, fw)
 	if err != nil {
 		return err
