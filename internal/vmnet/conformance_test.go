@@ -9,12 +9,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/vmnet/api"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnettest"
 )
 
-// TestConformance runs the suite that every network must pass, in each way to make one.
+// TestConformance runs the suite that every network must pass, in each way to make one. More of them are in
+// TestSimConformance.
 func TestConformance(t *testing.T) {
 	tests := []struct {
 		name   string
@@ -23,13 +23,8 @@ func TestConformance(t *testing.T) {
 	}{
 		{"network", home(), nil},
 		{"interfaces", with(home(), func(o *Options) { o.UseAPI = APIInterface }), nil},
-		{"before macOS 15", home(), func(f *fake) {
-			f.features = macOS15
-			f.tune = func(p *api.Params) { p.ReadMax, p.WriteMax = 0, 0 }
-		}},
 		{"one interface", with(home(), func(o *Options) { o.Interfaces = InterfacesOne }), nil},
 		{"no room for clients", home(), func(f *fake) { f.limit = 1 }},
-		{"offload", with(home(), func(o *Options) { o.Offload = true }), nil},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -168,9 +168,12 @@ func (h *hub) keep(ctx context.Context, d *device) {
 	}
 }
 
+// renewAfter is how often the anchor may fail to start before the network object is taken for dead.
+const renewAfter = 3
+
 // revive starts a new anchor, trying until the network ends.
 func (h *hub) revive(ctx context.Context, wait *backoff) *device {
-	for {
+	for failed := 0; ; {
 		t := time.NewTimer(min(wait.next(), retryDelays[patientRetry]))
 		select {
 		case <-ctx.Done():
@@ -183,6 +186,9 @@ func (h *hub) revive(ctx context.Context, wait *backoff) *device {
 			return d // also when the network ends: then Close stops it
 		}
 		h.net.quiet.warn("the anchor interface could not be started again", "error", err)
+		if failed++; failed >= renewAfter {
+			h.net.renew()
+		}
 	}
 }
 

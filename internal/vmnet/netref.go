@@ -13,8 +13,9 @@ import (
 type netRef struct {
 	net api.Network
 
-	mu   sync.Mutex
-	refs int
+	mu    sync.Mutex
+	refs  int
+	ended bool
 }
 
 func newNetRef(net api.Network) *netRef { return &netRef{net: net, refs: 1} }
@@ -31,6 +32,20 @@ func (r *netRef) use() bool {
 	}
 	r.refs++
 	return true
+}
+
+// end takes the Network's own reference away, once.
+func (r *netRef) end() {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	again := r.ended
+	r.ended = true
+	r.mu.Unlock()
+	if !again {
+		r.drop()
+	}
 }
 
 // drop takes a reference away.

@@ -619,3 +619,61 @@ func TestEventStorm(t *testing.T) {
 	assert.LessOrEqual(t, i.reads.Load()-reads, i.events.Load()+int64(10))
 	r.end()
 }
+
+// TestNetworkObjectDies: when the service behind vmnet is started again, all interfaces die and the network object is of no
+// use: another one is made on the same subnet, and everybody is served by it.
+func TestNetworkObjectDies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		r := newRig(t, f, home())
+		var g []*guest
+		for i := range byte(6) {
+			g = append(g, r.attach(i))
+		}
+		var starting atomic.Int32
+		r.fake.setStart(func(context.Context, bool) error {
+			if n := starting.Add(1); n > maxStarting {
+				f.broken("%d starts at once", n)
+			}
+			time.Sleep(10 * time.Millisecond)
+			starting.Add(-1)
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			if len(f.created) == 1 {
+				return &api.CallError{Call: "vmnet_interface_start_with_network", Status: api.InvalidAccess}
+			}
+			return nil
+		})
+		busyOnce := true
+		f.mu.Lock()
+		f.onCreate = func(api.NetworkConfig) error {
+			if busyOnce {
+				busyOnce = false
+				f.created = f.created[:1]
+				return busy()
+			}
+			return nil
+		}
+		f.mu.Unlock()
+		for _, i := range f.running() {
+			i.fault(func(i *fakeInterface) {
+				i.onRead = func() api.Status { return api.InvalidAccess }
+				i.onWrite = func([][]byte) api.Status { return api.InvalidAccess }
+			})
+		}
+		for _, a := range g {
+			a.say(a.to(everybody, "x"))
+		}
+		time.Sleep(5 * time.Minute)
+		synctest.Wait()
+		assert.Equal(t, 6, r.Status().Own)
+		assert.Equal(t, f.created[0], f.created[1])
+		assert.Equal(t, 1, r.log.count("level=WARN", "made again", "was dead"))
+		for _, b := range g[1:] {
+			r.talk(g[0], b)
+		}
+		assert.Equal(t, 1, f.released)
+		r.end()
+		assert.Equal(t, 2, f.released)
+	})
+}

@@ -10,7 +10,6 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vmnet/api"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
@@ -20,7 +19,12 @@ const (
 	startTimeout = 10 * time.Second
 	// startPause is between attempts to start the network.
 	startPause = 250 * time.Millisecond
+	// maxStarting bounds the starts at a time, when many interfaces die at once.
+	maxStarting = 4
 )
+
+// errNoNetwork is returned while there is no network object: between two of them, or at the end.
+var errNoNetwork = errors.New("the network object is gone")
 
 // begin starts the network object, if there is to be one, and the anchor, and tries again as long as Options.Patience
 // allows and the failure may pass: macOS keeps a subnet busy for a while after its owner died.
@@ -117,7 +121,7 @@ func (n *Network) attempt(ctx context.Context, way string, subnet netip.Prefix) 
 		if err != nil {
 			return nil, creating{err}
 		}
-		n.ref = newNetRef(ref)
+		n.ref.Store(newNetRef(ref))
 	}
 	d, err := n.startAnchor(both)
 	if err == nil {
@@ -126,8 +130,7 @@ func (n *Network) attempt(ctx context.Context, way string, subnet netip.Prefix) 
 		}
 	}
 	if err != nil {
-		n.ref.drop()
-		n.ref = nil
+		n.ref.Swap(nil).end()
 		return nil, err
 	}
 	return d, nil
@@ -160,7 +163,7 @@ func (n *Network) networkConfig(subnet netip.Prefix) api.NetworkConfig {
 // interfaceConfig is an interface with an id.
 func (n *Network) interfaceConfig(id [16]byte) api.InterfaceConfig {
 	o := &n.opts
-	if n.ref != nil {
+	if n.ref.Load() != nil {
 		return api.InterfaceConfig{Isolate: o.Isolate, Offload: o.Offload}
 	}
 	c := api.InterfaceConfig{
@@ -179,7 +182,7 @@ func (n *Network) startAnchor(ctx context.Context) (*device, error) {
 	if err != nil {
 		return nil, err
 	}
-	if n.ref == nil {
+	if n.ref.Load() == nil {
 		for _, f := range n.opts.Forwards {
 			if err := d.ifc.Forward(ctx, f); err != nil {
 				n.await(d.stop())
@@ -207,17 +210,17 @@ func (n *Network) start(ctx context.Context, who string, id [16]byte) (*device, 
 	return d, nil
 }
 
-func (n *Network) logParameters(level slog.Level, d *device) {
-	for _, e := range d.params.Entries {
-		n.log.Log(context.Background(), level, "interface parameter", "key", e.Key, "value", e.Value)
-	}
-}
-
 // startDevice starts an interface. When ctx ends it returns at once; what macOS starts after that is stopped.
 func (n *Network) startDevice(ctx context.Context, who string, id [16]byte) (*device, error) {
-	ref := n.ref
+	select {
+	case n.starting <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	defer func() { <-n.starting }()
+	ref := n.ref.Load()
 	if !ref.use() {
-		return nil, vnet.ErrClosed
+		return nil, errNoNetwork
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -264,46 +267,6 @@ func (n *Network) startCall(ctx context.Context, ref *netRef, c api.InterfaceCon
 		return ref.net.Start(ctx, c)
 	}
 	return n.opts.API.Start(ctx, c)
-}
-
-// subnet is the network's IPv4 subnet, invalid when macOS does not tell.
-func (n *Network) subnet(d *device) netip.Prefix {
-	if n.ref != nil {
-		if s := n.ref.net.Subnet(); s.IsValid() {
-			return s
-		}
-	}
-	return paramSubnet(d.params)
-}
-
-// describe is the network as macOS tells it.
-func (n *Network) describe(d *device) vnet.NetworkInfo {
-	i := vnet.NetworkInfo{Backend: "vmnet", Mode: n.opts.Mode, Subnet: n.subnet(d), MTU: d.params.MTU, MaxFrame: d.maxPacket}
-	if i.MTU <= 0 || i.MTU+frame.MinLen > i.MaxFrame {
-		i.MTU = i.MaxFrame - frame.MinLen
-	}
-	if !i.Subnet.IsValid() {
-		return i
-	}
-	if i.Gateway = d.params.Start; !i.Gateway.IsValid() {
-		i.Gateway = firstHost(i.Subnet)
-	}
-	if n.opts.DisableDHCP || n.opts.NetworkID != [16]byte{} && n.opts.Mode == vnet.ModeHost || n.opts.Mode == vnet.ModeBridged {
-		return i
-	}
-	i.DHCPStart, i.DHCPEnd = i.Gateway.Next(), d.params.End
-	if !i.DHCPEnd.IsValid() {
-		i.DHCPEnd = lastHost(i.Subnet)
-	}
-	return i
-}
-
-// paramSubnet is the subnet that an interface was started with, invalid when macOS does not tell.
-func paramSubnet(p api.Params) netip.Prefix {
-	if !p.Start.Is4() || !p.Mask.Is4() {
-		return netip.Prefix{}
-	}
-	return netip.PrefixFrom(p.Start, maskBits(p.Mask)).Masked()
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

@@ -37,17 +37,18 @@ type Network struct {
 	log    *slog.Logger
 	quiet  *quiet // for what clients and faults can provoke
 
-	ref      *netRef // the network object, nil when interfaces are plain
+	ref      atomic.Pointer[netRef] // the network object, nil when interfaces are plain
 	info     vnet.NetworkInfo
 	writeMax int // of the first anchor, packets
 	hub      hub
 
-	ctx    context.Context // ends with the network
-	cancel context.CancelFunc
-	turn   chan struct{} // held by the client that tries to get an own interface again
-	hurry  chan struct{} // closed when Close does not wait for stops any more
-	work   sync.WaitGroup
-	kept   chan struct{} // closed when the hub's keeper has ended
+	ctx      context.Context // ends with the network
+	cancel   context.CancelFunc
+	starting chan struct{} // holds one for each start that is under way
+	turn     chan struct{} // held by the client that tries to get an own interface again
+	hurry    chan struct{} // closed when Close does not wait for stops any more
+	work     sync.WaitGroup
+	kept     chan struct{} // closed when the hub's keeper has ended
 
 	closing sync.Once
 	ended   chan struct{} // closed when Close is done
@@ -74,7 +75,8 @@ func New(ctx context.Context, o Options) (*Network, error) {
 	}
 	n := &Network{
 		opts: o, choice: c, log: o.Log, quiet: newQuiet(o.Log), ports: map[string]*port{},
-		turn: make(chan struct{}, 1), hurry: make(chan struct{}), kept: make(chan struct{}), ended: make(chan struct{}),
+		starting: make(chan struct{}, maxStarting),
+		turn:     make(chan struct{}, 1), hurry: make(chan struct{}), kept: make(chan struct{}), ended: make(chan struct{}),
 	}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	n.hub.net = n
@@ -82,6 +84,9 @@ func New(ctx context.Context, o Options) (*Network, error) {
 	n.log.Info("initializing network", "mode", string(o.Mode))
 	if o.Interface != "" {
 		n.log.Info("using network interface", "name", o.Interface)
+		if c.API == APINetwork && o.Mode == vnet.ModeHost {
+			n.log.Warn("--vmnet-interface has no effect: a network in host mode has no way out")
+		}
 	}
 	d, err := n.begin(ctx)
 	if err != nil {
@@ -236,7 +241,7 @@ func (n *Network) end() {
 			<-d.stop()
 		}
 		n.work.Wait() // stops that others left behind, interfaces that came too late
-		n.ref.drop()
+		n.ref.Load().end()
 	}()
 	select {
 	case <-stopped:

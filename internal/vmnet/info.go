@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package vmnet
+
+import (
+	"context"
+	"log/slog"
+	"net/netip"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vmnet/api"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
+)
+
+// logParameters logs what macOS says of a started interface, as socket_vmnet does.
+func (n *Network) logParameters(level slog.Level, d *device) {
+	for _, e := range d.params.Entries {
+		n.log.Log(context.Background(), level, "interface parameter", "key", e.Key, "value", e.Value)
+	}
+}
+
+// subnet is the network's IPv4 subnet, invalid when macOS does not tell.
+func (n *Network) subnet(d *device) netip.Prefix {
+	if r := n.ref.Load(); r != nil {
+		if s := r.net.Subnet(); s.IsValid() {
+			return s
+		}
+	}
+	return paramSubnet(d.params)
+}
+
+// describe is the network as macOS tells it.
+func (n *Network) describe(d *device) vnet.NetworkInfo {
+	i := vnet.NetworkInfo{Backend: "vmnet", Mode: n.opts.Mode, Subnet: n.subnet(d), MTU: d.params.MTU, MaxFrame: d.maxPacket}
+	if i.MTU <= 0 || i.MTU+frame.MinLen > i.MaxFrame {
+		i.MTU = i.MaxFrame - frame.MinLen
+	}
+	if !i.Subnet.IsValid() {
+		return i
+	}
+	if i.Gateway = d.params.Start; !i.Gateway.IsValid() {
+		i.Gateway = firstHost(i.Subnet)
+	}
+	if n.opts.DisableDHCP || n.opts.NetworkID != [16]byte{} && n.opts.Mode == vnet.ModeHost || n.opts.Mode == vnet.ModeBridged {
+		return i
+	}
+	i.DHCPStart, i.DHCPEnd = i.Gateway.Next(), d.params.End
+	if !i.DHCPEnd.IsValid() {
+		i.DHCPEnd = lastHost(i.Subnet)
+	}
+	return i
+}
+
+// paramSubnet is the subnet that an interface was started with, invalid when macOS does not tell.
+func paramSubnet(p api.Params) netip.Prefix {
+	if !p.Start.Is4() || !p.Mask.Is4() {
+		return netip.Prefix{}
+	}
+	return netip.PrefixFrom(p.Start, maskBits(p.Mask)).Masked()
+}
