@@ -79,7 +79,8 @@ func (q *inlet) DeliverFrom(src bridge.PortID, b frame.Batch) {
 	var unwanted, full uint64
 	queued := false
 	q.mu.Lock()
-	for it := b.Iter(); it.Next(); {
+	it := b.Iter()
+	for it.Next() {
 		f := it.Frame()
 		switch {
 		case !q.wants(f):

@@ -33,8 +33,8 @@ var meanings = map[Status]struct{ name, meaning, remedy string }{
 		"run as root, or on macOS 26 with a signature that has com.apple.security.virtualization",
 	},
 	MemFailure: {
-		"VMNET_MEM_FAILURE", "out of memory, or the sharing service could not be reached, as from a sandbox",
-		"run outside of a sandbox",
+		"VMNET_MEM_FAILURE", "out of memory, or the sharing service may not be asked: missing rights, or a sandbox",
+		"run as root, or on macOS 26 with a signature that has com.apple.security.virtualization, outside of a sandbox",
 	},
 	InvalidArgument: {
 		"VMNET_INVALID_ARGUMENT", "macOS does not take one of the values",
