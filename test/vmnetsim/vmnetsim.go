@@ -40,7 +40,7 @@ var defines = map[Flavour][]string{Full: nil, NoMacOS26: {"-DNO_MACOS26"}, NoMac
 // cflags are for everything that is built here.
 var cflags = []string{"-std=c11", "-D_GNU_SOURCE", "-g", "-pthread", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror"}
 
-// SanitizeEnv, set to anything, has Build make a library with gcc's address and undefined behaviour sanitizers. The program
+// SanitizeEnv is a variable that, set to anything, has Build make a library with gcc's address and undefined behaviour sanitizers. The program
 // that loads it must have been started with the sanitizer's own library preloaded: see test.asan in the Makefile.
 const SanitizeEnv = "VMNETSIM_SANITIZE"
 
