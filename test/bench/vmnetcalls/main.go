@@ -160,7 +160,6 @@ func (e ends) write(to api.Interface, b frame.Batch) error {
 
 // read returns how many frames came, after making a batch of them.
 func (e ends) read(from api.Interface) (int, error) {
-	e.r.Reset()
 	if st := from.Read(e.r); st != api.Success {
 		return 0, st
 	}
