@@ -156,3 +156,19 @@ func (a *API) Older() (*API, error) {
 	}
 	return b, nil
 }
+
+// HoldNetworkStarts has calls of vmnet_interface_start_with_network wait before they do anything: calling gets a value for
+// each, resume lets them go on and ends the holding.
+func (a *API) HoldNetworkStarts() (calling <-chan struct{}, resume func()) {
+	in, out, real := make(chan struct{}), make(chan struct{}), a.f.networkStart.addr
+	a.f.networkStart.addr = purego.NewCallback(func(ref, dict, queue, block uintptr) uintptr {
+		in <- struct{}{}
+		<-out
+		r, _, _ := purego.SyscallN(real, ref, dict, queue, block)
+		return r
+	})
+	return in, func() {
+		a.f.networkStart.addr = real
+		close(out)
+	}
+}

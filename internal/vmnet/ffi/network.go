@@ -209,10 +209,9 @@ func (n *Network) Start(ctx context.Context, c api.InterfaceConfig) (api.Interfa
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", f.name, err)
 	}
-	defer n.drop()
 	d := &description{a: n.a}
 	d.switches(c)
-	return n.a.start(ctx, f, d, func(dict, queue, block uintptr) uintptr { return f.call(ref, dict, queue, block) })
+	return n.a.start(ctx, f, d, func(dict, queue, block uintptr) uintptr { return f.call(ref, dict, queue, block) }, n.drop)
 }
 
 // Subnet implements api.Network.

@@ -25,7 +25,7 @@ func (a *API) Start(ctx context.Context, c api.InterfaceConfig) (api.Interface, 
 	}
 	return a.start(ctx, &a.f.startInterface, d, func(dict, queue, block uintptr) uintptr {
 		return a.f.startInterface.call(dict, queue, block)
-	})
+	}, func() {})
 }
 
 // A starting is an interface from the call until both the call has returned and its handler was called, whichever comes
@@ -42,25 +42,33 @@ type starting struct {
 	done      chan struct{} // closed once returned and answered, unless abandoned
 }
 
-// start makes one of the two start calls with the description d and waits until its handler was called or ctx is done.
-func (a *API) start(ctx context.Context, f *fn, d *description, call func(dict, queue, block uintptr) uintptr) (api.Interface, error) {
+// start makes one of the two start calls with the description d and waits until its handler was called or ctx is done. It
+// calls returned once the call has returned or is not going to be made: that may be after start itself, so what the call
+// uses lives until then.
+func (a *API) start(
+	ctx context.Context, f *fn, d *description, call func(dict, queue, block uintptr) uintptr, returned func(),
+) (api.Interface, error) {
 	if ctx.Err() != nil {
+		returned()
 		return nil, fmt.Errorf("%s: %w", f.name, context.Cause(ctx))
 	}
 	dict, err := d.dictionary()
 	if err != nil {
+		returned()
 		return nil, err
 	}
 	i := a.newInterface()
 	s := &starting{i: i, done: make(chan struct{})}
 	h, err := a.blocks.start.take(a.s.globalBlock, s.handle, i.release)
 	if err != nil {
+		returned()
 		a.f.xpcRelease.call(dict)
 		i.release()
 		return nil, fmt.Errorf("%s: %w", f.name, err)
 	}
 	go func() {
 		ref := call(dict, i.queue, h.block)
+		returned()
 		a.f.xpcRelease.call(dict)
 		s.gotRef(ref)
 	}()
