@@ -59,7 +59,7 @@ func runSelftest(args []string, env compat.IO) int {
 		Flags: append([]cli.Flag{
 			&cli.BoolFlag{Name: "json"},
 			&cli.BoolFlag{Name: "quick"},
-			&cli.DurationFlag{Name: "timeout", Value: selftestTime},
+			&cli.StringFlag{Name: "timeout", Value: selftestTime.String()},
 		}, compat.NetworkFlags()...),
 		Writer:                    env.Stdout,
 		ErrWriter:                 env.Stderr,
@@ -68,7 +68,7 @@ func runSelftest(args []string, env compat.IO) int {
 		HideVersion:               true,
 		DisableSliceFlagSeparator: true,
 		ExitErrHandler:            func(*cli.Context, error) {},
-		OnUsageError:              func(_ *cli.Context, err error, _ bool) error { return errUsage{err} },
+		OnUsageError:              func(_ *cli.Context, err error, _ bool) error { return errUsage{inOurWords(err)} },
 		Action: func(c *cli.Context) (err error) {
 			code, err = selftestAction(c, env)
 			return err
@@ -84,28 +84,46 @@ func runSelftest(args []string, env compat.IO) int {
 	return code
 }
 
+// inOurWords says an error of the flag package as the daemon's parser would.
+func inOurWords(err error) error {
+	for theirs, ours := range map[string]string{
+		"flag provided but not defined: -": "unknown option --%s",
+		"flag needs an argument: -":        "option --%s needs an argument",
+	} {
+		if name, ok := strings.CutPrefix(err.Error(), theirs); ok {
+			return fmt.Errorf(ours, name)
+		}
+	}
+	if _, rest, ok := strings.Cut(err.Error(), " for -"); ok && strings.HasPrefix(err.Error(), "invalid boolean value ") {
+		name, _, _ := strings.Cut(rest, ":")
+		return fmt.Errorf("option --%s takes no argument", name)
+	}
+	return err
+}
+
 func selftestUsage() string { return selftestText + compat.NetworkUsage() + selftestCodes }
 
 // selftestAction does what a command line of known options asks for.
 func selftestAction(c *cli.Context, env compat.IO) (code int, err error) {
-	switch {
-	case c.Args().Present():
+	if c.Args().Present() {
 		return 0, errUsage{fmt.Errorf("selftest takes options only, not %q", c.Args().First())}
-	case c.Duration("timeout") <= 0:
-		return 0, errUsage{fmt.Errorf("--timeout=%s is no time", c.Duration("timeout"))}
+	}
+	timeout, err := time.ParseDuration(c.String("timeout"))
+	if err != nil || timeout <= 0 {
+		return 0, errUsage{fmt.Errorf("--timeout=%s is no time, such as 30s", c.String("timeout"))}
 	}
 	cfg, err := compat.NetworkConfig(c, env)
 	if err != nil {
 		return 0, err
 	}
-	return selfTest(c, cfg, env)
+	return selfTest(c, timeout, cfg, env)
 }
 
 // selfTest runs the test that a good command line asks for, and reports.
-func selfTest(c *cli.Context, cfg *compat.Config, env compat.IO) (int, error) {
+func selfTest(c *cli.Context, timeout time.Duration, cfg *compat.Config, env compat.IO) (int, error) {
 	dir, err := os.MkdirTemp("", "socket_vmnet2-selftest-")
 	if err != nil {
-		return 0, err
+		return 0, fmt.Errorf("no place for what the network keeps, point TMPDIR to a directory that can be written to: %w", err)
 	}
 	defer os.RemoveAll(dir)
 	cfg.StateDir, cfg.SocketPath = filepath.Join(dir, "state"), filepath.Join(dir, "socket")
@@ -119,7 +137,7 @@ func selfTest(c *cli.Context, cfg *compat.Config, env compat.IO) (int, error) {
 	slog.SetDefault(log) // libraries that know no other logger
 	ctx, stop := untilSignal(log)
 	defer stop()
-	ctx, cancel := context.WithTimeout(ctx, c.Duration("timeout"))
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	for _, w := range append(cfg.Warnings, compat.PrivilegeWarnings(runtime.GOOS, cfg.Backend, os.Geteuid(), os.Getuid())...) {
 		log.Warn(w)
@@ -154,6 +172,7 @@ func selftestOptions(cfg *compat.Config, log *slog.Logger) selftest.Options {
 			return open(ctx)
 		},
 		Isolated:     cfg.Isolate,
+		NoRouter:     cfg.DisableNAT44,
 		SharingAsked: cfg.VmnetInterfaces == compat.InterfacesOne,
 		Environment:  environment(cfg),
 	}

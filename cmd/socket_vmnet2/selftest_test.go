@@ -143,11 +143,13 @@ func TestSelftestCommandLine(t *testing.T) {
 	}{
 		{"help", []string{"--help"}, 0, "Usage: socket_vmnet2 selftest [--json]", ""},
 		{"help tells of the network's options", []string{"-h"}, 0, "--vmnet-gateway=IP  ", ""},
-		{"unknown flag", []string{"--nix"}, 1, "Usage: socket_vmnet2 selftest", "ERROR| flag provided but not defined: -nix"},
-		{"an option of the daemon only", []string{"--pidfile=x"}, 1, "Usage: ", "ERROR| flag provided but not defined: -pidfile"},
+		{"unknown flag", []string{"--nix"}, 1, "Usage: socket_vmnet2 selftest", "ERROR| unknown option --nix\n"},
+		{"an option of the daemon only", []string{"--pidfile=x"}, 1, "Usage: ", "ERROR| unknown option --pidfile\n"},
 		{"operand", []string{"/tmp/socket"}, 1, "Usage: ", `ERROR| selftest takes options only, not "/tmp/socket"`},
-		{"no time", []string{"--timeout=0s"}, 1, "Usage: ", "ERROR| --timeout=0s is no time"},
-		{"no duration", []string{"--timeout=x"}, 1, "Usage: ", "ERROR| invalid value \"x\" for flag -timeout"},
+		{"no time", []string{"--timeout=0s"}, 1, "Usage: ", "ERROR| --timeout=0s is no time, such as 30s\n"},
+		{"no duration", []string{"--timeout=x"}, 1, "Usage: ", "ERROR| --timeout=x is no time, such as 30s\n"},
+		{"no value", []string{"--timeout"}, 1, "Usage: ", "ERROR| option --timeout needs an argument\n"},
+		{"a value for a switch", []string{"--json=yes"}, 1, "Usage: ", "ERROR| option --json takes no argument\n"},
 		{"bad value, as the daemon says it", []string{"--vmnet-mode=x"}, 1, "", `ERROR| Unknown vmnet mode "x"`},
 		{"bad combination, as the daemon says it", []string{"--vmnet-mask=255.255.255.0"}, 1, "", "ERROR| --vmnet-mask=MASK requires --vmnet-gateway=IP"},
 		{
@@ -175,6 +177,20 @@ func TestSelftestCommandLine(t *testing.T) {
 		assert.Equal(t, "no-start", r.Verdict)
 		assert.Contains(t, r.Reason, "bridged")
 	})
+}
+
+// TestSelftestWithoutNAT44: guests without a way out are told of no gateway, which is no fault.
+func TestSelftestWithoutNAT44(t *testing.T) {
+	code, stdout, _ := selftestRun(t, "--quick", "--backend=usernet", "--vmnet-gateway=192.168.105.1", "--vmnet-disable-nat44")
+	assert.Zero(t, code, "%s", stdout)
+}
+
+func TestSelftestWithoutTemporaryDirectory(t *testing.T) {
+	c := exec.CommandContext(t.Context(), filepath.Join(binaries, "socket_vmnet2"), "selftest", "--quick", "--backend=usernet")
+	c.Env = append(os.Environ(), "TMPDIR="+filepath.Join(t.TempDir(), "nix"))
+	out, err := c.CombinedOutput()
+	require.Error(t, err)
+	assert.Contains(t, string(out), "ERROR| no place for what the network keeps, point TMPDIR to")
 }
 
 // TestOldNameHasNoSubcommands: socket_vmnet takes "selftest" for a socket's name, and so does the new one if anything is in

@@ -26,6 +26,8 @@ type faults struct {
 	isolate  bool          // guests do not reach each other
 	noDHCP   bool          // there is no DHCP server, and the network says so
 	hideDHCP bool          // there is one, and the network says there is none
+	dhcpEnd  string        // last address of the range
+	noNAT44  bool          // there is no way out
 	slow     time.Duration // opening and attaching take so long
 
 	wrongRange      bool // the network tells a DHCP range that is not in its subnet
@@ -69,7 +71,10 @@ func opener(f faults) func(context.Context) (vnet.Network, error) {
 		if f.opens > 0 && opened > f.opens {
 			return nil, errors.New("no network 2")
 		}
-		o := usernet.Options{Mode: vnet.ModeShared, DisableDHCP: f.noDHCP}
+		o := usernet.Options{Mode: vnet.ModeShared, DisableDHCP: f.noDHCP, DisableNAT44: f.noNAT44}
+		if f.dhcpEnd != "" {
+			o.Gateway, o.DHCPEnd = netip.MustParseAddr("192.168.105.1"), netip.MustParseAddr(f.dhcpEnd)
+		}
 		if f.mode != "" {
 			o.Mode = f.mode
 		}

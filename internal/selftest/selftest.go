@@ -39,6 +39,8 @@ type Options struct {
 	SharingAsked bool
 	// Isolated is set when guests must not reach each other.
 	Isolated bool
+	// NoRouter is set when leases need not name the gateway.
+	NoRouter bool
 	// LeasesFile is where the system records the leases of this network; empty = it does not.
 	LeasesFile string
 

@@ -116,7 +116,7 @@ func TestBrokenNetworks(t *testing.T) {
 		{"too much at speed", faults{twiceBatches: true}, "throughput", "frames arrived of", nil},
 		{"no pings under load", faults{loseLoadedPing: true}, "ping-load", "0 of", nil},
 		{"no more than 8 ports", faults{maxPorts: 8}, "interfaces", "refuses port 9: no more ports", nil},
-		{"the tenth port is deaf", faults{deafPort: 10}, "interfaces", "a broadcast does not reach 10 of 9 ports", nil},
+		{"the tenth port is deaf", faults{deafPort: 10}, "interfaces", "a broadcast does not reach port 10 of 12", nil},
 		{"ports do not close", faults{portCloseError: true}, "interfaces", "close a port: does not close", nil},
 		{"close fails", faults{closeError: true}, "close", "does not close", []string{"stop"}},
 		{"does not open again", faults{opens: 1}, "reopen", "no network 2", nil},
@@ -311,6 +311,37 @@ func TestWithoutDHCP(t *testing.T) {
 	assert.Equal(t, Skip, outcomes(&rep)["same-lease"])
 	rep = Run(t.Context(), quickly(opener(faults{hideDHCP: true})))
 	assert.Contains(t, stepOf(t, &rep, "lease").Text, "is offered by 192.168.105.1, though")
+}
+
+// TestSmallRange: guests for which the range has no address are no fault of the network's.
+func TestSmallRange(t *testing.T) {
+	for end, want := range map[string]string{
+		"192.168.105.2": "192.168.105.2 from 192.168.105.1, ",
+		"192.168.105.3": "192.168.105.2, 192.168.105.3 from 192.168.105.1, ",
+	} {
+		t.Run(end, func(t *testing.T) {
+			rep := Run(t.Context(), quickly(opener(faults{dhcpEnd: end})))
+			assert.Equal(t, Passed, rep.Verdict)
+			assert.Contains(t, stepOf(t, &rep, "lease").Text, want)
+			assert.Regexp(t, `; the range has none for [12] more$`, stepOf(t, &rep, "lease").Text)
+			assert.Equal(t, Pass, outcomes(&rep)["same-lease"])
+		})
+	}
+	rep := Run(t.Context(), quickly(opener(faults{dhcpEnd: "192.168.105.3", noLease: true})))
+	assert.Equal(t, Fail, outcomes(&rep)["lease"])
+}
+
+// TestWithoutRouter: where guests have no way out, leases need not name a gateway, and elsewhere they must.
+func TestWithoutRouter(t *testing.T) {
+	o := quickly(opener(faults{noNAT44: true}))
+	rep := Run(t.Context(), o)
+	assert.Contains(t, stepOf(t, &rep, "lease").Text, "the lease names nobody as the gateway, the network 192.168.105.1")
+	o.NoRouter = true
+	rep = Run(t.Context(), o)
+	assert.Equal(t, Passed, rep.Verdict)
+	if t.Failed() {
+		logText(t, &rep)
+	}
 }
 
 // TestBusySubnet: a network that is refused for a while after its end is waited for, and the time is told.

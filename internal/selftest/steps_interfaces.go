@@ -74,7 +74,7 @@ func (r *run) interfaces(ctx context.Context) result {
 	case c.refused != nil:
 		return fail("the network refuses port %d: %v", all+1, c.refused).with(values)
 	case len(deaf) > 0:
-		return fail("a broadcast does not reach %s of %d ports", list(deaf), len(c.ports)).with(values)
+		return fail("a broadcast does not reach port %s of %d", list(deaf), all).with(values)
 	case closed != nil:
 		return fail("%v", closed).with(values)
 	}

@@ -97,18 +97,22 @@ func (r *run) lease(ctx context.Context) result {
 	}
 	var values Facts
 	var texts, bad []string
-	for _, g := range r.guests {
+	beyond := 0 // guests for which the range has no address
+	for i, g := range r.guests {
 		tries := leaseTries
-		if len(bad) > 0 {
+		if len(bad) > 0 || i >= r.poolSize() {
 			tries = 1
 		}
 		l, facts, err := r.acquire(ctx, g, tries)
 		values = append(values, facts...)
-		if err != nil {
+		switch {
+		case err == nil:
+			texts = append(texts, l.Addr.Addr().String())
+		case i >= r.poolSize() && errors.Is(err, fakeguest.ErrTimeout):
+			beyond++
+		default:
 			bad = append(bad, fmt.Sprintf("guest %s: %v", g.name, err))
-			continue
 		}
-		texts = append(texts, l.Addr.Addr().String())
 	}
 	switch {
 	case len(bad) == len(r.guests) && r.info.Mode == vnet.ModeBridged:
@@ -119,7 +123,23 @@ func (r *run) lease(ctx context.Context) result {
 	offer, _ := values.Value("a_offer_ms").(float64)
 	ack, _ := values.Value("a_ack_ms").(float64)
 	server := r.guests[0].lease.Server
-	return pass(values, "%s from %s, the first one offered after %.3g ms and given after %.3g ms", strings.Join(texts, ", "), server, offer, ack)
+	s := fmt.Sprintf("%s from %s, the first one offered after %.3g ms and given after %.3g ms", strings.Join(texts, ", "), server, offer, ack)
+	if beyond > 0 {
+		s += fmt.Sprintf("; the range has none for %d more", beyond)
+	}
+	return pass(values, "%s", s)
+}
+
+// poolSize is how many addresses the DHCP range has, as far as more than there are guests do not matter.
+func (r *run) poolSize() int {
+	n := 0
+	for a := r.info.DHCPStart; a.IsValid() && n < len(r.guests) && !r.info.DHCPEnd.Less(a); a = a.Next() {
+		n++
+	}
+	if n == 0 { // unknown, or not what the network says it is
+		return len(r.guests)
+	}
+	return n
 }
 
 // noLease makes sure that a network without DHCP has none.
@@ -175,8 +195,8 @@ func (r *run) checkLease(l *fakeguest.Lease) error {
 		return fmt.Errorf("%s is not in the range %s to %s", a, i.DHCPStart, i.DHCPEnd)
 	case i.Subnet.IsValid() && l.Addr.Masked() != i.Subnet.Masked():
 		return fmt.Errorf("%s is not in the subnet %s", l.Addr, i.Subnet)
-	case i.Mode == vnet.ModeShared && i.Gateway.IsValid() && l.Gateway != i.Gateway:
-		return fmt.Errorf("the lease names the gateway %s, the network %s", l.Gateway, i.Gateway)
+	case i.Mode == vnet.ModeShared && i.Gateway.IsValid() && l.Gateway != i.Gateway && (l.Gateway.IsValid() || !r.opts.NoRouter):
+		return fmt.Errorf("the lease names %s as the gateway, the network %s", orNobody(l.Gateway), i.Gateway)
 	case l.Server.IsValid() && i.Gateway.IsValid() && l.Server != i.Gateway:
 		return fmt.Errorf("the lease is from %s, not from the gateway %s", l.Server, i.Gateway)
 	}
@@ -186,6 +206,14 @@ func (r *run) checkLease(l *fakeguest.Lease) error {
 		}
 	}
 	return nil
+}
+
+// orNobody is a for people.
+func orNobody(a netip.Addr) string {
+	if !a.IsValid() {
+		return "nobody"
+	}
+	return a.String()
 }
 
 // setAddresses gives addresses to guests that got no lease, so that the other steps can tell something.
