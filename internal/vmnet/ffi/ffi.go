@@ -23,8 +23,8 @@
 //   - A slot of a table is used again after its handler ran. One whose handler never came stays taken until the table is
 //     full and it is the oldest, at least 10 minutes old: so late handlers find their way, and never-coming ones cost
 //     bounded memory.
-//   - An event block does an atomic load and a send that does not wait; a goroutine does the reading. Other handlers note
-//     a result. Nothing here blocks a dispatch queue.
+//   - An event block writes a byte to a pipe, unless one is in it already; see bell. A goroutine does the reading. Other
+//     handlers note a result. Nothing here blocks a dispatch queue.
 //   - Calls that could take long run on a goroutine of their own, so that the caller is back when its context ends. What
 //     such a call brings later is undone: an interface that starts late is stopped.
 //   - Symbols are looked up over vmnet, CoreFoundation and libSystem in this order. The frameworks have no file, so

@@ -27,10 +27,11 @@ type Interface struct {
 	ref    uintptr
 	queue  uintptr
 	events *handler[eventFunc] // nil in one that was stopped as soon as it had started
+	bell   *bell               // like events
 	params api.Params
 
 	wake atomic.Pointer[chan<- struct{}] // nil: events are off
-	busy atomic.Int32                    // event blocks that run
+	busy atomic.Int32                    // wakes under way
 
 	mu sync.Mutex // held over Notify's call
 
@@ -48,8 +49,12 @@ func (a *API) newInterface() *Interface {
 	return &Interface{a: a, queue: a.newQueue(), stopped: make(chan struct{})}
 }
 
-// listen makes the event block, once, for an interface that has started.
+// listen makes the bell and the event block, once, for an interface that has started.
 func (i *Interface) listen() (err error) {
+	if i.bell, err = newBell(); err != nil {
+		return err
+	}
+	go i.pass()
 	if i.events, err = i.a.blocks.event.take(i.a.s.globalBlock, i.event, nil); err != nil {
 		return fmt.Errorf("make event block: %w", err)
 	}
@@ -72,18 +77,27 @@ func (i *Interface) Params() api.Params { return i.params }
 
 // event runs on the interface's queue.
 func (i *Interface) event() {
-	i.busy.Add(1)
-	if wake := i.wake.Load(); wake != nil {
-		select {
-		case *wake <- struct{}{}:
-		default:
-		}
+	if i.wake.Load() != nil {
+		i.bell.ring()
 	}
-	i.busy.Add(-1)
 }
 
-// Notify implements api.Interface. An event block may still run after the events were turned off, but it finds no channel;
-// one that has found it is waited for.
+// pass passes events on until the interface is stopped.
+func (i *Interface) pass() {
+	for i.bell.hear() {
+		i.busy.Add(1)
+		if wake := i.wake.Load(); wake != nil {
+			select {
+			case *wake <- struct{}{}:
+			default:
+			}
+		}
+		i.busy.Add(-1)
+	}
+}
+
+// Notify implements api.Interface. An event may still come after the events were turned off, but finds no channel; one that
+// has found it is waited for.
 func (i *Interface) Notify(wake chan<- struct{}) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -194,6 +208,9 @@ func (i *Interface) begin() {
 		i.mu.Lock()
 		_ = i.mute() // whatever it says, no event gets through any more
 		i.mu.Unlock()
+		if i.bell != nil {
+			i.bell.close()
+		}
 		f := &i.a.f.stopInterface
 		i.a.answered(f, func(block uintptr) api.Status { return f.status(i.ref, i.queue, block) }, func(err error) {
 			i.stopErr = err
