@@ -55,15 +55,33 @@ func checkInterface(cfg *compat.Config, framework api.API) error {
 func openVmnet(ctx context.Context, cfg *compat.Config, o vmnet.Options) (vnet.Network, error) {
 	kept := state.Open(state.Options{Dir: stateDir(cfg, o.Log), Socket: absolute(cfg.SocketPath), Log: o.Log})
 	o.Identity = kept
+	if len(cfg.DNSRecords) > 0 {
+		o.Log.Warn("--dns-record has no effect: names in a network of vmnet are macOS's own")
+	}
 	network, err := vmnet.New(ctx, o)
 	if err != nil {
 		return nil, errors.Join(err, kept.Close())
 	}
+	warnForwards(cfg, network.Info(), o.Log)
 	host, err := startHost(cfg, o.API, network.Info(), o.Log)
 	if err != nil {
 		return nil, errors.Join(err, network.Close(), kept.Close())
 	}
 	return &vmnetNetwork{Network: network, kept: kept, host: host}, nil
+}
+
+// warnForwards names the forwards that lead to no guest, which shows only when macOS has chosen the network. The others are
+// none the worse for it.
+func warnForwards(cfg *compat.Config, info vnet.NetworkInfo, log *slog.Logger) {
+	if !info.Subnet.IsValid() {
+		return
+	}
+	for _, f := range cfg.Forwards {
+		if a := f.Guest.Addr(); !info.Subnet.Contains(a) || a == info.Gateway {
+			log.Warn(fmt.Sprintf("--vmnet-forward=%s:%d=%s leads to no guest: macOS chose the network %s; ask for one with --vmnet-gateway",
+				f.Proto, f.HostPort, f.Guest, info.Subnet))
+		}
+	}
 }
 
 // vmnetOptions are the options of the command line.

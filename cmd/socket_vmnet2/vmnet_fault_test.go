@@ -46,6 +46,7 @@ func TestOnVmnet(t *testing.T) {
 	t.Run("identity survives a restart", testIdentity)
 	t.Run("list of interfaces", testListInterfaces)
 	t.Run("bridged", testBridged)
+	t.Run("without effect", testWithoutEffect)
 }
 
 // control opens the switches of the simulator for a daemon on sock, which need not run yet.
@@ -391,4 +392,15 @@ func testBridged(t *testing.T) {
 	<-wrong.ended
 	assert.Equal(t, 1, wrong.ProcessState.ExitCode())
 	assert.Regexp(t, `ERROR\| .*en7.*en0.*en1`, wrong.stderr.String(), "it names those there are")
+}
+
+// testWithoutEffect: what serves nobody is said.
+func testWithoutEffect(t *testing.T) {
+	p := start(t, "--dns-record=a.b=192.168.105.9", "--vmnet-forward=tcp:18080=10.9.9.9:80", "--vmnet-forward=udp:18080=192.168.64.9:80")
+	assert.Contains(t, p.stderr.String(), "WARN | --dns-record has no effect")
+	assert.Regexp(t, `WARN \| --vmnet-forward=tcp:18080=10\.9\.9\.9:80 leads to no guest: macOS chose the network 192\.168\.\d+\.0/24; ask`, p.stderr.String())
+	assert.NotContains(t, p.stderr.String(), "udp:18080")
+
+	p = start(t, "--vmnet-gateway=192.168.105.1", "--vmnet-forward=tcp:18080=192.168.105.9:80")
+	assert.NotContains(t, p.stderr.String(), "WARN")
 }
