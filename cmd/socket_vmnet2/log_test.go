@@ -52,11 +52,15 @@ func TestStalledLogHarmsNobody(t *testing.T) {
 // TestConnectionLoopDoesNotFillTheLog is a client that does nothing but connect.
 func TestConnectionLoopDoesNotFillTheLog(t *testing.T) {
 	p := start(t)
+	time.Sleep(50 * time.Millisecond)
+	before := p.files(t)
 	for range 2000 {
 		c, err := net.Dial("unix", p.sock)
 		require.NoError(t, err)
 		require.NoError(t, c.Close())
 	}
+	// On a busy machine as many as --max-clients may still be on their way out, and a newcomer is turned away.
+	require.Eventually(t, func() bool { return p.files(t) <= before }, 10*time.Second, 10*time.Millisecond)
 	p.talkers(t).check("the network runs on")
 	assert.Less(t, strings.Count(p.stderr.String(), "\n"), 1500)
 	assert.Contains(t, p.stderr.String(), "clients connect faster than is logged")
