@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -16,6 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/selftest"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/state"
 )
@@ -132,6 +134,23 @@ func TestSelftestDocs(t *testing.T) {
 	for k := range keys {
 		has(k)
 	}
+}
+
+// TestDocsNameTheNewProgram: in what people copy, a program that is asked for a self test has a name by which it knows one.
+func TestDocsNameTheNewProgram(t *testing.T) {
+	files, err := filepath.Glob("../../docs/*.md")
+	require.NoError(t, err)
+	command := regexp.MustCompile(`(?m)^(?:\$ )?(?:sudo |time )*([\w./]+) (?:selftest|--vmnet-api)\b`)
+	found := 0
+	for _, file := range append(files, "../../README.md") {
+		b, err := os.ReadFile(file)
+		require.NoError(t, err)
+		for _, m := range command.FindAllStringSubmatch(string(b), -1) {
+			found++
+			assert.Equal(t, compat.New, compat.PersonalityOf(m[1]), "%s: %s", file, m[0])
+		}
+	}
+	assert.Greater(t, found, 10)
 }
 
 func TestSelftestCommandLine(t *testing.T) {
