@@ -84,7 +84,7 @@ func testStartFails(t *testing.T) {
 					p := launch(t, "socket_vmnet2", sock, "--vmnet-api="+way, "--pidfile="+sock+".pid")
 					<-p.ended
 					assert.Equal(t, 1, p.ProcessState.ExitCode())
-					assert.Contains(t, p.stderr.String(), fmt.Sprintf("%s: [%d] %s", call, status, status.Name()))
+					assert.Contains(t, p.stderr.String(), fmt.Sprintf("ERROR| %s: [%d] %s", call, status, status.Name()))
 					assert.NoFileExists(t, sock)
 					assert.NoFileExists(t, sock+".pid")
 				})

@@ -91,7 +91,7 @@ func New(ctx context.Context, o Options) (*Network, error) {
 	d, err := n.begin(ctx)
 	if err != nil {
 		n.cancel()
-		return nil, fmt.Errorf("start vmnet network: %w", err)
+		return nil, err // as it is: socket_vmnet's log line begins with the call
 	}
 	n.log.Info("vmnet network started", "api", n.choice.API, "reason", n.choice.Why)
 	n.writeMax = d.writeMax
