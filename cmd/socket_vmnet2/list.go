@@ -3,6 +3,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 
@@ -14,6 +15,9 @@ func printInterfaces(cfg *compat.Config, w io.Writer) error {
 	names, err := listInterfaces(cfg)
 	if err != nil {
 		return err
+	}
+	if len(names) == 0 {
+		return errors.New("macOS names no interface of this host that can be bridged to")
 	}
 	for _, name := range names {
 		if _, err := fmt.Fprintln(w, name); err != nil {

@@ -380,6 +380,13 @@ func testListInterfaces(t *testing.T) {
 	<-p.ended
 	assert.Zero(t, p.ProcessState.ExitCode())
 	assert.Equal(t, "en0\nen1\n", p.stdout.String())
+
+	sock := socketPath(t)
+	control(t, sock).Set(vmnetsim.SharedListResult, int64(api.Failure))
+	none := launch(t, "socket_vmnet2", sock, "--list-interfaces")
+	<-none.ended
+	assert.Equal(t, 1, none.ProcessState.ExitCode())
+	assert.Equal(t, "ERROR| macOS names no interface of this host that can be bridged to\n", none.stderr.String())
 }
 
 // testBridged: each client is on the host's network by an interface of its own, and an unknown interface is refused.
