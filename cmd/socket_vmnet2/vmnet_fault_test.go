@@ -47,6 +47,7 @@ func TestOnVmnet(t *testing.T) {
 	t.Run("list of interfaces", testListInterfaces)
 	t.Run("bridged", testBridged)
 	t.Run("without effect", testWithoutEffect)
+	t.Run("public addresses", testPublicAddresses)
 }
 
 // control opens the switches of the simulator for a daemon on sock, which need not run yet.
@@ -410,4 +411,19 @@ func testWithoutEffect(t *testing.T) {
 
 	p = start(t, "--vmnet-gateway=192.168.105.1", "--vmnet-forward=tcp:18080=192.168.105.9:80")
 	assert.NotContains(t, p.stderr.String(), "WARN")
+}
+
+// testPublicAddresses: vmnet takes private addresses only, and it alone would not say which value it does not take.
+func testPublicAddresses(t *testing.T) {
+	for _, args := range [][]string{
+		{"--vmnet-gateway=8.8.8.1"},
+		{"--vmnet-gateway=192.168.1.1", "--vmnet-mask=255.0.0.0", "--vmnet-dhcp-end=192.200.0.1"},
+	} {
+		sock := socketPath(t)
+		p := launch(t, "socket_vmnet2", sock, append(args, "--pidfile="+sock+".pid")...)
+		<-p.ended
+		assert.Equal(t, 1, p.ProcessState.ExitCode())
+		assert.Contains(t, p.stderr.String(), "ERROR| vmnet's addresses must be private ones, ")
+		assert.NoFileExists(t, sock+".lock")
+	}
 }
