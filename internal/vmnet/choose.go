@@ -105,6 +105,9 @@ func needInterface(o Options) (names []string) {
 	if o.Gateway.IsValid() && o.Gateway != firstHost(o.Subnet) {
 		names = append(names, fmt.Sprintf("--vmnet-gateway=%s (which is not the first address of %s)", o.Gateway, o.Subnet))
 	}
+	if o.Isolate { // macOS 26 and 27 take the key for an interface on a network object, and isolate nothing
+		names = append(names, "--isolate")
+	}
 	if o.DisableDHCP {
 		return names
 	}

@@ -122,7 +122,8 @@ func TestChoose(t *testing.T) {
 		{"way out, host", Options{Mode: vnet.ModeHost, Interface: "en1"}, iface, iface},
 		{"NAT66 prefix", with(home(), func(o *Options) { o.NAT66Prefix = netip.MustParsePrefix("fd00:1::/64") }), network, iface},
 		{"MTU", with(home(), func(o *Options) { o.MTU = 9000 }), network, iface},
-		{"isolation and offload", with(home(), func(o *Options) { o.Isolate, o.Offload = true, true }), network, iface},
+		{"offload", with(home(), func(o *Options) { o.Offload = true }), network, iface},
+		{"isolation", with(home(), func(o *Options) { o.Isolate = true }), iface, iface},
 		{"one interface", with(home(), func(o *Options) { o.Interfaces = InterfacesOne }), network, iface},
 		{"forward", with(home(), func(o *Options) { o.Forwards = someForward() }), network, iface},
 
@@ -235,4 +236,20 @@ func TestChooseForward(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, APINetwork, c.API)
 	assert.False(t, c.Fallback, "the other way cannot forward")
+}
+
+// TestIsolateNeedsInterfaces: interfaces on a network object are not isolated from each other, whatever the key says.
+func TestIsolateNeedsInterfaces(t *testing.T) {
+	o := home()
+	o.Isolate = true
+	c, err := Choose(o, macOS26)
+	require.NoError(t, err)
+	assert.Equal(t, APIInterface, c.API)
+	assert.False(t, c.Fallback)
+	o.UseAPI = APINetwork
+	_, err = Choose(o, macOS26)
+	assert.ErrorContains(t, err, "--isolate")
+	o.UseAPI, o.DisableNAT44 = APIAuto, true
+	_, err = Choose(o, macOS26)
+	assert.ErrorContains(t, err, "--isolate")
 }

@@ -116,7 +116,7 @@ func TestConfigs(t *testing.T) {
 	f := newFake()
 	prefix := netip.MustParsePrefix("fd00:1::/64")
 	r := newRig(t, f, with(home(), func(o *Options) {
-		o.Interface, o.NAT66Prefix, o.MTU, o.Isolate, o.Offload = "en7", prefix, 9000, true, true
+		o.Interface, o.NAT66Prefix, o.MTU, o.Offload = "en7", prefix, 9000, true
 		o.DisableDHCP, o.DisableNAT44, o.DisableNAT66, o.DisableDNSProxy, o.DisableRA = true, true, true, true, true
 		o.Reservations, o.Forwards = someReservation(), someForward()
 	}))
@@ -126,7 +126,7 @@ func TestConfigs(t *testing.T) {
 		DisableDHCP: true, DisableNAT44: true, DisableNAT66: true, DisableDNSProxy: true, DisableRA: true,
 		Reservations: someReservation(), Forwards: someForward(),
 	}}, f.created)
-	assert.True(t, f.every[0].isolate)
+	assert.False(t, f.every[0].isolate)
 	assert.Empty(t, f.every[0].forwards, "those are the network's")
 
 	f = newFake()
