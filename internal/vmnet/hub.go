@@ -4,6 +4,7 @@ package vmnet
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"sync"
@@ -100,19 +101,33 @@ func (h *hub) leave(p *port, l *line) {
 
 // read begins to read the anchor, if there is one. The caller holds mu.
 func (h *hub) read(stale bool) {
-	if h.dev == nil {
+	if h.dev == nil || h.dev.rd != nil { // or it hangs, and is dead
 		return
 	}
 	rd, err := newReader(h.dev, h.up.Send, func(int) {})
-	if err == nil {
-		h.dev.rd = rd
-		if stale {
-			rd.discard() // what came while nobody listened
-		}
-		err = rd.begin()
-	}
 	if err != nil {
 		h.dev.die(err)
+		return
+	}
+	rd.stale = stale // what came while nobody listened
+	h.dev.rd = rd
+	rd.begin()
+}
+
+// errHangs is why an anchor is replaced whose calls do not come back.
+var errHangs = errors.New("a call of vmnet.framework does not return")
+
+// awaitRead waits until the anchor is read, if it is to be. The caller does not hold mu.
+func (h *hub) awaitRead() {
+	h.mu.Lock()
+	d := h.dev
+	var rd *reader
+	if d != nil {
+		rd = d.rd
+	}
+	h.mu.Unlock()
+	if rd != nil && !h.net.await(rd.ready) {
+		d.die(errHangs)
 	}
 }
 
@@ -128,9 +143,11 @@ func (h *hub) deafen() {
 			d.die(err)
 		}
 	})
-	h.net.await(off)
-	h.net.await(d.rd.halt())
-	d.rd = nil
+	if h.net.await(off) && h.net.await(d.rd.halt()) {
+		d.rd = nil
+		return
+	}
+	d.die(errHangs) // it keeps its reader, which is not to be joined by another one
 }
 
 // set puts d in the place of the anchor, nil while there is none.
@@ -181,6 +198,9 @@ func (h *hub) revive(ctx context.Context, wait *backoff) *device {
 			return nil
 		case <-t.C:
 		}
+		if h.net.forgets() {
+			h.net.renew()
+		}
 		d, err := h.net.startAnchor(ctx)
 		if err == nil {
 			return d // also when the network ends: then Close stops it
@@ -222,31 +242,6 @@ func (h *hub) oldest() *port {
 		}
 	}
 	return nil
-}
-
-// An uplink is the anchor as a sink of the bridge.
-type uplink struct{ *hub }
-
-// MaxFrame implements frame.Sink. What is too long for the anchor is dropped by the outlet.
-func (uplink) MaxFrame() int { return frame.MaxLen }
-
-// Deliver implements frame.Sink; the bridge calls DeliverFrom.
-func (uplink) Deliver(frame.Batch) {}
-
-// DeliverFrom implements bridge.SourceSink: it runs on the goroutine of the client that sends, within Send.
-func (u uplink) DeliverFrom(src bridge.PortID, b frame.Batch) {
-	u.linesMu.RLock()
-	l, d := u.lines[src], u.out
-	u.linesMu.RUnlock()
-	switch {
-	case l == nil:
-	case d == nil || !d.writes.enter():
-		l.out.counts.down.Add(uint64(b.Len()))
-	default:
-		defer d.writes.leave()
-		l.seen.note(b)
-		l.out.send(d, b)
-	}
 }
 
 // settle waits until what the anchor has received so far is delivered.

@@ -148,9 +148,7 @@ func (p *port) own() error {
 		p.moveAway(old, l)
 	}
 	p.describe(l)
-	if err := l.dev.rd.begin(); err != nil {
-		l.dev.die(err) // the keeper sees to it
-	}
+	l.dev.rd.begin()
 	if l.echo.Load() != nil {
 		l.dev.rd.settle() // what the client sent by the anchor while l was there already
 		l.echo.Store(nil)
@@ -182,6 +180,7 @@ func (p *port) share() error {
 	if err != nil { // the network ends, or there is no memory
 		return err
 	}
+	p.net.hub.awaitRead()
 	p.mu.Lock()
 	p.bridged = l.shared
 	p.mu.Unlock()

@@ -79,15 +79,21 @@ func newPort(n *Network, name string, sink frame.Sink) *port {
 
 // Send implements vnet.Port.
 func (p *port) Send(b frame.Batch) {
-	l := p.line.Load()
-	switch {
-	case p.closing.Load():
+	if p.closing.Load() {
 		p.counts.closed.Add(uint64(b.Len()))
-	case l == nil || !l.sends.enter():
-		p.counts.down.Add(uint64(b.Len()))
-	default:
-		l.send(b)
+		return
 	}
+	for l := p.line.Load(); l != nil; {
+		if l.sends.enter() {
+			l.send(b)
+			return
+		}
+		gone := l // the port has moved away from it since
+		if l = p.line.Load(); l == gone {
+			break
+		}
+	}
+	p.counts.down.Add(uint64(b.Len()))
 }
 
 // send sends b; the caller has entered l.
@@ -97,10 +103,12 @@ func (l *line) send(b frame.Batch) {
 		l.shared.Send(b)
 		return
 	}
-	if l.dev.writes.enter() {
-		defer l.dev.writes.leave()
-		l.out.send(l.dev, b)
+	if !l.dev.writes.enter() {
+		l.out.counts.down.Add(uint64(b.Len()))
+		return
 	}
+	defer l.dev.writes.leave()
+	l.out.send(l.dev, b)
 }
 
 // deliver hands b to the sink, in which no frame is longer than longest bytes. A sink that panics ends this port alone.

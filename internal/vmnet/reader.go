@@ -22,6 +22,8 @@ type reader struct {
 	quit    chan struct{}
 	once    sync.Once
 	begun   bool          // used by the owner
+	stale   bool          // begins by throwing away what waits
+	ready   chan struct{} // closed when that is done, and at the end
 	gate    gate          // deliveries
 	done    chan struct{} // closed when the goroutine has ended
 
@@ -38,22 +40,16 @@ func newReader(d *device, deliver func(frame.Batch), odd func(int)) (*reader, er
 	r := &reader{
 		dev: d, deliver: deliver, odd: odd, mem: mem,
 		wake: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{}),
-		settling: make(chan chan struct{}),
+		settling: make(chan chan struct{}), ready: make(chan struct{}),
 	}
 	r.gate.init()
 	return r, nil
 }
 
-// begin turns the events on and starts the goroutine.
-func (r *reader) begin() error {
+// begin starts the goroutine, which turns the events on.
+func (r *reader) begin() {
 	r.begun = true
-	if err := r.dev.ifc.Notify(r.wake); err != nil {
-		_ = r.mem.Free()
-		close(r.done)
-		return fmt.Errorf("turn events on: %w", err)
-	}
 	r.dev.net.spawn(r.run)
-	return nil
 }
 
 // halt ends the reader. When it returns nothing is delivered any more; the channel is closed when the goroutine has ended,
@@ -84,6 +80,9 @@ func (r *reader) run() {
 			r.dev.panicked(x)
 		}
 	}()
+	if !r.prepare() {
+		return
+	}
 	pause := time.Duration(0)
 	for {
 		// Events are edge-triggered and may have come before Notify, so it begins with a read.
@@ -100,6 +99,19 @@ func (r *reader) run() {
 			return
 		}
 	}
+}
+
+// prepare throws away what is stale and turns the events on. It reports whether there is anything to read.
+func (r *reader) prepare() bool {
+	defer close(r.ready)
+	if r.stale {
+		r.discard()
+	}
+	if err := r.dev.ifc.Notify(r.wake); err != nil {
+		r.dev.die(fmt.Errorf("turn events on: %w", err))
+		return false
+	}
+	return true
 }
 
 // drain reads until nothing is left, which a read of no packets tells: one of fewer than there is room for may leave some.

@@ -117,7 +117,7 @@ func (n *Network) attempt(ctx context.Context, way string, subnet netip.Prefix) 
 	defer cancel()
 	defer context.AfterFunc(ctx, cancel)()
 	if way == APINetwork {
-		ref, err := n.opts.API.NewNetwork(n.networkConfig(subnet))
+		ref, err := n.create(both, subnet)
 		if err != nil {
 			return nil, creating{err}
 		}
@@ -183,6 +183,8 @@ func (n *Network) startAnchor(ctx context.Context) (*device, error) {
 		return nil, err
 	}
 	if n.ref.Load() == nil {
+		ctx, cancel := context.WithTimeout(ctx, startTimeout)
+		defer cancel()
 		for _, f := range n.opts.Forwards {
 			if err := d.ifc.Forward(ctx, f); err != nil {
 				n.await(d.stop())
