@@ -93,7 +93,7 @@ func (r *release) run(ctx context.Context, args []string) error {
 
 // checkVersion refuses what would not do in the name of a file.
 func checkVersion(version string) error {
-	if !regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+~-]*$`).MatchString(version) {
+	if !regexp.MustCompile(`^(v[A-Za-z0-9._+~-]|[A-Za-uw-z0-9])[A-Za-z0-9._+~-]*$`).MatchString(version) {
 		return fmt.Errorf("version %q: want letters, digits and any of ._+~-, as in v1.2.3", version)
 	}
 	return nil

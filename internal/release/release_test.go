@@ -69,7 +69,7 @@ func TestCheckVersion(t *testing.T) {
 	for _, good := range []string{"v1.2.3", "1.2.3", "v0.0.0-ecee15b.m", "v1.2.3-rc.1+x", "v1~rc1"} {
 		assert.NoError(t, checkVersion(good), good)
 	}
-	for _, bad := range []string{"", "v1/../../x", "-v", ".", "v1 2", "v1\n", "v'1"} {
+	for _, bad := range []string{"v", "", "v1/../../x", "-v", ".", "v1 2", "v1\n", "v'1"} {
 		assert.ErrorContains(t, checkVersion(bad), "version", bad)
 	}
 }

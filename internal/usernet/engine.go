@@ -154,7 +154,7 @@ func (e *engine) close() {
 // start runs f, part of a flow, on a goroutine that close waits for. A panic ends the flow only.
 func (e *engine) start(f func()) {
 	e.wg.Go(func() {
-		defer e.contain("user-space network flow failed")
+		defer e.contain("embedded network flow failed")
 		f()
 	})
 }

@@ -93,7 +93,7 @@ func (fwd *forwards) close(log *slog.Logger) {
 	select {
 	case <-done:
 	case <-time.After(closeTimeout):
-		log.Error("user-space network is stuck in a forwarded datagram; its goroutine is given up")
+		log.Error("embedded network is stuck in a forwarded datagram; its goroutine is given up")
 	}
 }
 

@@ -67,7 +67,7 @@ func (g *gateway) run() {
 func (g *gateway) handleAll(src bridge.PortID, it *frame.Iter) (done bool) {
 	defer func() {
 		if r := recover(); r != nil {
-			g.net.log.Error("user-space network failed on a frame and is restarted; its connections are lost",
+			g.net.log.Error("embedded network failed on a frame and is restarted; its connections are lost",
 				"panic", fmt.Sprint(r), "stack", panicStack())
 		}
 	}()
@@ -175,7 +175,7 @@ func (g *gateway) currentLocked() *engine {
 	e, err := newEngine(g.net, g.out)
 	if err != nil {
 		g.restart = time.Now().Add(maxRestartDelay)
-		g.net.log.Error("user-space network could not be restarted", "error", err)
+		g.net.log.Error("embedded network could not be restarted", "error", err)
 		return nil
 	}
 	g.engine, g.down = e, false
@@ -204,13 +204,13 @@ func (g *gateway) closeEngine(e *engine) {
 	done := make(chan struct{})
 	go func() { // its owner is closeEngine, which gives it up with the engine it is stuck in
 		defer close(done)
-		defer e.contain("user-space network failed while it closed")
+		defer e.contain("embedded network failed while it closed")
 		e.close()
 	}()
 	select {
 	case <-done:
 	case <-time.After(closeTimeout):
-		g.net.log.Error("user-space network did not close in time; its goroutines are given up")
+		g.net.log.Error("embedded network did not close in time; its goroutines are given up")
 	}
 }
 
@@ -220,7 +220,7 @@ func (g *gateway) close() {
 	select {
 	case <-g.ran: // no new flow from here on
 	case <-time.After(closeTimeout):
-		g.net.log.Error("user-space network is stuck in a frame; its goroutine is given up")
+		g.net.log.Error("embedded network is stuck in a frame; its goroutine is given up")
 	}
 	g.mu.Lock()
 	g.ended = true

@@ -74,11 +74,11 @@ func newNetwork(o Options, t tuning) (*Network, error) {
 	n := &Network{opts: o, tune: t, plan: p, log: limitLog(o.Log)}
 	if p.dns {
 		if n.dns, err = dns.New(n.dnsConfig()); err != nil {
-			return nil, fmt.Errorf("start user-space network: %w", err)
+			return nil, fmt.Errorf("start embedded network: %w", err)
 		}
 	}
 	if err := n.fwd.open(n); err != nil {
-		return nil, fmt.Errorf("start user-space network: %w", err)
+		return nil, fmt.Errorf("start embedded network: %w", err)
 	}
 	n.bridge = bridge.New(bridge.Options{MaxClients: o.MaxClients, Log: o.Log})
 	if p.dhcpStart.IsValid() {
@@ -91,7 +91,7 @@ func newNetwork(o Options, t tuning) (*Network, error) {
 	if err := n.startGateway(); err != nil {
 		n.fwd.close(n.log)
 		_ = n.bridge.Close()
-		return nil, fmt.Errorf("start user-space network: %w", err)
+		return nil, fmt.Errorf("start embedded network: %w", err)
 	}
 	n.logParameters()
 	n.fwd.serve(n)

@@ -15,7 +15,7 @@ import (
 )
 
 // ErrBridged is returned by New for bridged mode.
-var ErrBridged = errors.New("bridged mode needs macOS vmnet; use --vmnet-mode=shared or host with the user-space network")
+var ErrBridged = errors.New("bridged mode needs macOS vmnet; use --vmnet-mode=shared or host with the embedded network")
 
 const (
 	// MTU is the default of Options.MTU.

@@ -41,11 +41,11 @@ func newPlan(o Options) (plan, error) {
 		return plan{}, ErrBridged
 	}
 	if o.Mode != vnet.ModeHost && o.Mode != vnet.ModeShared {
-		return plan{}, fmt.Errorf("start user-space network: unknown mode %q", o.Mode)
+		return plan{}, fmt.Errorf("start embedded network: unknown mode %q", o.Mode)
 	}
 	if !o.Gateway.IsValid() {
 		if o.DHCPEnd.IsValid() || o.PrefixLen != 0 {
-			return plan{}, fmt.Errorf("start user-space network: an end address or a mask needs a gateway address")
+			return plan{}, fmt.Errorf("start embedded network: an end address or a mask needs a gateway address")
 		}
 		o.Gateway = defaultGateway
 	}
@@ -53,18 +53,18 @@ func newPlan(o Options) (plan, error) {
 		o.PrefixLen = defaultPrefixLen
 	}
 	if !o.Gateway.Is4() || o.PrefixLen < 8 || o.PrefixLen > 30 {
-		return plan{}, fmt.Errorf("start user-space network: %s/%d is not an IPv4 subnet between /8 and /30", o.Gateway, o.PrefixLen)
+		return plan{}, fmt.Errorf("start embedded network: %s/%d is not an IPv4 subnet between /8 and /30", o.Gateway, o.PrefixLen)
 	}
 	p := plan{
 		gateway: o.Gateway, subnet: netip.PrefixFrom(o.Gateway, o.PrefixLen).Masked(),
 		mtu: cmp.Or(o.MTU, MTU), nat: o.Mode == vnet.ModeShared && !o.DisableNAT44, dns: !o.DisableDNSProxy,
 	}
 	if p.mtu < minMTU || p.mtu > maxMTU {
-		return plan{}, fmt.Errorf("start user-space network: MTU %d is not from %d to %d bytes", p.mtu, minMTU, maxMTU)
+		return plan{}, fmt.Errorf("start embedded network: MTU %d is not from %d to %d bytes", p.mtu, minMTU, maxMTU)
 	}
 	p.broadcast = lastAddr(p.subnet)
 	if !p.canHaveGateway() {
-		return plan{}, fmt.Errorf("start user-space network: gateway %s cannot be the address of a host in %s", p.gateway, p.subnet)
+		return plan{}, fmt.Errorf("start embedded network: gateway %s cannot be the address of a host in %s", p.gateway, p.subnet)
 	}
 	p.setAlias()
 	if err := p.setPool(o.DHCPEnd); err != nil {
@@ -97,21 +97,21 @@ func (p *plan) canHaveGateway() bool {
 func (p *plan) checkGuests(o Options) error {
 	for _, r := range o.Reservations {
 		if len(r.MAC) != 6 {
-			return fmt.Errorf("start user-space network: reserve %s: %q is no MAC address", r.Addr, r.MAC)
+			return fmt.Errorf("start embedded network: reserve %s: %q is no MAC address", r.Addr, r.MAC)
 		}
 		if err := p.checkGuest(r.Addr); err != nil {
-			return fmt.Errorf("start user-space network: reserve %s for %s: %w", r.Addr, r.MAC, err)
+			return fmt.Errorf("start embedded network: reserve %s for %s: %w", r.Addr, r.MAC, err)
 		}
 		if !p.dhcpStart.IsValid() {
-			return fmt.Errorf("start user-space network: reserve %s for %s: there is no DHCP server", r.Addr, r.MAC)
+			return fmt.Errorf("start embedded network: reserve %s for %s: there is no DHCP server", r.Addr, r.MAC)
 		}
 	}
 	if len(o.Forwards) > maxForwards {
-		return fmt.Errorf("start user-space network: %d forwards are more than %d", len(o.Forwards), maxForwards)
+		return fmt.Errorf("start embedded network: %d forwards are more than %d", len(o.Forwards), maxForwards)
 	}
 	for _, f := range o.Forwards {
 		if err := p.checkGuest(f.Guest.Addr()); err != nil {
-			return fmt.Errorf("start user-space network: forward %s port %d to %s: %w", f.Proto, f.HostPort, f.Guest, err)
+			return fmt.Errorf("start embedded network: forward %s port %d to %s: %w", f.Proto, f.HostPort, f.Guest, err)
 		}
 	}
 	return nil
@@ -123,7 +123,7 @@ func (p *plan) checkGuest(a netip.Addr) error {
 	case !p.subnet.Contains(a):
 		return fmt.Errorf("%s is not in the network %s", a, p.subnet)
 	case a == p.alias:
-		return fmt.Errorf("%s is the host's own address in the user-space network", a)
+		return fmt.Errorf("%s is the host's own address in the embedded network", a)
 	case !p.isGuest(a):
 		return fmt.Errorf("%s is no address of a guest in %s", a, p.subnet)
 	}
@@ -140,7 +140,7 @@ func (p *plan) setPool(end netip.Addr) error {
 	p.dhcpStart = p.gateway.Next()
 	if end.IsValid() {
 		if !p.subnet.Contains(end) || !p.gateway.Less(end) {
-			return fmt.Errorf("start user-space network: DHCP end %s is not above gateway %s in %s", end, p.gateway, p.subnet)
+			return fmt.Errorf("start embedded network: DHCP end %s is not above gateway %s in %s", end, p.gateway, p.subnet)
 		}
 		p.dhcpEnd = end
 	} else {

@@ -37,7 +37,7 @@ func (n *Network) Stats() Stats {
 // logStats logs what was dropped, once, at the end.
 func (n *Network) logStats() {
 	s := n.Stats()
-	n.opts.Log.Debug("user-space network counters", "unwanted", s.Unwanted, "malformed", s.Malformed, "queue_full", s.QueueFull,
+	n.opts.Log.Debug("embedded network counters", "unwanted", s.Unwanted, "malformed", s.Malformed, "queue_full", s.QueueFull,
 		"restart", s.Restart, "out_full", s.OutFull, "dhcp_malformed", s.DHCP.Malformed, "dhcp_foreign", s.DHCP.Foreign,
 		"dhcp_port_full", s.DHCP.PortFull, "dhcp_pool_full", s.DHCP.PoolFull)
 }

@@ -95,7 +95,7 @@ func (e *engine) tcpTarget(id stack.TransportEndpointID) (netip.AddrPort, bool) 
 // serveTCP is the life of one connection: dial, and only then complete the guest's handshake.
 func (e *engine) serveTCP(r *tcp.ForwarderRequest) {
 	defer e.wg.Done()
-	defer e.contain("user-space network connection failed")
+	defer e.contain("embedded network connection failed")
 	f := e.flows.lookup(flowKey{proto: protoTCP, id: r.ID()})
 	if f == nil { // the table was closed in between
 		r.Complete(true)

@@ -64,7 +64,7 @@ func (e *engine) serveUDP(f *flow, guest *guestConn, dst string) {
 	f.onEnd(end)
 	wg.Go(func() {
 		defer end()
-		defer e.contain("user-space network flow failed")
+		defer e.contain("embedded network flow failed")
 		_ = pump(func(b []byte) (int, error) {
 			f.touch()
 			if _, err := host.Write(b); errors.Is(err, net.ErrClosed) {

@@ -87,7 +87,20 @@ type CallError struct {
 	Status Status // wrapped
 }
 
-func (e *CallError) Error() string { return e.Call + ": " + e.Status.Error() }
+func (e *CallError) Error() string {
+	if e.Status == Failure && !starts[e.Call] {
+		return fmt.Sprintf("%s: [%d] %s: macOS gives no reason", e.Call, uint32(e.Status), e.Status.Name())
+	}
+	return e.Call + ": " + e.Status.Error()
+}
+
+// starts are the calls that fail for want of rights. In others a general failure means something else.
+var starts = map[string]bool{
+	"vmnet_start_interface":              true,
+	"vmnet_interface_start_with_network": true,
+	"vmnet_network_create":               true,
+	"vmnet_network_configuration_create": true,
+}
 
 // Unwrap returns the status.
 func (e *CallError) Unwrap() error { return e.Status }

@@ -34,4 +34,8 @@ func TestCallError(t *testing.T) {
 	var call *CallError
 	require.ErrorAs(t, err, &call)
 	assert.Contains(t, call.Error(), "vmnet_start_interface: [1010] VMNET_NOT_AUTHORIZED")
+
+	// Only a start fails for want of rights.
+	assert.Contains(t, (&CallError{Call: "vmnet_network_create", Status: Failure}).Error(), "run as root")
+	assert.Equal(t, "vmnet_write: [1001] VMNET_FAILURE: macOS gives no reason", (&CallError{Call: "vmnet_write", Status: Failure}).Error())
 }
