@@ -347,6 +347,8 @@ func testIdentity(t *testing.T) {
 			for round := range 3 {
 				p := launch(t, "socket_vmnet2", sock, append(test.args, "--state-dir="+dir)...)
 				p.ready(t)
+				require.Eventually(t, func() bool { return strings.Contains(p.stderr.String(), "vmnet network started") },
+					10*time.Second, time.Millisecond, "its log comes through a pipe, later than it is ready")
 				said := parameters(p.stderr.String(), test.keys)
 				if round == 0 {
 					first = said
