@@ -25,8 +25,9 @@ const (
 
 // Names of calls, for errors.
 const (
-	callRead  = "vmnet_read"
-	callWrite = "vmnet_write"
+	callRead   = "vmnet_read"
+	callWrite  = "vmnet_write"
+	callCreate = "vmnet_network_create"
 )
 
 // A device is a started interface, a client's own or the anchor.

@@ -99,14 +99,10 @@ func (n *Network) mayPass(err error) bool {
 	if errors.Is(err, api.SharingServiceBusy) {
 		return true
 	}
-	var ce creating
-	return errors.As(err, &ce) && errors.Is(err, api.Failure)
+	// A network object that cannot be made because its subnet is busy fails in general terms.
+	var call *api.CallError
+	return errors.As(err, &call) && call.Call == callCreate && call.Status == api.Failure
 }
-
-// creating marks an error as one of making the network object. There a general failure may mean a busy subnet.
-type creating struct{ error }
-
-func (c creating) Unwrap() error { return c.error }
 
 // attempt makes the network in one way.
 func (n *Network) attempt(ctx context.Context, way string, subnet netip.Prefix) (*device, error) {
@@ -119,7 +115,7 @@ func (n *Network) attempt(ctx context.Context, way string, subnet netip.Prefix) 
 	if way == APINetwork {
 		ref, err := n.create(both, subnet)
 		if err != nil {
-			return nil, creating{err}
+			return nil, err
 		}
 		n.ref.Store(newNetRef(ref))
 	}

@@ -6,7 +6,6 @@ package ffi
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"runtime"
@@ -110,7 +109,8 @@ func (i *Interface) Notify(wake chan<- struct{}) error {
 	i.wake.Store(&wake)
 	f := &i.a.f.setEventCallback
 	if err := f.failed(f.status(i.ref, packetsAvailable, i.queue, i.events.block)); err != nil {
-		return errors.Join(err, i.mute())
+		_ = i.mute() // it fails for the same reason
+		return err
 	}
 	return nil
 }
