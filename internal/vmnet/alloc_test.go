@@ -62,7 +62,7 @@ func TestNoAllocation(t *testing.T) {
 			last = &still{fakeInterface: i}
 			return last
 		}
-		r := newRig(t, f, with(home(), func(o *Options) { o.Interfaces = way }))
+		r := newRig(t, f, with(onNetwork(), func(o *Options) { o.Interfaces = way }))
 		sink := &counting{}
 		p, err := r.Attach(context.Background(), vnet.PortOptions{Name: "a"}, sink)
 		require.NoError(t, err)

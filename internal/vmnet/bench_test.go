@@ -37,7 +37,7 @@ func benchNetwork(b *testing.B, way string, packets int) (*Network, *port, *stil
 		return last
 	}
 	f.tune = func(p *api.Params) { p.ReadMax = packets }
-	n, err := New(context.Background(), with(home(), func(o *Options) { o.API, o.Interfaces = f, way }))
+	n, err := New(context.Background(), with(onNetwork(), func(o *Options) { o.API, o.Interfaces = f, way }))
 	require.NoError(b, err)
 	b.Cleanup(func() { _ = n.Close() })
 	p, err := n.Attach(context.Background(), vnet.PortOptions{Name: "a"}, &counting{})

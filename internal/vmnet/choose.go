@@ -29,6 +29,11 @@ type Choice struct {
 // the first address, guests may get all others up to the last one, and there is no bridged mode. vmnet_start_interface
 // takes other addresses and identities, but cannot switch off single services. An option that only one of them honours is
 // an error where that one is not to be had or another option needs the other one; it is never left out silently.
+//
+// Where both will do, plain interfaces are taken, and the other way is for when they fail. The subnet of a network object
+// stays registered when its owner is killed: on macOS 27.0 another program found vmnet_network_create refused for the same
+// subnet 48 s later, twice of twice, since the system keeps the object as an idle one. A daemon that has crashed must come
+// back with the subnet its guests have. (nicholas-lonsinger/kernova, docs/research/2026-09-22.)
 func Choose(o Options, f api.Features) (Choice, error) {
 	o.setDefaults()
 	if err := checkBoth(o); err != nil {
@@ -49,11 +54,8 @@ func Choose(o Options, f api.Features) (Choice, error) {
 		return Choice{}, errors.New("--vmnet-api=network needs macOS 26 or newer: the vmnet.framework of this macOS has no vmnet_network_create; use --vmnet-api=auto")
 	}
 	c := pick(o, f, network, iface)
-	if len(o.Forwards) > 0 && !f.Forwards {
-		if c.API == APIInterface {
-			return Choice{}, errors.New("--vmnet-forward needs macOS 11 or newer: this macOS has no vmnet_interface_add_ip_port_forwarding_rule; leave it out")
-		}
-		c.Fallback = false
+	if c.API == APIInterface && !canForward(o, f) {
+		return Choice{}, errors.New("--vmnet-forward needs macOS 11 or newer: this macOS has no vmnet_interface_add_ip_port_forwarding_rule; leave it out")
 	}
 	return c, nil
 }
@@ -69,12 +71,17 @@ func pick(o Options, f api.Features, network, iface []string) Choice {
 		return Choice{API: APIInterface, Why: list(iface)}
 	case !f.Networks:
 		return Choice{API: APIInterface, Why: "the vmnet.framework of this macOS has no vmnet_network_create"}
+	case !canForward(o, f):
+		return Choice{API: APINetwork, Why: "--vmnet-forward"}
 	}
 	if why := preferInterface(o); why != "" {
 		return Choice{API: APIInterface, Why: why}
 	}
-	return Choice{API: APINetwork, Why: "the vmnet.framework of this macOS has vmnet_network_create", Fallback: true}
+	return Choice{API: APIInterface, Why: "nothing asked for needs vmnet_network_create", Fallback: true}
 }
+
+// canForward tells whether plain interfaces honour --vmnet-forward.
+func canForward(o Options, f api.Features) bool { return len(o.Forwards) == 0 || f.Forwards }
 
 // needNetwork names the options that only vmnet_network_create honours.
 func needNetwork(o Options) (names []string) {

@@ -35,6 +35,13 @@ func home() Options {
 	return addressed(vnet.ModeShared, "192.168.105.0/24", "192.168.105.1", "", "192.168.105.254")
 }
 
+// onNetwork is home by way of a network object.
+func onNetwork() Options {
+	o := home()
+	o.UseAPI = APINetwork
+	return o
+}
+
 func bridged() Options { return Options{Mode: vnet.ModeBridged, Interface: "en0"} }
 
 // with changes o.
@@ -55,28 +62,29 @@ func someForward() []vnet.Forward {
 // in compat's tests; here is what they come to.
 func TestChooseForPrograms(t *testing.T) {
 	tests := []struct {
-		name string
-		o    Options
-		on26 string
+		name     string
+		o        Options
+		fallback bool // on macOS 26
 	}{
-		{"Lima shared", addressed(vnet.ModeShared, "192.168.105.0/24", "192.168.105.1", "192.168.105.254", "192.168.105.254"), APINetwork},
-		{"Lima host", addressed(vnet.ModeHost, "192.168.106.0/24", "192.168.106.1", "192.168.106.254", "192.168.106.254"), APINetwork},
-		{"Lima bridged", bridged(), APIInterface},
-		{"Colima shared", addressed(vnet.ModeShared, "192.168.106.0/24", "192.168.106.1", "192.168.106.254", "192.168.106.254"), APINetwork},
-		{"Colima bridged", bridged(), APIInterface},
-		{"minikube through Homebrew", home(), APINetwork},
-		{"MacPorts", home(), APINetwork},
-		{"launchd, bridged", bridged(), APIInterface},
-		{"Rancher Desktop shared", addressed(vnet.ModeShared, "192.168.205.0/24", "192.168.205.1", "192.168.205.254", "192.168.205.254"), APINetwork},
-		{"Rancher Desktop host", addressed(vnet.ModeHost, "192.168.206.0/24", "192.168.206.1", "192.168.206.254", "192.168.206.254"), APINetwork},
-		{"Lima, short pool", addressed(vnet.ModeShared, "192.168.105.0/24", "192.168.105.1", "192.168.105.99", "192.168.105.254"), APIInterface},
-		{"nothing but the socket", Options{Mode: vnet.ModeShared}, APINetwork},
+		{"Lima shared", addressed(vnet.ModeShared, "192.168.105.0/24", "192.168.105.1", "192.168.105.254", "192.168.105.254"), true},
+		{"Lima host", addressed(vnet.ModeHost, "192.168.106.0/24", "192.168.106.1", "192.168.106.254", "192.168.106.254"), true},
+		{"Lima bridged", bridged(), false},
+		{"Colima shared", addressed(vnet.ModeShared, "192.168.106.0/24", "192.168.106.1", "192.168.106.254", "192.168.106.254"), true},
+		{"Colima bridged", bridged(), false},
+		{"minikube through Homebrew", home(), true},
+		{"MacPorts", home(), true},
+		{"launchd, bridged", bridged(), false},
+		{"Rancher Desktop shared", addressed(vnet.ModeShared, "192.168.205.0/24", "192.168.205.1", "192.168.205.254", "192.168.205.254"), true},
+		{"Rancher Desktop host", addressed(vnet.ModeHost, "192.168.206.0/24", "192.168.206.1", "192.168.206.254", "192.168.206.254"), true},
+		{"Lima, short pool", addressed(vnet.ModeShared, "192.168.105.0/24", "192.168.105.1", "192.168.105.99", "192.168.105.254"), false},
+		{"nothing but the socket", Options{Mode: vnet.ModeShared}, true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			c, err := Choose(tt.o, macOS26)
 			require.NoError(t, err)
-			assert.Equal(t, tt.on26, c.API)
+			assert.Equal(t, APIInterface, c.API, "a killed owner's subnet comes back")
+			assert.Equal(t, tt.fallback, c.Fallback)
 			assert.NotEmpty(t, c.Why)
 			for _, f := range []api.Features{macOS15, macOS10} {
 				c, err = Choose(tt.o, f)
@@ -100,7 +108,7 @@ func TestChoose(t *testing.T) {
 		fallback bool
 		mention  string // several, separated by "|"
 	}
-	network, onlyNetwork, iface := want{api: APINetwork, fallback: true}, want{api: APINetwork}, want{api: APIInterface}
+	either, onlyNetwork, iface := want{api: APIInterface, fallback: true}, want{api: APINetwork}, want{api: APIInterface}
 	need26 := func(flag string) want { return want{mention: flag + "|macOS 26|leave the option out"} }
 	clash := func(a, b string) want {
 		return want{mention: a + "|" + b + "|vmnet_network_create|vmnet_start_interface|leave one"}
@@ -110,22 +118,22 @@ func TestChoose(t *testing.T) {
 		o        Options
 		new, old want
 	}{
-		{"default addresses, /24", home(), network, iface},
-		{"default addresses, /16, end given", addressed(vnet.ModeShared, "10.0.0.0/16", "10.0.0.1", "10.0.255.254", "10.0.0.254"), network, iface},
-		{"default addresses, /30", addressed(vnet.ModeHost, "10.0.0.4/30", "10.0.0.5", "10.0.0.6", "10.0.0.6"), network, iface},
+		{"default addresses, /24", home(), either, iface},
+		{"default addresses, /16, end given", addressed(vnet.ModeShared, "10.0.0.0/16", "10.0.0.1", "10.0.255.254", "10.0.0.254"), either, iface},
+		{"default addresses, /30", addressed(vnet.ModeHost, "10.0.0.4/30", "10.0.0.5", "10.0.0.6", "10.0.0.6"), either, iface},
 		{"/16 whose derived end is not the last", addressed(vnet.ModeShared, "10.0.0.0/16", "10.0.0.1", "", "10.0.0.254"), iface, iface},
 		{"other gateway", addressed(vnet.ModeShared, "10.0.0.0/24", "10.0.0.9", "", "10.0.0.254"), iface, iface},
 		{"other end", addressed(vnet.ModeShared, "10.0.0.0/24", "10.0.0.1", "10.0.0.99", "10.0.0.254"), iface, iface},
 		{"interface id", with(home(), func(o *Options) { o.InterfaceID = id }), iface, iface},
 		{"network identifier", with(home(), func(o *Options) { o.NetworkID = id }), iface, iface},
-		{"way out, shared", with(home(), func(o *Options) { o.Interface = "en1" }), network, iface},
+		{"way out, shared", with(home(), func(o *Options) { o.Interface = "en1" }), either, iface},
 		{"way out, host", Options{Mode: vnet.ModeHost, Interface: "en1"}, iface, iface},
-		{"NAT66 prefix", with(home(), func(o *Options) { o.NAT66Prefix = netip.MustParsePrefix("fd00:1::/64") }), network, iface},
-		{"MTU", with(home(), func(o *Options) { o.MTU = 9000 }), network, iface},
-		{"offload", with(home(), func(o *Options) { o.Offload = true }), network, iface},
+		{"NAT66 prefix", with(home(), func(o *Options) { o.NAT66Prefix = netip.MustParsePrefix("fd00:1::/64") }), either, iface},
+		{"MTU", with(home(), func(o *Options) { o.MTU = 9000 }), either, iface},
+		{"offload", with(home(), func(o *Options) { o.Offload = true }), either, iface},
 		{"isolation", with(home(), func(o *Options) { o.Isolate = true }), iface, iface},
-		{"one interface", with(home(), func(o *Options) { o.Interfaces = InterfacesOne }), network, iface},
-		{"forward", with(home(), func(o *Options) { o.Forwards = someForward() }), network, iface},
+		{"one interface", with(home(), func(o *Options) { o.Interfaces = InterfacesOne }), either, iface},
+		{"forward", with(home(), func(o *Options) { o.Forwards = someForward() }), either, iface},
 
 		{"no DHCP", with(home(), func(o *Options) { o.DisableDHCP = true }), onlyNetwork, need26("--vmnet-disable-dhcp")},
 		{"no NAT44", with(home(), func(o *Options) { o.DisableNAT44 = true }), onlyNetwork, need26("--vmnet-disable-nat44")},

@@ -21,7 +21,7 @@ import (
 // TestCloseOrder: interfaces stop before the network object is released, and the anchor last.
 func TestCloseOrder(t *testing.T) {
 	f := newFake()
-	r := newRig(t, f, home())
+	r := newRig(t, f, onNetwork())
 	for i := range byte(3) {
 		r.attach(i)
 	}
@@ -45,7 +45,7 @@ func TestCloseOrder(t *testing.T) {
 func TestClientGoneWhileStarting(t *testing.T) {
 	for _, heeds := range []bool{true, false} {
 		f := newFake()
-		r := newRig(t, f, home())
+		r := newRig(t, f, onNetwork())
 		in, out := make(chan struct{}), make(chan struct{})
 		var once sync.Once
 		r.fake.setStart(func(ctx context.Context, _ bool) error {
@@ -86,7 +86,7 @@ func TestClientGoneWhileStarting(t *testing.T) {
 // TestCloseDuringStart: so does Close of the network, whatever the framework does.
 func TestCloseDuringStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, newFake(), home())
+		r := newRig(t, newFake(), onNetwork())
 		r.attach(1)
 		out := make(chan struct{})
 		r.fake.setStart(func(context.Context, bool) error { <-out; return nil })
@@ -114,7 +114,7 @@ func TestCloseDuringStart(t *testing.T) {
 func TestStopHangs(t *testing.T) {
 	for _, heeds := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
-			r := newRig(t, newFake(), home())
+			r := newRig(t, newFake(), onNetwork())
 			a, b, c := r.attach(1), r.attach(2), r.attach(3)
 			out := make(chan struct{})
 			hang := func(i *fakeInterface) {
@@ -151,7 +151,7 @@ func TestStopHangs(t *testing.T) {
 func TestCallHangs(t *testing.T) {
 	for _, what := range []string{"read", "write"} {
 		synctest.Test(t, func(t *testing.T) {
-			r := newRig(t, newFake(), home())
+			r := newRig(t, newFake(), onNetwork())
 			a, b, c := r.attach(1), r.attach(2), r.attach(3)
 			out := make(chan struct{})
 			hung := r.own(a)
@@ -189,7 +189,7 @@ func TestCallHangs(t *testing.T) {
 // TestPanickingSink: a client whose sink panics loses its port, and nobody else does.
 func TestPanickingSink(t *testing.T) {
 	for _, way := range []string{InterfacesClient, InterfacesOne} {
-		r := newRig(t, newFake(), with(home(), func(o *Options) { o.Interfaces = way }))
+		r := newRig(t, newFake(), with(onNetwork(), func(o *Options) { o.Interfaces = way }))
 		a, b := r.attach(1), r.attach(2)
 		bad := &guest{r: r, mac: guestMAC(3), max: 1514, hook: func(frame.Batch) { panic("oops") }}
 		require.NoError(t, bad.plug(context.Background()))
@@ -215,7 +215,7 @@ func TestPanickingSink(t *testing.T) {
 
 // TestPanickingFramework: a panic below a goroutine of ours costs that interface.
 func TestPanickingFramework(t *testing.T) {
-	r := newRig(t, newFake(), home())
+	r := newRig(t, newFake(), onNetwork())
 	a, b := r.attach(1), r.attach(2)
 	first := r.own(b)
 	first.fault(func(i *fakeInterface) { i.onRead = func() api.Status { panic("oops") } })
@@ -229,7 +229,7 @@ func TestPanickingFramework(t *testing.T) {
 
 // TestCloseWhileRestarting: a port may be closed while its interface is being started again.
 func TestCloseWhileRestarting(t *testing.T) {
-	r := newRig(t, newFake(), home())
+	r := newRig(t, newFake(), onNetwork())
 	a := r.attach(1)
 	in := make(chan struct{})
 	r.fake.setStart(func(ctx context.Context, _ bool) error {

@@ -21,10 +21,10 @@ func TestConformance(t *testing.T) {
 		o      Options
 		change func(*fake)
 	}{
-		{"network", home(), nil},
-		{"interfaces", with(home(), func(o *Options) { o.UseAPI = APIInterface }), nil},
-		{"one interface", with(home(), func(o *Options) { o.Interfaces = InterfacesOne }), nil},
-		{"no room for clients", home(), func(f *fake) { f.limit = 1 }},
+		{"network", onNetwork(), nil},
+		{"interfaces", with(onNetwork(), func(o *Options) { o.UseAPI = APIInterface }), nil},
+		{"one interface", with(onNetwork(), func(o *Options) { o.Interfaces = InterfacesOne }), nil},
+		{"no room for clients", onNetwork(), func(f *fake) { f.limit = 1 }},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -31,7 +31,7 @@ func TestForwardIsNotAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
 		f.wrap = func(i *fakeInterface) api.Interface { return slowForward{i} }
-		o := home()
+		o := onNetwork()
 		o.API, o.UseAPI = f, APIInterface
 		o.Forwards = []vnet.Forward{{Proto: "tcp", HostPort: 1, Guest: netip.MustParseAddrPort("192.168.64.9:1")}}
 		ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
@@ -60,7 +60,7 @@ func (h hungCreate) NewNetwork(c api.NetworkConfig) (api.Network, error) {
 func TestCreateHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := hungCreate{newFake(), make(chan struct{})}
-		o := home()
+		o := onNetwork()
 		o.API = h
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
@@ -81,7 +81,7 @@ func TestCreateHangs(t *testing.T) {
 // TestAnchorReadHangsAndClientsChange: a read of the anchor that hangs is never joined by another one, and the anchor is not
 // stopped under it.
 func TestAnchorReadHangsAndClientsChange(t *testing.T) {
-	r := newRig(t, newFake(), with(home(), func(o *Options) { o.Interfaces = InterfacesOne }))
+	r := newRig(t, newFake(), with(onNetwork(), func(o *Options) { o.Interfaces = InterfacesOne }))
 	a := r.attach(1)
 	anchor := r.anchorOf()
 	in, out := make(chan struct{}), make(chan struct{})
@@ -111,7 +111,7 @@ func TestAnchorReadHangsAndClientsChange(t *testing.T) {
 
 // TestAnchorHangsWhileJoining: Attach ends with its context, and Status answers, though the anchor's first read hangs.
 func TestAnchorHangsWhileJoining(t *testing.T) {
-	r := newRig(t, newFake(), with(home(), func(o *Options) { o.Interfaces = InterfacesOne }))
+	r := newRig(t, newFake(), with(onNetwork(), func(o *Options) { o.Interfaces = InterfacesOne }))
 	in, out := make(chan struct{}), make(chan struct{})
 	var once sync.Once
 	r.anchorOf().fault(func(i *fakeInterface) {
@@ -145,7 +145,7 @@ func TestAnchorHangsWhileJoining(t *testing.T) {
 // on it, so a new anchor needs a new object then.
 func TestReservationsOutliveTheAnchor(t *testing.T) {
 	f := newFake()
-	o := home()
+	o := onNetwork()
 	o.Reservations = []vnet.Reservation{{MAC: guestMAC(1), Addr: netip.MustParseAddr("192.168.64.9")}}
 	r := newRig(t, f, o)
 	defer r.end()

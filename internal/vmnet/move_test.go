@@ -18,7 +18,7 @@ import (
 // TestNothingIsLostByMoving: a client that sends all the time loses nothing when it gets an interface of its own.
 func TestNothingIsLostByMoving(t *testing.T) {
 	f := newFake()
-	r := newRig(t, f, home())
+	r := newRig(t, f, onNetwork())
 	defer r.end()
 	c := r.attach(1)
 	down := uint64(0)

@@ -44,7 +44,7 @@ func TestOneWrite(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			f := newFake()
 			f.tune = tt.change
-			r := newRig(t, f, home())
+			r := newRig(t, f, onNetwork())
 			a, b := r.attach(1), r.attach(2)
 			var frames [][]byte
 			var want []string
@@ -68,7 +68,7 @@ func TestBadFrames(t *testing.T) {
 		for _, shared := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, shared %t", st.Name(), shared), func(t *testing.T) {
 				f := newFake()
-				o := home()
+				o := onNetwork()
 				if shared {
 					f.tune = nil
 					o.Interfaces = InterfacesOne
@@ -132,7 +132,7 @@ func TestExhausted(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			r := newRig(t, newFake(), home())
+			r := newRig(t, newFake(), onNetwork())
 			a := r.attach(1)
 			i := r.own(a)
 			i.fault(func(i *fakeInterface) {
@@ -161,7 +161,7 @@ func TestExhausted(t *testing.T) {
 func TestStatusOfReads(t *testing.T) {
 	for st := api.Failure; st <= api.NotAuthorized; st++ {
 		t.Run(st.Name(), func(t *testing.T) {
-			r := newRig(t, newFake(), home())
+			r := newRig(t, newFake(), onNetwork())
 			a, b := r.attach(1), r.attach(2)
 			first := r.own(b)
 			var done atomic.Bool
@@ -191,7 +191,7 @@ func TestStatusOfReads(t *testing.T) {
 func TestStatusOfWrites(t *testing.T) {
 	for st := api.Failure; st <= api.NotAuthorized+1; st++ {
 		t.Run(st.Name(), func(t *testing.T) {
-			r := newRig(t, newFake(), home())
+			r := newRig(t, newFake(), onNetwork())
 			a, b := r.attach(1), r.attach(2)
 			var done atomic.Bool
 			first := r.own(a)
@@ -223,7 +223,7 @@ func TestStatusOfWrites(t *testing.T) {
 // TestThreeFailures: a general failure may pass, three within a second may not, whether of reads or of writes.
 func TestThreeFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, newFake(), home())
+		r := newRig(t, newFake(), onNetwork())
 		a := r.attach(1)
 		r.own(a).fault(func(i *fakeInterface) {
 			i.onWrite = func([][]byte) api.Status { return api.Failure }
@@ -251,7 +251,7 @@ func TestThreeFailures(t *testing.T) {
 // client shares the anchor and stays reachable.
 func TestDyingInterface(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, newFake(), home())
+		r := newRig(t, newFake(), onNetwork())
 		a, b := r.attach(1), r.attach(2)
 		kill := func() {
 			r.own(b).fault(func(i *fakeInterface) { i.onRead = func() api.Status { return api.InvalidAccess } })
@@ -285,7 +285,7 @@ func TestDyingInterface(t *testing.T) {
 // TestRestartFails: the client shares the anchor until an interface can be had again.
 func TestRestartFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, newFake(), home())
+		r := newRig(t, newFake(), onNetwork())
 		a, b := r.attach(1), r.attach(2)
 		r.fake.setStart(func(context.Context, bool) error { return failure() })
 		r.own(b).fault(func(i *fakeInterface) { i.onRead = func() api.Status { return api.SetupIncomplete } })
@@ -310,7 +310,7 @@ func TestRestartFails(t *testing.T) {
 // TestAnchorDies: the clients that share it are served again when it is back.
 func TestAnchorDies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, newFake(), with(home(), func(o *Options) { o.UseAPI, o.Interfaces, o.Forwards = APIInterface, InterfacesOne, someForward() }))
+		r := newRig(t, newFake(), with(onNetwork(), func(o *Options) { o.UseAPI, o.Interfaces, o.Forwards = APIInterface, InterfacesOne, someForward() }))
 		a, b := r.attach(1), r.attach(2)
 		first := r.anchorOf()
 		r.fake.setStart(func(context.Context, bool) error { return failure() })
@@ -350,7 +350,7 @@ func TestAnchorDies(t *testing.T) {
 func TestMoreClientsThanInterfaces(t *testing.T) {
 	f := newFake()
 	f.limit = 4 // the anchor and three clients
-	r := newRig(t, f, home())
+	r := newRig(t, f, onNetwork())
 	var g []*guest
 	for i := range byte(6) {
 		g = append(g, r.attach(i))
@@ -434,7 +434,7 @@ func TestMoreClientsThanInterfaces(t *testing.T) {
 // TestTransientTrouble: when it was not for lack of interfaces, all that share move on, one after the other.
 func TestTransientTrouble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, newFake(), home())
+		r := newRig(t, newFake(), onNetwork())
 		r.fake.setStart(func(context.Context, bool) error { return failure() })
 		for i := range byte(5) {
 			r.attach(i)
@@ -461,7 +461,7 @@ func TestTransientTrouble(t *testing.T) {
 func TestManyReconnect(t *testing.T) {
 	f := newFake()
 	f.limit = 20
-	r := newRig(t, f, home())
+	r := newRig(t, f, onNetwork())
 	stay := r.attach(200)
 	for range 3 {
 		var wg sync.WaitGroup
@@ -492,7 +492,7 @@ func TestManyReconnect(t *testing.T) {
 // TestOtherSubnetForClient: an interface that cannot reach the others is not used.
 func TestOtherSubnetForClient(t *testing.T) {
 	f := newFake()
-	r := newRig(t, f, with(home(), func(o *Options) { o.UseAPI = APIInterface }))
+	r := newRig(t, f, with(onNetwork(), func(o *Options) { o.UseAPI = APIInterface }))
 	f.mu.Lock()
 	f.tune = func(p *api.Params) { p.Start = netip.MustParseAddr("192.168.99.1") }
 	f.mu.Unlock()
@@ -530,7 +530,7 @@ func TestIsolated(t *testing.T) {
 // TestSinkLimit: what a client does not take is left out and counted, the rest comes in order.
 func TestSinkLimit(t *testing.T) {
 	for _, way := range []string{InterfacesClient, InterfacesOne} {
-		r := newRig(t, newFake(), with(home(), func(o *Options) { o.MTU, o.Interfaces = 9000, way }))
+		r := newRig(t, newFake(), with(onNetwork(), func(o *Options) { o.MTU, o.Interfaces = 9000, way }))
 		a := r.attach(1)
 		b := &guest{r: r, mac: guestMAC(2), max: 1514}
 		require.NoError(t, b.plug(context.Background()))
@@ -546,7 +546,7 @@ func TestSinkLimit(t *testing.T) {
 
 // TestOddPackets: what no frame can be is left out and counted.
 func TestOddPackets(t *testing.T) {
-	r := newRig(t, newFake(), home())
+	r := newRig(t, newFake(), onNetwork())
 	a := r.attach(1)
 	i := r.own(a)
 	i.put([]byte("short"))
@@ -561,7 +561,7 @@ func TestOddPackets(t *testing.T) {
 
 // TestShortReads: a read that returns less than there is does not leave anything behind.
 func TestShortReads(t *testing.T) {
-	r := newRig(t, newFake(), home())
+	r := newRig(t, newFake(), onNetwork())
 	a, b := r.attach(1), r.attach(2)
 	r.own(b).fault(func(i *fakeInterface) { i.short = 3 })
 	var want []string
@@ -578,7 +578,7 @@ func TestShortReads(t *testing.T) {
 
 // TestWaitingPackets: packets that came before the events were on are read without an event.
 func TestWaitingPackets(t *testing.T) {
-	r := newRig(t, newFake(), home())
+	r := newRig(t, newFake(), onNetwork())
 	a := r.attach(1)
 	r.fake.setStart(func(context.Context, bool) error { return nil })
 	r.fake.mu.Lock()
@@ -592,7 +592,7 @@ func TestWaitingPackets(t *testing.T) {
 
 // TestStalePackets: what the anchor received while nobody listened is not for a client that begins to share it.
 func TestStalePackets(t *testing.T) {
-	r := newRig(t, newFake(), with(home(), func(o *Options) { o.Interfaces = InterfacesOne }))
+	r := newRig(t, newFake(), with(onNetwork(), func(o *Options) { o.Interfaces = InterfacesOne }))
 	anchor := r.anchorOf()
 	for round := range 2 {
 		anchor.put((&guest{mac: guestMAC(9)}).to(everybody, "stale"))
@@ -610,7 +610,7 @@ func TestSlowAnchor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
 		f.limit = 2
-		r := newRig(t, f, home())
+		r := newRig(t, f, onNetwork())
 		a, b := r.attach(1), r.attach(2)
 		r.talk(a, b)
 		r.anchorOf().fault(func(i *fakeInterface) {
@@ -635,7 +635,7 @@ func TestIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
 		f.limit = 3
-		r := newRig(t, f, with(home(), func(o *Options) { o.Patience = time.Second }))
+		r := newRig(t, f, with(onNetwork(), func(o *Options) { o.Patience = time.Second }))
 		for i := range byte(2) {
 			r.attach(i)
 		}
@@ -657,7 +657,7 @@ func (r *rig) calls() (n int64) {
 
 // TestEventStorm: events without packets cost a read each at most, and harm nobody.
 func TestEventStorm(t *testing.T) {
-	r := newRig(t, newFake(), home())
+	r := newRig(t, newFake(), onNetwork())
 	a, b := r.attach(1), r.attach(2)
 	i := r.own(b)
 	reads := i.reads.Load()
@@ -674,7 +674,7 @@ func TestEventStorm(t *testing.T) {
 func TestNetworkObjectDies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
-		r := newRig(t, f, home())
+		r := newRig(t, f, onNetwork())
 		var g []*guest
 		for i := range byte(6) {
 			g = append(g, r.attach(i))

@@ -91,25 +91,25 @@ func newSimRig(t *testing.T, s *sim, o Options) *rig {
 
 // TestSimConformance runs the suite that every network must pass, through the binding into the simulator.
 func TestSimConformance(t *testing.T) {
-	older := with(home(), func(o *Options) { o.UseAPI = APIInterface })
-	one := with(home(), func(o *Options) { o.Interfaces = InterfacesOne })
+	older := with(onNetwork(), func(o *Options) { o.UseAPI = APIInterface })
+	one := with(onNetwork(), func(o *Options) { o.Interfaces = InterfacesOne })
 	tests := []struct {
 		name    string
 		flavour vmnetsim.Flavour
 		o       Options
 		set     map[vmnetsim.Switch]int64
 	}{
-		{"network", vmnetsim.Full, home(), nil},
+		{"network", vmnetsim.Full, onNetwork(), nil},
 		{"interfaces", vmnetsim.Full, older, nil},
 		{"bridged", vmnetsim.Full, bridged(), nil},
 		{"macOS 15", vmnetsim.NoMacOS26, home(), nil},
 		{"macOS 14", vmnetsim.NoMacOS15, home(), nil},
 		{"one interface", vmnetsim.Full, one, nil},
-		{"no room for clients", vmnetsim.Full, home(), map[vmnetsim.Switch]int64{vmnetsim.MaxInterfaces: 1}},
+		{"no room for clients", vmnetsim.Full, onNetwork(), map[vmnetsim.Switch]int64{vmnetsim.MaxInterfaces: 1}},
 		{"no unicast between interfaces", vmnetsim.Full, one, map[vmnetsim.Switch]int64{vmnetsim.NoUnicast: 1}},
-		{"short reads", vmnetsim.Full, home(), map[vmnetsim.Switch]int64{vmnetsim.ReadMax: 3}},
-		{"late events", vmnetsim.Full, home(), map[vmnetsim.Switch]int64{vmnetsim.EventDelay: 500}},
-		{"offload", vmnetsim.Full, with(home(), func(o *Options) { o.Offload = true }), nil},
+		{"short reads", vmnetsim.Full, onNetwork(), map[vmnetsim.Switch]int64{vmnetsim.ReadMax: 3}},
+		{"late events", vmnetsim.Full, onNetwork(), map[vmnetsim.Switch]int64{vmnetsim.EventDelay: 500}},
+		{"offload", vmnetsim.Full, with(onNetwork(), func(o *Options) { o.Offload = true }), nil},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -128,12 +128,12 @@ func TestSimConformance(t *testing.T) {
 
 // TestSimStartStatus: each status at each call that starts a network ends the start with that status, and leaves nothing.
 func TestSimStartStatus(t *testing.T) {
-	viaNetwork := with(home(), func(o *Options) { o.UseAPI, o.Patience = APINetwork, time.Millisecond })
+	viaNetwork := with(onNetwork(), func(o *Options) { o.UseAPI, o.Patience = APINetwork, time.Millisecond })
 	everything := with(viaNetwork, func(o *Options) {
 		o.Interface, o.NAT66Prefix, o.MTU = "en0", netip.MustParsePrefix("fd00:1::/64"), 9000
 		o.Reservations, o.Forwards = someReservation(), someForward()
 	})
-	plain := with(home(), func(o *Options) {
+	plain := with(onNetwork(), func(o *Options) {
 		o.UseAPI, o.Patience, o.Forwards = APIInterface, time.Millisecond, someForward()
 	})
 	for _, tt := range []struct {
@@ -176,7 +176,7 @@ func TestSimClientStatus(t *testing.T) {
 		t.Run(string(sw), func(t *testing.T) {
 			s := simulator(t, vmnetsim.Full)
 			for st := api.Failure; st <= api.NotAuthorized; st++ {
-				r := newSimRig(t, s, home())
+				r := newSimRig(t, s, onNetwork())
 				a := r.attach(1)
 				s.Set(sw, int64(st), 1)
 				b := r.attach(2)
@@ -222,7 +222,7 @@ func TestSimDies(t *testing.T) {
 		for _, ordinal := range []int64{1, 3} { // the anchor; the second client
 			t.Run(fmt.Sprintf("%d %s", ordinal, st.Name()), func(t *testing.T) {
 				s := simulator(t, vmnetsim.Full)
-				o := home()
+				o := onNetwork()
 				if ordinal == 1 {
 					o.Interfaces = InterfacesOne
 				}
@@ -253,7 +253,7 @@ func TestSimDies(t *testing.T) {
 func TestSimMoreClientsThanInterfaces(t *testing.T) {
 	s := simulator(t, vmnetsim.Full)
 	s.Set(vmnetsim.MaxInterfaces, 4)
-	r := newSimRig(t, s, home())
+	r := newSimRig(t, s, onNetwork())
 	var g []*guest
 	for i := range byte(6) {
 		g = append(g, r.attach(i))
@@ -284,7 +284,7 @@ func TestSimReconnect(t *testing.T) {
 	s.Set(vmnetsim.StartDelay, 20)
 	s.Set(vmnetsim.StopDelay, 20)
 	s.Set(vmnetsim.MaxInterfaces, 24)
-	r := newSimRig(t, s, home())
+	r := newSimRig(t, s, onNetwork())
 	stay := r.attach(200)
 	for range 3 {
 		var wg sync.WaitGroup
@@ -315,7 +315,7 @@ func TestSimBusySubnet(t *testing.T) {
 		t.Run(way, func(t *testing.T) {
 			s := simulator(t, vmnetsim.Full)
 			s.Set(vmnetsim.BusyAfter, 1000)
-			o := with(home(), func(o *Options) { o.UseAPI, o.Patience = way, patience })
+			o := with(onNetwork(), func(o *Options) { o.UseAPI, o.Patience = way, patience })
 			for range 2 {
 				r := newSimRig(t, s, o)
 				assert.Equal(t, way, r.Status().API)
@@ -331,7 +331,7 @@ func TestSimBusySubnet(t *testing.T) {
 func TestSimOtherSubnet(t *testing.T) {
 	s := simulator(t, vmnetsim.Full)
 	s.Set(vmnetsim.OtherSubnet, vmnetsim.SubnetValue(netip.MustParseAddr("192.168.77.0")))
-	_, err := New(context.Background(), s.options(home()))
+	_, err := New(context.Background(), s.options(onNetwork()))
 	require.ErrorContains(t, err, "192.168.77.0/24, not 192.168.105.0/24")
 	r := newSimRig(t, s, Options{Mode: vnet.ModeShared})
 	assert.Equal(t, "192.168.77.0/24", r.Info().Subnet.String())
@@ -341,7 +341,7 @@ func TestSimOtherSubnet(t *testing.T) {
 // TestSimSlowStart: a client that leaves while its interface starts, and one that waits for it.
 func TestSimSlowStart(t *testing.T) {
 	s := simulator(t, vmnetsim.Full)
-	r := newSimRig(t, s, home())
+	r := newSimRig(t, s, onNetwork())
 	a := r.attach(1)
 	s.Set(vmnetsim.StartDelay, 1000)
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
@@ -357,7 +357,7 @@ func TestSimSlowStart(t *testing.T) {
 // TestSimCloseDuringStart: Close does not wait for an interface that starts for long; it is stopped all the same.
 func TestSimCloseDuringStart(t *testing.T) {
 	s := simulator(t, vmnetsim.Full)
-	r := newSimRig(t, s, home())
+	r := newSimRig(t, s, onNetwork())
 	s.Set(vmnetsim.StartDelay, 2500)
 	done := make(chan error)
 	before := s.Calls()["vmnet_interface_start_with_network"]
@@ -377,7 +377,7 @@ func TestSimCloseDuringStart(t *testing.T) {
 func TestSimSilent(t *testing.T) {
 	t.Run("start", func(t *testing.T) {
 		s := simulator(t, vmnetsim.Full)
-		r := newSimRig(t, s, home())
+		r := newSimRig(t, s, onNetwork())
 		a := r.attach(1)
 		s.Set(vmnetsim.StartOnNull, 1, 1)
 		r.talk(a, r.attach(2))
@@ -389,7 +389,7 @@ func TestSimSilent(t *testing.T) {
 	})
 	t.Run("stop", func(t *testing.T) {
 		s := simulator(t, vmnetsim.Full)
-		r := newSimRig(t, s, home())
+		r := newSimRig(t, s, onNetwork())
 		a, b := r.attach(1), r.attach(2)
 		r.talk(a, b)
 		s.Set(vmnetsim.StopSilent, 1)
@@ -403,7 +403,7 @@ func TestSimSilent(t *testing.T) {
 // TestSimExhausted: writes that find no buffers cost what they did not carry.
 func TestSimExhausted(t *testing.T) {
 	s := simulator(t, vmnetsim.Full)
-	r := newSimRig(t, s, home())
+	r := newSimRig(t, s, onNetwork())
 	a, b := r.attach(1), r.attach(2)
 	r.talk(a, b)
 	s.Set(vmnetsim.WriteExhaustEvery, 2)
@@ -433,7 +433,7 @@ func TestSimExhausted(t *testing.T) {
 // TestSimLostEvents: an event that never comes holds packets back until the next one, and no longer.
 func TestSimLostEvents(t *testing.T) {
 	s := simulator(t, vmnetsim.Full)
-	r := newSimRig(t, s, home())
+	r := newSimRig(t, s, onNetwork())
 	a, b := r.attach(1), r.attach(2)
 	s.Set(vmnetsim.EventLoseEvery, 2)
 	for range 50 {
@@ -447,7 +447,7 @@ func TestSimLostEvents(t *testing.T) {
 func TestSimStorm(t *testing.T) {
 	s := simulator(t, vmnetsim.Full)
 	s.Set(vmnetsim.MaxInterfaces, 3)
-	r := newSimRig(t, s, home())
+	r := newSimRig(t, s, onNetwork())
 	var g []*guest
 	for i := range byte(4) {
 		g = append(g, r.attach(i))

@@ -48,7 +48,7 @@ func (n *Network) begin(ctx context.Context) (*device, error) {
 			if d, err2 := n.fallBack(ctx, err); err2 == nil {
 				return d, nil
 			} else if n.choice.Fallback {
-				err = fmt.Errorf("%w; without vmnet_network_create: %w", err, err2)
+				err = fmt.Errorf("%w; and the other way: %w", err, err2)
 			}
 		}
 		if !again || time.Now().After(last) {
@@ -77,17 +77,17 @@ func (n *Network) wanted() (subnet netip.Prefix, asked bool) {
 	return subnet, false
 }
 
-// fallBack tries plain interfaces after the network object has failed with cause.
+// fallBack tries the other way after the one chosen has failed with cause.
 func (n *Network) fallBack(ctx context.Context, cause error) (*device, error) {
 	if !n.choice.Fallback || ctx.Err() != nil {
 		return nil, cause
 	}
-	d, err := n.attempt(ctx, APIInterface, n.opts.Subnet)
+	d, err := n.attempt(ctx, APINetwork, n.opts.Subnet)
 	if err != nil {
 		return nil, err
 	}
-	n.log.Warn("no network could be made by vmnet_network_create, each interface is started by itself", "error", cause)
-	n.choice = Choice{API: APIInterface, Why: "vmnet_network_create failed"}
+	n.log.Warn("plain interfaces do not start, the network is made by vmnet_network_create", "error", cause)
+	n.choice = Choice{API: APINetwork, Why: "vmnet_start_interface failed"}
 	return d, nil
 }
 

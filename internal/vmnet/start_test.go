@@ -6,7 +6,9 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -59,7 +61,7 @@ func tryNew(f *fake, o Options) (*Network, *logBook, error) {
 }
 
 func TestParametersAreLogged(t *testing.T) {
-	r := newRig(t, newFake(), with(home(), func(o *Options) { o.Interface = "en7" }))
+	r := newRig(t, newFake(), with(onNetwork(), func(o *Options) { o.Interface = "en7" }))
 	assert.Equal(t, 1, r.log.count("level=INFO", `msg="initializing network"`, "mode=shared"))
 	assert.Equal(t, 1, r.log.count("level=INFO", `msg="using network interface"`, "name=en7"))
 	assert.Equal(t, 1, r.log.count("level=INFO", `msg="interface parameter"`, "key=vmnet_mtu", "value=1500"))
@@ -76,7 +78,7 @@ func TestInfo(t *testing.T) {
 		change func(*fake)
 		want   vnet.NetworkInfo
 	}{
-		{"network", home(), nil, vnet.NetworkInfo{
+		{"network", onNetwork(), nil, vnet.NetworkInfo{
 			Mode: vnet.ModeShared, Subnet: netip.MustParsePrefix("192.168.105.0/24"), Gateway: netip.MustParseAddr("192.168.105.1"),
 			DHCPStart: netip.MustParseAddr("192.168.105.2"), DHCPEnd: netip.MustParseAddr("192.168.105.254"), MTU: 1500, MaxFrame: 1514,
 		}},
@@ -87,7 +89,7 @@ func TestInfo(t *testing.T) {
 		{"macOS chooses, no DHCP", Options{Mode: vnet.ModeShared, DisableDHCP: true, MTU: 9000}, nil, vnet.NetworkInfo{
 			Mode: vnet.ModeShared, Subnet: fakeDefault, Gateway: netip.MustParseAddr("192.168.64.1"), MTU: 9000, MaxFrame: 9014,
 		}},
-		{"network that tells no addresses", home(), func(f *fake) {
+		{"network that tells no addresses", onNetwork(), func(f *fake) {
 			f.tune = func(p *api.Params) { p.Start, p.End, p.Mask = netip.Addr{}, netip.Addr{}, netip.Addr{} }
 		}, vnet.NetworkInfo{
 			Mode: vnet.ModeShared, Subnet: netip.MustParsePrefix("192.168.105.0/24"), Gateway: netip.MustParseAddr("192.168.105.1"),
@@ -115,7 +117,7 @@ func TestInfo(t *testing.T) {
 func TestConfigs(t *testing.T) {
 	f := newFake()
 	prefix := netip.MustParsePrefix("fd00:1::/64")
-	r := newRig(t, f, with(home(), func(o *Options) {
+	r := newRig(t, f, with(onNetwork(), func(o *Options) {
 		o.Interface, o.NAT66Prefix, o.MTU, o.Offload = "en7", prefix, 9000, true
 		o.DisableDHCP, o.DisableNAT44, o.DisableNAT66, o.DisableDNSProxy, o.DisableRA = true, true, true, true, true
 		o.Reservations, o.Forwards = someReservation(), someForward()
@@ -164,7 +166,7 @@ func TestUUIDs(t *testing.T) {
 // from it and differ from each other.
 func TestIdentities(t *testing.T) {
 	m := &memory{}
-	older := with(home(), func(o *Options) { o.UseAPI, o.Identity = APIInterface, m })
+	older := with(onNetwork(), func(o *Options) { o.UseAPI, o.Identity = APIInterface, m })
 	f := newFake()
 	r := newRig(t, f, older)
 	ports := map[[16]byte]bool{r.Status().AnchorID: true}
@@ -207,7 +209,7 @@ func TestIdentities(t *testing.T) {
 // TestSubnetIsKept: a network without --vmnet-gateway asks for the subnet of its last start, and does without where
 // that is not to be had.
 func TestSubnetIsKept(t *testing.T) {
-	auto := Options{Mode: vnet.ModeShared}
+	auto := Options{Mode: vnet.ModeShared, UseAPI: APINetwork}
 	last := netip.MustParsePrefix("192.168.77.0/24")
 	m := &memory{subnet: last}
 	f := newFake()
@@ -242,7 +244,7 @@ func TestSubnetIsKept(t *testing.T) {
 	r.end()
 
 	m.subnet = last
-	r = newRig(t, newFake(), with(home(), func(o *Options) { o.Identity = m }))
+	r = newRig(t, newFake(), with(onNetwork(), func(o *Options) { o.Identity = m }))
 	assert.Equal(t, netip.MustParsePrefix("192.168.105.0/24"), r.Info().Subnet, "the user's wins")
 	r.end()
 	assert.Equal(t, netip.MustParsePrefix("192.168.105.0/24"), m.subnet)
@@ -253,7 +255,7 @@ func TestOtherSubnet(t *testing.T) {
 	for _, way := range []string{APIAuto, APINetwork, APIInterface} {
 		f := newFake()
 		f.other = fakeDefault
-		_, _, err := tryNew(f, with(home(), func(o *Options) { o.UseAPI = way }))
+		_, _, err := tryNew(f, with(onNetwork(), func(o *Options) { o.UseAPI = way }))
 		assert.ErrorContains(t, err, "192.168.64.0/24, not 192.168.105.0/24", way)
 		assert.ErrorContains(t, err, "--vmnet-gateway", way)
 		assert.Empty(t, f.running(), way)
@@ -274,23 +276,25 @@ func TestBusy(t *testing.T) {
 		after         time.Duration // until New returns
 		api           string        // empty = an error
 	}{
-		{"network, free in time", home(), busy, nil, 3 * time.Second, 3 * time.Second, APINetwork},
-		{"network, general failure at create, free in time", home(), general, nil, 3 * time.Second, 3 * time.Second, APINetwork},
-		{"first start, free in time", home(), nil, busy, 3 * time.Second, 3 * time.Second, APINetwork},
-		{"network, never", home(), busy, nil, never, 5 * time.Second, APIInterface},
-		{"network, another failure", home(), authorized, nil, never, 0, APIInterface},
+		{"network, free in time", onNetwork(), busy, nil, 3 * time.Second, 3 * time.Second, APINetwork},
+		{"network, general failure at create, free in time", onNetwork(), general, nil, 3 * time.Second, 3 * time.Second, APINetwork},
+		{"first start on a network, free in time", onNetwork(), nil, busy, 3 * time.Second, 3 * time.Second, APINetwork},
+		{"network, never", onNetwork(), busy, nil, never, 5 * time.Second, ""},
+		{"network, another failure", onNetwork(), authorized, nil, never, 0, ""},
 		{"network only, never", with(home(), func(o *Options) { o.DisableRA = true }), busy, nil, never, 5 * time.Second, ""},
-		{"network asked for, never", with(home(), func(o *Options) { o.UseAPI = APINetwork }), busy, nil, never, 5 * time.Second, ""},
 		{"interface, free in time", with(home(), func(o *Options) { o.UseAPI = APIInterface }), nil, busy, 3 * time.Second, 3 * time.Second, APIInterface},
 		{"interface, never", with(home(), func(o *Options) { o.UseAPI = APIInterface }), nil, busy, never, 5 * time.Second, ""},
 		{"interface, another failure", with(home(), func(o *Options) { o.UseAPI = APIInterface }), nil, failure, never, 0, ""},
+		{"either, free in time", home(), busy, busy, 3 * time.Second, 3 * time.Second, APIInterface},
+		{"either, plain ones never", home(), nil, busy, never, 5 * time.Second, APINetwork},
+		{"either, plain ones fail otherwise", home(), nil, failure, never, 0, APINetwork},
 		{"both, never", home(), busy, busy, never, 5 * time.Second, ""},
 		{
-			"a job of launchd, another failure", with(home(), func(o *Options) { o.UseAPI, o.RetryAll, o.Patience = APIInterface, true, LaunchdPatience }),
+			"a job of launchd, another failure", with(onNetwork(), func(o *Options) { o.UseAPI, o.RetryAll, o.Patience = APIInterface, true, LaunchdPatience }),
 			nil, failure, 40 * time.Second, 40 * time.Second, APIInterface,
 		},
 		{
-			"a job of launchd, never", with(home(), func(o *Options) { o.RetryAll, o.Patience = true, LaunchdPatience }),
+			"a job of launchd, never", with(onNetwork(), func(o *Options) { o.RetryAll, o.Patience = true, LaunchdPatience }),
 			failure, failure, never, 60 * time.Second, "",
 		},
 	}
@@ -305,8 +309,14 @@ func TestBusy(t *testing.T) {
 					return fail()
 				}
 				f := newFake()
-				f.onCreate = func(api.NetworkConfig) error { return until(tt.create) }
-				f.onStart = func(context.Context, bool) error { return until(tt.start) }
+				var onNetwork atomic.Bool
+				f.onCreate = func(api.NetworkConfig) error { onNetwork.Store(true); return until(tt.create) }
+				f.onStart = func(context.Context, bool) error {
+					if onNetwork.Load() && strings.HasPrefix(tt.name, "either, plain ones") {
+						return nil
+					}
+					return until(tt.start)
+				}
 				n, log, err := tryNew(f, tt.o)
 				assert.InDelta(t, tt.after.Seconds(), time.Since(began).Seconds(), 0.6)
 				if tt.api == "" {
@@ -315,8 +325,8 @@ func TestBusy(t *testing.T) {
 				} else {
 					require.NoError(t, err)
 					assert.Equal(t, tt.api, n.Status().API)
-					fell := tt.create != nil && tt.api == APIInterface
-					assert.Equal(t, fell, log.count("level=WARN", "no network could be made") > 0, log)
+					fell := tt.o.UseAPI == "" && tt.api == APINetwork
+					assert.Equal(t, fell, log.count("level=WARN", "plain interfaces do not start") > 0, log)
 					require.NoError(t, n.Close())
 				}
 				assert.Empty(t, f.rules())
@@ -333,7 +343,7 @@ func TestStartContext(t *testing.T) {
 	f.onStart = func(context.Context, bool) error { close(in); <-out; return nil } // heeds no context
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() { <-in; cancel() }()
-	_, err := New(ctx, with(home(), func(o *Options) { o.API = f }))
+	_, err := New(ctx, with(onNetwork(), func(o *Options) { o.API = f }))
 	require.ErrorIs(t, err, context.Canceled)
 	close(out)
 	require.Eventually(t, func() bool {
@@ -348,7 +358,7 @@ func TestNoAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
 		f.onStart = func(ctx context.Context, _ bool) error { <-ctx.Done(); return api.ErrNoAnswer }
-		_, _, err := tryNew(f, with(home(), func(o *Options) { o.UseAPI = APINetwork }))
+		_, _, err := tryNew(f, with(onNetwork(), func(o *Options) { o.UseAPI = APINetwork }))
 		require.ErrorIs(t, err, api.ErrNoAnswer)
 		synctest.Wait()
 	})
@@ -358,7 +368,7 @@ func TestNoAnswer(t *testing.T) {
 func TestForwardRefused(t *testing.T) {
 	f := newFake()
 	f.onForward = errors.New("port in use")
-	_, _, err := tryNew(f, with(home(), func(o *Options) { o.UseAPI, o.Forwards = APIInterface, someForward() }))
+	_, _, err := tryNew(f, with(onNetwork(), func(o *Options) { o.UseAPI, o.Forwards = APIInterface, someForward() }))
 	assert.ErrorContains(t, err, "--vmnet-forward=tcp:8080=192.168.105.9:80: port in use")
 	assert.Empty(t, f.running())
 }
@@ -366,7 +376,7 @@ func TestForwardRefused(t *testing.T) {
 func TestChooseErrorsEndTheStart(t *testing.T) {
 	f := newFake()
 	f.features = macOS15
-	_, _, err := tryNew(f, with(home(), func(o *Options) { o.DisableDHCP = true }))
+	_, _, err := tryNew(f, with(onNetwork(), func(o *Options) { o.DisableDHCP = true }))
 	assert.ErrorContains(t, err, "macOS 26")
 	assert.Empty(t, f.created)
 	assert.Empty(t, f.every, "before the framework is called")
