@@ -32,7 +32,7 @@ func TestOnVmnetSelftest(t *testing.T) {
 		check   func(t *testing.T, r report, values map[string]map[string]any)
 	}{
 		{"macOS 26", vmnetsim.Full, nil, 0, "", func(t *testing.T, r report, values map[string]map[string]any) {
-			assert.Equal(t, "network", r.Network["api"])
+			assert.Equal(t, "interface", r.Network["api"])
 			assert.NotEmpty(t, r.Network["api_why"])
 			assert.Equal(t, "1500", r.Network["vmnet_mtu"])
 			assert.EqualValues(t, 8, values["interfaces"]["own"])

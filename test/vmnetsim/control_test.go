@@ -179,10 +179,13 @@ func TestNetworkOwners(t *testing.T) {
 	assert.Equal(t, "1009", runTool(t, "try_network", dir))
 	assert.Equal(t, "1009", runTool(t, "try_range", dir))
 
-	// A killed process owns nothing any more.
+	// The system keeps a killed process's network object, with its subnet, but not its rules.
 	p.kill()
-	assert.Equal(t, "1000", runTool(t, "try_network", dir))
+	assert.Equal(t, "1009", runTool(t, "try_network", dir))
+	assert.Equal(t, "1009", runTool(t, "try_range", dir))
 	assert.Empty(t, c.Rules())
+	c.Set(OrphansStay, 0)
+	assert.Equal(t, "1000", runTool(t, "try_network", dir))
 }
 
 // TestBusyAfterDeath is how a network stays busy for a while after its owner died.
@@ -191,6 +194,7 @@ func TestBusyAfterDeath(t *testing.T) {
 	dir := t.TempDir()
 	c := open(t, dir)
 	c.Set(BusyAfter, 60_000)
+	c.Set(OrphansStay, 0)
 	startTool(t, "hold_network", dir).kill()
 	assert.Equal(t, "1009", runTool(t, "try_network", dir))
 	assert.Equal(t, "1009", runTool(t, "try_range", dir))

@@ -98,7 +98,7 @@ func (c *Control) Owners() (all []Owner) {
 			PID: int(v(2)), Network: v(3) == 2, Mode: uint32(v(4)), Subnet: netip.PrefixFrom(ipv4(v(5)), ones(v(6))),
 			Start: ipv4(v(7)), End: ipv4(v(8)), Flags: int(v(10)), MTU: int(v(11)), External: text(c.mem[at+112 : at+128]),
 		}
-		if v(0) == 2 {
+		if v(0) > 1 {
 			o.Freed = millis(v(9))
 		}
 		if v(13) != 0 {
@@ -141,7 +141,7 @@ func (c *Control) Rules() (all []Rule) {
 		if v(5) != 0 {
 			r.Addr = ipv4(v(5))
 		}
-		if v(0) == 2 {
+		if v(0) > 1 {
 			r.MAC = hardwareAddr(v(6))
 		}
 		all = append(all, r)

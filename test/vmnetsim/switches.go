@@ -57,6 +57,7 @@ const (
 	ReadMax            Switch = "read_max"              // packets per vmnet_read
 	WriteExhaustEvery  Switch = "write_exhaust_every"   // every nth vmnet_write returns VMNET_BUFFER_EXHAUSTED
 	BusyAfter          Switch = "busy_ms"               // how long a subnet is busy after its owner let it go or died
+	OrphansStay        Switch = "orphans_stay"          // 1, unless set: a network object's subnet stays taken when its owner dies
 	OtherSubnet        Switch = "other_subnet"          // given instead of the one asked for; SubnetValue makes it
 	NoUnicast          Switch = "no_unicast"            // 1: no unicast from interface to interface
 	MaxInterfaces      Switch = "interfaces_max"        // 32 unless set

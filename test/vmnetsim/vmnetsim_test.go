@@ -239,8 +239,8 @@ func (tl *tool) end(t *testing.T) {
 }
 
 func (tl *tool) kill() {
+	_ = tl.cmd.Process.Signal(syscall.SIGKILL) // first: at the end of its input the tool would end in order
 	_ = tl.input.Close()
-	_ = tl.cmd.Process.Signal(syscall.SIGKILL)
 	_ = tl.cmd.Wait()
 }
 

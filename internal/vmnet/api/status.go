@@ -91,14 +91,21 @@ func (e *CallError) Error() string {
 	if e.Status == Failure && !starts[e.Call] {
 		return fmt.Sprintf("%s: [%d] %s: macOS gives no reason", e.Call, uint32(e.Status), e.Status.Name())
 	}
-	return e.Call + ": " + e.Status.Error()
+	text := e.Call + ": " + e.Status.Error()
+	if e.Call == create && (e.Status == Failure || e.Status == SharingServiceBusy) {
+		text += "; the subnet may also be that of a daemon that was killed, which macOS keeps: use --vmnet-api=interface if you can"
+	}
+	return text
 }
+
+// create makes network objects.
+const create = "vmnet_network_create"
 
 // starts are the calls that fail for want of rights. In others a general failure means something else.
 var starts = map[string]bool{
 	"vmnet_start_interface":              true,
 	"vmnet_interface_start_with_network": true,
-	"vmnet_network_create":               true,
+	create:                               true,
 	"vmnet_network_configuration_create": true,
 }
 

@@ -85,7 +85,7 @@ struct process {
 };
 _Static_assert(LIVES <= 15, "struct process is too small");
 
-enum { OWNER_FREE, OWNER_OWNED, OWNER_FREED };
+enum { OWNER_FREE, OWNER_OWNED, OWNER_FREED, OWNER_ORPHAN };
 enum { KIND_INTERFACE = 1, KIND_NETWORK };
 
 // Flags of a network: what its configuration switched off.

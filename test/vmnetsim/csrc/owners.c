@@ -67,6 +67,14 @@ static void owner_freed(struct owner *o)
 	atomic_store(&o->state, OWNER_FREED);
 }
 
+// The system takes the plain interfaces of a dead process away, but keeps a network object as an idle one.
+static void owner_died(struct owner *o)
+{
+	owner_freed(o);
+	if (atomic_load(&o->kind) == KIND_NETWORK)
+		atomic_store(&o->state, OWNER_ORPHAN);
+}
+
 static void rules_free(struct control *c, int process, int64_t subnet)
 {
 	for (int i = 0; i < RULES; i++)
@@ -82,7 +90,7 @@ static void bury(struct control *c, int i)
 		return;
 	for (int k = 0; k < OWNERS; k++)
 		if (atomic_load(&c->owners[k].state) == OWNER_OWNED && atomic_load(&c->owners[k].process) == i)
-			owner_freed(&c->owners[k]);
+			owner_died(&c->owners[k]);
 	rules_free(c, i, -1);
 	for (int k = 0; k < LIVES; k++)
 		atomic_store(&p->live[k], 0);
@@ -177,11 +185,13 @@ static bool busy(struct control *c, const struct settings *s)
 	for (int i = 0; i < OWNERS; i++) {
 		struct owner *o = &c->owners[i];
 		int64_t state = atomic_load(&o->state);
+		if (state == OWNER_ORPHAN && !SWITCH_VALUE(orphans_stay))
+			state = OWNER_FREED;
 		if (state == OWNER_FREED && now_ms() - atomic_load(&o->freed_ms) >= busy_ms) {
 			atomic_store(&o->state, OWNER_FREE);
 			continue;
 		}
-		if (state != OWNER_FREE && overlaps(o, s) && (state == OWNER_FREED || !agree(o, s)))
+		if (state != OWNER_FREE && overlaps(o, s) && (state != OWNER_OWNED || !agree(o, s)))
 			return true;
 	}
 	return false;

@@ -155,6 +155,7 @@ interface_ref vmnet_interface_start_with_network(vmnet_network_ref n, xpc_object
 		FAULT(silent, vmnet_interface_start_with_network)};
 	struct description d = {0};
 	bool ok = object_lives(n, TYPE_NETWORK) && object_lives(desc, TYPE_DICTIONARY) && describe_on_network(desc, &d);
+	d.isolated = false; // the key is taken and changes nothing
 	return start(n, ok, &d, q, b, f);
 }
 #endif
