@@ -30,6 +30,8 @@ const (
 	// MaxMACs is how many addresses are learned behind one port. Frames from further ones are forwarded, not learned, and
 	// counted, so that nobody can fill the table.
 	MaxMACs = 256
+	// maxTrustedMACs is the same for a trusted port, behind which there may be a whole network.
+	maxTrustedMACs = 16 * MaxMACs
 	// DefaultStormRate is the flood budget of a source port in frames a second, counted before they are multiplied.
 	DefaultStormRate = 50_000
 	// DefaultStormBurst is how many frames may be flooded at once, in frames.
@@ -62,7 +64,7 @@ type PortOptions struct {
 	// KnownOnly keeps unknown unicast from being flooded to the port: it gets frames for its own addresses, broadcast and
 	// multicast.
 	KnownOnly bool
-	// Trusted frees what the port sends from the flood budget.
+	// Trusted frees what the port sends from the flood budget, and has more addresses learned behind it.
 	Trusted bool
 	// Isolated keeps frames from going to other isolated ports, floods included.
 	Isolated bool

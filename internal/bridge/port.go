@@ -40,6 +40,8 @@ type Port struct {
 	// macs are the table slots of the addresses behind the port, guarded by the table's lock.
 	macs []uint32
 	gone bool // no address is added any more; guarded by the table's lock
+	// swept is when, in seconds, macs was last searched for expired addresses; guarded by the table's lock.
+	swept uint32
 
 	drops    counters
 	learning learnCounters
@@ -122,10 +124,17 @@ func (p *Port) Stats() vnet.PortStats {
 	return s
 }
 
-// Unlearned is how many source addresses were not learned because the port already has MaxMACs or the table is full, and
+// Unlearned is how many source addresses were not learned because the port already has as many as it may, or the table is full, and
 // how many because they are static addresses of another port. Both count sightings, not addresses.
 func (p *Port) Unlearned() (full, static uint64) {
 	return p.learning.full.Load(), p.learning.static.Load()
+}
+
+func (p *Port) maxMACs() int {
+	if p.opts.Trusted {
+		return maxTrustedMACs
+	}
+	return MaxMACs
 }
 
 // Moves is how many times an address moved to this port from another one.
@@ -176,10 +185,10 @@ func (p *Port) enterMAC(m macAddr, now uint32) (from string, first bool) {
 		p.learning.static.Add(1)
 		return from, first
 	}
-	if len(p.macs) >= MaxMACs {
+	if len(p.macs) >= p.maxMACs() {
 		p.forgetExpired(now)
 	}
-	if len(p.macs) >= MaxMACs {
+	if len(p.macs) >= p.maxMACs() {
 		p.learning.full.Add(1)
 		return from, first
 	}
@@ -222,6 +231,10 @@ func (b *Bridge) drop(slot uint32) {
 
 // forgetExpired drops the port's addresses that have not been seen for maxAge. The caller holds the table's lock.
 func (p *Port) forgetExpired(now uint32) {
+	if now == p.swept { // frames from more addresses than are learned must not cost a walk each
+		return
+	}
+	p.swept = now
 	t := p.br.table
 	p.macs = slices.DeleteFunc(p.macs, func(slot uint32) bool {
 		if !expired(t.seen[slot].Load(), now, maxAge) {
