@@ -38,6 +38,7 @@ func TestOnVmnet(t *testing.T) {
 	t.Run("other subnet", testOtherSubnet)
 	t.Run("framework too old", testFrameworkTooOld)
 	t.Run("more clients than interfaces", testMoreClientsThanInterfaces)
+	t.Run("interface of a client does not start", testClientStartFails)
 	t.Run("all reconnect at once", testReconnectAtOnce)
 	t.Run("interface dies", testInterfaceDies)
 	t.Run("client leaves while its interface starts", testClientLeavesEarly)
@@ -184,7 +185,7 @@ func mesh(t *testing.T, clients []*client) {
 func (c *client) reaches(to *client) {
 	c.t.Helper()
 	word := fmt.Sprintf("%d to %d at %d", c.mac, to.mac, time.Now().UnixNano())
-	for range 200 {
+	for range 400 {
 		c.send(to.mac, word)
 		if to.hears(word, 50*time.Millisecond) {
 			return
@@ -212,6 +213,32 @@ func (c *client) hears(payload string, patience time.Duration) bool {
 		if string(f[frame.MinLen:]) == payload {
 			return true
 		}
+	}
+}
+
+// testClientStartFails: whatever the framework does in place of starting a client's interface, the client gets its frames.
+func testClientStartFails(t *testing.T) {
+	for name, breakIt := range map[string]func(*vmnetsim.Control){
+		"status":                func(c *vmnetsim.Control) { c.Set(vmnetsim.StartStatus, int64(api.MemFailure), 2) },
+		"NULL, and the handler": func(c *vmnetsim.Control) { c.Set(vmnetsim.StartNull, 1, 2) },
+		"NULL, and no handler":  func(c *vmnetsim.Control) { c.Set(vmnetsim.StartNull, 2, 2) },
+		"no handler":            func(c *vmnetsim.Control) { c.Set(vmnetsim.StartSilent, 1, 1) },
+		"no room, another status": func(c *vmnetsim.Control) {
+			c.Set(vmnetsim.MaxInterfaces, 2)
+			c.Set(vmnetsim.MaxInterfacesError, int64(api.MemFailure))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // some wait for an answer that never comes
+			sock := socketPath(t)
+			c := control(t, sock)
+			p := launch(t, "socket_vmnet2", sock)
+			p.ready(t)
+			breakIt(c)
+			a, b := p.dial(t, 0xa1), p.dial(t, 0xb1)
+			a.reaches(b)
+			b.reaches(a)
+		})
 	}
 }
 
