@@ -127,9 +127,9 @@ func (b *Bridge) Attach(o PortOptions, sink frame.Sink) (*Port, error) {
 		sink:     sink,
 		maxFrame: sink.MaxFrame(),
 		storm:    newBudget(b.opts.StormRate, b.opts.StormBurst),
-		idle:     make(chan struct{}),
 		done:     make(chan struct{}),
 	}
+	p.deliveries.Init()
 	p.source, _ = sink.(SourceSink)
 	b.mu.Lock()
 	defer b.mu.Unlock()

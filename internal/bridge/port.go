@@ -10,11 +10,9 @@ import (
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/gate"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
-
-// closing is the bit of Port.state that says the port takes no more deliveries; the bits below count those in flight.
-const closing = 1 << 62
 
 // A Port is one attachment to a Bridge. It has the methods of vnet.Port but Info, which the network adds.
 //
@@ -29,9 +27,8 @@ type Port struct {
 
 	storm budget // used by Send only
 
-	state    atomic.Int64  // closing | deliveries in flight
-	idle     chan struct{} // closed when closing and nothing is in flight
-	idleOnce sync.Once
+	deliveries gate.Gate // to the sink
+	removal    sync.Once
 
 	done     chan struct{} // closed when the port died by itself
 	failOnce sync.Once
@@ -79,29 +76,10 @@ func (p *Port) fail(err error) {
 
 // Close detaches the port: its addresses are forgotten and, once it returns, its sink is not called again.
 func (p *Port) Close() error {
-	if p.state.Or(closing)&closing == 0 {
-		p.br.remove(p)
-	}
-	if p.state.Load() == closing {
-		p.idleOnce.Do(func() { close(p.idle) })
-	}
-	<-p.idle
+	idle := p.deliveries.Shut()
+	p.removal.Do(func() { p.br.remove(p) })
+	<-idle
 	return nil
-}
-
-// enter announces a delivery and reports whether the port takes it.
-func (p *Port) enter() bool {
-	if p.state.Add(1)&closing != 0 {
-		p.leave()
-		return false
-	}
-	return true
-}
-
-func (p *Port) leave() {
-	if p.state.Add(-1) == closing {
-		p.idleOnce.Do(func() { close(p.idle) })
-	}
 }
 
 // Stats are the port's counters.

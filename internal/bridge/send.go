@@ -37,7 +37,7 @@ type run struct {
 // Send carries b to its destinations. It allocates nothing and takes no lock but those of the sinks, unless an address is
 // new or has moved. One goroutine at a time calls it.
 func (p *Port) Send(b frame.Batch) {
-	if p.state.Load()&closing != 0 {
+	if p.deliveries.IsShut() {
 		p.drops.closed.Add(uint64(b.Len()))
 		return
 	}
@@ -130,10 +130,10 @@ func (p *Port) flood(part frame.Batch, r run, now time.Duration) {
 
 // deliver hands part, which came from port src and whose longest frame is longest bytes, to p's sink.
 func (p *Port) deliver(src *Port, part frame.Batch, longest int) {
-	if !p.enter() {
+	if !p.deliveries.Enter() {
 		return
 	}
-	defer p.leave()
+	defer p.deliveries.Leave()
 	if longest <= p.maxFrame {
 		p.hand(src.id, part)
 		return

@@ -179,12 +179,7 @@ func (e *engine) serveForwarded(f *flow, host *hostConn, to netip.AddrPort) {
 		host.abort()
 		return
 	}
-	defer guest.close()
-	abort := func() { guest.abort(); host.abort() }
-	f.onEnd(abort)
-	relayTCP(guest, host, abort)
-	_ = host.Close()
-	guest.settle(e.ctx)
+	e.join(f, guest, host)
 }
 
 // dialGuest connects to a guest in the gateway's name, nil if it does not answer.

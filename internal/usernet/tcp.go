@@ -125,6 +125,11 @@ func (e *engine) serveTCP(r *tcp.ForwarderRequest) {
 		host.abort()
 		return
 	}
+	e.join(f, guest, host)
+}
+
+// join relays between the two ends of a flow until both have ended.
+func (e *engine) join(f *flow, guest *guestConn, host *hostConn) {
 	defer guest.close()
 	abort := func() { guest.abort(); host.abort() }
 	f.onEnd(abort)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/gate"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vmnet/api"
 )
 
@@ -44,7 +45,7 @@ type device struct {
 	writeMax  int // packets
 	began     time.Time
 
-	writes   gate // whoever writes is inside
+	writes   gate.Gate // whoever writes is inside
 	failures failures
 	dead     chan struct{} // closed when the interface is of no use any more
 	dieOnce  sync.Once
@@ -55,7 +56,7 @@ type device struct {
 
 func newDevice(n *Network, who string, ifc api.Interface) *device {
 	d := &device{net: n, who: who, ifc: ifc, params: ifc.Params(), began: time.Now(), dead: make(chan struct{})}
-	d.writes.init()
+	d.writes.Init()
 	d.maxPacket = d.params.MaxPacket
 	if d.maxPacket <= 0 {
 		d.maxPacket = frame.MaxEthernetLen
@@ -127,7 +128,7 @@ func (d *device) stop() <-chan struct{} {
 	if d.rd != nil {
 		read = d.rd.halt()
 	}
-	idle, stopped := d.writes.shut(), make(chan struct{})
+	idle, stopped := d.writes.Shut(), make(chan struct{})
 	d.net.spawn(func() {
 		defer close(stopped)
 		if read != nil {

@@ -44,7 +44,7 @@ func (h *hub) join(p *port) (*line, error) {
 		return nil, err
 	}
 	l := &line{}
-	l.sends.init()
+	l.sends.Init()
 	var err error
 	if l.out, err = newOutlet(h.net.writeMax, &p.counts); err != nil {
 		return nil, err
@@ -82,7 +82,7 @@ func (h *hub) build() error {
 
 // leave detaches p, whose line l is. When it returns l's outlet is free.
 func (h *hub) leave(p *port, l *line) {
-	idle := l.sends.shut()
+	idle := l.sends.Shut()
 	_ = l.shared.Close() // waits for deliveries, never fails
 	h.mu.Lock()
 	h.ports = slices.DeleteFunc(h.ports, func(q *port) bool { return q == p })

@@ -162,13 +162,13 @@ func (p *port) moveAway(old, l *line) {
 	l.echo.Store(&old.seen)
 	old.echo.Store(&old.seen)
 	p.line.Store(l)
-	p.net.await(old.sends.shut())
-	if b := old.seen.announcement(); b.Len() > 0 && l.dev.writes.enter() {
+	p.net.await(old.sends.Shut())
+	if b := old.seen.announcement(); b.Len() > 0 && l.dev.writes.Enter() {
 		if out, err := newOutlet(maxSeen, &counters{}); err == nil {
 			out.send(l.dev, b)
 			out.free()
 		}
-		l.dev.writes.leave()
+		l.dev.writes.Leave()
 	}
 	p.net.hub.settle()
 	p.drop(old)
@@ -237,7 +237,7 @@ func (p *port) first() error {
 
 // retire stops l's interface and frees what belongs to l. It waits for that, but not for ever.
 func (n *Network) retire(l *line) {
-	idle, stopped := l.sends.shut(), l.dev.stop()
+	idle, stopped := l.sends.Shut(), l.dev.stop()
 	n.spawn(func() {
 		<-stopped
 		n.ownCount.Add(-1)
@@ -283,7 +283,7 @@ func (n *Network) openOwn(ctx context.Context, p *port) (*line, error) {
 	}
 	n.ownCount.Add(1)
 	l := &line{dev: d}
-	l.sends.init()
+	l.sends.Init()
 	d.rd, err = newReader(d, func(b frame.Batch) { p.deliverFrom(l, b, d.maxPacket) }, func(n int) { p.counts.lostOdd.Add(uint64(n)) })
 	if err == nil {
 		l.out, err = newOutlet(d.writeMax, &p.counts)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/bridge"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/gate"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
 
@@ -31,7 +32,7 @@ type port struct {
 	limit int // of the sink, bytes
 
 	counts counters
-	gate   gate                 // deliveries to the sink
+	gate   gate.Gate            // deliveries to the sink
 	line   atomic.Pointer[line] // nil while down
 	facts  atomic.Pointer[vnet.PortInfo]
 
@@ -54,7 +55,7 @@ type port struct {
 
 // A line is what is behind a port: a device of its own, or a port of the bridge that shares the anchor.
 type line struct {
-	sends  gate
+	sends  gate.Gate
 	out    *outlet
 	dev    *device      // own
 	shared *bridge.Port // or shared
@@ -72,7 +73,7 @@ func newPort(n *Network, name string, sink frame.Sink) *port {
 		past: map[vnet.DropReason]uint64{},
 		kept: make(chan struct{}), room: make(chan struct{}, 1), done: make(chan struct{}),
 	}
-	p.gate.init()
+	p.gate.Init()
 	p.ctx, p.cancel = context.WithCancel(n.ctx)
 	return p
 }
@@ -84,7 +85,7 @@ func (p *port) Send(b frame.Batch) {
 		return
 	}
 	for l := p.line.Load(); l != nil; {
-		if l.sends.enter() {
+		if l.sends.Enter() {
 			l.send(b)
 			return
 		}
@@ -98,22 +99,22 @@ func (p *port) Send(b frame.Batch) {
 
 // send sends b; the caller has entered l.
 func (l *line) send(b frame.Batch) {
-	defer l.sends.leave()
+	defer l.sends.Leave()
 	if l.shared != nil {
 		l.shared.Send(b)
 		return
 	}
-	if !l.dev.writes.enter() {
+	if !l.dev.writes.Enter() {
 		l.out.counts.down.Add(uint64(b.Len()))
 		return
 	}
-	defer l.dev.writes.leave()
+	defer l.dev.writes.Leave()
 	l.out.send(l.dev, b)
 }
 
 // deliver hands b to the sink, in which no frame is longer than longest bytes. A sink that panics ends this port alone.
 func (p *port) deliver(b frame.Batch, longest int) {
-	if !p.gate.enter() {
+	if !p.gate.Enter() {
 		return
 	}
 	defer p.delivered()
@@ -127,7 +128,7 @@ func (p *port) deliver(b frame.Batch, longest int) {
 // delivered leaves the gate.
 func (p *port) delivered() {
 	r := recover()
-	p.gate.leave()
+	p.gate.Leave()
 	if r != nil {
 		p.panicked("delivering to the client", r)
 	}
@@ -186,7 +187,7 @@ func (p *port) panicked(doing string, r any) {
 		"client", p.name, "doing", doing, "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
 	p.closing.Store(true)
 	p.fail(fmt.Errorf("panic while %s: %v", doing, r))
-	p.gate.shut()
+	p.gate.Shut()
 	p.cancel()
 }
 
@@ -250,7 +251,7 @@ func add(sum, more map[vnet.DropReason]uint64) {
 func (p *port) Close() error {
 	p.closing.Store(true)
 	p.cancel()
-	<-p.gate.shut() // the sink is called no more, whatever the framework does
+	<-p.gate.Shut() // the sink is called no more, whatever the framework does
 	p.net.awaitStop(p.kept, p.name)
 	p.net.forget(p)
 	return nil

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/gate"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vmnet/api"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vmnet/pkt"
 )
@@ -24,7 +25,7 @@ type reader struct {
 	begun   bool          // used by the owner
 	stale   bool          // begins by throwing away what waits
 	ready   chan struct{} // closed when that is done, and at the end
-	gate    gate          // deliveries
+	gate    gate.Gate     // deliveries
 	done    chan struct{} // closed when the goroutine has ended
 
 	settling chan chan struct{} // asks for a round of reading
@@ -42,7 +43,7 @@ func newReader(d *device, deliver func(frame.Batch), odd func(int)) (*reader, er
 		wake: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{}),
 		settling: make(chan chan struct{}), ready: make(chan struct{}),
 	}
-	r.gate.init()
+	r.gate.Init()
 	return r, nil
 }
 
@@ -62,7 +63,7 @@ func (r *reader) halt() <-chan struct{} {
 			close(r.done)
 		}
 	})
-	<-r.gate.shut()
+	<-r.gate.Shut()
 	return r.done
 }
 
@@ -136,10 +137,10 @@ func (r *reader) drain() bool {
 }
 
 func (r *reader) hand(b frame.Batch) {
-	if !r.gate.enter() {
+	if !r.gate.Enter() {
 		return
 	}
-	defer r.gate.leave()
+	defer r.gate.Leave()
 	r.deliver(b)
 }
 

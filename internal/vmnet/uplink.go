@@ -23,10 +23,10 @@ func (u uplink) DeliverFrom(src bridge.PortID, b frame.Batch) {
 	u.linesMu.RUnlock()
 	switch {
 	case l == nil:
-	case d == nil || !d.writes.enter():
+	case d == nil || !d.writes.Enter():
 		l.out.counts.down.Add(uint64(b.Len()))
 	default:
-		defer d.writes.leave()
+		defer d.writes.Leave()
 		l.seen.note(b)
 		l.out.send(d, b)
 	}
