@@ -39,7 +39,9 @@ func TestVmnetRows(t *testing.T) {
 		for _, v := range verdicts {
 			switch v.Key {
 			case keyAllocs:
-				assert.True(t, v.Met, "%s: %v", v.Text, v.Subject)
+				// purego takes an argument block from a pool, which a collection or a change of processor may have emptied.
+				// The benchmark takes the best of seven rounds; here is one. A call that allocates does so 100,000 times.
+				assert.Less(t, v.Subject, 20.0, v.Text)
 			case keyOwn: // a difference of two figures, which a busy machine may turn negative
 				assert.Positive(t, v.Base, v.Text)
 			case keyEvent:
