@@ -174,6 +174,11 @@ func checkAttachCloseStorm(l *lan) {
 	visitors.Wait()
 	stop.Store(true)
 	talkers.Wait()
+	// A network may drop what a full buffer does not hold, so what is on its way to a goes first.
+	l.until("the flood has ended", func() bool {
+		time.Sleep(20 * time.Millisecond)
+		return len(a.in.take()) == 0
+	})
 	l.settle(a, b)
 	a.in.take()
 	b.in.take()
