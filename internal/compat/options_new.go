@@ -11,7 +11,7 @@ var newOptions = []option{
 	{name: "max-clients", arg: "N", help: "clients at once, 1 to 4096 (default: 256)", set: setMaxClients, atOnce: true},
 	{name: "state-dir", arg: "DIR", help: "where leases and identities are kept over restarts", set: setStateDir, atOnce: true},
 	{name: "dns-record", arg: "NAME=IP", help: "a name for the guests' DNS, may be given several times", set: addDNSRecord, atOnce: true, repeat: true},
-	{name: "vmnet-api", arg: "(auto|network|interface)", help: "how vmnet makes the network: as one network (macOS 26) or by interfaces\n(default: what this macOS has and the other options allow)", set: setVmnetAPI, atOnce: true},
+	{name: "vmnet-api", arg: "(auto|network|interface)", help: "how vmnet makes the network: by a network object (macOS 26) or plain interfaces\n(default: interfaces, unless another option needs the network object)", set: setVmnetAPI, atOnce: true},
 	{name: "vmnet-interfaces", arg: "(client|one)", help: "a vmnet interface for each client or one for all (default: client)", set: setVmnetInterfaces, atOnce: true},
 	{name: "vmnet-disable-nat44", help: "no way out of the network by IPv4", set: setDisableNAT44},
 	{name: "vmnet-disable-nat66", help: "no way out of the network by IPv6", set: setDisableNAT66},
