@@ -35,6 +35,29 @@ type Handler interface {
 	Frames(b frame.Batch)
 }
 
+// A Link is one client, whatever its socket is. Run belongs to one goroutine; everything else may be called from any.
+//
+//	open --Shutdown, or the client has gone--> draining --Run returns--> Close --> closed
+type Link interface {
+	frame.Sink
+	// Run hands the client's frames to h until the client has gone (io.EOF), its link has failed, or Shutdown is called
+	// (ErrShutdown). h is not called any more once it has returned.
+	Run(h Handler) error
+	// Drain is what Run does before it returns, for a caller whose Run has ended by a panic.
+	Drain()
+	// Shutdown makes Run end in order, by the times of sched. Frames for the client are dropped from now on.
+	Shutdown(sched DrainSchedule)
+	// Close ends the link at once; nothing is written after it returns. It is called after Run.
+	Close() error
+	// Gone reports whether the client is known to have left, without waiting.
+	Gone() bool
+	Stats() Stats
+	// Fd is the number of the descriptor that the client is served by, for logs only.
+	Fd() int
+}
+
+var _ Link = (*Stream)(nil)
+
 // Stats are a link's counters. Directions are named from the daemon's clients' side: toNet is what the client sent.
 type Stats struct {
 	ToNetFrames, ToNetBytes       uint64
@@ -42,6 +65,7 @@ type Stats struct {
 	DropQueueFull                 uint64 // frames for the client, above its queue's size
 	DropClosed                    uint64 // frames for the client after its link was shut down
 	DropRunt                      uint64 // frames from the client shorter than an Ethernet header
+	DropLong                      uint64 // datagrams from the client longer than a frame may be
 	Queued                        int    // bytes waiting for the client
 }
 

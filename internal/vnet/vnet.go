@@ -16,6 +16,9 @@ import (
 // ErrClosed is returned by Attach once the network has been closed. The caller must not retry.
 var ErrClosed = errors.New("network closed")
 
+// ErrIDInUse is returned by Attach when another port has the interface id that was asked for.
+var ErrIDInUse = errors.New("another client has this interface id")
+
 // Mode is the kind of network, as --vmnet-mode names it.
 type Mode string
 
@@ -58,6 +61,9 @@ type PortOptions struct {
 	// ID is stable for the same client across restarts where one is known, else empty. A back end derives interface
 	// identities from it. It is what the client says of itself: two may have the same one at the same time.
 	ID string
+	// InterfaceID is the identity that the client asks for, in the form of a UUID; null for none. A back end that cannot
+	// give it, because another port has it, returns ErrIDInUse.
+	InterfaceID [16]byte
 }
 
 // NetworkInfo describes a network. Fields that do not apply are zero.
@@ -70,6 +76,10 @@ type NetworkInfo struct {
 	DHCPEnd   netip.Addr
 	MTU       int // bytes, layer 3
 	MaxFrame  int // bytes, layer 2, without the prefix
+
+	Interface string // of the host, in bridged mode
+	Isolated  bool   // guests do not reach each other
+	Offload   bool   // checksums and segmentation are the host's: frames are up to 64 KiB long
 }
 
 // PortInfo describes a port.
