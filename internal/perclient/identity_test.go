@@ -29,7 +29,7 @@ func TestIdentity(t *testing.T) {
 
 // TestSummaryNamesDrops: what the network dropped is in the client's last line, in both directions.
 func TestSummaryNamesDrops(t *testing.T) {
-	c := &session{}
+	c := &Session{}
 	c.addDrops(vnet.PortStats{
 		Drops: map[vnet.DropReason]uint64{vnet.DropRefused: 1, vnet.DropExhausted: 2, vnet.DropDown: 3},
 		Lost:  map[vnet.DropReason]uint64{vnet.DropOversize: 4},

@@ -14,12 +14,13 @@ import (
 
 // keep starts the session's port once the client sends something or has been there for startDelay, starts it again when it
 // dies, and closes it at the end. Starting may take long and may fail; the client stays connected meanwhile.
-func (c *session) keep() {
+func (c *Session) keep() {
 	defer func() {
 		if r := recover(); r != nil {
 			_ = c.panicked("keeping the client's port", r)
 			c.link.Shutdown(link.DrainOne)
 		}
+		c.first.set(vnet.PortInfo{}, errEnded)
 	}()
 	if !c.wanted() {
 		return
@@ -28,11 +29,13 @@ func (c *session) keep() {
 		p, err := c.start()
 		if err == nil {
 			attempt = 0
+			c.first.set(p.Info(), nil)
 			err = c.use(p)
 		}
 		if c.ctx.Err() != nil {
 			return
 		}
+		c.first.set(vnet.PortInfo{}, err)
 		if errors.Is(err, vnet.ErrClosed) {
 			c.link.Shutdown(link.DrainStop)
 			return
@@ -47,7 +50,7 @@ func (c *session) keep() {
 }
 
 // wanted waits until the port is wanted, or returns false when the session ends before.
-func (c *session) wanted() bool {
+func (c *Session) wanted() bool {
 	t := time.NewTimer(startDelay)
 	defer t.Stop()
 	select {
@@ -62,23 +65,31 @@ func (c *session) wanted() bool {
 }
 
 // start attaches a port, as soon as no more than maxStarts are at it.
-func (c *session) start() (vnet.Port, error) {
+func (c *Session) start() (vnet.Port, error) {
 	select {
 	case <-c.ctx.Done():
 		return nil, c.ctx.Err()
 	case c.srv.starts <- struct{}{}:
 	}
 	defer func() { <-c.srv.starts }()
-	p, err := c.srv.opts.Network.Attach(c.ctx, vnet.PortOptions{Name: c.name, ID: c.identity()}, c.link)
+	o := vnet.PortOptions{Name: c.name, ID: c.identity(), InterfaceID: c.client.InterfaceID}
+	p, err := c.srv.opts.Network.Attach(c.ctx, o, c.link)
 	if err != nil {
 		return nil, fmt.Errorf("start a port: %w", err)
 	}
 	return p, nil
 }
 
-// identity is the address in the client's first frame: the same guest has it again when it comes back. It is empty when
-// the client was silent so far. Nothing keeps two clients from naming the same one.
-func (c *session) identity() string {
+// identity is what the client says of itself, the address of its guest or its name, else the address in its first frame: the
+// same guest has it again when it comes back. It is empty when the client was silent so far. Nothing keeps two clients from
+// naming the same one.
+func (c *Session) identity() string {
+	if c.client.MAC != nil {
+		return c.client.MAC.String()
+	}
+	if c.client.Name != "" {
+		return "name " + c.client.Name
+	}
 	if m := c.watch.MAC(); m != nil {
 		return m.String()
 	}
@@ -87,7 +98,7 @@ func (c *session) identity() string {
 
 // use sends what was held, lets the reader send to p, and closes p when it died or the session ends. The error tells why
 // the port died.
-func (c *session) use(p vnet.Port) error {
+func (c *Session) use(p vnet.Port) error {
 	defer func() {
 		c.port.Store(nil)
 		_ = p.Close() // one that cannot be closed in order is gone all the same
@@ -103,7 +114,7 @@ func (c *session) use(p vnet.Port) error {
 }
 
 // open sends what was held and lets the reader send to p.
-func (c *session) open(p vnet.Port) {
+func (c *Session) open(p vnet.Port) {
 	c.mu.Lock()
 	defer c.mu.Unlock() // also when p panics: the reader may be waiting in hold
 	if c.heldN > 0 {
@@ -114,7 +125,7 @@ func (c *session) open(p vnet.Port) {
 }
 
 // sleep waits for d, or returns false when the session ends before.
-func (c *session) sleep(d time.Duration) bool {
+func (c *Session) sleep(d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {

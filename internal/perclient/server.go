@@ -57,7 +57,7 @@ type Server struct {
 	refuse chan struct{} // semaphore of maxRefusing
 
 	mu       sync.Mutex
-	sessions map[*session]struct{}
+	sessions map[*Session]struct{}
 	lastID   uint64
 	stopping bool
 	refused  uint64    // clients since the last warning
@@ -77,7 +77,7 @@ func NewServer(o Options) *Server {
 		opts:     o,
 		starts:   make(chan struct{}, maxStarts),
 		refuse:   make(chan struct{}, maxRefusing),
-		sessions: map[*session]struct{}{},
+		sessions: map[*Session]struct{}{},
 	}
 }
 
@@ -90,31 +90,48 @@ func (s *Server) Handle(conn *net.UnixConn) {
 		_ = conn.Close()
 		return
 	}
-	if !s.admit(l) {
+	if s.admit(l, Client{}) == nil {
 		s.refuseOne(l)
 	}
 }
 
-// admit serves l if there is room.
-func (s *Server) admit(l *link.Stream) bool {
+// Serve serves the client behind l, in goroutines of its own. It takes l over unless it fails, with ErrFull or ErrStopping,
+// and never blocks.
+func (s *Server) Serve(l link.Link, c Client) (*Session, error) {
+	s.mu.Lock()
+	stopping := s.stopping
+	s.mu.Unlock()
+	if stopping {
+		return nil, ErrStopping
+	}
+	x := s.admit(l, c)
+	if x == nil {
+		s.warnRefused()
+		return nil, ErrFull
+	}
+	return x, nil
+}
+
+// admit serves l if there is room, else it returns nil.
+func (s *Server) admit(l link.Link, cl Client) *Session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.sessions) >= s.opts.MaxClients {
-		return false
+		return nil
 	}
 	s.lastID++
-	c := newSession(s, s.lastID, l)
+	c := newSession(s, s.lastID, l, cl)
 	s.sessions[c] = struct{}{}
 	if s.stopping { // it was still in the backlog
 		l.Shutdown(link.DrainStop)
 	}
 	s.running.Go(c.run)
-	return true
+	return c
 }
 
 // refuseOne turns a client away that is one too many, after roomTries pauses: a client that comes back at once may be quicker than
 // the end of its former session, and some never try again.
-func (s *Server) refuseOne(l *link.Stream) {
+func (s *Server) refuseOne(l link.Link) {
 	select {
 	case s.refuse <- struct{}{}:
 	default: // read what is there, so that at least this is no reset
@@ -128,7 +145,7 @@ func (s *Server) refuseOne(l *link.Stream) {
 		defer func() { <-s.refuse }()
 		for range roomTries {
 			time.Sleep(roomPause)
-			if s.admit(l) {
+			if s.admit(l, Client{}) != nil {
 				return
 			}
 		}
@@ -154,7 +171,7 @@ func (s *Server) warnRefused() {
 }
 
 // remove forgets c, which has ended.
-func (s *Server) remove(c *session) {
+func (s *Server) remove(c *Session) {
 	s.mu.Lock()
 	delete(s.sessions, c)
 	s.mu.Unlock()

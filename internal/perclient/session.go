@@ -28,17 +28,18 @@ const (
 	maxAddressLogs = 4
 )
 
-// A session is one client: its link, its port and its counters.
+// A Session is one client: its link, its port and its counters.
 //
 //	quiet --first frame or startDelay--> starting --port--> running --the port died--> starting
 //	any state --the link ended--> closed
 //
 // Two goroutines belong to it: run, which is the link's reader, and keep, which starts the port and watches it.
-type session struct {
+type Session struct {
 	srv     *Server
 	id      uint64
 	name    string
-	link    *link.Stream
+	client  Client
+	link    link.Link
 	log     *slog.Logger
 	began   time.Time
 	ctx     context.Context // ends with the session
@@ -46,6 +47,9 @@ type session struct {
 	wake    chan struct{} // closed when the port is wanted
 	wakeOne sync.Once
 	keeping sync.WaitGroup
+	done    chan struct{}         // closed when nothing of the session runs any more
+	reason  atomic.Pointer[error] // why End was called
+	first   firstStart
 
 	watch    watch.Watch
 	seen     bool // a frame has come; used by the reader
@@ -63,16 +67,25 @@ type session struct {
 	lost     map[vnet.DropReason]uint64 // frames for the client, by the ports so far
 }
 
-func newSession(s *Server, id uint64, l *link.Stream) *session {
+func newSession(s *Server, id uint64, l link.Link, cl Client) *Session {
 	name := fmt.Sprintf("client %d", id)
-	c := &session{
-		srv:   s,
-		id:    id,
-		name:  name,
-		link:  l,
-		log:   s.opts.Log.With("client", id),
-		began: time.Now(),
-		wake:  make(chan struct{}),
+	if cl.Name != "" {
+		name += " (" + cl.Name + ")"
+	}
+	c := &Session{
+		srv:    s,
+		id:     id,
+		name:   name,
+		client: cl,
+		link:   l,
+		log:    s.opts.Log.With("client", id).With(cl.Log...),
+		began:  time.Now(),
+		wake:   make(chan struct{}),
+		done:   make(chan struct{}),
+	}
+	c.first.init()
+	if cl.Start {
+		c.want()
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	ok, muted := s.logged.take(c.began)
@@ -86,15 +99,15 @@ func newSession(s *Server, id uint64, l *link.Stream) *session {
 }
 
 // run serves the client to its end.
-func (c *session) run() {
-	fd := c.link.Fd()
-	c.log.Log(c.ctx, c.level, "accepted a connection", "fd", fd)
+func (c *Session) run() {
+	defer close(c.done)
+	c.logBegin()
 	c.keeping.Go(c.keep)
 	err := c.read()
-	if left(err) {
-		c.log.Log(c.ctx, c.level, "connection closed by peer", "fd", fd)
+	if r := c.reason.Load(); r != nil && !left(err) {
+		err = *r
 	}
-	c.log.Log(c.ctx, c.level, "closing a connection", "fd", fd)
+	c.logEnd(err)
 	// The port goes first: once it is closed nothing is delivered to the link any more.
 	c.cancel()
 	c.keeping.Wait()
@@ -104,13 +117,42 @@ func (c *session) run() {
 	c.summarise(err, st)
 }
 
+// logBegin and logEnd write socket_vmnet's lines for a client of its socket, and a line with what is known for any other.
+func (c *Session) logBegin() {
+	if len(c.client.Log) > 0 {
+		c.log.Log(c.ctx, c.level, "serving a client")
+		return
+	}
+	c.log.Log(c.ctx, c.level, "accepted a connection", "fd", c.link.Fd())
+}
+
+func (c *Session) logEnd(err error) {
+	if len(c.client.Log) > 0 {
+		return // the summary follows
+	}
+	fd := c.link.Fd()
+	if left(err) {
+		c.log.Log(c.ctx, c.level, "connection closed by peer", "fd", fd)
+	}
+	c.log.Log(c.ctx, c.level, "closing a connection", "fd", fd)
+}
+
+// End ends the session in order; Done tells when nothing of it is left. reason is logged.
+func (c *Session) End(reason error) {
+	c.reason.CompareAndSwap(nil, &reason)
+	c.link.Shutdown(link.DrainOne)
+}
+
+// Done is closed when the session has ended.
+func (c *Session) Done() <-chan struct{} { return c.done }
+
 // left reports that err means that the client has gone by itself. One that is killed with frames unread makes a reset.
 func left(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
 // read runs the link and turns a panic on this goroutine into the end of the session.
-func (c *session) read() (err error) {
+func (c *Session) read() (err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = c.panicked("reading from the client", r)
@@ -121,18 +163,18 @@ func (c *session) read() (err error) {
 }
 
 // panicked logs a recovered panic and returns it as an error.
-func (c *session) panicked(doing string, r any) error {
+func (c *Session) panicked(doing string, r any) error {
 	c.log.Error("internal error: this client is closed, the others run on; please report it",
 		"doing", doing, "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
 	return fmt.Errorf("panic while %s: %v", doing, r)
 }
 
 // summarise logs how the session went.
-func (c *session) summarise(err error, st link.Stats) {
+func (c *Session) summarise(err error, st link.Stats) {
 	level := c.level
 	if left(err) && st.ToNetFrames+st.DropRunt == 0 {
 		level = slog.LevelDebug // a probe
-	} else if !left(err) && !errors.Is(err, link.ErrShutdown) && level == slog.LevelInfo {
+	} else if !left(err) && !errors.Is(err, link.ErrShutdown) && c.reason.Load() == nil && level == slog.LevelInfo {
 		level = slog.LevelWarn
 	}
 	args := []any{"reason", err, "duration", time.Since(c.began).Round(time.Millisecond)}
@@ -149,7 +191,7 @@ func (c *session) summarise(err error, st link.Stats) {
 }
 
 // dropArgs are the drops by reason, those that happened, in a fixed order.
-func (c *session) dropArgs(st link.Stats) (args []any) {
+func (c *Session) dropArgs(st link.Stats) (args []any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, d := range []struct {
@@ -158,6 +200,7 @@ func (c *session) dropArgs(st link.Stats) (args []any) {
 	}{
 		{"drop_queue_full", st.DropQueueFull},
 		{"drop_runt", st.DropRunt},
+		{"drop_long", st.DropLong},
 		{"drop_starting", c.dropHeld},
 		{vnet.DropStorm, c.drops[vnet.DropStorm]},
 		{vnet.DropOversize, c.drops[vnet.DropOversize]},
@@ -176,7 +219,7 @@ func (c *session) dropArgs(st link.Stats) (args []any) {
 }
 
 // addDrops adds up what the session's ports dropped.
-func (c *session) addDrops(st vnet.PortStats) {
+func (c *Session) addDrops(st vnet.PortStats) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.drops == nil {
@@ -194,7 +237,7 @@ func (c *session) addDrops(st vnet.PortStats) {
 }
 
 // Frames implements link.Handler.
-func (c *session) Frames(b frame.Batch) {
+func (c *Session) Frames(b frame.Batch) {
 	c.look(b)
 	if p := c.port.Load(); p != nil {
 		(*p).Send(b)
@@ -204,7 +247,7 @@ func (c *session) Frames(b frame.Batch) {
 }
 
 // look shows the client's first frame, its ARP and its DHCP to the watch.
-func (c *session) look(b frame.Batch) {
+func (c *Session) look(b frame.Batch) {
 	it := b.Iter()
 	for it.Next() {
 		f := it.Frame()
@@ -219,7 +262,7 @@ func (c *session) look(b frame.Batch) {
 }
 
 // logAddresses logs what the watch has learned. A client may change its addresses with every frame, so it stops early.
-func (c *session) logAddresses() {
+func (c *Session) logAddresses() {
 	if c.addrLogs >= maxAddressLogs {
 		return
 	}
@@ -235,15 +278,18 @@ func (c *session) logAddresses() {
 	c.log.Info("client address", args...)
 }
 
+// want has the keeper start the port.
+func (c *Session) want() { c.wakeOne.Do(func() { close(c.wake) }) }
+
 // hold keeps b until the port has started.
-func (c *session) hold(b frame.Batch) {
+func (c *Session) hold(b frame.Batch) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if p := c.port.Load(); p != nil { // it started meanwhile, and what was held is sent
 		(*p).Send(b)
 		return
 	}
-	c.wakeOne.Do(func() { close(c.wake) })
+	c.want()
 	it := b.Iter()
 	for it.Next() && len(c.held)+it.End() <= maxHeld {
 		c.heldN++
