@@ -29,7 +29,9 @@ func (c *Session) keep() {
 		p, err := c.start()
 		if err == nil {
 			attempt = 0
-			c.first.set(p.Info(), nil)
+			if c.ctx.Err() == nil {
+				c.first.set(p.Info(), nil)
+			}
 			err = c.use(p)
 		}
 		if c.ctx.Err() != nil {
