@@ -31,13 +31,14 @@ var imports = map[string][]string{
 	"internal/frame": {},
 	"internal/vnet":  {"internal/frame"},
 	"internal/gate":  {},
+	"internal/ifid":  {},
 
 	"internal/bridge":       {"internal/frame", "internal/gate", "internal/vnet"},
-	"internal/usernet":      {"internal/frame", "internal/vnet", "internal/bridge", "internal/usernet/dhcp", "internal/usernet/dns"},
+	"internal/usernet":      {"internal/frame", "internal/ifid", "internal/vnet", "internal/bridge", "internal/usernet/dhcp", "internal/usernet/dns"},
 	"internal/usernet/dhcp": {"internal/state"},
 	"internal/usernet/dns":  {},
 
-	"internal/vmnet":     {"internal/frame", "internal/gate", "internal/vnet", "internal/bridge", "internal/vmnet/api", "internal/vmnet/pkt"},
+	"internal/vmnet":     {"internal/frame", "internal/gate", "internal/ifid", "internal/vnet", "internal/bridge", "internal/vmnet/api", "internal/vmnet/pkt"},
 	"internal/vmnet/api": {"internal/frame", "internal/vnet", "internal/vmnet/pkt"},
 	"internal/vmnet/pkt": {"internal/frame"},
 	"internal/vmnet/ffi": {"internal/vmnet/api", "internal/vmnet/pkt", "internal/vnet"},

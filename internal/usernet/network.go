@@ -28,6 +28,7 @@ import (
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/bridge"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/ifid"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/usernet/dhcp"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/usernet/dns"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
@@ -46,6 +47,7 @@ type Network struct {
 	fwd    forwards
 	dhcp   *dhcp.Server // nil without DHCP
 	dns    *dns.Server  // nil without a name server
+	ids    identities
 
 	closing sync.Once
 	workers sync.WaitGroup // the outlet's goroutine
@@ -72,6 +74,7 @@ func newNetwork(o Options, t tuning) (*Network, error) {
 		return nil, err
 	}
 	n := &Network{opts: o, tune: t, plan: p, log: limitLog(o.Log)}
+	n.ids.init(p.gatewayID)
 	if p.dns {
 		if n.dns, err = dns.New(n.dnsConfig()); err != nil {
 			return nil, fmt.Errorf("start embedded network: %w", err)
@@ -164,7 +167,7 @@ func (n *Network) logParameters() {
 		{"vmnet_mac_address", n.plan.mac.String()},
 		{"vmnet_mtu", fmt.Sprint(n.plan.mtu)},
 		{"vmnet_max_packet_size", fmt.Sprint(frame.MinLen + n.plan.mtu)},
-		{"vmnet_interface_id", n.plan.uuid},
+		{"vmnet_interface_id", ifid.String(n.plan.gatewayID)},
 		{"vmnet_start_address", n.plan.gateway.String()},
 		{"vmnet_end_address", end.String()},
 		{"vmnet_subnet_mask", n.plan.mask()},
@@ -178,12 +181,17 @@ func (n *Network) Attach(ctx context.Context, o vnet.PortOptions, toClient frame
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	id, err := n.ids.take(o)
+	if err != nil {
+		return nil, fmt.Errorf("attach %s: %w", o.Name, err)
+	}
 	p, err := n.bridge.Attach(bridge.PortOptions{Name: o.Name, Isolated: n.opts.Isolate}, toClient)
 	if err != nil {
+		n.ids.free(id)
 		return nil, err
 	}
 	n.gw.guestCame(p.ID())
-	return &port{Port: p, net: n}, nil
+	return &port{Port: p, net: n, id: id}, nil
 }
 
 // Info implements vnet.Network.
@@ -191,6 +199,7 @@ func (n *Network) Info() vnet.NetworkInfo {
 	return vnet.NetworkInfo{
 		Backend: "usernet", Mode: n.opts.Mode, Subnet: n.plan.subnet, Gateway: n.plan.gateway,
 		DHCPStart: n.plan.dhcpStart, DHCPEnd: n.plan.dhcpEnd, MTU: n.plan.mtu, MaxFrame: frame.MaxLen,
+		Isolated: n.opts.Isolate,
 	}
 }
 
@@ -217,17 +226,23 @@ func (n *Network) Close() error {
 type port struct {
 	*bridge.Port
 	net  *Network
+	id   ifid.ID
 	once sync.Once
 }
 
 // Info implements vnet.Port.
 func (p *port) Info() vnet.PortInfo {
-	return vnet.PortInfo{MTU: p.net.plan.mtu, MaxFrame: frame.MaxLen}
+	return vnet.PortInfo{
+		MAC: ifid.MAC(p.id), MTU: p.net.plan.mtu, MaxFrame: frame.MaxLen, InterfaceID: ifid.String(p.id),
+	}
 }
 
 // Close implements vnet.Port.
 func (p *port) Close() error {
 	err := p.Port.Close()
-	p.once.Do(func() { p.net.gw.guestGone(p.ID()) })
+	p.once.Do(func() {
+		p.net.gw.guestGone(p.ID())
+		p.net.ids.free(p.id)
+	})
 	return err
 }

@@ -12,6 +12,7 @@ import (
 	"slices"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/ifid"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
 
@@ -29,7 +30,7 @@ type plan struct {
 	dhcpStart netip.Addr // both zero when there is no DHCP server
 	dhcpEnd   netip.Addr
 	mac       net.HardwareAddr // of the gateway
-	uuid      string           // of the gateway's interface
+	gatewayID ifid.ID          // of the gateway's interface
 	mtu       int              // bytes, layer 3
 	nat       bool             // guests reach the outside
 	dns       bool             // the gateway has a name server
@@ -175,9 +176,9 @@ func (p *plan) canLease() bool {
 func (p *plan) identify() {
 	h := sha256.Sum256([]byte("socket_vmnet2 usernet gateway " + netip.PrefixFrom(p.gateway, p.subnet.Bits()).String()))
 	p.mac = net.HardwareAddr{0x5a, 0x94, 0xef, h[0], h[1], h[2]} // locally administered, individual
-	u := h[3:19]
+	u := ifid.ID(h[3:19])
 	u[6], u[8] = u[6]&0x0f|0x80, u[8]&0x3f|0x80 // version 8 (RFC 9562: custom), variant 10
-	p.uuid = fmt.Sprintf("%X-%X-%X-%X-%X", u[:4], u[4:6], u[6:8], u[8:10], u[10:])
+	p.gatewayID = u
 }
 
 // mask is the subnet mask in dotted form.

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/ifid"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
 
@@ -102,9 +103,9 @@ func TestIdentity(t *testing.T) {
 	a, b := plan("10.0.0.1"), plan("10.0.1.1")
 	assert.Equal(t, a, plan("10.0.0.1"))
 	assert.NotEqual(t, a.mac, b.mac)
-	assert.NotEqual(t, a.uuid, b.uuid)
+	assert.NotEqual(t, a.gatewayID, b.gatewayID)
 	assert.Equal(t, byte(2), a.mac[0]&3, "locally administered, individual")
-	assert.Regexp(t, `^[0-9A-F]{8}-[0-9A-F]{4}-8[0-9A-F]{3}-[89AB][0-9A-F]{3}-[0-9A-F]{12}$`, a.uuid)
+	assert.Regexp(t, `^[0-9A-F]{8}-[0-9A-F]{4}-8[0-9A-F]{3}-[89AB][0-9A-F]{3}-[0-9A-F]{12}$`, ifid.String(a.gatewayID))
 }
 
 func TestStartParameters(t *testing.T) {
@@ -120,7 +121,7 @@ func TestStartParameters(t *testing.T) {
 		"vmnet_mac_address value=" + n.plan.mac.String(),
 		"vmnet_mtu value=1500",
 		"vmnet_max_packet_size value=1514",
-		"vmnet_interface_id value=" + n.plan.uuid,
+		"vmnet_interface_id value=" + ifid.String(n.plan.gatewayID),
 		"vmnet_start_address value=10.1.0.1",
 		"vmnet_end_address value=10.1.7.9",
 		"vmnet_subnet_mask value=255.255.240.0",

@@ -31,7 +31,13 @@ func (n *Network) subnet(d *device) netip.Prefix {
 
 // describe is the network as macOS tells it.
 func (n *Network) describe(d *device) vnet.NetworkInfo {
-	i := vnet.NetworkInfo{Backend: "vmnet", Mode: n.opts.Mode, Subnet: n.subnet(d), MTU: d.params.MTU, MaxFrame: d.maxPacket}
+	i := vnet.NetworkInfo{
+		Backend: "vmnet", Mode: n.opts.Mode, Subnet: n.subnet(d), MTU: d.params.MTU, MaxFrame: d.maxPacket,
+		Isolated: n.opts.Isolate, Offload: n.opts.Offload,
+	}
+	if n.opts.Mode == vnet.ModeBridged {
+		i.Interface = n.opts.Interface
+	}
 	if i.MTU <= 0 || i.MTU+frame.MinLen > i.MaxFrame {
 		i.MTU = i.MaxFrame - frame.MinLen
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/ifid"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
 
@@ -214,7 +215,8 @@ func (p *port) drop(l *line) {
 // describe sets what Info tells.
 func (p *port) describe(l *line) {
 	i := p.net.info
-	f := vnet.PortInfo{MTU: i.MTU, MaxFrame: i.MaxFrame}
+	// While it shares the anchor a client has no interface. Its identity stays, for the MAC address of its guest depends on it.
+	f := vnet.PortInfo{MTU: i.MTU, MaxFrame: i.MaxFrame, MAC: ifid.MAC(p.id), InterfaceID: ifid.String(p.id)}
 	if l.dev != nil {
 		f.MAC, f.InterfaceID = l.dev.params.MAC, l.dev.params.InterfaceID
 		f.MaxFrame = min(f.MaxFrame, l.dev.maxPacket)

@@ -16,6 +16,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/ifid"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vmnet/api"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
@@ -145,21 +147,29 @@ func TestConfigs(t *testing.T) {
 		Mask: netip.MustParseAddr("255.255.0.0"), InterfaceID: id, NetworkID: network, NAT66Prefix: prefix, MTU: 9000, Isolate: true, Offload: true,
 	}
 	assert.Equal(t, want, f.configs[0])
-	want.InterfaceID = derivedUUID(id, "id 1")
+	want.InterfaceID = ifid.Derive(id, "id 1")
 	assert.Equal(t, want, f.configs[1], "a client's has another id and is else the same")
 	assert.Equal(t, someForward(), f.every[0].forwards)
 	assert.Empty(t, f.every[1].forwards)
 }
 
-func TestUUIDs(t *testing.T) {
-	// python3 -c 'import uuid; print(uuid.uuid5(uuid.NAMESPACE_DNS, "www.example.com").bytes.hex())'
-	dns := [16]byte{0x6b, 0xa7, 0xb8, 0x10, 0x9d, 0xad, 0x11, 0xd1, 0x80, 0xb4, 0x00, 0xc0, 0x4f, 0xd4, 0x30, 0xc8}
-	assert.Equal(t, [16]byte{0x2e, 0xd6, 0x65, 0x7d, 0xe9, 0x27, 0x56, 0x8b, 0x95, 0xe1, 0x26, 0x65, 0xa8, 0xae, 0xa6, 0xa2},
-		derivedUUID(dns, "www.example.com"))
-	a := newUUID()
-	assert.NotEqual(t, a, newUUID())
-	assert.Equal(t, byte(4), a[6]>>4)
-	assert.Equal(t, byte(2), a[8]>>6)
+// TestInterfaceID: a client has the interface that it asks for, unless another has it, the anchor for one.
+func TestInterfaceID(t *testing.T) {
+	f := newFake()
+	r := newRig(t, f, with(onNetwork(), func(o *Options) { o.UseAPI = APIInterface }))
+	defer r.end()
+	asked, sink := ifid.New(), &guest{r: &rig{t: t}, mac: guestMAC(1), max: frame.MaxStreamLen}
+	p, err := r.Attach(t.Context(), vnet.PortOptions{Name: "a", ID: "x", InterfaceID: asked}, sink)
+	require.NoError(t, err)
+	assert.Equal(t, asked, f.configs[1].InterfaceID)
+	for name, id := range map[string]ifid.ID{"another client's": asked, "the anchor's": f.configs[0].InterfaceID} {
+		_, err = r.Attach(t.Context(), vnet.PortOptions{Name: "b", InterfaceID: id}, sink)
+		require.ErrorIs(t, err, vnet.ErrIDInUse, name)
+	}
+	require.NoError(t, p.Close())
+	p, err = r.Attach(t.Context(), vnet.PortOptions{Name: "b", InterfaceID: asked}, sink)
+	require.NoError(t, err)
+	require.NoError(t, p.Close())
 }
 
 // TestIdentities: the anchor's id is the one given, else the kept one, else a new one that is kept; those of clients follow

@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/ifid"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vmnet/api"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
@@ -117,7 +118,7 @@ func (n *Network) identify() {
 			return
 		}
 	}
-	n.id = newUUID()
+	n.id = ifid.New()
 	if n.opts.Identity != nil {
 		if err := n.opts.Identity.SaveAnchorID(n.id); err != nil {
 			n.log.Warn("the interface's identity is not kept", "error", err)
@@ -148,7 +149,7 @@ func (n *Network) Attach(ctx context.Context, o vnet.PortOptions, toClient frame
 		return nil, err
 	}
 	p := newPort(n, o.Name, toClient)
-	if err := n.register(p, o.ID); err != nil {
+	if err := n.register(p, o); err != nil {
 		p.cancel()
 		return nil, err
 	}
@@ -175,22 +176,39 @@ func (n *Network) Attach(ctx context.Context, o vnet.PortOptions, toClient frame
 	return nil, fmt.Errorf("attach %s: %w", o.Name, err)
 }
 
-// register gives p a key, and by it an identity, that no other live port has.
-func (n *Network) register(p *port, id string) error {
+// register gives p a key and an identity that no other live port has.
+func (n *Network) register(p *port, o vnet.PortOptions) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.closed {
 		return vnet.ErrClosed
 	}
-	p.key = id
+	if o.InterfaceID != (ifid.ID{}) {
+		return n.registerAs(p, o.InterfaceID)
+	}
+	p.key = o.ID
 	for i := 1; p.key == "" || n.ports[p.key] != nil; i++ {
-		if id == "" {
+		if o.ID == "" {
 			p.key = fmt.Sprintf("slot %d", i)
 		} else {
-			p.key = fmt.Sprintf("%s #%d", id, i+1)
+			p.key = fmt.Sprintf("%s #%d", o.ID, i+1)
 		}
 	}
-	p.id = derivedUUID(n.id, p.key)
+	p.id = ifid.Derive(n.id, p.key)
+	n.ports[p.key] = p
+	return nil
+}
+
+// registerAs gives p the identity that its client asks for. The caller holds mu.
+func (n *Network) registerAs(p *port, id ifid.ID) error {
+	taken := id == n.id
+	for _, other := range n.ports {
+		taken = taken || other.id == id
+	}
+	if taken {
+		return fmt.Errorf("attach %s as interface %s: %w", p.name, ifid.String(id), vnet.ErrIDInUse)
+	}
+	p.id, p.key = id, "interface "+ifid.String(id)
 	n.ports[p.key] = p
 	return nil
 }
