@@ -58,6 +58,14 @@ func onLinks(t *testing.T, test func(t *testing.T, a, b *Guest)) {
 		a, b := streamPair(t)
 		test(t, a, b)
 	})
+	t.Run("datagram", func(t *testing.T) {
+		a, b := datagramPair(t)
+		test(t, a, b)
+	})
+	t.Run("path", func(t *testing.T) {
+		a, b := pathPair(t)
+		test(t, a, b)
+	})
 	t.Run("port", func(t *testing.T) {
 		a, b := portPair(t)
 		test(t, a, b)
@@ -223,9 +231,9 @@ func TestBadStream(t *testing.T) {
 		sent []byte
 		want error
 	}{
-		{"length 0", []byte{0, 0, 0, 0}, errBadFrame},
-		{"length 13", append([]byte{0, 0, 0, 13}, make([]byte, 13)...), errBadFrame},
-		{"length 32769", append([]byte{0, 0, 0x80, 1}, make([]byte, 32769)...), errBadFrame},
+		{"length 0", []byte{0, 0, 0, 0}, ErrBadFrame},
+		{"length 13", append([]byte{0, 0, 0, 13}, make([]byte, 13)...), ErrBadFrame},
+		{"length 32769", append([]byte{0, 0, 0x80, 1}, make([]byte, 32769)...), ErrBadFrame},
 		{"half a prefix", []byte{0, 0}, io.ErrUnexpectedEOF},
 		{"half a frame", []byte{0, 0, 0, 20, 1, 2, 3}, io.ErrUnexpectedEOF},
 	}

@@ -34,8 +34,8 @@ type Link interface {
 // reading a client.
 const writeTimeout = 10 * time.Second
 
-// errBadFrame ends a stream link whose other side broke the wire format.
-var errBadFrame = errors.New("the daemon must never send this")
+// ErrBadFrame ends a link whose other side sent what some client would not survive.
+var ErrBadFrame = errors.New("the daemon must never send this")
 
 // streamLink is a stream socket as QEMU and Lima use it.
 type streamLink struct {
@@ -65,7 +65,7 @@ func (l *streamLink) read(receive func([]byte)) error {
 		n := int(binary.BigEndian.Uint32(head[:]))
 		if n < frame.MinLen || n > frame.MaxStreamLen {
 			_ = l.conn.Close()
-			return fmt.Errorf("read frame of %d bytes: %w", n, errBadFrame)
+			return fmt.Errorf("read frame of %d bytes: %w", n, ErrBadFrame)
 		}
 		if _, err := io.ReadFull(r, f[:n]); err != nil {
 			return fmt.Errorf("read body of a frame of %d bytes: %w", n, err)

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fakeguest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+)
+
+const (
+	// MaxDatagramLen is the longest frame that libkrun has room for, in bytes.
+	MaxDatagramLen = 65550
+
+	// sendPause is how long libkrun and vmnet-helper wait before they try a datagram again that was not taken.
+	sendPause = 50 * time.Microsecond
+)
+
+// datagramLink is a datagram socket with one frame in each datagram and no prefix.
+type datagramLink struct {
+	conn  *net.UnixConn
+	raw   syscall.RawConn
+	to    syscall.Sockaddr // nil: the socket is connected
+	named bool             // check who sent each datagram
+	from  string           // the only name that a sender may have; one without a name is the daemon's as well
+	local string           // what Close removes, "" for nothing
+	gone  atomic.Pointer[error]
+	wg    sync.WaitGroup
+}
+
+// DatagramLink carries frames over a connected datagram socket, such as one end of a socket pair. It takes conn over. Such a
+// link does not notice that its other side has gone before it sends.
+func DatagramLink(conn *net.UnixConn) (Link, error) { return newDatagramLink(conn) }
+
+func newDatagramLink(conn *net.UnixConn) (*datagramLink, error) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	return &datagramLink{conn: conn, raw: raw}, nil
+}
+
+// PathOptions describe a client of a daemon's datagram socket.
+type PathOptions struct {
+	Server string // the daemon's socket
+	Local  string // the client's own, which it makes and removes
+	// Connected: the socket is connected to the daemon's, as vfkit's and libkrun's, and takes datagrams from nobody else. It
+	// does not outlive the daemon. Otherwise it is as QEMU's netdev dgram: anybody may send to it, and it goes on when a daemon
+	// comes back.
+	Connected bool
+	// Hello: the first datagram is vfkit's VFKT.
+	Hello bool
+}
+
+// The buffers that vfkit asks for, in bytes. QEMU leaves the system's.
+const (
+	vfkitSendBuffer    = 1 << 20
+	vfkitReceiveBuffer = 4 << 20
+)
+
+// PathLink carries frames over a datagram socket with a name. A connected one waits until ctx is done for a daemon to be
+// there.
+func PathLink(ctx context.Context, o PathOptions) (Link, error) {
+	conn, err := o.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	l, err := newDatagramLink(conn)
+	if err != nil {
+		return nil, err
+	}
+	l.named, l.from, l.local = true, o.Server, o.Local
+	if !o.Connected {
+		l.to = &syscall.SockaddrUnix{Name: o.Server}
+	}
+	if o.Hello {
+		if err := l.send([]byte("VFKT")); err != nil {
+			_ = l.Close()
+			return nil, fmt.Errorf("send hello to %s: %w", o.Server, err)
+		}
+	}
+	return l, nil
+}
+
+func (o *PathOptions) open(ctx context.Context) (*net.UnixConn, error) {
+	local := &net.UnixAddr{Name: o.Local, Net: "unixgram"}
+	if !o.Connected {
+		_ = os.Remove(o.Local) // as QEMU does
+		return net.ListenUnixgram("unixgram", local)
+	}
+	for {
+		conn, err := net.DialUnix("unixgram", local, &net.UnixAddr{Name: o.Server, Net: "unixgram"})
+		if err == nil {
+			_ = conn.SetWriteBuffer(vfkitSendBuffer)
+			_ = conn.SetReadBuffer(vfkitReceiveBuffer)
+			return conn, nil
+		}
+		// The name was bound before the connect failed, unless it was somebody else's.
+		if !errors.Is(err, syscall.EADDRINUSE) {
+			_ = os.Remove(o.Local)
+		}
+		if !errors.Is(err, syscall.ENOENT) && !errors.Is(err, syscall.ECONNREFUSED) {
+			return nil, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("connect to %s: %w", o.Server, err)
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+func (l *datagramLink) Start(receive func([]byte), ended func(error)) error {
+	l.wg.Go(func() {
+		err := l.read(receive)
+		_ = l.conn.Close()
+		if gone := l.gone.Load(); gone != nil {
+			err = *gone
+		}
+		ended(err)
+	})
+	return nil
+}
+
+// read takes datagrams, more strictly than a client does: what some client would not survive is an error.
+func (l *datagramLink) read(receive func([]byte)) error {
+	f := make([]byte, MaxDatagramLen+1)
+	for {
+		n, err := l.readOne(f)
+		if err != nil {
+			return err
+		}
+		if n < frame.MinLen || n > MaxDatagramLen {
+			return fmt.Errorf("read datagram of %d bytes: %w", n, ErrBadFrame)
+		}
+		receive(f[:n])
+	}
+}
+
+func (l *datagramLink) readOne(f []byte) (int, error) {
+	if !l.named {
+		return l.conn.Read(f)
+	}
+	n, from, err := l.conn.ReadFromUnix(f)
+	if err == nil && from != nil && from.Name != l.from {
+		return 0, fmt.Errorf("read datagram of %d bytes from %q instead of %q: %w", n, from.Name, l.from, ErrBadFrame)
+	}
+	return n, err
+}
+
+func (l *datagramLink) Send(frames ...[]byte) error {
+	for _, f := range frames {
+		if err := l.send(f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// send waits for room by trying again: the system does not tell a sender that is not connected when there is some.
+func (l *datagramLink) send(f []byte) error {
+	var deadline time.Time
+	for {
+		err := l.try(f)
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, syscall.EINTR):
+		case errors.Is(err, syscall.EAGAIN), errors.Is(err, syscall.ENOBUFS):
+			switch now := time.Now(); {
+			case deadline.IsZero():
+				deadline = now.Add(writeTimeout)
+			case now.After(deadline):
+				return fmt.Errorf("send datagram of %d bytes: not taken for %s: %w", len(f), writeTimeout, os.ErrDeadlineExceeded)
+			}
+			time.Sleep(sendPause)
+		default:
+			err = fmt.Errorf("send datagram of %d bytes: %w", len(f), err)
+			if l.to == nil && peerGone(err) {
+				l.gone.CompareAndSwap(nil, &err)
+				_ = l.conn.Close()
+			}
+			return err
+		}
+	}
+}
+
+// try makes one attempt, without waiting.
+func (l *datagramLink) try(f []byte) (err error) {
+	closed := l.raw.Write(func(fd uintptr) bool {
+		if l.to != nil {
+			err = syscall.Sendto(int(fd), f, 0, l.to)
+		} else {
+			_, err = syscall.Write(int(fd), f)
+		}
+		return true
+	})
+	if closed != nil {
+		return closed
+	}
+	return err
+}
+
+// peerGone reports whether a connected socket has lost its other side for good.
+func peerGone(err error) bool {
+	for _, e := range []error{syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.ENOTCONN, syscall.EPIPE} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+func (l *datagramLink) Close() error {
+	err := l.conn.Close()
+	l.wg.Wait()
+	if l.local != "" {
+		_ = os.Remove(l.local)
+	}
+	if l.gone.Load() != nil && errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}
