@@ -33,12 +33,11 @@ func TestText(t *testing.T) {
 func TestIdentities(t *testing.T) {
 	a, b := New(), New()
 	assert.NotEqual(t, a, b)
-	assert.Equal(t, Derive(a, "x"), Derive(a, "x"))
 	assert.NotEqual(t, Derive(a, "x"), Derive(a, "y"))
 	assert.NotEqual(t, Derive(a, "x"), Derive(b, "x"))
 	dns := ID{0x6b, 0xa7, 0xb8, 0x10, 0x9d, 0xad, 0x11, 0xd1, 0x80, 0xb4, 0x00, 0xc0, 0x4f, 0xd4, 0x30, 0xc8}
 	assert.Equal(t, "2ED6657D-E927-568B-95E1-2665A8AEA6A2", String(Derive(dns, "www.example.com")), "RFC 9562, A.4")
-	assert.Equal(t, MAC(a), MAC(a))
+	assert.Equal(t, "5a:94:76:88:f9:d6", MAC(dns).String(), "the same in every version")
 	assert.NotEqual(t, MAC(a), MAC(b))
 	assert.Equal(t, byte(2), MAC(a)[0]&3, "locally administered, individual")
 }
