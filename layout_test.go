@@ -51,6 +51,7 @@ var imports = map[string][]string{
 	"internal/state":          {},
 	"internal/compat":         {"internal/vnet", "internal/compat/errtext"},
 	"internal/compat/errtext": {},
+	"internal/rundir":         {"internal/compat"},
 
 	"internal/fakeguest":         {"internal/frame", "internal/vnet"},
 	"internal/selftest":          {"internal/fakeguest", "internal/frame", "internal/vnet"},
@@ -61,7 +62,7 @@ var imports = map[string][]string{
 	"internal/release":  {"internal/codesign"},
 
 	"cmd/socket_vmnet2": {
-		"internal/compat", "internal/link", "internal/perclient", "internal/selftest", "internal/state", "internal/usernet", "internal/vnet",
+		"internal/compat", "internal/link", "internal/perclient", "internal/rundir", "internal/selftest", "internal/state", "internal/usernet", "internal/vnet",
 		"internal/vmnet", "internal/vmnet/api", "internal/vmnet/ffi",
 		"internal/vnettest/fakehost", // with the tag vmnetsim only: TestDarwinBinary
 	},
@@ -90,7 +91,7 @@ type use struct {
 var direct = map[string]use{
 	"github.com/urfave/cli/v2": {"MIT", []string{"internal/compat", "cmd/socket_vmnet2"}, nil},
 	"golang.org/x/sys": {"BSD-3-Clause", []string{
-		"internal/link", "internal/compat", "internal/state", "internal/vmnet/pkt", "internal/vmnet/ffi", "internal/darwinapi",
+		"internal/link", "internal/compat", "internal/rundir", "internal/state", "internal/vmnet/pkt", "internal/vmnet/ffi", "internal/darwinapi",
 		"cmd/socket_vmnet2", "cmd/socket_vmnet_client", "test/bench/vmnetcalls", "test/e2e/guest", "test/e2e/lab",
 	}, []string{"*"}},
 	"gvisor.dev/gvisor":                      {"Apache-2.0", []string{"internal/usernet"}, []string{"internal/fakeguest"}},

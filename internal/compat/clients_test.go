@@ -152,7 +152,7 @@ func TestUsage(t *testing.T) {
 	}
 	own := []string{
 		"--backend=(auto|usernet|vmnet)", "--socket-user=USER", "--socket-mode=OCTAL", "--queue-size=BYTES", "--max-clients=N",
-		"--state-dir=DIR", "--dns-record=NAME=IP",
+		"--state-dir=DIR", "--runtime-dir=DIR|none", "--allow-uid=UID", "--dns-record=NAME=IP",
 		"--vmnet-api=(auto|network|interface)", "--vmnet-interfaces=(client|one)", "--vmnet-disable-nat44", "--vmnet-disable-nat66",
 		"--vmnet-disable-dns-proxy", "--vmnet-disable-ra", "--vmnet-mtu=BYTES", "--vmnet-reserve=MAC=IP",
 		"--vmnet-forward=PROTO:PORT=IP:PORT", "--isolate", "--offload", "--list-interfaces",
@@ -210,7 +210,7 @@ func FuzzScanner(f *testing.F) {
 	for _, seed := range []string{
 		"/s", "/s\n--vmnet-mode=host", "-p/pid\n/s", "-p=/pid\n/s", "-hv", "--\n/s", "--vmnet-i\nx", "--pid\n--\n/s", "-", "--=x\n/s",
 		"--vmnet-gateway=10.1\n--vmnet-mask\n0xffffff00\n/s", "--queue-size=64K\n/s", "--dns-record=a=1.2.3.4\n--dns-record=b=1.2.3.5\n/s",
-		"--vmnet-nat66-prefix=fd00::\n/s", "-vmnet-mode=x", "--socket-mode=0700\n--\n-x", "--list-interfaces", "--list\n/s\n/t",
+		"--runtime-dir=none\n--allow-uid=0\n--allow-uid=501\n/s", "--vmnet-nat66-prefix=fd00::\n/s", "-vmnet-mode=x", "--socket-mode=0700\n--\n-x", "--list-interfaces", "--list\n/s\n/t",
 		"--vmnet-gateway=10.1\n--vmnet-reserve=52:54:00:12:34:56=10.0.0.9\n--vmnet-forward=tcp:1=10.0.0.9:2\n--isolate\n--offload\n/s",
 		"--vmnet-api=network\n--vmnet-interfaces=one\n--vmnet-mtu=9000\n--vmnet-disable-nat44\n--vmnet-disable-ra\n/s", "--\xff\x00", "-\x00",
 	} {

@@ -63,6 +63,9 @@ const (
 	InterfacesOne    = "one"    // one for all clients
 )
 
+// RuntimeDirNone is what --runtime-dir takes besides a directory: no sockets beside SOCKET.
+const RuntimeDirNone = "none"
+
 // A DNSRecord is one --dns-record: a name in lower case without a dot at its end, and its IPv4 address.
 type DNSRecord struct {
 	Name string
@@ -121,6 +124,9 @@ type Config struct {
 	QueueSize  int // bytes, per client
 	MaxClients int
 	StateDir   string // empty: chosen by the daemon
+	RuntimeDir string // of the sockets beside SOCKET; empty: SOCKET.d; RuntimeDirNone: there are none
+	// AllowUIDs are users whose datagram sockets are served although a rule would refuse them.
+	AllowUIDs  []uint32
 	DNSRecords []DNSRecord
 
 	buildConfig // what only some builds of this program know

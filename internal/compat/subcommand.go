@@ -12,8 +12,8 @@ import (
 // notOfNetwork are the options of the daemon that say nothing of its network: subcommands that only open a network do not
 // take them.
 var notOfNetwork = []string{
-	"socket-group", "socket-user", "socket-mode", "queue-size", "max-clients", "state-dir", "pidfile", "list-interfaces",
-	"help", "version",
+	"socket-group", "socket-user", "socket-mode", "queue-size", "max-clients", "state-dir", "runtime-dir",
+	"allow-uid", "pidfile", "list-interfaces", "help", "version",
 }
 
 // Subcommand takes a command line apart that asks for a subcommand: only the new program has them, and only its first

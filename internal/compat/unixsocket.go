@@ -13,6 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// MaxSocketPath is maxSocketPath for others, who count a path that clients have to connect to.
+const MaxSocketPath = maxSocketPath
+
 // maxSocketPath is the longest path of a unix socket in bytes, its terminating NUL not counted: 103 on macOS, 107 on Linux.
 const maxSocketPath = int(unsafe.Sizeof(unix.RawSockaddrUnix{}.Path)) - 1
 
@@ -63,6 +66,10 @@ func newSocket() (int, error) {
 	}
 	return fd, err
 }
+
+// BindPrivate binds the socket fd to path with mode 0600, so that nobody else has access before its owner is set. The
+// umask of the process is changed for that moment. The error is a bare errno.
+func BindPrivate(fd int, path string) error { return bindPrivate(fd, path) }
 
 // bindPrivate binds fd to path with mode 0600.
 func bindPrivate(fd int, path string) error {
