@@ -46,6 +46,7 @@ var imports = map[string][]string{
 
 	"internal/link":      {"internal/frame"},
 	"internal/perclient": {"internal/frame", "internal/vnet", "internal/link", "internal/watch"},
+	"internal/unixgram":  {"internal/frame", "internal/link", "internal/mmsg"},
 
 	"internal/watch":          {},
 	"internal/state":          {},

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package unixgram
+
+import (
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// procFd is where Linux shows a process its descriptors as links that lead to the open file itself, whatever its path has
+// become.
+const procFd = "/proc/self/fd/"
+
+// A pin holds the inode of a socket: a descriptor that can be named, but neither read nor written.
+type pin struct {
+	fd  int
+	via string // the path that leads to the inode; "" where /proc is missing
+}
+
+// pinPath opens path itself, following no link in its last part.
+func pinPath(path string) (pin, unix.Stat_t, error) {
+	var st unix.Stat_t
+	fd, err := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	for err == unix.EINTR {
+		fd, err = unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	}
+	if err != nil {
+		return pin{fd: -1}, st, err
+	}
+	if err := unix.Fstat(fd, &st); err != nil {
+		_ = unix.Close(fd)
+		return pin{fd: -1}, st, err
+	}
+	p := pin{fd: fd, via: procFd + strconv.Itoa(fd)}
+	var through unix.Stat_t
+	if err := unix.Stat(p.via, &through); err != nil || inodeOf(&through) != inodeOf(&st) {
+		p.via = ""
+	}
+	return p, st, nil
+}
+
+func (p pin) close() {
+	if p.fd >= 0 {
+		_ = unix.Close(p.fd)
+	}
+}
