@@ -87,6 +87,15 @@ func (l *streamLink) Send(frames ...[]byte) error {
 	return err
 }
 
+// CloseWrite ends the sending side. The daemon closes the other then, which ends the link.
+func (l *streamLink) CloseWrite() error {
+	c, ok := l.conn.(interface{ CloseWrite() error })
+	if !ok {
+		return errors.ErrUnsupported
+	}
+	return c.CloseWrite()
+}
+
 func (l *streamLink) Close() error {
 	err := l.conn.Close()
 	l.wg.Wait()

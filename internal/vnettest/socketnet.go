@@ -3,12 +3,9 @@
 package vnettest
 
 import (
-	"bufio"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net"
 	"net/netip"
@@ -23,44 +20,65 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
 
-// writeTimeout is how long a daemon may refuse to take frames before the test has failed: it never stops reading a client.
-const writeTimeout = 10 * time.Second
-
-// errBadFrame is the end of a connection whose other side broke the wire format.
-var errBadFrame = errors.New("the daemon must never send this")
-
-// closeTimeout is how long a daemon may take to close a connection whose client has gone.
+// closeTimeout is how long a daemon may take to forget a client that has gone.
 const closeTimeout = 5 * time.Second
 
-// socketNetwork makes a network of a daemon: a port is a connection to its stream socket.
-type socketNetwork struct {
-	path     string
-	gateway  netip.Addr
-	maxFrame int // bytes
+// DaemonOptions describe a running daemon as a network.
+type DaemonOptions struct {
+	Socket   string     // its stream socket
+	Gateway  netip.Addr // of its network
+	MaxFrame int        // the longest frame that its network carries, in bytes
+	// Transports are the ways to the daemon. Ports take turns over them; empty is the stream socket alone.
+	Transports []Transport
+}
+
+// daemonNetwork makes a network of a daemon: a port is a client of it.
+type daemonNetwork struct {
+	o     DaemonOptions
+	ports atomic.Uint32 // how many were attached
+
+	witnesses witnesses
 
 	mu     sync.Mutex
 	closed bool
-	ports  map[*socketPort]struct{}
+	open   map[*clientPort]struct{}
 }
 
-// SocketNetwork is the network behind the stream socket of a running daemon, so that TestNetwork can be run on the whole
-// of it. Frames of up to maxFrame bytes reach other clients: frame.MaxStreamLen, or less where the network carries less. Since a daemon starts a client's port late, Attach asks for the MAC address of gateway and
-// waits for the answer.
+// SocketNetwork is the network behind the stream socket of a running daemon.
 func SocketNetwork(path string, gateway netip.Addr, maxFrame int) vnet.Network {
-	return &socketNetwork{path: path, gateway: gateway, maxFrame: maxFrame, ports: map[*socketPort]struct{}{}}
+	return DaemonNetwork(DaemonOptions{Socket: path, Gateway: gateway, MaxFrame: maxFrame})
 }
 
-// socketPort is one connection.
-type socketPort struct {
-	conn     *net.UnixConn
-	sink     frame.Sink
-	maxFrame int           // bytes
-	ready    chan struct{} // closed at the first answer from the gateway
+// DaemonNetwork is the network behind the sockets of a running daemon, so that TestNetwork can be run on the whole of it.
+// Its longest frame is one that reaches clients of all its transports. Since a daemon starts a client's port late, Attach
+// asks for the MAC address of the gateway and waits for the answer. Since a datagram tells no end, closing a port makes the
+// daemon send to the client that has gone, until it shows that it has forgotten it.
+func DaemonNetwork(o DaemonOptions) vnet.Network {
+	if len(o.Transports) == 0 {
+		o.Transports = []Transport{StreamSocket(o.Socket)}
+	}
+	for _, t := range o.Transports {
+		o.MaxFrame = min(o.MaxFrame, t.MaxFrame)
+	}
+	return &daemonNetwork{o: o, open: map[*clientPort]struct{}{}, witnesses: witnesses{socket: o.Socket}}
+}
+
+// clientPort is one client.
+type clientPort struct {
+	network *daemonNetwork
+	link    fakeguest.Link
+	mac     net.HardwareAddr // which the daemon has learned
+	sink    frame.Sink
+	ready   chan struct{} // closed at the first answer from the gateway
+
+	waiting bool   // for that answer; for receive alone, as the next
+	buf     []byte // one frame in wire form
 
 	closing atomic.Bool
 	dropped atomic.Uint64
 	once    sync.Once
-	ended   chan struct{} // closed when read has returned
+	ended   chan struct{} // closed when the link has ended
+	endErr  error         // why; set before ended is closed
 
 	failOnce sync.Once
 	done     chan struct{}
@@ -68,38 +86,27 @@ type socketPort struct {
 }
 
 // Info implements vnet.Network.
-func (n *socketNetwork) Info() vnet.NetworkInfo {
-	return vnet.NetworkInfo{Backend: "socket", Mode: vnet.ModeShared, Gateway: n.gateway, MTU: 1500, MaxFrame: n.maxFrame}
+func (n *daemonNetwork) Info() vnet.NetworkInfo {
+	return vnet.NetworkInfo{Backend: "daemon", Mode: vnet.ModeShared, Gateway: n.o.Gateway, MTU: 1500, MaxFrame: n.o.MaxFrame}
 }
 
 // Attach implements vnet.Network.
-func (n *socketNetwork) Attach(ctx context.Context, _ vnet.PortOptions, sink frame.Sink) (vnet.Port, error) {
+func (n *daemonNetwork) Attach(ctx context.Context, _ vnet.PortOptions, sink frame.Sink) (vnet.Port, error) {
 	n.mu.Lock()
 	closed := n.closed
 	n.mu.Unlock()
 	if closed {
 		return nil, vnet.ErrClosed
 	}
-	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", n.path)
+	i := n.ports.Add(1)
+	way := n.o.Transports[int(i)%len(n.o.Transports)]
+	p, err := n.dial(ctx, way, sink)
 	if err != nil {
-		return nil, err
-	}
-	p := &socketPort{
-		conn:     conn.(*net.UnixConn),
-		sink:     sink,
-		maxFrame: n.maxFrame,
-		ready:    make(chan struct{}),
-		ended:    make(chan struct{}),
-		done:     make(chan struct{}),
-	}
-	go p.run()
-	if err := p.await(ctx, n.gateway); err != nil {
-		_ = p.Close()
-		return nil, err
+		return nil, fmt.Errorf("%s: %w", way.Name, err)
 	}
 	n.mu.Lock()
 	if closed = n.closed; !closed {
-		n.ports[p] = struct{}{}
+		n.open[p] = struct{}{}
 	}
 	n.mu.Unlock()
 	if closed {
@@ -109,87 +116,104 @@ func (n *socketNetwork) Attach(ctx context.Context, _ vnet.PortOptions, sink fra
 	return p, nil
 }
 
-// Close implements vnet.Network: it hangs up on every port.
-func (n *socketNetwork) Close() error {
+func (n *daemonNetwork) dial(ctx context.Context, way Transport, sink frame.Sink) (*clientPort, error) {
+	l, err := way.Dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p := &clientPort{
+		network: n,
+		link:    l,
+		mac:     probeMAC(),
+		sink:    sink,
+		ready:   make(chan struct{}),
+		waiting: true,
+		ended:   make(chan struct{}),
+		done:    make(chan struct{}),
+	}
+	if err := l.Start(p.receive, p.end); err != nil {
+		_ = l.Close()
+		return nil, err
+	}
+	if err := p.await(ctx); err != nil {
+		_ = p.Close()
+		return nil, err
+	}
+	return p, nil
+}
+
+// Close implements vnet.Network: every client leaves.
+func (n *daemonNetwork) Close() error {
 	n.mu.Lock()
 	n.closed = true
-	ports := slices.Collect(maps.Keys(n.ports))
-	clear(n.ports)
+	ports := slices.Collect(maps.Keys(n.open))
+	clear(n.open)
 	n.mu.Unlock()
-	var errs []error
-	for _, p := range ports {
+	var wg sync.WaitGroup
+	errs := make([]error, len(ports))
+	for i, p := range ports {
 		if !p.closing.Load() {
 			p.fail(vnet.ErrClosed)
 		}
-		errs = append(errs, p.Close())
+		wg.Go(func() { errs[i] = p.Close() })
 	}
+	wg.Wait()
+	n.witnesses.close()
 	return errors.Join(errs...)
 }
 
 // probes numbers the addresses from which ports ask for the gateway.
 var probes atomic.Uint32
 
+func probeMAC() net.HardwareAddr {
+	i := probes.Add(1)
+	return net.HardwareAddr{0x02, 'p', 'r', byte(i >> 16), byte(i >> 8), byte(i)}
+}
+
 // await asks for the gateway and waits for the answer. It asks once: the daemon may start a port late, but keeps what came
 // before it.
-func (p *socketPort) await(ctx context.Context, gateway netip.Addr) error {
-	i := probes.Add(1)
-	mac := net.HardwareAddr{0x02, 'p', 'r', byte(i >> 16), byte(i >> 8), byte(i)}
-	ask := fakeguest.EthernetFrame(fakeguest.Broadcast, mac, fakeguest.TypeARP,
-		fakeguest.ARPPacket(fakeguest.ARPRequest, mac, netip.IPv4Unspecified(), make(net.HardwareAddr, 6), gateway))
+func (p *clientPort) await(ctx context.Context) error {
+	ask := fakeguest.EthernetFrame(fakeguest.Broadcast, p.mac, fakeguest.TypeARP,
+		fakeguest.ARPPacket(fakeguest.ARPRequest, p.mac, netip.IPv4Unspecified(), make(net.HardwareAddr, 6), p.network.o.Gateway))
 	ctx, cancel := context.WithTimeout(ctx, fakeguest.DefaultTimeout)
 	defer cancel()
-	if _, err := p.conn.Write(frame.Append(nil, ask)); err != nil {
+	if err := p.link.Send(ask); err != nil {
 		return fmt.Errorf("ask for the gateway: %w", err)
 	}
 	select {
 	case <-p.ready:
 		return nil
 	case <-p.done:
-		return fmt.Errorf("ask for the gateway: connection ended: %w", p.err)
+		return fmt.Errorf("ask for the gateway: link ended: %w", p.err)
 	case <-ctx.Done():
 		return fmt.Errorf("ask for the gateway: %w", ctx.Err())
 	}
 }
 
-// run reads until the connection ends; Close waits for it.
-func (p *socketPort) run() {
-	defer close(p.ended)
-	if err := p.read(); !p.closing.Load() {
+// receive takes a frame from the link.
+func (p *clientPort) receive(f []byte) {
+	if p.waiting {
+		if a, err := fakeguest.Parse(f); err == nil && a.ARPOp == fakeguest.ARPReply && slices.Equal(a.Dst, p.mac) {
+			p.waiting = false
+			close(p.ready)
+		}
+	}
+	if !p.closing.Load() && len(f) <= p.sink.MaxFrame() {
+		p.buf = frame.Append(p.buf[:0], f)
+		p.sink.Deliver(frame.NewBatch(p.buf, 1))
+	}
+}
+
+// end is told by the link that nothing comes any more.
+func (p *clientPort) end(err error) {
+	if !p.closing.Load() {
 		p.fail(err)
 	}
-	_ = p.conn.Close()
+	p.endErr = err
+	close(p.ended)
 }
 
-// read delivers what the daemon sends until the connection ends.
-func (p *socketPort) read() error {
-	r := bufio.NewReaderSize(p.conn, 256<<10)
-	buf := make([]byte, frame.PrefixLen+frame.MaxStreamLen)
-	waiting := true
-	for {
-		if _, err := io.ReadFull(r, buf[:frame.PrefixLen]); err != nil {
-			return err
-		}
-		n := int(binary.BigEndian.Uint32(buf))
-		if n < frame.MinLen || n > frame.MaxStreamLen {
-			return fmt.Errorf("read frame of %d bytes: %w", n, errBadFrame)
-		}
-		f := buf[frame.PrefixLen : frame.PrefixLen+n]
-		if _, err := io.ReadFull(r, f); err != nil {
-			return fmt.Errorf("read body of a frame of %d bytes: %w", n, err)
-		}
-		if waiting {
-			if a, err := fakeguest.Parse(f); err == nil && a.ARPOp == fakeguest.ARPReply {
-				waiting = false
-				close(p.ready)
-			}
-		}
-		if !p.closing.Load() && n <= p.sink.MaxFrame() {
-			p.sink.Deliver(frame.NewBatch(buf[:frame.PrefixLen+n], 1))
-		}
-	}
-}
-
-func (p *socketPort) fail(err error) {
+func (p *clientPort) fail(err error) {
 	p.failOnce.Do(func() {
 		p.err = err
 		close(p.done)
@@ -197,10 +221,13 @@ func (p *socketPort) fail(err error) {
 }
 
 // Send implements vnet.Port.
-func (p *socketPort) Send(b frame.Batch) {
+func (p *clientPort) Send(b frame.Batch) {
 	if !p.closing.Load() {
-		_ = p.conn.SetWriteDeadline(time.Now().Add(writeTimeout))
-		_, err := p.conn.Write(b.Bytes())
+		frames := make([][]byte, 0, b.Len())
+		for it := b.Iter(); it.Next(); {
+			frames = append(frames, it.Frame())
+		}
+		err := p.link.Send(frames...)
 		switch {
 		case err == nil:
 			return
@@ -211,25 +238,46 @@ func (p *socketPort) Send(b frame.Batch) {
 	p.dropped.Add(uint64(b.Len()))
 }
 
-// Close implements vnet.Port: it ends the sending side and waits until the daemon has closed the connection, by which
-// time it has forgotten the port.
-func (p *socketPort) Close() error {
-	p.once.Do(func() {
-		p.closing.Store(true)
-		_ = p.conn.SetReadDeadline(time.Now().Add(closeTimeout))
-		_ = p.conn.CloseWrite()
-	})
-	<-p.ended
-	return nil
+// Close implements vnet.Port: the client leaves, and Close waits until the daemon has forgotten it.
+func (p *clientPort) Close() (err error) {
+	p.once.Do(func() { err = p.leave() })
+	return err
+}
+
+// leave ends a link whose daemon sees the end of its sending side in order: it waits for the daemon to close the other. Any
+// other is closed.
+func (p *clientPort) leave() error {
+	p.closing.Store(true)
+	defer func() {
+		p.network.mu.Lock()
+		delete(p.network.open, p)
+		p.network.mu.Unlock()
+	}()
+	var forgotten error
+	if l, ok := p.link.(interface{ CloseWrite() error }); ok && l.CloseWrite() == nil {
+		select {
+		case <-p.ended:
+		case <-time.After(closeTimeout):
+			forgotten = fmt.Errorf("the daemon did not close the connection within %s", closeTimeout)
+		}
+		_ = p.link.Close()
+	} else {
+		_ = p.link.Close()
+		forgotten = p.network.witnesses.await(p.mac)
+	}
+	if <-p.ended; errors.Is(p.endErr, fakeguest.ErrBadFrame) {
+		return p.endErr
+	}
+	return forgotten
 }
 
 // Info implements vnet.Port.
-func (p *socketPort) Info() vnet.PortInfo {
-	return vnet.PortInfo{MTU: 1500, MaxFrame: p.maxFrame}
+func (p *clientPort) Info() vnet.PortInfo {
+	return vnet.PortInfo{MTU: 1500, MaxFrame: p.network.o.MaxFrame}
 }
 
 // Stats implements vnet.Port. Only frames sent after Close are counted.
-func (p *socketPort) Stats() vnet.PortStats {
+func (p *clientPort) Stats() vnet.PortStats {
 	s := vnet.PortStats{Drops: map[vnet.DropReason]uint64{}}
 	if n := p.dropped.Load(); n > 0 {
 		s.Drops[vnet.DropClosed] = n
@@ -238,10 +286,10 @@ func (p *socketPort) Stats() vnet.PortStats {
 }
 
 // Done implements vnet.Port.
-func (p *socketPort) Done() <-chan struct{} { return p.done }
+func (p *clientPort) Done() <-chan struct{} { return p.done }
 
 // Err implements vnet.Port.
-func (p *socketPort) Err() error {
+func (p *clientPort) Err() error {
 	select {
 	case <-p.done:
 		return p.err
