@@ -7,6 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
+	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -18,16 +21,18 @@ const bootTimeout = 60 * time.Second
 type GuestOptions struct {
 	// Name is what messages call the guest. It is unique in its Lab.
 	Name string
-	// MAC is the address of the guest's only interface.
+	// MAC is the address of the guest's only interface, or {mac} where Wrap fills that in.
 	MAC string
 	// QEMU is the program, Tools.QEMU when empty.
 	QEMU string
-	// Netdev is the argument of -netdev, with id=n0.
+	// Netdev is the argument of -netdev, with id=n0. In it {dir} stands for a directory of the guest's own.
 	Netdev string
 	// Wrap is put in front of the command line, such as socket_vmnet_client and its socket.
 	Wrap []string
 	// Env is added to QEMU's environment.
 	Env []string
+	// User is the account to start it under, nil for the caller's own. QEMU must be where that account can reach it.
+	User *User
 }
 
 // StreamNetdev is the -netdev argument for QEMU connecting to socket by itself. It reconnects after reconnect, which
@@ -43,9 +48,20 @@ func StreamNetdev(socket string, reconnect time.Duration) string {
 // FD3Netdev is the -netdev argument for a connected socket on fd 3, where socket_vmnet_client puts it.
 const FD3Netdev = "socket,id=n0,fd=3"
 
+// DgramPathNetdev is the -netdev argument for a socket that QEMU binds in its directory and from which it sends to socket.
+func DgramPathNetdev(socket string) string {
+	return "dgram,id=n0,local.type=unix,local.path={dir}/net,remote.type=unix,remote.path=" + socket
+}
+
+// DgramFDNetdev is the -netdev argument for a connected datagram socket, where Wrap is "socket_vmnet2 exec --dgram" or the
+// like, which fills the number in.
+const DgramFDNetdev = "dgram,id=n0,local.type=fd,local.str={fd}"
+
 // A Guest is a running virtual machine.
 type Guest struct {
-	Name, MAC string
+	Name string
+	// MAC is the address of its interface.
+	MAC string
 	// Boot is how long it took until the guest was ready.
 	Boot time.Duration
 
@@ -71,13 +87,20 @@ func (l *Lab) boot(ctx context.Context, o GuestOptions, suffix string) (*Guest, 
 	ctx, cancel := context.WithTimeout(ctx, bootTimeout)
 	defer cancel()
 	start := time.Now()
-	commands, monitor := l.Path(o.Name+suffix+".sh"), l.Path(o.Name+suffix+".qmp")
-	p, err := l.startProcess(o.Name, l.qemuArgv(o, commands, monitor), o.Env)
+	dir, kernel := l.Path(o.Name+suffix+".vm"), l.opts.Tools.Kernel
+	err := os.Mkdir(dir, 0o700)
+	if err == nil && o.User != nil {
+		kernel, err = l.letIn(o.User, dir)
+	}
 	if err != nil {
 		return nil, err
 	}
-	g := &Guest{Name: o.Name, MAC: o.MAC, proc: p}
-	if err := g.connect(ctx, commands, monitor); err != nil {
+	p, err := l.startProcessAs(o.User, o.Name, l.qemuArgv(o, dir, kernel), o.Env)
+	if err != nil {
+		return nil, err
+	}
+	g := &Guest{Name: o.Name, proc: p}
+	if err := g.connect(ctx, dir); err != nil {
 		p.Kill()
 		return nil, fmt.Errorf("%w; last lines of %s:\n%s", err, o.Name, p.out.Tail(15))
 	}
@@ -86,7 +109,13 @@ func (l *Lab) boot(ctx context.Context, o GuestOptions, suffix string) (*Guest, 
 	return g, nil
 }
 
-func (l *Lab) qemuArgv(o GuestOptions, commands, monitor string) []string {
+// Names of sockets in a guest's directory.
+const (
+	commandSocket = "sh"
+	monitorSocket = "qmp"
+)
+
+func (l *Lab) qemuArgv(o GuestOptions, dir, kernel string) []string {
 	qemu := o.QEMU
 	if qemu == "" {
 		qemu = l.opts.Tools.QEMU
@@ -94,36 +123,44 @@ func (l *Lab) qemuArgv(o GuestOptions, commands, monitor string) []string {
 	return append(append([]string(nil), o.Wrap...), qemu,
 		"-name", o.Name, "-machine", "q35", "-accel", "tcg", "-cpu", "max", "-m", "256",
 		"-nodefaults", "-display", "none", "-no-reboot",
-		"-kernel", l.opts.Tools.Kernel, "-initrd", l.image,
+		"-kernel", kernel, "-initrd", l.image,
 		// On a loaded machine the kernel's timer check can fail and panic.
 		"-append", "console=ttyS0 quiet no_timer_check panic=-1",
 		"-serial", "stdio",
-		"-serial", "unix:"+commands+",server=on,wait=off",
-		"-qmp", "unix:"+monitor+",server=on,wait=off",
-		"-netdev", o.Netdev,
+		"-serial", "unix:"+filepath.Join(dir, commandSocket)+",server=on,wait=off",
+		"-qmp", "unix:"+filepath.Join(dir, monitorSocket)+",server=on,wait=off",
+		"-netdev", strings.ReplaceAll(o.Netdev, "{dir}", dir),
 		"-device", "virtio-net-pci,netdev=n0,romfile=,mac="+o.MAC)
 }
 
-// connect connects to the two sockets as soon as QEMU has made them and waits for the guest's first process.
-func (g *Guest) connect(ctx context.Context, commands, monitor string) (err error) {
+// connect connects to the two sockets as soon as QEMU has made them and waits for the guest's first process, which tells
+// the address of its interface.
+func (g *Guest) connect(ctx context.Context, dir string) (err error) {
 	defer func() {
 		if err != nil {
 			g.close()
 		}
 	}()
-	c, err := g.dial(ctx, commands)
+	c, err := g.dial(ctx, filepath.Join(dir, commandSocket))
 	if err != nil {
 		return err
 	}
 	g.shell = newShell(c)
-	if c, err = g.dial(ctx, monitor); err != nil {
+	if c, err = g.dial(ctx, filepath.Join(dir, monitorSocket)); err != nil {
 		return err
 	}
 	if g.qmp, err = newQMP(c); err != nil {
 		return err
 	}
-	_, err = g.proc.out.WaitFor(ctx, "E2E ready")
-	return err
+	ready, err := g.proc.out.WaitFor(ctx, "E2E ready")
+	if err != nil {
+		return err
+	}
+	_, ready, _ = strings.Cut(ready, "E2E ")
+	if g.MAC = ParseValues("E2E " + ready)["mac"]; g.MAC == "" {
+		return fmt.Errorf("read the address of the interface: the guest said %q", ready)
+	}
+	return nil
 }
 
 func (g *Guest) dial(ctx context.Context, path string) (net.Conn, error) {

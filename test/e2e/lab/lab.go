@@ -40,6 +40,9 @@ type Lab struct {
 
 	hadState bool // the directory of root daemons' state was there before
 
+	kernelOnce sync.Once // for the copy that guests under another account read
+	kernelErr  error
+
 	mu      sync.Mutex
 	procs   []*Process
 	ends    []func()

@@ -28,6 +28,11 @@ type Process struct {
 
 // startProcess starts argv with env added to the environment. Standard output and standard error both go to one Output.
 func (l *Lab) startProcess(name string, argv, env []string) (*Process, error) {
+	return l.startProcessAs(nil, name, argv, env)
+}
+
+// startProcessAs is startProcess under another account; nil is the caller's own.
+func (l *Lab) startProcessAs(u *User, name string, argv, env []string) (*Process, error) {
 	p := &Process{Name: name, cmd: exec.Command(argv[0], argv[1:]...), out: newOutput(), done: make(chan struct{})}
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -36,6 +41,9 @@ func (l *Lab) startProcess(name string, argv, env []string) (*Process, error) {
 	p.cmd.Env = append(append(os.Environ(), l.stateEnv()...), env...)
 	p.cmd.Stdout, p.cmd.Stderr = w, w
 	p.cmd.SysProcAttr = ownGroup()
+	if u != nil {
+		u.apply(p.cmd.SysProcAttr)
+	}
 	err = p.cmd.Start()
 	w.Close()
 	if err != nil {
