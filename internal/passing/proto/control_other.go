@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !linux
+
+package proto
+
+// controlLen has room for more than anybody can send at once, in bytes: macOS loses descriptors that do not fit, so that
+// nobody could close them. It takes 2 KiB in one call, and leaves the next sender's for the next read.
+var controlLen = 16 << 10

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package proto
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// None is the number of no descriptor.
+const None = -1
+
+// A Message is one line from the other side, and what came with it.
+type Message struct {
+	// Line is without its line end. A single NUL byte, and nothing at all beside a descriptor, are messages too.
+	Line []byte
+	// FD is the descriptor that came with the first byte, close-on-exec, else None. It is the caller's.
+	FD int
+}
+
+// Bare reports that the message is a descriptor without a request, the way that expects no reply.
+func (m Message) Bare() bool {
+	return len(m.Line) == 0 && m.FD != None || len(m.Line) > 0 && m.Line[0] == 0
+}
+
+// Close closes the message's descriptor, if it has one.
+func (m *Message) Close() {
+	if m.FD != None {
+		closeFD(m.FD)
+		m.FD = None
+	}
+}
+
+// ReadMessage reads a line of at most limit bytes with its line end, or a single NUL byte. What follows it is lost. The
+// time that it takes is limited by c's deadline. Whatever descriptors come, all but one with the first byte are closed.
+//
+// An error to tell the other side is an *Error, and the Message then still has what came of the line: Bare counts. Anything
+// else is an error of the connection; io.EOF if it ended before the first byte.
+func ReadMessage(c *net.UnixConn, limit int) (Message, error) {
+	m := Message{FD: None}
+	buf := make([]byte, limit)
+	for first := true; ; first = false {
+		n, fds, err := receive(c, buf[len(m.Line):])
+		m.Line = buf[:len(m.Line)+n]
+		if ferr := m.take(fds, first, err); ferr != nil {
+			m.Close()
+			return m, ferr
+		}
+		if err == nil || errors.Is(err, io.EOF) && m.FD != None && len(m.Line) == 0 {
+			err = nil
+		}
+		if err != nil {
+			m.Close()
+			return m, lineError(err, len(m.Line))
+		}
+		if m.Bare() {
+			m.Line = m.Line[:min(len(m.Line), 1)]
+			return m, nil
+		}
+		if end := bytes.IndexByte(m.Line, '\n'); end >= 0 {
+			m.Line = m.Line[:end]
+			return m, nil
+		}
+		if len(m.Line) == limit {
+			m.Close()
+			return m, newError(TooLong, "the line is longer than %d bytes", limit)
+		}
+	}
+}
+
+// take keeps the one descriptor that the message may have and closes all others.
+func (m *Message) take(fds []int, first bool, err error) error {
+	switch {
+	case len(fds) == 0 && !errors.Is(err, errControl):
+		return nil
+	case len(fds) == 1 && first && err == nil,
+		len(fds) == 1 && first && errors.Is(err, io.EOF): // without data
+		m.FD = fds[0]
+		return nil
+	}
+	for _, fd := range fds {
+		closeFD(fd)
+	}
+	switch {
+	case errors.Is(err, errControl), len(fds) > 1:
+		return newError(BadDescriptor, "more than one descriptor came, or not all of it")
+	case !first:
+		return newError(BadDescriptor, "a descriptor came behind the first byte: it has to come with that")
+	}
+	return nil // the connection's error counts
+}
+
+// lineError words the end or the failure of a connection in the middle of a line of which n bytes have come.
+func lineError(err error, n int) error {
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return newError(BadRequest, "too slow: %d bytes and no line end came in time", n)
+	case errors.Is(err, io.EOF) && n > 0:
+		return newError(BadRequest, "the connection ended after %d bytes without a line end", n)
+	case errors.Is(err, io.EOF):
+		return io.EOF
+	}
+	return err
+}
+
+// errControl: not everything that came beside the data could be taken.
+var errControl = errors.New("control messages were cut")
+
+// receive reads once. The descriptors that came are the caller's, also with an error, and close-on-exec.
+func receive(c *net.UnixConn, b []byte) (n int, fds []int, err error) {
+	oob := make([]byte, controlLen)
+	n, oobn, flags, _, err := c.ReadMsgUnix(b, oob) // takes them close-on-exec where the system can
+	fds, perr := rights(oob[:oobn])
+	for _, fd := range fds {
+		unix.CloseOnExec(fd)
+	}
+	if perr != nil || flags&unix.MSG_CTRUNC != 0 {
+		err = errControl
+	}
+	if err == nil && n == 0 {
+		err = io.EOF
+	}
+	return max(n, 0), fds, err
+}
+
+// Discard reads once and throws away what came, descriptors too. It returns how many bytes that were.
+func Discard(c *net.UnixConn, b []byte) (int, error) {
+	n, fds, err := receive(c, b)
+	for _, fd := range fds {
+		closeFD(fd)
+	}
+	if errors.Is(err, errControl) {
+		err = nil
+	}
+	return n, err
+}
+
+// rights are the descriptors in the control messages of oob. It returns those that it finds also if there is an error.
+func rights(oob []byte) (fds []int, err error) {
+	for len(oob) > 0 {
+		h, data, rest, err := unix.ParseOneSocketControlMessage(oob)
+		if err != nil {
+			return fds, fmt.Errorf("parse control message: %w", err)
+		}
+		if h.Level == unix.SOL_SOCKET && h.Type == unix.SCM_RIGHTS {
+			got, err := unix.ParseUnixRights(&unix.SocketControlMessage{Header: h, Data: data})
+			if err != nil {
+				return fds, fmt.Errorf("parse descriptors: %w", err)
+			}
+			fds = append(fds, got...)
+		}
+		oob = rest
+	}
+	return fds, nil
+}
+
+// closeFD closes a descriptor that somebody else opened. A TCP socket would make it wait for its last data if asked to.
+func closeFD(fd int) {
+	_ = unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{})
+	_ = unix.Close(fd)
+}
+
+// WriteMessage sends line and, with its first byte, the descriptor fd unless that is None. fd stays the caller's. The time
+// that it takes is limited by c's deadline.
+func WriteMessage(c *net.UnixConn, line []byte, fd int) error {
+	var oob []byte
+	if fd != None {
+		oob = unix.UnixRights(fd)
+	}
+	n, _, err := c.WriteMsgUnix(line, oob, nil)
+	if err == nil && n < len(line) {
+		_, err = c.Write(line[n:])
+	}
+	if err != nil {
+		return fmt.Errorf("send: %w", err)
+	}
+	return nil
+}
+
+// Pair makes two connected sockets for t, both close-on-exec and with the buffers that carry frames best.
+func Pair(t Transport) (ours, theirs int, err error) {
+	kind := unix.SOCK_DGRAM
+	if t == Stream {
+		kind = unix.SOCK_STREAM
+	}
+	syscall.ForkLock.RLock()
+	fds, err := unix.Socketpair(unix.AF_UNIX, kind, 0)
+	if err == nil {
+		unix.CloseOnExec(fds[0])
+		unix.CloseOnExec(fds[1])
+	}
+	syscall.ForkLock.RUnlock()
+	if err != nil {
+		return None, None, fmt.Errorf("make a pair of sockets: %w", err)
+	}
+	SetBuffers(fds[0], t)
+	SetBuffers(fds[1], t)
+	return fds[0], fds[1], nil
+}
+
+const (
+	// streamBuffer is asked for as send and receive buffer of a stream, in bytes: a unix stream is bounded by the buffer
+	// of the side that sends, 8 KiB by default on macOS.
+	streamBuffer = 256 << 10
+
+	// datagramSend and datagramReceive are for datagrams, in bytes. On macOS the first is only the longest datagram.
+	datagramSend, datagramReceive = 65 << 10, 4 << 20
+)
+
+// SetBuffers asks for the socket buffers that carry frames best. A refusal costs speed only.
+func SetBuffers(fd int, t Transport) {
+	send, receive := streamBuffer, streamBuffer
+	if t == Datagram {
+		send, receive = datagramSend, datagramReceive
+	}
+	grow(fd, unix.SO_SNDBUF, send)
+	grow(fd, unix.SO_RCVBUF, receive)
+}
+
+// grow asks for a buffer of n bytes unless it is that large already.
+func grow(fd, option, n int) {
+	if is, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, option); err == nil && is >= n {
+		return
+	}
+	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, option, n)
+}
