@@ -1,0 +1,453 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attach
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestDial asks for each transport and sends frames both ways.
+func TestDial(t *testing.T) {
+	for transport, kind := range map[Transport]int{Datagram: syscall.SOCK_DGRAM, Stream: syscall.SOCK_STREAM} {
+		t.Run(string(transport), func(t *testing.T) {
+			noLeaks(t)
+			ours, theirs := pair(t, kind)
+			ended := make(chan struct{})
+			socket := serve(t, "attach", func(c *net.UnixConn) {
+				defer close(ended)
+				m := read(t, c)
+				want := `{"version":1,"transport":"` + string(transport) + `","name":"web","mac":"52:54:00:12:34:56",` +
+					`"interface_id":"6ba7b810-9dad-41d1-80b4-00c04fd430c8"}` + "\n"
+				if m.line != want || len(m.files) != 0 {
+					t.Errorf("request %q with %d descriptors, want %q", m.line, len(m.files), want)
+				}
+				answer(t, c, strings.Replace(goodReply, `"dgram"`, `"`+string(transport)+`"`, 1), theirs)
+				untilEOF(c)
+			})
+			l, err := Dial(t.Context(), socket, WithTransport(transport), WithName("web"),
+				WithMAC(net.HardwareAddr{0x52, 0x54, 0, 0x12, 0x34, 0x56}),
+				WithInterfaceID("6ba7b810-9dad-41d1-80b4-00c04fd430c8"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if l.Info.Transport != transport || l.Info.MTU != 1500 || l.Info.MAC.String() != "52:54:00:12:34:56" {
+				t.Errorf("%+v", l.Info)
+			}
+			closeOnExec(t, l.File)
+			exchange(t, ours, l.File)
+			select {
+			case <-l.Done():
+				t.Fatal("done while the lifeline is open")
+			case <-ended:
+				t.Fatal("the lifeline is closed")
+			default:
+			}
+			for range 2 {
+				if err := l.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+			within(t, "the daemon sees the end", ended)
+			within(t, "Done", l.Done())
+			if err := l.Wait(t.Context()); !errors.Is(err, net.ErrClosed) {
+				t.Errorf("Wait: %v, want %v", err, net.ErrClosed)
+			}
+			if _, err := l.File.Write([]byte("x")); !errors.Is(err, os.ErrClosed) {
+				t.Errorf("File after Close: %v", err)
+			}
+		})
+	}
+}
+
+// TestEndedByDaemon loses the lifeline.
+func TestEndedByDaemon(t *testing.T) {
+	noLeaks(t)
+	_, theirs := pair(t, syscall.SOCK_DGRAM)
+	end := make(chan struct{})
+	socket := serve(t, "attach", func(c *net.UnixConn) {
+		read(t, c)
+		answer(t, c, goodReply, theirs)
+		answer(t, c, "what comes later is ignored\n")
+		<-end
+	})
+	l, err := Dial(t.Context(), socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if err := l.Wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Wait: %v while the session lives", err)
+	}
+	close(end)
+	within(t, "Done", l.Done())
+	if err := l.Wait(t.Context()); !errors.Is(err, ErrEnded) {
+		t.Errorf("Wait: %v, want %v", err, ErrEnded)
+	}
+	if err := l.Close(); err != nil {
+		t.Errorf("Close: %v", err)
+	}
+}
+
+// TestLifeline hands the lifeline to somebody else: the session lives until both have closed it.
+func TestLifeline(t *testing.T) {
+	noLeaks(t)
+	_, theirs := pair(t, syscall.SOCK_DGRAM)
+	ended := make(chan struct{})
+	socket := serve(t, "attach", func(c *net.UnixConn) {
+		read(t, c)
+		answer(t, c, goodReply, theirs)
+		untilEOF(c)
+		close(ended)
+	})
+	l, err := Dial(t.Context(), socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := l.Lifeline()
+	if err != nil {
+		t.Fatal(err)
+	}
+	closeOnExec(t, f)
+	_ = f.Fd() // os/exec calls it for each ExtraFile; it must not make Close wait
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+	select {
+	case <-ended:
+		t.Fatal("the session has ended although the duplicate is open")
+	case <-time.After(20 * time.Millisecond):
+	}
+	f.Close()
+	within(t, "the daemon sees the end", ended)
+	if _, err := l.Lifeline(); err == nil {
+		t.Error("a lifeline after Close")
+	}
+}
+
+func TestAdopt(t *testing.T) {
+	for name, detached := range map[string]bool{"with a lifeline": false, "without a lifeline": true} {
+		t.Run(name, func(t *testing.T) {
+			noLeaks(t)
+			ours, theirs := pair(t, syscall.SOCK_DGRAM)
+			if err := syscall.SetNonblock(int(theirs.Fd()), true); err != nil {
+				t.Fatal(err)
+			}
+			ended := make(chan struct{})
+			socket := serve(t, "adopt", func(c *net.UnixConn) {
+				defer close(ended)
+				m := read(t, c)
+				want := `{"version":1,"transport":"dgram","wait":true}` + "\n"
+				if detached {
+					want = `{"version":1,"transport":"dgram"}` + "\n"
+				}
+				if m.line != want || len(m.files) != 1 {
+					t.Errorf("request %q with %d descriptors, want %q", m.line, len(m.files), want)
+				}
+				for _, f := range m.files {
+					flags, _, errno := syscall.Syscall(syscall.SYS_FCNTL, f.Fd(), syscall.F_GETFL, 0)
+					if errno != 0 || flags&syscall.O_NONBLOCK == 0 {
+						t.Errorf("handing it over changed the flags: %#x, %v", flags, errno)
+					}
+					exchange(t, ours, f)
+					f.Close()
+				}
+				answer(t, c, goodReply)
+				untilEOF(c)
+			})
+			var opts []Option
+			if detached {
+				opts = append(opts, WithoutLifeline())
+			}
+			l, err := Adopt(t.Context(), socket, theirs, opts...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if l.File != nil || l.Info.MaxFrame != 1514 {
+				t.Errorf("%+v", l)
+			}
+			if detached {
+				within(t, "Done", l.Done())
+				within(t, "the connection ends", ended)
+			}
+			select {
+			case <-l.Done():
+				if !detached {
+					t.Error("done while the lifeline is open")
+				}
+			default:
+			}
+			if err := l.Close(); err != nil {
+				t.Error(err)
+			}
+			within(t, "the connection ends", ended)
+		})
+	}
+}
+
+// TestBadDaemons has answers that are not the protocol's. Nothing that came along may stay open.
+func TestBadDaemons(t *testing.T) {
+	const request = `{"version":1,"transport":"dgram"}` + "\n"
+	tests := []struct {
+		name   string
+		answer func(t *testing.T, c *net.UnixConn, f *os.File)
+		want   error
+		text   string
+	}{
+		{"closes", func(*testing.T, *net.UnixConn, *os.File) {}, io.ErrUnexpectedEOF, "without an answer"},
+		{"is cut", func(t *testing.T, c *net.UnixConn, f *os.File) { answer(t, c, `{"version":1`, f) }, io.ErrUnexpectedEOF, ""},
+		{"speaks HTTP", func(t *testing.T, c *net.UnixConn, _ *os.File) { answer(t, c, "HTTP/1.1 400 Bad Request\r\n\r\n") }, errReply, ""},
+		{"never ends a line", func(t *testing.T, c *net.UnixConn, f *os.File) {
+			answer(t, c, strings.Repeat("x", maxReply), f)
+		}, errReply, "a line of more than"},
+		{"sends no descriptor", func(t *testing.T, c *net.UnixConn, _ *os.File) { answer(t, c, goodReply) }, nil, "without a descriptor"},
+		{"sends two descriptors", func(t *testing.T, c *net.UnixConn, f *os.File) { answer(t, c, goodReply, f, f) }, nil, "more than one"},
+		{"sends twenty descriptors", func(t *testing.T, c *net.UnixConn, f *os.File) {
+			answer(t, c, goodReply, f, f, f, f, f, f, f, f, f, f, f, f, f, f, f, f, f, f, f, f)
+		}, nil, "descriptor"},
+		{"refuses", func(t *testing.T, c *net.UnixConn, _ *os.File) {
+			answer(t, c, `{"version":1,"error":{"code":"full","text":"256 clients"}}`+"\n")
+		}, ErrFull, "256 clients"},
+		{"refuses and sends a descriptor", func(t *testing.T, c *net.UnixConn, f *os.File) {
+			answer(t, c, `{"version":1,"error":{"code":"id-in-use","text":"x"}}`+"\n", f)
+		}, ErrIDInUse, ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			noLeaks(t)
+			_, theirs := pair(t, syscall.SOCK_DGRAM)
+			socket := serve(t, "attach", func(c *net.UnixConn) {
+				if m := read(t, c); m.line != request {
+					t.Errorf("request %q", m.line)
+				}
+				tt.answer(t, c, theirs)
+			})
+			l, err := Dial(t.Context(), socket)
+			if err == nil {
+				l.Close()
+				t.Fatal("no error")
+			}
+			if tt.want != nil && !errors.Is(err, tt.want) || !strings.Contains(err.Error(), tt.text) {
+				t.Errorf("error %v, want %v with %q", err, tt.want, tt.text)
+			}
+			if !strings.Contains(err.Error(), socket) && tt.name != "sends no descriptor" {
+				t.Errorf("error %v does not tell the path", err)
+			}
+		})
+	}
+}
+
+// TestSlowAnswer has a reply that comes in single bytes, with the descriptor on the first.
+func TestSlowAnswer(t *testing.T) {
+	noLeaks(t)
+	ours, theirs := pair(t, syscall.SOCK_DGRAM)
+	socket := serve(t, "attach", func(c *net.UnixConn) {
+		read(t, c)
+		answer(t, c, goodReply[:1], theirs)
+		for i := 1; i < len(goodReply); i++ {
+			answer(t, c, goodReply[i:i+1])
+		}
+		untilEOF(c)
+	})
+	l, err := Dial(t.Context(), socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	exchange(t, ours, l.File)
+	if string(l.Info.JSON)+"\n" != goodReply {
+		t.Errorf("JSON %q", l.Info.JSON)
+	}
+}
+
+// TestRefusedUnread has a daemon that answers and closes without having read: the answer counts, not the failed write.
+func TestRefusedUnread(t *testing.T) {
+	noLeaks(t)
+	socket := serve(t, "adopt", func(c *net.UnixConn) {
+		answer(t, c, `{"version":1,"error":{"code":"stopping","text":"x"}}`+"\n")
+		_ = c.CloseRead()
+	})
+	_, theirs := pair(t, syscall.SOCK_DGRAM)
+	for range 20 {
+		if _, err := Adopt(t.Context(), socket, theirs); !errors.Is(err, ErrStopping) && !errors.Is(err, syscall.ECONNRESET) {
+			t.Fatalf("error %v, want %v", err, ErrStopping)
+		}
+	}
+}
+
+func TestContext(t *testing.T) {
+	noLeaks(t)
+	began := make(chan struct{}, 1)
+	socket := serve(t, "attach", func(c *net.UnixConn) {
+		read(t, c)
+		began <- struct{}{}
+		untilEOF(c)
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-began
+		cancel()
+	}()
+	if _, err := Dial(ctx, socket); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v, want %v", err, context.Canceled)
+	}
+	ctx, cancel = context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if _, err := Dial(ctx, socket); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("error %v, want %v", err, context.DeadlineExceeded)
+	}
+	if _, err := Dial(ctx, socket); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("error %v, want %v", err, context.DeadlineExceeded)
+	}
+}
+
+// TestContextLater ends the context of a request after it: the link lives on.
+func TestContextLater(t *testing.T) {
+	noLeaks(t)
+	ours, theirs := pair(t, syscall.SOCK_DGRAM)
+	socket := serve(t, "attach", func(c *net.UnixConn) {
+		read(t, c)
+		answer(t, c, goodReply, theirs)
+		untilEOF(c)
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	l, err := Dial(ctx, socket)
+	cancel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	exchange(t, ours, l.File)
+	select {
+	case <-l.Done():
+		t.Error("done with the context of the request")
+	case <-time.After(20 * time.Millisecond):
+	}
+}
+
+func TestBadArguments(t *testing.T) {
+	noLeaks(t)
+	_, theirs := pair(t, syscall.SOCK_DGRAM)
+	for name, try := range map[string]func() (*Link, error){
+		"transport":      func() (*Link, error) { return Dial(t.Context(), "/x", WithTransport("seqpacket")) },
+		"short address":  func() (*Link, error) { return Dial(t.Context(), "/x", WithMAC(make(net.HardwareAddr, 5))) },
+		"lifeline":       func() (*Link, error) { return Dial(t.Context(), "/x", WithoutLifeline()) },
+		"adopt, address": func() (*Link, error) { return Adopt(t.Context(), "/x", theirs, WithMAC(nil)) },
+		"adopt, no file": func() (*Link, error) { return Adopt(t.Context(), "/x", nil) },
+		"adopt, closed file": func() (*Link, error) {
+			_, closed := pair(t, syscall.SOCK_DGRAM)
+			closed.Close()
+			return Adopt(t.Context(), serve(t, "adopt", func(c *net.UnixConn) { untilEOF(c) }), closed)
+		},
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			if l, err := try(); err == nil {
+				l.Close()
+				t.Errorf("%s: no error", name)
+			}
+		}()
+		select {
+		case <-done:
+		case <-ctx.Done():
+			t.Errorf("%s: it waits", name)
+		}
+		cancel()
+	}
+}
+
+// TestInfoJSON compares Info's JSON with what came.
+func TestInfoJSON(t *testing.T) {
+	i, err := decodeReply([]byte(goodReply))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var keys map[string]any
+	if err := json.Unmarshal(i.JSON, &keys); err != nil || keys["vmnet_mac_address"] != "52:54:00:12:34:56" {
+		t.Errorf("%v, error %v", keys, err)
+	}
+}
+
+// exchange sends a message each way.
+func exchange(t *testing.T, a, b *os.File) {
+	t.Helper()
+	for _, way := range [][2]*os.File{{a, b}, {b, a}} {
+		if _, err := way[0].Write([]byte("frame")); err != nil {
+			t.Error(err)
+			continue
+		}
+		buf := make([]byte, 16)
+		if n, err := readSoon(way[1], buf); err != nil || string(buf[:n]) != "frame" {
+			t.Errorf("%q, error %v", buf[:n], err)
+		}
+	}
+}
+
+// readSoon reads what is there already, from a descriptor of whichever flags.
+func readSoon(f *os.File, buf []byte) (n int, err error) {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var failed error
+	err = raw.Control(func(fd uintptr) { n, _, failed = syscall.Recvfrom(int(fd), buf, syscall.MSG_DONTWAIT) })
+	if err == nil {
+		err = failed
+	}
+	return max(n, 0), err
+}
+
+// closeOnExec checks that no child would have it.
+func closeOnExec(t *testing.T, f *os.File) {
+	t.Helper()
+	raw, err := f.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = raw.Control(func(fd uintptr) {
+		flags, _, errno := syscall.Syscall(syscall.SYS_FCNTL, fd, syscall.F_GETFD, 0)
+		if errno != 0 || flags&syscall.FD_CLOEXEC == 0 {
+			t.Errorf("descriptor flags %#x (%v): children would have it", flags, errno)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// within waits for a channel's end.
+func within(t *testing.T, what string, c <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-c:
+	case <-time.After(patience):
+		t.Fatalf("%s: not within %v", what, patience)
+	}
+}
+
+// listenAt binds a stream socket at a path of the test's.
+func listenAt(t *testing.T, path string) *net.UnixListener {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l
+}

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attach
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"syscall"
+	"time"
+)
+
+// interrupt makes the context's end unblock conn. The function that it returns undoes that; false: the context has ended, and
+// conn is not to be used any more.
+func interrupt(ctx context.Context, conn *net.UnixConn) (stop func() bool) {
+	return context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+}
+
+// send writes one request, with a descriptor on its first byte if file is not nil.
+func send(conn *net.UnixConn, line []byte, file *os.File) error {
+	if file == nil {
+		_, err := conn.Write(line)
+		return err
+	}
+	raw, err := file.SyscallConn()
+	if err != nil {
+		return fmt.Errorf("descriptor to hand over: %w", err)
+	}
+	var sent error
+	// Not file.Fd(), which takes O_NONBLOCK off the description that the daemon shares.
+	err = raw.Control(func(fd uintptr) {
+		var n int
+		n, _, sent = conn.WriteMsgUnix(line, syscall.UnixRights(int(fd)), nil)
+		if sent == nil && n < len(line) {
+			_, sent = conn.Write(line[n:])
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("descriptor to hand over: %w", err)
+	}
+	return sent
+}
+
+// receive reads one reply line and the descriptor that comes with it, if one does.
+func receive(conn *net.UnixConn, path string) (line []byte, file *os.File, err error) {
+	defer func() {
+		if err != nil && file != nil {
+			file.Close()
+			file = nil
+		}
+	}()
+	buf := make([]byte, maxReply)
+	oob := make([]byte, syscall.CmsgSpace(8*4)) // more than one, so that what was not asked for is closed
+	have := 0
+	for {
+		n, fds, err := recvmsg(conn, buf[have:], oob)
+		for _, fd := range fds {
+			if file == nil {
+				file = os.NewFile(uintptr(fd), path)
+				continue
+			}
+			_ = syscall.Close(fd)
+			err = errors.Join(err, errors.New("the daemon's reply came with more than one descriptor"))
+		}
+		if err != nil {
+			return nil, file, err
+		}
+		if n == 0 {
+			return nil, file, fmt.Errorf("the daemon closed the connection without an answer: %w", io.ErrUnexpectedEOF)
+		}
+		have += n
+		if i := bytes.IndexByte(buf[:have], '\n'); i >= 0 {
+			return buf[:i+1], file, nil
+		}
+		if have == len(buf) {
+			return nil, file, fmt.Errorf("%w (a line of more than %d bytes)", errReply, maxReply)
+		}
+	}
+}
+
+// recvmsg waits for bytes and descriptors. n = 0 and no error is the end.
+func recvmsg(conn *net.UnixConn, buf, oob []byte) (n int, fds []int, err error) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return 0, nil, err
+	}
+	var (
+		oobn, flags int
+		failed      error
+	)
+	err = raw.Read(func(fd uintptr) bool {
+		for {
+			n, oobn, flags, fds, failed = recvRights(int(fd), buf, oob)
+			if !errors.Is(failed, syscall.EINTR) {
+				return !errors.Is(failed, syscall.EAGAIN)
+			}
+		}
+	})
+	if err == nil {
+		err = failed
+	}
+	if err != nil {
+		return 0, fds, err
+	}
+	if oobn > 0 && flags&syscall.MSG_CTRUNC != 0 {
+		return n, fds, errors.New("the descriptor was lost on its way: has this process too many open files?")
+	}
+	return n, fds, nil
+}
+
+// rights returns the descriptors in a control message.
+func rights(oob []byte) (fds []int, err error) {
+	msgs, err := syscall.ParseSocketControlMessage(oob)
+	if err != nil {
+		return nil, err
+	}
+	for i := range msgs {
+		got, err := syscall.ParseUnixRights(&msgs[i])
+		if err == nil {
+			fds = append(fds, got...)
+		}
+	}
+	return fds, nil
+}
+
+// Sizes of the socket buffers on the caller's end, in bytes. A stream is bounded by its sender's; 8 KiB, macOS's default,
+// halves the speed. For datagrams macOS takes the first as the largest one's size, and 65,550 is the largest frame.
+const (
+	streamBuffer   = 256 << 10
+	datagramSend   = 65 << 10
+	datagramBuffer = 4 << 20
+)
+
+// enlarge sets the buffers of the caller's end. Without them it is slower, so an error does not matter.
+func enlarge(file *os.File, t Transport) {
+	snd, rcv := datagramSend, datagramBuffer
+	if t == Stream {
+		snd, rcv = streamBuffer, streamBuffer
+	}
+	raw, err := file.SyscallConn()
+	if err != nil {
+		return
+	}
+	_ = raw.Control(func(fd uintptr) {
+		_ = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_SNDBUF, snd)
+		_ = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, rcv)
+	})
+}

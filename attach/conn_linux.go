@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attach
+
+import "syscall"
+
+// recvRights receives without waiting. The kernel makes the descriptors close-on-exec as it makes them.
+func recvRights(fd int, buf, oob []byte) (n, oobn, flags int, fds []int, err error) {
+	n, oobn, flags, _, err = syscall.Recvmsg(fd, buf, oob, syscall.MSG_CMSG_CLOEXEC)
+	if err != nil {
+		return 0, 0, 0, nil, err
+	}
+	if oobn > 0 {
+		fds, err = rights(oob[:oobn])
+	}
+	return n, oobn, flags, fds, err
+}

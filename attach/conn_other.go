@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !linux
+
+package attach
+
+import "syscall"
+
+// recvRights receives without waiting. There is no flag that makes the descriptors close-on-exec, so no child may be started
+// between receiving and marking them.
+func recvRights(fd int, buf, oob []byte) (n, oobn, flags int, fds []int, err error) {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	n, oobn, flags, _, err = syscall.Recvmsg(fd, buf, oob, 0)
+	if err != nil {
+		return 0, 0, 0, nil, err
+	}
+	if oobn > 0 {
+		fds, err = rights(oob[:oobn])
+	}
+	for _, f := range fds {
+		syscall.CloseOnExec(f)
+	}
+	return n, oobn, flags, fds, err
+}

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attach
+
+import (
+	"fmt"
+	"net"
+)
+
+// A Transport is the kind of socket that carries the frames.
+type Transport string
+
+// The transports.
+const (
+	// Datagram is one Ethernet frame per datagram: what VZ, vfkit, krunkit and QEMU's -netdev dgram take.
+	Datagram Transport = "dgram"
+	// Stream is a 4-byte big-endian length before each frame: what QEMU's -netdev stream and -netdev socket take.
+	Stream Transport = "stream"
+)
+
+// An Option adds something to a request.
+type Option func(*settings) error
+
+// settings are what the options made.
+type settings struct {
+	request  request
+	detached bool
+}
+
+// options applies opts to the defaults.
+func options(opts []Option) (settings, error) {
+	s := settings{request: request{Version: version, Transport: Datagram}}
+	for _, o := range opts {
+		if err := o(&s); err != nil {
+			return s, err
+		}
+	}
+	return s, nil
+}
+
+// WithName gives the link a name for the daemon's log and status: the machine's, say. At most 128 bytes, printable.
+func WithName(name string) Option {
+	return func(s *settings) error {
+		s.request.Name = name
+		return nil
+	}
+}
+
+// WithMAC tells the daemon the guest's hardware address. Guests work without.
+func WithMAC(mac net.HardwareAddr) Option {
+	return func(s *settings) error {
+		if len(mac) != 6 {
+			return fmt.Errorf("hardware address of %d bytes, want 6", len(mac))
+		}
+		s.request.MAC = mac.String()
+		return nil
+	}
+}
+
+// WithInterfaceID asks for the interface of that UUID: with the same one an interface gets the same hardware address each
+// time (Info.MAC). A second link with an id that is in use is refused with ErrIDInUse.
+func WithInterfaceID(uuid string) Option {
+	return func(s *settings) error {
+		s.request.InterfaceID = uuid
+		return nil
+	}
+}
+
+// WithTransport chooses the kind of socket. The default is Datagram.
+func WithTransport(t Transport) Option {
+	return func(s *settings) error {
+		if t != Datagram && t != Stream {
+			return fmt.Errorf("unknown transport %q, want %q or %q", t, Datagram, Stream)
+		}
+		s.request.Transport = t
+		return nil
+	}
+}
+
+// WithoutLifeline lets a descriptor that Adopt hands over live on its own: the session ends when the other end of its pair has
+// been closed, which the daemon learns from its next frame to it, and this process may end before. Done is closed from the
+// start then. It is an error on Dial.
+func WithoutLifeline() Option {
+	return func(s *settings) error {
+		s.detached = true
+		return nil
+	}
+}

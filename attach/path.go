@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attach
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"syscall"
+)
+
+// connect dials the socket called name that belongs to the daemon of socket, and returns its path.
+func connect(ctx context.Context, socket, name string) (*net.UnixConn, string, error) {
+	dir := socket + ".d"
+	if st, err := os.Stat(socket); err == nil && st.IsDir() {
+		dir = socket
+	}
+	path := filepath.Join(dir, name)
+	if limit := len(syscall.RawSockaddrUnix{}.Path) - 1; len(path) > limit {
+		return nil, path, fmt.Errorf("attach: the path %s has %d bytes, of which a socket's may have %d: %w",
+			path, len(path), limit, syscall.ENAMETOOLONG)
+	}
+	var d net.Dialer
+	c, err := d.DialContext(ctx, "unix", path)
+	if err != nil {
+		return nil, path, explain(ctx, err, socket, dir, path)
+	}
+	conn, ok := c.(*net.UnixConn)
+	if !ok {
+		c.Close()
+		return nil, path, fmt.Errorf("attach: %s: not a unix socket", path)
+	}
+	return conn, path, nil
+}
+
+// explain says what to do about a connection that could not be made.
+func explain(ctx context.Context, err error, socket, dir, path string) error {
+	if ctx.Err() != nil {
+		err = ctx.Err()
+	}
+	var op *net.OpError
+	if errors.As(err, &op) {
+		err = op.Err // the path is said once
+	}
+	hint := ""
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		hint = access(dir, path)
+	case errors.Is(err, fs.ErrNotExist):
+		hint = absent(socket, dir)
+	case errors.Is(err, syscall.ECONNREFUSED):
+		hint = "; nobody listens there any more: start the daemon again"
+	}
+	return fmt.Errorf("attach: connect to %s: %w%s", path, err, hint)
+}
+
+// absent tells why there is no such socket.
+func absent(socket, dir string) string {
+	_, err := os.Lstat(socket)
+	switch {
+	case dir == socket:
+		return "; this directory is none of socket_vmnet2's: name the daemon's socket or its --runtime-dir"
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Sprintf("; no daemon listens on %s: start socket_vmnet2, or name the socket of one that runs", socket)
+	default:
+		return fmt.Sprintf("; the daemon on %s has no %s: it must be socket_vmnet2, not older than this program, and not be "+
+			"started with --runtime-dir=none; if it has a --runtime-dir, name that directory", socket, dir)
+	}
+}
+
+// access tells who may use the socket.
+func access(dir, path string) string {
+	for _, p := range []string{path, dir} {
+		st, err := os.Lstat(p)
+		if err != nil {
+			continue // one cannot look into the directory either
+		}
+		sys, ok := st.Sys().(*syscall.Stat_t)
+		if !ok {
+			break
+		}
+		gid := strconv.FormatUint(uint64(sys.Gid), 10)
+		group := gid
+		if g, err := user.LookupGroupId(gid); err == nil {
+			group = g.Name
+		}
+		return fmt.Sprintf("; it is for members of the group %s: join it and log in again, or give the daemon another --socket-group",
+			strconv.Quote(group))
+	}
+	return "; a directory above it is closed to this user"
+}

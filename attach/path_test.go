@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attach
+
+import (
+	"errors"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// TestNotThere has each reason for which there is no socket. The texts tell what to do.
+func TestNotThere(t *testing.T) {
+	tests := []struct {
+		name string
+		make func(t *testing.T, socket string) (ask string)
+		want error
+		text []string
+	}{
+		{
+			"no daemon", func(_ *testing.T, socket string) string { return socket },
+			fs.ErrNotExist,
+			[]string{"no daemon listens on SOCKET", "start socket_vmnet2"},
+		},
+		{"another daemon", func(t *testing.T, socket string) string {
+			listenAt(t, socket)
+			return socket
+		}, fs.ErrNotExist, []string{"SOCKET.d", "--runtime-dir=none", "not older"}},
+		{"a directory without", func(t *testing.T, socket string) string {
+			if err := os.Mkdir(socket, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			return socket
+		}, fs.ErrNotExist, []string{"this directory is none of socket_vmnet2's"}},
+		{"a stale socket", func(t *testing.T, socket string) string {
+			l := listenAt(t, filepath.Join(socket+".d", "attach"))
+			l.SetUnlinkOnClose(false)
+			l.Close()
+			return socket
+		}, syscall.ECONNREFUSED, []string{"nobody listens there any more"}},
+		{
+			"a long path", func(_ *testing.T, socket string) string { return socket + strings.Repeat("x", 200) },
+			syscall.ENAMETOOLONG,
+			[]string{"bytes"},
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			noLeaks(t)
+			socket := filepath.Join(shortDir(t), "sock")
+			_, err := Dial(t.Context(), tt.make(t, socket))
+			if !errors.Is(err, tt.want) {
+				t.Fatalf("error %v, want %v", err, tt.want)
+			}
+			for _, text := range tt.text {
+				if text = strings.ReplaceAll(text, "SOCKET", socket); !strings.Contains(err.Error(), text) {
+					t.Errorf("%q does not tell %q", err, text)
+				}
+			}
+			if strings.Count(err.Error(), "connect to") > 1 || strings.Contains(err.Error(), "dial unix") {
+				t.Errorf("%q says it twice", err)
+			}
+		})
+	}
+}
+
+// TestDirectory names the directory that holds the socket.
+func TestDirectory(t *testing.T) {
+	noLeaks(t)
+	_, theirs := pair(t, syscall.SOCK_DGRAM)
+	socket := serve(t, "attach", func(c *net.UnixConn) {
+		read(t, c)
+		answer(t, c, goodReply, theirs)
+		untilEOF(c)
+	})
+	l, err := Dial(t.Context(), socket+".d")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+}
+
+// TestPermission tells which group one must be in, whether the directory or the socket is closed to this user.
+func TestPermission(t *testing.T) {
+	noLeaks(t)
+	dir := shortDir(t)
+	path := filepath.Join(dir, "sock.d", "attach")
+	listenAt(t, path)
+	for name, closed := range map[string]string{"socket": path, "directory": filepath.Dir(path)} {
+		if err := os.Chmod(closed, 0); err != nil {
+			t.Fatal(err)
+		}
+		t.Run(name, func(t *testing.T) {
+			err := asNobody(t, dir, filepath.Join(dir, "sock"))
+			if !strings.Contains(err, "permission denied") || !strings.Contains(err, path) ||
+				!strings.Contains(err, "members of the group ") {
+				t.Errorf("%q does not tell path and group", err)
+			}
+		})
+		if err := os.Chmod(closed, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// asNobody dials from a thread without privileges and returns the error's text. Root may do anything, so it becomes someone
+// else; the thread is thrown away. Where that cannot be done this user's own rights are used.
+func asNobody(t *testing.T, dir, socket string) string {
+	t.Helper()
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	text := make(chan string)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		if os.Geteuid() == 0 {
+			if err := becomeNobody(); err != nil {
+				text <- err.Error()
+				return
+			}
+		}
+		l, err := Dial(t.Context(), socket)
+		if err == nil {
+			l.Close()
+			text <- "no error"
+			return
+		}
+		if !errors.Is(err, fs.ErrPermission) {
+			text <- "not fs.ErrPermission: " + err.Error()
+			return
+		}
+		text <- err.Error()
+	}()
+	return <-text
+}
