@@ -56,7 +56,7 @@ var imports = map[string][]string{
 
 	"internal/fakeguest":         {"internal/frame", "internal/vnet"},
 	"internal/selftest":          {"internal/fakeguest", "internal/frame", "internal/vnet"},
-	"internal/vnettest":          {"internal/fakeguest", "internal/frame", "internal/vnet"},
+	"internal/vnettest":          {"internal/fakeguest", "internal/frame", "internal/passing/client", "internal/passing/proto", "internal/vnet"},
 	"internal/vnettest/fakehost": {"internal/fakeguest", "internal/vnet"},
 
 	"internal/codesign": {},
