@@ -44,7 +44,8 @@ var imports = map[string][]string{
 	"internal/vmnet/ffi": {"internal/vmnet/api", "internal/vmnet/pkt", "internal/vnet"},
 	"internal/darwinapi": {},
 
-	"internal/link":      {"internal/frame"},
+	"internal/link":      {"internal/frame", "internal/mmsg"},
+	"internal/mmsg":      {"internal/darwinapi", "internal/frame"},
 	"internal/perclient": {"internal/frame", "internal/vnet", "internal/link", "internal/watch"},
 	"internal/unixgram":  {"internal/frame", "internal/link", "internal/mmsg"},
 
@@ -92,7 +93,7 @@ type use struct {
 var direct = map[string]use{
 	"github.com/urfave/cli/v2": {"MIT", []string{"internal/compat", "cmd/socket_vmnet2"}, nil},
 	"golang.org/x/sys": {"BSD-3-Clause", []string{
-		"internal/link", "internal/compat", "internal/rundir", "internal/state", "internal/vmnet/pkt", "internal/vmnet/ffi", "internal/darwinapi",
+		"internal/link", "internal/mmsg", "internal/compat", "internal/rundir", "internal/state", "internal/vmnet/pkt", "internal/vmnet/ffi", "internal/darwinapi",
 		"cmd/socket_vmnet2", "cmd/socket_vmnet_client", "test/bench/vmnetcalls", "test/e2e/guest", "test/e2e/lab",
 	}, []string{"*"}},
 	"gvisor.dev/gvisor":                      {"Apache-2.0", []string{"internal/usernet"}, []string{"internal/fakeguest"}},

@@ -53,5 +53,8 @@ func (*Receiver) Receive(int) (int, error) { return 0, errPlatform }
 // Message is empty.
 func (*Receiver) Message(int) []byte { return nil }
 
+// Slots is empty.
+func (*Receiver) Slots() []byte { return nil }
+
 // Free does nothing.
 func (*Receiver) Free() error { return nil }

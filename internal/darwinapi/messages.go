@@ -197,5 +197,9 @@ func (r *Receiver) Message(i int) []byte {
 	return slot[:end:end]
 }
 
+// Slots is the memory of all messages: message i is what it holds from i*(head+size) on. It is the caller's between two
+// Receives, so that messages can be moved together.
+func (r *Receiver) Slots() []byte { return r.data }
+
 // Free gives the memory back; no message may be in use any more. It is idempotent.
 func (r *Receiver) Free() error { return r.free() }

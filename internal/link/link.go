@@ -56,7 +56,7 @@ type Link interface {
 	Fd() int
 }
 
-var _ Link = (*Stream)(nil)
+var _, _ Link = (*Stream)(nil), (*Datagram)(nil)
 
 // Stats are a link's counters. Directions are named from the daemon's clients' side: toNet is what the client sent.
 type Stats struct {
@@ -66,6 +66,7 @@ type Stats struct {
 	DropClosed                    uint64 // frames for the client after its link was shut down
 	DropRunt                      uint64 // frames from the client shorter than an Ethernet header
 	DropLong                      uint64 // datagrams from the client longer than a frame may be
+	DropOversize                  uint64 // frames for the client longer than its datagram socket takes
 	Queued                        int    // bytes waiting for the client
 }
 

@@ -2,14 +2,261 @@
 
 package link
 
-import "github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+import (
+	"errors"
+	"sync"
 
-// A Pipe takes frames for one datagram client without waiting.
+	"golang.org/x/sys/unix"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+)
+
+// A Pipe takes frames for one datagram client without waiting. Its methods are never called at the same time.
 type Pipe interface {
 	// Send sends the frames of b in order, one datagram each, and returns how many were taken. Fewer than all without an
-	// error: there is no room now. An error: the client cannot be reached any more.
+	// error: there is no room now; EAGAIN and ENOBUFS mean the same. EMSGSIZE: the first frame that was not taken is too
+	// long for the socket and has to be dropped. Any other error: the client cannot be reached any more.
 	Send(b frame.Batch) (taken int, err error)
 	// Wait returns when Send may take something, or when stop is closed. It may return too early. It is called by the
 	// drainer alone and never while Send runs.
 	Wait(stop <-chan struct{})
+}
+
+// An Outbox is the output side of a datagram client: frames go to its Pipe at once if it takes them, else into a bounded
+// queue that a goroutine empties, which exists only as long as something waits.
+type Outbox struct {
+	p     Pipe
+	limit int // of the queue, bytes
+	dead  func(error)
+
+	// patience is how many times in a row the drainer waits in vain before it drops what it has in hand, at most a chunk; 0
+	// = it does not drop. It is for systems that do not tell when a full socket has room again.
+	patience int
+	// queueAll leaves every Send to the drainer, because it may block.
+	queueAll bool
+
+	// mu guards what follows. It covers one Send, which does not wait, and is free while the drainer sends.
+	mu     sync.Mutex
+	out    queue // of whole frames
+	flight int   // bytes the drainer has taken from out and not yet sent
+	busy   bool  // a drainer runs: everything goes through out, so that the order is kept
+	ended  bool  // frames are dropped: Stop, Close or an error
+	closed bool  // nothing is sent any more
+	stats  Stats
+
+	stop    chan struct{}
+	drainFn func() // drain, made once so that starting it allocates nothing
+	drainer sync.WaitGroup
+}
+
+// NewOutbox makes an Outbox for p. limit is the size of its queue in bytes, 0 for DefaultQueueSize. dead is called at most
+// once, from any goroutine, when Send failed; it must not block nor call back into the Outbox. Frames are dropped from then
+// on.
+func NewOutbox(p Pipe, limit int, dead func(error)) *Outbox {
+	if limit == 0 {
+		limit = DefaultQueueSize
+	}
+	o := &Outbox{p: p, limit: limit, dead: dead, patience: maxWaits, stop: make(chan struct{})}
+	o.drainFn = o.drain
+	return o
+}
+
+// Add adds the counters to st: ToClientFrames, ToClientBytes, DropQueueFull, DropClosed, DropOversize and Queued.
+func (o *Outbox) Add(st *Stats) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	st.ToClientFrames += o.stats.ToClientFrames
+	st.ToClientBytes += o.stats.ToClientBytes
+	st.DropQueueFull += o.stats.DropQueueFull
+	st.DropClosed += o.stats.DropClosed
+	st.DropOversize += o.stats.DropOversize
+	st.Queued += o.out.size + o.flight
+}
+
+// Stop has frames dropped from now on. What is queued may still go out.
+func (o *Outbox) Stop() {
+	o.mu.Lock()
+	o.ended = true
+	o.mu.Unlock()
+}
+
+// Close ends the drainer and drops the queue. Pipe.Send is not called after it returns. It is idempotent.
+func (o *Outbox) Close() {
+	o.mu.Lock()
+	if !o.closed {
+		o.closed, o.ended = true, true
+		close(o.stop)
+	}
+	o.mu.Unlock()
+	o.drainer.Wait()
+	o.mu.Lock()
+	o.out.drop()
+	o.mu.Unlock()
+}
+
+// Deliver sends b if that is possible at once. What is not taken, or comes while earlier frames still wait, is queued up to
+// the queue's size and dropped above it. See frame.Sink.
+func (o *Outbox) Deliver(b frame.Batch) {
+	if err := o.deliver(b); err != nil {
+		o.dead(err)
+	}
+}
+
+func (o *Outbox) deliver(b frame.Batch) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.ended {
+		o.stats.DropClosed += uint64(b.Len())
+		return nil
+	}
+	if !o.busy && !o.queueAll {
+		rest, oversize, err := o.send(b)
+		o.stats.ToClientFrames += uint64(b.Len() - rest.Len() - oversize.frames)
+		o.stats.ToClientBytes += uint64(b.DataLen() - rest.DataLen() - oversize.bytes)
+		o.stats.DropOversize += uint64(oversize.frames)
+		if err != nil {
+			o.ended = true
+			o.stats.DropClosed += uint64(rest.Len())
+			return err
+		}
+		b = rest
+	}
+	o.enqueue(b)
+	return nil
+}
+
+// A tally counts frames and their bytes.
+type tally struct{ frames, bytes int }
+
+// send passes b to the Pipe until it has no room, leaving out frames that are too long for its socket. An error is the end
+// of the client.
+func (o *Outbox) send(b frame.Batch) (rest frame.Batch, oversize tally, err error) {
+	for b.Len() > 0 {
+		taken, err := o.p.Send(b)
+		b = skip(b, taken)
+		switch {
+		case b.Len() == 0, err == nil, errors.Is(err, unix.EAGAIN), errors.Is(err, unix.ENOBUFS):
+			return b, oversize, nil
+		case errors.Is(err, unix.EMSGSIZE):
+			long := b.DataLen()
+			b = skip(b, 1)
+			oversize.frames++
+			oversize.bytes += long - b.DataLen()
+		default:
+			return b, oversize, err
+		}
+	}
+	return b, oversize, nil
+}
+
+// skip is b without its first n frames.
+func skip(b frame.Batch, n int) frame.Batch {
+	if n >= b.Len() {
+		return frame.Batch{}
+	}
+	it := b.Iter()
+	for range n {
+		it.Next()
+	}
+	return frame.NewBatch(b.Bytes()[it.End():], b.Len()-n)
+}
+
+// enqueue appends the frames of b as far as the queue has room for, in order, and starts the drainer. The caller holds mu.
+func (o *Outbox) enqueue(b frame.Batch) {
+	buf := b.Bytes()
+	if room := o.limit - o.out.size - o.flight; len(buf) > room {
+		_, end := fit(buf, room)
+		buf = buf[:end]
+	}
+	taken, end := o.out.pushWhole(buf)
+	o.stats.ToClientFrames += uint64(taken)
+	o.stats.ToClientBytes += uint64(end - taken*frame.PrefixLen)
+	o.stats.DropQueueFull += uint64(b.Len() - taken)
+	if taken > 0 && !o.busy {
+		o.busy = true
+		o.drainer.Add(1)
+		go o.drainFn()
+	}
+}
+
+// drain sends the queue, waiting for the Pipe outside the lock, until the queue is empty.
+func (o *Outbox) drain() {
+	defer o.drainer.Done()
+	for {
+		c, ok := o.next()
+		if !ok {
+			return
+		}
+		n, _ := fit(c, len(c))
+		left, oversize, err := o.sendChunk(frame.NewBatch(c, n))
+		o.settle(left, oversize, err)
+		chunks.put(c)
+		if err != nil {
+			o.dead(err)
+			return
+		}
+	}
+}
+
+// next takes a chunk from the queue. Without one, or when nothing may be sent any more, the drainer has to end.
+func (o *Outbox) next() ([]byte, bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.flight = 0
+	if o.closed {
+		return nil, false
+	}
+	c, ok := o.out.pop()
+	if !ok {
+		o.busy = false
+		return nil, false
+	}
+	o.flight = len(c)
+	return c, true
+}
+
+// sendChunk sends b, waiting where there is no room. left is what was not sent because of Close, an error, or because the
+// patience is at an end.
+func (o *Outbox) sendChunk(b frame.Batch) (left frame.Batch, oversize tally, err error) {
+	for vain := 0; ; {
+		before := b.Len()
+		var more tally
+		b, more, err = o.send(b)
+		oversize.frames += more.frames
+		oversize.bytes += more.bytes
+		if err != nil || b.Len() == 0 {
+			return b, oversize, err
+		}
+		if b.Len() < before {
+			vain = 0
+		} else if vain++; o.patience > 0 && vain > o.patience {
+			return b, oversize, nil
+		}
+		select {
+		case <-o.stop:
+			return b, oversize, nil
+		default:
+			o.p.Wait(o.stop)
+		}
+	}
+}
+
+// settle counts the frames of a chunk that were accepted and have not gone out. After an error busy stays set: nothing is
+// sent any more.
+func (o *Outbox) settle(left frame.Batch, oversize tally, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.stats.ToClientFrames -= uint64(oversize.frames)
+	o.stats.ToClientBytes -= uint64(oversize.bytes)
+	o.stats.DropOversize += uint64(oversize.frames)
+	switch {
+	case err != nil:
+		o.ended = true
+		o.flight = 0
+		o.out.drop()
+	case left.Len() > 0 && !o.closed:
+		o.stats.ToClientFrames -= uint64(left.Len())
+		o.stats.ToClientBytes -= uint64(left.DataLen())
+		o.stats.DropQueueFull += uint64(left.Len())
+	}
 }

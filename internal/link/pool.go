@@ -15,8 +15,8 @@ const (
 	// reads and nothing more was gained at 1 MiB. It holds the longest frame several times over.
 	readBufLen = 256 << 10
 
-	// chunkLen is the size of one piece of an overflow queue, in bytes.
-	chunkLen = 64 << 10
+	// chunkLen is the size of one piece of an overflow queue, in bytes. A piece holds any frame whole.
+	chunkLen = 72 << 10
 
 	// trimEvery is how long a buffer lies unused before its memory goes back to the system.
 	trimEvery = 250 * time.Millisecond

@@ -61,3 +61,29 @@ func (q *queue) drop() {
 	q.giveBack(0)
 	q.size = 0
 }
+
+// pushWhole appends the whole frames in b so that none is cut by the end of a chunk. It returns how many frames and bytes
+// were appended: fewer when the system has no memory.
+func (q *queue) pushWhole(b []byte) (frames, end int) {
+	for end < len(b) {
+		var tail []byte
+		last := len(q.chunks) - 1
+		if last >= 0 {
+			tail = q.chunks[last]
+		}
+		n, size := fit(b[end:], cap(tail)-len(tail))
+		if n == 0 {
+			c, err := chunks.get()
+			if err != nil {
+				break
+			}
+			q.chunks = append(q.chunks, c[:0])
+			continue
+		}
+		q.chunks[last] = append(tail, b[end:end+size]...)
+		frames += n
+		end += size
+		q.size += size
+	}
+	return frames, end
+}

@@ -47,7 +47,8 @@ type Stream struct {
 
 // StreamOptions set up a Stream.
 type StreamOptions struct {
-	QueueSize int // bytes; 0 = DefaultQueueSize
+	QueueSize int  // bytes; 0 = DefaultQueueSize
+	Shared    bool // another process may hold this very end and change its flags
 }
 
 // NewStream takes over conn, which must be an unblocked stream socket. Its buffers are enlarged if the system allows.

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package link
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/mmsg"
+)
+
+const (
+	// datagramSendBuf is the send buffer asked for on a datagram socket, in bytes. On macOS it only bounds the length of a
+	// datagram; on Linux it is what the client may be behind with, and the default, if larger, is kept.
+	datagramSendBuf = 65<<10 + 512
+	// datagramRecvBuf is the receive buffer asked for, in bytes. On macOS it is what we may be behind with; on Linux it has
+	// no meaning for unix sockets.
+	datagramRecvBuf = 4 << 20
+
+	// lastBatches bounds what is read from a client whose link ends: it may go on sending.
+	lastBatches = 64
+)
+
+// A Datagram is a client on a connected datagram socket, one frame in each datagram.
+//
+// Linux does not tell when the other end of a pair has closed: only sending fails. So does everything that says that the
+// other end is gone end Run with io.EOF, and an owner that knows more calls Shutdown. An empty datagram is no end. vfkit's
+// hello, a datagram of the four bytes VFKT, is dropped and not counted, since it is no error.
+//
+// Run belongs to one goroutine. Deliver and the other methods may be called from any.
+type Datagram struct {
+	conn     *net.UnixConn
+	rc       syscall.RawConn
+	fd       int // of conn; sends use it while the Outbox is not closed
+	maxFrame int
+	shared   bool
+	out      *Outbox
+
+	shutdown atomic.Pointer[DrainSchedule]
+	failure  atomic.Pointer[error] // of a send, tells why shutdown was set
+	closed   atomic.Bool
+
+	close func() error
+	toNet tallies
+}
+
+// tallies count what came from the client.
+type tallies struct{ frames, bytes, runts, long atomic.Uint64 }
+
+// DatagramOptions set up a Datagram.
+type DatagramOptions struct {
+	QueueSize int  // bytes; 0 = DefaultQueueSize
+	MaxFrame  int  // longest frame for the client in bytes; 0 = mmsg.MaxLen
+	Shared    bool // another process may hold this very end and change its flags
+}
+
+// NewDatagram takes over conn, which must be a connected datagram socket. Its buffers are set.
+func NewDatagram(conn *net.UnixConn, o DatagramOptions) (*Datagram, error) {
+	if o.MaxFrame == 0 {
+		o.MaxFrame = mmsg.MaxLen
+	}
+	rc, err := conn.SyscallConn()
+	if err != nil {
+		return nil, fmt.Errorf("get descriptor of client socket: %w", err)
+	}
+	d := &Datagram{conn: conn, rc: rc, maxFrame: min(o.MaxFrame, mmsg.MaxLen), shared: o.Shared}
+	d.close = sync.OnceValue(d.closeOnce)
+	err = rc.Control(func(fd uintptr) {
+		d.fd = int(fd)
+		setDatagramBuffers(d.fd)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("get descriptor of client socket: %w", err)
+	}
+	d.out = NewOutbox(&datagramPipe{fd: d.fd, rc: rc, sender: mmsg.NewSender()}, o.QueueSize, d.fail)
+	d.out.queueAll = o.Shared && sendMayWait
+	return d, nil
+}
+
+// Fd is the number of the client's descriptor, for logs only.
+func (d *Datagram) Fd() int { return d.fd }
+
+// MaxFrame implements frame.Sink.
+func (d *Datagram) MaxFrame() int { return d.maxFrame }
+
+// Deliver implements frame.Sink; see Outbox.Deliver.
+func (d *Datagram) Deliver(b frame.Batch) { d.out.Deliver(b) }
+
+// Stats are the counters so far.
+func (d *Datagram) Stats() Stats {
+	st := Stats{
+		ToNetFrames: d.toNet.frames.Load(), ToNetBytes: d.toNet.bytes.Load(),
+		DropRunt: d.toNet.runts.Load(), DropLong: d.toNet.long.Load(),
+	}
+	d.out.Add(&st)
+	return st
+}
+
+// Gone reports whether the client is known to have left, without waiting. On Linux that is known only once a frame could
+// not be sent.
+func (d *Datagram) Gone() bool {
+	if d.closed.Load() || d.failure.Load() != nil {
+		return true
+	}
+	gone := false
+	err := d.rc.Control(func(fd uintptr) {
+		_, err := unix.Getpeername(int(fd))
+		gone = isGone(err)
+	})
+	return gone || err != nil
+}
+
+// isGone reports whether err says that the other end of a socket does not exist any more.
+func isGone(err error) bool {
+	return errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, unix.ECONNRESET) || errors.Is(err, unix.EPIPE) ||
+		errors.Is(err, unix.ENOTCONN)
+}
+
+// Shutdown makes Run discard what the client has sent and return ErrShutdown. There is nothing to wait for by sched. Frames
+// for the client are dropped from now on; what is queued still goes out until Close.
+func (d *Datagram) Shutdown(sched DrainSchedule) {
+	d.out.Stop()
+	d.end(sched)
+}
+
+func (d *Datagram) end(sched DrainSchedule) {
+	if d.shutdown.CompareAndSwap(nil, &sched) {
+		// A deadline in the past wakes a reader that waits; one that reads looks at shutdown after each read.
+		_ = d.conn.SetReadDeadline(time.Unix(1, 0))
+	}
+}
+
+// fail ends the link because a send failed.
+func (d *Datagram) fail(err error) {
+	if isGone(err) {
+		err = io.EOF
+	} else {
+		err = fmt.Errorf("send to client: %w", err)
+	}
+	d.failure.CompareAndSwap(nil, &err)
+	d.end(DrainOne)
+}
+
+// Close ends the link at once; nothing is sent after it returns. Callers let Run return first. Where another process holds
+// our end as well, the connection is ended for it too: else the client would never learn that nobody serves it any more.
+func (d *Datagram) Close() error { return d.close() }
+
+func (d *Datagram) closeOnce() error {
+	d.closed.Store(true)
+	d.out.Stop()
+	if d.shared {
+		_ = d.rc.Control(func(fd uintptr) { _ = unix.Shutdown(int(fd), unix.SHUT_RDWR) }) // ends a send that waits
+	}
+	_ = d.conn.SetWriteDeadline(time.Unix(1, 0)) // wakes the drainer
+	d.out.Close()
+	return d.conn.Close()
+}
+
+// Run hands the client's frames to h until the client is known to have gone (io.EOF), its socket fails, or Shutdown is
+// called (ErrShutdown). What still waits then is read and discarded, for the client not to be blocked by it.
+func (d *Datagram) Run(h Handler) error {
+	err := d.readFrames(h)
+	switch f := d.failure.Load(); {
+	case f != nil && (err == nil || os.IsTimeout(err)):
+		d.rest(h)
+		return *f
+	case err == nil, os.IsTimeout(err) && d.shutdown.Load() != nil:
+		err = ErrShutdown
+	}
+	d.Drain()
+	return err
+}
+
+// Drain reads and discards what waits from the client. Run calls it; the goroutine of a Run that ended by a panic calls it
+// too.
+func (d *Datagram) Drain() {
+	d.out.Stop()
+	d.rest(nil)
+}
+
+// readFrames is the read loop. The whole of it runs inside one RawConn.Read, whose callback returns false to wait for the
+// next event. The socket is read until nothing is left: the poller reports edges.
+func (d *Datagram) readFrames(h Handler) error {
+	var err error
+	poll := d.rc.Read(func(fd uintptr) bool {
+		var r *mmsg.Receiver
+		if r, err = mmsg.NewReceiver(false); err != nil {
+			err = fmt.Errorf("%w: %w", ErrNoMemory, err)
+			return true
+		}
+		defer r.Free()
+		for {
+			var again bool
+			if again, err = d.receive(r, int(fd), h); err != nil || d.shutdown.Load() != nil {
+				return true
+			}
+			if again {
+				return false
+			}
+		}
+	})
+	if err == nil {
+		err = poll
+	}
+	return err
+}
+
+// receive receives one batch and hands it on. again reports that nothing is left.
+func (d *Datagram) receive(r *mmsg.Receiver, fd int, h Handler) (again bool, err error) {
+	n, err := r.Receive(fd)
+	switch {
+	case err == unix.EAGAIN:
+		return true, nil
+	case isGone(err):
+		return false, io.EOF
+	case err != nil:
+		return false, fmt.Errorf("receive from client: %w", err)
+	case h == nil:
+		return n < mmsg.BatchLen, nil
+	}
+	b, runts, long := r.Pack(0, n)
+	if runts > 0 {
+		d.toNet.runts.Add(uint64(runts))
+	}
+	if long > 0 {
+		d.toNet.long.Add(uint64(long))
+	}
+	if b.Len() > 0 {
+		d.toNet.frames.Add(uint64(b.Len()))
+		d.toNet.bytes.Add(uint64(b.DataLen()))
+		h.Frames(b)
+	}
+	return n < mmsg.BatchLen, nil
+}
+
+// rest takes what waits from the client, as its last words for h, or to discard it.
+func (d *Datagram) rest(h Handler) {
+	r, err := mmsg.NewReceiver(false)
+	if err != nil {
+		return
+	}
+	defer r.Free()
+	// It fails only once closed, and then there is nothing to read.
+	_ = d.rc.Control(func(fd uintptr) {
+		for range lastBatches {
+			if again, err := d.receive(r, int(fd), h); again || err != nil {
+				return
+			}
+		}
+	})
+}
+
+// A datagramPipe is a Pipe into a connected datagram socket.
+type datagramPipe struct {
+	fd     int
+	rc     syscall.RawConn
+	sender *mmsg.Sender
+}
+
+// Send implements Pipe.
+func (p *datagramPipe) Send(b frame.Batch) (int, error) { return p.sender.Send(p.fd, nil, b) }

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !linux
+
+package link
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// maxWaits is how often the drainer waits for a batch before it drops it.
+	maxWaits = 10
+	// waitTime is how long it waits each time: macOS says ENOBUFS when the receiver's buffer is full, and not when it has
+	// room again.
+	waitTime = 50 * time.Microsecond
+
+	// sendMayWait is whether a send can wait in spite of MSG_DONTWAIT, when the descriptor is not non-blocking.
+	sendMayWait = true
+)
+
+func setDatagramBuffers(fd int) {
+	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, datagramSendBuf)
+	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, datagramRecvBuf)
+}
+
+// Wait implements Pipe.
+func (p *datagramPipe) Wait(<-chan struct{}) { time.Sleep(waitTime) }

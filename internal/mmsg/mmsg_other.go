@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !linux && !darwin
+
+package mmsg
+
+import "github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+
+func newReceiver(names bool) (*Receiver, error) { return newPlain(names) }
+
+func send(fd int, to []byte, b frame.Batch) (int, error) { return sendPlain(fd, to, b) }

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mmsg
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+)
+
+// hello is what vfkit, and krunkit when told to, send before anything else. Nobody needs it.
+const hello = "VFKT"
+
+// A Receiver receives up to BatchLen datagrams at a time into slots of its own. One goroutine at a time uses it.
+//
+// It holds some 50 KiB of touched memory, more only while longer frames than Ethernet's come, so an owner that waits gives
+// it back: NewReceiver when the socket is readable, Free when Receive says EAGAIN. Both cost a free list's lock.
+type Receiver struct {
+	slots
+	way   receiveWay
+	names bool
+	n     int // messages of the last Receive
+}
+
+// A receiveWay is one way to receive.
+type receiveWay interface {
+	// receive fills the slots and their sizes and returns how many.
+	receive(fd int, s *slots) (int, error)
+	// name is the sender's path of message i, nil if it has none or names were not asked for.
+	name(i int) []byte
+	// free gives back what the way holds.
+	free() error
+}
+
+// NewReceiver takes a Receiver from the free list or makes one. With names, Name tells who sent a message. The error is the
+// system's when it has no memory.
+func NewReceiver(names bool) (*Receiver, error) {
+	if r := receivers.get(names); r != nil {
+		return r, nil
+	}
+	return newReceiver(names)
+}
+
+// Free gives r back; it must not be used any more, nor what Msg, Name and Pack returned.
+func (r *Receiver) Free() {
+	r.n = 0
+	receivers.put(r)
+}
+
+// Receive receives what waits at fd, a datagram socket, up to BatchLen messages, without waiting whatever fd's flags say.
+// Less than BatchLen: nothing more was there. An error is the system's bare number, EAGAIN if there was nothing at all.
+func (r *Receiver) Receive(fd int) (n int, err error) {
+	r.n, err = r.way.receive(fd, &r.slots)
+	return r.n, err
+}
+
+// Msg is message i of the last Receive without a prefix, valid until the next Receive or until Pack has taken it. long
+// says that it was longer than MaxLen and is cut.
+func (r *Receiver) Msg(i int) (data []byte, long bool) {
+	size := int(r.size[:r.n][i])
+	return r.whole(i, min(size, MaxLen)), size > MaxLen
+}
+
+// Name is the sender's path of message i as it bound it, nil when it is not bound, valid until the next Receive. An
+// abstract name begins with 0. The path may be relative: then it means nothing here.
+func (r *Receiver) Name(i int) []byte { return r.way.name(i) }
+
+// Pack makes one batch of messages first to end-1 of the last Receive, borrowed until the next. Messages shorter than a
+// frame and those that were cut are left out and counted; vfkit's hello is left out and not counted. The messages are moved
+// together, so Msg of them is not valid any more; frames of the full Ethernet length lie together already.
+func (r *Receiver) Pack(first, end int) (b frame.Batch, runts, long int) {
+	end = min(end, r.n)
+	if first >= end {
+		return b, 0, 0
+	}
+	near := true
+	for _, size := range r.size[first:end] {
+		near = near && int(size) <= r.nearLen
+	}
+	if near || r.far == nil {
+		return r.packNear(first, end)
+	}
+	return r.packFar(first, end)
+}
+
+// slots is where messages are received: each begins in a near slot, and where near slots are short, what does not fit goes
+// to its far slot, at the place where it would be if the whole message was there. Slots have room for the prefix in front.
+type slots struct {
+	near    []byte // BatchLen slots of PrefixLen + nearLen bytes
+	nearLen int
+	far     []byte // BatchLen slots of PrefixLen + MaxLen bytes; nil: near slots hold everything
+
+	size [BatchLen]uint32 // bytes of each message; above MaxLen: it was cut
+}
+
+// farStride is the distance between two far slots in bytes.
+const farStride = frame.PrefixLen + MaxLen
+
+// stride is the distance between two near slots in bytes.
+func (s *slots) stride() int { return frame.PrefixLen + s.nearLen }
+
+// whole is message i of n bytes in one piece.
+func (s *slots) whole(i, n int) []byte {
+	near := s.near[i*s.stride()+frame.PrefixLen:]
+	if n <= s.nearLen {
+		return near[:n:n]
+	}
+	far := s.far[i*farStride+frame.PrefixLen:]
+	copy(far, near[:s.nearLen])
+	return far[:n:n]
+}
+
+// dropped counts message i if it is no frame.
+func (s *slots) dropped(i int, runts, long *int) bool {
+	size := int(s.size[i])
+	switch {
+	case size > MaxLen:
+		*long++
+	case size >= frame.MinLen:
+		return false
+	case size != len(hello) || string(s.whole(i, size)) != hello:
+		*runts++
+	}
+	return true
+}
+
+// packNear packs within the near slots. A frame never moves up, so what follows is not overwritten.
+func (s *slots) packNear(first, end int) (b frame.Batch, runts, long int) {
+	stride := s.stride()
+	buf := s.near[first*stride : end*stride]
+	at, n := 0, 0
+	for i := range end - first {
+		if s.dropped(first+i, &runts, &long) {
+			continue
+		}
+		size := int(s.size[first+i])
+		if from := i * stride; from != at {
+			copy(buf[at+frame.PrefixLen:], buf[from+frame.PrefixLen:][:size])
+		}
+		frame.PutPrefix(buf[at:], size)
+		at += frame.PrefixLen + size
+		n++
+	}
+	return frame.NewBatch(buf[:at:at], n), runts, long
+}
+
+// packFar packs into the far slots, where there is room for everything. A frame's place is never behind its far slot.
+func (s *slots) packFar(first, end int) (b frame.Batch, runts, long int) {
+	buf := s.far[first*farStride : end*farStride]
+	at, n := 0, 0
+	for i := range end - first {
+		if s.dropped(first+i, &runts, &long) {
+			continue
+		}
+		size := int(s.size[first+i])
+		near := s.near[(first+i)*s.stride()+frame.PrefixLen:][:min(size, s.nearLen)]
+		data := buf[at+frame.PrefixLen:][:size]
+		if size > s.nearLen {
+			copy(data[s.nearLen:], buf[i*farStride+frame.PrefixLen:][s.nearLen:size])
+		}
+		copy(data, near)
+		frame.PutPrefix(buf[at:], size)
+		at += frame.PrefixLen + size
+		n++
+	}
+	return frame.NewBatch(buf[:at:at], n), runts, long
+}
+
+// mapMemory is n bytes outside the garbage-collected heap.
+func mapMemory(n int) ([]byte, error) {
+	mem, err := unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	if err != nil {
+		return nil, fmt.Errorf("map memory for datagrams: %w", err)
+	}
+	return mem, nil
+}
