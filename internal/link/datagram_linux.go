@@ -4,12 +4,8 @@ package link
 
 import "golang.org/x/sys/unix"
 
-const (
-	// maxWaits is 0: the system tells when there is room.
-	maxWaits = 0
-	// sendMayWait is whether a send can wait in spite of MSG_DONTWAIT, when the descriptor is not non-blocking.
-	sendMayWait = false
-)
+// maxWaits is 0: the system tells when there is room.
+const maxWaits = 0
 
 func setDatagramBuffers(fd int) {
 	if n, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF); err == nil && n < 2*datagramSendBuf {

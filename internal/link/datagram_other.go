@@ -16,9 +16,6 @@ const (
 	// waitTime is how long it waits each time: macOS says ENOBUFS when the receiver's buffer is full, and not when it has
 	// room again.
 	waitTime = 50 * time.Microsecond
-
-	// sendMayWait is whether a send can wait in spite of MSG_DONTWAIT, when the descriptor is not non-blocking.
-	sendMayWait = true
 )
 
 func setDatagramBuffers(fd int) {

@@ -30,7 +30,9 @@ type Stream struct {
 	shutdown atomic.Pointer[DrainSchedule]
 	failure  atomic.Pointer[error] // of a write, tells why shutdown was set
 
-	limit int // of out, bytes
+	limit    int  // of out, bytes
+	shared   bool // see StreamOptions
+	queueAll bool // every write is left to the drainer, because it may wait
 
 	// mu guards the output side. It covers one non-blocking write, never a blocking one.
 	mu     sync.Mutex
@@ -47,8 +49,11 @@ type Stream struct {
 
 // StreamOptions set up a Stream.
 type StreamOptions struct {
-	QueueSize int  // bytes; 0 = DefaultQueueSize
-	Shared    bool // another process may hold this very end and change its flags
+	QueueSize int // bytes; 0 = DefaultQueueSize
+
+	// Shared: another process may hold this very end, so it may clear O_NONBLOCK or shut the socket down at any time. That
+	// costs nobody else anything, and Close shuts the connection down, since closing one of several copies does not end it.
+	Shared bool
 }
 
 // NewStream takes over conn, which must be an unblocked stream socket. Its buffers are enlarged if the system allows.
@@ -60,7 +65,7 @@ func NewStream(conn *net.UnixConn, o StreamOptions) (*Stream, error) {
 	if err != nil {
 		return nil, fmt.Errorf("get descriptor of client socket: %w", err)
 	}
-	s := &Stream{conn: conn, rc: rc, limit: o.QueueSize}
+	s := &Stream{conn: conn, rc: rc, limit: o.QueueSize, shared: o.Shared, queueAll: o.Shared && sendMayWait}
 	s.drainFn = s.drainOut
 	err = rc.Control(func(fd uintptr) {
 		s.fd = int(fd)
@@ -105,7 +110,7 @@ func (s *Stream) Gone() bool {
 	if s.closed {
 		return true
 	}
-	n, _, err := unix.Recvfrom(s.fd, make([]byte, 1), unix.MSG_PEEK)
+	n, _, err := unix.Recvfrom(s.fd, make([]byte, 1), unix.MSG_PEEK|unix.MSG_DONTWAIT)
 	return err == nil && n == 0
 }
 
@@ -137,6 +142,10 @@ func (s *Stream) Close() error {
 	s.mu.Lock()
 	s.closed, s.ended = true, true
 	s.mu.Unlock()
+	if s.shared {
+		// It fails when the client has gone or has shut it down itself.
+		_ = s.rc.Control(func(fd uintptr) { _ = unix.Shutdown(int(fd), unix.SHUT_RDWR) }) // ends a write that waits
+	}
 	err := s.conn.Close() // wakes the drainer
 	s.drainer.Wait()
 	s.mu.Lock()
@@ -158,6 +167,10 @@ func (s *Stream) Deliver(b frame.Batch) {
 		s.enqueue(b.Bytes(), b.Len())
 		return
 	}
+	if s.queueAll {
+		s.owe(b, 0)
+		return
+	}
 	buf := b.Bytes()
 	n, err := writeNow(s.fd, buf)
 	switch {
@@ -171,107 +184,6 @@ func (s *Stream) Deliver(b frame.Batch) {
 	default:
 		s.owe(b, n)
 	}
-}
-
-// writeNow writes what the socket takes without waiting and returns how much that was.
-func writeNow(fd int, b []byte) (int, error) {
-	for {
-		n, err := writeOnce(fd, b)
-		if err != unix.EINTR {
-			return max(n, 0), err
-		}
-	}
-}
-
-// owe queues what is left of b after n of its bytes were written. The rest of a frame that was cut is owed to the client
-// however full the queue is: without it the client would lose the framing. The caller holds mu.
-func (s *Stream) owe(b frame.Batch, n int) {
-	buf := b.Bytes()
-	it := b.Iter()
-	sent := 0
-	for it.Next() && it.End() <= n {
-		sent++
-	}
-	if n > it.Offset() { // the current frame is cut
-		rest := buf[n:it.End()]
-		if !s.out.push(rest) {
-			s.ended = true
-			s.stats.DropClosed += uint64(b.Len() - sent)
-			s.fail(fmt.Errorf("queue the rest of a frame: %w", ErrNoMemory))
-			return
-		}
-		n = it.End()
-		sent++
-	}
-	s.stats.ToClientFrames += uint64(sent)
-	s.stats.ToClientBytes += uint64(n - sent*frame.PrefixLen)
-	s.enqueue(buf[n:], b.Len()-sent)
-	if s.out.size == 0 {
-		return
-	}
-	s.busy = true
-	s.drainer.Add(1)
-	go s.drainFn()
-}
-
-// enqueue appends the whole frames in buf as far as the queue has room for, in order. The caller holds mu.
-func (s *Stream) enqueue(buf []byte, frames int) {
-	if frames == 0 {
-		return
-	}
-	taken, end := frames, len(buf)
-	if room := s.limit - s.out.size - s.flight; end > room {
-		taken, end = fit(buf, room)
-	}
-	if end > 0 && !s.out.push(buf[:end]) {
-		taken, end = 0, 0
-	}
-	s.stats.ToClientFrames += uint64(taken)
-	s.stats.ToClientBytes += uint64(end - taken*frame.PrefixLen)
-	s.stats.DropQueueFull += uint64(frames - taken)
-}
-
-// fit is how many frames at the head of buf, and how many bytes, are within room bytes.
-func fit(buf []byte, room int) (frames, end int) {
-	it := frame.NewBatch(buf, 0).Iter()
-	for it.Next() && it.End() <= room {
-		frames++
-		end = it.End()
-	}
-	return frames, end
-}
-
-// drainOut writes the queue to the client, waiting for it outside the lock, until the queue is empty.
-func (s *Stream) drainOut() {
-	defer s.drainer.Done()
-	for {
-		s.mu.Lock()
-		s.flight = 0
-		c, ok := s.out.pop()
-		if !ok {
-			s.busy = false
-			s.mu.Unlock()
-			return
-		}
-		s.flight = len(c)
-		s.mu.Unlock()
-		_, err := s.conn.Write(c)
-		chunks.put(c)
-		if err != nil {
-			s.giveUp(err)
-			return
-		}
-	}
-}
-
-// giveUp drops the queue after the drainer's write failed. busy stays set: nothing may be written after a cut frame.
-func (s *Stream) giveUp(err error) {
-	s.mu.Lock()
-	s.ended = true
-	s.flight = 0
-	s.out.drop()
-	s.mu.Unlock()
-	s.fail(fmt.Errorf("write to client: %w", err))
 }
 
 // reason is why Run ends, given the error of the read loop.

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package link
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+)
+
+// writeNow writes what the socket takes without waiting and returns how much that was.
+func writeNow(fd int, b []byte) (int, error) {
+	for {
+		n, err := writeOnce(fd, b)
+		if err != unix.EINTR {
+			return max(n, 0), err
+		}
+	}
+}
+
+// owe queues what is left of b after n of its bytes were written. The rest of a frame that was cut is owed to the client
+// however full the queue is: without it the client would lose the framing. The caller holds mu.
+func (s *Stream) owe(b frame.Batch, n int) {
+	buf := b.Bytes()
+	it := b.Iter()
+	sent := 0
+	for it.Next() && it.End() <= n {
+		sent++
+	}
+	if n > it.Offset() { // the current frame is cut
+		rest := buf[n:it.End()]
+		if !s.out.push(rest) {
+			s.ended = true
+			s.stats.DropClosed += uint64(b.Len() - sent)
+			s.fail(fmt.Errorf("queue the rest of a frame: %w", ErrNoMemory))
+			return
+		}
+		n = it.End()
+		sent++
+	}
+	s.stats.ToClientFrames += uint64(sent)
+	s.stats.ToClientBytes += uint64(n - sent*frame.PrefixLen)
+	s.enqueue(buf[n:], b.Len()-sent)
+	if s.out.size == 0 {
+		return
+	}
+	s.busy = true
+	s.drainer.Add(1)
+	go s.drainFn()
+}
+
+// enqueue appends the whole frames in buf as far as the queue has room for, in order. The caller holds mu.
+func (s *Stream) enqueue(buf []byte, frames int) {
+	if frames == 0 {
+		return
+	}
+	taken, end := frames, len(buf)
+	if room := s.limit - s.out.size - s.flight; end > room {
+		taken, end = fit(buf, room)
+	}
+	if end > 0 && !s.out.push(buf[:end]) {
+		taken, end = 0, 0
+	}
+	s.stats.ToClientFrames += uint64(taken)
+	s.stats.ToClientBytes += uint64(end - taken*frame.PrefixLen)
+	s.stats.DropQueueFull += uint64(frames - taken)
+}
+
+// fit is how many frames at the head of buf, and how many bytes, are within room bytes.
+func fit(buf []byte, room int) (frames, end int) {
+	it := frame.NewBatch(buf, 0).Iter()
+	for it.Next() && it.End() <= room {
+		frames++
+		end = it.End()
+	}
+	return frames, end
+}
+
+// drainOut writes the queue to the client, waiting for it outside the lock, until the queue is empty.
+func (s *Stream) drainOut() {
+	defer s.drainer.Done()
+	for {
+		s.mu.Lock()
+		s.flight = 0
+		c, ok := s.out.pop()
+		if !ok {
+			s.busy = false
+			s.mu.Unlock()
+			return
+		}
+		s.flight = len(c)
+		s.mu.Unlock()
+		err := s.writeAll(c)
+		chunks.put(c)
+		if err != nil {
+			s.giveUp(err)
+			return
+		}
+	}
+}
+
+// writeAll writes b, waiting for room outside of system calls. conn.Write would wait inside of one where O_NONBLOCK was
+// cleared.
+func (s *Stream) writeAll(b []byte) (err error) {
+	poll := s.rc.Write(func(fd uintptr) bool {
+		for len(b) > 0 {
+			var n int
+			n, err = writeNow(int(fd), b)
+			b = b[n:]
+			if err == unix.EAGAIN {
+				err = nil
+				return false
+			}
+			if err != nil {
+				return true
+			}
+		}
+		return true
+	})
+	if err == nil {
+		err = poll
+	}
+	return err
+}
+
+// giveUp drops the queue after the drainer's write failed. busy stays set: nothing may be written after a cut frame.
+func (s *Stream) giveUp(err error) {
+	s.mu.Lock()
+	s.ended = true
+	s.flight = 0
+	s.out.drop()
+	s.mu.Unlock()
+	s.fail(fmt.Errorf("write to client: %w", err))
+}
