@@ -116,6 +116,7 @@ var skips = map[string]string{
 	"internal/compat/differential_test.go: reference":            "gcc, for the C library's getopt_long",
 	"internal/compat/errtext/errtext_test.go: TestAgainstC":      "gcc, for the C library's strerror",
 	"internal/compat/pidfile_test.go: needRoot":                  "root, to become another user",
+	"internal/rundir/rundir_test.go: needRoot":                   "root, to become another user",
 	"internal/state/file_test.go: TestForeign":                   "root, to give a file to another user",
 	"internal/state/file_test.go: TestUntrustedDirectory":        "root, for whom the rules are stricter",
 	"test/bench/load_test.go: testBench":                         "gcc, for the load generator and the C relays",

@@ -86,6 +86,7 @@ func Open(o Options) (*Dir, error) {
 	if !d.given {
 		d.path = o.Socket + suffix
 	}
+	d.path = d.path[:1] + strings.TrimRight(d.path[1:], "/")
 	if n := len(d.path) + len(compat.LongestRuntimePath); n > compat.MaxSocketPath {
 		return nil, fmt.Errorf("%s%s has %d bytes, the path of a socket %d at most: use a shorter path for the socket, or --runtime-dir",
 			d.path, compat.LongestRuntimePath, n, compat.MaxSocketPath)
@@ -133,14 +134,14 @@ func (d *Dir) openParent() error {
 	return err
 }
 
-// split takes the last element off path. One that is no name stands for a directory that is there, in itself.
+// split takes the last element off path, which does not end in a slash but for the root. One that is no name stands for a
+// directory that is there, in itself.
 func split(path string) (parent, base string) {
-	path = strings.TrimRight(path, "/")
 	i := strings.LastIndexByte(path, '/')
 	parent, base = path[:i+1], path[i+1:]
 	switch base {
 	case "":
-		return "/", "."
+		return path, "."
 	case ".", "..":
 		return path, "."
 	}

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rundir
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// backlog asks for the system's maximum: both kernels cut it down to kern.ipc.somaxconn or net.core.somaxconn.
+const backlog = 1<<16 - 1
+
+// A bound is a socket that was made.
+type bound struct {
+	dir  *os.File
+	name string // below the directory, such as dgram/sock
+	node node
+}
+
+// Listen makes the stream socket name in the directory. A stale one is removed; what is no socket of ours is an error and
+// stays. The socket is bound with no access for others, given to the group and only then made to listen. The umask of the
+// process is changed for a moment. The caller owns the listener, whose Close leaves the path alone: that is for Remove.
+func (d *Dir) Listen(name string) (*net.UnixListener, error) {
+	f, err := d.make(d.dir, name, unix.SOCK_STREAM)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // the listener has a duplicate
+	err = unix.Listen(fd(f), backlog)
+	var ln net.Listener
+	if err == nil {
+		ln, err = net.FileListener(f)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s/%s: %w", d.path, name, err)
+	}
+	ul, ok := ln.(*net.UnixListener)
+	if !ok {
+		return nil, errors.Join(fmt.Errorf("listen on %s/%s: %w", d.path, name, syscall.ENOTSOCK), ln.Close())
+	}
+	ul.SetUnlinkOnClose(false)
+	return ul, nil
+}
+
+// ListenDatagram makes dgram/sock. Clients may have left a socket of theirs there while no daemon ran: it is removed, as it
+// lies in our directory; anything else is an error and stays. While the socket is made, nobody else can write in dgram.
+// The caller owns the socket, whose Close leaves the path alone.
+func (d *Dir) ListenDatagram() (_ *net.UnixConn, err error) {
+	if err := unix.Fchmod(fd(d.dgram), closedMode); err != nil {
+		return nil, fmt.Errorf("close %s/%s: %w", d.path, dgramName, err)
+	}
+	f, err := d.make(d.dgram, dgramName+"/"+sockName, unix.SOCK_DGRAM)
+	if cerr := unix.Fchmod(fd(d.dgram), d.mode(dgramMode)); err == nil && cerr != nil {
+		_ = f.Close()
+		err = fmt.Errorf("open %s/%s: %w", d.path, dgramName, cerr)
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // the connection has a duplicate
+	c, err := net.FilePacketConn(f)
+	if err != nil {
+		return nil, fmt.Errorf("use %s/%s/%s: %w", d.path, dgramName, sockName, err)
+	}
+	uc, ok := c.(*net.UnixConn)
+	if !ok {
+		return nil, errors.Join(fmt.Errorf("use %s/%s/%s: %w", d.path, dgramName, sockName, syscall.ENOTSOCK), c.Close())
+	}
+	return uc, nil
+}
+
+// make binds a socket of the kind to name, whose last element is in dir.
+func (d *Dir) make(dir *os.File, name string, kind int) (*os.File, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	where := d.path + "/" + name
+	if d.removed {
+		return nil, fmt.Errorf("make socket %s: %w", where, net.ErrClosed)
+	}
+	if err := d.clear(dir, name); err != nil {
+		return nil, err
+	}
+	raw, err := newSocket(kind)
+	if err != nil {
+		return nil, fmt.Errorf("make socket %s: %w", where, err)
+	}
+	f := os.NewFile(uintptr(raw), where)
+	if err = d.bind(f, dir, name); err == nil {
+		err = d.take(dir, name)
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, fmt.Errorf("make socket %s: %w", where, err)
+	}
+	return f, nil
+}
+
+// clear removes a stale socket.
+func (d *Dir) clear(dir *os.File, name string) error {
+	where := d.path + "/" + name
+	n, err := statAt(dir, path.Base(name))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return fmt.Errorf("stat %s: %w", where, err)
+	case n.kind() != unix.S_IFSOCK:
+		return fmt.Errorf("make socket %s: there is something that is no socket: remove it", where)
+	case n.uid != d.euid && dir != d.dgram:
+		return fmt.Errorf("make socket %s: there is one of user %d, not ours (user %d): remove it", where, n.uid, d.euid)
+	}
+	if err := unix.Unlinkat(fd(dir), path.Base(name), 0); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove the stale socket %s: %w", where, err)
+	}
+	return nil
+}
+
+// take checks that the socket that has appeared in dir is ours, and gives it to the group. Nothing was there before, and
+// only we can make something there; still it is looked at, since where bind followed a path, somebody may have led it
+// elsewhere.
+func (d *Dir) take(dir *os.File, name string) error {
+	n, err := statAt(dir, path.Base(name))
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !d.fresh(n) {
+		return fmt.Errorf("%s does not lead to the directory that was checked: somebody moves it", d.path)
+	}
+	if err != nil {
+		return err
+	}
+	b := bound{dir: dir, name: name, node: n}
+	if err := d.give(b, d.mode(socketMode)); err != nil {
+		d.removeSocket(b)
+		return fmt.Errorf("set group and mode: %w", err)
+	}
+	d.bound = append(d.bound, b)
+	return nil
+}
+
+// removeSocket removes b unless another file has taken its place.
+func (d *Dir) removeSocket(b bound) {
+	n, err := statAt(b.dir, path.Base(b.name))
+	if err == nil && n.same(b.node) {
+		err = unix.Unlinkat(fd(b.dir), path.Base(b.name), 0)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		d.log.Warn("cannot remove the socket", "path", d.path+"/"+b.name, "error", err)
+	}
+}
+
+// newSocket makes a socket that children do not inherit.
+func newSocket(kind int) (int, error) {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	s, err := unix.Socket(unix.AF_UNIX, kind, 0)
+	if err == nil {
+		unix.CloseOnExec(s)
+	}
+	return s, err
+}
