@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package passing
+
+import (
+	"errors"
+	"io"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/passing/proto"
+)
+
+// adopt serves a descriptor that a client hands over.
+func (s *Server) adopt(c *conn) {
+	m, err := proto.ReadMessage(c.UnixConn, proto.MaxLine)
+	c.doneReading()
+	defer m.Close()
+	bare := m.Bare()
+	r := proto.Request{Version: proto.Version, Transport: proto.Datagram}
+	if err == nil && !bare {
+		r, err = proto.DecodeRequest(m.Line)
+	}
+	if err == nil && m.FD == proto.None {
+		err = &proto.Error{Code: proto.BadDescriptor, Text: "no descriptor came with the first byte"}
+	}
+	var l link.Link
+	var h handed
+	if err == nil {
+		if h, err = s.examine(m.FD, r.Transport); err == nil {
+			m.FD = proto.None // it is h's
+			l, err = s.adopted(h, r.Transport)
+		}
+	}
+	began := func(x session) { s.watch.add(x, h) }
+	switch {
+	case err != nil && bare:
+		if !errors.Is(err, io.EOF) {
+			e := s.wire(err)
+			s.complain(c, "client refused", "code", string(e.Code), "error", e.Text)
+		}
+	case err != nil:
+		s.refuse(c, err)
+	case bare:
+		s.serveBare(c, l, r, began)
+	default:
+		s.join(c, l, r, joining{
+			lifeline: r.Wait,
+			answer:   func(reply proto.Reply) error { return c.send(reply, proto.None) },
+			began:    began,
+		})
+	}
+}
+
+// adopted makes the link on h, which it takes over.
+func (s *Server) adopted(h handed, t proto.Transport) (link.Link, error) {
+	if h.bound == "" {
+		return s.newLink(h.fd, t, true)
+	}
+	uc, err := unixConn(h.fd)
+	if err != nil {
+		return nil, err
+	}
+	return newPending(uc, h.bound, s), nil
+}
+
+// serveBare serves a client that is told nothing and whose connection means nothing.
+func (s *Server) serveBare(c *conn, l link.Link, r proto.Request, began func(session)) {
+	x, err := s.serve(l, s.client(c, r))
+	if err != nil {
+		_ = l.Close()
+		e := s.wire(err)
+		s.complain(c, "client refused", "code", string(e.Code), "error", e.Text)
+		return
+	}
+	began(x)
+}

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package passing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/passing/proto"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
+)
+
+// vmnetMaxPackets is how many packets vmnet moves in one call at most. vmnet-helper's clients are told.
+const vmnetMaxPackets = 256
+
+// attach serves a client that asks for a descriptor. The connection is its lifeline.
+func (s *Server) attach(c *conn) {
+	m, err := proto.ReadMessage(c.UnixConn, proto.MaxLine)
+	c.doneReading()
+	defer m.Close()
+	var r proto.Request
+	if err == nil {
+		r, err = proto.DecodeRequest(m.Line)
+	}
+	if err == nil && m.FD != proto.None {
+		err = &proto.Error{Code: proto.BadDescriptor, Text: "attach takes no descriptor; hand it over on the socket adopt"}
+	}
+	if err != nil {
+		s.refuse(c, err)
+		return
+	}
+	ours, theirs, err := proto.Pair(r.Transport)
+	if err != nil {
+		s.refuse(c, err)
+		return
+	}
+	defer func() {
+		if theirs != proto.None {
+			_ = unix.Close(theirs)
+		}
+	}()
+	l, err := s.newLink(ours, r.Transport, false)
+	if err != nil {
+		s.refuse(c, err)
+		return
+	}
+	s.join(c, l, r, joining{lifeline: true, answer: func(reply proto.Reply) error {
+		err := c.send(reply, theirs)
+		_ = unix.Close(theirs) // only the client has it now, and its end can be seen
+		theirs = proto.None
+		return err
+	}})
+}
+
+// A joining is in what attach and adopt differ.
+type joining struct {
+	lifeline bool                    // the connection is the session's lifeline
+	answer   func(proto.Reply) error // sends the reply
+	began    func(session)           // may be nil
+}
+
+// join serves l, tells the client what came of it, and stays until the session has ended if the connection is its lifeline.
+// It takes l over.
+func (s *Server) join(c *conn, l link.Link, r proto.Request, j joining) {
+	x, err := s.serve(l, s.client(c, r))
+	if err != nil {
+		_ = l.Close()
+		s.refuse(c, err)
+		return
+	}
+	if j.began != nil {
+		j.began(x)
+	}
+	ctx, cancel := context.WithCancelCause(s.ctx)
+	defer cancel(nil)
+	if j.lifeline {
+		defer c.hold(cancel)()
+	}
+	ready, stop := context.WithTimeout(ctx, readyTime)
+	info, err := x.Ready(ready)
+	stop()
+	if err != nil {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		err = &notStarted{err}
+		x.End(err)
+		s.refuse(c, err)
+		return
+	}
+	if err := j.answer(s.reply(r.Transport, l, info)); err != nil {
+		if !j.lifeline { // it has what it wanted
+			return
+		}
+		x.End(fmt.Errorf("reply not taken: %w", err))
+	}
+	if !j.lifeline {
+		return
+	}
+	select {
+	case <-x.Done():
+		return
+	case <-ctx.Done():
+	}
+	if errors.Is(context.Cause(ctx), errLifeline) {
+		x.End(errLifeline)
+	}
+	<-x.Done()
+}
+
+// client describes the client behind c.
+func (s *Server) client(c *conn, r proto.Request) perclient.Client {
+	log := append([]any{"via", c.door, "transport", string(r.Transport)}, c.peer.args()...)
+	return perclient.Client{Name: r.Name, Log: log, MAC: r.MAC, InterfaceID: r.InterfaceID, Start: true}
+}
+
+// newLink makes the link on our end of a pair, or, with shared being true, on a descriptor that its sender has as well. It
+// takes fd over.
+func (s *Server) newLink(fd int, t proto.Transport, shared bool) (link.Link, error) {
+	uc, err := unixConn(fd)
+	if err != nil {
+		return nil, err
+	}
+	var l link.Link
+	if t == proto.Stream {
+		l, err = link.NewStream(uc, link.StreamOptions{QueueSize: s.opts.QueueSize, Shared: shared})
+	} else {
+		l, err = link.NewDatagram(uc, link.DatagramOptions{QueueSize: s.opts.QueueSize, Shared: shared})
+	}
+	if err != nil {
+		_ = uc.Close()
+		return nil, fmt.Errorf("use the socket: %w", err)
+	}
+	return l, nil
+}
+
+// unixConn makes a connection of a descriptor, which it takes over.
+func unixConn(fd int) (*net.UnixConn, error) {
+	f := os.NewFile(uintptr(fd), "client")
+	defer func() { _ = f.Close() }() // the connection has a duplicate
+	nc, err := net.FileConn(f)
+	if err != nil {
+		return nil, fmt.Errorf("use the socket: %w", err)
+	}
+	uc, ok := nc.(*net.UnixConn)
+	if !ok {
+		_ = nc.Close()
+		return nil, errors.New("use the socket: it is no unix socket")
+	}
+	return uc, nil
+}
+
+// reply describes the network and a client's port on it.
+func (s *Server) reply(t proto.Transport, l link.Link, p vnet.PortInfo) proto.Reply {
+	n := s.opts.Network()
+	r := proto.Reply{
+		Version: proto.Version, Transport: t, Backend: n.Backend, Mode: string(n.Mode), Interface: n.Interface,
+		Gateway: addr(n.Gateway), Isolated: n.Isolated, Offload: n.Offload,
+		MTU: p.MTU, MaxPacketSize: min(p.MaxFrame, l.MaxFrame()), InterfaceID: p.InterfaceID,
+		StartAddress: addr(n.Gateway), EndAddress: addr(n.DHCPEnd),
+	}
+	if p.MAC != nil {
+		r.MACAddress = p.MAC.String()
+	}
+	if n.Subnet.IsValid() && n.Subnet.Addr().Is4() {
+		r.SubnetMask = net.IP(net.CIDRMask(n.Subnet.Bits(), 32)).String()
+	}
+	if n.Backend == "vmnet" {
+		r.ReadMaxPackets, r.WriteMaxPackets = vmnetMaxPackets, vmnetMaxPackets
+	}
+	return r
+}
+
+// addr is a as text, empty if there is none.
+func addr(a netip.Addr) string {
+	if !a.IsValid() {
+		return ""
+	}
+	return a.String()
+}
+
+// send sends a reply, with fd unless that is proto.None.
+func (c *conn) send(r proto.Reply, fd int) error {
+	if err := c.SetWriteDeadline(time.Now().Add(replyTime)); err != nil {
+		return fmt.Errorf("send: %w", err)
+	}
+	return proto.WriteMessage(c.UnixConn, r.Encode(), fd)
+}
+
+// refuse tells the client why it is not served, and the log.
+func (s *Server) refuse(c *conn, err error) {
+	e := s.wire(err)
+	if !errors.Is(err, io.EOF) && !errors.Is(err, errLifeline) { // one that left again without a word is no news
+		s.complain(c, "client refused", "code", string(e.Code), "error", e.Text)
+	}
+	if c.send(proto.Reply{Error: e}, proto.None) == nil {
+		c.settle()
+	}
+}
+
+// settle reads what the client has still sent: closing with something unread would be a reset for it, perhaps in front of
+// the reply.
+func (c *conn) settle() {
+	const most = 16
+	_ = c.CloseWrite()
+	_ = c.SetReadDeadline(time.Now().Add(lateTime))
+	buf := make([]byte, proto.MaxLine)
+	for range most {
+		if _, err := proto.Discard(c.UnixConn, buf); err != nil {
+			return
+		}
+	}
+}
+
+// notStarted is why a client's interface did not start.
+type notStarted struct{ error }
+
+func (e *notStarted) Error() string {
+	return "the client's interface did not start: " + e.error.Error()
+}
+func (e *notStarted) Unwrap() error { return e.error }
+
+// wire is err as the client is told it.
+func (s *Server) wire(err error) *proto.Error {
+	if e, ok := errors.AsType[*proto.Error](err); ok && s.ctx.Err() == nil {
+		return e
+	}
+	e := &proto.Error{Code: proto.Internal, Text: err.Error()}
+	switch {
+	case s.ctx.Err() != nil, errors.Is(err, perclient.ErrStopping), errors.Is(err, vnet.ErrClosed):
+		e.Code, e.Text = proto.Stopping, errStopped.Error()
+	case errors.Is(err, io.EOF):
+		e.Code, e.Text = proto.BadRequest, "the connection ended before a request"
+	case errors.Is(err, vnet.ErrIDInUse):
+		e.Code = proto.IDInUse
+	case errors.Is(err, perclient.ErrFull):
+		e.Code = proto.Full
+	case errors.Is(err, context.DeadlineExceeded):
+		e.Code, e.Text = proto.NoNetwork, fmt.Sprintf("the client's interface did not start within %v; see the daemon's log", readyTime)
+	case errors.As(err, new(*notStarted)):
+		e.Code = proto.NoNetwork
+	}
+	return e
+}

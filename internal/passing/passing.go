@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package passing serves clients that get a connected descriptor from the daemon, on the socket attach, or hand one over, on
+// the socket adopt. Both become sessions like those of any other client. The protocol is in package proto.
+package passing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/passing/proto"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/unixgram"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
+)
+
+const (
+	// requestTime is how long a client may take from its connection to the end of its request.
+	requestTime = 5 * time.Second
+
+	// lateTime is what is left of that at least to a request that had to wait for its turn.
+	lateTime = 100 * time.Millisecond
+
+	// readyTime is how long a client's interface may take to start.
+	readyTime = 15 * time.Second
+
+	// replyTime is how long a client may take to make room for the reply, which is short.
+	replyTime = 5 * time.Second
+
+	// maxReading is how many requests are read at once.
+	maxReading = 64
+
+	// maxOpen is how many connections there may be in all, those included that wait for their turn and those that are the
+	// lifeline of a session.
+	maxOpen = 2048
+)
+
+var (
+	// errLifeline is why a session ends whose client has closed the connection that it attached by.
+	errLifeline = errors.New("attach connection closed")
+	// errStopped is the cause of a context that Stop has ended.
+	errStopped = errors.New("the daemon is stopping")
+)
+
+// Options set up a Server.
+type Options struct {
+	Network func() vnet.NetworkInfo // for replies
+	// Clients is the *perclient.Server of the daemon.
+	Clients interface {
+		Serve(l link.Link, c perclient.Client) (*perclient.Session, error)
+	}
+	// Trust says whom a socket that was handed over bound, not connected, may be answered to, and which sockets are the
+	// daemon's own.
+	Trust     unixgram.Trust
+	QueueSize int // bytes of a client's queue; 0 = link.DefaultQueueSize
+	Log       *slog.Logger
+}
+
+// A session is a perclient.Session.
+type session interface {
+	Ready(ctx context.Context) (vnet.PortInfo, error)
+	End(reason error)
+	Done() <-chan struct{}
+}
+
+// A Server serves the connections of attach and adopt.
+//
+//	accepted --room--> reading --request--> served, or answered with an error --> closed
+//	accepted --maxReading are read--> waiting --in order--> reading
+//	accepted --maxOpen are open--> answered with "full", closed
+type Server struct {
+	opts   Options
+	serve  func(link.Link, perclient.Client) (session, error)
+	ctx    context.Context // until Stop
+	cancel context.CancelCauseFunc
+	logged limiter
+	watch  watcher
+
+	mu       sync.Mutex
+	stopping bool
+	open     int     // connections
+	reading  int     // connections whose request is being read
+	waiting  []*conn // in the order of their accept
+	running  sync.WaitGroup
+}
+
+// NewServer makes a server. It runs nothing by itself until it is given a connection.
+func NewServer(o Options) *Server {
+	s := &Server{opts: o}
+	s.serve = func(l link.Link, c perclient.Client) (session, error) {
+		x, err := o.Clients.Serve(l, c)
+		if err != nil {
+			return nil, err // and no session that is a nil pointer
+		}
+		return x, nil
+	}
+	s.ctx, s.cancel = context.WithCancelCause(context.Background())
+	s.watch.init(s)
+	return s
+}
+
+// A conn is one connection.
+type conn struct {
+	*net.UnixConn
+	srv    *Server
+	handle func(*conn)
+	until  time.Time // when the request has to be there
+	peer   peer
+	door   string // "attach" or "adopt", for logs
+	once   sync.Once
+	calm   func() bool // ends that Stop interrupts reading
+}
+
+// Attach takes over a connection to the socket attach: it serves the client that asks for a descriptor. It never blocks.
+func (s *Server) Attach(c *net.UnixConn) { s.accept(c, "attach", s.attach) }
+
+// Adopt takes over a connection to the socket adopt: it serves the descriptor that comes with it. It never blocks.
+func (s *Server) Adopt(c *net.UnixConn) { s.accept(c, "adopt", s.adopt) }
+
+// accept gives a connection to a goroutine if there is room, else to the queue, else it turns it away.
+func (s *Server) accept(uc *net.UnixConn, door string, handle func(*conn)) {
+	c := &conn{UnixConn: uc, srv: s, handle: handle, until: time.Now().Add(requestTime), door: door}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.stopping:
+		c.turnAway(&proto.Error{Code: proto.Stopping, Text: "the daemon is stopping"})
+	case s.open >= maxOpen:
+		c.turnAway(&proto.Error{Code: proto.Full, Text: fmt.Sprintf("the daemon has %d such connections; try again later", maxOpen)})
+		s.complain(c, "connection refused: there are too many", "connections", maxOpen)
+	case s.reading >= maxReading:
+		s.open++
+		s.waiting = append(s.waiting, c)
+	default:
+		s.open++
+		s.reading++
+		s.running.Go(c.run)
+	}
+}
+
+// doneReading is called once the request has come, or has not: the next one is read.
+func (c *conn) doneReading() {
+	c.once.Do(func() {
+		s := c.srv
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if len(s.waiting) == 0 {
+			s.reading--
+			return
+		}
+		next := s.waiting[0]
+		s.waiting[0] = nil
+		s.waiting = s.waiting[1:]
+		s.running.Go(next.run)
+	})
+}
+
+// run serves one connection to its end.
+func (c *conn) run() {
+	s := c.srv
+	defer func() {
+		c.doneReading()
+		_ = c.Close()
+		s.mu.Lock()
+		s.open--
+		s.mu.Unlock()
+	}()
+	defer s.recovered(c)
+	until := c.until
+	if late := time.Now().Add(lateTime); late.After(until) {
+		until = late
+	}
+	if err := c.SetReadDeadline(until); err != nil {
+		return
+	}
+	c.calm = context.AfterFunc(s.ctx, func() { _ = c.SetReadDeadline(time.Unix(1, 0)) })
+	defer c.calm()
+	c.peer = peerOf(c.UnixConn)
+	c.handle(c)
+}
+
+// recovered turns a panic into the end of one connection.
+func (s *Server) recovered(c *conn) {
+	if r := recover(); r != nil {
+		s.opts.Log.Error("internal error: this connection is closed, the others run on; please report it",
+			"doing", c.door, "panic", fmt.Sprint(r), "stack", stack())
+	}
+}
+
+// turnAway answers a connection that nobody serves, without waiting, and closes it.
+func (c *conn) turnAway(e *proto.Error) {
+	_ = c.SetDeadline(time.Now().Add(time.Millisecond))
+	_ = proto.WriteMessage(c.UnixConn, proto.Reply{Error: e}.Encode(), proto.None)
+	_ = c.UnixConn.Close()
+}
+
+// Stop answers connections with "stopping" from now on, those too whose request has not come yet or whose interface has not
+// started. Sessions are ended by whoever serves them, and their connections with them.
+func (s *Server) Stop() {
+	s.mu.Lock()
+	s.stopping = true
+	s.mu.Unlock()
+	s.cancel(errStopped)
+}
+
+// Wait waits until no connection is left or ctx is done. Callers call Stop and end the accept loops and the sessions first.
+func (s *Server) Wait(ctx context.Context) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.running.Wait()
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+}

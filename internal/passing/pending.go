@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package passing
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/mmsg"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/unixgram"
+)
+
+// A pending is the link of a client that handed over a bound socket: it becomes a link.Datagram once the first datagram
+// tells who the client is. Until then frames for it are dropped.
+//
+//	waiting --first sender--> serving, all by the inner link --> closed
+type pending struct {
+	conn  *net.UnixConn
+	fd    int
+	opts  link.DatagramOptions
+	first func(ctx context.Context, conn *net.UnixConn) (path string, err error)
+	found func(path string) // told who it is
+
+	ctx    context.Context // until Shutdown
+	cancel context.CancelFunc
+	early  atomic.Uint64 // frames for the client before it was known
+
+	inner atomic.Pointer[link.Datagram]
+	mu    sync.Mutex
+	sched *link.DrainSchedule // that of Shutdown
+}
+
+var _ link.Link = (*pending)(nil)
+
+// newPending takes over conn, which is bound to path.
+func newPending(conn *net.UnixConn, path string, s *Server) *pending {
+	p := &pending{
+		conn: conn,
+		opts: link.DatagramOptions{QueueSize: s.opts.QueueSize, Shared: true},
+		first: func(ctx context.Context, conn *net.UnixConn) (string, error) {
+			return unixgram.FirstSender(ctx, conn, s.opts.Trust)
+		},
+		found: func(client string) { s.opts.Log.Info("first sender found", "bound", path, "path", client) },
+	}
+	if rc, err := conn.SyscallConn(); err == nil {
+		_ = rc.Control(func(fd uintptr) { p.fd = int(fd) })
+	}
+	p.ctx, p.cancel = context.WithCancel(context.Background())
+	return p
+}
+
+// Run waits for the first sender and is then the inner link's.
+func (p *pending) Run(h link.Handler) error {
+	client, err := p.first(p.ctx, p.conn)
+	if err != nil {
+		if p.ctx.Err() != nil {
+			return link.ErrShutdown
+		}
+		return fmt.Errorf("wait for the first sender: %w", err)
+	}
+	p.found(client)
+	d, err := link.NewDatagram(p.conn, p.opts)
+	if err != nil {
+		return fmt.Errorf("serve the first sender: %w", err)
+	}
+	p.mu.Lock()
+	p.inner.Store(d)
+	sched := p.sched
+	p.mu.Unlock()
+	if sched != nil { // meanwhile
+		d.Shutdown(*sched)
+	}
+	return d.Run(h)
+}
+
+// Deliver implements frame.Sink.
+func (p *pending) Deliver(b frame.Batch) {
+	if d := p.inner.Load(); d != nil {
+		d.Deliver(b)
+		return
+	}
+	p.early.Add(uint64(b.Len()))
+}
+
+// MaxFrame implements frame.Sink.
+func (p *pending) MaxFrame() int { return mmsg.MaxLen }
+
+// Drain implements link.Link.
+func (p *pending) Drain() {
+	if d := p.inner.Load(); d != nil {
+		d.Drain()
+	}
+}
+
+// Shutdown ends the wait, or the inner link.
+func (p *pending) Shutdown(sched link.DrainSchedule) {
+	p.mu.Lock()
+	if p.sched == nil {
+		p.sched = &sched
+	}
+	d := p.inner.Load()
+	p.mu.Unlock()
+	p.cancel()
+	if d != nil {
+		d.Shutdown(sched)
+	}
+}
+
+// Close implements link.Link.
+func (p *pending) Close() error {
+	p.cancel()
+	if d := p.inner.Load(); d != nil {
+		return d.Close()
+	}
+	return p.conn.Close()
+}
+
+// Gone implements link.Link.
+func (p *pending) Gone() bool {
+	d := p.inner.Load()
+	return d != nil && d.Gone()
+}
+
+// Stats implements link.Link.
+func (p *pending) Stats() (st link.Stats) {
+	if d := p.inner.Load(); d != nil {
+		st = d.Stats()
+	}
+	st.DropClosed += p.early.Load()
+	return st
+}
+
+// Fd implements link.Link.
+func (p *pending) Fd() int { return p.fd }
