@@ -54,6 +54,7 @@ type layout struct {
 	hdr  [BatchLen]mmsghdr
 	iov  [BatchLen][2]iovec
 	name [BatchLen][nameLen]byte
+	cred [BatchLen]credential
 }
 
 // A batch receives by recvmmsg. Each message has two iovecs: the near slot, which an Ethernet frame fills exactly, so that a
@@ -83,6 +84,7 @@ func newReceiver(names bool) (*Receiver, error) {
 		w.lay.hdr[i].iovLen = uintptr(len(w.lay.iov[i]))
 		if names {
 			w.lay.hdr[i].name = uintptr(unsafe.Pointer(&w.lay.name[i]))
+			w.lay.hdr[i].control = uintptr(unsafe.Pointer(&w.lay.cred[i]))
 		}
 	}
 	return r, nil
@@ -96,6 +98,7 @@ func (w *batch) receive(fd int, s *slots) (int, error) {
 	if w.names {
 		for i := range w.lay.hdr {
 			w.lay.hdr[i].nameLen = nameLen
+			w.lay.hdr[i].controlLen = unsafe.Sizeof(credential{})
 		}
 	}
 	var n uintptr
