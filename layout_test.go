@@ -48,6 +48,11 @@ var imports = map[string][]string{
 	"internal/mmsg":      {"internal/darwinapi", "internal/frame"},
 	"internal/perclient": {"internal/frame", "internal/vnet", "internal/link", "internal/watch"},
 	"internal/unixgram":  {"internal/frame", "internal/link", "internal/mmsg"},
+	"internal/passing": {
+		"internal/frame", "internal/link", "internal/mmsg", "internal/passing/proto", "internal/perclient", "internal/unixgram", "internal/vnet",
+	},
+	"internal/passing/proto":  {},
+	"internal/passing/client": {"internal/passing/proto"},
 
 	"internal/watch":          {},
 	"internal/state":          {},
@@ -64,7 +69,7 @@ var imports = map[string][]string{
 	"internal/release":  {"internal/codesign"},
 
 	"cmd/socket_vmnet2": {
-		"internal/compat", "internal/link", "internal/perclient", "internal/rundir", "internal/selftest", "internal/state", "internal/usernet", "internal/vnet",
+		"internal/compat", "internal/link", "internal/passing", "internal/passing/client", "internal/passing/proto", "internal/perclient", "internal/rundir", "internal/selftest", "internal/state", "internal/usernet", "internal/vnet",
 		"internal/vmnet", "internal/vmnet/api", "internal/vmnet/ffi",
 		"internal/vnettest/fakehost", // with the tag vmnetsim only: TestDarwinBinary
 	},
@@ -94,7 +99,8 @@ var direct = map[string]use{
 	"github.com/urfave/cli/v2": {"MIT", []string{"internal/compat", "cmd/socket_vmnet2"}, nil},
 	"golang.org/x/sys": {"BSD-3-Clause", []string{
 		"internal/link", "internal/mmsg", "internal/compat", "internal/rundir", "internal/state", "internal/vmnet/pkt", "internal/vmnet/ffi", "internal/darwinapi",
-		"cmd/socket_vmnet2", "cmd/socket_vmnet_client", "test/bench/vmnetcalls", "test/e2e/guest", "test/e2e/lab",
+		"cmd/socket_vmnet2", "cmd/socket_vmnet_client", "internal/passing", "internal/passing/proto", "internal/passing/client",
+		"test/bench/vmnetcalls", "test/e2e/guest", "test/e2e/lab",
 	}, []string{"*"}},
 	"gvisor.dev/gvisor":                      {"Apache-2.0", []string{"internal/usernet"}, []string{"internal/fakeguest"}},
 	"github.com/containers/gvisor-tap-vsock": {"Apache-2.0", []string{"internal/usernet"}, nil},
