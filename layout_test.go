@@ -74,6 +74,7 @@ var imports = map[string][]string{
 		"internal/vnettest/fakehost", // with the tag vmnetsim only: TestDarwinBinary
 	},
 	"cmd/socket_vmnet_client": {"internal/compat/errtext"},
+	"cmd/vmnet-helper":        {"internal/compat", "internal/passing/client", "internal/passing/proto"},
 
 	"test/bench": {"test/vmnetsim"},
 	"test/bench/vmnetcalls": {
@@ -200,7 +201,7 @@ func TestDirectDependencies(t *testing.T) {
 // under a licence that allows it; and that they are static.
 func TestLinuxBinaries(t *testing.T) {
 	env := []string{"CGO_ENABLED=0", "GOOS=linux", "GOARCH=" + runtime.GOARCH}
-	for _, program := range []string{"socket_vmnet2", "socket_vmnet_client"} {
+	for _, program := range []string{"socket_vmnet2", "socket_vmnet_client", "vmnet-helper"} {
 		t.Run(program, func(t *testing.T) {
 			deps := strings.Fields(string(run(t, env, "go", "list", "-deps", "./cmd/"+program)))
 			for _, c := range checkLinked(deps) {

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command vmnet-helper connects one virtual machine to the network of a daemon that runs already, with vmnet-helper's options,
+// output and exit codes, so that programs which start vmnet-helper (minikube with vfkit or krunkit, for instance) work with
+// socket_vmnet2 unchanged:
+//
+//	vmnet-helper (--fd FD|--socket SOCKET) [--interface-id UUID] [--operation-mode shared|bridged|host] ...
+//
+// It hands the machine's socket over to the daemon and tells what it was given as one line of JSON. No frame goes through it.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
+)
+
+func main() {
+	os.Exit(run(os.Args, os.Stdout, os.Stderr))
+}
+
+// run is the program. It returns the exit code: 0 when it was told to stop or the machine has gone, else 1.
+func run(argv []string, stdout, stderr io.Writer) int {
+	log := &logger{w: stderr}
+	c, err := parse(argv[min(1, len(argv)):])
+	if err != nil {
+		log.error("%v", err)
+		fmt.Fprint(stderr, usage)
+		return 1
+	}
+	log.verbose = c.verbose
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	// A reader that has gone is an error of one write.
+	signal.Ignore(syscall.SIGPIPE)
+	switch c.action {
+	case showHelp:
+		fmt.Fprint(stderr, usage)
+		return 0
+	case showVersion:
+		fmt.Fprint(stdout, versionText(compat.Version))
+		return 0
+	}
+	if err = dropPrivileges(log); err == nil {
+		if c.action == listInterfaces {
+			err = list(ctx, stdout, stderr)
+		} else {
+			err = serve(ctx, c, stdout, log)
+		}
+	}
+	switch {
+	case err == nil:
+		return 0
+	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
+		log.info("told to stop")
+		return 0
+	}
+	log.error("%v", err)
+	return 1
+}
+
+// serve connects the machine and waits for its end.
+func serve(ctx context.Context, c *config, stdout io.Writer, log *logger) error {
+	log.info("running vmnet-helper of socket_vmnet2 %s, uid: %d gid: %d", compat.Version, os.Geteuid(), os.Getegid())
+	if c.statsInterval > 0 {
+		log.warn("--stats-interval: the daemon counts frames, not this program")
+	}
+	end, err := open(c, log)
+	if err != nil {
+		return err
+	}
+	defer end.close(log)
+	s, err := handOver(ctx, c, end, log)
+	if err != nil {
+		return err
+	}
+	defer s.lifeline.Close()
+	if err := end.release(); err != nil {
+		return err
+	}
+	if _, err := stdout.Write(infoLine(c, &s.reply)); err != nil {
+		return fmt.Errorf("tell about the interface on stdout: %w", err)
+	}
+	if c.socket != "" {
+		log.info("waiting for client on %q", c.socket)
+	}
+	log.info("running")
+	return s.wait(ctx, log)
+}

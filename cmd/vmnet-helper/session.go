@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/passing/client"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/passing/proto"
+)
+
+// patience is how long a daemon may take to answer: vmnet may take seconds to start an interface, and more if it is busy.
+const patience = time.Minute
+
+// A session is what a daemon has taken on.
+type session struct {
+	socket   string // the daemon's
+	reply    proto.Reply
+	lifeline *os.File
+}
+
+// handOver gives the endpoint to the first daemon whose network is the one that c asks for.
+func handOver(ctx context.Context, c *config, e *endpoint, log *logger) (*session, error) {
+	files := configFiles()
+	places, err := find(c, files)
+	if err != nil {
+		return nil, err
+	}
+	var failures []error
+	for _, p := range places {
+		s, err := ask(ctx, c, e, p.socket)
+		switch {
+		case err == nil:
+			log.info("connected to the daemon at %q", p.socket)
+			return s, nil
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
+		case p.from != "":
+			return nil, fmt.Errorf("%w (%s names this daemon)", err, p.from)
+		case errors.Is(err, fs.ErrNotExist) && !errors.Is(err, client.ErrNoSocket):
+			log.debug("%v", err)
+		default:
+			failures = append(failures, err)
+		}
+	}
+	if len(failures) > 0 {
+		return nil, errors.Join(failures...)
+	}
+	var tried []string
+	for _, p := range places {
+		tried = append(tried, p.socket)
+	}
+	return nil, fmt.Errorf("no daemon runs for the network %q: start socket_vmnet2 on one of %s, or give the line \"%s = SOCKET\" to %s",
+		c.key(), strings.Join(tried, ", "), c.key(), strings.Join(files, " or "))
+}
+
+// ask hands the endpoint to one daemon and compares its network with what c asks for.
+func ask(ctx context.Context, c *config, e *endpoint, socket string) (*session, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	r := proto.Request{Name: name(c), InterfaceID: c.interfaceID, Wait: true}
+	a, err := client.Adopt(ctx, socket, e.file, &r)
+	if err != nil {
+		return nil, err
+	}
+	if err := compare(c, &a.Reply); err != nil {
+		a.Lifeline.Close()
+		return nil, fmt.Errorf("the daemon at %s %w; or name another daemon with --daemon=SOCKET", socket, err)
+	}
+	return &session{socket: socket, reply: a.Reply, lifeline: a.Lifeline}, nil
+}
+
+// name is what the daemon's log calls the machine: its socket, of which the end is what tells it from others.
+func name(c *config) string {
+	n := c.socket
+	for len(n) > proto.MaxName {
+		_, size := utf8.DecodeRuneInString(n)
+		n = n[size:]
+	}
+	if !utf8.ValidString(n) || strings.ContainsFunc(n, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return ""
+	}
+	return n
+}
+
+// compare tells how the daemon's network differs from what c asks for, and what to do.
+func compare(c *config, r *proto.Reply) error {
+	mode := c.mode
+	if c.network == "shared" || c.network == "host" {
+		mode = c.network
+	}
+	if mode != "" && r.Mode != mode {
+		return fmt.Errorf("has a %s network, not a %s one: start one with --vmnet-mode=%s", r.Mode, mode, mode)
+	}
+	if mode == "bridged" && r.Interface != c.sharedInterface {
+		return fmt.Errorf("bridges to %q, not to %q: start one with --vmnet-mode=bridged --vmnet-interface=%s",
+			r.Interface, c.sharedInterface, c.sharedInterface)
+	}
+	for _, a := range []struct {
+		option, flag, have string
+		want               netip.Addr
+	}{
+		{"start-address", "vmnet-gateway", r.StartAddress, c.start},
+		{"end-address", "vmnet-dhcp-end", r.EndAddress, c.end},
+		{"subnet-mask", "vmnet-mask", r.SubnetMask, c.mask},
+	} {
+		if a.want.IsValid() && a.have != a.want.String() {
+			return fmt.Errorf("has a network with the %s %q, not %s: start one with --%s=%s", a.option, a.have, a.want, a.flag, a.want)
+		}
+	}
+	switch offload := c.tso || c.checksum; {
+	case offload && !r.Offload:
+		return errors.New("has a network without offload, as --enable-tso and --enable-checksum-offload need it: leave them out " +
+			"(minikube: --vmnet-offloading=false; krunkit: offloading=off), or start the daemon with --offload for all its clients")
+	case !offload && r.Offload:
+		return errors.New("has a network with offload, on which a machine gets frames of 64 KiB: give --enable-tso and " +
+			"--enable-checksum-offload if it can take them (krunkit: offloading=on), or start the daemon without --offload")
+	case c.isolation && !r.Isolated:
+		return errors.New("has a network on which machines reach each other, unlike --enable-isolation: start it with --isolate")
+	}
+	return nil
+}
+
+// info is the line on stdout: the keys of vmnet_start_interface's answer, as vmnet-helper prints them, and with --network those
+// of the network.
+type info struct {
+	SubnetMask      string `json:"vmnet_subnet_mask,omitempty"`
+	MTU             int    `json:"vmnet_mtu,omitempty"`
+	EndAddress      string `json:"vmnet_end_address,omitempty"`
+	StartAddress    string `json:"vmnet_start_address,omitempty"`
+	InterfaceID     string `json:"vmnet_interface_id,omitempty"`
+	MaxPacketSize   int    `json:"vmnet_max_packet_size,omitempty"`
+	ReadMaxPackets  int    `json:"vmnet_read_max_packets,omitempty"`
+	WriteMaxPackets int    `json:"vmnet_write_max_packets,omitempty"`
+	MACAddress      string `json:"vmnet_mac_address,omitempty"`
+	NetSubnet       string `json:"net_ipv4_subnet,omitempty"`
+	NetMask         string `json:"net_ipv4_mask,omitempty"`
+}
+
+// infoLine makes that line.
+func infoLine(c *config, r *proto.Reply) []byte {
+	i := info{
+		SubnetMask: r.SubnetMask, MTU: r.MTU, EndAddress: r.EndAddress, StartAddress: r.StartAddress,
+		InterfaceID:   strings.ToUpper(r.InterfaceID), // as macOS writes them
+		MaxPacketSize: r.MaxPacketSize, ReadMaxPackets: r.ReadMaxPackets, WriteMaxPackets: r.WriteMaxPackets,
+		MACAddress: r.MACAddress,
+	}
+	if c.network != "" {
+		i.NetMask, i.NetSubnet = r.SubnetMask, subnet(r.StartAddress, r.SubnetMask)
+	}
+	b, err := json.Marshal(i)
+	if err != nil {
+		panic(err) // texts and numbers
+	}
+	return append(b, '\n')
+}
+
+// subnet is the first address of start's subnet, empty if there is none.
+func subnet(start, mask string) string {
+	a, m := net.ParseIP(start).To4(), net.ParseIP(mask).To4()
+	if a == nil || m == nil {
+		return ""
+	}
+	return a.Mask(net.IPMask(m)).String()
+}
+
+// wait waits for the session's end, or until this process is told to stop. An error: the daemon has gone.
+func (s *session) wait(ctx context.Context, log *logger) error {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_, _ = io.Copy(io.Discard, s.lifeline)
+	}()
+	select {
+	case <-ctx.Done():
+		s.lifeline.Close()
+		<-ended
+		return ctx.Err()
+	case <-ended:
+	}
+	// The daemon ends a session when the machine has gone, and all of them when it stops: then nobody answers there.
+	path := client.Path(s.socket, "adopt")
+	conn, err := net.Dial("unix", path)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
+		return fmt.Errorf("the daemon at %s has stopped: start the machine again once it runs", s.socket)
+	}
+	if err == nil {
+		conn.Close()
+	}
+	log.info("socket was closed by peer")
+	return nil
+}

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/passing/proto"
+)
+
+// maxSocketPath is the longest path of a unix socket in bytes without its NUL: 103 on macOS, 107 on Linux.
+const maxSocketPath = int(unsafe.Sizeof(unix.RawSockaddrUnix{}.Path)) - 1
+
+// socketPath checks the argument of --socket.
+func socketPath(path string) (string, error) {
+	if path == "" || len(path) > maxSocketPath {
+		return "", fmt.Errorf("invalid --socket %q: it has %d bytes, want 1 to %d", path, len(path), maxSocketPath)
+	}
+	return path, nil
+}
+
+// An endpoint is the end of the machine's link that the daemon is to have.
+type endpoint struct {
+	file   *os.File
+	socket string // path that file is bound to and that is removed at the end; empty for --fd
+	lock   *os.File
+}
+
+// open takes the descriptor that was inherited or binds the socket.
+func open(c *config, log *logger) (*endpoint, error) {
+	if c.socket == "" {
+		return inherit(c.fd)
+	}
+	e := &endpoint{socket: c.socket}
+	var err error
+	if e.lock, err = takeLock(c.socket + ".lock"); err != nil {
+		return nil, err
+	}
+	log.debug("created lockfile %q", e.lock.Name())
+	if e.file, err = bind(c.socket); err != nil {
+		e.socket = "" // whatever is there is not ours
+		e.close(log)
+		return nil, err
+	}
+	log.debug("created socket %q", c.socket)
+	return e, nil
+}
+
+// inherit takes descriptor fd.
+func inherit(fd int) (*endpoint, error) {
+	kind, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE)
+	if err != nil {
+		return nil, fmt.Errorf("--fd %d: %w: it must be one end of a connected pair of datagram sockets", fd, err)
+	}
+	if kind != unix.SOCK_DGRAM {
+		return nil, fmt.Errorf("--fd %d: no datagram socket: make the pair with SOCK_DGRAM", fd)
+	}
+	unix.CloseOnExec(fd)
+	proto.SetBuffers(fd, proto.Datagram)
+	return &endpoint{file: os.NewFile(uintptr(fd), fmt.Sprintf("--fd %d", fd))}, nil
+}
+
+// release closes this process's copy of what the daemon has now: while it was open a machine would not learn that the daemon
+// has gone. The path and its lock stay.
+func (e *endpoint) release() error {
+	err := e.file.Close()
+	e.file = nil
+	return err
+}
+
+// close gives back what is left.
+func (e *endpoint) close(log *logger) {
+	if e.file != nil {
+		e.file.Close()
+	}
+	if e.socket != "" {
+		log.debug("remove socket %q", e.socket)
+		os.Remove(e.socket)
+	}
+	if e.lock != nil {
+		os.Remove(e.lock.Name()) // while it is held
+		e.lock.Close()
+	}
+}
+
+// takeLock takes path's lock for the life of this process: two helpers on one socket would be a mistake.
+func takeLock(path string) (*os.File, error) {
+	for {
+		f, err := os.OpenFile(path, os.O_RDONLY|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+		if err != nil {
+			return nil, fmt.Errorf("open lock: %w", err)
+		}
+		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+			f.Close()
+			if errors.Is(err, unix.EINTR) {
+				continue
+			}
+			return nil, fmt.Errorf("lock %s: %w: another vmnet-helper serves this socket", path, err)
+		}
+		// Its former owner may have removed the file between open and lock, and then the lock is worth nothing.
+		mine, err := f.Stat()
+		there, lerr := os.Lstat(path)
+		if err == nil && lerr == nil && os.SameFile(mine, there) {
+			return f, nil
+		}
+		f.Close()
+		if err = errors.Join(err, lerr); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("lock %s: %w", path, err)
+		}
+	}
+}
+
+// bind makes a datagram socket at path for this user alone. What a helper before has left there is removed; anything but a
+// socket is not.
+func bind(path string) (*os.File, error) {
+	if st, err := os.Lstat(path); err == nil {
+		if st.Mode().Type() != fs.ModeSocket {
+			return nil, fmt.Errorf("%s is there already and is no socket: remove it or choose another path", path)
+		}
+		if err := os.Remove(path); err != nil {
+			return nil, fmt.Errorf("remove stale socket: %w", err)
+		}
+	}
+	syscall.ForkLock.RLock()
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM, 0)
+	if err == nil {
+		unix.CloseOnExec(fd)
+	}
+	syscall.ForkLock.RUnlock()
+	if err != nil {
+		return nil, fmt.Errorf("make a socket: %w", err)
+	}
+	proto.SetBuffers(fd, proto.Datagram)
+	// The mode is right from the start. No other file is made meanwhile.
+	old := unix.Umask(0o177)
+	err = unix.Bind(fd, &unix.SockaddrUnix{Name: path})
+	unix.Umask(old)
+	if err != nil {
+		_ = unix.Close(fd)
+		return nil, fmt.Errorf("bind %s: %w", path, err)
+	}
+	return os.NewFile(uintptr(fd), path), nil
+}
