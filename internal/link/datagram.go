@@ -23,10 +23,6 @@ const (
 	// datagramSendBuf is the send buffer asked for on a datagram socket, in bytes. On macOS it only bounds the length of a
 	// datagram; on Linux it is what the client may be behind with, and the default, if larger, is kept.
 	datagramSendBuf = 65<<10 + 512
-	// datagramRecvBuf is the receive buffer asked for, in bytes. On macOS it is what we may be behind with; on Linux it has
-	// no meaning for unix sockets.
-	datagramRecvBuf = 4 << 20
-
 	// lastBatches bounds what is read from a client whose link ends: it may go on sending.
 	lastBatches = 64
 )

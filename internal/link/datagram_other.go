@@ -16,6 +16,9 @@ const (
 	// waitTime is how long it waits each time: macOS says ENOBUFS when the receiver's buffer is full, and not when it has
 	// room again.
 	waitTime = 50 * time.Microsecond
+
+	// datagramRecvBuf is the receive buffer asked for, in bytes: what we may be behind with.
+	datagramRecvBuf = 4 << 20
 )
 
 func setDatagramBuffers(fd int) {

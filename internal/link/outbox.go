@@ -5,11 +5,15 @@ package link
 import (
 	"errors"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 )
+
+// oddWaits is how many waits in a row may end without anything being sent.
+const oddWaits = 100
 
 // A Pipe takes frames for one datagram client without waiting. Its methods are never called at the same time.
 type Pipe interface {
@@ -227,16 +231,22 @@ func (o *Outbox) sendChunk(b frame.Batch) (left frame.Batch, oversize tally, err
 		if err != nil || b.Len() == 0 {
 			return b, oversize, err
 		}
-		if b.Len() < before {
+		switch {
+		case b.Len() < before:
 			vain = 0
-		} else if vain++; o.patience > 0 && vain > o.patience {
+		case o.patience > 0 && vain == o.patience:
 			return b, oversize, nil
+		default:
+			vain++
 		}
 		select {
 		case <-o.stop:
 			return b, oversize, nil
 		default:
 			o.p.Wait(o.stop)
+		}
+		if vain > oddWaits { // there is room, they say, and is none: the system is short of memory
+			time.Sleep(time.Millisecond)
 		}
 	}
 }

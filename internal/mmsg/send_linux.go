@@ -73,7 +73,7 @@ func (a *sockaddr) set(path []byte) error {
 	}
 	binary.NativeEndian.PutUint16(a.raw[:], unix.AF_UNIX)
 	n := pathAt + copy(a.raw[pathAt:], path)
-	if path[0] != 0 { // a path ends with 0
+	if path[0] != 0 && len(path) < maxPath { // a path ends with 0 if there is room
 		a.raw[n] = 0
 		n++
 	}
