@@ -4,6 +4,7 @@ package proto
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -47,7 +48,11 @@ func ReadMessage(c *net.UnixConn, limit int) (Message, error) {
 	m := Message{FD: None}
 	buf := make([]byte, limit)
 	for first := true; ; first = false {
-		n, fds, err := receive(c, buf[len(m.Line):])
+		room := buf[len(m.Line):]
+		if first { // Linux gives what was sent in several calls as one, with the descriptors of the last
+			room = room[:1]
+		}
+		n, fds, err := receive(c, room)
 		m.Line = buf[:len(m.Line)+n]
 		if ferr := m.take(fds, first, err); ferr != nil {
 			m.Close()
@@ -61,7 +66,6 @@ func ReadMessage(c *net.UnixConn, limit int) (Message, error) {
 			return m, lineError(err, len(m.Line))
 		}
 		if m.Bare() {
-			m.Line = m.Line[:min(len(m.Line), 1)]
 			return m, nil
 		}
 		if end := bytes.IndexByte(m.Line, '\n'); end >= 0 {
@@ -150,11 +154,9 @@ func rights(oob []byte) (fds []int, err error) {
 			return fds, fmt.Errorf("parse control message: %w", err)
 		}
 		if h.Level == unix.SOL_SOCKET && h.Type == unix.SCM_RIGHTS {
-			got, err := unix.ParseUnixRights(&unix.SocketControlMessage{Header: h, Data: data})
-			if err != nil {
-				return fds, fmt.Errorf("parse descriptors: %w", err)
+			for ; len(data) >= 4; data = data[4:] { // unix.ParseUnixRights panics where a rest is left
+				fds = append(fds, int(int32(binary.NativeEndian.Uint32(data))))
 			}
-			fds = append(fds, got...)
 		}
 		oob = rest
 	}

@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package proto
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// connPair returns the two ends of a connection.
+func connPair(t *testing.T) (a, b *net.UnixConn) {
+	t.Helper()
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+	require.NoError(t, err)
+	var conns [2]*net.UnixConn
+	for i, fd := range fds {
+		unix.CloseOnExec(fd)
+		f := os.NewFile(uintptr(fd), "pair")
+		c, err := net.FileConn(f)
+		require.NoError(t, err)
+		require.NoError(t, f.Close())
+		conns[i] = c.(*net.UnixConn)
+		t.Cleanup(func() { _ = c.Close() })
+	}
+	return conns[0], conns[1]
+}
+
+// openFiles is how many descriptors this process has.
+func openFiles(t *testing.T) int {
+	t.Helper()
+	dir := "/proc/self/fd"
+	if _, err := os.Stat(dir); err != nil {
+		dir = "/dev/fd"
+	}
+	d, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	return len(d)
+}
+
+// null is n descriptors of /dev/null.
+func null(t *testing.T, n int) (fds []int) {
+	t.Helper()
+	for range n {
+		f, err := os.Open(os.DevNull)
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = f.Close() })
+		fds = append(fds, int(f.Fd()))
+	}
+	return fds
+}
+
+// A part is one sendmsg.
+type part struct {
+	data string
+	fds  int
+}
+
+func TestReadMessage(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		parts []part
+		line  string
+		fd    bool
+		bare  bool
+		code  Code // of the error
+	}{
+		{"a line", []part{{"{}\n", 0}}, "{}", false, false, ""},
+		{"a line with a descriptor", []part{{"{}\n", 1}}, "{}", true, false, ""},
+		{"byte by byte", []part{{"{", 1}, {"}", 0}, {"\n", 0}}, "{}", true, false, ""},
+		{"more behind it", []part{{"{}\nxyz", 0}}, "{}", false, false, ""},
+		{"NUL", []part{{"\x00", 1}}, "\x00", true, true, ""},
+		{"NUL without a descriptor", []part{{"\x00", 0}}, "\x00", false, true, ""},
+		{"NUL and more", []part{{"\x00{}\n", 1}}, "\x00", true, true, ""},
+		{"two descriptors", []part{{"{}\n", 2}}, "{", false, false, BadDescriptor},
+		{"three descriptors", []part{{"{}\n", 3}}, "{", false, false, BadDescriptor},
+		{"as many as there may be", []part{{"{}\n", 253}}, "{", false, false, BadDescriptor},
+		{"NUL and two descriptors", []part{{"\x00", 2}}, "\x00", false, true, BadDescriptor},
+		{"a descriptor late", []part{{"{", 0}, {"}\n", 1}}, "{}\n", false, false, BadDescriptor},
+		{"a descriptor twice", []part{{"{", 1}, {"}\n", 1}}, "{}\n", false, false, BadDescriptor},
+		{"an end in the middle", []part{{"{", 1}}, "{", false, false, BadRequest},
+		{"too long", []part{{strings.Repeat("x", 101), 1}}, strings.Repeat("x", 100), false, false, TooLong},
+		{"as long as it may be", []part{{strings.Repeat("x", 99) + "\n", 0}}, strings.Repeat("x", 99), false, false, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			a, b := connPair(t)
+			fds := null(t, 253)
+			before := openFiles(t)
+			for _, p := range c.parts {
+				var oob []byte
+				if p.fds > 0 {
+					oob = unix.UnixRights(fds[:p.fds]...)
+				}
+				_, _, err := a.WriteMsgUnix([]byte(p.data), oob, nil)
+				require.NoError(t, err)
+			}
+			require.NoError(t, a.CloseWrite())
+			m, err := ReadMessage(b, 100)
+			assert.Equal(t, c.line, string(m.Line))
+			assert.Equal(t, c.bare, m.Bare())
+			assert.Equal(t, c.fd, m.FD != None)
+			if c.code == "" {
+				require.NoError(t, err)
+			} else {
+				e, ok := errors.AsType[*Error](err)
+				require.True(t, ok, "%v", err)
+				assert.Equal(t, c.code, e.Code)
+			}
+			if m.FD != None {
+				flags, err := unix.FcntlInt(uintptr(m.FD), unix.F_GETFD, 0)
+				require.NoError(t, err)
+				assert.NotZero(t, flags&unix.FD_CLOEXEC)
+				assert.Equal(t, before+1, openFiles(t))
+			}
+			m.Close()
+			m.Close() // again is nothing
+			assert.Equal(t, before, openFiles(t), "descriptors")
+		})
+	}
+}
+
+func TestReadMessageEnds(t *testing.T) {
+	t.Run("at once", func(t *testing.T) {
+		a, b := connPair(t)
+		require.NoError(t, a.Close())
+		_, err := ReadMessage(b, 100)
+		assert.ErrorIs(t, err, io.EOF)
+	})
+	t.Run("too slow", func(t *testing.T) {
+		a, b := connPair(t)
+		require.NoError(t, b.SetReadDeadline(time.Now().Add(20*time.Millisecond)))
+		before := openFiles(t)
+		_, _, err := a.WriteMsgUnix([]byte("{"), unix.UnixRights(0), nil)
+		require.NoError(t, err)
+		_, err = ReadMessage(b, 100)
+		e, ok := errors.AsType[*Error](err)
+		require.True(t, ok, "%v", err)
+		assert.Equal(t, BadRequest, e.Code)
+		assert.Contains(t, e.Text, "too slow: 1 bytes")
+		assert.Equal(t, before, openFiles(t))
+	})
+	t.Run("closed", func(t *testing.T) {
+		_, b := connPair(t)
+		require.NoError(t, b.Close())
+		_, err := ReadMessage(b, 100)
+		assert.ErrorIs(t, err, net.ErrClosed)
+	})
+}
+
+// TestControlMessagesAreCut: what does not fit is nobody's, and what did fit is closed.
+func TestControlMessagesAreCut(t *testing.T) {
+	defer func(n int) { controlLen = n }(controlLen)
+	controlLen = unix.CmsgSpace(4)
+	a, b := connPair(t)
+	fds := null(t, 5)
+	before := openFiles(t)
+	_, _, err := a.WriteMsgUnix([]byte("{}\n"), unix.UnixRights(fds...), nil)
+	require.NoError(t, err)
+	_, err = ReadMessage(b, 100)
+	e, ok := errors.AsType[*Error](err)
+	require.True(t, ok, "%v", err)
+	assert.Equal(t, BadDescriptor, e.Code)
+	assert.Equal(t, before, openFiles(t))
+}
+
+// TestEndInTheQueue hands over an end of the very connection. Once it is read nothing is left of it, so its end is seen.
+func TestEndInTheQueue(t *testing.T) {
+	a, b := connPair(t)
+	before := openFiles(t)
+	rc, err := a.SyscallConn()
+	require.NoError(t, err)
+	require.NoError(t, rc.Control(func(fd uintptr) { err = WriteMessage(a, []byte("{}\n"), int(fd)) }))
+	require.NoError(t, err)
+	require.NoError(t, a.Close())
+	m, err := ReadMessage(b, 100)
+	require.NoError(t, err)
+	require.NotEqual(t, None, m.FD)
+	m.Close()
+	_, err = Discard(b, make([]byte, 10))
+	require.ErrorIs(t, err, io.EOF)
+	assert.Equal(t, before-1, openFiles(t))
+}
+
+func TestDiscard(t *testing.T) {
+	a, b := connPair(t)
+	fds := null(t, 3)
+	before := openFiles(t)
+	_, _, err := a.WriteMsgUnix([]byte("abc"), unix.UnixRights(fds...), nil)
+	require.NoError(t, err)
+	n, err := Discard(b, make([]byte, 10))
+	require.NoError(t, err)
+	assert.Equal(t, 3, n)
+	assert.Equal(t, before, openFiles(t))
+}
+
+// TestLinger: a TCP socket that was told to wait for its last data does not make us wait.
+func TestLinger(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer ln.Close()
+	c, err := net.Dial("tcp", ln.Addr().String())
+	require.NoError(t, err)
+	// What nobody takes fills the buffers.
+	require.NoError(t, c.SetWriteDeadline(time.Now().Add(200*time.Millisecond)))
+	for err == nil {
+		_, err = c.Write(make([]byte, 1<<20))
+	}
+	f, err := c.(*net.TCPConn).File()
+	require.NoError(t, err)
+	require.NoError(t, c.Close())
+	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	require.NoError(t, err)
+	require.NoError(t, unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1, Linger: 60}))
+	require.NoError(t, unix.SetNonblock(fd, false))
+	require.NoError(t, f.Close())
+	began := time.Now()
+	closeFD(fd)
+	assert.Less(t, time.Since(began), 30*time.Second)
+}
+
+func TestWriteMessageInPieces(t *testing.T) {
+	a, b := connPair(t)
+	require.NoError(t, a.SetWriteBuffer(4096))
+	line := []byte(strings.Repeat("x", 1<<20) + "\n")
+	wrote := make(chan error, 1)
+	go func() { wrote <- WriteMessage(a, line, 0) }()
+	m, err := ReadMessage(b, 2<<20)
+	require.NoError(t, err)
+	assert.Len(t, m.Line, 1<<20)
+	assert.NotEqual(t, None, m.FD)
+	m.Close()
+	assert.NoError(t, <-wrote)
+}
+
+func TestPair(t *testing.T) {
+	for transport, kind := range map[Transport]int{Datagram: unix.SOCK_DGRAM, Stream: unix.SOCK_STREAM} {
+		t.Run(string(transport), func(t *testing.T) {
+			before := openFiles(t)
+			a, b, err := Pair(transport)
+			require.NoError(t, err)
+			for _, fd := range []int{a, b} {
+				got, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE)
+				require.NoError(t, err)
+				assert.Equal(t, kind, got)
+				flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
+				require.NoError(t, err)
+				assert.NotZero(t, flags&unix.FD_CLOEXEC)
+				flags, err = unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
+				require.NoError(t, err)
+				assert.Zero(t, flags&unix.O_NONBLOCK, "the client's is as a client makes it")
+				send, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF)
+				require.NoError(t, err)
+				assert.GreaterOrEqual(t, send, datagramSend)
+				require.NoError(t, unix.Close(fd))
+			}
+			assert.Equal(t, before, openFiles(t))
+		})
+	}
+}
+
+func FuzzRights(f *testing.F) {
+	f.Add(unix.UnixRights(3))
+	f.Add(unix.UnixRights(3, 4, 5))
+	f.Add(append(unix.UnixRights(3), unix.UnixRights(4)...))
+	f.Add(unix.UnixRights(3)[:17])
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, oob []byte) {
+		fds, err := rights(oob)
+		if err == nil && len(oob) > 0 {
+			assert.LessOrEqual(t, len(fds)*4, len(oob))
+		}
+	})
+}
