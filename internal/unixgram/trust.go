@@ -78,6 +78,7 @@ type Target struct {
 	uid  uint32
 	id   inode
 	pin  pin
+	to   []byte // what to give to sendto
 }
 
 // Path is the path as the client bound it.
@@ -147,7 +148,9 @@ func (t Trust) Check(path string) (*Target, error) {
 		p.close()
 		return bad(r, nil, adviceFor(r))
 	}
-	return &Target{path: path, uid: st.Uid, id: inodeOf(&st), pin: p}, nil
+	target := &Target{path: path, uid: st.Uid, id: inodeOf(&st), pin: p}
+	target.to = []byte(target.name())
+	return target, nil
 }
 
 // judge looks at what a path leads to.

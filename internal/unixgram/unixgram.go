@@ -2,15 +2,30 @@
 
 // Package unixgram serves any number of datagram clients on one bound unix socket, told apart by the address that each of
 // them bound, one link.Link for each.
+//
+// There are two kinds of client. One that sends to the shared socket without being connected to it, as QEMU does, is
+// answered through a reply socket of its own: a queue, a send buffer and readiness events that nobody else has. One that has
+// connected its socket to the shared one, as vfkit and libkrun do, takes datagrams from the shared socket only (on Linux), and
+// what it has not read is charged to the shared socket's send buffer: it gets a credit there; see package's credit.
 package unixgram
 
 import (
-	"errors"
+	"fmt"
 	"log/slog"
 	"net"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/mmsg"
 )
+
+// sharedBufLen is the send and receive buffer asked for on the shared socket, in bytes.
+const sharedBufLen = 4 << 20
 
 // Options set up a Server.
 type Options struct {
@@ -20,24 +35,132 @@ type Options struct {
 	MaxFrame  int // bytes of the longest frame for a client; 0 = mmsg.MaxLen
 	Log       *slog.Logger
 
-	// Serve makes a session for l, whose client bound path and whose socket belongs to uid. It is called by the reader, so
-	// it must not block. An error: the client is not served, and l has been closed by nobody.
+	// Serve makes a session for l, whose client bound path and whose socket belongs to uid. The session calls Run and then
+	// Close. Serve is called by the reader, so it must not block. An error: the client is not served, and the Server closes l.
 	Serve func(l link.Link, path string, uid uint32) error
 }
 
-// errNotYet is returned while the package is being written.
-var errNotYet = errors.New("datagram clients are not built in yet")
-
-// A Server reads the shared socket.
+// A Server reads the shared socket and hands each client's frames to its link.
+//
+//	New --Run--> running --Close--> closed
 type Server struct {
-	opts Options
+	opts   Options
+	conn   *net.UnixConn
+	rc     syscall.RawConn
+	shared *shared
+	rcv    *mmsg.Receiver // used by the reader
+	last   *client        // whose datagram the reader had last; nil when it has ended
+	quit   chan struct{}  // closed by Close
+
+	mu      sync.Mutex
+	clients map[string]*client // by the path that they bound
+	started bool
+	closed  bool
+	running sync.WaitGroup
+
+	stopping atomic.Bool
+	refused  refusals
 }
 
-// New makes a Server. Nothing is read before Run.
-func New(o Options) (*Server, error) { return &Server{opts: o}, errNotYet }
+// New makes a Server, which owns o.Conn from now on unless there is an error. Nothing is read before Run.
+func New(o Options) (*Server, error) {
+	if o.MaxFrame == 0 {
+		o.MaxFrame = mmsg.MaxLen
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	rc, err := o.Conn.SyscallConn()
+	if err != nil {
+		return nil, fmt.Errorf("get descriptor of datagram socket: %w", err)
+	}
+	s := &Server{opts: o, conn: o.Conn, rc: rc, quit: make(chan struct{}), clients: map[string]*client{}}
+	s.refused.log = o.Log
+	var serr error
+	err = rc.Control(func(fd uintptr) { s.shared, serr = newShared(int(fd)) })
+	if err == nil {
+		err = serr
+	}
+	if err != nil {
+		return nil, fmt.Errorf("set up datagram socket: %w", err)
+	}
+	return s, nil
+}
 
-// Run serves clients until Close is called.
-func (s *Server) Run() {}
+// Run serves clients until Close is called. It is called once.
+func (s *Server) Run() {
+	s.mu.Lock()
+	if s.started || s.closed {
+		s.mu.Unlock()
+		return
+	}
+	s.started = true
+	s.running.Add(2)
+	s.mu.Unlock()
+	go func() {
+		defer s.running.Done()
+		s.sweepLoop()
+	}()
+	defer s.running.Done()
+	s.readLoop()
+}
 
-// Close ends Run and every client's Run.
-func (s *Server) Close() error { return s.opts.Conn.Close() }
+// Close ends Run and, with link.ErrShutdown, every client's Run, and closes the shared socket. It waits for the reader, which
+// must not be its caller, but not for the sessions. It may be called more than once, and without Run.
+func (s *Server) Close() error {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		s.running.Wait()
+		return nil
+	}
+	s.closed = true
+	all := s.list()
+	s.mu.Unlock()
+	s.stopping.Store(true)
+	close(s.quit)
+	// A deadline in the past wakes a reader that waits; one that reads looks at stopping after each batch.
+	_ = s.conn.SetReadDeadline(time.Unix(1, 0))
+	for _, c := range all {
+		c.end(link.ErrShutdown)
+	}
+	s.running.Wait()
+	s.shared.close()
+	return s.conn.Close()
+}
+
+// list is the clients there are. The caller holds mu.
+func (s *Server) list() []*client {
+	all := make([]*client, 0, len(s.clients))
+	for _, c := range s.clients {
+		all = append(all, c)
+	}
+	return all
+}
+
+// Clients is how many clients there are.
+func (s *Server) Clients() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.clients)
+}
+
+// Dropped is how many datagrams came from addresses that are not trusted, by reason.
+func (s *Server) Dropped() map[Reason]uint64 { return s.refused.counts() }
+
+// forget takes c out of the table, so that its address may become a new client.
+func (s *Server) forget(c *client) {
+	s.mu.Lock()
+	if s.clients[c.path] == c {
+		delete(s.clients, c.path)
+	}
+	s.mu.Unlock()
+}
+
+// enlarge asks for a receive buffer. A refusal costs speed only, so it is ignored.
+func enlarge(fd, option, size int) {
+	if n, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, option); err == nil && n >= size {
+		return
+	}
+	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, option, size)
+}

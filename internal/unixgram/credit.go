@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package unixgram
+
+import (
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/mmsg"
+)
+
+// Credit. What a client has not read is charged to the send buffer of the socket that sent it, and the shared socket has one
+// for all of its clients: without a limit, one that does not read fills it, and nobody gets anything any more. So each has a
+// share, in the bytes that the system charges, which are more than a frame's. What was sent is counted as unread until the
+// system says that the client has read all of it.
+//
+// Shares shrink as clients come, but what a deaf client was once sent stays charged. So shares are such that all clients that
+// came one after another and never read leave room for the next one: the sum of share(n) over all n is below 3/4.
+
+const (
+	// fullShares is how many clients share half of the buffer evenly.
+	fullShares = 8
+
+	// maxAccounts bounds the clients of the shared socket, with those that have gone and left something unread.
+	maxAccounts = 1024
+)
+
+// share is what one of n clients may have unread, in charged bytes of a send buffer of size bytes.
+func share(size, n int) int {
+	if n <= fullShares {
+		return size / (2 * fullShares)
+	}
+	return 2 * size / n / n
+}
+
+// charge is an upper limit of what Linux charges for a datagram of n bytes: the data with its management behind it in a
+// piece of memory whose size is a power of two, above 16 KiB the rest in pages, and a struct sk_buff.
+func charge(n int) int {
+	const (
+		overhead = 320 + 64 // struct skb_shared_info, rounded up, and what rounding n may add
+		skb      = 256      // struct sk_buff
+		maxPiece = 16 << 10
+	)
+	page := os.Getpagesize()
+	rest := 0
+	if page == 4096 && n+overhead > maxPiece {
+		rest = (n + overhead - maxPiece + page - 1) / page * page
+		n = maxPiece - overhead
+	}
+	piece := 512
+	for piece < n+overhead {
+		piece *= 2
+	}
+	return piece + rest + skb
+}
+
+// An account is what one client has unread at the shared socket. Its pipe's lock guards it.
+type account struct {
+	used int        // charged bytes, at most
+	peer diagSocket // the client's socket, once it was looked for
+}
+
+// A shared is the sending side of the shared socket.
+type shared struct {
+	fd   int
+	size int // bytes of the send buffer, as the system counts
+
+	accounts atomic.Int32 // that are open or unsettled
+
+	// use keeps Close from closing the descriptor while a send is under way.
+	use    sync.RWMutex
+	closed bool
+
+	mu    sync.Mutex
+	left  []leftover // by clients that have gone
+	diags diagnoser
+}
+
+// A leftover is a client that has gone from here with frames unread: as long as its socket exists they stay charged.
+type leftover struct {
+	account account
+	target  *Target
+}
+
+// newShared sets the buffers of the shared socket and has its datagrams carry their sender's user.
+func newShared(fd int) (*shared, error) {
+	enlarge(fd, unix.SO_RCVBUF, sharedBufLen)
+	size, err := enlargeShared(fd)
+	if err != nil {
+		return nil, err
+	}
+	return &shared{fd: fd, size: size}, nil
+}
+
+// open makes the account of a client.
+func (s *shared) open(*Target) account {
+	s.accounts.Add(1)
+	return account{}
+}
+
+// settle ends an account. It owns t, which is kept as long as its client may have something unread.
+func (s *shared) settle(a *account, t *Target) {
+	old := *a
+	*a = account{}
+	if old.used == 0 || !s.keep(leftover{old, t}) {
+		s.accounts.Add(-1)
+		t.Close()
+	}
+}
+
+// keep remembers l if its client has something unread.
+func (s *shared) keep(l leftover) bool {
+	s.use.RLock()
+	defer s.use.RUnlock()
+	if s.closed || s.read(&l.account, l.target) || !l.target.alive() {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.left) >= maxAccounts {
+		return false
+	}
+	s.left = append(s.left, l)
+	return true
+}
+
+// sweep forgets the leftovers that were read or have gone.
+func (s *shared) sweep() {
+	s.mu.Lock()
+	left := s.left
+	s.left = nil
+	s.mu.Unlock()
+	kept := left[:0]
+	for _, l := range left {
+		if s.read(&l.account, l.target) || !l.target.alive() {
+			s.accounts.Add(-1)
+			l.target.Close()
+			continue
+		}
+		kept = append(kept, l)
+	}
+	s.mu.Lock()
+	s.left = append(s.left, kept...)
+	s.mu.Unlock()
+}
+
+// close ends all sends, for the descriptor to be closed.
+func (s *shared) close() {
+	s.use.Lock()
+	s.closed = true
+	s.use.Unlock()
+	s.mu.Lock()
+	for _, l := range s.left {
+		l.target.Close()
+	}
+	s.left = nil
+	s.mu.Unlock()
+	s.diags.close()
+}
+
+// send sends the frames of b that a has credit for to t.
+func (s *shared) send(via *mmsg.Sender, a *account, t *Target, b frame.Batch) (taken int, err error) {
+	s.use.RLock()
+	defer s.use.RUnlock()
+	if s.closed {
+		return 0, net.ErrClosed
+	}
+	if t.pin.via == "" && !t.Same() {
+		return 0, unix.ENOENT
+	}
+	for b.Len() > 0 {
+		now := s.afford(a, t, b)
+		if now.Len() == 0 {
+			return taken, nil
+		}
+		n, err := via.Send(s.fd, t.to, now)
+		for it, i := now.Iter(), 0; i < n && it.Next(); i++ {
+			a.used += charge(len(it.Frame()))
+		}
+		taken += n
+		if err != nil {
+			return taken, err
+		}
+		b = skip(b, n)
+	}
+	return taken, nil
+}
+
+// afford is the head of b that a has credit for.
+func (s *shared) afford(a *account, t *Target, b frame.Batch) frame.Batch {
+	limit := share(s.size, int(s.accounts.Load()))
+	if now := within(b, limit-a.used); now.Len() > 0 {
+		return now
+	}
+	if a.used > 0 {
+		if !s.read(a, t) {
+			return frame.Batch{}
+		}
+		if now := within(b, limit); now.Len() > 0 {
+			return now
+		}
+	}
+	// One frame is always within the credit, but all frames that are more than a share leave half of the buffer alone.
+	it := b.Iter()
+	it.Next()
+	if c := charge(len(it.Frame())); c > limit && limit >= charge(frame.MaxEthernetLen) && s.outstanding()+c > s.size/2 {
+		return frame.Batch{}
+	}
+	return frame.NewBatch(b.Bytes()[:it.End()], 1)
+}
+
+// within is the head of b that is charged at most limit bytes.
+func within(b frame.Batch, limit int) frame.Batch {
+	n, end := 0, 0
+	it := b.Iter()
+	for it.Next() {
+		limit -= charge(len(it.Frame()))
+		if limit < 0 {
+			break
+		}
+		n++
+		end = it.End()
+	}
+	return frame.NewBatch(b.Bytes()[:end], n)
+}
+
+// read reports whether the client has read everything, and notes it.
+func (s *shared) read(a *account, t *Target) bool {
+	if s.outstanding() == 0 || s.diags.empty(&a.peer, t) {
+		a.used = 0
+		return true
+	}
+	return false
+}

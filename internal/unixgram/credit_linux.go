@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package unixgram
+
+import (
+	"fmt"
+	"math"
+
+	"golang.org/x/sys/unix"
+)
+
+// repliesTell: a reply socket is ready for writing when its client has room.
+const repliesTell = true
+
+// senders reports whether the system tells who sent a datagram.
+func (t Trust) senders() bool { return true }
+
+// enlargeShared asks for sharedBufLen, has the senders told, and returns what the send buffer is.
+func enlargeShared(fd int) (int, error) {
+	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_PASSCRED, 1); err != nil {
+		return 0, fmt.Errorf("ask for the senders of datagrams: %w", err)
+	}
+	if unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, sharedBufLen) != nil {
+		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, sharedBufLen) // as much as anybody may have
+	}
+	size, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF)
+	if err != nil {
+		return 0, fmt.Errorf("read the size of the send buffer: %w", err)
+	}
+	return size, nil
+}
+
+// outstanding is what all clients together have unread, in charged bytes. If the system does not tell, it is as much as can be.
+func (s *shared) outstanding() int {
+	n, err := unix.IoctlGetInt(s.fd, unix.SIOCOUTQ)
+	if err != nil {
+		return math.MaxInt32
+	}
+	return n
+}

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !linux
+
+package unixgram
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// repliesTell: macOS says ENOBUFS when a client has no room, and not when it has some again.
+const repliesTell = false
+
+// senders reports whether the system tells who sent a datagram.
+func (t Trust) senders() bool { return false }
+
+// enlargeShared asks for room in both directions and returns what the send buffer is.
+func enlargeShared(fd int) (int, error) {
+	enlarge(fd, unix.SO_SNDBUF, replyBufLen)
+	size, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF)
+	if err != nil {
+		return 0, fmt.Errorf("read the size of the send buffer: %w", err)
+	}
+	return size, nil
+}
+
+// outstanding is 0: datagrams are charged to their receiver.
+func (s *shared) outstanding() int { return 0 }
+
+// A diagSocket and a diagnoser are what Linux has.
+type (
+	diagSocket struct{}
+	diagnoser  struct{}
+)
+
+func (diagnoser) empty(*diagSocket, *Target) bool { return true }
+
+func (diagnoser) close() {}

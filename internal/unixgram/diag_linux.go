@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package unixgram
+
+import (
+	"encoding/binary"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// sock_diag tells about the sockets of the own network namespace, also those of others, without privileges. It is asked for
+// one socket by its number, which is found once in the list of all, by the inode of its path.
+//
+//	struct nlmsghdr (16 bytes)
+//	request: family u8, protocol u8, pad u16, states u32, ino u32, show u32, cookie [2]u32
+//	answer:  family u8, type u8, state u8, pad u8, ino u32, cookie [2]u32, then attributes: len u16, type u16, data
+const (
+	diagByFamily = 20 // SOCK_DIAG_BY_FAMILY
+
+	showVFS     = 2    // UDIAG_SHOW_VFS
+	showQueue   = 0x10 // UDIAG_SHOW_RQLEN
+	attrVFS     = 1    // UNIX_DIAG_VFS: ino u32, dev u32
+	attrQueue   = 4    // UNIX_DIAG_RQLEN: rqueue u32, wqueue u32
+	requestLen  = unix.SizeofNlMsghdr + 24
+	answerLen   = 16
+	anyState    = 0xffffffff
+	diagBufLen  = 32 << 10
+	maxSearches = 1024 // parts of the list
+)
+
+// searchEvery is how often a socket that was not found is searched for.
+const searchEvery = time.Second
+
+// A diagSocket is a socket's number and cookie. A number of 0 is none yet.
+type diagSocket struct {
+	ino      uint32
+	cookie   [8]byte
+	searched time.Time
+}
+
+// A diagnoser asks sock_diag. Its zero value is ready for use; where sock_diag is not to be had it knows nothing.
+type diagnoser struct {
+	mu     sync.Mutex
+	fd     int
+	open   bool
+	failed bool // it is not to be had
+	buf    []byte
+	req    [requestLen]byte
+	seq    uint32
+}
+
+// empty reports whether the receive queue of t's socket is known to be empty. s is t's number, found at the first time.
+func (d *diagnoser) empty(s *diagSocket, t *Target) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.failed || !d.open && !d.start() {
+		return false
+	}
+	if s.ino == 0 && !d.find(s, t.id) {
+		return false
+	}
+	queued, ok := d.queue(s)
+	return ok && queued == 0
+}
+
+// start opens the netlink socket.
+func (d *diagnoser) start() bool {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_SOCK_DIAG)
+	if err != nil {
+		d.failed = true
+		return false
+	}
+	// The kernel answers at once; the limit is for what nobody thought of.
+	_ = unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: 100_000})
+	d.fd, d.open, d.buf = fd, true, make([]byte, diagBufLen)
+	return true
+}
+
+// close closes the netlink socket for good.
+func (d *diagnoser) close() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.open {
+		_ = unix.Close(d.fd)
+	}
+	d.open, d.failed = false, true
+}
+
+// ask sends a request for s, or for all sockets.
+func (d *diagnoser) ask(s *diagSocket, show uint32) bool {
+	d.seq++
+	req := d.req[:]
+	clear(req)
+	e := binary.NativeEndian
+	e.PutUint32(req[0:], requestLen)
+	e.PutUint16(req[4:], diagByFamily)
+	e.PutUint16(req[6:], unix.NLM_F_REQUEST)
+	e.PutUint32(req[8:], d.seq)
+	body := req[unix.SizeofNlMsghdr:]
+	body[0] = unix.AF_UNIX
+	e.PutUint32(body[4:], anyState)
+	e.PutUint32(body[12:], show)
+	if s != nil {
+		e.PutUint32(body[8:], s.ino)
+		copy(body[16:], s.cookie[:])
+	} else {
+		e.PutUint16(req[6:], unix.NLM_F_REQUEST|unix.NLM_F_DUMP)
+	}
+	n, err := unix.Write(d.fd, req)
+	return err == nil && n == requestLen
+}
+
+// answers reads once and calls got for each answer. done: the last one was among them, or there was an error.
+func (d *diagnoser) answers(got func(head, attrs []byte)) (done bool) {
+	n, err := unix.Read(d.fd, d.buf)
+	if err == unix.EINTR {
+		return false
+	}
+	if err != nil {
+		return true
+	}
+	e := binary.NativeEndian
+	for b := d.buf[:n]; len(b) >= unix.SizeofNlMsghdr; {
+		size := int(e.Uint32(b))
+		if size < unix.SizeofNlMsghdr || size > len(b) {
+			return true
+		}
+		kind, flags, seq := e.Uint16(b[4:]), e.Uint16(b[6:]), e.Uint32(b[8:])
+		if seq == d.seq { // else it is late
+			switch {
+			case kind == unix.NLMSG_DONE, kind == unix.NLMSG_ERROR:
+				return true
+			case kind == diagByFamily && size >= unix.SizeofNlMsghdr+answerLen:
+				got(b[unix.SizeofNlMsghdr:][:answerLen], b[unix.SizeofNlMsghdr+answerLen:size])
+				done = flags&unix.NLM_F_MULTI == 0
+			}
+		}
+		b = b[min((size+3)&^3, len(b)):]
+	}
+	return done
+}
+
+// attr is the data of the attribute of a kind.
+func attr(attrs []byte, kind uint16) []byte {
+	e := binary.NativeEndian
+	for len(attrs) >= 4 {
+		size := int(e.Uint16(attrs))
+		if size < 4 || size > len(attrs) {
+			return nil
+		}
+		if e.Uint16(attrs[2:]) == kind {
+			return attrs[4:size]
+		}
+		attrs = attrs[min((size+3)&^3, len(attrs)):]
+	}
+	return nil
+}
+
+// find searches all sockets for the one that is bound to the inode of a file.
+func (d *diagnoser) find(s *diagSocket, id inode) bool {
+	now := time.Now()
+	if now.Sub(s.searched) < searchEvery {
+		return false
+	}
+	s.searched = now
+	if !d.ask(nil, showVFS) {
+		return false
+	}
+	e := binary.NativeEndian
+	dev := kernelDev(id.dev)
+	for range maxSearches {
+		done := d.answers(func(head, attrs []byte) {
+			v := attr(attrs, attrVFS)
+			if len(v) >= 8 && e.Uint32(v) == uint32(id.ino) && e.Uint32(v[4:]) == dev {
+				s.ino = e.Uint32(head[4:])
+				copy(s.cookie[:], head[8:])
+			}
+		})
+		if done {
+			break
+		}
+	}
+	return s.ino != 0
+}
+
+// kernelDev is a device number as the kernel has it, from what stat says.
+func kernelDev(dev uint64) uint32 { return unix.Major(dev)<<20 | unix.Minor(dev) }
+
+// queue is how many bytes the first datagram in the receive queue of s has; 0 when there is none.
+func (d *diagnoser) queue(s *diagSocket) (n uint32, ok bool) {
+	if !d.ask(s, showQueue) {
+		return 0, false
+	}
+	for !ok {
+		if d.answers(func(_, attrs []byte) {
+			if v := attr(attrs, attrQueue); len(v) >= 8 {
+				n, ok = binary.NativeEndian.Uint32(v), true
+			}
+		}) {
+			break
+		}
+	}
+	return n, ok
+}

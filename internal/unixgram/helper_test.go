@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package unixgram
+
+import (
+	"bytes"
+	"encoding/binary"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience is how long something may take that takes no time.
+const patience = 10 * time.Second
+
+// ethernetLen is the length of most frames here.
+const ethernetLen = 1514
+
+// testFrame is a frame of n bytes with a number in it.
+func testFrame(n, number int) []byte {
+	f := make([]byte, n)
+	copy(f, "\xff\xff\xff\xff\xff\xff\x02\x00\x00\x00\x00\x01\x88\xb5")
+	if n >= 18 {
+		binary.BigEndian.PutUint32(f[14:], uint32(number))
+	}
+	return f
+}
+
+// batchOf is frames in wire form.
+func batchOf(frames ...[]byte) frame.Batch {
+	var buf []byte
+	for _, f := range frames {
+		buf = frame.Append(buf, f)
+	}
+	return frame.NewBatch(buf, len(frames))
+}
+
+// A session is what serves one client in a test.
+type session struct {
+	link     link.Link
+	path     string
+	uid      uint32
+	done     chan struct{} // closed when Run has returned, and the link is closed
+	err      error         // of Run
+	panicked any
+
+	mu      sync.Mutex
+	frames  [][]byte
+	onBatch func(b frame.Batch) // nil: frames are kept
+}
+
+func (s *session) Frames(b frame.Batch) {
+	if s.onBatch != nil {
+		s.onBatch(b)
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	it := b.Iter()
+	for it.Next() {
+		s.frames = append(s.frames, bytes.Clone(it.Frame()))
+	}
+}
+
+func (s *session) run() {
+	defer close(s.done)
+	func() {
+		defer func() { s.panicked = recover() }()
+		s.err = s.link.Run(s)
+	}()
+	_ = s.link.Close()
+}
+
+func (s *session) got() [][]byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.frames)
+}
+
+// waitFrames waits until n frames have come.
+func (s *session) waitFrames(t *testing.T, n int) [][]byte {
+	t.Helper()
+	require.Eventually(t, func() bool { return len(s.got()) >= n }, patience, time.Millisecond)
+	return s.got()
+}
+
+// waitEnd waits for the session's end.
+func (s *session) waitEnd(t *testing.T) error {
+	t.Helper()
+	select {
+	case <-s.done:
+	case <-time.After(patience):
+		require.Fail(t, "the session does not end")
+	}
+	return s.err
+}
+
+// A lab is a Server with its sessions.
+type lab struct {
+	*Server
+	t    *testing.T
+	dir  string
+	path string
+	log  *logBuffer
+	ran  chan struct{}
+
+	mu       sync.Mutex
+	sessions map[string]*session // the latest by path
+	count    int
+	onServe  func(s *session) error // called before the session runs
+	noRun    bool                   // the sessions do not run by themselves
+	running  sync.WaitGroup
+}
+
+// A logBuffer keeps the log.
+type logBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+// newLab starts a Server at a path of its own. Sockets of root are allowed unless set says otherwise.
+func newLab(t *testing.T, set func(l *lab, o *Options)) *lab {
+	t.Helper()
+	l := &lab{t: t, dir: shortDir(t), log: &logBuffer{}, ran: make(chan struct{}), sessions: map[string]*session{}}
+	l.path = filepath.Join(l.dir, "sock")
+	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: l.path, Net: "unixgram"})
+	require.NoError(t, err)
+	o := Options{
+		Conn:  conn,
+		Trust: Trust{EUID: os.Geteuid(), AllowUIDs: []uint32{uint32(os.Geteuid())}, Own: []string{l.path}},
+		Log:   slog.New(slog.NewTextHandler(l.log, nil)),
+		Serve: l.serve,
+	}
+	if set != nil {
+		set(l, &o)
+	}
+	l.Server, err = New(o)
+	require.NoError(t, err)
+	go func() {
+		defer close(l.ran)
+		l.Run()
+	}()
+	t.Cleanup(l.stop)
+	return l
+}
+
+// stop closes the Server and waits for everything.
+func (l *lab) stop() {
+	assert.NoError(l.t, l.Close())
+	<-l.ran
+	l.running.Wait()
+}
+
+func (l *lab) serve(k link.Link, path string, uid uint32) error {
+	s := &session{link: k, path: path, uid: uid, done: make(chan struct{})}
+	if l.onServe != nil {
+		if err := l.onServe(s); err != nil {
+			return err
+		}
+	}
+	l.mu.Lock()
+	l.sessions[path] = s
+	l.count++
+	l.mu.Unlock()
+	if !l.noRun {
+		l.running.Go(s.run)
+	}
+	return nil
+}
+
+// session waits for the session of path, other than those in not.
+func (l *lab) session(path string, not ...*session) (s *session) {
+	l.t.Helper()
+	require.Eventually(l.t, func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		s = l.sessions[path]
+		return s != nil && !slices.Contains(not, s)
+	}, patience, time.Millisecond, "no session for %s", path)
+	return s
+}
+
+// served is how many sessions there were.
+func (l *lab) served() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.count
+}
+
+// dropped waits until n datagrams were dropped for r.
+func (l *lab) dropped(r Reason, n int) {
+	l.t.Helper()
+	require.Eventually(l.t, func() bool { return l.Dropped()[r] >= uint64(n) }, patience, time.Millisecond,
+		"dropped for %q: %v", r, l.Dropped())
+	require.EqualValues(l.t, n, l.Dropped()[r])
+}
+
+// shortDir is a directory with a short name.
+func shortDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "ug")
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, os.RemoveAll(dir)) })
+	require.NoError(t, os.Chmod(dir, 0o755))
+	return dir
+}
+
+// A peer is a client in a test.
+type peer struct {
+	*net.UnixConn
+	t    *testing.T
+	path string
+	to   *net.UnixAddr // nil: connected
+}
+
+// connected makes a client as vfkit and libkrun are.
+func (l *lab) connected(name string) *peer {
+	l.t.Helper()
+	path := filepath.Join(l.dir, name)
+	conn, err := net.DialUnix("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"}, &net.UnixAddr{Name: l.path, Net: "unixgram"})
+	require.NoError(l.t, err)
+	p := &peer{UnixConn: conn, t: l.t, path: path}
+	l.t.Cleanup(func() { _ = conn.Close() })
+	return p
+}
+
+// unconnected makes a client as QEMU is.
+func (l *lab) unconnected(name string) *peer {
+	l.t.Helper()
+	path := filepath.Join(l.dir, name)
+	_ = os.Remove(path)
+	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	require.NoError(l.t, err)
+	l.t.Cleanup(func() { _ = conn.Close() })
+	return &peer{UnixConn: conn, t: l.t, path: path, to: &net.UnixAddr{Name: l.path, Net: "unixgram"}}
+}
+
+// either makes a client of the one kind or the other.
+func (l *lab) either(name string, connected bool) *peer {
+	if connected {
+		return l.connected(name)
+	}
+	return l.unconnected(name)
+}
+
+// send sends datagrams to the shared socket.
+func (p *peer) send(datagrams ...[]byte) {
+	p.t.Helper()
+	for _, d := range datagrams {
+		var err error
+		if p.to == nil {
+			_, err = p.Write(d)
+		} else {
+			_, err = p.WriteToUnix(d, p.to)
+		}
+		require.NoError(p.t, err)
+	}
+}
+
+// recv receives one datagram.
+func (p *peer) recv() []byte {
+	p.t.Helper()
+	buf := make([]byte, 1<<17)
+	require.NoError(p.t, p.SetReadDeadline(time.Now().Add(patience)))
+	n, err := p.Read(buf)
+	require.NoError(p.t, err)
+	return buf[:n]
+}
+
+// silent reports that nothing comes.
+func (p *peer) silent(d time.Duration) {
+	p.t.Helper()
+	require.NoError(p.t, p.SetReadDeadline(time.Now().Add(d)))
+	n, err := p.Read(make([]byte, 1<<17))
+	require.ErrorIs(p.t, err, os.ErrDeadlineExceeded, "%d bytes", n)
+}

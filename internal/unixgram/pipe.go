@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package unixgram
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/mmsg"
+)
+
+// A pipe sends to one client: a link.Pipe.
+//
+// A client may change while it is served: one that was not connected becomes so, or another process takes its place at its
+// path, as QEMU does when it is started again. Both are noticed by what a send returns.
+type pipe struct {
+	srv    *Server
+	path   string
+	uid    uint32
+	sender *mmsg.Sender
+	timer  *time.Timer // of Wait
+
+	// mu guards what follows. It covers one batch, which does not wait.
+	mu      sync.Mutex
+	target  *Target
+	reply   *reply // nil: through the shared socket
+	account account
+	stopped bool
+	vain    int // how often Send has taken nothing in a row
+}
+
+// newPipe finds out which kind of client t is. It owns t unless there is an error.
+func newPipe(s *Server, t *Target) (*pipe, error) {
+	p := &pipe{srv: s, path: t.path, uid: t.uid, sender: mmsg.NewSender()}
+	if err := p.attach(t); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// attach makes t what is sent to. It owns t unless there is an error. The caller holds mu, or nobody else knows p.
+func (p *pipe) attach(t *Target) error {
+	r, err := openReply(t)
+	switch {
+	case err == nil:
+	case errors.Is(err, unix.EPERM) && !p.srv.opts.Trust.ReplySocket: // it is connected, to the shared socket we hope
+		r = nil
+	default:
+		return err
+	}
+	p.detach()
+	p.target, p.reply = t, r
+	if r == nil {
+		p.account = p.srv.shared.open(t)
+	}
+	return nil
+}
+
+// detach lets go of what was sent to. The caller holds mu.
+func (p *pipe) detach() {
+	if p.reply != nil {
+		p.reply.close()
+		p.reply = nil
+	} else if p.target != nil {
+		p.srv.shared.settle(&p.account, p.target)
+		p.target = nil
+		return
+	}
+	if p.target != nil {
+		p.target.Close()
+		p.target = nil
+	}
+}
+
+// Send implements link.Pipe.
+func (p *pipe) Send(b frame.Batch) (taken int, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.stopped {
+		return 0, net.ErrClosed
+	}
+	taken, err = p.send(b)
+	if isGone(err) {
+		if rerr := p.resolve(); rerr != nil {
+			return taken, rerr
+		}
+		var more int
+		more, err = p.send(skip(b, taken))
+		taken += more
+	}
+	if taken > 0 {
+		p.vain = 0
+	} else {
+		p.vain++
+	}
+	switch {
+	case err == nil, err == unix.EAGAIN, err == unix.ENOBUFS, err == unix.ENOMEM:
+		return taken, nil
+	case err == unix.EMSGSIZE:
+		return taken, err
+	case isGone(err):
+		return taken, io.EOF
+	}
+	return taken, fmt.Errorf("send to client %q: %w", p.path, err)
+}
+
+// send sends b the way that there is. The client's first refusal of a reply socket is the sign that it has connected its
+// socket to the shared one. The caller holds mu.
+func (p *pipe) send(b frame.Batch) (taken int, err error) {
+	if p.reply != nil {
+		taken, err = p.sender.Send(p.reply.fd, nil, b)
+		if err != unix.EPERM || p.srv.opts.Trust.ReplySocket {
+			return taken, err
+		}
+		p.reply.close()
+		p.reply = nil
+		p.account = p.srv.shared.open(p.target)
+		b = skip(b, taken)
+	}
+	more, err := p.srv.shared.send(p.sender, &p.account, p.target, b)
+	return taken + more, err
+}
+
+// skip is b without its first n frames.
+func skip(b frame.Batch, n int) frame.Batch {
+	if n >= b.Len() {
+		return frame.Batch{}
+	}
+	it := b.Iter()
+	for range n {
+		it.Next()
+	}
+	return frame.NewBatch(b.Bytes()[it.End():], b.Len()-n)
+}
+
+// isGone reports whether err says that nobody has the client's socket any more.
+func isGone(err error) bool {
+	for _, e := range []error{unix.ECONNREFUSED, unix.ECONNRESET, unix.ENOTCONN, unix.EPIPE, unix.ENOENT, unix.EDESTADDRREQ} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// resolve looks the client's path up again after its socket has gone: the client may have come back with another. Its error
+// is io.EOF when not. The caller holds mu.
+func (p *pipe) resolve() error {
+	if p.stopped {
+		return net.ErrClosed
+	}
+	t, err := p.srv.opts.Trust.Check(p.path)
+	if err != nil {
+		return io.EOF
+	}
+	if t.uid != p.uid { // another user's is another client
+		t.Close()
+		return io.EOF
+	}
+	if err := p.attach(t); err != nil {
+		t.Close()
+		return io.EOF
+	}
+	p.vain = 0
+	return nil
+}
+
+// hello is called when the client says that it has just begun.
+func (p *pipe) hello() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.target == nil || p.stopped || p.target.Same() {
+		return
+	}
+	_ = p.resolve() // else the next send tells, or the sweep
+}
+
+// check looks whether the client is still there, and takes up one that has come back. io.EOF: it is not.
+func (p *pipe) check() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.target == nil || p.stopped {
+		return nil
+	}
+	same, alive := p.target.Same(), p.target.alive()
+	switch {
+	case same && alive:
+		return nil
+	case alive: // the path is gone, or leads to something else now: nobody could find this client again
+		return io.EOF
+	}
+	return p.resolve()
+}
+
+// gone reports whether nobody has the client's socket any more.
+func (p *pipe) gone() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.target == nil || !p.target.alive()
+}
+
+// stop makes Send fail and ends Wait.
+func (p *pipe) stop() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stopped = true
+	if p.reply != nil {
+		p.reply.wake()
+	}
+}
+
+// close lets go of the client, after stop.
+func (p *pipe) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stopped = true
+	p.detach()
+}
+
+// fd is what the client is sent to by.
+func (p *pipe) fd() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.reply != nil {
+		return p.reply.fd
+	}
+	return p.srv.shared.fd
+}

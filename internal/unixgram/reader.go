@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package unixgram
+
+import (
+	"bytes"
+	"errors"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/mmsg"
+)
+
+// hello is what vfkit and libkrun send first on a path: not a frame, but a client that is there.
+var hello = []byte("VFKT")
+
+// readPause is how long the reader rests after an error of the shared socket that it cannot do anything about.
+const readPause = 10 * time.Millisecond
+
+// readLoop reads until the Server is closed.
+func (s *Server) readLoop() {
+	for !s.stopping.Load() {
+		err := s.readAll()
+		if s.stopping.Load() {
+			break
+		}
+		s.opts.Log.Warn("cannot read datagrams, trying again", "error", err)
+		select {
+		case <-s.quit:
+		case <-time.After(readPause):
+		}
+	}
+	s.release()
+}
+
+// release gives the receive memory back.
+func (s *Server) release() {
+	if s.rcv != nil {
+		s.rcv.Free()
+		s.rcv = nil
+	}
+}
+
+// readAll reads and dispatches datagrams until an error or the end. All of it runs inside one RawConn.Read, whose callback
+// returns false to wait for the next event; the poller reports edges, so it reads until there is nothing.
+func (s *Server) readAll() (err error) {
+	poll := s.rc.Read(func(fd uintptr) bool {
+		for {
+			if s.stopping.Load() {
+				return true
+			}
+			if s.rcv == nil {
+				if s.rcv, err = mmsg.NewReceiver(true); err != nil {
+					s.rcv = nil
+					return true
+				}
+			}
+			n, rerr := s.rcv.Receive(int(fd))
+			switch {
+			case rerr == unix.EAGAIN:
+				s.release()
+				return false
+			case rerr != nil:
+				err = rerr
+				return true
+			}
+			s.dispatch(n)
+		}
+	})
+	if err == nil {
+		err = poll
+	}
+	return err
+}
+
+// dispatch hands the n datagrams that were received to their clients. Consecutive ones of one sender go together.
+func (s *Server) dispatch(n int) {
+	for first := 0; first < n; {
+		name := s.rcv.Name(first)
+		uid, ok := s.rcv.UID(first)
+		end := first + 1
+		for end < n && bytes.Equal(s.rcv.Name(end), name) {
+			u, k := s.rcv.UID(end)
+			if u != uid || k != ok {
+				break
+			}
+			end++
+		}
+		s.from(name, sender{uid: uid, known: ok}, first, end)
+		first = end
+	}
+}
+
+// A sender is who sent a datagram, as far as the system tells.
+type sender struct {
+	uid   uint32
+	known bool
+}
+
+// from takes the datagrams first to end-1, which name has sent.
+func (s *Server) from(name []byte, from sender, first, end int) {
+	c := s.last
+	if c == nil || c.ended.Load() || c.path != string(name) {
+		if c = s.find(name, from, end-first); c == nil {
+			return
+		}
+		s.last = c
+	}
+	if s.opts.Trust.senders() && !from.is(c.uid) {
+		s.refused.forged(c.path, from, c.uid, end-first)
+		return
+	}
+	c.take(s.rcv, first, end)
+}
+
+// is reports whether the sender may speak for a socket of the owner uid. Root may do anything.
+func (f sender) is(uid uint32) bool { return f.known && (f.uid == uid || f.uid == 0) }
+
+// find looks a client up, or makes one. It is nil when the address is not trusted, after n datagrams were counted.
+func (s *Server) find(name []byte, from sender, n int) *client {
+	s.mu.Lock()
+	c := s.clients[string(name)]
+	s.mu.Unlock()
+	if c != nil {
+		return c
+	}
+	if r := classify(name); r != "" {
+		s.refused.bad(name, r, n)
+		return nil
+	}
+	now := time.Now()
+	if s.refused.recently(name, now, n) {
+		return nil
+	}
+	c, err := s.admit(string(name), from)
+	if err != nil {
+		s.refused.failed(string(name), err, now, n)
+		return nil
+	}
+	return c
+}
+
+// admit makes a client of an address that is new.
+func (s *Server) admit(path string, from sender) (*client, error) {
+	trust := s.opts.Trust
+	t, err := trust.Check(path)
+	if err != nil {
+		return nil, err
+	}
+	if trust.senders() && !from.is(t.uid) {
+		t.Close()
+		return nil, forgedBy(path, from, t.uid)
+	}
+	c, err := newClient(s, t)
+	if err != nil {
+		t.Close()
+		return nil, err
+	}
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		_ = c.Close()
+		return nil, errClosed
+	}
+	s.clients[path] = c
+	s.mu.Unlock()
+	if err := s.opts.Serve(c, path, c.uid); err != nil {
+		c.end(err)
+		_ = c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+var errClosed = errors.New("the daemon stops")

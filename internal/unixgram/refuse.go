@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package unixgram
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"sync"
+	"time"
+)
+
+const (
+	// warnEvery limits the warnings about addresses that are not served.
+	warnEvery = 10 * time.Second
+
+	// badFor is how long an address that was refused is not looked at again, and maxBad how many of them are remembered.
+	badFor = time.Second
+	maxBad = 256
+)
+
+// refusals counts the datagrams that nobody takes, remembers their addresses for a moment, and warns.
+type refusals struct {
+	log *slog.Logger
+
+	mu      sync.Mutex
+	n       map[Reason]uint64
+	warned  time.Time // when the last warning was
+	unsaid  int       // datagrams dropped since
+	recent  map[string]refusal
+	trimmed time.Time
+}
+
+// A refusal is why an address was refused, and until when that is taken as known.
+type refusal struct {
+	reason Reason
+	until  time.Time
+}
+
+// counts is a copy of the counters.
+func (r *refusals) counts() map[Reason]uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return maps.Clone(r.n)
+}
+
+// recently reports whether name was refused a moment ago, and counts its n datagrams then.
+func (r *refusals) recently(name []byte, now time.Time, n int) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	bad, ok := r.recent[string(name)]
+	if !ok || now.After(bad.until) {
+		return false
+	}
+	r.count(bad.reason, n)
+	return true
+}
+
+// count is called with mu held.
+func (r *refusals) count(reason Reason, n int) {
+	if r.n == nil {
+		r.n = map[Reason]uint64{}
+	}
+	r.n[reason] += uint64(n)
+	r.unsaid += n
+}
+
+// bad counts n datagrams of an address that says by itself why it is refused.
+func (r *refusals) bad(name []byte, reason Reason, n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.count(reason, n)
+	if r.due() {
+		r.warn(&Untrusted{Path: string(name), Reason: reason, Advice: adviceFor(reason)})
+	}
+}
+
+// failed counts n datagrams of an address that could not be made a client, and remembers it.
+func (r *refusals) failed(path string, err error, now time.Time, n int) {
+	reason := Refused
+	var u *Untrusted
+	if errors.As(err, &u) {
+		reason = u.Reason
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.count(reason, n)
+	if r.recent == nil {
+		r.recent = map[string]refusal{}
+	}
+	if len(r.recent) >= maxBad {
+		maps.DeleteFunc(r.recent, func(_ string, b refusal) bool { return now.After(b.until) })
+		if len(r.recent) >= maxBad {
+			clear(r.recent)
+		}
+	}
+	r.recent[path] = refusal{reason: reason, until: now.Add(badFor)}
+	if r.due() {
+		r.warn(err)
+	}
+}
+
+// forged counts n datagrams that somebody else than the socket's owner has sent by its name.
+func (r *refusals) forged(path string, from sender, owner uint32, n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.count(Forged, n)
+	if r.due() {
+		r.warn(forgedBy(path, from, owner))
+	}
+}
+
+// forgedBy is the error of an address that somebody else uses.
+func forgedBy(path string, from sender, owner uint32) error {
+	err := errors.New("it came before its sender could be told")
+	if from.known {
+		err = fmt.Errorf("sent by user %d, the socket belongs to user %d", from.uid, owner)
+	}
+	return &Untrusted{Path: path, Reason: Forged, Err: err, Advice: adviceFor(Forged)}
+}
+
+// due reports whether a warning is. The caller holds mu.
+func (r *refusals) due() bool {
+	now := time.Now()
+	if now.Sub(r.warned) < warnEvery {
+		return false
+	}
+	r.warned = now
+	return true
+}
+
+// warn logs err and how many datagrams were dropped since the last time. The caller holds mu.
+func (r *refusals) warn(err error) {
+	var u *Untrusted
+	if errors.As(err, &u) {
+		r.log.Warn("datagram dropped: "+string(u.Reason)+" address", "address", u.Path, "error", u.Err, "advice", u.Advice, "dropped", r.unsaid)
+	} else {
+		r.log.Warn("datagram dropped: its sender is not served", "error", err, "dropped", r.unsaid)
+	}
+	r.unsaid = 0
+}

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package unixgram
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// replyBufLen is the least send buffer of a reply socket in bytes: macOS takes no longer datagram than that.
+const replyBufLen = 65<<10 + 512
+
+// A reply is a datagram socket without a name of its own, connected to one client. Nobody can send anything to it.
+type reply struct {
+	conn *net.UnixConn
+	rc   syscall.RawConn
+	fd   int // of conn
+}
+
+// errElsewhere: a path led to a socket that was bound by another name.
+var errElsewhere = errors.New("the path leads to a socket that was bound by another name")
+
+// openReply connects a new socket to t. EPERM: the client has connected its socket to another one, and takes nothing from
+// this one.
+func openReply(t *Target) (*reply, error) {
+	conn, err := t.connect()
+	if err != nil {
+		return nil, err
+	}
+	rc, err := conn.SyscallConn()
+	if err != nil {
+		_ = conn.Close()
+		return nil, fmt.Errorf("get descriptor of reply socket: %w", err)
+	}
+	r := &reply{conn: conn, rc: rc}
+	err = rc.Control(func(fd uintptr) {
+		r.fd = int(fd)
+		enlarge(r.fd, unix.SO_SNDBUF, replyBufLen)
+	})
+	if err != nil {
+		_ = conn.Close()
+		return nil, fmt.Errorf("get descriptor of reply socket: %w", err)
+	}
+	return r, nil
+}
+
+// connect connects a new socket to what was checked: to its inode itself where the system can name that; else it looks
+// before, and after at the name that the peer has bound.
+func (t *Target) connect() (*net.UnixConn, error) {
+	if t.pin.via == "" && !t.Same() {
+		return nil, unix.ENOENT
+	}
+	conn, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: t.name(), Net: "unixgram"})
+	if err != nil {
+		return nil, fmt.Errorf("connect to client: %w", err)
+	}
+	peer, ok := conn.RemoteAddr().(*net.UnixAddr)
+	switch {
+	case !ok || peer == nil:
+		err = unix.ECONNREFUSED // it has gone meanwhile
+	case peer.Name != t.path:
+		err = fmt.Errorf("connect to client %q: %w: %q", t.path, errElsewhere, peer.Name)
+	case t.pin.via == "" && !t.Same():
+		err = unix.ENOENT
+	default:
+		return conn, nil
+	}
+	_ = conn.Close()
+	return nil, err
+}
+
+// name is what to give to connect and sendto.
+func (t *Target) name() string {
+	if t.pin.via != "" {
+		return t.pin.via
+	}
+	return t.path
+}
+
+// alive reports whether a process has the socket. It asks by connecting: sending something would be taken for a frame.
+func (t *Target) alive() bool {
+	conn, err := t.connect()
+	if err == nil {
+		_ = conn.Close()
+	}
+	return !isGone(err)
+}
+
+// wait waits until the client has room, until close or wake.
+func (r *reply) wait() {
+	_ = r.rc.Write(func(fd uintptr) bool {
+		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
+		n, err := unix.Poll(fds, 0)
+		return n > 0 || err != nil && err != unix.EINTR
+	})
+}
+
+// wake ends wait, now and later.
+func (r *reply) wake() { _ = r.conn.SetWriteDeadline(time.Unix(1, 0)) }
+
+func (r *reply) close() { _ = r.conn.Close() }

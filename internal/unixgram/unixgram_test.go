@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package unixgram
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/mmsg"
+)
+
+func TestBothWays(t *testing.T) {
+	for _, connected := range []bool{true, false} {
+		t.Run(fmt.Sprintf("connected=%t", connected), func(t *testing.T) {
+			l := newLab(t, nil)
+			p := l.either("c", connected)
+			p.send(testFrame(60, 1), testFrame(ethernetLen, 2))
+			s := l.session(p.path)
+			assert.Equal(t, [][]byte{testFrame(60, 1), testFrame(ethernetLen, 2)}, s.waitFrames(t, 2))
+			assert.EqualValues(t, os.Geteuid(), s.uid)
+			s.link.Deliver(batchOf(testFrame(14, 0), testFrame(9014, 7), testFrame(mmsg.MaxLen, 8)))
+			assert.Equal(t, testFrame(14, 0), p.recv())
+			assert.Equal(t, testFrame(9014, 7), p.recv())
+			assert.Equal(t, testFrame(mmsg.MaxLen, 8), p.recv())
+			st := s.link.Stats()
+			assert.Equal(t, link.Stats{
+				ToNetFrames: 2, ToNetBytes: 60 + ethernetLen, ToClientFrames: 3, ToClientBytes: 14 + 9014 + mmsg.MaxLen,
+			}, st)
+			assert.Equal(t, connected, s.link.Fd() == l.shared.fd, "whose socket answers")
+			assert.False(t, s.link.Gone())
+			assert.Equal(t, 1, l.Clients())
+		})
+	}
+}
+
+func TestHello(t *testing.T) {
+	l := newLab(t, nil)
+	p := l.connected("c")
+	p.send([]byte("VFKT"))
+	s := l.session(p.path)
+	s.link.Deliver(batchOf(testFrame(60, 1)))
+	assert.Equal(t, testFrame(60, 1), p.recv(), "it is known before it has sent a frame")
+	p.send([]byte("VFKT"), testFrame(60, 2), []byte("VFKT"))
+	s.waitFrames(t, 1)
+	assert.Zero(t, s.link.Stats().DropRunt)
+	assert.Equal(t, 1, l.served())
+}
+
+func TestLengths(t *testing.T) {
+	l := newLab(t, nil)
+	p := l.unconnected("c")
+	p.send([]byte{}, []byte("VFK?"), make([]byte, 13), testFrame(14, 0), make([]byte, mmsg.MaxLen+1), testFrame(mmsg.MaxLen, 1),
+		make([]byte, 70000), testFrame(1515, 3))
+	s := l.session(p.path)
+	got := s.waitFrames(t, 3)
+	assert.Equal(t, [][]byte{testFrame(14, 0), testFrame(mmsg.MaxLen, 1), testFrame(1515, 3)}, got)
+	st := s.link.Stats()
+	assert.EqualValues(t, 3, st.DropRunt)
+	assert.EqualValues(t, 2, st.DropLong)
+}
+
+// TestFirstFrames: what comes before the session has called Run is kept up to a limit, in order.
+func TestFirstFrames(t *testing.T) {
+	l := newLab(t, func(l *lab, _ *Options) { l.noRun = true })
+	p := l.connected("c")
+	const n = 100
+	for i := range n {
+		p.send(testFrame(ethernetLen, i))
+	}
+	s := l.session(p.path)
+	require.Eventually(t, func() bool { return s.link.Stats().ToNetFrames == n }, patience, time.Millisecond)
+	l.running.Go(s.run)
+	kept := maxHeld / (frame.PrefixLen + ethernetLen)
+	got := s.waitFrames(t, kept)
+	assert.Len(t, got, kept)
+	for i, f := range got {
+		require.Equal(t, testFrame(ethernetLen, i), f)
+	}
+	p.send(testFrame(60, n))
+	assert.Equal(t, testFrame(60, n), s.waitFrames(t, kept+1)[kept], "and the rest as it comes")
+}
+
+func TestEightAtOnce(t *testing.T) {
+	l := newLab(t, nil)
+	const n, rounds = 8, 50
+	var peers []*peer
+	for i := range n {
+		peers = append(peers, l.either(fmt.Sprint("c", i), i%2 == 0))
+	}
+	for r := range rounds {
+		for i, p := range peers {
+			p.send(testFrame(100+i, r))
+		}
+	}
+	for i, p := range peers {
+		s := l.session(p.path)
+		for r, f := range s.waitFrames(t, rounds) {
+			require.Equal(t, testFrame(100+i, r), f)
+		}
+		for r := range rounds {
+			s.link.Deliver(batchOf(testFrame(200+i, r)))
+		}
+	}
+	for i, p := range peers {
+		for r := range rounds {
+			require.Equal(t, testFrame(200+i, r), p.recv())
+		}
+	}
+	assert.Equal(t, n, l.served())
+	assert.Empty(t, l.Dropped())
+	assert.Empty(t, l.log.String())
+}
+
+func TestPanicEndsOne(t *testing.T) {
+	l := newLab(t, func(l *lab, _ *Options) {
+		l.onServe = func(s *session) error {
+			if s.path == l.dir+"/bad" {
+				s.onBatch = func(frame.Batch) { panic("a bug") }
+			}
+			return nil
+		}
+	})
+	good, bad := l.connected("good"), l.unconnected("bad")
+	good.send(testFrame(60, 1))
+	bad.send(testFrame(60, 1))
+	s := l.session(bad.path)
+	_ = s.waitEnd(t)
+	assert.Contains(t, s.panicked, "a bug", "it reaches Run's caller")
+	assert.Contains(t, s.panicked, "helper_test.go", "with where it was")
+	good.send(testFrame(60, 2))
+	l.session(good.path).waitFrames(t, 2)
+}
+
+func TestServeRefuses(t *testing.T) {
+	l := newLab(t, func(l *lab, _ *Options) {
+		l.onServe = func(*session) error { return errors.New("there are too many clients") }
+	})
+	p := l.connected("c")
+	p.send(testFrame(60, 1), testFrame(60, 2), testFrame(60, 3))
+	l.dropped(Refused, 3)
+	assert.Zero(t, l.Clients())
+	assert.Contains(t, l.log.String(), "too many clients")
+}
+
+func TestShutdown(t *testing.T) {
+	l := newLab(t, nil)
+	p := l.unconnected("c")
+	p.send(testFrame(60, 1))
+	s := l.session(p.path)
+	s.link.Shutdown(link.DrainStop)
+	require.ErrorIs(t, s.waitEnd(t), link.ErrShutdown)
+	s.link.Deliver(batchOf(testFrame(60, 2)))
+	assert.EqualValues(t, 1, s.link.Stats().DropClosed)
+	assert.True(t, s.link.Gone())
+	p.send(testFrame(60, 3))
+	l.session(p.path, s).waitFrames(t, 1) // a new session
+}
+
+func TestCloseEndsAll(t *testing.T) {
+	l := newLab(t, nil)
+	var all []*session
+	for i := range 6 {
+		p := l.either(fmt.Sprint("c", i), i%2 == 0)
+		p.send(testFrame(60, 1))
+		s := l.session(p.path)
+		for range 50 { // never read
+			s.link.Deliver(batchOf(testFrame(ethernetLen, 1), testFrame(ethernetLen, 2)))
+		}
+		all = append(all, s)
+	}
+	began := time.Now()
+	require.NoError(t, l.Close())
+	for _, s := range all {
+		require.ErrorIs(t, s.waitEnd(t), link.ErrShutdown)
+	}
+	<-l.ran
+	t.Logf("%v", time.Since(began))
+	assert.Less(t, time.Since(began), 5*time.Second)
+	require.NoError(t, l.Close(), "again")
+	l.Run() // ends at once
+}
+
+func TestCloseWithoutRun(t *testing.T) {
+	l := newLab(t, nil)
+	_ = l
+	m := newLab(t, nil)
+	require.NoError(t, m.Close())
+	m.Run()
+}
+
+// TestVanish: a client that has gone without a word is found by the next frame for it, or by the sweep.
+func TestVanish(t *testing.T) {
+	for _, connected := range []bool{true, false} {
+		for _, how := range []string{"frame", "sweep", "sweep, path left"} {
+			t.Run(fmt.Sprintf("connected=%t/%s", connected, how), func(t *testing.T) {
+				l := newLab(t, nil)
+				p := l.either("c", connected)
+				p.send(testFrame(60, 1))
+				s := l.session(p.path)
+				s.waitFrames(t, 1)
+				require.NoError(t, p.Close())
+				if how == "sweep" {
+					require.NoError(t, os.Remove(p.path))
+				}
+				if how == "frame" {
+					s.link.Deliver(batchOf(testFrame(60, 1)))
+				} else {
+					l.sweep()
+				}
+				require.ErrorIs(t, s.waitEnd(t), io.EOF)
+				assert.Zero(t, l.Clients())
+			})
+		}
+	}
+}
+
+// TestSweepSparesTheLiving sweeps clients that are there.
+func TestSweepSparesTheLiving(t *testing.T) {
+	l := newLab(t, nil)
+	for i := range 4 {
+		p := l.either(fmt.Sprint("c", i), i%2 == 0)
+		p.send(testFrame(60, i))
+		s := l.session(p.path)
+		s.waitFrames(t, 1)
+		for range 3 {
+			l.sweep()
+		}
+		s.link.Deliver(batchOf(testFrame(60, i)))
+		assert.Equal(t, testFrame(60, i), p.recv())
+		p.silent(20 * time.Millisecond) // nothing but frames
+	}
+	assert.Equal(t, 4, l.Clients())
+}
+
+// TestComesBack: QEMU that is started again removes its socket and binds another; the session goes on.
+func TestComesBack(t *testing.T) {
+	for _, how := range []string{"frame", "hello", "sweep"} {
+		t.Run(how, func(t *testing.T) {
+			l := newLab(t, nil)
+			p := l.unconnected("c")
+			p.send(testFrame(60, 1))
+			s := l.session(p.path)
+			s.waitFrames(t, 1)
+			require.NoError(t, p.Close())
+			q := l.unconnected("c")
+			switch how {
+			case "hello":
+				q.send([]byte("VFKT"), testFrame(60, 2))
+				s.waitFrames(t, 2)
+			case "sweep":
+				l.sweep()
+			}
+			s.link.Deliver(batchOf(testFrame(60, 3), testFrame(60, 4)))
+			assert.Equal(t, testFrame(60, 3), q.recv())
+			assert.Equal(t, testFrame(60, 4), q.recv())
+			assert.Equal(t, 1, l.served())
+		})
+	}
+}
+
+// TestBecomesConnected: a client that is not connected at first connects, after which a reply socket is refused.
+func TestBecomesConnected(t *testing.T) {
+	l := newLab(t, nil)
+	p := l.unconnected("c")
+	p.send(testFrame(60, 1))
+	s := l.session(p.path)
+	s.link.Deliver(batchOf(testFrame(60, 2)))
+	assert.Equal(t, testFrame(60, 2), p.recv())
+	connectFd(t, p.UnixConn, l.path)
+	s.link.Deliver(batchOf(testFrame(60, 3), testFrame(60, 4)))
+	assert.Equal(t, testFrame(60, 3), p.recv())
+	assert.Equal(t, testFrame(60, 4), p.recv())
+	assert.Equal(t, l.shared.fd, s.link.Fd())
+	assert.Equal(t, 1, l.served())
+}
