@@ -28,9 +28,8 @@ const (
 type datagramLink struct {
 	conn  *net.UnixConn
 	raw   syscall.RawConn
-	to    syscall.Sockaddr // nil: the socket is connected
-	named bool             // check who sent each datagram
-	from  string           // the only name that a sender may have; one without a name is the daemon's as well
+	to    syscall.Sockaddr // nil: the socket is connected, and the system takes nothing from others
+	from  string           // else the only name that a sender may have; one without a name is the daemon's as well
 	local string           // what Close removes, "" for nothing
 	gone  atomic.Pointer[error]
 	wg    sync.WaitGroup
@@ -78,9 +77,9 @@ func PathLink(ctx context.Context, o PathOptions) (Link, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.named, l.from, l.local = true, o.Server, o.Local
+	l.local = o.Local
 	if !o.Connected {
-		l.to = &syscall.SockaddrUnix{Name: o.Server}
+		l.from, l.to = o.Server, &syscall.SockaddrUnix{Name: o.Server}
 	}
 	if o.Hello {
 		if err := l.send([]byte("VFKT")); err != nil {
@@ -147,7 +146,7 @@ func (l *datagramLink) read(receive func([]byte)) error {
 }
 
 func (l *datagramLink) readOne(f []byte) (int, error) {
-	if !l.named {
+	if l.to == nil {
 		return l.conn.Read(f)
 	}
 	n, from, err := l.conn.ReadFromUnix(f)
