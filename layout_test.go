@@ -86,6 +86,7 @@ var imports = map[string][]string{
 	"test/e2e/lab":   {"internal/frame", "internal/state"},
 	"test/e2e/probe": {"test/e2e/lab"},
 	"test/vmnetsim":  {},
+	"test/vzguest":   {"internal/passing/client", "internal/passing/proto"},
 }
 
 // A use says where a third-party module may be imported: by code, and beyond that by tests.
@@ -101,10 +102,11 @@ var direct = map[string]use{
 	"golang.org/x/sys": {"BSD-3-Clause", []string{
 		"internal/link", "internal/mmsg", "internal/unixgram", "internal/compat", "internal/rundir", "internal/state", "internal/vmnet/pkt", "internal/vmnet/ffi", "internal/darwinapi",
 		"cmd/socket_vmnet2", "cmd/socket_vmnet_client", "cmd/vmnet-helper", "internal/passing", "internal/passing/proto", "internal/passing/client",
-		"test/bench/vmnetcalls", "test/e2e/guest", "test/e2e/lab",
+		"test/bench/vmnetcalls", "test/e2e/guest", "test/e2e/lab", "test/vzguest",
 	}, []string{"*"}},
 	"gvisor.dev/gvisor":                      {"Apache-2.0", []string{"internal/usernet"}, []string{"internal/fakeguest"}},
 	"github.com/containers/gvisor-tap-vsock": {"Apache-2.0", []string{"internal/usernet"}, nil},
+	"github.com/Code-Hex/vz/v3":              {"MIT", []string{"test/vzguest"}, nil},
 	"github.com/ebitengine/purego":           {"Apache-2.0", []string{"internal/vmnet/ffi", "internal/darwinapi"}, nil},
 	"github.com/blacktop/go-macho":           {"MIT", []string{"internal/codesign"}, nil},
 	"github.com/insomniacslk/dhcp": {

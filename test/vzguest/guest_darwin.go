@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build darwin && cgo
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	"github.com/Code-Hex/vz/v3"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// stopGrace is how long a guest may take to turn itself off once it was asked to.
+	stopGrace = 10 * time.Second
+
+	// defaultMTU is the one that the framework assumes, in bytes.
+	defaultMTU = 1500
+)
+
+func supported() error { return nil }
+
+// boot runs a guest until it ends, or, when ctx is done, until it was stopped. link is a connected datagram socket. The
+// error is nil when the guest turned itself off, ctx's cause when that made it stop.
+func boot(ctx context.Context, o options, link *os.File, mtu int) error {
+	defer runtime.KeepAlive(link) // the framework knows its number only
+	loader, remove, err := bootLoader(o)
+	if err != nil {
+		return err
+	}
+	defer remove()
+	config, err := configure(o, loader, link, mtu)
+	if err != nil {
+		return err
+	}
+	vm, err := vz.NewVirtualMachine(config)
+	if err != nil {
+		return fmt.Errorf("make the virtual machine: %w", err)
+	}
+	lost, err := vm.NetworkDeviceAttachmentWasDisconnected()
+	if err != nil {
+		return fmt.Errorf("watch the network device: %w", err)
+	}
+	restore := characterwise(os.Stdin)
+	defer restore()
+	if err := vm.Start(); err != nil {
+		return fmt.Errorf("start the guest: %w: is vzguest signed with the entitlement com.apple.security.virtualization?", err)
+	}
+	return watch(ctx, vm, lost)
+}
+
+// watch returns when the guest has ended.
+func watch(ctx context.Context, vm *vz.VirtualMachine, lost <-chan *vz.DisconnectedError) error {
+	changes := vm.StateChangedNotify()
+	asked := ctx.Done()
+	var late <-chan time.Time
+	for {
+		select {
+		case state := <-changes:
+			switch state {
+			case vz.VirtualMachineStateStopped:
+				return context.Cause(ctx)
+			case vz.VirtualMachineStateError:
+				return errors.New("the guest has failed: the framework reports an internal error")
+			}
+		case err := <-lost:
+			return errors.Join(fmt.Errorf("%w: %w", errNetworkLost, err), vm.Stop())
+		case <-asked:
+			asked = nil
+			late = time.After(stopGrace)
+			if ok, err := vm.RequestStop(); !ok || err != nil {
+				late = time.After(0)
+			}
+		case <-late:
+			late = nil
+			if err := vm.Stop(); err != nil {
+				return errors.Join(context.Cause(ctx), fmt.Errorf("stop the guest: %w", err))
+			}
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// bootLoader is a kernel, or EFI where there is none. The function removes what was made for it.
+func bootLoader(o options) (vz.BootLoader, func(), error) {
+	none := func() {}
+	if o.kernel != "" {
+		opts := []vz.LinuxBootLoaderOption{vz.WithCommandLine(o.cmdline)}
+		if o.initrd != "" {
+			opts = append(opts, vz.WithInitrd(o.initrd))
+		}
+		l, err := vz.NewLinuxBootLoader(o.kernel, opts...)
+		if err != nil {
+			return nil, nil, fmt.Errorf("load the kernel: %w", err)
+		}
+		return l, none, nil
+	}
+	store, remove, err := variableStore(o.efiStore)
+	if err != nil {
+		return nil, nil, fmt.Errorf("make a store for EFI's variables: %w", err)
+	}
+	l, err := vz.NewEFIBootLoader(vz.WithEFIVariableStore(store))
+	if err != nil {
+		remove()
+		return nil, nil, fmt.Errorf("load EFI: %w", err)
+	}
+	return l, remove, nil
+}
+
+// variableStore opens the file at path, or makes it; one without a name is temporary.
+func variableStore(path string) (*vz.EFIVariableStore, func(), error) {
+	remove := func() {}
+	if path == "" {
+		dir, err := os.MkdirTemp("", "vzguest")
+		if err != nil {
+			return nil, nil, err
+		}
+		remove = func() { _ = os.RemoveAll(dir) }
+		path = filepath.Join(dir, "efi")
+	}
+	var opts []vz.NewEFIVariableStoreOption
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		opts = append(opts, vz.WithCreatingEFIVariableStore())
+	}
+	s, err := vz.NewEFIVariableStore(path, opts...)
+	if err != nil {
+		remove()
+		return nil, nil, err
+	}
+	return s, remove, nil
+}
+
+// configure puts the machine together.
+func configure(o options, loader vz.BootLoader, link *os.File, mtu int) (*vz.VirtualMachineConfiguration, error) {
+	c, err := vz.NewVirtualMachineConfiguration(loader, o.cpus, uint64(o.memory)<<20)
+	if err != nil {
+		return nil, fmt.Errorf("configure the guest: %w", err)
+	}
+	nic, err := networkDevice(o, link, mtu)
+	if err != nil {
+		return nil, fmt.Errorf("configure the network: %w", err)
+	}
+	c.SetNetworkDevicesVirtualMachineConfiguration([]*vz.VirtioNetworkDeviceConfiguration{nic})
+	console, err := serialPort()
+	if err != nil {
+		return nil, fmt.Errorf("configure the console: %w", err)
+	}
+	c.SetSerialPortsVirtualMachineConfiguration([]*vz.VirtioConsoleDeviceSerialPortConfiguration{console})
+	entropy, err := vz.NewVirtioEntropyDeviceConfiguration()
+	if err != nil {
+		return nil, fmt.Errorf("configure entropy: %w", err)
+	}
+	c.SetEntropyDevicesVirtualMachineConfiguration([]*vz.VirtioEntropyDeviceConfiguration{entropy})
+	if o.disk != "" {
+		disk, err := blockDevice(o.disk)
+		if err != nil {
+			return nil, fmt.Errorf("configure the disk: %w", err)
+		}
+		c.SetStorageDevicesVirtualMachineConfiguration([]vz.StorageDeviceConfiguration{disk})
+	}
+	ok, err := c.Validate()
+	if err == nil && !ok {
+		err = errors.New("no reason is given")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the framework refuses the configuration: %w", err)
+	}
+	return c, nil
+}
+
+func networkDevice(o options, link *os.File, mtu int) (*vz.VirtioNetworkDeviceConfiguration, error) {
+	attachment, err := vz.NewFileHandleNetworkDeviceAttachment(link)
+	if err != nil {
+		return nil, err
+	}
+	if mtu > defaultMTU {
+		if err := attachment.SetMaximumTransmissionUnit(mtu); err != nil {
+			return nil, err
+		}
+	}
+	nic, err := vz.NewVirtioNetworkDeviceConfiguration(attachment)
+	if err != nil {
+		return nil, err
+	}
+	mac, err := vz.NewMACAddress(o.mac)
+	if err != nil {
+		return nil, err
+	}
+	nic.SetMACAddress(mac)
+	return nic, nil
+}
+
+func serialPort() (*vz.VirtioConsoleDeviceSerialPortConfiguration, error) {
+	attachment, err := vz.NewFileHandleSerialPortAttachment(os.Stdin, os.Stdout)
+	if err != nil {
+		return nil, err
+	}
+	return vz.NewVirtioConsoleDeviceSerialPortConfiguration(attachment)
+}
+
+func blockDevice(path string) (*vz.VirtioBlockDeviceConfiguration, error) {
+	attachment, err := vz.NewDiskImageStorageDeviceAttachment(path, false)
+	if err != nil {
+		return nil, err
+	}
+	return vz.NewVirtioBlockDeviceConfiguration(attachment)
+}
+
+// characterwise has a terminal give each character at once and not echo it, which the guest does. Ctrl-C still ends us. The
+// function undoes it.
+func characterwise(f *os.File) func() {
+	fd := int(f.Fd())
+	before, err := unix.IoctlGetTermios(fd, unix.TIOCGETA)
+	if err != nil {
+		return func() {} // no terminal
+	}
+	t := *before
+	t.Iflag &^= unix.ICRNL
+	t.Lflag &^= unix.ICANON | unix.ECHO
+	t.Cc[unix.VMIN], t.Cc[unix.VTIME] = 1, 0
+	if err := unix.IoctlSetTermios(fd, unix.TIOCSETA, &t); err != nil {
+		return func() {}
+	}
+	return func() { _ = unix.IoctlSetTermios(fd, unix.TIOCSETA, before) }
+}

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// darwinFile is the one that only a Mac can compile.
+const darwinFile = "guest_darwin.go"
+
+// A listed package is what go list tells of one.
+type listed struct {
+	ImportPath, Dir   string
+	GoFiles, CgoFiles []string
+	ImportMap         map[string]string
+	Standard          bool
+}
+
+// A checker type-checks packages for macOS from their sources: no compiler, no C headers. What comes from C has any type.
+type checker struct {
+	fset     *token.FileSet
+	arch     string
+	packages map[string]*listed
+	done     map[string]*types.Package
+	errs     map[string][]error // by package
+	self     string             // the import path of this one
+}
+
+// newChecker asks go list which files make up this package and all it imports.
+func newChecker(t *testing.T, arch string) *checker {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-deps", "-json=ImportPath,Dir,GoFiles,CgoFiles,ImportMap,Standard", ".")
+	cmd.Env = append(os.Environ(), "GOOS=darwin", "GOARCH="+arch, "CGO_ENABLED=1")
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	require.NoError(t, err, "%s: go mod download gets the packages", stderr.String())
+	c := &checker{
+		fset: token.NewFileSet(), arch: arch, packages: map[string]*listed{},
+		done: map[string]*types.Package{"unsafe": types.Unsafe}, errs: map[string][]error{},
+	}
+	for dec := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p listed
+		err := dec.Decode(&p)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		require.NoError(t, err)
+		c.packages[p.ImportPath] = &p
+		c.self = p.ImportPath // dependencies come first
+	}
+	return c
+}
+
+// check type-checks a package. Of those that are imported only the declarations count.
+func (c *checker) check(p *listed, sources map[string]string) (*types.Package, error) {
+	var files []*ast.File
+	for _, name := range slices.Concat(p.GoFiles, p.CgoFiles) {
+		var text any
+		if s, ok := sources[name]; ok {
+			text = s
+		}
+		f, err := parser.ParseFile(c.fset, filepath.Join(p.Dir, name), text, parser.SkipObjectResolution)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, f)
+	}
+	c.errs[p.ImportPath] = nil
+	conf := types.Config{
+		FakeImportC:      true,
+		IgnoreFuncBodies: p.ImportPath != c.self,
+		Sizes:            types.SizesFor("gc", c.arch),
+		Importer:         importer{c, p.ImportMap},
+		Error:            func(err error) { c.errs[p.ImportPath] = append(c.errs[p.ImportPath], err) },
+	}
+	pkg, _ := conf.Check(p.ImportPath, c.fset, files, nil)
+	return pkg, nil
+}
+
+// An importer finds the packages that another one imports.
+type importer struct {
+	c *checker
+	m map[string]string // for the standard library's own copies of modules
+}
+
+func (i importer) Import(path string) (*types.Package, error) {
+	if real, ok := i.m[path]; ok {
+		path = real
+	}
+	if pkg, ok := i.c.done[path]; ok {
+		return pkg, nil
+	}
+	p, ok := i.c.packages[path]
+	if !ok {
+		return nil, fmt.Errorf("go list does not know %s", path)
+	}
+	pkg, err := i.c.check(p, nil)
+	if err == nil {
+		i.c.done[path] = pkg
+	}
+	return pkg, err
+}
+
+// checkSelf type-checks this package with other text for the darwin file, or its own for "".
+func (c *checker) checkSelf(t *testing.T, text string) []error {
+	t.Helper()
+	sources := map[string]string{}
+	if text != "" {
+		sources[darwinFile] = text
+	}
+	_, err := c.check(c.packages[c.self], sources)
+	require.NoError(t, err)
+	return c.errs[c.self]
+}
+
+// TestTypes: what a Mac compiles has no type error, and one that is put in is found.
+func TestTypes(t *testing.T) {
+	own, err := os.ReadFile(darwinFile)
+	require.NoError(t, err)
+	for _, arch := range []string{"arm64", "amd64"} {
+		t.Run(arch, func(t *testing.T) {
+			c := newChecker(t, arch)
+			self := c.packages[c.self]
+			assert.Contains(t, self.GoFiles, darwinFile)
+			assert.NotContains(t, self.GoFiles, "guest_stub.go")
+			require.Empty(t, c.checkSelf(t, ""))
+			vz := c.done["github.com/Code-Hex/vz/v3"]
+			require.NotNil(t, vz)
+			assert.Empty(t, c.errs[vz.Path()])
+			start := vz.Scope().Lookup("NewVirtualMachine")
+			require.NotNil(t, start)
+			assert.Equal(t, "func(config *github.com/Code-Hex/vz/v3.VirtualMachineConfiguration) "+
+				"(*github.com/Code-Hex/vz/v3.VirtualMachine, error)", start.Type().String(), "the real package was read")
+
+			for _, b := range []struct{ name, old, with, want string }{
+				{"no such function", "vz.NewMACAddress(", "vz.NewMAC(", "undefined: vz.NewMAC"},
+				{"no such method", "vm.RequestStop()", "vm.AskToStop()", "vm.AskToStop undefined"},
+				{"wrong argument", "vz.NewMACAddress(o.mac)", "vz.NewMACAddress(o.name)", "cannot use o.name"},
+				{"wrong number of results", "if err := vm.Stop(); err != nil {", "if _, err := vm.Stop(); err != nil {", "assignment mismatch"},
+				{"unused variable", "changes := vm.StateChangedNotify()", "changes, other := vm.StateChangedNotify(), 1", "declared and not used: other"},
+				{"unused import", "	\"time\"\n", "	\"time\"\n	\"net\"\n", `"net" imported and not used`},
+				{"interface not met", "(vz.BootLoader, func(), error) {\n	none", "(vz.StorageDeviceConfiguration, func(), error) {\n	none", "does not implement"},
+				{"constant of another system", "unix.TIOCGETA", "unix.TCGETS", "undefined: unix.TCGETS"},
+				{"does not fit main.go", "func boot(ctx context.Context, o options, link *os.File, mtu int) error", "func boot(ctx context.Context, o options, link *os.File, mtu string) error", "cannot use n.reply.MTU"},
+			} {
+				t.Run(b.name, func(t *testing.T) {
+					require.Equal(t, 1, strings.Count(string(own), b.old), "%q", b.old)
+					errs := c.checkSelf(t, strings.Replace(string(own), b.old, b.with, 1))
+					require.NotEmpty(t, errs)
+					assert.Contains(t, fmt.Sprint(errs), b.want)
+				})
+			}
+		})
+	}
+}
