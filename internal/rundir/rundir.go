@@ -126,7 +126,7 @@ func (d *Dir) openParent() error {
 		err = fmt.Errorf("runtime directory %s: stat %s: %w", d.path, parent, err)
 	case !d.given && n.uid != 0 && n.uid != d.euid:
 		err = fmt.Errorf("%w: %s belongs to user %d, neither to root nor to us (user %d): --runtime-dir=DIR makes one elsewhere",
-			ErrNone, parent, n.uid, d.euid)
+			ErrNone, strings.TrimRight(parent, "/"), n.uid, d.euid)
 	}
 	if err != nil {
 		_ = f.Close()

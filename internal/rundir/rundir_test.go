@@ -242,7 +242,7 @@ func TestForeignParent(t *testing.T) {
 	require.NoError(t, os.Chown(dir, otherUser, otherGroup))
 	_, err := Open(Options{Socket: dir + "/s", Owner: owner(), Log: discard()})
 	require.ErrorIs(t, err, ErrNone)
-	assert.EqualError(t, err, fmt.Sprintf("no runtime directory: %s/ belongs to user %d, neither to root nor to us (user 0): "+
+	assert.EqualError(t, err, fmt.Sprintf("no runtime directory: %s belongs to user %d, neither to root nor to us (user 0): "+
 		"--runtime-dir=DIR makes one elsewhere", dir, otherUser))
 	assert.Empty(t, tree(t, dir))
 
