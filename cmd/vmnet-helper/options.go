@@ -223,11 +223,11 @@ func address(name, value string) (netip.Addr, error) {
 // versionText is what --version prints. Minikube reads it as YAML and takes the version for vmnet-helper's, from 0.9.0 of which
 // it does without root on macOS 26: so it is the one whose options and output this program has, with ours behind the plus.
 func versionText(ours string) string {
-	build := strings.Map(func(r rune) rune {
+	ours = strings.Trim(strings.Map(func(r rune) rune {
 		if r == '-' || r == '.' || r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z' {
 			return r
 		}
 		return '-'
-	}, ours)
-	return fmt.Sprintf("version: v0.13.0+socket-vmnet2.%s\ncommit: %s\n", strings.Trim(build, "."), strconv.Quote(ours))
+	}, ours), ".")
+	return fmt.Sprintf("version: v0.13.0+socket-vmnet2.%s\ncommit: %s\n", ours, ours)
 }

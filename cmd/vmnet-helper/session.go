@@ -15,7 +15,6 @@ import (
 	"strings"
 	"syscall"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/passing/client"
@@ -90,7 +89,7 @@ func name(c *config) string {
 		_, size := utf8.DecodeRuneInString(n)
 		n = n[size:]
 	}
-	if !utf8.ValidString(n) || strings.ContainsFunc(n, func(r rune) bool { return !unicode.IsPrint(r) }) {
+	if proto.CheckName(n) != nil {
 		return ""
 	}
 	return n

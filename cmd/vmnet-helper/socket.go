@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"syscall"
 	"unsafe"
 
@@ -37,6 +38,10 @@ type endpoint struct {
 func open(c *config, log *logger) (*endpoint, error) {
 	if c.socket == "" {
 		return inherit(c.fd)
+	}
+	// Absolute if that fits: the daemon looks whether the path is still there.
+	if path, err := filepath.Abs(c.socket); err == nil && len(path) <= maxSocketPath {
+		c.socket = path
 	}
 	e := &endpoint{socket: c.socket}
 	var err error

@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/passing/proto"
+)
+
+// TestSocket starts the helper as minikube does and ends it as minikube does.
+func TestSocket(t *testing.T) {
+	d := newFake(t)
+	path := filepath.Join(shortDir(t), "vmnet-helper.sock")
+	h := runHelper(t, nil, nil, "--daemon", d.socket, "--socket", path, "--interface-id", someUUID)
+	x := d.next()
+	assert.True(t, x.request.Wait)
+	assert.Equal(t, strings.ToLower(someUUID), x.request.InterfaceID.String())
+	assert.Equal(t, path, x.request.Name)
+	assert.Equal(t, proto.Datagram, x.request.Transport)
+	sa, err := unix.Getsockname(x.fd)
+	require.NoError(t, err)
+	assert.Equal(t, &unix.SockaddrUnix{Name: path}, sa)
+	_, err = unix.Getpeername(x.fd)
+	require.ErrorIs(t, err, unix.ENOTCONN, "the daemon finds the client")
+	st, err := os.Stat(path)
+	require.NoError(t, err)
+	assert.Equal(t, os.FileMode(0o600)|os.ModeSocket, st.Mode())
+	x.answer(t, reply)
+
+	assert.Equal(t, "52:54:00:12:34:56", h.info().MACAddress)
+	vfkit, err := net.DialUnix("unixgram", &net.UnixAddr{Name: path + ".c", Net: "unixgram"}, &net.UnixAddr{Name: path, Net: "unixgram"})
+	require.NoError(t, err, "once the line is there a machine may connect")
+	defer vfkit.Close()
+
+	assert.Equal(t, 0, h.stop())
+	x.waitEnd(t)
+	assert.NoFileExists(t, path)
+	assert.NoFileExists(t, path+".lock")
+}
+
+// TestSignals ends the helper by each signal, and before the daemon has answered.
+func TestSignals(t *testing.T) {
+	for _, s := range []os.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP} {
+		for _, answered := range []bool{true, false} {
+			d := newFake(t)
+			path := filepath.Join(shortDir(t), "s")
+			h := runHelper(t, nil, nil, "--daemon", d.socket, "--socket", path)
+			x := d.next()
+			if answered {
+				x.answer(t, reply)
+				h.info()
+			}
+			require.NoError(t, h.Process.Signal(s))
+			assert.Equal(t, 0, h.exit(), "%v", s)
+			x.waitEnd(t)
+			assert.NoFileExists(t, path)
+			assert.NoFileExists(t, path+".lock")
+		}
+	}
+}
+
+// TestEnds has the two ways in which a session ends by itself: the machine has gone, or the daemon has.
+func TestEnds(t *testing.T) {
+	for name, stopped := range map[string]bool{"machine": false, "daemon": true} {
+		t.Run(name, func(t *testing.T) {
+			d := newFake(t)
+			path := filepath.Join(shortDir(t), "s")
+			h := runHelper(t, nil, nil, "--daemon", d.socket, "--socket", path)
+			x := d.next()
+			x.answer(t, reply)
+			h.info()
+			if stopped {
+				d.stop()
+			}
+			x.end()
+			if stopped {
+				assert.Equal(t, 1, h.exit())
+				assert.Contains(t, h.stderr.String(), "has stopped")
+			} else {
+				assert.Equal(t, 0, h.exit())
+				assert.Contains(t, h.stderr.String(), "closed by peer")
+			}
+			assert.NoFileExists(t, path)
+		})
+	}
+}
+
+// TestDescriptor hands an inherited descriptor over, and keeps no copy: the machine learns when the daemon has gone.
+func TestDescriptor(t *testing.T) {
+	d := newFake(t)
+	machine, theirs := pair(t, proto.Datagram)
+	h := runHelper(t, nil, []*os.File{theirs}, "--daemon", d.socket, "--fd", "3")
+	theirs.Close()
+	x := d.next()
+	assert.Empty(t, x.request.Name, "a name that others have as well says nothing")
+	x.answer(t, reply)
+	h.info()
+	_, err := machine.Write([]byte("frame"))
+	require.NoError(t, err)
+	buf := make([]byte, 16)
+	n, err := unix.Read(x.fd, buf)
+	require.NoError(t, err)
+	assert.Equal(t, "frame", string(buf[:n]))
+
+	require.NoError(t, unix.Close(x.fd))
+	x.fd = proto.None
+	require.Eventually(t, func() bool {
+		_, err := machine.Write([]byte("frame"))
+		return err != nil
+	}, testPatience, 10*time.Millisecond, "the helper has a copy")
+	assert.Equal(t, 0, h.stop())
+}
+
+func TestBadDescriptors(t *testing.T) {
+	d := newFake(t)
+	_, stream := pair(t, proto.Stream)
+	file, err := os.Open(os.DevNull)
+	require.NoError(t, err)
+	defer file.Close()
+	for arg, mention := range map[string]string{"3": "SOCK_DGRAM", "4": "--fd 4", "77": "bad file descriptor"} {
+		h := runHelper(t, nil, []*os.File{stream, file}, "--daemon", d.socket, "--fd", arg)
+		assert.Equal(t, 1, h.exit())
+		assert.Contains(t, h.stderr.String(), mention)
+	}
+}
+
+// TestOneSocketOneHelper has a second helper on a socket, which must not harm the first.
+func TestOneSocketOneHelper(t *testing.T) {
+	d := newFake(t)
+	path := filepath.Join(shortDir(t), "s")
+	first := runHelper(t, nil, nil, "--daemon", d.socket, "--socket", path)
+	d.next().answer(t, reply)
+	first.info()
+	second := runHelper(t, nil, nil, "--daemon", d.socket, "--socket", path)
+	assert.Equal(t, 1, second.exit())
+	assert.Contains(t, second.stderr.String(), "another vmnet-helper")
+	_, err := os.Stat(path)
+	require.NoError(t, err)
+	assert.Equal(t, 0, first.stop())
+
+	third := runHelper(t, nil, nil, "--daemon", d.socket, "--socket", path)
+	d.next().answer(t, reply)
+	third.info()
+	assert.Equal(t, 0, third.stop())
+}
+
+func TestPathTaken(t *testing.T) {
+	d := newFake(t)
+	dir := shortDir(t)
+	stale := filepath.Join(dir, "stale")
+	c, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: stale, Net: "unixgram"})
+	require.NoError(t, err)
+	c.Close()
+	h := runHelper(t, nil, nil, "--daemon", d.socket, "--socket", stale)
+	d.next().answer(t, reply)
+	h.info()
+	assert.Equal(t, 0, h.stop())
+
+	file := filepath.Join(dir, "file")
+	require.NoError(t, os.WriteFile(file, []byte("precious"), 0o600))
+	link := filepath.Join(dir, "link")
+	require.NoError(t, os.Symlink(file, link))
+	for path, mention := range map[string]string{
+		file: "is no socket", link: "is no socket", dir + "/none/s": "no such file", dir: "is no socket",
+	} {
+		h := runHelper(t, nil, nil, "--daemon", d.socket, "--socket", path)
+		assert.Equal(t, 1, h.exit())
+		assert.Contains(t, h.stderr.String(), mention)
+		assert.NoFileExists(t, path+".lock")
+	}
+	b, err := os.ReadFile(file)
+	require.NoError(t, err)
+	assert.Equal(t, "precious", string(b))
+}
+
+// TestRefused has what a daemon may say no with, and networks that are not what was asked for.
+func TestRefused(t *testing.T) {
+	host, offload := reply, reply
+	host.Mode, offload.Offload = "host", true
+	full := proto.Reply{Version: 1, Error: &proto.Error{Code: proto.Full, Text: "256 clients"}}
+	tests := []struct {
+		name    string
+		args    []string
+		reply   proto.Reply
+		mention string
+	}{
+		{"full", nil, full, "full: 256 clients"},
+		{"another mode", nil, host, "host network"},
+		{"no offload", []string{"--enable-tso", "--enable-checksum-offload"}, reply, "--vmnet-offloading=false"},
+		{"offload", nil, offload, "--enable-tso"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			d := newFake(t)
+			path := filepath.Join(shortDir(t), "s")
+			h := runHelper(t, nil, nil, append(tt.args, "--daemon", d.socket, "--socket", path)...)
+			x := d.next()
+			x.answer(t, tt.reply)
+			assert.Equal(t, 1, h.exit(), "and nothing on stdout")
+			assert.Contains(t, h.stderr.String(), tt.mention)
+			assert.Contains(t, h.stderr.String(), d.socket)
+			x.waitEnd(t)
+			assert.NoFileExists(t, path)
+		})
+	}
+}
+
+// TestNoDaemon has nobody to ask.
+func TestNoDaemon(t *testing.T) {
+	dir := shortDir(t)
+	h := runHelper(t, nil, nil, "--socket", filepath.Join(dir, "s"), "--daemon", filepath.Join(dir, "none"))
+	assert.Equal(t, 1, h.exit())
+	assert.Contains(t, h.stderr.String(), "no daemon runs at "+filepath.Join(dir, "none"))
+
+	// Bridged to something that no daemon of this machine can be for.
+	h = runHelper(t, nil, nil, "--socket", filepath.Join(dir, "s"), "--operation-mode=bridged", "--shared-interface=none0", "-v")
+	assert.Equal(t, 1, h.exit())
+	for _, text := range []string{"no daemon runs for", "/var/run/socket_vmnet.bridged.none0", "bridged.none0 = SOCKET", configName} {
+		assert.Contains(t, h.stderr.String(), text)
+	}
+}
+
+// TestConfigured finds the daemon by the user's configuration file.
+func TestConfigured(t *testing.T) {
+	d := newFake(t)
+	dir := shortDir(t)
+	file := filepath.Join(dir, configName)
+	require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o700))
+	require.NoError(t, os.WriteFile(file, []byte("network.lab = "+d.socket+"\n"), 0o600))
+	h := runHelper(t, []string{"XDG_CONFIG_HOME=" + dir}, nil, "--network", "lab", "--socket", "rel")
+	x := d.next()
+	assert.True(t, filepath.IsAbs(x.request.Name), "a relative path is made absolute: %s", x.request.Name)
+	x.answer(t, reply)
+	h.info()
+	assert.Equal(t, 0, h.stop())
+
+	require.NoError(t, os.WriteFile(file, []byte("network.lab = /nonexistent\n"), 0o600))
+	h = runHelper(t, []string{"XDG_CONFIG_HOME=" + dir}, nil, "--network", "lab", "--socket", filepath.Join(dir, "s"))
+	assert.Equal(t, 1, h.exit())
+	assert.Contains(t, h.stderr.String(), file, "it tells who named that daemon")
+}
+
+// TestSudo drops root's privileges before it makes anything.
+func TestSudo(t *testing.T) {
+	if os.Geteuid() != 0 {
+		if os.Getenv("CI") != "" {
+			t.Fatal("CI must run this as root")
+		}
+		t.Skip("run it as root, to become another user")
+	}
+	const nobody = 65534
+	d := newFake(t)
+	dir := shortDir(t)
+	for _, path := range []string{dir, filepath.Dir(d.socket), d.socket + ".d", d.socket + ".d/adopt"} {
+		require.NoError(t, os.Chown(path, nobody, nobody))
+	}
+	path := filepath.Join(dir, "s")
+	h := runHelper(t, []string{"SUDO_UID=65534", "SUDO_GID=65534"}, nil, "--daemon", d.socket, "--socket", path)
+	x := d.next()
+	for _, p := range []string{path, path + ".lock"} {
+		var st unix.Stat_t
+		require.NoError(t, unix.Stat(p, &st))
+		assert.EqualValues(t, nobody, st.Uid)
+		assert.EqualValues(t, nobody, st.Gid)
+	}
+	x.answer(t, reply)
+	h.info()
+	assert.Contains(t, h.stderr.String(), "dropped privileges to uid: 65534 gid: 65534")
+	assert.Equal(t, 0, h.stop())
+
+	h = runHelper(t, []string{"SUDO_UID=x"}, nil, "--daemon", d.socket, "--socket", path)
+	assert.Equal(t, 1, h.exit())
+	assert.Contains(t, h.stderr.String(), "SUDO_UID")
+}
+
+// TestOutput has what is printed without a machine.
+func TestOutput(t *testing.T) {
+	h := runHelper(t, nil, nil, "--version")
+	version, err := h.out.ReadString('\n')
+	require.NoError(t, err)
+	commit, err := h.out.ReadString('\n')
+	require.NoError(t, err)
+	assert.Equal(t, 0, h.exit())
+	assert.Equal(t, "version: v0.13.0+socket-vmnet2.v0.0.0-dev\ncommit: v0.0.0-dev\n", version+commit)
+
+	h = runHelper(t, nil, nil, "-h")
+	assert.Equal(t, 0, h.exit())
+	assert.Equal(t, usage, h.stderr.String())
+
+	h = runHelper(t, nil, nil)
+	assert.Equal(t, 1, h.exit())
+	assert.Equal(t, "ERROR [main] either --fd or --socket is needed\n"+usage, h.stderr.String())
+}
+
+// TestList asks the daemon's program, which is in ../bin.
+func TestList(t *testing.T) {
+	h := runHelper(t, nil, nil, "--list-shared-interfaces")
+	assert.Equal(t, 1, h.exit())
+	assert.Contains(t, h.stderr.String(), "vmnet needs macOS")
+
+	dir := shortDir(t)
+	for _, d := range []string{"libexec", "bin"} {
+		require.NoError(t, os.Mkdir(filepath.Join(dir, d), 0o755))
+	}
+	require.NoError(t, os.Link(filepath.Join(built, "libexec/vmnet-helper"), filepath.Join(dir, "libexec/vmnet-helper")))
+	script := "#!/bin/sh\n[ \"$*\" = --list-interfaces ] && printf 'en0\\nen1\\n'\n"
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "bin/socket_vmnet2"), []byte(script), 0o755))
+	old := built
+	built = dir
+	defer func() { built = old }()
+	h = runHelper(t, nil, nil, "--list-shared-interfaces")
+	for _, want := range []string{"en0\n", "en1\n"} {
+		line, err := h.out.ReadString('\n')
+		require.NoError(t, err)
+		assert.Equal(t, want, line)
+	}
+	assert.Equal(t, 0, h.exit())
+}
+
+// TestNobodyReads closes stdout, as a caller does that has ended.
+func TestNobodyReads(t *testing.T) {
+	d := newFake(t)
+	path := filepath.Join(shortDir(t), "s")
+	h := runHelper(t, nil, nil, "--daemon", d.socket, "--socket", path)
+	x := d.next()
+	require.NoError(t, h.closeOut())
+	x.answer(t, reply)
+	assert.Equal(t, 1, h.exit())
+	assert.Contains(t, h.stderr.String(), "on stdout")
+	x.waitEnd(t)
+	assert.NoFileExists(t, path)
+}
