@@ -65,9 +65,8 @@ func (s *Server) adopted(h handed, t proto.Transport) (link.Link, error) {
 
 // serveBare serves a client that is told nothing and whose connection means nothing.
 func (s *Server) serveBare(c *conn, l link.Link, r proto.Request, began func(session)) {
-	x, err := s.serve(l, s.client(c, r))
+	x, err := s.begin(c, l, r)
 	if err != nil {
-		_ = l.Close()
 		e := s.wire(err)
 		s.complain(c, "client refused", "code", string(e.Code), "error", e.Text)
 		return

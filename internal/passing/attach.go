@@ -72,9 +72,8 @@ type joining struct {
 // join serves l, tells the client what came of it, and stays until the session has ended if the connection is its lifeline.
 // It takes l over.
 func (s *Server) join(c *conn, l link.Link, r proto.Request, j joining) {
-	x, err := s.serve(l, s.client(c, r))
+	x, err := s.begin(c, l, r)
 	if err != nil {
-		_ = l.Close()
 		s.refuse(c, err)
 		return
 	}
@@ -86,7 +85,7 @@ func (s *Server) join(c *conn, l link.Link, r proto.Request, j joining) {
 	if j.lifeline {
 		defer c.hold(cancel)()
 	}
-	ready, stop := context.WithTimeout(ctx, readyTime)
+	ready, stop := context.WithTimeout(ctx, s.times.ready)
 	info, err := x.Ready(ready)
 	stop()
 	if err != nil {
@@ -116,6 +115,16 @@ func (s *Server) join(c *conn, l link.Link, r proto.Request, j joining) {
 		x.End(errLifeline)
 	}
 	<-x.Done()
+}
+
+// begin makes a session for l, which it takes over.
+func (s *Server) begin(c *conn, l link.Link, r proto.Request) (x session, err error) {
+	defer func() {
+		if x == nil { // nobody serves l
+			_ = l.Close()
+		}
+	}()
+	return s.serve(l, s.client(c, r))
 }
 
 // client describes the client behind c.
@@ -246,7 +255,7 @@ func (s *Server) wire(err error) *proto.Error {
 	case errors.Is(err, perclient.ErrFull):
 		e.Code = proto.Full
 	case errors.Is(err, context.DeadlineExceeded):
-		e.Code, e.Text = proto.NoNetwork, fmt.Sprintf("the client's interface did not start within %v; see the daemon's log", readyTime)
+		e.Code, e.Text = proto.NoNetwork, fmt.Sprintf("the client's interface did not start within %v; see the daemon's log", s.times.ready)
 	case errors.As(err, new(*notStarted)):
 		e.Code = proto.NoNetwork
 	}

@@ -5,7 +5,6 @@ package passing
 import (
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -58,13 +57,13 @@ func (s *Server) examine(fd int, t proto.Transport) (handed, error) {
 		return h, badDescriptor("a unix socket whose other end has gone")
 	case t == proto.Stream:
 		return h, badDescriptor("a stream socket that is not connected")
-	case name.Name == "":
+	case name.Name == "" || name.Name == "@": // as Linux's unnamed ones are read
 		return h, badDescriptor("a datagram socket that is neither connected nor bound: nobody could reach it")
 	default:
 		h.bound = name.Name
 		return h, s.checkBound(h.bound)
 	}
-	if r, ok := remote.(*unix.SockaddrUnix); ok && slices.Contains(s.opts.Trust.Own, r.Name) || peerOfFD(fd).pid == os.Getpid() {
+	if r, ok := remote.(*unix.SockaddrUnix); ok && slices.Contains(s.opts.Trust.Own, r.Name) || peerOfFD(fd).pid == s.self {
 		return h, badDescriptor("connected to this daemon itself: its frames would go round")
 	}
 	return h, nil

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
 	"sync"
 	"time"
 
@@ -62,6 +63,9 @@ type Options struct {
 	Log       *slog.Logger
 }
 
+// times are limits that tests make shorter.
+type times struct{ request, late, ready time.Duration }
+
 // A session is a perclient.Session.
 type session interface {
 	Ready(ctx context.Context) (vnet.PortInfo, error)
@@ -79,6 +83,8 @@ type Server struct {
 	serve  func(link.Link, perclient.Client) (session, error)
 	ctx    context.Context // until Stop
 	cancel context.CancelCauseFunc
+	times  times
+	self   int // our process id
 	logged limiter
 	watch  watcher
 
@@ -92,7 +98,7 @@ type Server struct {
 
 // NewServer makes a server. It runs nothing by itself until it is given a connection.
 func NewServer(o Options) *Server {
-	s := &Server{opts: o}
+	s := &Server{opts: o, self: os.Getpid(), times: times{request: requestTime, late: lateTime, ready: readyTime}}
 	s.serve = func(l link.Link, c perclient.Client) (session, error) {
 		x, err := o.Clients.Serve(l, c)
 		if err != nil {
@@ -125,7 +131,7 @@ func (s *Server) Adopt(c *net.UnixConn) { s.accept(c, "adopt", s.adopt) }
 
 // accept gives a connection to a goroutine if there is room, else to the queue, else it turns it away.
 func (s *Server) accept(uc *net.UnixConn, door string, handle func(*conn)) {
-	c := &conn{UnixConn: uc, srv: s, handle: handle, until: time.Now().Add(requestTime), door: door}
+	c := &conn{UnixConn: uc, srv: s, handle: handle, until: time.Now().Add(s.times.request), door: door}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -173,7 +179,7 @@ func (c *conn) run() {
 	}()
 	defer s.recovered(c)
 	until := c.until
-	if late := time.Now().Add(lateTime); late.After(until) {
+	if late := time.Now().Add(s.times.late); late.After(until) {
 		until = late
 	}
 	if err := c.SetReadDeadline(until); err != nil {

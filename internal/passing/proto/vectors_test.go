@@ -109,12 +109,12 @@ func readLine(t *testing.T, line string, limit int) (Message, error) {
 
 func TestConstantsOfVectors(t *testing.T) {
 	v := readVectors(t)
-	assert.Equal(t, v.Version, Version)
-	assert.Equal(t, v.MaxLine, MaxLine)
+	assert.Equal(t, Version, v.Version)
+	assert.Equal(t, MaxLine, v.MaxLine)
 	ours := []Code{
 		BadRequest, UnsupportedVersion, TooLong, BadDescriptor, IDInUse, Full, Stopping, NoNetwork, Denied, Internal,
 	}
-	assert.Equal(t, v.Codes, ours)
+	assert.Equal(t, ours, v.Codes)
 }
 
 func TestRequestVectors(t *testing.T) {

@@ -1,0 +1,472 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package passing
+
+import (
+	"context"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/passing/client"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/passing/proto"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
+)
+
+// pair is a connected pair of sockets as a client makes it: the end that it keeps and the one that it hands over.
+func pair(t *testing.T, transport proto.Transport) (kept, handed *os.File) {
+	t.Helper()
+	a, b, err := proto.Pair(transport)
+	require.NoError(t, err)
+	kept, handed = os.NewFile(uintptr(a), "kept"), os.NewFile(uintptr(b), "handed")
+	t.Cleanup(func() { _, _ = kept.Close(), handed.Close() })
+	return kept, handed
+}
+
+// socketOf is a new socket as a file.
+func socketOf(t *testing.T, kind int) *os.File {
+	t.Helper()
+	fd, err := unix.Socket(unix.AF_UNIX, kind, 0)
+	require.NoError(t, err)
+	unix.CloseOnExec(fd)
+	f := os.NewFile(uintptr(fd), "socket")
+	t.Cleanup(func() { _ = f.Close() })
+	return f
+}
+
+// shortDir is a temporary directory whose name leaves room for the name of a unix socket.
+func shortDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/tmp", "passing")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+// elsewhere makes peerOfFD's answer about this process that of another one for as long as the test runs: here client and
+// daemon are one process, and its own sockets are refused.
+func elsewhere(r *rig) { r.self = -1 }
+
+// openFor makes the descriptor that the vectors name.
+func openFor(t *testing.T, what string) *os.File {
+	t.Helper()
+	fileOf := func(c interface{ File() (*os.File, error) }) *os.File {
+		f, err := c.File()
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = f.Close() })
+		return f
+	}
+	switch what {
+	case "dgram":
+		_, f := pair(t, proto.Datagram)
+		return f
+	case "stream":
+		_, f := pair(t, proto.Stream)
+		return f
+	case "seqpacket":
+		fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET, 0)
+		require.NoError(t, err)
+		require.NoError(t, unix.Close(fds[1]))
+		f := os.NewFile(uintptr(fds[0]), what)
+		t.Cleanup(func() { _ = f.Close() })
+		return f
+	case "bound":
+		f := socketOf(t, unix.SOCK_DGRAM)
+		require.NoError(t, unix.Bind(int(f.Fd()), &unix.SockaddrUnix{Name: filepath.Join(shortDir(t), "b")}))
+		return f
+	case "unbound":
+		return socketOf(t, unix.SOCK_DGRAM)
+	case "unconnected stream":
+		return socketOf(t, unix.SOCK_STREAM)
+	case "listener":
+		f := socketOf(t, unix.SOCK_STREAM)
+		require.NoError(t, unix.Bind(int(f.Fd()), &unix.SockaddrUnix{Name: filepath.Join(shortDir(t), "l")}))
+		require.NoError(t, unix.Listen(int(f.Fd()), 1))
+		return f
+	case "file":
+		f, err := os.CreateTemp(t.TempDir(), "file")
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = f.Close() })
+		return f
+	case "directory", "device":
+		f, err := os.Open(map[string]string{"directory": "/", "device": os.DevNull}[what])
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = f.Close() })
+		return f
+	case "pipe":
+		a, b, err := os.Pipe()
+		require.NoError(t, err)
+		t.Cleanup(func() { _, _ = a.Close(), b.Close() })
+		return a
+	case "tcp":
+		ln, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = ln.Close() })
+		c, err := net.DialTCP("tcp", nil, ln.Addr().(*net.TCPAddr))
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = c.Close() })
+		return fileOf(c)
+	case "udp":
+		c, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = c.Close() })
+		return fileOf(c)
+	}
+	require.Fail(t, "no such descriptor", what)
+	return nil
+}
+
+// hand sends a first message with descriptors.
+func hand(t *testing.T, c *net.UnixConn, data string, files ...*os.File) {
+	t.Helper()
+	var fds []int
+	for _, f := range files {
+		fds = append(fds, int(f.Fd()))
+	}
+	var oob []byte
+	if len(fds) > 0 {
+		oob = unix.UnixRights(fds...)
+	}
+	_, _, err := c.WriteMsgUnix([]byte(data), oob, nil)
+	require.NoError(t, err)
+}
+
+func TestAdoptVectors(t *testing.T) {
+	var v struct {
+		Adopt []struct {
+			Name, Data  string
+			Descriptors []string
+			Reply       bool
+			Refused     bool
+			Code        proto.Code
+		}
+	}
+	readVectors(t, &v)
+	require.NotEmpty(t, v.Adopt)
+	for _, q := range v.Adopt {
+		t.Run(q.Name, func(t *testing.T) {
+			r := newRig(t, elsewhere)
+			c := r.dial(t, "adopt")
+			var files []*os.File
+			for _, d := range q.Descriptors {
+				files = append(files, openFor(t, d))
+			}
+			hand(t, c, q.Data, files...)
+			if q.Reply {
+				m, reply := readReply(t, c)
+				assert.Equal(t, proto.None, m.FD)
+				if q.Code != "" {
+					require.NotNil(t, reply.Error)
+					assert.Equal(t, q.Code, reply.Error.Code)
+				} else {
+					require.Nil(t, reply.Error)
+				}
+			}
+			if strings.Contains(q.Data, "wait") {
+				require.NoError(t, c.Close())
+			} else {
+				atEnd(t, c)
+			}
+			if q.Refused || q.Code != "" {
+				assert.Zero(t, r.clients.count())
+				assert.Contains(t, r.log.String(), "client refused")
+				return
+			}
+			assert.Subset(t, r.clients.session(t, 0).client.Log, []any{"via", "adopt", "peer_pid", os.Getpid()})
+		})
+	}
+}
+
+// TestAdopt hands an end over in each way, closes it and the connection, and is served all the same.
+func TestAdopt(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		transport proto.Transport
+		request   *proto.Request
+	}{
+		{"Lima's way", proto.Datagram, nil},
+		{"datagram", proto.Datagram, &proto.Request{Name: "vm", MAC: testMAC}},
+		{"stream", proto.Stream, &proto.Request{Transport: proto.Stream}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(t, elsewhere)
+			kept, handed := pair(t, c.transport)
+			a, err := client.Adopt(t.Context(), r.dir, handed, c.request)
+			require.NoError(t, err)
+			require.NoError(t, handed.Close())
+			assert.Nil(t, a.Lifeline)
+			x := r.clients.session(t, 0)
+			assert.True(t, x.client.Start)
+			if c.request != nil {
+				assert.Equal(t, testMAC.String(), a.Reply.MACAddress)
+				assert.Equal(t, c.transport, a.Reply.Transport)
+				assert.Equal(t, c.request.Name, x.client.Name)
+				assert.Equal(t, c.request.MAC, x.client.MAC)
+			} else {
+				assert.Zero(t, a.Reply)
+			}
+			exchange(t, kept, c.transport)
+		})
+	}
+}
+
+// TestAdoptKept is Lima's way with a connection that stays open: it means nothing.
+func TestAdoptKept(t *testing.T) {
+	r := newRig(t, elsewhere)
+	kept, handed := pair(t, proto.Datagram)
+	c := r.dial(t, "adopt")
+	hand(t, c, "\x00", handed)
+	atEnd(t, c)
+	exchange(t, kept, proto.Datagram)
+}
+
+func TestAdoptWithLifeline(t *testing.T) {
+	t.Run("the client ends it", func(t *testing.T) {
+		r := newRig(t, elsewhere)
+		kept, handed := pair(t, proto.Datagram)
+		a, err := client.Adopt(t.Context(), r.dir, handed, &proto.Request{Wait: true})
+		require.NoError(t, err)
+		exchange(t, kept, proto.Datagram)
+		require.NoError(t, a.Lifeline.Close())
+		assert.ErrorIs(t, r.clients.session(t, 0).ended(t), errLifeline)
+	})
+	t.Run("the session ends", func(t *testing.T) {
+		r := newRig(t, elsewhere)
+		kept, handed := pair(t, proto.Stream)
+		a, err := client.Adopt(t.Context(), r.dir, handed, &proto.Request{Transport: proto.Stream, Wait: true})
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = a.Lifeline.Close() })
+		require.NoError(t, handed.Close())
+		require.NoError(t, kept.Close())
+		assert.NoError(t, r.clients.session(t, 0).ended(t))
+		atEnd(t, a.Lifeline)
+	})
+}
+
+// TestNotAdopted: what was handed over is still the client's.
+func TestNotAdopted(t *testing.T) {
+	r := newRig(t, func(r *rig) {
+		elsewhere(r)
+		r.clients.serve = func() error { return perclient.ErrFull }
+	})
+	kept, handed := pair(t, proto.Datagram)
+	_, err := client.Adopt(t.Context(), r.dir, handed, &proto.Request{})
+	assert.Equal(t, proto.Full, codeOf(t, err))
+	_, err = client.Adopt(t.Context(), r.dir, handed, nil)
+	require.NoError(t, err, "nobody tells")
+	require.Eventually(t, func() bool { return strings.Count(r.log.String(), "code=full") == 2 }, patience, time.Millisecond)
+	_ = kept
+}
+
+func TestAdoptStartFails(t *testing.T) {
+	r := newRig(t, func(r *rig) {
+		elsewhere(r)
+		r.clients.ready = func(context.Context) (vnet.PortInfo, error) { return vnet.PortInfo{}, vnet.ErrIDInUse }
+	})
+	_, handed := pair(t, proto.Datagram)
+	_, err := client.Adopt(t.Context(), r.dir, handed, &proto.Request{})
+	assert.Equal(t, proto.IDInUse, codeOf(t, err))
+	assert.ErrorIs(t, r.clients.session(t, 0).ended(t), vnet.ErrIDInUse)
+}
+
+func TestBadDescriptors(t *testing.T) {
+	for _, c := range []struct {
+		what      string
+		transport proto.Transport
+		says      string
+	}{
+		{"file", proto.Datagram, "a regular file"},
+		{"directory", proto.Datagram, "a directory"},
+		{"device", proto.Datagram, "a device"},
+		{"pipe", proto.Datagram, "a pipe"},
+		{"tcp", proto.Stream, "an internet socket"},
+		{"udp", proto.Datagram, "an internet socket"},
+		{"seqpacket", proto.Datagram, "socket type 5"},
+		{"listener", proto.Stream, "a socket that listens"},
+		{"unconnected stream", proto.Stream, "not connected"},
+		{"unbound", proto.Datagram, "neither connected nor bound"},
+		{"stream", proto.Datagram, `"stream"`},
+		{"dgram", proto.Stream, `"dgram"`},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			r := newRig(t, elsewhere)
+			_, err := client.Adopt(t.Context(), r.dir, openFor(t, c.what), &proto.Request{Transport: c.transport})
+			assert.Equal(t, proto.BadDescriptor, codeOf(t, err))
+			assert.ErrorContains(t, err, c.says)
+			assert.Zero(t, r.clients.count())
+		})
+	}
+}
+
+// TestOwnSocketsAreRefused: frames would go round, and some would keep themselves alive.
+func TestOwnSocketsAreRefused(t *testing.T) {
+	refused := func(t *testing.T, r *rig, f *os.File, transport proto.Transport) {
+		t.Helper()
+		_, err := client.Adopt(t.Context(), r.dir, f, &proto.Request{Transport: transport, Wait: true})
+		assert.Equal(t, proto.BadDescriptor, codeOf(t, err))
+		assert.ErrorContains(t, err, "daemon")
+	}
+	t.Run("the other end of what attach gave", func(t *testing.T) {
+		r := newRig(t, nil)
+		for _, transport := range []proto.Transport{proto.Datagram, proto.Stream} {
+			a := r.attach(t, proto.Request{Transport: transport})
+			refused(t, r, a.File, transport)
+		}
+	})
+	t.Run("a connection to the daemon", func(t *testing.T) {
+		r := newRig(t, elsewhere)
+		f, err := r.dial(t, "attach").File()
+		require.NoError(t, err)
+		defer f.Close()
+		refused(t, r, f, proto.Stream)
+	})
+	t.Run("the very connection", func(t *testing.T) {
+		r := newRig(t, elsewhere)
+		c := r.dial(t, "adopt")
+		f, err := c.File()
+		require.NoError(t, err)
+		defer f.Close()
+		hand(t, c, `{"transport":"stream","wait":true}`+"\n", f)
+		_, reply := readReply(t, c)
+		require.NotNil(t, reply.Error)
+		assert.Equal(t, proto.BadDescriptor, reply.Error.Code)
+		atEnd(t, c)
+	})
+	t.Run("a datagram socket connected to the shared one", func(t *testing.T) {
+		shared := filepath.Join(shortDir(t), "sock")
+		own := socketOf(t, unix.SOCK_DGRAM)
+		require.NoError(t, unix.Bind(int(own.Fd()), &unix.SockaddrUnix{Name: shared}))
+		r := newRig(t, func(r *rig) { elsewhere(r); r.opts.Trust.Own = append(r.opts.Trust.Own, shared) })
+		f := socketOf(t, unix.SOCK_DGRAM)
+		require.NoError(t, unix.Connect(int(f.Fd()), &unix.SockaddrUnix{Name: shared}))
+		refused(t, r, f, proto.Datagram)
+		refused(t, r, own, proto.Datagram)
+	})
+}
+
+// TestClosedPairIsSwept: on Linux nothing but a look into the system's table tells that the client has gone.
+func TestClosedPairIsSwept(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		return // the link's own end tells
+	}
+	r := newRig(t, func(r *rig) { elsewhere(r); r.watch.every = 10 * time.Millisecond })
+	kept, handed := pair(t, proto.Datagram)
+	other, handed2 := pair(t, proto.Datagram)
+	for _, f := range []*os.File{handed, handed2} {
+		_, err := client.Adopt(t.Context(), r.dir, f, nil)
+		require.NoError(t, err)
+		require.NoError(t, f.Close())
+	}
+	exchange(t, kept, proto.Datagram)
+	require.NoError(t, kept.Close())
+	first, second := r.clients.session(t, 0), r.clients.session(t, 1)
+	require.ErrorIs(t, first.ended(t), errPeerGone)
+	exchange(t, other, proto.Datagram)
+	require.NoError(t, other.Close())
+	require.ErrorIs(t, second.ended(t), errPeerGone)
+	require.Eventually(t, func() bool {
+		r.watch.mu.Lock()
+		defer r.watch.mu.Unlock()
+		return len(r.watch.sessions) == 0
+	}, patience, time.Millisecond)
+	// It begins again with the next one.
+	kept, handed = pair(t, proto.Datagram)
+	_, err := client.Adopt(t.Context(), r.dir, handed, nil)
+	require.NoError(t, err)
+	require.NoError(t, handed.Close())
+	require.NoError(t, kept.Close())
+	require.ErrorIs(t, r.clients.session(t, 2).ended(t), errPeerGone)
+}
+
+// bindAt binds a new datagram socket to path.
+func bindAt(t *testing.T, path string) *os.File {
+	t.Helper()
+	f := socketOf(t, unix.SOCK_DGRAM)
+	require.NoError(t, unix.Bind(int(f.Fd()), &unix.SockaddrUnix{Name: path}))
+	return f
+}
+
+// TestBoundPathGone: nobody can become the first sender any more.
+func TestBoundPathGone(t *testing.T) {
+	r := newRig(t, func(r *rig) { elsewhere(r); r.watch.every = 10 * time.Millisecond })
+	path := filepath.Join(shortDir(t), "b")
+	f := bindAt(t, path)
+	a, err := client.Adopt(t.Context(), r.dir, f, &proto.Request{Wait: true})
+	require.NoError(t, err)
+	assert.Equal(t, testMAC.String(), a.Reply.MACAddress, "told before anybody has sent")
+	require.NoError(t, os.Remove(path))
+	require.ErrorIs(t, r.clients.session(t, 0).ended(t), errPathGone)
+	atEnd(t, a.Lifeline)
+	_ = a.Lifeline.Close()
+}
+
+// TestBoundEndsBeforeTheFirstSender in each way.
+func TestBoundEndsBeforeTheFirstSender(t *testing.T) {
+	t.Run("lifeline", func(t *testing.T) {
+		r := newRig(t, elsewhere)
+		a, err := client.Adopt(t.Context(), r.dir, openFor(t, "bound"), &proto.Request{Wait: true})
+		require.NoError(t, err)
+		require.NoError(t, a.Lifeline.Close())
+		assert.ErrorIs(t, r.clients.session(t, 0).ended(t), errLifeline)
+	})
+	t.Run("stop", func(t *testing.T) {
+		r := newRig(t, elsewhere)
+		_, err := client.Adopt(t.Context(), r.dir, openFor(t, "bound"), nil)
+		require.NoError(t, err)
+		x := r.clients.session(t, 0)
+		r.Stop()
+		r.clients.stop()
+		assert.ErrorIs(t, x.ended(t), errStopped)
+	})
+}
+
+// TestAdoptAThousandTimes leaves nothing behind, whatever was wrong.
+func TestAdoptAThousandTimes(t *testing.T) {
+	r := newRig(t, func(r *rig) { elsewhere(r); r.watch.every = 10 * time.Millisecond })
+	file := openFor(t, "file")
+	for i := range 1000 {
+		c := r.dial(t, "adopt")
+		switch i % 5 {
+		case 0:
+			hand(t, c, "\x00", file)
+		case 1:
+			hand(t, c, "{}\n", file, file)
+			_, _ = readReply(t, c)
+		case 2:
+			hand(t, c, "hello\n", file)
+		case 3:
+			hand(t, c, "{", file)
+		case 4:
+			kept, handed := pair(t, proto.Datagram)
+			hand(t, c, "\x00", handed)
+			_, _ = kept.Close(), handed.Close()
+		}
+		_ = c.Close()
+	}
+	r.clients.session(t, 199)
+	require.Eventually(t, func() bool { r.clients.mu.Lock(); defer r.clients.mu.Unlock(); return r.clients.open == 0 }, patience, time.Millisecond)
+	assert.Equal(t, 200, r.clients.count())
+}
+
+// TestLineInPieces: the descriptor comes with the first one.
+func TestLineInPieces(t *testing.T) {
+	r := newRig(t, elsewhere)
+	c := r.dial(t, "adopt")
+	kept, handed := pair(t, proto.Datagram)
+	hand(t, c, `{"name":`, handed)
+	_, err := io.WriteString(c, `"x"}`+"\n")
+	require.NoError(t, err)
+	_, reply := readReply(t, c)
+	require.Nil(t, reply.Error)
+	exchange(t, kept, proto.Datagram)
+}

@@ -1,0 +1,430 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package passing
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/passing/client"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/passing/proto"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
+)
+
+// exchange sends a frame on f and reads it back.
+func exchange(t *testing.T, f *os.File, transport proto.Transport) {
+	t.Helper()
+	for _, n := range []int{14, 60, 1514} {
+		want := ethernet(n)
+		if transport == proto.Stream {
+			want = append(binary.BigEndian.AppendUint32(nil, uint32(n)), want...)
+		}
+		_, err := f.Write(want)
+		require.NoError(t, err)
+		got := make([]byte, len(want))
+		_, err = io.ReadFull(f, got)
+		require.NoError(t, err)
+		assert.Equal(t, want, got)
+	}
+}
+
+func TestAttach(t *testing.T) {
+	for _, transport := range []proto.Transport{proto.Datagram, proto.Stream} {
+		t.Run(string(transport), func(t *testing.T) {
+			r := newRig(t, nil)
+			id, err := proto.ParseUUID("6ba7b810-9dad-41d1-80b4-00c04fd430c8")
+			require.NoError(t, err)
+			a := r.attach(t, proto.Request{Transport: transport, Name: "web", MAC: testMAC, InterfaceID: id})
+			assert.Equal(t, proto.Reply{
+				Version: 1, Transport: transport, Backend: "usernet", Mode: "shared", Gateway: "192.168.105.1",
+				MACAddress: "52:54:00:12:34:56", MTU: 1500, MaxPacketSize: 1514, SubnetMask: "255.255.255.0",
+				StartAddress: "192.168.105.1", EndAddress: "192.168.105.254", InterfaceID: testInfo.InterfaceID,
+			}, a.Reply)
+			exchange(t, a.File, transport)
+
+			x := r.clients.session(t, 0)
+			assert.Equal(t, "web", x.client.Name)
+			assert.Equal(t, testMAC, x.client.MAC)
+			assert.Equal(t, [16]byte(id), x.client.InterfaceID)
+			assert.True(t, x.client.Start)
+			assert.Subset(t, x.client.Log, []any{"via", "attach", "transport", string(transport), "peer_uid", uint32(os.Geteuid())})
+			assert.Subset(t, x.client.Log, []any{"peer_pid", os.Getpid()})
+
+			require.NoError(t, a.Lifeline.Close())
+			assert.ErrorIs(t, x.ended(t), errLifeline)
+		})
+	}
+}
+
+// TestSessionEndIsSeen: the client notices at its lifeline, whatever its transport.
+func TestSessionEndIsSeen(t *testing.T) {
+	r := newRig(t, nil)
+	a := r.attach(t, proto.Request{Transport: proto.Datagram})
+	r.clients.session(t, 0).End(errors.New("for a test"))
+	atEnd(t, a.Lifeline)
+	_, err := a.File.Write(ethernet(60))
+	assert.Error(t, err, "nobody is there")
+}
+
+func TestStreamEndEndsTheSession(t *testing.T) {
+	r := newRig(t, nil)
+	a := r.attach(t, proto.Request{Transport: proto.Stream})
+	require.NoError(t, a.File.Close())
+	assert.NoError(t, r.clients.session(t, 0).ended(t), "by itself")
+	atEnd(t, a.Lifeline)
+}
+
+// TestCopiesOfTheLifeline: only the end of the last one counts.
+func TestCopiesOfTheLifeline(t *testing.T) {
+	r := newRig(t, nil)
+	a := r.attach(t, proto.Request{})
+	fd, err := unix.FcntlInt(a.Lifeline.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	require.NoError(t, err)
+	require.NoError(t, a.Lifeline.Close())
+	exchange(t, a.File, proto.Datagram)
+	require.NoError(t, unix.Close(fd))
+	assert.ErrorIs(t, r.clients.session(t, 0).ended(t), errLifeline)
+}
+
+// TestBadRequests sends the requests of the vectors, those too that are good.
+func TestBadRequests(t *testing.T) {
+	var v struct {
+		Requests []struct {
+			Name, Line string
+			Pad        int
+			Code       proto.Code
+		}
+	}
+	readVectors(t, &v)
+	require.NotEmpty(t, v.Requests)
+	r := newRig(t, nil)
+	for _, q := range v.Requests {
+		t.Run(q.Name, func(t *testing.T) {
+			line := strings.Replace(q.Line, "~", strings.Repeat("a", q.Pad), 1)
+			c := r.dial(t, "attach")
+			_, _ = io.WriteString(c, line)
+			if !strings.HasSuffix(line, "\n") {
+				_ = c.CloseWrite()
+			}
+			m, reply := readReply(t, c)
+			defer m.Close()
+			if q.Code == "" {
+				require.Nil(t, reply.Error)
+				assert.NotEqual(t, proto.None, m.FD)
+				return
+			}
+			require.NotNil(t, reply.Error)
+			assert.Equal(t, q.Code, reply.Error.Code)
+			assert.NotEmpty(t, reply.Error.Text)
+			assert.Equal(t, proto.None, m.FD)
+			atEnd(t, c)
+		})
+	}
+}
+
+func readVectors(t *testing.T, v any) {
+	t.Helper()
+	b, err := os.ReadFile("../../attach/testdata/protocol.json")
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(b, v))
+}
+
+func TestAttachTakesNoDescriptor(t *testing.T) {
+	r := newRig(t, nil)
+	for n, text := range map[int]string{1: "adopt", 2: "more than one", 200: "more than one"} {
+		c := r.dial(t, "attach")
+		fds := make([]int, n) // stdin, again and again
+		_, _, err := c.WriteMsgUnix([]byte("{}\n"), unix.UnixRights(fds...), nil)
+		require.NoError(t, err)
+		_, reply := readReply(t, c)
+		require.NotNil(t, reply.Error)
+		assert.Equal(t, proto.BadDescriptor, reply.Error.Code)
+		assert.Contains(t, reply.Error.Text, text)
+		_ = c.Close()
+	}
+	assert.Zero(t, r.clients.count())
+}
+
+func TestHalfSent(t *testing.T) {
+	for _, sent := range []string{"", "{", `{"version":1,`} {
+		t.Run(fmt.Sprintf("%d bytes", len(sent)), func(t *testing.T) {
+			r := newRig(t, func(r *rig) { r.times.request = 50 * time.Millisecond })
+			for _, door := range []string{"attach", "adopt"} {
+				c := r.dial(t, door)
+				_, err := io.WriteString(c, sent)
+				require.NoError(t, err)
+				_, reply := readReply(t, c)
+				require.NotNil(t, reply.Error)
+				assert.Equal(t, proto.BadRequest, reply.Error.Code)
+				assert.Contains(t, reply.Error.Text, "too slow")
+				atEnd(t, c)
+			}
+		})
+	}
+}
+
+// TestProbe: a health check that connects and closes is no news.
+func TestProbe(t *testing.T) {
+	r := newRig(t, nil)
+	for range 5 {
+		require.NoError(t, r.dial(t, "attach").Close())
+		require.NoError(t, r.dial(t, "adopt").Close())
+	}
+	require.Eventually(t, func() bool { r.mu.Lock(); defer r.mu.Unlock(); return r.open == 0 }, patience, time.Millisecond)
+	assert.Empty(t, r.log.String())
+	assert.Zero(t, r.clients.count())
+}
+
+func TestNotServed(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		err  error
+		code proto.Code
+	}{
+		{"id in use", fmt.Errorf("start a port: %w", vnet.ErrIDInUse), proto.IDInUse},
+		{"no network", errors.New("VMNET_SHARING_SERVICE_BUSY"), proto.NoNetwork},
+		{"network closed", fmt.Errorf("start a port: %w", vnet.ErrClosed), proto.Stopping},
+		{"too slow", context.DeadlineExceeded, proto.NoNetwork},
+	} {
+		t.Run("its interface/"+c.name, func(t *testing.T) {
+			r := newRig(t, func(r *rig) {
+				r.clients.ready = func(context.Context) (vnet.PortInfo, error) { return vnet.PortInfo{}, c.err }
+			})
+			_, err := client.Attach(t.Context(), r.dir, proto.Request{})
+			assert.Equal(t, c.code, codeOf(t, err), "%v", err)
+			if c.code == proto.NoNetwork && !errors.Is(c.err, context.DeadlineExceeded) {
+				assert.ErrorContains(t, err, c.err.Error())
+			}
+			require.ErrorIs(t, r.clients.session(t, 0).ended(t), c.err)
+			assert.Contains(t, r.log.String(), "client refused")
+		})
+	}
+	for _, c := range []struct {
+		name string
+		err  error
+		code proto.Code
+	}{
+		{"full", perclient.ErrFull, proto.Full},
+		{"stopping", perclient.ErrStopping, proto.Stopping},
+		{"anything else", errors.New("x"), proto.Internal},
+	} {
+		t.Run("serve/"+c.name, func(t *testing.T) {
+			r := newRig(t, func(r *rig) { r.clients.serve = func() error { return c.err } })
+			_, err := client.Attach(t.Context(), r.dir, proto.Request{})
+			assert.Equal(t, c.code, codeOf(t, err), "%v", err)
+		})
+	}
+}
+
+func TestInterfaceTooSlow(t *testing.T) {
+	r := newRig(t, func(r *rig) {
+		r.times.ready = 30 * time.Millisecond
+		r.clients.ready = func(ctx context.Context) (vnet.PortInfo, error) { <-ctx.Done(); return vnet.PortInfo{}, ctx.Err() }
+	})
+	_, err := client.Attach(t.Context(), r.dir, proto.Request{})
+	assert.Equal(t, proto.NoNetwork, codeOf(t, err))
+	assert.ErrorContains(t, err, "30ms")
+	require.Error(t, r.clients.session(t, 0).ended(t))
+}
+
+// TestClientLeavesEarly: the start is not waited for any more.
+func TestClientLeavesEarly(t *testing.T) {
+	started := make(chan struct{})
+	r := newRig(t, func(r *rig) {
+		r.clients.ready = func(ctx context.Context) (vnet.PortInfo, error) {
+			close(started)
+			<-ctx.Done()
+			return vnet.PortInfo{}, ctx.Err()
+		}
+	})
+	c := r.dial(t, "attach")
+	_, err := io.WriteString(c, "{}\n")
+	require.NoError(t, err)
+	<-started
+	require.NoError(t, c.Close())
+	assert.ErrorIs(t, r.clients.session(t, 0).ended(t), errLifeline)
+}
+
+func TestStop(t *testing.T) {
+	started := make(chan struct{}, 1)
+	r := newRig(t, func(r *rig) {
+		r.clients.ready = func(ctx context.Context) (vnet.PortInfo, error) {
+			started <- struct{}{}
+			<-ctx.Done()
+			return vnet.PortInfo{}, ctx.Err()
+		}
+	})
+	silent, starting := r.dial(t, "adopt"), r.dial(t, "attach")
+	_, err := io.WriteString(starting, "{}\n")
+	require.NoError(t, err)
+	<-started
+	require.Eventually(t, func() bool { r.mu.Lock(); defer r.mu.Unlock(); return r.reading == 1 }, patience, time.Millisecond)
+	r.Stop()
+	late := r.dial(t, "attach")
+	_, _ = io.WriteString(late, "{}\n")
+	_, reply := readReply(t, starting)
+	assert.Equal(t, proto.Stopping, reply.Error.Code)
+	_, reply = readReply(t, silent)
+	assert.Equal(t, proto.Stopping, reply.Error.Code)
+	_, reply = readReply(t, late)
+	assert.Equal(t, proto.Stopping, reply.Error.Code)
+}
+
+// TestStopLeavesLifelines: they end with their sessions, which drain first.
+func TestStopLeavesLifelines(t *testing.T) {
+	r := newRig(t, nil)
+	a := r.attach(t, proto.Request{})
+	r.Stop()
+	exchange(t, a.File, proto.Datagram)
+	r.clients.stop()
+	atEnd(t, a.Lifeline)
+}
+
+// TestAThousandAtOnce: each is answered, with a descriptor or with "full".
+func TestAThousandAtOnce(t *testing.T) {
+	const clients, room = 1000, 150
+	r := newRig(t, func(r *rig) { r.clients.max = room })
+	var served, full atomic.Int32
+	var wg sync.WaitGroup
+	begin := make(chan struct{})
+	hold := make(chan struct{})
+	var answered sync.WaitGroup
+	for i := range clients {
+		answered.Add(1)
+		wg.Go(func() {
+			<-begin
+			ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+			defer cancel()
+			transport := proto.Datagram
+			if i%2 == 0 {
+				transport = proto.Stream
+			}
+			a, err := client.Attach(ctx, r.dir, proto.Request{Transport: transport})
+			answered.Done()
+			if err != nil {
+				e, ok := errors.AsType[*proto.Error](err)
+				if assert.True(t, ok, "%v", err) && assert.Equal(t, proto.Full, e.Code) {
+					full.Add(1)
+				}
+				return
+			}
+			served.Add(1)
+			<-hold
+			_ = a.Close()
+		})
+	}
+	close(begin)
+	answered.Wait()
+	close(hold)
+	wg.Wait()
+	assert.Equal(t, int32(room), served.Load(), "as many as there is room for")
+	assert.Equal(t, int32(clients-room), full.Load())
+	assert.Less(t, strings.Count(r.log.String(), "\n"), 100, "log lines")
+}
+
+// TestSlowOnesHoldNobodyUp has more clients that send half a request than are read at once.
+func TestSlowOnesHoldNobodyUp(t *testing.T) {
+	r := newRig(t, func(r *rig) { r.times.request, r.times.late = 300*time.Millisecond, 20*time.Millisecond })
+	for range 3 * maxReading {
+		c := r.dial(t, "attach")
+		_, err := io.WriteString(c, "{")
+		require.NoError(t, err)
+	}
+	// It waits for its turn: until the first ones are too slow, and for the late time of those in front of it.
+	a := r.attach(t, proto.Request{})
+	exchange(t, a.File, proto.Datagram)
+}
+
+// TestTooManyConnections are turned away at once, with an answer.
+func TestTooManyConnections(t *testing.T) {
+	r := newRig(t, func(r *rig) { r.open = maxOpen })
+	c := r.dial(t, "attach")
+	_, _ = io.WriteString(c, "{}\n")
+	_, reply := readReply(t, c)
+	require.NotNil(t, reply.Error)
+	assert.Equal(t, proto.Full, reply.Error.Code)
+	assert.Contains(t, r.log.String(), "too many")
+	r.mu.Lock()
+	r.open = 0
+	r.mu.Unlock()
+}
+
+// TestBytesOnTheLifeline are nothing to us, nor are descriptors, even an end of the very connection.
+func TestBytesOnTheLifeline(t *testing.T) {
+	r := newRig(t, nil)
+	a := r.attach(t, proto.Request{})
+	before := openFiles(t)
+	ll, err := unixConn(int(a.Lifeline.Fd()))
+	require.NoError(t, err)
+	require.NoError(t, ll.SetDeadline(time.Now().Add(patience)))
+	for range 50 {
+		_, err := ll.Write(make([]byte, 3000))
+		require.NoError(t, err)
+		_, _, err = ll.WriteMsgUnix([]byte("x"), unix.UnixRights(0, 0, 0), nil)
+		require.NoError(t, err)
+	}
+	rc, err := ll.SyscallConn()
+	require.NoError(t, err)
+	require.NoError(t, rc.Control(func(fd uintptr) { err = proto.WriteMessage(ll, []byte("x"), int(fd)) }))
+	require.NoError(t, err)
+	exchange(t, a.File, proto.Datagram)
+	require.NoError(t, ll.Close())
+	_ = a.Lifeline.Close() // its descriptor was taken over
+	assert.ErrorIs(t, r.clients.session(t, 0).ended(t), errLifeline)
+	require.NoError(t, a.File.Close())
+	assert.Eventually(t, func() bool { return openFiles(t) < before }, patience, time.Millisecond)
+}
+
+// TestPanicEndsOneConnection: the others are served.
+func TestPanicEndsOneConnection(t *testing.T) {
+	var first atomic.Bool
+	r := newRig(t, func(r *rig) {
+		r.clients.serve = func() error {
+			if first.CompareAndSwap(false, true) {
+				panic("for a test")
+			}
+			return nil
+		}
+	})
+	c := r.dial(t, "attach")
+	_, err := io.WriteString(c, "{}\n")
+	require.NoError(t, err)
+	atEnd(t, c)
+	r.attach(t, proto.Request{})
+	assert.Contains(t, r.log.String(), "internal error")
+	r.log.mu.Lock()
+	r.log.b.Reset() // it was meant to be there
+	r.log.mu.Unlock()
+}
+
+func TestReplyOfVmnet(t *testing.T) {
+	n := testNet
+	n.Backend, n.Mode, n.Interface, n.Isolated, n.Offload = "vmnet", vnet.ModeBridged, "en0", true, true
+	n.Subnet, n.Gateway, n.DHCPEnd = vnet.NetworkInfo{}.Subnet, vnet.NetworkInfo{}.Gateway, vnet.NetworkInfo{}.DHCPEnd
+	r := newRig(t, func(r *rig) {
+		r.opts.Network = func() vnet.NetworkInfo { return n }
+		r.clients.ready = func(context.Context) (vnet.PortInfo, error) {
+			return vnet.PortInfo{MTU: 1500, MaxFrame: 65550}, nil
+		}
+	})
+	a := r.attach(t, proto.Request{Transport: proto.Stream})
+	assert.Equal(t, proto.Reply{
+		Version: 1, Transport: proto.Stream, Backend: "vmnet", Mode: "bridged", Interface: "en0", Isolated: true, Offload: true,
+		MTU: 1500, MaxPacketSize: 32768, ReadMaxPackets: 256, WriteMaxPackets: 256,
+	}, a.Reply)
+}

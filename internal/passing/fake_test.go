@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package passing
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/passing/client"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/passing/proto"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience is how long something may take on a busy machine.
+const patience = 10 * time.Second
+
+var (
+	testMAC  = net.HardwareAddr{0x52, 0x54, 0, 0x12, 0x34, 0x56}
+	testInfo = vnet.PortInfo{MAC: testMAC, MTU: 1500, MaxFrame: 1514, InterfaceID: "6BA7B810-9DAD-41D1-80B4-00C04FD430C8"}
+	testNet  = vnet.NetworkInfo{
+		Backend: "usernet", Mode: vnet.ModeShared, Subnet: netip.MustParsePrefix("192.168.105.0/24"),
+		Gateway: netip.MustParseAddr("192.168.105.1"), DHCPStart: netip.MustParseAddr("192.168.105.2"),
+		DHCPEnd: netip.MustParseAddr("192.168.105.254"), MTU: 1500, MaxFrame: 1514,
+	}
+)
+
+// fakeClients serve clients whose frames come back to them.
+type fakeClients struct {
+	max   int                                              // 0: any number
+	serve func() error                                     // may refuse; nil: nobody
+	ready func(ctx context.Context) (vnet.PortInfo, error) // nil: at once
+
+	mu       sync.Mutex
+	sessions []*fakeSession
+	open     int
+	running  sync.WaitGroup
+}
+
+// A fakeSession serves one link.
+type fakeSession struct {
+	owner  *fakeClients
+	link   link.Link
+	client perclient.Client
+	done   chan struct{}
+
+	mu     sync.Mutex
+	reason error // of End
+	err    error // of Run
+}
+
+func (f *fakeClients) Serve(l link.Link, c perclient.Client) (session, error) {
+	if f.serve != nil {
+		if err := f.serve(); err != nil {
+			return nil, err
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.max > 0 && f.open >= f.max {
+		return nil, perclient.ErrFull
+	}
+	x := &fakeSession{owner: f, link: l, client: c, done: make(chan struct{})}
+	f.open++
+	f.sessions = append(f.sessions, x)
+	f.running.Go(func() {
+		defer close(x.done)
+		err := l.Run(x)
+		_ = l.Close()
+		x.mu.Lock()
+		x.err = err
+		x.mu.Unlock()
+		f.mu.Lock()
+		f.open--
+		f.mu.Unlock()
+	})
+	return x, nil
+}
+
+// Frames sends what came back.
+func (x *fakeSession) Frames(b frame.Batch) { x.link.Deliver(b) }
+
+func (x *fakeSession) Ready(ctx context.Context) (vnet.PortInfo, error) {
+	if x.owner.ready != nil {
+		return x.owner.ready(ctx)
+	}
+	return testInfo, nil
+}
+
+func (x *fakeSession) End(reason error) {
+	x.mu.Lock()
+	if x.reason == nil {
+		x.reason = reason
+	}
+	x.mu.Unlock()
+	x.link.Shutdown(link.DrainSchedule{Hard: time.Millisecond})
+}
+
+func (x *fakeSession) Done() <-chan struct{} { return x.done }
+
+// ended waits for the session's end and returns why End was called, if it was.
+func (x *fakeSession) ended(t *testing.T) error {
+	t.Helper()
+	select {
+	case <-x.done:
+	case <-time.After(patience):
+		require.Fail(t, "the session has not ended")
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.reason
+}
+
+// session waits for the n-th session.
+func (f *fakeClients) session(t *testing.T, n int) *fakeSession {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return len(f.sessions) > n
+	}, patience, time.Millisecond, "no session %d", n)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.sessions[n]
+}
+
+// count is how many sessions there were.
+func (f *fakeClients) count() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.sessions)
+}
+
+// stop ends all sessions.
+func (f *fakeClients) stop() {
+	f.mu.Lock()
+	list := slices.Clone(f.sessions)
+	f.mu.Unlock()
+	for _, x := range list {
+		x.End(errStopped)
+	}
+	f.running.Wait()
+}
+
+// logLines collects what is logged.
+type logLines struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (l *logLines) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(b)
+}
+
+func (l *logLines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// A rig is a server with its two sockets and fake clients.
+type rig struct {
+	*Server
+	clients *fakeClients
+	dir     string // holds attach and adopt
+	log     *logLines
+}
+
+// newRig starts a server. change, if not nil, may change it before it gets a connection. At the end of the test nothing of it
+// is left: no goroutine, no descriptor.
+func newRig(t *testing.T, change func(*rig)) *rig {
+	t.Helper()
+	before := openFiles(t)
+	r := &rig{clients: &fakeClients{}, log: &logLines{}}
+	var err error
+	r.dir, err = os.MkdirTemp("/tmp", "passing")
+	require.NoError(t, err)
+	r.Server = NewServer(Options{
+		Network: func() vnet.NetworkInfo { return testNet },
+		Log:     slog.New(slog.NewTextHandler(r.log, nil)),
+	})
+	r.opts.Trust.Own = []string{filepath.Join(r.dir, "attach"), filepath.Join(r.dir, "adopt")}
+	r.Server.serve = r.clients.Serve
+	if change != nil {
+		change(r)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var accepting sync.WaitGroup
+	for name, take := range map[string]func(*net.UnixConn){"attach": r.Attach, "adopt": r.Adopt} {
+		ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(r.dir, name), Net: "unix"})
+		require.NoError(t, err)
+		accepting.Go(func() {
+			link.Accept(ctx, ln, take, slog.New(slog.DiscardHandler))
+			_ = ln.Close()
+		})
+	}
+	t.Cleanup(func() {
+		cancel()
+		r.Stop()
+		accepting.Wait()
+		r.clients.stop()
+		limit, end := context.WithTimeout(context.Background(), patience)
+		defer end()
+		r.Wait(limit)
+		assert.NoError(t, limit.Err(), "connections are left")
+		r.mu.Lock()
+		assert.Zero(t, r.open, "connections")
+		assert.Zero(t, r.reading, "requests")
+		assert.Empty(t, r.waiting)
+		r.mu.Unlock()
+		_ = os.RemoveAll(r.dir)
+		assert.Eventually(t, func() bool { return openFiles(t) <= before }, patience, 10*time.Millisecond, "descriptors are left")
+		assert.NotContains(t, r.log.String(), "internal error:")
+	})
+	return r
+}
+
+// openFiles is how many descriptors this process has.
+func openFiles(t *testing.T) int {
+	t.Helper()
+	dir := "/proc/self/fd"
+	if _, err := os.Stat(dir); err != nil {
+		dir = "/dev/fd"
+	}
+	d, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	return len(d)
+}
+
+// dial connects to one of the rig's sockets.
+func (r *rig) dial(t *testing.T, name string) *net.UnixConn {
+	t.Helper()
+	c, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: filepath.Join(r.dir, name), Net: "unix"})
+	require.NoError(t, err)
+	require.NoError(t, c.SetDeadline(time.Now().Add(2*patience)))
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// attach attaches a client.
+func (r *rig) attach(t *testing.T, q proto.Request) *client.Attached {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	defer cancel()
+	a, err := client.Attach(ctx, r.dir, q)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = a.Close() })
+	return a
+}
+
+// codeOf is the code of the error that a daemon has told.
+func codeOf(t *testing.T, err error) proto.Code {
+	t.Helper()
+	e, ok := errors.AsType[*proto.Error](err)
+	require.True(t, ok, "%v", err)
+	return e.Code
+}
+
+// readReply reads the answer on a connection.
+func readReply(t *testing.T, c *net.UnixConn) (proto.Message, proto.Reply) {
+	t.Helper()
+	m, err := proto.ReadMessage(c, proto.MaxReply)
+	require.NoError(t, err)
+	r, err := proto.DecodeReply(m.Line)
+	require.NoError(t, err)
+	return m, r
+}
+
+// atEnd checks that nothing more comes on f but its end.
+func atEnd(t *testing.T, f interface {
+	Read([]byte) (int, error)
+	SetReadDeadline(time.Time) error
+}) {
+	t.Helper()
+	require.NoError(t, f.SetReadDeadline(time.Now().Add(patience)))
+	n, err := f.Read(make([]byte, 10))
+	assert.Zero(t, n)
+	require.Error(t, err)
+	assert.False(t, os.IsTimeout(err), "the connection was not closed")
+}
+
+// ethernet is a frame of n bytes.
+func ethernet(n int) []byte {
+	b := slices.Repeat([]byte{0xee}, n)
+	copy(b, testMAC)
+	copy(b[6:], testMAC)
+	return b
+}
