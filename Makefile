@@ -31,6 +31,7 @@ all: build
 build:
 	$(GO) build -trimpath -ldflags "$(LDFLAGS)" -o '$(BIN)/socket_vmnet2' ./cmd/socket_vmnet2
 	$(GO) build -trimpath -ldflags "$(LDFLAGS)" -o '$(BIN)/socket_vmnet_client' ./cmd/socket_vmnet_client
+	$(GO) build -trimpath -ldflags "$(LDFLAGS)" -o '$(BIN)/vmnet-helper' ./cmd/vmnet-helper
 	rm -f '$(BIN)/socket_vmnet'
 	cp '$(BIN)/socket_vmnet2' '$(BIN)/socket_vmnet'
 
@@ -51,10 +52,12 @@ test: check test.unit test.race test.asan test.e2e
 .PHONY: test.unit
 test.unit:
 	$(GO) test $(TAGS) -count=1 $(UNIT)
+	$(GO) -C attach test -count=1 ./...
 
 .PHONY: test.race
 test.race:
 	CGO_ENABLED=1 $(GO) test $(TAGS) -race -count=1 $(UNIT)
+	CGO_ENABLED=1 $(GO) -C attach test -race -count=1 ./...
 
 # The binding and the network above it on a simulator that checks every access to memory, theirs to its own among them. The
 # sanitizer does not know the race detector, nor cgo.
@@ -75,12 +78,14 @@ test.e2e: build
 check: lint
 	$(GO) vet ./...
 	$(GO) vet $(TAGS) ./...
-	for arch in arm64 amd64; do GOOS=darwin GOARCH=$$arch $(GO) build -o /dev/null ./... && \
-		GOOS=darwin GOARCH=$$arch $(GO) vet ./... || exit 1; done
+	$(GO) -C attach vet ./...
+	for dir in . attach; do for arch in arm64 amd64; do GOOS=darwin GOARCH=$$arch $(GO) -C $$dir build -o /dev/null ./... && \
+		GOOS=darwin GOARCH=$$arch $(GO) -C $$dir vet ./... || exit 1; done; done
 
 .PHONY: lint
 lint:
 	$(GO) tool -modfile=tools/go.mod golangci-lint run --build-tags vmnetsim
+	cd attach && $(GO) tool -modfile=../tools/go.mod golangci-lint run
 	$(GO) tool -modfile=tools/actionlint/go.mod actionlint -shellcheck= -pyflakes= .github/workflows/*.yml
 
 .PHONY: bench
@@ -102,6 +107,8 @@ test.repro:
 install.bin: build
 	$(INSTALL) -d '$(DESTDIR)$(PREFIX)/bin'
 	for f in $(BINARIES); do $(INSTALL) -m 755 '$(BIN)/'"$$f" '$(DESTDIR)$(PREFIX)/bin' || exit 1; done
+	$(INSTALL) -d '$(DESTDIR)$(PREFIX)/libexec'
+	$(INSTALL) -m 755 '$(BIN)/vmnet-helper' '$(DESTDIR)$(PREFIX)/libexec'
 
 .PHONY: install.doc
 install.doc:
@@ -111,6 +118,7 @@ install.doc:
 .PHONY: uninstall.bin
 uninstall.bin:
 	for f in $(BINARIES); do rm -f '$(DESTDIR)$(PREFIX)/bin/'"$$f" || exit 1; done
+	rm -f '$(DESTDIR)$(PREFIX)/libexec/vmnet-helper'
 
 .PHONY: uninstall.doc
 uninstall.doc:

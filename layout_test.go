@@ -70,7 +70,7 @@ var imports = map[string][]string{
 
 	"cmd/socket_vmnet2": {
 		"internal/compat", "internal/link", "internal/passing", "internal/passing/client", "internal/passing/proto", "internal/perclient", "internal/rundir", "internal/selftest", "internal/state", "internal/usernet", "internal/vnet",
-		"internal/vmnet", "internal/vmnet/api", "internal/vmnet/ffi",
+		"internal/unixgram", "internal/vmnet", "internal/vmnet/api", "internal/vmnet/ffi",
 		"internal/vnettest/fakehost", // with the tag vmnetsim only: TestDarwinBinary
 	},
 	"cmd/socket_vmnet_client": {"internal/compat/errtext"},

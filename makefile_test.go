@@ -36,12 +36,17 @@ func TestInstallAndUninstall(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, "v9.8.7-test\n", string(out))
 	}
+	helper := filepath.Join(dest, "opt/socket_vmnet/libexec/vmnet-helper")
+	out, err := exec.Command(helper, "--version").Output()
+	require.NoError(t, err)
+	assert.Contains(t, string(out), "commit: v9.8.7-test\n")
 	assert.FileExists(t, filepath.Join(dest, "opt/socket_vmnet/share/doc/socket_vmnet/README.md"))
 	assert.FileExists(t, filepath.Join(dest, "opt/socket_vmnet/share/doc/socket_vmnet/LICENSE"))
 
 	own := filepath.Join(bin, "not_ours")
 	require.NoError(t, os.WriteFile(own, nil, 0o600))
 	runMake(t, append(vars, "uninstall.bin", "uninstall.doc")...)
+	assert.NoFileExists(t, helper)
 	left, err := os.ReadDir(bin)
 	require.NoError(t, err)
 	require.Len(t, left, 1, "what was there besides stays")

@@ -43,6 +43,7 @@ type daemon struct {
 	network vnet.Network
 	ln      *net.UnixListener
 	server  *perclient.Server
+	extras  *extras // nil when they are not to be had
 }
 
 // serve runs the daemon until a signal stops it. An error means it could not start; nothing is left behind then.
@@ -115,6 +116,7 @@ func (d *daemon) start(ctx context.Context) (err error) {
 		QueueSize:  d.cfg.QueueSize,
 		Log:        d.log,
 	})
+	d.extras = openExtras(d.cfg, d.owner, d.network, d.server, d.log)
 	if d.pidfile != nil {
 		return d.pidfile.Publish(os.Getpid())
 	}
@@ -125,8 +127,10 @@ func (d *daemon) start(ctx context.Context) (err error) {
 func (d *daemon) run(ctx context.Context) {
 	context.AfterFunc(ctx, func() {
 		d.lock.RemoveIfOurs()
+		d.extras.hide()
 		d.server.Stop()
 	})
+	d.extras.run(ctx)
 	link.Accept(ctx, d.ln, d.server.Handle, d.log)
 }
 
@@ -137,6 +141,7 @@ func (d *daemon) stop() {
 	if d.lock != nil {
 		d.lock.RemoveIfOurs()
 	}
+	d.extras.hide()
 	if d.ln != nil {
 		_ = d.ln.Close()
 	}
@@ -155,6 +160,7 @@ func (d *daemon) stop() {
 		d.server.Stop()
 		d.server.Wait(limit)
 	}
+	d.extras.close(limit)
 	select {
 	case <-closed:
 	case <-limit.Done():

@@ -7,6 +7,7 @@
 package main
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"fmt"
 	"io/fs"
@@ -132,6 +133,8 @@ func checkArchive(t *testing.T, packed []byte, arch architecture, when time.Time
 		"-rwxr-xr-x ./opt/socket_vmnet/bin/socket_vmnet",
 		"-rwxr-xr-x ./opt/socket_vmnet/bin/socket_vmnet2",
 		"-rwxr-xr-x ./opt/socket_vmnet/bin/socket_vmnet_client",
+		"drwxr-xr-x ./opt/socket_vmnet/libexec/",
+		"-rwxr-xr-x ./opt/socket_vmnet/libexec/vmnet-helper",
 		"drwxr-xr-x ./opt/socket_vmnet/share/",
 		"drwxr-xr-x ./opt/socket_vmnet/share/doc/",
 		"drwxr-xr-x ./opt/socket_vmnet/share/doc/socket_vmnet/",
@@ -143,10 +146,10 @@ func checkArchive(t *testing.T, packed []byte, arch architecture, when time.Time
 	}, listing)
 
 	t.Chdir("../..") // where the checks find the entitlements
-	const bin, doc = "./opt/socket_vmnet/bin/", "./opt/socket_vmnet/share/doc/socket_vmnet/"
+	const top, bin, doc = "./opt/socket_vmnet/", "./opt/socket_vmnet/bin/", "./opt/socket_vmnet/share/doc/socket_vmnet/"
 	for _, p := range programs {
 		for _, name := range p.names {
-			assert.NoError(t, p.check(contents[bin+name], arch, "v1.2.3-test"), name)
+			assert.NoError(t, p.check(contents[top+cmp.Or(p.dir, "bin")+"/"+name], arch, "v1.2.3-test"), name)
 		}
 	}
 	assert.Equal(t, sha256.Sum256(contents[bin+"socket_vmnet"]), sha256.Sum256(contents[bin+"socket_vmnet2"]), "one program under two names")

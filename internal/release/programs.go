@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"debug/macho"
 	"fmt"
@@ -33,6 +34,7 @@ var architectures = []architecture{
 type program struct {
 	name      string
 	names     []string
+	dir       string   // below prefix; empty: bin
 	entitled  bool     // signed with etc/entitlements.plist
 	libraries []string // all that it may be linked with; vmnet.framework is opened at run time
 }
@@ -52,6 +54,12 @@ var programs = []program{
 	{
 		name:      "socket_vmnet_client",
 		names:     []string{"socket_vmnet_client"},
+		libraries: []string{"/usr/lib/libSystem.B.dylib", "/usr/lib/libresolv.9.dylib"},
+	},
+	{
+		name:      "vmnet-helper",
+		names:     []string{"vmnet-helper"},
+		dir:       "libexec",
 		libraries: []string{"/usr/lib/libSystem.B.dylib", "/usr/lib/libresolv.9.dylib"},
 	},
 }
@@ -89,7 +97,7 @@ func (r *release) programs(ctx context.Context, arch architecture) (entries []en
 			return nil, fmt.Errorf("%s: %w", p.name, err)
 		}
 		for _, name := range p.names {
-			entries = append(entries, entry{prefix + "bin/" + name, 0o755, signed})
+			entries = append(entries, entry{prefix + cmp.Or(p.dir, "bin") + "/" + name, 0o755, signed})
 		}
 	}
 	return entries, nil
