@@ -3,6 +3,8 @@ module github.com/socket-vmnet2/socket_vmnet2
 go 1.26.0
 
 require (
+	github.com/Code-Hex/vz/v3 v3.7.1
+	github.com/balajiv113/fd v0.0.0-20230330094840-143eec500f3e
 	github.com/blacktop/go-macho v1.1.296
 	github.com/containers/gvisor-tap-vsock v0.8.9
 	github.com/ebitengine/purego v0.11.3
@@ -17,9 +19,7 @@ require (
 
 require (
 	github.com/Code-Hex/go-infinity-channel v1.0.0 // indirect
-	github.com/Code-Hex/vz/v3 v3.7.1 // indirect
 	github.com/apparentlymart/go-cidr v1.1.1 // indirect
-	github.com/balajiv113/fd v0.0.0-20230330094840-143eec500f3e // indirect
 	github.com/blacktop/go-dwarf v1.1.0 // indirect
 	github.com/cpuguy83/go-md2man/v2 v2.0.7 // indirect
 	github.com/google/btree v1.1.2 // indirect

@@ -107,6 +107,7 @@ var direct = map[string]use{
 	"gvisor.dev/gvisor":                      {"Apache-2.0", []string{"internal/usernet"}, []string{"internal/fakeguest"}},
 	"github.com/containers/gvisor-tap-vsock": {"Apache-2.0", []string{"internal/usernet"}, nil},
 	"github.com/Code-Hex/vz/v3":              {"MIT", []string{"test/vzguest"}, nil},
+	"github.com/balajiv113/fd":               {"MIT", []string{"test/integrations/lima"}, nil}, // as Lima's driver, version and all
 	"github.com/ebitengine/purego":           {"Apache-2.0", []string{"internal/vmnet/ffi", "internal/darwinapi"}, nil},
 	"github.com/blacktop/go-macho":           {"MIT", []string{"internal/codesign"}, nil},
 	"github.com/insomniacslk/dhcp": {
