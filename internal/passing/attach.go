@@ -175,7 +175,7 @@ func (s *Server) reply(t proto.Transport, l link.Link, p vnet.PortInfo) proto.Re
 	r := proto.Reply{
 		Version: proto.Version, Transport: t, Backend: n.Backend, Mode: string(n.Mode), Interface: n.Interface,
 		Gateway: addr(n.Gateway), Isolated: n.Isolated, Offload: n.Offload,
-		MTU: p.MTU, MaxPacketSize: min(p.MaxFrame, l.MaxFrame()), InterfaceID: p.InterfaceID,
+		MTU: p.MTU, MaxPacketSize: maxPacket(n, l, p), InterfaceID: p.InterfaceID,
 		StartAddress: addr(n.Gateway), EndAddress: addr(n.DHCPEnd),
 	}
 	if p.MAC != nil {
@@ -188,6 +188,17 @@ func (s *Server) reply(t proto.Transport, l link.Link, p vnet.PortInfo) proto.Re
 		r.ReadMaxPackets, r.WriteMaxPackets = vmnetMaxPackets, vmnetMaxPackets
 	}
 	return r
+}
+
+// maxPacket is the longest frame that the client has to expect, in bytes. Without offload nobody sends one above the MTU, even
+// where a network would carry it.
+func maxPacket(n vnet.NetworkInfo, l link.Link, p vnet.PortInfo) int {
+	const ethernetHeader = 14
+	most := min(p.MaxFrame, l.MaxFrame())
+	if !n.Offload && p.MTU > 0 {
+		most = min(most, p.MTU+ethernetHeader)
+	}
+	return most
 }
 
 // addr is a as text, empty if there is none.

@@ -44,6 +44,8 @@ type Attached struct {
 	// gives io.EOF. The caller owns it.
 	Lifeline *os.File
 	Reply    proto.Reply
+	// Line is the reply as it came, without its line end.
+	Line []byte
 }
 
 // Close ends the connection.
@@ -73,7 +75,7 @@ func Attach(ctx context.Context, socket string, r proto.Request) (*Attached, err
 	if err != nil {
 		return nil, err
 	}
-	a := &Attached{File: os.NewFile(uintptr(m.FD), "link"), Lifeline: lifeline, Reply: reply}
+	a := &Attached{File: os.NewFile(uintptr(m.FD), "link"), Lifeline: lifeline, Reply: reply, Line: m.Line}
 	m.FD = proto.None
 	return a, nil
 }
@@ -117,6 +119,24 @@ func Adopt(ctx context.Context, socket string, f *os.File, r *proto.Request) (*A
 		}
 	}
 	return a, nil
+}
+
+// Connect connects to a daemon's stream socket itself, without a request, as socket_vmnet_client does. The caller owns the
+// file, which is in non-blocking mode and has large buffers.
+func Connect(ctx context.Context, socket string) (*os.File, error) {
+	c, err := dial(ctx, socket, socket)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = c.Close() }()
+	f, err := keep(c)
+	if err != nil {
+		return nil, err
+	}
+	if rc, err := f.SyscallConn(); err == nil {
+		_ = rc.Control(func(fd uintptr) { proto.SetBuffers(int(fd), proto.Stream) })
+	}
+	return f, nil
 }
 
 // ask sends a request, with the descriptor fd, and reads the reply, which is no error.
@@ -190,8 +210,14 @@ func Path(socket, name string) string {
 // connect connects to the daemon's socket name. It waits while the daemon is busy.
 func connect(ctx context.Context, socket, name string) (*net.UnixConn, string, error) {
 	path := Path(socket, name)
+	c, err := dial(ctx, socket, path)
+	return c, path, err
+}
+
+// dial connects to path, which belongs to the daemon at socket.
+func dial(ctx context.Context, socket, path string) (*net.UnixConn, error) {
 	if len(path) > maxSocketPath {
-		return nil, path, fmt.Errorf("the path %s is too long for a socket: %d bytes of at most %d; "+
+		return nil, fmt.Errorf("the path %s is too long for a socket: %d bytes of at most %d; "+
 			"give the daemon a shorter SOCKET or --runtime-dir", path, len(path), maxSocketPath)
 	}
 	addr := path
@@ -205,16 +231,16 @@ func connect(ctx context.Context, socket, name string) (*net.UnixConn, string, e
 			uc, ok := c.(*net.UnixConn)
 			if !ok {
 				_ = c.Close()
-				return nil, path, fmt.Errorf("connect to %s: not a unix socket", path)
+				return nil, fmt.Errorf("connect to %s: not a unix socket", path)
 			}
-			return uc, path, nil
+			return uc, nil
 		}
 		if !errors.Is(err, syscall.EAGAIN) { // else the backlog is full
-			return nil, path, explain(err, socket, path)
+			return nil, explain(err, socket, path)
 		}
 		select {
 		case <-ctx.Done():
-			return nil, path, fmt.Errorf("connect to %s: %w: it is busy", path, context.Cause(ctx))
+			return nil, fmt.Errorf("connect to %s: %w: it is busy", path, context.Cause(ctx))
 		case <-time.After(connectPause):
 		}
 	}
@@ -231,6 +257,9 @@ func explain(err error, socket, path string) error {
 		if _, serr := os.Lstat(socket); errors.Is(serr, fs.ErrNotExist) {
 			return fmt.Errorf("connect to %s: %w: no daemon runs at %s; start one, or name the socket of the one that runs",
 				path, no, socket)
+		}
+		if socket == path {
+			return fmt.Errorf("connect to %s: %w", path, no)
 		}
 		return fmt.Errorf("connect to %s: %w (%w): it is older, or --runtime-dir has it elsewhere or turned off: "+
 			"see the daemon's log, and name that directory in place of SOCKET", path, ErrNoSocket, no)

@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
+	passed "github.com/socket-vmnet2/socket_vmnet2/internal/passing/client"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/passing/proto"
+)
+
+// execTime is how long the daemon may take to give a connection: an interface of vmnet takes seconds at times.
+const execTime = 30 * time.Second
+
+// execText is the usage text.
+const execText = `Usage: socket_vmnet2 exec [OPTION]... SOCKET -- COMMAND [ARG]...
+Connects to the network of the daemon at SOCKET and runs COMMAND in the place of this process, with the connection as an
+open file descriptor. COMMAND's exit code is the exit code.
+
+In COMMAND and each ARG, {fd} stands for the number of that descriptor, and {mac} for an Ethernet address.
+
+--stream                               a stream socket, each frame with its length in front, as QEMU's -netdev stream and
+                                       socket have it (default)
+--dgram                                a datagram socket, one frame in each, as vfkit, krunkit and QEMU's -netdev dgram have it
+--fd=N                                 the descriptor's number (default: 3)
+--mac=ADDRESS                          the guest's Ethernet address: {mac}, and told to the daemon (default for {mac}: that of
+                                       the daemon's interface)
+--name=NAME                            what the client is called in the daemon's log
+--interface-id=UUID                    the identity of the daemon's interface: the same one gets the same address again
+--json=FILE                            write what the daemon tells of the connection to FILE, as a line of JSON; - is stdout
+-h, --help                             print this text and end
+
+The connection ends with COMMAND: a second descriptor, 4 or the lowest free one from there on, is open in it for that, and
+COMMAND need not know of it. SOCKET may also be a directory with a socket named attach (--runtime-dir). Where there is none
+such, --stream without --mac, --name, --interface-id and --json connects to SOCKET itself, as socket_vmnet_client does.
+
+If descriptor 3 is taken by a file that the caller passes on, the lowest free one takes its place if COMMAND or an ARG has
+{fd}; else that is an error.
+
+Exit code: COMMAND's; 1 there is no connection, or no such option; 126 COMMAND cannot be run; 127 there is no COMMAND
+`
+
+// An execution is what the command line asks for.
+type execution struct {
+	socket  string
+	command []string
+	request proto.Request
+	fd      int    // the descriptor's number, or -1 for the usual one
+	json    string // file for the reply, empty for none
+	log     *slog.Logger
+	stdout  io.Writer
+}
+
+// runExec is the subcommand: args are what follows its name. It returns only if the command could not be started.
+func runExec(args []string, env compat.IO) int {
+	level := slog.LevelWarn
+	if _, debug := env.LookupEnv("DEBUG"); debug {
+		level = slog.LevelDebug
+	}
+	x := &execution{log: compat.NewLogger(env.Stderr, level), stdout: env.Stdout}
+	code := 0
+	app := &cli.App{
+		Name: "socket_vmnet2 exec",
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "stream"},
+			&cli.BoolFlag{Name: "dgram"},
+			&cli.StringFlag{Name: "fd"},
+			&cli.StringFlag{Name: "mac"},
+			&cli.StringFlag{Name: "name"},
+			&cli.StringFlag{Name: "interface-id"},
+			&cli.StringFlag{Name: "json"},
+		},
+		Writer:                    env.Stdout,
+		ErrWriter:                 env.Stderr,
+		CustomAppHelpTemplate:     execText,
+		HideHelpCommand:           true,
+		HideVersion:               true,
+		DisableSliceFlagSeparator: true,
+		ExitErrHandler:            func(*cli.Context, error) {},
+		OnUsageError:              func(_ *cli.Context, err error, _ bool) error { return errUsage{inOurWords(err)} },
+		Action: func(c *cli.Context) (err error) {
+			if err := x.parse(c); err != nil {
+				return errUsage{err}
+			}
+			code, err = x.run()
+			return err
+		},
+	}
+	err := app.Run(append([]string{app.Name}, args...))
+	if err == nil {
+		return code // of --help
+	}
+	compat.LogError(x.log, err)
+	if errors.As(err, new(errUsage)) {
+		_, _ = io.WriteString(env.Stdout, execText)
+	}
+	return max(code, 1)
+}
+
+// parse fills x from a command line of known options.
+func (x *execution) parse(c *cli.Context) (err error) {
+	args := c.Args().Slice()
+	switch {
+	case len(args) == 0 || args[0] == "":
+		return errors.New("no SOCKET")
+	case len(args) > 1 && args[1] == "--":
+		x.command = args[2:]
+	case len(args) > 1 && strings.HasPrefix(args[1], "-"):
+		return fmt.Errorf("%s is behind SOCKET; options are in front of it, and COMMAND follows \"--\"", args[1])
+	default:
+		x.command = args[1:]
+	}
+	x.socket = args[0]
+	if len(x.command) == 0 {
+		return errors.New("no COMMAND")
+	}
+	if c.Bool("stream") && c.Bool("dgram") {
+		return errors.New("--stream and --dgram exclude each other")
+	}
+	x.request.Transport = proto.Stream
+	if c.Bool("dgram") {
+		x.request.Transport = proto.Datagram
+	}
+	x.fd = -1
+	if c.IsSet("fd") {
+		if x.fd, err = strconv.Atoi(c.String("fd")); err != nil || x.fd != 0 && x.fd < execFD || x.fd > maxExecFD {
+			return fmt.Errorf("--fd=%s is no number that a descriptor can have: 0, or %d to %d", c.String("fd"), execFD, maxExecFD)
+		}
+	}
+	x.json = c.String("json")
+	if c.IsSet("json") && x.json == "" {
+		return errors.New("--json= names no file; - is stdout")
+	}
+	return x.parseIdentity(c)
+}
+
+// parseIdentity fills in who the client is. The daemon checks the same, in words that have no option.
+func (x *execution) parseIdentity(c *cli.Context) error {
+	for _, o := range []struct {
+		option string
+		set    func(string) error
+	}{
+		{"mac", func(s string) (err error) { x.request.MAC, err = proto.ParseMAC(s); return err }},
+		{"name", func(s string) error { x.request.Name = s; return proto.CheckName(s) }},
+		{"interface-id", func(s string) (err error) { x.request.InterfaceID, err = proto.ParseUUID(s); return err }},
+	} {
+		if !c.IsSet(o.option) {
+			continue
+		}
+		if err := o.set(c.String(o.option)); err != nil {
+			text := err.Error()
+			if e, ok := errors.AsType[*proto.Error](err); ok {
+				text = e.Text
+			}
+			return fmt.Errorf("--%s: %s", o.option, text)
+		}
+	}
+	return nil
+}
+
+// run connects and becomes the command. It returns only with an error.
+func (x *execution) run() (code int, err error) {
+	ctx, cancel := context.WithTimeoutCause(context.Background(), execTime, errors.New("no answer within "+execTime.String()))
+	defer cancel()
+	files, reply, err := x.connect(ctx)
+	if err != nil {
+		return 1, err
+	}
+	place, err := x.place()
+	if err != nil {
+		return 1, err
+	}
+	mac := reply.MACAddress
+	if x.request.MAC != nil {
+		mac = x.request.MAC.String()
+	}
+	command := x.fill(place[0], mac)
+	for i, a := range command {
+		if mac == "" && strings.Contains(x.command[i], "{mac}") {
+			return 1, fmt.Errorf("%q needs an address: the daemon's network tells none, so give one with --mac", a)
+		}
+		x.log.Debug("command", "index", i, "argument", a)
+	}
+	if err := putInPlace(files, place); err != nil {
+		return 1, err
+	}
+	return execCommand(command)
+}
+
+// connect gets the link and, except from a daemon without a socket for it, the lifeline.
+func (x *execution) connect(ctx context.Context) ([]*os.File, proto.Reply, error) {
+	a, err := passed.Attach(ctx, x.socket, x.request)
+	if err == nil {
+		x.log.Debug("attached", "reply", string(a.Line))
+		return []*os.File{a.File, a.Lifeline}, a.Reply, x.writeJSON(a.Line)
+	}
+	plain := x.request.Transport == proto.Stream && x.request.MAC == nil && x.request.Name == "" &&
+		x.request.InterfaceID == (proto.UUID{}) && x.json == ""
+	if !errors.Is(err, passed.ErrNoSocket) || !plain {
+		return nil, proto.Reply{}, err
+	}
+	x.log.Debug("connecting to the stream socket itself", "reason", err)
+	f, cerr := passed.Connect(ctx, x.socket)
+	if cerr != nil {
+		return nil, proto.Reply{}, errors.Join(err, cerr)
+	}
+	return []*os.File{f}, proto.Reply{}, nil
+}
+
+// writeJSON writes the reply where --json asks for it. Root does not follow a link there, which somebody else may have laid.
+func (x *execution) writeJSON(line []byte) error {
+	line = append(line, '\n')
+	switch x.json {
+	case "":
+		return nil
+	case "-":
+		if _, err := x.stdout.Write(line); err != nil {
+			return fmt.Errorf("--json=-: %w", err)
+		}
+		return nil
+	}
+	flags := os.O_WRONLY | os.O_CREATE | os.O_TRUNC
+	if os.Geteuid() == 0 {
+		flags |= syscall.O_NOFOLLOW
+	}
+	f, err := os.OpenFile(x.json, flags, 0o644)
+	if err != nil {
+		if errors.Is(err, syscall.ELOOP) {
+			return fmt.Errorf("--json=%s is a link, which root does not follow: name the file itself", x.json)
+		}
+		return fmt.Errorf("--json: %w", err)
+	}
+	_, err = f.Write(line)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("--json: %w", err)
+	}
+	return nil
+}
+
+// fill is the command with {fd} and {mac} filled in.
+func (x *execution) fill(fd int, mac string) []string {
+	r := strings.NewReplacer("{fd}", strconv.Itoa(fd), "{mac}", mac)
+	command := make([]string, len(x.command))
+	for i, a := range x.command {
+		command[i] = r.Replace(a)
+	}
+	return command
+}
+
+// place is where the link and the lifeline go.
+func (x *execution) place() ([]int, error) {
+	fd := x.fd
+	switch {
+	case fd == 0: // in place of stdin
+	case fd < 0 && !inherited(execFD):
+		fd = execFD
+	case fd < 0 && strings.Contains(strings.Join(x.command, "\n"), "{fd}"):
+		fd = lowestFree(execFD, -1)
+	case fd < 0:
+		return nil, fmt.Errorf("descriptor %d is taken by %s, which the caller passes on to COMMAND: "+
+			"choose another one with --fd=%d, or write {fd} in COMMAND for one that is free", execFD, fileName(execFD), lowestFree(execFD, -1))
+	case inherited(fd):
+		return nil, fmt.Errorf("--fd=%d: the descriptor is taken by %s, which the caller passes on to COMMAND: "+
+			"choose another one, such as --fd=%d", fd, fileName(fd), lowestFree(execFD, -1))
+	}
+	return []int{fd, lowestFree(execFD+1, fd)}, nil
+}

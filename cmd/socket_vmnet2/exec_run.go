@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
+)
+
+const (
+	// execFD is the first descriptor that is not a standard stream, the one that QEMU users write as fd=3.
+	execFD = 3
+
+	// maxExecFD is the highest descriptor that may be asked for. Systems allow 256 files by default at least.
+	maxExecFD = 1023
+
+	// The exit codes of shells and env.
+	exitNotRun, exitNotFound = 126, 127
+)
+
+// inherited reports whether fd is open and stays so in the command. One with close-on-exec is this process's own.
+func inherited(fd int) bool {
+	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
+	return err == nil && flags&unix.FD_CLOEXEC == 0
+}
+
+// lowestFree is the lowest number from first on that no file of the caller has, and that is not taken either.
+func lowestFree(first, taken int) int {
+	for fd := first; ; fd++ {
+		if fd != taken && !inherited(fd) {
+			return fd
+		}
+	}
+}
+
+// fileName is what is open as fd, for people.
+func fileName(fd int) string {
+	if name, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd)); err == nil {
+		return name
+	}
+	return "a file"
+}
+
+// putInPlace gives the files the numbers of place, to stay open in the command. Whatever has such a number is this
+// process's own, perhaps one of the Go runtime's: nothing but exec may follow.
+func putInPlace(files []*os.File, place []int) error {
+	above := slices.Max(place) + 1
+	high := make([]int, len(files))
+	for i, f := range files { // first out of the way of each other
+		var err error
+		if high[i], err = unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, above); err != nil {
+			return fmt.Errorf("duplicate a descriptor: %w", err)
+		}
+		// Programs expect a descriptor that they are given to be as a new one is.
+		if err := unix.SetNonblock(high[i], false); err != nil {
+			return fmt.Errorf("unset O_NONBLOCK: %w", err)
+		}
+	}
+	for i, fd := range high {
+		if err := dup2(fd, place[i]); err != nil {
+			return fmt.Errorf("make %d the descriptor of the connection: %w", place[i], err)
+		}
+	}
+	runtime.KeepAlive(files)
+	return nil
+}
+
+// execCommand replaces this process by command, found as C's execvp finds it. It returns only with an error, and with the exit
+// code for it.
+func execCommand(command []string) (int, error) {
+	// main ignores SIGPIPE, and the command would go on doing so. A signal with a handler is an ordinary one after exec.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	err := execvp(command)
+	code := exitNotRun
+	if errors.Is(err, syscall.ENOENT) {
+		code = exitNotFound
+	}
+	return code, fmt.Errorf("run %q: %s", command[0], compat.Strerror(err))
+}
+
+// execvp looks for command in PATH, where an empty element is the current directory, unless its name has a slash.
+func execvp(command []string) error {
+	name := command[0]
+	if strings.Contains(name, "/") || name == "" {
+		return execFile(name, command)
+	}
+	path, ok := os.LookupEnv("PATH")
+	if !ok {
+		path = "/usr/bin:/bin"
+	}
+	var result error = syscall.ENOENT
+	for dir := range strings.SplitSeq(path, ":") {
+		file := "./" + name
+		if dir != "" {
+			file = filepath.Join(dir, name)
+		}
+		switch err := execFile(file, command); {
+		case errors.Is(err, syscall.EACCES):
+			result = err // unless a later one can be run
+		case !errors.Is(err, syscall.ENOENT) && !errors.Is(err, syscall.ENOTDIR):
+			return err
+		}
+	}
+	return result
+}
+
+// execFile runs one file, by the shell if it is a script without an interpreter line.
+func execFile(file string, command []string) error {
+	err := syscall.Exec(file, command, os.Environ())
+	if errors.Is(err, syscall.ENOEXEC) {
+		err = syscall.Exec("/bin/sh", append([]string{"/bin/sh", file}, command[1:]...), os.Environ())
+	}
+	return err
+}
