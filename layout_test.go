@@ -76,7 +76,7 @@ var imports = map[string][]string{
 	"cmd/socket_vmnet_client": {"internal/compat/errtext"},
 	"cmd/vmnet-helper":        {"internal/compat", "internal/passing/client", "internal/passing/proto"},
 
-	"test/bench": {"test/vmnetsim"},
+	"test/bench": {"internal/frame", "internal/passing/client", "internal/passing/proto", "test/vmnetsim"},
 	"test/bench/vmnetcalls": {
 		"internal/frame", "internal/vmnet/api", "internal/vmnet/ffi", "internal/vmnet/pkt", "internal/vnet",
 	},

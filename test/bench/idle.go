@@ -45,7 +45,7 @@ func (b *bench) idle(ctx context.Context) (vs []verdict, err error) {
 	if err := r.waitSocket(ctx); err != nil {
 		return nil, err
 	}
-	leave, err := r.join(ctx, idlePorts)
+	leave, err := r.join(ctx, strings.Repeat(kindStream, idlePorts))
 	if err != nil {
 		return nil, err
 	}

@@ -69,34 +69,38 @@ func of(done []measurement, name string) []measurement {
 
 // compare decides by the best rounds, and by the median of the CPU time per frame where best and median of either side are
 // far apart. A side that moved nothing has no CPU time per frame and is decided by its rate. A round trip is mostly waiting,
-// which CPU time says nothing about, so there the best rounds decide in any case.
+// which CPU time says nothing about, so there the best rounds decide in any case; a row may ask for CPU time.
 func compare(r row, subject, base []measurement) verdict {
-	s, sNoisy := summary(subject, r.latency)
-	b, bNoisy := summary(base, r.latency)
+	s, sNoisy := summary(subject, r)
+	b, bNoisy := summary(base, r)
 	v := verdict{
 		Key: r.key, Text: r.text, Subject: s, Against: r.base, Base: b, Ratio: quotient(s, b), Target: r.target, Must: r.mustHold,
 		SubjectCPU: medianCPU(subject), BaseCPU: medianCPU(base), Unit: "frames/s",
 	}
-	if r.latency {
+	switch {
+	case r.latency:
 		v.Unit, v.AtMost = "ns", r.target > 0
-	} else {
+	case r.pair > 0: // the relay's CPU time is for all pairs
+		v.SubjectCPU, v.BaseCPU = 0, 0
+	default:
 		v.CPURatio = quotient(v.BaseCPU, v.SubjectCPU)
-		v.ByCPU = (sNoisy || bNoisy) && v.CPURatio > 0
+		v.ByCPU = (sNoisy || bNoisy || r.cpu) && v.CPURatio > 0
 	}
 	v.Remarks = remarks(subject)
 	return v.decide()
 }
 
 // summary is the best of a set-up's rounds, and for rates whether the median is far from it.
-func summary(ms []measurement, latency bool) (best float64, far bool) {
+func summary(ms []measurement, r row) (best float64, far bool) {
 	values := make([]float64, len(ms))
 	for i, m := range ms {
-		values[i] = m.rate()
-		if latency {
+		if r.latency {
 			values[i] = float64(m.RTTP50NS)
+		} else {
+			values[i] = m.rate(r.pair)
 		}
 	}
-	if latency {
+	if r.latency {
 		return slices.Min(values), false
 	}
 	best = slices.Max(values)

@@ -46,6 +46,7 @@ func TestCompare(t *testing.T) {
 		{"latency", row{target: 1.15, latency: true}, echoes(300, 11000, 12000), echoes(100, 10000, 10000), 1.1, false, true},
 		{"latency missed", row{target: 1.15, latency: true}, echoes(100, 12000, 12000), echoes(100, 10000, 12000), 1.2, false, false},
 		{"noisy latency", row{target: 1.15, latency: true}, echoes(200, 5500, 90000, 90000), echoes(100, 5000, 6000, 5000), 1.1, false, true},
+		{"CPU time asked for", row{target: 1.3, cpu: true}, flows(100, 100, 100), flows(150, 100, 100), 1.5, true, true},
 		{"only shown", row{}, flows(100, 1), flows(100, 100), 0.01, false, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -56,6 +57,16 @@ func TestCompare(t *testing.T) {
 			assert.Equal(t, tt.met, v.Met, "met")
 		})
 	}
+}
+
+func TestComparePairs(t *testing.T) {
+	round := func(cpu float64, pairs ...int64) []measurement {
+		return []measurement{{result: result{WallNS: int64(time.Second), Received: 1000, Pairs: pairs}, CPU: cpu}}
+	}
+	v := compare(row{base: "something", pair: 2}, round(100, 900, 100), round(300, 500, 500))
+	assert.InDelta(t, 0.2, v.figure(), 1e-9)
+	assert.Zero(t, v.CPURatio)
+	assert.Zero(t, v.SubjectCPU)
 }
 
 func TestOutcome(t *testing.T) {

@@ -5,6 +5,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,7 +16,7 @@ import (
 	"time"
 )
 
-// What the last of a load's clients does while the one before it sends to it all the time.
+// What the last of a load's clients do while the one before them sends to them all the time.
 const (
 	victimReads = "reads"
 	victimDeaf  = "deaf"
@@ -27,11 +28,23 @@ type load struct {
 	Clients int
 	Pairs   int
 	Batch   int    // frames per write of a sender; 1: a writev per frame, as QEMU does
+	Kinds   string // how each client is connected, see the constants; empty: all by the stream socket
 	Victim  string // victimReads, victimDeaf, or empty for none
+	Victims int    // how many of the last clients; 0 = 1
 	Echo    bool   // a ping-pong of 64 bytes instead of a windowed flow
 	Frames  int    // measure until as many have arrived, if that takes longer
 	Time    time.Duration
+	Warm    time.Duration // 0: as the command line says
 }
+
+// How clients are connected: a letter each in load.Kinds, the last of which stands for all that follow. csrc/load.h has the
+// same.
+const (
+	kindStream      = "s" // SOCKET
+	kindPassed      = "d" // a datagram socket from SOCKET.d/attach
+	kindConnected   = "c" // a path of its own, connected to SOCKET.d/dgram/sock
+	kindUnconnected = "u" // a path of its own, not connected
+)
 
 // A result is what the load generator reports of one measurement.
 type result struct {
@@ -45,10 +58,18 @@ type result struct {
 	RoundTrips int64 `json:"round_trips"`
 	RTTP50NS   int64 `json:"rtt_p50_ns"`
 	RTTP99NS   int64 `json:"rtt_p99_ns"`
+
+	Pairs []int64 `json:"pairs"` // received by each pair
 }
 
-// rate is the frames per second that arrived.
-func (r result) rate() float64 { return float64(r.Received) * 1e9 / float64(r.WallNS) }
+// rate is the frames per second that arrived, for a pair above 0 those of the pair that has this number, from 1 on.
+func (r result) rate(pair int) float64 {
+	n := r.Received
+	if pair > 0 {
+		n = r.Pairs[pair-1]
+	}
+	return float64(n) * 1e9 / float64(r.WallNS)
+}
 
 // cpu is the relay's CPU time per frame or round trip in ns, 0 when there was none.
 func (r result) cpu() float64 {
@@ -60,16 +81,13 @@ func (r result) cpu() float64 {
 }
 
 func (b *bench) loadArgs(r *relay, l load) []string {
-	length := l.Time
-	if length == 0 {
-		length = b.p.Time
-	}
+	length, warm := cmp.Or(l.Time, b.p.Time), cmp.Or(l.Warm, b.p.Warm)
 	args := []string{
 		"--socket", r.socket, "--relay", strconv.Itoa(r.pid()),
 		"--clients", strconv.Itoa(l.Clients), "--pairs", strconv.Itoa(l.Pairs),
 		"--frame-len", strconv.Itoa(b.p.Frame), "--window", strconv.Itoa(b.p.Window), "--batch", strconv.Itoa(l.Batch),
-		"--victim", l.Victim, "--frames", strconv.Itoa(l.Frames),
-		"--warm-ms", strconv.FormatInt(b.p.Warm.Milliseconds(), 10),
+		"--kinds", cmp.Or(l.Kinds, kindStream), "--victim", l.Victim, "--victims", strconv.Itoa(max(l.Victims, 1)),
+		"--frames", strconv.Itoa(l.Frames), "--warm-ms", strconv.FormatInt(warm.Milliseconds(), 10),
 		"--time-ms", strconv.FormatInt(length.Milliseconds(), 10),
 	}
 	if l.Echo {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -38,7 +39,7 @@ func testBench(t *testing.T) *bench {
 func TestLoadThroughEveryRelay(t *testing.T) {
 	b := testBench(t)
 	for _, s := range setups() {
-		if s.relay == relayDaemon || s.relay == relayVmnet || s.name == "old one deaf" {
+		if slices.Contains([]string{relayDaemon, relayPerFrame, relayVmnet}, s.relay) || s.name == "old one deaf" {
 			continue
 		}
 		t.Run(s.name, func(t *testing.T) {
@@ -51,6 +52,7 @@ func TestLoadThroughEveryRelay(t *testing.T) {
 			}
 			assert.Positive(t, res.Received)
 			assert.Zero(t, res.Lost)
+			assert.Len(t, res.Pairs, s.load.Pairs)
 		})
 	}
 }
@@ -167,4 +169,87 @@ func readFrame(r io.Reader) ([]byte, error) {
 	frame = append(frame, make([]byte, int(frame[2])<<8|int(frame[3]))...)
 	_, err := io.ReadFull(r, frame[4:])
 	return frame, err
+}
+
+func TestDriveNoticesBadDatagrams(t *testing.T) {
+	b := testBench(t)
+	for _, tt := range []struct {
+		name  string
+		send  func(frame []byte) [][]byte // in place of the 100th frame of the flow
+		want  string
+		loses bool
+	}{
+		{"honest", func(f []byte) [][]byte { return [][]byte{f} }, "", false},
+		{"loses one", func([]byte) [][]byte { return nil }, "", true},
+		{"flips a byte", func(f []byte) [][]byte { f[len(f)-1] ^= 1; return [][]byte{f} }, "arrived damaged or out of order", false},
+		{"repeats one", func(f []byte) [][]byte { return [][]byte{f, f} }, "arrived damaged or out of order", false},
+		{"cuts one", func(f []byte) [][]byte { return [][]byte{f[:len(f)-1]} }, "arrived damaged or out of order", false},
+		{"lengthens one", func(f []byte) [][]byte { return [][]byte{append(f, 0)} }, "arrived damaged or out of order", false},
+		{"sends one that is too long", func([]byte) [][]byte { return [][]byte{make([]byte, 4096)} }, "a datagram of", false},
+		{"sends a runt", func([]byte) [][]byte { return [][]byte{{}} }, "a datagram of 0 bytes", false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			l := load{Clients: 2, Pairs: 1, Batch: batchFrames, Kinds: kindConnected + kindUnconnected}
+			res, err := b.drive(t.Context(), datagramRelay(t, tt.send), l, nil)
+			if tt.want != "" {
+				assert.ErrorContains(t, err, tt.want)
+				return
+			}
+			require.NoError(t, err)
+			assert.Equal(t, tt.loses, res.Lost > 0, "%d lost", res.Lost)
+		})
+	}
+}
+
+// datagramRelay passes frames between two clients with paths in this process and calls replace for the 100th long one.
+func datagramRelay(t *testing.T, replace func(frame []byte) [][]byte) *relay {
+	t.Helper()
+	self, err := os.FindProcess(os.Getpid())
+	require.NoError(t, err)
+	r := &relay{
+		socket: filepath.Join(t.TempDir(), "s"), cmd: &exec.Cmd{Process: self}, stderr: &tail{}, ended: make(chan struct{}),
+	}
+	require.NoError(t, os.MkdirAll(r.socket+".d/dgram", 0o700))
+	c, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: r.socket + ".d/dgram/sock", Net: "unixgram"})
+	require.NoError(t, err)
+	var relaying sync.WaitGroup
+	relaying.Go(func() {
+		clients, count := map[string]*net.UnixAddr{}, 0
+		for buf := make([]byte, 2048); ; {
+			n, from, err := c.ReadFromUnix(buf)
+			if err != nil {
+				return
+			}
+			frame := buf[:n]
+			clients[string(frame[6:12])] = from // by source address
+			frames := [][]byte{frame}
+			if n > 1000 {
+				if count++; count == 100 { // the window is larger, so the sender does not wait for it
+					frames = replace(slices.Clone(frame))
+				}
+			}
+			if to := clients[string(frame[:6])]; to != nil {
+				for _, f := range frames {
+					_, _ = c.WriteToUnix(f, to)
+				}
+			}
+		}
+	})
+	t.Cleanup(func() {
+		_ = c.Close()
+		relaying.Wait()
+	})
+	return r
+}
+
+func TestPerFrameSource(t *testing.T) {
+	source, err := os.ReadFile(filepath.FromSlash("../../" + batchSource))
+	require.NoError(t, err)
+	changed, err := perFrameSource(string(source))
+	require.NoError(t, err)
+	assert.Contains(t, changed, frameConstant)
+	assert.NotContains(t, changed, batchConstant)
+
+	_, err = perFrameSource(changed)
+	assert.ErrorContains(t, err, batchSource)
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command bench measures the built daemon through its unix stream socket and compares it, in the same run, with small C
+// Command bench measures the built daemon through its sockets and compares it, in the same run, with small C
 // relays: a floor that does as much with as few system calls, and the old way, one frame at a time to everybody.
 // docs/performance.md says what is measured and why so.
 package main
@@ -64,7 +64,7 @@ func parse(args []string) (params, error) {
 	f.StringVar(&p.Daemon, "daemon", "bin/socket_vmnet2", "the `binary` under test")
 	f.StringVar(&extra, "daemon-args", "", "more `flags` for the daemon, separated by spaces")
 	f.IntVar(&p.Rounds, "rounds", 7, "measurements of each set-up, interleaved; the best decides")
-	f.DurationVar(&p.Time, "time", 800*time.Millisecond, "length of one measurement")
+	f.DurationVar(&p.Time, "time", 600*time.Millisecond, "length of one measurement")
 	f.StringVar(&only, "only", "", "comma-separated `keys` of the rows to measure: "+strings.Join(keys(), ", "))
 	f.StringVar(&p.JSON, "json", "", "write the raw rounds, the machine and the verdicts to `file`")
 	f.BoolVar(&p.Quick, "quick", false, "two short rounds: shows that everything works, not how fast")
@@ -93,6 +93,18 @@ func parse(args []string) (params, error) {
 	return p, checkKeys(p.Only)
 }
 
+// build makes what some rows need.
+func (b *bench) build(ctx context.Context) error {
+	var errs []error
+	if wantsSimulator(b.p.Only) {
+		errs = append(errs, b.buildSimulated(ctx))
+	}
+	if wantsRelay(relayPerFrame, b.p.Only) {
+		errs = append(errs, b.buildPerFrame(ctx))
+	}
+	return errors.Join(errs...)
+}
+
 // run does everything. The error says why the run is invalid, or, with --strict, that targets were missed.
 func run(ctx context.Context, p params) error {
 	b, err := newBench(ctx, p)
@@ -103,10 +115,8 @@ func run(ctx context.Context, p params) error {
 	if p.Profile != "" {
 		return b.profile(ctx)
 	}
-	if wantsSimulator(p.Only) {
-		if err := b.buildSimulated(ctx); err != nil {
-			return err
-		}
+	if err := b.build(ctx); err != nil {
+		return err
 	}
 	rep := report{Machine: thisMachine(ctx), Params: p}
 	progress("%s, %d cores, kernel %s", rep.Machine.CPU, rep.Machine.Cores, rep.Machine.Kernel)

@@ -63,6 +63,9 @@ func (b *bench) round(ctx context.Context, round int, all []setup) ([]measuremen
 	for _, s := range order {
 		parts := max(s.parts, 1)
 		s.load.Time = b.p.Time / time.Duration(parts)
+		if s.short {
+			s.load.Time, s.load.Warm = b.p.Time/2, b.p.Warm/2
+		}
 		for range parts {
 			res, err := b.measureWell(ctx, s)
 			if err != nil {

@@ -30,7 +30,8 @@ type bench struct {
 	relays   string // path of the C relays
 	loadgen  string // path of the load generator
 	sim      simulated
-	sequence int // numbers the sockets
+	perFrame string // path of the daemon that does without batches of datagrams
+	sequence int    // numbers the sockets
 }
 
 // newBench compiles the helpers into a temporary directory.
@@ -49,8 +50,8 @@ func newBench(ctx context.Context, p params) (*bench, error) {
 	b := &bench{p: p, dir: dir, relays: filepath.Join(dir, "relay"), loadgen: filepath.Join(dir, "load")}
 	err = errors.Join(
 		os.CopyFS(dir, sources),
-		b.compile(ctx, b.relays, nil, "relay.c", "wire.c"),
-		b.compile(ctx, b.loadgen, nil, "load.c", "clients.c", "stream.c", "testframe.c", "wire.c"),
+		b.compile(ctx, b.relays, nil, "relay.c", "relaydgram.c", "wire.c"),
+		b.compile(ctx, b.loadgen, nil, "load.c", "clients.c", "conns.c", "stream.c", "datagrams.c", "testframe.c", "wire.c"),
 	)
 	if err != nil {
 		b.close()
@@ -111,10 +112,17 @@ func (b *bench) start(kind string, env ...string) (*relay, error) {
 // command is how the relay of the given kind is called.
 func (b *bench) command(kind string, r *relay) (*exec.Cmd, error) {
 	args := append([]string{"--state-dir=" + b.dir}, b.p.Args...)
+	if os.Geteuid() == 0 {
+		args = append(args, "--allow-uid=0") // of the load generator
+	}
 	switch kind {
-	case relayDaemon:
+	case relayDaemon, relayPerFrame:
+		program := b.p.Daemon
+		if kind == relayPerFrame {
+			program = b.perFrame
+		}
 		args = append(args, "--backend=usernet", "--vmnet-gateway=192.168.105.1", r.socket)
-		return exec.Command(b.p.Daemon, args...), nil
+		return exec.Command(program, args...), nil
 	case relayVmnet:
 		args = append(args, "--vmnet-gateway=192.168.105.1")
 	case relayBridged:

@@ -13,7 +13,8 @@ type setup struct {
 	name  string
 	relay string // relayDaemon or a mode of csrc/relay.c
 	load  load
-	parts int // shorter measurements in place of one, each with a new relay; 0 = 1
+	parts int  // shorter measurements in place of one, each with a new relay; 0 = 1
+	short bool // half the time: for what CPU time decides
 }
 
 // echoParts is how often round trips are measured in a round. They depend on which cores the scheduler happens to put the
@@ -27,6 +28,9 @@ const (
 	relayCopy    = "copy"
 	relayFloor   = "switch"
 	relayOld     = "flood"
+
+	relayPerFrame = "daemon, a datagram a call" // see perframe.go
+	relayFrame    = "frame"                     // the floor with a datagram a call
 )
 
 // batchFrames is how many frames a batching sender puts into one write: about as many as a TSO-sized buffer holds.
@@ -37,7 +41,7 @@ func setups() []setup {
 	pair := func(clients, batch int) load { return load{Clients: clients, Pairs: 1, Batch: batch} }
 	deaf := func(victim string) load { return load{Clients: 6, Pairs: 2, Batch: batchFrames, Victim: victim} }
 	echo := load{Clients: 2, Pairs: 1, Batch: 1, Echo: true}
-	return []setup{
+	return append([]setup{
 		{name: "copy 2 batch", relay: relayCopy, load: pair(2, batchFrames)},
 		{name: "floor 2 batch", relay: relayFloor, load: pair(2, batchFrames)},
 		{name: "daemon 2 batch", relay: relayDaemon, load: pair(2, batchFrames)},
@@ -61,7 +65,7 @@ func setups() []setup {
 		{name: "vmnet echo", relay: relayVmnet, load: echo, parts: echoParts},
 		{name: "floor echo", relay: relayFloor, load: echo, parts: echoParts},
 		{name: "daemon echo", relay: relayDaemon, load: echo, parts: echoParts},
-	}
+	}, datagramSetups()...)
 }
 
 // A row is one line of the table: a set-up against another one.
@@ -71,11 +75,13 @@ type row struct {
 	latency       bool    // round trips, where less is better, instead of frames per second
 	target        float64 // of subject / base; 0: only shown
 	mustHold      bool    // the run is invalid if it is missed
+	cpu           bool    // CPU time per frame decides in any case
+	pair          int     // above 0: the frames of this pair only, from 1 on
 }
 
 // rows are the comparisons.
 func rows() []row {
-	return []row{
+	return append([]row{
 		{key: "floor", text: "the floor itself / blind copy", subject: "floor 2 batch", base: "copy 2 batch", target: 0.8, mustHold: true},
 		{key: "pair", text: "2 clients / floor", subject: "daemon 2 batch", base: "floor 2 batch", target: 0.85},
 		{key: "pair-single", text: "2 clients / floor, a frame a write", subject: "daemon 2 single", base: "floor 2 single"},
@@ -93,13 +99,16 @@ func rows() []row {
 		{key: "vmnet-old", text: "the same / old way, batching", subject: "vmnet 2 batch", base: "old 2 batch"},
 		{key: "vmnet-old-single", text: "the same / old way, a frame a write", subject: "vmnet 2 single", base: "old 2 single"},
 		{key: "vmnet-rtt", text: "its idle round trip p50 / floor", subject: "vmnet echo", base: "floor echo", latency: true},
-	}
+	}, datagramRows()...)
 }
 
 // The rows that are one figure of the daemon and not a comparison.
 const (
 	keyGC     = "gc"
 	keyMemory = "mem"
+
+	keyMemoryPassed = "mem-passed"
+	keyMemoryPath   = "mem-path"
 )
 
 func keys() []string {
@@ -108,7 +117,7 @@ func keys() []string {
 		all = append(all, r.key)
 	}
 	all = append(all, callKeys()...)
-	return append(all, keyGC, keyMemory, keyIdle)
+	return append(all, keyGC, keyMemory, keyMemoryPassed, keyMemoryPath, keyIdle)
 }
 
 func checkKeys(only []string) error {
@@ -143,4 +152,9 @@ func chosenSetups(rows []row) []setup {
 	return slices.DeleteFunc(setups(), func(s setup) bool {
 		return !slices.ContainsFunc(rows, func(r row) bool { return r.subject == s.name || r.base == s.name })
 	})
+}
+
+// wantsRelay tells whether the rows of only need relays of a kind.
+func wantsRelay(kind string, only []string) bool {
+	return slices.ContainsFunc(chosenSetups(chosenRows(only)), func(s setup) bool { return s.relay == kind })
 }

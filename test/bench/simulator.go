@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 
 	"github.com/socket-vmnet2/socket_vmnet2/test/vmnetsim"
 )
@@ -28,8 +27,7 @@ type simulated struct {
 
 // wantsSimulator tells whether one of the rows of only is about vmnet.
 func wantsSimulator(only []string) bool {
-	return wantsCalls(only) || wanted(keyIdle, only) ||
-		slices.ContainsFunc(chosenSetups(chosenRows(only)), func(s setup) bool { return s.relay == relayVmnet })
+	return wantsCalls(only) || wanted(keyIdle, only) || wantsRelay(relayVmnet, only)
 }
 
 // buildSimulated builds them.
@@ -57,7 +55,13 @@ func (b *bench) buildSimulated(ctx context.Context) error {
 
 // buildTagged builds a program of ours that may load the simulator, otherwise as it is released.
 func buildTagged(ctx context.Context, out, pkg string) error {
-	cmd := exec.CommandContext(ctx, "go", "build", "-tags=vmnetsim", "-o", out, module+"/"+pkg)
+	return build(ctx, out, pkg, "-tags=vmnetsim")
+}
+
+// build builds a program of ours with more flags than a release has.
+func build(ctx context.Context, out, pkg string, flags ...string) error {
+	args := append([]string{"build", "-o", out}, flags...)
+	cmd := exec.CommandContext(ctx, "go", append(args, module+"/"+pkg)...)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=")
 	if msg, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build %s: %w: %s", pkg, err, msg)

@@ -4,15 +4,11 @@ package main
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"os"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 )
 
@@ -35,9 +31,12 @@ func (b *bench) singles(ctx context.Context) ([]verdict, error) {
 		}
 		all = append(all, v)
 	}
-	if wanted(keyMemory, b.p.Only) {
-		progress("memory of idle clients")
-		v, err := b.memory(ctx)
+	for _, m := range memories {
+		if !wanted(m.key, b.p.Only) {
+			continue
+		}
+		progress("memory of idle clients, %s", m.text)
+		v, err := b.memory(ctx, m)
 		if err != nil {
 			return nil, fmt.Errorf("measure memory: %w", err)
 		}
@@ -54,17 +53,25 @@ func (b *bench) singles(ctx context.Context) ([]verdict, error) {
 	return all, nil
 }
 
-// collections counts the garbage collections of the daemon while it relays b.p.Frames frames from batching senders and as
-// many from senders of one frame per write. strictGC has the daemon collect after a few hundred KiB of garbage in place of
-// some MiB, so that a fraction of a byte per frame shows.
+// counted are the flows during which garbage collections are counted.
+var counted = []load{
+	{Batch: batchFrames},
+	{Batch: 1},
+	{Batch: batchFrames, Kinds: kindPassed + kindPassed},
+	{Batch: 1, Kinds: kindPassed + kindPassed},
+	{Batch: batchFrames, Kinds: kindUnconnected + kindConnected},
+}
+
+// collections counts the garbage collections of the daemon while it relays b.p.Frames frames of each flow. strictGC has the
+// daemon collect after a few hundred KiB of garbage in place of some MiB, so that a fraction of a byte per frame shows.
 func (b *bench) collections(ctx context.Context) (verdict, error) {
 	r, err := b.start(relayDaemon, "GODEBUG=gctrace=1", strictGC)
 	if err != nil {
 		return verdict{}, err
 	}
 	count, frames := 0, int64(0)
-	for _, batch := range []int{batchFrames, 1} {
-		l := load{Clients: 2, Pairs: 1, Batch: batch, Frames: b.p.Frames}
+	for _, l := range counted {
+		l.Clients, l.Pairs, l.Frames = 2, 1, b.p.Frames
 		res, driveErr := b.drive(ctx, r, l, func(event string) {
 			if event == eventBegin {
 				count -= r.stderr.collections()
@@ -82,16 +89,23 @@ func (b *bench) collections(ctx context.Context) (verdict, error) {
 		return verdict{}, err
 	}
 	v := verdict{Key: keyGC, Text: "garbage collections", Subject: float64(count), AtMost: true, Unit: "collections"}
-	v.Remarks = fmt.Sprintf("%d frames with %s", frames, strictGC)
+	v.Remarks = fmt.Sprintf("%d frames of %d kinds of flows with %s", frames, len(counted), strictGC)
 	return v.decide(), nil
+}
+
+// memories are the kinds of clients whose memory is measured.
+var memories = []struct{ key, text, kinds string }{
+	{keyMemory, "by the stream socket", strings.Repeat(kindStream, idleClients)},
+	{keyMemoryPassed, "with a passed datagram socket", strings.Repeat(kindPassed, idleClients)},
+	{keyMemoryPath, "by a path", strings.Repeat(kindUnconnected+kindConnected, idleClients/2)},
 }
 
 // memory measures what an idle client costs, in a fresh daemon and after as many active ones have left: the median of
 // b.p.MemRuns daemons.
-func (b *bench) memory(ctx context.Context) ([]verdict, error) {
+func (b *bench) memory(ctx context.Context, m struct{ key, text, kinds string }) ([]verdict, error) {
 	var fresh, later, empty []float64
 	for range b.p.MemRuns {
-		e, f, l, err := b.memoryOnce(ctx)
+		e, f, l, err := b.memoryOnce(ctx, m.kinds)
 		if err != nil {
 			return nil, err
 		}
@@ -99,20 +113,20 @@ func (b *bench) memory(ctx context.Context) ([]verdict, error) {
 	}
 	figure := func(text string, kib []float64) verdict {
 		total := median(kib)
-		v := verdict{Key: keyMemory, Text: text, Unit: "KiB", Target: memoryLimit, AtMost: true}
+		v := verdict{Key: m.key, Text: text, Unit: "KiB", Target: memoryLimit, AtMost: true}
 		v.Subject = (total - median(empty)) / idleClients
 		v.Remarks = fmt.Sprintf("%.0f KiB in all, %.0f without clients", total, median(empty))
 		return v.decide()
 	}
 	return []verdict{
-		figure(fmt.Sprintf("KiB per idle client of %d, fresh", idleClients), fresh),
+		figure(fmt.Sprintf("KiB per idle client of %d %s, fresh", idleClients, m.text), fresh),
 		figure(fmt.Sprintf("the same after %d active ones left", idleClients), later),
 	}, nil
 }
 
 // memoryOnce returns one daemon's anonymous memory in KiB without clients, with idle ones, and with idle ones after as many
 // active ones have left.
-func (b *bench) memoryOnce(ctx context.Context) (empty, fresh, later float64, err error) {
+func (b *bench) memoryOnce(ctx context.Context, kinds string) (empty, fresh, later float64, err error) {
 	r, err := b.start(relayDaemon)
 	if err != nil {
 		return 0, 0, 0, err
@@ -125,15 +139,15 @@ func (b *bench) memoryOnce(ctx context.Context) (empty, fresh, later float64, er
 	if empty, err = r.anonymous(); err != nil {
 		return 0, 0, 0, err
 	}
-	if fresh, err = r.withIdle(ctx); err != nil {
+	if fresh, err = r.withIdle(ctx, kinds); err != nil {
 		return 0, 0, 0, err
 	}
-	active := load{Clients: idleClients, Pairs: idleClients / 2, Batch: batchFrames}
+	active := load{Clients: idleClients, Pairs: idleClients / 2, Batch: batchFrames, Kinds: kinds}
 	if _, err = b.drive(ctx, r, active, nil); err != nil {
 		return 0, 0, 0, err
 	}
 	time.Sleep(b.p.Settle)
-	later, err = r.withIdle(ctx)
+	later, err = r.withIdle(ctx, kinds)
 	return empty, fresh, later, err
 }
 
@@ -150,51 +164,15 @@ func (r *relay) waitSocket(ctx context.Context) error {
 	return fmt.Errorf("%s made no socket%s", r.cmd.Path, r.diagnosis())
 }
 
-// withIdle is the anonymous memory with idleClients that have each sent one frame and read whatever comes.
-func (r *relay) withIdle(ctx context.Context) (kib float64, err error) {
-	leave, err := r.join(ctx, idleClients)
+// withIdle is the anonymous memory with clients of these kinds that have each sent one frame and read whatever comes.
+func (r *relay) withIdle(ctx context.Context, kinds string) (kib float64, err error) {
+	leave, err := r.join(ctx, kinds)
 	if err != nil {
 		return 0, err
 	}
 	defer leave()
 	time.Sleep(restTime)
 	return r.anonymous()
-}
-
-// join connects n clients that each send one frame and read whatever comes, until leave is called.
-func (r *relay) join(ctx context.Context, n int) (leave func(), err error) {
-	var readers sync.WaitGroup
-	var conns []net.Conn
-	leave = func() {
-		for _, c := range conns {
-			_ = c.Close()
-		}
-		readers.Wait()
-	}
-	for i := range n {
-		c, err := (&net.Dialer{}).DialContext(ctx, "unix", r.socket)
-		if err != nil {
-			leave()
-			return nil, fmt.Errorf("connect an idle client: %w", err)
-		}
-		conns = append(conns, c)
-		readers.Go(func() { _, _ = io.Copy(io.Discard, c) })
-		if _, err := c.Write(hello(i)); err != nil {
-			leave()
-			return nil, fmt.Errorf("write as an idle client: %w", err)
-		}
-	}
-	return leave, nil
-}
-
-// hello is a frame of 64 bytes from client i to client 0, in wire form.
-func hello(i int) []byte {
-	const frameLen = 64
-	b := binary.BigEndian.AppendUint32(nil, frameLen)
-	b = append(b, 0x02, 0x62, 0x65, 0x6e, 0, 0)
-	b = append(b, 0x02, 0x62, 0x65, 0x6e, 0, byte(i))
-	b = append(b, 0x88, 0xb5) // IEEE 802 local experimental
-	return append(b, make([]byte, 4+frameLen-len(b))...)
 }
 
 // anonymous is the process's resident anonymous memory in KiB.

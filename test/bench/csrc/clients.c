@@ -13,6 +13,7 @@
 enum {
 	STALL_MS = 200,     // without an ack the whole window counts as lost
 	CHECK_EVERY = 64,   // of so many frames one is compared byte by byte
+	ACK_EVERY = 32,     // datagrams; what a stream gives at once is acknowledged at once, and is more in a busy flow
 	FILL_FRAMES = 8192, // 12 MB: far above what a daemon holds for a client that never reads
 	FEED_FRAMES = 10,   // every FEED_MS afterwards
 	FEED_MS = 10
@@ -50,13 +51,13 @@ static void send_batch(struct reader *r, uint8_t *batch, uint64_t seq)
 	send_frames(r, batch, (size_t)opt.batch * stride, opt.batch == 1);
 }
 
-void run_sender(int fd, int self, int peer)
+void run_sender(int self, int peer)
 {
 	struct counters *c = &shm->client[self];
 	struct reader r;
-	reader_init(&r, fd);
+	reader_init(&r, self);
 	meet(&r, self, peer);
-	set_receive_timeout(fd, STALL_MS);
+	set_receive_timeout(conns[self].fd, STALL_MS);
 
 	size_t stride = PREFIX_LEN + (size_t)opt.frame_len;
 	uint8_t *batch = malloc((size_t)opt.batch * stride);
@@ -69,9 +70,9 @@ void run_sender(int fd, int self, int peer)
 			seq += (uint64_t)opt.batch;
 			atomic_store_explicit(&c->sent, seq, memory_order_relaxed);
 		}
-		if (reader_fill(&r)) {
-			acked = newest_ack(&r, self, peer, acked);
-		} else {
+		uint64_t before = acked;
+		acked = newest_ack(&r, self, peer, acked); // what has arrived while the socket was full
+		if (acked == before && !reader_fill(&r)) {
 			acked = seq;
 			atomic_fetch_add(&c->stalls, 1);
 		}
@@ -92,19 +93,19 @@ static bool is_intact(const uint8_t *frame, uint32_t len, const uint8_t *model)
 	return memcmp(frame + at, model + at, 8) == 0;
 }
 
-void run_receiver(int fd, int self, int peer)
+void run_receiver(int self, int peer)
 {
 	struct counters *c = &shm->client[self];
 	struct reader r;
-	reader_init(&r, fd);
+	reader_init(&r, self);
 	meet(&r, self, peer);
-	set_receive_timeout(fd, 0);
+	set_receive_timeout(conns[self].fd, 0);
 
 	uint8_t *model = malloc(PREFIX_LEN + (size_t)opt.frame_len);
 	make_frame(model, DATA, peer, self, opt.frame_len);
-	uint64_t highest = 0, received = 0;
+	uint64_t highest = 0, received = 0, acked = 0;
+	uint64_t ack_every = conns[self].datagrams ? ACK_EVERY : 1;
 	for (;;) {
-		uint64_t before = received;
 		uint32_t len;
 		for (const uint8_t *f; (f = reader_next(&r, self, &len)) != NULL;) {
 			if (f[KIND_AT] != DATA || !is_for(f, self) || !is_from(f, peer))
@@ -118,9 +119,11 @@ void run_receiver(int fd, int self, int peer)
 			highest = seq;
 			received++;
 		}
-		if (received > before) {
-			atomic_store_explicit(&c->received, received, memory_order_relaxed);
+		atomic_store_explicit(&c->received, received, memory_order_relaxed);
+		if (received >= acked + ack_every) {
+			acked = received;
 			send_small(&r, ACK, self, peer, highest);
+			continue; // more may have arrived while the socket was full
 		}
 		reader_fill(&r);
 	}
@@ -138,12 +141,12 @@ static void wait_ping(struct reader *r, int self, int peer)
 	}
 }
 
-void run_pinger(int fd, int self, int peer)
+void run_pinger(int self, int peer)
 {
 	struct reader r;
-	reader_init(&r, fd);
+	reader_init(&r, self);
 	meet(&r, self, peer);
-	set_receive_timeout(fd, 0);
+	set_receive_timeout(conns[self].fd, 0);
 	for (uint64_t seq = 1;; seq++) {
 		uint64_t start = now_ns();
 		send_small(&r, PING, self, peer, seq);
@@ -157,12 +160,12 @@ void run_pinger(int fd, int self, int peer)
 	}
 }
 
-void run_echoer(int fd, int self, int peer)
+void run_echoer(int self, int peer)
 {
 	struct reader r;
-	reader_init(&r, fd);
+	reader_init(&r, self);
 	meet(&r, self, peer);
-	set_receive_timeout(fd, 0);
+	set_receive_timeout(conns[self].fd, 0);
 	for (uint64_t seq = 1;; seq++) {
 		wait_ping(&r, self, peer);
 		send_small(&r, PING, self, peer, seq);
@@ -173,51 +176,58 @@ void run_echoer(int fd, int self, int peer)
 static void discard_for(struct reader *r, int ms)
 {
 	uint64_t end = now_ns() + (uint64_t)ms * 1000000u;
-	set_receive_timeout(r->fd, ms);
+	set_receive_timeout(r->conn->fd, ms);
 	while (now_ns() < end) {
 		reader_fill(r);
 		reader_discard(r);
 	}
 }
 
-void run_feeder(int fd, int self, int victim)
+void run_feeder(int self, int first_victim)
 {
 	struct reader r;
-	reader_init(&r, fd);
-	uint8_t *p = malloc(PREFIX_LEN + (size_t)opt.frame_len);
-	make_frame(p, DATA, self, victim, opt.frame_len);
-	send_small(&r, ANNOUNCE, self, victim, 0);
+	reader_init(&r, self);
+	size_t len = PREFIX_LEN + (size_t)opt.frame_len;
+	uint8_t *p = malloc(len);
+	send_small(&r, ANNOUNCE, self, first_victim, 0);
 	atomic_fetch_add(&shm->ready, 1);
 	while (!atomic_load(&shm->go))
 		discard_for(&r, 1);
 	for (int i = 0;; i++) {
-		send_frames(&r, p, PREFIX_LEN + (size_t)opt.frame_len, true);
-		reader_discard(&r);
+		for (int victim = first_victim; victim < first_victim + opt.victims; victim++) {
+			make_frame(p, DATA, self, victim, opt.frame_len);
+			send_frames(&r, p, len, true);
+			reader_discard(&r);
+		}
 		if (i >= FILL_FRAMES && i % FEED_FRAMES == 0)
 			discard_for(&r, FEED_MS);
 	}
 }
 
-void run_bystanders(const int *fds, int first, int last)
+void run_bystanders(int first, int last)
 {
 	static uint8_t discard[READ_LEN];
+	bool deaf = first >= opt.clients - opt.victims && strcmp(opt.victim, "deaf") == 0;
 	int poll = epoll_create1(EPOLL_CLOEXEC);
 	if (poll < 0)
 		die("epoll_create1");
 	for (int i = first; i <= last; i++) {
-		struct reader r = {.fd = fds[i]};
+		struct reader r;
+		reader_init(&r, i);
 		send_small(&r, ANNOUNCE, i, 0, 0);
 		atomic_fetch_add(&shm->ready, 1);
-		if (i == opt.clients - 1 && strcmp(opt.victim, "deaf") == 0)
+		if (deaf)
 			continue;
-		struct epoll_event ev = {.events = EPOLLIN, .data.fd = fds[i]};
-		epoll_ctl(poll, EPOLL_CTL_ADD, fds[i], &ev);
+		struct epoll_event ev = {.events = EPOLLIN, .data.u32 = (uint32_t)i};
+		epoll_ctl(poll, EPOLL_CTL_ADD, conns[i].fd, &ev);
 	}
 	for (;;) {
 		struct epoll_event ev[MAX_CLIENTS];
 		int n = epoll_wait(poll, ev, MAX_CLIENTS, -1);
-		for (int i = 0; i < n; i++)
-			if (recv(ev[i].data.fd, discard, sizeof discard, MSG_DONTWAIT) == 0)
+		for (int i = 0; i < n; i++) {
+			const struct conn *c = &conns[ev[i].data.u32];
+			if (recv(c->fd, discard, sizeof discard, MSG_DONTWAIT) == 0 && !c->datagrams)
 				_exit(3);
+		}
 	}
 }

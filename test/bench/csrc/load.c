@@ -1,33 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The load generator: connects clients to a relay's unix stream socket, runs a windowed flow or a ping-pong between some of
+// The load generator: connects clients to a relay's sockets, runs a windowed flow or a ping-pong between some of
 // them, and prints what came out as one JSON object per line: {"event":"begin"} when the measurement starts, "measured" when
 // it is over and the clients are still there, and an "end" with the figures. Each active client is a process of its own, as guests are.
 #define _GNU_SOURCE
 #include "load.h"
 
-#include <errno.h>
 #include <getopt.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 enum {
-	CONNECT_MS = 10000, // how long a relay may take to start
 	READY_MS = 15000,   // how long until all clients know each other
 	FRAMES_MS = 60000   // the end of the patience with --frames
 };
 
-struct options opt = {.victim = "", .clients = 2, .pairs = 1, .frame_len = 1514, .window = 256, .batch = 1,
+struct options opt = {.kinds = "s", .victim = "", .victims = 1, .clients = 2, .pairs = 1, .frame_len = 1514, .window = 256, .batch = 1,
 		      .warm_ms = 100, .time_ms = 500};
 struct shared *shm;
+struct conn conns[MAX_CLIENTS];
 
 static pid_t children[MAX_CLIENTS];
 static int child_count;
@@ -36,6 +33,7 @@ static int child_count;
 struct snapshot {
 	uint64_t wall_ns, cpu_ns;
 	unsigned long sent, received, round_trips;
+	unsigned long pair[MAX_CLIENTS / 2]; // received by each
 };
 
 static void parse_options(int argc, char **argv)
@@ -47,6 +45,7 @@ static void parse_options(int argc, char **argv)
 		{"victim", required_argument, NULL, 'v'}, {"warm-ms", required_argument, NULL, 'a'},
 		{"time-ms", required_argument, NULL, 't'}, {"frames", required_argument, NULL, 'f'},
 		{"relay", required_argument, NULL, 'r'},  {"echo", no_argument, NULL, 'e'},
+		{"kinds", required_argument, NULL, 'k'},  {"victims", required_argument, NULL, 'V'},
 		{NULL, 0, NULL, 0},
 	};
 	for (int c; (c = getopt_long(argc, argv, "", known, NULL)) != -1;) {
@@ -63,41 +62,31 @@ static void parse_options(int argc, char **argv)
 		case 'f': opt.frames = atol(optarg); break;
 		case 'r': opt.relay = atoi(optarg); break;
 		case 'e': opt.echo = true; break;
+		case 'k': opt.kinds = optarg; break;
+		case 'V': opt.victims = atoi(optarg); break;
 		default: exit(2);
 		}
 	}
-	int active = 2 * opt.pairs + (opt.victim[0] ? 2 : 0);
-	if (!opt.socket || opt.clients > MAX_CLIENTS || active > opt.clients || opt.batch < 1 || opt.batch > MAX_BATCH ||
+	if (!opt.victim[0])
+		opt.victims = 0;
+	int active = 2 * opt.pairs + (opt.victims ? 1 + opt.victims : 0);
+	if (!opt.socket || !opt.kinds[0] || opt.clients > MAX_CLIENTS || active > opt.clients || opt.batch < 1 || opt.batch > MAX_BATCH ||
 	    opt.batch > opt.window || opt.frame_len < SMALL_FRAME_LEN || opt.frame_len > MAX_FRAME_LEN) {
 		fprintf(stderr, "load: options that do not fit together\n");
 		exit(2);
 	}
 }
 
-// connect_client retries while the relay is starting.
-static int connect_client(const char *path)
+static void close_conn(int i)
 {
-	struct sockaddr_un addr = {.sun_family = AF_UNIX};
-	if (strlen(path) >= sizeof addr.sun_path) {
-		fprintf(stderr, "socket path too long: %s\n", path);
-		exit(2);
-	}
-	strcpy(addr.sun_path, path);
-	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	if (fd < 0)
-		die("socket");
-	set_buffers(fd);
-	for (int waited = 0; connect(fd, (struct sockaddr *)&addr, sizeof addr) < 0; waited += 5) {
-		if ((errno != ENOENT && errno != ECONNREFUSED) || waited >= CONNECT_MS)
-			die(path);
-		sleep_ms(5);
-	}
-	return fd;
+	close(conns[i].fd);
+	if (conns[i].lifeline >= 0)
+		close(conns[i].lifeline);
 }
 
 // start_child forks and reports whether this is the child. A child keeps the connections first to last only, so that its end
 // is seen by the relay.
-static bool start_child(const int *fds, int first, int last)
+static bool start_child(int first, int last)
 {
 	pid_t pid = fork();
 	if (pid < 0)
@@ -110,34 +99,35 @@ static bool start_child(const int *fds, int first, int last)
 	signal(SIGPIPE, SIG_IGN);
 	for (int i = 0; i < opt.clients; i++)
 		if (i < first || i > last)
-			close(fds[i]);
+			close_conn(i);
 	return true;
 }
 
-static void start_clients(const int *fds)
+static void start_clients(void)
 {
 	for (int i = 0; i < 2 * opt.pairs; i += 2) {
-		if (start_child(fds, i + 1, i + 1)) {
+		if (start_child(i + 1, i + 1)) {
 			if (opt.echo)
-				run_echoer(fds[i + 1], i + 1, i);
-			run_receiver(fds[i + 1], i + 1, i);
+				run_echoer(i + 1, i);
+			run_receiver(i + 1, i);
 		}
-		if (start_child(fds, i, i)) {
+		if (start_child(i, i)) {
 			if (opt.echo)
-				run_pinger(fds[i], i, i + 1);
-			run_sender(fds[i], i, i + 1);
+				run_pinger(i, i + 1);
+			run_sender(i, i + 1);
 		}
 	}
-	int last = opt.clients - 1;
-	if (opt.victim[0]) {
-		if (start_child(fds, last - 1, last - 1))
-			run_feeder(fds[last - 1], last - 1, last);
-		if (start_child(fds, last, last))
-			run_bystanders(fds, last, last);
-		last -= 2;
+	int end = opt.clients;
+	if (opt.victims) {
+		int victim = end - opt.victims;
+		if (start_child(victim - 1, victim - 1))
+			run_feeder(victim - 1, victim);
+		if (start_child(victim, end - 1))
+			run_bystanders(victim, end - 1);
+		end = victim - 1;
 	}
-	if (2 * opt.pairs <= last && start_child(fds, 2 * opt.pairs, last))
-		run_bystanders(fds, 2 * opt.pairs, last);
+	if (2 * opt.pairs < end && start_child(2 * opt.pairs, end - 1))
+		run_bystanders(2 * opt.pairs, end - 1);
 }
 
 static void stop_clients(void)
@@ -146,6 +136,9 @@ static void stop_clients(void)
 		kill(children[i], SIGKILL);
 	while (wait(NULL) > 0)
 		;
+	for (int i = 0; i < opt.clients; i++)
+		if (conns[i].own.sun_path[0])
+			unlink(conns[i].own.sun_path);
 }
 
 // check_clients ends the run if a client process has ended: the relay closed its connection or garbled its stream.
@@ -174,7 +167,9 @@ static struct snapshot take_snapshot(clockid_t relay_clock)
 	struct snapshot s = {.wall_ns = clock_ns(CLOCK_MONOTONIC)};
 	for (int i = 0; i < 2 * opt.pairs; i++) {
 		s.sent += atomic_load(&shm->client[i].sent);
-		s.received += atomic_load(&shm->client[i].received);
+		unsigned long received = atomic_load(&shm->client[i].received);
+		s.received += received;
+		s.pair[i / 2] += received;
 	}
 	s.round_trips = atomic_load(&shm->round_trips);
 	s.cpu_ns = opt.relay ? clock_ns(relay_clock) : 0;
@@ -203,9 +198,12 @@ static void print_result(const struct snapshot *a, const struct snapshot *b)
 	uint32_t *sorted = shm->round_trip_ns + a->round_trips;
 	qsort(sorted, trips, sizeof *sorted, compare_ns);
 	printf("{\"event\":\"end\",\"wall_ns\":%lu,\"relay_cpu_ns\":%lu,\"sent\":%lu,\"received\":%lu,\"corrupt\":%lu,"
-	       "\"lost\":%lu,\"stalls\":%lu,\"round_trips\":%lu,\"rtt_p50_ns\":%u,\"rtt_p99_ns\":%u}\n",
+	       "\"lost\":%lu,\"stalls\":%lu,\"round_trips\":%lu,\"rtt_p50_ns\":%u,\"rtt_p99_ns\":%u,\"pairs\":[",
 	       b->wall_ns - a->wall_ns, b->cpu_ns - a->cpu_ns, b->sent - a->sent, b->received - a->received, corrupt, lost,
 	       stalls, trips, percentile(sorted, trips, 50), percentile(sorted, trips, 99));
+	for (int i = 0; i < opt.pairs; i++)
+		printf("%s%lu", i ? "," : "", b->pair[i] - a->pair[i]);
+	printf("]}\n");
 }
 
 static void wait_ready(void)
@@ -255,12 +253,11 @@ int main(int argc, char **argv)
 	shm = mmap(NULL, sizeof *shm, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (shm == MAP_FAILED)
 		die("mmap");
-	int fds[MAX_CLIENTS];
 	for (int i = 0; i < opt.clients; i++)
-		fds[i] = connect_client(opt.socket);
-	start_clients(fds);
+		open_conn(i);
+	start_clients();
 	for (int i = 0; i < opt.clients; i++)
-		close(fds[i]);
+		close_conn(i);
 	measure();
 	return 0;
 }

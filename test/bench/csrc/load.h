@@ -8,6 +8,8 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 
 enum {
 	MAX_CLIENTS = 256,
@@ -16,15 +18,26 @@ enum {
 	SMALL_FRAME_LEN = 64   // acks, announcements and pings, in bytes
 };
 
+// How a client is connected, as a letter of --kinds.
+enum kind_of_client {
+	STREAM = 's',        // the unix stream socket
+	PASSED = 'd',        // a descriptor from SOCKET.d/attach, datagrams
+	PASSED_STREAM = 'p', // the same, a stream
+	CONNECTED = 'c',     // a path of its own, connected to SOCKET.d/dgram/sock, as vfkit and libkrun are
+	UNCONNECTED = 'u'    // a path of its own, every datagram sent to SOCKET.d/dgram/sock, as QEMU does
+};
+
 struct options {
 	const char *socket;
+	const char *kinds; // a letter per client; the last one stands for all that follow
 	bool echo;         // measure round trips instead of a flow
 	int clients;       // all of them
 	int pairs;         // clients 0-1, 2-3, ... are sender and receiver
 	int frame_len;     // of the flow, in bytes
 	int window;        // frames that may be in flight
 	int batch;         // frames per write of a sender; 1 is one writev per frame, as QEMU does
-	const char *victim; // "": none, "reads", "deaf": the last client, which the one before it sends to all the time
+	const char *victim; // "": none, "reads", "deaf": what the last clients do, which the one before them sends to all the time
+	int victims;       // how many those are
 	int warm_ms;       // from the start to the begin of the measurement
 	int time_ms;       // of the measurement
 	long frames;       // measure until so many have arrived, if that takes longer
@@ -72,15 +85,32 @@ bool is_for(const uint8_t *frame, int to);
 // is_from reports whether the frame's source is client from.
 bool is_from(const uint8_t *frame, int from);
 
-// A reader takes frames out of a stream.
-struct reader {
+// A conn is one client's way to the relay.
+struct conn {
 	int fd;
-	uint8_t *buf;
-	size_t cap;        // grows while frames are only collected
-	size_t start, end; // of what has been read and not been handed out
+	int lifeline;   // the connection to SOCKET.d/attach, or -1
+	bool datagrams;   // else a stream
+	socklen_t to_len; // of to; 0: the socket is connected
+	struct sockaddr_un to;
+	struct sockaddr_un own; // what it is bound to, if its path is not empty
 };
 
-void reader_init(struct reader *r, int fd);
+extern struct conn conns[MAX_CLIENTS];
+
+// open_conn connects client i, and retries while the relay is starting.
+void open_conn(int i);
+
+// A reader takes frames out of a stream or out of datagrams.
+struct reader {
+	const struct conn *conn;
+	uint8_t *buf;
+	size_t cap;          // grows while frames are only collected
+	size_t start, end;   // of what has been read and not been handed out; in bytes, or in datagrams
+	struct mmsghdr *msgs; // of cap datagrams
+	struct iovec *parts;
+};
+
+void reader_init(struct reader *r, int self);
 
 // reader_discard forgets what has been read.
 void reader_discard(struct reader *r);
@@ -92,6 +122,18 @@ int reader_fill(struct reader *r);
 // reader_next returns the next whole frame, or NULL when there is none; *len is its length. A prefix that cannot be ours
 // ends the process after counting it as corrupt for client self.
 const uint8_t *reader_next(struct reader *r, int self, uint32_t *len);
+
+// reader_unget takes back the frame of len bytes that reader_next has just returned.
+void reader_unget(struct reader *r, uint32_t len);
+
+// The same for datagrams.
+void datagrams_init(struct reader *r);
+int datagrams_fill(struct reader *r, int flags);
+const uint8_t *datagrams_next(struct reader *r, int self, uint32_t *len);
+
+// datagrams_send sends the n bytes of frames in wire form without waiting and returns how many bytes it was rid of, or -1 with
+// errno.
+ssize_t datagrams_send(const struct conn *c, const uint8_t *p, size_t n);
 
 // meet makes both sides' addresses known to the relay: it announces self to peer until the peer's announcement has arrived,
 // and goes on until all clients are ready and the start is given. Frames of the measurement stay in the reader.
@@ -108,11 +150,11 @@ void sleep_ms(int ms);
 uint64_t now_ns(void);
 
 // The bodies of the client processes; they never return.
-void run_sender(int fd, int self, int peer) __attribute__((noreturn));
-void run_receiver(int fd, int self, int peer) __attribute__((noreturn));
-void run_pinger(int fd, int self, int peer) __attribute__((noreturn));
-void run_echoer(int fd, int self, int peer) __attribute__((noreturn));
-void run_feeder(int fd, int self, int victim) __attribute__((noreturn));
-void run_bystanders(const int *fds, int first, int last) __attribute__((noreturn));
+void run_sender(int self, int peer) __attribute__((noreturn));
+void run_receiver(int self, int peer) __attribute__((noreturn));
+void run_pinger(int self, int peer) __attribute__((noreturn));
+void run_echoer(int self, int peer) __attribute__((noreturn));
+void run_feeder(int self, int first_victim) __attribute__((noreturn));
+void run_bystanders(int first, int last) __attribute__((noreturn));
 
 #endif

@@ -4,35 +4,24 @@
 //
 //	relay copy SOCKET    between two clients, bytes as they come, without looking at them: what the kernel allows
 //	relay switch SOCKET  the floor: large reads, every frame's addresses learned and looked up, one write per run of
-//	                     consecutive frames to one client
+//	                     consecutive frames to one client; datagram clients as well (relaydgram.c), 32 per system call
+//	relay frame SOCKET   the same with one datagram per system call
 //	relay flood SOCKET   the old way: two reads per frame and one writev to every other client
 #define _GNU_SOURCE
-#include "wire.h"
+#include "relay.h"
 
-#include <pthread.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 enum {
-	MAX_CLIENTS = 256,
 	TABLE_SLOTS = 4096, // a power of two, far above MAX_CLIENTS, so that probes stay short
-	STACK_SIZE = 256 * 1024,
-	EVERYBODY = -1,
-	NOBODY = -2
+	STACK_SIZE = 256 * 1024
 };
 
-struct client {
-	int fd;
-	pthread_mutex_t write_lock; // a frame is written whole
-};
-
-static struct client clients[MAX_CLIENTS];
-static atomic_int client_count;
+struct client clients[MAX_CLIENTS];
+atomic_int client_count;
 
 // A slot is an address in the upper 48 bits and a client's index + 1 in the lower 16; 0 is free.
 static _Atomic uint64_t mac_table[TABLE_SLOTS];
@@ -49,7 +38,7 @@ static unsigned mac_slot(uint64_t key)
 	return (unsigned)((key * 0x9e3779b97f4a7c15u) >> 52) % TABLE_SLOTS;
 }
 
-static void learn(const uint8_t *src, int client)
+void learn(const uint8_t *src, int client)
 {
 	uint64_t key = mac_key(src), want = key | (uint64_t)(client + 1);
 	for (unsigned i = mac_slot(key);; i = (i + 1) % TABLE_SLOTS) {
@@ -63,7 +52,7 @@ static void learn(const uint8_t *src, int client)
 	}
 }
 
-static int look_up(const uint8_t *dst)
+int look_up(const uint8_t *dst)
 {
 	if (dst[0] & 1)
 		return EVERYBODY;
@@ -77,8 +66,12 @@ static int look_up(const uint8_t *dst)
 	}
 }
 
-static void write_run(struct client *c, const uint8_t *run, size_t n)
+void write_run(struct client *c, const uint8_t *run, size_t n)
 {
+	if (c->datagrams) {
+		send_run(c, run, n);
+		return;
+	}
 	pthread_mutex_lock(&c->write_lock);
 	write_full(c->fd, run, n);
 	pthread_mutex_unlock(&c->write_lock);
@@ -185,58 +178,80 @@ static void *flood_loop(void *arg)
 	return NULL;
 }
 
-static int listen_on(const char *path)
+int bind_to(int type, const char *path, const char *suffix)
 {
 	struct sockaddr_un addr = {.sun_family = AF_UNIX};
-	if (strlen(path) >= sizeof addr.sun_path) {
-		fprintf(stderr, "socket path too long: %s\n", path);
+	int n = snprintf(addr.sun_path, sizeof addr.sun_path, "%s%s", path, suffix);
+	if (n >= (int)sizeof addr.sun_path) {
+		fprintf(stderr, "socket path too long: %s%s\n", path, suffix);
 		exit(2);
 	}
-	strcpy(addr.sun_path, path);
-	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	int fd = socket(AF_UNIX, type | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		die("socket");
 	if (bind(fd, (struct sockaddr *)&addr, sizeof addr) < 0)
 		die("bind");
-	if (listen(fd, MAX_CLIENTS) < 0)
+	if (type == SOCK_STREAM && listen(fd, MAX_CLIENTS) < 0)
 		die("listen");
 	return fd;
 }
 
-static void serve(int listener, void *(*loop)(void *), int own_buffers)
+int add_client(const struct client *c)
+{
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	pthread_mutex_lock(&lock);
+	int i = atomic_load(&client_count);
+	if (i == MAX_CLIENTS) {
+		fprintf(stderr, "more than %d clients\n", MAX_CLIENTS);
+		exit(2);
+	}
+	clients[i] = *c;
+	pthread_mutex_init(&clients[i].write_lock, NULL);
+	atomic_store(&client_count, i + 1);
+	pthread_mutex_unlock(&lock);
+	return i;
+}
+
+void start_thread(void *(*loop)(void *), int arg)
 {
 	pthread_attr_t attr;
 	pthread_attr_init(&attr);
 	pthread_attr_setstacksize(&attr, STACK_SIZE);
-	for (int i = 0; i < MAX_CLIENTS; i++) {
+	pthread_t thread;
+	if (pthread_create(&thread, &attr, loop, (void *)(intptr_t)arg) != 0)
+		die("pthread_create");
+	pthread_detach(thread);
+}
+
+static void serve(int listener, void *(*loop)(void *), int own_buffers) __attribute__((noreturn));
+
+static void serve(int listener, void *(*loop)(void *), int own_buffers)
+{
+	for (;;) {
 		int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
 		if (fd < 0)
 			die("accept");
 		if (own_buffers)
 			set_buffers(fd);
-		clients[i].fd = fd;
-		pthread_mutex_init(&clients[i].write_lock, NULL);
-		atomic_store(&client_count, i + 1);
-		pthread_t thread;
-		if (pthread_create(&thread, &attr, loop, (void *)(intptr_t)i) != 0)
-			die("pthread_create");
-		pthread_detach(thread);
+		start_thread(loop, add_client(&(struct client){.fd = fd}));
 	}
-	pause();
 }
 
 int main(int argc, char **argv)
 {
 	if (argc != 3) {
-		fprintf(stderr, "usage: relay copy|switch|flood SOCKET\n");
+		fprintf(stderr, "usage: relay copy|switch|frame|flood SOCKET\n");
 		return 2;
 	}
 	signal(SIGPIPE, SIG_IGN);
-	int listener = listen_on(argv[2]);
-	if (strcmp(argv[1], "copy") == 0)
-		serve(listener, copy_loop, 1);
-	else if (strcmp(argv[1], "switch") == 0)
+	bool per_frame = strcmp(argv[1], "frame") == 0;
+	if (per_frame || strcmp(argv[1], "switch") == 0)
+		serve_datagrams(argv[2], per_frame ? 1 : BATCH_DATAGRAMS);
+	int listener = bind_to(SOCK_STREAM, argv[2], "");
+	if (per_frame || strcmp(argv[1], "switch") == 0)
 		serve(listener, switch_loop, 1);
+	else if (strcmp(argv[1], "copy") == 0)
+		serve(listener, copy_loop, 1);
 	else if (strcmp(argv[1], "flood") == 0)
 		serve(listener, flood_loop, 0); // socket_vmnet leaves its buffers as they are
 	fprintf(stderr, "unknown relay: %s\n", argv[1]);

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A client's end of the stream: frames in and out of one socket without ever blocking on one direction only.
+// A client's end of a stream: frames in and out of one socket without ever blocking on one direction only. Where it is a
+// datagram socket, the functions here call those of datagrams.c.
 #define _GNU_SOURCE
 #include "load.h"
 
 #include <errno.h>
 #include <poll.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -17,9 +19,15 @@ enum {
 	READER_LEN = READ_LEN + PREFIX_LEN + MAX_FRAME_LEN
 };
 
-void reader_init(struct reader *r, int fd)
+void reader_init(struct reader *r, int self)
 {
-	*r = (struct reader){.fd = fd, .cap = READER_LEN, .buf = malloc(READER_LEN)};
+	*r = (struct reader){.conn = &conns[self]};
+	if (r->conn->datagrams) {
+		datagrams_init(r);
+		return;
+	}
+	r->cap = READER_LEN;
+	r->buf = malloc(READER_LEN);
 }
 
 void reader_discard(struct reader *r)
@@ -29,6 +37,8 @@ void reader_discard(struct reader *r)
 
 int reader_fill(struct reader *r)
 {
+	if (r->conn->datagrams)
+		return datagrams_fill(r, MSG_WAITFORONE);
 	memmove(r->buf, r->buf + r->start, r->end - r->start);
 	r->end -= r->start;
 	r->start = 0;
@@ -39,7 +49,7 @@ int reader_fill(struct reader *r)
 			die("realloc");
 	}
 	for (;;) {
-		ssize_t n = read(r->fd, r->buf + r->end, READ_LEN);
+		ssize_t n = read(r->conn->fd, r->buf + r->end, READ_LEN);
 		if (n > 0) {
 			r->end += (size_t)n;
 			return 1;
@@ -55,6 +65,8 @@ int reader_fill(struct reader *r)
 
 const uint8_t *reader_next(struct reader *r, int self, uint32_t *len)
 {
+	if (r->conn->datagrams)
+		return datagrams_next(r, self, len);
 	if (r->end - r->start < PREFIX_LEN)
 		return NULL;
 	*len = get_prefix(r->buf + r->start);
@@ -70,6 +82,11 @@ const uint8_t *reader_next(struct reader *r, int self, uint32_t *len)
 	return frame;
 }
 
+void reader_unget(struct reader *r, uint32_t len)
+{
+	r->start -= r->conn->datagrams ? 1 : PREFIX_LEN + len;
+}
+
 void set_receive_timeout(int fd, int ms)
 {
 	struct timeval t = {.tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000L};
@@ -79,7 +96,12 @@ void set_receive_timeout(int fd, int ms)
 // wait_writable returns when the socket takes more, and reads meanwhile.
 static void wait_writable(struct reader *r)
 {
-	struct pollfd p = {.fd = r->fd, .events = POLLIN | POLLOUT};
+	if (r->conn->to_len > 0) { // poll knows no destination and would return at once, as it does for QEMU
+		if (!datagrams_fill(r, MSG_DONTWAIT))
+			sched_yield();
+		return;
+	}
+	struct pollfd p = {.fd = r->conn->fd, .events = POLLIN | POLLOUT};
 	do {
 		poll(&p, 1, -1);
 		if (p.revents & POLLIN)
@@ -87,15 +109,21 @@ static void wait_writable(struct reader *r)
 	} while (!(p.revents & (POLLOUT | POLLERR | POLLHUP)));
 }
 
-void send_frames(struct reader *r, const uint8_t *p, size_t n, bool split)
+// send_stream writes without waiting, with split prefix and frame as two parts of one gathering write.
+static ssize_t send_stream(int fd, const uint8_t *p, size_t n, bool split)
 {
 	struct iovec parts[2] = {
 		{.iov_base = (void *)p, .iov_len = split ? PREFIX_LEN : n},
 		{.iov_base = (void *)(p + PREFIX_LEN), .iov_len = n - PREFIX_LEN},
 	};
 	struct msghdr gather = {.msg_iov = parts, .msg_iovlen = split ? 2 : 1};
-	ssize_t sent = sendmsg(r->fd, &gather, MSG_DONTWAIT | MSG_NOSIGNAL);
-	for (;;) {
+	return sendmsg(fd, &gather, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+void send_frames(struct reader *r, const uint8_t *p, size_t n, bool split)
+{
+	while (n > 0) {
+		ssize_t sent = r->conn->datagrams ? datagrams_send(r->conn, p, n) : send_stream(r->conn->fd, p, n, split);
 		if (sent < 0 && errno == EAGAIN)
 			wait_writable(r);
 		else if (sent < 0 && errno != EINTR)
@@ -103,10 +131,8 @@ void send_frames(struct reader *r, const uint8_t *p, size_t n, bool split)
 		if (sent > 0) {
 			p += sent;
 			n -= (size_t)sent;
+			split = false; // the rest of a frame
 		}
-		if (n == 0)
-			return;
-		sent = send(r->fd, p, n, MSG_DONTWAIT | MSG_NOSIGNAL);
 	}
 }
 
@@ -121,7 +147,7 @@ void send_small(struct reader *r, enum kind kind, int self, int peer, uint64_t s
 void meet(struct reader *r, int self, int peer)
 {
 	bool met = false;
-	set_receive_timeout(r->fd, ANNOUNCE_MS);
+	set_receive_timeout(r->conn->fd, ANNOUNCE_MS);
 	while (!atomic_load(&shm->go)) {
 		send_small(r, ANNOUNCE, self, peer, 0);
 		if (!reader_fill(r))
@@ -131,7 +157,7 @@ void meet(struct reader *r, int self, int peer)
 			if (!is_for(f, self) || !is_from(f, peer))
 				continue;
 			if (f[KIND_AT] != ANNOUNCE) { // the peer has seen the start before us
-				r->start -= PREFIX_LEN + len;
+				reader_unget(r, len);
 				return;
 			}
 			if (met)

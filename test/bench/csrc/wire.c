@@ -59,11 +59,20 @@ int write_frame(int fd, const uint8_t *prefix, const uint8_t *frame, size_t len)
 	return write_full(fd, frame + (done - PREFIX_LEN), len - (done - PREFIX_LEN));
 }
 
-void set_buffers(int fd)
+static void set_both(int fd, int n)
 {
-	int n = SOCKET_BUFFER;
 	setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &n, sizeof n);
 	setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &n, sizeof n);
+}
+
+void set_buffers(int fd)
+{
+	set_both(fd, SOCKET_BUFFER);
+}
+
+void set_datagram_buffers(int fd)
+{
+	set_both(fd, DATAGRAM_BUFFER);
 }
 
 void die(const char *what)

@@ -19,7 +19,8 @@ enum {
 	ETHER_HEADER_LEN = 14,
 	MAX_FRAME_LEN = 69632,     // QEMU's NET_BUFSIZE
 	READ_LEN = 256 * 1024,     // one read(2) of a batching reader, in bytes
-	SOCKET_BUFFER = 256 * 1024 // SO_SNDBUF of the daemon, of socket_vmnet_client, and so of everybody here, in bytes
+	SOCKET_BUFFER = 256 * 1024, // SO_SNDBUF of the daemon, of socket_vmnet_client, and so of everybody here, in bytes
+	DATAGRAM_BUFFER = 4 * 1024 * 1024 // the same of datagram sockets that are bound to a path
 };
 
 static inline uint32_t get_prefix(const uint8_t *p)
@@ -46,6 +47,9 @@ int write_frame(int fd, const uint8_t *prefix, const uint8_t *frame, size_t len)
 
 // set_buffers sets both buffers of a socket to SOCKET_BUFFER.
 void set_buffers(int fd);
+
+// set_datagram_buffers sets both buffers of a socket to DATAGRAM_BUFFER, or to as much as the system allows.
+void set_datagram_buffers(int fd);
 
 // die prints what failed with errno's text and ends the process with status 2.
 void die(const char *what) __attribute__((noreturn));
