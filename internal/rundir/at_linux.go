@@ -6,6 +6,7 @@ import (
 	"os"
 	"path"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -15,11 +16,60 @@ import (
 // parentFlags open a directory in which only names are used: it need not be readable.
 const parentFlags = unix.O_PATH
 
-// bind binds s to the last element of name in dir. There is no bind that takes a directory, but the directory's name in
-// /proc leads to the very one that is open, wherever it has been moved. This is also the name that the kernel tells
-// others: nobody looks it up.
-func (d *Dir) bind(s, dir *os.File, name string) error {
-	return compat.BindPrivate(fd(s), procPath(fd(dir))+"/"+path.Base(name))
+// bind binds s to the last element of name in dir, and returns the name that the system has for it from then on. There is
+// no bind that takes a directory. Its true path serves where nobody else can change where that leads; else its name in
+// /proc, which leads to the very directory that is open, wherever it has been moved, and means nothing to others.
+func (d *Dir) bind(s, dir *os.File, name string) (string, error) {
+	where := procPath(fd(dir))
+	if p, ok := d.truePath(dir); ok && len(p)+1+len(path.Base(name)) <= compat.MaxSocketPath {
+		where = p
+	}
+	where += "/" + path.Base(name)
+	return where, compat.BindPrivate(fd(s), where)
+}
+
+// truePath is the path of dir without links in it. ok: each directory on it belongs to root or to us and lets nobody else
+// rename what is in it.
+func (d *Dir) truePath(dir *os.File) (p string, ok bool) {
+	p, err := os.Readlink(procPath(fd(dir)))
+	if err != nil || !strings.HasPrefix(p, "/") {
+		return "", false
+	}
+	n, err := stat(dir)
+	if err != nil {
+		return "", false
+	}
+	var there unix.Stat_t
+	if unix.Lstat(p, &there) != nil || !n.same(nodeOf(&there)) {
+		return "", false
+	}
+	at := dir
+	for {
+		if n.uid != 0 && n.uid != d.euid || n.mode&0o022 != 0 && n.mode&unix.S_ISVTX == 0 {
+			return "", false
+		}
+		up, err := openDir(fd(at), "..", parentFlags)
+		if at != dir {
+			_ = at.Close()
+		}
+		if err != nil {
+			return "", false
+		}
+		above, err := stat(up)
+		if err != nil || above.same(n) { // the root is its own parent
+			_ = up.Close()
+			return p, err == nil
+		}
+		at, n = up, above
+	}
+}
+
+// prepare has datagrams carry their sender's user from the first one on.
+func prepare(s *os.File, kind int) error {
+	if kind != unix.SOCK_DGRAM {
+		return nil
+	}
+	return unix.SetsockoptInt(fd(s), unix.SOL_SOCKET, unix.SO_PASSCRED, 1)
 }
 
 // fresh tells whether n can be a socket that has just been bound.

@@ -19,22 +19,26 @@ const parentFlags = unix.O_RDONLY
 
 // bind binds s to name. There is no bind that takes a directory, so the path is used, after a look whether it leads to the
 // directory that was checked; take looks again. Somebody who may write in the parent and puts a link there in between has
-// an empty socket with mode 0600 made in a directory of his choice, and nothing else.
-func (d *Dir) bind(s, dir *os.File, name string) error {
+// an empty socket with mode 0600 made in a directory of his choice, and nothing else. It returns the name that the system has
+// for the socket from then on.
+func (d *Dir) bind(s, dir *os.File, name string) (string, error) {
 	where := d.path + "/" + name
 	var st unix.Stat_t
 	if err := unix.Lstat(where[:strings.LastIndexByte(where, '/')], &st); err != nil {
-		return err
+		return "", err
 	}
 	n, err := stat(dir)
 	if err != nil {
-		return err
+		return "", err
 	}
 	if !n.same(nodeOf(&st)) {
-		return unix.EADDRINUSE
+		return "", unix.EADDRINUSE
 	}
-	return compat.BindPrivate(fd(s), where)
+	return where, compat.BindPrivate(fd(s), where)
 }
+
+// prepare has nothing to do: the system does not tell who sent a datagram.
+func prepare(*os.File, int) error { return nil }
 
 // fresh tells whether n can be a socket that has just been bound: BindPrivate's mode tells it from others of our user.
 func (d *Dir) fresh(n node) bool {

@@ -185,13 +185,18 @@ func (d *Dir) mode(m uint32) uint32 {
 	return m
 }
 
-// Paths are the absolute paths of the sockets that were made and not removed.
+// Paths are the names of the sockets that were made and not removed: the absolute path of each and, where it is another
+// one, the name that the system tells those that are connected to it.
 func (d *Dir) Paths() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var paths []string
 	for _, b := range d.bound {
-		paths = append(paths, d.abs+"/"+b.name)
+		p := d.abs + "/" + b.name
+		paths = append(paths, p)
+		if b.told != p {
+			paths = append(paths, b.told)
+		}
 	}
 	return paths
 }

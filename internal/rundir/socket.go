@@ -21,6 +21,7 @@ const backlog = 1<<16 - 1
 type bound struct {
 	dir  *os.File
 	name string // below the directory, such as dgram/sock
+	told string // what the system tells others as its name
 	node node
 }
 
@@ -92,8 +93,11 @@ func (d *Dir) make(dir *os.File, name string, kind int) (*os.File, error) {
 		return nil, fmt.Errorf("make socket %s: %w", where, err)
 	}
 	f := os.NewFile(uintptr(raw), where)
-	if err = d.bind(f, dir, name); err == nil {
-		err = d.take(dir, name)
+	if err = prepare(f, kind); err == nil {
+		var told string
+		if told, err = d.bind(f, dir, name); err == nil {
+			err = d.take(dir, name, told)
+		}
 	}
 	if err != nil {
 		_ = f.Close()
@@ -125,7 +129,7 @@ func (d *Dir) clear(dir *os.File, name string) error {
 // take checks that the socket that has appeared in dir is ours, and gives it to the group. Nothing was there before, and
 // only we can make something there; still it is looked at, since where bind followed a path, somebody may have led it
 // elsewhere.
-func (d *Dir) take(dir *os.File, name string) error {
+func (d *Dir) take(dir *os.File, name, told string) error {
 	n, err := statAt(dir, path.Base(name))
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !d.fresh(n) {
 		return fmt.Errorf("%s does not lead to the directory that was checked: somebody moves it", d.path)
@@ -133,7 +137,7 @@ func (d *Dir) take(dir *os.File, name string) error {
 	if err != nil {
 		return err
 	}
-	b := bound{dir: dir, name: name, node: n}
+	b := bound{dir: dir, name: name, told: told, node: n}
 	if err := d.give(b, d.mode(socketMode)); err != nil {
 		d.removeSocket(b)
 		return fmt.Errorf("set group and mode: %w", err)
