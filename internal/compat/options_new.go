@@ -11,7 +11,7 @@ var newOptions = []option{
 	{name: "max-clients", arg: "N", help: "clients at once, 1 to 4096 (default: 256)", set: setMaxClients, atOnce: true},
 	{name: "state-dir", arg: "DIR", help: "where leases and identities are kept over restarts", set: setStateDir, atOnce: true},
 	{name: "runtime-dir", arg: "DIR|none", help: "where the sockets for datagrams and passed descriptors are (default: SOCKET.d)\n\"none\": have no such sockets", set: setRuntimeDir, atOnce: true},
-	{name: "allow-uid", arg: "UID", help: "user, by number or name, whose datagram sockets are served where they would be\nrefused, as root's are by a daemon of root; may be given several times", set: addAllowUID, atOnce: true, repeat: true},
+	{name: "allow-uid", arg: "UID", help: "user, by number or name, whose datagram sockets are served where they would be\nrefused, as root's are; may be given several times", set: addAllowUID, atOnce: true, repeat: true},
 	{name: "dns-record", arg: "NAME=IP", help: "a name for the guests' DNS, may be given several times", set: addDNSRecord, atOnce: true, repeat: true},
 	{name: "vmnet-api", arg: "(auto|network|interface)", help: "how vmnet makes the network: by a network object (macOS 26) or plain interfaces\n(default: interfaces, unless another option needs the network object)", set: setVmnetAPI, atOnce: true},
 	{name: "vmnet-interfaces", arg: "(client|one)", help: "a vmnet interface for each client or one for all (default: client)", set: setVmnetInterfaces, atOnce: true},
