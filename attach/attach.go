@@ -23,7 +23,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"sync"
@@ -158,7 +157,7 @@ func newLink(conn *net.UnixConn, file *os.File, info Info) *Link {
 	})
 	go func() {
 		defer close(l.done)
-		_, err := io.Copy(io.Discard, conn)
+		err := untilEnd(conn)
 		switch {
 		case closed.Load():
 			l.err = net.ErrClosed
@@ -170,6 +169,22 @@ func newLink(conn *net.UnixConn, file *os.File, info Info) *Link {
 		conn.Close()
 	}()
 	return l
+}
+
+// untilEnd waits for the end of the lifeline and throws away what else comes. It does not rely on the socket's flags: somebody
+// who has a duplicate may have changed them, as os/exec does with its ExtraFiles, and then a plain read would not be woken by
+// Close.
+func untilEnd(conn *net.UnixConn) error {
+	buf, oob := make([]byte, 512), make([]byte, syscall.CmsgSpace(8*4))
+	for {
+		n, fds, err := recvmsg(conn, buf, oob)
+		for _, fd := range fds {
+			_ = syscall.Close(fd)
+		}
+		if err != nil || n == 0 {
+			return err
+		}
+	}
 }
 
 // Done is closed when the session has ended: by Close, or by the daemon. After WithoutLifeline it is closed from the start.

@@ -104,10 +104,12 @@ func TestEndedByDaemon(t *testing.T) {
 func TestLifeline(t *testing.T) {
 	noLeaks(t)
 	_, theirs := pair(t, syscall.SOCK_DGRAM)
-	ended := make(chan struct{})
+	more, ended := make(chan struct{}), make(chan struct{})
 	socket := serve(t, "attach", func(c *net.UnixConn) {
 		read(t, c)
 		answer(t, c, goodReply, theirs)
+		<-more
+		answer(t, c, "so that it reads again\n")
 		untilEOF(c)
 		close(ended)
 	})
@@ -120,7 +122,12 @@ func TestLifeline(t *testing.T) {
 		t.Fatal(err)
 	}
 	closeOnExec(t, f)
-	_ = f.Fd() // os/exec calls it for each ExtraFile; it must not make Close wait
+	// As os/exec does for each of its ExtraFiles, by Fd, and whoever inherits it may. Close must not wait for a read.
+	if err := syscall.SetNonblock(int(f.Fd()), false); err != nil {
+		t.Fatal(err)
+	}
+	close(more)
+	time.Sleep(20 * time.Millisecond)
 	if err := l.Close(); err != nil {
 		t.Error(err)
 	}

@@ -4,9 +4,9 @@ package attach
 
 import "syscall"
 
-// recvRights receives without waiting. The kernel makes the descriptors close-on-exec as it makes them.
+// recvRights receives without waiting, whatever the socket's flags are. The kernel makes the descriptors close-on-exec as it makes them.
 func recvRights(fd int, buf, oob []byte) (n, oobn, flags int, fds []int, err error) {
-	n, oobn, flags, _, err = syscall.Recvmsg(fd, buf, oob, syscall.MSG_CMSG_CLOEXEC)
+	n, oobn, flags, _, err = syscall.Recvmsg(fd, buf, oob, syscall.MSG_DONTWAIT|syscall.MSG_CMSG_CLOEXEC)
 	if err != nil {
 		return 0, 0, 0, nil, err
 	}

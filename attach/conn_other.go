@@ -6,12 +6,12 @@ package attach
 
 import "syscall"
 
-// recvRights receives without waiting. There is no flag that makes the descriptors close-on-exec, so no child may be started
+// recvRights receives without waiting, whatever the socket's flags are. There is no flag that makes the descriptors close-on-exec, so no child may be started
 // between receiving and marking them.
 func recvRights(fd int, buf, oob []byte) (n, oobn, flags int, fds []int, err error) {
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
-	n, oobn, flags, _, err = syscall.Recvmsg(fd, buf, oob, 0)
+	n, oobn, flags, _, err = syscall.Recvmsg(fd, buf, oob, syscall.MSG_DONTWAIT)
 	if err != nil {
 		return 0, 0, 0, nil, err
 	}
