@@ -38,7 +38,11 @@ func openExtras(cfg *compat.Config, owner compat.Owner, network vnet.Network, cl
 	dir, err := rundir.Open(rundir.Options{Socket: absolute(cfg.SocketPath), Dir: cfg.RuntimeDir, Owner: owner, Log: log})
 	switch {
 	case errors.Is(err, rundir.ErrNone):
-		log.Debug("no sockets for datagram clients and passed descriptors", "reason", err)
+		level := slog.LevelInfo
+		if cfg.RuntimeDir == compat.RuntimeDirNone { // that is what was asked for
+			level = slog.LevelDebug
+		}
+		log.Log(context.Background(), level, "no sockets for datagram clients and passed descriptors", "reason", err)
 		return nil
 	case err != nil:
 		log.Warn("datagram clients and passed descriptors are not served, stream clients are", "error", err)
