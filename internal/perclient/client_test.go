@@ -64,7 +64,7 @@ func TestServe(t *testing.T) {
 	<-x.Done()
 	assert.Zero(t, r.Clients())
 	assert.Equal(t, []string{"name vm"}, r.net.identities())
-	for _, want := range []string{"serving a client", "transport=dgram", "uid=501", `reason="its owner has left"`} {
+	for _, want := range []string{"serving a client", "name=vm", "transport=dgram", "uid=501", `reason="its owner has left"`} {
 		assert.Contains(t, r.log.String(), want)
 	}
 	assert.NotContains(t, r.log.String(), "accepted a connection", "that is what socket_vmnet says of its socket")

@@ -83,6 +83,9 @@ func newSession(s *Server, id uint64, l link.Link, cl Client) *Session {
 		wake:   make(chan struct{}),
 		done:   make(chan struct{}),
 	}
+	if cl.Name != "" {
+		c.log = c.log.With("name", cl.Name)
+	}
 	c.first.init()
 	if cl.Start {
 		c.want()
