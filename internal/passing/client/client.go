@@ -252,23 +252,23 @@ func explain(err error, socket, path string) error {
 	if !errors.As(err, &no) {
 		return fmt.Errorf("connect to %s: %w", path, err)
 	}
+	failed := fmt.Errorf("connect to %s: %w", path, no) // last: the system's text may be put in other words
 	switch no {
 	case syscall.ENOENT, syscall.ENOTDIR:
 		if _, serr := os.Lstat(socket); errors.Is(serr, fs.ErrNotExist) {
-			return fmt.Errorf("connect to %s: %w: no daemon runs at %s; start one, or name the socket of the one that runs",
-				path, no, socket)
+			return fmt.Errorf("no daemon runs at %s; start one, or name the socket of the one that runs: %w", socket, failed)
 		}
 		if socket == path {
-			return fmt.Errorf("connect to %s: %w", path, no)
+			return failed
 		}
-		return fmt.Errorf("connect to %s: %w (%w): it is older, or --runtime-dir has it elsewhere or turned off: "+
-			"see the daemon's log, and name that directory in place of SOCKET", path, ErrNoSocket, no)
+		return fmt.Errorf("%w; it is older, or --runtime-dir has it elsewhere or turned off: see the daemon's log, "+
+			"and name that directory in place of SOCKET: %w", ErrNoSocket, failed)
 	case syscall.ECONNREFUSED:
-		return fmt.Errorf("connect to %s: %w: no daemon listens there any more", path, no)
+		return fmt.Errorf("no daemon listens there any more: %w", failed)
 	case syscall.EACCES, syscall.EPERM:
-		return fmt.Errorf("connect to %s: %w: %s", path, no, whoMay(path))
+		return fmt.Errorf("%s: %w", whoMay(path), failed)
 	}
-	return fmt.Errorf("connect to %s: %w", path, no)
+	return failed
 }
 
 // whoMay tells which group may connect to path. What cannot be looked at has the group of the directory it is in.

@@ -1,0 +1,447 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/fakeguest"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/passing/proto"
+)
+
+// probeVar makes the test binary the command that the tests run.
+const probeVar = "TEST_EXEC_PROBE"
+
+func init() {
+	if os.Getenv(probeVar) != "" {
+		probe()
+	}
+}
+
+// probeMAC is the address in the probe's frame.
+var probeMAC = net.HardwareAddr{2, 0, 0, 0, 0xec, 1}
+
+// An execReport is what the probe sees of its world.
+type execReport struct {
+	PID     int
+	Args    []string
+	Open    []int          // descriptors from 3 on that were inherited
+	Kinds   map[int]string // those of them and of stdin that are sockets
+	Waits   map[int]bool   // those of them that are in blocking mode
+	Pipe    bool           // SIGPIPE ends it
+	NoFile  uint64
+	SendErr string
+}
+
+// probe reports on stdout and sends a frame on its first socket.
+func probe() {
+	r := execReport{PID: os.Getpid(), Args: os.Args[1:], Kinds: map[int]string{}, Waits: map[int]bool{}}
+	for fd := range 64 {
+		flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
+		if err != nil || flags&unix.FD_CLOEXEC != 0 || fd == 1 || fd == 2 {
+			continue // not there, or the Go runtime's own
+		}
+		if fd > 2 {
+			r.Open = append(r.Open, fd)
+		}
+		kind, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE)
+		if err != nil {
+			continue
+		}
+		mode, _ := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
+		r.Waits[fd] = mode&unix.O_NONBLOCK == 0
+		r.Kinds[fd] = map[int]string{unix.SOCK_STREAM: "stream", unix.SOCK_DGRAM: "dgram"}[kind]
+		if len(r.Kinds) > 1 {
+			continue
+		}
+		b := fakeguest.EthernetFrame(fakeguest.Broadcast, probeMAC, fakeguest.TypeTest, []byte("from the command"))
+		if kind == unix.SOCK_STREAM {
+			b = frame.Append(nil, b)
+		}
+		if _, err := unix.Write(fd, b); err != nil {
+			r.SendErr = err.Error()
+		}
+	}
+	out, _ := exec.Command("/bin/sh", "-c", "ulimit -n").Output()
+	_, _ = fmt.Sscan(string(out), &r.NoFile)
+	r.Pipe = exec.Command("/bin/sh", "-c", "kill -PIPE $$").Run() != nil
+	_ = json.NewEncoder(os.Stdout).Encode(r)
+	os.Exit(7)
+}
+
+// onlyStandard has the test's own commands inherit nothing that whatever started the tests has left open.
+var onlyStandard = sync.OnceFunc(func() {
+	for fd := 3; fd < 256; fd++ {
+		unix.CloseOnExec(fd)
+	}
+})
+
+// execCmd is the command line `socket_vmnet2 exec args...`.
+func execCmd(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	onlyStandard()
+	c := exec.CommandContext(t.Context(), filepath.Join(binaries, "socket_vmnet2"), append([]string{"exec"}, args...)...)
+	for _, e := range os.Environ() {
+		if !strings.HasPrefix(e, "DEBUG=") {
+			c.Env = append(c.Env, e)
+		}
+	}
+	return c
+}
+
+// outcome runs c to its end.
+func outcome(t *testing.T, c *exec.Cmd) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	c.Stdout, c.Stderr = &out, &errs
+	err := c.Run()
+	if !errors.As(err, new(*exec.ExitError)) {
+		require.NoError(t, err)
+	}
+	return c.ProcessState.ExitCode(), out.String(), errs.String()
+}
+
+// runProbe runs the probe as the command of a command line. What is in front of its report is returned as well.
+func runProbe(t *testing.T, c *exec.Cmd) (r execReport, before string) {
+	t.Helper()
+	c.Env = append(c.Env, probeVar+"=1")
+	code, stdout, stderr := outcome(t, c)
+	require.Equal(t, 7, code, "the command's exit code: %s", stderr)
+	assert.Empty(t, stderr, "nothing is logged when all went well")
+	lines := strings.SplitAfter(stdout, "\n")
+	require.GreaterOrEqual(t, len(lines), 2, stdout)
+	require.NoError(t, json.Unmarshal([]byte(lines[len(lines)-2]), &r), stdout)
+	assert.Equal(t, c.Process.Pid, r.PID, "the same process")
+	assert.Empty(t, r.SendErr)
+	return r, strings.Join(lines[:len(lines)-2], "")
+}
+
+// testBinary is the probe.
+func testBinary(t *testing.T) string {
+	t.Helper()
+	exe, err := os.Executable()
+	require.NoError(t, err)
+	return exe
+}
+
+func TestExec(t *testing.T) {
+	p := startOpen(t)
+	for _, c := range []struct {
+		name, kind string
+		args       []string
+	}{
+		{"stream by default", "stream", nil},
+		{"stream", "stream", []string{"--stream"}},
+		{"dgram", "dgram", []string{"--dgram"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			g := over(t, p.stream())
+			hears(t, g, "from the command", func() error {
+				args := append(c.args, "--name=the probe", p.sock, "--", testBinary(t), "a b", "", "--", "fd={fd},mac={mac}", "{fd}{fd}{x}")
+				r, _ := runProbe(t, execCmd(t, args...))
+				assert.Equal(t, []int{3, 4}, r.Open)
+				assert.Equal(t, map[int]string{3: c.kind, 4: "stream"}, r.Kinds)
+				assert.Equal(t, map[int]bool{3: true, 4: true}, r.Waits)
+				require.Len(t, r.Args, 5)
+				assert.Equal(t, []string{"a b", "", "--"}, r.Args[:3])
+				mac, ok := strings.CutPrefix(r.Args[3], "fd=3,mac=")
+				require.True(t, ok, r.Args[3])
+				_, err := net.ParseMAC(mac)
+				require.NoError(t, err)
+				assert.Equal(t, "33{x}", r.Args[4])
+				assert.True(t, r.Pipe, "SIGPIPE is as always")
+				return nil
+			})
+		})
+	}
+	require.Eventually(t, func() bool { return strings.Contains(p.stderr.String(), "attach connection closed") },
+		10*time.Second, 5*time.Millisecond, "the command's end is the session's: %s", p.stderr)
+	assert.Contains(t, p.stderr.String(), "via=attach transport=dgram")
+}
+
+// TestExecPlaces has descriptors of the caller where ours would be.
+func TestExecPlaces(t *testing.T) {
+	p := startOpen(t)
+	null, err := os.Open(os.DevNull)
+	require.NoError(t, err)
+	defer null.Close()
+	for _, c := range []struct {
+		name      string
+		inherited int // from 3 on
+		args      []string
+		command   []string
+		open      []int
+		link      int
+	}{
+		{"another number", 0, []string{"--fd=9"}, []string{"{fd}"}, []int{4, 9}, 9},
+		{"the lifeline's usual one", 0, []string{"--fd", "4"}, []string{"{fd}"}, []int{4, 5}, 4},
+		{"a high one", 0, []string{"--fd=200"}, []string{"{fd}"}, []int{4}, 200},
+		{"3 is taken and does not matter", 1, nil, []string{"{fd}"}, []int{3, 4, 5}, 4},
+		{"3 to 6 are taken", 4, nil, []string{"x{fd}y"}, []int{3, 4, 5, 6, 7, 8}, 7},
+		{"3 is taken and another one asked for", 1, []string{"--fd=8"}, []string{"8"}, []int{3, 4, 8}, 8},
+		{"in place of stdin", 0, []string{"--fd=0"}, []string{"{fd}"}, []int{4}, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			args := append(append(c.args, "--dgram", p.sock, "--", testBinary(t)), c.command...)
+			cmd := execCmd(t, args...)
+			for range c.inherited {
+				cmd.ExtraFiles = append(cmd.ExtraFiles, null)
+			}
+			r, _ := runProbe(t, cmd)
+			assert.Equal(t, c.open, r.Open)
+			assert.Contains(t, r.Args[0], fmt.Sprint(c.link))
+			if c.link < 64 {
+				assert.Equal(t, "dgram", r.Kinds[c.link])
+			}
+		})
+	}
+	for _, c := range []struct {
+		name string
+		args []string
+		says []string
+	}{
+		{"3 is taken and the command cannot know", nil, []string{"descriptor 3", "--fd=4", "{fd}"}},
+		{"the one that was asked for is taken", []string{"--fd=3"}, []string{"--fd=3", "is taken", "--fd=4"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			cmd := execCmd(t, append(c.args, p.sock, "--", "false")...)
+			cmd.ExtraFiles = []*os.File{null}
+			code, stdout, stderr := outcome(t, cmd)
+			assert.Equal(t, 1, code)
+			assert.Empty(t, stdout)
+			for _, s := range c.says {
+				assert.Contains(t, stderr, s)
+			}
+			if runtime.GOOS == "linux" {
+				assert.Contains(t, stderr, os.DevNull)
+			}
+		})
+	}
+}
+
+// TestExecLimit: the limit of open files is the caller's, which the Go runtime raises for itself.
+func TestExecLimit(t *testing.T) {
+	p := startOpen(t)
+	cmd := execCmd(t, p.sock, "--", testBinary(t))
+	cmd.Args = append([]string{"sh", "-c", `ulimit -Sn 128; exec "$0" "$@"`}, cmd.Args...)
+	cmd.Args[3] = cmd.Path
+	cmd.Path = "/bin/sh"
+	r, _ := runProbe(t, cmd)
+	assert.Equal(t, uint64(128), r.NoFile)
+}
+
+func TestExecJSON(t *testing.T) {
+	p := startOpen(t)
+	dir := t.TempDir()
+	file := filepath.Join(dir, "reply")
+	const id = "6ba7b810-9dad-41d1-80b4-00c04fd430c8"
+	check := func(t *testing.T, line, mac string) {
+		t.Helper()
+		reply, err := proto.DecodeReply([]byte(line))
+		require.NoError(t, err, line)
+		assert.True(t, strings.HasSuffix(line, "}\n"))
+		assert.Equal(t, proto.Stream, reply.Transport)
+		assert.Equal(t, "usernet", reply.Backend)
+		assert.Equal(t, 1500, reply.MTU)
+		assert.Equal(t, 1514, reply.MaxPacketSize)
+		assert.True(t, strings.EqualFold(id, reply.InterfaceID), reply.InterfaceID)
+		assert.Equal(t, reply.MACAddress, mac, "{mac} is the interface's")
+	}
+	t.Run("a file", func(t *testing.T) {
+		require.NoError(t, os.WriteFile(file, bytes.Repeat([]byte("x"), 5000), 0o600))
+		r, before := runProbe(t, execCmd(t, "--json", file, "--interface-id", id, p.sock, "--", testBinary(t), "{mac}"))
+		assert.Empty(t, before)
+		b, err := os.ReadFile(file)
+		require.NoError(t, err)
+		check(t, string(b), r.Args[0])
+	})
+	t.Run("stdout", func(t *testing.T) {
+		var r execReport
+		var before string
+		require.Eventually(t, func() bool { // until the one before has left its identity
+			cmd := execCmd(t, "--json=-", "--interface-id="+strings.ToUpper(id), p.sock, "--", testBinary(t), "{mac}")
+			cmd.Env = append(cmd.Env, probeVar+"=1")
+			code, stdout, _ := outcome(t, cmd)
+			if code != 7 {
+				return false
+			}
+			first, second, _ := strings.Cut(stdout, "\n")
+			before = first + "\n"
+			return json.Unmarshal([]byte(second), &r) == nil
+		}, 10*time.Second, 20*time.Millisecond)
+		check(t, before, r.Args[0])
+	})
+	t.Run("a link", func(t *testing.T) {
+		link := filepath.Join(dir, "link")
+		require.NoError(t, os.Symlink("elsewhere", link))
+		code, _, stderr := outcome(t, execCmd(t, "--json", link, p.sock, "--", "true"))
+		if os.Geteuid() != 0 {
+			assert.Zero(t, code)
+			assert.FileExists(t, filepath.Join(dir, "elsewhere"))
+			return
+		}
+		assert.Equal(t, 1, code)
+		assert.Contains(t, stderr, "is a link")
+		assert.NoFileExists(t, filepath.Join(dir, "elsewhere"))
+	})
+	t.Run("a directory that is not there", func(t *testing.T) {
+		code, _, stderr := outcome(t, execCmd(t, "--json=/nowhere/x", p.sock, "--", "true"))
+		assert.Equal(t, 1, code)
+		assert.Contains(t, stderr, "/nowhere/x: No such file or directory")
+	})
+}
+
+func TestExecMAC(t *testing.T) {
+	p := startOpen(t)
+	r, _ := runProbe(t, execCmd(t, "--mac=52:54:00:AB:CD:EF", p.sock, "--", testBinary(t), "mac={mac}"))
+	assert.Equal(t, []string{"mac=52:54:00:ab:cd:ef"}, r.Args)
+}
+
+// TestExecWithoutAttach: a daemon without the socket is good for what socket_vmnet_client can do.
+func TestExecWithoutAttach(t *testing.T) {
+	p := launch(t, "socket_vmnet2", filepath.Join(shortDir(t), "s"), gatewayFlag, "--runtime-dir=none")
+	p.ready(t)
+	g := over(t, p.stream())
+	hears(t, g, "from the command", func() error {
+		r, _ := runProbe(t, execCmd(t, p.sock, "--", testBinary(t), "{fd}"))
+		assert.Equal(t, []int{3}, r.Open, "no lifeline")
+		assert.Equal(t, map[int]bool{3: true}, r.Waits)
+		assert.Equal(t, []string{"3"}, r.Args)
+		return nil
+	})
+	for _, c := range []struct {
+		args []string
+		says string
+	}{
+		{[]string{"--dgram", p.sock, "--", "true"}, "--runtime-dir"},
+		{[]string{"--mac=52:54:00:00:00:01", p.sock, "--", "true"}, "--runtime-dir"},
+		{[]string{"--name=x", p.sock, "--", "true"}, "--runtime-dir"},
+		{[]string{"--json=-", p.sock, "--", "true"}, "--runtime-dir"},
+		{[]string{"--interface-id=6ba7b810-9dad-41d1-80b4-00c04fd430c8", p.sock, "--", "true"}, "--runtime-dir"},
+		{[]string{p.sock, "--", "true", "{mac}"}, "--mac"},
+	} {
+		code, stdout, stderr := outcome(t, execCmd(t, c.args...))
+		assert.Equal(t, 1, code, "%q", c.args)
+		assert.Empty(t, stdout)
+		assert.Contains(t, stderr, c.says, "%q", c.args)
+	}
+}
+
+func TestExecErrors(t *testing.T) {
+	p := startOpen(t)
+	dir := shortDir(t)
+	noexec := filepath.Join(dir, "noexec")
+	require.NoError(t, os.WriteFile(noexec, []byte("x"), 0o644))
+	script := filepath.Join(dir, "script")
+	require.NoError(t, os.WriteFile(script, []byte("exit 5\n"), 0o755))
+	long := "/" + strings.Repeat("x", 100)
+	for _, c := range []struct {
+		name  string
+		args  []string
+		code  int
+		says  string
+		usage bool
+	}{
+		{"nothing", nil, 1, "no SOCKET", true},
+		{"no command", []string{p.sock}, 1, "no COMMAND", true},
+		{"no command behind --", []string{p.sock, "--"}, 1, "no COMMAND", true},
+		{"option behind SOCKET", []string{p.sock, "--dgram", "--", "true"}, 1, "--dgram is behind SOCKET", true},
+		{"unknown option", []string{"--datagram", p.sock, "--", "true"}, 1, "unknown option --datagram", true},
+		{"both", []string{"--dgram", "--stream", p.sock, "true"}, 1, "exclude each other", true},
+		{"descriptor of stdout", []string{"--fd=1", p.sock, "true"}, 1, "--fd=1", true},
+		{"descriptor too high", []string{"--fd=1024", p.sock, "true"}, 1, "--fd=1024", true},
+		{"descriptor that is none", []string{"--fd=three", p.sock, "true"}, 1, "--fd=three", true},
+		{"group address", []string{"--mac=01:00:5e:00:00:01", p.sock, "true"}, 1, "--mac: ", true},
+		{"empty address", []string{"--mac=", p.sock, "true"}, 1, "--mac: ", true},
+		{"bad UUID", []string{"--interface-id=x", p.sock, "true"}, 1, "--interface-id: ", true},
+		{"bad name", []string{"--name=a\nb", p.sock, "true"}, 1, "--name: ", true},
+		{"no file", []string{"--json=", p.sock, "true"}, 1, "--json=", true},
+		{"no daemon", []string{dir + "/none", "--", "true"}, 1, "no daemon runs at " + dir + "/none", false},
+		{"path too long", []string{long, "--", "true"}, 1, "too long", false},
+		{"no such command", []string{p.sock, "--", "no-such-command"}, 127, `run "no-such-command": No such file or directory`, false},
+		{"no such file", []string{p.sock, "--", "/nowhere/x"}, 127, `run "/nowhere/x": No such file or directory`, false},
+		{"not executable", []string{p.sock, "--", noexec}, 126, "Permission denied", false},
+		{"a directory", []string{p.sock, "--", "/"}, 126, "Permission denied", false},
+		{"script without interpreter line", []string{p.sock, "--", script}, 5, "", false},
+		{"without --", []string{p.sock, "sh", "-c", "exit 6"}, 6, "", false},
+		{"socket's directory", []string{p.sock + ".d", "--", "sh", "-c", "exit 8"}, 8, "", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			code, stdout, stderr := outcome(t, execCmd(t, c.args...))
+			assert.Equal(t, c.code, code, stderr)
+			if c.says == "" {
+				assert.Empty(t, stderr)
+			} else {
+				assert.Contains(t, stderr, c.says)
+			}
+			assert.Equal(t, c.usage, strings.HasPrefix(stdout, "Usage: socket_vmnet2 exec "), stdout)
+		})
+	}
+}
+
+func TestExecHelp(t *testing.T) {
+	for _, h := range []string{"-h", "--help"} {
+		code, stdout, stderr := outcome(t, execCmd(t, h))
+		assert.Zero(t, code)
+		assert.Empty(t, stderr)
+		assert.Equal(t, execText, stdout)
+	}
+	for _, line := range strings.Split(execText, "\n") {
+		assert.LessOrEqual(t, len(line), 132, line)
+	}
+}
+
+func TestExecKilledBySignal(t *testing.T) {
+	p := startOpen(t)
+	err := execCmd(t, p.sock, "--", "sh", "-c", "kill -TERM $$").Run()
+	exit, ok := errors.AsType[*exec.ExitError](err)
+	require.True(t, ok, "%v", err)
+	ws, ok := exit.Sys().(syscall.WaitStatus)
+	require.True(t, ok)
+	assert.Equal(t, syscall.SIGTERM, ws.Signal())
+}
+
+// TestExecPermission: who may not connect is told who may.
+func TestExecPermission(t *testing.T) {
+	if os.Geteuid() != 0 {
+		if os.Getenv("CI") != "" {
+			t.Fatal("CI has to run the tests as root: this one becomes another user")
+		}
+		t.Skip("needs root to become a user without access: run the tests as root")
+	}
+	p := startOpen(t)
+	b, err := os.ReadFile(filepath.Join(binaries, "socket_vmnet2"))
+	require.NoError(t, err)
+	copied := filepath.Join(shortDir(t), "socket_vmnet2")
+	require.NoError(t, os.WriteFile(copied, b, 0o755))
+	for _, way := range []string{"--stream", "--dgram"} {
+		cmd := execCmd(t, way, p.sock, "--", "true")
+		cmd.Path = copied
+		cmd.Dir = "/"
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+		code, _, stderr := outcome(t, cmd)
+		assert.Equal(t, 1, code)
+		assert.Contains(t, stderr, "Permission denied")
+		assert.Contains(t, stderr, p.sock+".d")
+		assert.Regexp(t, `members of group "[^"]+"`, stderr)
+		assert.Contains(t, stderr, "--socket-group")
+	}
+}
