@@ -42,6 +42,8 @@ var onBoth = []string{
 	"TestLengths", "TestHalfFrames", "TestProbes", "TestDeafClientHarmsNobody", "TestForgedAddresses",
 	"TestTwoDaemonsOnePath", "TestRaceForOnePath", "TestKilledDaemonIsReplaced",
 	"TestDisabledDHCPAnswersNobody", "TestStalledLogHarmsNobody", "TestConnectionLoopDoesNotFillTheLog",
+	"TestDatagramConformance", "TestDatagramLengths", "TestLeasesOverEachTransport", "TestEightPathClients", "TestLifeline",
+	"TestStopWithClientsOfAllKinds", "TestPathClientsOutliveTheDaemon",
 	"TestOnVmnet",
 }
 

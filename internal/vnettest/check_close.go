@@ -15,6 +15,13 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
 
+// Checks that try something many times stop after roundsTime, but not before fewRounds: a daemon that waits for what a client
+// may still send takes a tenth of a second for each.
+const (
+	fewRounds  = 5
+	roundsTime = time.Second
+)
+
 // lateness is how long the checks wait for a delivery that must not come.
 const lateness = 5 * time.Millisecond
 
@@ -115,10 +122,11 @@ func checkCloseTwice(l *lan) {
 }
 
 // checkNothingAfterClose: once Close has returned, the sink is never called again, while two others send to it by
-// unicast and broadcast as fast as they can. 50 rounds, unless one shows it.
+// unicast and broadcast as fast as they can. 50 rounds, unless one shows it or they take long.
 func checkNothingAfterClose(l *lan) {
 	a, b, _ := l.three()
-	for range 50 {
+	began := time.Now()
+	for round := 0; round < 50 && (round < fewRounds || time.Since(began) < roundsTime); round++ {
 		victim := l.attach("victim", nil)
 		victim.send(victim.to(a, 1, 60))
 		var stop atomic.Bool
@@ -152,6 +160,7 @@ func checkAttachCloseStorm(l *lan) {
 	a, b, _ := l.three()
 	var stop atomic.Bool
 	var talkers, visitors sync.WaitGroup
+	began := time.Now()
 	talkers.Go(func() {
 		for !stop.Load() {
 			_, _, _ = a.port.Stats(), a.port.Info(), l.network.Info()
@@ -160,7 +169,7 @@ func checkAttachCloseStorm(l *lan) {
 	})
 	for range 8 {
 		visitors.Go(func() {
-			for range 25 {
+			for round := 0; round < 25 && (round < fewRounds || time.Since(began) < roundsTime); round++ {
 				s, err := l.tryAttach(context.Background(), "visitor", nil)
 				if !assert.NoError(l.t, err) {
 					return

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/fakeguest"
+	passed "github.com/socket-vmnet2/socket_vmnet2/internal/passing/client"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/passing/proto"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vnettest"
+)
+
+// TestStopWithClientsOfAllKinds: the daemon stops in time whatever its clients are connected by and whether they read, and
+// removes its sockets.
+func TestStopWithClientsOfAllKinds(t *testing.T) {
+	p := startOpen(t)
+	s := over(t, p.stream())
+	introduce(t, s, over(t, p.stream()))
+	var batch [][]byte
+	for i, way := range p.ways() {
+		_ = over(t, way)
+		l, mac := dialWay(t, way), net.HardwareAddr{2, 0, 0, 0, 7, byte(i)}
+		hears(t, s, way.Name, func() error { return l.Send(testFrame(fakeguest.Broadcast, mac, way.Name)) })
+		for range 8 {
+			batch = append(batch, fakeguest.EthernetFrame(mac, s.MAC(), fakeguest.TypeTest, make([]byte, 1500)))
+		}
+	}
+	attached, err := passed.Attach(t.Context(), p.sock, proto.Request{})
+	require.NoError(t, err)
+	defer attached.Close()
+	var wg sync.WaitGroup
+	wg.Go(func() { // to the deaf ones, until the daemon ends the connection
+		for s.Send(batch...) == nil {
+		}
+	})
+	sender := over(t, p.unconnected())
+	wg.Go(func() { // one that never stops sending datagrams
+		for sender.Send(fakeguest.EthernetFrame(s.MAC(), sender.MAC(), fakeguest.TypeTest, make([]byte, 1500))) == nil {
+		}
+	})
+	time.Sleep(200 * time.Millisecond)
+	code, took := p.signal(t, syscall.SIGTERM)
+	assert.Zero(t, code)
+	assert.Less(t, took, 2*time.Second)
+	wg.Wait()
+	for _, path := range append(p.extraSockets(), p.sock) {
+		assert.NoFileExists(t, path)
+	}
+	n, err := attached.Lifeline.Read(make([]byte, 1))
+	assert.Zero(t, n, "the lifeline ends with the daemon: %v", err)
+	assert.Error(t, err)
+}
+
+// TestStopLeavesNoDirectory: without clients' sockets in it, SOCKET.d goes with the daemon, also after one that was killed.
+func TestStopLeavesNoDirectory(t *testing.T) {
+	sock := filepath.Join(shortDir(t), "s")
+	for _, s := range []os.Signal{syscall.SIGKILL, syscall.SIGTERM} {
+		p := launch(t, "socket_vmnet2", sock, datagramArgs...)
+		p.ready(t)
+		p.servesDatagrams(t)
+		g, stream := over(t, p.unconnected()), over(t, p.stream())
+		introduce(t, g, stream)
+		g.Close()
+		stream.Close()
+		p.signal(t, s)
+		assert.NotContains(t, p.stderr.String(), "WARN")
+	}
+	assert.NoDirExists(t, sock+".d")
+}
+
+// TestPathClientsOutliveTheDaemon: guests on sockets that are not connected, as QEMU's, go on with the next daemon without
+// doing anything for it, and have the same lease. One that is connected, as vfkit's, has it when it comes back on its path.
+func TestPathClientsOutliveTheDaemon(t *testing.T) {
+	for name, end := range map[string]os.Signal{"stopped": syscall.SIGTERM, "killed": syscall.SIGKILL} {
+		t.Run(name, func(t *testing.T) {
+			state, dir := stateRoot(t), shortDir(t)
+			sock := filepath.Join(dir, "s")
+			run := func() *process {
+				p := launch(t, "socket_vmnet2", sock, append([]string{"--state-dir=" + state}, datagramArgs...)...)
+				p.ready(t)
+				p.servesDatagrams(t)
+				return p
+			}
+			p := run()
+			var guests []*fakeguest.Guest
+			var leases []fakeguest.Lease
+			for range 2 {
+				g := over(t, p.unconnected())
+				l, err := g.Configure()
+				require.NoError(t, err)
+				guests, leases = append(guests, g), append(leases, l)
+			}
+			vfkit := fakeguest.PathOptions{
+				Server: vnettest.DatagramPath(sock), Local: filepath.Join(dir, "vfkit"), Connected: true, Hello: true,
+			}
+			connect := func() (*fakeguest.Guest, fakeguest.Lease) {
+				l, err := fakeguest.PathLink(t.Context(), vfkit)
+				require.NoError(t, err)
+				g := plugIn(t, l, fakeguest.Options{MAC: net.HardwareAddr{2, 0, 0, 0, 6, 1}})
+				lease, err := g.Configure()
+				require.NoError(t, err)
+				return g, lease
+			}
+			g, lease := connect()
+			if end == syscall.SIGKILL {
+				time.Sleep(1500 * time.Millisecond) // a crash may lose the last second of leases
+			}
+			p.signal(t, end)
+			assert.Error(t, guests[0].Send(testFrame(fakeguest.Broadcast, guests[0].MAC(), "to nobody")))
+			assert.Error(t, g.Send(testFrame(fakeguest.Broadcast, g.MAC(), "to nobody")))
+			<-g.Done()
+			g.Close()
+
+			_ = run()
+			for i, g := range guests {
+				require.NoError(t, g.Announce()) // or whatever it sends first
+				again, err := g.Renew(leases[i])
+				require.NoError(t, err)
+				assert.Equal(t, leases[i].Addr, again.Addr)
+				assert.NoError(t, g.Err())
+			}
+			_, err := guests[0].Ping(guests[1].Addr().Addr(), 56)
+			require.NoError(t, err)
+			_, again := connect()
+			assert.Equal(t, lease.Addr, again.Addr)
+			_, err = guests[1].Ping(lease.Addr.Addr(), 56)
+			assert.NoError(t, err)
+		})
+	}
+}
+
+// TestLifeline: the session of an attached client ends with its lifeline, and that of one whose descriptor is closed when
+// somebody sends to it. Its port is gone then.
+func TestLifeline(t *testing.T) {
+	p := startOpen(t)
+	s1, s2 := over(t, p.stream()), over(t, p.stream())
+	introduce(t, s1, s2)
+	for _, kind := range []proto.Transport{proto.Datagram, proto.Stream} {
+		for name, end := range map[string]func(a *passed.Attached) error{
+			"lifeline closed":   func(a *passed.Attached) error { return a.Lifeline.Close() },
+			"descriptor closed": func(a *passed.Attached) error { return a.File.Close() },
+		} {
+			t.Run(string(kind)+" "+name, func(t *testing.T) {
+				a, err := passed.Attach(t.Context(), p.sock, proto.Request{Transport: kind, Name: "web"})
+				require.NoError(t, err)
+				defer a.Close()
+				mac := net.HardwareAddr{2, 0, 0, 0, 5, 1}
+				hello := testFrame(fakeguest.Broadcast, mac, "hello")
+				if kind == proto.Stream {
+					hello = append([]byte{0, 0, 0, byte(len(hello))}, hello...)
+				}
+				hears(t, s1, "hello", func() error {
+					_, err := a.File.Write(hello)
+					return err
+				})
+				l := s2.Listen(func(f []byte) bool { return bytes.Equal(f[:6], mac) })
+				require.NoError(t, s1.Send(testFrame(mac, s1.MAC(), "to the client alone")))
+				require.NoError(t, s1.Send(testFrame(fakeguest.Broadcast, s1.MAC(), "behind it")))
+				assert.Empty(t, l.Collect(10*time.Millisecond), "its port has its address")
+				l.Close()
+				require.NoError(t, end(a))
+				hears(t, s2, "gone", func() error { return s1.Send(testFrame(mac, s1.MAC(), "gone")) })
+				if name == "descriptor closed" {
+					ended := make(chan error, 1)
+					go func() { _, err := a.Lifeline.Read(make([]byte, 1)); ended <- err }()
+					select {
+					case err := <-ended:
+						assert.Error(t, err)
+					case <-time.After(10 * time.Second):
+						assert.Fail(t, "the lifeline is open although the session has ended")
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestMaxClientsCountsAllKinds: --max-clients is for all transports together, and one that leaves makes room.
+func TestMaxClientsCountsAllKinds(t *testing.T) {
+	p := startOpen(t, "--max-clients=5")
+	s := over(t, p.stream())
+	connected, unconnected := over(t, p.connected()), over(t, p.unconnected())
+	attached, adopted := over(t, p.attach(proto.Datagram)), over(t, p.adopt(proto.Datagram, true))
+	introduce(t, s, connected, unconnected, attached, adopted)
+
+	_, err := passed.Attach(t.Context(), p.sock, proto.Request{})
+	refused := &proto.Error{}
+	require.ErrorAs(t, err, &refused)
+	assert.Equal(t, proto.Full, refused.Code)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	_, err = p.adopt(proto.Datagram, true).Dial(ctx)
+	require.ErrorAs(t, err, &refused)
+	assert.Equal(t, proto.Full, refused.Code)
+	extra := over(t, p.stream())
+	select {
+	case <-extra.Done():
+	case <-time.After(10 * time.Second):
+		assert.Fail(t, "a stream client above the limit is served")
+	}
+	late := over(t, p.unconnected())
+	l := s.Listen(func(f []byte) bool { return bytes.Equal(f[6:12], late.MAC()) })
+	for range 20 {
+		require.NoError(t, late.Send(testFrame(fakeguest.Broadcast, late.MAC(), "one too many")))
+		time.Sleep(time.Millisecond)
+	}
+	introduce(t, s, connected)
+	assert.Empty(t, texts(l))
+	assert.Contains(t, p.stderr.String(), "--max-clients")
+	assert.Less(t, strings.Count(p.stderr.String(), "--max-clients"), 5, "%s", p.stderr)
+
+	attached.Close()
+	hears(t, s, "room at last", func() error { return late.Send(testFrame(fakeguest.Broadcast, late.MAC(), "room at last")) })
+	introduce(t, s, connected, unconnected, adopted, late)
+}

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/fakeguest"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/passing/proto"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vnettest"
+)
+
+// shortDir is a directory whose paths fit into the address of a socket on every system, and which everybody may enter.
+func shortDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "d")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	require.NoError(t, os.Chmod(dir, 0o755))
+	return dir
+}
+
+// datagramArgs make a daemon serve the datagram sockets of these tests, which may be root's.
+var datagramArgs = []string{gatewayFlag, "--allow-uid=0"}
+
+// startOpen starts a daemon for clients on all transports.
+func startOpen(t *testing.T, args ...string) *process {
+	t.Helper()
+	p := launch(t, "socket_vmnet2", filepath.Join(shortDir(t), "s"), append(slices.Clone(datagramArgs), args...)...)
+	p.ready(t)
+	p.servesDatagrams(t)
+	return p
+}
+
+// servesDatagrams waits until the extra sockets are there.
+func (p *process) servesDatagrams(t *testing.T) {
+	t.Helper()
+	for _, path := range p.extraSockets() {
+		require.Eventually(t, func() bool { _, err := os.Stat(path); return err == nil }, 10*time.Second, time.Millisecond,
+			"no %s: %s", path, p.stderr)
+	}
+}
+
+func (p *process) extraSockets() []string {
+	d := p.sock + ".d"
+	return []string{filepath.Join(d, "attach"), filepath.Join(d, "adopt"), vnettest.DatagramPath(p.sock)}
+}
+
+// The ways to a daemon.
+func (p *process) stream() vnettest.Transport      { return vnettest.StreamSocket(p.sock) }
+func (p *process) connected() vnettest.Transport   { return vnettest.PathSocket(p.sock, "", true) }
+func (p *process) unconnected() vnettest.Transport { return vnettest.PathSocket(p.sock, "", false) }
+
+func (p *process) attach(kind proto.Transport) vnettest.Transport {
+	return vnettest.AttachSocket(p.sock, kind)
+}
+
+func (p *process) adopt(kind proto.Transport, ask bool) vnettest.Transport {
+	return vnettest.AdoptSocket(p.sock, kind, ask)
+}
+
+// ways are all of them.
+func (p *process) ways() []vnettest.Transport {
+	return []vnettest.Transport{
+		p.stream(), p.connected(), p.unconnected(), p.attach(proto.Datagram), p.attach(proto.Stream),
+		p.adopt(proto.Datagram, false), p.adopt(proto.Datagram, true), p.adopt(proto.Stream, true),
+	}
+}
+
+// datagramWays are those whose clients send datagrams.
+func (p *process) datagramWays() []vnettest.Transport {
+	return []vnettest.Transport{p.connected(), p.unconnected(), p.attach(proto.Datagram), p.adopt(proto.Datagram, false)}
+}
+
+// dialWay makes a client that reads nothing before it is plugged into a guest.
+func dialWay(t *testing.T, way vnettest.Transport) fakeguest.Link {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	l, err := way.Dial(ctx)
+	require.NoError(t, err, way.Name)
+	t.Cleanup(func() { _ = l.Close() })
+	return l
+}
+
+// over is a guest by one of the ways.
+func over(t *testing.T, way vnettest.Transport) *fakeguest.Guest {
+	t.Helper()
+	return plugIn(t, dialWay(t, way), fakeguest.Options{})
+}
+
+func plugIn(t *testing.T, l fakeguest.Link, o fakeguest.Options) *fakeguest.Guest {
+	t.Helper()
+	g, err := fakeguest.New(l, o)
+	require.NoError(t, err)
+	t.Cleanup(g.Close)
+	return g
+}
+
+// testFrame is a frame that means nothing, with a text in it.
+func testFrame(dst, src net.HardwareAddr, text string) []byte {
+	return fakeguest.EthernetFrame(dst, src, fakeguest.TypeTest, []byte(text))
+}
+
+// arrives reports whether a frame with text reaches g within d.
+func arrives(l *fakeguest.Listener, text string, d time.Duration) bool {
+	for end := time.Now().Add(d); ; {
+		f, err := l.Next(time.Until(end))
+		if err != nil {
+			return false
+		}
+		if strings.TrimRight(string(f[14:]), "\x00") == text {
+			return true
+		}
+	}
+}
+
+// hears waits until what send sends, again and again, reaches g: ports start late, and clients may be on their way out.
+func hears(t *testing.T, g *fakeguest.Guest, text string, send func() error) {
+	t.Helper()
+	l := g.Listen(nil)
+	defer l.Close()
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); {
+		require.NoError(t, g.Err(), "waiting for %q", text)
+		require.NoError(t, send())
+		if arrives(l, text, 20*time.Millisecond) {
+			return
+		}
+	}
+	require.Fail(t, "lost", "%q never came", text)
+}
+
+// introduce makes guests known to each other: each one's broadcast has reached all others.
+func introduce(t *testing.T, all ...*fakeguest.Guest) {
+	t.Helper()
+	for _, g := range all {
+		for _, to := range all {
+			if g != to {
+				text := "from " + g.MAC().String()
+				hears(t, to, text, func() error { // a datagram client is not known before it has sent something
+					return errors.Join(to.Send(testFrame(fakeguest.Broadcast, to.MAC(), "here")),
+						g.Send(testFrame(fakeguest.Broadcast, g.MAC(), text)))
+				})
+			}
+		}
+	}
+}
+
+// TestDatagramConformance runs the suite that every network must pass through each of the built daemon's other sockets, and
+// with ports that take turns over all of them.
+func TestDatagramConformance(t *testing.T) {
+	p := startOpen(t) // one for all checks, each with clients of its own
+	elsewhere := shortDir(t)
+	for name, ways := range map[string][]vnettest.Transport{
+		"path connected":   {p.connected()},
+		"path unconnected": {vnettest.PathSocket(p.sock, elsewhere, false)},
+		"attach dgram":     {p.attach(proto.Datagram)},
+		"attach stream":    {p.attach(proto.Stream)},
+		"adopt dgram":      {p.adopt(proto.Datagram, false)},
+		"adopt stream":     {p.adopt(proto.Stream, true)},
+		"mixed":            p.ways(),
+	} {
+		if onSimulator() && len(ways) == 1 {
+			continue // the transports are the same ones
+		}
+		t.Run(name, func(t *testing.T) {
+			vnettest.TestNetwork(t, func(*testing.T) vnet.Network {
+				return vnettest.DaemonNetwork(vnettest.DaemonOptions{
+					Socket: p.sock, Gateway: gatewayAddr, MaxFrame: carried(), Transports: ways,
+				})
+			})
+		})
+	}
+}
+
+// onSimulator reports that the daemons under test are on the simulated vmnet, which carries Ethernet's frames only.
+func onSimulator() bool { return maxFrame == frame.MaxEthernetLen }
+
+// carried is the longest frame that the network of daemons under test carries, in bytes.
+func carried() int {
+	if onSimulator() {
+		return frame.MaxEthernetLen
+	}
+	return frame.MaxLen
+}
+
+// TestLeasesOverEachTransport: guests get addresses and reach the gateway and each other, whatever they are connected by.
+func TestLeasesOverEachTransport(t *testing.T) {
+	p := startOpen(t)
+	var guests []*fakeguest.Guest
+	for _, way := range p.ways() {
+		g := over(t, way)
+		l, err := g.Configure()
+		require.NoError(t, err, way.Name)
+		_, err = g.Ping(l.Gateway, 56)
+		require.NoError(t, err, way.Name)
+		guests = append(guests, g)
+	}
+	for i, g := range guests {
+		next := guests[(i+1)%len(guests)]
+		_, err := g.Ping(next.Addr().Addr(), 1000)
+		assert.NoError(t, err, "%s to %s", p.ways()[i].Name, p.ways()[(i+1)%len(guests)].Name)
+	}
+	for i, g := range guests {
+		assert.NoError(t, g.Err(), p.ways()[i].Name)
+	}
+}
