@@ -22,7 +22,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/fakeguest"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/passing/proto"
 )
@@ -36,8 +35,8 @@ func init() {
 	}
 }
 
-// probeMAC is the address in the probe's frame.
-var probeMAC = net.HardwareAddr{2, 0, 0, 0, 0xec, 1}
+// probeText is in the probe's frame.
+const probeText = "from the command"
 
 // An execReport is what the probe sees of its world.
 type execReport struct {
@@ -72,9 +71,9 @@ func probe() {
 		if len(r.Kinds) > 1 {
 			continue
 		}
-		b := fakeguest.EthernetFrame(fakeguest.Broadcast, probeMAC, fakeguest.TypeTest, []byte("from the command"))
-		if kind == unix.SOCK_STREAM {
-			b = frame.Append(nil, b)
+		b := wire(0, 0xec, probeText)
+		if kind == unix.SOCK_DGRAM {
+			b = b[frame.PrefixLen:]
 		}
 		if _, err := unix.Write(fd, b); err != nil {
 			r.SendErr = err.Error()
@@ -142,8 +141,28 @@ func testBinary(t *testing.T) string {
 	return exe
 }
 
+// startPassing starts a daemon at a path that is short enough for those beside it, on every system, and waits for those.
+func startPassing(t *testing.T, args ...string) *process {
+	t.Helper()
+	p := launch(t, "socket_vmnet2", filepath.Join(execDir(t), "s"), append([]string{"--vmnet-gateway=192.168.105.1"}, args...)...)
+	p.ready(t)
+	require.Eventually(t, func() bool { _, err := os.Stat(p.sock + ".d/adopt"); return err == nil }, 10*time.Second, time.Millisecond)
+	return p
+}
+
+// execDir is a directory with a short path that everybody may enter.
+func execDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/tmp", "x")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	require.NoError(t, os.Chmod(dir, 0o755))
+	return dir
+}
+
 func TestExec(t *testing.T) {
-	p := startOpen(t)
+	p := startPassing(t)
+	tk := p.talkers(t)
 	for _, c := range []struct {
 		name, kind string
 		args       []string
@@ -153,23 +172,20 @@ func TestExec(t *testing.T) {
 		{"dgram", "dgram", []string{"--dgram"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			g := over(t, p.stream())
-			hears(t, g, "from the command", func() error {
-				args := append(c.args, "--name=the probe", p.sock, "--", testBinary(t), "a b", "", "--", "fd={fd},mac={mac}", "{fd}{fd}{x}")
-				r, _ := runProbe(t, execCmd(t, args...))
-				assert.Equal(t, []int{3, 4}, r.Open)
-				assert.Equal(t, map[int]string{3: c.kind, 4: "stream"}, r.Kinds)
-				assert.Equal(t, map[int]bool{3: true, 4: true}, r.Waits)
-				require.Len(t, r.Args, 5)
-				assert.Equal(t, []string{"a b", "", "--"}, r.Args[:3])
-				mac, ok := strings.CutPrefix(r.Args[3], "fd=3,mac=")
-				require.True(t, ok, r.Args[3])
-				_, err := net.ParseMAC(mac)
-				require.NoError(t, err)
-				assert.Equal(t, "33{x}", r.Args[4])
-				assert.True(t, r.Pipe, "SIGPIPE is as always")
-				return nil
-			})
+			args := append(c.args, "--name=the probe", p.sock, "--", testBinary(t), "a b", "", "--", "fd={fd},mac={mac}", "{fd}{fd}{x}")
+			r, _ := runProbe(t, execCmd(t, args...))
+			assert.Equal(t, []int{3, 4}, r.Open)
+			assert.Equal(t, map[int]string{3: c.kind, 4: "stream"}, r.Kinds)
+			assert.Equal(t, map[int]bool{3: true, 4: true}, r.Waits)
+			require.Len(t, r.Args, 5)
+			assert.Equal(t, []string{"a b", "", "--"}, r.Args[:3])
+			mac, ok := strings.CutPrefix(r.Args[3], "fd=3,mac=")
+			require.True(t, ok, r.Args[3])
+			_, err := net.ParseMAC(mac)
+			require.NoError(t, err)
+			assert.Equal(t, "33{x}", r.Args[4])
+			assert.True(t, r.Pipe, "SIGPIPE is as always")
+			tk.a.receive(probeText)
 		})
 	}
 	require.Eventually(t, func() bool { return strings.Contains(p.stderr.String(), "attach connection closed") },
@@ -179,7 +195,7 @@ func TestExec(t *testing.T) {
 
 // TestExecPlaces has descriptors of the caller where ours would be.
 func TestExecPlaces(t *testing.T) {
-	p := startOpen(t)
+	p := startPassing(t)
 	null, err := os.Open(os.DevNull)
 	require.NoError(t, err)
 	defer null.Close()
@@ -239,7 +255,7 @@ func TestExecPlaces(t *testing.T) {
 
 // TestExecLimit: the limit of open files is the caller's, which the Go runtime raises for itself.
 func TestExecLimit(t *testing.T) {
-	p := startOpen(t)
+	p := startPassing(t)
 	cmd := execCmd(t, p.sock, "--", testBinary(t))
 	cmd.Args = append([]string{"sh", "-c", `ulimit -Sn 128; exec "$0" "$@"`}, cmd.Args...)
 	cmd.Args[3] = cmd.Path
@@ -249,7 +265,7 @@ func TestExecLimit(t *testing.T) {
 }
 
 func TestExecJSON(t *testing.T) {
-	p := startOpen(t)
+	p := startPassing(t)
 	dir := t.TempDir()
 	file := filepath.Join(dir, "reply")
 	const id = "6ba7b810-9dad-41d1-80b4-00c04fd430c8"
@@ -310,23 +326,20 @@ func TestExecJSON(t *testing.T) {
 }
 
 func TestExecMAC(t *testing.T) {
-	p := startOpen(t)
+	p := startPassing(t)
 	r, _ := runProbe(t, execCmd(t, "--mac=52:54:00:AB:CD:EF", p.sock, "--", testBinary(t), "mac={mac}"))
 	assert.Equal(t, []string{"mac=52:54:00:ab:cd:ef"}, r.Args)
 }
 
 // TestExecWithoutAttach: a daemon without the socket is good for what socket_vmnet_client can do.
 func TestExecWithoutAttach(t *testing.T) {
-	p := launch(t, "socket_vmnet2", filepath.Join(shortDir(t), "s"), gatewayFlag, "--runtime-dir=none")
-	p.ready(t)
-	g := over(t, p.stream())
-	hears(t, g, "from the command", func() error {
-		r, _ := runProbe(t, execCmd(t, p.sock, "--", testBinary(t), "{fd}"))
-		assert.Equal(t, []int{3}, r.Open, "no lifeline")
-		assert.Equal(t, map[int]bool{3: true}, r.Waits)
-		assert.Equal(t, []string{"3"}, r.Args)
-		return nil
-	})
+	p := start(t, "--runtime-dir=none")
+	tk := p.talkers(t)
+	r, _ := runProbe(t, execCmd(t, p.sock, "--", testBinary(t), "{fd}"))
+	assert.Equal(t, []int{3}, r.Open, "no lifeline")
+	assert.Equal(t, map[int]bool{3: true}, r.Waits)
+	assert.Equal(t, []string{"3"}, r.Args)
+	tk.a.receive(probeText)
 	for _, c := range []struct {
 		args []string
 		says string
@@ -346,8 +359,8 @@ func TestExecWithoutAttach(t *testing.T) {
 }
 
 func TestExecErrors(t *testing.T) {
-	p := startOpen(t)
-	dir := shortDir(t)
+	p := startPassing(t)
+	dir := execDir(t)
 	noexec := filepath.Join(dir, "noexec")
 	require.NoError(t, os.WriteFile(noexec, []byte("x"), 0o644))
 	script := filepath.Join(dir, "script")
@@ -404,13 +417,13 @@ func TestExecHelp(t *testing.T) {
 		assert.Empty(t, stderr)
 		assert.Equal(t, execText, stdout)
 	}
-	for _, line := range strings.Split(execText, "\n") {
+	for line := range strings.SplitSeq(execText, "\n") {
 		assert.LessOrEqual(t, len(line), 132, line)
 	}
 }
 
 func TestExecKilledBySignal(t *testing.T) {
-	p := startOpen(t)
+	p := startPassing(t)
 	err := execCmd(t, p.sock, "--", "sh", "-c", "kill -TERM $$").Run()
 	exit, ok := errors.AsType[*exec.ExitError](err)
 	require.True(t, ok, "%v", err)
@@ -427,10 +440,10 @@ func TestExecPermission(t *testing.T) {
 		}
 		t.Skip("needs root to become a user without access: run the tests as root")
 	}
-	p := startOpen(t)
+	p := startPassing(t)
 	b, err := os.ReadFile(filepath.Join(binaries, "socket_vmnet2"))
 	require.NoError(t, err)
-	copied := filepath.Join(shortDir(t), "socket_vmnet2")
+	copied := filepath.Join(execDir(t), "socket_vmnet2")
 	require.NoError(t, os.WriteFile(copied, b, 0o755))
 	for _, way := range []string{"--stream", "--dgram"} {
 		cmd := execCmd(t, way, p.sock, "--", "true")

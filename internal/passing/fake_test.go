@@ -200,7 +200,7 @@ func newRig(t *testing.T, change func(*rig)) *rig {
 		Log:     slog.New(slog.NewTextHandler(r.log, nil)),
 	})
 	r.opts.Trust.Own = []string{filepath.Join(r.dir, "attach"), filepath.Join(r.dir, "adopt")}
-	r.Server.serve = r.clients.Serve
+	r.serve = r.clients.Serve
 	if change != nil {
 		change(r)
 	}
@@ -290,7 +290,8 @@ func readReply(t *testing.T, c *net.UnixConn) (proto.Message, proto.Reply) {
 func atEnd(t *testing.T, f interface {
 	Read([]byte) (int, error)
 	SetReadDeadline(time.Time) error
-}) {
+},
+) {
 	t.Helper()
 	require.NoError(t, f.SetReadDeadline(time.Now().Add(patience)))
 	n, err := f.Read(make([]byte, 10))

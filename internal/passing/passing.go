@@ -203,7 +203,7 @@ func (s *Server) recovered(c *conn) {
 func (c *conn) turnAway(e *proto.Error) {
 	_ = c.SetDeadline(time.Now().Add(time.Millisecond))
 	_ = proto.WriteMessage(c.UnixConn, proto.Reply{Error: e}.Encode(), proto.None)
-	_ = c.UnixConn.Close()
+	_ = c.Close()
 }
 
 // Stop answers connections with "stopping" from now on, those too whose request has not come yet or whose interface has not

@@ -25,7 +25,7 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/passing/proto"
 )
 
-// ErrNoSocket: there is a daemon's SOCKET perhaps, but none for passing descriptors beside it. Callers may do with SOCKET.
+// ErrNoSocket tells that there is a daemon's SOCKET perhaps, but none for passing descriptors beside it. Callers may do with SOCKET.
 var ErrNoSocket = errors.New("the daemon has no such socket")
 
 const (
