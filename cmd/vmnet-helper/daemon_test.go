@@ -192,8 +192,10 @@ func TestOtherNetworks(t *testing.T) {
 		{[]string{"--operation-mode=host", "--enable-isolation"}, ""},
 		{nil, "--vmnet-mode=shared"},
 		{[]string{"--operation-mode=host", "--enable-tso", "--enable-checksum-offload"}, "without offload"},
-		{[]string{"--operation-mode=host", "--start-address=192.168.106.1", "--end-address=192.168.106.254", "--subnet-mask=255.255.255.0"},
-			"--vmnet-gateway=192.168.106.1"},
+		{
+			[]string{"--operation-mode=host", "--start-address=192.168.106.1", "--end-address=192.168.106.254", "--subnet-mask=255.255.255.0"},
+			"--vmnet-gateway=192.168.106.1",
+		},
 	} {
 		path := filepath.Join(shortDir(t), "s")
 		h := runHelper(t, nil, nil, append(tt.args, "--daemon", d.socket, "--socket", path)...)
