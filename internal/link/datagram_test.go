@@ -3,14 +3,23 @@
 package link
 
 import (
+	"encoding/binary"
+	"errors"
+	"io"
 	"net"
 	"os"
+	"runtime"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/mmsg"
 )
 
 // datagramPair is a connected pair of datagram sockets, both non-blocking: the daemon's end and the client's.
@@ -67,20 +76,308 @@ func (r *runningDatagram) wait(t *testing.T) error {
 	}
 }
 
+// frameOf is a frame with the given payload.
+func frameOf(payload string) []byte { return wire(payload)[frame.PrefixLen:] }
+
+// received are the lengths of the datagrams that wait at a client.
+func received(t *testing.T, client *net.UnixConn) (lens []int) {
+	t.Helper()
+	rc, err := client.SyscallConn()
+	require.NoError(t, err)
+	buf := make([]byte, mmsg.MaxLen+1)
+	require.NoError(t, rc.Control(func(fd uintptr) {
+		for {
+			n, _, err := unix.Recvfrom(int(fd), buf, unix.MSG_DONTWAIT)
+			if err != nil {
+				return
+			}
+			lens = append(lens, n)
+		}
+	}))
+	return lens
+}
+
+// fill sends frames until the client's socket takes no more, and returns how many it took.
+func fill(t *testing.T, client *net.UnixConn) (n int) {
+	t.Helper()
+	rc, err := client.SyscallConn()
+	require.NoError(t, err)
+	require.NoError(t, rc.Control(func(fd uintptr) {
+		f := frameOf("fill")
+		for unix.Send(int(fd), f, unix.MSG_DONTWAIT) == nil {
+			n++
+		}
+	}))
+	require.NotZero(t, n)
+	return n
+}
+
 func TestDatagramBothWays(t *testing.T) {
 	daemon, client := datagramPair(t)
 	r := startDatagram(t, daemon, DatagramOptions{})
-	_, err := client.Write(wire("up")[4:])
+	assert.Equal(t, mmsg.MaxLen, r.MaxFrame())
+	assert.NotZero(t, r.Fd())
+	_, err := client.Write(frameOf("up"))
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { return len(r.got()) == 1 }, 5*time.Second, time.Millisecond)
 	assert.Equal(t, []string{"up"}, r.got())
 	r.Deliver(numbered(0, 3, 100))
-	buf := make([]byte, 2000)
-	for range 3 {
-		n, err := client.Read(buf)
-		require.NoError(t, err)
-		assert.Equal(t, 100, n)
-	}
+	assert.Equal(t, []int{100, 100, 100}, received(t, client))
+	assert.False(t, r.Gone())
 	r.Shutdown(DrainOne)
 	assert.ErrorIs(t, r.wait(t), ErrShutdown)
+	assert.Equal(t, Stats{ToNetFrames: 1, ToNetBytes: 16, ToClientFrames: 3, ToClientBytes: 300}, r.Stats())
+	r.Deliver(numbered(0, 3, 100))
+	assert.Equal(t, uint64(3), r.Stats().DropClosed)
+	require.NoError(t, r.Close())
+	assert.True(t, r.Gone())
+}
+
+func TestDatagramBadInput(t *testing.T) {
+	for name, c := range map[string]struct {
+		input [][]byte
+		want  Stats
+	}{
+		"empty":              {[][]byte{{}, {}}, Stats{DropRunt: 2}},
+		"vfkit's hello":      {[][]byte{[]byte("VFKT")}, Stats{}},
+		"four other bytes":   {[][]byte{[]byte("VFKX")}, Stats{DropRunt: 1}},
+		"one byte too few":   {[][]byte{make([]byte, 13)}, Stats{DropRunt: 1}},
+		"a header alone":     {[][]byte{make([]byte, 14)}, Stats{ToNetFrames: 1, ToNetBytes: 14}},
+		"longest":            {[][]byte{make([]byte, mmsg.MaxLen)}, Stats{ToNetFrames: 1, ToNetBytes: mmsg.MaxLen}},
+		"one byte too many":  {[][]byte{make([]byte, mmsg.MaxLen+1)}, Stats{DropLong: 1}},
+		"64 KiB":             {[][]byte{make([]byte, 64<<10)}, Stats{ToNetFrames: 1, ToNetBytes: 64 << 10}},
+		"QEMU's longest":     {[][]byte{make([]byte, frame.MaxLen)}, Stats{DropLong: 1}},
+		"wrong ones between": {[][]byte{make([]byte, 14), {}, make([]byte, 99000), make([]byte, 60)}, Stats{ToNetFrames: 2, ToNetBytes: 74, DropRunt: 1, DropLong: 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			daemon, client := datagramPair(t)
+			r := startDatagram(t, daemon, DatagramOptions{})
+			for _, b := range c.input {
+				_, err := client.Write(b)
+				require.NoError(t, err)
+			}
+			_, err := client.Write(frameOf("still here"))
+			require.NoError(t, err)
+			require.Eventually(t, func() bool {
+				got := r.got()
+				return len(got) > 0 && got[len(got)-1] == "still here"
+			}, 5*time.Second, time.Millisecond)
+			c.want.ToNetFrames++
+			c.want.ToNetBytes += uint64(len(frameOf("still here")))
+			assert.Equal(t, c.want, r.Stats())
+		})
+	}
+}
+
+func TestDatagramLongFrames(t *testing.T) {
+	daemon, client := datagramPair(t)
+	r := startDatagram(t, daemon, DatagramOptions{})
+	r.Deliver(numbered(0, 2, mmsg.MaxLen))
+	assert.Equal(t, mmsg.MaxLen, received(t, client)[0], "its buffer is made for that")
+	require.NoError(t, daemon.SetWriteBuffer(4096))
+	var buf []byte
+	for _, n := range []int{60, 60000, 70} {
+		buf = frame.Append(buf, make([]byte, n))
+	}
+	received(t, client)
+	r.Deliver(frame.NewBatch(buf, 3))
+	var lens []int
+	require.Eventually(t, func() bool {
+		lens = append(lens, received(t, client)...)
+		return len(lens) > 1 && lens[len(lens)-1] == 70
+	}, 5*time.Second, time.Millisecond)
+	assert.Equal(t, uint64(1), r.Stats().DropOversize)
+}
+
+func TestDatagramClientLeaves(t *testing.T) {
+	for name, leave := range map[string]func(c *net.UnixConn) error{
+		"closes":                 (*net.UnixConn).Close,
+		"refuses to be written":  (*net.UnixConn).CloseRead,
+		"closes, and both ended": func(c *net.UnixConn) error { return errors.Join(c.CloseRead(), c.CloseWrite(), c.Close()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			daemon, client := datagramPair(t)
+			r := startDatagram(t, daemon, DatagramOptions{})
+			for range 50 {
+				_, err := client.Write(frameOf("last words"))
+				require.NoError(t, err)
+			}
+			require.NoError(t, leave(client))
+			require.Eventually(t, func() bool { return len(r.got()) == 50 }, 5*time.Second, time.Millisecond)
+			r.Deliver(numbered(0, 3, 100)) // only that tells
+			assert.Equal(t, io.EOF, r.wait(t))
+			assert.Equal(t, uint64(3), r.Stats().DropClosed)
+			assert.True(t, r.Gone())
+			r.Deliver(numbered(0, 1, 100))
+			assert.Equal(t, uint64(4), r.Stats().DropClosed)
+			require.NoError(t, r.Close())
+		})
+	}
+}
+
+// TestDatagramClientLeavesFramesBehind is a client that did not read, and vanishes while frames for it are queued.
+func TestDatagramClientLeavesFramesBehind(t *testing.T) {
+	daemon, client := datagramPair(t)
+	r := startDatagram(t, daemon, DatagramOptions{})
+	for i := range 500 {
+		r.Deliver(numbered(i, 1, 1514))
+	}
+	require.NotZero(t, r.Stats().Queued)
+	require.NoError(t, client.Close())
+	assert.Equal(t, io.EOF, r.wait(t), "the drainer finds out")
+	require.NoError(t, r.Close())
+	assert.Zero(t, r.Stats().Queued)
+}
+
+func TestDatagramDeafClient(t *testing.T) {
+	daemon, client := datagramPair(t)
+	r := startDatagram(t, daemon, DatagramOptions{QueueSize: smallQueue})
+	began := time.Now()
+	for i := range 10_000 {
+		r.Deliver(numbered(i, 1, 1514))
+	}
+	assert.Less(t, time.Since(began), 5*time.Second)
+	st := r.Stats()
+	assert.LessOrEqual(t, st.Queued, smallQueue)
+	assert.NotZero(t, st.DropQueueFull)
+	assert.Equal(t, uint64(10_000), st.DropQueueFull+st.ToClientFrames)
+	_, err := client.Write(frameOf("I can talk")) // a deaf client may still send
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return len(r.got()) == 1 }, 5*time.Second, time.Millisecond)
+	r.Shutdown(DrainOne)
+	assert.ErrorIs(t, r.wait(t), ErrShutdown)
+	require.NoError(t, r.Close())
+	assert.Zero(t, r.Stats().Queued)
+}
+
+// TestDatagramSlowClient gets all frames in order, most of them by the drainer.
+func TestDatagramSlowClient(t *testing.T) {
+	const total = 5000
+	daemon, client := datagramPair(t)
+	r := startDatagram(t, daemon, DatagramOptions{QueueSize: 16 << 20})
+	go func() {
+		for i := 0; i < total; i += 10 {
+			r.Deliver(numbered(i, 10, 64+i%1450))
+		}
+	}()
+	buf := make([]byte, 2048)
+	for i := range total {
+		n, err := client.Read(buf)
+		require.NoError(t, err)
+		require.Equal(t, 64+i/10*10%1450, n)
+		require.Equal(t, uint64(i), binary.BigEndian.Uint64(buf[frame.MinLen:]))
+	}
+	require.Eventually(t, func() bool { return r.Stats().Queued == 0 }, 5*time.Second, time.Millisecond)
+	assert.Equal(t, uint64(total), r.Stats().ToClientFrames)
+}
+
+func TestDatagramOrderFromClient(t *testing.T) {
+	const total = 20_000
+	daemon, client := datagramPair(t)
+	r := startDatagram(t, daemon, DatagramOptions{})
+	for i := range total {
+		f := numbered(i, 1, 64+i%3000).Bytes()[frame.PrefixLen:]
+		_, err := client.Write(f)
+		require.NoError(t, err)
+	}
+	require.Eventually(t, func() bool { return len(r.got()) == total }, 10*time.Second, time.Millisecond)
+	for i, payload := range r.got() {
+		require.Equal(t, uint64(i), binary.BigEndian.Uint64([]byte(payload)))
+		require.Len(t, payload, 64+i%3000-frame.MinLen)
+	}
+}
+
+func TestDatagramShutdownUnblocksTheClient(t *testing.T) {
+	daemon, client := datagramPair(t)
+	d, err := NewDatagram(daemon, DatagramOptions{})
+	require.NoError(t, err)
+	fill(t, client)
+	d.Shutdown(DrainStop)
+	var c collector
+	assert.ErrorIs(t, d.Run(&c), ErrShutdown)
+	fill(t, client) // there is room again
+	require.NoError(t, d.Close())
+	// What was read before the shutdown was noticed is handed on.
+	assert.LessOrEqual(t, len(c.got()), mmsg.BatchLen)
+}
+
+func TestDatagramShutdownOfABusyClient(t *testing.T) {
+	daemon, client := datagramPair(t)
+	r := startDatagram(t, daemon, DatagramOptions{})
+	stop := make(chan struct{})
+	var writer sync.WaitGroup
+	defer writer.Wait()
+	defer close(stop)
+	writer.Go(func() { writeUntil(stop, client, frameOf("x"), 1) })
+	require.Eventually(t, func() bool { return len(r.got()) > 0 }, 5*time.Second, time.Millisecond)
+	r.Shutdown(DrainStop)
+	assert.ErrorIs(t, r.wait(t), ErrShutdown)
+	require.NoError(t, r.Close())
+}
+
+func TestDatagramHandlerPanics(t *testing.T) {
+	daemon, client := datagramPair(t)
+	d, err := NewDatagram(daemon, DatagramOptions{})
+	require.NoError(t, err)
+	fill(t, client)
+	assert.Panics(t, func() { _ = d.Run(panicking{}) })
+	d.Drain()
+	fill(t, client)
+	require.NoError(t, d.Close())
+}
+
+func TestNewDatagramOfAClosedSocket(t *testing.T) {
+	daemon, _ := datagramPair(t)
+	require.NoError(t, daemon.Close())
+	_, err := NewDatagram(daemon, DatagramOptions{})
+	assert.ErrorIs(t, err, net.ErrClosed)
+}
+
+// counting is a Handler that allocates nothing.
+type counting struct{ n atomic.Int64 }
+
+func (c *counting) Frames(b frame.Batch) { c.n.Add(int64(b.Len())) }
+
+func TestDatagramAllocatesNothing(t *testing.T) {
+	daemon, client := datagramPair(t)
+	d, err := NewDatagram(daemon, DatagramOptions{})
+	require.NoError(t, err)
+	var c counting
+	done := make(chan error, 1)
+	go func() { done <- d.Run(&c) }()
+	rc, err := client.SyscallConn()
+	require.NoError(t, err)
+	s, b := mmsg.NewSender(), numbered(0, 40, 1514)
+	sent := int64(0)
+	send := func(fd uintptr) bool {
+		n, _ := s.Send(int(fd), nil, b)
+		sent += int64(n)
+		return true
+	}
+	assert.Zero(t, int(testing.AllocsPerRun(200, func() {
+		_ = rc.Write(send)
+		for c.n.Load() < sent {
+			runtime.Gosched()
+		}
+	})), "from the client")
+	assert.NotZero(t, sent)
+
+	buf := make([]byte, 2048)
+	assert.Zero(t, int(testing.AllocsPerRun(200, func() {
+		d.Deliver(b)
+		for range 40 {
+			_, _ = client.Read(buf)
+		}
+	})), "for the client")
+	assert.Zero(t, int(testing.AllocsPerRun(20, func() {
+		for range 10 {
+			d.Deliver(b)
+		}
+		for range 400 {
+			_, _ = client.Read(buf)
+		}
+	})), "by the queue")
+	d.Shutdown(DrainOne)
+	require.ErrorIs(t, <-done, ErrShutdown)
+	require.NoError(t, d.Close())
 }

@@ -22,7 +22,13 @@ import (
 // smallQueue is the least that --queue-size allows, in bytes.
 const smallQueue = 64 << 10
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if load := os.Getenv(loadEnv); load != "" {
+		generateLoad(load)
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // pair is a connected pair of stream sockets, both non-blocking: the daemon's end and the client's.
 func pair(t *testing.T) (daemon, client *net.UnixConn) {

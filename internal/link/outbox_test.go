@@ -1,0 +1,397 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package link
+
+import (
+	"encoding/binary"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+)
+
+// A testPipe is a Pipe that does what room and fail say, and checks that its methods are called as they may be.
+type testPipe struct {
+	mu    sync.Mutex
+	got   []uint64 // numbers of the frames
+	waits int
+
+	room func(want int) int // how many frames to take of so many
+	fail func(n uint64) error
+	wait func(stop <-chan struct{})
+
+	inside atomic.Int32
+	abused atomic.Bool
+}
+
+func (p *testPipe) Send(b frame.Batch) (taken int, err error) {
+	if p.inside.Add(1) != 1 {
+		p.abused.Store(true)
+	}
+	defer p.inside.Add(-1)
+	n := b.Len()
+	if p.room != nil {
+		n = p.room(n)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	it := b.Iter()
+	for it.Next() && taken < n {
+		number := binary.BigEndian.Uint64(it.Frame()[frame.MinLen:])
+		if p.fail != nil {
+			if err := p.fail(number); err != nil {
+				return taken, err
+			}
+		}
+		p.got = append(p.got, number)
+		taken++
+	}
+	return taken, nil
+}
+
+func (p *testPipe) Wait(stop <-chan struct{}) {
+	if p.inside.Add(1) != 1 {
+		p.abused.Store(true)
+	}
+	defer p.inside.Add(-1)
+	p.mu.Lock()
+	p.waits++
+	p.mu.Unlock()
+	if p.wait != nil {
+		p.wait(stop)
+	}
+}
+
+func (p *testPipe) numbers() []uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return append([]uint64(nil), p.got...)
+}
+
+// untilStop is a Pipe's Wait of a client that never reads.
+func untilStop(stop <-chan struct{}) { <-stop }
+
+func none(int) int { return 0 }
+
+// newOutbox is an Outbox that is closed at the end, when the Pipe must have been used properly.
+func newOutbox(t *testing.T, p *testPipe, limit int) (o *Outbox, died func() []error) {
+	t.Helper()
+	var mu sync.Mutex
+	var errs []error
+	o = NewOutbox(p, limit, func(err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		errs = append(errs, err)
+	})
+	o.patience = 0 // as where the system tells when there is room
+	t.Cleanup(func() {
+		o.Close()
+		assert.False(t, p.abused.Load(), "Send and Wait at the same time")
+	})
+	return o, func() []error {
+		mu.Lock()
+		defer mu.Unlock()
+		return append([]error(nil), errs...)
+	}
+}
+
+func outboxStats(o *Outbox) (st Stats) {
+	o.Add(&st)
+	return st
+}
+
+// settled waits until the drainer of o has ended.
+func settled(t *testing.T, o *Outbox) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		return !o.busy
+	}, 10*time.Second, time.Millisecond)
+}
+
+func count(from, n int) (list []uint64) {
+	for i := range n {
+		list = append(list, uint64(from+i))
+	}
+	return list
+}
+
+func TestOutboxSendsAtOnce(t *testing.T) {
+	p := &testPipe{}
+	o, _ := newOutbox(t, p, 0)
+	o.Deliver(numbered(0, 40, 100))
+	o.Deliver(numbered(40, 1, 100))
+	o.Deliver(frame.Batch{})
+	assert.Equal(t, count(0, 41), p.numbers())
+	assert.Equal(t, Stats{ToClientFrames: 41, ToClientBytes: 4100}, outboxStats(o))
+	assert.Zero(t, p.waits)
+}
+
+func TestOutboxKeepsOrder(t *testing.T) {
+	const batches, frames = 400, 25
+	turn := 0
+	p := &testPipe{room: func(want int) int {
+		turn++
+		return min(want, turn*7%11)
+	}}
+	o, _ := newOutbox(t, p, 0)
+	for i := range batches {
+		o.Deliver(numbered(i*frames, frames, 60+i%1400))
+		if i%50 == 0 {
+			time.Sleep(time.Millisecond) // the drainer ends now and then
+		}
+	}
+	settled(t, o)
+	assert.Equal(t, count(0, batches*frames), p.numbers())
+	st := outboxStats(o)
+	assert.Equal(t, uint64(batches*frames), st.ToClientFrames)
+	assert.Zero(t, st.Queued)
+	assert.NotZero(t, p.waits)
+}
+
+// TestOutboxOfManySenders has several clients send to one that is slow: each one's order is kept, all frames are accounted
+// for.
+func TestOutboxOfManySenders(t *testing.T) {
+	const senders, batches, frames = 4, 300, 8
+	var calls atomic.Int64
+	p := &testPipe{room: func(want int) int { return min(want, int(calls.Add(1)%5)) }, wait: func(<-chan struct{}) {}}
+	o, _ := newOutbox(t, p, smallQueue)
+	var wg sync.WaitGroup
+	for s := range senders {
+		wg.Go(func() {
+			for i := range batches {
+				o.Deliver(numbered(s<<32|i*frames, frames, 100+i))
+			}
+		})
+	}
+	wg.Wait()
+	settled(t, o)
+	last := map[uint64]uint64{}
+	for _, n := range p.numbers() {
+		s := n >> 32
+		before, seen := last[s]
+		require.True(t, !seen || n > before, "order")
+		last[s] = n
+	}
+	st := outboxStats(o)
+	assert.Equal(t, uint64(len(p.numbers())), st.ToClientFrames)
+	assert.Equal(t, uint64(senders*batches*frames), st.ToClientFrames+st.DropQueueFull)
+}
+
+func TestOutboxDropsAtTheTail(t *testing.T) {
+	p := &testPipe{room: none, wait: untilStop}
+	o, died := newOutbox(t, p, smallQueue)
+	for i := range 100 {
+		o.Deliver(numbered(i*3, 3, 1514))
+	}
+	o.Deliver(numbered(300, 1, 14+8)) // there is room for a small one still
+	st := outboxStats(o)
+	fits := smallQueue / 1518
+	assert.Equal(t, fits*1518+26, st.Queued)
+	assert.Equal(t, uint64(fits+1), st.ToClientFrames)
+	assert.Equal(t, uint64(300-fits), st.DropQueueFull)
+	assert.Equal(t, uint64(fits*1514+22), st.ToClientBytes)
+	o.Close()
+	o.Close()
+	assert.Zero(t, outboxStats(o).Queued)
+	assert.Empty(t, p.numbers(), "nothing is sent any more")
+	assert.Empty(t, died())
+	o.Deliver(numbered(0, 2, 100))
+	assert.Equal(t, uint64(2), outboxStats(o).DropClosed)
+}
+
+func TestOutboxStop(t *testing.T) {
+	open := make(chan struct{})
+	var once atomic.Bool
+	p := &testPipe{
+		room: func(want int) int {
+			if once.Load() {
+				return want
+			}
+			return 0
+		},
+		wait: func(<-chan struct{}) { <-open },
+	}
+	o, _ := newOutbox(t, p, 0)
+	o.Deliver(numbered(0, 10, 100))
+	o.Stop()
+	o.Deliver(numbered(10, 10, 100))
+	once.Store(true)
+	close(open)
+	settled(t, o)
+	assert.Equal(t, count(0, 10), p.numbers(), "what was queued goes out")
+	assert.Equal(t, uint64(10), outboxStats(o).DropClosed)
+}
+
+func TestOutboxNoRoomByErrno(t *testing.T) {
+	for _, errno := range []error{unix.EAGAIN, unix.ENOBUFS} {
+		full := true
+		p := &testPipe{fail: func(n uint64) error {
+			if n == 3 && full {
+				full = false
+				return errno
+			}
+			return nil
+		}}
+		o, died := newOutbox(t, p, 0)
+		o.Deliver(numbered(0, 6, 100))
+		settled(t, o)
+		assert.Equal(t, count(0, 6), p.numbers())
+		assert.Empty(t, died())
+	}
+}
+
+// TestOutboxLongFrames has a socket refuse some frames as too long: those alone are lost, sent at once or from the queue.
+func TestOutboxLongFrames(t *testing.T) {
+	for name, queued := range map[string]bool{"at once": false, "from the queue": true} {
+		t.Run(name, func(t *testing.T) {
+			p := &testPipe{fail: func(n uint64) error {
+				if n == 0 || n == 3 || n == 4 || n == 9 {
+					return unix.EMSGSIZE
+				}
+				return nil
+			}}
+			o, died := newOutbox(t, p, 0)
+			o.queueAll = queued
+			o.Deliver(numbered(0, 10, 100))
+			settled(t, o)
+			assert.Equal(t, []uint64{1, 2, 5, 6, 7, 8}, p.numbers())
+			assert.Equal(t, Stats{ToClientFrames: 6, ToClientBytes: 600, DropOversize: 4}, outboxStats(o))
+			assert.Empty(t, died())
+		})
+	}
+}
+
+func TestOutboxDies(t *testing.T) {
+	gone := errors.New("made by the test")
+	for name, queued := range map[string]bool{"at once": false, "from the queue": true} {
+		t.Run(name, func(t *testing.T) {
+			p := &testPipe{fail: func(n uint64) error {
+				if n >= 5 {
+					return gone
+				}
+				return nil
+			}}
+			o, died := newOutbox(t, p, 0)
+			o.queueAll = queued
+			var wg sync.WaitGroup
+			for range 4 {
+				wg.Go(func() {
+					for i := range 20 {
+						o.Deliver(numbered(i, 1, 100))
+					}
+				})
+			}
+			wg.Wait()
+			require.Eventually(t, func() bool { return len(died()) > 0 }, 10*time.Second, time.Millisecond)
+			o.Deliver(numbered(0, 1, 100))
+			o.Close()
+			assert.Equal(t, []error{gone}, died(), "once")
+			st := outboxStats(o)
+			assert.Zero(t, st.Queued)
+			assert.NotZero(t, st.DropClosed)
+			assert.Equal(t, uint64(81), st.ToClientFrames+st.DropClosed)
+		})
+	}
+}
+
+// TestOutboxPatience is macOS, where nothing tells when a full socket has room again.
+func TestOutboxPatience(t *testing.T) {
+	var deaf atomic.Bool
+	deaf.Store(true)
+	p := &testPipe{room: func(want int) int {
+		if deaf.Load() {
+			return 0
+		}
+		return want
+	}}
+	o, died := newOutbox(t, p, 0)
+	o.patience = 10
+	o.Deliver(numbered(0, 20, 100))
+	settled(t, o)
+	st := outboxStats(o)
+	assert.Equal(t, 10, p.waits)
+	assert.Equal(t, Stats{DropQueueFull: 20}, st, "what was accepted is taken back")
+	deaf.Store(false)
+	o.Deliver(numbered(20, 5, 100))
+	assert.Equal(t, count(20, 5), p.numbers())
+	assert.Empty(t, died())
+}
+
+// TestOutboxOfABlockingPipe is a socket on macOS whose other holder has cleared O_NONBLOCK: only the drainer may wait.
+func TestOutboxOfABlockingPipe(t *testing.T) {
+	release := make(chan struct{})
+	p := &testPipe{room: func(want int) int {
+		<-release
+		return want
+	}}
+	o, _ := newOutbox(t, p, smallQueue)
+	o.queueAll = true
+	for i := range 1000 {
+		o.Deliver(numbered(i, 1, 1514))
+	}
+	assert.NotZero(t, outboxStats(o).DropQueueFull)
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		o.Close()
+	}()
+	require.Eventually(t, func() bool {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		return o.closed
+	}, 10*time.Second, time.Millisecond)
+	close(release) // as shutting the socket down does
+	<-closed
+	assert.Less(t, len(p.numbers()), 60, "no second chunk")
+}
+
+func TestQueueNeverCutsAFrame(t *testing.T) {
+	var q queue
+	defer q.drop()
+	var want []uint64
+	for i, length := range []int{69632, 65550, 60, 65550, 40000, 40000, 14 + 8, 69632, 1514, 1514, 32768, 32768, 32768} {
+		b := numbered(i, 1, length)
+		n, end := q.pushWhole(b.Bytes())
+		require.Equal(t, []int{1, len(b.Bytes())}, []int{n, end})
+		want = append(want, uint64(i))
+	}
+	batch := numbered(100, 200, 1514)
+	n, _ := q.pushWhole(batch.Bytes())
+	require.Equal(t, 200, n)
+	want = append(want, count(100, 200)...)
+	var got []uint64
+	for {
+		c, ok := q.pop()
+		if !ok {
+			break
+		}
+		n, end := fit(c, len(c))
+		require.Equal(t, len(c), end, "a cut frame")
+		it := frame.NewBatch(c, n).Iter()
+		for it.Next() {
+			got = append(got, binary.BigEndian.Uint64(it.Frame()[frame.MinLen:]))
+		}
+		chunks.put(c)
+	}
+	assert.Equal(t, want, got)
+}
+
+func TestOutboxAllocatesNothing(t *testing.T) {
+	p := &testPipe{}
+	p.got = make([]uint64, 0, 1<<20)
+	o, _ := newOutbox(t, p, 0)
+	b := numbered(0, 64, 1514)
+	assert.Zero(t, testing.AllocsPerRun(200, func() { o.Deliver(b) }))
+	o.queueAll = true
+	assert.Zero(t, int(testing.AllocsPerRun(200, func() { o.Deliver(b) })), "by the drainer")
+	settled(t, o)
+}
