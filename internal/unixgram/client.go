@@ -105,6 +105,9 @@ func (c *client) hold(b frame.Batch) {
 	}
 	kept := it.Offset() // of the first frame that is not kept, or the end
 	c.held = append(c.held, b.Bytes()[:kept]...)
+	for lost := kept < len(b.Bytes()); lost; lost = it.Next() {
+		c.srv.refused.add(Early, 1)
+	}
 }
 
 // Run implements link.Link: frames are handed to h by the Server's reader, but those that came before.

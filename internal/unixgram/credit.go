@@ -20,11 +20,15 @@ import (
 // system says that the client has read all of it.
 //
 // Shares shrink as clients come, but what a deaf client was once sent stays charged. So shares are such that all clients that
-// came one after another and never read leave room for the next one: the sum of share(n) over all n is below 3/4.
+// came one after another and never read leave room for the next one: the sum of share(n) over all n is below 3/4. The first
+// quarter of the buffer is for whoever comes first, so that clients that do read have more than a share.
 
 const (
 	// fullShares is how many clients share half of the buffer evenly.
 	fullShares = 8
+
+	// common is the part of the buffer that is for whoever comes first: one of so many.
+	common = 4
 
 	// maxAccounts bounds the clients of the shared socket, with those that have gone and left something unread.
 	maxAccounts = 1024
@@ -197,10 +201,18 @@ func (s *shared) afford(a *account, t *Target, b frame.Batch) frame.Batch {
 	if now := within(b, limit-a.used); now.Len() > 0 {
 		return now
 	}
+	out := s.outstanding()
+	if out == 0 {
+		a.used = 0
+	}
+	if now := within(b, max(limit-a.used, s.size/common-out)); now.Len() > 0 {
+		return now
+	}
 	if a.used > 0 {
-		if !s.read(a, t) {
+		if !s.diags.empty(&a.peer, t) {
 			return frame.Batch{}
 		}
+		a.used = 0
 		if now := within(b, limit); now.Len() > 0 {
 			return now
 		}
@@ -208,7 +220,7 @@ func (s *shared) afford(a *account, t *Target, b frame.Batch) frame.Batch {
 	// One frame is always within the credit, but all frames that are more than a share leave half of the buffer alone.
 	it := b.Iter()
 	it.Next()
-	if c := charge(len(it.Frame())); c > limit && limit >= charge(frame.MaxEthernetLen) && s.outstanding()+c > s.size/2 {
+	if c := charge(len(it.Frame())); c > limit && limit >= charge(frame.MaxEthernetLen) && out+c > s.size/2 {
 		return frame.Batch{}
 	}
 	return frame.NewBatch(b.Bytes()[:it.End()], 1)

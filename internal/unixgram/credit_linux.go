@@ -5,6 +5,7 @@ package unixgram
 import (
 	"fmt"
 	"math"
+	"runtime"
 
 	"golang.org/x/sys/unix"
 )
@@ -28,6 +29,12 @@ func enlargeShared(fd int) (int, error) {
 		return 0, fmt.Errorf("read the size of the send buffer: %w", err)
 	}
 	return size, nil
+}
+
+// yield lets other goroutines and other processes run.
+func yield() {
+	runtime.Gosched()
+	_, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
 }
 
 // outstanding is what all clients together have unread, in charged bytes. If the system does not tell, it is as much as can be.

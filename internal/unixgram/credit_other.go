@@ -6,6 +6,7 @@ package unixgram
 
 import (
 	"fmt"
+	"runtime"
 
 	"golang.org/x/sys/unix"
 )
@@ -25,6 +26,9 @@ func enlargeShared(fd int) (int, error) {
 	}
 	return size, nil
 }
+
+// yield lets other goroutines run.
+func yield() { runtime.Gosched() }
 
 // outstanding is 0: datagrams are charged to their receiver.
 func (s *shared) outstanding() int { return 0 }

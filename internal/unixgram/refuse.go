@@ -24,12 +24,11 @@ const (
 type refusals struct {
 	log *slog.Logger
 
-	mu      sync.Mutex
-	n       map[Reason]uint64
-	warned  time.Time // when the last warning was
-	unsaid  int       // datagrams dropped since
-	recent  map[string]refusal
-	trimmed time.Time
+	mu     sync.Mutex
+	n      map[Reason]uint64
+	warned time.Time // when the last warning was
+	unsaid int       // datagrams dropped since
+	recent map[string]refusal
 }
 
 // A refusal is why an address was refused, and until when that is taken as known.
@@ -66,6 +65,13 @@ func (r *refusals) count(reason Reason, n int) {
 	r.unsaid += n
 }
 
+// add counts n datagrams without a word.
+func (r *refusals) add(reason Reason, n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.count(reason, n)
+}
+
 // bad counts n datagrams of an address that says by itself why it is refused.
 func (r *refusals) bad(name []byte, reason Reason, n int) {
 	r.mu.Lock()
@@ -79,8 +85,7 @@ func (r *refusals) bad(name []byte, reason Reason, n int) {
 // failed counts n datagrams of an address that could not be made a client, and remembers it.
 func (r *refusals) failed(path string, err error, now time.Time, n int) {
 	reason := Refused
-	var u *Untrusted
-	if errors.As(err, &u) {
+	if u, ok := errors.AsType[*Untrusted](err); ok {
 		reason = u.Reason
 	}
 	r.mu.Lock()
@@ -132,8 +137,7 @@ func (r *refusals) due() bool {
 
 // warn logs err and how many datagrams were dropped since the last time. The caller holds mu.
 func (r *refusals) warn(err error) {
-	var u *Untrusted
-	if errors.As(err, &u) {
+	if u, ok := errors.AsType[*Untrusted](err); ok {
 		r.log.Warn("datagram dropped: "+string(u.Reason)+" address", "address", u.Path, "error", u.Err, "advice", u.Advice, "dropped", r.unsaid)
 	} else {
 		r.log.Warn("datagram dropped: its sender is not served", "error", err, "dropped", r.unsaid)

@@ -18,8 +18,11 @@ const maxPath = 107
 // Trust says which paths the daemon sends to. The source address of a unix datagram is what the sender once gave to bind, as
 // a string: it may be relative, abstract, made in another file system, or lead to something else by now.
 type Trust struct {
-	EUID      int      // the daemon's; root's sockets get nothing from a daemon that is root, and from no other one that may not write to them
-	AllowUIDs []uint32 // owners that are allowed whatever they are (--allow-uid)
+	EUID int // the daemon's
+
+	// AllowUIDs are owners that are allowed although they would not be (--allow-uid). That is root alone: what root binds and
+	// lets others write to is mostly a service, such as the system's log.
+	AllowUIDs []uint32
 	Own       []string // paths that the daemon bound itself: never sent to
 
 	// ReplySocket: every client is answered through a socket of its own, and senders cannot be asked for their identity.
@@ -43,6 +46,7 @@ const (
 	OwnerRoot Reason = "owned by root"
 	Forged    Reason = "forged"
 	Refused   Reason = "refused"
+	Early     Reason = "early" // trusted, but more than is kept for a session that is just being made
 )
 
 // Untrusted is the error of Check.

@@ -58,9 +58,10 @@ func TestHello(t *testing.T) {
 func TestLengths(t *testing.T) {
 	l := newLab(t, nil)
 	p := l.unconnected("c")
-	p.send([]byte{}, []byte("VFK?"), make([]byte, 13), testFrame(14, 0), make([]byte, mmsg.MaxLen+1), testFrame(mmsg.MaxLen, 1),
-		make([]byte, 70000), testFrame(1515, 3))
+	p.send([]byte{}, []byte("VFK?"), make([]byte, 13), testFrame(14, 0))
 	s := l.session(p.path)
+	s.waitFrames(t, 1)
+	p.send(make([]byte, mmsg.MaxLen+1), testFrame(mmsg.MaxLen, 1), make([]byte, 70000), testFrame(1515, 3))
 	got := s.waitFrames(t, 3)
 	assert.Equal(t, [][]byte{testFrame(14, 0), testFrame(mmsg.MaxLen, 1), testFrame(1515, 3)}, got)
 	st := s.link.Stats()
@@ -82,6 +83,7 @@ func TestFirstFrames(t *testing.T) {
 	kept := maxHeld / (frame.PrefixLen + ethernetLen)
 	got := s.waitFrames(t, kept)
 	assert.Len(t, got, kept)
+	assert.Equal(t, map[Reason]uint64{Early: n - uint64(kept)}, l.Dropped())
 	for i, f := range got {
 		require.Equal(t, testFrame(ethernetLen, i), f)
 	}

@@ -9,6 +9,9 @@ const (
 	minPause = 50 * time.Microsecond
 	maxPause = 4 * time.Millisecond
 
+	// maxYields is how often it first only lets others run: a client that reads has mostly done so after a few microseconds.
+	maxYields = 8
+
 	// maxVain is how often a reply socket may say that there is room when there is none before the drainer pauses.
 	maxVain = 3
 )
@@ -21,8 +24,10 @@ func (p *pipe) Wait(stop <-chan struct{}) {
 	p.mu.Unlock()
 	switch {
 	case stopped:
+	case r == nil && vain <= maxYields:
+		yield()
 	case r == nil:
-		p.pause(pauseFor(vain), stop)
+		p.pause(pauseFor(vain-maxYields), stop)
 	case !repliesTell:
 		p.pause(minPause, stop)
 	default:
