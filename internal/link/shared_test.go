@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package link
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+)
+
+// A holder is a process that passed its end of a connection to the daemon and kept a copy of it.
+type holder struct {
+	t  *testing.T
+	fd int
+}
+
+// hold copies the descriptor of the daemon's end before the daemon has it.
+func hold(t *testing.T, daemon *net.UnixConn) holder {
+	t.Helper()
+	rc, err := daemon.SyscallConn()
+	require.NoError(t, err)
+	h := holder{t: t}
+	require.NoError(t, rc.Control(func(fd uintptr) { h.fd, err = unix.Dup(int(fd)) }))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = unix.Close(h.fd) })
+	return h
+}
+
+// block clears O_NONBLOCK, which both copies share.
+func (h holder) block() {
+	h.t.Helper()
+	require.NoError(h.t, unix.SetNonblock(h.fd, false))
+}
+
+// A sharedLink is a link of either kind to a client that holds the daemon's end as well.
+type sharedLink struct {
+	Link
+	holder
+	client *net.UnixConn
+	got    collector
+	done   chan struct{}
+	err    error
+	ended  bool
+}
+
+func (l *sharedLink) run() {
+	defer close(l.done)
+	l.err = l.Run(&l.got)
+}
+
+// end shuts the link down in the way that the daemon does, and fails when that takes long.
+func (l *sharedLink) end(t *testing.T) time.Duration {
+	t.Helper()
+	began := time.Now()
+	if l.ended {
+		return 0
+	}
+	l.ended = true
+	l.Shutdown(DrainOne)
+	closed := make(chan error, 1)
+	go func() {
+		<-l.done
+		closed <- l.Close()
+	}()
+	select {
+	case err := <-closed:
+		require.NoError(t, err)
+	case <-time.After(10 * time.Second):
+		require.Fail(t, "Close hangs")
+	}
+	return time.Since(began)
+}
+
+// eachShared runs f on a link of each kind, whose client holds the daemon's end.
+func eachShared(t *testing.T, f func(t *testing.T, l *sharedLink)) {
+	t.Helper()
+	for name, kind := range map[string]func(*testing.T) (*net.UnixConn, *net.UnixConn, func(*net.UnixConn) (Link, error)){
+		"stream": func(t *testing.T) (*net.UnixConn, *net.UnixConn, func(*net.UnixConn) (Link, error)) {
+			daemon, client := pair(t)
+			return daemon, client, func(c *net.UnixConn) (Link, error) {
+				return NewStream(c, StreamOptions{QueueSize: smallQueue, Shared: true})
+			}
+		},
+		"datagram": func(t *testing.T) (*net.UnixConn, *net.UnixConn, func(*net.UnixConn) (Link, error)) {
+			daemon, client := datagramPair(t)
+			return daemon, client, func(c *net.UnixConn) (Link, error) {
+				return NewDatagram(c, DatagramOptions{QueueSize: smallQueue, Shared: true})
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			daemon, client, link := kind(t)
+			l := &sharedLink{holder: hold(t, daemon), client: client, done: make(chan struct{})}
+			var err error
+			l.Link, err = link(daemon)
+			require.NoError(t, err)
+			go l.run()
+			f(t, l)
+			l.end(t)
+		})
+	}
+}
+
+// TestSharedDeafClient never reads, and clears O_NONBLOCK so that a write would wait for ever.
+func TestSharedDeafClient(t *testing.T) {
+	eachShared(t, func(t *testing.T, l *sharedLink) {
+		l.block()
+		delivered := make(chan struct{})
+		go func() {
+			defer close(delivered)
+			for i := range 2000 {
+				l.Deliver(numbered(i, 1, 1514))
+			}
+		}()
+		select {
+		case <-delivered:
+		case <-time.After(10 * time.Second):
+			require.Fail(t, "Deliver waits for the client")
+		}
+		st := l.Stats()
+		assert.NotZero(t, st.DropQueueFull)
+		assert.Equal(t, uint64(2000), st.DropQueueFull+st.ToClientFrames)
+		assert.False(t, l.Gone(), "asking waits for nothing")
+		assert.Less(t, l.end(t), 5*time.Second)
+		assert.ErrorIs(t, l.err, ErrShutdown)
+	})
+}
+
+// TestSharedFlagsWhileServed clears O_NONBLOCK again and again while frames go both ways.
+func TestSharedFlagsWhileServed(t *testing.T) {
+	eachShared(t, func(t *testing.T, l *sharedLink) {
+		stop := make(chan struct{})
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			for i := 0; ; i++ {
+				select {
+				case <-stop:
+					return
+				default:
+					_ = unix.SetNonblock(l.fd, i%3 == 0)
+				}
+			}
+		})
+		wg.Go(func() {
+			_, _ = io.Copy(io.Discard, l.client)
+		})
+		payload := wire("from the client")
+		if _, isDatagram := l.Link.(*Datagram); isDatagram {
+			payload = payload[frame.PrefixLen:]
+		}
+		const total = 2000
+		for i := range total {
+			l.Deliver(numbered(i, 3, 1514))
+			_, err := l.client.Write(payload)
+			require.NoError(t, err)
+		}
+		require.Eventually(t, func() bool { return l.Stats().ToNetFrames == total }, 10*time.Second, time.Millisecond)
+		l.block()
+		assert.Less(t, l.end(t), 5*time.Second)
+		close(stop)
+		_ = l.client.Close()
+		wg.Wait()
+	})
+}
+
+// TestSharedDrain is the end of a link whose socket waits in each call that does not say otherwise.
+func TestSharedDrain(t *testing.T) {
+	eachShared(t, func(t *testing.T, l *sharedLink) {
+		l.block()
+		assert.Less(t, l.end(t), 5*time.Second)
+		assert.ErrorIs(t, l.err, ErrShutdown)
+	})
+}
+
+// TestSharedTimeouts sets limits of its own for the calls on the daemon's end.
+func TestSharedTimeouts(t *testing.T) {
+	eachShared(t, func(t *testing.T, l *sharedLink) {
+		l.block()
+		for _, option := range []int{unix.SO_RCVTIMEO, unix.SO_SNDTIMEO} {
+			require.NoError(t, unix.SetsockoptTimeval(l.fd, unix.SOL_SOCKET, option, &unix.Timeval{Sec: 3600}))
+		}
+		l.Deliver(numbered(0, 2000, 1514))
+		assert.NotZero(t, l.Stats().DropQueueFull)
+		assert.Less(t, l.end(t), 5*time.Second)
+	})
+}
+
+// TestSharedShutDown has the client shut down what it passed.
+func TestSharedShutDown(t *testing.T) {
+	eachShared(t, func(t *testing.T, l *sharedLink) {
+		l.block()
+		require.NoError(t, unix.Shutdown(l.fd, unix.SHUT_RDWR))
+		l.Deliver(numbered(0, 1, 100))
+		select {
+		case <-l.done:
+		case <-time.After(10 * time.Second):
+			require.Fail(t, "Run did not return")
+		}
+		assert.NotErrorIs(t, l.err, ErrShutdown)
+	})
+}
+
+// TestSharedCloseEndsTheConnection: the client's copy keeps the socket open, so closing ours alone would tell nobody.
+func TestSharedCloseEndsTheConnection(t *testing.T) {
+	eachShared(t, func(t *testing.T, l *sharedLink) {
+		l.end(t)
+		require.NoError(t, l.client.SetDeadline(time.Now().Add(10*time.Second)))
+		var err error
+		if _, isDatagram := l.Link.(*Datagram); isDatagram {
+			_, err = l.client.Write(frameOf("anybody there?"))
+			assert.ErrorIs(t, err, unix.EPIPE)
+			return
+		}
+		_, err = l.client.Read(make([]byte, 1))
+		assert.ErrorIs(t, err, io.EOF)
+	})
+}
+
+// TestSharedClientsDoNotStallOthers serves a well-behaved client beside hostile ones, whose reader delivers to all.
+func TestSharedClientsDoNotStallOthers(t *testing.T) {
+	eachShared(t, func(t *testing.T, l *sharedLink) {
+		l.block()
+		daemon, client := pair(t)
+		healthy, err := NewStream(daemon, StreamOptions{})
+		require.NoError(t, err)
+		defer healthy.Close()
+		const total = 1000
+		go func() {
+			for i := range total {
+				l.Deliver(numbered(i, 3, 1514))
+				healthy.Deliver(numbered(i, 1, 100))
+			}
+		}()
+		require.NoError(t, client.SetReadDeadline(time.Now().Add(10*time.Second)))
+		_, err = io.ReadFull(client, make([]byte, total*(frame.PrefixLen+100)))
+		assert.NoError(t, err)
+	})
+}
+
+// TestStreamThatLeavesWritesToTheDrainer is what a shared stream does where a write may wait.
+func TestStreamThatLeavesWritesToTheDrainer(t *testing.T) {
+	daemon, client := pair(t)
+	s, err := NewStream(daemon, StreamOptions{Shared: true})
+	require.NoError(t, err)
+	s.queueAll = true
+	const total = 500
+	go func() {
+		for i := range total {
+			s.Deliver(numbered(i, 1, 200))
+		}
+	}()
+	data := make([]byte, total*(frame.PrefixLen+200))
+	require.NoError(t, client.SetReadDeadline(time.Now().Add(10*time.Second)))
+	_, err = io.ReadFull(client, data)
+	require.NoError(t, err)
+	for i := range total {
+		assert.Equal(t, numbered(i, 1, 200).Bytes(), data[i*204:][:204])
+	}
+	require.NoError(t, s.Close())
+	assert.Equal(t, uint64(total), s.Stats().ToClientFrames)
+	_, err = client.Read(data)
+	assert.True(t, errors.Is(err, io.EOF) || errors.Is(err, os.ErrDeadlineExceeded))
+}
