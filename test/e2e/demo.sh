@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# demo.sh: set-up, build, then two real virtual machines on one daemon. This is `make demo`.
+# demo.sh: set-up, build, then three real virtual machines on one daemon. This is `make demo`.
 # Environment: GO is the go command (default go), BIN where make puts what it builds; for the others see setup.sh.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command demo shows the daemon at work: it starts it the way socket_vmnet is started, boots two virtual machines on it,
-// has them get addresses, talk to each other and to the host, and prints what came out as a table. demo.sh does the set-up
-// and runs it.
+// Command demo shows the daemon at work: it starts it the way socket_vmnet is started, boots three virtual machines on it,
+// each attached in another way, has them get addresses, talk to each other and to the host, and prints what came out as a
+// table. demo.sh does the set-up and runs it.
 package main
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/test/e2e/lab"
 )
 
-// wholeTime bounds a run: with nothing to download it takes about 15 s.
+// wholeTime bounds a run: with nothing to download it takes about 20 s.
 const wholeTime = 170 * time.Second
 
 func main() {

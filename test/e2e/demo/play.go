@@ -22,7 +22,7 @@ const (
 	alias   = "192.168.105.254"
 )
 
-// throughputTime is how long each guest sends to the other.
+// throughputTime is how long each guest sends to the next one.
 const throughputTime = 3 * time.Second
 
 // A demo is one run and what it has found out.
@@ -33,24 +33,25 @@ type demo struct {
 	socket string
 	daemon *lab.Daemon
 	page   *lab.Page
-	vms    [2]vm
+	vms    [3]vm
 }
 
 // A vm is a guest with its results.
 type vm struct {
 	*lab.Guest
-	how            string // it is attached
-	options        lab.GuestOptions
-	lease          lab.Lease
-	gateway, other time.Duration
-	fetch          time.Duration
-	mbit           float64
+	how           string // it is attached
+	options       lab.GuestOptions
+	next          *vm // whom it talks to
+	lease         lab.Lease
+	gateway, peer time.Duration
+	fetch         time.Duration
+	mbit          float64
 }
 
 // A step is one thing that a guest does, named in the message when it fails.
 type step struct {
 	name string
-	do   func(ctx context.Context, v, other *vm) error
+	do   func(ctx context.Context, v *vm) error
 }
 
 func (d *demo) play(ctx context.Context) error {
@@ -58,6 +59,31 @@ func (d *demo) play(ctx context.Context) error {
 		return err
 	}
 	defer d.page.Close()
+	d.attach()
+	// All have an address before the first of them looks for another.
+	for _, steps := range [][]step{
+		{{"boot", d.boot}, {"get a DHCP lease", d.lease}},
+		{
+			{"ping the gateway", d.pingGateway},
+			{"ping the next guest", d.pingNext},
+			{"resolve host.internal", d.resolve},
+			{"fetch a page from the host", d.fetch},
+		},
+	} {
+		if err := d.all(ctx, steps); err != nil {
+			return err
+		}
+	}
+	for i := range d.vms { // in turn, since they share the processors
+		if err := d.throughput(ctx, &d.vms[i]); err != nil {
+			return fmt.Errorf("%s: send to the next guest: %w", d.vms[i].Name, err)
+		}
+	}
+	return d.stop(ctx)
+}
+
+// attach says how each guest gets its network: each in another way.
+func (d *demo) attach() {
 	d.vms[0].how = "-netdev stream"
 	d.vms[0].options = lab.GuestOptions{Name: "guest-1", MAC: "52:54:00:de:30:01", Netdev: lab.StreamNetdev(d.socket, 0)}
 	d.vms[1].how = "socket_vmnet_client, fd 3"
@@ -65,27 +91,14 @@ func (d *demo) play(ctx context.Context) error {
 		Name: "guest-2", MAC: "52:54:00:de:30:02", Netdev: lab.FD3Netdev,
 		Wrap: []string{filepath.Join(d.bin, "socket_vmnet_client"), d.socket},
 	}
-	// Both have an address before the first of them looks for the other.
-	for _, steps := range [][]step{
-		{{"boot", d.boot}, {"get a DHCP lease", d.lease}},
-		{
-			{"ping the gateway", d.pingGateway},
-			{"ping the other guest", d.pingOther},
-			{"resolve host.internal", d.resolve},
-			{"fetch a page from the host", d.fetch},
-		},
-	} {
-		if err := d.both(ctx, steps); err != nil {
-			return err
-		}
+	d.vms[2].how = "socket_vmnet2 exec --dgram"
+	d.vms[2].options = lab.GuestOptions{
+		Name: "guest-3", MAC: "52:54:00:de:30:03", Netdev: lab.DgramFDNetdev,
+		Wrap: []string{filepath.Join(d.bin, "socket_vmnet2"), "exec", "--dgram", d.socket, "--"},
 	}
-	for i := range d.vms { // in turn, since they share the processors
-		v, other := &d.vms[i], &d.vms[1-i]
-		if err := d.throughput(ctx, v, other); err != nil {
-			return fmt.Errorf("%s: send to the other guest: %w", v.Name, err)
-		}
+	for i := range d.vms {
+		d.vms[i].next = &d.vms[(i+1)%len(d.vms)]
 	}
-	return d.stop(ctx)
 }
 
 func (d *demo) startHost(ctx context.Context) (err error) {
@@ -106,16 +119,16 @@ func (d *demo) startHost(ctx context.Context) (err error) {
 	return nil
 }
 
-// both has both guests go through the steps at the same time. The first failure ends the other one's steps as well.
-func (d *demo) both(ctx context.Context, steps []step) error {
+// all has all guests go through the steps at the same time. The first failure ends the others' steps as well.
+func (d *demo) all(ctx context.Context, steps []step) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var wg sync.WaitGroup
 	for i := range d.vms {
 		wg.Go(func() {
-			v, other := &d.vms[i], &d.vms[1-i]
+			v := &d.vms[i]
 			for _, s := range steps {
-				if err := s.do(ctx, v, other); err != nil {
+				if err := s.do(ctx, v); err != nil {
 					cancel(fmt.Errorf("%s: %s: %w", v.options.Name, s.name, err))
 					return
 				}
@@ -126,7 +139,7 @@ func (d *demo) both(ctx context.Context, steps []step) error {
 	return context.Cause(ctx)
 }
 
-func (d *demo) boot(ctx context.Context, v, _ *vm) (err error) {
+func (d *demo) boot(ctx context.Context, v *vm) (err error) {
 	d.sayf(v.options.Name, "boots, attached by %s", v.how)
 	if v.Guest, err = d.lab.Boot(ctx, v.options); err != nil {
 		return err
@@ -135,7 +148,7 @@ func (d *demo) boot(ctx context.Context, v, _ *vm) (err error) {
 	return nil
 }
 
-func (d *demo) lease(ctx context.Context, v, _ *vm) (err error) {
+func (d *demo) lease(ctx context.Context, v *vm) (err error) {
 	if v.lease, err = v.DHCP(ctx); err != nil {
 		return err
 	}
@@ -146,7 +159,7 @@ func (d *demo) lease(ctx context.Context, v, _ *vm) (err error) {
 	return nil
 }
 
-func (d *demo) pingGateway(ctx context.Context, v, _ *vm) (err error) {
+func (d *demo) pingGateway(ctx context.Context, v *vm) (err error) {
 	if v.gateway, err = v.Ping(ctx, gateway); err != nil {
 		return err
 	}
@@ -154,15 +167,15 @@ func (d *demo) pingGateway(ctx context.Context, v, _ *vm) (err error) {
 	return nil
 }
 
-func (d *demo) pingOther(ctx context.Context, v, other *vm) (err error) {
-	if v.other, err = v.Ping(ctx, other.lease.IP); err != nil {
+func (d *demo) pingNext(ctx context.Context, v *vm) (err error) {
+	if v.peer, err = v.Ping(ctx, v.next.lease.IP); err != nil {
 		return err
 	}
-	d.sayf(v.Name, "pings %s (%s): %s", other.options.Name, other.lease.IP, ms(v.other))
+	d.sayf(v.Name, "pings %s (%s): %s", v.next.options.Name, v.next.lease.IP, ms(v.peer))
 	return nil
 }
 
-func (d *demo) resolve(ctx context.Context, v, _ *vm) error {
+func (d *demo) resolve(ctx context.Context, v *vm) error {
 	address, err := v.Resolve(ctx, "host.internal")
 	if err != nil {
 		return err
@@ -174,7 +187,7 @@ func (d *demo) resolve(ctx context.Context, v, _ *vm) error {
 	return nil
 }
 
-func (d *demo) fetch(ctx context.Context, v, _ *vm) error {
+func (d *demo) fetch(ctx context.Context, v *vm) error {
 	text, took, err := v.Fetch(ctx, fmt.Sprintf("http://host.internal:%d/", d.page.Port()))
 	if err != nil {
 		return err
@@ -187,12 +200,12 @@ func (d *demo) fetch(ctx context.Context, v, _ *vm) error {
 	return nil
 }
 
-func (d *demo) throughput(ctx context.Context, v, other *vm) (err error) {
-	if err := other.ServeSink(ctx); err != nil {
+func (d *demo) throughput(ctx context.Context, v *vm) (err error) {
+	if err := v.next.ServeSink(ctx); err != nil {
 		return err
 	}
-	d.sayf(v.Name, "sends to %s for %s", other.Name, throughputTime)
-	v.mbit, err = v.Throughput(ctx, other.lease.IP, throughputTime)
+	d.sayf(v.Name, "sends to %s for %s", v.next.Name, throughputTime)
+	v.mbit, err = v.Throughput(ctx, v.next.lease.IP, throughputTime)
 	return err
 }
 
@@ -215,11 +228,11 @@ func (d *demo) stop(ctx context.Context) error {
 func (d *demo) table() string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "guest\tattached by\tMAC\tlease\tping gateway\tping guest\tfetch\tto other guest")
+	fmt.Fprintln(w, "guest\tattached by\tMAC\tlease\tping gateway\tping next\tfetch\tto next guest")
 	for i := range d.vms {
 		v := &d.vms[i]
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s/%s\t%s\t%s\tok, %s\t%.0f Mbit/s\n", v.Name, v.how, v.MAC, v.lease.IP, v.lease.Bits,
-			ms(v.gateway), ms(v.other), ms(v.fetch), v.mbit)
+			ms(v.gateway), ms(v.peer), ms(v.fetch), v.mbit)
 	}
 	_ = w.Flush() // to a string
 	return b.String()

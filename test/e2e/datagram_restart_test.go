@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package e2e
+
+import (
+	"errors"
+	"os"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/socket-vmnet2/socket_vmnet2/test/e2e/lab"
+)
+
+// A datagram guest on a path sends to whoever has the path by then. QEMU's socket there is not connected, so that nothing
+// ends with the daemon, and QEMU does not get stuck when it was blocked, as it does on a stream. A guest on a passed
+// descriptor has the other end of one that died with the daemon.
+
+// testStop stops the daemon under guests that send all they can. Those with a way back send to the next daemon.
+func (m *mixed) testStop(t *testing.T) {
+	counter := m.count(t)
+	for _, g := range m.guests {
+		require.NoError(t, g.Background(t.Context(), "guest load eth0 "+countMAC+" 1400", "load"))
+		m.sends(t, counter, g)
+	}
+	since := time.Now()
+	t.Logf("stopped in %s", stop(t, m.daemon, syscall.SIGTERM))
+	<-counter.Ended()
+	require.NoError(t, counter.Err(), "the last thing that came must be a whole frame")
+	for _, f := range []string{m.socket, m.socket + ".d", m.lab.Path("pid")} {
+		_, err := os.Lstat(f)
+		assert.ErrorIs(t, err, os.ErrNotExist)
+	}
+	m.start(t)
+	again := m.count(t)
+	defer again.Close()
+	m.reconnected(t, since)
+	for _, g := range m.guests[:onFD] {
+		m.sends(t, again, g)
+	}
+	for _, g := range m.guests {
+		_, err := g.EndBackground(within(t, 20*time.Second), "load")
+		require.NoError(t, err)
+	}
+	for _, g := range m.guests[onFD:] {
+		assert.Zero(t, again.From(g.MAC).Frames, "%s has no way to the new daemon", g.Name)
+	}
+	require.NoError(t, again.Err())
+}
+
+// reconnected waits until the guest on the stream, which lost its connection after since, has one again.
+func (m *mixed) reconnected(t *testing.T, since time.Time) {
+	t.Helper()
+	q := m.guests[onStream].QMP()
+	gone, err := q.WaitEvent(within(t, 10*time.Second), lab.EventStreamDisconnected, since)
+	require.NoError(t, err)
+	_, err = q.WaitEvent(within(t, 10*time.Second), lab.EventStreamConnected, gone.Time)
+	require.NoError(t, err)
+}
+
+// testDescriptorsEnded: a guest on a passed descriptor has lost its network for good, and nothing else.
+func (m *mixed) testDescriptorsEnded(t *testing.T) {
+	for _, g := range m.guests[onFD:] {
+		r, err := g.Run(within(t, time.Minute), "ping -c 2 -i 0.2 -W 1 "+gateway)
+		require.NoError(t, err)
+		assert.NotZero(t, r.Code, "%s still has a network", g.Name)
+		assert.Contains(t, r.Output, "100% packet loss")
+	}
+}
+
+// testStalledKill: a guest on a path that was blocked on a daemon without a processor, which is then killed, sends again.
+// QEMU on a stream would not, see stop_test.go, so the guest there stays quiet.
+func (m *mixed) testStalledKill(t *testing.T) {
+	g := m.guests[onPath]
+	counter := m.count(t)
+	require.NoError(t, g.Background(t.Context(), "guest load eth0 "+countMAC+" 1400", "load"))
+	m.sends(t, counter, g)
+	require.NoError(t, m.daemon.Signal(syscall.SIGSTOP))
+	time.Sleep(300 * time.Millisecond) // some frames are enough to fill the socket
+	since := time.Now()
+	_, err := m.daemon.Stop(within(t, 20*time.Second), syscall.SIGKILL)
+	require.NoError(t, err)
+	counter.Close()
+	m.start(t)
+	counter = m.count(t)
+	defer counter.Close()
+	m.reconnected(t, since)
+	m.sends(t, counter, g)
+	_, err = g.EndBackground(within(t, 20*time.Second), "load")
+	require.NoError(t, err)
+}
+
+// testRestart: the guests with a way back take it by themselves and keep their addresses.
+func (m *mixed) testRestart(t *testing.T, s os.Signal) {
+	guests := m.guests[:onFD]
+	before, after := make([]lab.Pings, len(guests)), make([]lab.Pings, len(guests))
+	wait := func(p []lab.Pings, more int) {
+		t.Helper()
+		m.each(t, guests, func(i int, g *lab.Guest) (err error) {
+			from := p[i].Answered
+			return m.poll(t, func() bool {
+				p[i], err = g.Pings(within(t, time.Minute))
+				return err != nil || p[i].Answered >= from+more
+			}, g.Name+" gets answers")
+		})
+	}
+	m.each(t, guests, func(_ int, g *lab.Guest) error { return g.StartPings(t.Context(), gateway) })
+	wait(before, 10)
+	copy(after, before)
+	took, err := m.daemon.Stop(within(t, 20*time.Second), s)
+	require.NoError(t, err)
+	start := time.Now()
+	m.start(t)
+	t.Logf("%s took %s, the start %s", s, took, time.Since(start))
+	wait(after, 20)
+	m.each(t, guests, func(i int, g *lab.Guest) (err error) {
+		after[i], err = g.StopPings(within(t, time.Minute))
+		return err
+	})
+	for i, g := range guests {
+		t.Logf("%s: %s between two answers, %d of %d requests answered", g.Name, after[i].Outage, after[i].Answered, after[i].Last+1)
+	}
+	for i, g := range guests {
+		_, err := g.Ping(within(t, time.Minute), m.leases[1-i].IP)
+		require.NoError(t, err, "before any DHCP")
+	}
+	for _, i := range []int{onPath, onStream} { // the other order than the first time
+		lease, err := m.guests[i].DHCP(within(t, time.Minute))
+		require.NoError(t, err)
+		assert.Equal(t, m.leases[i], lease)
+	}
+}
+
+// poll waits up to 20 s for f to be true.
+func (m *mixed) poll(t *testing.T, f func() bool, what string) error {
+	for end := time.Now().Add(20 * time.Second); !f(); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(end) || t.Context().Err() != nil {
+			return errors.New("waited too long until " + what)
+		}
+	}
+	return nil
+}

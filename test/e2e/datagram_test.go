@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package e2e
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/socket-vmnet2/socket_vmnet2/test/e2e/lab"
+)
+
+// The guests of a mixed network, in their order.
+const (
+	onStream = iota // -netdev stream with reconnect-ms
+	onPath          // -netdev dgram with a path of its own
+	onFD            // -netdev dgram on a descriptor from exec --dgram
+	onSocket        // -netdev socket on such a descriptor
+)
+
+// countMAC is the address of the stream client that counts.
+const countMAC = "52:54:00:e2:e3:99"
+
+// mixed is a daemon with a guest on each kind of socket.
+type mixed struct {
+	lab     *lab.Lab
+	program string
+	args    []string
+	socket  string
+	reply   string // file with what exec was told for the guest onSocket
+	daemon  *lab.Daemon
+	guests  []*lab.Guest
+	leases  []lab.Lease
+}
+
+// TestDatagram shows guests on datagrams beside one on a stream, and what becomes of each when the daemon ends. The daemon
+// of root serves no socket of root's own, so the guest with a path runs under another account then.
+func TestDatagram(t *testing.T) {
+	other, err := lab.OtherUser()
+	require.NoError(t, err)
+	var args []string
+	if other != nil {
+		args = append(args, "--socket-group="+other.Group)
+	}
+	m := newMixed(t, daemonNew, args, qemus{path: tools.QEMU, fd: tools.NewQEMU, socket: tools.QEMU}, other)
+	m.run(t)
+}
+
+// TestDatagramOnVmnet is the same with the vmnet back end on the simulator and the two QEMUs changed over. The guest with a
+// path is root's own where root runs the tests: --allow-uid lets it.
+func TestDatagramOnVmnet(t *testing.T) {
+	args := []string{"--allow-uid=0"}
+	m := newMixed(t, daemonSim, args, qemus{path: tools.NewQEMU, fd: tools.QEMU, socket: tools.NewQEMU}, nil)
+	m.run(t)
+}
+
+// qemus are the programs of the guests; the one on a stream is always 9.2 or newer.
+type qemus struct{ path, fd, socket string }
+
+// newMixed starts program and boots the guests.
+func newMixed(t *testing.T, program string, args []string, q qemus, pathUser *lab.User) *mixed {
+	t.Helper()
+	l := newLab(t)
+	m := &mixed{lab: l, program: program, args: args, socket: l.Path("socket_vmnet"), reply: l.Path("reply.json")}
+	m.start(t)
+	m.guests = boot(
+		t, l,
+		lab.GuestOptions{
+			Name: "stream", MAC: "52:54:00:e2:e3:01", QEMU: tools.NewQEMU,
+			Netdev: lab.StreamNetdev(m.socket, reconnectEvery),
+		},
+		lab.GuestOptions{
+			Name: "path", MAC: "52:54:00:e2:e3:02", QEMU: q.path, User: pathUser,
+			Netdev: lab.DgramPathNetdev(filepath.Join(m.socket+".d", "dgram", "sock")),
+		},
+		lab.GuestOptions{
+			Name: "fd", MAC: "52:54:00:e2:e3:03", QEMU: q.fd,
+			Netdev: lab.DgramFDNetdev, Wrap: []string{daemonNew, "exec", "--dgram", m.socket, "--"},
+		},
+		lab.GuestOptions{
+			Name: "socket", MAC: "{mac}", QEMU: q.socket,
+			Netdev: lab.FD3Netdev, Wrap: []string{daemonNew, "exec", "--dgram", "--json=" + m.reply, m.socket, "--"},
+		},
+	)
+	m.leases = make([]lab.Lease, len(m.guests))
+	return m
+}
+
+func (m *mixed) start(t *testing.T) {
+	t.Helper()
+	m.daemon = startDaemon(t, m.lab, m.program, m.socket, append([]string{"--pidfile=" + m.lab.Path("pid")}, m.args...)...)
+}
+
+func (m *mixed) run(t *testing.T) {
+	t.Run("lease", m.testLease)
+	if t.Failed() {
+		return // nothing below can work
+	}
+	t.Run("interface address", m.testMAC)
+	t.Run("ping", m.testPing)
+	t.Run("throughput", m.testThroughput)
+	t.Run("unicast is private", m.testPrivate)
+	t.Run("stop under load", m.testStop)
+	if t.Failed() {
+		return
+	}
+	t.Run("a descriptor ends with the daemon", m.testDescriptorsEnded)
+	t.Run("stop and start", func(t *testing.T) { m.testRestart(t, syscall.SIGTERM) })
+	t.Run("kill and start", func(t *testing.T) { m.testRestart(t, syscall.SIGKILL) })
+	t.Run("kill a daemon that hangs", m.testStalledKill)
+}
+
+// each calls f for guests at the same time and wants no error.
+func (m *mixed) each(t *testing.T, guests []*lab.Guest, f func(i int, g *lab.Guest) error) {
+	t.Helper()
+	errs := make([]error, len(guests))
+	var wg sync.WaitGroup
+	for i, g := range guests {
+		wg.Go(func() { errs[i] = f(i, g) })
+	}
+	wg.Wait()
+	require.NoError(t, errors.Join(errs...))
+}
+
+func (m *mixed) testLease(t *testing.T) {
+	m.each(t, m.guests, func(i int, g *lab.Guest) (err error) {
+		m.leases[i], err = g.DHCP(within(t, time.Minute))
+		return err
+	})
+	owner := map[string]string{gateway: "gateway"}
+	for i, g := range m.guests {
+		t.Logf("%s: %s", g.Name, m.leases[i].IP)
+		assert.Equal(t, gateway, m.leases[i].Router)
+		assert.Empty(t, owner[m.leases[i].IP], "%s has the address of somebody else", g.Name)
+		owner[m.leases[i].IP] = g.Name
+	}
+}
+
+// testMAC: exec puts the interface's address in the place of {mac}.
+func (m *mixed) testMAC(t *testing.T) {
+	text, err := os.ReadFile(m.reply)
+	require.NoError(t, err)
+	var reply struct {
+		MAC string `json:"vmnet_mac_address"`
+	}
+	require.NoError(t, json.Unmarshal(text, &reply))
+	assert.Equal(t, mustMAC(t, reply.MAC).String(), m.guests[onSocket].MAC)
+}
+
+// testPing: everybody reaches everybody.
+func (m *mixed) testPing(t *testing.T) {
+	m.each(t, m.guests, func(i int, g *lab.Guest) error {
+		to := map[string]string{"gateway": gateway}
+		for j, lease := range m.leases {
+			if j != i {
+				to[m.guests[j].Name] = lease.IP
+			}
+		}
+		for name, ip := range to {
+			mean, err := g.Ping(within(t, time.Minute), ip)
+			if err != nil {
+				return err
+			}
+			t.Logf("%s to %s: %s", g.Name, name, mean)
+		}
+		return nil
+	})
+}
+
+func (m *mixed) testThroughput(t *testing.T) {
+	for _, g := range m.guests {
+		require.NoError(t, g.ServeSink(t.Context()))
+	}
+	for _, pair := range [][2]int{{onStream, onPath}, {onStream, onFD}, {onPath, onFD}, {onSocket, onStream}} {
+		for _, from := range []int{0, 1} {
+			a, b := pair[from], pair[1-from]
+			mbit, err := m.guests[a].Throughput(within(t, time.Minute), m.leases[b].IP, time.Second)
+			require.NoError(t, err)
+			t.Logf("%s sends %.0f Mbit/s to %s", m.guests[a].Name, mbit, m.guests[b].Name)
+			assert.Greater(t, mbit, 5.0, "see TestNetwork")
+		}
+	}
+}
+
+// testPrivate: what one datagram guest sends to another does not reach a client on a stream.
+func (m *mixed) testPrivate(t *testing.T) {
+	third := m.count(t)
+	defer third.Close()
+	load := func(g *lab.Guest, to string) {
+		run(t, g, fmt.Sprintf("timeout 1 guest load eth0 %s 300; [ $? = 143 ]", to))
+	}
+	path, fd := m.guests[onPath], m.guests[onFD]
+	load(path, fd.MAC)
+	load(fd, path.MAC)
+	for _, g := range []*lab.Guest{path, fd} {
+		assert.Zero(t, third.From(g.MAC).Frames, "frames of %s that were meant for somebody else", g.Name)
+		load(g, countMAC)
+		assert.Eventually(t, func() bool { return third.From(g.MAC).Frames > aliveFrames }, 5*time.Second, 50*time.Millisecond,
+			"frames of %s that were meant for the third client", g.Name)
+	}
+	require.NoError(t, third.Err())
+}
+
+func (m *mixed) count(t *testing.T) *lab.Counter {
+	t.Helper()
+	c, err := m.lab.Count(m.socket, mustMAC(t, countMAC))
+	require.NoError(t, err)
+	return c
+}
+
+// sends waits until frames of g arrive at c.
+func (m *mixed) sends(t *testing.T, c *lab.Counter, g *lab.Guest) {
+	t.Helper()
+	require.Eventually(t, func() bool { return c.From(g.MAC).Frames > aliveFrames }, 15*time.Second, 20*time.Millisecond,
+		"frames of %s", g.Name)
+}
