@@ -172,7 +172,7 @@ func testOneHealthy(t *testing.T, healthy int) {
 	home := shortDir(t)
 	t.Chdir(home) // the daemon's directory, where a relative address would lead it
 	p := startOpen(t)
-	misled := listenGram(t, filepath.Join(home, "relative"))
+	misled := listenGram(t, "relative")
 	s1, s2, flooder := over(t, p.stream()), over(t, p.stream()), over(t, p.stream())
 	introduce(t, s1, s2, flooder)
 
@@ -199,7 +199,7 @@ func testOneHealthy(t *testing.T, healthy int) {
 	stray := net.HardwareAddr{2, 0, 0, 0, 0xe, 1}
 	heard := s1.Listen(func(f []byte) bool { return bytes.Equal(f[6:12], stray) })
 
-	stop := make(chan struct{})
+	stop, full := make(chan struct{}), make(chan struct{})
 	var flood sync.WaitGroup
 	flood.Go(func() {
 		var batch [][]byte
@@ -219,6 +219,9 @@ func testOneHealthy(t *testing.T, healthy int) {
 			default:
 			}
 			assert.NoError(t, flooder.Send(batch...))
+			if i == 500 { // 4,000 frames for each deaf client: what can be full is full
+				close(full)
+			}
 			if i%8 == 0 { // these reach everybody perhaps, who must not be flooded
 				assert.NoError(t, flooder.Send(few...))
 				_ = relative.Send(testFrame(fakeguest.Broadcast, stray, "from nowhere"))
@@ -227,6 +230,7 @@ func testOneHealthy(t *testing.T, healthy int) {
 	})
 	defer flood.Wait()
 	defer close(stop)
+	<-full
 	runFlows(t, 3000,
 		newFlow("stream to healthy", s1, g), newFlow("healthy to stream", g, s1),
 		newFlow("stream to stream", s1, s2), newFlow("stream to stream, back", s2, s1),
@@ -236,6 +240,31 @@ func testOneHealthy(t *testing.T, healthy int) {
 	assert.Empty(t, received(t, misled), "the socket that a relative address names in the daemon's directory got frames")
 	assert.Empty(t, heard.Collect(10*time.Millisecond), "frames of a client that cannot be answered")
 	assert.True(t, p.alive())
+}
+
+// TestHundredDeafClients: a hundred clients that must be answered through the one shared socket, and do not read, are sent
+// the longest frames there are. Another one like them gets all of its own.
+func TestHundredDeafClients(t *testing.T) {
+	p := startOpen(t)
+	s, healthy, flooder := over(t, p.stream()), over(t, p.connected()), over(t, p.unconnected())
+	introduce(t, s, healthy, flooder)
+	var batch [][]byte
+	for i := range 100 {
+		mac, text := net.HardwareAddr{2, 0, 0, 0, 4, byte(i)}, fmt.Sprint("deaf ", i)
+		l := dialWay(t, p.connected())
+		hears(t, s, text, func() error { return l.Send(testFrame(fakeguest.Broadcast, mac, text)) })
+		for _, n := range []int{fakeguest.MaxDatagramLen, 60, 1514, 9000} {
+			batch = append(batch, fakeguest.EthernetFrame(mac, flooder.MAC(), fakeguest.TypeTest, make([]byte, n-14)))
+		}
+	}
+	for range 3 {
+		require.NoError(t, flooder.Send(batch...))
+	}
+	runFlows(t, 1000, newFlow("stream to healthy", s, healthy), newFlow("healthy to stream", healthy, s),
+		newFlow("flooder to healthy", flooder, healthy))
+	late := over(t, p.connected())
+	introduce(t, s, late)
+	runFlows(t, 500, newFlow("stream to late", s, late))
 }
 
 // trick makes a client of which the daemon knows, and then puts a link to the victim's socket where its own was.
