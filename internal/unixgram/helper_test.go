@@ -112,7 +112,7 @@ func (s *session) waitEnd(t *testing.T) error {
 // A lab is a Server with its sessions.
 type lab struct {
 	*Server
-	t    *testing.T
+	t    testing.TB
 	dir  string
 	path string
 	log  *logBuffer
@@ -123,6 +123,7 @@ type lab struct {
 	count    int
 	onServe  func(s *session) error // called before the session runs
 	noRun    bool                   // the sessions do not run by themselves
+	noReader bool                   // the Server does not run
 	running  sync.WaitGroup
 }
 
@@ -145,7 +146,7 @@ func (b *logBuffer) String() string {
 }
 
 // newLab starts a Server at a path of its own. Sockets of root are allowed unless set says otherwise.
-func newLab(t *testing.T, set func(l *lab, o *Options)) *lab {
+func newLab(t testing.TB, set func(l *lab, o *Options)) *lab {
 	t.Helper()
 	l := &lab{t: t, dir: shortDir(t), log: &logBuffer{}, ran: make(chan struct{}), sessions: map[string]*session{}}
 	l.path = filepath.Join(l.dir, "sock")
@@ -164,7 +165,9 @@ func newLab(t *testing.T, set func(l *lab, o *Options)) *lab {
 	require.NoError(t, err)
 	go func() {
 		defer close(l.ran)
-		l.Run()
+		if !l.noReader {
+			l.Run()
+		}
 	}()
 	t.Cleanup(l.stop)
 	return l
@@ -222,7 +225,7 @@ func (l *lab) dropped(r Reason, n int) {
 }
 
 // shortDir is a directory with a short name.
-func shortDir(t *testing.T) string {
+func shortDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "ug")
 	require.NoError(t, err)
@@ -234,7 +237,7 @@ func shortDir(t *testing.T) string {
 // A peer is a client in a test.
 type peer struct {
 	*net.UnixConn
-	t    *testing.T
+	t    testing.TB
 	path string
 	to   *net.UnixAddr // nil: connected
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // onFd calls f with the descriptor of conn.
-func onFd(t *testing.T, conn *net.UnixConn, f func(fd int) error) {
+func onFd(t testing.TB, conn *net.UnixConn, f func(fd int) error) {
 	t.Helper()
 	rc, err := conn.SyscallConn()
 	require.NoError(t, err)
@@ -22,7 +22,7 @@ func onFd(t *testing.T, conn *net.UnixConn, f func(fd int) error) {
 }
 
 // connectFd connects a datagram socket to a path.
-func connectFd(t *testing.T, conn *net.UnixConn, path string) {
+func connectFd(t testing.TB, conn *net.UnixConn, path string) {
 	t.Helper()
 	onFd(t, conn, func(fd int) error { return unix.Connect(fd, &unix.SockaddrUnix{Name: path}) })
 }

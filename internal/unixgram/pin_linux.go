@@ -3,14 +3,16 @@
 package unixgram
 
 import (
+	"os"
 	"strconv"
 
 	"golang.org/x/sys/unix"
 )
 
 // procFd is where Linux shows a process its descriptors as links that lead to the open file itself, whatever its path has
-// become.
-const procFd = "/proc/self/fd/"
+// become. By its number, since /proc/self is one more link to follow for each frame. A daemon that executes another program
+// keeps its number.
+var procFd = "/proc/" + strconv.Itoa(os.Getpid()) + "/fd/"
 
 // A pin holds the inode of a socket: a descriptor that can be named, but neither read nor written.
 type pin struct {

@@ -100,6 +100,11 @@ type sender struct {
 
 // from takes the datagrams first to end-1, which name has sent.
 func (s *Server) from(name []byte, from sender, first, end int) {
+	tells := s.opts.Trust.senders()
+	if tells && !from.known { // it came before the socket was set up
+		s.refused.add(Early, end-first)
+		return
+	}
 	c := s.last
 	if c == nil || c.ended.Load() || c.path != string(name) {
 		if c = s.find(name, from, end-first); c == nil {
@@ -107,7 +112,7 @@ func (s *Server) from(name []byte, from sender, first, end int) {
 		}
 		s.last = c
 	}
-	if s.opts.Trust.senders() && !from.is(c.uid) {
+	if tells && !from.is(c.uid) {
 		s.refused.forged(c.path, from, c.uid, end-first)
 		return
 	}
@@ -115,7 +120,7 @@ func (s *Server) from(name []byte, from sender, first, end int) {
 }
 
 // is reports whether the sender may speak for a socket of the owner uid. Root may do anything.
-func (f sender) is(uid uint32) bool { return f.known && (f.uid == uid || f.uid == 0) }
+func (f sender) is(uid uint32) bool { return f.uid == uid || f.uid == 0 }
 
 // find looks a client up, or makes one. It is nil when the address is not trusted, after n datagrams were counted.
 func (s *Server) find(name []byte, from sender, n int) *client {

@@ -118,10 +118,7 @@ func (r *refusals) forged(path string, from sender, owner uint32, n int) {
 
 // forgedBy is the error of an address that somebody else uses.
 func forgedBy(path string, from sender, owner uint32) error {
-	err := errors.New("it came before its sender could be told")
-	if from.known {
-		err = fmt.Errorf("sent by user %d, the socket belongs to user %d", from.uid, owner)
-	}
+	err := fmt.Errorf("sent by user %d, the socket belongs to user %d", from.uid, owner)
 	return &Untrusted{Path: path, Reason: Forged, Err: err, Advice: adviceFor(Forged)}
 }
 

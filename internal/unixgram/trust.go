@@ -46,7 +46,7 @@ const (
 	OwnerRoot Reason = "owned by root"
 	Forged    Reason = "forged"
 	Refused   Reason = "refused"
-	Early     Reason = "early" // trusted, but more than is kept for a session that is just being made
+	Early     Reason = "early" // before the socket was set up, or more than is kept for a session that is just being made
 )
 
 // Untrusted is the error of Check.

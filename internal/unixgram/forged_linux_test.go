@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package unixgram
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// The users in these tests.
+const (
+	victim   = 4001
+	attacker = 4002
+)
+
+// needRoot skips without root.
+func needRoot(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		if os.Getenv("CI") != "" {
+			t.Fatal("CI runs this as root")
+		}
+		t.Skip("needs root, to become other users in another root directory")
+	}
+}
+
+// as runs f as another user, with dir as its root directory, in a thread that ends with it.
+func as(t *testing.T, uid int, dir string, f func() error) {
+	t.Helper()
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread is of no use any more
+		done <- func() error {
+			if err := unix.Unshare(unix.CLONE_FS); err != nil {
+				return fmt.Errorf("unshare: %w", err)
+			}
+			if err := errors.Join(unix.Chroot(dir), unix.Chdir("/")); err != nil {
+				return fmt.Errorf("chroot: %w", err)
+			}
+			if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, uintptr(uid), uintptr(uid), uintptr(uid)); errno != 0 {
+				return fmt.Errorf("setresuid: %w", errno)
+			}
+			return f()
+		}()
+	}()
+	require.NoError(t, <-done)
+}
+
+// bound makes a datagram socket at path for the thread that it runs in, and sends frames to the socket at to.
+func bound(fd *int, path, to string, connected bool, frames ...[]byte) func() error {
+	return func() (err error) {
+		if *fd == 0 {
+			if *fd, err = unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0); err != nil {
+				return err
+			}
+			if err := unix.Bind(*fd, &unix.SockaddrUnix{Name: path}); err != nil {
+				return fmt.Errorf("bind: %w", err)
+			}
+			if connected {
+				if err := unix.Connect(*fd, &unix.SockaddrUnix{Name: to}); err != nil {
+					return fmt.Errorf("connect: %w", err)
+				}
+			}
+		}
+		for _, f := range frames {
+			if err := unix.Sendto(*fd, f, 0, &unix.SockaddrUnix{Name: to}); err != nil {
+				return fmt.Errorf("send: %w", err)
+			}
+		}
+		return nil
+	}
+}
+
+// TestForged: a client in a root directory of its own binds a path that is somebody else's socket here.
+func TestForged(t *testing.T) {
+	needRoot(t)
+	for _, connected := range []bool{true, false} {
+		t.Run(fmt.Sprintf("connected=%t", connected), func(t *testing.T) {
+			l := newLab(t, func(_ *lab, o *Options) { o.Trust.AllowUIDs = nil })
+			require.NoError(t, os.Chmod(l.path, 0o777))
+			require.NoError(t, os.Chmod(l.dir, 0o777))
+			path := filepath.Join(l.dir, "c")
+			var mine, theirs int
+			defer func() { _, _ = unix.Close(mine), unix.Close(theirs) }()
+			as(t, victim, "/", bound(&mine, path, l.path, connected))
+
+			// The attacker's root directory has the daemon's socket at the same path, and no other.
+			root := shortDir(t)
+			require.NoError(t, os.MkdirAll(filepath.Join(root, l.dir), 0o777))
+			require.NoError(t, os.Chmod(filepath.Join(root, l.dir), 0o777))
+			require.NoError(t, os.Link(l.path, filepath.Join(root, l.path)))
+			as(t, attacker, root, bound(&theirs, path, l.path, connected, testFrame(60, 1), testFrame(60, 2)))
+			l.dropped(Forged, 2)
+			assert.Zero(t, l.served(), "nobody is made a client by somebody else")
+			assert.Contains(t, l.log.String(), "sent by user 4002, the socket belongs to user 4001")
+
+			time.Sleep(badFor + 100*time.Millisecond) // until the address is looked at again
+			as(t, victim, "/", bound(&mine, path, l.path, connected, testFrame(60, 3)))
+			s := l.session(path)
+			assert.EqualValues(t, victim, s.uid)
+			s.waitFrames(t, 1)
+			as(t, attacker, root, bound(&theirs, path, l.path, connected, testFrame(60, 4), testFrame(60, 5)))
+			as(t, victim, "/", bound(&mine, path, l.path, connected, testFrame(60, 6)))
+			assert.Equal(t, [][]byte{testFrame(60, 3), testFrame(60, 6)}, s.waitFrames(t, 2), "only its own")
+			l.dropped(Forged, 4)
+
+			s.link.Deliver(batchOf(testFrame(60, 7)))
+			buf := make([]byte, 100)
+			n, err := unix.Read(mine, buf)
+			require.NoError(t, err)
+			assert.Equal(t, testFrame(60, 7), buf[:n])
+			_, err = unix.Read(theirs, nonblock(t, theirs, buf))
+			require.ErrorIs(t, err, unix.EAGAIN, "the attacker gets nothing")
+		})
+	}
+}
+
+func nonblock(t *testing.T, fd int, buf []byte) []byte {
+	t.Helper()
+	require.NoError(t, unix.SetNonblock(fd, true))
+	return buf
+}
+
+// TestOtherPath: a client in a root directory of its own, whose path is nothing here.
+func TestOtherPath(t *testing.T) {
+	needRoot(t)
+	l := newLab(t, nil)
+	require.NoError(t, os.Chmod(l.path, 0o777))
+	root := shortDir(t)
+	require.NoError(t, os.Chmod(root, 0o777))
+	require.NoError(t, os.Link(l.path, filepath.Join(root, "sock")))
+	var fd int
+	defer func() { _ = unix.Close(fd) }()
+	as(t, attacker, root, bound(&fd, "/mine", "/sock", false, testFrame(60, 1)))
+	l.dropped(Vanished, 1)
+	assert.Contains(t, l.log.String(), "another root directory")
+}
+
+// TestSentBeforeStart: a datagram that came before the socket's senders were told makes nobody a client, but does not keep
+// one from becoming it.
+func TestSentBeforeStart(t *testing.T) {
+	var p *peer
+	l := newLab(t, func(l *lab, _ *Options) {
+		p = l.unconnected("c")
+		p.send(testFrame(60, 1))
+	})
+	l.dropped(Early, 1)
+	assert.Empty(t, l.log.String(), "the client cannot help it")
+	p.send(testFrame(60, 2))
+	assert.Equal(t, [][]byte{testFrame(60, 2)}, l.session(p.path).waitFrames(t, 1))
+}

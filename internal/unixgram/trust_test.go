@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package unixgram
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// bindAt binds a datagram socket.
+func bindAt(t testing.TB, path string) *net.UnixConn {
+	t.Helper()
+	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+func TestCheck(t *testing.T) {
+	dir := shortDir(t)
+	at := func(name string) string { return filepath.Join(dir, name) }
+	bindAt(t, at("sock"))
+	bindAt(t, at("own"))
+	require.NoError(t, os.Link(at("own"), at("own2")))
+	require.NoError(t, os.Symlink(at("sock"), at("link")))
+	require.NoError(t, os.WriteFile(at("file"), nil, 0o600))
+	require.NoError(t, os.Mkdir(at("dir"), 0o700))
+	me := uint32(os.Geteuid())
+	trust := Trust{EUID: os.Geteuid(), AllowUIDs: []uint32{me}, Own: []string{at("own")}}
+	tests := []struct {
+		name, path string
+		want       Reason
+	}{
+		{"a socket", at("sock"), ""},
+		{"by another way", dir + "/./dir/../sock", ""},
+		{"nothing", "", Unbound},
+		{"abstract", "\x00sock", Abstract},
+		{"relative", "sock", Relative},
+		{"relative with dots", "../sock", Relative},
+		{"an @, which is a name here", "@sock", Relative},
+		{"own", at("own"), OwnPath},
+		{"own, by another way", dir + "//own", OwnPath},
+		{"own, by another name", at("own2"), OwnPath},
+		{"a link", at("link"), IsLink},
+		{"a file", at("file"), NoSocket},
+		{"a directory", at("dir"), NoSocket},
+		{"a device", "/dev/null", NoSocket},
+		{"gone", at("nothing"), Vanished},
+		{"through a file", at("file") + "/sock", Vanished},
+		{"with a zero", at("so\x00ck"), Vanished},
+		{"long", "/" + strings.Repeat("x", 107), TooLong},
+		{"longer than any name", "/" + strings.Repeat("x", 5000), TooLong},
+		{"the root", "/", NoSocket},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			target, err := trust.Check(tt.path)
+			if tt.want == "" {
+				require.NoError(t, err)
+				defer target.Close()
+				assert.Equal(t, tt.path, target.Path())
+				assert.Equal(t, me, target.UID())
+				assert.True(t, target.Same())
+				return
+			}
+			var u *Untrusted
+			require.ErrorAs(t, err, &u)
+			assert.Equal(t, tt.want, u.Reason, "%v", err)
+			assert.NotEmpty(t, u.Advice)
+			assert.Contains(t, err.Error(), fmt.Sprintf("%q", tt.path))
+		})
+	}
+}
+
+func TestTargetNotices(t *testing.T) {
+	dir := shortDir(t)
+	path := filepath.Join(dir, "a")
+	conn := bindAt(t, path)
+	trust := Trust{AllowUIDs: []uint32{0}}
+	target, err := trust.Check(path)
+	require.NoError(t, err)
+	defer target.Close()
+	assert.True(t, target.alive())
+	require.NoError(t, os.Rename(path, path+"2"))
+	assert.False(t, target.Same(), "renamed")
+	require.NoError(t, os.Symlink(path+"2", path))
+	assert.False(t, target.Same(), "a link, though it leads there")
+	require.NoError(t, os.Remove(path))
+	other := bindAt(t, path)
+	assert.False(t, target.Same(), "another")
+	require.NoError(t, other.Close())
+	require.NoError(t, conn.Close())
+	assert.False(t, target.alive())
+}
+
+// TestUntrusted sends from addresses that get no session, and no answer.
+func TestUntrusted(t *testing.T) {
+	tests := []struct {
+		name string
+		bind func(l *lab) string // what to bind; "" = nothing
+		want Reason
+		says string
+	}{
+		{"unbound", func(*lab) string { return "" }, Unbound, "bind the client's socket to a path"},
+		{"abstract", func(l *lab) string { return "@" + l.dir }, Abstract, "no owner"},
+		{"relative", func(l *lab) string { return l.relative("rel") }, Relative, "absolute path"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			l := newLab(t, nil)
+			var from *net.UnixAddr
+			if name := tt.bind(l); name != "" {
+				from = &net.UnixAddr{Name: name, Net: "unixgram"}
+			}
+			conn, err := net.DialUnix("unixgram", from, &net.UnixAddr{Name: l.path, Net: "unixgram"})
+			require.NoError(t, err)
+			defer conn.Close()
+			for range 3 {
+				_, err = conn.Write(testFrame(60, 1))
+				require.NoError(t, err)
+			}
+			l.dropped(tt.want, 3)
+			assert.Zero(t, l.served())
+			log := l.log.String()
+			assert.Equal(t, 1, strings.Count(log, "level=WARN"), "%s", log)
+			assert.Contains(t, log, tt.says)
+			if from != nil {
+				assert.Contains(t, log, strings.TrimPrefix(from.Name, "@"))
+			}
+		})
+	}
+}
+
+// relative is a relative path that leads into the lab's directory.
+func (l *lab) relative(name string) string {
+	l.t.Helper()
+	wd, err := os.Getwd()
+	require.NoError(l.t, err)
+	rel, err := filepath.Rel(wd, filepath.Join(l.dir, name))
+	require.NoError(l.t, err)
+	return rel
+}
+
+// TestRootOwned: the sockets of root are for those who allow them.
+func TestRootOwned(t *testing.T) {
+	l := newLab(t, func(_ *lab, o *Options) { o.Trust.AllowUIDs = nil })
+	p := l.unconnected("c")
+	if os.Geteuid() != 0 {
+		p.send(testFrame(60, 1))
+		l.session(p.path).waitFrames(t, 1)
+		return
+	}
+	p.send(testFrame(60, 1))
+	l.dropped(OwnerRoot, 1)
+	assert.Contains(t, l.log.String(), "--allow-uid 0")
+	p.silent(20 * time.Millisecond)
+}
+
+// TestVanishedAddress: a path that is gone when its datagram is read.
+func TestVanishedAddress(t *testing.T) {
+	l := newLab(t, nil)
+	p := l.unconnected("c")
+	require.NoError(t, os.Rename(p.path, p.path+"2"))
+	for range 5 {
+		p.send(testFrame(60, 1))
+	}
+	l.dropped(Vanished, 5)
+	// It is back, and looked at again after a moment.
+	require.NoError(t, os.Rename(p.path+"2", p.path))
+	require.Eventually(t, func() bool {
+		p.send(testFrame(60, 1))
+		return l.Clients() == 1
+	}, patience, 50*time.Millisecond)
+}
+
+// TestLinkTrick: a client that is served puts a link to somebody else's socket at its path.
+func TestLinkTrick(t *testing.T) {
+	for _, connected := range []bool{true, false} {
+		for _, pinned := range []bool{true, false} {
+			t.Run(fmt.Sprintf("connected=%t/pinned=%t", connected, pinned), func(t *testing.T) {
+				l := newLab(t, nil)
+				log := bindAt(t, filepath.Join(l.dir, "log")) // as /dev/log: anybody may write to it
+				p := l.either("a", connected)
+				p.send(testFrame(60, 1))
+				s := l.session(p.path)
+				s.waitFrames(t, 1)
+				if !pinned {
+					s.link.(*client).pipe.unpin()
+				}
+				require.NoError(t, os.Rename(p.path, p.path+"2"))
+				require.NoError(t, os.Symlink(filepath.Join(l.dir, "log"), p.path))
+				for range 3 {
+					s.link.Deliver(batchOf(testFrame(60, 2), testFrame(60, 3)))
+				}
+				p.send(testFrame(60, 4))
+				l.sweep()
+				require.Error(t, s.waitEnd(t), "a client that nobody could find again is given up")
+				for range 3 {
+					p.send(testFrame(60, 5))
+				}
+				require.Eventually(t, func() bool { return l.Dropped()[IsLink] >= 3 }, patience, time.Millisecond)
+				(&peer{UnixConn: log, t: t}).silent(50 * time.Millisecond)
+			})
+		}
+	}
+}
+
+// unpin makes the pipe do without the inode, as on a system that cannot hold it.
+func (p *pipe) unpin() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.target.pin.via = ""
+	p.target.to = []byte(p.target.path)
+}
+
+// FuzzClassify: whatever a sender's address is, it is refused, or an absolute path that a socket can have.
+func FuzzClassify(f *testing.F) {
+	for _, s := range []string{"", "\x00", "\x00x", "x", "/x", "//", "/a/../b", "/\xff", "@x", "/" + strings.Repeat("a", 107), "/x\x00y"} {
+		f.Add([]byte(s))
+	}
+	trust := Trust{AllowUIDs: []uint32{uint32(os.Geteuid())}, Own: []string{"/"}}
+	f.Fuzz(func(t *testing.T, name []byte) {
+		r := classify(name)
+		if r == "" {
+			require.True(t, filepath.IsAbs(string(name)))
+			require.LessOrEqual(t, len(name), maxPath)
+		}
+		target, err := trust.Check(string(name))
+		if err != nil {
+			var u *Untrusted
+			require.ErrorAs(t, err, &u)
+			require.NotEmpty(t, u.Advice)
+			if r != "" {
+				require.Equal(t, r, u.Reason)
+			}
+			require.NotContains(t, err.Error(), "\n")
+			return
+		}
+		target.Close()
+		require.Empty(t, r)
+	})
+}
