@@ -4,6 +4,7 @@ package passing
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"os"
@@ -17,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/passing/client"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/passing/proto"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
@@ -253,7 +255,7 @@ func TestAdoptWithLifeline(t *testing.T) {
 	})
 }
 
-// TestNotAdopted: what was handed over is still the client's.
+// TestNotAdopted: it is told where an answer is expected, and ends the socket.
 func TestNotAdopted(t *testing.T) {
 	r := newRig(t, func(r *rig) {
 		elsewhere(r)
@@ -265,7 +267,8 @@ func TestNotAdopted(t *testing.T) {
 	_, err = client.Adopt(t.Context(), r.dir, handed, nil)
 	require.NoError(t, err, "nobody tells")
 	require.Eventually(t, func() bool { return strings.Count(r.log.String(), "code=full") == 2 }, patience, time.Millisecond)
-	_ = kept
+	_, err = kept.Write(ethernet(60))
+	require.Error(t, err)
 }
 
 func TestAdoptStartFails(t *testing.T) {
@@ -469,4 +472,32 @@ func TestLineInPieces(t *testing.T) {
 	_, reply := readReply(t, c)
 	require.Nil(t, reply.Error)
 	exchange(t, kept, proto.Datagram)
+}
+
+// TestDescriptorsAmongFrames: a client that sends some with its frames, also the other end of the pair, leaves none with us,
+// and its end is seen.
+func TestDescriptorsAmongFrames(t *testing.T) {
+	for _, transport := range []proto.Transport{proto.Datagram, proto.Stream} {
+		t.Run(string(transport), func(t *testing.T) {
+			r := newRig(t, func(r *rig) { elsewhere(r); r.watch.every = 10 * time.Millisecond })
+			kept, handed := pair(t, transport)
+			_, err := client.Adopt(t.Context(), r.dir, handed, &proto.Request{Transport: transport})
+			require.NoError(t, err)
+			before := openFiles(t)
+			b := ethernet(60)
+			if transport == proto.Stream {
+				b = frame.Append(nil, b)
+			}
+			for range 20 {
+				require.NoError(t, unix.Sendmsg(int(kept.Fd()), b, unix.UnixRights(0, int(handed.Fd()), int(kept.Fd())), nil, 0))
+				_, err = io.ReadFull(kept, make([]byte, len(b)))
+				require.NoError(t, err)
+			}
+			assert.Eventually(t, func() bool { return openFiles(t) <= before }, patience, time.Millisecond)
+			require.NoError(t, handed.Close())
+			require.NoError(t, kept.Close())
+			err = r.clients.session(t, 0).ended(t)
+			assert.True(t, err == nil || errors.Is(err, errPeerGone), "%v", err)
+		})
+	}
 }

@@ -358,7 +358,7 @@ func TestTooManyConnections(t *testing.T) {
 	_, reply := readReply(t, c)
 	require.NotNil(t, reply.Error)
 	assert.Equal(t, proto.Full, reply.Error.Code)
-	assert.Contains(t, r.log.String(), "too many")
+	require.Eventually(t, func() bool { return strings.Contains(r.log.String(), "too many") }, patience, time.Millisecond)
 	r.mu.Lock()
 	r.open = 0
 	r.mu.Unlock()

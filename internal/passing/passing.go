@@ -132,22 +132,32 @@ func (s *Server) Adopt(c *net.UnixConn) { s.accept(c, "adopt", s.adopt) }
 // accept gives a connection to a goroutine if there is room, else to the queue, else it turns it away.
 func (s *Server) accept(uc *net.UnixConn, door string, handle func(*conn)) {
 	c := &conn{UnixConn: uc, srv: s, handle: handle, until: time.Now().Add(s.times.request), door: door}
+	switch s.admit(c) {
+	case proto.Stopping:
+		c.turnAway(&proto.Error{Code: proto.Stopping, Text: errStopped.Error()})
+	case proto.Full:
+		c.turnAway(&proto.Error{Code: proto.Full, Text: fmt.Sprintf("the daemon has %d such connections; try again later", maxOpen)})
+		s.complain(c, "connection refused: there are too many", "connections", maxOpen)
+	}
+}
+
+// admit has c served, now or in its turn, unless it returns why not.
+func (s *Server) admit(c *conn) proto.Code {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case s.stopping:
-		c.turnAway(&proto.Error{Code: proto.Stopping, Text: "the daemon is stopping"})
+		return proto.Stopping
 	case s.open >= maxOpen:
-		c.turnAway(&proto.Error{Code: proto.Full, Text: fmt.Sprintf("the daemon has %d such connections; try again later", maxOpen)})
-		s.complain(c, "connection refused: there are too many", "connections", maxOpen)
+		return proto.Full
 	case s.reading >= maxReading:
-		s.open++
 		s.waiting = append(s.waiting, c)
 	default:
-		s.open++
 		s.reading++
 		s.running.Go(c.run)
 	}
+	s.open++
+	return ""
 }
 
 // doneReading is called once the request has come, or has not: the next one is read.

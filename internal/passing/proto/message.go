@@ -24,11 +24,13 @@ type Message struct {
 	Line []byte
 	// FD is the descriptor that came with the first byte, close-on-exec, else None. It is the caller's.
 	FD int
+
+	bare bool
 }
 
-// Bare reports that the message is a descriptor without a request, the way that expects no reply.
+// Bare reports that the message is no request but a NUL byte or a descriptor without data, the way that expects no reply.
 func (m Message) Bare() bool {
-	return len(m.Line) == 0 && m.FD != None || len(m.Line) > 0 && m.Line[0] == 0
+	return m.bare
 }
 
 // Close closes the message's descriptor, if it has one.
@@ -54,6 +56,9 @@ func ReadMessage(c *net.UnixConn, limit int) (Message, error) {
 		}
 		n, fds, err := receive(c, room)
 		m.Line = buf[:len(m.Line)+n]
+		if first {
+			m.bare = n == 0 && len(fds) > 0 || n > 0 && m.Line[0] == 0
+		}
 		if ferr := m.take(fds, first, err); ferr != nil {
 			m.Close()
 			return m, ferr
@@ -65,7 +70,7 @@ func ReadMessage(c *net.UnixConn, limit int) (Message, error) {
 			m.Close()
 			return m, lineError(err, len(m.Line))
 		}
-		if m.Bare() {
+		if m.bare {
 			return m, nil
 		}
 		if end := bytes.IndexByte(m.Line, '\n'); end >= 0 {

@@ -80,6 +80,7 @@ func TestReadMessage(t *testing.T) {
 		{"a line with a descriptor", []part{{"{}\n", 1}}, "{}", true, false, ""},
 		{"byte by byte", []part{{"{", 1}, {"}", 0}, {"\n", 0}}, "{}", true, false, ""},
 		{"more behind it", []part{{"{}\nxyz", 0}}, "{}", false, false, ""},
+		{"an empty line with a descriptor", []part{{"\n", 1}}, "", true, false, ""},
 		{"NUL", []part{{"\x00", 1}}, "\x00", true, true, ""},
 		{"NUL without a descriptor", []part{{"\x00", 0}}, "\x00", false, true, ""},
 		{"NUL and more", []part{{"\x00{}\n", 1}}, "\x00", true, true, ""},

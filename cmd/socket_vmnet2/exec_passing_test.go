@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+	passed "github.com/socket-vmnet2/socket_vmnet2/internal/passing/client"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/passing/proto"
+)
+
+// errorCode is the code that the daemon answered with, empty if err is none of its answers.
+func errorCode(err error) proto.Code {
+	if e, ok := errors.AsType[*proto.Error](err); ok {
+		return e.Code
+	}
+	return ""
+}
+
+// settlesAt waits until the daemon has n descriptors again.
+func (p *process) settlesAt(t *testing.T, n int) {
+	t.Helper()
+	assert.Eventually(t, func() bool { return p.files(t) <= n }, 15*time.Second, 20*time.Millisecond,
+		"%d descriptors, %d before", p.files(t), n)
+}
+
+// TestAThousandAttachAtOnce: each is answered, and those that are served beside them notice nothing.
+func TestAThousandAttachAtOnce(t *testing.T) {
+	const clients, room = 1000, 60
+	p := startPassing(t, "--max-clients=60")
+	tk := p.talkers(t)
+	before := p.files(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	defer cancel()
+	var served, full atomic.Int32
+	var asking, holding sync.WaitGroup
+	release := make(chan struct{})
+	for i := range clients {
+		asking.Add(1)
+		holding.Go(func() {
+			r := proto.Request{Transport: proto.Datagram}
+			if i%2 == 0 {
+				r.Transport = proto.Stream
+			}
+			a, err := passed.Attach(ctx, p.sock, r)
+			asking.Done()
+			if err != nil {
+				assert.Equal(t, proto.Full, errorCode(err), "%v", err)
+				full.Add(1)
+				return
+			}
+			served.Add(1)
+			<-release
+			_ = a.Close()
+		})
+	}
+	asking.Wait()
+	tk.check("beside a thousand")
+	close(release)
+	holding.Wait()
+	assert.Equal(t, int32(room-2), served.Load())
+	assert.Equal(t, int32(clients-room+2), full.Load())
+	p.settlesAt(t, before)
+	tk.check("after a thousand")
+	assert.Less(t, strings.Count(p.stderr.String(), "\n"), 400, "lines in the log")
+}
+
+// TestBadInputOfPassing sends everything that the vectors have to a daemon that others use.
+func TestBadInputOfPassing(t *testing.T) {
+	var v struct {
+		Requests []struct {
+			Line string
+			Pad  int
+			Code proto.Code
+		}
+	}
+	b, err := os.ReadFile("../../attach/testdata/protocol.json")
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(b, &v))
+	p := startPassing(t)
+	tk := p.talkers(t)
+	before := p.files(t)
+	file, err := os.Open(os.DevNull)
+	require.NoError(t, err)
+	defer file.Close()
+	tcp, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer tcp.Close()
+	tcpFile, err := tcp.(*net.TCPListener).File()
+	require.NoError(t, err)
+	defer tcpFile.Close()
+	for _, door := range []string{"attach", "adopt"} {
+		for _, fds := range [][]int{nil, {int(file.Fd())}, {int(tcpFile.Fd())}, {0, 0}, make([]int, 200)} {
+			for _, q := range v.Requests {
+				if q.Line == "" {
+					continue
+				}
+				c, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: passed.Path(p.sock, door), Net: "unix"})
+				require.NoError(t, err)
+				require.NoError(t, c.SetDeadline(time.Now().Add(20*time.Second)))
+				var oob []byte
+				if len(fds) > 0 {
+					oob = unix.UnixRights(fds...)
+				}
+				_, _, _ = c.WriteMsgUnix([]byte(strings.Replace(q.Line, "~", strings.Repeat("a", q.Pad), 1)), oob, nil)
+				_ = c.CloseWrite()
+				m, err := proto.ReadMessage(c, proto.MaxReply)
+				require.NoError(t, err)
+				reply, err := proto.DecodeReply(m.Line)
+				require.NoError(t, err)
+				m.Close()
+				_ = c.Close()
+				if door == "attach" && fds == nil && q.Code == "" {
+					// Its lifeline has ended with the request, which may be seen before the interface has started or after.
+					continue
+				}
+				require.NotNil(t, reply.Error, "%s: %q with %d descriptors", door, q.Line, len(fds))
+				assert.NotEmpty(t, reply.Error.Text)
+				if fds == nil && q.Code != "" {
+					assert.Equal(t, q.Code, reply.Error.Code)
+				}
+			}
+		}
+	}
+	tk.check("still here")
+	p.settlesAt(t, before)
+}
+
+// TestAdoptedBoundSocket: the first sender is served at the path that was handed over, and nobody else.
+func TestAdoptedBoundSocket(t *testing.T) {
+	p := startPassing(t, "--allow-uid=0")
+	tk := p.talkers(t)
+	dir := execDir(t)
+	bound, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: dir + "/bound", Net: "unixgram"})
+	require.NoError(t, err)
+	f, err := bound.File()
+	require.NoError(t, err)
+	a, err := passed.Adopt(t.Context(), p.sock, f, &proto.Request{Wait: true, Name: "vm"})
+	require.NoError(t, err)
+	assert.NotEmpty(t, a.Reply.MACAddress)
+	_, _ = f.Close(), bound.Close() // which leaves the path alone: File has a duplicate of it
+	if _, err := os.Lstat(dir + "/bound"); err != nil {
+		t.Fatal("the test has lost its socket: ", err)
+	}
+	dial := func(name string) *net.UnixConn {
+		c, err := net.DialUnix("unixgram", &net.UnixAddr{Name: filepath.Join(dir, name), Net: "unixgram"},
+			&net.UnixAddr{Name: dir + "/bound", Net: "unixgram"})
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = c.Close() })
+		require.NoError(t, c.SetDeadline(time.Now().Add(20*time.Second)))
+		return c
+	}
+	vm := dial("vm")
+	_, err = vm.Write([]byte("VFKT"))
+	require.NoError(t, err)
+	_, err = vm.Write(wire(0, 0xcc, "from the machine")[frame.PrefixLen:])
+	require.NoError(t, err)
+	tk.a.receive("from the machine")
+	tk.a.send(0xcc, "to the machine")
+	buf := make([]byte, 70000)
+	for {
+		n, err := vm.Read(buf)
+		require.NoError(t, err)
+		if string(buf[frame.MinLen:n]) == "to the machine" {
+			break
+		}
+	}
+	_, err = net.DialUnix("unixgram", &net.UnixAddr{Name: dir + "/other", Net: "unixgram"},
+		&net.UnixAddr{Name: dir + "/bound", Net: "unixgram"})
+	if runtime.GOOS == "linux" {
+		require.Error(t, err, "it is somebody's")
+	}
+	assert.Contains(t, p.stderr.String(), dir+"/vm")
+	require.NoError(t, a.Lifeline.Close())
+	require.Eventually(t, func() bool { return strings.Contains(p.stderr.String(), "client gone") }, 10*time.Second, 5*time.Millisecond)
+	_, err = vm.Write(make([]byte, 60))
+	assert.Error(t, err, "nobody is there any more")
+}
+
+// TestClosedPairIsNoticed: without a frame for it, as on an idle network.
+func TestClosedPairIsNoticed(t *testing.T) {
+	p := startPassing(t)
+	before := p.files(t)
+	kept, handed, err := proto.Pair(proto.Datagram)
+	require.NoError(t, err)
+	f := os.NewFile(uintptr(handed), "handed")
+	_, err = passed.Adopt(t.Context(), p.sock, f, nil) // Lima's way
+	require.NoError(t, err)
+	require.NoError(t, f.Close())
+	require.Eventually(t, func() bool { return strings.Contains(p.stderr.String(), "via=adopt") }, 10*time.Second, 5*time.Millisecond)
+	require.NoError(t, unix.Close(kept))
+	require.Eventually(t, func() bool { return strings.Contains(p.stderr.String(), "client gone") }, 20*time.Second, 10*time.Millisecond)
+	p.settlesAt(t, before)
+}
+
+func TestInterfaceIDInUse(t *testing.T) {
+	p := startPassing(t)
+	id, err := proto.ParseUUID("6ba7b810-9dad-41d1-80b4-00c04fd430c8")
+	require.NoError(t, err)
+	r := proto.Request{InterfaceID: id}
+	a, err := passed.Attach(t.Context(), p.sock, r)
+	require.NoError(t, err)
+	assert.True(t, strings.EqualFold(id.String(), a.Reply.InterfaceID), a.Reply.InterfaceID)
+	_, err = passed.Attach(t.Context(), p.sock, r)
+	assert.Equal(t, proto.IDInUse, errorCode(err), "%v", err)
+	require.NoError(t, a.Close())
+	var again *passed.Attached
+	require.Eventually(t, func() bool {
+		again, err = passed.Attach(t.Context(), p.sock, r)
+		return err == nil
+	}, 10*time.Second, 20*time.Millisecond)
+	assert.Equal(t, a.Reply.MACAddress, again.Reply.MACAddress, "the same interface has the same address")
+	require.NoError(t, again.Close())
+}
+
+// TestSlowAttachersHoldNobodyUp has more of them than requests are read at once.
+func TestSlowAttachersHoldNobodyUp(t *testing.T) {
+	p := startPassing(t)
+	before := p.files(t)
+	for range 200 {
+		c, err := net.Dial("unix", passed.Path(p.sock, "attach"))
+		require.NoError(t, err)
+		defer c.Close()
+		_, err = io.WriteString(c, "{")
+		require.NoError(t, err)
+	}
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	a, err := passed.Attach(ctx, p.sock, proto.Request{})
+	require.NoError(t, err)
+	t.Logf("served after %v", time.Since(began))
+	require.NoError(t, a.Close())
+	p.settlesAt(t, before)
+}
