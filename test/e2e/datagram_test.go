@@ -26,7 +26,7 @@ const (
 	onStream = iota // -netdev stream with reconnect-ms
 	onPath          // -netdev dgram with a path of its own
 	onFD            // -netdev dgram on a descriptor from exec --dgram
-	onSocket        // -netdev socket on such a descriptor
+	onOther         // -netdev socket on such a descriptor, or -netdev dgram on vmnet-helper's path
 )
 
 // countMAC is the address of the stream client that counts.
@@ -38,7 +38,7 @@ type mixed struct {
 	program string
 	args    []string
 	socket  string
-	reply   string // file with what exec was told for the guest onSocket
+	helper  *lab.Process // of the guest onOther, nil for exec
 	daemon  *lab.Daemon
 	guests  []*lab.Guest
 	leases  []lab.Lease
@@ -53,48 +53,81 @@ func TestDatagram(t *testing.T) {
 	if other != nil {
 		args = append(args, "--socket-group="+other.Group)
 	}
-	m := newMixed(t, daemonNew, args, qemus{path: tools.QEMU, fd: tools.NewQEMU, socket: tools.QEMU}, other)
+	m := newMixed(t, daemonNew, args...)
+	reply := m.lab.Path("reply.json")
+	m.boot(
+		t,
+		lab.GuestOptions{Name: "path", QEMU: tools.QEMU, User: other},
+		lab.GuestOptions{Name: "fd", QEMU: tools.NewQEMU},
+		lab.GuestOptions{
+			Name: "socket", MAC: "{mac}", QEMU: tools.QEMU,
+			Netdev: lab.FD3Netdev, Wrap: []string{daemonNew, "exec", "--dgram", "--json=" + reply, m.socket, "--"},
+		},
+	)
+	t.Run("interface address", func(t *testing.T) {
+		text, err := os.ReadFile(reply)
+		require.NoError(t, err)
+		assert.Equal(t, m.guests[onOther].MAC, interfaceMAC(t, text), "exec puts it in the place of {mac}")
+	})
 	m.run(t)
 }
 
 // TestDatagramOnVmnet is the same with the vmnet back end on the simulator and the two QEMUs changed over. The guest with a
-// path is root's own where root runs the tests: --allow-uid lets it.
+// path is root's own where root runs the tests, which --allow-uid lets it. The fourth guest sends to a path too, vmnet-helper's,
+// which the daemon has by descriptor.
 func TestDatagramOnVmnet(t *testing.T) {
-	args := []string{"--allow-uid=0"}
-	m := newMixed(t, daemonSim, args, qemus{path: tools.NewQEMU, fd: tools.QEMU, socket: tools.NewQEMU}, nil)
+	m := newMixed(t, daemonSim, "--allow-uid=0")
+	socket := m.lab.Path("helper")
+	var err error
+	m.helper, err = m.lab.Start("vmnet-helper", helper, "--daemon", m.socket, "--socket", socket, "--operation-mode", "shared")
+	require.NoError(t, err)
+	told, err := m.helper.Output().WaitFor(within(t, time.Minute), "vmnet_mac_address")
+	require.NoError(t, err, m.helper.Output())
+	m.boot(
+		t,
+		lab.GuestOptions{Name: "path", QEMU: tools.NewQEMU},
+		lab.GuestOptions{Name: "fd", QEMU: tools.QEMU},
+		lab.GuestOptions{
+			Name: "helper", MAC: interfaceMAC(t, []byte(told)), QEMU: tools.NewQEMU, Netdev: lab.DgramPathNetdev(socket),
+		},
+	)
 	m.run(t)
 }
 
-// qemus are the programs of the guests; the one on a stream is always 9.2 or newer.
-type qemus struct{ path, fd, socket string }
+// interfaceMAC is the vmnet_mac_address of a reply.
+func interfaceMAC(t *testing.T, reply []byte) string {
+	t.Helper()
+	var r struct {
+		MAC string `json:"vmnet_mac_address"`
+	}
+	require.NoError(t, json.Unmarshal(reply, &r), "%s", reply)
+	return mustMAC(t, r.MAC).String()
+}
 
-// newMixed starts program and boots the guests.
-func newMixed(t *testing.T, program string, args []string, q qemus, pathUser *lab.User) *mixed {
+// newMixed starts program.
+func newMixed(t *testing.T, program string, args ...string) *mixed {
 	t.Helper()
 	l := newLab(t)
-	m := &mixed{lab: l, program: program, args: args, socket: l.Path("socket_vmnet"), reply: l.Path("reply.json")}
+	m := &mixed{lab: l, program: program, args: args, socket: l.Path("socket_vmnet")}
 	m.start(t)
+	return m
+}
+
+// boot boots the guest on a stream and the others, of which the caller says what differs between the tests.
+func (m *mixed) boot(t *testing.T, path, fd, other lab.GuestOptions) {
+	t.Helper()
+	path.MAC, path.Netdev = "52:54:00:e2:e3:02", lab.DgramPathNetdev(filepath.Join(m.socket+".d", "dgram", "sock"))
+	fd.MAC, fd.Netdev = "52:54:00:e2:e3:03", lab.DgramFDNetdev
+	fd.Wrap = []string{daemonNew, "exec", "--dgram", m.socket, "--"}
 	m.guests = boot(
-		t, l,
+		t, m.lab,
 		lab.GuestOptions{
 			Name: "stream", MAC: "52:54:00:e2:e3:01", QEMU: tools.NewQEMU,
 			Netdev: lab.StreamNetdev(m.socket, reconnectEvery),
 		},
-		lab.GuestOptions{
-			Name: "path", MAC: "52:54:00:e2:e3:02", QEMU: q.path, User: pathUser,
-			Netdev: lab.DgramPathNetdev(filepath.Join(m.socket+".d", "dgram", "sock")),
-		},
-		lab.GuestOptions{
-			Name: "fd", MAC: "52:54:00:e2:e3:03", QEMU: q.fd,
-			Netdev: lab.DgramFDNetdev, Wrap: []string{daemonNew, "exec", "--dgram", m.socket, "--"},
-		},
-		lab.GuestOptions{
-			Name: "socket", MAC: "{mac}", QEMU: q.socket,
-			Netdev: lab.FD3Netdev, Wrap: []string{daemonNew, "exec", "--dgram", "--json=" + m.reply, m.socket, "--"},
-		},
+		path, fd, other,
 	)
 	m.leases = make([]lab.Lease, len(m.guests))
-	return m
 }
 
 func (m *mixed) start(t *testing.T) {
@@ -107,7 +140,6 @@ func (m *mixed) run(t *testing.T) {
 	if t.Failed() {
 		return // nothing below can work
 	}
-	t.Run("interface address", m.testMAC)
 	t.Run("ping", m.testPing)
 	t.Run("throughput", m.testThroughput)
 	t.Run("unicast is private", m.testPrivate)
@@ -147,17 +179,6 @@ func (m *mixed) testLease(t *testing.T) {
 	}
 }
 
-// testMAC: exec puts the interface's address in the place of {mac}.
-func (m *mixed) testMAC(t *testing.T) {
-	text, err := os.ReadFile(m.reply)
-	require.NoError(t, err)
-	var reply struct {
-		MAC string `json:"vmnet_mac_address"`
-	}
-	require.NoError(t, json.Unmarshal(text, &reply))
-	assert.Equal(t, mustMAC(t, reply.MAC).String(), m.guests[onSocket].MAC)
-}
-
 // testPing: everybody reaches everybody.
 func (m *mixed) testPing(t *testing.T) {
 	m.each(t, m.guests, func(i int, g *lab.Guest) error {
@@ -182,7 +203,7 @@ func (m *mixed) testThroughput(t *testing.T) {
 	for _, g := range m.guests {
 		require.NoError(t, g.ServeSink(t.Context()))
 	}
-	for _, pair := range [][2]int{{onStream, onPath}, {onStream, onFD}, {onPath, onFD}, {onSocket, onStream}} {
+	for _, pair := range [][2]int{{onStream, onPath}, {onStream, onFD}, {onPath, onFD}, {onOther, onStream}} {
 		for _, from := range []int{0, 1} {
 			a, b := pair[from], pair[1-from]
 			mbit, err := m.guests[a].Throughput(within(t, time.Minute), m.leases[b].IP, time.Second)

@@ -35,6 +35,7 @@ var (
 	daemonSim string // socket_vmnet2 that can load the vmnet simulator
 	simulator string // the simulator's library
 	client    string // socket_vmnet_client
+	helper    string // vmnet-helper
 	undrained string // socket_vmnet2 that closes its clients without reading on
 	notReady  error  // why no test can run
 )
@@ -70,6 +71,7 @@ func prepare(dir string) (err error) {
 	tools.Helper = filepath.Join(dir, "guest")
 	daemonOld, daemonNew = filepath.Join(dir, "socket_vmnet"), filepath.Join(dir, "socket_vmnet2")
 	client = filepath.Join(dir, "socket_vmnet_client")
+	helper = filepath.Join(dir, "vmnet-helper")
 	undrained = filepath.Join(dir, "nodrain", "socket_vmnet2")
 	daemonSim = filepath.Join(dir, "vmnetsim", "socket_vmnet2")
 	ctx := context.Background()
@@ -81,6 +83,7 @@ func prepare(dir string) (err error) {
 		lab.BuildGo(ctx, "./cmd/socket_vmnet2", daemonOld),
 		lab.BuildGo(ctx, "./cmd/socket_vmnet2", daemonNew),
 		lab.BuildGo(ctx, "./cmd/socket_vmnet_client", client),
+		lab.BuildGo(ctx, "./cmd/vmnet-helper", helper),
 		lab.BuildGo(ctx, "./cmd/socket_vmnet2", undrained, "-tags", "nodrain"),
 		lab.BuildGo(ctx, "./cmd/socket_vmnet2", daemonSim, "-tags", "vmnetsim"),
 	)

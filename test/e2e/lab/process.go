@@ -26,6 +26,11 @@ type Process struct {
 	err  error         // valid after done
 }
 
+// Start starts a program beside daemons and guests. It ends with the Lab at the latest.
+func (l *Lab) Start(name string, argv ...string) (*Process, error) {
+	return l.startProcess(name, argv, nil)
+}
+
 // startProcess starts argv with env added to the environment. Standard output and standard error both go to one Output.
 func (l *Lab) startProcess(name string, argv, env []string) (*Process, error) {
 	return l.startProcessAs(nil, name, argv, env)
