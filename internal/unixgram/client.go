@@ -4,10 +4,13 @@ package unixgram
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
@@ -146,6 +149,9 @@ func (c *client) end(reason error) {
 		c.reason = reason
 		c.ended.Store(true)
 		c.srv.forget(c)
+		if errors.Is(reason, unix.EPERM) { // it is connected to another socket, and would be a client again with its next frame
+			c.srv.refused.remember(c.path, Refused)
+		}
 		close(c.done)
 	})
 }

@@ -133,8 +133,8 @@ func (s *shared) keep(l leftover) bool {
 	return true
 }
 
-// sweep forgets the leftovers that were read or have gone.
-func (s *shared) sweep() {
+// sweep forgets the leftovers that were read or have gone, and reports whether there are more.
+func (s *shared) sweep() bool {
 	s.mu.Lock()
 	left := s.left
 	s.left = nil
@@ -149,8 +149,9 @@ func (s *shared) sweep() {
 		kept = append(kept, l)
 	}
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.left = append(s.left, kept...)
-	s.mu.Unlock()
+	return len(s.left) > 0
 }
 
 // close ends all sends, for the descriptor to be closed.

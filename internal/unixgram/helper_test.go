@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -26,6 +27,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // patience is how long something may take that takes no time.
 const patience = 10 * time.Second
+
+// replyOnly: connected clients have reply sockets as well.
+const replyOnly = runtime.GOOS != "linux"
 
 // ethernetLen is the length of most frames here.
 const ethernetLen = 1514
@@ -154,7 +158,7 @@ func newLab(t testing.TB, set func(l *lab, o *Options)) *lab {
 	require.NoError(t, err)
 	o := Options{
 		Conn:  conn,
-		Trust: Trust{EUID: os.Geteuid(), AllowUIDs: []uint32{uint32(os.Geteuid())}, Own: []string{l.path}},
+		Trust: Trust{EUID: os.Geteuid(), AllowUIDs: []uint32{uint32(os.Geteuid())}, Own: []string{l.path}, ReplySocket: replyOnly},
 		Log:   slog.New(slog.NewTextHandler(l.log, nil)),
 		Serve: l.serve,
 	}

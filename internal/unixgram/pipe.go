@@ -71,6 +71,7 @@ func (p *pipe) detach() {
 	} else if p.target != nil {
 		p.srv.shared.settle(&p.account, p.target)
 		p.target = nil
+		p.srv.wakeSweep() // for what is left, if anything is
 		return
 	}
 	if p.target != nil {

@@ -160,7 +160,7 @@ func (s *Server) admit(path string, from sender) (*client, error) {
 	c, err := newClient(s, t)
 	if err != nil {
 		t.Close()
-		return nil, err
+		return nil, unreachable(path, err)
 	}
 	s.mu.Lock()
 	if s.closed {
@@ -170,6 +170,7 @@ func (s *Server) admit(path string, from sender) (*client, error) {
 	}
 	s.clients[path] = c
 	s.mu.Unlock()
+	s.wakeSweep()
 	if err := s.opts.Serve(c, path, c.uid); err != nil {
 		c.end(err)
 		_ = c.Close()

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -91,6 +92,21 @@ func (r *refusals) failed(path string, err error, now time.Time, n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.count(reason, n)
+	r.note(path, reason, now)
+	if r.due() {
+		r.warn(err)
+	}
+}
+
+// remember has path refused for a moment.
+func (r *refusals) remember(path string, reason Reason) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.note(path, reason, time.Now())
+}
+
+// note is remember with mu held.
+func (r *refusals) note(path string, reason Reason, now time.Time) {
 	if r.recent == nil {
 		r.recent = map[string]refusal{}
 	}
@@ -101,9 +117,6 @@ func (r *refusals) failed(path string, err error, now time.Time, n int) {
 		}
 	}
 	r.recent[path] = refusal{reason: reason, until: now.Add(badFor)}
-	if r.due() {
-		r.warn(err)
-	}
 }
 
 // forged counts n datagrams that somebody else than the socket's owner has sent by its name.
@@ -114,6 +127,23 @@ func (r *refusals) forged(path string, from sender, owner uint32, n int) {
 	if r.due() {
 		r.warn(forgedBy(path, from, owner))
 	}
+}
+
+// unreachable is the error of an address that is trusted, and that nothing can be sent to.
+func unreachable(path string, err error) error {
+	advice := "see the error"
+	switch {
+	case errors.Is(err, syscall.EACCES):
+		advice = "let the daemon's user write to the client's socket (its mode and owner)"
+	case errors.Is(err, syscall.EPROTOTYPE):
+		advice = "the client's socket must be a datagram socket"
+	case isGone(err):
+		advice = "no process has the socket any more: bind it again"
+	}
+	if errno, ok := errors.AsType[syscall.Errno](err); ok {
+		err = errno // without the path that it was asked by
+	}
+	return &Untrusted{Path: path, Reason: Refused, Err: err, Advice: advice}
 }
 
 // forgedBy is the error of an address that somebody else uses.

@@ -22,7 +22,6 @@ const relayLen = 8
 // A relay is two clients, whose frames go from the first one to the second, and a Server whose reader is called by hand.
 type relay struct {
 	*lab
-	rcv    *mmsg.Receiver
 	from   int // descriptors
 	to     int
 	sender *mmsg.Sender
@@ -52,10 +51,9 @@ func newRelay(t testing.TB, connected bool) *relay {
 	}
 	r.wire = batchOf(frames...)
 	var err error
-	r.rcv, err = mmsg.NewReceiver(true)
+	l.rcv, err = mmsg.NewReceiver(true)
 	require.NoError(t, err)
-	l.Server.rcv = r.rcv
-	t.Cleanup(func() { l.Server.rcv.Free() })
+	t.Cleanup(func() { l.rcv.Free() })
 	a, b := l.either("a", connected), l.either("b", connected)
 	onFd(t, a.UnixConn, func(fd int) error { r.from = fd; return nil })
 	onFd(t, b.UnixConn, func(fd int) error { r.to = fd; return nil })

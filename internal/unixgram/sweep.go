@@ -7,32 +7,48 @@ import "time"
 // sweepEvery is how often clients are looked after that have perhaps gone: the system does not tell.
 const sweepEvery = 3 * time.Second
 
-// sweepLoop looks after the clients until the Server is closed.
+// sweepLoop looks after the clients until the Server is closed. It sleeps as long as there are none.
 func (s *Server) sweepLoop() {
-	t := time.NewTicker(sweepEvery)
+	t := time.NewTimer(sweepEvery)
 	defer t.Stop()
 	for {
 		select {
 		case <-s.quit:
 			return
-		case <-t.C:
-			s.sweep()
+		case <-s.some:
+		}
+		for more := true; more; {
+			t.Reset(sweepEvery)
+			select {
+			case <-s.quit:
+				return
+			case <-t.C:
+				more = s.sweep()
+			}
 		}
 	}
 }
 
-// sweep ends the clients that have gone.
-func (s *Server) sweep() {
+// wakeSweep is called when there is a client.
+func (s *Server) wakeSweep() {
+	select {
+	case s.some <- struct{}{}:
+	default:
+	}
+}
+
+// sweep ends the clients that have gone and reports whether there is anything left to look after.
+func (s *Server) sweep() bool {
 	s.mu.Lock()
 	all := s.list()
 	s.mu.Unlock()
 	for _, c := range all {
 		if s.stopping.Load() {
-			return
+			return false
 		}
 		if err := c.pipe.check(); err != nil {
 			c.end(err)
 		}
 	}
-	s.shared.sweep()
+	return s.shared.sweep() || s.Clients() > 0
 }

@@ -51,6 +51,7 @@ type Server struct {
 	rcv    *mmsg.Receiver // used by the reader
 	last   *client        // whose datagram the reader had last; nil when it has ended
 	quit   chan struct{}  // closed by Close
+	some   chan struct{}  // has something when there is a client
 
 	mu      sync.Mutex
 	clients map[string]*client // by the path that they bound
@@ -74,7 +75,7 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("get descriptor of datagram socket: %w", err)
 	}
-	s := &Server{opts: o, conn: o.Conn, rc: rc, quit: make(chan struct{}), clients: map[string]*client{}}
+	s := &Server{opts: o, conn: o.Conn, rc: rc, quit: make(chan struct{}), some: make(chan struct{}, 1), clients: map[string]*client{}}
 	s.refused.log = o.Log
 	var serr error
 	err = rc.Control(func(fd uintptr) { s.shared, serr = newShared(int(fd)) })

@@ -6,12 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
+	"net"
 	"os"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
@@ -35,7 +39,7 @@ func TestBothWays(t *testing.T) {
 			assert.Equal(t, link.Stats{
 				ToNetFrames: 2, ToNetBytes: 60 + ethernetLen, ToClientFrames: 3, ToClientBytes: 14 + 9014 + mmsg.MaxLen,
 			}, st)
-			assert.Equal(t, connected, s.link.Fd() == l.shared.fd, "whose socket answers")
+			assert.Equal(t, connected && !replyOnly, s.link.Fd() == l.shared.fd, "whose socket answers")
 			assert.False(t, s.link.Gone())
 			assert.Equal(t, 1, l.Clients())
 		})
@@ -281,6 +285,109 @@ func TestBecomesConnected(t *testing.T) {
 	s.link.Deliver(batchOf(testFrame(60, 3), testFrame(60, 4)))
 	assert.Equal(t, testFrame(60, 3), p.recv())
 	assert.Equal(t, testFrame(60, 4), p.recv())
-	assert.Equal(t, l.shared.fd, s.link.Fd())
+	assert.Equal(t, !replyOnly, s.link.Fd() == l.shared.fd)
 	assert.Equal(t, 1, l.served())
+}
+
+// TestReplySocketTakesNothing: nobody can send to a reply socket, which has no name.
+func TestReplySocketTakesNothing(t *testing.T) {
+	l := newLab(t, nil)
+	p := l.unconnected("c")
+	p.send(testFrame(60, 1))
+	c, _ := l.session(p.path).link.(*client)
+	r := c.pipe.reply
+	require.NotNil(t, r)
+	assert.Contains(t, []string{"", "@"}, r.conn.LocalAddr().String(), "package net writes @ for no name on Linux")
+	other := l.unconnected("other")
+	for _, name := range []string{"", "@", fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), r.fd), fmt.Sprintf("/dev/fd/%d", r.fd)} {
+		_, err := other.WriteToUnix(testFrame(60, 2), &net.UnixAddr{Name: name, Net: "unixgram"})
+		require.Error(t, err, "%q", name)
+	}
+	require.NoError(t, r.conn.SetReadDeadline(time.Now().Add(20*time.Millisecond)))
+	_, err := r.conn.Read(make([]byte, 100))
+	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+}
+
+// TestNeverReads: a client that never reads loses its own frames, no one else's, and costs a bounded queue.
+func TestNeverReads(t *testing.T) {
+	for _, connected := range []bool{true, false} {
+		t.Run(fmt.Sprintf("connected=%t", connected), func(t *testing.T) {
+			l := newLab(t, func(_ *lab, o *Options) { o.QueueSize = 128 << 10 })
+			deaf, other := l.either("deaf", connected), l.either("other", connected)
+			deaf.send(testFrame(60, 1))
+			other.send(testFrame(60, 1))
+			d, o := l.session(deaf.path), l.session(other.path)
+			for i := range 1000 {
+				d.link.Deliver(batchOf(testFrame(ethernetLen, i)))
+			}
+			st := d.link.Stats()
+			assert.Positive(t, st.DropQueueFull)
+			assert.LessOrEqual(t, st.Queued, 128<<10)
+			assert.EqualValues(t, 1000, st.ToClientFrames+st.DropQueueFull)
+			o.link.Deliver(batchOf(testFrame(60, 7)))
+			assert.Equal(t, testFrame(60, 7), other.recv())
+			for i := range 50 { // it wakes up: what was kept comes, in order
+				require.Equal(t, testFrame(ethernetLen, i), deaf.recv())
+			}
+		})
+	}
+}
+
+// TestConnectedElsewhere: a client that takes datagrams from somebody else only cannot be served.
+func TestConnectedElsewhere(t *testing.T) {
+	l := newLab(t, nil)
+	if replyOnly {
+		return // such a client takes them from anybody
+	}
+	p := l.unconnected("c")
+	bindAt(t, l.dir+"/elsewhere")
+	connectFd(t, p.UnixConn, l.dir+"/elsewhere")
+	require.NoError(t, sendAnyway(t, p, l.path))
+	s := l.session(p.path)
+	s.link.Deliver(batchOf(testFrame(60, 2)))
+	require.ErrorIs(t, s.waitEnd(t), syscall.EPERM)
+	require.NoError(t, sendAnyway(t, p, l.path))
+	l.dropped(Refused, 1)
+	assert.Equal(t, 1, l.served(), "not again at once")
+}
+
+// sendAnyway sends from a connected socket to another one.
+func sendAnyway(t *testing.T, p *peer, path string) (err error) {
+	t.Helper()
+	onFd(t, p.UnixConn, func(fd int) error {
+		err = unix.Sendto(fd, testFrame(60, 1), 0, &unix.SockaddrUnix{Name: path})
+		return nil
+	})
+	return err
+}
+
+// TestStrangers: what is trusted but cannot be sent to is refused with the reason.
+func TestStrangers(t *testing.T) {
+	l := newLab(t, nil)
+	path := l.dir + "/c"
+	conn := bindAt(t, path)
+	require.NoError(t, os.Remove(path))
+	stream, err := net.Listen("unix", path)
+	require.NoError(t, err)
+	defer stream.Close()
+	_, err = conn.WriteToUnix(testFrame(60, 1), &net.UnixAddr{Name: l.path, Net: "unixgram"})
+	require.NoError(t, err)
+	l.dropped(Refused, 1)
+	assert.Contains(t, l.log.String(), "must be a datagram socket")
+	assert.Contains(t, l.log.String(), path)
+}
+
+// TestManyBadAddresses: the memory of refused addresses is bounded.
+func TestManyBadAddresses(t *testing.T) {
+	var r refusals
+	r.log = slog.New(slog.DiscardHandler)
+	now := time.Now()
+	for i := range 10 * maxBad {
+		r.failed(fmt.Sprint("/", i), errClosed, now, 1)
+		assert.LessOrEqual(t, len(r.recent), maxBad)
+	}
+	last := []byte(fmt.Sprint("/", 10*maxBad-1))
+	assert.True(t, r.recently(last, now, 2))
+	assert.False(t, r.recently(last, now.Add(badFor+1), 1), "it is looked at again")
+	assert.EqualValues(t, 10*maxBad+2, r.counts()[Refused])
 }
