@@ -80,13 +80,14 @@ var imports = map[string][]string{
 	"test/bench/vmnetcalls": {
 		"internal/frame", "internal/vmnet/api", "internal/vmnet/ffi", "internal/vmnet/pkt", "internal/vnet",
 	},
-	"test/e2e":       {},
-	"test/e2e/demo":  {"test/e2e/lab"},
-	"test/e2e/guest": {},
-	"test/e2e/lab":   {"internal/frame", "internal/state"},
-	"test/e2e/probe": {"test/e2e/lab"},
-	"test/vmnetsim":  {},
-	"test/vzguest":   {"internal/passing/client", "internal/passing/proto"},
+	"test/e2e":               {},
+	"test/e2e/demo":          {"test/e2e/lab"},
+	"test/e2e/guest":         {},
+	"test/e2e/lab":           {"internal/frame", "internal/state"},
+	"test/e2e/probe":         {"test/e2e/lab"},
+	"test/integrations/lima": {"internal/fakeguest"},
+	"test/vmnetsim":          {},
+	"test/vzguest":           {"internal/passing/client", "internal/passing/proto"},
 }
 
 // A use says where a third-party module may be imported: by code, and beyond that by tests.

@@ -49,6 +49,8 @@ func handOver(ctx context.Context, c *config, e *endpoint, log *logger) (*sessio
 			return nil, ctx.Err()
 		case p.from != "":
 			return nil, fmt.Errorf("%w (%s names this daemon)", err, p.from)
+		case e.socket == "" && errors.As(err, new(mismatch)):
+			return nil, err // it has had the machine's connection and ends it
 		case errors.Is(err, fs.ErrNotExist) && !errors.Is(err, client.ErrNoSocket):
 			log.debug("%v", err)
 		default:
@@ -77,10 +79,13 @@ func ask(ctx context.Context, c *config, e *endpoint, socket string) (*session, 
 	}
 	if err := compare(c, &a.Reply); err != nil {
 		a.Lifeline.Close()
-		return nil, fmt.Errorf("the daemon at %s %w; or name another daemon with --daemon=SOCKET", socket, err)
+		return nil, mismatch{fmt.Errorf("the daemon at %s %w; or name another daemon with --daemon=SOCKET", socket, err)}
 	}
 	return &session{socket: socket, reply: a.Reply, lifeline: a.Lifeline}, nil
 }
+
+// A mismatch is a daemon with another network than the one that was asked for.
+type mismatch struct{ error }
 
 // name is what the daemon's log calls the machine: its socket, of which the end is what tells it from others.
 func name(c *config) string {

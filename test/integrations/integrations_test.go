@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package integrations runs what docs/integrations says, with the built programs: every shell block and the Go program, with
+// programs in the place of vfkit, krunkit and QEMU that this test binary is when it is called by their names; and what Lima
+// would do.
+package integrations
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// patience is how long anything may take.
+const patience = 30 * time.Second
+
+// prefix is where TestMain has installed the programs.
+var prefix string
+
+func TestMain(m *testing.M) {
+	if program := filepath.Base(os.Args[0]); vmms[program] != nil {
+		if err := runVMM(program, os.Args[1:]); err != nil {
+			fmt.Fprintf(os.Stderr, "%s: %v\n", program, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(func() int {
+		dir, err := os.MkdirTemp("/tmp", "in")
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		defer os.RemoveAll(dir)
+		prefix = dir
+		if err := install(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		return m.Run()
+	}())
+}
+
+// install builds the programs and gives this binary the names of the others.
+func install() error {
+	for out, pkg := range map[string]string{
+		"bin/socket_vmnet2": "../../cmd/socket_vmnet2", "bin/socket_vmnet_client": "../../cmd/socket_vmnet_client",
+		"libexec/vmnet-helper": "../../cmd/vmnet-helper", "libexec/lima": "./lima",
+	} {
+		build := exec.Command("go", "build", "-o", filepath.Join(prefix, out), pkg)
+		build.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if text, err := build.CombinedOutput(); err != nil {
+			return fmt.Errorf("build %s: %w\n%s", pkg, err, text)
+		}
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	for name := range vmms {
+		if err := os.Symlink(self, filepath.Join(prefix, "bin", name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// output collects what a process writes.
+type output struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.Write(b)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.String()
+}
+
+// A daemon is socket_vmnet2 with the embedded network.
+type daemon struct {
+	*exec.Cmd
+	dir, socket string
+	log         *output
+	ended       chan struct{}
+}
+
+// start starts a daemon in dir, in a new one if that is empty.
+func start(t *testing.T, dir string) *daemon {
+	t.Helper()
+	if dir == "" {
+		var err error
+		dir, err = os.MkdirTemp("/tmp", "in")
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	}
+	d := &daemon{dir: dir, socket: filepath.Join(dir, "s"), log: &output{}, ended: make(chan struct{})}
+	d.Cmd = exec.Command(filepath.Join(prefix, "bin/socket_vmnet2"), "--backend=usernet", "--vmnet-gateway=192.168.105.1",
+		"--state-dir="+filepath.Join(dir, "state"), "--allow-uid="+strconv.Itoa(os.Getuid()), d.socket)
+	d.Stderr = d.log
+	require.NoError(t, d.Start())
+	go func() {
+		defer close(d.ended)
+		_ = d.Wait()
+	}()
+	t.Cleanup(func() {
+		d.stop(t)
+		if t.Failed() {
+			t.Logf("daemon:\n%s", d.log)
+		}
+	})
+	require.Eventually(t, func() bool {
+		c, err := net.Dial("unix", d.socket)
+		if err == nil {
+			c.Close()
+		}
+		return err == nil
+	}, patience, 5*time.Millisecond, "not ready: %s", d.log)
+	return d
+}
+
+func (d *daemon) stop(t *testing.T) {
+	t.Helper()
+	_ = d.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-d.ended:
+	case <-time.After(patience):
+		_ = d.Process.Kill()
+		<-d.ended
+		assert.Fail(t, "the daemon did not stop")
+	}
+}
+
+// A block is a fenced block of a page.
+type block struct {
+	page     string
+	line     int
+	language string
+	text     string
+}
+
+// fence begins or ends one.
+var fence = regexp.MustCompile("(?ms)^```([a-z]*)\n(.*?)^```$")
+
+// blocks are those of all pages.
+func blocks(t *testing.T) (all []block) {
+	t.Helper()
+	pages, err := filepath.Glob("../../docs/integrations/*.md")
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, len(pages), 2)
+	for _, page := range pages {
+		b, err := os.ReadFile(page)
+		require.NoError(t, err)
+		for _, at := range fence.FindAllSubmatchIndex(b, -1) {
+			all = append(all, block{
+				filepath.Base(page), 1 + bytes.Count(b[:at[0]], []byte("\n")), string(b[at[2]:at[3]]), string(b[at[4]:at[5]]),
+			})
+		}
+	}
+	return all
+}
+
+// here puts this test's paths in the place of the installed ones.
+func (d *daemon) here(text string) string {
+	return strings.NewReplacer(
+		"/opt/socket_vmnet/", prefix+"/", "/var/run/socket_vmnet", d.socket, "/tmp/", d.dir+"/",
+		"go run ./test/integrations/lima", prefix+"/libexec/lima",
+	).Replace(text)
+}
+
+// environment is that of a command: the programs first in the path, and where machines report.
+func (d *daemon) environment() []string {
+	return append(os.Environ(), "PATH="+filepath.Join(prefix, "bin")+":"+os.Getenv("PATH"), reportEnv+"="+filepath.Join(d.dir, "report"))
+}
+
+// reports are the machines that got an address since the last call.
+func (d *daemon) reports(t *testing.T) []string {
+	t.Helper()
+	file := filepath.Join(d.dir, "report")
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return nil
+	}
+	require.NoError(t, os.Remove(file))
+	return strings.Split(strings.TrimSpace(string(b)), "\n")
+}
+
+// TestShellBlocks runs each of them. In each one machine gets an address, or what runs is Lima's part.
+func TestShellBlocks(t *testing.T) {
+	d := start(t, "")
+	ran := map[string]int{}
+	for _, b := range blocks(t) {
+		require.Contains(t, []string{"sh", "go", "yaml", "text"}, b.language, "%s:%d: what is this?", b.page, b.line)
+		if b.language != "sh" {
+			continue
+		}
+		t.Run(fmt.Sprintf("%s:%d", b.page, b.line), func(t *testing.T) {
+			cmd := exec.Command("/bin/sh", "-euc", d.here(b.text))
+			cmd.Env, cmd.Dir = d.environment(), d.dir
+			out := run(t, cmd)
+			reports := d.reports(t)
+			if strings.Contains(b.text, "/lima ") {
+				assert.Contains(t, out, "gateway 192.168.105.1 answers")
+				ran["lima"]++
+				return
+			}
+			require.Len(t, reports, 1, "one machine with an address: %s", out)
+			program, rest, _ := strings.Cut(reports[0], " ")
+			ran[program]++
+			assert.Contains(t, rest, "192.168.105.")
+			if mac := regexp.MustCompile(`mac=(52:[0-9a-f:]{14})`).FindStringSubmatch(b.text); mac != nil {
+				assert.Contains(t, rest, mac[1])
+			}
+		})
+	}
+	assert.GreaterOrEqual(t, ran["vfkit"], 4)
+	assert.GreaterOrEqual(t, ran["krunkit"], 3)
+	assert.GreaterOrEqual(t, ran["qemu-system-x86_64"], 4)
+	assert.Equal(t, 1, ran["lima"])
+	t.Log(ran)
+}
+
+// run runs a command within the patience of a test.
+func run(t *testing.T, cmd *exec.Cmd) string {
+	t.Helper()
+	out := &output{}
+	cmd.Stdout, cmd.Stderr = out, out
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	require.NoError(t, cmd.Start())
+	timer := time.AfterFunc(2*patience, func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
+	defer timer.Stop()
+	require.NoError(t, cmd.Wait(), "%s: %s", cmd, out)
+	return out.String()
+}
+
+// TestGoProgram builds the page's program as somebody else would, in a module of its own, and runs it.
+func TestGoProgram(t *testing.T) {
+	d := start(t, "")
+	var program string
+	for _, b := range blocks(t) {
+		if b.language == "go" && strings.HasPrefix(b.text, "package main") {
+			require.Empty(t, program)
+			program = b.text
+		}
+	}
+	require.NotEmpty(t, program)
+	dir := t.TempDir()
+	attach, err := filepath.Abs("../../attach")
+	require.NoError(t, err)
+	const path = "github.com/socket-vmnet2/socket_vmnet2/attach"
+	for name, text := range map[string]string{
+		"main.go": d.here(program),
+		"go.mod":  "module example.com/vmm\n\ngo 1.24\n\nrequire " + path + " v0.0.0\n\nreplace " + path + " => " + attach + "\n",
+	} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	build := exec.Command("go", "build", "-o", "vmm", ".")
+	build.Dir, build.Env = dir, append(os.Environ(), "GOPROXY=off", "GOFLAGS=", "GOWORK=off", "CGO_ENABLED=0")
+	run(t, build)
+	cmd := exec.Command(filepath.Join(dir, "vmm"))
+	cmd.Env = d.environment()
+	run(t, cmd)
+	reports := d.reports(t)
+	require.Len(t, reports, 1)
+	assert.True(t, strings.HasPrefix(reports[0], "vfkit "), reports[0])
+	require.Eventually(t, func() bool { return strings.Contains(d.log.String(), "client gone") }, patience, 10*time.Millisecond,
+		"the program's end ends the session")
+	assert.Regexp(t, `via=attach.*web|web.*via=attach`, d.log.String(), "its name is in the log")
+}
