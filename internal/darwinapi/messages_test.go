@@ -83,6 +83,7 @@ func TestSendReceive(t *testing.T) {
 			m := r.Message(k)
 			assert.Equal(t, want[k], m[4:])
 			assert.Equal(t, len(m), cap(m), "an append must not reach the next one")
+			assert.Same(t, &m[0], &r.Slots()[k*(4+1514)])
 			binary.BigEndian.PutUint32(m, 0xffffffff) // the caller's
 		}
 		if round == 0 {

@@ -22,16 +22,17 @@ import (
 const (
 	// datagramSendBuf is the send buffer asked for on a datagram socket, in bytes. On macOS it only bounds the length of a
 	// datagram; on Linux it is what the client may be behind with, and the default, if larger, is kept.
-	datagramSendBuf = 65<<10 + 512
+	datagramSendBuf = 65 << 10
+
 	// lastBatches bounds what is read from a client whose link ends: it may go on sending.
 	lastBatches = 64
 )
 
 // A Datagram is a client on a connected datagram socket, one frame in each datagram.
 //
-// Linux does not tell when the other end of a pair has closed: only sending fails. So does everything that says that the
-// other end is gone end Run with io.EOF, and an owner that knows more calls Shutdown. An empty datagram is no end. vfkit's
-// hello, a datagram of the four bytes VFKT, is dropped and not counted, since it is no error.
+// Linux does not tell when the other end of a pair has closed: only sending fails then. An error that says that the other
+// end is gone ends Run with io.EOF, and an owner that learns of it in another way calls Shutdown. An empty datagram is no
+// end. vfkit's hello, a datagram of the four bytes VFKT, is dropped and not counted, since it is no error.
 //
 // Run belongs to one goroutine. Deliver and the other methods may be called from any.
 type Datagram struct {

@@ -21,8 +21,8 @@ import (
 // loadEnv has this test binary be the clients of a benchmark instead: it holds how many frames of which length to send.
 const loadEnv = "LINK_TEST_LOAD"
 
-// benchQueue is so much that no frame is dropped.
-const benchQueue = 1 << 30
+// benchWindow is how much is under way at most, in bytes: less than the queue holds, so that no frame is dropped.
+const benchWindow = 1 << 20
 
 // BenchmarkDatagramRelay carries frames from one datagram client to another and reports the processor time that this takes
 // per frame: batched, as a Datagram does it, and with one call per frame. The clients are another process, whose time does
@@ -70,9 +70,11 @@ func generateLoad(load string) {
 	if _, err := fmt.Sscan(load, &total, &length); err != nil {
 		panic(err)
 	}
+	window := make(chan struct{}, benchWindow/(mmsg.BatchLen*(length+frame.PrefixLen)))
 	go func() {
 		s, batch := mmsg.NewSender(), numbered(0, mmsg.BatchLen, length)
 		for left := total; left > 0; {
+			window <- struct{}{}
 			rest := skip(batch, max(0, mmsg.BatchLen-left))
 			left -= rest.Len()
 			for rest.Len() > 0 {
@@ -87,12 +89,14 @@ func generateLoad(load string) {
 	if err != nil {
 		panic(err)
 	}
-	for got := 0; got < total; {
+	for got, freed := 0, 0; got < total; {
 		n, err := r.Receive(4)
 		if err != nil {
 			_, _ = unix.Poll([]unix.PollFd{{Fd: 4, Events: unix.POLLIN}}, -1)
 		}
-		got += n
+		for got += n; got-freed >= mmsg.BatchLen; freed += mmsg.BatchLen {
+			<-window
+		}
 	}
 }
 
@@ -105,7 +109,7 @@ func relayBatched(b *testing.B, in, out *net.UnixConn) func() {
 	b.Helper()
 	from, err := NewDatagram(in, DatagramOptions{})
 	require.NoError(b, err)
-	to, err := NewDatagram(out, DatagramOptions{QueueSize: benchQueue})
+	to, err := NewDatagram(out, DatagramOptions{})
 	require.NoError(b, err)
 	done := make(chan struct{})
 	go func() {
@@ -125,7 +129,7 @@ func relaySingly(b *testing.B, in, out *net.UnixConn) func() {
 	b.Helper()
 	from, err := in.SyscallConn()
 	require.NoError(b, err)
-	to, err := NewDatagram(out, DatagramOptions{QueueSize: benchQueue})
+	to, err := NewDatagram(out, DatagramOptions{})
 	require.NoError(b, err)
 	to.out.p = &singlePipe{*to.out.p.(*datagramPipe)}
 	done := make(chan struct{})
