@@ -71,7 +71,20 @@ func runExec(args []string, env compat.IO) int {
 	}
 	x := &execution{log: compat.NewLogger(env.Stderr, level), stdout: env.Stdout}
 	code := 0
-	app := &cli.App{
+	err := x.app(env, &code).Run(append([]string{""}, args...))
+	if err == nil {
+		return code // of --help
+	}
+	compat.LogError(x.log, err)
+	if errors.As(err, new(errUsage)) {
+		_, _ = io.WriteString(env.Stdout, execText)
+	}
+	return max(code, 1)
+}
+
+// app is the command line. What it returns as an error has the exit code in code, unless that is 0.
+func (x *execution) app(env compat.IO, code *int) *cli.App {
+	return &cli.App{
 		Name: "socket_vmnet2 exec",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "stream"},
@@ -94,19 +107,10 @@ func runExec(args []string, env compat.IO) int {
 			if err := x.parse(c); err != nil {
 				return errUsage{err}
 			}
-			code, err = x.run()
+			*code, err = x.run()
 			return err
 		},
 	}
-	err := app.Run(append([]string{app.Name}, args...))
-	if err == nil {
-		return code // of --help
-	}
-	compat.LogError(x.log, err)
-	if errors.As(err, new(errUsage)) {
-		_, _ = io.WriteString(env.Stdout, execText)
-	}
-	return max(code, 1)
 }
 
 // parse fills x from a command line of known options.
@@ -174,11 +178,11 @@ func (x *execution) parseIdentity(c *cli.Context) error {
 func (x *execution) run() (code int, err error) {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), execTime, errors.New("no answer within "+execTime.String()))
 	defer cancel()
-	files, reply, err := x.connect(ctx)
+	place, err := x.place()
 	if err != nil {
 		return 1, err
 	}
-	place, err := x.place()
+	files, reply, err := x.connect(ctx)
 	if err != nil {
 		return 1, err
 	}

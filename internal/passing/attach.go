@@ -25,16 +25,7 @@ const vmnetMaxPackets = 256
 
 // attach serves a client that asks for a descriptor. The connection is its lifeline.
 func (s *Server) attach(c *conn) {
-	m, err := proto.ReadMessage(c.UnixConn, proto.MaxLine)
-	c.doneReading()
-	defer m.Close()
-	var r proto.Request
-	if err == nil {
-		r, err = proto.DecodeRequest(m.Line)
-	}
-	if err == nil && m.FD != proto.None {
-		err = &proto.Error{Code: proto.BadDescriptor, Text: "attach takes no descriptor; hand it over on the socket adopt"}
-	}
+	r, err := c.readAttach()
 	if err != nil {
 		s.refuse(c, err)
 		return
@@ -49,24 +40,45 @@ func (s *Server) attach(c *conn) {
 			_ = unix.Close(theirs)
 		}
 	}()
+	h := handed{ino: inodeOf(ours)}
 	l, err := s.newLink(ours, r.Transport, false)
 	if err != nil {
 		s.refuse(c, err)
 		return
 	}
-	s.join(c, l, r, joining{lifeline: true, answer: func(reply proto.Reply) error {
-		err := c.send(reply, theirs)
-		_ = unix.Close(theirs) // only the client has it now, and its end can be seen
-		theirs = proto.None
-		return err
-	}})
+	s.join(c, l, r, joining{
+		lifeline: true,
+		// The client's process may live on without its end of the pair.
+		began: func(x session) { s.watch.add(x, h) },
+		answer: func(reply proto.Reply) error {
+			err := c.send(reply, theirs)
+			_ = unix.Close(theirs) // only the client has it now, and its end can be seen
+			theirs = proto.None
+			return err
+		},
+	})
+}
+
+// readAttach reads what the client asks for.
+func (c *conn) readAttach() (proto.Request, error) {
+	m, err := proto.ReadMessage(c.UnixConn, proto.MaxLine)
+	c.doneReading()
+	if err != nil {
+		return proto.Request{}, err
+	}
+	defer m.Close()
+	r, err := proto.DecodeRequest(m.Line)
+	if err == nil && m.FD != proto.None {
+		err = &proto.Error{Code: proto.BadDescriptor, Text: "attach takes no descriptor; hand it over on the socket adopt"}
+	}
+	return r, err
 }
 
 // A joining is in what attach and adopt differ.
 type joining struct {
 	lifeline bool                    // the connection is the session's lifeline
 	answer   func(proto.Reply) error // sends the reply
-	began    func(session)           // may be nil
+	began    func(session)           // is told the session
 }
 
 // join serves l, tells the client what came of it, and stays until the session has ended if the connection is its lifeline.
@@ -77,34 +89,24 @@ func (s *Server) join(c *conn, l link.Link, r proto.Request, j joining) {
 		s.refuse(c, err)
 		return
 	}
-	if j.began != nil {
-		j.began(x)
-	}
+	j.began(x)
 	ctx, cancel := context.WithCancelCause(s.ctx)
 	defer cancel(nil)
 	if j.lifeline {
 		defer c.hold(cancel)()
 	}
-	ready, stop := context.WithTimeout(ctx, s.times.ready)
-	info, err := x.Ready(ready)
-	stop()
+	info, err := s.ready(ctx, x)
 	if err != nil {
-		if ctx.Err() != nil {
-			err = context.Cause(ctx)
-		}
-		err = &notStarted{err}
 		x.End(err)
 		s.refuse(c, err)
 		return
 	}
-	if err := j.answer(s.reply(r.Transport, l, info)); err != nil {
-		if !j.lifeline { // it has what it wanted
-			return
-		}
-		x.End(fmt.Errorf("reply not taken: %w", err))
-	}
+	err = j.answer(s.reply(r.Transport, l, info))
 	if !j.lifeline {
-		return
+		return // a client that did not wait for the answer has what it wanted
+	}
+	if err != nil {
+		x.End(fmt.Errorf("reply not taken: %w", err))
 	}
 	select {
 	case <-x.Done():
@@ -115,6 +117,20 @@ func (s *Server) join(c *conn, l link.Link, r proto.Request, j joining) {
 		x.End(errLifeline)
 	}
 	<-x.Done()
+}
+
+// ready waits for x's interface. Its error is a *notStarted.
+func (s *Server) ready(ctx context.Context, x session) (vnet.PortInfo, error) {
+	limit, stop := context.WithTimeout(ctx, s.times.ready)
+	defer stop()
+	info, err := x.Ready(limit)
+	if err != nil {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		return info, &notStarted{err}
+	}
+	return info, nil
 }
 
 // begin makes a session for l, which it takes over.

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -86,6 +87,19 @@ func TestStreamEndEndsTheSession(t *testing.T) {
 	a := r.attach(t, proto.Request{Transport: proto.Stream})
 	require.NoError(t, a.File.Close())
 	assert.NoError(t, r.clients.session(t, 0).ended(t), "by itself")
+	atEnd(t, a.Lifeline)
+}
+
+// TestDatagramEndEndsTheSession: a client may live on without its network.
+func TestDatagramEndEndsTheSession(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		return // the link's own end tells
+	}
+	r := newRig(t, func(r *rig) { r.watch.every = 10 * time.Millisecond })
+	a := r.attach(t, proto.Request{})
+	exchange(t, a.File, proto.Datagram)
+	require.NoError(t, a.File.Close())
+	assert.ErrorIs(t, r.clients.session(t, 0).ended(t), errPeerGone)
 	atEnd(t, a.Lifeline)
 }
 

@@ -46,27 +46,38 @@ func (s *Server) examine(fd int, t proto.Transport) (handed, error) {
 	if n, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ACCEPTCONN); err == nil && n != 0 {
 		return h, badDescriptor("a socket that listens, and has to be connected")
 	}
-	var st unix.Stat_t
-	if unix.Fstat(fd, &st) == nil {
-		h.ino = st.Ino
-	}
-	remote, err := unix.Getpeername(fd)
+	h.ino = inodeOf(fd)
+	return s.examinePeer(h, t, name.Name)
+}
+
+// examinePeer checks whom h, which is bound to name unless that is empty, leads to.
+func (s *Server) examinePeer(h handed, t proto.Transport, name string) (handed, error) {
+	remote, err := unix.Getpeername(h.fd)
 	switch {
 	case err == nil:
 	case !errors.Is(err, unix.ENOTCONN):
 		return h, badDescriptor("a unix socket whose other end has gone")
 	case t == proto.Stream:
 		return h, badDescriptor("a stream socket that is not connected")
-	case name.Name == "" || name.Name == "@": // as Linux's unnamed ones are read
+	case name == "" || name == "@": // as Linux's unnamed ones are read
 		return h, badDescriptor("a datagram socket that is neither connected nor bound: nobody could reach it")
 	default:
-		h.bound = name.Name
+		h.bound = name
 		return h, s.checkBound(h.bound)
 	}
-	if r, ok := remote.(*unix.SockaddrUnix); ok && slices.Contains(s.opts.Trust.Own, r.Name) || peerOfFD(fd).pid == s.self {
+	if r, ok := remote.(*unix.SockaddrUnix); ok && slices.Contains(s.opts.Trust.Own, r.Name) || peerOfFD(h.fd).pid == s.self {
 		return h, badDescriptor("connected to this daemon itself: its frames would go round")
 	}
 	return h, nil
+}
+
+// inodeOf is the number of the socket fd in the system's table, 0 if it has none.
+func inodeOf(fd int) uint64 {
+	var st unix.Stat_t
+	if unix.Fstat(fd, &st) != nil {
+		return 0
+	}
+	return st.Ino
 }
 
 // checkBound checks the path of a socket that is bound.

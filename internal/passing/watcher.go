@@ -5,11 +5,12 @@ package passing
 import (
 	"errors"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 )
 
-// sweepEvery is the distance of looks at the sockets that were handed over.
+// sweepEvery is the distance of looks at the clients' sockets.
 const sweepEvery = 5 * time.Second
 
 var (
@@ -19,9 +20,9 @@ var (
 	errPathGone = errors.New("the path that the socket was bound to is gone")
 )
 
-// A watched is a session on a socket that was handed over. Nothing need tell when its client has gone: the connection that
-// it was handed over by is none of it, and Linux does not report the end of a pair of datagram sockets until something is
-// sent to it.
+// A watched is a session on a pair of sockets, or on one that was handed over. Nothing need tell when its client has gone: the
+// connection that it was handed over by is none of it, and Linux does not report the end of a pair of datagram sockets until
+// something is sent to it.
 type watched struct {
 	session session
 	ino     uint64 // of the socket, in the system's table
@@ -45,7 +46,7 @@ func (w *watcher) init(s *Server) {
 // add watches x on the socket h until it ends.
 func (w *watcher) add(x session, h handed) {
 	e := &watched{session: x, ino: h.ino, path: h.bound}
-	if h.bound != "" {
+	if filepath.IsAbs(h.bound) {
 		e.at, _ = os.Lstat(h.bound)
 	}
 	w.mu.Lock()

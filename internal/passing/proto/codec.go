@@ -54,21 +54,11 @@ func DecodeRequest(line []byte) (Request, error) {
 		{"mac", (*Request).setMAC},
 		{"interface_id", (*Request).setInterfaceID},
 	} {
-		v, ok := keys[k.name]
-		if !ok {
-			continue
+		s, err := text(keys, k.name)
+		if err == nil && s != "" { // an empty one is as if it were missing
+			err = k.set(&r, s)
 		}
-		if v[0] != '"' {
-			return Request{}, badValue(k.name, string(v), "a text")
-		}
-		var s string
-		if err := json.Unmarshal(v, &s); err != nil {
-			return Request{}, badValue(k.name, string(v), "a text")
-		}
-		if s == "" {
-			continue // as if it were missing
-		}
-		if err := k.set(&r, s); err != nil {
+		if err != nil {
 			return Request{}, err
 		}
 	}
@@ -78,6 +68,18 @@ func DecodeRequest(line []byte) (Request, error) {
 		}
 	}
 	return r, nil
+}
+
+// text is the value of a key that has to be a text, empty if it is not there.
+func text(keys map[string]json.RawMessage, name string) (s string, err error) {
+	v, ok := keys[name]
+	if !ok {
+		return "", nil
+	}
+	if v[0] != '"' || json.Unmarshal(v, &s) != nil { // null would be one for json
+		return "", badValue(name, string(v), "a text")
+	}
+	return s, nil
 }
 
 // object takes a JSON object apart by its keys.
