@@ -194,7 +194,7 @@ func TestDeafClients(t *testing.T) {
 					fill(t, s, tt.length)
 				}
 			}
-			const n = 20000
+			const n = 8000
 			c := p.count(n)
 			began := time.Now()
 			require.NoError(t, pump(healthy, c, n, 128), "%+v", healthy.link.Stats())

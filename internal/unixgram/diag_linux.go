@@ -40,12 +40,18 @@ type diagSocket struct {
 	searched time.Time
 }
 
+// anyCookie stands for a cookie that is not known.
+var anyCookie = [8]byte{255, 255, 255, 255, 255, 255, 255, 255}
+
 // A diagnoser asks sock_diag. Its zero value is ready for use; where sock_diag is not to be had it knows nothing.
 type diagnoser struct {
+	shared int // the descriptor of the shared socket
+
 	mu     sync.Mutex
 	fd     int
 	open   bool
-	failed bool // it is not to be had
+	dev    map[uint64]uint32 // device numbers that the kernel has others for than stat tells, as with btrfs
+	failed bool              // it is not to be had
 	buf    []byte
 	req    [requestLen]byte
 	seq    uint32
@@ -75,7 +81,28 @@ func (d *diagnoser) start() bool {
 	// The kernel answers at once; the limit is for what nobody thought of.
 	_ = unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: 100_000})
 	d.fd, d.open, d.buf = fd, true, make([]byte, diagBufLen)
+	d.learn()
 	return true
+}
+
+// learn compares what stat and what the kernel say about the shared socket's own file: clients' are mostly beside it.
+func (d *diagnoser) learn() {
+	var sock, file unix.Stat_t
+	addr, err := unix.Getsockname(d.shared)
+	a, ok := addr.(*unix.SockaddrUnix)
+	if err != nil || !ok || unix.Fstat(d.shared, &sock) != nil || lstat(a.Name, &file) != nil {
+		return
+	}
+	s := diagSocket{ino: uint32(sock.Ino), cookie: anyCookie}
+	if !d.ask(&s, showVFS) {
+		return
+	}
+	d.answers(func(_, attrs []byte) {
+		e := binary.NativeEndian
+		if v := attr(attrs, attrVFS); len(v) >= 8 && e.Uint32(v) == uint32(file.Ino) {
+			d.dev = map[uint64]uint32{file.Dev: e.Uint32(v[4:])}
+		}
+	})
 }
 
 // close closes the netlink socket for good.
@@ -169,7 +196,10 @@ func (d *diagnoser) find(s *diagSocket, id inode) bool {
 		return false
 	}
 	e := binary.NativeEndian
-	dev := kernelDev(id.dev)
+	dev, ok := d.dev[id.dev]
+	if !ok {
+		dev = kernelDev(id.dev)
+	}
 	for range maxSearches {
 		done := d.answers(func(head, attrs []byte) {
 			v := attr(attrs, attrVFS)

@@ -7,7 +7,7 @@ import "time"
 const (
 	// minPause and maxPause bound how long the drainer waits for a client where the system does not tell when it has room.
 	minPause = 50 * time.Microsecond
-	maxPause = 4 * time.Millisecond
+	maxPause = 32 * time.Millisecond
 
 	// maxYields is how often it first only lets others run: a client that reads has mostly done so after a few microseconds.
 	maxYields = 8
