@@ -64,9 +64,9 @@ func Dial(ctx context.Context, socket string, opts ...Option) (*Link, error) {
 	if err != nil {
 		return nil, err
 	}
-	if l.File == nil {
+	if err := checkKind(l.File, o.request.Transport); err != nil {
 		l.Close()
-		return nil, errors.New("attach: the daemon's reply came without a descriptor")
+		return nil, fmt.Errorf("attach: the daemon's reply %w", err)
 	}
 	enlarge(l.File, l.Info.Transport)
 	return l, nil

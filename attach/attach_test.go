@@ -219,6 +219,24 @@ func TestBadDaemons(t *testing.T) {
 			answer(t, c, strings.Repeat("x", maxReply), f)
 		}, errReply, "a line of more than"},
 		{"sends no descriptor", func(t *testing.T, c *net.UnixConn, _ *os.File) { answer(t, c, goodReply) }, nil, "without a descriptor"},
+		{"sends a file", func(t *testing.T, c *net.UnixConn, _ *os.File) {
+			f, err := os.Open(os.DevNull)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer f.Close()
+			answer(t, c, goodReply, f)
+		}, nil, "no dgram socket"},
+		{"sends a stream", func(t *testing.T, c *net.UnixConn, _ *os.File) {
+			f, err := c.File()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer f.Close()
+			answer(t, c, goodReply, f)
+		}, nil, "no dgram socket"},
 		{"sends two descriptors", func(t *testing.T, c *net.UnixConn, f *os.File) { answer(t, c, goodReply, f, f) }, nil, "more than one"},
 		{"sends twenty descriptors", func(t *testing.T, c *net.UnixConn, f *os.File) {
 			answer(t, c, goodReply, f, f, f, f, f, f, f, f, f, f, f, f, f, f, f, f, f, f, f, f)
@@ -248,7 +266,7 @@ func TestBadDaemons(t *testing.T) {
 			if tt.want != nil && !errors.Is(err, tt.want) || !strings.Contains(err.Error(), tt.text) {
 				t.Errorf("error %v, want %v with %q", err, tt.want, tt.text)
 			}
-			if !strings.Contains(err.Error(), socket) && tt.name != "sends no descriptor" {
+			if !strings.Contains(err.Error(), socket) && tt.want != nil {
 				t.Errorf("error %v does not tell the path", err)
 			}
 		})

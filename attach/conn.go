@@ -127,6 +127,28 @@ func rights(oob []byte) (fds []int, err error) {
 	return fds, nil
 }
 
+// checkKind checks what came with the reply.
+func checkKind(file *os.File, t Transport) error {
+	if file == nil {
+		return errors.New("came without a descriptor")
+	}
+	want := syscall.SOCK_DGRAM
+	if t == Stream {
+		want = syscall.SOCK_STREAM
+	}
+	raw, err := file.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var kind int
+	var failed error
+	err = raw.Control(func(fd uintptr) { kind, failed = syscall.GetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_TYPE) })
+	if err = errors.Join(err, failed); err != nil || kind != want {
+		return fmt.Errorf("came with a descriptor that is no %s socket", t)
+	}
+	return nil
+}
+
 // Sizes of the socket buffers on the caller's end, in bytes. A stream is bounded by its sender's; 8 KiB, macOS's default,
 // halves the speed. For datagrams macOS takes the first as the largest one's size, and 65,550 is the largest frame.
 const (

@@ -12,7 +12,9 @@ import (
 	"os/user"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
+	"time"
 )
 
 // connect dials the socket called name that belongs to the daemon of socket, and returns its path.
@@ -26,8 +28,7 @@ func connect(ctx context.Context, socket, name string) (*net.UnixConn, string, e
 		return nil, path, fmt.Errorf("attach: the path %s has %d bytes, of which a socket's may have %d: %w",
 			path, len(path), limit, syscall.ENAMETOOLONG)
 	}
-	var d net.Dialer
-	c, err := d.DialContext(ctx, "unix", path)
+	c, err := dial(ctx, path)
 	if err != nil {
 		return nil, path, explain(ctx, err, socket, dir, path)
 	}
@@ -37,6 +38,28 @@ func connect(ctx context.Context, socket, name string) (*net.UnixConn, string, e
 		return nil, path, fmt.Errorf("attach: %s: not a unix socket", path)
 	}
 	return conn, path, nil
+}
+
+// busyPause is how long to wait before the next try while the daemon has as many waiting connections as the system allows.
+const busyPause = 10 * time.Millisecond
+
+// dial connects, as soon as the daemon accepts again if it is busy.
+func dial(ctx context.Context, path string) (net.Conn, error) {
+	if strings.HasPrefix(path, "@") {
+		path = "./" + path // a file, not a name in Linux's abstract space
+	}
+	for {
+		var d net.Dialer
+		c, err := d.DialContext(ctx, "unix", path)
+		if !errors.Is(err, syscall.EAGAIN) {
+			return c, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(busyPause):
+		}
+	}
 }
 
 // explain says what to do about a connection that could not be made.

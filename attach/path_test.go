@@ -3,7 +3,9 @@
 package attach
 
 import (
+	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"net"
 	"os"
@@ -12,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // TestNotThere has each reason for which there is no socket. The texts tell what to do.
@@ -137,4 +140,48 @@ func asNobody(t *testing.T, dir, socket string) string {
 		text <- err.Error()
 	}()
 	return <-text
+}
+
+// TestBusy has more connections than the daemon's socket lets wait: the client comes when it can, or when its time is over.
+func TestBusy(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		return // elsewhere connect waits by itself
+	}
+	noLeaks(t)
+	dir := shortDir(t)
+	path := filepath.Join(dir, "attach")
+	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Close(fd)
+	if err := errors.Join(syscall.Bind(fd, &syscall.SockaddrUnix{Name: path}), syscall.Listen(fd, 0)); err != nil {
+		t.Fatal(err)
+	}
+	waiting, err := net.Dial("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer waiting.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := Dial(ctx, dir); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("error %v, want %v", err, context.DeadlineExceeded)
+	}
+
+	done := make(chan error, 1)
+	go func() {
+		_, err := Dial(t.Context(), dir)
+		done <- err
+	}()
+	for i := range 2 { // the one that waits, then the client, which is not answered
+		c, _, err := syscall.Accept(fd)
+		if err != nil {
+			t.Fatal(i, err)
+		}
+		syscall.Close(c)
+	}
+	if err := <-done; !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("error %v, want %v", err, io.ErrUnexpectedEOF)
+	}
 }
