@@ -407,6 +407,8 @@ func TestFloodOfNewAddresses(t *testing.T) {
 	p := startOpen(t, "--max-clients=32")
 	s1, s2 := over(t, p.stream()), over(t, p.stream())
 	introduce(t, s1, s2)
+	time.Sleep(100 * time.Millisecond)
+	before := p.files(t) + 1 // as above
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
 	for _, connected := range []bool{true, false} {
@@ -428,10 +430,11 @@ func TestFloodOfNewAddresses(t *testing.T) {
 	close(stop)
 	wg.Wait()
 	assert.Less(t, bytes.Count([]byte(p.stderr.String()), []byte("\n")), 400, "lines of log")
-	// Those that are left are dead: the next broadcasts make room.
-	g := over(t, p.unconnected())
-	hears(t, s1, "served", func() error {
+	// Those that are left are dead: broadcasts show it, and make room.
+	require.Eventually(t, func() bool {
 		_ = s1.Send(testFrame(fakeguest.Broadcast, s1.MAC(), "who is there"))
-		return g.Send(testFrame(fakeguest.Broadcast, g.MAC(), "served"))
-	})
+		return p.files(t) <= before
+	}, 10*time.Second, 10*time.Millisecond, "descriptors")
+	g := over(t, p.unconnected())
+	hears(t, s1, "served", func() error { return g.Send(testFrame(fakeguest.Broadcast, g.MAC(), "served")) })
 }

@@ -77,12 +77,16 @@ func (p *process) ways() []vnettest.Transport {
 	return []vnettest.Transport{
 		p.stream(), p.connected(), p.unconnected(), p.attach(proto.Datagram), p.attach(proto.Stream),
 		p.adopt(proto.Datagram, false), p.adopt(proto.Datagram, true), p.adopt(proto.Stream, true),
+		vnettest.AdoptBound(p.sock, filepath.Dir(p.sock)),
 	}
 }
 
 // datagramWays are those whose clients send datagrams.
 func (p *process) datagramWays() []vnettest.Transport {
-	return []vnettest.Transport{p.connected(), p.unconnected(), p.attach(proto.Datagram), p.adopt(proto.Datagram, false)}
+	return []vnettest.Transport{
+		p.connected(), p.unconnected(), p.attach(proto.Datagram), p.adopt(proto.Datagram, false),
+		vnettest.AdoptBound(p.sock, filepath.Dir(p.sock)),
+	}
 }
 
 // dialWay makes a client that reads nothing before it is plugged into a guest.
@@ -171,6 +175,7 @@ func TestDatagramConformance(t *testing.T) {
 		"attach stream":    {p.attach(proto.Stream)},
 		"adopt dgram":      {p.adopt(proto.Datagram, false)},
 		"adopt stream":     {p.adopt(proto.Stream, true)},
+		"adopt bound":      {vnettest.AdoptBound(p.sock, elsewhere)},
 		"mixed":            p.ways(),
 	} {
 		if onSimulator() && len(ways) == 1 {

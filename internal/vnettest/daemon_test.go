@@ -4,6 +4,7 @@ package vnettest_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net"
 	"path/filepath"
@@ -11,8 +12,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/fakeguest"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
@@ -36,6 +39,12 @@ func (d ownDaemon) Close() error {
 // startDaemon runs a daemon without its command line in this process.
 func startDaemon(t *testing.T) vnet.Network {
 	t.Helper()
+	return startDaemonFor(t, nil)
+}
+
+// startDaemonFor does so for clients that dial makes of those of the stream socket.
+func startDaemonFor(t *testing.T, dial func(vnettest.Transport) vnettest.Transport) ownDaemon {
+	t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	backend, err := usernet.New(usernet.Options{Mode: vnet.ModeHost, Log: log})
 	require.NoError(t, err)
@@ -46,7 +55,11 @@ func startDaemon(t *testing.T) vnet.Network {
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	wg.Go(func() { link.Accept(ctx, ln, server.Handle, log) })
-	return ownDaemon{vnettest.SocketNetwork(path, backend.Info().Gateway, frame.MaxStreamLen), sync.OnceFunc(func() {
+	o := vnettest.DaemonOptions{Socket: path, Gateway: backend.Info().Gateway, MaxFrame: frame.MaxStreamLen}
+	if dial != nil {
+		o.Transports = []vnettest.Transport{dial(vnettest.StreamSocket(path))}
+	}
+	return ownDaemon{vnettest.DaemonNetwork(o), sync.OnceFunc(func() {
 		cancel()
 		wg.Wait()
 		_ = ln.Close()
@@ -62,3 +75,58 @@ func startDaemon(t *testing.T) vnet.Network {
 func TestWholeDaemon(t *testing.T) {
 	vnettest.TestNetwork(t, startDaemon)
 }
+
+// stayingLink is a client that does not go when it is closed.
+type stayingLink struct {
+	fakeguest.Link
+	ended func(error)
+}
+
+func (l *stayingLink) Start(receive func([]byte), ended func(error)) error {
+	l.ended = ended
+	return l.Link.Start(receive, func(error) {})
+}
+
+func (l *stayingLink) Close() error {
+	l.ended(net.ErrClosed)
+	return nil
+}
+
+// TestClientThatStays: closing a port fails when the daemon still has the client, and succeeds when it has forgotten it.
+func TestClientThatStays(t *testing.T) {
+	for _, stays := range []bool{true, false} {
+		t.Run(fmt.Sprint(stays), func(t *testing.T) {
+			var opened fakeguest.Link
+			d := startDaemonFor(t, func(stream vnettest.Transport) vnettest.Transport {
+				way := stream
+				way.Dial = func(ctx context.Context) (fakeguest.Link, error) {
+					l, err := stream.Dial(ctx)
+					opened = l
+					if stays {
+						return &stayingLink{Link: l}, err
+					}
+					return struct{ fakeguest.Link }{l}, err // without CloseWrite
+				}
+				return way
+			})
+			defer d.Close()
+			defer func() { _ = opened.Close() }()
+			if stays {
+				vnettest.SetPatience(d.Network, 100*time.Millisecond)
+			}
+			p, err := d.Attach(t.Context(), vnet.PortOptions{}, discard{})
+			require.NoError(t, err)
+			if err = p.Close(); stays {
+				assert.ErrorContains(t, err, "still has its address")
+				return
+			}
+			assert.NoError(t, err)
+		})
+	}
+}
+
+// discard is a sink for nothing.
+type discard struct{}
+
+func (discard) Deliver(frame.Batch) {}
+func (discard) MaxFrame() int       { return frame.MaxLen }

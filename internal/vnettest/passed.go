@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"path/filepath"
 	"syscall"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/fakeguest"
@@ -54,6 +55,27 @@ func AdoptSocket(socket string, t proto.Transport, ask bool) Transport {
 			return nil, err
 		}
 		return FileLink(own, t)
+	}}
+}
+
+// AdoptBound is the adopt socket of a daemon on socket, to which somebody hands a socket bound in dir for a client that cannot
+// take a descriptor, but knows the path to connect to: vfkit or libkrun behind vmnet-helper.
+func AdoptBound(socket, dir string) Transport {
+	return Transport{Name: "adopt bound", MaxFrame: fakeguest.MaxDatagramLen, Dial: func(ctx context.Context) (fakeguest.Link, error) {
+		server := filepath.Join(dir, fmt.Sprintf("b%d-%d", os.Getpid(), paths.Add(1)))
+		conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: server, Net: "unixgram"})
+		if err != nil {
+			return nil, err
+		}
+		f, err := conn.File()
+		if err == nil {
+			_, err = client.Adopt(ctx, socket, f, &proto.Request{Transport: proto.Datagram})
+			err = errors.Join(err, f.Close())
+		}
+		if err := errors.Join(err, conn.Close()); err != nil {
+			return nil, errors.Join(err, os.Remove(server))
+		}
+		return fakeguest.PathLink(ctx, fakeguest.PathOptions{Server: server, Local: server + "c", Connected: true, Hello: true})
 	}}
 }
 

@@ -60,7 +60,7 @@ func DaemonNetwork(o DaemonOptions) vnet.Network {
 	for _, t := range o.Transports {
 		o.MaxFrame = min(o.MaxFrame, t.MaxFrame)
 	}
-	return &daemonNetwork{o: o, open: map[*clientPort]struct{}{}, witnesses: witnesses{socket: o.Socket}}
+	return &daemonNetwork{o: o, open: map[*clientPort]struct{}{}, witnesses: witnesses{socket: o.Socket, patience: closeTimeout}}
 }
 
 // clientPort is one client.

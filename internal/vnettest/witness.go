@@ -16,7 +16,8 @@ import (
 // the one to an address of the client that has gone reaches the other only when nobody has that address any more. Until
 // then it makes the daemon send to the client that has gone.
 type witnesses struct {
-	socket string
+	socket   string
+	patience time.Duration
 
 	mu     sync.Mutex
 	pair   *pair // nil before the first use
@@ -81,7 +82,7 @@ func (w *witnesses) await(mac net.HardwareAddr) error {
 	defer done()
 	l := p.sees.Listen(func(f []byte) bool { return bytes.Equal(f[:6], mac) })
 	defer l.Close()
-	for end := time.Now().Add(closeTimeout); time.Now().Before(end); {
+	for end := time.Now().Add(w.patience); time.Now().Before(end); {
 		if err := p.asks.Send(p.frame(p.asks, mac)); err != nil {
 			return fmt.Errorf("see whether the client is forgotten: %w", err)
 		}
@@ -89,7 +90,7 @@ func (w *witnesses) await(mac net.HardwareAddr) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%s after a client left, the daemon still has its address %s", closeTimeout, mac)
+	return fmt.Errorf("%s after a client left, the daemon still has its address %s", w.patience, mac)
 }
 
 func (w *witnesses) close() {
