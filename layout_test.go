@@ -132,6 +132,7 @@ var skips = map[string]string{
 	"internal/rundir/rundir_test.go: needRoot":                   "root, to become another user",
 	"internal/state/file_test.go: TestForeign":                   "root, to give a file to another user",
 	"internal/state/file_test.go: TestUntrustedDirectory":        "root, for whom the rules are stricter",
+	"internal/unixgram/forged_linux_test.go: needRoot":           "root, to become other users in other root directories",
 	"test/bench/load_test.go: testBench":                         "gcc, for the load generator and the C relays",
 	"test/vmnetsim/vmnetsim.go: Library":                         "gcc, for the vmnet simulator",
 	"test/e2e/main_test.go: newLab":                              "QEMU, a guest kernel and iPXE, which test/e2e/setup.sh gets",

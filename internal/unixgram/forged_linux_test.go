@@ -5,9 +5,11 @@ package unixgram
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -143,6 +145,71 @@ func TestOtherPath(t *testing.T) {
 	as(t, attacker, root, bound(&fd, "/mine", "/sock", false, testFrame(60, 1)))
 	l.dropped(Vanished, 1)
 	assert.Contains(t, l.log.String(), "another root directory")
+}
+
+// TestPathOfAnother: a path is used again by another user; that is another client, at once.
+func TestPathOfAnother(t *testing.T) {
+	needRoot(t)
+	l := newLab(t, nil)
+	require.NoError(t, os.Chmod(l.path, 0o777))
+	require.NoError(t, os.Chmod(l.dir, 0o777))
+	path := filepath.Join(l.dir, "c")
+	var one, two int
+	as(t, victim, "/", bound(&one, path, l.path, false, testFrame(60, 1)))
+	s := l.session(path)
+	s.waitFrames(t, 1)
+	require.NoError(t, unix.Close(one))
+	require.NoError(t, os.Remove(path))
+	as(t, attacker, "/", bound(&two, path, l.path, false, testFrame(60, 2)))
+	defer func() { _ = unix.Close(two) }()
+	other := l.session(path, s)
+	assert.Equal(t, [][]byte{testFrame(60, 2)}, other.waitFrames(t, 1))
+	assert.EqualValues(t, attacker, other.uid)
+	require.ErrorIs(t, s.waitEnd(t), io.EOF)
+	assert.Empty(t, l.Dropped())
+}
+
+// TestNoDescriptorsLeft: clients that come and go leave nothing.
+func TestNoDescriptorsLeft(t *testing.T) {
+	count := func() int {
+		d, err := os.ReadDir("/proc/self/fd")
+		require.NoError(t, err)
+		return len(d)
+	}
+	before := count()
+	for range 2 {
+		l := newLab(t, func(l *lab, _ *Options) {
+			l.onServe = func(s *session) error {
+				if strings.HasSuffix(s.path, "3") {
+					return errors.New("no")
+				}
+				return nil
+			}
+		})
+		for i := range 40 {
+			p := l.either(fmt.Sprint("c", i), i%2 == 0)
+			p.send(testFrame(60, i))
+			if i%10 != 3 {
+				s := l.session(p.path)
+				for range 20 {
+					s.link.Deliver(batchOf(testFrame(ethernetLen, 1)))
+				}
+			}
+			switch i % 3 {
+			case 0:
+				require.NoError(t, p.Close())
+			case 1:
+				require.NoError(t, os.Remove(p.path))
+			}
+		}
+		l.sweep()
+		l.stop()
+		conns := l.peers
+		for _, p := range conns {
+			_ = p.Close()
+		}
+	}
+	assert.Equal(t, before, count())
 }
 
 // TestSentBeforeStart: a datagram that came before the socket's senders were told makes nobody a client, but does not keep

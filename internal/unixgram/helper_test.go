@@ -116,11 +116,12 @@ func (s *session) waitEnd(t *testing.T) error {
 // A lab is a Server with its sessions.
 type lab struct {
 	*Server
-	t    testing.TB
-	dir  string
-	path string
-	log  *logBuffer
-	ran  chan struct{}
+	t     testing.TB
+	dir   string
+	path  string
+	log   *logBuffer
+	ran   chan struct{}
+	peers []*peer // that either made
 
 	mu       sync.Mutex
 	sessions map[string]*session // the latest by path
@@ -270,10 +271,12 @@ func (l *lab) unconnected(name string) *peer {
 
 // either makes a client of the one kind or the other.
 func (l *lab) either(name string, connected bool) *peer {
+	p := l.unconnected
 	if connected {
-		return l.connected(name)
+		p = l.connected
 	}
-	return l.unconnected(name)
+	l.peers = append(l.peers, p(name))
+	return l.peers[len(l.peers)-1]
 }
 
 // send sends datagrams to the shared socket.

@@ -183,6 +183,13 @@ func (p *pipe) hello() {
 	_ = p.resolve() // else the next send tells, or the sweep
 }
 
+// moved reports whether the client's path does not lead to its socket any more.
+func (p *pipe) moved() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.target == nil || !p.target.Same()
+}
+
 // check looks whether the client is still there, and takes up one that has come back. io.EOF: it is not.
 func (p *pipe) check() error {
 	p.mu.Lock()

@@ -5,6 +5,7 @@ package unixgram
 import (
 	"bytes"
 	"errors"
+	"io"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -113,10 +114,28 @@ func (s *Server) from(name []byte, from sender, first, end int) {
 		s.last = c
 	}
 	if tells && !from.is(c.uid) {
-		s.refused.forged(c.path, from, c.uid, end-first)
-		return
+		if c = s.replaced(c, name, from, end-first); c == nil {
+			return
+		}
 	}
 	c.take(s.rcv, first, end)
+}
+
+// replaced looks again at the address of c, whose n datagrams somebody else than its owner has sent: that may be another
+// user, who has bound the path after c was gone. It returns that one's client, or nil.
+func (s *Server) replaced(c *client, name []byte, from sender, n int) *client {
+	if c.pipe.moved() {
+		c.end(io.EOF)
+		if c = s.find(name, from, n); c == nil {
+			return nil
+		}
+	}
+	if !from.is(c.uid) {
+		s.refused.forged(c.path, from, c.uid, n)
+		return nil
+	}
+	s.last = c
+	return c
 }
 
 // is reports whether the sender may speak for a socket of the owner uid. Root may do anything.
