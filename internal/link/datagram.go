@@ -20,10 +20,6 @@ import (
 )
 
 const (
-	// datagramSendBuf is the send buffer asked for on a datagram socket, in bytes. On macOS it only bounds the length of a
-	// datagram; on Linux it is what the client may be behind with, and the default, if larger, is kept.
-	datagramSendBuf = 65 << 10
-
 	// lastBatches bounds what is read from a client whose link ends: it may go on sending.
 	lastBatches = 64
 )

@@ -17,6 +17,10 @@ const (
 	// room again.
 	waitTime = 50 * time.Microsecond
 
+	// datagramSendBuf is the send buffer asked for on a datagram socket, in bytes. On macOS it only bounds the length of a
+	// datagram.
+	datagramSendBuf = 65 << 10
+
 	// datagramRecvBuf is the receive buffer asked for, in bytes: what we may be behind with.
 	datagramRecvBuf = 4 << 20
 )

@@ -278,7 +278,7 @@ func TestShutdownWaitsForABlockedWriter(t *testing.T) {
 
 func TestShutdownSchedule(t *testing.T) {
 	quick := DrainSchedule{
-		Quiet: 20 * time.Millisecond, Boundary: 100 * time.Millisecond, Empty: 200 * time.Millisecond, Hard: 300 * time.Millisecond,
+		Quiet: 60 * time.Millisecond, Boundary: 100 * time.Millisecond, Empty: 200 * time.Millisecond, Hard: 300 * time.Millisecond,
 		Settle: 10 * time.Millisecond,
 	}
 	half := wire("half a frame")[:10]
