@@ -160,6 +160,16 @@ func TestMinikube(t *testing.T) {
 	}
 }
 
+// TestDaemonKilled has a daemon that cannot say anything any more.
+func TestDaemonKilled(t *testing.T) {
+	d := startDaemon(t, "")
+	h := runHelper(t, nil, nil, "--daemon", d.socket, "--socket", filepath.Join(shortDir(t), "s"))
+	h.info()
+	require.NoError(t, d.Process.Kill())
+	assert.Equal(t, 1, h.exit())
+	assert.Contains(t, h.stderr.String(), "has stopped")
+}
+
 // TestVmnetRun passes a descriptor as vmnet-run does, and then the machine goes.
 func TestVmnetRun(t *testing.T) {
 	d := startDaemon(t, "")

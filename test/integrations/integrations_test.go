@@ -6,6 +6,7 @@
 package integrations
 
 import (
+	"bufio"
 	"bytes"
 	"fmt"
 	"net"
@@ -252,7 +253,26 @@ func run(t *testing.T, cmd *exec.Cmd) string {
 	return out.String()
 }
 
-// TestGoProgram builds the page's program as somebody else would, in a module of its own, and runs it.
+// buildOutside builds a program that uses the module attach as somebody else would, in a module of its own.
+func buildOutside(t *testing.T, program string) (binary string) {
+	t.Helper()
+	dir := t.TempDir()
+	attach, err := filepath.Abs("../../attach")
+	require.NoError(t, err)
+	const path = "github.com/socket-vmnet2/socket_vmnet2/attach"
+	for name, text := range map[string]string{
+		"main.go": program,
+		"go.mod":  "module example.com/vmm\n\ngo 1.24\n\nrequire " + path + " v0.0.0\n\nreplace " + path + " => " + attach + "\n",
+	} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	build := exec.Command("go", "build", "-o", "vmm", ".")
+	build.Dir, build.Env = dir, append(os.Environ(), "GOPROXY=off", "GOFLAGS=", "GOWORK=off", "CGO_ENABLED=0")
+	run(t, build)
+	return filepath.Join(dir, "vmm")
+}
+
+// TestGoProgram runs the page's program.
 func TestGoProgram(t *testing.T) {
 	d := start(t, "")
 	var program string
@@ -263,20 +283,7 @@ func TestGoProgram(t *testing.T) {
 		}
 	}
 	require.NotEmpty(t, program)
-	dir := t.TempDir()
-	attach, err := filepath.Abs("../../attach")
-	require.NoError(t, err)
-	const path = "github.com/socket-vmnet2/socket_vmnet2/attach"
-	for name, text := range map[string]string{
-		"main.go": d.here(program),
-		"go.mod":  "module example.com/vmm\n\ngo 1.24\n\nrequire " + path + " v0.0.0\n\nreplace " + path + " => " + attach + "\n",
-	} {
-		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
-	}
-	build := exec.Command("go", "build", "-o", "vmm", ".")
-	build.Dir, build.Env = dir, append(os.Environ(), "GOPROXY=off", "GOFLAGS=", "GOWORK=off", "CGO_ENABLED=0")
-	run(t, build)
-	cmd := exec.Command(filepath.Join(dir, "vmm"))
+	cmd := exec.Command(buildOutside(t, d.here(program)))
 	cmd.Env = d.environment()
 	run(t, cmd)
 	reports := d.reports(t)
@@ -285,4 +292,32 @@ func TestGoProgram(t *testing.T) {
 	require.Eventually(t, func() bool { return strings.Contains(d.log.String(), "client gone") }, patience, 10*time.Millisecond,
 		"the program's end ends the session")
 	assert.Regexp(t, `via=attach.*web|web.*via=attach`, d.log.String(), "its name is in the log")
+}
+
+// TestGoAdopt runs a program that hands its own descriptor over, until the daemon stops.
+func TestGoAdopt(t *testing.T) {
+	d := start(t, "")
+	text, err := os.ReadFile("testdata/adopt.go")
+	require.NoError(t, err)
+	cmd := exec.Command(buildOutside(t, string(text)), d.socket)
+	cmd.Env = d.environment()
+	var stderr output
+	cmd.Stderr = &stderr
+	stdout, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	timer := time.AfterFunc(2*patience, func() { _ = cmd.Process.Kill() })
+	defer timer.Stop()
+	lines := bufio.NewScanner(stdout)
+	for _, want := range []string{
+		"shared 192.168.105.0/24 6ba7b810-9dad-41d1-80b4-00c04fd430c8", "second with this id: true", "machine ran",
+	} {
+		require.True(t, lines.Scan(), "%s", &stderr)
+		assert.Equal(t, want, lines.Text())
+	}
+	assert.Len(t, d.reports(t), 1)
+	d.stop(t)
+	require.True(t, lines.Scan(), "%s", &stderr)
+	assert.Contains(t, lines.Text(), "the daemon ended the session")
+	require.NoError(t, cmd.Wait())
 }
