@@ -217,8 +217,8 @@ const (
 	// of the side that sends, 8 KiB by default on macOS.
 	streamBuffer = 256 << 10
 
-	// datagramSend and datagramReceive are for datagrams, in bytes. On macOS the first is only the longest datagram.
-	datagramSend, datagramReceive = 65 << 10, 4 << 20
+	// datagramReceive is asked for as receive buffer for datagrams, in bytes.
+	datagramReceive = 4 << 20
 )
 
 // SetBuffers asks for the socket buffers that carry frames best. A refusal costs speed only.
