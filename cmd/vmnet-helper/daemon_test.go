@@ -144,12 +144,7 @@ func TestMinikube(t *testing.T) {
 	// minikube stop, then start: the same machine again.
 	vm1.Close()
 	assert.Equal(t, 0, first.stop())
-	var again *helper
-	require.Eventually(t, func() bool { // the daemon takes a moment to end the session
-		again = runHelper(t, env, nil, "--socket", filepath.Join(shortDir(t), "s"), "--interface-id", someUUID)
-		line, err := again.out.Peek(1)
-		return err == nil && len(line) == 1
-	}, testPatience, 50*time.Millisecond)
+	again := restart(t, env)
 	assert.Equal(t, info1.MACAddress, again.info().MACAddress)
 
 	// The daemon stops under them.
@@ -157,6 +152,20 @@ func TestMinikube(t *testing.T) {
 	for _, h := range []*helper{second, again} {
 		assert.Equal(t, 1, h.exit())
 		assert.Contains(t, h.stderr.String(), "has stopped")
+	}
+}
+
+// restart starts a helper with the identity of one that has just ended. The daemon may take a moment to notice that.
+func restart(t *testing.T, env []string) *helper {
+	t.Helper()
+	for end := time.Now().Add(testPatience); ; time.Sleep(20 * time.Millisecond) {
+		h := runHelper(t, env, nil, "--socket", filepath.Join(shortDir(t), "s"), "--interface-id", someUUID)
+		if _, err := h.out.Peek(1); err == nil {
+			return h
+		}
+		require.Equal(t, 1, h.exit())
+		require.Contains(t, h.stderr.String(), "id-in-use")
+		require.True(t, time.Now().Before(end), "the identity is not given back")
 	}
 }
 
