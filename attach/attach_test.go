@@ -44,6 +44,7 @@ func TestDial(t *testing.T) {
 				t.Errorf("%+v", l.Info)
 			}
 			closeOnExec(t, l.File)
+			largeBuffers(t, l.File, transport)
 			exchange(t, ours, l.File)
 			select {
 			case <-l.Done():
@@ -450,6 +451,39 @@ func closeOnExec(t *testing.T, f *os.File) {
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// largeBuffers checks that each buffer has what was asked for, as far as the system allows it, or what it had if that was more.
+func largeBuffers(t *testing.T, f *os.File, transport Transport) {
+	t.Helper()
+	want := map[int]int{syscall.SO_SNDBUF: datagramSend, syscall.SO_RCVBUF: datagramReceive}
+	if transport == Stream {
+		want = map[int]int{syscall.SO_SNDBUF: streamBuffer, syscall.SO_RCVBUF: streamBuffer}
+	}
+	fresh, _ := pair(t, syscall.SOCK_DGRAM)
+	size := func(f *os.File, option int, set int) (n int) {
+		raw, err := f.SyscallConn()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = raw.Control(func(fd uintptr) {
+			if set > 0 {
+				_ = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, option, set)
+			}
+			n, err = syscall.GetsockoptInt(int(fd), syscall.SOL_SOCKET, option)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	for option, w := range want {
+		before := size(fresh, option, 0)
+		allowed := max(before, size(fresh, option, w))
+		if got := size(f, option, 0); got < allowed {
+			t.Errorf("buffer %#x of %d bytes, want %d", option, got, allowed)
+		}
 	}
 }
 

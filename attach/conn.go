@@ -150,16 +150,16 @@ func checkKind(file *os.File, t Transport) error {
 }
 
 // Sizes of the socket buffers on the caller's end, in bytes. A stream is bounded by its sender's; 8 KiB, macOS's default,
-// halves the speed. For datagrams macOS takes the first as the largest one's size, and 65,550 is the largest frame.
+// halves the speed. datagramSend is the system's: see there.
 const (
-	streamBuffer   = 256 << 10
-	datagramSend   = 65 << 10
-	datagramBuffer = 4 << 20
+	streamBuffer    = 256 << 10
+	datagramReceive = 4 << 20
 )
 
-// enlarge sets the buffers of the caller's end. Without them it is slower, so an error does not matter.
+// enlarge makes the buffers of the caller's end as large as that, if they are smaller. Without it the link is slower, so an
+// error does not matter.
 func enlarge(file *os.File, t Transport) {
-	snd, rcv := datagramSend, datagramBuffer
+	snd, rcv := datagramSend, datagramReceive
 	if t == Stream {
 		snd, rcv = streamBuffer, streamBuffer
 	}
@@ -168,7 +168,11 @@ func enlarge(file *os.File, t Transport) {
 		return
 	}
 	_ = raw.Control(func(fd uintptr) {
-		_ = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_SNDBUF, snd)
-		_ = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, rcv)
+		for option, size := range map[int]int{syscall.SO_SNDBUF: snd, syscall.SO_RCVBUF: rcv} {
+			is, err := syscall.GetsockoptInt(int(fd), syscall.SOL_SOCKET, option)
+			if err != nil || is < size {
+				_ = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, option, size)
+			}
+		}
 	})
 }

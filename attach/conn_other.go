@@ -6,6 +6,9 @@ package attach
 
 import "syscall"
 
+// datagramSend is the send buffer to ask for, in bytes. On macOS it is the longest datagram, and 65,550 is the longest frame.
+const datagramSend = 65 << 10
+
 // recvRights receives without waiting, whatever the socket's flags are. There is no flag that makes the descriptors close-on-exec, so no child may be started
 // between receiving and marking them.
 func recvRights(fd int, buf, oob []byte) (n, oobn, flags int, fds []int, err error) {
