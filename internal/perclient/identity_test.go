@@ -36,6 +36,6 @@ func TestSummaryNamesDrops(t *testing.T) {
 	})
 	c.addDrops(vnet.PortStats{Lost: map[vnet.DropReason]uint64{vnet.DropOversize: 1}})
 	assert.Equal(t, []any{
-		"drop_refused", uint64(1), "drop_exhausted", uint64(2), "drop_down", uint64(3), "lost_oversize", uint64(5),
-	}, c.dropArgs(link.Stats{}))
+		"drop_refused", uint64(1), "drop_exhausted", uint64(2), "drop_down", uint64(3), "lost_oversize", uint64(12),
+	}, c.dropArgs(link.Stats{DropOversize: 7}))
 }

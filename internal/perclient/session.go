@@ -212,7 +212,7 @@ func (c *Session) dropArgs(st link.Stats) (args []any) {
 		{vnet.DropRefused, c.drops[vnet.DropRefused]},
 		{vnet.DropExhausted, c.drops[vnet.DropExhausted]},
 		{vnet.DropDown, c.drops[vnet.DropDown]},
-		{"lost_oversize", c.lost[vnet.DropOversize]},
+		{"lost_oversize", c.lost[vnet.DropOversize] + st.DropOversize},
 	} {
 		if d.n > 0 {
 			args = append(args, string(d.reason), d.n)
