@@ -76,6 +76,7 @@ func Dial(ctx context.Context, socket string, opts ...Option) (*Link, error) {
 // bound to a path, of which the daemon then serves the first sender only. The transport is the kind of that socket, a datagram
 // socket unless WithTransport(Stream) says otherwise.
 //
+// The end that the caller keeps should have large socket buffers, as Dial sets them: on macOS SO_SNDBUF is the longest datagram.
 // File stays the caller's, who closes it after Adopt; the daemon has a duplicate. Its flags are left alone; do not call its Fd
 // method, which on some systems changes them for the daemon as well. What is said of Dial's socket, context and errors holds
 // here.
