@@ -365,10 +365,11 @@ func TestClosedPairIsSwept(t *testing.T) {
 	r := newRig(t, func(r *rig) { elsewhere(r); r.watch.every = 10 * time.Millisecond })
 	kept, handed := pair(t, proto.Datagram)
 	other, handed2 := pair(t, proto.Datagram)
-	for _, f := range []*os.File{handed, handed2} {
+	for i, f := range []*os.File{handed, handed2} {
 		_, err := client.Adopt(t.Context(), r.dir, f, nil)
 		require.NoError(t, err)
 		require.NoError(t, f.Close())
+		r.clients.session(t, i) // nobody tells that it has been adopted
 	}
 	exchange(t, kept, proto.Datagram)
 	require.NoError(t, kept.Close())
