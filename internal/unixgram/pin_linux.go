@@ -42,6 +42,21 @@ func pinPath(path string) (pin, unix.Stat_t, error) {
 	return p, st, nil
 }
 
+// mayHang reports whether the socket is on a file system that another machine or program serves: each use of the socket asks
+// for its permissions, and may wait for the answer for ever.
+func (p pin) mayHang() bool {
+	var fs unix.Statfs_t
+	if err := unix.Fstatfs(p.fd, &fs); err != nil {
+		return false
+	}
+	switch uint32(fs.Type) {
+	case unix.FUSE_SUPER_MAGIC, unix.NFS_SUPER_MAGIC, unix.SMB_SUPER_MAGIC, unix.CIFS_SUPER_MAGIC, unix.SMB2_SUPER_MAGIC,
+		unix.V9FS_MAGIC, unix.AFS_FS_MAGIC, unix.AFS_SUPER_MAGIC, unix.CEPH_SUPER_MAGIC, unix.CODA_SUPER_MAGIC:
+		return true
+	}
+	return false
+}
+
 func (p pin) close() {
 	if p.fd >= 0 {
 		_ = unix.Close(p.fd)

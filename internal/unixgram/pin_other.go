@@ -18,4 +18,7 @@ func pinPath(path string) (pin, unix.Stat_t, error) {
 	return pin{}, st, err
 }
 
+// mayHang is not known.
+func (pin) mayHang() bool { return false }
+
 func (pin) close() {}

@@ -157,7 +157,7 @@ func (p *pipe) resolve() error {
 	if p.stopped {
 		return net.ErrClosed
 	}
-	t, err := p.srv.opts.Trust.Check(p.path)
+	t, err := p.srv.look.check(p.srv.opts.Trust, p.path)
 	if err != nil {
 		return io.EOF
 	}
@@ -177,7 +177,7 @@ func (p *pipe) resolve() error {
 func (p *pipe) hello() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.target == nil || p.stopped || p.target.Same() {
+	if p.target == nil || p.stopped || p.srv.look.same(p.target) {
 		return
 	}
 	_ = p.resolve() // else the next send tells, or the sweep
@@ -187,7 +187,7 @@ func (p *pipe) hello() {
 func (p *pipe) moved() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.target == nil || !p.target.Same()
+	return p.target == nil || !p.srv.look.same(p.target)
 }
 
 // check looks whether the client is still there, and takes up one that has come back. io.EOF: it is not.
@@ -197,7 +197,7 @@ func (p *pipe) check() error {
 	if p.target == nil || p.stopped {
 		return nil
 	}
-	same, alive := p.target.Same(), p.target.alive()
+	same, alive := p.srv.look.same(p.target), p.target.alive()
 	switch {
 	case same && alive:
 		return nil

@@ -157,6 +157,10 @@ func (s *Server) find(name []byte, from sender, n int) *client {
 	if s.refused.recently(name, now, n) {
 		return nil
 	}
+	if s.look.resting(now) {
+		s.refused.add(Slow, n)
+		return nil
+	}
 	c, err := s.admit(string(name), from)
 	if err != nil {
 		s.refused.failed(string(name), err, now, n)
@@ -168,7 +172,7 @@ func (s *Server) find(name []byte, from sender, n int) *client {
 // admit makes a client of an address that is new.
 func (s *Server) admit(path string, from sender) (*client, error) {
 	trust := s.opts.Trust
-	t, err := trust.Check(path)
+	t, err := s.look.check(trust, path)
 	if err != nil {
 		return nil, err
 	}

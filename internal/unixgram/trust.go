@@ -45,6 +45,7 @@ const (
 	IsLink    Reason = "a link"
 	OwnerRoot Reason = "owned by root"
 	Forged    Reason = "forged"
+	Slow      Reason = "slow" // on a file system that does not answer, or may not
 	Refused   Reason = "refused"
 	Early     Reason = "early" // before the socket was set up, or more than is kept for a session that is just being made
 )
@@ -148,13 +149,28 @@ func (t Trust) Check(path string) (*Target, error) {
 		}
 		return bad(Vanished, err, adviceFor(Vanished))
 	}
-	if r := t.judge(&st); r != "" {
+	r := t.judge(&st)
+	if r == "" && p.mayHang() && !t.besideOwn(&st) {
+		r = Slow
+	}
+	if r != "" {
 		p.close()
 		return bad(r, nil, adviceFor(r))
 	}
 	target := &Target{path: path, uid: st.Uid, id: inodeOf(&st), pin: p}
 	target.to = []byte(target.name())
 	return target, nil
+}
+
+// besideOwn reports whether a file is on the file system of a socket of the daemon.
+func (t Trust) besideOwn(st *unix.Stat_t) bool {
+	for _, own := range t.Own {
+		var o unix.Stat_t
+		if lstat(own, &o) == nil && o.Dev == st.Dev {
+			return true
+		}
+	}
+	return false
 }
 
 // judge looks at what a path leads to.
@@ -195,6 +211,8 @@ func adviceFor(r Reason) string {
 		return "the path must be the socket itself"
 	case OwnerRoot:
 		return "run the client as another user, or start the daemon with --allow-uid 0"
+	case Slow:
+		return "bind the client's socket in a local directory, best beside the daemon's"
 	case Forged:
 		return "the sender is not the socket's owner: whoever binds a socket must use it"
 	default:

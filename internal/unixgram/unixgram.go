@@ -61,6 +61,7 @@ type Server struct {
 
 	stopping atomic.Bool
 	refused  refusals
+	look     looker
 }
 
 // New makes a Server, which owns o.Conn from now on unless there is an error. Nothing is read before Run.
