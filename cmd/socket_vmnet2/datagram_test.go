@@ -45,15 +45,22 @@ func startOpen(t *testing.T, args ...string) *process {
 	return p
 }
 
-// servesDatagrams waits until the extra sockets are there.
+// servesDatagrams waits until the extra sockets take connections: a daemon that was killed leaves its own behind.
 func (p *process) servesDatagrams(t *testing.T) {
 	t.Helper()
-	for _, path := range p.extraSockets() {
-		require.Eventually(t, func() bool { _, err := os.Stat(path); return err == nil }, 10*time.Second, time.Millisecond,
-			"no %s: %s", path, p.stderr)
+	for i, path := range p.extraSockets() {
+		network := []string{"unix", "unix", "unixgram"}[i]
+		require.Eventually(t, func() bool {
+			c, err := net.Dial(network, path)
+			if err == nil {
+				_ = c.Close()
+			}
+			return err == nil
+		}, 10*time.Second, time.Millisecond, "no %s: %s", path, p.stderr)
 	}
 }
 
+// extraSockets are attach, adopt and the datagram socket.
 func (p *process) extraSockets() []string {
 	d := p.sock + ".d"
 	return []string{filepath.Join(d, "attach"), filepath.Join(d, "adopt"), vnettest.DatagramPath(p.sock)}
