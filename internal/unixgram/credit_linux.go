@@ -10,6 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// replyBufLen is the least send buffer of a reply socket in bytes. It counts where net.unix.max_dgram_qlen, 10 by default, lets
+// so much wait at all; see package link for its size.
+const replyBufLen = 512 << 10
+
 // repliesTell: a reply socket is ready for writing when its client has room.
 const repliesTell = true
 

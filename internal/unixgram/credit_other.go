@@ -11,6 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// replyBufLen is the least send buffer of a reply socket in bytes: macOS takes no longer datagram than that.
+const replyBufLen = 65<<10 + 512
+
 // repliesTell: macOS says ENOBUFS when a client has no room, and not when it has some again.
 const repliesTell = false
 

@@ -12,9 +12,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// replyBufLen is the least send buffer of a reply socket in bytes: macOS takes no longer datagram than that.
-const replyBufLen = 65<<10 + 512
-
 // A reply is a datagram socket without a name of its own, connected to one client. Nobody can send anything to it.
 type reply struct {
 	conn *net.UnixConn
