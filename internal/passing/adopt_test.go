@@ -408,6 +408,14 @@ func TestBoundPathGone(t *testing.T) {
 	a, err := client.Adopt(t.Context(), r.dir, f, &proto.Request{Wait: true})
 	require.NoError(t, err)
 	assert.Equal(t, testMAC.String(), a.Reply.MACAddress, "told before anybody has sent")
+	require.Eventually(t, func() bool { // it has been seen where it is
+		r.watch.mu.Lock()
+		defer r.watch.mu.Unlock()
+		for e := range r.watch.sessions {
+			return e.at.Load() != nil
+		}
+		return false
+	}, patience, time.Millisecond)
 	require.NoError(t, os.Remove(path))
 	require.ErrorIs(t, r.clients.session(t, 0).ended(t), errPathGone)
 	atEnd(t, a.Lifeline)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -27,7 +28,9 @@ type watched struct {
 	session session
 	ino     uint64 // of the socket, in the system's table
 	path    string // that it is bound to, if it waits for its first sender there
-	at      os.FileInfo
+
+	looking atomic.Bool                 // somebody looks at path
+	at      atomic.Pointer[os.FileInfo] // what was at path at first
 }
 
 // A watcher looks at watched sessions from time to time and ends those whose client has gone. It runs while there are any.
@@ -45,9 +48,9 @@ func (w *watcher) init(s *Server) {
 
 // add watches x on the socket h until it ends.
 func (w *watcher) add(x session, h handed) {
-	e := &watched{session: x, ino: h.ino, path: h.bound}
+	e := &watched{session: x, ino: h.ino}
 	if filepath.IsAbs(h.bound) {
-		e.at, _ = os.Lstat(h.bound)
+		e.path = h.bound
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -94,9 +97,13 @@ func (w *watcher) sweep() int {
 			continue
 		default:
 		}
-		if err := e.look(table); err != nil {
-			e.session.End(err)
+		switch table.peer(e.ino) {
+		case peerClosed:
+			e.session.End(errPeerGone)
 			gone = append(gone, e)
+		case peerUnknown:
+			e.look()
+		case peerOpen:
 		}
 	}
 	w.mu.Lock()
@@ -107,22 +114,23 @@ func (w *watcher) sweep() int {
 	return len(w.sessions)
 }
 
-// look tells why e's client is known to have gone, nil if it is not.
-func (e *watched) look(table *socketTable) error {
-	switch table.peer(e.ino) {
-	case peerClosed:
-		return errPeerGone
-	case peerOpen:
-		return nil
+// look ends e if nobody can reach it at its path any more. It is for one that is not connected yet, or of whom that cannot be
+// seen here. The path is the client's choice, and its file system may not answer: nobody waits for it.
+func (e *watched) look() {
+	if e.path == "" || !e.looking.CompareAndSwap(false, true) {
+		return
 	}
-	if e.at == nil {
-		return nil
-	}
-	// It is not connected yet, or that cannot be seen here.
-	if fi, err := os.Lstat(e.path); errors.Is(err, os.ErrNotExist) || err == nil && !os.SameFile(fi, e.at) {
-		return errPathGone
-	}
-	return nil
+	go func() {
+		defer e.looking.Store(false)
+		fi, err := os.Lstat(e.path)
+		switch at := e.at.Load(); {
+		case at == nil && err == nil:
+			e.at.Store(&fi)
+		case at == nil: // never seen
+		case errors.Is(err, os.ErrNotExist), err == nil && !os.SameFile(fi, *at):
+			e.session.End(errPathGone)
+		}
+	}()
 }
 
 // A peerState is what is known of the other end of a unix socket.
