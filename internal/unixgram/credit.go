@@ -31,7 +31,7 @@ const (
 	common = 4
 
 	// maxUnasked is how often in a row it is guessed that a client has not read.
-	maxUnasked = 8
+	maxUnasked = 2
 
 	// maxAccounts bounds the clients of the shared socket, with those that have gone and left something unread.
 	maxAccounts = 1024

@@ -10,7 +10,7 @@ const (
 	maxPause = 32 * time.Millisecond
 
 	// maxYields is how often it first only lets others run: a client that reads has mostly done so after a few microseconds.
-	maxYields = 8
+	maxYields = 24
 
 	// maxVain is how often a reply socket may say that there is room when there is none before the drainer pauses.
 	maxVain = 3
