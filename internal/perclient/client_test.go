@@ -15,6 +15,7 @@ import (
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
 
 // fakeLink is a link that does nothing but end.
@@ -112,4 +113,24 @@ func TestServeRefuses(t *testing.T) {
 	r.Stop()
 	_, err = r.Serve(newFakeLink(), Client{})
 	require.ErrorIs(t, err, ErrStopping)
+}
+
+// TestIdentityOfFormerSession: a client that comes back at once finds its identity free as soon as its former session has
+// ended; one whose twin stays is told.
+func TestIdentityOfFormerSession(t *testing.T) {
+	r := newRig(t, Options{})
+	r.net.inUse(3)
+	x, err := r.Serve(newFakeLink(), Client{InterfaceID: [16]byte{1}, Start: true})
+	require.NoError(t, err)
+	_, err = x.Ready(within(t))
+	require.NoError(t, err)
+	r.net.inUse(idTries + 1)
+	y, err := r.Serve(newFakeLink(), Client{InterfaceID: [16]byte{1}, Start: true})
+	require.NoError(t, err)
+	_, err = y.Ready(within(t))
+	require.ErrorIs(t, err, vnet.ErrIDInUse)
+	for _, s := range []*Session{x, y} {
+		s.End(errors.New("enough"))
+		<-s.Done()
+	}
 }

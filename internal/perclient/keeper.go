@@ -76,6 +76,12 @@ func (c *Session) start() (vnet.Port, error) {
 	defer func() { <-c.srv.starts }()
 	o := vnet.PortOptions{Name: c.name, ID: c.identity(), InterfaceID: c.client.InterfaceID}
 	p, err := c.srv.opts.Network.Attach(c.ctx, o, c.link)
+	for range idTries { // it may be the same client's former session that has the identity, and that session is ending
+		if !errors.Is(err, vnet.ErrIDInUse) || !c.sleep(idPause) {
+			break
+		}
+		p, err = c.srv.opts.Network.Attach(c.ctx, o, c.link)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("start a port: %w", err)
 	}

@@ -41,6 +41,7 @@ type network struct {
 	atOnce   int
 	mostOnce int
 	fail     int           // this many attempts fail
+	busy     int           // this many attempts find their interface id in use
 	slow     time.Duration // how long an attempt takes
 	ports    []*port
 }
@@ -72,6 +73,8 @@ func (n *network) Attach(ctx context.Context, o vnet.PortOptions, s frame.Sink) 
 	n.mostOnce = max(n.mostOnce, n.atOnce)
 	fail, slow := n.fail > 0, n.slow
 	n.fail--
+	busy := n.busy > 0
+	n.busy--
 	n.mu.Unlock()
 	defer func() {
 		n.mu.Lock()
@@ -81,6 +84,9 @@ func (n *network) Attach(ctx context.Context, o vnet.PortOptions, s frame.Sink) 
 	select {
 	case <-ctx.Done():
 	case <-time.After(slow):
+	}
+	if busy {
+		return nil, vnet.ErrIDInUse
 	}
 	if fail {
 		return nil, errors.New("too many interfaces")
@@ -101,6 +107,13 @@ func (n *network) set(fail int, slow time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.fail, n.slow = fail, slow
+}
+
+// inUse has the next attempts find their interface id in use.
+func (n *network) inUse(times int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.busy = times
 }
 
 // identities are the clients' identities in the order of the attempts.

@@ -33,6 +33,10 @@ const (
 	roomTries = 10
 	roomPause = 5 * time.Millisecond
 
+	// idTries and idPause are how often and at what distance a port is tried again whose interface id is in use.
+	idTries = 10
+	idPause = 50 * time.Millisecond
+
 	// refuseWarnEvery limits the warnings about refused clients.
 	refuseWarnEvery = 10 * time.Second
 )

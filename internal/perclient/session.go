@@ -175,7 +175,7 @@ func (c *Session) panicked(doing string, r any) error {
 // summarise logs how the session went.
 func (c *Session) summarise(err error, st link.Stats) {
 	level := c.level
-	if left(err) && st.ToNetFrames+st.DropRunt == 0 {
+	if left(err) && st.ToNetFrames+st.DropRunt == 0 && len(c.client.Log) == 0 {
 		level = slog.LevelDebug // a probe
 	} else if !left(err) && !errors.Is(err, link.ErrShutdown) && c.reason.Load() == nil && level == slog.LevelInfo {
 		level = slog.LevelWarn
