@@ -18,7 +18,7 @@ const maxPath = 107
 // Trust says which paths the daemon sends to. The source address of a unix datagram is what the sender once gave to bind, as
 // a string: it may be relative, abstract, made in another file system, or lead to something else by now.
 type Trust struct {
-	EUID int // the daemon's
+	EUID int // the daemon's; what root owns is refused whatever it is, see AllowUIDs
 
 	// AllowUIDs are owners that are allowed although they would not be (--allow-uid). That is root alone: what root binds and
 	// lets others write to is mostly a service, such as the system's log.

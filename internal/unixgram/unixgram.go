@@ -6,7 +6,7 @@
 // There are two kinds of client. One that sends to the shared socket without being connected to it, as QEMU does, is
 // answered through a reply socket of its own: a queue, a send buffer and readiness events that nobody else has. One that has
 // connected its socket to the shared one, as vfkit and libkrun do, takes datagrams from the shared socket only (on Linux), and
-// what it has not read is charged to the shared socket's send buffer: it gets a credit there; see package's credit.
+// what it has not read is charged to the shared socket's send buffer: it gets a credit there; see credit.go.
 package unixgram
 
 import (
