@@ -249,7 +249,7 @@ func (s *Server) refuse(c *conn, err error) {
 func (c *conn) settle() {
 	const most = 16
 	_ = c.CloseWrite()
-	_ = c.SetReadDeadline(time.Now().Add(lateTime))
+	_ = c.SetReadDeadline(time.Now().Add(settleTime))
 	buf := make([]byte, proto.MaxLine)
 	for range most {
 		if _, err := proto.Discard(c.UnixConn, buf); err != nil {

@@ -25,8 +25,12 @@ const (
 	// requestTime is how long a client may take from its connection to the end of its request.
 	requestTime = 5 * time.Second
 
-	// lateTime is what is left of that at least to a request that had to wait for its turn.
-	lateTime = 100 * time.Millisecond
+	// lateTime is what is left of that at least to a request that had to wait for its turn: its bytes have mostly come, but on a
+	// busy machine 100 ms were too short for 37 of 1,000.
+	lateTime = time.Second
+
+	// settleTime is how long a client that was refused may take to read that, at most.
+	settleTime = 100 * time.Millisecond
 
 	// readyTime is how long a client's interface may take to start.
 	readyTime = 15 * time.Second

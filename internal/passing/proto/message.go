@@ -41,6 +41,9 @@ func (m *Message) Close() {
 	}
 }
 
+// usualLine is room for most lines, in bytes. It is kept as long as the line is used, which may be as long as a session.
+const usualLine = 256
+
 // ReadMessage reads a line of at most limit bytes with its line end, or a single NUL byte. What follows it is lost. The
 // time that it takes is limited by c's deadline. Whatever descriptors come, all but one with the first byte are closed.
 //
@@ -48,8 +51,11 @@ func (m *Message) Close() {
 // else is an error of the connection; io.EOF if it ended before the first byte.
 func ReadMessage(c *net.UnixConn, limit int) (Message, error) {
 	m := Message{FD: None}
-	buf := make([]byte, limit)
+	buf := make([]byte, min(limit, usualLine))
 	for first := true; ; first = false {
+		if len(m.Line) == len(buf) {
+			buf = append(m.Line, make([]byte, limit-len(buf))...)
+		}
 		room := buf[len(m.Line):]
 		if first { // Linux gives what was sent in several calls as one, with the descriptors of the last
 			room = room[:1]
