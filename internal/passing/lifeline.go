@@ -22,7 +22,7 @@ func (c *conn) hold(end context.CancelCauseFunc) (release func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		buf := make([]byte, 64)
+		buf := make([]byte, 1024)
 		for {
 			if _, err := proto.Discard(c.UnixConn, buf); err != nil {
 				if !os.IsTimeout(err) {
