@@ -66,7 +66,7 @@ func datagramRows() []row {
 	for _, m := range mixes {
 		floor, daemon := "floor "+m.kinds+" batch", "daemon "+m.kinds+" batch"
 		all = append(all,
-			row{key: m.key, text: m.text + " / floor", subject: daemon, base: floor, target: 0.85},
+			row{key: m.key, text: m.text + " / floor", subject: daemon, base: floor, target: 0.7},
 			row{key: m.key + "-stream", text: m.text + " / stream > stream", subject: daemon, base: "daemon 2 batch"},
 			row{key: m.key + "-c", text: "the same, floors", subject: floor, base: "floor 2 batch"},
 		)

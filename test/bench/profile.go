@@ -16,12 +16,26 @@ import (
 // profileTime is how long the daemon is watched.
 const profileTime = 5 * time.Second
 
-// profile runs two clients with batching senders and two with one frame per write through the daemon and prints where its
-// time goes (perf) or which system calls it makes (strace). The figures under strace are not comparable with anything.
+// watched are the flows that the daemon is watched with.
+var watched = []struct {
+	text string
+	load load
+}{
+	{"64 frames per write", load{Batch: batchFrames}},
+	{"1 frame per write", load{Batch: 1}},
+	{"passed datagram sockets", load{Batch: batchFrames, Kinds: kindPassed + kindPassed}},
+	{"stream > passed datagram socket", load{Batch: batchFrames, Kinds: kindStream + kindPassed}},
+	{"passed datagram socket > stream", load{Batch: batchFrames, Kinds: kindPassed + kindStream}},
+	{"paths, unconnected > connected", load{Batch: batchFrames, Kinds: kindUnconnected + kindConnected}},
+}
+
+// profile runs two clients through the daemon, of each kind for a while, and prints where its time goes (perf) or which system
+// calls it makes (strace). The figures under strace are not comparable with anything.
 func (b *bench) profile(ctx context.Context) error {
-	for _, batch := range []int{batchFrames, 1} {
-		fmt.Printf("\n%d frames per write\n", batch)
-		if err := b.watch(ctx, load{Clients: 2, Pairs: 1, Batch: batch, Time: profileTime}); err != nil {
+	for _, w := range watched {
+		fmt.Printf("\n%s\n", w.text)
+		w.load.Clients, w.load.Pairs, w.load.Time = 2, 1, profileTime
+		if err := b.watch(ctx, w.load); err != nil {
 			return fmt.Errorf("profile with %s: %w", b.p.Profile, err)
 		}
 	}
