@@ -176,12 +176,13 @@ func (x *execution) parseIdentity(c *cli.Context) error {
 
 // run connects and becomes the command. It returns only with an error.
 func (x *execution) run() (code int, err error) {
-	ctx, cancel := context.WithTimeoutCause(context.Background(), execTime, errors.New("no answer within "+execTime.String()))
-	defer cancel()
 	place, err := x.place()
 	if err != nil {
 		return 1, err
 	}
+	reserve(place) // before the first timer, see there
+	ctx, cancel := context.WithTimeoutCause(context.Background(), execTime, errors.New("no answer within "+execTime.String()))
+	defer cancel()
 	files, reply, err := x.connect(ctx)
 	if err != nil {
 		return 1, err
@@ -197,6 +198,7 @@ func (x *execution) run() (code int, err error) {
 		}
 		x.log.Debug("command", "index", i, "argument", a)
 	}
+	ordinarySIGPIPE()
 	if err := putInPlace(files, place); err != nil {
 		return 1, err
 	}

@@ -52,8 +52,30 @@ func fileName(fd int) string {
 	return "a file"
 }
 
+// reserve opens something harmless with the numbers of place that nothing has. It is called before the first timer, socket or
+// file: the runtime then makes its poller, which would get the lowest free number, and which may not be overwritten while any
+// thread runs.
+func reserve(place []int) {
+	null, err := unix.Open(os.DevNull, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return
+	}
+	kept := false
+	for _, fd := range place {
+		switch _, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); {
+		case fd == null:
+			kept = true
+		case err != nil && dup2(null, fd) == nil:
+			unix.CloseOnExec(fd)
+		}
+	}
+	if !kept {
+		_ = unix.Close(null)
+	}
+}
+
 // putInPlace gives the files the numbers of place, to stay open in the command. Whatever has such a number is this
-// process's own, perhaps one of the Go runtime's: nothing but exec may follow.
+// process's own, perhaps one of the Go runtime's, where reserve came too late: nothing but exec may follow.
 func putInPlace(files []*os.File, place []int) error {
 	above := slices.Max(place) + 1
 	high := make([]int, len(files))
@@ -67,6 +89,8 @@ func putInPlace(files []*os.File, place []int) error {
 			return fmt.Errorf("unset O_NONBLOCK: %w", err)
 		}
 	}
+	runtime.LockOSThread()
+	leaveThreads()
 	for i, fd := range high {
 		if err := dup2(fd, place[i]); err != nil {
 			return fmt.Errorf("make %d the descriptor of the connection: %w", place[i], err)
@@ -76,11 +100,13 @@ func putInPlace(files []*os.File, place []int) error {
 	return nil
 }
 
+// ordinarySIGPIPE is for the command: main ignores the signal, and so would it. One with a handler is an ordinary one after
+// exec.
+func ordinarySIGPIPE() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
+
 // execCommand replaces this process by command, found as C's execvp finds it. It returns only with an error, and with the exit
 // code for it.
 func execCommand(command []string) (int, error) {
-	// main ignores SIGPIPE, and the command would go on doing so. A signal with a handler is an ordinary one after exec.
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	err := execvp(command)
 	code := exitNotRun
 	if errors.Is(err, syscall.ENOENT) {
