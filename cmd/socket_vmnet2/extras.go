@@ -7,7 +7,6 @@ import (
 	"errors"
 	"log/slog"
 	"net"
-	"os"
 	"runtime"
 	"slices"
 	"sync"
@@ -70,7 +69,6 @@ func (e *extras) open(cfg *compat.Config, network vnet.Network, clients *perclie
 		return err
 	}
 	trust := unixgram.Trust{
-		EUID:        os.Geteuid(),
 		AllowUIDs:   cfg.AllowUIDs,
 		Own:         append(slices.Clone(e.dir.Paths()), absolute(cfg.SocketPath)),
 		ReplySocket: runtime.GOOS == "darwin",

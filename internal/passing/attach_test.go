@@ -383,7 +383,9 @@ func TestBytesOnTheLifeline(t *testing.T) {
 	r := newRig(t, nil)
 	a := r.attach(t, proto.Request{})
 	before := openFiles(t)
-	ll, err := unixConn(int(a.Lifeline.Fd()))
+	own, err := unix.Dup(int(a.Lifeline.Fd())) // unixConn closes what it is given, and the number may be another one's at once
+	require.NoError(t, err)
+	ll, err := unixConn(own)
 	require.NoError(t, err)
 	require.NoError(t, ll.SetDeadline(time.Now().Add(patience)))
 	for range 50 {
@@ -398,7 +400,7 @@ func TestBytesOnTheLifeline(t *testing.T) {
 	require.NoError(t, err)
 	exchange(t, a.File, proto.Datagram)
 	require.NoError(t, ll.Close())
-	_ = a.Lifeline.Close() // its descriptor was taken over
+	require.NoError(t, a.Lifeline.Close())
 	assert.ErrorIs(t, r.clients.session(t, 0).ended(t), errLifeline)
 	require.NoError(t, a.File.Close())
 	assert.Eventually(t, func() bool { return openFiles(t) < before }, patience, time.Millisecond)

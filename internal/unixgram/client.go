@@ -150,7 +150,7 @@ func (c *client) end(reason error) {
 		c.ended.Store(true)
 		c.srv.forget(c)
 		if errors.Is(reason, unix.EPERM) { // it is connected to another socket, and would be a client again with its next frame
-			c.srv.refused.remember(c.path, Refused)
+			c.srv.refused.remember(c.path, c.uid, Refused)
 		}
 		close(c.done)
 	})

@@ -169,6 +169,37 @@ func TestPathOfAnother(t *testing.T) {
 	assert.Empty(t, l.Dropped())
 }
 
+// TestFormerOwnerKeepsNobodyOut: a user that once had a path goes on sending by its name after another has bound it.
+func TestFormerOwnerKeepsNobodyOut(t *testing.T) {
+	needRoot(t)
+	l := newLab(t, nil)
+	require.NoError(t, os.Chmod(l.path, 0o777))
+	require.NoError(t, os.Chmod(l.dir, 0o777))
+	path := filepath.Join(l.dir, "c")
+	var former, owner int
+	as(t, attacker, "/", bound(&former, path, l.path, false))
+	require.NoError(t, os.Remove(path))
+	as(t, victim, "/", bound(&owner, path, l.path, false))
+	defer func() { _, _ = unix.Close(former), unix.Close(owner) }()
+	as(t, attacker, "/", bound(&former, path, l.path, false, testFrame(60, 1)))
+	l.dropped(Forged, 1)
+	as(t, victim, "/", bound(&owner, path, l.path, false, testFrame(60, 2)))
+	s := l.session(path)
+	assert.Equal(t, [][]byte{testFrame(60, 2)}, s.waitFrames(t, 1))
+	assert.EqualValues(t, victim, s.uid)
+}
+
+// TestOwnDatagrams: what the daemon itself sends to the shared socket, as by a socket that was handed over and connected to it
+// afterwards, speaks for nobody.
+func TestOwnDatagrams(t *testing.T) {
+	l := newLab(t, func(l *lab, _ *Options) { l.isSelf = true })
+	p := l.connected("c")
+	p.send(testFrame(60, 1), testFrame(60, 2))
+	l.dropped(Loop, 2)
+	assert.Zero(t, l.served())
+	assert.Contains(t, l.log.String(), "looping address")
+}
+
 // TestNoDescriptorsLeft: clients that come and go leave nothing.
 func TestNoDescriptorsLeft(t *testing.T) {
 	count := func() int {

@@ -128,6 +128,7 @@ type lab struct {
 	count    int
 	onServe  func(s *session) error // called before the session runs
 	noRun    bool                   // the sessions do not run by themselves
+	isSelf   bool                   // what this process sends is the daemon's own
 	noReader bool                   // the Server does not run
 	running  sync.WaitGroup
 }
@@ -159,7 +160,7 @@ func newLab(t testing.TB, set func(l *lab, o *Options)) *lab {
 	require.NoError(t, err)
 	o := Options{
 		Conn:  conn,
-		Trust: Trust{EUID: os.Geteuid(), AllowUIDs: []uint32{uint32(os.Geteuid())}, Own: []string{l.path}, ReplySocket: replyOnly},
+		Trust: Trust{AllowUIDs: []uint32{uint32(os.Geteuid())}, Own: []string{l.path}, ReplySocket: replyOnly},
 		Log:   slog.New(slog.NewTextHandler(l.log, nil)),
 		Serve: l.serve,
 	}
@@ -168,6 +169,10 @@ func newLab(t testing.TB, set func(l *lab, o *Options)) *lab {
 	}
 	l.Server, err = New(o)
 	require.NoError(t, err)
+	l.self = -1 // the clients are this process
+	if l.isSelf {
+		l.self = os.Getpid()
+	}
 	go func() {
 		defer close(l.ran)
 		if !l.noReader {

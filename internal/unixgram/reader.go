@@ -79,16 +79,12 @@ func (s *Server) readAll() (err error) {
 func (s *Server) dispatch(n int) {
 	for first := 0; first < n; {
 		name := s.rcv.Name(first)
-		uid, ok := s.rcv.UID(first)
+		who := s.sender(first)
 		end := first + 1
-		for end < n && bytes.Equal(s.rcv.Name(end), name) {
-			u, k := s.rcv.UID(end)
-			if u != uid || k != ok {
-				break
-			}
+		for end < n && bytes.Equal(s.rcv.Name(end), name) && s.sender(end) == who {
 			end++
 		}
-		s.from(name, sender{uid: uid, known: ok}, first, end)
+		s.from(name, who, first, end)
 		first = end
 	}
 }
@@ -96,7 +92,14 @@ func (s *Server) dispatch(n int) {
 // A sender is who sent a datagram, as far as the system tells.
 type sender struct {
 	uid   uint32
+	self  bool // it is this process
 	known bool
+}
+
+// sender is who sent message i.
+func (s *Server) sender(i int) sender {
+	pid, uid, ok := s.rcv.Sender(i)
+	return sender{uid: uid, self: ok && pid == s.self, known: ok}
 }
 
 // from takes the datagrams first to end-1, which name has sent.
@@ -104,6 +107,10 @@ func (s *Server) from(name []byte, from sender, first, end int) {
 	tells := s.opts.Trust.senders()
 	if tells && !from.known { // it came before the socket was set up
 		s.refused.add(Early, end-first)
+		return
+	}
+	if from.self { // by a socket that a client has handed over and then connected to this one
+		s.refused.bad(name, Loop, end-first)
 		return
 	}
 	c := s.last
@@ -154,7 +161,7 @@ func (s *Server) find(name []byte, from sender, n int) *client {
 		return nil
 	}
 	now := time.Now()
-	if s.refused.recently(name, now, n) {
+	if s.refused.recently(name, from.uid, now, n) {
 		return nil
 	}
 	if s.look.resting(now) {
@@ -163,7 +170,7 @@ func (s *Server) find(name []byte, from sender, n int) *client {
 	}
 	c, err := s.admit(string(name), from)
 	if err != nil {
-		s.refused.failed(string(name), err, now, n)
+		s.refused.failed(string(name), from.uid, err, now, n)
 		return nil
 	}
 	return c

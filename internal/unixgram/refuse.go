@@ -29,7 +29,14 @@ type refusals struct {
 	n      map[Reason]uint64
 	warned time.Time // when the last warning was
 	unsaid int       // datagrams dropped since
-	recent map[string]refusal
+	recent map[speaker]refusal
+}
+
+// A speaker is a user at an address. Users that send from the same address are told apart: one that once had the path may go on
+// sending by its name, and must not keep the next owner out.
+type speaker struct {
+	path string
+	uid  uint32 // 0 where the system does not tell
 }
 
 // A refusal is why an address was refused, and until when that is taken as known.
@@ -45,11 +52,11 @@ func (r *refusals) counts() map[Reason]uint64 {
 	return maps.Clone(r.n)
 }
 
-// recently reports whether name was refused a moment ago, and counts its n datagrams then.
-func (r *refusals) recently(name []byte, now time.Time, n int) bool {
+// recently reports whether uid was refused at name a moment ago, and counts its n datagrams then.
+func (r *refusals) recently(name []byte, uid uint32, now time.Time, n int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	bad, ok := r.recent[string(name)]
+	bad, ok := r.recent[speaker{string(name), uid}]
 	if !ok || now.After(bad.until) {
 		return false
 	}
@@ -83,8 +90,8 @@ func (r *refusals) bad(name []byte, reason Reason, n int) {
 	}
 }
 
-// failed counts n datagrams of an address that could not be made a client, and remembers it.
-func (r *refusals) failed(path string, err error, now time.Time, n int) {
+// failed counts n datagrams that uid has sent from an address that could not be made a client, and remembers that.
+func (r *refusals) failed(path string, uid uint32, err error, now time.Time, n int) {
 	reason := Refused
 	if u, ok := errors.AsType[*Untrusted](err); ok {
 		reason = u.Reason
@@ -92,31 +99,33 @@ func (r *refusals) failed(path string, err error, now time.Time, n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.count(reason, n)
-	r.note(path, reason, now)
+	r.note(speaker{path, uid}, reason, now)
 	if r.due() {
 		r.warn(err)
 	}
 }
 
-// remember has path refused for a moment.
-func (r *refusals) remember(path string, reason Reason) {
+// remember has what uid, or root in its place, sends from path refused for a moment.
+func (r *refusals) remember(path string, uid uint32, reason Reason) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.note(path, reason, time.Now())
+	now := time.Now()
+	r.note(speaker{path, uid}, reason, now)
+	r.note(speaker{path, 0}, reason, now)
 }
 
 // note is remember with mu held.
-func (r *refusals) note(path string, reason Reason, now time.Time) {
+func (r *refusals) note(who speaker, reason Reason, now time.Time) {
 	if r.recent == nil {
-		r.recent = map[string]refusal{}
+		r.recent = map[speaker]refusal{}
 	}
 	if len(r.recent) >= maxBad {
-		maps.DeleteFunc(r.recent, func(_ string, b refusal) bool { return now.After(b.until) })
+		maps.DeleteFunc(r.recent, func(_ speaker, b refusal) bool { return now.After(b.until) })
 		if len(r.recent) >= maxBad {
 			clear(r.recent)
 		}
 	}
-	r.recent[path] = refusal{reason: reason, until: now.Add(badFor)}
+	r.recent[who] = refusal{reason: reason, until: now.Add(badFor)}
 }
 
 // forged counts n datagrams that somebody else than the socket's owner has sent by its name.

@@ -18,10 +18,8 @@ const maxPath = 107
 // Trust says which paths the daemon sends to. The source address of a unix datagram is what the sender once gave to bind, as
 // a string: it may be relative, abstract, made in another file system, or lead to something else by now.
 type Trust struct {
-	EUID int // the daemon's; what root owns is refused whatever it is, see AllowUIDs
-
-	// AllowUIDs are owners that are allowed although they would not be (--allow-uid). That is root alone: what root binds and
-	// lets others write to is mostly a service, such as the system's log.
+	// AllowUIDs are owners that are allowed although they would not be (--allow-uid). That is root alone, whoever the daemon
+	// runs as: what root binds and lets others write to is mostly a service, such as the system's log.
 	AllowUIDs []uint32
 	Own       []string // paths that the daemon bound itself: never sent to
 
@@ -45,7 +43,8 @@ const (
 	IsLink    Reason = "a link"
 	OwnerRoot Reason = "owned by root"
 	Forged    Reason = "forged"
-	Slow      Reason = "slow" // on a file system that does not answer, or may not
+	Loop      Reason = "looping" // sent by the daemon itself
+	Slow      Reason = "slow"    // on a file system that does not answer, or may not
 	Refused   Reason = "refused"
 	Early     Reason = "early" // before the socket was set up, or more than is kept for a session that is just being made
 )
@@ -213,6 +212,8 @@ func adviceFor(r Reason) string {
 		return "run the client as another user, or start the daemon with --allow-uid 0"
 	case Slow:
 		return "bind the client's socket in a local directory, best beside the daemon's"
+	case Loop:
+		return "a socket that was handed over to the daemon leads to the daemon itself: connect it to the virtual machine"
 	case Forged:
 		return "the sender is not the socket's owner: whoever binds a socket must use it"
 	default:

@@ -34,7 +34,7 @@ func TestCheck(t *testing.T) {
 	require.NoError(t, os.WriteFile(at("file"), nil, 0o600))
 	require.NoError(t, os.Mkdir(at("dir"), 0o700))
 	me := uint32(os.Geteuid())
-	trust := Trust{EUID: os.Geteuid(), AllowUIDs: []uint32{me}, Own: []string{at("own")}}
+	trust := Trust{AllowUIDs: []uint32{me}, Own: []string{at("own")}}
 	tests := []struct {
 		name, path string
 		want       Reason

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -48,6 +49,7 @@ type Server struct {
 	conn   *net.UnixConn
 	rc     syscall.RawConn
 	shared *shared
+	self   int            // our process id, of which nobody is a client
 	rcv    *mmsg.Receiver // used by the reader
 	last   *client        // whose datagram the reader had last; nil when it has ended
 	quit   chan struct{}  // closed by Close
@@ -76,7 +78,7 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("get descriptor of datagram socket: %w", err)
 	}
-	s := &Server{opts: o, conn: o.Conn, rc: rc, quit: make(chan struct{}), some: make(chan struct{}, 1), clients: map[string]*client{}}
+	s := &Server{opts: o, conn: o.Conn, rc: rc, self: os.Getpid(), quit: make(chan struct{}), some: make(chan struct{}, 1), clients: map[string]*client{}}
 	s.refused.log = o.Log
 	var serr error
 	err = rc.Control(func(fd uintptr) { s.shared, serr = newShared(int(fd)) })

@@ -383,11 +383,11 @@ func TestManyBadAddresses(t *testing.T) {
 	r.log = slog.New(slog.DiscardHandler)
 	now := time.Now()
 	for i := range 10 * maxBad {
-		r.failed(fmt.Sprint("/", i), errClosed, now, 1)
+		r.failed(fmt.Sprint("/", i), 0, errClosed, now, 1)
 		assert.LessOrEqual(t, len(r.recent), maxBad)
 	}
 	last := []byte(fmt.Sprint("/", 10*maxBad-1))
-	assert.True(t, r.recently(last, now, 2))
-	assert.False(t, r.recently(last, now.Add(badFor+1), 1), "it is looked at again")
+	assert.True(t, r.recently(last, 0, now, 2))
+	assert.False(t, r.recently(last, 0, now.Add(badFor+1), 1), "it is looked at again")
 	assert.EqualValues(t, 10*maxBad+2, r.counts()[Refused])
 }
