@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/ifid"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vmnet/api"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
@@ -498,7 +499,7 @@ func TestOtherSubnetForClient(t *testing.T) {
 	f.mu.Unlock()
 	a := r.attach(1)
 	assert.Equal(t, 1, r.Status().Shared)
-	assert.Empty(t, a.Info().MAC)
+	assert.Equal(t, ifid.MAC(a.Port.(*port).id), a.Info().MAC, "of no interface, but always the same")
 	assert.Equal(t, 1, r.log.count("level=WARN", "192.168.99.0/24"))
 	r.until("stopped", func() bool { return len(f.running()) == 1 })
 	r.end()

@@ -99,7 +99,7 @@ func TestInfo(t *testing.T) {
 		}},
 		{"bridged, nothing told", bridged(), func(f *fake) {
 			f.tune = func(p *api.Params) { *p = api.Params{} }
-		}, vnet.NetworkInfo{Mode: vnet.ModeBridged, MTU: 1500, MaxFrame: 1514}},
+		}, vnet.NetworkInfo{Mode: vnet.ModeBridged, MTU: 1500, MaxFrame: 1514, Interface: "en0"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
