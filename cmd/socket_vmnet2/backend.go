@@ -132,5 +132,8 @@ type withState struct {
 	kept *state.File
 }
 
+// State is the file that the network is kept in.
+func (n withState) State() *state.File { return n.kept }
+
 // Close closes the network and writes what changed last.
 func (n withState) Close() error { return errors.Join(n.Network.Close(), n.kept.Close()) }

@@ -20,6 +20,7 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/fakeguest"
 	passed "github.com/socket-vmnet2/socket_vmnet2/internal/passing/client"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/passing/proto"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/state"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnettest"
 )
 
@@ -138,6 +139,48 @@ func TestPathClientsOutliveTheDaemon(t *testing.T) {
 			assert.Equal(t, lease.Addr, again.Addr)
 			_, err = guests[1].Ping(lease.Addr.Addr(), 56)
 			assert.NoError(t, err)
+		})
+	}
+}
+
+// TestSilentPathClientsAreReached: guests that have nothing to say are there for others as soon as the next daemon is. One
+// that has gone meanwhile is forgotten, and so is one at whose path somebody else is.
+func TestSilentPathClientsAreReached(t *testing.T) {
+	for name, end := range map[string]os.Signal{"stopped": syscall.SIGTERM, "killed": syscall.SIGKILL} {
+		t.Run(name, func(t *testing.T) {
+			kept, dir := stateRoot(t), shortDir(t)
+			sock := filepath.Join(dir, "s")
+			run := func() *process {
+				p := launch(t, "socket_vmnet2", sock, append([]string{"--state-dir=" + kept}, datagramArgs...)...)
+				p.ready(t)
+				p.servesDatagrams(t)
+				return p
+			}
+			p := run()
+			silent, gone := over(t, p.unconnected()), over(t, p.unconnected())
+			for _, g := range []*fakeguest.Guest{silent, gone} {
+				_, err := g.Configure()
+				require.NoError(t, err)
+			}
+			if end == syscall.SIGKILL {
+				time.Sleep(1500 * time.Millisecond) // a crash may lose the last second of what is kept
+			}
+			p.signal(t, end)
+			gone.Close()
+
+			p = run()
+			other := over(t, p.stream())
+			_, err := other.Configure()
+			require.NoError(t, err)
+			require.Eventually(t, func() bool { // it is invited when the sockets are there
+				_, err := other.Ping(silent.Addr().Addr(), 56)
+				return err == nil
+			}, 10*time.Second, time.Millisecond, "%s", p.stderr)
+			require.Eventually(t, func() bool { // a second after it was found out
+				file, err := os.ReadFile(filepath.Join(kept, state.FileName(sock)))
+				return err == nil && strings.Count(string(file), `"path"`) == 1
+			}, 10*time.Second, 10*time.Millisecond)
+			p.signal(t, syscall.SIGTERM)
 		})
 	}
 }

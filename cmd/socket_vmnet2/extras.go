@@ -16,6 +16,7 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/passing"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/rundir"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/state"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/unixgram"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
@@ -29,6 +30,7 @@ type extras struct {
 	adopt   *net.UnixListener
 	passing *passing.Server
 	shared  *unixgram.Server
+	known   *known
 	running sync.WaitGroup
 }
 
@@ -48,6 +50,11 @@ func openExtras(cfg *compat.Config, owner compat.Owner, network vnet.Network, cl
 		return nil
 	}
 	e := &extras{dir: dir, log: log}
+	if n, ok := network.(interface{ State() *state.File }); ok {
+		e.known = newKnown(n.State())
+	} else {
+		e.known = newKnown(nil)
+	}
 	if err := e.open(cfg, network, clients); err != nil {
 		log.Warn("datagram clients and passed descriptors are not served, stream clients are", "error", err)
 		e.close(context.Background())
@@ -76,7 +83,11 @@ func (e *extras) open(cfg *compat.Config, network vnet.Network, clients *perclie
 	e.shared, err = unixgram.New(unixgram.Options{
 		Conn: conn, Trust: trust, QueueSize: cfg.QueueSize, Log: e.log,
 		Serve: func(l link.Link, path string, uid uint32) error {
-			_, err := clients.Serve(l, perclient.Client{Log: []any{"transport", "dgram", "path", path, "uid", uid}})
+			c := perclient.Client{MAC: e.known.mac(path), Log: []any{"transport", "dgram", "path", path, "uid", uid}}
+			x, err := clients.Serve(l, c)
+			if err == nil {
+				e.known.add(path, uid, x)
+			}
 			return err
 		},
 	})
@@ -96,8 +107,16 @@ func (e *extras) run(ctx context.Context) {
 		return
 	}
 	e.running.Go(e.shared.Run)
+	e.running.Go(func() { e.known.recall(e.invite) })
 	e.running.Go(func() { link.Accept(ctx, e.attach, e.passing.Attach, e.log) })
 	e.running.Go(func() { link.Accept(ctx, e.adopt, e.passing.Adopt, e.log) })
+}
+
+// invite serves a client of the last process.
+func (e *extras) invite(path string, uid uint32) {
+	if err := e.shared.Invite(path, uid); err != nil {
+		e.log.Debug("a datagram client of the last process is not served", "path", path, "error", err)
+	}
 }
 
 // hide takes the sockets away from clients that do not have them yet. It may be called on nil.
@@ -105,6 +124,7 @@ func (e *extras) hide() {
 	if e == nil {
 		return
 	}
+	e.known.freeze()
 	e.dir.Remove()
 	if e.passing != nil {
 		e.passing.Stop()

@@ -135,6 +135,9 @@ type vmnetNetwork struct {
 	host func() // ends the host's side; nil where it is the kernel's
 }
 
+// State is the file that the network is kept in.
+func (n *vmnetNetwork) State() *state.File { return n.kept }
+
 // Close closes the network and writes what changed last.
 func (n *vmnetNetwork) Close() error {
 	err := n.Network.Close()

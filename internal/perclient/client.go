@@ -64,3 +64,11 @@ func (c *Session) Ready(ctx context.Context) (vnet.PortInfo, error) {
 		return vnet.PortInfo{}, ctx.Err()
 	}
 }
+
+// MAC is the address of the client's guest: that of its first frame, else the one that it has named, else nil.
+func (c *Session) MAC() net.HardwareAddr {
+	if m := c.watch.MAC(); m != nil {
+		return m
+	}
+	return c.client.MAC
+}

@@ -26,8 +26,9 @@ var errVersion = errors.New("another version of the program wrote it")
 
 // content is what a file holds.
 type content struct {
-	leases []Lease
-	id     identity
+	leases  []Lease
+	clients []Client
+	id      identity
 	// extra are top-level fields that this program does not know. They are written back as they were, so that what a
 	// newer program of the same version keeps here survives.
 	extra map[string]json.RawMessage
@@ -41,8 +42,8 @@ type leaseJSON struct {
 	Hostname string    `json:"hostname,omitempty"`
 }
 
-// encode writes {"version": 1, "leases": [{"mac", "ip", "expires", "hostname"}...], "interface_id", "subnet", ...}, leases
-// sorted by address.
+// encode writes {"version": 1, "leases": [{"mac", "ip", "expires", "hostname"}...], "interface_id", "subnet",
+// "datagram_clients": [{"path", "uid", "mac"}...], ...}, leases sorted by address and clients by path.
 func encode(c content) ([]byte, error) {
 	leases := slices.Clone(c.leases)
 	slices.SortFunc(leases, func(a, b Lease) int { return a.IP.Compare(b.IP) })
@@ -55,6 +56,7 @@ func encode(c content) ([]byte, error) {
 		top[k] = v
 	}
 	c.id.encode(top)
+	encodeClients(c.clients, top)
 	top["version"], top["leases"] = version, out
 	b, err := json.MarshalIndent(top, "", "\t")
 	if err != nil {
@@ -95,10 +97,14 @@ func decode(b []byte) (content, error) {
 	if err != nil {
 		return content{}, fmt.Errorf("decode state: %w", err)
 	}
+	clients, err := takeClients(top)
+	if err != nil {
+		return content{}, fmt.Errorf("decode state: %w", err)
+	}
 	if len(top) == 0 {
 		top = nil
 	}
-	return content{leases: leases, id: id, extra: top}, nil
+	return content{leases: leases, clients: clients, id: id, extra: top}, nil
 }
 
 // takeIdentity takes the fields of the identity out of top.

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"net"
+	"sync"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/state"
+)
+
+// A known list keeps the datagram clients that are answered at a path, for the next process: they do not notice a restart,
+// and a guest that has nothing to say would not be reached until it speaks.
+type known struct {
+	file *state.File // nil: nothing is kept
+
+	mu     sync.Mutex
+	live   map[string]knownClient  // by path
+	macs   map[string]state.Client // of those that are being invited
+	frozen bool                    // the daemon stops: who is there now is there at the next start
+}
+
+type knownClient struct {
+	uid     uint32
+	session *perclient.Session
+}
+
+func newKnown(file *state.File) *known {
+	return &known{file: file, live: map[string]knownClient{}, macs: map[string]state.Client{}}
+}
+
+// add keeps the client at path until its session ends.
+func (k *known) add(path string, uid uint32, x *perclient.Session) {
+	k.mu.Lock()
+	k.live[path] = knownClient{uid, x}
+	k.mu.Unlock()
+	k.save()
+	go func() {
+		<-x.Done()
+		k.mu.Lock()
+		gone := !k.frozen && k.live[path].session == x
+		if gone {
+			delete(k.live, path)
+		}
+		k.mu.Unlock()
+		if gone {
+			k.save()
+		}
+	}()
+}
+
+// freeze keeps the list as it is, though sessions end.
+func (k *known) freeze() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.frozen = true
+}
+
+func (k *known) save() {
+	if k.file != nil {
+		k.file.SaveClients(k.snapshot)
+	}
+}
+
+// snapshot is the clients there are, as they are kept.
+func (k *known) snapshot() []state.Client {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	list := make([]state.Client, 0, len(k.live))
+	for path, c := range k.live {
+		list = append(list, state.Client{Path: path, UID: c.uid, MAC: c.session.MAC()})
+	}
+	return list
+}
+
+// recall calls invite for each client that the last process has kept.
+func (k *known) recall(invite func(path string, uid uint32)) {
+	if k.file == nil {
+		return
+	}
+	for _, c := range k.file.Clients() {
+		k.mu.Lock()
+		stop := k.frozen
+		k.macs[c.Path] = c
+		k.mu.Unlock()
+		if stop {
+			return
+		}
+		invite(c.Path, c.UID)
+		k.mu.Lock()
+		delete(k.macs, c.Path)
+		k.mu.Unlock()
+	}
+	k.save() // those that have gone are forgotten
+}
+
+// mac is the address of the guest behind a client that is being invited, nil for any other.
+func (k *known) mac(path string) net.HardwareAddr {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.macs[path].MAC
+}
