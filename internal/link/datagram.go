@@ -54,8 +54,15 @@ type tallies struct{ frames, bytes, runts, long atomic.Uint64 }
 type DatagramOptions struct {
 	QueueSize int  // bytes; 0 = DefaultQueueSize
 	MaxFrame  int  // longest frame for the client in bytes; 0 = mmsg.MaxLen
-	Shared    bool // another process may hold this very end and change its flags
+	Shared    bool // another process may hold this very end and change its flags, or what it is connected to
+
+	// As is the user in whose name frames are sent, nil for the daemon's. Whoever holds this very end as well may connect it
+	// to another socket, such as that of a service, which would take frames for messages of the daemon's user.
+	As *User
 }
+
+// A User is a user with a group.
+type User struct{ UID, GID uint32 }
 
 // NewDatagram takes over conn, which must be a connected datagram socket. Its buffers are set.
 func NewDatagram(conn *net.UnixConn, o DatagramOptions) (*Datagram, error) {
@@ -75,7 +82,11 @@ func NewDatagram(conn *net.UnixConn, o DatagramOptions) (*Datagram, error) {
 	if err != nil {
 		return nil, fmt.Errorf("get descriptor of client socket: %w", err)
 	}
-	d.out = NewOutbox(&datagramPipe{fd: d.fd, rc: rc, sender: mmsg.NewSender()}, o.QueueSize, d.fail)
+	sender := mmsg.NewSender()
+	if o.As != nil {
+		_ = sender.As(o.As.UID, o.As.GID) // where the system has that, and allows it
+	}
+	d.out = NewOutbox(&datagramPipe{fd: d.fd, rc: rc, sender: sender}, o.QueueSize, d.fail)
 	d.out.queueAll = o.Shared && sendMayWait
 	return d, nil
 }

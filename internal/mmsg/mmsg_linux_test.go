@@ -3,6 +3,7 @@
 package mmsg
 
 import (
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -56,5 +57,69 @@ func TestOddNames(t *testing.T) {
 			require.NoError(t, err)
 			equalFrames(t, want, ways["plain"].readAll(t, client))
 		})
+	}
+}
+
+// TestSendAs: the receiver is told the user that was named, and our process.
+func TestSendAs(t *testing.T) {
+	if os.Geteuid() != 0 {
+		assert.False(t, NewSender().As(uint32(os.Geteuid())+1, 0))
+		t.Skip("needs root, to name other users")
+	}
+	a, b := socketPair(t)
+	require.NoError(t, unix.SetsockoptInt(b, unix.SOL_SOCKET, unix.SO_PASSCRED, 1))
+	r := ways["the system's best"].receiver(t, true)
+	s := NewSender()
+	require.True(t, s.As(4001, 4002))
+	for _, c := range []struct {
+		s   *Sender
+		uid uint32
+	}{{s, 4001}, {NewSender(), 0}} {
+		for _, lens := range [][]int{{60}, {60, 61, 1514}} {
+			batch, want := batchOf(lens...)
+			n, err := c.s.Send(a, nil, batch)
+			require.NoError(t, err)
+			require.Equal(t, len(lens), n)
+			n, err = r.Receive(b)
+			require.NoError(t, err)
+			require.Equal(t, len(lens), n)
+			for i := range n {
+				pid, uid, ok := r.Sender(i)
+				assert.True(t, ok)
+				assert.Equal(t, os.Getpid(), pid)
+				assert.Equal(t, c.uid, uid)
+			}
+			got, _, _ := r.Pack(0, n)
+			assert.Equal(t, want, frames(t, got))
+		}
+	}
+	batch, _ := batchOf(60, 61)
+	assert.Zero(t, testing.AllocsPerRun(100, func() {
+		_, _ = s.Send(a, nil, batch)
+		_, _ = r.Receive(b)
+	}))
+}
+
+// BenchmarkSendAs is what it costs to name another user.
+func BenchmarkSendAs(b *testing.B) {
+	for _, as := range []bool{false, true} {
+		for _, n := range []int{1, 10} {
+			b.Run(fmt.Sprintf("as=%t/%d", as, n), func(b *testing.B) {
+				to, from := socketPair(b)
+				s := NewSender()
+				if as && !s.As(4001, 4001) {
+					b.Skip("needs root")
+				}
+				r, err := NewReceiver(false)
+				require.NoError(b, err)
+				defer r.Free()
+				batch, _ := batchOf(repeat(n, 1514)...)
+				b.ReportAllocs()
+				for b.Loop() {
+					_, _ = s.Send(to, nil, batch)
+					_, _ = r.Receive(from)
+				}
+			})
+		}
 	}
 }

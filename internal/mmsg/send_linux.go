@@ -26,6 +26,7 @@ type headers struct {
 	hdr [BatchLen]mmsghdr
 	iov [BatchLen]iovec
 	to  sockaddr
+	as  *credential // in whose name; nil: in ours
 
 	// kept holds the batch as long as the iovecs have its addresses: what something in the heap refers to is on no stack.
 	kept []byte
@@ -50,7 +51,7 @@ func takeHeaders() *headers {
 }
 
 func (h *headers) giveBack() {
-	h.kept = nil
+	h.kept, h.as = nil, nil
 	freeHeaders.Lock()
 	freeHeaders.list = append(freeHeaders.list, h)
 	freeHeaders.Unlock()
@@ -86,12 +87,17 @@ func send(fd int, to []byte, b frame.Batch) (sent int, err error) {
 	if b.Len() == 1 {
 		return sendOne(fd, to, b)
 	}
+	return sendAs(fd, to, b, nil)
+}
+
+// sendAs sends by sendmmsg in the name of as.
+func sendAs(fd int, to []byte, b frame.Batch, as *credential) (sent int, err error) {
 	h := takeHeaders()
 	defer h.giveBack()
 	if err := h.to.set(to); err != nil {
 		return 0, err
 	}
-	h.kept = b.Bytes()
+	h.kept, h.as = b.Bytes(), as
 	it := b.Iter()
 	for {
 		n := h.fill(&it)
@@ -114,6 +120,7 @@ func (h *headers) fill(it *frame.Iter) int {
 		h.iov[n] = iovec{address(f), uintptr(len(f))}
 		m := &h.hdr[n].msghdr
 		m.iov, m.iovLen = uintptr(unsafe.Pointer(&h.iov[n])), 1
+		m.putAs(h.as)
 		m.name, m.nameLen = 0, h.to.len
 		if h.to.len > 0 {
 			m.name = uintptr(unsafe.Pointer(&h.to.raw))

@@ -11,6 +11,7 @@ import (
 // A Sender sends batches of frames, one datagram each. It holds no memory between calls. Several goroutines may use one.
 type Sender struct {
 	sendAll func(fd int, to []byte, b frame.Batch) (int, error) // nil: the system's best way
+	as      *credential                                         // nil: as ourselves
 }
 
 // NewSender makes a Sender.
@@ -29,6 +30,9 @@ func (s *Sender) Send(fd int, to []byte, b frame.Batch) (sent int, err error) {
 	}
 	if s.sendAll != nil {
 		return s.sendAll(fd, to, b)
+	}
+	if s.as != nil {
+		return sendAs(fd, to, b, s.as)
 	}
 	return send(fd, to, b)
 }

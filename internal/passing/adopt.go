@@ -5,6 +5,7 @@ package passing
 import (
 	"errors"
 	"io"
+	"os"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/passing/proto"
@@ -28,7 +29,7 @@ func (s *Server) adopt(c *conn) {
 	if err == nil {
 		if h, err = s.examine(m.FD, r.Transport); err == nil {
 			m.FD = proto.None // it is h's
-			l, err = s.adopted(h, r.Transport)
+			l, err = s.adopted(h, r.Transport, c.peer)
 		}
 	}
 	began := func(x session) { s.watch.add(x, h) }
@@ -51,16 +52,20 @@ func (s *Server) adopt(c *conn) {
 	}
 }
 
-// adopted makes the link on h, which it takes over.
-func (s *Server) adopted(h handed, t proto.Transport) (link.Link, error) {
+// adopted makes the link on h, which it takes over from giver.
+func (s *Server) adopted(h handed, t proto.Transport, giver peer) (link.Link, error) {
+	o := link.DatagramOptions{QueueSize: s.opts.QueueSize, Shared: true}
+	if giver.known && giver.uid != 0 && os.Geteuid() == 0 {
+		o.As = &link.User{UID: giver.uid, GID: giver.gid}
+	}
 	if h.bound == "" {
-		return s.newLink(h.fd, t, true)
+		return s.newLink(h.fd, t, o)
 	}
 	uc, err := unixConn(h.fd)
 	if err != nil {
 		return nil, err
 	}
-	return newPending(uc, h.bound, s), nil
+	return newPending(uc, h.bound, o, giver.uid, s), nil
 }
 
 // serveBare serves a client that is told nothing and whose connection means nothing.

@@ -41,7 +41,7 @@ func (s *Server) attach(c *conn) {
 		}
 	}()
 	h := handed{ino: inodeOf(ours)}
-	l, err := s.newLink(ours, r.Transport, false)
+	l, err := s.newLink(ours, r.Transport, link.DatagramOptions{})
 	if err != nil {
 		s.refuse(c, err)
 		return
@@ -149,18 +149,19 @@ func (s *Server) client(c *conn, r proto.Request) perclient.Client {
 	return perclient.Client{Name: r.Name, Log: log, MAC: r.MAC, InterfaceID: r.InterfaceID, Start: true}
 }
 
-// newLink makes the link on our end of a pair, or, with shared being true, on a descriptor that its sender has as well. It
-// takes fd over.
-func (s *Server) newLink(fd int, t proto.Transport, shared bool) (link.Link, error) {
+// newLink makes the link on our end of a pair, or, with o saying so, on a descriptor that its sender has as well. It takes fd
+// over.
+func (s *Server) newLink(fd int, t proto.Transport, o link.DatagramOptions) (link.Link, error) {
 	uc, err := unixConn(fd)
 	if err != nil {
 		return nil, err
 	}
 	var l link.Link
 	if t == proto.Stream {
-		l, err = link.NewStream(uc, link.StreamOptions{QueueSize: s.opts.QueueSize, Shared: shared})
+		l, err = link.NewStream(uc, link.StreamOptions{QueueSize: s.opts.QueueSize, Shared: o.Shared})
 	} else {
-		l, err = link.NewDatagram(uc, link.DatagramOptions{QueueSize: s.opts.QueueSize, Shared: shared})
+		o.QueueSize = s.opts.QueueSize
+		l, err = link.NewDatagram(uc, o)
 	}
 	if err != nil {
 		_ = uc.Close()

@@ -37,13 +37,13 @@ type pending struct {
 
 var _ link.Link = (*pending)(nil)
 
-// newPending takes over conn, which is bound to path.
-func newPending(conn *net.UnixConn, path string, s *Server) *pending {
+// newPending takes over conn, which is bound to path and which the user giver has handed over.
+func newPending(conn *net.UnixConn, path string, o link.DatagramOptions, giver uint32, s *Server) *pending {
 	p := &pending{
 		conn: conn,
-		opts: link.DatagramOptions{QueueSize: s.opts.QueueSize, Shared: true},
+		opts: o,
 		first: func(ctx context.Context, conn *net.UnixConn) (string, error) {
-			return unixgram.FirstSender(ctx, conn, s.opts.Trust)
+			return unixgram.FirstSender(ctx, conn, s.opts.Trust, giver)
 		},
 		found: func(client string) { s.opts.Log.Info("first sender found", "bound", path, "path", client) },
 	}

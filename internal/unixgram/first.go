@@ -15,18 +15,23 @@ import (
 
 // FirstSender waits for the first datagram of conn, which is bound and was handed over, checks its sender's address and
 // connects conn to it, so that only this client is served. The datagram stays in the queue. Datagrams of senders that are not
-// trusted are discarded. It returns the client's path; the error after ctx's end tells the last refusal, if there was one.
+// trusted are discarded, and those of sockets that are not giver's, the user who handed conn over: else root would send to what
+// that user may not send to. If giver is root, only t decides. It returns the client's path; the error after ctx's end tells the
+// last refusal, if there was one.
 //
-// Datagrams that others had sent before the connection was made, and behind the first one, stay in the queue as well.
-func FirstSender(ctx context.Context, conn *net.UnixConn, t Trust) (path string, err error) {
+// Datagrams that others had sent before the connection was made, and behind the first one, stay in the queue as well: about ten,
+// by those who could write to the socket, and a client could have sent the same itself.
+func FirstSender(ctx context.Context, conn *net.UnixConn, t Trust, giver uint32) (path string, err error) {
 	rc, err := conn.SyscallConn()
 	if err != nil {
 		return "", fmt.Errorf("get descriptor of datagram socket: %w", err)
 	}
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetReadDeadline(time.Unix(1, 0)) })
+	_ = rc.Control(func(fd uintptr) { askSenders(int(fd), true) })
+	defer func() { _ = rc.Control(func(fd uintptr) { askSenders(int(fd), false) }) }()
 	var refusal error
 	err = rc.Read(func(fd uintptr) bool {
-		path, err = firstOf(int(fd), t, &refusal)
+		path, err = firstOf(int(fd), t, giver, &refusal)
 		return path != "" || err != nil || ctx.Err() != nil
 	})
 	if !stop() { // the deadline is set, or will be at once
@@ -43,10 +48,11 @@ func FirstSender(ctx context.Context, conn *net.UnixConn, t Trust) (path string,
 
 // firstOf looks at the datagrams that wait at fd until one of them has a sender that fd could be connected to. Without one
 // the path is empty and the error nil; refusal is then why the last one was not taken.
-func firstOf(fd int, t Trust, refusal *error) (string, error) {
+func firstOf(fd int, t Trust, giver uint32, refusal *error) (string, error) {
 	var buf [1]byte
+	var control [credentialLen]byte
 	for {
-		_, _, _, from, err := unix.RecvmsgBuffers(fd, [][]byte{buf[:]}, nil, unix.MSG_PEEK|unix.MSG_DONTWAIT)
+		_, n, _, from, err := unix.RecvmsgBuffers(fd, [][]byte{buf[:]}, control[:], peekFlags)
 		switch {
 		case err == unix.EINTR:
 			continue
@@ -60,7 +66,7 @@ func firstOf(fd int, t Trust, refusal *error) (string, error) {
 		if a != nil {
 			name = a.Name
 		}
-		if err = connectTo(fd, t, name); err == nil {
+		if err = connectTo(fd, t, name, giver, senderIn(control[:n])); err == nil {
 			return name, nil
 		}
 		*refusal = err
@@ -70,13 +76,20 @@ func firstOf(fd int, t Trust, refusal *error) (string, error) {
 	}
 }
 
-// connectTo connects fd to the socket at path if it may be sent to.
-func connectTo(fd int, trust Trust, path string) error {
+// connectTo connects fd to the socket at path, of which from has sent, if giver may have it sent to.
+func connectTo(fd int, trust Trust, path string, giver uint32, from sender) error {
 	t, err := trust.Check(path)
 	if err != nil {
 		return err
 	}
 	defer t.Close()
+	if giver != 0 && t.uid != giver {
+		err := fmt.Errorf("it belongs to user %d, and user %d handed the descriptor over", t.uid, giver)
+		return &Untrusted{Path: path, Reason: Foreign, Err: err, Advice: adviceFor(Foreign)}
+	}
+	if from.known && !from.is(t.uid) {
+		return forgedBy(path, from, t.uid)
+	}
 	if t.pin.via == "" && !t.Same() {
 		return syscall.ENOENT
 	}

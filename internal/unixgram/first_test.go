@@ -19,7 +19,7 @@ import (
 func first(ctx context.Context, conn *net.UnixConn, trust Trust) <-chan error {
 	done := make(chan error, 1)
 	go func() {
-		path, err := FirstSender(ctx, conn, trust)
+		path, err := FirstSender(ctx, conn, trust, 0)
 		if err == nil && path == "" {
 			err = errors.New("no path")
 		}

@@ -3,9 +3,11 @@
 package unixgram
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -187,6 +189,67 @@ func TestFormerOwnerKeepsNobodyOut(t *testing.T) {
 	s := l.session(path)
 	assert.Equal(t, [][]byte{testFrame(60, 2)}, s.waitFrames(t, 1))
 	assert.EqualValues(t, victim, s.uid)
+}
+
+// TestFirstSenderOfAnother: a user hands a socket over and has it answer to another user's, which that one alone may write to.
+func TestFirstSenderOfAnother(t *testing.T) {
+	needRoot(t)
+	dir := shortDir(t)
+	require.NoError(t, os.Chmod(dir, 0o777))
+	at := func(name string) string { return filepath.Join(dir, name) }
+	handed := bindAt(t, at("handed"))
+	require.NoError(t, os.Chmod(at("handed"), 0o777))
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		_, err := FirstSender(ctx, handed, Trust{}, attacker)
+		done <- err
+	}()
+	var theirs, mine int
+	as(t, victim, "/", bound(&theirs, at("victim"), at("handed"), false, testFrame(60, 1)))
+	defer unix.Close(theirs)
+	require.Eventually(t, func() bool { // until that has been thrown away
+		n := 0
+		onFd(t, handed, func(fd int) (err error) { n, err = unix.IoctlGetInt(fd, unix.SIOCINQ); return err })
+		return n == 0
+	}, patience, time.Millisecond)
+	cancel()
+	err := <-done
+	require.ErrorIs(t, err, context.Canceled)
+	require.ErrorContains(t, err, "it belongs to user 4001, and user 4002 handed the descriptor over")
+
+	require.NoError(t, handed.SetReadDeadline(time.Time{}))
+	go func() {
+		_, err := FirstSender(t.Context(), handed, Trust{}, attacker)
+		done <- err
+	}()
+	as(t, attacker, "/", bound(&mine, at("attacker"), at("handed"), false, testFrame(60, 2)))
+	defer unix.Close(mine)
+	require.NoError(t, result(t, done), "its own it may have")
+}
+
+// TestFirstSenderTakesNoDescriptors: they may come along, and would be ours.
+func TestFirstSenderTakesNoDescriptors(t *testing.T) {
+	count := func() int {
+		d, err := os.ReadDir("/proc/self/fd")
+		require.NoError(t, err)
+		return len(d)
+	}
+	for _, asked := range []bool{true, false} {
+		dir := shortDir(t)
+		handed, client := bindAt(t, filepath.Join(dir, "handed")), bindAt(t, filepath.Join(dir, "client"))
+		onFd(t, handed, func(fd int) error { askSenders(fd, asked); return nil })
+		_, _, err := client.WriteMsgUnix(testFrame(60, 1), unix.UnixRights(0, 0, 0), handed.LocalAddr().(*net.UnixAddr))
+		require.NoError(t, err)
+		before := count()
+		onFd(t, handed, func(fd int) error {
+			var refusal error
+			path, err := firstOf(fd, Trust{AllowUIDs: []uint32{0}}, 0, &refusal)
+			assert.NotEmpty(t, path, "%v", refusal)
+			return err
+		})
+		assert.Equal(t, before, count())
+	}
 }
 
 // TestOwnDatagrams: what the daemon itself sends to the shared socket, as by a socket that was handed over and connected to it

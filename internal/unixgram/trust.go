@@ -43,6 +43,7 @@ const (
 	IsLink    Reason = "a link"
 	OwnerRoot Reason = "owned by root"
 	Forged    Reason = "forged"
+	Foreign   Reason = "another user's"
 	Loop      Reason = "looping" // sent by the daemon itself
 	Slow      Reason = "slow"    // on a file system that does not answer, or may not
 	Refused   Reason = "refused"
@@ -212,6 +213,8 @@ func adviceFor(r Reason) string {
 		return "run the client as another user, or start the daemon with --allow-uid 0"
 	case Slow:
 		return "bind the client's socket in a local directory, best beside the daemon's"
+	case Foreign:
+		return "hand the socket over as the user who runs the virtual machine"
 	case Loop:
 		return "a socket that was handed over to the daemon leads to the daemon itself: connect it to the virtual machine"
 	case Forged:
