@@ -176,7 +176,7 @@ func TestGiven(t *testing.T) {
 		require.NoError(t, os.Symlink("/", dir+"/r"))
 		for _, path := range []string{dir + "/r", dir + "/r/"} {
 			_, err := given(path)
-			require.ErrorContains(t, err, "it is no directory, or a link")
+			require.ErrorContains(t, err, "it is no directory, or a link: give another one", "nobody is told to remove what he has named")
 		}
 	})
 	t.Run("the working directory", func(t *testing.T) {

@@ -47,7 +47,10 @@ func (d *Dir) openOwn() error {
 
 // openChild opens the directory name in parent, which must be ours. path is its name in messages.
 func (d *Dir) openChild(parent *os.File, name, path string) (*os.File, node, error) {
-	const advice = "remove it, or give another one with --runtime-dir"
+	advice := "remove it, or give another one with --runtime-dir"
+	if d.given && path == d.path { // as /etc was
+		advice = "give another one with --runtime-dir"
+	}
 	f, err := openDir(fd(parent), name, unix.O_RDONLY|unix.O_NOFOLLOW)
 	switch {
 	case errors.Is(err, unix.ENOENT):
