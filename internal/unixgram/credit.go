@@ -3,6 +3,7 @@
 package unixgram
 
 import (
+	"fmt"
 	"net"
 	"os"
 	"sync"
@@ -22,6 +23,9 @@ import (
 // Shares shrink as clients come, but what a deaf client was once sent stays charged. So shares are such that all clients that
 // came one after another and never read leave room for the next one: the sum of share(n) over all n is below 3/4. The first
 // quarter of the buffer is for whoever comes first, so that clients that do read have more than a share.
+//
+// One user may have any number of clients, but counts as userClients at most: all of that user's clients together have no more
+// unread than so many shares. Only the first quarter knows no users.
 
 const (
 	// fullShares is how many clients share half of the buffer evenly.
@@ -30,12 +34,21 @@ const (
 	// common is the part of the buffer that is for whoever comes first: one of so many.
 	common = 4
 
+	// userClients is how many clients of one user shares are made for.
+	userClients = 16
+
 	// maxUnasked is how often in a row it is guessed that a client has not read.
 	maxUnasked = 2
 
 	// maxAccounts bounds the clients of the shared socket, with those that have gone and left something unread.
 	maxAccounts = 1024
+
+	// maxUserAccounts bounds those of one user.
+	maxUserAccounts = 512
 )
+
+// errTooMany: a client is not served through the shared socket.
+var errTooMany = fmt.Errorf("its user has %d clients already, or had them, which have left what was sent to them unread", maxUserAccounts)
 
 // share is what one of n clients may have unread, in charged bytes of a send buffer of size bytes.
 func share(size, n int) int {
@@ -66,13 +79,39 @@ func charge(n int) int {
 	return piece + rest + skb
 }
 
+// A user is all accounts of one user.
+type user struct {
+	uid      uint32
+	accounts atomic.Int32 // changed under the lock of shared
+	used     atomic.Int64 // the sum of the accounts'
+}
+
 // An account is what one client has unread at the shared socket. Its pipe's lock guards it.
 type account struct {
+	user *user      // nil: it is closed
 	used int        // charged bytes, at most
 	peer diagSocket // the client's socket, once it was looked for
 
 	out     int // what all clients had unread when this one's queue was asked for last
 	unasked int // how often it was not asked for since
+}
+
+// charge adds n bytes to what is unread.
+func (a *account) charge(n int) {
+	a.used += n
+	a.user.used.Add(int64(n))
+}
+
+// clear notes that nothing is unread.
+func (a *account) clear() { a.charge(-a.used) }
+
+// limit is what a may have unread, given what one of so many clients may.
+func (a *account) limit(share int) int {
+	if a.user.accounts.Load() <= userClients {
+		return share
+	}
+	others := int(a.user.used.Load()) - a.used
+	return min(share, max(0, userClients*share-others))
 }
 
 // emptied asks whether the client has read everything, given what all of them have not. That takes 10 us and more, so it does
@@ -91,13 +130,14 @@ type shared struct {
 	fd   int
 	size int // bytes of the send buffer, as the system counts
 
-	accounts atomic.Int32 // that are open or unsettled
+	accounts atomic.Int32 // that are open or unsettled, of one user userClients at most
 
 	// use keeps Close from closing the descriptor while a send is under way.
 	use    sync.RWMutex
 	closed bool
 
 	mu    sync.Mutex
+	users map[uint32]*user
 	left  []leftover // by clients that have gone
 	diags diagnoser
 }
@@ -115,13 +155,43 @@ func newShared(fd int) (*shared, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &shared{fd: fd, size: size, diags: diagnoser{shared: fd}}, nil
+	return &shared{fd: fd, size: size, users: map[uint32]*user{}, diags: diagnoser{shared: fd}}, nil
 }
 
-// open makes the account of a client.
-func (s *shared) open(*Target) account {
-	s.accounts.Add(1)
-	return account{}
+// open makes the account of a client. Its error is errTooMany.
+func (s *shared) open(t *Target) (account, error) {
+	s.mu.Lock()
+	u := s.users[t.uid]
+	if u == nil {
+		u = &user{uid: t.uid}
+		s.users[t.uid] = u
+	}
+	if u.accounts.Load() >= maxUserAccounts {
+		s.mu.Unlock()
+		return account{}, errTooMany
+	}
+	if u.accounts.Add(1) <= userClients {
+		s.accounts.Add(1)
+	}
+	s.mu.Unlock()
+	a := account{user: u}
+	s.diags.prepare(&a.peer, t)
+	return a, nil
+}
+
+// end forgets an account.
+func (s *shared) end(a *account) {
+	a.clear()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := a.user.accounts.Add(-1)
+	if n < userClients {
+		s.accounts.Add(-1)
+	}
+	if n == 0 {
+		delete(s.users, a.user.uid)
+	}
+	a.user = nil
 }
 
 // settle ends an account. It owns t, which is kept as long as its client may have something unread.
@@ -129,7 +199,7 @@ func (s *shared) settle(a *account, t *Target) {
 	old := *a
 	*a = account{}
 	if old.used == 0 || !s.keep(leftover{old, t}) {
-		s.accounts.Add(-1)
+		s.end(&old)
 		t.Close()
 	}
 }
@@ -159,7 +229,7 @@ func (s *shared) sweep() bool {
 	kept := left[:0]
 	for _, l := range left {
 		if s.read(&l.account, l.target) || !l.target.alive() {
-			s.accounts.Add(-1)
+			s.end(&l.account)
 			l.target.Close()
 			continue
 		}
@@ -202,7 +272,7 @@ func (s *shared) send(via *mmsg.Sender, a *account, t *Target, b frame.Batch) (t
 		}
 		n, err := via.Send(s.fd, t.to, now)
 		for it, i := now.Iter(), 0; i < n && it.Next(); i++ {
-			a.used += charge(len(it.Frame()))
+			a.charge(charge(len(it.Frame())))
 		}
 		taken += n
 		if err != nil {
@@ -215,13 +285,13 @@ func (s *shared) send(via *mmsg.Sender, a *account, t *Target, b frame.Batch) (t
 
 // afford is the head of b that a has credit for.
 func (s *shared) afford(a *account, t *Target, b frame.Batch) frame.Batch {
-	limit := share(s.size, int(s.accounts.Load()))
+	limit := a.limit(share(s.size, int(s.accounts.Load())))
 	if now := within(b, limit-a.used); now.Len() > 0 {
 		return now
 	}
 	out := s.outstanding()
 	if out == 0 {
-		a.used = 0
+		a.clear()
 	}
 	if now := within(b, max(limit-a.used, s.size/common-out)); now.Len() > 0 {
 		return now
@@ -230,7 +300,8 @@ func (s *shared) afford(a *account, t *Target, b frame.Batch) frame.Batch {
 		if !a.emptied(s, t, out) {
 			return frame.Batch{}
 		}
-		a.used = 0
+		a.clear()
+		limit = a.limit(share(s.size, int(s.accounts.Load())))
 		if now := within(b, limit); now.Len() > 0 {
 			return now
 		}
@@ -262,7 +333,7 @@ func within(b frame.Batch, limit int) frame.Batch {
 // read reports whether the client has read everything, and notes it.
 func (s *shared) read(a *account, t *Target) bool {
 	if s.outstanding() == 0 || s.diags.empty(&a.peer, t) {
-		a.used = 0
+		a.clear()
 		return true
 	}
 	return false

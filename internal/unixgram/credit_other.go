@@ -44,4 +44,6 @@ type (
 
 func (*diagnoser) empty(*diagSocket, *Target) bool { return true }
 
+func (*diagnoser) prepare(*diagSocket, *Target) {}
+
 func (*diagnoser) close() {}

@@ -4,8 +4,8 @@ package unixgram
 
 import (
 	"encoding/binary"
+	"fmt"
 	"sync"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -19,25 +19,21 @@ import (
 const (
 	diagByFamily = 20 // SOCK_DIAG_BY_FAMILY
 
-	showVFS     = 2    // UDIAG_SHOW_VFS
-	showQueue   = 0x10 // UDIAG_SHOW_RQLEN
-	attrVFS     = 1    // UNIX_DIAG_VFS: ino u32, dev u32
-	attrQueue   = 4    // UNIX_DIAG_RQLEN: rqueue u32, wqueue u32
-	requestLen  = unix.SizeofNlMsghdr + 24
-	answerLen   = 16
-	anyState    = 0xffffffff
-	diagBufLen  = 32 << 10
-	maxSearches = 1024 // parts of the list
+	showVFS    = 2    // UDIAG_SHOW_VFS
+	showQueue  = 0x10 // UDIAG_SHOW_RQLEN
+	attrVFS    = 1    // UNIX_DIAG_VFS: ino u32, dev u32
+	attrQueue  = 4    // UNIX_DIAG_RQLEN: rqueue u32, wqueue u32
+	requestLen = unix.SizeofNlMsghdr + 24
+	answerLen  = 16
+	anyState   = 0xffffffff
+	diagBufLen = 32 << 10
 )
-
-// searchEvery is how often a socket that was not found is searched for.
-const searchEvery = time.Second
 
 // A diagSocket is a socket's number and cookie. A number of 0 is none yet.
 type diagSocket struct {
-	ino      uint32
-	cookie   [8]byte
-	searched time.Time
+	ino    uint32
+	cookie [8]byte
+	search *search // for the number
 }
 
 // anyCookie stands for a cookie that is not known.
@@ -46,41 +42,57 @@ var anyCookie = [8]byte{255, 255, 255, 255, 255, 255, 255, 255}
 // A diagnoser asks sock_diag. Its zero value is ready for use; where sock_diag is not to be had it knows nothing.
 type diagnoser struct {
 	shared int // the descriptor of the shared socket
+	finder finder
 
+	// mu covers one question about one socket, 10 us.
 	mu     sync.Mutex
-	fd     int
+	table  table
 	open   bool
 	dev    map[uint64]uint32 // device numbers that the kernel has others for than stat tells, as with btrfs
 	failed bool              // it is not to be had
-	buf    []byte
-	req    [requestLen]byte
-	seq    uint32
 }
 
-// empty reports whether the receive queue of t's socket is known to be empty. s is t's number, found at the first time.
+// empty reports whether the receive queue of t's socket is known to be empty. s is t's number, which is searched for at the
+// first time: until it is found nothing is known.
 func (d *diagnoser) empty(s *diagSocket, t *Target) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if !d.number(s, t) {
+		return false
+	}
+	queued, ok := d.table.queue(s)
+	return ok && queued == 0
+}
+
+// prepare has t's number searched for, before it is needed.
+func (d *diagnoser) prepare(s *diagSocket, t *Target) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.number(s, t)
+}
+
+// number reports whether t's number is known. The caller holds mu.
+func (d *diagnoser) number(s *diagSocket, t *Target) bool {
 	if d.failed || !d.open && !d.start() {
 		return false
 	}
-	if s.ino == 0 && !d.find(s, t.id) {
-		return false
+	if s.ino != 0 {
+		return true
 	}
-	queued, ok := d.queue(s)
-	return ok && queued == 0
+	dev, ok := d.dev[t.id.dev]
+	if !ok {
+		dev = kernelDev(t.id.dev)
+	}
+	return d.finder.find(s, dev, uint32(t.id.ino))
 }
 
 // start opens the netlink socket.
 func (d *diagnoser) start() bool {
-	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_SOCK_DIAG)
-	if err != nil {
+	if err := d.table.start(); err != nil {
 		d.failed = true
 		return false
 	}
-	// The kernel answers at once; the limit is for what nobody thought of.
-	_ = unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: 100_000})
-	d.fd, d.open, d.buf = fd, true, make([]byte, diagBufLen)
+	d.open = true
 	d.learn()
 	return true
 }
@@ -94,10 +106,10 @@ func (d *diagnoser) learn() {
 		return
 	}
 	s := diagSocket{ino: uint32(sock.Ino), cookie: anyCookie}
-	if !d.ask(&s, showVFS) {
+	if !d.table.ask(&s, showVFS) {
 		return
 	}
-	d.answers(func(_, attrs []byte) {
+	d.table.answers(func(_, attrs []byte) {
 		e := binary.NativeEndian
 		if v := attr(attrs, attrVFS); len(v) >= 8 && e.Uint32(v) == uint32(file.Ino) {
 			d.dev = map[uint64]uint32{file.Dev: e.Uint32(v[4:])}
@@ -105,18 +117,41 @@ func (d *diagnoser) learn() {
 	})
 }
 
-// close closes the netlink socket for good.
+// close ends everything for good.
 func (d *diagnoser) close() {
+	d.finder.close()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.open {
-		_ = unix.Close(d.fd)
+		d.table.close()
 	}
 	d.open, d.failed = false, true
 }
 
+// A table is a netlink socket that answers questions about sockets. One goroutine at a time uses it.
+type table struct {
+	fd  int
+	buf []byte
+	req [requestLen]byte
+	seq uint32
+}
+
+// start opens the socket.
+func (d *table) start() error {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_SOCK_DIAG)
+	if err != nil {
+		return fmt.Errorf("open sock_diag: %w", err)
+	}
+	// The kernel answers at once; the limit is for what nobody thought of.
+	_ = unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: 100_000})
+	d.fd, d.buf = fd, make([]byte, diagBufLen)
+	return nil
+}
+
+func (d *table) close() { _ = unix.Close(d.fd) }
+
 // ask sends a request for s, or for all sockets.
-func (d *diagnoser) ask(s *diagSocket, show uint32) bool {
+func (d *table) ask(s *diagSocket, show uint32) bool {
 	d.seq++
 	req := d.req[:]
 	clear(req)
@@ -140,7 +175,7 @@ func (d *diagnoser) ask(s *diagSocket, show uint32) bool {
 }
 
 // answers reads once and calls got for each answer. done: the last one was among them, or there was an error.
-func (d *diagnoser) answers(got func(head, attrs []byte)) (done bool) {
+func (d *table) answers(got func(head, attrs []byte)) (done bool) {
 	n, err := unix.Read(d.fd, d.buf)
 	if err == unix.EINTR {
 		return false
@@ -185,41 +220,11 @@ func attr(attrs []byte, kind uint16) []byte {
 	return nil
 }
 
-// find searches all sockets for the one that is bound to the inode of a file.
-func (d *diagnoser) find(s *diagSocket, id inode) bool {
-	now := time.Now()
-	if now.Sub(s.searched) < searchEvery {
-		return false
-	}
-	s.searched = now
-	if !d.ask(nil, showVFS) {
-		return false
-	}
-	e := binary.NativeEndian
-	dev, ok := d.dev[id.dev]
-	if !ok {
-		dev = kernelDev(id.dev)
-	}
-	for range maxSearches {
-		done := d.answers(func(head, attrs []byte) {
-			v := attr(attrs, attrVFS)
-			if len(v) >= 8 && e.Uint32(v) == uint32(id.ino) && e.Uint32(v[4:]) == dev {
-				s.ino = e.Uint32(head[4:])
-				copy(s.cookie[:], head[8:])
-			}
-		})
-		if done {
-			break
-		}
-	}
-	return s.ino != 0
-}
-
 // kernelDev is a device number as the kernel has it, from what stat says.
 func kernelDev(dev uint64) uint32 { return unix.Major(dev)<<20 | unix.Minor(dev) }
 
 // queue is how many bytes the first datagram in the receive queue of s has; 0 when there is none.
-func (d *diagnoser) queue(s *diagSocket) (n uint32, ok bool) {
+func (d *table) queue(s *diagSocket) (n uint32, ok bool) {
 	if !d.ask(s, showQueue) {
 		return 0, false
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -39,7 +40,7 @@ func TestDiagnoser(t *testing.T) {
 				}
 				return is
 			}
-			require.True(t, empty())
+			require.Eventually(t, empty, patience, time.Millisecond, "it is found")
 			assert.Len(t, d.dev, 1, "it has learned from the shared socket")
 			for _, n := range []int{14, ethernetLen, 60000} {
 				s.link.Deliver(batchOf(testFrame(n, 1)))
@@ -53,7 +54,7 @@ func TestDiagnoser(t *testing.T) {
 		d := diagnoser{shared: l.shared.fd}
 		defer d.close()
 		var sock diagSocket
-		require.True(t, d.empty(&sock, target))
+		require.Eventually(t, func() bool { return d.empty(&sock, target) }, patience, time.Millisecond)
 		require.NoError(t, a.Close())
 		assert.False(t, d.empty(&sock, target))
 		assert.False(t, d.empty(new(diagSocket), target), "and not found")
@@ -63,6 +64,42 @@ func TestDiagnoser(t *testing.T) {
 		d.close()
 		assert.False(t, d.empty(new(diagSocket), target))
 	})
+}
+
+// TestSearches: the list of all sockets is read once a second for all, and less often for what is never found.
+func TestSearches(t *testing.T) {
+	dir := shortDir(t)
+	var d diagnoser
+	defer d.close()
+	targets := make([]*Target, 100) // that nobody has bound any more
+	for i := range targets {
+		path := fmt.Sprint(dir, "/", i)
+		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+		require.NoError(t, err)
+		require.NoError(t, unix.Bind(fd, &unix.SockaddrUnix{Name: path}))
+		require.NoError(t, unix.Close(fd))
+		targets[i], err = Trust{AllowUIDs: []uint32{uint32(os.Geteuid())}}.Check(path)
+		require.NoError(t, err)
+		defer targets[i].Close()
+	}
+	socks := make([]diagSocket, len(targets))
+	reads := func() int {
+		d.finder.mu.Lock()
+		defer d.finder.mu.Unlock()
+		return d.finder.reads
+	}
+	began := time.Now()
+	for time.Since(began) < 2500*time.Millisecond {
+		for i, target := range targets {
+			require.False(t, d.empty(&socks[i], target))
+		}
+		time.Sleep(time.Millisecond)
+	}
+	assert.LessOrEqual(t, reads(), 1+int(time.Since(began)/searchEvery), "for all of them together")
+	for i := range socks { // the first one may have been alone in the first list
+		assert.LessOrEqual(t, socks[i].search.vain, 3)
+		assert.Positive(t, socks[i].search.vain)
+	}
 }
 
 // BenchmarkDiagnose is what it costs to ask whether a client has read everything.
@@ -82,7 +119,7 @@ func BenchmarkDiagnose(b *testing.B) {
 	defer d.close()
 	onFd(b, conn, func(fd int) error { d.shared = fd; return nil })
 	var sock diagSocket
-	require.True(b, d.empty(&sock, target))
+	require.Eventually(b, func() bool { return d.empty(&sock, target) }, patience, time.Millisecond)
 	b.ReportAllocs()
 	for b.Loop() {
 		d.empty(&sock, target)

@@ -55,11 +55,14 @@ func (p *pipe) attach(t *Target) error {
 	default:
 		return err
 	}
-	p.detach()
-	p.target, p.reply = t, r
+	var a account
 	if r == nil {
-		p.account = p.srv.shared.open(t)
+		if a, err = p.srv.shared.open(t); err != nil {
+			return err
+		}
 	}
+	p.detach()
+	p.target, p.reply, p.account = t, r, a
 	return nil
 }
 
@@ -120,9 +123,12 @@ func (p *pipe) send(b frame.Batch) (taken int, err error) {
 		if err != unix.EPERM || p.srv.opts.Trust.ReplySocket {
 			return taken, err
 		}
+		a, err := p.srv.shared.open(p.target)
+		if err != nil {
+			return taken, err
+		}
 		p.reply.close()
-		p.reply = nil
-		p.account = p.srv.shared.open(p.target)
+		p.reply, p.account = nil, a
 		b = skip(b, taken)
 	}
 	more, err := p.srv.shared.send(p.sender, &p.account, p.target, b)
