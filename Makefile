@@ -51,12 +51,12 @@ test: check test.unit test.race test.asan test.e2e
 
 .PHONY: test.unit
 test.unit:
-	$(GO) test $(TAGS) -count=1 $(UNIT)
+	$(GO) test $(TAGS) -count=1 -timeout 20m $(UNIT)
 	$(GO) -C attach test -count=1 ./...
 
 .PHONY: test.race
 test.race:
-	CGO_ENABLED=1 $(GO) test $(TAGS) -race -count=1 $(UNIT)
+	CGO_ENABLED=1 $(GO) test $(TAGS) -race -count=1 -timeout 20m $(UNIT)
 	CGO_ENABLED=1 $(GO) -C attach test -race -count=1 ./...
 
 # The binding and the network above it on a simulator that checks every access to memory, theirs to its own among them. The
