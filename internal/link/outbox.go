@@ -4,6 +4,8 @@ package link
 
 import (
 	"errors"
+	"fmt"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -101,6 +103,12 @@ func (o *Outbox) Close() {
 // Deliver sends b if that is possible at once. What is not taken, or comes while earlier frames still wait, is queued up to
 // the queue's size and dropped above it. See frame.Sink.
 func (o *Outbox) Deliver(b frame.Batch) {
+	defer func() { // the caller serves another client
+		if r := recover(); r != nil {
+			o.Stop()
+			o.dead(fmt.Errorf("panic while sending: %v\n%s", r, debug.Stack()))
+		}
+	}()
 	if err := o.deliver(b); err != nil {
 		o.dead(err)
 	}
@@ -192,7 +200,7 @@ func (o *Outbox) drain() {
 			return
 		}
 		n, _ := fit(c, len(c))
-		left, oversize, err := o.sendChunk(frame.NewBatch(c, n))
+		left, oversize, err := o.sendChunkSafely(frame.NewBatch(c, n))
 		o.settle(left, oversize, err)
 		chunks.put(c)
 		if err != nil {
@@ -217,6 +225,16 @@ func (o *Outbox) next() ([]byte, bool) {
 	}
 	o.flight = len(c)
 	return c, true
+}
+
+// sendChunkSafely is sendChunk, of which a panic is the end of this client.
+func (o *Outbox) sendChunkSafely(b frame.Batch) (left frame.Batch, oversize tally, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("panic while sending: %v\n%s", r, debug.Stack())
+		}
+	}()
+	return o.sendChunk(b)
 }
 
 // sendChunk sends b, waiting where there is no room. left is what was not sent because of Close, an error, or because the

@@ -395,3 +395,27 @@ func TestOutboxAllocatesNothing(t *testing.T) {
 	assert.Zero(t, int(testing.AllocsPerRun(200, func() { o.Deliver(b) })), "by the drainer")
 	settled(t, o)
 }
+
+// TestOutboxPanics: a panic while sending ends this client, and neither the process nor whoever delivers.
+func TestOutboxPanics(t *testing.T) {
+	for name, drained := range map[string]bool{"at once": false, "in the drainer": true} {
+		t.Run(name, func(t *testing.T) {
+			p := &testPipe{}
+			if drained {
+				p.room = none
+			}
+			p.wait = func(<-chan struct{}) {
+				p.mu.Lock()
+				defer p.mu.Unlock()
+				p.room = nil
+			}
+			p.fail = func(uint64) error { panic("in the pipe") }
+			o, died := newOutbox(t, p, 0)
+			o.Deliver(numbered(0, 1, 100))
+			require.Eventually(t, func() bool { return len(died()) == 1 }, 10*time.Second, time.Millisecond)
+			require.ErrorContains(t, died()[0], "in the pipe")
+			o.Deliver(numbered(1, 2, 100))
+			assert.EqualValues(t, 2, outboxStats(o).DropClosed)
+		})
+	}
+}

@@ -4,6 +4,7 @@ package link
 
 import (
 	"fmt"
+	"runtime/debug"
 
 	"golang.org/x/sys/unix"
 
@@ -92,13 +93,23 @@ func (s *Stream) drainOut() {
 		}
 		s.flight = len(c)
 		s.mu.Unlock()
-		err := s.writeAll(c)
+		err := s.writeAllSafely(c)
 		chunks.put(c)
 		if err != nil {
 			s.giveUp(err)
 			return
 		}
 	}
+}
+
+// writeAllSafely is writeAll, of which a panic is the end of this client.
+func (s *Stream) writeAllSafely(b []byte) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("panic while writing: %v\n%s", r, debug.Stack())
+		}
+	}()
+	return s.writeAll(b)
 }
 
 // writeAll writes b, waiting for room outside of system calls. conn.Write would wait inside of one where O_NONBLOCK was

@@ -3,6 +3,7 @@
 package passing
 
 import (
+	"fmt"
 	"runtime/debug"
 	"sync"
 	"time"
@@ -50,6 +51,13 @@ func (s *Server) complain(c *conn, what string, args ...any) {
 		args = append(args, "not_logged", muted)
 	}
 	s.opts.Log.Warn(what, args...)
+}
+
+// broken logs what recover returned in a goroutine that looks after clients; the next look is tried.
+func (s *Server) broken(doing string, r any) {
+	if ok, _ := s.logged.take(time.Now()); ok {
+		s.opts.Log.Error("internal error: clients are served on; please report it", "doing", doing, "panic", fmt.Sprint(r), "stack", stack())
+	}
 }
 
 // stack is where a panic happened.

@@ -97,13 +97,8 @@ func (w *watcher) sweep() int {
 			continue
 		default:
 		}
-		switch table.peer(e.ino) {
-		case peerClosed:
-			e.session.End(errPeerGone)
+		if w.examine(table, e) {
 			gone = append(gone, e)
-		case peerUnknown:
-			e.look()
-		case peerOpen:
 		}
 	}
 	w.mu.Lock()
@@ -114,14 +109,39 @@ func (w *watcher) sweep() int {
 	return len(w.sessions)
 }
 
+// examine looks at one session and reports whether that is done with. After a panic it is looked
+// at no more: the next look would go the same way.
+func (w *watcher) examine(table *socketTable, e *watched) (ended bool) {
+	defer func() {
+		if r := recover(); r != nil {
+			w.srv.broken("looking at a client's socket", r)
+			ended = true
+		}
+	}()
+	switch table.peer(e.ino) {
+	case peerClosed:
+		e.session.End(errPeerGone)
+		return true
+	case peerUnknown:
+		e.look(w.srv)
+	case peerOpen:
+	}
+	return false
+}
+
 // look ends e if nobody can reach it at its path any more. It is for one that is not connected yet, or of whom that cannot be
 // seen here. The path is the client's choice, and its file system may not answer: nobody waits for it.
-func (e *watched) look() {
+func (e *watched) look(s *Server) {
 	if e.path == "" || !e.looking.CompareAndSwap(false, true) {
 		return
 	}
 	go func() {
 		defer e.looking.Store(false)
+		defer func() {
+			if r := recover(); r != nil {
+				s.broken("looking at a client's path", r)
+			}
+		}()
 		fi, err := os.Lstat(e.path)
 		switch at := e.at.Load(); {
 		case at == nil && err == nil:

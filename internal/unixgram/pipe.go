@@ -34,6 +34,10 @@ type pipe struct {
 	account account
 	stopped bool
 	vain    int // how often Send has taken nothing in a row
+
+	lost   chan struct{} // not nil: the client's socket has gone, and its path is looked up until this is closed
+	failed error         // what came of that
+	again  bool          // nothing was sent since
 }
 
 // newPipe finds out which kind of client t is. It owns t unless there is an error.
@@ -90,15 +94,26 @@ func (p *pipe) Send(b frame.Batch) (taken int, err error) {
 	if p.stopped {
 		return 0, net.ErrClosed
 	}
+	if p.lost != nil {
+		select {
+		case <-p.lost:
+			p.lost = nil
+			if p.failed != nil {
+				return 0, p.failed
+			}
+		default:
+			return 0, nil
+		}
+	}
 	taken, err = p.send(b)
 	if isGone(err) {
-		if rerr := p.resolve(); rerr != nil {
-			return taken, rerr
+		if p.again && taken == 0 { // what was found takes nothing either
+			return 0, io.EOF
 		}
-		var more int
-		more, err = p.send(skip(b, taken))
-		taken += more
+		p.search()
+		return taken, nil
 	}
+	p.again = false
 	if taken > 0 {
 		p.vain = 0
 	} else {
@@ -109,8 +124,6 @@ func (p *pipe) Send(b frame.Batch) (taken int, err error) {
 		return taken, nil
 	case err == unix.EMSGSIZE:
 		return taken, err
-	case isGone(err):
-		return taken, io.EOF
 	}
 	return taken, fmt.Errorf("send to client %q: %w", p.path, err)
 }
@@ -157,14 +170,33 @@ func isGone(err error) bool {
 	return false
 }
 
-// resolve looks the client's path up again after its socket has gone: the client may have come back with another. Its error
-// is io.EOF when not. The caller holds mu.
-func (p *pipe) resolve() error {
-	if p.stopped {
-		return net.ErrClosed
-	}
+// search has resolve look the client's path up: whoever sends serves others and does not wait for a file system. Until it is
+// done nothing is sent. The caller holds mu.
+func (p *pipe) search() {
+	old, done := p.target, make(chan struct{})
+	p.lost, p.failed, p.again = done, nil, true
+	go func() {
+		defer close(done)
+		err := p.resolve(old)
+		p.mu.Lock()
+		p.failed = err
+		p.mu.Unlock()
+	}()
+}
+
+// resolve looks the client's path up again after its socket, old, has gone: the client may have come back with another. Its
+// error is io.EOF when not.
+func (p *pipe) resolve(old *Target) error {
 	t, err := p.srv.look.check(p.srv.opts.Trust, p.path)
-	if err != nil {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.stopped, p.target != old: // or somebody else was quicker
+		if err == nil {
+			t.Close()
+		}
+		return nil
+	case err != nil:
 		return io.EOF
 	}
 	if t.uid != p.uid { // another user's is another client
@@ -181,36 +213,41 @@ func (p *pipe) resolve() error {
 
 // hello is called when the client says that it has just begun.
 func (p *pipe) hello() {
+	if t := p.current(); t != nil && !p.srv.look.same(t) {
+		_ = p.resolve(t) // else the next send tells, or the sweep
+	}
+}
+
+// current is what is sent to, nil if there is nothing any more. It may be closed at any time: what it was made of is still good
+// for a look at the path.
+func (p *pipe) current() *Target {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.target == nil || p.stopped || p.srv.look.same(p.target) {
-		return
+	if p.stopped {
+		return nil
 	}
-	_ = p.resolve() // else the next send tells, or the sweep
+	return p.target
 }
 
 // moved reports whether the client's path does not lead to its socket any more.
 func (p *pipe) moved() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.target == nil || !p.srv.look.same(p.target)
+	t := p.current()
+	return t == nil || !p.srv.look.same(t)
 }
 
 // check looks whether the client is still there, and takes up one that has come back. io.EOF: it is not.
 func (p *pipe) check() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.target == nil || p.stopped {
+	t := p.current()
+	if t == nil {
 		return nil
 	}
-	same, alive := p.srv.look.same(p.target), p.target.alive()
-	switch {
-	case same && alive:
+	switch same, gone := p.srv.look.same(t), p.gone(); {
+	case same && !gone:
 		return nil
-	case alive: // the path is gone, or leads to something else now: nobody could find this client again
+	case !gone: // the path is gone, or leads to something else now: nobody could find this client again
 		return io.EOF
 	}
-	return p.resolve()
+	return p.resolve(t)
 }
 
 // gone reports whether nobody has the client's socket any more.

@@ -5,7 +5,9 @@ package unixgram
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
+	"runtime/debug"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -66,13 +68,42 @@ func (s *Server) readAll() (err error) {
 				err = rerr
 				return true
 			}
-			s.dispatch(n)
+			s.dispatchSafely(n)
 		}
 	})
 	if err == nil {
 		err = poll
 	}
 	return err
+}
+
+// dispatchSafely is dispatch, of which a panic ends the client that it was about, if any, and nothing else.
+func (s *Server) dispatchSafely(n int) {
+	defer func() {
+		if r := recover(); r != nil {
+			err := s.panicked("reading datagrams", r)
+			if s.at != nil {
+				s.at.end(err)
+			}
+			s.at, s.last = nil, nil
+		}
+	}()
+	s.dispatch(n)
+}
+
+// panicked logs what recover returned, now and then, and makes an error of it.
+func (s *Server) panicked(doing string, r any) error {
+	s.refused.mu.Lock()
+	due := time.Since(s.refused.broke) >= warnEvery
+	if due {
+		s.refused.broke = time.Now()
+	}
+	s.refused.mu.Unlock()
+	if due {
+		s.opts.Log.Error("internal error: other clients are served on; please report it",
+			"doing", doing, "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
+	}
+	return fmt.Errorf("panic while %s: %v", doing, r)
 }
 
 // dispatch hands the n datagrams that were received to their clients. Consecutive ones of one sender go together.
@@ -125,7 +156,9 @@ func (s *Server) from(name []byte, from sender, first, end int) {
 			return
 		}
 	}
+	s.at = c
 	c.take(s.rcv, first, end)
+	s.at = nil
 }
 
 // replaced looks again at the address of c, whose n datagrams somebody else than its owner has sent: that may be another
@@ -201,12 +234,22 @@ func (s *Server) admit(path string, from sender) (*client, error) {
 	s.clients[path] = c
 	s.mu.Unlock()
 	s.wakeSweep()
-	if err := s.opts.Serve(c, path, c.uid); err != nil {
+	if err := s.serve(c); err != nil {
 		c.end(err)
 		_ = c.Close()
 		return nil, err
 	}
 	return c, nil
+}
+
+// serve is Serve, of which a panic is an error.
+func (s *Server) serve(c *client) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = s.panicked("making a session", r)
+		}
+	}()
+	return s.opts.Serve(c, c.path, c.uid)
 }
 
 var errClosed = errors.New("the daemon stops")

@@ -28,6 +28,7 @@ type refusals struct {
 	mu     sync.Mutex
 	n      map[Reason]uint64
 	warned time.Time // when the last warning was
+	broke  time.Time // when a panic was logged last
 	unsaid int       // datagrams dropped since
 	recent map[speaker]refusal
 }

@@ -46,9 +46,19 @@ func (s *Server) sweep() bool {
 		if s.stopping.Load() {
 			return false
 		}
-		if err := c.pipe.check(); err != nil {
+		if err := s.check(c); err != nil {
 			c.end(err)
 		}
 	}
 	return s.shared.sweep() || s.Clients() > 0
+}
+
+// check is c.pipe.check, of which a panic is an error.
+func (s *Server) check(c *client) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = s.panicked("looking after a client", r)
+		}
+	}()
+	return c.pipe.check()
 }

@@ -52,6 +52,7 @@ type Server struct {
 	self   int            // our process id, of which nobody is a client
 	rcv    *mmsg.Receiver // used by the reader
 	last   *client        // whose datagram the reader had last; nil when it has ended
+	at     *client        // to whom the reader hands datagrams just now
 	quit   chan struct{}  // closed by Close
 	some   chan struct{}  // has something when there is a client
 

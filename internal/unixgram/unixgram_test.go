@@ -9,6 +9,8 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -390,4 +392,28 @@ func TestManyBadAddresses(t *testing.T) {
 	assert.True(t, r.recently(last, 0, now, 2))
 	assert.False(t, r.recently(last, 0, now.Add(badFor+1), 1), "it is looked at again")
 	assert.EqualValues(t, 10*maxBad+2, r.counts()[Refused])
+}
+
+// TestPanicWhileReading: whatever goes wrong with one client, the others are served on.
+func TestPanicWhileReading(t *testing.T) {
+	l := newLab(t, func(l *lab, _ *Options) {
+		l.onServe = func(s *session) error {
+			if filepath.Base(s.path) == "bad" {
+				panic("in Serve")
+			}
+			return nil
+		}
+	})
+	good, bad := l.unconnected("good"), l.unconnected("bad")
+	good.send(testFrame(60, 1))
+	s := l.session(good.path)
+	for i := range 3 {
+		bad.send(testFrame(60, i))
+		good.send(testFrame(60, i+2))
+	}
+	s.waitFrames(t, 1)
+	other := l.unconnected("other")
+	other.send(testFrame(60, 9))
+	l.session(other.path).waitFrames(t, 1)
+	assert.Equal(t, 1, strings.Count(l.log.String(), "internal error"), l.log)
 }
