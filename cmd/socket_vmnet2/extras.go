@@ -83,8 +83,10 @@ func (e *extras) open(cfg *compat.Config, network vnet.Network, clients *perclie
 	e.shared, err = unixgram.New(unixgram.Options{
 		Conn: conn, Trust: trust, QueueSize: cfg.QueueSize, Log: e.log,
 		Serve: func(l link.Link, path string, uid uint32) error {
-			c := perclient.Client{MAC: e.known.mac(path), Log: []any{"transport", "dgram", "path", path, "uid", uid}}
-			x, err := clients.Serve(l, c)
+			x, err := clients.Serve(l, perclient.Client{
+				MAC: e.known.mac(path), Log: []any{"transport", "dgram", "path", path, "uid", uid},
+				Ended: func() { e.known.remove(path) },
+			})
 			if err == nil {
 				e.known.add(path, uid, x)
 			}

@@ -30,24 +30,34 @@ func newKnown(file *state.File) *known {
 	return &known{file: file, live: map[string]knownClient{}, macs: map[string]state.Client{}}
 }
 
-// add keeps the client at path until its session ends.
+// add keeps the client at path until remove.
 func (k *known) add(path string, uid uint32, x *perclient.Session) {
 	k.mu.Lock()
-	k.live[path] = knownClient{uid, x}
+	select {
+	case <-x.Done(): // remove has been called, or is about to be
+	default:
+		k.live[path] = knownClient{uid, x}
+	}
 	k.mu.Unlock()
 	k.save()
-	go func() {
-		<-x.Done()
-		k.mu.Lock()
-		gone := !k.frozen && k.live[path].session == x
-		if gone {
+}
+
+// remove forgets the client at path if its session has ended: another one may be there already.
+func (k *known) remove(path string) {
+	k.mu.Lock()
+	c, gone := k.live[path]
+	if gone = gone && !k.frozen; gone {
+		select {
+		case <-c.session.Done():
 			delete(k.live, path)
+		default:
+			gone = false
 		}
-		k.mu.Unlock()
-		if gone {
-			k.save()
-		}
-	}()
+	}
+	k.mu.Unlock()
+	if gone {
+		k.save()
+	}
 }
 
 // freeze keeps the list as it is, though sessions end.

@@ -34,6 +34,9 @@ type Client struct {
 	InterfaceID [16]byte
 	// Start starts the port at once, not at the first frame: somebody waits in Ready.
 	Start bool
+	// Ended is called when the session has ended and Done is closed, if it is not nil. It spares a goroutine that would wait for
+	// Done, and must not block.
+	Ended func()
 }
 
 // A firstStart is the outcome of a session's first attempt to start its port.

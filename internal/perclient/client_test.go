@@ -53,7 +53,10 @@ func within(t *testing.T) context.Context {
 func TestServe(t *testing.T) {
 	r := newRig(t, Options{})
 	began := time.Now()
-	x, err := r.Serve(newFakeLink(), Client{Name: "vm", Log: []any{"transport", "dgram", "uid", 501}, Start: true})
+	ended := make(chan struct{})
+	x, err := r.Serve(newFakeLink(), Client{
+		Name: "vm", Log: []any{"transport", "dgram", "uid", 501}, Start: true, Ended: func() { close(ended) },
+	})
 	require.NoError(t, err)
 	_, err = x.Ready(within(t))
 	require.NoError(t, err)
@@ -63,6 +66,7 @@ func TestServe(t *testing.T) {
 	assert.Equal(t, 1, r.Clients())
 	x.End(errors.New("its owner has left"))
 	<-x.Done()
+	<-ended
 	assert.Zero(t, r.Clients())
 	assert.Equal(t, []string{"name vm"}, r.net.identities())
 	for _, want := range []string{"serving a client", "name=vm", "transport=dgram", "uid=501", `reason="its owner has left"`} {

@@ -103,7 +103,7 @@ func newSession(s *Server, id uint64, l link.Link, cl Client) *Session {
 
 // run serves the client to its end.
 func (c *Session) run() {
-	defer close(c.done)
+	defer c.over()
 	c.logBegin()
 	c.keeping.Go(c.keep)
 	err := c.read()
@@ -118,6 +118,14 @@ func (c *Session) run() {
 	_ = c.link.Close()
 	c.srv.remove(c)
 	c.summarise(err, st)
+}
+
+// over tells that nothing of the session is left.
+func (c *Session) over() {
+	close(c.done)
+	if c.client.Ended != nil {
+		c.client.Ended()
+	}
 }
 
 // logBegin and logEnd write socket_vmnet's lines for a client of its socket, and a line with what is known for any other.
