@@ -2,7 +2,7 @@
 #
 # socket_vmnet2. The variables and the install targets mean what they mean in socket_vmnet's Makefile.
 #
-#   make demo    two real QEMU guests on the daemon: leases, ping, names, HTTP (on Debian as root it installs what it needs)
+#   make demo    three real QEMU guests on the daemon: leases, ping, names, HTTP (on Debian as root it installs what it needs)
 #   make test    every test; what CI runs
 #   make bench   speed and memory against a floor and against the old design, in one run
 
