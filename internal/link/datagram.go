@@ -22,6 +22,10 @@ import (
 const (
 	// lastBatches bounds what is read from a client whose link ends: it may go on sending.
 	lastBatches = 64
+
+	// sendPatience is how long a send may go on when the daemon stops. None waits, but where O_NONBLOCK was cleared macOS does
+	// what it likes.
+	sendPatience = 100 * time.Millisecond
 )
 
 // A Datagram is a client on a connected datagram socket, one frame in each datagram.
@@ -156,14 +160,23 @@ func (d *Datagram) fail(err error) {
 }
 
 // Close ends the link at once; nothing is sent after it returns. Callers let Run return first. Where another process holds
-// our end as well, the connection is ended for it too: else the client would never learn that nobody serves it any more.
+// our end as well, the connection is ended for it too: else the client would never learn that nobody serves it any more. Not so
+// at the stop of the daemon, by DrainStop: whoever has a copy can hand it to the next daemon then, and the client goes on. A
+// client without such a process has the last copy closed, and learns by that.
 func (d *Datagram) Close() error { return d.close() }
 
 func (d *Datagram) closeOnce() error {
 	d.closed.Store(true)
 	d.out.Stop()
 	if d.shared {
-		_ = d.rc.Control(func(fd uintptr) { _ = unix.Shutdown(int(fd), unix.SHUT_RDWR) }) // ends a send that waits
+		shut := func() { // ends a send that waits as well
+			_ = d.rc.Control(func(fd uintptr) { _ = unix.Shutdown(int(fd), unix.SHUT_RDWR) })
+		}
+		if s := d.shutdown.Load(); s != nil && *s == DrainStop && d.failure.Load() == nil {
+			defer time.AfterFunc(sendPatience, shut).Stop()
+		} else {
+			shut()
+		}
 	}
 	_ = d.conn.SetWriteDeadline(time.Unix(1, 0)) // wakes the drainer
 	d.out.Close()

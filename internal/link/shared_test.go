@@ -226,6 +226,47 @@ func TestSharedCloseEndsTheConnection(t *testing.T) {
 	})
 }
 
+// TestSharedEndGoesOn: at the daemon's stop the end stays as it is, and whoever has a copy can hand it to the next daemon.
+func TestSharedEndGoesOn(t *testing.T) {
+	daemon, client := datagramPair(t)
+	h := hold(t, daemon)
+	serve := func(conn *net.UnixConn, text string, sched DrainSchedule) {
+		r := startDatagram(t, conn, DatagramOptions{Shared: true})
+		_, err := client.Write(frameOf(text))
+		require.NoError(t, err)
+		require.Eventually(t, func() bool { return r.Stats().ToNetFrames == 1 }, 10*time.Second, time.Millisecond)
+		r.Deliver(numbered(0, 1, 100))
+		require.Len(t, received(t, client), 1)
+		r.Shutdown(sched)
+		require.ErrorIs(t, r.wait(t), ErrShutdown)
+		require.NoError(t, r.Close())
+	}
+	serve(daemon, "the first daemon", DrainStop)
+	_, err := client.Write(frameOf("nobody serves it just now"))
+	require.NoError(t, err)
+	_, err = client.Write([]byte{})
+	require.NoError(t, err)
+	again := func() *net.UnixConn {
+		fd, err := unix.Dup(h.fd)
+		require.NoError(t, err)
+		f := os.NewFile(uintptr(fd), "again")
+		defer f.Close()
+		c, err := net.FileConn(f)
+		require.NoError(t, err)
+		return c.(*net.UnixConn)
+	}
+	second := again()
+	buf := make([]byte, 100)
+	n, err := second.Read(buf)
+	require.NoError(t, err)
+	assert.Equal(t, frameOf("nobody serves it just now"), buf[:n])
+	_, _ = second.Read(buf)
+	serve(second, "the second daemon", DrainStop)
+	serve(again(), "one that ends it alone", DrainOne)
+	_, err = client.Write(frameOf("anybody there?"))
+	assert.ErrorIs(t, err, unix.EPIPE)
+}
+
 // TestSharedClientsDoNotStallOthers serves a well-behaved client beside hostile ones, whose reader delivers to all.
 func TestSharedClientsDoNotStallOthers(t *testing.T) {
 	eachShared(t, func(t *testing.T, l *sharedLink) {
