@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -84,6 +85,19 @@ func vfkit(t *testing.T, path, mac string, hello bool) *fakeguest.Guest {
 	l, err := fakeguest.PathLink(ctx, fakeguest.PathOptions{
 		Server: path, Local: filepath.Join(filepath.Dir(path), "vfkit-"+mac[12:]), Connected: true, Hello: hello,
 	})
+	require.NoError(t, err)
+	return guest(t, l, mac)
+}
+
+// passedTo is a machine that was given a descriptor, which it takes over.
+func passedTo(t *testing.T, f *os.File, mac string) *fakeguest.Guest {
+	t.Helper()
+	conn, err := net.FileConn(f)
+	require.NoError(t, err)
+	f.Close()
+	uc, ok := conn.(*net.UnixConn)
+	require.True(t, ok)
+	l, err := fakeguest.DatagramLink(uc)
 	require.NoError(t, err)
 	return guest(t, l, mac)
 }
@@ -179,6 +193,42 @@ func TestDaemonKilled(t *testing.T) {
 	assert.Contains(t, h.stderr.String(), "has stopped")
 }
 
+// TestDaemonRestarted has machines go on with the next daemon, one that connected by a path and one with a descriptor, whether
+// the first one stopped in order or not.
+func TestDaemonRestarted(t *testing.T) {
+	for name, killed := range map[string]bool{"stopped": false, "killed": true} {
+		t.Run(name, func(t *testing.T) {
+			d := startDaemon(t, "")
+			path := filepath.Join(shortDir(t), "s")
+			h := runHelper(t, nil, nil, "--daemon", d.socket, "--socket", path)
+			vm1 := vfkit(t, path, h.info().MACAddress, true)
+			ours, theirs := pair(t, proto.Datagram)
+			h2 := runHelper(t, nil, []*os.File{theirs}, "--daemon", d.socket, "--fd", "3")
+			theirs.Close()
+			vm2 := passedTo(t, ours, h2.info().MACAddress)
+			lease(t, vm1)
+			lease(t, vm2)
+			if killed {
+				require.NoError(t, d.Process.Kill())
+				<-d.ended
+			} else {
+				d.stop(t)
+			}
+			startDaemon(t, d.socket)
+			for _, h := range []*helper{h, h2} {
+				require.Eventually(t, func() bool { return strings.Contains(h.stderr.String(), "running again") }, testPatience, time.Millisecond,
+					"%s", h.stderr)
+			}
+			addr := lease(t, vm1)
+			lease(t, vm2)
+			_, err := vm2.Ping(addr.Addr(), 1)
+			require.NoError(t, err)
+			assert.Equal(t, 0, h.stop())
+			assert.Equal(t, 0, h2.stop())
+		})
+	}
+}
+
 // TestVmnetRun passes a descriptor as vmnet-run does, and then the machine goes.
 func TestVmnetRun(t *testing.T) {
 	d := startDaemon(t, "")
@@ -186,15 +236,7 @@ func TestVmnetRun(t *testing.T) {
 	h := runHelper(t, nil, []*os.File{theirs}, "--fd=3", "--daemon="+d.socket, "--start-address=192.168.105.1",
 		"--end-address=192.168.105.254", "--subnet-mask=255.255.255.0")
 	theirs.Close()
-	i := h.info()
-	conn, err := net.FileConn(machine)
-	require.NoError(t, err)
-	machine.Close()
-	uc, ok := conn.(*net.UnixConn)
-	require.True(t, ok)
-	l, err := fakeguest.DatagramLink(uc)
-	require.NoError(t, err)
-	g := guest(t, l, i.MACAddress)
+	g := passedTo(t, machine, h.info().MACAddress)
 	lease(t, g)
 	g.Close()
 	assert.Equal(t, 0, h.exit(), "the machine has gone")

@@ -17,8 +17,10 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/passing/proto"
 )
 
 func main() {
@@ -65,6 +67,12 @@ func run(argv []string, stdout, stderr io.Writer) int {
 	return 1
 }
 
+// After maxShort sessions in a row that lasted no longer than shortSession something is wrong with the socket, not with daemons.
+const (
+	shortSession = 5 * time.Second
+	maxShort     = 5
+)
+
 // serve connects the machine and waits for its end.
 func serve(ctx context.Context, c *config, stdout io.Writer, log *logger) error {
 	log.info("running vmnet-helper of socket_vmnet2 %s, uid: %d gid: %d", compat.Version, os.Geteuid(), os.Getegid())
@@ -80,10 +88,7 @@ func serve(ctx context.Context, c *config, stdout io.Writer, log *logger) error 
 	if err != nil {
 		return err
 	}
-	defer s.lifeline.Close()
-	if err := end.release(); err != nil {
-		return err
-	}
+	defer func() { s.lifeline.Close() }()
 	if _, err := stdout.Write(infoLine(c, &s.reply)); err != nil {
 		return fmt.Errorf("tell about the interface on stdout: %w", err)
 	}
@@ -91,5 +96,29 @@ func serve(ctx context.Context, c *config, stdout io.Writer, log *logger) error 
 		log.info("waiting for client on %q", c.socket)
 	}
 	log.info("running")
-	return s.wait(ctx, log)
+	for short := 0; ; {
+		began := time.Now()
+		err := s.wait(ctx, end, log)
+		if !errors.As(err, new(stopped)) {
+			return err
+		}
+		if short++; time.Since(began) > shortSession {
+			short = 0
+		}
+		if short > maxShort {
+			return fmt.Errorf("%w again and again", err)
+		}
+		log.warn("%v; waiting for it", err)
+		again, err := s.again(ctx, c, end)
+		if e := new(proto.Error); errors.As(err, &e) && e.Code == proto.BadDescriptor { // the machine has gone meanwhile
+			log.info("socket was closed by peer")
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		s.lifeline.Close()
+		s = again
+		log.info("running again on the daemon at %q", s.socket)
+	}
 }

@@ -84,6 +84,46 @@ func ask(ctx context.Context, c *config, e *endpoint, socket string) (*session, 
 	return &session{socket: socket, reply: a.Reply, lifeline: a.Lifeline}, nil
 }
 
+// comeBack is how long a daemon that has stopped may take to come back: launchd lets ten seconds pass after a short life. It is a
+// duration as text, for tests that are built with a shorter one.
+var comeBack = "15s"
+
+// comeBackPause is the time between two looks for it.
+const comeBackPause = 100 * time.Millisecond
+
+// A stopped is a daemon that has stopped.
+type stopped struct{ socket string }
+
+func (e stopped) Error() string { return fmt.Sprintf("the daemon at %s has stopped", e.socket) }
+
+// again hands the endpoint to the next daemon at the same place. The machine goes on then as if nothing had been.
+func (s *session) again(ctx context.Context, c *config, e *endpoint) (*session, error) {
+	limit, err := time.ParseDuration(comeBack)
+	if err != nil {
+		return nil, fmt.Errorf("limit for the daemon's return: %w", err)
+	}
+	for end := time.Now().Add(limit); time.Now().Before(end); {
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(comeBackPause):
+		}
+		next, err := ask(ctx, c, e, s.socket)
+		if err == nil || !comingBack(err) {
+			return next, err
+		}
+	}
+	return nil, fmt.Errorf("%w and has not come back within %v: start the machine again once it runs", stopped{s.socket}, limit)
+}
+
+// comingBack reports whether err is what a daemon gives that does not run, or not yet or not any more.
+func comingBack(err error) bool {
+	var e *proto.Error
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ECONNRESET) ||
+		errors.Is(err, syscall.EPIPE) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.As(err, &e) && e.Code == proto.Stopping
+}
+
 // A mismatch is a daemon with another network than the one that was asked for.
 type mismatch struct{ error }
 
@@ -181,8 +221,9 @@ func subnet(start, mask string) string {
 	return a.Mask(net.IPMask(m)).String()
 }
 
-// wait waits for the session's end, or until this process is told to stop. An error: the daemon has gone.
-func (s *session) wait(ctx context.Context, log *logger) error {
+// wait waits for the session's end, or until this process is told to stop. A stopped: the daemon has gone. It shuts the socket
+// down when it ends a session for another reason, mostly because the machine has gone.
+func (s *session) wait(ctx context.Context, e *endpoint, log *logger) error {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -195,15 +236,9 @@ func (s *session) wait(ctx context.Context, log *logger) error {
 		return ctx.Err()
 	case <-ended:
 	}
-	// The daemon ends a session when the machine has gone, and all of them when it stops: then nobody answers there.
-	path := client.Path(s.socket, "adopt")
-	conn, err := net.Dial("unix", path)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
-		return fmt.Errorf("the daemon at %s has stopped: start the machine again once it runs", s.socket)
+	if e.shut() {
+		log.info("socket was closed by peer")
+		return nil
 	}
-	if err == nil {
-		conn.Close()
-	}
-	log.info("socket was closed by peer")
-	return nil
+	return stopped{s.socket}
 }

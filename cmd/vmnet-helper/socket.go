@@ -27,7 +27,8 @@ func socketPath(path string) (string, error) {
 	return path, nil
 }
 
-// An endpoint is the end of the machine's link that the daemon is to have.
+// An endpoint is the end of the machine's link that the daemon is to have. A copy is kept as long as this process lives: the next
+// daemon gets it. Then it is closed, and the machine learns that nobody serves it.
 type endpoint struct {
 	file   *os.File
 	socket string // path that file is bound to and that is removed at the end; empty for --fd
@@ -72,12 +73,14 @@ func inherit(fd int) (*endpoint, error) {
 	return &endpoint{file: os.NewFile(uintptr(fd), fmt.Sprintf("--fd %d", fd))}, nil
 }
 
-// release closes this process's copy of what the daemon has now: while it was open a machine would not learn that the daemon
-// has gone. The path and its lock stay.
-func (e *endpoint) release() error {
-	err := e.file.Close()
-	e.file = nil
-	return err
+// shut reports whether the socket was shut down, which all copies of it share.
+func (e *endpoint) shut() bool {
+	fds := []unix.PollFd{{Fd: int32(e.file.Fd()), Events: unix.POLLOUT}}
+	for {
+		if _, err := unix.Poll(fds, 0); err != unix.EINTR {
+			return err == nil && fds[0].Revents&unix.POLLHUP != 0
+		}
+	}
 }
 
 // close gives back what is left.

@@ -97,7 +97,9 @@ func (s *Server) join(c *conn, l link.Link, r proto.Request, j joining) {
 	}
 	info, err := s.ready(ctx, x)
 	if err != nil {
-		x.End(err)
+		if !errors.Is(err, errStopped) { // else it is ended with all the others, and the next daemon may serve its socket
+			x.End(err)
+		}
 		s.refuse(c, err)
 		return
 	}
@@ -137,6 +139,9 @@ func (s *Server) ready(ctx context.Context, x session) (vnet.PortInfo, error) {
 func (s *Server) begin(c *conn, l link.Link, r proto.Request) (x session, err error) {
 	defer func() {
 		if x == nil { // nobody serves l
+			if errors.Is(err, perclient.ErrStopping) {
+				l.Shutdown(link.DrainStop) // the next daemon may
+			}
 			_ = l.Close()
 		}
 	}()
