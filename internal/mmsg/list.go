@@ -96,6 +96,8 @@ func sendList(fd int, to []byte, b frame.Batch) (sent int, err error) {
 			n, err := s.Send(fd)
 			sent += max(n, 0)
 			switch {
+			case err == nil && n <= 0: // it says nothing; asking again at once could go on for ever
+				return sent, unix.EAGAIN
 			case err == nil, err == unix.EINTR:
 			case err == unix.EMSGSIZE && s.Len() > 1:
 				return sendRest(fd, b, sent)

@@ -5,7 +5,6 @@ package passing
 import (
 	"errors"
 	"io"
-	"os"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/passing/proto"
@@ -54,10 +53,7 @@ func (s *Server) adopt(c *conn) {
 
 // adopted makes the link on h, which it takes over from giver.
 func (s *Server) adopted(h handed, t proto.Transport, giver peer) (link.Link, error) {
-	o := link.DatagramOptions{QueueSize: s.opts.QueueSize, Shared: true}
-	if giver.known && giver.uid != 0 && os.Geteuid() == 0 {
-		o.As = &link.User{UID: giver.uid, GID: giver.gid}
-	}
+	o := link.DatagramOptions{QueueSize: s.opts.QueueSize, Shared: true, As: giver.giver()}
 	if h.bound == "" {
 		return s.newLink(h.fd, t, o)
 	}
@@ -65,7 +61,7 @@ func (s *Server) adopted(h handed, t proto.Transport, giver peer) (link.Link, er
 	if err != nil {
 		return nil, err
 	}
-	return newPending(uc, h.bound, o, giver.uid, s), nil
+	return newPending(uc, h.bound, o, s), nil
 }
 
 // serveBare serves a client that is told nothing and whose connection means nothing.

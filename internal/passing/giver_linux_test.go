@@ -33,7 +33,7 @@ func TestGiverConnectsToAService(t *testing.T) {
 
 	s := NewServer(Options{})
 	defer s.Stop()
-	for _, giver := range []peer{{known: true, uid: 4001, gid: 4002, pid: 1}, {known: true}} {
+	for _, giver := range []peer{{known: true, uid: 4001, gid: 4002, pid: 1}, {known: true}, {}} {
 		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 		require.NoError(t, err)
 		require.NoError(t, unix.Connect(fd, &unix.SockaddrUnix{Name: service}))
@@ -50,7 +50,11 @@ func TestGiverConnectsToAService(t *testing.T) {
 		require.NoError(t, err)
 		c, err := unix.ParseUnixCredentials(&list[0])
 		require.NoError(t, err)
-		assert.Equal(t, unix.Ucred{Pid: int32(os.Getpid()), Uid: giver.uid, Gid: giver.gid}, *c)
+		want := unix.Ucred{Pid: int32(os.Getpid()), Uid: giver.uid, Gid: giver.gid}
+		if !giver.known {
+			want.Uid, want.Gid = nobody, nobody
+		}
+		assert.Equal(t, want, *c)
 		l.Shutdown(link.DrainStop)
 		<-done
 		require.NoError(t, l.Close())

@@ -22,6 +22,12 @@ func (c *conn) hold(end context.CancelCauseFunc) (release func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
+		defer func() {
+			if r := recover(); r != nil {
+				c.srv.broken("watching a lifeline", r)
+				end(errLifeline)
+			}
+		}()
 		buf := make([]byte, 1024)
 		for {
 			if _, err := proto.Discard(c.UnixConn, buf); err != nil {

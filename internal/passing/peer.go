@@ -2,7 +2,12 @@
 
 package passing
 
-import "net"
+import (
+	"net"
+	"os"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
+)
 
 // A peer is the process at the other end of a connection, as it was when it connected.
 type peer struct {
@@ -11,10 +16,24 @@ type peer struct {
 	pid      int // 0 where the system does not tell
 }
 
+// nobody is a user that owns nothing, and stands for one that is not known.
+const nobody = 65534
+
+// giver is in whose name a daemon of root's acts when p hands something over; nil if in its own.
+func (p peer) giver() *link.User {
+	switch {
+	case os.Geteuid() != 0, p.known && p.uid == 0:
+		return nil
+	case !p.known:
+		return &link.User{UID: nobody, GID: nobody}
+	}
+	return &link.User{UID: p.uid, GID: p.gid}
+}
+
 // args are key and value for logs.
 func (p peer) args() []any {
 	if !p.known {
-		return nil
+		return nil // nor the process alone
 	}
 	args := []any{"peer_uid", p.uid, "peer_gid", p.gid}
 	if p.pid > 0 {

@@ -14,7 +14,7 @@ func peerOfFD(fd int) (p peer) {
 		}
 	}
 	if pid, err := unix.GetsockoptInt(fd, solLocal, unix.LOCAL_PEERPID); err == nil {
-		p.known, p.pid = true, pid
+		p.pid = pid // alone it tells nothing of rights
 	}
 	return p
 }

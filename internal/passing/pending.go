@@ -8,6 +8,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
@@ -37,15 +38,23 @@ type pending struct {
 
 var _ link.Link = (*pending)(nil)
 
-// newPending takes over conn, which is bound to path and which the user giver has handed over.
-func newPending(conn *net.UnixConn, path string, o link.DatagramOptions, giver uint32, s *Server) *pending {
+// newPending takes over conn, which is bound to path and which the user o.As has handed over, nil for root.
+func newPending(conn *net.UnixConn, path string, o link.DatagramOptions, s *Server) *pending {
+	var giver uint32
+	if o.As != nil {
+		giver = o.As.UID
+	}
 	p := &pending{
 		conn: conn,
 		opts: o,
 		first: func(ctx context.Context, conn *net.UnixConn) (string, error) {
 			return unixgram.FirstSender(ctx, conn, s.opts.Trust, giver)
 		},
-		found: func(client string) { s.opts.Log.Info("first sender found", "bound", path, "path", client) },
+		found: func(client string) {
+			if ok, _ := s.logged.take(time.Now()); ok {
+				s.opts.Log.Info("first sender found", "bound", path, "path", client)
+			}
+		},
 	}
 	if rc, err := conn.SyscallConn(); err == nil {
 		_ = rc.Control(func(fd uintptr) { p.fd = int(fd) })

@@ -31,7 +31,7 @@ func FirstSender(ctx context.Context, conn *net.UnixConn, t Trust, giver uint32)
 	defer func() { _ = rc.Control(func(fd uintptr) { askSenders(int(fd), false) }) }()
 	var refusal error
 	err = rc.Read(func(fd uintptr) bool {
-		path, err = firstOf(int(fd), t, giver, &refusal)
+		path, err = firstOf(ctx, int(fd), t, giver, &refusal)
 		return path != "" || err != nil || ctx.Err() != nil
 	})
 	if !stop() { // the deadline is set, or will be at once
@@ -46,12 +46,12 @@ func FirstSender(ctx context.Context, conn *net.UnixConn, t Trust, giver uint32)
 	return "", errors.Join(context.Cause(ctx), refusal)
 }
 
-// firstOf looks at the datagrams that wait at fd until one of them has a sender that fd could be connected to. Without one
-// the path is empty and the error nil; refusal is then why the last one was not taken.
-func firstOf(fd int, t Trust, giver uint32, refusal *error) (string, error) {
+// firstOf looks at the datagrams that wait at fd until one of them has a sender that fd could be connected to, or until ctx is
+// done: more may come for ever. Without one the path is empty and the error nil; refusal is then why the last one was not taken.
+func firstOf(ctx context.Context, fd int, t Trust, giver uint32, refusal *error) (string, error) {
 	var buf [1]byte
 	var control [credentialLen]byte
-	for {
+	for ctx.Err() == nil {
 		_, n, _, from, err := unix.RecvmsgBuffers(fd, [][]byte{buf[:]}, control[:], peekFlags)
 		switch {
 		case err == unix.EINTR:
@@ -74,6 +74,7 @@ func firstOf(fd int, t Trust, giver uint32, refusal *error) (string, error) {
 			return "", err
 		}
 	}
+	return "", nil
 }
 
 // connectTo connects fd to the socket at path, of which from has sent, if giver may have it sent to.

@@ -8,6 +8,8 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -107,4 +109,30 @@ func TestFirstSenderEnds(t *testing.T) {
 	time.Sleep(10 * time.Millisecond)
 	require.NoError(t, conn.Close())
 	require.Error(t, result(t, done), "closed")
+}
+
+// TestFirstSenderEndsInAFlood: datagrams of nobody that do not stop keep it from nothing.
+func TestFirstSenderEndsInAFlood(t *testing.T) {
+	dir := shortDir(t)
+	conn := bindAt(t, filepath.Join(dir, "handed"))
+	ctx, cancel := context.WithCancel(t.Context())
+	done := first(ctx, conn, Trust{})
+	var flood sync.WaitGroup
+	var over atomic.Bool
+	for range 4 {
+		nobody, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: filepath.Join(dir, "handed"), Net: "unixgram"})
+		require.NoError(t, err)
+		defer nobody.Close()
+		flood.Go(func() {
+			for !over.Load() {
+				_ = nobody.SetWriteDeadline(time.Now().Add(10 * time.Millisecond))
+				_, _ = nobody.Write(nil)
+			}
+		})
+	}
+	time.Sleep(20 * time.Millisecond)
+	cancel()
+	require.ErrorIs(t, result(t, done), context.Canceled)
+	over.Store(true)
+	flood.Wait()
 }

@@ -244,7 +244,7 @@ func TestFirstSenderTakesNoDescriptors(t *testing.T) {
 		before := count()
 		onFd(t, handed, func(fd int) error {
 			var refusal error
-			path, err := firstOf(fd, Trust{AllowUIDs: []uint32{0}}, 0, &refusal)
+			path, err := firstOf(t.Context(), fd, Trust{AllowUIDs: []uint32{0}}, 0, &refusal)
 			assert.NotEmpty(t, path, "%v", refusal)
 			return err
 		})

@@ -23,12 +23,15 @@ const readPause = 10 * time.Millisecond
 
 // readLoop reads until the Server is closed.
 func (s *Server) readLoop() {
-	for !s.stopping.Load() {
+	for warned := (time.Time{}); !s.stopping.Load(); {
 		err := s.readAll()
 		if s.stopping.Load() {
 			break
 		}
-		s.opts.Log.Warn("cannot read datagrams, trying again", "error", err)
+		if time.Since(warned) >= warnEvery {
+			warned = time.Now()
+			s.opts.Log.Warn("cannot read datagrams, trying again", "error", err)
+		}
 		select {
 		case <-s.quit:
 		case <-time.After(readPause):
