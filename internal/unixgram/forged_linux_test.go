@@ -260,7 +260,7 @@ func TestOwnDatagrams(t *testing.T) {
 	p.send(testFrame(60, 1), testFrame(60, 2))
 	l.dropped(Loop, 2)
 	assert.Zero(t, l.served())
-	assert.Contains(t, l.log.String(), "looping address")
+	assert.Contains(t, l.log.String(), "not served: looping")
 }
 
 // TestNoDescriptorsLeft: clients that come and go leave nothing.

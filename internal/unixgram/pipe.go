@@ -119,10 +119,10 @@ func (p *pipe) Send(b frame.Batch) (taken int, err error) {
 	} else {
 		p.vain++
 	}
-	switch {
-	case err == nil, err == unix.EAGAIN, err == unix.ENOBUFS, err == unix.ENOMEM:
+	if err == nil || err == unix.EAGAIN || err == unix.ENOBUFS || err == unix.ENOMEM {
 		return taken, nil
-	case err == unix.EMSGSIZE:
+	}
+	if err == unix.EMSGSIZE {
 		return taken, err
 	}
 	return taken, fmt.Errorf("send to client %q: %w", p.path, err)

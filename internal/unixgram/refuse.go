@@ -13,7 +13,8 @@ import (
 )
 
 const (
-	// warnEvery limits the warnings about addresses that are not served.
+	// warnEvery limits the warnings about addresses that are not served, those for one reason each: who sends without an
+	// address for ever does not keep others from being told theirs.
 	warnEvery = 10 * time.Second
 
 	// badFor is how long an address that was refused is not looked at again, and maxBad how many of them are remembered.
@@ -27,9 +28,9 @@ type refusals struct {
 
 	mu     sync.Mutex
 	n      map[Reason]uint64
-	warned time.Time // when the last warning was
-	broke  time.Time // when a panic was logged last
-	unsaid int       // datagrams dropped since
+	warned map[Reason]time.Time // when the last warning was
+	broke  time.Time            // when a panic was logged last
+	unsaid map[Reason]int       // datagrams dropped since
 	recent map[speaker]refusal
 }
 
@@ -68,10 +69,10 @@ func (r *refusals) recently(name []byte, uid uint32, now time.Time, n int) bool 
 // count is called with mu held.
 func (r *refusals) count(reason Reason, n int) {
 	if r.n == nil {
-		r.n = map[Reason]uint64{}
+		r.n, r.warned, r.unsaid = map[Reason]uint64{}, map[Reason]time.Time{}, map[Reason]int{}
 	}
 	r.n[reason] += uint64(n)
-	r.unsaid += n
+	r.unsaid[reason] += n
 }
 
 // add counts n datagrams without a word.
@@ -86,9 +87,7 @@ func (r *refusals) bad(name []byte, reason Reason, n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.count(reason, n)
-	if r.due() {
-		r.warn(&Untrusted{Path: string(name), Reason: reason, Advice: adviceFor(reason)})
-	}
+	r.warn(reason, &Untrusted{Path: string(name), Reason: reason, Advice: adviceFor(reason)})
 }
 
 // failed counts n datagrams that uid has sent from an address that could not be made a client, and remembers that.
@@ -101,9 +100,7 @@ func (r *refusals) failed(path string, uid uint32, err error, now time.Time, n i
 	defer r.mu.Unlock()
 	r.count(reason, n)
 	r.note(speaker{path, uid}, reason, now)
-	if r.due() {
-		r.warn(err)
-	}
+	r.warn(reason, err)
 }
 
 // remember has what uid, or root in its place, sends from path refused for a moment.
@@ -134,9 +131,7 @@ func (r *refusals) forged(path string, from sender, owner uint32, n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.count(Forged, n)
-	if r.due() {
-		r.warn(forgedBy(path, from, owner))
-	}
+	r.warn(Forged, forgedBy(path, from, owner))
 }
 
 // unreachable is the error of an address that is trusted, and that nothing can be sent to.
@@ -164,22 +159,32 @@ func forgedBy(path string, from sender, owner uint32) error {
 	return &Untrusted{Path: path, Reason: Forged, Err: err, Advice: adviceFor(Forged)}
 }
 
-// due reports whether a warning is. The caller holds mu.
-func (r *refusals) due() bool {
+// warn logs err, which has the reason, unless that was done a short while ago, and how many datagrams were dropped for it
+// since. The caller holds mu.
+func (r *refusals) warn(reason Reason, err error) {
 	now := time.Now()
-	if now.Sub(r.warned) < warnEvery {
-		return false
+	if now.Sub(r.warned[reason]) < warnEvery {
+		return
 	}
-	r.warned = now
-	return true
+	dropped := r.unsaid[reason]
+	r.warned[reason], r.unsaid[reason] = now, 0
+	u, ok := errors.AsType[*Untrusted](err)
+	if !ok {
+		r.log.Warn("datagram dropped: its sender is not served", "error", err, "dropped", dropped)
+		return
+	}
+	args := []any{"address", u.Path, "dropped", dropped, "advice", u.Advice}
+	if u.Err != nil {
+		args = append(args, "error", u.Err)
+	}
+	r.log.Warn("datagram dropped: "+u.Reason.text(), args...)
 }
 
-// warn logs err and how many datagrams were dropped since the last time. The caller holds mu.
-func (r *refusals) warn(err error) {
-	if u, ok := errors.AsType[*Untrusted](err); ok {
-		r.log.Warn("datagram dropped: "+string(u.Reason)+" address", "address", u.Path, "error", u.Err, "advice", u.Advice, "dropped", r.unsaid)
-	} else {
-		r.log.Warn("datagram dropped: its sender is not served", "error", err, "dropped", r.unsaid)
+// text is the reason in a sentence.
+func (r Reason) text() string {
+	switch r {
+	case IsLink, NoSocket:
+		return "its address is " + string(r)
 	}
-	r.unsaid = 0
+	return "its address is not served: " + string(r)
 }

@@ -3,7 +3,9 @@
 package unixgram
 
 import (
+	"bytes"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -247,4 +249,17 @@ func FuzzClassify(f *testing.F) {
 		target.Close()
 		require.Empty(t, r)
 	})
+}
+
+// TestWarningsByReason: who breaks one rule without end does not keep another one from being told his.
+func TestWarningsByReason(t *testing.T) {
+	var b bytes.Buffer
+	r := refusals{log: slog.New(slog.NewTextHandler(&b, nil))}
+	for range 1000 {
+		r.bad(nil, Unbound, 1)
+	}
+	r.bad([]byte("relative"), Relative, 2)
+	assert.Equal(t, 2, strings.Count(b.String(), "level=WARN"), b.String())
+	assert.Contains(t, b.String(), "not served: relative\" address=relative dropped=2")
+	assert.NotContains(t, b.String(), "<nil>")
 }
