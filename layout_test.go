@@ -123,19 +123,21 @@ var direct = map[string]use{
 
 // skips are the only places where a test may skip, by file and function, with what it needs. CI has all of it.
 var skips = map[string]string{
-	"cmd/socket_vmnet_client/main_test.go: TestPermissionDenied": "root, to become a user without access",
-	"cmd/socket_vmnet2/exec_test.go: TestExecPermission":         "root, to become a user without access",
-	"cmd/vmnet-helper/fake_test.go: TestSudo":                    "root, to become another user",
-	"internal/compat/differential_test.go: reference":            "gcc, for the C library's getopt_long",
-	"internal/compat/errtext/errtext_test.go: TestAgainstC":      "gcc, for the C library's strerror",
-	"internal/compat/pidfile_test.go: needRoot":                  "root, to become another user",
-	"internal/rundir/rundir_test.go: needRoot":                   "root, to become another user",
-	"internal/state/file_test.go: TestForeign":                   "root, to give a file to another user",
-	"internal/state/file_test.go: TestUntrustedDirectory":        "root, for whom the rules are stricter",
-	"internal/unixgram/forged_linux_test.go: needRoot":           "root, to become other users in other root directories",
-	"test/bench/load_test.go: testBench":                         "gcc, for the load generator and the C relays",
-	"test/vmnetsim/vmnetsim.go: Library":                         "gcc, for the vmnet simulator",
-	"test/e2e/main_test.go: newLab":                              "QEMU, a guest kernel and iPXE, which test/e2e/setup.sh gets",
+	"cmd/socket_vmnet_client/main_test.go: TestPermissionDenied":        "root, to become a user without access",
+	"cmd/socket_vmnet2/exec_test.go: TestExecPermission":                "root, to become a user without access",
+	"cmd/vmnet-helper/fake_test.go: TestSudo":                           "root, to become another user",
+	"internal/compat/differential_test.go: reference":                   "gcc, for the C library's getopt_long",
+	"internal/compat/errtext/errtext_test.go: TestAgainstC":             "gcc, for the C library's strerror",
+	"internal/compat/pidfile_test.go: needRoot":                         "root, to become another user",
+	"internal/rundir/rundir_test.go: needRoot":                          "root, to become another user",
+	"internal/state/file_test.go: TestForeign":                          "root, to give a file to another user",
+	"internal/state/file_test.go: TestUntrustedDirectory":               "root, for whom the rules are stricter",
+	"internal/unixgram/forged_linux_test.go: needRoot":                  "root, to become other users in other root directories",
+	"internal/mmsg/mmsg_linux_test.go: TestSendAs":                      "root, to name other users",
+	"internal/passing/giver_linux_test.go: TestGiverConnectsToAService": "root, to name other users",
+	"test/bench/load_test.go: testBench":                                "gcc, for the load generator and the C relays",
+	"test/vmnetsim/vmnetsim.go: Library":                                "gcc, for the vmnet simulator",
+	"test/e2e/main_test.go: newLab":                                     "QEMU, a guest kernel and iPXE, which test/e2e/setup.sh gets",
 }
 
 // Sizes in lines. The habit is what one aims at; the test reports how often it is missed.

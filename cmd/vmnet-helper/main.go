@@ -96,26 +96,32 @@ func serve(ctx context.Context, c *config, stdout io.Writer, log *logger) error 
 		log.info("waiting for client on %q", c.socket)
 	}
 	log.info("running")
+	s, err = stay(ctx, c, end, s, log)
+	return err
+}
+
+// stay stays as long as the machine, on one daemon after the other, from s on. It returns the last session.
+func stay(ctx context.Context, c *config, end *endpoint, s *session, log *logger) (*session, error) {
 	for short := 0; ; {
 		began := time.Now()
 		err := s.wait(ctx, end, log)
 		if !errors.As(err, new(stopped)) {
-			return err
+			return s, err
 		}
 		if short++; time.Since(began) > shortSession {
 			short = 0
 		}
 		if short > maxShort {
-			return fmt.Errorf("%w again and again", err)
+			return s, fmt.Errorf("%w again and again", err)
 		}
 		log.warn("%v; waiting for it", err)
 		again, err := s.again(ctx, c, end)
 		if e := new(proto.Error); errors.As(err, &e) && e.Code == proto.BadDescriptor { // the machine has gone meanwhile
 			log.info("socket was closed by peer")
-			return nil
+			return s, nil
 		}
 		if err != nil {
-			return err
+			return s, err
 		}
 		s.lifeline.Close()
 		s = again
