@@ -11,7 +11,7 @@ import (
 )
 
 // adopt serves a descriptor that a client hands over.
-func (s *Server) adopt(c *conn) {
+func (s *Server) adopt(c *conn) (rest func()) {
 	m, err := proto.ReadMessage(c.UnixConn, proto.MaxLine)
 	c.doneReading()
 	defer m.Close()
@@ -43,12 +43,13 @@ func (s *Server) adopt(c *conn) {
 	case bare:
 		s.serveBare(c, l, r, began)
 	default:
-		s.join(c, l, r, joining{
+		return s.join(c, l, r, joining{
 			lifeline: r.Wait,
 			answer:   func(reply proto.Reply) error { return c.send(reply, proto.None) },
 			began:    began,
 		})
 	}
+	return nil
 }
 
 // adopted makes the link on h, which it takes over from giver.

@@ -86,6 +86,11 @@ func openFor(t *testing.T, what string) *os.File {
 		f := socketOf(t, unix.SOCK_DGRAM)
 		require.NoError(t, unix.Bind(int(f.Fd()), &unix.SockaddrUnix{Name: filepath.Join(shortDir(t), "b")}))
 		return f
+	case "relative":
+		f := socketOf(t, unix.SOCK_DGRAM)
+		t.Chdir(shortDir(t))
+		require.NoError(t, unix.Bind(int(f.Fd()), &unix.SockaddrUnix{Name: "b"}))
+		return f
 	case "unbound":
 		return socketOf(t, unix.SOCK_DGRAM)
 	case "unconnected stream":
@@ -298,6 +303,7 @@ func TestBadDescriptors(t *testing.T) {
 		{"listener", proto.Stream, "a socket that listens"},
 		{"unconnected stream", proto.Stream, "not connected"},
 		{"unbound", proto.Datagram, "neither connected nor bound"},
+		{"relative", proto.Datagram, "bind it to an absolute path"},
 		{"stream", proto.Datagram, `"stream"`},
 		{"dgram", proto.Stream, `"dgram"`},
 	} {

@@ -24,16 +24,16 @@ import (
 const vmnetMaxPackets = 256
 
 // attach serves a client that asks for a descriptor. The connection is its lifeline.
-func (s *Server) attach(c *conn) {
+func (s *Server) attach(c *conn) (rest func()) {
 	r, err := c.readAttach()
 	if err != nil {
 		s.refuse(c, err)
-		return
+		return nil
 	}
 	ours, theirs, err := proto.Pair(r.Transport)
 	if err != nil {
 		s.refuse(c, err)
-		return
+		return nil
 	}
 	defer func() {
 		if theirs != proto.None {
@@ -44,9 +44,9 @@ func (s *Server) attach(c *conn) {
 	l, err := s.newLink(ours, r.Transport, link.DatagramOptions{})
 	if err != nil {
 		s.refuse(c, err)
-		return
+		return nil
 	}
-	s.join(c, l, r, joining{
+	return s.join(c, l, r, joining{
 		lifeline: true,
 		// The client's process may live on without its end of the pair.
 		began: func(x session) { s.watch.add(x, h) },
@@ -81,13 +81,13 @@ type joining struct {
 	began    func(session)           // is told the session
 }
 
-// join serves l, tells the client what came of it, and stays until the session has ended if the connection is its lifeline.
-// It takes l over.
-func (s *Server) join(c *conn, l link.Link, r proto.Request, j joining) {
+// join serves l and tells the client what came of it. The rest waits for the session's end, if the connection is its
+// lifeline. It takes l over.
+func (s *Server) join(c *conn, l link.Link, r proto.Request, j joining) (rest func()) {
 	x, err := s.begin(c, l, r)
 	if err != nil {
 		s.refuse(c, err)
-		return
+		return nil
 	}
 	j.began(x)
 	ctx, cancel := context.WithCancelCause(s.ctx)
@@ -101,24 +101,16 @@ func (s *Server) join(c *conn, l link.Link, r proto.Request, j joining) {
 			x.End(err)
 		}
 		s.refuse(c, err)
-		return
+		return nil
 	}
 	err = j.answer(s.reply(r.Transport, l, info))
 	if !j.lifeline {
-		return // a client that did not wait for the answer has what it wanted
+		return nil // a client that did not wait for the answer has what it wanted
 	}
 	if err != nil {
 		x.End(fmt.Errorf("reply not taken: %w", err))
 	}
-	select {
-	case <-x.Done():
-		return
-	case <-ctx.Done():
-	}
-	if errors.Is(context.Cause(ctx), errLifeline) {
-		x.End(errLifeline)
-	}
-	<-x.Done()
+	return func() { c.outlive(x) }
 }
 
 // ready waits for x's interface. Its error is a *notStarted.
@@ -151,7 +143,10 @@ func (s *Server) begin(c *conn, l link.Link, r proto.Request) (x session, err er
 // client describes the client behind c.
 func (s *Server) client(c *conn, r proto.Request) perclient.Client {
 	log := append([]any{"via", c.door, "transport", string(r.Transport)}, c.peer.args()...)
-	return perclient.Client{Name: r.Name, Log: log, MAC: r.MAC, InterfaceID: r.InterfaceID, Start: true}
+	return perclient.Client{
+		Name: r.Name, Log: log, MAC: r.MAC, InterfaceID: r.InterfaceID, Start: true,
+		Ended: func() { _ = c.SetReadDeadline(time.Unix(1, 0)) }, // wakes outlive
+	}
 }
 
 // newLink makes the link on our end of a pair, or, with o saying so, on a descriptor that its sender has as well. It takes fd

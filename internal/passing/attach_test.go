@@ -287,7 +287,11 @@ func TestStop(t *testing.T) {
 	_, err := io.WriteString(starting, "{}\n")
 	require.NoError(t, err)
 	<-started
-	require.Eventually(t, func() bool { r.mu.Lock(); defer r.mu.Unlock(); return r.reading == 1 }, patience, time.Millisecond)
+	require.Eventually(t, func() bool {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return r.users[uint32(os.Getuid())] != nil && r.users[uint32(os.Getuid())].reading == 1
+	}, patience, time.Millisecond)
 	r.Stop()
 	late := r.dial(t, "attach")
 	_, _ = io.WriteString(late, "{}\n")
@@ -362,6 +366,48 @@ func TestSlowOnesHoldNobodyUp(t *testing.T) {
 	// It waits for its turn: until the first ones are too slow, and for the late time of those in front of it.
 	a := r.attach(t, proto.Request{})
 	exchange(t, a.File, proto.Datagram)
+}
+
+// TestUsersWaitForThemselves: one user's silent connections neither delay another one's request nor take the last place.
+func TestUsersWaitForThemselves(t *testing.T) {
+	r := newRig(t, nil)
+	connect := func(uid uint32) (*conn, proto.Code) {
+		ours, theirs, err := proto.Pair(proto.Stream)
+		require.NoError(t, err)
+		uc, err := unixConn(ours)
+		require.NoError(t, err)
+		their := os.NewFile(uintptr(theirs), "their")
+		t.Cleanup(func() { _ = their.Close() })
+		c := &conn{
+			UnixConn: uc, srv: r.Server, handle: r.Server.attach, until: time.Now().Add(time.Minute), door: "attach",
+			peer: peer{known: true, uid: uid},
+		}
+		code := r.admit(c)
+		if code != "" {
+			_ = uc.Close()
+		}
+		return c, code
+	}
+	for range maxReading + 10 {
+		_, code := connect(7)
+		require.Empty(t, code)
+	}
+	_, code := connect(8)
+	require.Empty(t, code)
+	r.mu.Lock()
+	assert.Equal(t, maxReading, r.users[7].reading)
+	assert.Len(t, r.users[7].waiting, 10)
+	assert.Equal(t, 1, r.users[8].reading)
+	r.users[7].open += maxOpenUser
+	r.mu.Unlock()
+	_, code = connect(7)
+	assert.Equal(t, proto.Full, code)
+	_, code = connect(8)
+	assert.Empty(t, code)
+	r.mu.Lock()
+	r.users[7].open -= maxOpenUser
+	r.mu.Unlock()
+	r.Stop() // ends all requests
 }
 
 // TestTooManyConnections are turned away at once, with an answer.

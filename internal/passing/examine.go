@@ -5,6 +5,7 @@ package passing
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -82,8 +83,11 @@ func inodeOf(fd int) uint64 {
 
 // checkBound checks the path of a socket that is bound.
 func (s *Server) checkBound(path string) error {
-	if slices.Contains(s.opts.Trust.Own, path) {
+	switch {
+	case slices.Contains(s.opts.Trust.Own, path):
 		return badDescriptor("bound to the daemon's own path %q", path)
+	case !filepath.IsAbs(path): // nobody could tell when the last one who may send to it has gone
+		return badDescriptor("bound to %q: bind it to an absolute path", path)
 	}
 	return nil
 }

@@ -88,7 +88,10 @@ func (f *fakeClients) Serve(l link.Link, c perclient.Client) (session, error) {
 	f.open++
 	f.sessions = append(f.sessions, x)
 	f.running.Go(func() {
-		defer close(x.done)
+		defer func() {
+			close(x.done)
+			c.Ended()
+		}()
 		err := l.Run(x)
 		_ = l.Close()
 		x.mu.Lock()
@@ -231,8 +234,7 @@ func newRig(t *testing.T, change func(*rig)) *rig {
 		assert.NoError(t, limit.Err(), "connections are left")
 		r.mu.Lock()
 		assert.Zero(t, r.open, "connections")
-		assert.Zero(t, r.reading, "requests")
-		assert.Empty(t, r.waiting)
+		assert.Empty(t, r.users, "connections")
 		r.mu.Unlock()
 		_ = os.RemoveAll(r.dir)
 		assert.Eventually(t, func() bool { return openFiles(t) <= before }, patience, 10*time.Millisecond, "descriptors are left")

@@ -14,7 +14,33 @@ import (
 // next to nothing.
 const idlePause = 10 * time.Millisecond
 
-// hold watches c as the lifeline of a session: what the client still sends is thrown away, and its end calls end with
+// lifelineLen is how much is read from a lifeline at once, in bytes.
+const lifelineLen = 1024
+
+// outlive watches c as the lifeline of x, until x has ended: what the client still sends is thrown away, and its end ends x.
+func (c *conn) outlive(x session) {
+	_ = c.SetReadDeadline(time.Time{}) // x's end sets one: see client
+	buf := make([]byte, lifelineLen)
+	for {
+		select {
+		case <-x.Done():
+			return
+		default:
+		}
+		_, err := proto.Discard(c.UnixConn, buf)
+		switch {
+		case err == nil:
+			time.Sleep(idlePause)
+			continue
+		case !os.IsTimeout(err): // else it has ended, or Stop was just about to interrupt the request
+			x.End(errLifeline)
+		}
+		<-x.Done()
+		return
+	}
+}
+
+// hold watches c as the lifeline of a session that begins: what the client still sends is thrown away, and its end calls end with
 // errLifeline. The returned function ends the watch.
 func (c *conn) hold(end context.CancelCauseFunc) (release func()) {
 	c.calm() // the session's end ends it, also at a stop
@@ -28,7 +54,7 @@ func (c *conn) hold(end context.CancelCauseFunc) (release func()) {
 				end(errLifeline)
 			}
 		}()
-		buf := make([]byte, 1024)
+		buf := make([]byte, lifelineLen)
 		for {
 			if _, err := proto.Discard(c.UnixConn, buf); err != nil {
 				if !os.IsTimeout(err) {

@@ -38,12 +38,14 @@ const (
 	// replyTime is how long a client may take to make room for the reply, which is short.
 	replyTime = 5 * time.Second
 
-	// maxReading is how many requests are read at once.
+	// maxReading is how many requests of one user are read at once: who sends half of them delays his own only.
 	maxReading = 64
 
 	// maxOpen is how many connections there may be in all, those included that wait for their turn and those that are the
 	// lifeline of a session.
 	maxOpen = 2048
+	// maxOpenUser is how many of these one user may have.
+	maxOpenUser = maxOpen / 2
 )
 
 var (
@@ -80,8 +82,8 @@ type session interface {
 // A Server serves the connections of attach and adopt.
 //
 //	accepted --room--> reading --request--> served, or answered with an error --> closed
-//	accepted --maxReading are read--> waiting --in order--> reading
-//	accepted --maxOpen are open--> answered with "full", closed
+//	accepted --maxReading of this user are read--> waiting --in order--> reading
+//	accepted --maxOpen are open, or maxOpenUser--> answered with "full", closed
 type Server struct {
 	opts   Options
 	serve  func(link.Link, perclient.Client) (session, error)
@@ -94,15 +96,21 @@ type Server struct {
 
 	mu       sync.Mutex
 	stopping bool
-	open     int     // connections
-	reading  int     // connections whose request is being read
-	waiting  []*conn // in the order of their accept
+	open     int               // connections
+	users    map[uint32]*turns // those that have connections
 	running  sync.WaitGroup
+}
+
+// turns are the connections of one user.
+type turns struct {
+	open    int
+	reading int     // whose request is being read
+	waiting []*conn // in the order of their accept
 }
 
 // NewServer makes a server. It runs nothing by itself until it is given a connection.
 func NewServer(o Options) *Server {
-	s := &Server{opts: o, self: os.Getpid(), times: times{request: requestTime, late: lateTime, ready: readyTime}}
+	s := &Server{opts: o, self: os.Getpid(), users: map[uint32]*turns{}, times: times{request: requestTime, late: lateTime, ready: readyTime}}
 	s.serve = func(l link.Link, c perclient.Client) (session, error) {
 		x, err := o.Clients.Serve(l, c)
 		if err != nil {
@@ -119,7 +127,7 @@ func NewServer(o Options) *Server {
 type conn struct {
 	*net.UnixConn
 	srv    *Server
-	handle func(*conn)
+	handle func(*conn) (rest func())
 	until  time.Time // when the request has to be there
 	peer   peer
 	door   string // "attach" or "adopt", for logs
@@ -134,14 +142,14 @@ func (s *Server) Attach(c *net.UnixConn) { s.accept(c, "attach", s.attach) }
 func (s *Server) Adopt(c *net.UnixConn) { s.accept(c, "adopt", s.adopt) }
 
 // accept gives a connection to a goroutine if there is room, else to the queue, else it turns it away.
-func (s *Server) accept(uc *net.UnixConn, door string, handle func(*conn)) {
-	c := &conn{UnixConn: uc, srv: s, handle: handle, until: time.Now().Add(s.times.request), door: door}
+func (s *Server) accept(uc *net.UnixConn, door string, handle func(*conn) (rest func())) {
+	c := &conn{UnixConn: uc, srv: s, handle: handle, until: time.Now().Add(s.times.request), door: door, peer: peerOf(uc)}
 	switch s.admit(c) {
 	case proto.Stopping:
 		c.turnAway(&proto.Error{Code: proto.Stopping, Text: errStopped.Error()})
 	case proto.Full:
-		c.turnAway(&proto.Error{Code: proto.Full, Text: fmt.Sprintf("the daemon has %d such connections; try again later", maxOpen)})
-		s.complain(c, "connection refused: there are too many", "connections", maxOpen)
+		c.turnAway(&proto.Error{Code: proto.Full, Text: "there are too many such connections, of this user or in all; try again later"})
+		s.complain(c, "connection refused: there are too many", "most", maxOpen, "most_of_a_user", maxOpenUser)
 	}
 }
 
@@ -149,60 +157,88 @@ func (s *Server) accept(uc *net.UnixConn, door string, handle func(*conn)) {
 func (s *Server) admit(c *conn) proto.Code {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	u := s.users[c.peer.user()]
 	switch {
 	case s.stopping:
 		return proto.Stopping
-	case s.open >= maxOpen:
+	case s.open >= maxOpen, u != nil && u.open >= maxOpenUser:
 		return proto.Full
-	case s.reading >= maxReading:
-		s.waiting = append(s.waiting, c)
-	default:
-		s.reading++
-		s.running.Go(c.run)
+	case u == nil:
+		u = &turns{}
+		s.users[c.peer.user()] = u
 	}
 	s.open++
+	u.open++
+	if u.reading >= maxReading {
+		u.waiting = append(u.waiting, c)
+		return ""
+	}
+	u.reading++
+	s.running.Go(c.run)
 	return ""
 }
 
-// doneReading is called once the request has come, or has not: the next one is read.
+// doneReading is called once the request has come, or has not: the user's next one is read.
 func (c *conn) doneReading() {
 	c.once.Do(func() {
 		s := c.srv
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if len(s.waiting) == 0 {
-			s.reading--
+		u := s.users[c.peer.user()]
+		if len(u.waiting) == 0 {
+			u.reading--
 			return
 		}
-		next := s.waiting[0]
-		s.waiting[0] = nil
-		s.waiting = s.waiting[1:]
+		next := u.waiting[0]
+		u.waiting[0] = nil
+		u.waiting = u.waiting[1:]
 		s.running.Go(next.run)
 	})
 }
 
-// run serves one connection to its end.
+// run serves one connection to its end. The rest, which lasts as long as a virtual machine, has a goroutine of its own: the
+// stack of one that has read a request is larger.
 func (c *conn) run() {
+	rest := c.request()
+	if rest == nil {
+		c.end()
+		return
+	}
+	c.srv.running.Go(func() {
+		defer c.end()
+		defer c.srv.recovered(c)
+		rest()
+	})
+}
+
+// request reads the request and does what it asks for.
+func (c *conn) request() (rest func()) {
 	s := c.srv
-	defer func() {
-		c.doneReading()
-		_ = c.Close()
-		s.mu.Lock()
-		s.open--
-		s.mu.Unlock()
-	}()
+	defer c.doneReading()
 	defer s.recovered(c)
 	until := c.until
 	if late := time.Now().Add(s.times.late); late.After(until) {
 		until = late
 	}
 	if err := c.SetReadDeadline(until); err != nil {
-		return
+		return nil
 	}
 	c.calm = context.AfterFunc(s.ctx, func() { _ = c.SetReadDeadline(time.Unix(1, 0)) })
 	defer c.calm()
-	c.peer = peerOf(c.UnixConn)
-	c.handle(c)
+	return c.handle(c)
+}
+
+// end closes the connection.
+func (c *conn) end() {
+	s := c.srv
+	_ = c.Close()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open--
+	u := s.users[c.peer.user()]
+	if u.open--; u.open == 0 {
+		delete(s.users, c.peer.user())
+	}
 }
 
 // recovered turns a panic into the end of one connection.

@@ -19,6 +19,14 @@ type peer struct {
 // nobody is a user that owns nothing, and stands for one that is not known.
 const nobody = 65534
 
+// user is the peer's, nobody if it is not known.
+func (p peer) user() uint32 {
+	if !p.known {
+		return nobody
+	}
+	return p.uid
+}
+
 // giver is in whose name a daemon of root's acts when p hands something over; nil if in its own.
 func (p peer) giver() *link.User {
 	switch {
