@@ -12,10 +12,10 @@ import (
 
 // idlePause is how long the reader of a lifeline pauses after each read, so that a client that writes on without end costs
 // next to nothing.
-const idlePause = 10 * time.Millisecond
+const idlePause = 5 * time.Millisecond
 
 // lifelineLen is how much is read from a lifeline at once, in bytes.
-const lifelineLen = 1024
+const lifelineLen = 512
 
 // outlive watches c as the lifeline of x, until x has ended: what the client still sends is thrown away, and its end ends x.
 func (c *conn) outlive(x session) {

@@ -3,6 +3,7 @@
 package perclient
 
 import (
+	"runtime"
 	"runtime/debug"
 	"sync"
 	"time"
@@ -49,7 +50,10 @@ func (f *freer) run() {
 	free := f.free
 	f.mu.Unlock()
 	if free == nil {
-		free = debug.FreeOSMemory
+		free = func() {
+			runtime.GC() // each collection halves stacks that have grown, and frees what the one before has only finished with
+			debug.FreeOSMemory()
+		}
 	}
 	free()
 }
