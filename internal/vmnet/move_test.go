@@ -12,9 +12,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
-
 	"github.com/socket-vmnet2/socket_vmnet2/internal/ifid"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
 
 // TestNothingIsLostByMoving: a client that sends all the time loses nothing when it gets an interface of its own.
