@@ -100,6 +100,18 @@ func (it *Iter) Offset() int { return it.start }
 // End is the offset just behind the current frame.
 func (it *Iter) End() int { return it.end }
 
+// Skip is b without its first n frames.
+func (b Batch) Skip(n int) Batch {
+	if n >= b.n {
+		return Batch{}
+	}
+	it := b.Iter()
+	for range n {
+		it.Next()
+	}
+	return Batch{buf: b.buf[it.End():], n: b.n - n}
+}
+
 // Append adds f in wire form to dst and returns the extended slice. It is for frames that do not come from a stream; f
 // must be MinLen to MaxLen bytes long.
 func Append(dst, f []byte) []byte {

@@ -145,13 +145,13 @@ type tally struct{ frames, bytes int }
 func (o *Outbox) send(b frame.Batch) (rest frame.Batch, oversize tally, err error) {
 	for b.Len() > 0 {
 		taken, err := o.p.Send(b)
-		b = skip(b, taken)
+		b = b.Skip(taken)
 		switch {
 		case b.Len() == 0, err == nil, errors.Is(err, unix.EAGAIN), errors.Is(err, unix.ENOBUFS):
 			return b, oversize, nil
 		case errors.Is(err, unix.EMSGSIZE):
 			long := b.DataLen()
-			b = skip(b, 1)
+			b = b.Skip(1)
 			oversize.frames++
 			oversize.bytes += long - b.DataLen()
 		default:
@@ -159,18 +159,6 @@ func (o *Outbox) send(b frame.Batch) (rest frame.Batch, oversize tally, err erro
 		}
 	}
 	return b, oversize, nil
-}
-
-// skip is b without its first n frames.
-func skip(b frame.Batch, n int) frame.Batch {
-	if n >= b.Len() {
-		return frame.Batch{}
-	}
-	it := b.Iter()
-	for range n {
-		it.Next()
-	}
-	return frame.NewBatch(b.Bytes()[it.End():], b.Len()-n)
 }
 
 // enqueue appends the frames of b as far as the queue has room for, in order, and starts the drainer. The caller holds mu.

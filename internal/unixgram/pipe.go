@@ -142,22 +142,10 @@ func (p *pipe) send(b frame.Batch) (taken int, err error) {
 		}
 		p.reply.close()
 		p.reply, p.account = nil, a
-		b = skip(b, taken)
+		b = b.Skip(taken)
 	}
 	more, err := p.srv.shared.send(p.sender, &p.account, p.target, b)
 	return taken + more, err
-}
-
-// skip is b without its first n frames.
-func skip(b frame.Batch, n int) frame.Batch {
-	if n >= b.Len() {
-		return frame.Batch{}
-	}
-	it := b.Iter()
-	for range n {
-		it.Next()
-	}
-	return frame.NewBatch(b.Bytes()[it.End():], b.Len()-n)
 }
 
 // isGone reports whether err says that nobody has the client's socket any more.
