@@ -100,8 +100,8 @@ func (it *Iter) Offset() int { return it.start }
 // End is the offset just behind the current frame.
 func (it *Iter) End() int { return it.end }
 
-// Skip is b without its first n frames.
-func (b Batch) Skip(n int) Batch {
+// After is b without its first n frames.
+func (b Batch) After(n int) Batch {
 	if n >= b.n {
 		return Batch{}
 	}

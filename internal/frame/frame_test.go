@@ -354,12 +354,12 @@ func BenchmarkScan(b *testing.B) {
 	}
 }
 
-func TestSkip(t *testing.T) {
+func TestAfter(t *testing.T) {
 	buf := frame.Append(frame.Append(nil, make([]byte, 14)), make([]byte, 20))
 	b := frame.NewBatch(buf, 2)
-	assert.Equal(t, b, b.Skip(0))
-	assert.Equal(t, 1, b.Skip(1).Len())
-	assert.Equal(t, buf[18:], b.Skip(1).Bytes())
-	assert.Zero(t, b.Skip(2))
-	assert.Zero(t, b.Skip(3))
+	assert.Equal(t, b, b.After(0))
+	assert.Equal(t, 1, b.After(1).Len())
+	assert.Equal(t, buf[18:], b.After(1).Bytes())
+	assert.Zero(t, b.After(2))
+	assert.Zero(t, b.After(3))
 }

@@ -75,11 +75,11 @@ func generateLoad(load string) {
 		s, batch := mmsg.NewSender(), numbered(0, mmsg.BatchLen, length)
 		for left := total; left > 0; {
 			window <- struct{}{}
-			rest := batch.Skip(max(0, mmsg.BatchLen-left))
+			rest := batch.After(max(0, mmsg.BatchLen-left))
 			left -= rest.Len()
 			for rest.Len() > 0 {
 				n, err := s.Send(3, nil, rest)
-				if rest = rest.Skip(n); err != nil {
+				if rest = rest.After(n); err != nil {
 					_, _ = unix.Poll([]unix.PollFd{{Fd: 3, Events: unix.POLLOUT}}, -1)
 				}
 			}

@@ -145,13 +145,13 @@ type tally struct{ frames, bytes int }
 func (o *Outbox) send(b frame.Batch) (rest frame.Batch, oversize tally, err error) {
 	for b.Len() > 0 {
 		taken, err := o.p.Send(b)
-		b = b.Skip(taken)
+		b = b.After(taken)
 		switch {
 		case b.Len() == 0, err == nil, errors.Is(err, unix.EAGAIN), errors.Is(err, unix.ENOBUFS):
 			return b, oversize, nil
 		case errors.Is(err, unix.EMSGSIZE):
 			long := b.DataLen()
-			b = b.Skip(1)
+			b = b.After(1)
 			oversize.frames++
 			oversize.bytes += long - b.DataLen()
 		default:

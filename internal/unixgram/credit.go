@@ -164,7 +164,7 @@ func (s *shared) send(via *mmsg.Sender, a *account, t *Target, b frame.Batch) (t
 		if err != nil {
 			return taken, err
 		}
-		b = b.Skip(n)
+		b = b.After(n)
 	}
 	return taken, nil
 }

@@ -142,7 +142,7 @@ func (p *pipe) send(b frame.Batch) (taken int, err error) {
 		}
 		p.reply.close()
 		p.reply, p.account = nil, a
-		b = b.Skip(taken)
+		b = b.After(taken)
 	}
 	more, err := p.srv.shared.send(p.sender, &p.account, p.target, b)
 	return taken + more, err
