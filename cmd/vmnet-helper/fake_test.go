@@ -264,7 +264,7 @@ func TestSudo(t *testing.T) {
 		if os.Getenv("CI") != "" {
 			t.Fatal("CI must run this as root")
 		}
-		t.Skip("run it as root, to become another user")
+		t.Skip("needs root to become another user: run the tests as root")
 	}
 	const nobody = 65534
 	d := newFake(t)

@@ -67,7 +67,7 @@ func TestSendAs(t *testing.T) {
 		if os.Getenv("CI") != "" {
 			t.Fatal("CI runs this as root")
 		}
-		t.Skip("needs root, to name other users")
+		t.Skip("needs root to name other users: run the tests as root")
 	}
 	a, b := socketPair(t)
 	require.NoError(t, unix.SetsockoptInt(b, unix.SOL_SOCKET, unix.SO_PASSCRED, 1))

@@ -24,7 +24,7 @@ func TestGiverConnectsToAService(t *testing.T) {
 		if os.Getenv("CI") != "" {
 			t.Fatal("CI runs this as root")
 		}
-		t.Skip("needs root, to name other users")
+		t.Skip("needs root to name other users: run the tests as root")
 	}
 	dir := shortDir(t)
 	service := filepath.Join(dir, "notify")

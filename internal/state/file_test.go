@@ -204,7 +204,7 @@ func TestForeign(t *testing.T) {
 				if os.Getenv("CI") != "" {
 					t.Fatal("CI has to run the tests as root")
 				}
-				t.Skip("needs root to give a file to another user; run the tests as root")
+				t.Skip("needs root to give a file to another user: run the tests as root")
 			}
 			dir, file := stateDir(t, "")
 			tt.make(t, file)
@@ -313,7 +313,7 @@ func TestUntrustedDirectory(t *testing.T) {
 				if os.Getenv("CI") != "" {
 					t.Fatal("CI has to run the tests as root")
 				}
-				t.Skip("needs root, for whom the rules are stricter; run the tests as root")
+				t.Skip("needs root, for whom the rules are stricter: run the tests as root")
 			}
 			dir := tt.make(t, t.TempDir())
 			f, log := open(dir)

@@ -33,7 +33,7 @@ func needRoot(t *testing.T) {
 		if os.Getenv("CI") != "" {
 			t.Fatal("CI runs this as root")
 		}
-		t.Skip("needs root, to become other users in another root directory")
+		t.Skip("needs root to become other users in another root directory: run the tests as root")
 	}
 }
 
