@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package lazynet is a vnet.Network that is still starting: its clients are there, their ports wait.
+//
+// A daemon that has its listeners and its clients before its network, because it was given them, uses it so:
+//
+//	n := lazynet.Start(ctx, open)            // returns at once
+//	clients := perclient.NewServer(perclient.Options{Network: n, …}) // sessions read and hold what their clients send
+//	…accept…
+//	err := n.Wait(ctx)                       // the outcome: nil = ready; else Close, and the daemon has failed to start
+package lazynet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
+)
+
+// A Network starts another one, and then is that.
+//
+//	starting --open returned a network--> started --Close--> closed
+//	starting --open failed, or Close--> failed, closed
+type Network struct {
+	cancel  context.CancelFunc // of the start
+	started chan struct{}      // closed when inner and err are set
+	inner   vnet.Network       // nil if err is set
+	err     error
+	closing sync.Once
+	closed  error // of Close
+}
+
+var _ vnet.Network = (*Network)(nil)
+
+// Start calls open in a goroutine and returns at once. The context that open gets ends with ctx and with Close, while open runs;
+// what it returns is closed by Close.
+func Start(ctx context.Context, open func(context.Context) (vnet.Network, error)) *Network {
+	ctx, cancel := context.WithCancel(ctx)
+	n := &Network{cancel: cancel, started: make(chan struct{})}
+	go func() {
+		defer close(n.started)
+		n.inner, n.err = open(ctx)
+		if n.err == nil && n.inner == nil {
+			n.err = errors.New("there is no network")
+		}
+	}()
+	return n
+}
+
+// Started is closed once the network has started or has failed to; Err then tells which.
+func (n *Network) Started() <-chan struct{} { return n.started }
+
+// Err is why the network did not start. It is nil while the network starts and when it has started.
+func (n *Network) Err() error {
+	select {
+	case <-n.started:
+		return n.err
+	default:
+		return nil
+	}
+}
+
+// Wait waits until the network has started. The error is why it has not, or ctx's.
+func (n *Network) Wait(ctx context.Context) error {
+	select {
+	case <-n.started:
+		return n.err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Inner is the network that was started, nil while there is none.
+func (n *Network) Inner() vnet.Network {
+	select {
+	case <-n.started:
+		return n.inner
+	default:
+		return nil
+	}
+}
+
+// Attach waits for the network, then attaches a port to it. While it waits, ctx ends it. When the network could not be started
+// its error wraps vnet.ErrClosed and tells why.
+func (n *Network) Attach(ctx context.Context, o vnet.PortOptions, toClient frame.Sink) (vnet.Port, error) {
+	select {
+	case <-n.started:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if n.err != nil {
+		return nil, fmt.Errorf("%w: it did not start: %w", vnet.ErrClosed, n.err)
+	}
+	return n.inner.Attach(ctx, o, toClient)
+}
+
+// Info describes the network once it has started; before it is zero. Who has a port can ask.
+func (n *Network) Info() vnet.NetworkInfo {
+	if inner := n.Inner(); inner != nil {
+		return inner.Info()
+	}
+	return vnet.NetworkInfo{}
+}
+
+// Close ends the start, waits for its end, and closes the network that came of it. It is idempotent.
+func (n *Network) Close() error {
+	n.closing.Do(func() {
+		n.cancel()
+		<-n.started
+		if n.inner != nil {
+			n.closed = n.inner.Close()
+		}
+	})
+	return n.closed
+}

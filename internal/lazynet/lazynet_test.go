@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lazynet_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/lazynet"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// fake is a network that counts.
+type fake struct {
+	attached, closed atomic.Int32
+	closeErr         error
+}
+
+type port struct{ vnet.Port }
+
+func (f *fake) Attach(context.Context, vnet.PortOptions, frame.Sink) (vnet.Port, error) {
+	f.attached.Add(1)
+	return port{}, nil
+}
+func (f *fake) Info() vnet.NetworkInfo { return vnet.NetworkInfo{Backend: "fake"} }
+func (f *fake) Close() error           { f.closed.Add(1); return f.closeErr }
+
+// gated starts inner, or fails with err, when gate is closed or its context ends.
+func gated(gate <-chan struct{}, inner vnet.Network, err error) func(context.Context) (vnet.Network, error) {
+	return func(ctx context.Context) (vnet.Network, error) {
+		select {
+		case <-gate:
+			return inner, err
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+func TestAttachWaits(t *testing.T) {
+	gate, inner := make(chan struct{}), &fake{}
+	n := lazynet.Start(t.Context(), gated(gate, inner, nil))
+	assert.Nil(t, n.Inner())
+	assert.Zero(t, n.Info())
+	require.NoError(t, n.Err())
+	got := make(chan error)
+	go func() {
+		_, err := n.Attach(t.Context(), vnet.PortOptions{}, nil)
+		got <- err
+	}()
+	select {
+	case err := <-got:
+		require.Fail(t, "attached to nothing", "%v", err)
+	case <-n.Started():
+		require.Fail(t, "started by itself")
+	case <-time.After(20 * time.Millisecond):
+	}
+	close(gate)
+	require.NoError(t, <-got)
+	require.NoError(t, n.Wait(t.Context()))
+	assert.Equal(t, int32(1), inner.attached.Load())
+	assert.Equal(t, "fake", n.Info().Backend)
+	assert.Same(t, inner, n.Inner())
+	require.NoError(t, n.Close())
+	require.NoError(t, n.Close())
+	assert.Equal(t, int32(1), inner.closed.Load())
+}
+
+func TestAttachGivesUp(t *testing.T) {
+	n := lazynet.Start(t.Context(), gated(nil, nil, nil))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := n.Attach(ctx, vnet.PortOptions{}, nil)
+	require.ErrorIs(t, err, context.Canceled)
+	require.ErrorIs(t, n.Wait(ctx), context.Canceled)
+	require.NoError(t, n.Close())
+}
+
+func TestFailedStart(t *testing.T) {
+	cause := errors.New("no such luck")
+	gate := make(chan struct{})
+	close(gate)
+	n := lazynet.Start(t.Context(), gated(gate, nil, cause))
+	require.ErrorIs(t, n.Wait(t.Context()), cause)
+	require.ErrorIs(t, n.Err(), cause)
+	_, err := n.Attach(t.Context(), vnet.PortOptions{}, nil)
+	require.ErrorIs(t, err, vnet.ErrClosed)
+	require.ErrorIs(t, err, cause)
+	require.NoError(t, n.Close())
+}
+
+func TestNoNetwork(t *testing.T) {
+	gate := make(chan struct{})
+	close(gate)
+	n := lazynet.Start(t.Context(), gated(gate, nil, nil))
+	require.Error(t, n.Wait(t.Context()))
+	require.NoError(t, n.Close())
+}
+
+// Close in the middle of the start ends it, and waiting clients are told.
+func TestCloseWhileStarting(t *testing.T) {
+	n := lazynet.Start(t.Context(), gated(nil, nil, nil))
+	got := make(chan error)
+	go func() {
+		_, err := n.Attach(t.Context(), vnet.PortOptions{}, nil)
+		got <- err
+	}()
+	require.NoError(t, n.Close())
+	require.ErrorIs(t, <-got, vnet.ErrClosed)
+	require.ErrorIs(t, n.Err(), context.Canceled)
+}
+
+// A network that has started although nobody wants it any more is closed.
+func TestCloseTooLate(t *testing.T) {
+	gate, inner := make(chan struct{}), &fake{closeErr: errors.New("stuck")}
+	n := lazynet.Start(t.Context(), func(context.Context) (vnet.Network, error) {
+		<-gate
+		return inner, nil
+	})
+	done := make(chan error)
+	go func() { done <- n.Close() }()
+	close(gate)
+	require.ErrorIs(t, <-done, inner.closeErr)
+	require.ErrorIs(t, n.Close(), inner.closeErr)
+	assert.Equal(t, int32(1), inner.closed.Load())
+}
