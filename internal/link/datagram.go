@@ -46,6 +46,7 @@ type Datagram struct {
 	shutdown atomic.Pointer[DrainSchedule]
 	failure  atomic.Pointer[error] // of a send, tells why shutdown was set
 	closed   atomic.Bool
+	paused   atomic.Bool
 
 	close func() error
 	toNet tallies
@@ -144,7 +145,7 @@ func (d *Datagram) Shutdown(sched DrainSchedule) {
 func (d *Datagram) end(sched DrainSchedule) {
 	if d.shutdown.CompareAndSwap(nil, &sched) {
 		// A deadline in the past wakes a reader that waits; one that reads looks at shutdown after each read.
-		_ = d.conn.SetReadDeadline(time.Unix(1, 0))
+		_ = d.conn.SetReadDeadline(past)
 	}
 }
 
@@ -178,7 +179,7 @@ func (d *Datagram) closeOnce() error {
 			shut()
 		}
 	}
-	_ = d.conn.SetWriteDeadline(time.Unix(1, 0)) // wakes the drainer
+	_ = d.conn.SetWriteDeadline(past) // wakes the drainer
 	d.out.Close()
 	return d.conn.Close()
 }
@@ -191,6 +192,8 @@ func (d *Datagram) Run(h Handler) error {
 	case f != nil && (err == nil || os.IsTimeout(err)):
 		d.rest(h)
 		return *f
+	case d.paused.Load() && d.shutdown.Load() == nil && (err == nil || os.IsTimeout(err)):
+		return ErrPaused
 	case err == nil, os.IsTimeout(err) && d.shutdown.Load() != nil:
 		err = ErrShutdown
 	}
@@ -218,7 +221,7 @@ func (d *Datagram) readFrames(h Handler) error {
 		defer r.Free()
 		for {
 			var again bool
-			if again, err = d.receive(r, int(fd), h); err != nil || d.shutdown.Load() != nil {
+			if again, err = d.receive(r, int(fd), h); err != nil || d.shutdown.Load() != nil || d.paused.Load() {
 				return true
 			}
 			if again {

@@ -48,6 +48,7 @@ type Outbox struct {
 	busy   bool  // a drainer runs: everything goes through out, so that the order is kept
 	ended  bool  // frames are dropped: Stop, Close or an error
 	closed bool  // nothing is sent any more
+	parked bool  // nothing is sent and no frame is taken until Unpark
 	stats  Stats
 
 	stop    chan struct{}
@@ -91,7 +92,9 @@ func (o *Outbox) Close() {
 	o.mu.Lock()
 	if !o.closed {
 		o.closed, o.ended = true, true
-		close(o.stop)
+		if !o.parked {
+			close(o.stop)
+		}
 	}
 	o.mu.Unlock()
 	o.drainer.Wait()
@@ -119,6 +122,10 @@ func (o *Outbox) deliver(b frame.Batch) error {
 	defer o.mu.Unlock()
 	if o.ended {
 		o.stats.DropClosed += uint64(b.Len())
+		return nil
+	}
+	if o.parked {
+		o.stats.DropQueueFull += uint64(b.Len())
 		return nil
 	}
 	if !o.busy && !o.queueAll {
@@ -206,7 +213,11 @@ func (o *Outbox) next() ([]byte, bool) {
 	if o.closed {
 		return nil, false
 	}
-	c, ok := o.out.pop()
+	var c []byte
+	ok := false
+	if !o.parked {
+		c, ok = o.out.pop()
+	}
 	if !ok {
 		o.busy = false
 		return nil, false

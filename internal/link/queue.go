@@ -2,36 +2,46 @@
 
 package link
 
-// A queue is a byte queue of whole frames made of pooled chunks. Only its first bytes may be the rest of a frame.
+import "slices"
+
+// A queue is a queue of frames made of pooled chunks, each of whole frames. Only its first bytes may be the rest of a frame.
 type queue struct {
 	chunks [][]byte // each filled to its length; the last one may have room left
 	size   int      // bytes in chunks
 }
 
-// push appends b and reports whether there was memory for all of it. Without, nothing was appended.
+// push puts b, the rest of a frame, into an empty queue, and reports whether there was memory.
 func (q *queue) push(b []byte) bool {
-	var tail []byte
-	if n := len(q.chunks); n > 0 {
-		tail = q.chunks[n-1]
+	c, err := chunks.get()
+	if err != nil {
+		return false
 	}
-	need := (len(b) - (cap(tail) - len(tail)) + chunkLen - 1) / chunkLen
-	had := len(q.chunks)
-	for range need {
-		c, err := chunks.get()
-		if err != nil {
-			q.giveBack(had)
-			return false
-		}
-		q.chunks = append(q.chunks, c[:0])
-	}
-	q.size += len(b)
-	for i := max(had-1, 0); len(b) > 0; i++ {
-		c := q.chunks[i]
-		n := copy(c[len(c):cap(c)], b)
-		q.chunks[i] = c[:len(c)+n]
-		b = b[n:]
-	}
+	q.chunks = append(q.chunks, c[:copy(c, b)])
+	q.size = len(b)
 	return true
+}
+
+// unpop puts back a chunk that pop returned, or what is left of it.
+func (q *queue) unpop(c []byte) {
+	q.chunks = slices.Insert(q.chunks, 0, c)
+	q.size += len(c)
+}
+
+// head is a copy of the first n bytes, which are in the first chunk.
+func (q *queue) head(n int) []byte {
+	if n == 0 {
+		return nil
+	}
+	return slices.Clone(q.chunks[0][:n])
+}
+
+// countFrom is how many whole frames follow the first n bytes, which are the rest of a frame, and their size in wire form.
+func (q *queue) countFrom(n int) (frames, size int) {
+	for _, c := range q.chunks {
+		f, end := fit(c[n:], len(c))
+		frames, size, n = frames+f, size+end, 0
+	}
+	return frames, size
 }
 
 // giveBack returns the chunks from index i on to the pool.

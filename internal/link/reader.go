@@ -40,11 +40,19 @@ func (s *Stream) Run(h Handler) error {
 		s.release()
 		return err
 	}
+	if s.standing(err) {
+		return ErrPaused
+	}
 	s.Drain()
 	if s.rd.eof && !s.rd.lost && s.failure.Load() != nil {
 		return io.EOF // the write failed because the client had gone
 	}
 	return s.reason(err)
+}
+
+// standing reports whether err, with which the read loop ended, is due to Pause and nothing else.
+func (s *Stream) standing(err error) bool {
+	return s.paused.Load() && s.shutdown.Load() == nil && (err == nil || os.IsTimeout(err))
 }
 
 // Drain reads and discards what the client sends, by the schedule that Shutdown was given, else by DrainOne. Run calls it;
@@ -83,7 +91,7 @@ func (s *Stream) readFrames(h Handler) error {
 			if again, err = s.readOnce(int(fd), h); err != nil {
 				return true
 			}
-			if s.shutdown.Load() != nil {
+			if s.shutdown.Load() != nil || s.paused.Load() {
 				return true
 			}
 			if again {

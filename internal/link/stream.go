@@ -9,7 +9,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -29,6 +28,7 @@ type Stream struct {
 	rd       reader
 	shutdown atomic.Pointer[DrainSchedule]
 	failure  atomic.Pointer[error] // of a write, tells why shutdown was set
+	paused   atomic.Bool
 
 	limit    int  // of out, bytes
 	shared   bool // see StreamOptions
@@ -38,7 +38,9 @@ type Stream struct {
 	mu     sync.Mutex
 	out    queue
 	flight int  // bytes the drainer has taken from out and not yet written
+	owed   int  // bytes at the front of out that are the rest of a frame
 	busy   bool // a drainer runs: everything goes through out, so that the order is kept
+	parked bool // saved: nothing is written and no frame is taken until Resume
 	closed bool // no write any more
 	ended  bool // Shutdown was called: frames are dropped
 	stats  Stats
@@ -123,7 +125,7 @@ func (s *Stream) Shutdown(sched DrainSchedule) {
 	s.mu.Unlock()
 	if s.shutdown.CompareAndSwap(nil, &sched) {
 		// A deadline in the past wakes a reader that waits; one that reads looks at shutdown after each read.
-		_ = s.conn.SetReadDeadline(time.Unix(1, 0))
+		_ = s.conn.SetReadDeadline(past)
 	}
 }
 
@@ -132,7 +134,7 @@ func (s *Stream) fail(err error) {
 	s.failure.CompareAndSwap(nil, &err)
 	sched := DrainOne
 	if s.shutdown.CompareAndSwap(nil, &sched) {
-		_ = s.conn.SetReadDeadline(time.Unix(1, 0))
+		_ = s.conn.SetReadDeadline(past)
 	}
 }
 
@@ -161,6 +163,10 @@ func (s *Stream) Deliver(b frame.Batch) {
 	defer s.mu.Unlock()
 	if s.ended {
 		s.stats.DropClosed += uint64(b.Len())
+		return
+	}
+	if s.parked {
+		s.stats.DropQueueFull += uint64(b.Len())
 		return
 	}
 	if s.busy {

@@ -3,7 +3,9 @@
 package link
 
 import (
+	"encoding/binary"
 	"fmt"
+	"os"
 	"runtime/debug"
 
 	"golang.org/x/sys/unix"
@@ -38,15 +40,20 @@ func (s *Stream) owe(b frame.Batch, n int) {
 			s.fail(fmt.Errorf("queue the rest of a frame: %w", ErrNoMemory))
 			return
 		}
+		s.owed = len(rest)
 		n = it.End()
 		sent++
 	}
 	s.stats.ToClientFrames += uint64(sent)
 	s.stats.ToClientBytes += uint64(n - sent*frame.PrefixLen)
 	s.enqueue(buf[n:], b.Len()-sent)
-	if s.out.size == 0 {
-		return
+	if s.out.size > 0 {
+		s.drainMore()
 	}
+}
+
+// drainMore starts the drainer. The caller holds mu.
+func (s *Stream) drainMore() {
 	s.busy = true
 	s.drainer.Add(1)
 	go s.drainFn()
@@ -57,13 +64,11 @@ func (s *Stream) enqueue(buf []byte, frames int) {
 	if frames == 0 {
 		return
 	}
-	taken, end := frames, len(buf)
-	if room := s.limit - s.out.size - s.flight; end > room {
-		taken, end = fit(buf, room)
+	if room := s.limit - s.out.size - s.flight; len(buf) > room {
+		_, end := fit(buf, room)
+		buf = buf[:end]
 	}
-	if end > 0 && !s.out.push(buf[:end]) {
-		taken, end = 0, 0
-	}
+	taken, end := s.out.pushWhole(buf)
 	s.stats.ToClientFrames += uint64(taken)
 	s.stats.ToClientBytes += uint64(end - taken*frame.PrefixLen)
 	s.stats.DropQueueFull += uint64(frames - taken)
@@ -79,21 +84,18 @@ func fit(buf []byte, room int) (frames, end int) {
 	return frames, end
 }
 
-// drainOut writes the queue to the client, waiting for it outside the lock, until the queue is empty.
+// drainOut writes the queue to the client, waiting for it outside the lock, until the queue is empty or the link is saved.
 func (s *Stream) drainOut() {
 	defer s.drainer.Done()
 	for {
-		s.mu.Lock()
-		s.flight = 0
-		c, ok := s.out.pop()
+		c, cut, ok := s.next()
 		if !ok {
-			s.busy = false
-			s.mu.Unlock()
 			return
 		}
-		s.flight = len(c)
-		s.mu.Unlock()
-		err := s.writeAllSafely(c)
+		left, err := s.writeAllSafely(c)
+		if os.IsTimeout(err) && s.putBack(c, len(c)-len(left), cut) {
+			return
+		}
 		chunks.put(c)
 		if err != nil {
 			s.giveUp(err)
@@ -102,8 +104,44 @@ func (s *Stream) drainOut() {
 	}
 }
 
+// next takes a chunk from the queue, of which the first cut bytes are the rest of a frame. Without one, or for Save, the
+// drainer has to end.
+func (s *Stream) next() (c []byte, cut int, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.flight = 0
+	if !s.parked {
+		c, ok = s.out.pop()
+	}
+	if !ok {
+		s.busy = false
+		return nil, 0, false
+	}
+	s.flight = len(c)
+	cut, s.owed = s.owed, 0
+	return c, cut, true
+}
+
+// putBack returns chunk c, of which the bytes before done are written and which begins with cut bytes of a frame, to the queue
+// for Save. It reports false when nobody saves the link.
+func (s *Stream) putBack(c []byte, done, cut int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.parked {
+		return false
+	}
+	end := cut // of the frame that done is in
+	for end < done {
+		end += frame.PrefixLen + int(binary.BigEndian.Uint32(c[end:]))
+	}
+	s.owed = end - done
+	s.out.unpop(c[:copy(c, c[done:])])
+	s.flight, s.busy = 0, false
+	return true
+}
+
 // writeAllSafely is writeAll, of which a panic is the end of this client.
-func (s *Stream) writeAllSafely(b []byte) (err error) {
+func (s *Stream) writeAllSafely(b []byte) (left []byte, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("panic while writing: %v\n%s", r, debug.Stack())
@@ -113,8 +151,8 @@ func (s *Stream) writeAllSafely(b []byte) (err error) {
 }
 
 // writeAll writes b, waiting for room outside of system calls. conn.Write would wait inside of one where O_NONBLOCK was
-// cleared.
-func (s *Stream) writeAll(b []byte) (err error) {
+// cleared. left is what was not written because of an error.
+func (s *Stream) writeAll(b []byte) (left []byte, err error) {
 	poll := s.rc.Write(func(fd uintptr) bool {
 		for len(b) > 0 {
 			var n int
@@ -133,7 +171,7 @@ func (s *Stream) writeAll(b []byte) (err error) {
 	if err == nil {
 		err = poll
 	}
-	return err
+	return b, err
 }
 
 // giveUp drops the queue after the drainer's write failed. busy stays set: nothing may be written after a cut frame.
