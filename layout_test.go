@@ -57,9 +57,10 @@ var imports = map[string][]string{
 
 	"internal/watch":          {},
 	"internal/state":          {},
-	"internal/compat":         {"internal/vnet", "internal/compat/errtext"},
+	"internal/handoff":        {},
+	"internal/compat":         {"internal/vnet", "internal/compat/errtext", "internal/handoff"},
 	"internal/compat/errtext": {},
-	"internal/rundir":         {"internal/compat"},
+	"internal/rundir":         {"internal/compat", "internal/handoff"},
 
 	"internal/fakeguest":         {"internal/frame", "internal/vnet"},
 	"internal/selftest":          {"internal/fakeguest", "internal/frame", "internal/vnet"},
@@ -102,7 +103,7 @@ type use struct {
 var direct = map[string]use{
 	"github.com/urfave/cli/v2": {"MIT", []string{"internal/compat", "cmd/socket_vmnet2"}, nil},
 	"golang.org/x/sys": {"BSD-3-Clause", []string{
-		"internal/link", "internal/mmsg", "internal/unixgram", "internal/compat", "internal/rundir", "internal/state", "internal/vmnet/pkt", "internal/vmnet/ffi", "internal/darwinapi",
+		"internal/link", "internal/mmsg", "internal/unixgram", "internal/compat", "internal/handoff", "internal/rundir", "internal/state", "internal/vmnet/pkt", "internal/vmnet/ffi", "internal/darwinapi",
 		"cmd/socket_vmnet2", "cmd/socket_vmnet_client", "cmd/vmnet-helper", "internal/passing", "internal/passing/proto", "internal/passing/client",
 		"test/bench/vmnetcalls", "test/e2e/guest", "test/e2e/lab", "test/vzguest",
 	}, []string{"*"}},

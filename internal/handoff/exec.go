@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package handoff
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// stopSignals end a daemon in order.
+var stopSignals = []syscall.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM}
+
+// Exec replaces this program by the one at path, which gets argv (the first element being its name), env and what o
+// collected. It returns only with an error, and then all is as it was before: the descriptors are not inherited by children
+// and signals arrive.
+//
+// No child can be started while descriptors are open to inheritance. A stop signal that comes while the programs change
+// reaches the new one when it calls signal.Notify, on Linux; elsewhere it ends the process, which is what it was for,
+// only not in order. A stop signal that came before is not lost either: see ErrStopping.
+func Exec(o *Out, path string, argv, env []string) error {
+	f, err := o.write(argv)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }()
+	memory := int(f.Fd())
+	env = slices.DeleteFunc(slices.Clone(env), func(v string) bool { return strings.HasPrefix(v, envName+"=") })
+	env = append(env, envName+"="+strconv.Itoa(memory))
+
+	// Go on with one thread: the one that calls exec is the one whose signal mask the new program has.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	came := make(chan os.Signal, 1)
+	for _, s := range stopSignals {
+		if !signal.Ignored(s) {
+			signal.Notify(came, s)
+		}
+	}
+	unblock := blockStopSignals()
+	defer unblock()
+	signal.Stop(came) // those that came before they were blocked have been delivered when this returns
+	if len(came) > 0 {
+		return ErrStopping
+	}
+
+	var limit unix.Rlimit
+	lerr := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit)
+	err = o.exec(memory, path, argv, env)
+	if lerr == nil { // syscall.Exec has set what a new program should begin with
+		_ = unix.Setrlimit(unix.RLIMIT_NOFILE, &limit)
+	}
+	runtime.KeepAlive(o)
+	return err
+}
+
+// exec opens the descriptors to inheritance and replaces the program. Forks wait meanwhile.
+func (o *Out) exec(memory int, path string, argv, env []string) error {
+	syscall.ForkLock.Lock()
+	defer syscall.ForkLock.Unlock()
+	all := append(slices.Clone(o.fds), memory)
+	for n, fd := range all {
+		if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETFD, 0); err != nil {
+			closeOnExec(all[:n])
+			return fmt.Errorf("hand over descriptor %d: %w", fd, err)
+		}
+	}
+	err := syscall.Exec(path, argv, env)
+	closeOnExec(all)
+	return fmt.Errorf("exec %s: %w", path, err)
+}
+
+func closeOnExec(fds []int) {
+	for _, fd := range fds {
+		unix.CloseOnExec(fd)
+	}
+}
+
+// write makes the manifest.
+func (o *Out) write(argv []string) (*os.File, error) {
+	m := Manifest{
+		Version: Version, PID: os.Getpid(), Argv: argv, From: o.From, Began: o.Began, Sections: o.sections, FDs: slices.Clone(o.fds),
+	}
+	if m.Began.IsZero() {
+		m.Began = time.Now()
+	}
+	for _, fd := range m.FDs {
+		if fd <= 2 {
+			return nil, fmt.Errorf("write the manifest: descriptor %d is always inherited and cannot be handed over", fd)
+		}
+	}
+	b, err := json.Marshal(m)
+	if err != nil {
+		return nil, fmt.Errorf("write the manifest: %w", err)
+	}
+	if len(b) > maxSize || len(m.FDs) > maxFDs {
+		return nil, fmt.Errorf("write the manifest: %d bytes with %d descriptors are more than the limits of %d and %d",
+			len(b), len(m.FDs), maxSize, maxFDs)
+	}
+	f, err := memoryFile()
+	if err != nil {
+		return nil, fmt.Errorf("write the manifest: %w", err)
+	}
+	_, err = f.WriteAt(b, 0)
+	if err == nil {
+		err = trusted(int(f.Fd())) // as the new image will ask, when it is too late
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("write the manifest: %w", err), f.Close())
+	}
+	return f, nil
+}
+
+// temporary makes a file without a name, with mode 0600. Root makes it where nobody else can give it a second name.
+func temporary() (*os.File, error) {
+	dir := ""
+	if os.Geteuid() == 0 {
+		dir = "/var/run"
+	}
+	f, err := os.CreateTemp(dir, ".socket_vmnet2-*") // made anew (O_EXCL), mode 0600
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Remove(f.Name()); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package handoff
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// An In is what the image before this one handed over. It is for one goroutine.
+type In struct {
+	m    Manifest
+	left []int // not taken yet
+}
+
+// From is the version of the image before this one.
+func (i *In) From() string { return i.m.From }
+
+// Began is when the image before this one stopped serving. It has no monotonic part, so the wall clock counts.
+func (i *In) Began() time.Time { return i.m.Began }
+
+// Argv is the command line that the image before this one was started with, as it told it.
+func (i *In) Argv() []string { return slices.Clone(i.m.Argv) }
+
+// Get reads a section into v. ErrNoSection: there is none.
+func (i *In) Get(section string, v any) error {
+	raw, ok := i.m.Sections[section]
+	if !ok {
+		return fmt.Errorf("section %s: %w", section, ErrNoSection)
+	}
+	if err := json.Unmarshal(raw, v); err != nil {
+		return fmt.Errorf("read section %s of the manifest: %w", section, err)
+	}
+	return nil
+}
+
+// File takes descriptor fd over: it belongs to the caller from here on, and children do not inherit it. Each can be taken
+// once.
+func (i *In) File(fd int) (*os.File, error) {
+	at := slices.Index(i.left, fd)
+	if at < 0 {
+		return nil, fmt.Errorf("take descriptor %d over: it was not handed over, or is taken already", fd)
+	}
+	i.left = slices.Delete(i.left, at, at+1)
+	return os.NewFile(uintptr(fd), fmt.Sprintf("descriptor %d", fd)), nil
+}
+
+// UnixConn takes descriptor fd over as a unix socket, whatever its type and whether or not it is connected. The
+// connection's own descriptor has another number.
+func (i *In) UnixConn(fd int) (*net.UnixConn, error) {
+	f, err := i.File(fd)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // the connection has a duplicate
+	c, err := net.FileConn(f)
+	if err != nil {
+		return nil, fmt.Errorf("take descriptor %d over as a connection: %w", fd, err)
+	}
+	uc, ok := c.(*net.UnixConn)
+	if !ok {
+		return nil, errors.Join(fmt.Errorf("take descriptor %d over as a connection: it is no unix socket", fd), c.Close())
+	}
+	return uc, nil
+}
+
+// UnixListener takes descriptor fd over as a listening unix socket. Its Close leaves the path alone. The listener's own
+// descriptor has another number.
+func (i *In) UnixListener(fd int) (*net.UnixListener, error) {
+	f, err := i.File(fd)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // the listener has a duplicate
+	ln, err := net.FileListener(f)
+	if err != nil {
+		return nil, fmt.Errorf("take descriptor %d over as a listener: %w", fd, err)
+	}
+	ul, ok := ln.(*net.UnixListener)
+	if !ok {
+		return nil, errors.Join(fmt.Errorf("take descriptor %d over as a listener: it is no unix socket", fd), ln.Close())
+	}
+	ul.SetUnlinkOnClose(false)
+	return ul, nil
+}
+
+// CloseRest closes what nobody took.
+func (i *In) CloseRest() {
+	for _, fd := range i.left {
+		_ = unix.Close(fd)
+	}
+	i.left = nil
+}
+
+// own makes all descriptors of the manifest ours: children shall not inherit them.
+func (i *In) own() error {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	for _, fd := range i.m.FDs {
+		if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETFD, unix.FD_CLOEXEC); err != nil {
+			return fmt.Errorf("descriptor %d, which the manifest lists, is not open: %w", fd, err)
+		}
+	}
+	i.left = slices.Clone(i.m.FDs)
+	return nil
+}

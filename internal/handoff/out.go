@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package handoff
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"syscall"
+	"time"
+)
+
+// An Out collects what is handed over. Its zero value may be used. It is for one goroutine.
+type Out struct {
+	From  string    // version of this image
+	Began time.Time // when it stopped serving; Exec sets it if it is zero
+
+	sections map[string]json.RawMessage
+	fds      []int
+	keep     []any // whose descriptors are listed: nothing may close them when they are no longer used
+}
+
+// FD notes that descriptor fd survives, and returns it. The caller keeps it open. A negative one stands for none.
+func (o *Out) FD(fd int) int {
+	if fd >= 0 && !slices.Contains(o.fds, fd) {
+		o.fds = append(o.fds, fd)
+	}
+	return fd
+}
+
+// Conn notes the descriptor of a connection, a listener or a file, and returns it. Nothing about c changes: an *os.File
+// stays as it is, unlike with its Fd.
+func (o *Out) Conn(c syscall.Conn) (int, error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return -1, fmt.Errorf("hand over a descriptor: %w", err)
+	}
+	fd := -1
+	if err := raw.Control(func(u uintptr) { fd = int(u) }); err != nil {
+		return -1, fmt.Errorf("hand over a descriptor: %w", err)
+	}
+	o.keep = append(o.keep, c)
+	return o.FD(fd), nil
+}
+
+// Put writes v as section, in place of what was there.
+func (o *Out) Put(section string, v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("write section %s of the manifest: %w", section, err)
+	}
+	if o.sections == nil {
+		o.sections = map[string]json.RawMessage{}
+	}
+	o.sections[section] = b
+	return nil
+}
