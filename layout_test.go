@@ -47,10 +47,11 @@ var imports = map[string][]string{
 
 	"internal/link":      {"internal/frame", "internal/mmsg"},
 	"internal/mmsg":      {"internal/darwinapi", "internal/frame"},
-	"internal/perclient": {"internal/frame", "internal/vnet", "internal/link", "internal/watch"},
+	"internal/peercred":  {},
+	"internal/perclient": {"internal/frame", "internal/vnet", "internal/link", "internal/peercred", "internal/watch"},
 	"internal/unixgram":  {"internal/frame", "internal/link", "internal/mmsg"},
 	"internal/passing": {
-		"internal/frame", "internal/link", "internal/mmsg", "internal/passing/proto", "internal/perclient", "internal/unixgram", "internal/vnet",
+		"internal/frame", "internal/link", "internal/mmsg", "internal/passing/proto", "internal/peercred", "internal/perclient", "internal/unixgram", "internal/vnet",
 	},
 	"internal/passing/proto":  {},
 	"internal/passing/client": {"internal/passing/proto"},
@@ -103,7 +104,7 @@ type use struct {
 var direct = map[string]use{
 	"github.com/urfave/cli/v2": {"MIT", []string{"internal/compat", "cmd/socket_vmnet2"}, nil},
 	"golang.org/x/sys": {"BSD-3-Clause", []string{
-		"internal/link", "internal/mmsg", "internal/unixgram", "internal/compat", "internal/handoff", "internal/rundir", "internal/state", "internal/vmnet/pkt", "internal/vmnet/ffi", "internal/darwinapi",
+		"internal/link", "internal/mmsg", "internal/peercred", "internal/unixgram", "internal/compat", "internal/handoff", "internal/rundir", "internal/state", "internal/vmnet/pkt", "internal/vmnet/ffi", "internal/darwinapi",
 		"cmd/socket_vmnet2", "cmd/socket_vmnet_client", "cmd/vmnet-helper", "internal/passing", "internal/passing/proto", "internal/passing/client",
 		"test/bench/vmnetcalls", "test/e2e/guest", "test/e2e/lab", "test/vzguest",
 	}, []string{"*"}},

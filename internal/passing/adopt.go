@@ -8,6 +8,7 @@ import (
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/passing/proto"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/peercred"
 )
 
 // adopt serves a descriptor that a client hands over.
@@ -53,8 +54,8 @@ func (s *Server) adopt(c *conn) (rest func()) {
 }
 
 // adopted makes the link on h, which it takes over from giver.
-func (s *Server) adopted(h handed, t proto.Transport, giver peer) (link.Link, error) {
-	o := link.DatagramOptions{QueueSize: s.opts.QueueSize, Shared: true, As: giver.giver()}
+func (s *Server) adopted(h handed, t proto.Transport, giver peercred.Peer) (link.Link, error) {
+	o := link.DatagramOptions{QueueSize: s.opts.QueueSize, Shared: true, As: giverOf(giver)}
 	if h.bound == "" {
 		return s.newLink(h.fd, t, o)
 	}

@@ -55,7 +55,7 @@ func shortDir(t *testing.T) string {
 	return dir
 }
 
-// elsewhere makes peerOfFD's answer about this process that of another one for as long as the test runs: here client and
+// elsewhere makes the system's answer about this process that of another one for as long as the test runs: here client and
 // daemon are one process, and its own sockets are refused.
 func elsewhere(r *rig) { r.self = -1 }
 

@@ -142,9 +142,9 @@ func (s *Server) begin(c *conn, l link.Link, r proto.Request) (x session, err er
 
 // client describes the client behind c.
 func (s *Server) client(c *conn, r proto.Request) perclient.Client {
-	log := append([]any{"via", c.door, "transport", string(r.Transport)}, c.peer.args()...)
+	log := append([]any{"via", c.door, "transport", string(r.Transport)}, c.peer.Args()...)
 	return perclient.Client{
-		Name: r.Name, Log: log, MAC: r.MAC, InterfaceID: r.InterfaceID, Start: true,
+		Name: r.Name, Log: log, Peer: c.peer, MAC: r.MAC, InterfaceID: r.InterfaceID, Start: true,
 		Ended: func() { _ = c.SetReadDeadline(time.Unix(1, 0)) }, // wakes outlive
 	}
 }

@@ -23,6 +23,7 @@ import (
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/passing/client"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/passing/proto"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/peercred"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
@@ -380,7 +381,7 @@ func TestUsersWaitForThemselves(t *testing.T) {
 		t.Cleanup(func() { _ = their.Close() })
 		c := &conn{
 			UnixConn: uc, srv: r.Server, handle: r.Server.attach, until: time.Now().Add(time.Minute), door: "attach",
-			peer: peer{known: true, uid: uid},
+			peer: peercred.Peer{Known: true, UID: uid},
 		}
 		code := r.admit(c)
 		if code != "" {

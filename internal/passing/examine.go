@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/passing/proto"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/peercred"
 )
 
 // A handed is a descriptor that a client handed over, after a look at it.
@@ -66,7 +67,7 @@ func (s *Server) examinePeer(h handed, t proto.Transport, name string) (handed, 
 		h.bound = name
 		return h, s.checkBound(h.bound)
 	}
-	if r, ok := remote.(*unix.SockaddrUnix); ok && slices.Contains(s.opts.Trust.Own, r.Name) || peerOfFD(h.fd).pid == s.self {
+	if r, ok := remote.(*unix.SockaddrUnix); ok && slices.Contains(s.opts.Trust.Own, r.Name) || peercred.OfFD(h.fd).PID == s.self {
 		return h, badDescriptor("connected to this daemon itself: its frames would go round")
 	}
 	return h, nil

@@ -15,6 +15,7 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/passing/proto"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/peercred"
 )
 
 // TestGiverConnectsToAService: a user who has handed a socket over connects it to a service, which must not take the frames
@@ -36,7 +37,7 @@ func TestGiverConnectsToAService(t *testing.T) {
 
 	s := NewServer(Options{})
 	defer s.Stop()
-	for _, giver := range []peer{{known: true, uid: 4001, gid: 4002, pid: 1}, {known: true}, {}} {
+	for _, giver := range []peercred.Peer{{Known: true, UID: 4001, GID: 4002, PID: 1}, {Known: true}, {}} {
 		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 		require.NoError(t, err)
 		require.NoError(t, unix.Connect(fd, &unix.SockaddrUnix{Name: service}))
@@ -53,8 +54,9 @@ func TestGiverConnectsToAService(t *testing.T) {
 		require.NoError(t, err)
 		c, err := unix.ParseUnixCredentials(&list[0])
 		require.NoError(t, err)
-		want := unix.Ucred{Pid: int32(os.Getpid()), Uid: giver.uid, Gid: giver.gid}
-		if !giver.known {
+		const nobody = 65534
+		want := unix.Ucred{Pid: int32(os.Getpid()), Uid: giver.UID, Gid: giver.GID}
+		if !giver.Known {
 			want.Uid, want.Gid = nobody, nobody
 		}
 		assert.Equal(t, want, *c)

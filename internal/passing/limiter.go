@@ -46,7 +46,7 @@ func (s *Server) complain(c *conn, what string, args ...any) {
 		return
 	}
 	args = append([]any{"via", c.door}, args...)
-	args = append(args, c.peer.args()...)
+	args = append(args, c.peer.Args()...)
 	if muted > 0 {
 		args = append(args, "not_logged", muted)
 	}

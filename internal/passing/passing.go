@@ -16,6 +16,7 @@ import (
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/passing/proto"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/peercred"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/unixgram"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
@@ -129,7 +130,7 @@ type conn struct {
 	srv    *Server
 	handle func(*conn) (rest func())
 	until  time.Time // when the request has to be there
-	peer   peer
+	peer   peercred.Peer
 	door   string // "attach" or "adopt", for logs
 	once   sync.Once
 	calm   func() bool // ends that Stop interrupts reading
@@ -143,7 +144,7 @@ func (s *Server) Adopt(c *net.UnixConn) { s.accept(c, "adopt", s.adopt) }
 
 // accept gives a connection to a goroutine if there is room, else to the queue, else it turns it away.
 func (s *Server) accept(uc *net.UnixConn, door string, handle func(*conn) (rest func())) {
-	c := &conn{UnixConn: uc, srv: s, handle: handle, until: time.Now().Add(s.times.request), door: door, peer: peerOf(uc)}
+	c := &conn{UnixConn: uc, srv: s, handle: handle, until: time.Now().Add(s.times.request), door: door, peer: peercred.Of(uc)}
 	switch s.admit(c) {
 	case proto.Stopping:
 		c.turnAway(&proto.Error{Code: proto.Stopping, Text: errStopped.Error()})
@@ -157,7 +158,7 @@ func (s *Server) accept(uc *net.UnixConn, door string, handle func(*conn) (rest 
 func (s *Server) admit(c *conn) proto.Code {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	u := s.users[c.peer.user()]
+	u := s.users[c.peer.User()]
 	switch {
 	case s.stopping:
 		return proto.Stopping
@@ -165,7 +166,7 @@ func (s *Server) admit(c *conn) proto.Code {
 		return proto.Full
 	case u == nil:
 		u = &turns{}
-		s.users[c.peer.user()] = u
+		s.users[c.peer.User()] = u
 	}
 	s.open++
 	u.open++
@@ -184,7 +185,7 @@ func (c *conn) doneReading() {
 		s := c.srv
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		u := s.users[c.peer.user()]
+		u := s.users[c.peer.User()]
 		if len(u.waiting) == 0 {
 			u.reading--
 			return
@@ -235,9 +236,9 @@ func (c *conn) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.open--
-	u := s.users[c.peer.user()]
+	u := s.users[c.peer.User()]
 	if u.open--; u.open == 0 {
-		delete(s.users, c.peer.user())
+		delete(s.users, c.peer.User())
 	}
 }
 

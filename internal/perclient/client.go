@@ -8,6 +8,7 @@ import (
 	"net"
 	"sync"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/peercred"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
 
@@ -28,6 +29,8 @@ type Client struct {
 	Name string
 	// Log is keys and values that each line in the log about it has.
 	Log []any
+	// Peer is who is at the other end of its link, or who brought it. Handle asks for it itself.
+	Peer peercred.Peer
 	// MAC is the address that it says its guest has; nil if it says none.
 	MAC net.HardwareAddr
 	// InterfaceID is the vmnet interface's identity that it asks for; null for none.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/peercred"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
 
@@ -64,12 +65,14 @@ type Server struct {
 	sessions map[*Session]struct{}
 	lastID   uint64
 	stopping bool
+	paused   bool // nobody new is served
 	refused  uint64    // clients since the last warning
 	warned   time.Time // when refused clients were last logged
 	running  sync.WaitGroup
 
 	memory freer
 	logged logBudget
+	users  users // under mu
 }
 
 // NewServer makes a server without clients.
@@ -88,14 +91,15 @@ func NewServer(o Options) *Server {
 // Handle serves conn as a new client, in a goroutine of its own. It takes conn over and never blocks. Above MaxClients the
 // client is drained and closed.
 func (s *Server) Handle(conn *net.UnixConn) {
+	cl := Client{Peer: peercred.Of(conn)}
 	l, err := link.NewStream(conn, link.StreamOptions{QueueSize: s.opts.QueueSize})
 	if err != nil {
 		s.opts.Log.Warn("client closed: its socket is unusable", "error", err)
 		_ = conn.Close()
 		return
 	}
-	if s.admit(l, Client{}) == nil {
-		s.refuseOne(l)
+	if s.admit(l, cl) == nil {
+		s.refuseOne(l, cl)
 	}
 }
 
@@ -103,14 +107,14 @@ func (s *Server) Handle(conn *net.UnixConn) {
 // and never blocks.
 func (s *Server) Serve(l link.Link, c Client) (*Session, error) {
 	s.mu.Lock()
-	stopping := s.stopping
+	stopping := s.stopping || s.paused
 	s.mu.Unlock()
 	if stopping {
 		return nil, ErrStopping
 	}
 	x := s.admit(l, c)
 	if x == nil {
-		s.warnRefused()
+		s.warnRefused(c)
 		return nil, ErrFull
 	}
 	return x, nil
@@ -120,12 +124,13 @@ func (s *Server) Serve(l link.Link, c Client) (*Session, error) {
 func (s *Server) admit(l link.Link, cl Client) *Session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.sessions) >= s.opts.MaxClients {
+	if len(s.sessions) >= s.opts.MaxClients || s.paused {
 		return nil
 	}
 	s.lastID++
 	c := newSession(s, s.lastID, l, cl)
 	s.sessions[c] = struct{}{}
+	s.users.begin(cl.Peer)
 	if s.stopping { // it was still in the backlog
 		l.Shutdown(link.DrainStop)
 	}
@@ -135,11 +140,11 @@ func (s *Server) admit(l link.Link, cl Client) *Session {
 
 // refuseOne turns a client away that is one too many, after roomTries pauses: a client that comes back at once may be quicker than
 // the end of its former session, and some never try again.
-func (s *Server) refuseOne(l link.Link) {
+func (s *Server) refuseOne(l link.Link, cl Client) {
 	select {
 	case s.refuse <- struct{}{}:
 	default: // read what is there, so that at least this is no reset
-		s.warnRefused()
+		s.warnRefused(cl)
 		l.Shutdown(link.DrainSchedule{Hard: 2 * time.Millisecond})
 		l.Drain()
 		_ = l.Close()
@@ -149,19 +154,20 @@ func (s *Server) refuseOne(l link.Link) {
 		defer func() { <-s.refuse }()
 		for range roomTries {
 			time.Sleep(roomPause)
-			if s.admit(l, Client{}) != nil {
+			if s.admit(l, cl) != nil {
 				return
 			}
 		}
-		s.warnRefused()
+		s.warnRefused(cl)
 		l.Drain()
 		_ = l.Close()
 	})
 }
 
 // warnRefused counts a refused client and logs some.
-func (s *Server) warnRefused() {
+func (s *Server) warnRefused(cl Client) {
 	s.mu.Lock()
+	s.users.refuse(cl.Peer)
 	s.refused++
 	clients, refused, now := len(s.sessions), s.refused, time.Now()
 	warn := now.Sub(s.warned) > refuseWarnEvery
@@ -174,10 +180,11 @@ func (s *Server) warnRefused() {
 	}
 }
 
-// remove forgets c, which has ended.
-func (s *Server) remove(c *Session) {
+// remove forgets c, which has ended with st.
+func (s *Server) remove(c *Session, st link.Stats) {
 	s.mu.Lock()
 	delete(s.sessions, c)
+	s.users.end(c.client.Peer, st)
 	s.mu.Unlock()
 	s.memory.sessionEnded()
 }

@@ -116,7 +116,7 @@ func (c *Session) run() {
 	c.keeping.Wait()
 	st := c.link.Stats()
 	_ = c.link.Close()
-	c.srv.remove(c)
+	c.srv.remove(c, st)
 	c.summarise(err, st)
 }
 
@@ -135,6 +135,9 @@ func (c *Session) logBegin() {
 		return
 	}
 	c.log.Log(c.ctx, c.level, "accepted a connection", "fd", c.link.Fd())
+	if who := c.client.Peer.Args(); who != nil { // socket_vmnet's line has no room for it
+		c.log.Log(c.ctx, c.level, "client connected", who...)
+	}
 }
 
 func (c *Session) logEnd(err error) {
@@ -189,6 +192,9 @@ func (c *Session) summarise(err error, st link.Stats) {
 		level = slog.LevelWarn
 	}
 	args := []any{"reason", err, "duration", time.Since(c.began).Round(time.Millisecond)}
+	if len(c.client.Log) == 0 { // else it is in each line, where it is known
+		args = append(args, c.client.Peer.Args()...)
+	}
 	if m := c.watch.MAC(); m != nil {
 		args = append(args, "mac", m.String())
 	}

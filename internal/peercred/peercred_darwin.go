@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package passing
+package peercred
 
 import "golang.org/x/sys/unix"
 
-// peerOfFD asks who is at the other end of the socket fd.
-func peerOfFD(fd int) (p peer) {
+func ofFD(fd int) (p Peer) {
 	const solLocal = 0
 	if c, err := unix.GetsockoptXucred(fd, solLocal, unix.LOCAL_PEERCRED); err == nil {
-		p.known, p.uid = true, c.Uid
+		p.Known, p.UID = true, c.Uid
 		if c.Ngroups > 0 {
-			p.gid = c.Groups[0]
+			p.GID = c.Groups[0]
 		}
 	}
 	if pid, err := unix.GetsockoptInt(fd, solLocal, unix.LOCAL_PEERPID); err == nil {
-		p.pid = pid // alone it tells nothing of rights
+		p.PID = pid // alone it tells nothing of rights
 	}
 	return p
 }
