@@ -75,17 +75,18 @@ func (c *Session) start() (vnet.Port, error) {
 	}
 	defer func() { <-c.srv.starts }()
 	o := vnet.PortOptions{Name: c.name, ID: c.identity(), InterfaceID: c.client.InterfaceID}
-	p, err := c.srv.opts.Network.Attach(c.ctx, o, c.link)
+	sink := c.sink()
+	p, err := c.srv.opts.Network.Attach(c.ctx, o, sink)
 	for range idTries { // it may be the same client's former session that has the identity, and that session is ending
 		if !errors.Is(err, vnet.ErrIDInUse) || !c.sleep(idPause) {
 			break
 		}
-		p, err = c.srv.opts.Network.Attach(c.ctx, o, c.link)
+		p, err = c.srv.opts.Network.Attach(c.ctx, o, sink)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("start a port: %w", err)
 	}
-	return p, nil
+	return c.guarded(p), nil
 }
 
 // identity is what the client says of itself, the address of its guest or its name, else the address in its first frame: the

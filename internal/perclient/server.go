@@ -53,6 +53,8 @@ type Options struct {
 	MaxClients int // 0 = DefaultMaxClients
 	QueueSize  int // bytes of a client's queue; 0 = link.DefaultQueueSize
 	Log        *slog.Logger
+	// Guard makes the guard of a client, by the number of its session; nil, or a nil Guard, lets everything pass.
+	Guard func(id uint64, c Client, log *slog.Logger) Guard
 }
 
 // A Server serves clients.

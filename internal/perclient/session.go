@@ -50,6 +50,7 @@ type Session struct {
 	done    chan struct{}         // closed when nothing of the session runs any more
 	reason  atomic.Pointer[error] // why End was called
 	first   firstStart
+	guard   Guard // nil: none; made by the keeper
 
 	watch    watch.Watch
 	seen     bool // a frame has come; used by the reader
@@ -114,6 +115,7 @@ func (c *Session) run() {
 	// The port goes first: once it is closed nothing is delivered to the link any more.
 	c.cancel()
 	c.keeping.Wait()
+	c.closeGuard()
 	st := c.link.Stats()
 	_ = c.link.Close()
 	c.srv.remove(c, st)
@@ -232,7 +234,7 @@ func (c *Session) dropArgs(st link.Stats) (args []any) {
 			args = append(args, string(d.reason), d.n)
 		}
 	}
-	return args
+	return append(args, c.guardDrops()...)
 }
 
 // addDrops adds up what the session's ports dropped.

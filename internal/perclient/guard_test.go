@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package perclient
+
+import (
+	"bytes"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+)
+
+// fakeGuard keeps back each frame that says so.
+type fakeGuard struct {
+	mu      sync.Mutex
+	kept    uint64
+	arrived []string
+	closed  int
+}
+
+func (g *fakeGuard) Filter(b frame.Batch, pass func(frame.Batch)) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for it := b.Iter(); it.Next(); {
+		if bytes.Contains(it.Frame(), []byte("forged")) {
+			g.kept++
+			continue
+		}
+		pass(frame.NewBatch(b.Bytes()[it.Offset():it.End()], 1))
+	}
+}
+
+func (g *fakeGuard) ToClient(b frame.Batch) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for it := b.Iter(); it.Next(); {
+		g.arrived = append(g.arrived, string(it.Frame()[frame.MinLen:]))
+	}
+}
+
+func (g *fakeGuard) Drops() []any { return []any{"drop_forged", g.kept} }
+
+func (g *fakeGuard) Close() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.closed++
+}
+
+// TestGuard: a client's guard sees all that the client sends, also what waited for the port, and all that comes for it; it
+// outlives the port, ends with the session, and its drops are in the summary. A client without one is not the slower.
+func TestGuard(t *testing.T) {
+	guards := map[uint64]*fakeGuard{1: {}, 2: nil}
+	r := newRig(t, Options{Guard: func(id uint64, _ Client, log *slog.Logger) Guard {
+		assert.NotNil(t, log)
+		if g := guards[id]; g != nil {
+			return g
+		}
+		return nil
+	}})
+	a := r.dial(t)
+	eventually(t, func() bool { return r.net.attempts() == 1 })
+	b := r.dial(t)
+	eventually(t, func() bool { return r.net.attempts() == 2 })
+	say(t, b, 2, "hello") // both have their ports when it arrives
+	assert.Equal(t, "hello", hear(t, a))
+	for _, s := range []string{"one", "forged", "two"} {
+		say(t, a, 1, s)
+	}
+	assert.Equal(t, "one", hear(t, b))
+	assert.Equal(t, "two", hear(t, b))
+	say(t, b, 2, "forged, but nobody looks")
+	assert.Equal(t, "forged, but nobody looks", hear(t, a))
+
+	r.net.mu.Lock()
+	died := r.net.ports[0].died
+	r.net.mu.Unlock()
+	close(died) // a's
+	time.Sleep(20 * time.Millisecond)
+	for _, s := range []string{"forged", "three"} { // they wait for the new port, unless this machine is very slow
+		say(t, a, 1, s)
+	}
+	assert.Equal(t, "three", hear(t, b))
+	eventually(t, func() bool { return r.net.attempts() == 3 })
+
+	require.NoError(t, a.Close())
+	eventually(t, func() bool { return r.Clients() == 1 })
+	r.shutdown()
+	g := guards[1]
+	assert.EqualValues(t, 2, g.kept)
+	assert.Equal(t, 1, g.closed)
+	assert.Equal(t, []string{"hello", "forged, but nobody looks"}, g.arrived)
+	assert.Contains(t, r.log.String(), "drop_forged=2")
+}
