@@ -113,7 +113,7 @@ func (s *Stream) Gone() bool {
 		return true
 	}
 	n, _, err := unix.Recvfrom(s.fd, make([]byte, 1), unix.MSG_PEEK|unix.MSG_DONTWAIT)
-	return err == nil && n == 0
+	return err == nil && n == 0 || err == unix.ECONNRESET // it left frames unread
 }
 
 // Shutdown makes Run discard what the client still sends, by the times of sched, and return ErrShutdown. Frames for the

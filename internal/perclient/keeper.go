@@ -3,6 +3,7 @@
 package perclient
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -22,19 +23,31 @@ func (c *Session) keep() {
 		}
 		c.first.set(vnet.PortInfo{}, errEnded)
 	}()
-	if !c.wanted() {
+	for {
+		ctx := c.pause.work()
+		c.connect(ctx)
+		if ctx.Err() == nil || c.ctx.Err() != nil {
+			return
+		}
+		c.pause.stand(c.ctx, atKeeper)
+	}
+}
+
+// connect keeps the port until ctx ends, the client has gone or the network has.
+func (c *Session) connect(ctx context.Context) {
+	if !c.wanted(ctx) {
 		return
 	}
 	for attempt := 0; ; {
-		p, err := c.start()
+		p, err := c.start(ctx)
 		if err == nil {
 			attempt = 0
-			if c.ctx.Err() == nil {
+			if ctx.Err() == nil {
 				c.first.set(p.Info(), nil)
 			}
-			err = c.use(p)
+			err = c.use(ctx, p)
 		}
-		if c.ctx.Err() != nil {
+		if ctx.Err() != nil {
 			return
 		}
 		c.first.set(vnet.PortInfo{}, err)
@@ -45,43 +58,43 @@ func (c *Session) keep() {
 		delay := retryDelays[min(attempt, len(retryDelays)-1)]
 		attempt++
 		c.log.Warn("the client has no network; trying again", "error", err, "in", delay)
-		if !c.sleep(delay) {
+		if !sleep(ctx, delay) {
 			return
 		}
 	}
 }
 
 // wanted waits until the port is wanted, or returns false when the session ends before.
-func (c *Session) wanted() bool {
+func (c *Session) wanted(ctx context.Context) bool {
 	t := time.NewTimer(startDelay)
 	defer t.Stop()
 	select {
-	case <-c.ctx.Done():
+	case <-ctx.Done():
 		return false
 	case <-c.wake:
 	case <-t.C:
 		// On a busy machine the reader may not have come round to see a client that left at once.
 		return !c.link.Gone()
 	}
-	return c.ctx.Err() == nil
+	return ctx.Err() == nil
 }
 
 // start attaches a port, as soon as no more than maxStarts are at it.
-func (c *Session) start() (vnet.Port, error) {
+func (c *Session) start(ctx context.Context) (vnet.Port, error) {
 	select {
-	case <-c.ctx.Done():
-		return nil, c.ctx.Err()
+	case <-ctx.Done():
+		return nil, ctx.Err()
 	case c.srv.starts <- struct{}{}:
 	}
 	defer func() { <-c.srv.starts }()
 	o := vnet.PortOptions{Name: c.name, ID: c.identity(), InterfaceID: c.client.InterfaceID}
 	sink := c.sink()
-	p, err := c.srv.opts.Network.Attach(c.ctx, o, sink)
+	p, err := c.srv.opts.Network.Attach(ctx, o, sink)
 	for range idTries { // it may be the same client's former session that has the identity, and that session is ending
-		if !errors.Is(err, vnet.ErrIDInUse) || !c.sleep(idPause) {
+		if !errors.Is(err, vnet.ErrIDInUse) || !sleep(ctx, idPause) {
 			break
 		}
-		p, err = c.srv.opts.Network.Attach(c.ctx, o, sink)
+		p, err = c.srv.opts.Network.Attach(ctx, o, sink)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("start a port: %w", err)
@@ -93,6 +106,9 @@ func (c *Session) start() (vnet.Port, error) {
 // same guest has it again when it comes back. It is empty when the client was silent so far. Nothing keeps two clients from
 // naming the same one.
 func (c *Session) identity() string {
+	if c.named != "" {
+		return c.named
+	}
 	if c.client.MAC != nil {
 		return c.client.MAC.String()
 	}
@@ -105,9 +121,9 @@ func (c *Session) identity() string {
 	return ""
 }
 
-// use sends what was held, lets the reader send to p, and closes p when it died or the session ends. The error tells why
+// use sends what was held, lets the reader send to p, and closes p when it died or ctx ends. The error tells why
 // the port died.
-func (c *Session) use(p vnet.Port) error {
+func (c *Session) use(ctx context.Context, p vnet.Port) error {
 	defer func() {
 		c.port.Store(nil)
 		_ = p.Close() // one that cannot be closed in order is gone all the same
@@ -115,7 +131,7 @@ func (c *Session) use(p vnet.Port) error {
 	}()
 	c.open(p)
 	select {
-	case <-c.ctx.Done():
+	case <-ctx.Done():
 		return nil
 	case <-p.Done():
 		return fmt.Errorf("port died: %w", p.Err())
@@ -133,12 +149,12 @@ func (c *Session) open(p vnet.Port) {
 	c.port.Store(&p)
 }
 
-// sleep waits for d, or returns false when the session ends before.
-func (c *Session) sleep(d time.Duration) bool {
+// sleep waits for d, or returns false when ctx ends before.
+func sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
-	case <-c.ctx.Done():
+	case <-ctx.Done():
 		return false
 	case <-t.C:
 		return true

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -50,6 +51,7 @@ type port struct {
 	*bridge.Port
 	panics bool
 	died   chan struct{}
+	closed atomic.Bool
 }
 
 func (p *port) Info() vnet.PortInfo   { return vnet.PortInfo{} }

@@ -67,7 +67,7 @@ type Server struct {
 	sessions map[*Session]struct{}
 	lastID   uint64
 	stopping bool
-	paused   bool // nobody new is served
+	paused   bool      // nobody new is served
 	refused  uint64    // clients since the last warning
 	warned   time.Time // when refused clients were last logged
 	running  sync.WaitGroup

@@ -51,10 +51,13 @@ type Session struct {
 	reason  atomic.Pointer[error] // why End was called
 	first   firstStart
 	guard   Guard // nil: none; made by the keeper
+	pause   pauser
 
 	watch    watch.Watch
-	seen     bool // a frame has come; used by the reader
-	addrLogs int  // used by the reader
+	seen     bool   // a frame has come; used by the reader
+	named    string // the identity by which another process had its port started
+	restored bool   // from another process, which has logged its begin
+	addrLogs int    // used by the reader
 	level    slog.Level
 
 	// port is set while the port runs. Frames are sent by the reader; those held before that by the keeper, under mu.
@@ -92,6 +95,7 @@ func newSession(s *Server, id uint64, l link.Link, cl Client) *Session {
 		c.want()
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
+	c.pause.init(c.ctx)
 	ok, muted := s.logged.take(c.began)
 	if !ok {
 		c.level = slog.LevelDebug
@@ -132,6 +136,9 @@ func (c *Session) over() {
 
 // logBegin and logEnd write socket_vmnet's lines for a client of its socket, and a line with what is known for any other.
 func (c *Session) logBegin() {
+	if c.restored {
+		return
+	}
 	if len(c.client.Log) > 0 {
 		c.log.Log(c.ctx, c.level, "serving a client")
 		return
@@ -175,7 +182,11 @@ func (c *Session) read() (err error) {
 			c.link.Drain()
 		}
 	}()
-	return c.link.Run(c)
+	for {
+		if err = c.link.Run(c); !c.stood(err) {
+			return err
+		}
+	}
 }
 
 // panicked logs a recovered panic and returns it as an error.

@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package perclient
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net"
+	"os"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/bridge"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
+)
+
+// reaches has from say payload until to hears it: the port of either may be starting.
+func reaches(t *testing.T, from, to net.Conn, src byte, payload string) {
+	t.Helper()
+	for range 1000 {
+		say(t, from, src, payload)
+		require.NoError(t, to.SetReadDeadline(time.Now().Add(20*time.Millisecond)))
+		b := make([]byte, frame.PrefixLen+frame.MinLen+len(payload))
+		n, _ := to.Read(b)
+		require.NoError(t, to.SetReadDeadline(time.Now().Add(20*time.Second)))
+		if n > 0 {
+			require.Equal(t, payload, string(b[frame.PrefixLen+frame.MinLen:n]))
+			drainInput(to)
+			return
+		}
+	}
+	require.Fail(t, "frames do not arrive")
+}
+
+// drainInput reads what else is there.
+func drainInput(c net.Conn) {
+	b := make([]byte, 1<<16)
+	for {
+		_ = c.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
+		if n, err := c.Read(b); n == 0 || err != nil {
+			_ = c.SetReadDeadline(time.Now().Add(20 * time.Second))
+			return
+		}
+	}
+}
+
+// all are the ports there have been.
+func (n *network) all() []*port {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Clone(n.ports)
+}
+
+func (p *port) Close() error {
+	p.closed.Store(true)
+	return p.Port.Close()
+}
+
+func TestPauseAndResume(t *testing.T) {
+	r := newRig(t, Options{})
+	a, b := r.dial(t), r.dial(t)
+	reaches(t, a, b, 1, "before")
+	for range 20 {
+		require.NoError(t, r.Pause(within(t)))
+		say(t, a, 1, "while nobody reads")
+		for _, p := range r.net.all() {
+			assert.True(t, p.closed.Load(), "a port is open")
+		}
+		r.Resume()
+		drainInput(b) // it may have come before b's port
+		reaches(t, a, b, 1, "after")
+		reaches(t, b, a, 2, "and back")
+	}
+	assert.Equal(t, 2, r.Clients())
+}
+
+// TestPauseEndsAStart: a port that is starting, or is to be started later, holds nothing up.
+func TestPauseEndsAStart(t *testing.T) {
+	for name, prepare := range map[string]func(*network){
+		"slow":    func(n *network) { n.set(0, time.Hour) },
+		"failing": func(n *network) { n.set(1<<30, 0) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, Options{})
+			prepare(r.net)
+			a, b := r.dial(t), r.dial(t)
+			say(t, a, 1, "first")
+			eventually(t, func() bool { return r.net.attempts() > 0 })
+			require.NoError(t, r.Pause(within(t)))
+			r.net.set(0, 0)
+			r.Resume()
+			drainInput(b)
+			reaches(t, a, b, 1, "after")
+		})
+	}
+}
+
+// TestClientsLeaveWhileNobodyReads: they are gone after Resume, and Save says so at once where it is known.
+func TestClientsLeaveWhileNobodyReads(t *testing.T) {
+	r := newRig(t, Options{})
+	a, b, c := r.dial(t), r.dial(t), r.dial(t)
+	reaches(t, a, b, 1, "before")
+	require.NoError(t, r.Pause(within(t)))
+	require.NoError(t, c.Close())
+	saved := 0
+	for _, x := range r.Sessions() {
+		if _, ok := x.Save(); ok {
+			saved++
+		}
+	}
+	assert.Equal(t, 2, saved)
+	r.Resume()
+	eventually(t, func() bool { return r.Clients() == 2 })
+	drainInput(b)
+	reaches(t, a, b, 1, "after")
+}
+
+// TestNobodyNewWhilePaused: whoever asks is told to come again.
+func TestNobodyNewWhilePaused(t *testing.T) {
+	r := newRig(t, Options{})
+	require.NoError(t, r.Pause(within(t)))
+	_, err := r.Serve(newFakeLink(), Client{})
+	assert.ErrorIs(t, err, ErrStopping)
+	r.Resume()
+	l := newFakeLink()
+	x, err := r.Serve(l, Client{})
+	require.NoError(t, err)
+	l.end(errors.New("over"))
+	<-x.Done()
+}
+
+// TestStopWhilePaused: the stop of the daemon is no longer than else.
+func TestStopWhilePaused(t *testing.T) {
+	r := newRig(t, Options{})
+	a, b := r.dial(t), r.dial(t)
+	reaches(t, a, b, 1, "before")
+	require.NoError(t, r.Pause(within(t)))
+	r.Stop()
+	r.Resume()
+	r.Wait(within(t))
+	assert.Zero(t, r.Clients())
+}
+
+// stubborn is a link that never stands still.
+type stubborn struct{ *fakeLink }
+
+func (stubborn) Pause()           {}
+func (stubborn) Resume()          {}
+func (stubborn) Save() link.Saved { return link.Saved{} }
+
+func TestPauseGivesUp(t *testing.T) {
+	r := newRig(t, Options{})
+	l := stubborn{newFakeLink()}
+	x, err := r.Serve(l, Client{})
+	require.NoError(t, err)
+	a, b := r.dial(t), r.dial(t)
+	reaches(t, a, b, 1, "before")
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	assert.ErrorContains(t, r.Pause(ctx), "client 1 does not stand still")
+	r.Resume()
+	drainInput(b)
+	reaches(t, a, b, 1, "after")
+	l.end(errors.New("over"))
+	<-x.Done()
+}
+
+// TestRestore hands clients from one server to another under load, many times: none notices, none loses a frame that it sent.
+func TestRestore(t *testing.T) {
+	r := newRig(t, Options{})
+	a, b := r.dial(t), r.dial(t)
+	reaches(t, a, b, 1, "before")
+	reaches(t, b, a, 2, "before")
+	log := slog.New(slog.NewTextHandler(&lockedWriter{w: r.log}, nil))
+	s, sent := r.Server, uint64(0)
+	var wg sync.WaitGroup
+	stop := make(chan struct{})
+	wg.Go(func() { // b sends to itself, as it were: to nobody
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				say(t, b, 2, "load")
+				sent++
+			}
+		}
+	})
+	var last []Saved
+	for range 30 {
+		require.NoError(t, s.Pause(within(t)))
+		n := &network{Bridge: bridge.New(bridge.Options{})}
+		next := NewServer(Options{Network: n, Log: log})
+		last = nil
+		for _, x := range s.Sessions() {
+			v, ok := x.Save()
+			require.True(t, ok)
+			text, err := json.Marshal(v)
+			require.NoError(t, err)
+			var w Saved
+			require.NoError(t, json.Unmarshal(text, &w))
+			last = append(last, w)
+			conn := dup(t, w.Link.FD)
+			l, err := link.RestoreStream(conn, link.StreamOptions{}, w.Link)
+			require.NoError(t, err)
+			_, err = next.Restore(l, Client{}, w)
+			require.NoError(t, err)
+		}
+		require.Len(t, last, 2)
+		s.abandon()
+		s = next
+		t.Cleanup(func() { _ = n.Close() })
+	}
+	reaches(t, a, b, 1, "after")
+	close(stop)
+	wg.Wait()
+	eventually(t, func() bool {
+		for _, x := range s.Sessions() {
+			if x.id == 2 {
+				return x.link.Stats().ToNetFrames >= sent
+			}
+		}
+		return false
+	})
+	for _, w := range last {
+		assert.Contains(t, []uint64{1, 2}, w.ID)
+		assert.Equal(t, byte(w.ID), w.Watch.MAC[5])
+		assert.Equal(t, w.Watch.MAC.String(), w.Client.Identity)
+	}
+	l := newFakeLink()
+	x, err := s.Serve(l, Client{})
+	require.NoError(t, err)
+	assert.EqualValues(t, 3, x.id, "numbers go on")
+	l.end(errors.New("over"))
+	s.Stop()
+	s.Wait(within(t))
+}
+
+// abandon ends s without a word to its clients, as an exec does.
+func (s *Server) abandon() {
+	for _, x := range s.Sessions() {
+		st := x.link.(*link.Stream)
+		_ = st.Close()
+		st.Resume()
+		x.pause.resume(x.ctx)
+	}
+	s.Wait(context.Background())
+}
+
+// dup is the connection that fd is.
+func dup(t *testing.T, fd int) *net.UnixConn {
+	t.Helper()
+	n, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+	require.NoError(t, err)
+	f := os.NewFile(uintptr(n), "client")
+	c, err := net.FileConn(f)
+	require.NoError(t, err)
+	require.NoError(t, f.Close())
+	return c.(*net.UnixConn)
+}
+
+func TestRestoreRefusesDamage(t *testing.T) {
+	s := NewServer(Options{Network: &network{Bridge: bridge.New(bridge.Options{})}, Log: slog.New(slog.DiscardHandler)})
+	for name, held := range map[string][]byte{
+		"half a frame": {0, 0, 0, 20, 1, 2, 3},
+		"a runt":       {0, 0, 0, 1, 9},
+		"too long":     {0xff, 0, 0, 0},
+	} {
+		_, err := s.Restore(newFakeLink(), Client{}, Saved{ID: 7, Held: held})
+		assert.ErrorContains(t, err, "client 7", name)
+	}
+}
+
+// TestHeldFramesGoOver, those of a client whose port does not start, as far as they are few.
+func TestHeldFramesGoOver(t *testing.T) {
+	r := newRig(t, Options{})
+	r.net.set(1<<30, 0)
+	a := r.dial(t)
+	for range 100 {
+		say(t, a, 1, string(make([]byte, 1000)))
+	}
+	eventually(t, func() bool { return r.Sessions()[0].link.Stats().ToNetFrames == 100 })
+	require.NoError(t, r.Pause(within(t)))
+	v, ok := r.Sessions()[0].Save()
+	require.True(t, ok)
+	n, err := frames(v.Held)
+	require.NoError(t, err)
+	assert.Equal(t, maxHeldSaved/1018, n)
+	assert.EqualValues(t, 100-n, v.DropHeld)
+	r.Resume()
+}
