@@ -59,6 +59,8 @@ var imports = map[string][]string{
 	"internal/watch":          {},
 	"internal/state":          {},
 	"internal/handoff":        {},
+	"internal/upgrade":        {"internal/handoff"},
+	"internal/control":        {"internal/handoff", "internal/peercred"},
 	"internal/compat":         {"internal/vnet", "internal/compat/errtext", "internal/handoff"},
 	"internal/compat/errtext": {},
 	"internal/rundir":         {"internal/compat", "internal/handoff"},
@@ -104,7 +106,7 @@ type use struct {
 var direct = map[string]use{
 	"github.com/urfave/cli/v2": {"MIT", []string{"internal/compat", "cmd/socket_vmnet2"}, nil},
 	"golang.org/x/sys": {"BSD-3-Clause", []string{
-		"internal/link", "internal/mmsg", "internal/peercred", "internal/unixgram", "internal/compat", "internal/handoff", "internal/rundir", "internal/state", "internal/vmnet/pkt", "internal/vmnet/ffi", "internal/darwinapi",
+		"internal/link", "internal/mmsg", "internal/peercred", "internal/unixgram", "internal/compat", "internal/handoff", "internal/upgrade", "internal/rundir", "internal/state", "internal/vmnet/pkt", "internal/vmnet/ffi", "internal/darwinapi",
 		"cmd/socket_vmnet2", "cmd/socket_vmnet_client", "cmd/vmnet-helper", "internal/passing", "internal/passing/proto", "internal/passing/client",
 		"test/bench/vmnetcalls", "test/e2e/guest", "test/e2e/lab", "test/vzguest",
 	}, []string{"*"}},
