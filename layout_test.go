@@ -91,6 +91,7 @@ var imports = map[string][]string{
 	"test/e2e/lab":           {"internal/frame", "internal/state"},
 	"test/e2e/probe":         {"test/e2e/lab"},
 	"test/integrations/lima": {"internal/fakeguest"},
+	"test/soak/ledger":       {},
 	"test/vmnetsim":          {},
 	"test/vzguest":           {"internal/passing/client", "internal/passing/proto"},
 }
