@@ -232,16 +232,17 @@ func (h *hub) shared() int {
 	return len(h.ports)
 }
 
-// oldest is the port that has shared the anchor longest and may move, nil when none does.
-func (h *hub) oldest() *port {
+// hintOldest tells the port that has shared the anchor longest and may move that there may be an interface for it. A port
+// that has left gets no hint: it would be lost.
+func (h *hub) hintOldest() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, p := range h.ports {
 		if !p.resting.Load() {
-			return p
+			p.hint()
+			return
 		}
 	}
-	return nil
 }
 
 // settle waits until what the anchor has received so far is delivered.

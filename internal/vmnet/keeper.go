@@ -62,8 +62,9 @@ func (p *port) keep() {
 			p.resting.Store(false)
 			p.improve(retry)
 		case <-p.room:
+			p.owes = true
 			if p.resting.Load() { // its own interface has just died
-				p.net.offerRoom()
+				p.passOn()
 				continue
 			}
 			p.improve(retry)
@@ -71,12 +72,17 @@ func (p *port) keep() {
 	}
 }
 
-// passOn gives a hint that the port has not followed to another one.
+// passOn gives a hint that the port has not followed to another one. A port that ends calls it when it does not share the
+// anchor any more, so that no further hint comes.
 func (p *port) passOn() {
 	select {
 	case <-p.room:
-		p.net.offerRoom()
+		p.owes = true
 	default:
+	}
+	if p.owes {
+		p.owes = false
+		p.net.offerRoom()
 	}
 }
 
@@ -111,9 +117,10 @@ func (p *port) restart(retry *time.Timer) {
 	retry.Reset(delay)
 }
 
-// improve tries to get an own interface for a port that has none.
+// improve tries to get an own interface for a port that has none. A port that ends meanwhile still owes the try.
 func (p *port) improve(retry *time.Timer) {
 	if l := p.line.Load(); l != nil && l.dev != nil {
+		p.owes = false // the hint is older than what this port told the next one when it got its interface
 		return
 	}
 	if !p.net.takeTurn(p.ctx) {
@@ -122,12 +129,14 @@ func (p *port) improve(retry *time.Timer) {
 	err := p.own()
 	p.net.endTurn()
 	if err == nil {
+		p.owes = false
 		p.net.promoted.Add(1)
 		p.net.log.Info("a client has an interface of its own again", "client", p.name)
 		p.net.offerRoom() // another one may be lucky too
 		return
 	}
 	if p.ctx.Err() == nil {
+		p.owes = false
 		if p.line.Load() == nil {
 			p.shareOrWait()
 		}
@@ -227,14 +236,27 @@ func (p *port) describe(l *line) {
 
 // first puts something behind a new port.
 func (p *port) first() error {
-	if p.net.opts.Interfaces == InterfacesClient {
-		err := p.own()
-		if err == nil || p.ctx.Err() != nil {
-			return err
-		}
-		p.net.quiet.warn("no interface for a client, it shares one with others", "client", p.name, "error", err)
+	if p.net.opts.Interfaces != InterfacesClient {
+		return p.share()
 	}
-	return p.share()
+	rooms := p.net.rooms.Load()
+	err := p.own()
+	if err == nil || p.ctx.Err() != nil {
+		return err
+	}
+	p.net.quiet.warn("no interface for a client, it shares one with others", "client", p.name, "error", err)
+	if err = p.share(); err == nil && p.net.rooms.Load() != rooms {
+		p.hint() // the room that came up since was not offered to this port
+	}
+	return err
+}
+
+// hint tells the port that there may be an interface for it.
+func (p *port) hint() {
+	select {
+	case p.room <- struct{}{}:
+	default: // it has a hint that it has not followed yet
+	}
 }
 
 // retire stops l's interface and frees what belongs to l. It waits for that, but not for ever.
@@ -243,6 +265,7 @@ func (n *Network) retire(l *line) {
 	n.spawn(func() {
 		<-stopped
 		n.ownCount.Add(-1)
+		n.rooms.Add(1) // before the offer: see first
 		n.offerRoom()
 		<-idle
 		if l.out != nil {
@@ -257,12 +280,7 @@ func (n *Network) offerRoom() {
 	if n.opts.Interfaces != InterfacesClient || n.ctx.Err() != nil {
 		return
 	}
-	if p := n.hub.oldest(); p != nil {
-		select {
-		case p.room <- struct{}{}:
-		default:
-		}
-	}
+	n.hub.hintOldest()
 }
 
 // takeTurn waits until no other client tries to get an own interface again.

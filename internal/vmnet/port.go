@@ -41,6 +41,7 @@ type port struct {
 	closing atomic.Bool
 	kept    chan struct{} // closed when the keeper has ended
 	room    chan struct{} // told to try for an own interface
+	owes    bool          // has taken a hint from room that it has not followed; used by the keeper
 	waiting backoff       // used by the keeper
 	resting atomic.Bool   // room is for others: the own interface has died, and not for lack of room
 

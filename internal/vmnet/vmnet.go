@@ -60,6 +60,7 @@ type Network struct {
 
 	anchor                                          atomic.Pointer[api.Params]
 	ownCount                                        atomic.Int64
+	rooms                                           atomic.Uint64 // counts own interfaces that have stopped
 	starts, failures, restarts, exhausted, promoted atomic.Uint64
 
 	lastFailure atomic.Pointer[error] // of a start
@@ -165,6 +166,7 @@ func (n *Network) Attach(ctx context.Context, o vnet.PortOptions, toClient frame
 	p.closing.Store(true)
 	p.cancel()
 	p.drop(p.line.Swap(nil))
+	p.passOn()
 	close(p.kept)
 	n.forget(p)
 	switch {

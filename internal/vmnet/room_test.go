@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package vmnet
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestRoomOfALeaver: room that was offered to a client that leaves while it tries goes to another one.
+func TestRoomOfALeaver(t *testing.T) {
+	f := newFake()
+	f.limit = 2
+	r := newRig(t, f, onNetwork())
+	defer r.end()
+	owner, oldest, other := r.attach(1), r.attach(2), r.attach(3)
+	defer other.Close()
+	trying := make(chan struct{})
+	var tries atomic.Int32
+	f.setStart(func(ctx context.Context, _ bool) error {
+		if tries.Add(1) > 1 {
+			return nil
+		}
+		close(trying)
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	require.NoError(t, owner.Close())
+	<-trying
+	require.NoError(t, oldest.Close())
+	r.until("its own interface", func() bool { return len(f.running()) == 2 })
+}
+
+// TestRoomWhenManyLeave: room is taken by those who stay, whatever those do to whom it is offered.
+func TestRoomWhenManyLeave(t *testing.T) {
+	f := newFake()
+	f.limit = 5
+	f.born = func(i *fakeInterface) {
+		i.onStop = func(context.Context) error {
+			time.Sleep(rand.N(300 * time.Microsecond))
+			return nil
+		}
+	}
+	r := newRig(t, f, onNetwork())
+	defer r.end()
+	for range 100 {
+		var guests []*guest
+		for i := range byte(9) {
+			guests = append(guests, r.attach(i+1))
+		}
+		// Those who leave: two with an interface, and the two who have shared the anchor longest.
+		var all sync.WaitGroup
+		for _, g := range []*guest{guests[0], guests[1], guests[4], guests[5]} {
+			all.Go(func() {
+				time.Sleep(rand.N(300 * time.Microsecond))
+				_ = g.Close()
+			})
+		}
+		all.Wait()
+		r.until("interfaces for those who stay", func() bool { return len(f.running()) == 5 })
+		for _, g := range guests {
+			all.Go(func() { _ = g.Close() })
+		}
+		all.Wait()
+		r.until("the anchor alone", func() bool { return len(f.running()) == 1 })
+	}
+}
+
+// TestRoomAfterARefusal: room that comes up after a start was refused, and before its client shares the anchor, is not
+// forgotten.
+func TestRoomAfterARefusal(t *testing.T) {
+	f := newFake()
+	r := newRig(t, f, onNetwork())
+	defer r.end()
+	owner := r.attach(1)
+	var refused atomic.Bool
+	f.setStart(func(context.Context, bool) error {
+		if refused.Swap(true) {
+			return nil
+		}
+		_ = owner.Close()
+		for len(f.running()) > 1 || r.ownCount.Load() > 0 {
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(20 * time.Millisecond) // the room is offered, to nobody
+		return errors.New("there was none")
+	})
+	g := r.attach(2)
+	defer g.Close()
+	r.until("its own interface", func() bool { return len(f.running()) == 2 })
+}
