@@ -89,12 +89,13 @@ func (c *Session) start(ctx context.Context) (vnet.Port, error) {
 	defer func() { <-c.srv.starts }()
 	o := vnet.PortOptions{Name: c.name, ID: c.identity(), InterfaceID: c.client.InterfaceID}
 	sink := c.sink()
-	p, err := c.srv.opts.Network.Attach(ctx, o, sink)
+	network := c.srv.now()
+	p, err := network.Attach(ctx, o, sink)
 	for range idTries { // it may be the same client's former session that has the identity, and that session is ending
 		if !errors.Is(err, vnet.ErrIDInUse) || !sleep(ctx, idPause) {
 			break
 		}
-		p, err = c.srv.opts.Network.Attach(ctx, o, sink)
+		p, err = network.Attach(ctx, o, sink)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("start a port: %w", err)

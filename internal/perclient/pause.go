@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
 
 // A pauser has a session's two goroutines stand still, for the time of an upgrade: first the reader, between two frames, then
@@ -131,6 +132,20 @@ func (s *Server) Resume() {
 			c.pause.resume(c.ctx)
 		}
 	}
+}
+
+// Use has ports that start from now on be of n. It is called between Pause and Resume, when the network has been closed.
+func (s *Server) Use(n vnet.Network) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.network = n
+}
+
+// now is the network that a port is to be of.
+func (s *Server) now() vnet.Network {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.network
 }
 
 // Sessions are those of the clients that are served now.

@@ -83,6 +83,21 @@ func TestPauseAndResume(t *testing.T) {
 	assert.Equal(t, 2, r.Clients())
 }
 
+// TestResumeOnAnotherNetwork: the first one is closed meanwhile.
+func TestResumeOnAnotherNetwork(t *testing.T) {
+	r := newRig(t, Options{})
+	a, b := r.dial(t), r.dial(t)
+	reaches(t, a, b, 1, "before")
+	require.NoError(t, r.Pause(within(t)))
+	require.NoError(t, r.net.Close())
+	n := &network{Bridge: bridge.New(bridge.Options{})}
+	t.Cleanup(func() { _ = n.Close() })
+	r.Use(n)
+	r.Resume()
+	drainInput(b)
+	reaches(t, a, b, 1, "after")
+}
+
 // TestPauseEndsAStart: a port that is starting, or is to be started later, holds nothing up.
 func TestPauseEndsAStart(t *testing.T) {
 	for name, prepare := range map[string]func(*network){

@@ -65,6 +65,7 @@ type Server struct {
 
 	mu       sync.Mutex
 	sessions map[*Session]struct{}
+	network  vnet.Network
 	lastID   uint64
 	stopping bool
 	paused   bool      // nobody new is served
@@ -87,6 +88,7 @@ func NewServer(o Options) *Server {
 		starts:   make(chan struct{}, maxStarts),
 		refuse:   make(chan struct{}, maxRefusing),
 		sessions: map[*Session]struct{}{},
+		network:  o.Network,
 	}
 }
 
