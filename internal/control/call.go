@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package control
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/handoff"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/peercred"
+)
+
+// writeTime is how long the answer to a call may take to write. It is small, so only a client that does not read takes any.
+const writeTime = 2 * time.Second
+
+// A Call is a request for an upgrade that has not been answered. It may be answered by the next image. One of its answers
+// ends it; further ones do nothing. Its methods may be called on nil, and do nothing then: an upgrade may have been asked
+// for in another way.
+type Call struct {
+	peer peercred.Peer
+
+	mu   sync.Mutex
+	conn *net.UnixConn // nil when it is answered
+}
+
+// A SavedCall is a Call on its way to the next image.
+type SavedCall struct {
+	FD   int           `json:"fd"` // -1: there is none
+	Peer peercred.Peer `json:"peer"`
+}
+
+// Peer is who asked.
+func (c *Call) Peer() peercred.Peer {
+	if c == nil {
+		return peercred.Peer{}
+	}
+	return c.peer
+}
+
+// Save notes what the next image needs to answer.
+func (c *Call) Save(o *handoff.Out) (SavedCall, error) {
+	s := SavedCall{FD: -1, Peer: c.Peer()}
+	if c == nil {
+		return s, nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.conn == nil {
+		return s, nil
+	}
+	var err error
+	if s.FD, err = o.Conn(c.conn); err != nil {
+		return SavedCall{}, fmt.Errorf("hand over the connection of who asked for the upgrade: %w", err)
+	}
+	return s, nil
+}
+
+// RestoreCall takes a call over.
+func RestoreCall(in *handoff.In, s SavedCall) (*Call, error) {
+	if s.FD < 0 {
+		return nil, nil
+	}
+	uc, err := in.UnixConn(s.FD)
+	if err != nil {
+		return nil, fmt.Errorf("take over the connection of who asked for the upgrade: %w", err)
+	}
+	return &Call{peer: s.Peer, conn: uc}, nil
+}
+
+// Answer says that it is done.
+func (c *Call) Answer(v any) { c.answer(http.StatusOK, v) }
+
+// Refuse says why it is not done. code is for programs, text for people.
+func (c *Call) Refuse(status int, code, text string) {
+	c.answer(status, errorBody{Error{code, text}})
+}
+
+func (c *Call) answer(status int, v any) {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	conn := c.conn
+	c.conn = nil
+	c.mu.Unlock()
+	if conn == nil {
+		return
+	}
+	defer func() { _ = conn.Close() }()
+	b, err := json.Marshal(v)
+	if err != nil {
+		status, b = http.StatusInternalServerError, []byte(`{"error":{"code":"internal","text":"the answer cannot be written"}}`)
+	}
+	head := fmt.Sprintf("HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n",
+		status, http.StatusText(status), len(b)+1)
+	_ = conn.SetDeadline(time.Now().Add(writeTime))
+	_, _ = conn.Write(append([]byte(head), append(b, '\n')...))
+}
+
+// upgrade is POST /v1/upgrade.
+func (s *Server) upgrade(w http.ResponseWriter, r *http.Request) {
+	peer := PeerOf(r)
+	switch {
+	case !Trusted(peer):
+		WriteError(w, http.StatusForbidden, "forbidden", whoMay())
+		return
+	case s.o.Upgrade == nil:
+		WriteError(w, http.StatusNotImplemented, "not_implemented", "this daemon cannot be upgraded in place: stop and start it")
+		return
+	case !s.upgrading.CompareAndSwap(false, true):
+		WriteError(w, http.StatusConflict, "busy", "an upgrade is under way: wait for its end")
+		return
+	}
+	s.calls.Add(1)
+	defer s.calls.Done()
+	defer s.upgrading.Store(false)
+	c := take(w)
+	if c == nil {
+		WriteError(w, http.StatusInternalServerError, "internal", "the connection cannot be kept")
+		return
+	}
+	defer c.Refuse(http.StatusInternalServerError, "internal", "the upgrade ended without a reason; the daemon goes on")
+	s.o.Log.Info("upgrade asked for", c.peer.Args()...)
+	s.o.Upgrade(s.stopped, c) // not the request's context: it is done even if the client goes
+}
+
+// whoMay says who may ask for an upgrade.
+func whoMay() string {
+	if euid := os.Geteuid(); euid != 0 {
+		return fmt.Sprintf("only root and user %d, whose daemon this is, may upgrade it", euid)
+	}
+	return "only root may upgrade a daemon of root: use sudo"
+}
+
+// take gets the connection from the HTTP server.
+func take(w http.ResponseWriter) *Call {
+	nc, _, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		return nil
+	}
+	c, ok := nc.(*conn)
+	if !ok {
+		_ = nc.Close()
+		return nil
+	}
+	_ = c.SetDeadline(time.Time{})
+	c.leave() // who waits for an upgrade keeps nobody out, and Pause does not wait for him
+	return &Call{peer: c.peer, conn: c.UnixConn}
+}
