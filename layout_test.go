@@ -74,7 +74,7 @@ var imports = map[string][]string{
 	"internal/release":  {"internal/codesign"},
 
 	"cmd/socket_vmnet2": {
-		"internal/compat", "internal/link", "internal/passing", "internal/passing/client", "internal/passing/proto", "internal/perclient", "internal/rundir", "internal/selftest", "internal/state", "internal/usernet", "internal/vnet",
+		"internal/compat", "internal/control", "internal/handoff", "internal/upgrade", "internal/link", "internal/passing", "internal/passing/client", "internal/passing/proto", "internal/perclient", "internal/rundir", "internal/selftest", "internal/state", "internal/usernet", "internal/vnet",
 		"internal/unixgram", "internal/vmnet", "internal/vmnet/api", "internal/vmnet/ffi",
 		"internal/vnettest/fakehost", // with the tag vmnetsim only: TestDarwinBinary
 	},

@@ -24,6 +24,7 @@ func main() {
 var subcommands = map[string]func(args []string, env compat.IO) int{
 	"exec":     runExec,
 	"selftest": runSelftest,
+	"upgrade":  runUpgrade,
 }
 
 func run(argv []string) int {
@@ -34,6 +35,9 @@ func run(argv []string) int {
 		personality = compat.PersonalityOf(argv[0])
 	}
 	env := compat.IO{Stdout: os.Stdout, Stderr: os.Stderr, LookupEnv: os.LookupEnv}
+	if isUpgradeCheck(argv) {
+		return runUpgradeCheck(os.Stdin, env)
+	}
 	if name, args := compat.Subcommand(argv, slices.Collect(maps.Keys(subcommands))); name != "" {
 		return subcommands[name](args, env)
 	}

@@ -44,6 +44,7 @@ type daemon struct {
 	ln      *net.UnixListener
 	server  *perclient.Server
 	extras  *extras // nil when they are not to be had
+	control *controller
 }
 
 // serve runs the daemon until a signal stops it. An error means it could not start; nothing is left behind then.
@@ -117,6 +118,7 @@ func (d *daemon) start(ctx context.Context) (err error) {
 		Log:        d.log,
 	})
 	d.extras = openExtras(d.cfg, d.owner, d.network, d.server, d.log)
+	d.control = openControl(d.extras, controlOptions(d.cfg, time.Now(), d.log, nil))
 	if d.pidfile != nil {
 		return d.pidfile.Publish(os.Getpid())
 	}
@@ -131,6 +133,7 @@ func (d *daemon) run(ctx context.Context) {
 		d.server.Stop()
 	})
 	d.extras.run(ctx)
+	d.control.run(ctx)
 	link.Accept(ctx, d.ln, d.server.Handle, d.log)
 }
 
@@ -161,6 +164,7 @@ func (d *daemon) stop() {
 		d.server.Wait(limit)
 	}
 	d.extras.close(limit)
+	d.control.close(limit)
 	select {
 	case <-closed:
 	case <-limit.Done():

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/control"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/upgrade"
+)
+
+// controller is the control socket. The daemon does its work without it; all methods may be called on nil.
+type controller struct {
+	server  *control.Server
+	ln      *net.UnixListener
+	running sync.WaitGroup
+}
+
+// openControl makes the socket in the runtime directory; nil when there is none, which the log tells.
+func openControl(e *extras, o control.Options) *controller {
+	if e == nil {
+		return nil
+	}
+	ln, err := e.dir.Listen("control")
+	if err != nil {
+		o.Log.Warn("the daemon cannot be asked or upgraded, it does its work", "error", err)
+		return nil
+	}
+	return newController(ln, o)
+}
+
+// newController serves on ln, which another image may have made.
+func newController(ln *net.UnixListener, o control.Options) *controller {
+	o.Listener = ln
+	return &controller{server: control.New(o), ln: ln}
+}
+
+// controlOptions are those of the daemon with cfg, which began at that time.
+func controlOptions(cfg *compat.Config, began time.Time, log *slog.Logger, up func(context.Context, *control.Call)) control.Options {
+	return control.Options{
+		Version: compat.Version,
+		Socket:  absolute(cfg.SocketPath),
+		Began:   began,
+		Log:     log,
+		Upgrade: up,
+	}
+}
+
+// run serves until ctx is done and returns at once.
+func (c *controller) run(ctx context.Context) {
+	if c != nil {
+		c.running.Go(func() { c.server.Run(ctx) })
+	}
+}
+
+// pause leaves those who come from here on to resume, or to the next image.
+func (c *controller) pause() {
+	if c != nil {
+		c.server.Pause()
+	}
+}
+
+func (c *controller) resume() {
+	if c != nil {
+		c.server.Resume()
+	}
+}
+
+// close ends what is left until ctx is done.
+func (c *controller) close(ctx context.Context) {
+	if c != nil {
+		c.server.Close(ctx)
+		c.running.Wait()
+	}
+}
+
+// refuseUpgrade answers a call that ended with err.
+func refuseUpgrade(c *control.Call, err error) {
+	r, ok := errors.AsType[*upgrade.Refusal](err)
+	if !ok {
+		c.Refuse(http.StatusInternalServerError, string(upgrade.CodeFailed), err.Error())
+		return
+	}
+	status := http.StatusUnprocessableEntity // the new program will not do
+	switch r.Code {
+	case upgrade.CodeStopping:
+		status = http.StatusServiceUnavailable
+	case upgrade.CodeFailed:
+		status = http.StatusInternalServerError
+	}
+	c.Refuse(status, string(r.Code), r.Text)
+}

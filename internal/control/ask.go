@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+)
+
+// maxAnswer in bytes.
+const maxAnswer = 4 << 20
+
+// Error makes it an error of Ask, whose text is for people.
+func (e *Error) Error() string { return e.Text }
+
+// Ask makes a request on the control socket at path and returns the answer, a JSON document, with the status of HTTP. An
+// answer that is an error is returned with an *Error; other errors are those of the connection.
+func Ask(ctx context.Context, path, method, what string) (status int, answer json.RawMessage, err error) {
+	if strings.HasPrefix(path, "@") { // else Linux takes it for a name without a file
+		path = "./" + path
+	}
+	t := &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", path)
+		},
+		DisableKeepAlives: true,
+	}
+	defer t.CloseIdleConnections()
+	r, err := http.NewRequestWithContext(ctx, method, "http://socket_vmnet2"+what, http.NoBody)
+	if err != nil {
+		return 0, nil, fmt.Errorf("ask %s: %w", path, err)
+	}
+	resp, err := t.RoundTrip(r)
+	if err != nil {
+		return 0, nil, fmt.Errorf("ask %s: %w", path, err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	b, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	if err == nil && (len(b) > maxAnswer || !json.Valid(b)) {
+		err = errors.New("the answer is not JSON, or too long")
+	}
+	if err != nil {
+		return resp.StatusCode, nil, fmt.Errorf("ask %s: %w", path, err)
+	}
+	if resp.StatusCode == http.StatusOK {
+		return resp.StatusCode, b, nil
+	}
+	var e errorBody
+	if json.Unmarshal(b, &e) != nil || e.Error.Text == "" {
+		e.Error.Text = fmt.Sprintf("%s: %s", path, resp.Status)
+	}
+	return resp.StatusCode, b, &e.Error
+}
