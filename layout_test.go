@@ -63,6 +63,7 @@ var imports = map[string][]string{
 	"internal/control":        {"internal/handoff", "internal/peercred"},
 	"internal/compat":         {"internal/vnet", "internal/compat/errtext", "internal/handoff"},
 	"internal/compat/errtext": {},
+	"internal/inherit":        {"internal/darwinapi"},
 	"internal/rundir":         {"internal/compat", "internal/handoff"},
 
 	"internal/fakeguest":         {"internal/frame", "internal/vnet"},
@@ -74,6 +75,7 @@ var imports = map[string][]string{
 	"internal/release":  {"internal/codesign"},
 
 	"cmd/socket_vmnet2": {
+		"internal/inherit", "internal/lazynet", "internal/peercred",
 		"internal/compat", "internal/control", "internal/handoff", "internal/upgrade", "internal/link", "internal/passing", "internal/passing/client", "internal/passing/proto", "internal/perclient", "internal/rundir", "internal/selftest", "internal/state", "internal/usernet", "internal/vnet",
 		"internal/unixgram", "internal/vmnet", "internal/vmnet/api", "internal/vmnet/ffi",
 		"internal/vnettest/fakehost", // with the tag vmnetsim only: TestDarwinBinary
@@ -107,7 +109,7 @@ type use struct {
 var direct = map[string]use{
 	"github.com/urfave/cli/v2": {"MIT", []string{"internal/compat", "cmd/socket_vmnet2"}, nil},
 	"golang.org/x/sys": {"BSD-3-Clause", []string{
-		"internal/link", "internal/mmsg", "internal/peercred", "internal/unixgram", "internal/compat", "internal/handoff", "internal/upgrade", "internal/rundir", "internal/state", "internal/vmnet/pkt", "internal/vmnet/ffi", "internal/darwinapi",
+		"internal/link", "internal/mmsg", "internal/peercred", "internal/unixgram", "internal/compat", "internal/handoff", "internal/upgrade", "internal/inherit", "internal/rundir", "internal/state", "internal/vmnet/pkt", "internal/vmnet/ffi", "internal/darwinapi",
 		"cmd/socket_vmnet2", "cmd/socket_vmnet_client", "cmd/vmnet-helper", "internal/passing", "internal/passing/proto", "internal/passing/client",
 		"test/bench/vmnetcalls", "test/e2e/guest", "test/e2e/lab", "test/vzguest",
 	}, []string{"*"}},

@@ -47,17 +47,25 @@ func TestWords(t *testing.T) {
 		{"nothing", peercred.Peer{}, 65534, 65534, nil, `{"uid":0,"gid":0}`},
 		{"process alone", peercred.Peer{PID: 7}, 65534, 65534, nil, `{"uid":0,"gid":0,"pid":7}`},
 		{
-			"all", peercred.Peer{Known: true, UID: 501, GID: 20, PID: 7}, 501, 20,
+			"all",
+			peercred.Peer{Known: true, UID: 501, GID: 20, PID: 7},
+			501, 20,
 			[]any{"peer_uid", uint32(501), "peer_gid", uint32(20), "peer_pid", 7},
 			`{"known":true,"uid":501,"gid":20,"pid":7}`,
 		},
 		{
-			"no process", peercred.Peer{Known: true, UID: 0, GID: 20}, 0, 20,
-			[]any{"peer_uid", uint32(0), "peer_gid", uint32(20)}, `{"known":true,"uid":0,"gid":20}`,
+			"no process",
+			peercred.Peer{Known: true, UID: 0, GID: 20},
+			0, 20,
+			[]any{"peer_uid", uint32(0), "peer_gid", uint32(20)},
+			`{"known":true,"uid":0,"gid":20}`,
 		},
 		{
-			"owner of a file", peercred.Peer{Known: true, UID: 501, Unverified: true}, 501, 65534,
-			[]any{"peer_uid", uint32(501), "unverified", true}, `{"known":true,"uid":501,"gid":0,"unverified":true}`,
+			"owner of a file",
+			peercred.Peer{Known: true, UID: 501, Unverified: true},
+			501, 65534,
+			[]any{"peer_uid", uint32(501), "unverified", true},
+			`{"known":true,"uid":501,"gid":0,"unverified":true}`,
 		},
 	}
 	for _, tt := range tests {

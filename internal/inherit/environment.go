@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inherit
+
+import (
+	"os"
+	"syscall"
+)
+
+// An environment is what a process was started with, as far as it tells of a service manager.
+type environment struct {
+	lookup           func(string) (string, bool)
+	unset            func(string) error
+	pid, ppid        int
+	uid, euid        int
+	gid, egid        int
+	firstDescriptor  int // systemd's is 3; tests cannot have that one
+	closeOnExecution func(fd int)
+}
+
+// firstDescriptor is where systemd's descriptors begin, SD_LISTEN_FDS_START.
+const firstDescriptor = 3
+
+func processEnvironment() environment {
+	return environment{
+		lookup: os.LookupEnv, unset: os.Unsetenv,
+		pid: os.Getpid(), ppid: os.Getppid(),
+		uid: os.Getuid(), euid: os.Geteuid(), gid: os.Getgid(), egid: os.Getegid(),
+		firstDescriptor: firstDescriptor, closeOnExecution: syscall.CloseOnExec,
+	}
+}
+
+// Heeded reports whether this process heeds what a service manager says in the environment: as root only as a child of process
+// 1, and never with more rights than whoever started it, whose environment it is.
+func Heeded() bool { return processEnvironment().heeded() }
+
+func (e environment) heeded() bool {
+	return e.uid == e.euid && e.gid == e.egid && (e.euid != 0 || e.ppid == 1)
+}
+
+// take returns a variable and removes it from the environment.
+func (e environment) take(name string) (string, bool) {
+	v, ok := e.lookup(name)
+	if ok {
+		_ = e.unset(name)
+	}
+	return v, ok
+}

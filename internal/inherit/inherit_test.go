@@ -1,0 +1,384 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inherit
+
+import (
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/darwinapi"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// A rig is a service manager and what it gives.
+type rig struct {
+	t    *testing.T
+	dir  string
+	vars map[string]string
+	log  strings.Builder
+	opts Options
+}
+
+// base is where the descriptors of the tests begin.
+const base = 300
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	dir, err := os.MkdirTemp("/tmp", "inherit") // short
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "s.d", "dgram"), 0o700))
+	r := &rig{t: t, dir: dir, vars: map[string]string{}}
+	r.opts = Options{
+		Socket: dir + "/s", Dir: dir + "/s.d", Log: slog.New(slog.NewTextHandler(&r.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		activate: func(string) ([]int, error) { return nil, darwinapi.ErrNotLaunchd },
+		env: environment{
+			lookup: func(k string) (string, bool) { v, ok := r.vars[k]; return v, ok },
+			unset:  func(k string) error { delete(r.vars, k); return nil },
+			pid:    77, ppid: 1, firstDescriptor: base, closeOnExecution: unix.CloseOnExec,
+		},
+	}
+	return r
+}
+
+// give makes descriptor base+i of fd, which it closes, inherited by children as systemd's are.
+func (r *rig) give(i, fd int) {
+	r.t.Helper()
+	got, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD, base+i)
+	require.NoError(r.t, err)
+	require.Equal(r.t, base+i, got)
+	require.NoError(r.t, unix.Close(fd))
+	r.t.Cleanup(func() { _ = unix.Close(base + i) })
+}
+
+// socket makes a socket of the kind at path; listening, if it can.
+func (r *rig) socket(kind int, path string) int {
+	r.t.Helper()
+	fd, err := unix.Socket(unix.AF_UNIX, kind, 0)
+	require.NoError(r.t, err)
+	require.NoError(r.t, unix.Bind(fd, &unix.SockaddrUnix{Name: path}))
+	if kind != unix.SOCK_DGRAM {
+		require.NoError(r.t, unix.Listen(fd, 16))
+	}
+	return fd
+}
+
+// announce sets the variables for n descriptors.
+func (r *rig) announce(n int, names ...string) {
+	r.vars["LISTEN_PID"], r.vars["LISTEN_FDS"] = "77", strconv.Itoa(n)
+	if names != nil {
+		r.vars["LISTEN_FDNAMES"] = strings.Join(names, ":")
+	}
+}
+
+func (r *rig) take() *Sockets {
+	r.t.Helper()
+	s, err := Take(r.opts)
+	require.NoError(r.t, err)
+	r.t.Cleanup(s.Close)
+	return s
+}
+
+func TestAllSockets(t *testing.T) {
+	for _, names := range [][]string{
+		{"stream", "attach", "adopt", "control", "dgram"},
+		{"x.socket", "x.socket", "x.socket", "x.socket", "x.socket"},
+		{"unknown", "", "Listeners", "socket_vmnet2@shared.socket", "dgram"},
+		nil,
+	} {
+		t.Run(strings.Join(names, " "), func(t *testing.T) {
+			r := newRig(t)
+			for i, name := range []string{"s", "s.d/attach", "s.d/adopt", "s.d/control"} {
+				r.give(i, r.socket(unix.SOCK_STREAM, r.dir+"/"+name))
+			}
+			r.give(4, r.socket(unix.SOCK_DGRAM, r.dir+"/s.d/dgram/sock"))
+			r.announce(5, names...)
+			s := r.take()
+			assert.Empty(t, r.vars, "the variables are for this process alone")
+			assert.True(t, s.Any(Control, "x"))
+			assert.Equal(t, []string{r.dir + "/s", r.dir + "/s.d/attach", r.dir + "/s.d/adopt", r.dir + "/s.d/control", r.dir + "/s.d/dgram/sock"}, s.Paths())
+			for i, role := range []string{Stream, Attach, Adopt, Control} {
+				require.True(t, s.Has(role))
+				l := s.Listener(role)
+				require.NotNil(t, l)
+				c, err := net.Dial("unix", s.Paths()[i])
+				require.NoError(t, err)
+				a, err := l.AcceptUnix()
+				require.NoError(t, err)
+				assertCloseOnExec(t, l)
+				require.NoError(t, a.Close())
+				require.NoError(t, c.Close())
+				require.NoError(t, l.Close())
+				assert.Nil(t, s.Listener(role), "it is handed over once")
+				assert.FileExists(t, s.Paths()[i], "the path is the manager's")
+			}
+			d := s.Datagram()
+			require.NotNil(t, d)
+			require.NoError(t, d.Close())
+			assert.Nil(t, s.Datagram())
+			assert.FileExists(t, r.dir+"/s.d/dgram/sock")
+			for i := range 5 {
+				_, err := unix.FcntlInt(uintptr(base+i), unix.F_GETFD, 0)
+				require.ErrorIs(t, err, unix.EBADF, "a descriptor is left over")
+			}
+		})
+	}
+}
+
+func assertCloseOnExec(t *testing.T, l *net.UnixListener) {
+	t.Helper()
+	rc, err := l.SyscallConn()
+	require.NoError(t, err)
+	require.NoError(t, rc.Control(func(fd uintptr) {
+		flags, err := unix.FcntlInt(fd, unix.F_GETFD, 0)
+		assert.NoError(t, err)
+		assert.NotZero(t, flags&unix.FD_CLOEXEC)
+	}))
+}
+
+// TestNothingGiven: a start without a service manager, or not by one that counts.
+func TestNothingGiven(t *testing.T) {
+	for name, set := range map[string]func(r *rig){
+		"no variables":         func(*rig) {},
+		"no count":             func(r *rig) { r.vars["LISTEN_PID"] = "77" },
+		"no process":           func(r *rig) { r.vars["LISTEN_FDS"] = "1" },
+		"another process":      func(r *rig) { r.announce(1); r.vars["LISTEN_PID"] = "78" },
+		"not quite a process":  func(r *rig) { r.announce(1); r.vars["LISTEN_PID"] = "077" },
+		"none":                 func(r *rig) { r.announce(0) },
+		"none, no names":       func(r *rig) { r.announce(0, "") },
+		"root of a user":       func(r *rig) { r.announce(1); r.opts.env.ppid = 2 },
+		"set-user-id":          func(r *rig) { r.announce(1); r.opts.env.uid = 501 },
+		"set-group-id":         func(r *rig) { r.announce(1); r.opts.env.gid = 20 },
+		"root of a container":  func(r *rig) { r.announce(1); r.opts.env.ppid = 0 },
+		"set-user-id, no root": func(r *rig) { r.announce(1); r.opts.env.uid, r.opts.env.euid = 501, 502 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			r.give(0, r.socket(unix.SOCK_STREAM, r.dir+"/s"))
+			set(r)
+			s := r.take()
+			assert.False(t, s.Has(Stream))
+			assert.Nil(t, s.Listener(Stream))
+			assert.Nil(t, s.Datagram())
+			assert.Empty(t, s.Paths())
+			assert.Empty(t, r.vars)
+		})
+	}
+}
+
+func TestUserNeedsNoInit(t *testing.T) {
+	r := newRig(t)
+	r.opts.env.uid, r.opts.env.euid, r.opts.env.ppid = 501, 501, 4711
+	r.give(0, r.socket(unix.SOCK_STREAM, r.dir+"/s"))
+	r.announce(1)
+	assert.True(t, r.take().Has(Stream))
+}
+
+func TestRefused(t *testing.T) {
+	stream := func(path string) func(r *rig) {
+		return func(r *rig) { r.give(0, r.socket(unix.SOCK_STREAM, r.dir+"/"+path)) }
+	}
+	tests := []struct {
+		name string
+		set  func(r *rig)
+		give string // name of the descriptor
+		want string
+	}{
+		{"no number", func(r *rig) { r.vars["LISTEN_FDS"] = "x" }, "stream", `LISTEN_FDS="x"`},
+		{"negative", func(r *rig) { r.vars["LISTEN_FDS"] = "-1" }, "stream", `LISTEN_FDS="-1"`},
+		{"very many", func(r *rig) { r.vars["LISTEN_FDS"] = "33" }, "stream", `LISTEN_FDS="33"`},
+		{"too many names", stream("s"), "stream:attach", "has 2 names"},
+		{"unknown name", stream("s"), "http", `"http": the name means nothing here: use one of stream, attach`},
+		{"not open", func(*rig) {}, "stream", "look at it: bad file descriptor"},
+		{"a file", func(r *rig) {
+			fd, err := unix.Open(r.dir, unix.O_RDONLY, 0)
+			require.NoError(r.t, err)
+			r.give(0, fd)
+		}, "stream", "it is no socket"},
+		{"an internet socket", func(r *rig) {
+			fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
+			require.NoError(r.t, err)
+			r.give(0, fd)
+		}, "stream", "it is no unix socket"},
+		{"not bound", func(r *rig) {
+			fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+			require.NoError(r.t, err)
+			r.give(0, fd)
+		}, "stream", "it is not bound to an absolute path"},
+		{"another path", stream("t"), "stream", "/t, and stream is expected at "},
+		{"another role", stream("s.d/attach"), "adopt", "/s.d/attach, and adopt is expected at "},
+		{"no place by path", stream("t"), "x.socket", "/t, which is neither SOCKET ("},
+		{"a datagram socket", func(r *rig) { r.give(0, r.socket(unix.SOCK_DGRAM, r.dir+"/s")) }, "stream", "is not a stream socket (ListenStream=)"},
+		{"a packet socket", func(r *rig) { r.give(0, r.socket(unix.SOCK_SEQPACKET, r.dir+"/s")) }, "", "is not a stream socket"},
+		{"a stream socket", stream("s.d/dgram/sock"), "dgram", "is not a datagram socket (ListenDatagram=)"},
+		{"not listening", func(r *rig) {
+			fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+			require.NoError(r.t, err)
+			require.NoError(r.t, unix.Bind(fd, &unix.SockaddrUnix{Name: r.dir + "/s"}))
+			r.give(0, fd)
+		}, "stream", "does not listen: a socket with Accept=yes"},
+		{"no runtime directory", func(r *rig) {
+			stream("s.d/attach")(r)
+			r.opts.Dir = ""
+		}, "attach", "--runtime-dir=none"},
+		{"twice", func(r *rig) {
+			fd := r.socket(unix.SOCK_STREAM, r.dir+"/s")
+			again, err := unix.Dup(fd)
+			require.NoError(r.t, err)
+			r.give(0, fd)
+			r.give(1, again)
+			r.announce(2)
+		}, "stream:x.socket", "a second socket for "},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			r := newRig(t)
+			r.announce(1)
+			tt.set(r)
+			r.vars["LISTEN_FDNAMES"] = tt.give
+			s, err := Take(r.opts)
+			require.ErrorContains(t, err, tt.want)
+			assert.Nil(t, s)
+			assert.Empty(t, r.vars)
+			s.Close() // nil has none
+			assert.False(t, s.Has(Stream))
+			assert.Nil(t, s.Paths())
+		})
+	}
+}
+
+func TestLinkToTheSameDirectory(t *testing.T) {
+	r := newRig(t)
+	require.NoError(t, os.Symlink(r.dir, r.dir+"-link"))
+	t.Cleanup(func() { _ = os.Remove(r.dir + "-link") })
+	r.opts.Socket, r.opts.Dir = r.dir+"-link/s", r.dir+"-link/s.d"
+	r.give(0, r.socket(unix.SOCK_STREAM, r.dir+"/s"))
+	r.give(1, r.socket(unix.SOCK_STREAM, r.dir+"/s.d/attach"))
+	r.announce(2)
+	s := r.take()
+	assert.True(t, s.Has(Stream))
+	assert.True(t, s.Has(Attach))
+}
+
+func TestPathIsGone(t *testing.T) {
+	r := newRig(t)
+	r.give(0, r.socket(unix.SOCK_STREAM, r.dir+"/s"))
+	require.NoError(t, os.Remove(r.dir+"/s"))
+	r.announce(1)
+	assert.True(t, r.take().Has(Stream))
+	assert.Contains(t, r.log.String(), "level=WARN")
+	assert.Contains(t, r.log.String(), "its path is gone")
+}
+
+func TestLaunchd(t *testing.T) {
+	r := newRig(t)
+	r.give(0, r.socket(unix.SOCK_STREAM, r.dir+"/s"))
+	r.give(1, r.socket(unix.SOCK_STREAM, r.dir+"/s.d/adopt"))
+	var asked []string
+	r.opts.activate = func(name string) ([]int, error) {
+		asked = append(asked, name)
+		switch name {
+		case "Listeners":
+			return []int{base}, nil
+		case Adopt:
+			return []int{base + 1}, nil
+		}
+		return nil, fmt.Errorf("activate socket %q: %w", name, unix.ENOENT)
+	}
+	s := r.take()
+	assert.True(t, s.Has(Stream))
+	assert.True(t, s.Has(Adopt))
+	assert.False(t, s.Any(Attach, Dgram, Control))
+	assert.Equal(t, []string{Stream, Attach, Adopt, Dgram, Control, "Listeners"}, asked)
+
+	asked = nil
+	r.opts.env.ppid = 2
+	assert.False(t, r.take().Has(Stream))
+	assert.Empty(t, asked, "a daemon of root's that a user started asks for nothing")
+
+	r.opts.env.ppid = 1
+	r.opts.activate = func(string) ([]int, error) { return nil, unix.EINVAL }
+	_, err := Take(r.opts)
+	require.ErrorIs(t, err, unix.EINVAL)
+	r.opts.activate = func(string) ([]int, error) { return []int{base + 40}, nil }
+	_, err = Take(r.opts)
+	require.ErrorContains(t, err, `launchd's socket "stream": look at it`)
+}
+
+// TestRealProcess: without a service manager a process gets nothing, whatever the system.
+func TestRealProcess(t *testing.T) {
+	t.Setenv("LISTEN_PID", "1")
+	t.Setenv("LISTEN_FDS", "1")
+	s, err := Take(Options{Socket: "/x", Log: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	assert.False(t, s.Has(Stream))
+	_, there := os.LookupEnv("LISTEN_FDS")
+	assert.False(t, there)
+	assert.Equal(t, os.Geteuid() != 0 || os.Getppid() == 1, Heeded())
+}
+
+func TestNotifier(t *testing.T) {
+	r := newRig(t)
+	path := r.dir + "/notify"
+	for _, addr := range []string{path, "@inherit-test-" + strconv.Itoa(os.Getpid())} {
+		if addr[0] == '@' && !abstractNames {
+			continue
+		}
+		in, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: addr, Net: "unixgram"})
+		require.NoError(t, err)
+		require.NoError(t, in.SetReadDeadline(time.Now().Add(10*time.Second)))
+		read := func() string {
+			b := make([]byte, 1000)
+			n, err := in.Read(b)
+			require.NoError(t, err)
+			return string(b[:n])
+		}
+		r.vars["NOTIFY_SOCKET"] = addr
+		n := takeNotifier(r.opts.env, r.opts.Log)
+		require.NotNil(t, n)
+		assert.Empty(t, r.vars)
+		n.Ready("serving /a\nFDSTORE=1")
+		assert.Equal(t, "READY=1\nSTATUS=serving /a FDSTORE=1", read())
+		n = NewNotifier(n.Addr(), r.opts.Log)
+		n.Reloading()
+		assert.Regexp(t, `^RELOADING=1\nMONOTONIC_USEC=[1-9][0-9]*\nSTATUS=upgrading$`, read())
+		n.Stopping()
+		assert.Equal(t, "STOPPING=1\nSTATUS=stopping", read())
+		require.NoError(t, in.Close())
+	}
+	assert.Empty(t, r.log.String())
+}
+
+func TestNotifierThatNobodyReads(t *testing.T) {
+	r := newRig(t)
+	for _, addr := range []string{r.dir + "/none", "relative", "vsock:2:1234", "/" + strings.Repeat("x", 200)} {
+		r.log.Reset()
+		n := NewNotifier(addr, r.opts.Log)
+		n.Ready("x")
+		assert.Equal(t, 1, strings.Count(r.log.String(), "\n"), addr)
+		assert.Contains(t, r.log.String(), "level=DEBUG")
+	}
+	assert.Nil(t, NewNotifier("", nil))
+	r.vars["NOTIFY_SOCKET"] = "/x"
+	r.opts.env.ppid = 2
+	n := takeNotifier(r.opts.env, r.opts.Log)
+	assert.Nil(t, n)
+	assert.Empty(t, r.vars)
+	n.Ready("x") // nil tells nobody
+	n.Stopping()
+	n.Reloading()
+	assert.Empty(t, n.Addr())
+}
