@@ -34,6 +34,7 @@ var imports = map[string][]string{
 	"internal/ifid":  {},
 
 	"internal/lazynet":      {"internal/frame", "internal/vnet"},
+	"internal/antispoof":    {"internal/frame", "internal/vnet"},
 	"internal/bridge":       {"internal/frame", "internal/gate", "internal/vnet"},
 	"internal/usernet":      {"internal/frame", "internal/ifid", "internal/vnet", "internal/bridge", "internal/usernet/dhcp", "internal/usernet/dns"},
 	"internal/usernet/dhcp": {"internal/state"},
