@@ -23,6 +23,14 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 )
 
+const (
+	// patience is how long a test waits for what must happen.
+	patience = 20 * time.Second
+	// stopTime is how long a stop may take. The daemon promises 2 s; that its process, and the test, do not get the processor
+	// at once on a loaded machine comes on top.
+	stopTime = 2*time.Second + 1500*time.Millisecond
+)
+
 var (
 	// binaries is where TestMain has put the program under its two names.
 	binaries string
@@ -125,7 +133,7 @@ func (p *process) ready(t *testing.T) {
 		}
 		_ = c.Close()
 		return true
-	}, 10*time.Second, 5*time.Millisecond, "not ready: %s", p.stderr)
+	}, patience, 5*time.Millisecond, "not ready: %s", p.stderr)
 }
 
 // signal sends s and returns the exit code and how long it took to exit.
@@ -135,7 +143,7 @@ func (p *process) signal(t *testing.T, s os.Signal) (code int, took time.Duratio
 	require.NoError(t, p.Process.Signal(s))
 	select {
 	case <-p.ended:
-	case <-time.After(10 * time.Second):
+	case <-time.After(patience):
 		require.Fail(t, "the daemon did not stop")
 	}
 	return p.ProcessState.ExitCode(), time.Since(began)
@@ -174,7 +182,7 @@ func (p *process) dial(t *testing.T, mac byte) *client {
 	c, err := net.Dial("unix", p.sock)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() })
-	require.NoError(t, c.SetDeadline(time.Now().Add(20*time.Second)))
+	require.NoError(t, c.SetDeadline(time.Now().Add(patience)))
 	return &client{Conn: c, t: t, mac: mac}
 }
 
@@ -257,13 +265,13 @@ func TestStopSignals(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			pid := filepath.Join(t.TempDir(), "pid")
 			p := start(t, "--pidfile="+pid)
-			require.Eventually(t, func() bool { _, err := os.Stat(pid); return err == nil }, time.Second, time.Millisecond)
+			require.Eventually(t, func() bool { _, err := os.Stat(pid); return err == nil }, patience, time.Millisecond)
 			content, err := os.ReadFile(pid)
 			require.NoError(t, err)
 			assert.Equal(t, fmt.Sprint(p.Process.Pid), string(content))
 			code, took := p.signal(t, s)
 			assert.Zero(t, code)
-			assert.Less(t, took, time.Second)
+			assert.Less(t, took, stopTime)
 			assert.NoFileExists(t, pid)
 			assert.NoFileExists(t, p.sock)
 			assert.Contains(t, p.stderr.String(), "INFO | Received signal "+name)
@@ -291,7 +299,7 @@ func TestStopIsInTimeWhateverClientsDo(t *testing.T) {
 	time.Sleep(200 * time.Millisecond)
 	code, took := p.signal(t, syscall.SIGTERM)
 	assert.Zero(t, code)
-	assert.Less(t, took, 2*time.Second)
+	assert.Less(t, took, stopTime)
 	wg.Wait()
 }
 
@@ -304,7 +312,7 @@ func TestStopServesTheBacklog(t *testing.T) {
 	require.NoError(t, p.Process.Signal(syscall.SIGTERM))
 	code, took := p.signal(t, syscall.SIGCONT)
 	assert.Zero(t, code)
-	assert.Less(t, took, 2*time.Second)
+	assert.Less(t, took, stopTime)
 	for _, c := range []*client{waiting, tk.a, tk.b} {
 		c.ended()
 	}
@@ -334,7 +342,7 @@ func TestLengths(t *testing.T) {
 				bad.ended()
 				require.Eventually(t, func() bool {
 					return strings.Contains(p.stderr.String(), "frame length above 69632 bytes")
-				}, time.Second, time.Millisecond)
+				}, patience, time.Millisecond)
 			} else {
 				bad.send(0, "after")
 				tk.b.receive("after")
@@ -379,7 +387,7 @@ func TestProbes(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, c.Close())
 	}
-	require.Eventually(t, func() bool { return p.files(t) <= before }, 5*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return p.files(t) <= before }, patience, 10*time.Millisecond)
 	p.talkers(t).check("still here")
 }
 
@@ -446,7 +454,7 @@ func TestRaceForOnePath(t *testing.T) {
 		for i := range both {
 			both[i] = launch(t, "socket_vmnet2", sock, "--pidfile="+pid)
 		}
-		require.Eventually(t, func() bool { return both[0].alive() != both[1].alive() }, 10*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return both[0].alive() != both[1].alive() }, patience, time.Millisecond)
 		winner := both[0]
 		if !winner.alive() {
 			winner = both[1]
@@ -455,7 +463,7 @@ func TestRaceForOnePath(t *testing.T) {
 		require.Eventually(t, func() bool {
 			b, err := os.ReadFile(pid)
 			return err == nil && string(b) == fmt.Sprint(winner.Process.Pid)
-		}, 2*time.Second, time.Millisecond, "round %d", round)
+		}, patience, time.Millisecond, "round %d", round)
 		code, _ := winner.signal(t, syscall.SIGTERM)
 		require.Zero(t, code)
 		require.NoFileExists(t, pid)

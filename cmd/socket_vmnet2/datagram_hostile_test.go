@@ -70,7 +70,7 @@ func TestDatagramLengths(t *testing.T) {
 func lengths(t *testing.T, l *fakeguest.Listener) (all []int) {
 	t.Helper()
 	for {
-		f, err := l.Next(10 * time.Second)
+		f, err := l.Next(patience)
 		require.NoError(t, err, "after frames of %v bytes", all)
 		all = append(all, len(f))
 		if len(f) == 60 {
@@ -111,7 +111,7 @@ func (p *process) gram(t *testing.T, local string, connected bool) gram {
 }
 
 func (g gram) send(f []byte) error {
-	_ = g.SetWriteDeadline(time.Now().Add(5 * time.Second))
+	_ = g.SetWriteDeadline(time.Now().Add(patience))
 	if g.connected {
 		_, err := g.Write(f)
 		return err
@@ -124,7 +124,7 @@ func (g gram) send(f []byte) error {
 func (g gram) gets(text string, send func() error) {
 	g.t.Helper()
 	buf := make([]byte, 70000)
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); {
+	for end := time.Now().Add(patience); time.Now().Before(end); {
 		require.NoError(g.t, send())
 		_ = g.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
 		for {
@@ -237,7 +237,7 @@ func TestRootsSockets(t *testing.T) {
 				}
 				assert.Empty(t, texts(l))
 				require.Eventually(t, func() bool { return bytes.Contains([]byte(p.stderr.String()), []byte("--allow-uid 0")) },
-					10*time.Second, 5*time.Millisecond, "it says what to do: %s", p.stderr)
+					patience, 5*time.Millisecond, "it says what to do: %s", p.stderr)
 				require.NoError(t, os.Chown(local, 65534, -1))
 			}
 			hears(t, s, "theirs", func() error { return c.send(testFrame(fakeguest.Broadcast, mac, "theirs")) })
@@ -278,7 +278,7 @@ func TestDeafAndGoneClientsAreForgotten(t *testing.T) {
 			hears(t, s2, "gone", func() error { return s1.Send(testFrame(macs[i], s1.MAC(), "gone")) })
 		}
 	}
-	require.Eventually(t, func() bool { return p.files(t) <= before }, 10*time.Second, 10*time.Millisecond, "descriptors")
+	require.Eventually(t, func() bool { return p.files(t) <= before }, patience, 10*time.Millisecond, "descriptors")
 	introduce(t, s1, s2)
 }
 
@@ -351,7 +351,7 @@ func TestForeignRuntimeDirectory(t *testing.T) {
 			p := launch(t, "socket_vmnet2", sock, datagramArgs...)
 			p.ready(t)
 			require.Eventually(t, func() bool { return bytes.Contains([]byte(p.stderr.String()), []byte("WARN | ")) },
-				10*time.Second, 5*time.Millisecond, "%s", p.stderr)
+				patience, 5*time.Millisecond, "%s", p.stderr)
 			assert.Contains(t, p.stderr.String(), sock+".d")
 			p.talkers(t).check("stream clients are served")
 			assert.NoFileExists(t, vnettest.DatagramPath(sock))
@@ -432,7 +432,7 @@ func TestFloodOfNewAddresses(t *testing.T) {
 	require.Eventually(t, func() bool {
 		_ = s1.Send(testFrame(fakeguest.Broadcast, s1.MAC(), "who is there"))
 		return p.files(t) <= before
-	}, 10*time.Second, 10*time.Millisecond, "descriptors")
+	}, patience, 10*time.Millisecond, "descriptors")
 	g := over(t, p.unconnected())
 	hears(t, s1, "served", func() error { return g.Send(testFrame(fakeguest.Broadcast, g.MAC(), "served")) })
 }

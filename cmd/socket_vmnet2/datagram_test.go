@@ -56,7 +56,7 @@ func (p *process) servesDatagrams(t *testing.T) {
 				_ = c.Close()
 			}
 			return err == nil
-		}, 10*time.Second, time.Millisecond, "no %s: %s", path, p.stderr)
+		}, patience, time.Millisecond, "no %s: %s", path, p.stderr)
 	}
 }
 
@@ -99,7 +99,7 @@ func (p *process) datagramWays() []vnettest.Transport {
 // dialWay makes a client that reads nothing before it is plugged into a guest.
 func dialWay(t *testing.T, way vnettest.Transport) fakeguest.Link {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	l, err := way.Dial(ctx)
 	require.NoError(t, err, way.Name)
@@ -144,7 +144,7 @@ func hears(t *testing.T, g *fakeguest.Guest, text string, send func() error) {
 	t.Helper()
 	l := g.Listen(nil)
 	defer l.Close()
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); {
+	for end := time.Now().Add(patience); time.Now().Before(end); {
 		require.NoError(t, g.Err(), "waiting for %q", text)
 		require.NoError(t, send())
 		if arrives(l, text, 20*time.Millisecond) {

@@ -37,7 +37,7 @@ func errorCode(err error) proto.Code {
 // settlesAt waits until the daemon has n descriptors again.
 func (p *process) settlesAt(t *testing.T, n int) {
 	t.Helper()
-	assert.Eventually(t, func() bool { return p.files(t) <= n }, 15*time.Second, 20*time.Millisecond,
+	assert.Eventually(t, func() bool { return p.files(t) <= n }, patience, 20*time.Millisecond,
 		"%d descriptors, %d before", p.files(t), n)
 }
 
@@ -114,7 +114,7 @@ func TestBadInputOfPassing(t *testing.T) {
 				}
 				c, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: passed.Path(p.sock, door), Net: "unix"})
 				require.NoError(t, err)
-				require.NoError(t, c.SetDeadline(time.Now().Add(20*time.Second)))
+				require.NoError(t, c.SetDeadline(time.Now().Add(patience)))
 				var oob []byte
 				if len(fds) > 0 {
 					oob = unix.UnixRights(fds...)
@@ -164,7 +164,7 @@ func TestAdoptedBoundSocket(t *testing.T) {
 			&net.UnixAddr{Name: dir + "/bound", Net: "unixgram"})
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = c.Close() })
-		require.NoError(t, c.SetDeadline(time.Now().Add(20*time.Second)))
+		require.NoError(t, c.SetDeadline(time.Now().Add(patience)))
 		return c
 	}
 	vm := dial("vm")
@@ -189,7 +189,7 @@ func TestAdoptedBoundSocket(t *testing.T) {
 	}
 	assert.Contains(t, p.stderr.String(), dir+"/vm")
 	require.NoError(t, a.Lifeline.Close())
-	require.Eventually(t, func() bool { return strings.Contains(p.stderr.String(), "client gone") }, 10*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(p.stderr.String(), "client gone") }, patience, 5*time.Millisecond)
 	_, err = vm.Write(make([]byte, 60))
 	assert.Error(t, err, "nobody is there any more")
 }
@@ -204,9 +204,9 @@ func TestClosedPairIsNoticed(t *testing.T) {
 	_, err = passed.Adopt(t.Context(), p.sock, f, nil) // Lima's way
 	require.NoError(t, err)
 	require.NoError(t, f.Close())
-	require.Eventually(t, func() bool { return strings.Contains(p.stderr.String(), "via=adopt") }, 10*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(p.stderr.String(), "via=adopt") }, patience, 5*time.Millisecond)
 	require.NoError(t, unix.Close(kept))
-	require.Eventually(t, func() bool { return strings.Contains(p.stderr.String(), "client gone") }, 20*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(p.stderr.String(), "client gone") }, patience, 10*time.Millisecond)
 	p.settlesAt(t, before)
 }
 
@@ -225,7 +225,7 @@ func TestInterfaceIDInUse(t *testing.T) {
 	require.Eventually(t, func() bool {
 		again, err = passed.Attach(t.Context(), p.sock, r)
 		return err == nil
-	}, 10*time.Second, 20*time.Millisecond)
+	}, patience, 20*time.Millisecond)
 	assert.Equal(t, a.Reply.MACAddress, again.Reply.MACAddress, "the same interface has the same address")
 	require.NoError(t, again.Close())
 }
@@ -242,7 +242,7 @@ func TestSlowAttachersHoldNobodyUp(t *testing.T) {
 		require.NoError(t, err)
 	}
 	began := time.Now()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	a, err := passed.Attach(ctx, p.sock, proto.Request{})
 	require.NoError(t, err)

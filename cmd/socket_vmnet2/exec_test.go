@@ -146,7 +146,7 @@ func startPassing(t *testing.T, args ...string) *process {
 	t.Helper()
 	p := launch(t, "socket_vmnet2", filepath.Join(execDir(t), "s"), append([]string{"--vmnet-gateway=192.168.105.1"}, args...)...)
 	p.ready(t)
-	require.Eventually(t, func() bool { _, err := os.Stat(p.sock + ".d/adopt"); return err == nil }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { _, err := os.Stat(p.sock + ".d/adopt"); return err == nil }, patience, time.Millisecond)
 	return p
 }
 
@@ -189,7 +189,7 @@ func TestExec(t *testing.T) {
 		})
 	}
 	require.Eventually(t, func() bool { return strings.Contains(p.stderr.String(), "attach connection closed") },
-		10*time.Second, 5*time.Millisecond, "the command's end is the session's: %s", p.stderr)
+		patience, 5*time.Millisecond, "the command's end is the session's: %s", p.stderr)
 	assert.Contains(t, p.stderr.String(), "via=attach transport=dgram")
 }
 
@@ -302,7 +302,7 @@ func TestExecJSON(t *testing.T) {
 			first, second, _ := strings.Cut(stdout, "\n")
 			before = first + "\n"
 			return json.Unmarshal([]byte(second), &r) == nil
-		}, 10*time.Second, 20*time.Millisecond)
+		}, patience, 20*time.Millisecond)
 		check(t, before, r.Args[0])
 	})
 	t.Run("a link", func(t *testing.T) {

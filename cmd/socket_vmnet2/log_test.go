@@ -46,7 +46,7 @@ func TestStalledLogHarmsNobody(t *testing.T) {
 	p.talkers(t).check("the network runs on")
 	code, took := p.signal(t, syscall.SIGTERM)
 	assert.Zero(t, code)
-	assert.Less(t, took, 2*time.Second)
+	assert.Less(t, took, stopTime)
 }
 
 // TestConnectionLoopDoesNotFillTheLog is a client that does nothing but connect.
@@ -60,7 +60,7 @@ func TestConnectionLoopDoesNotFillTheLog(t *testing.T) {
 		require.NoError(t, c.Close())
 	}
 	// On a busy machine as many as --max-clients may still be on their way out, and a newcomer is turned away.
-	require.Eventually(t, func() bool { return p.files(t) <= before }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return p.files(t) <= before }, patience, 10*time.Millisecond)
 	p.talkers(t).check("the network runs on")
 	assert.Less(t, strings.Count(p.stderr.String(), "\n"), 1500)
 	assert.Contains(t, p.stderr.String(), "clients connect faster than is logged")

@@ -123,7 +123,7 @@ type segment struct {
 func nextSegment(t *testing.T, l *fakeguest.Listener, flags byte, data string) segment {
 	t.Helper()
 	for {
-		f, err := l.Next(20 * time.Second)
+		f, err := l.Next(patience)
 		require.NoError(t, err)
 		p, err := fakeguest.Parse(f)
 		require.NoError(t, err)
@@ -147,7 +147,7 @@ func TestForwardedTCP(t *testing.T) {
 	outside, err := net.Dial("tcp4", fmt.Sprintf("127.0.0.1:%d", port))
 	require.NoError(t, err)
 	defer outside.Close()
-	require.NoError(t, outside.SetDeadline(time.Now().Add(20*time.Second)))
+	require.NoError(t, outside.SetDeadline(time.Now().Add(patience)))
 
 	syn := nextSegment(t, l, fakeguest.TCPSyn, "")
 	assert.Equal(t, gatewayAddr, syn.SrcIP)
@@ -182,10 +182,10 @@ func TestForwardedUDP(t *testing.T) {
 	outside, err := net.Dial("udp4", fmt.Sprintf("127.0.0.1:%d", port))
 	require.NoError(t, err)
 	defer outside.Close()
-	require.NoError(t, outside.SetDeadline(time.Now().Add(20*time.Second)))
+	require.NoError(t, outside.SetDeadline(time.Now().Add(patience)))
 	_, err = outside.Write([]byte("question"))
 	require.NoError(t, err)
-	f, err := l.Next(20 * time.Second)
+	f, err := l.Next(patience)
 	require.NoError(t, err)
 	question, err := fakeguest.Parse(f)
 	require.NoError(t, err)
@@ -230,10 +230,14 @@ func TestIsolatedGuests(t *testing.T) {
 		require.NoError(t, err, "all has gone through")
 		_, err = b.Ping(gatewayAddr, 2)
 		require.NoError(t, err)
+		wait := patience
+		if isolate {
+			wait = 200 * time.Millisecond // it would be there by now
+		}
 		select {
 		case <-reached:
 			assert.False(t, isolate, "a frame of one guest reached the other")
-		case <-time.After(200 * time.Millisecond):
+		case <-time.After(wait):
 			assert.True(t, isolate, "without the option guests reach each other")
 		}
 	}

@@ -246,7 +246,7 @@ func TestSelftestInterrupted(t *testing.T) {
 			require.Eventually(t, func() bool {
 				m, _ := filepath.Glob(filepath.Join(tmp, "socket_vmnet2-selftest-*", "state"))
 				return len(m) == 1 // the network is being opened
-			}, 10*time.Second, time.Millisecond)
+			}, patience, time.Millisecond)
 			sent := time.Now()
 			require.NoError(t, c.Process.Signal(s))
 			_ = c.Wait()
@@ -274,7 +274,7 @@ func TestSelftestBesideDaemon(t *testing.T) {
 	require.Eventually(t, func() bool {
 		_, err := os.Stat(file)
 		return err == nil
-	}, 10*time.Second, 10*time.Millisecond, "the daemon writes it a while later")
+	}, patience, 10*time.Millisecond, "the daemon writes it a while later")
 	before, err := os.ReadFile(file)
 	require.NoError(t, err)
 	code, _, _ := selftestRun(t, "--json", "--quick", "--backend=usernet")

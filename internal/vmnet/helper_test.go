@@ -25,7 +25,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // patience is how long a test waits for something that must happen.
-const patience = 10 * time.Second
+const patience = 20 * time.Second
 
 // A logBook collects what is logged, all levels.
 type logBook struct {
