@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -18,8 +17,9 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
 
-// An opener starts a network that has been checked. What the network keeps over restarts is closed with it.
-type opener func(ctx context.Context) (vnet.Network, error)
+// An opener starts a network that has been checked. What the network keeps over restarts is in kept, which its caller closes after
+// the network.
+type opener func(ctx context.Context, kept *state.File) (vnet.Network, error)
 
 // prepareNetwork refuses what the back end cannot do, before anything is touched, and returns what starts the network.
 func prepareNetwork(cfg *compat.Config, log *slog.Logger) (opener, error) {
@@ -29,7 +29,7 @@ func prepareNetwork(cfg *compat.Config, log *slog.Logger) (opener, error) {
 	if err := checkUsernet(cfg); err != nil {
 		return nil, err
 	}
-	return func(context.Context) (vnet.Network, error) { return openUsernet(cfg, log) }, nil
+	return func(_ context.Context, kept *state.File) (vnet.Network, error) { return openUsernet(cfg, kept, log) }, nil
 }
 
 // checkUsernet refuses what the embedded network cannot do.
@@ -38,17 +38,21 @@ func checkUsernet(cfg *compat.Config) error {
 }
 
 // openUsernet starts the embedded network.
-func openUsernet(cfg *compat.Config, log *slog.Logger) (vnet.Network, error) {
+func openUsernet(cfg *compat.Config, kept *state.File, log *slog.Logger) (vnet.Network, error) {
 	logWithoutEffect(cfg, log)
-	kept := state.Open(state.Options{Dir: stateDir(cfg, log), Socket: absolute(cfg.SocketPath), Log: log})
 	log.Info("starting the embedded network", "mode", string(cfg.Mode))
 	o := usernetOptions(cfg, log)
 	o.Leases = kept
 	network, err := usernet.New(o)
 	if err != nil {
-		return nil, errors.Join(err, kept.Close())
+		return nil, err // and no network that is a nil pointer
 	}
-	return withState{network, kept}, nil
+	return network, nil
+}
+
+// openState reads what the network of cfg kept when it ran last. The caller holds the socket's lock.
+func openState(cfg *compat.Config, log *slog.Logger) *state.File {
+	return state.Open(state.Options{Dir: stateDir(cfg, log), Socket: absolute(cfg.SocketPath), Log: log})
 }
 
 // logWithoutEffect names the options that change nothing in the embedded network and need not: guests can do the same with
@@ -125,15 +129,3 @@ func absolute(path string) string {
 	}
 	return path
 }
-
-// withState is a network and the file it keeps its leases in.
-type withState struct {
-	*usernet.Network
-	kept *state.File
-}
-
-// State is the file that the network is kept in.
-func (n withState) State() *state.File { return n.kept }
-
-// Close closes the network and writes what changed last.
-func (n withState) Close() error { return errors.Join(n.Network.Close(), n.kept.Close()) }

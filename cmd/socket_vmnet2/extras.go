@@ -35,7 +35,7 @@ type extras struct {
 }
 
 // openExtras makes them; nil when they are not to be had, which the log tells.
-func openExtras(cfg *compat.Config, owner compat.Owner, network vnet.Network, clients *perclient.Server, log *slog.Logger) *extras {
+func openExtras(cfg *compat.Config, owner compat.Owner, network vnet.Network, kept *state.File, clients *perclient.Server, log *slog.Logger) *extras {
 	dir, err := rundir.Open(rundir.Options{Socket: absolute(cfg.SocketPath), Dir: cfg.RuntimeDir, Owner: owner, Log: log})
 	switch {
 	case errors.Is(err, rundir.ErrNone):
@@ -49,12 +49,7 @@ func openExtras(cfg *compat.Config, owner compat.Owner, network vnet.Network, cl
 		log.Warn("datagram clients and passed descriptors are not served, stream clients are", "error", err)
 		return nil
 	}
-	e := &extras{dir: dir, log: log}
-	if n, ok := network.(interface{ State() *state.File }); ok {
-		e.known = newKnown(n.State())
-	} else {
-		e.known = newKnown(nil)
-	}
+	e := &extras{dir: dir, log: log, known: newKnown(kept)}
 	if err := e.open(cfg, network, clients); err != nil {
 		log.Warn("datagram clients and passed descriptors are not served, stream clients are", "error", err)
 		e.close(context.Background())

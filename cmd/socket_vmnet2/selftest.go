@@ -20,6 +20,7 @@ import (
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/selftest"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/state"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
 
@@ -169,7 +170,12 @@ func selftestOptions(cfg *compat.Config, log *slog.Logger) selftest.Options {
 			if err != nil {
 				return nil, err
 			}
-			return open(ctx)
+			kept := openState(cfg, log)
+			network, err := open(ctx, kept)
+			if err != nil {
+				return nil, errors.Join(err, kept.Close())
+			}
+			return withState{network, kept}, nil
 		},
 		Isolated:     cfg.Isolate,
 		NoRouter:     cfg.DisableNAT44,
@@ -184,6 +190,15 @@ func selftestOptions(cfg *compat.Config, log *slog.Logger) selftest.Options {
 	}
 	return o
 }
+
+// withState is a network and the file that it is kept in, which is closed with it.
+type withState struct {
+	vnet.Network
+	kept *state.File
+}
+
+// Close closes the network and writes what changed last.
+func (n withState) Close() error { return errors.Join(n.Network.Close(), n.kept.Close()) }
 
 // environment is what the report tells of the program, the machine and the user.
 func environment(cfg *compat.Config) selftest.Facts {

@@ -14,6 +14,9 @@ import (
 
 // statusOf is what n tells of its interfaces, false when it is no vmnet network.
 func statusOf(n vnet.Network) (vmnet.Status, bool) {
+	if s, ok := n.(withState); ok {
+		n = s.Network
+	}
 	v, ok := n.(interface{ Status() vmnet.Status })
 	if !ok {
 		return vmnet.Status{}, false

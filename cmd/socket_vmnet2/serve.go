@@ -17,6 +17,7 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/state"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
 
@@ -40,6 +41,7 @@ type daemon struct {
 
 	pidfile *compat.Pidfile // nil without --pidfile
 	lock    *compat.SocketLock
+	kept    *state.File // of the network, over restarts
 	network vnet.Network
 	ln      *net.UnixListener
 	server  *perclient.Server
@@ -105,7 +107,8 @@ func (d *daemon) start(ctx context.Context) (err error) {
 	if d.lock, err = compat.LockSocket(ctx, d.cfg.SocketPath, d.log); err != nil {
 		return err
 	}
-	if d.network, err = d.open(ctx); err != nil {
+	d.kept = openState(d.cfg, d.log)
+	if d.network, err = d.open(ctx, d.kept); err != nil {
 		return err
 	}
 	if d.ln, err = d.lock.Bind(d.owner); err != nil {
@@ -117,7 +120,7 @@ func (d *daemon) start(ctx context.Context) (err error) {
 		QueueSize:  d.cfg.QueueSize,
 		Log:        d.log,
 	})
-	d.extras = openExtras(d.cfg, d.owner, d.network, d.server, d.log)
+	d.extras = openExtras(d.cfg, d.owner, d.network, d.kept, d.server, d.log)
 	d.control = openControl(d.extras, controlOptions(d.cfg, time.Now(), d.log, nil))
 	if d.pidfile != nil {
 		return d.pidfile.Publish(os.Getpid())
@@ -152,10 +155,14 @@ func (d *daemon) stop() {
 	closed := make(chan struct{})
 	go func() {
 		defer close(closed)
-		if d.network == nil {
-			return
+		var err error
+		if d.network != nil {
+			err = d.network.Close()
 		}
-		if err := d.network.Close(); err != nil {
+		if d.kept != nil { // what changed last is written
+			err = errors.Join(err, d.kept.Close())
+		}
+		if err != nil {
 			d.log.Warn("closing the network failed", "error", err)
 		}
 	}()

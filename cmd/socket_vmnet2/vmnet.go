@@ -39,7 +39,10 @@ func prepareVmnet(cfg *compat.Config, log *slog.Logger) (opener, error) {
 			return nil, err
 		}
 	}
-	return func(ctx context.Context) (vnet.Network, error) { return openVmnet(ctx, cfg, o) }, nil
+	return func(ctx context.Context, kept *state.File) (vnet.Network, error) {
+		o.Identity = kept
+		return openVmnet(ctx, cfg, o)
+	}, nil
 }
 
 // checkPrivate refuses addresses that are not private ones (RFC 1918), which vmnet.h demands of a network's first and last.
@@ -65,21 +68,19 @@ func checkInterface(cfg *compat.Config, framework api.API) error {
 
 // openVmnet starts the network.
 func openVmnet(ctx context.Context, cfg *compat.Config, o vmnet.Options) (vnet.Network, error) {
-	kept := state.Open(state.Options{Dir: stateDir(cfg, o.Log), Socket: absolute(cfg.SocketPath), Log: o.Log})
-	o.Identity = kept
 	if len(cfg.DNSRecords) > 0 {
 		o.Log.Warn("--dns-record has no effect: names in a network of vmnet are macOS's own")
 	}
 	network, err := vmnet.New(ctx, o)
 	if err != nil {
-		return nil, errors.Join(err, kept.Close())
+		return nil, err
 	}
 	warnForwards(cfg, network.Info(), o.Log)
 	host, err := startHost(cfg, o.API, network.Info(), o.Log)
 	if err != nil {
-		return nil, errors.Join(err, network.Close(), kept.Close())
+		return nil, errors.Join(err, network.Close())
 	}
-	return &vmnetNetwork{Network: network, kept: kept, host: host}, nil
+	return &vmnetNetwork{Network: network, host: host}, nil
 }
 
 // warnForwards names the forwards that lead to no guest, which shows only when macOS has chosen the network. The others are
@@ -128,23 +129,19 @@ func vmnetOptions(cfg *compat.Config) vmnet.Options {
 	return o
 }
 
-// vmnetNetwork is a network, the file that keeps its identity and, on the simulator, its host.
+// vmnetNetwork is a network and, on the simulator, its host.
 type vmnetNetwork struct {
 	*vmnet.Network
-	kept *state.File
 	host func() // ends the host's side; nil where it is the kernel's
 }
 
-// State is the file that the network is kept in.
-func (n *vmnetNetwork) State() *state.File { return n.kept }
-
-// Close closes the network and writes what changed last.
+// Close closes the network.
 func (n *vmnetNetwork) Close() error {
 	err := n.Network.Close()
 	if n.host != nil {
 		n.host()
 	}
-	return errors.Join(err, n.kept.Close())
+	return err
 }
 
 // listInterfaces are the interfaces of this host that bridged mode takes.
