@@ -50,9 +50,10 @@ var imports = map[string][]string{
 	"internal/mmsg":      {"internal/darwinapi", "internal/frame"},
 	"internal/peercred":  {},
 	"internal/perclient": {"internal/frame", "internal/vnet", "internal/link", "internal/peercred", "internal/watch"},
-	"internal/unixgram":  {"internal/frame", "internal/link", "internal/mmsg"},
+	"internal/unixgram":  {"internal/frame", "internal/handoff", "internal/link", "internal/mmsg", "internal/perclient"},
 	"internal/passing": {
-		"internal/frame", "internal/link", "internal/mmsg", "internal/passing/proto", "internal/peercred", "internal/perclient", "internal/unixgram", "internal/vnet",
+		"internal/frame", "internal/handoff", "internal/link", "internal/mmsg", "internal/passing/proto", "internal/peercred", "internal/perclient", "internal/unixgram",
+		"internal/vnet",
 	},
 	"internal/passing/proto":  {},
 	"internal/passing/client": {"internal/passing/proto"},

@@ -32,23 +32,18 @@ func (s *Server) adopt(c *conn) (rest func()) {
 			l, err = s.adopted(h, r.Transport, c.peer)
 		}
 	}
-	began := func(x session) { s.watch.add(x, h) }
 	switch {
 	case err != nil && bare:
 		if !errors.Is(err, io.EOF) {
-			e := s.wire(err)
+			e := c.wire(err)
 			s.complain(c, "client refused", "code", string(e.Code), "error", e.Text)
 		}
 	case err != nil:
 		s.refuse(c, err)
 	case bare:
-		s.serveBare(c, l, r, began)
+		s.serveBare(&member{conn: c, link: l, request: r, handed: h, theirs: proto.None})
 	default:
-		return s.join(c, l, r, joining{
-			lifeline: r.Wait,
-			answer:   func(reply proto.Reply) error { return c.send(reply, proto.None) },
-			began:    began,
-		})
+		return s.join(&member{conn: c, link: l, request: r, handed: h, lifeline: r.Wait, theirs: proto.None})
 	}
 	return nil
 }
@@ -67,12 +62,9 @@ func (s *Server) adopted(h handed, t proto.Transport, giver peercred.Peer) (link
 }
 
 // serveBare serves a client that is told nothing and whose connection means nothing.
-func (s *Server) serveBare(c *conn, l link.Link, r proto.Request, began func(session)) {
-	x, err := s.begin(c, l, r)
-	if err != nil {
-		e := s.wire(err)
-		s.complain(c, "client refused", "code", string(e.Code), "error", e.Text)
-		return
+func (s *Server) serveBare(m *member) {
+	if err := s.begin(m); err != nil {
+		e := m.conn.wire(err)
+		s.complain(m.conn, "client refused", "code", string(e.Code), "error", e.Text)
 	}
-	began(x)
 }

@@ -35,38 +35,24 @@ func (s *Server) attach(c *conn) (rest func()) {
 		s.refuse(c, err)
 		return nil
 	}
-	defer func() {
-		if theirs != proto.None {
-			_ = unix.Close(theirs)
-		}
-	}()
 	h := handed{ino: inodeOf(ours)}
 	l, err := s.newLink(ours, r.Transport, link.DatagramOptions{})
 	if err != nil {
+		_ = unix.Close(theirs)
 		s.refuse(c, err)
 		return nil
 	}
-	return s.join(c, l, r, joining{
-		lifeline: true,
-		// The client's process may live on without its end of the pair.
-		began: func(x session) { s.watch.add(x, h) },
-		answer: func(reply proto.Reply) error {
-			err := c.send(reply, theirs)
-			_ = unix.Close(theirs) // only the client has it now, and its end can be seen
-			theirs = proto.None
-			return err
-		},
-	})
+	return s.join(&member{conn: c, link: l, request: r, handed: h, lifeline: true, theirs: theirs})
 }
 
 // readAttach reads what the client asks for.
 func (c *conn) readAttach() (proto.Request, error) {
 	m, err := proto.ReadMessage(c.UnixConn, proto.MaxLine)
 	c.doneReading()
+	defer m.Close()
 	if err != nil {
 		return proto.Request{}, err
 	}
-	defer m.Close()
 	r, err := proto.DecodeRequest(m.Line)
 	if err == nil && m.FD != proto.None {
 		err = &proto.Error{Code: proto.BadDescriptor, Text: "attach takes no descriptor; hand it over on the socket adopt"}
@@ -74,43 +60,61 @@ func (c *conn) readAttach() (proto.Request, error) {
 	return r, err
 }
 
-// A joining is in what attach and adopt differ.
-type joining struct {
-	lifeline bool                    // the connection is the session's lifeline
-	answer   func(proto.Reply) error // sends the reply
-	began    func(session)           // is told the session
-}
-
-// join serves l and tells the client what came of it. The rest waits for the session's end, if the connection is its
-// lifeline. It takes l over.
-func (s *Server) join(c *conn, l link.Link, r proto.Request, j joining) (rest func()) {
-	x, err := s.begin(c, l, r)
-	if err != nil {
-		s.refuse(c, err)
+// join serves m and tells the client what came of it. The rest waits for the session's end, if the connection is its
+// lifeline. It takes m over.
+func (s *Server) join(m *member) (rest func()) {
+	m.owed = true
+	defer m.closeTheirs() // also after a panic
+	if err := s.begin(m); err != nil {
+		s.refuse(m.conn, err)
 		return nil
 	}
-	j.began(x)
-	ctx, cancel := context.WithCancelCause(s.ctx)
-	defer cancel(nil)
-	if j.lifeline {
-		defer c.hold(cancel)()
-	}
-	info, err := s.ready(ctx, x)
+	return s.conclude(m)
+}
+
+// conclude waits for the interface of m, which has a session, and answers the client. The rest is as of join.
+func (s *Server) conclude(m *member) (rest func()) {
+	c := m.conn
+	defer m.closeTheirs()
+	info, err := s.started(m)
 	if err != nil {
 		if !errors.Is(err, errStopped) { // else it is ended with all the others, and the next daemon may serve its socket
-			x.End(err)
+			m.session.End(err)
 		}
 		s.refuse(c, err)
 		return nil
 	}
-	err = j.answer(s.reply(r.Transport, l, info))
-	if !j.lifeline {
+	err = c.send(s.reply(m.request.Transport, m.link, info), m.theirs)
+	m.closeTheirs() // only the client has it now, and its end can be seen
+	s.answered(m)
+	if !m.lifeline {
 		return nil // a client that did not wait for the answer has what it wanted
 	}
 	if err != nil {
-		x.End(fmt.Errorf("reply not taken: %w", err))
+		m.session.End(fmt.Errorf("reply not taken: %w", err))
 	}
-	return func() { c.outlive(x) }
+	return func() { c.outlive(m.session) }
+}
+
+// started waits for the interface of m, in vain if its lifeline ends before. While the server is paused it stands still.
+func (s *Server) started(m *member) (info vnet.PortInfo, err error) {
+	for {
+		if info, err = s.startedOnce(m); !errors.Is(err, errPausing) {
+			return info, err
+		}
+		s.stand(m.conn)
+	}
+}
+
+func (s *Server) startedOnce(m *member) (vnet.PortInfo, error) {
+	ctx, cancel := context.WithCancelCause(s.ctx)
+	defer cancel(nil)
+	s.interruptible(m, cancel)
+	defer s.interruptible(m, nil)
+	if m.lifeline {
+		defer m.conn.hold(cancel)()
+	}
+	return s.ready(ctx, m.session)
 }
 
 // ready waits for x's interface. Its error is a *notStarted.
@@ -125,28 +129,6 @@ func (s *Server) ready(ctx context.Context, x session) (vnet.PortInfo, error) {
 		return info, &notStarted{err}
 	}
 	return info, nil
-}
-
-// begin makes a session for l, which it takes over.
-func (s *Server) begin(c *conn, l link.Link, r proto.Request) (x session, err error) {
-	defer func() {
-		if x == nil { // nobody serves l
-			if errors.Is(err, perclient.ErrStopping) {
-				l.Shutdown(link.DrainStop) // the next daemon may
-			}
-			_ = l.Close()
-		}
-	}()
-	return s.serve(l, s.client(c, r))
-}
-
-// client describes the client behind c.
-func (s *Server) client(c *conn, r proto.Request) perclient.Client {
-	log := append([]any{"via", c.door, "transport", string(r.Transport)}, c.peer.Args()...)
-	return perclient.Client{
-		Name: r.Name, Log: log, Peer: c.peer, MAC: r.MAC, InterfaceID: r.InterfaceID, Start: true,
-		Ended: func() { _ = c.SetReadDeadline(time.Unix(1, 0)) }, // wakes outlive
-	}
 }
 
 // newLink makes the link on our end of a pair, or, with o saying so, on a descriptor that its sender has as well. It takes fd
@@ -236,7 +218,7 @@ func (c *conn) send(r proto.Reply, fd int) error {
 
 // refuse tells the client why it is not served, and the log.
 func (s *Server) refuse(c *conn, err error) {
-	e := s.wire(err)
+	e := c.wire(err)
 	if !errors.Is(err, io.EOF) && !errors.Is(err, errLifeline) { // one that left again without a word is no news
 		s.complain(c, "client refused", "code", string(e.Code), "error", e.Text)
 	}
@@ -268,12 +250,15 @@ func (e *notStarted) Error() string {
 func (e *notStarted) Unwrap() error { return e.error }
 
 // wire is err as the client is told it.
-func (s *Server) wire(err error) *proto.Error {
-	if e, ok := errors.AsType[*proto.Error](err); ok && s.ctx.Err() == nil {
+func (c *conn) wire(err error) *proto.Error {
+	s := c.srv
+	if e, ok := errors.AsType[*proto.Error](err); ok && s.ctx.Err() == nil && !c.cut.Load() {
 		return e
 	}
 	e := &proto.Error{Code: proto.Internal, Text: err.Error()}
 	switch {
+	case s.ctx.Err() == nil && c.cut.Load():
+		e.Code, e.Text = proto.Stopping, errReplaced.Error()
 	case s.ctx.Err() != nil, errors.Is(err, perclient.ErrStopping), errors.Is(err, vnet.ErrClosed):
 		e.Code, e.Text = proto.Stopping, errStopped.Error()
 	case errors.Is(err, io.EOF):

@@ -19,6 +19,8 @@ type handed struct {
 	fd    int
 	ino   uint64 // of the socket
 	bound string // the path that it is bound to, if it is not connected
+
+	at *fileID // what was at that path, if it was looked at before
 }
 
 // badDescriptor says that a descriptor cannot carry frames.

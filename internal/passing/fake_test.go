@@ -67,6 +67,9 @@ type fakeSession struct {
 	link   link.Link
 	client perclient.Client
 	done   chan struct{}
+	stood  chan bool // true: the pause is over; false: the session is another server's
+
+	restored *perclient.Saved // not nil: by Restore
 
 	mu     sync.Mutex
 	reason error // of End
@@ -84,7 +87,14 @@ func (f *fakeClients) Serve(l link.Link, c perclient.Client) (session, error) {
 	if f.max > 0 && f.open >= f.max {
 		return nil, perclient.ErrFull
 	}
-	x := &fakeSession{owner: f, link: l, client: c, done: make(chan struct{})}
+	x := &fakeSession{owner: f, link: l, client: c, done: make(chan struct{}), stood: make(chan bool)}
+	f.start(x)
+	return x, nil
+}
+
+// start runs x. The caller holds mu.
+func (f *fakeClients) start(x *fakeSession) {
+	l, c := x.link, x.client
 	f.open++
 	f.sessions = append(f.sessions, x)
 	f.running.Go(func() {
@@ -92,7 +102,18 @@ func (f *fakeClients) Serve(l link.Link, c perclient.Client) (session, error) {
 			close(x.done)
 			c.Ended()
 		}()
-		err := l.Run(x)
+		var err error
+		for {
+			if err = l.Run(x); !errors.Is(err, link.ErrPaused) {
+				break
+			}
+			if !<-x.stood { // another image has it now
+				f.mu.Lock()
+				f.open--
+				f.mu.Unlock()
+				return
+			}
+		}
 		_ = l.Close()
 		x.mu.Lock()
 		x.err = err
@@ -101,7 +122,57 @@ func (f *fakeClients) Serve(l link.Link, c perclient.Client) (session, error) {
 		f.open--
 		f.mu.Unlock()
 	})
+}
+
+// Restore is Serve for a client that another server had.
+func (f *fakeClients) Restore(l link.Link, c perclient.Client, v perclient.Saved) (session, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	x := &fakeSession{owner: f, link: l, client: c, restored: &v, done: make(chan struct{}), stood: make(chan bool)}
+	f.start(x)
 	return x, nil
+}
+
+// pause has every session stand still, resume go on, and abandon leave it to another server.
+func (f *fakeClients) pause()   { f.each(func(x *fakeSession) { x.link.(link.Pausable).Pause() }) }
+func (f *fakeClients) abandon() { f.each(func(x *fakeSession) { x.send(false) }) }
+
+func (f *fakeClients) resume() {
+	f.each(func(x *fakeSession) {
+		x.link.(link.Pausable).Resume()
+		x.send(true)
+	})
+}
+
+func (x *fakeSession) send(on bool) {
+	select {
+	case x.stood <- on:
+	case <-x.done:
+	}
+}
+
+// each calls do for all sessions there were.
+func (f *fakeClients) each(do func(*fakeSession)) {
+	f.mu.Lock()
+	list := slices.Clone(f.sessions)
+	f.mu.Unlock()
+	for _, x := range list {
+		do(x)
+	}
+}
+
+// Save is as perclient's.
+func (x *fakeSession) Save() (v perclient.Saved, ok bool) {
+	select {
+	case <-x.done:
+		return v, false
+	default:
+	}
+	l := x.link.(link.Pausable)
+	if l.Gone() {
+		return v, false
+	}
+	return perclient.Saved{ID: 7, Client: perclient.SavedClient{Name: x.client.Name}, Link: l.Save()}, true
 }
 
 // Frames sends what came back.

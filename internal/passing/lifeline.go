@@ -32,6 +32,9 @@ func (c *conn) outlive(x session) {
 		case err == nil:
 			time.Sleep(idlePause)
 			continue
+		case c.srv.standing(x.Done()): // an end is seen again after that
+			_ = c.SetReadDeadline(time.Time{})
+			continue
 		case !os.IsTimeout(err): // else it has ended, or Stop was just about to interrupt the request
 			x.End(errLifeline)
 		}
@@ -66,7 +69,7 @@ func (c *conn) hold(end context.CancelCauseFunc) (release func()) {
 		}
 	}()
 	return func() {
-		_ = c.SetReadDeadline(time.Unix(1, 0))
+		_ = c.SetReadDeadline(past)
 		<-done
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
@@ -49,11 +50,19 @@ const (
 	maxOpenUser = maxOpen / 2
 )
 
+// The sockets that connections come by.
+const (
+	doorAttach = "attach"
+	doorAdopt  = "adopt"
+)
+
 var (
 	// errLifeline is why a session ends whose client has closed the connection that it attached by.
 	errLifeline = errors.New("attach connection closed")
 	// errStopped is the cause of a context that Stop has ended.
 	errStopped = errors.New("the daemon is stopping")
+	// errReplaced is what a client is told whose request was not whole when Pause had waited long enough.
+	errReplaced = errors.New("the daemon is being replaced by another version; ask again")
 )
 
 // Options set up a Server.
@@ -62,6 +71,7 @@ type Options struct {
 	// Clients is the *perclient.Server of the daemon.
 	Clients interface {
 		Serve(l link.Link, c perclient.Client) (*perclient.Session, error)
+		Restore(l link.Link, c perclient.Client, v perclient.Saved) (*perclient.Session, error)
 	}
 	// Trust says whom a socket that was handed over bound, not connected, may be answered to, and which sockets are the
 	// daemon's own.
@@ -71,23 +81,27 @@ type Options struct {
 }
 
 // times are limits that tests make shorter.
-type times struct{ request, late, ready time.Duration }
+type times struct{ request, late, ready, pause time.Duration }
 
 // A session is a perclient.Session.
 type session interface {
 	Ready(ctx context.Context) (vnet.PortInfo, error)
 	End(reason error)
 	Done() <-chan struct{}
+	Save() (v perclient.Saved, ok bool)
 }
 
 // A Server serves the connections of attach and adopt.
 //
 //	accepted --room--> reading --request--> served, or answered with an error --> closed
 //	accepted --maxReading of this user are read--> waiting --in order--> reading
+//	reading, not a byte has come --Pause--> left as it is --Resume, or by the next image--> reading
 //	accepted --maxOpen are open, or maxOpenUser--> answered with "full", closed
 type Server struct {
-	opts   Options
-	serve  func(link.Link, perclient.Client) (session, error)
+	opts    Options
+	serve   func(link.Link, perclient.Client) (session, error)
+	restore func(link.Link, perclient.Client, perclient.Saved) (session, error)
+
 	ctx    context.Context // until Stop
 	cancel context.CancelCauseFunc
 	times  times
@@ -99,6 +113,9 @@ type Server struct {
 	stopping bool
 	open     int               // connections
 	users    map[uint32]*turns // those that have connections
+	unread   map[*conn]struct{}
+	members  map[*member]struct{}
+	pause    pause
 	running  sync.WaitGroup
 }
 
@@ -111,11 +128,21 @@ type turns struct {
 
 // NewServer makes a server. It runs nothing by itself until it is given a connection.
 func NewServer(o Options) *Server {
-	s := &Server{opts: o, self: os.Getpid(), users: map[uint32]*turns{}, times: times{request: requestTime, late: lateTime, ready: readyTime}}
+	s := &Server{
+		opts: o, self: os.Getpid(), users: map[uint32]*turns{}, unread: map[*conn]struct{}{}, members: map[*member]struct{}{},
+		times: times{request: requestTime, late: lateTime, ready: readyTime, pause: pauseTime},
+	}
 	s.serve = func(l link.Link, c perclient.Client) (session, error) {
 		x, err := o.Clients.Serve(l, c)
 		if err != nil {
 			return nil, err // and no session that is a nil pointer
+		}
+		return x, nil
+	}
+	s.restore = func(l link.Link, c perclient.Client, v perclient.Saved) (session, error) {
+		x, err := o.Clients.Restore(l, c, v)
+		if err != nil {
+			return nil, err
 		}
 		return x, nil
 	}
@@ -131,20 +158,26 @@ type conn struct {
 	handle func(*conn) (rest func())
 	until  time.Time // when the request has to be there
 	peer   peercred.Peer
-	door   string // "attach" or "adopt", for logs
+	door   string
 	once   sync.Once
 	calm   func() bool // ends that Stop interrupts reading
+	cut    atomic.Bool // its request is not waited for any more
+	round  int         // the Server's when the request's deadline was set
 }
 
 // Attach takes over a connection to the socket attach: it serves the client that asks for a descriptor. It never blocks.
-func (s *Server) Attach(c *net.UnixConn) { s.accept(c, "attach", s.attach) }
+func (s *Server) Attach(c *net.UnixConn) { s.accept(c, doorAttach, s.attach) }
 
 // Adopt takes over a connection to the socket adopt: it serves the descriptor that comes with it. It never blocks.
-func (s *Server) Adopt(c *net.UnixConn) { s.accept(c, "adopt", s.adopt) }
+func (s *Server) Adopt(c *net.UnixConn) { s.accept(c, doorAdopt, s.adopt) }
 
 // accept gives a connection to a goroutine if there is room, else to the queue, else it turns it away.
 func (s *Server) accept(uc *net.UnixConn, door string, handle func(*conn) (rest func())) {
-	c := &conn{UnixConn: uc, srv: s, handle: handle, until: time.Now().Add(s.times.request), door: door, peer: peercred.Of(uc)}
+	s.take(&conn{UnixConn: uc, srv: s, handle: handle, until: time.Now().Add(s.times.request), door: door, peer: peercred.Of(uc)})
+}
+
+// take is accept for a connection of which more is known.
+func (s *Server) take(c *conn) {
 	switch s.admit(c) {
 	case proto.Stopping:
 		c.turnAway(&proto.Error{Code: proto.Stopping, Text: errStopped.Error()})
@@ -164,12 +197,9 @@ func (s *Server) admit(c *conn) proto.Code {
 		return proto.Stopping
 	case s.open >= maxOpen, u != nil && u.open >= maxOpenUser:
 		return proto.Full
-	case u == nil:
-		u = &turns{}
-		s.users[c.peer.User()] = u
 	}
-	s.open++
-	u.open++
+	u = s.count(c)
+	s.unread[c] = struct{}{}
 	if u.reading >= maxReading {
 		u.waiting = append(u.waiting, c)
 		return ""
@@ -177,6 +207,18 @@ func (s *Server) admit(c *conn) proto.Code {
 	u.reading++
 	s.running.Go(c.run)
 	return ""
+}
+
+// count counts a connection that is open. The caller holds mu.
+func (s *Server) count(c *conn) *turns {
+	u := s.users[c.peer.User()]
+	if u == nil {
+		u = &turns{}
+		s.users[c.peer.User()] = u
+	}
+	s.open++
+	u.open++
+	return u
 }
 
 // doneReading is called once the request has come, or has not: the user's next one is read.
@@ -217,15 +259,12 @@ func (c *conn) request() (rest func()) {
 	s := c.srv
 	defer c.doneReading()
 	defer s.recovered(c)
-	until := c.until
-	if late := time.Now().Add(s.times.late); late.After(until) {
-		until = late
-	}
-	if err := c.SetReadDeadline(until); err != nil {
+	c.calm = context.AfterFunc(s.ctx, func() { _ = c.SetReadDeadline(past) })
+	defer c.calm()
+	if !c.begins() {
 		return nil
 	}
-	c.calm = context.AfterFunc(s.ctx, func() { _ = c.SetReadDeadline(time.Unix(1, 0)) })
-	defer c.calm()
+	defer s.rests(c)
 	return c.handle(c)
 }
 
@@ -235,6 +274,7 @@ func (c *conn) end() {
 	_ = c.Close()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	delete(s.unread, c)
 	s.open--
 	u := s.users[c.peer.User()]
 	if u.open--; u.open == 0 {

@@ -20,6 +20,7 @@ import (
 // tells who the client is. Until then frames for it are dropped.
 //
 //	waiting --first sender--> serving, all by the inner link --> closed
+//	waiting --Pause--> paused --Resume--> waiting
 type pending struct {
 	conn  *net.UnixConn
 	fd    int
@@ -32,11 +33,17 @@ type pending struct {
 	early  atomic.Uint64 // frames for the client before it was known
 
 	inner atomic.Pointer[link.Datagram]
-	mu    sync.Mutex
-	sched *link.DrainSchedule // that of Shutdown
+
+	mu     sync.Mutex
+	sched  *link.DrainSchedule // that of Shutdown
+	paused bool
+	halt   context.CancelFunc // interrupts the wait, not nil meanwhile
 }
 
-var _ link.Link = (*pending)(nil)
+var _ link.Pausable = (*pending)(nil)
+
+// waits reports whether the first sender is not known yet.
+func (p *pending) waits() bool { return p.inner.Load() == nil }
 
 // newPending takes over conn, which is bound to path and which the user o.As has handed over, nil for root.
 func newPending(conn *net.UnixConn, path string, o link.DatagramOptions, s *Server) *pending {
@@ -65,26 +72,90 @@ func newPending(conn *net.UnixConn, path string, o link.DatagramOptions, s *Serv
 
 // Run waits for the first sender and is then the inner link's.
 func (p *pending) Run(h link.Handler) error {
-	client, err := p.first(p.ctx, p.conn)
-	if err != nil {
-		if p.ctx.Err() != nil {
-			return link.ErrShutdown
+	d := p.inner.Load()
+	if d == nil {
+		var err error
+		if d, err = p.wait(); err != nil {
+			return err
 		}
-		return fmt.Errorf("wait for the first sender: %w", err)
+	}
+	return d.Run(h)
+}
+
+// wait waits for the first sender and makes the inner link.
+func (p *pending) wait() (*link.Datagram, error) {
+	ctx, cancel := context.WithCancel(p.ctx)
+	defer cancel()
+	if !p.interruptible(cancel) {
+		return nil, link.ErrPaused
+	}
+	defer p.interruptible(nil)
+	client, err := p.first(ctx, p.conn)
+	switch {
+	case err == nil:
+	case p.ctx.Err() != nil:
+		return nil, link.ErrShutdown
+	case ctx.Err() != nil:
+		return nil, link.ErrPaused
+	default:
+		return nil, fmt.Errorf("wait for the first sender: %w", err)
 	}
 	p.found(client)
 	d, err := link.NewDatagram(p.conn, p.opts)
 	if err != nil {
-		return fmt.Errorf("serve the first sender: %w", err)
+		return nil, fmt.Errorf("serve the first sender: %w", err)
 	}
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.inner.Store(d)
-	sched := p.sched
-	p.mu.Unlock()
-	if sched != nil { // meanwhile
-		d.Shutdown(*sched)
+	if p.sched != nil { // meanwhile
+		d.Shutdown(*p.sched)
 	}
-	return d.Run(h)
+	if p.paused {
+		d.Pause()
+	}
+	return d, nil
+}
+
+// interruptible has halt called by Pause; nil ends that. It reports false when the link is paused already.
+func (p *pending) interruptible(halt context.CancelFunc) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.halt = halt
+	return !p.paused
+}
+
+// Pause implements link.Pausable.
+func (p *pending) Pause() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.paused = true
+	if p.halt != nil {
+		p.halt()
+	}
+	if d := p.inner.Load(); d != nil {
+		d.Pause()
+	}
+}
+
+// Resume implements link.Pausable.
+func (p *pending) Resume() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.paused = false
+	if d := p.inner.Load(); d != nil {
+		d.Resume()
+	}
+}
+
+// Save implements link.Pausable.
+func (p *pending) Save() link.Saved {
+	v := link.Saved{FD: p.fd}
+	if d := p.inner.Load(); d != nil {
+		v = d.Save()
+	}
+	v.Stats.DropClosed += p.early.Load()
+	return v
 }
 
 // Deliver implements frame.Sink.

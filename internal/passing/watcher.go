@@ -4,11 +4,12 @@ package passing
 
 import (
 	"errors"
-	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // sweepEvery is the distance of looks at the clients' sockets.
@@ -29,14 +30,22 @@ type watched struct {
 	ino     uint64 // of the socket, in the system's table
 	path    string // that it is bound to, if it waits for its first sender there
 
-	looking atomic.Bool                 // somebody looks at path
-	at      atomic.Pointer[os.FileInfo] // what was at path at first
+	looking atomic.Bool            // somebody looks at path
+	at      atomic.Pointer[fileID] // what was at path at first
+}
+
+// A fileID tells a file from others for as long as it exists.
+type fileID struct {
+	Dev uint64 `json:"dev"`
+	Ino uint64 `json:"ino"`
 }
 
 // A watcher looks at watched sessions from time to time and ends those whose client has gone. It runs while there are any.
 type watcher struct {
 	srv   *Server
 	every time.Duration
+
+	sweeping sync.Mutex // held while sessions are looked at
 
 	mu       sync.Mutex
 	sessions map[*watched]struct{}
@@ -47,10 +56,13 @@ func (w *watcher) init(s *Server) {
 }
 
 // add watches x on the socket h until it ends.
-func (w *watcher) add(x session, h handed) {
+func (w *watcher) add(x session, h handed) *watched {
 	e := &watched{session: x, ino: h.ino}
 	if filepath.IsAbs(h.bound) {
 		e.path = h.bound
+	}
+	if h.at != nil {
+		e.at.Store(h.at)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -58,6 +70,13 @@ func (w *watcher) add(x session, h handed) {
 	if len(w.sessions) == 1 {
 		w.srv.running.Go(w.run)
 	}
+	return e
+}
+
+// settle waits for a sweep that is under way. While the server is paused, the next one looks at nothing.
+func (w *watcher) settle() {
+	w.sweeping.Lock()
+	defer w.sweeping.Unlock()
 }
 
 // run sweeps until no session is left.
@@ -81,7 +100,13 @@ func (w *watcher) run() {
 
 // sweep looks at each session once and returns how many are left.
 func (w *watcher) sweep() int {
+	w.sweeping.Lock()
+	defer w.sweeping.Unlock()
 	w.mu.Lock()
+	if w.srv.paused() != nil {
+		defer w.mu.Unlock()
+		return len(w.sessions)
+	}
 	list := make([]*watched, 0, len(w.sessions))
 	for e := range w.sessions {
 		list = append(list, e)
@@ -142,12 +167,15 @@ func (e *watched) look(s *Server) {
 				s.broken("looking at a client's path", r)
 			}
 		}()
-		fi, err := os.Lstat(e.path)
+		var st unix.Stat_t
+		err := unix.Lstat(e.path, &st)
+		is := fileID{Dev: uint64(st.Dev), Ino: st.Ino}
 		switch at := e.at.Load(); {
+		case s.paused() != nil: // the next look tells as well
 		case at == nil && err == nil:
-			e.at.Store(&fi)
+			e.at.Store(&is)
 		case at == nil: // never seen
-		case errors.Is(err, os.ErrNotExist), err == nil && !os.SameFile(fi, *at):
+		case errors.Is(err, unix.ENOENT), err == nil && is != *at:
 			e.session.End(errPathGone)
 		}
 	}()

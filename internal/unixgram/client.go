@@ -24,6 +24,7 @@ const maxHeld = 64 << 10
 // A client is one address on the shared socket. It is a link.Link.
 //
 //	known --Run--> served --it has gone, Shutdown, or the Server's Close--> ended --Run returns--> Close --> closed
+//	served --Pause--> Run returns --Resume--> known
 //
 // Its frames are handed on by the Server's reader, under dispatch, so that Run can wait for it to be out.
 type client struct {
@@ -39,6 +40,7 @@ type client struct {
 	ended  atomic.Bool
 	endOne sync.Once
 	reason error // why, once done is closed
+	halt   halt
 
 	// dispatch is held while the handler works.
 	dispatch sync.Mutex
@@ -48,18 +50,22 @@ type client struct {
 	panicked any // what the handler panicked with
 }
 
-var _ link.Link = (*client)(nil)
+var _ link.Pausable = (*client)(nil)
 
 // newClient makes the link of a new client. It owns t unless there is an error.
 func newClient(s *Server, t *Target) (*client, error) {
-	c := &client{srv: s, path: t.path, uid: t.uid, done: make(chan struct{})}
 	p, err := newPipe(s, t)
 	if err != nil {
 		return nil, err
 	}
-	c.pipe = p
+	return clientOn(s, p), nil
+}
+
+// clientOn makes the link of the client that p leads to.
+func clientOn(s *Server, p *pipe) *client {
+	c := &client{srv: s, path: p.path, uid: p.uid, pipe: p, done: make(chan struct{})}
 	c.out = link.NewOutbox(p, s.opts.QueueSize, c.end)
-	return c, nil
+	return c
 }
 
 // take hands on the datagrams first to end-1 of r.
@@ -116,7 +122,9 @@ func (c *client) hold(b frame.Batch) {
 // Run implements link.Link: frames are handed to h by the Server's reader, but those that came before.
 func (c *client) Run(h link.Handler) error {
 	c.begin(h)
-	<-c.done
+	if c.halted() {
+		return link.ErrPaused
+	}
 	c.dispatch.Lock()
 	c.handler, c.held, c.heldN = nil, nil, 0
 	p := c.panicked

@@ -36,6 +36,8 @@ func (s *Server) Invite(path string, uid uint32) error {
 		return unreachable(path, err)
 	}
 	_ = conn.Close()
+	s.pause.gate.RLock()
+	defer s.pause.gate.RUnlock()
 	_, err = s.admit(path, sender{uid: uid, known: true})
 	return err
 }

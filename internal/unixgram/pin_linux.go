@@ -3,11 +3,18 @@
 package unixgram
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/handoff"
 )
+
+// errOther: a descriptor that was handed over does not hold the socket that it is said to.
+var errOther = errors.New("the descriptor holds another file than the client's socket")
 
 // procFd is where Linux shows a process its descriptors as links that lead to the open file itself, whatever its path has
 // become. By its number, since /proc/self is one more link to follow for each frame. A daemon that executes another program
@@ -30,6 +37,12 @@ func pinPath(path string) (pin, unix.Stat_t, error) {
 	if err != nil {
 		return pin{fd: -1}, st, err
 	}
+	return newPin(fd)
+}
+
+// newPin takes over fd, which was opened for a pin.
+func newPin(fd int) (pin, unix.Stat_t, error) {
+	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		_ = unix.Close(fd)
 		return pin{fd: -1}, st, err
@@ -40,6 +53,36 @@ func pinPath(path string) (pin, unix.Stat_t, error) {
 		p.via = ""
 	}
 	return p, st, nil
+}
+
+// save is the number of the descriptor, which is noted in o.
+func (p pin) save(o *handoff.Out) int { return o.FD(p.fd) }
+
+// restorePin makes the pin of id that another process image had as descriptor fd.
+func restorePin(in *handoff.In, fd int, id inode) (pin, error) {
+	f, err := in.File(fd)
+	if err != nil {
+		return pin{fd: -1}, fmt.Errorf("restore a pinned path: %w", err)
+	}
+	defer func() { _ = f.Close() }() // the pin is a duplicate
+	rc, err := f.SyscallConn()
+	if err != nil {
+		return pin{fd: -1}, fmt.Errorf("restore a pinned path: %w", err)
+	}
+	n := -1
+	cerr := rc.Control(func(fd uintptr) { n, err = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 0) })
+	if err = errors.Join(cerr, err); err != nil {
+		return pin{fd: -1}, fmt.Errorf("restore a pinned path: %w", err)
+	}
+	p, st, err := newPin(n)
+	switch {
+	case err != nil:
+		return p, fmt.Errorf("restore a pinned path: %w", err)
+	case inodeOf(&st) != id:
+		p.close()
+		return pin{fd: -1}, errOther
+	}
+	return p, nil
 }
 
 // mayHang reports whether the socket is on a file system that another machine or program serves: each use of the socket asks

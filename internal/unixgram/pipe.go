@@ -33,7 +33,8 @@ type pipe struct {
 	reply   *reply // nil: through the shared socket
 	account account
 	stopped bool
-	vain    int // how often Send has taken nothing in a row
+	frozen  bool // nothing changes until thaw
+	vain    int  // how often Send has taken nothing in a row
 
 	lost   chan struct{} // not nil: the client's socket has gone, and its path is looked up until this is closed
 	failed error         // what came of that
@@ -93,6 +94,9 @@ func (p *pipe) Send(b frame.Batch) (taken int, err error) {
 	defer p.mu.Unlock()
 	if p.stopped {
 		return 0, net.ErrClosed
+	}
+	if p.frozen {
+		return 0, nil
 	}
 	if p.lost != nil {
 		select {
@@ -179,10 +183,11 @@ func (p *pipe) resolve(old *Target) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
-	case p.stopped, p.target != old: // or somebody else was quicker
+	case p.stopped, p.frozen, p.target != old: // or somebody else was quicker
 		if err == nil {
 			t.Close()
 		}
+		p.again = p.again && !p.frozen // the next send finds out once more
 		return nil
 	case err != nil:
 		return io.EOF
@@ -243,6 +248,25 @@ func (p *pipe) gone() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.target == nil || !p.target.alive()
+}
+
+// freeze keeps everything as it is until thaw, and ends Wait. Send takes nothing meanwhile.
+func (p *pipe) freeze() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.frozen = true
+	if p.reply != nil {
+		p.reply.wake()
+	}
+}
+
+func (p *pipe) thaw() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.frozen = false
+	if p.reply != nil && !p.stopped {
+		p.reply.calm()
+	}
 }
 
 // stop makes Send fail and ends Wait.

@@ -28,6 +28,9 @@ func (s *Server) readLoop() {
 		if s.stopping.Load() {
 			break
 		}
+		if s.pause.on.Load() {
+			continue
+		}
 		if time.Since(warned) >= warnEvery {
 			warned = time.Now()
 			s.opts.Log.Warn("cannot read datagrams, trying again", "error", err)
@@ -49,11 +52,14 @@ func (s *Server) release() {
 }
 
 // readAll reads and dispatches datagrams until an error or the end. All of it runs inside one RawConn.Read, whose callback
-// returns false to wait for the next event; the poller reports edges, so it reads until there is nothing.
+// returns false to wait for the next event; the poller reports edges, so it reads until there is nothing. It waits while the
+// Server is paused.
 func (s *Server) readAll() (err error) {
+	s.pause.gate.RLock()
+	defer s.pause.gate.RUnlock()
 	poll := s.rc.Read(func(fd uintptr) bool {
 		for {
-			if s.stopping.Load() {
+			if s.stopping.Load() || s.pause.on.Load() {
 				return true
 			}
 			if s.rcv == nil {
@@ -237,7 +243,7 @@ func (s *Server) admit(path string, from sender) (*client, error) {
 	s.clients[path] = c
 	s.mu.Unlock()
 	s.wakeSweep()
-	if err := s.serve(c); err != nil {
+	if err := s.serve(func() error { return s.opts.Serve(c, c.path, c.uid) }); err != nil {
 		c.end(err)
 		_ = c.Close()
 		return nil, err
@@ -245,14 +251,14 @@ func (s *Server) admit(path string, from sender) (*client, error) {
 	return c, nil
 }
 
-// serve is Serve, of which a panic is an error.
-func (s *Server) serve(c *client) (err error) {
+// serve is f, which makes a session, and of which a panic is an error.
+func (s *Server) serve(f func() error) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = s.panicked("making a session", r)
 		}
 	}()
-	return s.opts.Serve(c, c.path, c.uid)
+	return f()
 }
 
 var errClosed = errors.New("the daemon stops")

@@ -47,6 +47,16 @@ type refusal struct {
 	until  time.Time
 }
 
+// restore begins with the counters of another process image.
+func (r *refusals) restore(n map[Reason]uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for reason, n := range n {
+		r.count(reason, 0)
+		r.n[reason] = n
+	}
+}
+
 // counts is a copy of the counters.
 func (r *refusals) counts() map[Reason]uint64 {
 	r.mu.Lock()

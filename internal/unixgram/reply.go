@@ -29,6 +29,11 @@ func openReply(t *Target) (*reply, error) {
 	if err != nil {
 		return nil, err
 	}
+	return newReply(conn)
+}
+
+// newReply makes a reply of a connected socket, which it takes over.
+func newReply(conn *net.UnixConn) (*reply, error) {
 	rc, err := conn.SyscallConn()
 	if err != nil {
 		_ = conn.Close()
@@ -97,7 +102,9 @@ func (r *reply) wait() {
 	})
 }
 
-// wake ends wait, now and later.
+// wake ends wait, now and later, until calm.
 func (r *reply) wake() { _ = r.conn.SetWriteDeadline(time.Unix(1, 0)) }
+
+func (r *reply) calm() { _ = r.conn.SetWriteDeadline(time.Time{}) }
 
 func (r *reply) close() { _ = r.conn.Close() }

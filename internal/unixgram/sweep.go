@@ -46,10 +46,15 @@ func (s *Server) sweep() bool {
 		if s.stopping.Load() {
 			return false
 		}
+		if s.pause.on.Load() {
+			break
+		}
 		if err := s.check(c); err != nil {
 			c.end(err)
 		}
 	}
+	s.pause.gate.RLock()
+	defer s.pause.gate.RUnlock()
 	return s.shared.sweep() || s.Clients() > 0
 }
 

@@ -23,6 +23,7 @@ import (
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/mmsg"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
 )
 
 // sharedBufLen is the send and receive buffer asked for on the shared socket, in bytes.
@@ -39,11 +40,17 @@ type Options struct {
 	// Serve makes a session for l, whose client bound path and whose socket belongs to uid. The session calls Run and then
 	// Close. Serve is called by the reader, so it must not block. An error: the client is not served, and the Server closes l.
 	Serve func(l link.Link, path string, uid uint32) error
+
+	// Save saves the session that serves the client at path; false: there is none. It is called by Server.Save.
+	Save func(path string) (perclient.Saved, bool)
+	// Restored is Serve for a client that another process image had, whose session was saved as v.
+	Restored func(l link.Link, path string, uid uint32, v perclient.Saved) error
 }
 
 // A Server reads the shared socket and hands each client's frames to its link.
 //
-//	New --Run--> running --Close--> closed
+//	New or Restore --Run--> running --Close--> closed
+//	running --Pause--> paused --Save--> saved --Resume--> running
 type Server struct {
 	opts   Options
 	conn   *net.UnixConn
@@ -63,6 +70,7 @@ type Server struct {
 	running sync.WaitGroup
 
 	stopping atomic.Bool
+	pause    pause
 	refused  refusals
 	look     looker
 }
@@ -126,6 +134,7 @@ func (s *Server) Close() error {
 	close(s.quit)
 	// A deadline in the past wakes a reader that waits; one that reads looks at stopping after each batch.
 	_ = s.conn.SetReadDeadline(time.Unix(1, 0))
+	s.Resume()
 	for _, c := range all {
 		c.end(link.ErrShutdown)
 	}

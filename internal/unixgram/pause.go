@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package unixgram
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
+)
+
+// A pause holds up whoever changes what Save saves.
+type pause struct {
+	on   atomic.Bool
+	gate sync.RWMutex // the reader and others hold it, shared, while they work; a paused Server holds it alone
+
+	mu   sync.Mutex
+	held bool // gate is the paused Server's
+}
+
+// Pause has nothing read from the shared socket any more, so that datagrams wait there, and no client come or go by what it
+// does at its path. It waits for the reader, which may be looking up a client's path, for at most lookTime. It may be called before
+// Run.
+func (s *Server) Pause() {
+	s.pause.mu.Lock()
+	defer s.pause.mu.Unlock()
+	if s.pause.held || s.stopping.Load() {
+		return
+	}
+	s.pause.on.Store(true)
+	_ = s.conn.SetReadDeadline(time.Unix(1, 0)) // wakes a reader that waits
+	s.pause.gate.Lock()
+	s.pause.held = true
+}
+
+// Resume undoes Pause and Save. The links have a Resume of their own.
+func (s *Server) Resume() {
+	s.pause.mu.Lock()
+	defer s.pause.mu.Unlock()
+	if !s.pause.held {
+		return
+	}
+	s.pause.held = false
+	s.pause.on.Store(false)
+	if !s.stopping.Load() {
+		_ = s.conn.SetReadDeadline(time.Time{})
+	}
+	if s.stopping.Load() { // meanwhile
+		_ = s.conn.SetReadDeadline(time.Unix(1, 0))
+	}
+	s.pause.gate.Unlock()
+}
+
+// A halt is the wish that Run returns. The zero halt is none.
+type halt struct {
+	mu sync.Mutex
+	on bool
+	ch chan struct{} // closed while it is on; nil before anybody asked
+}
+
+// set turns it on or off.
+func (h *halt) set(on bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case on && !h.on:
+		if h.ch == nil {
+			h.ch = make(chan struct{})
+		}
+		close(h.ch)
+	case !on && h.on:
+		h.ch = nil
+	}
+	h.on = on
+}
+
+// wanted is closed when it is turned on.
+func (h *halt) wanted() <-chan struct{} {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.ch == nil {
+		h.ch = make(chan struct{})
+	}
+	return h.ch
+}
+
+// halted waits for the client's end, or reports that Pause was called before. What comes then is held.
+func (c *client) halted() bool {
+	select {
+	case <-c.done:
+		return false
+	case <-c.halt.wanted():
+	}
+	c.dispatch.Lock()
+	c.handler = nil
+	c.dispatch.Unlock()
+	return !c.ended.Load()
+}
+
+// Pause implements link.Pausable.
+func (c *client) Pause() { c.halt.set(true) }
+
+// Resume implements link.Pausable.
+func (c *client) Resume() {
+	c.halt.set(false)
+	c.pipe.thaw()
+	c.out.Unpark()
+}
+
+// Save implements link.Pausable. In are the frames that came while nobody ran the link.
+func (c *client) Save() link.Saved {
+	c.pipe.freeze() // wakes the drainer
+	c.out.Park()
+	c.dispatch.Lock()
+	defer c.dispatch.Unlock()
+	v := link.Saved{FD: -1, In: c.held, Stats: c.Stats()}
+	v.Stats.Queued = 0
+	return v
+}
