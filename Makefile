@@ -5,6 +5,7 @@
 #   make demo    three real QEMU guests on the daemon: leases, ping, names, HTTP (on Debian as root it installs what it needs)
 #   make test    every test; what CI runs
 #   make bench   speed and memory against a floor and against the old design, in one run
+#   make reconnect   what guests notice of restarts and upgrades, in 12 minutes
 
 PREFIX  ?= /opt/socket_vmnet
 DESTDIR ?=
@@ -42,7 +43,7 @@ demo:
 # Tests that need no virtual machine. Some build the programs themselves, which the cache of go test does not see. The tag
 # adds the tests on the vmnet simulator and takes none away; what is installed is built without it. The simulator needs a C
 # compiler, and so does -race; nothing that is installed does.
-UNIT = $(shell $(GO) list ./... | grep -v '/test/e2e')
+UNIT = $(shell $(GO) list ./... | grep -v -e '/test/e2e' -e '/test/reconnect')
 TAGS = -tags vmnetsim
 
 .PHONY: test
@@ -71,7 +72,13 @@ test.asan:
 # The tests build the daemon themselves, which go test's cache does not see.
 test.e2e: build
 	test/e2e/setup.sh all
-	$(GO) test -count=1 -timeout 20m ./test/e2e/...
+	$(GO) test -count=1 -timeout 20m -p 1 ./test/e2e/... ./test/reconnect/...
+
+# What guests notice of restarts and upgrades, at length: about 12 minutes. Writes the table and the figures as JSON.
+.PHONY: reconnect
+reconnect: build
+	test/e2e/setup.sh all
+	$(GO) test -v -count=1 -timeout 40m ./test/reconnect -args -long -out '$(CURDIR)/docs/reliability'
 
 # What needs no running program: formatting, linting, and the macOS build, which must not need cgo.
 .PHONY: check

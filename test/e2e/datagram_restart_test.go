@@ -95,7 +95,7 @@ func (m *mixed) testDescriptorsEnded(t *testing.T) {
 }
 
 // testStalledKill: a guest on a path that was blocked on a daemon without a processor, which is then killed, sends again.
-// QEMU on a stream would not, see stop_test.go, so the guest there stays quiet.
+// QEMU on a stream would not, see test/reconnect, so the guest there stays quiet.
 func (m *mixed) testStalledKill(t *testing.T) {
 	g := m.guests[onPath]
 	counter := m.count(t)

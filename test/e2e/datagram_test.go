@@ -29,6 +29,9 @@ const (
 	onOther         // -netdev socket on such a descriptor, or -netdev dgram on vmnet-helper's path
 )
 
+// aliveFrames is how many frames must have come from a guest that sends: at full speed it takes some ten milliseconds.
+const aliveFrames = 100
+
 // countMAC is the address of the stream client that counts.
 const countMAC = "52:54:00:e2:e3:99"
 

@@ -257,10 +257,3 @@ func (n *network) testStop(t *testing.T) {
 		run(t, g, "true")
 	}
 }
-
-func mustMAC(t *testing.T, s string) net.HardwareAddr {
-	t.Helper()
-	mac, err := net.ParseMAC(s)
-	require.NoError(t, err)
-	return mac
-}

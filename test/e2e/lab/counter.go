@@ -11,14 +11,11 @@ import (
 	"sync"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+	"github.com/socket-vmnet2/socket_vmnet2/test/e2e/sequence"
 )
-
-// loadType is the EtherType of the frames of the guests' helper program.
-const loadType = 0x88b5
 
 // A Counter is a client of the daemon's stream socket that counts the numbered frames of "guest load".
 type Counter struct {
-	mac  net.HardwareAddr
 	conn net.Conn
 	done chan struct{}
 
@@ -36,32 +33,48 @@ type Count struct {
 
 // Count connects to socket with the address mac. Guests that send to mac reach it alone.
 func (l *Lab) Count(socket string, mac net.HardwareAddr) (*Counter, error) {
-	conn, err := net.Dial("unix", socket)
+	conn, err := join(socket, mac)
 	if err != nil {
 		return nil, fmt.Errorf("connect counter: %w", err)
 	}
-	c := &Counter{mac: mac, conn: conn, done: make(chan struct{}), seen: map[string]Count{}}
-	// One frame to everybody, so that the bridge knows where mac is.
-	hello := append([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, mac...)
-	hello = append(binary.BigEndian.AppendUint16(hello, loadType), make([]byte, 46)...)
-	if _, err := conn.Write(frame.Append(nil, hello)); err != nil {
-		conn.Close()
-		return nil, fmt.Errorf("connect counter: %w", err)
-	}
+	c := &Counter{conn: conn, done: make(chan struct{}), seen: map[string]Count{}}
 	go c.read()
 	l.AtClose(c.Close)
 	return c, nil
 }
 
+// join connects to socket and sends one frame to everybody, so that the bridge knows where mac is.
+func join(socket string, mac net.HardwareAddr) (net.Conn, error) {
+	conn, err := net.Dial("unix", socket)
+	if err != nil {
+		return nil, err
+	}
+	hello := append([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, mac...)
+	hello = append(binary.BigEndian.AppendUint16(hello, sequence.EtherType), make([]byte, 46)...)
+	if _, err := conn.Write(frame.Append(nil, hello)); err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return conn, nil
+}
+
 func (c *Counter) read() {
 	defer close(c.done)
+	if err := readFrames(c.conn, c.take); err != nil {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.fault = err
+	}
+}
+
+// readFrames hands the frames of a stream to take until it ends. An end between two frames, or by us, is no error.
+func readFrames(r io.Reader, take func(b frame.Batch)) error {
 	buf, have := make([]byte, 1<<20), 0
 	for {
-		n, err := c.conn.Read(buf[have:])
-		rest, scanErr := c.scan(buf[:have+n])
+		n, err := r.Read(buf[have:])
+		rest, scanErr := scan(buf[:have+n], take)
 		if scanErr != nil {
-			c.fail(scanErr)
-			return
+			return scanErr
 		}
 		have = copy(buf, rest)
 		switch {
@@ -69,22 +82,22 @@ func (c *Counter) read() {
 			continue
 		case errors.Is(err, net.ErrClosed): // by us
 		case !errors.Is(err, io.EOF):
-			c.fail(fmt.Errorf("read frames: %w", err))
+			return fmt.Errorf("read frames: %w", err)
 		case have > 0:
-			c.fail(fmt.Errorf("read frames: the last one was cut: %d bytes of it came", have))
+			return fmt.Errorf("read frames: the last one was cut: %d bytes of it came", have)
 		}
-		return
+		return nil
 	}
 }
 
 // scan takes the whole frames of b and returns the rest.
-func (c *Counter) scan(b []byte) (rest []byte, err error) {
+func scan(b []byte, take func(b frame.Batch)) (rest []byte, err error) {
 	for {
 		batch, used, _, err := frame.Scan(b)
 		if err != nil || used == 0 {
 			return b, err
 		}
-		c.take(batch)
+		take(batch)
 		b = b[used:]
 	}
 }
@@ -93,20 +106,13 @@ func (c *Counter) take(b frame.Batch) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for it := b.Iter(); it.Next(); {
-		f := it.Frame()
-		if len(f) < 22 || binary.BigEndian.Uint16(f[12:]) != loadType {
+		f, ok, _ := sequence.Parse(it.Frame())
+		if !ok {
 			continue
 		}
-		from := net.HardwareAddr(f[6:12]).String()
-		n := c.seen[from]
-		c.seen[from] = Count{Frames: n.Frames + 1, Last: binary.BigEndian.Uint64(f[14:])}
+		from := net.HardwareAddr(it.Frame()[6:12]).String()
+		c.seen[from] = Count{Frames: c.seen[from].Frames + 1, Last: f.Number}
 	}
-}
-
-func (c *Counter) fail(err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.fault = err
 }
 
 // From is what has come from the guest with the address mac so far.

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reconnect
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/socket-vmnet2/socket_vmnet2/test/e2e/sequence"
+)
+
+const ms = time.Millisecond
+
+// synthetic is the report of a receiver that got a frame every 2 ms, apart from those sent between from and to.
+func synthetic(from, to time.Duration) sequence.Report {
+	var t sequence.Tracker
+	for n := uint64(1); n <= 5000; n++ {
+		sent := time.Duration(n) * 2 * ms
+		if sent < from || sent >= to {
+			t.Take(sequence.Frame{Number: n, Sent: sent, Run: 1}, sent+ms, true)
+		}
+	}
+	return t.Report()
+}
+
+// TestMeasurement: an outage that was made comes out as it was made.
+func TestMeasurement(t *testing.T) {
+	r := synthetic(2000*ms, 3400*ms)
+	assert.Equal(t, Direction{Outage: 1402 * ms, Back: 401 * ms, Lost: 700, Alive: true}, Around(r, 3000*ms, true))
+	assert.Equal(t, Direction{Outage: 1402 * ms, Lost: 700, Alive: true}, Longest(r, true))
+	assert.Equal(t, Direction{Alive: true}, Around(r, 1000*ms, true), "frames came all the time then")
+	assert.Equal(t, Direction{}, Around(r, 3000*ms, false))
+	assert.Equal(t, Direction{Alive: true}, Longest(synthetic(0, 0), true))
+}
+
+func TestSpread(t *testing.T) {
+	assert.Equal(t, Spread{}, spreadOf(nil))
+	assert.Equal(t, "-", spreadOf(nil).String())
+	assert.Equal(t, Spread{1, 7, 7, 7}, spreadOf([]time.Duration{7 * ms}))
+	var times []time.Duration
+	for n := 200; n > 0; n-- {
+		times = append(times, time.Duration(n)*ms)
+	}
+	assert.Equal(t, Spread{200, 100, 198, 200}, spreadOf(times))
+	assert.Equal(t, "100 / 198 / 200", spreadOf(times).String())
+	assert.Equal(t, Spread{3, 2, 9, 9}, spreadOf([]time.Duration{9 * ms, ms, 2 * ms}))
+}
+
+// good is a round as it should be.
+func good() Outcome {
+	d := Direction{Outage: 1500 * ms, Back: 400 * ms, Lost: 700, Alive: true}
+	return Outcome{TX: d, RX: d, Others: d, Disconnects: 1, Disconnected: 501 * ms}
+}
+
+func rounds(n int, change func(o *Outcome)) []Outcome {
+	outcomes := make([]Outcome, n)
+	for i := range outcomes {
+		outcomes[i] = good()
+	}
+	change(&outcomes[n-1])
+	return outcomes
+}
+
+func TestSummary(t *testing.T) {
+	r := Summary("usernet", "TERM", "small", rounds(4, func(o *Outcome) {
+		o.TX, o.Revived, o.Disconnects, o.Disconnected = Direction{}, true, 2, 1200*ms
+	}))
+	want := Way{Outage: Spread{4, 1500, 1500, 1500}, Back: Spread{4, 400, 400, 400}, Lost: 700, Alive: 4}
+	dead := Way{Outage: Spread{3, 1500, 1500, 1500}, Back: Spread{3, 400, 400, 400}, Lost: 700, Alive: 3}
+	assert.Equal(t, Row{
+		Backend: "usernet", Case: "TERM", Guest: "small", Rounds: 4,
+		Disconnects: 5, Disconnected: Spread{4, 501, 1200, 1200}, TX: dead, RX: want, Others: want, Revived: 1,
+	}, r)
+
+	lines := strings.Split(strings.TrimSpace(Table([]Row{r})), "\n")
+	require.Len(t, lines, 3)
+	for _, l := range lines {
+		assert.Equal(t, len([]rune(lines[0])), len([]rune(l)), "columns are aligned")
+	}
+	assert.Contains(t, lines[2], "| 3/4 ")
+	assert.Contains(t, lines[2], "| 501 / 1200 / 1200 (5×) ")
+}
+
+// TestJudge: what must fail does fail.
+func TestJudge(t *testing.T) {
+	limits := Limits{
+		Alive: true, BackP50: 700 * ms, BackMax: 1500 * ms, OutageP50: 2 * time.Second, OutageMax: 3 * time.Second, Rounds: 3,
+	}
+	tests := []struct {
+		name   string
+		rounds int
+		change func(o *Outcome)
+		limits Limits
+		want   []string // parts of the complaints, in order
+	}{
+		{"good", 3, func(*Outcome) {}, limits, nil},
+		{"no limits", 1, func(o *Outcome) { o.TX = Direction{} }, Limits{}, nil},
+		{"too few", 2, func(*Outcome) {}, limits, []string{"2 rounds, want 3"}},
+		{"TX dead", 3, func(o *Outcome) { o.TX = Direction{} }, limits, []string{"TX alive after 2 of 3 rounds"}},
+		{"RX dead", 3, func(o *Outcome) { o.RX = Direction{} }, limits, []string{"RX alive after 2 of 3 rounds"}},
+		{"late once", 3, func(o *Outcome) { o.RX.Back = 1501 * ms }, limits, []string{"RX back max 1501.0 ms, want at most 1.5s"}},
+		{"late always", 1, func(o *Outcome) { o.TX.Back = 701 * ms }, Limits{BackP50: 700 * ms}, []string{"TX back p50 701.0 ms"}},
+		{"long", 1, func(o *Outcome) { o.TX.Outage = 4 * time.Second }, Limits{OutageP50: time.Second * 2, OutageMax: time.Second * 3}, []string{
+			"TX outage p50 4000.0 ms", "TX outage max 4000.0 ms",
+		}},
+		{"disconnected", 3, func(*Outcome) {}, Limits{Connected: true}, []string{"3 disconnects, want none"}},
+		{"no outage seen", 3, func(o *Outcome) { o.TX.Back = 0 }, limits, []string{"TX: an outage was seen in 2 of 3 rounds"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got := Judge(Summary("b", "c", "g", rounds(tt.rounds, tt.change)), tt.limits)
+			require.Len(t, got, len(tt.want), "%q", got)
+			for i, want := range tt.want {
+				assert.Contains(t, got[i], "b, c, g: "+want)
+			}
+		})
+	}
+}

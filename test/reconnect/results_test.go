@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package reconnect
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+)
+
+// results are the rows of all tests of this run.
+var results = collector{began: time.Now()}
+
+type collector struct {
+	began time.Time
+
+	mu       sync.Mutex
+	rows     []Row
+	findings []Finding
+}
+
+// A Finding is what one of QEMU's traps did, in words.
+type Finding struct {
+	Trap  string `json:"trap"`
+	Guest string `json:"guest"`
+	Seen  string `json:"seen"`
+}
+
+func (c *collector) add(rows ...Row) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.rows = append(c.rows, rows...)
+}
+
+func (c *collector) find(trap, guest, format string, args ...any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.findings = append(c.findings, Finding{Trap: trap, Guest: guest, Seen: fmt.Sprintf(format, args...)})
+}
+
+// A Record is what -out writes as JSON.
+type Record struct {
+	CPU      string    `json:"cpu"`
+	Cores    int       `json:"cores"`
+	Kernel   string    `json:"kernel"`
+	Date     time.Time `json:"date"`
+	Commit   string    `json:"commit"` // "-dirty" follows when files had changed since
+	Go       string    `json:"go"`
+	QEMU     string    `json:"qemu"`
+	OldQEMU  string    `json:"qemu_of_the_distribution"`
+	Load     string    `json:"load_average_at_the_end"`
+	Seconds  float64   `json:"seconds"`
+	Long     bool      `json:"long"`
+	Rows     []Row     `json:"rows"`
+	Findings []Finding `json:"qemu_traps"`
+}
+
+// write prints the table and, for a dir, writes it and the JSON there.
+func (c *collector) write(dir string) error {
+	if len(c.rows) == 0 {
+		return nil
+	}
+	text := "Times in ms: p50 / p99 / max. A guest sends on while it has no connection, which is most of what is lost (median).\n\n" +
+		Table(c.rows)
+	if len(c.findings) > 0 {
+		cells := [][]string{{"trap", "guest", "seen"}}
+		for _, f := range c.findings {
+			cells = append(cells, []string{f.Trap, f.Guest, f.Seen})
+		}
+		text += "\n" + align(cells)
+	}
+	fmt.Print("\n" + text + "\n")
+	if dir == "" {
+		return nil
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	b, err := json.MarshalIndent(c.record(), "", "\t")
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "reconnect.md"), []byte(text), 0o644); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, "reconnect.json"), append(b, '\n'), 0o644)
+}
+
+func (c *collector) record() Record {
+	return Record{
+		CPU: cpuModel(), Cores: runtime.NumCPU(), Kernel: output("uname", "-sr"), Date: time.Now().UTC().Truncate(time.Second),
+		Commit: output("git", "describe", "--always", "--dirty", "--match="), Go: runtime.Version(),
+		QEMU: qemuVersion(tools.NewQEMU), OldQEMU: qemuVersion(tools.QEMU), Load: output("cat", "/proc/loadavg"),
+		Seconds: time.Since(c.began).Round(time.Second).Seconds(), Long: *long, Rows: c.rows, Findings: c.findings,
+	}
+}
+
+func output(name string, args ...string) string {
+	b, err := exec.Command(name, args...).Output()
+	if err != nil {
+		return "unknown"
+	}
+	return strings.TrimSpace(string(b))
+}
+
+func qemuVersion(program string) string {
+	first, _, _ := strings.Cut(output(program, "--version"), "\n")
+	_, version, _ := strings.Cut(first, "version ")
+	version, _, _ = strings.Cut(version, " ")
+	return version
+}
+
+func cpuModel() string {
+	info, _ := os.ReadFile("/proc/cpuinfo")
+	for line := range strings.Lines(string(info)) {
+		if key, value, found := strings.Cut(line, ":"); found && strings.TrimSpace(key) == "model name" {
+			return strings.TrimSpace(value)
+		}
+	}
+	return runtime.GOARCH
+}

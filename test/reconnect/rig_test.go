@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package reconnect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/socket-vmnet2/socket_vmnet2/test/e2e/lab"
+	"github.com/socket-vmnet2/socket_vmnet2/test/e2e/labtest"
+	"github.com/socket-vmnet2/socket_vmnet2/test/e2e/sequence"
+)
+
+const (
+	// reconnectEvery is QEMU's reconnect-ms.
+	reconnectEvery = 500 * time.Millisecond
+	// peerEvery is the time between two frames of the peer to a guest, othersEvery that between two of a guest to the next.
+	peerEvery, othersEvery = 2 * time.Millisecond, 10 * time.Millisecond
+
+	peerMAC   = "52:54:00:e2:e7:99"
+	loadBytes = 1400
+
+	// aliveTX and aliveRX are how many frames must have come to call a direction alive. At full speed the first takes some
+	// ten milliseconds.
+	aliveTX, aliveRX = 100, 20
+	// patience is how long a direction that must live may take. hopeless is how long one is waited for of which either is
+	// fine: reconnecting takes half a second, and what comes then comes at once.
+	patience, hopeless = 20 * time.Second, 3 * time.Second
+)
+
+// rig is a daemon with guests under load and a peer that counts.
+type rig struct {
+	lab     *lab.Lab
+	socket  string
+	program string
+	backend string
+	args    []string
+	daemon  *lab.Daemon
+	peer    *lab.Peer
+	guests  []*lab.Guest
+	names   []string // of guests, for the table
+}
+
+// newRig starts program. The back end's name is for the table.
+func newRig(t *testing.T, program string, args ...string) *rig {
+	t.Helper()
+	l := programs.NewLab(t)
+	r := &rig{lab: l, socket: l.Path("socket_vmnet"), program: program, backend: "usernet", args: args}
+	if program == programs.Sim {
+		r.backend = "vmnet"
+	}
+	r.start(t)
+	r.peer = l.NewPeer(r.socket, labtest.MAC(t, peerMAC), peerEvery)
+	return r
+}
+
+// reconnecting are the options of the two guests that come back by themselves: with the send buffer the system gives, and
+// with 4096 bytes, of which QEMU is blocked on a write most of the time.
+func (r *rig) reconnecting(t *testing.T) []lab.GuestOptions {
+	t.Helper()
+	small, err := r.lab.SendBuffer(t.Context(), 4096)
+	require.NoError(t, err)
+	netdev := lab.StreamNetdev(r.socket, reconnectEvery)
+	return []lab.GuestOptions{
+		{Name: "default buffer", MAC: "52:54:00:e2:e7:01", Netdev: netdev, QEMU: tools.NewQEMU},
+		{Name: "4 KiB buffer", MAC: "52:54:00:e2:e7:02", Netdev: netdev, QEMU: tools.NewQEMU, Env: small},
+	}
+}
+
+// boot boots guests and has them watch what arrives.
+func (r *rig) boot(t *testing.T, options ...lab.GuestOptions) {
+	t.Helper()
+	for i := range options {
+		r.names = append(r.names, options[i].Name)
+		options[i].Name = fmt.Sprintf("g%d", i)
+	}
+	r.guests = boot(t, r.lab, options...)
+	r.each(t, func(i int, g *lab.Guest) error {
+		return errors.Join(g.Watch(t.Context()), r.peer.SendTo(g.MAC))
+	})
+}
+
+// load has the guests of the given numbers send to the peer all they can, and each of them to the next one at a pace.
+func (r *rig) load(t *testing.T, guests ...int) {
+	t.Helper()
+	for n, i := range guests {
+		g, next := r.guests[i], r.guests[guests[(n+1)%len(guests)]]
+		require.NoError(t, g.Load(t.Context(), peerMAC, loadBytes))
+		if next != g {
+			require.NoError(t, g.Pace(t.Context(), next.MAC, 200, othersEvery, "others"))
+		}
+	}
+	_, err := r.alive(t.Context(), patience, guests...)
+	require.NoError(t, err)
+}
+
+func (r *rig) unload(t *testing.T, guests ...int) {
+	for _, i := range guests {
+		for _, name := range []string{"load", "others"} {
+			_, err := r.guests[i].EndBackground(within(t, patience), name)
+			require.NoError(t, err)
+		}
+	}
+}
+
+// each calls f for all guests at the same time and wants no error.
+func (r *rig) each(t *testing.T, f func(i int, g *lab.Guest) error) {
+	t.Helper()
+	errs := make([]error, len(r.guests))
+	var wg sync.WaitGroup
+	for i, g := range r.guests {
+		wg.Go(func() { errs[i] = f(i, g) })
+	}
+	wg.Wait()
+	require.NoError(t, errors.Join(errs...))
+}
+
+func (r *rig) start(t *testing.T) {
+	t.Helper()
+	r.daemon = programs.StartDaemon(t, r.lab, r.program, r.socket, r.args...)
+}
+
+// stop sends s to the daemon and waits for its end.
+func (r *rig) stop(t *testing.T, s os.Signal) time.Duration {
+	t.Helper()
+	took, err := r.daemon.Stop(within(t, patience), s)
+	require.NoError(t, err)
+	return took
+}
+
+// life says which directions of a guest have frames.
+type life struct{ tx, rx bool }
+
+// alive waits up to d until frames arrive from and at the given guests. It is an error when a guest's serial line fails, or
+// with patience when a direction is dead.
+func (r *rig) alive(ctx context.Context, d time.Duration, guests ...int) ([]life, error) {
+	lives, errs := make([]life, len(r.guests)), make([]error, len(r.guests))
+	var wg sync.WaitGroup
+	for _, i := range guests {
+		wg.Go(func() { lives[i], errs[i] = r.guestAlive(ctx, i, d) })
+	}
+	wg.Wait()
+	return lives, errors.Join(errs...)
+}
+
+func (r *rig) guestAlive(ctx context.Context, i int, d time.Duration) (l life, err error) {
+	g, end := r.guests[i], time.Now().Add(d)
+	tx, rx := r.peer.From(g.MAC).Frames, uint64(0)
+	for first := true; ; first = false {
+		seen, err := r.seen(ctx, g, false)
+		if err != nil {
+			return l, err
+		}
+		got := seen[peerMAC].Frames
+		if first {
+			rx = got
+		}
+		l.tx, l.rx = l.tx || r.peer.From(g.MAC).Frames >= tx+aliveTX, l.rx || got >= rx+aliveRX
+		switch {
+		case l.tx && l.rx:
+			return l, nil
+		case time.Now().Before(end):
+			time.Sleep(20 * time.Millisecond)
+		case d >= patience:
+			return l, fmt.Errorf("%s: after %s frames arrive from it: %t, at it: %t", r.names[i], d, l.tx, l.rx)
+		default:
+			return l, nil
+		}
+	}
+}
+
+func (r *rig) seen(ctx context.Context, g *lab.Guest, cut bool) (map[string]sequence.Report, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	return g.Seen(ctx, cut)
+}
+
+// revive is what a user can do for a guest whose network died with a connection: QEMU's stop and cont.
+func (r *rig) revive(t *testing.T, i int) {
+	t.Helper()
+	for _, command := range []string{"stop", "cont"} {
+		_, err := r.guests[i].QMP().Execute(command, nil)
+		require.NoError(t, err)
+	}
+	_, err := r.alive(t.Context(), patience, i)
+	require.NoError(t, err, "after stop and cont")
+}
