@@ -28,38 +28,39 @@ const module = "github.com/socket-vmnet2/socket_vmnet2"
 //
 // Tests may import any internal package, vnettest above all.
 var imports = map[string][]string{
-	"internal/frame": {},
-	"internal/vnet":  {"internal/frame"},
-	"internal/gate":  {},
-	"internal/ifid":  {},
+	"internal/frame":  {},
+	"internal/vnet":   {"internal/frame"},
+	"internal/gate":   {},
+	"internal/faults": {},
+	"internal/ifid":   {},
 
 	"internal/lazynet":      {"internal/frame", "internal/vnet"},
 	"internal/antispoof":    {"internal/frame", "internal/vnet"},
 	"internal/bridge":       {"internal/frame", "internal/gate", "internal/vnet"},
-	"internal/usernet":      {"internal/frame", "internal/ifid", "internal/vnet", "internal/bridge", "internal/usernet/dhcp", "internal/usernet/dns"},
+	"internal/usernet":      {"internal/faults", "internal/frame", "internal/ifid", "internal/vnet", "internal/bridge", "internal/usernet/dhcp", "internal/usernet/dns"},
 	"internal/usernet/dhcp": {"internal/state"},
 	"internal/usernet/dns":  {},
 
-	"internal/vmnet":     {"internal/frame", "internal/gate", "internal/ifid", "internal/vnet", "internal/bridge", "internal/vmnet/api", "internal/vmnet/pkt"},
+	"internal/vmnet":     {"internal/faults", "internal/frame", "internal/gate", "internal/ifid", "internal/vnet", "internal/bridge", "internal/vmnet/api", "internal/vmnet/pkt"},
 	"internal/vmnet/api": {"internal/frame", "internal/vnet", "internal/vmnet/pkt"},
 	"internal/vmnet/pkt": {"internal/frame"},
 	"internal/vmnet/ffi": {"internal/vmnet/api", "internal/vmnet/pkt", "internal/vnet"},
 	"internal/darwinapi": {},
 
-	"internal/link":      {"internal/frame", "internal/mmsg"},
+	"internal/link":      {"internal/faults", "internal/frame", "internal/mmsg"},
 	"internal/mmsg":      {"internal/darwinapi", "internal/frame"},
 	"internal/peercred":  {},
-	"internal/perclient": {"internal/frame", "internal/vnet", "internal/link", "internal/peercred", "internal/watch"},
-	"internal/unixgram":  {"internal/frame", "internal/handoff", "internal/link", "internal/mmsg", "internal/perclient"},
+	"internal/perclient": {"internal/faults", "internal/frame", "internal/vnet", "internal/link", "internal/peercred", "internal/watch"},
+	"internal/unixgram":  {"internal/faults", "internal/frame", "internal/handoff", "internal/link", "internal/mmsg", "internal/perclient"},
 	"internal/passing": {
-		"internal/frame", "internal/handoff", "internal/link", "internal/mmsg", "internal/passing/proto", "internal/peercred", "internal/perclient", "internal/unixgram",
+		"internal/faults", "internal/frame", "internal/handoff", "internal/link", "internal/mmsg", "internal/passing/proto", "internal/peercred", "internal/perclient", "internal/unixgram",
 		"internal/vnet",
 	},
 	"internal/passing/proto":  {},
 	"internal/passing/client": {"internal/passing/proto"},
 
 	"internal/watch":          {},
-	"internal/state":          {},
+	"internal/state":          {"internal/faults"},
 	"internal/handoff":        {},
 	"internal/upgrade":        {"internal/handoff"},
 	"internal/control":        {"internal/handoff", "internal/peercred"},
@@ -91,11 +92,14 @@ var imports = map[string][]string{
 	},
 	"test/e2e":               {},
 	"test/e2e/demo":          {"test/e2e/lab"},
-	"test/e2e/guest":         {},
-	"test/e2e/lab":           {"internal/frame", "internal/state"},
+	"test/e2e/guest":         {"test/e2e/sequence"},
+	"test/e2e/lab":           {"internal/frame", "internal/state", "test/e2e/sequence"},
+	"test/e2e/labtest":       {"test/e2e/lab", "test/vmnetsim"},
 	"test/e2e/probe":         {"test/e2e/lab"},
+	"test/e2e/sequence":      {},
 	"test/integrations/lima": {"internal/fakeguest"},
 	"test/soak/ledger":       {},
+	"test/reconnect":         {"test/e2e/sequence"},
 	"test/vmnetsim":          {},
 	"test/vzguest":           {"internal/passing/client", "internal/passing/proto"},
 }
@@ -147,7 +151,7 @@ var skips = map[string]string{
 	"internal/passing/giver_linux_test.go: TestGiverConnectsToAService": "root, to name other users",
 	"test/bench/load_test.go: testBench":                                "gcc, for the load generator and the C relays",
 	"test/vmnetsim/vmnetsim.go: Library":                                "gcc, for the vmnet simulator",
-	"test/e2e/main_test.go: newLab":                                     "QEMU, a guest kernel and iPXE, which test/e2e/setup.sh gets",
+	"test/e2e/labtest/labtest.go: NewLab":                               "QEMU, a guest kernel and iPXE, which test/e2e/setup.sh gets",
 }
 
 // Sizes in lines. The habit is what one aims at; the test reports how often it is missed.

@@ -5,9 +5,11 @@ package link
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"os"
+	"runtime/debug"
 	"time"
 )
 
@@ -30,8 +32,31 @@ const (
 //
 // It changes ln's deadline and does not close ln.
 func Accept(ctx context.Context, ln *net.UnixListener, handle func(*net.UnixConn), log *slog.Logger) {
-	stop := context.AfterFunc(ctx, func() { _ = ln.SetDeadline(time.Now().Add(backlogPause)) })
-	defer stop()
+	accept(ctx, ln, handle, log, true)
+}
+
+// AcceptUntil is Accept for a listener that somebody else keeps open: what is waiting when ctx is done is left to the next
+// process. It may be called again on the same listener.
+func AcceptUntil(ctx context.Context, ln *net.UnixListener, handle func(*net.UnixConn), log *slog.Logger) {
+	accept(ctx, ln, handle, log, false)
+}
+
+func accept(ctx context.Context, ln *net.UnixListener, handle func(*net.UnixConn), log *slog.Logger, rest bool) {
+	last := time.Unix(1, 0) // a deadline that is over
+	_ = ln.SetDeadline(time.Time{})
+	woken := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(woken)
+		if rest {
+			last = time.Now().Add(backlogPause)
+		}
+		_ = ln.SetDeadline(last)
+	})
+	defer func() {
+		if !stop() {
+			<-woken // else it could end the next one
+		}
+	}()
 	var (
 		retry  time.Duration
 		warned time.Time
@@ -39,13 +64,19 @@ func Accept(ctx context.Context, ln *net.UnixListener, handle func(*net.UnixConn
 	)
 	for {
 		conn, err := ln.AcceptUnix()
+		if ctx.Err() != nil && !rest {
+			if err == nil {
+				handleSafely(conn, handle, log)
+			}
+			return
+		}
 		if ctx.Err() != nil {
 			if until.IsZero() {
 				until = time.Now().Add(backlogMax)
 			}
 			if time.Now().After(until) { // however many still come: the stop has a limit
 				if err == nil {
-					handle(conn)
+					handleSafely(conn, handle, log)
 				}
 				return
 			}
@@ -54,7 +85,7 @@ func Accept(ctx context.Context, ln *net.UnixListener, handle func(*net.UnixConn
 		switch {
 		case err == nil:
 			retry = 0
-			handle(conn)
+			handleSafely(conn, handle, log)
 			continue
 		case errors.Is(err, net.ErrClosed), os.IsTimeout(err) && ctx.Err() != nil:
 			return
@@ -66,6 +97,18 @@ func Accept(ctx context.Context, ln *net.UnixListener, handle func(*net.UnixConn
 		retry = min(max(2*retry, acceptRetryMin), acceptRetryMax)
 		pause(ctx, retry)
 	}
+}
+
+// handleSafely is handle, of which a panic ends this connection alone.
+func handleSafely(conn *net.UnixConn, handle func(*net.UnixConn), log *slog.Logger) {
+	defer func() {
+		if r := recover(); r != nil {
+			log.Error("internal error: this connection is closed, the others run on; please report it",
+				"doing", "accepting", "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
+			_ = conn.Close()
+		}
+	}()
+	handle(conn)
 }
 
 // pause sleeps for d or until ctx is done.

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/faults"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 )
 
@@ -120,6 +121,7 @@ func (o *Outbox) Deliver(b frame.Batch) {
 func (o *Outbox) deliver(b frame.Batch) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	faults.Point("link.deliver")
 	if o.ended {
 		o.stats.DropClosed += uint64(b.Len())
 		return nil
@@ -233,6 +235,7 @@ func (o *Outbox) sendChunkSafely(b frame.Batch) (left frame.Batch, oversize tall
 			err = fmt.Errorf("panic while sending: %v\n%s", r, debug.Stack())
 		}
 	}()
+	faults.Point("link.drain")
 	return o.sendChunk(b)
 }
 

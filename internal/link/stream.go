@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/faults"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 )
 
@@ -159,8 +161,10 @@ func (s *Stream) Close() error {
 // Deliver writes b to the client if that is possible at once. What does not fit, or comes while earlier frames still wait,
 // is queued up to the queue's size and dropped above it. See frame.Sink.
 func (s *Stream) Deliver(b frame.Batch) {
+	defer s.deliverPanicked() // the caller serves another client
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	faults.Point("link.deliver")
 	if s.ended {
 		s.stats.DropClosed += uint64(b.Len())
 		return
@@ -189,6 +193,16 @@ func (s *Stream) Deliver(b frame.Batch) {
 		s.fail(fmt.Errorf("write to client: %w", err))
 	default:
 		s.owe(b, n)
+	}
+}
+
+// deliverPanicked turns a panic in Deliver, which defers it, into the end of this client.
+func (s *Stream) deliverPanicked() {
+	if r := recover(); r != nil {
+		s.mu.Lock()
+		s.ended = true
+		s.mu.Unlock()
+		s.fail(fmt.Errorf("panic while writing: %v\n%s", r, debug.Stack()))
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/faults"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 )
 
@@ -147,6 +148,7 @@ func (s *Stream) writeAllSafely(b []byte) (left []byte, err error) {
 			err = fmt.Errorf("panic while writing: %v\n%s", r, debug.Stack())
 		}
 	}()
+	faults.Point("link.drain")
 	return s.writeAll(b)
 }
 

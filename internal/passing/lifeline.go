@@ -7,6 +7,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/faults"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/passing/proto"
 )
 
@@ -57,6 +58,7 @@ func (c *conn) hold(end context.CancelCauseFunc) (release func()) {
 				end(errLifeline)
 			}
 		}()
+		faults.Point("passing.lifeline")
 		buf := make([]byte, lifelineLen)
 		for {
 			if _, err := proto.Discard(c.UnixConn, buf); err != nil {

@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/faults"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/passing/proto"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/peercred"
@@ -265,6 +266,7 @@ func (c *conn) request() (rest func()) {
 		return nil
 	}
 	defer s.rests(c)
+	faults.Point("passing.request")
 	return c.handle(c)
 }
 

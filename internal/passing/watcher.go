@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/faults"
 )
 
 // sweepEvery is the distance of looks at the clients' sockets.
@@ -92,10 +94,21 @@ func (w *watcher) run() {
 			w.mu.Unlock()
 			return
 		}
-		if w.sweep() == 0 {
+		if w.sweepSafely() == 0 {
 			return
 		}
 	}
+}
+
+// sweepSafely is sweep, of which a panic costs this round.
+func (w *watcher) sweepSafely() (left int) {
+	defer func() {
+		if r := recover(); r != nil {
+			w.srv.broken("looking after the clients' sockets", r)
+			left = 1
+		}
+	}()
+	return w.sweep()
 }
 
 // sweep looks at each session once and returns how many are left.
@@ -143,6 +156,7 @@ func (w *watcher) examine(table *socketTable, e *watched) (ended bool) {
 			ended = true
 		}
 	}()
+	faults.Point("passing.watch")
 	switch table.peer(e.ino) {
 	case peerClosed:
 		e.session.End(errPeerGone)

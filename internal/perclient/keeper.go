@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/faults"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
@@ -87,6 +88,7 @@ func (c *Session) start(ctx context.Context) (vnet.Port, error) {
 	case c.srv.starts <- struct{}{}:
 	}
 	defer func() { <-c.srv.starts }()
+	faults.Point("perclient.keep")
 	o := vnet.PortOptions{Name: c.name, ID: c.identity(), InterfaceID: c.client.InterfaceID}
 	sink := c.sink()
 	network := c.srv.now()

@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/faults"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
@@ -109,6 +110,12 @@ func newSession(s *Server, id uint64, l link.Link, cl Client) *Session {
 // run serves the client to its end.
 func (c *Session) run() {
 	defer c.over()
+	removed := false
+	defer func() {
+		if r := recover(); r != nil {
+			c.abandon(r, removed)
+		}
+	}()
 	c.logBegin()
 	c.keeping.Go(c.keep)
 	err := c.read()
@@ -119,11 +126,24 @@ func (c *Session) run() {
 	// The port goes first: once it is closed nothing is delivered to the link any more.
 	c.cancel()
 	c.keeping.Wait()
+	faults.Point("perclient.end")
 	c.closeGuard()
 	st := c.link.Stats()
 	_ = c.link.Close()
 	c.srv.remove(c, st)
+	removed = true
 	c.summarise(err, st)
+}
+
+// abandon ends a session that could not be ended in order, since it panicked with r.
+func (c *Session) abandon(r any, removed bool) {
+	_ = c.panicked("ending the session", r)
+	c.cancel()
+	c.keeping.Wait()
+	_ = c.link.Close()
+	if !removed {
+		c.srv.remove(c, link.Stats{})
+	}
 }
 
 // over tells that nothing of the session is left.
@@ -268,6 +288,7 @@ func (c *Session) addDrops(st vnet.PortStats) {
 
 // Frames implements link.Handler.
 func (c *Session) Frames(b frame.Batch) {
+	faults.Point("perclient.frames")
 	c.look(b)
 	if p := c.port.Load(); p != nil {
 		(*p).Send(b)

@@ -6,6 +6,8 @@ import (
 	"encoding/binary"
 	"sync"
 	"time"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/faults"
 )
 
 const (
@@ -75,7 +77,7 @@ func (f *finder) read() {
 	f.queue = nil
 	f.reads++
 	f.mu.Unlock()
-	found := lookUp(queue)
+	found := lookUpSafely(queue)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now := time.Now()
@@ -91,6 +93,17 @@ func (f *finder) read() {
 		f.work.Add(1)
 		f.armed = time.AfterFunc(searchEvery, f.read)
 	}
+}
+
+// lookUpSafely is lookUp, which finds nothing when it panics.
+func lookUpSafely(queue []*search) (found []diagSocket) {
+	defer func() {
+		if recover() != nil { // the searches are made again, less and less often
+			found = make([]diagSocket, len(queue))
+		}
+	}()
+	faults.Point("unixgram.find")
+	return lookUp(queue)
 }
 
 // lookUp is what the list has for each of queue.

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/faults"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/mmsg"
 )
 
@@ -77,7 +78,9 @@ func (s *Server) readAll() (err error) {
 				err = rerr
 				return true
 			}
-			s.dispatchSafely(n)
+			for next := 0; next < n; {
+				next = s.dispatchSafely(next, n)
+			}
 		}
 	})
 	if err == nil {
@@ -86,8 +89,9 @@ func (s *Server) readAll() (err error) {
 	return err
 }
 
-// dispatchSafely is dispatch, of which a panic ends the client that it was about, if any, and nothing else.
-func (s *Server) dispatchSafely(n int) {
+// dispatchSafely is dispatch, of which a panic ends the client that it was about, if any, and nothing else. It returns which
+// datagram is next: after a panic the first one of another sender.
+func (s *Server) dispatchSafely(first, n int) (next int) {
 	defer func() {
 		if r := recover(); r != nil {
 			err := s.panicked("reading datagrams", r)
@@ -97,7 +101,8 @@ func (s *Server) dispatchSafely(n int) {
 			s.at, s.last = nil, nil
 		}
 	}()
-	s.dispatch(n)
+	s.dispatch(first, n, &next)
+	return n
 }
 
 // panicked logs what recover returned, now and then, and makes an error of it.
@@ -115,15 +120,19 @@ func (s *Server) panicked(doing string, r any) error {
 	return fmt.Errorf("panic while %s: %v", doing, r)
 }
 
-// dispatch hands the n datagrams that were received to their clients. Consecutive ones of one sender go together.
-func (s *Server) dispatch(n int) {
-	for first := 0; first < n; {
+// dispatch hands the datagrams first to n-1 that were received to their clients. Consecutive ones of one sender go together.
+// next is kept behind those that are done or being dealt with.
+func (s *Server) dispatch(first, n int, next *int) {
+	*next = n
+	for first < n {
 		name := s.rcv.Name(first)
 		who := s.sender(first)
 		end := first + 1
 		for end < n && bytes.Equal(s.rcv.Name(end), name) && s.sender(end) == who {
 			end++
 		}
+		*next = end
+		faults.Point("unixgram.read")
 		s.from(name, who, first, end)
 		first = end
 	}

@@ -80,7 +80,7 @@ func (r *relay) serve() {
 	if err != nil {
 		panic(err)
 	}
-	r.dispatch(n)
+	r.dispatchSafely(0, n)
 }
 
 // send has the first client send, and receive the second one receive.

@@ -2,7 +2,11 @@
 
 package unixgram
 
-import "time"
+import (
+	"time"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/faults"
+)
 
 // sweepEvery is how often clients are looked after that have perhaps gone: the system does not tell.
 const sweepEvery = 3 * time.Second
@@ -65,5 +69,6 @@ func (s *Server) check(c *client) (err error) {
 			err = s.panicked("looking after a client", r)
 		}
 	}()
+	faults.Point("unixgram.sweep")
 	return c.pipe.check()
 }

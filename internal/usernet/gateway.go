@@ -15,6 +15,7 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/header"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/bridge"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/faults"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 )
 
@@ -78,6 +79,7 @@ func (g *gateway) handleAll(src bridge.PortID, it *frame.Iter) (done bool) {
 }
 
 func (g *gateway) handle(src bridge.PortID, f []byte) {
+	faults.Point("usernet.gateway")
 	if g.net.tune.onFrame != nil {
 		g.net.tune.onFrame(f)
 	}
@@ -142,6 +144,18 @@ func (g *gateway) sendUDP(mac net.HardwareAddr, port uint16, dst netip.AddrPort,
 	}
 	u.SetChecksum(sum)
 	g.out.put(len(h)+len(payload), h[:], payload)
+}
+
+// send sends frames to the bridge. A panic costs these frames.
+func (g *gateway) send(b frame.Batch) {
+	defer func() {
+		if r := recover(); r != nil {
+			g.drops.outFull.Add(uint64(b.Len()))
+			g.net.log.Error("embedded network failed to send frames", "panic", fmt.Sprint(r), "stack", panicStack())
+		}
+	}()
+	faults.Point("usernet.send")
+	g.net.port.Send(b)
 }
 
 // current is the engine, nil while a broken one waits to be replaced.

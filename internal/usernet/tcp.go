@@ -16,6 +16,7 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/transport/tcp"
 	"gvisor.dev/gvisor/pkg/waiter"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/faults"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 )
 
@@ -133,7 +134,7 @@ func (e *engine) join(f *flow, guest *guestConn, host *hostConn) {
 	defer guest.close()
 	abort := func() { guest.abort(); host.abort() }
 	f.onEnd(abort)
-	relayTCP(guest, host, abort)
+	e.relayTCP(guest, host, abort)
 	_ = host.Close()
 	guest.settle(e.ctx)
 }
@@ -171,22 +172,36 @@ func wakeHandshake(wq *waiter.Queue, shaken <-chan struct{}) {
 
 // relayTCP copies both ways until both sides have ended, each passed on as it comes (half-close). An error on either side
 // is passed on as a reset.
-func relayTCP(guest *guestConn, host *hostConn, abort func()) {
+func (e *engine) relayTCP(guest *guestConn, host *hostConn, abort func()) {
 	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer func() {
+		if r := recover(); r != nil {
+			abort() // the other way ends as well
+			panic(r)
+		}
+	}()
 	wg.Go(func() {
+		defer e.contain("embedded network flow failed")
+		whole := false
+		defer func() {
+			if !whole {
+				abort()
+			}
+		}()
+		faults.Point("usernet.flow")
 		err := pump(guest.Write, func() (*[bufSize]byte, int, error) { return host.next(true) })
 		if err != nil {
-			abort()
 			return
 		}
 		guest.closeWrite()
+		whole = true
 	})
 	if err := pump(host.Write, guest.next); err != nil {
 		abort()
 	} else {
 		host.closeWrite()
 	}
-	wg.Wait()
 }
 
 // pump copies until the orderly end of its source, for which it returns nil.

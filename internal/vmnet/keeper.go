@@ -6,6 +6,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/faults"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/ifid"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
@@ -63,6 +64,7 @@ func (p *port) keep() {
 			p.improve(retry)
 		case <-p.room:
 			p.owes = true
+			faults.Point("vmnet.keep")
 			if p.resting.Load() { // its own interface has just died
 				p.passOn()
 				continue

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/bridge"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/faults"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/gate"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
@@ -81,6 +82,7 @@ func newPort(n *Network, name string, sink frame.Sink) *port {
 
 // Send implements vnet.Port.
 func (p *port) Send(b frame.Batch) {
+	faults.Point("network.send")
 	if p.closing.Load() {
 		p.counts.closed.Add(uint64(b.Len()))
 		return

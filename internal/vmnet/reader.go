@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/faults"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/gate"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vmnet/api"
@@ -141,6 +142,7 @@ func (r *reader) hand(b frame.Batch) {
 		return
 	}
 	defer r.gate.Leave()
+	faults.Point("vmnet.read")
 	r.deliver(b)
 }
 
