@@ -13,6 +13,7 @@ import (
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/control"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/inherit"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/upgrade"
 )
 
@@ -24,11 +25,11 @@ type controller struct {
 }
 
 // openControl makes the socket in the runtime directory; nil when there is none, which the log tells.
-func openControl(e *extras, o control.Options) *controller {
+func openControl(e *extras, given *inherit.Sockets, o control.Options) *controller {
 	if e == nil {
 		return nil
 	}
-	ln, err := e.dir.Listen("control")
+	ln, err := e.listen(given, inherit.Control)
 	if err != nil {
 		o.Log.Warn("the daemon cannot be asked or upgraded, it does its work", "error", err)
 		return nil

@@ -15,7 +15,8 @@ import (
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/inherit"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/lazynet"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/state"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
@@ -39,10 +40,13 @@ type daemon struct {
 	log   *slog.Logger
 	open  opener
 
-	pidfile *compat.Pidfile // nil without --pidfile
+	given   *inherit.Sockets  // by the service manager
+	manager *inherit.Notifier // nil without one
+	pidfile *compat.Pidfile   // nil without --pidfile
 	lock    *compat.SocketLock
 	kept    *state.File // of the network, over restarts
 	network vnet.Network
+	lazy    *lazynet.Network // the network, if it starts while clients are served already
 	ln      *net.UnixListener
 	server  *perclient.Server
 	extras  *extras // nil when they are not to be had
@@ -64,9 +68,11 @@ func serve(cfg *compat.Config, log *slog.Logger) error {
 	if d.open, err = prepareNetwork(cfg, log); err != nil {
 		return err
 	}
-	err = d.start(ctx)
+	if err = d.takeGiven(); err == nil {
+		err = d.start(ctx)
+	}
 	if err == nil {
-		d.run(ctx)
+		err = d.run(ctx)
 	}
 	d.stop()
 	if errors.As(context.Cause(ctx), new(errSignal)) {
@@ -97,21 +103,20 @@ func untilSignal(log *slog.Logger) (context.Context, func()) {
 	}
 }
 
-// start brings the daemon up. The pidfile comes last: who sees it may connect.
+// start brings the daemon up. The pidfile comes last: who sees it may connect. Where SOCKET was given, clients are served while
+// the network starts, and run does the rest.
 func (d *daemon) start(ctx context.Context) (err error) {
 	if d.cfg.PidfileSet {
 		if d.pidfile, err = compat.AcquirePidfile(d.cfg.Pidfile, d.log); err != nil {
 			return err
 		}
 	}
-	if d.lock, err = compat.LockSocket(ctx, d.cfg.SocketPath, d.log); err != nil {
-		return err
+	if d.given.Has(inherit.Stream) {
+		err = d.startGiven(ctx)
+	} else {
+		err = d.startOwn(ctx)
 	}
-	d.kept = openState(d.cfg, d.log)
-	if d.network, err = d.open(ctx, d.kept); err != nil {
-		return err
-	}
-	if d.ln, err = d.lock.Bind(d.owner); err != nil {
+	if err != nil {
 		return err
 	}
 	d.server = perclient.NewServer(perclient.Options{
@@ -120,24 +125,64 @@ func (d *daemon) start(ctx context.Context) (err error) {
 		QueueSize:  d.cfg.QueueSize,
 		Log:        d.log,
 	})
-	d.extras = openExtras(d.cfg, d.owner, d.network, d.kept, d.server, d.log)
-	d.control = openControl(d.extras, controlOptions(d.cfg, time.Now(), d.log, nil))
-	if d.pidfile != nil {
-		return d.pidfile.Publish(os.Getpid())
+	if d.extras, err = openExtras(d.cfg, d.owner, d.network, d.kept, d.given, d.server, d.log); err != nil {
+		return err
 	}
+	d.control = openControl(d.extras, d.given, controlOptions(d.cfg, time.Now(), d.log, nil))
+	if d.lazy != nil {
+		return nil
+	}
+	return d.ready()
+}
+
+// startOwn starts the network and then makes the socket.
+func (d *daemon) startOwn(ctx context.Context) (err error) {
+	if d.lock, err = compat.LockSocket(ctx, d.cfg.SocketPath, d.log); err != nil {
+		return err
+	}
+	d.kept = openState(d.cfg, d.log)
+	if d.network, err = d.open(ctx, d.kept); err != nil {
+		return err
+	}
+	d.ln, err = d.lock.Bind(d.owner)
+	return err
+}
+
+// ready tells everybody that the daemon serves.
+func (d *daemon) ready() error {
+	if d.pidfile != nil {
+		if err := d.pidfile.Publish(os.Getpid()); err != nil {
+			return err
+		}
+	}
+	d.tellReady()
 	return nil
 }
 
-// run serves clients until ctx is done, and then those that are still waiting to be accepted.
-func (d *daemon) run(ctx context.Context) {
+// run serves clients until ctx is done, and then those that are still waiting to be accepted. An error means that the start,
+// which was not over, has failed.
+func (d *daemon) run(ctx context.Context) (err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	context.AfterFunc(ctx, func() {
 		d.lock.RemoveIfOurs()
 		d.extras.hide()
 		d.server.Stop()
+		d.manager.Stopping()
 	})
 	d.extras.run(ctx)
 	d.control.run(ctx)
-	link.Accept(ctx, d.ln, d.server.Handle, d.log)
+	var starting sync.WaitGroup
+	if d.lazy != nil {
+		starting.Go(func() {
+			if err = d.endOfStart(ctx); err != nil {
+				cancel()
+			}
+		})
+	}
+	acceptOn(d.given, inherit.Stream)(ctx, d.ln, d.server.Handle, d.log)
+	starting.Wait()
+	return err
 }
 
 // stop undoes start, however far it came, in order: nobody new, clients, network, pidfile, lock.
@@ -172,6 +217,7 @@ func (d *daemon) stop() {
 	}
 	d.extras.close(limit)
 	d.control.close(limit)
+	d.given.Close()
 	select {
 	case <-closed:
 	case <-limit.Done():

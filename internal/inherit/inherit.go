@@ -141,6 +141,9 @@ func (s *Sockets) add(g descriptor, o Options) error {
 	}
 	s.names = append(s.names, role)
 	s.paths = append(s.paths, o.path(role))
+	if told, err := boundPath(g.fd); err == nil && told != o.path(role) {
+		s.paths = append(s.paths, told)
+	}
 	return nil
 }
 
@@ -198,7 +201,8 @@ func (s *Sockets) Datagram() *net.UnixConn {
 	return c
 }
 
-// Paths are the paths of all that were given, as the daemon names them.
+// Paths are the paths of all that were given, as the daemon names them and, where it differs, as the system tells those that are
+// connected to them.
 func (s *Sockets) Paths() []string {
 	if s == nil {
 		return nil

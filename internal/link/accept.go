@@ -5,11 +5,9 @@ package link
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"os"
-	"runtime/debug"
 	"time"
 )
 
@@ -66,7 +64,7 @@ func accept(ctx context.Context, ln *net.UnixListener, handle func(*net.UnixConn
 		conn, err := ln.AcceptUnix()
 		if ctx.Err() != nil && !rest {
 			if err == nil {
-				handleSafely(conn, handle, log)
+				handle(conn)
 			}
 			return
 		}
@@ -76,7 +74,7 @@ func accept(ctx context.Context, ln *net.UnixListener, handle func(*net.UnixConn
 			}
 			if time.Now().After(until) { // however many still come: the stop has a limit
 				if err == nil {
-					handleSafely(conn, handle, log)
+					handle(conn)
 				}
 				return
 			}
@@ -85,7 +83,7 @@ func accept(ctx context.Context, ln *net.UnixListener, handle func(*net.UnixConn
 		switch {
 		case err == nil:
 			retry = 0
-			handleSafely(conn, handle, log)
+			handle(conn)
 			continue
 		case errors.Is(err, net.ErrClosed), os.IsTimeout(err) && ctx.Err() != nil:
 			return
@@ -97,18 +95,6 @@ func accept(ctx context.Context, ln *net.UnixListener, handle func(*net.UnixConn
 		retry = min(max(2*retry, acceptRetryMin), acceptRetryMax)
 		pause(ctx, retry)
 	}
-}
-
-// handleSafely is handle, of which a panic ends this connection alone.
-func handleSafely(conn *net.UnixConn, handle func(*net.UnixConn), log *slog.Logger) {
-	defer func() {
-		if r := recover(); r != nil {
-			log.Error("internal error: this connection is closed, the others run on; please report it",
-				"doing", "accepting", "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
-			_ = conn.Close()
-		}
-	}()
-	handle(conn)
 }
 
 // pause sleeps for d or until ctx is done.
