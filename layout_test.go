@@ -78,6 +78,7 @@ var imports = map[string][]string{
 	"internal/release":  {"internal/codesign"},
 
 	"cmd/socket_vmnet2": {
+		"internal/antispoof",
 		"internal/inherit", "internal/lazynet", "internal/peercred",
 		"internal/compat", "internal/control", "internal/handoff", "internal/upgrade", "internal/link", "internal/passing", "internal/passing/client", "internal/passing/proto", "internal/perclient", "internal/rundir", "internal/selftest", "internal/state", "internal/usernet", "internal/vnet",
 		"internal/unixgram", "internal/vmnet", "internal/vmnet/api", "internal/vmnet/ffi",

@@ -105,7 +105,7 @@ func (e *extras) open(cfg *compat.Config, network vnet.Network, clients *perclie
 		Conn: conn, Trust: trust, QueueSize: cfg.QueueSize, Log: e.log,
 		Serve: func(l link.Link, path string, uid uint32) error {
 			x, err := clients.Serve(l, perclient.Client{
-				Peer: datagramPeer(uid), MAC: e.known.mac(path), Log: datagramLog(path, uid),
+				Peer: datagramPeer(uid), MAC: e.known.mac(path), Remembered: true, Log: datagramLog(path, uid),
 				Ended: func() { e.known.remove(path) },
 			})
 			if err == nil {

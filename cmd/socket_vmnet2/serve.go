@@ -40,6 +40,7 @@ type daemon struct {
 	log   *slog.Logger
 	open  opener
 
+	guards  *guards           // nil without --anti-spoof
 	given   *inherit.Sockets  // by the service manager
 	manager *inherit.Notifier // nil without one
 	pidfile *compat.Pidfile   // nil without --pidfile
@@ -68,6 +69,7 @@ func serve(cfg *compat.Config, log *slog.Logger) error {
 	if d.open, err = prepareNetwork(cfg, log); err != nil {
 		return err
 	}
+	d.guards, d.open = guardClients(cfg, d.open, log)
 	if err = d.takeGiven(); err == nil {
 		err = d.start(ctx)
 	}
@@ -124,6 +126,7 @@ func (d *daemon) start(ctx context.Context) (err error) {
 		MaxClients: d.cfg.MaxClients,
 		QueueSize:  d.cfg.QueueSize,
 		Log:        d.log,
+		Guard:      d.guards.guard(),
 	})
 	if d.extras, err = openExtras(d.cfg, d.owner, d.network, d.kept, d.given, d.server, d.log); err != nil {
 		return err

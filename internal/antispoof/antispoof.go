@@ -49,6 +49,8 @@ type Options struct {
 	Log *slog.Logger // limited here; nil = none
 	// Now is a clock that never jumps, since an arbitrary start; nil = the system's monotonic one.
 	Now func() time.Duration
+	// Changed is called when a lease has come or gone, without a lock, on the way of a frame; it does not block. nil = not.
+	Changed func()
 }
 
 // A Network is what is known of the network. Addresses are IPv4.
@@ -73,6 +75,7 @@ type Lease struct {
 // A Registry knows who holds which address. Its methods may be called from several goroutines.
 type Registry struct {
 	now     func() time.Duration
+	changed func()
 	network atomic.Pointer[network]
 	warns   warnings
 
@@ -117,11 +120,15 @@ func New(o Options) *Registry {
 		start := time.Now()
 		o.Now = func() time.Duration { return time.Since(start) }
 	}
+	if o.Changed == nil {
+		o.Changed = func() {}
+	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	return &Registry{
 		now:     o.Now,
+		changed: o.Changed,
 		warns:   warnings{log: o.Log},
 		guards:  map[uint64]*Guard{},
 		pending: map[uint64]*Guard{},
@@ -157,16 +164,35 @@ func (r *Registry) Describe(n Network) {
 	r.network.Store(d)
 }
 
-// Leased tells of leases that are known from elsewhere, such as the last process: their addresses are kept for their MACs.
+// Leased tells of leases that are known from elsewhere, such as the last process: their addresses are kept for their MACs. What
+// is known here already counts more.
 func (r *Registry) Leased(leases []Lease) {
 	now := r.now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, l := range leases {
-		if len(l.MAC) == 6 && l.IP.Is4() && l.Left > 0 {
-			r.lease(load48(l.MAC), addr4(l.IP), after(now, l.Left), now)
+		if len(l.MAC) != 6 || !l.IP.Is4() || l.Left <= 0 {
+			continue
+		}
+		mac, ip := load48(l.MAC), addr4(l.IP)
+		if r.leases[mac] == nil && r.leased[ip] == nil {
+			r.lease(mac, ip, after(now, l.Left), now)
 		}
 	}
+}
+
+// Leases are those that have not ended.
+func (r *Registry) Leases() []Lease {
+	now := r.now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var leases []Lease
+	for _, l := range r.leases {
+		if l.until > now {
+			leases = append(leases, Lease{l.mac.hardware(), l.ip.addr(), l.until - now})
+		}
+	}
+	return leases
 }
 
 // permits tells whether ip can be the address of a client with mac at all.

@@ -97,12 +97,12 @@ func (g *Guard) reply(p []byte, src mac48) {
 	if p[0]>>4 != 4 || header < ipv4Len || total < header+udpLen || total > len(p) || binary.BigEndian.Uint16(p[6:])&0x3fff != 0 {
 		return
 	}
-	n := g.reg.network.Load()
-	if n == nil || n.gateway != 0 && load4(p[12:]) != n.gateway || n.gatewayMAC != 0 && src != n.gatewayMAC {
+	u := p[header:total]
+	if binary.BigEndian.Uint32(u) != portServer<<16|portClient {
 		return
 	}
-	u := p[header:total]
-	if binary.BigEndian.Uint16(u) != portServer || binary.BigEndian.Uint16(u[2:]) != portClient {
+	n := g.reg.network.Load()
+	if n == nil || n.gateway != 0 && load4(p[12:]) != n.gateway || n.gatewayMAC != 0 && src != n.gatewayMAC {
 		return
 	}
 	m, ok := message(u)

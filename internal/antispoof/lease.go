@@ -18,12 +18,12 @@ func (g *Guard) bind(mac mac48, now time.Duration) bool {
 	if r.macs[mac] != nil {
 		return false
 	}
-	r.take(g, mac, now)
+	r.own(g, mac, now)
 	return true
 }
 
-// take makes mac, which is free, the address of g, with the lease that goes with it. The caller holds mu.
-func (r *Registry) take(g *Guard, mac mac48, now time.Duration) {
+// own makes mac, which is free, the address of g, with the lease that goes with it. The caller holds mu.
+func (r *Registry) own(g *Guard, mac mac48, now time.Duration) {
 	r.macs[mac] = g
 	g.mac.Store(uint64(mac))
 	g.linkLocal = interfaceID(mac)
@@ -145,6 +145,14 @@ func (r *Registry) makeRoom(now time.Duration) {
 // acked gives the client the address of a DHCP server's ACK, unless another client uses it without a lease: then that one
 // keeps it until it leaves.
 func (g *Guard) acked(ip ip4, left, now time.Duration) bool {
+	if !g.take(ip, left, now) {
+		return false
+	}
+	g.reg.changed()
+	return true
+}
+
+func (g *Guard) take(ip ip4, left, now time.Duration) bool {
 	r, mac := g.reg, mac48(g.mac.Load())
 	if !r.network.Load().permits(ip, mac) {
 		return false
@@ -175,17 +183,24 @@ func (g *Guard) dropStatic() {
 
 // released ends the client's lease. ip is the address that it gives back, 0 for whatever it has.
 func (g *Guard) released(ip ip4) {
+	if g.giveBack(ip) {
+		g.reg.changed()
+	}
+}
+
+func (g *Guard) giveBack(ip ip4) bool {
 	r := g.reg
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	l := r.leases[mac48(g.mac.Load())]
 	if l == nil || ip != 0 && l.ip != ip {
-		return
+		return false
 	}
 	r.forget(l)
 	if ip4(g.ip.Load()) == l.ip {
 		g.lost()
 	}
+	return true
 }
 
 // claimIPv6 makes addr one of the client's addresses, if nobody else has it and the client has room for it.

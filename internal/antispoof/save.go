@@ -38,14 +38,12 @@ type savedGuard struct {
 
 // Save is called when no Guard is in use.
 func (r *Registry) Save() Saved {
-	now := r.now()
+	leases := r.Leases()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var s Saved
-	for _, l := range r.leases {
-		if l.until > now {
-			s.Leases = append(s.Leases, savedLease{l.mac.hardware().String(), l.ip.addr(), l.until - now})
-		}
+	for _, l := range leases {
+		s.Leases = append(s.Leases, savedLease{l.MAC.String(), l.IP, l.Left})
 	}
 	for _, guards := range []map[uint64]*Guard{r.guards, r.pending} {
 		for _, g := range guards {
@@ -127,7 +125,7 @@ func (r *Registry) restore(v savedGuard, now time.Duration) (*Guard, error) {
 	if r.macs[mac] != nil {
 		return nil, fmt.Errorf("%s is another client's", v.MAC)
 	}
-	r.take(g, mac, now)
+	r.own(g, mac, now)
 	if ip := addr4(v.Static); ip != 0 && g.ip.Load() == 0 && r.static[ip] == nil && r.leased[ip] == nil {
 		r.static[ip] = g
 		g.set(ip, forever)

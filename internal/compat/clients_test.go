@@ -155,7 +155,7 @@ func TestUsage(t *testing.T) {
 		"--state-dir=DIR", "--runtime-dir=DIR|none", "--allow-uid=UID", "--dns-record=NAME=IP",
 		"--vmnet-api=(auto|network|interface)", "--vmnet-interfaces=(client|one)", "--vmnet-disable-nat44", "--vmnet-disable-nat66",
 		"--vmnet-disable-dns-proxy", "--vmnet-disable-ra", "--vmnet-mtu=BYTES", "--vmnet-reserve=MAC=IP",
-		"--vmnet-forward=PROTO:PORT=IP:PORT", "--isolate", "--offload", "--list-interfaces",
+		"--vmnet-forward=PROTO:PORT=IP:PORT", "--isolate", "--anti-spoof", "--offload", "--list-interfaces",
 	}
 	for _, o := range buildOptions {
 		own = append(own, "--"+o.name+"="+o.arg)

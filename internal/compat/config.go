@@ -127,6 +127,7 @@ type Config struct {
 	RuntimeDir string // of the sockets beside SOCKET; empty: SOCKET.d; RuntimeDirNone: there are none
 	// AllowUIDs are users whose datagram sockets are served although a rule would refuse them.
 	AllowUIDs  []uint32
+	AntiSpoof  bool // clients send from their own addresses only
 	DNSRecords []DNSRecord
 
 	buildConfig // what only some builds of this program know

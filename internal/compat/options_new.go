@@ -23,6 +23,7 @@ var newOptions = []option{
 	{name: "vmnet-reserve", arg: "MAC=IP", help: "an address that DHCP gives to this guest only, may be given several times\nneeds --vmnet-gateway", set: addReservation, atOnce: true, repeat: true},
 	{name: "vmnet-forward", arg: "PROTO:PORT=IP:PORT", help: "lead a TCP or UDP port of this host to a guest, may be given several times\nas in \"tcp:8080=192.168.105.5:80\"", set: addForward, atOnce: true, repeat: true},
 	{name: "isolate", help: "guests do not reach each other", set: setIsolate},
+	{name: "anti-spoof", help: "drop what guests send from addresses of others; one MAC address per client\nnot for guests that bridge or route", set: setAntiSpoof},
 	{name: "offload", help: "leave checksums and the cutting of large TCP packets to the host\nclients of SOCKET get frames of 32768 bytes at most, larger ones are dropped", set: setOffload},
 	{name: "list-interfaces", help: "print the interfaces that mode \"bridged\" can use, and end; needs no SOCKET", set: setListInterfaces, alone: true},
 }

@@ -27,6 +27,11 @@ func setRuntimeDir(s *settings, v string) error {
 	return nil
 }
 
+func setAntiSpoof(s *settings, _ string) error {
+	s.AntiSpoof = true
+	return nil
+}
+
 // addAllowUID takes a number or a name. What consists of digits is a number: no user's name does on macOS or Linux.
 func addAllowUID(s *settings, v string) error {
 	uid, err := parseUID(v)

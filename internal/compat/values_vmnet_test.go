@@ -53,6 +53,7 @@ func TestNetworkOptions(t *testing.T) {
 		{"default MTU", "--vmnet-mtu=1500", func(c *Config) { c.MTU = 1500 }},
 		{"largest MTU", "--vmnet-mtu=16384", func(c *Config) { c.MTU = 16384 }},
 		{"isolate", "--isolate", func(c *Config) { c.Isolate = true }},
+		{"no forged addresses", "--anti-spoof", func(c *Config) { c.AntiSpoof = true }},
 		{"offload", "--offload", func(c *Config) { c.Offload = true }},
 		{"reservations", "--vmnet-reserve=52:54:00:12:34:56=192.168.105.10 --vmnet-reserve 02:AB:cd:00:00:01=192.168.105.254", func(c *Config) {
 			c.Reservations = []vnet.Reservation{

@@ -24,6 +24,7 @@ import (
 	"maps"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/bridge"
@@ -205,6 +206,9 @@ func (n *Network) Info() vnet.NetworkInfo {
 
 // Alias is the address under which guests reach the host's loopback, the zero Addr where the subnet is too small for one.
 func (n *Network) Alias() netip.Addr { return n.plan.alias }
+
+// GatewayMAC is the gateway's, which is the DHCP server's too.
+func (n *Network) GatewayMAC() net.HardwareAddr { return slices.Clone(n.plan.mac) }
 
 // Close implements vnet.Network. It ends every flow and returns when all goroutines have ended.
 func (n *Network) Close() error {
