@@ -21,6 +21,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"os"
 	"slices"
@@ -208,6 +209,29 @@ func (s *Sockets) Paths() []string {
 		return nil
 	}
 	return s.paths
+}
+
+// Saved tells the next image of the daemon which sockets were given to this one. Their descriptors are handed over by those who
+// have taken them.
+type Saved struct {
+	Names []string `json:"names"`
+	Paths []string `json:"paths"`
+}
+
+// Save is what Restore takes. It may be called on nil.
+func (s *Sockets) Save() Saved {
+	if s == nil {
+		return Saved{}
+	}
+	return Saved{Names: slices.Clone(s.names), Paths: slices.Clone(s.paths)}
+}
+
+// Restore knows the sockets that were given to the image before: Has and Paths tell of them. Those that are named here are
+// handed over by Listener and Datagram too; others are restored by whoever has them.
+func Restore(v Saved, streams map[string]*net.UnixListener, dgram *net.UnixConn) *Sockets {
+	s := &Sockets{streams: map[string]*net.UnixListener{}, dgram: dgram, names: v.Names, paths: v.Paths}
+	maps.Copy(s.streams, streams)
+	return s
 }
 
 // Close closes those that nobody has taken. It may be called on nil.

@@ -3,6 +3,7 @@
 package inherit
 
 import (
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"net"
@@ -177,6 +178,33 @@ func TestNothingGiven(t *testing.T) {
 			assert.Empty(t, r.vars)
 		})
 	}
+}
+
+// TestSaved: the next image knows what was given, whoever hands the descriptors over.
+func TestSaved(t *testing.T) {
+	r := newRig(t)
+	r.give(0, r.socket(unix.SOCK_STREAM, r.dir+"/s"))
+	r.give(1, r.socket(unix.SOCK_STREAM, r.dir+"/s.d/adopt"))
+	r.announce(2)
+	s := r.take()
+	b, err := json.Marshal(s.Save())
+	require.NoError(t, err)
+	var v Saved
+	require.NoError(t, json.Unmarshal(b, &v))
+	next := Restore(v, map[string]*net.UnixListener{Stream: s.Listener(Stream)}, nil)
+	defer next.Close()
+	assert.True(t, next.Has(Stream))
+	assert.True(t, next.Has(Adopt))
+	assert.False(t, next.Has(Attach))
+	assert.Equal(t, s.Paths(), next.Paths())
+	l := next.Listener(Stream)
+	require.NotNil(t, l)
+	require.NoError(t, l.Close())
+	assert.Nil(t, next.Listener(Adopt))
+	assert.Nil(t, next.Datagram())
+	var none *Sockets
+	assert.Zero(t, none.Save())
+	assert.False(t, Restore(Saved{}, nil, nil).Any(roles...))
 }
 
 func TestUserNeedsNoInit(t *testing.T) {
