@@ -236,6 +236,9 @@ func (c *Session) summarise(err error, st link.Stats) {
 	}
 	args = append(args, "frames_to_net", st.ToNetFrames, "bytes_to_net", st.ToNetBytes,
 		"frames_to_client", st.ToClientFrames, "bytes_to_client", st.ToClientBytes)
+	if st.Queued > 0 { // it left without reading them; they are among frames_to_client
+		args = append(args, "bytes_unsent", st.Queued)
+	}
 	args = append(args, c.dropArgs(st)...)
 	c.log.Log(context.Background(), level, "client gone", args...)
 }
