@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 	"runtime"
 	"slices"
 	"strconv"
@@ -18,41 +17,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stopSignals end a daemon in order.
-var stopSignals = []syscall.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM}
-
 // Exec replaces this program by the one at path, which gets argv (the first element being its name), env and what o
 // collected. It returns only with an error, and then all is as it was before: the descriptors are not inherited by children
 // and signals arrive.
 //
-// No child can be started while descriptors are open to inheritance. A stop signal that comes while the programs change
-// reaches the new one when it calls signal.Notify, on Linux; elsewhere it ends the process, which is what it was for,
-// only not in order. A stop signal that came before is not lost either: see ErrStopping.
+// No child can be started while descriptors are open to inheritance. A stop signal that came before is not lost: see
+// ErrStopping. One that comes later reaches the new image when it calls Inherited, but for the first milliseconds of its life:
+// then it ends the process, which is what it was for, only not in order.
 func Exec(o *Out, path string, argv, env []string) error {
+	o.Watch()
+	defer o.Unwatch()
 	f, err := o.write(argv)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = f.Close() }()
 	memory := int(f.Fd())
+	if slices.Contains(o.fds, memory) { // it was closed, so it was free to be the manifest's
+		return fmt.Errorf("hand over descriptor %d: %w", memory, unix.EBADF)
+	}
 	env = slices.DeleteFunc(slices.Clone(env), func(v string) bool { return strings.HasPrefix(v, envName+"=") })
 	env = append(env, envName+"="+strconv.Itoa(memory))
-
-	// Go on with one thread: the one that calls exec is the one whose signal mask the new program has.
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	came := make(chan os.Signal, 1)
-	for _, s := range stopSignals {
-		if !signal.Ignored(s) {
-			signal.Notify(came, s)
-		}
-	}
-	unblock := blockStopSignals()
-	defer unblock()
-	signal.Stop(came) // those that came before they were blocked have been delivered when this returns
-	if len(came) > 0 {
-		return ErrStopping
-	}
 
 	var limit unix.Rlimit
 	lerr := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit)
@@ -75,9 +60,13 @@ func (o *Out) exec(memory int, path string, argv, env []string) error {
 			return fmt.Errorf("hand over descriptor %d: %w", fd, err)
 		}
 	}
-	err := syscall.Exec(path, argv, env)
+	defer holdStopSignals()()
+	err := ErrStopping
+	if !o.Unwatch() {
+		err = fmt.Errorf("exec %s: %w", path, syscall.Exec(path, argv, env))
+	}
 	closeOnExec(all)
-	return fmt.Errorf("exec %s: %w", path, err)
+	return err
 }
 
 func closeOnExec(fds []int) {

@@ -25,27 +25,18 @@ func memoryFile() (*os.File, error) {
 	return f, nil
 }
 
-// blockStopSignals has stop signals wait, on all threads if that is possible, else on this one, to which the goroutine is
-// locked. The exec keeps the mask of this thread, and what waits. A Go program that starts with a signal blocked unblocks
-// it in signal.Notify.
-//
-// All threads: a signal is given to any thread that does not block it, and if that is one of this image, the new one never
-// hears of it. It is not possible in a program with cgo; then a signal within the last microseconds can be lost.
-func blockStopSignals() (unblock func()) {
-	set, old := new(unix.Sigset_t), new(unix.Sigset_t)
+// holdStopSignals has stop signals wait until undo or the exec, so that no thread of this image takes one that the next image
+// never hears of: threads run on for a while in an exec. It does nothing in a program with cgo, where a signal within that
+// while is lost.
+func holdStopSignals() (undo func()) {
+	set := new(unix.Sigset_t)
 	for _, s := range stopSignals {
-		set.Val[(s-1)/bits] |= 1 << ((s - 1) % bits)
-	}
-	if err := unix.PthreadSigmask(unix.SIG_BLOCK, set, old); err != nil {
-		return func() {}
-	}
-	all := onAllThreads(unix.SIG_BLOCK, set)
-	return func() {
-		if all {
-			onAllThreads(unix.SIG_UNBLOCK, set)
+		if n, ok := s.(syscall.Signal); ok {
+			set.Val[(n-1)/bits] |= 1 << ((n - 1) % bits)
 		}
-		_ = unix.PthreadSigmask(unix.SIG_SETMASK, old, nil)
 	}
+	onAllThreads(unix.SIG_BLOCK, set)
+	return func() { onAllThreads(unix.SIG_UNBLOCK, set) }
 }
 
 // bits of a word of a signal set.
@@ -54,7 +45,7 @@ const bits = syscall.Signal(8 * unsafe.Sizeof(unix.Sigset_t{}.Val[0]))
 // kernelSet is the size of the kernel's signal sets in bytes; the C library's are larger.
 const kernelSet = 8
 
-// onAllThreads changes the signal mask of each thread.
+// onAllThreads changes the signal mask of each thread, and tells whether it could.
 func onAllThreads(how uintptr, set *unix.Sigset_t) bool {
 	_, _, errno := syscall.AllThreadsSyscall6(unix.SYS_RT_SIGPROCMASK, how, uintptr(unsafe.Pointer(set)), 0, kernelSet, 0, 0)
 	runtime.KeepAlive(set)

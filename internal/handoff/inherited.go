@@ -15,7 +15,8 @@ import (
 )
 
 // Inherited returns what the image before this one handed over, and nil if there was none. It is called once, at the start:
-// the environment variable that tells of it is removed. An error means that somebody else set the variable, or that the two
+// the environment variable that tells of it is removed. Who wants to know of stop signals has called signal.Notify before,
+// and gets those that have come since the start of this image. An error means that somebody else set the variable, or that the two
 // images do not fit; nothing that the manifest names has been touched then.
 func Inherited() (*In, error) {
 	text, ok := os.LookupEnv(envName)
@@ -23,6 +24,7 @@ func Inherited() (*In, error) {
 		return nil, nil
 	}
 	_ = os.Unsetenv(envName)
+	defer raiseEarly()
 	i, err := inherited(text)
 	if err != nil {
 		return nil, fmt.Errorf("take over from the image before: %w", err)

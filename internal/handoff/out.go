@@ -5,6 +5,8 @@ package handoff
 import (
 	"encoding/json"
 	"fmt"
+	"os"
+	"os/signal"
 	"slices"
 	"syscall"
 	"time"
@@ -17,7 +19,8 @@ type Out struct {
 
 	sections map[string]json.RawMessage
 	fds      []int
-	keep     []any // whose descriptors are listed: nothing may close them when they are no longer used
+	keep     []any          // whose descriptors are listed: nothing may close them when they are no longer used
+	came     chan os.Signal // stop signals since Watch; nil without
 }
 
 // FD notes that descriptor fd survives, and returns it. The caller keeps it open. A negative one stands for none.
@@ -54,4 +57,24 @@ func (o *Out) Put(section string, v any) error {
 	}
 	o.sections[section] = b
 	return nil
+}
+
+// Watch has Exec fail with ErrStopping if a stop signal comes from here on, so that one is not lost which came before the
+// exec and was not acted on. Others who called signal.Notify get it as well. Exec watches by itself from its beginning.
+func (o *Out) Watch() {
+	if o.came == nil {
+		o.came = make(chan os.Signal, 1)
+		signal.Notify(o.came, stopSignals...)
+	}
+}
+
+// Unwatch ends Watch and tells whether a stop signal has come.
+func (o *Out) Unwatch() bool {
+	if o.came == nil {
+		return false
+	}
+	signal.Stop(o.came) // what has come so far has been delivered when this returns
+	came := len(o.came) > 0
+	o.came = nil
+	return came
 }
