@@ -17,4 +17,6 @@ const (
 	Env = "SOCKET_VMNET2_FAULTS"
 	// AckSuffix is the suffix of the file with the answer.
 	AckSuffix = ".ack"
+	// Mark is what frames or names have in them that a point is to panic over which others pass as well.
+	Mark = "fault-mark"
 )

@@ -6,3 +6,6 @@ package faults
 
 // Point does nothing.
 func Point(string) {}
+
+// In does nothing.
+func In(string, []byte) {}

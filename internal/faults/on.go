@@ -5,6 +5,7 @@
 package faults
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"runtime"
@@ -34,6 +35,13 @@ func Point(name string) {
 	}
 	if left := (*m)[name]; left != nil && left.Add(-1) >= 0 {
 		panic("injected at " + name)
+	}
+}
+
+// In is Point if b has Mark in it.
+func In(name string, b []byte) {
+	if armed.Load() != nil && bytes.Contains(b, []byte(Mark)) {
+		Point(name)
 	}
 }
 

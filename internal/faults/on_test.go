@@ -17,6 +17,9 @@ func TestPoint(t *testing.T) {
 	}
 	assert.NotPanics(t, func() { Point("a") })
 	assert.NotPanics(t, func() { Point("odd") })
-	arm("again")
+	assert.NotPanics(t, func() { In("b", []byte("anything")) })
+	assert.PanicsWithValue(t, "injected at b", func() { In("b", []byte("a "+Mark+" in it")) })
+	arm("again\nb 1")
+	arm("and again")
 	assert.NotPanics(t, func() { Point("b") })
 }

@@ -121,7 +121,7 @@ func (o *Outbox) Deliver(b frame.Batch) {
 func (o *Outbox) deliver(b frame.Batch) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	faults.Point("link.deliver")
+	faults.In("link.deliver", b.Bytes())
 	if o.ended {
 		o.stats.DropClosed += uint64(b.Len())
 		return nil
@@ -235,7 +235,7 @@ func (o *Outbox) sendChunkSafely(b frame.Batch) (left frame.Batch, oversize tall
 			err = fmt.Errorf("panic while sending: %v\n%s", r, debug.Stack())
 		}
 	}()
-	faults.Point("link.drain")
+	faults.In("link.drain", b.Bytes())
 	return o.sendChunk(b)
 }
 

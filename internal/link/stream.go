@@ -164,7 +164,7 @@ func (s *Stream) Deliver(b frame.Batch) {
 	defer s.deliverPanicked() // the caller serves another client
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	faults.Point("link.deliver")
+	faults.In("link.deliver", b.Bytes())
 	if s.ended {
 		s.stats.DropClosed += uint64(b.Len())
 		return

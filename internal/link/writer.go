@@ -148,7 +148,7 @@ func (s *Stream) writeAllSafely(b []byte) (left []byte, err error) {
 			err = fmt.Errorf("panic while writing: %v\n%s", r, debug.Stack())
 		}
 	}()
-	faults.Point("link.drain")
+	faults.In("link.drain", b)
 	return s.writeAll(b)
 }
 

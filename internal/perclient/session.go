@@ -291,7 +291,7 @@ func (c *Session) addDrops(st vnet.PortStats) {
 
 // Frames implements link.Handler.
 func (c *Session) Frames(b frame.Batch) {
-	faults.Point("perclient.frames")
+	faults.In("perclient.frames", b.Bytes())
 	c.look(b)
 	if p := c.port.Load(); p != nil {
 		(*p).Send(b)

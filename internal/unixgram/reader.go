@@ -132,7 +132,6 @@ func (s *Server) dispatch(first, n int, next *int) {
 			end++
 		}
 		*next = end
-		faults.Point("unixgram.read")
 		s.from(name, who, first, end)
 		first = end
 	}
@@ -175,6 +174,7 @@ func (s *Server) from(name []byte, from sender, first, end int) {
 		}
 	}
 	s.at = c
+	faults.In("unixgram.read", name)
 	c.take(s.rcv, first, end)
 	s.at = nil
 }

@@ -79,7 +79,7 @@ func (g *gateway) handleAll(src bridge.PortID, it *frame.Iter) (done bool) {
 }
 
 func (g *gateway) handle(src bridge.PortID, f []byte) {
-	faults.Point("usernet.gateway")
+	faults.In("usernet.gateway", f)
 	if g.net.tune.onFrame != nil {
 		g.net.tune.onFrame(f)
 	}
@@ -154,7 +154,7 @@ func (g *gateway) send(b frame.Batch) {
 			g.net.log.Error("embedded network failed to send frames", "panic", fmt.Sprint(r), "stack", panicStack())
 		}
 	}()
-	faults.Point("usernet.send")
+	faults.In("usernet.send", b.Bytes())
 	g.net.port.Send(b)
 }
 

@@ -82,7 +82,7 @@ func newPort(n *Network, name string, sink frame.Sink) *port {
 
 // Send implements vnet.Port.
 func (p *port) Send(b frame.Batch) {
-	faults.Point("network.send")
+	faults.In("vmnet.send", b.Bytes())
 	if p.closing.Load() {
 		p.counts.closed.Add(uint64(b.Len()))
 		return

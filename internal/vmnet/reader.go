@@ -142,7 +142,7 @@ func (r *reader) hand(b frame.Batch) {
 		return
 	}
 	defer r.gate.Leave()
-	faults.Point("vmnet.read")
+	faults.In("vmnet.read", b.Bytes())
 	r.deliver(b)
 }
 
