@@ -132,13 +132,13 @@ func TestOnlyGateway(t *testing.T) {
 			if !bytes.Equal(tt.f[:6], make([]byte, 6)) { // the bridge keeps frames to others away
 				require.Eventually(t, func() bool {
 					return n.gw.drops.malformed.Load()+n.gw.drops.unwanted.Load() == before+1
-				}, time.Second, 100*time.Microsecond)
+				}, patience, 100*time.Microsecond)
 			}
 			assert.Empty(t, g.got)
 		})
 	}
-	assert.Equal(t, gwMAC, g.resolve(netip.IPv4Unspecified(), gatewayIP, time.Second), "a probe for a conflict is answered")
-	assert.True(t, g.ping(guestIP, gatewayIP, time.Second), "it still works")
+	assert.Equal(t, gwMAC, g.resolve(netip.IPv4Unspecified(), gatewayIP, patience), "a probe for a conflict is answered")
+	assert.True(t, g.ping(guestIP, gatewayIP, patience), "it still works")
 	tcp, udp := n.gw.flows().counts()
 	assert.Zero(t, tcp+udp)
 }
@@ -151,13 +151,13 @@ func TestGatewayAsks(t *testing.T) {
 	for i, to := range []netip.Addr{outside, aliasIP, gatewayIP} {
 		src := netip.AddrFrom4([4]byte{192, 168, 105, byte(20 + i)}) // not known yet
 		g.send(g.eth(n.plan.mac, 0x0800, synPacket(src, 1000, netip.AddrPortFrom(to, 1))))
-		f := g.expect(time.Second, func(f []byte) bool { return header.Ethernet(f).Type() == header.ARPProtocolNumber })
+		f := g.expect(patience, func(f []byte) bool { return header.Ethernet(f).Type() == header.ARPProtocolNumber })
 		require.NotNil(t, f, to)
 		a := header.ARP(f[14:])
 		assert.Equal(t, gatewayIP.As4(), [4]byte(a.ProtocolAddressSender()), to)
 		assert.Equal(t, src.As4(), [4]byte(a.ProtocolAddressTarget()), to)
 		g.send(g.eth(n.plan.mac, 0x0806, g.arp(header.ARPReply, src, gatewayIP)))
-		f = g.expect(time.Second, func(f []byte) bool { return header.Ethernet(f).Type() == header.IPv4ProtocolNumber })
+		f = g.expect(patience, func(f []byte) bool { return header.Ethernet(f).Type() == header.IPv4ProtocolNumber })
 		require.NotNil(t, f, to)
 		assert.Equal(t, to.As4(), header.IPv4(f[14:]).SourceAddress().As4())
 	}
@@ -174,7 +174,7 @@ func TestNoWayOut(t *testing.T) {
 	raw := newRawGuest(t, n, mac1)
 	ip, ack := raw.lease()
 	assert.Empty(t, ack.Router())
-	assert.True(t, raw.ping(ip, gatewayIP, time.Second))
+	assert.True(t, raw.ping(ip, gatewayIP, patience))
 	raw.port.Close()
 
 	g := newIPGuest(t, n, mac1, ip)
@@ -272,12 +272,12 @@ func TestPanicIsContained(t *testing.T) {
 		}
 	}})
 	g := newRawGuest(t, n, mac1)
-	require.True(t, g.ping(guestIP, gatewayIP, time.Second))
+	require.True(t, g.ping(guestIP, gatewayIP, patience))
 	for range 3 {
 		arm.Store(true)
 		g.announce(guestIP)
-		require.Eventually(t, func() bool { return !arm.Load() }, time.Second, time.Millisecond)
-		require.Eventually(t, func() bool { return g.ping(guestIP, gatewayIP, 20*time.Millisecond) }, 3*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return !arm.Load() }, patience, time.Millisecond)
+		require.Eventually(t, func() bool { return g.ping(guestIP, gatewayIP, 20*time.Millisecond) }, patience, time.Millisecond)
 	}
 	assert.Equal(t, 3, strings.Count(log.String(), "level=ERROR"), log.String())
 	assert.Contains(t, log.String(), "made by the test")

@@ -182,11 +182,11 @@ func (g *rawGuest) dhcp(m *dhcpv4.DHCPv4, wait time.Duration) *dhcpv4.DHCPv4 {
 func (g *rawGuest) lease() (netip.Addr, *dhcpv4.DHCPv4) {
 	discover, err := dhcpv4.NewDiscovery(g.mac)
 	require.NoError(g.t, err)
-	offer := g.dhcp(discover, 2*time.Second)
+	offer := g.dhcp(discover, patience)
 	require.NotNil(g.t, offer, "no DHCP offer")
 	request, err := dhcpv4.NewRequestFromOffer(offer)
 	require.NoError(g.t, err)
-	ack := g.dhcp(request, 2*time.Second)
+	ack := g.dhcp(request, patience)
 	require.NotNil(g.t, ack, "no DHCP answer")
 	require.Equal(g.t, dhcpv4.MessageTypeAck, ack.MessageType())
 	ip, _ := netip.AddrFromSlice(ack.YourIPAddr.To4())

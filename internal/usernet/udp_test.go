@@ -120,12 +120,14 @@ func TestUDPIdle(t *testing.T) {
 	defer c.Close()
 	begin := time.Now()
 	for time.Since(begin) < 400*time.Millisecond {
+		sent := time.Now()
 		require.NotNil(t, exchangeUDP(t, c, []byte("x")))
 		time.Sleep(20 * time.Millisecond)
-		_, udp := n.gw.flows().counts()
-		require.Equal(t, 1, udp, "kept while in use")
+		if _, udp := n.gw.flows().counts(); udp != 1 { // unless the machine was so busy that it was idle
+			require.Greater(t, time.Since(sent), 150*time.Millisecond, "kept while in use")
+		}
 	}
-	require.Eventually(t, func() bool { return n.Stats().UDPFlows == 0 }, 2*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return n.Stats().UDPFlows == 0 }, patience, 5*time.Millisecond)
 	assert.NotNil(t, exchangeUDP(t, c, []byte("again")), "the next datagram starts another")
 }
 
