@@ -314,7 +314,6 @@ func TestExecRefuses(t *testing.T) {
 	a, b, err := os.Pipe()
 	require.NoError(t, err)
 	defer b.Close()
-	fd := int(a.Fd())
 	require.NoError(t, a.Close())
 	for _, c := range []struct {
 		name string
@@ -322,11 +321,14 @@ func TestExecRefuses(t *testing.T) {
 		want string
 	}{
 		{"number that is not open", func() *Out { o := &Out{}; o.FD(987654); return o }, "hand over descriptor 987654: bad file descriptor"},
-		{"closed descriptor", func() *Out { o := &Out{}; o.FD(fd); return o }, "hand over descriptor " + strconv.Itoa(fd) + ": bad file descriptor"},
 		{"stderr", func() *Out { o := &Out{}; o.FD(2); return o }, "descriptor 2 is always inherited"},
 		{"too much", func() *Out {
-			return &Out{sections: map[string]json.RawMessage{"x": []byte(`"` + strings.Repeat("x", maxSize) + `"`)}}
-		}, "more than the limits"},
+			o := &Out{}
+			for fd := range maxFDs + 1 {
+				o.fds = append(o.fds, fd+3)
+			}
+			return o
+		}, "with 65537 descriptors are more than the limits"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			open := openToChildren()
@@ -424,8 +426,11 @@ func TestStopSignalDuringExec(t *testing.T) {
 		require.NoError(t, c.Start())
 		_, err = out.Read(make([]byte, 10))
 		require.NoError(t, err)
-		ended := make(chan error, 1)
-		go func() { ended <- c.Wait() }()
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			_ = c.Wait() // its state tells
+		}()
 		time.Sleep(time.Duration(i) * 3700 * time.Microsecond) // somewhere in its life
 		for done := false; !done; {
 			require.NoError(t, c.Process.Signal(syscall.SIGTERM))
