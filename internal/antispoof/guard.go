@@ -154,7 +154,7 @@ func (g *Guard) check(f []byte, now time.Duration) reason {
 		return malformed
 	}
 	src := load48(f[6:])
-	if mac := mac48(g.mac.Load()); src != mac && (mac != 0 || !g.bind(src, now)) {
+	if mac := mac48(g.mac.Load()); (src != mac || mac == 0) && (mac != 0 || !g.bind(src, now)) {
 		return forgedMAC
 	}
 	switch t := binary.BigEndian.Uint16(f[12:]); t {
