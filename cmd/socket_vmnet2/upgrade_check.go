@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/handoff"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/state"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/upgrade"
 )
@@ -70,6 +71,12 @@ func upgradeSteps(start string, argv []string, kept *state.File) upgrade.Steps {
 				o.State = content
 			}
 			return upgrade.Check(ctx, b, o)
+		},
+		Exec: func(o *handoff.Out, b *upgrade.Binary) error {
+			if err := b.Same(); err != nil {
+				return err
+			}
+			return handoff.Exec(o, b.Resolved, argv, os.Environ())
 		},
 	}
 }

@@ -111,7 +111,7 @@ func command(ctx context.Context, path string) *exec.Cmd {
 	c.Env = []string{} // not nil, which is ours
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGKILL) }
-	c.WaitDelay = 200 * time.Millisecond // for those who hold its output
+	c.WaitDelay = time.Second // for those who hold its output
 	return c
 }
 

@@ -49,6 +49,9 @@ func Run(ctx context.Context, from string, s Steps) error {
 
 // run takes the steps.
 func (s *Steps) run(ctx context.Context, from string, log *slog.Logger) (to string, err error) {
+	if err := ctx.Err(); err != nil {
+		return "", err
+	}
 	b, err := s.Find()
 	if err != nil {
 		return "", err
@@ -61,6 +64,8 @@ func (s *Steps) run(ctx context.Context, from string, log *slog.Logger) (to stri
 	}
 	log.Info("upgrading", "from", from, "to", to, "path", b.Path)
 	o := &handoff.Out{From: from, Began: time.Now()}
+	o.Watch()
+	defer o.Unwatch()
 	defer s.Resume()
 	if err := s.Pause(ctx); err != nil {
 		return to, fmt.Errorf("pause: %w", err)

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package upgrade
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// contextThatEnds soon.
+func contextThatEnds(t *testing.T) (context.Context, context.CancelFunc) {
+	t.Helper()
+	return context.WithTimeout(t.Context(), 200*time.Millisecond)
+}
+
+// TestFind is what a path may look like. The cases make it below a directory of their own.
+func TestFind(t *testing.T) {
+	file := func(path string, mode uint32) error {
+		return errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte("x"), 0o700), unix.Chmod(path, mode))
+	}
+	link := func(target, path string) error {
+		return errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.Symlink(target, path))
+	}
+	mode := func(path string, mode uint32) error { return unix.Chmod(path, mode) }
+	for _, c := range []struct {
+		name string
+		make func(dir string) error
+		path string
+		want string // resolved, empty if it is refused
+		code Code
+		text string // of the refusal
+	}{
+		{"plain", func(d string) error { return file(d+"/bin/p", 0o755) }, "/bin/p", "/bin/p", "", ""},
+		{"dots", func(d string) error { return file(d+"/bin/p", 0o755) }, "/bin/.//../bin/p", "/bin/p", "", ""},
+		{"link to it", func(d string) error {
+			return errors.Join(file(d+"/v2/p", 0o755), link("../v2/p", d+"/bin/p"))
+		}, "/bin/p", "/v2/p", "", ""},
+		{"absolute link to a directory", func(d string) error {
+			return errors.Join(file(d+"/v2/p", 0o755), link(d+"/v2", d+"/bin"))
+		}, "/bin/p", "/v2/p", "", ""},
+		{"directory of ours in a sticky one", func(d string) error {
+			return errors.Join(file(d+"/tmp/own/p", 0o755), mode(d+"/tmp", 0o1777))
+		}, "/tmp/own/p", "/tmp/own/p", "", ""},
+		{"Cellar", func(d string) error {
+			return errors.Join(file(d+"/Cellar/x/2/bin/p", 0o755), link("../Cellar/x/2", d+"/opt/x"))
+		}, "/Cellar/x/1/bin/p", "/Cellar/x/2/bin/p", "", ""},
+		{"Cellar without opt", func(d string) error { return file(d+"/Cellar/x/1/bin/p", 0o755) }, "/Cellar/x/1/bin/p", "/Cellar/x/1/bin/p", "", ""},
+
+		{"nothing there", func(string) error { return nil }, "/bin/p", "", CodeUnusable, "/bin: no such file or directory"},
+		{"dangling link", func(d string) error { return link("nothing", d+"/bin/p") }, "/bin/p", "", CodeUnusable, "/bin/nothing: no such file"},
+		{"links in a circle", func(d string) error { return link("p", d+"/bin/p") }, "/bin/p", "", CodeUnusable, "too many levels of symbolic links"},
+		{"below a file", func(d string) error { return file(d+"/bin", 0o755) }, "/bin/p", "", CodeUnusable, "not a directory"},
+		{"directory", func(d string) error { return os.MkdirAll(d+"/bin/p", 0o755) }, "/bin/p", "", CodeUnusable, "no regular file"},
+		{"fifo", func(d string) error { return unix.Mkfifo(d+"/p", 0o755) }, "/p", "", CodeUnusable, "no regular file"},
+		{"not executable", func(d string) error { return file(d+"/p", 0o644) }, "/p", "", CodeUnusable, "not executable: chmod +x"},
+		{"set-user-id", func(d string) error { return file(d+"/p", 0o4755) }, "/p", "", CodeUnusable, "would become another user"},
+		{"set-group-id", func(d string) error { return file(d+"/p", 0o2755) }, "/p", "", CodeUnusable, "would become another user"},
+
+		{"file for all to write", func(d string) error { return file(d+"/bin/p", 0o777) }, "/bin/p", "", CodeUntrusted, "/bin/p (mode 0777): chmod go-w "},
+		{"directory for all to write", func(d string) error {
+			return errors.Join(file(d+"/bin/p", 0o755), mode(d+"/bin", 0o777))
+		}, "/bin/p", "", CodeUntrusted, "others may write"},
+		{"directory above for all to write", func(d string) error {
+			return errors.Join(file(d+"/a/b/p", 0o755), mode(d+"/a", 0o757))
+		}, "/a/b/p", "", CodeUntrusted, "/a (mode 0757)"},
+		{"in a sticky directory", func(d string) error {
+			return errors.Join(file(d+"/tmp/p", 0o755), mode(d+"/tmp", 0o1777))
+		}, "/tmp/p", "", CodeUntrusted, "/tmp/p lies in a directory that everybody may write in"},
+		{"link in a sticky directory", func(d string) error {
+			return errors.Join(file(d+"/v2/p", 0o755), link("../v2", d+"/tmp/l"), mode(d+"/tmp", 0o1777))
+		}, "/tmp/l/p", "", CodeUntrusted, "/tmp/l lies in a directory that everybody may write in"},
+		{"link into one for all to write", func(d string) error {
+			return errors.Join(file(d+"/v2/p", 0o755), mode(d+"/v2", 0o777), link("../v2/p", d+"/bin/p"))
+		}, "/bin/p", "", CodeUntrusted, "/v2 (mode 0777)"},
+		{"up through one for all to write", func(d string) error {
+			return errors.Join(file(d+"/a/p", 0o755), os.Mkdir(d+"/w", 0o755), mode(d+"/w", 0o777))
+		}, "/w/../a/p", "", CodeUntrusted, "/w (mode 0777)"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := ownDir(t)
+			require.NoError(t, c.make(dir))
+			b, err := Find(dir + c.path)
+			if c.want != "" {
+				require.NoError(t, err)
+				assert.Equal(t, dir+c.want, b.Resolved)
+				require.NoError(t, b.Same())
+				return
+			}
+			r, ok := errors.AsType[*Refusal](err)
+			require.True(t, ok, "%v", err)
+			assert.Equal(t, c.code, r.Code, r.Text)
+			assert.Contains(t, r.Text, c.text)
+			assert.Contains(t, r.Text, "the new program "+dir)
+		})
+	}
+}
+
+// TestOwners is whose files a daemon of root and one of a user trust. Nobody has to become them for that.
+func TestOwners(t *testing.T) {
+	dir := ownDir(t)
+	me := os.Geteuid()
+	path := dir + "/p"
+	require.NoError(t, os.WriteFile(path, nil, 0o755))
+	for _, c := range []struct {
+		name  string
+		euid  int
+		mode  os.FileMode
+		trust bool
+	}{
+		{"ours", me, 0o755, true},
+		{"another user's", me + 1, 0o755, me == 0},
+		{"written by a group of root's daemon", 0, 0o775, false},
+		{"written by a group of a user's daemon", 1000, 0o775, me == 0 || me == 1000},
+		{"written by all", 1000, 0o757, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			require.NoError(t, os.Chmod(path, c.mode))
+			info, err := os.Lstat(path)
+			require.NoError(t, err)
+			w := walk{euid: c.euid}
+			err = w.trust(path, info)
+			if c.trust {
+				require.NoError(t, err)
+			} else {
+				require.ErrorIs(t, err, errUntrusted)
+			}
+		})
+	}
+	if me == 0 {
+		require.NoError(t, os.Chown(path, 65534, -1))
+		_, err := Find(path)
+		require.ErrorContains(t, err, path+" belongs to user 65534, who could change it: it has to belong to root")
+		require.NoError(t, os.Remove(path))
+		require.NoError(t, os.Symlink("/bin/true", path))
+		require.NoError(t, os.Lchown(path, 65534, -1))
+		_, err = Find(path)
+		require.ErrorContains(t, err, "belongs to user 65534", "a link, too")
+	}
+	assert.Contains(t, homebrew("/opt/homebrew/bin"), "Homebrew")
+	assert.Empty(t, homebrew("/opt/homebrewery"))
+}
+
+func TestSame(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(path string) error
+	}{
+		{"removed", os.Remove},
+		{"replaced", func(path string) error {
+			return errors.Join(os.WriteFile(path+".new", []byte("1"), 0o755), os.Rename(path+".new", path))
+		}},
+		{"written", func(path string) error { return os.WriteFile(path, []byte("22"), 0o755) }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			path := ownDir(t) + "/p"
+			require.NoError(t, os.WriteFile(path, []byte("1"), 0o755))
+			b, err := Find(path)
+			require.NoError(t, err)
+			require.NoError(t, c.change(path))
+			require.Error(t, b.Same())
+		})
+	}
+}
+
+// TestStartPath has this test binary started in many ways.
+func TestStartPath(t *testing.T) {
+	dir := ownDir(t)
+	self, err := os.Executable()
+	require.NoError(t, err)
+	content, err := os.ReadFile(self)
+	require.NoError(t, err)
+	require.NoError(t, os.Mkdir(dir+"/v1", 0o700))
+	require.NoError(t, os.WriteFile(dir+"/v1/prog", content, 0o700))
+	require.NoError(t, os.Symlink("v1", dir+"/current"))
+	require.NoError(t, os.WriteFile(dir+"/other", []byte("x"), 0o700))
+	for _, c := range []struct{ name, path, argv0, want string }{
+		{"absolute", dir + "/v1/prog", dir + "/v1/prog", dir + "/v1/prog"},
+		{"through a link", dir + "/current/prog", dir + "/current/prog", dir + "/current/prog"},
+		{"relative", dir + "/v1/prog", "./v1/prog", dir + "/v1/prog"},
+		{"relative through a link", dir + "/v1/prog", "current/prog", dir + "/current/prog"},
+		{"by PATH", dir + "/v1/prog", "prog", dir + "/current/prog"},
+		{"as launchd does", dir + "/v1/prog", "socket_vmnet", dir + "/v1/prog"},
+		{"called like another one", dir + "/v1/prog", dir + "/other", dir + "/v1/prog"},
+		{"called like nothing", dir + "/v1/prog", dir + "/nothing", dir + "/v1/prog"},
+		{"called nothing", dir + "/v1/prog", "", dir + "/v1/prog"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			cmd := &exec.Cmd{Path: c.path, Args: []string{c.argv0}, Dir: dir}
+			cmd.Env = []string{"UPGRADE_TEST_START_PATH=1", "PATH=/nowhere:" + dir + "/current:/bin"}
+			out, err := cmd.Output()
+			require.NoError(t, err)
+			got, _, _ := strings.Cut(string(out), " ")
+			assert.Equal(t, c.want, got, string(out))
+		})
+	}
+}
