@@ -230,6 +230,14 @@ type talking struct{ a, b *client }
 func (p *process) talkers(t *testing.T) talking {
 	t.Helper()
 	tk := talking{p.dial(t, 0xa1), p.dial(t, 0xb1)}
+	tk.meet()
+	return tk
+}
+
+// meet has both send to each other until they can.
+func (tk talking) meet() {
+	t := tk.a.t
+	t.Helper()
 	heard := make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() { // until b's port has started
@@ -245,9 +253,8 @@ func (p *process) talkers(t *testing.T) talking {
 	tk.b.receive("hello")
 	close(heard)
 	wg.Wait()
-	tk.b.send(0xa1, "hello")
+	tk.b.send(tk.a.mac, "hello")
 	tk.a.receive("hello")
-	return tk
 }
 
 func (tk talking) check(word string) {

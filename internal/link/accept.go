@@ -66,6 +66,7 @@ func accept(ctx context.Context, ln *net.UnixListener, handle func(*net.UnixConn
 			if err == nil {
 				handle(conn)
 			}
+			log.Debug("who connects from here on is left to the next process")
 			return
 		}
 		if ctx.Err() != nil {
