@@ -140,6 +140,7 @@ var direct = map[string]use{
 var skips = map[string]string{
 	"cmd/socket_vmnet_client/main_test.go: TestPermissionDenied":        "root, to become a user without access",
 	"cmd/socket_vmnet2/exec_test.go: TestExecPermission":                "root, to become a user without access",
+	"cmd/socket_vmnet2/given_test.go: needRoot":                         "root, to become another user",
 	"cmd/vmnet-helper/fake_test.go: TestSudo":                           "root, to become another user",
 	"internal/compat/differential_test.go: reference":                   "gcc, for the C library's getopt_long",
 	"internal/compat/errtext/errtext_test.go: TestAgainstC":             "gcc, for the C library's strerror",

@@ -1,0 +1,524 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/inherit"
+	passed "github.com/socket-vmnet2/socket_vmnet2/internal/passing/client"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/passing/proto"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/state"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/usernet"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
+)
+
+// A manager is a service manager: it makes sockets and starts daemons with them, one after the other. Root's are in a PID namespace
+// where their parent is process 1, or another user's.
+type manager struct {
+	t     *testing.T
+	dir   string
+	sock  string
+	files []*os.File
+	names []string
+	creds *syscall.Credential // of the daemons, if they are another user's
+	vars  []string
+	// byUser: root's daemon is not a child of process 1.
+	byUser bool
+}
+
+// needRoot skips a test that has to be root or become another user, and fails where tests must not be skipped.
+func needRoot(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() == 0 {
+		return
+	}
+	if os.Getenv("CI") != "" {
+		t.Fatal("CI has to run the tests as root: some become another user")
+	}
+	t.Skip("needs root: run the tests as root")
+}
+
+// asProcess1 has the shell that it gets to start the daemon become process 1 of a namespace of its own; false where that cannot be.
+var asProcess1 = func(*exec.Cmd) bool { return false }
+
+func newManager(t *testing.T) *manager {
+	t.Helper()
+	dir := shortDir(t)
+	m := &manager{t: t, dir: dir, sock: filepath.Join(dir, "s")}
+	if os.Geteuid() == 0 && !asProcess1(&exec.Cmd{}) {
+		m.asUser()
+	}
+	return m
+}
+
+// asUser has root start daemons for another user. It is called first.
+func (m *manager) asUser() {
+	m.t.Helper()
+	const nobody = 65534
+	m.creds = &syscall.Credential{Uid: nobody, Gid: nobody}
+	require.NoError(m.t, os.Chmod(binaries, 0o755))
+	require.NoError(m.t, os.Chown(m.dir, nobody, nobody))
+}
+
+// own gives a file to the user that the daemons run as.
+func (m *manager) own(path string) {
+	m.t.Helper()
+	if m.creds != nil {
+		require.NoError(m.t, os.Chown(path, int(m.creds.Uid), int(m.creds.Gid)))
+	}
+}
+
+// listen makes the socket at path, below the directory.
+func (m *manager) listen(name, path string) *net.UnixListener {
+	m.t.Helper()
+	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(m.dir, path), Net: "unix"})
+	require.NoError(m.t, err)
+	ln.SetUnlinkOnClose(false)
+	m.keep(name, path, ln)
+	return ln
+}
+
+// keep gives a socket to the daemons. The manager's own end stays open for as long as the test runs.
+func (m *manager) keep(name, path string, s interface {
+	io.Closer
+	File() (*os.File, error)
+},
+) {
+	m.t.Helper()
+	m.own(filepath.Join(m.dir, path))
+	f, err := s.File()
+	require.NoError(m.t, err)
+	m.t.Cleanup(func() { _ = errors.Join(f.Close(), s.Close()) })
+	m.files, m.names = append(m.files, f), append(m.names, name)
+}
+
+// The shell that starts a daemon: its process id is known only then. As process 1 it stays, and passes SIGTERM on.
+const (
+	execShell = `LISTEN_PID=$$ exec "$@"`
+	initShell = `sh -c 'LISTEN_PID=$$ exec "$@"' sh "$@" & child=$!
+		trap 'kill -TERM $child' TERM
+		wait $child; code=$?
+		while [ $code -gt 128 ]; do wait $child; code=$?; done
+		exit $code`
+)
+
+// start starts a daemon with the sockets.
+func (m *manager) start(args ...string) *process {
+	m.t.Helper()
+	args = append(append(backendArgs(m.sock), "--state-dir="+m.dir+"/state"), append(args, m.sock)...)
+	cmd := exec.Command("/bin/sh", append([]string{"-c", execShell, "sh", filepath.Join(binaries, "socket_vmnet2")}, args...)...)
+	cmd.Env = append(append(os.Environ(), m.vars...), "DEBUG=1", "LISTEN_FDS="+string(rune('0'+len(m.files))), "LISTEN_FDNAMES="+strings.Join(m.names, ":"))
+	cmd.ExtraFiles = m.files
+	if m.creds != nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: m.creds}
+	} else if os.Geteuid() == 0 && !m.byUser && asProcess1(cmd) {
+		cmd.Args[2] = initShell
+	}
+	return startProcess(m.t, cmd, m.sock)
+}
+
+// startProcess starts a daemon that has not the usual way to.
+func startProcess(t *testing.T, cmd *exec.Cmd, sock string) *process {
+	t.Helper()
+	p := &process{Cmd: cmd, sock: sock, stdout: &output{}, stderr: &output{}, ended: make(chan struct{})}
+	p.Stdout, p.Stderr = p.stdout, p.stderr
+	require.NoError(t, p.Start())
+	go func() {
+		defer close(p.ended)
+		_ = p.Wait()
+	}()
+	t.Cleanup(func() {
+		_ = p.Process.Kill()
+		<-p.ended
+		assert.NotContains(t, p.stderr.String(), "DATA RACE")
+		assert.NotContains(t, p.stderr.String(), "internal error")
+		if t.Failed() {
+			t.Logf("%s\n%s", p.Cmd, p.stderr)
+		}
+	})
+	return p
+}
+
+// logs waits until the daemon has logged text.
+func (p *process) logs(t *testing.T, text string) {
+	t.Helper()
+	require.Eventually(t, func() bool { return strings.Contains(p.stderr.String(), text) }, patience, time.Millisecond, "no %q: %s", text, p.stderr)
+}
+
+// TestGivenSocket: a socket that a service manager has made is served and left as it is, and the manager is told.
+func TestGivenSocket(t *testing.T) {
+	t.Run("root's", func(t *testing.T) { testGivenSocket(t, newManager(t)) })
+	t.Run("a user's", func(t *testing.T) {
+		m := newManager(t)
+		if os.Geteuid() == 0 {
+			m.asUser()
+		}
+		testGivenSocket(t, m)
+	})
+}
+
+func testGivenSocket(t *testing.T, m *manager) {
+	t.Helper()
+	m.listen("socket_vmnet2.socket", "s")
+	require.NoError(t, os.Chmod(m.sock, 0o604))
+	before, err := os.Lstat(m.sock)
+	require.NoError(t, err)
+	told, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: m.dir + "/notify", Net: "unixgram"})
+	require.NoError(t, err)
+	defer told.Close()
+	require.NoError(t, os.Chmod(m.dir+"/notify", 0o777))
+	require.NoError(t, told.SetReadDeadline(time.Now().Add(patience)))
+	next := func() string {
+		b := make([]byte, 4096)
+		n, err := told.Read(b)
+		require.NoError(t, err)
+		return string(b[:n])
+	}
+	m.vars = []string{"NOTIFY_SOCKET=" + m.dir + "/notify"}
+	p := m.start("--pidfile="+m.dir+"/pid", "--socket-mode=0700")
+	assert.Regexp(t, "^READY=1\nSTATUS=serving "+m.sock+": [a-z]+, shared, ", next())
+	assert.FileExists(t, m.dir+"/pid", "it is there when the manager is told")
+	p.talkers(t).check("served")
+	assert.Contains(t, p.stderr.String(), "have no effect: the service manager has made the socket")
+	info, err := os.Stat(m.sock + ".d")
+	require.NoError(t, err)
+	assert.Equal(t, os.FileMode(0o700), info.Mode().Perm(), "the socket's group may not connect, so it may not here")
+	code, _ := p.signal(t, syscall.SIGTERM)
+	assert.Zero(t, code)
+	assert.Equal(t, "STOPPING=1\nSTATUS=stopping", next())
+	after, err := os.Lstat(m.sock)
+	require.NoError(t, err)
+	assert.True(t, os.SameFile(before, after))
+	assert.Equal(t, before.Mode(), after.Mode())
+	assert.FileExists(t, m.sock+".lock")
+	assert.NoDirExists(t, m.sock+".d")
+	assert.NoFileExists(t, m.dir+"/pid")
+	assert.Contains(t, p.stderr.String(), "client connected")
+	assert.Regexp(t, `client gone .*peer_uid=\d+ peer_gid=\d+`, p.stderr.String())
+}
+
+// TestRootHeedsProcess1Alone: whoever starts a daemon as root, by sudo for example, gives it nothing but DEBUG.
+func TestRootHeedsProcess1Alone(t *testing.T) {
+	needRoot(t)
+	m := &manager{t: t, dir: shortDir(t), byUser: true}
+	m.sock = m.dir + "/s"
+	m.listen("stream", "s")
+	m.vars = []string{"NOTIFY_SOCKET=" + m.dir + "/notify"}
+	p := m.start()
+	select {
+	case <-p.ended:
+	case <-time.After(patience):
+		require.Fail(t, "it serves a socket that is another process's")
+	}
+	assert.Equal(t, 1, p.ProcessState.ExitCode())
+	assert.Contains(t, p.stderr.String(), "WARN | LISTEN_FDS is ignored: a daemon that runs as root heeds it only when process 1 has started it")
+	assert.Contains(t, p.stderr.String(), "DEBUG| NOTIFY_SOCKET is ignored")
+	assert.Contains(t, p.stderr.String(), "ERROR| bind: Address already in use")
+	assert.FileExists(t, m.sock)
+}
+
+// TestBacklogIsLeftToTheNext: who connects while the daemon stops is served by the next one, on that very connection.
+func TestBacklogIsLeftToTheNext(t *testing.T) {
+	m := newManager(t)
+	m.listen("stream", "s")
+	require.NoError(t, os.MkdirAll(m.sock+".d", 0o750))
+	m.listen("attach", "s.d/attach")
+	m.own(m.sock + ".d")
+	first := m.start()
+	tk := first.talkers(t)
+	quit := make(chan struct{})
+	var babble sync.WaitGroup
+	babble.Go(func() { // a client that talks is drained for a second
+		for {
+			select {
+			case <-quit:
+				return
+			case <-time.After(10 * time.Millisecond):
+				_, _ = tk.a.Write(wire(0, tk.a.mac, "busy"))
+			}
+		}
+	})
+	require.NoError(t, first.Process.Signal(syscall.SIGTERM))
+	first.logs(t, "Received signal")
+	require.Eventually(t, func() bool {
+		return strings.Count(first.stderr.String(), "is left to the next process") == 2 // of stream and attach
+	}, patience, time.Millisecond, "%s", first.stderr)
+	late := first.dial(t, 0xc1)
+	late.send(0, "sent while nobody listened")
+	attached := make(chan error, 1)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	go func() {
+		a, err := passed.Attach(ctx, m.sock, proto.Request{Transport: proto.Datagram})
+		if err == nil {
+			err = a.Close()
+		}
+		attached <- err
+	}()
+	<-first.ended
+	close(quit)
+	babble.Wait()
+	assert.Zero(t, first.ProcessState.ExitCode())
+
+	second := m.start()
+	second.logs(t, "peer_uid")
+	pair := talking{second.dial(t, 0xd1), late}
+	pair.meet()
+	pair.check("the same connection")
+	require.NoError(t, <-attached)
+}
+
+// TestNoConnectionIsRefused restarts the daemon under clients that connect all the time.
+func TestNoConnectionIsRefused(t *testing.T) {
+	const restarts = 20
+	m := newManager(t)
+	m.listen("stream", "s")
+	var connected, lost atomic.Int64
+	quit := make(chan struct{})
+	var connecting sync.WaitGroup
+	for range 4 {
+		connecting.Go(func() {
+			for {
+				select {
+				case <-quit:
+					return
+				case <-time.After(2 * time.Millisecond):
+				}
+				if err := visit(m.sock); err != nil {
+					lost.Add(1)
+					t.Error(err)
+					return
+				}
+				connected.Add(1)
+			}
+		})
+	}
+	for range restarts {
+		p := m.start()
+		p.logs(t, "client connected")
+		code, _ := p.signal(t, syscall.SIGTERM)
+		require.Zero(t, code)
+	}
+	close(quit)
+	connecting.Wait()
+	t.Logf("%d restarts, %d connections, %d refused", restarts, connected.Load(), lost.Load())
+	assert.Zero(t, lost.Load())
+}
+
+// visit connects as programs in C do, waiting for room in the backlog, sends a frame and leaves.
+func visit(path string) error {
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Close(fd) }()
+	limit := unix.NsecToTimeval(patience.Nanoseconds())
+	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &limit); err != nil {
+		return err
+	}
+	for {
+		if err = unix.Connect(fd, &unix.SockaddrUnix{Name: path}); !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	if err == nil {
+		_ = unix.Sendto(fd, wire(0, 1, "hello"), 0, nil) // it may be stopping
+	}
+	return err
+}
+
+// TestAllGivenSockets: those beside SOCKET are served and stay, too.
+func TestAllGivenSockets(t *testing.T) {
+	m := newManager(t)
+	require.NoError(t, os.MkdirAll(m.sock+".d/dgram", 0o750))
+	m.listen("stream", "s")
+	m.listen("attach", "s.d/attach")
+	m.listen("adopt", "s.d/adopt")
+	m.listen("control", "s.d/control")
+	shared, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: m.sock + ".d/dgram/sock", Net: "unixgram"})
+	require.NoError(t, err)
+	m.keep("dgram", "s.d/dgram/sock", shared)
+	m.own(m.sock + ".d/dgram")
+	m.own(m.sock + ".d")
+	for range 2 {
+		p := m.start(datagramArgs...)
+		for _, way := range p.ways() {
+			_, err := over(t, way).Configure()
+			require.NoError(t, err, way.Name)
+		}
+		code, _ := p.signal(t, syscall.SIGTERM)
+		assert.Zero(t, code)
+		assert.Empty(t, p.stdout.String())
+		for _, name := range []string{"s", "s.d/attach", "s.d/adopt", "s.d/control", "s.d/dgram/sock"} {
+			assert.FileExists(t, filepath.Join(m.dir, name))
+		}
+	}
+}
+
+// TestGivenSocketsThatAreRefused: nothing is served that is not what it should be.
+func TestGivenSocketsThatAreRefused(t *testing.T) {
+	tests := []struct {
+		name string
+		give func(m *manager)
+		args []string
+		want string
+	}{
+		{"another path", func(m *manager) { m.listen("stream", "t") }, nil, "/t, and stream is expected at "},
+		{"unknown name", func(m *manager) { m.listen("http", "s") }, nil, `"http": the name means nothing here`},
+		{"no directory for it", func(m *manager) {
+			require.NoError(m.t, os.Mkdir(m.sock+".d", 0o750))
+			m.listen("attach", "s.d/attach")
+		}, []string{"--runtime-dir=none"}, "--runtime-dir=none"},
+		{"a directory that is not ours", func(m *manager) {
+			require.NoError(m.t, os.Mkdir(m.dir+"/x", 0o750))
+			require.NoError(m.t, os.Chmod(m.dir+"/x", 0o777))
+			m.own(m.dir + "/x")
+			m.listen("attach", "x/attach")
+		}, []string{"--runtime-dir=x"}, "sockets beside the socket were given and cannot be served: runtime directory"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			m := newManager(t)
+			tt.give(m)
+			for i, a := range tt.args {
+				tt.args[i] = strings.ReplaceAll(a, "=x", "="+m.dir+"/x")
+			}
+			p := m.start(append(tt.args, "--pidfile="+m.dir+"/pid")...)
+			select {
+			case <-p.ended:
+			case <-time.After(patience):
+				require.Fail(t, "it runs")
+			}
+			assert.Equal(t, 1, p.ProcessState.ExitCode())
+			assert.Contains(t, p.stderr.String(), "ERROR| ")
+			assert.Contains(t, p.stderr.String(), tt.want)
+			assert.NoFileExists(t, m.dir+"/pid")
+		})
+	}
+}
+
+// early is a daemon in this process whose SOCKET was given and whose network starts when the gate opens.
+func early(t *testing.T, open func(context.Context) (vnet.Network, error)) (d *daemon, sock string, log *output) {
+	t.Helper()
+	sock = filepath.Join(shortDir(t), "s")
+	log = &output{}
+	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: sock, Net: "unix"})
+	require.NoError(t, err)
+	ln.SetUnlinkOnClose(false)
+	cfg := &compat.Config{SocketPath: sock, Pidfile: sock + ".pid", PidfileSet: true, MaxClients: perclient.DefaultMaxClients, RuntimeDir: compat.RuntimeDirNone}
+	d = &daemon{
+		cfg: cfg, log: slog.New(slog.NewTextHandler(log, nil)),
+		open:  func(ctx context.Context, _ *state.File) (vnet.Network, error) { return open(ctx) },
+		given: inherit.Restore(inherit.Saved{Names: []string{inherit.Stream}}, map[string]*net.UnixListener{inherit.Stream: ln}, nil),
+	}
+	d.cfg.StateDir = sock + ".state"
+	return d, sock, log
+}
+
+// TestClientsBeforeTheNetwork: they are accepted and read at once, what they send is held, and nobody is told that the daemon is
+// ready.
+func TestClientsBeforeTheNetwork(t *testing.T) {
+	gate := make(chan struct{})
+	d, sock, log := early(t, func(ctx context.Context) (vnet.Network, error) {
+		select {
+		case <-gate:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		n, err := usernet.New(usernet.Options{Mode: vnet.ModeShared, Log: slog.New(slog.DiscardHandler)})
+		return n, err
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	require.NoError(t, d.start(ctx))
+	ended := make(chan error, 1)
+	go func() { ended <- d.run(ctx) }()
+	p := &process{sock: sock}
+	a := p.dial(t, 1)
+	guest := over(t, p.stream())
+	var asking sync.WaitGroup
+	asking.Go(func() {
+		_, err := guest.Configure() // asks once, and waits
+		assert.NoError(t, err)
+	})
+	big := []byte{}
+	for len(big) < 4<<20 { // more than a socket holds: the daemon reads it
+		big = append(big, wire(9, 1, strings.Repeat("x", 1400))...)
+	}
+	_, err := a.Write(big)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		users := d.server.Users()
+		return len(users) == 1 && users[0].Clients == 2 && users[0].BytesToNet > uint64(len(big))*9/10
+	}, patience, time.Millisecond, "%s", log)
+	assert.NoFileExists(t, sock+".pid")
+	close(gate)
+	asking.Wait()
+	require.Eventually(t, func() bool { _, err := os.Stat(sock + ".pid"); return err == nil }, patience, time.Millisecond)
+	p.talkers(t).check("served")
+	cancel()
+	require.NoError(t, <-ended)
+	d.stop()
+	assert.NoFileExists(t, sock+".pid")
+	assert.Contains(t, log.String(), "drop_starting=", "what is held is bounded")
+}
+
+// TestNetworkThatDoesNotStart: the daemon ends with the network's error, and those who wait are let go in order.
+func TestNetworkThatDoesNotStart(t *testing.T) {
+	gate, cause := make(chan struct{}), errors.New("no network today")
+	d, sock, log := early(t, func(context.Context) (vnet.Network, error) {
+		<-gate
+		return nil, cause
+	})
+	require.NoError(t, d.start(t.Context()))
+	ended := make(chan error, 1)
+	go func() { ended <- d.run(t.Context()) }()
+	a := (&process{sock: sock}).dial(t, 1)
+	a.send(0, "hello")
+	require.Eventually(t, func() bool { return d.server.Clients() == 1 }, patience, time.Millisecond, "%s", log)
+	close(gate)
+	require.ErrorIs(t, <-ended, cause)
+	d.stop()
+	a.ended()
+	assert.NoFileExists(t, sock+".pid")
+	assert.FileExists(t, sock)
+}
+
+// TestStopBeforeTheNetwork: a signal in the middle of the start is no error.
+func TestStopBeforeTheNetwork(t *testing.T) {
+	d, sock, _ := early(t, func(ctx context.Context) (vnet.Network, error) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	require.NoError(t, d.start(ctx))
+	ended := make(chan error, 1)
+	go func() { ended <- d.run(ctx) }()
+	a := (&process{sock: sock}).dial(t, 1)
+	a.send(0, "hello")
+	require.Eventually(t, func() bool { return d.server.Clients() == 1 }, patience, time.Millisecond)
+	cancel()
+	require.NoError(t, <-ended)
+	d.stop()
+	a.ended()
+	assert.FileExists(t, sock)
+}
