@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/fakeguest"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/faults"
+	passed "github.com/socket-vmnet2/socket_vmnet2/internal/passing/client"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/passing/proto"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vnettest"
+)
+
+// faultyName is the daemon that is built with points where it panics.
+const faultyName = "socket_vmnet2-faults"
+
+// buildFaulty builds it, once.
+var buildFaulty = sync.OnceValue(func() error {
+	flags := slices.Clone(buildFlags)
+	if i := slices.Index(flags, "-tags"); i >= 0 {
+		flags[i+1] += ",faults"
+	} else {
+		flags = append(flags, "-tags", "faults")
+	}
+	out, err := exec.Command("go", append(append([]string{"build"}, flags...), "-o", filepath.Join(binaries, faultyName), ".")...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%w: %s", err, out)
+	}
+	return nil
+})
+
+// A faulty is a daemon that panics when a test says so.
+type faulty struct {
+	*process
+	file  string // says where it panics
+	nonce int
+}
+
+func startFaulty(t *testing.T) *faulty {
+	t.Helper()
+	require.NoError(t, buildFaulty())
+	dir := shortDir(t)
+	f := &faulty{file: filepath.Join(dir, "faults")}
+	sock := filepath.Join(dir, "s")
+	c := command(faultyName, sock, append([]string{"--state-dir=" + stateRoot(t)}, datagramArgs...)...)
+	c.Env = append(os.Environ(), faults.Env+"="+f.file)
+	f.process = runDaemon(t, c, sock)
+	f.panics = true
+	f.ready(t)
+	f.servesDatagrams(t)
+	return f
+}
+
+// arm has the daemon panic at the points, once each, and disarms all others. It returns how many goroutines it has.
+func (f *faulty) arm(t *testing.T, points ...string) (goroutines int) {
+	t.Helper()
+	text := ""
+	for _, p := range points {
+		text += p + " 1\n"
+	}
+	return f.tell(t, text)
+}
+
+// tell gives the daemon a list of points.
+func (f *faulty) tell(t *testing.T, points string) (goroutines int) {
+	t.Helper()
+	f.nonce++
+	text := fmt.Sprintln(f.nonce) + points
+	require.NoError(t, os.WriteFile(f.file+".new", []byte(text), 0o600))
+	require.NoError(t, os.Rename(f.file+".new", f.file))
+	require.Eventually(t, func() bool {
+		b, _ := os.ReadFile(f.file + faults.AckSuffix)
+		nonce, count, _ := strings.Cut(string(b), " ")
+		goroutines, _ = strconv.Atoi(count)
+		return nonce == strconv.Itoa(f.nonce)
+	}, patience, time.Millisecond, "is it built with the tag?")
+	return goroutines
+}
+
+// count is how often the log tells of a panic at point.
+func (f *faulty) count(point string) int { return strings.Count(f.stderr.String(), "injected at "+point) }
+
+// gone waits until the log has said n times that a client has gone.
+func (f *faulty) gone(t *testing.T, n int) {
+	t.Helper()
+	require.Eventually(t, func() bool { return strings.Count(f.stderr.String(), "client gone") >= n },
+		patience, time.Millisecond, "no session ended")
+}
+
+// beside runs flows between healthy clients until the returned function is called, which checks that nothing was lost.
+func beside(t *testing.T, flows ...*flow) (stop func()) {
+	t.Helper()
+	var end atomic.Bool
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for rounds := 0; rounds == 0 || !end.Load(); rounds++ {
+			for _, f := range flows {
+				f.reset()
+			}
+			runFlows(t, 500, flows...)
+			if t.Failed() {
+				return
+			}
+		}
+	}()
+	stop = func() {
+		t.Helper()
+		end.Store(true)
+		<-done
+	}
+	t.Cleanup(stop)
+	return stop
+}
+
+// reset makes f ready to run again.
+func (f *flow) reset() {
+	f.high.Store(0)
+	f.got.Store(0)
+	f.back.Store(0)
+	f.damaged.Store(0)
+}
+
+// marked is a frame over which a point panics.
+func marked(dst, src net.HardwareAddr) []byte {
+	return testFrame(dst, src, strings.Repeat(faults.Mark+" ", 20))
+}
+
+var victimMAC = net.HardwareAddr{2, 0, 0, 0, 0xf, 1}
+
+// A victim is who an injected panic is about.
+type victim struct {
+	*faulty
+	t    *testing.T
+	s    *fakeguest.Guest // hears it
+	way  vnettest.Transport
+	link fakeguest.Link
+}
+
+// say sends a broadcast of the victim's until it was heard.
+func (v *victim) say(text string) {
+	v.t.Helper()
+	hears(v.t, v.s, text, func() error { return v.link.Send(testFrame(fakeguest.Broadcast, victimMAC, text)) })
+}
+
+// An injection is a panic at a point.
+type injection struct {
+	point string
+	ways  func(p *process) []vnettest.Transport // of the victim
+	// before is what the victim does before the point is armed, and do what leads there. Both may be nil.
+	before, do func(v *victim)
+	ends       bool // the victim's session does
+}
+
+func (v *victim) dial()      { v.link = dialWay(v.t, v.way) }
+func (v *victim) introduce() { v.dial(); v.say("here") }
+
+// onePer is a way for each kind of link.
+func onePer(p *process) []vnettest.Transport {
+	return []vnettest.Transport{p.stream(), p.unconnected(), p.attach(proto.Datagram)}
+}
+
+func streamOnly(p *process) []vnettest.Transport { return []vnettest.Transport{p.stream()} }
+
+// injections are the points in what serves one client.
+func injections() []injection {
+	flood := func(v *victim) {
+		l := fakeguest.EthernetFrame(victimMAC, v.s.MAC(), fakeguest.TypeTest, []byte(strings.Repeat(faults.Mark+" ", 100)))
+		before := v.count("link.drain")
+		for range 400 {
+			require.NoError(v.t, v.s.Send(slices.Repeat([][]byte{l}, 20)...))
+			if v.count("link.drain") > before {
+				return
+			}
+		}
+		// It reads now, slowly: the drainer has something to do.
+		_, err := fakeguest.New(v.link, fakeguest.Options{MAC: victimMAC})
+		require.NoError(v.t, err)
+	}
+	toVictim := func(v *victim) { require.NoError(v.t, v.s.Send(marked(victimMAC, v.s.MAC()))) }
+	fromVictim := func(v *victim) { _ = v.link.Send(marked(fakeguest.Broadcast, victimMAC)) }
+	attachRaw := func(v *victim) {
+		a, err := passed.Attach(v.t.Context(), v.sock, proto.Request{})
+		if err == nil {
+			_ = a.Close()
+		}
+	}
+	all := []injection{
+		{"perclient.frames", (*process).ways, (*victim).introduce, fromVictim, true},
+		{"link.deliver", (*process).ways, (*victim).introduce, toVictim, true},
+		{"link.drain", onePer, (*victim).introduce, flood, true},
+		{"perclient.keep", onePer, nil, func(v *victim) {
+			if l, err := v.way.Dial(v.t.Context()); err == nil { // one that asks is refused
+				v.link = l
+				_ = l.Send(testFrame(fakeguest.Broadcast, victimMAC, "never heard"))
+			}
+		}, true},
+		{"perclient.end", onePer, (*victim).introduce, func(v *victim) { fromEnd(v) }, false},
+		{"perclient.accept", streamOnly, nil, (*victim).dial, false},
+		{"passing.request", streamOnly, nil, attachRaw, false},
+		{"passing.lifeline", streamOnly, nil, attachRaw, false},
+		{"passing.watch", func(p *process) []vnettest.Transport {
+			return []vnettest.Transport{p.adopt(proto.Datagram, true)}
+		}, (*victim).introduce, nil, false},
+		{"unixgram.sweep", func(p *process) []vnettest.Transport {
+			return []vnettest.Transport{p.connected()}
+		}, (*victim).introduce, nil, true},
+		{"unixgram.read", func(p *process) []vnettest.Transport {
+			return []vnettest.Transport{vnettest.PathSocket(p.sock, markedDir(p), false), vnettest.PathSocket(p.sock, markedDir(p), true)}
+		}, (*victim).introduce, fromVictim, true},
+	}
+	if onSimulator() { // the others are the same ones
+		return []injection{
+			{"vmnet.send", onePer, (*victim).introduce, fromVictim, true},
+			{"vmnet.read", onePer, (*victim).introduce, toVictim, false},
+		}
+	}
+	return all
+}
+
+// fromEnd has a victim leave.
+func fromEnd(v *victim) { _ = v.link.Close() }
+
+// markedDir is a directory whose name has the mark.
+func markedDir(p *process) string {
+	dir := filepath.Join(filepath.Dir(p.sock), faults.Mark)
+	_ = os.Mkdir(dir, 0o755)
+	return dir
+}
+
+// TestPanics: wherever the daemon panics over one client, that client ends, the log says so, and others, whose frames are
+// flowing meanwhile, lose nothing. Afterwards nothing is left of it.
+func TestPanics(t *testing.T) {
+	f := startFaulty(t)
+	s1, s2, g := over(t, f.stream()), over(t, f.stream()), over(t, f.attach(proto.Datagram))
+	introduce(t, s1, s2, g)
+	for _, in := range injections() {
+		for _, way := range in.ways(f.process) {
+			t.Run(in.point+" "+way.Name, func(t *testing.T) { f.inject(t, in, way, s1, s2, g) })
+		}
+	}
+	introduce(t, s1, s2, g)
+}
+
+func (f *faulty) inject(t *testing.T, in injection, way vnettest.Transport, s1, s2, g *fakeguest.Guest) {
+	gone := strings.Count(f.stderr.String(), "client gone")
+	files, goroutines := f.files(t), f.arm(t)
+	v := &victim{faulty: f, t: t, s: s1, way: way}
+	if in.before != nil {
+		in.before(v)
+	}
+	stop := beside(t, newFlow("stream to stream", s2, g), newFlow("stream to datagram", g, s2))
+	before := f.count(in.point)
+	f.arm(t, in.point)
+	if in.do != nil {
+		in.do(v)
+	}
+	require.Eventually(t, func() bool { return f.count(in.point) > before }, patience, time.Millisecond, "no panic")
+	if in.ends {
+		f.gone(t, gone+1)
+	}
+	stop()
+	require.True(t, f.alive(), "%s", f.stderr)
+	if v.link != nil {
+		_ = v.link.Close()
+		// Whoever is not connected is known to have gone when a frame for it does not arrive.
+		require.NoError(t, s1.Send(testFrame(victimMAC, s1.MAC(), "gone?")))
+	}
+	f.settled(t, files, goroutines)
+	for _, x := range []*fakeguest.Guest{s1, s2, g} {
+		require.NoError(t, x.Err())
+	}
+}
+
+// settled waits until the daemon has no more descriptors and goroutines than it had.
+func (f *faulty) settled(t *testing.T, files, goroutines int) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		n, r := f.files(t), f.arm(t)
+		return n <= files+1 && r <= goroutines+1 // the socket for questions about sockets, a timer that fires
+	}, patience, 50*time.Millisecond, "descriptors or goroutines are left")
+}
+
+// TestPanicsInServices: the embedded network's gateway and the state file are of no client. They go on after a panic, and
+// who provokes panics again and again finds the gateway resting for longer and longer.
+func TestPanicsInServices(t *testing.T) {
+	if onSimulator() {
+		return // it has none
+	}
+	f := startFaulty(t)
+	s1, s2, bad := over(t, f.stream()), over(t, f.unconnected()), over(t, f.stream())
+	introduce(t, s1, s2, bad)
+	for _, g := range []*fakeguest.Guest{s1, bad} {
+		_, err := g.Configure()
+		require.NoError(t, err)
+	}
+	stop := beside(t, newFlow("stream to datagram", s1, s2), newFlow("datagram to stream", s2, s1))
+	gateway := netip.MustParseAddr("192.168.105.1")
+	echo, err := bad.IPFrame(gateway, fakeguest.IPv4Packet(bad.Addr().Addr(), gateway, 1,
+		fakeguest.ICMPMessage(8, 7, 1, []byte(strings.Repeat(faults.Mark, 4)))))
+	require.NoError(t, err)
+	for _, point := range []string{"usernet.send", "usernet.gateway", "state.save"} {
+		t.Run(point, func(t *testing.T) {
+			before := f.count(point)
+			f.arm(t, point)
+			if point == "state.save" {
+				_, err := over(t, f.stream()).Configure()
+				require.NoError(t, err)
+			}
+			require.Eventually(t, func() bool {
+				require.NoError(t, bad.Send(echo))
+				return f.count(point) > before
+			}, patience, 50*time.Millisecond, "no panic")
+			require.Eventually(t, func() bool { _, err := bad.Configure(); return err == nil }, patience, time.Millisecond)
+			require.Eventually(t, func() bool { _, err := bad.Ping(gateway, 56); return err == nil }, patience, time.Millisecond)
+		})
+	}
+	f.tell(t, "usernet.gateway 1000000\n")
+	lines := strings.Count(f.stderr.String(), "\n")
+	for began := time.Now(); time.Since(began) < 4*time.Second; time.Sleep(time.Millisecond) {
+		require.NoError(t, bad.Send(echo))
+	}
+	assert.Less(t, strings.Count(f.stderr.String(), "\n")-lines, 50, "it is not said for each frame")
+	f.arm(t)
+	require.Eventually(t, func() bool { _, err := bad.Ping(gateway, 56); return err == nil }, 2*patience, 100*time.Millisecond, "rested")
+	stop()
+	require.True(t, f.alive())
+}
