@@ -24,6 +24,9 @@ const writeTime = 2 * time.Second
 type Call struct {
 	peer peercred.Peer
 
+	// over is called before the answer is written: who has it may ask again.
+	over func()
+
 	mu   sync.Mutex
 	conn *net.UnixConn // nil when it is answered
 }
@@ -69,7 +72,7 @@ func RestoreCall(in *handoff.In, s SavedCall) (*Call, error) {
 	if err != nil {
 		return nil, fmt.Errorf("take over the connection of who asked for the upgrade: %w", err)
 	}
-	return &Call{peer: s.Peer, conn: uc}, nil
+	return &Call{peer: s.Peer, over: func() {}, conn: uc}, nil
 }
 
 // Answer says that it is done.
@@ -92,6 +95,7 @@ func (c *Call) answer(status int, v any) {
 		return
 	}
 	defer func() { _ = conn.Close() }()
+	c.over()
 	b, err := json.Marshal(v)
 	if err != nil {
 		status, b = http.StatusInternalServerError, []byte(`{"error":{"code":"internal","text":"the answer cannot be written"}}`)
@@ -118,8 +122,9 @@ func (s *Server) upgrade(w http.ResponseWriter, r *http.Request) {
 	}
 	s.calls.Add(1)
 	defer s.calls.Done()
-	defer s.upgrading.Store(false)
-	c := take(w)
+	over := sync.OnceFunc(func() { s.upgrading.Store(false) })
+	defer over()
+	c := take(w, over)
 	if c == nil {
 		WriteError(w, http.StatusInternalServerError, "internal", "the connection cannot be kept")
 		return
@@ -137,8 +142,8 @@ func whoMay() string {
 	return "only root may upgrade a daemon of root: use sudo"
 }
 
-// take gets the connection from the HTTP server.
-func take(w http.ResponseWriter) *Call {
+// take gets the connection from the HTTP server, nil if that is not possible.
+func take(w http.ResponseWriter, over func()) *Call {
 	nc, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		return nil
@@ -150,5 +155,5 @@ func take(w http.ResponseWriter) *Call {
 	}
 	_ = c.SetDeadline(time.Time{})
 	c.leave() // who waits for an upgrade keeps nobody out, and Pause does not wait for him
-	return &Call{peer: c.peer, conn: c.UnixConn}
+	return &Call{peer: c.peer, over: over, conn: c.UnixConn}
 }

@@ -1,0 +1,450 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package control
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/handoff"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/peercred"
+)
+
+// patience is how long a test waits for what must happen.
+const patience = 20 * time.Second
+
+func TestMain(m *testing.M) {
+	switch os.Getenv("CONTROL_TEST_ROLE") {
+	case "ask":
+		os.Exit(askChild())
+	case "daemon":
+		os.Exit(daemonChild())
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// askChild is a client: it asks at os.Args[1] for os.Args[2] os.Args[3].
+func askChild() int {
+	status, answer, err := Ask(context.Background(), os.Args[1], os.Args[2], os.Args[3])
+	fmt.Printf("%d %s %v", status, strings.TrimSpace(string(answer)), err)
+	return 0
+}
+
+// image is this test binary in a role.
+func image(t *testing.T, role string, args ...string) *exec.Cmd {
+	t.Helper()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	cmd := exec.CommandContext(t.Context(), self, args...)
+	cmd.Env = append(os.Environ(), "CONTROL_TEST_ROLE="+role, "GORACE=atexit_sleep_ms=0")
+	cmd.Stderr = os.Stderr
+	return cmd
+}
+
+// socketPath is one that everybody can reach.
+func socketPath(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/tmp", "ctl")
+	require.NoError(t, err)
+	require.NoError(t, os.Chmod(dir, 0o755))
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return filepath.Join(dir, "control")
+}
+
+// serve runs a server until the end of the test.
+func serve(t *testing.T, change func(o *Options)) (*Server, string) {
+	t.Helper()
+	path := socketPath(t)
+	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	require.NoError(t, err)
+	require.NoError(t, os.Chmod(path, 0o777))
+	o := Options{Listener: ln, Version: "v1", Socket: "/s", Began: time.Now().Add(-time.Minute)}
+	if change != nil {
+		change(&o)
+	}
+	s := New(o)
+	var wg sync.WaitGroup
+	wg.Go(func() { s.Run(t.Context()) })
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		s.Close(ctx)
+		assert.NoError(t, ctx.Err(), "it closes in time")
+		wg.Wait()
+	})
+	return s, path
+}
+
+// ask is Ask with a limit.
+func ask(t *testing.T, path, method, what string) (int, string, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	status, b, err := Ask(ctx, path, method, what)
+	return status, strings.TrimSpace(string(b)), err
+}
+
+// errorOf is the code and the text of an error that the daemon answered.
+func errorOf(t *testing.T, err error) Error {
+	t.Helper()
+	e, ok := errors.AsType[*Error](err)
+	require.True(t, ok, "%v", err)
+	return *e
+}
+
+func TestVersion(t *testing.T) {
+	_, path := serve(t, nil)
+	status, answer, err := ask(t, path, http.MethodGet, "/v1/version")
+	require.NoError(t, err)
+	assert.Equal(t, 200, status)
+	var v Version
+	require.NoError(t, json.Unmarshal([]byte(answer), &v))
+	assert.GreaterOrEqual(t, v.Uptime, 60.0)
+	v.Uptime = 0
+	assert.Equal(t, Version{Version: "v1", PID: os.Getpid(), Socket: "/s"}, v)
+}
+
+func TestHandle(t *testing.T) {
+	_, path := serve(t, func(o *Options) {
+		o.Handle = map[string]http.Handler{
+			"GET /v1/me": http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { WriteJSON(w, http.StatusOK, PeerOf(r)) }),
+			"POST /v1/size": http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				b, err := io.ReadAll(r.Body)
+				WriteJSON(w, http.StatusOK, fmt.Sprint(len(b), err))
+			}),
+			"GET /v1/bad": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { WriteJSON(w, http.StatusOK, func() {}) }),
+		}
+	})
+	_, answer, err := ask(t, path, http.MethodGet, "/v1/me")
+	require.NoError(t, err)
+	var p peercred.Peer
+	require.NoError(t, json.Unmarshal([]byte(answer), &p))
+	assert.Equal(t, peercred.Peer{Known: true, UID: uint32(os.Geteuid()), GID: uint32(os.Getegid()), PID: os.Getpid()}, p)
+	status, _, err := ask(t, path, http.MethodGet, "/v1/bad")
+	assert.Equal(t, 500, status)
+	assert.Equal(t, "internal", errorOf(t, err).Code)
+
+	answer = raw(t, path, "POST /v1/size HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n"+strings.Repeat("x", 100000))
+	assert.Contains(t, answer, "65536 http: request body too large")
+}
+
+// raw sends text and returns all that comes back.
+func raw(t *testing.T, path, text string) string {
+	t.Helper()
+	c, err := net.Dial("unix", path)
+	require.NoError(t, err)
+	defer c.Close()
+	require.NoError(t, c.SetDeadline(time.Now().Add(patience)))
+	go func() { _, _ = c.Write([]byte(text)) }()
+	b, err := io.ReadAll(c)
+	if err != nil {
+		require.ErrorIs(t, err, syscall.ECONNRESET)
+	}
+	return string(b)
+}
+
+// TestBadRequests is what a client may send. Each gets its answer, and the next one is served.
+func TestBadRequests(t *testing.T) {
+	_, path := serve(t, nil)
+	for _, c := range []struct{ name, text, want string }{
+		{"no such path", "GET /v1/nothing HTTP/1.1\r\nHost: x\r\n\r\n", `{"error":{"code":"not_found","text":"there is no /v1/nothing here"}}`},
+		{"long path", "GET /" + strings.Repeat("x", 8000) + " HTTP/1.1\r\nHost: x\r\n\r\n", `"there is no /xxx`},
+		{"another version", "GET /v2/version HTTP/1.1\r\nHost: x\r\n\r\n", "404 Not Found"},
+		{"wrong method", "GET /v1/upgrade HTTP/1.1\r\nHost: x\r\n\r\n", `{"error":{"code":"method","text":"/v1/upgrade takes POST"}}`},
+		{"wrong method's header", "DELETE /v1/upgrade HTTP/1.1\r\nHost: x\r\n\r\n", "Allow: POST"},
+		{"no HTTP", "x\r\n\r\n", "400 Bad Request"},
+		{"frames", "\x00\x00\x00\x0e" + strings.Repeat("\x00", 14) + "\r\n\r\n", "400 Bad Request"},
+		{"HTTP/2", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "404 Not Found"},
+		{"large header", "GET /v1/version HTTP/1.1\r\nHost: x\r\nX: " + strings.Repeat("x", 40<<10) + "\r\n\r\n", "431 Request Header Fields Too Large"},
+		{"two requests", "GET /v1/version HTTP/1.1\r\nHost: x\r\n\r\nGET /v1/version HTTP/1.1\r\nHost: x\r\n\r\n", "Connection: close"},
+		{"old", "GET /v1/version HTTP/1.0\r\n\r\n", `"version":"v1"`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			answer := raw(t, path, c.text)
+			assert.Contains(t, answer, c.want)
+			assert.Equal(t, 1, strings.Count(answer, "HTTP/1."))
+			assert.Less(t, len(answer), 1000)
+			status, _, err := ask(t, path, http.MethodGet, "/v1/version")
+			require.NoError(t, err)
+			assert.Equal(t, 200, status)
+		})
+	}
+}
+
+// TestSilentClient: who does not ask does not stay.
+func TestSilentClient(t *testing.T) {
+	t.Parallel()
+	_, path := serve(t, nil)
+	var wg sync.WaitGroup
+	for _, text := range []string{"", "GET /v1/version HTTP/1.1\r\nHost"} {
+		wg.Go(func() { assert.NotContains(t, raw(t, path, text), "200 OK") })
+	}
+	wg.Wait()
+}
+
+// TestTooMany: one more than may connect is sent away at once, and others are served when he has left.
+func TestTooMany(t *testing.T) {
+	_, path := serve(t, nil)
+	var conns []net.Conn
+	defer func() {
+		for _, c := range conns {
+			_ = c.Close()
+		}
+	}()
+	for range maxConns {
+		c, err := net.Dial("unix", path)
+		require.NoError(t, err)
+		conns = append(conns, c)
+	}
+	_, _, err := ask(t, path, http.MethodGet, "/v1/version")
+	require.Error(t, err)
+	require.NoError(t, conns[0].Close())
+	require.Eventually(t, func() bool {
+		_, _, err := ask(t, path, http.MethodGet, "/v1/version")
+		return err == nil
+	}, patience, 10*time.Millisecond)
+}
+
+// TestShares: others do not keep root and the daemon's user out.
+func TestShares(t *testing.T) {
+	g := newGate(nil, nil)
+	me := peercred.Peer{Known: true, UID: uint32(os.Geteuid())}
+	let := func(p peercred.Peer, n int) (in int) {
+		for range n {
+			if g.enter(p) {
+				in++
+			}
+		}
+		return in
+	}
+	other := func(uid uint32) peercred.Peer { return peercred.Peer{Known: true, UID: uid + 100000} }
+	assert.Equal(t, maxPerUser, let(other(1), 100))
+	assert.Equal(t, maxOthers-maxPerUser, let(other(2), 14)+let(other(3), 100))
+	assert.Equal(t, 0, let(other(4), 1)+let(peercred.Peer{}, 1))
+	assert.Equal(t, maxConns-maxOthers, let(me, 100))
+	g.leave(other(1))
+	assert.Equal(t, 1, let(other(4), 2))
+	for range maxPerUser - 1 {
+		g.leave(other(1))
+	}
+	assert.NotContains(t, g.users, other(1).UID, "nothing is kept of who has left")
+}
+
+func TestTrusted(t *testing.T) {
+	me := uint32(os.Geteuid())
+	for _, c := range []struct {
+		name string
+		p    peercred.Peer
+		want bool
+	}{
+		{"root", peercred.Peer{Known: true}, true},
+		{"us", peercred.Peer{Known: true, UID: me}, true},
+		{"another", peercred.Peer{Known: true, UID: me + 1}, false},
+		{"root's group", peercred.Peer{Known: true, UID: me + 1, GID: 0}, false},
+		{"nobody knows", peercred.Peer{}, false},
+		{"nobody knows for sure", peercred.Peer{Known: true, UID: me, Unverified: true}, false},
+	} {
+		assert.Equal(t, c.want, Trusted(c.p), c.name)
+	}
+}
+
+func TestUpgradeRefused(t *testing.T) {
+	t.Run("none", func(t *testing.T) {
+		_, path := serve(t, nil)
+		status, _, err := ask(t, path, http.MethodPost, "/v1/upgrade")
+		assert.Equal(t, 501, status)
+		assert.Equal(t, "not_implemented", errorOf(t, err).Code)
+	})
+	t.Run("by the daemon", func(t *testing.T) {
+		_, path := serve(t, func(o *Options) {
+			o.Upgrade = func(_ context.Context, c *Call) {
+				c.Refuse(422, "check_failed", "it fails")
+				c.Answer("and nothing else")
+			}
+		})
+		status, answer, err := ask(t, path, http.MethodPost, "/v1/upgrade")
+		assert.Equal(t, 422, status)
+		assert.JSONEq(t, `{"error":{"code":"check_failed","text":"it fails"}}`, answer)
+		assert.Equal(t, Error{"check_failed", "it fails"}, errorOf(t, err))
+	})
+	t.Run("without a word", func(t *testing.T) {
+		_, path := serve(t, func(o *Options) { o.Upgrade = func(context.Context, *Call) {} })
+		for range 2 {
+			status, _, err := ask(t, path, http.MethodPost, "/v1/upgrade")
+			assert.Equal(t, 500, status)
+			assert.Equal(t, "internal", errorOf(t, err).Code)
+		}
+	})
+	t.Run("for another user", func(t *testing.T) {
+		if os.Geteuid() != 0 { // who is not root cannot become another user; TestTrusted has the rule
+			return
+		}
+		_, path := serve(t, func(o *Options) { o.Upgrade = func(context.Context, *Call) { panic("he may not") } })
+		for what, want := range map[string]string{
+			"POST /v1/upgrade": `403 {"error":{"code":"forbidden","text":"only root may upgrade a daemon of root: use sudo"}} only root`,
+			"GET /v1/version":  `200 {"version":"v1"`,
+		} {
+			method, url, _ := strings.Cut(what, " ")
+			cmd := image(t, "ask", path, method, url)
+			self, err := os.ReadFile(cmd.Path)
+			require.NoError(t, err)
+			cmd.Path = filepath.Join(filepath.Dir(path), "ask")
+			require.NoError(t, os.WriteFile(cmd.Path, self, 0o755))
+			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+			cmd.Dir = "/"
+			out, err := cmd.Output()
+			require.NoError(t, err)
+			assert.Contains(t, string(out), want)
+		}
+	})
+}
+
+// TestOneUpgrade: the second one at the same time is refused, and the first goes on even if its client leaves.
+func TestOneUpgrade(t *testing.T) {
+	began, end := make(chan *Call), make(chan struct{})
+	s, path := serve(t, func(o *Options) {
+		o.Upgrade = func(ctx context.Context, c *Call) {
+			began <- c
+			select {
+			case <-end:
+				c.Refuse(500, "failed", "late")
+			case <-ctx.Done():
+				c.Refuse(503, "stopping", "the daemon stops")
+			}
+		}
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		_, _, err := Ask(ctx, path, http.MethodPost, "/v1/upgrade")
+		assert.ErrorIs(t, err, context.Canceled)
+	})
+	assert.Equal(t, uint32(os.Geteuid()), (<-began).Peer().UID)
+	status, _, err := ask(t, path, http.MethodPost, "/v1/upgrade")
+	assert.Equal(t, 409, status)
+	assert.Equal(t, "busy", errorOf(t, err).Code)
+	cancel() // the client leaves
+	wg.Wait()
+	status, _, _ = ask(t, path, http.MethodPost, "/v1/upgrade")
+	assert.Equal(t, 409, status, "it still goes on")
+	end <- struct{}{}
+	require.Eventually(t, func() bool { return !s.upgrading.Load() }, patience, time.Millisecond)
+
+	wg.Go(func() {
+		status, _, err := ask(t, path, http.MethodPost, "/v1/upgrade")
+		assert.Equal(t, 503, status)
+		assert.ErrorContains(t, err, "the daemon stops")
+	})
+	<-began
+	s.Close(t.Context())
+	wg.Wait()
+}
+
+// TestPause: who connects meanwhile is served afterwards, and who is inside is waited for, but not for long.
+func TestPause(t *testing.T) {
+	inside, leave := make(chan struct{}), make(chan struct{})
+	s, path := serve(t, func(o *Options) {
+		o.Handle = map[string]http.Handler{"GET /v1/slow": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			inside <- struct{}{}
+			<-leave
+			WriteJSON(w, http.StatusOK, "done")
+		})}
+	})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		_, answer, err := ask(t, path, http.MethodGet, "/v1/slow")
+		assert.NoError(t, err)
+		assert.Equal(t, `"done"`, answer)
+	})
+	<-inside
+	s.Pause()
+	s.Pause()
+	served := make(chan error, 1)
+	wg.Go(func() {
+		_, _, err := ask(t, path, http.MethodGet, "/v1/version")
+		served <- err
+	})
+	select {
+	case err := <-served:
+		assert.Fail(t, "served while paused", "%v", err)
+	case <-time.After(100 * time.Millisecond):
+	}
+	close(leave)
+	s.Resume()
+	s.Resume()
+	require.NoError(t, <-served)
+	wg.Wait()
+	for range 20 {
+		s.Pause()
+		s.Resume()
+		_, _, err := ask(t, path, http.MethodGet, "/v1/version")
+		require.NoError(t, err)
+	}
+	s.Pause() // and Close ends it
+}
+
+// TestAskErrors is what a client tells of those who are no daemon.
+func TestAskErrors(t *testing.T) {
+	_, _, err := ask(t, "/nowhere/control", http.MethodGet, "/")
+	require.ErrorIs(t, err, syscall.ENOENT)
+	for name, answer := range map[string]string{
+		"nothing":       "",
+		"no HTTP":       "\x00\x00\x00\x0e",
+		"no JSON":       "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx",
+		"cut":           "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n{}",
+		"an odd error":  "HTTP/1.1 500 Oh\r\nContent-Length: 2\r\n\r\n{}",
+		"without error": "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := socketPath(t)
+			ln, err := net.Listen("unix", path)
+			require.NoError(t, err)
+			defer ln.Close()
+			var wg sync.WaitGroup
+			wg.Go(func() {
+				c, err := ln.Accept()
+				if assert.NoError(t, err) {
+					_, _ = http.ReadRequest(bufio.NewReader(c))
+					_, _ = c.Write([]byte(answer))
+					_ = c.Close()
+				}
+			})
+			_, _, err = ask(t, path, http.MethodGet, "/")
+			require.Error(t, err)
+			wg.Wait()
+		})
+	}
+}
+
+func TestNilCall(t *testing.T) {
+	var c *Call
+	c.Answer(1)
+	c.Refuse(500, "a", "b")
+	assert.Zero(t, c.Peer())
+	s, err := c.Save(&handoff.Out{})
+	require.NoError(t, err)
+	assert.Equal(t, -1, s.FD)
+	back, err := RestoreCall(&handoff.In{}, s)
+	require.NoError(t, err)
+	assert.Nil(t, back)
+	_, err = RestoreCall(&handoff.In{}, SavedCall{FD: 9})
+	require.ErrorContains(t, err, "was not handed over")
+}
