@@ -18,39 +18,51 @@ const (
 	logPiece = 512
 )
 
-// A LogFile writes log lines to a descriptor and drops them, counted, when nobody reads it: a stalled log must neither stop
-// the network nor keep the daemon from ending. It is used by one goroutine at a time.
+// A LogFile writes log lines to a descriptor and drops them, counted, when nobody reads it or they cannot be written: neither
+// a stalled log nor a full disk may stop the network or keep the daemon from ending. It is used by one goroutine at a time.
 type LogFile struct {
-	FD   int
-	lost int  // lines
-	cut  bool // the last of them was written in part
-	deaf bool // the last wait was in vain
+	FD     int
+	lost   int  // lines
+	cut    bool // the last of them was written in part
+	deaf   bool // the last wait was in vain
+	failed bool // lines were lost because they could not be written
 }
 
 // Write implements io.Writer for whole lines.
 func (f *LogFile) Write(line []byte) (int, error) {
 	if f.lost > 0 && f.ready() {
-		note := fmt.Sprintf("WARN | log lines were lost, nobody read them lines=%d\n", f.lost)
+		why := "nobody read them"
+		if f.failed {
+			why = "they could not be written"
+		}
+		note := fmt.Sprintf("WARN | log lines were lost, %s lines=%d\n", why, f.lost)
 		if f.cut {
 			note = "\n" + note
 		}
 		if _, err := unix.Write(f.FD, []byte(note)); err == nil {
-			f.lost, f.cut = 0, false
+			f.lost, f.cut, f.failed = 0, false, false
 		}
 	}
 	for rest := line; len(rest) > 0; {
 		if !f.ready() {
-			f.lost++
-			f.cut = f.cut || len(rest) < len(line)
+			f.lose(len(rest) < len(line))
 			break
 		}
 		n, err := unix.Write(f.FD, rest[:min(len(rest), logPiece)])
-		if err != nil && err != unix.EINTR {
+		if err != nil && err != unix.EINTR { // the disk may be full
+			f.lose(len(rest) < len(line))
+			f.failed = true
 			return len(line) - len(rest), err
 		}
 		rest = rest[max(n, 0):]
 	}
 	return len(line), nil
+}
+
+// lose counts a line, of which a part may have been written.
+func (f *LogFile) lose(inPart bool) {
+	f.lost++
+	f.cut = f.cut || inPart
 }
 
 // ready reports whether a short write will not block.

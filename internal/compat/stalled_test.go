@@ -6,7 +6,9 @@ import (
 	"bytes"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -71,4 +73,34 @@ func TestLogFileOnAClosedDescriptor(t *testing.T) {
 	_, err = f.Write([]byte("x\n"))
 	assert.Error(t, err, "and no signal")
 	require.NoError(t, w.Close())
+}
+
+// TestLogFileOnAFullDisk: what could not be written is counted and told as soon as there is room, and a line that was cut is
+// ended first.
+func TestLogFileOnAFullDisk(t *testing.T) {
+	if _, err := os.Stat("/dev/full"); err != nil {
+		return // Linux has it
+	}
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	require.NoError(t, err)
+	defer full.Close()
+	f := &LogFile{FD: int(full.Fd())}
+	for range 3 {
+		_, err := f.Write([]byte("INFO | lost\n"))
+		require.ErrorIs(t, err, syscall.ENOSPC)
+	}
+	path := filepath.Join(t.TempDir(), "log")
+	log, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	require.NoError(t, err)
+	defer log.Close()
+	f.FD = int(log.Fd())
+	_, err = f.Write([]byte("INFO | there is room\n"))
+	require.NoError(t, err)
+	f.lose(true)
+	_, err = f.Write([]byte("INFO | whole\n"))
+	require.NoError(t, err)
+	b, err := os.ReadFile(path)
+	require.NoError(t, err)
+	assert.Equal(t, "WARN | log lines were lost, they could not be written lines=3\nINFO | there is room\n"+
+		"\nWARN | log lines were lost, nobody read them lines=1\nINFO | whole\n", string(b))
 }

@@ -49,7 +49,7 @@ func encode(c content) ([]byte, error) {
 	slices.SortFunc(leases, func(a, b Lease) int { return a.IP.Compare(b.IP) })
 	out := make([]leaseJSON, 0, len(leases))
 	for _, l := range leases {
-		out = append(out, leaseJSON{l.MAC.String(), l.IP.String(), l.Expires.UTC().Truncate(time.Second), l.Hostname})
+		out = append(out, leaseJSON{l.MAC.String(), l.IP.String(), writable(l.Expires), l.Hostname})
 	}
 	top := map[string]any{}
 	for k, v := range c.extra {
@@ -66,6 +66,19 @@ func encode(c content) ([]byte, error) {
 		return nil, fmt.Errorf("encode state: %d bytes are more than the limit of %d", len(b), maxSize)
 	}
 	return append(b, '\n'), nil
+}
+
+// writable is t as it is written. A clock that is far off must not keep the leases from being written at all: JSON has no
+// years beyond 9999.
+func writable(t time.Time) time.Time {
+	t = t.UTC().Truncate(time.Second)
+	if first := time.Unix(0, 0).UTC(); t.Before(first) {
+		return first
+	}
+	if last := time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC); t.After(last) {
+		return last
+	}
+	return t
 }
 
 // decode reads what encode writes. Every value is checked: one that cannot be makes the whole file worthless.
