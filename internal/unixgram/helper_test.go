@@ -5,6 +5,7 @@ package unixgram
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"log/slog"
 	"net"
 	"os"
@@ -61,6 +62,7 @@ type session struct {
 	done     chan struct{} // closed when Run has returned, and the link is closed
 	err      error         // of Run
 	panicked any
+	stood    chan bool // true: the pause is over; false: the client is another Server's now
 
 	mu      sync.Mutex
 	frames  [][]byte
@@ -84,7 +86,11 @@ func (s *session) run() {
 	defer close(s.done)
 	func() {
 		defer func() { s.panicked = recover() }()
-		s.err = s.link.Run(s)
+		for {
+			if s.err = s.link.Run(s); !errors.Is(s.err, link.ErrPaused) || !<-s.stood {
+				return
+			}
+		}
 	}()
 	_ = s.link.Close()
 }
@@ -186,12 +192,13 @@ func newLab(t testing.TB, set func(l *lab, o *Options)) *lab {
 // stop closes the Server and waits for everything.
 func (l *lab) stop() {
 	assert.NoError(l.t, l.Close())
+	l.each(func(s *session) { go s.send(false) }) // of a test that failed
 	<-l.ran
 	l.running.Wait()
 }
 
 func (l *lab) serve(k link.Link, path string, uid uint32) error {
-	s := &session{link: k, path: path, uid: uid, done: make(chan struct{})}
+	s := &session{link: k, path: path, uid: uid, done: make(chan struct{}), stood: make(chan bool)}
 	if l.onServe != nil {
 		if err := l.onServe(s); err != nil {
 			return err

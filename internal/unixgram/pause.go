@@ -17,6 +17,35 @@ type pause struct {
 
 	mu   sync.Mutex
 	held bool // gate is the paused Server's
+
+	over atomic.Bool // the reader has not begun again since
+}
+
+// settleTime is how long the reader waits for sessions to run after a pause, at most.
+const settleTime = 500 * time.Millisecond
+
+// settle waits, once after a pause, until the sessions run: what was sent meanwhile may be more than is kept for those that do
+// not yet. It is called by the reader.
+func (s *Server) settle() {
+	if !s.pause.over.Swap(false) {
+		return
+	}
+	s.mu.Lock()
+	all := s.list()
+	s.mu.Unlock()
+	until := time.Now().Add(settleTime)
+	for _, c := range all {
+		for !c.served() && time.Now().Before(until) && !s.stopping.Load() && !s.pause.on.Load() {
+			time.Sleep(100 * time.Microsecond)
+		}
+	}
+}
+
+// served reports whether frames of c need not be held, or are of no use any more.
+func (c *client) served() bool {
+	c.dispatch.Lock()
+	defer c.dispatch.Unlock()
+	return c.handler != nil || c.ended.Load()
 }
 
 // Pause has nothing read from the shared socket any more, so that datagrams wait there, and no client come or go by what it
@@ -42,6 +71,7 @@ func (s *Server) Resume() {
 		return
 	}
 	s.pause.held = false
+	s.pause.over.Store(true)
 	s.pause.on.Store(false)
 	if !s.stopping.Load() {
 		_ = s.conn.SetReadDeadline(time.Time{})

@@ -58,6 +58,7 @@ func (s *Server) release() {
 func (s *Server) readAll() (err error) {
 	s.pause.gate.RLock()
 	defer s.pause.gate.RUnlock()
+	s.settle()
 	poll := s.rc.Read(func(fd uintptr) bool {
 		for {
 			if s.stopping.Load() || s.pause.on.Load() {

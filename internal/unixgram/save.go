@@ -100,6 +100,7 @@ func Restore(o Options, in *handoff.In, v Saved) (*Server, error) {
 		return nil, err
 	}
 	s.refused.restore(v.Dropped)
+	s.pause.over.Store(true)
 	for i := range v.Clients {
 		if err := s.restore(in, &v.Clients[i]); err != nil {
 			s.opts.Log.Warn("a datagram client is lost in the upgrade; its next frame makes it one again",

@@ -1,0 +1,612 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package unixgram
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/handoff"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
+)
+
+// handedOver is what a new image would find, of descriptors fds, which it takes over.
+func handedOver(t testing.TB, fds []int) *handoff.In {
+	t.Helper()
+	b, err := json.Marshal(handoff.Manifest{Version: handoff.Version, PID: os.Getpid(), FDs: fds})
+	require.NoError(t, err)
+	f, err := os.CreateTemp(t.TempDir(), "")
+	require.NoError(t, err)
+	require.NoError(t, os.Remove(f.Name()))
+	_, err = f.Write(b)
+	require.NoError(t, err)
+	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 3)
+	require.NoError(t, err)
+	require.NoError(t, f.Close())
+	require.NoError(t, os.Setenv("SOCKET_VMNET2_HANDOFF", strconv.Itoa(fd)))
+	in, err := handoff.Inherited()
+	require.NoError(t, err)
+	require.NotNil(t, in)
+	return in
+}
+
+// duplicated is v with descriptors of its own, as if they had stayed open over an exec, and those.
+func duplicated(t testing.TB, v Saved) (d Saved, fds []int) {
+	t.Helper()
+	b, err := json.Marshal(v) // as the manifest has it
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(b, &d))
+	dup := func(fd *int) {
+		if *fd < 0 {
+			return
+		}
+		n, err := unix.FcntlInt(uintptr(*fd), unix.F_DUPFD_CLOEXEC, 3)
+		require.NoError(t, err)
+		*fd = n
+		fds = append(fds, n)
+	}
+	dup(&d.FD)
+	for i := range d.Clients {
+		dup(&d.Clients[i].Pin)
+		dup(&d.Clients[i].Reply)
+	}
+	for i := range d.Left {
+		dup(&d.Left[i].Pin)
+	}
+	return d, fds
+}
+
+// each calls do for all sessions that have not ended.
+func (l *lab) each(do func(s *session)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, s := range l.sessions {
+		select {
+		case <-s.done:
+		default:
+			do(s)
+		}
+	}
+}
+
+func (s *session) send(on bool) {
+	select {
+	case s.stood <- on:
+	case <-s.done:
+	}
+}
+
+// pause has the Server and its sessions stand still.
+func (l *lab) pause() {
+	l.t.Helper()
+	l.Pause()
+	l.each(func(s *session) { s.link.(link.Pausable).Pause() })
+}
+
+// resume undoes pause.
+func (l *lab) resume() {
+	l.t.Helper()
+	l.each(func(s *session) {
+		s.link.(link.Pausable).Resume()
+		if !l.noRun {
+			s.send(true)
+		}
+	})
+	l.Resume()
+}
+
+// saveSession is as perclient.Session.Save.
+func (l *lab) saveSession(path string) (v perclient.Saved, ok bool) {
+	l.mu.Lock()
+	s := l.sessions[path]
+	l.mu.Unlock()
+	if s == nil || s.link.Gone() {
+		return v, false
+	}
+	return perclient.Saved{ID: 5, Link: s.link.(link.Pausable).Save()}, true
+}
+
+// save is what another image finds, of a lab that stands.
+func (l *lab) save() (Saved, *handoff.In) {
+	l.t.Helper()
+	l.opts.Save = l.saveSession
+	v, fds := duplicated(l.t, l.Save(&handoff.Out{}))
+	return v, handedOver(l.t, fds)
+}
+
+// next is the lab of the image that takes over what l has saved. l ends, as the process's memory does in an exec.
+func (l *lab) next(v Saved, in *handoff.In) *lab {
+	l.t.Helper()
+	l.each(func(s *session) {
+		if !l.noRun {
+			go s.send(false)
+		}
+	})
+	assert.NoError(l.t, l.Close())
+	<-l.ran
+	l.running.Wait()
+	n := &lab{t: l.t, dir: l.dir, path: l.path, log: &logBuffer{}, ran: make(chan struct{}), sessions: map[string]*session{}}
+	o := Options{
+		Trust: l.opts.Trust, QueueSize: l.opts.QueueSize, Log: slog.New(slog.NewTextHandler(n.log, nil)), Serve: n.serve,
+		Restored: func(k link.Link, path string, uid uint32, v perclient.Saved) error {
+			assert.EqualValues(l.t, 5, v.ID)
+			return n.serve(k, path, uid)
+		},
+	}
+	var err error
+	n.Server, err = Restore(o, in, v)
+	require.NoError(l.t, err)
+	in.CloseRest()
+	n.self = -1
+	go func() {
+		defer close(n.ran)
+		n.Run()
+	}()
+	l.t.Cleanup(n.stop)
+	return n
+}
+
+// upgrade is the way from one image to the next.
+func (l *lab) upgrade() *lab {
+	l.t.Helper()
+	l.pause()
+	return l.next(l.save())
+}
+
+// hasNothingLeft checks that no descriptor is left when the test is over, in whichever image.
+func hasNothingLeft(t *testing.T) {
+	t.Helper()
+	count := func() int {
+		d, err := os.ReadDir("/dev/fd")
+		require.NoError(t, err)
+		return len(d)
+	}
+	before := count()
+	t.Cleanup(func() {
+		assert.Eventually(t, func() bool { return count() <= before }, patience, 10*time.Millisecond, "descriptors are left")
+	})
+}
+
+// TestUpgrade: a client is served by the next image before it sends anything, and what it sent meanwhile is not lost.
+func TestUpgrade(t *testing.T) {
+	for _, connected := range []bool{false, true} {
+		t.Run(fmt.Sprintf("connected=%v", connected), func(t *testing.T) {
+			hasNothingLeft(t)
+			l := newLab(t, nil)
+			p := l.either("c", connected)
+			p.send(testFrame(ethernetLen, 1), testFrame(10, 0), testFrame(ethernetLen, 2))
+			s := l.session(p.path)
+			s.waitFrames(t, 2)
+			s.link.Deliver(batchOf(testFrame(100, 7)))
+			assert.Equal(t, testFrame(100, 7), p.recv())
+			before := s.link.Stats()
+
+			l.pause()
+			p.send(testFrame(ethernetLen, 3), testFrame(ethernetLen, 4)) // wait in the socket
+			v, in := l.save()
+			p.send(testFrame(ethernetLen, 5))
+			require.Len(t, v.Clients, 1)
+			assert.Equal(t, connected && !replyOnly, v.Clients[0].Reply < 0)
+
+			n := l.next(v, in)
+			r := n.session(p.path)
+			assert.Equal(t, s.uid, r.uid)
+			assert.Equal(t, 1, n.Clients())
+			r.link.Deliver(batchOf(testFrame(200, 8)))
+			assert.Equal(t, testFrame(200, 8), p.recv())
+			assert.Equal(t, [][]byte{testFrame(ethernetLen, 3), testFrame(ethernetLen, 4), testFrame(ethernetLen, 5)}, r.waitFrames(t, 3))
+			p.send(testFrame(60, 6))
+			r.waitFrames(t, 4)
+			after := r.link.Stats()
+			before.ToNetFrames += 4
+			before.ToNetBytes += 3*ethernetLen + 60
+			before.ToClientFrames++
+			before.ToClientBytes += 200
+			assert.Equal(t, before, after, "counters go on")
+			assert.Equal(t, 1, n.served(), "it was never anybody new")
+			assert.NotContains(t, n.log.String(), "level=WARN")
+		})
+	}
+}
+
+// TestUpgradeUnderLoad: over five upgrades nothing that clients of both kinds send is lost, doubled or reordered, and nothing but
+// what is counted is lost on the way to them.
+func TestUpgradeUnderLoad(t *testing.T) {
+	const upgrades = 5
+	hasNothingLeft(t)
+	l := newLab(t, nil)
+	type load struct {
+		*peer
+		sent atomic.Int64
+		got  map[uint32]bool
+		done chan struct{}
+	}
+	var loads []*load
+	stop := make(chan struct{})
+	for i, connected := range []bool{false, true, false, true} {
+		p := &load{peer: l.either("c"+strconv.Itoa(i), connected), got: map[uint32]bool{}, done: make(chan struct{})}
+		p.send(testFrame(ethernetLen, 0))
+		p.sent.Store(1)
+		l.session(p.path)
+		loads = append(loads, p)
+		go func() {
+			defer close(p.done)
+			for n := 1; ; n++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				p.send(testFrame(ethernetLen, n)) // waits for room where the socket is full
+				p.sent.Store(int64(n + 1))
+			}
+		}()
+	}
+	received := map[string]int{}
+	take := func(l *lab) {
+		for _, p := range loads {
+			for _, f := range l.session(p.path).got() {
+				require.EqualValues(t, received[p.path], binary.BigEndian.Uint32(f[14:]), "of %s", p.path)
+				received[p.path]++
+			}
+		}
+	}
+	var gap time.Duration
+	for range upgrades {
+		for _, p := range loads {
+			l.session(p.path).waitFrames(t, 50)
+		}
+		l.pause()
+		began := time.Now()
+		v, in := l.save()
+		take(l)
+		l = l.next(v, in)
+		gap = max(gap, time.Since(began))
+	}
+	close(stop)
+	for _, p := range loads {
+		<-p.done
+		want := int(p.sent.Load()) - received[p.path]
+		l.session(p.path).waitFrames(t, want)
+	}
+	take(l)
+	total := 0
+	for _, p := range loads {
+		assert.EqualValues(t, p.sent.Load(), received[p.path], "of %s", p.path)
+		assert.EqualValues(t, received[p.path], l.session(p.path).link.Stats().ToNetFrames)
+		total += received[p.path]
+	}
+	t.Logf("%d frames of 4 clients, none lost; the longest of %d gaps: %v", total, upgrades, gap)
+}
+
+// TestUpgradeTowardsClients: what is queued for a client when it is saved may be lost, and is counted; nothing else is, also not
+// after a failed exec.
+func TestUpgradeTowardsClients(t *testing.T) {
+	for _, connected := range []bool{false, true} {
+		for _, fails := range []bool{false, true} {
+			t.Run(fmt.Sprintf("connected=%v,fails=%v", connected, fails), func(t *testing.T) {
+				hasNothingLeft(t)
+				l := newLab(t, nil)
+				p := l.either("c", connected)
+				p.send(testFrame(ethernetLen, 0))
+				s := l.session(p.path)
+				s.waitFrames(t, 1)
+				const frames = 2000 // more than a socket holds
+				for i := range frames {
+					s.link.Deliver(batchOf(testFrame(ethernetLen, i)))
+				}
+				l.pause()
+				v, in := l.save()
+				lost := v.Clients[0].Session.Link.Stats.DropQueueFull
+				assert.Positive(t, lost)
+				assert.Zero(t, v.Clients[0].Session.Link.Stats.Queued)
+				if fails {
+					in.CloseRest()
+					l.resume()
+				} else {
+					l = l.next(v, in)
+				}
+				s = l.session(p.path)
+				seen, last := 0, -1
+				for seen < frames-int(lost) {
+					n := int(binary.BigEndian.Uint32(p.recv()[14:]))
+					require.Greater(t, n, last)
+					seen, last = seen+1, n
+				}
+				s.link.Deliver(batchOf(testFrame(ethernetLen, 9999)))
+				assert.Equal(t, testFrame(ethernetLen, 9999), p.recv())
+				st := s.link.Stats()
+				assert.EqualValues(t, frames+1, st.ToClientFrames+st.DropQueueFull)
+				assert.Equal(t, lost, st.DropQueueFull)
+				want := len(s.got()) + 1
+				p.send(testFrame(ethernetLen, 1))
+				s.waitFrames(t, want)
+				t.Logf("%d of %d frames were queued and are lost", lost, frames)
+			})
+		}
+	}
+}
+
+// TestUpgradeOfMany: 256 clients of both kinds.
+func TestUpgradeOfMany(t *testing.T) {
+	const clients = 256
+	hasNothingLeft(t)
+	l := newLab(t, nil)
+	peers := make([]*peer, clients)
+	for i := range peers {
+		peers[i] = l.either("c"+strconv.Itoa(i), i%2 == 1)
+		require.Eventually(t, func() bool { // on a busy machine a path may be looked up too slowly
+			peers[i].send(testFrame(60, i))
+			return l.Clients() == i+1
+		}, patience, time.Millisecond)
+	}
+	began := time.Now()
+	l.pause()
+	v, in := l.save()
+	saved := time.Since(began)
+	n := l.next(v, in)
+	t.Logf("%d clients: saved in %v, served again after %v", clients, saved, time.Since(began))
+	require.Equal(t, clients, n.Clients())
+	for i, p := range peers {
+		n.session(p.path).link.Deliver(batchOf(testFrame(60, i)))
+		assert.Equal(t, testFrame(60, i), p.recv())
+	}
+}
+
+// TestUpgradeSwappedPath: whoever takes a client's path while the images change gets nothing that is for the client.
+func TestUpgradeSwappedPath(t *testing.T) {
+	for _, connected := range []bool{false, true} {
+		t.Run(fmt.Sprintf("connected=%v", connected), func(t *testing.T) {
+			hasNothingLeft(t)
+			l := newLab(t, nil)
+			p := l.either("c", connected)
+			p.send(testFrame(60, 1))
+			l.session(p.path).waitFrames(t, 1)
+			l.pause()
+			v, in := l.save()
+			require.NoError(t, os.Rename(p.path, p.path+".moved"))
+			thief, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: p.path, Net: "unixgram"})
+			require.NoError(t, err)
+			defer func() { _ = thief.Close() }()
+			n := l.next(v, in)
+			s := n.session(p.path)
+			for i := range 50 {
+				s.link.Deliver(batchOf(testFrame(60, i)))
+			}
+			if !replyOnly || !connected { // on macOS only a reply socket still leads there
+				assert.Equal(t, testFrame(60, 0), p.recv())
+			}
+			(&peer{UnixConn: thief, t: t}).silent(50 * time.Millisecond)
+			// The sweep finds that the client cannot be reached by its name any more, as without an upgrade.
+			require.Error(t, n.check(n.clients[p.path]))
+		})
+	}
+}
+
+// TestUpgradeLosesTheDead: a client that dies while the images change is forgotten as without an upgrade, and so is one that was
+// dead before.
+func TestUpgradeLosesTheDead(t *testing.T) {
+	for _, connected := range []bool{false, true} {
+		for _, before := range []bool{false, true} {
+			t.Run(fmt.Sprintf("connected=%v,before=%v", connected, before), func(t *testing.T) {
+				hasNothingLeft(t)
+				l := newLab(t, nil)
+				p, other := l.either("c", connected), l.either("other", !connected)
+				for _, p := range []*peer{p, other} {
+					p.send(testFrame(60, 1))
+					l.session(p.path).waitFrames(t, 1)
+				}
+				kill := func() {
+					require.NoError(t, p.Close())
+					_ = os.Remove(p.path)
+				}
+				l.pause()
+				if before {
+					kill()
+				}
+				v, in := l.save()
+				if !before {
+					kill()
+				}
+				n := l.next(v, in)
+				var s *session
+				if before {
+					assert.Equal(t, 1, n.Clients())
+				} else {
+					s = n.session(p.path)
+					require.Eventually(t, func() bool {
+						s.link.Deliver(batchOf(testFrame(60, 1)))
+						select {
+						case <-s.done:
+							return true
+						default:
+							return false
+						}
+					}, patience, time.Millisecond)
+				}
+				n.session(other.path).link.Deliver(batchOf(testFrame(60, 3)))
+				assert.Equal(t, testFrame(60, 3), other.recv())
+				// It comes back.
+				p = n.either("c", connected)
+				p.send(testFrame(60, 9))
+				n.session(p.path, s).waitFrames(t, 1)
+			})
+		}
+	}
+}
+
+// TestUpgradeWithoutADescriptor: a client whose descriptor is missing costs itself only, with one line in the log, and is one
+// again with its next frame.
+func TestUpgradeWithoutADescriptor(t *testing.T) {
+	hasNothingLeft(t)
+	l := newLab(t, nil)
+	p, other := l.either("c", false), l.either("other", true)
+	for _, p := range []*peer{p, other} {
+		p.send(testFrame(60, 1))
+		l.session(p.path).waitFrames(t, 1)
+	}
+	l.pause()
+	v, in := l.save()
+	for i := range v.Clients {
+		if string(v.Clients[i].Path) == p.path {
+			v.Clients[i].Reply = 12345
+		}
+	}
+	n := l.next(v, in)
+	assert.Equal(t, 1, n.Clients())
+	assert.Equal(t, 1, strings.Count(n.log.String(), "level=WARN"), n.log)
+	p.send(testFrame(60, 2))
+	assert.Equal(t, testFrame(60, 2), n.session(p.path).waitFrames(t, 1)[0])
+	n.session(other.path).link.Deliver(batchOf(testFrame(60, 3)))
+	assert.Equal(t, testFrame(60, 3), other.recv())
+}
+
+// TestUpgradeOfHeldFrames: frames whose session has not begun to run go over as well.
+func TestUpgradeOfHeldFrames(t *testing.T) {
+	hasNothingLeft(t)
+	l := newLab(t, func(l *lab, _ *Options) { l.noRun = true })
+	p := l.either("c", false)
+	p.send(testFrame(60, 1), testFrame(ethernetLen, 2))
+	s := l.session(p.path)
+	require.Eventually(t, func() bool { return s.link.Stats().ToNetFrames == 2 }, patience, time.Millisecond)
+	n := l.upgrade()
+	_ = s.link.Close()
+	assert.Equal(t, [][]byte{testFrame(60, 1), testFrame(ethernetLen, 2)}, n.session(p.path).waitFrames(t, 2))
+}
+
+// TestUpgradeKeepsWhatIsUnread: what clients have not read of the shared socket stays charged to them, also when they have gone.
+func TestUpgradeKeepsWhatIsUnread(t *testing.T) {
+	if replyOnly {
+		return // nobody is served through the shared socket
+	}
+	hasNothingLeft(t)
+	l := newLab(t, nil)
+	deaf, left := l.either("deaf", true), l.either("left", true)
+	for _, p := range []*peer{deaf, left} {
+		p.send(testFrame(60, 1))
+		s := l.session(p.path)
+		for i := range 500 {
+			s.link.Deliver(batchOf(testFrame(ethernetLen, i)))
+		}
+	}
+	l.session(left.path).link.Shutdown(link.DrainOne)
+	require.ErrorIs(t, l.session(left.path).waitEnd(t), link.ErrShutdown)
+	require.Eventually(t, func() bool { l.shared.mu.Lock(); defer l.shared.mu.Unlock(); return len(l.shared.left) == 1 }, patience, time.Millisecond)
+	l.pause()
+	v, in := l.save()
+	require.Len(t, v.Clients, 1)
+	require.Len(t, v.Left, 1)
+	assert.Positive(t, v.Clients[0].Used)
+	assert.Positive(t, v.Left[0].Used)
+	was := l.shared.users[deaf.uidOf(l)].used.Load()
+	n := l.next(v, in)
+	assert.Equal(t, was, n.shared.users[n.session(deaf.path).uid].used.Load())
+	assert.EqualValues(t, 2, n.shared.accounts.Load())
+	_ = left.Close()
+	require.Eventually(t, func() bool { n.sweep(); return n.shared.accounts.Load() == 1 }, patience, 10*time.Millisecond)
+}
+
+// uidOf is whose p is.
+func (p *peer) uidOf(l *lab) uint32 { return l.session(p.path).uid }
+
+// TestUpgradeCounters: the counters of what was refused go on.
+func TestUpgradeCounters(t *testing.T) {
+	hasNothingLeft(t)
+	l := newLab(t, nil)
+	stranger, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: l.path, Net: "unixgram"})
+	require.NoError(t, err)
+	defer func() { _ = stranger.Close() }()
+	_, err = stranger.Write(testFrame(60, 1))
+	require.NoError(t, err)
+	l.dropped(Unbound, 1)
+	n := l.upgrade()
+	assert.Equal(t, map[Reason]uint64{Unbound: 1}, n.Dropped())
+	_, err = stranger.Write(testFrame(60, 1))
+	require.NoError(t, err)
+	n.dropped(Unbound, 2)
+}
+
+// TestUpgradeWhileLookingUp: a client whose socket has gone is being looked up when it is saved. Nothing that was saved changes
+// any more, and after a failed exec it is looked up again.
+func TestUpgradeWhileLookingUp(t *testing.T) {
+	hasNothingLeft(t)
+	l := newLab(t, nil)
+	p := l.either("c", false)
+	p.send(testFrame(60, 1))
+	s := l.session(p.path)
+	s.waitFrames(t, 1)
+	c := l.clients[p.path]
+	l.pause()
+	l.opts.Save = func(string) (perclient.Saved, bool) {
+		return perclient.Saved{ID: 5, Link: s.link.(link.Pausable).Save()}, true
+	}
+	v := l.Save(&handoff.Out{})
+	require.Len(t, v.Clients, 1)
+	require.NoError(t, p.Close())
+	p = l.either("c", false) // it is back at its path
+	require.NoError(t, c.pipe.resolve(c.pipe.current()))
+	again := l.Save(&handoff.Out{})
+	assert.Equal(t, v.Clients[0].SavedTarget, again.Clients[0].SavedTarget)
+	assert.Equal(t, v.Clients[0].Reply, again.Clients[0].Reply)
+	l.resume()
+	require.Eventually(t, func() bool {
+		s.link.Deliver(batchOf(testFrame(60, 2)))
+		return p.SetReadDeadline(time.Now().Add(20*time.Millisecond)) == nil && func() bool { _, err := p.Read(make([]byte, 100)); return err == nil }()
+	}, patience, time.Millisecond, "the client that came back is not found")
+}
+
+// TestPauseAndClose: a paused Server can be closed, and resumed after that.
+func TestPauseAndClose(t *testing.T) {
+	hasNothingLeft(t)
+	l := newLab(t, nil)
+	p := l.either("c", false)
+	p.send(testFrame(60, 1))
+	l.session(p.path).waitFrames(t, 1)
+	l.pause()
+	l.Pause() // again
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		assert.NoError(t, l.Close())
+	}()
+	select {
+	case <-done:
+	case <-time.After(patience):
+		require.Fail(t, "Close hangs")
+	}
+	l.Resume()
+	l.each(func(s *session) { go s.send(true) })
+	require.Error(t, l.session(p.path).waitEnd(t))
+}
+
+// TestRestoreRefuses: what cannot be the shared socket is no Server.
+func TestRestoreRefuses(t *testing.T) {
+	hasNothingLeft(t)
+	in := handedOver(t, nil)
+	_, err := Restore(Options{}, in, Saved{FD: 3})
+	require.ErrorContains(t, err, "restore the datagram socket")
+	f, err := os.Open(filepath.Join(t.TempDir()))
+	require.NoError(t, err)
+	fd, err := unix.Dup(int(f.Fd()))
+	require.NoError(t, err)
+	require.NoError(t, f.Close())
+	in = handedOver(t, []int{fd})
+	_, err = Restore(Options{}, in, Saved{FD: fd})
+	require.ErrorContains(t, err, "restore the datagram socket")
+	in.CloseRest()
+}
