@@ -44,7 +44,9 @@ var onBoth = []string{
 	"TestDisabledDHCPAnswersNobody", "TestStalledLogHarmsNobody", "TestConnectionLoopDoesNotFillTheLog",
 	"TestDatagramConformance", "TestDatagramLengths", "TestLeasesOverEachTransport", "TestEightPathClients", "TestLifeline",
 	"TestStopWithClientsOfAllKinds", "TestPathClientsOutliveTheDaemon",
-	"TestPanics", "TestOnVmnet",
+	"TestPanics",
+	"TestForgeries", "TestHonestGuests", "TestOneStaticAddress", "TestDeclaredAddress", "TestLeasesAreKept",
+	"TestOnVmnet",
 }
 
 // TestOnSimulator runs the daemon's tests once more with the daemon on the simulated vmnet. It is a process of its own

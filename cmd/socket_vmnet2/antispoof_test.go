@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"net"
+	"net/netip"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/insomniacslk/dhcp/dhcpv4"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/fakeguest"
+	passed "github.com/socket-vmnet2/socket_vmnet2/internal/passing/client"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/passing/proto"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vnettest"
+)
+
+// antiSpoof turns it on; it is off by default.
+const antiSpoof = "--anti-spoof"
+
+// forgedLine is in the log once somebody forges.
+const forgedLine = "frames with forged addresses are dropped"
+
+// linkLocal is the IPv6 address that follows from mac.
+func linkLocal(mac net.HardwareAddr) []byte {
+	return []byte{0xfe, 0x80, 0, 0, 0, 0, 0, 0, mac[0] ^ 2, mac[1], mac[2], 0xff, 0xfe, mac[3], mac[4], mac[5]}
+}
+
+// icmp6 is a frame to all nodes with an ICMPv6 message, without a checksum: nobody here looks at it.
+func icmp6(mac net.HardwareAddr, src, message []byte) []byte {
+	head := []byte{0x60, 0, 0, 0, byte(len(message) >> 8), byte(len(message)), 58, 255}
+	allNodes := []byte{0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}
+	return fakeguest.EthernetFrame(net.HardwareAddr{0x33, 0x33, 0, 0, 0, 1}, mac, 0x86dd, slices.Concat(head, src, allNodes, message))
+}
+
+// neighbour is a message of neighbour discovery about target, with a link-layer address: kind 135 solicits, 136 advertises.
+func neighbour(kind byte, target []byte, mac net.HardwareAddr) []byte {
+	return slices.Concat([]byte{kind, 0, 0, 0, 0, 0, 0, 0}, target, []byte{kind - 134, 1}, mac)
+}
+
+const fromOutside = "an address from outside"
+
+// forgery is a frame that a guest has no business sending.
+type forgery struct {
+	name  string
+	frame []byte
+}
+
+// forgeries are what f can try against v, both of them with addresses.
+func forgeries(t *testing.T, f, v *fakeguest.Guest) []forgery {
+	t.Helper()
+	all, own, other := fakeguest.Broadcast, f.Addr().Addr(), v.Addr().Addr()
+	echo := func(src netip.Addr) []byte {
+		return fakeguest.IPv4Packet(src, gatewayAddr, fakeguest.ProtoICMP, fakeguest.ICMPMessage(fakeguest.EchoRequest, 1, 1, []byte("forged")))
+	}
+	dhcp := func(from, to uint16, mac net.HardwareAddr, kind dhcpv4.MessageType, op dhcpv4.OpcodeType) []byte {
+		m, err := dhcpv4.New(dhcpv4.WithHwAddr(mac), dhcpv4.WithMessageType(kind), dhcpv4.WithYourIP(own.AsSlice()))
+		require.NoError(t, err)
+		m.OpCode = op
+		return fakeguest.UDPPacket(netip.AddrPortFrom(own, from), netip.AddrPortFrom(netip.AddrFrom4([4]byte{255, 255, 255, 255}), to), m.ToBytes())
+	}
+	arp := func(op uint16, mac net.HardwareAddr, ip netip.Addr) []byte {
+		return fakeguest.EthernetFrame(all, f.MAC(), fakeguest.TypeARP, fakeguest.ARPPacket(op, mac, ip, all, ip))
+	}
+	fragment := echo(other)
+	fragment[6], fragment[7] = 0, 1
+	eth := func(etherType uint16, payload []byte) []byte {
+		return fakeguest.EthernetFrame(all, f.MAC(), etherType, payload)
+	}
+	none := make([]byte, 16)
+	return []forgery{
+		{"another's MAC", testFrame(all, v.MAC(), "forged")},
+		{"another's MAC and address", fakeguest.EthernetFrame(all, v.MAC(), fakeguest.TypeIPv4, echo(other))},
+		{"another's address", eth(fakeguest.TypeIPv4, echo(other))},
+		{"another's address in a fragment", eth(fakeguest.TypeIPv4, fragment)},
+		{"the gateway's address", eth(fakeguest.TypeIPv4, echo(gatewayAddr))},
+		{fromOutside, eth(fakeguest.TypeIPv4, echo(netip.MustParseAddr("192.0.2.1")))},
+		{"a second address", eth(fakeguest.TypeIPv4, echo(netip.MustParseAddr("192.168.105.200")))},
+		{"IPv4 cut", eth(fakeguest.TypeIPv4, echo(own)[:15])},
+		{"ARP reply for another", arp(fakeguest.ARPReply, f.MAC(), other)},
+		{"ARP announcement for another", arp(fakeguest.ARPRequest, f.MAC(), other)},
+		{"ARP reply for the gateway", arp(fakeguest.ARPReply, f.MAC(), gatewayAddr)},
+		{"ARP with another's MAC", arp(fakeguest.ARPReply, v.MAC(), own)},
+		{"DHCP server", eth(fakeguest.TypeIPv4, dhcp(67, 68, v.MAC(), dhcpv4.MessageTypeAck, dhcpv4.OpcodeBootReply))},
+		{"DHCP server on another port", eth(fakeguest.TypeIPv4, dhcp(1067, 68, v.MAC(), dhcpv4.MessageTypeOffer, dhcpv4.OpcodeBootReply))},
+		{"DHCP for another", eth(fakeguest.TypeIPv4, dhcp(68, 67, v.MAC(), dhcpv4.MessageTypeRelease, dhcpv4.OpcodeBootRequest))},
+		{"another's IPv6 address", icmp6(f.MAC(), linkLocal(v.MAC()), []byte{128, 0, 0, 0, 0, 1, 0, 1})},
+		{"neighbour advertisement for another", icmp6(f.MAC(), linkLocal(f.MAC()), neighbour(136, linkLocal(v.MAC()), f.MAC()))},
+		{"neighbour advertisement with another's MAC", icmp6(f.MAC(), linkLocal(f.MAC()), neighbour(136, linkLocal(f.MAC()), v.MAC()))},
+		{"neighbour solicitation with another's MAC", icmp6(f.MAC(), linkLocal(f.MAC()), neighbour(135, linkLocal(v.MAC()), v.MAC()))},
+		{"duplicate address detection for another", icmp6(f.MAC(), none, neighbour(135, linkLocal(v.MAC()), nil)[:24])},
+		{"router advertisement", icmp6(f.MAC(), linkLocal(f.MAC()), append([]byte{134, 0, 0, 0, 64, 0, 7, 8}, none[:8]...))},
+		{"VLAN tag", eth(0x8100, append([]byte{0, 0, 8, 0}, echo(other)...))},
+		{"ARP behind SNAP", eth(36, append([]byte{0xaa, 0xaa, 3, 0, 0, 0, 8, 6}, arp(fakeguest.ARPReply, f.MAC(), other)[14:]...))},
+	}
+}
+
+// forgedArrive are the names of those of forged that reach one of the listeners when f sends them. A last frame, which is not forged,
+// shows that whatever was to come has come.
+func forgedArrive(t *testing.T, f *fakeguest.Guest, forged []forgery, listeners ...*fakeguest.Listener) (names []string) {
+	t.Helper()
+	arrived := map[string]bool{}
+	for _, x := range forged {
+		require.NoError(t, f.Send(x.frame))
+	}
+	last := testFrame(fakeguest.Broadcast, f.MAC(), "that was all")
+	require.NoError(t, f.Send(last))
+	for _, l := range listeners {
+		for {
+			got, err := l.Next(patience)
+			require.NoError(t, err, "the last frame is missing")
+			if bytes.HasPrefix(got, last) {
+				break
+			}
+			for _, x := range forged {
+				if bytes.HasPrefix(got, x.frame) {
+					arrived[x.name] = true
+				}
+			}
+		}
+	}
+	for _, x := range forged {
+		if arrived[x.name] {
+			names = append(names, x.name)
+		}
+	}
+	return names
+}
+
+// TestForgeries: with --anti-spoof none of them arrives, by whatever way the forger is connected, and guests that behave do not
+// notice. Without it they all do.
+func TestForgeries(t *testing.T) {
+	for name, args := range map[string][]string{"off": nil, "on": {antiSpoof}} {
+		t.Run(name, func(t *testing.T) {
+			p := startOpen(t, args...)
+			victim := over(t, p.stream())
+			l, err := victim.Configure()
+			require.NoError(t, err)
+			for _, way := range []vnettest.Transport{p.stream(), p.unconnected(), p.attach(proto.Datagram), p.adopt(proto.Stream, true)} {
+				f, witness := over(t, way), over(t, p.connected())
+				for _, g := range []*fakeguest.Guest{f, witness} {
+					_, err := g.Configure()
+					require.NoError(t, err, way.Name)
+				}
+				introduce(t, f, witness, victim)
+				all := forgeries(t, f, victim)
+				a, b := witness.Listen(nil), victim.Listen(nil)
+				arrived := forgedArrive(t, f, all, a, b)
+				a.Close()
+				b.Close()
+				if args == nil {
+					for _, x := range all {
+						if !onSimulator() || x.name != fromOutside { // vmnet lets nothing pass from another subnet
+							assert.Contains(t, arrived, x.name, "else this test shows nothing")
+						}
+					}
+					return // the forger has the victim's MAC address now
+				}
+				assert.Empty(t, arrived, way.Name)
+				for _, g := range []*fakeguest.Guest{victim, f, witness} { // all of them as before
+					_, err = g.Ping(l.Gateway, 56)
+					assert.NoError(t, err, way.Name)
+				}
+				got, err := witness.Resolve(victim.Addr().Addr())
+				require.NoError(t, err, way.Name)
+				assert.Equal(t, victim.MAC(), got)
+				f.Close()
+				witness.Close()
+			}
+			require.Eventually(t, func() bool { return bytes.Count([]byte(p.stderr.String()), []byte("drop_spoofed=23 ")) == 4 }, patience, 10*time.Millisecond)
+			assert.Equal(t, 4, bytes.Count([]byte(p.stderr.String()), []byte(forgedLine)), "one line for each forger")
+		})
+	}
+}
+
+// TestHonestGuests: by all ways at once, guests with --anti-spoof do all that guests do, and nothing of it is refused.
+func TestHonestGuests(t *testing.T) {
+	p := startOpen(t, antiSpoof)
+	var guests []*fakeguest.Guest
+	for _, way := range p.ways() {
+		g := over(t, way)
+		require.NoError(t, g.Send(icmp6(g.MAC(), make([]byte, 16), neighbour(135, linkLocal(g.MAC()), nil)[:24])), "duplicate address detection")
+		_, err := g.Resolve(gatewayAddr) // a probe
+		require.NoError(t, err, way.Name)
+		l, err := g.Configure()
+		require.NoError(t, err, way.Name)
+		require.NoError(t, g.Announce())
+		_, err = g.Ping(l.Gateway, 1400)
+		require.NoError(t, err, way.Name)
+		again, err := g.Renew(l)
+		require.NoError(t, err, way.Name)
+		assert.Equal(t, l.Addr, again.Addr)
+		again, err = g.Reboot(l.Addr.Addr())
+		require.NoError(t, err, way.Name)
+		assert.Equal(t, l.Addr, again.Addr)
+		if !onSimulator() { // its host has no TCP
+			flags, err := g.ExchangeSYN(netip.AddrPortFrom(l.Gateway, 53))
+			require.NoError(t, err, way.Name)
+			assert.EqualValues(t, fakeguest.TCPSyn|fakeguest.TCPAck, flags)
+		}
+		guests = append(guests, g)
+	}
+	for i, g := range guests {
+		next := guests[(i+1)%len(guests)]
+		_, err := g.Ping(next.Addr().Addr(), 1000)
+		assert.NoError(t, err, p.ways()[i].Name)
+		heard := next.Listen(func(f []byte) bool { return binary.BigEndian.Uint16(f[12:]) == 0x86dd && f[54] == 136 })
+		require.NoError(t, g.Send(icmp6(g.MAC(), linkLocal(g.MAC()), neighbour(136, linkLocal(g.MAC()), g.MAC()))))
+		f, err := heard.Next(patience)
+		require.NoError(t, err, p.ways()[i].Name)
+		assert.Equal(t, []byte(g.MAC()), f[6:12])
+		heard.Close()
+	}
+	for _, g := range guests {
+		g.Close()
+	}
+	require.Eventually(t, func() bool { return bytes.Count([]byte(p.stderr.String()), []byte("client gone")) >= len(guests) }, patience, 10*time.Millisecond)
+	assert.NotContains(t, p.stderr.String(), forgedLine)
+	assert.NotContains(t, p.stderr.String(), "spoofed")
+}
+
+// TestOneStaticAddress: of two guests with the same address one gets through, until it has gone.
+func TestOneStaticAddress(t *testing.T) {
+	p := start(t, "--vmnet-disable-dhcp", gatewayFlag, antiSpoof)
+	addr := netip.MustParsePrefix("192.168.105.50/24")
+	var guests []*fakeguest.Guest
+	for i := range byte(2) {
+		g := vnettest.Dial(t, p.sock, fakeguest.Options{MAC: net.HardwareAddr{2, 0, 0, 0, 7, i}, Timeout: time.Second})
+		g.SetAddr(addr, gatewayAddr)
+		guests = append(guests, g)
+	}
+	first := make(chan int, len(guests))
+	for i, g := range guests {
+		go func() {
+			for range 20 { // a second each: the machine may be slow
+				if _, err := g.Ping(gatewayAddr, 56); err == nil {
+					first <- i
+					return
+				}
+			}
+			first <- -1
+		}()
+	}
+	winner := <-first
+	require.GreaterOrEqual(t, winner, 0)
+	loser := guests[1-winner]
+	require.Eventually(t, func() bool {
+		return bytes.Contains([]byte(p.stderr.String()), []byte("192.168.105.50 is at "+loser.MAC().String()))
+	}, patience, time.Millisecond, "it has tried")
+	guests[winner].Close()
+	require.Eventually(t, func() bool {
+		_, err := loser.Ping(gatewayAddr, 56)
+		return err == nil
+	}, patience, time.Millisecond, "the address is free now")
+	<-first
+	assert.Equal(t, 1, bytes.Count([]byte(p.stderr.String()), []byte(forgedLine)), p.stderr.String())
+}
+
+// TestDeclaredAddress: a client that says which MAC address its guest has sends from no other, and has it from the start.
+func TestDeclaredAddress(t *testing.T) {
+	p := startOpen(t, antiSpoof)
+	mac, other := net.HardwareAddr{2, 0, 0, 0, 8, 1}, net.HardwareAddr{2, 0, 0, 0, 8, 2}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	a, err := passed.Attach(ctx, p.sock, proto.Request{Transport: proto.Datagram, MAC: mac})
+	require.NoError(t, err)
+	defer a.Lifeline.Close()
+	link, err := vnettest.FileLink(a.File, proto.Datagram)
+	require.NoError(t, err)
+	g := plugIn(t, link, fakeguest.Options{MAC: mac})
+	witness := over(t, p.stream())
+	introduce(t, g, witness)
+
+	thief := plugIn(t, dialWay(t, p.stream()), fakeguest.Options{MAC: mac})
+	l := witness.Listen(nil)
+	defer l.Close()
+	require.NoError(t, thief.Send(testFrame(fakeguest.Broadcast, mac, "stolen")))
+	require.NoError(t, thief.Send(testFrame(fakeguest.Broadcast, other, "mine"))) // it has none yet
+	assert.True(t, arrives(l, "mine", patience))
+	assert.Empty(t, forgedArrive(t, g, []forgery{{"not declared", testFrame(fakeguest.Broadcast, net.HardwareAddr{2, 0, 0, 0, 8, 3}, "x")}}, l))
+	assert.Contains(t, p.stderr.String(), "source address "+mac.String())
+}
+
+// TestLeasesAreKept: a guest that is connected again after the daemon was started anew goes on with its address, without DHCP,
+// and nobody has taken it meanwhile.
+func TestLeasesAreKept(t *testing.T) {
+	dir := stateRoot(t)
+	sock := filepath.Join(t.TempDir(), "s")
+	args := []string{gatewayFlag, "--state-dir=" + dir, antiSpoof}
+	p := launch(t, "socket_vmnet2", sock, args...)
+	p.ready(t)
+	g := guest(t, p, 1)
+	l, err := g.Configure()
+	require.NoError(t, err)
+	code, _ := p.signal(t, syscall.SIGTERM)
+	require.Zero(t, code)
+
+	p = launch(t, "socket_vmnet2", sock, args...)
+	p.ready(t)
+	f, witness, g := guest(t, p, 2), guest(t, p, 3), guest(t, p, 1)
+	f.SetAddr(l.Addr, l.Gateway)
+	g.SetAddr(l.Addr, l.Gateway)
+	introduce(t, f, witness)
+	heard := witness.Listen(nil)
+	announcement := fakeguest.EthernetFrame(fakeguest.Broadcast, f.MAC(), fakeguest.TypeARP,
+		fakeguest.ARPPacket(fakeguest.ARPRequest, f.MAC(), l.Addr.Addr(), f.MAC(), l.Addr.Addr()))
+	assert.Empty(t, forgedArrive(t, f, []forgery{{"the address of who is not there", announcement}}, heard))
+	heard.Close()
+	_, err = g.Ping(l.Gateway, 56)
+	assert.NoError(t, err)
+	_, err = g.Renew(l)
+	assert.NoError(t, err)
+}
