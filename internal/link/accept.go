@@ -24,11 +24,14 @@ const (
 	acceptWarnEvery = 10 * time.Second
 )
 
+// ErrLeave as the cause of the end of Accept's context leaves those who wait to whoever has the listener next.
+var ErrLeave = errors.New("the listener goes to somebody else")
+
 // Accept hands every connection of ln to handle, which must not block, until ctx is done; then it accepts what is still
-// waiting, so that nobody gets a reset, and returns. No error of accept ends it but ln being closed: when descriptors or
-// memory have run out it pauses and tries again.
+// waiting, so that nobody gets a reset, and returns. With ErrLeave as ctx's cause nobody else is accepted. No error of accept
+// ends it but ln being closed: when descriptors or memory have run out it pauses and tries again.
 //
-// It changes ln's deadline and does not close ln.
+// It changes ln's deadline and does not close ln. It may be called again on the same listener.
 func Accept(ctx context.Context, ln *net.UnixListener, handle func(*net.UnixConn), log *slog.Logger) {
 	accept(ctx, ln, handle, log, true)
 }
@@ -40,12 +43,12 @@ func AcceptUntil(ctx context.Context, ln *net.UnixListener, handle func(*net.Uni
 }
 
 func accept(ctx context.Context, ln *net.UnixListener, handle func(*net.UnixConn), log *slog.Logger, rest bool) {
-	last := time.Unix(1, 0) // a deadline that is over
 	_ = ln.SetDeadline(time.Time{})
 	woken := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(woken)
-		if rest {
+		last := past
+		if rest && !left(ctx) {
 			last = time.Now().Add(backlogPause)
 		}
 		_ = ln.SetDeadline(last)
@@ -62,7 +65,7 @@ func accept(ctx context.Context, ln *net.UnixListener, handle func(*net.UnixConn
 	)
 	for {
 		conn, err := ln.AcceptUnix()
-		if ctx.Err() != nil && !rest {
+		if ctx.Err() != nil && !rest || left(ctx) {
 			if err == nil {
 				handle(conn)
 			}
@@ -97,6 +100,9 @@ func accept(ctx context.Context, ln *net.UnixListener, handle func(*net.UnixConn
 		pause(ctx, retry)
 	}
 }
+
+// left reports that ctx is done because of ErrLeave.
+func left(ctx context.Context) bool { return errors.Is(context.Cause(ctx), ErrLeave) }
 
 // pause sleeps for d or until ctx is done.
 func pause(ctx context.Context, d time.Duration) {

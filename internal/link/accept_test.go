@@ -104,3 +104,40 @@ func TestAcceptSurvivesRunningOutOfDescriptors(t *testing.T) {
 	cancel()
 	wg.Wait()
 }
+
+// TestAcceptLeavesTheBacklog: who waits is served by the next one, be it in this process or in another.
+func TestAcceptLeavesTheBacklog(t *testing.T) {
+	ln, path := listen(t)
+	log := slog.New(slog.DiscardHandler)
+	accepted := make(chan struct{}, 100)
+	handle := func(c *net.UnixConn) {
+		accepted <- struct{}{}
+		_ = c.Close()
+	}
+	for round := range 20 {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		over := make(chan struct{})
+		go func() { defer close(over); Accept(ctx, ln, handle, log) }()
+		if round%2 == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		cancel(ErrLeave)
+		<-over
+		before := len(accepted)
+		c, err := net.Dial("unix", path)
+		require.NoError(t, err)
+		Accept(ctx, ln, handle, log)
+		assert.LessOrEqual(t, len(accepted), before+1)
+		if len(accepted) == before {
+			next, stop := context.WithCancel(t.Context())
+			over = make(chan struct{})
+			go func() { defer close(over); Accept(next, ln, handle, log) }()
+			<-accepted
+			stop()
+			<-over
+		} else {
+			<-accepted
+		}
+		require.NoError(t, c.Close())
+	}
+}
