@@ -185,6 +185,21 @@ func (p *process) files(t *testing.T) int {
 	return len(e)
 }
 
+// base is how many descriptors the daemon has open once it has started with all it has.
+func (p *process) base(t *testing.T) (n int) {
+	t.Helper()
+	if runtime.GOOS == "linux" { // the control socket comes last
+		require.Eventually(t, func() bool { _, err := os.Stat(p.sock + ".d/control"); return err == nil }, patience, time.Millisecond)
+	}
+	for steady := 0; steady < 5; steady++ {
+		time.Sleep(10 * time.Millisecond)
+		if now := p.files(t); now != n {
+			n, steady = now, 0
+		}
+	}
+	return n
+}
+
 // A client is a bare connection to the daemon.
 type client struct {
 	net.Conn
@@ -402,8 +417,7 @@ func TestLargestFrames(t *testing.T) {
 
 func TestProbes(t *testing.T) {
 	p := start(t)
-	time.Sleep(50 * time.Millisecond)
-	before := p.files(t)
+	before := p.base(t)
 	for range 1000 {
 		c, err := net.Dial("unix", p.sock)
 		require.NoError(t, err)

@@ -253,7 +253,7 @@ func TestDeafAndGoneClientsAreForgotten(t *testing.T) {
 	s1, s2 := over(t, p.stream()), over(t, p.stream())
 	introduce(t, s1, s2)
 	time.Sleep(100 * time.Millisecond)
-	before := p.files(t) + 1 // the socket by which the system is asked what clients have not read
+	before := p.base(t) + 1 // the socket by which the system is asked what clients have not read
 	for round := range 3 {
 		var deaf []fakeguest.Link
 		var macs []net.HardwareAddr
@@ -406,7 +406,7 @@ func TestFloodOfNewAddresses(t *testing.T) {
 	s1, s2 := over(t, p.stream()), over(t, p.stream())
 	introduce(t, s1, s2)
 	time.Sleep(100 * time.Millisecond)
-	before := p.files(t) + 1 // as above
+	before := p.base(t) + 1 // as above
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
 	for _, connected := range []bool{true, false} {

@@ -46,7 +46,7 @@ func TestAThousandAttachAtOnce(t *testing.T) {
 	const clients, room = 1000, 60
 	p := startPassing(t, "--max-clients=60")
 	tk := p.talkers(t)
-	before := p.files(t)
+	before := p.base(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 	defer cancel()
 	var served, full atomic.Int32
@@ -96,7 +96,7 @@ func TestBadInputOfPassing(t *testing.T) {
 	require.NoError(t, json.Unmarshal(b, &v))
 	p := startPassing(t)
 	tk := p.talkers(t)
-	before := p.files(t)
+	before := p.base(t)
 	file, err := os.Open(os.DevNull)
 	require.NoError(t, err)
 	defer file.Close()
@@ -197,7 +197,7 @@ func TestAdoptedBoundSocket(t *testing.T) {
 // TestClosedPairIsNoticed: without a frame for it, as on an idle network.
 func TestClosedPairIsNoticed(t *testing.T) {
 	p := startPassing(t)
-	before := p.files(t)
+	before := p.base(t)
 	kept, handed, err := proto.Pair(proto.Datagram)
 	require.NoError(t, err)
 	f := os.NewFile(uintptr(handed), "handed")
@@ -233,7 +233,7 @@ func TestInterfaceIDInUse(t *testing.T) {
 // TestSlowAttachersHoldNobodyUp has more of them than requests are read at once.
 func TestSlowAttachersHoldNobodyUp(t *testing.T) {
 	p := startPassing(t)
-	before := p.files(t)
+	before := p.base(t)
 	for range 200 {
 		c, err := net.Dial("unix", passed.Path(p.sock, "attach"))
 		require.NoError(t, err)

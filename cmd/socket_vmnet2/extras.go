@@ -20,7 +20,6 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/rundir"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/state"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/unixgram"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
 
 // extras are the sockets beside SOCKET: for datagram clients, and to pass descriptors in either direction. The daemon does
@@ -34,35 +33,38 @@ type extras struct {
 	passing *passing.Server
 	shared  *unixgram.Server
 	known   *known
+	recall  bool // the datagram clients of the last process are to be asked back
 	running sync.WaitGroup
 }
 
 // openExtras makes those that were not given; nil when they are not to be had, which the log tells. That is an error only if one
 // of them was given.
-func openExtras(cfg *compat.Config, owner compat.Owner, network vnet.Network, kept *state.File, given *inherit.Sockets, clients *perclient.Server, log *slog.Logger) (*extras, error) {
-	dir, err := rundir.Open(rundir.Options{Socket: absolute(cfg.SocketPath), Dir: cfg.RuntimeDir, Owner: owner, Log: log})
-	needed := given.Any(inherit.Attach, inherit.Adopt, inherit.Dgram, inherit.Control)
+func openExtras(d *daemon) (*extras, error) {
+	dir, err := rundir.Open(rundir.Options{
+		Socket: absolute(d.cfg.SocketPath), Dir: d.cfg.RuntimeDir, Owner: d.owner, Log: d.log,
+	})
+	needed := d.given.Any(inherit.Attach, inherit.Adopt, inherit.Dgram, inherit.Control)
 	switch {
 	case err != nil && needed:
 		return nil, fmt.Errorf("sockets beside the socket were given and cannot be served: %w", err)
 	case errors.Is(err, rundir.ErrNone):
 		level := slog.LevelInfo
-		if cfg.RuntimeDir == compat.RuntimeDirNone { // that is what was asked for
+		if d.cfg.RuntimeDir == compat.RuntimeDirNone { // that is what was asked for
 			level = slog.LevelDebug
 		}
-		log.Log(context.Background(), level, "no sockets for datagram clients and passed descriptors", "reason", err)
+		d.log.Log(context.Background(), level, "no sockets for datagram clients and passed descriptors", "reason", err)
 		return nil, nil
 	case err != nil:
-		log.Warn("datagram clients and passed descriptors are not served, stream clients are", "error", err)
+		d.log.Warn("datagram clients and passed descriptors are not served, stream clients are", "error", err)
 		return nil, nil
 	}
-	e := &extras{dir: dir, log: log, given: given, known: newKnown(kept)}
-	if err := e.open(cfg, network, clients); err != nil {
+	e := &extras{dir: dir, log: d.log, given: d.given, known: newKnown(d.kept), recall: true}
+	if err := e.open(d); err != nil {
 		e.close(context.Background())
 		if needed {
 			return nil, err
 		}
-		log.Warn("datagram clients and passed descriptors are not served, stream clients are", "error", err)
+		d.log.Warn("datagram clients and passed descriptors are not served, stream clients are", "error", err)
 		return nil, nil
 	}
 	return e, nil
@@ -85,7 +87,7 @@ func (e *extras) listenDatagram() (*net.UnixConn, error) {
 }
 
 // open binds the sockets. What it has opened is closed by close, also after an error.
-func (e *extras) open(cfg *compat.Config, network vnet.Network, clients *perclient.Server) (err error) {
+func (e *extras) open(d *daemon) (err error) {
 	if e.attach, err = e.listen(e.given, inherit.Attach); err != nil {
 		return err
 	}
@@ -96,43 +98,86 @@ func (e *extras) open(cfg *compat.Config, network vnet.Network, clients *perclie
 	if err != nil {
 		return err
 	}
-	trust := unixgram.Trust{
-		AllowUIDs:   cfg.AllowUIDs,
-		Own:         slices.Concat(e.dir.Paths(), e.given.Paths(), []string{absolute(cfg.SocketPath)}),
+	o := e.sharedOptions(d)
+	o.Conn = conn
+	if e.shared, err = unixgram.New(o); err != nil {
+		_ = conn.Close()
+		return err
+	}
+	e.passing = passing.NewServer(e.passingOptions(d))
+	return nil
+}
+
+// trust is whose sockets are served.
+func (e *extras) trust(d *daemon) unixgram.Trust {
+	return unixgram.Trust{
+		AllowUIDs:   d.cfg.AllowUIDs,
+		Own:         slices.Concat(e.dir.Paths(), e.given.Paths(), []string{absolute(d.cfg.SocketPath)}),
 		ReplySocket: runtime.GOOS == "darwin",
 	}
-	e.shared, err = unixgram.New(unixgram.Options{
-		Conn: conn, Trust: trust, QueueSize: cfg.QueueSize, Log: e.log,
+}
+
+// sharedOptions are those of the server of the shared datagram socket, without the socket.
+func (e *extras) sharedOptions(d *daemon) unixgram.Options {
+	client := func(path string, uid uint32) perclient.Client {
+		return perclient.Client{
+			Peer: datagramPeer(uid), MAC: e.known.mac(path), Remembered: true, Log: datagramLog(path, uid),
+			Ended: func() { e.known.remove(path) },
+		}
+	}
+	return unixgram.Options{
+		Trust: e.trust(d), QueueSize: d.cfg.QueueSize, Log: e.log,
 		Serve: func(l link.Link, path string, uid uint32) error {
-			x, err := clients.Serve(l, perclient.Client{
-				Peer: datagramPeer(uid), MAC: e.known.mac(path), Remembered: true, Log: datagramLog(path, uid),
-				Ended: func() { e.known.remove(path) },
-			})
+			x, err := d.server.Serve(l, client(path, uid))
 			if err == nil {
 				e.known.add(path, uid, x)
 			}
 			return err
 		},
-	})
-	if err != nil {
-		_ = conn.Close()
-		return err
+		Save: e.known.saveSession,
+		Restored: func(l link.Link, path string, uid uint32, v perclient.Saved) error {
+			x, err := d.server.Restore(l, client(path, uid), v)
+			if err == nil {
+				e.known.add(path, uid, x)
+			}
+			return err
+		},
 	}
-	e.passing = passing.NewServer(passing.Options{
-		Network: network.Info, Clients: clients, Trust: trust, QueueSize: cfg.QueueSize, Log: e.log,
-	})
-	return nil
 }
 
-// run serves until ctx is done and returns at once. It may be called on nil.
-func (e *extras) run(ctx context.Context) {
+func (e *extras) passingOptions(d *daemon) passing.Options {
+	return passing.Options{
+		Network: d.networkInfo, Clients: d.server, Trust: e.trust(d), QueueSize: d.cfg.QueueSize, Log: e.log,
+	}
+}
+
+// run serves until close and returns at once. It may be called on nil.
+func (e *extras) run() {
 	if e == nil {
 		return
 	}
 	e.running.Go(e.shared.Run)
-	e.running.Go(func() { e.known.recall(e.invite) })
-	e.running.Go(func() { acceptOn(e.given, inherit.Attach)(ctx, e.attach, e.passing.Attach, e.log) })
-	e.running.Go(func() { acceptOn(e.given, inherit.Adopt)(ctx, e.adopt, e.passing.Adopt, e.log) })
+	if e.recall {
+		e.running.Go(func() { e.known.recall(e.invite) })
+	}
+}
+
+// accept has loop accept at the listeners. It may be called on nil.
+func (e *extras) accept(loop func(name string, ln *net.UnixListener, handle func(*net.UnixConn))) {
+	if e != nil {
+		loop(inherit.Attach, e.attach, e.passing.Attach)
+		loop(inherit.Adopt, e.adopt, e.passing.Adopt)
+	}
+}
+
+// byPath reports whether x is a client's of the shared datagram socket. It may be called on nil.
+func (e *extras) byPath(x *perclient.Session) bool { return e != nil && e.known.has(x) }
+
+// keep has the list of datagram clients kept in file. It may be called on nil.
+func (e *extras) keep(file *state.File) {
+	if e != nil {
+		e.known.use(file)
+	}
 }
 
 // invite serves a client of the last process.

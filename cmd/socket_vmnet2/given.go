@@ -5,17 +5,12 @@ package main
 import (
 	"context"
 	"fmt"
-	"log/slog"
-	"net"
 	"os"
 	"syscall"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/inherit"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/lazynet"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/rundir"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
 
 // takeGiven takes what a service manager gives: listening sockets, and where to report to.
@@ -43,23 +38,9 @@ func (d *daemon) startGiven(ctx context.Context) (err error) {
 	if d.lock, err = compat.LockGiven(ctx, d.cfg.SocketPath, d.log); err != nil {
 		return err
 	}
-	d.kept = openState(d.cfg, d.log)
-	d.lazy = lazynet.Start(ctx, func(ctx context.Context) (vnet.Network, error) { return d.open(ctx, d.kept) })
-	d.network = d.lazy
+	d.startNetwork(ctx)
 	d.ln = d.given.Listener(inherit.Stream)
 	return nil
-}
-
-// endOfStart waits until the network has started and tells everybody. Its error is that of the start; a stop is none.
-func (d *daemon) endOfStart(ctx context.Context) error {
-	err := d.lazy.Wait(ctx)
-	switch {
-	case ctx.Err() != nil:
-		return nil
-	case err != nil:
-		return err
-	}
-	return d.ready()
 }
 
 // tellReady tells the service manager that the daemon serves.
@@ -70,13 +51,4 @@ func (d *daemon) tellReady() {
 		status += ", " + info.Subnet.String()
 	}
 	d.manager.Ready(status)
-}
-
-// acceptOn is how the listener of this name is served: one that was given outlives us, and what waits there at the end is for
-// the next process.
-func acceptOn(given *inherit.Sockets, name string) func(context.Context, *net.UnixListener, func(*net.UnixConn), *slog.Logger) {
-	if given.Has(name) {
-		return link.AcceptUntil
-	}
-	return link.Accept
 }

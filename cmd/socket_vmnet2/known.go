@@ -60,6 +60,37 @@ func (k *known) remove(path string) {
 	}
 }
 
+// saveSession saves the session of the client at path for another image; false: there is none.
+func (k *known) saveSession(path string) (v perclient.Saved, ok bool) {
+	k.mu.Lock()
+	c, ok := k.live[path]
+	k.mu.Unlock()
+	if !ok {
+		return v, false
+	}
+	return c.session.Save()
+}
+
+// has reports whether x is the session of a client in the list.
+func (k *known) has(x *perclient.Session) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, c := range k.live {
+		if c.session == x {
+			return true
+		}
+	}
+	return false
+}
+
+// use has the list kept in another file.
+func (k *known) use(file *state.File) {
+	k.mu.Lock()
+	k.file = file
+	k.mu.Unlock()
+	k.save()
+}
+
 // freeze keeps the list as it is, though sessions end.
 func (k *known) freeze() {
 	k.mu.Lock()
@@ -68,8 +99,11 @@ func (k *known) freeze() {
 }
 
 func (k *known) save() {
-	if k.file != nil {
-		k.file.SaveClients(k.snapshot)
+	k.mu.Lock()
+	file := k.file
+	k.mu.Unlock()
+	if file != nil {
+		file.SaveClients(k.snapshot)
 	}
 }
 

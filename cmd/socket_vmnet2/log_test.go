@@ -53,7 +53,7 @@ func TestStalledLogHarmsNobody(t *testing.T) {
 func TestConnectionLoopDoesNotFillTheLog(t *testing.T) {
 	p := start(t)
 	time.Sleep(50 * time.Millisecond)
-	before := p.files(t)
+	before := p.base(t)
 	for range 2000 {
 		c, err := net.Dial("unix", p.sock)
 		require.NoError(t, err)

@@ -15,10 +15,12 @@ import (
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/handoff"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/inherit"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/lazynet"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/state"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/upgrade"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
 
@@ -39,38 +41,43 @@ type daemon struct {
 	owner compat.Owner
 	log   *slog.Logger
 	open  opener
+	began time.Time // of the daemon; an upgrade does not change it
+	path  string    // of the program, as it was started
 
 	guards  *guards           // nil without --anti-spoof
 	given   *inherit.Sockets  // by the service manager
 	manager *inherit.Notifier // nil without one
 	pidfile *compat.Pidfile   // nil without --pidfile
 	lock    *compat.SocketLock
-	kept    *state.File // of the network, over restarts
-	network vnet.Network
-	lazy    *lazynet.Network // the network, if it starts while clients are served already
 	ln      *net.UnixListener
 	server  *perclient.Server
 	extras  *extras // nil when they are not to be had
 	control *controller
+	failed  chan error // why the daemon cannot go on; of one
+
+	// changing is held while an upgrade or the stop changes what follows.
+	changing sync.Mutex
+	kept     *state.File      // of the network, over restarts
+	network  *lazynet.Network // it may start while clients are served already
+	accept   accepting
+	then     func(context.Context) // what run does once the network has started
 }
 
 // serve runs the daemon until a signal stops it. An error means it could not start; nothing is left behind then.
 func serve(cfg *compat.Config, log *slog.Logger) error {
 	ctx, stop := untilSignal(log)
 	defer stop()
-	for _, w := range append(cfg.Warnings, compat.PrivilegeWarnings(runtime.GOOS, cfg.Backend, os.Geteuid(), os.Getuid())...) {
-		log.Warn(w)
-	}
-	owner, err := cfg.Owner()
+	in, err := handoff.Inherited()
 	if err != nil {
 		return err
 	}
-	d := &daemon{cfg: cfg, owner: owner, log: log}
-	if d.open, err = prepareNetwork(cfg, log); err != nil {
-		return err
+	d := &daemon{cfg: cfg, log: log, began: time.Now(), failed: make(chan error, 1)}
+	if d.path, err = upgrade.StartPath(os.Args[0]); err != nil {
+		log.Debug("the daemon cannot be upgraded in place", "error", err)
 	}
-	d.guards, d.open = guardClients(cfg, d.open, log)
-	if err = d.takeGiven(); err == nil {
+	if in != nil {
+		err = d.takeOver(ctx, in)
+	} else {
 		err = d.start(ctx)
 	}
 	if err == nil {
@@ -81,6 +88,18 @@ func serve(cfg *compat.Config, log *slog.Logger) error {
 		return nil // stopped in the middle of the start
 	}
 	return err
+}
+
+// prepare checks everything that can be checked before anything is touched.
+func (d *daemon) prepare() (err error) {
+	if d.owner, err = d.cfg.Owner(); err != nil {
+		return err
+	}
+	if d.open, err = prepareNetwork(d.cfg, d.log); err != nil {
+		return err
+	}
+	d.guards, d.open = guardClients(d.cfg, d.open, d.log)
+	return nil
 }
 
 // untilSignal returns a context that the first stop signal ends. Further ones change nothing.
@@ -108,6 +127,16 @@ func untilSignal(log *slog.Logger) (context.Context, func()) {
 // start brings the daemon up. The pidfile comes last: who sees it may connect. Where SOCKET was given, clients are served while
 // the network starts, and run does the rest.
 func (d *daemon) start(ctx context.Context) (err error) {
+	warnings := compat.PrivilegeWarnings(runtime.GOOS, d.cfg.Backend, os.Geteuid(), os.Getuid())
+	for _, w := range append(d.cfg.Warnings, warnings...) {
+		d.log.Warn(w)
+	}
+	if err = d.prepare(); err != nil {
+		return err
+	}
+	if err = d.takeGiven(); err != nil {
+		return err
+	}
 	if d.cfg.PidfileSet {
 		if d.pidfile, err = compat.AcquirePidfile(d.cfg.Pidfile, d.log); err != nil {
 			return err
@@ -121,21 +150,26 @@ func (d *daemon) start(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	d.server = perclient.NewServer(perclient.Options{
+	d.server = d.newServer()
+	if d.extras, err = openExtras(d); err != nil {
+		return err
+	}
+	d.control = openControl(d.extras, d.given, d.controlOptions())
+	if d.given.Has(inherit.Stream) {
+		return nil
+	}
+	return d.ready()
+}
+
+// newServer makes the server of all clients.
+func (d *daemon) newServer() *perclient.Server {
+	return perclient.NewServer(perclient.Options{
 		Network:    d.network,
 		MaxClients: d.cfg.MaxClients,
 		QueueSize:  d.cfg.QueueSize,
 		Log:        d.log,
 		Guard:      d.guards.guard(),
 	})
-	if d.extras, err = openExtras(d.cfg, d.owner, d.network, d.kept, d.given, d.server, d.log); err != nil {
-		return err
-	}
-	d.control = openControl(d.extras, d.given, controlOptions(d.cfg, time.Now(), d.log, nil))
-	if d.lazy != nil {
-		return nil
-	}
-	return d.ready()
 }
 
 // startOwn starts the network and then makes the socket.
@@ -143,12 +177,18 @@ func (d *daemon) startOwn(ctx context.Context) (err error) {
 	if d.lock, err = compat.LockSocket(ctx, d.cfg.SocketPath, d.log); err != nil {
 		return err
 	}
-	d.kept = openState(d.cfg, d.log)
-	if d.network, err = d.open(ctx, d.kept); err != nil {
+	d.startNetwork(ctx)
+	if err = d.network.Wait(ctx); err != nil {
 		return err
 	}
 	d.ln, err = d.lock.Bind(d.owner)
 	return err
+}
+
+// startNetwork begins to start the network, with what it kept.
+func (d *daemon) startNetwork(ctx context.Context) {
+	d.kept = openState(d.cfg, d.log)
+	d.network = lazynet.Start(ctx, func(ctx context.Context) (vnet.Network, error) { return d.open(ctx, d.kept) })
 }
 
 // ready tells everybody that the daemon serves.
@@ -163,39 +203,52 @@ func (d *daemon) ready() error {
 }
 
 // run serves clients until ctx is done, and then those that are still waiting to be accepted. An error means that the start,
-// which was not over, has failed.
-func (d *daemon) run(ctx context.Context) (err error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+// which was not over, has failed, or that the network did not start again.
+func (d *daemon) run(ctx context.Context) error {
 	context.AfterFunc(ctx, func() {
 		d.lock.RemoveIfOurs()
 		d.extras.hide()
 		d.server.Stop()
 		d.manager.Stopping()
 	})
-	d.extras.run(ctx)
+	d.extras.run()
+	d.changing.Lock() // an upgrade may be asked for from here on
 	d.control.run(ctx)
-	var starting sync.WaitGroup
-	if d.lazy != nil {
-		starting.Go(func() {
-			if err = d.endOfStart(ctx); err != nil {
-				cancel()
-			}
-		})
+	if d.given.Has(inherit.Stream) && d.then == nil {
+		d.then = func(context.Context) { d.fail(d.ready()) }
 	}
-	acceptOn(d.given, inherit.Stream)(ctx, d.ln, d.server.Handle, d.log)
-	starting.Wait()
-	return err
+	d.acceptAll(ctx, d.then)
+	d.changing.Unlock()
+	select {
+	case <-ctx.Done():
+		return nil
+	case err := <-d.failed:
+		return err
+	}
+}
+
+// fail ends the daemon if err is one. Only the first counts.
+func (d *daemon) fail(err error) {
+	if err == nil {
+		return
+	}
+	select {
+	case d.failed <- err:
+	default:
+	}
 }
 
 // stop undoes start, however far it came, in order: nobody new, clients, network, pidfile, lock.
 func (d *daemon) stop() {
 	limit, cancel := context.WithTimeout(context.Background(), stopLimit)
 	defer cancel()
+	d.changing.Lock() // an upgrade that is under way ends before its next step
+	defer d.changing.Unlock()
 	if d.lock != nil {
 		d.lock.RemoveIfOurs()
 	}
 	d.extras.hide()
+	d.accept.stop(nil)
 	if d.ln != nil {
 		_ = d.ln.Close()
 	}
@@ -203,16 +256,7 @@ func (d *daemon) stop() {
 	closed := make(chan struct{})
 	go func() {
 		defer close(closed)
-		var err error
-		if d.network != nil {
-			err = d.network.Close()
-		}
-		if d.kept != nil { // what changed last is written
-			err = errors.Join(err, d.kept.Close())
-		}
-		if err != nil {
-			d.log.Warn("closing the network failed", "error", err)
-		}
+		d.closeNetwork()
 	}()
 	if d.server != nil {
 		d.server.Stop()
@@ -231,5 +275,19 @@ func (d *daemon) stop() {
 	}
 	if d.lock != nil {
 		d.lock.Unlock()
+	}
+}
+
+// closeNetwork closes the network and writes what it keeps.
+func (d *daemon) closeNetwork() {
+	var err error
+	if d.network != nil {
+		err = d.network.Close()
+	}
+	if d.kept != nil { // what changed last is written
+		err = errors.Join(err, d.kept.Close())
+	}
+	if err != nil {
+		d.log.Warn("closing the network failed", "error", err)
 	}
 }

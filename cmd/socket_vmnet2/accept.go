@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"net"
+	"sync"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/inherit"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
+)
+
+// accepting are the daemon's goroutines that end with a pause: those that accept, and the one that waits for the network.
+type accepting struct {
+	cancel  context.CancelCauseFunc // nil before they have begun
+	running sync.WaitGroup
+}
+
+// acceptAll begins to accept at every listener, until ctx is done or the loops are stopped. At a listener that was given, who
+// waits at the end is left to the next process, which the service manager starts. Once the network has started, then is called
+// unless it is nil; without a network the daemon ends.
+func (d *daemon) acceptAll(ctx context.Context, then func(context.Context)) {
+	ctx, d.accept.cancel = context.WithCancelCause(ctx)
+	n := d.network
+	d.accept.running.Go(func() {
+		switch err := n.Wait(ctx); {
+		case ctx.Err() != nil:
+		case err != nil:
+			d.fail(err)
+		case then != nil:
+			then(ctx)
+		}
+	})
+	loop := func(name string, ln *net.UnixListener, handle func(*net.UnixConn)) {
+		accept := link.Accept
+		if d.given.Has(name) {
+			accept = link.AcceptUntil
+		}
+		d.accept.running.Go(func() { accept(ctx, ln, handle, d.log) })
+	}
+	loop(inherit.Stream, d.ln, d.server.Handle)
+	d.extras.accept(loop)
+}
+
+// stop ends the loops and waits for them. With link.ErrLeave those who wait are left to the next ones.
+func (a *accepting) stop(cause error) {
+	if a.cancel != nil {
+		a.cancel(cause)
+	}
+	a.running.Wait()
+}
