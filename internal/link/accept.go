@@ -5,9 +5,11 @@ package link
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"os"
+	"runtime/debug"
 	"time"
 )
 
@@ -67,7 +69,7 @@ func accept(ctx context.Context, ln *net.UnixListener, handle func(*net.UnixConn
 		conn, err := ln.AcceptUnix()
 		if ctx.Err() != nil && !rest || left(ctx) {
 			if err == nil {
-				handle(conn)
+				handleSafely(conn, handle, log)
 			}
 			log.Debug("who connects from here on is left to the next process")
 			return
@@ -78,7 +80,7 @@ func accept(ctx context.Context, ln *net.UnixListener, handle func(*net.UnixConn
 			}
 			if time.Now().After(until) { // however many still come: the stop has a limit
 				if err == nil {
-					handle(conn)
+					handleSafely(conn, handle, log)
 				}
 				return
 			}
@@ -87,7 +89,7 @@ func accept(ctx context.Context, ln *net.UnixListener, handle func(*net.UnixConn
 		switch {
 		case err == nil:
 			retry = 0
-			handle(conn)
+			handleSafely(conn, handle, log)
 			continue
 		case errors.Is(err, net.ErrClosed), os.IsTimeout(err) && ctx.Err() != nil:
 			return
@@ -103,6 +105,17 @@ func accept(ctx context.Context, ln *net.UnixListener, handle func(*net.UnixConn
 
 // left reports that ctx is done because of ErrLeave.
 func left(ctx context.Context) bool { return errors.Is(context.Cause(ctx), ErrLeave) }
+// handleSafely is handle, of which a panic ends this connection alone.
+func handleSafely(conn *net.UnixConn, handle func(*net.UnixConn), log *slog.Logger) {
+	defer func() {
+		if r := recover(); r != nil {
+			log.Error("internal error: this connection is closed, the others run on; please report it",
+				"doing", "accepting", "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
+			_ = conn.Close()
+		}
+	}()
+	handle(conn)
+}
 
 // pause sleeps for d or until ctx is done.
 func pause(ctx context.Context, d time.Duration) {
