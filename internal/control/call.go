@@ -75,6 +75,13 @@ func RestoreCall(in *handoff.In, s SavedCall) (*Call, error) {
 	return &Call{peer: s.Peer, over: func() {}, conn: uc}, nil
 }
 
+// Continue has s refuse further upgrades until c, which another image was asked for, is answered. It is called before Run.
+func (s *Server) Continue(c *Call) {
+	if c != nil && s.upgrading.CompareAndSwap(false, true) {
+		c.over = sync.OnceFunc(func() { s.upgrading.Store(false) })
+	}
+}
+
 // Answer says that it is done.
 func (c *Call) Answer(v any) { c.answer(http.StatusOK, v) }
 

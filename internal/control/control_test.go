@@ -358,6 +358,36 @@ func TestOneUpgrade(t *testing.T) {
 	wg.Wait()
 }
 
+// TestContinue: while the call of the image before is not answered, there is no other one.
+func TestContinue(t *testing.T) {
+	path := socketPath(t)
+	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: path + ".other", Net: "unix"})
+	require.NoError(t, err)
+	defer ln.Close()
+	caller, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: path + ".other", Net: "unix"})
+	require.NoError(t, err)
+	defer caller.Close()
+	conn, err := ln.AcceptUnix()
+	require.NoError(t, err)
+	call := &Call{over: func() {}, conn: conn}
+	s, path := serve(t, func(o *Options) {
+		o.Upgrade = func(_ context.Context, c *Call) { c.Answer("again") }
+	})
+	s.Continue(nil)
+	s.Continue(call)
+	status, _, err := ask(t, path, http.MethodPost, "/v1/upgrade")
+	assert.Equal(t, 409, status)
+	require.Error(t, err)
+	call.Answer("done")
+	require.NoError(t, caller.SetDeadline(time.Now().Add(patience)))
+	got, err := io.ReadAll(caller)
+	require.NoError(t, err)
+	assert.Contains(t, string(got), "\r\n\r\n\"done\"\n")
+	status, _, err = ask(t, path, http.MethodPost, "/v1/upgrade")
+	require.NoError(t, err)
+	assert.Equal(t, 200, status)
+}
+
 // TestPause: who connects meanwhile is served afterwards, and who is inside is waited for, but not for long.
 func TestPause(t *testing.T) {
 	inside, leave := make(chan struct{}), make(chan struct{})
