@@ -105,6 +105,7 @@ func accept(ctx context.Context, ln *net.UnixListener, handle func(*net.UnixConn
 
 // left reports that ctx is done because of ErrLeave.
 func left(ctx context.Context) bool { return errors.Is(context.Cause(ctx), ErrLeave) }
+
 // handleSafely is handle, of which a panic ends this connection alone.
 func handleSafely(conn *net.UnixConn, handle func(*net.UnixConn), log *slog.Logger) {
 	defer func() {
