@@ -67,7 +67,8 @@ func (g *guards) describe(n vnet.Network, kept *state.File) {
 	embedded, ok := n.(*usernet.Network)
 	if ok {
 		d.GatewayMAC, d.Reserved = embedded.GatewayMAC(), []netip.Addr{embedded.Alias()}
-	} else { // the embedded network's server keeps its leases itself
+	} else { // the embedded network's server keeps its leases itself, and nobody else is there
+		d.Strangers = true
 		g.keep = func() { kept.SaveLeases(g.leases) }
 	}
 	g.Describe(d)

@@ -63,6 +63,8 @@ type Network struct {
 	Reserved []netip.Addr
 	// Reservations are addresses that belong to one MAC each, whether it is there or not.
 	Reservations []vnet.Reservation
+	// Strangers tells that there may be stations that are no clients of this daemon.
+	Strangers bool
 }
 
 // A Lease is an IPv4 address that a DHCP server gave to a MAC address.
@@ -88,7 +90,11 @@ type Registry struct {
 	static  map[ip4]*Guard // addresses without a lease
 	six     map[ip6]*Guard // but for those that follow from a MAC
 
-	patience time.Duration
+	patience time.Duration // end of what is kept for pending
+
+	strangers    map[ip6]stranger // IPv4 addresses as mapped ones
+	swept        time.Duration    // when strangers was last cleared of old ones
+	lastStranger atomic.Uint64    // a digest of the last one seen
 }
 
 // mac48, ip4 and ip6 are addresses as numbers. Zero is none.
@@ -112,6 +118,7 @@ type network struct {
 	gateway     ip4
 	gatewayMAC  mac48
 	taken       map[ip4]mac48 // reserved, for a client's MAC or for nobody
+	strangers   bool
 }
 
 // New makes a Registry without clients. Describe comes next: until then no client gets an IPv4 address.
@@ -137,12 +144,14 @@ func New(o Options) *Registry {
 		leased:  map[ip4]*lease{},
 		static:  map[ip4]*Guard{},
 		six:     map[ip6]*Guard{},
+
+		strangers: map[ip6]stranger{},
 	}
 }
 
 // Describe tells what the network is, and may do so again when it has changed. Addresses that clients hold stay theirs.
 func (r *Registry) Describe(n Network) {
-	d := &network{gateway: addr4(n.Gateway), taken: map[ip4]mac48{}}
+	d := &network{gateway: addr4(n.Gateway), taken: map[ip4]mac48{}, strangers: n.Strangers}
 	if len(n.GatewayMAC) == 6 {
 		d.gatewayMAC = load48(n.GatewayMAC)
 	}

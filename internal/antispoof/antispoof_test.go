@@ -492,6 +492,50 @@ func TestStatic(t *testing.T) {
 	})
 }
 
+// TestStrangers: what the host, a router or somebody else's guest uses is no client's, while it is used, but by a lease. What a
+// client has is not taken from it.
+func TestStrangers(t *testing.T) {
+	const macS = "0200000000ee"
+	r := newRig(t, func(n *Network) { *n = Network{Strangers: true} }) // as in bridged mode
+	a, b, witness := r.client(t, macA), r.client(t, macB), r.client(t, "020000000003")
+	witness.gets(arp(macS, "0002", macS, ipGW, ipA))
+	witness.gets(arp(macS, "0001", macS, ip0, ipB)) // a probe
+	witness.gets(ipv6(macS, "fe80 0000 0000 0000 0000 0000 0000 0001", icmp6, ra+"00 0000 40 00 0708 00000000 00000000", "0000000000000000"))
+	witness.gets(ipv6(macS, globalB, icmp6, nd(na, global)))
+	witness.gets(arp(macS, "0002", macS, ipGW, ipA)[:30])
+	witness.gets(raw(all, macS, "0806"))
+	assert.False(t, a.talks(macA, ipGW), "the router's")
+	assert.False(t, a.sends(arp(macA, "0002", macA, ipGW, ipB)))
+	assert.False(t, a.sends(ipv6(macA, "fe80 0000 0000 0000 0000 0000 0000 0001", noNext)))
+	assert.False(t, a.sends(ipv6(macA, global, noNext)))
+	assert.True(t, a.sends(ipv6(macA, globalB, noNext)))
+	assert.True(t, a.talks(macA, ipB))
+
+	witness.gets(arp(macS, "0002", macS, ipB, ipA))
+	assert.True(t, a.talks(macA, ipB), "it has that")
+	witness.gets(arp(macA, "0002", macA, ipC, ipA)) // of a client
+	assert.True(t, b.talks(macB, ipC))
+
+	c := r.client(t, "")
+	witness.gets(arp("020000000004", "0002", "020000000004", ipA, ipB)) // from before it came
+	assert.True(t, c.talks("020000000004", ipA))
+	c.Close()
+
+	b.lease(macB, ipGW)
+	assert.True(t, b.talks(macB, ipGW), "DHCP knows better")
+	r.pass(strangerTime)
+	d := r.client(t, "")
+	assert.True(t, d.sends(ipv6("020000000005", global, noNext)), "not seen for long")
+
+	for i := range maxStrangers + 100 {
+		r.stranger(ip4(i+1).mapped(), 0x06_0000_0000)
+	}
+	assert.LessOrEqual(t, len(r.strangers), maxStrangers)
+	r.pass(strangerTime)
+	witness.gets(arp(macS, "0002", macS, ipHost, ipA))
+	assert.Len(t, r.strangers, 1)
+}
+
 // TestKnownLeases: what the last process knew.
 func TestKnownLeases(t *testing.T) {
 	r := newRig(t)

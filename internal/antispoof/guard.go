@@ -137,13 +137,17 @@ func (g *Guard) Filter(b frame.Batch, pass func(frame.Batch)) {
 	}
 }
 
-// ToClient looks at what goes to the client: the leases that its DHCP server gives it.
+// ToClient looks at what goes to the client: the leases that its DHCP server gives it, and what strangers say of themselves.
 func (g *Guard) ToClient(b frame.Batch) {
+	n := g.reg.network.Load()
+	strangers := n != nil && n.strangers
 	it := b.Iter()
 	for it.Next() {
 		f := it.Frame()
 		if len(f) >= ethernetLen+ipv4Len+udpLen && f[12] == typeIPv4>>8 && f[13] == typeIPv4&0xff && f[23] == protoUDP {
 			g.reply(f[ethernetLen:], load48(f[6:]))
+		} else if strangers && len(f) >= ethernetLen {
+			g.reg.outside(f)
 		}
 	}
 }

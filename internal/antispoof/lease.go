@@ -61,7 +61,7 @@ func (g *Guard) claim(ip ip4, now time.Duration) bool {
 		g.set(l.ip, l.until)
 		return l.ip == ip
 	}
-	if ip == g.ended || r.static[ip] != nil {
+	if ip == g.ended || r.static[ip] != nil || r.foreign(ip.mapped(), mac, now) {
 		return false
 	}
 	if l := r.leased[ip]; l != nil {
@@ -223,7 +223,7 @@ func (g *Guard) claimIPv6(a ip6, now time.Duration) bool {
 	r := g.reg
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.six[a] != nil {
+	if r.six[a] != nil || r.foreign(a, mac48(g.mac.Load()), now) {
 		return false
 	}
 	if mac, ok := a.embedded(); ok {
