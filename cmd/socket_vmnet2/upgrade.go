@@ -145,8 +145,7 @@ func printable(s string) string {
 
 // explainUpgrade words why there was no upgrade, and what to do.
 func explainUpgrade(ctx context.Context, err error, socket, path string) error {
-	var refusal *control.Error
-	if errors.As(err, &refusal) {
+	if refusal, ok := errors.AsType[*control.Error](err); ok {
 		return errors.New("not upgraded: " + printable(refusal.Text))
 	}
 	if ctx.Err() != nil {

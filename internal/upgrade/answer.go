@@ -3,6 +3,7 @@
 package upgrade
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,6 +19,8 @@ type Checks struct {
 	State   func(content []byte) error              // whether the state file can be read
 }
 
+var errNoQuestion = errors.New("read what to check: no question was asked; the option is for a daemon that is being upgraded")
+
 // Answer is check mode: it reads the question of the running daemon from in and writes the answer to out. An error means
 // that this program cannot take over; the caller says why on stderr and exits with 1.
 func Answer(in io.Reader, out io.Writer, c Checks) error {
@@ -28,13 +31,16 @@ func Answer(in io.Reader, out io.Writer, c Checks) error {
 	if len(b) > maxQuestion {
 		return fmt.Errorf("read what to check: more than %d bytes", maxQuestion)
 	}
+	if len(bytes.TrimSpace(b)) == 0 {
+		return errNoQuestion
+	}
 	var q question
 	if err := json.Unmarshal(b, &q); err != nil {
 		return describe("read what to check", err)
 	}
 	switch {
 	case q.Nonce == "":
-		return errors.New("read what to check: no question was asked; the option is for a daemon that is being upgraded")
+		return errNoQuestion
 	case q.Manifest != handoff.Version:
 		return fmt.Errorf("the running daemon hands over with version %d of the manifest, this program reads version %d: stop and start it",
 			q.Manifest, handoff.Version)

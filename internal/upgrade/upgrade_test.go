@@ -306,12 +306,12 @@ func TestAnswerRefuses(t *testing.T) {
 		raw  string
 		want string
 	}{
-		{"nothing", nil, "", "unexpected end"},
+		{"nothing", nil, "", "no question was asked"},
 		{"no JSON", nil, "x", "invalid character"},
 		{"no nonce", func(q *question) { q.Nonce = "" }, "", "no question was asked"},
 		{"another manifest", func(q *question) { q.Manifest = 2 }, "", "version 2 of the manifest, this program reads version 1: stop and start it"},
 		{"no argv", func(q *question) { q.Argv = nil }, "", "no command line"},
-		{"too long", nil, strings.Repeat(" ", maxQuestion+1), "more than"},
+		{"too long", nil, strings.Repeat("x", maxQuestion+1), "more than"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			raw := c.raw

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/control"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/upgrade"
+)
+
+// callUpgrade is the subcommand within this process.
+func callUpgrade(args ...string) (code int, stdout, stderr string) {
+	var out, err strings.Builder
+	code = runUpgrade(args, compat.IO{Stdout: &out, Stderr: &err, LookupEnv: func(string) (string, bool) { return "", false }})
+	return code, out.String(), err.String()
+}
+
+func TestUpgradeUsage(t *testing.T) {
+	code, stdout, stderr := callUpgrade("--help")
+	assert.Zero(t, code)
+	assert.Equal(t, upgradeText, stdout)
+	assert.Empty(t, stderr)
+	for _, c := range []struct{ args, want string }{
+		{"", "no SOCKET"},
+		{"--json", "no SOCKET"},
+		{"--nix /s", "unknown option --nix"},
+		{"--timeout /s", "no time, such as 10s"},
+		{"--timeout=-1s /s", "--timeout=-1s is no time, such as 10s"},
+		{"--timeout=0 /s", "--timeout=0 is no time, such as 10s"},
+		{"--json=x /s", "option --json takes no argument"},
+		{"/s --json", "--json is behind SOCKET; options are in front of it"},
+		{"/s /t", `upgrade takes one SOCKET, not "/t" as well`},
+		{"--timeout", "option --timeout needs an argument"},
+	} {
+		t.Run(c.args, func(t *testing.T) {
+			code, stdout, stderr := callUpgrade(strings.Fields(c.args)...)
+			assert.Equal(t, 1, code)
+			assert.Equal(t, upgradeText, stdout)
+			assert.Contains(t, stderr, "ERROR| ")
+			assert.Contains(t, stderr, c.want)
+		})
+	}
+}
+
+// fakeControl is a daemon's control socket beside the path that it returns.
+func fakeControl(t *testing.T, up func(ctx context.Context, c *control.Call)) string {
+	t.Helper()
+	socket := filepath.Join(t.TempDir(), "s")
+	require.NoError(t, os.Mkdir(socket+".d", 0o700))
+	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket + ".d/control", Net: "unix"})
+	require.NoError(t, err)
+	s := control.New(control.Options{Listener: ln, Upgrade: up})
+	var wg sync.WaitGroup
+	wg.Go(func() { s.Run(t.Context()) })
+	t.Cleanup(func() {
+		s.Close(context.Background())
+		wg.Wait()
+	})
+	return socket
+}
+
+func TestUpgradeReport(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		result upgrade.Result
+		want   string
+	}{
+		{
+			"clients",
+			upgrade.Result{
+				From: "v1", To: "v2", PID: 4711, Gap: 45.7, Clients: map[string]int{"stream": 2, "dgram": 1, "adopt": 0},
+				Notes: []string{"3 NAT connections ended."},
+			},
+			"upgraded from v1 to v2 (process 4711): no frame for 45.7 ms, 3 clients kept (dgram: 1, stream: 2)\n3 NAT connections ended.\n",
+		},
+		{
+			"one client", upgrade.Result{From: "v1", To: "v2", PID: 1, Gap: 100, Clients: map[string]int{"stream": 1}},
+			"upgraded from v1 to v2 (process 1): no frame for 100 ms, 1 client kept (stream: 1)\n",
+		},
+		{
+			"nobody", upgrade.Result{From: "v1\x1b[2J", To: "v2"},
+			"upgraded from v1[2J to v2 (process 0): no frame for 0 ms, there were no clients\n",
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			socket := fakeControl(t, func(_ context.Context, call *control.Call) { call.Answer(c.result) })
+			code, stdout, stderr := callUpgrade(socket)
+			assert.Zero(t, code, stderr)
+			assert.Equal(t, c.want, stdout)
+			assert.Empty(t, stderr)
+			code, stdout, _ = callUpgrade("--json", socket+".d")
+			assert.Zero(t, code)
+			var got upgrade.Result
+			require.NoError(t, json.Unmarshal([]byte(stdout), &got))
+			assert.Equal(t, c.result.PID, got.PID)
+			assert.InDelta(t, c.result.Gap, got.Gap, 0)
+			assert.Equal(t, 1, strings.Count(stdout, "\n"))
+		})
+	}
+}
+
+func TestUpgradeSaysWhyNot(t *testing.T) {
+	refuse := func(err error) string {
+		return fakeControl(t, func(_ context.Context, c *control.Call) { refuseUpgrade(c, err) })
+	}
+	running := filepath.Join(t.TempDir(), "s")
+	require.NoError(t, os.WriteFile(running, nil, 0o600)) // something is there
+	stale := filepath.Join(t.TempDir(), "s")
+	require.NoError(t, os.Mkdir(stale+".d", 0o700))
+	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: stale + ".d/control", Net: "unix"})
+	require.NoError(t, err)
+	ln.SetUnlinkOnClose(false)
+	require.NoError(t, ln.Close())
+	silent := fakeControl(t, func(ctx context.Context, _ *control.Call) { <-ctx.Done() })
+	for _, c := range []struct {
+		name string
+		args []string
+		want []string
+	}{
+		{"refused", []string{refuse(&upgrade.Refusal{Code: upgrade.CodeCheck, Text: "it\ncrashed\x1b"})}, []string{"ERROR| not upgraded: it", "crashed\n"}},
+		{"something else", []string{refuse(errors.New("odd"))}, []string{"not upgraded: odd"}},
+		{"no daemon", []string{"/nowhere/s"}, []string{"no daemon runs at /nowhere/s; start one"}},
+		{"no control socket", []string{running}, []string{"has no control socket, so it cannot be upgraded in place: stop it and start the new one"}},
+		{"nobody listens", []string{stale}, []string{"no daemon listens there any more"}},
+		{"no answer in time", []string{"--timeout=50ms", silent}, []string{"no answer within 50ms: see the daemon's log"}},
+		{"long path", []string{"/" + strings.Repeat("x", 200)}, []string{"cannot be the path of a socket, see its length"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			code, stdout, stderr := callUpgrade(c.args...)
+			assert.Equal(t, 1, code)
+			assert.Empty(t, stdout)
+			for _, w := range c.want {
+				assert.Contains(t, stderr, w)
+			}
+			assert.NotContains(t, stderr, "\x1b")
+		})
+	}
+	t.Run("json", func(t *testing.T) {
+		code, stdout, _ := callUpgrade("--json", refuse(&upgrade.Refusal{Code: upgrade.CodeSlow, Text: "slow"}))
+		assert.Equal(t, 1, code)
+		assert.JSONEq(t, `{"error":{"code":"check_timeout","text":"slow"}}`, stdout)
+	})
+}
+
+// TestRefusalStatus is how a refusal is answered.
+func TestRefusalStatus(t *testing.T) {
+	for code, want := range map[upgrade.Code]int{
+		upgrade.CodeUntrusted: 422, upgrade.CodeUnusable: 422, upgrade.CodeCheck: 422, upgrade.CodeSlow: 422,
+		upgrade.CodeStopping: 503, upgrade.CodeFailed: 500,
+	} {
+		socket := fakeControl(t, func(_ context.Context, c *control.Call) { refuseUpgrade(c, &upgrade.Refusal{Code: code, Text: "x"}) })
+		status, _, err := control.Ask(t.Context(), socket+".d/control", http.MethodPost, "/v1/upgrade")
+		require.Error(t, err)
+		assert.Equal(t, want, status, code)
+	}
+}
+
+// TestUpgradeCheck has the program itself tried, as a running daemon does it.
+func TestUpgradeCheck(t *testing.T) {
+	b, err := upgrade.Find(filepath.Join(binaries, "socket_vmnet2"))
+	require.NoError(t, err)
+	good := append(backendArgs("/s"), "/s")
+	for _, c := range []struct {
+		name  string
+		argv0 string
+		args  []string
+		state string
+		want  string // of the refusal, empty if there is none
+	}{
+		{"as it is", "socket_vmnet2", good, "", ""},
+		{"with state", "socket_vmnet2", good, `{"version": 1, "leases": []}`, ""},
+		{"unknown option", "socket_vmnet2", append([]string{"--newer=1"}, good...), "", "the daemon's command line: unknown option --newer"},
+		{"value that does not fit", "socket_vmnet2", append([]string{"--vmnet-mtu=1"}, good...), "", "--vmnet-mtu"},
+		{"a group that is gone", "socket_vmnet2", append([]string{"--socket-group=gone-for-good"}, good...), "", `unknown group name "gone-for-good"`},
+		{"no daemon", "socket_vmnet2", []string{"--version"}, "", "it starts no daemon"},
+		{"no socket", "socket_vmnet2", nil, "", "the daemon's command line: "},
+		{"newer state", "socket_vmnet2", good, `{"version": 2}`, "the daemon's state: decode state: version 2: another version of the program wrote it"},
+		{"no state", "socket_vmnet2", good, `x`, "the daemon's state: "},
+		{"the old program does not know it", "socket_vmnet", []string{"--backend=usernet", "/s"}, "", "the daemon's command line: "},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			o := upgrade.CheckOptions{Argv: append([]string{c.argv0}, c.args...), State: []byte(c.state), Time: patience}
+			version, err := upgrade.Check(t.Context(), b, o)
+			if c.want == "" {
+				require.NoError(t, err)
+				assert.Equal(t, compat.Version, version)
+				return
+			}
+			require.ErrorContains(t, err, c.want)
+		})
+	}
+}
+
+// TestUpgradeCheckAlone: nobody gets a daemon, or hangs, by the hidden option.
+func TestUpgradeCheckAlone(t *testing.T) {
+	for _, c := range []struct {
+		program, stdin, want string
+	}{
+		{"socket_vmnet2", "", "no question was asked; the option is for a daemon that is being upgraded"},
+		{"socket_vmnet2", "{}", "no question was asked; the option is for a daemon that is being upgraded"},
+		{"socket_vmnet", "{}", "ERROR| "}, // the old program has no such option
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		cmd := exec.CommandContext(ctx, filepath.Join(binaries, c.program), upgrade.CheckArgument)
+		cmd.Stdin = strings.NewReader(c.stdin)
+		var stderr strings.Builder
+		cmd.Stderr = &stderr
+		require.Error(t, cmd.Run())
+		assert.Equal(t, 1, cmd.ProcessState.ExitCode())
+		assert.Contains(t, stderr.String(), c.want)
+	}
+}
+
+// TestControlSocket is what a daemon tells of itself.
+func TestControlSocket(t *testing.T) {
+	p := start(t)
+	var fi os.FileInfo
+	require.Eventually(t, func() (ok bool) { // SOCKET comes first
+		var err error
+		fi, err = os.Lstat(p.sock + ".d/control")
+		return err == nil && fi.Mode().Perm() == 0o770
+	}, patience, time.Millisecond)
+	assert.Equal(t, os.ModeSocket|0o770, fi.Mode())
+	_, answer, err := control.Ask(t.Context(), p.sock+".d/control", http.MethodGet, "/v1/version")
+	require.NoError(t, err)
+	var v control.Version
+	require.NoError(t, json.Unmarshal(answer, &v))
+	assert.Less(t, v.Uptime, patience.Seconds())
+	v.Uptime = 0
+	assert.Equal(t, control.Version{Version: compat.Version, PID: p.Process.Pid, Socket: p.sock}, v)
+
+	asking, err := net.Dial("unix", p.sock+".d/control") // and does not
+	require.NoError(t, err)
+	defer asking.Close()
+	code, took := p.signal(t, os.Interrupt)
+	assert.Zero(t, code)
+	assert.Less(t, took, stopTime)
+	assert.NoFileExists(t, p.sock+".d/control")
+}
+
+// TestNoControlSocket is the command at a daemon that has none.
+func TestNoControlSocket(t *testing.T) {
+	p := start(t, "--runtime-dir=none")
+	code, _, stderr := callUpgrade(p.sock)
+	assert.Equal(t, 1, code)
+	assert.Contains(t, stderr, "has no control socket, so it cannot be upgraded in place: stop it and start the new one")
+}
