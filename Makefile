@@ -4,6 +4,8 @@
 #
 #   make demo    three real QEMU guests on the daemon: leases, ping, names, HTTP (on Debian as root it installs what it needs)
 #   make test    every test; what CI runs
+#   make soak    every kind of client, good and hostile, for minutes to hours, through restarts and upgrades
+#   make fuzz    every fuzz target for a while
 #   make bench   speed and memory against a floor and against the old design, in one run
 #   make reconnect   what guests notice of restarts and upgrades, in 12 minutes
 
@@ -98,6 +100,26 @@ lint:
 .PHONY: bench
 bench: build
 	$(GO) run ./test/bench -json build/bench.json
+
+# The daemon under good and hostile clients while it is stopped, killed, upgraded: minutes by default, hours if asked for. A run is
+# repeated by its seed. go test runs a short one.
+SOAK_DURATION ?= 5m
+SOAK_SEED     ?= 0
+SOAK_CLIENTS  ?= 32
+SOAK_FLAGS    ?=
+
+.PHONY: soak
+soak:
+	mkdir -p build
+	$(GO) run ./test/soak -duration '$(SOAK_DURATION)' -seed '$(SOAK_SEED)' -clients '$(SOAK_CLIENTS)' -json build/soak.json $(SOAK_FLAGS)
+
+# Every fuzz target in turn, for so long each.
+FUZZTIME ?= 30s
+
+.PHONY: fuzz
+fuzz:
+	mkdir -p build
+	$(GO) run ./test/fuzz -time '$(FUZZTIME)' -json build/fuzz.json
 
 # Archives for macOS, byte for byte the same from any system with the same release of Go: docs/releasing.md.
 .PHONY: artifacts

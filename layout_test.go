@@ -98,11 +98,15 @@ var imports = map[string][]string{
 	"test/e2e/labtest":       {"test/e2e/lab", "test/vmnetsim"},
 	"test/e2e/probe":         {"test/e2e/lab"},
 	"test/e2e/sequence":      {},
+	"test/fuzz":              {},
 	"test/integrations/lima": {"internal/fakeguest"},
-	"test/soak/ledger":       {},
-	"test/reconnect":         {"test/e2e/sequence"},
-	"test/vmnetsim":          {},
-	"test/vzguest":           {"internal/passing/client", "internal/passing/proto"},
+	"test/soak": {
+		"internal/fakeguest", "internal/frame", "internal/passing/client", "internal/passing/proto", "test/soak/ledger", "test/vmnetsim",
+	},
+	"test/soak/ledger": {},
+	"test/reconnect":   {"test/e2e/sequence"},
+	"test/vmnetsim":    {},
+	"test/vzguest":     {"internal/passing/client", "internal/passing/proto"},
 }
 
 // A use says where a third-party module may be imported: by code, and beyond that by tests.
@@ -118,7 +122,7 @@ var direct = map[string]use{
 	"golang.org/x/sys": {"BSD-3-Clause", []string{
 		"internal/link", "internal/mmsg", "internal/peercred", "internal/unixgram", "internal/compat", "internal/handoff", "internal/upgrade", "internal/inherit", "internal/rundir", "internal/state", "internal/vmnet/pkt", "internal/vmnet/ffi", "internal/darwinapi",
 		"cmd/socket_vmnet2", "cmd/socket_vmnet_client", "cmd/vmnet-helper", "internal/passing", "internal/passing/proto", "internal/passing/client",
-		"test/bench/vmnetcalls", "test/e2e/guest", "test/e2e/lab", "test/vzguest",
+		"test/bench/vmnetcalls", "test/e2e/guest", "test/e2e/lab", "test/soak", "test/vzguest",
 	}, []string{"*"}},
 	"gvisor.dev/gvisor":                      {"Apache-2.0", []string{"internal/usernet"}, []string{"internal/fakeguest"}},
 	"github.com/containers/gvisor-tap-vsock": {"Apache-2.0", []string{"internal/usernet"}, nil},
@@ -128,7 +132,7 @@ var direct = map[string]use{
 	"github.com/blacktop/go-macho":           {"MIT", []string{"internal/codesign"}, nil},
 	"github.com/insomniacslk/dhcp": {
 		"BSD-3-Clause",
-		[]string{"internal/usernet/dhcp", "internal/fakeguest", "internal/vnettest/fakehost"},
+		[]string{"internal/usernet/dhcp", "internal/fakeguest", "internal/vnettest/fakehost", "test/soak"},
 		[]string{"internal/usernet", "internal/selftest", "cmd/socket_vmnet2"},
 	},
 	"github.com/miekg/dns":        {"BSD-3-Clause", []string{"internal/usernet/dns"}, []string{"internal/usernet", "cmd/socket_vmnet2"}},

@@ -5,6 +5,7 @@ package ledger
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"net"
 	"sync/atomic"
 	"time"
@@ -27,11 +28,12 @@ type Conn struct {
 	closing atomic.Bool // it has begun to end
 	gone    atomic.Bool // the network has done with it
 	done    atomic.Bool // Receive is not called any more
+	heard   atomic.Bool // somebody has received a frame from there
 	old     bool        // it was there at the end of a life; guarded by the ledger
 
 	// Of the sender, used by who composes.
 	seq  uint64
-	next map[uint32]uint64 // by guest
+	next map[uint32]uint64 // by the connection that frames are for
 
 	// Of the receiver, used by who calls Receive, and after that has ended by the ledger.
 	flows map[uint32]*flow // by sending connection
@@ -49,16 +51,19 @@ type Seen struct {
 	AllSent atomic.Bool
 	// AllReceived: the client has read to the end.
 	AllReceived atomic.Bool
+	// CutAtEnd: the end was within a frame, as it may be at a stop if the client did not read.
+	CutAtEnd atomic.Bool
 }
 
 // A flow is what a connection receives from another one.
 type flow struct {
 	last  uint64 // sequence
 	seen  uint64 // bit n: last-n came
-	mine  place  // in the frames for this guest
+	mine  place  // in the frames for this connection
 	all   place  // in those for everybody
 	lost  uint64
-	known bool // lost was taken into account
+	first string // where that began
+	known bool   // lost was taken into account
 }
 
 // A place is how far a numbered flow has come.
@@ -70,6 +75,9 @@ type place struct {
 
 // Closing tells that c is about to end, before anything is done about it: its address is not safe from now on.
 func (c *Conn) Closing() { c.closing.Store(true) }
+
+// Heard reports that somebody has received a frame from c.
+func (c *Conn) Heard() bool { return c.heard.Load() }
 
 // Finish tells that Receive is not called any more.
 func (c *Conn) Finish() {
@@ -97,6 +105,9 @@ func (c *Conn) Receive(f []byte) {
 		return
 	}
 	l.stats.frames.Add(1)
+	if !sender.heard.Load() {
+		sender.heard.Store(true)
+	}
 	forged := !bytes.Equal(f[6:12], sender.MAC)
 	if forged && l.opts.Strict {
 		l.Fail(Forged, "%s received frame %d of %s, which came with the source address %s", c, h.seq, sender, net.HardwareAddr(f[6:12]))
@@ -168,12 +179,12 @@ func (c *Conn) owned(f []byte, h header, sender *Conn, e *era) {
 		return
 	}
 	o := c.l.safe(f[:6], h.sent, e)
-	switch {
-	case o == nil:
+	switch o {
+	case nil:
 		if !bytes.Equal(f[:6], c.MAC) {
 			c.l.stats.flooded.Add(1)
 		}
-	case o == c:
+	case c:
 		c.l.stats.owned.Add(1)
 	default:
 		c.l.stats.owned.Add(1)
@@ -207,8 +218,8 @@ func (c *Conn) order(h header, sender *Conn, e *era) {
 	}
 	x.seen |= 1
 	x.last = h.seq
-	switch h.guest {
-	case c.Guest:
+	switch h.to {
+	case c.ID:
 		c.count(&x.mine, x, h, e)
 	case Everybody:
 		c.count(&x.all, x, h, e)
@@ -229,5 +240,9 @@ func (c *Conn) count(p *place, x *flow, h header, e *era) {
 		return
 	}
 	c.l.stats.missing.Add(n)
+	if x.lost == 0 {
+		x.first = fmt.Sprintf("between frames %d and %d for connection %d, sent at %s and %s, at %s",
+			before.last, h.flow, int32(h.to), before.sent, h.sent, c.l.opts.Now())
+	}
 	x.lost += n
 }

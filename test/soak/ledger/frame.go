@@ -17,9 +17,9 @@ import (
 //	14  "soak"
 //	18  run             uint32
 //	22  connection      uint32, that sent it
-//	26  guest           uint32, that it is for
+//	26  to              uint32, the connection that it is for
 //	30  sequence        uint64, of all frames of the connection
-//	38  flow            uint64, of the connection's frames for this guest
+//	38  flow            uint64, of the connection's frames for this one
 //	46  sent            int64, nanoseconds since the run began
 //	54  length          uint32, of the whole frame
 //	58  filler, which depends on the sequence
@@ -33,8 +33,11 @@ const (
 	MinLen = headerLen + 4
 )
 
-// Everybody is the guest of frames to the broadcast address.
-const Everybody = ^uint32(0)
+// Numbers of connections that are none: of frames to the broadcast address, and to whoever has an address.
+const (
+	Everybody = ^uint32(0)
+	Anybody   = Everybody - 1
+)
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
@@ -43,16 +46,19 @@ var errAlien = errors.New("not a frame of the ledger")
 
 // A header is what a frame tells.
 type header struct {
-	conn, guest uint32
-	seq, flow   uint64
-	sent        time.Duration
+	conn, to  uint32
+	seq, flow uint64
+	sent      time.Duration
 }
 
 // A Target is whom a frame is for.
 type Target struct {
-	MAC   net.HardwareAddr
-	Guest uint32
+	MAC net.HardwareAddr
+	To  uint32 // connection, Everybody or Anybody
 }
+
+// Target is c as one.
+func (c *Conn) Target() Target { return Target{c.MAC, c.ID} }
 
 // Broadcast is for all.
 var Broadcast = Target{net.HardwareAddr{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, Everybody}
@@ -62,7 +68,7 @@ var Broadcast = Target{net.HardwareAddr{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, Eve
 func (c *Conn) Compose(b []byte, src net.HardwareAddr, to Target, n int) []byte {
 	n = max(n, MinLen)
 	c.seq++
-	c.next[to.Guest]++
+	c.next[to.To]++
 	start := len(b)
 	b = append(b, to.MAC...)
 	b = append(b, src...)
@@ -70,9 +76,9 @@ func (c *Conn) Compose(b []byte, src net.HardwareAddr, to Target, n int) []byte 
 	b = binary.BigEndian.AppendUint32(b, magic)
 	b = binary.BigEndian.AppendUint32(b, c.l.opts.Run)
 	b = binary.BigEndian.AppendUint32(b, c.ID)
-	b = binary.BigEndian.AppendUint32(b, to.Guest)
+	b = binary.BigEndian.AppendUint32(b, to.To)
 	b = binary.BigEndian.AppendUint64(b, c.seq)
-	b = binary.BigEndian.AppendUint64(b, c.next[to.Guest])
+	b = binary.BigEndian.AppendUint64(b, c.next[to.To])
 	b = binary.BigEndian.AppendUint64(b, uint64(c.l.opts.Now()))
 	b = binary.BigEndian.AppendUint32(b, uint32(n))
 	b = fill(b, n-MinLen, c.seq^uint64(c.ID)<<32)
@@ -108,7 +114,7 @@ func (l *Ledger) parse(f []byte) (header, Kind, error) {
 		return header{}, Corrupted, fmt.Errorf("frame of another run, %d", run)
 	}
 	return header{
-		conn: binary.BigEndian.Uint32(f[22:]), guest: binary.BigEndian.Uint32(f[26:]),
+		conn: binary.BigEndian.Uint32(f[22:]), to: binary.BigEndian.Uint32(f[26:]),
 		seq: binary.BigEndian.Uint64(f[30:]), flow: binary.BigEndian.Uint64(f[38:]),
 		sent: time.Duration(binary.BigEndian.Uint64(f[46:])),
 	}, "", nil

@@ -45,7 +45,7 @@ func newToy(o Options) *toy {
 
 func mac(i int) net.HardwareAddr { return net.HardwareAddr{0x52, 0x54, 0, 0, 0, byte(i + 1)} }
 
-func (y *toy) to(i int) Target { return Target{mac(i), uint32(i)} }
+func (y *toy) to(i int) Target { return y.conns[i].Target() }
 
 // send has guest from send a frame.
 func (y *toy) send(from int, to Target, n int) { y.sendAs(from, y.conns[from].MAC, to, n) }

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/socket-vmnet2/socket_vmnet2/test/soak/ledger"
+	"github.com/socket-vmnet2/socket_vmnet2/test/vmnetsim"
+)
+
+var (
+	soakDuration = flag.Duration("soak.duration", 20*time.Second, "how long each of the soaks of TestSoak is")
+	soakSeed     = flag.Uint64("soak.seed", 0, "seed of TestSoak's soaks; 0: those that CI uses")
+)
+
+// raceEnabled: the tests are built with the race detector, and so is the daemon then.
+var raceEnabled bool
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// short is a soak for tests: patient, for machines that have much else to do.
+func short(d time.Duration) options {
+	o := defaults()
+	o.Duration, o.Clients, o.Pace, o.Pause, o.Storm = d, 14, 2500*time.Millisecond, 60*time.Millisecond, 2000
+	o.StopLimit, o.Patience, o.Race = 6*time.Second, 40*time.Second, raceEnabled
+	return o
+}
+
+// TestSoak is the short soak of CI: on the embedded network, the same with --anti-spoof, on the simulator.
+func TestSoak(t *testing.T) {
+	for i, c := range []struct {
+		name    string
+		prepare func(t *testing.T, o *options)
+	}{
+		{"usernet", func(*testing.T, *options) {}},
+		{"anti-spoof", func(_ *testing.T, o *options) { o.AntiSpoof = true }},
+		{"simulator", func(t *testing.T, o *options) {
+			vmnetsim.Library(t, vmnetsim.Full)
+			o.Backend, o.Clients = backendSimulator, 8 // it has room for 32 interfaces
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			o := short(*soakDuration)
+			o.Seed = uint64(i + 1)
+			if *soakSeed != 0 {
+				o.Seed = *soakSeed
+			}
+			c.prepare(t, &o)
+			var out bytes.Buffer
+			res, err := soak(t.Context(), o, &out)
+			require.NoError(t, err, "%s", &out)
+			res.print(&out)
+			t.Log(out.String())
+			assert.Empty(t, res.Violations)
+			// It was not for nothing.
+			assert.Positive(t, res.Starts)
+			assert.NotEmpty(t, res.Hostile)
+			assert.Positive(t, res.Checked.Owned)
+			assert.Positive(t, res.Checked.Settled)
+			for _, n := range res.Ways {
+				assert.Positive(t, n)
+			}
+		})
+	}
+}
+
+// A saboteur spoils frames on their way from the daemon to the ledger: one of each kind after the other.
+type saboteur struct {
+	mu    sync.Mutex
+	r     *run
+	n     int
+	kinds []func(s *station, f []byte)
+	held  map[*station][]byte
+}
+
+func newSaboteur(r *run) *saboteur {
+	b := &saboteur{r: r, held: map[*station][]byte{}}
+	changed := func(change func(f []byte) []byte) func(*station, []byte) {
+		return func(s *station, f []byte) { s.conn.Receive(change(bytes.Clone(f))) }
+	}
+	b.kinds = []func(s *station, f []byte){
+		changed(func(f []byte) []byte { f[len(f)-9] ^= 1; return f }),
+		changed(func(f []byte) []byte { return f[:len(f)-7] }),
+		func(s *station, f []byte) { s.conn.Receive(f); s.conn.Receive(f) },
+		func(s *station, f []byte) { b.held[s] = bytes.Clone(f) },
+		func(s *station, f []byte) { // lost, but counted as received
+			s.conn.Seen.ReceivedFrames.Add(1)
+			s.conn.Seen.ReceivedBytes.Add(uint64(len(f)))
+		},
+		func(s *station, f []byte) {
+			s.conn.Receive(f)
+			for _, w := range r.watch.all {
+				if other := w.now.Load(); other != nil && other != s {
+					other.conn.Receive(f)
+					return
+				}
+			}
+		},
+	}
+	return b
+}
+
+func (b *saboteur) spoil(s *station, f []byte) {
+	b.mu.Lock() // the ledger takes frames of a connection one by one
+	defer b.mu.Unlock()
+	mine := len(f) > 60 && f[12] == 0x88 && f[13] == 0xb5 && bytes.Equal(f[:6], s.conn.MAC)
+	b.n++
+	if mine && b.n > 2000 && b.n%50 == 0 {
+		b.kinds[b.n/50%len(b.kinds)](s, f)
+		return
+	}
+	s.conn.Receive(f)
+	if late := b.held[s]; late != nil && mine {
+		delete(b.held, s)
+		s.conn.Receive(late)
+	}
+}
+
+// TestFaultsAreFound has frames of a real daemon spoiled: each kind of fault is found.
+func TestFaultsAreFound(t *testing.T) {
+	o := short(8 * time.Second)
+	o.Pace = 3 * time.Second
+	o.Seed = 8
+	r, cleanup, err := prepare(t.Context(), o, io.Discard)
+	require.NoError(t, err)
+	defer cleanup(true)
+	r.tamper = newSaboteur(r).spoil
+	require.NoError(t, r.run(t.Context()))
+	res := r.result(nil)
+	for _, k := range []ledger.Kind{
+		ledger.Misdelivered, ledger.Corrupted, ledger.Cut, ledger.Duplicated, ledger.Reordered, ledger.Lost, ledger.Miscounted,
+	} {
+		assert.Positive(t, res.Counts[k], k)
+	}
+}
+
+// TestDaemonThatDies: that the daemon exits by itself is a violation, and ends the run.
+func TestDaemonThatDies(t *testing.T) {
+	o := short(time.Hour)
+	o.Pace = time.Hour
+	r, cleanup, err := prepare(t.Context(), o, io.Discard)
+	require.NoError(t, err)
+	defer cleanup(true)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if life, ok := r.daemon.wait(t.Context()); assert.True(t, ok) && assert.Equal(t, 1, life) {
+			assert.NoError(t, syscall.Kill(r.daemon.pid(), syscall.SIGSEGV))
+		}
+	})
+	_ = r.run(t.Context())
+	wg.Wait()
+	assert.Equal(t, 1, r.result(nil).Counts[exited])
+}
+
+// TestDecisionsAreRepeatable: they depend on the seed and the actor only.
+func TestDecisionsAreRepeatable(t *testing.T) {
+	decide := func(seed uint64, actor string) string {
+		s := newSource(seed, actor)
+		var out strings.Builder
+		for range 50 {
+			b, err := json.Marshal([]any{
+				s.nextSession(viaStream, bounds{guests: 5, maxFrame: 1514, pause: time.Millisecond}), s.nextChaos(time.Second),
+				s.nextForgery(3, 5),
+			})
+			require.NoError(t, err)
+			out.Write(b)
+		}
+		return out.String()
+	}
+	first, again := decide(1, "a"), decide(1, "a")
+	assert.Equal(t, first, again)
+	assert.NotEqual(t, decide(1, "a"), decide(2, "a"))
+	assert.NotEqual(t, decide(1, "a"), decide(1, "b"))
+}
+
+func TestLog(t *testing.T) {
+	r := &run{ledger: ledger.New(ledger.Options{}), began: time.Now()}
+	file, err := os.Create(filepath.Join(t.TempDir(), "log"))
+	require.NoError(t, err)
+	b := newBook(r, file)
+	c := r.ledger.Open(1, newMAC(guestPrefix), "stream")
+	b.opened(c)
+	c.Seen.SentFrames.Store(3)
+	c.Seen.SentBytes.Store(300)
+	c.Seen.AllSent.Store(true)
+	b.finished(c)
+	b.read(strings.NewReader("INFO | client gone client=1 reason=\"EOF a=b\" mac=" + c.MAC.String() +
+		" frames_to_net=3 bytes_to_net=300 frames_to_client=0 bytes_to_client=0\nWARN | odd thing key=value\nWARN | odd thing key=other\n"))
+	assert.Equal(t, map[string]int{"odd thing": 2}, b.warned)
+	assert.EqualValues(t, 1, r.ledger.Stats().Settled)
+	assert.Empty(t, r.ledger.Violations())
+	for _, line := range []string{
+		"ERROR| internal error: x", "ERROR| anything", "panic: x", "WARNING: DATA RACE", "fatal error: all goroutines are asleep", "goroutine 7 [running]:",
+		"WARN | it is given up",
+	} {
+		before := r.ledger.Counts()[logged]
+		b.line(line)
+		assert.Equal(t, before+1, r.ledger.Counts()[logged], line)
+	}
+}
+
+// TestGrowth: what the daemon uses is compared with the beginning.
+func TestGrowth(t *testing.T) {
+	r := &run{}
+	r.totals.uses = []usage{{Files: 20, Threads: 7, RSS: 20_000}}
+	for name, c := range map[string]struct {
+		u    usage
+		want string
+	}{
+		"the same":    {usage{Files: 20, Threads: 7, RSS: 20_000}, ""},
+		"a little":    {usage{Files: 20 + moreFiles, Threads: 7 + moreThreads, RSS: 20_000 + moreMemory}, ""},
+		"descriptors": {usage{Files: 21 + moreFiles, Threads: 7, RSS: 20_000}, "descriptors"},
+		"threads":     {usage{Files: 20, Threads: 8 + moreThreads, RSS: 20_000}, "threads"},
+		"memory":      {usage{Files: 20, Threads: 7, RSS: 20_001 + moreMemory}, "KiB"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := r.over(c.u); c.want == "" {
+				assert.Empty(t, got)
+			} else {
+				assert.Contains(t, got, c.want)
+			}
+		})
+	}
+}
+
+func TestArguments(t *testing.T) {
+	for _, args := range [][]string{{"-clients=1"}, {"-clients=100000"}, {"-backend=x"}, {"-nonsense"}, {"-binary=/nonexistent"}} {
+		var out, errs bytes.Buffer
+		assert.Equal(t, 2, run0(args, &out, &errs), "%s", args)
+		assert.NotEmpty(t, errs.String())
+	}
+	assert.Zero(t, run0([]string{"-h"}, io.Discard, io.Discard))
+}
+
+// TestInterrupted: a run that is ended by its context leaves no process behind.
+func TestInterrupted(t *testing.T) {
+	o := short(time.Hour)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	r, cleanup, err := prepare(ctx, o, io.Discard)
+	require.NoError(t, err)
+	defer cleanup(true)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		_, ok := r.daemon.wait(ctx)
+		assert.True(t, ok)
+		time.Sleep(300 * time.Millisecond)
+		cancel()
+	})
+	err = r.run(ctx)
+	wg.Wait()
+	assert.True(t, err == nil || errors.Is(err, context.Canceled), "%v", err)
+	assert.ErrorIs(t, syscall.Kill(r.daemon.pid(), 0), syscall.ESRCH)
+}
