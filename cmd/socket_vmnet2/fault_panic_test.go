@@ -94,7 +94,9 @@ func (f *faulty) tell(t *testing.T, points string) (goroutines int) {
 }
 
 // count is how often the log tells of a panic at point.
-func (f *faulty) count(point string) int { return strings.Count(f.stderr.String(), "injected at "+point) }
+func (f *faulty) count(point string) int {
+	return strings.Count(f.stderr.String(), "injected at "+point)
+}
 
 // gone waits until the log has said n times that a client has gone.
 func (f *faulty) gone(t *testing.T, n int) {
