@@ -175,7 +175,7 @@ func TestDiskFullForState(t *testing.T) {
 		assert.Zero(t, code)
 		assert.Less(t, took, stopTime)
 		assert.Equal(t, 1, strings.Count(p.stderr.String(), "state could not be saved"), p.stderr)
-		assert.Contains(t, p.stderr.String(), strings.ToLower(d.says))
+		assert.Contains(t, p.stderr.String(), d.says)
 	})
 }
 
