@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -68,6 +69,7 @@ type fakeSession struct {
 	client perclient.Client
 	done   chan struct{}
 	stood  chan bool // true: the pause is over; false: the session is another server's
+	stands atomic.Bool
 
 	restored *perclient.Saved // not nil: by Restore
 
@@ -107,6 +109,7 @@ func (f *fakeClients) start(x *fakeSession) {
 			if err = l.Run(x); !errors.Is(err, link.ErrPaused) {
 				break
 			}
+			x.stands.Store(true)
 			if !<-x.stood { // another image has it now
 				f.mu.Lock()
 				f.open--
@@ -139,6 +142,7 @@ func (f *fakeClients) abandon() { f.each(func(x *fakeSession) { x.send(false) })
 
 func (f *fakeClients) resume() {
 	f.each(func(x *fakeSession) {
+		x.stands.Store(false)
 		x.link.(link.Pausable).Resume()
 		x.send(true)
 	})
@@ -264,6 +268,7 @@ type rig struct {
 	clients *fakeClients
 	dir     string // holds attach and adopt
 	log     *logLines
+	now     atomic.Pointer[Server] // who takes connections
 }
 
 // newRig starts a server. change, if not nil, may change it before it gets a connection. At the end of the test nothing of it
@@ -286,7 +291,11 @@ func newRig(t *testing.T, change func(*rig)) *rig {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var accepting sync.WaitGroup
-	for name, take := range map[string]func(*net.UnixConn){"attach": r.Attach, "adopt": r.Adopt} {
+	r.now.Store(r.Server)
+	for name, take := range map[string]func(*net.UnixConn){
+		"attach": func(c *net.UnixConn) { r.now.Load().Attach(c) },
+		"adopt":  func(c *net.UnixConn) { r.now.Load().Adopt(c) },
+	} {
 		ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(r.dir, name), Net: "unix"})
 		require.NoError(t, err)
 		accepting.Go(func() {

@@ -26,7 +26,11 @@ func FirstSender(ctx context.Context, conn *net.UnixConn, t Trust, giver uint32)
 	if err != nil {
 		return "", fmt.Errorf("get descriptor of datagram socket: %w", err)
 	}
-	stop := context.AfterFunc(ctx, func() { _ = conn.SetReadDeadline(time.Unix(1, 0)) })
+	ended := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(ended)
+		_ = conn.SetReadDeadline(time.Unix(1, 0))
+	})
 	_ = rc.Control(func(fd uintptr) { askSenders(int(fd), true) })
 	defer func() { _ = rc.Control(func(fd uintptr) { askSenders(int(fd), false) }) }()
 	var refusal error
@@ -34,7 +38,9 @@ func FirstSender(ctx context.Context, conn *net.UnixConn, t Trust, giver uint32)
 		path, err = firstOf(ctx, int(fd), t, giver, &refusal)
 		return path != "" || err != nil || ctx.Err() != nil
 	})
-	if !stop() { // the deadline is set, or will be at once
+	if !stop() { // the deadline is set, or will be at once; who waits once more has none
+		<-ended
+		_ = conn.SetReadDeadline(time.Time{})
 		return "", errors.Join(context.Cause(ctx), refusal)
 	}
 	switch {

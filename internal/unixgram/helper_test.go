@@ -192,7 +192,9 @@ func newLab(t testing.TB, set func(l *lab, o *Options)) *lab {
 // stop closes the Server and waits for everything.
 func (l *lab) stop() {
 	assert.NoError(l.t, l.Close())
-	l.each(func(s *session) { go s.send(false) }) // of a test that failed
+	if !l.noRun {
+		l.each(func(s *session) { go s.send(false) }) // of a test that failed
+	}
 	<-l.ran
 	l.running.Wait()
 }
