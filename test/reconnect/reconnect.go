@@ -32,6 +32,10 @@ type Direction struct {
 	Outage time.Duration
 	// Back is the time from when the daemon took connections again until the first frame arrived; 0 when it never stopped.
 	Back time.Duration
+	// Missing is the distance in time between two frames that arrived with none but lost ones between them, the longest, by
+	// their numbers and the pace at which they were sent: unlike Outage it does not grow with a machine that has no time for
+	// the guest. Only for frames sent at a pace.
+	Missing time.Duration
 	// Lost is how many frames the gap cost. A guest sends on while it has no connection, so that it grows with the outage.
 	Lost uint64
 	// Alive says that frames arrive afterwards.
@@ -48,9 +52,9 @@ type Outcome struct {
 	Revived bool
 }
 
-// Around returns the direction of a report for a daemon that took connections again at the time listens on the receiver's
-// clock. Frames must have come since the guest is known to be alive.
-func Around(r sequence.Report, listens time.Duration, alive bool) Direction {
+// AroundTX is the direction from a guest to the peer, of the peer's report r. The peer connected to the new daemon at the
+// time listens on its clock, as soon as that took connections, so that nothing can have come from it before.
+func AroundTX(r sequence.Report, listens time.Duration, alive bool) Direction {
 	g := r.Over(listens)
 	if !alive || g == (sequence.Gap{}) {
 		return Direction{Alive: alive}
@@ -58,9 +62,23 @@ func Around(r sequence.Report, listens time.Duration, alive bool) Direction {
 	return Direction{Outage: g.Length(), Back: g.CameAfter - listens, Lost: g.Lost(), Alive: true}
 }
 
-// Longest returns the direction of a report for a daemon that never stopped taking connections.
-func Longest(r sequence.Report, alive bool) Direction {
-	return Direction{Outage: r.Longest().Length(), Lost: r.Lost, Alive: alive}
+// AroundRX is the direction from the peer to a guest, of the guest's report r. What the old daemon had passed on may still
+// arrive after the new one listens, so it is the time at which the peer sent a frame that tells by whom it came. The clock of
+// the peer is ahead of the guest's by ahead.
+func AroundRX(r sequence.Report, listens, ahead time.Duration, alive bool) Direction {
+	g := r.Sent(listens)
+	if !alive || g == (sequence.Gap{}) {
+		return Direction{Alive: alive}
+	}
+	return Direction{Outage: g.Length(), Back: g.CameAfter + ahead - listens, Lost: g.Lost(), Alive: true}
+}
+
+// Longest returns the direction of a report for a daemon that never stopped taking connections. Frames were sent every pace,
+// or as fast as possible for 0.
+func Longest(r sequence.Report, pace time.Duration, alive bool) Direction {
+	return Direction{
+		Outage: r.Longest().Length(), Missing: time.Duration(r.Hole.After-r.Hole.Before) * pace, Lost: r.Lost, Alive: alive,
+	}
 }
 
 // A Spread is what a number of times were like, in milliseconds.
@@ -83,7 +101,9 @@ func spreadOf(times []time.Duration) Spread {
 	return Spread{N: len(sorted), P50: at(50), P99: at(99), Max: millis(sorted[len(sorted)-1])}
 }
 
-func millis(d time.Duration) float64 { return float64(d.Round(100*time.Microsecond)) / float64(time.Millisecond) }
+func millis(d time.Duration) float64 {
+	return float64(d.Round(100*time.Microsecond)) / float64(time.Millisecond)
+}
 
 func (s Spread) String() string {
 	if s.N == 0 {
@@ -96,6 +116,8 @@ func (s Spread) String() string {
 type Way struct {
 	Outage Spread `json:"outage_ms"`
 	Back   Spread `json:"back_ms"`
+	// Missing is of the rounds in which frames were lost that had been sent at a pace.
+	Missing Spread `json:"missing_ms"`
 	// Lost is the median number of lost frames.
 	Lost  uint64 `json:"lost_p50"`
 	Alive int    `json:"alive_after"`
@@ -139,7 +161,7 @@ func Summary(backend, name, guest string, outcomes []Outcome) Row {
 }
 
 func way(outcomes []Outcome, of func(Outcome) Direction) (w Way) {
-	var outage, back []time.Duration
+	var outage, back, missing []time.Duration
 	var lost []uint64
 	for _, o := range outcomes {
 		d := of(o)
@@ -151,18 +173,22 @@ func way(outcomes []Outcome, of func(Outcome) Direction) (w Way) {
 		if d.Back > 0 {
 			back = append(back, d.Back)
 		}
+		if d.Missing > 0 {
+			missing = append(missing, d.Missing)
+		}
 	}
-	w.Outage, w.Back = spreadOf(outage), spreadOf(back)
+	w.Outage, w.Back, w.Missing = spreadOf(outage), spreadOf(back), spreadOf(missing)
 	if slices.Sort(lost); len(lost) > 0 {
 		w.Lost = lost[(len(lost)-1)/2]
 	}
 	return w
 }
 
-// Table writes rows as a Markdown table with aligned columns.
+// Table writes rows as a Markdown table with aligned columns, without those in which there is nothing.
 func Table(rows []Row) string {
 	cells := [][]string{{
-		"back end", "case", "guest", "n", "disconnected", "TX outage", "RX outage", "TX back", "RX back", "lost TX", "lost RX",
+		"back end", "case", "guest", "n", "disconnected", "TX outage", "RX outage", "TX back", "RX back",
+		"TX missing", "RX missing", "lost TX", "lost RX",
 		"TX alive", "RX alive", "revived",
 	}}
 	for _, r := range rows {
@@ -173,11 +199,30 @@ func Table(rows []Row) string {
 		}
 		cells = append(cells, []string{
 			r.Backend, r.Case, r.Guest, fmt.Sprint(r.Rounds), disconnected, r.TX.Outage.String(), r.RX.Outage.String(),
-			r.TX.Back.String(), r.RX.Back.String(), fmt.Sprint(r.TX.Lost), fmt.Sprint(r.RX.Lost), alive(r.TX), alive(r.RX),
+			r.TX.Back.String(), r.RX.Back.String(), r.TX.Missing.String(), r.RX.Missing.String(),
+			fmt.Sprint(r.TX.Lost), fmt.Sprint(r.RX.Lost), alive(r.TX), alive(r.RX),
 			fmt.Sprint(r.Revived),
 		})
 	}
-	return align(cells)
+	return align(dropEmpty(cells))
+}
+
+// dropEmpty leaves out the columns of cells that have nothing under their head.
+func dropEmpty(cells [][]string) [][]string {
+	kept := make([][]string, len(cells))
+	for i := range cells[0] {
+		empty := len(cells) > 1
+		for _, line := range cells[1:] {
+			empty = empty && line[i] == "-"
+		}
+		if empty {
+			continue
+		}
+		for n, line := range cells {
+			kept[n] = append(kept[n], line[i])
+		}
+	}
+	return kept
 }
 
 func align(cells [][]string) string {
@@ -211,6 +256,8 @@ type Limits struct {
 	BackP50, BackMax time.Duration
 	// OutageP50 and OutageMax bound the outage, in both directions.
 	OutageP50, OutageMax time.Duration
+	// MissingP50 bounds the time that numbers are missing, in both directions.
+	MissingP50 time.Duration
 	// Connected wants no disconnect.
 	Connected bool
 	// Rounds is how many there must be at least.
@@ -242,6 +289,7 @@ func Judge(r Row, l Limits) (complaints []string) {
 		}
 		over("back p50", w.Back.P50, l.BackP50)
 		over("back max", w.Back.Max, l.BackMax)
+		over("missing p50", w.Missing.P50, l.MissingP50)
 		over("outage p50", w.Outage.P50, l.OutageP50)
 		over("outage max", w.Outage.Max, l.OutageMax)
 		if l.BackP50+l.BackMax > 0 && w.Back.N < w.Alive {

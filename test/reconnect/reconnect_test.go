@@ -15,13 +15,18 @@ import (
 
 const ms = time.Millisecond
 
-// synthetic is the report of a receiver that got a frame every 2 ms, apart from those sent between from and to.
-func synthetic(from, to time.Duration) sequence.Report {
+// synthetic is the report of a receiver that got a frame every 2 ms, apart from those sent between from and to. Its clock is
+// 10 s ahead of the sender's, and a frame is on its way for 1 ms, or until it is late.
+func synthetic(from, to, late time.Duration) sequence.Report {
 	var t sequence.Tracker
 	for n := uint64(1); n <= 5000; n++ {
 		sent := time.Duration(n) * 2 * ms
+		came := sent + ms
+		if sent < from {
+			came = max(came, min(late, came+100*ms))
+		}
 		if sent < from || sent >= to {
-			t.Take(sequence.Frame{Number: n, Sent: sent, Run: 1}, sent+ms, true)
+			t.Take(sequence.Frame{Number: n, Sent: sent, Run: 1}, came+10*time.Second, true)
 		}
 	}
 	return t.Report()
@@ -29,12 +34,21 @@ func synthetic(from, to time.Duration) sequence.Report {
 
 // TestMeasurement: an outage that was made comes out as it was made.
 func TestMeasurement(t *testing.T) {
-	r := synthetic(2000*ms, 3400*ms)
-	assert.Equal(t, Direction{Outage: 1402 * ms, Back: 401 * ms, Lost: 700, Alive: true}, Around(r, 3000*ms, true))
-	assert.Equal(t, Direction{Outage: 1402 * ms, Lost: 700, Alive: true}, Longest(r, true))
-	assert.Equal(t, Direction{Alive: true}, Around(r, 1000*ms, true), "frames came all the time then")
-	assert.Equal(t, Direction{}, Around(r, 3000*ms, false))
-	assert.Equal(t, Direction{Alive: true}, Longest(synthetic(0, 0), true))
+	r := synthetic(2000*ms, 3400*ms, 0)
+	want := Direction{Outage: 1402 * ms, Back: 401 * ms, Lost: 700, Alive: true}
+	assert.Equal(t, want, AroundTX(r, 13000*ms, true))
+	assert.Equal(t, want, AroundRX(r, 3000*ms, -10*time.Second, true))
+	assert.Equal(t, Direction{Outage: 1402 * ms, Missing: 1402 * ms, Lost: 700, Alive: true}, Longest(r, 2*ms, true))
+	assert.Equal(t, Direction{Outage: 1402 * ms, Lost: 700, Alive: true}, Longest(r, 0, true))
+	assert.Equal(t, Direction{Alive: true}, AroundTX(r, 11000*ms, true), "frames came all the time then")
+	assert.Equal(t, Direction{}, AroundTX(r, 13000*ms, false))
+	assert.Equal(t, Direction{}, AroundRX(r, 3000*ms, -10*time.Second, false))
+	assert.Equal(t, Direction{Alive: true}, Longest(synthetic(0, 0, 0), 2*ms, true))
+
+	// The receiver had no processor when the daemon was killed: what was on its way arrives after the new one listens.
+	r = synthetic(2000*ms, 2500*ms, 2050*ms)
+	assert.Equal(t, Direction{Outage: 451 * ms, Back: 481 * ms, Lost: 250, Alive: true}, AroundRX(r, 2020*ms, -10*time.Second, true))
+	assert.Equal(t, 502*ms, Longest(r, 2*ms, true).Missing, "as many as if it had had one")
 }
 
 func TestSpread(t *testing.T) {
@@ -79,9 +93,10 @@ func TestSummary(t *testing.T) {
 	lines := strings.Split(strings.TrimSpace(Table([]Row{r})), "\n")
 	require.Len(t, lines, 3)
 	for _, l := range lines {
-		assert.Equal(t, len([]rune(lines[0])), len([]rune(l)), "columns are aligned")
+		assert.Len(t, []rune(l), len([]rune(lines[0])), "columns are aligned")
 	}
 	assert.Contains(t, lines[2], "| 3/4 ")
+	assert.NotContains(t, lines[0], "missing", "a column with nothing in it")
 	assert.Contains(t, lines[2], "| 501 / 1200 / 1200 (5×) ")
 }
 
@@ -107,6 +122,7 @@ func TestJudge(t *testing.T) {
 		{"long", 1, func(o *Outcome) { o.TX.Outage = 4 * time.Second }, Limits{OutageP50: time.Second * 2, OutageMax: time.Second * 3}, []string{
 			"TX outage p50 4000.0 ms", "TX outage max 4000.0 ms",
 		}},
+		{"missing", 3, func(o *Outcome) { o.RX.Missing = 201 * ms }, Limits{MissingP50: 200 * ms}, []string{"RX missing p50 201.0 ms"}},
 		{"disconnected", 3, func(*Outcome) {}, Limits{Connected: true}, []string{"3 disconnects, want none"}},
 		{"no outage seen", 3, func(o *Outcome) { o.TX.Back = 0 }, limits, []string{"TX: an outage was seen in 2 of 3 rounds"}},
 	}

@@ -65,11 +65,23 @@ type Record struct {
 
 // write prints the table and, for a dir, writes it and the JSON there.
 func (c *collector) write(dir string) error {
-	if len(c.rows) == 0 {
+	if len(c.rows)+len(c.findings) == 0 {
 		return nil
 	}
-	text := "Times in ms: p50 / p99 / max. A guest sends on while it has no connection, which is most of what is lost (median).\n\n" +
-		Table(c.rows)
+	var restarts, others []Row
+	for _, r := range c.rows {
+		if r.TX.Back.N+r.RX.Back.N+r.Disconnects > 0 || r.TX.Alive+r.RX.Alive == 0 {
+			restarts = append(restarts, r)
+		} else {
+			others = append(others, r)
+		}
+	}
+	text := "Times in ms: p50 / p99 / max. A guest sends on while it has no connection, which is most of what is lost (median).\n"
+	for _, rows := range [][]Row{restarts, others} {
+		if len(rows) > 0 {
+			text += "\n" + Table(rows)
+		}
+	}
 	if len(c.findings) > 0 {
 		cells := [][]string{{"trap", "guest", "seen"}}
 		for _, f := range c.findings {

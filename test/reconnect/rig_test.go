@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"sync"
 	"testing"
 	"time"
@@ -47,7 +46,8 @@ type rig struct {
 	daemon  *lab.Daemon
 	peer    *lab.Peer
 	guests  []*lab.Guest
-	names   []string // of guests, for the table
+	names   []string        // of guests, for the table
+	stops   []time.Duration // how long the daemon took to stop, in this case
 }
 
 // newRig starts program. The back end's name is for the table.
@@ -84,7 +84,7 @@ func (r *rig) boot(t *testing.T, options ...lab.GuestOptions) {
 		options[i].Name = fmt.Sprintf("g%d", i)
 	}
 	r.guests = boot(t, r.lab, options...)
-	r.each(t, func(i int, g *lab.Guest) error {
+	r.each(t, func(_ int, g *lab.Guest) error {
 		return errors.Join(g.Watch(t.Context()), r.peer.SendTo(g.MAC))
 	})
 }
@@ -103,15 +103,6 @@ func (r *rig) load(t *testing.T, guests ...int) {
 	require.NoError(t, err)
 }
 
-func (r *rig) unload(t *testing.T, guests ...int) {
-	for _, i := range guests {
-		for _, name := range []string{"load", "others"} {
-			_, err := r.guests[i].EndBackground(within(t, patience), name)
-			require.NoError(t, err)
-		}
-	}
-}
-
 // each calls f for all guests at the same time and wants no error.
 func (r *rig) each(t *testing.T, f func(i int, g *lab.Guest) error) {
 	t.Helper()
@@ -127,14 +118,6 @@ func (r *rig) each(t *testing.T, f func(i int, g *lab.Guest) error) {
 func (r *rig) start(t *testing.T) {
 	t.Helper()
 	r.daemon = programs.StartDaemon(t, r.lab, r.program, r.socket, r.args...)
-}
-
-// stop sends s to the daemon and waits for its end.
-func (r *rig) stop(t *testing.T, s os.Signal) time.Duration {
-	t.Helper()
-	took, err := r.daemon.Stop(within(t, patience), s)
-	require.NoError(t, err)
-	return took
 }
 
 // life says which directions of a guest have frames.

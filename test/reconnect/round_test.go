@@ -17,6 +17,13 @@ import (
 // settle is how long frames are followed after a guest is alive.
 const settle = 100 * time.Millisecond
 
+// roundTime is how long a round may take on average, or there are fewer of them, minRounds at least. It takes three seconds
+// on an idle machine.
+const (
+	roundTime = 5 * time.Second
+	minRounds = 5
+)
+
 // trial is a number of rounds of one case.
 type trial struct {
 	rig    *rig
@@ -28,17 +35,30 @@ type trial struct {
 	restarts bool
 	// mayDie says that a guest's TX may be dead afterwards. It is then revived.
 	mayDie bool
+	// pace is the time between two frames that a guest sends to the peer, 0 for all it can.
+	pace time.Duration
+	// least is how many rounds there are even when they take long.
+	least int
 	// lost are guests that have no way back, and are not waited for.
 	lost map[int]bool
+	// enough ends a run before it has all its rounds; nil does not.
+	enough func(outcomes [][]Outcome) bool
 }
 
 // run runs rounds of the case and adds a row for each guest to the results.
 func (c trial) run(t *testing.T, rounds int) []Row {
 	t.Helper()
 	outcomes := make([][]Outcome, len(c.rig.guests))
-	for range rounds {
+	began := time.Now()
+	for n := range rounds {
+		if n >= max(c.least, minRounds) && time.Since(began) > time.Duration(rounds)*roundTime {
+			break // the machine has other things to do
+		}
 		for i, o := range c.round(t) {
 			outcomes[i] = append(outcomes[i], o)
+		}
+		if c.enough != nil && c.enough(outcomes) {
+			break
 		}
 	}
 	var rows []Row
@@ -124,13 +144,12 @@ func (c trial) outcome(t *testing.T, i int, began, listens time.Time, l life) Ou
 	o := Outcome{}
 	o.Disconnects, o.Disconnected = away(g, began)
 	if !c.restarts {
-		o.TX, o.RX, o.Others = Longest(tx, l.tx), Longest(rx, l.rx), Longest(others, others.Frames > 0)
+		o.TX, o.RX = Longest(tx, c.pace, l.tx), Longest(rx, peerEvery, l.rx)
+		o.Others = Longest(others, othersEvery, others.Frames > 0)
 		return o
 	}
 	at := r.peer.Clock(listens)
-	guestAt := at - tx.Offset // on the guest's clock
-	o.TX, o.RX = Around(tx, at, l.tx), Around(rx, guestAt, l.rx)
-	o.Others = Around(others, guestAt, others.Over(guestAt) != (sequence.Gap{}))
+	o.TX, o.RX, o.Others = AroundTX(tx, at, l.tx), AroundRX(rx, at, tx.Offset, l.rx), Longest(others, 0, others.Frames > 0)
 	return o
 }
 

@@ -17,7 +17,9 @@ import (
 const pumpPort = "5003"
 
 // Watch has the guest follow the numbered frames that arrive, for Seen.
-func (g *Guest) Watch(ctx context.Context) error { return g.Background(ctx, "guest watch eth0", "watch") }
+func (g *Guest) Watch(ctx context.Context) error {
+	return g.Background(ctx, "guest watch eth0", "watch")
+}
 
 // Seen is what has come to the guest since the last cut, by the address of the sender, after Watch. With cut it begins a
 // new period.
@@ -71,10 +73,14 @@ type Transfer struct {
 }
 
 // Pumped is how far the Pump to this guest has come.
-func (g *Guest) Pumped(ctx context.Context) (Transfer, error) { return g.transfer(ctx, "verify", "received") }
+func (g *Guest) Pumped(ctx context.Context) (Transfer, error) {
+	return g.transfer(ctx, "verify", "received")
+}
 
 // Pumping is how far the Pump from this guest has come.
-func (g *Guest) Pumping(ctx context.Context) (Transfer, error) { return g.transfer(ctx, "pump", "sent") }
+func (g *Guest) Pumping(ctx context.Context) (Transfer, error) {
+	return g.transfer(ctx, "pump", "sent")
+}
 
 func (g *Guest) transfer(ctx context.Context, name, word string) (Transfer, error) {
 	r, err := g.Must(ctx, "tail -n 1 /tmp/"+name+".log")

@@ -39,6 +39,8 @@ type Report struct {
 	LastCame time.Duration
 	// Gaps are the longest ones of 20 ms and more, in the order of time.
 	Gaps []Gap
+	// Hole is the gap with the most lost frames, however short it was: the zero Gap when none was lost.
+	Hole Gap
 	// Offset is the smallest difference between a frame's arrival on the receiver's clock and its sending on the sender's,
 	// over the whole run: the difference of the two clocks plus the shortest way.
 	Offset time.Duration
@@ -58,6 +60,17 @@ func (r Report) Longest() (g Gap) {
 func (r Report) Over(came time.Duration) (g Gap) {
 	for _, x := range r.Gaps {
 		if x.CameBefore <= came && came < x.CameAfter {
+			return x
+		}
+	}
+	return Gap{}
+}
+
+// Sent is the gap between the last frame that was sent before the time sent on the sender's clock and the first one after,
+// the zero Gap when they arrived close to each other.
+func (r Report) Sent(sent time.Duration) (g Gap) {
+	for _, x := range r.Gaps {
+		if x.SentBefore < sent && sent <= x.SentAfter {
 			return x
 		}
 	}
@@ -92,9 +105,13 @@ func (t *Tracker) Take(f Frame, came time.Duration, intact bool) {
 	default:
 		t.r.Lost += f.Number - t.r.Last - 1
 		t.r.Offset = min(t.r.Offset, offset)
-		t.keep(Gap{
+		g := Gap{
 			Before: t.r.Last, After: f.Number, SentBefore: t.sent, SentAfter: f.Sent, CameBefore: t.r.LastCame, CameAfter: came,
-		})
+		}
+		if g.Lost() > 0 && (t.r.Hole == Gap{} || g.Lost() > t.r.Hole.Lost()) {
+			t.r.Hole = g
+		}
+		t.keep(g)
 	}
 	t.r.Last, t.r.LastCame, t.sent = f.Number, came, f.Sent
 }

@@ -45,9 +45,11 @@ func TestTracker(t *testing.T) {
 		{"an outage of 300 ms", func(tr *Tracker) { arrivals(tr, 1, 1, 1000, between(401, 699)) }, Report{
 			Frames: 701, Lost: 299, Last: 1000, LastCame: 1101 * ms, Offset: 101 * ms,
 			Gaps: []Gap{{400, 700, 400 * ms, 700 * ms, 501 * ms, 801 * ms}},
+			Hole: Gap{400, 700, 400 * ms, 700 * ms, 501 * ms, 801 * ms},
 		}},
 		{"losses without an outage", func(tr *Tracker) { arrivals(tr, 1, 1, 1000, func(n uint64) bool { return n%10 == 0 }) }, Report{
 			Frames: 900, Lost: 99, Last: 999, LastCame: 1100 * ms, Offset: 101 * ms, // 1000 is not known to be lost
+			Hole: Gap{9, 11, 9 * ms, 11 * ms, 110 * ms, 112 * ms},
 		}},
 		{"held back, none lost", func(tr *Tracker) {
 			arrivals(tr, 1, 1, 400, none)
@@ -63,12 +65,12 @@ func TestTracker(t *testing.T) {
 			for _, n := range []uint64{1, 2, 5, 3, 4, 6, 6} {
 				tr.Take(Frame{Number: n, Run: 1}, 10*ms, true)
 			}
-		}, Report{Frames: 7, Late: 3, Last: 6, LastCame: 10 * ms, Offset: 10 * ms}},
+		}, Report{Frames: 7, Late: 3, Last: 6, LastCame: 10 * ms, Offset: 10 * ms, Hole: Gap{2, 5, 0, 0, 10 * ms, 10 * ms}}},
 		{"two runs", func(tr *Tracker) {
 			arrivals(tr, 1, 1, 500, none)
 			tr.Take(Frame{Number: 1, Sent: 0, Run: 2}, 5000*ms, true)
 			tr.Take(Frame{Number: 4, Sent: 3 * ms, Run: 2}, 5003*ms, true)
-		}, Report{Frames: 502, Lost: 2, Last: 4, LastCame: 5003 * ms, Offset: 5000 * ms}},
+		}, Report{Frames: 502, Lost: 2, Last: 4, LastCame: 5003 * ms, Offset: 5000 * ms, Hole: Gap{1, 4, 0, 3 * ms, 5000 * ms, 5003 * ms}}},
 		{"damaged", func(tr *Tracker) { tr.Take(Frame{Number: 1, Run: 1}, 0, false) }, Report{Frames: 1, Damaged: 1, Last: 1}},
 	}
 	for _, tt := range tests {
@@ -92,11 +94,14 @@ func TestCut(t *testing.T) {
 	assert.Equal(t, uint64(301), r.Frames)
 	assert.Equal(t, 300*ms, r.Longest().Length())
 	assert.Equal(t, uint64(299), r.Longest().Lost())
+	assert.Equal(t, r.Longest(), r.Hole)
 	tr.Cut()
 	arrivals(&tr, 1, 1001, 1100, none)
 	assert.Equal(t, Gap{}, tr.Report().Longest())
+	assert.Equal(t, Gap{}, tr.Report().Hole)
 }
 
+// TestOver also looks for gaps by the time of sending.
 func TestOver(t *testing.T) {
 	var tr Tracker
 	arrivals(&tr, 1, 1, 2000, func(n uint64) bool { return between(101, 149)(n) || between(1001, 1299)(n) })
@@ -106,6 +111,9 @@ func TestOver(t *testing.T) {
 	assert.Equal(t, r.Gaps[1], r.Over(1300*ms))
 	assert.Equal(t, Gap{}, r.Over(500*ms), "frames came then")
 	assert.Equal(t, r.Gaps[1], r.Longest())
+	assert.Equal(t, r.Gaps[0], r.Sent(101*ms))
+	assert.Equal(t, r.Gaps[1], r.Sent(1300*ms))
+	assert.Equal(t, Gap{}, r.Sent(1301*ms))
 }
 
 // TestKeepsTheLongest: many short gaps do not push a long one out.

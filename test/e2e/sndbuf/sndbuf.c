@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Preloaded into QEMU by the stop tests: gives each of its sockets a send buffer of SNDBUF bytes (4096 when unset) as it
+ * Preloaded into QEMU by the restart tests: gives each of its sockets a send buffer of SNDBUF bytes (4096 when unset) as it
  * connects. macOS gives a unix socket 8 KiB, Linux over 200 KiB; with so little room QEMU is blocked on a write most of the
  * time, which is the state in which it loses its network for good when its peer closes without reading on.
  *
