@@ -427,12 +427,22 @@ func early(t *testing.T, open func(context.Context) (vnet.Network, error)) (d *d
 	ln.SetUnlinkOnClose(false)
 	cfg := &compat.Config{SocketPath: sock, Pidfile: sock + ".pid", PidfileSet: true, MaxClients: perclient.DefaultMaxClients, RuntimeDir: compat.RuntimeDirNone}
 	d = &daemon{
-		cfg: cfg, log: slog.New(slog.NewTextHandler(log, nil)),
+		cfg: cfg, log: slog.New(slog.NewTextHandler(log, nil)), failed: make(chan error, 1),
 		open:  func(ctx context.Context, _ *state.File) (vnet.Network, error) { return open(ctx) },
 		given: inherit.Restore(inherit.Saved{Names: []string{inherit.Stream}}, map[string]*net.UnixListener{inherit.Stream: ln}, nil),
 	}
 	d.cfg.StateDir = sock + ".state"
 	return d, sock, log
+}
+
+// startEarly is start with a network that is not the command line's.
+func startEarly(ctx context.Context, t *testing.T, d *daemon) {
+	t.Helper()
+	var err error
+	d.pidfile, err = compat.AcquirePidfile(d.cfg.Pidfile, d.log)
+	require.NoError(t, err)
+	require.NoError(t, d.startGiven(ctx))
+	d.server = d.newServer()
 }
 
 // TestClientsBeforeTheNetwork: they are accepted and read at once, what they send is held, and nobody is told that the daemon is
@@ -449,7 +459,7 @@ func TestClientsBeforeTheNetwork(t *testing.T) {
 		return n, err
 	})
 	ctx, cancel := context.WithCancel(t.Context())
-	require.NoError(t, d.start(ctx))
+	startEarly(ctx, t, d)
 	ended := make(chan error, 1)
 	go func() { ended <- d.run(ctx) }()
 	p := &process{sock: sock}
@@ -489,7 +499,7 @@ func TestNetworkThatDoesNotStart(t *testing.T) {
 		<-gate
 		return nil, cause
 	})
-	require.NoError(t, d.start(t.Context()))
+	startEarly(t.Context(), t, d)
 	ended := make(chan error, 1)
 	go func() { ended <- d.run(t.Context()) }()
 	a := (&process{sock: sock}).dial(t, 1)
@@ -510,7 +520,7 @@ func TestStopBeforeTheNetwork(t *testing.T) {
 		return nil, ctx.Err()
 	})
 	ctx, cancel := context.WithCancel(t.Context())
-	require.NoError(t, d.start(ctx))
+	startEarly(ctx, t, d)
 	ended := make(chan error, 1)
 	go func() { ended <- d.run(ctx) }()
 	a := (&process{sock: sock}).dial(t, 1)
