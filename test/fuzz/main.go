@@ -163,7 +163,7 @@ func corpus(t target) int {
 func (t target) run(ctx context.Context, o fuzzOptions, x *outcome) error {
 	began := time.Now()
 	cmd := exec.CommandContext(ctx, "go", "test", "-run=^$", "-fuzz=^"+t.name+"$", "-fuzztime="+o.long.String(),
-		"-parallel="+strconv.Itoa(o.parallel), t.pkg)
+		"-fuzzminimizetime=200x", "-parallel="+strconv.Itoa(o.parallel), t.pkg)
 	cmd.Dir = t.module
 	out, err := cmd.CombinedOutput()
 	x.Seconds = time.Since(began).Seconds()
@@ -217,4 +217,6 @@ func write(path string, all []outcome) error {
 }
 
 // short is an import path without the module's.
-func short(pkg string) string { return strings.TrimPrefix(pkg, "github.com/socket-vmnet2/socket_vmnet2/") }
+func short(pkg string) string {
+	return strings.TrimPrefix(pkg, "github.com/socket-vmnet2/socket_vmnet2/")
+}

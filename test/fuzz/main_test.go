@@ -53,7 +53,7 @@ func TestTargets(t *testing.T) {
 		"internal/usernet/dns.FuzzHandleUDP", "internal/usernet.FuzzFrames", "internal/passing/proto.FuzzDecodeRequest",
 		"internal/passing/proto.FuzzDecodeReply", "internal/passing/proto.FuzzRights", "internal/passing/proto.FuzzReadMessage",
 		"attach.FuzzDecodeReply", "internal/state.FuzzDecode", "internal/bridge.FuzzBridge", "internal/watch.FuzzWatch", "internal/ifid.FuzzParse",
-		"internal/unixgram.FuzzClassify", "internal/unixgram.FuzzAnswers", "internal/vmnet/pkt.FuzzBatch", "test/soak/ledger.FuzzReceive",
+		"internal/unixgram.FuzzClassify", "internal/unixgram.FuzzAnswers", "internal/unixgram.FuzzDiagAnswers", "internal/handoff.FuzzDecode", "internal/antispoof.FuzzFilter", "internal/vmnet/pkt.FuzzBatch", "test/soak/ledger.FuzzReceive",
 	} {
 		assert.Contains(t, out.String(), "  "+name+"\n")
 	}
