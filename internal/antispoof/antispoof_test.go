@@ -90,15 +90,6 @@ func (c *client) sends(f []byte) bool {
 // gets shows f on its way to the client.
 func (c *client) gets(f []byte) { c.ToClient(frame.NewBatch(frame.Append(nil, f), 1)) }
 
-// refused is why the guard refused frames so far.
-func (c *client) refused() string {
-	d := c.Drops()
-	if len(d) == 0 {
-		return ""
-	}
-	return fmt.Sprint(d[2:]...)
-}
-
 // lease lets the client have ip by DHCP.
 func (c *client) lease(mac, ip string) {
 	c.t.Helper()
@@ -467,9 +458,21 @@ func TestStatic(t *testing.T) {
 		assert.True(t, c.talks(macA, ipA))
 		assert.Contains(t, r.log.String(), "another client uses it")
 		assert.Equal(t, 1, bytes.Count(r.log.Bytes(), []byte("another client uses it")))
+		assert.False(t, other.talks(macB, ipC), "it has a lease, so it uses no other address")
 		c.Close()
+		third := r.client(t, "")
+		assert.False(t, third.talks("020000000003", ipA), "it is leased")
+		assert.True(t, other.talks(macB, ipA), "the lease is good now")
+	})
+	t.Run("not taken by DHCP from a client with another lease", func(t *testing.T) {
+		r := newRig(t)
+		c, other, third := r.client(t, ""), r.client(t, ""), r.client(t, "")
+		require.True(t, c.talks(macA, ipA))
+		other.lease(macB, ipC)
 		other.lease(macB, ipA)
-		assert.True(t, other.talks(macB, ipA))
+		assert.False(t, other.talks(macB, ipA))
+		assert.False(t, other.talks(macB, ipC), "that lease has ended")
+		assert.True(t, third.talks("020000000003", ipC))
 	})
 	t.Run("no subnet known", func(t *testing.T) {
 		r := newRig(t, func(n *Network) { *n = Network{} })

@@ -27,7 +27,13 @@ func (r *Registry) own(g *Guard, mac mac48, now time.Duration) {
 	r.macs[mac] = g
 	g.mac.Store(uint64(mac))
 	g.linkLocal = interfaceID(mac)
-	if l := r.leaseOf(mac, now); l != nil {
+	r.settle(g, r.leaseOf(mac, now))
+}
+
+// settle gives g the address of its lease l, if it has one and nobody uses that address without a lease. The caller holds mu.
+func (r *Registry) settle(g *Guard, l *lease) {
+	if l != nil && (r.static[l.ip] == nil || r.static[l.ip] == g) {
+		g.dropStatic()
 		g.set(l.ip, l.until)
 	}
 }
@@ -57,9 +63,9 @@ func (g *Guard) claim(ip ip4, now time.Duration) bool {
 		}
 		g.lost()
 	}
-	if l := r.leaseOf(mac, now); l != nil { // it was learned after the client had come
-		g.set(l.ip, l.until)
-		return l.ip == ip
+	if l := r.leaseOf(mac, now); l != nil { // it was learned after the client had come, or was no good at first
+		r.settle(g, l)
+		return ip4(g.ip.Load()) == ip
 	}
 	if ip == g.ended || r.static[ip] != nil || r.foreign(ip.mapped(), mac, now) {
 		return false
@@ -143,7 +149,7 @@ func (r *Registry) makeRoom(now time.Duration) {
 }
 
 // acked gives the client the address of a DHCP server's ACK, unless another client uses it without a lease: then that one
-// keeps it until it leaves.
+// keeps it until it leaves, and this one has it after that.
 func (g *Guard) acked(ip ip4, left, now time.Duration) bool {
 	if !g.take(ip, left, now) {
 		return false
@@ -162,15 +168,16 @@ func (g *Guard) take(ip ip4, left, now time.Duration) bool {
 	if r.macs[mac] != g {
 		return false
 	}
-	if other := r.static[ip]; other != nil && other != g {
-		return false
+	r.lease(mac, ip, after(now, left), now)
+	if g.ended == ip {
+		g.ended = 0
 	}
-	g.dropStatic()
-	until := after(now, left)
-	r.lease(mac, ip, until, now)
-	g.ended = 0
-	g.set(ip, until)
-	return true
+	r.settle(g, r.leases[mac])
+	had := ip4(g.ip.Load())
+	if had != 0 && had != ip && r.static[had] != g { // by the lease before this one
+		g.lost()
+	}
+	return had == ip
 }
 
 // dropStatic gives back the address that the client has without a lease. The caller holds reg.mu.
