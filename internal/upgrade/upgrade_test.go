@@ -339,3 +339,28 @@ func TestGap(t *testing.T) {
 	require.NoError(t, err)
 	assert.Contains(t, string(b), `"gap_ms":45.7`)
 }
+
+// FuzzAnswer: whatever comes, check mode ends with an answer to the question or an error.
+func FuzzAnswer(f *testing.F) {
+	for _, seed := range []string{
+		`{"manifest":1,"nonce":"n","argv":["d","/s"],"state":"e30="}`, `{"manifest":2,"nonce":"n"}`, `{}`, `null`, `[`, ``,
+		`{"manifest":1,"nonce":"n","argv":[""],"posixly_correct":true,"state":"x"}`,
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, in []byte) {
+		var out strings.Builder
+		asked := false
+		err := Answer(strings.NewReader(string(in)), &out, Checks{
+			Version: "v2",
+			Argv: func(argv []string, _ bool) error {
+				asked = len(argv) > 0
+				return nil
+			},
+			State: func([]byte) error { return nil },
+		})
+		if (err == nil) != (out.Len() > 0) || err == nil && !asked {
+			t.Errorf("%q: %v, %q", in, err, out.String())
+		}
+	})
+}
