@@ -23,6 +23,7 @@ func (c *Session) keep() {
 			c.link.Shutdown(link.DrainOne)
 		}
 		c.first.set(vnet.PortInfo{}, errEnded)
+		c.pause.end()
 	}()
 	for {
 		ctx := c.pause.work()

@@ -23,6 +23,7 @@ type pauser struct {
 	open   chan struct{}      // closed by resume; nil while nothing is paused
 	reader chan struct{}      // closed when the reader stands
 	keeper chan struct{}      // closed when the keeper stands, or has ended
+	ended  bool               // the keeper has; the session may go on without one
 }
 
 func (p *pauser) init(ctx context.Context) { p.ctx, p.cancel = context.WithCancel(ctx) }
@@ -33,6 +34,24 @@ func (p *pauser) begin() {
 	defer p.mu.Unlock()
 	p.open = make(chan struct{})
 	p.reader, p.keeper = make(chan struct{}), make(chan struct{})
+	if p.ended {
+		close(p.keeper)
+	}
+}
+
+// end notes that the keeper has ended. It calls it itself.
+func (p *pauser) end() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ended = true
+	if p.open == nil {
+		return
+	}
+	select {
+	case <-p.keeper: // it has stood already
+	default:
+		close(p.keeper)
+	}
 }
 
 // stop ends what the keeper does.

@@ -189,6 +189,33 @@ func TestPauseGivesUp(t *testing.T) {
 	<-x.Done()
 }
 
+// leaving is a link whose client has gone, which nobody has noticed yet but Gone: a datagram client's.
+type leaving struct {
+	*fakeLink
+	asked chan struct{} // closed when Gone was called
+	once  sync.Once
+}
+
+func (l *leaving) Gone() bool       { l.once.Do(func() { close(l.asked) }); return true }
+func (l *leaving) Pause()           { l.end(link.ErrPaused) }
+func (l *leaving) Resume()          {}
+func (l *leaving) Save() link.Saved { return link.Saved{} }
+
+// TestPauseWithoutKeeper: a client that left before it had a port keeps nobody from being paused.
+func TestPauseWithoutKeeper(t *testing.T) {
+	r := newRig(t, Options{})
+	l := &leaving{fakeLink: newFakeLink(), asked: make(chan struct{})}
+	x, err := r.Serve(l, Client{})
+	require.NoError(t, err)
+	<-l.asked
+	for range 3 {
+		require.NoError(t, r.Pause(within(t)))
+		r.Resume()
+	}
+	l.end(errors.New("over"))
+	<-x.Done()
+}
+
 // TestRestore hands clients from one server to another under load, many times: none notices, none loses a frame that it sent.
 func TestRestore(t *testing.T) {
 	r := newRig(t, Options{})
