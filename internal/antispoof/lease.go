@@ -18,16 +18,16 @@ func (g *Guard) bind(mac mac48, now time.Duration) bool {
 	if r.macs[mac] != nil {
 		return false
 	}
-	r.own(g, mac, now)
+	r.own(g, mac)
+	r.settle(g, r.leaseOf(mac, now))
 	return true
 }
 
-// own makes mac, which is free, the address of g, with the lease that goes with it. The caller holds mu.
-func (r *Registry) own(g *Guard, mac mac48, now time.Duration) {
+// own makes mac, which is free, the address of g. The caller holds mu.
+func (r *Registry) own(g *Guard, mac mac48) {
 	r.macs[mac] = g
 	g.mac.Store(uint64(mac))
 	g.linkLocal = interfaceID(mac)
-	r.settle(g, r.leaseOf(mac, now))
 }
 
 // settle gives g the address of its lease l, if it has one and nobody uses that address without a lease. The caller holds mu.

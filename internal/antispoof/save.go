@@ -97,6 +97,11 @@ func (r *Registry) Restore(s Saved) error {
 		}
 		r.pending[v.ID] = g
 	}
+	for _, g := range r.pending { // after what is held without a lease, which comes first
+		if g.ip.Load() == 0 {
+			r.settle(g, r.leaseOf(mac48(g.mac.Load()), now))
+		}
+	}
 	return nil
 }
 
@@ -125,8 +130,8 @@ func (r *Registry) restore(v savedGuard, now time.Duration) (*Guard, error) {
 	if r.macs[mac] != nil {
 		return nil, fmt.Errorf("%s is another client's", v.MAC)
 	}
-	r.own(g, mac, now)
-	if ip := addr4(v.Static); ip != 0 && g.ip.Load() == 0 && r.static[ip] == nil && r.leased[ip] == nil {
+	r.own(g, mac)
+	if ip := addr4(v.Static); ip != 0 && r.static[ip] == nil {
 		r.static[ip] = g
 		g.set(ip, forever)
 	}

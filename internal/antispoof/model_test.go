@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package antispoof
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+)
+
+// TestNoTwoHolders has clients that come, go, claim, lease and release at random, over saves and restores: no address has two
+// holders at any time, and whoever has one is known to have it.
+func TestNoTwoHolders(t *testing.T) {
+	for seed := range uint64(8) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) { testNoTwoHolders(t, rand.New(rand.NewPCG(seed, 7))) })
+	}
+}
+
+func testNoTwoHolders(t *testing.T, random *rand.Rand) {
+	r := newRig(t, func(n *Network) { n.Strangers = true })
+	live := map[uint64]*client{}
+	mac := func() string { return fmt.Sprintf("02000000000%d", random.IntN(6)) }
+	ip := func() string { return fmt.Sprintf("c0a8690%d", 2+random.IntN(5)) }
+	six := func() string { return fmt.Sprintf("2001 0db8 0000 0000 0000 0000 0000 000%d", random.IntN(6)) }
+	for range 500 {
+		if len(live) < 5 && random.IntN(4) == 0 {
+			declared := ""
+			if random.IntN(2) == 0 {
+				declared = mac()
+			}
+			c := r.client(t, declared)
+			live[r.lastID] = c
+		}
+		for id, c := range live {
+			own := digits(mac48(c.mac.Load()).hardware())
+			if own == "" || random.IntN(5) == 0 {
+				own = mac()
+			}
+			switch random.IntN(9) {
+			case 0:
+				c.sends(says(own, ip()))
+			case 1:
+				c.sends(arp(own, "0002", own, ip(), ipGW))
+			case 2:
+				c.sends(ipv6(own, six(), noNext))
+			case 3:
+				c.sends(toServer(own, ip0, "03"))
+				c.gets(fromServer(own, ip(), "05", "3304 00000078"))
+			case 4:
+				c.sends(toServer(own, ip(), "07"))
+			case 5:
+				c.gets(fromServer(own, ip0, "06"))
+			case 6:
+				r.pass(10 * time.Second)
+			case 7:
+				c.gets(arp("0200000000ee", "0002", "0200000000ee", ip(), ipGW))
+			case 8:
+				if random.IntN(5) == 0 {
+					c.Close()
+					delete(live, id)
+				}
+			}
+			requireOneHolder(t, r.Registry, live)
+		}
+		if random.IntN(50) == 0 {
+			r = restarted(t, r, live)
+			requireOneHolder(t, r.Registry, live)
+		}
+	}
+}
+
+// restarted is r in the next process, with its clients.
+func restarted(t *testing.T, old *rig, live map[uint64]*client) *rig {
+	t.Helper()
+	text, err := json.Marshal(old.Save())
+	require.NoError(t, err)
+	var saved Saved
+	require.NoError(t, json.Unmarshal(text, &saved))
+	r := newRig(t)
+	r.lastID = old.lastID
+	require.NoError(t, r.Restore(saved))
+	for id, c := range live {
+		before := *c
+		live[id] = &client{r.Guard(id, c.declared.hardware(), r.logger()), t}
+		if before.mac.Load() != 0 { // else the one that it declared may be free now
+			require.Equal(t, before.mac.Load(), live[id].mac.Load())
+		}
+		if int64(old.now()) < before.until.Load() {
+			require.Equal(t, before.ip.Load(), live[id].ip.Load())
+		}
+		require.Len(t, live[id].six, len(before.six))
+	}
+	return r
+}
+
+func requireOneHolder(t *testing.T, r *Registry, live map[uint64]*client) {
+	t.Helper()
+	macs, four, six := map[uint64]bool{}, map[uint32]bool{}, map[ip6]bool{}
+	for _, c := range live {
+		if m := c.mac.Load(); m != 0 {
+			require.False(t, macs[m])
+			require.Same(t, c.Guard, r.macs[mac48(m)])
+			macs[m] = true
+		}
+		if ip := c.ip.Load(); ip != 0 && int64(r.now()) < c.until.Load() {
+			require.False(t, four[ip], "%s has two holders", ip4(ip).addr())
+			four[ip] = true
+			l := r.leased[ip4(ip)]
+			require.True(t, r.static[ip4(ip)] == c.Guard || l != nil && l.mac == mac48(c.mac.Load()), "%s is not known", ip4(ip).addr())
+		}
+		require.LessOrEqual(t, len(c.six), MaxIPv6)
+		for _, u := range c.six {
+			require.False(t, six[u.addr])
+			require.Same(t, c.Guard, r.six[u.addr])
+			six[u.addr] = true
+		}
+	}
+	require.Len(t, r.macs, len(macs))
+	require.Len(t, r.six, len(six))
+	require.LessOrEqual(t, len(r.static), len(live))
+}
+
+// TestConcurrent is for the race detector: all clients at once, in both directions.
+func TestConcurrent(t *testing.T) {
+	r := newRig(t, func(n *Network) { n.Strangers = true })
+	var wg sync.WaitGroup
+	for i := range 4 {
+		own := fmt.Sprintf("02000000000%d", i)
+		c := r.client(t, "")
+		send := func(f []byte) { c.Filter(frame.NewBatch(frame.Append(nil, f), 1), func(frame.Batch) {}) }
+		wg.Go(func() {
+			for n := range 500 {
+				send(toServer(own, ip0, "03"))
+				send(says(own, fmt.Sprintf("c0a8690%d", 2+(n+i)%5)))
+				send(ipv6(own, fmt.Sprintf("2001 0db8 0000 0000 0000 0000 0000 000%d", (n+i)%5), noNext))
+				send(toServer(own, ipA, "07"))
+				c.Drops()
+			}
+		})
+		for range 2 {
+			wg.Go(func() {
+				for n := range 500 {
+					c.gets(fromServer(own, fmt.Sprintf("c0a8690%d", 2+(n+i)%5), "05", hour))
+					c.gets(arp("0200000000ee", "0002", "0200000000ee", ipC, ipGW))
+				}
+			})
+		}
+	}
+	wg.Wait()
+	r.Save()
+}
