@@ -201,8 +201,8 @@ func (l *SocketLock) tryLock() error {
 		return err
 	}
 	fi, err := f.Stat()
-	if err == nil && !fi.Mode().IsRegular() {
-		err = syscall.EINVAL
+	if err == nil {
+		err = lockable(fi)
 	}
 	if err == nil {
 		err = flock(f)
@@ -239,4 +239,15 @@ func (l *SocketLock) stale() (bool, error) {
 		}
 	}
 	return true, nil
+}
+
+// lockable refuses what is no lock file. One with another name may be another program's, whose lock would be taken.
+func lockable(fi os.FileInfo) error {
+	if !fi.Mode().IsRegular() {
+		return syscall.EINVAL
+	}
+	if st, ok := fi.Sys().(*syscall.Stat_t); ok && st.Nlink > 1 {
+		return syscall.EMLINK
+	}
+	return nil
 }
