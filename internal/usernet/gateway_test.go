@@ -398,3 +398,26 @@ func FuzzFrames(f *testing.F) {
 		}
 	})
 }
+
+// TestRestartsAreFew: a stack that fails again and again is started ten times in the first minute at most, and twice in each
+// one after it.
+func TestRestartsAreFew(t *testing.T) {
+	n := start(t, Options{}, tuning{})
+	var at time.Duration
+	inMinute := map[int]int{}
+	for range 16 {
+		n.gw.replaceEngine()
+		n.gw.mu.Lock()
+		at += n.gw.delay
+		inMinute[int(at/time.Minute)]++
+		assert.Nil(t, n.gw.currentLocked(), "before its time")
+		n.gw.restart = time.Now()
+		assert.NotNil(t, n.gw.currentLocked())
+		n.gw.mu.Unlock()
+	}
+	assert.Equal(t, 9, inMinute[0])
+	for minute, restarts := range inMinute {
+		assert.LessOrEqual(t, restarts, max(2, 10*(1-minute)), "minute %d", minute)
+	}
+	assert.True(t, newRawGuest(t, n, mac1).ping(guestIP, gatewayIP, patience))
+}
