@@ -309,6 +309,36 @@ func content(s string) string {
 	return fmt.Sprint(mode, uid, gid, ino, rest)
 }
 
+// TestRootAndItsEnvironment: a daemon of root's that a user starts, by sudo for example, goes nowhere that the environment says.
+func TestRootAndItsEnvironment(t *testing.T) {
+	needRoot(t)
+	dir := shortDir(t)
+	bait := dir + "/bait"
+	require.NoError(t, os.Mkdir(bait, 0o700))
+	// What root's state would be is hidden from this machine.
+	const hide = `mount --make-rprivate / && mount -t tmpfs none /var/lib && exec "$@"`
+	cmd := exec.Command("/bin/sh", "-c", hide, "sh", filepath.Join(binaries, "socket_vmnet2"), "--backend=usernet", gatewayFlag, dir+"/s")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
+	for _, name := range []string{
+		"HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR", "TMPDIR", "STATE_DIRECTORY",
+		"RUNTIME_DIRECTORY", "CONFIGURATION_DIRECTORY", "NOTIFY_SOCKET", "SSL_CERT_FILE", "SSL_CERT_DIR", "HOSTALIASES", "LOCPATH",
+	} {
+		cmd.Env = append(cmd.Env, name+"="+bait)
+	}
+	cmd.Env = append(cmd.Env, "PATH="+os.Getenv("PATH"), "LISTEN_FDS=1", "LISTEN_PID=1", "LD_PRELOAD="+bait+"/x.so", "http_proxy=http://127.0.0.1:1")
+	p := startProcess(t, cmd, dir+"/s")
+	p.ready(t)
+	_, err := over(t, p.stream()).Configure()
+	require.NoError(t, err)
+	kept := fmt.Sprintf("/proc/%d/root/var/lib/socket_vmnet2/%s", p.Process.Pid, state.FileName(dir+"/s"))
+	require.Eventually(t, func() bool { _, err := os.Stat(kept); return err == nil }, patience, 10*time.Millisecond, "%s", p.stderr)
+	code, _ := p.signal(t, syscall.SIGTERM)
+	assert.Zero(t, code)
+	left, err := os.ReadDir(bait)
+	require.NoError(t, err)
+	assert.Empty(t, left)
+}
+
 // TestNobodyConnectsBeforeTheMode races a user who may not connect against starts of the daemon.
 func TestNobodyConnectsBeforeTheMode(t *testing.T) {
 	needRoot(t)

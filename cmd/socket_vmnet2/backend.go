@@ -12,6 +12,7 @@ import (
 	"runtime"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/inherit"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/state"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/usernet"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
@@ -114,7 +115,7 @@ func stateDir(cfg *compat.Config, log *slog.Logger) string {
 		GOOS:     runtime.GOOS,
 		EUID:     os.Geteuid(),
 		PPID:     os.Getppid(),
-		Getenv:   os.Getenv,
+		Getenv:   inherit.Getenv,
 	})
 	if err != nil {
 		log.Warn("guests may get other addresses after a restart", "error", err)

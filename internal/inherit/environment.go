@@ -34,6 +34,27 @@ func processEnvironment() environment {
 // 1, and never with more rights than whoever started it, whose environment it is.
 func Heeded() bool { return processEnvironment().heeded() }
 
+// Getenv is os.Getenv for what is the user's to say: empty in a process that has more rights than whoever started it.
+func Getenv(name string) string { return processEnvironment().get(name) }
+
+func (e environment) get(name string) string {
+	if e.uid != e.euid || e.gid != e.egid {
+		return ""
+	}
+	v, _ := e.lookup(name)
+	return v
+}
+
+// DropUnheeded removes from the environment what this process does not heed and an image after an upgrade could, once its parent
+// has ended and process 1 is its parent.
+func DropUnheeded() { processEnvironment().dropUnheeded() }
+
+func (e environment) dropUnheeded() {
+	if !e.heeded() {
+		e.take("STATE_DIRECTORY")
+	}
+}
+
 func (e environment) heeded() bool {
 	return e.uid == e.euid && e.gid == e.egid && (e.euid != 0 || e.ppid == 1)
 }

@@ -180,6 +180,31 @@ func TestNothingGiven(t *testing.T) {
 	}
 }
 
+func TestWhoseEnvironment(t *testing.T) {
+	for _, tt := range []struct {
+		name      string
+		set       func(e *environment)
+		get, kept bool
+	}{
+		{"root's by process 1", func(*environment) {}, true, true},
+		{"root's by a user", func(e *environment) { e.ppid = 2 }, true, false},
+		{"a user's", func(e *environment) { e.uid, e.euid, e.ppid = 501, 501, 2 }, true, true},
+		{"set-user-id", func(e *environment) { e.uid = 501 }, false, false},
+		{"set-user-id of a user", func(e *environment) { e.uid, e.euid = 501, 502 }, false, false},
+		{"set-group-id", func(e *environment) { e.uid, e.euid, e.egid = 501, 501, 20 }, false, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := newRig(t)
+			r.vars["STATE_DIRECTORY"], r.vars["HOME"] = "/s", "/h"
+			tt.set(&r.opts.env)
+			assert.Equal(t, tt.get, r.opts.env.get("HOME") == "/h")
+			r.opts.env.dropUnheeded()
+			assert.Equal(t, tt.kept, r.vars["STATE_DIRECTORY"] == "/s")
+			assert.Equal(t, "/h", r.vars["HOME"])
+		})
+	}
+}
+
 // TestSaved: the next image knows what was given, whoever hands the descriptors over.
 func TestSaved(t *testing.T) {
 	r := newRig(t)
