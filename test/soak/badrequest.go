@@ -76,7 +76,7 @@ func badRequests() (all []choice[badThing]) {
 		}
 	}
 	for _, text := range []string{
-		"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "POST /v1/upgrade HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999\r\n\r\n{",
+		"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "POST /v1/nothing HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999\r\n\r\n{",
 		"GET /" + strings.Repeat("a", 20_000) + " HTTP/1.1\r\n\r\n", "\x00\x01\x02", "DELETE /v1/upgrade HTTP/1.1\r\nHost: x\r\n\r\n", "G",
 	} {
 		q := request{name: "request", text: func(source) string { return text }, cut: len(text) == 1}

@@ -83,7 +83,7 @@ func (r *run) act(ctx context.Context, x chaos) error {
 	case chaosKill:
 		return r.restart(ctx, x, syscall.SIGKILL)
 	case chaosUpgrade:
-		return r.upgrade(ctx, x)
+		r.upgrade(ctx)
 	case chaosRefused:
 		r.refuse(ctx)
 	case chaosFreeze:
@@ -132,22 +132,14 @@ func (r *run) nextLife(ctx context.Context, x chaos) error {
 	return r.daemon.start(ctx)
 }
 
-// upgrade replaces the daemon in place. A daemon that cannot do that is restarted instead.
-func (r *run) upgrade(ctx context.Context, x chaos) error {
-	if !r.o.Upgrades {
-		r.totals.noUpgrade.Add(1)
-		return r.restart(ctx, x, syscall.SIGTERM)
-	}
+// upgrade replaces the daemon in place.
+func (r *run) upgrade(ctx context.Context) {
 	pid := r.daemon.pid()
 	r.watch.rest()
 	took, err := r.daemon.upgrade(ctx, r.daemon.good)
 	r.watch.rest()
 	switch {
 	case ctx.Err() != nil:
-		return nil
-	case err != nil && strings.Contains(err.Error(), "cannot be upgraded in place"):
-		r.totals.noUpgrade.Add(1)
-		return r.restart(ctx, x, syscall.SIGTERM)
 	case err != nil:
 		r.fail(upgraded, "%v; the end of the daemon's log:\n%s", err, r.book.tail())
 	case r.daemon.pid() != pid:
@@ -158,15 +150,10 @@ func (r *run) upgrade(ctx context.Context, x chaos) error {
 		r.totals.upgradeTimes = append(r.totals.upgradeTimes, took)
 		r.totals.mu.Unlock()
 	}
-	return nil
 }
 
 // refuse offers the daemon a program that is none.
 func (r *run) refuse(ctx context.Context) {
-	if !r.o.Upgrades {
-		r.totals.noUpgrade.Add(1)
-		return
-	}
 	bad := filepath.Join(r.o.Dir, "bad")
 	if err := os.WriteFile(bad, []byte("#!/bin/sh\nexit 3\n"), 0o755); err != nil {
 		r.fail(upgraded, "%v", err)

@@ -35,7 +35,6 @@ type options struct {
 	Backend   string        `json:"backend"`
 	AntiSpoof bool          `json:"anti_spoof"`
 	Race      bool          `json:"race"`     // the daemon is built with the race detector
-	Upgrades  bool          `json:"upgrades"` // the daemon can be upgraded in place; found out by asking
 	Pace      time.Duration `json:"pace_ns"`  // between two things that happen to the daemon, on average
 	Pause     time.Duration `json:"pause_ns"` // between two steps of a guest, on average
 	Storm     int           `json:"storm"`    // frames at most

@@ -56,7 +56,7 @@ func (r *run) result(err error) *result {
 		Options: r.o, Date: r.began.UTC().Format("2006-01-02"), Machine: fmt.Sprintf("%s/%s, %d CPUs", runtime.GOOS, runtime.GOARCH, runtime.NumCPU()),
 		Took: r.now().Seconds(), Connections: t.connections.Load(), Ways: map[string]uint64{}, Retries: t.retries.Load(), Sent: t.sent.Load(),
 		Checked: r.ledger.Stats(), Starts: t.starts.Load(), Terms: t.terms.Load(), Kills: t.kills.Load(), Upgrades: t.upgrades.Load(),
-		Refusals: t.refusals.Load(), NoUpgrade: t.noUpgrade.Load(), Freezes: t.freezes.Load(), Calms: t.calms.Load(),
+		Refusals: t.refusals.Load(), Freezes: t.freezes.Load(), Calms: t.calms.Load(),
 		Stop: t.slowestStop.Seconds(), Start: t.slowestStart.Seconds(), Gap: t.slowestGap.Seconds(),
 		UpgradeMS: percentiles(t.upgradeTimes), Hostile: t.hostile, Uses: t.uses, Warnings: r.book.warned, LogLines: r.book.lines,
 		Counts: r.ledger.Counts(), Violations: r.ledger.Violations(),
@@ -101,9 +101,6 @@ func (x *result) print(out io.Writer) {
 	row("upgrades", "%d, %d of a bad program refused", x.Upgrades, x.Refusals)
 	if len(x.UpgradeMS) > 0 {
 		row("upgrade took", "p50 %.0f ms, p99 %.0f ms, max %.0f ms", x.UpgradeMS[0], x.UpgradeMS[1], x.UpgradeMS[2])
-	}
-	if x.NoUpgrade > 0 {
-		row("upgrades not to be had", "%d", x.NoUpgrade)
 	}
 	row("frozen", "%d times", x.Freezes)
 	row("slowest stop, start", "%.2f s, %.2f s", x.Stop, x.Start)

@@ -167,7 +167,6 @@ type totals struct {
 	ways                       [16]atomic.Uint64 // by transport
 	starts, terms, kills       atomic.Int64
 	upgrades, refusals         atomic.Int64
-	noUpgrade                  atomic.Int64 // acts that found no upgrade to be had
 	freezes, calms             atomic.Int64
 
 	mu           sync.Mutex

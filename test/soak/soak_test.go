@@ -45,20 +45,21 @@ func short(d time.Duration) options {
 
 // TestSoak is the short soak of CI: on the embedded network, the same with --anti-spoof, on the simulator.
 func TestSoak(t *testing.T) {
-	for i, c := range []struct {
+	for _, c := range []struct {
 		name    string
+		seed    uint64 // one by which much happens to the daemon early
 		prepare func(t *testing.T, o *options)
 	}{
-		{"usernet", func(*testing.T, *options) {}},
-		{"anti-spoof", func(_ *testing.T, o *options) { o.AntiSpoof = true }},
-		{"simulator", func(t *testing.T, o *options) {
+		{"usernet", 61, func(*testing.T, *options) {}},
+		{"anti-spoof", 133, func(_ *testing.T, o *options) { o.AntiSpoof = true }},
+		{"simulator", 28, func(t *testing.T, o *options) {
 			vmnetsim.Library(t, vmnetsim.Full)
 			o.Backend, o.Clients = backendSimulator, 8 // it has room for 32 interfaces
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := short(*soakDuration)
-			o.Seed = uint64(i + 1)
+			o.Seed = c.seed
 			if *soakSeed != 0 {
 				o.Seed = *soakSeed
 			}
@@ -70,7 +71,7 @@ func TestSoak(t *testing.T) {
 			t.Log(out.String())
 			assert.Empty(t, res.Violations)
 			// It was not for nothing.
-			assert.Positive(t, res.Starts)
+			assert.Positive(t, res.Upgrades+res.Kills)
 			assert.NotEmpty(t, res.Hostile)
 			assert.Positive(t, res.Checked.Owned)
 			assert.Positive(t, res.Checked.Settled)
