@@ -8,8 +8,10 @@ import (
 	"encoding/binary"
 	"net"
 	"net/netip"
+	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -319,4 +321,42 @@ func TestLeasesAreKept(t *testing.T) {
 	assert.NoError(t, err)
 	_, err = g.Renew(l)
 	assert.NoError(t, err)
+}
+
+// TestAddressesOverAnUpgrade: who holds which address is known to the next program, leased or not, and so is what was dropped.
+func TestAddressesOverAnUpgrade(t *testing.T) {
+	p := startOpen(t, antiSpoof)
+	leased, static, forger, witness := over(t, p.stream()), over(t, p.connected()), over(t, p.attach(proto.Datagram)), over(t, p.stream())
+	l, err := leased.Configure()
+	require.NoError(t, err)
+	static.SetAddr(netip.MustParsePrefix("192.168.105.77/24"), gatewayAddr)
+	forger.SetAddr(netip.MustParsePrefix("192.168.105.78/24"), gatewayAddr)
+	guests := []*fakeguest.Guest{leased, static, forger}
+	ping := func() {
+		for _, g := range guests {
+			require.Eventually(t, func() bool {
+				_, err := g.Ping(gatewayAddr, 56)
+				return err == nil
+			}, patience, time.Millisecond)
+		}
+	}
+	ping()
+	introduce(t, witness, forger)
+	try := func() []string {
+		heard := witness.Listen(nil)
+		defer heard.Close()
+		return forgedArrive(t, forger, slices.Concat(forgeries(t, forger, leased), forgeries(t, forger, static)), heard)
+	}
+	assert.Empty(t, try())
+	for range 3 {
+		out, err := exec.CommandContext(t.Context(), filepath.Join(binaries, "socket_vmnet2"), "upgrade", p.sock).CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		introduce(t, witness, forger)
+		assert.Empty(t, try())
+		ping()
+	}
+	_, err = leased.Renew(l)
+	assert.NoError(t, err)
+	forger.Close()
+	require.Eventually(t, func() bool { return strings.Contains(p.stderr.String(), "drop_spoofed=184 ") }, patience, 10*time.Millisecond, "%s", p.stderr)
 }

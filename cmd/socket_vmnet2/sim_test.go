@@ -46,6 +46,7 @@ var onBoth = []string{
 	"TestStopWithClientsOfAllKinds", "TestPathClientsOutliveTheDaemon",
 	"TestPanics",
 	"TestForgeries", "TestHonestGuests", "TestOneStaticAddress", "TestDeclaredAddress", "TestLeasesAreKept",
+	"TestAddressesOverAnUpgrade",
 	"TestOnVmnet",
 }
 
