@@ -47,6 +47,7 @@ var onBoth = []string{
 	"TestPanics",
 	"TestForgeries", "TestHonestGuests", "TestOneStaticAddress", "TestDeclaredAddress", "TestLeasesAreKept",
 	"TestAddressesOverAnUpgrade",
+	"TestUpgradeUnderLoad", "TestUpgradeThatCannotExec", "TestStopDuringAnUpgrade",
 	"TestOnVmnet",
 }
 

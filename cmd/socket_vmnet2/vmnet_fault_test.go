@@ -5,9 +5,7 @@
 package main
 
 import (
-	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/netip"
 	"os"
@@ -22,7 +20,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vmnet/api"
 	"github.com/socket-vmnet2/socket_vmnet2/test/vmnetsim"
 )
@@ -168,53 +165,6 @@ func testMoreClientsThanInterfaces(t *testing.T) {
 	require.Eventually(t, func() bool { return c.Gauges().Interfaces == 5 }, patience, 10*time.Millisecond,
 		"at once, not when they try again after 30 s")
 	mesh(t, clients[4:])
-}
-
-// mesh passes a frame from every client to every other one. The first ones may be lost, while interfaces are starting.
-func mesh(t *testing.T, clients []*client) {
-	t.Helper()
-	for _, from := range clients {
-		for _, to := range clients {
-			if from != to {
-				from.reaches(to)
-			}
-		}
-	}
-}
-
-// reaches sends a frame to another client until it arrives.
-func (c *client) reaches(to *client) {
-	c.t.Helper()
-	word := fmt.Sprintf("%d to %d at %d", c.mac, to.mac, time.Now().UnixNano())
-	for range 400 {
-		c.send(to.mac, word)
-		if to.hears(word, 50*time.Millisecond) {
-			return
-		}
-	}
-	require.Fail(c.t, "frames do not arrive", "from %d to %d", c.mac, to.mac)
-}
-
-// hears reads frames until one has payload, and reports false when none came for a while.
-func (c *client) hears(payload string, patience time.Duration) bool {
-	c.t.Helper()
-	defer func() { require.NoError(c.t, c.SetDeadline(time.Now().Add(patience))) }()
-	for {
-		require.NoError(c.t, c.SetReadDeadline(time.Now().Add(patience)))
-		head := make([]byte, frame.PrefixLen)
-		n, err := io.ReadFull(c, head)
-		if errors.Is(err, os.ErrDeadlineExceeded) && n == 0 {
-			return false
-		}
-		require.NoError(c.t, err)
-		require.NoError(c.t, c.SetReadDeadline(time.Now().Add(patience)))
-		f := make([]byte, int(head[2])<<8|int(head[3]))
-		_, err = io.ReadFull(c, f)
-		require.NoError(c.t, err)
-		if string(f[frame.MinLen:]) == payload {
-			return true
-		}
-	}
 }
 
 // testClientStartFails: whatever the framework does in place of starting a client's interface, the client gets its frames.

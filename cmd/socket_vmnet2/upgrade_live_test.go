@@ -1,0 +1,376 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/upgrade"
+)
+
+// startOwn starts a daemon from a copy of the program, which a test may replace, and returns the path of that.
+func startOwn(t *testing.T, args ...string) (*process, string) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "socket_vmnet2")
+	replaceProgram(t, path)
+	dir := t.TempDir()
+	c := command("socket_vmnet2", filepath.Join(dir, "s"), append([]string{"--pidfile=" + dir + "/pid"}, args...)...)
+	c.Path, c.Args[0] = path, path
+	p := runDaemon(t, c, filepath.Join(dir, "s"))
+	p.ready(t)
+	p.base(t)
+	return p, path
+}
+
+// replaceProgram puts a copy of the program under test at path, as an installation does.
+func replaceProgram(t *testing.T, path string) {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(binaries, "socket_vmnet2"))
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(path+".new", b, 0o755))
+	require.NoError(t, os.Rename(path+".new", path))
+}
+
+// upgrade runs the subcommand.
+func (p *process) upgrade(t *testing.T) (r upgrade.Result, stderr string, err error) {
+	t.Helper()
+	var out, said strings.Builder
+	c := exec.CommandContext(t.Context(), filepath.Join(binaries, "socket_vmnet2"), "upgrade", "--json", p.sock)
+	c.Stdout, c.Stderr = &out, &said
+	if err = c.Run(); err == nil {
+		require.NoError(t, json.Unmarshal([]byte(out.String()), &r), out.String())
+	}
+	return r, said.String(), err
+}
+
+// A stream is one client's numbered frames to another.
+type numbers struct {
+	from, to *client
+	sent     atomic.Uint64
+	got      atomic.Uint64 // frames
+	bad      atomic.Uint64 // out of order, twice, or changed
+	gap      atomic.Int64  // longest time between two, ns
+	err      error         // of reading, once read has ended
+}
+
+// length is that of the frames, by their number: all kinds.
+func (n *numbers) length(i uint64) int { return frame.MinLen + 16 + int(i*37%1400) }
+
+func (n *numbers) write(stop <-chan struct{}) {
+	var b []byte
+	for i := uint64(1); ; {
+		select {
+		case <-stop:
+			return
+		default:
+		}
+		b = b[:0]
+		for range 8 {
+			f := make([]byte, n.length(i))
+			copy(f, []byte{2, 0, 0, 0, 0, n.to.mac, 2, 0, 0, 0, 0, n.from.mac, 0x88, 0xb5})
+			binary.BigEndian.PutUint64(f[14:], i)
+			for k := 22; k < len(f); k++ {
+				f[k] = byte(i) + byte(k)
+			}
+			b = frame.Append(b, f)
+			i++
+		}
+		_ = n.from.SetWriteDeadline(time.Now().Add(patience))
+		if _, err := n.from.Write(b); err != nil {
+			n.err = err
+			return
+		}
+		n.sent.Store(i - 1)
+		time.Sleep(500 * time.Microsecond)
+	}
+}
+
+func (n *numbers) read() {
+	head := make([]byte, frame.PrefixLen)
+	f := make([]byte, frame.MaxLen)
+	var last uint64
+	var at time.Time
+	for {
+		if _, err := io.ReadFull(n.to, head); err != nil {
+			n.err = err
+			return
+		}
+		f := f[:min(binary.BigEndian.Uint32(head), frame.MaxLen)]
+		if _, err := io.ReadFull(n.to, f); err != nil {
+			n.err = err
+			return
+		}
+		if len(f) < 22 || f[5] != n.to.mac || f[11] != n.from.mac {
+			continue // of the start
+		}
+		i := binary.BigEndian.Uint64(f[14:])
+		ok := i > last && len(f) == n.length(i)
+		for k := 22; ok && k < len(f); k++ {
+			ok = f[k] == byte(i)+byte(k)
+		}
+		if !ok {
+			n.bad.Add(1)
+		}
+		last = i
+		now := time.Now()
+		if d := now.Sub(at); !at.IsZero() && int64(d) > n.gap.Load() {
+			n.gap.Store(int64(d))
+		}
+		at = now
+		n.got.Add(1)
+	}
+}
+
+// TestUpgradeUnderLoad: clients of the stream socket notice nothing of 20 upgrades but a gap.
+func TestUpgradeUnderLoad(t *testing.T) {
+	p, path := startOwn(t)
+	pidfile := filepath.Join(filepath.Dir(p.sock), "pid")
+	content, err := os.ReadFile(pidfile)
+	require.NoError(t, err)
+	a, b := p.talkers(t), talking{p.dial(t, 0xc1), p.dial(t, 0xd1)}
+	b.a.reaches(b.b)
+	b.b.reaches(b.a)
+	idle := p.dial(t, 0xe1)
+	_, err = idle.Write(wire(0, 0xe1, "in two pieces")[:7])
+	require.NoError(t, err)
+	flows := []*numbers{{from: a.a, to: a.b}, {from: a.b, to: a.a}, {from: b.a, to: b.b}, {from: b.b, to: b.a}}
+	stop := make(chan struct{})
+	var writing, reading sync.WaitGroup
+	for _, n := range flows {
+		require.NoError(t, n.to.SetDeadline(time.Time{}))
+		writing.Go(func() { n.write(stop) })
+		reading.Go(n.read)
+	}
+	base := p.files(t)
+	var gaps []time.Duration
+	for range 20 {
+		before := flows[0].got.Load()
+		require.Eventually(t, func() bool { return flows[0].got.Load() > before+20 }, patience, time.Millisecond)
+		for _, n := range flows {
+			n.gap.Store(0)
+		}
+		replaceProgram(t, path)
+		r, stderr, err := p.upgrade(t)
+		require.NoError(t, err, stderr)
+		assert.Equal(t, p.Process.Pid, r.PID)
+		assert.Equal(t, map[string]int{"stream": 5}, r.Clients)
+		before = flows[3].got.Load()
+		require.Eventually(t, func() bool { return flows[3].got.Load() > before+20 }, patience, time.Millisecond)
+		gap := time.Duration(0)
+		for _, n := range flows {
+			gap = max(gap, time.Duration(n.gap.Load()))
+		}
+		gaps = append(gaps, gap.Round(time.Millisecond))
+	}
+	close(stop)
+	writing.Wait()
+	_, err = idle.Write(wire(0, 0xe1, "in two pieces")[7:])
+	require.NoError(t, err, "half a frame was carried")
+	time.Sleep(100 * time.Millisecond)
+	for i, n := range flows {
+		_ = n.to.SetReadDeadline(time.Now())
+		assert.Zero(t, n.bad.Load(), "frames out of order, twice or changed in flow %d", i)
+	}
+	reading.Wait()
+	for i, n := range flows {
+		assert.ErrorIs(t, n.err, os.ErrDeadlineExceeded, "a disconnect")
+		t.Logf("flow %d: %d frames sent, %d lost", i, n.sent.Load(), n.sent.Load()-n.got.Load())
+		assert.Greater(t, n.got.Load(), n.sent.Load()/2)
+	}
+	slices.Sort(gaps)
+	t.Logf("gap: p50 %v, max %v", gaps[len(gaps)/2], gaps[len(gaps)-1])
+	assert.Less(t, gaps[len(gaps)/2], 5*time.Second)
+	after, err := os.ReadFile(pidfile)
+	require.NoError(t, err)
+	assert.Equal(t, string(content), string(after))
+	if runtime.GOOS == "linux" {
+		assert.LessOrEqual(t, p.files(t), base+2, "descriptors")
+	}
+	second := launch(t, "socket_vmnet2", p.sock)
+	<-second.ended
+	assert.Contains(t, second.stderr.String(), "bind: Address already in use", "the locks are still held")
+	for _, c := range []*client{a.a, a.b, b.a, b.b, idle} {
+		require.NoError(t, c.SetDeadline(time.Now().Add(patience)))
+	}
+	code, took := p.signal(t, syscall.SIGTERM)
+	assert.Zero(t, code)
+	assert.Less(t, took, stopTime)
+	for _, c := range []*client{a.a, a.b, b.a, b.b, idle} {
+		c.ended()
+	}
+	assert.NoFileExists(t, pidfile)
+	assert.NoFileExists(t, p.sock)
+	assert.NoDirExists(t, p.sock+".d")
+	assert.Equal(t, 20, strings.Count(p.stderr.String(), "INFO | upgraded "))
+	assert.NotContains(t, p.stderr.String(), "is lost in the upgrade")
+}
+
+// TestUpgradeWhileClientsComeAndGo: nobody is refused, whenever he connects.
+func TestUpgradeWhileClientsComeAndGo(t *testing.T) {
+	p, _ := startOwn(t)
+	tk := p.talkers(t)
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	var came atomic.Int64
+	for i := range 4 {
+		wg.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				c, err := net.Dial("unix", p.sock)
+				if !assert.NoError(t, err, "refused") {
+					return
+				}
+				if i%2 == 0 {
+					_, err = c.Write(wire(0, byte(i+1), "hello"))
+					assert.NoError(t, err)
+				}
+				_ = c.Close()
+				came.Add(1)
+				time.Sleep(time.Millisecond) // else they fill the backlog, which is no upgrade's fault
+			}
+		})
+	}
+	for range 5 {
+		_, stderr, err := p.upgrade(t)
+		require.NoError(t, err, stderr)
+	}
+	close(stop)
+	wg.Wait()
+	for _, c := range []*client{tk.a, tk.b} {
+		require.NoError(t, c.SetDeadline(time.Now().Add(patience)))
+	}
+	tk.check("still there")
+	t.Logf("%d clients came and went", came.Load())
+}
+
+// TestUpgradeIsRefused: whatever is wrong with the new program, the daemon goes on and says why.
+func TestUpgradeIsRefused(t *testing.T) {
+	p, path := startOwn(t)
+	tk := p.talkers(t)
+	script := func(text string) func() error {
+		return func() error { return os.WriteFile(path, []byte("#!/bin/sh\n"+text+"\n"), 0o755) }
+	}
+	for _, c := range []struct {
+		name string
+		make func() error
+		want string
+	}{
+		{"nothing there", func() error { return nil }, "no such file"},
+		{"a directory", func() error { return os.Mkdir(path, 0o755) }, "no regular file"},
+		{"not executable", func() error { return os.WriteFile(path, []byte("\x7fELF"), 0o644) }, "execut"},
+		{"no program", func() error { return os.WriteFile(path, []byte("\x7fELF nonsense"), 0o755) }, "exec"},
+		{"writable by others", func() error {
+			replaceProgram(t, path)
+			return os.Chmod(path, 0o777)
+		}, "others may write"},
+		{"ends at once", script("exit 0"), "is not a program that can take over"},
+		{"fails", script("echo out of order >&2; exit 3"), "out of order"},
+		{"is killed", script("kill -SEGV $$"), "refuses to take over"},
+		{"too slow", script("sleep 60"), "did not answer within 2s"},
+		{"talks without end", script("yes"), "did not answer within 2s"},
+		{"claims to be new", script(`cat >/dev/null; echo '{"proof":"x","version":"v9"}'`), "is not a program that can take over"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			require.NoError(t, os.RemoveAll(path))
+			require.NoError(t, c.make())
+			_, stderr, err := p.upgrade(t)
+			assert.Error(t, err)
+			assert.Contains(t, stderr, c.want)
+			assert.Contains(t, stderr, path, "which file it is about")
+			tk.check("the daemon goes on")
+			assert.Contains(t, p.stderr.String(), "WARN | no upgrade: this image goes on")
+		})
+	}
+	require.NoError(t, os.RemoveAll(path))
+	replaceProgram(t, path)
+	r, stderr, err := p.upgrade(t)
+	require.NoError(t, err, stderr)
+	assert.Equal(t, 2, r.Clients["stream"])
+	tk.check("and is upgraded in the end")
+}
+
+// TestUpgradeThatCannotExec: the program passes its check and is replaced by one that cannot run, at the last moment. The
+// network starts again.
+func TestUpgradeThatCannotExec(t *testing.T) {
+	p, path := startOwn(t)
+	tk := p.talkers(t)
+	// In check mode it answers by the real program, and has no interpreter afterwards.
+	sh := filepath.Join(t.TempDir(), "sh")
+	require.NoError(t, os.Symlink("/bin/sh", sh))
+	real := filepath.Join(binaries, "socket_vmnet2")
+	text := fmt.Sprintf("#!%s\nif [ \"$1\" = --upgrade-check ]; then /bin/rm %s; exec %s --upgrade-check; fi\n", sh, sh, real)
+	require.NoError(t, os.Remove(path))
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o755))
+	_, stderr, err := p.upgrade(t)
+	assert.Error(t, err)
+	assert.Contains(t, stderr, "no such file or directory")
+	tk.a.reaches(tk.b)
+	tk.b.reaches(tk.a)
+	tk.check("the daemon goes on as it was")
+	newcomer := p.dial(t, 9)
+	newcomer.send(0, "who is there")
+	tk.a.receive("who is there")
+	require.NoError(t, os.Remove(path))
+	replaceProgram(t, path)
+	_, stderr, err = p.upgrade(t)
+	require.NoError(t, err, stderr)
+	tk.a.reaches(tk.b)
+	code, took := p.signal(t, syscall.SIGTERM)
+	assert.Zero(t, code)
+	assert.Less(t, took, stopTime)
+	assert.NoFileExists(t, p.sock)
+}
+
+// TestStopDuringAnUpgrade: a signal at any time ends the daemon, and in order but for the first milliseconds of the new
+// program's life, before Go's runtime can catch anything.
+func TestStopDuringAnUpgrade(t *testing.T) {
+	const rounds = 12
+	deadly := 0
+	for i := range rounds {
+		p, _ := startOwn(t)
+		tk := p.talkers(t)
+		done := make(chan struct{})
+		go func() { defer close(done); _, _, _ = p.upgrade(t) }()
+		time.Sleep(time.Duration(i*15) * time.Millisecond)
+		code, took := p.signal(t, syscall.SIGTERM)
+		<-done
+		assert.Less(t, took, stopTime+2*time.Second)
+		if code != 0 {
+			assert.NotContains(t, p.stderr.String(), "Received signal", "it was caught and ended the daemon all the same")
+			assert.Contains(t, p.stderr.String(), "upgrading", "it came at another time")
+			deadly++
+			continue
+		}
+		assert.NoFileExists(t, p.sock)
+		assert.NoFileExists(t, filepath.Join(filepath.Dir(p.sock), "pid"))
+		for _, c := range []*client{tk.a, tk.b} {
+			require.NoError(t, c.SetDeadline(time.Now().Add(patience)))
+			c.ended()
+		}
+	}
+	t.Logf("%d of %d came in the moment when they are deadly", deadly, rounds)
+	assert.LessOrEqual(t, deadly, rounds/2)
+}
