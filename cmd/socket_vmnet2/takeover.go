@@ -57,6 +57,7 @@ func (d *daemon) takeOver(ctx context.Context, in *handoff.In) (err error) {
 	var fd int
 	d.extras, fd = takeExtras(d, in)
 	d.control = takeControl(in, fd, d.controlOptions())
+	d.server.Restored()
 	sessions := d.server.Sessions()
 	d.then = func(ctx context.Context) { d.answer(ctx, call, in.From(), &v, sessions) }
 	return nil

@@ -24,6 +24,7 @@ func (c *Session) keep() {
 		}
 		c.first.set(vnet.PortInfo{}, errEnded)
 		c.pause.end()
+		c.gathered(c.ctx, false)
 	}()
 	for {
 		ctx := c.pause.work()
@@ -42,6 +43,7 @@ func (c *Session) connect(ctx context.Context) {
 	}
 	for attempt := 0; ; {
 		p, err := c.start(ctx)
+		c.gathered(ctx, err == nil)
 		if err == nil {
 			attempt = 0
 			if ctx.Err() == nil {

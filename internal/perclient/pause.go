@@ -61,12 +61,19 @@ func (p *pauser) stop() {
 	p.cancel()
 }
 
-// resume lets both go on. ctx is the session's.
-func (p *pauser) resume(ctx context.Context) {
+// resume lets both go on. ctx is the session's. before is called if the keeper stands.
+func (p *pauser) resume(ctx context.Context, before func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.open == nil {
 		return
+	}
+	select {
+	case <-p.keeper:
+		if ctx.Err() == nil {
+			before()
+		}
+	default:
 	}
 	p.init(ctx)
 	close(p.open)
@@ -145,12 +152,17 @@ func (s *Server) Resume() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.paused = false
+	g := newGathering(1)
 	for c := range s.sessions {
 		if l, ok := c.link.(link.Pausable); ok {
 			l.Resume()
-			c.pause.resume(c.ctx)
+			c.pause.resume(c.ctx, func() {
+				g.join()
+				c.rejoin = g
+			})
 		}
 	}
+	g.arrived()
 }
 
 // Use has ports that start from now on be of n. It is called between Pause and Resume, when the network has been closed.

@@ -4,8 +4,10 @@ package perclient
 
 import (
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -26,16 +28,24 @@ import (
 // reaches has from say payload until to hears it: the port of either may be starting.
 func reaches(t *testing.T, from, to net.Conn, src byte, payload string) {
 	t.Helper()
+	head := make([]byte, frame.PrefixLen)
 	for range 1000 {
 		say(t, from, src, payload)
-		require.NoError(t, to.SetReadDeadline(time.Now().Add(20*time.Millisecond)))
-		b := make([]byte, frame.PrefixLen+frame.MinLen+len(payload))
-		n, _ := to.Read(b)
-		require.NoError(t, to.SetReadDeadline(time.Now().Add(20*time.Second)))
-		if n > 0 {
-			require.Equal(t, payload, string(b[frame.PrefixLen+frame.MinLen:n]))
-			drainInput(to)
-			return
+		for {
+			require.NoError(t, to.SetReadDeadline(time.Now().Add(20*time.Millisecond)))
+			if n, _ := to.Read(head[:1]); n == 0 {
+				break
+			}
+			require.NoError(t, to.SetReadDeadline(time.Now().Add(20*time.Second)))
+			_, err := io.ReadFull(to, head[1:])
+			require.NoError(t, err)
+			f := make([]byte, binary.BigEndian.Uint32(head))
+			_, err = io.ReadFull(to, f)
+			require.NoError(t, err)
+			if string(f[frame.MinLen:]) == payload {
+				drainInput(to)
+				return
+			}
 		}
 	}
 	require.Fail(t, "frames do not arrive")
@@ -76,7 +86,7 @@ func TestPauseAndResume(t *testing.T) {
 			assert.True(t, p.closed.Load(), "a port is open")
 		}
 		r.Resume()
-		drainInput(b) // it may have come before b's port
+		assert.Equal(t, "while nobody reads", hear(t, b), "a sends once b is there as well")
 		reaches(t, a, b, 1, "after")
 		reaches(t, b, a, 2, "and back")
 	}
@@ -258,6 +268,7 @@ func TestRestore(t *testing.T) {
 			require.NoError(t, err)
 		}
 		require.Len(t, last, 2)
+		next.Restored()
 		s.abandon()
 		s = next
 		t.Cleanup(func() { _ = n.Close() })
@@ -293,7 +304,7 @@ func (s *Server) abandon() {
 		st := x.link.(*link.Stream)
 		_ = st.Close()
 		st.Resume()
-		x.pause.resume(x.ctx)
+		x.pause.resume(x.ctx, func() {})
 	}
 	s.Wait(context.Background())
 }

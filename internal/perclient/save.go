@@ -80,7 +80,8 @@ func (c *Session) Save() (v Saved, ok bool) {
 }
 
 // Restore serves a client that was saved as v, by its link l. Its Log and Ended are o's, everything else is v's. Its port
-// starts at once. As with Serve, l stays the caller's if there is an error.
+// starts at once, and it sends once those of all others that are restored before Restored have. As with Serve, l stays the
+// caller's if there is an error.
 func (s *Server) Restore(l link.Link, o Client, v Saved) (*Session, error) {
 	held, err := frames(v.Held)
 	if err != nil {
@@ -92,6 +93,11 @@ func (s *Server) Restore(l link.Link, o Client, v Saved) (*Session, error) {
 	defer s.mu.Unlock()
 	c := newSession(s, v.ID, l, o)
 	c.restored = true
+	if s.gather == nil {
+		s.gather = newGathering(1)
+	}
+	s.gather.join()
+	c.rejoin = s.gather
 	c.began = v.Began
 	c.named = v.Client.Identity
 	c.watch.Restore(v.Watch)
@@ -106,6 +112,16 @@ func (s *Server) Restore(l link.Link, o Client, v Saved) (*Session, error) {
 	}
 	s.running.Go(c.run)
 	return c, nil
+}
+
+// Restored tells that Restore was called for all clients there are.
+func (s *Server) Restored() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.gather != nil {
+		s.gather.arrived()
+		s.gather = nil
+	}
 }
 
 // frames is how many whole frames b holds. Anything else in it is an error.

@@ -67,6 +67,7 @@ type Server struct {
 	mu       sync.Mutex
 	sessions map[*Session]struct{}
 	network  vnet.Network
+	gather   *gathering // of the sessions that are being restored
 	lastID   uint64
 	stopping bool
 	paused   bool      // nobody new is served

@@ -53,6 +53,7 @@ type Session struct {
 	first   firstStart
 	guard   Guard // nil: none; made by the keeper
 	pause   pauser
+	rejoin  *gathering // nil when the session need not wait for others; used by the keeper
 
 	watch    watch.Watch
 	seen     bool   // a frame has come; used by the reader
