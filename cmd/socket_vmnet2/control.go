@@ -54,6 +54,13 @@ func controlOptions(cfg *compat.Config, began time.Time, log *slog.Logger, up fu
 	}
 }
 
+// answering has further upgrades refused until call is answered.
+func (c *controller) answering(call *control.Call) {
+	if c != nil {
+		c.server.Continue(call)
+	}
+}
+
 // run serves until ctx is done and returns at once.
 func (c *controller) run(ctx context.Context) {
 	if c != nil {

@@ -57,9 +57,6 @@ func (d *daemon) upgrade(ctx context.Context, call *control.Call) {
 	var v saved
 	steps.Pause = func(ctx context.Context) error { return d.pause(ctx, &v) }
 	steps.Save = func(o *handoff.Out) error { return d.save(o, &v, call) }
-	steps.Exec = func(o *handoff.Out, b *upgrade.Binary) error {
-		return handoff.Exec(o, b.Path, os.Args, os.Environ())
-	}
 	steps.Resume = func() { d.resume(ctx) }
 	steps.Log = d.log
 	refuseUpgrade(call, upgrade.Run(ctx, compat.Version, steps))

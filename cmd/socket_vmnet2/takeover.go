@@ -57,6 +57,7 @@ func (d *daemon) takeOver(ctx context.Context, in *handoff.In) (err error) {
 	var fd int
 	d.extras, fd = takeExtras(d, in)
 	d.control = takeControl(in, fd, d.controlOptions())
+	d.control.answering(call)
 	d.server.Restored()
 	sessions := d.server.Sessions()
 	d.then = func(ctx context.Context) { d.answer(ctx, call, in.From(), &v, sessions) }
@@ -107,9 +108,11 @@ func (d *daemon) takeClient(in *handoff.In, v perclient.Saved) error {
 func (d *daemon) answer(ctx context.Context, call *control.Call, from string, v *saved, sessions []*perclient.Session) {
 	limit, cancel := context.WithTimeout(ctx, portTime)
 	defer cancel()
-	late := 0
+	late, gap := 0, time.Since(v.Paused)
 	for _, x := range sessions {
-		if _, err := x.Ready(limit); err != nil && !ended(x) {
+		if _, err := x.Ready(limit); err == nil {
+			gap = time.Since(v.Paused)
+		} else if !ended(x) {
 			late++
 		}
 	}
@@ -117,7 +120,7 @@ func (d *daemon) answer(ctx context.Context, call *control.Call, from string, v 
 		v.Notes = append(v.Notes, fmt.Sprintf("%d clients have no network yet; they are tried again", late))
 	}
 	r := upgrade.Result{From: from, To: compat.Version, PID: os.Getpid(), Clients: d.byTransport(sessions), Notes: v.Notes}
-	r.SetGap(time.Since(v.Paused))
+	r.SetGap(gap)
 	args := []any{"from", r.From, "to", r.To, "clients", len(sessions), "gap", fmt.Sprintf("%.0fms", r.Gap)}
 	if len(r.Notes) > 0 {
 		args = append(args, "notes", r.Notes)

@@ -24,7 +24,7 @@ func (c *Session) keep() {
 		}
 		c.first.set(vnet.PortInfo{}, errEnded)
 		c.pause.end()
-		c.gathered(c.ctx, false)
+		c.gathered(c.ctx, false) // nobody asks it to rejoin any more
 	}()
 	for {
 		ctx := c.pause.work()

@@ -61,7 +61,7 @@ func (p *pauser) stop() {
 	p.cancel()
 }
 
-// resume lets both go on. ctx is the session's. before is called if the keeper stands.
+// resume lets both go on. ctx is the session's. before is called if the keeper stands, which it does until resume returns.
 func (p *pauser) resume(ctx context.Context, before func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -70,7 +70,7 @@ func (p *pauser) resume(ctx context.Context, before func()) {
 	}
 	select {
 	case <-p.keeper:
-		if ctx.Err() == nil {
+		if !p.ended {
 			before()
 		}
 	default:

@@ -211,7 +211,7 @@ func hear(t *testing.T, c net.Conn) string {
 
 func eventually(t *testing.T, what func() bool) {
 	t.Helper()
-	require.Eventually(t, what, 5*time.Second, 2*time.Millisecond)
+	require.Eventually(t, what, 20*time.Second, 2*time.Millisecond)
 }
 
 func TestProbesCostNothing(t *testing.T) {
@@ -264,23 +264,21 @@ func TestFramesWaitForThePort(t *testing.T) {
 
 func TestWaitingFramesAreBounded(t *testing.T) {
 	r := newRig(t, Options{})
-	r.net.set(0, 300*time.Millisecond)
+	r.net.set(0, time.Hour)
 	a := r.dial(t)
 	big := string(make([]byte, 60_000))
 	for range 10 {
 		say(t, a, 1, big)
 	}
-	eventually(t, func() bool { return r.net.attempts() == 1 })
-	time.Sleep(50 * time.Millisecond)
-	r.mu.Lock()
-	for c := range r.sessions {
-		c.mu.Lock()
-		assert.LessOrEqual(t, len(c.held), maxHeld)
-		assert.Equal(t, 4, c.heldN)
-		assert.Equal(t, uint64(6), c.dropHeld)
-		c.mu.Unlock()
-	}
-	r.mu.Unlock()
+	eventually(t, func() bool {
+		for _, c := range r.Sessions() {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			assert.LessOrEqual(t, len(c.held), maxHeld)
+			return c.heldN == 4 && c.dropHeld == 6
+		}
+		return false
+	})
 }
 
 func TestFailedStartIsRetriedWhileTheClientStays(t *testing.T) {
