@@ -347,6 +347,41 @@ func visit(path string) error {
 	return err
 }
 
+// TestUpgradeOfGivenSocket: after an upgrade in place the socket is still the service manager's, and so is what waits at it.
+func TestUpgradeOfGivenSocket(t *testing.T) {
+	m := newManager(t)
+	m.listen("stream", "s")
+	told, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: m.dir + "/notify", Net: "unixgram"})
+	require.NoError(t, err)
+	defer told.Close()
+	require.NoError(t, os.Chmod(m.dir+"/notify", 0o777))
+	require.NoError(t, told.SetReadDeadline(time.Now().Add(patience)))
+	hears := func(want string) {
+		b := make([]byte, 4096)
+		n, err := told.Read(b)
+		require.NoError(t, err)
+		require.True(t, strings.HasPrefix(string(b[:n]), want), "%q", b[:n])
+	}
+	m.vars = []string{"NOTIFY_SOCKET=" + m.dir + "/notify"}
+	p := m.start()
+	hears("READY=1\n")
+	tk := p.talkers(t)
+	for range 2 {
+		cmd := exec.CommandContext(t.Context(), filepath.Join(binaries, "socket_vmnet2"), "upgrade", m.sock)
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		hears("RELOADING=1\nMONOTONIC_USEC=")
+		hears("READY=1\n")
+		tk.check("the same connections")
+	}
+	p.talkers(t).check("and new ones")
+	code, _ := p.signal(t, syscall.SIGTERM)
+	assert.Zero(t, code)
+	hears("STOPPING=1\n")
+	assert.FileExists(t, m.sock)
+	assert.Contains(t, p.stderr.String(), "is left to the next process")
+}
+
 // TestAllGivenSockets: those beside SOCKET are served and stay, too.
 func TestAllGivenSockets(t *testing.T) {
 	m := newManager(t)
