@@ -223,6 +223,9 @@ func injections() []injection {
 		{"unixgram.sweep", func(p *process) []vnettest.Transport {
 			return []vnettest.Transport{p.connected()}
 		}, (*victim).introduce, nil, true},
+		{"unixgram.receive", func(p *process) []vnettest.Transport {
+			return []vnettest.Transport{p.unconnected()}
+		}, (*victim).introduce, fromVictim, false},
 		{"unixgram.read", func(p *process) []vnettest.Transport {
 			return []vnettest.Transport{vnettest.PathSocket(p.sock, markedDir(p), false), vnettest.PathSocket(p.sock, markedDir(p), true)}
 		}, (*victim).introduce, fromVictim, true},

@@ -22,10 +22,14 @@ func TestLook(t *testing.T) {
 	_, err = look(&l, func() int { <-answer; return 8 }, func(v int) { undone <- v })
 	require.ErrorIs(t, err, errSlow)
 	l.busy.Store(maxLooks)
-	began := time.Now()
-	_, err = look(&l, func() int { return 9 }, nil)
-	require.ErrorIs(t, err, errSlow, "too many hang")
-	assert.Less(t, time.Since(began), lookTime)
+	quick := false
+	for tries := 0; !quick && tries < 20; tries++ { // on a busy machine
+		began := time.Now()
+		_, err = look(&l, func() int { return 9 }, nil)
+		require.ErrorIs(t, err, errSlow, "too many hang")
+		quick = time.Since(began) < lookTime
+	}
+	assert.True(t, quick, "nobody waits for it")
 	l.busy.Store(1)
 	close(answer)
 	assert.Equal(t, 8, <-undone)

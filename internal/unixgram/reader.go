@@ -25,7 +25,7 @@ const readPause = 10 * time.Millisecond
 // readLoop reads until the Server is closed.
 func (s *Server) readLoop() {
 	for warned := (time.Time{}); !s.stopping.Load(); {
-		err := s.readAll()
+		err := s.readSafely()
 		if s.stopping.Load() {
 			break
 		}
@@ -42,6 +42,16 @@ func (s *Server) readLoop() {
 		}
 	}
 	s.release()
+}
+
+// readSafely is readAll, of which a panic is an error: the memory that was read into is left behind.
+func (s *Server) readSafely() (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err, s.rcv = s.panicked("receiving datagrams", r), nil
+		}
+	}()
+	return s.readAll()
 }
 
 // release gives the receive memory back.
@@ -70,6 +80,7 @@ func (s *Server) readAll() (err error) {
 					return true
 				}
 			}
+			faults.Point("unixgram.receive")
 			n, rerr := s.rcv.Receive(int(fd))
 			switch {
 			case rerr == unix.EAGAIN:
