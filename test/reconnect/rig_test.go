@@ -139,7 +139,7 @@ func (r *rig) guestAlive(ctx context.Context, i int, d time.Duration) (l life, e
 	g, end := r.guests[i], time.Now().Add(d)
 	tx, rx := r.peer.From(g.MAC).Frames, uint64(0)
 	for first := true; ; first = false {
-		seen, err := r.seen(ctx, g, false)
+		seen, err := r.counted(ctx, g, false)
 		if err != nil {
 			return l, err
 		}
@@ -161,10 +161,11 @@ func (r *rig) guestAlive(ctx context.Context, i int, d time.Duration) (l life, e
 	}
 }
 
-func (r *rig) seen(ctx context.Context, g *lab.Guest, cut bool) (map[string]sequence.Report, error) {
+// counted is lab.Guest.Counted within a minute.
+func (r *rig) counted(ctx context.Context, g *lab.Guest, cut bool) (map[string]sequence.Report, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	return g.Seen(ctx, cut)
+	return g.Counted(ctx, cut)
 }
 
 // revive is what a user can do for a guest whose network died with a connection: QEMU's stop and cont.

@@ -76,7 +76,7 @@ func (c trial) round(t *testing.T) map[int]Outcome {
 	r := c.rig
 	r.peer.Cut()
 	r.each(t, func(_ int, g *lab.Guest) error {
-		_, err := r.seen(t.Context(), g, true)
+		_, err := r.counted(t.Context(), g, true)
 		return err
 	})
 	began := time.Now()
@@ -132,7 +132,7 @@ func (c trial) lives(t *testing.T) []life {
 func (c trial) outcome(t *testing.T, i int, began, listens time.Time, l life) Outcome {
 	t.Helper()
 	r, g := c.rig, c.rig.guests[i]
-	seen, err := r.seen(t.Context(), g, false)
+	seen, err := g.Seen(within(t, time.Minute))
 	require.NoError(t, err)
 	tx, rx := r.peer.From(g.MAC), seen[peerMAC]
 	var others sequence.Report

@@ -137,7 +137,7 @@ func (h *hub) hears(t *testing.T, d time.Duration) bool {
 	}()
 	before, end := uint64(0), time.Now().Add(d)
 	for first := true; ; first = false {
-		seen, err := h.guest.Seen(within(t, time.Minute), false)
+		seen, err := h.guest.Counted(within(t, time.Minute), false)
 		require.NoError(t, err)
 		n := seen[peerMAC].Frames
 		if first {

@@ -31,7 +31,7 @@ const interfaceStart = 100 * time.Millisecond
 
 // TestUpgrade replaces the daemon in place under guests on each of its transports.
 func TestUpgrade(t *testing.T) {
-	testUpgrade(t, programs.New, 5, Limits{Alive: true, Connected: true, MissingP50: 200 * time.Millisecond})
+	testUpgrade(t, programs.New, 4, Limits{Alive: true, Connected: true, MissingP50: 200 * time.Millisecond})
 }
 
 // TestUpgradeOnVmnet is the same with the vmnet back end, whose interfaces stop and start.
@@ -69,7 +69,7 @@ func testUpgrade(t *testing.T, program string, rounds int, l Limits) {
 	// Guests without a processor of their own have gaps by themselves. They come on top of those of an upgrade.
 	nothing := trial{rig: r, name: "nothing happens for 1 s", guests: all, pace: paceEvery, event: func(*testing.T) { time.Sleep(time.Second) }}
 	noise := 0.0
-	for _, row := range nothing.run(t, times(3, 20)) {
+	for _, row := range nothing.run(t, times(2, 5)) {
 		noise = max(noise, row.TX.Outage.P50, row.RX.Outage.P50)
 	}
 	l.OutageP50 = l.MissingP50 + time.Duration(noise*float64(time.Millisecond))

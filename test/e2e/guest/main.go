@@ -11,8 +11,7 @@
 //	guest fetch COUNT URL                   fetch a page COUNT times; prints "E2E fetched=N slowest_ms=N"
 //	guest load IFACE MAC BYTES              send numbered frames of BYTES bytes to MAC as fast as the interface takes them
 //	guest pace IFACE MAC BYTES MICROSECONDS the same, one frame every MICROSECONDS
-//	guest watch IFACE                       follow the numbered frames that arrive, for seen
-//	guest seen cut|more                     print as "E2E seen=JSON" what watch has got from whom since the last cut
+//	guest watch IFACE                       follow the numbered frames that arrive and tell about them on 127.0.0.1:5002
 //	guest verify PORT                       take TCP connections from pump and check every byte; prints how it goes
 //	guest pump HOST:PORT MBIT               send to verify over one connection, MBIT a second or, for 0, all it takes; prints
 //	                                        how it goes, the longest stall among it
@@ -49,7 +48,6 @@ func run(args []string) error {
 			return load(a[0], a[1], number(a[2]), time.Duration(number(a[3]))*time.Microsecond)
 		}},
 		"watch":  {1, func(a []string) error { return watch(a[0]) }},
-		"seen":   {1, func(a []string) error { return seen(a[0]) }},
 		"verify": {1, func(a []string) error { return verify(a[0]) }},
 		"pump":   {2, func(a []string) error { return pump(a[0], number(a[1])) }},
 	}

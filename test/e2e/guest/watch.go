@@ -5,11 +5,12 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net"
+	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -17,7 +18,7 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/test/e2e/sequence"
 )
 
-// watchAddress is where watch answers seen.
+// watchAddress is where watch answers, see serve.
 const watchAddress = "127.0.0.1:5002"
 
 // watcher follows the numbered frames that arrive, by the address they come from.
@@ -26,7 +27,7 @@ type watcher struct {
 	from map[string]*sequence.Tracker
 }
 
-// watch follows the numbered frames that arrive at iface and answers seen.
+// watch follows the numbered frames that arrive at iface and answers who asks for them.
 func watch(iface string) error {
 	ifi, err := net.InterfaceByName(iface)
 	if err != nil {
@@ -72,45 +73,33 @@ func (w *watcher) take(from string, f sequence.Frame, c clock, intact bool) {
 	t.Take(f, c.now(), intact)
 }
 
-// serve tells each connection what there is, and begins a new period for one that sends "cut".
+// serve tells each connection what there is. A connection sends one line: "report" for all there is, "count" for all but the
+// gaps, which take their time over a serial line, "cut" for the same and a new period.
 func (w *watcher) serve(l net.Listener) {
 	for {
 		c, err := l.Accept()
 		if err != nil {
 			return
 		}
-		word, _ := io.ReadAll(c)
-		w.mu.Lock()
-		reports := map[string]sequence.Report{}
-		for from, t := range w.from {
-			reports[from] = t.Report()
-			if string(word) == "cut" {
-				t.Cut()
-			}
-		}
-		w.mu.Unlock()
-		_ = json.NewEncoder(c).Encode(reports)
+		word, _ := bufio.NewReader(c).ReadString('\n')
+		_ = json.NewEncoder(c).Encode(w.reports(strings.TrimSpace(word)))
 		c.Close()
 	}
 }
 
-// seen prints what watch has to tell; what is "cut" or "more".
-func seen(what string) error {
-	c, err := dialSink(watchAddress) // watch may just be starting
-	if err != nil {
-		return err
+func (w *watcher) reports(word string) map[string]sequence.Report {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	reports := map[string]sequence.Report{}
+	for from, t := range w.from {
+		r := t.Report()
+		if word != "report" {
+			r.Gaps = nil
+		}
+		if word == "cut" {
+			t.Cut()
+		}
+		reports[from] = r
 	}
-	defer c.Close()
-	if _, err := io.WriteString(c, what); err != nil {
-		return err
-	}
-	if err := c.(*net.TCPConn).CloseWrite(); err != nil {
-		return err
-	}
-	text, err := io.ReadAll(c)
-	if err != nil {
-		return err
-	}
-	fmt.Printf("E2E seen=%s", text)
-	return nil
+	return reports
 }

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/test/e2e/sequence"
@@ -16,25 +15,42 @@ import (
 // pumpPort is the TCP port on which a guest takes a Pump.
 const pumpPort = "5003"
 
-// Watch has the guest follow the numbered frames that arrive, for Seen.
+// watchPort is where a guest's watch answers, see there.
+const watchPort = "5002"
+
+// Watch has the guest follow the numbered frames that arrive, for Seen and Counted.
 func (g *Guest) Watch(ctx context.Context) error {
-	return g.Background(ctx, "guest watch eth0", "watch")
+	if err := g.Background(ctx, "guest watch eth0", "watch"); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, bootTimeout)
+	defer cancel()
+	return poll(ctx, func() error {
+		_, err := g.Counted(ctx, false)
+		return err
+	})
 }
 
-// Seen is what has come to the guest since the last cut, by the address of the sender, after Watch. With cut it begins a
-// new period.
-func (g *Guest) Seen(ctx context.Context, cut bool) (map[string]sequence.Report, error) {
-	what := "more"
+// Seen is what has come to the guest since the last cut, by the address of the sender.
+func (g *Guest) Seen(ctx context.Context) (map[string]sequence.Report, error) {
+	return g.reports(ctx, "report")
+}
+
+// Counted is Seen without the gaps, which take some time over the serial line. With cut it begins a new period.
+func (g *Guest) Counted(ctx context.Context, cut bool) (map[string]sequence.Report, error) {
 	if cut {
-		what = "cut"
+		return g.reports(ctx, "cut")
 	}
-	r, err := g.Must(ctx, "guest seen "+what)
+	return g.reports(ctx, "count")
+}
+
+func (g *Guest) reports(ctx context.Context, word string) (map[string]sequence.Report, error) {
+	r, err := g.Must(ctx, "echo "+word+" | nc 127.0.0.1 "+watchPort)
 	if err != nil {
 		return nil, err
 	}
-	_, text, _ := strings.Cut(r.Output, "E2E seen=")
 	reports := map[string]sequence.Report{}
-	if err := json.Unmarshal([]byte(text), &reports); err != nil {
+	if err := json.Unmarshal([]byte(r.Output), &reports); err != nil {
 		return nil, fmt.Errorf("read what %s has seen: %w in %q", g.Name, err, r.Output)
 	}
 	return reports, nil

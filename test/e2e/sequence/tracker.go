@@ -10,7 +10,7 @@ import (
 // minGap is the shortest time without a frame that is kept as a Gap; maxGaps is how many are kept, the longest ones.
 const (
 	minGap  = 20 * time.Millisecond
-	maxGaps = 24
+	maxGaps = 8
 )
 
 // A Gap lies between two frames of a run that arrived one after the other. Times are in ns, so that they survive JSON.
