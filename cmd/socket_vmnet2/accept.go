@@ -22,7 +22,7 @@ type accepting struct {
 // unless it is nil; without a network the daemon ends.
 func (d *daemon) acceptAll(ctx context.Context, then func(context.Context)) {
 	ctx, d.accept.cancel = context.WithCancelCause(ctx)
-	n := d.network
+	n := d.network.Load()
 	d.accept.running.Go(func() {
 		switch err := n.Wait(ctx); {
 		case ctx.Err() != nil:

@@ -46,7 +46,7 @@ func (d *daemon) startGiven(ctx context.Context) (err error) {
 
 // tellReady tells the service manager that the daemon serves.
 func (d *daemon) tellReady() {
-	info := d.network.Info()
+	info := d.network.Load().Info()
 	status := fmt.Sprintf("serving %s: %s, %s", d.cfg.SocketPath, info.Backend, info.Mode)
 	if info.Subnet.IsValid() {
 		status += ", " + info.Subnet.String()

@@ -64,9 +64,10 @@ func (d *daemon) upgrade(ctx context.Context, call *control.Call) {
 
 // pause has everything stand still: nobody is accepted, no frame is read, and the network ends, with what it keeps written.
 func (d *daemon) pause(ctx context.Context, v *saved) error {
-	if d.network.Inner() == nil {
+	if d.network.Load().Inner() == nil {
 		return errors.New("the daemon is still starting")
 	}
+	d.stood = true
 	d.manager.Reloading()
 	d.accept.stop(link.ErrLeave)
 	d.control.pause()
@@ -78,7 +79,7 @@ func (d *daemon) pause(ctx context.Context, v *saved) error {
 	if err := d.server.Pause(ctx); err != nil {
 		return err
 	}
-	if n := flows(d.network.Inner()); n > 0 {
+	if n := flows(d.network.Load().Inner()); n > 0 {
 		v.Notes = append(v.Notes, fmt.Sprintf("%d NAT connections ended: the embedded network's connections to the outside and the host are its own", n))
 	}
 	d.closeNetwork()
@@ -125,11 +126,15 @@ func (d *daemon) save(o *handoff.Out, v *saved, call *control.Call) (err error) 
 
 // resume undoes pause and save, however far they came.
 func (d *daemon) resume(ctx context.Context) {
+	if !d.stood {
+		return
+	}
+	d.stood = false
 	if ctx.Err() == nil {
 		d.closeNetwork() // if it did not come to that
 		d.restartNetwork(ctx)
 		d.extras.keep(d.kept)
-		d.server.Use(d.network)
+		d.server.Use(d.network.Load())
 	}
 	d.server.Resume()
 	d.extras.resume()
@@ -140,7 +145,7 @@ func (d *daemon) resume(ctx context.Context) {
 // restartNetwork begins to start the network for clients that are there already, with what it kept.
 func (d *daemon) restartNetwork(ctx context.Context) {
 	d.kept = openState(d.cfg, d.log)
-	d.network = lazynet.Start(ctx, d.reopen)
+	d.network.Store(lazynet.Start(ctx, d.reopen))
 }
 
 // reopen starts the network and is patient.
@@ -160,7 +165,7 @@ func (d *daemon) reopen(ctx context.Context) (vnet.Network, error) {
 }
 
 // networkInfo describes the network; zero before it has started.
-func (d *daemon) networkInfo() vnet.NetworkInfo { return d.network.Info() }
+func (d *daemon) networkInfo() vnet.NetworkInfo { return d.network.Load().Info() }
 
 // controlOptions are those of the daemon's control socket.
 func (d *daemon) controlOptions() control.Options {

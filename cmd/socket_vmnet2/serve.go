@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -57,10 +58,11 @@ type daemon struct {
 
 	// changing is held while an upgrade or the stop changes what follows.
 	changing sync.Mutex
-	kept     *state.File      // of the network, over restarts
-	network  *lazynet.Network // it may start while clients are served already
+	kept     *state.File                     // of the network, over restarts
+	network  atomic.Pointer[lazynet.Network] // it may start while clients are served already
 	accept   accepting
 	then     func(context.Context) // what run does once the network has started
+	stood    bool                  // everything was told to stand still
 }
 
 // serve runs the daemon until a signal stops it. An error means it could not start; nothing is left behind then.
@@ -164,7 +166,7 @@ func (d *daemon) start(ctx context.Context) (err error) {
 // newServer makes the server of all clients.
 func (d *daemon) newServer() *perclient.Server {
 	return perclient.NewServer(perclient.Options{
-		Network:    d.network,
+		Network:    d.network.Load(),
 		MaxClients: d.cfg.MaxClients,
 		QueueSize:  d.cfg.QueueSize,
 		Log:        d.log,
@@ -178,7 +180,7 @@ func (d *daemon) startOwn(ctx context.Context) (err error) {
 		return err
 	}
 	d.startNetwork(ctx)
-	if err = d.network.Wait(ctx); err != nil {
+	if err = d.network.Load().Wait(ctx); err != nil {
 		return err
 	}
 	d.ln, err = d.lock.Bind(d.owner)
@@ -188,7 +190,7 @@ func (d *daemon) startOwn(ctx context.Context) (err error) {
 // startNetwork begins to start the network, with what it kept.
 func (d *daemon) startNetwork(ctx context.Context) {
 	d.kept = openState(d.cfg, d.log)
-	d.network = lazynet.Start(ctx, func(ctx context.Context) (vnet.Network, error) { return d.open(ctx, d.kept) })
+	d.network.Store(lazynet.Start(ctx, func(ctx context.Context) (vnet.Network, error) { return d.open(ctx, d.kept) }))
 }
 
 // ready tells everybody that the daemon serves.
@@ -281,8 +283,8 @@ func (d *daemon) stop() {
 // closeNetwork closes the network and writes what it keeps.
 func (d *daemon) closeNetwork() {
 	var err error
-	if d.network != nil {
-		err = d.network.Close()
+	if n := d.network.Load(); n != nil {
+		err = n.Close()
 	}
 	if d.kept != nil { // what changed last is written
 		err = errors.Join(err, d.kept.Close())
