@@ -27,8 +27,6 @@ import (
 	"slices"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/socket-vmnet2/socket_vmnet2/internal/darwinapi"
 )
 
 // The names of the sockets.
@@ -39,6 +37,9 @@ const (
 	Control = "control"
 	Dgram   = "dgram"
 )
+
+// errNotLaunchd: launchd has not started this process.
+var errNotLaunchd = errors.New("not started by launchd")
 
 // byPath stands for a name that says nothing.
 const byPath = ""
@@ -73,7 +74,7 @@ func Take(o Options) (*Sockets, error) {
 		o.env = processEnvironment()
 	}
 	if o.activate == nil {
-		o.activate = darwinapi.ActivateSocket
+		o.activate = activateSocket
 	}
 	given, err := fromSystemd(o)
 	if err == nil && len(given) == 0 && o.env.heeded() {
@@ -107,7 +108,7 @@ func fromLaunchd(o Options) (list []descriptor, err error) {
 	for _, name := range append(slices.Clone(roles), "Listeners") {
 		fds, err := o.activate(name)
 		switch {
-		case errors.Is(err, darwinapi.ErrNotLaunchd):
+		case errors.Is(err, errNotLaunchd):
 			return nil, nil
 		case errors.Is(err, unix.ENOENT): // the job has none of this name
 			continue

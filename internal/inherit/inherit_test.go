@@ -18,8 +18,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
-
-	"github.com/socket-vmnet2/socket_vmnet2/internal/darwinapi"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -45,7 +43,7 @@ func newRig(t *testing.T) *rig {
 	r := &rig{t: t, dir: dir, vars: map[string]string{}}
 	r.opts = Options{
 		Socket: dir + "/s", Dir: dir + "/s.d", Log: slog.New(slog.NewTextHandler(&r.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
-		activate: func(string) ([]int, error) { return nil, darwinapi.ErrNotLaunchd },
+		activate: func(string) ([]int, error) { return nil, errNotLaunchd },
 		env: environment{
 			lookup: func(k string) (string, bool) { v, ok := r.vars[k]; return v, ok },
 			unset:  func(k string) error { delete(r.vars, k); return nil },
