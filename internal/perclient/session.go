@@ -255,7 +255,7 @@ func (c *Session) dropArgs(st link.Stats) (args []any) {
 		{"drop_queue_full", st.DropQueueFull},
 		{"drop_runt", st.DropRunt},
 		{"drop_long", st.DropLong},
-		{"drop_starting", c.dropHeld},
+		{"drop_starting", c.dropHeld + st.DropStarting},
 		{vnet.DropStorm, c.drops[vnet.DropStorm]},
 		{vnet.DropOversize, c.drops[vnet.DropOversize]},
 		{vnet.DropHairpin, c.drops[vnet.DropHairpin]},

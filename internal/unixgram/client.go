@@ -35,6 +35,7 @@ type client struct {
 	pipe *pipe
 
 	frames, bytes, runts, longs atomic.Uint64
+	early                       atomic.Uint64 // of frames, those that were not kept until Run
 
 	done   chan struct{} // closed when ended
 	ended  atomic.Bool
@@ -115,7 +116,7 @@ func (c *client) hold(b frame.Batch) {
 	kept := it.Offset() // of the first frame that is not kept, or the end
 	c.held = append(c.held, b.Bytes()[:kept]...)
 	for lost := kept < len(b.Bytes()); lost; lost = it.Next() {
-		c.srv.refused.add(Early, 1)
+		c.early.Add(1)
 	}
 }
 
@@ -196,7 +197,7 @@ func (c *client) Gone() bool { return c.ended.Load() || c.pipe.gone() }
 func (c *client) Stats() (st link.Stats) {
 	c.out.Add(&st)
 	st.ToNetFrames, st.ToNetBytes = c.frames.Load(), c.bytes.Load()
-	st.DropRunt, st.DropLong = c.runts.Load(), c.longs.Load()
+	st.DropRunt, st.DropLong, st.DropStarting = c.runts.Load(), c.longs.Load(), c.early.Load()
 	return st
 }
 

@@ -205,5 +205,6 @@ func (c *client) restore(v link.Saved) {
 	c.bytes.Store(v.Stats.ToNetBytes)
 	c.runts.Store(v.Stats.DropRunt)
 	c.longs.Store(v.Stats.DropLong)
+	c.early.Store(v.Stats.DropStarting)
 	c.out.Count(v.Stats)
 }

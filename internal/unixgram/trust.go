@@ -47,7 +47,7 @@ const (
 	Loop      Reason = "looping" // sent by the daemon itself
 	Slow      Reason = "slow"    // on a file system that does not answer, or may not
 	Refused   Reason = "refused"
-	Early     Reason = "early" // before the socket was set up, or more than is kept for a session that is just being made
+	Early     Reason = "early" // before the socket was set up
 )
 
 // Untrusted is the error of Check.
