@@ -33,6 +33,7 @@ type book struct {
 	last    []string
 	warned  map[string]int // by message
 	lines   int
+	slow    bool // this daemon did not look all addresses of clients up: it drops their frames, and says so
 	entries map[[6]byte]*entry
 	changed chan struct{}
 }
@@ -42,6 +43,7 @@ type entry struct {
 	conns     []*ledger.Conn
 	finished  int
 	summaries []*ledger.Summary
+	only      bool // the first summary came when there was one connection
 	settled   bool
 	uncertain bool // what was sent to this daemon is not known
 }
@@ -79,6 +81,7 @@ func (b *book) line(text string) {
 	if strings.HasPrefix(level, "WARN") {
 		b.mu.Lock()
 		b.warned[withoutValues(message)]++
+		b.slow = b.slow || strings.HasPrefix(message, "datagram dropped: its address is not served: slow")
 		b.mu.Unlock()
 	}
 	if rest, ok := strings.CutPrefix(message, "client gone "); ok {
@@ -159,6 +162,7 @@ func (b *book) summary(m map[string]string) {
 	defer b.mu.Unlock()
 	e := b.entry(mac)
 	e.summaries = append(e.summaries, s)
+	e.only = e.only || len(e.summaries) == 1 && len(e.conns) == 1
 	b.judge(e)
 }
 
@@ -172,21 +176,22 @@ func (b *book) entry(mac net.HardwareAddr) *entry {
 	return e
 }
 
-// judge settles the first connection of an address when it and the daemon are done with it, and tells which have gone. Whether
-// the summary of a later connection is its own cannot be told for sure. The caller holds the lock.
+// judge settles a connection when it and the daemon are done with it, and tells which have gone. Whose summary it is cannot be
+// told for sure when there are several connections with the address. The caller holds the lock.
 func (b *book) judge(e *entry) {
 	close(b.changed)
 	b.changed = make(chan struct{})
-	for i, c := range e.conns {
-		if i < len(e.summaries) && i < e.finished {
+	if len(e.summaries) >= e.finished { // not in order, if the daemon was slow
+		for _, c := range e.conns[:e.finished] {
 			b.r.ledger.Gone(c)
 		}
 	}
-	if e.settled || e.uncertain || e.finished == 0 || len(e.summaries) == 0 {
-		return
-	}
-	e.settled = true
-	if c := e.conns[0]; len(e.conns) == 1 || c.Heard() {
+	if e.only && !e.settled && !e.uncertain && e.finished > 0 {
+		e.settled = true
+		c := e.conns[0]
+		if b.slow && isPath(transport(c.Transport)) {
+			c.Seen.AllSent.Store(false)
+		}
 		b.r.ledger.Settle(c, e.summaries[0])
 	}
 }
@@ -239,6 +244,7 @@ func (b *book) told(ctx context.Context, c *ledger.Conn, patience time.Duration)
 func (b *book) newLife() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.slow = false
 	for mac, e := range b.entries {
 		for _, c := range e.conns[:e.finished] {
 			b.r.ledger.Gone(c)
@@ -264,3 +270,6 @@ func (b *book) mortal() (n int) {
 	}
 	return n
 }
+
+// isPath reports that clients by t are known by the path of their socket, which the daemon looks up.
+func isPath(t transport) bool { return t == viaPath || t == viaPathFree }
