@@ -13,6 +13,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -377,7 +378,7 @@ func TestHangingDials(t *testing.T) {
 }
 
 func fetch(t *testing.T, g *ipGuest, to netip.AddrPort) {
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	c, err := g.dialTCP(ctx, to)
 	require.NoError(t, err)
@@ -462,4 +463,60 @@ func TestCloseAsHandshakesBegin(t *testing.T) {
 		require.NoError(t, n.Close())
 		require.NotContains(t, log.String(), "given up", "round %d", round)
 	}
+}
+
+// A brokenConn panics when it is read from, or written to.
+type brokenConn struct {
+	net.Conn
+	read, write bool
+}
+
+func (c brokenConn) Read(b []byte) (int, error) {
+	if c.read {
+		panic("made by the test: read")
+	}
+	return c.Conn.Read(b)
+}
+
+func (c brokenConn) CloseWrite() error { return c.Conn.(*net.TCPConn).CloseWrite() }
+
+func (c brokenConn) Write(b []byte) (int, error) {
+	if c.write {
+		panic("made by the test: write")
+	}
+	return c.Conn.Write(b)
+}
+
+// TestPanicInOneConnection: a panic in either direction of a connection resets it, and no other.
+func TestPanicInOneConnection(t *testing.T) {
+	var read, write atomic.Bool
+	n := start(t, Options{Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c, err := new(net.Dialer).DialContext(ctx, network, addr)
+		return brokenConn{c, read.Load(), write.Load()}, err
+	}}, tuning{})
+	to := netip.AddrPortFrom(aliasIP, echoServer(t))
+	g, other := newIPGuest(t, n, mac1, guestIP), newIPGuest(t, n, mac2, netip.MustParseAddr("192.168.105.50"))
+	healthy, err := other.dialTCP(t.Context(), to)
+	require.NoError(t, err)
+	defer healthy.Close()
+	for name, broken := range map[string]*atomic.Bool{"read": &read, "write": &write} {
+		broken.Store(true)
+		c, err := g.dialTCP(t.Context(), to)
+		require.NoError(t, err, name)
+		_, _ = c.Write([]byte("x"))
+		require.NoError(t, c.SetReadDeadline(time.Now().Add(patience)))
+		_, err = c.Read(make([]byte, 1))
+		require.Error(t, err, name)
+		assert.NotErrorIs(t, err, os.ErrDeadlineExceeded, name)
+		_ = c.Close()
+		broken.Store(false)
+		require.Eventually(t, func() bool { return n.Stats().TCPFlows == 1 }, patience, time.Millisecond, "the healthy one is left")
+		fetch(t, g, to)
+	}
+	_, err = healthy.Write([]byte("still"))
+	require.NoError(t, err)
+	require.NoError(t, healthy.CloseWrite())
+	b, err := io.ReadAll(healthy)
+	require.NoError(t, err)
+	assert.Equal(t, "still", string(b))
 }
