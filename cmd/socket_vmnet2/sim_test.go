@@ -48,6 +48,7 @@ var onBoth = []string{
 	"TestForgeries", "TestHonestGuests", "TestOneStaticAddress", "TestDeclaredAddress", "TestLeasesAreKept",
 	"TestAddressesOverAnUpgrade",
 	"TestUpgradeUnderLoad", "TestUpgradeThatCannotExec", "TestStopDuringAnUpgrade",
+	"TestUpgradeOfAllKinds", "TestUpgradeKeepsWhatEndsAClient", "TestFailedUpgradeKeepsAllKinds",
 	"TestOnVmnet",
 }
 

@@ -1,0 +1,413 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/binary"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/fakeguest"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+	passed "github.com/socket-vmnet2/socket_vmnet2/internal/passing/client"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/passing/proto"
+)
+
+// upgrades is how many there are in one test.
+const upgrades = 5
+
+// echoVar makes the test binary a machine on descriptor 3 that sends back each frame for its address, which is the variable.
+const echoVar = "TEST_UPGRADE_ECHO"
+
+func init() {
+	if mac, err := net.ParseMAC(os.Getenv(echoVar)); err == nil {
+		os.Exit(echo(mac))
+	}
+}
+
+// echo returns when the socket is at its end.
+func echo(mac net.HardwareAddr) int {
+	buf := make([]byte, 1<<17)
+	_, _ = unix.Write(3, testFrame(fakeguest.Broadcast, mac, "here"))
+	for {
+		n, err := unix.Read(3, buf)
+		switch {
+		case errors.Is(err, unix.EINTR):
+			continue
+		case err != nil || n == 0:
+			return 0
+		}
+		f := buf[:n]
+		if n < frame.MinLen || !slices.Equal(f[:6], mac) {
+			continue
+		}
+		copy(f, f[6:12])
+		copy(f[6:], mac)
+		for {
+			if _, err := unix.Write(3, f); !errors.Is(err, unix.EINTR) && !errors.Is(err, unix.ENOBUFS) {
+				break
+			}
+		}
+	}
+}
+
+// startOwnOpen is startOwn for a daemon with clients of all kinds.
+func startOwnOpen(t *testing.T) (p *process, path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "socket_vmnet2")
+	replaceProgram(t, path)
+	sock := filepath.Join(shortDir(t), "s")
+	c := command("socket_vmnet2", sock, append([]string{"--state-dir=" + stateRoot(t)}, datagramArgs...)...)
+	c.Path, c.Args[0] = path, path
+	p = runDaemon(t, c, sock)
+	p.ready(t)
+	p.servesDatagrams(t)
+	return p, path
+}
+
+// A checkedFlow is numbered frames from one guest to another; what comes is checked byte by byte.
+type checkedFlow struct {
+	from, to *fakeguest.Guest
+	back     bool // they come back to the sender
+
+	sent, got, bad atomic.Uint64
+	last           uint64       // number
+	at             time.Time    // of it
+	gap            atomic.Int64 // the longest time between two frames, ns
+	err            error        // of sending
+}
+
+// flowFrame is frame i of a flow: lengths of all kinds, and bytes that belong to the number.
+func flowFrame(dst, src net.HardwareAddr, i uint64) []byte {
+	p := make([]byte, 16+i*37%1400)
+	binary.BigEndian.PutUint64(p, i)
+	for k := 8; k < len(p); k++ {
+		p[k] = byte(i) + byte(k)
+	}
+	return fakeguest.EthernetFrame(dst, src, 0x88b6, p)
+}
+
+// send sends until stop, about 2,000 frames a second.
+func (n *checkedFlow) send(dst net.HardwareAddr, stop <-chan struct{}) {
+	for i := uint64(1); ; i += 2 {
+		select {
+		case <-stop:
+			return
+		case <-time.After(time.Millisecond):
+		}
+		if n.err = n.from.Send(flowFrame(dst, n.from.MAC(), i), flowFrame(dst, n.from.MAC(), i+1)); n.err != nil {
+			return
+		}
+		n.sent.Store(i + 1)
+	}
+}
+
+// take is the receiver's tap: it checks the flow's frames that come from src.
+func (n *checkedFlow) take(src, f []byte) bool {
+	if len(f) < frame.MinLen+16 || f[12] != 0x88 || f[13] != 0xb6 {
+		return false
+	}
+	i := binary.BigEndian.Uint64(f[14:])
+	if i <= n.last || !slices.Equal(flowFrame(f[:6], src, i), f) {
+		n.bad.Add(1)
+	}
+	n.last = i
+	now := time.Now()
+	if d := int64(now.Sub(n.at)); !n.at.IsZero() && d > n.gap.Load() {
+		n.gap.Store(d)
+	}
+	n.at = now
+	n.got.Add(1)
+	return true
+}
+
+// moves waits until the flow has brought more frames.
+func (n *checkedFlow) moves(t *testing.T, p *process) {
+	t.Helper()
+	before := n.got.Load()
+	require.Eventually(t, func() bool { return n.got.Load() > before+20 }, 2*patience, time.Millisecond,
+		"nothing comes any more: %v, %v, %v\n%s", n.err, n.from.Err(), n.to.Err(), p.stderr)
+}
+
+// halfRequests makes a connection to attach that has said half of its request and one that has said nothing. The returned
+// function checks after an upgrade that the one was told, in whole, and that the other is served.
+func (p *process) halfRequests(t *testing.T) (check func()) {
+	t.Helper()
+	began := time.Now()
+	dial := func(said string) *net.UnixConn {
+		c, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: p.extraSockets()[0], Net: "unix"})
+		require.NoError(t, err)
+		require.NoError(t, c.SetDeadline(began.Add(2*patience)))
+		_, err = c.Write([]byte(said))
+		require.NoError(t, err)
+		return c
+	}
+	answer := func(c *net.UnixConn) proto.Reply {
+		m, err := proto.ReadMessage(c, proto.MaxReply)
+		require.NoError(t, err)
+		m.Close()
+		r, err := proto.DecodeReply(m.Line)
+		require.NoError(t, err)
+		return r
+	}
+	half, silent := dial(`{"version":`), dial("")
+	return func() {
+		t.Helper()
+		defer func() { _, _ = half.Close(), silent.Close() }()
+		_, err := silent.Write(proto.Request{}.Encode())
+		inTime := time.Since(began) < 4*time.Second // requests have 5
+		if inTime {
+			require.NoError(t, err)
+			assert.Nil(t, answer(silent).Error)
+		}
+		r := answer(half)
+		require.NotNil(t, r.Error)
+		if inTime {
+			assert.Equal(t, proto.Stopping, r.Error.Code)
+		}
+	}
+}
+
+// TestUpgradeOfAllKinds: clients of every kind go on over five upgrades under load, without a disconnect, with the frames that
+// are theirs and nothing else, and with what they were before.
+func TestUpgradeOfAllKinds(t *testing.T) {
+	p, path := startOwnOpen(t)
+	var guests []*fakeguest.Guest
+	var leases []fakeguest.Lease
+	names := []string{}
+	for _, way := range p.ways() {
+		g := over(t, way)
+		l, err := g.Configure()
+		require.NoError(t, err, way.Name)
+		guests, leases, names = append(guests, g), append(leases, l), append(names, way.Name)
+	}
+	silent := over(t, p.unconnected()) // it says no more than it must
+	_, err := silent.Configure()
+	require.NoError(t, err)
+	executed := net.HardwareAddr{2, 0, 0, 0, 9, 9}
+	command := execCmd(t, "--dgram", p.sock, "--", testBinary(t))
+	command.Env = append(command.Env, echoVar+"="+executed.String())
+	require.NoError(t, command.Start())
+	ended := make(chan error, 1)
+	go func() { ended <- command.Wait() }()
+	introduce(t, guests[0], guests[len(guests)-1])
+
+	var flows []*checkedFlow
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	for i, g := range guests {
+		to := guests[(i+1)%len(guests)]
+		n := &checkedFlow{from: g, to: to}
+		flows = append(flows, n)
+		src := g.MAC()
+		to.SetTap(func(f []byte) bool { return slices.Equal(f[6:12], src) && n.take(src, f) })
+	}
+	asker := over(t, p.attach(proto.Datagram)) // whom the command answers
+	hears(t, asker, "anybody there", func() error { return asker.Send(testFrame(executed, asker.MAC(), "anybody there")) })
+	n := &checkedFlow{from: asker, to: asker, back: true}
+	asker.SetTap(func(f []byte) bool { return slices.Equal(f[6:12], executed) && n.take(executed, f) })
+	flows, names = append(flows, n), append(names, "exec --dgram")
+	for _, n := range flows {
+		dst := n.to.MAC()
+		if n.back {
+			dst = executed
+		}
+		wg.Go(func() { n.send(dst, stop) })
+	}
+	for _, n := range flows {
+		n.moves(t, p)
+	}
+	base := 0
+	if runtime.GOOS == "linux" {
+		base = p.files(t)
+	}
+	var gaps []time.Duration
+	for range upgrades {
+		for _, n := range flows {
+			n.moves(t, p)
+			n.gap.Store(0)
+		}
+		replaceProgram(t, path)
+		told := p.halfRequests(t)
+		r, stderr, err := p.upgrade(t)
+		require.NoError(t, err, stderr)
+		told()
+		assert.Equal(t, p.Process.Pid, r.PID)
+		sum := 0
+		for _, n := range r.Clients {
+			sum += n
+		}
+		assert.GreaterOrEqual(t, sum, len(guests)+3, "%v", r.Clients) // and perhaps one that is on its way out
+		var gap int64
+		for _, n := range flows {
+			n.moves(t, p)
+			gap = max(gap, n.gap.Load())
+		}
+		gaps = append(gaps, time.Duration(gap).Round(time.Millisecond))
+		require.Eventually(t, func() bool { _, err := guests[0].Ping(silent.Addr().Addr(), 56); return err == nil },
+			patience, time.Millisecond, "a client that says nothing is reached")
+	}
+	close(stop)
+	wg.Wait()
+	time.Sleep(100 * time.Millisecond)
+	for i, n := range flows {
+		assert.NoError(t, n.err, names[i])
+		assert.NoError(t, n.from.Err(), "a disconnect: %s", names[i])
+		assert.Zero(t, n.bad.Load(), "frames that nobody sent so: %s", names[i])
+		t.Logf("%s: %d frames, %d lost", names[i], n.sent.Load(), n.sent.Load()-n.got.Load())
+		assert.Greater(t, n.got.Load(), n.sent.Load()/2, names[i])
+	}
+	assert.NoError(t, silent.Err())
+	select {
+	case err := <-ended:
+		assert.Fail(t, "the command of exec has ended", "%v", err)
+	default:
+	}
+	t.Logf("longest silence of a flow, for each upgrade: %v", gaps)
+	for i, g := range guests {
+		again, err := g.Renew(leases[i])
+		require.NoError(t, err, names[i])
+		assert.Equal(t, leases[i].Addr, again.Addr, names[i])
+	}
+	if runtime.GOOS == "linux" {
+		require.Eventually(t, func() bool { return p.files(t) <= base+2 }, patience, 10*time.Millisecond, "descriptors: %d, then %d", base, p.files(t))
+	}
+	for _, text := range []string{"is lost in the upgrade", "are lost in the upgrade", "internal error"} {
+		assert.NotContains(t, p.stderr.String(), text)
+	}
+	_ = command.Process.Kill()
+	assert.Error(t, <-ended)
+}
+
+// TestUpgradeKeepsWhatEndsAClient: a lifeline ends its session in the next image too, and so does the end of a pair that was
+// handed over; both may come while nobody looks.
+func TestUpgradeKeepsWhatEndsAClient(t *testing.T) {
+	p, _ := startOwnOpen(t)
+	s1, s2 := over(t, p.stream()), over(t, p.stream())
+	introduce(t, s1, s2)
+	type end struct {
+		name  string
+		mac   net.HardwareAddr
+		close func() error
+	}
+	var ends []end
+	hello := func(name string, k byte, f *os.File, kind proto.Transport, closing func() error) {
+		mac := net.HardwareAddr{2, 0, 0, 0, 5, k}
+		b := testFrame(fakeguest.Broadcast, mac, name)
+		if kind == proto.Stream {
+			b = append([]byte{0, 0, 0, byte(len(b))}, b...)
+		}
+		hears(t, s1, name, func() error { _, err := f.Write(b); return err })
+		ends = append(ends, end{name, mac, closing})
+	}
+	for k, kind := range []proto.Transport{proto.Datagram, proto.Stream} {
+		a, err := passed.Attach(t.Context(), p.sock, proto.Request{Transport: kind})
+		require.NoError(t, err)
+		defer a.Close()
+		hello("lifeline of attach, "+string(kind), byte(k), a.File, kind, a.Lifeline.Close)
+
+		kept, handed := passedPair(t, kind)
+		w, err := passed.Adopt(t.Context(), p.sock, handed, &proto.Request{Transport: kind, Wait: true})
+		require.NoError(t, err)
+		defer w.Lifeline.Close()
+		require.NoError(t, handed.Close())
+		hello("lifeline of adopt, "+string(kind), byte(k+2), kept, kind, w.Lifeline.Close)
+
+		kept, handed = passedPair(t, kind)
+		_, err = passed.Adopt(t.Context(), p.sock, handed, &proto.Request{Transport: kind})
+		require.NoError(t, err)
+		require.NoError(t, handed.Close())
+		hello("the pair's end, "+string(kind), byte(k+4), kept, kind, kept.Close)
+	}
+	for k := range 2 {
+		if k == 1 { // half of them go while the images change
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				for i, e := range ends {
+					if i%2 == 0 {
+						assert.NoError(t, e.close())
+						time.Sleep(5 * time.Millisecond)
+					}
+				}
+			}()
+			defer func() { <-done }()
+		}
+		_, stderr, err := p.upgrade(t)
+		require.NoError(t, err, stderr)
+	}
+	for i, e := range ends {
+		if i%2 == 1 {
+			require.NoError(t, e.close())
+		}
+		// As long as the port is there, nobody else sees its frames.
+		hears(t, s2, "gone "+e.name, func() error { return s1.Send(testFrame(e.mac, s1.MAC(), "gone "+e.name)) })
+	}
+	code, took := p.signal(t, syscall.SIGTERM)
+	assert.Zero(t, code)
+	assert.Less(t, took, stopTime)
+	assert.NotContains(t, p.stderr.String(), "lost in the upgrade")
+}
+
+// passedPair is a pair of sockets, of which one is handed over.
+func passedPair(t *testing.T, kind proto.Transport) (kept, handed *os.File) {
+	t.Helper()
+	a, b, err := proto.Pair(kind)
+	require.NoError(t, err)
+	kept, handed = os.NewFile(uintptr(a), "kept"), os.NewFile(uintptr(b), "handed")
+	t.Cleanup(func() { _, _ = kept.Close(), handed.Close() })
+	return kept, handed
+}
+
+// TestFailedUpgradeKeepsAllKinds: after an exec that failed everything goes on, also the next upgrade.
+func TestFailedUpgradeKeepsAllKinds(t *testing.T) {
+	p, path := startOwnOpen(t)
+	var guests []*fakeguest.Guest
+	for _, way := range p.ways() {
+		guests = append(guests, over(t, way))
+	}
+	introduce(t, guests...)
+	reach := func() {
+		t.Helper()
+		for i, g := range guests {
+			to := guests[(i+1)%len(guests)]
+			text := "on from " + g.MAC().String()
+			hears(t, to, text, func() error { return g.Send(testFrame(to.MAC(), g.MAC(), text)) })
+		}
+	}
+	for range 2 {
+		// In check mode it answers by the real program, and has no interpreter afterwards.
+		sh := filepath.Join(t.TempDir(), "sh")
+		require.NoError(t, os.Symlink("/bin/sh", sh))
+		script := "#!" + sh + "\nif [ \"$1\" = --upgrade-check ]; then /bin/rm " + sh + "; exec " +
+			filepath.Join(binaries, "socket_vmnet2") + " --upgrade-check; fi\n"
+		require.NoError(t, os.Remove(path))
+		require.NoError(t, os.WriteFile(path, []byte(script), 0o755))
+		_, _, err := p.upgrade(t)
+		require.Error(t, err)
+		reach()
+	}
+	require.NoError(t, os.Remove(path))
+	replaceProgram(t, path)
+	_, stderr, err := p.upgrade(t)
+	require.NoError(t, err, stderr)
+	reach()
+	for i, g := range guests {
+		assert.NoError(t, g.Err(), p.ways()[i].Name)
+	}
+	assert.Equal(t, 1, strings.Count(p.stderr.String(), "INFO | upgraded "))
+}
