@@ -239,7 +239,7 @@ func (s *Server) find(name []byte, from sender, n int) *client {
 	return c
 }
 
-// admit makes a client of an address that is new.
+// admit makes a client of an address that is new, or returns the one that somebody else has made of it meanwhile.
 func (s *Server) admit(path string, from sender) (*client, error) {
 	trust := s.opts.Trust
 	t, err := s.look.check(trust, path)
@@ -260,6 +260,12 @@ func (s *Server) admit(path string, from sender) (*client, error) {
 		s.mu.Unlock()
 		_ = c.Close()
 		return nil, errClosed
+	}
+	// The reader and Invite may both find that there is none.
+	if there := s.clients[path]; there != nil && !there.ended.Load() {
+		s.mu.Unlock()
+		_ = c.Close()
+		return there, nil
 	}
 	s.clients[path] = c
 	s.mu.Unlock()
