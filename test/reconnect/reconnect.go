@@ -76,9 +76,8 @@ func AroundRX(r sequence.Report, listens, ahead time.Duration, alive bool) Direc
 // Longest returns the direction of a report for a daemon that never stopped taking connections. Frames were sent every pace,
 // or as fast as possible for 0.
 func Longest(r sequence.Report, pace time.Duration, alive bool) Direction {
-	return Direction{
-		Outage: r.Longest().Length(), Missing: time.Duration(r.Hole.After-r.Hole.Before) * pace, Lost: r.Lost, Alive: alive,
-	}
+	numbers := max(r.Hole.After-r.Hole.Before, 1) // 1 when none was lost
+	return Direction{Outage: r.Longest().Length(), Missing: time.Duration(numbers) * pace, Lost: r.Lost, Alive: alive}
 }
 
 // A Spread is what a number of times were like, in milliseconds.
@@ -116,7 +115,7 @@ func (s Spread) String() string {
 type Way struct {
 	Outage Spread `json:"outage_ms"`
 	Back   Spread `json:"back_ms"`
-	// Missing is of the rounds in which frames were lost that had been sent at a pace.
+	// Missing is of frames that were sent at a pace.
 	Missing Spread `json:"missing_ms"`
 	// Lost is the median number of lost frames.
 	Lost  uint64 `json:"lost_p50"`

@@ -43,7 +43,7 @@ func TestMeasurement(t *testing.T) {
 	assert.Equal(t, Direction{Alive: true}, AroundTX(r, 11000*ms, true), "frames came all the time then")
 	assert.Equal(t, Direction{}, AroundTX(r, 13000*ms, false))
 	assert.Equal(t, Direction{}, AroundRX(r, 3000*ms, -10*time.Second, false))
-	assert.Equal(t, Direction{Alive: true}, Longest(synthetic(0, 0, 0), 2*ms, true))
+	assert.Equal(t, Direction{Missing: 2 * ms, Alive: true}, Longest(synthetic(0, 0, 0), 2*ms, true))
 
 	// The receiver had no processor when the daemon was killed: what was on its way arrives after the new one listens.
 	r = synthetic(2000*ms, 2500*ms, 2050*ms)

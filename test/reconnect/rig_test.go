@@ -33,7 +33,7 @@ const (
 	aliveTX, aliveRX = 100, 20
 	// patience is how long a direction that must live may take. hopeless is how long one is waited for of which either is
 	// fine: reconnecting takes half a second, and what comes then comes at once.
-	patience, hopeless = 20 * time.Second, 3 * time.Second
+	patience, hopeless = 30 * time.Second, 3 * time.Second
 )
 
 // rig is a daemon with guests under load and a peer that counts.

@@ -152,6 +152,19 @@ func (h *hub) hears(t *testing.T, d time.Duration) bool {
 	}
 }
 
+// settle waits until what was sent before has arrived.
+func (h *hub) settle(t *testing.T) {
+	t.Helper()
+	before := uint64(0)
+	require.Eventually(t, func() bool {
+		seen, err := h.guest.Counted(within(t, time.Minute), false)
+		n := seen[peerMAC].Frames
+		still := err == nil && n == before
+		before = n
+		return still
+	}, patience, 500*time.Millisecond)
+}
+
 // well wants frames in both directions.
 func (h *hub) well(t *testing.T) {
 	t.Helper()
@@ -192,6 +205,7 @@ func (h *hub) testEmpty(t *testing.T, name string) {
 	h.well(t)
 	since := time.Now()
 	h.send(t, make([]byte, 4))
+	h.settle(t)
 	assert.False(t, h.hears(t, hopeless), "the guest receives")
 	assert.True(t, h.flows(t, patience), "the guest sends")
 	require.NoError(t, h.conn.Close())

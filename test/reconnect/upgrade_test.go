@@ -72,7 +72,7 @@ func testUpgrade(t *testing.T, program string, rounds int, l Limits) {
 	for _, row := range nothing.run(t, times(2, 5)) {
 		noise = max(noise, row.TX.Outage.P50, row.RX.Outage.P50)
 	}
-	l.OutageP50 = l.MissingP50 + time.Duration(noise*float64(time.Millisecond))
+	l.OutageP50 = 2*l.MissingP50 + time.Duration(noise*float64(time.Millisecond))
 	var gaps []time.Duration
 	c := trial{
 		rig: r, name: "upgrade in place", guests: all, pace: paceEvery, least: 20,
