@@ -81,10 +81,10 @@ func readFrames(r io.Reader, take func(b frame.Batch)) error {
 		case err == nil:
 			continue
 		case errors.Is(err, net.ErrClosed): // by us
+		case have > 0:
+			return fmt.Errorf("read frames: the last one was cut: %d bytes of it came before: %w", have, err)
 		case !errors.Is(err, io.EOF):
 			return fmt.Errorf("read frames: %w", err)
-		case have > 0:
-			return fmt.Errorf("read frames: the last one was cut: %d bytes of it came", have)
 		}
 		return nil
 	}
