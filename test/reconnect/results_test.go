@@ -17,10 +17,11 @@ import (
 )
 
 // results are the rows of all tests of this run.
-var results = collector{began: time.Now()}
+var results = collector{began: time.Now(), commit: output("git", "describe", "--always", "--dirty", "--match=")}
 
 type collector struct {
-	began time.Time
+	began  time.Time
+	commit string // that the programs were built from
 
 	mu       sync.Mutex
 	rows     []Row
@@ -109,7 +110,7 @@ func (c *collector) write(dir string) error {
 func (c *collector) record() Record {
 	return Record{
 		CPU: cpuModel(), Cores: runtime.NumCPU(), Kernel: output("uname", "-sr"), Date: time.Now().UTC().Truncate(time.Second),
-		Commit: output("git", "describe", "--always", "--dirty", "--match="), Go: runtime.Version(),
+		Commit: c.commit, Go: runtime.Version(),
 		QEMU: qemuVersion(tools.NewQEMU), OldQEMU: qemuVersion(tools.QEMU), Load: output("cat", "/proc/loadavg"),
 		Seconds: time.Since(c.began).Round(time.Second).Seconds(), Long: *long, Rows: c.rows, Findings: c.findings,
 	}
