@@ -3,6 +3,7 @@
 package unixgram
 
 import (
+	"io"
 	"os"
 	"sync"
 	"testing"
@@ -58,4 +59,19 @@ func TestAdmittedTwice(t *testing.T) {
 	third, err := l.admit(p.path, who)
 	require.NoError(t, err)
 	assert.NotSame(t, first, third)
+}
+
+// TestSlowLookEndsNobody: a client whose path cannot be looked up in time is not taken for one that has gone.
+func TestSlowLookEndsNobody(t *testing.T) {
+	l := newLab(t, func(l *lab, _ *Options) { l.noReader = true })
+	p := l.unconnected("c")
+	c, err := l.admit(p.path, sender{uid: uint32(os.Geteuid()), known: true})
+	require.NoError(t, err)
+	l.look.busy.Add(maxLooks) // the file system does not answer
+	assert.NoError(t, c.pipe.check())
+	assert.False(t, c.pipe.moved())
+	l.look.busy.Add(-maxLooks)
+	assert.NoError(t, c.pipe.check())
+	require.NoError(t, os.Remove(p.path))
+	assert.ErrorIs(t, c.pipe.check(), io.EOF)
 }
