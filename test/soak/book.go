@@ -33,7 +33,6 @@ type book struct {
 	last    []string
 	warned  map[string]int // by message
 	lines   int
-	slow    bool // this daemon did not look all addresses of clients up: it drops their frames, and says so
 	entries map[[6]byte]*entry
 	changed chan struct{}
 }
@@ -81,7 +80,6 @@ func (b *book) line(text string) {
 	if strings.HasPrefix(level, "WARN") {
 		b.mu.Lock()
 		b.warned[withoutValues(message)]++
-		b.slow = b.slow || strings.HasPrefix(message, "datagram dropped: its address is not served: slow")
 		b.mu.Unlock()
 	}
 	if rest, ok := strings.CutPrefix(message, "client gone "); ok {
@@ -189,7 +187,8 @@ func (b *book) judge(e *entry) {
 	if e.only && !e.settled && !e.uncertain && e.finished > 0 {
 		e.settled = true
 		c := e.conns[0]
-		if b.slow && isPath(transport(c.Transport)) {
+		if isPath(transport(c.Transport)) {
+			// What comes before the daemon has looked the path up, or after it has found it gone, is dropped and not the client's.
 			c.Seen.AllSent.Store(false)
 		}
 		b.r.ledger.Settle(c, e.summaries[0])
@@ -244,7 +243,6 @@ func (b *book) told(ctx context.Context, c *ledger.Conn, patience time.Duration)
 func (b *book) newLife() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.slow = false
 	for mac, e := range b.entries {
 		for _, c := range e.conns[:e.finished] {
 			b.r.ledger.Gone(c)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"time"
@@ -132,6 +133,9 @@ func (r *run) nextLife(ctx context.Context, x chaos) error {
 	return r.daemon.start(ctx)
 }
 
+// slowUpgrade is what an upgrade fails with that has a time limit.
+var slowUpgrade = regexp.MustCompile(`did not answer within|took longer than|does not stand still|killed`)
+
 // upgrade replaces the daemon in place.
 func (r *run) upgrade(ctx context.Context) {
 	pid := r.daemon.pid()
@@ -140,6 +144,8 @@ func (r *run) upgrade(ctx context.Context) {
 	r.watch.rest()
 	switch {
 	case ctx.Err() != nil:
+	case err != nil && r.strain.excuses() && slowUpgrade.MatchString(err.Error()):
+		r.totals.tooSlow.Add(1)
 	case err != nil:
 		r.fail(upgraded, "%v; the end of the daemon's log:\n%s", err, r.book.tail())
 	case r.daemon.pid() != pid:

@@ -34,6 +34,8 @@ type result struct {
 	Upgrades    int64               `json:"upgrades"`
 	Refusals    int64               `json:"upgrades_refused"`
 	NoUpgrade   int64               `json:"upgrades_not_to_be_had"`
+	TooSlow     int64               `json:"upgrades_given_up_on_a_busy_machine"`
+	Strain      float64             `json:"machine_too_busy_s"` // this process did not get to run
 	Freezes     int64               `json:"freezes"`
 	Calms       int64               `json:"calms"`
 	Stop        float64             `json:"slowest_stop_s"`
@@ -56,7 +58,7 @@ func (r *run) result(err error) *result {
 		Options: r.o, Date: r.began.UTC().Format("2006-01-02"), Machine: fmt.Sprintf("%s/%s, %d CPUs", runtime.GOOS, runtime.GOARCH, runtime.NumCPU()),
 		Took: r.now().Seconds(), Connections: t.connections.Load(), Ways: map[string]uint64{}, Retries: t.retries.Load(), Sent: t.sent.Load(),
 		Checked: r.ledger.Stats(), Starts: t.starts.Load(), Terms: t.terms.Load(), Kills: t.kills.Load(), Upgrades: t.upgrades.Load(),
-		Refusals: t.refusals.Load(), Freezes: t.freezes.Load(), Calms: t.calms.Load(),
+		Refusals: t.refusals.Load(), TooSlow: t.tooSlow.Load(), Strain: time.Duration(r.strain.total.Load()).Seconds(), Freezes: t.freezes.Load(), Calms: t.calms.Load(),
 		Stop: t.slowestStop.Seconds(), Start: t.slowestStart.Seconds(), Gap: t.slowestGap.Seconds(),
 		UpgradeMS: percentiles(t.upgradeTimes), Hostile: t.hostile, Uses: t.uses, Warnings: r.book.warned, LogLines: r.book.lines,
 		Counts: r.ledger.Counts(), Violations: r.ledger.Violations(),
@@ -98,11 +100,12 @@ func (x *result) print(out io.Writer) {
 	row("counters compared", "%d connections, %d for losses", c.Settled, c.GapConns)
 	row("frames dropped", "%d and counted as that, %d in a restart or upgrade", c.Missing, c.Excused)
 	row("starts, stops, kills", "%d, %d, %d", x.Starts, x.Terms, x.Kills)
-	row("upgrades", "%d, %d of a bad program refused", x.Upgrades, x.Refusals)
+	row("upgrades", "%d, %d of a bad program refused, %d given up on a busy machine", x.Upgrades, x.Refusals, x.TooSlow)
 	if len(x.UpgradeMS) > 0 {
 		row("upgrade took", "p50 %.0f ms, p99 %.0f ms, max %.0f ms", x.UpgradeMS[0], x.UpgradeMS[1], x.UpgradeMS[2])
 	}
 	row("frozen", "%d times", x.Freezes)
+	row("machine too busy", "%.0f s in all", x.Strain)
 	row("slowest stop, start", "%.2f s, %.2f s", x.Stop, x.Start)
 	row("longest silence", "%.2f s, of clients that talk all the time", x.Gap)
 	sum := 0

@@ -44,6 +44,7 @@ type run struct {
 	forgers []*forger
 	watch   *witnesses
 	totals  totals
+	strain  strain
 	// tamper, if not nil, gets the frames in place of the ledger: tests show by it that faults are found.
 	tamper func(s *station, f []byte)
 
@@ -167,6 +168,7 @@ type totals struct {
 	ways                       [16]atomic.Uint64 // by transport
 	starts, terms, kills       atomic.Int64
 	upgrades, refusals         atomic.Int64
+	tooSlow                    atomic.Int64 // upgrades given up because the machine was too busy
 	freezes, calms             atomic.Int64
 
 	mu           sync.Mutex

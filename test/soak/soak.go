@@ -187,6 +187,7 @@ func (r *run) run(ctx context.Context) error {
 		r.wg.Go(func() { w.run(actors) })
 	}
 	r.wg.Go(func() { r.watch.judge(actors) })
+	r.wg.Go(func() { r.strain.watch(actors) })
 	for name, kinds := range map[string][]choice[badThing]{
 		"hostile streams": badStreams(), "hostile datagrams": badDatagrams(), "hostile requests": badRequests(),
 	} {

@@ -51,7 +51,7 @@ func (r *run) connect(ctx context.Context, via transport, guest uint32, mac func
 			r.totals.by(via).Add(1)
 			return s
 		}
-		if ctx.Err() == nil && !r.daemon.excused(life) {
+		if ctx.Err() == nil && !r.daemon.excused(life) && !(timedOut(err) && r.strain.excuses()) {
 			r.fail(refused, "guest %d: %v", guest, err)
 		}
 		r.totals.retries.Add(1)
@@ -105,7 +105,7 @@ func (s *station) hasEnded(err error) {
 	}
 	// In this order: if it may end, that had begun before.
 	s.conn.Closing()
-	if s.r.daemon.excusedEnd(int(s.life.Load())) {
+	if s.r.daemon.excusedEnd(int(s.life.Load())) || timedOut(err) && s.r.strain.excuses() {
 		return
 	}
 	s.r.fail(disconnected, "%s: %v", s.conn, err)

@@ -173,7 +173,7 @@ func (x *witness) judge(since time.Time) {
 		}
 		quiet := min(r.now()-time.Duration(x.heard[i].Load()), time.Since(since)-settling)
 		r.totals.slowest(&r.totals.slowestGap, quiet)
-		if quiet > r.o.Patience {
+		if quiet > r.o.Patience && !r.strain.excuses() {
 			r.fail(silent, "witness %d (%s) has heard nothing from %s for %s", x.id, x.via, name, quiet.Round(time.Millisecond))
 			x.heard[i].Store(int64(r.now()))
 		}
