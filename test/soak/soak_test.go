@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -33,11 +34,31 @@ var (
 // raceEnabled: the tests are built with the race detector, and so is the daemon then.
 var raceEnabled bool
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// builtDaemon is the daemon for all tests, which TestMain has built, with the simulator.
+var builtDaemon string
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	dir, err := os.MkdirTemp("", "soak-test")
+	if err == nil {
+		builtDaemon = filepath.Join(dir, "daemon")
+		r := &run{o: options{Backend: backendSimulator, Race: raceEnabled}}
+		err = r.build(context.Background(), builtDaemon)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		_ = os.RemoveAll(dir)
+		os.Exit(code)
+	}))
+}
 
 // short is a soak for tests: patient, for machines that have much else to do.
 func short(d time.Duration) options {
 	o := defaults()
+	o.Binary = builtDaemon
 	o.Duration, o.Clients, o.Pace, o.Pause, o.Storm = d, 14, 2500*time.Millisecond, 60*time.Millisecond, 2000
 	o.StopLimit, o.Patience, o.Race = 6*time.Second, 40*time.Second, raceEnabled
 	return o
