@@ -25,6 +25,9 @@ const (
 	// standTime is how long it may take until no client is read any more.
 	standTime = time.Second
 
+	// flushTime is how long clients that are behind have to take what is queued for them.
+	flushTime = 20 * time.Millisecond
+
 	// reopenTime is how long a network that clients wait for is tried to be started, and reopenPause the time between two
 	// attempts: the system may need a while to let go of the former one.
 	reopenTime  = 30 * time.Second
@@ -83,6 +86,7 @@ func (d *daemon) pause(ctx context.Context, v *saved) error {
 		v.Notes = append(v.Notes, fmt.Sprintf("%d NAT connections ended: the embedded network's connections to the outside and the host are its own", n))
 	}
 	d.closeNetwork()
+	d.server.Flush(flushTime)
 	return nil
 }
 

@@ -6,11 +6,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
+	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
+
+// flushPoll is how often Flush looks.
+const flushPoll = time.Millisecond
 
 // A pauser has a session's two goroutines stand still, for the time of an upgrade: first the reader, between two frames, then
 // the keeper, with the port closed.
@@ -145,6 +150,18 @@ func (c *Session) standing(ctx context.Context, at chan struct{}) error {
 		return fmt.Errorf("%s does not stand still: %w", c.name, context.Cause(ctx))
 	}
 	return nil
+}
+
+// Flush waits until nothing is queued for any client, for d at most: what is queued when a session is saved is lost. It is
+// called between Pause and Save.
+func (s *Server) Flush(d time.Duration) {
+	sessions := s.Sessions()
+	for end := time.Now().Add(d); ; time.Sleep(flushPoll) {
+		sessions = slices.DeleteFunc(sessions, func(c *Session) bool { return c.link.Stats().Queued == 0 })
+		if len(sessions) == 0 || !time.Now().Before(end) {
+			return
+		}
+	}
 }
 
 // Resume undoes Pause: ports are started again at once.

@@ -163,6 +163,32 @@ func TestNobodyNewWhilePaused(t *testing.T) {
 	<-x.Done()
 }
 
+// TestFlush waits for a client that reads, and not for one that does not.
+func TestFlush(t *testing.T) {
+	r := newRig(t, Options{})
+	a, b := r.dial(t), r.dial(t)
+	reaches(t, a, b, 1, "before")
+	big := string(make([]byte, 30_000))
+	queued := func() (n int) {
+		for _, c := range r.Sessions() {
+			n += c.link.Stats().Queued
+		}
+		return n
+	}
+	for queued() == 0 {
+		say(t, a, 1, big)
+	}
+	require.NoError(t, r.Pause(within(t)))
+	began := time.Now()
+	r.Flush(30 * time.Millisecond)
+	assert.NotZero(t, queued())
+	assert.GreaterOrEqual(t, time.Since(began), 30*time.Millisecond)
+	go drainInput(b)
+	r.Flush(20 * time.Second)
+	assert.Zero(t, queued())
+	r.Resume()
+}
+
 // TestStopWhilePaused: the stop of the daemon is no longer than else.
 func TestStopWhilePaused(t *testing.T) {
 	r := newRig(t, Options{})
