@@ -58,12 +58,15 @@ func (s *Stream) refuse(settle time.Duration) {
 	if err != nil || !refused || s.rd.eof || s.rd.buf == nil {
 		return
 	}
-	_ = s.conn.SetReadDeadline(time.Now().Add(settle))
-	for { // what was written before; then the end, which comes at once
-		if _, err := s.await(s.rd.buf); err != nil {
-			break
+	// What was written before, and then the end: nothing comes any more and no read waits. A deadline could pass on a machine that
+	// is short of processors, and closing with something unread is a reset.
+	_ = s.rc.Control(func(fd uintptr) {
+		for {
+			if n, err := readNow(int(fd), s.rd.buf, s.shared); n <= 0 && err != unix.EINTR {
+				return
+			}
 		}
-	}
+	})
 	time.Sleep(settle)
 }
 
