@@ -119,7 +119,7 @@ func (d *daemon) answer(ctx context.Context, call *control.Call, from string, v 
 	if late > 0 {
 		v.Notes = append(v.Notes, fmt.Sprintf("%d clients have no network yet; they are tried again", late))
 	}
-	r := upgrade.Result{From: from, To: compat.Version, PID: os.Getpid(), Clients: d.byTransport(sessions), Notes: v.Notes}
+	r := upgrade.Result{From: from, To: compat.Version, PID: os.Getpid(), Clients: d.byTransport(sessions), Notes: append([]string{}, v.Notes...)}
 	r.SetGap(gap)
 	args := []any{"from", r.From, "to", r.To, "clients", len(sessions), "gap", fmt.Sprintf("%.0fms", r.Gap)}
 	if len(r.Notes) > 0 {
