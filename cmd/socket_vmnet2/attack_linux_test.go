@@ -287,7 +287,7 @@ func testAttack(t *testing.T, user int, x attack) {
 		}
 		assert.Equal(t, 1, p.ProcessState.ExitCode())
 	}
-	assert.Contains(t, p.stderr.String(), x.want)
+	p.says(t, x.want)
 	after := a.look()
 	assert.NoFileExists(t, a.safe+"/made")
 	for path, was := range before {

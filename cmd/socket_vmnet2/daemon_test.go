@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strings"
 	"sync"
@@ -152,6 +153,29 @@ func (p *process) ready(t *testing.T) {
 		_ = c.Close()
 		return true
 	}, patience, 5*time.Millisecond, "not ready: %s", p.stderr)
+}
+
+// says waits until the daemon's log has text: it comes through a pipe.
+func (p *process) says(t *testing.T, text string, why ...any) {
+	t.Helper()
+	for until := time.Now().Add(patience); time.Now().Before(until) && p.alive(); time.Sleep(time.Millisecond) {
+		if strings.Contains(p.stderr.String(), text) {
+			return
+		}
+	}
+	assert.Contains(t, p.stderr.String(), text, why...)
+}
+
+// matches is says for a regular expression.
+func (p *process) matches(t *testing.T, re string) {
+	t.Helper()
+	want := regexp.MustCompile(re)
+	for until := time.Now().Add(patience); time.Now().Before(until) && p.alive(); time.Sleep(time.Millisecond) {
+		if want.MatchString(p.stderr.String()) {
+			return
+		}
+	}
+	assert.Regexp(t, want, p.stderr.String())
 }
 
 // signal sends s and returns the exit code and how long it took to exit.
@@ -314,7 +338,7 @@ func TestStopSignals(t *testing.T) {
 			assert.Less(t, took, stopTime)
 			assert.NoFileExists(t, pid)
 			assert.NoFileExists(t, p.sock)
-			assert.Contains(t, p.stderr.String(), "INFO | Received signal "+name)
+			p.says(t, "INFO | Received signal "+name)
 		})
 	}
 }

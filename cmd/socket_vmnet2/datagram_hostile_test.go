@@ -205,7 +205,7 @@ func TestAddressesThatCannotBeAnswered(t *testing.T) {
 	hears(t, s, "served", func() error { return good.send(testFrame(fakeguest.Broadcast, mac, "served")) })
 	assert.NotContains(t, texts(l), "refused")
 	assert.Less(t, bytes.Count([]byte(p.stderr.String()), []byte("\n")), 60, "the log is not filled: %s", p.stderr)
-	assert.Contains(t, p.stderr.String(), "relative")
+	p.says(t, "relative")
 }
 
 // texts are those of the frames that have come.
@@ -352,7 +352,7 @@ func TestForeignRuntimeDirectory(t *testing.T) {
 			p.ready(t)
 			require.Eventually(t, func() bool { return bytes.Contains([]byte(p.stderr.String()), []byte("WARN | ")) },
 				patience, 5*time.Millisecond, "%s", p.stderr)
-			assert.Contains(t, p.stderr.String(), sock+".d")
+			p.says(t, sock+".d")
 			p.talkers(t).check("stream clients are served")
 			assert.NoFileExists(t, vnettest.DatagramPath(sock))
 			code, _ := p.signal(t, syscall.SIGTERM)

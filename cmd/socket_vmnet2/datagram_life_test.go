@@ -262,7 +262,7 @@ func TestMaxClientsCountsAllKinds(t *testing.T) {
 	}
 	introduce(t, s, connected)
 	assert.Empty(t, texts(l))
-	assert.Contains(t, p.stderr.String(), "--max-clients")
+	p.says(t, "--max-clients")
 	assert.Less(t, strings.Count(p.stderr.String(), "--max-clients"), 5, "%s", p.stderr)
 
 	attached.Close()

@@ -187,7 +187,7 @@ func TestAdoptedBoundSocket(t *testing.T) {
 	if runtime.GOOS == "linux" {
 		require.Error(t, err, "it is somebody's")
 	}
-	assert.Contains(t, p.stderr.String(), dir+"/vm")
+	p.says(t, dir+"/vm")
 	require.NoError(t, a.Lifeline.Close())
 	require.Eventually(t, func() bool { return strings.Contains(p.stderr.String(), "client gone") }, patience, 5*time.Millisecond)
 	_, err = vm.Write(make([]byte, 60))

@@ -190,7 +190,7 @@ func TestExec(t *testing.T) {
 	}
 	require.Eventually(t, func() bool { return strings.Contains(p.stderr.String(), "attach connection closed") },
 		patience, 5*time.Millisecond, "the command's end is the session's: %s", p.stderr)
-	assert.Contains(t, p.stderr.String(), "via=attach transport=dgram")
+	p.says(t, "via=attach transport=dgram")
 }
 
 // TestExecPlaces has descriptors of the caller where ours would be.

@@ -139,7 +139,7 @@ func TestDiskFullForPidfile(t *testing.T) {
 		p := runDaemon(t, d.run(command("socket_vmnet2", sock, "--pidfile="+filepath.Join(full, "pid")), full, ""), sock)
 		<-p.ended
 		assert.Equal(t, 1, p.ProcessState.ExitCode())
-		assert.Regexp(t, `(?m)^ERROR\| .*pidfile.*`+d.says, p.stderr.String())
+		p.matches(t, `(?m)^ERROR\| .*pidfile.*`+d.says)
 		assert.Regexp(t, `^left: (fill )?log state\n$`, p.stdout.String())
 		left, err := filepath.Glob(filepath.Join(dir, "*"))
 		require.NoError(t, err)
@@ -168,7 +168,7 @@ func TestDiskFullForState(t *testing.T) {
 		assert.Zero(t, code)
 		assert.Less(t, took, stopTime)
 		assert.Equal(t, 1, strings.Count(p.stderr.String(), "state could not be saved"), p.stderr)
-		assert.Contains(t, p.stderr.String(), d.says)
+		p.says(t, d.says)
 	})
 }
 

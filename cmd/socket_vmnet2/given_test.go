@@ -199,7 +199,7 @@ func testGivenSocket(t *testing.T, m *manager) {
 	assert.Regexp(t, "^READY=1\nSTATUS=serving "+m.sock+": [a-z]+, shared, ", next())
 	assert.FileExists(t, m.dir+"/pid", "it is there when the manager is told")
 	p.talkers(t).check("served")
-	assert.Contains(t, p.stderr.String(), "have no effect: the service manager has made the socket")
+	p.says(t, "have no effect: the service manager has made the socket")
 	info, err := os.Stat(m.sock + ".d")
 	require.NoError(t, err)
 	assert.Equal(t, os.FileMode(0o700), info.Mode().Perm(), "the socket's group may not connect, so it may not here")
@@ -213,8 +213,8 @@ func testGivenSocket(t *testing.T, m *manager) {
 	assert.FileExists(t, m.sock+".lock")
 	assert.NoDirExists(t, m.sock+".d")
 	assert.NoFileExists(t, m.dir+"/pid")
-	assert.Contains(t, p.stderr.String(), "client connected")
-	assert.Regexp(t, `client gone .*peer_uid=\d+ peer_gid=\d+`, p.stderr.String())
+	p.says(t, "client connected")
+	p.matches(t, `client gone .*peer_uid=\d+ peer_gid=\d+`)
 }
 
 // TestRootHeedsProcess1Alone: whoever starts a daemon as root, by sudo for example, gives it nothing but DEBUG.
@@ -231,9 +231,9 @@ func TestRootHeedsProcess1Alone(t *testing.T) {
 		require.Fail(t, "it serves a socket that is another process's")
 	}
 	assert.Equal(t, 1, p.ProcessState.ExitCode())
-	assert.Contains(t, p.stderr.String(), "WARN | LISTEN_FDS is ignored: a daemon that runs as root heeds it only when process 1 has started it")
-	assert.Contains(t, p.stderr.String(), "DEBUG| NOTIFY_SOCKET is ignored")
-	assert.Contains(t, p.stderr.String(), "ERROR| bind: Address already in use")
+	p.says(t, "WARN | LISTEN_FDS is ignored: a daemon that runs as root heeds it only when process 1 has started it")
+	p.says(t, "DEBUG| NOTIFY_SOCKET is ignored")
+	p.says(t, "ERROR| bind: Address already in use")
 	assert.FileExists(t, m.sock)
 }
 
@@ -380,7 +380,7 @@ func TestUpgradeOfGivenSocket(t *testing.T) {
 	assert.Zero(t, code)
 	hears("STOPPING=1\n")
 	assert.FileExists(t, m.sock)
-	assert.Contains(t, p.stderr.String(), "is left to the next process")
+	p.says(t, "is left to the next process")
 }
 
 // TestAllGivenSockets: those beside SOCKET are served and stay, too.
@@ -446,8 +446,8 @@ func TestGivenSocketsThatAreRefused(t *testing.T) {
 				require.Fail(t, "it runs")
 			}
 			assert.Equal(t, 1, p.ProcessState.ExitCode())
-			assert.Contains(t, p.stderr.String(), "ERROR| ")
-			assert.Contains(t, p.stderr.String(), tt.want)
+			p.says(t, "ERROR| ")
+			p.says(t, tt.want)
 			assert.NoFileExists(t, m.dir+"/pid")
 		})
 	}

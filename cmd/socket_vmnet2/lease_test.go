@@ -99,8 +99,8 @@ func TestDamagedStateIsIgnored(t *testing.T) {
 			require.Len(t, files, 1)
 			damage(t, files[0])
 			p = run()
-			assert.Contains(t, p.stderr.String(), "WARN | ")
-			assert.Contains(t, p.stderr.String(), files[0], "it names the file")
+			p.says(t, "WARN | ")
+			p.says(t, files[0], "it names the file")
 		})
 	}
 }

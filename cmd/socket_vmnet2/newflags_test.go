@@ -61,7 +61,7 @@ func TestFlagsWithoutEffect(t *testing.T) {
 	_, err := guest(t, p, 1).Configure()
 	require.NoError(t, err)
 	for _, name := range []string{"--vmnet-api", "--vmnet-interfaces", "--offload"} {
-		assert.Contains(t, p.stderr.String(), "WARN | "+name+" has no effect: ")
+		p.says(t, "WARN | "+name+" has no effect: ")
 	}
 	assert.NotContains(t, p.stderr.String(), "nat66", "what it asks for is so")
 }
@@ -303,5 +303,5 @@ func TestMTUIsTold(t *testing.T) {
 	lease, err := g.Configure()
 	require.NoError(t, err)
 	assert.Equal(t, []byte{9000 >> 8, 9000 & 255}, lease.ACK.Options.Get(dhcpv4.OptionInterfaceMTU))
-	assert.Contains(t, p.stderr.String(), "INFO | * vmnet_mtu: 9000\nINFO | * vmnet_max_packet_size: 9014\n")
+	p.says(t, "INFO | * vmnet_mtu: 9000\nINFO | * vmnet_max_packet_size: 9014\n")
 }

@@ -301,7 +301,7 @@ func TestUpgradeIsRefused(t *testing.T) {
 			assert.Contains(t, stderr, c.want)
 			assert.Contains(t, stderr, path, "which file it is about")
 			tk.check("the daemon goes on")
-			assert.Contains(t, p.stderr.String(), "WARN | no upgrade: this image goes on")
+			p.says(t, "WARN | no upgrade: this image goes on")
 		})
 	}
 	require.NoError(t, os.RemoveAll(path))
@@ -360,7 +360,7 @@ func TestStopDuringAnUpgrade(t *testing.T) {
 		assert.Less(t, took, stopTime+2*time.Second)
 		if code != 0 {
 			assert.NotContains(t, p.stderr.String(), "Received signal", "it was caught and ended the daemon all the same")
-			assert.Contains(t, p.stderr.String(), "upgrading", "it came at another time")
+			p.says(t, "upgrading", "it came at another time")
 			deadly++
 			continue
 		}

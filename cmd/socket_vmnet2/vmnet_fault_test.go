@@ -84,7 +84,7 @@ func testStartFails(t *testing.T) {
 					p := launch(t, "socket_vmnet2", sock, "--vmnet-api="+way, "--pidfile="+sock+".pid")
 					<-p.ended
 					assert.Equal(t, 1, p.ProcessState.ExitCode())
-					assert.Contains(t, p.stderr.String(), fmt.Sprintf("ERROR| %s: [%d] %s", call, status, status.Name()))
+					p.says(t, fmt.Sprintf("ERROR| %s: [%d] %s", call, status, status.Name()))
 					assert.NoFileExists(t, sock)
 					assert.NoFileExists(t, sock+".pid")
 				})
@@ -108,7 +108,7 @@ func testBusySubnet(t *testing.T) {
 			}
 			<-p.ended
 			assert.Equal(t, 1, p.ProcessState.ExitCode())
-			assert.Contains(t, p.stderr.String(), "[1009] VMNET_SHARING_SERVICE_BUSY")
+			p.says(t, "[1009] VMNET_SHARING_SERVICE_BUSY")
 			assert.Greater(t, time.Since(since), 4*time.Second)
 		})
 	}
@@ -122,7 +122,7 @@ func testOtherSubnet(t *testing.T) {
 	<-p.ended
 	assert.Equal(t, 1, p.ProcessState.ExitCode())
 	for _, subnet := range []string{"192.168.77.0/24", "192.168.105.0/24"} {
-		assert.Contains(t, p.stderr.String(), subnet)
+		p.says(t, subnet)
 	}
 }
 
@@ -133,7 +133,7 @@ func testFrameworkTooOld(t *testing.T) {
 			lib := "--vmnetsim-lib=" + vmnetsim.Library(t, flavour)
 			p := start(t, lib)
 			p.talkers(t).check("serving")
-			assert.Contains(t, p.stderr.String(), "api=interface")
+			p.says(t, "api=interface")
 
 			sock := socketPath(t)
 			refused := launch(t, "socket_vmnet2", sock, lib, "--vmnet-disable-nat44", "--pidfile="+sock+".pid")
@@ -326,7 +326,7 @@ func testKilled(t *testing.T) {
 			if way == "network" {
 				<-p.ended
 				assert.Equal(t, 1, p.ProcessState.ExitCode())
-				assert.Regexp(t, `ERROR\| vmnet_network_create: \[10\d\d\] .*killed`, p.stderr.String())
+				p.matches(t, `ERROR\| vmnet_network_create: \[10\d\d\] .*killed`)
 				return
 			}
 			p.ready(t)
@@ -401,7 +401,7 @@ func testListInterfaces(t *testing.T) {
 func testBridged(t *testing.T) {
 	p := start(t, "--vmnet-mode=bridged", "--vmnet-interface=en1")
 	p.talkers(t).check("bridged")
-	assert.Contains(t, p.stderr.String(), "INFO | Initializing vmnet.framework (mode 1002)\nINFO | Using network interface \"en1\"\n")
+	p.says(t, "INFO | Initializing vmnet.framework (mode 1002)\nINFO | Using network interface \"en1\"\n")
 
 	wrong := launch(t, "socket_vmnet2", socketPath(t), "--vmnet-mode=bridged", "--vmnet-interface=en7")
 	<-wrong.ended
@@ -412,8 +412,8 @@ func testBridged(t *testing.T) {
 // testWithoutEffect: what serves nobody is said.
 func testWithoutEffect(t *testing.T) {
 	p := start(t, "--dns-record=a.b=192.168.105.9", "--vmnet-forward=tcp:18080=10.9.9.9:80", "--vmnet-forward=udp:18080=192.168.64.9:80")
-	assert.Contains(t, p.stderr.String(), "WARN | --dns-record has no effect")
-	assert.Regexp(t, `WARN \| --vmnet-forward=tcp:18080=10\.9\.9\.9:80 leads to no guest: macOS chose the network 192\.168\.\d+\.0/24; ask`, p.stderr.String())
+	p.says(t, "WARN | --dns-record has no effect")
+	p.matches(t, `WARN \| --vmnet-forward=tcp:18080=10\.9\.9\.9:80 leads to no guest: macOS chose the network 192\.168\.\d+\.0/24; ask`)
 	assert.NotContains(t, p.stderr.String(), "udp:18080")
 
 	p = start(t, "--vmnet-gateway=192.168.105.1", "--vmnet-forward=tcp:18080=192.168.105.9:80")
@@ -430,7 +430,7 @@ func testPublicAddresses(t *testing.T) {
 		p := launch(t, "socket_vmnet2", sock, append(args, "--pidfile="+sock+".pid")...)
 		<-p.ended
 		assert.Equal(t, 1, p.ProcessState.ExitCode())
-		assert.Contains(t, p.stderr.String(), "ERROR| vmnet's addresses must be private ones, ")
+		p.says(t, "ERROR| vmnet's addresses must be private ones, ")
 		assert.NoFileExists(t, sock+".lock")
 	}
 }
