@@ -22,8 +22,9 @@ import (
 )
 
 const (
-	// standTime is how long it may take until no client is read any more.
-	standTime = time.Second
+	// standTime is how long it may take until no client is read any more and all ports are closed. On vmnet that is the time
+	// of stopping an interface.
+	standTime = 5 * time.Second
 
 	// flushTime is how long clients that are behind have to take what is queued for them.
 	flushTime = 20 * time.Millisecond
