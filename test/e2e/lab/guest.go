@@ -15,7 +15,7 @@ import (
 
 // bootTimeout is how long a guest may take until its first process is ready. It takes 2 s on an idle machine and 11 s
 // with four guests on two busy processors; about one boot in sixty hangs without a word.
-const bootTimeout = 90 * time.Second
+const bootTimeout = 60 * time.Second
 
 // A GuestOptions says what to boot.
 type GuestOptions struct {
@@ -70,12 +70,14 @@ type Guest struct {
 	qmp   *QMP
 }
 
-// Boot boots a guest and waits until it takes commands. A boot that hangs is tried once more.
+// Boot boots a guest and waits until it takes commands. A boot that hangs is tried twice more.
 func (l *Lab) Boot(ctx context.Context, o GuestOptions) (*Guest, error) {
 	g, err := l.boot(ctx, o, "")
-	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-		l.opts.Progress(o.Name, "hangs, started once more")
-		g, err = l.boot(ctx, o, "-2")
+	for _, again := range []string{"-2", "-3"} {
+		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+			l.opts.Progress(o.Name, "hangs, started once more")
+			g, err = l.boot(ctx, o, again)
+		}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("boot %s: %w", o.Name, err)
