@@ -88,7 +88,15 @@ type checkedFlow struct {
 	last           uint64       // number
 	at             time.Time    // of it
 	gap            atomic.Int64 // the longest time between two frames, ns
-	err            error        // of sending
+	failed         atomic.Pointer[error]
+}
+
+// err is that of sending, nil while there is none.
+func (n *checkedFlow) err() error {
+	if p := n.failed.Load(); p != nil {
+		return *p
+	}
+	return nil
 }
 
 // flowFrame is frame i of a flow: lengths of all kinds, and bytes that belong to the number.
@@ -109,7 +117,8 @@ func (n *checkedFlow) send(dst net.HardwareAddr, stop <-chan struct{}) {
 			return
 		case <-time.After(time.Millisecond):
 		}
-		if n.err = n.from.Send(flowFrame(dst, n.from.MAC(), i), flowFrame(dst, n.from.MAC(), i+1)); n.err != nil {
+		if err := n.from.Send(flowFrame(dst, n.from.MAC(), i), flowFrame(dst, n.from.MAC(), i+1)); err != nil {
+			n.failed.Store(&err)
 			return
 		}
 		n.sent.Store(i + 1)
@@ -140,7 +149,7 @@ func (n *checkedFlow) moves(t *testing.T, p *process) {
 	t.Helper()
 	before := n.got.Load()
 	require.Eventually(t, func() bool { return n.got.Load() > before+20 }, 2*patience, time.Millisecond,
-		"nothing comes any more: %v, %v, %v\n%s", n.err, n.from.Err(), n.to.Err(), p.stderr)
+		"nothing comes any more: %v, %v, %v\n%s", n.err(), n.from.Err(), n.to.Err(), p.stderr)
 }
 
 // halfRequests makes a connection to attach that has said half of its request and one that has said nothing. The returned
@@ -265,7 +274,7 @@ func TestUpgradeOfAllKinds(t *testing.T) {
 	wg.Wait()
 	time.Sleep(100 * time.Millisecond)
 	for i, n := range flows {
-		assert.NoError(t, n.err, names[i])
+		assert.NoError(t, n.err(), names[i])
 		assert.NoError(t, n.from.Err(), "a disconnect: %s", names[i])
 		assert.Zero(t, n.bad.Load(), "frames that nobody sent so: %s", names[i])
 		t.Logf("%s: %d frames, %d lost", names[i], n.sent.Load(), n.sent.Load()-n.got.Load())

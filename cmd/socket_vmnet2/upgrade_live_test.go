@@ -150,6 +150,7 @@ func TestUpgradeUnderLoad(t *testing.T) {
 	b.a.reaches(b.b)
 	b.b.reaches(b.a)
 	idle := p.dial(t, 0xe1)
+	require.NoError(t, idle.SetDeadline(time.Time{}))
 	_, err = idle.Write(wire(0, 0xe1, "in two pieces")[:7])
 	require.NoError(t, err)
 	flows := []*numbers{{from: a.a, to: a.b}, {from: a.b, to: a.a}, {from: b.a, to: b.b}, {from: b.b, to: b.a}}
