@@ -350,6 +350,17 @@ func TestPidfileHandover(t *testing.T) {
 // Lima does, only without a pause: it must never be empty nor hold anything but one of their numbers, and at no time have
 // two owners.
 func TestPidfileRace(t *testing.T) {
+	for range 5 { // on a busy machine the reader may not get to run while there is something to read
+		if pidfileRace(t) {
+			return
+		}
+	}
+	t.Error("the reader saw nothing at all")
+}
+
+// pidfileRace reports whether the reader saw anything.
+func pidfileRace(t *testing.T) bool {
+	t.Helper()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "p")
 	var cmds [3]*exec.Cmd
@@ -380,7 +391,9 @@ func TestPidfileRace(t *testing.T) {
 		select {
 		case won := <-done:
 			assert.GreaterOrEqual(t, won, 10, "somebody got it")
-			require.NotEmpty(t, contents, "the reader saw nothing at all")
+			if len(contents) == 0 {
+				return false
+			}
 			for text := range contents {
 				assert.True(t, pids[text], "the pidfile held %q", text)
 			}
@@ -388,7 +401,7 @@ func TestPidfileRace(t *testing.T) {
 				assert.Equal(t, "p", name)
 			}
 			t.Logf("%d times owned, contents seen: %v", won, contents)
-			return
+			return true
 		default:
 			if b, err := os.ReadFile(path); err == nil {
 				contents[string(b)]++
