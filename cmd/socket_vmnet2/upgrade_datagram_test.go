@@ -242,7 +242,7 @@ func TestUpgradeOfAllKinds(t *testing.T) {
 	}
 	base := 0
 	if runtime.GOOS == "linux" {
-		base = p.files(t)
+		base = p.base(t)
 	}
 	var gaps []time.Duration
 	for range upgrades {
