@@ -104,6 +104,7 @@ var imports = map[string][]string{
 		"internal/fakeguest", "internal/frame", "internal/passing/client", "internal/passing/proto", "test/soak/ledger", "test/vmnetsim",
 	},
 	"test/soak/ledger": {},
+	"test/rounds":      {},
 	"test/reconnect":   {"test/e2e/sequence"},
 	"test/vmnetsim":    {},
 	"test/vzguest":     {"internal/passing/client", "internal/passing/proto"},
