@@ -21,7 +21,7 @@ func TestVmnetRows(t *testing.T) {
 
 	t.Run("clients", func(t *testing.T) {
 		for _, s := range setups() {
-			if s.relay != relayVmnet {
+			if s.relay != relayVmnet && s.relay != relayVmnetC {
 				continue
 			}
 			res, err := b.measure(t.Context(), s)

@@ -123,6 +123,8 @@ func (b *bench) command(kind string, r *relay) (*exec.Cmd, error) {
 		}
 		args = append(args, "--backend=usernet", "--vmnet-gateway=192.168.105.1", r.socket)
 		return exec.Command(program, args...), nil
+	case relayVmnetC:
+		return exec.Command(b.sim.vmnetC, b.sim.lib, r.socket), nil
 	case relayVmnet:
 		args = append(args, "--vmnet-gateway=192.168.105.1")
 	case relayBridged:

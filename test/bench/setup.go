@@ -65,7 +65,7 @@ func setups() []setup {
 		{name: "vmnet echo", relay: relayVmnet, load: echo, parts: echoParts},
 		{name: "floor echo", relay: relayFloor, load: echo, parts: echoParts},
 		{name: "daemon echo", relay: relayDaemon, load: echo, parts: echoParts},
-	}, datagramSetups()...)
+	}, slices.Concat(vmnetSetups(), datagramSetups())...)
 }
 
 // A row is one line of the table: a set-up against another one.
@@ -99,7 +99,7 @@ func rows() []row {
 		{key: "vmnet-old", text: "the same / old way, batching", subject: "vmnet 2 batch", base: "old 2 batch"},
 		{key: "vmnet-old-single", text: "the same / old way, a frame a write", subject: "vmnet 2 single", base: "old 2 single"},
 		{key: "vmnet-rtt", text: "its idle round trip p50 / floor", subject: "vmnet echo", base: "floor echo", latency: true},
-	}, datagramRows()...)
+	}, slices.Concat(vmnetRows(), datagramRows())...)
 }
 
 // The rows that are one figure of the daemon and not a comparison.

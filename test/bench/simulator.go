@@ -23,11 +23,12 @@ type simulated struct {
 	daemon  string // built so that it can load the simulator
 	callsC  string // csrc/vmnetcalls.c
 	callsGo string // vmnetcalls
+	vmnetC  string // csrc/vmnetc.c
 }
 
 // wantsSimulator tells whether one of the rows of only is about vmnet.
 func wantsSimulator(only []string) bool {
-	return wantsCalls(only) || wanted(keyIdle, only) || wantsRelay(relayVmnet, only)
+	return wantsCalls(only) || wanted(keyIdle, only) || wantsRelay(relayVmnet, only) || wantsRelay(relayVmnetC, only)
 }
 
 // buildSimulated builds them.
@@ -48,6 +49,7 @@ func (b *bench) buildSimulated(ctx context.Context) error {
 	return errors.Join(
 		b.compile(ctx, b.sim.callsC, []string{abi}, "vmnetcalls.c", "vmnetlib.c"),
 		b.compile(ctx, b.sim.nothing, []string{abi, "-fPIC", "-shared", "-Wl,--no-as-needed", lib}, "nullcalls.c"),
+		b.buildVmnetC(ctx, abi),
 		buildTagged(ctx, b.sim.callsGo, "test/bench/vmnetcalls"),
 		buildTagged(ctx, b.sim.daemon, "cmd/socket_vmnet2"),
 	)
