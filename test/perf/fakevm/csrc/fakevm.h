@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// What the parts of fakevm share.
+#ifndef FAKEVM_H
+#define FAKEVM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+enum {
+	PREFIX_LEN = 4, // big-endian length before each frame of a stream
+	MAC_LEN = 6,
+	MIN_FRAME = 14,
+	MAX_FRAME = 65550, // what the daemon takes
+	SLOT = 65536 + 64, // of a datagram
+	BATCH = 64, // frames a write of a batching sender
+	DATAGRAMS = 32 // a system call
+};
+
+struct vm {
+	int tap, sock;
+	bool datagrams;
+	bool batch; // as many frames a system call as there are; else one, as QEMU does
+	bool unconnected; // datagrams go to peer
+	struct sockaddr_un peer;
+	socklen_t peer_len;
+};
+
+_Noreturn void die(const char *what);
+
+// tap.c
+int open_tap(const char *name, bool nonblocking);
+void set_up(const char *name, const char *mac, const char *address, int mtu);
+long tap_read(int tap, uint8_t *buf, size_t n); // 0 when a non-blocking TAP has nothing
+void tap_wait(int tap);
+void tap_write(int tap, const uint8_t *frame, size_t n);
+
+// pump.c: each never returns
+void *stream_out(void *vm);
+void stream_in(struct vm *vm);
+void *datagrams_out(void *vm);
+void datagrams_in(struct vm *vm);
+
+#endif
