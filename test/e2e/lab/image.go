@@ -7,8 +7,11 @@ import (
 	"embed"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"path"
 	"path/filepath"
+	"slices"
 )
 
 // The scripts of a guest. init is its first process; the others lie in its /lab, which is in the PATH of its commands.
@@ -17,8 +20,8 @@ import (
 var scripts embed.FS
 
 // buildImage packs the guests' root file system to the file out, not compressed: QEMU hands it over in one piece, while
-// an emulated processor takes its time to unpack it.
-func buildImage(out string, t Tools) (err error) {
+// an emulated processor takes its time to unpack it. extra are files of the caller by their path in the guest.
+func buildImage(out string, t Tools, extra map[string]string) (err error) {
 	f, err := os.Create(out)
 	if err != nil {
 		return fmt.Errorf("pack guest image: %w", err)
@@ -26,7 +29,8 @@ func buildImage(out string, t Tools) (err error) {
 	defer func() { err = errors.Join(err, f.Close()) }()
 	w := bufio.NewWriter(f)
 	c := newCPIO(w)
-	for _, d := range []string{"bin", "dev", "etc", "lab", "modules", "proc", "sys", "tmp"} {
+	dirs := []string{"bin", "dev", "etc", "lab", "modules", "proc", "sys", "tmp"}
+	for _, d := range append(dirs, parents(extra)...) {
 		c.dir(d, 0o755)
 	}
 	c.symlink("bin/sh", "busybox")
@@ -38,6 +42,7 @@ func buildImage(out string, t Tools) (err error) {
 	for _, m := range modules {
 		files["modules/"+filepath.Base(m)] = m
 	}
+	maps.Copy(files, extra)
 	for name, from := range files {
 		data, err := os.ReadFile(from)
 		if err != nil {
@@ -52,6 +57,17 @@ func buildImage(out string, t Tools) (err error) {
 		return fmt.Errorf("pack guest image %s: %w", out, err)
 	}
 	return nil
+}
+
+// parents are the directories that files lie in, those above first.
+func parents(files map[string]string) []string {
+	dirs := map[string]bool{}
+	for name := range files {
+		for d := path.Dir(name); d != "."; d = path.Dir(d) {
+			dirs[d] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(dirs))
 }
 
 func addScripts(c *cpioWriter) error {

@@ -25,6 +25,9 @@ import (
 type Options struct {
 	// Tools are the programs and images to use, from FindTools. Without a Helper, New builds one.
 	Tools Tools
+	// Files are put into the guests' image beside what is there: the path in the guest, without the first slash, and the file
+	// of the host. All of them are executable.
+	Files map[string]string
 	// Progress is told what a daemon or a guest is doing, in a few words, for a human who waits. It may be called by
 	// several goroutines at once. Nil means that nobody wants to know.
 	Progress func(who, what string)
@@ -72,7 +75,7 @@ func (l *Lab) pack(ctx context.Context) error {
 			return err
 		}
 	}
-	return buildImage(l.image, l.opts.Tools)
+	return buildImage(l.image, l.opts.Tools, l.opts.Files)
 }
 
 // Path is the path of a file called name in the lab's directory.

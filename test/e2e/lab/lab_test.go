@@ -56,6 +56,12 @@ func TestCPIO(t *testing.T) {
 	assert.Equal(t, want, b.String())
 }
 
+func TestParents(t *testing.T) {
+	files := map[string]string{"a": "", "b/c": "", "b/d/e/f": "", "b/d/g": ""}
+	assert.Equal(t, []string{"b", "b/d", "b/d/e"}, parents(files))
+	assert.Empty(t, parents(nil))
+}
+
 func TestOutput(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newOutput()
