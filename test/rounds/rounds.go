@@ -48,6 +48,7 @@ const (
 	Blind       = "blind"        // C: a copy from one client to the other, unread
 	Old         = "old"          // C: the stand-in for socket_vmnet, which floods a frame at a time
 	SocketVmnet = "socket_vmnet" // the real one, on macOS
+	DaemonMac   = "daemon-macos" // the daemon with interfaces of the real vmnet.framework
 	Gvproxy     = "gvproxy"      // gvisor-tap-vsock's own program
 	Direct      = "veth"         // no relay: a veth pair, the kernel's own limit
 )
