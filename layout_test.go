@@ -103,11 +103,13 @@ var imports = map[string][]string{
 	"test/soak": {
 		"internal/fakeguest", "internal/frame", "internal/passing/client", "internal/passing/proto", "test/soak/ledger", "test/vmnetsim",
 	},
-	"test/soak/ledger": {},
-	"test/rounds":      {},
-	"test/reconnect":   {"test/e2e/sequence"},
-	"test/vmnetsim":    {},
-	"test/vzguest":     {"internal/passing/client", "internal/passing/proto"},
+	"test/soak/ledger":     {},
+	"test/perf/fakevm":     {"internal/passing/client", "internal/passing/proto", "test/rounds"},
+	"test/perf/fakevm/cmd": {"test/perf/fakevm"},
+	"test/rounds":          {},
+	"test/reconnect":       {"test/e2e/sequence"},
+	"test/vmnetsim":        {},
+	"test/vzguest":         {"internal/passing/client", "internal/passing/proto"},
 }
 
 // A use says where a third-party module may be imported: by code, and beyond that by tests.
@@ -123,7 +125,7 @@ var direct = map[string]use{
 	"golang.org/x/sys": {"BSD-3-Clause", []string{
 		"internal/link", "internal/mmsg", "internal/peercred", "internal/unixgram", "internal/compat", "internal/handoff", "internal/upgrade", "internal/inherit", "internal/rundir", "internal/state", "internal/vmnet/pkt", "internal/vmnet/ffi", "internal/darwinapi",
 		"cmd/socket_vmnet2", "cmd/socket_vmnet_client", "cmd/vmnet-helper", "internal/passing", "internal/passing/proto", "internal/passing/client",
-		"test/bench/vmnetcalls", "test/e2e/guest", "test/e2e/lab", "test/soak", "test/vzguest",
+		"test/bench/vmnetcalls", "test/e2e/guest", "test/e2e/lab", "test/perf/fakevm", "test/soak", "test/vzguest",
 	}, []string{"*"}},
 	"gvisor.dev/gvisor":                      {"Apache-2.0", []string{"internal/usernet"}, []string{"internal/fakeguest"}},
 	"github.com/containers/gvisor-tap-vsock": {"Apache-2.0", []string{"internal/usernet"}, nil},
