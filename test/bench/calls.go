@@ -10,10 +10,13 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/socket-vmnet2/socket_vmnet2/test/bench/rig"
 )
 
 // The programs that make the calls, and the libraries that they make them to.
@@ -94,16 +97,16 @@ func (b *bench) makeCalls(ctx context.Context, program, library string) ([]callC
 	if b.p.Quick {
 		length, counted = quickCaseTime, quickAllocs
 	}
-	lib := b.sim.lib
+	lib := b.SimLib()
 	if library == libraryNil {
-		lib = b.sim.nothing
+		lib = b.calling.nothing
 	}
-	name, args := b.sim.callsC, []string{lib, strconv.FormatInt(length.Milliseconds(), 10)}
+	name, args := b.calling.c, []string{lib, strconv.FormatInt(length.Milliseconds(), 10)}
 	if program == programGo {
 		if library == libraryNil {
 			counted = 0
 		}
-		name, args = b.sim.callsGo, append(args, strconv.Itoa(counted))
+		name, args = b.calling.inGo, append(args, strconv.Itoa(counted))
 	}
 	if library == libraryAll {
 		args = append(args, opEvent)
@@ -133,4 +136,28 @@ func readCases(out []byte) (cases []callCase, err error) {
 		return nil, errors.New("the program gave no result")
 	}
 	return cases, nil
+}
+
+// A calling is the programs that make the calls.
+type calling struct {
+	nothing string // the simulator with a vmnet_read and a vmnet_write that do nothing
+	c       string // csrc/vmnetcalls.c
+	inGo    string // vmnetcalls
+}
+
+// buildCalls builds them, and the simulator.
+func (b *bench) buildCalls(ctx context.Context) error {
+	if err := rig.BuildSimulated(ctx, b.Rig); err != nil {
+		return err
+	}
+	dir, lib := b.Dir(), b.SimLib()
+	b.calling = calling{
+		nothing: filepath.Join(dir, "libnothing.so"), c: filepath.Join(dir, "vmnetcalls-c"), inGo: filepath.Join(dir, "vmnetcalls-go"),
+	}
+	abi := "-I" + filepath.Dir(lib)
+	return errors.Join(
+		b.Compile(ctx, b.calling.c, []string{abi}, "vmnetcalls.c", "vmnetlib.c"),
+		b.Compile(ctx, b.calling.nothing, []string{abi, "-fPIC", "-shared", "-Wl,--no-as-needed", lib}, "nullcalls.c"),
+		b.BuildTagged(ctx, b.calling.inGo, "test/bench/vmnetcalls"),
+	)
 }

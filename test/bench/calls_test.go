@@ -4,27 +4,40 @@ package main
 
 import (
 	"os"
-	"os/exec"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/socket-vmnet2/socket_vmnet2/test/bench/rig"
+	"github.com/socket-vmnet2/socket_vmnet2/test/rounds"
 )
+
+// testBench compiles the C programs and has everything measured once; the daemon under test is never started.
+func testBench(t *testing.T) *bench {
+	t.Helper()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	p := params{Daemon: self, Rounds: 1, Quick: true}
+	return &bench{
+		Rig: rig.ForTest(t, rig.Options{Daemon: self, Warm: 20 * time.Millisecond, Time: 200 * time.Millisecond, Kinds: kinds()}),
+		p:   p,
+	}
+}
 
 // TestVmnetRows runs everything that is measured on the simulator once.
 func TestVmnetRows(t *testing.T) {
 	b := testBench(t)
-	b.p.Quick, b.p.Rounds = true, 1
-	require.NoError(t, b.buildSimulated(t.Context()))
+	require.NoError(t, b.build(t.Context()))
 
 	t.Run("clients", func(t *testing.T) {
 		for _, s := range setups() {
-			if s.relay != relayVmnet && s.relay != relayVmnetC {
+			if s.relay != rounds.DaemonVmnet && s.relay != rounds.VmnetC {
 				continue
 			}
-			res, err := b.measure(t.Context(), s)
+			res, err := b.Measure(t.Context(), s.relay, s.load)
 			require.NoError(t, err, s.name)
 			assert.Positive(t, res.Received+res.RoundTrips, s.name)
 		}
@@ -131,22 +144,4 @@ func TestReadCases(t *testing.T) {
 		_, err := readCases([]byte(bad))
 		assert.Error(t, err, "%q", bad)
 	}
-}
-
-// TestActivity: what polls is seen.
-func TestActivity(t *testing.T) {
-	self, err := os.FindProcess(os.Getpid())
-	require.NoError(t, err)
-	r := &relay{cmd: &exec.Cmd{Process: self}}
-	before, err := r.activity()
-	require.NoError(t, err)
-	for range 20 {
-		time.Sleep(time.Millisecond)
-	}
-	after, err := r.activity()
-	require.NoError(t, err)
-	verdicts := idleVerdicts(before, after, 100*time.Millisecond)
-	assert.Positive(t, verdicts[0].Subject)
-	assert.GreaterOrEqual(t, verdicts[1].Subject, 100.0, "context switches per second")
-	assert.False(t, verdicts[1].Met)
 }

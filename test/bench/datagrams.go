@@ -2,50 +2,60 @@
 
 package main
 
+import (
+	"github.com/socket-vmnet2/socket_vmnet2/test/bench/rig"
+	"github.com/socket-vmnet2/socket_vmnet2/test/rounds"
+)
+
 // The clients of the rows about isolation: a pair by the stream socket, one with passed datagram sockets, one by paths, a
 // feeder, and the clients it sends to.
 const (
-	mixedPairs   = kindStream + kindStream + kindPassed + kindPassed + kindUnconnected + kindConnected
-	mixedVictims = kindPassed + kindConnected + kindUnconnected
+	mixedPairs   = rig.Stream + rig.Stream + rig.Passed + rig.Passed + rig.Unconnected + rig.Connected
+	mixedVictims = rig.Passed + rig.Connected + rig.Unconnected
 )
 
 // The directions between a stream client and a datagram client that are measured.
 var mixes = []struct{ key, text, kinds string }{
-	{"to-passed", "stream > passed datagram socket", kindStream + kindPassed},
-	{"from-passed", "passed datagram socket > stream", kindPassed + kindStream},
-	{"to-path", "stream > path, unconnected", kindStream + kindUnconnected},
-	{"from-path", "path, unconnected > stream", kindUnconnected + kindStream},
-	{"to-connected", "stream > path, connected", kindStream + kindConnected},
-	{"from-connected", "path, connected > stream", kindConnected + kindStream},
+	{"to-passed", "stream > passed datagram socket", rig.Stream + rig.Passed},
+	{"from-passed", "passed datagram socket > stream", rig.Passed + rig.Stream},
+	{"to-path", "stream > path, unconnected", rig.Stream + rig.Unconnected},
+	{"from-path", "path, unconnected > stream", rig.Unconnected + rig.Stream},
+	{"to-connected", "stream > path, connected", rig.Stream + rig.Connected},
+	{"from-connected", "path, connected > stream", rig.Connected + rig.Stream},
 }
+
+// datagrams are the clients with datagram sockets.
+func datagrams() part { return part{setups: datagramSetups(), rows: datagramRows()} }
 
 // datagramSetups are the combinations with datagram clients. The kinds of sender and receiver are in the names.
 func datagramSetups() []setup {
-	flow := func(kinds string, batch int) load { return load{Clients: 2, Pairs: 1, Batch: batch, Kinds: kinds} }
-	const passed = kindPassed + kindPassed
-	mixed := func(victim string) load {
-		return load{
-			Clients: len(mixedPairs + kindStream + mixedVictims), Pairs: len(mixedPairs) / 2, Batch: batchFrames,
-			Kinds: mixedPairs + kindStream + mixedVictims, Victim: victim, Victims: len(mixedVictims),
+	flow := func(kinds string, batch int) rig.Load {
+		return rig.Load{Clients: 2, Pairs: 1, Batch: batch, Kinds: kinds}
+	}
+	const passed = rig.Passed + rig.Passed
+	mixed := func(victim string) rig.Load {
+		return rig.Load{
+			Clients: len(mixedPairs + rig.Stream + mixedVictims), Pairs: len(mixedPairs) / 2, Batch: rig.BatchFrames,
+			Kinds: mixedPairs + rig.Stream + mixedVictims, Victim: victim, Victims: len(mixedVictims),
 		}
 	}
-	echo := load{Clients: 2, Pairs: 1, Batch: 1, Kinds: passed, Echo: true}
+	echo := rig.Load{Clients: 2, Pairs: 1, Batch: 1, Kinds: passed, Echo: true}
 	all := []setup{
-		{name: "floor dd batch", relay: relayFloor, load: flow(passed, batchFrames), short: true},
-		{name: "frame dd batch", relay: relayFrame, load: flow(passed, batchFrames), short: true},
-		{name: "daemon dd batch", relay: relayDaemon, load: flow(passed, batchFrames), short: true},
-		{name: "per frame dd batch", relay: relayPerFrame, load: flow(passed, batchFrames), short: true},
-		{name: "daemon dd single", relay: relayDaemon, load: flow(passed, 1), short: true},
-		{name: "per frame dd single", relay: relayPerFrame, load: flow(passed, 1), short: true},
-		{name: "floor dd echo", relay: relayFloor, load: echo, parts: echoParts},
-		{name: "daemon dd echo", relay: relayDaemon, load: echo, parts: echoParts},
-		{name: "daemon mixed all read", relay: relayDaemon, load: mixed(victimReads)},
-		{name: "daemon mixed deaf", relay: relayDaemon, load: mixed(victimDeaf)},
+		{name: "floor dd batch", relay: rounds.Floor, load: flow(passed, rig.BatchFrames), short: true},
+		{name: "frame dd batch", relay: rig.FloorPerFrame, load: flow(passed, rig.BatchFrames), short: true},
+		{name: "daemon dd batch", relay: rounds.Daemon, load: flow(passed, rig.BatchFrames), short: true},
+		{name: "per frame dd batch", relay: rig.DaemonPerFrame, load: flow(passed, rig.BatchFrames), short: true},
+		{name: "daemon dd single", relay: rounds.Daemon, load: flow(passed, 1), short: true},
+		{name: "per frame dd single", relay: rig.DaemonPerFrame, load: flow(passed, 1), short: true},
+		{name: "floor dd echo", relay: rounds.Floor, load: echo, parts: echoParts},
+		{name: "daemon dd echo", relay: rounds.Daemon, load: echo, parts: echoParts},
+		{name: "daemon mixed all read", relay: rounds.Daemon, load: mixed(rig.VictimReads)},
+		{name: "daemon mixed deaf", relay: rounds.Daemon, load: mixed(rig.VictimDeaf)},
 	}
 	for _, m := range mixes {
 		all = append(all,
-			setup{name: "floor " + m.kinds + " batch", relay: relayFloor, load: flow(m.kinds, batchFrames), short: true},
-			setup{name: "daemon " + m.kinds + " batch", relay: relayDaemon, load: flow(m.kinds, batchFrames), short: true},
+			setup{name: "floor " + m.kinds + " batch", relay: rounds.Floor, load: flow(m.kinds, rig.BatchFrames), short: true},
+			setup{name: "daemon " + m.kinds + " batch", relay: rounds.Daemon, load: flow(m.kinds, rig.BatchFrames), short: true},
 		)
 	}
 	return all

@@ -97,7 +97,7 @@ func summary(ms []measurement, r row) (best float64, far bool) {
 		if r.latency {
 			values[i] = float64(m.RTTP50NS)
 		} else {
-			values[i] = m.rate(r.pair)
+			values[i] = m.Rate(r.pair)
 		}
 	}
 	if r.latency {

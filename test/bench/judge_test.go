@@ -3,20 +3,20 @@
 package main
 
 import (
-	"fmt"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/socket-vmnet2/socket_vmnet2/test/bench/rig"
 )
 
 // flows are measurements of 1 s each with the given frames per second and CPU ns per frame.
 func flows(cpu float64, rates ...int64) []measurement {
 	var all []measurement
 	for i, rate := range rates {
-		all = append(all, measurement{Round: i, result: result{WallNS: int64(time.Second), Received: rate}, CPU: cpu})
+		all = append(all, measurement{Round: i, Result: rig.Result{WallNS: int64(time.Second), Received: rate}, CPU: cpu})
 	}
 	return all
 }
@@ -25,7 +25,7 @@ func flows(cpu float64, rates ...int64) []measurement {
 func echoes(cpu float64, p50 ...int64) []measurement {
 	var all []measurement
 	for i, ns := range p50 {
-		all = append(all, measurement{Round: i, result: result{RTTP50NS: ns}, CPU: cpu})
+		all = append(all, measurement{Round: i, Result: rig.Result{RTTP50NS: ns}, CPU: cpu})
 	}
 	return all
 }
@@ -61,7 +61,7 @@ func TestCompare(t *testing.T) {
 
 func TestComparePairs(t *testing.T) {
 	round := func(cpu float64, pairs ...int64) []measurement {
-		return []measurement{{result: result{WallNS: int64(time.Second), Received: 1000, Pairs: pairs}, CPU: cpu}}
+		return []measurement{{Result: rig.Result{WallNS: int64(time.Second), Received: 1000, Pairs: pairs}, CPU: cpu}}
 	}
 	v := compare(row{base: "something", pair: 2}, round(100, 900, 100), round(300, 500, 500))
 	assert.InDelta(t, 0.2, v.figure(), 1e-9)
@@ -104,17 +104,4 @@ func TestChosenRowsCheckTheFloor(t *testing.T) {
 	assert.Equal(t, []string{"floor", "pair", "idle62"}, got)
 	assert.Len(t, chosenRows([]string{"idle62"}), 1)
 	assert.ErrorContains(t, checkKeys([]string{"pair", "fast"}), `unknown row "fast"`)
-}
-
-func TestTailCountsCollections(t *testing.T) {
-	var s tail
-	log := "INFO | gc 1 is not one\ngc 1 @0.1s 2%: 0.1+0.2 ms clock\nINFO | x\ngc 2 @0.2s 2%: 0.1+0.2 ms clock\n"
-	for _, c := range log { // a pipe cuts anywhere
-		fmt.Fprint(&s, string(c))
-	}
-	assert.Equal(t, 2, s.collections())
-	assert.Equal(t, log, s.String())
-
-	fmt.Fprint(&s, strings.Repeat("x", 2*tailSize))
-	assert.Equal(t, strings.Repeat("x", tailSize), s.String())
 }

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/socket-vmnet2/socket_vmnet2/test/bench/rig"
 )
 
 // A missedError reports that --strict was given and targets were missed.
@@ -93,16 +95,31 @@ func parse(args []string) (params, error) {
 	return p, checkKeys(p.Only)
 }
 
-// build makes what some rows need.
+// A bench is a rig and what of the command line is measured with it.
+type bench struct {
+	*rig.Rig
+	p       params
+	calling calling
+}
+
+func newBench(ctx context.Context, p params) (*bench, error) {
+	r, err := rig.New(ctx, rig.Options{
+		Daemon: p.Daemon, Args: p.Args, Time: p.Time, Warm: p.Warm, Kinds: kinds(),
+		Progress: func(what string) { progress("%s", what) },
+	})
+	return &bench{Rig: r, p: p}, err
+}
+
+// build makes what the rows need.
 func (b *bench) build(ctx context.Context) error {
-	var errs []error
-	if wantsSimulator(b.p.Only) {
-		errs = append(errs, b.buildSimulated(ctx))
+	needed := chosenRelays(b.p.Only)
+	if wanted(keyIdle, b.p.Only) {
+		needed = append(needed, rig.DaemonBridged)
 	}
-	if wantsRelay(relayPerFrame, b.p.Only) {
-		errs = append(errs, b.buildPerFrame(ctx))
+	if err := b.Prepare(ctx, needed...); err != nil || !wantsCalls(b.p.Only) {
+		return err
 	}
-	return errors.Join(errs...)
+	return b.buildCalls(ctx)
 }
 
 // run does everything. The error says why the run is invalid, or, with --strict, that targets were missed.
@@ -111,7 +128,7 @@ func run(ctx context.Context, p params) error {
 	if err != nil {
 		return err
 	}
-	defer b.close()
+	defer b.Close()
 	if p.Profile != "" {
 		return b.profile(ctx)
 	}

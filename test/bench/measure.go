@@ -7,14 +7,16 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/socket-vmnet2/socket_vmnet2/test/bench/rig"
 )
 
 // A measurement is one set-up in one round.
 type measurement struct {
-	Round  int     `json:"round"`
-	Setup  string  `json:"setup"`
-	result         // its fields are those of the JSON object
-	CPU    float64 `json:"cpu_ns_per_frame"` // of the relay, per frame or round trip
+	Round      int     `json:"round"`
+	Setup      string  `json:"setup"`
+	rig.Result         // its fields are those of the JSON object
+	CPU        float64 `json:"cpu_ns_per_frame"` // of the relay, per frame or round trip
 }
 
 const (
@@ -71,7 +73,7 @@ func (b *bench) round(ctx context.Context, round int, all []setup) ([]measuremen
 			if err != nil {
 				return nil, fmt.Errorf("measure %q: %w", s.name, err)
 			}
-			done = append(done, measurement{Round: round, Setup: s.name, result: res, CPU: res.cpu()})
+			done = append(done, measurement{Round: round, Setup: s.name, Result: res, CPU: res.CPU()})
 		}
 	}
 	return done, nil
@@ -79,9 +81,9 @@ func (b *bench) round(ctx context.Context, round int, all []setup) ([]measuremen
 
 // measureWell measures a set-up again where the machine stood still for so long that there are too few round trips for a
 // median to mean anything.
-func (b *bench) measureWell(ctx context.Context, s setup) (result, error) {
+func (b *bench) measureWell(ctx context.Context, s setup) (rig.Result, error) {
 	for attempt := 0; ; attempt++ {
-		res, err := b.measure(ctx, s)
+		res, err := b.Measure(ctx, s.relay, s.load)
 		if err != nil || !s.load.Echo || res.RoundTrips >= fewTrips {
 			return res, err
 		}
@@ -89,20 +91,4 @@ func (b *bench) measureWell(ctx context.Context, s setup) (result, error) {
 			return res, fmt.Errorf("only %d round trips in %v", res.RoundTrips, time.Duration(res.WallNS))
 		}
 	}
-}
-
-// measure runs one set-up with a relay of its own.
-func (b *bench) measure(ctx context.Context, s setup) (result, error) {
-	if err := ctx.Err(); err != nil {
-		return result{}, err
-	}
-	r, err := b.start(s.relay)
-	if err != nil {
-		return result{}, err
-	}
-	res, err := b.drive(ctx, r, s.load, nil)
-	if stopErr := r.stop(); err == nil {
-		err = stopErr
-	}
-	return res, err
 }

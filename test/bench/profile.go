@@ -11,6 +11,9 @@ import (
 	"path/filepath"
 	"strconv"
 	"time"
+
+	"github.com/socket-vmnet2/socket_vmnet2/test/bench/rig"
+	"github.com/socket-vmnet2/socket_vmnet2/test/rounds"
 )
 
 // profileTime is how long the daemon is watched.
@@ -19,14 +22,14 @@ const profileTime = 5 * time.Second
 // watched are the flows that the daemon is watched with.
 var watched = []struct {
 	text string
-	load load
+	load rig.Load
 }{
-	{"64 frames per write", load{Batch: batchFrames}},
-	{"1 frame per write", load{Batch: 1}},
-	{"passed datagram sockets", load{Batch: batchFrames, Kinds: kindPassed + kindPassed}},
-	{"stream > passed datagram socket", load{Batch: batchFrames, Kinds: kindStream + kindPassed}},
-	{"passed datagram socket > stream", load{Batch: batchFrames, Kinds: kindPassed + kindStream}},
-	{"paths, unconnected > connected", load{Batch: batchFrames, Kinds: kindUnconnected + kindConnected}},
+	{"64 frames per write", rig.Load{Batch: rig.BatchFrames}},
+	{"1 frame per write", rig.Load{Batch: 1}},
+	{"passed datagram sockets", rig.Load{Batch: rig.BatchFrames, Kinds: rig.Passed + rig.Passed}},
+	{"stream > passed datagram socket", rig.Load{Batch: rig.BatchFrames, Kinds: rig.Stream + rig.Passed}},
+	{"passed datagram socket > stream", rig.Load{Batch: rig.BatchFrames, Kinds: rig.Passed + rig.Stream}},
+	{"paths, unconnected > connected", rig.Load{Batch: rig.BatchFrames, Kinds: rig.Unconnected + rig.Connected}},
 }
 
 // profile runs two clients through the daemon, of each kind for a while, and prints where its time goes (perf) or which system
@@ -42,14 +45,14 @@ func (b *bench) profile(ctx context.Context) error {
 	return nil
 }
 
-func (b *bench) watch(ctx context.Context, l load) (err error) {
-	r, err := b.start(relayDaemon)
+func (b *bench) watch(ctx context.Context, l rig.Load) (err error) {
+	r, err := b.Start(rounds.Daemon)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, r.stop()) }()
-	data := filepath.Join(b.dir, "profile")
-	pid, seconds := strconv.Itoa(r.pid()), strconv.Itoa(int(profileTime.Seconds()))
+	defer func() { err = errors.Join(err, r.Stop()) }()
+	data := filepath.Join(b.Dir(), "profile")
+	pid, seconds := strconv.Itoa(r.PID()), strconv.Itoa(int(profileTime.Seconds()))
 	var watcher *exec.Cmd
 	switch b.p.Profile {
 	case "perf": // a virtual machine often has no counters, so the clock is what samples
@@ -60,16 +63,17 @@ func (b *bench) watch(ctx context.Context, l load) (err error) {
 		return errors.New("unknown tool: want perf or strace")
 	}
 	var startErr error
-	res, err := b.drive(ctx, r, l, func(event string) {
-		if event == eventBegin {
+	l.Mark = func(event string) {
+		if event == rig.EventBegin {
 			startErr = watcher.Start()
 		}
-	})
+	}
+	res, err := b.Drive(ctx, r, l)
 	if err = errors.Join(err, startErr); err != nil {
 		return err
 	}
 	_ = watcher.Wait() // timeout and strace tell by their status that they were interrupted
-	fmt.Printf("%d frames, %.0f ns of the daemon's CPU time per frame\n", res.Received, res.cpu())
+	fmt.Printf("%d frames, %.0f ns of the daemon's CPU time per frame\n", res.Received, res.CPU())
 	return show(ctx, b.p.Profile, data)
 }
 

@@ -6,66 +6,78 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/socket-vmnet2/socket_vmnet2/test/bench/rig"
+	"github.com/socket-vmnet2/socket_vmnet2/test/rounds"
 )
+
+// A part is what a file of its own adds to the benchmark. To add one: write a file with a function that returns it, and put that
+// function into parts. C sources go to rig/csrc and are compiled by the Prepare of a rig.Kind (Rig.Compile); the setups name the
+// kind as their relay. A set-up may be in a row, in a series, or in both.
+type part struct {
+	kinds  []rig.Kind // of relays that package rig does not know
+	setups []setup
+	rows   []row
+}
+
+// parts is everything that is measured interleaved.
+func parts() []part {
+	return []part{
+		basics(),
+		vmnetC(),
+		datagrams(),
+	}
+}
 
 // A setup is one combination of relay and traffic; each round measures it once.
 type setup struct {
-	name  string
-	relay string // relayDaemon or a mode of csrc/relay.c
-	load  load
-	parts int  // shorter measurements in place of one, each with a new relay; 0 = 1
-	short bool // half the time: for what CPU time decides
+	name   string
+	series []string // under which its rounds are filed; empty: those of nothing but rows
+	relay  string   // a rig.Kind
+	load   rig.Load
+	parts  int  // shorter measurements in place of one, each with a new relay; 0 = 1
+	short  bool // half the time: for what CPU time decides
 }
 
 // echoParts is how often round trips are measured in a round. They depend on which cores the scheduler happens to put the
 // processes on, and it seldom changes its mind within a measurement.
 const echoParts = 4
 
-const (
-	relayDaemon  = "daemon"  // with the embedded network
-	relayVmnet   = "vmnet"   // the daemon with interfaces of a simulated vmnet
-	relayBridged = "bridged" // the same in bridged mode, without a simulated host
-	relayCopy    = "copy"
-	relayFloor   = "switch"
-	relayOld     = "flood"
+// basics are streams on the embedded network and on the simulated vmnet.
+func basics() part { return part{setups: basicSetups(), rows: basicRows()} }
 
-	relayPerFrame = "daemon, a datagram a call" // see perframe.go
-	relayFrame    = "frame"                     // the floor with a datagram a call
-)
-
-// batchFrames is how many frames a batching sender puts into one write: about as many as a TSO-sized buffer holds.
-const batchFrames = 64
-
-// setups are all combinations, in the order they are measured in. The names say relay, number of clients, kind of sender.
-func setups() []setup {
-	pair := func(clients, batch int) load { return load{Clients: clients, Pairs: 1, Batch: batch} }
-	deaf := func(victim string) load { return load{Clients: 6, Pairs: 2, Batch: batchFrames, Victim: victim} }
-	echo := load{Clients: 2, Pairs: 1, Batch: 1, Echo: true}
-	return append([]setup{
-		{name: "copy 2 batch", relay: relayCopy, load: pair(2, batchFrames)},
-		{name: "floor 2 batch", relay: relayFloor, load: pair(2, batchFrames)},
-		{name: "daemon 2 batch", relay: relayDaemon, load: pair(2, batchFrames)},
-		{name: "old 2 batch", relay: relayOld, load: pair(2, batchFrames)},
-		{name: "floor 2 single", relay: relayFloor, load: pair(2, 1)},
-		{name: "daemon 2 single", relay: relayDaemon, load: pair(2, 1)},
-		{name: "old 2 single", relay: relayOld, load: pair(2, 1)},
-		{name: "daemon 8 single", relay: relayDaemon, load: pair(8, 1)},
-		{name: "old 8 single", relay: relayOld, load: pair(8, 1)},
-		{name: "daemon 8 batch", relay: relayDaemon, load: pair(8, batchFrames)},
-		{name: "old 8 batch", relay: relayOld, load: pair(8, batchFrames)},
-		{name: "daemon 64 batch", relay: relayDaemon, load: pair(64, batchFrames)},
-		{name: "floor 4 batch", relay: relayFloor, load: load{Clients: 4, Pairs: 2, Batch: batchFrames}},
-		{name: "daemon 4 batch", relay: relayDaemon, load: load{Clients: 4, Pairs: 2, Batch: batchFrames}},
-		{name: "daemon all read", relay: relayDaemon, load: deaf(victimReads)},
-		{name: "daemon one deaf", relay: relayDaemon, load: deaf(victimDeaf)},
-		{name: "old all read", relay: relayOld, load: deaf(victimReads)},
-		{name: "old one deaf", relay: relayOld, load: deaf(victimDeaf)},
-		{name: "vmnet 2 batch", relay: relayVmnet, load: pair(2, batchFrames)},
-		{name: "vmnet 2 single", relay: relayVmnet, load: pair(2, 1)},
-		{name: "vmnet echo", relay: relayVmnet, load: echo, parts: echoParts},
-		{name: "floor echo", relay: relayFloor, load: echo, parts: echoParts},
-		{name: "daemon echo", relay: relayDaemon, load: echo, parts: echoParts},
-	}, slices.Concat(vmnetSetups(), datagramSetups())...)
+// basicSetups are in the order they are measured in. The names say relay, number of clients, kind of sender.
+func basicSetups() []setup {
+	pair := func(clients, batch int) rig.Load { return rig.Load{Clients: clients, Pairs: 1, Batch: batch} }
+	deaf := func(victim string) rig.Load {
+		return rig.Load{Clients: 6, Pairs: 2, Batch: rig.BatchFrames, Victim: victim}
+	}
+	echo := rig.Load{Clients: 2, Pairs: 1, Batch: 1, Echo: true}
+	return []setup{
+		{name: "copy 2 batch", relay: rounds.Blind, load: pair(2, rig.BatchFrames)},
+		{name: "floor 2 batch", relay: rounds.Floor, load: pair(2, rig.BatchFrames)},
+		{name: "daemon 2 batch", relay: rounds.Daemon, load: pair(2, rig.BatchFrames)},
+		{name: "old 2 batch", relay: rounds.Old, load: pair(2, rig.BatchFrames)},
+		{name: "floor 2 single", relay: rounds.Floor, load: pair(2, 1)},
+		{name: "daemon 2 single", relay: rounds.Daemon, load: pair(2, 1)},
+		{name: "old 2 single", relay: rounds.Old, load: pair(2, 1)},
+		{name: "daemon 8 single", relay: rounds.Daemon, load: pair(8, 1)},
+		{name: "old 8 single", relay: rounds.Old, load: pair(8, 1)},
+		{name: "daemon 8 batch", relay: rounds.Daemon, load: pair(8, rig.BatchFrames)},
+		{name: "old 8 batch", relay: rounds.Old, load: pair(8, rig.BatchFrames)},
+		{name: "daemon 64 batch", relay: rounds.Daemon, load: pair(64, rig.BatchFrames)},
+		{name: "floor 4 batch", relay: rounds.Floor, load: rig.Load{Clients: 4, Pairs: 2, Batch: rig.BatchFrames}},
+		{name: "daemon 4 batch", relay: rounds.Daemon, load: rig.Load{Clients: 4, Pairs: 2, Batch: rig.BatchFrames}},
+		{name: "daemon all read", relay: rounds.Daemon, load: deaf(rig.VictimReads)},
+		{name: "daemon one deaf", relay: rounds.Daemon, load: deaf(rig.VictimDeaf)},
+		{name: "old all read", relay: rounds.Old, load: deaf(rig.VictimReads)},
+		{name: "old one deaf", relay: rounds.Old, load: deaf(rig.VictimDeaf)},
+		{name: "vmnet 2 batch", relay: rounds.DaemonVmnet, load: pair(2, rig.BatchFrames)},
+		{name: "vmnet 2 single", relay: rounds.DaemonVmnet, load: pair(2, 1)},
+		{name: "vmnet echo", relay: rounds.DaemonVmnet, load: echo, parts: echoParts},
+		{name: "floor echo", relay: rounds.Floor, load: echo, parts: echoParts},
+		{name: "daemon echo", relay: rounds.Daemon, load: echo, parts: echoParts},
+	}
 }
 
 // A row is one line of the table: a set-up against another one.
@@ -79,9 +91,8 @@ type row struct {
 	pair          int     // above 0: the frames of this pair only, from 1 on
 }
 
-// rows are the comparisons.
-func rows() []row {
-	return append([]row{
+func basicRows() []row {
+	return []row{
 		{key: "floor", text: "the floor itself / blind copy", subject: "floor 2 batch", base: "copy 2 batch", target: 0.8, mustHold: true},
 		{key: "pair", text: "2 clients / floor", subject: "daemon 2 batch", base: "floor 2 batch", target: 0.85},
 		{key: "pair-single", text: "2 clients / floor, a frame a write", subject: "daemon 2 single", base: "floor 2 single"},
@@ -99,7 +110,7 @@ func rows() []row {
 		{key: "vmnet-old", text: "the same / old way, batching", subject: "vmnet 2 batch", base: "old 2 batch"},
 		{key: "vmnet-old-single", text: "the same / old way, a frame a write", subject: "vmnet 2 single", base: "old 2 single"},
 		{key: "vmnet-rtt", text: "its idle round trip p50 / floor", subject: "vmnet echo", base: "floor echo", latency: true},
-	}, slices.Concat(vmnetRows(), datagramRows())...)
+	}
 }
 
 // The rows that are one figure of the daemon and not a comparison.
@@ -154,7 +165,36 @@ func chosenSetups(rows []row) []setup {
 	})
 }
 
-// wantsRelay tells whether the rows of only need relays of a kind.
-func wantsRelay(kind string, only []string) bool {
-	return slices.ContainsFunc(chosenSetups(chosenRows(only)), func(s setup) bool { return s.relay == kind })
+// chosenRelays are the kinds of relays that the rows of only need.
+func chosenRelays(only []string) []string {
+	var kinds []string
+	for _, s := range chosenSetups(chosenRows(only)) {
+		kinds = append(kinds, s.relay)
+	}
+	slices.Sort(kinds)
+	return slices.Compact(kinds)
+}
+
+// setups are all combinations, in the order they are measured in.
+func setups() (all []setup) {
+	for _, p := range parts() {
+		all = append(all, p.setups...)
+	}
+	return all
+}
+
+// rows are the comparisons.
+func rows() (all []row) {
+	for _, p := range parts() {
+		all = append(all, p.rows...)
+	}
+	return all
+}
+
+// kinds are the relays that package rig does not know.
+func kinds() (all []rig.Kind) {
+	for _, p := range parts() {
+		all = append(all, p.kinds...)
+	}
+	return all
 }

@@ -6,17 +6,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"strconv"
 	"strings"
 	"time"
+
+	"github.com/socket-vmnet2/socket_vmnet2/test/bench/rig"
+	"github.com/socket-vmnet2/socket_vmnet2/test/rounds"
 )
 
 const (
 	strictGC    = "GOGC=10"
 	idleClients = 64
-	memoryLimit = 64 // KiB of anonymous memory per idle client
-	startTime   = 10 * time.Second
+	memoryLimit = 64                     // KiB of anonymous memory per idle client
 	restTime    = 500 * time.Millisecond // for a daemon to come to rest: ports start 100 ms after the connection
 )
 
@@ -54,38 +54,39 @@ func (b *bench) singles(ctx context.Context) ([]verdict, error) {
 }
 
 // counted are the flows during which garbage collections are counted.
-var counted = []load{
-	{Batch: batchFrames},
+var counted = []rig.Load{
+	{Batch: rig.BatchFrames},
 	{Batch: 1},
-	{Batch: batchFrames, Kinds: kindPassed + kindPassed},
-	{Batch: 1, Kinds: kindPassed + kindPassed},
-	{Batch: batchFrames, Kinds: kindUnconnected + kindConnected},
+	{Batch: rig.BatchFrames, Kinds: rig.Passed + rig.Passed},
+	{Batch: 1, Kinds: rig.Passed + rig.Passed},
+	{Batch: rig.BatchFrames, Kinds: rig.Unconnected + rig.Connected},
 }
 
 // collections counts the garbage collections of the daemon while it relays b.p.Frames frames of each flow. strictGC has the
 // daemon collect after a few hundred KiB of garbage in place of some MiB, so that a fraction of a byte per frame shows.
 func (b *bench) collections(ctx context.Context) (verdict, error) {
-	r, err := b.start(relayDaemon, "GODEBUG=gctrace=1", strictGC)
+	r, err := b.Start(rounds.Daemon, "GODEBUG=gctrace=1", strictGC)
 	if err != nil {
 		return verdict{}, err
 	}
 	count, frames := 0, int64(0)
 	for _, l := range counted {
 		l.Clients, l.Pairs, l.Frames = 2, 1, b.p.Frames
-		res, driveErr := b.drive(ctx, r, l, func(event string) {
-			if event == eventBegin {
-				count -= r.stderr.collections()
+		l.Mark = func(event string) {
+			if event == rig.EventBegin {
+				count -= r.Collections()
 			} else {
-				count += r.stderr.collections()
+				count += r.Collections()
 			}
-		})
+		}
+		res, driveErr := b.Drive(ctx, r, l)
 		frames += res.Received
 		if driveErr == nil && res.Received < int64(b.p.Frames) {
 			driveErr = fmt.Errorf("only %d of %d frames arrived in time", res.Received, b.p.Frames)
 		}
 		err = errors.Join(err, driveErr)
 	}
-	if err = errors.Join(err, r.stop()); err != nil {
+	if err = errors.Join(err, r.Stop()); err != nil {
 		return verdict{}, err
 	}
 	v := verdict{Key: keyGC, Text: "garbage collections", Subject: float64(count), AtMost: true, Unit: "collections"}
@@ -95,9 +96,9 @@ func (b *bench) collections(ctx context.Context) (verdict, error) {
 
 // memories are the kinds of clients whose memory is measured.
 var memories = []struct{ key, text, kinds string }{
-	{keyMemory, "by the stream socket", strings.Repeat(kindStream, idleClients)},
-	{keyMemoryPassed, "with a passed datagram socket", strings.Repeat(kindPassed, idleClients)},
-	{keyMemoryPath, "by a path", strings.Repeat(kindUnconnected+kindConnected, idleClients/2)},
+	{keyMemory, "by the stream socket", strings.Repeat(rig.Stream, idleClients)},
+	{keyMemoryPassed, "with a passed datagram socket", strings.Repeat(rig.Passed, idleClients)},
+	{keyMemoryPath, "by a path", strings.Repeat(rig.Unconnected+rig.Connected, idleClients/2)},
 }
 
 // memory measures what an idle client costs, in a fresh daemon and after as many active ones have left: the median of
@@ -127,64 +128,42 @@ func (b *bench) memory(ctx context.Context, m struct{ key, text, kinds string })
 // memoryOnce returns one daemon's anonymous memory in KiB without clients, with idle ones, and with idle ones after as many
 // active ones have left.
 func (b *bench) memoryOnce(ctx context.Context, kinds string) (empty, fresh, later float64, err error) {
-	r, err := b.start(relayDaemon)
+	r, err := b.Start(rounds.Daemon)
 	if err != nil {
 		return 0, 0, 0, err
 	}
-	defer func() { err = errors.Join(err, r.stop()) }()
-	if err = r.waitSocket(ctx); err != nil {
+	defer func() { err = errors.Join(err, r.Stop()) }()
+	if err = r.WaitSocket(ctx); err != nil {
 		return 0, 0, 0, err
 	}
 	time.Sleep(restTime)
-	if empty, err = r.anonymous(); err != nil {
+	if empty, err = anonymous(r); err != nil {
 		return 0, 0, 0, err
 	}
-	if fresh, err = r.withIdle(ctx, kinds); err != nil {
+	if fresh, err = withIdle(ctx, r, kinds); err != nil {
 		return 0, 0, 0, err
 	}
-	active := load{Clients: idleClients, Pairs: idleClients / 2, Batch: batchFrames, Kinds: kinds}
-	if _, err = b.drive(ctx, r, active, nil); err != nil {
+	active := rig.Load{Clients: idleClients, Pairs: idleClients / 2, Batch: rig.BatchFrames, Kinds: kinds}
+	if _, err = b.Drive(ctx, r, active); err != nil {
 		return 0, 0, 0, err
 	}
 	time.Sleep(b.p.Settle)
-	later, err = r.withIdle(ctx, kinds)
+	later, err = withIdle(ctx, r, kinds)
 	return empty, fresh, later, err
 }
 
-// waitSocket returns once the socket is there.
-func (r *relay) waitSocket(ctx context.Context) error {
-	for deadline := time.Now().Add(startTime); time.Now().Before(deadline) && ctx.Err() == nil; time.Sleep(10 * time.Millisecond) {
-		if _, err := os.Stat(r.socket); err == nil {
-			return nil
-		}
-		if err := r.alive(); err != nil {
-			return err
-		}
-	}
-	return fmt.Errorf("%s made no socket%s", r.cmd.Path, r.diagnosis())
-}
-
 // withIdle is the anonymous memory with clients of these kinds that have each sent one frame and read whatever comes.
-func (r *relay) withIdle(ctx context.Context, kinds string) (kib float64, err error) {
-	leave, err := r.join(ctx, kinds)
+func withIdle(ctx context.Context, r *rig.Relay, kinds string) (kib float64, err error) {
+	leave, err := r.Join(ctx, kinds)
 	if err != nil {
 		return 0, err
 	}
 	defer leave()
 	time.Sleep(restTime)
-	return r.anonymous()
+	return anonymous(r)
 }
 
-// anonymous is the process's resident anonymous memory in KiB.
-func (r *relay) anonymous() (float64, error) {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", r.pid()))
-	if err != nil {
-		return 0, fmt.Errorf("read the daemon's memory, which needs Linux: %w", err)
-	}
-	for line := range strings.Lines(string(status)) {
-		if value, found := strings.CutPrefix(line, "RssAnon:"); found {
-			return strconv.ParseFloat(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 64)
-		}
-	}
-	return 0, fmt.Errorf("find RssAnon in /proc/%d/status", r.pid())
+func anonymous(r *rig.Relay) (float64, error) {
+	kib, err := r.Anonymous()
+	return float64(kib), err
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package rig
 
 import (
 	"context"
@@ -47,8 +47,8 @@ func (g *guest) Close() error {
 	return err
 }
 
-// join connects a client of each of these kinds. They each send one frame and read whatever comes, until leave is called.
-func (r *relay) join(ctx context.Context, kinds string) (leave func(), err error) {
+// Join connects a client of each of these kinds. They each send one frame and read whatever comes, until leave is called.
+func (r *Relay) Join(ctx context.Context, kinds string) (leave func(), err error) {
 	var readers sync.WaitGroup
 	var guests []*guest
 	leave = func() {
@@ -74,25 +74,25 @@ func (r *relay) join(ctx context.Context, kinds string) (leave func(), err error
 }
 
 // connect connects client i.
-func (r *relay) connect(ctx context.Context, kind string, i int) (*guest, error) {
-	shared := &net.UnixAddr{Name: r.socket + ".d/dgram/sock", Net: "unixgram"}
-	own := &net.UnixAddr{Name: fmt.Sprintf("%s.idle%d", r.socket, i), Net: "unixgram"}
+func (r *Relay) connect(ctx context.Context, kind string, i int) (*guest, error) {
+	shared := &net.UnixAddr{Name: r.Socket + ".d/dgram/sock", Net: "unixgram"}
+	own := &net.UnixAddr{Name: fmt.Sprintf("%s.idle%d", r.Socket, i), Net: "unixgram"}
 	switch kind {
-	case kindStream:
-		c, err := (&net.Dialer{}).DialContext(ctx, "unix", r.socket)
+	case Stream:
+		c, err := (&net.Dialer{}).DialContext(ctx, "unix", r.Socket)
 		return &guest{Conn: c}, err
-	case kindPassed:
-		a, err := client.Attach(ctx, r.socket, proto.Request{Transport: proto.Datagram})
+	case Passed:
+		a, err := client.Attach(ctx, r.Socket, proto.Request{Transport: proto.Datagram})
 		if err != nil {
 			return nil, err
 		}
 		defer func() { _ = a.File.Close() }() // there is a copy
 		c, err := net.FileConn(a.File)
 		return &guest{Conn: c, datagrams: true, lifeline: a.Lifeline}, err
-	case kindConnected:
+	case Connected:
 		c, err := net.DialUnix("unixgram", own, shared)
 		return &guest{Conn: c, datagrams: true, path: own.Name}, err
-	case kindUnconnected:
+	case Unconnected:
 		c, err := net.ListenUnixgram("unixgram", own)
 		return &guest{Conn: c, datagrams: true, to: shared, path: own.Name}, err
 	default:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package rig
 
 import (
 	"context"
@@ -30,8 +30,8 @@ func perFrameSource(source string) (string, error) {
 }
 
 // buildPerFrame builds that daemon.
-func (b *bench) buildPerFrame(ctx context.Context) error {
-	progress("building a daemon that moves a datagram with each system call")
+func buildPerFrame(ctx context.Context, r *Rig) error {
+	r.opt.Progress("building a daemon that moves a datagram with each system call")
 	root, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", module).Output()
 	if err != nil {
 		return fmt.Errorf("find the sources: %w", err)
@@ -45,13 +45,15 @@ func (b *bench) buildPerFrame(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	dir := filepath.Join(b.dir, "perframe")
+	dir := filepath.Dir(r.perFrame())
 	replacement, overlay := filepath.Join(dir, "mmsg.go"), filepath.Join(dir, "overlay.json")
 	replace, err := json.Marshal(map[string]map[string]string{"Replace": {original: replacement}})
 	err = errors.Join(err, os.Mkdir(dir, 0o755), os.WriteFile(replacement, []byte(changed), 0o644), os.WriteFile(overlay, replace, 0o644))
 	if err != nil {
 		return fmt.Errorf("prepare the build: %w", err)
 	}
-	b.perFrame = filepath.Join(dir, "socket_vmnet2") // by this name it takes all options
-	return build(ctx, b.perFrame, "cmd/socket_vmnet2", "-overlay="+overlay)
+	return r.Build(ctx, r.perFrame(), "cmd/socket_vmnet2", "-overlay="+overlay)
 }
+
+// perFrame is that daemon's path. By its name it takes all options.
+func (r *Rig) perFrame() string { return filepath.Join(r.dir, "perframe", "socket_vmnet2") }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package rig
 
 import (
 	"io"
@@ -15,65 +15,75 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/socket-vmnet2/socket_vmnet2/test/rounds"
 )
 
-// testBench compiles the C programs; the daemon under test is never started.
-func testBench(t *testing.T) *bench {
+// testRig compiles the C programs; the daemon under test is never started.
+func testRig(t *testing.T) *Rig {
 	t.Helper()
-	if _, err := exec.LookPath("gcc"); err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatal("gcc is required in CI: apt-get install gcc libc6-dev")
-		}
-		t.Skip("needs gcc for the load generator and the C relays, try: apt-get install gcc libc6-dev")
-	}
 	self, err := os.Executable()
 	require.NoError(t, err)
-	b, err := newBench(t.Context(), params{
-		Daemon: self, Frame: 1514, Window: 256, Warm: 20 * time.Millisecond, Time: 200 * time.Millisecond,
-	})
-	require.NoError(t, err)
-	t.Cleanup(b.close)
-	return b
+	return ForTest(t, Options{Daemon: self, Warm: 20 * time.Millisecond, Time: 200 * time.Millisecond})
 }
 
 func TestLoadThroughEveryRelay(t *testing.T) {
-	b := testBench(t)
-	for _, s := range setups() {
-		if slices.Contains([]string{relayDaemon, relayPerFrame, relayVmnet, relayVmnetC}, s.relay) || s.name == "old one deaf" {
-			continue
-		}
-		t.Run(s.name, func(t *testing.T) {
-			res, err := b.measure(t.Context(), s)
+	r := testRig(t)
+	const passed = Passed + Passed
+	for _, tt := range []struct {
+		name, relay string
+		load        Load
+	}{
+		{"blind", rounds.Blind, Load{Clients: 2, Pairs: 1, Batch: BatchFrames}},
+		{"floor", rounds.Floor, Load{Clients: 2, Pairs: 1, Batch: BatchFrames}},
+		{"floor, a frame a write", rounds.Floor, Load{Clients: 2, Pairs: 1, Batch: 1}},
+		{"floor, two pairs", rounds.Floor, Load{Clients: 4, Pairs: 2, Batch: BatchFrames}},
+		{"floor, round trips", rounds.Floor, Load{Clients: 2, Pairs: 1, Batch: 1, Echo: true}},
+		{"old way", rounds.Old, Load{Clients: 2, Pairs: 1, Batch: BatchFrames}},
+		{"old way, 8 clients", rounds.Old, Load{Clients: 8, Pairs: 1, Batch: 1}},
+		{"old way, all read", rounds.Old, Load{Clients: 6, Pairs: 2, Batch: BatchFrames, Victim: VictimReads}},
+		{"passed", rounds.Floor, Load{Clients: 2, Pairs: 1, Batch: BatchFrames, Kinds: passed}},
+		{"passed, a datagram a call", FloorPerFrame, Load{Clients: 2, Pairs: 1, Batch: BatchFrames, Kinds: passed}},
+		{"passed, round trips", rounds.Floor, Load{Clients: 2, Pairs: 1, Batch: 1, Kinds: passed, Echo: true}},
+		{"to passed", rounds.Floor, Load{Clients: 2, Pairs: 1, Batch: BatchFrames, Kinds: Stream + Passed}},
+		{"from passed", rounds.Floor, Load{Clients: 2, Pairs: 1, Batch: BatchFrames, Kinds: Passed + Stream}},
+		{"to path", rounds.Floor, Load{Clients: 2, Pairs: 1, Batch: BatchFrames, Kinds: Stream + Unconnected}},
+		{"from path", rounds.Floor, Load{Clients: 2, Pairs: 1, Batch: BatchFrames, Kinds: Unconnected + Stream}},
+		{"to connected", rounds.Floor, Load{Clients: 2, Pairs: 1, Batch: BatchFrames, Kinds: Stream + Connected}},
+		{"from connected", rounds.Floor, Load{Clients: 2, Pairs: 1, Batch: BatchFrames, Kinds: Connected + Stream}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			res, err := r.Measure(t.Context(), tt.relay, tt.load)
 			require.NoError(t, err)
-			if s.load.Echo {
+			if tt.load.Echo {
 				assert.Positive(t, res.RoundTrips)
 				assert.Positive(t, res.RTTP50NS)
 				return
 			}
 			assert.Positive(t, res.Received)
 			assert.Zero(t, res.Lost)
-			assert.Len(t, res.Pairs, s.load.Pairs)
+			assert.Len(t, res.Pairs, tt.load.Pairs)
 		})
 	}
 }
 
 // A client that never reads stops the old way for everybody: this is what the daemon is compared with.
 func TestDeafClientStopsTheOldWay(t *testing.T) {
-	b := testBench(t)
-	b.p.Warm = 500 * time.Millisecond // until what is on its way has arrived and the client's buffer is full
+	r := testRig(t)
+	const warm = 500 * time.Millisecond // until what is on its way has arrived and the client's buffer is full
 	for _, tt := range []struct {
 		relay string
 		stops bool
-	}{{relayOld, true}, {relayFloor, false}} {
-		deaf := load{Clients: 6, Pairs: 2, Batch: batchFrames, Victim: victimDeaf}
-		res, err := b.measure(t.Context(), setup{relay: tt.relay, load: deaf})
+	}{{rounds.Old, true}, {rounds.Floor, false}} {
+		deaf := Load{Clients: 6, Pairs: 2, Batch: BatchFrames, Victim: VictimDeaf, Warm: warm}
+		res, err := r.Measure(t.Context(), tt.relay, deaf)
 		require.NoError(t, err)
 		assert.Equal(t, tt.stops, res.Received == 0, "%s: %d frames", tt.relay, res.Received)
 	}
 }
 
 func TestDriveNoticesBadRelays(t *testing.T) {
-	b := testBench(t)
+	r := testRig(t)
 	const wire = 4 + 1514 // bytes of a frame in wire form
 	for _, tt := range []struct {
 		name   string
@@ -95,7 +105,7 @@ func TestDriveNoticesBadRelays(t *testing.T) {
 		{"hangs up", func([]byte) []byte { return nil }, "the relay closed a connection"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			_, err := b.drive(t.Context(), damagingRelay(t, tt.damage), load{Clients: 2, Pairs: 1, Batch: batchFrames}, nil)
+			_, err := r.Drive(t.Context(), damagingRelay(t, tt.damage), Load{Clients: 2, Pairs: 1, Batch: BatchFrames})
 			if tt.want == "" {
 				require.NoError(t, err)
 				return
@@ -107,14 +117,14 @@ func TestDriveNoticesBadRelays(t *testing.T) {
 
 // damagingRelay copies between two clients in this process and passes 100 of the first one's frames through damage. An empty
 // result hangs up.
-func damagingRelay(t *testing.T, damage func([]byte) []byte) *relay {
+func damagingRelay(t *testing.T, damage func([]byte) []byte) *Relay {
 	t.Helper()
 	self, err := os.FindProcess(os.Getpid())
 	require.NoError(t, err)
-	r := &relay{
-		socket: filepath.Join(t.TempDir(), "s"), cmd: &exec.Cmd{Process: self}, stderr: &tail{}, ended: make(chan struct{}),
+	r := &Relay{
+		Socket: filepath.Join(t.TempDir(), "s"), cmd: &exec.Cmd{Process: self}, stderr: &tail{}, ended: make(chan struct{}),
 	}
-	l, err := net.Listen("unix", r.socket)
+	l, err := net.Listen("unix", r.Socket)
 	require.NoError(t, err)
 	var copies sync.WaitGroup
 	copies.Go(func() {
@@ -172,7 +182,7 @@ func readFrame(r io.Reader) ([]byte, error) {
 }
 
 func TestDriveNoticesBadDatagrams(t *testing.T) {
-	b := testBench(t)
+	r := testRig(t)
 	for _, tt := range []struct {
 		name  string
 		send  func(frame []byte) [][]byte // in place of the 100th frame of the flow
@@ -189,8 +199,8 @@ func TestDriveNoticesBadDatagrams(t *testing.T) {
 		{"sends a runt", func([]byte) [][]byte { return [][]byte{{}} }, "a datagram of 0 bytes", false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			l := load{Clients: 2, Pairs: 1, Batch: batchFrames, Kinds: kindConnected + kindUnconnected}
-			res, err := b.drive(t.Context(), datagramRelay(t, tt.send), l, nil)
+			l := Load{Clients: 2, Pairs: 1, Batch: BatchFrames, Kinds: Connected + Unconnected}
+			res, err := r.Drive(t.Context(), datagramRelay(t, tt.send), l)
 			if tt.want != "" {
 				assert.ErrorContains(t, err, tt.want)
 				return
@@ -202,15 +212,15 @@ func TestDriveNoticesBadDatagrams(t *testing.T) {
 }
 
 // datagramRelay passes frames between two clients with paths in this process and calls replace for the 100th long one.
-func datagramRelay(t *testing.T, replace func(frame []byte) [][]byte) *relay {
+func datagramRelay(t *testing.T, replace func(frame []byte) [][]byte) *Relay {
 	t.Helper()
 	self, err := os.FindProcess(os.Getpid())
 	require.NoError(t, err)
-	r := &relay{
-		socket: filepath.Join(t.TempDir(), "s"), cmd: &exec.Cmd{Process: self}, stderr: &tail{}, ended: make(chan struct{}),
+	r := &Relay{
+		Socket: filepath.Join(t.TempDir(), "s"), cmd: &exec.Cmd{Process: self}, stderr: &tail{}, ended: make(chan struct{}),
 	}
-	require.NoError(t, os.MkdirAll(r.socket+".d/dgram", 0o700))
-	c, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: r.socket + ".d/dgram/sock", Net: "unixgram"})
+	require.NoError(t, os.MkdirAll(r.Socket+".d/dgram", 0o700))
+	c, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: r.Socket + ".d/dgram/sock", Net: "unixgram"})
 	require.NoError(t, err)
 	var relaying sync.WaitGroup
 	relaying.Go(func() {
@@ -243,7 +253,7 @@ func datagramRelay(t *testing.T, replace func(frame []byte) [][]byte) *relay {
 }
 
 func TestPerFrameSource(t *testing.T) {
-	source, err := os.ReadFile(filepath.FromSlash("../../" + batchSource))
+	source, err := os.ReadFile(filepath.FromSlash("../../../" + batchSource))
 	require.NoError(t, err)
 	changed, err := perFrameSource(string(source))
 	require.NoError(t, err)

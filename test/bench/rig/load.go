@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rig
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// What the last of a load's clients do while the one before them sends to them all the time.
+const (
+	VictimReads = "reads"
+	VictimDeaf  = "deaf"
+)
+
+// BatchFrames is how many frames a batching sender puts into one write: about as many as a TSO-sized buffer holds.
+const BatchFrames = 64
+
+const (
+	usualFrame  = 1514
+	usualWindow = 256
+)
+
+// A Load is what the clients of one measurement do. Clients 0-1, 2-3, ... are sender and receiver of the pairs, the others
+// connect, say who they are, and read whatever comes.
+type Load struct {
+	Clients int
+	Pairs   int
+	Batch   int           // frames per write of a sender; 1: a writev per frame, as QEMU does
+	Kinds   string        // how each client is connected, see the constants; empty: all by the stream socket
+	Victim  string        // VictimReads, VictimDeaf, or empty for none
+	Victims int           // how many of the last clients; 0 = 1
+	Echo    bool          // a ping-pong of 64 bytes instead of a windowed flow
+	Frame   int           // bytes of a frame of a flow with its Ethernet header; 0 = 1514
+	Window  int           // frames of a flow that may be in flight; 0 = 256
+	Frames  int           // measure until as many have arrived, if that takes longer
+	Time    time.Duration // 0: as the Rig's Options say
+	Warm    time.Duration // likewise
+
+	// Mark, if not nil, is told when the measurement begins (EventBegin) and when it is over and the clients are still there
+	// (EventMeasured).
+	Mark func(event string)
+}
+
+// How clients are connected: a letter each in Load.Kinds, the last of which stands for all that follow. csrc/load.h has the
+// same.
+const (
+	Stream      = "s" // SOCKET
+	Passed      = "d" // a datagram socket from SOCKET.d/attach
+	Connected   = "c" // a path of its own, connected to SOCKET.d/dgram/sock
+	Unconnected = "u" // a path of its own, not connected
+)
+
+// A Result is what the load generator reports of one measurement.
+type Result struct {
+	WallNS     int64 `json:"wall_ns"`
+	RelayCPUNS int64 `json:"relay_cpu_ns"`
+	Sent       int64 `json:"sent"`
+	Received   int64 `json:"received"`
+	Corrupt    int64 `json:"corrupt"` // damaged, mis-sized, repeated or out of order
+	Lost       int64 `json:"lost"`
+	Stalls     int64 `json:"stalls"` // windows that were given up because no ack came
+	RoundTrips int64 `json:"round_trips"`
+	RTTP50NS   int64 `json:"rtt_p50_ns"`
+	RTTP99NS   int64 `json:"rtt_p99_ns"`
+
+	Pairs []int64 `json:"pairs"` // received by each pair
+}
+
+// Rate is the frames per second that arrived, for a pair above 0 those of the pair that has this number, from 1 on.
+func (r Result) Rate(pair int) float64 {
+	n := r.Received
+	if pair > 0 {
+		n = r.Pairs[pair-1]
+	}
+	return float64(n) * 1e9 / float64(r.WallNS)
+}
+
+// CPU is the relay's CPU time per frame or round trip in ns, 0 when there was none.
+func (r Result) CPU() float64 {
+	n := max(r.Received, r.RoundTrips)
+	if n == 0 {
+		return 0
+	}
+	return float64(r.RelayCPUNS) / float64(n)
+}
+
+func (r *Rig) loadArgs(to *Relay, l Load) []string {
+	length, warm := cmp.Or(l.Time, r.opt.Time), cmp.Or(l.Warm, r.opt.Warm)
+	args := []string{
+		"--socket", to.Socket, "--relay", strconv.Itoa(to.PID()),
+		"--clients", strconv.Itoa(l.Clients), "--pairs", strconv.Itoa(l.Pairs),
+		"--frame-len", strconv.Itoa(cmp.Or(l.Frame, usualFrame)), "--window", strconv.Itoa(cmp.Or(l.Window, usualWindow)), "--batch", strconv.Itoa(l.Batch),
+		"--kinds", cmp.Or(l.Kinds, Stream), "--victim", l.Victim, "--victims", strconv.Itoa(max(l.Victims, 1)),
+		"--frames", strconv.Itoa(l.Frames), "--warm-ms", strconv.FormatInt(warm.Milliseconds(), 10),
+		"--time-ms", strconv.FormatInt(length.Milliseconds(), 10),
+	}
+	if l.Echo {
+		args = append(args, "--echo")
+	}
+	return args
+}
+
+// The moments of a measurement that Load.Mark is told of.
+const (
+	EventBegin    = "begin"
+	EventMeasured = "measured" // over, and the clients are still there
+	eventEnd      = "end"      // with the figures
+)
+
+// Drive runs l against a relay. Damaged, repeated or reordered frames, a client that the relay hung up on, and the relay's end
+// are errors; lost frames are part of the result.
+func (r *Rig) Drive(ctx context.Context, to *Relay, l Load) (Result, error) {
+	cmd := exec.CommandContext(ctx, r.loadgen, r.loadArgs(to, l)...)
+	var complaints bytes.Buffer
+	cmd.Stderr = &complaints
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return Result{}, fmt.Errorf("start load generator: %w", err)
+	}
+	if err := cmd.Start(); err != nil {
+		return Result{}, fmt.Errorf("start load generator: %w", err)
+	}
+	var res Result
+	ended := false
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		var event struct {
+			Event string `json:"event"`
+			Result
+		}
+		if err := json.Unmarshal(lines.Bytes(), &event); err != nil {
+			return Result{}, errors.Join(fmt.Errorf("read load generator's %q: %w", lines.Text(), err), cmd.Wait())
+		}
+		if event.Event == eventEnd {
+			res, ended = event.Result, true
+		} else if l.Mark != nil {
+			l.Mark(event.Event)
+		}
+	}
+	if err := cmd.Wait(); err != nil {
+		return Result{}, fmt.Errorf("run load generator: %w: %s%s", err, strings.TrimSpace(complaints.String()), to.Diagnosis())
+	}
+	if !ended {
+		return Result{}, errors.New("run load generator: it gave no result")
+	}
+	if err := to.Alive(); err != nil {
+		return Result{}, err
+	}
+	if res.Corrupt > 0 {
+		return Result{}, fmt.Errorf("%d of %d frames arrived damaged or out of order", res.Corrupt, res.Received)
+	}
+	return res, nil
+}
+
+// Measure starts a relay of the given kind, drives it with l, and stops it.
+func (r *Rig) Measure(ctx context.Context, kind string, l Load) (Result, error) {
+	if err := ctx.Err(); err != nil {
+		return Result{}, err
+	}
+	to, err := r.Start(kind)
+	if err != nil {
+		return Result{}, err
+	}
+	res, err := r.Drive(ctx, to, l)
+	if stopErr := to.Stop(); err == nil {
+		err = stopErr
+	}
+	return res, err
+}

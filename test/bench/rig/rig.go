@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package rig starts the daemon and the C relays it is compared with, drives them with the C load generator, and tells what
+// their processes spent. It needs gcc, and Linux for everything it reads in /proc.
+package rig
+
+import (
+	"cmp"
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+//go:embed csrc/*.c csrc/*.h
+var sources embed.FS
+
+// module is where the programs of ours are.
+const module = "github.com/socket-vmnet2/socket_vmnet2"
+
+// Options are what a Rig is made from. The zero value of a field has the default that is named.
+type Options struct {
+	Daemon   string        // path of the binary under test; bin/socket_vmnet2
+	Args     []string      // more flags for it
+	Time     time.Duration // of a measurement whose Load says nothing else; 600 ms
+	Warm     time.Duration // of a flow before the measurement begins; 200 ms
+	Kinds    []Kind        // more kinds of relays than those that the package knows
+	Progress func(string)  // is told what takes a while; nil: nobody is
+}
+
+// A Rig holds the compiled programs and the directory everything happens in.
+type Rig struct {
+	opt      Options
+	dir      string
+	relays   string // path of the C relays
+	loadgen  string // path of the load generator
+	simLib   string // path of the simulator, once it is built
+	kinds    []Kind
+	prepared map[string]bool
+	sequence int // numbers the sockets
+}
+
+// New compiles the load generator and the C relays into a temporary directory. The caller closes the Rig.
+func New(ctx context.Context, o Options) (*Rig, error) {
+	o.Daemon = cmp.Or(o.Daemon, "bin/socket_vmnet2")
+	o.Time = cmp.Or(o.Time, 600*time.Millisecond)
+	o.Warm = cmp.Or(o.Warm, 200*time.Millisecond)
+	if o.Progress == nil {
+		o.Progress = func(string) {}
+	}
+	daemon, err := exec.LookPath(o.Daemon)
+	if err != nil {
+		return nil, fmt.Errorf("find the daemon, which \"make build\" builds: %w", err)
+	}
+	if o.Daemon, err = filepath.Abs(daemon); err != nil {
+		return nil, fmt.Errorf("find the daemon: %w", err)
+	}
+	dir, err := os.MkdirTemp("", "bench")
+	if err != nil {
+		return nil, fmt.Errorf("make a temporary directory: %w", err)
+	}
+	r := &Rig{
+		opt: o, dir: dir, relays: filepath.Join(dir, "relay"), loadgen: filepath.Join(dir, "load"),
+		kinds: append(ownKinds(), o.Kinds...), prepared: map[string]bool{},
+	}
+	err = errors.Join(
+		os.CopyFS(dir, sources),
+		r.Compile(ctx, r.relays, nil, "relay.c", "relaydgram.c", "wire.c"),
+		r.Compile(ctx, r.loadgen, nil, "load.c", "clients.c", "conns.c", "stream.c", "datagrams.c", "testframe.c", "wire.c"),
+	)
+	if err != nil {
+		r.Close()
+		return nil, err
+	}
+	return r, nil
+}
+
+// Close removes the temporary directory. Relays are to be stopped before.
+func (r *Rig) Close() { _ = os.RemoveAll(r.dir) }
+
+// Dir is the temporary directory.
+func (r *Rig) Dir() string { return r.dir }
+
+// Compile makes a program from C sources of this package's csrc. The flags are added to the usual ones, libraries among them.
+func (r *Rig) Compile(ctx context.Context, out string, flags []string, files ...string) error {
+	args := []string{"-O2", "-Wall", "-Wextra", "-pthread", "-o", out}
+	for _, f := range files {
+		args = append(args, filepath.Join(r.dir, "csrc", f))
+	}
+	args = append(args, flags...)
+	if msg, err := exec.CommandContext(ctx, "gcc", args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("compile %s with gcc: %w: %s", files[0], err, msg)
+	}
+	return nil
+}
+
+// Build makes a program of ours from the package's directory below the module's, with more flags than a release has.
+func (r *Rig) Build(ctx context.Context, out, pkg string, flags ...string) error {
+	args := append([]string{"build", "-o", out}, flags...)
+	cmd := exec.CommandContext(ctx, "go", append(args, module+"/"+pkg)...)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=")
+	if msg, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build %s: %w: %s", pkg, err, msg)
+	}
+	return nil
+}
+
+// Prepare builds what relays of these kinds need. What has been built is not built again.
+func (r *Rig) Prepare(ctx context.Context, kinds ...string) error {
+	for _, name := range kinds {
+		k, err := r.kind(name)
+		if err != nil {
+			return err
+		}
+		if k.Prepare == nil || r.prepared[name] {
+			continue
+		}
+		if err := k.Prepare(ctx, r); err != nil {
+			return fmt.Errorf("prepare %s: %w", name, err)
+		}
+		r.prepared[name] = true
+	}
+	return nil
+}
+
+func (r *Rig) kind(name string) (Kind, error) {
+	i := slices.IndexFunc(r.kinds, func(k Kind) bool { return k.Name == name })
+	if i < 0 {
+		var names []string
+		for _, k := range r.kinds {
+			names = append(names, k.Name)
+		}
+		return Kind{}, fmt.Errorf("unknown kind of relay %q: want one of %s", name, strings.Join(names, ", "))
+	}
+	return r.kinds[i], nil
+}
