@@ -87,7 +87,8 @@ var imports = map[string][]string{
 	"cmd/socket_vmnet_client": {"internal/compat/errtext"},
 	"cmd/vmnet-helper":        {"internal/compat", "internal/passing/client", "internal/passing/proto"},
 
-	"test/bench": {"internal/frame", "internal/passing/client", "internal/passing/proto", "test/vmnetsim"},
+	"test/bench":     {"test/bench/rig", "test/rounds", "test/vmnetsim"},
+	"test/bench/rig": {"internal/frame", "internal/passing/client", "internal/passing/proto", "test/rounds", "test/vmnetsim"},
 	"test/bench/vmnetcalls": {
 		"internal/frame", "internal/vmnet/api", "internal/vmnet/ffi", "internal/vmnet/pkt", "internal/vnet",
 	},
@@ -158,7 +159,7 @@ var skips = map[string]string{
 	"internal/unixgram/forged_linux_test.go: needRoot":                  "root, to become other users in other root directories",
 	"internal/mmsg/mmsg_linux_test.go: TestSendAs":                      "root, to name other users",
 	"internal/passing/giver_linux_test.go: TestGiverConnectsToAService": "root, to name other users",
-	"test/bench/load_test.go: testBench":                                "gcc, for the load generator and the C relays",
+	"test/bench/rig/fortest.go: ForTest":                                "gcc, for the load generator and the C relays",
 	"test/vmnetsim/vmnetsim.go: Library":                                "gcc, for the vmnet simulator",
 	"test/e2e/labtest/labtest.go: NewLab":                               "QEMU, a guest kernel and iPXE, which test/e2e/setup.sh gets",
 }
