@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/containers/gvisor-tap-vsock/pkg/tap"
 	"gvisor.dev/gvisor/pkg/buffer"
 	"gvisor.dev/gvisor/pkg/tcpip"
 	"gvisor.dev/gvisor/pkg/tcpip/header"
@@ -51,7 +50,7 @@ type engine struct {
 	dnsTCP func(src bridge.PortID, c net.Conn) // serves a TCP connection to the gateway's port 53; nil without a name server
 
 	stack  *stack.Stack
-	ep     *tap.LinkEndpoint
+	link   *link
 	tcpFwd *tcp.Forwarder
 
 	src    bridge.PortID // where the packet in deliver came from; touched by the goroutine in deliver only
@@ -61,21 +60,12 @@ type engine struct {
 }
 
 // newEngine makes a stack whose packets go to out.
-func newEngine(n *Network, out tap.NetworkSwitch) (*engine, error) {
+func newEngine(n *Network, out *outlet) (*engine, error) {
 	e := &engine{plan: &n.plan, opts: &n.opts, tune: &n.tune, log: n.log, flows: newFlowTable()}
 	if n.dns != nil {
 		e.dnsTCP = n.serveDNS
 	}
-	var virtual []string
-	if e.plan.alias.IsValid() {
-		virtual = append(virtual, e.plan.alias.String())
-	}
-	ep, err := tap.NewLinkEndpoint(false, uint32(e.plan.mtu), e.plan.mac.String(), e.plan.gateway.String(), virtual)
-	if err != nil {
-		return nil, fmt.Errorf("make gateway link: %w", err)
-	}
-	ep.Connect(out)
-	e.ep = ep
+	e.link = newLink(e.plan, out)
 	e.stack = stack.New(stack.Options{
 		NetworkProtocols:   []stack.NetworkProtocolFactory{ipv4.NewProtocol, arp.NewProtocol},
 		TransportProtocols: []stack.TransportProtocolFactory{tcp.NewProtocol, udp.NewProtocol},
@@ -94,7 +84,7 @@ func newEngine(n *Network, out tap.NetworkSwitch) (*engine, error) {
 
 // configure gives the stack its interface, addresses, route and options.
 func (e *engine) configure() error {
-	if err := e.stack.CreateNIC(nicID, e.ep); err != nil {
+	if err := e.stack.CreateNIC(nicID, e.link); err != nil {
 		return fmt.Errorf("make gateway interface: %s", err)
 	}
 	for _, a := range []netip.Addr{e.plan.gateway, e.plan.alias} {
@@ -139,7 +129,7 @@ func (e *engine) deliver(src bridge.PortID, f []byte) {
 	e.src = src
 	e.recycle(f)
 	pkt := stack.NewPacketBuffer(stack.PacketBufferOptions{Payload: buffer.MakeWithData(f[frame.MinLen:])})
-	e.ep.DeliverNetworkPacket(header.Ethernet(f).Type(), pkt)
+	e.link.deliver(header.Ethernet(f).Type(), pkt)
 	pkt.DecRef()
 }
 

@@ -209,8 +209,8 @@ func newIPGuest(t testing.TB, n *Network, mac string, ip netip.Addr) *ipGuest {
 	g := &ipGuest{net: n, in: make(chan []byte, 4096)}
 	ep, err := tap.NewLinkEndpoint(false, uint32(n.plan.mtu), mac, ip.String(), nil)
 	require.NoError(t, err)
-	g.out = newOutlet(ip, n.plan.maxFrame(), func(b frame.Batch) { g.port.Send(b) }, &drops{})
-	ep.Connect(g.out)
+	g.out = newOutlet(n.plan.maxFrame(), func(b frame.Batch) { g.port.Send(b) }, &drops{})
+	ep.Connect(g)
 	g.ep = ep
 	g.stack = stack.New(stack.Options{
 		NetworkProtocols:   []stack.NetworkProtocolFactory{ipv4.NewProtocol, arp.NewProtocol},
@@ -245,6 +245,11 @@ func (g *ipGuest) close() {
 	g.out.close()
 	g.wg.Wait()
 	g.stack.Destroy()
+}
+
+// DeliverNetworkPacket takes what the guest sends.
+func (g *ipGuest) DeliverNetworkPacket(_ tcpip.NetworkProtocolNumber, pkt *stack.PacketBuffer) {
+	g.out.putPacket(pkt)
 }
 
 func (g *ipGuest) MaxFrame() int { return frame.MaxStreamLen }

@@ -139,7 +139,7 @@ func (n *Network) serveDNS(src bridge.PortID, c net.Conn) { n.dns.ServeTCP(uint1
 func (n *Network) startGateway() error {
 	g := &gateway{net: n, plan: &n.plan, ran: make(chan struct{})}
 	g.in = newInlet(n.plan.mac, n.plan.maxFrame(), &g.drops)
-	g.out = newOutlet(n.plan.gateway, n.plan.maxFrame(), g.send, &g.drops)
+	g.out = newOutlet(n.plan.maxFrame(), g.send, &g.drops)
 	e, err := newEngine(n, g.out)
 	if err != nil {
 		return err

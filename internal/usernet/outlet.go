@@ -4,11 +4,8 @@ package usernet
 
 import (
 	"encoding/binary"
-	"net/netip"
 	"sync"
 
-	"gvisor.dev/gvisor/pkg/tcpip"
-	"gvisor.dev/gvisor/pkg/tcpip/header"
 	"gvisor.dev/gvisor/pkg/tcpip/stack"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
@@ -25,7 +22,6 @@ const (
 // outlet carries frames from the gateway to the bridge. The stack's goroutines append, one goroutine sends whatever has
 // gathered as one batch: the bridge sees one sender, and clients see few large writes under load.
 type outlet struct {
-	ip    [4]byte // of the gateway
 	max   int     // longest frame, bytes
 	send  func(frame.Batch)
 	drops *drops
@@ -38,22 +34,12 @@ type outlet struct {
 	wake chan struct{} // one token: something waits, or closed
 }
 
-func newOutlet(ip netip.Addr, maxFrame int, send func(frame.Batch), d *drops) *outlet {
-	return &outlet{ip: ip.As4(), max: maxFrame, send: send, drops: d, wake: make(chan struct{}, 1)}
+func newOutlet(maxFrame int, send func(frame.Batch), d *drops) *outlet {
+	return &outlet{max: maxFrame, send: send, drops: d, wake: make(chan struct{}, 1)}
 }
 
-// DeliverNetworkPacket implements tap.NetworkSwitch: the link endpoint hands over packets with their Ethernet header.
-//
-// The stack asks for a guest's MAC address in the name of whoever has a packet for it, which may be the alias or an address
-// of the outside. Guests may not answer that, and inspectARP would not take the answer, so the gateway asks instead.
-func (o *outlet) DeliverNetworkPacket(proto tcpip.NetworkProtocolNumber, pkt *stack.PacketBuffer) {
-	if proto == header.ARPProtocolNumber {
-		if a := header.ARP(pkt.NetworkHeader().Slice()); a.IsValid() && a.Op() == header.ARPRequest {
-			copy(a.ProtocolAddressSender(), o.ip[:])
-		}
-	}
-	o.put(pkt.Size(), pkt.AsSlices()...)
-}
+// putPacket queues a packet of the stack, with its Ethernet header.
+func (o *outlet) putPacket(pkt *stack.PacketBuffer) { o.put(pkt.Size(), pkt.AsSlices()...) }
 
 // put queues a frame of size bytes that is given in parts.
 func (o *outlet) put(size int, parts ...[]byte) {
