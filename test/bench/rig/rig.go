@@ -87,6 +87,9 @@ func (r *Rig) Close() { _ = os.RemoveAll(r.dir) }
 // Dir is the temporary directory.
 func (r *Rig) Dir() string { return r.dir }
 
+// Relays is the path of the C relays' program, which is called with a mode of csrc/relay.c and the path of a socket.
+func (r *Rig) Relays() string { return r.relays }
+
 // Compile makes a program from C sources of this package's csrc. The flags are added to the usual ones, libraries among them.
 func (r *Rig) Compile(ctx context.Context, out string, flags []string, files ...string) error {
 	args := []string{"-O2", "-Wall", "-Wextra", "-pthread", "-o", out}
