@@ -45,6 +45,7 @@ type Load struct {
 	Frames  int           // measure until as many have arrived, if that takes longer
 	Time    time.Duration // 0: as the Rig's Options say
 	Warm    time.Duration // likewise
+	Slots   int           // equal parts of Time whose figures are wanted as well; 0 or 1: none
 
 	// Mark, if not nil, is told when the measurement begins (EventBegin) and when it is over and the clients are still there
 	// (EventMeasured).
@@ -74,6 +75,14 @@ type Result struct {
 	RTTP99NS   int64 `json:"rtt_p99_ns"`
 
 	Pairs []int64 `json:"pairs"` // received by each pair
+	Slots []Slot  `json:"-"`     // as many as the Load asked for
+}
+
+// A Slot is a part of a measurement.
+type Slot struct {
+	WallNS     int64 `json:"wall_ns"`
+	RelayCPUNS int64 `json:"relay_cpu_ns"`
+	Received   int64 `json:"received"`
 }
 
 // Rate is the frames per second that arrived, for a pair above 0 those of the pair that has this number, from 1 on.
@@ -102,7 +111,7 @@ func (r *Rig) loadArgs(to *Relay, l Load) []string {
 		"--frame-len", strconv.Itoa(cmp.Or(l.Frame, usualFrame)), "--window", strconv.Itoa(cmp.Or(l.Window, usualWindow)), "--batch", strconv.Itoa(l.Batch),
 		"--kinds", cmp.Or(l.Kinds, Stream), "--victim", l.Victim, "--victims", strconv.Itoa(max(l.Victims, 1)),
 		"--frames", strconv.Itoa(l.Frames), "--warm-ms", strconv.FormatInt(warm.Milliseconds(), 10),
-		"--time-ms", strconv.FormatInt(length.Milliseconds(), 10),
+		"--time-ms", strconv.FormatInt(length.Milliseconds(), 10), "--slots", strconv.Itoa(max(l.Slots, 1)),
 	}
 	if l.Echo {
 		args = append(args, "--echo")
@@ -114,6 +123,7 @@ func (r *Rig) loadArgs(to *Relay, l Load) []string {
 const (
 	EventBegin    = "begin"
 	EventMeasured = "measured" // over, and the clients are still there
+	eventSlot     = "slot"     // one is over, with its figures
 	eventEnd      = "end"      // with the figures
 )
 
@@ -131,6 +141,7 @@ func (r *Rig) Drive(ctx context.Context, to *Relay, l Load) (Result, error) {
 		return Result{}, fmt.Errorf("start load generator: %w", err)
 	}
 	var res Result
+	var slots []Slot
 	ended := false
 	for lines := bufio.NewScanner(out); lines.Scan(); {
 		var event struct {
@@ -140,9 +151,13 @@ func (r *Rig) Drive(ctx context.Context, to *Relay, l Load) (Result, error) {
 		if err := json.Unmarshal(lines.Bytes(), &event); err != nil {
 			return Result{}, errors.Join(fmt.Errorf("read load generator's %q: %w", lines.Text(), err), cmd.Wait())
 		}
-		if event.Event == eventEnd {
+		switch {
+		case event.Event == eventEnd:
 			res, ended = event.Result, true
-		} else if l.Mark != nil {
+			res.Slots = slots
+		case event.Event == eventSlot:
+			slots = append(slots, Slot{event.WallNS, event.RelayCPUNS, event.Received})
+		case l.Mark != nil:
 			l.Mark(event.Event)
 		}
 	}

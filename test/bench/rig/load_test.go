@@ -82,6 +82,22 @@ func TestDeafClientStopsTheOldWay(t *testing.T) {
 	}
 }
 
+func TestSlots(t *testing.T) {
+	r := testRig(t)
+	const slots = 5
+	res, err := r.Measure(t.Context(), rounds.Floor, Load{Clients: 2, Pairs: 1, Batch: BatchFrames, Slots: slots})
+	require.NoError(t, err)
+	require.Len(t, res.Slots, slots)
+	var sum Slot
+	for _, s := range res.Slots {
+		assert.Positive(t, s.WallNS)
+		sum.WallNS += s.WallNS
+		sum.RelayCPUNS += s.RelayCPUNS
+		sum.Received += s.Received
+	}
+	assert.Equal(t, Slot{res.WallNS, res.RelayCPUNS, res.Received}, sum, "the slots are the whole measurement")
+}
+
 func TestDriveNoticesBadRelays(t *testing.T) {
 	r := testRig(t)
 	const wire = 4 + 1514 // bytes of a frame in wire form
@@ -252,14 +268,14 @@ func datagramRelay(t *testing.T, replace func(frame []byte) [][]byte) *Relay {
 	return r
 }
 
-func TestPerFrameSource(t *testing.T) {
-	source, err := os.ReadFile(filepath.FromSlash("../../../" + batchSource))
+func TestPerFrameChange(t *testing.T) {
+	source, err := os.ReadFile(filepath.FromSlash("../../../" + perFrameChange.File))
 	require.NoError(t, err)
-	changed, err := perFrameSource(string(source))
+	changed, err := perFrameChange.apply(string(source))
 	require.NoError(t, err)
-	assert.Contains(t, changed, frameConstant)
-	assert.NotContains(t, changed, batchConstant)
+	assert.Contains(t, changed, perFrameChange.New)
+	assert.NotContains(t, changed, perFrameChange.Old)
 
-	_, err = perFrameSource(changed)
-	assert.ErrorContains(t, err, batchSource)
+	_, err = perFrameChange.apply(changed)
+	assert.ErrorContains(t, err, perFrameChange.File)
 }

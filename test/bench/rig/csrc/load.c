@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // The load generator: connects clients to a relay's sockets, runs a windowed flow or a ping-pong between some of
-// them, and prints what came out as one JSON object per line: {"event":"begin"} when the measurement starts, "measured" when
-// it is over and the clients are still there, and an "end" with the figures. Each active client is a process of its own, as guests are.
+// them, and prints what came out as one JSON object per line: {"event":"begin"} when the measurement starts, a "slot" with the figures
+// of each part of it, "measured" when it is over and the clients are still there, and an "end" with the figures. Each active client
+// is a process of its own, as guests are.
 #define _GNU_SOURCE
 #include "load.h"
 
@@ -22,7 +23,7 @@ enum {
 };
 
 struct options opt = {.kinds = "s", .victim = "", .victims = 1, .clients = 2, .pairs = 1, .frame_len = 1514, .window = 256, .batch = 1,
-		      .warm_ms = 100, .time_ms = 500};
+		      .warm_ms = 100, .time_ms = 500, .slots = 1};
 struct shared *shm;
 struct conn conns[MAX_CLIENTS];
 
@@ -46,6 +47,7 @@ static void parse_options(int argc, char **argv)
 		{"time-ms", required_argument, NULL, 't'}, {"frames", required_argument, NULL, 'f'},
 		{"relay", required_argument, NULL, 'r'},  {"echo", no_argument, NULL, 'e'},
 		{"kinds", required_argument, NULL, 'k'},  {"victims", required_argument, NULL, 'V'},
+		{"slots", required_argument, NULL, 'S'},
 		{NULL, 0, NULL, 0},
 	};
 	for (int c; (c = getopt_long(argc, argv, "", known, NULL)) != -1;) {
@@ -63,6 +65,7 @@ static void parse_options(int argc, char **argv)
 		case 'r': opt.relay = atoi(optarg); break;
 		case 'e': opt.echo = true; break;
 		case 'k': opt.kinds = optarg; break;
+		case 'S': opt.slots = atoi(optarg); break;
 		case 'V': opt.victims = atoi(optarg); break;
 		default: exit(2);
 		}
@@ -71,7 +74,7 @@ static void parse_options(int argc, char **argv)
 		opt.victims = 0;
 	int active = 2 * opt.pairs + (opt.victims ? 1 + opt.victims : 0);
 	if (!opt.socket || !opt.kinds[0] || opt.clients > MAX_CLIENTS || active > opt.clients || opt.batch < 1 || opt.batch > MAX_BATCH ||
-	    opt.batch > opt.window || opt.frame_len < SMALL_FRAME_LEN || opt.frame_len > MAX_FRAME_LEN) {
+	    opt.batch > opt.window || opt.slots < 1 || opt.frame_len < SMALL_FRAME_LEN || opt.frame_len > MAX_FRAME_LEN) {
 		fprintf(stderr, "load: options that do not fit together\n");
 		exit(2);
 	}
@@ -206,6 +209,12 @@ static void print_result(const struct snapshot *a, const struct snapshot *b)
 	printf("]}\n");
 }
 
+static void print_slot(const struct snapshot *a, const struct snapshot *b)
+{
+	printf("{\"event\":\"slot\",\"wall_ns\":%lu,\"relay_cpu_ns\":%lu,\"received\":%lu}\n", b->wall_ns - a->wall_ns,
+	       b->cpu_ns - a->cpu_ns, b->received - a->received);
+}
+
 static void wait_ready(void)
 {
 	for (int waited = 0; atomic_load(&shm->ready) < opt.clients; waited++) {
@@ -234,9 +243,14 @@ static void measure(void)
 	atomic_store(&shm->go, 1);
 	sleep_ms(opt.warm_ms);
 	print_event("begin");
-	struct snapshot a = take_snapshot(relay_clock), b;
-	sleep_ms(opt.time_ms);
-	b = take_snapshot(relay_clock);
+	struct snapshot a = take_snapshot(relay_clock), b = a;
+	for (int i = 0; i < opt.slots; i++) {
+		struct snapshot before = b;
+		sleep_ms(opt.time_ms / opt.slots);
+		b = take_snapshot(relay_clock);
+		if (opt.slots > 1)
+			print_slot(&before, &b);
+	}
 	for (int waited = 0; (long)(b.received - a.received) < opt.frames && waited < FRAMES_MS; waited += 10) {
 		sleep_ms(10);
 		b = take_snapshot(relay_clock);
