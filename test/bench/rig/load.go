@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os/exec"
 	"strconv"
 	"strings"
@@ -39,7 +40,7 @@ type Load struct {
 	Kinds   string        // how each client is connected, see the constants; empty: all by the stream socket
 	Victim  string        // VictimReads, VictimDeaf, or empty for none
 	Victims int           // how many of the last clients; 0 = 1
-	Echo    bool          // a ping-pong of 64 bytes instead of a windowed flow
+	Echo    bool          // the first pair has a ping-pong of 64 bytes instead of a windowed flow
 	Frame   int           // bytes of a frame of a flow with its Ethernet header; 0 = 1514
 	Window  int           // frames of a flow that may be in flight; 0 = 256
 	Frames  int           // measure until as many have arrived, if that takes longer
@@ -73,9 +74,15 @@ type Result struct {
 	RoundTrips int64 `json:"round_trips"`
 	RTTP50NS   int64 `json:"rtt_p50_ns"`
 	RTTP99NS   int64 `json:"rtt_p99_ns"`
+	RTTP999NS  int64 `json:"rtt_p999_ns"`
 
 	Pairs []int64 `json:"pairs"` // received by each pair
 	Slots []Slot  `json:"-"`     // as many as the Load asked for
+
+	// Of the relay, read from outside.
+	Voluntary   uint64 `json:"voluntary"`   // context switches in WallNS, see Work
+	Involuntary uint64 `json:"involuntary"` //
+	MemoryKiB   uint64 `json:"memory_kib"`  // anonymous, at the end, while the clients are still there
 }
 
 // A Slot is a part of a measurement.
@@ -133,38 +140,25 @@ func (r *Rig) Drive(ctx context.Context, to *Relay, l Load) (Result, error) {
 	cmd := exec.CommandContext(ctx, r.loadgen, r.loadArgs(to, l)...)
 	var complaints bytes.Buffer
 	cmd.Stderr = &complaints
-	out, err := cmd.StdoutPipe()
-	if err != nil {
+	out, outErr := cmd.StdoutPipe()
+	in, inErr := cmd.StdinPipe()
+	if err := errors.Join(outErr, inErr); err != nil {
 		return Result{}, fmt.Errorf("start load generator: %w", err)
 	}
 	if err := cmd.Start(); err != nil {
 		return Result{}, fmt.Errorf("start load generator: %w", err)
 	}
-	var res Result
-	var slots []Slot
-	ended := false
-	for lines := bufio.NewScanner(out); lines.Scan(); {
-		var event struct {
-			Event string `json:"event"`
-			Result
-		}
-		if err := json.Unmarshal(lines.Bytes(), &event); err != nil {
-			return Result{}, errors.Join(fmt.Errorf("read load generator's %q: %w", lines.Text(), err), cmd.Wait())
-		}
-		switch {
-		case event.Event == eventEnd:
-			res, ended = event.Result, true
-			res.Slots = slots
-		case event.Event == eventSlot:
-			slots = append(slots, Slot{event.WallNS, event.RelayCPUNS, event.Received})
-		case l.Mark != nil:
-			l.Mark(event.Event)
-		}
+	res, err := to.follow(out, in, l.Mark)
+	if err != nil {
+		_ = cmd.Process.Kill()
 	}
-	if err := cmd.Wait(); err != nil {
-		return Result{}, fmt.Errorf("run load generator: %w: %s%s", err, strings.TrimSpace(complaints.String()), to.Diagnosis())
+	if waitErr := cmd.Wait(); waitErr != nil && err == nil {
+		err = fmt.Errorf("run load generator: %w: %s%s", waitErr, strings.TrimSpace(complaints.String()), to.Diagnosis())
 	}
-	if !ended {
+	if err != nil {
+		return Result{}, err
+	}
+	if res.WallNS == 0 {
 		return Result{}, errors.New("run load generator: it gave no result")
 	}
 	if err := to.Alive(); err != nil {
@@ -174,6 +168,59 @@ func (r *Rig) Drive(ctx context.Context, to *Relay, l Load) (Result, error) {
 		return Result{}, fmt.Errorf("%d of %d frames arrived damaged or out of order", res.Corrupt, res.Received)
 	}
 	return res, nil
+}
+
+// follow reads what the load generator tells, looks at the relay's process at the moments it tells of, and lets it go on. The
+// result is zero when it ended without one.
+func (r *Relay) follow(out io.Reader, in io.Writer, mark func(event string)) (res Result, err error) {
+	var begin Activity
+	var work Work
+	var memory uint64
+	var slots []Slot
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		var event struct {
+			Event string `json:"event"`
+			Result
+		}
+		if err := json.Unmarshal(lines.Bytes(), &event); err != nil {
+			return res, fmt.Errorf("read load generator's %q: %w", lines.Text(), err)
+		}
+		switch event.Event {
+		case eventEnd:
+			res = event.Result
+			share := float64(res.WallNS) / float64(max(work.Length, 1))
+			res.Voluntary, res.Involuntary = uint64(float64(work.Voluntary)*share), uint64(float64(work.Involuntary)*share)
+			res.MemoryKiB, res.Slots = memory, slots
+			continue
+		case eventSlot:
+			slots = append(slots, Slot{event.WallNS, event.RelayCPUNS, event.Received})
+			continue
+		case EventBegin:
+			begin, err = r.Activity()
+		case EventMeasured:
+			work, memory, err = r.spent(begin)
+		}
+		if err != nil {
+			return res, errors.Join(err, r.Alive())
+		}
+		if mark != nil {
+			mark(event.Event)
+		}
+		if _, err := io.WriteString(in, "\n"); err != nil {
+			return res, nil // it has ended, and tells itself why
+		}
+	}
+	return res, nil
+}
+
+// spent is what the process has done since begin, and how much anonymous memory it has now.
+func (r *Relay) spent(begin Activity) (work Work, kib uint64, err error) {
+	end, err := r.Activity()
+	if err != nil {
+		return work, 0, err
+	}
+	kib, err = r.Anonymous()
+	return end.Since(begin), kib, err
 }
 
 // Measure starts a relay of the given kind, drives it with l, and stops it.

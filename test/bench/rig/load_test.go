@@ -3,6 +3,7 @@
 package rig
 
 import (
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -42,6 +43,13 @@ func TestLoadThroughEveryRelay(t *testing.T) {
 		{"old way", rounds.Old, Load{Clients: 2, Pairs: 1, Batch: BatchFrames}},
 		{"old way, 8 clients", rounds.Old, Load{Clients: 8, Pairs: 1, Batch: 1}},
 		{"old way, all read", rounds.Old, Load{Clients: 6, Pairs: 2, Batch: BatchFrames, Victim: VictimReads}},
+		{"floor, round trips beside a flow", rounds.Floor, Load{Clients: 4, Pairs: 2, Batch: BatchFrames, Echo: true}},
+		{"floor, 64 bytes", rounds.Floor, Load{Clients: 2, Pairs: 1, Batch: BatchFrames, Frame: 64}},
+		{"floor, 65550 bytes", rounds.Floor, Load{Clients: 2, Pairs: 1, Batch: 2, Frame: 65550, Window: 8}},
+		{"old way, 65550 bytes", rounds.Old, Load{Clients: 2, Pairs: 1, Batch: 2, Frame: 65550, Window: 8}},
+		{"passed, 65550 bytes", rounds.Floor, Load{Clients: 2, Pairs: 1, Batch: 2, Frame: 65550, Window: 8, Kinds: passed}},
+		{"from passed, 9000 bytes", rounds.Floor, Load{Clients: 2, Pairs: 1, Batch: 10, Frame: 9000, Window: 43, Kinds: Passed + Stream}},
+		{"paths, 65550 bytes", rounds.Floor, Load{Clients: 2, Pairs: 1, Batch: 2, Frame: 65550, Window: 8, Kinds: Unconnected + Connected}},
 		{"passed", rounds.Floor, Load{Clients: 2, Pairs: 1, Batch: BatchFrames, Kinds: passed}},
 		{"passed, a datagram a call", FloorPerFrame, Load{Clients: 2, Pairs: 1, Batch: BatchFrames, Kinds: passed}},
 		{"passed, round trips", rounds.Floor, Load{Clients: 2, Pairs: 1, Batch: 1, Kinds: passed, Echo: true}},
@@ -55,13 +63,20 @@ func TestLoadThroughEveryRelay(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			res, err := r.Measure(t.Context(), tt.relay, tt.load)
 			require.NoError(t, err)
+			assert.Positive(t, res.RelayCPUNS)
+			assert.Positive(t, res.MemoryKiB)
+			assert.Positive(t, res.Voluntary+res.Involuntary)
 			if tt.load.Echo {
 				assert.Positive(t, res.RoundTrips)
 				assert.Positive(t, res.RTTP50NS)
+				assert.LessOrEqual(t, res.RTTP50NS, res.RTTP99NS)
+				assert.LessOrEqual(t, res.RTTP99NS, res.RTTP999NS)
+				assert.Equal(t, tt.load.Pairs > 1, res.Received > 0, "%d frames of flows", res.Received)
 				return
 			}
 			assert.Positive(t, res.Received)
 			assert.Zero(t, res.Lost)
+			assert.Greater(t, res.Received, int64(2*tt.load.Window), "a window is acknowledged before its sender gives it up")
 			assert.Len(t, res.Pairs, tt.load.Pairs)
 		})
 	}
@@ -100,34 +115,44 @@ func TestSlots(t *testing.T) {
 
 func TestDriveNoticesBadRelays(t *testing.T) {
 	r := testRig(t)
-	const wire = 4 + 1514 // bytes of a frame in wire form
-	for _, tt := range []struct {
-		name   string
-		damage func(buf []byte) []byte // of 100 frames in the middle of the flow
-		want   string
-	}{
-		{"honest", func(buf []byte) []byte { return buf }, ""},
-		{"flips a byte of each", func(buf []byte) []byte {
-			for i := 0; i < len(buf); i += wire {
-				buf[i+4+700] ^= 1
-			}
-			return buf
-		}, "arrived damaged or out of order"},
-		{"repeats one", func(buf []byte) []byte { return append(buf[:wire:wire], buf...) }, "arrived damaged or out of order"},
-		{"swaps two", func(buf []byte) []byte {
-			return append(append(append([]byte{}, buf[wire:2*wire]...), buf[:wire]...), buf[2*wire:]...)
-		}, "arrived damaged or out of order"},
-		{"loses a byte", func(buf []byte) []byte { return buf[1:] }, "the framing is lost"},
-		{"hangs up", func([]byte) []byte { return nil }, "the relay closed a connection"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			_, err := r.Drive(t.Context(), damagingRelay(t, tt.damage), Load{Clients: 2, Pairs: 1, Batch: BatchFrames})
-			if tt.want == "" {
-				require.NoError(t, err)
-				return
-			}
-			assert.ErrorContains(t, err, tt.want)
-		})
+	const out = "arrived damaged or out of order"
+	for _, length := range []int{64, 1514, 9000} {
+		wire := 4 + length // bytes of a frame in wire form
+		for _, tt := range []struct {
+			name   string
+			damage func(buf []byte) []byte // of 100 frames in the middle of the flow
+			want   string
+		}{
+			{"honest", func(buf []byte) []byte { return buf }, ""},
+			{"flips a byte of each", func(buf []byte) []byte {
+				for i := 0; i < len(buf); i += wire {
+					buf[i+4+length/2] ^= 1
+				}
+				return buf
+			}, out},
+			{"flips the last byte of the pattern of each", func(buf []byte) []byte {
+				for i := wire; i <= len(buf); i += wire {
+					buf[i-9] ^= 1
+				}
+				return buf
+			}, out},
+			{"repeats one", func(buf []byte) []byte { return append(buf[:wire:wire], buf...) }, out},
+			{"swaps two", func(buf []byte) []byte {
+				return append(append(append([]byte{}, buf[wire:2*wire]...), buf[:wire]...), buf[2*wire:]...)
+			}, out},
+			{"loses a byte", func(buf []byte) []byte { return buf[1:] }, "the framing is lost"},
+			{"hangs up", func([]byte) []byte { return nil }, "the relay closed a connection"},
+		} {
+			t.Run(fmt.Sprintf("%d bytes/%s", length, tt.name), func(t *testing.T) {
+				l := Load{Clients: 2, Pairs: 1, Batch: BatchFrames, Frame: length}
+				_, err := r.Drive(t.Context(), damagingRelay(t, tt.damage), l)
+				if tt.want == "" {
+					require.NoError(t, err)
+					return
+				}
+				assert.ErrorContains(t, err, tt.want)
+			})
+		}
 	}
 }
 
@@ -161,7 +186,7 @@ func damagingRelay(t *testing.T, damage func([]byte) []byte) *Relay {
 	return r
 }
 
-// forwardDamaged copies frames from a to b. The first ones are small announcements, so it looks at the lengths.
+// forwardDamaged copies frames from a to b. The first ones are announcements.
 func forwardDamaged(a, b net.Conn, damage func([]byte) []byte) {
 	var held []byte
 	for count := 0; ; {
@@ -169,7 +194,8 @@ func forwardDamaged(a, b net.Conn, damage func([]byte) []byte) {
 		if err != nil {
 			return
 		}
-		if len(frame) < 1000 {
+		const kindAt, data = 4 + 14, 2 // see csrc/load.h
+		if frame[kindAt] != data {
 			_, _ = b.Write(frame)
 			continue
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -30,6 +31,47 @@ func TestActivity(t *testing.T) {
 	assert.Positive(t, w.CPU)
 	assert.GreaterOrEqual(t, w.Voluntary, uint64(10))
 	assert.GreaterOrEqual(t, w.Length, 20*time.Millisecond)
+}
+
+// fakeThread makes a directory of a thread as /proc has it.
+func fakeThread(t *testing.T, dir, id string, cpu, voluntary, involuntary int) {
+	t.Helper()
+	path := filepath.Join(dir, id)
+	require.NoError(t, os.MkdirAll(path, 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(path, "schedstat"), fmt.Appendf(nil, "%d 5 7\n", cpu), 0o600))
+	status := fmt.Appendf(nil, "Name:\tx\nvoluntary_ctxt_switches:\t%d\nnonvoluntary_ctxt_switches:\t%d\n", voluntary, involuntary)
+	require.NoError(t, os.WriteFile(filepath.Join(path, "status"), status, 0o600))
+}
+
+func TestThreadsThatEndDoNotSpoilTheSum(t *testing.T) {
+	dir := t.TempDir()
+	fakeThread(t, dir, "100", 1000, 10, 5)
+	fakeThread(t, dir, "101", 900_000, 9000, 900) // ends
+	fakeThread(t, dir, "102", 800_000, 8000, 800) // ends, and another gets its number
+	before, err := readActivity(dir)
+	require.NoError(t, err)
+
+	fakeThread(t, dir, "100", 1500, 17, 6)
+	require.NoError(t, os.RemoveAll(filepath.Join(dir, "101")))
+	fakeThread(t, dir, "102", 20, 2, 0)
+	fakeThread(t, dir, "103", 3, 1, 1) // has begun
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "104"), 0o755))
+	fakeThread(t, dir, "105", 0, 0, 0)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "105", "status"), nil, 0o600)) // both end while they are looked at
+	after, err := readActivity(dir)
+	require.NoError(t, err)
+
+	w := after.Since(before)
+	assert.Equal(t, 523*time.Nanosecond, w.CPU)
+	assert.Equal(t, uint64(10), w.Voluntary)
+	assert.Equal(t, uint64(2), w.Involuntary)
+	assert.Positive(t, w.Length)
+
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "100", "status"), []byte("Name:\tx\n"), 0o600))
+	_, err = readActivity(dir)
+	assert.ErrorContains(t, err, "voluntary_ctxt_switches")
+	_, err = readActivity(filepath.Join(dir, "none"))
+	assert.ErrorContains(t, err, "needs Linux")
 }
 
 func TestTailCountsCollections(t *testing.T) {

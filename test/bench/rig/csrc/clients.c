@@ -13,7 +13,7 @@
 enum {
 	STALL_MS = 200,     // without an ack the whole window counts as lost
 	CHECK_EVERY = 64,   // of so many frames one is compared byte by byte
-	ACK_EVERY = 32,     // datagrams; what a stream gives at once is acknowledged at once, and is more in a busy flow
+	ACKS_PER_WINDOW = 8, // of datagrams; what a stream gives at once is acknowledged at once, and is more in a busy flow
 	FILL_FRAMES = 8192, // 12 MB: far above what a daemon holds for a client that never reads
 	FEED_FRAMES = 10,   // every FEED_MS afterwards
 	FEED_MS = 10
@@ -89,7 +89,7 @@ static bool is_intact(const uint8_t *frame, uint32_t len, const uint8_t *model)
 	uint64_t seq = get_seq(frame);
 	if (seq % CHECK_EVERY == 0)
 		return memcmp(frame + PATTERN_AT, model + PATTERN_AT, pattern_len) == 0;
-	size_t at = PATTERN_AT + seq * 8 % (pattern_len - 8);
+	size_t at = PATTERN_AT + seq * 8 % (pattern_len - 8 + 1);
 	return memcmp(frame + at, model + at, 8) == 0;
 }
 
@@ -104,7 +104,7 @@ void run_receiver(int self, int peer)
 	uint8_t *model = malloc(PREFIX_LEN + (size_t)opt.frame_len);
 	make_frame(model, DATA, peer, self, opt.frame_len);
 	uint64_t highest = 0, received = 0, acked = 0;
-	uint64_t ack_every = conns[self].datagrams ? ACK_EVERY : 1;
+	uint64_t ack_every = conns[self].datagrams && opt.window > ACKS_PER_WINDOW ? (uint64_t)opt.window / ACKS_PER_WINDOW : 1;
 	for (;;) {
 		uint32_t len;
 		for (const uint8_t *f; (f = reader_next(&r, self, &len)) != NULL;) {

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // The load generator: connects clients to a relay's sockets, runs a windowed flow or a ping-pong between some of
-// them, and prints what came out as one JSON object per line: {"event":"begin"} when the measurement starts, a "slot" with the figures
-// of each part of it, "measured" when it is over and the clients are still there, and an "end" with the figures. Each active client
-// is a process of its own, as guests are.
+// them, and prints what came out as one JSON object per line: {"event":"begin"} when the measurement starts, a "slot" with the
+// figures of each part of it, "measured" when it is over and the clients are still there, and an "end" with the figures. After
+// "begin" and "measured" it waits for a byte on its standard input, or for the end of that. Each active client is a process of its
+// own, as guests are.
 #define _GNU_SOURCE
 #include "load.h"
 
+#include <errno.h>
 #include <getopt.h>
 #include <signal.h>
 #include <stdio.h>
@@ -110,12 +112,12 @@ static void start_clients(void)
 {
 	for (int i = 0; i < 2 * opt.pairs; i += 2) {
 		if (start_child(i + 1, i + 1)) {
-			if (opt.echo)
+			if (opt.echo && i == 0)
 				run_echoer(i + 1, i);
 			run_receiver(i + 1, i);
 		}
 		if (start_child(i, i)) {
-			if (opt.echo)
+			if (opt.echo && i == 0)
 				run_pinger(i, i + 1);
 			run_sender(i, i + 1);
 		}
@@ -185,9 +187,9 @@ static int compare_ns(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-static uint32_t percentile(const uint32_t *sorted, unsigned long n, unsigned percent)
+static uint32_t quantile(const uint32_t *sorted, unsigned long n, unsigned permille)
 {
-	return n ? sorted[n * percent / 100] : 0;
+	return n ? sorted[n * permille / 1000] : 0;
 }
 
 static void print_result(const struct snapshot *a, const struct snapshot *b)
@@ -201,9 +203,9 @@ static void print_result(const struct snapshot *a, const struct snapshot *b)
 	uint32_t *sorted = shm->round_trip_ns + a->round_trips;
 	qsort(sorted, trips, sizeof *sorted, compare_ns);
 	printf("{\"event\":\"end\",\"wall_ns\":%lu,\"relay_cpu_ns\":%lu,\"sent\":%lu,\"received\":%lu,\"corrupt\":%lu,"
-	       "\"lost\":%lu,\"stalls\":%lu,\"round_trips\":%lu,\"rtt_p50_ns\":%u,\"rtt_p99_ns\":%u,\"pairs\":[",
+	       "\"lost\":%lu,\"stalls\":%lu,\"round_trips\":%lu,\"rtt_p50_ns\":%u,\"rtt_p99_ns\":%u,\"rtt_p999_ns\":%u,\"pairs\":[",
 	       b->wall_ns - a->wall_ns, b->cpu_ns - a->cpu_ns, b->sent - a->sent, b->received - a->received, corrupt, lost,
-	       stalls, trips, percentile(sorted, trips, 50), percentile(sorted, trips, 99));
+	       stalls, trips, quantile(sorted, trips, 500), quantile(sorted, trips, 990), quantile(sorted, trips, 999));
 	for (int i = 0; i < opt.pairs; i++)
 		printf("%s%lu", i ? "," : "", b->pair[i] - a->pair[i]);
 	printf("]}\n");
@@ -228,10 +230,14 @@ static void wait_ready(void)
 	}
 }
 
-static void print_event(const char *event)
+// tell_event waits until whoever reads it has done what belongs to that moment.
+static void tell_event(const char *event)
 {
+	char byte;
 	printf("{\"event\":\"%s\"}\n", event);
 	fflush(stdout);
+	while (read(STDIN_FILENO, &byte, 1) < 0 && errno == EINTR)
+		;
 }
 
 static void measure(void)
@@ -242,7 +248,7 @@ static void measure(void)
 	wait_ready();
 	atomic_store(&shm->go, 1);
 	sleep_ms(opt.warm_ms);
-	print_event("begin");
+	tell_event("begin");
 	struct snapshot a = take_snapshot(relay_clock), b = a;
 	for (int i = 0; i < opt.slots; i++) {
 		struct snapshot before = b;
@@ -255,7 +261,7 @@ static void measure(void)
 		sleep_ms(10);
 		b = take_snapshot(relay_clock);
 	}
-	print_event("measured");
+	tell_event("measured");
 	check_clients();
 	stop_clients();
 	print_result(&a, &b);

@@ -30,11 +30,11 @@ enum kind_of_client {
 struct options {
 	const char *socket;
 	const char *kinds; // a letter per client; the last one stands for all that follow
-	bool echo;         // measure round trips instead of a flow
+	bool echo;         // the first pair measures round trips instead of a flow
 	int clients;       // all of them
 	int pairs;         // clients 0-1, 2-3, ... are sender and receiver
-	int frame_len;     // of the flow, in bytes
-	int window;        // frames that may be in flight
+	int frame_len;     // of the flows, in bytes
+	int window;        // frames of a flow that may be in flight
 	int batch;         // frames per write of a sender; 1 is one writev per frame, as QEMU does
 	const char *victim; // "": none, "reads", "deaf": what the last clients do, which the one before them sends to all the time
 	int victims;       // how many those are
