@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 
 	"github.com/socket-vmnet2/socket_vmnet2/test/report/internal/figures"
 	"github.com/socket-vmnet2/socket_vmnet2/test/report/internal/output"
@@ -57,7 +58,11 @@ func report(args []string, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	files, err := pages.Make(runs, published)
+	link, err := between(*out, *raw)
+	if err != nil {
+		return err
+	}
+	files, err := pages.Make(runs, published, link)
 	if err != nil {
 		return err
 	}
@@ -69,4 +74,18 @@ func report(args []string, stdout io.Writer) error {
 	}
 	fmt.Fprintf(stdout, "%d files in %s\n", len(files), *out)
 	return nil
+}
+
+// between is the way from one directory to another, as a link has it.
+func between(from, to string) (string, error) {
+	a, err := filepath.Abs(from)
+	if err != nil {
+		return "", err
+	}
+	b, err := filepath.Abs(to)
+	if err != nil {
+		return "", err
+	}
+	link, err := filepath.Rel(a, b)
+	return filepath.ToSlash(link), err
 }

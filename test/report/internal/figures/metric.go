@@ -91,7 +91,9 @@ var (
 		return per(bits(r)/1e6, 100*r.CPUSeconds)
 	}}
 	// Switches are context switches of the relay's threads, those that were made to and those that waited.
-	Switches    = Metric{"switches", "per 1000 frames", middle, func(r rounds.Round) (float64, bool) { return per(1e3*switches(r), frames(r)) }}
+	Switches = Metric{"switches", "per 1000 frames", middle, func(r rounds.Round) (float64, bool) { return per(1e3*switches(r), frames(r)) }}
+	// Wakeups are those that waited.
+	Wakeups     = Metric{"wake-ups", "per 1000 frames", middle, func(r rounds.Round) (float64, bool) { return per(1e3*float64(r.Voluntary), frames(r)) }}
 	Retransmits = Metric{"retransmits", "per round", middle, func(r rounds.Round) (float64, bool) {
 		return float64(r.Retransmits), r.Bytes > 0
 	}}
@@ -112,7 +114,7 @@ var (
 
 // Metrics are those that a template may name.
 var Metrics = map[string]Metric{
-	"rate": Rate, "gbit": Gbit, "cpu": CPU, "cpu-gb": CPUGB, "mbit-percent": MbitPercent, "switches": Switches,
+	"rate": Rate, "gbit": Gbit, "cpu": CPU, "cpu-gb": CPUGB, "mbit-percent": MbitPercent, "switches": Switches, "wake-ups": Wakeups,
 	"retransmits": Retransmits, "drops": Drops, "p50": P50, "p99": P99, "p999": P999, "memory": Memory, "start": Start,
 	"idle-cpu": IdleCPU, "idle-switches": IdleSwitches,
 }

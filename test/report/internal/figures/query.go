@@ -108,13 +108,28 @@ func (r *Run) Group(q Key) (g Group, err error) {
 	return g, nil
 }
 
-// Beside is what was measured with another relay in place of k's and is otherwise the same, whatever its set-up's name. There
-// is none unless exactly one fits.
-func (r *Run) Beside(k Key, relay string) Group {
-	k.Relay, k.Setup = relay, ""
-	g, err := r.Group(k)
-	if err != nil {
-		return nil
+// Exactly are the rounds that have a key: the name of the set-up counts even if it is empty.
+func (r *Run) Exactly(k Key) (g Group, err error) {
+	for _, x := range r.Rounds {
+		if KeyOf(x) == k {
+			g = append(g, x)
+		}
 	}
+	if len(g) == 0 {
+		return nil, fmt.Errorf("run %s has no rounds of %+v", r.Name, k)
+	}
+	return g, nil
+}
+
+// Beside is what was measured with another relay in place of k's and is otherwise the same: a set-up's name may have the relay
+// in it. There is none unless exactly one set-up fits.
+func (r *Run) Beside(k Key, relay string) Group {
+	other := k
+	other.Relay, other.Setup = relay, ""
+	if g, err := r.Group(other); err == nil {
+		return g
+	}
+	other.Setup = strings.Replace(k.Setup, k.Relay, relay, 1)
+	g, _ := r.Group(other) // more than one has one key, but for an empty name
 	return g
 }

@@ -1,20 +1,205 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package pages makes the pages of the report from templates, in which every figure is computed from raw rounds.
+//
+// What a template may call, beside what text/template has:
+//
+//	runs "SERIES"                    the files that have a series, to range over; RUN below is one of them
+//	table RUN "KIND" "QUERY"         a table of the set-ups that match: rates, costs, trips, tcp, memory, start, idle
+//	plot RUN "KIND" "QUERY"          a plot of them, as plots/RUN-KIND.svg: the names are in plots.go
+//	figure RUN "METRIC" "QUERY"      one figure with its unit; the names are in figures.Metrics
+//	ratio RUN "METRIC" "QUERY" "QUERY"    the first by the second, as 1.23x
+//	targets, summary                 the table of all targets; how many are met
+//	machines, macs                   where and when each file was made; which of them on a Mac
+//	raw                              the directory of the raw rounds, for links
+//	published "ID"                   a table of what others have published; peerSets "PREFIX" are the ids to range over
+//	fall RUN                         a plot of what others have published beside ours
+//	notMeasured                      what stands where there are no rounds
+//
+// A query is like "series=sizes relay=daemon transport=stream sender=batch direction=client-to-client frame=64 clients=2 active=2".
 package pages
 
 import (
+	"bytes"
+	"embed"
 	"fmt"
+	"io/fs"
+	"path"
+	"regexp"
+	"strings"
+	"text/template"
 
 	"github.com/socket-vmnet2/socket_vmnet2/test/report/internal/figures"
 	"github.com/socket-vmnet2/socket_vmnet2/test/report/internal/output"
 )
 
-// Make makes every page and plot.
-func Make(runs []*figures.Run, _ Peers) (output.Files, error) {
-	page := "<!-- " + output.Mark + " -->\n"
-	for _, r := range runs {
-		page += fmt.Sprintf("%s: %d rounds\n", r.Name, len(r.Rounds))
+//go:embed templates/*.md.tmpl
+var templates embed.FS
+
+// Make makes every page and plot. raw is the directory of the raw rounds as links name it, as seen from the pages.
+func Make(runs []*figures.Run, peers Peers, raw string) (output.Files, error) {
+	names, err := fs.Glob(templates, "templates/*.md.tmpl")
+	if err != nil {
+		return nil, err
 	}
-	return output.Files{"README.md": []byte(page)}, nil
+	m := maker{runs: runs, peers: peers, raw: raw, files: output.Files{}}
+	for _, name := range names {
+		text, err := templates.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		page := strings.TrimSuffix(path.Base(name), ".tmpl")
+		b, err := m.page(page, string(text))
+		if err != nil {
+			return nil, err
+		}
+		m.files[page] = b
+	}
+	return m.files, nil
+}
+
+// A maker collects the files of a report.
+type maker struct {
+	runs  []*figures.Run
+	peers Peers
+	raw   string
+	files output.Files
+}
+
+// emptyLines are more of them than Markdown needs, which a template leaves where there is nothing to show.
+var emptyLines = regexp.MustCompile(`\n{3,}`)
+
+// page renders a template.
+func (m maker) page(name, text string) ([]byte, error) {
+	t, err := template.New(name).Option("missingkey=error").Funcs(m.funcs()).Parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("template of %s: %w", name, err)
+	}
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "<!-- %s from raw/*.json and templates: make report. Do not edit. -->\n\n", output.Mark)
+	if err := t.Execute(&b, m.runs); err != nil {
+		return nil, fmt.Errorf("page %s: %w", name, err)
+	}
+	return append(bytes.TrimSpace(emptyLines.ReplaceAll(b.Bytes(), []byte("\n\n"))), '\n'), nil
+}
+
+func (m maker) funcs() template.FuncMap {
+	return template.FuncMap{
+		"runs":        func(series string) []*figures.Run { return figures.Of(m.runs, series) },
+		"table":       makeTable,
+		"plot":        m.plot,
+		"figure":      oneFigure,
+		"ratio":       oneRatio,
+		"targets":     func() (string, error) { return targetTable(m.runs) },
+		"summary":     func() (string, error) { return summary(m.runs) },
+		"machines":    m.machines,
+		"raw":         func() string { return m.raw },
+		"macs":        func() string { return macs(m.runs) },
+		"published":   m.peers.table,
+		"peerSets":    m.peers.ids,
+		"fall":        m.fall,
+		"notMeasured": func() string { return notMeasured },
+	}
+}
+
+// add puts a plot among the files and returns how a page shows it: nothing if there is no plot.
+func (m maker) add(name, title string, svg []byte) (string, error) {
+	if svg == nil {
+		return "", nil
+	}
+	file := output.Plots + "/" + name + ".svg"
+	if old, ok := m.files[file]; ok && !bytes.Equal(old, svg) {
+		return "", fmt.Errorf("two plots would be %s", file)
+	}
+	m.files[file] = svg
+	return fmt.Sprintf("![%s](%s)", title, file), nil
+}
+
+func (m maker) plot(run *figures.Run, kind, query string) (string, error) {
+	title, svg, err := makePlot(run, kind, query)
+	if err != nil {
+		return "", err
+	}
+	return m.add(run.Name+"-"+kind, title, svg)
+}
+
+func (m maker) fall(run *figures.Run) (string, error) {
+	title, svg, err := m.peers.scaling(run)
+	if err != nil {
+		return "", err
+	}
+	return m.add(run.Name+"-fall", title, svg)
+}
+
+// group is what a metric and a query mean.
+func group(run *figures.Run, metric, query string) (figures.Metric, figures.Group, error) {
+	m, ok := figures.Metrics[metric]
+	if !ok {
+		return m, nil, fmt.Errorf("there is no metric %q", metric)
+	}
+	q, err := figures.ParseQuery(query)
+	if err != nil {
+		return m, nil, err
+	}
+	g, err := run.Group(q)
+	return m, g, err
+}
+
+func oneFigure(run *figures.Run, metric, query string) (string, error) {
+	m, g, err := group(run, metric, query)
+	if err != nil {
+		return "", err
+	}
+	v, ok := m.Of(g)
+	if !ok {
+		return "(not measured)", nil
+	}
+	return figures.Format(v.Value) + " " + m.Unit, nil
+}
+
+func oneRatio(run *figures.Run, metric, subject, base string) (string, error) {
+	m, s, err := group(run, metric, subject)
+	if err != nil {
+		return "", err
+	}
+	_, b, err := group(run, metric, base)
+	if err != nil {
+		return "", err
+	}
+	r, ok := figures.Compare(m, s, b)
+	if !ok {
+		return "(not measured)", nil
+	}
+	return figures.Format(r.Ratio) + "x", nil
+}
+
+// machines is the table of the runs.
+func (m maker) machines() string {
+	var b strings.Builder
+	b.WriteString("| raw rounds | made by | machine | commit | date | load average before and after |\n|---|---|---|---|---|---|\n")
+	for _, r := range m.runs {
+		on := r.Machine
+		with := on.Go
+		if on.CC != "" {
+			with += ", " + on.CC
+		}
+		fmt.Fprintf(&b, "| [%s.json](%s/%s.json), %d rounds | %s | %s, %d cores, %s, %s | %s | %s | %s; %s |\n", r.Name, m.raw, r.Name,
+			len(r.Rounds), code(r.Command), escape(on.CPU), on.Cores, escape(on.Kernel), escape(with), code(on.Commit),
+			on.Date.UTC().Format("2006-01-02 15:04 UTC"), escape(on.LoadBegin), escape(on.LoadEnd))
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// macs says which runs were made on macOS.
+func macs(runs []*figures.Run) string {
+	var on []string
+	for _, r := range runs {
+		if r.Machine.OS == "darwin" {
+			on = append(on, code(r.Name+".json"))
+		}
+	}
+	if len(on) == 0 {
+		return "**Nothing here was measured on a Mac.**"
+	}
+	return "Measured on a Mac: " + strings.Join(on, ", ") + ". Nothing else was."
 }
