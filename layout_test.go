@@ -105,6 +105,7 @@ var imports = map[string][]string{
 		"internal/fakeguest", "internal/frame", "internal/passing/client", "internal/passing/proto", "test/soak/ledger", "test/vmnetsim",
 	},
 	"test/soak/ledger":     {},
+	"test/perf":            {"test/e2e/lab", "test/perf/fakevm", "test/rounds"},
 	"test/perf/fakevm":     {"internal/passing/client", "internal/passing/proto", "test/rounds"},
 	"test/perf/fakevm/cmd": {"test/perf/fakevm"},
 	"test/rounds":          {},

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// The directions, by the names their results have.
+const (
+	hostToVM = "host-to-vm"
+	vmToHost = "vm-to-host"
+	vmToVM   = "vm-to-vm"
+)
+
+// directions in the order in which run measures them.
+var directions = []string{hostToVM, vmToHost, vmToVM}
+
+// slack is what iperf3 may take longer than the time it sends for.
+const slack = 2 * time.Minute
+
+// A transfer is what matters of iperf3's output.
+type transfer struct {
+	Start struct {
+		Timestamp struct {
+			Seconds int64 `json:"timesecs"`
+		} `json:"timestamp"`
+	} `json:"start"`
+	End struct {
+		Sent struct {
+			Retransmits *uint64 `json:"retransmits"` // nil where the sender's system does not tell
+		} `json:"sum_sent"`
+		Received struct {
+			Seconds       float64 `json:"seconds"`
+			Bytes         uint64  `json:"bytes"`
+			BitsPerSecond float64 `json:"bits_per_second"`
+		} `json:"sum_received"`
+	} `json:"end"`
+	Error string `json:"error"`
+}
+
+// parseTransfer reads the output of iperf3 --json. What is no whole result is an error.
+func parseTransfer(b []byte) (transfer, error) {
+	var t transfer
+	if err := json.Unmarshal(b, &t); err != nil {
+		return t, fmt.Errorf("no iperf3 result, or half of one: %w", err)
+	}
+	switch {
+	case t.Error != "":
+		return t, fmt.Errorf("iperf3 says: %s", t.Error)
+	case t.End.Received.Seconds <= 0:
+		return t, errors.New("no iperf3 result: it has no end.sum_received")
+	case t.End.Received.Bytes == 0:
+		return t, errors.New("iperf3 received nothing")
+	}
+	return t, nil
+}
+
+// clientArgs are iperf3's arguments: those of socket_vmnet's own test, so that results compare.
+func clientArgs(address string, seconds int, more ...string) []string {
+	return append([]string{"--client", address, "--time", strconv.Itoa(seconds), "--json"}, more...)
+}
+
+// iperfPrograms are the names of iperf3 on the host. macOS has one of its own that may reach virtual machines; one that was
+// installed is refused by macOS 15 until the user allows it.
+func iperfPrograms(goos string) []string {
+	if goos == "darwin" {
+		return []string{"iperf3-darwin", "iperf3"}
+	}
+	return []string{"iperf3"}
+}
+
+// findIperf is the host's iperf3.
+func findIperf(goos string) (string, error) {
+	for _, name := range iperfPrograms(goos) {
+		if path, err := exec.LookPath(name); err == nil {
+			return path, nil
+		}
+	}
+	if goos == "darwin" {
+		return "", errors.New("iperf3 is missing: newer releases of macOS have it as iperf3-darwin, for older ones: brew install iperf3")
+	}
+	return "", errors.New("iperf3 is missing: sudo apt-get install iperf3, or what your distribution has for it")
+}
+
+// output runs a program and returns its standard output. The error of one that fails has what it wrote to standard error.
+func output(ctx context.Context, argv ...string) ([]byte, error) {
+	var out, errs bytes.Buffer
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = 10 * time.Second
+	if err := cmd.Run(); err != nil {
+		if ctx.Err() != nil {
+			err = ctx.Err()
+		}
+		return out.Bytes(), fmt.Errorf("%s: %w%s", strings.Join(argv, " "), err, lastLines(errs.String()))
+	}
+	return out.Bytes(), nil
+}
+
+// lastLines is the end of what a program wrote, ready to follow an error's text.
+func lastLines(s string) string {
+	const most = 5
+	lines := strings.Split(strings.TrimSpace(s), "\n")
+	if lines[0] == "" {
+		return ""
+	}
+	return "\n  " + strings.Join(lines[max(0, len(lines)-most):], "\n  ")
+}
+
+// iperfOutput runs iperf3 by argv for so many seconds. With --json it writes its error into the result.
+func iperfOutput(ctx context.Context, seconds int, argv ...string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(seconds)*time.Second+slack)
+	defer cancel()
+	out, err := output(ctx, argv...)
+	if err == nil {
+		return out, nil
+	}
+	if _, told := parseTransfer(out); told != nil && len(out) > 0 {
+		err = fmt.Errorf("%w\n  %w", err, told)
+	}
+	if strings.Contains(err.Error(), "No route to host") {
+		err = fmt.Errorf("%w\n  since macOS 15 programs need to be allowed to reach the local network: allow this terminal in System Settings > "+
+			"Privacy & Security > Local Network, or use a macOS that has iperf3-darwin", err)
+	}
+	return out, err
+}

@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// lima are virtual machines of Lima on macOS. One that create has made has the marker in Lima's directory of it, so that
+// the marker goes with the machine.
+type lima struct {
+	*setting
+	options
+
+	iperf   string   // on the host
+	address string   // of perf1
+	started []string // machines
+}
+
+// An instance is what limactl list tells of a machine.
+type instance struct {
+	Name   string `json:"name"`
+	Status string `json:"status"`
+	Dir    string `json:"dir"`
+}
+
+func (i instance) ours() bool {
+	_, err := os.Stat(filepath.Join(i.Dir, marker))
+	return i.Dir != "" && err == nil
+}
+
+const statusRunning = "Running"
+
+func name(i int) string { return prefix + strconv.Itoa(i) }
+
+// list asks limactl for all machines.
+func (l *lima) list(ctx context.Context) (map[string]instance, error) {
+	if _, err := exec.LookPath("limactl"); err != nil {
+		return nil, errors.New("limactl is missing: brew install lima, or see https://lima-vm.io/docs/installation")
+	}
+	out, err := output(ctx, "limactl", "list", "--json")
+	if err != nil {
+		return nil, err
+	}
+	found := map[string]instance{}
+	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
+		var i instance
+		if err := dec.Decode(&i); errors.Is(err, io.EOF) {
+			return found, nil
+		} else if err != nil {
+			return nil, fmt.Errorf("read what limactl list --json prints: %w", err)
+		}
+		found[i.Name] = i
+	}
+}
+
+// errForeign is about a machine that create has not made.
+func errForeign(i instance) error {
+	return fmt.Errorf("%s was not made by test/perf.sh and is left alone: rename it or delete it yourself (limactl delete %s), or let it be used: touch %s",
+		i.Name, i.Name, filepath.Join(i.Dir, marker))
+}
+
+func (l *lima) create(ctx context.Context, count int) error {
+	all, err := l.list(ctx)
+	if err != nil {
+		return err
+	}
+	for n := 1; n <= count; n++ { // before anything is created
+		if i, ok := all[name(n)]; ok && !i.ours() {
+			return errForeign(i)
+		}
+	}
+	for n := 1; n <= count; n++ {
+		if _, ok := all[name(n)]; ok {
+			l.say("%s is there already", name(n))
+			continue
+		}
+		l.say("Creating %s", name(n))
+		_, err := output(ctx, "limactl", "create", "--name="+name(n), "--tty=false", "--set", l.vmTypeExpression(),
+			filepath.Join(l.root, "test", "perf", "lima.yaml"))
+		if err := errors.Join(err, l.markMachine(ctx, name(n))); err != nil {
+			return err
+		}
+	}
+	l.say("Ready: test/perf.sh run -c %d -v %s", count, l.vm)
+	return nil
+}
+
+// markMachine marks what limactl create has made, also where it has failed half-way, which delete then deletes.
+func (l *lima) markMachine(ctx context.Context, name string) error {
+	all, err := l.list(context.WithoutCancel(ctx))
+	if i, ok := all[name]; ok && err == nil {
+		err = mark(i.Dir)
+	}
+	if err != nil {
+		return fmt.Errorf("mark %s as one of test/perf.sh: %w", name, err)
+	}
+	return nil
+}
+
+func (l *lima) vmTypeExpression() string { return fmt.Sprintf(".vmType = %q", l.vm) }
+
+func (l *lima) remove(ctx context.Context, count int) error {
+	all, err := l.list(ctx)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for n := 1; n <= count; n++ {
+		i, ok := all[name(n)]
+		switch {
+		case !ok:
+			l.say("%s is not there", name(n))
+		case !i.ours():
+			errs = append(errs, errForeign(i))
+		default:
+			l.say("Deleting %s", name(n))
+			_, err := output(ctx, "limactl", "delete", "--force", name(n))
+			errs = append(errs, err)
+		}
+	}
+	for n := count + 1; all[name(n)].ours(); n++ {
+		l.say("%s stays: test/perf.sh delete -c %d", name(n), n)
+	}
+	return errors.Join(errs...)
+}
+
+func (l *lima) check(ctx context.Context, count int) (err error) {
+	all, err := l.list(ctx)
+	if err != nil {
+		return err
+	}
+	for n := 1; n <= count; n++ {
+		i, ok := all[name(n)]
+		if !ok {
+			return fmt.Errorf("there is no machine %s: test/perf.sh create -c %d", name(n), count)
+		}
+		if !i.ours() {
+			return errForeign(i)
+		}
+	}
+	if l.iperf, err = findIperf(l.goos); err != nil {
+		return err
+	}
+	if filepath.Base(l.iperf) != "iperf3-darwin" {
+		l.say("This macOS has no iperf3-darwin, %s it is. With \"No route to host\" allow this terminal in Privacy & Security > Local Network", l.iperf)
+	}
+	for n := 1; n <= count; n++ {
+		if all[name(n)].Status == statusRunning { // after a run that was killed
+			l.say("Stopping %s, which is running", name(n))
+			if _, err := output(ctx, "limactl", "stop", name(n)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (l *lima) start(ctx context.Context, count int, d *daemon) error {
+	for n := 1; n <= count; n++ {
+		expr := l.vmTypeExpression() + fmt.Sprintf(" | .networks[0].socket = %q", d.socket)
+		if _, err := output(ctx, "limactl", "edit", name(n), "--tty=false", "--set", expr); err != nil {
+			return err
+		}
+	}
+	errs := make([]error, count)
+	var wg sync.WaitGroup
+	for n := 1; n <= count; n++ {
+		l.started = append(l.started, name(n))
+		wg.Go(func() { _, errs[n-1] = output(ctx, "limactl", "start", "--tty=false", name(n)) })
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	if _, err := l.shell(ctx, 1, "sudo", "systemctl", "restart", "iperf3.service"); err != nil {
+		return err
+	}
+	return l.await(ctx, func() (err error) {
+		l.address, err = l.findAddress(ctx)
+		return err
+	})
+}
+
+// shell runs a command in a machine.
+func (l *lima) shell(ctx context.Context, n int, command ...string) ([]byte, error) {
+	return output(ctx, append([]string{"limactl", "shell", "--workdir", "/", name(n)}, command...)...)
+}
+
+// findAddress is perf1's address in the daemon's network.
+func (l *lima) findAddress(ctx context.Context) (string, error) {
+	out, err := l.shell(ctx, 1, "ip", "-j", "-4", "addr", "show", "dev", "lima0")
+	if err != nil {
+		return "", err
+	}
+	var interfaces []struct {
+		Addresses []struct {
+			Local string `json:"local"`
+		} `json:"addr_info"`
+	}
+	if err := json.Unmarshal(out, &interfaces); err != nil {
+		return "", fmt.Errorf("read the address of perf1: %w", err)
+	}
+	for _, i := range interfaces {
+		for _, a := range i.Addresses {
+			return a.Local, nil
+		}
+	}
+	return "", fmt.Errorf("lima0 of perf1 has no address: does the daemon's DHCP server work?")
+}
+
+func (l *lima) transfer(ctx context.Context, direction string, seconds int) ([]byte, error) {
+	switch direction {
+	case hostToVM:
+		return iperfOutput(ctx, seconds, append([]string{l.iperf}, clientArgs(l.address, seconds)...)...)
+	case vmToHost:
+		return iperfOutput(ctx, seconds, append([]string{l.iperf}, clientArgs(l.address, seconds, "--reverse")...)...)
+	}
+	argv := append([]string{"limactl", "shell", "--workdir", "/", name(2), "iperf3"}, clientArgs(l.address, seconds)...)
+	return iperfOutput(ctx, seconds, argv...)
+}
+
+func (l *lima) stop(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Minute)
+	defer cancel()
+	var errs []error
+	for _, m := range l.started {
+		if _, err := output(ctx, "limactl", "stop", m); err != nil {
+			_, err = output(ctx, "limactl", "stop", "--force", m)
+			errs = append(errs, err)
+		}
+	}
+	l.started = nil
+	return errors.Join(errs...)
+}
+
+func (l *lima) close() error { return nil }
+
+// attach starts daemons as root: only root may use vmnet.framework before macOS 26, and only root may put a socket there.
+func (l *lima) attach(ctx context.Context, src source) (*daemon, error) {
+	if src.socket != "" {
+		return l.running(src)
+	}
+	return l.startAsRoot(ctx, src)
+}
+
+// quote shows an argument vector as one would type it.
+func quote(argv []string) string { return strings.Join(argv, " ") }
