@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/socket-vmnet2/socket_vmnet2/test/bench/rig"
 	"github.com/socket-vmnet2/socket_vmnet2/test/rounds"
 )
 
@@ -24,6 +25,9 @@ type lab struct {
 	o       Options
 	dir     string
 	vm      string // path of the VM side
+	echo    string // path of the program that measures round trips
+	rig     *rig.Rig
+	relays  string // path of the C relays
 	iperf3  string
 	host    *space   // where relays run
 	guests  []*space // as many as the largest set-up needs
@@ -40,7 +44,12 @@ func newLab(ctx context.Context, o Options, setups []setup) (*lab, error) {
 	if l.dir, err = os.MkdirTemp("", "fakevm"); err != nil {
 		return nil, fmt.Errorf("make a temporary directory: %w", err)
 	}
+	l.o.progress("compiling the C programs")
 	if err = errors.Join(os.CopyFS(l.dir, sources), l.compile(ctx)); err == nil {
+		l.rig, err = rig.New(ctx, rig.Options{Daemon: l.o.Daemon})
+	}
+	if err == nil {
+		l.relays = l.rig.Relays()
 		err = l.makeSpaces(setups)
 	}
 	if err != nil {
@@ -80,9 +89,7 @@ func (l *lab) findTools(setups []setup) error {
 	uses := func(relay string) bool {
 		return slices.ContainsFunc(setups, func(s setup) bool { return s.relay == relay })
 	}
-	if uses(rounds.Daemon) {
-		l.o.Daemon = find(l.o.Daemon, "build the daemon: make build")
-	}
+	l.o.Daemon = find(l.o.Daemon, "build the daemon: make build")
 	if uses(rounds.Gvproxy) {
 		if l.o.Gvproxy == "" {
 			l.o.Gvproxy = cachedGvproxy()
@@ -111,15 +118,19 @@ func exists(file string) bool {
 	return err == nil
 }
 
-// compile makes the VM side.
+// compile makes the C programs.
 func (l *lab) compile(ctx context.Context) error {
-	l.vm = filepath.Join(l.dir, "fakevm")
-	args := []string{"-O2", "-Wall", "-Wextra", "-pthread", "-o", l.vm}
-	for _, f := range []string{"fakevm.c", "tap.c", "pump.c"} {
+	l.vm, l.echo = filepath.Join(l.dir, "fakevm"), filepath.Join(l.dir, "echo")
+	return errors.Join(l.gcc(ctx, l.vm, "fakevm.c", "tap.c", "pump.c"), l.gcc(ctx, l.echo, "echo.c"))
+}
+
+func (l *lab) gcc(ctx context.Context, program string, files ...string) error {
+	args := []string{"-O2", "-Wall", "-Wextra", "-pthread", "-o", program}
+	for _, f := range files {
 		args = append(args, filepath.Join(l.dir, "csrc", f))
 	}
 	if out, err := exec.CommandContext(ctx, "gcc", args...).CombinedOutput(); err != nil {
-		return fmt.Errorf("compile the VM side with gcc: %w: %s", err, out)
+		return fmt.Errorf("compile %s with gcc: %w: %s", files[0], err, out)
 	}
 	return nil
 }
@@ -148,6 +159,9 @@ func (l *lab) close() error {
 	}
 	for _, guest := range l.guests {
 		guest.close()
+	}
+	if l.rig != nil {
+		l.rig.Close()
 	}
 	return os.RemoveAll(l.dir)
 }

@@ -33,15 +33,14 @@ type process struct {
 type job struct {
 	program string
 	args    []string
-	files   []*os.File // its descriptors from 3 on
-	out     io.Writer  // takes its standard output, complete once it has ended
-	piped   bool       // its standard output is read by ready
+	out     io.Writer // takes its standard output, complete once it has ended
+	piped   bool      // its standard output is read by ready
 }
 
 // start runs a program in the namespace.
 func (s *space) start(j job) (*process, error) {
 	p := &process{cmd: exec.Command(j.program, j.args...), stderr: &tail{}, ended: make(chan struct{})}
-	p.cmd.Stdout, p.cmd.Stderr, p.cmd.ExtraFiles = j.out, p.stderr, j.files
+	p.cmd.Stdout, p.cmd.Stderr = j.out, p.stderr
 	// A group of its own: an interrupt from the keyboard is for this program, which then ends its processes.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	var reader, writer *os.File
@@ -85,7 +84,7 @@ func (p *process) ready() error {
 		return nil
 	case <-time.After(patience):
 		p.kill()
-		<-line
+		_ = <-line
 		return p.failed(fmt.Sprintf("is not ready after %v", patience))
 	}
 }
@@ -109,8 +108,10 @@ func (p *process) alive() error {
 	}
 }
 
-// wait returns when the process has ended, with an error unless it has done so well, or when ctx is done.
-func (p *process) wait(ctx context.Context) error {
+// wait returns when the process has ended, with an error unless it has done so well, in time, and before ctx is done.
+func (p *process) wait(ctx context.Context, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
 	select {
 	case <-p.ended:
 		if p.err != nil {
@@ -119,7 +120,7 @@ func (p *process) wait(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 		p.kill()
-		return ctx.Err()
+		return p.failed(fmt.Sprintf("was ended after %v (%v)", limit, ctx.Err()))
 	}
 }
 

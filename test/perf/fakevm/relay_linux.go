@@ -49,6 +49,10 @@ func (l *lab) startRelay(ctx context.Context, s setup) (*relay, error) {
 	case rounds.Gvproxy:
 		j.program = l.o.Gvproxy
 		j.args = []string{"-listen-qemu=unix://" + r.socket, "-listen=unix://" + r.socket + ".api", "-mtu=" + strconv.Itoa(s.mtu), "-ssh-port=-1"}
+	case rounds.Floor:
+		j.program, j.args = l.relays, []string{"switch", r.socket}
+	case rounds.Old:
+		j.program, j.args = l.relays, []string{"flood", r.socket}
 	default:
 		return nil, fmt.Errorf("no relay %q", s.relay)
 	}
@@ -59,7 +63,7 @@ func (l *lab) startRelay(ctx context.Context, s setup) (*relay, error) {
 	if s.relay == rounds.Gvproxy {
 		if err := expose(ctx, r.socket+".api"); err != nil {
 			r.kill()
-			return nil, fmt.Errorf("%w: %s", err, r.failed("said"))
+			return nil, fmt.Errorf("%w: %w", err, r.failed("refuses"))
 		}
 	}
 	return r, nil

@@ -22,8 +22,13 @@ const (
 	batch  = "batch"
 )
 
-// etherHeader is what a frame is longer than its packet, in bytes.
-const etherHeader = 14
+const (
+	// etherHeader is what a frame is longer than its packet, in bytes.
+	etherHeader = 14
+	// The largest MTUs that relays are compared at. A stream client is never sent a frame above 32,768 bytes; by datagram 65,550
+	// are the limit.
+	largeStream, largeDatagram = 32000, 65000
+)
 
 // A setup is one combination of relay and traffic. Each round measures it once.
 type setup struct {
@@ -34,7 +39,8 @@ type setup struct {
 	direction string
 	mtu       int
 	clients   int  // attached
-	loaded    bool // latency: beside a bulk transfer
+	active    int  // of them with traffic; the first two measure, others are a load for them
+	seldom    bool // only shown: every other round is enough
 }
 
 // name is the set-up's name within the file.
@@ -44,49 +50,77 @@ func (s setup) name() string {
 		parts = append(parts, s.transport, s.sender)
 	}
 	parts = append(parts, fmt.Sprint(s.mtu))
-	switch {
-	case s.series == SeriesGateway:
+	if s.series == SeriesGateway {
 		parts = append(parts, s.direction)
-	case s.loaded:
-		parts = append(parts, "beside a bulk transfer")
-	case s.clients > 2:
-		parts = append(parts, fmt.Sprintf("%d idle", s.clients-2))
+	}
+	if s.active > 2 {
+		parts = append(parts, "loaded")
+	}
+	if idle := s.clients - s.active; idle > 0 {
+		parts = append(parts, fmt.Sprintf("%d idle", idle))
 	}
 	return strings.Join(parts, " ")
 }
 
-// active is how many clients have traffic.
-func (s setup) active() int {
-	if s.series == SeriesGateway {
-		return 1
+func setups() []setup { return slices.Concat(tcpSetups(), latencySetups(), gatewaySetups()) }
+
+// pair is two clients one of which sends to the other.
+func pair(relay, transport, sender string, mtu int) setup {
+	return setup{
+		series: SeriesTCP, relay: relay, transport: transport, sender: sender, mtu: mtu,
+		direction: rounds.ClientToClient, clients: 2, active: 2,
 	}
-	return 2
 }
 
-func setups() []setup {
-	return slices.Concat(tcpSetups(), latencySetups(), gatewaySetups())
-}
-
-func tcpSetups() (all []setup) {
-	pair := setup{series: SeriesTCP, transport: stream, sender: single, direction: rounds.ClientToClient, clients: 2}
-	for _, mtu := range []int{1500, 9000, 65000} {
-		for _, relay := range []string{rounds.Direct, rounds.Floor, rounds.Daemon, rounds.Old} {
-			s := pair
-			s.mtu, s.relay = mtu, relay
-			all = append(all, s)
+func tcpSetups() []setup {
+	var all []setup
+	for _, mtu := range []int{1500, 9000, largeStream} {
+		for _, relay := range []string{rounds.Floor, rounds.Daemon, rounds.Old} {
+			all = append(all, pair(relay, stream, single, mtu))
 		}
+	}
+	for _, relay := range []string{rounds.Floor, rounds.Daemon} {
+		all = append(all, pair(relay, stream, batch, 1500))
+		for _, mtu := range []int{1500, largeDatagram} {
+			all = append(all, pair(relay, passed, single, mtu))
+		}
+		all = append(all, pair(relay, path, single, 1500))
+	}
+	for _, relay := range []string{rounds.Daemon, rounds.Old} {
+		s := pair(relay, stream, single, 1500)
+		s.clients = 8
+		all = append(all, s)
+	}
+	for _, mtu := range []int{1500, 9000, largeDatagram} {
+		s := pair(rounds.Direct, "", "", mtu)
+		s.seldom = true
+		all = append(all, s)
 	}
 	return all
 }
 
-func latencySetups() (all []setup) { return nil }
+// latencySetups measure round trips between two clients, alone and beside two others with a bulk transfer.
+func latencySetups() []setup {
+	var all []setup
+	for _, clients := range []int{2, 4} {
+		for _, relay := range []string{rounds.Floor, rounds.Daemon, rounds.Old} {
+			s := pair(relay, stream, single, 1500)
+			s.series, s.clients, s.active = SeriesLatency, clients, clients
+			all = append(all, s)
+		}
+	}
+	direct := pair(rounds.Direct, "", "", 1500)
+	direct.series, direct.seldom = SeriesLatency, true
+	return append(all, direct)
+}
 
-func gatewaySetups() (all []setup) {
+func gatewaySetups() []setup {
+	var all []setup
 	for _, direction := range []string{rounds.ClientToHost, rounds.HostToClient} {
 		for _, relay := range []string{rounds.Daemon, rounds.Gvproxy} {
-			all = append(all, setup{
-				series: SeriesGateway, relay: relay, transport: stream, sender: single, direction: direction, mtu: 1500, clients: 1,
-			})
+			s := pair(relay, stream, single, 1500)
+			s.series, s.direction, s.clients, s.active = SeriesGateway, direction, 1, 1
+			all = append(all, s)
 		}
 	}
 	return all

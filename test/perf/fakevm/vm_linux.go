@@ -6,74 +6,36 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strconv"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/passing/client"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/passing/proto"
 	"github.com/socket-vmnet2/socket_vmnet2/test/rounds"
 )
 
 // device is the guests' interface.
 const device = "eth0"
 
-// A guest is an attached fake VM.
-type guest struct {
-	*process
-	lifeline *client.Attached // of a passed descriptor
-}
-
 func guestMAC(i int) string { return fmt.Sprintf("52:54:00:fa:ce:%02x", i+1) }
 
-// startGuest attaches fake VM i to the relay and returns once it can be reached.
-func (l *lab) startGuest(ctx context.Context, i int, s setup, socket string) (*guest, error) {
-	g := &guest{}
-	j := job{program: l.vm, piped: true, args: []string{s.transport, s.sender, strconv.Itoa(s.mtu), guestAddress(i), guestMAC(i)}}
+// startGuest attaches fake VM i to the relay and returns once it can be reached. It and its interface end when it is killed.
+func (l *lab) startGuest(i int, s setup, socket string) (*process, error) {
+	args := []string{s.transport, s.sender, strconv.Itoa(s.mtu), guestAddress(i), guestMAC(i)}
 	switch s.transport {
-	case stream:
-		j.args = append(j.args, socket)
 	case path, connected:
-		j.args = append(j.args, socket+".d/dgram", l.path("c"))
+		args = append(args, socket+".d/dgram/sock", l.path("c"))
 	case passed:
-		if err := g.attach(ctx, socket); err != nil {
-			return nil, err
-		}
-		j.files = []*os.File{g.lifeline.File}
+		args = append(args, socket+".d/attach")
+	default:
+		args = append(args, socket)
 	}
-	var err error
-	if g.process, err = l.guests[i].start(j); err == nil {
-		err = g.ready()
-	}
+	g, err := l.guests[i].start(job{program: l.vm, piped: true, args: args})
 	if err != nil {
-		return nil, errors.Join(err, g.hangUp())
+		return nil, err
+	}
+	if err := g.ready(); err != nil {
+		g.kill()
+		return nil, err
 	}
 	return g, nil
-}
-
-// attach asks the daemon for a descriptor, once it is there.
-func (g *guest) attach(ctx context.Context, socket string) error {
-	var err error
-	until(ctx, func() bool {
-		g.lifeline, err = client.Attach(ctx, socket, proto.Request{})
-		return err == nil
-	})
-	if err != nil {
-		return fmt.Errorf("attach a fake VM: %w", err)
-	}
-	return nil
-}
-
-func (g *guest) hangUp() error {
-	if g.lifeline == nil {
-		return nil
-	}
-	return g.lifeline.Close()
-}
-
-// remove ends the fake VM, and so its interface.
-func (g *guest) remove() error {
-	g.kill()
-	return g.hangUp()
 }
 
 // wire joins the first two guests with a pair of the kernel's, without a relay.
@@ -94,7 +56,7 @@ func (l *lab) unwire() error { return l.guests[0].ip("link delete " + device) }
 type scene struct {
 	l      *lab
 	relay  *relay // nil without one
-	guests []*guest
+	guests []*process
 }
 
 // open starts a set-up. The caller must close the scene.
@@ -108,7 +70,7 @@ func (l *lab) open(ctx context.Context, s setup) (*scene, error) {
 		return nil, err
 	}
 	for i := range s.clients {
-		g, err := l.startGuest(ctx, i, s, sc.relay.socket)
+		g, err := l.startGuest(i, s, sc.relay.socket)
 		if err != nil {
 			return nil, errors.Join(err, sc.close())
 		}
@@ -128,7 +90,7 @@ func (sc *scene) close() error {
 	}
 	sc.relay.kill() // gvproxy ends with its guest, so the guests go last; nor does it end for SIGTERM
 	for _, g := range sc.guests {
-		errs = append(errs, g.remove())
+		g.kill()
 	}
 	return errors.Join(errs...)
 }

@@ -33,12 +33,14 @@ _Noreturn void die(const char *what);
 
 // tap.c
 int open_tap(const char *name, bool nonblocking);
-void set_up(const char *name, const char *mac, const char *address, int mtu);
+void set_up(const char *name, const uint8_t mac[MAC_LEN], const uint8_t address[4], int mtu);
 long tap_read(int tap, uint8_t *buf, size_t n); // 0 when a non-blocking TAP has nothing
 void tap_wait(int tap);
 void tap_write(int tap, const uint8_t *frame, size_t n);
 
-// pump.c: each never returns
+// pump.c
+void announce(struct vm *vm, const uint8_t mac[MAC_LEN], const uint8_t address[4]);
+// These never return.
 void *stream_out(void *vm);
 void stream_in(struct vm *vm);
 void *datagrams_out(void *vm);

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 enum {
+	ARP_LEN = 60, // the shortest Ethernet frame
 	WRITE_SIZE = 128 * 1024, // a batching sender stops collecting beyond
 	READ_SIZE = 256 * 1024
 };
@@ -141,6 +142,29 @@ static void send_datagrams(struct vm *vm, struct datagrams *d, unsigned count)
 		else if (errno != EINTR)
 			die("send to the socket");
 	}
+}
+
+// announce sends an ARP announcement (RFC 5227), as guests do: relays learn by it where they are.
+void announce(struct vm *vm, const uint8_t mac[MAC_LEN], const uint8_t address[4])
+{
+	uint8_t buf[PREFIX_LEN + ARP_LEN] = {0, 0, 0, ARP_LEN}, *f = buf + PREFIX_LEN;
+	static const uint8_t fixed[] = {0x08, 0x06, 0, 1, 0x08, 0, MAC_LEN, 4, 0, 1}; // a request for Ethernet and IPv4
+	memset(f, 0xff, MAC_LEN);
+	memcpy(f + 6, mac, MAC_LEN);
+	memcpy(f + 12, fixed, sizeof(fixed));
+	memcpy(f + 22, mac, MAC_LEN);
+	memcpy(f + 28, address, 4);
+	memcpy(f + 38, address, 4);
+	if (!vm->datagrams) {
+		write_full(vm->sock, buf, sizeof(buf));
+		return;
+	}
+	struct datagrams *d = new_datagrams(vm);
+	memcpy(d->slots, f, ARP_LEN);
+	d->iov[0].iov_len = ARP_LEN;
+	send_datagrams(vm, d, 1);
+	free(d->slots);
+	free(d);
 }
 
 void *datagrams_out(void *arg)

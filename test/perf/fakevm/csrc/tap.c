@@ -36,26 +36,19 @@ static void control(int fd, unsigned long request, struct ifreq *r, const char *
 }
 
 // set_up gives the interface its MAC address, its MTU and an address with a /24, and starts it.
-void set_up(const char *name, const char *mac, const char *address, int mtu)
+void set_up(const char *name, const uint8_t mac[MAC_LEN], const uint8_t address[4], int mtu)
 {
 	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		die("socket");
 	struct ifreq r = {.ifr_hwaddr.sa_family = ARPHRD_ETHER};
 	snprintf(r.ifr_name, sizeof(r.ifr_name), "%s", name);
-	uint8_t *m = (uint8_t *)r.ifr_hwaddr.sa_data;
-	if (sscanf(mac, "%hhx:%hhx:%hhx:%hhx:%hhx:%hhx", m, m + 1, m + 2, m + 3, m + 4, m + 5) != MAC_LEN) {
-		errno = EINVAL;
-		die(mac);
-	}
+	memcpy(r.ifr_hwaddr.sa_data, mac, MAC_LEN);
 	control(fd, SIOCSIFHWADDR, &r, "set the MAC address");
 	r.ifr_mtu = mtu;
 	control(fd, SIOCSIFMTU, &r, "set the MTU");
 	struct sockaddr_in a = {.sin_family = AF_INET};
-	if (inet_pton(AF_INET, address, &a.sin_addr) != 1) {
-		errno = EINVAL;
-		die(address);
-	}
+	memcpy(&a.sin_addr, address, sizeof(a.sin_addr));
 	memcpy(&r.ifr_addr, &a, sizeof(a));
 	control(fd, SIOCSIFADDR, &r, "set the address");
 	a.sin_addr.s_addr = htonl(0xffffff00);
