@@ -28,8 +28,8 @@ const (
 // ownKinds are those that the package knows.
 func ownKinds() []Kind {
 	return []Kind{
-		{Name: rounds.Daemon, Command: usernet(func(r *Rig) string { return r.opt.Daemon })},
-		{Name: DaemonPerFrame, Prepare: buildPerFrame, Command: usernet((*Rig).perFrame)},
+		{Name: rounds.Daemon, Command: Usernet(func(r *Rig) string { return r.opt.Daemon })},
+		{Name: DaemonPerFrame, Prepare: buildPerFrame, Command: Usernet((*Rig).perFrame)},
 		{Name: rounds.DaemonVmnet, Prepare: BuildSimulated, Command: Simulated("--vmnet-gateway=" + gateway)},
 		{Name: DaemonBridged, Prepare: BuildSimulated, Command: Simulated("--vmnet-mode=bridged", "--vmnet-interface=en0")},
 		{Name: rounds.Floor, Command: inC("switch")},
@@ -47,8 +47,9 @@ func inC(mode string) func(*Rig, *Relay) (*exec.Cmd, error) {
 	return func(r *Rig, l *Relay) (*exec.Cmd, error) { return exec.Command(r.relays, mode, l.Socket), nil }
 }
 
-// usernet is a daemon with the embedded network.
-func usernet(program func(*Rig) string) func(*Rig, *Relay) (*exec.Cmd, error) {
+// Usernet is the Command of a Kind: a daemon with the embedded network. program is its path, which ends in socket_vmnet2, for the
+// daemon to take all options.
+func Usernet(program func(*Rig) string) func(*Rig, *Relay) (*exec.Cmd, error) {
 	return func(r *Rig, l *Relay) (*exec.Cmd, error) {
 		args := append(r.daemonArgs(), "--backend=usernet", "--vmnet-gateway="+gateway, l.Socket)
 		return exec.Command(program(r), args...), nil
