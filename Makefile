@@ -101,6 +101,11 @@ lint:
 bench: build
 	$(GO) run ./test/bench -json build/bench.json
 
+# CPU time per frame against C programs in the same run, held against committed ratios, and no garbage: about a minute.
+.PHONY: test.gate
+test.gate: build
+	$(GO) run ./test/gate
+
 # The daemon under good and hostile clients while it is stopped, killed, upgraded: minutes by default, hours if asked for. A run is
 # repeated by its seed. go test runs a short one.
 SOAK_DURATION ?= 5m

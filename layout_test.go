@@ -106,6 +106,7 @@ var imports = map[string][]string{
 	},
 	"test/soak/ledger":     {},
 	"test/perf":            {"test/e2e/lab", "test/perf/fakevm", "test/rounds"},
+	"test/gate":            {"test/bench/rig", "test/rounds"},
 	"test/perf/fakevm":     {"test/bench/rig", "test/rounds"},
 	"test/perf/fakevm/cmd": {"test/perf/fakevm"},
 	"test/rounds":          {},
