@@ -3,6 +3,7 @@
 package usernet
 
 import (
+	"math"
 	"net/netip"
 
 	"gvisor.dev/gvisor/pkg/tcpip"
@@ -19,7 +20,10 @@ type link struct {
 	dispatcher stack.NetworkDispatcher // the stack's side, set while the interface exists
 }
 
-var _ stack.LinkEndpoint = (*link)(nil)
+var (
+	_ stack.LinkEndpoint = (*link)(nil)
+	_ stack.GSOEndpoint  = (*link)(nil)
+)
 
 func newLink(p *plan, out *outlet) *link {
 	return &link{plan: p, mac: tcpip.LinkAddress(p.mac), out: out}
@@ -96,6 +100,12 @@ func (l *link) SetLinkAddress(tcpip.LinkAddress) {}
 func (l *link) Capabilities() stack.LinkEndpointCapabilities {
 	return stack.CapabilityResolutionRequired | stack.CapabilityRXChecksumOffload
 }
+
+// SupportedGSO implements stack.GSOEndpoint: the outlet cuts large TCP packets and computes their checksums.
+func (l *link) SupportedGSO() stack.SupportedGSO { return stack.HostGSOSupported }
+
+// GSOMaxSize implements stack.GSOEndpoint: the longest IPv4 packet.
+func (l *link) GSOMaxSize() uint32 { return math.MaxUint16 }
 
 // Attach implements stack.LinkEndpoint.
 func (l *link) Attach(d stack.NetworkDispatcher) { l.dispatcher = d }

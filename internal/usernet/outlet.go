@@ -22,7 +22,7 @@ const (
 // outlet carries frames from the gateway to the bridge. The stack's goroutines append, one goroutine sends whatever has
 // gathered as one batch: the bridge sees one sender, and clients see few large writes under load.
 type outlet struct {
-	max   int     // longest frame, bytes
+	max   int // longest frame, bytes
 	send  func(frame.Batch)
 	drops *drops
 
@@ -39,7 +39,35 @@ func newOutlet(maxFrame int, send func(frame.Batch), d *drops) *outlet {
 }
 
 // putPacket queues a packet of the stack, with its Ethernet header.
-func (o *outlet) putPacket(pkt *stack.PacketBuffer) { o.put(pkt.Size(), pkt.AsSlices()...) }
+func (o *outlet) putPacket(pkt *stack.PacketBuffer) {
+	if pkt.GSOOptions.Type != stack.GSONone {
+		o.putSegments(pkt)
+		return
+	}
+	o.put(pkt.Size(), pkt.AsSlices()...)
+}
+
+// putSegments queues a TCP packet that is still to be cut, or as much of it as there is room for.
+func (o *outlet) putSegments(pkt *stack.PacketBuffer) {
+	var s segments
+	s.init(pkt)
+	if s.size() > o.max {
+		o.drops.malformed.Add(uint64(s.len()))
+		return
+	}
+	o.mu.Lock()
+	n := min(s.len(), (outletLimit-len(o.buf))/(frame.PrefixLen+s.size()))
+	if o.closed {
+		n = 0
+	}
+	o.buf = s.appendTo(o.buf, n)
+	o.n += n
+	o.mu.Unlock()
+	o.drops.outFull.Add(uint64(s.len()))
+	if n > 0 {
+		o.signal()
+	}
+}
 
 // put queues a frame of size bytes that is given in parts.
 func (o *outlet) put(size int, parts ...[]byte) {

@@ -47,7 +47,13 @@ func hangingDial(dialing *atomic.Int32) func(context.Context, string, string) (n
 // TestTCPBothWays sends 10 MB each way at once and ends each direction for itself.
 func TestTCPBothWays(t *testing.T) {
 	n := start(t, Options{}, tuning{})
-	data := make([]byte, 10<<20)
+	bothWays(t, newIPGuest(t, n, mac1, guestIP), 10<<20)
+	assert.Eventually(t, func() bool { return n.Stats().TCPFlows == 0 }, patience, time.Millisecond, "flow ended")
+}
+
+// bothWays sends size bytes each way at once between g and the host, and compares what arrives.
+func bothWays(t *testing.T, g *ipGuest, size int) {
+	data := make([]byte, size)
 	_, _ = rand.NewChaCha8([32]byte{1}).Read(data)
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -72,7 +78,6 @@ func TestTCPBothWays(t *testing.T) {
 		got <- [32]byte(h.Sum(nil))
 		<-written
 	})
-	g := newIPGuest(t, n, mac1, guestIP)
 	c, err := g.dialTCP(context.Background(), netip.AddrPortFrom(aliasIP, hostPort(l)))
 	require.NoError(t, err)
 	defer c.Close()
@@ -85,7 +90,6 @@ func TestTCPBothWays(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, sha256.Sum256(data), [32]byte(h.Sum(nil)), "host to guest")
 	assert.Equal(t, sha256.Sum256(data), <-got, "guest to host")
-	assert.Eventually(t, func() bool { return n.Stats().TCPFlows == 0 }, patience, time.Millisecond, "flow ended")
 }
 
 func hostPort(l net.Listener) uint16 { return l.Addr().(*net.TCPAddr).AddrPort().Port() }
