@@ -124,13 +124,23 @@ func (e *engine) configure() error {
 	return nil
 }
 
-// deliver passes a frame that inspect let through to the stack. One goroutine at a time calls it.
+// deliver passes a frame that inspect let through to the stack. One goroutine at a time calls it, or deliverPacket.
 func (e *engine) deliver(src bridge.PortID, f []byte) {
 	e.src = src
 	e.recycle(f)
-	pkt := stack.NewPacketBuffer(stack.PacketBufferOptions{Payload: buffer.MakeWithData(f[frame.MinLen:])})
-	e.link.deliver(header.Ethernet(f).Type(), pkt)
+	e.deliverPacket(src, header.Ethernet(f).Type(), newPacket(f[frame.MinLen:]))
+}
+
+// deliverPacket passes a packet to the stack that opens no connection, and takes it over.
+func (e *engine) deliverPacket(src bridge.PortID, proto tcpip.NetworkProtocolNumber, pkt *stack.PacketBuffer) {
+	e.src = src
+	e.link.deliver(proto, pkt)
 	pkt.DecRef()
+}
+
+// newPacket copies a packet.
+func newPacket(p []byte) *stack.PacketBuffer {
+	return stack.NewPacketBuffer(stack.PacketBufferOptions{Payload: buffer.MakeWithData(p)})
 }
 
 // close ends all flows and the stack, and waits for their goroutines.

@@ -41,6 +41,7 @@ type gateway struct {
 	out    *outlet
 	drops  drops
 	engine *engine // replaced with mu held
+	joined coalescer
 
 	ran chan struct{} // closed when run has returned
 
@@ -68,6 +69,7 @@ func (g *gateway) run() {
 func (g *gateway) handleAll(src bridge.PortID, it *frame.Iter) (done bool) {
 	defer func() {
 		if r := recover(); r != nil {
+			g.joined.clear()
 			g.net.log.Error("embedded network failed on a frame and is restarted; its connections are lost",
 				"panic", fmt.Sprint(r), "stack", panicStack())
 		}
@@ -75,6 +77,7 @@ func (g *gateway) handleAll(src bridge.PortID, it *frame.Iter) (done bool) {
 	for it.Next() {
 		g.handle(src, it.Frame())
 	}
+	g.flush(src)
 	return true
 }
 
@@ -82,6 +85,9 @@ func (g *gateway) handle(src bridge.PortID, f []byte) {
 	faults.In("usernet.gateway", f)
 	if g.net.tune.onFrame != nil {
 		g.net.tune.onFrame(f)
+	}
+	if g.joined.join(f) {
+		return
 	}
 	switch v, d := g.plan.inspect(f); v {
 	case dropMalformed:
@@ -93,12 +99,36 @@ func (g *gateway) handle(src bridge.PortID, f []byte) {
 	case toDNS:
 		g.handleDNS(src, d)
 	case toStack:
+		g.toStack(src, f)
+	}
+}
+
+// toStack passes f to the stack, now or with what continues it.
+func (g *gateway) toStack(src bridge.PortID, f []byte) {
+	if g.joined.blocks(f) {
+		g.flush(src)
+	}
+	if g.joined.hold(f) {
+		return
+	}
+	if e := g.current(); e != nil {
+		e.deliver(src, f)
+	} else {
+		g.drops.restart.Add(1)
+	}
+}
+
+// flush passes to the stack what was held.
+func (g *gateway) flush(src bridge.PortID) {
+	for i := range g.joined.all() {
+		h := &g.joined.all()[i]
 		if e := g.current(); e != nil {
-			e.deliver(src, f)
+			e.deliverPacket(src, header.IPv4ProtocolNumber, h.packet())
 		} else {
-			g.drops.restart.Add(1)
+			g.drops.restart.Add(uint64(max(1, len(h.payloads))))
 		}
 	}
+	g.joined.clear()
 }
 
 func (g *gateway) handleDHCP(src bridge.PortID, d datagram) {
