@@ -33,7 +33,7 @@ type Machine struct {
 	Go        string    `json:"go"`
 	CC        string    `json:"cc,omitempty"`
 	Programs  []string  `json:"programs,omitempty"` // others that took part, with their versions: "iperf 3.12"
-	Commit    string    `json:"commit"` // as git describe --always --dirty has it
+	Commit    string    `json:"commit"`             // as git describe --always --dirty has it
 	Date      time.Time `json:"date"`
 	LoadBegin string    `json:"load_begin"` // average of the last minute
 	LoadEnd   string    `json:"load_end"`

@@ -3,6 +3,7 @@
 package fakevm
 
 import (
+	"cmp"
 	"context"
 	"embed"
 	"errors"
@@ -91,10 +92,7 @@ func (l *lab) findTools(setups []setup) error {
 	}
 	l.o.Daemon = find(l.o.Daemon, "build the daemon: make build")
 	if uses(rounds.Gvproxy) {
-		if l.o.Gvproxy == "" {
-			l.o.Gvproxy = cachedGvproxy()
-		}
-		l.o.Gvproxy = find(l.o.Gvproxy, "get it: test/e2e/setup.sh perf, or name one with --gvproxy")
+		l.o.Gvproxy = find(cmp.Or(l.o.Gvproxy, os.Getenv("E2E_GVPROXY"), cachedGvproxy()), "get it: test/e2e/setup.sh perf, or name one with --gvproxy")
 	}
 	return errors.Join(errs...)
 }

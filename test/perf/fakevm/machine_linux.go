@@ -6,6 +6,7 @@ import (
 	"context"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"time"
@@ -13,15 +14,30 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/test/rounds"
 )
 
-// thisMachine describes where the measurements are made.
-func thisMachine(ctx context.Context) rounds.Machine {
-	cc, _, _ := strings.Cut(output(ctx, "gcc", "--version"), "\n")
+// machine describes where the measurements are made.
+func (l *lab) machine(ctx context.Context) rounds.Machine {
+	cc := firstLine(output(ctx, "gcc", "--version"))
 	return rounds.Machine{
 		CPU: cpuModel(), Cores: runtime.NumCPU(), OS: runtime.GOOS, Kernel: output(ctx, "uname", "-sr"), Go: runtime.Version(), CC: cc,
 		Commit:    output(ctx, "git", "describe", "--always", "--dirty", "--match="),
 		Date:      time.Now().UTC().Truncate(time.Second),
 		LoadBegin: loadAverage(),
+		Programs:  l.programs(ctx),
 	}
+}
+
+// programs are the versions of those that decide what is measured.
+func (l *lab) programs(ctx context.Context) []string {
+	all := []string{firstLine(output(ctx, l.iperf3, "--version"))}
+	if filepath.IsAbs(l.o.Gvproxy) { // it was needed and found
+		all = append(all, firstLine(output(ctx, l.o.Gvproxy, "-version")))
+	}
+	return all
+}
+
+func firstLine(s string) string {
+	line, _, _ := strings.Cut(s, "\n")
+	return line
 }
 
 // output is what a command prints, or "unknown".

@@ -16,7 +16,7 @@ import (
 // measure measures all set-ups interleaved, A B C and then C B A, so that a busy moment of the machine does not hit the same
 // one each time.
 func (l *lab) measure(ctx context.Context, setups []setup) (rounds.File, error) {
-	f := rounds.File{Command: l.o.Command, Machine: thisMachine(ctx)}
+	f := rounds.File{Command: l.o.Command, Machine: l.machine(ctx)}
 	for round := range l.o.Rounds {
 		l.o.progress("round %d of %d", round+1, l.o.Rounds)
 		order := slices.DeleteFunc(slices.Clone(setups), func(s setup) bool { return s.seldom && round%2 == 1 })

@@ -4,6 +4,7 @@ package fakevm
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -33,14 +34,17 @@ type process struct {
 type job struct {
 	program string
 	args    []string
-	out     io.Writer // takes its standard output, complete once it has ended
-	piped   bool      // its standard output is read by ready
+	out     *bytes.Buffer // takes its standard output, complete once it has ended; nil: nobody does
+	piped   bool          // its standard output is read by ready
 }
 
 // start runs a program in the namespace.
 func (s *space) start(j job) (*process, error) {
 	p := &process{cmd: exec.Command(j.program, j.args...), stderr: &tail{}, ended: make(chan struct{})}
-	p.cmd.Stdout, p.cmd.Stderr = j.out, p.stderr
+	p.cmd.Stderr = p.stderr
+	if j.out != nil {
+		p.cmd.Stdout = j.out
+	}
 	// A group of its own: an interrupt from the keyboard is for this program, which then ends its processes.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	var reader, writer *os.File
