@@ -33,6 +33,8 @@ func TestNewFlagsThatAreRefused(t *testing.T) {
 	}{
 		{"API", []string{"--vmnet-api=x"}, "--vmnet-api=x is unknown"},
 		{"interfaces", []string{"--vmnet-interfaces=0"}, "--vmnet-interfaces=0 is unknown"},
+		{"local switching", []string{"--local-switching=auto"}, "--local-switching=auto is unknown"},
+		{"local switching, isolate", []string{"--local-switching=on", "--isolate"}, "--local-switching=on conflicts with --isolate"},
 		{"MTU", []string{"--vmnet-mtu=100"}, "from 1280 to 16384"},
 		{"reservation without gateway", []string{"--vmnet-reserve=52:54:00:12:34:56=192.168.105.9"}, "requires --vmnet-gateway=IP"},
 		{"reservation elsewhere", []string{gatewayFlag, "--vmnet-reserve=52:54:00:12:34:56=10.0.0.9"}, "is not in the network"},
@@ -57,10 +59,10 @@ func TestNewFlagsThatAreRefused(t *testing.T) {
 
 // TestFlagsWithoutEffect: guests can do the same without them, so the daemon runs and says so.
 func TestFlagsWithoutEffect(t *testing.T) {
-	p := start(t, gatewayFlag, "--vmnet-api=network", "--vmnet-interfaces=one", "--offload", "--vmnet-disable-nat66", "--vmnet-disable-ra")
+	p := start(t, gatewayFlag, "--vmnet-api=network", "--vmnet-interfaces=one", "--local-switching=on", "--offload", "--vmnet-disable-nat66", "--vmnet-disable-ra")
 	_, err := guest(t, p, 1).Configure()
 	require.NoError(t, err)
-	for _, name := range []string{"--vmnet-api", "--vmnet-interfaces", "--offload"} {
+	for _, name := range []string{"--vmnet-api", "--vmnet-interfaces", "--local-switching", "--offload"} {
 		p.says(t, "WARN | "+name+" has no effect: ")
 	}
 	assert.NotContains(t, p.stderr.String(), "nat66", "what it asks for is so")

@@ -154,7 +154,7 @@ func (p *port) own() error {
 	}
 	old := p.line.Load()
 	if old == nil || old.shared == nil {
-		p.line.Store(l)
+		p.put(l)
 		p.drop(old)
 	} else {
 		p.moveAway(old, l)
@@ -173,7 +173,7 @@ func (p *port) own() error {
 func (p *port) moveAway(old, l *line) {
 	l.echo.Store(&old.seen)
 	old.echo.Store(&old.seen)
-	p.line.Store(l)
+	p.put(l)
 	p.net.await(old.sends.Shut())
 	if b := old.seen.announcement(); b.Len() > 0 && l.dev.writes.Enter() {
 		if out, err := newOutlet(maxSeen, &counters{}); err == nil {
@@ -196,7 +196,7 @@ func (p *port) share() error {
 	p.mu.Lock()
 	p.bridged = l.shared
 	p.mu.Unlock()
-	p.line.Store(l)
+	p.put(l)
 	p.describe(l)
 	return nil
 }

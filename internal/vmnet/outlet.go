@@ -16,8 +16,8 @@ const maxRetries = 8
 
 // counters are a client's frames that were dropped.
 type counters struct {
-	oversize, refused, exhausted, down, closed atomic.Uint64 // from the client
-	lostOversize, lostOdd                      atomic.Uint64 // for the client
+	hairpin, oversize, refused, exhausted, down, closed atomic.Uint64 // from the client
+	lostOversize, lostOdd                               atomic.Uint64 // for the client
 }
 
 // An outlet writes one client's frames to a device. One goroutine at a time uses it. In the common case a batch of the

@@ -36,6 +36,7 @@ type port struct {
 	gate   gate.Gate            // deliveries to the sink
 	line   atomic.Pointer[line] // nil while down
 	facts  atomic.Pointer[vnet.PortInfo]
+	local  *switcher // nil: all frames take vmnet's way
 
 	ctx     context.Context // ends with the port
 	cancel  context.CancelFunc
@@ -77,6 +78,9 @@ func newPort(n *Network, name string, sink frame.Sink) *port {
 	}
 	p.gate.Init()
 	p.ctx, p.cancel = context.WithCancel(n.ctx)
+	if n.local != nil {
+		p.local = newSwitcher(p, n.local)
+	}
 	return p
 }
 
@@ -87,6 +91,15 @@ func (p *port) Send(b frame.Batch) {
 		p.counts.closed.Add(uint64(b.Len()))
 		return
 	}
+	if p.local != nil {
+		p.local.send(b)
+		return
+	}
+	p.sendLine(b)
+}
+
+// sendLine sends b by what is behind the port.
+func (p *port) sendLine(b frame.Batch) {
 	for l := p.line.Load(); l != nil; {
 		if l.sends.Enter() {
 			l.send(b)
@@ -115,6 +128,30 @@ func (l *line) send(b frame.Batch) {
 	l.out.send(l.dev, b)
 }
 
+// put puts l behind the port.
+func (p *port) put(l *line) {
+	if p.local == nil {
+		p.line.Store(l)
+		return
+	}
+	if p.facts.Load() != nil { // not the first
+		p.local.moves()
+	}
+	p.line.Store(l)
+	p.net.local.untold(p.local)
+}
+
+// settle waits until what has arrived for the port by now is delivered, for a short time at most.
+func (p *port) settle() {
+	switch l := p.line.Load(); {
+	case l == nil:
+	case l.shared != nil:
+		p.net.hub.settle()
+	default:
+		l.dev.rd.settle()
+	}
+}
+
 // deliver hands b to the sink, in which no frame is longer than longest bytes. A sink that panics ends this port alone.
 func (p *port) deliver(b frame.Batch, longest int) {
 	if !p.gate.Enter() {
@@ -139,6 +176,10 @@ func (p *port) delivered() {
 
 // deliverFrom is deliver for what came by l.
 func (p *port) deliverFrom(l *line, b frame.Batch, longest int) {
+	if p.local != nil {
+		p.local.arrive(l, b, longest)
+		return
+	}
 	echo := l.echo.Load()
 	if echo == nil {
 		p.deliver(b, longest)
@@ -191,6 +232,9 @@ func (p *port) panicked(doing string, r any) {
 	p.closing.Store(true)
 	p.fail(fmt.Errorf("panic while %s: %v", doing, r))
 	p.gate.Shut()
+	if p.local != nil {
+		p.net.local.leave(p.local)
+	}
 	p.cancel()
 }
 
@@ -228,9 +272,12 @@ func (p *port) Stats() vnet.PortStats {
 		s.MACs = now.MACs
 	}
 	p.mu.Unlock()
+	if p.local != nil {
+		s.MACs = p.net.local.known(p.local)
+	}
 	c := &p.counts
 	for reason, n := range map[vnet.DropReason]*atomic.Uint64{
-		vnet.DropOversize: &c.oversize, vnet.DropRefused: &c.refused, vnet.DropExhausted: &c.exhausted,
+		vnet.DropHairpin: &c.hairpin, vnet.DropOversize: &c.oversize, vnet.DropRefused: &c.refused, vnet.DropExhausted: &c.exhausted,
 		vnet.DropDown: &c.down, vnet.DropClosed: &c.closed,
 	} {
 		add(s.Drops, map[vnet.DropReason]uint64{reason: n.Load()})
@@ -254,6 +301,9 @@ func add(sum, more map[vnet.DropReason]uint64) {
 func (p *port) Close() error {
 	p.closing.Store(true)
 	p.cancel()
+	if p.local != nil {
+		p.local.close()
+	}
 	<-p.gate.Shut() // the sink is called no more, whatever the framework does
 	p.net.awaitStop(p.kept, p.name)
 	p.net.forget(p)

@@ -109,6 +109,9 @@ func TestSimConformance(t *testing.T) {
 		{"no unicast between interfaces", vmnetsim.Full, one, map[vmnetsim.Switch]int64{vmnetsim.NoUnicast: 1}},
 		{"short reads", vmnetsim.Full, onNetwork(), map[vmnetsim.Switch]int64{vmnetsim.ReadMax: 3}},
 		{"late events", vmnetsim.Full, onNetwork(), map[vmnetsim.Switch]int64{vmnetsim.EventDelay: 500}},
+		{"local switching", vmnetsim.Full, locally(), nil},
+		{"local switching, one interface", vmnetsim.Full, with(locally(), func(o *Options) { o.Interfaces = InterfacesOne }), nil},
+		{"local switching, late events", vmnetsim.Full, locally(), map[vmnetsim.Switch]int64{vmnetsim.EventDelay: 500}},
 		{"offload", vmnetsim.Full, with(onNetwork(), func(o *Options) { o.Offload = true }), nil},
 	}
 	for _, tt := range tests {
@@ -121,7 +124,7 @@ func TestSimConformance(t *testing.T) {
 				n, err := New(context.Background(), s.options(tt.o))
 				require.NoError(t, err)
 				return n
-			})
+			}, ways(tt.o)...)
 		})
 	}
 }

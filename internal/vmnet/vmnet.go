@@ -42,6 +42,7 @@ type Network struct {
 	info     vnet.NetworkInfo
 	writeMax int // of the first anchor, packets
 	hub      hub
+	local    *local // nil: everything takes vmnet's way
 
 	ctx      context.Context // ends with the network
 	cancel   context.CancelFunc
@@ -82,6 +83,9 @@ func New(ctx context.Context, o Options) (*Network, error) {
 	}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	n.hub.net = n
+	if o.LocalSwitching {
+		n.local = newLocal()
+	}
 	n.identify()
 	n.log.Info("initializing network", "mode", string(o.Mode))
 	if o.Interface != "" {

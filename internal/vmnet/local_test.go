@@ -1,0 +1,417 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package vmnet
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vmnet/api"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
+)
+
+// locally are options with local switching.
+func locally() Options { return with(onNetwork(), func(o *Options) { o.LocalSwitching = true }) }
+
+// places are who has what behind it: two interfaces, or one and the anchor, or the anchor alone.
+var placings = []struct {
+	name  string
+	limit int  // of interfaces
+	late  bool // b is attached first, and gets the interface
+}{
+	{"own, own", 0, false},
+	{"own, shared", 2, false},
+	{"shared, own", 2, true},
+	{"shared, shared", 1, false},
+}
+
+// pair attaches guests 1 and 2.
+func (r *rig) pair(late bool) (a, b *guest) {
+	if late {
+		b = r.attach(2)
+		return r.attach(1), b
+	}
+	a = r.attach(1)
+	return a, r.attach(2)
+}
+
+// switched is how many of g's frames have taken the short way.
+func (g *guest) switched() uint64 { return g.Port.(*port).local.switched.Load() }
+
+// network is the fake's only one.
+func (r *rig) network() *fakeNetwork {
+	r.t.Helper()
+	r.fake.mu.Lock()
+	defer r.fake.mu.Unlock()
+	require.Len(r.t, r.fake.networks, 1)
+	for _, n := range r.fake.networks {
+		return n
+	}
+	return nil
+}
+
+// written is how many packets vmnet has been given in all.
+func (r *rig) written() (n int64) {
+	r.fake.mu.Lock()
+	defer r.fake.mu.Unlock()
+	for _, i := range r.fake.every {
+		n += i.packets.Load()
+	}
+	return n
+}
+
+// numbers are the payloads of a flow, as far as they came.
+func (g *guest) numbers() (n []int) {
+	for _, s := range g.heard() {
+		if i, err := strconv.Atoi(s); err == nil {
+			n = append(n, i)
+		}
+	}
+	return n
+}
+
+// ascending checks that nothing came twice or out of order.
+func ascending(t *testing.T, n []int) {
+	t.Helper()
+	for i := 1; i < len(n); i++ {
+		require.Less(t, n[i-1], n[i], "position %d of %v", i, n[max(0, i-5):min(len(n), i+5)])
+	}
+}
+
+// TestLocalSwitching: unicast between clients does not reach vmnet, everything else does, and all comes once.
+func TestLocalSwitching(t *testing.T) {
+	for _, tt := range placings {
+		t.Run(tt.name, func(t *testing.T) {
+			f := newFake()
+			f.limit = tt.limit
+			r := newRig(t, f, locally())
+			defer r.end()
+			a, b := r.pair(tt.late)
+			a.say(a.to(everybody, "to all"))
+			r.until("broadcast", func() bool { return b.hears("to all") })
+			b.say(b.to(a.mac, "back")) // at once: nobody has ever sent to a
+			assert.Equal(t, []string{"back"}, a.heard())
+			before := r.written()
+			a.say(a.to(b.mac, "1"), a.to(b.mac, "2"), a.to(guestMAC(9), "else"), a.to(b.mac, "3"), a.to(a.mac, "self"))
+			assert.Equal(t, []int{1, 2, 3}, b.numbers())
+			assert.Equal(t, before+1, r.written(), "only what is for elsewhere")
+			assert.Equal(t, uint64(3), a.switched())
+			assert.Equal(t, uint64(1), a.Stats().Drops[vnet.DropHairpin])
+			assert.Equal(t, 1, a.Stats().MACs)
+			require.NoError(t, b.Close())
+			a.say(a.to(b.mac, "gone"))
+			assert.Equal(t, before+2, r.written())
+		})
+	}
+}
+
+// TestLocalSwitchingKeepsOrder: a flow begins before its receiver is known and goes on all the time while it is learned, with
+// vmnet slow, silent from client to client, or with the marker lost.
+func TestLocalSwitchingKeepsOrder(t *testing.T) {
+	tests := []struct {
+		name  string
+		fault func(*fakeNetwork)
+		lossy bool
+	}{
+		{"fast", func(*fakeNetwork) {}, false},
+		{"slow", func(n *fakeNetwork) { n.delay = 5 * time.Millisecond }, false},
+		{"slower", func(n *fakeNetwork) { n.delay = 100 * time.Millisecond }, false},
+		{"no unicast", func(n *fakeNetwork) { n.noUnicast = true }, true},
+	}
+	for _, place := range placings {
+		for _, tt := range tests {
+			t.Run(place.name+", "+tt.name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					f := newFake()
+					f.limit = place.limit
+					r := newRig(t, f, locally())
+					defer r.end()
+					a, b := r.pair(place.late)
+					a.say(a.to(everybody, "hello"))
+					time.Sleep(time.Second)
+					r.network().fault(tt.fault)
+					sent := 0
+					flow := func(frames int) {
+						for range frames {
+							a.say(a.to(b.mac, strconv.Itoa(sent)), a.to(b.mac, strconv.Itoa(sent+1)))
+							sent += 2
+							time.Sleep(100 * time.Microsecond)
+						}
+					}
+					flow(200)
+					b.say(b.to(everybody, "here I am"))
+					flow(400)
+					time.Sleep(2 * transit)
+					flow(10)
+					got := b.numbers()
+					ascending(t, got)
+					if tt.lossy && place.limit != 1 {
+						assert.Len(t, got, sent-400, "all but what vmnet does not carry")
+					} else {
+						assert.Len(t, got, sent, "all of them")
+					}
+					assert.GreaterOrEqual(t, a.switched(), uint64(20))
+					assert.Zero(t, a.Stats().Drops[vnet.DropExhausted])
+					assert.Zero(t, r.Network.local.crossings.Load())
+				})
+			})
+		}
+	}
+}
+
+// TestLocalSwitchingHoldsSoMuch: what is above the room for frames that wait is dropped and counted, and the rest is in order.
+func TestLocalSwitchingHoldsSoMuch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, newFake(), locally())
+		defer r.end()
+		a, b := r.pair(false)
+		r.network().fault(func(n *fakeNetwork) { n.delay = 400 * time.Millisecond })
+		say := func(i int) {
+			a.say(a.to(b.mac, strconv.Itoa(i)), slices.Concat(b.mac, a.mac, []byte{8, 0}, make([]byte, 1400)))
+		}
+		say(0)
+		b.say(b.to(everybody, "here I am"))
+		for i := range 1000 {
+			say(i + 1)
+		}
+		assert.Empty(t, b.numbers())
+		time.Sleep(2 * transit)
+		say(2000)
+		got := b.numbers()
+		ascending(t, got)
+		assert.Equal(t, 2000, got[len(got)-1])
+		dropped := a.Stats().Drops[vnet.DropExhausted]
+		assert.Positive(t, dropped)
+		assert.Equal(t, uint64(2004-2)-dropped, a.switched(), "all but the first two, which vmnet took")
+	})
+}
+
+// TestLocalSwitchingWithoutUnicast: clients reach each other where vmnet takes no unicast from one to the other.
+func TestLocalSwitchingWithoutUnicast(t *testing.T) {
+	r := newRig(t, newFake(), locally())
+	defer r.end()
+	r.network().fault(func(n *fakeNetwork) { n.noUnicast = true })
+	a, b := r.pair(false)
+	r.talk(a, b)
+	r.talk(b, a)
+}
+
+// TestLocalSwitchingFollowsMoves: an address that is seen elsewhere is not behind its client any more, and comes back with
+// its next frame.
+func TestLocalSwitchingFollowsMoves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, newFake(), locally())
+		defer r.end()
+		a, b := r.pair(false)
+		c := r.attach(3)
+		a.say(a.to(everybody, "a"))
+		b.say(b.to(everybody, "b"))
+		time.Sleep(time.Minute)
+		a.say(a.to(b.mac, "one"))
+		require.True(t, b.hears("one"))
+
+		c.say(slices.Concat(everybody, b.mac, testType, []byte("from c"))) // to another client
+		a.say(a.to(b.mac, "two"))
+		require.True(t, c.hears("two"))
+		assert.False(t, b.hears("two"))
+		b.say(b.to(a.mac, "three")) // and back
+		a.say(a.to(b.mac, "four"))
+		require.True(t, b.hears("four"))
+		synctest.Wait()
+		assert.False(t, c.hears("four"))
+
+		// To another program's interface on the same network, which says so to all, or to a alone.
+		other, err := r.network().Start(t.Context(), api.InterfaceConfig{})
+		require.NoError(t, err)
+		defer func() { assert.NoError(t, other.Stop(t.Context())) }()
+		for i, to := range [][]byte{everybody, a.mac} {
+			b.say(b.to(everybody, fmt.Sprint("b again", i)))
+			time.Sleep(time.Minute)
+			before := a.switched()
+			a.say(a.to(b.mac, "local"))
+			require.Equal(t, before+1, a.switched())
+			f := other.(*fakeInterface)
+			r.network().carry(f, [][]byte{slices.Concat(to, b.mac, testType, []byte(fmt.Sprint("from elsewhere", i)))})
+			synctest.Wait()
+			require.True(t, a.hears(fmt.Sprint("from elsewhere", i)))
+			a.say(a.to(b.mac, fmt.Sprint("to elsewhere", i)))
+			synctest.Wait()
+			assert.False(t, b.hears(fmt.Sprint("to elsewhere", i)))
+			assert.Equal(t, before+1, a.switched())
+			f.mu.Lock()
+			assert.True(t, slices.ContainsFunc(f.queue, func(p []byte) bool { return strings.HasSuffix(string(p), fmt.Sprint("to elsewhere", i)) }))
+			f.mu.Unlock()
+		}
+	})
+}
+
+// TestLocalSwitchingOutlivesInterfaces: clients whose interfaces have died reach each other.
+func TestLocalSwitchingOutlivesInterfaces(t *testing.T) {
+	f := newFake()
+	r := newRig(t, f, locally())
+	defer r.end()
+	a, b := r.pair(false)
+	r.talk(a, b)
+	f.setStart(func(ctx context.Context, _ bool) error { <-ctx.Done(); return ctx.Err() }) // no other ones meanwhile
+	for _, g := range []*guest{a, b} {
+		r.own(g).fault(func(i *fakeInterface) { i.onWrite = func([][]byte) api.Status { return api.InvalidAccess } })
+		g.say(g.to(everybody, "x"))
+		r.until("down", func() bool { return g.Port.(*port).line.Load() == nil })
+	}
+	for i := range 10 {
+		a.say(a.to(b.mac, strconv.Itoa(i)))
+		b.say(b.to(a.mac, strconv.Itoa(i)))
+	}
+	assert.Len(t, a.numbers(), 10)
+	assert.Len(t, b.numbers(), 10)
+}
+
+// TestLocalSwitchingIsHeard: a client that speaks to another one only is heard on vmnet's bridge once a minute, and at once
+// when it has another interface or has its address from another client.
+func TestLocalSwitchingIsHeard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, newFake(), locally())
+		defer r.end()
+		a, b := r.pair(false)
+		a.say(a.to(everybody, "a"))
+		b.say(b.to(everybody, "b"))
+		synctest.Wait()
+		before := r.written()
+		for range 600 {
+			a.say(a.to(b.mac, "x"))
+			time.Sleep(time.Second)
+		}
+		assert.InDelta(t, 10, r.written()-before, 1, "once a minute")
+		assert.Equal(t, uint64(600), a.switched())
+		owner := func(mac []byte) *fakeInterface {
+			n := r.network()
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			return n.owner[[6]byte(mac)]
+		}
+		c := r.attach(3)
+		c.say(slices.Concat(b.mac, a.mac, testType, []byte("from c")))
+		assert.True(t, b.hears("from c"))
+		assert.Same(t, r.own(c), owner(a.mac), "announced with its first frame")
+		a.say(a.to(b.mac, "x"))
+		time.Sleep(time.Second)
+		old := r.own(a)
+		old.fault(func(i *fakeInterface) { i.onWrite = func([][]byte) api.Status { return api.InvalidAccess } })
+		a.say(a.to(everybody, "x"))
+		synctest.Wait()
+		require.NotSame(t, old, r.own(a))
+		assert.Nil(t, owner(a.mac))
+		a.say(a.to(b.mac, "y"))
+		assert.Same(t, r.own(a), owner(a.mac))
+	})
+}
+
+// TestLocalSwitchingKnowsSoMany: addresses of one client beyond the limit take vmnet's way, until others are old.
+func TestLocalSwitchingKnowsSoMany(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, newFake(), locally())
+		defer r.end()
+		a, b := r.pair(false)
+		from := func(i int) []byte { return binary.BigEndian.AppendUint32([]byte{6, 0}, uint32(i)) }
+		for i := range 2 * maxPlaces {
+			b.say(slices.Concat(everybody, from(i), testType, []byte("x")))
+		}
+		assert.Equal(t, maxPlaces, b.Stats().MACs)
+		time.Sleep(time.Second)
+		a.say(a.to(from(0), "known"), a.to(from(maxPlaces), "unknown"))
+		synctest.Wait()
+		assert.Equal(t, uint64(1), a.switched())
+		assert.True(t, b.hears("known") && b.hears("unknown"))
+		time.Sleep((placeAge + 2) * time.Second)
+		b.say(slices.Concat(everybody, from(maxPlaces), testType, []byte("x")))
+		assert.Equal(t, 1, b.Stats().MACs, "the old ones have made room")
+		require.NoError(t, b.Close())
+		assert.Nil(t, r.Network.local.find(binary.BigEndian.Uint64(append(from(maxPlaces), 0, 0))>>16))
+	})
+}
+
+// TestLocalSwitchingEnds: a client that leaves while its frames, or those for it, are held.
+func TestLocalSwitchingEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, newFake(), locally())
+		defer r.end()
+		r.network().fault(func(n *fakeNetwork) { n.delay = 100 * time.Millisecond })
+		for _, leaver := range []int{0, 1} {
+			a, b := r.pair(false)
+			a.say(a.to(b.mac, "0"))
+			b.say(b.to(everybody, "here"))
+			a.say(a.to(b.mac, "1"))
+			assert.EqualValues(t, 1, r.Network.local.crossings.Load())
+			require.NoError(t, []*guest{a, b}[leaver].Close())
+			if leaver == 1 {
+				a.say(a.to(b.mac, "2"))
+			}
+			time.Sleep(2 * transit)
+			assert.Zero(t, r.Network.local.crossings.Load())
+			assert.NotContains(t, b.numbers(), 1)
+			assert.Equal(t, uint64(1), a.Stats().Drops[vnet.DropDown])
+			require.NoError(t, []*guest{b, a}[leaver].Close())
+		}
+		assert.Empty(t, r.Network.local.markers)
+	})
+}
+
+// TestLocalSwitchingUnderStress has clients come and go, change places and addresses, and talk at the same time: nothing
+// comes twice or out of order.
+func TestLocalSwitchingUnderStress(t *testing.T) {
+	f := newFake()
+	f.limit = 3
+	r := newRig(t, f, locally())
+	defer r.end()
+	a := r.attach(1)
+	b := r.attach(2)
+	r.network().fault(func(n *fakeNetwork) { n.delay = time.Millisecond })
+	var stop atomic.Bool
+	var wg sync.WaitGroup
+	sent := 0
+	wg.Go(func() {
+		for !stop.Load() {
+			a.say(a.to(b.mac, strconv.Itoa(sent)), a.to(b.mac, strconv.Itoa(sent+1)))
+			sent += 2
+			time.Sleep(50 * time.Microsecond)
+		}
+	})
+	wg.Go(func() {
+		for i := 0; !stop.Load(); i++ {
+			b.say(b.to(everybody, "b"), b.to(a.mac, "b"))
+			if p := r.Network.local.find(binary.BigEndian.Uint64(append(slices.Clone(b.mac), 0, 0)) >> 16); p != nil && i%3 == 0 {
+				r.Network.local.forget(p)
+			}
+			time.Sleep(3 * time.Millisecond)
+		}
+	})
+	wg.Go(func() {
+		for !stop.Load() {
+			c := r.attach(3)
+			c.say(c.to(a.mac, "c"), c.to(b.mac, "c"), c.to(everybody, "c"))
+			time.Sleep(2 * time.Millisecond)
+			_ = c.Close()
+		}
+	})
+	time.Sleep(500 * time.Millisecond)
+	stop.Store(true)
+	wg.Wait()
+	a.say(a.to(b.mac, strconv.Itoa(sent)))
+	r.until("the last one", func() bool { return b.hears(strconv.Itoa(sent)) })
+	got := b.numbers()
+	ascending(t, got)
+	t.Logf("%d of %d, %d by the short way", len(got), sent+1, a.switched())
+	assert.Positive(t, a.switched())
+}
