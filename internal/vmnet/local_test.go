@@ -164,7 +164,7 @@ func TestLocalSwitchingKeepsOrder(t *testing.T) {
 					}
 					assert.GreaterOrEqual(t, a.switched(), uint64(20))
 					assert.Zero(t, a.Stats().Drops[vnet.DropExhausted])
-					assert.Zero(t, r.Network.local.crossings.Load())
+					assert.Zero(t, r.local.crossings.Load())
 				})
 			})
 		}
@@ -338,7 +338,7 @@ func TestLocalSwitchingKnowsSoMany(t *testing.T) {
 		b.say(slices.Concat(everybody, from(maxPlaces), testType, []byte("x")))
 		assert.Equal(t, 1, b.Stats().MACs, "the old ones have made room")
 		require.NoError(t, b.Close())
-		assert.Nil(t, r.Network.local.find(binary.BigEndian.Uint64(append(from(maxPlaces), 0, 0))>>16))
+		assert.Nil(t, r.local.find(binary.BigEndian.Uint64(append(from(maxPlaces), 0, 0))>>16))
 	})
 }
 
@@ -353,18 +353,18 @@ func TestLocalSwitchingEnds(t *testing.T) {
 			a.say(a.to(b.mac, "0"))
 			b.say(b.to(everybody, "here"))
 			a.say(a.to(b.mac, "1"))
-			assert.EqualValues(t, 1, r.Network.local.crossings.Load())
+			assert.EqualValues(t, 1, r.local.crossings.Load())
 			require.NoError(t, []*guest{a, b}[leaver].Close())
 			if leaver == 1 {
 				a.say(a.to(b.mac, "2"))
 			}
 			time.Sleep(2 * transit)
-			assert.Zero(t, r.Network.local.crossings.Load())
+			assert.Zero(t, r.local.crossings.Load())
 			assert.NotContains(t, b.numbers(), 1)
 			assert.Equal(t, uint64(1), a.Stats().Drops[vnet.DropDown])
 			require.NoError(t, []*guest{b, a}[leaver].Close())
 		}
-		assert.Empty(t, r.Network.local.markers)
+		assert.Empty(t, r.local.markers)
 	})
 }
 
@@ -391,8 +391,8 @@ func TestLocalSwitchingUnderStress(t *testing.T) {
 	wg.Go(func() {
 		for i := 0; !stop.Load(); i++ {
 			b.say(b.to(everybody, "b"), b.to(a.mac, "b"))
-			if p := r.Network.local.find(binary.BigEndian.Uint64(append(slices.Clone(b.mac), 0, 0)) >> 16); p != nil && i%3 == 0 {
-				r.Network.local.forget(p)
+			if p := r.local.find(binary.BigEndian.Uint64(append(slices.Clone(b.mac), 0, 0)) >> 16); p != nil && i%3 == 0 {
+				r.local.forget(p)
 			}
 			time.Sleep(3 * time.Millisecond)
 		}

@@ -128,30 +128,6 @@ func (l *line) send(b frame.Batch) {
 	l.out.send(l.dev, b)
 }
 
-// put puts l behind the port.
-func (p *port) put(l *line) {
-	if p.local == nil {
-		p.line.Store(l)
-		return
-	}
-	if p.facts.Load() != nil { // not the first
-		p.local.moves()
-	}
-	p.line.Store(l)
-	p.net.local.untold(p.local)
-}
-
-// settle waits until what has arrived for the port by now is delivered, for a short time at most.
-func (p *port) settle() {
-	switch l := p.line.Load(); {
-	case l == nil:
-	case l.shared != nil:
-		p.net.hub.settle()
-	default:
-		l.dev.rd.settle()
-	}
-}
-
 // deliver hands b to the sink, in which no frame is longer than longest bytes. A sink that panics ends this port alone.
 func (p *port) deliver(b frame.Batch, longest int) {
 	if !p.gate.Enter() {
