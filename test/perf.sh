@@ -23,7 +23,7 @@ fail() {
 
 command -v "$go" >/dev/null 2>&1 || fail "Go is missing, version 1.26 or newer: https://go.dev/dl/, or name it with GO=/path/to/go"
 mkdir -p "$root/build/perf" || fail "cannot write to $root/build: give it to your user"
-CGO_ENABLED=0 "$go" build -C "$root" -o "$root/build/perf/perf" ./test/perf || fail "test/perf does not build; the errors are above"
+CGO_ENABLED=0 "$go" build -C "$root" -buildvcs=false -o "$root/build/perf/perf" ./test/perf || fail "test/perf does not build; the errors are above"
 PERF_ROOT=$root
 export PERF_ROOT
 exec "$root/build/perf/perf" "$@"

@@ -38,6 +38,7 @@ import (
 // A setting is what the program finds around it. Tests bring one of their own.
 type setting struct {
 	goos     string
+	uid      int           // of the user
 	root     string        // of the source tree
 	runDir   string        // where daemons that are started as root have their sockets
 	cache    string        // where QEMU's machines are kept
@@ -55,7 +56,7 @@ func main() {
 
 func command(ctx context.Context, args []string) int {
 	s := &setting{
-		goos: runtime.GOOS, root: os.Getenv("PERF_ROOT"), runDir: "/var/run", cache: os.Getenv("PERF_CACHE"),
+		goos: runtime.GOOS, uid: os.Geteuid(), root: os.Getenv("PERF_ROOT"), runDir: "/var/run", cache: os.Getenv("PERF_CACHE"),
 		patience: time.Minute, stdout: os.Stdout, stderr: os.Stderr,
 	}
 	var err error

@@ -39,8 +39,8 @@ func (r *record) String() string {
 }
 
 // asRoot puts sudo in front of a command unless this is root.
-func asRoot(argv ...string) []string {
-	if os.Geteuid() == 0 && os.Getenv("PERF_SUDO") == "" {
+func (s *setting) asRoot(argv ...string) []string {
+	if s.uid == 0 {
 		return argv
 	}
 	return append([]string{"sudo"}, argv...)
@@ -72,9 +72,9 @@ func (l *lima) startProgram(ctx context.Context, src source) (*daemon, error) {
 	if _, err := listener(src.socket); err == nil {
 		return nil, fmt.Errorf("another daemon is running on %s, left by a measurement that was killed? End it: sudo pkill -f %s", src.socket, src.socket)
 	}
-	argv := asRoot(src.program, "--vmnet-gateway="+gateway, src.socket)
+	argv := l.asRoot(src.program, "--vmnet-gateway="+gateway, src.socket)
 	if l.iface != "" {
-		argv = asRoot(src.program, "--vmnet-mode=bridged", "--vmnet-interface="+l.iface, src.socket)
+		argv = l.asRoot(src.program, "--vmnet-mode=bridged", "--vmnet-interface="+l.iface, src.socket)
 	}
 	l.say("Starting %s", quote(argv))
 	cmd, log := exec.Command(argv[0], argv[1:]...), &record{}
@@ -97,7 +97,7 @@ func (l *lima) startProgram(ctx context.Context, src source) (*daemon, error) {
 		d.pid, err = listener(src.socket)
 		return err
 	})
-	d.stop = func() error { return stopRoot(d, ended) }
+	d.stop = func() error { return l.stopAsRoot(d, ended) }
 	select {
 	case <-ended:
 		return nil, fmt.Errorf("start %s: it ended before it was ready%s", src.program, lastLines(log.String()))
@@ -113,14 +113,14 @@ func (l *lima) startProgram(ctx context.Context, src source) (*daemon, error) {
 	return d, nil
 }
 
-// stopRoot ends a daemon of root, of which an ordinary user knows the process but not a way to signal it.
-func stopRoot(d *daemon, ended <-chan struct{}) error {
+// stopAsRoot ends a daemon of root, of which an ordinary user knows the process but not a way to signal it.
+func (s *setting) stopAsRoot(d *daemon, ended <-chan struct{}) error {
 	if d.pid == 0 {
 		return fmt.Errorf("the daemon of %s is still running, its process is not known: sudo pkill -f %s", d.socket, d.socket)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), stopTime)
 	defer cancel()
-	if _, err := output(ctx, asRoot("kill", "-TERM", strconv.Itoa(d.pid))...); err != nil {
+	if _, err := output(ctx, s.asRoot("kill", "-TERM", strconv.Itoa(d.pid))...); err != nil {
 		return fmt.Errorf("stop the daemon of %s: %w", d.socket, err)
 	}
 	select {
