@@ -26,6 +26,7 @@ func parts() []part {
 		basics(),
 		vmnetC(),
 		datagrams(),
+		localSwitching(),
 	}
 }
 
