@@ -64,6 +64,9 @@ func (b Bars) SVG() []byte {
 		ticks = append(ticks, plot.Tick{Value: float64(i), Label: name})
 	}
 	p.X.Tick.Marker, p.X.Tick.Length = ticks, 0
+	if len(b.Groups) > 5 {
+		p.X.Tick.Label.Font.Size = 9.5
+	}
 	p.X.Min, p.X.Max = -0.5, float64(len(b.Groups))-0.5
 	scaleY(p, 0, high, false)
 	return svg(p, b.Title, b.words())
@@ -101,7 +104,7 @@ func (b Bars) words() string {
 		fmt.Fprintf(&s, " %s:", set.Label)
 		for i, bar := range set.Bars {
 			group := b.Groups[int(bar.X)]
-			fmt.Fprintf(&s, "%s %s at %s", [...]string{"", ","}[min(i, 1)], figures.Format(bar.Y), group)
+			fmt.Fprintf(&s, "%s %s at %s", [...]string{"", ","}[min(i, 1)], figures.Format(bar.Y), strings.ReplaceAll(group, "\n", ", "))
 		}
 		s.WriteString(".")
 	}

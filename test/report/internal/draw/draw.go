@@ -15,12 +15,14 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-// The size of a plot, and of the column at its right that has the legend: about as wide as a page of Markdown is shown.
+// The size of a plot with its legend: about as wide as a page of Markdown is shown.
 const (
-	width, height = vg.Length(640), vg.Length(340)
-	legendWidth   = vg.Length(190)
+	width, height = vg.Length(680), vg.Length(340)
 	margin        = vg.Length(8)
 )
+
+// wider is how much more room a text may take in another font than in the one that it is measured with.
+const wider = 1.15
 
 // A Style tells one curve from the others, also for those who do not see its color.
 type Style struct {
@@ -84,14 +86,12 @@ func newPlot(xlabel, ylabel string) *plot.Plot {
 		axis.Label.TextStyle.Color = ink
 		axis.Tick.Label.Font = font.From(sans, 11)
 		axis.Tick.Label.Color = ink
-		axis.LineStyle.Color = ink
-		axis.Tick.LineStyle.Color = ink
+		axis.Color = ink
+		axis.Tick.Color = ink
 	}
 	p.X.Label.Text, p.Y.Label.Text = xlabel, ylabel
 	p.Title.TextStyle.Font = font.From(sans, 13)
 	p.Title.TextStyle.Color = ink
-	p.Title.TextStyle.XAlign = draw.XLeft
-	p.Title.Padding = vg.Points(8)
 	p.Legend.TextStyle.Font = font.From(sans, 11)
 	p.Legend.TextStyle.Color = ink
 	p.Legend.Top, p.Legend.Left = true, true
@@ -108,13 +108,15 @@ func svg(p *plot.Plot, title, words string) []byte {
 	c = draw.Crop(c, margin, -margin, margin, -margin)
 
 	style := p.Title.TextStyle
-	c.FillText(style, vg.Point{X: c.Min.X, Y: c.Max.Y - style.FontExtents().Ascent}, title)
-	c.Max.Y -= style.FontExtents().Height + p.Title.Padding
+	style.XAlign, style.YAlign = draw.XLeft, draw.YTop
+	c.FillText(style, vg.Point{X: c.Min.X, Y: c.Max.Y}, title)
+	c.Max.Y -= style.FontExtents().Height + vg.Points(10)
 
 	legend := p.Legend
+	legendWidth := legend.Rectangle(c).Size().X * wider
 	p.Legend = plot.NewLegend()
-	p.Draw(draw.Crop(c, 0, -legendWidth, 0, 0))
-	legend.Draw(draw.Crop(c, c.Max.X-c.Min.X-legendWidth+margin, 0, 0, 0))
+	p.Draw(draw.Crop(c, 0, -legendWidth-2*margin, 0, 0))
+	legend.Draw(draw.Crop(c, c.Max.X-c.Min.X-legendWidth, 0, 0, 0))
 	return finish(canvas, title, words)
 }
 

@@ -129,20 +129,24 @@ func scaleY(p *plot.Plot, low, high float64, log bool) {
 	p.Y.Tick.Marker = plot.TickerFunc(logTicks)
 }
 
-// linearTicks are the plotter's own with labels like those of the tables.
-func linearTicks(low, high float64) []plot.Tick {
-	ticks := plot.DefaultTicks{}.Ticks(low, high)
-	for i, t := range ticks {
-		if t.Label != "" {
-			ticks[i].Label = plain(t.Value)
+// linearTicks are at multiples of 1, 2 or 5 times a power of ten.
+func linearTicks(low, high float64) (ticks []plot.Tick) {
+	step := math.Pow(10, math.Floor(math.Log10((high-low)/4)))
+	for _, m := range []float64{5, 2} {
+		if (high-low)/(m*step) >= 4 {
+			step *= m
+			break
 		}
+	}
+	for i := math.Ceil(low / step); i*step <= high; i++ {
+		ticks = append(ticks, plot.Tick{Value: i * step, Label: plain(i * step)})
 	}
 	return ticks
 }
 
 // logTicks are at 1, 2, 5, 10, ..., with labels at all of them if there are few.
 func logTicks(low, high float64) (ticks []plot.Tick) {
-	few := high/low < 300
+	few := high/low < 2000
 	for e := math.Floor(math.Log10(low)); e <= math.Ceil(math.Log10(high)); e++ {
 		for _, m := range []float64{1, 2, 5} {
 			v := m * math.Pow(10, e)

@@ -3,21 +3,18 @@
 package figures
 
 import (
-	"math"
 	"strconv"
+	"strings"
 )
 
-// Format shows a figure with three digits that count, or all that are before the point.
+// Format shows a figure with three digits that count, or all that are before the point; a zero without any behind it.
 func Format(x float64) string {
-	digits := 0
-	if a := math.Abs(x); a > 0 && a < 99.95 {
-		digits = min(2-int(math.Floor(math.Log10(a))), 4)
-	}
-	s := strconv.FormatFloat(x, 'f', max(digits, 0), 64)
 	if x == 0 {
 		return "0"
 	}
-	return s
+	_, exponent, _ := strings.Cut(strconv.FormatFloat(x, 'e', 2, 64), "e")
+	e, _ := strconv.Atoi(exponent) // of what has been rounded, so that 9.999 is 10.0
+	return strconv.FormatFloat(x, 'f', min(max(2-e, 0), 6), 64)
 }
 
 // Spread shows from where to where the rounds went, or nothing if there was one.

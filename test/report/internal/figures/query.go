@@ -19,10 +19,18 @@ type Key struct {
 	Relay, Setup                         string
 }
 
+// TCPBatch is the sender of rounds in which a kernel's stack sends and the VMM in between puts several frames into a write. They
+// have the sender tcp, and the name of the set-up tells.
+const TCPBatch = "tcp-batch"
+
 // KeyOf is the key of a round.
 func KeyOf(r rounds.Round) Key {
+	sender := r.Sender
+	if sender == "tcp" && strings.Contains(r.Setup, " batch ") {
+		sender = TCPBatch
+	}
 	return Key{
-		Series: r.Series, Transport: r.Transport, Sender: r.Sender, Direction: r.Direction,
+		Series: r.Series, Transport: r.Transport, Sender: sender, Direction: r.Direction,
 		Frame: r.Frame, Clients: r.Clients, Active: r.Active, Relay: r.Relay, Setup: r.Setup,
 	}
 }
@@ -48,7 +56,7 @@ func (q Key) Compare(o Key, order func(relay string) int) int {
 
 // ParseQuery reads "series=pair relay=daemon frame=1514".
 func ParseQuery(s string) (q Key, err error) {
-	for _, word := range strings.Fields(s) {
+	for word := range strings.FieldsSeq(s) {
 		name, value, _ := strings.Cut(word, "=")
 		switch name {
 		case "series":
@@ -122,14 +130,21 @@ func (r *Run) Exactly(k Key) (g Group, err error) {
 }
 
 // Beside is what was measured with another relay in place of k's and is otherwise the same: a set-up's name may have the relay
-// in it. There is none unless exactly one set-up fits.
+// in it, or which side of a comparison it is. Without a relay there is no transport either. There is none unless exactly one
+// set-up fits.
 func (r *Run) Beside(k Key, relay string) Group {
 	other := k
 	other.Relay, other.Setup = relay, ""
-	if g, err := r.Group(other); err == nil {
-		return g
+	if relay == rounds.Direct {
+		other.Transport = ""
 	}
-	other.Setup = strings.Replace(k.Setup, k.Relay, relay, 1)
-	g, _ := r.Group(other) // more than one has one key, but for an empty name
-	return g
+	for _, name := range []string{
+		"", strings.Replace(k.Setup, k.Relay, relay, 1), strings.TrimSuffix(k.Setup, "/new") + "/old",
+	} {
+		other.Setup = name
+		if g, err := r.Group(other); err == nil && len(g) > 0 {
+			return g
+		}
+	}
+	return nil
 }

@@ -3,12 +3,14 @@
 package pages
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
+	"github.com/socket-vmnet2/socket_vmnet2/test/rounds"
+
 	"github.com/socket-vmnet2/socket_vmnet2/test/report/internal/draw"
 	"github.com/socket-vmnet2/socket_vmnet2/test/report/internal/figures"
-	"github.com/socket-vmnet2/socket_vmnet2/test/rounds"
 )
 
 // oldNote stands below every table and in every plot that has the old way.
@@ -24,9 +26,9 @@ type kind struct {
 var kinds = []kind{
 	{rounds.Daemon, "socket_vmnet2", draw.Style{Color: draw.Blue}},
 	{rounds.DaemonMac, "socket_vmnet2 on macOS", draw.Style{Color: draw.Blue}},
-	{rounds.DaemonLocal, "socket_vmnet2, simulated vmnet, local switching", draw.Style{Color: draw.Sky, Shape: 4}},
-	{rounds.DaemonVmnet, "socket_vmnet2, simulated vmnet", draw.Style{Color: draw.Sky, Shape: 1}},
-	{rounds.VmnetC, "C program, simulated vmnet", draw.Style{Color: draw.Orange, Dashed: true, Shape: 2}},
+	{rounds.DaemonLocal, "on simulated vmnet, local switching", draw.Style{Color: draw.Green, Shape: 4}},
+	{rounds.DaemonVmnet, "on simulated vmnet", draw.Style{Color: draw.Sky, Shape: 1}},
+	{rounds.VmnetC, "C on simulated vmnet", draw.Style{Color: draw.Orange, Dashed: true, Shape: 2}},
 	{rounds.Floor, "floor (C)", draw.Style{Color: draw.Gray, Dashed: true, Shape: 3}},
 	{rounds.Blind, "blind copy (C)", draw.Style{Color: draw.Purple, Dashed: true, Shape: 5}},
 	{rounds.Direct, "no relay (veth)", draw.Style{Color: draw.Purple, Dashed: true, Shape: 5}},
@@ -43,6 +45,9 @@ func kindOf(relay string) kind {
 	return kind{relay, relay, draw.Style{Color: draw.Green, Shape: 3}}
 }
 
+// ours tells whether a relay is the daemon, with whatever network. Only its figures are divided by others'.
+func ours(relay string) bool { return strings.HasPrefix(relay, rounds.Daemon) }
+
 // order is the place of a relay in tables.
 func order(relay string) int {
 	i := slices.IndexFunc(kinds, func(k kind) bool { return k.relay == relay })
@@ -53,17 +58,14 @@ func order(relay string) int {
 }
 
 // senderLabels are how the kinds of senders are called.
-var senderLabels = map[string]string{"single": "a frame a write", "batch": "batches", "tcp": "TCP"}
-
-func senderLabel(s string) string {
-	if l, ok := senderLabels[s]; ok {
-		return l
-	}
-	return s
+var senderLabels = map[string]string{
+	"single": "a frame a write", "batch": "batches", "tcp": "TCP", figures.TCPBatch: "TCP, the VMM in batches",
 }
 
+func senderLabel(sender string) string { return cmp.Or(senderLabels[sender], sender) }
+
 // loaded tells whether a set-up measures round trips beside a bulk transfer.
-func loaded(k figures.Key) bool { return k.Active > 2 || strings.Contains(k.Setup, "bulk") }
+func loaded(k figures.Key) bool { return k.Active > 2 }
 
 // loadLabel tells what else goes on while round trips are measured.
 func loadLabel(k figures.Key) string {
@@ -78,7 +80,7 @@ func loadLabel(k figures.Key) string {
 
 // escape keeps what comes from files from being taken for Markdown or HTML.
 func escape(s string) string {
-	return strings.NewReplacer("|", `\|`, "<", "&lt;", ">", "&gt;", "&", "&amp;", "\n", " ", "`", "'", "*", `\*`, "_", `\_`, "[", `\[`).Replace(s)
+	return strings.NewReplacer("|", `\|`, "<", "&lt;", ">", "&gt;", "&", "&amp;", "\n", " ", "`", "'", "*", `\*`, "[", `\[`).Replace(s)
 }
 
 // code shows text that comes from a file as code.

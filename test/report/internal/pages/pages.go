@@ -26,6 +26,7 @@ import (
 	"io/fs"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 	"text/template"
 
@@ -179,10 +180,7 @@ func (m maker) machines() string {
 	b.WriteString("| raw rounds | made by | machine | commit | date | load average before and after |\n|---|---|---|---|---|---|\n")
 	for _, r := range m.runs {
 		on := r.Machine
-		with := on.Go
-		if on.CC != "" {
-			with += ", " + on.CC
-		}
+		with := strings.Join(slices.DeleteFunc(append([]string{on.Go, on.CC}, on.Programs...), func(s string) bool { return s == "" }), ", ")
 		fmt.Fprintf(&b, "| [%s.json](%s/%s.json), %d rounds | %s | %s, %d cores, %s, %s | %s | %s | %s; %s |\n", r.Name, m.raw, r.Name,
 			len(r.Rounds), code(r.Command), escape(on.CPU), on.Cores, escape(on.Kernel), escape(with), code(on.Commit),
 			on.Date.UTC().Format("2006-01-02 15:04 UTC"), escape(on.LoadBegin), escape(on.LoadEnd))

@@ -12,9 +12,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/socket-vmnet2/socket_vmnet2/test/rounds"
+
 	"github.com/socket-vmnet2/socket_vmnet2/test/report/internal/draw"
 	"github.com/socket-vmnet2/socket_vmnet2/test/report/internal/figures"
-	"github.com/socket-vmnet2/socket_vmnet2/test/rounds"
 )
 
 // Peers are the figures that others have published, of their programs on their machines.
@@ -174,7 +175,10 @@ func (p Peers) scaling(run *figures.Run) (string, []byte, error) {
 		return title, nil, nil
 	}
 	colors := []draw.Style{
-		{Color: draw.Green, Shape: 1}, {Color: draw.Green, Shape: 2}, {Color: draw.Purple, Shape: 1}, {Color: draw.Purple, Shape: 2},
+		{Color: draw.Green, Shape: 1},
+		{Color: draw.Green, Shape: 2},
+		{Color: draw.Purple, Shape: 1},
+		{Color: draw.Purple, Shape: 2},
 		{Color: draw.Orange, Shape: 2},
 	}
 	curves := p.published()

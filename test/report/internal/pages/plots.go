@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/socket-vmnet2/socket_vmnet2/test/rounds"
+
 	"github.com/socket-vmnet2/socket_vmnet2/test/report/internal/draw"
 	"github.com/socket-vmnet2/socket_vmnet2/test/report/internal/figures"
 )
@@ -27,11 +29,35 @@ func frameSize(k figures.Key) float64   { return float64(k.Frame) }
 func clients(k figures.Key) float64     { return float64(k.Clients) }
 func activePairs(k figures.Key) float64 { return float64(k.Active) / 2 }
 func sender(k figures.Key) string       { return senderLabel(k.Sender) }
-func byMTU(k figures.Key) string        { return "MTU " + mtu(k) }
+
+// byTransport is the group of TCP between clients: the lines below its bars.
+func byTransport(k figures.Key) string {
+	lines := []string{k.Transport, mtu(k)}
+	if s := shortSender(k); s != "" {
+		lines = append(lines, s)
+	}
+	if k.Clients > 2 {
+		lines = append(lines, fmt.Sprintf("of %d", k.Clients))
+	}
+	return strings.Join(lines, "\n")
+}
 
 func byDirection(k figures.Key) string {
-	return strings.ReplaceAll(k.Direction, "-", " ") + ", MTU " + mtu(k)
+	return strings.ReplaceAll(k.Direction, "-", " ") + "\nMTU " + mtu(k)
 }
+
+// shortSender is how a plot calls a sender.
+func shortSender(k figures.Key) string {
+	switch k.Sender {
+	case "tcp":
+		return ""
+	case figures.TCPBatch:
+		return "batch"
+	}
+	return k.Sender
+}
+
+func relayed(k figures.Key) bool { return k.Relay != rounds.Direct }
 
 var plotKinds = map[string]plotKind{
 	"pair":             {title: "Two clients: frames per second", x: "sender", y: "kf/s", metric: figures.Rate, bars: true, group: sender},
@@ -44,8 +70,8 @@ var plotKinds = map[string]plotKind{
 	"scale-active":     {title: "All clients talk in pairs: frames per second together", x: "active pairs", y: "kf/s", metric: figures.Rate, logX: true, logY: true, at: activePairs},
 	"scale-active-cpu": {title: "All clients talk in pairs: CPU time of the relay", x: "active pairs", y: "ns per frame", metric: figures.CPU, logX: true, logY: true, at: activePairs},
 	"latency":          {title: "Round trips", x: "percentile", y: "µs", trips: true, logY: true},
-	"tcp":              {title: "TCP between two fake VMs", x: "MTU of the interfaces", y: "Gbit/s", metric: figures.Gbit, bars: true, group: byMTU},
-	"tcp-cpu":          {title: "TCP between two fake VMs: CPU time of the relay", x: "MTU of the interfaces", y: "CPU seconds per GB", metric: figures.CPUGB, bars: true, group: byMTU},
+	"tcp":              {title: "TCP between two fake VMs", x: "transport, MTU, and clients if more than two", y: "Gbit/s", metric: figures.Gbit, bars: true, group: byTransport, keep: relayed},
+	"tcp-cpu":          {title: "TCP between two fake VMs: CPU time of the relay", x: "transport, MTU, and clients if more than two", y: "CPU seconds per GB", metric: figures.CPUGB, bars: true, group: byTransport, keep: relayed},
 	"gateway":          {title: "TCP through the gateway", x: "direction", y: "Gbit/s", metric: figures.Gbit, bars: true, group: byDirection},
 	"gateway-cpu":      {title: "TCP through the gateway: CPU time of the relay", x: "direction", y: "CPU seconds per GB", metric: figures.CPUGB, bars: true, group: byDirection},
 }
@@ -102,20 +128,18 @@ func collect(curves []curve, label string, k figures.Key, p draw.Point) []curve 
 // names are the parts by which the rows differ beyond the relay and what the axis has.
 func names(rows []row) func(k figures.Key) string {
 	parts := []func(k figures.Key) string{
-		func(k figures.Key) string { return k.Transport }, func(k figures.Key) string { return senderLabel(k.Sender) },
+		func(k figures.Key) string { return k.Transport }, shortSender,
 		func(k figures.Key) string { return strings.ReplaceAll(k.Direction, "-", " ") },
 	}
 	parts = slices.DeleteFunc(parts, func(part func(figures.Key) string) bool {
 		return !slices.ContainsFunc(rows, func(r row) bool { return part(r.key) != part(rows[0].key) })
 	})
 	return func(k figures.Key) string {
-		label := kindOf(k.Relay).label
+		label := []string{kindOf(k.Relay).label}
 		for _, part := range parts {
-			if s := part(k); s != "" {
-				label += ", " + s
-			}
+			label = append(label, part(k))
 		}
-		return label
+		return strings.Join(slices.DeleteFunc(label, func(s string) bool { return s == "" }), ", ")
 	}
 }
 
@@ -147,7 +171,7 @@ func styleOf(curves []curve, i int) draw.Style {
 	k := curves[i].key
 	style := kindOf(k.Relay).style
 	several := slices.ContainsFunc(curves, func(c curve) bool { return c.key.Transport != k.Transport })
-	if t, ok := transportColors[k.Transport]; ok && several && k.Relay != "old" {
+	if t, ok := transportColors[k.Transport]; ok && several && k.Relay != rounds.Old {
 		style = draw.Style{Color: t.Color, Dashed: style.Dashed, Shape: style.Shape}
 	}
 	if slices.ContainsFunc(curves, func(c curve) bool { return c.key.Sender != k.Sender }) && k.Sender == "single" {

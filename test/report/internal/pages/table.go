@@ -8,8 +8,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/socket-vmnet2/socket_vmnet2/test/report/internal/figures"
 	"github.com/socket-vmnet2/socket_vmnet2/test/rounds"
+
+	"github.com/socket-vmnet2/socket_vmnet2/test/report/internal/figures"
 )
 
 // A row is one set-up.
@@ -33,10 +34,12 @@ func rowsOf(run *figures.Run, q figures.Key) (rows []row, err error) {
 	return rows, nil
 }
 
-// A column of a table. One that has nothing to show in any row is left out.
+// A column of a table. One that has nothing to show in any row is left out, and so is one of zeros if it is only of interest where
+// there is something.
 type column struct {
-	head string
-	cell func(r row) string
+	head    string
+	cell    func(r row) string
+	nonzero bool
 }
 
 // A dimension is a column that tells set-ups apart. Where all rows agree, it goes into the caption.
@@ -46,7 +49,7 @@ type dimension struct {
 }
 
 // tcp tells whether frames are those of a kernel's stack, whose size is a matter of the MTU.
-func tcp(k figures.Key) bool { return k.Sender == "tcp" }
+func tcp(k figures.Key) bool { return k.Sender == "tcp" || k.Sender == figures.TCPBatch }
 
 // etherHeader is by how much a frame is longer than the MTU, in bytes.
 const etherHeader = 14
@@ -63,25 +66,25 @@ func number(n int) string {
 func mtu(k figures.Key) string { return number(max(k.Frame-etherHeader, 0)) }
 
 var dimensions = []dimension{
-	{column{"direction", func(r row) string { return escape(strings.ReplaceAll(r.key.Direction, "-", " ")) }}, "%s"},
-	{column{"transport", func(r row) string { return escape(r.key.Transport) }}, "transport: %s"},
-	{column{"sender", func(r row) string { return escape(senderLabel(r.key.Sender)) }}, "sender: %s"},
-	{column{"MTU", func(r row) string {
+	{column{head: "direction", cell: func(r row) string { return escape(strings.ReplaceAll(r.key.Direction, "-", " ")) }}, "%s"},
+	{column{head: "transport", cell: func(r row) string { return escape(r.key.Transport) }}, "transport: %s"},
+	{column{head: "sender", cell: func(r row) string { return escape(senderLabel(r.key.Sender)) }}, "sender: %s"},
+	{column{head: "MTU", cell: func(r row) string {
 		if tcp(r.key) {
 			return mtu(r.key)
 		}
 		return ""
 	}}, "MTU: %s"},
-	{column{"frame, B", func(r row) string {
+	{column{head: "frame, B", cell: func(r row) string {
 		if tcp(r.key) {
 			return ""
 		}
 		return number(r.key.Frame)
 	}}, "frames of %s B"},
-	{column{"meanwhile", func(r row) string { return loadLabel(r.key) }}, "%s"},
-	{column{"clients", func(r row) string { return number(r.key.Clients) }}, "%s clients"},
-	{column{"of them active", func(r row) string { return number(r.key.Active) }}, "%s of them active"},
-	{column{"relay", func(r row) string { return escape(kindOf(r.key.Relay).label) }}, "%s"},
+	{column{head: "meanwhile", cell: func(r row) string { return loadLabel(r.key) }}, "%s"},
+	{column{head: "clients", cell: func(r row) string { return number(r.key.Clients) }}, "clients: %s"},
+	{column{head: "of them active", cell: func(r row) string { return number(r.key.Active) }}, "active: %s"},
+	{column{head: "relay", cell: func(r row) string { return escape(kindOf(r.key.Relay).label) }}, "%s"},
 }
 
 // table renders the rows. what is the beginning of the caption.
@@ -99,10 +102,10 @@ func table(rows []row, what string, columns ...column) string {
 		}
 	}
 	if !distinct(rows, shown) {
-		shown = append(shown, column{"set-up", func(r row) string { return escape(r.key.Setup) }})
+		shown = append(shown, column{head: "set-up", cell: func(r row) string { return escape(r.key.Setup) }})
 	}
 	for _, c := range columns {
-		if same, ok := constant(rows, c); !ok || same != "" {
+		if same, ok := constant(rows, c); !ok || same != "" && !(c.nonzero && same == "0") {
 			shown = append(shown, c)
 		}
 	}
@@ -142,14 +145,14 @@ func constant(rows []row, c column) (string, bool) {
 func distinct(rows []row, columns []column) bool {
 	seen := map[string]bool{}
 	for _, r := range rows {
-		var id string
+		var id strings.Builder
 		for _, c := range columns {
-			id += c.cell(r) + "|"
+			id.WriteString(c.cell(r) + "|")
 		}
-		if seen[id] {
+		if seen[id.String()] {
 			return false
 		}
-		seen[id] = true
+		seen[id.String()] = true
 	}
 	return true
 }
@@ -176,7 +179,7 @@ func oldIn(rows []row) string {
 
 // figure is the column of a metric.
 func figure(m figures.Metric, head string) column {
-	return column{head, func(r row) string {
+	return column{head: head, cell: func(r row) string {
 		v, ok := m.Of(r.group)
 		if !ok {
 			return ""
@@ -187,7 +190,7 @@ func figure(m figures.Metric, head string) column {
 
 // spread is the column of a metric with the rounds that it comes from.
 func spread(m figures.Metric, head string) column {
-	return column{head, func(r row) string {
+	return column{head: head, cell: func(r row) string {
 		v, ok := m.Of(r.group)
 		switch {
 		case !ok:
@@ -199,10 +202,17 @@ func spread(m figures.Metric, head string) column {
 	}}
 }
 
-// against is the column of the ratio to another relay that was measured beside.
+// count is the column of a metric that is of interest only where it is not 0.
+func count(m figures.Metric, head string) column {
+	c := figure(m, head)
+	c.nonzero = true
+	return c
+}
+
+// against is the column of the daemon's ratio to another relay that was measured beside.
 func against(m figures.Metric, relay, head string) column {
-	return column{head, func(r row) string {
-		if r.key.Relay == relay {
+	return column{head: head, cell: func(r row) string {
+		if !ours(r.key.Relay) {
 			return ""
 		}
 		ratio, ok := figures.Compare(m, r.group, r.run.Beside(r.key, relay))

@@ -5,8 +5,9 @@ package pages
 import (
 	"fmt"
 
-	"github.com/socket-vmnet2/socket_vmnet2/test/report/internal/figures"
 	"github.com/socket-vmnet2/socket_vmnet2/test/rounds"
+
+	"github.com/socket-vmnet2/socket_vmnet2/test/report/internal/figures"
 )
 
 // notMeasured is what stands where there are no rounds.
@@ -33,7 +34,7 @@ var tableKinds = map[string]tableKind{
 		figure(figures.MbitPercent, "Mbit/s per % CPU"),
 		figure(figures.Switches, "context switches per 1000 frames"),
 		figure(figures.Wakeups, "of them wake-ups"),
-		figure(figures.Drops, "frames dropped"),
+		count(figures.Drops, "frames dropped"),
 	}},
 	"trips": {"Best round (lowest–highest)", []column{
 		spread(figures.P50, "p50 µs"),
@@ -52,8 +53,8 @@ var tableKinds = map[string]tableKind{
 		against(figures.Gbit, rounds.Old, "of the old way"),
 		spread(figures.CPUGB, "CPU s/GB"),
 		figure(figures.MbitPercent, "Mbit/s per % CPU"),
-		figure(figures.Retransmits, "retransmits"),
-		figure(figures.Drops, "frames dropped"),
+		count(figures.Retransmits, "retransmits"),
+		count(figures.Drops, "frames dropped"),
 		figure(figures.Switches, "context switches per 1000 frames"),
 	}},
 	"memory": {"Median (lowest–highest) of anonymous memory", []column{spread(figures.Memory, "MB")}},
