@@ -7,6 +7,7 @@
 #   make soak    every kind of client, good and hostile, for minutes to hours, through restarts and upgrades
 #   make fuzz    every fuzz target for a while
 #   make bench   speed and memory against a floor and against the old design, in one run
+#   make report  the pages and plots of docs/performance, from the raw rounds that are there
 #   make reconnect   what guests notice of restarts and upgrades, in 12 minutes
 
 PREFIX  ?= /opt/socket_vmnet
@@ -56,11 +57,13 @@ test: check test.unit test.race test.asan test.e2e
 test.unit:
 	$(GO) test $(TAGS) -count=1 -timeout 20m $(UNIT)
 	$(GO) -C attach test -count=1 ./...
+	$(GO) -C test/report test -count=1 ./...
 
 .PHONY: test.race
 test.race:
 	CGO_ENABLED=1 $(GO) test $(TAGS) -race -count=1 -timeout 20m $(UNIT)
 	CGO_ENABLED=1 $(GO) -C attach test -race -count=1 ./...
+	CGO_ENABLED=1 $(GO) -C test/report test -race -count=1 ./...
 
 # The binding and the network above it on a simulator that checks every access to memory, theirs to its own among them. The
 # sanitizer does not know the race detector, nor cgo.
@@ -88,18 +91,32 @@ check: lint
 	$(GO) vet ./...
 	$(GO) vet $(TAGS) ./...
 	$(GO) -C attach vet ./...
-	for dir in . attach; do for arch in arm64 amd64; do GOOS=darwin GOARCH=$$arch $(GO) -C $$dir build -o /dev/null ./... && \
+	$(GO) -C test/report vet ./...
+	for dir in . attach test/report; do for arch in arm64 amd64; do GOOS=darwin GOARCH=$$arch $(GO) -C $$dir build -o /dev/null ./... && \
 		GOOS=darwin GOARCH=$$arch $(GO) -C $$dir vet ./... || exit 1; done; done
 
 .PHONY: lint
 lint:
 	$(GO) tool -modfile=tools/go.mod golangci-lint run --build-tags vmnetsim
 	cd attach && $(GO) tool -modfile=../tools/go.mod golangci-lint run
+	cd test/report && $(GO) tool -modfile=../../tools/go.mod golangci-lint run
 	$(GO) tool -modfile=tools/actionlint/go.mod actionlint -shellcheck= -pyflakes= .github/workflows/*.yml
 
 .PHONY: bench
 bench: build
 	$(GO) run ./test/bench -json build/bench.json
+
+# The pages and plots of docs/performance, from the raw rounds there. report.check changes nothing: it fails if they are not what the
+# rounds and the templates of test/report give, or if there is a figure that nobody computed.
+REPORT = $(GO) -C test/report run . -raw '$(CURDIR)/docs/performance/raw' -out '$(CURDIR)/docs/performance'
+
+.PHONY: report
+report:
+	$(REPORT)
+
+.PHONY: report.check
+report.check:
+	$(REPORT) -check
 
 # CPU time per frame against C programs in the same run, held against committed ratios, and no garbage: about a minute.
 .PHONY: test.gate
