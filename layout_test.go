@@ -163,6 +163,7 @@ var skips = map[string]string{
 	"internal/passing/giver_linux_test.go: TestGiverConnectsToAService": "root, to name other users",
 	"test/bench/rig/fortest.go: ForTest":                                "gcc, for the load generator and the C relays",
 	"test/vmnetsim/vmnetsim.go: Library":                                "gcc, for the vmnet simulator",
+	"test/e2e/fakevm/fakevm_test.go: measure":                           "root, /dev/net/tun, ip, iperf3 and gvproxy, which test/e2e/setup.sh gets",
 	"test/e2e/labtest/labtest.go: NewLab":                               "QEMU, a guest kernel and iPXE, which test/e2e/setup.sh gets",
 }
 

@@ -38,7 +38,7 @@ type lab struct {
 // newLab finds and builds what the set-ups need. The caller must close the lab.
 func newLab(ctx context.Context, o Options, setups []setup) (*lab, error) {
 	l := &lab{o: o}
-	err := errors.Join(checkRoot(), l.findTools(setups))
+	err := errors.Join(checkRights(os.Geteuid(), tunDevice), l.findTools(setups))
 	if err != nil {
 		return nil, err
 	}
@@ -59,14 +59,17 @@ func newLab(ctx context.Context, o Options, setups []setup) (*lab, error) {
 	return l, nil
 }
 
-// checkRoot tells early and clearly what making a namespace or a TAP device would fail with.
-func checkRoot() error {
-	if os.Geteuid() != 0 {
+// tunDevice makes TAP devices.
+const tunDevice = "/dev/net/tun"
+
+// checkRights tells early and clearly what making a namespace or a TAP device would fail with.
+func checkRights(euid int, device string) error {
+	if euid != 0 {
 		return fmt.Errorf("%w: network namespaces and TAP devices need root; run it with sudo or in a container of your own", ErrUnable)
 	}
-	f, err := os.OpenFile("/dev/net/tun", os.O_RDWR, 0)
+	f, err := os.OpenFile(device, os.O_RDWR, 0)
 	if err != nil {
-		return fmt.Errorf("%w: %w; load the module (modprobe tun), or give the container the device (--device=/dev/net/tun)", ErrUnable, err)
+		return fmt.Errorf("%w: %w; load the module (modprobe tun), or give the container the device (--device=%s)", ErrUnable, err, device)
 	}
 	return f.Close()
 }

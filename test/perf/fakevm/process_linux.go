@@ -88,7 +88,6 @@ func (p *process) ready() error {
 		return nil
 	case <-time.After(patience):
 		p.kill()
-		_ = <-line
 		return p.failed(fmt.Sprintf("is not ready after %v", patience))
 	}
 }

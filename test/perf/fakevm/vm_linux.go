@@ -69,8 +69,15 @@ func (l *lab) open(ctx context.Context, s setup) (*scene, error) {
 	if sc.relay, err = l.startRelay(ctx, s); err != nil {
 		return nil, err
 	}
+	socket := sc.relay.socket
+	if !until(ctx, func() bool { return exists(socket) || sc.relay.alive() != nil }) {
+		return nil, errors.Join(ctx.Err(), sc.relay.failed("has made no socket"), sc.close())
+	}
 	for i := range s.clients {
-		g, err := l.startGuest(i, s, sc.relay.socket)
+		if err := sc.relay.alive(); err != nil {
+			return nil, errors.Join(err, sc.close())
+		}
+		g, err := l.startGuest(i, s, socket)
 		if err != nil {
 			return nil, errors.Join(err, sc.close())
 		}
