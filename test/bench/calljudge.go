@@ -18,9 +18,7 @@ const (
 
 func callKeys() []string { return []string{keyCalls, keyShort, keyOwn, keyAllocs, keyEvent} }
 
-func wantsCalls(only []string) bool {
-	return slices.ContainsFunc(callKeys(), func(key string) bool { return wanted(key, only) })
-}
+func wantsCalls(c choice) bool { return slices.ContainsFunc(callKeys(), c.key) }
 
 const (
 	callRatio = 1.5 // of the CPU time in C, for batches
@@ -50,8 +48,8 @@ func (s callSet) most() (n int) {
 	return n
 }
 
-// judgeCalls turns the cases into the verdicts of the rows of only.
-func judgeCalls(s callSet, only []string) []verdict {
+// judgeCalls turns the cases into the verdicts of the chosen rows.
+func judgeCalls(s callSet, c choice) []verdict {
 	if len(s) == 0 {
 		return nil
 	}
@@ -76,7 +74,7 @@ func judgeCalls(s callSet, only []string) []verdict {
 		}
 	}
 	all = append(all, s.allocations(opAllocRead), s.allocations(opAllocWrite), s.event(), s.eventAllocations())
-	return slices.DeleteFunc(all, func(v verdict) bool { return !wanted(v.Key, only) })
+	return slices.DeleteFunc(all, func(v verdict) bool { return !c.key(v.Key) })
 }
 
 // against compares Go with C on the simulator: by the ratio for batches, by the difference for the others.

@@ -66,7 +66,7 @@ const (
 
 // calls runs both programs with both libraries, interleaved as the other rounds are.
 func (b *bench) calls(ctx context.Context) ([]callCase, error) {
-	if !wantsCalls(b.p.Only) {
+	if !wantsCalls(b.p.choice) {
 		return nil, nil
 	}
 	type combination struct{ program, library string }

@@ -45,7 +45,7 @@ func TestVmnetRows(t *testing.T) {
 	t.Run("calls", func(t *testing.T) {
 		cases, err := b.calls(t.Context())
 		require.NoError(t, err)
-		verdicts := judgeCalls(cases, nil)
+		verdicts := judgeCalls(cases, choice{})
 		for _, key := range callKeys() {
 			assert.True(t, slices.ContainsFunc(verdicts, func(v verdict) bool { return v.Key == key }), "row %q", key)
 		}
@@ -65,8 +65,9 @@ func TestVmnetRows(t *testing.T) {
 			}
 		}
 	})
+	t.Run("embedded network", func(t *testing.T) { testDaemonRows(t, b.DaemonSim()) })
 	t.Run("idle", func(t *testing.T) {
-		verdicts, err := b.idle(t.Context())
+		verdicts, err := b.idleVmnet(t.Context())
 		require.NoError(t, err)
 		require.Len(t, verdicts, 2)
 		assert.LessOrEqual(t, verdicts[1].Subject, 16*5.0, "context switches per second; polling 5 times a second makes more")

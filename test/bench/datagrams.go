@@ -11,6 +11,7 @@ import (
 // feeder, and the clients it sends to.
 const (
 	mixedPairs   = rig.Stream + rig.Stream + rig.Passed + rig.Passed + rig.Unconnected + rig.Connected
+	passed       = rig.Passed + rig.Passed
 	mixedVictims = rig.Passed + rig.Connected + rig.Unconnected
 )
 
@@ -27,35 +28,43 @@ var mixes = []struct{ key, text, kinds string }{
 // datagrams are the clients with datagram sockets.
 func datagrams() part { return part{setups: datagramSetups(), rows: datagramRows()} }
 
+// flowOf is a flow between two clients of these kinds.
+func flowOf(series, name, relay, kinds string, batch int) setup {
+	l := rig.Load{Clients: 2, Pairs: 1, Batch: batch, Kinds: kinds}
+	return setup{name: name, series: []string{series}, relay: relay, load: l, short: true}
+}
+
 // datagramSetups are the combinations with datagram clients. The kinds of sender and receiver are in the names.
 func datagramSetups() []setup {
-	flow := func(kinds string, batch int) rig.Load {
-		return rig.Load{Clients: 2, Pairs: 1, Batch: batch, Kinds: kinds}
+	flow := func(name, relay, kinds string, batch int) setup {
+		return flowOf(seriesDatagram, name, relay, kinds, batch)
 	}
-	const passed = rig.Passed + rig.Passed
-	mixed := func(victim string) rig.Load {
-		return rig.Load{
+	echo := func(name, relay string) setup {
+		l := rig.Load{Clients: 2, Pairs: 1, Batch: 1, Kinds: passed, Echo: true}
+		return setup{name: name, series: []string{seriesDatagram}, relay: relay, load: l, parts: echoParts}
+	}
+	mixed := func(name, victim string) setup {
+		return setup{name: name, series: []string{seriesDeaf}, relay: rounds.Daemon, load: rig.Load{
 			Clients: len(mixedPairs + rig.Stream + mixedVictims), Pairs: len(mixedPairs) / 2, Batch: rig.BatchFrames,
 			Kinds: mixedPairs + rig.Stream + mixedVictims, Victim: victim, Victims: len(mixedVictims),
-		}
+		}}
 	}
-	echo := rig.Load{Clients: 2, Pairs: 1, Batch: 1, Kinds: passed, Echo: true}
 	all := []setup{
-		{name: "floor dd batch", relay: rounds.Floor, load: flow(passed, rig.BatchFrames), short: true},
-		{name: "frame dd batch", relay: rig.FloorPerFrame, load: flow(passed, rig.BatchFrames), short: true},
-		{name: "daemon dd batch", relay: rounds.Daemon, load: flow(passed, rig.BatchFrames), short: true},
-		{name: "per frame dd batch", relay: rig.DaemonPerFrame, load: flow(passed, rig.BatchFrames), short: true},
-		{name: "daemon dd single", relay: rounds.Daemon, load: flow(passed, 1), short: true},
-		{name: "per frame dd single", relay: rig.DaemonPerFrame, load: flow(passed, 1), short: true},
-		{name: "floor dd echo", relay: rounds.Floor, load: echo, parts: echoParts},
-		{name: "daemon dd echo", relay: rounds.Daemon, load: echo, parts: echoParts},
-		{name: "daemon mixed all read", relay: rounds.Daemon, load: mixed(rig.VictimReads)},
-		{name: "daemon mixed deaf", relay: rounds.Daemon, load: mixed(rig.VictimDeaf)},
+		flow("floor dd batch", rounds.Floor, passed, rig.BatchFrames),
+		flow("frame dd batch", rig.FloorPerFrame, passed, rig.BatchFrames),
+		flow("daemon dd batch", rounds.Daemon, passed, rig.BatchFrames),
+		flow("per frame dd batch", rig.DaemonPerFrame, passed, rig.BatchFrames),
+		flow("daemon dd single", rounds.Daemon, passed, 1),
+		flow("per frame dd single", rig.DaemonPerFrame, passed, 1),
+		echo("floor dd echo", rounds.Floor),
+		echo("daemon dd echo", rounds.Daemon),
+		mixed("daemon mixed all read", rig.VictimReads),
+		mixed("daemon mixed deaf", rig.VictimDeaf),
 	}
 	for _, m := range mixes {
 		all = append(all,
-			setup{name: "floor " + m.kinds + " batch", relay: rounds.Floor, load: flow(m.kinds, rig.BatchFrames), short: true},
-			setup{name: "daemon " + m.kinds + " batch", relay: rounds.Daemon, load: flow(m.kinds, rig.BatchFrames), short: true},
+			flow("floor "+m.kinds+" batch", rounds.Floor, m.kinds, rig.BatchFrames),
+			flow("daemon "+m.kinds+" batch", rounds.Daemon, m.kinds, rig.BatchFrames),
 		)
 	}
 	return all
@@ -65,12 +74,12 @@ func datagramSetups() []setup {
 // stream do, whoever relays them, so a mixed pair is held against a floor of its own kind; what the floor makes of it is
 // shown beside.
 func datagramRows() []row {
-	const passed = "2 passed datagram sockets"
+	const text = "2 passed datagram sockets"
 	all := []row{
-		{key: "dgram", text: passed + " / a datagram a system call", subject: "daemon dd batch", base: "per frame dd batch", cpu: true, target: 1.3},
+		{key: "dgram", text: text + " / a datagram a system call", subject: "daemon dd batch", base: "per frame dd batch", cpu: true, target: 1.3},
 		{key: "dgram-single", text: "the same, the clients too", subject: "daemon dd single", base: "per frame dd single", cpu: true},
 		{key: "dgram-c", text: "the floor / a datagram a system call", subject: "floor dd batch", base: "frame dd batch", cpu: true},
-		{key: "dgram-pair", text: passed + " / floor", subject: "daemon dd batch", base: "floor dd batch", target: 0.85},
+		{key: "dgram-pair", text: text + " / floor", subject: "daemon dd batch", base: "floor dd batch", target: 0.85},
 		{key: "dgram-rtt", text: "idle round trip p50 / floor", subject: "daemon dd echo", base: "floor dd echo", latency: true},
 	}
 	for _, m := range mixes {

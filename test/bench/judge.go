@@ -2,7 +2,10 @@
 
 package main
 
-import "slices"
+import (
+	"fmt"
+	"slices"
+)
 
 // noisy is the quotient of best and median from which on a busy machine is suspected and CPU time decides.
 const noisy = 1.5
@@ -21,6 +24,8 @@ type verdict struct {
 	CPURatio   float64 `json:"cpu_ratio"` // the ratio that CPU time alone would give; 0: none, or not comparable
 
 	Difference bool `json:"difference"` // both ratios are differences
+	Cost       bool `json:"cost"`       // both ratios are of the time per frame, where less is better
+	Failed     bool `json:"failed"`     // nothing arrived that could be compared
 
 	ByCPU   bool    `json:"decided_by_cpu"`
 	Target  float64 `json:"target"` // 0: only shown
@@ -49,15 +54,16 @@ func (v verdict) decide() verdict {
 	if v.AtMost {
 		v.Met = v.figure() <= v.Target
 	}
+	v.Met = v.Met && !v.Failed
 	return v
 }
 
 func (v verdict) invalidates() bool { return v.Must && !v.Met }
 
-// judge turns measurements into the verdicts of the rows of only.
-func judge(done []measurement, only []string) []verdict {
+// judge turns measurements into the verdicts of rows.
+func judge(done []measurement, rows []row) []verdict {
 	var all []verdict
-	for _, r := range chosenRows(only) {
+	for _, r := range rows {
 		all = append(all, compare(r, of(done, r.subject), of(done, r.base)))
 	}
 	return all
@@ -71,40 +77,53 @@ func of(done []measurement, name string) []measurement {
 // far apart. A side that moved nothing has no CPU time per frame and is decided by its rate. A round trip is mostly waiting,
 // which CPU time says nothing about, so there the best rounds decide in any case; a row may ask for CPU time.
 func compare(r row, subject, base []measurement) verdict {
-	s, sNoisy := summary(subject, r)
-	b, bNoisy := summary(base, r)
+	s, b := summary(subject, r), summary(base, r)
 	v := verdict{
-		Key: r.key, Text: r.text, Subject: s, Against: r.base, Base: b, Ratio: quotient(s, b), Target: r.target, Must: r.mustHold,
-		SubjectCPU: medianCPU(subject), BaseCPU: medianCPU(base), Unit: "frames/s",
+		Key: r.key, Text: r.text, Subject: s.best, Against: r.base, Base: b.best, Ratio: quotient(s.best, b.best),
+		Target: r.target, Must: r.mustHold, SubjectCPU: medianCPU(subject), BaseCPU: medianCPU(base), Unit: "frames/s",
 	}
+	v.Remarks = remarks(subject)
 	switch {
 	case r.latency:
 		v.Unit, v.AtMost = "ns", r.target > 0
+		v.Remarks = fmt.Sprintf("medians of the rounds: %.1f and %.1f us, %.2f", s.median/1e3, b.median/1e3, quotient(s.median, b.median))
 	case r.pair > 0: // the relay's CPU time is for all pairs
 		v.SubjectCPU, v.BaseCPU = 0, 0
+	case r.most > 0:
+		v.Ratio, v.CPURatio = quotient(b.best, s.best), quotient(v.SubjectCPU, v.BaseCPU)
+		v.Target, v.AtMost, v.Cost, v.ByCPU = r.most, true, true, true
+		v.Failed = v.CPURatio == 0
 	default:
 		v.CPURatio = quotient(v.BaseCPU, v.SubjectCPU)
-		v.ByCPU = (sNoisy || bNoisy || r.cpu) && v.CPURatio > 0
+		v.ByCPU = (s.far() || b.far() || r.cpu) && v.CPURatio > 0
 	}
-	v.Remarks = remarks(subject)
 	return v.decide()
 }
 
-// summary is the best of a set-up's rounds, and for rates whether the median is far from it.
-func summary(ms []measurement, r row) (best float64, far bool) {
+// A middle is the best and the median of a set-up's rounds: frames per second, or a quantile of round trips in ns.
+type middle struct {
+	best, median float64
+}
+
+// far tells of rates whether the median is far from the best.
+func (m middle) far() bool { return m.median*noisy < m.best }
+
+func summary(ms []measurement, r row) middle {
 	values := make([]float64, len(ms))
 	for i, m := range ms {
-		if r.latency {
+		switch {
+		case r.latency && r.p99:
+			values[i] = float64(m.RTTP99NS)
+		case r.latency:
 			values[i] = float64(m.RTTP50NS)
-		} else {
+		default:
 			values[i] = m.Rate(r.pair)
 		}
 	}
 	if r.latency {
-		return slices.Min(values), false
+		return middle{slices.Min(values), median(values)}
 	}
-	best = slices.Max(values)
-	return best, median(values)*noisy < best
+	return middle{slices.Max(values), median(values)}
 }
 
 func medianCPU(ms []measurement) float64 {

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -30,6 +31,15 @@ func echoes(cpu float64, p50 ...int64) []measurement {
 	return all
 }
 
+// tails are measurements with the given 99th percentiles in ns, whose medians say something else.
+func tails(p99 ...int64) []measurement {
+	var all []measurement
+	for i, ns := range p99 {
+		all = append(all, measurement{Round: i, Result: rig.Result{RTTP50NS: 1, RTTP99NS: ns}, CPU: 1})
+	}
+	return all
+}
+
 func TestCompare(t *testing.T) {
 	for _, tt := range []struct {
 		name          string
@@ -47,6 +57,11 @@ func TestCompare(t *testing.T) {
 		{"latency missed", row{target: 1.15, latency: true}, echoes(100, 12000, 12000), echoes(100, 10000, 12000), 1.2, false, false},
 		{"noisy latency", row{target: 1.15, latency: true}, echoes(200, 5500, 90000, 90000), echoes(100, 5000, 6000, 5000), 1.1, false, true},
 		{"CPU time asked for", row{target: 1.3, cpu: true}, flows(100, 100, 100), flows(150, 100, 100), 1.5, true, true},
+		{"cost", row{most: 1.4}, flows(130, 100, 100, 100), flows(100, 90, 90, 90), 1.3, true, true},
+		{"cost missed", row{most: 1.4}, flows(150, 100, 100, 100), flows(100, 90, 90, 90), 1.5, true, false},
+		{"nothing arrived for a cost", row{most: 1.4}, flows(0, 0, 0, 0), flows(100, 90, 90, 90), 0, true, false},
+		{"tail of the latency", row{target: 3, latency: true, p99: true}, tails(90_000, 60_000), tails(30_000, 20_000), 3, false, true},
+		{"tail missed", row{target: 3, latency: true, p99: true}, tails(90_000, 61_000), tails(30_000, 20_000), 3.05, false, false},
 		{"only shown", row{}, flows(100, 1), flows(100, 100), 0.01, false, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -88,20 +103,89 @@ func TestRowsNameExistingSetups(t *testing.T) {
 		names[s.name] = true
 	}
 	used := map[string]bool{}
+	keys := map[string]bool{}
 	for _, r := range rows() {
 		assert.True(t, names[r.subject], "row %q: set-up %q", r.key, r.subject)
 		assert.True(t, names[r.base], "row %q: set-up %q", r.key, r.base)
-		used[r.subject], used[r.base] = true, true
+		assert.False(t, keys[r.key], "row %q twice", r.key)
+		assert.False(t, r.most > 0 && (r.target > 0 || r.latency), "row %q has two targets", r.key)
+		used[r.subject], used[r.base], keys[r.key] = true, true, true
 	}
-	assert.Len(t, used, len(names), "every set-up is in some row")
+	for _, s := range setups() {
+		assert.True(t, used[s.name] || len(s.series) > 0, "set-up %q is in no row and no series", s.name)
+	}
+}
+
+// A set-up that several parts name is measured once for all of them.
+func TestSetupsOfTheSameNameAreTheSame(t *testing.T) {
+	seen := map[string]setup{}
+	for _, p := range parts() {
+		for _, s := range p.setups {
+			if other, found := seen[s.name]; found {
+				assert.Equal(t, other.load, s.load, s.name)
+				assert.Equal(t, other.relay, s.relay, s.name)
+				assert.Equal(t, other.parts, s.parts, s.name)
+			}
+			seen[s.name] = s
+		}
+	}
+	i := slices.IndexFunc(setups(), func(s setup) bool { return s.name == "daemon 2 batch" })
+	assert.Equal(t, []string{seriesPair, seriesSizes, seriesIdlers, seriesActive}, setups()[i].series)
 }
 
 func TestChosenRowsCheckTheFloor(t *testing.T) {
 	var got []string
-	for _, r := range chosenRows([]string{"pair", "idle62"}) {
+	for _, r := range (choice{Only: []string{"pair", "idle62"}}).rows() {
 		got = append(got, r.key)
 	}
-	assert.Equal(t, []string{"floor", "pair", "idle62"}, got)
-	assert.Len(t, chosenRows([]string{"idle62"}), 1)
-	assert.ErrorContains(t, checkKeys([]string{"pair", "fast"}), `unknown row "fast"`)
+	assert.Equal(t, []string{"floor", "pair", "idle62"}, sorted(got, "floor", "pair", "idle62"))
+	assert.Len(t, choice{Only: []string{"idle62"}}.rows(), 1)
+	_, err := choose("pair,fast", "")
+	assert.ErrorContains(t, err, `unknown row "fast"`)
+	_, err = choose("", "sizes,colours")
+	assert.ErrorContains(t, err, `unknown series "colours"`)
+}
+
+// sorted are the keys that are wanted, in that order, and the others.
+func sorted(got []string, wanted ...string) []string {
+	slices.SortStableFunc(got, func(a, b string) int { return slices.Index(wanted, a) - slices.Index(wanted, b) })
+	return got
+}
+
+func TestChosenSeries(t *testing.T) {
+	c, err := choose("", "latency,start")
+	require.NoError(t, err)
+	names := usedBy(c.rows())
+	for _, s := range c.setups() {
+		if s.name == "floor 2 batch" || s.name == "copy 2 batch" { // of the check
+			continue
+		}
+		assert.Contains(t, s.series, seriesLatency, s.name)
+	}
+	assert.True(t, names["daemon echo beside a flow"])
+	assert.True(t, c.single(keyStart))
+	assert.False(t, c.single(keyIdle))
+	assert.False(t, wantsCalls(c))
+
+	all, err := choose("", "")
+	require.NoError(t, err)
+	assert.Len(t, all.rows(), len(rows()))
+	assert.Len(t, all.setups(), len(setups()))
+	assert.True(t, all.single(keyIdle) && wantsCalls(all))
+
+	both, err := choose("old8", "sizes")
+	require.NoError(t, err)
+	assert.True(t, slices.ContainsFunc(both.rows(), func(r row) bool { return r.key == "small" }), "with its series")
+	assert.True(t, slices.ContainsFunc(both.rows(), func(r row) bool { return r.key == "old8" }), "by its key")
+}
+
+// Curves are measured in rounds of both directions.
+func TestWithCurves(t *testing.T) {
+	var in []int
+	for round := range 9 {
+		if withCurves(round) {
+			in = append(in, round)
+		}
+	}
+	assert.Equal(t, []int{0, 3, 4, 7, 8}, in)
 }

@@ -9,31 +9,22 @@ import (
 	"runtime"
 	"strings"
 	"time"
+
+	"github.com/socket-vmnet2/socket_vmnet2/test/rounds"
 )
 
-// A machine is where and of what the figures are.
-type machine struct {
-	CPU       string    `json:"cpu"`
-	Cores     int       `json:"cores"`
-	Kernel    string    `json:"kernel"`
-	Date      time.Time `json:"date"`
-	Commit    string    `json:"commit"` // "-dirty" follows when files have changed since
-	Go        string    `json:"go"`
-	GCC       string    `json:"gcc"`
-	LoadBegin string    `json:"load_begin"` // load averages of 1, 5 and 15 minutes
-	LoadEnd   string    `json:"load_end"`
-}
-
-func thisMachine(ctx context.Context) machine {
+// thisMachine is where and of what the figures are.
+func thisMachine(ctx context.Context) rounds.Machine {
 	gcc, _, _ := strings.Cut(output(ctx, "gcc", "--version"), "\n")
-	return machine{
+	return rounds.Machine{
 		CPU:       cpuModel(),
 		Cores:     runtime.NumCPU(),
+		OS:        runtime.GOOS,
 		Kernel:    output(ctx, "uname", "-sr"),
-		Date:      time.Now().UTC().Truncate(time.Second),
-		Commit:    output(ctx, "git", "describe", "--always", "--dirty", "--match="),
 		Go:        runtime.Version(),
-		GCC:       gcc,
+		CC:        gcc,
+		Commit:    output(ctx, "git", "describe", "--always", "--dirty", "--match="),
+		Date:      time.Now().UTC().Truncate(time.Second),
 		LoadBegin: loadAverage(),
 	}
 }
@@ -57,8 +48,9 @@ func cpuModel() string {
 	return runtime.GOARCH
 }
 
+// loadAverage is that of the last minute.
 func loadAverage() string {
 	load, _ := os.ReadFile("/proc/loadavg")
-	fields := strings.Fields(string(load))
-	return strings.Join(fields[:min(3, len(fields))], " ")
+	average, _, _ := strings.Cut(string(load), " ")
+	return average
 }

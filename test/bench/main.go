@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/test/bench/rig"
+	"github.com/socket-vmnet2/socket_vmnet2/test/rounds"
 )
 
 // A missedError reports that --strict was given and targets were missed.
@@ -29,18 +30,19 @@ type params struct {
 	Daemon  string        `json:"daemon"` // path of the binary under test
 	Rounds  int           `json:"rounds"`
 	Warm    time.Duration `json:"warm_ns"`
-	Time    time.Duration `json:"time_ns"` // of one measurement
-	Frame   int           `json:"frame_bytes"`
-	Window  int           `json:"window_frames"`
+	Time    time.Duration `json:"time_ns"`     // of one measurement
 	Frames  int           `json:"gc_frames"`   // relayed while garbage collections are counted
 	MemRuns int           `json:"memory_runs"` // daemons whose memory is measured
 	Settle  time.Duration `json:"settle_ns"`   // after the active clients have left, before memory is measured
-	Only    []string      `json:"only"`        // keys of the rows to measure; empty for all
 	Quick   bool          `json:"quick"`
-	JSON    string        `json:"-"` // where the raw rounds go
-	Strict  bool          `json:"-"` // missed targets are a failure
-	Profile string        `json:"-"` // perf or strace: watch the daemon instead of measuring
-	Args    []string      `json:"daemon_args"`
+	choice                // what is measured
+
+	JSON     string   `json:"-"` // where the raw rounds go
+	Verdicts string   `json:"-"` // where everything else goes
+	Strict   bool     `json:"-"` // missed targets are a failure
+	Profile  string   `json:"-"` // perf or strace: watch the daemon instead of measuring
+	Args     []string `json:"daemon_args"`
+	Command  string   `json:"-"` // that does the same again
 }
 
 func main() {
@@ -60,15 +62,17 @@ func main() {
 }
 
 func parse(args []string) (params, error) {
-	p := params{Frame: 1514, Window: 256, Frames: 1_000_000, MemRuns: 3, Settle: 3 * time.Second}
-	var only, extra string
+	p := params{Frames: 1_000_000, MemRuns: 3, Settle: 3 * time.Second}
+	var only, series, extra string
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
 	f.StringVar(&p.Daemon, "daemon", "bin/socket_vmnet2", "the `binary` under test")
 	f.StringVar(&extra, "daemon-args", "", "more `flags` for the daemon, separated by spaces")
-	f.IntVar(&p.Rounds, "rounds", 7, "measurements of each set-up, interleaved; the best decides")
-	f.DurationVar(&p.Time, "time", 600*time.Millisecond, "length of one measurement")
+	f.IntVar(&p.Rounds, "rounds", 9, "measurements of each set-up, interleaved; the best decides. Points of curves have half as many")
+	f.DurationVar(&p.Time, "time", 500*time.Millisecond, "length of one measurement")
 	f.StringVar(&only, "only", "", "comma-separated `keys` of the rows to measure: "+strings.Join(keys(), ", "))
-	f.StringVar(&p.JSON, "json", "", "write the raw rounds, the machine and the verdicts to `file`")
+	f.StringVar(&series, "series", "", "comma-separated `names` of series to measure: "+strings.Join(allSeries(), ", "))
+	f.StringVar(&p.JSON, "json", "", "write the machine and the raw rounds to `file`, for the report")
+	f.StringVar(&p.Verdicts, "verdicts", "", "write the machine, the verdicts and the calls of vmnet to `file`")
 	f.BoolVar(&p.Quick, "quick", false, "two short rounds: shows that everything works, not how fast")
 	f.BoolVar(&p.Strict, "strict", false, "exit 1 when a target is missed, not only when the run is invalid")
 	f.StringVar(&p.Profile, "profile", "", "run two clients under load and watch the daemon with `tool` (perf or strace) instead")
@@ -78,7 +82,7 @@ func parse(args []string) (params, error) {
 	if f.NArg() > 0 {
 		return p, fmt.Errorf("unexpected argument %q", f.Arg(0))
 	}
-	p.Warm = 200 * time.Millisecond
+	p.Warm = 150 * time.Millisecond
 	if p.Quick {
 		p.Rounds, p.MemRuns = 2, 1
 		p.Time, p.Warm, p.Settle = 200*time.Millisecond, 50*time.Millisecond, time.Second
@@ -87,12 +91,10 @@ func parse(args []string) (params, error) {
 		return p, errors.New("--rounds below 1 or --time below 10ms")
 	}
 	p.Args = strings.Fields(extra)
-	for key := range strings.SplitSeq(only, ",") {
-		if key != "" {
-			p.Only = append(p.Only, key)
-		}
-	}
-	return p, checkKeys(p.Only)
+	p.Command = strings.TrimSpace("go run ./test/bench " + strings.Join(args, " "))
+	var err error
+	p.choice, err = choose(only, series)
+	return p, err
 }
 
 // A bench is a rig and what of the command line is measured with it.
@@ -100,6 +102,7 @@ type bench struct {
 	*rig.Rig
 	p       params
 	calling calling
+	more    []rounds.Round // of what is no comparison
 }
 
 func newBench(ctx context.Context, p params) (*bench, error) {
@@ -112,11 +115,11 @@ func newBench(ctx context.Context, p params) (*bench, error) {
 
 // build makes what the rows need.
 func (b *bench) build(ctx context.Context) error {
-	needed := chosenRelays(b.p.Only)
-	if wanted(keyIdle, b.p.Only) {
+	needed := b.p.relays()
+	if b.p.single(keyIdleVmnet) {
 		needed = append(needed, rig.DaemonBridged)
 	}
-	if err := b.Prepare(ctx, needed...); err != nil || !wantsCalls(b.p.Only) {
+	if err := b.Prepare(ctx, needed...); err != nil || !wantsCalls(b.p.choice) {
 		return err
 	}
 	return b.buildCalls(ctx)
@@ -135,7 +138,7 @@ func run(ctx context.Context, p params) error {
 	if err := b.build(ctx); err != nil {
 		return err
 	}
-	rep := report{Machine: thisMachine(ctx), Params: p}
+	rep := report{Machine: thisMachine(ctx), Command: p.Command, Params: p}
 	progress("%s, %d cores, kernel %s", rep.Machine.CPU, rep.Machine.Cores, rep.Machine.Kernel)
 	if rep.Rounds, err = b.rounds(ctx); err != nil {
 		return err
@@ -143,7 +146,7 @@ func run(ctx context.Context, p params) error {
 	if rep.Calls, err = b.calls(ctx); err != nil {
 		return err
 	}
-	rep.Verdicts = append(judge(rep.Rounds, p.Only), judgeCalls(rep.Calls, p.Only)...)
+	rep.Verdicts = append(judge(rep.Rounds, p.rows()), judgeCalls(rep.Calls, p.choice)...)
 	singles, err := b.singles(ctx)
 	if err != nil {
 		return err
@@ -151,12 +154,8 @@ func run(ctx context.Context, p params) error {
 	rep.Verdicts = append(rep.Verdicts, singles...)
 	rep.Machine.LoadEnd = loadAverage()
 	rep.print(os.Stdout)
-	if p.JSON != "" {
-		if err := rep.write(p.JSON); err != nil {
-			return err
-		}
-	}
-	return rep.outcome(p.Strict)
+	rep.more = b.more
+	return errors.Join(rep.write(), rep.outcome(p.Strict))
 }
 
 func progress(format string, args ...any) { fmt.Fprintf(os.Stderr, "bench: "+format+"\n", args...) }

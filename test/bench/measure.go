@@ -30,24 +30,33 @@ const extraRounds = 7
 // rounds measures all set-ups interleaved, A B C and then C B A, so that a busy moment of the machine does not hit the same
 // one each time.
 func (b *bench) rounds(ctx context.Context) ([]measurement, error) {
-	chosen := chosenRows(b.p.Only)
-	all := chosenSetups(chosen)
+	rows, all := b.p.rows(), b.p.setups()
+	used := usedBy(rows)
 	var done []measurement
 	for round := range b.p.Rounds {
-		progress("round %d of %d", round+1, b.p.Rounds)
-		more, err := b.round(ctx, round, all)
+		chosen := all
+		if !withCurves(round) {
+			chosen = slices.DeleteFunc(slices.Clone(all), func(s setup) bool { return !used[s.name] })
+		}
+		if len(chosen) == 0 {
+			continue
+		}
+		progress("round %d of %d, %d set-ups", round+1, b.p.Rounds, len(chosen))
+		more, err := b.round(ctx, round, chosen, used)
 		if err != nil {
 			return nil, err
 		}
 		done = append(done, more...)
 	}
-	floor := chosenSetups(slices.DeleteFunc(slices.Clone(chosen), func(r row) bool { return !r.mustHold }))
+	rows = slices.DeleteFunc(rows, func(r row) bool { return !r.mustHold })
+	used = usedBy(rows)
+	floor := slices.DeleteFunc(all, func(s setup) bool { return !used[s.name] })
 	for round := range extraRounds {
-		if !slices.ContainsFunc(judge(done, b.p.Only), verdict.invalidates) {
+		if !slices.ContainsFunc(judge(done, rows), verdict.invalidates) {
 			break
 		}
 		progress("the floor is below its target: another round of it")
-		more, err := b.round(ctx, b.p.Rounds+round, floor)
+		more, err := b.round(ctx, b.p.Rounds+round, floor, used)
 		if err != nil {
 			return nil, err
 		}
@@ -56,7 +65,12 @@ func (b *bench) rounds(ctx context.Context) ([]measurement, error) {
 	return done, nil
 }
 
-func (b *bench) round(ctx context.Context, round int, all []setup) ([]measurement, error) {
+// withCurves tells whether in a round the set-ups are measured that are in no row: points of curves, which need less than what
+// has a target. It is so in every second round, and by turns in one that goes forward and one that goes back.
+func withCurves(round int) bool { return round%4 == 0 || round%4 == 3 }
+
+// round measures set-ups once; those that are not used by a row are measured for a shorter time.
+func (b *bench) round(ctx context.Context, round int, all []setup, used map[string]bool) ([]measurement, error) {
 	order := slices.Clone(all)
 	if round%2 == 1 {
 		slices.Reverse(order)
@@ -65,15 +79,15 @@ func (b *bench) round(ctx context.Context, round int, all []setup) ([]measuremen
 	for _, s := range order {
 		parts := max(s.parts, 1)
 		s.load.Time = b.p.Time / time.Duration(parts)
-		if s.short {
+		if s.short || !used[s.name] && parts == 1 {
 			s.load.Time, s.load.Warm = b.p.Time/2, b.p.Warm/2
 		}
-		for range parts {
+		for part := range parts {
 			res, err := b.measureWell(ctx, s)
 			if err != nil {
 				return nil, fmt.Errorf("measure %q: %w", s.name, err)
 			}
-			done = append(done, measurement{Round: round, Setup: s.name, Result: res, CPU: res.CPU()})
+			done = append(done, measurement{Round: round*parts + part, Setup: s.name, Result: res, CPU: res.CPU()})
 		}
 	}
 	return done, nil

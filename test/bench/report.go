@@ -10,28 +10,44 @@ import (
 	"os"
 	"path/filepath"
 	"text/tabwriter"
+
+	"github.com/socket-vmnet2/socket_vmnet2/test/rounds"
 )
 
 // A report is all there is to know of a run.
 type report struct {
-	Machine  machine       `json:"machine"`
-	Params   params        `json:"params"`
-	Verdicts []verdict     `json:"verdicts"`
-	Rounds   []measurement `json:"rounds"`
-	Calls    callSet       `json:"calls"`
+	Machine  rounds.Machine `json:"machine"`
+	Command  string         `json:"command"`
+	Params   params         `json:"params"`
+	Verdicts []verdict      `json:"verdicts"`
+	Calls    callSet        `json:"calls"`
+	Rounds   []measurement  `json:"-"`
+	more     []rounds.Round // of what is no comparison
 }
 
-// write puts the report into a file as JSON.
-func (r report) write(path string) error {
-	out, err := json.MarshalIndent(r, "", "  ")
+// write puts the raw rounds and the verdicts into the files that the command line names.
+func (r report) write() error {
+	var errs []error
+	if r.Params.JSON != "" {
+		f := rounds.File{Command: r.Command, Machine: r.Machine, Rounds: append(rawRounds(r.Rounds), r.more...)}
+		errs = append(errs, rounds.Write(r.Params.JSON, f))
+	}
+	if r.Params.Verdicts != "" {
+		errs = append(errs, r.writeVerdicts(r.Params.Verdicts))
+	}
+	return errors.Join(errs...)
+}
+
+func (r report) writeVerdicts(path string) error {
+	out, err := json.MarshalIndent(r, "", " ")
 	if err != nil {
-		return fmt.Errorf("encode the rounds: %w", err)
+		return fmt.Errorf("encode the verdicts: %w", err)
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return fmt.Errorf("make the directory for the rounds: %w", err)
+		return fmt.Errorf("make the directory for the verdicts: %w", err)
 	}
 	if err := os.WriteFile(path, append(out, '\n'), 0o644); err != nil {
-		return fmt.Errorf("write the rounds: %w", err)
+		return fmt.Errorf("write the verdicts: %w", err)
 	}
 	return nil
 }
@@ -57,8 +73,7 @@ func (r report) outcome(strict bool) error {
 func (r report) print(w io.Writer) {
 	m, p := r.Machine, r.Params
 	fmt.Fprintf(w, "%s, %d cores, %s; commit %s, %s, %s\n", m.CPU, m.Cores, m.Kernel, m.Commit, m.Go, m.Date.Format("2006-01-02 15:04 MST"))
-	fmt.Fprintf(w, "frames of %d bytes, window %d, best of %d rounds of %v, load average %s at the begin, %s at the end\n\n",
-		p.Frame, p.Window, p.Rounds, p.Time, m.LoadBegin, m.LoadEnd)
+	fmt.Fprintf(w, "best of %d rounds of %v, load average %s at the begin, %s at the end\n\n", p.Rounds, p.Time, m.LoadBegin, m.LoadEnd)
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(t, "row\twhat\tfigure\tagainst\tratio\tCPU ns\tagainst\tby CPU\ttarget\tverdict\t")
 	for _, v := range r.Verdicts {
@@ -66,6 +81,7 @@ func (r report) print(w io.Writer) {
 	}
 	_ = t.Flush()
 	fmt.Fprintln(w, "\n* decides: the ratio of the best rounds, or of the CPU time per frame where best and median differ by more than 1.5x")
+	fmt.Fprintln(w, "  or the target is about that. Ratios are of frames per second, or the daemon's figure over the other where <= stands.")
 	for _, v := range r.Verdicts {
 		if v.Remarks != "" {
 			fmt.Fprintf(w, "%s: %s\n", v.Text, v.Remarks)
@@ -110,6 +126,8 @@ func (v verdict) wanted() string {
 	switch {
 	case v.AtMost && v.Difference:
 		return fmt.Sprintf("<= %+g", v.Target)
+	case v.AtMost && v.Against == "":
+		return "<= " + amount(v.Target, v.Unit)
 	case v.AtMost:
 		return fmt.Sprintf("<= %g", v.Target)
 	case v.Target == 0:
@@ -135,6 +153,7 @@ func (v verdict) word() string {
 // Units of figures, where not frames/s.
 const (
 	unitCPU    = "ns of CPU time"
+	unitMS     = "ms"
 	unitMSPerS = "ms/s"
 	unitPerS   = "per s"
 )
@@ -148,6 +167,8 @@ func amount(x float64, unit string) string {
 		return fmt.Sprintf("%.1f us", x/1e3)
 	case unitCPU:
 		return fmt.Sprintf("%.1f ns", x)
+	case unitMS:
+		return fmt.Sprintf("%.1f ms", x)
 	case unitMSPerS:
 		return fmt.Sprintf("%.2f ms/s", x)
 	case unitPerS:

@@ -53,6 +53,9 @@ type Load struct {
 	Mark func(event string)
 }
 
+// FrameLen is the length of a frame of the load's flows in bytes, with its Ethernet header.
+func (l Load) FrameLen() int { return cmp.Or(l.Frame, usualFrame) }
+
 // How clients are connected: a letter each in Load.Kinds, the last of which stands for all that follow. csrc/load.h has the
 // same.
 const (
@@ -115,7 +118,7 @@ func (r *Rig) loadArgs(to *Relay, l Load) []string {
 	args := []string{
 		"--socket", to.Socket, "--relay", strconv.Itoa(to.PID()),
 		"--clients", strconv.Itoa(l.Clients), "--pairs", strconv.Itoa(l.Pairs),
-		"--frame-len", strconv.Itoa(cmp.Or(l.Frame, usualFrame)), "--window", strconv.Itoa(cmp.Or(l.Window, usualWindow)), "--batch", strconv.Itoa(l.Batch),
+		"--frame-len", strconv.Itoa(l.FrameLen()), "--window", strconv.Itoa(cmp.Or(l.Window, usualWindow)), "--batch", strconv.Itoa(l.Batch),
 		"--kinds", cmp.Or(l.Kinds, Stream), "--victim", l.Victim, "--victims", strconv.Itoa(max(l.Victims, 1)),
 		"--frames", strconv.Itoa(l.Frames), "--warm-ms", strconv.FormatInt(warm.Milliseconds(), 10),
 		"--time-ms", strconv.FormatInt(length.Milliseconds(), 10), "--slots", strconv.Itoa(max(l.Slots, 1)),
