@@ -104,7 +104,7 @@ lint:
 
 .PHONY: bench
 bench: build
-	$(GO) run ./test/bench -json build/bench.json
+	$(GO) run ./test/bench --json build/bench.json --verdicts build/bench-verdicts.json
 
 # The pages and plots of docs/performance, from the raw rounds there. report.check changes nothing: it fails if they are not what the
 # rounds and the templates of test/report give, or if there is a figure that nobody computed.
