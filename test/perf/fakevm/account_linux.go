@@ -8,7 +8,7 @@ import "github.com/socket-vmnet2/socket_vmnet2/test/rounds"
 type account struct {
 	relay  *relay // nil without one
 	before usage
-	count  func() (uint64, error) // frames that have arrived, or left where the flow ends in no interface
+	count  func() (uint64, error) // frames that have arrived, or left where the flow ends in no interface; 0: not known
 	frames uint64
 }
 
@@ -18,6 +18,9 @@ func (sc *scene) begin(s setup) (account, error) {
 		in = sc.l.guests[1]
 	}
 	a := account{relay: sc.relay, count: func() (uint64, error) {
+		if s.sender == offload || s.relay == rounds.Direct {
+			return 0, nil // the interface counts packets of many segments
+		}
 		received, sent, err := in.packets(device)
 		if s.direction == rounds.ClientToHost {
 			return sent, err

@@ -122,7 +122,7 @@ func exists(file string) bool {
 // compile makes the C programs.
 func (l *lab) compile(ctx context.Context) error {
 	l.vm, l.echo = filepath.Join(l.dir, "fakevm"), filepath.Join(l.dir, "echo")
-	return errors.Join(l.gcc(ctx, l.vm, "fakevm.c", "tap.c", "pump.c"), l.gcc(ctx, l.echo, "echo.c"))
+	return errors.Join(l.gcc(ctx, l.vm, "fakevm.c", "tap.c", "pump.c", "offload.c"), l.gcc(ctx, l.echo, "echo.c"))
 }
 
 func (l *lab) gcc(ctx context.Context, program string, files ...string) error {

@@ -20,7 +20,7 @@ func guestMAC(i int) string { return fmt.Sprintf("52:54:00:fa:ce:%02x", i+1) }
 func (l *lab) startGuest(i int, s setup, socket string) (*process, error) {
 	args := []string{s.transport, s.sender, strconv.Itoa(s.mtu), guestAddress(i), guestMAC(i)}
 	switch s.transport {
-	case path, connected:
+	case path:
 		args = append(args, socket+".d/dgram/sock", l.path("c"))
 	case passed:
 		args = append(args, socket+".d/attach")

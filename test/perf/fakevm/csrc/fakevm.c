@@ -4,11 +4,10 @@
 // device is the guest, this program is the VMM.
 //
 //	fakevm stream SENDER MTU ADDRESS MAC SOCKET
-//	fakevm connected SENDER MTU ADDRESS MAC SOCKET LOCAL   unix datagrams from the path LOCAL over a connected socket
-//	fakevm path SENDER MTU ADDRESS MAC SOCKET LOCAL        the same, the socket's name with each datagram
-//	fakevm passed SENDER MTU ADDRESS MAC SOCKET            a connected datagram socket that the relay passes, see attach
+//	fakevm path SENDER MTU ADDRESS MAC SOCKET LOCAL   unix datagrams from the path LOCAL, the socket's name with each of them
+//	fakevm passed SENDER MTU ADDRESS MAC SOCKET       a connected datagram socket that the relay passes, see attach
 //
-// SENDER is single, a frame a system call as QEMU does, or batch. "ready" on standard output says that all is set up.
+// SENDER is single, a frame a system call as QEMU does, batch, or for a stream offload (see offload.c). "ready" on standard output says that all is set up.
 #include "fakevm.h"
 
 #include <arpa/inet.h>
@@ -36,7 +35,7 @@ _Noreturn void die(const char *what)
 
 _Noreturn static void usage(void)
 {
-	fprintf(stderr, "usage: fakevm stream|connected|path|passed single|batch MTU ADDRESS MAC SOCKET [LOCAL]\n");
+	fprintf(stderr, "usage: fakevm stream|path|passed single|batch|offload MTU ADDRESS MAC SOCKET [LOCAL]\n");
 	exit(2);
 }
 
@@ -110,17 +109,18 @@ static void open_socket(struct vm *vm, const char *transport, const char *path, 
 		return;
 	}
 	vm->sock = new_socket(vm->datagrams ? SOCK_DGRAM : SOCK_STREAM);
-	if (local) {
-		struct sockaddr_un a;
-		socklen_t n = unix_address(&a, local);
-		if (bind(vm->sock, (struct sockaddr *)&a, n) < 0)
-			die(local);
-		set_buffers(vm->sock);
+	if (!vm->datagrams) {
+		connect_to(vm->sock, &vm->peer);
+		return;
 	}
-	int probe = vm->unconnected ? new_socket(SOCK_DGRAM) : vm->sock;
+	struct sockaddr_un a;
+	socklen_t n = unix_address(&a, local);
+	if (bind(vm->sock, (struct sockaddr *)&a, n) < 0)
+		die(local);
+	set_buffers(vm->sock);
+	int probe = new_socket(SOCK_DGRAM); // waits for the relay
 	connect_to(probe, &vm->peer);
-	if (probe != vm->sock)
-		close(probe);
+	close(probe);
 }
 
 static bool parse_mac(const char *text, uint8_t m[MAC_LEN])
@@ -135,20 +135,20 @@ int main(int argc, char **argv)
 	const char *transport = argv[1];
 	bool stream = strcmp(transport, "stream") == 0;
 	struct vm vm = {.datagrams = !stream, .batch = strcmp(argv[2], "batch") == 0, .unconnected = strcmp(transport, "path") == 0};
-	bool local = vm.unconnected || strcmp(transport, "connected") == 0;
-	if ((!stream && !local && strcmp(transport, "passed") != 0) || argc != (local ? 8 : 7))
+	if ((!stream && !vm.unconnected && strcmp(transport, "passed") != 0) || argc != (vm.unconnected ? 8 : 7))
 		usage();
-	if (!vm.batch && strcmp(argv[2], "single") != 0)
+	vm.offload = stream && strcmp(argv[2], "offload") == 0;
+	if (!vm.batch && !vm.offload && strcmp(argv[2], "single") != 0)
 		usage();
 	uint8_t mac[MAC_LEN], address[4];
 	if (inet_pton(AF_INET, argv[4], address) != 1 || !parse_mac(argv[5], mac))
 		usage();
-	vm.tap = open_tap(tap_name, vm.batch);
-	open_socket(&vm, transport, argv[6], local ? argv[7] : NULL);
+	vm.tap = open_tap(tap_name, vm.batch || vm.offload, vm.offload);
+	open_socket(&vm, transport, argv[6], vm.unconnected ? argv[7] : NULL);
 	set_up(tap_name, mac, address, atoi(argv[3]));
 	announce(&vm, mac, address);
 	pthread_t thread;
-	errno = pthread_create(&thread, NULL, stream ? stream_out : datagrams_out, &vm);
+	errno = pthread_create(&thread, NULL, vm.offload ? offload_out : stream ? stream_out : datagrams_out, &vm);
 	if (errno)
 		die("start a thread");
 	puts("ready");

@@ -13,11 +13,10 @@
 
 enum {
 	ARP_LEN = 60, // the shortest Ethernet frame
-	WRITE_SIZE = 128 * 1024, // a batching sender stops collecting beyond
 	READ_SIZE = 256 * 1024
 };
 
-static uint8_t *buffer(size_t n)
+uint8_t *buffer(size_t n)
 {
 	uint8_t *b = malloc(n);
 	if (!b)
@@ -25,7 +24,7 @@ static uint8_t *buffer(size_t n)
 	return b;
 }
 
-static void write_full(int fd, const uint8_t *buf, size_t n)
+void write_full(int fd, const uint8_t *buf, size_t n)
 {
 	while (n > 0) {
 		ssize_t done = write(fd, buf, n);
@@ -68,20 +67,25 @@ void *stream_out(void *arg)
 	return NULL;
 }
 
+size_t whole_frame(const uint8_t *buf, size_t len)
+{
+	uint32_t n;
+	if (len < PREFIX_LEN)
+		return 0;
+	memcpy(&n, buf, sizeof(n));
+	n = ntohl(n);
+	if (n < MIN_FRAME || n > MAX_FRAME) {
+		errno = EPROTO;
+		die("the length of a frame");
+	}
+	return len < PREFIX_LEN + n ? 0 : n;
+}
+
 // take_frames writes the whole frames in buf to the TAP device and returns their bytes.
 static size_t take_frames(int tap, const uint8_t *buf, size_t len)
 {
-	size_t off = 0;
-	while (len - off >= PREFIX_LEN) {
-		uint32_t n;
-		memcpy(&n, buf + off, sizeof(n));
-		n = ntohl(n);
-		if (n < MIN_FRAME || n > MAX_FRAME) {
-			errno = EPROTO;
-			die("the length of a frame");
-		}
-		if (len - off < PREFIX_LEN + n)
-			break;
+	size_t off = 0, n;
+	while ((n = whole_frame(buf + off, len - off)) > 0) {
 		tap_write(tap, buf + off + PREFIX_LEN, n);
 		off += PREFIX_LEN + n;
 	}
@@ -101,7 +105,7 @@ void stream_in(struct vm *vm)
 		if (n < 0)
 			continue;
 		have += (size_t)n;
-		size_t done = take_frames(vm->tap, buf, have);
+		size_t done = vm->offload ? take_offloaded(vm->tap, buf, have) : take_frames(vm->tap, buf, have);
 		have -= done;
 		memmove(buf, buf + done, have);
 	}

@@ -17,15 +17,17 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-int open_tap(const char *name, bool nonblocking)
+int open_tap(const char *name, bool nonblocking, bool offload)
 {
 	int fd = open("/dev/net/tun", O_RDWR | O_CLOEXEC | (nonblocking ? O_NONBLOCK : 0));
 	if (fd < 0)
 		die("/dev/net/tun");
-	struct ifreq r = {.ifr_flags = IFF_TAP | IFF_NO_PI};
+	struct ifreq r = {.ifr_flags = (short)(IFF_TAP | IFF_NO_PI | (offload ? IFF_VNET_HDR : 0))};
 	snprintf(r.ifr_name, sizeof(r.ifr_name), "%s", name);
 	if (ioctl(fd, TUNSETIFF, &r) < 0)
 		die("TUNSETIFF");
+	if (offload && ioctl(fd, TUNSETOFFLOAD, TUN_F_CSUM | TUN_F_TSO4) < 0)
+		die("TUNSETOFFLOAD");
 	return fd;
 }
 
@@ -69,6 +71,7 @@ static void wait_for(int fd, short events)
 }
 
 void tap_wait(int tap) { wait_for(tap, POLLIN); }
+void tap_wait_writable(int tap) { wait_for(tap, POLLOUT); }
 
 long tap_read(int tap, uint8_t *buf, size_t n)
 {
@@ -88,7 +91,7 @@ void tap_write(int tap, const uint8_t *frame, size_t n)
 {
 	while (write(tap, frame, n) < 0) {
 		if (errno == EAGAIN)
-			wait_for(tap, POLLOUT);
+			tap_wait_writable(tap);
 		else if (errno != EINTR && errno != ENOBUFS && errno != ENOMEM && errno != EINVAL)
 			die("write to the TAP device");
 		else if (errno != EINTR)
