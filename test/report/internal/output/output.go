@@ -112,13 +112,16 @@ func checkDir(dir string) error {
 	if err != nil {
 		return fmt.Errorf("look into the directory of the report: %w", err)
 	}
-	if _, made, err := ours(filepath.Join(dir, "README.md")); err != nil || made {
-		return err
+	_, made, err := ours(filepath.Join(dir, "README.md"))
+	if err != nil {
+		return fmt.Errorf("look whether there is a report: %w", err)
 	}
 	for _, e := range entries {
 		switch {
+		case e.Name() == Plots && !e.IsDir():
+			return fmt.Errorf("%s is no directory: move it away or choose another directory", filepath.Join(dir, Plots))
 		case e.Name() == "raw" || e.Name() == Plots || strings.HasSuffix(e.Name(), ".json"):
-		default:
+		case !made:
 			return fmt.Errorf("%s holds %s and no report: give an empty or new directory", dir, e.Name())
 		}
 	}
