@@ -9,7 +9,6 @@ import (
 	"io"
 	"net"
 	"sync"
-	"syscall"
 	"time"
 
 	"gvisor.dev/gvisor/pkg/tcpip"
@@ -30,28 +29,33 @@ var errFlowReset = errors.New("connection reset")
 type guestConn struct {
 	net.Conn // for writing, deadlines and addresses
 	ep       tcpip.Endpoint
-	entry    waiter.Entry
 	wq       *waiter.Queue
+	entries  [2]waiter.Entry // behind readable and writable
 	readable <-chan struct{}
-	tcp      *gonet.TCPConn // nil for UDP
+	writable <-chan struct{} // TCP only
+	tcp      *gonet.TCPConn  // nil for UDP
+	rest     bytes.Reader    // what write has left
 }
 
 func newGuestTCP(wq *waiter.Queue, ep tcpip.Endpoint) *guestConn {
 	c := gonet.NewTCPConn(wq, ep)
 	g := &guestConn{Conn: c, tcp: c, ep: ep, wq: wq}
-	g.watch()
+	g.readable = g.watch(0, waiter.ReadableEvents)
+	g.writable = g.watch(1, waiter.WritableEvents)
 	return g
 }
 
 func newGuestUDP(wq *waiter.Queue, ep tcpip.Endpoint) *guestConn {
 	g := &guestConn{Conn: gonet.NewUDPConn(wq, ep), ep: ep, wq: wq}
-	g.watch()
+	g.readable = g.watch(0, waiter.ReadableEvents)
 	return g
 }
 
-func (g *guestConn) watch() {
-	g.entry, g.readable = waiter.NewChannelEntry(waiter.ReadableEvents | waiter.EventHUp | waiter.EventErr)
-	g.wq.EventRegister(&g.entry)
+// watch returns a channel that says that one of the events, or the end, has come since.
+func (g *guestConn) watch(i int, events waiter.EventMask) (happened <-chan struct{}) {
+	g.entries[i], happened = waiter.NewChannelEntry(events | waiter.EventHUp | waiter.EventErr)
+	g.wq.EventRegister(&g.entries[i])
+	return happened
 }
 
 // next returns what arrived, in a buffer that the caller puts back. io.EOF is the orderly end.
@@ -73,6 +77,55 @@ func (g *guestConn) next() (*[bufSize]byte, int, error) {
 			return nil, 0, errFlowReset
 		}
 	}
+}
+
+// drainTo passes on what arrives until the orderly end, for which it returns nil. The host's socket takes it straight from the
+// stack's memory; what it does not take waits there, and the guest's window closes.
+func (g *guestConn) drainTo(h *hostConn) error {
+	if h.raw == nil {
+		return pump(h.Write, g.next)
+	}
+	var w socketWriter
+	var readErr tcpip.Error
+	try := func(fd uintptr) bool {
+		w = socketWriter{fd: fd}
+		_, readErr = g.ep.Read(&w, tcpip.ReadOptions{})
+		return !w.full
+	}
+	for {
+		if err := h.raw.Write(try); err != nil {
+			return err
+		}
+		if w.err != nil {
+			return w.err
+		}
+		switch readErr.(type) {
+		case nil:
+		case *tcpip.ErrWouldBlock:
+			<-g.readable
+		case *tcpip.ErrClosedForReceive:
+			return nil
+		default:
+			return errFlowReset
+		}
+	}
+}
+
+// write sends b to the guest, waiting while the stack has no room.
+func (g *guestConn) write(b []byte) (int, error) {
+	g.rest.Reset(b)
+	for g.rest.Len() > 0 {
+		_, err := g.ep.Write(&g.rest, tcpip.WriteOptions{})
+		switch err.(type) {
+		case nil:
+		case *tcpip.ErrWouldBlock:
+			<-g.writable
+		default:
+			return 0, errFlowReset
+		}
+	}
+	g.rest.Reset(nil)
+	return len(b), nil
 }
 
 // offer sends a datagram. One that the stack has no room for, as while it looks for the guest, is lost as on any network:
@@ -111,78 +164,11 @@ func (g *guestConn) settle(ctx context.Context) {
 
 // close frees the endpoint. A TCP connection whose two sides have ended is closed in order.
 func (g *guestConn) close() {
-	g.wq.EventUnregister(&g.entry)
+	g.wq.EventUnregister(&g.entries[0])
+	if g.tcp != nil {
+		g.wq.EventUnregister(&g.entries[1])
+	}
 	_ = g.Close()
-}
-
-// hostConn is the host's end of a flow.
-type hostConn struct {
-	net.Conn
-	raw syscall.RawConn // nil if the connection has no file descriptor
-}
-
-func newHostConn(c net.Conn) *hostConn {
-	h := &hostConn{Conn: c}
-	if sc, ok := c.(syscall.Conn); ok {
-		h.raw, _ = sc.SyscallConn()
-	}
-	return h
-}
-
-// next returns what arrived, in a buffer that the caller puts back. io.EOF is the orderly end of a TCP connection.
-func (h *hostConn) next(stream bool) (*[bufSize]byte, int, error) {
-	if h.raw == nil {
-		buf := buffers.Get().(*[bufSize]byte)
-		n, err := h.Read(buf[:])
-		if err != nil {
-			buffers.Put(buf)
-			return nil, 0, err
-		}
-		return buf, n, nil
-	}
-	var buf *[bufSize]byte
-	var n int
-	var readErr error
-	err := h.raw.Read(func(fd uintptr) bool {
-		buf = buffers.Get().(*[bufSize]byte)
-		for {
-			n, readErr = syscall.Read(int(fd), buf[:])
-			if readErr != syscall.EINTR {
-				break
-			}
-		}
-		if readErr == nil {
-			return true
-		}
-		buffers.Put(buf)
-		buf = nil
-		return readErr != syscall.EAGAIN
-	})
-	switch {
-	case err != nil:
-		return nil, 0, err
-	case readErr != nil:
-		return nil, 0, readErr
-	case n == 0 && stream:
-		buffers.Put(buf)
-		return nil, 0, io.EOF
-	}
-	return buf, n, nil
-}
-
-// closeWrite ends our side of a TCP connection in order.
-func (h *hostConn) closeWrite() {
-	if c, ok := h.Conn.(interface{ CloseWrite() error }); ok {
-		_ = c.CloseWrite()
-	}
-}
-
-// abort closes the connection with a reset where it can, and wakes whoever waits on it.
-func (h *hostConn) abort() {
-	if c, ok := h.Conn.(interface{ SetLinger(int) error }); ok {
-		_ = c.SetLinger(0)
-	}
-	_ = h.Close()
 }
 
 // setKeepAlive lets a TCP connection to a guest that has gone silently end after about two and a half minutes.

@@ -190,14 +190,14 @@ func (e *engine) relayTCP(guest *guestConn, host *hostConn, abort func()) {
 			}
 		}()
 		faults.Point("usernet.flow")
-		err := pump(guest.Write, func() (*[bufSize]byte, int, error) { return host.next(true) })
+		err := pump(guest.write, func() (*[bufSize]byte, int, error) { return host.next(true) })
 		if err != nil {
 			return
 		}
 		guest.closeWrite()
 		whole = true
 	})
-	if err := pump(host.Write, guest.next); err != nil {
+	if err := guest.drainTo(host); err != nil {
 		abort()
 	} else {
 		host.closeWrite()
