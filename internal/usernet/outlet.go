@@ -19,8 +19,10 @@ const (
 	outletKeep = 256 << 10
 )
 
-// outlet carries frames from the gateway to the bridge. The stack's goroutines append, one goroutine sends whatever has
-// gathered as one batch: the bridge sees one sender, and clients see few large writes under load.
+// outlet carries frames from the gateway to the bridge. The stack's goroutines append, and one of them sends whatever has
+// gathered as one batch: the bridge sees one sender at a time, and clients see few large writes under load. Who has a large
+// packet sends himself, since the bridge never blocks and waking another goroutine for it costs more; what is small, mostly
+// acknowledgements, gathers for the outlet's own goroutine.
 type outlet struct {
 	max   int // longest frame, bytes
 	send  func(frame.Batch)
@@ -32,6 +34,9 @@ type outlet struct {
 	closed bool
 
 	wake chan struct{} // one token: something waits, or closed
+
+	turn    sync.Mutex // held by whoever sends
+	sending []byte     // swapped with buf, by whoever sends
 }
 
 func newOutlet(maxFrame int, send func(frame.Batch), d *drops) *outlet {
@@ -65,7 +70,7 @@ func (o *outlet) putSegments(pkt *stack.PacketBuffer) {
 	o.mu.Unlock()
 	o.drops.outFull.Add(uint64(s.len()))
 	if n > 0 {
-		o.signal()
+		o.drain()
 	}
 }
 
@@ -90,26 +95,49 @@ func (o *outlet) put(size int, parts ...[]byte) {
 	o.signal()
 }
 
-// run sends until close.
+// run sends what others leave to it, until close.
 func (o *outlet) run() {
-	var sending []byte
 	for range o.wake {
+		o.drain()
 		o.mu.Lock()
-		sending, o.buf = o.buf, sending[:0]
-		n := o.n
-		o.n = 0
 		closed := o.closed
 		o.mu.Unlock()
-		if n > 0 {
-			o.send(frame.NewBatch(sending, n))
-		}
 		if closed {
 			return
 		}
-		if cap(sending) > outletKeep {
-			sending = nil
+	}
+}
+
+// maxTurns is how often in a row a goroutine of the stack sends what others left to it meanwhile.
+const maxTurns = 4
+
+// drain sends what has gathered, unless somebody else does already: then it is sent by him.
+func (o *outlet) drain() {
+	for range maxTurns {
+		if !o.turn.TryLock() {
+			return
+		}
+		o.mu.Lock()
+		o.sending, o.buf = o.buf, o.sending[:0]
+		n := o.n
+		o.n = 0
+		o.mu.Unlock()
+		if n > 0 {
+			o.send(frame.NewBatch(o.sending, n))
+		}
+		if cap(o.sending) > outletKeep {
+			o.sending = nil
+		}
+		o.turn.Unlock()
+		// Whoever did not get the turn since then relies on us.
+		o.mu.Lock()
+		n = o.n
+		o.mu.Unlock()
+		if n == 0 {
+			return
 		}
 	}
+	o.signal()
 }
 
 func (o *outlet) close() {

@@ -124,7 +124,9 @@ func TestSegments(t *testing.T) {
 // TestOutletSegments: a packet that does not fit is sent in part, and the rest is counted, as is a frame that is too long.
 func TestOutletSegments(t *testing.T) {
 	var d drops
-	o := newOutlet(frame.MinLen+MTU, nil, &d)
+	out := 0
+	o := newOutlet(frame.MinLen+MTU, func(b frame.Batch) { out += b.Len() }, &d)
+	o.turn.Lock() // somebody is sending
 	pkt := largePacket(randomBytes(65000), 65536, 1448, 12)
 	defer pkt.DecRef()
 	sent := 0
@@ -139,6 +141,10 @@ func TestOutletSegments(t *testing.T) {
 	defer long.DecRef()
 	o.putPacket(long)
 	assert.Equal(t, 3, int(d.malformed.Load()))
+	o.turn.Unlock()
+	o.drain()
+	assert.Equal(t, sent, out+int(d.outFull.Load()))
+	assert.Nil(t, o.sending, "so large a buffer is not kept")
 	o.close()
 	before := d.outFull.Load()
 	o.putPacket(pkt)
