@@ -127,7 +127,7 @@ var direct = map[string]use{
 	"github.com/urfave/cli/v2": {"MIT", []string{"internal/compat", "cmd/socket_vmnet2"}, nil},
 	"golang.org/x/sys": {"BSD-3-Clause", []string{
 		"internal/link", "internal/mmsg", "internal/peercred", "internal/unixgram", "internal/compat", "internal/handoff", "internal/upgrade", "internal/inherit", "internal/rundir", "internal/state", "internal/vmnet/pkt", "internal/vmnet/ffi", "internal/darwinapi",
-		"cmd/socket_vmnet2", "cmd/socket_vmnet_client", "cmd/vmnet-helper", "internal/passing", "internal/passing/proto", "internal/passing/client",
+		"cmd/socket_vmnet2", "cmd/socket_vmnet_client", "cmd/vmnet-helper", "internal/passing", "internal/passing/proto", "internal/passing/client", "internal/usernet",
 		"test/bench/vmnetcalls", "test/e2e/guest", "test/e2e/lab", "test/perf/fakevm", "test/soak", "test/vzguest",
 	}, []string{"*"}},
 	"gvisor.dev/gvisor":                      {"Apache-2.0", []string{"internal/usernet"}, []string{"internal/fakeguest"}},

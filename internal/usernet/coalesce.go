@@ -11,6 +11,7 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/header"
 	"gvisor.dev/gvisor/pkg/tcpip/stack"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/bridge"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 )
 
@@ -187,4 +188,32 @@ func (c *coalescer) clear() {
 		clear(h.payloads)
 	}
 	c.n = 0
+}
+
+// toStack passes f to the stack, now or with what continues it.
+func (g *gateway) toStack(src bridge.PortID, f []byte) {
+	if g.joined.blocks(f) {
+		g.flush(src)
+	}
+	if g.joined.hold(f) {
+		return
+	}
+	if e := g.current(); e != nil {
+		e.deliver(src, f)
+	} else {
+		g.drops.restart.Add(1)
+	}
+}
+
+// flush passes to the stack what was held.
+func (g *gateway) flush(src bridge.PortID) {
+	for i := range g.joined.all() {
+		h := &g.joined.all()[i]
+		if e := g.current(); e != nil {
+			e.deliverPacket(src, header.IPv4ProtocolNumber, h.packet())
+		} else {
+			g.drops.restart.Add(uint64(max(1, len(h.payloads))))
+		}
+	}
+	g.joined.clear()
 }

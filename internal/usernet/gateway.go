@@ -103,34 +103,6 @@ func (g *gateway) handle(src bridge.PortID, f []byte) {
 	}
 }
 
-// toStack passes f to the stack, now or with what continues it.
-func (g *gateway) toStack(src bridge.PortID, f []byte) {
-	if g.joined.blocks(f) {
-		g.flush(src)
-	}
-	if g.joined.hold(f) {
-		return
-	}
-	if e := g.current(); e != nil {
-		e.deliver(src, f)
-	} else {
-		g.drops.restart.Add(1)
-	}
-}
-
-// flush passes to the stack what was held.
-func (g *gateway) flush(src bridge.PortID) {
-	for i := range g.joined.all() {
-		h := &g.joined.all()[i]
-		if e := g.current(); e != nil {
-			e.deliverPacket(src, header.IPv4ProtocolNumber, h.packet())
-		} else {
-			g.drops.restart.Add(uint64(max(1, len(h.payloads))))
-		}
-	}
-	g.joined.clear()
-}
-
 func (g *gateway) handleDHCP(src bridge.PortID, d datagram) {
 	if g.net.dhcp == nil {
 		g.drops.unwanted.Add(1)
