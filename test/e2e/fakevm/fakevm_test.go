@@ -98,19 +98,33 @@ func nothingLeft(t *testing.T, dir string) {
 }
 
 // descendants are the processes below process pid.
-func descendants(t *testing.T, pid int) (all []int) {
+func descendants(t *testing.T, pid int) []int {
 	t.Helper()
-	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	all, err := descend(pid)
 	require.NoError(t, err)
+	return all
+}
+
+func descend(pid int) (all []int, err error) {
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	if err != nil {
+		return nil, err
+	}
 	for _, thread := range threads {
 		children, _ := os.ReadFile(thread)
 		for child := range strings.FieldsSeq(string(children)) {
 			n, err := strconv.Atoi(child)
-			require.NoError(t, err)
-			all = append(append(all, n), descendants(t, n)...)
+			if err != nil {
+				return nil, err
+			}
+			below, err := descend(n)
+			if err != nil {
+				return nil, err
+			}
+			all = append(append(all, n), below...)
 		}
 	}
-	return all
+	return all, nil
 }
 
 func TestEveryKind(t *testing.T) {
