@@ -22,7 +22,7 @@ const (
 	inletShare = 64 << 10
 
 	chunkSize  = 64 << 10
-	spareCount = 16 // chunks kept for reuse
+	spareCount = 16 // chunks, and sources, kept for reuse
 )
 
 // A chunk is frames of one client in wire form.
@@ -50,6 +50,7 @@ type inlet struct {
 	turns   []bridge.PortID           // their order
 	bytes   int
 	spare   []*chunk
+	rested  []*source // without chunks
 	closed  bool
 
 	wake chan struct{} // one token: something waits, or closed
@@ -124,7 +125,7 @@ func (q *inlet) put(src bridge.PortID, f []byte) bool {
 		return false
 	}
 	if s == nil {
-		s = &source{}
+		s = q.newSource()
 		q.sources[src] = s
 		q.turns = append(q.turns, src)
 	}
@@ -141,6 +142,15 @@ func (q *inlet) put(src bridge.PortID, f []byte) bool {
 	s.bytes += n
 	q.bytes += n
 	return true
+}
+
+func (q *inlet) newSource() *source {
+	if n := len(q.rested); n > 0 {
+		s := q.rested[n-1]
+		q.rested = q.rested[:n-1]
+		return s
+	}
+	return &source{}
 }
 
 func (q *inlet) newChunk(src bridge.PortID) *chunk {
@@ -185,6 +195,9 @@ func (q *inlet) pop() *chunk {
 		q.turns = append(q.turns, id)
 	} else {
 		delete(q.sources, id)
+		if len(q.rested) < spareCount {
+			q.rested = append(q.rested, s)
+		}
 	}
 	return c
 }
