@@ -67,6 +67,25 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
+// TestOverload: where not even the C program gets enough through, nothing is said about the daemon, but in the row that proves the gate.
+func TestOverload(t *testing.T) {
+	for name, tt := range map[string]struct {
+		floor, daemon side
+		proven        bool
+		errs          int
+	}{
+		"both starve":             {slotsOf(3, 250), slotsOf(3, 250), false, 0},
+		"the daemon alone":        {slotsOf(30, 250), slotsOf(3, 250), false, 1},
+		"both, in the proven row": {slotsOf(3, 250), slotsOf(3, 250), true, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ta := tally{row: row{key: "stream", proven: tt.proven}, floor: tt.floor, daemon: tt.daemon}
+			g := gate{base: baseline{Ratios: map[string]float64{"stream": 1}}}
+			assert.Len(t, g.failure(&ta), tt.errs)
+		})
+	}
+}
+
 func TestBaselines(t *testing.T) {
 	b, err := readBaseline(baselineJSON)
 	require.NoError(t, err)

@@ -40,6 +40,9 @@ type tally struct {
 // judged tells whether both sides have slots enough to be compared.
 func (t *tally) judged() bool { return len(t.floor) >= minSlots && len(t.daemon) >= minSlots }
 
+// overloaded tells whether not even the C program got enough through for a comparison.
+func (t *tally) overloaded() bool { return len(t.floor) < minSlots }
+
 // ratio is what the daemon takes for a frame, in terms of the floor.
 func (t *tally) ratio() float64 { return t.daemon.low() / t.floor.low() }
 

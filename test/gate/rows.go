@@ -59,13 +59,13 @@ func init() {
 const (
 	// slotTime is short, so that one is left alone now and then by what else the machine does, and long against the time that
 	// frames are under way.
-	slotTime = 25 * time.Millisecond
-	slots    = 8 // of a measurement
+	slotTime = 40 * time.Millisecond
+	slots    = 6 // of a measurement
 	warmTime = 50 * time.Millisecond
 
 	// minFrames is how many frames a slot needs. There are 256 under way at most, whose cost may be in one slot and their arrival in
 	// another.
-	minFrames = 1500
+	minFrames = 1000
 )
 
 // load is what the row's clients do.
@@ -92,7 +92,7 @@ var slowness = rig.Change{
 	New: `var wasted byte
 
 func (p *Port) Send(b frame.Batch) {
-	for wire, i := b.Bytes(), 0; i < len(wire); i += 24 {
+	for wire, i := b.Bytes(), 0; i < len(wire); i += 32 {
 		wasted ^= wire[i]
 	}
 `,
