@@ -50,7 +50,7 @@ UNIT = $(shell $(GO) list ./... | grep -v -e '/test/e2e' -e '/test/reconnect')
 TAGS = -tags vmnetsim
 
 .PHONY: test
-test: check test.unit test.race test.asan test.e2e
+test: check test.unit test.race test.asan test.gate test.e2e
 	@echo 'make test: everything passed'
 
 .PHONY: test.unit
