@@ -100,6 +100,13 @@ func (c choice) setups() []setup {
 	return slices.DeleteFunc(setups(), func(s setup) bool { return !used[s.name] && !c.anyOf(s.filed()) })
 }
 
+// decided are the rows that have a target or have been asked for by their keys.
+func (c choice) decided(rows []row) []row {
+	return slices.DeleteFunc(slices.Clone(rows), func(r row) bool {
+		return r.target == 0 && r.most == 0 && !slices.Contains(c.Only, r.key)
+	})
+}
+
 // usedBy are the names of set-ups that rows compare.
 func usedBy(rows []row) map[string]bool {
 	used := map[string]bool{}

@@ -179,6 +179,14 @@ func TestChosenSeries(t *testing.T) {
 	assert.True(t, slices.ContainsFunc(both.rows(), func(r row) bool { return r.key == "old8" }), "by its key")
 }
 
+func TestDecided(t *testing.T) {
+	var got []string
+	for _, r := range (choice{Only: []string{"pairs2"}}).decided([]row{{key: "a"}, {key: "b", target: 1}, {key: "c", most: 1}, {key: "pairs2"}}) {
+		got = append(got, r.key)
+	}
+	assert.Equal(t, []string{"b", "c", "pairs2"}, got)
+}
+
 // Curves are measured in rounds of both directions.
 func TestWithCurves(t *testing.T) {
 	var in []int

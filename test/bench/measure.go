@@ -31,7 +31,7 @@ const extraRounds = 7
 // one each time.
 func (b *bench) rounds(ctx context.Context) ([]measurement, error) {
 	rows, all := b.p.rows(), b.p.setups()
-	used := usedBy(rows)
+	used := usedBy(b.p.decided(rows))
 	var done []measurement
 	for round := range b.p.Rounds {
 		chosen := all
@@ -65,11 +65,11 @@ func (b *bench) rounds(ctx context.Context) ([]measurement, error) {
 	return done, nil
 }
 
-// withCurves tells whether in a round the set-ups are measured that are in no row: points of curves, which need less than what
+// withCurves tells whether in a round the set-ups are measured that decide nothing: points of curves, which need less than what
 // has a target. It is so in every second round, and by turns in one that goes forward and one that goes back.
 func withCurves(round int) bool { return round%4 == 0 || round%4 == 3 }
 
-// round measures set-ups once; those that are not used by a row are measured for a shorter time.
+// round measures set-ups once; those that are not used by what is decided are measured for a shorter time.
 func (b *bench) round(ctx context.Context, round int, all []setup, used map[string]bool) ([]measurement, error) {
 	order := slices.Clone(all)
 	if round%2 == 1 {
@@ -80,7 +80,10 @@ func (b *bench) round(ctx context.Context, round int, all []setup, used map[stri
 		parts := max(s.parts, 1)
 		s.load.Time = b.p.Time / time.Duration(parts)
 		if s.short || !used[s.name] && parts == 1 {
-			s.load.Time, s.load.Warm = b.p.Time/2, b.p.Warm/2
+			s.load.Time = b.p.Time / 2
+		}
+		if s.load.Time < b.p.Time {
+			s.load.Warm = b.p.Warm / 2
 		}
 		for part := range parts {
 			res, err := b.measureWell(ctx, s)

@@ -43,7 +43,7 @@ type Load struct {
 	Echo    bool          // the first pair has a ping-pong of 64 bytes instead of a windowed flow
 	Frame   int           // bytes of a frame of a flow with its Ethernet header; 0 = 1514
 	Window  int           // frames of a flow that may be in flight; 0 = 256
-	Frames  int           // measure until as many have arrived, if that takes longer
+	Frames  int           // measure until as many have arrived, and as many round trips, if that takes longer
 	Time    time.Duration // 0: as the Rig's Options say
 	Warm    time.Duration // likewise
 	Slots   int           // equal parts of Time whose figures are wanted as well; 0 or 1: none

@@ -61,6 +61,7 @@ func TestLoadThroughEveryRelay(t *testing.T) {
 		{"from connected", rounds.Floor, Load{Clients: 2, Pairs: 1, Batch: BatchFrames, Kinds: Connected + Stream}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			tt.load.Frames = 20 // however busy the machine is
 			res, err := r.Measure(t.Context(), tt.relay, tt.load)
 			require.NoError(t, err)
 			assert.Positive(t, res.RelayCPUNS)
@@ -85,16 +86,20 @@ func TestLoadThroughEveryRelay(t *testing.T) {
 // A client that never reads stops the old way for everybody: this is what the daemon is compared with.
 func TestDeafClientStopsTheOldWay(t *testing.T) {
 	r := testRig(t)
-	const warm = 500 * time.Millisecond // until what is on its way has arrived and the client's buffer is full
-	for _, tt := range []struct {
-		relay string
-		stops bool
-	}{{rounds.Old, true}, {rounds.Floor, false}} {
-		deaf := Load{Clients: 6, Pairs: 2, Batch: BatchFrames, Victim: VictimDeaf, Warm: warm}
-		res, err := r.Measure(t.Context(), tt.relay, deaf)
+	deaf := Load{Clients: 6, Pairs: 2, Batch: BatchFrames, Victim: VictimDeaf}
+	// On a busy machine it takes a while until what is on its way has arrived and the client's buffer is full.
+	for deaf.Warm = 500 * time.Millisecond; ; deaf.Warm *= 3 {
+		res, err := r.Measure(t.Context(), rounds.Old, deaf)
 		require.NoError(t, err)
-		assert.Equal(t, tt.stops, res.Received == 0, "%s: %d frames", tt.relay, res.Received)
+		if res.Received == 0 {
+			break
+		}
+		require.Less(t, deaf.Warm, 10*time.Second, "%d frames arrived", res.Received)
 	}
+	deaf.Warm, deaf.Frames = 0, 20
+	res, err := r.Measure(t.Context(), rounds.Floor, deaf)
+	require.NoError(t, err)
+	assert.GreaterOrEqual(t, res.Received, int64(20))
 }
 
 func TestSlots(t *testing.T) {
@@ -116,6 +121,7 @@ func TestSlots(t *testing.T) {
 func TestDriveNoticesBadRelays(t *testing.T) {
 	r := testRig(t)
 	const out = "arrived damaged or out of order"
+	const enough = 500 // frames that arrive until the damage has been noticed
 	for _, length := range []int{64, 1514, 9000} {
 		wire := 4 + length // bytes of a frame in wire form
 		for _, tt := range []struct {
@@ -144,7 +150,7 @@ func TestDriveNoticesBadRelays(t *testing.T) {
 			{"hangs up", func([]byte) []byte { return nil }, "the relay closed a connection"},
 		} {
 			t.Run(fmt.Sprintf("%d bytes/%s", length, tt.name), func(t *testing.T) {
-				l := Load{Clients: 2, Pairs: 1, Batch: BatchFrames, Frame: length}
+				l := Load{Clients: 2, Pairs: 1, Batch: BatchFrames, Frame: length, Frames: enough}
 				_, err := r.Drive(t.Context(), damagingRelay(t, tt.damage), l)
 				if tt.want == "" {
 					require.NoError(t, err)
@@ -241,7 +247,7 @@ func TestDriveNoticesBadDatagrams(t *testing.T) {
 		{"sends a runt", func([]byte) [][]byte { return [][]byte{{}} }, "a datagram of 0 bytes", false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			l := Load{Clients: 2, Pairs: 1, Batch: BatchFrames, Kinds: Connected + Unconnected}
+			l := Load{Clients: 2, Pairs: 1, Batch: BatchFrames, Kinds: Connected + Unconnected, Frames: 500}
 			res, err := r.Drive(t.Context(), datagramRelay(t, tt.send), l)
 			if tt.want != "" {
 				assert.ErrorContains(t, err, tt.want)

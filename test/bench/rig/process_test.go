@@ -13,6 +13,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/socket-vmnet2/socket_vmnet2/test/rounds"
 )
 
 // TestActivity: what polls is seen.
@@ -31,6 +33,25 @@ func TestActivity(t *testing.T) {
 	assert.Positive(t, w.CPU)
 	assert.GreaterOrEqual(t, w.Voluntary, uint64(10))
 	assert.GreaterOrEqual(t, w.Length, 20*time.Millisecond)
+}
+
+// A program that does not end by SIGTERM is asked what it is doing.
+func TestStopOfWhatIsStuck(t *testing.T) {
+	const script = `trap '' TERM; trap 'echo stuck here >&2; exit 2' QUIT; touch "$0"; while :; do sleep 0.05; done`
+	r := ForTest(t, Options{Daemon: os.Args[0], Kinds: []Kind{{Name: "stuck", Command: func(_ *Rig, l *Relay) (*exec.Cmd, error) {
+		return exec.Command("sh", "-c", script, l.Socket), nil
+	}}}})
+	l, err := r.Start("stuck")
+	require.NoError(t, err)
+	require.NoError(t, l.WaitSocket(t.Context()))
+	err = l.Stop()
+	assert.ErrorContains(t, err, "did not end within 4s of SIGTERM")
+	assert.ErrorContains(t, err, "stuck here")
+
+	_, err = r.Start("unheard of")
+	assert.ErrorContains(t, err, `unknown kind of relay "unheard of"`)
+	_, err = r.Start(rounds.DaemonVmnet)
+	assert.ErrorContains(t, err, "has not been prepared")
 }
 
 // fakeThread makes a directory of a thread as /proc has it.

@@ -81,13 +81,18 @@ func (r *Relay) Stop() error {
 	case <-r.ended:
 		return nil
 	case <-time.After(stopTime):
+	}
+	_ = r.cmd.Process.Signal(syscall.SIGQUIT) // a Go program says what it is doing
+	select {
+	case <-r.ended:
+	case <-time.After(stopTime):
 		_ = r.cmd.Process.Kill()
 		<-r.ended
-		return fmt.Errorf("%s did not end within %v of SIGTERM%s", r.cmd.Path, stopTime, r.Diagnosis())
 	}
+	return fmt.Errorf("%s did not end within %v of SIGTERM%s", r.cmd.Path, stopTime, r.Diagnosis())
 }
 
-// Diagnosis is what the process wrote last, ready to follow an error's text.
+// Diagnosis is what the process wrote last, ready to follow an error's text: its last lines, and a stuck Go program's goroutines.
 func (r *Relay) Diagnosis() string {
 	if s := strings.TrimSpace(r.stderr.String()); s != "" {
 		return "\nits last lines:\n" + s
@@ -120,7 +125,7 @@ type tail struct {
 }
 
 // tailSize bounds what a tail keeps, in bytes.
-const tailSize = 4096
+const tailSize = 1 << 16
 
 func (t *tail) Write(p []byte) (int, error) {
 	t.mu.Lock()

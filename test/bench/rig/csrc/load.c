@@ -240,6 +240,14 @@ static void tell_event(const char *event)
 		;
 }
 
+// is_enough tells whether as many frames and round trips have been counted as were asked for.
+static bool is_enough(const struct snapshot *a, const struct snapshot *b)
+{
+	int flows = opt.pairs - (opt.echo ? 1 : 0);
+	return (!flows || (long)(b->received - a->received) >= opt.frames) &&
+	       (!opt.echo || (long)(b->round_trips - a->round_trips) >= opt.frames);
+}
+
 static void measure(void)
 {
 	clockid_t relay_clock = CLOCK_MONOTONIC;
@@ -257,7 +265,8 @@ static void measure(void)
 		if (opt.slots > 1)
 			print_slot(&before, &b);
 	}
-	for (int waited = 0; (long)(b.received - a.received) < opt.frames && waited < FRAMES_MS; waited += 10) {
+	for (int waited = 0; !is_enough(&a, &b) && waited < FRAMES_MS; waited += 10) {
+		check_clients();
 		sleep_ms(10);
 		b = take_snapshot(relay_clock);
 	}

@@ -41,7 +41,7 @@ struct options {
 	int warm_ms;       // from the start to the begin of the measurement
 	int time_ms;       // of the measurement
 	int slots;         // parts of it whose figures are printed as well, if more than 1
-	long frames;       // measure until so many have arrived, if that takes longer
+	long frames;       // measure until so many have arrived, and so many round trips, if that takes longer
 	pid_t relay;       // whose CPU time is measured
 };
 
