@@ -263,6 +263,7 @@ func newWorld(t *testing.T, goos string, names ...string) *world {
 	}
 	t.Setenv("PATH", filepath.Join(dir, "bin"))
 	t.Setenv(fakeDirVariable, dir)
+	t.Setenv("GORACE", "atexit_sleep_ms=0") // or each of the fakes takes a second to end where the race detector is on
 	root, err := filepath.Abs("../..")
 	require.NoError(t, err)
 	w := &world{fake: fake{dir: dir}, t: t, stdout: &record{}, stderr: &record{}}
