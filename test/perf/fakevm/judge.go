@@ -14,7 +14,8 @@ const (
 	// gvproxy the way to the host and back.
 	targetFloor, targetGvproxy = 0.8, 1.2
 
-	// noisy is the quotient of best and median from which on a busy machine is suspected and CPU time decides.
+	// noisy is the quotient of best and median from which on a busy machine is suspected. Then CPU time decides between two
+	// user-space stacks, which are where the work is. Between two clients most of it is theirs and the best rounds decide.
 	noisy = 1.5
 )
 
@@ -85,12 +86,12 @@ func compare(daemon, other []rounds.Round) verdict {
 		ratio:    quotient(slices.Max(speed), slices.Max(base)),
 		cpuRatio: quotient(median(each(other, cpuPerGB)), median(each(daemon, cpuPerGB))),
 	}
-	v.byCPU = v.cpuRatio > 0 && (isNoisy(speed) || isNoisy(base))
-	switch other[0].Relay {
-	case rounds.Floor:
+	switch {
+	case other[0].Relay == rounds.Floor:
 		v.target = targetFloor
-	case rounds.Gvproxy:
+	case other[0].Relay == rounds.Gvproxy:
 		v.target = targetGvproxy
+		v.byCPU = v.cpuRatio > 0 && (isNoisy(speed) || isNoisy(base))
 	}
 	return v
 }

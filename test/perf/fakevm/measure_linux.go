@@ -19,7 +19,7 @@ func (l *lab) measure(ctx context.Context, setups []setup) (rounds.File, error) 
 	f := rounds.File{Command: l.o.Command, Machine: l.machine(ctx)}
 	for round := range l.o.Rounds {
 		l.o.progress("round %d of %d", round+1, l.o.Rounds)
-		order := slices.DeleteFunc(slices.Clone(setups), func(s setup) bool { return s.seldom && round%2 == 1 })
+		order := slices.DeleteFunc(slices.Clone(setups), func(s setup) bool { return s.seldom() && round%2 == 1 })
 		if round%2 == 1 {
 			slices.Reverse(order)
 		}

@@ -38,9 +38,8 @@ type setup struct {
 	sender    string // of frames, by the VMM: single, batch or offload
 	direction string
 	mtu       int
-	clients   int  // attached
-	active    int  // of them with traffic; the first two measure, others are a load for them
-	seldom    bool // only shown: every other round is enough
+	clients   int // attached
+	active    int // of them with traffic; the first two measure, others are a load for them
 }
 
 // name is the set-up's name within the file.
@@ -62,6 +61,11 @@ func (s setup) name() string {
 	return strings.Join(parts, " ")
 }
 
+// seldom tells that a set-up has no target and is only shown: every other round is enough.
+func (s setup) seldom() bool {
+	return s.relay == rounds.Old || s.relay == rounds.Direct || s.clients > s.active
+}
+
 func setups() []setup { return slices.Concat(tcpSetups(), latencySetups(), gatewaySetups()) }
 
 // pair is two clients one of which sends to the other.
@@ -76,9 +80,7 @@ func tcpSetups() []setup {
 	var all []setup
 	for _, mtu := range []int{1500, 9000, largeStream} {
 		for _, relay := range []string{rounds.Floor, rounds.Daemon, rounds.Old} {
-			s := pair(relay, stream, single, mtu)
-			s.seldom = relay == rounds.Old && mtu != 1500
-			all = append(all, s)
+			all = append(all, pair(relay, stream, single, mtu))
 		}
 	}
 	for _, relay := range []string{rounds.Floor, rounds.Daemon, rounds.Old} {
@@ -96,9 +98,7 @@ func tcpSetups() []setup {
 		all = append(all, s)
 	}
 	for _, mtu := range []int{1500, 9000, largeDatagram} {
-		s := pair(rounds.Direct, "", "", mtu)
-		s.seldom = true
-		all = append(all, s)
+		all = append(all, pair(rounds.Direct, "", "", mtu))
 	}
 	return all
 }
@@ -114,7 +114,7 @@ func latencySetups() []setup {
 		}
 	}
 	direct := pair(rounds.Direct, "", "", 1500)
-	direct.series, direct.seldom = SeriesLatency, true
+	direct.series = SeriesLatency
 	return append(all, direct)
 }
 
