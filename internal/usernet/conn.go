@@ -37,7 +37,13 @@ type guestConn struct {
 	rest     bytes.Reader    // what write has left
 }
 
-func newGuestTCP(wq *waiter.Queue, ep tcpip.Endpoint) *guestConn {
+// newGuestTCP takes over the endpoint of an established connection.
+func newGuestTCP(f *flow, wq *waiter.Queue, ep tcpip.Endpoint) *guestConn {
+	setKeepAlive(ep)
+	if f.crowd {
+		ep.SocketOptions().SetReceiveBufferSize(crowdBuffer, true)
+		ep.SocketOptions().SetSendBufferSize(crowdBuffer, true)
+	}
 	c := gonet.NewTCPConn(wq, ep)
 	g := &guestConn{Conn: c, tcp: c, ep: ep, wq: wq}
 	g.readable = g.watch(0, waiter.ReadableEvents)

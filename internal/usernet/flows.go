@@ -37,6 +37,7 @@ type flow struct {
 	table *flowTable
 	key   flowKey
 	src   bridge.PortID
+	crowd bool // its guest had many of the same protocol when it began
 
 	used atomic.Int64 // UDP: when it carried something last, ns on the table's clock
 
@@ -125,7 +126,7 @@ func (t *flowTable) add(src bridge.PortID, k flowKey) *flow {
 		t.removeLocked(evicted)
 		t.guests[src] = g
 	}
-	f := &flow{table: t, key: k, src: src}
+	f := &flow{table: t, key: k, src: src, crowd: len(g.flows[k.proto]) >= crowd}
 	f.touch()
 	t.flows[k] = f
 	g.flows[k.proto][f] = true

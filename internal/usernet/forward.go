@@ -173,7 +173,7 @@ func (f *forward) newKey(p proto) flowKey {
 // serveForwarded is the life of one connection from outside.
 func (e *engine) serveForwarded(f *flow, host *hostConn, to netip.AddrPort) {
 	ctx, cancel := context.WithTimeout(e.ctx, e.dialTimeout())
-	guest := e.dialGuest(ctx, to)
+	guest := e.dialGuest(ctx, f, to)
 	cancel()
 	if guest == nil {
 		host.abort()
@@ -183,7 +183,7 @@ func (e *engine) serveForwarded(f *flow, host *hostConn, to netip.AddrPort) {
 }
 
 // dialGuest connects to a guest in the gateway's name, nil if it does not answer.
-func (e *engine) dialGuest(ctx context.Context, to netip.AddrPort) *guestConn {
+func (e *engine) dialGuest(ctx context.Context, f *flow, to netip.AddrPort) *guestConn {
 	wq := new(waiter.Queue)
 	ep, err := e.stack.NewEndpoint(tcp.ProtocolNumber, header.IPv4ProtocolNumber, wq)
 	if err != nil {
@@ -209,8 +209,7 @@ func (e *engine) dialGuest(ctx context.Context, to netip.AddrPort) *guestConn {
 		ep.Close()
 		return nil
 	}
-	setKeepAlive(ep)
-	return newGuestTCP(wq, ep)
+	return newGuestTCP(f, wq, ep)
 }
 
 func (e *engine) fullAddress(a netip.AddrPort) tcpip.FullAddress {

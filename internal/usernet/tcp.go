@@ -151,8 +151,7 @@ func (e *engine) accept(f *flow, r *tcp.ForwarderRequest) *guestConn {
 		return nil
 	}
 	r.Complete(false)
-	setKeepAlive(ep)
-	return newGuestTCP(wq, ep)
+	return newGuestTCP(f, wq, ep)
 }
 
 // wakeHandshake makes CreateEndpoint, which waits for an event on wq, give up. One event does not do: it is lost when
