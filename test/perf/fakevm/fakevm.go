@@ -103,6 +103,9 @@ func Run(ctx context.Context, o Options) (rounds.File, error) {
 		return rounds.File{}, err
 	}
 	l, err := newLab(ctx, o, setups)
+	if ctx.Err() != nil && err != nil {
+		err = ctx.Err() // a compiler that was killed because of it is no news
+	}
 	if err != nil {
 		return rounds.File{}, err
 	}

@@ -86,10 +86,10 @@ func compare(daemon, other []rounds.Round) verdict {
 		ratio:    quotient(slices.Max(speed), slices.Max(base)),
 		cpuRatio: quotient(median(each(other, cpuPerGB)), median(each(daemon, cpuPerGB))),
 	}
-	switch {
-	case other[0].Relay == rounds.Floor:
+	switch other[0].Relay {
+	case rounds.Floor:
 		v.target = targetFloor
-	case other[0].Relay == rounds.Gvproxy:
+	case rounds.Gvproxy:
 		v.target = targetGvproxy
 		v.byCPU = v.cpuRatio > 0 && (isNoisy(speed) || isNoisy(base))
 	}

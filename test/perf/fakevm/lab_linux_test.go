@@ -3,6 +3,7 @@
 package fakevm
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"testing"
@@ -58,4 +59,12 @@ func TestUsage(t *testing.T) {
 	assert.Equal(t, uint64(12), field("Name:\tx\nRssAnon:\t      12 kB\n", "RssAnon"))
 	assert.Zero(t, field("RssAnon:\nx: y\n", "RssAnon"))
 	assert.Zero(t, less(1, 2))
+}
+
+func TestCanceledAtOnce(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	f, err := Run(ctx, Options{Daemon: "/bin/true", Gvproxy: "/bin/true", Rounds: 1})
+	require.ErrorIs(t, err, context.Canceled)
+	assert.Empty(t, f.Rounds)
 }
