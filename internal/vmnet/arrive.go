@@ -10,7 +10,7 @@ import (
 
 // arrive delivers b, which came from vmnet by l and in which no frame is longer than longest bytes, and learns from it.
 func (s *switcher) arrive(l *line, b frame.Batch, longest int) {
-	echo, marks := l.echo.Load(), s.lo.crossings.Load() > 0
+	sv, marks := l.sieve.Load(), s.lo.crossings.Load() > 0
 	var lastSrc, lastDst uint64
 	buf, start, frames := b.Bytes(), 0, 0
 	deliver := func(end int) {
@@ -22,7 +22,7 @@ func (s *switcher) arrive(l *line, b frame.Batch, longest int) {
 	it := b.Iter()
 	for it.Next() {
 		f := it.Frame()
-		if echo != nil && echo.has(f) {
+		if sv != nil && !sv.keep(f) {
 			deliver(it.Offset())
 			start = it.End()
 			continue

@@ -146,33 +146,46 @@ func (p *port) improve(retry *time.Timer) {
 	}
 }
 
+// maxSettles bounds how long a client that has moved is waited for to have read what waited, in settleTimeouts.
+const maxSettles = 20
+
 // own starts an interface for the port and puts it in the place of what is behind it.
 func (p *port) own() error {
+	old := p.line.Load()
+	moving := old != nil && old.shared != nil
+	if moving { // from now on a frame may come by both
+		old.sieve.Store(&sieve{doubles: newDoubles()})
+	}
 	l, err := p.net.openOwn(p.ctx, p)
 	if err != nil {
+		if moving {
+			old.sieve.Store(nil)
+		}
 		return err
 	}
-	old := p.line.Load()
-	if old == nil || old.shared == nil {
+	if moving {
+		p.moveAway(old, l)
+	} else {
 		p.put(l)
 		p.drop(old)
-	} else {
-		p.moveAway(old, l)
 	}
 	p.describe(l)
 	l.dev.rd.begin()
-	if l.echo.Load() != nil {
-		l.dev.rd.settle() // what the client sent by the anchor while l was there already
-		l.echo.Store(nil)
+	if moving {
+		// What came, or the client sent, by the anchor while l was there already.
+		for tries := maxSettles; tries > 0 && !l.dev.rd.settle() && p.ctx.Err() == nil; tries-- {
+		}
+		l.sieve.Store(nil)
 	}
 	return nil
 }
 
 // moveAway puts l in the place of old, which shares the anchor, and sees to it that nothing is lost: frames for the port go
-// to l from now on, and what the anchor has for it is delivered. A broadcast from others may come twice.
+// to l from now on, and what the anchor has for it is delivered. What both have for it is delivered once.
 func (p *port) moveAway(old, l *line) {
-	l.echo.Store(&old.seen)
-	old.echo.Store(&old.seen)
+	d := old.sieve.Load().doubles
+	l.sieve.Store(&sieve{echo: &old.seen, doubles: d, second: true})
+	old.sieve.Store(&sieve{echo: &old.seen, doubles: d})
 	p.put(l)
 	p.net.await(old.sends.Shut())
 	if b := old.seen.announcement(); b.Len() > 0 && l.dev.writes.Enter() {

@@ -3,11 +3,13 @@
 package vmnet
 
 import (
+	"fmt"
 	"runtime"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -51,4 +53,64 @@ func TestNothingIsLostByMoving(t *testing.T) {
 		require.NoError(t, a.Close())
 	}
 	assert.Zero(t, down)
+}
+
+// TestNothingComesTwiceByMoving: a client that gets an interface of its own gets every broadcast once, those of clients that
+// share the anchor with it and those of others, in order, and none of its own.
+func TestNothingComesTwiceByMoving(t *testing.T) {
+	for _, o := range []Options{onNetwork(), locally()} {
+		f := newFake()
+		r := newRig(t, f, o)
+		defer r.end()
+		c := r.attach(1)
+		for round := range 50 {
+			f.mu.Lock()
+			f.limit = 3
+			f.mu.Unlock()
+			filler := r.attach(2)
+			a, sharer := r.attach(3), r.attach(4)
+			r.until("all are there", func() bool {
+				c.say(c.to(everybody, "hello"))
+				sharer.say(sharer.to(everybody, "hello"))
+				return a.hears("hello") && sharer.hears("hello") && c.hears("hello")
+			})
+			var sent [2]int
+			var stop atomic.Bool
+			var wg sync.WaitGroup
+			for i, g := range []*guest{c, sharer} {
+				wg.Go(func() {
+					for !stop.Load() {
+						g.say(g.to(everybody, strconv.Itoa(i)+" "+strconv.Itoa(sent[i])))
+						if sent[i]++; sent[i]%16 == 0 {
+							time.Sleep(200 * time.Microsecond)
+						}
+					}
+				})
+			}
+			wg.Go(func() {
+				for !stop.Load() {
+					a.say(a.to(everybody, "mine"))
+					time.Sleep(100 * time.Microsecond)
+				}
+			})
+			promoted := r.Status().Promoted
+			require.NoError(t, filler.Close())
+			r.until("promoted", func() bool { return r.Status().Promoted > promoted })
+			stop.Store(true)
+			wg.Wait()
+			want := func(i int) string { return strconv.Itoa(i) + " " + strconv.Itoa(sent[i]-1) }
+			r.until("the last ones", func() bool { return a.hears(want(0)) && a.hears(want(1)) })
+			var next [2]int
+			for _, s := range a.heard() {
+				require.NotEqual(t, "mine", s)
+				var i, n int
+				if k, _ := fmt.Sscan(s, &i, &n); k == 2 {
+					require.Equal(t, next[i], n, "round %d, of %d", round, i)
+					next[i]++
+				}
+			}
+			require.NoError(t, a.Close())
+			require.NoError(t, sharer.Close())
+		}
+	}
 }

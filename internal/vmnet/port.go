@@ -60,12 +60,10 @@ type port struct {
 type line struct {
 	sends  gate.Gate
 	out    *outlet
-	dev    *device      // own
-	shared *bridge.Port // or shared
-	seen   seenMACs     // the client's addresses, while shared
-	// echo is set while the client moves from the anchor to an own interface: what it sends by one of them comes back by the
-	// other, and is not for it.
-	echo atomic.Pointer[seenMACs]
+	dev    *device               // own
+	shared *bridge.Port          // or shared
+	seen   seenMACs              // the client's addresses, while shared
+	sieve  atomic.Pointer[sieve] // set while the client moves from the anchor to an own interface
 }
 
 var _ vnet.Port = (*port)(nil)
@@ -156,12 +154,12 @@ func (p *port) deliverFrom(l *line, b frame.Batch, longest int) {
 		p.local.arrive(l, b, longest)
 		return
 	}
-	echo := l.echo.Load()
-	if echo == nil {
+	s := l.sieve.Load()
+	if s == nil {
 		p.deliver(b, longest)
 		return
 	}
-	runs(b, func(part frame.Batch) { p.deliver(part, longest) }, func(f []byte) bool { return !echo.has(f) })
+	runs(b, func(part frame.Batch) { p.deliver(part, longest) }, s.keep)
 }
 
 // deliverCut delivers what the sink takes of b, and counts the rest.

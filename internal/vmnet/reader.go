@@ -162,23 +162,25 @@ func (r *reader) discard() {
 // settleTimeout bounds settle when packets come without end.
 const settleTimeout = 100 * time.Millisecond
 
-// settle waits until all packets that have arrived by now are delivered.
-func (r *reader) settle() {
+// settle waits until all packets that have arrived by now are delivered. It reports false when it gave up.
+func (r *reader) settle() bool {
 	t := time.NewTimer(settleTimeout)
 	defer t.Stop()
 	c := make(chan struct{})
 	select {
 	case r.settling <- c:
 	case <-r.done:
-		return
+		return true
 	case <-t.C:
-		return
+		return false
 	}
 	select {
 	case <-c:
 	case <-r.done:
 	case <-t.C:
+		return false
 	}
+	return true
 }
 
 func (r *reader) ended() bool {
