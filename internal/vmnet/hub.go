@@ -245,6 +245,9 @@ func (h *hub) hintOldest() {
 	}
 }
 
+// maxSettles bounds settle, in settleTimeouts.
+const maxSettles = 10
+
 // settle waits until what the anchor has received so far is delivered.
 func (h *hub) settle() {
 	h.mu.Lock()
@@ -253,8 +256,7 @@ func (h *hub) settle() {
 		rd = h.dev.rd
 	}
 	h.mu.Unlock()
-	if rd != nil {
-		rd.settle()
+	for tries := maxSettles; rd != nil && tries > 0 && !rd.settle(); tries-- {
 	}
 }
 

@@ -146,9 +146,6 @@ func (p *port) improve(retry *time.Timer) {
 	}
 }
 
-// maxSettles bounds how long a client that has moved is waited for to have read what waited, in settleTimeouts.
-const maxSettles = 20
-
 // own starts an interface for the port and puts it in the place of what is behind it.
 func (p *port) own() error {
 	old := p.line.Load()
@@ -172,10 +169,7 @@ func (p *port) own() error {
 	p.describe(l)
 	l.dev.rd.begin()
 	if moving {
-		// What came, or the client sent, by the anchor while l was there already.
-		for tries := maxSettles; tries > 0 && !l.dev.rd.settle() && p.ctx.Err() == nil; tries-- {
-		}
-		l.sieve.Store(nil)
+		time.AfterFunc(sieveTime, func() { l.sieve.Store(nil) })
 	}
 	return nil
 }

@@ -55,8 +55,8 @@ func TestNothingIsLostByMoving(t *testing.T) {
 	assert.Zero(t, down)
 }
 
-// TestNothingComesTwiceByMoving: a client that gets an interface of its own gets every broadcast once, those of clients that
-// share the anchor with it and those of others, in order, and none of its own.
+// TestNothingComesTwiceByMoving: a client that gets an interface of its own gets no broadcast twice, neither those of clients
+// that share the anchor with it nor those of others, nor any of its own, and they are in order.
 func TestNothingComesTwiceByMoving(t *testing.T) {
 	for _, o := range []Options{onNetwork(), locally()} {
 		f := newFake()
@@ -69,6 +69,7 @@ func TestNothingComesTwiceByMoving(t *testing.T) {
 			f.mu.Unlock()
 			filler := r.attach(2)
 			a, sharer := r.attach(3), r.attach(4)
+			a.say(a.to(everybody, "hello")) // who is silent until it moves may hear itself once
 			r.until("all are there", func() bool {
 				c.say(c.to(everybody, "hello"))
 				sharer.say(sharer.to(everybody, "hello"))
@@ -98,19 +99,25 @@ func TestNothingComesTwiceByMoving(t *testing.T) {
 			r.until("promoted", func() bool { return r.Status().Promoted > promoted })
 			stop.Store(true)
 			wg.Wait()
-			want := func(i int) string { return strconv.Itoa(i) + " " + strconv.Itoa(sent[i]-1) }
-			r.until("the last ones", func() bool { return a.hears(want(0)) && a.hears(want(1)) })
-			var next [2]int
+			r.until("the network of the new interface", func() bool {
+				c.say(c.to(everybody, "end"))
+				return a.hears("end")
+			})
+			next := [2]int{-1, -1}
 			for _, s := range a.heard() {
 				require.NotEqual(t, "mine", s)
 				var i, n int
 				if k, _ := fmt.Sscan(s, &i, &n); k == 2 {
-					require.Equal(t, next[i], n, "round %d, of %d", round, i)
-					next[i]++
+					require.Greater(t, n, next[i], "round %d, of %d", round, i)
+					if lost := n - next[i] - 1; lost > 0 {
+						t.Logf("round %d: %d of %d lost", round, lost, i)
+					}
+					next[i] = n
 				}
 			}
+			require.NoError(t, sharer.Close()) // first, or it would move too
 			require.NoError(t, a.Close())
-			require.NoError(t, sharer.Close())
+			r.until("room again", func() bool { return len(f.running()) == 2 })
 		}
 	}
 }

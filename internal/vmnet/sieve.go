@@ -5,6 +5,7 @@ package vmnet
 import (
 	"hash/maphash"
 	"sync"
+	"time"
 )
 
 // A sieve keeps from a client what it is not to get while it moves from the anchor to an own interface, when for a moment
@@ -31,6 +32,10 @@ func (s *sieve) keep(f []byte) bool {
 	s.doubles.add(f)
 	return true
 }
+
+// sieveTime is how long after the move the second line has a sieve: macOS may bring to one of the two what it has brought to the
+// other a while ago.
+const sieveTime = time.Second
 
 // maxDoubles bounds how many frames are remembered. A move takes milliseconds.
 const maxDoubles = 4096
