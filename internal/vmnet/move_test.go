@@ -63,7 +63,7 @@ func TestNothingComesTwiceByMoving(t *testing.T) {
 		r := newRig(t, f, o)
 		defer r.end()
 		c := r.attach(1)
-		for round := range 50 {
+		for round := range 20 {
 			f.mu.Lock()
 			f.limit = 3
 			f.mu.Unlock()
