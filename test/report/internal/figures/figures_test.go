@@ -25,14 +25,14 @@ func TestMetrics(t *testing.T) {
 		P50: 12_345, P99: 20_000, P999: 1_000_000, MemoryKiB: 1000, Retransmits: 3, Drops: 4,
 	}
 	for name, want := range map[string]float64{
-		"rate": 2000, "gbit": 16, "cpu": 250, "cpu-gb": 0.25, "mbit-percent": 320, "switches": 4, "wake-ups": 3, "retransmits": 3,
+		"rate": 2000, "flow": 2000, "gbit": 16, "cpu": 250, "cpu-gb": 0.25, "mbit-percent": 320, "switches": 4, "wake-ups": 3, "retransmits": 3,
 		"drops": 4, "p50": 12.345, "p99": 20, "p999": 1000, "memory": 1.024, "start": 500, "idle-cpu": 500, "idle-switches": 8000,
 	} {
 		v, ok := Metrics[name].Of(Group{r})
 		assert.True(t, ok, name)
 		assert.InDelta(t, want, v.Value, 1e-9, name)
 	}
-	assert.Len(t, Metrics, 16, "all of them are in the table above")
+	assert.Len(t, Metrics, 17, "all of them are in the table above")
 }
 
 // TestNotMeasured: a figure that was not taken is never a 0.
@@ -41,7 +41,7 @@ func TestNotMeasured(t *testing.T) {
 	for name, m := range Metrics {
 		_, ok := m.Of(nil)
 		assert.False(t, ok, "%s of no rounds", name)
-		if name != "start" && name != "idle-cpu" && name != "idle-switches" { // which may be 0, or are of the time alone
+		if name != "start" && name != "flow" && name != "idle-cpu" && name != "idle-switches" { // which may be 0, or are of the time alone
 			_, ok = m.Of(nothing)
 			assert.False(t, ok, "%s of an empty round", name)
 		}

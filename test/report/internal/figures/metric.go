@@ -82,7 +82,9 @@ func micro(name string, of func(r rounds.Round) int64) Metric {
 
 // The metrics. Bytes of frames have their Ethernet header; of TCP they are the payload.
 var (
-	Rate  = Metric{"rate", "kf/s", highest, func(r rounds.Round) (float64, bool) { return per(frames(r), 1e3*r.Seconds) }}
+	Rate = Metric{"rate", "kf/s", highest, func(r rounds.Round) (float64, bool) { return per(frames(r), 1e3*r.Seconds) }}
+	// Flow is the rate where a relay may stand still: then 0 is what was measured.
+	Flow  = Metric{"rate", "kf/s", highest, func(r rounds.Round) (float64, bool) { return frames(r) / (1e3 * r.Seconds), true }}
 	Gbit  = Metric{"rate", "Gbit/s", highest, func(r rounds.Round) (float64, bool) { return per(bits(r), 1e9*r.Seconds) }}
 	CPU   = Metric{"CPU", "ns/frame", middle, func(r rounds.Round) (float64, bool) { return per(1e9*r.CPUSeconds, frames(r)) }}
 	CPUGB = Metric{"CPU", "s/GB", middle, func(r rounds.Round) (float64, bool) { return per(8e9*r.CPUSeconds, bits(r)) }}
@@ -114,7 +116,7 @@ var (
 
 // Metrics are those that a template may name.
 var Metrics = map[string]Metric{
-	"rate": Rate, "gbit": Gbit, "cpu": CPU, "cpu-gb": CPUGB, "mbit-percent": MbitPercent, "switches": Switches, "wake-ups": Wakeups,
+	"rate": Rate, "flow": Flow, "gbit": Gbit, "cpu": CPU, "cpu-gb": CPUGB, "mbit-percent": MbitPercent, "switches": Switches, "wake-ups": Wakeups,
 	"retransmits": Retransmits, "drops": Drops, "p50": P50, "p99": P99, "p999": P999, "memory": Memory, "start": Start,
 	"idle-cpu": IdleCPU, "idle-switches": IdleSwitches,
 }

@@ -181,8 +181,8 @@ func (m maker) machines() string {
 	for _, r := range m.runs {
 		on := r.Machine
 		with := strings.Join(slices.DeleteFunc(append([]string{on.Go, on.CC}, on.Programs...), func(s string) bool { return s == "" }), ", ")
-		fmt.Fprintf(&b, "| [%s.json](%s/%s.json), %d rounds | %s | %s, %d cores, %s, %s | %s | %s | %s; %s |\n", r.Name, m.raw, r.Name,
-			len(r.Rounds), code(r.Command), escape(on.CPU), on.Cores, escape(on.Kernel), escape(with), code(on.Commit),
+		fmt.Fprintf(&b, "| [%s.json](%s/%s.json), %s | %s | %s, %d cores, %s, %s | %s | %s | %s; %s |\n", r.Name, m.raw, r.Name,
+			plural(len(r.Rounds), "round"), code(r.Command), escape(on.CPU), on.Cores, escape(on.Kernel), escape(with), code(on.Commit),
 			on.Date.UTC().Format("2006-01-02 15:04 UTC"), escape(on.LoadBegin), escape(on.LoadEnd))
 	}
 	return strings.TrimSuffix(b.String(), "\n")

@@ -57,6 +57,9 @@ func shortSender(k figures.Key) string {
 	return k.Sender
 }
 
+// noOthers leaves out the set-ups with further clients that only listen.
+func noOthers(k figures.Key) bool { return k.Clients == k.Active }
+
 func relayed(k figures.Key) bool { return k.Relay != rounds.Direct }
 
 var plotKinds = map[string]plotKind{
@@ -69,7 +72,7 @@ var plotKinds = map[string]plotKind{
 	"scale-idle-cpu":   {title: "One pair talks, the others are idle: CPU time of the relay", x: "clients attached", y: "ns per frame", metric: figures.CPU, logX: true, logY: true, at: clients},
 	"scale-active":     {title: "All clients talk in pairs: frames per second together", x: "active pairs", y: "kf/s", metric: figures.Rate, logX: true, logY: true, at: activePairs},
 	"scale-active-cpu": {title: "All clients talk in pairs: CPU time of the relay", x: "active pairs", y: "ns per frame", metric: figures.CPU, logX: true, logY: true, at: activePairs},
-	"latency":          {title: "Round trips", x: "percentile", y: "µs", trips: true, logY: true},
+	"latency":          {title: "Round trips", x: "percentile", y: "µs", trips: true, logY: true, keep: noOthers},
 	"tcp":              {title: "TCP between two fake VMs", x: "transport, MTU, and clients if more than two", y: "Gbit/s", metric: figures.Gbit, bars: true, group: byTransport, keep: relayed},
 	"tcp-cpu":          {title: "TCP between two fake VMs: CPU time of the relay", x: "transport, MTU, and clients if more than two", y: "CPU seconds per GB", metric: figures.CPUGB, bars: true, group: byTransport, keep: relayed},
 	"gateway":          {title: "TCP through the gateway", x: "direction", y: "Gbit/s", metric: figures.Gbit, bars: true, group: byDirection},
@@ -164,6 +167,7 @@ func (p plotKind) drawLines(rows []row) []byte {
 // transportColors tell transports apart where several are in one plot: then the line tells the relay.
 var transportColors = map[string]draw.Style{
 	"stream": {Color: draw.Blue}, "passed": {Color: draw.Green}, "path": {Color: draw.Orange}, "connected": {Color: draw.Purple},
+	"stream/passed": {Color: draw.Sky}, "passed/stream": {Color: draw.Brown},
 }
 
 // styleOf is the style of a curve among others: that of its relay, unless transports are compared. Senders differ in their points.
@@ -208,12 +212,13 @@ func (p plotKind) drawTrips(rows []row) []byte {
 		return nil
 	}
 	metrics := []figures.Metric{figures.P50, figures.P99, figures.P999}
-	name := names(rows)
 	l := draw.Lines{Title: p.title, XLabel: p.x, YLabel: p.y, LogY: p.logY, Names: []string{"p50", "p99", "p99.9"}}
 	for _, r := range rows {
-		line := draw.Line{Label: name(r.key) + ", " + loadLabel(r.key), Style: kindOf(r.key.Relay).style}
-		line.Style.Dashed = !loaded(r.key)
-		line.Label = strings.Replace(line.Label, "beside a bulk transfer", "load", 1)
+		line := draw.Line{Label: kindOf(r.key.Relay).label + ", idle", Style: kindOf(r.key.Relay).style}
+		line.Style.Dashed = true
+		if loaded(r.key) {
+			line.Label, line.Style.Dashed = kindOf(r.key.Relay).label+", load", false
+		}
 		for i, m := range metrics {
 			if pt, ok := pointOf(m, r, float64(i)); ok {
 				line.Points = append(line.Points, pt)

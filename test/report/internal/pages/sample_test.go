@@ -97,6 +97,8 @@ func sampleBench() rounds.File {
 			}
 		}
 	}
+	s.flow(rounds.Round{Series: "datagrams", Relay: rounds.Daemon, Transport: "stream/passed", Sender: "batch", Frame: 1514, Clients: 2, Active: 2})
+	s.flow(rounds.Round{Series: "deaf", Relay: rounds.Daemon, Transport: "stream", Sender: "batch", Frame: 1514, Clients: 5, Active: 4})
 	s.flow(rounds.Round{Series: "vmnet", Relay: rounds.DaemonVmnet, Transport: "stream", Sender: "batch", Frame: 1514, Clients: 2, Active: 2})
 	s.flow(rounds.Round{Series: "vmnet", Relay: rounds.VmnetC, Transport: "stream", Sender: "batch", Frame: 1514, Clients: 2, Active: 2})
 	for _, size := range []int{64, 256, 1514, 4096, 9000, 65550} {

@@ -87,14 +87,21 @@ var dimensions = []dimension{
 	{column{head: "relay", cell: func(r row) string { return escape(kindOf(r.key.Relay).label) }}, "%s"},
 }
 
-// table renders the rows. what is the beginning of the caption.
-func table(rows []row, what string, columns ...column) string {
-	if len(rows) == 0 {
-		return notMeasured
+// table renders the rows. It is empty if they have none of what the columns show.
+func (k tableKind) table(rows []row) string {
+	columns := slices.DeleteFunc(slices.Clone(k.columns), func(c column) bool {
+		same, ok := constant(rows, c)
+		return ok && (same == "" || c.nonzero && same == "0")
+	})
+	if len(rows) == 0 || len(columns) == 0 {
+		return ""
 	}
 	var shown []column
-	caption := []string{what}
+	caption := []string{k.what}
 	for _, d := range dimensions {
+		if k.only != nil && !slices.Contains(k.only, d.head) {
+			continue
+		}
 		if same, ok := constant(rows, d.column); !ok {
 			shown = append(shown, d.column)
 		} else if same != "" {
@@ -104,13 +111,8 @@ func table(rows []row, what string, columns ...column) string {
 	if !distinct(rows, shown) {
 		shown = append(shown, column{head: "set-up", cell: func(r row) string { return escape(r.key.Setup) }})
 	}
-	for _, c := range columns {
-		if same, ok := constant(rows, c); !ok || same != "" && !(c.nonzero && same == "0") {
-			shown = append(shown, c)
-		}
-	}
 	var b strings.Builder
-	render(&b, rows, shown)
+	render(&b, rows, append(shown, columns...))
 	fmt.Fprintf(&b, "\n*%s. %s, %s.%s*", strings.Join(caption, "; "), roundsOf(rows), code(rows[0].run.Name+".json"), oldIn(rows))
 	return b.String()
 }
@@ -132,6 +134,9 @@ func render(b *strings.Builder, rows []row, columns []column) {
 
 // constant tells whether all rows have the same in a column, and what.
 func constant(rows []row, c column) (string, bool) {
+	if len(rows) == 0 {
+		return "", true
+	}
 	first := c.cell(rows[0])
 	for _, r := range rows[1:] {
 		if c.cell(r) != first {
@@ -157,6 +162,14 @@ func distinct(rows []row, columns []column) bool {
 	return true
 }
 
+// plural counts.
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
 // roundsOf says how many rounds the rows are of.
 func roundsOf(rows []row) string {
 	low, high := len(rows[0].group), 0
@@ -164,7 +177,7 @@ func roundsOf(rows []row) string {
 		low, high = min(low, len(r.group)), max(high, len(r.group))
 	}
 	if low == high {
-		return fmt.Sprintf("%d rounds", low)
+		return plural(low, "round")
 	}
 	return fmt.Sprintf("%d to %d rounds", low, high)
 }

@@ -17,10 +17,11 @@ const notMeasured = "Not measured."
 type tableKind struct {
 	what    string
 	columns []column
+	only    []string // the dimensions that are shown, all if nil
 }
 
 var tableKinds = map[string]tableKind{
-	"rates": {"Best round (lowest–highest); medians of CPU time and switches", []column{
+	"rates": {what: "Best round (lowest–highest); medians of CPU time and switches", columns: []column{
 		spread(figures.Rate, "kf/s"),
 		figure(figures.Gbit, "Gbit/s"),
 		against(figures.Rate, rounds.Floor, "of the floor"),
@@ -29,14 +30,14 @@ var tableKinds = map[string]tableKind{
 		against(figures.CPU, rounds.Floor, "CPU, of the floor"),
 		against(figures.CPU, rounds.VmnetC, "CPU, of the C program"),
 	}},
-	"costs": {"Medians", []column{
+	"costs": {what: "Medians", columns: []column{
 		spread(figures.CPUGB, "CPU s/GB"),
 		figure(figures.MbitPercent, "Mbit/s per % CPU"),
 		figure(figures.Switches, "context switches per 1000 frames"),
 		figure(figures.Wakeups, "of them wake-ups"),
 		count(figures.Drops, "frames dropped"),
 	}},
-	"trips": {"Best round (lowest–highest)", []column{
+	"trips": {what: "Best round (lowest–highest)", columns: []column{
 		spread(figures.P50, "p50 µs"),
 		spread(figures.P99, "p99 µs"),
 		spread(figures.P999, "p999 µs"),
@@ -44,7 +45,7 @@ var tableKinds = map[string]tableKind{
 		against(figures.P99, rounds.Floor, "p99, of the floor"),
 		against(figures.P99, rounds.Old, "p99, of the old way"),
 	}},
-	"tcp": {"Best round (lowest–highest); medians of the others", []column{
+	"tcp": {what: "Best round (lowest–highest); medians of the others", columns: []column{
 		spread(figures.Gbit, "Gbit/s"),
 		against(figures.Gbit, rounds.Direct, "of no relay"),
 		against(figures.Gbit, rounds.Floor, "of the floor"),
@@ -57,9 +58,17 @@ var tableKinds = map[string]tableKind{
 		count(figures.Drops, "frames dropped"),
 		figure(figures.Switches, "context switches per 1000 frames"),
 	}},
-	"memory": {"Median (lowest–highest) of anonymous memory", []column{spread(figures.Memory, "MB")}},
-	"start":  {"Best round (lowest–highest)", []column{spread(figures.Start, "ms")}},
-	"idle":   {"Medians (lowest–highest)", []column{spread(figures.IdleCPU, "CPU ms/s"), spread(figures.IdleSwitches, "context switches per second")}},
+	"deaf": {what: "Best round (lowest–highest) of all pairs together, 0 if they stood still; median of CPU time", columns: []column{
+		spread(figures.Flow, "kf/s"), spread(figures.CPU, "CPU ns/frame"),
+	}},
+	"memory": {
+		what: "Median (lowest–highest) of anonymous memory", columns: []column{spread(figures.Memory, "MB")},
+		only: []string{"transport", "clients", "relay"},
+	},
+	"start": {what: "Best round (lowest–highest)", columns: []column{spread(figures.Start, "ms")}},
+	"idle": {what: "Medians (lowest–highest)", columns: []column{
+		spread(figures.IdleCPU, "CPU ms/s"), spread(figures.IdleSwitches, "context switches per second"),
+	}},
 }
 
 // makeTable renders the table of a kind of the set-ups that match a query.
@@ -76,5 +85,5 @@ func makeTable(run *figures.Run, name, query string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return table(rows, kind.what, kind.columns...), nil
+	return kind.table(rows), nil
 }

@@ -35,16 +35,11 @@ func alone(k figures.Key) figures.Key {
 	return k
 }
 
-// manyRounds are wanted where the best round decides, and fast where it is about starting.
+// manyRounds are wanted where the best round decides, and startRounds where it is about starting.
 const (
 	manyRounds  = 9
 	startRounds = 10
 )
-
-// key is a short form of a query.
-func key(series, relay, sender string) figures.Key {
-	return figures.Key{Series: series, Relay: relay, Sender: sender}
-}
 
 // targets are those of the project, in the order of the page.
 var targets = slices.Concat(
@@ -74,17 +69,17 @@ var targets = slices.Concat(
 		},
 		{
 			id: "rtt", text: "idle round trip, p50, of the floor's", metric: figures.P50,
-			subject: key("latency", rounds.Daemon, ""), when: func(k figures.Key) bool { return !loaded(k) },
-			base: to(rounds.Floor), limit: 1.1, atMost: true, rounds: manyRounds,
+			subject: figures.Key{Series: "latency", Relay: rounds.Daemon, Clients: 2, Active: 2},
+			base:    to(rounds.Floor), limit: 1.1, atMost: true, rounds: manyRounds,
 		},
 		{
 			id: "rtt-bulk", text: "round trip beside a bulk transfer, p99, of the floor's", metric: figures.P99,
-			subject: key("latency", rounds.Daemon, ""), when: loaded,
+			subject: figures.Key{Series: "latency", Relay: rounds.Daemon}, when: loaded,
 			base: to(rounds.Floor), limit: 3, atMost: true, rounds: manyRounds,
 		},
 		{
 			id: "vmnet", text: "simulated vmnet, CPU per frame, of the C program's", metric: figures.CPU,
-			subject: figures.Key{Relay: rounds.DaemonVmnet}, base: to(rounds.VmnetC), limit: 1.5, atMost: true,
+			subject: figures.Key{Series: "pair", Relay: rounds.DaemonVmnet}, base: to(rounds.VmnetC), limit: 1.5, atMost: true,
 		},
 		{
 			id: "tcp", text: "TCP between two fake VMs, of the floor's", metric: figures.Gbit,
