@@ -86,6 +86,26 @@ func TestOverload(t *testing.T) {
 	}
 }
 
+// TestCrowded: on a crowded machine more is allowed where frames cost wake-ups, and only there.
+func TestCrowded(t *testing.T) {
+	for name, tt := range map[string]struct {
+		crowded, wakes bool
+		daemon         float64 // the C program takes 100 ns, the baseline is 1
+		passes         bool
+	}{
+		"left alone":           {false, true, 126, false},
+		"crowded":              {true, true, 149, true},
+		"crowded, and slow":    {true, true, 151, false},
+		"crowded, bytes":       {true, false, 126, false},
+		"crowded, bytes, fine": {true, false, 124, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ta := tally{row: row{wakes: tt.wakes}, crowded: tt.crowded, floor: slotsOf(20, 100), daemon: slotsOf(20, tt.daemon)}
+			assert.Equal(t, tt.passes, ta.passes(1))
+		})
+	}
+}
+
 func TestBaselines(t *testing.T) {
 	b, err := readBaseline(baselineJSON)
 	require.NoError(t, err)
