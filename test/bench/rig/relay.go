@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	stopTime = 4 * time.Second  // how long a relay may take to end after SIGTERM: the daemon promises 2 s
+	stopTime = 20 * time.Second // how long a relay may take to end after SIGTERM: the daemon promises 2 s, of a machine that is not overloaded
 	waitTime = 10 * time.Second // how long it may take to make its socket
 )
 
