@@ -73,31 +73,56 @@ func (r *Relay) Join(ctx context.Context, kinds string) (leave func(), err error
 	return leave, nil
 }
 
-// connect connects client i.
-func (r *Relay) connect(ctx context.Context, kind string, i int) (*guest, error) {
-	shared := &net.UnixAddr{Name: r.Socket + ".d/dgram/sock", Net: "unixgram"}
-	own := &net.UnixAddr{Name: fmt.Sprintf("%s.idle%d", r.Socket, i), Net: "unixgram"}
+// connect connects client i, and retries while the relay is starting.
+func (r *Relay) connect(ctx context.Context, kind string, i int) (g *guest, err error) {
 	switch kind {
 	case Stream:
-		c, err := (&net.Dialer{}).DialContext(ctx, "unix", r.Socket)
-		return &guest{Conn: c}, err
+		err = r.await(ctx, func() error {
+			c, err := (&net.Dialer{}).DialContext(ctx, "unix", r.Socket)
+			g = &guest{Conn: c}
+			return err
+		})
 	case Passed:
-		a, err := client.Attach(ctx, r.Socket, proto.Request{Transport: proto.Datagram})
-		if err != nil {
-			return nil, err
-		}
-		defer func() { _ = a.File.Close() }() // there is a copy
-		c, err := net.FileConn(a.File)
-		return &guest{Conn: c, datagrams: true, lifeline: a.Lifeline}, err
-	case Connected:
-		c, err := net.DialUnix("unixgram", own, shared)
-		return &guest{Conn: c, datagrams: true, path: own.Name}, err
-	case Unconnected:
+		err = r.await(ctx, func() error {
+			g, err = r.attach(ctx)
+			return err
+		})
+	case Connected, Unconnected:
+		g, err = r.bind(ctx, kind, i)
+	default:
+		err = fmt.Errorf("unknown kind %q", kind)
+	}
+	return g, err
+}
+
+// attach is a client with a datagram socket from SOCKET.d/attach.
+func (r *Relay) attach(ctx context.Context) (*guest, error) {
+	a, err := client.Attach(ctx, r.Socket, proto.Request{Transport: proto.Datagram})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = a.File.Close() }() // there is a copy
+	c, err := net.FileConn(a.File)
+	return &guest{Conn: c, datagrams: true, lifeline: a.Lifeline}, err
+}
+
+// bind is client i with a path of its own.
+func (r *Relay) bind(ctx context.Context, kind string, i int) (*guest, error) {
+	shared := &net.UnixAddr{Name: r.Socket + ".d/dgram/sock", Net: "unixgram"}
+	own := &net.UnixAddr{Name: fmt.Sprintf("%s.idle%d", r.Socket, i), Net: "unixgram"}
+	err := r.await(ctx, func() error {
+		_, err := os.Stat(shared.Name)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if kind == Unconnected {
 		c, err := net.ListenUnixgram("unixgram", own)
 		return &guest{Conn: c, datagrams: true, to: shared, path: own.Name}, err
-	default:
-		return nil, fmt.Errorf("unknown kind %q", kind)
 	}
+	c, err := net.DialUnix("unixgram", own, shared)
+	return &guest{Conn: c, datagrams: true, path: own.Name}, err
 }
 
 // hello is a frame of 64 bytes from client i to client 0, in wire form.

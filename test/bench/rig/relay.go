@@ -103,17 +103,28 @@ func (r *Relay) Diagnosis() string {
 // Collections is how many garbage collections the process has reported so far, started with GODEBUG=gctrace=1.
 func (r *Relay) Collections() int { return r.stderr.collections() }
 
-// WaitSocket returns once the socket is there.
+// WaitSocket returns once the stream socket is there.
 func (r *Relay) WaitSocket(ctx context.Context) error {
-	for deadline := time.Now().Add(waitTime); time.Now().Before(deadline) && ctx.Err() == nil; time.Sleep(10 * time.Millisecond) {
-		if _, err := os.Stat(r.Socket); err == nil {
+	return r.await(ctx, func() error {
+		_, err := os.Stat(r.Socket)
+		return err
+	})
+}
+
+// await calls f until it succeeds: a relay that is starting makes its sockets one after the other.
+func (r *Relay) await(ctx context.Context, f func() error) error {
+	for deadline := time.Now().Add(waitTime); ; time.Sleep(10 * time.Millisecond) {
+		err := f()
+		if err == nil {
 			return nil
 		}
-		if err := r.Alive(); err != nil {
-			return err
+		if aliveErr := r.Alive(); aliveErr != nil {
+			return aliveErr
+		}
+		if time.Now().After(deadline) || ctx.Err() != nil {
+			return fmt.Errorf("wait for %s to start: %w%s", r.cmd.Path, err, r.Diagnosis())
 		}
 	}
-	return fmt.Errorf("%s made no socket%s", r.cmd.Path, r.Diagnosis())
 }
 
 // A tail keeps the last lines written to it and counts the garbage collections that GODEBUG=gctrace=1 reports among them.
