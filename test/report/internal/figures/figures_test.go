@@ -146,7 +146,7 @@ func TestGroupsAreOfOneSetup(t *testing.T) {
 		{Series: "x", Relay: rounds.Floor, Setup: "x floor one", Frame: 64, Seconds: 4},
 		{Series: "x", Relay: rounds.Floor, Setup: "x floor two", Frame: 64, Seconds: 5},
 		{Series: "x", Relay: rounds.Old, Setup: "anything", Frame: 64, Seconds: 6},
-		{Series: "x", Relay: rounds.Direct, Setup: "no relay", Frame: 64, Seconds: 7},
+		{Series: "x", Relay: rounds.Direct, Sender: TCP, Setup: "no relay", Frame: 64, Seconds: 7},
 	}}}
 	_, err := run.Group(Key{Series: "x", Relay: rounds.Daemon})
 	require.ErrorContains(t, err, "several set-ups")
@@ -167,8 +167,9 @@ func TestGroupsAreOfOneSetup(t *testing.T) {
 	assert.Empty(t, run.Beside(k, rounds.Floor), "neither is meant")
 }
 
-func TestTCPInBatchesIsAnotherSender(t *testing.T) {
+func TestTCPByVMM(t *testing.T) {
 	assert.Equal(t, "tcp", KeyOf(rounds.Round{Sender: "tcp", Setup: "tcp daemon stream single 1500"}).Sender)
 	assert.Equal(t, TCPBatch, KeyOf(rounds.Round{Sender: "tcp", Setup: "tcp daemon stream batch 1500"}).Sender)
+	assert.Equal(t, TCPOffload, KeyOf(rounds.Round{Sender: "tcp", Setup: "tcp daemon stream offload 1500"}).Sender)
 	assert.Equal(t, "batch", KeyOf(rounds.Round{Sender: "batch", Setup: "a batch of"}).Sender)
 }

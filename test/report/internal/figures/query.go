@@ -19,15 +19,23 @@ type Key struct {
 	Relay, Setup                         string
 }
 
-// TCPBatch is the sender of rounds in which a kernel's stack sends and the VMM in between puts several frames into a write. They
-// have the sender tcp, and the name of the set-up tells.
-const TCPBatch = "tcp-batch"
+// The senders of rounds in which a kernel's stack sends, by what the VMM in between does: a frame a write, several frames a write,
+// or cutting and joining segments as a network card does. The rounds themselves have the sender tcp, and the name of the set-up
+// tells.
+const (
+	TCP        = "tcp"
+	TCPBatch   = "tcp-batch"
+	TCPOffload = "tcp-offload"
+)
 
 // KeyOf is the key of a round.
 func KeyOf(r rounds.Round) Key {
 	sender := r.Sender
-	if sender == "tcp" && strings.Contains(r.Setup, " batch ") {
+	switch {
+	case sender == TCP && strings.Contains(r.Setup, " batch "):
 		sender = TCPBatch
+	case sender == TCP && strings.Contains(r.Setup, " offload "):
+		sender = TCPOffload
 	}
 	return Key{
 		Series: r.Series, Transport: r.Transport, Sender: sender, Direction: r.Direction,
@@ -130,13 +138,13 @@ func (r *Run) Exactly(k Key) (g Group, err error) {
 }
 
 // Beside is what was measured with another relay in place of k's and is otherwise the same: a set-up's name may have the relay
-// in it, or which side of a comparison it is. Without a relay there is no transport either. There is none unless exactly one
-// set-up fits.
+// in it, or which side of a comparison it is. Without a relay there is neither transport nor VMM. There is none unless exactly
+// one set-up fits.
 func (r *Run) Beside(k Key, relay string) Group {
 	other := k
 	other.Relay, other.Setup = relay, ""
 	if relay == rounds.Direct {
-		other.Transport = ""
+		other.Transport, other.Sender = "", TCP
 	}
 	for _, name := range []string{
 		"", strings.Replace(k.Setup, k.Relay, relay, 1), strings.TrimSuffix(k.Setup, "/new") + "/old",

@@ -59,7 +59,8 @@ func order(relay string) int {
 
 // senderLabels are how the kinds of senders are called.
 var senderLabels = map[string]string{
-	"single": "a frame a write", "batch": "batches", "tcp": "TCP", figures.TCPBatch: "TCP, the VMM in batches",
+	"single": "a frame a write", "batch": "batches", "tcp": "TCP", figures.TCPBatch: "TCP, VMM in batches",
+	figures.TCPOffload: "TCP, VMM cuts and joins",
 }
 
 func senderLabel(sender string) string { return cmp.Or(senderLabels[sender], sender) }

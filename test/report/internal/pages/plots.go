@@ -43,18 +43,16 @@ func byTransport(k figures.Key) string {
 }
 
 func byDirection(k figures.Key) string {
-	return strings.ReplaceAll(k.Direction, "-", " ") + "\nMTU " + mtu(k)
+	lines := []string{strings.ReplaceAll(k.Direction, "-", " "), "MTU " + mtu(k)}
+	if s := shortSender(k); s != "" {
+		lines = append(lines, s)
+	}
+	return strings.Join(lines, "\n")
 }
 
 // shortSender is how a plot calls a sender.
 func shortSender(k figures.Key) string {
-	switch k.Sender {
-	case "tcp":
-		return ""
-	case figures.TCPBatch:
-		return "batch"
-	}
-	return k.Sender
+	return strings.TrimPrefix(strings.TrimPrefix(k.Sender, figures.TCP), "-")
 }
 
 // noOthers leaves out the set-ups with further clients that only listen.
@@ -75,8 +73,8 @@ var plotKinds = map[string]plotKind{
 	"latency":          {title: "Round trips", x: "percentile", y: "µs", trips: true, logY: true, keep: noOthers},
 	"tcp":              {title: "TCP between two fake VMs", x: "transport, MTU, and clients if more than two", y: "Gbit/s", metric: figures.Gbit, bars: true, group: byTransport, keep: relayed},
 	"tcp-cpu":          {title: "TCP between two fake VMs: CPU time of the relay", x: "transport, MTU, and clients if more than two", y: "CPU seconds per GB", metric: figures.CPUGB, bars: true, group: byTransport, keep: relayed},
-	"gateway":          {title: "TCP through the gateway", x: "direction", y: "Gbit/s", metric: figures.Gbit, bars: true, group: byDirection},
-	"gateway-cpu":      {title: "TCP through the gateway: CPU time of the relay", x: "direction", y: "CPU seconds per GB", metric: figures.CPUGB, bars: true, group: byDirection},
+	"gateway":          {title: "TCP through the gateway", x: "direction, and what the VMM does", y: "Gbit/s", metric: figures.Gbit, bars: true, group: byDirection},
+	"gateway-cpu":      {title: "TCP through the gateway: CPU time of the relay", x: "direction, and what the VMM does", y: "CPU seconds per GB", metric: figures.CPUGB, bars: true, group: byDirection},
 }
 
 // makePlot draws the plot of a kind of the set-ups that match a query. It is empty if there is nothing to draw.

@@ -49,7 +49,7 @@ type dimension struct {
 }
 
 // tcp tells whether frames are those of a kernel's stack, whose size is a matter of the MTU.
-func tcp(k figures.Key) bool { return k.Sender == "tcp" || k.Sender == figures.TCPBatch }
+func tcp(k figures.Key) bool { return strings.HasPrefix(k.Sender, figures.TCP) }
 
 // etherHeader is by how much a frame is longer than the MTU, in bytes.
 const etherHeader = 14
