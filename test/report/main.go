@@ -39,6 +39,7 @@ func report(args []string, stdout io.Writer) error {
 	raw := flags.String("raw", "", "directory of the raw rounds (*.json)")
 	out := flags.String("out", "", "directory for the pages, new or of an earlier report")
 	peers := flags.String("peers", "../../docs/performance/peers.json", "file of the figures that others have published")
+	notes := flags.String("notes", "../../docs/performance/notes.json", "file of figures that no round has, if there are any")
 	check := flags.Bool("check", false, "write nothing; fail if what is there is not what the rounds give")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -58,11 +59,15 @@ func report(args []string, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
+	noted, err := pages.LoadNotes(*notes)
+	if err != nil {
+		return err
+	}
 	link, err := between(*out, *raw)
 	if err != nil {
 		return err
 	}
-	files, err := pages.Make(runs, published, link)
+	files, err := pages.Make(pages.Source{Runs: runs, Peers: published, Notes: noted, Raw: link})
 	if err != nil {
 		return err
 	}

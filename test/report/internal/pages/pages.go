@@ -14,6 +14,7 @@
 //	raw                              the directory of the raw rounds, for links
 //	published "ID"                   a table of what others have published; peerSets "PREFIX" are the ids to range over
 //	fall RUN                         a plot of what others have published beside ours
+//	note "ID", notes                 a figure that no round has, as a profile's, from notes.json; the table of all of them
 //	notMeasured                      what stands where there are no rounds
 //
 // A query is like "series=sizes relay=daemon transport=stream sender=batch direction=client-to-client frame=64 clients=2 active=2".
@@ -37,13 +38,21 @@ import (
 //go:embed templates/*.md.tmpl
 var templates embed.FS
 
-// Make makes every page and plot. raw is the directory of the raw rounds as links name it, as seen from the pages.
-func Make(runs []*figures.Run, peers Peers, raw string) (output.Files, error) {
+// A Source is all that pages are made from.
+type Source struct {
+	Runs  []*figures.Run
+	Peers Peers
+	Notes Notes
+	Raw   string // the directory of the raw rounds as links name it, as seen from the pages
+}
+
+// Make makes every page and plot.
+func Make(from Source) (output.Files, error) {
 	names, err := fs.Glob(templates, "templates/*.md.tmpl")
 	if err != nil {
 		return nil, err
 	}
-	m := maker{runs: runs, peers: peers, raw: raw, files: output.Files{}}
+	m := maker{from, output.Files{}}
 	for _, name := range names {
 		text, err := templates.ReadFile(name)
 		if err != nil {
@@ -61,9 +70,7 @@ func Make(runs []*figures.Run, peers Peers, raw string) (output.Files, error) {
 
 // A maker collects the files of a report.
 type maker struct {
-	runs  []*figures.Run
-	peers Peers
-	raw   string
+	Source
 	files output.Files
 }
 
@@ -78,7 +85,7 @@ func (m maker) page(name, text string) ([]byte, error) {
 	}
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "<!-- %s from raw/*.json and templates: make report. Do not edit. -->\n\n", output.Mark)
-	if err := t.Execute(&b, m.runs); err != nil {
+	if err := t.Execute(&b, m.Runs); err != nil {
 		return nil, fmt.Errorf("page %s: %w", name, err)
 	}
 	return append(bytes.TrimSpace(emptyLines.ReplaceAll(b.Bytes(), []byte("\n\n"))), '\n'), nil
@@ -86,19 +93,21 @@ func (m maker) page(name, text string) ([]byte, error) {
 
 func (m maker) funcs() template.FuncMap {
 	return template.FuncMap{
-		"runs":        func(series string) []*figures.Run { return figures.Of(m.runs, series) },
+		"runs":        func(series string) []*figures.Run { return figures.Of(m.Runs, series) },
 		"table":       makeTable,
 		"plot":        m.plot,
 		"figure":      oneFigure,
 		"ratio":       oneRatio,
-		"targets":     func() (string, error) { return targetTable(m.runs) },
-		"summary":     func() (string, error) { return summary(m.runs) },
+		"targets":     func() (string, error) { return targetTable(m.Runs) },
+		"summary":     func() (string, error) { return summary(m.Runs) },
 		"machines":    m.machines,
-		"raw":         func() string { return m.raw },
-		"macs":        func() string { return macs(m.runs) },
-		"published":   m.peers.table,
-		"peerSets":    m.peers.ids,
+		"raw":         func() string { return m.Raw },
+		"macs":        func() string { return macs(m.Runs) },
+		"published":   m.Peers.table,
+		"peerSets":    m.Peers.ids,
 		"fall":        m.fall,
+		"note":        m.Notes.value,
+		"notes":       m.Notes.table,
 		"notMeasured": func() string { return notMeasured },
 	}
 }
@@ -125,7 +134,7 @@ func (m maker) plot(run *figures.Run, kind, query string) (string, error) {
 }
 
 func (m maker) fall(run *figures.Run) (string, error) {
-	title, svg, err := m.peers.scaling(run)
+	title, svg, err := m.Peers.scaling(run)
 	if err != nil {
 		return "", err
 	}
@@ -178,10 +187,10 @@ func oneRatio(run *figures.Run, metric, subject, base string) (string, error) {
 func (m maker) machines() string {
 	var b strings.Builder
 	b.WriteString("| raw rounds | made by | machine | commit | date | load average before and after |\n|---|---|---|---|---|---|\n")
-	for _, r := range m.runs {
+	for _, r := range m.Runs {
 		on := r.Machine
 		with := strings.Join(slices.DeleteFunc(append([]string{on.Go, on.CC}, on.Programs...), func(s string) bool { return s == "" }), ", ")
-		fmt.Fprintf(&b, "| [%s.json](%s/%s.json), %s | %s | %s, %d cores, %s, %s | %s | %s | %s; %s |\n", r.Name, m.raw, r.Name,
+		fmt.Fprintf(&b, "| [%s.json](%s/%s.json), %s | %s | %s, %d cores, %s, %s | %s | %s | %s; %s |\n", r.Name, m.Raw, r.Name,
 			plural(len(r.Rounds), "round"), code(r.Command), escape(on.CPU), on.Cores, escape(on.Kernel), escape(with), code(on.Commit),
 			on.Date.UTC().Format("2006-01-02 15:04 UTC"), escape(on.LoadBegin), escape(on.LoadEnd))
 	}

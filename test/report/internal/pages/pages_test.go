@@ -20,6 +20,9 @@ const (
 	peers  = "../../../../docs/performance/peers.json"
 )
 
+// sampleNotes are figures that no round has.
+var sampleNotes = Notes{{ID: "kernel", Value: "89 %", What: "of the time is the kernel's", Command: "go run ./test/bench --profile perf", Commit: "0123abc", Date: "2026-01-02"}}
+
 // sampleRuns are invented runs.
 func sampleRuns() []*figures.Run {
 	return []*figures.Run{{Name: "bench", File: sampleBench()}, {Name: "fake", File: sampleFake()}, {Name: "guests", File: sampleGuests()}}
@@ -29,7 +32,7 @@ func makeSample(t *testing.T, runs []*figures.Run) output.Files {
 	t.Helper()
 	published, err := LoadPeers(peers)
 	require.NoError(t, err)
-	files, err := Make(runs, published, "raw")
+	files, err := Make(Source{Runs: runs, Peers: published, Notes: sampleNotes, Raw: "raw"})
 	require.NoError(t, err)
 	return files
 }
