@@ -11,7 +11,8 @@
 #      +-------+--- daemon     vm-to-vm     perf2 -> perf1
 #
 # This builds the program in test/perf and gives its place to it.
-# Environment: GO is the go command (default go), PERF_CACHE where QEMU's machines are kept (Linux).
+# Environment: GO is the go command (default go), PERF_CACHE where machines are kept that are not Lima's, and for -v vzguest
+# PERF_KERNEL, PERF_INITRD and PERF_VZGUEST.
 set -eu
 
 go=${GO:-go}

@@ -29,7 +29,7 @@ const fakeDirVariable = "PERF_FAKE_DIR"
 const patience = 20 * time.Second
 
 var fakes = map[string]func(f fake, args []string) int{
-	"limactl": fake.limactl, "iperf3": fake.iperf3, "iperf3-darwin": fake.iperf3, "ps": fake.ps, "sudo": fake.sudo, "ldd": fake.ldd,
+	"limactl": fake.limactl, "iperf3": fake.iperf3, "iperf3-darwin": fake.iperf3, "ps": fake.ps, "sudo": fake.sudo, "ldd": fake.ldd, "vzguest": fake.vzguest, "ip": fake.ip,
 	"socket_vmnet": fake.oldDaemon, "socket_vmnet2": fake.newDaemon, "socket_vmnet-broken": fake.brokenDaemon, "qemu-system-x86_64": fake.qemu,
 }
 
@@ -191,6 +191,17 @@ func (f fake) ldd([]string) int {
 
 func (f fake) qemu([]string) int {
 	fmt.Println("QEMU emulator version 9.2.0")
+	return 0
+}
+
+// vzguest has a shell on its console, as a guest has, and does not show everything at once.
+func (f fake) vzguest([]string) int {
+	fmt.Print("[    0.000000] Linux version 6\r\n~ # ")
+	return f.fail("%v", syscall.Exec("/bin/sh", []string{"sh"}, os.Environ()))
+}
+
+func (f fake) ip([]string) int {
+	fmt.Println("2: eth0    inet 192.168.105.9/24 brd 192.168.105.255 scope global eth0")
 	return 0
 }
 

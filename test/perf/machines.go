@@ -25,13 +25,15 @@ type machines interface {
 }
 
 // findMachines chooses the machines that the options ask for.
-func (p *perf) findMachines() error {
-	if p.goos == "darwin" {
+func (p *perf) findMachines() {
+	switch {
+	case p.vm == vzguest:
+		p.machines = &vzguests{cabinet: cabinet{p.setting}, options: p.options}
+	case p.goos == "darwin":
 		p.machines = &lima{setting: p.setting, options: p.options}
-		return nil
+	default:
+		p.machines = &qemu{cabinet: cabinet{p.setting}, options: p.options}
 	}
-	p.machines = &qemu{setting: p.setting, options: p.options}
-	return nil
 }
 
 // prefix begins the names of all machines.

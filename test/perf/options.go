@@ -24,7 +24,7 @@ Verbs:
 Options:
   -c COUNT       number of machines (default 2)
   -t SECONDS     time to transmit for (default 30)
-  -v VM_TYPE     vz, qemu, krunkit (Lima on macOS; default vz) or qemu (Linux)
+  -v VM_TYPE     vz, qemu, krunkit (Lima on macOS; default vz), vzguest (test/vzguest on macOS) or qemu (Linux)
   -b IFACE       bridged mode with the host's interface IFACE (macOS)
   -o OUT_DIR     directory for results (default perf.out); for fake also the name of a .json file
   -r ROUNDS      measurements of each daemon with an old and a new one (default 2), of each set-up with fake (default 9)
@@ -175,7 +175,7 @@ func text(to *string) func(string) error {
 
 // check refuses what does not go together and fills in what depends on the system.
 func (o *options) check(goos string) error {
-	types := map[string][]string{"darwin": {"vz", "qemu", "krunkit"}, "linux": {"qemu"}}[goos]
+	types := map[string][]string{"darwin": {"vz", "qemu", "krunkit", vzguest}, "linux": {"qemu"}}[goos]
 	isComparison := strings.Contains(o.verb, "-to-")
 	switch {
 	case types == nil && o.verb != "report":
@@ -205,10 +205,10 @@ func (o *options) check(goos string) error {
 	case o.verb == "vm-to-vm" && o.count < 2:
 		return usageError("vm-to-vm needs two machines: -c 2")
 	}
-	return o.fill(goos, isComparison)
+	return o.complete(goos, isComparison)
 }
 
-func (o *options) fill(goos string, isComparison bool) error {
+func (o *options) complete(goos string, isComparison bool) error {
 	if o.seconds == 0 {
 		o.seconds = 30
 	}

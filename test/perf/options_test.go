@@ -64,7 +64,7 @@ func TestBadInput(t *testing.T) {
 		{"time that is no number", "darwin", "run -t 1.5", "-t 1.5: want a number"},
 		{"no time", "darwin", "run -t 0", "-t 0: want a number from 1"},
 		{"type of another system", "linux", "run -v vz", "on Linux the types are qemu"},
-		{"unknown type", "darwin", "run -v virtualbox", "on macOS the types are vz, qemu, krunkit"},
+		{"unknown type", "darwin", "run -v virtualbox", "on macOS the types are vz, qemu, krunkit, vzguest"},
 		{"bridged on Linux", "linux", "run -b eth0", "-b: bridged mode needs macOS"},
 		{"path as interface", "darwin", "run -b /tmp", "want the name of an interface"},
 		{"other systems", "freebsd", "run", "machines are measured on macOS and Linux, this is freebsd"},

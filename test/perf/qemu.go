@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -21,7 +20,7 @@ import (
 // qemu are the QEMU guests of test/e2e on Linux, with iperf3 in their image. They have no disks: a machine that exists is a
 // directory with a file that says so, and its MAC address.
 type qemu struct {
-	*setting
+	cabinet
 	options
 
 	iperf  string // on the host
@@ -41,15 +40,22 @@ func (q *qemu) findTools() (err error) {
 	return err
 }
 
+func (q *qemu) create(_ context.Context, count int) error {
+	if err := q.findTools(); err != nil {
+		return err
+	}
+	if err := q.fill(count); err != nil {
+		return err
+	}
+	q.say("Ready: test/perf.sh run -c %d", count)
+	return nil
+}
+
+func (q *qemu) remove(_ context.Context, count int) error { return q.empty(count) }
+
 func (q *qemu) check(ctx context.Context, count int) error {
-	for n := 1; n <= count; n++ {
-		_, err := q.describe(n)
-		if errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("there is no machine %s: test/perf.sh create -c %d", name(n), count)
-		}
-		if err != nil {
-			return err
-		}
+	if err := q.look(count); err != nil {
+		return err
 	}
 	if err := q.findTools(); err != nil {
 		return err

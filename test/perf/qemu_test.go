@@ -32,7 +32,7 @@ func TestCreateAndDeleteOnLinux(t *testing.T) {
 	w.ok("create", "-c", "3")
 	w.ok("create", "-c", "1")
 	assert.Contains(t, w.stdout.String(), "perf1 is there already")
-	q := &qemu{setting: w.setting}
+	q := cabinet{w.setting}
 	seen := map[string]bool{}
 	for n := 1; n <= 3; n++ {
 		m, err := q.describe(n)
@@ -50,7 +50,7 @@ func TestCreateAndDeleteOnLinux(t *testing.T) {
 
 func TestForeignDirectoriesAreLeftAlone(t *testing.T) {
 	w := linuxWorld(t)
-	q := &qemu{setting: w.setting}
+	q := cabinet{w.setting}
 	tests := []struct{ name, file, text, want string }{
 		{"other files", "letter", "x", "is no machine of test/perf.sh and is left alone"},
 		{"another program's", machineFile, `{"made_by":"virt-manager","mac":"52:54:00:00:00:01"}`, "is no machine of test/perf.sh"},

@@ -115,6 +115,9 @@ func (r *result) round(clients int) rounds.Round {
 		Seconds: u.Seconds, Bytes: u.Bytes, Drops: value(u.Drops), Retransmits: value(u.Retransmits),
 		CPUSeconds: value(u.CPUSeconds), Voluntary: value(u.Voluntary), Involuntary: value(u.Involuntary), MemoryKiB: value(u.AnonKiB),
 	}
+	if u.Machines == vzguest {
+		out.Transport = "passed"
+	}
 	switch r.direction {
 	case hostToVM:
 		out.Direction = rounds.HostToClient
