@@ -86,6 +86,7 @@ func (d *device) die(cause error) {
 	d.dieOnce.Do(func() {
 		d.cause = cause
 		close(d.dead)
+		d.ifc.Wake()
 	})
 }
 

@@ -171,7 +171,7 @@ func (n *fakeNetwork) Start(ctx context.Context, c api.InterfaceConfig) (api.Int
 	if f.limit > 0 && len(f.started) >= f.limit {
 		return nil, &api.CallError{Call: "vmnet_start_interface", Status: api.Failure}
 	}
-	i := &fakeInterface{net: n, isolate: c.Isolate}
+	i := &fakeInterface{net: n, isolate: c.Isolate, wake: make(chan struct{}, 1)}
 	i.params = fakeParams(n, c)
 	if f.tune != nil {
 		f.tune(&i.params)
@@ -225,7 +225,8 @@ type fakeInterface struct {
 
 	mu       sync.Mutex
 	queue    [][]byte
-	wake     chan<- struct{}
+	notifies bool
+	wake     chan struct{}
 	stopped  bool
 	forwards []vnet.Forward
 
@@ -245,23 +246,29 @@ func (i *fakeInterface) fault(change func(*fakeInterface)) {
 
 func (i *fakeInterface) Params() api.Params { return i.params }
 
-func (i *fakeInterface) Notify(wake chan<- struct{}) error {
+func (i *fakeInterface) Notify(on bool) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.wake = wake
+	i.notifies = on
 	return nil
 }
 
-// event tells of packets; only when there were none before, as the real one does at its worst. The caller holds mu.
-func (i *fakeInterface) event() {
-	if i.wake == nil {
-		return
-	}
-	i.events.Add(1)
+func (i *fakeInterface) Wait() { <-i.wake }
+
+func (i *fakeInterface) Wake() {
 	select {
 	case i.wake <- struct{}{}:
 	default:
 	}
+}
+
+// event tells of packets; only when there were none before, as the real one does at its worst. The caller holds mu.
+func (i *fakeInterface) event() {
+	if !i.notifies {
+		return
+	}
+	i.events.Add(1)
+	i.Wake()
 }
 
 func (i *fakeInterface) put(f []byte) {
@@ -447,7 +454,7 @@ func (i *fakeInterface) Stop(ctx context.Context) error {
 		i.net.f.broken("stopped while a call is under way")
 	}
 	i.mu.Lock()
-	i.stopped, i.wake, i.queue = true, nil, nil
+	i.stopped, i.notifies, i.queue = true, false, nil
 	i.mu.Unlock()
 	f := i.net.f
 	f.mu.Lock()

@@ -139,7 +139,7 @@ func (h *hub) deafen() {
 	d, off := h.dev, make(chan struct{})
 	h.net.spawn(func() {
 		defer close(off)
-		if err := d.ifc.Notify(nil); err != nil {
+		if err := d.ifc.Notify(false); err != nil {
 			d.die(err)
 		}
 	})

@@ -20,7 +20,6 @@ type reader struct {
 	deliver func(b frame.Batch) // b holds nothing longer than the device's maxPacket
 	odd     func(n int)         // told of packets that no frame can be
 	mem     *pkt.Reader
-	wake    chan struct{}
 	quit    chan struct{}
 	once    sync.Once
 	begun   bool          // used by the owner
@@ -29,8 +28,8 @@ type reader struct {
 	gate    gate.Gate     // deliveries
 	done    chan struct{} // closed when the goroutine has ended
 
-	settling chan chan struct{} // asks for a round of reading
-	asked    chan struct{}      // closed after the next round; used by the goroutine
+	mu    sync.Mutex
+	asked []chan struct{} // closed after the next round of reading that begins
 }
 
 // newReader lays out the memory. Whether begun or not, it is halted in the end.
@@ -41,8 +40,7 @@ func newReader(d *device, deliver func(frame.Batch), odd func(int)) (*reader, er
 	}
 	r := &reader{
 		dev: d, deliver: deliver, odd: odd, mem: mem,
-		wake: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{}),
-		settling: make(chan chan struct{}), ready: make(chan struct{}),
+		quit: make(chan struct{}), done: make(chan struct{}), ready: make(chan struct{}),
 	}
 	r.gate.Init()
 	return r, nil
@@ -59,6 +57,7 @@ func (r *reader) begin() {
 func (r *reader) halt() <-chan struct{} {
 	r.once.Do(func() {
 		close(r.quit)
+		r.dev.ifc.Wake()
 		if !r.begun {
 			_ = r.mem.Free()
 			close(r.done)
@@ -87,15 +86,15 @@ func (r *reader) run() {
 	}
 	pause := time.Duration(0)
 	for {
+		asked := r.questions()
 		// Events are edge-triggered and may have come before Notify, so it begins with a read.
 		if r.drain() {
 			pause = 0
 		} else {
 			pause = min(max(minReadPause, 2*pause), maxReadPause)
 		}
-		if r.asked != nil {
-			close(r.asked)
-			r.asked = nil
+		for _, c := range asked {
+			close(c)
 		}
 		if !r.wait(pause) {
 			return
@@ -109,7 +108,7 @@ func (r *reader) prepare() bool {
 	if r.stale {
 		r.discard()
 	}
-	if err := r.dev.ifc.Notify(r.wake); err != nil {
+	if err := r.dev.ifc.Notify(true); err != nil {
 		r.dev.die(fmt.Errorf("turn events on: %w", err))
 		return false
 	}
@@ -167,13 +166,10 @@ func (r *reader) settle() bool {
 	t := time.NewTimer(settleTimeout)
 	defer t.Stop()
 	c := make(chan struct{})
-	select {
-	case r.settling <- c:
-	case <-r.done:
-		return true
-	case <-t.C:
-		return false
-	}
+	r.mu.Lock()
+	r.asked = append(r.asked, c)
+	r.mu.Unlock()
+	r.dev.ifc.Wake()
 	select {
 	case <-c:
 	case <-r.done:
@@ -181,6 +177,15 @@ func (r *reader) settle() bool {
 		return false
 	}
 	return true
+}
+
+// questions takes what is to be closed after the round that begins.
+func (r *reader) questions() []chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	asked := r.asked
+	r.asked = nil
+	return asked
 }
 
 func (r *reader) ended() bool {
@@ -196,20 +201,12 @@ func (r *reader) ended() bool {
 
 // wait sleeps until there may be packets, or after a failed read until the pause is over. It returns false at the end.
 func (r *reader) wait(pause time.Duration) bool {
-	var after <-chan time.Time
 	if pause > 0 {
-		t := time.NewTimer(pause)
-		defer t.Stop()
-		after = t.C
+		defer time.AfterFunc(pause, r.dev.ifc.Wake).Stop()
 	}
-	select {
-	case <-r.wake:
-	case <-after:
-	case r.asked = <-r.settling:
-	case <-r.quit:
-		return false
-	case <-r.dev.dead:
+	if r.ended() {
 		return false
 	}
-	return true
+	r.dev.ifc.Wait()
+	return !r.ended()
 }

@@ -98,12 +98,17 @@ type Entry struct {
 	Value any    // uint64, int64, bool or string; a UUID is a string in upper case
 }
 
-// An Interface is a started interface_ref. Its events are off until Notify turns them on.
+// An Interface is a started interface_ref. Its events, each of which tells that packets may have arrived, are off until Notify
+// turns them on.
 type Interface interface {
 	Params() Params
-	// Notify has a value sent on wake, without waiting for a reader, whenever packets may have arrived. wake holds one
-	// value. nil turns the events off; after that returned, none is sent any more.
-	Notify(wake chan<- struct{}) error
+	// Notify turns events on or off.
+	Notify(on bool) error
+	// Wait returns once an event has come or Wake was called since it returned last. It may also return for nothing, as when
+	// an event was on its way while events were turned off. One goroutine at a time waits, none after Stop was called.
+	Wait()
+	// Wake ends the Wait under way, or else the next one. It may be called at any time and does not wait.
+	Wake()
 	// Read is one vmnet_read of up to all of r's slots. With Success r holds what was read, nothing perhaps. One
 	// goroutine at a time reads.
 	Read(r *pkt.Reader) Status

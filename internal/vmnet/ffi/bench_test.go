@@ -74,14 +74,13 @@ func BenchmarkWriteRead(b *testing.B) {
 func BenchmarkEvent(b *testing.B) {
 	s := open(b, vmnetsim.Full)
 	x, y := s.start(b), s.start(b)
-	wake := make(chan struct{}, 1)
-	require.NoError(b, y.Notify(wake))
+	require.NoError(b, y.Notify(true))
 	w, r := newWriter(b, 1), newReader(b, 1, 1514)
 	fill(w, frame.NewBatch(frame.Append(nil, numbered(1, 64)), 1))
 	b.ReportAllocs()
 	for b.Loop() {
 		_ = x.Write(w)
-		<-wake
+		y.Wait()
 		_ = y.Read(r)
 	}
 }

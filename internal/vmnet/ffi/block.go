@@ -28,7 +28,6 @@ const (
 
 // The handlers by signature.
 type (
-	eventFunc  func()
 	startFunc  func(st api.Status, params uintptr)
 	statusFunc func(st api.Status)
 	applyFunc  func(key, value uintptr)
@@ -36,15 +35,16 @@ type (
 
 // Tables are the blocks of the process.
 type tables struct {
-	event  *table[eventFunc]
+	event  *table[*bell] // these are not called: their function is strike
 	start  *table[startFunc]
 	status *table[statusFunc]
 	apply  *table[applyFunc]
+	bells  *bells
 }
 
 // blocks returns the tables, which are made once: callbacks cannot be given back.
 var blocks = sync.OnceValues(func() (t tables, err error) {
-	if t.event, err = newTable[eventFunc](); err != nil {
+	if t.event, err = newTable[*bell](); err != nil {
 		return t, err
 	}
 	if t.start, err = newTable[startFunc](); err != nil {
@@ -56,12 +56,11 @@ var blocks = sync.OnceValues(func() (t tables, err error) {
 	if t.apply, err = newTable[applyFunc](); err != nil {
 		return t, err
 	}
-	// Every function gets the block first. An event's mask and dictionary tell nothing that a vmnet_read does not.
-	t.event.invoke = purego.NewCallback(func(block uintptr, _ uint32, _ uintptr) {
-		if h := t.event.find(block); h != nil {
-			h.do()
-		}
-	})
+	if t.bells, err = newBells(); err != nil {
+		return t, err
+	}
+	t.event.invoke = strikeAddress
+	// Every function gets the block first.
 	t.start.invoke = purego.NewCallback(func(block uintptr, st uint32, params uintptr) {
 		if h := t.start.find(block); h != nil && t.start.put(h) {
 			h.do(api.Status(st), params)

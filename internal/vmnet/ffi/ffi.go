@@ -18,12 +18,13 @@
 //   - Blocks are hand-made global ones: _Block_copy and _Block_release leave those alone. The one word they capture is an
 //     index into a table of handlers, and the block itself is the first argument of its function: one C callback per
 //     signature serves the whole process. purego has room for 2,000 callbacks and never frees one.
+//   - The function of an event's block is assembly of ours, strike: it stays on C's stack and calls nothing but write(2).
 //   - Each signature has a table of its own. A block that the framework calls once too often therefore never runs a
 //     handler of another signature.
 //   - A slot of a table is used again after its handler ran. One whose handler never came stays taken until the table is
 //     full and it is the oldest, at least 10 minutes old: so late handlers find their way, and never-coming ones cost
 //     bounded memory.
-//   - An event block writes a byte to a pipe, unless one is in it already; see bell. A goroutine does the reading. Other
+//   - An event block writes a byte to a pipe, unless one is in it already; see bell. Whoever reads packets waits for it. Other
 //     handlers note a result. Nothing here blocks a dispatch queue.
 //   - Calls that could take long run on a goroutine of their own, so that the caller is back when its context ends. What
 //     such a call brings later is undone: an interface that starts late is stopped.

@@ -236,8 +236,7 @@ func TestHost(t *testing.T) {
 	require.ErrorContains(t, s.HostWrite(netip.MustParseAddr("10.0.0.0"), make([]byte, 60)), "no network 10.0.0.0")
 
 	i := s.start(t)
-	wake := make(chan struct{}, 1)
-	require.NoError(t, i.Notify(wake))
+	require.NoError(t, i.Notify(true))
 	buf := make([]byte, 1514)
 	subnet := s.owner(t).Subnet.Addr()
 	for n, addr := range []netip.Addr{{}, subnet} {
@@ -250,7 +249,7 @@ func TestHost(t *testing.T) {
 		assert.Equal(t, numbered(uint64(n), 60+n), buf[:got])
 
 		require.NoError(t, s.HostWrite(addr, numbered(9, 100)))
-		waitFor(t, wake)
+		require.True(t, waitFor(t, i))
 		assert.Equal(t, [][]byte{numbered(9, 100)}, receive(t, i))
 	}
 }

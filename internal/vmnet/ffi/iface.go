@@ -25,14 +25,11 @@ type Interface struct {
 	a      *API
 	ref    uintptr
 	queue  uintptr
-	events *handler[eventFunc] // nil in one that was stopped as soon as it had started
-	bell   *bell               // like events
+	events *handler[*bell] // nil in one that was stopped as soon as it had started
 	params api.Params
 
-	wake atomic.Pointer[chan<- struct{}] // nil: events are off
-	busy atomic.Int32                    // wakes under way
-
-	mu sync.Mutex // held over Notify's call
+	mu       sync.Mutex // held over Notify's call
+	notifies bool       // events are on
 
 	stopping atomic.Bool
 	free     sync.Once
@@ -48,19 +45,15 @@ func (a *API) newInterface() *Interface {
 	return &Interface{a: a, queue: a.newQueue(), stopped: make(chan struct{})}
 }
 
-// listen makes the bell and the event block, once, for an interface that has started.
+// listen makes the event block, once, for an interface that has started.
 func (i *Interface) listen() (err error) {
-	if i.bell, err = newBell(); err != nil {
+	if i.events, err = i.a.eventBlock(); err != nil {
 		return err
-	}
-	go i.pass()
-	if i.events, err = i.a.blocks.event.take(i.a.s.globalBlock, i.event, nil); err != nil {
-		return fmt.Errorf("make event block: %w", err)
 	}
 	return nil
 }
 
-// release frees queue and event block, once. No event block can be called any more, or it finds no handler.
+// release frees queue and event block, once. If the event block is called nevertheless, its slot's next user hears of it.
 func (i *Interface) release() {
 	i.free.Do(func() {
 		if i.events != nil {
@@ -74,39 +67,17 @@ func (i *Interface) release() {
 // Params implements api.Interface.
 func (i *Interface) Params() api.Params { return i.params }
 
-// event runs on the interface's queue.
-func (i *Interface) event() {
-	if i.wake.Load() != nil {
-		i.bell.ring()
-	}
-}
-
-// pass passes events on until the interface is stopped.
-func (i *Interface) pass() {
-	for i.bell.hear() {
-		i.busy.Add(1)
-		if wake := i.wake.Load(); wake != nil {
-			select {
-			case *wake <- struct{}{}:
-			default:
-			}
-		}
-		i.busy.Add(-1)
-	}
-}
-
-// Notify implements api.Interface. An event may still come after the events were turned off, but finds no channel; one that
-// has found it is waited for.
-func (i *Interface) Notify(wake chan<- struct{}) error {
+// Notify implements api.Interface.
+func (i *Interface) Notify(on bool) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if wake == nil {
+	if !on {
 		return i.mute()
 	}
 	if i.stopping.Load() {
 		return fmt.Errorf("turn on events: %w", net.ErrClosed)
 	}
-	i.wake.Store(&wake)
+	i.notifies = true
 	f := &i.a.f.setEventCallback
 	if err := f.failed(f.status(i.ref, packetsAvailable, i.queue, i.events.block)); err != nil {
 		_ = i.mute() // it fails for the same reason
@@ -117,16 +88,19 @@ func (i *Interface) Notify(wake chan<- struct{}) error {
 
 // mute turns events off. i.mu is held.
 func (i *Interface) mute() error {
-	if i.wake.Swap(nil) == nil {
+	if !i.notifies {
 		return nil
 	}
+	i.notifies = false
 	f := &i.a.f.setEventCallback
-	err := f.failed(f.status(i.ref, packetsAvailable, 0, 0))
-	for i.busy.Load() != 0 { // a few instructions
-		runtime.Gosched()
-	}
-	return err
+	return f.failed(f.status(i.ref, packetsAvailable, 0, 0))
 }
+
+// Wait implements api.Interface.
+func (i *Interface) Wait() { i.events.do.hear() }
+
+// Wake implements api.Interface.
+func (i *Interface) Wake() { i.events.do.ring() }
 
 // Read implements api.Interface.
 func (i *Interface) Read(r *pkt.Reader) api.Status {
@@ -206,14 +180,22 @@ func (i *Interface) begin() {
 	}
 	go func() {
 		i.mu.Lock()
-		_ = i.mute() // whatever it says, no event gets through any more
+		_ = i.mute() // whatever it says
 		i.mu.Unlock()
-		if i.bell != nil {
-			i.bell.close()
+		if i.events != nil {
+			i.events.do.ring()
 		}
 		f := &i.a.f.stopInterface
-		i.a.answered(f, func(block uintptr) api.Status { return f.status(i.ref, i.queue, block) }, func(err error) {
+		var refused atomic.Bool
+		i.a.answered(f, func(block uintptr) api.Status {
+			st := f.status(i.ref, i.queue, block)
+			refused.Store(st != api.Success)
+			return st
+		}, func(err error) {
 			i.stopErr = err
+			if i.events != nil && !refused.Load() { // from the handler
+				i.a.blocks.bells.close(i.events.slot)
+			}
 			i.release() // the queue is serial: no event block comes after this handler
 			close(i.stopped)
 		}, i.release)

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -179,58 +180,79 @@ func TestWritersAtOnce(t *testing.T) {
 	assert.Len(t, seen, writers*each)
 }
 
-// waitFor waits for an event.
-func waitFor(t testing.TB, wake <-chan struct{}) {
+// waitFor waits for an event on i. It reports false if none came.
+func waitFor(t testing.TB, i api.Interface) bool {
 	t.Helper()
-	select {
-	case <-wake:
-	case <-time.After(patience):
-		require.Fail(t, "no event")
-	}
+	var late atomic.Bool
+	defer time.AfterFunc(patience, func() {
+		late.Store(true)
+		i.Wake()
+	}).Stop()
+	i.Wait()
+	return assert.False(t, late.Load(), "no event")
 }
 
 func TestNotify(t *testing.T) {
 	s := open(t, vmnetsim.Full)
 	x, y := s.start(t), s.start(t)
 	assert.Zero(t, s.c.Calls()["vmnet_interface_set_event_callback"], "events are off")
-	require.NoError(t, y.Notify(nil), "and turning them off is not a call")
+	require.NoError(t, y.Notify(false), "and turning them off is not a call")
 	assert.Zero(t, s.c.Calls()["vmnet_interface_set_event_callback"])
 
-	wake := make(chan struct{}, 1)
-	require.NoError(t, y.Notify(wake))
+	require.NoError(t, y.Notify(true))
 	for n := range uint64(3) {
 		send(t, x, numbered(n, 60))
-		waitFor(t, wake)
+		require.True(t, waitFor(t, y))
 		assert.Len(t, receive(t, y), 1)
 	}
-	require.NoError(t, y.Notify(nil))
-	other := make(chan struct{}, 1)
+	require.NoError(t, y.Notify(false))
 	send(t, x, numbered(3, 60))
-	require.NoError(t, y.Notify(other), "on again, to another channel, with a frame waiting")
+	require.NoError(t, y.Notify(true), "on again, with a frame waiting")
 	send(t, x, numbered(4, 60))
-	waitFor(t, other)
-	assert.Empty(t, wake)
+	require.True(t, waitFor(t, y))
 	assert.Len(t, receive(t, y), 2)
 }
 
-// TestNotifyOffIsFinal turns events off while one is on its way: the simulator delivers it nevertheless.
-func TestNotifyOffIsFinal(t *testing.T) {
-	s := open(t, vmnetsim.Full)
-	x, y := s.start(t), s.start(t)
-	wake := make(chan struct{}, 1)
-	require.NoError(t, y.Notify(wake))
-	s.c.Set(vmnetsim.EventDelay, 100_000)
-	send(t, x, numbered(1, 60))
-	require.NoError(t, y.Notify(nil))
-	before := s.c.Gauges().Events
-	assert.Eventually(t, func() bool { return s.c.Gauges().Events > before }, patience, time.Millisecond, "the event came")
-	s.c.Set(vmnetsim.EventDelay, 0)
-	// The gauge is counted just before the block is called; a stop is behind it on the queue.
-	require.NoError(t, y.Stop(within(t)))
-	assert.Empty(t, wake)
+// TestWake has several goroutines end a Wait, before it and while it is under way.
+func TestWake(t *testing.T) {
+	i := open(t, vmnetsim.Full).start(t)
+	i.Wake()
+	i.Wake()
+	require.True(t, waitFor(t, i), "no event, but a wake-up before")
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(i.Wake)
+	}
+	require.True(t, waitFor(t, i))
+	wg.Wait()
 }
 
-// TestNotifyToggled turns events on and off under traffic; a closed channel would make a late send panic.
+// TestLateEvent turns events off while one is on its way, which the simulator delivers nevertheless: at worst that wakes
+// somebody for nothing, also when it comes so late that the block has another user.
+func TestLateEvent(t *testing.T) {
+	s := open(t, vmnetsim.Full)
+	x := s.start(t)
+	y, err := s.Start(within(t), shared)
+	require.NoError(t, err)
+	require.NoError(t, y.Notify(true))
+	s.c.Set(vmnetsim.EventDelay, 100_000)
+	send(t, x, numbered(1, 60))
+	require.NoError(t, y.Notify(false))
+	before := s.c.Gauges().Events
+	s.c.Set(vmnetsim.DieOrdinal, 2) // a stop of what is dead does not wait for the queue
+	isStatus(t, y.Stop(within(t)), "vmnet_stop_interface", api.InvalidAccess)
+	z := s.start(t)
+	assert.Eventually(t, func() bool { return s.c.Gauges().Events > before }, patience, time.Millisecond, "the event came")
+	s.c.Set(vmnetsim.EventDelay, 0)
+	require.NoError(t, z.Notify(true))
+	for n := range uint64(3) {
+		send(t, x, numbered(n, 60))
+		require.True(t, waitFor(t, z))
+		assert.Len(t, receive(t, z), 1)
+	}
+}
+
+// TestNotifyToggled turns events on and off under traffic.
 func TestNotifyToggled(t *testing.T) {
 	s := open(t, vmnetsim.Full)
 	x, y := s.start(t), s.start(t)
@@ -251,18 +273,16 @@ func TestNotifyToggled(t *testing.T) {
 	})
 	r := newReader(t, 256, 1514)
 	for n := range 500 {
-		wake := make(chan struct{}, 1)
-		require.NoError(t, y.Notify(wake))
+		require.NoError(t, y.Notify(true))
 		for full := true; full; { // where a full queue drops frames there are no events
 			require.Equal(t, api.Success, y.Read(r))
 			got, _ := r.Batch()
 			full = got.Len() == r.Cap()
 		}
 		if n%2 == 0 {
-			waitFor(t, wake)
+			require.True(t, waitFor(t, y))
 		}
-		require.NoError(t, y.Notify(nil))
-		close(wake)
+		require.NoError(t, y.Notify(false))
 	}
 	close(end)
 	wg.Wait()
@@ -273,14 +293,14 @@ func TestNotifyStatus(t *testing.T) {
 	i := s.start(t)
 	for _, st := range statuses {
 		s.c.Set(vmnetsim.SetEventCallbackResult, int64(st), 1)
-		isStatus(t, i.Notify(make(chan struct{}, 1)), "vmnet_interface_set_event_callback", st)
-		require.NoError(t, i.Notify(make(chan struct{}, 1)))
+		isStatus(t, i.Notify(true), "vmnet_interface_set_event_callback", st)
+		require.NoError(t, i.Notify(true))
 		s.c.Set(vmnetsim.SetEventCallbackResult, int64(st), 1)
-		isStatus(t, i.Notify(nil), "vmnet_interface_set_event_callback", st)
+		isStatus(t, i.Notify(false), "vmnet_interface_set_event_callback", st)
 	}
 	require.NoError(t, i.Stop(within(t)))
-	assert.ErrorIs(t, i.Notify(make(chan struct{}, 1)), net.ErrClosed)
-	assert.NoError(t, i.Notify(nil))
+	assert.ErrorIs(t, i.Notify(true), net.ErrClosed)
+	assert.NoError(t, i.Notify(false))
 }
 
 func TestForward(t *testing.T) {
@@ -319,7 +339,7 @@ func TestForward(t *testing.T) {
 func TestStop(t *testing.T) {
 	s := open(t, vmnetsim.Full)
 	i := s.start(t)
-	require.NoError(t, i.Notify(make(chan struct{}, 1)))
+	require.NoError(t, i.Notify(true))
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() { assert.NoError(t, i.Stop(within(t))) })
@@ -347,7 +367,7 @@ func TestStopRefused(t *testing.T) {
 	s := open(t, vmnetsim.Full)
 	i, err := s.Start(within(t), shared)
 	require.NoError(t, err)
-	require.NoError(t, i.Notify(make(chan struct{}, 1)))
+	require.NoError(t, i.Notify(true))
 	s.c.Set(vmnetsim.DieStatus, int64(api.SetupIncomplete))
 	s.c.Set(vmnetsim.DieOrdinal, -1)
 	assert.Equal(t, api.SetupIncomplete, i.Read(newReader(t, 1, 1514)))
@@ -376,7 +396,7 @@ func TestStopSlowAndSilent(t *testing.T) {
 	s.kept.Add(ffi.Gauges{Interfaces: 1, Queues: 1, Events: 1, Answers: 1})
 }
 
-// TestNoAllocation is about the data path. Events allocate in purego.
+// TestNoAllocation is about the data path.
 func TestNoAllocation(t *testing.T) {
 	s := open(t, vmnetsim.Full)
 	x, y := s.start(t), s.start(t)
@@ -396,4 +416,12 @@ func TestNoAllocation(t *testing.T) {
 		w.End()
 	}))
 	assert.Equal(t, 101*32, frames)
+}
+
+func TestWaitAllocatesNothing(t *testing.T) {
+	i := open(t, vmnetsim.Full).start(t)
+	assert.Zero(t, testing.AllocsPerRun(100, func() {
+		i.Wake()
+		i.Wait()
+	}))
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
 
-// A blockLiteral is struct Block_literal_1 of the block ABI with one captured word.
+// A blockLiteral is struct Block_literal_1 of the block ABI with two captured words.
 type blockLiteral struct {
 	isa        uintptr // &_NSConcreteGlobalBlock
 	flags      int32
@@ -21,6 +21,7 @@ type blockLiteral struct {
 	invoke     uintptr
 	descriptor uintptr // *blockDescriptor
 	slot       uintptr // captured: the index in the table of handlers
+	chime      uintptr // captured: *chime, of an event block; strike_*.s know where it is
 }
 
 // A blockDescriptor is struct Block_descriptor_1.
@@ -41,12 +42,17 @@ type (
 
 // What C lays out; first fields are at 0 in any case. A difference is a division by zero while compiling.
 const (
-	_ = 1 / (1 - (unsafe.Sizeof(blockLiteral{}) ^ 40))
+	_ = 1 / (1 - (unsafe.Sizeof(blockLiteral{}) ^ 48))
 	_ = 1 / (1 - (unsafe.Offsetof(blockLiteral{}.flags) ^ 8))
 	_ = 1 / (1 - (unsafe.Offsetof(blockLiteral{}.reserved) ^ 12))
 	_ = 1 / (1 - (unsafe.Offsetof(blockLiteral{}.invoke) ^ 16))
 	_ = 1 / (1 - (unsafe.Offsetof(blockLiteral{}.descriptor) ^ 24))
 	_ = 1 / (1 - (unsafe.Offsetof(blockLiteral{}.slot) ^ 32))
+	_ = 1 / (1 - (unsafe.Offsetof(blockLiteral{}.chime) ^ 40))
+	_ = 1 / (1 - (unsafe.Sizeof(chime{}) ^ 64))
+	_ = 1 / (1 - (unsafe.Offsetof(chime{}.fd) ^ 4))
+	_ = 1 / (1 - (unsafe.Offsetof(chime{}.write) ^ 8))
+	_ = 1 / (1 - (unsafe.Offsetof(chime{}.stroke) ^ 16))
 	_ = 1 / (1 - (unsafe.Sizeof(blockDescriptor{}) ^ 16))
 	_ = 1 / (1 - (unsafe.Offsetof(blockDescriptor{}.size) ^ 8))
 	_ = 1 / (1 - (unsafe.Sizeof(inAddr{}) ^ 4))

@@ -229,11 +229,10 @@ func TestIsolate(t *testing.T) {
 			require.NoError(t, err)
 			ends = append(ends, i)
 		}
-		wake := make(chan struct{}, 1)
-		require.NoError(t, ends[1].Notify(wake))
+		require.NoError(t, ends[1].Notify(true))
 		send(t, ends[0], numbered(1, 60))
 		if !isolate {
-			waitFor(t, wake)
+			require.True(t, waitFor(t, ends[1]))
 		}
 		got := len(receive(t, ends[1]))
 		assert.Equal(t, !isolate, got == 1, "isolate %v: %d frames", isolate, got)

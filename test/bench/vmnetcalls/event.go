@@ -20,17 +20,15 @@ type player struct {
 	ifc    api.Interface
 	mem    ends
 	ball   frame.Batch
-	wake   chan struct{}
-	quit   chan struct{}
+	quit   *atomic.Bool
 	events *atomic.Uint64
 }
 
 // play answers at each event: it reads until nothing is left, and writes one frame for each.
 func (p *player) play() error {
 	for {
-		select {
-		case <-p.wake:
-		case <-p.quit:
+		p.ifc.Wait()
+		if p.quit.Load() {
 			return nil
 		}
 		p.events.Add(1)
@@ -55,7 +53,7 @@ func (p *player) play() error {
 func (p *pair) pingPong() error {
 	var events atomic.Uint64
 	var playing sync.WaitGroup
-	quit := make(chan struct{})
+	var quit atomic.Bool
 	players := []*player{
 		{ifc: p.from, ball: frames(1, shortLen, 1, 2)},
 		{ifc: p.to, ball: frames(1, shortLen, 2, 1)},
@@ -71,8 +69,8 @@ func (p *pair) pingPong() error {
 				return err
 			}
 		}
-		s.wake, s.quit, s.events = make(chan struct{}, 1), quit, &events
-		if err := s.ifc.Notify(s.wake); err != nil {
+		s.quit, s.events = &quit, &events
+		if err := s.ifc.Notify(true); err != nil {
 			return err
 		}
 		playing.Go(func() { errs <- s.play() })
@@ -85,7 +83,10 @@ func (p *pair) pingPong() error {
 		return fmt.Errorf("write the first frame: %w", err)
 	}
 	r := p.watch(&events)
-	close(quit)
+	quit.Store(true)
+	for _, s := range players {
+		s.ifc.Wake()
+	}
 	playing.Wait()
 	return errors.Join(<-errs, <-errs, p.out.Encode(r))
 }
