@@ -7,6 +7,7 @@ package figures
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -29,6 +30,9 @@ var runName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]*$`)
 // or says what cannot be is an error, and so is a directory without any.
 func Load(dir string) ([]*Run, error) {
 	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("there is no directory %s of raw rounds: measure first, with make bench or test/perf.sh", dir)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read the raw rounds: %w", err)
 	}
@@ -72,8 +76,8 @@ func check(f rounds.File) error {
 		switch {
 		case r.Series == "" || r.Relay == "":
 			return fmt.Errorf("round %d of the list has no series or no relay", i)
-		case r.Seconds <= 0:
-			return fmt.Errorf("round %d of the list, of %s, took %v seconds", i, r.Series, r.Seconds)
+		case r.Seconds < 1e-6 || r.Seconds > 1e6 || r.CPUSeconds > 1e9:
+			return fmt.Errorf("round %d of the list, of %s, took %v seconds and %v of CPU time", i, r.Series, r.Seconds, r.CPUSeconds)
 		case r.CPUSeconds < 0 || r.P50 < 0 || r.P99 < 0 || r.P999 < 0 || r.Frame < 0 || r.Clients < 0 || r.Active < 0 || r.Round < 0:
 			return fmt.Errorf("round %d of the list, of %s, has a negative figure", i, r.Series)
 		}

@@ -69,6 +69,8 @@ func TestLoadRefuses(t *testing.T) {
 		{"no day", file(func(f *rounds.File) { f.Machine.Date = time.Time{} }), "day"},
 		{"no series", file(func(f *rounds.File) { f.Rounds[0].Series = "" }), "series"},
 		{"no time", file(func(f *rounds.File) { f.Rounds[0].Seconds = 0 }), "seconds"},
+		{"next to no time", file(func(f *rounds.File) { f.Rounds[0].Seconds = 1e-300 }), "seconds"},
+		{"for ever", file(func(f *rounds.File) { f.Rounds[0].Seconds = 1e300 }), "seconds"},
 		{"negative time", file(func(f *rounds.File) { f.Rounds[0].CPUSeconds = -1 }), "negative"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

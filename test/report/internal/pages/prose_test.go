@@ -84,6 +84,26 @@ func TestFiguresIn(t *testing.T) {
 	}
 }
 
+// TestOldWayIsNamed: whatever shows the old way says that it is not socket_vmnet itself.
+func TestOldWayIsNamed(t *testing.T) {
+	tables := 0
+	for name, b := range makeSample(t, sampleRuns()) {
+		if strings.HasSuffix(name, ".svg") {
+			assert.NotContains(t, strings.ReplaceAll(string(b), "old way (our stand-in)", ""), "old way", name)
+			continue
+		}
+		blocks := strings.Split(string(b), "\n\n")
+		for i, block := range blocks {
+			if strings.HasPrefix(block, "|") && strings.Contains(block, "old way") {
+				tables++
+				require.Less(t, i+1, len(blocks), name)
+				assert.Contains(t, blocks[i+1], oldNote, "below a table of %s", name)
+			}
+		}
+	}
+	assert.Greater(t, tables, 8)
+}
+
 // TestAllQueriesFind shows that each call of the templates finds something in the sample, so that a misspelt query is noticed.
 func TestAllQueriesFind(t *testing.T) {
 	files := makeSample(t, sampleRuns())
