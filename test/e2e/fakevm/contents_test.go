@@ -47,7 +47,7 @@ func TestContentsArrive(t *testing.T) {
 }
 
 // streamLen is enough for thousands of large packets, and for losses beside the measurement's load.
-const streamLen = 32 << 20
+const streamLen = 8 << 20
 
 // compareStreams sends from the first fake VM to the second.
 func compareStreams() error {
