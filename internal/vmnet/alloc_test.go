@@ -7,6 +7,7 @@ import (
 	"context"
 	"sync/atomic"
 	"testing"
+	"time"
 	"unsafe"
 
 	"github.com/stretchr/testify/assert"
@@ -106,6 +107,12 @@ func TestNoAllocationLocally(t *testing.T) {
 			g := &guest{Port: ports[i], r: r, mac: guestMAC(byte(i))}
 			g.say(g.to(everybody, "hello"))
 		}
+		for _, p := range ports { // what was said must not arrive while frames are counted
+			if d := p.(*port).line.Load().dev; d != nil {
+				require.Eventually(t, d.rd.settle, patience, time.Millisecond)
+			}
+		}
+		r.hub.settle()
 		g := &guest{r: r, mac: guestMAC(0)}
 		var buf []byte
 		for i := range 32 {
