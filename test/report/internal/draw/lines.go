@@ -62,8 +62,12 @@ func (l Lines) SVG() []byte {
 func (l Lines) shown(pts []Point) []Point {
 	pts = slices.DeleteFunc(slices.Clone(pts), func(p Point) bool { return l.LogX && p.X <= 0 || l.LogY && p.Y <= 0 })
 	for i, p := range pts {
-		if l.LogY && p.Low <= 0 { // a round that stood still
+		switch {
+		case !l.LogY:
+		case p.Low <= 0: // a round that stood still
 			pts[i].Low = p.Y
+		default: // the plotter has the whisker's end from its length, which has not the digits for more
+			pts[i].Low = max(p.Low, p.Y*1e-9)
 		}
 	}
 	slices.SortStableFunc(pts, byX)

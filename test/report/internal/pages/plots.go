@@ -71,6 +71,7 @@ var plotKinds = map[string]plotKind{
 	"scale-active":     {title: "All clients talk in pairs: frames per second together", x: "active pairs", y: "kf/s", metric: figures.Rate, logX: true, logY: true, at: activePairs},
 	"scale-active-cpu": {title: "All clients talk in pairs: CPU time of the relay", x: "active pairs", y: "ns per frame", metric: figures.CPU, logX: true, logY: true, at: activePairs},
 	"latency":          {title: "Round trips", x: "percentile", y: "µs", trips: true, logY: true, keep: noOthers},
+	"tcp-latency":      {title: "Round trips over TCP", x: "percentile", y: "µs", trips: true, logY: true, keep: noOthers},
 	"tcp":              {title: "TCP between two fake VMs", x: "transport, MTU, and clients if more than two", y: "Gbit/s", metric: figures.Gbit, bars: true, group: byTransport, keep: relayed},
 	"tcp-cpu":          {title: "TCP between two fake VMs: CPU time of the relay", x: "transport, MTU, and clients if more than two", y: "CPU seconds per GB", metric: figures.CPUGB, bars: true, group: byTransport, keep: relayed},
 	"gateway":          {title: "TCP through the gateway", x: "direction, and what the VMM does", y: "Gbit/s", metric: figures.Gbit, bars: true, group: byDirection},
