@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/socket-vmnet2/socket_vmnet2/test/report/internal/figures"
 )
 
 func TestNotes(t *testing.T) {
@@ -32,4 +34,12 @@ func TestNotes(t *testing.T) {
 	assert.Contains(t, notes.table(), "| 1 % | b | `c` | `d` | e |")
 	_, err = notes.value("b")
 	assert.ErrorContains(t, err, `"b"`)
+}
+
+func TestMacsAreSaid(t *testing.T) {
+	f := sampleBench()
+	assert.Contains(t, macs([]*figures.Run{{Name: "a", File: f}}), "None of our figures")
+	g := f
+	g.Machine.OS = "darwin"
+	assert.Contains(t, macs([]*figures.Run{{Name: "a", File: f}, {Name: "mac-m1", File: g}}), "those of `mac-m1.json` were measured on a Mac and no others")
 }

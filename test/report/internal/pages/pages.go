@@ -206,7 +206,7 @@ func macs(runs []*figures.Run) string {
 		}
 	}
 	if len(on) == 0 {
-		return "**Nothing here was measured on a Mac.**"
+		return "**None of our figures was measured on a Mac.**"
 	}
-	return "Measured on a Mac: " + strings.Join(on, ", ") + ". Nothing else was."
+	return "Of our figures, those of " + strings.Join(on, ", ") + " were measured on a Mac and no others."
 }

@@ -116,7 +116,7 @@ func sampleBench() rounds.File {
 	}
 	for _, active := range []int{2, 4} {
 		for _, relay := range []string{rounds.Floor, rounds.Daemon, rounds.Old} {
-			s.trips(rounds.Round{Series: "latency", Relay: relay, Transport: "stream", Sender: "single", Frame: 64, Clients: 4, Active: active})
+			s.trips(rounds.Round{Series: "latency", Relay: relay, Transport: "stream", Sender: "single", Frame: 64, Clients: active, Active: active})
 		}
 	}
 	for i := range 10 {

@@ -132,7 +132,7 @@ type result struct {
 	few bool
 }
 
-// met tells whether the figure is on the right side, as far as it is shown.
+// met tells whether the figure, with all its digits, is on the right side.
 func (r result) met() bool {
 	if r.atMost {
 		return r.figure <= r.limit
