@@ -21,16 +21,24 @@ func vmnetC() part {
 		return exec.Command(vmnetCProgram(r), r.SimLib(), l.Socket), nil
 	}}
 	const c = rounds.VmnetC
+	small := func(relay string) setup {
+		s := sized(relay, rig.Stream+rig.Stream, frameSizes[0])
+		s.series = []string{seriesVmnet}
+		return s
+	}
 	return part{
 		kinds: []rig.Kind{kind},
 		setups: []setup{
 			flow(seriesPair, c, 2, 1, rig.BatchFrames),
 			flow(seriesPair, c, 2, 1, 1),
+			small(c),
+			small(rounds.DaemonVmnet),
 			echo(seriesVmnet, c, 2),
 		},
 		rows: []row{
 			{key: "vmnet-c", text: "2 clients on simulated vmnet / C", subject: "vmnet 2 batch", base: "vmnet-c 2 batch", most: vmnetCLimit},
 			{key: "vmnet-c-single", text: "the same, a frame a write", subject: "vmnet 2 single", base: "vmnet-c 2 single", most: vmnetCLimit},
+			{key: "vmnet-c-small", text: "64 in a write, of 64 bytes", subject: "vmnet ss 64", base: "vmnet-c ss 64", most: vmnetCLimit},
 			{key: "vmnet-c-rtt", text: "idle round trip p50 / C", subject: "vmnet echo", base: "vmnet-c echo", latency: true},
 		},
 	}
