@@ -98,8 +98,8 @@ var targets = slices.Concat(
 			subject: figures.Key{Series: "memory", Relay: rounds.Daemon, Active: 8}, limit: 25, atMost: true,
 		},
 		{
-			id: "idle", text: "wake-ups of an idle daemon", metric: figures.IdleSwitches,
-			subject: figures.Key{Series: "idle", Relay: rounds.Daemon}, limit: 0, atMost: true,
+			id: "idle", text: "wake-ups of a daemon with idle stream clients", metric: figures.IdleSwitches,
+			subject: figures.Key{Series: "idle", Relay: rounds.Daemon, Transport: "stream"}, limit: 0, atMost: true,
 		},
 	},
 )
