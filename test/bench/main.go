@@ -158,4 +158,9 @@ func run(ctx context.Context, p params) error {
 	return errors.Join(rep.write(), rep.outcome(p.Strict))
 }
 
-func progress(format string, args ...any) { fmt.Fprintf(os.Stderr, "bench: "+format+"\n", args...) }
+// begun is when the run began.
+var begun = time.Now()
+
+func progress(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, "bench: %4.0f s: "+format+"\n", append([]any{time.Since(begun).Seconds()}, args...)...)
+}

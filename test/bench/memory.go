@@ -40,9 +40,12 @@ func (b *bench) memory(key string) func(context.Context) ([]verdict, error) {
 				return nil, err
 			}
 			empty, fresh, later = append(empty, e), append(fresh, f), append(later, l)
-			b.fileMemory("without clients", run, rig.Load{Kinds: m.kinds}, e)
-			b.fileMemory("idle", run, rig.Load{Clients: idleClients, Kinds: m.kinds}, f)
-			b.fileMemory("idle after busy ones left", run, rig.Load{Clients: idleClients, Kinds: m.kinds}, l)
+			if m.key == keyMemory {
+				b.fileMemory("without clients", run, rig.Load{Kinds: m.kinds}, e)
+			}
+			idle := rig.Load{Clients: idleClients, Kinds: m.kinds}
+			b.fileMemory("idle "+transport(idle), run, idle, f)
+			b.fileMemory("idle "+transport(idle)+" after busy ones left", run, idle, l)
 		}
 		figure := func(text string, kib []float64) verdict {
 			total := median(kib)
@@ -125,7 +128,7 @@ var busy = []struct {
 	{"8 busy clients, a frame a write", rig.Load{Batch: 1}},
 	{"8 busy clients, 32768 bytes", withFrame(rig.Load{}, longestStream)},
 	{"8 busy clients, passed datagram sockets", rig.Load{Kinds: passed}},
-	{"the same, 65550 bytes", withFrame(rig.Load{Kinds: passed}, longest)},
+	{"8 busy clients, passed datagram sockets, 65550 bytes", withFrame(rig.Load{Kinds: passed}, longest)},
 }
 
 // busyMemory measures the daemon's anonymous memory at the end of a while of four flows at once: the most of b.p.MemRuns daemons.

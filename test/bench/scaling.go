@@ -43,6 +43,7 @@ func scalingRows() []row {
 		{key: "old8", text: "8 clients / old way, batching", subject: "daemon 8 batch", base: "old 8 batch", target: 35},
 		{key: "old64", text: "64 clients / old way, batching", subject: "daemon 64 batch", base: "old 64 batch", target: 300},
 		{key: "idle62", text: "a pair among 62 idle / alone", subject: "daemon 64 batch", base: "daemon 2 batch", most: 1.05},
+		{key: "idle62-single", text: "the same, a frame a write", subject: "daemon 64 single", base: "daemon 2 single", most: 1.05},
 		{key: "active32", text: "32 pairs at once / one", subject: "daemon 32 pairs batch", base: "daemon 2 batch", most: 1.25},
 		{key: "active32-c", text: "the same, floors", subject: "floor 32 pairs batch", base: "floor 2 batch", cpu: true},
 		{key: "pairs2", text: "2 pairs at once / floor", subject: "daemon 2 pairs batch", base: "floor 2 pairs batch"},
