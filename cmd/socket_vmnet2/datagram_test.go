@@ -175,7 +175,7 @@ func introduce(t *testing.T, all ...*fakeguest.Guest) {
 func TestDatagramConformance(t *testing.T) {
 	p := startOpen(t) // one for all checks, each with clients of its own
 	elsewhere := shortDir(t)
-	for name, ways := range map[string][]vnettest.Transport{
+	for name, transports := range map[string][]vnettest.Transport{
 		"path connected":   {p.connected()},
 		"path unconnected": {vnettest.PathSocket(p.sock, elsewhere, false)},
 		"attach dgram":     {p.attach(proto.Datagram)},
@@ -185,15 +185,15 @@ func TestDatagramConformance(t *testing.T) {
 		"adopt bound":      {vnettest.AdoptBound(p.sock, elsewhere)},
 		"mixed":            p.ways(),
 	} {
-		if onSimulator() && len(ways) == 1 {
+		if onSimulator() && len(transports) == 1 {
 			continue // the transports are the same ones
 		}
 		t.Run(name, func(t *testing.T) {
 			vnettest.TestNetwork(t, func(*testing.T) vnet.Network {
 				return vnettest.DaemonNetwork(vnettest.DaemonOptions{
-					Socket: p.sock, Gateway: gatewayAddr, MaxFrame: carried(), Transports: ways,
+					Socket: p.sock, Gateway: gatewayAddr, MaxFrame: carried(), Transports: transports,
 				})
-			})
+			}, ways()...)
 		})
 	}
 }

@@ -20,6 +20,9 @@ import (
 // simulatorEnv names the simulator's library for a run of these tests in which every daemon is on the simulated vmnet.
 const simulatorEnv = "SOCKET_VMNET2_TEST_SIMULATOR"
 
+// locallyEnv is set where all these daemons have local switching.
+const locallyEnv = "SOCKET_VMNET2_TEST_LOCAL_SWITCHING"
+
 func init() {
 	lib := os.Getenv(simulatorEnv)
 	if lib == "" {
@@ -27,7 +30,14 @@ func init() {
 	}
 	maxFrame = frame.MaxEthernetLen
 	buildFlags = append(buildFlags, "-tags", "vmnetsim")
-	backendArgs = func(sock string) []string { return simulatorArgs(lib, filepath.Dir(sock)+"/vmnetsim") }
+	locally = os.Getenv(locallyEnv) != ""
+	backendArgs = func(sock string) []string {
+		args := simulatorArgs(lib, filepath.Dir(sock)+"/vmnetsim")
+		if locally {
+			args = append(args, "--local-switching=on")
+		}
+		return args
+	}
 }
 
 func simulatorArgs(lib, dir string) []string {
@@ -54,15 +64,27 @@ var onBoth = []string{
 
 // TestOnSimulator runs the daemon's tests once more with the daemon on the simulated vmnet. It is a process of its own
 // because the whole of it runs with another program.
-func TestOnSimulator(t *testing.T) {
+func TestOnSimulator(t *testing.T) { onSimulatorToo(t, onBoth) }
+
+// TestOnSimulatorLocally runs some of them once more, with local switching.
+func TestOnSimulatorLocally(t *testing.T) {
+	onSimulatorToo(t, []string{
+		"TestConformance", "TestDatagramConformance", "TestDeafClientHarmsNobody", "TestForgedAddresses", "TestForgeries",
+		"TestHonestGuests", "TestStopIsInTimeWhateverClientsDo", "TestUpgradeUnderLoad", "TestUpgradeOfAllKinds", "TestSwitchedLocally",
+	}, locallyEnv+"=1")
+}
+
+// onSimulatorToo runs the tests of these names in a process of their own.
+func onSimulatorToo(t *testing.T, names []string, env ...string) {
+	t.Helper()
 	if os.Getenv(simulatorEnv) != "" {
 		return // this is that process
 	}
 	lib := vmnetsim.Library(t, vmnetsim.Full)
-	c := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^("+strings.Join(onBoth, "|")+")", "-test.count=1", "-test.v")
-	c.Env = append(os.Environ(), simulatorEnv+"="+lib)
+	c := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^("+strings.Join(names, "|")+")$", "-test.count=1", "-test.v")
+	c.Env = append(append(os.Environ(), simulatorEnv+"="+lib), env...)
 	out, err := c.CombinedOutput()
-	for _, name := range onBoth {
+	for _, name := range names {
 		assert.Contains(t, string(out), "--- PASS: "+name, "it did not run or failed")
 	}
 	if err != nil {

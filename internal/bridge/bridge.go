@@ -49,6 +49,9 @@ type Options struct {
 	StormRate  int // frames a second; 0 = DefaultStormRate
 	StormBurst int // frames; 0 = DefaultStormBurst
 	Log        *slog.Logger
+	// Find is asked where an address is that no port has sent from, as 48 bits. nil, or the result nil: nobody knows, and the
+	// frame is flooded. It is called by Send and must not wait.
+	Find func(mac uint64) *Port
 	// Now is a monotonic clock, time since an arbitrary start; nil = the system's.
 	Now func() time.Duration
 }

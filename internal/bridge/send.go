@@ -76,7 +76,7 @@ func (p *Port) route(dst macAddr, now uint32) target {
 	}
 	id, ok := p.br.table.lookup(dst, now, maxAge)
 	if !ok {
-		return target{kind: toUnknown}
+		return p.find(dst)
 	}
 	if id == p.id {
 		return target{kind: toSelf}
@@ -89,6 +89,23 @@ func (p *Port) route(dst macAddr, now uint32) target {
 		return target{kind: toIsolated}
 	}
 	return target{kind: toPort, port: q}
+}
+
+// find decides where a frame to an address goes that the table does not have.
+func (p *Port) find(dst macAddr) target {
+	if p.br.opts.Find == nil {
+		return target{kind: toUnknown}
+	}
+	switch q := p.br.opts.Find(uint64(dst)); {
+	case q == nil:
+		return target{kind: toUnknown}
+	case q == p:
+		return target{kind: toSelf}
+	case p.opts.Isolated && q.opts.Isolated:
+		return target{kind: toIsolated}
+	default:
+		return target{kind: toPort, port: q}
+	}
 }
 
 // flush delivers r, which ends at offset end of b.

@@ -10,7 +10,7 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 )
 
-// maxSeen is how many of a sharing client's addresses are remembered. Few have more than one.
+// maxSeen is how many of a client's addresses are remembered. Few have more than one.
 const maxSeen = 4
 
 // seenMACs are the addresses that a client last sent from. One goroutine at a time notes, others may list.
@@ -36,8 +36,10 @@ func (s *seenMACs) note(b frame.Batch) {
 }
 
 // has reports whether the frame f comes from one of the addresses.
-func (s *seenMACs) has(f []byte) bool {
-	mac := binary.BigEndian.Uint64(f[6:]) >> 16
+func (s *seenMACs) has(f []byte) bool { return s.contains(binary.BigEndian.Uint64(f[6:]) >> 16) }
+
+// contains reports whether mac is one of the addresses.
+func (s *seenMACs) contains(mac uint64) bool {
 	for i := range s.mac {
 		if s.mac[i].Load() == mac {
 			return true

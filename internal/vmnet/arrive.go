@@ -10,7 +10,7 @@ import (
 
 // arrive delivers b, which came from vmnet by l and in which no frame is longer than longest bytes, and learns from it.
 func (s *switcher) arrive(l *line, b frame.Batch, longest int) {
-	sv, marks := l.sieve.Load(), s.lo.crossings.Load() > 0
+	sv := l.sieve.Load()
 	var lastSrc, lastDst uint64
 	buf, start, frames := b.Bytes(), 0, 0
 	deliver := func(end int) {
@@ -27,13 +27,11 @@ func (s *switcher) arrive(l *line, b frame.Batch, longest int) {
 			start = it.End()
 			continue
 		}
-		if marks && isMarker(f) {
+		if s.lo.isMarker(f) {
 			deliver(it.Offset()) // first: the marker says that it has been
-			start = it.Offset()
-			if s.lo.arrived(f, s, l) {
-				start = it.End()
-				continue
-			}
+			start = it.End()
+			s.lo.arrived(f, s, l)
+			continue
 		}
 		dst := binary.BigEndian.Uint64(f) >> 16
 		src := binary.BigEndian.Uint64(f[6:]) >> 16

@@ -13,21 +13,21 @@ import (
 
 // How a flow gets from vmnet's way to the short one without its frames changing places.
 //
-// A frame that takes the short way is with its receiver when Send returns. One that took vmnet's way may be on it for a
+// A frame that takes the short way is with its receiver when Send returns. One that took vmnet's way may be under way for a
 // while, so a frame on the short way could overtake it; the other way round nothing can happen. A client's frames to an
 // address take the short way from the moment when none of them can be on vmnet's way any more:
 //
-//   - there never was one, or the last one was written longer ago than transit: the common case, for guests speak, be it by
-//     ARP or DHCP, before anybody sends to them; or
+//   - there never was one, or the last one was longAgo: the common case, for guests speak, be it by ARP or DHCP, before
+//     anybody sends to them; or
 //   - a marker has arrived: a frame that was written behind the last one, to the same address, by the same interface. vmnet
-//     keeps the order of what goes from one interface to another (on that the way without local switching relies as
-//     well), the reader delivers in order, and it reports the marker when all that came before is delivered.
+//     keeps the order of what goes from one interface to another, on which the flow relies without local switching as
+//     well; the reader delivers in order, and reports the marker when all that came before it is delivered.
 //
-// From the writing of the marker until it arrives, the flow's frames are held; the marker's arrival delivers them. A marker that
-// does not arrive within transit, because vmnet lost it or takes nothing from client to client, is taken for arrived: what is
-// under way longer than that is lost, is the one assumption made here. What the daemon itself has not read by then counts
-// as under way no longer only after it has been read, however late. A frame to an address that is not known takes vmnet's
-// way, also if the address was known before; what is held for it then is dropped.
+// From the writing of the marker until it arrives the flow's frames are held; the marker's arrival delivers them. One that does
+// not arrive within transit, because vmnet has lost it or takes nothing from client to client, is taken for arrived, after
+// all that waits to be read has been read. That vmnet keeps no frame longer than transit is the one assumption made here;
+// how late the daemon itself comes to read it does not matter. A frame to an address that is not known takes vmnet's way,
+// also if the address was known before; what is held for it then is dropped.
 //
 // All this is about one client's frames to one address. Between those to an address and to a group there is no order, as
 // in any bridge by IEEE 802.1Q (8.6.6).
@@ -36,6 +36,8 @@ import (
 const (
 	// transit is how long a frame may be under way in vmnet.
 	transit = 500 * time.Millisecond
+	// longAgo is far beyond that and beyond how late a reader may be.
+	longAgo = 30 * time.Second
 	// maxCrossings is how many flows of one client cross at a time. Further ones stay where they are.
 	maxCrossings = 8
 	// maxHeld is how much of a flow is held, in bytes of wire form.
@@ -44,8 +46,11 @@ const (
 	markAgain = 5 * time.Millisecond
 )
 
-// A marker tells one crossing from all others. Nobody can guess it.
-type marker [16]byte
+// A marker tells one crossing from all others. It begins with the network's mark, by which one that comes late is known; nobody can
+// guess either.
+type marker [2 * markLen]byte
+
+const markLen = 8
 
 // Marker frames have the other one of the two types for experiments of IEEE 802, an address that the client has, and
 // nothing in them that anybody would answer.
@@ -78,13 +83,13 @@ type crossing struct {
 // newCrossing begins a crossing.
 func (lo *local) newCrossing(from *switcher, to *place, l *line) *crossing {
 	c := &crossing{lo: lo, from: from, to: to, line: l, moved: from.moved.Load()}
-	_, _ = rand.Read(c.id[:])
+	copy(c.id[:], lo.mark[:])
+	_, _ = rand.Read(c.id[markLen:])
 	c.mu.Lock() // until it is whole
 	defer c.mu.Unlock()
 	lo.mu.Lock()
 	lo.markers[c.id] = c
 	lo.mu.Unlock()
-	lo.crossings.Add(1)
 	c.clock = time.AfterFunc(transit, c.expire)
 	return c
 }
@@ -166,7 +171,6 @@ func (c *crossing) end() {
 	c.lo.mu.Lock()
 	delete(c.lo.markers, c.id)
 	c.lo.mu.Unlock()
-	c.lo.crossings.Add(-1)
 }
 
 // isOver reports whether the flow may take the short way.
@@ -176,9 +180,9 @@ func (c *crossing) isOver() bool {
 	return c.over
 }
 
-// isMarker reports whether f looks like a marker.
-func isMarker(f []byte) bool {
-	return len(f) == markerLen && binary.BigEndian.Uint16(f[12:]) == markerType
+// isMarker reports whether f is a marker of this network: no client is to see those, however late they come.
+func (lo *local) isMarker(f []byte) bool {
+	return len(f) == markerLen && binary.BigEndian.Uint16(f[12:]) == markerType && [markLen]byte(f[14:]) == lo.mark
 }
 
 // crossingsOf are those that s has begun.
@@ -194,16 +198,12 @@ func (lo *local) crossingsOf(s *switcher) (all []*crossing) {
 }
 
 // arrived ends the crossing whose marker is f, if it came to where it was to come by the line on which all frames before it
-// came too. It reports whether f is a marker of ours: no client is to see those.
-func (lo *local) arrived(f []byte, s *switcher, l *line) bool {
+// came too.
+func (lo *local) arrived(f []byte, s *switcher, l *line) {
 	lo.mu.Lock()
-	c := lo.markers[marker(f[14:14+len(marker{})])]
+	c := lo.markers[marker(f[14:])]
 	lo.mu.Unlock()
-	if c == nil {
-		return false
-	}
-	if c.to.port.Load() == s && c.line == l {
+	if c != nil && c.to.port.Load() == s && c.line == l {
 		c.finish()
 	}
-	return true
 }

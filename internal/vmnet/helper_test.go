@@ -142,6 +142,9 @@ func (g *guest) Deliver(b frame.Batch) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for it := b.Iter(); it.Next(); {
+		if bytes.Equal(it.Frame()[12:14], []byte{0x88, 0xb6}) {
+			g.got = append(g.got, "a marker")
+		}
 		if bytes.Equal(it.Frame()[12:14], testType) {
 			g.got = append(g.got, string(it.Frame()[14:]))
 		}

@@ -71,12 +71,24 @@ func (h *hub) build() error {
 	if h.br != nil {
 		return nil
 	}
-	br := bridge.New(bridge.Options{MaxClients: h.net.opts.MaxClients, Log: slog.New(moveFilter{h.net.log.Handler()})})
+	br := bridge.New(bridge.Options{
+		MaxClients: h.net.opts.MaxClients, Log: slog.New(moveFilter{h.net.log.Handler()}), Find: h.find,
+	})
 	up, err := br.Attach(bridge.PortOptions{Name: uplinkName, Trusted: true}, uplink{h})
 	if err != nil {
 		return err
 	}
 	h.br, h.up, h.lines = br, up, map[bridge.PortID]*line{}
+	return nil
+}
+
+// find leads frames for a client that has an interface of its own to the anchor: the bridge may never have heard from it.
+func (h *hub) find(mac uint64) *bridge.Port {
+	for _, p := range *h.net.list.Load() {
+		if l := p.line.Load(); l != nil && l.dev != nil && l.seen.contains(mac) {
+			return h.up
+		}
+	}
 	return nil
 }
 

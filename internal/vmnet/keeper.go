@@ -151,7 +151,7 @@ func (p *port) own() error {
 	old := p.line.Load()
 	moving := old != nil && old.shared != nil
 	if moving { // from now on a frame may come by both
-		old.sieve.Store(&sieve{doubles: newDoubles()})
+		old.sieve.Store(&sieve{own: &old.seen, doubles: newDoubles()})
 	}
 	l, err := p.net.openOwn(p.ctx, p)
 	if err != nil {
@@ -178,8 +178,8 @@ func (p *port) own() error {
 // to l from now on, and what the anchor has for it is delivered. What both have for it is delivered once.
 func (p *port) moveAway(old, l *line) {
 	d := old.sieve.Load().doubles
-	l.sieve.Store(&sieve{echo: &old.seen, doubles: d, second: true})
-	old.sieve.Store(&sieve{echo: &old.seen, doubles: d})
+	l.sieve.Store(&sieve{own: &old.seen, echo: true, doubles: d, second: true})
+	old.sieve.Store(&sieve{own: &old.seen, echo: true, doubles: d})
 	p.put(l)
 	p.net.await(old.sends.Shut())
 	if b := old.seen.announcement(); b.Len() > 0 && l.dev.writes.Enter() {

@@ -3,6 +3,7 @@
 package vmnet
 
 import (
+	crand "crypto/rand"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -30,7 +31,7 @@ type local struct {
 	seed  uint64 // so that nobody can aim at a bucket
 	table [placeBuckets]atomic.Pointer[place]
 
-	crossings atomic.Int32 // under way
+	mark [markLen]byte // of this network's markers
 
 	mu      sync.Mutex // guards every change of the table, and what follows
 	markers map[marker]*crossing
@@ -48,7 +49,9 @@ type place struct {
 }
 
 func newLocal() *local {
-	return &local{start: time.Now(), seed: rand.Uint64(), markers: map[marker]*crossing{}}
+	lo := &local{start: time.Now(), seed: rand.Uint64(), markers: map[marker]*crossing{}}
+	_, _ = crand.Read(lo.mark[:])
+	return lo
 }
 
 // now is a clock that is beyond all periods of time here when it begins, so that 0 is long ago.

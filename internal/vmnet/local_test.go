@@ -47,6 +47,13 @@ func (r *rig) pair(late bool) (a, b *guest) {
 	return a, r.attach(2)
 }
 
+// crossings is how many are under way.
+func crossings(r *rig) int {
+	r.local.mu.Lock()
+	defer r.local.mu.Unlock()
+	return len(r.local.markers)
+}
+
 // switched is how many of g's frames have taken the short way.
 func (g *guest) switched() uint64 { return g.Port.(*port).local.switched.Load() }
 
@@ -83,11 +90,14 @@ func (g *guest) numbers() (n []int) {
 }
 
 // ascending checks that nothing came twice or out of order.
-func ascending(t *testing.T, n []int) {
+func ascending(t *testing.T, g *guest) (n []int) {
 	t.Helper()
+	assert.False(t, g.hears("a marker"))
+	n = g.numbers()
 	for i := 1; i < len(n); i++ {
 		require.Less(t, n[i-1], n[i], "position %d of %v", i, n[max(0, i-5):min(len(n), i+5)])
 	}
+	return n
 }
 
 // TestLocalSwitching: unicast between clients does not reach vmnet, everything else does, and all comes once.
@@ -155,8 +165,7 @@ func TestLocalSwitchingKeepsOrder(t *testing.T) {
 					flow(400)
 					time.Sleep(2 * transit)
 					flow(10)
-					got := b.numbers()
-					ascending(t, got)
+					got := ascending(t, b)
 					if tt.lossy && place.limit != 1 {
 						assert.Len(t, got, sent-400, "all but what vmnet does not carry")
 					} else {
@@ -164,7 +173,7 @@ func TestLocalSwitchingKeepsOrder(t *testing.T) {
 					}
 					assert.GreaterOrEqual(t, a.switched(), uint64(20))
 					assert.Zero(t, a.Stats().Drops[vnet.DropExhausted])
-					assert.Zero(t, r.local.crossings.Load())
+					assert.Zero(t, crossings(r))
 				})
 			})
 		}
@@ -189,8 +198,7 @@ func TestLocalSwitchingHoldsSoMuch(t *testing.T) {
 		assert.Empty(t, b.numbers())
 		time.Sleep(2 * transit)
 		say(2000)
-		got := b.numbers()
-		ascending(t, got)
+		got := ascending(t, b)
 		assert.Equal(t, 2000, got[len(got)-1])
 		dropped := a.Stats().Drops[vnet.DropExhausted]
 		assert.Positive(t, dropped)
@@ -353,13 +361,13 @@ func TestLocalSwitchingEnds(t *testing.T) {
 			a.say(a.to(b.mac, "0"))
 			b.say(b.to(everybody, "here"))
 			a.say(a.to(b.mac, "1"))
-			assert.EqualValues(t, 1, r.local.crossings.Load())
+			assert.EqualValues(t, 1, crossings(r))
 			require.NoError(t, []*guest{a, b}[leaver].Close())
 			if leaver == 1 {
 				a.say(a.to(b.mac, "2"))
 			}
 			time.Sleep(2 * transit)
-			assert.Zero(t, r.local.crossings.Load())
+			assert.Zero(t, crossings(r))
 			assert.NotContains(t, b.numbers(), 1)
 			assert.Equal(t, uint64(1), a.Stats().Drops[vnet.DropDown])
 			require.NoError(t, []*guest{b, a}[leaver].Close())
@@ -410,8 +418,7 @@ func TestLocalSwitchingUnderStress(t *testing.T) {
 	wg.Wait()
 	a.say(a.to(b.mac, strconv.Itoa(sent)))
 	r.until("the last one", func() bool { return b.hears(strconv.Itoa(sent)) })
-	got := b.numbers()
-	ascending(t, got)
+	got := ascending(t, b)
 	t.Logf("%d of %d, %d by the short way", len(got), sent+1, a.switched())
 	assert.Positive(t, a.switched())
 }

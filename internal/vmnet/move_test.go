@@ -121,3 +121,21 @@ func TestNothingComesTwiceByMoving(t *testing.T) {
 		}
 	}
 }
+
+// TestSharersAreSpared: what one client that shares the anchor sends to one that has an interface of its own reaches nobody
+// else, also when the anchor has never heard of it.
+func TestSharersAreSpared(t *testing.T) {
+	f := newFake()
+	f.limit = 2
+	r := newRig(t, f, onNetwork())
+	defer r.end()
+	own := r.attach(1)
+	own.say(own.to(everybody, "before anybody shares"))
+	a, b := r.attach(2), r.attach(3)
+	require.Equal(t, 2, r.Status().Shared)
+	a.say(a.to(everybody, "a"))
+	r.until("a broadcast", func() bool { return b.hears("a") && own.hears("a") })
+	a.say(a.to(own.mac, "secret"), a.to(guestMAC(9), "to nobody"))
+	r.until("both", func() bool { return own.hears("secret") && b.hears("to nobody") })
+	assert.False(t, b.hears("secret"))
+}

@@ -62,7 +62,7 @@ type line struct {
 	out    *outlet
 	dev    *device               // own
 	shared *bridge.Port          // or shared
-	seen   seenMACs              // the client's addresses, while shared
+	seen   seenMACs              // the client's addresses
 	sieve  atomic.Pointer[sieve] // set while the client moves from the anchor to an own interface
 }
 
@@ -123,6 +123,7 @@ func (l *line) send(b frame.Batch) {
 		return
 	}
 	defer l.dev.writes.Leave()
+	l.seen.note(b)
 	l.out.send(l.dev, b)
 }
 

@@ -3,6 +3,7 @@
 package vmnet
 
 import (
+	"encoding/binary"
 	"hash/maphash"
 	"sync"
 	"time"
@@ -11,10 +12,11 @@ import (
 // A sieve keeps from a client what it is not to get while it moves from the anchor to an own interface, when for a moment
 // it has both.
 type sieve struct {
-	// echo are the client's own addresses: what it sends by one of the two comes back by the other. nil: nothing is kept back
-	// for that.
-	echo *seenMACs
-	// doubles are the frames to groups that the client has got by the anchor since it has begun to have both.
+	own *seenMACs // the client's addresses
+	// echo is set once the client may send by both: what it sends by one of the two comes back by the other.
+	echo bool
+	// doubles are the frames that the client has got by the anchor since it has begun to have both, but for those to its own
+	// addresses alone, which come by one of them.
 	doubles *doubles
 	second  bool // this is the line by which they come once more
 }
@@ -22,9 +24,9 @@ type sieve struct {
 // keep reports whether the client is to get the frame f.
 func (s *sieve) keep(f []byte) bool {
 	switch {
-	case s.echo != nil && s.echo.has(f):
+	case s.echo && s.own.has(f):
 		return false
-	case s.doubles == nil || f[0]&1 == 0:
+	case s.own.contains(binary.BigEndian.Uint64(f) >> 16):
 		return true
 	case s.second:
 		return !s.doubles.take(f)

@@ -42,7 +42,7 @@ const (
 	tellAfter = 60
 	// tellPause is between two announcements of one client.
 	tellPause = 20 * time.Millisecond
-	// slowWrite is how long a write may take without notice. It is small against transit.
+	// slowWrite is how long a write may take without notice. It is small against longAgo.
 	slowWrite = 20 * time.Millisecond
 )
 
@@ -218,7 +218,7 @@ func (s *switcher) ready(p *place, now time.Duration) bool {
 	if w.mac == p.mac {
 		last = w.at
 	}
-	if now-max(last, s.slow) < transit {
+	if now-max(last, s.slow) < longAgo {
 		c := s.crossingTo(p.mac)
 		if c == nil || c.to != p || !c.isOver() {
 			return false
@@ -312,6 +312,7 @@ func (p *port) settle() {
 	case l.shared != nil:
 		p.net.hub.settle()
 	default:
-		l.dev.rd.settle()
+		for tries := maxSettles; tries > 0 && !l.dev.rd.settle(); tries-- {
+		}
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -57,7 +58,8 @@ type Network struct {
 
 	mu     sync.Mutex
 	closed bool
-	ports  map[string]*port // by key
+	ports  map[string]*port        // by key
+	list   atomic.Pointer[[]*port] // the same, for who must not wait
 
 	anchor                                          atomic.Pointer[api.Params]
 	ownCount                                        atomic.Int64
@@ -83,6 +85,7 @@ func New(ctx context.Context, o Options) (*Network, error) {
 	}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	n.hub.net = n
+	n.list.Store(new([]*port))
 	if o.LocalSwitching {
 		n.local = newLocal()
 	}
@@ -201,7 +204,7 @@ func (n *Network) register(p *port, o vnet.PortOptions) error {
 		}
 	}
 	p.id = ifid.Derive(n.id, p.key)
-	n.ports[p.key] = p
+	n.add(p)
 	return nil
 }
 
@@ -215,8 +218,15 @@ func (n *Network) registerAs(p *port, id ifid.ID) error {
 		return fmt.Errorf("attach %s as interface %s: %w", p.name, ifid.String(id), vnet.ErrIDInUse)
 	}
 	p.id, p.key = id, "interface "+ifid.String(id)
-	n.ports[p.key] = p
+	n.add(p)
 	return nil
+}
+
+// add puts p on the list. The caller holds mu.
+func (n *Network) add(p *port) {
+	n.ports[p.key] = p
+	list := append(slices.Clone(*n.list.Load()), p)
+	n.list.Store(&list)
 }
 
 // forget takes p off the list.
@@ -225,6 +235,8 @@ func (n *Network) forget(p *port) {
 	defer n.mu.Unlock()
 	if n.ports[p.key] == p {
 		delete(n.ports, p.key)
+		list := slices.DeleteFunc(slices.Clone(*n.list.Load()), func(q *port) bool { return q == p })
+		n.list.Store(&list)
 	}
 }
 
