@@ -28,7 +28,7 @@ type switcher struct {
 	// What follows is used by Send alone.
 	src       *place        // of the last frame
 	full      uint32        // in which second there was no room for another address
-	announced time.Duration // when an address was announced last
+	announced time.Duration // when an address may be announced again
 	slow      time.Duration // when a write ended that took long: it counts for all addresses
 	ways      [wayCount]way
 	crossing  []*crossing
@@ -40,8 +40,9 @@ const (
 	// tellAfter is after how many seconds on the short way alone a client is heard on vmnet's bridge again, which else forgets
 	// where it is, and takes to all what the host sends to it. Bridges wait for 300 s or longer.
 	tellAfter = 60
-	// tellPause is between two announcements of one client.
+	// tellPause is between two announcements of one client on average, after tellBurst of them.
 	tellPause = 20 * time.Millisecond
+	tellBurst = 16
 	// slowWrite is how long a write may take without notice. It is small against longAgo.
 	slowWrite = 20 * time.Millisecond
 )
@@ -149,8 +150,8 @@ func (s *switcher) note(from *place, dst uint64, to *place, now time.Duration) {
 		}
 		return
 	}
-	if from != nil && sec-from.told.Load() >= tellAfter && now-s.announced >= tellPause {
-		s.announced = now
+	if from != nil && sec-from.told.Load() >= tellAfter && now >= s.announced {
+		s.announced = max(s.announced, now-tellBurst*tellPause) + tellPause
 		from.told.Store(sec)
 		var who seenMACs
 		who.mac[0].Store(from.mac)
