@@ -11,6 +11,9 @@
 // The gateway is one more port of the bridge. Frames reach it through a bounded queue that its own goroutine serves, so
 // the TCP/IP stack (gVisor's) never runs on a client's reader.
 //
+// The stack's work is per packet, so it sees few and large ones: TCP segments of a chunk from one guest that follow each other are
+// joined (coalesce.go), and what it sends is cut into frames behind it (segment.go).
+//
 // In shared mode guests reach the outside through the gateway: TCP and UDP flows end in the stack and are opened again by
 // the host (NAT). In both modes the host's loopback is reached through an alias, the last usable address of the subnet,
 // which is also called host.internal. Addresses that mean something else on the host than in the guest are refused. Ports of

@@ -17,6 +17,8 @@ const (
 	outletLimit = 2 << 20
 	// outletKeep is the largest buffer that is kept for reuse, in bytes.
 	outletKeep = 256 << 10
+	// maxSegments is how many frames are cut while others wait for the outlet: a guest may ask for tiny ones.
+	maxSegments = 64
 )
 
 // outlet carries frames from the gateway to the bridge. The stack's goroutines append, and one of them sends whatever has
@@ -60,18 +62,21 @@ func (o *outlet) putSegments(pkt *stack.PacketBuffer) {
 		o.drops.malformed.Add(uint64(s.len()))
 		return
 	}
-	o.mu.Lock()
-	n := min(s.len(), (outletLimit-len(o.buf))/(frame.PrefixLen+s.size()))
-	if o.closed {
-		n = 0
+	for s.len() > 0 {
+		o.mu.Lock()
+		n := min(s.len(), maxSegments, (outletLimit-len(o.buf))/(frame.PrefixLen+s.size()))
+		if o.closed {
+			n = 0
+		}
+		o.buf = s.appendTo(o.buf, n)
+		o.n += n
+		o.mu.Unlock()
+		if n == 0 {
+			break
+		}
 	}
-	o.buf = s.appendTo(o.buf, n)
-	o.n += n
-	o.mu.Unlock()
 	o.drops.outFull.Add(uint64(s.len()))
-	if n > 0 {
-		o.drain()
-	}
+	o.drain()
 }
 
 // put queues a frame of size bytes that is given in parts.
