@@ -162,13 +162,18 @@ func (s callSet) event() verdict {
 
 func (s callSet) eventAllocations() verdict {
 	v := verdict{Key: keyEvent, Text: "allocations per event", Unit: "allocations"}
-	var events, mallocs int64
+	events, mallocs := s.events()
+	v.Subject = float64(int(100*quotient(float64(mallocs), float64(events)))) / 100
+	v.Remarks = fmt.Sprintf("%d allocations in %d events", mallocs, events)
+	return v.decide()
+}
+
+// events counts the events in Go and the allocations meanwhile.
+func (s callSet) events() (events, mallocs int64) {
 	for _, c := range s {
 		if c.Op == opEvent && c.Program == programGo {
 			events, mallocs = events+c.Calls, mallocs+c.Mallocs
 		}
 	}
-	v.Subject = float64(int(100*quotient(float64(mallocs), float64(events)))) / 100
-	v.Remarks = fmt.Sprintf("%d allocations in %d events", mallocs, events)
-	return v.decide()
+	return events, mallocs
 }

@@ -59,8 +59,9 @@ func TestVmnetRows(t *testing.T) {
 			case keyOwn: // a difference of two figures, which a busy machine may turn negative
 				assert.Positive(t, v.Base, v.Text)
 			case keyEvent:
-				if v.Unit == "allocations" {
-					assert.Less(t, v.Subject, 0.5, v.Text)
+				if v.Unit == "allocations" { // on a busy machine there are a few events only, see above
+					events, mallocs := callSet(cases).events()
+					assert.Less(t, float64(mallocs), 0.5*float64(events)+20, v.Remarks)
 				} else {
 					assert.Positive(t, v.Subject, v.Text)
 				}
