@@ -231,6 +231,7 @@ func TestLocalSwitchingFollowsMoves(t *testing.T) {
 		require.True(t, b.hears("one"))
 
 		c.say(slices.Concat(everybody, b.mac, testType, []byte("from c"))) // to another client
+		synctest.Wait() // or b would take it for a sign that its address is elsewhere
 		a.say(a.to(b.mac, "two"))
 		require.True(t, c.hears("two"))
 		assert.False(t, b.hears("two"))
