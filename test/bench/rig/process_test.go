@@ -44,8 +44,9 @@ func TestStopOfWhatIsStuck(t *testing.T) {
 	l, err := r.Start("stuck")
 	require.NoError(t, err)
 	require.NoError(t, l.WaitSocket(t.Context()))
+	l.stop = 2 * time.Second
 	err = l.Stop()
-	assert.ErrorContains(t, err, "did not end within 4s of SIGTERM")
+	assert.ErrorContains(t, err, "did not end within 2s of SIGTERM")
 	assert.ErrorContains(t, err, "stuck here")
 
 	_, err = r.Start("unheard of")

@@ -28,6 +28,7 @@ type Relay struct {
 	cmd    *exec.Cmd
 	stderr *tail
 	ended  chan struct{} // closed when the process has ended
+	stop   time.Duration // how long Stop waits
 	err    error         // why, once ended is closed
 }
 
@@ -42,7 +43,7 @@ func (r *Rig) Start(kind string, env ...string) (*Relay, error) {
 		return nil, fmt.Errorf("start %s: it has not been prepared", kind)
 	}
 	r.sequence++
-	l := &Relay{Socket: filepath.Join(r.dir, fmt.Sprintf("s%d", r.sequence)), stderr: &tail{}, ended: make(chan struct{})}
+	l := &Relay{Socket: filepath.Join(r.dir, fmt.Sprintf("s%d", r.sequence)), stderr: &tail{}, ended: make(chan struct{}), stop: stopTime}
 	if l.cmd, err = k.Command(r, l); err != nil {
 		return nil, err
 	}
@@ -80,16 +81,16 @@ func (r *Relay) Stop() error {
 	select {
 	case <-r.ended:
 		return nil
-	case <-time.After(stopTime):
+	case <-time.After(r.stop):
 	}
 	_ = r.cmd.Process.Signal(syscall.SIGQUIT) // a Go program says what it is doing
 	select {
 	case <-r.ended:
-	case <-time.After(stopTime):
+	case <-time.After(r.stop):
 		_ = r.cmd.Process.Kill()
 		<-r.ended
 	}
-	return fmt.Errorf("%s did not end within %v of SIGTERM%s", r.cmd.Path, stopTime, r.Diagnosis())
+	return fmt.Errorf("%s did not end within %v of SIGTERM%s", r.cmd.Path, r.stop, r.Diagnosis())
 }
 
 // Diagnosis is what the process wrote last, ready to follow an error's text: its last lines, and a stuck Go program's goroutines.
