@@ -231,7 +231,7 @@ func TestLocalSwitchingFollowsMoves(t *testing.T) {
 		require.True(t, b.hears("one"))
 
 		c.say(slices.Concat(everybody, b.mac, testType, []byte("from c"))) // to another client
-		synctest.Wait() // or b would take it for a sign that its address is elsewhere
+		synctest.Wait()                                                    // or b would take it for a sign that its address is elsewhere
 		a.say(a.to(b.mac, "two"))
 		require.True(t, c.hears("two"))
 		assert.False(t, b.hears("two"))
@@ -362,7 +362,7 @@ func TestLocalSwitchingEnds(t *testing.T) {
 			a.say(a.to(b.mac, "0"))
 			b.say(b.to(everybody, "here"))
 			a.say(a.to(b.mac, "1"))
-			assert.EqualValues(t, 1, crossings(r))
+			assert.Equal(t, 1, crossings(r))
 			require.NoError(t, []*guest{a, b}[leaver].Close())
 			if leaver == 1 {
 				a.say(a.to(b.mac, "2"))
