@@ -39,9 +39,9 @@ const (
 	// longAgo is far beyond that and beyond how late a reader may be.
 	longAgo = 30 * time.Second
 	// maxCrossings is how many flows of one client cross at a time. Further ones stay where they are.
-	maxCrossings = 8
-	// maxHeld is how much of a flow is held, in bytes of wire form.
-	maxHeld = 256 << 10
+	maxCrossings = 4
+	// maxHeld is how much of a flow is held, in bytes of wire form: a TCP window of ordinary size.
+	maxHeld = 512 << 10
 	// markAgain is after what time another marker is written, for the first one may be lost.
 	markAgain = 5 * time.Millisecond
 )
