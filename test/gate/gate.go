@@ -13,8 +13,8 @@
 //	go run ./test/gate          check, after "make build"
 //	go run ./test/gate -renew   take today's ratios for the baselines, on a quiet machine and on purpose
 //
-// Where runs of -renew on one machine differ, the larger ratio is committed: from-passed was at 1.06 and at 1.40 within an hour, with the
-// same programs.
+// Where runs on one machine differ, the larger ratio is committed: from-passed was at 1.06 and at 1.40 within an hour, with the same
+// programs.
 package main
 
 import (
