@@ -138,7 +138,7 @@ func run(ctx context.Context, p params) error {
 	if err := b.build(ctx); err != nil {
 		return err
 	}
-	rep := report{Machine: thisMachine(ctx), Command: p.Command, Params: p}
+	rep := report{Machine: rounds.ThisMachine(ctx), Command: p.Command, Params: p}
 	progress("%s, %d cores, kernel %s", rep.Machine.CPU, rep.Machine.Cores, rep.Machine.Kernel)
 	if rep.Rounds, err = b.rounds(ctx); err != nil {
 		return err
@@ -152,7 +152,7 @@ func run(ctx context.Context, p params) error {
 		return err
 	}
 	rep.Verdicts = append(rep.Verdicts, singles...)
-	rep.Machine.LoadEnd = loadAverage()
+	rep.Machine.LoadEnd = rounds.LoadAverage()
 	rep.print(os.Stdout)
 	rep.more = b.more
 	return errors.Join(rep.write(), rep.outcome(p.Strict))

@@ -26,6 +26,18 @@ func TestWriteAndRead(t *testing.T) {
 	assert.NoFileExists(t, path+".part")
 }
 
+func TestThisMachine(t *testing.T) {
+	m := ThisMachine(t.Context())
+	assert.Positive(t, m.Cores)
+	for what, v := range map[string]string{"cpu": m.CPU, "os": m.OS, "kernel": m.Kernel, "go": m.Go, "commit": m.Commit} {
+		assert.NotEmpty(t, v, what)
+		assert.NotContains(t, v, "\n", what)
+	}
+	assert.WithinDuration(t, time.Now(), m.Date, time.Minute)
+	assert.Equal(t, "one", Told(t.Context(), "printf", "one\ntwo"))
+	assert.Equal(t, unknown, Told(t.Context(), "/nowhere"))
+}
+
 func TestReadRefuses(t *testing.T) {
 	for _, c := range []struct{ name, content, want string }{
 		{"cut short", `{"version":1,"rounds":[{"series":"pa`, "cut short"},

@@ -35,7 +35,7 @@ func (l *lab) measure(ctx context.Context, setups []setup) (rounds.File, error) 
 			f.Rounds = append(f.Rounds, r)
 		}
 	}
-	f.Machine.LoadEnd = loadAverage()
+	f.Machine.LoadEnd = rounds.LoadAverage()
 	return f, nil
 }
 
