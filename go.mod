@@ -8,13 +8,17 @@ require (
 	github.com/blacktop/go-macho v1.1.296
 	github.com/containers/gvisor-tap-vsock v0.8.9
 	github.com/ebitengine/purego v0.11.3
+	github.com/goccy/go-yaml v1.19.2
 	github.com/insomniacslk/dhcp v0.0.0-20260901064844-234b97448fae
+	github.com/kardianos/service v1.3.0
 	github.com/miekg/dns v1.1.73
 	github.com/stretchr/testify v1.12.1
 	github.com/urfave/cli/v2 v2.27.7
 	go.uber.org/goleak v1.3.0
+	golang.org/x/net v0.57.0
 	golang.org/x/sys v0.49.0
 	gvisor.dev/gvisor v0.0.0-20240916094835-a174eb65023f
+	howett.net/plist v1.0.1
 )
 
 require (
@@ -31,6 +35,5 @@ require (
 	github.com/xrash/smetrics v0.0.0-20240521201337-686a1a2994c1 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	golang.org/x/mod v0.38.0 // indirect
-	golang.org/x/net v0.57.0 // indirect
 	golang.org/x/time v0.5.0 // indirect
 )

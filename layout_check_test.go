@@ -316,6 +316,7 @@ var licences = []struct{ name, has, hasNot string }{
 	{"MIT", "Permission is hereby granted, free of charge, to any person obtaining a copy", ""},
 	{"BSD-3-Clause", "Neither the name of", ""},
 	{"BSD-2-Clause", "Redistribution and use in source and binary forms", "Neither the name of"},
+	{"Zlib", "This software is provided 'as-is' without any express or implied warranty", ""},
 }
 
 // licenceOf recognises the licence in a module's directory, "" if there is none that is known.

@@ -141,9 +141,13 @@ var direct = map[string]use{
 		[]string{"internal/usernet/dhcp", "internal/fakeguest", "internal/vnettest/fakehost", "test/soak"},
 		[]string{"internal/usernet", "internal/selftest", "cmd/socket_vmnet2"},
 	},
-	"github.com/miekg/dns":        {"BSD-3-Clause", []string{"internal/usernet/dns"}, []string{"internal/usernet", "cmd/socket_vmnet2"}},
-	"github.com/stretchr/testify": {"MIT", []string{"internal/vnettest"}, []string{"*"}},
-	"go.uber.org/goleak":          {"MIT", []string{"internal/vnettest"}, []string{"*"}},
+	"github.com/kardianos/service": {"Zlib", []string{"internal/service"}, nil},
+	"github.com/goccy/go-yaml":     {"MIT", []string{"internal/migrate"}, []string{"*"}},
+	"howett.net/plist":             {"BSD-3-Clause", []string{"internal/migrate"}, []string{"*"}},
+	"golang.org/x/net":             {"BSD-3-Clause", []string{"internal/freenet"}, nil},
+	"github.com/miekg/dns":         {"BSD-3-Clause", []string{"internal/usernet/dns"}, []string{"internal/usernet", "cmd/socket_vmnet2"}},
+	"github.com/stretchr/testify":  {"MIT", []string{"internal/vnettest"}, []string{"*"}},
+	"go.uber.org/goleak":           {"MIT", []string{"internal/vnettest"}, []string{"*"}},
 }
 
 // skips are the only places where a test may skip, by file and function, with what it needs. CI has all of it.
