@@ -74,8 +74,9 @@ var imports = map[string][]string{
 	"internal/vnettest":          {"internal/fakeguest", "internal/frame", "internal/passing/client", "internal/passing/proto", "internal/vnet"},
 	"internal/vnettest/fakehost": {"internal/fakeguest", "internal/vnet"},
 
-	"internal/codesign": {},
-	"internal/release":  {"internal/codesign"},
+	"internal/codesign":          {},
+	"internal/install/pathrules": {},
+	"internal/release":           {"internal/codesign"},
 
 	"cmd/socket_vmnet2": {
 		"internal/antispoof",
@@ -163,6 +164,7 @@ var skips = map[string]string{
 	"internal/state/file_test.go: TestForeign":                          "root, to give a file to another user",
 	"internal/state/file_test.go: TestUntrustedDirectory":               "root, for whom the rules are stricter",
 	"internal/unixgram/forged_linux_test.go: needRoot":                  "root, to become other users in other root directories",
+	"internal/install/pathrules/pathrules_test.go: needRoot":            "root, to give files to others",
 	"internal/mmsg/mmsg_linux_test.go: TestSendAs":                      "root, to name other users",
 	"internal/passing/giver_linux_test.go: TestGiverConnectsToAService": "root, to name other users",
 	"test/bench/rig/fortest.go: ForTest":                                "gcc, for the load generator and the C relays",

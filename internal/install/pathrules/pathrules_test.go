@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pathrules
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// stage makes a root with /opt/socket_vmnet/bin/socket_vmnet in it.
+func stage(t *testing.T) string {
+	t.Helper()
+	root := filepath.Join(t.TempDir(), "a root")
+	require.NoError(t, os.MkdirAll(filepath.Join(root, program), 0o755))
+	require.NoError(t, os.Remove(filepath.Join(root, program)))
+	require.NoError(t, os.WriteFile(filepath.Join(root, program), nil, 0o755))
+	for p := filepath.Join(root, program); p != filepath.Dir(root); p = filepath.Dir(p) {
+		require.NoError(t, os.Chmod(p, 0o755), "whatever the umask")
+	}
+	return root
+}
+
+const program = "/opt/socket_vmnet/bin/socket_vmnet"
+
+func TestCheck(t *testing.T) {
+	tests := []struct {
+		name    string
+		path    string // program
+		change  func(t *testing.T, root string)
+		options Options
+		at      string // the component, empty for no fault
+		problem string
+		fix     string
+	}{
+		{name: "as installed"},
+		{name: "the root itself", path: "/"},
+		{name: "not there", path: "/opt/other/bin/x", at: "/opt/other", problem: "does not exist"},
+		{name: "not there yet", path: "/opt/other/bin/x", options: Options{Missing: true}},
+		{name: "not there yet, below an open directory", path: "/opt/other/bin/x", change: mode("opt", 0o777), options: Options{Missing: true}, at: "/opt", problem: "can be written by everybody (mode 0777)"},
+		{name: "relative", path: "opt/x", at: "opt/x", problem: "is not absolute"},
+		{name: "empty", path: "-", at: `""`, problem: "is no path"},
+		{name: "dots", path: "/opt/../opt", at: "/opt/../opt", problem: "is not in its shortest form", fix: "name it as /opt"},
+		{name: "line feed", path: "/opt/a\nb", at: `"/opt/a\nb"`, problem: "contains a character that paths do not have"},
+		{name: "space", path: "/opt/a b", at: "/opt/a b", problem: "contains a space, which Lima does not take"},
+		{name: "space allowed", path: "/opt/a b", options: Options{AllowSpace: true, Missing: true}},
+		{name: "directory open to everybody", change: mode("opt/socket_vmnet", 0o757), at: "/opt/socket_vmnet", problem: "can be written by everybody (mode 0757)", fix: "sudo chmod o-w /opt/socket_vmnet"},
+		{name: "program open to everybody", change: mode(program, 0o757), at: program, problem: "can be written by everybody (mode 0757)"},
+		{name: "sticky is no excuse", change: mode("opt", 0o777|os.ModeSticky), at: "/opt", problem: "can be written by everybody (mode 0777)"},
+		{name: "root open to everybody", change: mode("", 0o777), at: "/", problem: "can be written by everybody (mode 0777)"},
+		{name: "own group of the stage", change: mode("opt", 0o775)},
+		{name: "link", change: link("opt/socket_vmnet/bin"), at: "/opt/socket_vmnet/bin", problem: "is a symbolic link to elsewhere", fix: "name the path it leads to"},
+		{name: "program a link", change: link(program), at: program, problem: "is a symbolic link to elsewhere"},
+		{name: "dangling link where nothing is yet", path: "/opt/new", change: link("opt/new"), options: Options{Missing: true}, at: "/opt/new", problem: "is a symbolic link to elsewhere"},
+		{name: "file for a directory", path: program + "/x", at: program, problem: "is not a directory"},
+		{name: "no such root", options: Options{Root: "/nonexistent/root"}, at: "/nonexistent/root", problem: "cannot be the root: no such file or directory"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			root := stage(t)
+			if tt.change != nil {
+				tt.change(t, root)
+			}
+			if tt.options.Root == "" {
+				tt.options.Root = root
+			}
+			path := tt.path
+			switch path {
+			case "":
+				path = program
+			case "-":
+				path = ""
+			}
+			err := Check(path, tt.options)
+			if tt.at == "" {
+				assert.NoError(t, err)
+				return
+			}
+			e := &Error{}
+			require.ErrorAs(t, err, &e)
+			assert.Equal(t, tt.at, e.Component)
+			assert.Equal(t, tt.problem, e.Problem)
+			assert.Contains(t, err.Error(), tt.at+" "+tt.problem)
+			if tt.fix != "" {
+				assert.Equal(t, tt.fix, e.Fix)
+				assert.Contains(t, err.Error(), "; "+tt.fix)
+			}
+		})
+	}
+}
+
+// mode changes the mode of a path in the stage.
+func mode(path string, m os.FileMode) func(*testing.T, string) {
+	return func(t *testing.T, root string) {
+		t.Helper()
+		require.NoError(t, os.Chmod(filepath.Join(root, path), m))
+	}
+}
+
+// link replaces a path in the stage by a link that leads nowhere.
+func link(path string) func(*testing.T, string) {
+	return func(t *testing.T, root string) {
+		t.Helper()
+		p := filepath.Join(root, path)
+		require.NoError(t, os.RemoveAll(p))
+		require.NoError(t, os.Symlink("elsewhere", p))
+	}
+}
+
+// TestOwners needs no change of owners: it says who is trusted.
+func TestOwners(t *testing.T) {
+	root := stage(t)
+	fi, err := os.Lstat(filepath.Join(root, "opt"))
+	require.NoError(t, err)
+	uid, gid := uint32(os.Getuid()), uint32(os.Getgid())
+	assert.Nil(t, trusted{uid: uid, gid: gid, staged: true}.check("/opt", fi, "", false), "the stage's owner")
+	require.NoError(t, os.Chmod(filepath.Join(root, "opt"), 0o775))
+	fi, err = os.Lstat(filepath.Join(root, "opt"))
+	require.NoError(t, err)
+	if e := (trusted{uid: uid, gid: gid + 1, staged: true}).check("/opt", fi, "", false); gid != 0 {
+		require.NotNil(t, e)
+		assert.Contains(t, e.Problem, "can be written by group")
+	}
+	if uid == 0 {
+		return
+	}
+	e := trusted{}.check("/opt", fi, "", false)
+	require.NotNil(t, e, "an ordinary user's, and no stage")
+	assert.Contains(t, e.Problem, "not to root")
+}
+
+// TestForeignOwner gives directories to others.
+func TestForeignOwner(t *testing.T) {
+	needRoot(t)
+	root := stage(t)
+	opt := filepath.Join(root, "opt")
+	require.NoError(t, os.Chown(opt, 65534, 0))
+	err := Check(program, Options{Root: root})
+	require.EqualError(t, err, program+" is not safe: /opt belongs to user 65534, not to root; sudo chown root /opt")
+	require.NoError(t, os.Chown(opt, 0, 65534))
+	require.NoError(t, Check(program, Options{Root: root}), "the group may not write")
+	require.NoError(t, os.Chmod(opt, 0o775))
+	require.ErrorContains(t, Check(program, Options{Root: root}), "/opt can be written by group 65534 (mode 0775); sudo chmod g-w /opt")
+	require.NoError(t, os.Chown(opt, 0, daemonGID))
+	require.ErrorContains(t, Check(program, Options{Root: root}), "group 1")
+	require.NoError(t, Check(program, Options{Root: root, AllowDaemonGroup: true}))
+}
+
+// TestRealRoot looks at this machine: its shell is root's alone.
+func TestRealRoot(t *testing.T) {
+	require.NoError(t, Check("/", Options{}))
+	require.ErrorContains(t, Check("/tmp/x", Options{Missing: true}), "is not safe")
+}
+
+func needRoot(t *testing.T) {
+	t.Helper()
+	if os.Getuid() == 0 {
+		return
+	}
+	if os.Getenv("CI") != "" {
+		t.Fatal("CI runs as root")
+	}
+	t.Skip("needs root, to give files to others: sudo go test")
+}
+
+func TestQuote(t *testing.T) {
+	assert.Equal(t, "/opt/x", quote("/opt/x"))
+	assert.Equal(t, `'/opt/a b'\''c'`, quote("/opt/a b'c"))
+}
