@@ -53,14 +53,19 @@ TAGS = -tags vmnetsim
 test: check test.unit test.race test.asan test.gate test.e2e
 	@echo 'make test: everything passed'
 
+# Programs that lint and tests call, besides Go's own. Root gets them on Debian; anybody else is told what is missing.
+.PHONY: test.setup
+test.setup:
+	test/e2e/setup.sh tools
+
 .PHONY: test.unit
-test.unit:
+test.unit: test.setup
 	$(GO) test $(TAGS) -count=1 -timeout 20m $(UNIT)
 	$(GO) -C attach test -count=1 ./...
 	$(GO) -C test/report test -count=1 ./...
 
 .PHONY: test.race
-test.race:
+test.race: test.setup
 	CGO_ENABLED=1 $(GO) test $(TAGS) -race -count=1 -timeout 20m $(UNIT)
 	CGO_ENABLED=1 $(GO) -C attach test -race -count=1 ./...
 	CGO_ENABLED=1 $(GO) -C test/report test -race -count=1 ./...
@@ -96,11 +101,19 @@ check: lint $(if $(wildcard docs/performance/README.md docs/performance/raw/*.js
 		GOOS=darwin GOARCH=$$arch $(GO) -C $$dir vet ./... || exit 1; done; done
 
 .PHONY: lint
-lint:
+lint: lint.text
 	$(GO) tool -modfile=tools/go.mod golangci-lint run --build-tags vmnetsim
 	cd attach && $(GO) tool -modfile=../tools/go.mod golangci-lint run
 	cd test/report && $(GO) tool -modfile=../../tools/go.mod golangci-lint run
-	$(GO) tool -modfile=tools/actionlint/go.mod actionlint -shellcheck= -pyflakes= .github/workflows/*.yml
+	$(GO) tool -modfile=tools/actionlint/go.mod actionlint -pyflakes= .github/workflows/*.yml
+
+# Scripts and pages: those of the tree, without what was built.
+FIND = find . '(' -name .git -o -name build -o -name artifacts -o -name node_modules ')' -prune -o -type f
+
+.PHONY: lint.text
+lint.text: test.setup
+	$(FIND) '(' -name '*.sh' -o -path ./.ci/run -o -path './test/e2e/lab/image/*' ')' -print0 | xargs -0 shellcheck
+	$(FIND) -name '*.md' -print0 | xargs -0 mdl
 
 .PHONY: bench
 bench: build

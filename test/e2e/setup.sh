@@ -1,8 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# setup.sh: get what the demo and the end-to-end tests need besides Go.
+# setup.sh: get what the demo and the tests need besides Go.
 #
+#   setup.sh tools   what `make check` and the tests without virtual machines need: linters, shells, the checkers of what is installed
 #   setup.sh guest   what `make demo` needs: QEMU, a guest kernel with its virtio modules, busybox
 #   setup.sh perf    what the fake VMs of test/perf need: a C compiler, ip, iperf3, gvproxy
 #   setup.sh all     all that and what else the tests need: an iPXE image, QEMU 9.2 or newer
@@ -33,24 +34,43 @@ have() { command -v "$1" >/dev/null 2>&1; }
 
 what=${1:-all}
 case $what in
-guest | perf | all) ;;
-*) echo "usage: $0 [guest|perf|all]" >&2; exit 1 ;;
+tools | guest | perf | all) ;;
+*) echo "usage: $0 [tools|guest|perf|all]" >&2; exit 1 ;;
 esac
 
-[ "$(uname -s)" = Linux ] || die "the virtual machines of the demo and the tests run on Linux only"
-[ "$(uname -m)" = x86_64 ] || die "the guests are x86-64 and so far only x86-64 hosts are supported, this is $(uname -m)"
+if [ "$what" != tools ]; then
+	[ "$(uname -s)" = Linux ] || die "the virtual machines of the demo and the tests run on Linux only"
+	[ "$(uname -m)" = x86_64 ] || die "the guests are x86-64 and so far only x86-64 hosts are supported, this is $(uname -m)"
+fi
 
 os_id='' os_codename=''
 if [ -r /etc/os-release ]; then
+	# shellcheck source=/dev/null
 	os_id=$(. /etc/os-release && echo "${ID:-}")
+	# shellcheck source=/dev/null
 	os_codename=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")
 fi
 cache=${E2E_CACHE:-${XDG_CACHE_HOME:-${HOME:?HOME is not set, say where to keep the files with E2E_CACHE}/.cache}/socket_vmnet2/e2e}
 
 # --- packages of the distribution ------------------------------------------------------------------------------------
 
+# missing_tools prints the Debian packages of missing programs that read, check or run what is written here.
+missing_tools() {
+	have shellcheck || echo shellcheck
+	have mdl || echo ruby-mdl
+	have ruby || echo ruby
+	have mandoc || echo mandoc
+	have groff || echo groff-base
+	have zsh || echo zsh
+	[ -r /usr/share/bash-completion/bash_completion ] || echo bash-completion
+	[ "$(uname -s)" = Linux ] || return 0
+	have visudo || [ -x /usr/sbin/visudo ] || echo sudo
+	have systemd-analyze && have systemd-socket-activate || echo systemd
+}
+
 # missing_packages prints the Debian packages that are needed and not there.
 missing_packages() {
+	if [ "$what" = tools ]; then missing_tools; return; fi
 	if [ "$what" != perf ]; then
 		[ -n "${E2E_QEMU:-}" ] || have qemu-system-x86_64 || echo qemu-system-x86
 		# Only the static busybox runs in a guest that has no libraries.
@@ -122,6 +142,7 @@ install_missing() {
 # mirror prints the Debian archive this machine takes its own packages from.
 mirror() {
 	if [ -n "${DEBIAN_MIRROR:-}" ]; then echo "$DEBIAN_MIRROR"; return; fi
+	# shellcheck disable=SC2016 # apt's variables
 	apt-get indextargets --format '$(REPO_URI) $(RELEASE) $(COMPONENT)' 'Created-By: Packages' |
 		awk -v r="$os_codename" '$2 == r && $3 == "main" {print $1; exit}'
 }
@@ -225,8 +246,7 @@ qemu_is_new() {
 	local v
 	v=$("$1" --version 2>/dev/null | sed -n 's/.*version \([0-9]*\)\.\([0-9]*\).*/\1 \2/p' | head -1)
 	[ -n "$v" ] || return 1
-	set -- $v
-	[ "$1" -gt 9 ] || { [ "$1" = 9 ] && [ "$2" -ge 2 ]; }
+	[ "${v% *}" -gt 9 ] || { [ "${v% *}" = 9 ] && [ "${v#* }" -ge 2 ]; }
 }
 
 new_qemu() {
@@ -297,6 +317,7 @@ trap 'rm -rf "$work"' EXIT
 trap 'exit 1' INT TERM HUP
 
 install_missing
+[ "$what" != tools ] || exit 0
 [ "$what" = perf ] || guest_files
 [ "$what" = all ] && new_qemu
 [ "$what" = guest ] || gvproxy
