@@ -34,11 +34,11 @@ func run(argv []string) int {
 	if len(argv) > 0 {
 		personality = compat.PersonalityOf(argv[0])
 	}
-	env := compat.IO{Stdout: os.Stdout, Stderr: os.Stderr, LookupEnv: os.LookupEnv}
+	env := compat.IO{Stdout: os.Stdout, Stderr: os.Stderr, LookupEnv: os.LookupEnv, Commands: slices.Sorted(maps.Keys(subcommands))}
 	if isUpgradeCheck(argv) {
 		return runUpgradeCheck(os.Stdin, env)
 	}
-	if name, args := compat.Subcommand(argv, slices.Collect(maps.Keys(subcommands))); name != "" {
+	if name, args := compat.Subcommand(argv, env.Commands); name != "" {
 		return subcommands[name](args, env)
 	}
 	cfg, outcome := compat.Parse(personality, argv, env)

@@ -188,6 +188,23 @@ func TestUsage(t *testing.T) {
 	})
 }
 
+// TestUsageCommands: the new program's text names the subcommands, the old program has none.
+func TestUsageCommands(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		p    Personality
+		want bool
+	}{{"new", New, true}, {"old", Old, false}} {
+		t.Run(c.name, func(t *testing.T) {
+			var out, errs strings.Builder
+			env := IO{Stdout: &out, Stderr: &errs, LookupEnv: func(string) (string, bool) { return "", false }, Commands: []string{"exec", "upgrade"}}
+			_, outcome := Parse(c.p, []string{"prog", "--help"}, env)
+			assert.Zero(t, outcome.Code)
+			assert.Equal(t, c.want, strings.Contains(out.String(), "\n\nThe first argument may also be a command, each with a --help of its own: exec, upgrade\n\nVersion: "), out.String())
+		})
+	}
+}
+
 // TestTable: each option has what the parser needs, and no name or letter is used twice.
 func TestTable(t *testing.T) {
 	seen := map[string]bool{}

@@ -17,6 +17,8 @@ type IO struct {
 	Stdout, Stderr io.Writer
 	// LookupEnv is os.LookupEnv. POSIXLY_CORRECT and DEBUG are looked up, only their presence matters.
 	LookupEnv func(key string) (string, bool)
+	// Commands are the subcommands that the usage text of the new program names. The old one has none.
+	Commands []string
 }
 
 // An Outcome tells what to do when Parse returned no Config: end with Code. All output has been made.
@@ -28,6 +30,9 @@ type Outcome struct {
 // bad command line, nil and the exit code.
 func Parse(p Personality, argv []string, env IO) (*Config, Outcome) {
 	ps := parser{opts: optionsOf(p), env: env, argv0: "socket_vmnet"}
+	if p != New {
+		ps.env.Commands = nil
+	}
 	if len(argv) > 0 {
 		ps.argv0, argv = argv[0], argv[1:]
 	}
@@ -192,6 +197,9 @@ func (ps *parser) usage() {
 	fmt.Fprintf(&b, "Usage: %s [OPTION]... SOCKET\n", ps.argv0)
 	b.WriteString("Connects virtual machines (QEMU, Lima, minikube, ...) that open the unix socket SOCKET to one network.\n\n")
 	writeOptions(&b, ps.opts)
+	if len(ps.env.Commands) > 0 {
+		fmt.Fprintf(&b, "\nThe first argument may also be a command, each with a --help of its own: %s\n", strings.Join(ps.env.Commands, ", "))
+	}
 	fmt.Fprintf(&b, "\nVersion: %s\n", Version)
 	_, _ = io.WriteString(ps.env.Stdout, b.String())
 }
