@@ -160,6 +160,10 @@ func (d *daemon) start(ctx context.Context) (err error) {
 	if d.given.Has(inherit.Stream) {
 		return nil
 	}
+	// Last of the sockets: who can connect to it finds the others as well.
+	if d.ln, err = d.lock.Bind(d.owner); err != nil {
+		return err
+	}
 	return d.ready()
 }
 
@@ -174,17 +178,13 @@ func (d *daemon) newServer() *perclient.Server {
 	})
 }
 
-// startOwn starts the network and then makes the socket.
+// startOwn takes SOCKET's lock and starts the network.
 func (d *daemon) startOwn(ctx context.Context) (err error) {
 	if d.lock, err = compat.LockSocket(ctx, d.cfg.SocketPath, d.log); err != nil {
 		return err
 	}
 	d.startNetwork(ctx)
-	if err = d.network.Load().Wait(ctx); err != nil {
-		return err
-	}
-	d.ln, err = d.lock.Bind(d.owner)
-	return err
+	return d.network.Load().Wait(ctx)
 }
 
 // startNetwork begins to start the network, with what it kept.

@@ -35,3 +35,19 @@ func TestTimeOfAStart(t *testing.T) {
 	t.Logf("exec to accept, %d starts: p50 %v, max %v", starts, times[starts/2], times[starts-1])
 	assert.Less(t, times[starts/2], 3*time.Second)
 }
+
+// TestSocketIsTheLast connects to SOCKET as soon as that is possible, and then finds the sockets beside it.
+func TestSocketIsTheLast(t *testing.T) {
+	for range 10 {
+		sock := filepath.Join(shortDir(t), "s")
+		p := launch(t, "socket_vmnet2", sock)
+		for end := time.Now().Add(patience); visit(sock) != nil; {
+			require.True(t, time.Now().Before(end), "not ready: %s", p.stderr)
+		}
+		for _, name := range []string{"attach", "adopt", "control"} {
+			require.NoError(t, visit(filepath.Join(sock+".d", name)))
+		}
+		code, _ := p.signal(t, syscall.SIGTERM)
+		require.Zero(t, code)
+	}
+}
