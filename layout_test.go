@@ -74,12 +74,13 @@ var imports = map[string][]string{
 	"internal/vnettest":          {"internal/fakeguest", "internal/frame", "internal/passing/client", "internal/passing/proto", "internal/vnet"},
 	"internal/vnettest/fakehost": {"internal/fakeguest", "internal/vnet"},
 
+	"internal/freenet":           {},
 	"internal/codesign":          {},
 	"internal/install/pathrules": {},
 	"internal/release":           {"internal/codesign"},
 
 	"cmd/socket_vmnet2": {
-		"internal/antispoof",
+		"internal/antispoof", "internal/freenet",
 		"internal/inherit", "internal/lazynet", "internal/peercred",
 		"internal/compat", "internal/control", "internal/handoff", "internal/upgrade", "internal/link", "internal/passing", "internal/passing/client", "internal/passing/proto", "internal/perclient", "internal/rundir", "internal/selftest", "internal/state", "internal/usernet", "internal/vnet",
 		"internal/unixgram", "internal/vmnet", "internal/vmnet/api", "internal/vmnet/ffi",

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package freenet
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"syscall"
+
+	"golang.org/x/net/route"
+)
+
+// routes reads the kernel's routes.
+func routes() ([]Conflict, error) {
+	rib, err := route.FetchRIB(syscall.AF_INET, route.RIBTypeRoute, 0)
+	if err != nil {
+		return nil, err
+	}
+	messages, err := route.ParseRIB(route.RIBTypeRoute, rib)
+	if err != nil {
+		return nil, fmt.Errorf("the kernel's answer: %w", err)
+	}
+	var list []Conflict
+	for _, m := range messages {
+		r, ok := m.(*route.RouteMessage)
+		if !ok || r.Flags&syscall.RTF_UP == 0 || len(r.Addrs) <= syscall.RTAX_NETMASK {
+			continue
+		}
+		dst, ok := r.Addrs[syscall.RTAX_DST].(*route.Inet4Addr)
+		if !ok {
+			continue
+		}
+		n := 32
+		if r.Flags&syscall.RTF_HOST == 0 {
+			mask, ok := r.Addrs[syscall.RTAX_NETMASK].(*route.Inet4Addr)
+			if !ok {
+				continue // no mask: the default route
+			}
+			n, _ = net.IPMask(mask.IP[:]).Size()
+		}
+		list = append(list, Conflict{byRoute(interfaceName(r.Index)), netip.PrefixFrom(netip.AddrFrom4(dst.IP), n)})
+	}
+	return list, nil
+}
