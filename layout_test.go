@@ -101,6 +101,7 @@ var imports = map[string][]string{
 	"test/e2e/labtest":       {"test/e2e/lab", "test/vmnetsim"},
 	"test/e2e/probe":         {"test/e2e/lab"},
 	"test/e2e/sequence":      {},
+	"test/formula":           {},
 	"test/fuzz":              {},
 	"test/integrations/lima": {"internal/fakeguest"},
 	"test/soak": {
@@ -169,6 +170,7 @@ var skips = map[string]string{
 	"internal/mmsg/mmsg_linux_test.go: TestSendAs":                      "root, to name other users",
 	"internal/passing/giver_linux_test.go: TestGiverConnectsToAService": "root, to name other users",
 	"test/bench/rig/fortest.go: ForTest":                                "gcc, for the load generator and the C relays",
+	"test/formula/formula_test.go: newBrew":                             "ruby, which test/e2e/setup.sh gets",
 	"test/vmnetsim/vmnetsim.go: Library":                                "gcc, for the vmnet simulator",
 	"test/e2e/fakevm/fakevm_test.go: measure":                           "root, /dev/net/tun, ip, iperf3 and gvproxy, which test/e2e/setup.sh gets",
 	"test/e2e/labtest/labtest.go: NewLab":                               "QEMU, a guest kernel and iPXE, which test/e2e/setup.sh gets",
