@@ -76,13 +76,14 @@ var imports = map[string][]string{
 
 	"internal/freenet":           {},
 	"internal/codesign":          {},
+	"internal/install":           {"internal/install/pathrules"},
 	"internal/install/pathrules": {},
 	"internal/release":           {"internal/codesign"},
 
 	"cmd/socket_vmnet2": {
 		"internal/antispoof", "internal/freenet",
 		"internal/inherit", "internal/lazynet", "internal/peercred",
-		"internal/compat", "internal/control", "internal/handoff", "internal/upgrade", "internal/link", "internal/passing", "internal/passing/client", "internal/passing/proto", "internal/perclient", "internal/rundir", "internal/selftest", "internal/state", "internal/usernet", "internal/vnet",
+		"internal/compat", "internal/control", "internal/handoff", "internal/install", "internal/upgrade", "internal/link", "internal/passing", "internal/passing/client", "internal/passing/proto", "internal/perclient", "internal/rundir", "internal/selftest", "internal/state", "internal/usernet", "internal/vnet",
 		"internal/unixgram", "internal/vmnet", "internal/vmnet/api", "internal/vmnet/ffi",
 		"internal/vnettest/fakehost", // with the tag vmnetsim only: TestDarwinBinary
 	},
@@ -129,7 +130,7 @@ type use struct {
 var direct = map[string]use{
 	"github.com/urfave/cli/v2": {"MIT", []string{"internal/compat", "cmd/socket_vmnet2"}, nil},
 	"golang.org/x/sys": {"BSD-3-Clause", []string{
-		"internal/link", "internal/mmsg", "internal/peercred", "internal/unixgram", "internal/compat", "internal/handoff", "internal/upgrade", "internal/inherit", "internal/rundir", "internal/state", "internal/vmnet/pkt", "internal/vmnet/ffi", "internal/darwinapi",
+		"internal/install", "internal/link", "internal/mmsg", "internal/peercred", "internal/unixgram", "internal/compat", "internal/handoff", "internal/upgrade", "internal/inherit", "internal/rundir", "internal/state", "internal/vmnet/pkt", "internal/vmnet/ffi", "internal/darwinapi",
 		"cmd/socket_vmnet2", "cmd/socket_vmnet_client", "cmd/vmnet-helper", "internal/passing", "internal/passing/proto", "internal/passing/client", "internal/usernet",
 		"test/bench/vmnetcalls", "test/e2e/guest", "test/e2e/lab", "test/perf/fakevm", "test/soak", "test/vzguest",
 	}, []string{"*"}},

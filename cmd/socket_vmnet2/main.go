@@ -23,6 +23,8 @@ func main() {
 // it and return the exit code.
 var subcommands = map[string]func(args []string, env compat.IO) int{
 	"exec":     runExec,
+	"install":  runInstall,
+	"rollback": runRollback,
 	"selftest": runSelftest,
 	"upgrade":  runUpgrade,
 }

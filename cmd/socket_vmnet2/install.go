@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/install"
+)
+
+// installText is the usage text.
+const installText = `Usage: socket_vmnet2 install [--prefix=DIR] [--root=DIR] [--from=DIR] [--dry-run]
+Puts the programs where socket_vmnet's are, as real files, and keeps what was there: "socket_vmnet2 rollback" brings all of
+it back as it was. What starts them, such as a job of launchd or Lima's networks.yaml and sudoers, stays as it is. It can be
+interrupted anywhere and run again.
+
+--prefix=DIR                           install below this directory (default: /opt/socket_vmnet)
+--root=DIR                             take this directory for / , to prepare another system's files (default: /)
+--from=DIR                             where the programs are: a directory with all of them, or with bin and libexec in it
+                                       (default: where this program is)
+--dry-run                              print what would be done, and change nothing
+-h, --help                             print this text and end
+
+The programs are bin/socket_vmnet, bin/socket_vmnet2, bin/socket_vmnet_client and libexec/vmnet-helper. Nobody but root may be
+able to change the directories that lead to them; Lima demands the same. What was there is in share/socket_vmnet2/backup.
+
+Exit code: 0 they are installed, 1 they are not
+`
+
+// rollbackText is the usage text.
+const rollbackText = `Usage: socket_vmnet2 rollback [--prefix=DIR] [--root=DIR] [--dry-run]
+Undoes "socket_vmnet2 install": every file is again what it was, with owner, mode and time, and what was not there is gone.
+What somebody else has put in the place of a program since is left alone. It can be interrupted anywhere and run again.
+
+--prefix=DIR                           roll back below this directory (default: /opt/socket_vmnet)
+--root=DIR                             take this directory for / (default: /)
+--dry-run                              print what would be done, and change nothing
+-h, --help                             print this text and end
+
+Exit code: 0 everything is as it was, 1 it is not
+`
+
+// runInstall is the subcommand: args are what follows its name.
+func runInstall(args []string, env compat.IO) int {
+	return runInstaller("install", installText, args, env, func(c *cli.Context, o install.Options) error {
+		o.From = c.String("from")
+		r, err := install.Install(c.Context, o)
+		return installReport(env.Stdout, o, r, err)
+	}, &cli.StringFlag{Name: "from"})
+}
+
+// runRollback is the subcommand: args are what follows its name.
+func runRollback(args []string, env compat.IO) int {
+	return runInstaller("rollback", rollbackText, args, env, func(c *cli.Context, o install.Options) error {
+		r, err := install.Rollback(c.Context, o)
+		return rollbackReport(env.Stdout, o, r, err)
+	})
+}
+
+// runInstaller is what both have in common.
+func runInstaller(name, usage string, args []string, env compat.IO, do func(*cli.Context, install.Options) error, flags ...cli.Flag) int {
+	app := &cli.App{
+		Name: "socket_vmnet2 " + name,
+		Flags: append(flags,
+			&cli.StringFlag{Name: "prefix", Value: install.DefaultPrefix},
+			&cli.StringFlag{Name: "root"},
+			&cli.BoolFlag{Name: "dry-run"},
+		),
+		Writer:                    env.Stdout,
+		ErrWriter:                 env.Stderr,
+		CustomAppHelpTemplate:     usage,
+		HideHelpCommand:           true,
+		HideVersion:               true,
+		DisableSliceFlagSeparator: true,
+		ExitErrHandler:            func(*cli.Context, error) {},
+		OnUsageError:              func(_ *cli.Context, err error, _ bool) error { return errUsage{inOurWords(err)} },
+		Action: func(c *cli.Context) error {
+			for _, flag := range c.FlagNames() {
+				if flag != "dry-run" && c.String(flag) == "" {
+					return errUsage{fmt.Errorf("--%s= names no directory", flag)}
+				}
+			}
+			if c.Args().Present() {
+				return errUsage{fmt.Errorf("%s takes options alone, not %q", name, c.Args().First())}
+			}
+			return do(c, install.Options{Prefix: c.String("prefix"), Root: c.String("root"), DryRun: c.Bool("dry-run")})
+		},
+	}
+	if err := app.RunContext(context.Background(), append([]string{app.Name}, args...)); err != nil {
+		compat.LogError(compat.NewLogger(env.Stderr, slog.LevelInfo), err)
+		if errors.As(err, new(errUsage)) {
+			_, _ = io.WriteString(env.Stdout, usage)
+		}
+		return 1
+	}
+	return 0
+}
+
+// steps writes what was done, and the sentences about it.
+func steps(w io.Writer, o install.Options, head string, r *install.Report, err error) {
+	if r == nil || len(r.Files)+len(r.Notes) == 0 {
+		return
+	}
+	switch {
+	case o.DryRun && r.Changed:
+		head += ", if it were not a dry run"
+	case err != nil:
+		head += ", which failed; this was to be done"
+	}
+	if len(r.Files) > 0 {
+		fmt.Fprintf(w, "%s:\n", head)
+	}
+	for _, s := range r.Files {
+		fmt.Fprintf(w, "  %-24s %s\n", s.Path, s.What)
+	}
+	for _, n := range r.Notes {
+		fmt.Fprintln(w, n)
+	}
+}
+
+// installReport tells a person what happened, and what to do now.
+func installReport(w io.Writer, o install.Options, r *install.Report, err error) error {
+	if r != nil {
+		steps(w, o, fmt.Sprintf("Install %s below %s", r.Version, r.Prefix), r, err)
+	}
+	if err != nil || r == nil || !r.Changed {
+		return err
+	}
+	var b strings.Builder
+	fmt.Fprintln(&b, "\nNow")
+	restartLines(&b, o)
+	if strings.Contains(r.Prefix, " ") {
+		fmt.Fprintln(&b, "  Lima takes no program from a path with a space: its networks cannot use these.")
+	}
+	fmt.Fprintf(&b, "To go back: sudo %s rollback%s\n", word(filepath.Join(r.Prefix, "bin/socket_vmnet2")), prefixOption(r.Prefix))
+	_, err = io.WriteString(w, b.String())
+	return err
+}
+
+// rollbackReport likewise.
+func rollbackReport(w io.Writer, o install.Options, r *install.Report, err error) error {
+	if r != nil {
+		steps(w, o, "Roll back below "+r.Prefix, r, err)
+	}
+	if err != nil || r == nil || !r.Changed {
+		return err
+	}
+	var b strings.Builder
+	fmt.Fprintln(&b, "\nNow")
+	restartLines(&b, o)
+	_, err = io.WriteString(w, b.String())
+	return err
+}
+
+// restartLines are about what runs from the prefix.
+func restartLines(b *strings.Builder, o install.Options) {
+	o.DryRun = true // it is only looked
+	jobs := install.Jobs(o)
+	for _, j := range jobs {
+		fmt.Fprintf(b, "  start what %s runs anew: %s\n", j.File, j.Restart)
+	}
+	if len(jobs) == 0 {
+		fmt.Fprintln(b, "  no job of launchd or systemd runs a program from there; a daemon that was started by hand goes on as it is until it is stopped")
+	}
+	fmt.Fprintln(b, "  Lima's own networks (lima: in lima.yaml): nothing to change; the daemon is the new one after the last instance on its network was")
+	fmt.Fprintln(b, "  stopped and one is started: limactl stop NAME && limactl start NAME")
+}
+
+// prefixOption is the option that names a prefix, if it needs to be.
+func prefixOption(prefix string) string {
+	if prefix == install.DefaultPrefix {
+		return ""
+	}
+	return " --prefix=" + word(prefix)
+}
+
+// word makes a path one word of a shell's.
+func word(path string) string {
+	if strings.ContainsAny(path, " \t'\"$&;|<>()*?[]\\`!#~") {
+		return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
+	}
+	return path
+}
