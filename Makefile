@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# socket_vmnet2. The variables and the install targets mean what they mean in socket_vmnet's Makefile.
+# socket_vmnet2. The variables and the install targets mean what they mean in socket_vmnet's Makefile; docs/install.md has
+# tables of them. It is written for GNU make 3.81, which macOS has: makefile_test.go knows what is newer.
+#
+#   make && sudo make install          to /opt/socket_vmnet, and start the service
+#   sudo make install.compat           in the place of socket_vmnet, which is kept; sudo make rollback brings it back
 #
 #   make demo    three real QEMU guests on the daemon: leases, ping, names, HTTP (on Debian as root it installs what it needs)
 #   make test    every test; what CI runs
@@ -18,27 +22,30 @@ GO      ?= go
 INSTALL ?= install
 # Where the binaries are built.
 BIN     ?= bin
+# For another machine: arm64 or x86_64, and GOOS=darwin or linux.
+ARCH    ?=
+GOARCH  ?=
+GOOS    ?=
+# The interface of a second service in bridged mode, such as en0. macOS only.
+BRIDGED ?=
+# Anything: keep the symbols for a debugger. (STRIP is not used: the linker leaves them out, and a signed program is not changed.)
+DEBUG   ?=
 
 MODULE  := github.com/socket-vmnet2/socket_vmnet2
-LDFLAGS := -s -w -X '$(MODULE)/internal/compat.Version=$(or $(VERSION),v0.0.0-unknown)'
-DOCDIR   = $(DESTDIR)$(PREFIX)/share/doc/socket_vmnet
+SETVERSION := -X '$(MODULE)/internal/compat.Version=$(or $(VERSION),v0.0.0-unknown)'
+LDFLAGS := -s -w $(SETVERSION)
 # Nothing of ours needs cgo, and without it the Linux binary is static.
 export CGO_ENABLED := 0
 
 BINARIES := socket_vmnet2 socket_vmnet socket_vmnet_client
 
+# q makes one word of the shell's of any text.
+q = '$(subst ','\'',$(1))'
+
 .PHONY: all
 all: build
 
-# The binaries are real files: Lima refuses a symbolic link, and their names decide what they are.
-.PHONY: build
-build:
-	$(GO) build -trimpath -ldflags "$(LDFLAGS)" -o '$(BIN)/socket_vmnet2' ./cmd/socket_vmnet2
-	$(GO) build -trimpath -ldflags "$(LDFLAGS)" -o '$(BIN)/socket_vmnet_client' ./cmd/socket_vmnet_client
-	$(GO) build -trimpath -ldflags "$(LDFLAGS)" -o '$(BIN)/vmnet-helper' ./cmd/vmnet-helper
-	rm -f '$(BIN)/socket_vmnet'
-	cp '$(BIN)/socket_vmnet2' '$(BIN)/socket_vmnet'
-
+include etc/install.mk
 .PHONY: demo
 demo:
 	GO='$(GO)' test/e2e/demo.sh
@@ -166,27 +173,6 @@ artifacts:
 .PHONY: test.repro
 test.repro:
 	$(GO) test -count=1 -run TestArtifacts ./internal/release
-
-.PHONY: install.bin
-install.bin: build
-	$(INSTALL) -d '$(DESTDIR)$(PREFIX)/bin'
-	for f in $(BINARIES); do $(INSTALL) -m 755 '$(BIN)/'"$$f" '$(DESTDIR)$(PREFIX)/bin' || exit 1; done
-	$(INSTALL) -d '$(DESTDIR)$(PREFIX)/libexec'
-	$(INSTALL) -m 755 '$(BIN)/vmnet-helper' '$(DESTDIR)$(PREFIX)/libexec'
-
-.PHONY: install.doc
-install.doc:
-	$(INSTALL) -d '$(DOCDIR)'
-	$(INSTALL) -m 644 README.md LICENSE '$(DOCDIR)'
-
-.PHONY: uninstall.bin
-uninstall.bin:
-	for f in $(BINARIES); do rm -f '$(DESTDIR)$(PREFIX)/bin/'"$$f" || exit 1; done
-	rm -f '$(DESTDIR)$(PREFIX)/libexec/vmnet-helper'
-
-.PHONY: uninstall.doc
-uninstall.doc:
-	rm -rf '$(DOCDIR)'
 
 .PHONY: clean
 clean:

@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"path/filepath"
+	"runtime"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -171,7 +172,10 @@ func restartLines(b *strings.Builder, o install.Options) {
 	if len(jobs) == 0 {
 		fmt.Fprintln(b, "  no job of launchd or systemd runs a program from there; a daemon that was started by hand goes on as it is until it is stopped")
 	}
-	fmt.Fprintln(b, "  Lima's own networks (lima: in lima.yaml): nothing to change; the daemon is the new one after the last instance on its network was")
+	if runtime.GOOS != "darwin" && o.Root == "" {
+		return
+	}
+	fmt.Fprintln(b, "  Lima's own networks (lima: in lima.yaml): nothing to change; the daemon is this one after the last instance on its network was")
 	fmt.Fprintln(b, "  stopped and one is started: limactl stop NAME && limactl start NAME")
 }
 
