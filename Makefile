@@ -121,6 +121,17 @@ FIND = find . '(' -name .git -o -name build -o -name artifacts -o -name node_mod
 lint.text: test.setup
 	$(FIND) '(' -name '*.sh' -o -path ./.ci/run -o -path './test/e2e/lab/image/*' ')' -print0 | xargs -0 shellcheck
 	$(FIND) -name '*.md' -print0 | xargs -0 mdl
+	shellcheck etc/completions/socket_vmnet2.bash
+	bash -n etc/completions/socket_vmnet2.bash
+	zsh -n etc/completions/_socket_vmnet2
+	mandoc -T lint -W warning docs/man/*.[18]
+	for page in docs/man/*.[18]; do groff -mdoc -ww -z "$$page" 2>&1 | (! grep .) || exit 1; done
+	$(GO) run ./internal/manual -go '$(GO)' -check
+
+# Manual pages and completions, from the usage texts of the programs.
+.PHONY: manual
+manual:
+	$(GO) run ./internal/manual -go '$(GO)'
 
 .PHONY: bench
 bench: build
