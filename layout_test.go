@@ -79,6 +79,7 @@ var imports = map[string][]string{
 	"internal/install":           {"internal/install/pathrules"},
 	"internal/install/pathrules": {},
 	"internal/release":           {"internal/codesign"},
+	"internal/manual":            {},
 
 	"cmd/socket_vmnet2": {
 		"internal/antispoof", "internal/freenet",

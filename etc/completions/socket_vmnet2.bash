@@ -10,6 +10,8 @@ _socket_vmnet2_options() {
 	'socket_vmnet2') echo '--socket-group= --vmnet-mode= --vmnet-interface= --vmnet-gateway= --vmnet-dhcp-end= --vmnet-mask= --vmnet-interface-id= --vmnet-network-identifier= --vmnet-nat66-prefix= --vmnet-disable-dhcp --pidfile= --help --version --backend= --socket-user= --socket-mode= --queue-size= --max-clients= --state-dir= --runtime-dir= --allow-uid= --dns-record= --vmnet-api= --vmnet-interfaces= --local-switching= --vmnet-disable-nat44 --vmnet-disable-nat66 --vmnet-disable-dns-proxy --vmnet-disable-ra --vmnet-mtu= --vmnet-reserve= --vmnet-forward= --isolate --anti-spoof --offload --list-interfaces' ;;
 	'socket_vmnet') echo '--socket-group= --vmnet-mode= --vmnet-interface= --vmnet-gateway= --vmnet-dhcp-end= --vmnet-mask= --vmnet-interface-id= --vmnet-network-identifier= --vmnet-nat66-prefix= --vmnet-disable-dhcp --pidfile= --help --version' ;;
 	'socket_vmnet2 exec') echo '--stream --dgram --fd= --mac= --name= --interface-id= --json= --help' ;;
+	'socket_vmnet2 install') echo '--prefix= --root= --from= --dry-run --help' ;;
+	'socket_vmnet2 rollback') echo '--prefix= --root= --dry-run --help' ;;
 	'socket_vmnet2 selftest') echo '--json --quick --timeout= --help --vmnet-mode= --vmnet-interface= --vmnet-gateway= --vmnet-dhcp-end= --vmnet-mask= --vmnet-interface-id= --vmnet-network-identifier= --vmnet-nat66-prefix= --vmnet-disable-dhcp --backend= --dns-record= --vmnet-api= --vmnet-interfaces= --local-switching= --vmnet-disable-nat44 --vmnet-disable-nat66 --vmnet-disable-dns-proxy --vmnet-disable-ra --vmnet-mtu= --vmnet-reserve= --vmnet-forward= --isolate --anti-spoof --offload' ;;
 	'socket_vmnet2 upgrade') echo '--json --timeout= --help' ;;
 	esac
@@ -32,7 +34,7 @@ _socket_vmnet2_value() {
 		echo 'auto usernet vmnet' ;;
 	'socket_vmnet2 --socket-user' | 'socket_vmnet2 --allow-uid')
 		echo ':user' ;;
-	'socket_vmnet2 --state-dir')
+	'socket_vmnet2 --state-dir' | 'socket_vmnet2 install --prefix' | 'socket_vmnet2 install --root' | 'socket_vmnet2 install --from' | 'socket_vmnet2 rollback --prefix' | 'socket_vmnet2 rollback --root')
 		echo ':dir' ;;
 	'socket_vmnet2 --runtime-dir')
 		echo ':dir none' ;;
@@ -125,7 +127,7 @@ _socket_vmnet2() {
 	command=${words[0]##*/}
 	i=1
 	if [[ $command == socket_vmnet2 ]]; then
-		for subcommand in exec selftest upgrade; do
+		for subcommand in exec install rollback selftest upgrade; do
 			if ((cword > 1)) && [[ ${words[1]} == "$subcommand" ]]; then
 				command+=" $subcommand"
 				i=2
@@ -175,7 +177,7 @@ _socket_vmnet2() {
 		_socket_vmnet2_offer "${list[@]}"
 	elif [[ -n $kind ]]; then
 		if ((cword == 1)) && [[ $command == socket_vmnet2 ]]; then
-			_socket_vmnet2_offer exec selftest upgrade
+			_socket_vmnet2_offer exec install rollback selftest upgrade
 			((${#COMPREPLY[@]} == 0)) || return 0
 		fi
 		read -r -a list <<<"$kind"
