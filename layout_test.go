@@ -76,6 +76,7 @@ var imports = map[string][]string{
 
 	"internal/freenet":           {},
 	"internal/codesign":          {},
+	"internal/codesign/sign":     {"internal/codesign"},
 	"internal/install":           {"internal/install/pathrules"},
 	"internal/install/pathrules": {},
 	"internal/release":           {"internal/codesign"},
