@@ -82,7 +82,10 @@ var imports = map[string][]string{
 	"internal/release":           {"internal/codesign"},
 	"internal/manual":            {},
 
+	"internal/service": {"internal/compat", "internal/install/pathrules", "internal/vnet"},
+
 	"cmd/socket_vmnet2": {
+		"internal/service",
 		"internal/antispoof", "internal/freenet",
 		"internal/inherit", "internal/lazynet", "internal/peercred",
 		"internal/compat", "internal/control", "internal/handoff", "internal/install", "internal/upgrade", "internal/link", "internal/passing", "internal/passing/client", "internal/passing/proto", "internal/perclient", "internal/rundir", "internal/selftest", "internal/state", "internal/usernet", "internal/vnet",

@@ -26,6 +26,7 @@ var subcommands = map[string]func(args []string, env compat.IO) int{
 	"install":  runInstall,
 	"rollback": runRollback,
 	"selftest": runSelftest,
+	"service":  runService,
 	"upgrade":  runUpgrade,
 }
 

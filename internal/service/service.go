@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package service makes the daemon a job of the service manager: launchd on macOS, systemd on Linux. What it installs for the
+// default prefix is, byte for byte, what lies in etc/launchd and etc/systemd.
+//
+// github.com/kardianos/service does what it does right: it writes the job's file where the manager looks for it, and for a
+// systemd unit it runs systemctl. What it would write is of no use here (no ProcessType, RunAtLoad false, RestartSec 120), so
+// it gets our texts as its templates. The rest is done here, for reasons:
+//
+//   - It starts and stops launchd jobs with load and unload, which exit with 0 even when they fail, and act on the caller's own
+//     domain. Here it is enable, bootstrap, kickstart and bootout with the domain said.
+//   - It asks for the state of a launchd job in the caller's domain: a user would be told that the daemon is stopped.
+//   - It knows no unit but the service: the sockets of an activated service are enabled, started and stopped here.
+//   - It refuses to install what is installed ("Init already exists"): here that is changed, or left alone if it is the same.
+//   - Its files get the umask's mode, and launchd loads none that a group can write to.
+//   - Without systemd it falls back to System V scripts: here systemd is asked for by name.
+//
+// Everything that is changed is a step of a plan first. A dry run prints the plan, a real one carries out the same.
+package service
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+)
+
+// A System is where jobs are installed. Tests make their own.
+type System struct {
+	GOOS       string
+	Root       string // in front of every path; empty: the real one
+	Home       string // of the user
+	RuntimeDir string // of the user, XDG_RUNTIME_DIR
+	UID        int
+	Darwin     int // major version of the kernel, 25 in macOS 26; 0: not known
+
+	// Run runs a command. A command that ends with another code than 0 is no error.
+	Run func(ctx context.Context, argv ...string) (Result, error)
+	// Find tells whether there is such a program, and Manager what manages services: "linux-systemd" is the one that is known.
+	Find    func(program string) error
+	Manager func() string
+	// Library is what writes jobs.
+	Library Library
+	// Reach tells whether something accepts connections at a socket.
+	Reach func(path string) error
+	// Group looks a group up.
+	Group func(name string) (gid int, err error)
+	// Patience is how long a job may take to start or to end, Tick how often it is looked at.
+	Patience, Tick time.Duration
+}
+
+// A Result is how a command ended.
+type Result struct {
+	Code   int
+	Stdout string
+	Stderr string
+}
+
+// A Library writes the file of a job and, for systemd, runs systemctl: see Commands.
+type Library interface {
+	Install(j *Job, text string) error
+	Uninstall(j *Job) error
+	Start(j *Job) error
+	Stop(j *Job) error
+}
+
+// The exit codes of status, as systemctl has them.
+const (
+	ExitRunning      = 0
+	ExitFailed       = 1
+	ExitStopped      = 3
+	ExitNotInstalled = 4
+)
+
+// A Service is one job on one system, and what is to be done with it.
+type Service struct {
+	sys     *System
+	job     *Job
+	manager manager
+	out     io.Writer
+	dry     bool
+	warn    func(text string)
+}
+
+// manager is launchd or systemd.
+type manager interface {
+	// state asks what is there. It changes nothing.
+	state(ctx context.Context) (state, error)
+	install(s state, p *plan) error
+	uninstall(s state, p *plan)
+	start(s state, p *plan)
+	stop(s state, p *plan)
+	restart(s state, p *plan)
+	// logs tells where to look when the daemon does not start.
+	logs() string
+}
+
+// state is what there is of a job.
+type state struct {
+	files   map[string]string // contents by path, of what is there
+	loaded  bool              // the manager knows it
+	enabled bool              // it is started at boot, or when the user logs in
+	active  bool              // a process runs, or is being started
+	pid     int
+}
+
+func (s state) installed() bool { return len(s.files) > 0 }
+
+// Run are the settings of a call.
+type Run struct {
+	Out  io.Writer
+	Dry  bool              // print what would be done
+	Warn func(text string) // what a dry run would be refused for
+}
+
+// New is the service for o. An error is a bad command line, or a network that there is not on this system.
+func New(sys *System, o Options, r Run) (*Service, error) {
+	job, err := sys.newJob(o)
+	if err != nil {
+		return nil, err
+	}
+	s := &Service{sys: sys, job: job, out: r.Out, dry: r.Dry, warn: r.Warn}
+	if sys.GOOS == "darwin" {
+		s.manager = &launchd{sys: sys, job: job}
+	} else {
+		s.manager = &systemd{sys: sys, job: job}
+	}
+	return s, nil
+}
+
+// say prints a line about the job.
+func (s *Service) say(format string, a ...any) {
+	_, _ = fmt.Fprintf(s.out, "%s %s\n", s.job.Name, fmt.Sprintf(format, a...))
+}
