@@ -25,6 +25,7 @@ var subcommands = map[string]func(args []string, env compat.IO) int{
 	"exec":     runExec,
 	"install":  runInstall,
 	"rollback": runRollback,
+	"migrate":  runMigrate,
 	"selftest": runSelftest,
 	"service":  runService,
 	"upgrade":  runUpgrade,

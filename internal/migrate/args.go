@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
+)
+
+// Subcommands are the first arguments that make socket_vmnet2 something else than a daemon.
+var Subcommands = []string{"exec", "install", "migrate", "rollback", "selftest", "service", "try", "upgrade"}
+
+// isDaemon tells whether argv runs a daemon: socket_vmnet or socket_vmnet2 by whatever path, and no subcommand of the latter.
+func isDaemon(argv []string) bool {
+	if len(argv) == 0 {
+		return false
+	}
+	base := filepath.Base(argv[0])
+	if !strings.HasPrefix(base, "socket_vmnet") || strings.HasPrefix(base, "socket_vmnet_client") {
+		return false
+	}
+	name, _ := compat.Subcommand(argv, Subcommands)
+	return name == "" && !slices.Contains(argv[1:], "--help") && !slices.Contains(argv[1:], "--version")
+}
+
+// parseArgs reads a daemon's command line as the daemon would. What it would refuse leaves only the program.
+func parseArgs(argv []string) daemonArgs {
+	if len(argv) == 0 {
+		return daemonArgs{}
+	}
+	d := daemonArgs{Program: clean(argv[0])}
+	cfg, _ := compat.Parse(compat.PersonalityOf(argv[0]), argv, compat.IO{
+		Stdout: io.Discard, Stderr: io.Discard, LookupEnv: func(string) (string, bool) { return "", false },
+	})
+	if cfg == nil {
+		return d
+	}
+	d.Socket, d.Pidfile, d.Interface = clean(cfg.SocketPath), clean(cfg.Pidfile), clean(cfg.Interface)
+	d.Mode = string(cfg.Mode)
+	if cfg.Gateway.IsValid() {
+		d.Gateway, d.Subnet = cfg.Gateway.String(), cfg.Subnet.String()
+	}
+	return d
+}
+
+// samePath tells whether two paths are one on macOS, where /var, /etc and /tmp are links into /private.
+func samePath(a, b string) bool { return a != "" && public(a) == public(b) }
+
+// public is path without the /private of macOS.
+func public(path string) string {
+	for _, dir := range []string{"/var/", "/etc/", "/tmp/"} {
+		if rest, ok := strings.CutPrefix(path, "/private"); ok && strings.HasPrefix(rest, dir) {
+			return rest
+		}
+	}
+	return path
+}
+
+// quote is text as one word of a shell command.
+func quote(text string) string {
+	const harmless = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-"
+	if text != "" && strings.Trim(text, harmless) == "" {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+}
+
+// command is a shell command of these words.
+func command(words ...string) string {
+	quoted := make([]string, len(words))
+	for i, w := range words {
+		quoted[i] = quote(w)
+	}
+	return strings.Join(quoted, " ")
+}

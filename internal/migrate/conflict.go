@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// conflict notes c once.
+func (f *finder) conflict(c Conflict) {
+	c.Text, c.Fix = clean(c.Text), clean(c.Fix)
+	if !slices.Contains(f.plan.Conflicts, c) {
+		f.plan.Conflicts = append(f.plan.Conflicts, c)
+	}
+}
+
+// findConflicts looks for what is in the way of a migration, or of the set-up as it is.
+func (f *finder) findConflicts() {
+	f.unsafePaths()
+	f.sameJobs()
+	f.manyInstalls()
+	f.missingPrograms()
+	f.sudoersFiles()
+	f.sharedSubnets()
+	f.staleSockets()
+}
+
+// unsafePaths are programs that Lima refuses, where Lima is told to run them, and prefixes that install refuses.
+func (f *finder) unsafePaths() {
+	for _, in := range f.plan.Installs {
+		if in.Unsafe == "" {
+			continue
+		}
+		var by []string
+		for _, n := range f.plan.Networks {
+			if f.installOf(n.Program) != nil && f.installOf(n.Program).Program == in.Program {
+				by = append(by, n.Name)
+			}
+		}
+		switch {
+		case len(by) > 0:
+			f.conflict(Conflict{
+				Kind: "unsafe-path", Text: fmt.Sprintf("Lima refuses to run %s for its networks (%s): %s", in.Program, strings.Join(by, ", "), in.Unsafe),
+				Fix: "the plan has Lima run a program below " + DefaultPrefix + " instead",
+			})
+		case in.inPlace():
+			f.conflict(Conflict{
+				Kind: "unsafe-path", Text: "others than root could change what runs as root: " + in.Unsafe,
+				Fix: "do that first: socket_vmnet2 install refuses " + in.Prefix + " as it is",
+			})
+		}
+	}
+}
+
+// sameJobs are jobs for one socket: the second one that starts does not get it.
+func (f *finder) sameJobs() {
+	for i, a := range f.plan.Jobs {
+		for _, b := range f.plan.Jobs[i+1:] {
+			if samePath(a.Socket, b.Socket) {
+				f.conflict(Conflict{
+					Kind: "two-jobs", Text: fmt.Sprintf("the jobs %s (%s) and %s (%s) both serve %s", a.Label, a.Path, b.Label, b.Path, a.Socket),
+					Fix: "keep one: sudo launchctl bootout " + quote("system/"+b.Label),
+				})
+			}
+		}
+	}
+}
+
+// manyInstalls tells of more than one socket_vmnet for general use.
+func (f *finder) manyInstalls() {
+	var general []string
+	for _, in := range f.plan.Installs {
+		switch in.Kind {
+		case KindColima, KindRancher, KindFinch: // each tool its own
+		default:
+			general = append(general, in.Program)
+		}
+	}
+	if len(general) > 1 {
+		f.conflict(Conflict{
+			Kind: "two-installs", Text: "there is more than one: " + strings.Join(general, ", "),
+			Fix: "that works as long as they serve different sockets; afterwards keep one, so that updates reach what runs",
+		})
+	}
+}
+
+// missingPrograms are jobs whose program has gone.
+func (f *finder) missingPrograms() {
+	for _, j := range f.plan.Jobs {
+		if f.installOf(j.Program) == nil && !samePath(j.Program, f.Program) {
+			f.conflict(Conflict{
+				Kind: "missing-program", Text: fmt.Sprintf("the job %s (%s) runs %s, and no such program is there", j.Label, j.Path, j.Program),
+				Fix: "install to that prefix, or remove the job: sudo launchctl bootout " + quote("system/"+j.Label) + " && sudo rm " + quote(j.Path),
+			})
+		}
+	}
+}
+
+// sudoersFiles are those that Lima would complain of.
+func (f *finder) sudoersFiles() {
+	for _, n := range f.plan.Networks {
+		if n.Tool != "lima" {
+			continue
+		}
+		fix := limaSudoersCommand(n)
+		switch n.State {
+		case SudoersOutOfSync:
+			f.conflict(Conflict{
+				Kind: "sudoers", Text: n.Sudoers + " is not what Lima makes of " + n.Config + " (as far as known here; limactl sudoers --check tells)",
+				Fix: fix,
+			})
+		case SudoersMissing:
+			f.conflict(Conflict{
+				Kind: "sudoers", Text: n.Sudoers + " is missing: without it Lima starts its networks only where sudo asks for no password",
+				Fix: fix,
+			})
+		}
+	}
+}
+
+// limaSudoersCommand is how Lima says to install the file: a limactl that fails leaves it as it is.
+func limaSudoersCommand(n Network) string {
+	return "limactl sudoers >etc_sudoers.d_lima && sudo install -o root etc_sudoers.d_lima " + quote(n.Sudoers)
+}
+
+// sharedSubnets are two daemons that would make the same subnet.
+func (f *finder) sharedSubnets() {
+	type user struct{ name, subnet, socket string }
+	var users []user
+	for _, j := range f.plan.Jobs {
+		users = append(users, user{"the job " + j.Label, j.Subnet, j.Socket})
+	}
+	for _, n := range f.plan.Networks {
+		if n.used {
+			users = append(users, user{n.Tool + "'s network " + n.Name, n.Subnet, n.Socket})
+		}
+	}
+	for i, a := range users {
+		for _, b := range users[i+1:] {
+			if a.subnet != "" && a.subnet == b.subnet && !samePath(a.socket, b.socket) {
+				f.conflict(Conflict{
+					Kind: "subnet", Text: fmt.Sprintf("%s (%s) and %s (%s) are both on %s", a.name, a.socket, b.name, b.socket, a.subnet),
+					Fix: "stop one while the other runs, or give one another gateway",
+				})
+			}
+		}
+	}
+}
+
+// staleSockets are sockets that minikube finds and that nobody listens at.
+func (f *finder) staleSockets() {
+	if !f.asked || !slices.ContainsFunc(f.plan.Machines, func(m Machine) bool { return m.Tool == "minikube" }) {
+		return
+	}
+	for _, s := range minikubeSockets {
+		if f.stat(s) == nil || slices.ContainsFunc(f.plan.Daemons, func(d Daemon) bool { return samePath(d.Socket, s) }) {
+			continue
+		}
+		f.conflict(Conflict{
+			Kind: "stale-socket", Text: s + " is there, but no daemon that serves it runs; minikube would take it for one",
+			Fix: "start the daemon, or: sudo rm " + s,
+		})
+	}
+}

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package migrate finds what of socket_vmnet a machine has - programs, launchd jobs, Lima's networks, Colima, minikube, daemons
+// and their clients - and makes a plan of how to move it to socket_vmnet2 and back. It changes nothing: it reads, and asks ps,
+// launchctl and lsof where they are.
+//
+// All that is read belongs to somebody else. What is unreadable, too large or not what it should be becomes a Problem of the
+// plan and hinders nothing else.
+package migrate
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A Runner runs a program to its end and returns what it wrote to its standard output.
+type Runner func(ctx context.Context, name string, args ...string) ([]byte, error)
+
+// A Process is one line of ps.
+type Process struct {
+	PID, PPID, UID int
+	Args           []string
+}
+
+// A System is what there is to look at.
+type System struct {
+	Root    string   // a staged root directory; empty: the machine itself
+	Homes   []string // home directories, below Root
+	GOOS    string
+	Program string // the socket_vmnet2 that the commands of the plan are for
+	Version string // of that program
+
+	Env       func(key string) string                      // nil: nothing is set
+	Run       Runner                                       // nil: no program is run
+	Processes func(ctx context.Context) ([]Process, error) // nil: processes are not looked at
+}
+
+// staged tells whether the machine itself is looked at.
+func (s System) staged() bool { return s.Root != "" && s.Root != "/" }
+
+func (s System) env(key string) string {
+	if s.Env == nil {
+		return ""
+	}
+	return s.Env(key)
+}
+
+// A finder is one search. It fills its plan.
+type finder struct {
+	System
+	ctx       context.Context //nolint:containedctx // of the one call of Find
+	plan      *Plan
+	processes []Process
+	asked     bool // processes are known
+}
+
+// findTime is how long the programs that are asked may take in all.
+const findTime = 30 * time.Second
+
+// Find looks at s and returns what it found and the plan.
+func Find(ctx context.Context, s System) *Plan {
+	ctx, cancel := context.WithTimeout(ctx, findTime)
+	defer cancel()
+	f := &finder{System: s, ctx: ctx, plan: newPlan(s)}
+	f.findProcesses()
+	f.findInstalls()
+	f.findJobs()
+	f.findDaemons()
+	f.findLima()
+	f.findColima()
+	f.findMinikube()
+	f.findClients()
+	f.findConflicts()
+	f.makeChanges()
+	slices.Sort(f.plan.Looked)
+	f.plan.Looked = slices.Compact(f.plan.Looked)
+	return f.plan
+}
+
+// clean makes foreign text printable and short: nothing that is read can move the cursor or flood the screen.
+func clean(text string) string {
+	text = strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n' || r == '\t':
+			return ' '
+		case r < ' ', r >= 0x7f && r < 0xa0, r == '\u2028', r == '\u2029', r >= '\u202a' && r <= '\u202e', r >= '\u2066' && r <= '\u2069':
+			return -1
+		}
+		return r
+	}, strings.ToValidUTF8(text, "?"))
+	if runes := []rune(text); len(runes) > maxText {
+		return string(runes[:maxText]) + "..."
+	}
+	return text
+}
+
+// maxText is the longest text that is taken over from what is read, in characters: longer than any path.
+const maxText = 1024
