@@ -84,13 +84,13 @@ func (s *Service) programFault() error {
 	return nil
 }
 
-// groupFault tells when systemd could not start the service for want of its group.
+// groupFault tells when systemd could not start the service for want of its group. The default one is made if need be.
 func (s *Service) groupFault() error {
-	if s.job.Group == "" || s.job.User {
+	if s.job.Group == "" || s.job.Group == linuxGroup || s.job.User {
 		return nil
 	}
 	if _, err := s.sys.Group(s.job.Group); err != nil {
-		return fmt.Errorf("the socket's group %s is not there; make it with \"groupadd --system %[1]s\", or choose another with --socket-group=GROUP behind --: %w", s.job.Group, err)
+		return fmt.Errorf("there is no group %s for the socket; make it with \"groupadd --system %[1]s\", or choose another with --socket-group=GROUP behind --", s.job.Group)
 	}
 	return nil
 }

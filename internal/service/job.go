@@ -45,6 +45,7 @@ const (
 	linuxState = "/var/lib/socket_vmnet2"
 	// linuxGroup is who may use the sockets on Linux: those who may use KVM.
 	linuxGroup = "kvm"
+	linuxUser  = "socket_vmnet2"
 	// staff is the number of the group staff on macOS.
 	staff = 20
 	// unprivileged is the kernel of macOS 26, from which on vmnet needs no root.

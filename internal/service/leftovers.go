@@ -74,5 +74,5 @@ func (s *Service) kept() string {
 	case s.job.User:
 		return "the journal and what the network remembers, in " + filepath.Join(s.sys.Home, ".local/state/socket_vmnet2")
 	}
-	return "the journal and what the network remembers, in " + linuxState
+	return "the journal, the user " + linuxUser + ", and what the network remembers, in " + linuxState
 }

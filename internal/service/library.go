@@ -60,6 +60,9 @@ func (k kardianosLibrary) Start(j *Job) error { return k.with(j, kardianos.Servi
 // Stop stops the unit.
 func (k kardianosLibrary) Stop(j *Job) error { return k.with(j, kardianos.Service.Stop) }
 
+// Restart starts the unit again.
+func (k kardianosLibrary) Restart(j *Job) error { return k.with(j, kardianos.Service.Restart) }
+
 func (k kardianosLibrary) with(j *Job, do func(kardianos.Service) error) error {
 	s, err := k.of(j, "")
 	if err != nil {

@@ -39,12 +39,13 @@ type System struct {
 	// Find tells whether there is such a program, and Manager what manages services: "linux-systemd" is the one that is known.
 	Find    func(program string) error
 	Manager func() string
-	// Library is what writes jobs.
+	// Library is what writes jobs, and has systemctl start and stop them.
 	Library Library
 	// Reach tells whether something accepts connections at a socket.
 	Reach func(path string) error
-	// Group looks a group up.
-	Group func(name string) (gid int, err error)
+	// Group and Account tell whether there is such a group or user.
+	Group   func(name string) (gid int, err error)
+	Account func(name string) error
 	// Patience is how long a job may take to start or to end, Tick how often it is looked at.
 	Patience, Tick time.Duration
 }
@@ -56,12 +57,13 @@ type Result struct {
 	Stderr string
 }
 
-// A Library writes the file of a job and, for systemd, runs systemctl: see Commands.
+// A Library writes the file of a job and, for systemd, runs systemctl.
 type Library interface {
 	Install(j *Job, text string) error
 	Uninstall(j *Job) error
 	Start(j *Job) error
 	Stop(j *Job) error
+	Restart(j *Job) error
 }
 
 // The exit codes of status, as systemctl has them.

@@ -31,6 +31,7 @@ func This() *System {
 			}
 			return strconv.Atoi(g.Gid)
 		},
+		Account:  func(name string) error { _, err := user.Lookup(name); return err },
 		Patience: 20 * time.Second, Tick: 100 * time.Millisecond,
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -95,13 +96,16 @@ func (d *systemd) install(s state, p *plan) error {
 	}
 	had, hadSocket := s.files[d.socketPath()]
 	same := s.files[service.path] == service.text && (socket == nil && !hadSocket || socket != nil && had == socket.text)
-	if same && s.enabled {
+	if same && s.enabled && d.userThere() {
 		if !s.active {
 			d.start(s, p)
 		}
 		return nil
 	}
 	d.stop(s, p)
+	if err := d.makeUser(p); err != nil {
+		return err
+	}
 	if hadSocket && socket == nil {
 		p.command(d.systemctl("disable", d.socket())...)
 		p.remove(d.socketPath())
@@ -129,6 +133,44 @@ func (d *systemd) install(s state, p *plan) error {
 	return nil
 }
 
+// sysusers is where the user of the service is said to systemd.
+const sysusers = "/etc/sysusers.d/socket_vmnet2.conf"
+
+// userThere tells whether the user and the group exist that the service runs as.
+func (d *systemd) userThere() bool {
+	if d.job.User {
+		return true
+	}
+	_, err := d.sys.Group(d.job.Group)
+	return err == nil && d.sys.Account(linuxUser) == nil
+}
+
+// makeUser makes the user that the service runs as, unless it is there.
+func (d *systemd) makeUser(p *plan) error {
+	if d.userThere() {
+		return nil
+	}
+	text, err := d.job.text("sysusers.conf.tmpl")
+	if err != nil {
+		return err
+	}
+	p.directory(filepath.Dir(sysusers), 0o755)
+	p.write(file{sysusers, text})
+	p.command("systemd-sysusers", sysusers)
+	return nil
+}
+
+// forgetUser takes the file of the user away with the last service. The user stays: its number could be given to another, and with
+// it what the networks remember.
+func (d *systemd) forgetUser(p *plan) {
+	others, err := filepath.Glob(d.sys.at(d.dir() + "/" + unitBase + "*.service"))
+	others = slices.DeleteFunc(others, func(path string) bool { return filepath.Base(path) == d.service() })
+	if files, _ := d.sys.read(sysusers); err != nil || d.job.User || len(others) > 0 || len(files) == 0 {
+		return
+	}
+	p.remove(sysusers)
+}
+
 // failed tells of a command of the library's, which says little itself.
 func (d *systemd) failed(verb string, err error) error {
 	return fmt.Errorf("%s: %w; %s tells more", shellLine(d.systemctl(verb, d.service())), err, d.logs())
@@ -153,6 +195,7 @@ func (d *systemd) uninstall(s state, p *plan) {
 		}
 		return nil
 	})
+	d.forgetUser(p)
 }
 
 func (d *systemd) start(s state, p *plan) {
@@ -195,5 +238,10 @@ func (d *systemd) restart(s state, p *plan) {
 		d.start(s, p)
 		return
 	}
-	p.command(d.systemctl("restart", d.service())...)
+	p.library(nil, []string{"run " + shellLine(d.systemctl("restart", d.service()))}, func() error {
+		if err := d.sys.Library.Restart(d.job); err != nil {
+			return d.failed("restart", err)
+		}
+		return nil
+	})
 }
