@@ -35,10 +35,7 @@ func archive(entries []entry, when time.Time) ([]byte, error) {
 		}
 	}
 	var packed bytes.Buffer
-	zw, err := gzip.NewWriterLevel(&packed, gzip.BestCompression) // its header has no name, no time and no system
-	if err != nil {
-		return nil, err
-	}
+	zw := gzip.NewWriter(&packed) // the header has no name, no time and no system; the best level takes three times as long for 0.3 %
 	tw := tar.NewWriter(zw)
 	for _, name := range slices.Sorted(maps.Keys(byName)) {
 		e := byName[name]

@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -33,7 +34,10 @@ func TestArtifacts(t *testing.T) {
 	second := makeArtifacts(t, there, "VERSION=v1.2.3-test", "SOURCE_DATE_EPOCH=1700000000",
 		"GOFLAGS=-tags=vmnetsim", "GOAMD64=v3", "GOOS=plan9", "GOARCH=386", "CGO_ENABLED=1", "TZ=Asia/Tokyo", "LC_ALL=C")
 
-	names := []string{"SHA256SUMS", "build-env.txt", "socket_vmnet-1.2.3-test-arm64.tar.gz", "socket_vmnet-1.2.3-test-x86_64.tar.gz"}
+	names := []string{
+		"SHA256SUMS", "build-env.txt", "socket_vmnet-1.2.3-test-arm64.tar.gz", "socket_vmnet-1.2.3-test-linux-arm64.tar.gz",
+		"socket_vmnet-1.2.3-test-linux-x86_64.tar.gz", "socket_vmnet-1.2.3-test-x86_64.tar.gz",
+	}
 	assert.ElementsMatch(t, names, keys(first))
 	assert.ElementsMatch(t, names, keys(second))
 	var sums string
@@ -46,9 +50,9 @@ func TestArtifacts(t *testing.T) {
 	}
 	assert.Equal(t, sums, string(first["SHA256SUMS"]))
 	assert.Contains(t, string(first["build-env.txt"]), "\nVERSION: v1.2.3-test\nSOURCE_DATE_EPOCH: 1700000000\n")
-	for _, arch := range architectures {
-		t.Run(arch.name, func(t *testing.T) {
-			checkArchive(t, first["socket_vmnet-1.2.3-test-"+arch.name+".tar.gz"], arch, time.Unix(epoch, 0))
+	for _, on := range targets {
+		t.Run(on.name, func(t *testing.T) {
+			checkArchive(t, first["socket_vmnet-1.2.3-test-"+on.name+".tar.gz"], on, time.Unix(epoch, 0))
 		})
 	}
 }
@@ -56,7 +60,9 @@ func TestArtifacts(t *testing.T) {
 // copySources copies what the artifacts are made of, with the given mode.
 func copySources(t *testing.T, from, to string, mode fs.FileMode) {
 	t.Helper()
-	for _, name := range []string{"go.mod", "go.sum", "Makefile", "README.md", "LICENSE", "CHANGELOG.md", "etc", "cmd", "internal"} {
+	for _, name := range []string{
+		"go.mod", "go.sum", "Makefile", "README.md", "MIGRATION.md", "LICENSE", "CHANGELOG.md", "etc", "docs/man", "cmd", "internal",
+	} {
 		copyTree(t, filepath.Join(from, name), filepath.Join(to, name), mode)
 	}
 }
@@ -91,6 +97,9 @@ func makeArtifacts(t *testing.T, dir string, env ...string) map[string][]byte {
 // copyTree copies a file, or a directory with all in it.
 func copyTree(t *testing.T, from, to string, mode fs.FileMode) {
 	t.Helper()
+	if _, err := os.Stat(from); os.IsNotExist(err) {
+		return // what must be there is looked for in the archives
+	}
 	require.NoError(t, filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -114,57 +123,129 @@ func copyTree(t *testing.T, from, to string, mode fs.FileMode) {
 	}))
 }
 
+const (
+	testTop = "./opt/socket_vmnet/"
+	testDoc = testTop + "share/doc/socket_vmnet/"
+)
+
+// wantedDocuments are the files of the repository that must be in a system's archives, by their names there.
+func wantedDocuments(t *testing.T, goos string) map[string]string {
+	t.Helper()
+	wanted := map[string]string{
+		testDoc + "README.md":    "README.md",
+		testDoc + "MIGRATION.md": "MIGRATION.md",
+		testDoc + "LICENSE":      "LICENSE",
+		testDoc + "CHANGELOG.md": "CHANGELOG.md",
+
+		testTop + "share/man/man1/socket_vmnet_client.1":            "docs/man/socket_vmnet_client.1",
+		testTop + "share/man/man8/socket_vmnet.8":                   "docs/man/socket_vmnet.8",
+		testTop + "share/man/man8/socket_vmnet2.8":                  "docs/man/socket_vmnet2.8",
+		testTop + "share/bash-completion/completions/socket_vmnet2": "etc/completions/socket_vmnet2.bash",
+		testTop + "share/zsh/site-functions/_socket_vmnet2":         "etc/completions/_socket_vmnet2",
+	}
+	dirs := map[string]string{"etc/systemd": "systemd/", "etc/systemd/user": "systemd/user/"}
+	if goos == "darwin" {
+		wanted[testDoc+"entitlements.plist"] = "etc/entitlements.plist"
+		dirs = map[string]string{"etc/launchd": "launchd/", "etc/sudoers.d": "etc_sudoers.d/"}
+	}
+	for from, to := range dirs {
+		files, err := os.ReadDir(from)
+		require.NoError(t, err)
+		for _, f := range files {
+			if !f.IsDir() {
+				wanted[testDoc+to+f.Name()] = from + "/" + f.Name()
+			}
+		}
+	}
+	if _, err := os.Stat("MIGRATION.md"); os.IsNotExist(err) {
+		delete(wanted, testDoc+"MIGRATION.md")
+	}
+	return wanted
+}
+
 // checkArchive looks at everything in an archive.
-func checkArchive(t *testing.T, packed []byte, arch architecture, when time.Time) {
+func checkArchive(t *testing.T, packed []byte, on target, when time.Time) {
+	t.Chdir("../..") // where the checks find the entitlements
 	headers, contents := unpack(t, packed)
 	var listing []string
 	for _, h := range headers {
-		listing = append(listing, fmt.Sprintf("%v %s", h.FileInfo().Mode(), h.Name))
+		mode := fs.FileMode(0o644)
+		switch {
+		case strings.HasSuffix(h.Name, "/"):
+			mode = fs.ModeDir | 0o755
+		default:
+			listing = append(listing, h.Name)
+			if slices.Contains([]string{"bin", "libexec"}, filepath.Base(filepath.Dir(h.Name))) {
+				mode = 0o755
+			}
+		}
+		assert.Equal(t, mode, h.FileInfo().Mode(), h.Name)
 		assert.True(t, h.ModTime.Equal(when), "%s is of %v", h.Name, h.ModTime)
 		assert.Zero(t, h.Uid, h.Name)
 		assert.Zero(t, h.Gid, h.Name)
 		assert.Empty(t, h.Uname+h.Gname+h.Linkname, h.Name)
 		assert.Empty(t, h.PAXRecords, h.Name)
 	}
-	assert.Equal(t, []string{
-		"drwxr-xr-x ./opt/",
-		"drwxr-xr-x ./opt/socket_vmnet/",
-		"drwxr-xr-x ./opt/socket_vmnet/bin/",
-		"-rwxr-xr-x ./opt/socket_vmnet/bin/socket_vmnet",
-		"-rwxr-xr-x ./opt/socket_vmnet/bin/socket_vmnet2",
-		"-rwxr-xr-x ./opt/socket_vmnet/bin/socket_vmnet_client",
-		"drwxr-xr-x ./opt/socket_vmnet/libexec/",
-		"-rwxr-xr-x ./opt/socket_vmnet/libexec/vmnet-helper",
-		"drwxr-xr-x ./opt/socket_vmnet/share/",
-		"drwxr-xr-x ./opt/socket_vmnet/share/doc/",
-		"drwxr-xr-x ./opt/socket_vmnet/share/doc/socket_vmnet/",
-		"-rw-r--r-- ./opt/socket_vmnet/share/doc/socket_vmnet/CHANGELOG.md",
-		"-rw-r--r-- ./opt/socket_vmnet/share/doc/socket_vmnet/LICENSE",
-		"-rw-r--r-- ./opt/socket_vmnet/share/doc/socket_vmnet/LICENSE.third-party",
-		"-rw-r--r-- ./opt/socket_vmnet/share/doc/socket_vmnet/README.md",
-		"-rw-r--r-- ./opt/socket_vmnet/share/doc/socket_vmnet/entitlements.plist",
-	}, listing)
+	assert.Equal(t, []string{"./opt/", testTop, testTop + "bin/"}, []string{headers[0].Name, headers[1].Name, headers[2].Name})
+	documents := wantedDocuments(t, on.goos)
+	assert.ElementsMatch(t, append(keys(documents),
+		testTop+"bin/socket_vmnet", testTop+"bin/socket_vmnet2", testTop+"bin/socket_vmnet_client", testTop+"libexec/vmnet-helper",
+		testDoc+"LICENSE.third-party",
+	), listing)
 
-	t.Chdir("../..") // where the checks find the entitlements
-	const top, bin, doc = "./opt/socket_vmnet/", "./opt/socket_vmnet/bin/", "./opt/socket_vmnet/share/doc/socket_vmnet/"
 	for _, p := range programs {
 		for _, name := range p.names {
-			assert.NoError(t, p.check(contents[top+cmp.Or(p.dir, "bin")+"/"+name], arch, "v1.2.3-test"), name)
+			assert.NoError(t, p.check(contents[testTop+cmp.Or(p.dir, "bin")+"/"+name], on, "v1.2.3-test"), name)
 		}
 	}
-	assert.Equal(t, sha256.Sum256(contents[bin+"socket_vmnet"]), sha256.Sum256(contents[bin+"socket_vmnet2"]), "one program under two names")
-	for _, file := range []string{"README.md", "LICENSE", "CHANGELOG.md"} {
+	assert.Equal(t, sha256.Sum256(contents[testTop+"bin/socket_vmnet"]), sha256.Sum256(contents[testTop+"bin/socket_vmnet2"]), "one program under two names")
+	for name, file := range documents {
 		b, err := os.ReadFile(file)
 		require.NoError(t, err)
-		assert.Equal(t, string(b), string(contents[doc+file]))
+		assert.Equal(t, string(b), string(contents[name]), name)
 	}
-	licences := string(contents[doc+"LICENSE.third-party"])
+	licences := string(contents[testDoc+"LICENSE.third-party"])
 	for _, module := range []string{"Go: LICENSE\n", "\ngvisor.dev/gvisor v", "\ngithub.com/urfave/cli/v2 v"} {
 		assert.Contains(t, licences, module)
 	}
+	if on.goos == runtime.GOOS && on.goarch == runtime.GOARCH {
+		checkRuns(t, contents[testTop+"bin/socket_vmnet2"])
+	}
 }
 
-func keys(m map[string][]byte) (names []string) {
+// checkRuns starts the program of this machine's archive.
+func checkRuns(t *testing.T, program []byte) {
+	file := filepath.Join(t.TempDir(), "socket_vmnet2")
+	require.NoError(t, os.WriteFile(file, program, 0o755))
+	out, err := exec.CommandContext(t.Context(), file, "--version").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	assert.Equal(t, "v1.2.3-test\n", string(out))
+}
+
+// TestNothingForgotten: what etc and docs/man have for users is in the archives of at least one system.
+func TestNothingForgotten(t *testing.T) {
+	t.Chdir("../..")
+	var packed []string
+	for _, goos := range []string{"darwin", "linux"} {
+		entries, err := documents(goos)
+		require.NoError(t, err)
+		for _, e := range entries {
+			packed = append(packed, string(e.data))
+		}
+	}
+	for _, top := range []string{"etc/completions", "etc/launchd", "etc/sudoers.d", "etc/systemd", "docs/man"} {
+		require.NoError(t, filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() {
+				return err
+			}
+			b, err := os.ReadFile(path)
+			assert.Contains(t, packed, string(b), path)
+			return err
+		}))
+	}
+}
+
+func keys[V any](m map[string]V) (names []string) {
 	for name := range m {
 		names = append(names, name)
 	}

@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"debug/elf"
 	"debug/macho"
 	"errors"
 	"fmt"
@@ -43,14 +44,44 @@ var loads = map[macho.LoadCmd][2]int{
 	loadSignature:           {1, 1},
 }
 
-// check looks at a signed program as it goes into the archive.
-func (p program) check(signed []byte, arch architecture, version string) error {
+// check looks at a program as it goes into the archive.
+func (p program) check(binary []byte, on target, version string) error {
+	if p.entitled && !bytes.Contains(binary, []byte(version)) {
+		return fmt.Errorf("does not contain the version %q: do the linker flags set it?", version)
+	}
+	if bytes.Contains(binary, []byte(simulator)) {
+		return fmt.Errorf("contains %q: the simulator is for tests only", simulator)
+	}
+	return on.check(p, binary, on.goarch)
+}
+
+// checkELF wants a program for Linux that needs nothing of the system it runs on.
+func (p program) checkELF(binary []byte, goarch string) error {
+	f, err := elf.NewFile(bytes.NewReader(binary))
+	if err != nil {
+		return err
+	}
+	want := map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}[goarch]
+	if f.Machine != want || f.Type != elf.ET_EXEC {
+		return fmt.Errorf("built for %v, type %v; want an executable for %v", f.Machine, f.Type, want)
+	}
+	for _, s := range f.Progs {
+		if s.Type == elf.PT_INTERP || s.Type == elf.PT_DYNAMIC {
+			return fmt.Errorf("has a segment %v: it is not static", s.Type)
+		}
+	}
+	return nil
+}
+
+// checkMachO looks at a program for macOS: how it is built, what it is linked with, its load commands and its signature.
+func (p program) checkMachO(signed []byte, goarch string) error {
 	f, err := macho.NewFile(bytes.NewReader(signed))
 	if err != nil {
 		return err
 	}
-	if f.Cpu != arch.cpu || f.Type != macho.TypeExec || f.Flags&macho.FlagPIE == 0 {
-		return fmt.Errorf("built for %v, type %v, flags %#x; want an executable for %v that can be placed anywhere", f.Cpu, f.Type, f.Flags, arch.cpu)
+	want := map[string]macho.Cpu{"amd64": macho.CpuAmd64, "arm64": macho.CpuArm64}[goarch]
+	if f.Cpu != want || f.Type != macho.TypeExec || f.Flags&macho.FlagPIE == 0 {
+		return fmt.Errorf("built for %v, type %v, flags %#x; want an executable for %v that can be placed anywhere", f.Cpu, f.Type, f.Flags, want)
 	}
 	if err := checkLoads(f); err != nil {
 		return err
@@ -61,12 +92,6 @@ func (p program) check(signed []byte, arch architecture, version string) error {
 	}
 	if slices.Sort(libraries); !slices.Equal(libraries, p.libraries) {
 		return fmt.Errorf("linked with %q, want %q", libraries, p.libraries)
-	}
-	if p.entitled && !bytes.Contains(signed, []byte(version)) {
-		return fmt.Errorf("does not contain the version %q: do the linker flags set it?", version)
-	}
-	if bytes.Contains(signed, []byte(simulator)) {
-		return fmt.Errorf("contains %q: the simulator is for tests only", simulator)
 	}
 	o, err := p.signing()
 	if err != nil {

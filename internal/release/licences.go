@@ -18,17 +18,17 @@ var licenceFile = regexp.MustCompile(`(?i)^(licen[cs]e|copying|notice|patents)([
 
 // licences collects the licences of everything that is linked into the programs: the modules and Go itself.
 func (r *release) licences(ctx context.Context) ([]byte, error) {
-	out, err := output(r.command(ctx, architectures[0], "env", "GOROOT"))
+	out, err := output(r.command(ctx, targets[0], "env", "GOROOT"))
 	if err != nil {
 		return nil, err
 	}
 	lines := []string{"Go\t" + strings.TrimSpace(string(out))}
-	for _, arch := range architectures {
+	for _, on := range targets {
 		args := []string{"list", "-deps", "-f", "{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}}\t{{.Dir}}{{end}}{{end}}"}
 		for _, p := range programs {
 			args = append(args, "./cmd/"+p.name)
 		}
-		if out, err = output(r.command(ctx, arch, args...)); err != nil {
+		if out, err = output(r.command(ctx, on, args...)); err != nil {
 			return nil, err
 		}
 		lines = append(lines, strings.Split(strings.TrimSpace(string(out)), "\n")...)

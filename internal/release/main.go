@@ -1,15 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command release makes the archives of a release for macOS, on any operating system:
+// Command release makes the archives of a release, on any operating system:
 //
-//	OUT/socket_vmnet-VERSION-arm64.tar.gz
+//	OUT/socket_vmnet-VERSION-arm64.tar.gz          for macOS
 //	OUT/socket_vmnet-VERSION-x86_64.tar.gz
+//	OUT/socket_vmnet-VERSION-linux-arm64.tar.gz
+//	OUT/socket_vmnet-VERSION-linux-x86_64.tar.gz
 //	OUT/build-env.txt   what is needed to make the same bytes again
 //	OUT/SHA256SUMS      of all of them
 //
-// The names and the paths in the archives are those of socket_vmnet, because other projects download them. The same
-// sources, version, time and Go release give the same bytes. It runs at the root of the repository; see
-// docs/releasing.md.
+// The names for macOS and the paths in the archives are those of socket_vmnet, because other projects download them. The
+// same sources, version, time and Go release give the same bytes.
+//
+//	release notes -version v1.2.3
+//	release formula -version v1.2.3 -source FILE
+//
+// print what CHANGELOG.md says of a version, and the Homebrew formula with the address and the checksum of the sources in
+// FILE. All of it runs at the root of the repository; see docs/releasing.md.
 package main
 
 import (
@@ -18,6 +25,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -27,6 +35,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -40,28 +49,53 @@ type release struct {
 }
 
 func main() {
-	var r release
-	flag.StringVar(&r.version, "version", "", "the `version`, as the programs print it")
-	flag.StringVar(&r.goTool, "go", "go", "the go `command`")
-	flag.StringVar(&r.ldflags, "ldflags", "", "`flags` for Go's linker; they set the version in the programs")
-	flag.StringVar(&r.out, "out", "artifacts", "the `directory` to make; it must not exist or be empty")
-	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := r.run(ctx, flag.Args()); err != nil {
+	if err := command(ctx, os.Args[1:], os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "release:", err)
 		os.Exit(1)
 	}
 }
 
-// run makes everything and tells on stdout what it made.
-func (r *release) run(ctx context.Context, args []string) error {
-	if len(args) > 0 {
-		return fmt.Errorf("unexpected argument %q", args[0])
+// command does what the arguments say.
+func command(ctx context.Context, args []string, stdout io.Writer) error {
+	var r release
+	var source string
+	flags := flag.NewFlagSet("release", flag.ExitOnError)
+	flags.StringVar(&r.version, "version", "", "the `version`, as the programs print it")
+	what := ""
+	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
+		what, args = args[0], args[1:]
+	}
+	switch what {
+	case "":
+		flags.StringVar(&r.goTool, "go", "go", "the go `command`")
+		flags.StringVar(&r.ldflags, "ldflags", "", "`flags` for Go's linker; they set the version in the programs")
+		flags.StringVar(&r.out, "out", "artifacts", "the `directory` to make; it must not exist or be empty")
+	case "formula":
+		flags.StringVar(&source, "source", "", "the `file` with the sources, as GitHub packs them for the tag")
+	case "notes":
+	default:
+		return fmt.Errorf("unknown command %q: want notes, formula, or none to make the archives", what)
+	}
+	_ = flags.Parse(args) // exits by itself
+	if flags.NArg() > 0 {
+		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	}
 	if err := checkVersion(r.version); err != nil {
 		return err
 	}
+	switch what {
+	case "notes":
+		return printNotes(stdout, r.version)
+	case "formula":
+		return printFormula(stdout, r.version, source)
+	}
+	return r.run(ctx, stdout)
+}
+
+// run makes the archives and tells what it made.
+func (r *release) run(ctx context.Context, stdout io.Writer) error {
 	var err error
 	if r.time, err = buildTime(ctx); err != nil {
 		return err
@@ -69,26 +103,43 @@ func (r *release) run(ctx context.Context, args []string) error {
 	if err := makeEmpty(r.out); err != nil {
 		return err
 	}
-	documents, err := r.documents(ctx)
+	files, err := r.archives(ctx)
 	if err != nil {
 		return err
-	}
-	files := map[string][]byte{}
-	for _, arch := range architectures {
-		programs, err := r.programs(ctx, arch)
-		if err != nil {
-			return fmt.Errorf("%s: %w", arch.name, err)
-		}
-		name := fmt.Sprintf("socket_vmnet-%s-%s.tar.gz", strings.TrimPrefix(r.version, "v"), arch.name)
-		if files[name], err = archive(slices.Concat(programs, documents), r.time); err != nil {
-			return err
-		}
 	}
 	if files["build-env.txt"], err = r.environment(ctx); err != nil {
 		return err
 	}
 	files["SHA256SUMS"] = sums(files)
-	return write(r.out, files)
+	if err := write(r.out, files); err != nil {
+		return err
+	}
+	_, err = stdout.Write(files["SHA256SUMS"])
+	return err
+}
+
+// archives makes all archives at the same time: much of making one keeps only one processor busy.
+func (r *release) archives(ctx context.Context) (map[string][]byte, error) {
+	licences, err := r.licences(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var (
+		wg    sync.WaitGroup
+		mu    sync.Mutex // guards what follows
+		errs  []error
+		files = map[string][]byte{}
+	)
+	for _, on := range targets {
+		wg.Go(func() {
+			name, packed, err := r.archive(ctx, on, licences)
+			mu.Lock()
+			defer mu.Unlock()
+			errs, files[name] = append(errs, err), packed
+		})
+	}
+	wg.Wait()
+	return files, errors.Join(errs...)
 }
 
 // checkVersion refuses what would not do in the name of a file.
@@ -147,9 +198,8 @@ func sums(files map[string][]byte) []byte {
 	return []byte(strings.Join(lines, ""))
 }
 
-// write puts the files in place and lists them.
+// write puts the files in place.
 func write(dir string, files map[string][]byte) error {
-	fmt.Print(string(files["SHA256SUMS"]))
 	var errs []error
 	for name, b := range files {
 		errs = append(errs, os.WriteFile(filepath.Join(dir, name), b, 0o644))

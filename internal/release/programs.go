@@ -5,12 +5,10 @@ package main
 import (
 	"cmp"
 	"context"
-	"debug/macho"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/codesign"
 )
@@ -18,16 +16,19 @@ import (
 // prefix is where the archives are unpacked to, below the root.
 const prefix = "opt/socket_vmnet/"
 
-// An architecture has one archive.
-type architecture struct {
-	name   string // as Apple calls it
+// A target is a system and an architecture, and has one archive.
+type target struct {
+	name   string // in the name of the archive; macOS has no more than Apple's name of the architecture, as socket_vmnet's archives
+	goos   string
 	goarch string
-	cpu    macho.Cpu
+	check  func(p program, binary []byte, goarch string) error // of what is true of this system's programs only
 }
 
-var architectures = []architecture{
-	{"arm64", "arm64", macho.CpuArm64},
-	{"x86_64", "amd64", macho.CpuAmd64},
+var targets = []target{
+	{"arm64", "darwin", "arm64", program.checkMachO},
+	{"x86_64", "darwin", "amd64", program.checkMachO},
+	{"linux-arm64", "linux", "arm64", program.checkELF},
+	{"linux-x86_64", "linux", "amd64", program.checkELF},
 }
 
 // A program is built from cmd/NAME and installed under each of its names: as real files, since Lima takes no links.
@@ -35,8 +36,8 @@ type program struct {
 	name      string
 	names     []string
 	dir       string   // below prefix; empty: bin
-	entitled  bool     // signed with etc/entitlements.plist
-	libraries []string // all that it may be linked with; vmnet.framework is opened at run time
+	entitled  bool     // signed with etc/entitlements.plist, on macOS
+	libraries []string // all that it may be linked with on macOS; vmnet.framework is opened at run time
 }
 
 var programs = []program{
@@ -74,8 +75,8 @@ func (p program) signing() (codesign.Options, error) {
 	return o, err
 }
 
-// programs builds, signs and checks the programs for one architecture.
-func (r *release) programs(ctx context.Context, arch architecture) (entries []entry, err error) {
+// programs builds, signs and checks the programs for one target.
+func (r *release) programs(ctx context.Context, on target) (entries []entry, err error) {
 	dir, err := os.MkdirTemp("", "release")
 	if err != nil {
 		return nil, err
@@ -85,55 +86,40 @@ func (r *release) programs(ctx context.Context, arch architecture) (entries []en
 	for _, p := range programs {
 		args = append(args, "./cmd/"+p.name)
 	}
-	if _, err := output(r.command(ctx, arch, args...)); err != nil {
+	if _, err := output(r.command(ctx, on, args...)); err != nil {
 		return nil, err
 	}
 	for _, p := range programs {
-		signed, err := p.sign(filepath.Join(dir, p.name))
+		binary, err := os.ReadFile(filepath.Join(dir, p.name))
+		if err == nil && on.goos == "darwin" {
+			binary, err = p.sign(binary)
+		}
 		if err == nil {
-			err = p.check(signed, arch, r.version)
+			err = p.check(binary, on, r.version)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", p.name, err)
 		}
 		for _, name := range p.names {
-			entries = append(entries, entry{prefix + cmp.Or(p.dir, "bin") + "/" + name, 0o755, signed})
+			entries = append(entries, entry{prefix + cmp.Or(p.dir, "bin") + "/" + name, 0o755, binary})
 		}
 	}
 	return entries, nil
 }
 
-// sign returns the program in file with a signature.
-func (p program) sign(file string) ([]byte, error) {
+// sign gives a program for macOS its signature.
+func (p program) sign(binary []byte) ([]byte, error) {
 	o, err := p.signing()
 	if err != nil {
 		return nil, err
 	}
-	b, err := os.ReadFile(file)
-	if err != nil {
-		return nil, err
-	}
-	return codesign.Sign(b, o)
+	return codesign.Sign(binary, o)
 }
 
-// command is a go command for an architecture, free of settings that would change what it makes.
-func (r *release) command(ctx context.Context, arch architecture, args ...string) *exec.Cmd {
+// command is a go command for a target, free of settings that would change what it makes.
+func (r *release) command(ctx context.Context, on target, args ...string) *exec.Cmd {
 	c := exec.CommandContext(ctx, r.goTool, args...)
-	c.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=darwin", "GOARCH="+arch.goarch, "GOARM64=v8.0", "GOAMD64=v1",
+	c.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+on.goos, "GOARCH="+on.goarch, "GOARM64=v8.0", "GOAMD64=v1",
 		"GOFLAGS=-mod=readonly", "GOWORK=off", "GOFIPS140=off", "LC_ALL=C")
 	return c
-}
-
-// documents are the files below share/doc.
-func (r *release) documents(ctx context.Context) (entries []entry, err error) {
-	const doc = prefix + "share/doc/socket_vmnet/"
-	for _, file := range []string{"README.md", "LICENSE", "CHANGELOG.md", "etc/entitlements.plist"} {
-		b, err := os.ReadFile(file)
-		if err != nil {
-			return nil, err
-		}
-		entries = append(entries, entry{doc + strings.TrimPrefix(file, "etc/"), 0o644, b})
-	}
-	licences, err := r.licences(ctx)
-	return append(entries, entry{doc + "LICENSE.third-party", 0o644, licences}), err
 }

@@ -6,8 +6,10 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	"crypto/sha256"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -102,27 +104,104 @@ func TestBuildTime(t *testing.T) {
 	}
 }
 
-func TestRunRefuses(t *testing.T) {
+func TestCommandRefuses(t *testing.T) {
 	t.Setenv("SOURCE_DATE_EPOCH", "1")
 	used := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(used, "old.tar.gz"), nil, 0o600))
 	tests := []struct {
 		name string
-		r    release
 		args []string
 		want string
 	}{
-		{"argument", release{version: "v1"}, []string{"x"}, `unexpected argument "x"`},
-		{"no version", release{out: used}, nil, `version ""`},
-		{"directory in use", release{version: "v1", out: used}, nil, "holds old.tar.gz; remove it first"},
-		{"no such go", release{version: "v1", out: t.TempDir(), goTool: "/no/such/go"}, nil, "no such file"},
+		{"argument", []string{"-version=v1", "x"}, `unexpected argument "x"`},
+		{"command", []string{"publish", "-version=v1"}, `unknown command "publish": want notes, formula, or none`},
+		{"no version", []string{"-out", used}, `version ""`},
+		{"directory in use", []string{"-version=v1", "-out", used}, "holds old.tar.gz; remove it first"},
+		{"no such go", []string{"-version=v1", "-out", t.TempDir(), "-go=/no/such/go"}, "no such file"},
+		{"version of notes", []string{"notes", "-version=a b"}, `version "a b"`},
+		{"version that is not out", []string{"notes", "-version=v9999.0.0"}, `CHANGELOG.md: no section "## 9999.0.0 - YYYY-MM-DD": put`},
+		{"formula of no tag", []string{"formula", "-version=1.2.3", "-source=x"}, `version "1.2.3": want a tag, as in v1.2.3`},
+		{"formula of nothing", []string{"formula", "-version=v1.2.3"}, "want -source FILE, the archive of v1.2.3 from https://"},
+		{"formula of no archive", []string{"formula", "-version=v1.2.3", "-source=README.md"}, "README.md: gzip: invalid header: is it the archive of v1.2.3 from"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Chdir("../..")
-			assert.ErrorContains(t, tt.r.run(t.Context(), tt.args), tt.want)
+			assert.ErrorContains(t, command(t.Context(), tt.args, io.Discard), tt.want)
 		})
 	}
+}
+
+func TestNotes(t *testing.T) {
+	const changes = "# Changelog\n\n## Unreleased\n\n- next\n\n## 1.2.0 - 2026-12-24\n\n### Added\n\n- this\n\n## 1.1.0 - 2026-11-30\n- old\n"
+	tests := []struct{ name, changes, version, want, err string }{
+		{"in the middle", changes, "v1.2.0", "### Added\n\n- this\n", ""},
+		{"last", changes, "v1.1.0", "- old\n", ""},
+		{"without v", changes, "1.1.0", "- old\n", ""},
+		{"not there", changes, "v1.3.0", "", `no section "## 1.3.0 - YYYY-MM-DD"`},
+		{"part of another", changes, "v1.2", "", `no section "## 1.2 - YYYY-MM-DD"`},
+		{"no date", "## 1.2.0\n- this\n", "v1.2.0", "", `heading "## 1.2.0": want "## 1.2.0 - YYYY-MM-DD"`},
+		{"empty", "## 1.2.0 - 2026-12-24\n\n\n## 1.1.0 - 2026-11-30\n- old\n", "v1.2.0", "", "the section 1.2.0 is empty"},
+		{"twice", changes + changes, "v1.2.0", "", `2 sections "1.2.0"`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := notes(tt.changes, tt.version)
+			if tt.err != "" {
+				assert.ErrorContains(t, err, tt.err)
+				return
+			}
+			require.NoError(t, err)
+			assert.Equal(t, tt.want, got)
+		})
+	}
+}
+
+// sourceArchive is what GitHub makes of a tag, as far as it is looked at.
+func sourceArchive(t *testing.T, top string, names ...string) string {
+	t.Helper()
+	var entries []entry
+	for _, name := range names {
+		entries = append(entries, entry{name: name, mode: 0o644})
+	}
+	packed, err := archive(entries, time.Unix(0, 0))
+	require.NoError(t, err)
+	headers, _ := unpack(t, packed)
+	var b bytes.Buffer
+	zw := gzip.NewWriter(&b)
+	tw := tar.NewWriter(zw)
+	for _, h := range headers {
+		h.Name = top + h.Name[2:]
+		require.NoError(t, tw.WriteHeader(h))
+	}
+	require.NoError(t, tw.Close())
+	require.NoError(t, zw.Close())
+	file := filepath.Join(t.TempDir(), "source.tar.gz")
+	require.NoError(t, os.WriteFile(file, b.Bytes(), 0o600))
+	return file
+}
+
+func TestFormula(t *testing.T) {
+	t.Chdir("../..")
+	source := sourceArchive(t, "socket_vmnet2-1.2.3/", "Makefile", "go.mod", "etc/entitlements.plist")
+	packed, err := os.ReadFile(source)
+	require.NoError(t, err)
+	var out bytes.Buffer
+	require.NoError(t, command(t.Context(), []string{"formula", "-version=v1.2.3", "-source", source}, &out))
+	assert.Contains(t, out.String(), fmt.Sprintf(`
+  homepage "https://github.com/socket-vmnet2/socket_vmnet2"
+  url "https://github.com/socket-vmnet2/socket_vmnet2/archive/refs/tags/v1.2.3.tar.gz"
+  sha256 "%x"
+  license "Apache-2.0"
+`, sha256.Sum256(packed)))
+
+	assert.ErrorContains(t, command(t.Context(), []string{"formula", "-version=v1.2.4", "-source", source}, &out), "no socket_vmnet2-1.2.4/")
+	source = sourceArchive(t, "socket_vmnet2-1.2.3/", "Makefile", "go.mod")
+	assert.ErrorContains(t, command(t.Context(), []string{"formula", "-version=v1.2.3", "-source", source}, &out), "no socket_vmnet2-1.2.3/etc/entitlements.plist in it")
+	_, err = formula(out.String(), "v1.2.3", "0")
+	assert.ErrorContains(t, err, `has "url" already`)
+	_, err = formula("class X", "v1.2.3", "0")
+	assert.ErrorContains(t, err, `want the line "homepage`)
 }
 
 func TestLicences(t *testing.T) {
@@ -143,13 +222,15 @@ func TestLicences(t *testing.T) {
 // TestCheck changes a good program, signs it again, and wants the change noticed.
 func TestCheck(t *testing.T) {
 	t.Chdir("../..")
-	p, arm := programs[1], architectures[0]
+	p, arm := programs[1], targets[0]
 	file := filepath.Join(t.TempDir(), p.name)
 	c := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-ldflags=-s -w", "-o", file, "./cmd/"+p.name)
 	c.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=darwin", "GOARCH="+arm.goarch)
 	out, err := c.CombinedOutput()
 	require.NoError(t, err, "%s", out)
-	good, err := p.sign(file)
+	unsigned, err := os.ReadFile(file)
+	require.NoError(t, err)
+	good, err := p.sign(unsigned)
 	require.NoError(t, err)
 	require.NoError(t, p.check(good, arm, "v1"))
 
@@ -187,13 +268,40 @@ func TestCheck(t *testing.T) {
 			assert.ErrorContains(t, p.check(b, arm, "v1"), tt.want)
 		})
 	}
-	assert.ErrorContains(t, p.check(good, architectures[1], "v1"), "want an executable for CpuAmd64")
+	assert.ErrorContains(t, p.check(good, targets[1], "v1"), "want an executable for CpuAmd64")
 	assert.ErrorContains(t, p.check(good[:1000], arm, "v1"), "EOF")
 	entitled := p
 	entitled.entitled = true
 	assert.ErrorContains(t, entitled.check(good, arm, "v1.2.3-not-there"), "does not contain the version")
 	assert.ErrorContains(t, entitled.check(good, arm, "socket"), "signature")
-	unsigned := bytes.Clone(good)
-	unsigned[len(unsigned)-100] ^= 1
+	broken := bytes.Clone(good)
+	broken[len(broken)-100] ^= 1
+	assert.Error(t, p.check(broken, arm, "v1"))
 	assert.Error(t, p.check(unsigned, arm, "v1"))
+	assert.ErrorContains(t, p.check(good, targets[2], "v1"), "bad magic number")
+}
+
+// TestCheckELF does the same with a program for Linux.
+func TestCheckELF(t *testing.T) {
+	p, on := programs[1], targets[3]
+	file := filepath.Join(t.TempDir(), p.name)
+	c := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-ldflags=-s -w", "-o", file, "./cmd/"+p.name)
+	c.Dir = "../.."
+	c.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+on.goos, "GOARCH="+on.goarch)
+	out, err := c.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	good, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.NoError(t, p.check(good, on, "v1"))
+	assert.ErrorContains(t, p.check(good, targets[2], "v1"), "want an executable for EM_AARCH64")
+	assert.ErrorContains(t, p.check(good, targets[0], "v1"), "invalid magic number")
+	const firstSegment = 64 // of 56 bytes; its type comes first
+	for name, kind := range map[string]byte{"PT_INTERP": 3, "PT_DYNAMIC": 2} {
+		b := bytes.Clone(good)
+		b[firstSegment] = kind
+		assert.ErrorContains(t, p.check(b, on, "v1"), "has a segment "+name+": it is not static")
+	}
+	entitled := p
+	entitled.entitled = true
+	assert.ErrorContains(t, entitled.check(good, on, "v1.2.3-not-there"), "does not contain the version")
 }

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+)
+
+const (
+	repository  = "https://github.com/socket-vmnet2/socket_vmnet2"
+	formulaFile = "Formula/socket_vmnet2.rb"
+)
+
+// printFormula prints the formula for a tap: that of the repository, with where the sources of a version are and their
+// checksum.
+func printFormula(stdout io.Writer, version, source string) error {
+	if version[0] != 'v' {
+		return fmt.Errorf("version %q: want a tag, as in v1.2.3", version)
+	}
+	if source == "" {
+		return errors.New("formula: want -source FILE, the archive of " + version + " from " + repository)
+	}
+	packed, err := os.ReadFile(source)
+	if err != nil {
+		return err
+	}
+	if err := checkSource(packed, version); err != nil {
+		return fmt.Errorf("%s: %w: is it the archive of %s from %s?", source, err, version, repository)
+	}
+	b, err := os.ReadFile(formulaFile)
+	if err != nil {
+		return err
+	}
+	text, err := formula(string(b), version, fmt.Sprintf("%x", sha256.Sum256(packed)))
+	if err != nil {
+		return fmt.Errorf("%s: %w", formulaFile, err)
+	}
+	_, err = io.WriteString(stdout, text)
+	return err
+}
+
+// formula puts the address and the checksum behind the homepage, which is where Homebrew's style wants them.
+func formula(text, version, checksum string) (string, error) {
+	const homepage = "  homepage \"" + repository + "\"\n"
+	if strings.Count(text, homepage) != 1 {
+		return "", fmt.Errorf("want the line %q once", strings.TrimSpace(homepage))
+	}
+	for _, word := range []string{"\n  url ", "\n  sha256 "} {
+		if strings.Contains(text, word) {
+			return "", fmt.Errorf("has %q already", strings.TrimSpace(word))
+		}
+	}
+	stable := fmt.Sprintf("  url \"%s/archive/refs/tags/%s.tar.gz\"\n  sha256 %q\n", repository, version, checksum)
+	return strings.Replace(text, homepage, homepage+stable, 1), nil
+}
+
+// checkSource wants the sources of this program: a page with an error must not get into a formula.
+func checkSource(packed []byte, version string) error {
+	zr, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		return err
+	}
+	top := "socket_vmnet2-" + strings.TrimPrefix(version, "v") + "/"
+	missing := map[string]bool{top + "Makefile": true, top + "go.mod": true, top + "etc/entitlements.plist": true}
+	for tr := tar.NewReader(zr); ; {
+		h, err := tr.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		delete(missing, h.Name)
+	}
+	for name := range missing {
+		return fmt.Errorf("no %s in it", name)
+	}
+	return nil
+}
