@@ -5,9 +5,13 @@
 package formula_test
 
 import (
+	"archive/tar"
 	"bytes"
+	"compress/gzip"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -200,6 +204,44 @@ func TestInstallOnMac(t *testing.T) {
 		sign(keg + "/bin/socket_vmnet2"),
 	}, commands)
 	assert.FileExists(t, "../../etc/entitlements.plist")
+}
+
+// sourceArchive writes what GitHub makes of a tag, with the files that it must have.
+func sourceArchive(t *testing.T, file, top string, names ...string) {
+	t.Helper()
+	var b bytes.Buffer
+	zw := gzip.NewWriter(&b)
+	tw := tar.NewWriter(zw)
+	for _, name := range names {
+		require.NoError(t, tw.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: top + name, Mode: 0o644}))
+	}
+	require.NoError(t, tw.Close())
+	require.NoError(t, zw.Close())
+	require.NoError(t, os.WriteFile(file, b.Bytes(), 0o600))
+}
+
+// TestReleased looks at the formula that a release writes.
+func TestReleased(t *testing.T) {
+	b := newBrew(t)
+	source := filepath.Join(b.prefix, "source.tar.gz")
+	sourceArchive(t, source, "socket_vmnet2-1.2.3/", "Makefile", "go.mod", "etc/entitlements.plist")
+	c := exec.CommandContext(t.Context(), "go", "run", "./internal/release", "formula", "-version", "v1.2.3", "-source", source)
+	c.Dir = "../.."
+	text, err := c.Output()
+	require.NoError(t, err)
+	b.file, b.macos = filepath.Join(b.prefix, "socket_vmnet2.rb"), "15"
+	require.NoError(t, os.WriteFile(b.file, text, 0o600))
+	var f facts
+	b.output(b.ruby("facts"), &f)
+	packed, err := os.ReadFile(source)
+	require.NoError(t, err)
+	assert.Equal(t, "https://github.com/socket-vmnet2/socket_vmnet2/archive/refs/tags/v1.2.3.tar.gz", f.URL)
+	assert.Equal(t, fmt.Sprintf("%x", sha256.Sum256(packed)), f.SHA256)
+	assert.Equal(t, "1.2.3", f.Version)
+	b.flags = []string{"--record"}
+	var commands [][]string
+	b.output(b.ruby("install"), &commands)
+	assert.Contains(t, commands[0], "VERSION=1.2.3")
 }
 
 // fakeCodesign keeps the entitlements beside what it signs, and shows them again.
