@@ -127,6 +127,7 @@ lint.text: test.setup
 	mandoc -T lint -W warning docs/man/*.[18]
 	for page in docs/man/*.[18]; do groff -mdoc -ww -z "$$page" 2>&1 | (! grep .) || exit 1; done
 	$(GO) run ./internal/manual -go '$(GO)' -check
+	$(GO) test -count=1 -run TestLinks .
 
 # Manual pages and completions, from the usage texts of the programs.
 .PHONY: manual

@@ -172,6 +172,7 @@ var skips = map[string]string{
 	"internal/rundir/rundir_test.go: needRoot":                          "root, to become another user",
 	"internal/state/file_test.go: TestForeign":                          "root, to give a file to another user",
 	"internal/state/file_test.go: TestUntrustedDirectory":               "root, for whom the rules are stricter",
+	"internal/manual/page_test.go: missing":                             "linters and shells, which test/e2e/setup.sh gets",
 	"internal/unixgram/forged_linux_test.go: needRoot":                  "root, to become other users in other root directories",
 	"internal/install/pathrules/pathrules_test.go: needRoot":            "root, to give files to others",
 	"internal/mmsg/mmsg_linux_test.go: TestSendAs":                      "root, to name other users",

@@ -36,8 +36,11 @@ func (b built) help(ctx context.Context, command string) (string, error) {
 	cmd.Args[0] = words[0]
 	cmd.Env = []string{"HOME=" + string(b)} // nothing of the caller's may be in the text
 	cmd.Stdout, cmd.Stderr = &out, &errs
-	if err := cmd.Run(); err != nil || errs.Len() > 0 {
-		return "", fmt.Errorf("%s --help: %v, and on standard error: %q", command, err, errs.String())
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("%s --help: %w, and on standard error: %q", command, err, errs.String())
+	}
+	if errs.Len() > 0 {
+		return "", fmt.Errorf("%s --help writes to standard error: %q", command, errs.String())
 	}
 	return out.String(), nil
 }

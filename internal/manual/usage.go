@@ -59,19 +59,9 @@ const commandsLine = "The first argument may also be a command, each with a --he
 func parseUsage(command, text string) (usage, error) {
 	u := usage{command: command}
 	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
-	rest, ok := strings.CutPrefix(lines[0], "Usage: "+command+" ")
-	if !ok {
-		return u, fmt.Errorf("%s: line 1 of the usage text does not begin with %q: %q", command, "Usage: "+command+" ", lines[0])
-	}
-	u.synopsis = []string{rest}
-	n := 1
-	for ; n < len(lines) && strings.HasPrefix(lines[n], "       "); n++ {
-		more := strings.TrimSpace(lines[n])
-		if form, another := strings.CutPrefix(more, command+" "); another {
-			u.synopsis = append(u.synopsis, form)
-		} else {
-			u.synopsis[len(u.synopsis)-1] += " " + more
-		}
+	n, err := u.forms(lines)
+	if err != nil {
+		return u, err
 	}
 	var para []string
 	for ; n < len(lines); n++ {
@@ -98,6 +88,26 @@ func parseUsage(command, text string) (usage, error) {
 	}
 	u.paragraph(para)
 	return u, nil
+}
+
+// forms reads the first lines, which are the forms of the command, and returns their number.
+func (u *usage) forms(lines []string) (int, error) {
+	start := "Usage: " + u.command + " "
+	rest, ok := strings.CutPrefix(lines[0], start)
+	if !ok {
+		return 0, fmt.Errorf("%s: line 1 of the usage text does not begin with %q: %q", u.command, start, lines[0])
+	}
+	u.synopsis = []string{rest}
+	n := 1
+	for ; n < len(lines) && strings.HasPrefix(lines[n], "       "); n++ {
+		more := strings.TrimSpace(lines[n])
+		if form, another := strings.CutPrefix(more, u.command+" "); another {
+			u.synopsis = append(u.synopsis, form)
+		} else {
+			u.synopsis[len(u.synopsis)-1] += " " + more
+		}
+	}
+	return n, nil
 }
 
 // parseItem reads the first line of an option or a word. A line that begins with a hyphen has to be an option.

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// A completionCase is a line up to the cursor and what both shells are to offer.
+type completionCase struct {
+	line string
+	want []string
+}
+
+// completionCases are for a directory with the file "sock" and the directory "state".
+func completionCases(t *testing.T) []completionCase {
+	progs, err := all()
+	require.NoError(t, err)
+	options := func(u usage) (words []string) {
+		for _, it := range u.options() {
+			w := "--" + it.long
+			if it.arg != "" {
+				w += "="
+			}
+			words = append(words, w)
+		}
+		return words
+	}
+	cases := []completionCase{
+		{"socket_vmnet2 up", []string{"upgrade"}},
+		{"socket_vmnet2 upgr", []string{"upgrade"}},
+		{"socket_vmnet2 ", progs.daemon.commands},
+		{"socket_vmnet2 so", []string{"sock"}},
+		{"socket_vmnet2 -", options(progs.daemon)},
+		{"socket_vmnet2 --vmnet-mo", []string{"--vmnet-mode="}},
+		{"socket_vmnet2 --vmnet-mode=", []string{"host", "shared", "bridged"}},
+		{"socket_vmnet2 --vmnet-mode ", []string{"host", "shared", "bridged"}},
+		{"socket_vmnet2 --vmnet-mode=s", []string{"shared"}},
+		{"socket_vmnet2 --vmnet-mode=host --backend=u", []string{"usernet"}},
+		{"socket_vmnet2 --vmnet-api n", []string{"network"}},
+		{"socket_vmnet2 --local-switching=o", []string{"off", "on"}},
+		{"socket_vmnet2 --runtime-dir=n", []string{"none"}},
+		{"socket_vmnet2 --state-dir=", []string{"state"}},
+		{"socket_vmnet2 --pidfile so", []string{"sock"}},
+		{"socket_vmnet2 -p so", []string{"sock"}},
+		{"socket_vmnet2 --vmnet-gateway=1", nil},
+		{"socket_vmnet2 --vmnet-forward=tcp:80=192.168.105.5:8", nil},
+		{"socket_vmnet2 --socket-user=roo", []string{"root"}},
+		{"socket_vmnet2 --isolate --anti", []string{"--anti-spoof"}},
+		{"socket_vmnet2 sock --iso", []string{"--isolate"}},
+		{"socket_vmnet2 -- --", nil},
+		{"socket_vmnet2 upgrade --", []string{"--json", "--timeout=", "--help"}},
+		{"socket_vmnet2 upgrade --timeout=1", nil},
+		{"socket_vmnet2 upgrade --json so", []string{"sock"}},
+		{"socket_vmnet2 upgrade --vmnet-mode=", nil},
+		{"socket_vmnet2 selftest --q", []string{"--quick"}},
+		{"socket_vmnet2 selftest --vmnet-mode=b", []string{"bridged"}},
+		{"socket_vmnet2 exec --dg", []string{"--dgram"}},
+		{"socket_vmnet2 exec --name upgrade so", []string{"sock"}},
+		{"/opt/socket_vmnet/bin/socket_vmnet2 upg", []string{"upgrade"}},
+		{"socket_vmnet -", options(progs.old)},
+		{"socket_vmnet up", nil},
+		{"socket_vmnet so", []string{"sock"}},
+		{"socket_vmnet --back", nil},
+		{"socket_vmnet --vmnet-mode=h", []string{"host"}},
+		{"socket_vmnet_client so", []string{"sock"}},
+		{"socket_vmnet_client --", nil},
+	}
+	for _, u := range progs.commands {
+		cases = append(cases, completionCase{u.command + " -", options(u)})
+	}
+	return cases
+}
+
+// completeWithout has a shell complete all lines by calling the function, without a terminal.
+func completeWithout(t *testing.T, cases []completionCase, argv ...string) [][]string {
+	t.Helper()
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "sock"), nil, 0o600))
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "state"), 0o700))
+	var lines strings.Builder
+	for _, c := range cases {
+		lines.WriteString(c.line + "\n")
+	}
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Dir = dir
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "LC_ALL=C.UTF-8"}
+	cmd.Stdin = strings.NewReader(lines.String())
+	var errs strings.Builder
+	cmd.Stderr = &errs
+	out, err := cmd.Output()
+	require.NoError(t, err, errs.String())
+	assert.Empty(t, errs.String())
+	var answers [][]string
+	for answer := range strings.SplitSeq(strings.TrimSuffix(string(out), ".\n"), ".\n") {
+		answers = append(answers, words(answer))
+	}
+	require.Len(t, answers, len(cases))
+	return answers
+}
+
+// words are the lines of a text without blanks around them, sorted.
+func words(text string) []string {
+	var all []string
+	for w := range strings.SplitSeq(text, "\n") {
+		if w = strings.TrimSpace(w); w != "" {
+			all = append(all, w)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// file is the absolute path of one in the tree.
+func file(t *testing.T, parts ...string) string {
+	t.Helper()
+	path, err := filepath.Abs(filepath.Join(parts...))
+	require.NoError(t, err)
+	return path
+}
+
+// TestCompletion: both shells offer what fits and nothing else.
+func TestCompletion(t *testing.T) {
+	for _, c := range []struct {
+		shell []string
+		file  string
+	}{
+		{[]string{"bash", "--noprofile", "--norc", file(t, "testdata/complete.bash")}, "socket_vmnet2.bash"},
+		{[]string{"zsh", "-f", file(t, "testdata/complete.zsh")}, "_socket_vmnet2"},
+	} {
+		t.Run(c.shell[0], func(t *testing.T) {
+			needTool(t, c.shell[0])
+			cases := completionCases(t)
+			answers := completeWithout(t, cases, append(c.shell, file(t, root, "etc/completions", c.file))...)
+			for i, answer := range answers {
+				assert.Equal(t, words(strings.Join(cases[i].want, "\n")), answer, "%q", cases[i].line)
+			}
+		})
+	}
+}
+
+// TestCommandCompletion: behind exec's -- and socket_vmnet_client's SOCKET there is another command line.
+func TestCommandCompletion(t *testing.T) {
+	cases := []completionCase{{line: "socket_vmnet2 exec --dgram /s -- basena"}, {line: "socket_vmnet_client /s basena"}}
+	t.Run("bash", func(t *testing.T) {
+		needTool(t, "bash")
+		for _, answer := range completeWithout(t, cases, "bash", "--noprofile", "--norc", file(t, "testdata/complete.bash"), file(t, root, "etc/completions/socket_vmnet2.bash")) {
+			assert.Equal(t, []string{"basename"}, answer)
+		}
+	})
+	t.Run("zsh", func(t *testing.T) {
+		needTool(t, "zsh")
+		cases = append(cases, completionCase{line: "socket_vmnet2 exec /s -- env basena"})
+		answers := completeWithout(t, cases, "zsh", "-f", file(t, "testdata/complete.zsh"), file(t, root, "etc/completions/_socket_vmnet2"))
+		assert.Equal(t, [][]string{{"basename"}, {"basename"}, {"normal: env basena at 2"}}, answers)
+	})
+}
