@@ -11,8 +11,10 @@ _socket_vmnet2_options() {
 	'socket_vmnet') echo '--socket-group= --vmnet-mode= --vmnet-interface= --vmnet-gateway= --vmnet-dhcp-end= --vmnet-mask= --vmnet-interface-id= --vmnet-network-identifier= --vmnet-nat66-prefix= --vmnet-disable-dhcp --pidfile= --help --version' ;;
 	'socket_vmnet2 exec') echo '--stream --dgram --fd= --mac= --name= --interface-id= --json= --help' ;;
 	'socket_vmnet2 install') echo '--prefix= --root= --from= --dry-run --help' ;;
+	'socket_vmnet2 migrate') echo '--json --root= --home= --help' ;;
 	'socket_vmnet2 rollback') echo '--prefix= --root= --dry-run --help' ;;
 	'socket_vmnet2 selftest') echo '--json --quick --timeout= --help --vmnet-mode= --vmnet-interface= --vmnet-gateway= --vmnet-dhcp-end= --vmnet-mask= --vmnet-interface-id= --vmnet-network-identifier= --vmnet-nat66-prefix= --vmnet-disable-dhcp --backend= --dns-record= --vmnet-api= --vmnet-interfaces= --local-switching= --vmnet-disable-nat44 --vmnet-disable-nat66 --vmnet-disable-dns-proxy --vmnet-disable-ra --vmnet-mtu= --vmnet-reserve= --vmnet-forward= --isolate --anti-spoof --offload' ;;
+	'socket_vmnet2 service') echo '--network= --interface= --name= --user --socket-activated --prefix= --dry-run --help' ;;
 	'socket_vmnet2 upgrade') echo '--json --timeout= --help' ;;
 	esac
 }
@@ -24,9 +26,9 @@ _socket_vmnet2_value() {
 		echo ':group' ;;
 	'socket_vmnet2 --vmnet-mode' | 'socket_vmnet --vmnet-mode' | 'socket_vmnet2 selftest --vmnet-mode')
 		echo 'host shared bridged' ;;
-	'socket_vmnet2 --vmnet-interface' | 'socket_vmnet --vmnet-interface' | 'socket_vmnet2 selftest --vmnet-interface')
+	'socket_vmnet2 --vmnet-interface' | 'socket_vmnet --vmnet-interface' | 'socket_vmnet2 selftest --vmnet-interface' | 'socket_vmnet2 service --interface')
 		echo ':interface' ;;
-	'socket_vmnet2 --vmnet-gateway' | 'socket_vmnet2 --vmnet-dhcp-end' | 'socket_vmnet2 --vmnet-mask' | 'socket_vmnet2 --vmnet-interface-id' | 'socket_vmnet2 --vmnet-network-identifier' | 'socket_vmnet2 --vmnet-nat66-prefix' | 'socket_vmnet2 --socket-mode' | 'socket_vmnet2 --queue-size' | 'socket_vmnet2 --max-clients' | 'socket_vmnet2 --dns-record' | 'socket_vmnet2 --vmnet-mtu' | 'socket_vmnet2 --vmnet-reserve' | 'socket_vmnet2 --vmnet-forward' | 'socket_vmnet --vmnet-gateway' | 'socket_vmnet --vmnet-dhcp-end' | 'socket_vmnet --vmnet-mask' | 'socket_vmnet --vmnet-interface-id' | 'socket_vmnet --vmnet-network-identifier' | 'socket_vmnet --vmnet-nat66-prefix' | 'socket_vmnet2 exec --fd' | 'socket_vmnet2 exec --mac' | 'socket_vmnet2 exec --name' | 'socket_vmnet2 exec --interface-id' | 'socket_vmnet2 selftest --timeout' | 'socket_vmnet2 selftest --vmnet-gateway' | 'socket_vmnet2 selftest --vmnet-dhcp-end' | 'socket_vmnet2 selftest --vmnet-mask' | 'socket_vmnet2 selftest --vmnet-interface-id' | 'socket_vmnet2 selftest --vmnet-network-identifier' | 'socket_vmnet2 selftest --vmnet-nat66-prefix' | 'socket_vmnet2 selftest --dns-record' | 'socket_vmnet2 selftest --vmnet-mtu' | 'socket_vmnet2 selftest --vmnet-reserve' | 'socket_vmnet2 selftest --vmnet-forward' | 'socket_vmnet2 upgrade --timeout')
+	'socket_vmnet2 --vmnet-gateway' | 'socket_vmnet2 --vmnet-dhcp-end' | 'socket_vmnet2 --vmnet-mask' | 'socket_vmnet2 --vmnet-interface-id' | 'socket_vmnet2 --vmnet-network-identifier' | 'socket_vmnet2 --vmnet-nat66-prefix' | 'socket_vmnet2 --socket-mode' | 'socket_vmnet2 --queue-size' | 'socket_vmnet2 --max-clients' | 'socket_vmnet2 --dns-record' | 'socket_vmnet2 --vmnet-mtu' | 'socket_vmnet2 --vmnet-reserve' | 'socket_vmnet2 --vmnet-forward' | 'socket_vmnet --vmnet-gateway' | 'socket_vmnet --vmnet-dhcp-end' | 'socket_vmnet --vmnet-mask' | 'socket_vmnet --vmnet-interface-id' | 'socket_vmnet --vmnet-network-identifier' | 'socket_vmnet --vmnet-nat66-prefix' | 'socket_vmnet2 exec --fd' | 'socket_vmnet2 exec --mac' | 'socket_vmnet2 exec --name' | 'socket_vmnet2 exec --interface-id' | 'socket_vmnet2 selftest --timeout' | 'socket_vmnet2 selftest --vmnet-gateway' | 'socket_vmnet2 selftest --vmnet-dhcp-end' | 'socket_vmnet2 selftest --vmnet-mask' | 'socket_vmnet2 selftest --vmnet-interface-id' | 'socket_vmnet2 selftest --vmnet-network-identifier' | 'socket_vmnet2 selftest --vmnet-nat66-prefix' | 'socket_vmnet2 selftest --dns-record' | 'socket_vmnet2 selftest --vmnet-mtu' | 'socket_vmnet2 selftest --vmnet-reserve' | 'socket_vmnet2 selftest --vmnet-forward' | 'socket_vmnet2 service --name' | 'socket_vmnet2 upgrade --timeout')
 		echo ':none' ;;
 	'socket_vmnet2 --pidfile' | 'socket_vmnet2 -p' | 'socket_vmnet --pidfile' | 'socket_vmnet -p' | 'socket_vmnet2 exec --json')
 		echo ':file' ;;
@@ -34,7 +36,7 @@ _socket_vmnet2_value() {
 		echo 'auto usernet vmnet' ;;
 	'socket_vmnet2 --socket-user' | 'socket_vmnet2 --allow-uid')
 		echo ':user' ;;
-	'socket_vmnet2 --state-dir' | 'socket_vmnet2 install --prefix' | 'socket_vmnet2 install --root' | 'socket_vmnet2 install --from' | 'socket_vmnet2 rollback --prefix' | 'socket_vmnet2 rollback --root')
+	'socket_vmnet2 --state-dir' | 'socket_vmnet2 install --prefix' | 'socket_vmnet2 install --root' | 'socket_vmnet2 install --from' | 'socket_vmnet2 migrate --root' | 'socket_vmnet2 migrate --home' | 'socket_vmnet2 rollback --prefix' | 'socket_vmnet2 rollback --root' | 'socket_vmnet2 service --prefix')
 		echo ':dir' ;;
 	'socket_vmnet2 --runtime-dir')
 		echo ':dir none' ;;
@@ -44,6 +46,8 @@ _socket_vmnet2_value() {
 		echo 'client one' ;;
 	'socket_vmnet2 --local-switching' | 'socket_vmnet2 selftest --local-switching')
 		echo 'off on' ;;
+	'socket_vmnet2 service --network')
+		echo 'shared host bridged' ;;
 	esac
 }
 
@@ -55,6 +59,9 @@ _socket_vmnet2_operand() {
 	'socket_vmnet2 exec 0') echo ':file' ;;
 	'socket_vmnet2 exec 1') echo '--' ;;
 	'socket_vmnet2 exec 2') echo ':command' ;;
+	'socket_vmnet2 service 0') echo 'install uninstall start stop restart status' ;;
+	'socket_vmnet2 service 1') echo ':option --' ;;
+	'socket_vmnet2 service 2') echo ':daemon' ;;
 	'socket_vmnet2 upgrade 0') echo ':file' ;;
 	'socket_vmnet_client 0') echo ':file' ;;
 	socket_vmnet_client*) echo ':command' ;;
@@ -96,6 +103,7 @@ _socket_vmnet2_kind() {
 			_socket_vmnet2_offer "${interfaces[@]}"
 			;;
 		:command) _socket_vmnet2_generate -c ;;
+		:option) _socket_vmnet2_offer "${options[@]}" ;;
 		:none) compopt +o default 2>/dev/null ;;
 		*) _socket_vmnet2_offer "$kind" ;;
 		esac
@@ -120,14 +128,14 @@ _socket_vmnet2_split() {
 }
 
 _socket_vmnet2() {
-	local words=() first=() cword=0 cur before='' command subcommand='' i kind list taker='' n=0 dashes=''
+	local words=() first=() cword=0 cur before='' command subcommand='' i kind list options taker='' n=0 dashes=''
 	COMPREPLY=()
 	_socket_vmnet2_split
 	cur=${words[cword]}
 	command=${words[0]##*/}
 	i=1
 	if [[ $command == socket_vmnet2 ]]; then
-		for subcommand in exec install rollback selftest upgrade; do
+		for subcommand in exec install migrate rollback selftest service upgrade; do
 			if ((cword > 1)) && [[ ${words[1]} == "$subcommand" ]]; then
 				command+=" $subcommand"
 				i=2
@@ -146,7 +154,7 @@ _socket_vmnet2() {
 			n=$((n + 1))
 		elif [[ ${words[i]} == -- ]]; then
 			dashes=1
-			[[ $(_socket_vmnet2_operand "$command" "$n") != -- ]] || n=$((n + 1))
+			[[ $(_socket_vmnet2_operand "$command" "$n") != *-- ]] || n=$((n + 1))
 			if [[ $(_socket_vmnet2_operand "$command" "$n") == :daemon ]]; then
 				command=socket_vmnet2 dashes='' n=0
 			fi
@@ -172,18 +180,18 @@ _socket_vmnet2() {
 		_socket_vmnet2_kind "${list[@]:-:none}"
 		return
 	fi
-	read -r -a list <<<"$(_socket_vmnet2_options "$command")"
+	read -r -a options <<<"$(_socket_vmnet2_options "$command")"
 	if [[ $cur == -* && -z $dashes && $command != socket_vmnet_client ]]; then
-		_socket_vmnet2_offer "${list[@]}"
+		_socket_vmnet2_offer "${options[@]}"
 	elif [[ -n $kind ]]; then
 		if ((cword == 1)) && [[ $command == socket_vmnet2 ]]; then
-			_socket_vmnet2_offer exec install rollback selftest upgrade
+			_socket_vmnet2_offer exec install migrate rollback selftest service upgrade
 			((${#COMPREPLY[@]} == 0)) || return 0
 		fi
 		read -r -a list <<<"$kind"
 		_socket_vmnet2_kind "${list[@]}"
 	elif [[ -z $dashes ]]; then
-		_socket_vmnet2_offer "${list[@]}"
+		_socket_vmnet2_offer "${options[@]}"
 	fi
 }
 

@@ -5,6 +5,7 @@ package main
 import (
 	"bytes"
 	"embed"
+	"regexp"
 	"slices"
 	"strings"
 	"text/template"
@@ -90,12 +91,16 @@ func tablesOf(all programs) tables {
 	for _, u := range append([]usage{all.daemon, all.old}, all.commands...) {
 		c := command{Name: u.command}
 		for _, it := range u.options() {
-			e := entry{"--" + it.long, it.clauses()[0]}
+			e := entry{"--" + it.long, it.clauses(u.isTable())[0]}
 			if it.arg != "" {
 				e.Word += "="
-				t.value(kindOf(it.arg), u.command+" --"+it.long)
+				kind := kindOf(it.arg)
+				if m := oneOf.FindStringSubmatch(it.text[0]); m != nil && kind == ":none" {
+					kind = strings.NewReplacer(", ", " ", " or ", " ").Replace(m[1])
+				}
+				t.value(kind, u.command+" --"+it.long)
 				if it.short != "" {
-					t.value(kindOf(it.arg), u.command+" -"+it.short)
+					t.value(kind, u.command+" -"+it.short)
 				}
 			}
 			c.Entries = append(c.Entries, e)
@@ -105,6 +110,9 @@ func tablesOf(all programs) tables {
 	}
 	return t
 }
+
+// oneOf finds the values of an option that names them in its text: "shared, host or bridged (default: shared)".
+var oneOf = regexp.MustCompile(`^((?:[a-z0-9]+, )*[a-z0-9]+ or [a-z0-9]+)(?: \(|$)`)
 
 // value notes that an option takes something.
 func (t *tables) value(kind, key string) {
@@ -131,7 +139,7 @@ func kindOf(arg string) string {
 		switch kind := kinds[name]; {
 		case kind != "":
 			all = append(all, kind)
-		case enum.MatchString(arg) || name == strings.ToLower(name) && strings.Contains(arg, "|"):
+		case name == strings.ToLower(name):
 			all = append(all, name)
 		}
 	}
@@ -141,8 +149,8 @@ func kindOf(arg string) string {
 	return strings.Join(all, " ")
 }
 
-// operandKinds tells what the operands of a command may be, from its forms. "--" stands where it is needed; ":daemon" means that
-// a command line of the daemon follows.
+// operandKinds tells what the operands of a command may be, from its forms. "--" stands where it is needed, with ":option" where
+// it may also be left out; ":daemon" means that a command line of the daemon follows.
 func operandKinds(synopsis []string) []string {
 	var all []string
 	for _, form := range synopsis {
@@ -157,7 +165,7 @@ func operandKinds(synopsis []string) []string {
 			kind := kindOf(inner)
 			switch {
 			case strings.HasPrefix(inner, "-- DAEMON"):
-				all = append(all, "--", ":daemon")
+				all = append(all[:n], ":option --", ":daemon")
 				n = len(all)
 				continue
 			case inner == "--":

@@ -27,8 +27,8 @@ func page(name string) func(programs) ([]byte, error) {
 			"commands": func() []usage { return all.commands },
 			"client":   func() *usage { return &usage{command: "socket_vmnet_client", synopsis: []string{all.client}} },
 			"synopsis": synopsis,
-			"options":  func(u *usage) (string, error) { return items(u.options()) },
-			"blocks":   func(u usage) (string, error) { return blocks(u, &all.daemon) },
+			"options":  func(u *usage) string { return items(u.options(), u.isTable()) },
+			"blocks":   func(u usage) string { return blocks(u, &all.daemon) },
 			"text":     textLines,
 			"last":     func(u usage) string { return u.command[strings.LastIndexByte(u.command, ' ')+1:] },
 		}).ParseFS(prose, "prose/"+name)
@@ -116,7 +116,7 @@ func part(p string) string {
 		switch {
 		case strings.HasPrefix(body, "-"):
 			body = flagMacro(body)
-		case enum.MatchString(body):
+		case enum.MatchString(body), body == strings.ToLower(body):
 			body = "Cm " + strings.Join(strings.Split(strings.Trim(body, "()"), "|"), " | ")
 		default:
 			body = "Ar " + body
@@ -157,11 +157,11 @@ func flagMacro(option string) string {
 }
 
 // items writes a list.
-func items(list []item) (string, error) {
+func items(list []item, table bool) string {
 	var b strings.Builder
 	b.WriteString(".Bl -tag -width Ds\n")
 	for _, it := range list {
-		head := "Cm " + it.word
+		head := "Cm " + strings.ReplaceAll(it.word, ", ", " , ")
 		if it.long != "" {
 			head = it.head()
 			short, long, both := strings.Cut(head, ", ")
@@ -171,7 +171,7 @@ func items(list []item) (string, error) {
 			}
 		}
 		fmt.Fprintf(&b, ".It %s\n", head)
-		for i, clause := range it.clauses() {
+		for i, clause := range it.clauses(table) {
 			if i > 0 {
 				b.WriteString(".br\n")
 			}
@@ -179,11 +179,11 @@ func items(list []item) (string, error) {
 		}
 	}
 	b.WriteString(".El")
-	return b.String(), nil
+	return b.String()
 }
 
 // blocks writes what a subcommand's text has behind the usage line. Options that the daemon has as well are only named.
-func blocks(u usage, daemon *usage) (string, error) {
+func blocks(u usage, daemon *usage) string {
 	var out []string
 	for _, b := range u.blocks {
 		if b.items == nil {
@@ -197,16 +197,12 @@ func blocks(u usage, daemon *usage) (string, error) {
 			out = append(out, daemonOptions(b.items))
 			continue
 		}
-		list, err := items(b.items)
-		if err != nil {
-			return "", err
-		}
-		out = append(out, list)
+		out = append(out, items(b.items, u.isTable()))
 	}
 	if u.exit != "" {
 		out = append(out, ".Pp\n"+textLines("Exit code: "+u.exit+"."))
 	}
-	return strings.TrimPrefix(strings.Join(out, "\n"), ".Pp\n"), nil
+	return strings.TrimPrefix(strings.Join(out, "\n"), ".Pp\n")
 }
 
 // daemonOptions names options that are explained elsewhere on the page.
@@ -225,7 +221,7 @@ func daemonOptions(list []item) string {
 }
 
 var (
-	longOption  = regexp.MustCompile(`(^|[ ("])-(-?[a-z][a-z0-9-]*)`)
+	longOption  = regexp.MustCompile(`(^|[ ("])-(-?[a-z][a-z0-9-]*|-( |$))`)
 	sentenceEnd = regexp.MustCompile(`([.!?]\)?) +([A-Z{])`)
 )
 

@@ -43,13 +43,13 @@ type block struct {
 type item struct {
 	short, long string // of an option, without hyphens
 	arg         string // empty where there is none
-	word        string // of what is no option
+	word        string // of what is no option; several have commas between them
 	text        []string
 }
 
 var (
 	optionHead = regexp.MustCompile(`^(?:-([a-zA-Z]), )?--([a-z][a-z0-9-]*)(?:=(\S+))?$`)
-	wordHead   = regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
+	wordHead   = regexp.MustCompile(`^[a-z][a-z0-9-]*(, [a-z][a-z0-9-]*)*$`)
 )
 
 // commandsLine is how the daemon's text names the subcommands.
@@ -196,14 +196,15 @@ func (it *item) head() string {
 	return h
 }
 
-// clauses are the lines of an item's text, joined where a line was only broken because it was full.
-func (it *item) clauses() []string {
+// clauses are the lines of an item's text. Those of subcommands are broken where they are full. In the daemon's table a line is
+// a remark of its own, unless it was broken because it was full.
+func (it *item) clauses(table bool) []string {
 	var all []string
 	for i, line := range it.text {
 		if i > 0 {
 			first, _, _ := strings.Cut(line, " ")
 			full := textColumn+len(it.text[i-1])+1+len(first) > lineLength
-			if full && line[0] != '"' || line[0] == '(' {
+			if !table || full && line[0] != '"' || line[0] == '(' {
 				all[len(all)-1] += " " + line
 				continue
 			}
@@ -212,3 +213,6 @@ func (it *item) clauses() []string {
 	}
 	return all
 }
+
+// isTable tells whether the options are the daemon's.
+func (u *usage) isTable() bool { return !strings.Contains(u.command, " ") }

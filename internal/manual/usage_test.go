@@ -44,14 +44,15 @@ func TestParseUsage(t *testing.T) {
 	require.Len(t, u.blocks, 5)
 	assert.Equal(t, "Does what it is told. The second sentence goes on.", u.blocks[0].text)
 	assert.Equal(t, "start", u.blocks[1].items[0].head())
-	assert.Len(t, u.blocks[1].items[1].clauses(), 1, "the line was full")
+	assert.Len(t, u.blocks[1].items[1].clauses(true), 1, "the line was full")
 	assert.Equal(t, "The options:", u.blocks[2].text)
 	list := u.options()
 	require.Len(t, list, 3)
 	assert.Equal(t, "-d, --dir=DIR", list[1].head())
-	assert.Equal(t, []string{"print JSON", "not text"}, list[0].clauses())
+	assert.Equal(t, []string{"print JSON", "not text"}, list[0].clauses(true))
+	assert.Equal(t, []string{"print JSON not text"}, list[0].clauses(false))
 	assert.Equal(t, "Something else.", u.blocks[4].text)
-	assert.Equal(t, []string{"start stop :none", "--", ":daemon"}, operandKinds([]string{u.synopsis[0], "NAME"}))
+	assert.Equal(t, []string{"start stop status", ":option -- :none", ":daemon"}, operandKinds(u.synopsis))
 }
 
 // TestUsageErrors: a text that is not of the form is refused, and the error says which line it is.
@@ -84,7 +85,7 @@ func TestSynopsisErrors(t *testing.T) {
 func TestKindOf(t *testing.T) {
 	for arg, want := range map[string]string{
 		"(host|shared|bridged)": "host shared bridged", "host|shared": "host shared", "DIR|none": ":dir none", "DIR": ":dir",
-		"SOCKET": ":file", "IP": ":none", "NAME=IP": ":none", "PREFIX::": ":none", "PROTO:PORT=IP:PORT": ":none", "IF": ":interface",
+		"SOCKET": ":file", "IP": ":none", "NAME=IP": ":none", "PREFIX::": ":none", "PROTO:PORT=IP:PORT": ":none", "IF": ":interface", "install": "install",
 	} {
 		assert.Equal(t, want, kindOf(arg), arg)
 	}

@@ -69,6 +69,7 @@ _socket_vmnet2_kind() {
 			_socket_vmnet2_offer "${interfaces[@]}"
 			;;
 		:command) _socket_vmnet2_generate -c ;;
+		:option) _socket_vmnet2_offer "${options[@]}" ;;
 		:none) compopt +o default 2>/dev/null ;;
 		*) _socket_vmnet2_offer "$kind" ;;
 		esac
@@ -93,7 +94,7 @@ _socket_vmnet2_split() {
 }
 
 _socket_vmnet2() {
-	local words=() first=() cword=0 cur before='' command subcommand='' i kind list taker='' n=0 dashes=''
+	local words=() first=() cword=0 cur before='' command subcommand='' i kind list options taker='' n=0 dashes=''
 	COMPREPLY=()
 	_socket_vmnet2_split
 	cur=${words[cword]}
@@ -119,7 +120,7 @@ _socket_vmnet2() {
 			n=$((n + 1))
 		elif [[ ${words[i]} == -- ]]; then
 			dashes=1
-			[[ $(_socket_vmnet2_operand "$command" "$n") != -- ]] || n=$((n + 1))
+			[[ $(_socket_vmnet2_operand "$command" "$n") != *-- ]] || n=$((n + 1))
 			if [[ $(_socket_vmnet2_operand "$command" "$n") == :daemon ]]; then
 				command=socket_vmnet2 dashes='' n=0
 			fi
@@ -145,9 +146,9 @@ _socket_vmnet2() {
 		_socket_vmnet2_kind "${list[@]:-:none}"
 		return
 	fi
-	read -r -a list <<<"$(_socket_vmnet2_options "$command")"
+	read -r -a options <<<"$(_socket_vmnet2_options "$command")"
 	if [[ $cur == -* && -z $dashes && $command != socket_vmnet_client ]]; then
-		_socket_vmnet2_offer "${list[@]}"
+		_socket_vmnet2_offer "${options[@]}"
 	elif [[ -n $kind ]]; then
 		if ((cword == 1)) && [[ $command == socket_vmnet2 ]]; then
 			_socket_vmnet2_offer {{words .Commands}}
@@ -156,7 +157,7 @@ _socket_vmnet2() {
 		read -r -a list <<<"$kind"
 		_socket_vmnet2_kind "${list[@]}"
 	elif [[ -z $dashes ]]; then
-		_socket_vmnet2_offer "${list[@]}"
+		_socket_vmnet2_offer "${options[@]}"
 	fi
 }
 
