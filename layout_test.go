@@ -115,6 +115,7 @@ var imports = map[string][]string{
 		"internal/fakeguest", "internal/frame", "internal/passing/client", "internal/passing/proto", "test/soak/ledger", "test/vmnetsim",
 	},
 	"test/soak/ledger":     {},
+	"test/migrate":         {},
 	"test/perf":            {"test/e2e/lab", "test/perf/fakevm", "test/rounds"},
 	"test/gate":            {"test/bench/rig", "test/rounds"},
 	"test/perf/fakevm":     {"test/bench/rig", "test/rounds"},

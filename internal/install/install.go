@@ -40,9 +40,8 @@ type Options struct {
 	From   string // Install: a prefix, or a directory with the programs in it; empty: that of this program
 	DryRun bool   // look at everything, change nothing
 
-	hook    func(op, path string) error // tests: see disk
-	chunk   int                         // likewise
-	version string                      // tests: what the programs would say if they were asked
+	hook  func(op, path string) error // tests: see disk
+	chunk int
 }
 
 // place checks what is common to both.
@@ -109,7 +108,7 @@ func Install(ctx context.Context, o Options) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	source, err := findSource(ctx, o.From, o.version, p.root == "")
+	source, err := findSource(ctx, o.From, p.root == "")
 	if err != nil {
 		return nil, err
 	}
@@ -122,15 +121,10 @@ func Install(ctx context.Context, o Options) (*Report, error) {
 	}
 	r := &Report{Prefix: p.prefix, Version: source.version}
 	plan, err := p.plan(source, r)
-	switch {
-	case err != nil || o.DryRun:
+	if err != nil || o.DryRun || !r.Changed {
 		return r, err
-	case r.Changed:
-		return r, p.install(source, plan)
-	case plan.first:
-		return r, p.abandon() // what an interrupted run has left
 	}
-	return r, errors.Join(p.tidy(), p.sweep())
+	return r, p.install(source, plan)
 }
 
 // install does what was planned.

@@ -72,11 +72,7 @@ func (p place) readManifest() (*manifest, error) {
 		return nil, err
 	}
 	var m manifest
-	err = json.Unmarshal(b, &m)
-	if err == nil && slices.Contains(m.Entries, nil) {
-		err = errors.New("an entry is empty")
-	}
-	if err != nil {
+	if err := json.Unmarshal(b, &m); err != nil {
 		return nil, fmt.Errorf("%s is damaged, so it does not tell what was there before; put it right, or remove %s and what is not wanted in %s: %w",
 			file, p.at(stateDir), p.at("bin"), err)
 	}

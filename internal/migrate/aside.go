@@ -140,10 +140,7 @@ func (f *finder) moveNetworks(networks []Network) (forth, back []Step) {
 			continue
 		}
 		seen = append(seen, n.Config)
-		file := n.Config
-		if f.staged() {
-			file = filepath.Join(f.Root, file)
-		}
+		file := f.local(n.Config)
 		const suffix = ".before-socket_vmnet2"
 		forth = append(forth, Step{
 			fmt.Sprintf(`sed -i%s 's|^\( *socketVMNet:\).*|\1 "%s/bin/socket_vmnet"|' %s`, suffix, DefaultPrefix, quote(file)),
@@ -151,7 +148,7 @@ func (f *finder) moveNetworks(networks []Network) (forth, back []Step) {
 		})
 		back = append(back, Step{command("mv", file+suffix, file), ""})
 		if n.Sudoers != "" && n.State != SudoersMissing {
-			sudoers := Step{limaSudoersCommand(n), "the path in it must be the same, byte for byte"}
+			sudoers := Step{f.limaSudoersCommand(n), "the path in it must be the same, byte for byte"}
 			forth, back = append(forth, sudoers), append(back, sudoers)
 		}
 	}

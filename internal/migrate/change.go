@@ -85,8 +85,15 @@ func (f *finder) outdated(d Daemon) bool {
 
 // replace puts our programs where the old ones are.
 func (f *finder) replace(in Install) Change {
-	c := newChange(idOf(in), "socket_vmnet at "+in.Prefix, StateToDo,
+	title := "socket_vmnet at "
+	if in.Kind == KindColima {
+		title = "Colima's socket_vmnet at "
+	}
+	c := newChange(idOf(in), title+in.Prefix, StateToDo,
 		"The programs are replaced at the same paths, after a backup. What runs now goes on as it is until it is restarted.")
+	if len(f.networksOf(in)) > 0 {
+		c.Why += " Lima's networks.yaml and sudoers file stay as they are, since the path in them does."
+	}
 	c.Files = f.installedFiles(in.Prefix)
 	c.Machines = f.machinesOf(in)
 	c.Steps = append([]Step{{f.install(in.Prefix), "copies files; no machine notices"}}, f.restarts(in, true)...)
@@ -127,10 +134,15 @@ func (f *finder) rollback(prefix string) string {
 
 // installed is our program in a prefix.
 func (f *finder) installed(prefix string) string {
+	return f.local(filepath.Join(prefix, "bin/socket_vmnet2"))
+}
+
+// local is where a path is for the commands of the plan.
+func (f *finder) local(path string) string {
 	if f.staged() {
-		return filepath.Join(f.Root, prefix, "bin/socket_vmnet2")
+		return filepath.Join(f.Root, path)
 	}
-	return filepath.Join(prefix, "bin/socket_vmnet2")
+	return path
 }
 
 // where are the options that name a prefix.
@@ -199,6 +211,9 @@ func (f *finder) checks(in Install) []Step {
 		if f.isOf(in, j.Program) {
 			all = append(all, Step{"sudo " + command("launchctl", "print", f.jobTarget(j)) + " | grep 'state ='", "says running"})
 		}
+	}
+	if slices.ContainsFunc(f.networksOf(in), func(n Network) bool { return n.Tool == "lima" }) {
+		all = append(all, Step{"limactl sudoers --check", "says that the sudoers file is up to date"})
 	}
 	if len(f.machinesOf(in)) > 0 {
 		all = append(all, Step{"", "in a machine: its address is the one that it had, and it reaches its gateway"})

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/install/pathrules"
 )
 
 // conflict notes c once.
@@ -29,23 +31,26 @@ func (f *finder) findConflicts() {
 
 // unsafePaths are programs that Lima refuses, where Lima is told to run them, and prefixes that install refuses.
 func (f *finder) unsafePaths() {
-	for _, in := range f.plan.Installs {
-		if in.Unsafe == "" {
+	for _, n := range f.plan.Networks {
+		in := f.installOf(n.Program)
+		if in == nil || in.Kind == KindRancher || in.Kind == KindFinch {
 			continue
 		}
-		var by []string
-		for _, n := range f.plan.Networks {
-			if f.installOf(n.Program) != nil && f.installOf(n.Program).Program == in.Program {
-				by = append(by, n.Name)
-			}
+		why := ""
+		if err := pathrules.Check(n.Program, pathrules.Options{Root: f.Root}); err != nil {
+			why = err.Error()
+		} else if in.Kind == KindHomebrew {
+			why = "Homebrew's directories belong to who installed it, not to root"
 		}
-		switch {
-		case len(by) > 0:
+		if why != "" {
 			f.conflict(Conflict{
-				Kind: "unsafe-path", Text: fmt.Sprintf("Lima refuses to run %s for its networks (%s): %s", in.Program, strings.Join(by, ", "), in.Unsafe),
-				Fix: "the plan has Lima run a program below " + DefaultPrefix + " instead",
+				Kind: "unsafe-path", Text: fmt.Sprintf("Lima refuses to run %s, which %s names: %s", n.Program, n.Config, why),
+				Fix: "the plan has Lima run the program below " + DefaultPrefix,
 			})
-		case in.inPlace():
+		}
+	}
+	for _, in := range f.plan.Installs {
+		if in.Unsafe != "" && in.inPlace() {
 			f.conflict(Conflict{
 				Kind: "unsafe-path", Text: "others than root could change what runs as root: " + in.Unsafe,
 				Fix: "do that first: socket_vmnet2 install refuses " + in.Prefix + " as it is",
@@ -104,7 +109,7 @@ func (f *finder) sudoersFiles() {
 		if n.Tool != "lima" {
 			continue
 		}
-		fix := limaSudoersCommand(n)
+		fix := f.limaSudoersCommand(n)
 		switch n.State {
 		case SudoersOutOfSync:
 			f.conflict(Conflict{
@@ -121,8 +126,8 @@ func (f *finder) sudoersFiles() {
 }
 
 // limaSudoersCommand is how Lima says to install the file: a limactl that fails leaves it as it is.
-func limaSudoersCommand(n Network) string {
-	return "limactl sudoers >etc_sudoers.d_lima && sudo install -o root etc_sudoers.d_lima " + quote(n.Sudoers)
+func (f *finder) limaSudoersCommand(n Network) string {
+	return "limactl sudoers >etc_sudoers.d_lima && sudo install -o root -m 0440 etc_sudoers.d_lima " + quote(f.local(n.Sudoers))
 }
 
 // sharedSubnets are two daemons that would make the same subnet.

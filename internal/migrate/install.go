@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"debug/buildinfo"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -133,9 +132,14 @@ func (f *finder) describe(in *Install, program, at string) {
 	case err != nil:
 		f.problem(program, withoutRoot(err, program))
 		return
-	case !fi.Mode().IsRegular() || fi.Mode()&0o111 == 0 || fi.Size() == 0:
+	case !fi.Mode().IsRegular():
 		f.conflict(Conflict{
-			Kind: "half-installed", Text: in.Program + " is not a program: " + describeMode(fi),
+			Kind: "half-installed", Text: in.Program + " is not a program: it is " + fi.Mode().String(), Fix: "look at it, and move it away first",
+		})
+		return
+	case fi.Mode()&0o111 == 0 || fi.Size() == 0:
+		f.conflict(Conflict{
+			Kind: "half-installed", Text: in.Program + " is not a program: it is empty or cannot be executed",
 			Fix: "an install of socket_vmnet2 to " + in.Prefix + " makes it whole",
 		})
 		return
@@ -147,16 +151,6 @@ func (f *finder) describe(in *Install, program, at string) {
 	if v := f.ask(in, at); v != "" {
 		in.Version = v
 	}
-}
-
-func describeMode(fi fs.FileInfo) string {
-	switch {
-	case !fi.Mode().IsRegular():
-		return "it is " + fi.Mode().String()
-	case fi.Size() == 0:
-		return "it is empty"
-	}
-	return "it cannot be executed"
 }
 
 // modulePath is how a program of ours says what it is.

@@ -56,7 +56,10 @@ func qemuAttach(args []string, socket string) string {
 
 // effectOf is what a restart of its daemon means for a machine. The times are those of docs/reliability.md.
 func effectOf(m Machine) (effect, outage, why string) {
-	if !m.Running {
+	switch {
+	case m.Tool == "rancher-desktop", m.Tool == "finch":
+		return EffectNone, "none", "its tool keeps a socket_vmnet of its own, which is left alone"
+	case !m.Running:
 		return EffectNotRunning, "none", "it does not run, and uses the new daemon from its next start on"
 	}
 	switch m.Attach {

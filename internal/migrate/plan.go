@@ -129,6 +129,7 @@ const (
 	EffectReconnects = "reconnects" // back by itself
 	EffectRestart    = "restart"    // no network until the machine is restarted
 	EffectNotRunning = "not running"
+	EffectNone       = "none" // its daemon is not moved
 )
 
 // A Machine is a virtual machine, or another program, that uses a socket.

@@ -57,17 +57,16 @@ func (t *text) wrap(first, rest, words string) {
 }
 
 func (t *text) head(p *Plan) {
-	where := ""
 	if p.Root != "" {
-		where = " below " + p.Root
+		t.line("Below " + p.Root + ", where no process was looked at:")
 	}
 	switch p.Verdict {
 	case VerdictMigrate:
-		t.wrap("", "", "How to move from socket_vmnet to socket_vmnet2"+where+", and back. Nothing has been changed: this is a plan.")
+		t.wrap("", "", "How to move from socket_vmnet to socket_vmnet2, and back. Nothing has been changed: this is a plan.")
 	case VerdictDone:
-		t.wrap("", "", "socket_vmnet2 is here already"+where+"; there is nothing to move. Nothing has been changed.")
+		t.wrap("", "", "socket_vmnet2 is here already, and there is nothing to move. Nothing has been changed.")
 	default:
-		t.wrap("", "", "There is no socket_vmnet here"+where+" that can be moved. Nothing has been changed.")
+		t.wrap("", "", "There is no socket_vmnet here that can be moved. Nothing has been changed.")
 		t.wrap("", "", "To see socket_vmnet2 at work without installing it, run:")
 		t.line("")
 		t.line("    " + command(p.Program, "try"))
@@ -80,24 +79,24 @@ func (t *text) found(p *Plan) {
 		if in.Ours {
 			name = "socket_vmnet2"
 		}
-		line := fmt.Sprintf("program  %s, %s %s", in.Program, name, orUnknown(in.Version))
+		line := fmt.Sprintf("%s, %s %s", in.Program, name, orUnknown(in.Version))
 		if in.Links != "" {
 			line += ", a link to " + in.Links
 		}
-		t.wrap("   ", "            ", line+" ("+kindText(in.Kind)+")")
+		t.wrap("   program  ", "            ", line+" ("+kindText(in.Kind)+")")
 	}
 	for _, j := range p.Jobs {
-		t.wrap("   ", "            ", "job      "+j.Label+serves(j.daemonArgs)+stateText(j.State))
+		t.wrap("   job      ", "            ", j.Label+serves(j.daemonArgs)+stateText(j.State))
 	}
 	for _, n := range p.Networks {
-		line := "network  " + n.Tool + ": " + n.Name + serves(n.daemonArgs)
+		line := n.Tool + ": " + n.Name + serves(n.daemonArgs)
 		if n.State != "" {
 			line += "; sudoers file " + n.State
 		}
-		t.wrap("   ", "            ", line)
+		t.wrap("   network  ", "            ", line)
 	}
 	for _, d := range p.Daemons {
-		t.wrap("   ", "            ", fmt.Sprintf("daemon   process %d of %s, started by %s%s", d.PID, d.Program, strings.TrimPrefix(d.StartedBy, "by "), serves(d.daemonArgs)))
+		t.wrap("   daemon   ", "            ", fmt.Sprintf("process %d of %s, started by %s%s", d.PID, d.Program, strings.TrimPrefix(d.StartedBy, "by "), serves(d.daemonArgs)))
 	}
 }
 
@@ -164,7 +163,7 @@ func (t *text) machines(p *Plan) {
 		switch m.Effect {
 		case EffectReconnects:
 			t.wrap("   ", "      ", name+on+": reconnects by itself. Without a network "+m.Outage+": "+m.Why+".")
-		case EffectNotRunning:
+		case EffectNotRunning, EffectNone:
 			t.wrap("   ", "      ", name+on+": "+m.Why+".")
 		default:
 			t.wrap("   ", "      ", name+on+": must be restarted. Without a network from the daemon's restart on "+m.Outage+": "+m.Why+".")
