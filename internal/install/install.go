@@ -40,8 +40,9 @@ type Options struct {
 	From   string // Install: a prefix, or a directory with the programs in it; empty: that of this program
 	DryRun bool   // look at everything, change nothing
 
-	hook  func(op, path string) error // tests: see disk
-	chunk int
+	hook    func(op, path string) error // tests: see disk
+	chunk   int                         // likewise
+	version string                      // tests: what the programs would say if they were asked
 }
 
 // place checks what is common to both.
@@ -108,7 +109,7 @@ func Install(ctx context.Context, o Options) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	source, err := findSource(ctx, o.From, p.root == "")
+	source, err := findSource(ctx, o.From, o.version, p.root == "")
 	if err != nil {
 		return nil, err
 	}
@@ -121,10 +122,15 @@ func Install(ctx context.Context, o Options) (*Report, error) {
 	}
 	r := &Report{Prefix: p.prefix, Version: source.version}
 	plan, err := p.plan(source, r)
-	if err != nil || o.DryRun || !r.Changed {
+	switch {
+	case err != nil || o.DryRun:
 		return r, err
+	case r.Changed:
+		return r, p.install(source, plan)
+	case plan.first:
+		return r, p.abandon() // what an interrupted run has left
 	}
-	return r, p.install(source, plan)
+	return r, errors.Join(p.tidy(), p.sweep())
 }
 
 // install does what was planned.

@@ -72,7 +72,11 @@ func (p place) readManifest() (*manifest, error) {
 		return nil, err
 	}
 	var m manifest
-	if err := json.Unmarshal(b, &m); err != nil {
+	err = json.Unmarshal(b, &m)
+	if err == nil && slices.Contains(m.Entries, nil) {
+		err = errors.New("an entry is empty")
+	}
+	if err != nil {
 		return nil, fmt.Errorf("%s is damaged, so it does not tell what was there before; put it right, or remove %s and what is not wanted in %s: %w",
 			file, p.at(stateDir), p.at("bin"), err)
 	}

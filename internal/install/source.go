@@ -18,8 +18,9 @@ type source struct {
 	version string
 }
 
-// findSource looks for the programs. They must run if they are for this machine, which those for a staged root need not be.
-func findSource(ctx context.Context, from string, try bool) (*source, error) {
+// findSource looks for the programs. They must run if they are for this machine, which those for a staged root need not be; their
+// version may be known.
+func findSource(ctx context.Context, from, known string, try bool) (*source, error) {
 	where := from
 	if from == "" {
 		program, err := os.Executable()
@@ -34,7 +35,7 @@ func findSource(ctx context.Context, from string, try bool) (*source, error) {
 			where = filepath.Dir(where)
 		}
 	}
-	s := &source{files: map[string]string{}, sums: map[string]string{}, version: "socket_vmnet2"}
+	s := &source{files: map[string]string{}, sums: map[string]string{}}
 	for _, t := range targets {
 		file, err := findProgram(where, t)
 		if err != nil {
@@ -49,6 +50,10 @@ func findSource(ctx context.Context, from string, try bool) (*source, error) {
 		return nil, fmt.Errorf("%s and %s differ, but are one program under two names: %s is half installed, or socket_vmnet's own; build it again",
 			s.files["bin/socket_vmnet"], s.files["bin/socket_vmnet2"], where)
 	}
+	if s.version = known; known != "" {
+		return s, nil
+	}
+	s.version = "socket_vmnet2"
 	version, err := version(ctx, s.files["bin/socket_vmnet2"])
 	if err == nil {
 		s.version = version

@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package install
+
+import (
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func ownerOf(fi fs.FileInfo) (uid, gid uint32) {
+	st := fi.Sys().(*syscall.Stat_t)
+	return st.Uid, st.Gid
+}
+
+// befores are what may be there before an installation.
+var befores = map[string]func(t testing.TB, s stage){
+	"nothing": func(testing.TB, stage) {},
+	"opt":     func(t testing.TB, s stage) { require.NoError(t, os.Mkdir(s.path("opt"), 0o755)) },
+	"an empty prefix": func(t testing.TB, s stage) {
+		require.NoError(t, os.MkdirAll(s.path("opt/socket_vmnet"), 0o755))
+		require.NoError(t, os.Chtimes(s.path("opt/socket_vmnet"), oldTime, oldTime))
+	},
+	"socket_vmnet": func(_ testing.TB, s stage) { s.socketVMNet("v1.2.2") },
+	"half of socket_vmnet": func(_ testing.TB, s stage) {
+		s.file("opt/socket_vmnet/bin/socket_vmnet_client", "client", 0o4711)
+		s.file("opt/socket_vmnet/bin/.socket_vmnet.swp", "not ours", 0o600)
+	},
+	"links": func(t testing.TB, s stage) {
+		s.file("usr/local/Cellar/socket_vmnet", "of Homebrew", 0o555)
+		s.link("opt/socket_vmnet/bin/socket_vmnet", "../../../usr/local/Cellar/socket_vmnet")
+		s.link("opt/socket_vmnet/bin/socket_vmnet_client", "/nowhere")
+		s.file("usr/share/dir/file", "stays", 0o644)
+		s.link("opt/socket_vmnet/libexec/vmnet-helper", "../../../usr/share/dir")
+		require.NoError(t, os.Chtimes(s.path("opt/socket_vmnet/bin"), oldTime, oldTime))
+	},
+	"an older one of ours, unpacked": func(t testing.TB, s stage) {
+		from := sourceOf(t, "v0.9")
+		for _, target := range targets {
+			b, err := os.ReadFile(filepath.Join(from, filepath.Base(target)))
+			require.NoError(t, err)
+			s.file("opt/socket_vmnet/"+target, string(b), 0o755)
+		}
+	},
+	"a state directory of somebody's": func(_ testing.TB, s stage) {
+		s.file("opt/socket_vmnet/share/socket_vmnet2/notes.txt", "mine", 0o644)
+	},
+}
+
+// assertInstalled looks whether everything is there, and nothing else has changed.
+func assertInstalled(t *testing.T, s stage, before tree, from string) {
+	t.Helper()
+	for _, target := range targets {
+		path := s.path("opt/socket_vmnet/" + target)
+		fi, err := os.Lstat(path)
+		require.NoError(t, err)
+		assert.Equal(t, fs.FileMode(0o755), fi.Mode(), "%s is a real file, whatever was there", target)
+		uid, _ := ownerOf(fi)
+		assert.Equal(t, os.Geteuid(), int(uid))
+		assert.True(t, sameFile(t, path, filepath.Join(from, filepath.Base(target))), target)
+	}
+	after := s.tree().timeless()
+	for path, line := range before.timeless() {
+		rel := strings.TrimPrefix(path, "/opt/socket_vmnet/")
+		if indexOf(targets, rel) < 0 {
+			assert.Equal(t, line, after[path], "%s is none of ours", path)
+		}
+	}
+	assertTidy(t, after)
+}
+
+// assertTidy looks for what only an interruption may leave.
+func assertTidy(t *testing.T, tr tree) {
+	t.Helper()
+	for path := range tr {
+		assert.NotContains(t, path, tempSuffix)
+		assert.NotContains(t, path, "backup.new")
+		assert.NotContains(t, path, "backup.old")
+	}
+}
+
+func sameFile(t *testing.T, a, b string) bool {
+	t.Helper()
+	x, err := os.ReadFile(a)
+	require.NoError(t, err)
+	y, err := os.ReadFile(b)
+	require.NoError(t, err)
+	return string(x) == string(y)
+}
+
+// install must not fail.
+func install(t *testing.T, o Options) *Report {
+	t.Helper()
+	r, err := Install(t.Context(), o)
+	require.NoError(t, err)
+	return r
+}
+
+// rollback must not fail.
+func rollback(t *testing.T, o Options) *Report {
+	t.Helper()
+	r, err := Rollback(t.Context(), o)
+	require.NoError(t, err)
+	return r
+}
+
+func TestInstallAndRollback(t *testing.T) {
+	for name, make := range befores {
+		t.Run(name, func(t *testing.T) {
+			s, from := newStage(t), sourceOf(t, "v1.0")
+			make(t, s)
+			before := s.tree()
+			dry := s.options(from)
+			dry.DryRun = true
+			r := install(t, dry)
+			assert.True(t, r.Changed)
+			assert.Equal(t, before, s.tree(), "a dry run changes nothing")
+
+			assert.Equal(t, r, install(t, s.options(from)), "a dry run says the same")
+			assertInstalled(t, s, before, from)
+			out, err := exec.Command(s.path("opt/socket_vmnet/bin/socket_vmnet"), "--version").Output()
+			require.NoError(t, err)
+			assert.Equal(t, "v1.0\n", string(out))
+
+			installed := s.tree()
+			r = install(t, s.options(from))
+			assert.False(t, r.Changed)
+			assert.Equal(t, installed, s.tree(), "twice is once")
+
+			r = rollback(t, dry)
+			assert.Equal(t, installed, s.tree(), "a dry run changes nothing")
+			assert.Equal(t, r, rollback(t, s.options("")), "a dry run says the same")
+			assert.Equal(t, before, s.tree())
+
+			r = rollback(t, s.options(""))
+			assert.False(t, r.Changed)
+			assert.Contains(t, strings.Join(r.Notes, ""), "There is no backup in /opt/socket_vmnet/share/socket_vmnet2")
+			assert.Equal(t, before, s.tree())
+		})
+	}
+}
+
+// Whatever the umask is, nobody else can write to what is made, and everybody can run it.
+func TestUmask(t *testing.T) {
+	for _, mask := range []int{0o077, 0} {
+		s, from := newStage(t), sourceOf(t, "v1.0")
+		old := syscall.Umask(mask)
+		r, err := Install(t.Context(), s.options(from))
+		syscall.Umask(old)
+		require.NoError(t, err)
+		assert.True(t, r.Changed)
+		for path, line := range s.tree() {
+			if path != "" && !strings.Contains(path, stateDir) {
+				assert.Contains(t, line, "rwxr-xr-x", path)
+			}
+		}
+	}
+}
+
+// The first backup stays when a newer version of ours is installed, however it comes there.
+func TestUpdate(t *testing.T) {
+	s := newStage(t)
+	s.socketVMNet("v1.2.2")
+	before := s.tree()
+	install(t, s.options(sourceOf(t, "v1.0")))
+	from := sourceOf(t, "v1.1")
+	r := install(t, s.options(from))
+	assert.Contains(t, r.Files[2].What, "replaced by v1.1; the backup stays as it is")
+	assertInstalled(t, s, before, from)
+	for range 3 { // forth and back
+		install(t, s.options(sourceOf(t, "v1.0")))
+		install(t, s.options(from))
+	}
+	program, err := os.Executable() // built from sources of this project, as it says itself
+	require.NoError(t, err)
+	b, err := os.ReadFile(program)
+	require.NoError(t, err)
+	s.file("opt/socket_vmnet/bin/socket_vmnet", string(b), 0o755)
+	s.file("opt/socket_vmnet/bin/socket_vmnet2", string(b), 0o755)
+	rollback(t, s.options(""))
+	assert.Equal(t, before, s.tree())
+}
+
+// Somebody installs socket_vmnet again over ours.
+func TestForeign(t *testing.T) {
+	again := func(t *testing.T) (stage, tree) {
+		s := newStage(t)
+		s.socketVMNet("v1.2.2")
+		install(t, s.options(sourceOf(t, "v1.0")))
+		s.socketVMNet("v1.3.0")
+		// What upstream's own rollback would have to find: everything as v1.3.0 would be without ours.
+		clean := newStage(t)
+		clean.socketVMNet("v1.3.0")
+		return s, clean.tree().timeless()
+	}
+	t.Run("rolled back", func(t *testing.T) {
+		s, want := again(t)
+		r := rollback(t, s.options(""))
+		assert.Equal(t, Step{"bin/socket_vmnet", "left alone: somebody has put another one there since"}, r.Files[2])
+		assert.Contains(t, r.Notes, "The older bin/socket_vmnet in the backup is given up: what is in its place came after it.")
+		assert.Equal(t, want, s.tree().timeless())
+	})
+	t.Run("installed again, and rolled back", func(t *testing.T) {
+		s, want := again(t)
+		from := sourceOf(t, "v1.0")
+		r := install(t, s.options(from))
+		assert.Contains(t, r.Files[2].What, "somebody has put another one there since, which takes the place of the older one in the backup")
+		assertInstalled(t, s, s.tree(), from)
+		rollback(t, s.options(""))
+		assert.Equal(t, want, s.tree().timeless())
+	})
+	t.Run("removed", func(t *testing.T) { // by "make uninstall.bin"
+		s := newStage(t)
+		s.socketVMNet("v1.2.2")
+		before := s.tree()
+		install(t, s.options(sourceOf(t, "v1.0")))
+		require.NoError(t, os.RemoveAll(s.path("opt/socket_vmnet/bin")))
+		rollback(t, s.options(""))
+		assert.Equal(t, before.timeless(), s.tree().timeless())
+	})
+	t.Run("other files", func(t *testing.T) {
+		s := newStage(t)
+		install(t, s.options(sourceOf(t, "v1.0")))
+		s.file("opt/socket_vmnet/bin/mine", "mine", 0o700)
+		rollback(t, s.options(""))
+		assert.FileExists(t, s.path("opt/socket_vmnet/bin/mine"))
+		assert.NoDirExists(t, s.path("opt/socket_vmnet/share"))
+		assert.NoDirExists(t, s.path("opt/socket_vmnet/libexec"))
+	})
+}
+
+// Where a file system has no second names for a file, copies do.
+func TestWithoutHardLinks(t *testing.T) {
+	s := newStage(t)
+	s.socketVMNet("v1.2.2")
+	s.file("opt/socket_vmnet/bin/socket_vmnet", strings.Repeat("setuid", 100), 0o755|fs.ModeSetuid)
+	before := s.tree()
+	o := s.options(sourceOf(t, "v1.0"))
+	o.hook = func(op, _ string) error {
+		switch op {
+		case "link":
+			return syscall.EPERM
+		case "sync":
+			return errSkip
+		}
+		return nil
+	}
+	install(t, o)
+	rollback(t, o)
+	assert.Equal(t, before, s.tree())
+}
+
+// A file that is known under other names, too, is the same file afterwards.
+func TestHardLink(t *testing.T) {
+	s := newStage(t)
+	s.socketVMNet("v1.2.2")
+	path := s.path("opt/socket_vmnet/bin/socket_vmnet")
+	require.NoError(t, os.Link(path, s.path("other")))
+	install(t, s.options(sourceOf(t, "v1.0")))
+	rollback(t, s.options(""))
+	a, err := os.Stat(path)
+	require.NoError(t, err)
+	b, err := os.Stat(s.path("other"))
+	require.NoError(t, err)
+	assert.True(t, os.SameFile(a, b))
+}
+
+// A daemon that runs goes on as what it was.
+func TestRunning(t *testing.T) {
+	sleep, err := exec.LookPath("sleep")
+	require.NoError(t, err)
+	b, err := os.ReadFile(sleep)
+	require.NoError(t, err)
+	s := newStage(t)
+	s.file("opt/socket_vmnet/bin/socket_vmnet", string(b), 0o755)
+	daemon := exec.Command(s.path("opt/socket_vmnet/bin/socket_vmnet"), "1000")
+	daemon.Args[0] = "sleep" // of busybox or coreutils in one program
+	require.NoError(t, daemon.Start())
+	defer func() {
+		assert.NoError(t, daemon.Process.Kill())
+		assert.EqualError(t, daemon.Wait(), "signal: killed")
+	}()
+	before := s.tree()
+	install(t, s.options(sourceOf(t, "v1.0")))
+	rollback(t, s.options(""))
+	assert.Equal(t, before, s.tree())
+	assert.NoError(t, daemon.Process.Signal(syscall.Signal(0)))
+}
