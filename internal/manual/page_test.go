@@ -79,7 +79,7 @@ func TestPagesAreClean(t *testing.T) {
 		path := filepath.Join(root, "docs/man", name)
 		out, _ := exec.Command(mandoc, "-T", "lint", path).CombinedOutput()
 		for line := range strings.Lines(string(out)) {
-			if !strings.Contains(line, "STYLE: referenced manual not found") {
+			if !strings.Contains(line, "STYLE: referenced manual not found") && !strings.Contains(line, "outdated mandoc.db") {
 				t.Errorf("mandoc: %s", line)
 			}
 		}
