@@ -32,6 +32,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -118,7 +119,7 @@ func (r *release) run(ctx context.Context, stdout io.Writer) error {
 	return err
 }
 
-// archives makes all archives at the same time: much of making one keeps only one processor busy.
+// archives makes as many archives at a time as there are processors: much of making one keeps only one busy.
 func (r *release) archives(ctx context.Context) (map[string][]byte, error) {
 	licences, err := r.licences(ctx)
 	if err != nil {
@@ -129,9 +130,12 @@ func (r *release) archives(ctx context.Context) (map[string][]byte, error) {
 		mu    sync.Mutex // guards what follows
 		errs  []error
 		files = map[string][]byte{}
+		turns = make(chan struct{}, runtime.NumCPU())
 	)
 	for _, on := range targets {
 		wg.Go(func() {
+			turns <- struct{}{}
+			defer func() { <-turns }()
 			name, packed, err := r.archive(ctx, on, licences)
 			mu.Lock()
 			defer mu.Unlock()
