@@ -288,7 +288,32 @@ func TestInstalled(t *testing.T) {
 	assert.DirExists(t, b.prefix+"/var/log/socket_vmnet2")
 
 	t.Run("service", b.testService)
+	t.Run("to a place of root's", b.testCaveats)
 	t.Run("test", b.testTest)
+}
+
+// testCaveats runs the two commands of the caveats that copy the programs for Lima and take them away, below another root.
+func (b brew) testCaveats(t *testing.T) {
+	b.t = t
+	var f facts
+	b.output(b.ruby("facts"), &f)
+	root := filepath.Join(b.prefix, "root")
+	require.NoError(t, os.Mkdir(root, 0o755))
+	for _, verb := range []string{"install", "rollback"} {
+		command := b.prefix + "/opt/socket_vmnet2/bin/socket_vmnet2 " + verb
+		require.Contains(t, f.Caveats, "\n  sudo "+command+"\n")
+		c := exec.CommandContext(t.Context(), "/bin/sh", "-c", command+" --root="+root)
+		out, err := c.CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		for _, name := range []string{"bin/socket_vmnet", "bin/socket_vmnet2", "bin/socket_vmnet_client", "libexec/vmnet-helper"} {
+			fi, err := os.Lstat(filepath.Join(root, "opt/socket_vmnet", name))
+			if verb == "rollback" {
+				assert.ErrorIs(t, err, os.ErrNotExist, name)
+			} else if assert.NoError(t, err) {
+				assert.True(t, fi.Mode().IsRegular(), name)
+			}
+		}
+	}
 }
 
 // testService starts what brew services would, waits until it serves, and stops it.
