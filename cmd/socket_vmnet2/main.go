@@ -28,6 +28,7 @@ var subcommands = map[string]func(args []string, env compat.IO) int{
 	"migrate":  runMigrate,
 	"selftest": runSelftest,
 	"service":  runService,
+	"try":      runTry,
 	"upgrade":  runUpgrade,
 }
 

@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/freenet"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
+)
+
+// tryText is the usage text in front of the network's options.
+const tryText = `Usage: socket_vmnet2 try [--json] [--dir=DIR] [NETWORK OPTION]...
+Runs a daemon in the foreground to try it beside whatever is installed: on a socket of its own, with a subnet that nothing on
+this host uses. Prints what to put into Lima, minikube or a QEMU command line to use it, how to undo that, and a line for each
+client that comes and goes. Ctrl-C ends it and removes all that it has made.
+
+--json                                 print one line of JSON for each event instead of text
+--dir=DIR                              have the socket in this directory, which is empty or does not exist yet
+--socket-group=GROUP                   group that may use the socket (default: "staff")
+--socket-user=USER                     owner of the socket (default: the user that runs this); needs root
+-h, --help                             print this text and end
+
+Without --vmnet-gateway a free subnet is chosen, as large as --vmnet-mask says. The network's options are those of the daemon:
+`
+
+// tryCodes is the end of the usage text.
+const tryCodes = `
+Exit code: 0 it ran until a signal ended it, 1 it did not start, or could not remove what it had made
+`
+
+func tryUsage() string { return tryText + compat.NetworkUsage() + tryCodes }
+
+// runTry is the subcommand: args are what follows its name.
+func runTry(args []string, env compat.IO) int {
+	app := &cli.App{
+		Name: "socket_vmnet2 try",
+		Flags: append([]cli.Flag{
+			&cli.BoolFlag{Name: "json"},
+			&cli.StringFlag{Name: "dir"},
+			&cli.StringFlag{Name: "socket-group"},
+			&cli.StringFlag{Name: "socket-user"},
+		}, compat.NetworkFlags()...),
+		Writer:                    env.Stdout,
+		ErrWriter:                 env.Stderr,
+		CustomAppHelpTemplate:     tryUsage(),
+		HideHelpCommand:           true,
+		HideVersion:               true,
+		DisableSliceFlagSeparator: true,
+		ExitErrHandler:            func(*cli.Context, error) {},
+		OnUsageError:              func(_ *cli.Context, err error, _ bool) error { return errUsage{inOurWords(err)} },
+		Action:                    func(c *cli.Context) error { return tryAction(c, env) },
+	}
+	if err := app.Run(append([]string{app.Name}, args...)); err != nil {
+		compat.LogError(compat.NewLogger(env.Stderr, slog.LevelInfo), err)
+		if errors.As(err, new(errUsage)) {
+			_, _ = io.WriteString(env.Stdout, tryUsage())
+		}
+		return 1
+	}
+	return 0
+}
+
+// A trial is one run of the subcommand.
+type trial struct {
+	cfg     *compat.Config
+	dir     string // --dir, absolute; empty without it
+	chosen  bool   // the subnet is for us to choose
+	resolve func(gateway netip.Addr) (*compat.Config, error)
+	log     *slog.Logger
+	out     *tryPrinter
+}
+
+// tryAction does what a command line of known options asks for. Nothing is touched before all of it was checked.
+func tryAction(c *cli.Context, env compat.IO) error {
+	if c.Args().Present() {
+		return errUsage{fmt.Errorf("try takes options only, not %q", c.Args().First())}
+	}
+	t := &trial{}
+	if err := t.configure(c, env); err != nil {
+		return err
+	}
+	if c.IsSet("dir") {
+		if err := t.setDir(c.String("dir")); err != nil {
+			return err
+		}
+	}
+	if err := needsRoot(runtime.GOOS, t.cfg.Backend, os.Geteuid(), os.Args); err != nil {
+		return err
+	}
+	if _, err := t.cfg.Owner(); err != nil {
+		return err
+	}
+	t.out = newTryPrinter(env.Stdout, c.Bool("json"))
+	defer t.out.close()
+	log := compat.NewLogger(logOf(env.Stderr), compat.LogLevel(t.cfg.Debug))
+	t.log = slog.New(t.out.tap(log.Handler()))
+	slog.SetDefault(log) // libraries that know no other logger
+	ctx, stop := untilSignal(t.log)
+	defer stop()
+	return t.run(ctx)
+}
+
+// logOf writes to w as the daemon's log does, whose reader may be stopped.
+func logOf(w io.Writer) io.Writer {
+	if f, ok := w.(*os.File); ok {
+		return &compat.LogFile{FD: int(f.Fd())}
+	}
+	return w
+}
+
+// placeholder stands for the gateway that is not chosen yet, so that everything else can be checked.
+const placeholder = "192.168.105.1"
+
+// configure reads the options. Where the subnet is for us to choose, resolve makes the final Config.
+func (t *trial) configure(c *cli.Context, env compat.IO) (err error) {
+	given := c.LocalFlagNames()
+	t.resolve = func(gateway netip.Addr) (*compat.Config, error) {
+		if err := c.Set("vmnet-gateway", gateway.String()); err != nil {
+			return nil, err
+		}
+		cfg, err := compat.NetworkConfig(c, env)
+		if err != nil {
+			return nil, err
+		}
+		return cfg, ownSocket(c, cfg)
+	}
+	if slices.Contains(given, "vmnet-gateway") || c.String("vmnet-mode") == string(vnet.ModeBridged) {
+		if t.cfg, err = compat.NetworkConfig(c, env); err != nil {
+			return err
+		}
+		return ownSocket(c, t.cfg)
+	}
+	for _, name := range []string{"vmnet-dhcp-end", "vmnet-reserve", "vmnet-forward"} {
+		if slices.Contains(given, name) {
+			return fmt.Errorf("--%s names an address in the subnet, so --vmnet-gateway=IP is needed, too", name)
+		}
+	}
+	t.chosen = true
+	t.cfg, err = t.resolve(netip.MustParseAddr(placeholder))
+	return err
+}
+
+// ownSocket stores the options of the socket.
+func ownSocket(c *cli.Context, cfg *compat.Config) error {
+	for name, field := range map[string]*string{"socket-group": &cfg.SocketGroup, "socket-user": &cfg.SocketUser} {
+		if !c.IsSet(name) {
+			continue
+		}
+		if *field = c.String(name); *field == "" {
+			return fmt.Errorf("--%s is empty: give a name", name)
+		}
+	}
+	cfg.SocketGroupSet = c.IsSet("socket-group")
+	return nil
+}
+
+// setDir checks --dir as far as that is possible without looking at it.
+func (t *trial) setDir(dir string) error {
+	if dir == "" {
+		return errors.New("--dir is empty: give a directory that is empty, or does not exist yet")
+	}
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return fmt.Errorf("--dir=%s: %w", dir, err)
+	}
+	if n := len(longestPath(abs)); n > compat.MaxSocketPath {
+		return fmt.Errorf("--dir=%s is too long: the path of a socket in it has %d bytes, and the system takes %d at most; give a shorter one",
+			dir, n, compat.MaxSocketPath)
+	}
+	t.dir = abs
+	return nil
+}
+
+// needsRoot refuses what cannot work: vmnet on macOS 15 and older without root.
+func needsRoot(goos string, b compat.Backend, euid int, argv []string) error {
+	if len(compat.PrivilegeWarnings(goos, b, euid, euid)) == 0 {
+		return nil
+	}
+	program, err := os.Executable()
+	if err != nil {
+		program = argv[0]
+	}
+	words := append([]string{"sudo", program}, argv[1:]...)
+	for i, w := range words {
+		words[i] = shellQuote(w)
+	}
+	return fmt.Errorf("vmnet needs root on macOS 15 and older, so run: %s (nothing was touched; --backend=usernet needs no root)", strings.Join(words, " "))
+}
+
+// run serves until ctx is done and removes everything afterwards.
+func (t *trial) run(ctx context.Context) (err error) {
+	place, err := t.open(ctx)
+	if err != nil {
+		return unlessStopped(ctx, err)
+	}
+	defer func() { err = errors.Join(err, place.Close()) }()
+	if t.chosen {
+		if t.cfg, err = t.resolve(place.subnet.Addr().Next()); err != nil {
+			return err
+		}
+	}
+	t.cfg.SocketPath, t.cfg.StateDir = place.socket(), place.state()
+
+	// It has no path to upgrade by: what is tried ends with this process.
+	d := &daemon{cfg: t.cfg, log: t.log, began: time.Now(), failed: make(chan error, 1)}
+	defer d.stop()
+	if err := d.start(ctx); err != nil {
+		return unlessStopped(ctx, err)
+	}
+	if err := t.out.ready(ctx, t.describe(d, place)); err != nil {
+		return fmt.Errorf("cannot tell where the socket is: %w", err)
+	}
+	err = d.run(ctx)
+	t.out.stopped()
+	return err
+}
+
+// unlessStopped is err unless a signal was the reason for it.
+func unlessStopped(ctx context.Context, err error) error {
+	if errors.As(context.Cause(ctx), new(errSignal)) {
+		return nil
+	}
+	return err
+}
+
+// open makes the directory and chooses the subnet, or tells what the one that was asked for collides with.
+func (t *trial) open(ctx context.Context) (*tryPlace, error) {
+	var table *freenet.Table
+	if t.cfg.Mode != vnet.ModeBridged {
+		var err error
+		if table, err = freenet.System(); err != nil {
+			t.log.Warn("not all that could collide with the network is known", "error", err)
+		}
+	}
+	return openTryPlace(ctx, tryPlaceOptions{
+		Dir:   t.dir,
+		Bases: tryBases(runtime.GOOS, os.Geteuid()),
+		Root:  os.Geteuid() == 0,
+		Log:   t.log,
+		Choose: func(taken []netip.Prefix) (netip.Prefix, error) {
+			switch {
+			case table == nil:
+				return netip.Prefix{}, nil
+			case t.chosen:
+				return chooseFree(table, t.cfg.Subnet.Bits(), taken)
+			}
+			warnOverlaps(table, t.cfg.Subnet, taken, t.log)
+			return t.cfg.Subnet, nil
+		},
+	})
+}
+
+func chooseFree(table *freenet.Table, bits int, taken []netip.Prefix) (netip.Prefix, error) {
+	p, err := table.Choose(bits, taken...)
+	if errors.As(err, new(*freenet.NoneFree)) {
+		return p, fmt.Errorf("%w: end what needs them, or name a network to use all the same with --vmnet-gateway=IP", err)
+	}
+	return p, err
+}
+
+// warnOverlaps names what a network that was asked for collides with.
+func warnOverlaps(table *freenet.Table, subnet netip.Prefix, taken []netip.Prefix, log *slog.Logger) {
+	for _, c := range table.Overlaps(subnet) {
+		log.Warn(fmt.Sprintf("the network %s overlaps %s: one of the two is not reached; leave --vmnet-gateway away to have a free one chosen", subnet, c))
+	}
+	for _, p := range taken {
+		if p.Overlaps(subnet) {
+			log.Warn(fmt.Sprintf("the network %s overlaps that of another socket_vmnet2 try, %s", subnet, p))
+		}
+	}
+}

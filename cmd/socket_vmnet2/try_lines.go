@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/netip"
+	"os"
+	"os/user"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
+)
+
+// A tryLine tells how one program is made to use the network.
+type tryLine struct {
+	For  string `json:"for"`            // a short name, for scripts
+	What string `json:"what"`           // as a person calls it
+	Use  string `json:"use,omitempty"`  // lines to copy; empty: it cannot be used, and the note says why
+	Undo string `json:"undo,omitempty"` // what to do afterwards
+	Note string `json:"note,omitempty"`
+}
+
+// A tryReady is what is told when the network can be used.
+type tryReady struct {
+	Event   string    `json:"event"`
+	Version string    `json:"version"`
+	PID     int       `json:"pid"`
+	Backend string    `json:"backend"`
+	Mode    string    `json:"mode"`
+	Subnet  string    `json:"subnet,omitempty"`
+	Gateway string    `json:"gateway,omitempty"`
+	DHCPEnd string    `json:"dhcp_end,omitempty"`
+	Socket  string    `json:"socket"`
+	User    string    `json:"user"`             // whose the socket is, by name or number
+	Group   string    `json:"group"`            // that may use it as well
+	Dgram   string    `json:"dgram,omitempty"`  // of datagram clients
+	Client  string    `json:"client,omitempty"` // path of socket_vmnet_client
+	Lines   []tryLine `json:"lines"`
+}
+
+// describe tells what d serves.
+func (t *trial) describe(d *daemon, place *tryPlace) tryReady {
+	info := d.network.Load().Info()
+	r := tryReady{
+		Event: "ready", Version: compat.Version, PID: os.Getpid(), Backend: info.Backend, Mode: string(info.Mode),
+		Socket: place.socket(), Client: clientProgram(os.Executable),
+	}
+	if info.Subnet.IsValid() {
+		r.Subnet, r.Gateway = info.Subnet.String(), info.Gateway.String()
+	}
+	if info.DHCPEnd.IsValid() {
+		r.DHCPEnd = info.DHCPEnd.String()
+	}
+	if d.extras != nil {
+		r.Dgram = r.Socket + ".d" + compat.LongestRuntimePath
+	}
+	r.User, r.Group = ownersOf(r.Socket)
+	r.Lines = tryLines(r, runtime.GOOS, info.Gateway, randomMAC())
+	return r
+}
+
+// ownersOf are the user and the group of a file, by number where there is no name.
+func ownersOf(path string) (userName, groupName string) {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return "", ""
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return "", ""
+	}
+	userName, groupName = strconv.Itoa(int(st.Uid)), strconv.Itoa(int(st.Gid))
+	if u, err := user.LookupId(userName); err == nil {
+		userName = u.Username
+	}
+	if g, err := user.LookupGroupId(groupName); err == nil {
+		groupName = g.Name
+	}
+	return userName, groupName
+}
+
+// clientProgram is the socket_vmnet_client beside this program, also beside what a link to it leads to; empty if there is none.
+func clientProgram(executable func() (string, error)) string {
+	program, err := executable()
+	if err != nil {
+		return ""
+	}
+	programs := []string{program}
+	if real, err := filepath.EvalSymlinks(program); err == nil {
+		programs = append(programs, real)
+	}
+	for _, p := range programs {
+		client := filepath.Join(filepath.Dir(p), "socket_vmnet_client")
+		if info, err := os.Stat(client); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != fs.FileMode(0) {
+			return client
+		}
+	}
+	return ""
+}
+
+// randomMAC is a MAC address for one guest out of QEMU's range.
+func randomMAC() net.HardwareAddr {
+	m := net.HardwareAddr{0x52, 0x54, 0, 0, 0, 0}
+	_, _ = rand.Read(m[3:])
+	return m
+}
+
+// tryGuest names what the lines make for a trial only.
+const tryGuest = "socket-vmnet2-try"
+
+// minikubeHost is where minikube's qemu driver takes the host to be on any socket_vmnet network (pkg/minikube/cluster/ip.go).
+const minikubeHost = "192.168.105.1"
+
+// tryLines are the lines for all programs that can be on this system.
+func tryLines(r tryReady, goos string, gateway netip.Addr, mac net.HardwareAddr) []tryLine {
+	lines := []tryLine{
+		{
+			For: "lima-yaml", What: "Lima, in a machine's lima.yaml",
+			Use:  "networks:\n- socket: " + yamlString(r.Socket),
+			Undo: "take these lines out again and start the machine again",
+		},
+		{
+			For: "lima", What: "Lima, a new machine for the trial",
+			Use:  "limactl start --tty=false --name=" + tryGuest + " --set=" + shellQuote(`.networks=[{"socket":`+jsonString(r.Socket)+"}]"),
+			Undo: "limactl delete --force " + tryGuest,
+		},
+		minikubeLine(r, goos, gateway),
+	}
+	lines = append(lines, qemuLines(r, mac)...)
+	if goos != "darwin" || r.Dgram == "" {
+		return lines
+	}
+	const undo = "leave the option away again"
+	return append(
+		lines,
+		tryLine{
+			For: "vfkit", What: "vfkit",
+			Use: "vfkit ... --device " + shellQuote("virtio-net,unixSocketPath="+r.Dgram+",mac="+mac.String()), Undo: undo,
+		},
+		tryLine{
+			For: "krunkit", What: "krunkit",
+			Use: "krunkit ... --device " + shellQuote("virtio-net,type=unixgram,path="+r.Dgram+",mac="+mac.String()), Undo: undo,
+		},
+	)
+}
+
+// minikubeLine is for minikube's qemu driver, in a profile of its own.
+func minikubeLine(r tryReady, goos string, gateway netip.Addr) tryLine {
+	l := tryLine{For: "minikube", What: "minikube with the qemu driver, a new cluster for the trial"}
+	switch {
+	case goos != "darwin":
+		l.Note = "minikube has the network socket_vmnet on macOS only"
+		return l
+	case r.Backend != string(compat.BackendVmnet):
+		l.Note = "minikube looks for its guests in /var/db/dhcpd_leases, where only vmnet's DHCP server writes: leave --backend away"
+		return l
+	case r.Client == "":
+		l.Note = "it needs socket_vmnet_client, and there is none beside this program; \"make\" builds both into one directory"
+		return l
+	}
+	l.Use = fmt.Sprintf("minikube start --profile=%s --driver=qemu --network=socket_vmnet --socket-vmnet-path=%s --socket-vmnet-client-path=%s",
+		tryGuest, shellQuote(r.Socket), shellQuote(r.Client))
+	l.Undo = "minikube delete --profile=" + tryGuest
+	if gateway.String() != minikubeHost {
+		l.Note = fmt.Sprintf("minikube takes this host to be %s whatever the network, so that host.minikube.internal leads nowhere here; "+
+			"the cluster runs all the same. To have it right, stop socket_vmnet and try with --vmnet-gateway=%s", minikubeHost, minikubeHost)
+	}
+	return l
+}
+
+// qemuLines are for the versions of QEMU: those from 9.2 on come back by themselves after a restart of the daemon.
+func qemuLines(r tryReady, mac net.HardwareAddr) []tryLine {
+	device := "-device virtio-net-pci,netdev=n0,mac=" + mac.String()
+	stream := "stream,id=n0,server=off,addr.type=unix,addr.path=" + strings.ReplaceAll(r.Socket, ",", ",,")
+	const undo = "leave these options away again"
+	lines := []tryLine{
+		{For: "qemu", What: "QEMU 9.2 and newer", Use: device + " -netdev " + shellQuote(stream+",reconnect-ms=500"), Undo: undo},
+		{For: "qemu-8.0", What: "QEMU 8.0 to 9.1", Use: device + " -netdev " + shellQuote(stream+",reconnect=1"), Undo: undo},
+		{For: "qemu-7.2", What: "QEMU 7.2", Use: device + " -netdev " + shellQuote(stream), Undo: undo},
+	}
+	old := tryLine{For: "qemu-old", What: "any older QEMU"}
+	if r.Client == "" {
+		old.Note = "it needs socket_vmnet_client, and there is none beside this program; \"make\" builds both into one directory"
+	} else {
+		old.Use = shellQuote(r.Client) + " " + shellQuote(r.Socket) + " qemu-system-... " + device + " -netdev socket,id=n0,fd=3"
+		old.Undo = "start QEMU as before"
+	}
+	return append(lines, old)
+}
+
+// shellQuote is s as one word of a shell.
+func shellQuote(s string) string {
+	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789@%+=:,./_-"
+	if s != "" && strings.Trim(s, plain) == "" {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
+// jsonString is s in JSON, without escapes that only HTML needs.
+func jsonString(s string) string {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	_ = e.Encode(s)
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// yamlString is an absolute path in YAML, quoted where it could be read as something else.
+func yamlString(path string) string {
+	if shellQuote(path) == path && !strings.Contains(path, ": ") {
+		return path
+	}
+	return jsonString(path)
+}
