@@ -112,7 +112,7 @@ lint: lint.text
 	$(GO) tool -modfile=tools/go.mod golangci-lint run --build-tags vmnetsim
 	cd attach && $(GO) tool -modfile=../tools/go.mod golangci-lint run
 	cd test/report && $(GO) tool -modfile=../../tools/go.mod golangci-lint run
-	$(GO) tool -modfile=tools/actionlint/go.mod actionlint -pyflakes= .github/workflows/*.yml
+	$(GO) tool -modfile=tools/actionlint/go.mod actionlint -pyflakes= .github/workflows/*.yml $(wildcard docs/integrations/*.yml)
 
 # Scripts and pages: those of the tree, without what was built.
 FIND = find . '(' -name .git -o -name build -o -name artifacts -o -name node_modules ')' -prune -o -type f
