@@ -70,6 +70,8 @@ func completionCases(t *testing.T) []completionCase {
 		{"socket_vmnet2 service install -- --vmnet-mode=ho", []string{"host"}},
 		{"socket_vmnet2 service install -- --vmnet-mode=host so", []string{"sock"}},
 		{"socket_vmnet2 install --prefix=s", []string{"state"}},
+		{"socket_vmnet2 tr", []string{"try"}},
+		{"socket_vmnet2 try --js", []string{"--json"}},
 		{"socket_vmnet2 exec --dg", []string{"--dgram"}},
 		{"socket_vmnet2 exec --name upgrade so", []string{"sock"}},
 		{"/opt/socket_vmnet/bin/socket_vmnet2 upg", []string{"upgrade"}},
