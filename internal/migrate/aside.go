@@ -20,12 +20,13 @@ func (f *finder) replaceAside(in Install) Change {
 		"Its files stay as they are: its package manager would put them back, or Lima would not take them. socket_vmnet2 goes to "+
 			DefaultPrefix+" and serves the same sockets, so that clients need no change.")
 	jobs, networks := f.jobsOf(in), f.networksOf(in)
-	if len(jobs)+len(networks)+len(f.socketsOf(in)) == 0 {
+	if len(jobs)+len(networks) == 0 && !slices.ContainsFunc(f.plan.Daemons, func(d Daemon) bool { return f.isOf(in, d.Program) }) {
 		c.State = StateAlone
 		c.Why = "Nothing here runs it. Its socket_vmnet_client, which minikube uses, works with either daemon."
 		return c
 	}
 	c.Machines = f.machinesOf(in)
+	c.Check = []Step{{command(f.installed(DefaultPrefix), "--version"), "prints " + f.Version}}
 	own := f.installOf(DefaultPrefix + "/bin/socket_vmnet")
 	first := own == nil && !slices.ContainsFunc(f.plan.Changes, func(o Change) bool { return len(o.Steps) > 0 && o.Steps[0].Command == f.install(DefaultPrefix) })
 	if first {
@@ -33,11 +34,10 @@ func (f *finder) replaceAside(in Install) Change {
 		c.Steps = append(c.Steps, Step{f.install(DefaultPrefix), "copies files; no machine notices"})
 	}
 	var undo []Step
-	for i, j := range jobs {
-		forth, back := f.moveJob(in, j, i)
-		c.Steps, undo = append(c.Steps, forth...), append(undo, back...)
-		c.Files = append(c.Files, "/Library/LaunchDaemons/"+serviceLabel(j, i)+".plist")
+	for _, j := range jobs {
+		undo = append(undo, f.moveJob(in, j, &c)...)
 	}
+	undo = append(undo, f.moveDaemons(in, &c)...)
 	forth, back := f.moveNetworks(networks)
 	c.Steps, undo = append(c.Steps, forth...), append(undo, back...)
 	for _, s := range forth {
@@ -50,58 +50,87 @@ func (f *finder) replaceAside(in Install) Change {
 		undo = append(undo, Step{f.rollback(DefaultPrefix), "removes what was installed"})
 	}
 	c.Undo = append(undo, f.restartMachines(in)...)
-	c.Check = f.asideChecks(jobs)
 	return c
 }
 
+// jobsOf are the jobs that run an install, without those that have been moved.
 func (f *finder) jobsOf(in Install) []Job {
-	return slices.DeleteFunc(slices.Clone(f.plan.Jobs), func(j Job) bool { return !f.isOf(in, j.Program) })
+	return slices.DeleteFunc(slices.Clone(f.plan.Jobs), func(j Job) bool { return !f.isOf(in, j.Program) || f.replaced(j) })
+}
+
+// replaced tells whether a job is no more than a file that a package manager left, and one of ours has its socket.
+func (f *finder) replaced(j Job) bool {
+	return j.State == notLoaded && slices.ContainsFunc(f.plan.Jobs, func(o Job) bool {
+		return o.Owner == "socket_vmnet2" && j.Owner != o.Owner && samePath(o.Socket, j.Socket)
+	})
 }
 
 func (f *finder) networksOf(in Install) []Network {
 	return slices.DeleteFunc(slices.Clone(f.plan.Networks), func(n Network) bool { return !f.isOf(in, n.Program) })
 }
 
-// serviceNetwork are the options of service for what a job runs; the n-th job beside one of that kind gets a name.
-func serviceNetwork(j Job, n int) []string {
-	switch {
-	case n > 0:
-		return []string{fmt.Sprintf("--name=moved%d", n)}
-	case j.Mode == "bridged" && j.Interface != "":
-		return []string{"--network=bridged", "--interface=" + j.Interface}
-	case j.Mode == "host":
-		return []string{"--network=host"}
-	}
-	return []string{"--network=shared"}
+// A newService is the job of ours that takes another's place.
+type newService struct {
+	options []string // that name it
+	label   string
 }
 
-// serviceLabel is the label of the job that service makes then.
-func serviceLabel(j Job, n int) string {
-	const ours = "io.github.socket-vmnet2.socket_vmnet2"
+// newService chooses a name that no job has yet: that of the network, or else one after who had the job before.
+func (f *finder) newService(j Job) newService {
+	const base = "io.github.socket-vmnet2."
+	s := newService{[]string{"--network=shared"}, base + "socket_vmnet2"}
 	switch {
-	case n > 0:
-		return fmt.Sprintf("%s.moved%d", ours, n)
 	case j.Mode == "bridged" && j.Interface != "":
-		return ours + ".bridged." + j.Interface
+		s = newService{[]string{"--network=bridged", "--interface=" + j.Interface}, base + "socket_vmnet2.bridged." + j.Interface}
 	case j.Mode == "host":
-		return ours + ".host"
+		s = newService{[]string{"--network=host"}, base + "socket_vmnet2.host"}
 	}
-	return ours
+	taken := func(label string) bool {
+		return slices.Contains(f.services, label) || slices.ContainsFunc(f.plan.Jobs, func(o Job) bool { return o.Label == label })
+	}
+	for n := 1; taken(s.label); n++ {
+		name := j.Owner
+		if n > 1 {
+			name = fmt.Sprintf("%s%d", j.Owner, n)
+		}
+		s = newService{[]string{"--name=" + name}, base + name}
+	}
+	f.services = append(f.services, s.label)
+	return s
+}
+
+// served tells whether a job that stays, or one that has been moved already, serves the socket of j.
+func (f *finder) served(j Job) bool {
+	if slices.Contains(f.moved, public(j.Socket)) {
+		return true
+	}
+	return slices.ContainsFunc(f.plan.Jobs, func(o Job) bool {
+		in := f.installOf(o.Program)
+		return o.Label != j.Label && samePath(o.Socket, j.Socket) && in != nil && (in.Ours || in.inPlace())
+	})
 }
 
 // moveJob has a job of ours serve the socket of another, and back.
-func (f *finder) moveJob(in Install, j Job, n int) (forth, back []Step) {
+func (f *finder) moveJob(in Install, j Job, c *Change) (undo []Step) {
 	stop, start := f.jobSwitch(in, j)
-	program := f.installed(DefaultPrefix)
-	args := append([]string{program, "service", "install"}, serviceNetwork(j, n)...)
-	args = append(append(args, "--"), j.Arguments[1:]...)
-	remove := append([]string{program, "service", "uninstall"}, serviceNetwork(j, n)...)
-	forth = []Step{
-		{stop, "no network on " + j.Socket + " from here on"},
-		{"sudo " + command(args...), "the same options and the same socket: the network is back"},
+	if f.served(j) {
+		c.Steps = append(c.Steps, Step{stop, "another job serves " + j.Socket + " as well, and goes on to"})
+		return []Step{{start, "as it was, with both"}}
 	}
-	back = []Step{{"sudo " + command(remove...), ""}, {start, "the old daemon again"}}
-	return forth, back
+	f.moved = append(f.moved, public(j.Socket))
+	s := f.newService(j)
+	program := f.installed(DefaultPrefix)
+	service := func(verb string, more ...string) string {
+		return "sudo " + command(append(append([]string{program, "service", verb}, s.options...), more...)...)
+	}
+	c.Files = append(c.Files, "/Library/LaunchDaemons/"+s.label+".plist")
+	c.Steps = append(
+		c.Steps,
+		Step{stop, "no network on " + j.Socket + " from here on"},
+		Step{service("install", append([]string{"--"}, j.Arguments[1:]...)...), "the same options and the same socket: the network is back"},
+	)
+	c.Check = append(c.Check, Step{service("status"), "says that it runs"})
+	return []Step{{service("uninstall"), ""}, {start, "the old daemon again"}}
 }
 
 // jobSwitch are the commands that stop and start a job for good.
@@ -132,6 +161,23 @@ func brewPrefix(program string) string {
 	return "/opt/homebrew"
 }
 
+// moveDaemons has our program run in place of daemons that were started by hand, and back.
+func (f *finder) moveDaemons(in Install, c *Change) (undo []Step) {
+	for _, d := range f.plan.Daemons {
+		if !f.isOf(in, d.Program) || d.StartedBy != byHand {
+			continue
+		}
+		sudo := ""
+		if d.UID == 0 {
+			sudo = "sudo "
+		}
+		args := append([]string{filepath.Join(filepath.Dir(f.installed(DefaultPrefix)), "socket_vmnet")}, d.Arguments[1:]...)
+		c.Steps = append(c.Steps, Step{fmt.Sprintf("%skill %d && %s%s", sudo, d.PID, sudo, command(args...)), "it was started by hand; the same with the new program"})
+		undo = append(undo, Step{sudo + command(d.Arguments...), "the old daemon again, after the new one has been ended"})
+	}
+	return undo
+}
+
 // moveNetworks has Lima run the program below DefaultPrefix, and back.
 func (f *finder) moveNetworks(networks []Network) (forth, back []Step) {
 	var seen []string
@@ -153,13 +199,4 @@ func (f *finder) moveNetworks(networks []Network) (forth, back []Step) {
 		}
 	}
 	return forth, back
-}
-
-func (f *finder) asideChecks(jobs []Job) []Step {
-	all := []Step{{command(f.installed(DefaultPrefix), "--version"), "prints " + f.Version}}
-	for i, j := range jobs {
-		args := append([]string{f.installed(DefaultPrefix), "service", "status"}, serviceNetwork(j, i)...)
-		all = append(all, Step{"sudo " + command(args...), "says that it runs"})
-	}
-	return all
 }

@@ -60,7 +60,8 @@ func leftAlone(in Install) Change {
 
 // done is for an install that is ours already.
 func (f *finder) done(in Install) Change {
-	c := newChange(idOf(in), "socket_vmnet2 at "+in.Prefix, StateDone, "")
+	c := newChange(idOf(in), "socket_vmnet2 at "+in.Prefix, StateDone,
+		"From here on a newer version comes in with socket_vmnet2 upgrade SOCKET, which disconnects nobody.")
 	for _, d := range f.plan.Daemons {
 		if f.isOf(in, d.Program) && f.outdated(d) {
 			c.Steps = append(c.Steps, Step{f.restartDaemon(d), fmt.Sprintf("process %d seems to be still the old program, since there is no %s", d.PID, d.Socket+".d/control")})

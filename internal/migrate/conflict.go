@@ -4,6 +4,7 @@ package migrate
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -63,7 +64,7 @@ func (f *finder) unsafePaths() {
 func (f *finder) sameJobs() {
 	for i, a := range f.plan.Jobs {
 		for _, b := range f.plan.Jobs[i+1:] {
-			if samePath(a.Socket, b.Socket) {
+			if samePath(a.Socket, b.Socket) && a.State != notLoaded && b.State != notLoaded {
 				f.conflict(Conflict{
 					Kind: "two-jobs", Text: fmt.Sprintf("the jobs %s (%s) and %s (%s) both serve %s", a.Label, a.Path, b.Label, b.Path, a.Socket),
 					Fix: "keep one: sudo launchctl bootout " + quote("system/"+b.Label),
@@ -130,26 +131,33 @@ func (f *finder) limaSudoersCommand(n Network) string {
 	return "limactl sudoers >etc_sudoers.d_lima && sudo install -o root -m 0440 etc_sudoers.d_lima " + quote(f.local(n.Sudoers))
 }
 
-// sharedSubnets are two daemons that would make the same subnet.
+// sharedSubnets are daemons that would make the same subnet.
 func (f *finder) sharedSubnets() {
-	type user struct{ name, subnet, socket string }
-	var users []user
+	users, sockets := map[string][]string{}, map[string][]string{}
+	add := func(name string, d daemonArgs) {
+		if d.Subnet != "" {
+			users[d.Subnet] = append(users[d.Subnet], name+" ("+d.Socket+")")
+			sockets[d.Subnet] = append(sockets[d.Subnet], public(d.Socket))
+		}
+	}
 	for _, j := range f.plan.Jobs {
-		users = append(users, user{"the job " + j.Label, j.Subnet, j.Socket})
+		if j.State == notLoaded {
+			continue
+		}
+		add("the job "+j.Label, j.daemonArgs)
 	}
 	for _, n := range f.plan.Networks {
 		if n.used {
-			users = append(users, user{n.Tool + "'s network " + n.Name, n.Subnet, n.Socket})
+			add(n.Tool+"'s network "+n.Name, n.daemonArgs)
 		}
 	}
-	for i, a := range users {
-		for _, b := range users[i+1:] {
-			if a.subnet != "" && a.subnet == b.subnet && !samePath(a.socket, b.socket) {
-				f.conflict(Conflict{
-					Kind: "subnet", Text: fmt.Sprintf("%s (%s) and %s (%s) are both on %s", a.name, a.socket, b.name, b.socket, a.subnet),
-					Fix: "stop one while the other runs, or give one another gateway",
-				})
-			}
+	for _, subnet := range slices.Sorted(maps.Keys(users)) {
+		slices.Sort(sockets[subnet])
+		if len(slices.Compact(sockets[subnet])) > 1 {
+			f.conflict(Conflict{
+				Kind: "subnet", Text: "on " + subnet + " there are " + strings.Join(users[subnet], " and "),
+				Fix: "run one at a time, or give the others another gateway: two daemons with a network each can take the subnet from each other",
+			})
 		}
 	}
 }

@@ -13,6 +13,9 @@ import (
 	"howett.net/plist"
 )
 
+// notLoaded is the state of a job that is a file and nothing else.
+const notLoaded = "not loaded"
+
 // launchdJob is what matters here of a job's property list.
 type launchdJob struct {
 	Label            string
@@ -121,7 +124,7 @@ func (f *finder) jobState(j Job, home string) string {
 		return ""
 	}
 	if err != nil {
-		return "not loaded"
+		return notLoaded
 	}
 	for line := range strings.Lines(string(out)) {
 		if state, ok := strings.CutPrefix(strings.TrimSpace(line), "state = "); ok {

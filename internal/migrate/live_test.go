@@ -156,7 +156,7 @@ func TestBusyMachine(t *testing.T) {
 	}, commands)
 	var text bytes.Buffer
 	require.NoError(t, p.WriteText(&text))
-	assert.Contains(t, strings.Join(strings.Fields(text.String()), " "), "reconnects by itself. Without a network until the daemon listens again")
+	assert.Contains(t, strings.Join(strings.Fields(text.String()), " "), "comes back by itself after a restart of its daemon: no network until the daemon listens again")
 }
 
 func conflictTexts(p *Plan) string {

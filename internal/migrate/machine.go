@@ -110,7 +110,7 @@ func (f *finder) findClients() {
 func (f *finder) nameDaemons() {
 	for i := range f.plan.Daemons {
 		d := &f.plan.Daemons[i]
-		if d.StartedBy != "by hand" {
+		if d.StartedBy != byHand {
 			continue
 		}
 		if n := slices.IndexFunc(f.plan.Networks, func(n Network) bool { return samePath(n.Socket, d.Socket) }); n >= 0 {

@@ -53,7 +53,9 @@ type finder struct {
 	ctx       context.Context //nolint:containedctx // of the one call of Find
 	plan      *Plan
 	processes []Process
-	asked     bool // processes are known
+	asked     bool     // processes are known
+	services  []string // labels of jobs that the plan makes
+	moved     []string // sockets that they serve
 }
 
 // findTime is how long the programs that are asked may take in all.

@@ -67,13 +67,16 @@ func PS(run Runner) func(context.Context) ([]Process, error) {
 	}
 }
 
+// byHand is who started a daemon that no job, no tool and no configuration knows.
+const byHand = "by hand"
+
 // findDaemons looks for running daemons, and for the install that each is of.
 func (f *finder) findDaemons() {
 	for _, p := range f.processes {
 		if !isDaemon(p.Args) {
 			continue
 		}
-		d := Daemon{PID: p.PID, UID: p.UID, Arguments: cleanAll(p.Args), daemonArgs: parseArgs(p.Args), StartedBy: "by hand"}
+		d := Daemon{PID: p.PID, UID: p.UID, Arguments: cleanAll(p.Args), daemonArgs: parseArgs(p.Args), StartedBy: byHand}
 		f.addInstall(d.Program)
 		in := f.installOf(d.Program)
 		d.Ours = strings.HasPrefix(filepath.Base(d.Program), "socket_vmnet2") || in != nil && in.Ours

@@ -18,7 +18,7 @@ func (f *finder) restarts(in Install, forth bool) []Step {
 		}
 	}
 	for _, d := range f.plan.Daemons {
-		if f.isOf(in, d.Program) && d.StartedBy == "by hand" {
+		if f.isOf(in, d.Program) && d.StartedBy == byHand {
 			note := "it was started by hand; start it again in a terminal, or as you did"
 			steps = append(steps, Step{f.restartDaemon(d), note})
 		}
@@ -33,7 +33,7 @@ func (f *finder) restartJob(j Job, forth bool) Step {
 		note = "runs the old program again"
 	}
 	switch j.State {
-	case "not loaded":
+	case notLoaded:
 		note = "the job is not loaded now, so this can be left out"
 	case "not running":
 		note = "the job does not run now, so this can be left out"

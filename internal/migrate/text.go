@@ -162,11 +162,11 @@ func (t *text) machines(p *Plan) {
 		}
 		switch m.Effect {
 		case EffectReconnects:
-			t.wrap("   ", "      ", name+on+": reconnects by itself. Without a network "+m.Outage+": "+m.Why+".")
+			t.wrap("   ", "      ", name+on+": comes back by itself after a restart of its daemon: no network "+m.Outage+"; "+m.Why+".")
 		case EffectNotRunning, EffectNone:
 			t.wrap("   ", "      ", name+on+": "+m.Why+".")
 		default:
-			t.wrap("   ", "      ", name+on+": must be restarted. Without a network from the daemon's restart on "+m.Outage+": "+m.Why+".")
+			t.wrap("   ", "      ", name+on+": needs a restart after one of its daemon, and has no network in between: "+m.Why+".")
 		}
 	}
 }
@@ -191,6 +191,16 @@ func (t *text) looked(p *Plan) {
 }
 
 func (t *text) changes(p *Plan, section int) {
+	todo := 0
+	for _, c := range p.Changes {
+		if c.State == StateToDo {
+			todo++
+		}
+	}
+	if todo > 1 {
+		t.wrap("   ", "   ", "In this order, or only some of it. To undo more than one, begin with the last.")
+		t.line("")
+	}
 	for i, c := range p.Changes {
 		if i > 0 {
 			t.line("")
@@ -207,7 +217,7 @@ func (t *text) changes(p *Plan, section int) {
 		}
 		t.steps("Do, in this order:", c.Steps)
 		t.steps("Check:", c.Check)
-		t.steps("Undo, at any time:", c.Undo)
+		t.steps("Undo:", c.Undo)
 	}
 }
 
