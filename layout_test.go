@@ -171,6 +171,8 @@ var skips = map[string]string{
 	"internal/compat/errtext/errtext_test.go: TestAgainstC":             "gcc, for the C library's strerror",
 	"internal/compat/pidfile_test.go: needRoot":                         "root, to become another user",
 	"internal/rundir/rundir_test.go: needRoot":                          "root, to become another user",
+	"internal/service/lint_test.go: tool":                               "systemd-analyze and visudo, which test/e2e/setup.sh gets",
+	"internal/service/rig_linux_test.go: needRig":                       "root, for namespaces, and systemd, which test/e2e/setup.sh gets",
 	"internal/state/file_test.go: TestForeign":                          "root, to give a file to another user",
 	"internal/state/file_test.go: TestUntrustedDirectory":               "root, for whom the rules are stricter",
 	"internal/manual/page_test.go: missing":                             "linters and shells, which test/e2e/setup.sh gets",

@@ -3,12 +3,15 @@
 package service
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
@@ -96,7 +99,7 @@ func (s *System) newJob(o Options) (*Job, error) {
 	}
 	j.Program = filepath.Join(j.Prefix, "bin", "socket_vmnet2")
 	if s.GOOS == "darwin" {
-		j.Name = labelBase + "." + cmpOr(suffix, unitBase)
+		j.Name = labelBase + "." + cmp.Or(suffix, unitBase)
 		if suffix != "" && o.Name == "" {
 			j.Name = labelBase + "." + unitBase + "." + suffix
 		}
@@ -122,14 +125,13 @@ func (s *System) newJob(o Options) (*Job, error) {
 	if !filepath.IsAbs(o.Prefix) {
 		return nil, fmt.Errorf("--prefix=%s is no absolute path", o.Prefix)
 	}
-	return j, s.arguments(j, o, suffix)
-}
-
-func cmpOr(a, b string) string {
-	if a != "" {
-		return a
+	if s.GOOS != "darwin" && strings.ContainsAny(j.Program, "\"'\\") {
+		return nil, fmt.Errorf("--prefix=%s: systemd takes no program with a quotation mark or a backslash in its path", o.Prefix)
 	}
-	return b
+	if !storable(j.Program) {
+		return nil, fmt.Errorf("--prefix=%q has a control character, or is no text: the files of service managers take none", o.Prefix)
+	}
+	return j, s.arguments(j, o, suffix)
 }
 
 // suffix is what the job's name has behind that of the shared network.
@@ -189,10 +191,15 @@ func (s *System) arguments(j *Job, o Options, suffix string) error {
 	return s.ownership(j, cfg)
 }
 
+// storable tells whether the files of service managers can have s in them.
+func storable(s string) bool {
+	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f || r == '\uFFFE' || r == '\uFFFF' })
+}
+
 // parseDaemon reads the daemon's options as the daemon does.
 func parseDaemon(args []string) (*compat.Config, error) {
 	for _, a := range args {
-		if strings.ContainsFunc(a, func(r rune) bool { return r < ' ' || r == 0x7f || r == '\uFFFD' || r == '\uFFFE' || r == '\uFFFF' }) {
+		if !storable(a) {
 			return nil, fmt.Errorf("the daemon's option %q has a control character, or is no text: the files of service managers take none", a)
 		}
 	}
@@ -214,7 +221,7 @@ func parseDaemon(args []string) (*compat.Config, error) {
 
 // defaultArguments are those of socket_vmnet's own jobs.
 func (s *System) defaultArguments(o Options, suffix string) []string {
-	socket := s.socketDir(o.User) + "/" + cmpOr(suffix, "shared")
+	socket := s.socketDir(o.User) + "/" + cmp.Or(suffix, "shared")
 	if s.GOOS == "darwin" && !o.User {
 		socket = "/var/run/socket_vmnet"
 		if suffix != "" {
@@ -236,11 +243,16 @@ func (s *System) socketDir(user bool) string {
 	case user && s.GOOS == "darwin":
 		return filepath.Join(s.Home, ".socket_vmnet2")
 	case user:
-		return filepath.Join(s.RuntimeDir, "socket_vmnet2")
+		return s.userRuntime() + "/socket_vmnet2"
 	case s.GOOS == "darwin":
 		return "/var/run"
 	}
 	return linuxRun
+}
+
+// userRuntime is what systemd knows as %t in the user's units.
+func (s *System) userRuntime() string {
+	return cmp.Or(s.RuntimeDir, "/run/user/"+strconv.Itoa(s.UID))
 }
 
 // checkPlace refuses paths that the daemon could not use as a job.
@@ -273,7 +285,7 @@ func (s *System) ownership(j *Job, cfg *compat.Config) error {
 		j.Group = cfg.SocketGroup
 	}
 	if j.User {
-		j.Runtime = s.RuntimeDir
+		j.Runtime = s.userRuntime()
 	}
 	if !j.User && cfg.SocketUser != "" {
 		return errors.New("--socket-user needs root, and the service runs as a user of its own: use --socket-group")

@@ -101,7 +101,7 @@ func (s *Service) arguments(before state) []string {
 	case *launchd:
 		words = launchdArguments(before.files[m.path()])
 	case *systemd:
-		words = unitArguments(before.files[m.servicePath()], s.sys.RuntimeDir)
+		words = unitArguments(before.files[m.servicePath()], s.sys.userRuntime())
 	}
 	if len(words) < 2 {
 		return nil

@@ -3,6 +3,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -40,7 +41,7 @@ func (p *plan) commandUnless(accepted func(Result) bool, argv ...string) {
 	p.add(step{shows: []string{"run " + shellLine(argv)}, do: func(ctx context.Context) error {
 		r, err := p.sys.Run(ctx, argv...)
 		if err == nil && r.Code != 0 && (accepted == nil || !accepted(r)) {
-			err = fmt.Errorf("exit code %d: %s", r.Code, cmpOr(strings.TrimSpace(r.Stderr+r.Stdout), "it says nothing"))
+			err = fmt.Errorf("exit code %d: %s", r.Code, cmp.Or(strings.TrimSpace(r.Stderr+r.Stdout), "it says nothing"))
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", shellLine(argv), err)

@@ -38,7 +38,7 @@ func escapeXML(s string) (string, error) {
 	if err := xml.EscapeText(&b, []byte(s)); err != nil {
 		return "", err
 	}
-	return strings.ReplaceAll(b.String(), "{{", "&#123;{"), nil
+	return strings.ReplaceAll(b.String(), "{", "&#123;"), nil
 }
 
 // plain is what ExecStart= takes as it is.

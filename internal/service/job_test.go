@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	"encoding/xml"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"howett.net/plist"
+)
+
+func darwin() *System { return &System{GOOS: "darwin", Home: "/Users/me", UID: 501} }
+func linux() *System  { return &System{GOOS: "linux", Home: "/home/me", UID: 1000} }
+
+func TestBadOptions(t *testing.T) {
+	daemon := func(args ...string) Options { return Options{Daemon: args, DaemonSet: true} }
+	for name, tt := range map[string]struct {
+		sys  *System
+		o    Options
+		want string
+	}{
+		"network":                      {darwin(), Options{Network: "nat"}, "--network=nat is none of shared, host and bridged"},
+		"bridged without interface":    {darwin(), Options{Network: "bridged"}, "--network=bridged needs --interface"},
+		"bridged on Linux":             {linux(), Options{Network: "bridged", Interface: "eth0"}, "needs macOS"},
+		"interface of no bridge":       {darwin(), Options{Interface: "en0"}, "--interface=en0 is for --network=bridged"},
+		"interface that is a path":     {darwin(), Options{Network: "bridged", Interface: "../en0"}, "is no name of an interface"},
+		"name with a slash":            {darwin(), Options{Name: "a/b"}, "--name=a/b cannot be the name of a job"},
+		"name with a dot":              {darwin(), Options{Name: "bridged.en0"}, "cannot be the name"},
+		"name with a space":            {linux(), Options{Name: "a b"}, "cannot be the name"},
+		"name with a specifier":        {linux(), Options{Name: "a%n"}, "cannot be the name"},
+		"name of an option":            {linux(), Options{Name: "-x"}, "cannot be the name"},
+		"name that is too long":        {linux(), Options{Name: strings.Repeat("a", 65)}, "cannot be the name"},
+		"name of a network":            {darwin(), Options{Name: "host"}, "--name=host is taken"},
+		"name without options":         {darwin(), Options{Name: "lab"}, "--name=lab needs the daemon's options"},
+		"relative prefix":              {darwin(), Options{Prefix: "opt"}, "--prefix=opt is no absolute path"},
+		"prefix with a quote":          {linux(), Options{Prefix: `/opt/"a"`}, "systemd takes no program with a quotation mark"},
+		"prefix with a line feed":      {darwin(), Options{Prefix: "/opt/a\n"}, "has a control character"},
+		"no socket":                    {darwin(), daemon("--vmnet-gateway=192.168.105.1"), "need one SOCKET"},
+		"nothing behind --":            {darwin(), daemon(), "need one SOCKET"},
+		"two sockets":                  {darwin(), daemon("/a", "/b"), "need one SOCKET"},
+		"relative socket":              {darwin(), daemon("a"), "SOCKET (a) is no absolute path"},
+		"relative pidfile":             {darwin(), daemon("--pidfile=a", "/b"), "--pidfile (a) is no absolute path"},
+		"unknown option":               {darwin(), daemon("--vmnet-gatewai=1.2.3.4", "/a"), "the daemon's options behind --: "},
+		"bad value":                    {darwin(), daemon("--vmnet-gateway=x", "/a"), "the daemon's options behind --: "},
+		"help":                         {darwin(), daemon("--help"), "only print something"},
+		"list":                         {darwin(), daemon("--list-interfaces"), "only print something"},
+		"another mode":                 {darwin(), daemon("--vmnet-mode=host", "/a"), "another kind than --network=shared"},
+		"another interface":            {darwin(), Options{Network: "bridged", Interface: "en0", DaemonSet: true, Daemon: []string{"--vmnet-mode=bridged", "--vmnet-interface=en1", "/a"}}, "--interface is en0"},
+		"control character":            {darwin(), daemon("/a\nb"), "has a control character"},
+		"no UTF-8":                     {linux(), daemon("/a\xff"), "is no text"},
+		"socket outside /run on Linux": {linux(), daemon("/tmp/a"), "SOCKET (/tmp/a) must be in /run/socket_vmnet2"},
+		"socket below a directory":     {linux(), daemon("/run/socket_vmnet2/a/b"), "must be in /run/socket_vmnet2"},
+		"socket that leads out":        {linux(), daemon("/run/socket_vmnet2/../a"), "must be in /run/socket_vmnet2"},
+		"state outside on Linux":       {linux(), daemon("--state-dir=/srv", "/run/socket_vmnet2/a"), "--state-dir (/srv) must be in"},
+		"owner of an activated socket": {linux(), Options{Activated: true, DaemonSet: true, Daemon: []string{"--socket-group=x", "/run/socket_vmnet2/a"}}, "leave out --socket-user"},
+		"owner on Linux":               {linux(), daemon("--socket-user=me", "/run/socket_vmnet2/a"), "--socket-user needs root"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tt.o.Installing = true
+			_, err := tt.sys.newJob(tt.o)
+			require.ErrorContains(t, err, tt.want)
+			assert.NotContains(t, err.Error(), "\n")
+		})
+	}
+}
+
+func TestNames(t *testing.T) {
+	for _, tt := range []struct {
+		sys          *System
+		o            Options
+		name, socket string
+	}{
+		{darwin(), Options{}, "io.github.socket-vmnet2.socket_vmnet2", "/var/run/socket_vmnet"},
+		{darwin(), Options{Network: "host"}, "io.github.socket-vmnet2.socket_vmnet2.host", "/var/run/socket_vmnet.host"},
+		{darwin(), Options{Network: "bridged", Interface: "en7"}, "io.github.socket-vmnet2.socket_vmnet2.bridged.en7", "/var/run/socket_vmnet.bridged.en7"},
+		{darwin(), Options{Name: "lab", DaemonSet: true, Daemon: []string{"/var/run/lab"}}, "io.github.socket-vmnet2.lab", "/var/run/lab"},
+		{darwin(), Options{User: true, Network: "host"}, "io.github.socket-vmnet2.socket_vmnet2.host", "/Users/me/.socket_vmnet2/host"},
+		{linux(), Options{}, "socket_vmnet2", "/run/socket_vmnet2/shared"},
+		{linux(), Options{Network: "host"}, "socket_vmnet2-host", "/run/socket_vmnet2/host"},
+		{linux(), Options{Name: "lab", DaemonSet: true, Daemon: []string{"/run/socket_vmnet2/lab"}}, "socket_vmnet2-lab", "/run/socket_vmnet2/lab"},
+		{linux(), Options{User: true}, "socket_vmnet2", "/run/user/1000/socket_vmnet2/shared"},
+	} {
+		tt.o.Installing = true
+		j, err := tt.sys.newJob(tt.o)
+		require.NoError(t, err)
+		assert.Equal(t, tt.name, j.Name)
+		assert.Equal(t, tt.socket, j.Socket)
+	}
+}
+
+// nasty are what shells, XML, units and templates find special.
+var nasty = []string{
+	"/a b", "/a%n", "/%%", "/$HOME", "/${HOME}", "/$$", "/a&b", "/<a>", `/"a"`, `/a'b'`, `/a\x20b`, `/\`, "/{{Name}}", "/{{", "/{{{", "/;", "/a;b", "/é", "/#a", "/--", "/]]>",
+}
+
+// TestEscapes: whatever is in a path or an option is the same in the program that is started. The readers are not ours.
+func TestEscapes(t *testing.T) {
+	j := &Job{Name: "x", Network: "x", Program: "/opt/" + strings.Join(nasty, ""), LogDir: nasty[0] + nasty[6] + nasty[12], Args: append([]string{";", ""}, nasty...)}
+	j.Socket = j.Args[len(j.Args)-1]
+	want := append([]string{j.Program}, j.Args...)
+
+	text, err := j.text("launchd.plist.tmpl")
+	require.NoError(t, err)
+	var job struct {
+		ProgramArguments []string
+		StandardOutPath  string
+	}
+	_, err = plist.Unmarshal([]byte(text), &job)
+	require.NoError(t, err)
+	assert.Equal(t, want, job.ProgramArguments)
+	assert.Equal(t, j.LogDir+"/stdout", job.StandardOutPath)
+	assert.Equal(t, want, launchdArguments(text))
+	assert.NotContains(t, text, "{{", "it is a template of the library's, without keys")
+	require.NoError(t, xml.Unmarshal([]byte(text), new(struct{})))
+
+	text, err = j.text("systemd.service.tmpl")
+	require.NoError(t, err)
+	assert.Equal(t, want, unitArguments(text, "/run/user/7"))
+	assert.NotContains(t, text, "{{")
+}
+
+// TestUnitWords: taking apart is the reverse of putting together, for any words.
+func TestUnitWords(t *testing.T) {
+	const alphabet = `ab \"'$%{};x0t/-#` + "é"
+	r := rand.New(rand.NewPCG(1, 2))
+	word := func() string {
+		var b strings.Builder
+		for range r.IntN(6) {
+			b.WriteRune([]rune(alphabet)[r.IntN(len([]rune(alphabet)))])
+		}
+		return b.String()
+	}
+	for range 20000 {
+		j := &Job{Program: "/" + word(), Runtime: "/run/user/7"}
+		for range r.IntN(4) {
+			j.Args = append(j.Args, word())
+		}
+		if r.IntN(2) == 0 {
+			j.Args = append(j.Args, j.Runtime+"/"+word())
+		}
+		line := execStart(j)
+		require.Equal(t, append([]string{j.Program}, j.Args...), splitUnit(line, j.Runtime), line)
+	}
+}
+
+func TestSplitUnit(t *testing.T) {
+	for line, want := range map[string][]string{
+		`/a  b "c d" e%%f $$g "\x41\\\""`: {"/a", "b", "c d", "e%f", "$g", `A\"`},
+		`/a %t/b`:                         {"/a", "/run/user/7/b"},
+		`/a$$b`:                           {"/a$$b"}, // there are no variables in the program
+		`/a ""`:                           {"/a", ""},
+		``:                                nil,
+		`/a "\xzz"`:                       nil,
+	} {
+		assert.Equal(t, want, splitUnit(line, "/run/user/7"), line)
+	}
+}

@@ -1,0 +1,370 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// A mac is a staged macOS: a tree of files, and a launchd that knows jobs. It runs on any system.
+type mac struct {
+	t       *testing.T
+	sys     *System
+	loaded  map[string]string // property lists by target
+	stopped map[string]bool   // loaded, and no process
+	off     map[string]bool   // disabled
+	ending  int               // how often print still shows a job that was booted out
+	served  map[string]bool   // sockets that others serve
+	calls   []string          // without print, which only asks
+	fail    string            // the verb that fails
+	jobs    map[string]string // what each target serves
+}
+
+func newMac(t *testing.T) *mac {
+	t.Helper()
+	m := &mac{t: t, loaded: map[string]string{}, stopped: map[string]bool{}, off: map[string]bool{}, served: map[string]bool{}, jobs: map[string]string{}}
+	root := t.TempDir()
+	for _, dir := range []string{"Library/LaunchDaemons", "var/run", "var/log", "opt/socket_vmnet/bin", "Users/me"} {
+		require.NoError(t, os.MkdirAll(filepath.Join(root, dir), 0o755))
+	}
+	require.NoError(t, os.WriteFile(root+"/opt/socket_vmnet/bin/socket_vmnet2", nil, 0o755))
+	m.sys = &System{
+		GOOS: "darwin", Root: root, Home: "/Users/me", Darwin: 25, Run: m.run, Library: m,
+		Find: func(string) error { return nil }, Manager: func() string { return "darwin-launchd" },
+		Reach:    m.reach,
+		Group:    func(string) (int, error) { return 0, nil },
+		Patience: 100 * time.Millisecond, Tick: time.Millisecond,
+	}
+	return m
+}
+
+// Install is what the library does on macOS: write the file, if it is not there, in the place that it knows itself.
+func (m *mac) Install(j *Job, text string) error {
+	path := m.sys.at("/Library/LaunchDaemons/" + j.Name + ".plist")
+	if j.User {
+		path = m.sys.at("/Users/me/Library/LaunchAgents/" + j.Name + ".plist")
+	}
+	if _, err := os.Stat(path); err == nil {
+		return fmt.Errorf("Init already exists: %s", path)
+	}
+	return os.WriteFile(path, []byte(text), 0o666)
+}
+
+func (m *mac) Uninstall(*Job) error {
+	return errors.New("the library unloads jobs in the wrong domain")
+}
+func (m *mac) Start(*Job) error   { return m.Uninstall(nil) }
+func (m *mac) Stop(*Job) error    { return m.Uninstall(nil) }
+func (m *mac) Restart(*Job) error { return m.Uninstall(nil) }
+
+// reach: a job's socket is served while the job runs.
+func (m *mac) reach(path string) error {
+	if m.served[path] {
+		return nil
+	}
+	for target, socket := range m.jobs {
+		if socket == path && m.loaded[target] != "" && !m.stopped[target] {
+			return nil
+		}
+	}
+	return syscall.ECONNREFUSED
+}
+
+// run is launchctl.
+func (m *mac) run(_ context.Context, argv ...string) (Result, error) {
+	require.Equal(m.t, "launchctl", argv[0])
+	verb, args := argv[1], argv[2:]
+	if verb == "print" {
+		return m.print(args[0]), nil
+	}
+	m.calls = append(m.calls, strings.Join(argv, " "))
+	if verb == m.fail {
+		return Result{Code: 5, Stderr: "Bootstrap failed: 5: Input/output error\n"}, nil
+	}
+	switch target := args[len(args)-1]; verb {
+	case "enable":
+		delete(m.off, target)
+	case "bootstrap":
+		b, err := os.ReadFile(m.sys.at(args[1]))
+		require.NoError(m.t, err)
+		target = args[0] + "/" + strings.TrimSuffix(filepath.Base(args[1]), ".plist")
+		if m.off[target] || m.loaded[target] != "" || m.ending > 0 {
+			return Result{Code: 5, Stderr: "Bootstrap failed: 5: Input/output error\n"}, nil
+		}
+		arguments := launchdArguments(string(b))
+		m.loaded[target], m.jobs[target] = string(b), arguments[len(arguments)-1]
+	case "bootout":
+		if m.loaded[target] == "" {
+			return Result{Code: noProcess, Stderr: "Boot-out failed: 3: No such process\n"}, nil
+		}
+		delete(m.loaded, target)
+		m.ending = 2
+		return Result{Code: inProgress, Stderr: "Boot-out failed: 36: Operation now in progress\n"}, nil
+	case "kickstart":
+		if m.loaded[target] == "" {
+			return Result{Code: noService, Stderr: "Could not find service\n"}, nil
+		}
+		delete(m.stopped, target)
+	default:
+		m.t.Errorf("launchctl %s", verb)
+	}
+	return Result{}, nil
+}
+
+func (m *mac) print(target string) Result {
+	switch {
+	case m.loaded[target] == "" && m.ending > 0:
+		m.ending--
+		return Result{Stdout: target + " = {\n\tstate = running\n\tpid = 7\n}\n"}
+	case m.loaded[target] == "":
+		return Result{Code: noService, Stderr: "Could not find service"}
+	case m.stopped[target]:
+		return Result{Stdout: target + " = {\n\tstate = not running\n\n\tendpoints = {\n\t\tpid = 9\n\t}\n}\n"}
+	}
+	return Result{Stdout: target + " = {\n\tactive count = 1\n\tstate = running\n\n\tprogram = x\n\tpid = 4711\n}\n"}
+}
+
+// service runs one verb, and returns what it prints.
+func (m *mac) service(verb string, o Options, dry bool) (string, error) {
+	m.t.Helper()
+	var out, warnings strings.Builder
+	o.Installing = verb == "install"
+	s, err := New(m.sys, o, Run{Out: &out, Dry: dry, Warn: func(text string) { warnings.WriteString("WARN " + text + "\n") }})
+	if err != nil {
+		return "", err
+	}
+	do := map[string]func(context.Context) error{"install": s.Install, "uninstall": s.Uninstall, "start": s.Start, "stop": s.Stop, "restart": s.Restart}[verb]
+	err = do(m.t.Context())
+	return warnings.String() + out.String(), err
+}
+
+// do makes a dry run, which must change nothing, and then the same for real, which must do just what the dry run said.
+func (m *mac) do(want, verb string, o Options) {
+	m.t.Helper()
+	before := tree(m.t, m.sys.Root)
+	m.calls = nil
+	out, err := m.service(verb, o, true)
+	require.NoError(m.t, err)
+	assert.Empty(m.t, m.calls)
+	assert.Equal(m.t, before, tree(m.t, m.sys.Root))
+	dry := parseDry(m.t, out)
+
+	out, err = m.service(verb, o, false)
+	require.NoError(m.t, err)
+	assert.Contains(m.t, out, want)
+	assert.Equal(m.t, dry.commands, m.calls)
+	for _, file := range dry.removed {
+		delete(before, m.sys.at(file))
+	}
+	for file, text := range dry.written {
+		before[m.sys.at(file)] = text
+		fi, err := os.Stat(m.sys.at(file))
+		require.NoError(m.t, err)
+		assert.Equal(m.t, os.FileMode(0o644), fi.Mode(), "launchd loads no job that a group can write to")
+	}
+	assert.Equal(m.t, before, tree(m.t, m.sys.Root))
+}
+
+func (m *mac) status(code int, want string, o Options) {
+	m.t.Helper()
+	var out strings.Builder
+	s, err := New(m.sys, o, Run{Out: &out})
+	require.NoError(m.t, err)
+	got, err := s.Status(m.t.Context())
+	require.NoError(m.t, err)
+	assert.Equal(m.t, code, got)
+	assert.Contains(m.t, out.String(), want)
+}
+
+const (
+	label   = "io.github.socket-vmnet2.socket_vmnet2"
+	target  = "system/" + label
+	daemon1 = "/Library/LaunchDaemons/" + label + ".plist"
+)
+
+func TestLaunchd(t *testing.T) {
+	m := newMac(t)
+	old := syscall.Umask(0) // of a careless caller
+	defer syscall.Umask(old)
+	shared := Options{}
+	m.status(ExitNotInstalled, label+" is not installed", shared)
+	m.do("there is nothing to do", "stop", shared)
+	m.do("there is nothing to do", "uninstall", shared)
+	m.off[target] = true // somebody has disabled it once
+
+	m.do("is installed and started, on /var/run/socket_vmnet", "install", shared)
+	assert.Equal(t, []string{"launchctl enable " + target, "launchctl bootstrap system " + daemon1}, m.calls)
+	want, err := os.ReadFile(etc + "launchd/" + label + ".plist")
+	require.NoError(t, err)
+	assert.Equal(t, string(want), m.loaded[target], "what launchd has is what is shipped")
+	assert.DirExists(t, m.sys.at("/var/log/socket_vmnet2"), "launchd does not make it")
+	m.status(ExitRunning, "4711", shared)
+	m.status(ExitRunning, "/var/run/socket_vmnet accepts connections", shared)
+
+	m.do("there is nothing to do", "install", shared)
+	m.do("there is nothing to do", "start", shared)
+	m.do("is started again", "restart", shared)
+	assert.Equal(t, []string{"launchctl kickstart -k " + target}, m.calls)
+	m.stopped[target] = true
+	m.status(ExitStopped, "is stopped", shared)
+	m.do("is started", "start", shared)
+	assert.Equal(t, []string{"launchctl kickstart " + target}, m.calls)
+	m.do("is stopped", "stop", shared)
+	assert.Equal(t, []string{"launchctl bootout " + target}, m.calls)
+	m.do("there is nothing to do", "stop", shared)
+	m.status(ExitStopped, daemon1, shared)
+	m.do("is installed and started", "install", Options{Network: "host"})
+	m.do("is started", "restart", shared)
+	m.do("it is changed", "install", Options{Activated: true})
+	assert.Equal(t, []string{"launchctl bootout " + target, "launchctl enable " + target, "launchctl bootstrap system " + daemon1}, m.calls)
+	assert.Contains(t, m.loaded[target], "<key>Sockets</key>")
+	m.do("it is changed", "install", Options{DaemonSet: true, Daemon: []string{"--vmnet-gateway=192.168.109.1", "/var/run/other"}})
+	m.status(ExitRunning, "/var/run/other accepts", shared)
+	m.do("Kept are the logs in /var/log/socket_vmnet2", "uninstall", shared)
+	m.status(ExitNotInstalled, "is not installed", shared)
+	m.status(ExitRunning, "192.168.106.1", Options{Network: "host"})
+	m.do("there is nothing to do", "uninstall", shared)
+}
+
+func TestLaunchdOfAUser(t *testing.T) {
+	m := newMac(t)
+	m.sys.UID = 501
+	o := Options{User: true}
+	m.do("is installed and started, on /Users/me/.socket_vmnet2/shared", "install", o)
+	assert.Equal(t, []string{"launchctl enable gui/501/" + label, "launchctl bootstrap gui/501 /Users/me/Library/LaunchAgents/" + label + ".plist"}, m.calls)
+	want, err := os.ReadFile(etc + "launchd/" + label + ".agent.plist")
+	require.NoError(t, err)
+	assert.Equal(t, strings.ReplaceAll(string(want), "@HOME@", "/Users/me"), m.loaded["gui/501/"+label])
+	fi, err := os.Stat(m.sys.at("/Users/me/.socket_vmnet2"))
+	require.NoError(t, err)
+	assert.Equal(t, os.FileMode(0o700), fi.Mode().Perm())
+	m.do("is uninstalled", "uninstall", o)
+	assert.NoDirExists(t, m.sys.at("/Users/me/.socket_vmnet2"))
+
+	m.sys.Darwin = 24
+	_, err = m.service("install", o, false)
+	require.ErrorContains(t, err, "--user needs macOS 26: before that, vmnet needs root")
+	m.sys.Darwin, m.sys.UID = 25, 0
+	_, err = m.service("install", o, false)
+	require.ErrorContains(t, err, "--user is for a job of your own")
+}
+
+// TestLeftovers: what a killed daemon leaves is removed with the service, and what somebody uses is not.
+func TestLeftovers(t *testing.T) {
+	m := newMac(t)
+	m.do("is installed", "install", Options{})
+	const socket = "/var/run/socket_vmnet"
+	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
+	require.NoError(t, err)
+	defer func() { _ = syscall.Close(fd) }()
+	t.Chdir(m.sys.at("/var/run"))
+	require.NoError(t, syscall.Bind(fd, &syscall.SockaddrUnix{Name: "socket_vmnet"}))
+	require.NoError(t, os.WriteFile(m.sys.at(socket+".lock"), nil, 0o600))
+	require.NoError(t, os.MkdirAll(m.sys.at(socket+".d/dgram"), 0o750))
+	held, err := os.Open(m.sys.at(socket + ".lock"))
+	require.NoError(t, err)
+	require.NoError(t, syscall.Flock(int(held.Fd()), syscall.LOCK_EX))
+
+	_, err = m.service("uninstall", Options{}, false)
+	require.NoError(t, err)
+	assert.NoFileExists(t, m.sys.at(socket))
+	assert.NoDirExists(t, m.sys.at(socket+".d"))
+	assert.FileExists(t, m.sys.at(socket+".lock"), "somebody holds it")
+	require.NoError(t, held.Close())
+}
+
+func TestLaunchdRefusals(t *testing.T) {
+	for name, tt := range map[string]struct {
+		prepare func(m *mac)
+		o       Options
+		want    string
+	}{
+		"not root":                        {func(m *mac) { m.sys.UID = 501 }, Options{}, "a job of the system needs root: use sudo, or --user"},
+		"not root before macOS 26":        {func(m *mac) { m.sys.UID, m.sys.Darwin = 501, 24 }, Options{}, "a job of the system needs root: use sudo"},
+		"no launchctl":                    {func(m *mac) { m.sys.Find = func(string) error { return errors.New("not found") } }, Options{}, "there is no launchctl"},
+		"no program":                      {func(m *mac) { m.remove("/opt/socket_vmnet/bin/socket_vmnet2") }, Options{}, "/opt/socket_vmnet/bin/socket_vmnet2 is not there: \"socket_vmnet2 install\""},
+		"program that cannot run":         {func(m *mac) { m.chmod("/opt/socket_vmnet/bin/socket_vmnet2", 0o644) }, Options{}, "is no program"},
+		"prefix that others can write to": {func(m *mac) { m.chmod("/opt/socket_vmnet", 0o777) }, Options{}, "/opt/socket_vmnet can be written"},
+		"prefix that is a link": {func(m *mac) {
+			require.NoError(m.t, os.Symlink("socket_vmnet", m.sys.at("/opt/link")))
+		}, Options{Prefix: "/opt/link"}, "/opt/link is a symbolic link"},
+		"directory that is not there": {func(m *mac) { m.remove("/Library/LaunchDaemons") }, Options{}, "no job can be written to /Library/LaunchDaemons"},
+		"Lima's job":                  {func(m *mac) { m.foreign("io.github.lima-vm.socket_vmnet", "/var/run/socket_vmnet") }, Options{}, `the job io.github.lima-vm.socket_vmnet serves /var/run/socket_vmnet: stop it first, with "sudo launchctl bootout system/io.github.lima-vm.socket_vmnet"`},
+		"Homebrew's job":              {func(m *mac) { m.foreign("homebrew.mxcl.socket_vmnet", "/var/run/socket_vmnet") }, Options{}, "sudo brew services stop socket_vmnet"},
+		"MacPorts' job":               {func(m *mac) { m.foreign("org.macports.socket_vmnet", "/var/run/socket_vmnet") }, Options{}, "sudo port unload socket_vmnet"},
+		"a job of ours":               {func(m *mac) { m.foreign("io.github.socket-vmnet2.lab", "/var/run/socket_vmnet") }, Options{}, "the job io.github.socket-vmnet2.lab serves"},
+		"somebody":                    {func(m *mac) { m.served["/var/run/socket_vmnet"] = true }, Options{}, "something serves /var/run/socket_vmnet already"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMac(t)
+			tt.prepare(m)
+			before := tree(t, m.sys.Root)
+			_, err := m.service("install", tt.o, false)
+			require.ErrorContains(t, err, tt.want)
+			assert.Equal(t, before, tree(t, m.sys.Root), "nothing was touched")
+			assert.Empty(t, m.calls)
+			out, err := m.service("install", tt.o, true)
+			require.NoError(t, err, "a dry run goes on")
+			assert.Contains(t, out, "WARN ")
+			assert.Contains(t, out, tt.want)
+			assert.Contains(t, out, "launchctl bootstrap")
+		})
+	}
+}
+
+func (m *mac) remove(path string) { require.NoError(m.t, os.RemoveAll(m.sys.at(path))) }
+
+func (m *mac) chmod(path string, mode os.FileMode) {
+	require.NoError(m.t, os.Chmod(m.sys.at(path), mode))
+}
+
+// foreign loads a job of the system that serves socket.
+func (m *mac) foreign(label, socket string) {
+	text := "<plist><dict><key>ProgramArguments</key><array><string>x</string><string>" + socket + "</string></array></dict></plist>"
+	require.NoError(m.t, os.WriteFile(m.sys.at("/Library/LaunchDaemons/"+label+".plist"), []byte(text), 0o644))
+	m.loaded["system/"+label], m.jobs["system/"+label] = text, socket
+}
+
+// TestForeignJobs that are no hindrance: other sockets, and jobs that are not loaded.
+func TestForeignJobs(t *testing.T) {
+	m := newMac(t)
+	m.foreign("homebrew.mxcl.socket_vmnet", "/opt/homebrew/var/run/socket_vmnet")
+	m.foreign("io.github.lima-vm.socket_vmnet", "/var/run/socket_vmnet")
+	delete(m.loaded, "system/io.github.lima-vm.socket_vmnet")
+	m.do("is installed", "install", Options{})
+}
+
+// TestLaunchdFailures: a step that fails is told with its command, and the next call mends it.
+func TestLaunchdFailures(t *testing.T) {
+	m := newMac(t)
+	m.fail = "bootstrap"
+	_, err := m.service("install", Options{}, false)
+	require.ErrorContains(t, err, "launchctl bootstrap system "+daemon1+": exit code 5: Bootstrap failed: 5: Input/output error")
+	m.status(ExitStopped, "is stopped", Options{})
+	m.fail = ""
+	m.do("is changed", "install", Options{})
+	assert.Equal(t, []string{"launchctl enable " + target, "launchctl bootstrap system " + daemon1}, m.calls)
+
+	m = newMac(t)
+	m.sys.Reach = func(string) error { return syscall.ECONNREFUSED }
+	_, err = m.service("install", Options{}, false)
+	require.ErrorContains(t, err, "it is started, but nothing serves /var/run/socket_vmnet yet; see /var/log/socket_vmnet2/stderr")
+
+	m = newMac(t)
+	m.do("is installed", "install", Options{})
+	m.fail = "bootout"
+	_, err = m.service("uninstall", Options{}, false)
+	require.ErrorContains(t, err, "launchctl bootout")
+	assert.FileExists(t, m.sys.at(daemon1), "it is loaded still")
+}

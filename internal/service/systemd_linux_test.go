@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// A caller runs socket_vmnet2 service in the rig, as root or as a user with a systemd of their own.
+type caller struct {
+	t     *testing.T
+	user  *syscall.Credential
+	env   []string
+	units string // where its units are
+	calls string // where its commands are recorded
+}
+
+// newCaller puts programs in front of the manager's own that record how they are called.
+func newCaller(t *testing.T, user *syscall.Credential, units, name string, env ...string) *caller {
+	t.Helper()
+	c := &caller{t: t, user: user, units: units, calls: "/run/calls-" + name}
+	bin := "/run/bin-" + name
+	require.NoError(t, os.MkdirAll(bin, 0o755))
+	for _, program := range []string{"systemctl", "systemd-sysusers"} {
+		script := "#!/bin/sh\necho \"" + program + " $*\" >>" + c.calls + "\nexec /usr/bin/" + program + " \"$@\"\n"
+		require.NoError(t, os.WriteFile(bin+"/"+program, []byte(script), 0o755))
+	}
+	c.env = append([]string{"PATH=" + bin + ":/usr/bin:/bin"}, env...)
+	return c
+}
+
+// run runs a command, and returns its exit code and what it prints.
+func (c *caller) run(argv ...string) (code int, out string) {
+	c.t.Helper()
+	cmd := exec.CommandContext(c.t.Context(), argv[0], argv[1:]...)
+	cmd.Env = c.env
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: c.user}
+	var b bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &b, &b
+	if err := cmd.Run(); err != nil && cmd.ProcessState == nil {
+		require.NoError(c.t, err)
+	}
+	return cmd.ProcessState.ExitCode(), b.String()
+}
+
+func (c *caller) service(args ...string) (code int, out string) {
+	c.t.Helper()
+	return c.run(append([]string{rigProgram, "service"}, args...)...)
+}
+
+// changes are the commands that were run since the last call, without those that only ask.
+func (c *caller) changes() (commands []string) {
+	c.t.Helper()
+	b, err := os.ReadFile(c.calls)
+	if err != nil {
+		return nil
+	}
+	require.NoError(c.t, os.WriteFile(c.calls, nil, 0o666))
+	for line := range strings.Lines(string(b)) {
+		if !strings.HasPrefix(line, "systemctl show ") {
+			commands = append(commands, strings.TrimSpace(line))
+		}
+	}
+	return commands
+}
+
+// A shown is what a dry run prints.
+type shown struct {
+	written  map[string]string
+	removed  []string
+	commands []string
+}
+
+func parseDry(t *testing.T, out string) shown {
+	t.Helper()
+	s := shown{written: map[string]string{}}
+	file := ""
+	for line := range strings.Lines(out) {
+		line = strings.TrimSuffix(line, "\n")
+		switch word, rest, _ := strings.Cut(line, " "); word {
+		case "write":
+			file = strings.TrimSuffix(rest, ", mode 0644:")
+			s.written[file] = ""
+		case "|":
+			s.written[file] += rest + "\n"
+		case "run":
+			s.commands = append(s.commands, rest)
+		case "remove":
+			s.removed = append(s.removed, rest)
+		case "make":
+		default:
+			assert.Contains(t, line, "there is nothing to do", "a dry run prints what it would do")
+		}
+	}
+	return s
+}
+
+// do makes a dry run, which must change nothing, and then the same for real, which must do just what the dry run said. want is
+// part of what is printed then.
+func (c *caller) do(want string, args ...string) {
+	c.t.Helper()
+	before := tree(c.t, c.units)
+	c.changes()
+	code, out := c.service(append([]string{args[0], "--dry-run"}, args[1:]...)...)
+	require.Equal(c.t, 0, code, out)
+	assert.Empty(c.t, c.changes(), "a dry run of %v only asks", args)
+	assert.Equal(c.t, before, tree(c.t, c.units))
+	dry := parseDry(c.t, out)
+
+	code, out = c.service(args...)
+	require.Equal(c.t, 0, code, out)
+	assert.Contains(c.t, out, want)
+	assert.Equal(c.t, dry.commands, c.changes(), "the commands of %v", args)
+	for _, file := range dry.removed {
+		if _, written := dry.written[file]; !written {
+			assert.NoFileExists(c.t, file)
+			delete(before, file)
+		}
+	}
+	for file, text := range dry.written {
+		b, err := os.ReadFile(file)
+		require.NoError(c.t, err)
+		assert.Equal(c.t, text, string(b))
+		fi, err := os.Stat(file)
+		require.NoError(c.t, err)
+		assert.Equal(c.t, os.FileMode(0o644), fi.Mode())
+		if filepath.Dir(file) == c.units {
+			before[file] = text
+		}
+	}
+	assert.Equal(c.t, before, tree(c.t, c.units), "nothing else has changed")
+}
+
+func (c *caller) status(code int, want string, args ...string) {
+	c.t.Helper()
+	got, out := c.service(append([]string{"status"}, args...)...)
+	assert.Equal(c.t, code, got, out)
+	assert.Contains(c.t, out, want)
+}
+
+// connects tells whether a user can connect to a socket.
+func (c *caller) connects(uid, gid uint32, socket string) bool {
+	c.t.Helper()
+	as := *c
+	as.user = &syscall.Credential{Uid: uid, Gid: uid, Groups: []uint32{gid}}
+	code, _ := as.run(rigProgram, "exec", socket, "/bin/true")
+	return code == 0
+}
+
+const (
+	member, stranger = 1001, 1002
+	kvm              = 109
+	shared           = "/run/socket_vmnet2/shared"
+)
+
+// TestSystemd gives the service to a real systemd, with all that the units ask for: the user, the sandbox, the notifications.
+func TestSystemd(t *testing.T) {
+	if !inside(t, true) {
+		return
+	}
+	c := newCaller(t, nil, "/etc/systemd/system", "root")
+	c.status(ExitNotInstalled, "is not installed")
+	c.do("there is nothing to do", "stop")
+	c.do("there is nothing to do", "uninstall")
+	code, out := c.service("start")
+	assert.Equal(t, 1, code)
+	assert.Contains(t, out, "service install")
+
+	c.do("is installed and started", "install")
+	assert.FileExists(t, "/etc/sysusers.d/socket_vmnet2.conf")
+	c.status(ExitRunning, shared+" accepts connections")
+	assert.True(t, c.connects(member, kvm, shared), "the group kvm may connect")
+	assert.False(t, c.connects(stranger, stranger, shared), "others may not")
+	c.do("there is nothing to do", "install")
+	c.do("there is nothing to do", "start")
+
+	t.Run("killed", func(t *testing.T) {
+		_, pid := c.run("/usr/bin/systemctl", "show", "--value", "--property=MainPID", "socket_vmnet2")
+		code, out := c.run("/usr/bin/systemctl", "kill", "--signal=KILL", "socket_vmnet2")
+		require.Equal(t, 0, code, out)
+		eventually(t, "systemd starts it again", func() bool {
+			_, now := c.run("/usr/bin/systemctl", "show", "--value", "--property=MainPID", "socket_vmnet2")
+			return strings.TrimSpace(now) != "0" && now != pid && reach(shared) == nil
+		})
+		eventually(t, "the network is up", func() bool {
+			_, s := c.run("/usr/bin/systemctl", "is-active", "socket_vmnet2")
+			return strings.TrimSpace(s) == "active"
+		})
+	})
+	c.do("is started again", "restart")
+	c.do("is stopped", "stop")
+	c.status(ExitStopped, "is stopped")
+	c.do("there is nothing to do", "stop")
+	c.do("is started", "restart")
+	c.do("it is changed", "install", "--", "--vmnet-gateway=192.168.107.1", "--dns-record=a.b=192.168.107.9", shared)
+	c.status(ExitRunning, "--dns-record=a.b=192.168.107.9")
+
+	testActivated(t, c)
+	testOddPaths(t, c)
+	c.do("is installed and started", "install", "--network=host")
+	c.do("is uninstalled", "uninstall")
+	assert.FileExists(t, "/etc/sysusers.d/socket_vmnet2.conf", "another network has the same user")
+	c.status(ExitRunning, "192.168.106.1", "--network=host")
+	c.do("is uninstalled", "uninstall", "--network=host")
+	c.status(ExitNotInstalled, "is not installed", "--network=host")
+	assert.NoDirExists(t, "/run/socket_vmnet2")
+	assert.NoFileExists(t, "/etc/sysusers.d/socket_vmnet2.conf")
+	assert.DirExists(t, "/var/lib/socket_vmnet2")
+}
+
+// testActivated has systemd make the socket. It begins with no directory of sockets, as after a boot.
+func testActivated(t *testing.T, c *caller) {
+	t.Helper()
+	c.do("it is changed", "install", "--socket-activated")
+	c.do("there is nothing to do", "install", "--socket-activated")
+	c.do("is stopped", "stop")
+	require.NoError(t, os.RemoveAll("/run/socket_vmnet2"))
+	code, out := c.run("/usr/bin/systemctl", "start", "socket_vmnet2.socket")
+	require.Equal(t, 0, code, out)
+	c.status(ExitStopped, "accepts connections") // and that has started it
+	eventually(t, "the connection starts the service", func() bool {
+		code, _ := c.service("status")
+		_, err := os.Stat(shared + ".d/control")
+		return code == ExitRunning && err == nil
+	})
+	assert.True(t, c.connects(member, kvm, shared), "the group kvm may connect")
+	assert.False(t, c.connects(stranger, stranger, shared), "others may not")
+	c.do("is started again", "restart")
+	assert.NoError(t, reach(shared))
+	c.do("it is changed", "install")
+	assert.NoFileExists(t, "/etc/systemd/system/socket_vmnet2.socket")
+}
+
+// testOddPaths has systemd read what is special to it.
+func testOddPaths(t *testing.T, c *caller) {
+	t.Helper()
+	prefix, socket := `/opt/a b%n$x{{&;`, `/run/socket_vmnet2/s %n$HOME{{&"'\;`
+	require.NoError(t, os.MkdirAll(prefix+"/bin", 0o755))
+	copyFile(t, rigProgram, prefix+"/bin/socket_vmnet2")
+	args := []string{"--name=odd", "--prefix=" + prefix, "--", "--vmnet-gateway=192.168.108.1", socket}
+	c.do("is installed and started", append([]string{"install"}, args...)...)
+	_, pid := c.run("/usr/bin/systemctl", "show", "--value", "--property=MainPID", "socket_vmnet2-odd")
+	b, err := os.ReadFile("/proc/" + strings.TrimSpace(pid) + "/cmdline")
+	require.NoError(t, err)
+	assert.Equal(t, []string{prefix + "/bin/socket_vmnet2", "--vmnet-gateway=192.168.108.1", socket, ""}, strings.Split(string(b), "\x00"))
+	require.NoError(t, reach(socket))
+	c.do("it is changed", append([]string{"install", "--socket-activated"}, args...)...)
+	require.NoError(t, reach(socket))
+	c.status(ExitRunning, "accepts connections", "--name=odd")
+	c.do("is uninstalled", "uninstall", "--name=odd")
+	assert.NoFileExists(t, socket)
+}
+
+// TestSystemdUser gives the service to the systemd of a user.
+func TestSystemdUser(t *testing.T) {
+	if !inside(t, true) {
+		return
+	}
+	const home, runtime = "/home/member", "/run/user/1001"
+	units := home + "/.config/systemd/user"
+	require.NoError(t, os.MkdirAll(filepath.Dir(runtime), 0o755))
+	for _, dir := range []string{home, runtime, home + "/targets"} {
+		require.NoError(t, os.MkdirAll(dir, 0o700))
+		require.NoError(t, os.Chown(dir, member, member))
+	}
+	for _, target := range []string{"basic", "default", "sockets", "shutdown"} {
+		require.NoError(t, os.WriteFile(home+"/targets/"+target+".target", []byte("[Unit]\nDefaultDependencies=no\n"), 0o644))
+	}
+	root := newCaller(t, nil, "/etc/systemd/system", "root")
+	env := []string{"HOME=" + home, "XDG_RUNTIME_DIR=" + runtime, "SYSTEMD_UNIT_PATH=" + units + ":" + home + "/targets"}
+	require.NoError(t, os.WriteFile("/etc/systemd/system/session.service", []byte("[Unit]\nDefaultDependencies=no\n[Service]\nType=notify\nUser=member\nDelegate=yes\n"+
+		"Environment="+strings.Join(env, " ")+"\nExecStart=/lib/systemd/systemd --user --unit=basic.target\n"), 0o644))
+	for _, args := range [][]string{{"daemon-reload"}, {"start", "session.service"}} {
+		code, out := root.run(append([]string{"/usr/bin/systemctl"}, args...)...)
+		require.Equal(t, 0, code, out)
+	}
+	c := newCaller(t, &syscall.Credential{Uid: member, Gid: member}, units, "member", env...)
+	require.NoError(t, os.WriteFile(c.calls, nil, 0o666))
+	require.NoError(t, os.Chmod(c.calls, 0o666))
+	require.NoError(t, os.MkdirAll(units, 0o755))
+	require.NoError(t, os.Chown(home+"/.config", member, member))
+	require.NoError(t, os.Chown(home+"/.config/systemd", member, member))
+	require.NoError(t, os.Chown(units, member, member))
+
+	c.status(ExitNotInstalled, "is not installed", "--user")
+	c.do("is installed and started", "install", "--user")
+	c.status(ExitRunning, runtime+"/socket_vmnet2/shared accepts connections", "--user")
+	c.do("there is nothing to do", "install", "--user")
+	c.do("it is changed", "install", "--user", "--socket-activated")
+	c.do("is started again", "restart", "--user")
+	c.do("is stopped", "stop", "--user")
+	c.status(ExitStopped, "is stopped", "--user")
+	c.do("is started", "start", "--user")
+	c.do("is uninstalled", "uninstall", "--user")
+	assert.NoDirExists(t, runtime+"/socket_vmnet2")
+	code, out := root.service("install", "--user")
+	assert.Equal(t, 1, code)
+	assert.Contains(t, out, "--user is for a job of your own")
+}
