@@ -46,6 +46,7 @@ q = '$(subst ','\'',$(1))'
 all: build
 
 include etc/install.mk
+
 .PHONY: demo
 demo:
 	GO='$(GO)' test/e2e/demo.sh

@@ -3,53 +3,292 @@
 package layout_test
 
 import (
+	"bytes"
+	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"howett.net/plist"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/codesign"
 )
 
-// runMake runs make in the tree, with the binaries built elsewhere.
-func runMake(t *testing.T, args ...string) {
+// tryMake runs make in the tree without what this test may be run with.
+func tryMake(t *testing.T, env []string, args ...string) (string, error) {
 	t.Helper()
-	out, err := exec.Command("make", args...).CombinedOutput()
-	require.NoError(t, err, "make %s\n%s", strings.Join(args, " "), out)
+	c := exec.CommandContext(t.Context(), "make", args...)
+	for _, v := range os.Environ() {
+		name, _, _ := strings.Cut(v, "=")
+		if !slices.Contains([]string{"MAKEFLAGS", "MAKELEVEL", "MFLAGS", "GOOS", "GOARCH", "ARCH", "DESTDIR", "PREFIX", "VERSION", "BRIDGED"}, name) {
+			c.Env = append(c.Env, v)
+		}
+	}
+	c.Env = append(c.Env, env...)
+	out, err := c.CombinedOutput()
+	return string(out), err
 }
 
-func TestInstallAndUninstall(t *testing.T) {
-	dest := filepath.Join(t.TempDir(), "a b") // a path with a space
-	vars := []string{"BIN=" + filepath.Join(t.TempDir(), "b in"), "DESTDIR=" + dest, "PREFIX=/opt/socket_vmnet", "VERSION=v9.8.7-test"}
-	runMake(t, append(vars, "install.bin", "install.doc")...)
-	bin := filepath.Join(dest, "opt/socket_vmnet/bin")
-	for _, name := range []string{"socket_vmnet", "socket_vmnet2", "socket_vmnet_client"} {
-		fi, err := os.Lstat(filepath.Join(bin, name))
-		require.NoError(t, err)
-		assert.True(t, fi.Mode().IsRegular(), "%s is no link: Lima refuses those", name)
-		assert.Equal(t, os.FileMode(0o755), fi.Mode().Perm())
-	}
-	for _, name := range []string{"socket_vmnet", "socket_vmnet2"} {
-		out, err := exec.Command(filepath.Join(bin, name), "--version").Output()
-		require.NoError(t, err)
-		assert.Equal(t, "v9.8.7-test\n", string(out))
-	}
-	helper := filepath.Join(dest, "opt/socket_vmnet/libexec/vmnet-helper")
-	out, err := exec.Command(helper, "--version").Output()
-	require.NoError(t, err)
-	assert.Contains(t, string(out), "commit: v9.8.7-test\n")
-	assert.FileExists(t, filepath.Join(dest, "opt/socket_vmnet/share/doc/socket_vmnet/README.md"))
-	assert.FileExists(t, filepath.Join(dest, "opt/socket_vmnet/share/doc/socket_vmnet/LICENSE"))
+// runMake is tryMake that must succeed.
+func runMake(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := tryMake(t, nil, args...)
+	require.NoError(t, err, "make %s\n%s", strings.Join(args, " "), out)
+	return out
+}
 
-	own := filepath.Join(bin, "not_ours")
-	require.NoError(t, os.WriteFile(own, nil, 0o600))
-	runMake(t, append(vars, "uninstall.bin", "uninstall.doc")...)
-	assert.NoFileExists(t, helper)
-	left, err := os.ReadDir(bin)
+// filesBelow are the files below a directory, with their modes.
+func filesBelow(t *testing.T, dir string) map[string]fs.FileMode {
+	t.Helper()
+	files := map[string]fs.FileMode{}
+	require.NoError(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		fi, err := d.Info()
+		rel, _ := filepath.Rel(dir, path)
+		files[rel] = fi.Mode()
+		return err
+	}))
+	return files
+}
+
+// built has the programs that make built.
+type built struct {
+	linux, darwin string // directories
+}
+
+const builtVersion = "v9.8.7+test"
+
+// TestMake builds once for each system and then installs what was built.
+func TestMake(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "b in") // a path with a space
+	b := built{linux: filepath.Join(dir, "linux"), darwin: filepath.Join(dir, "darwin")}
+	runMake(t, "build", "VERSION="+builtVersion, "GOOS=linux", "BIN="+b.linux)
+	runMake(t, "build", "VERSION="+builtVersion, "GOOS=darwin", "ARCH=arm64", "BIN="+b.darwin)
+	for name, test := range map[string]func(*testing.T, built){
+		"programs":     testPrograms,
+		"signed":       testSigned,
+		"Linux":        testInstallLinux,
+		"macOS":        testInstallMacOS,
+		"doc":          testInstallDoc,
+		"not built":    testNotBuiltAgain,
+		"compat":       testCompat,
+		"compat Linux": testCompatRuns,
+	} {
+		t.Run(name, func(t *testing.T) { test(t, b) })
+	}
+}
+
+func testPrograms(t *testing.T, b built) {
+	for _, name := range []string{"socket_vmnet", "socket_vmnet2"} {
+		out, err := exec.Command(filepath.Join(b.linux, name), "--version").Output()
+		require.NoError(t, err)
+		assert.Equal(t, builtVersion+"\n", string(out))
+	}
+	out, err := exec.Command(filepath.Join(b.linux, "vmnet-helper"), "--version").Output()
 	require.NoError(t, err)
-	require.Len(t, left, 1, "what was there besides stays")
-	assert.Equal(t, "not_ours", left[0].Name())
-	assert.NoDirExists(t, filepath.Join(dest, "opt/socket_vmnet/share/doc/socket_vmnet"))
+	assert.Contains(t, string(out), "commit: v9.8.7-test\n", "vmnet-helper has its own form")
+}
+
+// Signing comes last on any system, so "make && sudo make install.bin" gives programs that macOS 26 takes.
+func testSigned(t *testing.T, b built) {
+	entitlements, err := os.ReadFile("etc/entitlements.plist")
+	require.NoError(t, err)
+	for file, o := range map[string]codesign.Options{
+		"socket_vmnet2":       {Identifier: "io.github.socket-vmnet2.socket_vmnet2", Entitlements: entitlements},
+		"socket_vmnet":        {Identifier: "io.github.socket-vmnet2.socket_vmnet2", Entitlements: entitlements},
+		"socket_vmnet_client": {Identifier: "io.github.socket-vmnet2.socket_vmnet_client"},
+		"vmnet-helper":        {Identifier: "io.github.socket-vmnet2.vmnet-helper"},
+	} {
+		program, err := os.ReadFile(filepath.Join(b.darwin, file))
+		require.NoError(t, err)
+		assert.NoError(t, codesign.Verify(program, o), file)
+	}
+}
+
+// programFiles is what install.bin makes.
+var programFiles = []string{"bin/socket_vmnet", "bin/socket_vmnet2", "bin/socket_vmnet_client", "libexec/vmnet-helper"}
+
+func testInstallLinux(t *testing.T, b built) {
+	dest := filepath.Join(t.TempDir(), "a 'b' & c")
+	vars := []string{"BIN=" + b.linux, "GOOS=linux", "DESTDIR=" + dest, "PREFIX=/usr/local"}
+	out := runMake(t, append(vars, "install")...)
+	assert.Contains(t, out, "what was built last is installed")
+	assert.Contains(t, out, "DESTDIR is set: no unit is started")
+	files := filesBelow(t, dest)
+	for _, f := range programFiles {
+		assert.Equal(t, fs.FileMode(0o755), files["usr/local/"+f], "%s is a real file: Lima refuses links", f)
+	}
+	for f, mode := range files {
+		if !strings.Contains(f, "/bin/") && !strings.Contains(f, "/libexec/") {
+			assert.Equal(t, fs.FileMode(0o644), mode, f)
+		}
+	}
+	for _, unit := range glob(t, "etc/systemd/*.*") {
+		text, err := os.ReadFile(filepath.Join(dest, "etc/systemd/system", filepath.Base(unit)))
+		require.NoError(t, err)
+		assert.NotContains(t, string(text), "/opt/socket_vmnet/")
+		if strings.HasSuffix(unit, ".service") {
+			assert.Contains(t, string(text), "\nExecStart=/usr/local/bin/socket_vmnet2 ")
+		}
+	}
+	assert.Contains(t, files, "etc/sysusers.d/socket_vmnet2.conf")
+
+	own := filepath.Join(dest, "usr/local/bin/not_ours")
+	require.NoError(t, os.WriteFile(own, nil, 0o600))
+	runMake(t, append(vars, "uninstall")...)
+	assert.Equal(t, []string{"usr/local/bin/not_ours"}, slices.Collect(maps.Keys(filesBelow(t, dest))), "what was there besides stays")
+}
+
+func glob(t *testing.T, pattern string) []string {
+	t.Helper()
+	found, err := filepath.Glob(pattern)
+	require.NoError(t, err)
+	require.NotEmpty(t, found, pattern)
+	return found
+}
+
+func testInstallMacOS(t *testing.T, b built) {
+	for name, prefix := range map[string]string{"usual": "/opt/socket_vmnet", "odd": `/opt/a & <b> @ 'c' \1`} {
+		t.Run(name, func(t *testing.T) {
+			dest := t.TempDir()
+			vars := []string{"BIN=" + b.darwin, "GOOS=darwin", "DESTDIR=" + dest, "PREFIX=" + prefix, "BRIDGED=en7"}
+			runMake(t, append(vars, "install")...)
+			for _, f := range programFiles {
+				assert.FileExists(t, filepath.Join(dest, prefix, f))
+			}
+			var shared, bridged struct {
+				Label             string
+				ProgramArguments  []string
+				StandardErrorPath string
+			}
+			const label = "io.github.socket-vmnet2.socket_vmnet2"
+			readPlist(t, filepath.Join(dest, "Library/LaunchDaemons", label+".plist"), &shared)
+			assert.Equal(t, label, shared.Label)
+			assert.Equal(t, []string{prefix + "/bin/socket_vmnet2", "--vmnet-gateway=192.168.105.1", "/var/run/socket_vmnet"}, shared.ProgramArguments)
+			readPlist(t, filepath.Join(dest, "Library/LaunchDaemons", label+".bridged.en7.plist"), &bridged)
+			assert.Equal(t, label+".bridged.en7", bridged.Label)
+			assert.Equal(t, []string{
+				prefix + "/bin/socket_vmnet2", "--vmnet-mode=bridged", "--vmnet-interface=en7", "/var/run/socket_vmnet.bridged.en7",
+			}, bridged.ProgramArguments)
+			for _, path := range []string{shared.StandardErrorPath, bridged.StandardErrorPath} {
+				assert.DirExists(t, filepath.Join(dest, filepath.Dir(path)), "launchd does not make it")
+			}
+			runMake(t, append(vars, "uninstall")...)
+			assert.Empty(t, filesBelow(t, dest))
+		})
+	}
+}
+
+func readPlist(t *testing.T, path string, to any) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	_, err = plist.Unmarshal(text, to)
+	require.NoError(t, err)
+}
+
+func testInstallDoc(t *testing.T, _ built) {
+	dest := t.TempDir()
+	vars := []string{"DESTDIR=" + dest, "PREFIX=/opt/socket_vmnet", "GO=false"} // documents need no Go
+	runMake(t, append(vars, "install.doc")...)
+	files := filesBelow(t, filepath.Join(dest, "opt/socket_vmnet/share"))
+	for _, want := range []string{
+		"doc/socket_vmnet/README.md", "doc/socket_vmnet/LICENSE", "doc/socket_vmnet/etc_sudoers.d/socket_vmnet2",
+		"doc/socket_vmnet/launchd/io.github.socket-vmnet2.socket_vmnet2.plist",
+		"man/man8/socket_vmnet2.8", "man/man8/socket_vmnet.8", "man/man1/socket_vmnet_client.1",
+		"bash-completion/completions/socket_vmnet2", "zsh/site-functions/_socket_vmnet2",
+	} {
+		assert.Contains(t, files, want)
+	}
+	runMake(t, append(vars, "uninstall.doc")...)
+	assert.Empty(t, filesBelow(t, dest))
+}
+
+// "sudo make install" installs what "make" has built, with the same settings or none.
+func testNotBuiltAgain(t *testing.T, b built) {
+	dest := t.TempDir()
+	runMake(t, "install.bin", "BIN="+b.darwin, "DESTDIR="+dest, "GO=false")
+	runMake(t, "install.bin", "BIN="+b.darwin, "DESTDIR="+dest, "GO=false", "GOOS=darwin", "ARCH=arm64", "VERSION="+builtVersion)
+	for _, other := range []string{"VERSION=v1", "GOOS=linux", "ARCH=x86_64", "VERSION=v9.8.7.test"} {
+		out, err := tryMake(t, nil, "-n", "install.bin", "BIN="+b.darwin, "DESTDIR="+dest, other)
+		require.NoError(t, err, out)
+		assert.Contains(t, out, "go build", "%s is not what was built", other)
+	}
+	half := t.TempDir() // a build that was interrupted
+	require.NoError(t, os.WriteFile(filepath.Join(half, "socket_vmnet2"), nil, 0o755))
+	out, err := tryMake(t, nil, "-n", "install.bin", "BIN="+half, "DESTDIR="+dest)
+	require.NoError(t, err, out)
+	assert.Contains(t, out, "go build")
+}
+
+// snapshot tells everything about the files below a directory, but for the times of directories above the prefix.
+func snapshot(t *testing.T, dir string) string {
+	t.Helper()
+	out, err := exec.Command("sh", "-c", `cd "$1" && find . -exec ls -ldn --time-style=full-iso {} + | grep -v '^d' | sort -k9 &&
+		find . -type d | sort && find . -type f -exec sha256sum {} + | sort`, "sh", dir).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	return string(out)
+}
+
+// upstreamTree is what socket_vmnet's "make install" writes.
+func upstreamTree(t *testing.T) string {
+	t.Helper()
+	root := t.TempDir()
+	for path, mode := range map[string]fs.FileMode{
+		"opt/socket_vmnet/bin/socket_vmnet":                                  0o755,
+		"opt/socket_vmnet/bin/socket_vmnet_client":                           0o755,
+		"opt/socket_vmnet/share/doc/socket_vmnet/README.md":                  0o644,
+		"Library/LaunchDaemons/io.github.lima-vm.socket_vmnet.plist":         0o644,
+		"private/etc/sudoers.d/lima":                                         0o440,
+		"Users/u/.lima/_config/networks.yaml":                                0o600,
+		"opt/socket_vmnet/share/doc/socket_vmnet/etc_sudoers.d/socket_vmnet": 0o644,
+	} {
+		require.NoError(t, os.MkdirAll(filepath.Join(root, filepath.Dir(path)), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(root, path), []byte(path+": /opt/socket_vmnet/bin/socket_vmnet"), mode))
+	}
+	return root
+}
+
+// A Mac's root, prepared on any system, and taken back.
+func testCompat(t *testing.T, b built) {
+	root := upstreamTree(t)
+	before := snapshot(t, root)
+	vars := []string{"BIN=" + b.darwin, "GOOS=darwin", "DESTDIR=" + root}
+	out := runMake(t, append(vars, "install.compat")...)
+	assert.Contains(t, out, "sudo launchctl kickstart -k system/io.github.lima-vm.socket_vmnet\n")
+	assert.Contains(t, out, "To go back: sudo /opt/socket_vmnet/bin/socket_vmnet2 rollback\n")
+	for _, f := range programFiles {
+		want, err := os.ReadFile(filepath.Join(b.darwin, filepath.Base(f)))
+		require.NoError(t, err)
+		got, err := os.ReadFile(filepath.Join(root, "opt/socket_vmnet", f))
+		require.NoError(t, err)
+		assert.True(t, bytes.Equal(want, got), f)
+	}
+	runMake(t, append(vars, "rollback")...)
+	assert.Equal(t, before, snapshot(t, root))
+	assert.Contains(t, runMake(t, append(vars, "rollback")...), "There is no backup")
+}
+
+// The same for this machine, with a space in the paths, and the way back by the installed program.
+func testCompatRuns(t *testing.T, b built) {
+	root := filepath.Join(t.TempDir(), "r oot")
+	vars := []string{"BIN=" + b.linux, "GOOS=linux", "DESTDIR=" + root, "PREFIX=/opt/a b"}
+	out := runMake(t, append(vars, "install.compat")...)
+	assert.Contains(t, out, "Install "+builtVersion+" below /opt/a b:")
+	assert.Contains(t, out, "To go back: sudo '/opt/a b/bin/socket_vmnet2' rollback --prefix='/opt/a b'\n")
+	program := filepath.Join(root, "opt/a b/bin/socket_vmnet2")
+	version, err := exec.Command(filepath.Join(root, "opt/a b/bin/socket_vmnet"), "--version").Output()
+	require.NoError(t, err)
+	assert.Equal(t, builtVersion+"\n", string(version))
+	back, err := exec.Command(program, "rollback", "--root="+root, "--prefix=/opt/a b").CombinedOutput()
+	require.NoError(t, err, "%s", back)
+	assert.NoDirExists(t, filepath.Join(root, "opt"))
 }

@@ -82,6 +82,8 @@ put = $(if $(strip $(1)),$(MKDIR) $(call q,$(2)) && $(INSTALL) -m 644 $(1) $(cal
 
 MAN8     = $(wildcard docs/man/*.8)
 MAN1     = $(wildcard docs/man/*.1)
+SYSTEMD  = $(wildcard etc/systemd/*.service etc/systemd/*.socket)
+SYSUSERS = $(wildcard etc/sysusers.d/*.conf)
 BASHCOMP = $(wildcard etc/completions/*.bash)
 ZSHCOMP  = $(wildcard etc/completions/_*)
 
@@ -90,7 +92,9 @@ install.doc: check.prefix
 	$(call put,README.md LICENSE $(wildcard MIGRATION.md CHANGELOG.md),$(DOCDIR))
 	$(call put,$(wildcard etc/launchd/*.plist),$(DOCDIR)/launchd)
 	$(call put,$(wildcard etc/sudoers.d/*),$(DOCDIR)/etc_sudoers.d)
-	$(call put,$(wildcard etc/systemd/*.service etc/systemd/*.socket),$(DOCDIR)/systemd)
+	$(call put,$(SYSTEMD),$(DOCDIR)/systemd)
+	$(call put,$(wildcard etc/systemd/user/*),$(DOCDIR)/systemd/user)
+	$(call put,$(SYSUSERS),$(DOCDIR)/sysusers.d)
 	$(call put,$(MAN8),$(DEST)/share/man/man8)
 	$(call put,$(MAN1),$(DEST)/share/man/man1)
 	$(call put,$(ZSHCOMP),$(DEST)/share/zsh/site-functions)
@@ -135,8 +139,6 @@ ifeq (,$(DESTDIR))
 	@etc/launchd.sh check etc/launchd/$(LABEL).plist $(if $(BRIDGED),etc/launchd/$(LABEL).bridged.en0.plist)
 endif
 
-SYSTEMD = $(wildcard etc/systemd/*.service etc/systemd/*.socket)
-
 .PHONY: install.systemd.unit
 install.systemd.unit: check.prefix
 	@case $(call q,$(PREFIX)) in *[!A-Za-z0-9/._+@:,~-]*) printf \
@@ -144,10 +146,12 @@ install.systemd.unit: check.prefix
 	$(MKDIR) $(call q,$(UNITS))
 	for f in $(SYSTEMD); do sed -e $(call q,s@/opt/socket_vmnet@$(call sedtext,$(PREFIX))@g) "$$f" > $(call q,$(UNITS))/"$${f##*/}" && \
 		chmod 644 $(call q,$(UNITS))/"$${f##*/}" || exit 1; done
+	$(call put,$(SYSUSERS),$(DESTDIR)/etc/sysusers.d)
 
 .PHONY: install.systemd
 install.systemd: check.systemd install.systemd.unit
 ifeq (,$(DESTDIR))
+	systemd-sysusers $(SYSUSERS:etc/%=/etc/%)
 	systemctl daemon-reload
 	systemctl enable socket_vmnet2.service
 	systemctl restart socket_vmnet2.service
@@ -220,6 +224,7 @@ endif
 .PHONY: uninstall.systemd.unit
 uninstall.systemd.unit: uninstall.systemd
 	for f in $(notdir $(SYSTEMD)); do rm -f $(call q,$(UNITS))/"$$f" || exit 1; done
+	for f in $(notdir $(SYSUSERS)); do rm -f $(call q,$(DESTDIR)/etc/sysusers.d)/"$$f" || exit 1; done
 	$(if $(DESTDIR),,systemctl daemon-reload 2>/dev/null || true)
 
 # What a daemon leaves, and that of socket_vmnet with it, as upstream. SOCKET.d is a directory.

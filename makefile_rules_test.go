@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package layout_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/goccy/go-yaml"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// Wrong values are refused before anything is built or changed.
+func TestMakeRefuses(t *testing.T) {
+	for name, test := range map[string]struct {
+		args []string
+		want string
+	}{
+		"version with a space":      {[]string{"install", "VERSION=v1 2"}, "VERSION=v1 2: want letters, digits and any of ._+~-"},
+		"version with a quote":      {[]string{"install.bin", "VERSION=v1'2"}, "VERSION=v1'2: want"},
+		"version with a double one": {[]string{"build", `VERSION=v1"2`}, `VERSION=v1"2: want`},
+		"version with a command":    {[]string{"build", "VERSION=`touch x`"}, "VERSION=`touch x`: want"},
+		"version of nothing":        {[]string{"build", "VERSION=v"}, "VERSION=v: want"},
+		"relative prefix":           {[]string{"install", "PREFIX=opt"}, "PREFIX=opt: want an absolute path"},
+		"no prefix":                 {[]string{"uninstall", "PREFIX="}, "PREFIX=: want an absolute path"},
+		"root as prefix":            {[]string{"uninstall.bin", "PREFIX=/"}, "PREFIX=/: want an absolute path"},
+		"architecture":              {[]string{"install.bin", "ARCH=ppc"}, "ARCH=ppc is neither arm64 nor x86_64"},
+		"interface":                 {[]string{"install", "GOOS=darwin", "BRIDGED=en0/../x"}, "BRIDGED=en0/../x: want the name of an interface"},
+		"bridged on Linux":          {[]string{"install", "GOOS=linux", "BRIDGED=eth0"}, "BRIDGED=eth0: bridged mode is of macOS alone"},
+		"unit with a space":         {[]string{"install.systemd.unit", "PREFIX=/opt/a b"}, "PREFIX=/opt/a b: systemd cannot have this in a unit"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dest, bin := filepath.Join(t.TempDir(), "dest"), filepath.Join(t.TempDir(), "bin")
+			out, err := tryMake(t, nil, append(test.args, "DESTDIR="+dest, "BIN="+bin, "GO=false")...)
+			require.Error(t, err, out)
+			assert.Contains(t, out, test.want)
+			assert.NoDirExists(t, dest)
+			assert.NoDirExists(t, bin)
+		})
+	}
+}
+
+// upstreamTargets are those of socket_vmnet's Makefile, and the two that are ours.
+var upstreamTargets = strings.Fields(`all install install.bin install.doc install.launchd install.launchd.plist uninstall uninstall.bin
+	uninstall.doc uninstall.launchd uninstall.launchd.plist uninstall.run clean artifacts test.repro install.compat rollback
+	install.systemd install.systemd.unit uninstall.systemd uninstall.systemd.unit build`)
+
+// Every target is there, without make's own rules, and uses no variable that is not set: that would be a misspelt one.
+func TestMakeTargets(t *testing.T) {
+	for _, target := range upstreamTargets {
+		for _, goos := range []string{"linux", "darwin"} {
+			out, err := tryMake(t, nil, "-n", "-R", "--warn-undefined-variables", target, "GOOS="+goos, "DESTDIR="+t.TempDir(), "STRIP=strip", "SOURCE_DATE_EPOCH=1")
+			require.NoError(t, err, "make %s\n%s", target, out)
+			assert.NotContains(t, out, "warning:", target)
+		}
+	}
+}
+
+// Without a service manager nothing is installed, since it could not be started; the message names what can be.
+func TestMakeNoManager(t *testing.T) {
+	path := t.TempDir()
+	for _, name := range []string{"sh", "uname", "tr", "git", "sed", "id", "pwd", "make", "printf", "sort", "grep"} {
+		for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
+			if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
+				require.NoError(t, os.Symlink(filepath.Join(dir, name), filepath.Join(path, name)))
+				break
+			}
+		}
+	}
+	for goos, want := range map[string]string{
+		"darwin": `there is no launchctl here, so nothing can be started: run "make install.bin install.doc install.launchd.plist"`,
+		"linux":  `systemd does not run here, so nothing can be started: run "make install.bin install.doc install.systemd.unit"`,
+	} {
+		out, err := tryMake(t, []string{"PATH=" + path}, "install", "GOOS="+goos, "GO=false", "PREFIX="+t.TempDir()+"/no")
+		require.Error(t, err)
+		assert.Contains(t, out, want)
+	}
+}
+
+// newerThan381 is what GNU make 3.81 does not know, which macOS has, by its release notes: NEWS of 3.82 to 4.4.
+var newerThan381 = map[string]*regexp.Regexp{
+	"!= (4.0)":                        regexp.MustCompile(`^[\w.-]+\s*!=`),
+	"::= (4.0)":                       regexp.MustCompile(`^[^#\t]*::+=`),
+	"+= after ::= (4.4)":              regexp.MustCompile(`:::=`),
+	".ONESHELL (3.82)":                regexp.MustCompile(`^\.ONESHELL`),
+	".RECIPEPREFIX (3.82)":            regexp.MustCompile(`\.RECIPEPREFIX`),
+	".SHELLFLAGS (3.82)":              regexp.MustCompile(`\.SHELLFLAGS`),
+	".EXTRA_PREREQS (4.3)":            regexp.MustCompile(`\.EXTRA_PREREQS`),
+	".WAIT (4.4)":                     regexp.MustCompile(`(^|\s)\.WAIT\b`),
+	".NOTINTERMEDIATE (4.4)":          regexp.MustCompile(`\.NOTINTERMEDIATE`),
+	".NOTPARALLEL of targets (4.4)":   regexp.MustCompile(`^\.NOTPARALLEL:\s*\S`),
+	"$(file) (4.0)":                   regexp.MustCompile(`\$[({]file\s`),
+	"$(guile) (4.0)":                  regexp.MustCompile(`\$[({]guile\s`),
+	"$(let) (4.4)":                    regexp.MustCompile(`\$[({]let\s`),
+	"$(intcmp) (4.4)":                 regexp.MustCompile(`\$[({]intcmp\s`),
+	"load (4.0)":                      regexp.MustCompile(`^-?load\s`),
+	"undefine (3.82)":                 regexp.MustCompile(`^\s*(override\s+)?undefine\s`),
+	"private (3.82)":                  regexp.MustCompile(`^[^#\t]*\bprivate\s+[\w.-]+\s*[:+?]?=`),
+	"define with = (3.82)":            regexp.MustCompile(`^\s*(override\s+)?define\s+\S+\s*[:+?]?=`),
+	"export in a target (3.82)":       regexp.MustCompile(`^[^#\t=]*:\s*(un)?export\s`),
+	"grouped targets (4.3)":           regexp.MustCompile(`^[^#\t=]*&:`),
+	"pattern and plain target (3.82)": regexp.MustCompile(`^[^#\t:=$(]*[^\s%:=]+\s+[^\s:=]*%[^:=]*:[^=]`),
+	"--output-sync (4.0)":             regexp.MustCompile(`--output-sync|\$\(MAKE\)[^|;]*\s-O`),
+	"--trace, --shuffle (4.0, 4.4)":   regexp.MustCompile(`--trace\b|--shuffle\b`),
+	"# in a function (4.3)":           regexp.MustCompile(`\$\([a-z]+ ([^)]*[^\\])?#`),
+}
+
+// newer finds what is newer than 3.81 in a makefile.
+func newer(text string) (found []string) {
+	text = strings.ReplaceAll(text, "\\\n", " ") // as make joins lines
+	for n, line := range strings.Split(text, "\n") {
+		for name, pattern := range newerThan381 {
+			if pattern.MatchString(line) {
+				found = append(found, fmt.Sprintf("%d: %s: %s", n+1, name, line))
+			}
+		}
+	}
+	return found
+}
+
+func TestMake381(t *testing.T) {
+	for _, file := range []string{"Makefile", "etc/install.mk"} {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		assert.Empty(t, newer(string(text)), file)
+	}
+	for _, line := range []string{
+		"X != date", "X ::= 1", "a: X ::= 1", "X :::= 1", ".ONESHELL:", ".RECIPEPREFIX = >", ".SHELLFLAGS = -ec", "a: .EXTRA_PREREQS = b",
+		"a: b .WAIT c", ".NOTINTERMEDIATE: a", ".NOTPARALLEL: a", "X = $(file > x,y)", "X = $(guile 1)", "X = $(let a,b,c)", "X = $(intcmp 1,2)",
+		"load x.so", "-load x.so", "undefine X", "override undefine X", "a: private X = 1", "private X := 1", "define X =\n1\nendef",
+		"a: export X = 1", "a: unexport X", "a b &: c\n\ttrue", "a b%: c", "\t$(MAKE) -O", "\tmake --output-sync=line", "\tmake --trace",
+		"X = $(subst #,a,b)",
+	} {
+		assert.NotEmpty(t, newer(line), line)
+	}
+	for _, line := range []string{
+		"X := $(or $(A),b)", "ifeq (,$(X))", "else ifneq (a,b)", "export X := 1", ".NOTPARALLEL:", "a: X = 1", "%.o: %.c", "a: b | c",
+		"\t[ a != b ]", "X = $(call q,$(1))", "# private X = 1", "define X\n1\nendef", "\techo a::=b", "a.%: b.%", "X ?= $(shell date)",
+	} {
+		assert.Empty(t, newer(line), line)
+	}
+}
+
+// What Lima's own workflow runs, with our URL for socket_vmnet's.
+func TestLimaWorkflow(t *testing.T) {
+	text, err := os.ReadFile("docs/integrations/lima-ci.yml")
+	require.NoError(t, err)
+	var workflow struct {
+		Jobs map[string]struct {
+			Steps []struct{ Name, Run string }
+		}
+	}
+	require.NoError(t, yaml.Unmarshal(text, &workflow))
+	var run string
+	for _, step := range workflow.Jobs["vmnet"].Steps {
+		if step.Name == "Install socket_vmnet" {
+			run = step.Run
+		}
+	}
+	assert.Contains(t, run, "git clone https://github.com/socket-vmnet2/socket_vmnet2 socket_vmnet\n")
+	assert.Contains(t, run, "\n  sudo make PREFIX=/opt/socket_vmnet install\n")
+	for line := range strings.SplitSeq(string(text), "\n") {
+		if words := strings.Fields(strings.TrimPrefix(strings.TrimSpace(line), "run: ")); len(words) > 1 && words[0] == "sudo" && words[1] == "make" {
+			for _, word := range words[2:] {
+				if !strings.Contains(word, "=") && !strings.HasPrefix(word, "-") && !strings.HasPrefix(word, "~") {
+					assert.Contains(t, upstreamTargets, word)
+				}
+			}
+		}
+	}
+}
