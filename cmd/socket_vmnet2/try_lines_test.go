@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/goccy/go-yaml"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/freenet"
+)
+
+// lineFor is the line for one program on a Mac, where all of them are.
+func lineFor(t *testing.T, name string, r tryReady, goos, gateway string) tryLine {
+	t.Helper()
+	for _, l := range tryLines(r, goos, netip.MustParseAddr(gateway), net.HardwareAddr{0x52, 0x54, 0, 1, 2, 3}) {
+		if l.For == name {
+			assert.NotEmpty(t, l.What)
+			assert.True(t, l.Use == "" && l.Note != "" || l.Use != "" && l.Undo != "", "%+v", l)
+			return l
+		}
+	}
+	return tryLine{}
+}
+
+func TestTryLines(t *testing.T) {
+	mac := tryReady{Socket: "/tmp/t/1/sock", Dgram: "/tmp/t/1/sock.d/dgram/sock", Client: "/opt/x/bin/socket_vmnet_client", Backend: "vmnet"}
+	for name, want := range map[string]string{
+		"lima-yaml": "networks:\n- socket: /tmp/t/1/sock",
+		"lima":      `limactl start --tty=false --name=socket-vmnet2-try --set='.networks=[{"socket":"/tmp/t/1/sock"}]'`,
+		"minikube": "minikube start --profile=socket-vmnet2-try --driver=qemu --network=socket_vmnet" +
+			" --socket-vmnet-path=/tmp/t/1/sock --socket-vmnet-client-path=/opt/x/bin/socket_vmnet_client",
+		"qemu": "-device virtio-net-pci,netdev=n0,mac=52:54:00:01:02:03" +
+			" -netdev stream,id=n0,server=off,addr.type=unix,addr.path=/tmp/t/1/sock,reconnect-ms=500",
+		"qemu-8.0": "-device virtio-net-pci,netdev=n0,mac=52:54:00:01:02:03" +
+			" -netdev stream,id=n0,server=off,addr.type=unix,addr.path=/tmp/t/1/sock,reconnect=1",
+		"qemu-7.2": "-device virtio-net-pci,netdev=n0,mac=52:54:00:01:02:03" +
+			" -netdev stream,id=n0,server=off,addr.type=unix,addr.path=/tmp/t/1/sock",
+		"qemu-old": "/opt/x/bin/socket_vmnet_client /tmp/t/1/sock qemu-system-..." +
+			" -device virtio-net-pci,netdev=n0,mac=52:54:00:01:02:03 -netdev socket,id=n0,fd=3",
+		"vfkit":   "vfkit ... --device virtio-net,unixSocketPath=/tmp/t/1/sock.d/dgram/sock,mac=52:54:00:01:02:03",
+		"krunkit": "krunkit ... --device virtio-net,type=unixgram,path=/tmp/t/1/sock.d/dgram/sock,mac=52:54:00:01:02:03",
+	} {
+		assert.Equal(t, want, lineFor(t, name, mac, "darwin", "192.168.107.1").Use, name)
+	}
+	assert.Len(t, tryLines(mac, "darwin", netip.Addr{}, nil), 9)
+	assert.Len(t, tryLines(mac, "linux", netip.Addr{}, nil), 7, "vfkit and krunkit are for macOS")
+	mac.Dgram = ""
+	assert.Len(t, tryLines(mac, "darwin", netip.Addr{}, nil), 7, "no socket for them")
+}
+
+// TestTryMinikube: what minikube takes for granted is said where it is not so.
+func TestTryMinikube(t *testing.T) {
+	r := tryReady{Socket: "/s", Client: "/c", Backend: "vmnet"}
+	assert.Contains(t, lineFor(t, "minikube", r, "darwin", "192.168.107.1").Note, "takes this host to be 192.168.105.1")
+	assert.Empty(t, lineFor(t, "minikube", r, "darwin", "192.168.105.1").Note)
+	for name, l := range map[string]tryLine{
+		"on macOS only":        lineFor(t, "minikube", r, "linux", "192.168.105.1"),
+		"/var/db/dhcpd_leases": lineFor(t, "minikube", tryReady{Socket: "/s", Client: "/c", Backend: "usernet"}, "darwin", "192.168.105.1"),
+		"socket_vmnet_client":  lineFor(t, "minikube", tryReady{Socket: "/s", Backend: "vmnet"}, "darwin", "192.168.105.1"),
+	} {
+		assert.Empty(t, l.Use)
+		assert.Contains(t, l.Note, name)
+	}
+}
+
+// TestTryQuoting has each line read by what will read it.
+func TestTryQuoting(t *testing.T) {
+	for _, socket := range []string{"/tmp/1/sock", "/tmp/a b/sock", "/tmp/it's/sock", `/tmp/"$(x)"\/sock`, "/tmp/a,b/sock", "/tmp/a: b #c/sock", "/tmp/ü/sock"} {
+		r := tryReady{Socket: socket, Dgram: socket + ".d/dgram/sock", Client: filepath.Dir(socket) + "/client", Backend: "vmnet"}
+		var doc struct {
+			Networks []struct{ Socket string }
+		}
+		require.NoError(t, yaml.Unmarshal([]byte(lineFor(t, "lima-yaml", r, "darwin", "192.168.107.1").Use), &doc))
+		require.Len(t, doc.Networks, 1)
+		assert.Equal(t, socket, doc.Networks[0].Socket)
+
+		words := func(name string) []string {
+			t.Helper()
+			out, err := exec.Command("/bin/sh", "-c", `printf '%s\n' `+lineFor(t, name, r, "darwin", "192.168.107.1").Use).Output()
+			require.NoError(t, err)
+			return strings.Split(strings.TrimSuffix(string(out), "\n"), "\n")
+		}
+		set := words("lima")
+		doc.Networks = nil
+		expression, ok := strings.CutPrefix(set[len(set)-1], "--set=.networks=")
+		require.True(t, ok)
+		require.NoError(t, yaml.Unmarshal([]byte(expression), &doc.Networks))
+		assert.Equal(t, socket, doc.Networks[0].Socket)
+
+		assert.Contains(t, words("minikube"), "--socket-vmnet-path="+socket)
+		assert.Contains(t, words("minikube"), "--socket-vmnet-client-path="+r.Client)
+		assert.Equal(t, []string{r.Client, socket}, words("qemu-old")[:2])
+		assert.Contains(t, words("qemu"), "stream,id=n0,server=off,addr.type=unix,addr.path="+strings.ReplaceAll(socket, ",", ",,")+",reconnect-ms=500")
+	}
+}
+
+// TestTryClientLine runs the line for an old QEMU as it is printed, with another program in QEMU's place.
+func TestTryClientLine(t *testing.T) {
+	r := newTryRig(t)
+	client := filepath.Join(filepath.Dir(r.program), "socket_vmnet_client")
+	out, err := exec.Command("go", "build", "-o", client, "../socket_vmnet_client").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	p := r.try("--json")
+	v := r.ready(p)
+	assert.Equal(t, client, v.Client)
+	var use string
+	for _, l := range v.Lines {
+		if l.For == "qemu-old" {
+			use = l.Use
+		}
+	}
+	fake := filepath.Join(filepath.Dir(r.program), "qemu")
+	require.NoError(t, os.WriteFile(fake, []byte("#!/bin/sh\n[ -S /dev/fd/3 ] && echo \"$@\"\n"), 0o755))
+	out, err = exec.Command("/bin/sh", "-c", strings.Replace(use, "qemu-system-...", fake, 1)).CombinedOutput()
+	require.NoError(t, err, "%s\n%s", use, out)
+	assert.Regexp(t, `^-device virtio-net-pci,netdev=n0,mac=52:54:00(:[0-9a-f]{2}){3} -netdev socket,id=n0,fd=3\n$`, string(out))
+	event(t, p, "gone")
+	r.end(p, syscall.SIGTERM)
+	r.empty()
+}
+
+func TestClientProgram(t *testing.T) {
+	dir := t.TempDir()
+	program, other := filepath.Join(dir, "bin", "socket_vmnet2"), filepath.Join(dir, "link")
+	for _, d := range []string{filepath.Dir(program), other} {
+		require.NoError(t, os.Mkdir(d, 0o755))
+	}
+	require.NoError(t, os.WriteFile(program, nil, 0o755))
+	linked := filepath.Join(other, "socket_vmnet2")
+	require.NoError(t, os.Symlink(program, linked))
+	at := func(path string, err error) func() (string, error) {
+		return func() (string, error) { return path, err }
+	}
+	client := filepath.Join(dir, "bin", "socket_vmnet_client")
+	assert.Empty(t, clientProgram(at(program, nil)), "there is none")
+	require.NoError(t, os.WriteFile(client, nil, 0o644))
+	assert.Empty(t, clientProgram(at(program, nil)), "it is no program")
+	require.NoError(t, os.Chmod(client, 0o755))
+	assert.Equal(t, client, clientProgram(at(program, nil)))
+	want, err := filepath.EvalSymlinks(client)
+	require.NoError(t, err)
+	assert.Equal(t, want, clientProgram(at(linked, nil)), "beside what the link leads to")
+	assert.Empty(t, clientProgram(at("", errors.New("no /proc"))))
+}
+
+func TestTryNeedsRoot(t *testing.T) {
+	argv := []string{"socket_vmnet2", "try", "--dir=/tmp/a b", "--json"}
+	err := needsRoot("darwin", compat.BackendAuto, 501, argv)
+	require.Error(t, err)
+	assert.Regexp(t, `so run: sudo /\S+ try '--dir=/tmp/a b' --json \(nothing was touched`, err.Error())
+	assert.NoError(t, needsRoot("darwin", compat.BackendAuto, 0, argv))
+	assert.NoError(t, needsRoot("darwin", compat.BackendUsernet, 501, argv))
+	assert.NoError(t, needsRoot("linux", compat.BackendAuto, 501, argv))
+}
+
+func TestTryBases(t *testing.T) {
+	private := filepath.Join(shortDir(t), "p")
+	require.NoError(t, os.Mkdir(private, 0o700))
+	link := filepath.Join(filepath.Dir(private), "l")
+	require.NoError(t, os.Symlink(private, link))
+	long := filepath.Join(filepath.Dir(private), strings.Repeat("x", 60))
+	require.NoError(t, os.Mkdir(long, 0o700))
+	me := os.Geteuid()
+	if me == 0 {
+		me = 1000
+		for _, d := range []string{private, long} {
+			require.NoError(t, os.Chown(d, me, -1))
+		}
+	}
+	tmp := regexp.MustCompile(`^/tmp/socket_vmnet2-try-\d+$`)
+	for xdg, used := range map[string]bool{private: true, link: false, long: false, filepath.Dir(private): false, "x": false, "": false, "/nowhere": false} {
+		t.Setenv("XDG_RUNTIME_DIR", xdg)
+		bases := tryBases("linux", me)
+		if used {
+			require.Len(t, bases, 2)
+			assert.Equal(t, xdg+"/socket_vmnet2-try", bases[0])
+		} else {
+			require.Len(t, bases, 1, "%q", xdg)
+		}
+		assert.Regexp(t, tmp, bases[len(bases)-1])
+	}
+	t.Setenv("XDG_RUNTIME_DIR", private)
+	assert.Equal(t, []string{"/run/socket_vmnet2-try", "/tmp/socket_vmnet2-try-0"}, tryBases("linux", 0), "root heeds no environment")
+	assert.Equal(t, []string{"/var/run/socket_vmnet2-try", "/tmp/socket_vmnet2-try-0"}, tryBases("darwin", 0))
+}
+
+// TestTryBaseOfAnother: a base that somebody else has made, or led elsewhere, is not used.
+func TestTryBaseOfAnother(t *testing.T) {
+	dir := t.TempDir()
+	open, link, file := filepath.Join(dir, "open"), filepath.Join(dir, "link"), filepath.Join(dir, "file")
+	require.NoError(t, os.Mkdir(open, 0o700))
+	require.NoError(t, os.Symlink(open, link))
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	o := tryPlaceOptions{
+		Bases: []string{link, file, filepath.Join(file, "x")}, Log: slog.New(slog.DiscardHandler),
+		Choose: func([]netip.Prefix) (netip.Prefix, error) { return netip.MustParsePrefix("192.168.107.0/24"), nil },
+	}
+	_, err := openTryPlace(t.Context(), o)
+	assert.ErrorContains(t, err, "name one with --dir=DIR")
+	assert.ErrorContains(t, err, link+" is a symbolic link")
+	assert.ErrorContains(t, err, file+" is not a directory")
+	assert.Empty(t, tree(t, open))
+
+	o.Bases = append(o.Bases, filepath.Join(dir, "base"))
+	p, err := openTryPlace(t.Context(), o)
+	require.NoError(t, err)
+	assert.Equal(t, filepath.Join(dir, "base", "1", "sock"), p.socket())
+	require.NoError(t, p.Close())
+	assert.NoDirExists(t, filepath.Join(dir, "base"))
+
+	// With --dir there is a place all the same.
+	o.Bases, o.Dir = []string{link}, filepath.Join(dir, "own")
+	p, err = openTryPlace(t.Context(), o)
+	require.NoError(t, err)
+	require.NoError(t, p.Close())
+	assert.NoDirExists(t, o.Dir)
+}
+
+// TestTryRemovesItsOwn: if somebody puts something else in the place of the directory, that stays.
+func TestTryRemovesItsOwn(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "d")
+	d, err := openTryDir(dir, 0o700)
+	require.NoError(t, err)
+	require.NoError(t, os.Rename(dir, dir+".old"))
+	require.NoError(t, os.Mkdir(dir, 0o700))
+	require.NoError(t, os.WriteFile(dir+"/subnet", nil, 0o600))
+	require.NoError(t, d.Close())
+	assert.FileExists(t, dir+"/subnet")
+	assert.Empty(t, tree(t, dir+".old"))
+
+	d, err = openTryDir(dir+"2", 0o700)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(dir+"2/other", nil, 0o600))
+	assert.ErrorContains(t, d.Close(), "remove "+dir+"2: ")
+	assert.FileExists(t, dir+"2/other")
+	assert.Len(t, tree(t, dir+"2"), 1)
+}
+
+func TestTryOverlaps(t *testing.T) {
+	var b bytes.Buffer
+	log := compat.NewLogger(&b, slog.LevelInfo)
+	use := func(prefixes ...string) (list []freenet.Conflict) {
+		for _, p := range prefixes {
+			list = append(list, freenet.Conflict{Name: "en0", Prefix: netip.MustParsePrefix(p)})
+		}
+		return list
+	}
+	warnOverlaps(freenet.NewTable(use("192.168.105.3/24"), nil), netip.MustParsePrefix("192.168.105.0/24"), nil, log)
+	assert.Equal(t, "WARN | the network 192.168.105.0/24 overlaps en0 192.168.105.3/24: one of the two is not reached; "+
+		"leave --vmnet-gateway away to have a free one chosen\n", b.String())
+	_, err := chooseFree(freenet.NewTable(nil, use("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")), 24, nil)
+	assert.ErrorContains(t, err, "en0 10.0.0.0/8, en0 172.16.0.0/12, en0 192.168.0.0/16: end what needs them, or name a network to use all the same with --vmnet-gateway=IP")
+}
+
+// TestTryEventsLost: a reader that comes back is told how much it has missed.
+func TestTryEventsLost(t *testing.T) {
+	read, write, err := os.Pipe()
+	require.NoError(t, err)
+	defer read.Close()
+	defer write.Close()
+	p := newTryPrinter(write, true)
+	first := make(chan error, 1)
+	go func() { first <- p.ready(t.Context(), tryReady{Event: "ready"}) }()
+	buf := make([]byte, 1<<20)
+	n, err := read.Read(buf)
+	require.NoError(t, err)
+	assert.Contains(t, string(buf[:n]), `"event":"ready"`)
+	require.NoError(t, <-first)
+	long := strings.Repeat("x", 1000)
+	for range mostWaiting + 200 {
+		p.event("e", "", map[string]any{"x": long})
+	}
+	lost := func() int {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return p.lost
+	}()
+	assert.Positive(t, lost)
+	var got bytes.Buffer
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_, _ = got.ReadFrom(read)
+	}()
+	require.Eventually(t, func() bool { return len(p.lines) == 0 }, patience, time.Millisecond)
+	p.event("last", "", nil)
+	p.close()
+	<-p.ended
+	require.NoError(t, write.Close())
+	<-ended
+	lines := strings.Split(strings.TrimSpace(got.String()), "\n")
+	assert.Len(t, lines, mostWaiting+200-lost+2)
+	assert.Equal(t, `{"event":"last"}`, lines[len(lines)-1])
+	assert.Regexp(t, `^\{"event":"lost","lines":\d+\}$`, lines[len(lines)-2])
+}
