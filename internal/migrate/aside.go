@@ -172,7 +172,7 @@ func (f *finder) moveDaemons(in Install, c *Change) (undo []Step) {
 			sudo = "sudo "
 		}
 		args := append([]string{filepath.Join(filepath.Dir(f.installed(DefaultPrefix)), "socket_vmnet")}, d.Arguments[1:]...)
-		c.Steps = append(c.Steps, Step{fmt.Sprintf("%skill %d && %s%s", sudo, d.PID, sudo, command(args...)), "it was started by hand; the same with the new program"})
+		c.Steps = append(c.Steps, Step{fmt.Sprintf("%skill %d && sleep 2 && %s%s", sudo, d.PID, sudo, command(args...)), "it was started by hand; the same with the new program"})
 		undo = append(undo, Step{sudo + command(d.Arguments...), "the old daemon again, after the new one has been ended"})
 	}
 	return undo

@@ -24,6 +24,9 @@ func (in Install) inPlace() bool {
 // makeChanges makes the plan of what was found.
 func (f *finder) makeChanges() {
 	p := f.plan
+	if slices.ContainsFunc(p.Daemons, func(d Daemon) bool { return d.Ours }) {
+		p.Verdict = VerdictDone
+	}
 	for i := range p.Installs {
 		in := &p.Installs[i]
 		var c Change

@@ -57,9 +57,9 @@ func shellTarget(target string) string {
 // restartDaemon ends a daemon and starts it again as it was.
 func (f *finder) restartDaemon(d Daemon) string {
 	if d.UID == 0 {
-		return fmt.Sprintf("sudo kill %d && sudo %s", d.PID, command(d.Arguments...))
+		return fmt.Sprintf("sudo kill %d && sleep 2 && sudo %s", d.PID, command(d.Arguments...))
 	}
-	return fmt.Sprintf("kill %d && %s", d.PID, command(d.Arguments...))
+	return fmt.Sprintf("kill %d && sleep 2 && %s", d.PID, command(d.Arguments...))
 }
 
 // restartMachines are the commands for the machines that do not come back by themselves, and for those whose tool starts the
