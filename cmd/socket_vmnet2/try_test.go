@@ -507,3 +507,29 @@ func TestTryAsRoot(t *testing.T) {
 	r.end(p, syscall.SIGTERM)
 	assert.NoDirExists(t, dir)
 }
+
+// TestTryDocs: what is printed for scripts is in the documentation, by name.
+func TestTryDocs(t *testing.T) {
+	b, err := os.ReadFile("../../docs/try.md")
+	require.NoError(t, err)
+	doc := string(b)
+	var fields map[string]any
+	text := jsonText(tryReady{DHCPEnd: "x", Subnet: "x", Gateway: "x", Dgram: "x", Client: "x", Lines: []tryLine{{For: "x", What: "x", Use: "x", Undo: "x", Note: "x"}}})
+	require.NoError(t, json.Unmarshal([]byte(text), &fields))
+	names := []string{"ready", "connected", "address", "gone", "lost", "stopped"}
+	for name := range fields {
+		names = append(names, name)
+	}
+	for name := range fields["lines"].([]any)[0].(map[string]any) {
+		names = append(names, name)
+	}
+	for _, l := range tryLines(tryReady{Dgram: "x"}, "darwin", netip.Addr{}, nil) {
+		names = append(names, l.For)
+	}
+	for _, name := range names {
+		if name != "event" {
+			assert.Contains(t, doc, "`"+name+"`")
+		}
+	}
+	assert.Contains(t, doc, "192.168.107.0/24")
+}

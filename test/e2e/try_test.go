@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package e2e
+
+import (
+	"bufio"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestTry gives QEMU the options that socket_vmnet2 try prints for its version, by way of a shell. The machine in it gets an
+// address in the subnet that was chosen, and nothing is left afterwards.
+func TestTry(t *testing.T) {
+	l := newLab(t)
+	script, dir := l.Path("try.ipxe"), l.Path("a try, with a comma")
+	require.NoError(t, os.WriteFile(script, []byte("#!ipxe\n"+leaseScript), 0o600))
+	c := exec.CommandContext(within(t, 2*time.Minute), daemonNew, "try", "--json", "--dir="+dir)
+	c.Cancel = func() error { return c.Process.Signal(syscall.SIGTERM) }
+	stdout, err := c.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, c.Start())
+	lines := bufio.NewScanner(stdout)
+	require.True(t, lines.Scan())
+	var ready struct {
+		Gateway string
+		Lines   []struct{ For, Use string }
+	}
+	require.NoError(t, json.Unmarshal(lines.Bytes(), &ready), "%s", lines.Text())
+
+	want := qemuLine(t)
+	var use string
+	for _, line := range ready.Lines {
+		if line.For == want {
+			use = line.Use
+		}
+	}
+	require.NotEmpty(t, use, want)
+	// Without the card's boot ROM, which not every QEMU has, and which this machine needs not.
+	use = strings.Replace(use, "virtio-net-pci,", "virtio-net-pci,romfile=,", 1)
+	qemu := exec.CommandContext(within(t, 90*time.Second), "/bin/sh", "-c", `exec "$0" "$@" `+use,
+		tools.QEMU, "-accel", "tcg", "-m", "128", "-no-reboot", "-nographic", "-kernel", tools.IPXE, "-initrd", script)
+	out, err := qemu.CombinedOutput()
+	require.NoError(t, err, "%s\n%s", use, out)
+	assert.Contains(t, string(out), "net0.dhcp/gateway:ipv4 = "+ready.Gateway)
+	assert.Contains(t, string(out), "net0.dhcp/ip:ipv4 = "+strings.TrimSuffix(ready.Gateway, "1"))
+
+	require.NoError(t, c.Process.Signal(syscall.SIGINT))
+	var events []string
+	for lines.Scan() {
+		var e struct{ Event string }
+		require.NoError(t, json.Unmarshal(lines.Bytes(), &e))
+		events = append(events, e.Event)
+	}
+	require.NoError(t, c.Wait())
+	assert.Equal(t, []string{"connected", "address", "gone", "stopped"}, events)
+	assert.NoDirExists(t, dir)
+}
+
+// qemuLine is which of the lines is for the QEMU of these tests.
+func qemuLine(t *testing.T) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), tools.QEMU, "--version").Output()
+	require.NoError(t, err)
+	v := regexp.MustCompile(`version (\d+)\.(\d+)`).FindStringSubmatch(string(out))
+	require.NotNil(t, v, "%s", out)
+	switch {
+	case len(v[1]) > 1, v[1] == "9" && v[2] >= "2":
+		return "qemu"
+	case v[1] >= "8":
+		return "qemu-8.0"
+	}
+	return "qemu-7.2"
+}
