@@ -97,6 +97,7 @@ func TestLaunchdConflicts(t *testing.T) {
 		"Homebrew's, a user's": {"gui/501/homebrew.mxcl.socket_vmnet2", shared, "Stop it: brew services stop socket_vmnet2;"},
 		"MacPorts'":            {"system/org.macports.socket_vmnet", shared, "Stop it: sudo port unload socket_vmnet;"},
 		"bridged":              {"system/io.github.lima-vm.socket_vmnet.bridged.en0", []string{"x", "/var/run/socket_vmnet.bridged.en0"}, "uses /var/run/socket_vmnet.bridged.en0, too"},
+		"bridged elsewhere":    {"system/io.github.lima-vm.socket_vmnet.bridged.en0", []string{"x", "/var/run/socket_vmnet.bridged.en1"}, ""},
 		"another network":      {"system/io.github.lima-vm.socket_vmnet", []string{"x", "--vmnet-gateway=192.168.105.11", "/var/run/socket_vmnet.other"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -113,6 +114,19 @@ func TestLaunchdConflicts(t *testing.T) {
 			assert.Empty(t, l.calls(), "it is only looked")
 		})
 	}
+}
+
+// The interface is the one that make installs the job for.
+func TestLaunchdBridged(t *testing.T) {
+	l := newLaunchd(t)
+	t.Setenv("BRIDGED", "en7")
+	l.load("system/io.github.lima-vm.socket_vmnet.bridged.en0", "x", "/var/run/socket_vmnet.bridged.en0")
+	out, err := l.run("check", ownPlist, ownBridged)
+	require.NoError(t, err, out)
+	l.load("system/io.github.lima-vm.socket_vmnet.bridged.en7", "x", "/var/run/socket_vmnet.bridged.en7")
+	out, err = l.run("check", ownPlist, ownBridged)
+	require.Error(t, err)
+	assert.Contains(t, out, "uses /var/run/socket_vmnet.bridged.en7, too")
 }
 
 func TestLaunchdLoad(t *testing.T) {

@@ -61,6 +61,24 @@ func TestMakeTargets(t *testing.T) {
 	}
 }
 
+// Without DESTDIR it is this machine's: what is in the way is looked for first, and the service is started last.
+func TestMakeStarts(t *testing.T) {
+	for goos, want := range map[string][]string{
+		"darwin": {"etc/launchd.sh check " + ownPlist, "'/opt/x'/bin", "launchd.sh load"},
+		"linux":  {"/run/systemd/system", "'/opt/x'/bin", "systemctl restart socket_vmnet2.service"},
+	} {
+		out, err := tryMake(t, nil, "-n", "install", "GOOS="+goos, "PREFIX=/opt/x")
+		require.NoError(t, err, out)
+		out = strings.ReplaceAll(out, "'/opt/x/bin'", "'/opt/x'/bin")
+		at := -1
+		for _, w := range want {
+			next := strings.Index(out, w)
+			assert.Greater(t, next, at, "%s in\n%s", w, out)
+			at = next
+		}
+	}
+}
+
 // Without a service manager nothing is installed, since it could not be started; the message names what can be.
 func TestMakeNoManager(t *testing.T) {
 	path := t.TempDir()

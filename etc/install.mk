@@ -136,7 +136,7 @@ endif
 .PHONY: check.launchd
 check.launchd:
 ifeq (,$(DESTDIR))
-	@etc/launchd.sh check etc/launchd/$(LABEL).plist $(if $(BRIDGED),etc/launchd/$(LABEL).bridged.en0.plist)
+	@BRIDGED=$(call q,$(BRIDGED)) etc/launchd.sh check etc/launchd/$(LABEL).plist $(if $(BRIDGED),etc/launchd/$(LABEL).bridged.en0.plist)
 endif
 
 .PHONY: install.systemd.unit

@@ -3,7 +3,8 @@
 #
 # launchd.sh: what make asks of launchd, on this machine.
 #
-#   launchd.sh check PLIST...      could these be started? Changes nothing: make runs it before it installs anything
+#   launchd.sh check PLIST...      could these be started, with $BRIDGED in the place of en0? Changes nothing: make runs it before it
+#                                  installs anything
 #   launchd.sh load LABEL PLIST    start a job, or start it anew as the file now says
 #   launchd.sh unload LABEL        stop a job, if it is there
 set -eu
@@ -21,8 +22,8 @@ need_launchctl() {
 		"\"make install.bin install.doc install.launchd.plist\" to install the files alone, or set DESTDIR to prepare another machine's"
 }
 
-# first_string PATTERN FILE prints the first <string> of a property list that matches.
-first_string() { sed -n "s@.*<string>\\($1\\)</string>.*@\\1@p" "$2" | sed -n 1p; }
+# first_string PATTERN FILE prints the first <string> of a property list that matches, with the interface that make puts in.
+first_string() { sed -n "s@.*<string>\\($1\\)</string>.*@\\1@p" "$2" | sed -n "1s/en0/${BRIDGED:-en0}/p; 1p" | sed -n 1p; }
 
 # conflict TARGET STOP PLIST: says that the job of TARGET would be in the way of PLIST's if it is.
 conflict() {

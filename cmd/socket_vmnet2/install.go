@@ -123,6 +123,9 @@ func steps(w io.Writer, o install.Options, head string, r *install.Report, err e
 	for _, s := range r.Files {
 		fmt.Fprintf(w, "  %-24s %s\n", s.Path, s.What)
 	}
+	if err != nil {
+		return
+	}
 	for _, n := range r.Notes {
 		fmt.Fprintln(w, n)
 	}

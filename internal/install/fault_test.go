@@ -118,7 +118,7 @@ func TestFaults(t *testing.T) {
 				case strings.HasSuffix(err.Error(), ": nothing was changed"):
 					assert.Equal(t, before.timeless(), s.tree().timeless())
 				case !f.killed:
-					assert.Contains(t, err.Error(), "do the same again once that is put right, or roll back")
+					assert.Contains(t, err.Error(), "do the same again once that is put right, or roll back with /opt/socket_vmnet/share/socket_vmnet2/backup/socket_vmnet2 rollback")
 				}
 				copied, _ := start(t)
 				_, err2 := Install(t.Context(), (&fault{at: f.at, killed: f.killed}).with(copied.options(from)))
@@ -252,7 +252,7 @@ func TestReadOnly(t *testing.T) {
 			installed := s.tree()
 			_, err = Rollback(t.Context(), o)
 			require.ErrorIs(t, err, syscall.EROFS)
-			assert.Contains(t, err.Error(), "/opt/socket_vmnet/share/socket_vmnet2/backup/socket_vmnet2 can do it")
+			assert.Contains(t, err.Error(), "/opt/socket_vmnet/share/socket_vmnet2/backup/socket_vmnet2 rollback --prefix=/opt/socket_vmnet can do it")
 			assert.Equal(t, installed, s.tree())
 		})
 	}
@@ -275,7 +275,7 @@ func TestImmutable(t *testing.T) {
 	}
 	_, err := Install(t.Context(), o)
 	require.ErrorIs(t, err, syscall.EPERM)
-	assert.Contains(t, err.Error(), filepath.Join(s.root, "opt/socket_vmnet/bin/socket_vmnet")+": operation not permitted: only a part is installed")
+	assert.Contains(t, err.Error(), filepath.Join(s.root, "opt/socket_vmnet/bin/socket_vmnet")+": operation not permitted: not everything is installed")
 	_, err = Rollback(t.Context(), o)
 	require.NoError(t, err, "the one that could not be replaced need not be put back")
 	assert.Equal(t, before, s.tree())

@@ -140,10 +140,10 @@ func (p place) install(s *source, plan *plan) error {
 	}
 	for _, t := range plan.put {
 		if err := p.mkdirAll(filepath.Dir(p.at(t))); err != nil {
-			return interrupted(err)
+			return p.interrupted(err)
 		}
 		if err := p.copy(s.files[t], p.at(t), s.sums[t], 0o755); err != nil {
-			return interrupted(err)
+			return p.interrupted(err)
 		}
 	}
 	if plan.manifest.Done {
@@ -151,14 +151,15 @@ func (p place) install(s *source, plan *plan) error {
 	}
 	plan.manifest.Done = true
 	if err := p.writeManifest(p.at(backupDir), plan.manifest); err != nil {
-		return interrupted(err)
+		return p.interrupted(err)
 	}
 	return nil
 }
 
 // interrupted says what an error in the middle means.
-func interrupted(err error) error {
-	return fmt.Errorf("%w: only a part is installed; do the same again once that is put right, or roll back", err)
+func (p place) interrupted(err error) error {
+	return fmt.Errorf("%w: not everything is installed; do the same again once that is put right, or roll back with %s rollback --prefix=%s",
+		err, filepath.Join(p.prefix, backupDir, ownCopy), p.prefix)
 }
 
 // A plan is what an installation will do.
@@ -264,7 +265,7 @@ func (p place) backUp(s *source, pl *plan) (err error) {
 	}
 	for _, name := range pl.old {
 		if err := p.remove(filepath.Join(p.at(backupDir), name)); err != nil {
-			return interrupted(err)
+			return p.interrupted(err)
 		}
 	}
 	return nil
@@ -273,10 +274,10 @@ func (p place) backUp(s *source, pl *plan) (err error) {
 // giveUp undoes what was made for a first backup.
 func (p place) giveUp(pl *plan, err error) error {
 	if !pl.first {
-		return interrupted(err)
+		return p.interrupted(err)
 	}
 	if m, merr := p.readManifest(); m != nil || merr != nil { // the last rename was made, but not for good
-		return interrupted(err)
+		return p.interrupted(err)
 	}
 	if uerr := p.abandon(); uerr != nil {
 		return fmt.Errorf("%w: nothing is installed, but %s is left, and could not be removed: %w", err, filepath.Join(p.prefix, stateDir), uerr)

@@ -40,8 +40,8 @@ func Rollback(_ context.Context, o Options) (*Report, error) {
 		return r, err
 	}
 	if err := p.rollback(restore); err != nil {
-		return r, fmt.Errorf("%w: only a part is rolled back; do the same again once that is put right: "+
-			"%s can do it if bin has no program any more", err, filepath.Join(p.prefix, backupDir, ownCopy))
+		return r, fmt.Errorf("%w: not everything is rolled back; do the same again once that is put right: "+
+			"%s rollback --prefix=%s can do it if bin has no program any more", err, filepath.Join(p.prefix, backupDir, ownCopy), p.prefix)
 	}
 	return r, nil
 }
