@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -106,6 +107,9 @@ func (s *Service) directoryFault() error {
 	}
 	f, err := os.CreateTemp(s.sys.at(dir), ".socket_vmnet2-")
 	if err != nil {
+		if e, ok := errors.AsType[*fs.PathError](err); ok {
+			err = e.Err // the name of this file tells nobody anything
+		}
 		return fmt.Errorf("no job can be written to %s: %w", dir, err)
 	}
 	return errors.Join(f.Close(), os.Remove(f.Name()))

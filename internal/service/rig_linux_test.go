@@ -66,10 +66,12 @@ func inside(t *testing.T, systemd bool) bool {
 // runRig runs command as process 1 of the rig until the test in it has ended, and then everything in it is killed.
 func runRig(t *testing.T, dir string, command []string, systemd bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	args := []string{"--propagation", "unchanged", "--mount", "--pid", "--cgroup", "--uts", "--ipc", "--net", "--fork", "--kill-child", "/bin/sh", "testdata/rig.sh", dir}
-	c := exec.CommandContext(ctx, "unshare", append(args, command...)...)
+	args := []string{"--kill-after=10", "240", "unshare", "--mount", "--propagation", "unchanged", "/bin/sh", "testdata/rig.sh", dir}
+	c := exec.CommandContext(ctx, "timeout", append(args, command...)...)
+	c.Cancel = func() error { return c.Process.Signal(syscall.SIGTERM) } // it cleans up then
+	c.WaitDelay = patience
 	c.Env = append(os.Environ(), insideVariable+"=1", "container=test", "SYSTEMD_UNIT_PATH=/etc/systemd/system")
 	var console bytes.Buffer
 	c.Stdout, c.Stderr = &console, &console
@@ -94,10 +96,10 @@ func runRig(t *testing.T, dir string, command []string, systemd bool) {
 		b, _ := os.ReadFile(dir + "/code")
 		code = strings.TrimSpace(string(b))
 	}
-	cancel() // and with unshare everything else in there
+	cancel() // and with it everything else in there
 	select {
 	case <-ended:
-	case <-time.After(patience):
+	case <-time.After(2 * patience):
 		t.Error("the rig does not end")
 	}
 	out, _ := os.ReadFile(dir + "/out")

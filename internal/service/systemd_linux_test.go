@@ -4,6 +4,7 @@ package service
 
 import (
 	"bytes"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -175,6 +176,7 @@ func TestSystemd(t *testing.T) {
 	assert.Equal(t, 1, code)
 	assert.Contains(t, out, "service install")
 
+	testRefusals(t, c)
 	c.do("is installed and started", "install")
 	assert.FileExists(t, "/etc/sysusers.d/socket_vmnet2.conf")
 	c.status(ExitRunning, shared+" accepts connections")
@@ -216,6 +218,65 @@ func TestSystemd(t *testing.T) {
 	assert.NoFileExists(t, "/etc/sysusers.d/socket_vmnet2.conf")
 	assert.DirExists(t, "/var/lib/socket_vmnet2")
 }
+
+// testRefusals: what cannot work is refused before anything is touched, and told with what to do.
+func testRefusals(t *testing.T, c *caller) {
+	t.Helper()
+	before := tree(t, "/etc")
+	refused := func(c *caller, want string, args ...string) {
+		t.Helper()
+		code, out := c.service(append([]string{"install"}, args...)...)
+		assert.Equal(t, 1, code, out)
+		assert.Contains(t, out, want)
+		assert.Empty(t, c.changes())
+		assert.Equal(t, before, tree(t, "/etc"))
+	}
+	user, none := *c, *c
+	user.user = &syscall.Credential{Uid: member, Gid: member}
+	refused(&user, "a job of the system needs root")
+	none.env = []string{"PATH=/nowhere"}
+	refused(&none, "there is no systemctl")
+	refused(c, "--user is for a job of your own", "--user")
+	refused(c, "/opt/x/bin/socket_vmnet2 is not there", "--prefix=/opt/x")
+	refused(c, "there is no group nobodys for the socket", "--", "--socket-group=nobodys", shared)
+
+	require.NoError(t, os.MkdirAll("/opt/open/bin", 0o755))
+	copyFile(t, rigProgram, "/opt/open/bin/socket_vmnet2")
+	require.NoError(t, os.Chmod("/opt/open", 0o777))
+	refused(c, "/opt/open can be written by everybody", "--prefix=/opt/open")
+
+	require.NoError(t, syscall.Mount(c.units, c.units, "", syscall.MS_BIND, ""))
+	require.NoError(t, syscall.Mount("", c.units, "", syscall.MS_BIND|syscall.MS_REMOUNT|syscall.MS_RDONLY, ""))
+	refused(c, "no job can be written to /etc/systemd/system: Read-only file system")
+	require.NoError(t, syscall.Unmount(c.units, 0))
+
+	require.NoError(t, os.Mkdir("/run/socket_vmnet2", 0o755))
+	l, err := net.Listen("unix", shared)
+	require.NoError(t, err)
+	refused(c, "something serves "+shared+" already")
+	require.NoError(t, l.Close())
+}
+
+// TestWithoutSystemd: there are its programs, and something else is process 1.
+func TestWithoutSystemd(t *testing.T) {
+	if !inside(t, false) {
+		return
+	}
+	c := newCaller(t, nil, "/etc/systemd/system", "root")
+	for _, verb := range serviceVerbs {
+		code, out := c.service(verb)
+		assert.Equal(t, 1, code)
+		assert.Contains(t, out, "systemd does not run here")
+		assert.Contains(t, out, "run the daemon yourself")
+	}
+	code, out := c.service("install", "--dry-run")
+	assert.Equal(t, 0, code)
+	assert.Contains(t, out, "as things are this would be refused: systemd does not run here")
+	assert.Contains(t, out, "run systemctl enable socket_vmnet2.service")
+	assert.Empty(t, tree(t, "/etc/systemd"))
+}
+
+var serviceVerbs = []string{"install", "uninstall", "start", "stop", "restart", "status"}
 
 // testActivated has systemd make the socket. It begins with no directory of sockets, as after a boot.
 func testActivated(t *testing.T, c *caller) {
