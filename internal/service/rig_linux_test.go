@@ -43,7 +43,7 @@ func inside(t *testing.T, systemd bool) bool {
 	needRig(t)
 	dir, err := os.MkdirTemp("", "service-rig-")
 	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, os.RemoveAll(dir)) })
+	t.Cleanup(func() { removeRig(t, dir) })
 	require.NoError(t, os.Chmod(dir, 0o755))
 	self, err := os.Executable()
 	require.NoError(t, err)
@@ -61,6 +61,17 @@ func inside(t *testing.T, systemd bool) bool {
 	}
 	runRig(t, dir, command, systemd)
 	return false
+}
+
+// removeRig removes the directory of a rig. In dir/root is the whole machine, for those who are in the rig. Nobody else should see
+// that, but where mounts are shared and this is a chroot they might: so it is removed as an empty directory or not at all.
+func removeRig(t *testing.T, dir string) {
+	t.Helper()
+	if err := os.Remove(dir + "/root"); err != nil && !os.IsNotExist(err) {
+		t.Errorf("%s/root is in use; nothing of %s is removed: %v", dir, dir, err)
+		return
+	}
+	assert.NoError(t, os.RemoveAll(dir))
 }
 
 // runRig runs command as process 1 of the rig until the test in it has ended, and then everything in it is killed.
