@@ -73,7 +73,7 @@ func daemon(c command) error {
 		return err
 	}
 	socket := filepath.Join(dir, "s")
-	args := c.args()
+	args := slices.DeleteFunc(c.args(), func(a string) bool { return strings.HasPrefix(a, "--socket-group=") }) // the user here may be in no other
 	for i, a := range args {
 		if a == cfg.SocketPath {
 			args[i] = socket
@@ -103,20 +103,20 @@ func client(c command) error {
 
 // helper holds the options of vmnet-helper against its own parser; docs/integrations has a test that runs it.
 func helper(c command) error {
-	return helps(append([]string{box.installed("libexec/vmnet-helper")}, c.args()...))
+	return helps(box.dir, append([]string{box.installed("libexec/vmnet-helper")}, c.args()...))
 }
 
 // helps runs a command with --help behind its options: the parser sees all of them, and nothing else is done.
-func helps(words []string) error {
-	out, err := box.run(box.dir, append(words, "--help")...)
-	if err == nil && !strings.Contains(strings.ToLower(out), "usage") {
+func helps(dir string, words []string) error {
+	out, err := box.run(dir, append(words, "--help")...)
+	if err == nil && !strings.Contains(out, "Usage: ") && !strings.Contains(out, "[-h|--help]") {
 		err = fmt.Errorf("no usage text: %s", out)
 	}
 	return err
 }
 
 func parsed(_ command, args []string) error {
-	return helps(append([]string{box.installed("bin/socket_vmnet2")}, args...))
+	return helps(box.dir, append([]string{box.installed("bin/socket_vmnet2")}, args...))
 }
 
 func upgrade(_ command, args []string) error {
@@ -243,7 +243,7 @@ func sourceKnows(dir, verb string, args []string) error {
 	})
 	for _, a := range args {
 		name, _, _ := strings.Cut(strings.TrimLeft(a, "-"), "=")
-		if strings.HasPrefix(a, "-") && !bytes.Contains(source, []byte(`"`+name+`"`)) {
+		if strings.HasPrefix(a, "-") && name != "help" && !bytes.Contains(source, []byte(`"`+name+`"`)) {
 			return fmt.Errorf("%s has no flag %s", dir, a)
 		}
 	}
@@ -324,7 +324,7 @@ func script(c command) error {
 	}
 	switch strings.TrimPrefix(c.words[0], "./") {
 	case "test/perf.sh":
-		return helps(append([]string{perfProgram()}, c.args()...))
+		return helps(root, append([]string{perfProgram()}, c.args()...))
 	case "test/e2e/setup.sh":
 		text, err := os.ReadFile(path)
 		if err != nil {
