@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package docs
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// remarks say of each option of socket_vmnet what differs here; empty where nothing does.
+var remarks = map[string]string{
+	"socket-group":             "the default, `staff`, is passed over with a line in the log where it does not exist or may not be set",
+	"vmnet-mode":               "the embedded network has no `bridged`",
+	"vmnet-interface":          "",
+	"vmnet-gateway":            "an address that is none is refused at once, as before; the subnet of a killed daemon is waited for up to 5 s",
+	"vmnet-dhcp-end":           "checked at the start: an address outside of the subnet is refused before anything is touched",
+	"vmnet-mask":               "checked at the start",
+	"vmnet-interface-id":       "the id of the daemon's own interface; those of clients follow from it and from their MAC addresses. The embedded network has none: one warning",
+	"vmnet-network-identifier": "the embedded network takes it for “no DHCP”, as vmnet does",
+	"vmnet-nat66-prefix":       "the embedded network has no IPv6: one warning",
+	"vmnet-disable-dhcp":       "the same, macOS 26; on the embedded network anywhere",
+	"pidfile":                  "appears when the daemon is ready, never empty, and not at all if it could not start",
+	"help":                     "",
+	"version":                  "",
+}
+
+// helpOption is a line of a usage text that begins an option.
+var helpOption = regexp.MustCompile(`^(?:(-\w), )?--([a-z0-9-]+)(=\S+)?\s+(\S.*)$`)
+
+// A helpLine is an option of a usage text.
+type helpLine struct{ short, name, arg, text string }
+
+// help are the options that a program prints.
+func help(t *testing.T, program string) (all []helpLine) {
+	t.Helper()
+	out, err := box.run(box.dir, box.installed("bin/"+program), "--help")
+	require.NoError(t, err)
+	inOption := false
+	for _, line := range strings.Split(out, "\n") {
+		switch m := helpOption.FindStringSubmatch(line); {
+		case m != nil:
+			all = append(all, helpLine{m[1], m[2], m[3], m[4]})
+			inOption = true
+		case inOption && strings.HasPrefix(line, strings.Repeat(" ", 30)):
+			last := &all[len(all)-1].text
+			*last += joint(*last, strings.TrimSpace(line)) + strings.TrimSpace(line)
+		default:
+			inOption = false
+		}
+	}
+	require.GreaterOrEqual(t, len(all), 13)
+	return all
+}
+
+// joint is what stands between two lines of a text when they are one.
+func joint(before, after string) string {
+	if strings.HasPrefix(after, "(") || strings.HasSuffix(before, " be") {
+		return " "
+	}
+	return "; "
+}
+
+// option writes it for a table.
+func (h helpLine) option() string {
+	short := ""
+	if h.short != "" {
+		short = "`" + h.short + "`, "
+	}
+	return short + "`--" + h.name + strings.ReplaceAll(h.arg, "|", `\|`) + "`"
+}
+
+// tables are the two of MIGRATION.md.
+func tables(t *testing.T) string {
+	t.Helper()
+	var b strings.Builder
+	old := map[string]bool{}
+	fmt.Fprintf(&b, "| option | in socket_vmnet2 | what to know |\n| --- | --- | --- |\n")
+	for _, h := range help(t, "socket_vmnet") {
+		remark, ok := remarks[h.name]
+		assert.True(t, ok, "--%s: say in remarks what differs", h.name)
+		old[h.name] = true
+		fmt.Fprintf(&b, "| %s | same | %s |\n", h.option(), remark)
+	}
+	for name := range remarks {
+		assert.True(t, old[name], "--%s is no option of socket_vmnet", name)
+	}
+	fmt.Fprintf(&b, "\nOnly the program called `socket_vmnet2` has these:\n\n| option | |\n| --- | --- |\n")
+	seen := 0
+	for _, h := range help(t, "socket_vmnet2") {
+		if old[h.name] {
+			seen++
+			continue
+		}
+		fmt.Fprintf(&b, "| %s | %s |\n", h.option(), strings.ReplaceAll(h.text, "|", `\|`))
+	}
+	assert.Len(t, old, seen, "socket_vmnet2 has all options of socket_vmnet")
+	return b.String()
+}
+
+// marks are around what a test writes into a page.
+const begin, end = "<!-- options: made by go test ./test/docs -args -update -->\n\n", "\n<!-- options: end -->"
+
+// TestOptionTables: the tables of options say what the programs say.
+func TestOptionTables(t *testing.T) {
+	path := filepath.Join(root, "MIGRATION.md")
+	page := read(t, "MIGRATION.md")
+	before, rest, ok := strings.Cut(page, begin)
+	require.True(t, ok, "MIGRATION.md has no %q", begin)
+	table, after, ok := strings.Cut(rest, end)
+	require.True(t, ok)
+	want := tables(t)
+	if *update {
+		require.NoError(t, os.WriteFile(path, []byte(before+begin+want+end+after), 0o600))
+		return
+	}
+	assert.Equal(t, want, table, "go test ./test/docs -args -update writes them")
+}
