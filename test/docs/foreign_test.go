@@ -19,15 +19,15 @@ import (
 var foreign = map[string]map[string]string{
 	"limactl": {
 		"start": "--name --set --tty --vm-type", "stop": "-f", "create": "--name --set --tty --vm-type", "edit": "--set --start --tty",
-		"list": "--json -q", "shell": "", "sudoers": "--check", "delete": "-f", "--version": "",
+		"list": "--json -q", "shell": "*", "sudoers": "--check", "delete": "-f", "--version": "",
 	},
 	"minikube": {
 		"start": "-p --profile --driver --network --socket-vmnet-path --socket-vmnet-client-path --vmnet-offloading",
-		"stop":  "-p --profile", "delete": "-p --profile", "ip": "-p --profile", "ssh": "-p --profile", "profile list": "", "status": "-p --profile",
+		"stop":  "-p --profile", "delete": "-p --profile", "ip": "-p --profile", "ssh": "*", "profile list": "", "status": "-p --profile",
 	},
 	"colima": {
 		"start": "-p --profile --vm-type --network-address --network-mode --network-interface", "stop": "-p --profile -f",
-		"status": "-p --profile", "list": "", "restart": "-p --profile", "ssh": "-p --profile", "delete": "-p --profile",
+		"status": "-p --profile", "list": "", "restart": "-p --profile", "ssh": "*", "delete": "-p --profile",
 	},
 	"tart": {"run": "--net-softnet --no-graphics", "ip": "--resolver"},
 	"brew": {

@@ -36,7 +36,7 @@ var subcommands = map[string]func(command, []string) error{
 	"upgrade":  upgrade,
 	"install":  staged,
 	"rollback": staged,
-	"service":  parsed, // what it does is tested in internal/service, with managers that are fakes
+	"service":  service,
 	"migrate":  migrate,
 	"try":      tryOut,
 }
@@ -119,6 +119,23 @@ func parsed(_ command, args []string) error {
 	return helps(box.dir, append([]string{box.installed("bin/socket_vmnet2")}, args...))
 }
 
+// service looks at the options. What it does is tested in internal/service, with managers that are fakes.
+func service(c command, args []string) error {
+	if i := slices.Index(args, "--"); i >= 0 {
+		line := append([]string{"socket_vmnet2"}, args[i+1:]...)
+		var errs bytes.Buffer
+		none := func(string) (string, bool) { return "", false }
+		if cfg, _ := compat.Parse(compat.New, line, compat.IO{Stdout: &errs, Stderr: &errs, LookupEnv: none}); cfg == nil {
+			return fmt.Errorf("%q: %s", line, &errs)
+		}
+		args = args[:i]
+	}
+	if len(args) < 2 || !slices.Contains([]string{"install", "uninstall", "start", "stop", "restart", "status"}, args[1]) {
+		return fmt.Errorf("%q: no action", args)
+	}
+	return parsed(c, args)
+}
+
 func upgrade(_ command, args []string) error {
 	words := []string{box.installed("bin/socket_vmnet2")}
 	for _, a := range args {
@@ -161,7 +178,11 @@ func migrate(_ command, args []string) error {
 	if err != nil {
 		return err
 	}
-	out, err := box.run(box.dir, append([]string{box.installed("bin/socket_vmnet2"), args[0], "--root=" + dir, "--home=" + dir}, args[1:]...)...)
+	if err := os.MkdirAll(filepath.Join(dir, "Users/somebody"), 0o755); err != nil {
+		return err
+	}
+	words := append([]string{box.installed("bin/socket_vmnet2"), args[0], "--root=" + dir, "--home=/Users/somebody"}, args[1:]...)
+	out, err := box.run(box.dir, words...)
 	if err != nil && out != "" && strings.Contains(err.Error(), "exit status 2") {
 		return nil // nothing to migrate there
 	}
