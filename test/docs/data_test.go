@@ -110,7 +110,7 @@ func jsonBlock(text string) error {
 // iniBlock parses a unit of systemd, or lines like it.
 func iniBlock(text string) error {
 	section := false
-	for _, line := range strings.Split(text, "\n") {
+	for line := range strings.SplitSeq(text, "\n") {
 		switch {
 		case line == "" || strings.HasPrefix(line, "#"):
 		case regexp.MustCompile(`^\[\w+\]$`).MatchString(line):

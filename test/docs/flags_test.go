@@ -43,7 +43,7 @@ func help(t *testing.T, program string) (all []helpLine) {
 	out, err := box.run(box.dir, box.installed("bin/"+program), "--help")
 	require.NoError(t, err)
 	inOption := false
-	for _, line := range strings.Split(out, "\n") {
+	for line := range strings.SplitSeq(out, "\n") {
 		switch m := helpOption.FindStringSubmatch(line); {
 		case m != nil:
 			all = append(all, helpLine{m[1], m[2], m[3], m[4]})

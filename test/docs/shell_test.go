@@ -136,7 +136,7 @@ func prefixes(c *command) []string {
 	w := c.words
 	for len(w) > 0 {
 		switch {
-		case slices.Contains([]string{"until", "while", "if", "do", "then", "else", "!", "{", "time", "nohup", "exec", "env"}, w[0]), assignment.MatchString(w[0]):
+		case slices.Contains([]string{"until", "while", "if", "do", "then", "else", "!", "{", "time", "nice", "nohup", "exec", "env"}, w[0]), assignment.MatchString(w[0]):
 			w = w[1:]
 		case slices.Contains([]string{"for", "done", "fi", "}", "[", "wait", "case", "esac", "true"}, w[0]):
 			return nil
