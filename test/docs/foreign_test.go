@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"os/exec"
 	"slices"
 	"strconv"
@@ -31,7 +32,7 @@ var foreign = map[string]map[string]string{
 	},
 	"tart": {"run": "--net-softnet --no-graphics", "ip": "--resolver"},
 	"brew": {
-		"install": "--HEAD", "uninstall": "", "upgrade": "", "tap": "", "untap": "", "trust": "", "list": "--versions", "info": "",
+		"install": "--HEAD", "uninstall": "", "upgrade": "--fetch-HEAD", "tap": "", "untap": "", "trust": "--formula", "list": "--versions", "info": "",
 		"services start": "", "services stop": "", "services restart": "", "services list": "", "services info": "",
 		"link": "", "unlink": "", "--prefix": "", "update": "", "test": "", "audit": "--new --strict",
 	},
@@ -122,7 +123,9 @@ func checkVerb(verbs map[string]string, args []string) error {
 }
 
 // fakes are the programs that this test binary is in the sandbox, for what a client becomes.
-func fakes() []string { return append(slices.Collect(maps.Keys(vmms)), "sleep") }
+func fakes() []string {
+	return append(slices.AppendSeq(slices.Collect(maps.Keys(vmms)), maps.Keys(actors)), "sleep")
+}
 
 func isFake(program string) bool { return slices.Contains(fakes(), program) }
 
@@ -132,6 +135,12 @@ var inFake bool
 // runFake looks at the options, and at the descriptor that they name: it is a socket.
 func runFake(program string, args []string) error {
 	inFake = true
+	if act := actors[program]; act != nil {
+		if w := os.Getenv(worldEnv); w != "" {
+			return act(w, args)
+		}
+		return fmt.Errorf("%s outside of a world", program)
+	}
 	if program == "sleep" {
 		return isSocket(3)
 	}

@@ -311,7 +311,9 @@ func curl(c command) error {
 			method = args[i]
 		case strings.HasPrefix(a, "http"):
 			url = a
-		case !slices.Contains([]string{"-s", "-f", "-L", "-O", "-fsSL", "-LO"}, a):
+		case regexp.MustCompile(`^-[fsSLO]*o$`).MatchString(a):
+			i++
+		case !regexp.MustCompile(`^-[fsSLO]+$`).MatchString(a):
 			return fmt.Errorf("what is %q to curl?", a)
 		}
 	}

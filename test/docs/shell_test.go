@@ -106,7 +106,7 @@ func (b block) commands() (all []command, err error) {
 			if len(c.words) == 0 {
 				c.line = lex.line
 			}
-			c.words = append(c.words, w)
+			c.words = append(c.words, strings.ReplaceAll(w, "$(brew --prefix)", "/opt/homebrew"))
 		}
 	}
 }
