@@ -155,7 +155,7 @@ func (w *world) sh(text string) string {
 	w.t.Helper()
 	cmd := exec.Command("/bin/sh", "-euc", w.paths().Replace(text))
 	cmd.Dir = w.home
-	cmd.Env = append(os.Environ(), worldEnv+"="+w.dir, "HOME="+w.home, "PATH="+filepath.Join(box.dir, "fakes")+":"+os.Getenv("PATH"), "BOX="+box.dir)
+	cmd.Env = append(os.Environ(), worldEnv+"="+w.dir, "HOME="+w.home, "PATH="+filepath.Join(box.dir, "actors")+":"+os.Getenv("PATH"), "BOX="+box.dir)
 	out := &output{}
 	cmd.Stdout, cmd.Stderr = out, out
 	require.NoError(w.t, cmd.Run(), "%s\n%s", text, out)

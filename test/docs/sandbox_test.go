@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -62,12 +64,14 @@ func (s *sandbox) fill() error {
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Join(s.dir, "fakes"), 0o755); err != nil {
-		return err
-	}
-	for _, name := range fakes() {
-		if err := os.Symlink(self, filepath.Join(s.dir, "fakes", name)); err != nil {
+	for dir, names := range map[string][]string{"fakes": fakes(), "actors": slices.Collect(maps.Keys(actors))} {
+		if err := os.Mkdir(filepath.Join(s.dir, dir), 0o755); err != nil {
 			return err
+		}
+		for _, name := range names {
+			if err := os.Symlink(self, filepath.Join(s.dir, dir, name)); err != nil {
+				return err
+			}
 		}
 	}
 	return s.serve()
