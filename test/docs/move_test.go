@@ -18,14 +18,13 @@ const oldVersion = "v1.2.2"
 
 // A move is a section of MIGRATION.md, followed to the letter.
 type move struct {
-	heading      string
-	before       []string // programs of the old one, below the root
-	start        string   // what the reader has running before
-	do, back     int      // blocks of the section, by number
-	checks       []int
-	daemon       string // whose version tells
-	prefix       string // where install puts what rollback takes away
-	afterwardsOf string // the daemon that serves after the way back, if another one
+	heading  string
+	before   []string // programs of the old one, below the root
+	start    string   // what the reader has running before
+	do, back int      // blocks of the section, by number
+	checks   []int
+	daemon   string // whose version tells
+	prefix   string // where install puts what rollback takes away
 }
 
 var moves = map[string]move{
