@@ -198,3 +198,50 @@ func declaredBy(decl ast.Decl) (names []string) {
 	}
 	return names
 }
+
+// TestOptions: options that pages name are options of one of our programs, or of somebody else's that this test knows.
+func TestOptions(t *testing.T) {
+	known := map[string]bool{}
+	for _, verbs := range foreign {
+		for _, options := range verbs {
+			for o := range strings.FieldsSeq(options) {
+				known[o] = true
+			}
+		}
+	}
+	for _, o := range othersOptions {
+		known[o] = true
+	}
+	var source strings.Builder
+	require.NoError(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		source.Write(b)
+		return err
+	}))
+	text := source.String()
+	is := func(o string) bool {
+		return known[o] || strings.Contains(text, `"`+strings.TrimPrefix(o, "--")+`"`) || strings.Contains(text, `"`+o+`"`)
+	}
+	assert.False(t, is("--vmnet-modes"), "else this test shows nothing")
+	looked := 0
+	for _, page := range pages(t) {
+		for line, all := range spans(read(t, page)) {
+			for _, s := range all {
+				for _, o := range optionInSpan.FindAllStringSubmatch(s, -1) {
+					looked++
+					assert.True(t, is(o[1]), "%s:%d: %s: nobody has the option %s", page, line, s, o[1])
+				}
+			}
+		}
+	}
+	assert.Greater(t, looked, 50)
+}
+
+// optionInSpan is a long option at the begin of a word.
+var optionInSpan = regexp.MustCompile("(?:^|[ (])(--[a-z][a-z0-9-]*[a-z0-9])(?:[ =)\\[\\\\]|$)")
+
+// othersOptions are options of other programs that pages speak of.
+var othersOptions = []string{"--allow", "--enable-isolation", "--no-install-recommends", "--net-softnet", "--device"}
