@@ -241,7 +241,7 @@ func TestOptions(t *testing.T) {
 }
 
 // optionInSpan is a long option at the begin of a word.
-var optionInSpan = regexp.MustCompile("(?:^|[ (])(--[a-z][a-z0-9-]*[a-z0-9])(?:[ =)\\[\\\\]|$)")
+var optionInSpan = regexp.MustCompile(`(?:^|[ (])(--[a-z][a-z0-9-]*[a-z0-9])(?:[ =)\[\\]|$)`)
 
 // othersOptions are options of other programs that pages speak of.
 var othersOptions = []string{"--allow", "--enable-isolation", "--no-install-recommends", "--net-softnet", "--device"}

@@ -148,8 +148,16 @@ func upgrade(_ command, args []string) error {
 	return err
 }
 
+// here leaves out options that name places of the reader's, for which the sandbox has its own.
+func here(args []string) []string {
+	return slices.DeleteFunc(slices.Clone(args), func(a string) bool {
+		return strings.HasPrefix(a, "--root=") || strings.HasPrefix(a, "--home=") || strings.HasPrefix(a, "--from=")
+	})
+}
+
 // staged runs install and rollback below a directory in which there is nothing yet.
 func staged(_ command, args []string) error {
+	args = here(args)
 	dir, err := os.MkdirTemp(box.dir, "stage")
 	if err != nil {
 		return err
@@ -174,6 +182,7 @@ func staged(_ command, args []string) error {
 }
 
 func migrate(_ command, args []string) error {
+	args = here(args)
 	dir, err := os.MkdirTemp(box.dir, "root")
 	if err != nil {
 		return err
