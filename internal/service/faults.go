@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/install/pathrules"
@@ -142,6 +143,15 @@ func (s *Service) jobFault(ctx context.Context) error {
 	return fmt.Errorf("something serves %s already: stop it first, or choose another SOCKET behind --; \"lsof %[1]s\" tells who it is", s.job.Socket)
 }
 
+// public is a path as it is written mostly: on macOS /var is a link to /private/var.
+func public(path string) string {
+	path = filepath.Clean(path)
+	if rest, ok := strings.CutPrefix(path, "/private/"); ok && slices.Contains([]string{"var", "tmp", "etc"}, strings.SplitN(rest, "/", 2)[0]) {
+		return "/" + rest
+	}
+	return path
+}
+
 // foreignJob finds jobs of the system by this label that are loaded and serve the same socket.
 func (s *Service) foreignJob(ctx context.Context, label, stop string) error {
 	const dir = "/Library/LaunchDaemons"
@@ -155,7 +165,7 @@ func (s *Service) foreignJob(ctx context.Context, label, stop string) error {
 		if err != nil || name == s.job.Name && !s.job.User {
 			continue
 		}
-		if args := launchdArguments(string(text)); len(args) == 0 || args[len(args)-1] != s.job.Socket {
+		if args := launchdArguments(string(text)); len(args) == 0 || public(args[len(args)-1]) != public(s.job.Socket) {
 			continue
 		}
 		if r, err := s.sys.Run(ctx, "launchctl", "print", "system/"+name); err != nil || r.Code != 0 {

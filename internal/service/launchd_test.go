@@ -301,7 +301,7 @@ func TestLaunchdRefusals(t *testing.T) {
 		}, Options{Prefix: "/opt/link"}, "/opt/link is a symbolic link"},
 		"directory that is not there": {func(m *mac) { m.remove("/Library/LaunchDaemons") }, Options{}, "no job can be written to /Library/LaunchDaemons"},
 		"Lima's job":                  {func(m *mac) { m.foreign("io.github.lima-vm.socket_vmnet", "/var/run/socket_vmnet") }, Options{}, `the job io.github.lima-vm.socket_vmnet serves /var/run/socket_vmnet: stop it first, with "sudo launchctl bootout system/io.github.lima-vm.socket_vmnet"`},
-		"Homebrew's job":              {func(m *mac) { m.foreign("homebrew.mxcl.socket_vmnet", "/var/run/socket_vmnet") }, Options{}, "sudo brew services stop socket_vmnet"},
+		"Homebrew's job":              {func(m *mac) { m.foreign("homebrew.mxcl.socket_vmnet", "/private/var/run/socket_vmnet") }, Options{}, "sudo brew services stop socket_vmnet"},
 		"MacPorts' job":               {func(m *mac) { m.foreign("org.macports.socket_vmnet", "/var/run/socket_vmnet") }, Options{}, "sudo port unload socket_vmnet"},
 		"a job of ours":               {func(m *mac) { m.foreign("io.github.socket-vmnet2.lab", "/var/run/socket_vmnet") }, Options{}, "the job io.github.socket-vmnet2.lab serves"},
 		"somebody":                    {func(m *mac) { m.served["/var/run/socket_vmnet"] = true }, Options{}, "something serves /var/run/socket_vmnet already"},
