@@ -36,6 +36,11 @@ func newWorkplace(t *testing.T, root string) *workplace {
 		w.script(t, name, note)
 	}
 	w.script(t, "sudo", "#!/bin/sh\nexec \"$@\"\n")
+	if os.Geteuid() != 0 {
+		path, err := exec.LookPath("install")
+		require.NoError(t, err)
+		w.script(t, "install", "#!/bin/sh\nshift 2 # -o root\nexec "+path+" \"$@\"\n")
+	}
 	// What Lima makes of its file, for this test: the path is all that changes in it.
 	w.script(t, "limactl", note+`case $1 in sudoers) path=$(sed -n 's|^ *socketVMNet: *"\(.*\)"|\1|p' '`+root+`/Users/ann/.lima/_config/networks.yaml')
 	sed "s|@PATH@|$path|g" '`+w.dir+`/sudoers';; esac

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/migrate"
+)
+
+// TestMigrateKnowsSubcommands: a process whose first argument is a subcommand is no daemon to migrate.
+func TestMigrateKnowsSubcommands(t *testing.T) {
+	assert.ElementsMatch(t, slices.Collect(maps.Keys(subcommands)), migrate.Subcommands)
+}
