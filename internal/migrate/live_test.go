@@ -159,6 +159,25 @@ func TestBusyMachine(t *testing.T) {
 	assert.Contains(t, strings.Join(strings.Fields(text.String()), " "), "comes back by itself after a restart of its daemon: no network until the daemon listens again")
 }
 
+// TestNetworkOfReconnecting has a network of Lima whose machines all come back by themselves: none of them is restarted.
+func TestNetworkOfReconnecting(t *testing.T) {
+	s := busy(t)
+	require.NoError(t, os.RemoveAll(filepath.Join(s.Root, "/Users/ann/.lima/old")))
+	c := Find(t.Context(), s).Changes[0]
+	want := "sudo /usr/bin/pkill -F /private/var/run/lima/shared_socket_vmnet.pid && sleep 2 && sudo -b /opt/socket_vmnet/bin/socket_vmnet " +
+		"--pidfile=/private/var/run/lima/shared_socket_vmnet.pid --socket-group=admin --vmnet-mode=shared --vmnet-gateway=192.168.105.1 " +
+		"--vmnet-dhcp-end=192.168.105.254 --vmnet-mask=255.255.255.0 /private/var/run/lima/socket_vmnet.shared " +
+		"</dev/null >/dev/null 2>>/Users/ann/.lima/_networks/shared_socket_vmnet.stderr.log"
+	for _, steps := range [][]Step{c.Steps, c.Undo} {
+		var commands []string
+		for _, step := range steps {
+			commands = append(commands, step.Command)
+		}
+		assert.Contains(t, commands, want)
+		assert.NotContains(t, commands, "limactl stop new")
+	}
+}
+
 func conflictTexts(p *Plan) string {
 	var all []string
 	for _, c := range p.Conflicts {

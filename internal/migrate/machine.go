@@ -65,7 +65,7 @@ func effectOf(m Machine) (effect, outage, why string) {
 	switch m.Attach {
 	case AttachReconnect:
 		return EffectReconnects, "until the daemon listens again, and then up to about 1 s",
-			"QEMU connects again by itself and keeps its address"
+			"QEMU connects again by itself and keeps its address; if it only receives then, pause it for a moment (docs/reliability.md)"
 	case AttachStream:
 		return EffectRestart, "until the machine is restarted",
 			"QEMU reconnects only where it was started with reconnect (Lima 2.2 and later with QEMU 8.0 and later do that)"

@@ -4,6 +4,7 @@ package migrate
 
 import (
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -23,7 +24,35 @@ func (f *finder) restarts(in Install, forth bool) []Step {
 			steps = append(steps, Step{f.restartDaemon(d), note})
 		}
 	}
+	for _, n := range f.networksOf(in) {
+		if d := f.restartable(n); d != nil {
+			steps = append(steps, Step{restartNetwork(n, *d), "its machines come back by themselves; to Lima it is the daemon that it started, by its pidfile"})
+		}
+	}
 	return append(steps, f.restartMachines(in)...)
+}
+
+// restartable is the running daemon of a network whose running machines all come back by themselves. Lima restarts it only with
+// a machine; but a daemon at the same socket and pidfile is Lima's as well.
+func (f *finder) restartable(n Network) *Daemon {
+	i := slices.IndexFunc(f.plan.Daemons, func(d Daemon) bool { return samePath(d.Socket, n.Socket) })
+	in := f.installOf(n.Program)
+	if i < 0 || n.Tool != "lima" || f.plan.Daemons[i].UID != 0 || in == nil || !in.Ours && !in.inPlace() {
+		return nil
+	}
+	for _, m := range f.plan.Machines {
+		if m.Running && samePath(m.Socket, n.Socket) && m.Effect != EffectReconnects {
+			return nil
+		}
+	}
+	return &f.plan.Daemons[i]
+}
+
+// restartNetwork stops a network's daemon as Lima does, and starts it as Lima does: in the background, with Lima's log.
+func restartNetwork(n Network, d Daemon) string {
+	log := filepath.Join(filepath.Dir(filepath.Dir(n.Config)), "_networks", n.Name+"_socket_vmnet.stderr.log")
+	return fmt.Sprintf("sudo /usr/bin/pkill -F %s && sleep 2 && sudo -b %s </dev/null >/dev/null 2>>%s",
+		quote(n.Pidfile), command(d.Arguments...), quote(log))
 }
 
 // restartJob restarts a job with what is at its path now.
@@ -67,7 +96,7 @@ func (f *finder) restartDaemon(d Daemon) string {
 func (f *finder) restartMachines(in Install) []Step {
 	var stops, starts []Step
 	for _, m := range f.plan.Machines {
-		if !m.Running || !f.uses(m, in) || m.stop == "" || m.Effect == EffectReconnects && !f.startsDaemon(m) {
+		if !m.Running || !f.uses(m, in) || m.stop == "" || m.Effect == EffectReconnects && (!f.startsDaemon(m) || f.alone(m)) {
 			continue
 		}
 		stop, start := Step{Command: m.stop, Note: stopNote(m, f.startsDaemon(m))}, Step{Command: m.start}
@@ -77,6 +106,12 @@ func (f *finder) restartMachines(in Install) []Step {
 		stops, starts = append(stops, stop), append(starts, start)
 	}
 	return append(stops, starts...)
+}
+
+// alone tells whether a machine of Lima's network need not be restarted, since the network's daemon can be by itself.
+func (f *finder) alone(m Machine) bool {
+	i := slices.IndexFunc(f.plan.Networks, func(n Network) bool { return samePath(n.Socket, m.Socket) })
+	return i >= 0 && f.restartable(f.plan.Networks[i]) != nil
 }
 
 // startsDaemon tells whether the machine's tool starts the daemon, and only when it starts a machine.
