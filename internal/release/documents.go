@@ -48,7 +48,7 @@ func documents(goos string) (entries []entry, err error) {
 		if err != nil {
 			return nil, err
 		}
-		if len(files) == 0 && s.files != "MIGRATION.md" {
+		if len(files) == 0 {
 			return nil, fmt.Errorf("nothing matches %s, which the archives have", s.files)
 		}
 		for _, file := range files {
