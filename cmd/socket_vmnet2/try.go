@@ -112,7 +112,9 @@ func tryAction(c *cli.Context, env compat.IO) error {
 	slog.SetDefault(log) // libraries that know no other logger
 	ctx, stop := untilSignal(t.log)
 	defer stop()
-	return t.run(ctx)
+	err := t.run(ctx)
+	t.out.stopped() // the last clients have gone
+	return err
 }
 
 // logOf writes to w as the daemon's log does, whose reader may be stopped.
@@ -225,9 +227,7 @@ func (t *trial) run(ctx context.Context) (err error) {
 	if err := t.out.ready(ctx, t.describe(d, place)); err != nil {
 		return fmt.Errorf("cannot tell where the socket is: %w", err)
 	}
-	err = d.run(ctx)
-	t.out.stopped()
-	return err
+	return d.run(ctx)
 }
 
 // unlessStopped is err unless a signal was the reason for it.
