@@ -178,7 +178,7 @@ fuzz:
 
 # Archives for macOS, byte for byte the same from any system with the same release of Go: docs/releasing.md.
 .PHONY: artifacts
-artifacts:
+artifacts: check.version
 	rm -rf artifacts
 	GOOS= GOARCH= $(GO) run ./internal/release -go '$(GO)' -version '$(or $(VERSION),v0.0.0-unknown)' -ldflags "$(LDFLAGS)" -out artifacts
 
