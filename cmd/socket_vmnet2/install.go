@@ -142,6 +142,9 @@ func installReport(w io.Writer, o install.Options, r *install.Report, err error)
 	var b strings.Builder
 	fmt.Fprintln(&b, "\nNow")
 	restartLines(&b, o)
+	if r.Update {
+		fmt.Fprintf(&b, "  or, for a daemon of socket_vmnet2's, without losing a client: sudo %s upgrade SOCKET\n", word(filepath.Join(r.Prefix, "bin/socket_vmnet2")))
+	}
 	if strings.Contains(r.Prefix, " ") {
 		fmt.Fprintln(&b, "  Lima takes no program from a path with a space: its networks cannot use these.")
 	}

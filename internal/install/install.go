@@ -88,6 +88,7 @@ type Report struct {
 	Files   []Step
 	Notes   []string // whole sentences
 	Changed bool     // something was, or would be
+	Update  bool     // one of our own programs was replaced by another version
 }
 
 // A Step is about one path below the prefix.
@@ -235,6 +236,7 @@ func (p place) planOne(pl *plan, s *source, t string, r *Report) error {
 		r.add(t, "new")
 	case known && e.mine(now):
 		r.add(t, "replaced by %s; the backup stays as it is", s.version)
+		r.Update = true
 	case now.Kind == symlink:
 		r.add(t, "replaced by a real file; the link to %s is in the backup", now.Target)
 	default:

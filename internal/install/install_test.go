@@ -173,6 +173,7 @@ func TestUpdate(t *testing.T) {
 	from := sourceOf(t, "v1.1")
 	r := install(t, s.options(from))
 	assert.Contains(t, r.Files[2].What, "replaced by v1.1; the backup stays as it is")
+	assert.True(t, r.Update)
 	assertInstalled(t, s, before, from)
 	for range 3 { // forth and back
 		install(t, s.options(sourceOf(t, "v1.0")))

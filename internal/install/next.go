@@ -27,7 +27,7 @@ func Jobs(o Options) []Job {
 		return nil
 	}
 	var jobs []Job
-	for _, path := range glob(p.root, "Library/LaunchDaemons/*.plist") {
+	for _, path := range p.inDir("Library/LaunchDaemons", ".plist") {
 		text := p.mentions(path)
 		name := strings.TrimSuffix(filepath.Base(path), ".plist")
 		if found := label.FindStringSubmatch(text); found != nil {
@@ -37,7 +37,7 @@ func Jobs(o Options) []Job {
 			jobs = append(jobs, Job{name, below(p.root, path), "sudo launchctl kickstart -k system/" + name})
 		}
 	}
-	for _, path := range glob(p.root, "etc/systemd/system/*.service") {
+	for _, path := range p.inDir("etc/systemd/system", ".service") {
 		if p.mentions(path) != "" {
 			name := filepath.Base(path)
 			jobs = append(jobs, Job{name, below(p.root, path), "sudo systemctl restart " + name})
@@ -55,7 +55,17 @@ func (p place) mentions(path string) string {
 	return ""
 }
 
-func glob(root, pattern string) []string {
-	found, _ := filepath.Glob(filepath.Join("/", root, pattern))
-	return found
+// inDir are the files in a directory that end in suffix.
+func (p place) inDir(dir, suffix string) (paths []string) {
+	dir = filepath.Join("/", p.root, dir)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil // a machine without launchd, or without systemd
+	}
+	for _, e := range entries {
+		if strings.HasSuffix(e.Name(), suffix) {
+			paths = append(paths, filepath.Join(dir, e.Name()))
+		}
+	}
+	return paths
 }
