@@ -19,6 +19,9 @@ func (f *finder) replaceAside(in Install) Change {
 	c := newChange(idOf(in), name+" at "+in.Prefix, StateToDo,
 		"Its files stay as they are: its package manager would put them back, or Lima would not take them. socket_vmnet2 goes to "+
 			DefaultPrefix+" and serves the same sockets, so that clients need no change.")
+	if in.Missing {
+		c.Why = "It has gone, so what names it cannot start. socket_vmnet2 goes to " + DefaultPrefix + " and takes its place there."
+	}
 	jobs, networks := f.jobsOf(in), f.networksOf(in)
 	if len(jobs)+len(networks) == 0 && !slices.ContainsFunc(f.plan.Daemons, func(d Daemon) bool { return f.isOf(in, d.Program) }) {
 		c.State = StateAlone
@@ -28,7 +31,7 @@ func (f *finder) replaceAside(in Install) Change {
 	c.Machines = f.machinesOf(in)
 	c.Check = []Step{{command(f.installed(DefaultPrefix), "--version"), "prints " + f.Version}}
 	own := f.installOf(DefaultPrefix + "/bin/socket_vmnet")
-	first := own == nil && !slices.ContainsFunc(f.plan.Changes, func(o Change) bool { return len(o.Steps) > 0 && o.Steps[0].Command == f.install(DefaultPrefix) })
+	first := (own == nil || own.Missing) && !slices.ContainsFunc(f.plan.Changes, func(o Change) bool { return len(o.Steps) > 0 && o.Steps[0].Command == f.install(DefaultPrefix) })
 	if first {
 		c.Files = f.installedFiles(DefaultPrefix)
 		c.Steps = append(c.Steps, Step{f.install(DefaultPrefix), "copies files; no machine notices"})

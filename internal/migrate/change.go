@@ -16,7 +16,7 @@ func (in Install) inPlace() bool {
 	case KindUpstream, KindColima:
 		return true
 	case KindOther:
-		return in.Unsafe == ""
+		return in.Unsafe == "" && !in.Missing
 	}
 	return false
 }
@@ -95,6 +95,9 @@ func (f *finder) replace(in Install) Change {
 	}
 	c := newChange(idOf(in), title+in.Prefix, StateToDo,
 		"The programs are replaced at the same paths, after a backup. What runs now goes on as it is until it is restarted.")
+	if in.Missing {
+		c.Why = "The programs have gone. They are put back to the same paths, as socket_vmnet2."
+	}
 	if len(f.networksOf(in)) > 0 {
 		c.Why += " Lima's networks.yaml and sudoers file stay as they are, since the path in them does."
 	}

@@ -24,7 +24,6 @@ func (f *finder) findConflicts() {
 	f.unsafePaths()
 	f.sameJobs()
 	f.manyInstalls()
-	f.missingPrograms()
 	f.sudoersFiles()
 	f.sharedSubnets()
 	f.staleSockets()
@@ -34,7 +33,7 @@ func (f *finder) findConflicts() {
 func (f *finder) unsafePaths() {
 	for _, n := range f.plan.Networks {
 		in := f.installOf(n.Program)
-		if in == nil || in.Kind == KindRancher || in.Kind == KindFinch {
+		if in == nil || in.Missing || in.Kind == KindRancher || in.Kind == KindFinch {
 			continue
 		}
 		why := ""
@@ -78,6 +77,9 @@ func (f *finder) sameJobs() {
 func (f *finder) manyInstalls() {
 	var general []string
 	for _, in := range f.plan.Installs {
+		if in.Missing {
+			continue
+		}
 		switch in.Kind {
 		case KindColima, KindRancher, KindFinch: // each tool its own
 		default:
@@ -89,18 +91,6 @@ func (f *finder) manyInstalls() {
 			Kind: "two-installs", Text: "there is more than one: " + strings.Join(general, ", "),
 			Fix: "that works as long as they serve different sockets; afterwards keep one, so that updates reach what runs",
 		})
-	}
-}
-
-// missingPrograms are jobs whose program has gone.
-func (f *finder) missingPrograms() {
-	for _, j := range f.plan.Jobs {
-		if f.installOf(j.Program) == nil && !samePath(j.Program, f.Program) {
-			f.conflict(Conflict{
-				Kind: "missing-program", Text: fmt.Sprintf("the job %s (%s) runs %s, and no such program is there", j.Label, j.Path, j.Program),
-				Fix: "install to that prefix, or remove the job: sudo launchctl bootout " + quote("system/"+j.Label) + " && sudo rm " + quote(j.Path),
-			})
-		}
 	}
 }
 

@@ -95,6 +95,23 @@ func (f *finder) addInstall(program string) {
 	f.plan.Installs = append(f.plan.Installs, in)
 }
 
+// addNamed adds the program that a job or a configuration names, also if it is not there: after an update of Homebrew, Lima's
+// networks.yaml may name one that has gone.
+func (f *finder) addNamed(program, by string) {
+	f.addInstall(program)
+	program = filepath.Clean(program)
+	if !filepath.IsAbs(program) || f.installOf(program) != nil || samePath(program, f.Program) {
+		return
+	}
+	f.conflict(Conflict{
+		Kind: "missing-program", Text: by + " names " + clean(program) + ", and no such program is there",
+		Fix: "what the plan installs takes its place",
+	})
+	f.plan.Installs = append(f.plan.Installs, Install{
+		Kind: kindOf(program), Program: clean(program), Prefix: clean(prefixOf(program)), Missing: true,
+	})
+}
+
 // prefixOf is the directory that has program in its bin.
 func prefixOf(program string) string {
 	if dir := filepath.Dir(program); filepath.Base(dir) == "bin" {

@@ -94,7 +94,7 @@ func (f *finder) addJob(raw launchdJob, path string, user bool, home string) {
 	if j.Label == "" {
 		j.Label = clean(strings.TrimSuffix(filepath.Base(path), ".plist"))
 	}
-	f.addInstall(j.Program)
+	f.addNamed(j.Program, "the job "+j.Label+" ("+j.Path+")")
 	j.State = f.jobState(j, home)
 	f.plan.Jobs = append(f.plan.Jobs, j)
 }

@@ -86,13 +86,8 @@ func (f *finder) readNetworks(h limaHome) {
 	if !ok {
 		return
 	}
-	f.addInstall(c.Paths.SocketVMNet)
-	if c.Paths.SocketVMNet != "" && f.installOf(c.Paths.SocketVMNet) == nil {
-		f.conflict(Conflict{
-			Kind: "missing-program",
-			Text: fmt.Sprintf("%s names %s, and no such program is there", clean(path), clean(c.Paths.SocketVMNet)),
-			Fix:  "Lima's networks do not start until paths.socketVMNet names one, such as " + DefaultPrefix + "/bin/socket_vmnet",
-		})
+	if c.Paths.SocketVMNet != "" {
+		f.addNamed(c.Paths.SocketVMNet, clean(path))
 	}
 	state := f.sudoersState(c)
 	for _, name := range sortedNetworks(c) {

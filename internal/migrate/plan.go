@@ -57,6 +57,7 @@ type Install struct {
 	Program string `json:"program"`
 	Links   string `json:"links_to,omitempty"` // the file that Program leads to by links
 	Version string `json:"version,omitempty"`
+	Missing bool   `json:"missing"` // a job or a configuration names it, and it is not there
 	Ours    bool   `json:"socket_vmnet2"`
 	Backup  bool   `json:"backup"`           // install left what was there before, so that rollback can restore it
 	Unsafe  string `json:"unsafe,omitempty"` // why Lima would refuse it

@@ -80,6 +80,10 @@ func (t *text) found(p *Plan) {
 			name = "socket_vmnet2"
 		}
 		line := fmt.Sprintf("%s, %s %s", in.Program, name, orUnknown(in.Version))
+		if in.Missing {
+			t.wrap("   program  ", "            ", in.Program+", which is named but not there")
+			continue
+		}
 		if in.Links != "" {
 			line += ", a link to " + in.Links
 		}

@@ -162,6 +162,7 @@ func TestCarriedOut(t *testing.T) {
 		"lima-homebrew": {calls: []string{"limactl sudoers\n", "limactl stop dev\nlimactl start dev\n"}},
 		"lima-socket":   {calls: []string{"launchctl kickstart -k system/io.github.lima-vm.socket_vmnet\n", "limactl stop sock\nlimactl start sock\n"}},
 		"colima":        {calls: []string{"colima stop default\ncolima start default\n"}},
+		"gone":          {calls: []string{"launchctl kickstart -k system/io.github.lima-vm.socket_vmnet\n", "limactl sudoers\n", "limactl stop dev\n"}},
 		"mixed":         {calls: []string{"brew services stop socket_vmnet\n", "port unload socket_vmnet\n", "colima stop default\n"}},
 	}
 	for name, tt := range tests {

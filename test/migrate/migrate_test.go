@@ -134,6 +134,10 @@ var trees = map[string]struct {
 		}), 0,
 	},
 	"damaged": {damaged, 0},
+	// Homebrew has a newer version, and socket_vmnet's own install was removed by hand.
+	"gone": {limaManaged("/opt/homebrew/Cellar/socket_vmnet/1.1.5/bin/socket_vmnet").with(brew, upstreamJob, tree{
+		"/opt/socket_vmnet/bin/socket_vmnet_client": cProgram("v1.2.2"),
+	}), 0},
 }
 
 // damaged is a system whose every file is something else than it should be.
