@@ -5,6 +5,7 @@ package compat
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"net"
@@ -176,6 +177,7 @@ func (l *SocketLock) lock(ctx context.Context) error {
 			return nil
 		}
 		if !errors.Is(err, syscall.EAGAIN) {
+			l.warnLock(err)
 			return textError("bind", err)
 		}
 		there, serr := socketAt(l.path)
@@ -191,6 +193,20 @@ func (l *SocketLock) lock(ctx context.Context) error {
 		case <-time.After(lockPoll):
 		}
 	}
+}
+
+// warnLock says that it is the lock file that is in the way, which the text that socket_vmnet has for it does not tell.
+func (l *SocketLock) warnLock(err error) {
+	name := l.path + ".lock"
+	fi, serr := os.Lstat(name)
+	if serr != nil {
+		return // it cannot be made, and then the socket cannot either
+	}
+	advice := "remove it if no daemon serves this socket"
+	if st, ok := fi.Sys().(*syscall.Stat_t); ok && errors.Is(err, syscall.EACCES) {
+		advice = fmt.Sprintf("a daemon of user %d left it; %s", st.Uid, advice)
+	}
+	l.log.Warn("the lock file of the socket cannot be used", "path", name, "error", err, "advice", advice)
 }
 
 // tryLock takes SOCKET.lock once. EAGAIN: another daemon has it.

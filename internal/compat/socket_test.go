@@ -209,8 +209,20 @@ func TestSocketLockFile(t *testing.T) {
 	t.Run("fifo", func(t *testing.T) {
 		path := filepath.Join(shortDir(t), "s")
 		require.NoError(t, unix.Mkfifo(path+".lock", 0o600))
-		_, err := LockSocket(t.Context(), path, discard())
+		var out strings.Builder
+		_, err := LockSocket(t.Context(), path, NewLogger(&out, slog.LevelInfo))
 		require.EqualError(t, err, "bind: Invalid argument")
+		assert.Contains(t, out.String(), "WARN | the lock file of the socket cannot be used path="+path+".lock ")
+	})
+	t.Run("of another user", func(t *testing.T) {
+		path := filepath.Join(shortDir(t), "s")
+		var out strings.Builder
+		l := &SocketLock{path: path, log: NewLogger(&out, slog.LevelInfo)}
+		l.warnLock(syscall.EACCES)
+		assert.Empty(t, out.String(), "there is none: the directory is in the way")
+		require.NoError(t, os.WriteFile(path+".lock", nil, 0o600))
+		l.warnLock(syscall.EACCES)
+		assert.Contains(t, out.String(), fmt.Sprintf("a daemon of user %d left it; remove it if no daemon serves this socket", os.Getuid()))
 	})
 	t.Run("taken and the socket there", func(t *testing.T) {
 		path := filepath.Join(shortDir(t), "s")
