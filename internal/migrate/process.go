@@ -34,7 +34,7 @@ func (f *finder) process(pid int) *Process {
 	return &f.processes[i]
 }
 
-// ParsePS reads the output of ps -axo pid=,ppid=,uid=,args=. A space in an argument cannot be told from one between two.
+// ParsePS reads the output of ps -axww -o pid=,ppid=,uid=,args=. A space in an argument cannot be told from one between two.
 func ParsePS(out string) []Process {
 	var list []Process
 	for line := range strings.Lines(out) {
@@ -59,7 +59,8 @@ func ParsePS(out string) []Process {
 // PS lists the processes by means of ps.
 func PS(run Runner) func(context.Context) ([]Process, error) {
 	return func(ctx context.Context) ([]Process, error) {
-		out, err := run(ctx, "ps", "-axo", "pid=,ppid=,uid=,args=")
+		// Without -ww some of them cut lines at the width of a terminal.
+		out, err := run(ctx, "ps", "-axww", "-o", "pid=,ppid=,uid=,args=")
 		if err != nil {
 			return nil, fmt.Errorf("ps failed: %w", err)
 		}

@@ -24,7 +24,10 @@ const patience = 20 * time.Second
 
 // TestRunningDaemon finds a daemon of this machine among its processes, without a staged root, and leaves it alone.
 func TestRunningDaemon(t *testing.T) {
-	dir, home := t.TempDir(), t.TempDir()
+	dir, err := os.MkdirTemp("/tmp", "migrate-") // short, for a socket
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	home := t.TempDir()
 	socket := filepath.Join(dir, "s")
 	daemon := exec.Command(program(), "--backend=usernet", "--vmnet-gateway=10.91.7.1", "--state-dir="+dir, "--pidfile="+filepath.Join(dir, "pid"), socket)
 	var log strings.Builder
