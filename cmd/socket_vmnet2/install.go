@@ -181,7 +181,7 @@ func restartLines(b *strings.Builder, o install.Options) {
 	if runtime.GOOS != "darwin" && o.Root == "" {
 		return
 	}
-	fmt.Fprintln(b, "  Lima's own networks (lima: in lima.yaml): nothing to change; the daemon is this one after the last instance on its network was")
+	fmt.Fprintln(b, "  Lima's own networks (lima: in lima.yaml): nothing to change; the daemon is the one that is there now after the last instance on its network was")
 	fmt.Fprintln(b, "  stopped and one is started: limactl stop NAME && limactl start NAME")
 }
 

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
+)
+
+// runAs runs a subcommand and returns what it writes.
+func runAs(name string, args ...string) (code int, stdout, stderr string) {
+	var out, err bytes.Buffer
+	code = subcommands[name](args, compat.IO{Stdout: &out, Stderr: &err, LookupEnv: func(string) (string, bool) { return "", false }})
+	return code, out.String(), err.String()
+}
+
+func TestInstallCommandLine(t *testing.T) {
+	for name, test := range map[string]struct {
+		args []string
+		want string
+	}{
+		"unknown option":   {[]string{"install", "--bogus"}, "ERROR| unknown option --bogus\n"},
+		"operand":          {[]string{"install", "/opt/x"}, "ERROR| install takes options alone, not \"/opt/x\"\n"},
+		"empty prefix":     {[]string{"install", "--prefix="}, "ERROR| --prefix= names no directory\n"},
+		"empty root":       {[]string{"rollback", "--root="}, "ERROR| --root= names no directory\n"},
+		"rollback of what": {[]string{"rollback", "--from=/x"}, "ERROR| unknown option --from\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			code, stdout, stderr := runAs(test.args[0], test.args[1:]...)
+			assert.Equal(t, 1, code)
+			assert.Equal(t, test.want, stderr)
+			assert.Contains(t, stdout, "Usage: socket_vmnet2 "+test.args[0]+" [--prefix=DIR]")
+		})
+	}
+	for _, name := range []string{"install", "rollback"} {
+		code, stdout, stderr := runAs(name, "--help")
+		assert.Zero(t, code)
+		assert.Contains(t, stdout, "Usage: socket_vmnet2 "+name)
+		assert.Empty(t, stderr)
+	}
+}
+
+// What a person reads, from a dry run to the way back.
+func TestInstallReports(t *testing.T) {
+	from, root := t.TempDir(), t.TempDir()
+	for _, name := range []string{"socket_vmnet", "socket_vmnet2", "socket_vmnet_client", "vmnet-helper"} {
+		require.NoError(t, os.WriteFile(filepath.Join(from, name), []byte("#!/bin/sh\necho v1.0\n"), 0o755))
+	}
+	const job = "Library/LaunchDaemons/io.github.lima-vm.socket_vmnet.plist"
+	require.NoError(t, os.MkdirAll(filepath.Join(root, filepath.Dir(job)), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(root, job), []byte("<string>/opt/socket_vmnet/bin/socket_vmnet</string>"), 0o600))
+	require.NoError(t, os.MkdirAll(filepath.Join(root, "opt/socket_vmnet/bin"), 0o755))
+	require.NoError(t, os.Symlink("/elsewhere", filepath.Join(root, "opt/socket_vmnet/bin/socket_vmnet")))
+
+	const plan = `:
+  libexec/vmnet-helper     new
+  bin/socket_vmnet_client  new
+  bin/socket_vmnet         replaced by a real file; the link to /elsewhere is in the backup
+  bin/socket_vmnet2        new
+What was there before is kept in /opt/socket_vmnet/share/socket_vmnet2/backup.
+
+Now
+  start what /Library/LaunchDaemons/io.github.lima-vm.socket_vmnet.plist runs anew: sudo launchctl kickstart -k system/io.github.lima-vm.socket_vmnet
+  Lima's own networks (lima: in lima.yaml): nothing to change; the daemon is the one that is there now after the last instance on its network was
+  stopped and one is started: limactl stop NAME && limactl start NAME
+To go back: sudo /opt/socket_vmnet/bin/socket_vmnet2 rollback
+`
+	code, stdout, stderr := runAs("install", "--root="+root, "--from="+from, "--dry-run")
+	assert.Zero(t, code, stderr)
+	assert.Equal(t, "Install v1.0 below /opt/socket_vmnet, if it were not a dry run"+plan, stdout)
+	code, stdout, stderr = runAs("install", "--root="+root, "--from="+from)
+	assert.Zero(t, code, stderr)
+	assert.Equal(t, "Install v1.0 below /opt/socket_vmnet"+plan, stdout)
+
+	code, stdout, stderr = runAs("rollback", "--root="+root)
+	assert.Zero(t, code, stderr)
+	assert.Contains(t, stdout, "Roll back below /opt/socket_vmnet:\n  libexec/vmnet-helper     removed; there was none\n")
+	assert.Contains(t, stdout, "  bin/socket_vmnet         the link to /elsewhere again\n")
+	code, stdout, stderr = runAs("rollback", "--root="+root)
+	assert.Zero(t, code, stderr)
+	assert.Equal(t, "There is no backup in /opt/socket_vmnet/share/socket_vmnet2: nothing was installed, or it was rolled back.\n", stdout)
+
+	require.NoError(t, os.Chmod(filepath.Join(root, "opt"), 0o777))
+	code, stdout, stderr = runAs("install", "--root="+root, "--from="+from)
+	assert.Equal(t, 1, code)
+	assert.Empty(t, stdout)
+	assert.Contains(t, stderr, "ERROR| --prefix=/opt/socket_vmnet: /opt/socket_vmnet is not safe: /opt can be written by everybody (mode 0777)")
+}
