@@ -93,12 +93,16 @@ func serviceCommand(args []string, env compat.IO) (code int, err error) {
 	if i := slices.Index(args, "--"); i >= 0 {
 		o.Daemon, o.DaemonSet, args = args[i+1:], true, args[:i]
 	}
+	if slices.Contains(args, "--help") || slices.Contains(args, "-h") {
+		_, err = io.WriteString(env.Stdout, serviceText)
+		return 0, err
+	}
 	app := &cli.App{
 		Name:                      "socket_vmnet2 service " + verb,
 		Flags:                     serviceFlags(verb),
 		Writer:                    env.Stdout,
 		ErrWriter:                 env.Stderr,
-		CustomAppHelpTemplate:     serviceText,
+		HideHelp:                  true,
 		HideHelpCommand:           true,
 		HideVersion:               true,
 		DisableSliceFlagSeparator: true,

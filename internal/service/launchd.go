@@ -91,6 +91,7 @@ func (l *launchd) install(s state, p *plan) error {
 	if s.loaded {
 		l.bootout(p)
 	}
+	again := s.loaded
 	// launchd makes files for the output, not their directory.
 	p.directory(l.job.LogDir, 0o755)
 	if l.job.User {
@@ -108,14 +109,15 @@ func (l *launchd) install(s state, p *plan) error {
 			return l.sys.installed(f)
 		})
 	}
-	l.bootstrap(p)
+	l.bootstrap(again, p)
 	return nil
 }
 
-// bootstrap loads the job, which starts it. A job that was disabled cannot be loaded.
-func (l *launchd) bootstrap(p *plan) {
+// bootstrap loads the job, which starts it. A job that was disabled cannot be loaded; nor, for a moment, one that was just booted
+// out, even if launchd knows it no more.
+func (l *launchd) bootstrap(again bool, p *plan) {
 	p.command("launchctl", "enable", l.target())
-	p.command("launchctl", "bootstrap", l.domain(), l.path())
+	p.commandTried(again, "launchctl", "bootstrap", l.domain(), l.path())
 }
 
 // bootout ends the job and has launchd forget it, and waits until that is so: it cannot be loaded before.
@@ -143,7 +145,7 @@ func (l *launchd) start(s state, p *plan) {
 		p.command("launchctl", "kickstart", l.target())
 		return
 	}
-	l.bootstrap(p)
+	l.bootstrap(false, p)
 }
 
 // stop has launchd forget the job: it would start it again at once otherwise. It is loaded again at boot.
@@ -158,5 +160,5 @@ func (l *launchd) restart(s state, p *plan) {
 		p.command("launchctl", "kickstart", "-k", l.target())
 		return
 	}
-	l.bootstrap(p)
+	l.bootstrap(false, p)
 }

@@ -25,6 +25,7 @@ type mac struct {
 	stopped map[string]bool   // loaded, and no process
 	off     map[string]bool   // disabled
 	ending  int               // how often print still shows a job that was booted out
+	busy    int               // how often bootstrap fails after bootout
 	served  map[string]bool   // sockets that others serve
 	calls   []string          // without print, which only asks
 	fail    string            // the verb that fails
@@ -99,6 +100,11 @@ func (m *mac) run(_ context.Context, argv ...string) (Result, error) {
 		b, err := os.ReadFile(m.sys.at(args[1]))
 		require.NoError(m.t, err)
 		target = args[0] + "/" + strings.TrimSuffix(filepath.Base(args[1]), ".plist")
+		if m.busy > 0 { // for a moment after bootout
+			m.busy--
+			m.calls = m.calls[:len(m.calls)-1]
+			return Result{Code: 5, Stderr: "Bootstrap failed: 5: Input/output error\n"}, nil
+		}
 		if m.off[target] || m.loaded[target] != "" || m.ending > 0 {
 			return Result{Code: 5, Stderr: "Bootstrap failed: 5: Input/output error\n"}, nil
 		}
@@ -109,7 +115,7 @@ func (m *mac) run(_ context.Context, argv ...string) (Result, error) {
 			return Result{Code: noProcess, Stderr: "Boot-out failed: 3: No such process\n"}, nil
 		}
 		delete(m.loaded, target)
-		m.ending = 2
+		m.ending, m.busy = 2, 1
 		return Result{Code: inProgress, Stderr: "Boot-out failed: 36: Operation now in progress\n"}, nil
 	case "kickstart":
 		if m.loaded[target] == "" {
@@ -217,10 +223,11 @@ func TestLaunchd(t *testing.T) {
 	m.do("is started again", "restart", shared)
 	assert.Equal(t, []string{"launchctl kickstart -k " + target}, m.calls)
 	m.stopped[target] = true
-	m.status(ExitStopped, "is stopped", shared)
+	m.status(ExitStopped, "has no process", shared)
 	m.do("is started", "start", shared)
 	assert.Equal(t, []string{"launchctl kickstart " + target}, m.calls)
 	m.do("is stopped", "stop", shared)
+	m.busy = 0
 	assert.Equal(t, []string{"launchctl bootout " + target}, m.calls)
 	m.do("there is nothing to do", "stop", shared)
 	m.status(ExitStopped, daemon1, shared)

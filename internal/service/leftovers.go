@@ -5,36 +5,44 @@ package service
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 )
 
-// leftovers removes what a daemon leaves beside its socket, unless another one uses it: the lock is held by whoever serves, and
-// directories are removed empty only.
+// leftovers removes what a daemon leaves beside its socket when it is killed, and its lock, which it always leaves. What another
+// one uses stays: the lock is held by whoever serves. Directories are removed empty only.
 func (s *Service) leftovers(p *plan) {
 	socket := s.job.Socket
 	if socket == "" {
 		return
 	}
-	if fi, err := os.Lstat(s.sys.at(socket)); err == nil && fi.Mode()&os.ModeSocket != 0 && s.dead(socket) {
-		p.remove(socket)
-	}
-	if s.unlocked(socket + ".lock") {
-		p.remove(socket + ".lock")
-	}
-	for _, dir := range []string{socket + ".d/dgram", socket + ".d"} {
-		if s.empty(dir) {
-			p.remove(dir)
+	var gone []string
+	remove := func(path string, really bool) {
+		if really {
+			p.remove(path)
+			gone = append(gone, path)
 		}
 	}
-	if dir := filepath.Dir(socket); dir == s.sys.socketDir(s.job.User) && dir != "/var/run" && s.empty(dir, filepath.Base(socket), filepath.Base(socket)+".lock", filepath.Base(socket)+".d") {
-		p.remove(dir)
+	fi, err := os.Lstat(s.sys.at(socket))
+	remove(socket, err == nil && fi.Mode()&os.ModeSocket != 0 && (s.dry || s.sys.Reach(socket) != nil))
+	remove(socket+".lock", s.unlocked(socket+".lock"))
+
+	beside := socket + ".d"
+	if s.unlocked(beside + "/lock") {
+		for _, name := range []string{"/attach", "/adopt", "/control", "/dgram/sock"} {
+			fi, err := os.Lstat(s.sys.at(beside + name))
+			remove(beside+name, err == nil && fi.Mode()&os.ModeSocket != 0)
+		}
+		remove(beside+"/lock", true)
 	}
+	for _, dir := range []string{beside + "/dgram", beside} {
+		remove(dir, s.empty(dir, gone))
+	}
+	dir := filepath.Dir(socket)
+	remove(dir, dir == s.sys.socketDir(s.job.User) && dir != "/var/run" && s.empty(dir, gone))
 }
 
-// dead tells whether nobody accepts connections at a socket. In a dry run the daemon may still do.
-func (s *Service) dead(socket string) bool { return s.dry || s.sys.Reach(socket) != nil }
-
-// unlocked tells whether a lock file is there and nobody holds it.
+// unlocked tells whether a lock file is there and nobody holds it. In a dry run the daemon may do so still.
 func (s *Service) unlocked(path string) bool {
 	f, err := os.OpenFile(s.sys.at(path), os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -46,22 +54,13 @@ func (s *Service) unlocked(path string) bool {
 }
 
 // empty tells whether path is a directory, not a link to one, with nothing in it that will not have been removed.
-func (s *Service) empty(path string, removed ...string) bool {
+func (s *Service) empty(path string, gone []string) bool {
 	fi, err := os.Lstat(s.sys.at(path))
 	if err != nil || !fi.IsDir() {
 		return false
 	}
 	entries, err := os.ReadDir(s.sys.at(path))
-	for _, e := range entries {
-		gone := filepath.Base(path) == filepath.Base(s.job.Socket)+".d" && e.Name() == "dgram" && s.empty(path+"/dgram")
-		for _, r := range removed {
-			gone = gone || e.Name() == r
-		}
-		if !gone {
-			return false
-		}
-	}
-	return err == nil
+	return err == nil && !slices.ContainsFunc(entries, func(e os.DirEntry) bool { return !slices.Contains(gone, path+"/"+e.Name()) })
 }
 
 // kept tells what uninstalling leaves.

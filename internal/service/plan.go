@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 )
 
 // A file is one that is written.
@@ -36,18 +37,35 @@ func (p *plan) add(s step) { p.steps = append(p.steps, s) }
 // command runs a command, which has to succeed.
 func (p *plan) command(argv ...string) { p.commandUnless(nil, argv...) }
 
+// commandTried runs a command, and again for a while if it fails and again is set.
+func (p *plan) commandTried(again bool, argv ...string) {
+	p.add(step{shows: []string{"run " + shellLine(argv)}, do: func(ctx context.Context) error {
+		err := p.sys.command(ctx, nil, argv)
+		for end := time.Now().Add(p.sys.Patience / 2); again && err != nil && time.Now().Before(end) && ctx.Err() == nil; {
+			time.Sleep(p.sys.Tick)
+			err = p.sys.command(ctx, nil, argv)
+		}
+		return err
+	}})
+}
+
 // commandUnless runs a command; accepted tells of a failure whether it is none.
 func (p *plan) commandUnless(accepted func(Result) bool, argv ...string) {
 	p.add(step{shows: []string{"run " + shellLine(argv)}, do: func(ctx context.Context) error {
-		r, err := p.sys.Run(ctx, argv...)
-		if err == nil && r.Code != 0 && (accepted == nil || !accepted(r)) {
-			err = fmt.Errorf("exit code %d: %s", r.Code, cmp.Or(strings.TrimSpace(r.Stderr+r.Stdout), "it says nothing"))
-		}
-		if err != nil {
-			return fmt.Errorf("%s: %w", shellLine(argv), err)
-		}
-		return nil
+		return p.sys.command(ctx, accepted, argv)
 	}})
+}
+
+// command runs a command, and tells how it failed.
+func (s *System) command(ctx context.Context, accepted func(Result) bool, argv []string) error {
+	r, err := s.Run(ctx, argv...)
+	if err == nil && r.Code != 0 && (accepted == nil || !accepted(r)) {
+		err = fmt.Errorf("exit code %d: %s", r.Code, cmp.Or(strings.TrimSpace(r.Stderr+r.Stdout), "it says nothing"))
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", shellLine(argv), err)
+	}
+	return nil
 }
 
 // wait waits until done says so. It changes nothing, so it is not shown.

@@ -24,6 +24,9 @@ func (s *Service) Status(ctx context.Context) (int, error) {
 	case before.active:
 		s.say("is running")
 		code = ExitRunning
+	case before.loaded && s.sys.GOOS == "darwin":
+		s.say("has no process: it ends as soon as launchd starts it; the log tells why")
+		code = ExitStopped
 	case before.installed() || before.loaded:
 		s.say("is stopped")
 		code = ExitStopped

@@ -212,6 +212,15 @@ func TestSystemd(t *testing.T) {
 	c.do("is uninstalled", "uninstall")
 	assert.FileExists(t, "/etc/sysusers.d/socket_vmnet2.conf", "another network has the same user")
 	c.status(ExitRunning, "192.168.106.1", "--network=host")
+	c.do("is stopped", "stop", "--network=host")
+	killed := startDaemon(t, nil, "/usr/bin/setpriv", "--reuid=socket_vmnet2", "--regid=kvm", "--clear-groups", rigProgram, "--vmnet-gateway=192.168.106.1", "/run/socket_vmnet2/host")
+	eventually(t, "the extra sockets", func() bool {
+		_, err := os.Stat("/run/socket_vmnet2/host.d/dgram/sock")
+		return err == nil && reach("/run/socket_vmnet2/host") == nil
+	})
+	require.NoError(t, killed.cmd.Process.Kill())
+	_ = killed.cmd.Wait()
+	assert.DirExists(t, "/run/socket_vmnet2/host.d/dgram")
 	c.do("is uninstalled", "uninstall", "--network=host")
 	c.status(ExitNotInstalled, "is not installed", "--network=host")
 	assert.NoDirExists(t, "/run/socket_vmnet2")
