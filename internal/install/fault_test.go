@@ -13,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -170,7 +171,9 @@ func assertSame(t *testing.T, want, got tree) {
 const killedAt = "SOCKET_VMNET2_INSTALL_KILLED_AT"
 
 func TestMain(m *testing.M) {
-	if at := os.Getenv(killedAt); at != "" {
+	if at := os.Getenv(killedAt); at == "sleep" {
+		time.Sleep(time.Hour) // a daemon, which is killed
+	} else if at != "" {
 		os.Exit(beKilled(at, os.Args[1], os.Args[2], os.Args[3]))
 	}
 	os.Exit(m.Run())

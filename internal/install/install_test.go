@@ -275,14 +275,14 @@ func TestHardLink(t *testing.T) {
 
 // A daemon that runs goes on as what it was.
 func TestRunning(t *testing.T) {
-	sleep, err := exec.LookPath("sleep")
+	self, err := os.Executable()
 	require.NoError(t, err)
-	b, err := os.ReadFile(sleep)
+	b, err := os.ReadFile(self)
 	require.NoError(t, err)
 	s := newStage(t)
 	s.file("opt/socket_vmnet/bin/socket_vmnet", string(b), 0o755)
-	daemon := exec.Command(s.path("opt/socket_vmnet/bin/socket_vmnet"), "1000")
-	daemon.Args[0] = "sleep" // of busybox or coreutils in one program
+	daemon := exec.Command(s.path("opt/socket_vmnet/bin/socket_vmnet"))
+	daemon.Env = append(os.Environ(), killedAt+"=sleep")
 	require.NoError(t, daemon.Start())
 	defer func() {
 		assert.NoError(t, daemon.Process.Kill())
