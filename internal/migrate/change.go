@@ -67,8 +67,14 @@ func (f *finder) done(in Install) Change {
 		"From here on a newer version comes in with socket_vmnet2 upgrade SOCKET, which disconnects nobody.")
 	for _, d := range f.plan.Daemons {
 		if f.isOf(in, d.Program) && f.outdated(d) {
-			c.Steps = append(c.Steps, Step{f.restartDaemon(d), fmt.Sprintf("process %d seems to be still the old program, since there is no %s", d.PID, d.Socket+".d/control")})
+			note := fmt.Sprintf("process %d seems to be still the old program, since there is no %s.d", d.PID, d.Socket)
+			c.Steps = append(c.Steps, Step{f.restartAny(d), note})
 		}
+	}
+	if len(c.Steps) > 0 {
+		c.State, c.Why = StateToDo, "The programs are in place; what runs is still the one from before."
+		c.Machines = f.machinesOf(in)
+		c.Steps = append(c.Steps, f.restartMachines(in)...)
 	}
 	if in.Backup {
 		c.Undo = append(c.Undo, Step{f.rollback(in.Prefix), "puts back what was there before"})
@@ -77,14 +83,14 @@ func (f *finder) done(in Install) Change {
 	return c
 }
 
-// outdated tells whether a daemon of an install that is ours was started before it was: the new one has a control socket,
-// where only root can write beside its socket.
+// outdated tells whether a daemon of an install that is ours was started before it was: the new one makes a directory beside
+// its socket, where nobody but root can write.
 func (f *finder) outdated(d Daemon) bool {
 	dir := public(filepath.Dir(d.Socket))
-	if d.Socket == "" || f.staged() || !slices.Contains([]string{"/var/run", "/var/run/lima"}, dir) {
+	if d.Socket == "" || !slices.Contains([]string{"/var/run", "/var/run/lima"}, dir) {
 		return false
 	}
-	return f.stat(d.Socket) != nil && f.stat(d.Socket+".d/control") == nil
+	return f.stat(d.Socket) != nil && f.stat(d.Socket+".d") == nil
 }
 
 // replace puts our programs where the old ones are.

@@ -83,6 +83,24 @@ func shellTarget(target string) string {
 	return quote(target)
 }
 
+// restartAny restarts a daemon, whoever started it. What Lima restarts with its machines only is no command.
+func (f *finder) restartAny(d Daemon) string {
+	for _, j := range f.plan.Jobs {
+		if samePath(j.Socket, d.Socket) {
+			return f.restartJob(j, true).Command
+		}
+	}
+	for _, n := range f.plan.Networks {
+		if samePath(n.Socket, d.Socket) {
+			if f.restartable(n) != nil {
+				return restartNetwork(n, d)
+			}
+			return ""
+		}
+	}
+	return f.restartDaemon(d)
+}
+
 // restartDaemon ends a daemon and starts it again as it was.
 func (f *finder) restartDaemon(d Daemon) string {
 	if d.UID == 0 {
