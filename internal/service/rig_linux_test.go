@@ -6,10 +6,8 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -215,19 +213,4 @@ func (d *daemon) end() {
 	d.t.Helper()
 	require.NoError(d.t, d.cmd.Process.Signal(syscall.SIGTERM))
 	assert.NoError(d.t, d.cmd.Wait(), "exit code 0 after SIGTERM: %s", d.log.String())
-}
-
-// tree is every file below dir, with what is in it.
-func tree(t *testing.T, dir string) map[string]string {
-	t.Helper()
-	files := map[string]string{}
-	require.NoError(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || !d.Type().IsRegular() {
-			return err
-		}
-		b, err := os.ReadFile(path)
-		files[path] = string(b)
-		return err
-	}))
-	return files
 }

@@ -74,37 +74,6 @@ func (c *caller) changes() (commands []string) {
 	return commands
 }
 
-// A shown is what a dry run prints.
-type shown struct {
-	written  map[string]string
-	removed  []string
-	commands []string
-}
-
-func parseDry(t *testing.T, out string) shown {
-	t.Helper()
-	s := shown{written: map[string]string{}}
-	file := ""
-	for line := range strings.Lines(out) {
-		line = strings.TrimSuffix(line, "\n")
-		switch word, rest, _ := strings.Cut(line, " "); word {
-		case "write":
-			file = strings.TrimSuffix(rest, ", mode 0644:")
-			s.written[file] = ""
-		case "|":
-			s.written[file] += rest + "\n"
-		case "run":
-			s.commands = append(s.commands, rest)
-		case "remove":
-			s.removed = append(s.removed, rest)
-		case "make":
-		default:
-			assert.Contains(t, line, "there is nothing to do", "a dry run prints what it would do")
-		}
-	}
-	return s
-}
-
 // do makes a dry run, which must change nothing, and then the same for real, which must do just what the dry run said. want is
 // part of what is printed then.
 func (c *caller) do(want string, args ...string) {
