@@ -150,7 +150,7 @@ var damaged = upstreamBin.with(tree{
 	"/Library/LaunchDaemons/directory.plist/x":                    "",
 	"/Users/ann/.lima/_config/networks.yaml":                      "|",
 	"/Users/ann/.lima/loop/lima.yaml":                             "-> lima.yaml",
-	"/Users/ann/.lima/deep/lima.yaml":                             "networks: " + strings.Repeat("[", 4000),
+	"/Users/ann/.lima/deep/lima.yaml":                             "networks: " + strings.Repeat("[", 500),
 	"/Users/ann/.lima/types/lima.yaml":                            "vmType: [1]\nnetworks: text\n",
 	"/Users/ann/.lima/large/lima.yaml":                            strings.Repeat("# comment\n", 40000),
 	"/Users/ann/.lima/out/lima.yaml":                              "-> /../../../../../../../etc/passwd",
