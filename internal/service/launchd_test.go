@@ -283,9 +283,21 @@ func TestLeftovers(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, syscall.Flock(int(held.Fd()), syscall.LOCK_EX))
 
+	m.served[socket] = true // by another daemon
 	_, err = m.service("uninstall", Options{}, false)
 	require.NoError(t, err)
-	assert.NoFileExists(t, m.sys.at(socket))
+	fi, err := os.Lstat(m.sys.at(socket))
+	require.NoError(t, err, "another daemon serves it")
+	assert.NotZero(t, fi.Mode()&os.ModeSocket)
+
+	delete(m.served, socket)
+	require.NoError(t, os.MkdirAll(m.sys.at(socket+".d/dgram"), 0o750))
+	m.busy, m.ending = 0, 0
+	m.do("is installed", "install", Options{})
+	_, err = m.service("uninstall", Options{}, false)
+	require.NoError(t, err)
+	_, err = os.Lstat(m.sys.at(socket))
+	require.ErrorIs(t, err, os.ErrNotExist)
 	assert.NoDirExists(t, m.sys.at(socket+".d"))
 	assert.FileExists(t, m.sys.at(socket+".lock"), "somebody holds it")
 	require.NoError(t, held.Close())
