@@ -163,13 +163,13 @@ func (r trusted) check(component string, fi fs.FileInfo, real string, last bool)
 	switch {
 	case st.Uid != 0 && !(r.staged && st.Uid == r.uid):
 		return &Error{
-			Component: component, Problem: fmt.Sprintf("belongs to user %d, not to root", st.Uid), Fix: "sudo chown root " + quote(component),
+			Component: component, Problem: fmt.Sprintf("belongs to user %d, not to root", st.Uid), Fix: "sudo chown root " + quote(real),
 		}
 	case perm&worldWritable != 0:
-		return &Error{Component: component, Problem: fmt.Sprintf("can be written by everybody (mode %04o)", perm), Fix: "sudo chmod o-w " + quote(component)}
+		return &Error{Component: component, Problem: fmt.Sprintf("can be written by everybody (mode %04o)", perm), Fix: "sudo chmod o-w " + quote(real)}
 	case perm&groupWritable != 0 && !r.group(st.Gid):
 		return &Error{
-			Component: component, Problem: fmt.Sprintf("can be written by group %d (mode %04o)", st.Gid, perm), Fix: "sudo chmod g-w " + quote(component),
+			Component: component, Problem: fmt.Sprintf("can be written by group %d (mode %04o)", st.Gid, perm), Fix: "sudo chmod g-w " + quote(real),
 		}
 	}
 	return nil

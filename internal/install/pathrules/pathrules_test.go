@@ -5,6 +5,7 @@ package pathrules
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -47,7 +48,7 @@ func TestCheck(t *testing.T) {
 		{name: "line feed", path: "/opt/a\nb", at: `"/opt/a\nb"`, problem: "contains a character that paths do not have"},
 		{name: "space", path: "/opt/a b", at: "/opt/a b", problem: "contains a space, which Lima does not take"},
 		{name: "space allowed", path: "/opt/a b", options: Options{AllowSpace: true, Missing: true}},
-		{name: "directory open to everybody", change: mode("opt/socket_vmnet", 0o757), at: "/opt/socket_vmnet", problem: "can be written by everybody (mode 0757)", fix: "sudo chmod o-w /opt/socket_vmnet"},
+		{name: "directory open to everybody", change: mode("opt/socket_vmnet", 0o757), at: "/opt/socket_vmnet", problem: "can be written by everybody (mode 0757)", fix: "sudo chmod o-w 'ROOT/opt/socket_vmnet'"},
 		{name: "program open to everybody", change: mode(program, 0o757), at: program, problem: "can be written by everybody (mode 0757)"},
 		{name: "sticky is no excuse", change: mode("opt", 0o777|os.ModeSticky), at: "/opt", problem: "can be written by everybody (mode 0777)"},
 		{name: "root open to everybody", change: mode("", 0o777), at: "/", problem: "can be written by everybody (mode 0777)"},
@@ -85,8 +86,9 @@ func TestCheck(t *testing.T) {
 			assert.Equal(t, tt.problem, e.Problem)
 			assert.Contains(t, err.Error(), tt.at+" "+tt.problem)
 			if tt.fix != "" {
-				assert.Equal(t, tt.fix, e.Fix)
-				assert.Contains(t, err.Error(), "; "+tt.fix)
+				fix := strings.ReplaceAll(tt.fix, "ROOT", root)
+				assert.Equal(t, fix, e.Fix)
+				assert.Contains(t, err.Error(), "; "+fix)
 			}
 		})
 	}
@@ -139,11 +141,11 @@ func TestForeignOwner(t *testing.T) {
 	opt := filepath.Join(root, "opt")
 	require.NoError(t, os.Chown(opt, 65534, 0))
 	err := Check(program, Options{Root: root})
-	require.EqualError(t, err, program+" is not safe: /opt belongs to user 65534, not to root; sudo chown root /opt")
+	require.EqualError(t, err, program+" is not safe: /opt belongs to user 65534, not to root; sudo chown root '"+opt+"'")
 	require.NoError(t, os.Chown(opt, 0, 65534))
 	require.NoError(t, Check(program, Options{Root: root}), "the group may not write")
 	require.NoError(t, os.Chmod(opt, 0o775))
-	require.ErrorContains(t, Check(program, Options{Root: root}), "/opt can be written by group 65534 (mode 0775); sudo chmod g-w /opt")
+	require.ErrorContains(t, Check(program, Options{Root: root}), "/opt can be written by group 65534 (mode 0775); sudo chmod g-w '"+opt+"'")
 	require.NoError(t, os.Chown(opt, 0, daemonGID))
 	require.ErrorContains(t, Check(program, Options{Root: root}), "group 1")
 	require.NoError(t, Check(program, Options{Root: root, AllowDaemonGroup: true}))
