@@ -25,7 +25,7 @@ it back as it was. What starts them, such as a job of launchd or Lima's networks
 interrupted anywhere and run again.
 
 --prefix=DIR                           install below this directory (default: /opt/socket_vmnet)
---root=DIR                             take this directory for / , to prepare another system's files (default: /)
+--root=DIR                             prepare another system's files below this directory (default: /)
 --from=DIR                             where the programs are: a directory with all of them, or with bin and libexec in it
                                        (default: where this program is)
 --dry-run                              print what would be done, and change nothing
@@ -43,7 +43,7 @@ Undoes "socket_vmnet2 install": every file is again what it was, with owner, mod
 What somebody else has put in the place of a program since is left alone. It can be interrupted anywhere and run again.
 
 --prefix=DIR                           roll back below this directory (default: /opt/socket_vmnet)
---root=DIR                             take this directory for / (default: /)
+--root=DIR                             work below this directory (default: /)
 --dry-run                              print what would be done, and change nothing
 -h, --help                             print this text and end
 

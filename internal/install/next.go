@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 )
 
 // A Job is what a service manager runs from the prefix.
@@ -17,7 +18,7 @@ type Job struct {
 }
 
 // label finds launchd's name for a job.
-var label = regexp.MustCompile(`<key>Label</key>\s*<string>([^<]+)</string>`)
+var label = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`<key>Label</key>\s*<string>([^<]+)</string>`) })
 
 // Jobs finds the jobs of launchd and units of systemd that name a program below the prefix, whoever made them. What runs
 // goes on as the program that it was until it is started again.
@@ -30,7 +31,7 @@ func Jobs(o Options) []Job {
 	for _, path := range p.inDir("Library/LaunchDaemons", ".plist") {
 		text := p.mentions(path)
 		name := strings.TrimSuffix(filepath.Base(path), ".plist")
-		if found := label.FindStringSubmatch(text); found != nil {
+		if found := label().FindStringSubmatch(text); found != nil {
 			name = found[1]
 		}
 		if text != "" {

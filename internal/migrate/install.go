@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/install/pathrules"
@@ -174,7 +175,9 @@ func (f *finder) describe(in *Install, program, at string) {
 const modulePath = "github.com/socket-vmnet2/socket_vmnet2"
 
 // versionText is how the C compiler leaves a version in a program.
-var versionText = regexp.MustCompile(`\x00(v?[0-9]+\.[0-9]+\.[0-9]+(?:-[0-9A-Za-z.-]+)?)\x00`)
+var versionText = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`\x00(v?[0-9]+\.[0-9]+\.[0-9]+(?:-[0-9A-Za-z.-]+)?)\x00`)
+})
 
 // maxProgram is the largest program that is searched for a version, in bytes. The C program has some 60 KB.
 const maxProgram = 4 << 20
@@ -199,7 +202,7 @@ func inFile(file *os.File, size int64) (ours bool, version string) {
 	if err != nil {
 		return false, ""
 	}
-	if m := versionText.FindSubmatch(b); m != nil {
+	if m := versionText().FindSubmatch(b); m != nil {
 		return false, string(bytes.Clone(m[1]))
 	}
 	return false, ""

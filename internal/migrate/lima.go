@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/goccy/go-yaml"
 )
@@ -42,7 +43,7 @@ type limaInstance struct {
 }
 
 // limaName is what Lima takes as a name, so no other can be one.
-var limaName = regexp.MustCompile(`^[A-Za-z0-9]+(?:[._-][A-Za-z0-9]+)*$`)
+var limaName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9]+(?:[._-][A-Za-z0-9]+)*$`) })
 
 func unmarshalYAML(b []byte, out any) error { return yaml.Unmarshal(b, out) }
 
@@ -73,7 +74,7 @@ func (f *finder) findLima() {
 func (f *finder) findLimaIn(h limaHome) {
 	f.readNetworks(h)
 	for _, name := range f.list(h.dir) {
-		if limaName.MatchString(name) {
+		if limaName().MatchString(name) {
 			f.readInstance(h, name)
 		}
 	}

@@ -33,7 +33,7 @@ func (f *finder) findColima() {
 			continue
 		}
 		for _, name := range f.list(dir) {
-			if limaName.MatchString(name) {
+			if limaName().MatchString(name) {
 				f.readColima(dir, name)
 			}
 		}
@@ -84,7 +84,7 @@ func (f *finder) findMinikube() {
 			continue
 		}
 		for _, name := range f.list(filepath.Join(dir, "profiles")) {
-			if limaName.MatchString(name) {
+			if limaName().MatchString(name) {
 				f.readMinikube(dir, name)
 			}
 		}

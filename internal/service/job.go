@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
@@ -75,8 +76,8 @@ type Job struct {
 }
 
 var (
-	nameRule      = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
-	interfaceRule = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9]{0,14}$`)
+	nameRule      = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`) })
+	interfaceRule = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z][A-Za-z0-9]{0,14}$`) })
 )
 
 // reserved are names that a network has.
@@ -145,9 +146,9 @@ func (s *System) suffix(o Options) (string, error) {
 		return "", errors.New("--network=bridged needs macOS: the network of this system is the embedded one, shared or host")
 	case o.Network == "bridged" && o.Interface == "":
 		return "", errors.New("--network=bridged needs --interface, such as --interface=en0; socket_vmnet2 --list-interfaces prints those that there are")
-	case o.Interface != "" && !interfaceRule.MatchString(o.Interface):
+	case o.Interface != "" && !interfaceRule().MatchString(o.Interface):
 		return "", fmt.Errorf("--interface=%s is no name of an interface, such as en0", o.Interface)
-	case o.Name != "" && !nameRule.MatchString(o.Name):
+	case o.Name != "" && !nameRule().MatchString(o.Name):
 		return "", fmt.Errorf("--name=%s cannot be the name of a job: letters, digits, - and _, 64 at most, the first a letter or digit", o.Name)
 	case slices.Contains(reserved, o.Name):
 		return "", fmt.Errorf("--name=%s is taken by the networks of --network: choose another", o.Name)

@@ -193,7 +193,7 @@ func shellLine(argv []string) string {
 	words := make([]string, len(argv))
 	for i, a := range argv {
 		words[i] = a
-		if !plain.MatchString(a) {
+		if !plain().MatchString(a) {
 			words[i] = "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
 		}
 	}

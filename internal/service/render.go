@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 	"text/template"
 )
 
@@ -15,18 +16,21 @@ import (
 var templateFiles embed.FS
 
 // templates are the texts of the files. What comes out of them is given to the library as a template of its own, in which "{{"
-// would be a key: none of the functions lets that through.
-var templates = template.Must(template.New("").Funcs(template.FuncMap{
-	"xml":   escapeXML,
-	"exec":  execStart,
-	"path":  unitPath,
-	"octal": func(mode int) string { return fmt.Sprintf("%04o", mode) },
-}).ParseFS(templateFiles, "templates/*.tmpl"))
+// would be a key: none of the functions lets that through. They are made when they are needed, since the daemon is the same program
+// and should not wait for them.
+var templates = sync.OnceValue(func() *template.Template {
+	return template.Must(template.New("").Funcs(template.FuncMap{
+		"xml":   escapeXML,
+		"exec":  execStart,
+		"path":  unitPath,
+		"octal": func(mode int) string { return fmt.Sprintf("%04o", mode) },
+	}).ParseFS(templateFiles, "templates/*.tmpl"))
+})
 
 // text is the file of j that the template of this name makes.
 func (j *Job) text(name string) (string, error) {
 	var b strings.Builder
-	if err := templates.ExecuteTemplate(&b, name, j); err != nil {
+	if err := templates().ExecuteTemplate(&b, name, j); err != nil {
 		return "", fmt.Errorf("make the job's file: %w", err)
 	}
 	return b.String(), nil
@@ -42,7 +46,7 @@ func escapeXML(s string) (string, error) {
 }
 
 // plain is what ExecStart= takes as it is.
-var plain = regexp.MustCompile(`^[A-Za-z0-9_/.:=,@+-]+$`)
+var plain = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_/.:=,@+-]+$`) })
 
 // execStart is the command line of j as ExecStart= has it. "%" begins a specifier everywhere, "$" a variable in the arguments
 // only.
@@ -66,7 +70,7 @@ func escapePercent(s string) string { return strings.ReplaceAll(s, "%", "%%") }
 // inRuntime writes the user's runtime directory as %t, so that the unit is the same for everybody.
 func (j *Job) inRuntime(path string, escape func(string) string) string {
 	rest, ok := strings.CutPrefix(path, j.Runtime+"/")
-	if j.Runtime == "" || !ok || !plain.MatchString(rest) {
+	if j.Runtime == "" || !ok || !plain().MatchString(rest) {
 		return escape(path)
 	}
 	return "%t/" + rest
@@ -74,7 +78,7 @@ func (j *Job) inRuntime(path string, escape func(string) string) string {
 
 // quoteUnit makes one word of s, which is escaped already as far as "%" and "$" go.
 func quoteUnit(s string) string {
-	if plain.MatchString(strings.NewReplacer("%", "", "$", "").Replace(s)) {
+	if plain().MatchString(strings.NewReplacer("%", "", "$", "").Replace(s)) {
 		return s
 	}
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, `{`, `\x7b`).Replace(s) + `"`
