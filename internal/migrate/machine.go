@@ -68,7 +68,7 @@ func effectOf(m Machine) (effect, outage, why string) {
 			"QEMU connects again by itself and keeps its address; if it only receives then, pause it for a moment (docs/reliability.md)"
 	case AttachStream:
 		return EffectRestart, "until the machine is restarted",
-			"QEMU reconnects only where it was started with reconnect (Lima 2.2 and later with QEMU 8.0 and later do that)"
+			"QEMU reconnects only where it was started with reconnect (Lima does that since its pull request 5027 of 2026, with QEMU 8.0 and later)"
 	case AttachDescriptor:
 		return EffectRestart, "until the machine is restarted",
 			"QEMU holds a connection that somebody else opened, and cannot open it again"
