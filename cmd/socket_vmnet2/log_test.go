@@ -3,6 +3,7 @@
 package main
 
 import (
+	"errors"
 	"net"
 	"os"
 	"os/exec"
@@ -59,9 +60,24 @@ func TestConnectionLoopDoesNotFillTheLog(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, c.Close())
 	}
-	// On a busy machine as many as --max-clients may still be on their way out, and a newcomer is turned away.
+	// On a busy machine as many as --max-clients may still be on their way out, and more in the queue: a newcomer is turned away.
+	require.Eventually(t, func() bool { return p.serves(t) }, patience, time.Millisecond)
 	require.Eventually(t, func() bool { return p.files(t) <= before }, patience, 10*time.Millisecond)
 	p.talkers(t).check("the network runs on")
 	assert.Less(t, strings.Count(p.stderr.String(), "\n"), 1500)
 	p.says(t, "clients connect faster than is logged")
+}
+
+// serves reports whether the daemon keeps a newcomer, who is the last in the queue.
+func (p *process) serves(t *testing.T) bool {
+	t.Helper()
+	c, err := net.Dial("unix", p.sock)
+	require.NoError(t, err)
+	defer c.Close()
+	_, err = c.Write(wire(0, 0xc1, "newcomer"))
+	if err == nil {
+		require.NoError(t, c.SetReadDeadline(time.Now().Add(time.Second))) // one who is turned away is closed within 200 ms
+		_, err = c.Read(make([]byte, 1))
+	}
+	return errors.Is(err, os.ErrDeadlineExceeded)
 }
