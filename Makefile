@@ -178,7 +178,7 @@ fuzz:
 	mkdir -p build
 	$(GO) run ./test/fuzz -time '$(FUZZTIME)' -json build/fuzz.json
 
-# Archives for macOS, byte for byte the same from any system with the same release of Go: docs/releasing.md.
+# Archives for macOS and Linux, byte for byte the same from any system with the same release of Go: docs/releasing.md.
 .PHONY: artifacts
 artifacts: check.version
 	rm -rf artifacts
