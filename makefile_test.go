@@ -204,7 +204,8 @@ func testInstallDoc(t *testing.T, _ built) {
 		"doc/socket_vmnet/README.md", "doc/socket_vmnet/LICENSE", "doc/socket_vmnet/etc_sudoers.d/socket_vmnet2",
 		"doc/socket_vmnet/launchd/io.github.socket-vmnet2.socket_vmnet2.plist",
 		"man/man8/socket_vmnet2.8", "man/man8/socket_vmnet.8", "man/man1/socket_vmnet_client.1",
-		"bash-completion/completions/socket_vmnet2", "zsh/site-functions/_socket_vmnet2",
+		"bash-completion/completions/socket_vmnet2", "bash-completion/completions/socket_vmnet",
+		"bash-completion/completions/socket_vmnet_client", "zsh/site-functions/_socket_vmnet2",
 	} {
 		assert.Contains(t, files, want)
 	}

@@ -84,7 +84,8 @@ MAN8     = $(wildcard docs/man/*.8)
 MAN1     = $(wildcard docs/man/*.1)
 SYSTEMD  = $(wildcard etc/systemd/*.service etc/systemd/*.socket)
 SYSUSERS = $(wildcard etc/sysusers.d/*.conf)
-BASHCOMP = $(wildcard etc/completions/*.bash)
+# bash looks for a file of the command's name, and this one is for all three.
+BASHCOMP = $(wildcard etc/completions/socket_vmnet2.bash)
 ZSHCOMP  = $(wildcard etc/completions/_*)
 
 .PHONY: install.doc
@@ -99,8 +100,8 @@ install.doc: check.prefix
 	$(call put,$(MAN1),$(DEST)/share/man/man1)
 	$(call put,$(ZSHCOMP),$(DEST)/share/zsh/site-functions)
 	$(if $(BASHCOMP),$(MKDIR) $(call q,$(DEST)/share/bash-completion/completions))
-	for f in $(BASHCOMP); do n=$${f##*/}; \
-		$(INSTALL) -m 644 "$$f" $(call q,$(DEST)/share/bash-completion/completions)/"$${n%.bash}" || exit 1; done
+	for f in $(if $(BASHCOMP),$(BINARIES)); do \
+		$(INSTALL) -m 644 $(BASHCOMP) $(call q,$(DEST)/share/bash-completion/completions)/"$$f" || exit 1; done
 
 # --- services -------------------------------------------------------------------------------------------------------------------
 
@@ -203,7 +204,7 @@ uninstall.doc: check.prefix
 	for f in $(notdir $(MAN8)); do rm -f $(call q,$(DEST)/share/man/man8)/"$$f" || exit 1; done
 	for f in $(notdir $(MAN1)); do rm -f $(call q,$(DEST)/share/man/man1)/"$$f" || exit 1; done
 	for f in $(notdir $(ZSHCOMP)); do rm -f $(call q,$(DEST)/share/zsh/site-functions)/"$$f" || exit 1; done
-	for f in $(notdir $(BASHCOMP:.bash=)); do rm -f $(call q,$(DEST)/share/bash-completion/completions)/"$$f" || exit 1; done
+	for f in $(BINARIES); do rm -f $(call q,$(DEST)/share/bash-completion/completions)/"$$f" || exit 1; done
 
 .PHONY: uninstall.launchd
 uninstall.launchd: check.prefix

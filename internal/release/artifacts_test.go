@@ -134,11 +134,13 @@ func wantedDocuments(t *testing.T, goos string) map[string]string {
 		testDoc + "LICENSE":      "LICENSE",
 		testDoc + "CHANGELOG.md": "CHANGELOG.md",
 
-		testTop + "share/man/man1/socket_vmnet_client.1":            "docs/man/socket_vmnet_client.1",
-		testTop + "share/man/man8/socket_vmnet.8":                   "docs/man/socket_vmnet.8",
-		testTop + "share/man/man8/socket_vmnet2.8":                  "docs/man/socket_vmnet2.8",
-		testTop + "share/bash-completion/completions/socket_vmnet2": "etc/completions/socket_vmnet2.bash",
-		testTop + "share/zsh/site-functions/_socket_vmnet2":         "etc/completions/_socket_vmnet2",
+		testTop + "share/man/man1/socket_vmnet_client.1":                  "docs/man/socket_vmnet_client.1",
+		testTop + "share/man/man8/socket_vmnet.8":                         "docs/man/socket_vmnet.8",
+		testTop + "share/man/man8/socket_vmnet2.8":                        "docs/man/socket_vmnet2.8",
+		testTop + "share/bash-completion/completions/socket_vmnet2":       "etc/completions/socket_vmnet2.bash",
+		testTop + "share/bash-completion/completions/socket_vmnet":        "etc/completions/socket_vmnet2.bash",
+		testTop + "share/bash-completion/completions/socket_vmnet_client": "etc/completions/socket_vmnet2.bash",
+		testTop + "share/zsh/site-functions/_socket_vmnet2":               "etc/completions/_socket_vmnet2",
 	}
 	dirs := map[string]string{"etc/systemd": "systemd/", "etc/systemd/user": "systemd/user/"}
 	if goos == "darwin" {

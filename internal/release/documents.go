@@ -35,6 +35,8 @@ var shelves = []shelf{
 	{files: "docs/man/*.1", dir: prefix + "share/man/man1/"},
 	{files: "docs/man/*.8", dir: prefix + "share/man/man8/"},
 	{files: "etc/completions/socket_vmnet2.bash", dir: prefix + "share/bash-completion/completions/", name: "socket_vmnet2"},
+	{files: "etc/completions/socket_vmnet2.bash", dir: prefix + "share/bash-completion/completions/", name: "socket_vmnet"},
+	{files: "etc/completions/socket_vmnet2.bash", dir: prefix + "share/bash-completion/completions/", name: "socket_vmnet_client"},
 	{files: "etc/completions/_socket_vmnet2", dir: prefix + "share/zsh/site-functions/"},
 }
 
