@@ -149,10 +149,12 @@ func (g *guestConn) abort() {
 	g.wq.Notify(waiter.EventHUp | waiter.EventErr | waiter.ReadableEvents | waiter.WritableEvents)
 }
 
-// settle waits until the guest has confirmed the end of the connection, so that one that never does keeps its place among
-// the guest's flows, and resets the connection after some seconds.
+// settle waits until the guest has confirmed the end of the connection and what was sent before it. A guest that reads slowly, or
+// whose machine is paused for a while, loses nothing. One that has been silent for settleTime has gone, and the connection is
+// reset. Until then it keeps its place among the guest's flows.
 func (g *guestConn) settle(ctx context.Context) {
-	for wait := time.Millisecond; wait < 5*time.Second; wait *= 2 {
+	heard, silent := g.heard(), time.Duration(0)
+	for wait := time.Millisecond; silent < settleTime; wait = min(2*wait, time.Second) {
 		switch tcp.EndpointState(g.ep.State()) {
 		case tcp.StateFinWait1, tcp.StateClosing, tcp.StateLastAck:
 		default:
@@ -164,8 +166,23 @@ func (g *guestConn) settle(ctx context.Context) {
 			g.abort()
 			return
 		}
+		silent += wait
+		if now := g.heard(); now != heard {
+			heard, silent = now, 0
+		}
 	}
 	g.abort()
+}
+
+// settleTime is what Linux gives to the end of a connection, too (tcp_fin_timeout).
+const settleTime = time.Minute
+
+// heard is how many segments of a TCP connection came from the guest.
+func (g *guestConn) heard() uint64 {
+	if s, ok := g.ep.Stats().(*tcp.Stats); ok {
+		return s.SegmentsReceived.Value()
+	}
+	return 0
 }
 
 // close frees the endpoint. A TCP connection whose two sides have ended is closed in order.

@@ -6,12 +6,17 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"io"
 	"math/rand/v2"
+	"net"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"gvisor.dev/gvisor/pkg/tcpip/header"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
@@ -154,4 +159,33 @@ func TestTCPTinyMSS(t *testing.T) {
 			assert.LessOrEqual(t, p.longest.Load(), longest)
 		})
 	}
+}
+
+// TestTCPPausedGuest: nothing gets through to a guest for a while, as when its machine is paused, and for host and guest the
+// connection has come to its end meanwhile. The guest gets all of it later.
+func TestTCPPausedGuest(t *testing.T) {
+	t.Parallel()
+	const pause = 10 * time.Second
+	n := start(t, Options{}, tuning{})
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	g := newIPGuest(t, n, mac1, guestIP)
+	guest, host := connect(t, g, netip.AddrPortFrom(aliasIP, hostPort(l)), l)
+	require.NoError(t, guest.CloseWrite())
+	_, err = io.ReadAll(host)
+	require.NoError(t, err)
+
+	began := time.Now()
+	look := func([]byte) bool { return time.Since(began) < pause }
+	g.tap.Store(&look)
+	data := make([]byte, 8<<10) // all of it is sent at once, and the end of the connection with it
+	_, err = host.Write(data)
+	require.NoError(t, err)
+	require.NoError(t, host.Close())
+	require.NoError(t, guest.SetReadDeadline(began.Add(time.Minute)))
+	got, err := io.ReadAll(guest)
+	require.NoError(t, err)
+	assert.Len(t, got, len(data))
+	assert.Greater(t, time.Since(began), pause, "it was paused")
 }
