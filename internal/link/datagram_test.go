@@ -118,7 +118,7 @@ func TestDatagramBothWays(t *testing.T) {
 	assert.NotZero(t, r.Fd())
 	_, err := client.Write(frameOf("up"))
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return len(r.got()) == 1 }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(r.got()) == 1 }, 20*time.Second, time.Millisecond)
 	assert.Equal(t, []string{"up"}, r.got())
 	r.Deliver(numbered(0, 3, 100))
 	assert.Equal(t, []int{100, 100, 100}, received(t, client))
@@ -202,7 +202,7 @@ func TestDatagramClientLeaves(t *testing.T) {
 				require.NoError(t, err)
 			}
 			require.NoError(t, leave(client))
-			require.Eventually(t, func() bool { return len(r.got()) == 50 }, 5*time.Second, time.Millisecond)
+			require.Eventually(t, func() bool { return len(r.got()) == 50 }, 20*time.Second, time.Millisecond)
 			r.Deliver(numbered(0, 3, 100)) // only that tells
 			assert.Equal(t, io.EOF, r.wait(t))
 			assert.Equal(t, uint64(3), r.Stats().DropClosed)
@@ -242,7 +242,7 @@ func TestDatagramDeafClient(t *testing.T) {
 	assert.Equal(t, uint64(10_000), st.DropQueueFull+st.ToClientFrames)
 	_, err := client.Write(frameOf("I can talk")) // a deaf client may still send
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return len(r.got()) == 1 }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(r.got()) == 1 }, 20*time.Second, time.Millisecond)
 	r.Shutdown(DrainOne)
 	assert.ErrorIs(t, r.wait(t), ErrShutdown)
 	require.NoError(t, r.Close())
@@ -266,7 +266,7 @@ func TestDatagramSlowClient(t *testing.T) {
 		require.Equal(t, 64+i/10*10%1450, n)
 		require.Equal(t, uint64(i), binary.BigEndian.Uint64(buf[frame.MinLen:]))
 	}
-	require.Eventually(t, func() bool { return r.Stats().Queued == 0 }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return r.Stats().Queued == 0 }, 20*time.Second, time.Millisecond)
 	assert.Equal(t, uint64(total), r.Stats().ToClientFrames)
 }
 
@@ -279,7 +279,7 @@ func TestDatagramOrderFromClient(t *testing.T) {
 		_, err := client.Write(f)
 		require.NoError(t, err)
 	}
-	require.Eventually(t, func() bool { return len(r.got()) == total }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(r.got()) == total }, 20*time.Second, time.Millisecond)
 	for i, payload := range r.got() {
 		require.Equal(t, uint64(i), binary.BigEndian.Uint64([]byte(payload)))
 		require.Len(t, payload, 64+i%3000-frame.MinLen)
@@ -308,7 +308,7 @@ func TestDatagramShutdownOfABusyClient(t *testing.T) {
 	defer writer.Wait()
 	defer close(stop)
 	writer.Go(func() { writeUntil(stop, client, frameOf("x"), 1) })
-	require.Eventually(t, func() bool { return len(r.got()) > 0 }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(r.got()) > 0 }, 20*time.Second, time.Millisecond)
 	r.Shutdown(DrainStop)
 	assert.ErrorIs(t, r.wait(t), ErrShutdown)
 	require.NoError(t, r.Close())

@@ -291,7 +291,7 @@ func TestOutboxDies(t *testing.T) {
 				})
 			}
 			wg.Wait()
-			require.Eventually(t, func() bool { return len(died()) > 0 }, 10*time.Second, time.Millisecond)
+			require.Eventually(t, func() bool { return len(died()) > 0 }, 20*time.Second, time.Millisecond)
 			o.Deliver(numbered(0, 1, 100))
 			o.Close()
 			assert.Equal(t, []error{gone}, died(), "once")
@@ -412,7 +412,7 @@ func TestOutboxPanics(t *testing.T) {
 			p.fail = func(uint64) error { panic("in the pipe") }
 			o, died := newOutbox(t, p, 0)
 			o.Deliver(numbered(0, 1, 100))
-			require.Eventually(t, func() bool { return len(died()) == 1 }, 10*time.Second, time.Millisecond)
+			require.Eventually(t, func() bool { return len(died()) == 1 }, 20*time.Second, time.Millisecond)
 			require.ErrorContains(t, died()[0], "in the pipe")
 			o.Deliver(numbered(1, 2, 100))
 			assert.EqualValues(t, 2, outboxStats(o).DropClosed)

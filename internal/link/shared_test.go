@@ -164,7 +164,7 @@ func TestSharedFlagsWhileServed(t *testing.T) {
 			_, err := l.client.Write(payload)
 			require.NoError(t, err)
 		}
-		require.Eventually(t, func() bool { return l.Stats().ToNetFrames == total }, 10*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return l.Stats().ToNetFrames == total }, 20*time.Second, time.Millisecond)
 		l.block()
 		assert.Less(t, l.end(t), 5*time.Second)
 		close(stop)
@@ -234,7 +234,7 @@ func TestSharedEndGoesOn(t *testing.T) {
 		r := startDatagram(t, conn, DatagramOptions{Shared: true})
 		_, err := client.Write(frameOf(text))
 		require.NoError(t, err)
-		require.Eventually(t, func() bool { return r.Stats().ToNetFrames == 1 }, 10*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return r.Stats().ToNetFrames == 1 }, 20*time.Second, time.Millisecond)
 		r.Deliver(numbered(0, 1, 100))
 		require.Len(t, received(t, client), 1)
 		r.Shutdown(sched)
