@@ -291,6 +291,8 @@ write_qemu_wrapper() {
 
 # gvproxy is in no Debian before 13, and its package has nothing but the program that is of use here.
 gvproxy() {
+	# It ends where there is none, as on a machine that debootstrap has just made.
+	[ -e /etc/hosts ] || [ "$(id -u)" != 0 ] || echo '127.0.0.1 localhost' >/etc/hosts
 	[ -z "${E2E_GVPROXY:-}" ] || return 0
 	done_or_start "$gvproxy_dir" && return
 	[ "$os_id" = debian ] || die "the comparison with gvproxy needs one: name it with E2E_GVPROXY"
