@@ -32,7 +32,7 @@ const (
 	maxRefusing = 64
 
 	// roomTries and roomPause are how often and at what distance a client that is one too many is tried again.
-	roomTries = 10
+	roomTries = 100
 	roomPause = 5 * time.Millisecond
 
 	// idTries and idPause are how often and at what distance a port is tried again whose interface id is in use.
@@ -146,7 +146,7 @@ func (s *Server) admit(l link.Link, cl Client) *Session {
 }
 
 // refuseOne turns a client away that is one too many, after roomTries pauses: a client that comes back at once may be quicker than
-// the end of its former session, and some never try again.
+// the end of its former session, a busy machine may have hundreds of probes on their way out, and some clients never try again.
 func (s *Server) refuseOne(l link.Link, cl Client) {
 	select {
 	case s.refuse <- struct{}{}:
