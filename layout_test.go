@@ -33,6 +33,7 @@ var imports = map[string][]string{
 	"internal/gate":   {},
 	"internal/faults": {},
 	"internal/ifid":   {},
+	"internal/status": {},
 
 	"internal/lazynet":      {"internal/frame", "internal/vnet"},
 	"internal/antispoof":    {"internal/frame", "internal/vnet"},

@@ -49,9 +49,9 @@ func (c *Session) sink() frame.Sink {
 		c.guard = c.srv.opts.Guard(c.id, c.client, c.log)
 	}
 	if c.guard == nil {
-		return c.link
+		return &eyeSink{c.link, c}
 	}
-	return &guardSink{Sink: c.link, guard: c.guard}
+	return &guardSink{Sink: &eyeSink{c.link, c}, guard: c.guard}
 }
 
 // guarded is p behind the client's guard, if it has one.

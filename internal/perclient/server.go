@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/faults"
@@ -56,6 +57,8 @@ type Options struct {
 	Log        *slog.Logger
 	// Guard makes the guard of a client, by the number of its session; nil, or a nil Guard, lets everything pass.
 	Guard func(id uint64, c Client, log *slog.Logger) Guard
+	// Observer is told what guests' ARP and DHCP say; nil for nobody.
+	Observer Observer
 }
 
 // A Server serves clients.
@@ -75,6 +78,7 @@ type Server struct {
 	warned   time.Time // when refused clients were last logged
 	running  sync.WaitGroup
 
+	tap    atomic.Pointer[Tap]
 	memory freer
 	logged logBudget
 	users  users // under mu
@@ -194,6 +198,9 @@ func (s *Server) remove(c *Session, st link.Stats) {
 	s.users.end(c.client.Peer, st)
 	s.mu.Unlock()
 	s.memory.sessionEnded()
+	if o := s.opts.Observer; o != nil {
+		o.Gone(c.id)
+	}
 }
 
 // Clients is how many clients are connected.

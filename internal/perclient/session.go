@@ -55,6 +55,7 @@ type Session struct {
 	pause   pauser
 	rejoin  *gathering // nil when the session need not wait for others; used by the keeper
 
+	eyes     atomic.Uint32 // who looks at its frames
 	watch    watch.Watch
 	seen     bool   // a frame has come; used by the reader
 	named    string // the identity by which another process had its port started
@@ -98,6 +99,7 @@ func newSession(s *Server, id uint64, l link.Link, cl Client) *Session {
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.pause.init(c.ctx)
+	c.mark(eyeTap, s.tap.Load() != nil) // under s.mu, as SetTap
 	ok, muted := s.logged.take(c.began)
 	if !ok {
 		c.level = slog.LevelDebug
@@ -294,6 +296,7 @@ func (c *Session) addDrops(st vnet.PortStats) {
 func (c *Session) Frames(b frame.Batch) {
 	faults.In("perclient.frames", b.Bytes())
 	c.look(b)
+	c.lookFromClient(b)
 	if p := c.port.Load(); p != nil {
 		(*p).Send(b)
 		return
@@ -312,6 +315,9 @@ func (c *Session) look(b frame.Batch) {
 		c.seen = true
 		if c.watch.FromClient(f) {
 			c.logAddresses()
+		}
+		if watch.Interesting(f) {
+			c.observed()
 		}
 	}
 }

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package status is the form in which a running daemon describes itself: what GET /v1/status answers with, and what status,
+// metrics and doctor read. It holds types only, so that who asks needs nothing of the daemon.
+//
+// Directions are the clients': "to net" is what a client sent, "to client" what was for it. Counters start with the daemon, or
+// with the client, and survive an upgrade in place unless it says otherwise. Times are UTC. Lists are never null.
+package status
+
+import (
+	"net/netip"
+	"time"
+)
+
+// Format is the number of this form. New fields do not change it.
+const Format = 1
+
+// A Status describes a daemon at one moment.
+type Status struct {
+	Format  int       `json:"format"`
+	Now     time.Time `json:"now"`
+	Daemon  Daemon    `json:"daemon"`
+	Network Network   `json:"network"`
+	Clients []Client  `json:"clients"` // connected now, by ID
+	Totals  Totals    `json:"totals"`
+	Users   []User    `json:"users"`
+	Health  []Problem `json:"health"` // the worst first
+}
+
+// A Daemon is the process and how it was set up.
+type Daemon struct {
+	Version    string    `json:"version"`
+	PID        int       `json:"pid"`
+	UID        int       `json:"uid"`
+	Program    string    `json:"program,omitempty"` // path, as an upgrade would start it
+	Socket     string    `json:"socket"`            // absolute path
+	RuntimeDir string    `json:"runtime_dir,omitempty"`
+	StateFile  string    `json:"state_file,omitempty"` // empty: nothing is kept over a restart
+	Pidfile    string    `json:"pidfile,omitempty"`
+	Started    time.Time `json:"started"`
+	Uptime     float64   `json:"uptime_s"`
+	Upgrades   int       `json:"upgrades"` // in place, since the start
+	LogLevel   string    `json:"log_level"`
+	MaxClients int       `json:"max_clients"`
+	QueueSize  int       `json:"queue_size_bytes"` // of each client
+}
+
+// States of a Network.
+const (
+	NetworkStarting = "starting"
+	NetworkRunning  = "running"
+	NetworkFailed   = "failed"
+)
+
+// A Network is what all clients are on. Addresses that there are none of are zero and left out.
+type Network struct {
+	State   string `json:"state"`
+	Error   string `json:"error,omitempty"` // why it failed
+	Backend string `json:"backend"`         // "usernet" or "vmnet"
+	Mode    string `json:"mode"`            // "host", "shared" or "bridged"
+
+	Subnet         netip.Prefix `json:"subnet,omitzero"`
+	Gateway        netip.Addr   `json:"gateway,omitzero"`
+	MTU            int          `json:"mtu_bytes,omitempty"`
+	MaxFrame       int          `json:"max_frame_bytes,omitempty"`
+	Interface      string       `json:"interface,omitempty"` // of the host, in bridged mode
+	Isolated       bool         `json:"isolated"`
+	Offload        bool         `json:"offload"`
+	AntiSpoof      bool         `json:"anti_spoof"`
+	LocalSwitching bool         `json:"local_switching"`
+
+	DHCP    *DHCP    `json:"dhcp,omitempty"`    // nil: this network has no DHCP server
+	Vmnet   *Vmnet   `json:"vmnet,omitempty"`   // with that back end, once it runs
+	Usernet *Usernet `json:"usernet,omitempty"` // with that back end, once it runs
+}
+
+// DHCP is the range that is leased. What vmnet's server has leased is not known here: Size and the rest are 0 then.
+type DHCP struct {
+	Start netip.Addr `json:"start"`
+	End   netip.Addr `json:"end"`
+	// Size is how many addresses there are for guests, Leased how many of them are leased or offered now.
+	Size   int     `json:"size,omitempty"`
+	Leased int     `json:"leased,omitempty"`
+	Leases []Lease `json:"leases,omitempty"` // by address; of the embedded network
+	// Requests that were not answered, by reason.
+	Unanswered map[string]uint64 `json:"unanswered,omitempty"`
+}
+
+// A Lease is an address that the embedded network has given.
+type Lease struct {
+	IP       netip.Addr `json:"ip"`
+	MAC      string     `json:"mac"`
+	Hostname string     `json:"hostname,omitempty"` // as the guest calls itself, sanitised
+	Name     string     `json:"name,omitempty"`     // by which the network's DNS knows it
+	Expires  time.Time  `json:"expires"`
+	Reserved bool       `json:"reserved,omitempty"`
+}
+
+// Vmnet is what only vmnet.framework has.
+type Vmnet struct {
+	API         string `json:"api"` // "network" or "interface"
+	Why         string `json:"why"` // that one
+	InterfaceID string `json:"interface_id,omitempty"`
+	Own         int    `json:"own"`    // clients with an interface of their own
+	Shared      int    `json:"shared"` // clients that share one
+
+	Starts        uint64 `json:"starts"` // of interfaces
+	StartFailures uint64 `json:"start_failures"`
+	Restarts      uint64 `json:"restarts"`
+	Promoted      uint64 `json:"promoted"`
+	Exhausted     uint64 `json:"exhausted_frames"`
+	LastFailure   string `json:"last_failure,omitempty"`
+}
+
+// Usernet is what only the embedded network has.
+type Usernet struct {
+	TCPFlows int               `json:"tcp_flows"`
+	UDPFlows int               `json:"udp_flows"`
+	Drops    map[string]uint64 `json:"drops"` // by the gateway, by reason
+	Forwards []Forward         `json:"forwards"`
+}
+
+// A Forward leads a port of the host to a guest.
+type Forward struct {
+	Proto string `json:"proto"`
+	Host  string `json:"host"`  // address and port
+	Guest string `json:"guest"` // address and port
+	Error string `json:"error,omitempty"`
+}
+
+// Totals are of all clients since the start, those that have left included.
+type Totals struct {
+	Connects   uint64  `json:"connects"`
+	Reconnects uint64  `json:"reconnects"` // clients whose guest had been here before
+	Refused    uint64  `json:"refused"`    // above --max-clients
+	ToNet      Traffic `json:"to_net"`
+	ToClient   Traffic `json:"to_client"`
+}
+
+// A User is who clients belong to.
+type User struct {
+	UID      uint32  `json:"uid"`
+	Name     string  `json:"name,omitempty"`
+	Other    bool    `json:"other,omitempty"` // all that have no line of their own
+	Clients  int     `json:"clients"`         // connected now
+	Accepted uint64  `json:"accepted"`
+	Refused  uint64  `json:"refused"`
+	ToNet    Traffic `json:"to_net"`
+	ToClient Traffic `json:"to_client"`
+}
+
+// Traffic counts frames one way. Bytes are those of the frames, without the prefix of a stream.
+type Traffic struct {
+	Frames uint64 `json:"frames"`
+	Bytes  uint64 `json:"bytes"`
+	// Drops are frames that went no further, by reason: drop_queue_full and so on. They are not among Frames where the link
+	// dropped them, and they are where the network did.
+	Drops map[string]uint64 `json:"drops"`
+}
