@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"log/slog"
 	"maps"
 	"net/http"
 	"os"
@@ -47,30 +46,15 @@ Exit code: 0 the daemon is the new program, 1 it is not, or does not tell
 
 // runUpgrade is the subcommand: args are what follows its name.
 func runUpgrade(args []string, env compat.IO) int {
-	app := &cli.App{
-		Name: "socket_vmnet2 upgrade",
-		Flags: []cli.Flag{
+	return subcommand{
+		name:  "upgrade",
+		usage: upgradeText,
+		flags: []cli.Flag{
 			&cli.BoolFlag{Name: "json"},
 			&cli.StringFlag{Name: "timeout", Value: upgradeTime.String()},
 		},
-		Writer:                    env.Stdout,
-		ErrWriter:                 env.Stderr,
-		CustomAppHelpTemplate:     upgradeText,
-		HideHelpCommand:           true,
-		HideVersion:               true,
-		DisableSliceFlagSeparator: true,
-		ExitErrHandler:            func(*cli.Context, error) {},
-		OnUsageError:              func(_ *cli.Context, err error, _ bool) error { return errUsage{inOurWords(err)} },
-		Action:                    func(c *cli.Context) error { return upgradeAction(c, env) },
-	}
-	if err := app.Run(append([]string{app.Name}, args...)); err != nil {
-		compat.LogError(compat.NewLogger(env.Stderr, slog.LevelInfo), err)
-		if errors.As(err, new(errUsage)) {
-			_, _ = io.WriteString(env.Stdout, upgradeText)
-		}
-		return 1
-	}
-	return 0
+		action: func(c *cli.Context) (int, error) { return 0, upgradeAction(c, env) },
+	}.run(args, env)
 }
 
 // upgradeAction does what a command line of known options asks for.
