@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"runtime"
 	"sync"
 	"time"
@@ -55,6 +56,7 @@ func startHost(cfg *compat.Config, framework api.API, info vnet.NetworkInfo, log
 		DHCPStart:    info.DHCPStart,
 		DHCPEnd:      info.DHCPEnd,
 		Spread:       true,
+		Silent:       func() bool { return bootpdBlocked(cfg) },
 		MTU:          info.MTU,
 		Reservations: cfg.Reservations,
 		Log:          log,
@@ -70,6 +72,15 @@ func startHost(cfg *compat.Config, framework api.API, info vnet.NetworkInfo, log
 		cancel()
 		running.Wait()
 	}, nil
+}
+
+// bootpdBlocked tells whether the simulated host leaves DHCP unanswered, which a file in its directory has it do.
+func bootpdBlocked(cfg *compat.Config) bool {
+	if cfg.Simulator.Dir == "" {
+		return false
+	}
+	_, err := os.Stat(filepath.Join(cfg.Simulator.Dir, "bootpd-blocked"))
+	return err == nil
 }
 
 // hostPort is the host's port on the simulator's bridge.

@@ -250,6 +250,9 @@ func (h *Host) answerDHCP(p *fakeguest.Packet) {
 	if p.SrcPort != 68 || p.DstIP != broadcastIP && p.DstIP != h.opts.Gateway {
 		return
 	}
+	if h.opts.Silent != nil && h.opts.Silent() {
+		return
+	}
 	r := h.dhcp.handle(p.Src, p.Data)
 	if r == nil {
 		return

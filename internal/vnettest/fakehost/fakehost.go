@@ -50,6 +50,9 @@ type Options struct {
 	// DHCPStart and DHCPEnd are the ends of the range, both included; zero = no DHCP server. Of a longer range than
 	// maxLeases addresses only the first ones are leased.
 	DHCPStart, DHCPEnd netip.Addr
+	// Silent, if there is one, is asked before each DHCP message whether it goes unanswered, as on a Mac whose firewall keeps
+	// messages from bootpd.
+	Silent func() bool
 	// Spread makes the address depend on the guest's MAC address, so that it has the same one when the host was started
 	// anew: that of a Mac outlives the daemon, with its leases in a file. Otherwise the first free address is given.
 	Spread       bool

@@ -211,6 +211,28 @@ func TestReservations(t *testing.T) {
 	require.ErrorIs(t, err, fakeguest.ErrNAK, "another than the reserved one")
 }
 
+// TestSilentServer: a host whose DHCP server is kept from answering, and is let answer again.
+func TestSilentServer(t *testing.T) {
+	var silent atomic.Bool
+	silent.Store(true)
+	o := defaults()
+	o.Silent = silent.Load
+	_, w := run(t, o)
+	g := w.guest(t, 1)
+	l := g.ListenDHCP()
+	defer l.Close()
+	m, err := dhcpv4.NewDiscovery(g.MAC())
+	require.NoError(t, err)
+	require.NoError(t, g.SendDHCP(m))
+	g.SetAddr(netip.PrefixFrom(ip(9), 24), gateway)
+	_, err = g.Resolve(gateway) // is answered behind it
+	require.NoError(t, err)
+	assert.Empty(t, l.Collect(0))
+	silent.Store(false)
+	_, err = g.Configure()
+	require.NoError(t, err)
+}
+
 func TestSmallPool(t *testing.T) {
 	o := defaults()
 	o.DHCPStart, o.DHCPEnd = gateway, ip(3) // the gateway itself is never leased
