@@ -81,7 +81,7 @@ func New(o Options) *Server {
 		ReadTimeout:       headerTime,
 		WriteTimeout:      answerTime,
 		MaxHeaderBytes:    maxHeader,
-		ConnContext:       withPeer,
+		ConnContext:       withConn,
 		BaseContext:       func(net.Listener) context.Context { return s.stopped },
 		ErrorLog:          slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug), // what clients do wrong is no event
 	}
@@ -99,17 +99,18 @@ func (s *Server) Run(ctx context.Context) {
 }
 
 // Pause stops accepting: who connects from here on waits for Resume, or for the new image. Requests that were accepted are
-// answered meanwhile, for 100 ms at most; those of an upgrade do not count.
+// answered meanwhile, and streams end, for 100 ms at most; those of an upgrade do not count.
 func (s *Server) Pause() { s.gate.pause(pauseTime) }
 
 // Resume undoes Pause.
 func (s *Server) Resume() { s.gate.resume() }
 
-// Close ends Run, and the calls that run, and waits for them until ctx is done.
+// Close ends Run, and the calls that run, and waits for them until ctx is done. Streams have 100 ms to end in order.
 func (s *Server) Close(ctx context.Context) {
 	s.stop()
-	_ = s.http.Close()
 	_ = s.gate.Close()
+	s.gate.endStreams(pauseTime, func() bool { return len(s.gate.streams) == 0 })
+	_ = s.http.Close()
 	done := make(chan struct{})
 	go func() {
 		s.calls.Wait()
@@ -138,21 +139,29 @@ func (s *Server) version(w http.ResponseWriter, _ *http.Request) {
 	})
 }
 
-// peerKey is the context's key for the peer.
-type peerKey struct{}
+// connKey is the context's key for the connection.
+type connKey struct{}
 
-// withPeer notes who is at the other end.
-func withPeer(ctx context.Context, c net.Conn) context.Context {
+// withConn notes who is at the other end.
+func withConn(ctx context.Context, c net.Conn) context.Context {
 	if p, ok := c.(*conn); ok {
-		return context.WithValue(ctx, peerKey{}, p.peer)
+		return context.WithValue(ctx, connKey{}, p)
 	}
 	return ctx
 }
 
+// connOf is the connection that r came by, nil if another server than ours took it.
+func connOf(r *http.Request) *conn {
+	c, _ := r.Context().Value(connKey{}).(*conn)
+	return c
+}
+
 // PeerOf is who made the request, as it was when he connected.
 func PeerOf(r *http.Request) peercred.Peer {
-	p, _ := r.Context().Value(peerKey{}).(peercred.Peer)
-	return p
+	if c := connOf(r); c != nil {
+		return c.peer
+	}
+	return peercred.Peer{}
 }
 
 // Trusted tells whether p is root or the daemon's own user.

@@ -41,25 +41,30 @@ type gate struct {
 	all    int
 	change chan struct{} // closed when a connection ends; nil while nobody waits
 	warned bool
+
+	streams map[*Stream]struct{}
 }
 
 func newGate(ln *net.UnixListener, log *slog.Logger) *gate {
-	return &gate{UnixListener: ln, log: log, closed: make(chan struct{}), users: map[uint32]int{}}
+	return &gate{UnixListener: ln, log: log, closed: make(chan struct{}), users: map[uint32]int{}, streams: map[*Stream]struct{}{}}
 }
 
 // A conn is a client's connection.
 type conn struct {
 	*net.UnixConn
 
-	peer peercred.Peer
-	gate *gate
-	once sync.Once
+	peer   peercred.Peer
+	gate   *gate
+	once   sync.Once
+	stream *Stream // nil unless it has become one; under gate.mu
 }
 
 // Close makes room for another one.
 func (c *conn) Close() error {
 	c.leave()
-	return c.UnixConn.Close()
+	err := c.UnixConn.Close()
+	c.gate.leaveStream(c)
+	return err
 }
 
 // leave makes room for another one. The connection may stay open.
@@ -151,36 +156,55 @@ func (g *gate) leave(p peercred.Peer) {
 			delete(g.users, p.User())
 		}
 	}
+	g.changed()
+}
+
+// changed wakes who waits for a connection to end. It is called under mu.
+func (g *gate) changed() {
 	if g.change != nil {
 		close(g.change)
 		g.change = nil
 	}
 }
 
-// pause shuts the gate and waits until those inside have left, but no longer than most.
+// pause shuts the gate and waits until those inside have left, but no longer than most. Streams end then.
 func (g *gate) pause(most time.Duration) {
-	limit := time.NewTimer(most)
-	defer limit.Stop()
 	g.mu.Lock()
 	if g.shut == nil {
 		g.shut = make(chan struct{})
 	}
 	_ = g.SetDeadline(time.Unix(1, 0))
 	g.mu.Unlock()
-	for {
-		g.mu.Lock()
-		if g.all == 0 {
-			g.mu.Unlock()
-			return
-		}
+	g.endStreams(most, func() bool { return g.all+len(g.streams) == 0 })
+}
+
+// endStreams tells the streams to end, waits until gone reports that they have, but no longer than most, and cuts off the others.
+// gone is called under mu.
+func (g *gate) endStreams(most time.Duration, gone func() bool) {
+	limit := time.NewTimer(most)
+	defer limit.Stop()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for st := range g.streams {
+		st.end()
+	}
+	for !gone() {
 		if g.change == nil {
 			g.change = make(chan struct{})
 		}
 		change := g.change
 		g.mu.Unlock()
+		late := false
 		select {
 		case <-change:
 		case <-limit.C:
+			late = true
+		}
+		g.mu.Lock()
+		if late {
+			for st := range g.streams {
+				_ = st.conn.UnixConn.Close()
+			}
 			return
 		}
 	}

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package control
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// streaming is a server with POST /v1/stream, which says hello and goes on until it is to end, when it says goodbye. A handler
+// that has ended says so on ended.
+func streaming(t *testing.T, handle func(st *Stream)) (s *Server, path string, ended chan struct{}) {
+	t.Helper()
+	ended = make(chan struct{}, 1000)
+	if handle == nil {
+		handle = func(st *Stream) {
+			_, _ = st.Write([]byte("hello\n"))
+			<-st.Done()
+			_, _ = st.Write([]byte("goodbye\n"))
+		}
+	}
+	s, path = serve(t, func(o *Options) {
+		o.Handle = map[string]http.Handler{"POST /v1/stream": http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			st := OpenStream(w, r, "text/plain")
+			if st == nil {
+				return
+			}
+			defer func() { ended <- struct{}{} }()
+			defer st.Close()
+			handle(st)
+		})}
+	})
+	return s, path, ended
+}
+
+// openStream asks for a stream and returns the answer with its connection.
+func openStream(t *testing.T, path string) (*http.Response, *bufio.Reader, net.Conn) {
+	t.Helper()
+	c, err := net.Dial("unix", path)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	require.NoError(t, c.SetDeadline(time.Now().Add(patience)))
+	_, err = io.WriteString(c, "POST /v1/stream HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n")
+	require.NoError(t, err)
+	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+	require.NoError(t, err)
+	return resp, bufio.NewReader(resp.Body), c
+}
+
+// wait waits for a handler's end.
+func wait(t *testing.T, ended chan struct{}) {
+	t.Helper()
+	select {
+	case <-ended:
+	case <-time.After(patience):
+		require.Fail(t, "the handler goes on")
+	}
+}
+
+// streams is how many there are.
+func (s *Server) streams() int {
+	s.gate.mu.Lock()
+	defer s.gate.mu.Unlock()
+	return len(s.gate.streams)
+}
+
+// TestStreamEnds: whatever ends it, the handler ends, and the client can tell an end in order.
+func TestStreamEnds(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		end  func(t *testing.T, s *Server, c net.Conn)
+		left bool // the client has
+	}{
+		{name: "the client leaves", left: true, end: func(t *testing.T, _ *Server, c net.Conn) { require.NoError(t, c.Close()) }},
+		{name: "an upgrade", end: func(_ *testing.T, s *Server, _ net.Conn) { s.Pause(); s.Resume() }},
+		{name: "the end of the daemon", end: func(t *testing.T, s *Server, _ net.Conn) { s.Close(t.Context()) }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s, path, ended := streaming(t, nil)
+			resp, body, conn := openStream(t, path)
+			assert.Equal(t, 200, resp.StatusCode)
+			assert.Equal(t, "text/plain", resp.Header.Get("Content-Type"))
+			line, err := body.ReadString('\n')
+			require.NoError(t, err)
+			assert.Equal(t, "hello\n", line)
+			c.end(t, s, conn)
+			wait(t, ended)
+			require.Eventually(t, func() bool { return s.streams() == 0 }, patience, time.Millisecond)
+			if !c.left {
+				rest, err := io.ReadAll(body)
+				require.NoError(t, err, "the body has its end")
+				assert.Equal(t, "goodbye\n", string(rest))
+			}
+		})
+	}
+}
+
+// TestStreamOutlivesDeadlines: the times of a request are not those of a stream.
+func TestStreamOutlivesDeadlines(t *testing.T) {
+	t.Parallel()
+	_, path, _ := streaming(t, func(st *Stream) {
+		select {
+		case <-st.Done():
+			_, _ = st.Write([]byte("too early"))
+		case <-time.After(headerTime + 500*time.Millisecond):
+			_, _ = st.Write([]byte("in time"))
+		}
+	})
+	_, body, _ := openStream(t, path)
+	b, err := io.ReadAll(body)
+	require.NoError(t, err)
+	assert.Equal(t, "in time", string(b))
+}
+
+// TestStreamNobodyReads: a client that does not read holds nothing up: neither others, nor an upgrade, nor the end.
+func TestStreamNobodyReads(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		end  func(s *Server)
+	}{
+		{"an upgrade", func(s *Server) { s.Pause(); s.Resume() }},
+		{"the end of the daemon", func(s *Server) { s.Close(context.Background()) }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			blocked := make(chan struct{}, maxStreams)
+			s, path, ended := streaming(t, func(st *Stream) {
+				big := make([]byte, 1<<20)
+				time.AfterFunc(20*time.Millisecond, func() { blocked <- struct{}{} })
+				_, err := st.Write(big)
+				assert.Error(t, err)
+			})
+			for range maxStreams {
+				openStream(t, path)
+			}
+			for range maxStreams {
+				<-blocked
+			}
+			status, _, err := ask(t, path, http.MethodGet, "/v1/version")
+			require.NoError(t, err)
+			assert.Equal(t, 200, status)
+			c.end(s)
+			for range maxStreams {
+				wait(t, ended)
+			}
+			require.Eventually(t, func() bool { return s.streams() == 0 }, patience, time.Millisecond)
+		})
+	}
+}
+
+// TestStreamLimits: there are so many, each refusal says why, and they are not among the connections of the gate.
+func TestStreamLimits(t *testing.T) {
+	s, path, ended := streaming(t, nil)
+	for range maxStreams {
+		openStream(t, path)
+	}
+	require.Eventually(t, func() bool {
+		s.gate.mu.Lock()
+		defer s.gate.mu.Unlock()
+		return s.gate.all == 0 && len(s.gate.streams) == maxStreams
+	}, patience, time.Millisecond)
+	status, _, err := ask(t, path, http.MethodPost, "/v1/stream")
+	assert.Equal(t, 503, status)
+	assert.Equal(t, "busy", errorOf(t, err).Code)
+	s.Pause()
+	s.Resume()
+	for range maxStreams {
+		wait(t, ended)
+	}
+	resp, _, _ := openStream(t, path)
+	assert.Equal(t, 200, resp.StatusCode)
+}
+
+// TestStreamRefused: who comes by an accepted connection while an upgrade is under way is told so.
+func TestStreamRefused(t *testing.T) {
+	g := newGate(nil, nil)
+	st := &Stream{conn: &conn{gate: g}, done: make(chan struct{})}
+	g.shut = make(chan struct{})
+	code, text := st.enter()
+	assert.Equal(t, "busy the daemon is being upgraded: ask again", code+" "+text)
+	g.ended = true
+	code, _ = st.enter()
+	assert.Equal(t, "stopping", code)
+}
+
+// TestStreamWithoutServer: handlers can be tested with net/http/httptest.
+func TestStreamWithoutServer(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	s := &http.Server{ReadHeaderTimeout: patience, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		st := OpenStream(w, r, "text/plain")
+		defer st.Close()
+		_, _ = fmt.Fprint(st, "hello")
+		assert.NoError(t, st.SetWriteDeadline(time.Now().Add(-time.Second)))
+		_, err := st.Write(make([]byte, 1<<20))
+		assert.Error(t, err)
+	})}
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(ln) }()
+	resp, err := http.Get("http://" + ln.Addr().String())
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	require.Error(t, err, "it was cut")
+	assert.Equal(t, "hello", string(b))
+	http.DefaultClient.CloseIdleConnections()
+	require.NoError(t, s.Close())
+	assert.True(t, errors.Is(<-served, http.ErrServerClosed))
+}
