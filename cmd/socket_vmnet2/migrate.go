@@ -19,6 +19,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/find"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/migrate"
 )
 
@@ -112,7 +113,7 @@ func systemToMigrate(c *cli.Context) (migrate.System, error) {
 		s.Root = ""
 	}
 	if s.Root == "" {
-		s.Env, s.Run, s.Processes = os.Getenv, migrate.RunProgram, migrate.Processes
+		s.Env, s.Run, s.Processes = os.Getenv, find.RunProgram, find.Processes
 	}
 	if !c.IsSet("home") {
 		s.Homes = homes(s.Root)

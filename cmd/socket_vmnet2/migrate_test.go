@@ -9,10 +9,10 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/migrate"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/find"
 )
 
 // TestMigrateKnowsSubcommands: a process whose first argument is a subcommand is no daemon to migrate.
 func TestMigrateKnowsSubcommands(t *testing.T) {
-	assert.ElementsMatch(t, slices.Collect(maps.Keys(subcommands)), migrate.Subcommands)
+	assert.ElementsMatch(t, slices.Collect(maps.Keys(subcommands)), find.Subcommands)
 }

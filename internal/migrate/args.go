@@ -3,29 +3,10 @@
 package migrate
 
 import (
-	"io"
-	"path/filepath"
-	"slices"
 	"strings"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/find"
 )
-
-// Subcommands are the first arguments that make socket_vmnet2 something else than a daemon.
-var Subcommands = []string{"exec", "install", "migrate", "rollback", "selftest", "service", "try", "upgrade"}
-
-// isDaemon tells whether argv runs a daemon: socket_vmnet or socket_vmnet2 by whatever path, and no subcommand of the latter.
-func isDaemon(argv []string) bool {
-	if len(argv) == 0 {
-		return false
-	}
-	base := filepath.Base(argv[0])
-	if !strings.HasPrefix(base, "socket_vmnet") || strings.HasPrefix(base, "socket_vmnet_client") {
-		return false
-	}
-	name, _ := compat.Subcommand(argv, Subcommands)
-	return name == "" && !slices.Contains(argv[1:], "--help") && !slices.Contains(argv[1:], "--version")
-}
 
 // parseArgs reads a daemon's command line as the daemon would. What it would refuse leaves only the program.
 func parseArgs(argv []string) daemonArgs {
@@ -33,9 +14,7 @@ func parseArgs(argv []string) daemonArgs {
 		return daemonArgs{}
 	}
 	d := daemonArgs{Program: clean(argv[0])}
-	cfg, _ := compat.Parse(compat.PersonalityOf(argv[0]), argv, compat.IO{
-		Stdout: io.Discard, Stderr: io.Discard, LookupEnv: func(string) (string, bool) { return "", false },
-	})
+	cfg := find.Parse(argv)
 	if cfg == nil {
 		return d
 	}

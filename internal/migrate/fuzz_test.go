@@ -13,6 +13,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/find"
 )
 
 // FuzzFiles puts anything into the files that are read: a plan comes of it, and nothing in it moves the cursor.
@@ -51,7 +53,7 @@ func FuzzPrograms(f *testing.F) {
 	f.Add("1 0 0 socket_vmnet /s\n2 1 1 qemu-system-x -name", "p1\nf1\nd1\nn->2\np2\nf1\nd2\nn->1\n")
 	f.Add("-1 0 0 \x00\n 1 1 1", "f\nd\nn\np\n\n")
 	f.Fuzz(func(t *testing.T, ps, lsof string) {
-		for _, p := range ParsePS(ps) {
+		for _, p := range find.ParsePS(ps) {
 			require.NotEmpty(t, p.Args)
 			parseArgs(p.Args)
 			vmName(p)

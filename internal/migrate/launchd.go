@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"howett.net/plist"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/find"
 )
 
 // notLoaded is the state of a job that is a file and nothing else.
@@ -81,7 +83,7 @@ func (f *finder) addJob(raw launchdJob, path string, user bool, home string) {
 	if len(argv) > 0 && raw.Program != "" {
 		argv = append([]string{raw.Program}, argv[1:]...) // what launchd runs
 	}
-	if !isDaemon(argv) {
+	if !find.IsDaemon(argv) {
 		if strings.Contains(filepath.Base(path), "socket_vmnet") {
 			f.problem(path, fmt.Errorf("is a job named like socket_vmnet's that runs something else: %s", clean(strings.Join(argv, " "))))
 		}

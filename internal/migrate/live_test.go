@@ -15,6 +15,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/find"
 )
 
 // write makes files below a new directory.
@@ -95,7 +97,7 @@ bad line
 			}
 			return nil, exec.ErrNotFound
 		},
-		Processes: func(context.Context) ([]Process, error) { return ParsePS(ps), nil },
+		Processes: func(context.Context) ([]Process, error) { return find.ParsePS(ps), nil },
 	}
 }
 
@@ -191,7 +193,7 @@ func TestNobodyToAsk(t *testing.T) {
 	for _, err := range []error{exec.ErrNotFound, errors.New("exit status 1")} {
 		s := busy(t)
 		s.Run = func(context.Context, string, ...string) ([]byte, error) { return nil, err }
-		s.Processes = PS(s.Run)
+		s.Processes = find.PS(s.Run)
 		p := Find(t.Context(), s)
 		assert.Equal(t, VerdictMigrate, p.Verdict)
 		assert.Empty(t, p.Daemons)

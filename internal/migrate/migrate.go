@@ -13,16 +13,16 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/find"
 )
 
-// A Runner runs a program to its end and returns what it wrote to its standard output.
-type Runner func(ctx context.Context, name string, args ...string) ([]byte, error)
-
-// A Process is one line of ps.
-type Process struct {
-	PID, PPID, UID int
-	Args           []string
-}
+type (
+	// A Runner runs a program to its end and returns what it wrote to its standard output.
+	Runner = find.Runner
+	// A Process is one that runs.
+	Process = find.Process
+)
 
 // A System is what there is to look at.
 type System struct {

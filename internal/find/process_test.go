@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package migrate
+package find
 
 import (
 	"os"
@@ -38,6 +38,7 @@ func checkOwn(t *testing.T, list []Process) {
 	// ps cannot tell where an argument with a space ends.
 	want := Process{PID: os.Getpid(), PPID: os.Getppid(), UID: os.Geteuid(), Args: []string{strings.Join(os.Args, " ")}}
 	got := list[i]
+	got.Dir = "" // only Linux tells
 	got.Args = []string{strings.Join(got.Args, " ")}
 	assert.Equal(t, want, got)
 }
@@ -56,37 +57,6 @@ func TestIsDaemon(t *testing.T) {
 		{[]string{"vim", "socket_vmnet"}, false},
 		{nil, false},
 	} {
-		assert.Equal(t, tt.want, isDaemon(tt.argv), "%q", tt.argv)
+		assert.Equal(t, tt.want, IsDaemon(tt.argv), "%q", tt.argv)
 	}
-}
-
-func TestParseArgs(t *testing.T) {
-	const colima = "/opt/colima/bin/socket_vmnet"
-	tests := []struct {
-		name string
-		argv []string
-		want daemonArgs
-	}{
-		{
-			"colima, with spaces",
-			[]string{colima, "--vmnet-mode", "shared", "--socket-group", "staff", "--vmnet-gateway", "192.168.106.1", "--vmnet-dhcp-end", "192.168.106.254", "--pidfile", "/p", "/s"},
-			daemonArgs{Program: colima, Socket: "/s", Mode: "shared", Gateway: "192.168.106.1", Subnet: "192.168.106.0/24", Pidfile: "/p"},
-		},
-		{"bridged", []string{"x", "--vmnet-mode=bridged", "--vmnet-interface=en7", "/s"}, daemonArgs{Program: "x", Socket: "/s", Mode: "bridged", Interface: "en7"}},
-		{"option of the new one", []string{"socket_vmnet2", "--max-clients=3", "/s"}, daemonArgs{Program: "socket_vmnet2", Socket: "/s", Mode: "shared"}},
-		{"refused by the old one", []string{"socket_vmnet", "--max-clients=3", "/s"}, daemonArgs{Program: "socket_vmnet"}},
-		{"no socket", []string{"socket_vmnet"}, daemonArgs{Program: "socket_vmnet"}},
-		{"nothing", nil, daemonArgs{}},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) { assert.Equal(t, tt.want, parseArgs(tt.argv)) })
-	}
-}
-
-func TestSamePath(t *testing.T) {
-	assert.True(t, samePath("/var/run/x", "/private/var/run/x"))
-	assert.True(t, samePath("/etc/x", "/private/etc/x"))
-	assert.False(t, samePath("/var/run/x", "/var/run/y"))
-	assert.False(t, samePath("", ""))
-	assert.Equal(t, "/private/other/x", public("/private/other/x"))
 }

@@ -2,7 +2,7 @@
 
 //go:build !linux
 
-package migrate
+package find
 
 import "context"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package migrate
+package find
 
 import (
 	"context"
@@ -41,6 +41,7 @@ func readProcess(pid int) (Process, bool) {
 		return Process{}, false
 	}
 	p := Process{PID: pid, UID: -1, Args: strings.Split(strings.TrimSuffix(string(args), "\x00"), "\x00")}
+	p.Dir, _ = os.Readlink(dir + "/cwd") // of processes of others only for root
 	if fi, err := os.Stat(dir); err == nil {
 		if st, ok := fi.Sys().(*syscall.Stat_t); ok {
 			p.UID = int(st.Uid)

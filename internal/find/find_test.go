@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package find
+
+import (
+	"errors"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// A fake is a machine on which these files and processes are.
+type fake struct {
+	sockets   []string
+	files     map[string]fs.FileMode // what is no socket that listens
+	listens   map[string]error       // to connect to them
+	starts    string                 // the control socket that appears late
+	processes []Process
+	failed    error
+}
+
+func (f fake) Sockets() (found, looked []string) { return f.sockets, []string{"/run/*"} }
+
+func (f fake) Mode(path string) (fs.FileMode, error) {
+	if mode, ok := f.files[path]; ok {
+		return mode, nil
+	}
+	if err, ok := f.listens[path]; ok {
+		if errors.Is(err, fs.ErrPermission) {
+			return 0, err
+		}
+		return fs.ModeSocket, nil
+	}
+	return 0, fs.ErrNotExist
+}
+
+func (f fake) Real(path string) string { return strings.TrimPrefix(path, "/private") }
+
+func (f fake) Connect(path string) error {
+	if err, ok := f.listens[path]; ok {
+		return err
+	}
+	return syscall.ENOENT
+}
+
+func (f fake) Wait(path string) bool         { return path == f.starts }
+func (f fake) Processes() ([]Process, error) { return f.processes, f.failed }
+
+func process(pid int, args ...string) Process {
+	return Process{PID: pid, PPID: 1, Args: args, Dir: "/work"}
+}
+
+func TestDaemons(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		f    fake
+		want []Daemon
+	}{
+		{"nothing", fake{}, nil},
+		{"stale socket", fake{sockets: []string{"/run/a"}, listens: map[string]error{"/run/a": syscall.ECONNREFUSED}}, nil},
+		{"stale with its control socket", fake{
+			sockets: []string{"/run/a"},
+			listens: map[string]error{"/run/a": syscall.ECONNREFUSED, "/run/a.d/control": syscall.ECONNREFUSED},
+		}, nil},
+		{"a service manager's socket is left alone", fake{sockets: []string{"/run/a"}, listens: map[string]error{"/run/a": nil}}, nil},
+		{
+			"two, one by a link",
+			fake{
+				sockets: []string{"/run/b", "/private/run/a", "/run/a"},
+				listens: map[string]error{"/run/a": nil, "/run/b": nil, "/private/run/a.d/control": nil, "/run/b.d/control": nil},
+			},
+			[]Daemon{{Socket: "/private/run/a", Control: "/private/run/a.d/control"}, {Socket: "/run/b", Control: "/run/b.d/control"}},
+		},
+		{
+			"somebody else's",
+			fake{
+				sockets: []string{"/run/a"},
+				listens: map[string]error{"/run/a": fs.ErrPermission, "/run/a.d/control": fs.ErrPermission},
+			},
+			[]Daemon{{Socket: "/run/a", Control: "/run/a.d/control", Err: fs.ErrPermission}},
+		},
+		{
+			"by its process alone",
+			fake{
+				processes: []Process{process(7, "/opt/socket_vmnet2", "--vmnet-mode=host", "s"), process(8, "socket_vmnet2", "status", "x"), process(9, "sh")},
+				listens:   map[string]error{"/work/s": nil, "/work/s.d/control": nil},
+			},
+			[]Daemon{{Socket: "/work/s", Control: "/work/s.d/control", PID: 7, Program: "/opt/socket_vmnet2"}},
+		},
+		{
+			"with another runtime directory",
+			fake{
+				sockets:   []string{"/run/a"},
+				processes: []Process{process(7, "socket_vmnet2", "--runtime-dir=rd", "/run/a")},
+				listens:   map[string]error{"/run/a": nil, "/work/rd/control": nil},
+			},
+			[]Daemon{{Socket: "/run/a", Control: "/work/rd/control", PID: 7, Program: "socket_vmnet2"}},
+		},
+		{
+			"without one",
+			fake{
+				sockets:   []string{"/run/a"},
+				processes: []Process{process(7, "socket_vmnet2", "--runtime-dir=none", "/run/a")},
+				listens:   map[string]error{"/run/a": nil},
+			},
+			[]Daemon{{Socket: "/run/a", PID: 7, Program: "socket_vmnet2", Err: ErrNoControl}},
+		},
+		{
+			"socket_vmnet",
+			fake{
+				sockets:   []string{"/run/a"},
+				processes: []Process{process(7, "/opt/socket_vmnet/bin/socket_vmnet", "--vmnet-gateway=192.168.105.1", "/run/a")},
+				listens:   map[string]error{"/run/a": nil},
+			},
+			[]Daemon{{Socket: "/run/a", PID: 7, Program: "/opt/socket_vmnet/bin/socket_vmnet", Old: true, Err: ErrOld}},
+		},
+		{
+			"under that name, ours",
+			fake{
+				processes: []Process{process(7, "socket_vmnet", "/run/a")},
+				listens:   map[string]error{"/run/a": nil},
+				files:     map[string]fs.FileMode{"/run/a.lock": 0},
+			},
+			[]Daemon{{Socket: "/run/a", PID: 7, Program: "socket_vmnet", Err: ErrNoControl}},
+		},
+		{
+			"its socket was removed",
+			fake{processes: []Process{process(7, "socket_vmnet2", "/run/a")}},
+			[]Daemon{{Socket: "/run/a", PID: 7, Program: "socket_vmnet2", Err: ErrNothing}},
+		},
+		{
+			"a path that nobody knows",
+			fake{processes: []Process{{PID: 7, Args: []string{"socket_vmnet2", "a"}}, process(8, "socket_vmnet2", "--bad", "/x")}},
+			nil,
+		},
+		{
+			"no list of processes",
+			fake{
+				failed: errors.New("no ps"), sockets: []string{"/run/a"},
+				listens: map[string]error{"/run/a": nil, "/run/a.d/control": nil},
+			},
+			[]Daemon{{Socket: "/run/a", Control: "/run/a.d/control"}},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) { assert.Equal(t, tt.want, Daemons(tt.f)) })
+	}
+	assert.Equal(t, []string{"/run/*"}, Looked(fake{}))
+}
+
+func TestOne(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		f      fake
+		socket string
+		want   Daemon
+	}{
+		{"nothing", fake{}, "/a", Daemon{Socket: "/a", Err: ErrNothing}},
+		{"a file", fake{listens: map[string]error{"/a": syscall.ENOTSOCK}}, "/a", Daemon{Socket: "/a", Err: ErrStopped}},
+		{"another error", fake{listens: map[string]error{"/a": syscall.EINVAL}}, "/a", Daemon{Socket: "/a", Err: syscall.EINVAL}},
+		{"old", fake{listens: map[string]error{"/a": nil}}, "/a", Daemon{Socket: "/a", Old: true, Err: ErrOld}},
+		{
+			"started by its service manager",
+			fake{listens: map[string]error{"/a": nil}, starts: "/a.d/control"},
+			"/a",
+			Daemon{Socket: "/a", Control: "/a.d/control"},
+		},
+		{
+			"a directory",
+			fake{files: map[string]fs.FileMode{"/d": fs.ModeDir}, listens: map[string]error{"/d/control": nil}},
+			"/d",
+			Daemon{Control: "/d/control"},
+		},
+		{"an empty one", fake{files: map[string]fs.FileMode{"/d": fs.ModeDir}}, "/d", Daemon{Control: "/d/control", Err: ErrNothing}},
+		{
+			"one that was left",
+			fake{files: map[string]fs.FileMode{"/d": fs.ModeDir}, listens: map[string]error{"/d/control": syscall.ECONNREFUSED}},
+			"/d",
+			Daemon{Control: "/d/control", Err: ErrStopped},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) { assert.Equal(t, tt.want, One(tt.f, tt.socket)) })
+	}
+}
+
+// TestMachine looks at real sockets.
+func TestMachine(t *testing.T) {
+	dir, err := os.MkdirTemp("/tmp", "find")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	m := machine{places: []string{dir + "/*"}}
+	socket := filepath.Join(dir, "s")
+	listen := func(path string) *net.UnixListener {
+		ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = ln.Close() })
+		return ln
+	}
+	assert.Equal(t, Daemon{Socket: socket, Err: ErrNothing}, One(m, socket))
+	ln := listen(socket)
+	assert.Equal(t, Daemon{Socket: socket, Old: true, Err: ErrOld}, One(m, socket))
+	require.NoError(t, os.Mkdir(socket+".d", 0o750))
+	control := listen(socket + ".d/control")
+	want := Daemon{Socket: socket, Control: socket + ".d/control"}
+	assert.Equal(t, want, One(m, socket))
+	assert.Equal(t, Daemon{Control: socket + ".d/control"}, One(m, socket+".d"))
+	require.NoError(t, os.Symlink(socket, socket+"2"))
+	require.NoError(t, os.WriteFile(socket+".lock", nil, 0o600))
+	assert.Contains(t, Daemons(m), want)
+	found, looked := m.Sockets()
+	assert.Equal(t, []string{socket, socket + "2"}, found)
+	assert.Equal(t, m.places, looked)
+
+	control.SetUnlinkOnClose(false)
+	require.NoError(t, control.Close())
+	assert.Equal(t, Daemon{Socket: socket, Err: ErrNoControl}, One(m, socket))
+	ln.SetUnlinkOnClose(false)
+	require.NoError(t, ln.Close())
+	assert.Equal(t, Daemon{Socket: socket, Err: ErrStopped}, One(m, socket))
+	assert.NotContains(t, Daemons(m), want)
+	require.Error(t, m.Connect(strings.Repeat("x", 200)))
+	assert.Equal(t, filepath.Join(m.Real(dir), "none"), m.Real(filepath.Join(dir, "none")))
+	assert.Equal(t, "/no/such/path", m.Real("/no/such/path"))
+}
+
+func TestPlaces(t *testing.T) {
+	env := func(name string) string {
+		return map[string]string{"HOME": "/home/u", "XDG_RUNTIME_DIR": "/run/user/5"}[name]
+	}
+	none := func(string) string { return "" }
+	for _, tt := range []struct {
+		name, goos string
+		euid       int
+		env        func(string) string
+		want       []string
+	}{
+		{"user of macOS", "darwin", 501, env, []string{
+			"/var/run/socket_vmnet*", "/private/var/run/lima/socket_vmnet.*", "/opt/homebrew/var/run/socket_vmnet*", "/usr/local/var/run/socket_vmnet*",
+			"/home/u/.socket_vmnet2/*", "/home/u/.colima/*/daemon/vmnet.sock", "/var/run/socket_vmnet2-try/*/sock", "/tmp/socket_vmnet2-try-*/*/sock",
+		}},
+		{"user of Linux", "linux", 5, env, []string{
+			"/var/run/socket_vmnet*", "/run/socket_vmnet2/*", "/home/linuxbrew/.linuxbrew/var/run/socket_vmnet*",
+			"/run/user/5/socket_vmnet2/*", "/home/u/.socket_vmnet2/*", "/run/user/5/socket_vmnet2-try/*/sock", "/tmp/socket_vmnet2-try-*/*/sock",
+		}},
+		{"root without anything", "linux", 0, none, []string{
+			"/var/run/socket_vmnet*", "/run/socket_vmnet2/*", "/home/linuxbrew/.linuxbrew/var/run/socket_vmnet*",
+			"/run/socket_vmnet2-try/*/sock", "/tmp/socket_vmnet2-try-*/*/sock",
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) { assert.Equal(t, tt.want, places(tt.goos, tt.euid, tt.env)) })
+	}
+	assert.NotNil(t, Machine())
+}
