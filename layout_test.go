@@ -76,7 +76,8 @@ var imports = map[string][]string{
 	"internal/vnettest/fakehost": {"internal/fakeguest", "internal/vnet"},
 
 	"internal/freenet":           {},
-	"internal/migrate":           {"internal/compat", "internal/install/pathrules"},
+	"internal/find":              {"internal/compat", "internal/inherit"},
+	"internal/migrate":           {"internal/compat", "internal/find", "internal/install/pathrules"},
 	"internal/codesign":          {},
 	"internal/codesign/sign":     {"internal/codesign"},
 	"internal/install":           {"internal/install/pathrules"},
@@ -90,7 +91,7 @@ var imports = map[string][]string{
 		"internal/service",
 		"internal/antispoof", "internal/freenet",
 		"internal/inherit", "internal/lazynet", "internal/peercred",
-		"internal/compat", "internal/control", "internal/handoff", "internal/install", "internal/upgrade", "internal/link", "internal/migrate", "internal/passing", "internal/passing/client", "internal/passing/proto", "internal/perclient", "internal/rundir", "internal/selftest", "internal/state", "internal/usernet", "internal/vnet",
+		"internal/compat", "internal/control", "internal/find", "internal/handoff", "internal/install", "internal/upgrade", "internal/link", "internal/migrate", "internal/passing", "internal/passing/client", "internal/passing/proto", "internal/perclient", "internal/rundir", "internal/selftest", "internal/state", "internal/usernet", "internal/vnet",
 		"internal/unixgram", "internal/vmnet", "internal/vmnet/api", "internal/vmnet/ffi",
 		"internal/vnettest/fakehost", // with the tag vmnetsim only: TestDarwinBinary
 	},
