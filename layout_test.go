@@ -38,7 +38,7 @@ var imports = map[string][]string{
 	"internal/lazynet":      {"internal/frame", "internal/vnet"},
 	"internal/antispoof":    {"internal/frame", "internal/vnet"},
 	"internal/bridge":       {"internal/frame", "internal/gate", "internal/vnet"},
-	"internal/usernet":      {"internal/faults", "internal/frame", "internal/ifid", "internal/vnet", "internal/bridge", "internal/usernet/dhcp", "internal/usernet/dns"},
+	"internal/usernet":      {"internal/faults", "internal/frame", "internal/ifid", "internal/status", "internal/vnet", "internal/bridge", "internal/usernet/dhcp", "internal/usernet/dns"},
 	"internal/usernet/dhcp": {"internal/state"},
 	"internal/usernet/dns":  {},
 
