@@ -40,16 +40,17 @@ type leaseJSON struct {
 	IP       string    `json:"ip"`
 	Expires  time.Time `json:"expires"`
 	Hostname string    `json:"hostname,omitempty"`
+	Name     string    `json:"name,omitempty"`
 }
 
-// encode writes {"version": 1, "leases": [{"mac", "ip", "expires", "hostname"}...], "interface_id", "subnet",
+// encode writes {"version": 1, "leases": [{"mac", "ip", "expires", "hostname", "name"}...], "interface_id", "subnet",
 // "datagram_clients": [{"path", "uid", "mac"}...], ...}, leases sorted by address and clients by path.
 func encode(c content) ([]byte, error) {
 	leases := slices.Clone(c.leases)
 	slices.SortFunc(leases, func(a, b Lease) int { return a.IP.Compare(b.IP) })
 	out := make([]leaseJSON, 0, len(leases))
 	for _, l := range leases {
-		out = append(out, leaseJSON{l.MAC.String(), l.IP.String(), writable(l.Expires), l.Hostname})
+		out = append(out, leaseJSON{l.MAC.String(), l.IP.String(), writable(l.Expires), l.Hostname, l.Name})
 	}
 	top := map[string]any{}
 	for k, v := range c.extra {
@@ -154,7 +155,7 @@ func checkLeases(in []leaseJSON) ([]Lease, error) {
 		if err != nil {
 			return nil, fmt.Errorf("check lease: %w", err)
 		}
-		l := Lease{MAC: mac, IP: ip, Expires: j.Expires, Hostname: j.Hostname}
+		l := Lease{MAC: mac, IP: ip, Expires: j.Expires, Hostname: j.Hostname, Name: j.Name}
 		if err := l.check(); err != nil {
 			return nil, err
 		}

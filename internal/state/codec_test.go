@@ -22,7 +22,8 @@ func TestEncodeGolden(t *testing.T) {
 			"mac": "52:54:00:12:34:01",
 			"ip": "192.168.105.2",
 			"expires": "2026-01-02T03:04:05Z",
-			"hostname": "alpine"
+			"hostname": "alpine",
+			"name": "alpine-2"
 		},
 		{
 			"mac": "52:54:00:12:34:02",
@@ -41,7 +42,7 @@ func TestLargest(t *testing.T) {
 	for i := range maxLeases {
 		c.leases = append(c.leases, Lease{
 			MAC: net.HardwareAddr{2, 0, 0, 0, byte(i >> 8), byte(i)}, IP: netip.AddrFrom4([4]byte{10, 1, byte(i >> 8), byte(i)}),
-			Expires: time.Unix(1<<33, 0).UTC(), Hostname: string(make63('h')),
+			Expires: time.Unix(1<<33, 0).UTC(), Hostname: string(make63('h')), Name: string(make63('h')),
 		})
 	}
 	b, err := encode(c)

@@ -71,7 +71,7 @@ func someLeases() []Lease {
 	return []Lease{
 		{
 			MAC: net.HardwareAddr{0x52, 0x54, 0, 0x12, 0x34, 1}, IP: netip.MustParseAddr("192.168.105.2"),
-			Expires: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Hostname: "alpine",
+			Expires: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Hostname: "alpine", Name: "alpine-2",
 		},
 		{
 			MAC: net.HardwareAddr{0x52, 0x54, 0, 0x12, 0x34, 2}, IP: netip.MustParseAddr("192.168.105.3"),
@@ -81,7 +81,7 @@ func someLeases() []Lease {
 }
 
 const goodFile = `{"version": 1, "leases": [
-	{"mac": "52:54:00:12:34:01", "ip": "192.168.105.2", "expires": "2026-01-02T03:04:05Z", "hostname": "alpine"},
+	{"mac": "52:54:00:12:34:01", "ip": "192.168.105.2", "expires": "2026-01-02T03:04:05Z", "hostname": "alpine", "name": "alpine-2"},
 	{"mac": "52:54:00:12:34:02", "ip": "192.168.105.3", "expires": "2026-01-02T03:04:06Z"}]}`
 
 func TestSaveAndOpen(t *testing.T) {
@@ -153,6 +153,8 @@ func TestIgnored(t *testing.T) {
 		{"multicast IP", strings.Replace(goodFile, "192.168.105.2", "224.0.0.1", 1)},
 		{"IP twice", strings.Replace(goodFile, "192.168.105.2", "192.168.105.3", 1)},
 		{"bad time", strings.Replace(goodFile, "2026-01-02T03:04:05Z", "yesterday", 1)},
+		{"bad name", strings.Replace(goodFile, "alpine-2", "a.b", 1)},
+		{"name in capitals", strings.Replace(goodFile, "alpine-2", "Alpine-2", 1)},
 		{"bad host name", strings.Replace(goodFile, "alpine", `a\nERROR| b`, 1)},
 		{"too large", goodFile + long},
 	}

@@ -16,6 +16,7 @@ type Lease struct {
 	IP       netip.Addr       // IPv4
 	Expires  time.Time        // wall clock; in the past for an address that is only remembered
 	Hostname string           // what CleanHostname returns, may be empty
+	Name     string           // by which the network's DNS knows it, without a domain; likewise, in lower case
 }
 
 // maxHostname is the longest label of a host name in bytes (RFC 1035).
@@ -45,6 +46,8 @@ func (l Lease) check() error {
 		return fmt.Errorf("check lease of %s: %q is not the address of a host", l.MAC, l.IP)
 	case l.Hostname != CleanHostname(l.Hostname):
 		return fmt.Errorf("check lease of %s: %q is not a host name", l.MAC, l.Hostname)
+	case l.Name != strings.ToLower(CleanHostname(l.Name)):
+		return fmt.Errorf("check lease of %s: %q is not a name in lower case", l.MAC, l.Name)
 	}
 	return nil
 }

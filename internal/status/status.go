@@ -78,7 +78,7 @@ type Network struct {
 type DHCP struct {
 	Start netip.Addr `json:"start"`
 	End   netip.Addr `json:"end"`
-	// Size is how many addresses there are for guests, Leased how many of them are leased or offered now.
+	// Size is how many addresses there are for guests that have none reserved, Leased how many of these nobody else can get now.
 	Size   int     `json:"size,omitempty"`
 	Leased int     `json:"leased,omitempty"`
 	Leases []Lease `json:"leases,omitempty"` // by address; of the embedded network
@@ -91,7 +91,7 @@ type Lease struct {
 	IP       netip.Addr `json:"ip"`
 	MAC      string     `json:"mac"`
 	Hostname string     `json:"hostname,omitempty"` // as the guest calls itself, sanitised
-	Name     string     `json:"name,omitempty"`     // by which the network's DNS knows it
+	Name     string     `json:"name,omitempty"`     // by which the network's DNS, if it has one, knows it: the whole one, web.vmnet.internal
 	Expires  time.Time  `json:"expires"`
 	Reserved bool       `json:"reserved,omitempty"`
 }

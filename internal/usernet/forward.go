@@ -39,6 +39,8 @@ type forward struct {
 	tcp net.Listener
 	udp *stickySocket
 
+	failing atomic.Pointer[error] // why it took nothing when it was tried last
+
 	mu    sync.Mutex
 	flows map[netip.AddrPort]*forwardedUDP // UDP, by the outside's address
 }
@@ -136,9 +138,11 @@ func (f *forward) serveTCP() {
 		case errors.Is(err, net.ErrClosed):
 			return
 		case err != nil:
+			f.fail(err)
 			f.net.log.Warn("forwarded port does not take a connection", "port", f.HostPort, "error", err)
 			time.Sleep(acceptPause)
 		default:
+			f.fail(nil)
 			f.connect(newHostConn(c))
 		}
 	}

@@ -32,10 +32,12 @@ func (f *forward) serveUDP() {
 		case errors.Is(err, net.ErrClosed):
 			return
 		case err != nil:
+			f.fail(err)
 			f.net.log.Warn("forwarded port does not take a datagram", "port", f.HostPort, "error", err)
 			time.Sleep(acceptPause)
 			continue
 		}
+		f.fail(nil)
 		if d := f.flowFrom(from, at); d != nil {
 			d.touch()
 			if *d.at.Load() != at {

@@ -79,6 +79,9 @@ func newNetwork(o Options, t tuning) (*Network, error) {
 	}
 	n := &Network{opts: o, tune: t, plan: p, log: limitLog(o.Log)}
 	n.ids.init(p.gatewayID)
+	if p.dhcpStart.IsValid() {
+		n.startDHCP()
+	}
 	if p.dns {
 		if n.dns, err = dns.New(n.dnsConfig()); err != nil {
 			return nil, fmt.Errorf("start embedded network: %w", err)
@@ -88,13 +91,6 @@ func newNetwork(o Options, t tuning) (*Network, error) {
 		return nil, fmt.Errorf("start embedded network: %w", err)
 	}
 	n.bridge = bridge.New(bridge.Options{MaxClients: o.MaxClients, Log: o.Log})
-	if p.dhcpStart.IsValid() {
-		if !p.canLease() && len(o.Reservations) == 0 {
-			o.Log.Warn("no guest will get an address by DHCP, the range has none but those of the network itself; use a larger one",
-				"start", p.dhcpStart.String(), "end", p.dhcpEnd.String())
-		}
-		n.dhcp = dhcp.New(n.dhcpConfig())
-	}
 	if err := n.startGateway(); err != nil {
 		n.fwd.close(n.log)
 		_ = n.bridge.Close()
@@ -105,13 +101,26 @@ func newNetwork(o Options, t tuning) (*Network, error) {
 	return n, nil
 }
 
+func (n *Network) startDHCP() {
+	if p := &n.plan; !p.canLease() && len(n.opts.Reservations) == 0 {
+		n.opts.Log.Warn("no guest will get an address by DHCP, the range has none but those of the network itself; use a larger one",
+			"start", p.dhcpStart.String(), "end", p.dhcpEnd.String())
+	}
+	n.dhcp = dhcp.New(n.dhcpConfig())
+}
+
 func (n *Network) dhcpConfig() dhcp.Config {
-	return dhcp.Config{
+	c := dhcp.Config{
 		Subnet: n.plan.subnet, Gateway: n.plan.gateway,
 		First: n.plan.dhcpStart, Last: n.plan.dhcpEnd, Reserved: n.plan.reserved(),
 		Router: n.plan.nat, DNS: n.plan.dns, MTU: uint16(n.plan.mtu), Fixed: n.fixed(),
 		Store: n.opts.Leases, Log: n.log, Wall: n.opts.Clock, Elapsed: n.tune.elapsed,
+		NamesTaken: namesTaken(n.opts.DNSRecords),
 	}
+	if n.plan.dns {
+		c.Domain = Domain
+	}
+	return c
 }
 
 // fixed is the reservations as the DHCP server wants them.
@@ -130,10 +139,14 @@ func (n *Network) dnsConfig() dns.Config {
 		records["host.internal"] = n.plan.alias
 	}
 	maps.Copy(records, n.opts.DNSRecords)
-	return dns.Config{
-		Records: records, Subnet: n.plan.subnet, Forward: n.opts.Mode == vnet.ModeShared,
+	c := dns.Config{
+		Domain: Domain, Records: records, Subnet: n.plan.subnet, Forward: n.opts.Mode == vnet.ModeShared,
 		ResolvConf: n.opts.ResolvConf, Log: n.log, Port: n.tune.dnsPort,
 	}
+	if n.dhcp != nil && !n.opts.Isolate { // guests that may not reach each other need not know of each other
+		c.Guests = n.dhcp
+	}
+	return c
 }
 
 // serveDNS serves a guest's TCP connection to the gateway's port 53.

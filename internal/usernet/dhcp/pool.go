@@ -19,6 +19,7 @@ type lease struct {
 	mac      mac48
 	ip       netip.Addr
 	hostname string
+	name     string // in the pool's byName, "" = none
 
 	bound   bool          // was acknowledged at least once
 	expires time.Duration // end of a bound lease, on the server's clock
@@ -30,6 +31,9 @@ type lease struct {
 
 // active tells whether nobody else may have the address now.
 func (l *lease) active(now time.Duration) bool { return l.bound && l.expires > now || l.offered > now }
+
+// leased tells whether the client has the address now.
+func (l *lease) leased(now time.Duration) bool { return l.bound && l.expires > now }
 
 // quarantine is an address that a client found in use by somebody else.
 type quarantine struct {
@@ -46,12 +50,16 @@ type pool struct {
 	limit       int                  // leases remembered
 	// fresh is where the search for a free address begins: everything below is reserved or belongs to a bound lease.
 	fresh netip.Addr
+	size  int // addresses for just anybody
 
 	byMAC  map[mac48]*lease
 	byIP   map[netip.Addr]*lease
 	byPort map[uint16]map[*lease]bool // leases last seen behind a port; expired ones leave it at the next count
 
 	quarantined map[netip.Addr]quarantine
+
+	byName     map[string]*lease
+	namesTaken map[string]bool // that no guest gets
 }
 
 func newPool(c Config) *pool {
@@ -64,6 +72,8 @@ func newPool(c Config) *pool {
 		byIP:        map[netip.Addr]*lease{},
 		byPort:      map[uint16]map[*lease]bool{},
 		quarantined: map[netip.Addr]quarantine{},
+		byName:      map[string]*lease{},
+		namesTaken:  c.NamesTaken,
 	}
 	for _, a := range c.Reserved {
 		p.reserved[a] = true
@@ -71,6 +81,7 @@ func newPool(c Config) *pool {
 	for mac, a := range c.Fixed {
 		p.fixed[mac], p.fixedTo[a] = a, mac
 	}
+	p.size = p.countPool()
 	return p
 }
 
@@ -115,6 +126,7 @@ func (p *pool) remove(l *lease) {
 	delete(p.byMAC, l.mac)
 	p.vacate(l.ip)
 	p.unport(l)
+	p.unname(l)
 }
 
 // vacate takes an address from its lease.

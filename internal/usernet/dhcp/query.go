@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/insomniacslk/dhcp/dhcpv4"
+	"github.com/insomniacslk/dhcp/rfc1035label"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/state"
 )
@@ -79,6 +80,7 @@ func (q *query) bind(l *lease) {
 	if name := state.CleanHostname(q.m.HostName()); name != "" {
 		l.hostname = name
 	}
+	q.pool.nameFor(l, q.now)
 	q.pool.setPort(l, q.port)
 	q.save()
 	if fresh {
@@ -194,6 +196,10 @@ func (q *query) reply(t dhcpv4.MessageType, ip netip.Addr) (Reply, bool) {
 	}
 	if q.cfg.Router {
 		r.UpdateOption(dhcpv4.OptRouter(gw))
+	}
+	if q.cfg.Domain != "" {
+		r.UpdateOption(dhcpv4.OptDomainName(q.cfg.Domain))
+		r.UpdateOption(dhcpv4.OptDomainSearch(&rfc1035label.Labels{Labels: []string{q.cfg.Domain}}))
 	}
 	r.UpdateOption(dhcpv4.OptGeneric(dhcpv4.OptionInterfaceMTU, []byte{byte(q.cfg.MTU >> 8), byte(q.cfg.MTU)}))
 	if ip.IsValid() {

@@ -9,8 +9,11 @@ package dhcp
 
 import (
 	"log/slog"
+	"maps"
 	"net"
 	"net/netip"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -58,8 +61,12 @@ type Config struct {
 	Router bool // tell guests to use Gateway as their default route
 	DNS    bool // tell guests to use Gateway as their name server
 	MTU    uint16
-	Store  Store // nil = leases end with the process
-	Log    *slog.Logger
+	// Domain is where guests are told to look up names without a dot; empty = nowhere.
+	Domain string
+	// NamesTaken are names that Lookup never has for a guest, in lower case.
+	NamesTaken map[string]bool
+	Store      Store // nil = leases end with the process
+	Log        *slog.Logger
 	// Wall is the wall clock, nil = the system's. Leases in the Store carry its time, nothing else depends on it.
 	Wall func() time.Time
 	// Elapsed is a clock that never jumps, nil = the system's monotonic one. Leases run on it.
@@ -111,8 +118,9 @@ func New(c Config) *Server {
 	return s
 }
 
-// restore takes over leases, but for those that have been reserved for others meanwhile. One that the wall clock calls expired is remembered all the same, so a clock that was wrong
-// costs nobody an address; one that it calls longer than a lease is cut to one.
+// restore takes over leases, but for those that have been reserved for others meanwhile. One that the wall clock calls expired is
+// remembered all the same, so a clock that was wrong costs nobody an address; one that it calls longer than a lease is cut to one.
+// Who had a name has it again; leases without one, as an older program kept them, get theirs by address.
 func (s *Server) restore(leases []state.Lease) {
 	wall, now := s.cfg.Wall(), s.cfg.Elapsed()
 	for _, l := range leases {
@@ -124,9 +132,20 @@ func (s *Server) restore(leases []state.Lease) {
 			continue
 		}
 		left := min(l.Expires.Sub(wall), LeaseTime)
-		s.pool.insert(&lease{mac: mac, ip: l.IP, bound: true, expires: now + left, hostname: l.Hostname})
+		taken := &lease{mac: mac, ip: l.IP, bound: true, expires: now + left, hostname: l.Hostname}
+		s.pool.insert(taken)
+		if l.Name != "" && follows(l.Name, strings.ToLower(l.Hostname)) && s.pool.nameFree(l.Name, now) {
+			s.pool.setName(taken, l.Name)
+		}
+	}
+	for _, l := range slices.SortedFunc(maps.Values(s.pool.byMAC), byAddress) {
+		if l.active(now) {
+			s.pool.nameFor(l, now)
+		}
 	}
 }
+
+func byAddress(a, b *lease) int { return a.ip.Compare(b.ip) }
 
 // snapshot is the leases as they go to the store.
 func (s *Server) snapshot() []state.Lease {
@@ -137,7 +156,7 @@ func (s *Server) snapshot() []state.Lease {
 	for _, l := range s.pool.byMAC {
 		if l.bound {
 			out = append(out, state.Lease{
-				MAC: l.mac.hardware(), IP: l.ip, Expires: wall.Add(l.expires - now), Hostname: l.hostname,
+				MAC: l.mac.hardware(), IP: l.ip, Expires: wall.Add(l.expires - now), Hostname: l.hostname, Name: l.name,
 			})
 		}
 	}

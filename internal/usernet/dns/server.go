@@ -4,7 +4,7 @@
 // host's resolvers. It sees messages, not packets: whoever holds the wire hands them in.
 //
 // The answers say what happened, because resolvers act on it: NXDOMAIN only if a resolver said so (or for an address of
-// our own subnet), SERVFAIL if no resolver could be asked, REFUSED for what is not served, so that a guest with a second
+// our own subnet and a name in the domain of the guests), SERVFAIL if no resolver could be asked, REFUSED for what is not served, so that a guest with a second
 // network tries its other name servers.
 package dns
 
@@ -30,6 +30,8 @@ const (
 	MaxInFlight = 1024
 	// ttl of our own records in seconds.
 	ttl = 60
+	// guestTTL is that of guests' names, which end with their leases. dnsmasq has the same by default (--local-ttl).
+	guestTTL = 0
 	// tcpIdle is how long a TCP connection may be silent.
 	tcpIdle = 10 * time.Second
 	// maxQuery is the longest question taken over TCP, in bytes.
@@ -42,6 +44,10 @@ type Config struct {
 	Records map[string]netip.Addr
 	// Subnet is the network's: questions for names of its addresses are not forwarded.
 	Subnet netip.Prefix
+	// Domain is where guests have names, and never forwarded; empty = nowhere. A record of the same name wins.
+	Domain string
+	// Guests are asked for names in Domain; nil = there are none.
+	Guests Guests
 	// Forward turns on the host's resolvers. Without it everything but our own names is refused.
 	Forward bool
 	// ResolvConf is the file with the host's resolvers. It is read again when it has changed; it may be missing or empty.
@@ -80,7 +86,7 @@ func New(c Config) (*Server, error) {
 	if c.Port == "" {
 		c.Port = "53"
 	}
-	z, err := newZone(c.Records, c.Subnet)
+	z, err := newZone(c)
 	if err != nil {
 		return nil, err
 	}

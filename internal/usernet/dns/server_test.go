@@ -429,7 +429,9 @@ func FuzzHandleUDP(f *testing.F) {
 		f.Add(b)
 	}
 	f.Add([]byte("\x00\x01\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\xc0\x0c\x00\x01\x00\x01"))
-	s := newServer(f, Config{})
+	web, _ := question("web.vmnet.internal.", dns.TypeA).Pack()
+	f.Add(web)
+	s := newServer(f, Config{Domain: "vmnet.internal", Guests: guestsByName{"web": "192.168.105.7"}})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		s.HandleUDP(1, b, maxUDP, func(a []byte) {
 			if len(a) < headerLen || len(a) > maxUDP || a[2]&0x80 == 0 || binary.BigEndian.Uint16(a) != binary.BigEndian.Uint16(b) {

@@ -11,16 +11,29 @@ import (
 	"github.com/miekg/dns"
 )
 
+// Guests are the names that come and go with their guests.
+type Guests interface {
+	// Lookup is the address of the guest with that name, in lower case and without the domain.
+	Lookup(name string) (netip.Addr, bool)
+	// NameOf is the name of the guest with that address, "" if there is none.
+	NameOf(ip netip.Addr) string
+}
+
 // zone is our own names and addresses.
 type zone struct {
 	names  map[string]netip.Addr // canonical name → address
 	subnet netip.Prefix
+	domain string // of guests, canonical; "" = none
+	guests Guests // nil = there are none
 }
 
 // newZone checks the records.
-func newZone(records map[string]netip.Addr, subnet netip.Prefix) (zone, error) {
-	z := zone{names: map[string]netip.Addr{}, subnet: subnet}
-	for name, a := range records {
+func newZone(c Config) (zone, error) {
+	z := zone{names: map[string]netip.Addr{}, subnet: c.Subnet, guests: c.Guests}
+	if c.Domain != "" {
+		z.domain = dns.CanonicalName(c.Domain)
+	}
+	for name, a := range c.Records {
 		if _, ok := dns.IsDomainName(name); !ok || strings.Trim(name, ".") == "" || !a.IsValid() {
 			return zone{}, fmt.Errorf("add DNS record %s=%s: not a domain name and an IP address", name, a)
 		}
@@ -34,7 +47,10 @@ func (s *Server) local(q *dns.Msg) *dns.Msg {
 	question := q.Question[0]
 	name := dns.CanonicalName(question.Name)
 	if a, ok := s.zone.names[name]; ok {
-		return addressAnswer(q, a)
+		return addressAnswer(q, a, ttl)
+	}
+	if s.zone.inDomain(name) {
+		return s.zone.guest(q, name)
 	}
 	if ip, ok := parseReverse(name); ok && s.zone.subnet.Contains(ip) {
 		return s.zone.reverse(q, ip)
@@ -45,8 +61,26 @@ func (s *Server) local(q *dns.Msg) *dns.Msg {
 	return nil
 }
 
+// inDomain tells whether name is the guests' domain or in it. Nobody else can answer such questions.
+func (z zone) inDomain(name string) bool {
+	return z.domain != "" && dns.IsSubDomain(z.domain, name)
+}
+
+// guest answers with the address of a guest. The domain itself exists and has no records.
+func (z zone) guest(q *dns.Msg, name string) *dns.Msg {
+	if name == z.domain {
+		return failure(q, dns.RcodeSuccess)
+	}
+	if z.guests != nil {
+		if a, ok := z.guests.Lookup(strings.TrimSuffix(name, "."+z.domain)); ok {
+			return addressAnswer(q, a, guestTTL)
+		}
+	}
+	return failure(q, dns.RcodeNameError)
+}
+
 // addressAnswer is the answer to any question about one of our names: its address, or that there is no such record.
-func addressAnswer(q *dns.Msg, a netip.Addr) *dns.Msg {
+func addressAnswer(q *dns.Msg, a netip.Addr, ttl uint32) *dns.Msg {
 	m := failure(q, dns.RcodeSuccess)
 	question := q.Question[0]
 	h := dns.RR_Header{Name: question.Name, Class: dns.ClassINET, Ttl: ttl}
@@ -70,6 +104,12 @@ func (z zone) reverse(q *dns.Msg, ip netip.Addr) *dns.Msg {
 			names = append(names, name)
 		}
 	}
+	slices.Sort(names)
+	if z.guests != nil && z.domain != "" {
+		if name := z.guests.NameOf(ip); name != "" {
+			names = append(names, name+"."+z.domain)
+		}
+	}
 	if len(names) == 0 {
 		return failure(q, dns.RcodeNameError)
 	}
@@ -77,13 +117,20 @@ func (z zone) reverse(q *dns.Msg, ip netip.Addr) *dns.Msg {
 	if question.Qtype != dns.TypePTR && question.Qtype != dns.TypeANY {
 		return m
 	}
-	slices.Sort(names)
 	for _, name := range names {
 		m.Answer = append(m.Answer, &dns.PTR{
-			Hdr: dns.RR_Header{Name: question.Name, Rrtype: dns.TypePTR, Class: dns.ClassINET, Ttl: ttl}, Ptr: name,
+			Hdr: dns.RR_Header{Name: question.Name, Rrtype: dns.TypePTR, Class: dns.ClassINET, Ttl: z.reverseTTL()}, Ptr: name,
 		})
 	}
 	return m
+}
+
+// reverseTTL is how long an address keeps its names: no longer than a guest keeps its own.
+func (z zone) reverseTTL() uint32 {
+	if z.guests != nil {
+		return guestTTL
+	}
+	return ttl
 }
 
 // parseReverse reads the address out of a canonical d.c.b.a.in-addr.arpa.
