@@ -97,9 +97,20 @@ func (c *Session) lookFromClient(b frame.Batch) {
 
 // observed tells the observer what is known, and has answers looked for while the guest waits for one.
 func (c *Session) observed() {
-	s := c.watch.Snapshot()
-	c.mark(eyeDHCP, s.DHCP == watch.DISCOVER || s.DHCP == watch.REQUEST)
+	c.lookForAnswers()
 	if o := c.srv.opts.Observer; o != nil {
-		o.Seen(c.id, s)
+		o.Seen(c.id, c.watch.Snapshot())
+	}
+}
+
+// lookForAnswers opens the eye for DHCP while the guest waits. A question and an answer may come at the same time: whoever marks
+// last finds what has become of it.
+func (c *Session) lookForAnswers() {
+	for {
+		waiting := c.watch.Waiting()
+		c.mark(eyeDHCP, waiting)
+		if c.watch.Waiting() == waiting {
+			return
+		}
 	}
 }

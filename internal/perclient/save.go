@@ -101,6 +101,7 @@ func (s *Server) Restore(l link.Link, o Client, v Saved) (*Session, error) {
 	c.began = v.Began
 	c.named = v.Client.Identity
 	c.watch.Restore(v.Watch)
+	c.lookForAnswers()
 	c.seen = v.Watch.MAC != nil
 	c.held, c.heldN, c.dropHeld = v.Held, held, v.DropHeld
 	c.drops, c.lost = v.Drops, v.Lost

@@ -20,6 +20,9 @@ func FuzzWatch(f *testing.F) {
 	f.Add(dhcp{kind: 5, reply: true, yiaddr: ip17.As4()}.frame())
 	f.Add(dhcp{kind: 7, ciaddr: ip17.As4(), ipOptions: 10, padding: 9}.frame())
 	f.Add(dhcp{kind: 1, options: join([]byte{0, 0}, option(12, "a\x1b\x00b"), option(50, "\x0a\x00\x00"))}.frame())
+	f.Add(dhcp{kind: 2, reply: true, yiaddr: ip17.As4()}.frame())
+	f.Add(dhcp{kind: 6, reply: true}.frame())
+	f.Add(arpFrame(2, guestMAC, ip17.As4(), ip17.As4()))
 	f.Add(goldenRequest[:43])
 	f.Fuzz(func(t *testing.T, in []byte) {
 		got := slices.Clip(bytes.Clone(in))
@@ -33,6 +36,13 @@ func FuzzWatch(f *testing.F) {
 		if !watch.Interesting(got) {
 			require.False(t, changed)
 		}
+		require.LessOrEqual(t, total(before.Counts)+total(after.Counts), uint64(2), "one frame, in both directions")
+		require.Equal(t, w.Waiting(), !after.Waiting.IsZero())
+		require.Equal(t, after.Waiting.IsZero(), after.Asked.IsZero())
+		require.False(t, after.Asked.Before(after.Waiting))
+		var other watch.Watch
+		other.Restore(w.Save())
+		require.Equal(t, after, other.Snapshot())
 		if !changed {
 			require.Equal(t, before.IP, after.IP)
 			require.Equal(t, before.Hostname, after.Hostname)
@@ -43,3 +53,6 @@ func FuzzWatch(f *testing.F) {
 		}
 	})
 }
+
+// total is how many messages were counted.
+func total(c watch.Counts) uint64 { return c.Discovers + c.Requests + c.Offers + c.Acks + c.Naks }

@@ -5,15 +5,20 @@ package watch
 import (
 	"net"
 	"net/netip"
+	"time"
 )
 
 // Saved is a Watch as it goes to another process.
 type Saved struct {
 	MAC      net.HardwareAddr `json:"mac,omitempty"`
 	IP       netip.Addr       `json:"ip,omitzero"`
+	Claimed  time.Time        `json:"claimed,omitzero"`
 	Hostname string           `json:"hostname,omitempty"`
 	Wanted   netip.Addr       `json:"wanted,omitzero"`
 	DHCP     Kind             `json:"dhcp,omitempty"`
+	Counts   Counts           `json:"counts,omitzero"`
+	Waiting  time.Time        `json:"waiting,omitzero"`
+	Asked    time.Time        `json:"asked,omitzero"`
 }
 
 // Save is everything known now.
@@ -26,7 +31,8 @@ func (w *Watch) Restore(v Saved) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.ip, w.wanted, w.dhcp = v.IP, v.Wanted, v.DHCP
+	w.ip, w.claimed, w.wanted, w.dhcp = v.IP, v.Claimed, v.Wanted, v.DHCP
+	w.counts, w.waiting, w.asked = v.Counts, v.Waiting, v.Asked
 	if n := min(len(v.Hostname), maxHostname); n > 0 {
 		w.hostname = v.Hostname[:n]
 	}

@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // A Watch collects what is known about one client. Its zero value knows nothing and is ready. All methods may be called
@@ -20,23 +21,49 @@ type Watch struct {
 	mac atomic.Uint64 // macKnown | 48 bits, 0 before the first frame
 
 	mu       sync.Mutex
+	shown    net.HardwareAddr // mac as Snapshot gives it, made once
 	ip       netip.Addr
+	claimed  time.Time
 	wanted   netip.Addr
 	hostname string
 	dhcp     Kind
+	counts   Counts
+	waiting  time.Time
+	asked    time.Time
+	now      func() time.Time // time.Now if nil; tests change it
 }
 
 // macKnown marks a stored MAC, so that zero means none.
 const macKnown = 1 << 48
 
+// Counts are the DHCP messages of one guest, and those for it, that came by.
+type Counts struct {
+	Discovers uint64 `json:"discovers,omitempty"`
+	Requests  uint64 `json:"requests,omitempty"`
+	// Answers are seen only by those who pass what goes to the client.
+	Offers uint64 `json:"offers,omitempty"`
+	Acks   uint64 `json:"acks,omitempty"`
+	Naks   uint64 `json:"naks,omitempty"`
+}
+
 // A Snapshot is what is known about a client at one moment. Fields that are not known are zero.
 type Snapshot struct {
-	MAC      net.HardwareAddr // source of the client's first frame
+	MAC      net.HardwareAddr // source of the client's first frame; not to be written to
 	IP       netip.Addr       // IPv4 address in use, as the guest or a DHCP server said last
+	Claimed  time.Time        // when it was said
 	Hostname string           // sanitised, at most 63 bytes
 	Wanted   netip.Addr       // IPv4 address that the guest asked its DHCP server for last
 	DHCP     Kind             // the DHCP message that the guest sent last
+	Counts   Counts
+	// Waiting is when the guest began to ask for what has not been answered yet; zero: it waits for nothing.
+	Waiting time.Time
+	Asked   time.Time // when it asked last; zero: it waits for nothing
 }
+
+// patience is for how long after its last question a guest is taken to wait. Who asks on in vain does it at least once in 64 s
+// (RFC 2131 section 4.1), or after a pause of five minutes as ISC's dhclient does; who does not has been given an address in
+// another way, or was shut down.
+const patience = 10 * time.Minute
 
 // Interesting reports whether f, an Ethernet frame without its prefix, may hold something for a Watch: an ARP packet or an
 // unfragmented DHCPv4 message. It is meant for the hot path, costs a few nanoseconds and allocates nothing.
@@ -64,8 +91,8 @@ func (w *Watch) FromClient(f []byte) (changed bool) {
 		return changed
 	}
 	if binary.BigEndian.Uint16(f[12:]) == typeARP {
-		if ip, ok := arpSender(f, w.mac.Load()); ok && (ip.always || !w.IP().IsValid()) {
-			return w.setIP(ip.addr) || changed
+		if c, ok := arpSender(f, w.mac.Load()); ok {
+			return w.claim(c) || changed
 		}
 		return changed
 	}
@@ -76,16 +103,29 @@ func (w *Watch) FromClient(f []byte) (changed bool) {
 }
 
 // ToClient takes a frame on its way to the client, without its prefix, and reports whether IP changed: the address comes
-// from a DHCP ACK for this client's MAC. Only Interesting frames need to be passed.
+// from a DHCP ACK for this client's MAC. Only Interesting frames need to be passed, and answers only while Waiting.
 func (w *Watch) ToClient(f []byte) (changed bool) {
 	if !Interesting(f) || binary.BigEndian.Uint16(f[12:]) != typeIPv4 {
 		return false
 	}
 	m, ok := parseDHCP(f)
-	if !ok || m.op != opReply || m.kind != ACK || m.chaddr != w.mac.Load() || !usable(m.yiaddr) {
+	if !ok || m.op != opReply || m.chaddr != w.mac.Load() {
 		return false
 	}
-	return w.setIP(m.yiaddr)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch m.kind {
+	case OFFER:
+		w.counts.Offers++
+	case ACK:
+		w.counts.Acks++
+	case NAK:
+		w.counts.Naks++
+	default:
+		return false
+	}
+	w.answered()
+	return m.kind == ACK && usable(m.yiaddr) && w.setIP(m.yiaddr)
 }
 
 // MAC is the source address of the client's first frame, nil before it.
@@ -111,11 +151,35 @@ func (w *Watch) Hostname() string {
 	return w.hostname
 }
 
-// Snapshot is everything known now.
+// Waiting reports whether the guest waits for an answer of a DHCP server.
+func (w *Watch) Waiting() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return !w.waiting.IsZero()
+}
+
+// Snapshot is everything known now. It allocates nothing but once.
 func (w *Watch) Snapshot() Snapshot {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return Snapshot{MAC: w.MAC(), IP: w.ip, Hostname: w.hostname, Wanted: w.wanted, DHCP: w.dhcp}
+	if w.shown == nil {
+		w.shown = w.MAC()
+	}
+	if !w.asked.IsZero() && w.time().Sub(w.asked) > patience {
+		w.answered()
+	}
+	return Snapshot{
+		MAC: w.shown, IP: w.ip, Claimed: w.claimed, Hostname: w.hostname, Wanted: w.wanted, DHCP: w.dhcp,
+		Counts: w.counts, Waiting: w.waiting, Asked: w.asked,
+	}
+}
+
+// time is what a watch of this moment shows.
+func (w *Watch) time() time.Time {
+	if w.now != nil {
+		return w.now()
+	}
+	return time.Now()
 }
 
 // learnMAC keeps the source address of f if it is a station's.
@@ -127,44 +191,77 @@ func (w *Watch) learnMAC(f []byte) bool {
 	return m != macKnown && w.mac.CompareAndSwap(0, m)
 }
 
-// setIP notes the address in use. The last news wins, whether from ARP or DHCP.
-func (w *Watch) setIP(ip netip.Addr) (changed bool) {
+// claim notes the address that the guest says it uses in an ARP packet.
+func (w *Watch) claim(c claim) (changed bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if !c.always && w.ip.IsValid() && w.ip != c.addr {
+		return false
+	}
+	if w.dhcp == DISCOVER && !c.addr.IsLinkLocalUnicast() {
+		w.answered() // who asks for any address has none: it has got this one in another way
+	}
+	return w.setIP(c.addr)
+}
+
+// setIP notes the address in use. The last news wins, whether from ARP or DHCP. w.mu is held.
+func (w *Watch) setIP(ip netip.Addr) (changed bool) {
 	changed = w.ip != ip
-	w.ip = ip
+	w.ip, w.claimed = ip, w.time()
 	return changed
 }
+
+// ask notes that the guest wants an answer. w.mu is held.
+func (w *Watch) ask() {
+	now := w.time()
+	if w.waiting.IsZero() || now.Sub(w.asked) > patience {
+		w.waiting = now
+	}
+	w.asked = now
+}
+
+// answered notes that the guest does not wait any more. w.mu is held.
+func (w *Watch) answered() { w.waiting, w.asked = time.Time{}, time.Time{} }
 
 // clientDHCP notes what the guest tells its server.
 func (w *Watch) clientDHCP(m *message) (changed bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if m.kind == 0 || m.kind == OFFER || m.kind == ACK || m.kind == NAK {
+	before := w.ip
+	switch m.kind {
+	case DISCOVER, REQUEST:
+		w.question(m)
+	case INFORM:
+		if usable(m.ciaddr) {
+			w.setIP(m.ciaddr)
+		}
+	case RELEASE, DECLINE:
+		w.ip, w.claimed = netip.Addr{}, time.Time{}
+		w.answered()
+	default:
 		return false // BOOTP, or a server's message from the client's side
 	}
 	w.dhcp = m.kind
-	ip := w.ip
-	switch m.kind {
-	case DISCOVER, REQUEST:
-		if usable(m.wanted()) {
-			w.wanted = m.wanted()
-		}
-		if usable(m.ciaddr) { // it has the address and renews
-			ip = m.ciaddr
-		}
-	case INFORM:
-		if usable(m.ciaddr) {
-			ip = m.ciaddr
-		}
-	case RELEASE, DECLINE:
-		ip = netip.Addr{}
-	}
-	changed = ip != w.ip
-	w.ip = ip
+	changed = w.ip != before
 	if n := m.hostnameLen; n > 0 && w.hostname != string(m.hostname[:n]) { // compares without allocating
 		w.hostname = string(m.hostname[:n])
 		changed = true
 	}
 	return changed
+}
+
+// question takes a DISCOVER or REQUEST. w.mu is held.
+func (w *Watch) question(m *message) {
+	if m.kind == DISCOVER {
+		w.counts.Discovers++
+	} else {
+		w.counts.Requests++
+	}
+	w.ask()
+	if usable(m.wanted()) {
+		w.wanted = m.wanted()
+	}
+	if usable(m.ciaddr) { // it has the address and renews
+		w.setIP(m.ciaddr)
+	}
 }
