@@ -3,6 +3,7 @@
 package control
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -22,6 +23,19 @@ func (e *Error) Error() string { return e.Text }
 // Ask makes a request on the control socket at path and returns the answer, a JSON document, with the status of HTTP. An
 // answer that is an error is returned with an *Error; other errors are those of the connection.
 func Ask(ctx context.Context, path, method, what string) (status int, answer json.RawMessage, err error) {
+	return AskWith(ctx, path, method, what, nil)
+}
+
+// AskWith is Ask with a body, which is sent as JSON unless it is nil.
+func AskWith(ctx context.Context, path, method, what string, body any) (status int, answer json.RawMessage, err error) {
+	var sent io.Reader = http.NoBody
+	if body != nil {
+		b, err := json.Marshal(body)
+		if err != nil {
+			return 0, nil, fmt.Errorf("ask %s: %w", path, err)
+		}
+		sent = bytes.NewReader(b)
+	}
 	if strings.HasPrefix(path, "@") { // else Linux takes it for a name without a file
 		path = "./" + path
 	}
@@ -32,9 +46,12 @@ func Ask(ctx context.Context, path, method, what string) (status int, answer jso
 		DisableKeepAlives: true,
 	}
 	defer t.CloseIdleConnections()
-	r, err := http.NewRequestWithContext(ctx, method, "http://socket_vmnet2"+what, http.NoBody)
+	r, err := http.NewRequestWithContext(ctx, method, "http://socket_vmnet2"+what, sent)
 	if err != nil {
 		return 0, nil, fmt.Errorf("ask %s: %w", path, err)
+	}
+	if body != nil {
+		r.Header.Set("Content-Type", "application/json")
 	}
 	resp, err := t.RoundTrip(r)
 	if err != nil {
@@ -42,6 +59,9 @@ func Ask(ctx context.Context, path, method, what string) (status int, answer jso
 	}
 	defer func() { _ = resp.Body.Close() }()
 	b, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	if err == nil && resp.StatusCode == http.StatusNoContent {
+		return resp.StatusCode, nil, nil
+	}
 	if err == nil && (len(b) > maxAnswer || !json.Valid(b)) {
 		err = errors.New("the answer is not JSON, or too long")
 	}

@@ -142,6 +142,12 @@ func TestHandle(t *testing.T) {
 	assert.Equal(t, 500, status)
 	assert.Equal(t, "internal", errorOf(t, err).Code)
 
+	_, b, err := AskWith(t.Context(), path, http.MethodPost, "/v1/size", map[string]int{"n": 1})
+	require.NoError(t, err)
+	assert.Contains(t, string(b), `"7 `, "the body has 7 bytes")
+	_, _, err = AskWith(t.Context(), path, http.MethodPost, "/v1/size", func() {})
+	require.ErrorContains(t, err, "ask "+path)
+
 	answer = raw(t, path, "POST /v1/size HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n"+strings.Repeat("x", 100000))
 	assert.Contains(t, answer, "65536 http: request body too large")
 }
