@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/control"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/find"
+)
+
+// askTime is how long a daemon may take to answer: one that is being upgraded answers when that is done.
+const askTime = 10 * time.Second
+
+// machine is where daemons are looked for.
+var machine = find.Machine
+
+// theDaemon is the one whose SOCKET is in args, or the only one that runs. Its control socket is there.
+func theDaemon(args []string, env compat.IO) (find.Daemon, error) {
+	all, err := theDaemons(args, env)
+	switch {
+	case err != nil:
+		return find.Daemon{}, err
+	case len(all) > 1:
+		return find.Daemon{}, fmt.Errorf("several daemons run, name the SOCKET of one: %s", strings.Join(socketsOf(all), ", "))
+	case all[0].Err != nil:
+		return find.Daemon{}, explainDaemon(all[0])
+	}
+	return all[0], nil
+}
+
+// theDaemons are those whose SOCKETs are in args, or all that run: at least one. Some may have an Err.
+func theDaemons(args []string, _ compat.IO) ([]find.Daemon, error) {
+	s := machine()
+	if len(args) == 0 {
+		all := find.Daemons(s)
+		if len(all) == 0 {
+			return nil, fmt.Errorf("no daemon was found: neither a process named socket_vmnet2, nor a socket at %s. "+
+				"Name the SOCKET of one that is elsewhere, or start one: socket_vmnet2 service install, or socket_vmnet2 try", strings.Join(find.Looked(s), ", "))
+		}
+		return all, nil
+	}
+	all := make([]find.Daemon, 0, len(args))
+	for _, socket := range args {
+		if socket == "" {
+			return nil, errUsage{errors.New("SOCKET is empty")}
+		}
+		if path, err := filepath.Abs(socket); err == nil {
+			socket = path
+		}
+		all = append(all, find.One(s, socket))
+	}
+	return all, nil
+}
+
+// nameOf is what to call a daemon.
+func nameOf(d find.Daemon) string {
+	if d.Socket == "" {
+		return printable(filepath.Dir(d.Control))
+	}
+	return printable(d.Socket)
+}
+
+func socketsOf(all []find.Daemon) (names []string) {
+	for _, d := range all {
+		names = append(names, nameOf(d))
+	}
+	return names
+}
+
+// explainDaemon words why a daemon cannot be asked, and what to do.
+func explainDaemon(d find.Daemon) error {
+	name := nameOf(d)
+	process := ""
+	if d.PID != 0 {
+		process = fmt.Sprintf(" (process %d, %s)", d.PID, printable(d.Program))
+	}
+	switch err := d.Err; {
+	case err == nil:
+		return nil
+	case errors.Is(err, find.ErrNothing) && d.PID != 0:
+		return fmt.Errorf("%s: its daemon%s runs, but the socket is not there: it was removed, or the daemon starts, or it runs in a container", name, process)
+	case errors.Is(err, find.ErrNothing):
+		return fmt.Errorf("%s: no daemon runs there: start one, or name the SOCKET of the one that runs", name)
+	case errors.Is(err, find.ErrStopped):
+		return fmt.Errorf("%s: nobody listens there: the daemon has ended without removing it; start it again", name)
+	case d.Old:
+		return fmt.Errorf("%s: socket_vmnet serves it%s, which cannot be asked anything; socket_vmnet2 migrate tells how to replace it", name, process)
+	case errors.Is(err, find.ErrNoControl):
+		return fmt.Errorf("%s: the daemon%s has no control socket: it was started with --runtime-dir=none, or its log tells why. "+
+			"Start it without that option; if the socket is elsewhere, name its directory in place of SOCKET", name, process)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("%s: this user may not ask the daemon: use sudo, or be a member of the socket's group", name)
+	}
+	return fmt.Errorf("%s: %w", name, d.Err)
+}
+
+// ask makes a request to a daemon, with a body unless that is nil. Errors are in words for its user.
+func ask(ctx context.Context, d find.Daemon, method, what string, body any) (json.RawMessage, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, askTime, fmt.Errorf("%s: no answer within %v: see the daemon's log", nameOf(d), askTime))
+	defer cancel()
+	status, answer, err := control.AskWith(ctx, d.Control, method, what, body)
+	if err == nil {
+		return answer, nil
+	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	refusal, ok := errors.AsType[*control.Error](err)
+	switch {
+	case !ok && errors.Is(err, fs.ErrPermission):
+		d.Err = err
+		return nil, explainDaemon(d)
+	case !ok:
+		return nil, fmt.Errorf("%s: the daemon ended the connection without an answer: see its log, and whether it runs: %w", nameOf(d), err)
+	case status == http.StatusNotFound && refusal.Code == "not_found":
+		return nil, tooOld(ctx, d, what)
+	}
+	return nil, fmt.Errorf("%s: %s", nameOf(d), printable(refusal.Text))
+}
+
+// tooOld is that a daemon does not know what it is asked for.
+func tooOld(ctx context.Context, d find.Daemon, what string) error {
+	var v control.Version
+	if _, answer, err := control.Ask(ctx, d.Control, http.MethodGet, "/v1/version"); err == nil {
+		_ = json.Unmarshal(answer, &v)
+	}
+	if v.Version == "" {
+		v.Version = "unknown"
+	}
+	return fmt.Errorf("%s: the daemon is of version %s, which has no %s: have it become this program with socket_vmnet2 upgrade %[1]s, "+
+		"or start it again", nameOf(d), printable(v.Version), what)
+}
