@@ -9,6 +9,7 @@ require (
 	github.com/containers/gvisor-tap-vsock v0.8.9
 	github.com/ebitengine/purego v0.11.3
 	github.com/goccy/go-yaml v1.19.2
+	github.com/gopacket/gopacket v1.7.7
 	github.com/insomniacslk/dhcp v0.0.0-20260901064844-234b97448fae
 	github.com/kardianos/service v1.3.0
 	github.com/miekg/dns v1.1.73
