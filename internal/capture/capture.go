@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package capture copies frames on their way into bounded memory, and writes them as pcapng to who asked. What is captured never
+// waits for who reads it: when memory is full, frames are left out and counted.
+package capture
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+)
+
+const (
+	// MaxSessions is how many captures may run at once.
+	MaxSessions = 4
+
+	// DefaultMemory is what each of them has for frames that are not yet written, in bytes.
+	DefaultMemory = 4 << 20
+)
+
+// Errors of Start.
+var (
+	ErrTooMany = errors.New("4 captures run already: end one of them")
+	ErrClosed  = errors.New("the daemon takes no captures now: it stops, or is upgraded")
+)
+
+// Options are those of a Hub.
+type Options struct {
+	// Watch has the hub's FromClient and ToClient called, or not any more. It is called in order.
+	Watch func(on bool)
+	// Describe tells of a client; nil: its number.
+	Describe    func(id uint64) Description
+	Application string // for the file
+	Memory      int    // bytes for each capture; 0: DefaultMemory
+	Log         *slog.Logger
+}
+
+// A Hub shows the clients' frames to all captures. It is a perclient.Tap while there are any.
+type Hub struct {
+	o    Options
+	list atomic.Pointer[[]*Session] // that run; never changed in place
+
+	mu      sync.Mutex
+	closed  bool
+	started uint64
+	stalled uint64
+}
+
+// NewHub makes one without captures.
+func NewHub(o Options) *Hub {
+	if o.Memory == 0 {
+		o.Memory = DefaultMemory
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	h := &Hub{o: o}
+	h.list.Store(new([]*Session))
+	return h
+}
+
+// FromClient shows frames that a client sends to the network. It copies and does not wait.
+func (h *Hub) FromClient(id uint64, b frame.Batch) { h.see(id, fromClient, b) }
+
+// ToClient shows frames that the network has for a client. It copies and does not wait.
+func (h *Hub) ToClient(id uint64, b frame.Batch) { h.see(id, toClient, b) }
+
+func (h *Hub) see(id uint64, dir direction, b frame.Batch) {
+	for _, s := range *h.list.Load() {
+		s.see(id, dir, b)
+	}
+}
+
+// Start begins a capture: what the clients send from here on is kept for Run, which the caller calls. An error is ErrTooMany,
+// ErrClosed or tells what is wrong with q.
+func (h *Hub) Start(q Request) (*Session, error) {
+	s, err := newSession(h, q)
+	if err != nil {
+		return nil, err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	all := *h.list.Load()
+	switch {
+	case h.closed:
+		return nil, ErrClosed
+	case len(all) >= MaxSessions:
+		return nil, ErrTooMany
+	}
+	h.started++
+	all = append(slices.Clone(all), s)
+	h.list.Store(&all)
+	if len(all) == 1 && h.o.Watch != nil {
+		h.o.Watch(true)
+	}
+	return s, nil
+}
+
+// remove forgets s.
+func (h *Hub) remove(s *Session) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	all := slices.DeleteFunc(slices.Clone(*h.list.Load()), func(x *Session) bool { return x == s })
+	h.list.Store(&all)
+	if len(all) == 0 && h.o.Watch != nil {
+		h.o.Watch(false)
+	}
+	if errors.Is(s.why(), ErrStalled) {
+		h.stalled++
+		h.o.Log.Warn("a capture ended: its reader takes nothing", "frames", s.frames.Load(), "dropped", s.dropped.Load())
+	}
+}
+
+// Stats are numbers of a Hub.
+type Stats struct {
+	Running int    // captures now
+	Started uint64 // captures, all that ever began
+	Stalled uint64 // captures whose readers stopped reading
+}
+
+// Stats tells how many captures there are and were.
+func (h *Hub) Stats() Stats {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return Stats{Running: len(*h.list.Load()), Started: h.started, Stalled: h.stalled}
+}
+
+// Close ends all captures for that reason, refuses further ones until Open, and waits until what was captured is written or ctx
+// is done.
+func (h *Hub) Close(ctx context.Context, reason error) {
+	h.mu.Lock()
+	h.closed = true
+	all := *h.list.Load()
+	h.mu.Unlock()
+	for _, s := range all {
+		s.end(reason)
+	}
+	for _, s := range all {
+		select {
+		case <-s.done:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// Open undoes Close for captures that begin from here on.
+func (h *Hub) Open() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.closed = false
+}

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package capture
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+)
+
+const (
+	// maxFilter is the most instructions that a filter may have, as in Linux (BPF_MAXINSNS).
+	maxFilter = 4096
+	// maxClients is how many clients a request may name.
+	maxClients = 1024
+)
+
+// A Request says what to capture.
+type Request struct {
+	Clients []uint64      `json:"clients,omitempty"` // of these only; empty: of all, also of those that come later
+	SnapLen int           `json:"snaplen,omitempty"` // bytes of each frame; 0: whole frames
+	Count   uint64        `json:"count,omitempty"`   // ends after so many frames; 0: does not
+	Filter  []Instruction `json:"filter,omitempty"`  // of those only that it returns anything but 0 for; empty: all
+}
+
+// An Instruction is one of classic BPF, as struct sock_filter. In JSON it is [code, jt, jf, k].
+type Instruction struct {
+	Op     uint16
+	JT, JF uint8
+	K      uint32
+}
+
+// MarshalJSON implements json.Marshaler.
+func (i Instruction) MarshalJSON() ([]byte, error) {
+	return fmt.Appendf(nil, "[%d,%d,%d,%d]", i.Op, i.JT, i.JF, i.K), nil
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (i *Instruction) UnmarshalJSON(b []byte) error {
+	var n []*uint64
+	if err := json.Unmarshal(b, &n); err != nil {
+		return fmt.Errorf("an instruction of the filter is no list of four numbers: %w", err)
+	}
+	if len(n) != 4 {
+		return fmt.Errorf("an instruction of the filter has %d numbers, not code, jt, jf and k", len(n))
+	}
+	for j, limit := range []uint64{1<<16 - 1, 1<<8 - 1, 1<<8 - 1, 1<<32 - 1} {
+		if n[j] == nil || *n[j] > limit {
+			return fmt.Errorf("an instruction of the filter has a number that is none or above %d", limit)
+		}
+	}
+	*i = Instruction{Op: uint16(*n[0]), JT: uint8(*n[1]), JF: uint8(*n[2]), K: uint32(*n[3])}
+	return nil
+}
+
+// DecodeRequest reads a request, which is a JSON object with these fields and no others, and checks it. Nothing at all asks
+// for everything.
+func DecodeRequest(r io.Reader) (q Request, err error) {
+	b, err := io.ReadAll(r)
+	if err != nil {
+		return Request{}, fmt.Errorf("read the request: %w", err)
+	}
+	if b = bytes.TrimSpace(b); len(b) == 0 {
+		return Request{}, nil
+	}
+	if b[0] != '{' {
+		return Request{}, errors.New("the request is no JSON object")
+	}
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&q); err != nil {
+		return Request{}, fmt.Errorf("the request cannot be read: %w", err)
+	}
+	if d.InputOffset() != int64(len(b)) {
+		return Request{}, errors.New("something follows the request")
+	}
+	return q, q.check()
+}
+
+// check refuses what is out of bounds.
+func (q *Request) check() error {
+	switch {
+	case len(q.Clients) > maxClients:
+		return fmt.Errorf("%d clients are named, more than %d", len(q.Clients), maxClients)
+	case q.SnapLen != 0 && (q.SnapLen < frame.MinLen || q.SnapLen > frame.MaxLen):
+		return fmt.Errorf("snaplen %d is not between %d and %d", q.SnapLen, frame.MinLen, frame.MaxLen)
+	}
+	_, err := newFilter(q.Filter)
+	return err
+}
