@@ -99,6 +99,8 @@ func (p *Port) Stats() vnet.PortStats {
 	p.br.table.mu.Lock()
 	s.MACs = len(p.macs)
 	p.br.table.mu.Unlock()
+	full, static := p.Unlearned()
+	s.Moved, s.Unlearned = p.Moves(), full+static
 	return s
 }
 

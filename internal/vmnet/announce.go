@@ -48,6 +48,16 @@ func (s *seenMACs) contains(mac uint64) bool {
 	return false
 }
 
+// count is how many addresses there are.
+func (s *seenMACs) count() (n int) {
+	for i := range s.mac {
+		if s.mac[i].Load() != 0 {
+			n++
+		}
+	}
+	return n
+}
+
 // announcement is a batch with one broadcast from each address, so that bridges learn where they are now: a reverse ARP
 // request (RFC 903), which hypervisors send after a guest has moved. Nobody answers it.
 func (s *seenMACs) announcement() frame.Batch {

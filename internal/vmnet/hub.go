@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/bridge"
@@ -26,6 +27,8 @@ type hub struct {
 	up     *bridge.Port // the anchor's
 	ports  []*port      // that share, the longest first
 	closed bool
+
+	sharing atomic.Int32 // length of ports, for who must not wait
 
 	// lines find the client that a frame for the anchor comes from.
 	linesMu sync.RWMutex
@@ -63,6 +66,7 @@ func (h *hub) join(p *port) (*line, error) {
 	h.lines[l.shared.ID()] = l
 	h.linesMu.Unlock()
 	h.ports = append(h.ports, p)
+	h.sharing.Store(int32(len(h.ports)))
 	return l, nil
 }
 
@@ -98,6 +102,7 @@ func (h *hub) leave(p *port, l *line) {
 	_ = l.shared.Close() // waits for deliveries, never fails
 	h.mu.Lock()
 	h.ports = slices.DeleteFunc(h.ports, func(q *port) bool { return q == p })
+	h.sharing.Store(int32(len(h.ports)))
 	if len(h.ports) == 0 {
 		h.deafen()
 	}
@@ -238,11 +243,7 @@ func (h *hub) close() *device {
 }
 
 // shared is how many clients share the anchor.
-func (h *hub) shared() int {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return len(h.ports)
-}
+func (h *hub) shared() int { return int(h.sharing.Load()) }
 
 // hintOldest tells the port that has shared the anchor longest and may move that there may be an interface for it. A port
 // that has left gets no hint: it would be lost.

@@ -223,7 +223,7 @@ func (p *port) drop(l *line) {
 		p.net.hub.leave(p, l)
 		p.mu.Lock()
 		p.bridged = nil
-		add(p.past, l.shared.Stats().Drops)
+		p.past.add(l.shared.Stats())
 		p.mu.Unlock()
 	default:
 		p.net.retire(l)
@@ -234,9 +234,9 @@ func (p *port) drop(l *line) {
 func (p *port) describe(l *line) {
 	i := p.net.info
 	// While it shares the anchor a client has no interface. Its identity stays, for the MAC address of its guest depends on it.
-	f := vnet.PortInfo{MTU: i.MTU, MaxFrame: i.MaxFrame, MAC: ifid.MAC(p.id), InterfaceID: ifid.String(p.id)}
+	f := vnet.PortInfo{MTU: i.MTU, MaxFrame: i.MaxFrame, MAC: ifid.MAC(p.id), InterfaceID: ifid.String(p.id), Kind: vnet.InterfaceShared}
 	if l.dev != nil {
-		f.MAC, f.InterfaceID = l.dev.params.MAC, l.dev.params.InterfaceID
+		f.MAC, f.InterfaceID, f.Kind = l.dev.params.MAC, l.dev.params.InterfaceID, vnet.InterfaceOwn
 		f.MaxFrame = min(f.MaxFrame, l.dev.maxPacket)
 		f.MTU = min(f.MTU, f.MaxFrame-frame.MinLen)
 	}

@@ -99,6 +99,7 @@ func (lo *local) enter(mac uint64, s *switcher, now time.Duration) *place {
 		p.port.Store(s)
 		bucket.Store(p)
 	} else {
+		s.taken++
 		lo.disown(p)
 		p.told.Store(0)
 		p.port.Store(s)
@@ -169,9 +170,9 @@ func (lo *local) untold(s *switcher) {
 	}
 }
 
-// known is how many addresses s has.
-func (lo *local) known(s *switcher) int {
+// known is how many addresses s has, and how many times one came to it from another client.
+func (lo *local) known(s *switcher) (places int, moved uint64) {
 	lo.mu.Lock()
 	defer lo.mu.Unlock()
-	return len(s.places)
+	return len(s.places), s.taken
 }

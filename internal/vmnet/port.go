@@ -52,8 +52,20 @@ type port struct {
 	err      error // set before done is closed
 
 	mu      sync.Mutex
-	bridged *bridge.Port               // while the anchor is shared
-	past    map[vnet.DropReason]uint64 // drops of the bridge's ports that are closed
+	bridged *bridge.Port // while the anchor is shared
+	past    past
+}
+
+// A past is what the bridge's ports of one client counted that are closed.
+type past struct {
+	drops            map[vnet.DropReason]uint64
+	moved, unlearned uint64
+}
+
+func (p *past) add(s vnet.PortStats) {
+	add(p.drops, s.Drops)
+	p.moved += s.Moved
+	p.unlearned += s.Unlearned
 }
 
 // A line is what is behind a port: a device of its own, or a port of the bridge that shares the anchor.
@@ -71,7 +83,7 @@ var _ vnet.Port = (*port)(nil)
 func newPort(n *Network, name string, sink frame.Sink) *port {
 	p := &port{
 		net: n, name: name, sink: sink, limit: min(sink.MaxFrame(), frame.MaxLen),
-		past: map[vnet.DropReason]uint64{},
+		past: past{drops: map[vnet.DropReason]uint64{}},
 		kept: make(chan struct{}), room: make(chan struct{}, 1), done: make(chan struct{}),
 	}
 	p.gate.Init()
@@ -240,15 +252,19 @@ func (p *port) Info() vnet.PortInfo { return *p.facts.Load() }
 func (p *port) Stats() vnet.PortStats {
 	s := vnet.PortStats{Drops: map[vnet.DropReason]uint64{}, Lost: map[vnet.DropReason]uint64{}}
 	p.mu.Lock()
-	add(s.Drops, p.past)
+	add(s.Drops, p.past.drops)
+	s.Moved, s.Unlearned = p.past.moved, p.past.unlearned
 	if p.bridged != nil {
 		now := p.bridged.Stats()
 		add(s.Drops, now.Drops)
-		s.MACs = now.MACs
+		s.MACs, s.Moved, s.Unlearned = now.MACs, s.Moved+now.Moved, s.Unlearned+now.Unlearned
+	} else if l := p.line.Load(); l != nil {
+		s.MACs = l.seen.count()
 	}
 	p.mu.Unlock()
 	if p.local != nil {
-		s.MACs = p.net.local.known(p.local)
+		s.MACs, s.Moved = p.net.local.known(p.local)
+		s.Switched = p.local.switched.Load()
 	}
 	c := &p.counts
 	for reason, n := range map[vnet.DropReason]*atomic.Uint64{

@@ -19,6 +19,7 @@ type switcher struct {
 	lo   *local
 
 	places []*place // guarded by lo's mutex
+	taken  uint64   // addresses that came from another client; guarded by lo's mutex
 	gone   bool     // no address is learned any more; guarded by lo's mutex
 
 	switched atomic.Uint64 // frames that took the short way

@@ -88,7 +88,17 @@ type PortInfo struct {
 	MTU         int              // bytes, layer 3
 	MaxFrame    int              // bytes, layer 2, without the prefix
 	InterfaceID string           // UUID, empty where there is none
+	Kind        InterfaceKind    // whether the interface is the client's alone; it may change while the port lives
 }
+
+// An InterfaceKind tells whether clients share an interface of the system. The names are part of the status output.
+type InterfaceKind string
+
+// Kinds of interfaces. The zero InterfaceKind is that of a network whose ports are not interfaces of the system.
+const (
+	InterfaceOwn    InterfaceKind = "own"    // one for this port
+	InterfaceShared InterfaceKind = "shared" // one for several ports
+)
 
 // PortStats are counters since the port was attached.
 type PortStats struct {
@@ -99,6 +109,13 @@ type PortStats struct {
 	Lost map[DropReason]uint64
 	// MACs is how many source addresses are known behind the port now.
 	MACs int
+	// Moved is how many times an address came to this port from another one, as far as the network knows.
+	Moved uint64
+	// Unlearned is how many sightings of a source address were not learned, for lack of room or because the address is another
+	// port's for good.
+	Unlearned uint64
+	// Switched is how many frames took the short way to another client, where the network has one.
+	Switched uint64
 }
 
 // DropReason names why a frame was dropped. The names are part of the status output.
