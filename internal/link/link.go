@@ -69,6 +69,8 @@ type Stats struct {
 	DropOversize                  uint64 // frames for the client longer than its datagram socket takes
 	DropStarting                  uint64 // frames from the client that came before Run, more than is kept; counted above as well
 	Queued                        int    // bytes waiting for the client
+	// Stalled is for how long the client has taken nothing although something waits, or was dropped for having waited too long.
+	Stalled time.Duration `json:"-"`
 }
 
 // A DrainSchedule says how long a link that the daemon closes goes on reading. QEMU's netdev stream loses its transmit side

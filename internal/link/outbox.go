@@ -50,8 +50,10 @@ type Outbox struct {
 	ended  bool  // frames are dropped: Stop, Close or an error
 	closed bool  // nothing is sent any more
 	parked bool  // nothing is sent and no frame is taken until Unpark
+	deaf   bool // the patience came to an end, and nothing was taken since
 	stats  Stats
 
+	moving  progress
 	stop    chan struct{}
 	drainFn func() // drain, made once so that starting it allocates nothing
 	drainer sync.WaitGroup
@@ -78,7 +80,9 @@ func (o *Outbox) Add(st *Stats) {
 	st.DropQueueFull += o.stats.DropQueueFull
 	st.DropClosed += o.stats.DropClosed
 	st.DropOversize += o.stats.DropOversize
-	st.Queued += o.out.size + o.flight
+	waits := o.out.size + o.flight
+	st.Queued += waits
+	st.Stalled = max(st.Stalled, o.moving.stalled((waits > 0 || o.deaf) && !o.ended))
 }
 
 // Stop has frames dropped from now on. What is queued may still go out.
@@ -132,6 +136,7 @@ func (o *Outbox) deliver(b frame.Batch) error {
 	}
 	if !o.busy && !o.queueAll {
 		rest, oversize, err := o.send(b)
+		o.deaf = o.deaf && rest.Len()+oversize.frames == b.Len()
 		o.stats.ToClientFrames += uint64(b.Len() - rest.Len() - oversize.frames)
 		o.stats.ToClientBytes += uint64(b.DataLen() - rest.DataLen() - oversize.bytes)
 		o.stats.DropOversize += uint64(oversize.frames)
@@ -183,6 +188,9 @@ func (o *Outbox) enqueue(b frame.Batch) {
 	o.stats.DropQueueFull += uint64(b.Len() - taken)
 	if taken > 0 && !o.busy {
 		o.busy = true
+		if !o.deaf {
+			o.moving.made()
+		}
 		o.drainer.Add(1)
 		go o.drainFn()
 	}
@@ -248,6 +256,9 @@ func (o *Outbox) sendChunk(b frame.Batch) (left frame.Batch, oversize tally, err
 		b, more, err = o.send(b)
 		oversize.frames += more.frames
 		oversize.bytes += more.bytes
+		if b.Len() < before {
+			o.moving.made()
+		}
 		if err != nil || b.Len() == 0 {
 			return b, oversize, err
 		}
@@ -284,7 +295,10 @@ func (o *Outbox) settle(left frame.Batch, oversize tally, err error) {
 		o.ended = true
 		o.flight = 0
 		o.out.drop()
-	case left.Len() > 0 && !o.closed:
+	case left.Len() == 0:
+		o.deaf = false
+	case !o.closed:
+		o.deaf = !o.parked
 		o.stats.ToClientFrames -= uint64(left.Len())
 		o.stats.ToClientBytes -= uint64(left.DataLen())
 		o.stats.DropQueueFull += uint64(left.Len())

@@ -47,6 +47,7 @@ type Stream struct {
 	ended  bool // Shutdown was called: frames are dropped
 	stats  Stats
 
+	moving  progress
 	drainFn func() // drainOut, made once so that starting it allocates nothing
 	drainer sync.WaitGroup
 }
@@ -101,6 +102,7 @@ func (s *Stream) Stats() Stats {
 	s.mu.Lock()
 	st := s.stats
 	st.Queued = s.out.size + s.flight
+	st.Stalled = s.moving.stalled(st.Queued > 0)
 	s.mu.Unlock()
 	st.ToNetFrames, st.ToNetBytes = s.rd.frames.Load(), s.rd.bytes.Load()
 	st.DropRunt = s.rd.runts.Load()

@@ -56,6 +56,7 @@ func (s *Stream) owe(b frame.Batch, n int) {
 // drainMore starts the drainer. The caller holds mu.
 func (s *Stream) drainMore() {
 	s.busy = true
+	s.moving.made()
 	s.drainer.Add(1)
 	go s.drainFn()
 }
@@ -160,6 +161,9 @@ func (s *Stream) writeAll(b []byte) (left []byte, err error) {
 			var n int
 			n, err = writeNow(int(fd), b)
 			b = b[n:]
+			if n > 0 {
+				s.moving.made()
+			}
 			if err == unix.EAGAIN {
 				err = nil
 				return false

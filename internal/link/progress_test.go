@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package link
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+)
+
+// stalls waits until stats tell of a client that has taken nothing for least.
+func stalls(t *testing.T, stats func() Stats, least time.Duration) {
+	t.Helper()
+	require.Eventually(t, func() bool { return stats().Stalled >= least }, 20*time.Second, time.Millisecond)
+}
+
+// TestStreamStalls: a client that does not read is told from one that reads slowly, and from one that nothing is for.
+func TestStreamStalls(t *testing.T) {
+	daemon, client := pair(t)
+	s, err := NewStream(daemon, StreamOptions{})
+	require.NoError(t, err)
+	defer func() { _ = s.Close() }()
+	s.Deliver(numbered(0, 4, 1514))
+	assert.Zero(t, s.Stats().Stalled, "it is all in the socket")
+	for s.Stats().Queued == 0 {
+		s.Deliver(numbered(0, 100, 1514))
+	}
+	begun := time.Now()
+	stalls(t, s.Stats, 30*time.Millisecond)
+	assert.LessOrEqual(t, s.Stats().Stalled, time.Since(begun)+time.Second)
+
+	before := s.Stats().Stalled
+	buf := make([]byte, 64<<10)
+	require.Eventually(t, func() bool { // it reads a little: that is progress, though something waits
+		_, err := client.Read(buf)
+		require.NoError(t, err)
+		return s.Stats().Stalled < before
+	}, 20*time.Second, time.Millisecond)
+	require.NoError(t, client.SetReadDeadline(time.Now().Add(20*time.Second)))
+	for s.Stats().Queued > 0 {
+		_, err := client.Read(buf)
+		require.NoError(t, err)
+	}
+	assert.Zero(t, s.Stats().Stalled)
+}
+
+func TestOutboxStalls(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		patience int // on macOS the queue of a deaf client is dropped, and it is deaf all the same
+	}{{"told of room", 0}, {"not told of room", 3}} {
+		t.Run(tt.name, func(t *testing.T) {
+			var open atomic.Bool
+			p := &testPipe{
+				room: func(want int) int {
+					if open.Load() {
+						return want
+					}
+					return 0
+				},
+				wait: func(<-chan struct{}) { time.Sleep(time.Millisecond) },
+			}
+			o, _ := newOutbox(t, p, 0)
+			o.patience = tt.patience
+			stats := func() Stats { return outboxStats(o) }
+			open.Store(true)
+			o.Deliver(numbered(0, 10, 100))
+			assert.Zero(t, stats().Stalled)
+			open.Store(false)
+			for range 4 { // the queue empties in between, where it is dropped
+				o.Deliver(numbered(10, 10, 100))
+				stalls(t, stats, stats().Stalled+20*time.Millisecond)
+			}
+			assert.GreaterOrEqual(t, stats().Stalled, 80*time.Millisecond)
+			open.Store(true)
+			o.Deliver(numbered(20, 1, 100))
+			settled(t, o)
+			assert.Zero(t, stats().Stalled)
+		})
+	}
+}
+
+// TestOutboxParked: frames that wait at an upgrade are dropped, and that is no sign of deafness.
+func TestOutboxParked(t *testing.T) {
+	p := &testPipe{room: none, wait: untilStop}
+	o, _ := newOutbox(t, p, 0)
+	o.Deliver(numbered(0, 10, 100))
+	o.Park()
+	assert.Zero(t, outboxStats(o).Stalled)
+	o.Unpark()
+	assert.Zero(t, outboxStats(o).Stalled)
+}
+
+// TestProgressAllocatesNothing: neither noting progress nor asking for it does.
+func TestProgressAllocatesNothing(t *testing.T) {
+	daemon, _ := pair(t)
+	s, err := NewStream(daemon, StreamOptions{})
+	require.NoError(t, err)
+	defer func() { _ = s.Close() }()
+	for s.Stats().Queued == 0 {
+		s.Deliver(numbered(0, 100, frame.MaxEthernetLen))
+	}
+	assert.Zero(t, testing.AllocsPerRun(100, func() { s.moving.made(); _ = s.Stats() }))
+}
