@@ -50,7 +50,7 @@ type Outbox struct {
 	ended  bool  // frames are dropped: Stop, Close or an error
 	closed bool  // nothing is sent any more
 	parked bool  // nothing is sent and no frame is taken until Unpark
-	deaf   bool // the patience came to an end, and nothing was taken since
+	deaf   bool  // the patience came to an end, and nothing was taken since
 	stats  Stats
 
 	moving  progress

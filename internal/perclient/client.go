@@ -27,6 +27,8 @@ var errEnded = errors.New("the client has gone")
 type Client struct {
 	// Name is what it calls itself, for logs and as its identity; empty for none.
 	Name string
+	// Transport is how it came, status.Stream and so on; empty is that. Path is that of its own socket, if it is answered at one.
+	Transport, Path string
 	// Log is keys and values that each line in the log about it has.
 	Log []any
 	// Peer is who is at the other end of its link, or who brought it. Handle asks for it itself.

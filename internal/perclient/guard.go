@@ -46,7 +46,10 @@ func (p *guardPort) Send(b frame.Batch) { p.guard.Filter(b, p.pass) }
 // sink is where the network delivers to. The keeper calls it, for the first time before there is a port.
 func (c *Session) sink() frame.Sink {
 	if c.guard == nil && c.srv.opts.Guard != nil {
-		c.guard = c.srv.opts.Guard(c.id, c.client, c.log)
+		g := c.srv.opts.Guard(c.id, c.client, c.log)
+		c.mu.Lock()
+		c.guard = g
+		c.mu.Unlock()
 	}
 	if c.guard == nil {
 		return &eyeSink{c.link, c}

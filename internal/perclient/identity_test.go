@@ -30,11 +30,11 @@ func TestIdentity(t *testing.T) {
 // TestSummaryNamesDrops: what the network dropped is in the client's last line, in both directions.
 func TestSummaryNamesDrops(t *testing.T) {
 	c := &Session{}
-	c.addDrops(vnet.PortStats{
+	c.settle(vnet.PortStats{
 		Drops: map[vnet.DropReason]uint64{vnet.DropRefused: 1, vnet.DropExhausted: 2, vnet.DropDown: 3},
 		Lost:  map[vnet.DropReason]uint64{vnet.DropOversize: 4},
 	})
-	c.addDrops(vnet.PortStats{Lost: map[vnet.DropReason]uint64{vnet.DropOversize: 1}})
+	c.settle(vnet.PortStats{Lost: map[vnet.DropReason]uint64{vnet.DropOversize: 1}})
 	assert.Equal(t, []any{
 		"drop_refused", uint64(1), "drop_exhausted", uint64(2), "drop_down", uint64(3), "lost_oversize", uint64(12),
 	}, c.dropArgs(link.Stats{DropOversize: 7}))

@@ -20,7 +20,7 @@ func (c *Session) keep() {
 	defer func() {
 		if r := recover(); r != nil {
 			_ = c.panicked("keeping the client's port", r)
-			c.link.Shutdown(link.DrainOne)
+			c.shutdown(link.DrainOne)
 		}
 		c.first.set(vnet.PortInfo{}, errEnded)
 		c.pause.end()
@@ -41,6 +41,7 @@ func (c *Session) connect(ctx context.Context) {
 	if !c.wanted(ctx) {
 		return
 	}
+	c.phase.started.Store(true)
 	for attempt := 0; ; {
 		p, err := c.start(ctx)
 		c.gathered(ctx, err == nil)
@@ -54,9 +55,10 @@ func (c *Session) connect(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
+		c.phase.failed.Store(&err)
 		c.first.set(vnet.PortInfo{}, err)
 		if errors.Is(err, vnet.ErrClosed) {
-			c.link.Shutdown(link.DrainStop)
+			c.shutdown(link.DrainStop)
 			return
 		}
 		delay := retryDelays[min(attempt, len(retryDelays)-1)]
@@ -132,8 +134,9 @@ func (c *Session) identity() string {
 func (c *Session) use(ctx context.Context, p vnet.Port) error {
 	defer func() {
 		c.port.Store(nil)
+		c.phase.port.Store(false)
 		_ = p.Close() // one that cannot be closed in order is gone all the same
-		c.addDrops(p.Stats())
+		c.settle(p.Stats())
 	}()
 	c.open(p)
 	select {
@@ -152,7 +155,18 @@ func (c *Session) open(p vnet.Port) {
 		p.Send(frame.NewBatch(c.held, c.heldN))
 	}
 	c.held, c.heldN = nil, 0
+	c.live = p
 	c.port.Store(&p)
+	c.phase.failed.Store(nil)
+	c.phase.port.Store(true)
+}
+
+// settle adds what the port counted to what those before it did, once it is closed.
+func (c *Session) settle(st vnet.PortStats) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.live = nil
+	c.ports.add(st)
 }
 
 // sleep waits for d, or returns false when ctx ends before.

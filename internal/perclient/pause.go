@@ -200,6 +200,10 @@ func (s *Server) now() vnet.Network {
 func (s *Server) Sessions() []*Session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.sessionsLocked()
+}
+
+func (s *Server) sessionsLocked() []*Session {
 	sessions := make([]*Session, 0, len(s.sessions))
 	for c := range s.sessions {
 		sessions = append(sessions, c)

@@ -30,35 +30,56 @@ type UserStats struct {
 	BytesToClient  uint64 `json:"bytes_to_client"`
 }
 
-// Users are the counters of each user, by number, with those of all others at the end if there are any. They do not include
-// what an image before an upgrade counted of clients that had left.
+// Users are the counters of each user, by number, with those of all others at the end if there are any.
 func (s *Server) Users() []UserStats {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	live := users{byUID: make(map[uint32]*UserStats, len(s.users.byUID)), other: s.users.other}
-	for uid, u := range s.users.byUID {
-		sum := *u
-		live.byUID[uid] = &sum
-	}
-	for c := range s.sessions {
-		live.find(c.client.Peer).add(c.link.Stats())
-	}
-	list := make([]UserStats, 0, len(live.byUID)+1)
-	for _, u := range live.byUID {
-		list = append(list, *u)
-	}
-	slices.SortFunc(list, func(a, b UserStats) int { return cmp.Compare(a.UID, b.UID) })
-	if live.other.Accepted+live.other.Refused > 0 {
-		live.other.Other = true
-		list = append(list, live.other)
-	}
-	return list
+	_, _, users := s.Census()
+	return users
 }
 
 // users are the counters by user. The zero value is ready for use.
 type users struct {
 	byUID map[uint32]*UserStats // at most maxUsers
 	other UserStats
+}
+
+// clone is a copy that shares nothing.
+func (u *users) clone() *users {
+	c := &users{byUID: make(map[uint32]*UserStats, len(u.byUID)), other: u.other}
+	for uid, n := range u.byUID {
+		same := *n
+		c.byUID[uid] = &same
+	}
+	return c
+}
+
+// list is all of them, by number, the others last.
+func (u *users) list() []UserStats {
+	list := make([]UserStats, 0, len(u.byUID)+1)
+	for _, n := range u.byUID {
+		list = append(list, *n)
+	}
+	slices.SortFunc(list, func(a, b UserStats) int { return cmp.Compare(a.UID, b.UID) })
+	if u.other.Accepted+u.other.Refused > 0 {
+		other := u.other
+		other.Other = true
+		list = append(list, other)
+	}
+	return list
+}
+
+// restore takes over what another program has counted of its users, whose clients come back.
+func (u *users) restore(list []UserStats) {
+	for _, n := range list {
+		n.Clients = 0
+		if n.Other {
+			u.other = n
+		} else if len(u.byUID) < maxUsers {
+			if u.byUID == nil {
+				u.byUID = map[uint32]*UserStats{}
+			}
+			u.byUID[n.UID] = &n
+		}
+	}
 }
 
 // begin counts a client that has come, end one that has left, refuse one that is not served.

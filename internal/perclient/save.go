@@ -4,7 +4,6 @@ package perclient
 
 import (
 	"fmt"
-	"maps"
 	"net"
 	"time"
 
@@ -30,6 +29,11 @@ type Saved struct {
 	DropHeld uint64                     `json:"drop_held,omitempty"`
 	Drops    map[vnet.DropReason]uint64 `json:"drops,omitempty"`
 	Lost     map[vnet.DropReason]uint64 `json:"lost,omitempty"`
+
+	Moved      uint64 `json:"moved,omitempty"`
+	Unlearned  uint64 `json:"unlearned,omitempty"`
+	Switched   uint64 `json:"switched,omitempty"`
+	Reconnects uint64 `json:"reconnects,omitempty"`
 }
 
 // SavedClient is what a Client says that is not its owner's to say again.
@@ -75,7 +79,9 @@ func (c *Session) Save() (v Saved, ok bool) {
 	}
 	v.Held = c.held[:end]
 	v.DropHeld = c.dropHeld + uint64(c.heldN-kept)
-	v.Drops, v.Lost = maps.Clone(c.drops), maps.Clone(c.lost)
+	p := c.ports.clone()
+	v.Drops, v.Lost, v.Moved, v.Unlearned, v.Switched = p.Drops, p.Lost, p.Moved, p.Unlearned, p.Switched
+	v.Reconnects = c.reconnects.Load()
 	return v, true
 }
 
@@ -104,12 +110,20 @@ func (s *Server) Restore(l link.Link, o Client, v Saved) (*Session, error) {
 	c.lookForAnswers()
 	c.seen = v.Watch.MAC != nil
 	c.held, c.heldN, c.dropHeld = v.Held, held, v.DropHeld
-	c.drops, c.lost = v.Drops, v.Lost
+	c.ports = PortTotals{Drops: v.Drops, Lost: v.Lost, Moved: v.Moved, Unlearned: v.Unlearned, Switched: v.Switched}
+	c.reconnects.Store(v.Reconnects)
+	if mac := c.watch.MAC(); len(mac) == 6 {
+		c.guest = s.guests.arrives(c, [6]byte(mac), true)
+	}
 	s.lastID = max(s.lastID, v.ID)
 	s.sessions[c] = struct{}{}
-	s.users.begin(o.Peer)
+	if s.recalled {
+		s.users.find(o.Peer).Clients++
+	} else {
+		s.count(o.Peer)
+	}
 	if s.stopping {
-		l.Shutdown(link.DrainStop)
+		c.shutdown(link.DrainStop)
 	}
 	s.running.Go(c.run)
 	return c, nil

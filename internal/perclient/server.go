@@ -81,7 +81,11 @@ type Server struct {
 	tap    atomic.Pointer[Tap]
 	memory freer
 	logged logBudget
-	users  users // under mu
+	users  users  // under mu
+	gone   Totals // under mu; its Ports' maps are copied before mu is let go
+	guests guests
+
+	recalled bool // what another program counted was taken over; under mu
 }
 
 // NewServer makes a server without clients.
@@ -141,12 +145,18 @@ func (s *Server) admit(l link.Link, cl Client) *Session {
 	s.lastID++
 	c := newSession(s, s.lastID, l, cl)
 	s.sessions[c] = struct{}{}
-	s.users.begin(cl.Peer)
+	s.count(cl.Peer)
 	if s.stopping { // it was still in the backlog
-		l.Shutdown(link.DrainStop)
+		c.shutdown(link.DrainStop)
 	}
 	s.running.Go(c.run)
 	return c
+}
+
+// count counts a client that has come. The caller holds mu.
+func (s *Server) count(p peercred.Peer) {
+	s.users.begin(p)
+	s.gone.Connects++
 }
 
 // refuseOne turns a client away that is one too many, after roomTries pauses: a client that comes back at once may be quicker than
@@ -179,6 +189,7 @@ func (s *Server) refuseOne(l link.Link, cl Client) {
 func (s *Server) warnRefused(cl Client) {
 	s.mu.Lock()
 	s.users.refuse(cl.Peer)
+	s.gone.Refused++
 	s.refused++
 	clients, refused, now := len(s.sessions), s.refused, time.Now()
 	warn := now.Sub(s.warned) > refuseWarnEvery
@@ -191,11 +202,12 @@ func (s *Server) warnRefused(cl Client) {
 	}
 }
 
-// remove forgets c, which has ended with st.
-func (s *Server) remove(c *Session, st link.Stats) {
+// remove forgets c, of which i is the last that is to be told.
+func (s *Server) remove(c *Session, i Info) {
 	s.mu.Lock()
 	delete(s.sessions, c)
-	s.users.end(c.client.Peer, st)
+	s.users.end(c.client.Peer, i.Link)
+	s.gone.add(i)
 	s.mu.Unlock()
 	s.memory.sessionEnded()
 	if o := s.opts.Observer; o != nil {
@@ -217,7 +229,7 @@ func (s *Server) Stop() {
 	s.stopping = true
 	s.memory.stop()
 	for c := range s.sessions {
-		c.link.Shutdown(link.DrainStop)
+		c.shutdown(link.DrainStop)
 	}
 }
 

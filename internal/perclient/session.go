@@ -3,6 +3,7 @@
 package perclient
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/faults"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/watch"
 )
@@ -51,17 +53,20 @@ type Session struct {
 	done    chan struct{}         // closed when nothing of the session runs any more
 	reason  atomic.Pointer[error] // why End was called
 	first   firstStart
-	guard   Guard // nil: none; made by the keeper
+	phase   phase
 	pause   pauser
 	rejoin  *gathering // nil when the session need not wait for others; used by the keeper
 
 	eyes     atomic.Uint32 // who looks at its frames
 	watch    watch.Watch
 	seen     bool   // a frame has come; used by the reader
+	guest    *guest // nil: its address is not known; used by the reader
 	named    string // the identity by which another process had its port started
 	restored bool   // from another process, which has logged its begin
 	addrLogs int    // used by the reader
 	level    slog.Level
+
+	reconnects atomic.Uint64 // how often its guest was here before
 
 	// port is set while the port runs. Frames are sent by the reader; those held before that by the keeper, under mu.
 	port atomic.Pointer[vnet.Port]
@@ -69,12 +74,14 @@ type Session struct {
 	mu       sync.Mutex
 	held     []byte // frames in wire form that wait for the port
 	heldN    int
-	dropHeld uint64                     // frames dropped because held was full
-	drops    map[vnet.DropReason]uint64 // by the ports so far
-	lost     map[vnet.DropReason]uint64 // frames for the client, by the ports so far
+	dropHeld uint64     // frames dropped because held was full
+	guard    Guard      // nil: none; set by the keeper, which reads it without mu
+	live     vnet.Port  // whose counters are not in ports yet; nil: none
+	ports    PortTotals // of the ports so far
 }
 
 func newSession(s *Server, id uint64, l link.Link, cl Client) *Session {
+	cl.Transport = cmp.Or(cl.Transport, status.Stream)
 	name := fmt.Sprintf("client %d", id)
 	if cl.Name != "" {
 		name += " (" + cl.Name + ")"
@@ -122,6 +129,8 @@ func (c *Session) run() {
 	c.logBegin()
 	c.keeping.Go(c.keep)
 	err := c.read()
+	c.phase.leaving.Store(true)
+	c.part()
 	if r := c.reason.Load(); r != nil && !left(err) {
 		err = *r
 	}
@@ -133,7 +142,7 @@ func (c *Session) run() {
 	c.closeGuard()
 	st := c.link.Stats()
 	_ = c.link.Close()
-	c.srv.remove(c, st)
+	c.srv.remove(c, c.Info())
 	removed = true
 	c.summarise(err, st)
 }
@@ -144,8 +153,9 @@ func (c *Session) abandon(r any, removed bool) {
 	c.cancel()
 	c.keeping.Wait()
 	_ = c.link.Close()
+	c.part()
 	if !removed {
-		c.srv.remove(c, link.Stats{})
+		c.srv.remove(c, Info{Peer: c.client.Peer})
 	}
 }
 
@@ -186,7 +196,7 @@ func (c *Session) logEnd(err error) {
 // End ends the session in order; Done tells when nothing of it is left. reason is logged.
 func (c *Session) End(reason error) {
 	c.reason.CompareAndSwap(nil, &reason)
-	c.link.Shutdown(link.DrainOne)
+	c.shutdown(link.DrainOne)
 }
 
 // Done is closed when the session has ended.
@@ -258,38 +268,20 @@ func (c *Session) dropArgs(st link.Stats) (args []any) {
 		{"drop_runt", st.DropRunt},
 		{"drop_long", st.DropLong},
 		{"drop_starting", c.dropHeld + st.DropStarting},
-		{vnet.DropStorm, c.drops[vnet.DropStorm]},
-		{vnet.DropOversize, c.drops[vnet.DropOversize]},
-		{vnet.DropHairpin, c.drops[vnet.DropHairpin]},
-		{vnet.DropIsolated, c.drops[vnet.DropIsolated]},
-		{vnet.DropRefused, c.drops[vnet.DropRefused]},
-		{vnet.DropExhausted, c.drops[vnet.DropExhausted]},
-		{vnet.DropDown, c.drops[vnet.DropDown]},
-		{"lost_oversize", c.lost[vnet.DropOversize] + st.DropOversize},
+		{vnet.DropStorm, c.ports.Drops[vnet.DropStorm]},
+		{vnet.DropOversize, c.ports.Drops[vnet.DropOversize]},
+		{vnet.DropHairpin, c.ports.Drops[vnet.DropHairpin]},
+		{vnet.DropIsolated, c.ports.Drops[vnet.DropIsolated]},
+		{vnet.DropRefused, c.ports.Drops[vnet.DropRefused]},
+		{vnet.DropExhausted, c.ports.Drops[vnet.DropExhausted]},
+		{vnet.DropDown, c.ports.Drops[vnet.DropDown]},
+		{"lost_oversize", c.ports.Lost[vnet.DropOversize] + st.DropOversize},
 	} {
 		if d.n > 0 {
 			args = append(args, string(d.reason), d.n)
 		}
 	}
 	return append(args, c.guardDrops()...)
-}
-
-// addDrops adds up what the session's ports dropped.
-func (c *Session) addDrops(st vnet.PortStats) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.drops == nil {
-		c.drops = map[vnet.DropReason]uint64{}
-	}
-	for reason, n := range st.Drops {
-		c.drops[reason] += n
-	}
-	if c.lost == nil {
-		c.lost = map[vnet.DropReason]uint64{}
-	}
-	for reason, n := range st.Lost {
-		c.lost[reason] += n
-	}
 }
 
 // Frames implements link.Handler.
@@ -314,6 +306,7 @@ func (c *Session) look(b frame.Batch) {
 		}
 		c.seen = true
 		if c.watch.FromClient(f) {
+			c.meet()
 			c.logAddresses()
 		}
 		if watch.Interesting(f) {

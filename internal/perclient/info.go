@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package perclient
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/peercred"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/watch"
+)
+
+// stalledAfter is for how long a client that is behind may take nothing before it is told from one that is only slow.
+const stalledAfter = 3 * time.Second
+
+// ErrNoClient: there is no client of this number.
+var ErrNoClient = errors.New("no such client")
+
+// An Info is what is known of a client at one moment.
+type Info struct {
+	ID        uint64
+	Name      string // that it calls itself
+	Transport string // status.Stream and so on
+	Path      string // of a datagram client's socket
+	FD        int    // as in the log
+	Peer      peercred.Peer
+	MAC       net.HardwareAddr // of its guest; nil: not known
+	Watch     watch.Snapshot
+
+	State      string // status.StateQuiet and so on
+	Err        error  // why it has no port, while that is tried again
+	Began      time.Time
+	Reconnects uint64 // how often its guest was here before
+
+	Link       link.Stats
+	QueueLimit int    // bytes
+	DropHeld   uint64 // frames from the client that were dropped because its port took too long to start
+	Spoofed    uint64 // frames from the client that its guard dropped
+	Ports      PortTotals
+	MACs       int            // addresses behind its port
+	Port       *vnet.PortInfo // nil while it has none
+}
+
+// PortTotals are what all of a client's ports counted.
+type PortTotals struct {
+	Drops     map[vnet.DropReason]uint64 `json:"drops,omitempty"` // frames from the client
+	Lost      map[vnet.DropReason]uint64 `json:"lost,omitempty"`  // frames for it
+	Moved     uint64                     `json:"moved,omitempty"`
+	Unlearned uint64                     `json:"unlearned,omitempty"`
+	Switched  uint64                     `json:"switched,omitempty"`
+}
+
+// clone is a copy that shares nothing.
+func (t PortTotals) clone() PortTotals {
+	t.Drops, t.Lost = maps.Clone(t.Drops), maps.Clone(t.Lost)
+	return t
+}
+
+// add adds what one port counted.
+func (t *PortTotals) add(st vnet.PortStats) {
+	t.addAll(PortTotals{Drops: st.Drops, Lost: st.Lost, Moved: st.Moved, Unlearned: st.Unlearned, Switched: st.Switched})
+}
+
+func (t *PortTotals) addAll(o PortTotals) {
+	addTo(&t.Drops, o.Drops)
+	addTo(&t.Lost, o.Lost)
+	t.Moved += o.Moved
+	t.Unlearned += o.Unlearned
+	t.Switched += o.Switched
+}
+
+func addTo(sum *map[vnet.DropReason]uint64, more map[vnet.DropReason]uint64) {
+	for reason, n := range more {
+		if n == 0 {
+			continue
+		}
+		if *sum == nil {
+			*sum = map[vnet.DropReason]uint64{}
+		}
+		(*sum)[reason] += n
+	}
+}
+
+// A phase is where a session is in its life, as its keeper sees it.
+type phase struct {
+	port    atomic.Bool           // it runs
+	started atomic.Bool           // one is wanted
+	failed  atomic.Pointer[error] // why there is none; nil: it is not known yet, or there is one
+	leaving atomic.Bool           // the daemon closes it, or it has gone
+}
+
+// shutdown ends the session's link.
+func (c *Session) shutdown(sched link.DrainSchedule) {
+	c.phase.leaving.Store(true)
+	c.link.Shutdown(sched)
+}
+
+// state is as Info tells it.
+func (c *Session) state(st link.Stats) (state string, err error) {
+	if e := c.phase.failed.Load(); e != nil {
+		err = *e
+	}
+	switch {
+	case c.phase.leaving.Load():
+		return status.StateLeaving, nil
+	case c.phase.port.Load() && st.Stalled >= stalledAfter:
+		return status.StateStalled, nil
+	case c.phase.port.Load():
+		return status.StateRunning, nil
+	case c.phase.started.Load():
+		return status.StateStarting, err
+	}
+	return status.StateQuiet, nil
+}
+
+// Info is what is known of the session's client now. It waits for nobody: no lock is held while the port is asked.
+func (c *Session) Info() Info {
+	st := c.link.Stats()
+	i := Info{
+		ID: c.id, Name: c.client.Name, Transport: c.client.Transport, Path: c.client.Path, FD: c.link.Fd(), Peer: c.client.Peer,
+		MAC: c.MAC(), Watch: c.watch.Snapshot(), Began: c.began, Reconnects: c.reconnects.Load(),
+		Link: st, QueueLimit: cmp.Or(c.srv.opts.QueueSize, link.DefaultQueueSize),
+	}
+	i.State, i.Err = c.state(st)
+	c.mu.Lock()
+	p, guard := c.live, c.guard
+	i.Ports, i.DropHeld = c.ports.clone(), c.dropHeld
+	c.mu.Unlock()
+	if p != nil {
+		now, info := p.Stats(), p.Info()
+		i.Ports.add(now)
+		i.MACs, i.Port = now.MACs, &info
+	}
+	i.Spoofed = spoofed(guard)
+	return i
+}
+
+// spoofed is how many frames g dropped; nil is none.
+func spoofed(g Guard) uint64 {
+	if g == nil {
+		return 0
+	}
+	if drops := g.Drops(); len(drops) > 1 { // the first is the sum of the others
+		n, _ := drops[1].(uint64)
+		return n
+	}
+	return 0
+}
+
+// List is what is known of each client that is connected now, by ID. It holds up nobody and waits for nobody.
+func (s *Server) List() []Info {
+	return infos(s.Sessions())
+}
+
+func infos(sessions []*Session) []Info {
+	list := make([]Info, 0, len(sessions))
+	for _, c := range sessions {
+		list = append(list, c.Info())
+	}
+	slices.SortFunc(list, func(a, b Info) int { return cmp.Compare(a.ID, b.ID) })
+	return list
+}
+
+// Kick ends the session of this number in order. reason is logged.
+func (s *Server) Kick(id uint64, reason error) error {
+	for _, c := range s.Sessions() {
+		if c.id == id {
+			c.End(reason)
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: %d", ErrNoClient, id)
+}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package perclient
+
+import (
+	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
+)
+
+// Totals are what all clients did since the start of the daemon, those that have left included.
+type Totals struct {
+	Connects   uint64     `json:"connects"`
+	Reconnects uint64     `json:"reconnects"` // clients whose guest had been here before
+	Refused    uint64     `json:"refused"`    // above MaxClients
+	Link       link.Stats `json:"link"`       // but Queued and Stalled
+	DropHeld   uint64     `json:"drop_held"`
+	Spoofed    uint64     `json:"spoofed"`
+	Ports      PortTotals `json:"ports"`
+}
+
+// add adds what one client did.
+func (t *Totals) add(i Info) {
+	t.Link.ToNetFrames += i.Link.ToNetFrames
+	t.Link.ToNetBytes += i.Link.ToNetBytes
+	t.Link.ToClientFrames += i.Link.ToClientFrames
+	t.Link.ToClientBytes += i.Link.ToClientBytes
+	t.Link.DropQueueFull += i.Link.DropQueueFull
+	t.Link.DropClosed += i.Link.DropClosed
+	t.Link.DropRunt += i.Link.DropRunt
+	t.Link.DropLong += i.Link.DropLong
+	t.Link.DropOversize += i.Link.DropOversize
+	t.Link.DropStarting += i.Link.DropStarting
+	t.DropHeld += i.DropHeld
+	t.Spoofed += i.Spoofed
+	t.Ports.addAll(i.Ports)
+}
+
+// Census is List with the Totals and the Users of the same moment: a client that leaves meanwhile is in them once.
+func (s *Server) Census() (clients []Info, t Totals, users []UserStats) {
+	s.mu.Lock()
+	t = s.gone
+	t.Ports = t.Ports.clone()
+	live := s.users.clone()
+	sessions := s.sessionsLocked()
+	s.mu.Unlock()
+	clients = infos(sessions)
+	for _, i := range clients {
+		t.add(i)
+		live.find(i.Peer).add(i.Link)
+	}
+	t.Reconnects = s.guests.total()
+	return clients, t, live.list()
+}
+
+// SavedServer is what a Server counted that is no session's, for the program that takes this one's place.
+type SavedServer struct {
+	Gone   Totals       `json:"gone"`
+	Users  []UserStats  `json:"users,omitempty"` // of those that have left
+	Guests []SavedGuest `json:"guests,omitempty"`
+}
+
+// Save is called between Pause and Resume, like Session.Save. What is left of a session that is not saved is lost.
+func (s *Server) Save() SavedServer {
+	s.mu.Lock()
+	v := SavedServer{Gone: s.gone, Users: s.users.clone().list()}
+	v.Gone.Ports = v.Gone.Ports.clone()
+	s.mu.Unlock()
+	v.Guests, v.Gone.Reconnects = s.guests.save()
+	return v
+}
+
+// Recall takes over what another program has saved. It is called before the first client is served.
+func (s *Server) Recall(v SavedServer) {
+	s.mu.Lock()
+	s.gone = v.Gone
+	s.gone.Ports = v.Gone.Ports.clone()
+	s.users.restore(v.Users)
+	s.recalled = v.Gone.Connects > 0
+	s.mu.Unlock()
+	s.guests.restore(v.Guests, v.Gone.Reconnects)
+}
