@@ -55,7 +55,7 @@ var imports = map[string][]string{
 	"internal/unixgram":  {"internal/faults", "internal/frame", "internal/handoff", "internal/link", "internal/mmsg", "internal/perclient"},
 	"internal/passing": {
 		"internal/faults", "internal/frame", "internal/handoff", "internal/link", "internal/mmsg", "internal/passing/proto", "internal/peercred", "internal/perclient", "internal/unixgram",
-		"internal/vnet",
+		"internal/status", "internal/vnet",
 	},
 	"internal/passing/proto":  {},
 	"internal/passing/client": {"internal/passing/proto"},
@@ -91,7 +91,7 @@ var imports = map[string][]string{
 	"cmd/socket_vmnet2": {
 		"internal/service",
 		"internal/antispoof", "internal/freenet",
-		"internal/inherit", "internal/lazynet", "internal/peercred",
+		"internal/inherit", "internal/lazynet", "internal/peercred", "internal/status",
 		"internal/compat", "internal/control", "internal/find", "internal/handoff", "internal/install", "internal/upgrade", "internal/link", "internal/migrate", "internal/passing", "internal/passing/client", "internal/passing/proto", "internal/perclient", "internal/rundir", "internal/selftest", "internal/state", "internal/usernet", "internal/vnet",
 		"internal/unixgram", "internal/vmnet", "internal/vmnet/api", "internal/vmnet/ffi",
 		"internal/vnettest/fakehost", // with the tag vmnetsim only: TestDarwinBinary
