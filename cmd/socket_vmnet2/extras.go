@@ -19,6 +19,7 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/rundir"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/state"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/unixgram"
 )
 
@@ -121,7 +122,7 @@ func (e *extras) trust(d *daemon) unixgram.Trust {
 func (e *extras) sharedOptions(d *daemon) unixgram.Options {
 	client := func(path string, uid uint32) perclient.Client {
 		return perclient.Client{
-			Peer: datagramPeer(uid), MAC: e.known.mac(path), Remembered: true, Log: datagramLog(path, uid),
+			Transport: status.Unixgram, Path: path, Peer: datagramPeer(uid), MAC: e.known.mac(path), Remembered: true, Log: datagramLog(path, uid),
 			Ended: func() { e.known.remove(path) },
 		}
 	}

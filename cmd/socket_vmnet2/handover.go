@@ -48,6 +48,9 @@ type saved struct {
 	Given   inherit.Saved        `json:"given"`
 	Manager string               `json:"manager"` // address of the service manager
 	Guards  *antispoof.Saved     `json:"guards,omitempty"`
+
+	Upgrades int                   `json:"upgrades,omitempty"` // before this one
+	Server   perclient.SavedServer `json:"server,omitzero"`
 }
 
 // section is where it is in the manifest.
@@ -94,6 +97,7 @@ func (d *daemon) pause(ctx context.Context, v *saved) error {
 // save notes what the new program needs.
 func (d *daemon) save(o *handoff.Out, v *saved, call *control.Call) (err error) {
 	v.Began, v.Given, v.Manager = d.began, d.given.Save(), d.manager.Addr()
+	v.Upgrades, v.Server = d.self.upgrades, d.server.Save()
 	if d.guards != nil {
 		g := d.guards.Save()
 		v.Guards = &g
@@ -149,7 +153,7 @@ func (d *daemon) resume(ctx context.Context) {
 
 // restartNetwork begins to start the network for clients that are there already, with what it kept.
 func (d *daemon) restartNetwork(ctx context.Context) {
-	d.kept = openState(d.cfg, d.log)
+	d.openState()
 	d.network.Store(lazynet.Start(ctx, d.reopen))
 }
 

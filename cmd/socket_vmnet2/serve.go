@@ -63,6 +63,8 @@ type daemon struct {
 	accept   accepting
 	then     func(context.Context) // what run does once the network has started
 	stood    bool                  // everything was told to stand still
+
+	self self // what describe needs besides
 }
 
 // serve runs the daemon until a signal stops it. An error means it could not start; nothing is left behind then.
@@ -189,7 +191,7 @@ func (d *daemon) startOwn(ctx context.Context) (err error) {
 
 // startNetwork begins to start the network, with what it kept.
 func (d *daemon) startNetwork(ctx context.Context) {
-	d.kept = openState(d.cfg, d.log)
+	d.openState()
 	d.network.Store(lazynet.Start(ctx, func(ctx context.Context) (vnet.Network, error) { return d.open(ctx, d.kept) }))
 }
 

@@ -28,7 +28,7 @@ func (d *daemon) takeOver(ctx context.Context, in *handoff.In) (err error) {
 	if err := in.Get(section, &v); err != nil {
 		return fmt.Errorf("take over the running daemon: %w", err)
 	}
-	d.began = v.Began
+	d.began, d.self.upgrades = v.Began, v.Upgrades+1
 	d.manager = inherit.NewNotifier(v.Manager, d.log)
 	d.given = inherit.Restore(v.Given, nil, nil)
 	call, err := control.RestoreCall(in, v.Call)
@@ -53,6 +53,7 @@ func (d *daemon) takeOver(ctx context.Context, in *handoff.In) (err error) {
 	}
 	d.restartNetwork(ctx)
 	d.server = d.newServer()
+	d.server.Recall(v.Server)
 	d.takeClients(in, v.Clients)
 	var fd int
 	d.extras, fd = takeExtras(d, in)

@@ -11,6 +11,7 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/passing/proto"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
 // A member is a client that is served, or about to be.
@@ -63,8 +64,12 @@ func (s *Server) enter(m *member, serve func() (session, error)) (err error) {
 func (s *Server) client(m *member) perclient.Client {
 	c, r := m.conn, m.request
 	log := append([]any{"via", c.door, "transport", string(r.Transport)}, c.peer.Args()...)
+	transport := status.PassedDatagram
+	if r.Transport == proto.Stream {
+		transport = status.PassedStream
+	}
 	return perclient.Client{
-		Name: r.Name, Log: log, Peer: c.peer, MAC: r.MAC, InterfaceID: r.InterfaceID, Start: true,
+		Transport: transport, Path: m.handed.bound, Name: r.Name, Log: log, Peer: c.peer, MAC: r.MAC, InterfaceID: r.InterfaceID, Start: true,
 		Ended: func() {
 			s.forget(m)
 			if c.UnixConn != nil {

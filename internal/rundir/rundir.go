@@ -201,6 +201,9 @@ func (d *Dir) Paths() []string {
 	return paths
 }
 
+// Path is the directory's absolute path.
+func (d *Dir) Path() string { return d.abs }
+
 // Remove removes the sockets that are still ours, then dgram and the directory if they are empty: clients leave sockets of
 // theirs in dgram. A directory that was there when it was given with --runtime-dir stays. It is idempotent and safe for
 // concurrent use; the sockets stay open.

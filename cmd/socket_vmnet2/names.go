@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"os/user"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
+)
+
+const (
+	// maxUserName and maxCommand are in bytes. Linux cuts the names of processes at 15, macOS at 16.
+	maxUserName = 64
+	maxCommand  = 32
+
+	// maxUserNames is how many users' names are kept; perclient counts as many users.
+	maxUserNames = 256
+	// userNameAge and processNameAge are for how long a name is good. A process may become another program, as socket_vmnet_client
+	// does.
+	userNameAge    = 5 * time.Minute
+	processNameAge = 2 * time.Second
+
+	// userNamePatience is how long a look-up may take, in a directory service perhaps, before the name is left out.
+	userNamePatience = 50 * time.Millisecond
+)
+
+// userNames are the names of users. The zero value is ready for use.
+type userNames struct {
+	mu      sync.Mutex
+	known   map[uint32]userName
+	pending chan struct{} // closed at the end of the look-up that is under way; nil: none is
+	slow    bool          // that has taken too long: nobody waits for it any more
+
+	lookUp func(uid uint32) string // tests change it
+}
+
+type userName struct {
+	name string
+	at   time.Time
+}
+
+// name is uid's, empty if it has none or that cannot be told soon.
+func (n *userNames) name(uid uint32) string {
+	late := time.NewTimer(userNamePatience)
+	defer late.Stop()
+	for {
+		n.mu.Lock()
+		u, ok := n.known[uid]
+		if ok && time.Since(u.at) < userNameAge || n.slow {
+			n.mu.Unlock()
+			return u.name
+		}
+		if n.pending == nil {
+			n.pending = make(chan struct{})
+			go n.find(uid, n.pending)
+		}
+		done := n.pending
+		n.mu.Unlock()
+		select {
+		case <-done:
+		case <-late.C:
+			n.mu.Lock()
+			n.slow = n.pending == done
+			n.mu.Unlock()
+			return u.name
+		}
+	}
+}
+
+// find looks uid up. One at a time does.
+func (n *userNames) find(uid uint32, done chan struct{}) {
+	lookUp := n.lookUp
+	if lookUp == nil {
+		lookUp = lookUpUser
+	}
+	name := cleaned(lookUp(uid), maxUserName)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.known == nil || len(n.known) >= maxUserNames {
+		n.known = map[uint32]userName{}
+	}
+	n.known[uid] = userName{name, time.Now()}
+	n.pending, n.slow = nil, false
+	close(done)
+}
+
+func lookUpUser(uid uint32) string {
+	u, err := user.LookupId(strconv.FormatUint(uint64(uid), 10))
+	if err != nil {
+		return ""
+	}
+	return u.Username
+}
+
+// processNames are the names of the clients' processes. The zero value is ready for use.
+type processNames struct {
+	mu    sync.Mutex
+	known map[clientProcess]processName // of clients that are there
+}
+
+// A clientProcess is a process of one client. Its number may be another's by the time of the next client.
+type clientProcess struct {
+	client uint64
+	pid    int
+}
+
+type processName struct {
+	name string
+	at   time.Time
+}
+
+// name is that of pid, empty where it cannot be told, or where the process began after its client, which began at that time: it
+// is another one then that has got the number.
+func (n *processNames) name(client uint64, pid int, began time.Time) string {
+	if pid <= 0 {
+		return ""
+	}
+	key := clientProcess{client, pid}
+	n.mu.Lock()
+	p, ok := n.known[key]
+	n.mu.Unlock()
+	if ok && time.Since(p.at) < processNameAge {
+		return p.name
+	}
+	p = processName{at: time.Now()}
+	if name, age, ok := processOf(pid); ok && age+processSlack >= time.Since(began) {
+		p.name = cleaned(name, maxCommand)
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.known == nil {
+		n.known = map[clientProcess]processName{}
+	}
+	n.known[key] = p
+	return p.name
+}
+
+// processSlack is how much younger than its client a process may seem: clocks differ, and are coarse.
+const processSlack = 2 * time.Second
+
+// forget forgets the processes of all but these clients.
+func (n *processNames) forget(clients []perclient.Info) {
+	there := make(map[uint64]bool, len(clients))
+	for _, i := range clients {
+		there[i.ID] = true
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for key := range n.known {
+		if !there[key.client] {
+			delete(n.known, key)
+		}
+	}
+}
