@@ -64,7 +64,7 @@ var imports = map[string][]string{
 	"internal/state":          {"internal/faults"},
 	"internal/handoff":        {},
 	"internal/upgrade":        {"internal/handoff"},
-	"internal/control":        {"internal/handoff", "internal/peercred"},
+	"internal/control":        {"internal/handoff", "internal/peercred", "internal/status"},
 	"internal/capture":        {"internal/frame"},
 	"internal/compat":         {"internal/vnet", "internal/compat/errtext", "internal/handoff"},
 	"internal/compat/errtext": {},
