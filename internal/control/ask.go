@@ -3,6 +3,7 @@
 package control
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -14,8 +15,8 @@ import (
 	"strings"
 )
 
-// maxAnswer in bytes.
-const maxAnswer = 4 << 20
+// maxAnswer in bytes: 4,096 clients, with what they call themselves.
+const maxAnswer = 32 << 20
 
 // Error makes it an error of Ask, whose text is for people.
 func (e *Error) Error() string { return e.Text }
@@ -26,54 +27,122 @@ func Ask(ctx context.Context, path, method, what string) (status int, answer jso
 	return AskWith(ctx, path, method, what, nil)
 }
 
-// AskWith is Ask with a body, which is sent as JSON unless it is nil.
+// AskWith is Ask with a body, which is sent as JSON unless it is nil. An answer may also be empty (204).
 func AskWith(ctx context.Context, path, method, what string, body any) (status int, answer json.RawMessage, err error) {
-	var sent io.Reader = http.NoBody
-	if body != nil {
-		b, err := json.Marshal(body)
-		if err != nil {
-			return 0, nil, fmt.Errorf("ask %s: %w", path, err)
-		}
-		sent = bytes.NewReader(b)
-	}
-	if strings.HasPrefix(path, "@") { // else Linux takes it for a name without a file
-		path = "./" + path
-	}
-	t := &http.Transport{
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "unix", path)
-		},
-		DisableKeepAlives: true,
-	}
-	defer t.CloseIdleConnections()
-	r, err := http.NewRequestWithContext(ctx, method, "http://socket_vmnet2"+what, sent)
-	if err != nil {
-		return 0, nil, fmt.Errorf("ask %s: %w", path, err)
-	}
-	if body != nil {
-		r.Header.Set("Content-Type", "application/json")
-	}
-	resp, err := t.RoundTrip(r)
+	resp, err := request(ctx, path, method, what, body)
 	if err != nil {
 		return 0, nil, fmt.Errorf("ask %s: %w", path, err)
 	}
 	defer func() { _ = resp.Body.Close() }()
+	answer, err = readAnswer(path, resp)
+	if _, told := errors.AsType[*Error](err); err != nil && !told {
+		if ctx.Err() != nil {
+			err = ctx.Err()
+		}
+		err = fmt.Errorf("ask %s: %w", path, err)
+	}
+	return resp.StatusCode, answer, err
+}
+
+// Follow is AskWith for an answer that goes on: reading it ends with io.EOF if it ended in order, with another error if the connection
+// broke or ctx has ended. Errors are those of AskWith.
+func Follow(ctx context.Context, path, method, what string, body any) (io.ReadCloser, error) {
+	resp, err := request(ctx, path, method, what, body)
+	if err != nil {
+		return nil, fmt.Errorf("ask %s: %w", path, err)
+	}
+	if resp.StatusCode == http.StatusOK {
+		return resp.Body, nil
+	}
+	defer func() { _ = resp.Body.Close() }()
+	_, err = readAnswer(path, resp)
+	return nil, err
+}
+
+// readAnswer is the document in resp, and an *Error if it is one.
+func readAnswer(path string, resp *http.Response) (json.RawMessage, error) {
 	b, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
 	if err == nil && resp.StatusCode == http.StatusNoContent {
-		return resp.StatusCode, nil, nil
+		return nil, nil
 	}
 	if err == nil && (len(b) > maxAnswer || !json.Valid(b)) {
 		err = errors.New("the answer is not JSON, or too long")
 	}
 	if err != nil {
-		return resp.StatusCode, nil, fmt.Errorf("ask %s: %w", path, err)
+		return nil, err
 	}
 	if resp.StatusCode == http.StatusOK {
-		return resp.StatusCode, b, nil
+		return b, nil
 	}
 	var e errorBody
 	if json.Unmarshal(b, &e) != nil || e.Error.Text == "" {
 		e.Error.Text = fmt.Sprintf("%s: %s", path, resp.Status)
 	}
-	return resp.StatusCode, b, &e.Error
+	return b, &e.Error
+}
+
+// request connects, asks and returns the answer, whose body ends the connection. A daemon that is busy answers before it has read
+// the request, so an error to write is none if there is an answer.
+func request(ctx context.Context, path, method, what string, body any) (*http.Response, error) {
+	var b []byte
+	if body != nil {
+		var err error
+		if b, err = json.Marshal(body); err != nil {
+			return nil, err
+		}
+	}
+	r, err := http.NewRequestWithContext(ctx, method, "http://socket_vmnet2"+what, bytes.NewReader(b))
+	if err != nil {
+		return nil, err
+	}
+	r.Close = true
+	if body != nil {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	if strings.HasPrefix(path, "@") { // else Linux takes it for a name without a file
+		path = "./" + path
+	}
+	c, err := new(net.Dialer).DialContext(ctx, "unix", path)
+	if err != nil {
+		return nil, err
+	}
+	a := &answered{conn: c, ctx: ctx, stop: context.AfterFunc(ctx, func() { _ = c.Close() })}
+	werr := r.Write(c)
+	resp, err := http.ReadResponse(bufio.NewReader(c), r)
+	if err != nil {
+		_ = a.Close()
+		switch {
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
+		case werr != nil:
+			return nil, werr
+		}
+		return nil, err
+	}
+	a.body = resp.Body
+	resp.Body = a
+	return resp, nil
+}
+
+// answered is an answer's body with its connection.
+type answered struct {
+	body io.ReadCloser
+	conn net.Conn
+	ctx  context.Context
+	stop func() bool
+}
+
+// Read implements io.Reader.
+func (a *answered) Read(b []byte) (int, error) {
+	n, err := a.body.Read(b)
+	if err != nil && !errors.Is(err, io.EOF) && a.ctx.Err() != nil {
+		err = a.ctx.Err()
+	}
+	return n, err
+}
+
+// Close implements io.Closer.
+func (a *answered) Close() error {
+	a.stop()
+	return a.conn.Close()
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os"
 	"sync"
 	"time"
 
@@ -115,11 +114,10 @@ func (c *Call) answer(status int, v any) {
 
 // upgrade is POST /v1/upgrade.
 func (s *Server) upgrade(w http.ResponseWriter, r *http.Request) {
-	peer := PeerOf(r)
-	switch {
-	case !Trusted(peer):
-		WriteError(w, http.StatusForbidden, "forbidden", whoMay())
+	if !Allowed(w, r, "upgrade it") {
 		return
+	}
+	switch {
 	case s.o.Upgrade == nil:
 		WriteError(w, http.StatusNotImplemented, "not_implemented", "this daemon cannot be upgraded in place: stop and start it")
 		return
@@ -139,14 +137,6 @@ func (s *Server) upgrade(w http.ResponseWriter, r *http.Request) {
 	defer c.Refuse(http.StatusInternalServerError, "internal", "the upgrade ended without a reason; the daemon goes on")
 	s.o.Log.Info("upgrade asked for", c.peer.Args()...)
 	s.o.Upgrade(s.stopped, c) // not the request's context: it is done even if the client goes
-}
-
-// whoMay says who may ask for an upgrade.
-func whoMay() string {
-	if euid := os.Geteuid(); euid != 0 {
-		return fmt.Sprintf("only root and user %d, whose daemon this is, may upgrade it", euid)
-	}
-	return "only root may upgrade a daemon of root: use sudo"
 }
 
 // take gets the connection from the HTTP server, nil if that is not possible.

@@ -3,21 +3,31 @@
 // Package control is what one can ask a running daemon, at SOCKET.d/control: HTTP/1.1 with JSON, one request per
 // connection.
 //
-//	GET  /v1/version   what runs here; for all who can connect
-//	POST /v1/upgrade   become the program that is now at the daemon's path; for root and the daemon's user
+//	GET    /v1/version        what runs here
+//	GET    /v1/status         all that the daemon knows of itself; package status has the form
+//	GET    /v1/health         what is wrong
+//	GET    /v1/clients        who is connected
+//	GET    /v1/clients/{id}   one of them
+//	GET    /v1/log-level      what is logged
+//	PUT    /v1/log-level      the same, changed
+//	DELETE /v1/clients/{id}   disconnect it
+//	POST   /v1/upgrade        become the program that is now at the daemon's path
 //
-// An error is {"error": {"code": "…", "text": "…"}}. The answer to an upgrade comes from the new image: the connection is
-// carried over.
+// Who can connect may read; root and the daemon's user may do the last three. An error is {"error": {"code": "…", "text": "…"}}. The
+// answer to an upgrade comes from the new image: the connection is carried over.
 package control
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"os"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -46,8 +56,11 @@ type Options struct {
 	// Refuse as a rule. ctx ends with that of Run. There is one call at a time. nil: there is no upgrade.
 	Upgrade func(ctx context.Context, c *Call)
 
-	// Handle adds what else there is: patterns of http.ServeMux, such as "GET /v1/clients". PeerOf tells who asks, WriteJSON
-	// and WriteError answer.
+	// Source is what the daemon tells of itself; nil: nothing.
+	Source Source
+
+	// Handle adds what else there is: patterns of http.ServeMux, such as "GET /metrics". PeerOf tells who asks, Allowed whether he
+	// may, ReadJSON what he sent; WriteJSON, WriteError and OpenStream answer.
 	Handle map[string]http.Handler
 }
 
@@ -69,14 +82,8 @@ func New(o Options) *Server {
 	}
 	s := &Server{o: o, gate: newGate(o.Listener, o.Log)}
 	s.stopped, s.stop = context.WithCancel(context.Background())
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /v1/version", s.version)
-	mux.HandleFunc("POST /v1/upgrade", s.upgrade)
-	for pattern, h := range o.Handle {
-		mux.Handle(pattern, h)
-	}
 	s.http = &http.Server{
-		Handler:           inJSON(mux),
+		Handler:           s.front(),
 		ReadHeaderTimeout: headerTime,
 		ReadTimeout:       headerTime,
 		WriteTimeout:      answerTime,
@@ -84,9 +91,37 @@ func New(o Options) *Server {
 		ConnContext:       withConn,
 		BaseContext:       func(net.Listener) context.Context { return s.stopped },
 		ErrorLog:          slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug), // what clients do wrong is no event
+
+		DisableGeneralOptionsHandler: true,
 	}
 	s.http.SetKeepAlivesEnabled(false)
 	return s
+}
+
+// front is the handler of all paths that there are.
+func (s *Server) front() http.Handler {
+	handle := map[string]http.Handler{
+		"GET /v1/version":  withoutQuery(s.version),
+		"POST /v1/upgrade": withoutQuery(s.upgrade),
+	}
+	if s.o.Source != nil {
+		for pattern, h := range (&api{src: s.o.Source}).routes() {
+			handle[pattern] = withoutQuery(h)
+		}
+	}
+	maps.Copy(handle, s.o.Handle)
+	f := &front{mux: http.NewServeMux(), log: s.o.Log, known: strings.Join(slices.SortedFunc(maps.Keys(handle), byPath), ", ")}
+	for pattern, h := range handle {
+		f.mux.Handle(pattern, h)
+	}
+	return f
+}
+
+// byPath orders patterns by their paths.
+func byPath(a, b string) int {
+	m, p, _ := strings.Cut(a, " ")
+	n, q, _ := strings.Cut(b, " ")
+	return cmp.Or(strings.Compare(p, q), strings.Compare(m, n))
 }
 
 // Run serves until Close is called or ctx is done.
@@ -169,31 +204,20 @@ func Trusted(p peercred.Peer) bool {
 	return p.Known && !p.Unverified && (p.UID == 0 || int(p.UID) == os.Geteuid())
 }
 
-// WriteJSON answers with v.
-func WriteJSON(w http.ResponseWriter, status int, v any) {
-	b, err := json.Marshal(v)
-	if err != nil {
-		WriteError(w, http.StatusInternalServerError, "internal", fmt.Sprintf("the answer cannot be written: %v", err))
-		return
+// Allowed tells whether who made r may change the daemon: root and the daemon's own user. When he may not, r has been answered. what
+// is what he wants to do to it, such as "upgrade it".
+func Allowed(w http.ResponseWriter, r *http.Request, what string) bool {
+	if Trusted(PeerOf(r)) {
+		return true
 	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Content-Length", fmt.Sprint(len(b)+1))
-	w.WriteHeader(status)
-	_, _ = w.Write(append(b, '\n'))
+	WriteError(w, http.StatusForbidden, "forbidden", whoMay(os.Geteuid(), what))
+	return false
 }
 
-// An Error is what went wrong, for programs and for people.
-type Error struct {
-	Code string `json:"code"`
-	Text string `json:"text"`
-}
-
-// errorBody is the form of every error.
-type errorBody struct {
-	Error Error `json:"error"`
-}
-
-// WriteError answers with an error.
-func WriteError(w http.ResponseWriter, status int, code, text string) {
-	WriteJSON(w, status, errorBody{Error{code, text}})
+// whoMay says who may do something to a daemon of euid.
+func whoMay(euid int, what string) string {
+	if euid != 0 {
+		return fmt.Sprintf("only root and user %d, whose daemon this is, may %s", euid, what)
+	}
+	return fmt.Sprintf("only root may %s, as this is a daemon of root: use sudo", what)
 }

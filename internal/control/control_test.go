@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -171,7 +172,7 @@ func raw(t *testing.T, path, text string) string {
 func TestBadRequests(t *testing.T) {
 	_, path := serve(t, nil)
 	for _, c := range []struct{ name, text, want string }{
-		{"no such path", "GET /v1/nothing HTTP/1.1\r\nHost: x\r\n\r\n", `{"error":{"code":"not_found","text":"there is no /v1/nothing here"}}`},
+		{"no such path", "GET /v1/nothing HTTP/1.1\r\nHost: x\r\n\r\n", `{"error":{"code":"not_found","text":"there is no /v1/nothing here; there are POST /v1/upgrade, GET /v1/version"}}`},
 		{"long path", "GET /" + strings.Repeat("x", 8000) + " HTTP/1.1\r\nHost: x\r\n\r\n", `"there is no /xxx`},
 		{"another version", "GET /v2/version HTTP/1.1\r\nHost: x\r\n\r\n", "404 Not Found"},
 		{"wrong method", "GET /v1/upgrade HTTP/1.1\r\nHost: x\r\n\r\n", `{"error":{"code":"method","text":"/v1/upgrade takes POST"}}`},
@@ -206,27 +207,54 @@ func TestSilentClient(t *testing.T) {
 	wg.Wait()
 }
 
-// TestTooMany: one more than may connect is sent away at once, and others are served when he has left.
+// TestTooMany: who is one too many is told so at once; he is served when somebody has left, or when one has been silent for long.
 func TestTooMany(t *testing.T) {
-	_, path := serve(t, nil)
+	s, path := serve(t, nil)
 	var conns []net.Conn
 	defer func() {
 		for _, c := range conns {
 			_ = c.Close()
 		}
 	}()
-	for range maxConns {
-		c, err := net.Dial("unix", path)
-		require.NoError(t, err)
-		conns = append(conns, c)
+	fill := func() {
+		for range maxConns {
+			c, err := net.Dial("unix", path)
+			require.NoError(t, err)
+			conns = append(conns, c)
+		}
+		require.Eventually(t, func() bool { return s.gate.inside() == maxConns }, patience, time.Millisecond)
 	}
-	_, _, err := ask(t, path, http.MethodGet, "/v1/version")
-	require.Error(t, err)
+	fill()
+	young(s)
+	status, _, err := ask(t, path, http.MethodGet, "/v1/version")
+	assert.Equal(t, 503, status)
+	assert.Equal(t, Error{"busy", "too many ask at the control socket at once: try again"}, errorOf(t, err))
 	require.NoError(t, conns[0].Close())
 	require.Eventually(t, func() bool {
 		_, _, err := ask(t, path, http.MethodGet, "/v1/version")
 		return err == nil
 	}, patience, 10*time.Millisecond)
+	fill()
+	require.Eventually(t, func() bool {
+		_, _, err := ask(t, path, http.MethodGet, "/v1/version")
+		return err == nil
+	}, patience, 10*time.Millisecond, "one that was silent made room")
+}
+
+// inside is how many connections there are.
+func (g *gate) inside() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.conns)
+}
+
+// young has all connections be new for an hour.
+func young(s *Server) {
+	s.gate.mu.Lock()
+	defer s.gate.mu.Unlock()
+	for c := range s.gate.conns {
+		c.since = time.Now().Add(time.Hour)
+	}
 }
 
 // TestShares: others do not keep root and the daemon's user out.
@@ -235,23 +263,75 @@ func TestShares(t *testing.T) {
 	me := peercred.Peer{Known: true, UID: uint32(os.Geteuid())}
 	let := func(p peercred.Peer, n int) (in int) {
 		for range n {
-			if g.enter(p) {
+			if g.enter(&conn{peer: p, gate: g}) {
 				in++
 			}
 		}
 		return in
 	}
 	other := func(uid uint32) peercred.Peer { return peercred.Peer{Known: true, UID: uid + 100000} }
+	leave := func(p peercred.Peer) {
+		for c := range g.conns {
+			if c.peer == p {
+				c.leave()
+				c.leave()
+				return
+			}
+		}
+	}
 	assert.Equal(t, maxPerUser, let(other(1), 100))
 	assert.Equal(t, maxOthers-maxPerUser, let(other(2), 14)+let(other(3), 100))
 	assert.Equal(t, 0, let(other(4), 1)+let(peercred.Peer{}, 1))
 	assert.Equal(t, maxConns-maxOthers, let(me, 100))
-	g.leave(other(1))
+	leave(other(1))
 	assert.Equal(t, 1, let(other(4), 2))
 	for range maxPerUser - 1 {
-		g.leave(other(1))
+		leave(other(1))
 	}
 	assert.NotContains(t, g.users, other(1).UID, "nothing is kept of who has left")
+}
+
+// TestMakingRoom: whose place is taken by whom.
+func TestMakingRoom(t *testing.T) {
+	me := peercred.Peer{Known: true, UID: uint32(os.Geteuid())}
+	other := func(uid uint32) peercred.Peer { return peercred.Peer{Known: true, UID: uid + 100000} }
+	for _, c := range []struct {
+		name    string
+		inside  []peercred.Peer // in this order, so many each
+		many    int
+		age     time.Duration
+		serving bool
+		who     peercred.Peer
+		gone    int // whose place is taken: its index; -1: nobody's
+	}{
+		{"mine by me", []peercred.Peer{me}, maxConns, idleTime + 1, false, me, 0},
+		{"not yet", []peercred.Peer{me}, maxConns, idleTime - time.Millisecond, false, me, -1},
+		{"not one who is served", []peercred.Peer{me}, maxConns, busyTime - time.Millisecond, true, me, -1},
+		{"but not for ever", []peercred.Peer{me}, maxConns, busyTime + 1, true, me, 0},
+		{"his own by another", []peercred.Peer{other(1), other(2)}, maxPerUser, idleTime + 1, false, other(2), 1},
+		{"one of the others by another", []peercred.Peer{other(1), other(2)}, maxPerUser, idleTime + 1, false, other(3), 0},
+		{"never mine by another", []peercred.Peer{me}, maxConns, busyTime + 1, true, other(1), -1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			g, now := newGate(nil, nil), time.Now()
+			for i, p := range c.inside {
+				for n := range c.many {
+					x := &conn{UnixConn: &net.UnixConn{}, peer: p, gate: g, since: now.Add(time.Duration(i*maxConns + n - 2*maxConns))}
+					x.serving.Store(c.serving)
+					require.True(t, g.enter(x))
+				}
+			}
+			before := maps.Clone(g.conns)
+			x := &conn{peer: c.who, gate: g, since: now.Add(c.age)}
+			assert.Equal(t, c.gone >= 0, g.enter(x))
+			for was := range before {
+				if _, is := g.conns[was]; !is {
+					assert.Equal(t, c.inside[c.gone], was.peer)
+					assert.Equal(t, now.Add(time.Duration((c.gone-2)*maxConns)), was.since, "the oldest")
+				}
+			}
+		})
+	}
 }
 
 func TestTrusted(t *testing.T) {
@@ -305,20 +385,11 @@ func TestUpgradeRefused(t *testing.T) {
 		}
 		_, path := serve(t, func(o *Options) { o.Upgrade = func(context.Context, *Call) { panic("he may not") } })
 		for what, want := range map[string]string{
-			"POST /v1/upgrade": `403 {"error":{"code":"forbidden","text":"only root may upgrade a daemon of root: use sudo"}} only root`,
+			"POST /v1/upgrade": `403 {"error":{"code":"forbidden","text":"only root may upgrade it, as this is a daemon of root: use sudo"}} only root`,
 			"GET /v1/version":  `200 {"version":"v1"`,
 		} {
 			method, url, _ := strings.Cut(what, " ")
-			cmd := image(t, "ask", path, method, url)
-			self, err := os.ReadFile(cmd.Path)
-			require.NoError(t, err)
-			cmd.Path = filepath.Join(filepath.Dir(path), "ask")
-			require.NoError(t, os.WriteFile(cmd.Path, self, 0o755))
-			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
-			cmd.Dir = "/"
-			out, err := cmd.Output()
-			require.NoError(t, err)
-			assert.Contains(t, string(out), want)
+			assert.Contains(t, askAs(t, 65534, path, method, url), want)
 		}
 	})
 }

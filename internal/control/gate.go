@@ -4,10 +4,12 @@ package control
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/peercred"
@@ -19,6 +21,20 @@ const (
 	maxOthers  = 32
 	maxPerUser = 16 // of others
 )
+
+// Whoever finds no room takes the place of the oldest connection of his kind, if that has been without a request for idleTime or
+// has been there for busyTime: of a program that asks and reads the answer neither is true.
+const (
+	idleTime = 250 * time.Millisecond
+	busyTime = 3 * time.Second
+)
+
+// full is the answer to who does not find a place. It fits into an empty socket, so that nobody waits for him.
+var full = func() []byte {
+	const body = `{"error":{"code":"busy","text":"too many ask at the control socket at once: try again"}}` + "\n"
+	return fmt.Appendf(nil, "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nContent-Length: %d\r\n"+
+		"Connection: close\r\nRetry-After: 1\r\n\r\n%s", len(body), body)
+}()
 
 // acceptPause is how long a failed accept is waited out, such as one for want of descriptors.
 const acceptPause = 100 * time.Millisecond
@@ -36,9 +52,9 @@ type gate struct {
 	shut   chan struct{} // closed by resume; nil while open
 	closed chan struct{}
 	ended  bool
-	users  map[uint32]int // connections of others, by user
+	conns  map[*conn]struct{}
+	users  map[uint32]int // of them those of others, by user
 	others int
-	all    int
 	change chan struct{} // closed when a connection ends; nil while nobody waits
 	warned bool
 
@@ -46,17 +62,18 @@ type gate struct {
 }
 
 func newGate(ln *net.UnixListener, log *slog.Logger) *gate {
-	return &gate{UnixListener: ln, log: log, closed: make(chan struct{}), users: map[uint32]int{}, streams: map[*Stream]struct{}{}}
+	return &gate{UnixListener: ln, log: log, closed: make(chan struct{}), conns: map[*conn]struct{}{}, users: map[uint32]int{}, streams: map[*Stream]struct{}{}}
 }
 
 // A conn is a client's connection.
 type conn struct {
 	*net.UnixConn
 
-	peer   peercred.Peer
-	gate   *gate
-	once   sync.Once
-	stream *Stream // nil unless it has become one; under gate.mu
+	peer    peercred.Peer
+	gate    *gate
+	since   time.Time   // of accept
+	serving atomic.Bool // its request has come
+	stream  *Stream     // nil unless it has become one; under gate.mu
 }
 
 // Close makes room for another one.
@@ -68,7 +85,11 @@ func (c *conn) Close() error {
 }
 
 // leave makes room for another one. The connection may stay open.
-func (c *conn) leave() { c.once.Do(func() { c.gate.leave(c.peer) }) }
+func (c *conn) leave() {
+	c.gate.mu.Lock()
+	defer c.gate.mu.Unlock()
+	c.gate.leave(c)
+}
 
 // Accept waits for a client that may be served, and for the gate to be open.
 func (g *gate) Accept() (net.Conn, error) {
@@ -89,8 +110,9 @@ func (g *gate) Accept() (net.Conn, error) {
 			}
 			continue
 		}
-		c := &conn{UnixConn: uc, peer: peercred.Of(uc), gate: g}
-		if !g.enter(c.peer) {
+		c := &conn{UnixConn: uc, peer: peercred.Of(uc), gate: g, since: time.Now()}
+		if !g.enter(c) {
+			_, _ = uc.Write(full)
 			_ = uc.Close()
 			continue
 		}
@@ -128,38 +150,73 @@ func (g *gate) waitOpen() error {
 	}
 }
 
-// enter counts a client in, if there is room.
-func (g *gate) enter(p peercred.Peer) bool {
+// enter counts a client in, if there is room or some can be made.
+func (g *gate) enter(c *conn) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.all >= maxConns {
-		return false
-	}
-	if !Trusted(p) {
-		if g.others >= maxOthers || g.users[p.User()] >= maxPerUser {
+	other := !Trusted(c.peer)
+	for !g.room(c.peer, other) {
+		if !g.makeRoom(c, other) {
 			return false
 		}
-		g.others++
-		g.users[p.User()]++
 	}
-	g.all++
+	if other {
+		g.others++
+		g.users[c.peer.User()]++
+	}
+	g.conns[c] = struct{}{}
 	return true
 }
 
-func (g *gate) leave(p peercred.Peer) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.all--
-	if !Trusted(p) {
+// room reports whether there is some for p. It is called under mu, like what follows.
+func (g *gate) room(p peercred.Peer, other bool) bool {
+	return len(g.conns) < maxConns && (!other || g.others < maxOthers && g.users[p.User()] < maxPerUser)
+}
+
+// makeRoom closes the oldest connection whose place c may take.
+func (g *gate) makeRoom(c *conn, other bool) bool {
+	ofUser := other && g.users[c.peer.User()] >= maxPerUser
+	var oldest *conn
+	for x := range g.conns {
+		if ofUser && x.peer.User() != c.peer.User() || other && Trusted(x.peer) || !x.overdue(c.since) {
+			continue
+		}
+		if oldest == nil || x.since.Before(oldest.since) {
+			oldest = x
+		}
+	}
+	if oldest == nil {
+		return false
+	}
+	_ = oldest.UnixConn.Close()
+	g.leave(oldest)
+	return true
+}
+
+// overdue reports whether c may have to make room.
+func (c *conn) overdue(now time.Time) bool {
+	if c.serving.Load() {
+		return now.Sub(c.since) > busyTime
+	}
+	return now.Sub(c.since) > idleTime
+}
+
+// leave counts c out, once.
+func (g *gate) leave(c *conn) {
+	if _, ok := g.conns[c]; !ok {
+		return
+	}
+	delete(g.conns, c)
+	if !Trusted(c.peer) {
 		g.others--
-		if g.users[p.User()]--; g.users[p.User()] == 0 {
-			delete(g.users, p.User())
+		if g.users[c.peer.User()]--; g.users[c.peer.User()] == 0 {
+			delete(g.users, c.peer.User())
 		}
 	}
 	g.changed()
 }
 
-// changed wakes who waits for a connection to end. It is called under mu.
+// changed wakes who waits for a connection to end.
 func (g *gate) changed() {
 	if g.change != nil {
 		close(g.change)
@@ -175,7 +232,7 @@ func (g *gate) pause(most time.Duration) {
 	}
 	_ = g.SetDeadline(time.Unix(1, 0))
 	g.mu.Unlock()
-	g.endStreams(most, func() bool { return g.all+len(g.streams) == 0 })
+	g.endStreams(most, func() bool { return len(g.conns)+len(g.streams) == 0 })
 }
 
 // endStreams tells the streams to end, waits until gone reports that they have, but no longer than most, and cuts off the others.

@@ -5,7 +5,6 @@ package control
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -164,9 +163,7 @@ func TestStreamLimits(t *testing.T) {
 		openStream(t, path)
 	}
 	require.Eventually(t, func() bool {
-		s.gate.mu.Lock()
-		defer s.gate.mu.Unlock()
-		return s.gate.all == 0 && len(s.gate.streams) == maxStreams
+		return s.gate.inside() == 0 && s.streams() == maxStreams
 	}, patience, time.Millisecond)
 	status, _, err := ask(t, path, http.MethodPost, "/v1/stream")
 	assert.Equal(t, 503, status)
@@ -214,5 +211,5 @@ func TestStreamWithoutServer(t *testing.T) {
 	assert.Equal(t, "hello", string(b))
 	http.DefaultClient.CloseIdleConnections()
 	require.NoError(t, s.Close())
-	assert.True(t, errors.Is(<-served, http.ErrServerClosed))
+	require.ErrorIs(t, <-served, http.ErrServerClosed)
 }

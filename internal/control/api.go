@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/peercred"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
+)
+
+// A Source is the daemon, as far as it tells of itself and lets itself be changed. Its methods are called from many goroutines.
+type Source interface {
+	// Status describes it now.
+	Status() status.Status
+	// Kick ends a client's session and waits for its end, as long as ctx lasts. ErrNoClient: there is none.
+	Kick(ctx context.Context, id uint64, by peercred.Peer) error
+	// Level is that of the log: "debug", "info", "warn" or "error". SetLevel takes one of these.
+	Level() string
+	SetLevel(level string, by peercred.Peer) error
+}
+
+// ErrNoClient is what Kick answers when no client has this number now.
+var ErrNoClient = errors.New("there is no such client")
+
+// kickTime is how long the answer to a kick waits for the end of the client's session, which may take 200 ms.
+const kickTime = 2 * time.Second
+
+// Clients is the answer to GET /v1/clients.
+type Clients struct {
+	Format  int             `json:"format"` // status.Format
+	Now     time.Time       `json:"now"`
+	Clients []status.Client `json:"clients"`
+}
+
+// Health is the answer to GET /v1/health.
+type Health struct {
+	Format int              `json:"format"` // status.Format
+	Now    time.Time        `json:"now"`
+	Health []status.Problem `json:"health"`
+}
+
+// Level is the body and the answer of PUT /v1/log-level, and the answer to GET.
+type Level struct {
+	Level string `json:"level"`
+}
+
+// Kicked is the answer to DELETE /v1/clients/{id}.
+type Kicked struct {
+	ID    uint64 `json:"id"`
+	Ended bool   `json:"ended"` // false: its session is still ending
+}
+
+// An api answers for a Source.
+type api struct {
+	src   Source
+	cache cache
+}
+
+// routes are the paths of a.
+func (a *api) routes() map[string]http.HandlerFunc {
+	return map[string]http.HandlerFunc{
+		"GET /v1/status":          func(w http.ResponseWriter, _ *http.Request) { a.cache.get(a.src).write(w, wholeStatus) },
+		"GET /v1/health":          func(w http.ResponseWriter, _ *http.Request) { a.cache.get(a.src).write(w, onlyHealth) },
+		"GET /v1/clients":         func(w http.ResponseWriter, _ *http.Request) { a.cache.get(a.src).write(w, onlyClients) },
+		"GET /v1/clients/{id}":    a.client,
+		"DELETE /v1/clients/{id}": a.kick,
+		"GET /v1/log-level":       func(w http.ResponseWriter, _ *http.Request) { WriteJSON(w, http.StatusOK, Level{a.src.Level()}) },
+		"PUT /v1/log-level":       a.setLevel,
+	}
+}
+
+// clientID is the number in r's path; when it is none, r has been answered.
+func clientID(w http.ResponseWriter, r *http.Request) (uint64, bool) {
+	text := r.PathValue("id")
+	id, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		WriteError(w, http.StatusBadRequest, "bad_id", fmt.Sprintf("%q is no client's number; GET /v1/clients has them", clip(text)))
+	}
+	return id, err == nil
+}
+
+func noClient(w http.ResponseWriter, id uint64) {
+	WriteError(w, http.StatusNotFound, "no_client", fmt.Sprintf("there is no client %d now; GET /v1/clients has those that there are", id))
+}
+
+// client is GET /v1/clients/{id}.
+func (a *api) client(w http.ResponseWriter, r *http.Request) {
+	id, ok := clientID(w, r)
+	if !ok {
+		return
+	}
+	for _, c := range a.cache.get(a.src).status.Clients {
+		if c.ID == id {
+			WriteJSON(w, http.StatusOK, c)
+			return
+		}
+	}
+	noClient(w, id)
+}
+
+// kick is DELETE /v1/clients/{id}.
+func (a *api) kick(w http.ResponseWriter, r *http.Request) {
+	id, ok := clientID(w, r)
+	if !ok || !Allowed(w, r, "disconnect its clients") {
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), kickTime)
+	defer cancel()
+	err := a.src.Kick(ctx, id, PeerOf(r))
+	a.cache.forget()
+	switch {
+	case errors.Is(err, ErrNoClient):
+		noClient(w, id)
+	case err != nil && !errors.Is(err, context.DeadlineExceeded):
+		WriteError(w, http.StatusInternalServerError, "failed", err.Error())
+	default:
+		WriteJSON(w, http.StatusOK, Kicked{ID: id, Ended: err == nil})
+	}
+}
+
+// setLevel is PUT /v1/log-level.
+func (a *api) setLevel(w http.ResponseWriter, r *http.Request) {
+	if !Allowed(w, r, "change what it logs") {
+		return
+	}
+	var l Level
+	if !ReadJSON(w, r, &l) {
+		return
+	}
+	if err := a.src.SetLevel(l.Level, PeerOf(r)); err != nil {
+		WriteError(w, http.StatusBadRequest, "bad_level", err.Error())
+		return
+	}
+	a.cache.forget()
+	WriteJSON(w, http.StatusOK, Level{a.src.Level()})
+}

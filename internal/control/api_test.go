@@ -1,0 +1,391 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/peercred"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
+)
+
+// fakeSource is a daemon with clients 1 to n.
+type fakeSource struct {
+	mu     sync.Mutex
+	n      uint64
+	gone   map[uint64]bool
+	level  string
+	by     peercred.Peer // who changed something
+	made   atomic.Int32  // descriptions
+	during func()        // called while one is made
+}
+
+func (f *fakeSource) Status() status.Status {
+	f.made.Add(1)
+	if f.during != nil {
+		f.during()
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s := status.Status{
+		Format: status.Format, Now: time.Unix(1, 0).UTC(), Daemon: status.Daemon{Version: "v1", LogLevel: f.level},
+		Clients: []status.Client{}, Users: []status.User{},
+		Health: []status.Problem{{Code: status.Storm, Severity: status.Warning, Clients: []uint64{2}, Text: "it storms", Fix: []string{"wait"}}},
+	}
+	for id := range f.n {
+		if !f.gone[id+1] {
+			s.Clients = append(s.Clients, status.Client{ID: id + 1, Name: fmt.Sprint("vm", id+1), Transport: status.Stream})
+		}
+	}
+	return s
+}
+
+func (f *fakeSource) Kick(ctx context.Context, id uint64, by peercred.Peer) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case id == 13:
+		return errors.New("it cannot be")
+	case id == 14:
+		<-ctx.Done()
+		return ctx.Err()
+	case id == 0 || id > f.n || f.gone[id]:
+		return ErrNoClient
+	}
+	f.gone[id], f.by = true, by
+	return nil
+}
+
+func (f *fakeSource) Level() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.level
+}
+
+func (f *fakeSource) SetLevel(level string, by peercred.Peer) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if level != "debug" && level != "info" {
+		return fmt.Errorf("%q is no level", level)
+	}
+	f.level, f.by = level, by
+	return nil
+}
+
+// source is a served fakeSource with n clients.
+func source(t *testing.T, n uint64) (*fakeSource, string) {
+	t.Helper()
+	f := &fakeSource{n: n, gone: map[uint64]bool{}, level: "info"}
+	_, path := serve(t, func(o *Options) { o.Source = f })
+	return f, path
+}
+
+func TestReading(t *testing.T) {
+	_, path := source(t, 2)
+	const client2 = `"id":2,"name":"vm2","transport":"stream"`
+	for _, c := range []struct {
+		what    string
+		status  int
+		members []string // of the answer, in this order
+		has     string
+	}{
+		{"/v1/status", 200, []string{"clients", "daemon", "format", "health", "network", "now", "totals", "users"}, client2},
+		{"/v1/clients", 200, []string{"clients", "format", "now"}, client2},
+		{"/v1/health", 200, []string{"format", "health", "now"}, `"text":"it storms"`},
+		{"/v1/log-level", 200, []string{"level"}, `{"level":"info"}`},
+		{"/v1/clients/2", 200, nil, `{` + client2},
+		{"/v1/clients/3", 404, nil, `{"error":{"code":"no_client","text":"there is no client 3 now; GET /v1/clients has those that there are"}}`},
+		{"/v1/clients/0", 404, nil, `"no_client"`},
+		{"/v1/clients/18446744073709551615", 404, nil, `"no_client"`},
+		{"/v1/clients/18446744073709551616", 400, nil, `"bad_id"`},
+		{"/v1/clients/-1", 400, nil, `"bad_id"`},
+		{"/v1/clients/vm2", 400, nil, `{"error":{"code":"bad_id","text":"\"vm2\" is no client's number; GET /v1/clients has them"}}`},
+		{"/v1/clients/%ff%00%0a", 400, nil, `"\"\\xff\\x00\\n\" is no client's number`},
+		{"/v1/clients/1%2f2", 400, nil, `"bad_id"`},
+		{"/v1/clients/1/2", 404, nil, `"not_found"`},
+		{"/v1/clients/", 404, nil, `"not_found"`},
+		{"/v1//status", 404, nil, `"not_found"`},
+		{"/v1/../v1/status", 404, nil, `"not_found"`},
+		{"/v1/status?", 200, nil, client2},
+		{"/v1/status?watch=1", 400, nil, `{"error":{"code":"bad_query","text":"/v1/status takes no parameters, and got watch=1"}}`},
+		{"/v1/version?x", 400, nil, `"bad_query"`},
+		{"/", 404, nil, `there are GET /v1/clients, DELETE /v1/clients/{id}, GET /v1/clients/{id}, GET /v1/health, GET /v1/log-level, PUT /v1/log-level, ` +
+			`GET /v1/status, POST /v1/upgrade, GET /v1/version`},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			status, answer, err := ask(t, path, http.MethodGet, c.what)
+			assert.Equal(t, c.status, status, err)
+			assert.Contains(t, answer, c.has)
+			if c.members != nil {
+				var m map[string]json.RawMessage
+				require.NoError(t, json.Unmarshal([]byte(answer), &m))
+				assert.ElementsMatch(t, c.members, keys(m))
+			}
+		})
+	}
+}
+
+func keys(m map[string]json.RawMessage) (k []string) {
+	for name := range m {
+		k = append(k, name)
+	}
+	return k
+}
+
+// TestMethods: each path says what it takes, and HEAD is GET without the body.
+func TestMethods(t *testing.T) {
+	_, path := source(t, 2)
+	for _, c := range []struct{ line, want, allow string }{
+		{"HEAD /v1/status", "200 OK", ""},
+		{"HEAD /v1/clients/9", "404 Not Found", ""},
+		{"OPTIONS /v1/status", "405 Method Not Allowed", "GET, HEAD"},
+		{"OPTIONS *", "404 Not Found", ""},
+		{"PUT /v1/status", "405 Method Not Allowed", "GET, HEAD"},
+		{"POST /v1/clients/1", "405 Method Not Allowed", "DELETE, GET, HEAD"},
+		{"DELETE /v1/log-level", "405 Method Not Allowed", "GET, HEAD, PUT"},
+		{"BREW /v1/version", "405 Method Not Allowed", "GET, HEAD"},
+		{"CONNECT x:80", "404 Not Found", ""},
+		{"CONNECT /v1/status", "404 Not Found", ""},
+		{"GET http://elsewhere/v1/version", "200 OK", ""},
+		{"GET http://elsewhere", "404 Not Found", ""},
+		{"GET file:///etc/passwd", "404 Not Found", ""},
+	} {
+		t.Run(c.line, func(t *testing.T) {
+			answer := raw(t, path, c.line+" HTTP/1.1\r\nHost: x\r\n\r\n")
+			head, body, ok := strings.Cut(answer, "\r\n\r\n")
+			require.True(t, ok)
+			assert.Contains(t, head, "HTTP/1.1 "+c.want+"\r\n")
+			assert.Contains(t, head, "Content-Type: application/json")
+			if c.allow != "" {
+				assert.Contains(t, head, "Allow: "+c.allow+"\r\n")
+				assert.Contains(t, body, "takes "+c.allow)
+			}
+			if strings.HasPrefix(c.line, "HEAD") {
+				assert.Empty(t, body)
+			} else {
+				assert.True(t, json.Valid([]byte(body)), body)
+			}
+		})
+	}
+}
+
+func TestKick(t *testing.T) {
+	f, path := source(t, 20)
+	me := peercred.Peer{Known: true, UID: uint32(os.Geteuid()), GID: uint32(os.Getegid()), PID: os.Getpid()}
+	_, before, err := ask(t, path, http.MethodGet, "/v1/clients/2")
+	require.NoError(t, err)
+	assert.Contains(t, before, "vm2")
+	status, answer, err := ask(t, path, http.MethodDelete, "/v1/clients/2")
+	require.NoError(t, err)
+	assert.Equal(t, 200, status)
+	assert.JSONEq(t, `{"id":2,"ended":true}`, answer)
+	assert.Equal(t, me, f.by)
+	for _, c := range []struct {
+		method, what, code string
+		status             int
+	}{
+		{http.MethodGet, "/v1/clients/2", "no_client", 404}, // at once, whatever was answered before
+		{http.MethodDelete, "/v1/clients/2", "no_client", 404},
+		{http.MethodDelete, "/v1/clients/0", "no_client", 404},
+		{http.MethodDelete, "/v1/clients/x", "bad_id", 400},
+		{http.MethodDelete, "/v1/clients/13", "failed", 500},
+	} {
+		status, _, err = ask(t, path, c.method, c.what)
+		assert.Equal(t, c.status, status, c.what)
+		assert.Equal(t, c.code, errorOf(t, err).Code, c.what)
+	}
+	_, answer, err = ask(t, path, http.MethodDelete, "/v1/clients/14")
+	require.NoError(t, err)
+	assert.JSONEq(t, `{"id":14,"ended":false}`, answer, "it takes long")
+}
+
+func TestLevel(t *testing.T) {
+	f, path := source(t, 1)
+	put := func(body any) (int, string, error) {
+		status, b, err := AskWith(t.Context(), path, http.MethodPut, "/v1/log-level", body)
+		return status, strings.TrimSpace(string(b)), err
+	}
+	status, answer, err := put(Level{"debug"})
+	require.NoError(t, err)
+	assert.Equal(t, 200, status)
+	assert.JSONEq(t, `{"level":"debug"}`, answer)
+	assert.Equal(t, "debug", f.level)
+	assert.Equal(t, os.Getpid(), f.by.PID)
+	_, answer, err = ask(t, path, http.MethodGet, "/v1/status")
+	require.NoError(t, err)
+	assert.Contains(t, answer, `"log_level":"debug"`)
+	status, _, err = put(Level{"loud"})
+	assert.Equal(t, 400, status)
+	assert.Equal(t, Error{"bad_level", `"loud" is no level`}, errorOf(t, err))
+	assert.Equal(t, "debug", f.level)
+}
+
+// TestBodies is what a client may send as one.
+func TestBodies(t *testing.T) {
+	f, path := source(t, 1)
+	for _, c := range []struct{ name, body, want string }{
+		{"none", "", "400 bad_json the body is empty: a JSON object is expected"},
+		{"blanks", " \r\n\t", "400 bad_json the body is empty: a JSON object is expected"},
+		{"no JSON", "level=debug", "400 bad_json the body is no JSON, at byte 1: invalid character 'l' looking for beginning of value"},
+		{"cut", `{"level":"deb`, "400 bad_json the body is no JSON: it ends at byte 13, before the JSON does"},
+		{"an array", `["debug"]`, "400 bad_json the body is a JSON array, and has to be an object, at byte 1"},
+		{"another type", `{"level":7}`, `400 bad_json "level" is a JSON number, and has to be a string, at byte 10`},
+		{"another member", `{"level":"debug","for":"1m"}`, `400 bad_json there is no member "for", at byte 28`},
+		{"something behind it", `{"level":"debug"} {}`, "400 bad_json something follows the JSON object, at byte 19 of the body"},
+		{"null", `null`, `400 bad_level "" is no level`},
+		{"an empty object", `{}`, `400 bad_level "" is no level`},
+		{"no UTF-8", "{\"level\":\"\xff\"}", `400 bad_level "�" is no level`},
+		{"deep", strings.Repeat("[", 60000), "400 bad_json the body is no JSON, at byte"},
+		{"large", `{"level":"` + strings.Repeat("x", maxBody) + `"}`, "413 too_large the body is larger than 65536 bytes"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			answer := raw(t, path, fmt.Sprintf("PUT /v1/log-level HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", len(c.body), c.body))
+			head, body, _ := strings.Cut(answer, "\r\n\r\n")
+			var e errorBody
+			require.NoError(t, json.Unmarshal([]byte(body), &e), answer)
+			assert.Contains(t, fmt.Sprint(strings.Fields(head)[1], " ", e.Error.Code, " ", e.Error.Text), c.want)
+			assert.Less(t, len(body), 1000)
+		})
+	}
+	assert.Equal(t, "info", f.level)
+}
+
+// TestLateBody: one that does not come is not waited for.
+func TestLateBody(t *testing.T) {
+	t.Parallel()
+	_, path := source(t, 1)
+	for _, body := range []string{"Content-Length: 20\r\n\r\n{\"level\"", "Transfer-Encoding: chunked\r\n\r\n4\r\n{\"le"} {
+		answer := raw(t, path, "PUT /v1/log-level HTTP/1.1\r\nHost: x\r\n"+body)
+		assert.Contains(t, answer, "408 Request Timeout")
+		assert.Contains(t, answer, "the body did not come within 5s")
+	}
+}
+
+// TestCache: however many ask, few descriptions are made, one at a time.
+func TestCache(t *testing.T) {
+	f, path := source(t, 256)
+	var inside atomic.Int32
+	f.during = func() {
+		assert.Equal(t, int32(1), inside.Add(1))
+		time.Sleep(time.Millisecond)
+		inside.Add(-1)
+	}
+	began := time.Now()
+	var wg sync.WaitGroup
+	var answered atomic.Int32
+	for range 32 {
+		wg.Go(func() {
+			for range 10 {
+				status, answer, err := ask(t, path, http.MethodGet, "/v1/status")
+				if status == 200 && assert.NoError(t, err) {
+					answered.Add(1)
+					assert.Greater(t, len(answer), 256*100)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	most := int32(time.Since(began)/cacheTime) + 1
+	t.Logf("%d answers in %v from %d descriptions", answered.Load(), time.Since(began), f.made.Load())
+	assert.Equal(t, int32(320), answered.Load())
+	assert.LessOrEqual(t, f.made.Load(), most)
+}
+
+// TestPanic: a handler's fault is that of one request, and told once.
+func TestPanic(t *testing.T) {
+	f, path := source(t, 1)
+	f.during = func() { panic("no") }
+	for range 3 {
+		status, _, err := ask(t, path, http.MethodGet, "/v1/status")
+		assert.Equal(t, 500, status)
+		assert.Equal(t, "internal", errorOf(t, err).Code)
+	}
+	f.during = nil
+	_, _, err := ask(t, path, http.MethodGet, "/v1/status")
+	require.NoError(t, err)
+}
+
+// TestOtherUser: he reads, and is told who may do the rest.
+func TestOtherUser(t *testing.T) {
+	if os.Geteuid() != 0 { // who is not root cannot become another user; TestTrusted has the rule
+		return
+	}
+	f, path := source(t, 2)
+	for what, want := range map[string]string{
+		"GET /v1/status":       `200 {"format":1`,
+		"GET /v1/health":       `200 {"format":1`,
+		"GET /v1/clients/1":    `200 {"id":1`,
+		"GET /v1/log-level":    `200 {"level":"info"}`,
+		"DELETE /v1/clients/1": `403 {"error":{"code":"forbidden","text":"only root may disconnect its clients, as this is a daemon of root: use sudo"}}`,
+		"PUT /v1/log-level":    `403 {"error":{"code":"forbidden","text":"only root may change what it logs, as this is a daemon of root: use sudo"}}`,
+	} {
+		method, url, _ := strings.Cut(what, " ")
+		assert.Contains(t, askAs(t, 65534, path, method, url), want)
+	}
+	assert.Equal(t, "info", f.level)
+	assert.Empty(t, f.gone)
+}
+
+// askAs asks as another user and returns status, answer and error.
+func askAs(t *testing.T, uid uint32, path, method, url string) string {
+	t.Helper()
+	cmd := image(t, "ask", path, method, url)
+	self, err := os.ReadFile(cmd.Path)
+	require.NoError(t, err)
+	cmd.Path = filepath.Join(filepath.Dir(path), "ask")
+	if _, err := os.Lstat(cmd.Path); err != nil {
+		require.NoError(t, os.WriteFile(cmd.Path, self, 0o755))
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
+	cmd.Dir = "/"
+	out, err := cmd.Output()
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		t.Logf("%s", exit.Stderr)
+	}
+	require.NoError(t, err)
+	return string(out)
+}
+
+func TestWhoMay(t *testing.T) {
+	assert.Equal(t, "only root may upgrade it, as this is a daemon of root: use sudo", whoMay(0, "upgrade it"))
+	assert.Equal(t, "only root and user 501, whose daemon this is, may upgrade it", whoMay(501, "upgrade it"))
+}
+
+func TestClip(t *testing.T) {
+	assert.Equal(t, "short", clip("short"))
+	assert.Equal(t, strings.Repeat("x", 199)+"…", clip(strings.Repeat("x", 199)+"ü"))
+	assert.Equal(t, strings.Repeat("x", 200)+"…", clip(strings.Repeat("x", 201)))
+}
+
+// FuzzBody: whatever is sent as a body, it is taken or refused in words that fit into an answer.
+func FuzzBody(f *testing.F) {
+	for _, s := range []string{`{"level":"debug"}`, `{"level":1}`, `{"x":{}}`, "", "[", "\xff", `{"level":"\ud800"}`, `{"level":"a"}{`, `{"LEVEL":null}`} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var l Level
+		if err := decode(b, &l); err != nil {
+			out, merr := json.Marshal(errorBody{Error{"bad_json", err.Error()}})
+			require.NoError(t, merr)
+			assert.Less(t, len(out), 4096)
+			return
+		}
+		assert.True(t, json.Valid(b))
+	})
+}
