@@ -30,7 +30,7 @@ func (n *nowhere) Write(b []byte) (int, error) {
 	n.bytes.Add(int64(len(b)))
 	return len(b), nil
 }
-func (*nowhere) Flush() error                    { return nil }
+
 func (*nowhere) SetWriteDeadline(time.Time) error { return nil }
 
 // captures runs n captures into out until the returned function.

@@ -5,7 +5,6 @@
 package capture
 
 import (
-	"context"
 	"errors"
 	"log/slog"
 	"slices"
@@ -23,11 +22,8 @@ const (
 	DefaultMemory = 4 << 20
 )
 
-// Errors of Start.
-var (
-	ErrTooMany = errors.New("4 captures run already: end one of them")
-	ErrClosed  = errors.New("the daemon takes no captures now: it stops, or is upgraded")
-)
+// ErrTooMany is that MaxSessions run.
+var ErrTooMany = errors.New("4 captures run already: end one of them")
 
 // Options are those of a Hub.
 type Options struct {
@@ -46,7 +42,6 @@ type Hub struct {
 	list atomic.Pointer[[]*Session] // that run; never changed in place
 
 	mu      sync.Mutex
-	closed  bool
 	started uint64
 	stalled uint64
 }
@@ -76,8 +71,8 @@ func (h *Hub) see(id uint64, dir direction, b frame.Batch) {
 	}
 }
 
-// Start begins a capture: what the clients send from here on is kept for Run, which the caller calls. An error is ErrTooMany,
-// ErrClosed or tells what is wrong with q.
+// Start begins a capture: what the clients send from here on is kept for Run or Discard, one of which the caller calls. An
+// error is ErrTooMany, or tells what is wrong with q.
 func (h *Hub) Start(q Request) (*Session, error) {
 	s, err := newSession(h, q)
 	if err != nil {
@@ -86,10 +81,7 @@ func (h *Hub) Start(q Request) (*Session, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	all := *h.list.Load()
-	switch {
-	case h.closed:
-		return nil, ErrClosed
-	case len(all) >= MaxSessions:
+	if len(all) >= MaxSessions {
 		return nil, ErrTooMany
 	}
 	h.started++
@@ -128,29 +120,4 @@ func (h *Hub) Stats() Stats {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return Stats{Running: len(*h.list.Load()), Started: h.started, Stalled: h.stalled}
-}
-
-// Close ends all captures for that reason, refuses further ones until Open, and waits until what was captured is written or ctx
-// is done.
-func (h *Hub) Close(ctx context.Context, reason error) {
-	h.mu.Lock()
-	h.closed = true
-	all := *h.list.Load()
-	h.mu.Unlock()
-	for _, s := range all {
-		s.end(reason)
-	}
-	for _, s := range all {
-		select {
-		case <-s.done:
-		case <-ctx.Done():
-		}
-	}
-}
-
-// Open undoes Close for captures that begin from here on.
-func (h *Hub) Open() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.closed = false
 }

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -53,7 +52,6 @@ type sheet struct {
 	mu       sync.Mutex
 	free     sync.Cond
 	b        bytes.Buffer
-	flushed  int
 	held     bool
 	deadline time.Time
 	broken   error
@@ -75,13 +73,6 @@ func (s *sheet) Write(b []byte) (int, error) {
 		return 0, s.broken
 	}
 	return s.b.Write(b)
-}
-
-func (s *sheet) Flush() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.flushed = s.b.Len()
-	return s.broken
 }
 
 func (s *sheet) SetWriteDeadline(t time.Time) error {
@@ -109,7 +100,7 @@ func (s *sheet) breaks(err error) {
 func (s *sheet) seen() []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return bytes.Clone(s.b.Bytes()[:s.flushed])
+	return bytes.Clone(s.b.Bytes())
 }
 
 // A packet is a frame in a file.
@@ -119,17 +110,25 @@ type packet struct {
 	flags pcapgo.NgEpbFlags
 }
 
-// parse reads a file.
+// parse reads a whole file.
 func parse(t *testing.T, b []byte) (packets []packet, intfs []pcapgo.NgInterface, info pcapgo.NgSectionInfo) {
+	t.Helper()
+	packets, intfs, info, err := parseSome(t, b)
+	require.ErrorIs(t, err, io.EOF)
+	return packets, intfs, info
+}
+
+// parseSome reads as much as there is of a file. The error is why it ended.
+func parseSome(t *testing.T, b []byte) (packets []packet, intfs []pcapgo.NgInterface, info pcapgo.NgSectionInfo, end error) {
 	t.Helper()
 	r, err := pcapgo.NewNgReader(bytes.NewReader(b), pcapgo.NgReaderOptions{})
 	require.NoError(t, err)
 	for {
 		data, ci, opts, err := r.ReadPacketDataWithOptions()
-		if errors.Is(err, io.EOF) {
+		if err != nil {
+			end = err
 			break
 		}
-		require.NoError(t, err)
 		require.NotNil(t, opts.Flags)
 		packets = append(packets, packet{ci, data, *opts.Flags})
 	}
@@ -138,28 +137,32 @@ func parse(t *testing.T, b []byte) (packets []packet, intfs []pcapgo.NgInterface
 		require.NoError(t, err)
 		intfs = append(intfs, n)
 	}
-	return packets, intfs, r.SectionInfo()
+	return packets, intfs, r.SectionInfo(), end
 }
 
 // A running capture.
 type running struct {
 	*Session
 	out    *sheet
-	left   context.CancelFunc
+	leave  context.CancelCauseFunc
 	result chan Result
+	gone   chan struct{}
 }
 
 func start(t *testing.T, h *Hub, q Request) *running {
 	t.Helper()
 	s, err := h.Start(q)
 	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(context.Background())
-	r := &running{s, newSheet(), cancel, make(chan Result, 1)}
-	go func() { r.result <- s.Run(ctx, r.out) }()
+	ctx, cancel := context.WithCancelCause(context.Background())
+	r := &running{s, newSheet(), cancel, make(chan Result, 1), make(chan struct{})}
+	go func() {
+		defer close(r.gone)
+		r.result <- s.Run(ctx, r.out)
+	}()
 	t.Cleanup(func() {
-		cancel()
+		cancel(ErrLeft)
 		r.out.breaks(io.ErrClosedPipe)
-		<-s.done
+		<-r.gone
 	})
 	return r
 }
@@ -167,7 +170,7 @@ func start(t *testing.T, h *Hub, q Request) *running {
 // end has the reader leave, and returns all that there is.
 func (r *running) end(t *testing.T) (Result, []packet, []pcapgo.NgInterface) {
 	t.Helper()
-	r.left()
+	r.leave(ErrLeft)
 	res := r.wait(t)
 	p, n, _ := parse(t, r.out.seen())
 	return res, p, n
@@ -193,7 +196,7 @@ func (r *running) sees(t *testing.T, n int) []packet {
 		if len(b) == 0 {
 			return false
 		}
-		p, _, _ = parse(t, b)
+		p, _, _, _ = parseSome(t, b)
 		return len(p) >= n
 	}, patience, time.Millisecond)
 	return p
@@ -412,39 +415,38 @@ func TestSeveralCaptures(t *testing.T) {
 	start(t, h, Request{}) // there is room again
 }
 
-func TestCloseEndsAtABlock(t *testing.T) {
-	for _, reason := range []error{ErrStopped, ErrUpgrade} {
-		h := NewHub(Options{})
-		r := start(t, h, Request{})
-		r.sees(t, 0)
-		h.FromClient(1, batch(0, 60, 60))
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
-		h.Close(ctx, reason)
-		cancel()
-		assert.Equal(t, Result{Frames: 2, Reason: reason}, r.wait(t))
-		packets, _, _ := parse(t, r.out.seen())
-		assert.Len(t, packets, 2)
-		_, err := h.Start(Request{})
-		assert.ErrorIs(t, err, ErrClosed)
-		h.Open()
-		start(t, h, Request{})
-	}
+func TestDaemonEndsIt(t *testing.T) {
+	h := NewHub(Options{})
+	r := start(t, h, Request{})
+	h.FromClient(1, batch(0, 60, 60))
+	r.leave(ErrStopped)
+	assert.Equal(t, Result{Frames: 2, Reason: ErrStopped}, r.wait(t))
+	packets, _, _ := parse(t, r.out.seen())
+	assert.Len(t, packets, 2)
 }
 
-func TestCloseDoesNotWaitForAReaderThatStopped(t *testing.T) {
+func TestEndBoundsWhatIsLeftToWrite(t *testing.T) {
 	h := NewHub(Options{})
 	r := start(t, h, Request{})
 	r.out.hold(true)
 	h.FromClient(1, batch(0, 60, 60))
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
-	defer cancel()
-	h.Close(ctx, ErrStopped)
-	r.out.mu.Lock()
-	left := time.Until(r.out.deadline)
-	r.out.mu.Unlock()
-	assert.LessOrEqual(t, left, endTime)
+	r.leave(ErrLeft)
+	require.Eventually(t, func() bool {
+		r.out.mu.Lock()
+		defer r.out.mu.Unlock()
+		return !r.out.deadline.IsZero() && time.Until(r.out.deadline) <= leaveTime
+	}, patience, time.Millisecond)
 	r.out.breaks(os.ErrDeadlineExceeded)
-	assert.Equal(t, ErrStopped, r.wait(t).Reason)
+	assert.Equal(t, ErrLeft, r.wait(t).Reason)
+}
+
+func TestDiscard(t *testing.T) {
+	h := NewHub(Options{})
+	s, err := h.Start(Request{})
+	require.NoError(t, err)
+	s.Discard()
+	assert.Equal(t, Stats{Started: 1}, h.Stats())
+	h.FromClient(1, batch(0, 60))
 }
 
 func TestManyClientsAreBounded(t *testing.T) {

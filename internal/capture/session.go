@@ -21,10 +21,8 @@ const (
 	// stallTime is how long a reader may take nothing of what is written.
 	stallTime = 10 * time.Second
 
-	// endTime is how long what is still to be written may take when the daemon ends a capture. A stop has two seconds.
-	endTime = 300 * time.Millisecond
-
-	// leaveTime is the same when it ends for another reason.
+	// leaveTime is how long what is still to be written may take when the reader, or the count, has ended a capture. When it is
+	// the daemon, the connection is cut off earlier.
 	leaveTime = 2 * time.Second
 
 	// pauseTime is how long the writer waits for more after it has written, unless memory runs short: a wake-up for each frame
@@ -36,15 +34,13 @@ const (
 var (
 	ErrLeft    = errors.New("the reader ended it")
 	ErrCount   = errors.New("all frames that were asked for are captured")
-	ErrStopped = errors.New("the daemon stops")
-	ErrUpgrade = errors.New("the daemon is upgraded")
+	ErrStopped = errors.New("the daemon stops or is upgraded")
 	ErrStalled = fmt.Errorf("the reader took nothing for %v", stallTime)
 )
 
 // An Output is where a capture is written. SetWriteDeadline may be called from several goroutines.
 type Output interface {
 	io.Writer
-	Flush() error
 	SetWriteDeadline(t time.Time) error
 }
 
@@ -74,7 +70,6 @@ type Session struct {
 	writer atomic.Int32
 	wake   chan struct{} // of one
 	ended  chan struct{} // closed by end
-	done   chan struct{} // closed when the writer has ended
 
 	mu     sync.Mutex
 	out    Output // nil until Run
@@ -88,7 +83,7 @@ func newSession(h *Hub, q Request) (*Session, error) {
 	if err := q.check(); err != nil {
 		return nil, err
 	}
-	s := &Session{hub: h, q: q, wake: make(chan struct{}, 1), ended: make(chan struct{}), done: make(chan struct{}), snap: q.SnapLen}
+	s := &Session{hub: h, q: q, wake: make(chan struct{}, 1), ended: make(chan struct{}), snap: q.SnapLen}
 	s.filter, _ = newFilter(q.Filter)
 	if s.snap == 0 {
 		s.snap = frame.MaxLen
@@ -105,6 +100,12 @@ func newSession(h *Hub, q Request) (*Session, error) {
 	}
 	s.ring = newRing(h.o.Memory, kept)
 	return s, nil
+}
+
+// Discard ends a capture that Run is not called for.
+func (s *Session) Discard() {
+	s.end(ErrLeft)
+	s.hub.remove(s)
 }
 
 // see copies the frames of b, if they are wanted. It is on their way.
@@ -125,15 +126,14 @@ func (s *Session) see(client uint64, dir direction, b frame.Batch) {
 	}
 }
 
-// Run writes to out until ctx is done, which is the reader's end, or the capture ends for another reason. It is called once.
+// Run writes to out until ctx is done, whose cause is the reason then, or the capture ends for another one. It is called once.
 func (s *Session) Run(ctx context.Context, out Output) Result {
 	defer s.hub.remove(s)
-	defer close(s.done)
 	s.mu.Lock()
 	s.out = out
 	s.mu.Unlock()
-	defer context.AfterFunc(ctx, func() { s.end(ErrLeft) })()
-	err := s.write(out)
+	defer context.AfterFunc(ctx, func() { s.end(context.Cause(ctx)) })()
+	err := s.write()
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		err = ErrStalled
 	}
@@ -152,14 +152,9 @@ func (s *Session) end(reason error) {
 	}
 	s.reason = reason
 	close(s.ended)
-	if s.out == nil {
-		return
+	if s.out != nil {
+		_ = s.out.SetWriteDeadline(time.Now().Add(leaveTime))
 	}
-	limit := leaveTime
-	if errors.Is(reason, ErrStopped) || errors.Is(reason, ErrUpgrade) {
-		limit = endTime
-	}
-	_ = s.out.SetWriteDeadline(time.Now().Add(limit))
 }
 
 func (s *Session) why() error {
@@ -180,7 +175,7 @@ func (s *Session) Write(b []byte) (int, error) {
 }
 
 // write is the writer. It returns nil if the file is complete.
-func (s *Session) write(out Output) (err error) {
+func (s *Session) write() (err error) {
 	f, err := newFile(s, s.ring.began, s.hub.o, s.snap)
 	if err != nil {
 		return err
@@ -213,11 +208,10 @@ func (s *Session) write(out Output) (err error) {
 		}
 		if over || s.q.Count > 0 && s.frames.Load() >= s.q.Count {
 			s.end(ErrCount) // unless there is another reason
-			err = f.finish(time.Now())
-			return errors.Join(err, out.Flush())
+			return f.finish(time.Now())
 		}
 		if n > 0 || first {
-			if err = errors.Join(f.w.Flush(), out.Flush()); err != nil {
+			if err = f.w.Flush(); err != nil {
 				return err
 			}
 		}
