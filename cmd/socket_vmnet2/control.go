@@ -54,6 +54,13 @@ func controlOptions(cfg *compat.Config, began time.Time, log *slog.Logger, up fu
 	}
 }
 
+// routes are what the control socket answers beyond what every daemon does.
+func (d *daemon) routes() map[string]http.Handler {
+	return map[string]http.Handler{
+		"POST /v1/capture": d.captureHandler(d.newCaptures()),
+	}
+}
+
 // answering has further upgrades refused until call is answered.
 func (c *controller) answering(call *control.Call) {
 	if c != nil {

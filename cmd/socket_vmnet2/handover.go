@@ -178,5 +178,7 @@ func (d *daemon) networkInfo() vnet.NetworkInfo { return d.network.Load().Info()
 
 // controlOptions are those of the daemon's control socket.
 func (d *daemon) controlOptions() control.Options {
-	return controlOptions(d.cfg, d.began, d.log, d.upgrade)
+	o := controlOptions(d.cfg, d.began, d.log, d.upgrade)
+	o.Handle = d.routes()
+	return o
 }

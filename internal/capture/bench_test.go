@@ -40,7 +40,7 @@ func captures(tb testing.TB, h *Hub, n int, q Request, out *nowhere) (stop func(
 	for range n {
 		s, err := h.Start(q)
 		require.NoError(tb, err)
-		all.Go(func() { s.Run(ctx, out) })
+		all.Go(func() { s.Run(out, ctx.Done(), ctx.Err) })
 	}
 	return func() {
 		cancel()

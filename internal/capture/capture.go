@@ -29,8 +29,8 @@ var ErrTooMany = errors.New("4 captures run already: end one of them")
 type Options struct {
 	// Watch has the hub's FromClient and ToClient called, or not any more. It is called in order.
 	Watch func(on bool)
-	// Describe tells of a client; nil: its number.
-	Describe    func(id uint64) Description
+	// Describe is called for each capture, and what it returns then tells of a client that is new in that; nil: its number.
+	Describe    func() func(id uint64) Description
 	Application string // for the file
 	Memory      int    // bytes for each capture; 0: DefaultMemory
 	Log         *slog.Logger
@@ -93,8 +93,8 @@ func (h *Hub) Start(q Request) (*Session, error) {
 	return s, nil
 }
 
-// remove forgets s.
-func (h *Hub) remove(s *Session) {
+// remove forgets s, which ended so.
+func (h *Hub) remove(s *Session, res Result) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	all := slices.DeleteFunc(slices.Clone(*h.list.Load()), func(x *Session) bool { return x == s })
@@ -102,9 +102,9 @@ func (h *Hub) remove(s *Session) {
 	if len(all) == 0 && h.o.Watch != nil {
 		h.o.Watch(false)
 	}
-	if errors.Is(s.why(), ErrStalled) {
+	if errors.Is(res.Reason, ErrStalled) {
 		h.stalled++
-		h.o.Log.Warn("a capture ended: its reader takes nothing", "frames", s.frames.Load(), "dropped", s.dropped.Load())
+		h.o.Log.Warn("a capture ended: its reader takes nothing", "frames", res.Frames, "dropped", res.Dropped)
 	}
 }
 

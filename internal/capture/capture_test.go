@@ -144,7 +144,7 @@ func parseSome(t *testing.T, b []byte) (packets []packet, intfs []pcapgo.NgInter
 type running struct {
 	*Session
 	out    *sheet
-	leave  context.CancelCauseFunc
+	leave  context.CancelCauseFunc // as who reads, or the daemon
 	result chan Result
 	gone   chan struct{}
 }
@@ -157,7 +157,7 @@ func start(t *testing.T, h *Hub, q Request) *running {
 	r := &running{s, newSheet(), cancel, make(chan Result, 1), make(chan struct{})}
 	go func() {
 		defer close(r.gone)
-		r.result <- s.Run(ctx, r.out)
+		r.result <- s.Run(r.out, ctx.Done(), func() error { return context.Cause(ctx) })
 	}()
 	t.Cleanup(func() {
 		cancel(ErrLeft)
@@ -206,8 +206,10 @@ func TestFile(t *testing.T) {
 	var on []bool
 	h := NewHub(Options{
 		Application: "socket_vmnet2 1.2.3",
-		Describe: func(id uint64) Description {
-			return Description{fmt.Sprintf("client %d al\x1bpha", id), strings.Repeat("ä", 300)}
+		Describe: func() func(id uint64) Description {
+			return func(id uint64) Description {
+				return Description{fmt.Sprintf("client %d al\x1bpha", id), strings.Repeat("ä", 300)}
+			}
 		},
 		Watch: func(v bool) { on = append(on, v) },
 	})
@@ -425,19 +427,14 @@ func TestDaemonEndsIt(t *testing.T) {
 	assert.Len(t, packets, 2)
 }
 
-func TestEndBoundsWhatIsLeftToWrite(t *testing.T) {
+func TestCutOffAtTheEnd(t *testing.T) {
 	h := NewHub(Options{})
 	r := start(t, h, Request{})
 	r.out.hold(true)
 	h.FromClient(1, batch(0, 60, 60))
-	r.leave(ErrLeft)
-	require.Eventually(t, func() bool {
-		r.out.mu.Lock()
-		defer r.out.mu.Unlock()
-		return !r.out.deadline.IsZero() && time.Until(r.out.deadline) <= leaveTime
-	}, patience, time.Millisecond)
-	r.out.breaks(os.ErrDeadlineExceeded)
-	assert.Equal(t, ErrLeft, r.wait(t).Reason)
+	r.leave(ErrStopped)
+	r.out.breaks(io.ErrClosedPipe)
+	assert.Equal(t, ErrStopped, r.wait(t).Reason, "not that the output was closed")
 }
 
 func TestDiscard(t *testing.T) {

@@ -54,7 +54,10 @@ type file struct {
 
 // newFile writes the head of one to out.
 func newFile(out io.Writer, began time.Time, o Options, snap int) (*file, error) {
-	f := &file{began: began, snap: uint32(snap), describe: o.Describe, clients: map[uint64]*iface{}}
+	f := &file{began: began, snap: uint32(snap), clients: map[uint64]*iface{}}
+	if o.Describe != nil {
+		f.describe = o.Describe()
+	}
 	// A guest's own network card is the interface: what it sends goes out.
 	f.flags[fromClient].Direction = pcapgo.NgEpbFlagDirectionOutbound
 	f.flags[toClient].Direction = pcapgo.NgEpbFlagDirectionInbound

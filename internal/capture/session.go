@@ -3,12 +3,10 @@
 package capture
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -20,10 +18,6 @@ import (
 const (
 	// stallTime is how long a reader may take nothing of what is written.
 	stallTime = 10 * time.Second
-
-	// leaveTime is how long what is still to be written may take when the reader, or the count, has ended a capture. When it is
-	// the daemon, the connection is cut off earlier.
-	leaveTime = 2 * time.Second
 
 	// pauseTime is how long the writer waits for more after it has written, unless memory runs short: a wake-up for each frame
 	// would cost more than the copy. It is also how old a frame is at most when a reader that keeps up sees it.
@@ -38,7 +32,7 @@ var (
 	ErrStalled = fmt.Errorf("the reader took nothing for %v", stallTime)
 )
 
-// An Output is where a capture is written. SetWriteDeadline may be called from several goroutines.
+// An Output is where a capture is written.
 type Output interface {
 	io.Writer
 	SetWriteDeadline(t time.Time) error
@@ -69,13 +63,11 @@ type Session struct {
 
 	writer atomic.Int32
 	wake   chan struct{} // of one
-	ended  chan struct{} // closed by end
 
-	mu     sync.Mutex
-	out    Output // nil until Run
-	reason error  // why it ends, set before ended is closed
+	out  Output          // of Run
+	done <-chan struct{} // closed when it is to end; of Run
 
-	frames, dropped atomic.Uint64
+	frames, dropped uint64 // of Run
 }
 
 // newSession makes one for a request that has been checked.
@@ -83,7 +75,7 @@ func newSession(h *Hub, q Request) (*Session, error) {
 	if err := q.check(); err != nil {
 		return nil, err
 	}
-	s := &Session{hub: h, q: q, wake: make(chan struct{}, 1), ended: make(chan struct{}), snap: q.SnapLen}
+	s := &Session{hub: h, q: q, wake: make(chan struct{}, 1), snap: q.SnapLen}
 	s.filter, _ = newFilter(q.Filter)
 	if s.snap == 0 {
 		s.snap = frame.MaxLen
@@ -103,10 +95,7 @@ func newSession(h *Hub, q Request) (*Session, error) {
 }
 
 // Discard ends a capture that Run is not called for.
-func (s *Session) Discard() {
-	s.end(ErrLeft)
-	s.hub.remove(s)
-}
+func (s *Session) Discard() { s.hub.remove(s, Result{Reason: ErrLeft}) }
 
 // see copies the frames of b, if they are wanted. It is on their way.
 func (s *Session) see(client uint64, dir direction, b frame.Batch) {
@@ -126,55 +115,28 @@ func (s *Session) see(client uint64, dir direction, b frame.Batch) {
 	}
 }
 
-// Run writes to out until ctx is done, whose cause is the reason then, or the capture ends for another one. It is called once.
-func (s *Session) Run(ctx context.Context, out Output) Result {
-	defer s.hub.remove(s)
-	s.mu.Lock()
-	s.out = out
-	s.mu.Unlock()
-	defer context.AfterFunc(ctx, func() { s.end(context.Cause(ctx)) })()
+// Run writes to out until done is closed, for what reason tells then, or the capture ends for another reason. It is called once.
+func (s *Session) Run(out Output, done <-chan struct{}, reason func() error) (res Result) {
+	defer func() { s.hub.remove(s, res) }()
+	s.out, s.done = out, done
 	err := s.write()
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		err = ErrStalled
+	switch {
+	case errors.Is(err, ErrCount):
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		err = ErrStalled // the output may have taken it for the end, but it began with this
+	case s.over():
+		err = reason()
 	}
-	if err != nil {
-		s.end(err) // if nobody has
-	}
-	return Result{Frames: s.frames.Load(), Dropped: s.dropped.Load(), Reason: s.why()}
-}
-
-// end has the writer finish for that reason. Only the first counts.
-func (s *Session) end(reason error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.reason != nil {
-		return
-	}
-	s.reason = reason
-	close(s.ended)
-	if s.out != nil {
-		_ = s.out.SetWriteDeadline(time.Now().Add(leaveTime))
-	}
-}
-
-func (s *Session) why() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.reason
+	return Result{Frames: s.frames, Dropped: s.dropped, Reason: err}
 }
 
 // Write implements io.Writer for the file: each write has its time.
 func (s *Session) Write(b []byte) (int, error) {
-	s.mu.Lock()
-	out := s.out
-	if s.reason == nil {
-		_ = out.SetWriteDeadline(time.Now().Add(stallTime))
-	}
-	s.mu.Unlock()
-	return out.Write(b)
+	_ = s.out.SetWriteDeadline(time.Now().Add(stallTime))
+	return s.out.Write(b)
 }
 
-// write is the writer. It returns nil if the file is complete.
+// write is the writer. It returns nil, or ErrCount, if the file is complete.
 func (s *Session) write() (err error) {
 	f, err := newFile(s, s.ring.began, s.hub.o, s.snap)
 	if err != nil {
@@ -182,7 +144,7 @@ func (s *Session) write() (err error) {
 	}
 	m := merger{r: s.ring}
 	m.lost = func(client, n uint64) {
-		s.dropped.Add(n)
+		s.dropped += n
 		c, ferr := f.of(client)
 		if ferr != nil {
 			err = errors.Join(err, ferr)
@@ -191,14 +153,14 @@ func (s *Session) write() (err error) {
 		c.lost += n
 	}
 	m.rest = func(n uint64) {
-		s.dropped.Add(n)
+		s.dropped += n
 		f.others.lost += n
 	}
 	take := func(r record) bool {
 		if terr := s.take(f, r); terr != nil {
 			err = terr
 		}
-		return err == nil && (s.q.Count == 0 || s.frames.Load() < s.q.Count)
+		return err == nil && !s.enough()
 	}
 	for first := true; ; first = false {
 		over := s.over()
@@ -206,9 +168,11 @@ func (s *Session) write() (err error) {
 		if err != nil {
 			return err
 		}
-		if over || s.q.Count > 0 && s.frames.Load() >= s.q.Count {
-			s.end(ErrCount) // unless there is another reason
-			return f.finish(time.Now())
+		if over || s.enough() {
+			if err = f.finish(time.Now()); err == nil && !over {
+				err = ErrCount
+			}
+			return err
 		}
 		if n > 0 || first {
 			if err = f.w.Flush(); err != nil {
@@ -232,14 +196,17 @@ func (s *Session) take(f *file, r record) error {
 	if err := f.write(c, r); err != nil {
 		return err
 	}
-	s.frames.Add(1)
+	s.frames++
 	return nil
 }
+
+// enough tells whether all frames that were asked for are there.
+func (s *Session) enough() bool { return s.q.Count > 0 && s.frames >= s.q.Count }
 
 // over tells whether the capture is to end.
 func (s *Session) over() bool {
 	select {
-	case <-s.ended:
+	case <-s.done:
 		return true
 	default:
 		return false
@@ -255,14 +222,14 @@ func (s *Session) wait(soon bool) {
 		select {
 		case <-s.wake:
 		case <-t.C:
-		case <-s.ended:
+		case <-s.done:
 		}
 	} else {
 		s.writer.Store(idle)
 		if s.ring.empty() { // else it came before that
 			select {
 			case <-s.wake:
-			case <-s.ended:
+			case <-s.done:
 			}
 		}
 	}

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/capture"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/control"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
+)
+
+// The trailer of a capture's answer, which tells how it went.
+const (
+	trailerFrames  = "Capture-Frames"
+	trailerDropped = "Capture-Dropped"
+	trailerReason  = "Capture-Reason"
+)
+
+// newCaptures makes the tap of all captures.
+func (d *daemon) newCaptures() *capture.Hub {
+	var h *capture.Hub
+	h = capture.NewHub(capture.Options{
+		Watch: func(on bool) {
+			if on {
+				d.server.SetTap(h)
+			} else {
+				d.server.SetTap(nil)
+			}
+		},
+		Describe:    d.describeClients,
+		Application: "socket_vmnet2 " + compat.Version,
+		Log:         d.log,
+	})
+	return h
+}
+
+// describeClients tells of clients for a capture. Who is there at the beginning is looked up once.
+func (d *daemon) describeClients() func(id uint64) capture.Description {
+	known := map[uint64]perclient.Info{}
+	return func(id uint64) capture.Description {
+		if _, ok := known[id]; !ok {
+			clear(known)
+			for _, i := range d.server.List() {
+				known[i.ID] = i
+			}
+		}
+		return describeClient(id, known[id])
+	}
+}
+
+// describeClient names a client as the log does. i is zero when it has left already.
+func describeClient(id uint64, i perclient.Info) capture.Description {
+	t := capture.Description{Name: fmt.Sprintf("client %d", id)}
+	if i.Name != "" {
+		t.Name += " " + i.Name
+	}
+	var parts []string
+	if i.MAC != nil {
+		parts = append(parts, i.MAC.String())
+	}
+	if i.Transport != "" {
+		parts = append(parts, i.Transport)
+	}
+	if args := i.Peer.Args(); len(args) > 0 {
+		for n := 0; n+1 < len(args); n += 2 {
+			parts = append(parts, fmt.Sprintf("%v %v", args[n], args[n+1]))
+		}
+	}
+	t.Text = strings.Join(parts, ", ")
+	return t
+}
+
+// captureHandler answers POST /v1/capture.
+func (d *daemon) captureHandler(h *capture.Hub) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !control.Trusted(control.PeerOf(r)) {
+			control.WriteError(w, http.StatusForbidden, "forbidden", "only root and the daemon's user may see the frames of guests: use sudo")
+			return
+		}
+		q, err := capture.DecodeRequest(r.Body)
+		if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
+			control.WriteError(w, http.StatusRequestEntityTooLarge, "too_large",
+				fmt.Sprintf("the body is larger than %d bytes: a simpler filter, or fewer clients", large.Limit))
+			return
+		} else if err != nil {
+			control.WriteError(w, http.StatusBadRequest, "bad_request", err.Error())
+			return
+		}
+		s, err := h.Start(q)
+		if err != nil {
+			control.WriteError(w, http.StatusServiceUnavailable, "busy", err.Error())
+			return
+		}
+		d.runCapture(w, r, s)
+	})
+}
+
+// runCapture streams s until it ends.
+func (d *daemon) runCapture(w http.ResponseWriter, r *http.Request, s *capture.Session) {
+	out := control.OpenStream(w, r, "application/x-pcapng")
+	if out == nil {
+		s.Discard()
+		return
+	}
+	defer out.Close()
+	began := time.Now()
+	d.log.Info("capture begins", control.PeerOf(r).Args()...)
+	res := s.Run(out, out.Done(), func() error {
+		if r.Context().Err() != nil {
+			return capture.ErrLeft
+		}
+		return capture.ErrStopped
+	})
+	d.log.Info("capture ended", "reason", res.Reason, "frames", res.Frames, "dropped", res.Dropped,
+		"duration", time.Since(began).Round(time.Millisecond))
+	w.Header().Set(http.TrailerPrefix+trailerFrames, fmt.Sprint(res.Frames))
+	w.Header().Set(http.TrailerPrefix+trailerDropped, fmt.Sprint(res.Dropped))
+	w.Header().Set(http.TrailerPrefix+trailerReason, res.Reason.Error())
+}
