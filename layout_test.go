@@ -61,6 +61,7 @@ var imports = map[string][]string{
 	"internal/passing/client": {"internal/passing/proto"},
 
 	"internal/watch":          {},
+	"internal/health":         {"internal/freenet", "internal/status", "internal/watch"},
 	"internal/state":          {"internal/faults"},
 	"internal/handoff":        {},
 	"internal/upgrade":        {"internal/handoff"},
