@@ -114,6 +114,8 @@ type Vmnet struct {
 
 // Usernet is what only the embedded network has.
 type Usernet struct {
+	HostAddress netip.Addr `json:"host_address,omitzero"` // under which guests reach the host's loopback
+
 	TCPFlows int               `json:"tcp_flows"`
 	UDPFlows int               `json:"udp_flows"`
 	Drops    map[string]uint64 `json:"drops"` // by the gateway, by reason

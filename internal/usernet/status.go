@@ -11,7 +11,8 @@ import (
 func (n *Network) Status() (*status.DHCP, *status.Usernet) {
 	s := n.Stats()
 	u := &status.Usernet{
-		TCPFlows: s.TCPFlows, UDPFlows: s.UDPFlows,
+		HostAddress: n.Alias(),
+		TCPFlows:    s.TCPFlows, UDPFlows: s.UDPFlows,
 		Drops: map[string]uint64{
 			"unwanted": s.Unwanted, "malformed": s.Malformed, "queue_full": s.QueueFull, "restart": s.Restart, "out_full": s.OutFull,
 		},

@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package health_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/health"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/watch"
+)
+
+// A live is a daemon in a bubble: its clients are what the Monitor was told of.
+type live struct {
+	m *health.Monitor
+
+	mu    sync.Mutex
+	log   bytes.Buffer
+	st    status.Status
+	waits map[uint64]time.Time
+	looks int
+}
+
+func newLive(t *testing.T, clients int) *live {
+	l := &live{st: newWorld(t, clients).Status, waits: map[uint64]time.Time{}}
+	l.m = health.New(health.Options{Log: slog.New(slog.NewTextHandler(&l.log, nil)), Status: l.status})
+	return l
+}
+
+func (l *live) status() status.Status {
+	l.mu.Lock()
+	l.looks++
+	st := l.st
+	st.Now = time.Now().UTC()
+	st.Clients = append([]status.Client{}, st.Clients...)
+	for i := range st.Clients {
+		c := &st.Clients[i]
+		if since, ok := l.waits[c.ID]; ok {
+			c.DHCP.Waiting = max(time.Since(since), time.Millisecond).Seconds()
+			c.DHCP.Discovers = 2
+		}
+	}
+	l.mu.Unlock()
+	st.Health = l.m.Problems(st)
+	return st
+}
+
+// asks and answered are what a guest and its server do.
+func (l *live) asks(id uint64) {
+	l.mu.Lock()
+	if _, ok := l.waits[id]; !ok {
+		l.waits[id] = time.Now()
+	}
+	since := l.waits[id]
+	l.mu.Unlock()
+	l.m.Seen(id, watch.Snapshot{MAC: mac(id), DHCP: watch.DISCOVER, Waiting: since, Asked: time.Now()})
+}
+
+func (l *live) answered(id uint64) {
+	l.mu.Lock()
+	delete(l.waits, id)
+	l.mu.Unlock()
+	l.m.Seen(id, watch.Snapshot{MAC: mac(id), DHCP: watch.DISCOVER})
+}
+
+func (l *live) lines(of string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.log.String(), of)
+}
+
+func mac(id uint64) net.HardwareAddr {
+	return binary.BigEndian.AppendUint64(nil, 0x525400000000|id)[2:]
+}
+
+const waitLine = "a guest gets no address: nobody answers its DHCP requests"
+
+func TestNoAnswerIsWarnedOfOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLive(t, 2)
+		defer l.m.Close()
+		l.asks(1)
+		time.Sleep(4900 * time.Millisecond)
+		l.asks(1)
+		assert.Zero(t, l.lines("WARN"))
+		time.Sleep(200 * time.Millisecond)
+		synctest.Wait()
+		assert.Equal(t, 1, l.lines(waitLine), l.log.String())
+		assert.Equal(t, 1, l.lines("client=1 "))
+		assert.Contains(t, l.log.String(), `cause="the embedded network's gateway does not answer"`)
+		for range 100 {
+			time.Sleep(4 * time.Second)
+			l.asks(1)
+			assert.Len(t, l.status().Health, 1)
+		}
+		assert.Equal(t, 1, l.lines("WARN"), "one for the whole of it")
+		l.answered(1)
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		assert.Empty(t, l.status().Health)
+		assert.Equal(t, 1, l.lines("the guest waits for no address any more"))
+
+		l.asks(1) // another episode
+		time.Sleep(6 * time.Second)
+		synctest.Wait()
+		assert.Equal(t, 2, l.lines(waitLine))
+		l.mu.Lock()
+		l.st.Clients = l.st.Clients[1:]
+		delete(l.waits, 1)
+		l.mu.Unlock()
+		l.m.Gone(1)
+		assert.Empty(t, l.status().Health, "gone")
+	})
+}
+
+func TestAnsweredInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLive(t, 1)
+		defer l.m.Close()
+		for range 20 {
+			l.asks(1)
+			time.Sleep(3 * time.Second)
+			l.answered(1)
+			time.Sleep(4 * time.Second)
+		}
+		assert.Empty(t, l.log.String())
+	})
+}
+
+func TestIdleHasNoTimer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLive(t, 2)
+		defer l.m.Close()
+		l.m.Look()
+		for id := range uint64(2) {
+			l.m.Seen(id+1, watch.Snapshot{MAC: mac(id + 1), IP: netip.MustParseAddr("192.168.105.9").Next()})
+		}
+		time.Sleep(10 * time.Second)
+		looks := l.looks
+		assert.NotZero(t, looks)
+		for range 1000 {
+			time.Sleep(time.Minute)
+			l.m.Seen(1, watch.Snapshot{MAC: mac(1), IP: netip.MustParseAddr("192.168.105.9").Next(), Claimed: time.Now()})
+		}
+		assert.Equal(t, looks, l.looks, "the same again is no news")
+	})
+}
+
+func TestDuplicateIsWarnedOfThoughNobodyAsks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLive(t, 2)
+		defer l.m.Close()
+		ip := netip.MustParseAddr("192.168.105.50")
+		say := func(id uint64) {
+			l.mu.Lock()
+			l.st.Clients[id-1].IP = ip
+			l.mu.Unlock()
+			l.m.Seen(id, watch.Snapshot{MAC: mac(id), IP: ip, Claimed: time.Now()})
+		}
+		say(1)
+		time.Sleep(10 * time.Minute)
+		say(2)
+		time.Sleep(time.Minute)
+		assert.Zero(t, l.lines("WARN"), "the first may be off")
+		say(1)
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		assert.Equal(t, 1, l.lines("two guests use one IP address"))
+	})
+}
+
+// TestHostile has a guest claim and ask with every frame, for an hour and more.
+func TestHostile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLive(t, 3)
+		defer l.m.Close()
+		r := rand.New(rand.NewPCG(1, 2))
+		frames := 0
+		for range 1000 {
+			for range 1000 {
+				var b [4]byte
+				binary.BigEndian.PutUint32(b[:], r.Uint32())
+				s := watch.Snapshot{MAC: mac(uint64(b[0])), IP: netip.AddrFrom4(b), Claimed: time.Now()}
+				if b[1]&1 == 0 {
+					s.Waiting, s.Asked = time.Now(), time.Now()
+				}
+				l.m.Seen(1+uint64(b[2])%3, s)
+				frames++
+			}
+			l.mu.Lock()
+			l.st.Clients[0].IP = netip.AddrFrom4([4]byte{192, 168, 105, byte(1 + frames/1000%2)})
+			if l.waits[2] = time.Now().Add(-6 * time.Second); frames/1000%2 == 0 {
+				delete(l.waits, 2)
+			}
+			l.mu.Unlock()
+			time.Sleep(3 * time.Second)
+		}
+		assert.LessOrEqual(t, l.looks, 3*1000+10, "one a second at most")
+		// 3,000 s are 300 lines of the budget and a burst, and one a minute of what was not logged.
+		assert.LessOrEqual(t, l.lines("\n"), 300+6+50+5)
+	})
+	m := health.New(health.Options{Log: slog.New(slog.DiscardHandler)})
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	for id := range uint64(1e6) { // more clients than can be
+		m.Seen(id, watch.Snapshot{MAC: mac(1)})
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	assert.Less(t, int64(after.HeapAlloc)-int64(before.HeapAlloc), int64(2<<20))
+	m.Close()
+}
+
+func TestClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLive(t, 1)
+		l.asks(1)
+		l.m.Close()
+		l.m.Close()
+		l.asks(1)
+		l.m.Look()
+		time.Sleep(time.Minute)
+		assert.Zero(t, l.looks)
+		assert.Len(t, l.status().Health, 1, "who asks is answered")
+	})
+}
+
+// TestAfterUpgrade: the program before has told of a guest that waits.
+func TestAfterUpgrade(t *testing.T) {
+	w := newWorld(t, 2)
+	w.Now = time.Now().UTC()
+	w.Clients[0].DHCP.Waiting = 60
+	w.Clients[1].DHCP.Waiting = 3
+	w.look(t)
+	assert.Empty(t, w.log.String())
+	w.after(5 * time.Second)
+	assert.Equal(t, []uint64{1, 2}, w.look(t)[status.NoDHCPAnswer].Clients)
+	assert.Contains(t, w.log.String(), "client=2 ")
+	assert.NotContains(t, w.log.String(), "client=1 ")
+}
+
+func TestConcurrentUse(t *testing.T) {
+	w := newWorld(t, 3)
+	m := health.New(health.Options{Log: slog.New(slog.DiscardHandler), Status: func() status.Status { return w.Status }})
+	var wg sync.WaitGroup
+	for id := range uint64(4) {
+		wg.Go(func() {
+			for i := range 500 {
+				m.Seen(id, watch.Snapshot{MAC: mac(uint64(i)), Waiting: time.Now()})
+				if i%50 == 0 {
+					m.Problems(w.Status)
+					m.Look()
+					m.Gone(id)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	m.Close()
+}
+
+func BenchmarkSeen(b *testing.B) {
+	m := health.New(health.Options{Log: slog.New(slog.DiscardHandler)})
+	defer m.Close()
+	same := watch.Snapshot{MAC: mac(1), IP: netip.MustParseAddr("192.168.105.9")}
+	b.Run("same", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			m.Seen(1, same)
+		}
+	})
+	b.Run("changing", func(b *testing.B) {
+		b.ReportAllocs()
+		s := same
+		for b.Loop() {
+			s.IP = s.IP.Next()
+			m.Seen(1, s)
+		}
+	})
+	var st status.Status
+	require.NotPanics(b, func() { st = newWorldStatus(256) })
+	b.Run("Problems", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			m.Problems(st)
+		}
+	})
+}
+
+// newWorldStatus has n clients.
+func newWorldStatus(n int) status.Status {
+	st := status.Status{Now: start, Network: status.Network{State: status.NetworkRunning, Backend: "usernet"}}
+	for i := range n {
+		c := client(uint64(i))
+		c.MAC = mac(uint64(i)).String()
+		st.Clients = append(st.Clients, c)
+	}
+	return st
+}
