@@ -93,7 +93,7 @@ var imports = map[string][]string{
 		"internal/service",
 		"internal/antispoof", "internal/freenet",
 		"internal/inherit", "internal/lazynet", "internal/peercred", "internal/status",
-		"internal/compat", "internal/control", "internal/find", "internal/handoff", "internal/install", "internal/upgrade", "internal/link", "internal/migrate", "internal/passing", "internal/passing/client", "internal/passing/proto", "internal/perclient", "internal/rundir", "internal/selftest", "internal/state", "internal/usernet", "internal/vnet",
+		"internal/compat", "internal/control", "internal/find", "internal/handoff", "internal/health", "internal/install", "internal/upgrade", "internal/link", "internal/migrate", "internal/passing", "internal/passing/client", "internal/passing/proto", "internal/perclient", "internal/rundir", "internal/selftest", "internal/state", "internal/usernet", "internal/vnet",
 		"internal/unixgram", "internal/vmnet", "internal/vmnet/api", "internal/vmnet/ffi",
 		"internal/vnettest/fakehost", // with the tag vmnetsim only: TestDarwinBinary
 	},

@@ -57,7 +57,7 @@ func (d *daemon) describe() status.Status {
 }
 
 // problems are what a user would want to know of a daemon that is as st tells.
-func (d *daemon) problems(status.Status) []status.Problem { return []status.Problem{} }
+func (d *daemon) problems(st status.Status) []status.Problem { return d.health.Problems(st) }
 
 func (d *daemon) describeDaemon(now time.Time) status.Daemon {
 	s := status.Daemon{

@@ -44,7 +44,7 @@ func (d *daemon) startGiven(ctx context.Context) (err error) {
 	return nil
 }
 
-// tellReady tells the service manager that the daemon serves.
+// tellReady tells the service manager that the daemon serves, and has it looked at whether it is in order.
 func (d *daemon) tellReady() {
 	info := d.network.Load().Info()
 	status := fmt.Sprintf("serving %s: %s, %s", d.cfg.SocketPath, info.Backend, info.Mode)
@@ -52,4 +52,5 @@ func (d *daemon) tellReady() {
 		status += ", " + info.Subnet.String()
 	}
 	d.manager.Ready(status)
+	d.health.Look()
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/handoff"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/health"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/inherit"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/lazynet"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
@@ -52,7 +53,8 @@ type daemon struct {
 	lock    *compat.SocketLock
 	ln      *net.UnixListener
 	server  *perclient.Server
-	extras  *extras // nil when they are not to be had
+	health  *health.Monitor // as server
+	extras  *extras         // nil when they are not to be had
 	control *controller
 	failed  chan error // why the daemon cannot go on; of one
 
@@ -171,12 +173,14 @@ func (d *daemon) start(ctx context.Context) (err error) {
 
 // newServer makes the server of all clients.
 func (d *daemon) newServer() *perclient.Server {
+	d.health = d.newHealth()
 	return perclient.NewServer(perclient.Options{
 		Network:    d.network.Load(),
 		MaxClients: d.cfg.MaxClients,
 		QueueSize:  d.cfg.QueueSize,
 		Log:        d.log,
 		Guard:      d.guards.guard(),
+		Observer:   d.health,
 	})
 }
 
@@ -252,6 +256,7 @@ func (d *daemon) stop() {
 		d.lock.RemoveIfOurs()
 	}
 	d.extras.hide()
+	d.health.Close()
 	d.accept.stop(nil)
 	if d.ln != nil {
 		_ = d.ln.Close()

@@ -25,6 +25,9 @@ const (
 	// (RFC 2131 section 4.1), and a server that checks an address with an echo takes one.
 	answerTime = 5 * time.Second
 
+	// slack is what is added to a deadline: the status counts whole milliseconds.
+	slack = 5 * time.Millisecond
+
 	// lookPause is the least time between two looks that nobody asked for: a guest decides how often something happens.
 	lookPause = time.Second
 
@@ -39,7 +42,7 @@ const (
 type Options struct {
 	Log *slog.Logger
 	// Status describes the daemon. It is called on a goroutine of its own when something is to be looked at though nobody asked,
-	// and calls Problems.
+	// after the first Look, and calls Problems.
 	Status func() status.Status
 	// Addresses tells what uses addresses of this host; nil: that is not looked at.
 	Addresses func() (*freenet.Table, error)
@@ -60,8 +63,10 @@ type Monitor struct {
 	timer      *time.Timer // nil: nothing is to be looked at
 	due        time.Time   // when it fires
 	looked     time.Time   // when it fired last
+	deadline   time.Time   // of who began to wait last
 	suspect    time.Time   // when two guests began to look as if they had one address
 	suspicious bool        // they still do
+	ready      bool        // Look was called
 	closed     bool
 	looking    sync.WaitGroup
 
@@ -100,7 +105,8 @@ func (m *Monitor) Seen(id uint64, s watch.Snapshot) {
 	m.seen[id] = now
 	switch {
 	case now.waiting && !before.waiting:
-		m.schedule(s.Waiting.Add(answerTime))
+		m.deadline = s.Waiting.Add(answerTime + slack)
+		m.schedule(m.deadline)
 	case before.told && !now.waiting:
 		m.schedule(time.Now())
 	case m.suspicious, now.mac != before.mac, now.ip != before.ip && now.ip.IsValid():
@@ -118,13 +124,14 @@ func (m *Monitor) Gone(id uint64) {
 	delete(m.seen, id)
 }
 
-// Look has everything looked at soon: the network has started.
+// Look has everything looked at soon: the network has started. Before the first time nothing is looked at unless somebody asks.
 func (m *Monitor) Look() {
 	if m == nil {
 		return
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.ready = true
 	m.schedule(time.Now())
 }
 
@@ -145,7 +152,7 @@ func (m *Monitor) Close() {
 
 // schedule has the status looked at, at the time at or a little later. m.mu is held.
 func (m *Monitor) schedule(at time.Time) {
-	if m.closed || m.opts.Status == nil {
+	if m.closed || !m.ready || m.opts.Status == nil {
 		return
 	}
 	if first := m.looked.Add(lookPause); at.Before(first) {
@@ -178,6 +185,9 @@ func (m *Monitor) fire() {
 	if next, ok := nextAnswer(&st); ok {
 		m.schedule(began.Add(next))
 	}
+	if m.deadline.After(began) { // of who began to wait just now, if st does not tell it yet
+		m.schedule(m.deadline)
+	}
 	if since := began.Sub(m.suspect); m.suspicious && since < suspectTime { // after 1, 2, 4 … seconds
 		m.schedule(began.Add(max(since, lookPause)))
 	}
@@ -190,7 +200,7 @@ func nextAnswer(st *status.Status) (next time.Duration, ok bool) {
 		if w <= 0 || w >= answerTime {
 			continue
 		}
-		if left := answerTime - w; !ok || left < next {
+		if left := answerTime - w + slack; !ok || left < next {
 			next, ok = left, true
 		}
 	}
