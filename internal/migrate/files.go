@@ -88,7 +88,7 @@ func (f *finder) stat(path string) fs.FileInfo {
 // read returns a file's content, or nil: what is absent is no problem, all else is.
 func (f *finder) read(path string) []byte {
 	f.plan.Looked = append(f.plan.Looked, path)
-	b, err := f.readFile(path)
+	b, err := f.readFile(path, maxFile)
 	if err != nil {
 		f.problem(path, err)
 		return nil
@@ -96,13 +96,13 @@ func (f *finder) read(path string) []byte {
 	return b
 }
 
-func (f *finder) readFile(path string) ([]byte, error) {
-	at, err := f.resolve(path)
+func (s System) readFile(path string, limit int) ([]byte, error) {
+	at, err := s.resolve(path)
 	if err != nil {
 		return nil, err
 	}
 
-	file, err := os.OpenFile(filepath.Join(f.Root, at), os.O_RDONLY|nonBlocking, 0)
+	file, err := os.OpenFile(filepath.Join(s.Root, at), os.O_RDONLY|nonBlocking, 0)
 	if err != nil {
 		return nil, withoutRoot(err, path)
 	}
@@ -114,12 +114,12 @@ func (f *finder) readFile(path string) ([]byte, error) {
 	if !fi.Mode().IsRegular() {
 		return nil, fmt.Errorf("is no regular file but %s", fi.Mode().Type())
 	}
-	b, err := io.ReadAll(io.LimitReader(file, maxFile+1))
+	b, err := io.ReadAll(io.LimitReader(file, int64(limit)+1))
 	if err != nil {
 		return nil, withoutRoot(err, path)
 	}
-	if len(b) > maxFile {
-		return nil, fmt.Errorf("is larger than %d KiB, so it was not read", maxFile>>10)
+	if len(b) > limit {
+		return nil, fmt.Errorf("is larger than %d KiB, so it was not read", limit>>10)
 	}
 	return b, nil
 }
@@ -127,27 +127,34 @@ func (f *finder) readFile(path string) ([]byte, error) {
 // list returns the names in a directory, sorted; none when it is not there.
 func (f *finder) list(dir string) []string {
 	f.plan.Looked = append(f.plan.Looked, dir)
-	at, err := f.resolve(dir)
-	if err != nil {
-		f.problem(dir, err)
-		return nil
+	names, more, err := f.names(dir)
+	f.problem(dir, err)
+	if more {
+		f.problem(dir, fmt.Errorf("has more than %d entries; only some were looked at", maxEntries))
 	}
-	d, err := os.OpenFile(filepath.Join(f.Root, at), os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_DIRECTORY, 0)
+	return names
+}
+
+// names returns the names in a directory, sorted, and whether there are more.
+func (s System) names(dir string) (names []string, more bool, err error) {
+	at, err := s.resolve(dir)
 	if err != nil {
-		f.problem(dir, withoutRoot(err, dir))
-		return nil
+		return nil, false, err
+	}
+	d, err := os.OpenFile(filepath.Join(s.Root, at), os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_DIRECTORY, 0)
+	if err != nil {
+		return nil, false, withoutRoot(err, dir)
 	}
 	defer d.Close()
-	names, err := d.Readdirnames(maxEntries + 1)
-	if err != nil && !errors.Is(err, io.EOF) {
-		f.problem(dir, withoutRoot(err, dir))
+	names, err = d.Readdirnames(maxEntries + 1)
+	if errors.Is(err, io.EOF) {
+		err = nil
 	}
-	if len(names) > maxEntries {
-		f.problem(dir, fmt.Errorf("has more than %d entries; only some were looked at", maxEntries))
+	if more = len(names) > maxEntries; more {
 		names = names[:maxEntries]
 	}
 	slices.Sort(names)
-	return names
+	return names, more, withoutRoot(err, dir)
 }
 
 // problem notes that path could not be read, unless it is just not there.
