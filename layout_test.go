@@ -77,9 +77,12 @@ var imports = map[string][]string{
 	"internal/vnettest":          {"internal/fakeguest", "internal/frame", "internal/passing/client", "internal/passing/proto", "internal/vnet"},
 	"internal/vnettest/fakehost": {"internal/fakeguest", "internal/vnet"},
 
-	"internal/freenet":           {},
-	"internal/find":              {"internal/compat", "internal/inherit"},
-	"internal/migrate":           {"internal/compat", "internal/find", "internal/install/pathrules"},
+	"internal/freenet": {},
+	"internal/find":    {"internal/compat", "internal/inherit"},
+	"internal/migrate": {"internal/compat", "internal/find", "internal/install/pathrules"},
+	"internal/doctor": {
+		"internal/codesign", "internal/control", "internal/find", "internal/freenet", "internal/install/pathrules", "internal/migrate", "internal/status",
+	},
 	"internal/codesign":          {},
 	"internal/codesign/sign":     {"internal/codesign"},
 	"internal/install":           {"internal/install/pathrules"},
@@ -93,7 +96,7 @@ var imports = map[string][]string{
 		"internal/service",
 		"internal/antispoof", "internal/freenet",
 		"internal/inherit", "internal/lazynet", "internal/peercred", "internal/status",
-		"internal/compat", "internal/control", "internal/find", "internal/handoff", "internal/health", "internal/install", "internal/upgrade", "internal/link", "internal/migrate", "internal/passing", "internal/passing/client", "internal/passing/proto", "internal/perclient", "internal/rundir", "internal/selftest", "internal/state", "internal/usernet", "internal/vnet",
+		"internal/compat", "internal/control", "internal/doctor", "internal/find", "internal/handoff", "internal/health", "internal/install", "internal/upgrade", "internal/link", "internal/migrate", "internal/passing", "internal/passing/client", "internal/passing/proto", "internal/perclient", "internal/rundir", "internal/selftest", "internal/state", "internal/usernet", "internal/vnet",
 		"internal/unixgram", "internal/vmnet", "internal/vmnet/api", "internal/vmnet/ffi",
 		"internal/vnettest/fakehost", // with the tag vmnetsim only: TestDarwinBinary
 	},
@@ -141,7 +144,7 @@ type use struct {
 var direct = map[string]use{
 	"github.com/urfave/cli/v2": {"MIT", []string{"internal/compat", "cmd/socket_vmnet2"}, nil},
 	"golang.org/x/sys": {"BSD-3-Clause", []string{
-		"internal/install", "internal/link", "internal/mmsg", "internal/peercred", "internal/unixgram", "internal/compat", "internal/handoff", "internal/upgrade", "internal/inherit", "internal/rundir", "internal/state", "internal/vmnet/pkt", "internal/vmnet/ffi", "internal/darwinapi",
+		"internal/doctor", "internal/install", "internal/link", "internal/mmsg", "internal/peercred", "internal/unixgram", "internal/compat", "internal/handoff", "internal/upgrade", "internal/inherit", "internal/rundir", "internal/state", "internal/vmnet/pkt", "internal/vmnet/ffi", "internal/darwinapi",
 		"cmd/socket_vmnet2", "cmd/socket_vmnet_client", "cmd/vmnet-helper", "internal/passing", "internal/passing/proto", "internal/passing/client", "internal/usernet",
 		"test/bench/vmnetcalls", "test/e2e/guest", "test/e2e/lab", "test/perf/fakevm", "test/soak", "test/vzguest",
 	}, []string{"*"}},
@@ -158,7 +161,7 @@ var direct = map[string]use{
 	},
 	"github.com/kardianos/service": {"Zlib", []string{"internal/service"}, nil},
 	"github.com/goccy/go-yaml":     {"MIT", []string{"internal/migrate"}, []string{"*"}},
-	"howett.net/plist":             {"BSD-3-Clause", []string{"internal/migrate"}, []string{"*"}},
+	"howett.net/plist":             {"BSD-3-Clause", []string{"internal/doctor", "internal/migrate"}, []string{"*"}},
 	"golang.org/x/net":             {"BSD-3-Clause", []string{"internal/capture", "internal/freenet"}, nil},
 	"github.com/gopacket/gopacket": {"BSD-3-Clause", []string{"internal/capture"}, nil},
 	"github.com/miekg/dns":         {"BSD-3-Clause", []string{"internal/usernet/dns"}, []string{"internal/usernet", "cmd/socket_vmnet2"}},

@@ -36,3 +36,6 @@ func Quote(text string) string { return quote(text) }
 
 // SamePath tells whether two paths are one on macOS, where /var, /etc and /tmp are links into /private.
 func SamePath(a, b string) bool { return samePath(a, b) }
+
+// Resolve follows the links on the way to path as the staged system would, and returns a path below Root without any.
+func (s System) Resolve(path string) (string, error) { return s.resolve(path) }

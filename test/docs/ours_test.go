@@ -38,6 +38,7 @@ var subcommands = map[string]func(command, []string) error{
 	"rollback": staged,
 	"service":  service,
 	"migrate":  migrate,
+	"doctor":   examine,
 	"try":      tryOut,
 }
 
@@ -178,6 +179,17 @@ func staged(_ command, args []string) error {
 		}
 	}
 	_, err = box.run(box.dir, words(args)...)
+	return err
+}
+
+// examine runs doctor on a directory in which there is nothing.
+func examine(_ command, args []string) error {
+	dir, err := os.MkdirTemp(box.dir, "root")
+	if err != nil {
+		return err
+	}
+	words := append([]string{box.installed("bin/socket_vmnet2"), args[0], "--root=" + dir}, here(args[1:])...)
+	_, err = box.run(box.dir, words...)
 	return err
 }
 
