@@ -47,9 +47,9 @@ func (p *guardPort) Send(b frame.Batch) { p.guard.Filter(b, p.pass) }
 func (c *Session) sink() frame.Sink {
 	if c.guard == nil && c.srv.opts.Guard != nil {
 		g := c.srv.opts.Guard(c.id, c.client, c.log)
-		c.mu.Lock()
+		c.telling.Lock()
 		c.guard = g
-		c.mu.Unlock()
+		c.telling.Unlock()
 	}
 	if c.guard == nil {
 		return &eyeSink{c.link, c}

@@ -131,10 +131,11 @@ func (c *Session) Info() Info {
 		Link: st, QueueLimit: cmp.Or(c.srv.opts.QueueSize, link.DefaultQueueSize),
 	}
 	i.State, i.Err = c.state(st)
-	c.mu.Lock()
+	i.DropHeld = c.dropHeld.Load()
+	c.telling.Lock()
 	p, guard := c.live, c.guard
-	i.Ports, i.DropHeld = c.ports.clone(), c.dropHeld
-	c.mu.Unlock()
+	i.Ports = c.ports.clone()
+	c.telling.Unlock()
 	if p != nil {
 		now, info := p.Stats(), p.Info()
 		i.Ports.add(now)

@@ -149,13 +149,15 @@ func (c *Session) use(ctx context.Context, p vnet.Port) error {
 
 // open sends what was held and lets the reader send to p.
 func (c *Session) open(p vnet.Port) {
+	c.telling.Lock()
+	c.live = p
+	c.telling.Unlock()
 	c.mu.Lock()
 	defer c.mu.Unlock() // also when p panics: the reader may be waiting in hold
 	if c.heldN > 0 {
 		p.Send(frame.NewBatch(c.held, c.heldN))
 	}
 	c.held, c.heldN = nil, 0
-	c.live = p
 	c.port.Store(&p)
 	c.phase.failed.Store(nil)
 	c.phase.port.Store(true)
@@ -163,8 +165,8 @@ func (c *Session) open(p vnet.Port) {
 
 // settle adds what the port counted to what those before it did, once it is closed.
 func (c *Session) settle(st vnet.PortStats) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.telling.Lock()
+	defer c.telling.Unlock()
 	c.live = nil
 	c.ports.add(st)
 }

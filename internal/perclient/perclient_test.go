@@ -150,7 +150,7 @@ func (l *lockedWriter) Write(b []byte) (int, error) {
 	return l.w.Write(b)
 }
 
-func newRig(t *testing.T, o Options) *rig {
+func newRig(t testing.TB, o Options) *rig {
 	t.Helper()
 	r := &rig{net: &network{Bridge: bridge.New(bridge.Options{})}, log: &bytes.Buffer{}}
 	o.Network = r.net
@@ -180,7 +180,7 @@ func (r *rig) shutdown() {
 	r.Wait(context.Background())
 }
 
-func (r *rig) dial(t *testing.T) net.Conn {
+func (r *rig) dial(t testing.TB) net.Conn {
 	t.Helper()
 	c, err := net.Dial("unix", r.path)
 	require.NoError(t, err)
@@ -190,7 +190,7 @@ func (r *rig) dial(t *testing.T) net.Conn {
 }
 
 // say sends one broadcast frame with the given payload.
-func say(t *testing.T, c net.Conn, src byte, payload string) {
+func say(t testing.TB, c net.Conn, src byte, payload string) {
 	t.Helper()
 	f := append([]byte{255, 255, 255, 255, 255, 255, 2, 0, 0, 0, 0, src, 0x88, 0xb5}, payload...)
 	_, err := c.Write(frame.Append(nil, f))
@@ -198,7 +198,7 @@ func say(t *testing.T, c net.Conn, src byte, payload string) {
 }
 
 // hear reads one frame and returns its payload.
-func hear(t *testing.T, c net.Conn) string {
+func hear(t testing.TB, c net.Conn) string {
 	t.Helper()
 	head := make([]byte, frame.PrefixLen)
 	_, err := io.ReadFull(c, head)
@@ -209,7 +209,7 @@ func hear(t *testing.T, c net.Conn) string {
 	return string(f[frame.MinLen:])
 }
 
-func eventually(t *testing.T, what func() bool) {
+func eventually(t testing.TB, what func() bool) {
 	t.Helper()
 	require.Eventually(t, what, 20*time.Second, 2*time.Millisecond)
 }
@@ -276,7 +276,7 @@ func TestWaitingFramesAreBounded(t *testing.T) {
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			assert.LessOrEqual(t, len(c.held), maxHeld)
-			return c.heldN == 4 && c.dropHeld == 6
+			return c.heldN == 4 && c.dropHeld.Load() == 6
 		}
 		return false
 	})

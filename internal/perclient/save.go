@@ -78,8 +78,10 @@ func (c *Session) Save() (v Saved, ok bool) {
 		}
 	}
 	v.Held = c.held[:end]
-	v.DropHeld = c.dropHeld + uint64(c.heldN-kept)
+	v.DropHeld = c.dropHeld.Load() + uint64(c.heldN-kept)
+	c.telling.Lock()
 	p := c.ports.clone()
+	c.telling.Unlock()
 	v.Drops, v.Lost, v.Moved, v.Unlearned, v.Switched = p.Drops, p.Lost, p.Moved, p.Unlearned, p.Switched
 	v.Reconnects = c.reconnects.Load()
 	return v, true
@@ -109,7 +111,8 @@ func (s *Server) Restore(l link.Link, o Client, v Saved) (*Session, error) {
 	c.watch.Restore(v.Watch)
 	c.lookForAnswers()
 	c.seen = v.Watch.MAC != nil
-	c.held, c.heldN, c.dropHeld = v.Held, held, v.DropHeld
+	c.held, c.heldN = v.Held, held
+	c.dropHeld.Store(v.DropHeld)
 	c.ports = PortTotals{Drops: v.Drops, Lost: v.Lost, Moved: v.Moved, Unlearned: v.Unlearned, Switched: v.Switched}
 	c.reconnects.Store(v.Reconnects)
 	if mac := c.watch.MAC(); len(mac) == 6 {

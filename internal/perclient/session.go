@@ -71,13 +71,15 @@ type Session struct {
 	// port is set while the port runs. Frames are sent by the reader; those held before that by the keeper, under mu.
 	port atomic.Pointer[vnet.Port]
 
-	mu       sync.Mutex
-	held     []byte // frames in wire form that wait for the port
+	mu       sync.Mutex // held while what was held is sent, which a back end may hold up
+	held     []byte     // frames in wire form that wait for the port
 	heldN    int
-	dropHeld uint64     // frames dropped because held was full
-	guard    Guard      // nil: none; set by the keeper, which reads it without mu
-	live     vnet.Port  // whose counters are not in ports yet; nil: none
-	ports    PortTotals // of the ports so far
+	dropHeld atomic.Uint64 // frames dropped because held was full
+
+	telling sync.Mutex // guards what follows; nobody waits while it is held
+	guard   Guard      // nil: none; set by the keeper, which reads it without the lock
+	live    vnet.Port  // whose counters are not in ports yet; nil: none
+	ports   PortTotals // of the ports so far
 }
 
 func newSession(s *Server, id uint64, l link.Link, cl Client) *Session {
@@ -258,8 +260,8 @@ func (c *Session) summarise(err error, st link.Stats) {
 
 // dropArgs are the drops by reason, those that happened, in a fixed order.
 func (c *Session) dropArgs(st link.Stats) (args []any) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.telling.Lock()
+	defer c.telling.Unlock()
 	for _, d := range []struct {
 		reason vnet.DropReason
 		n      uint64
@@ -267,7 +269,7 @@ func (c *Session) dropArgs(st link.Stats) (args []any) {
 		{"drop_queue_full", st.DropQueueFull},
 		{"drop_runt", st.DropRunt},
 		{"drop_long", st.DropLong},
-		{"drop_starting", c.dropHeld + st.DropStarting},
+		{"drop_starting", c.dropHeld.Load() + st.DropStarting},
 		{vnet.DropStorm, c.ports.Drops[vnet.DropStorm]},
 		{vnet.DropOversize, c.ports.Drops[vnet.DropOversize]},
 		{vnet.DropHairpin, c.ports.Drops[vnet.DropHairpin]},
@@ -351,6 +353,6 @@ func (c *Session) hold(b frame.Batch) {
 	kept := it.Offset() // of the first frame that is not kept, or the end
 	c.held = append(c.held, b.Bytes()[:kept]...)
 	for ok := kept < len(b.Bytes()); ok; ok = it.Next() {
-		c.dropHeld++
+		c.dropHeld.Add(1)
 	}
 }

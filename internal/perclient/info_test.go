@@ -1,0 +1,358 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package perclient
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
+)
+
+// lists waits until the only client is as what says, and returns it.
+func (r *rig) lists(t testing.TB, what func(Info) bool) (i Info) {
+	t.Helper()
+	eventually(t, func() bool {
+		list := r.List()
+		if len(list) != 1 || !what(list[0]) {
+			return false
+		}
+		i = list[0]
+		return true
+	})
+	return i
+}
+
+func inState(state string) func(Info) bool { return func(i Info) bool { return i.State == state } }
+
+// TestInfoOfAStreamClient: what is told of a client at each step of its life.
+func TestInfoOfAStreamClient(t *testing.T) {
+	r := newRig(t, Options{QueueSize: 100 << 10})
+	r.net.set(2, 200*time.Millisecond)
+	before := time.Now()
+	c := r.dial(t)
+	i := r.lists(t, inState(status.StateQuiet))
+	assert.Equal(t, uint64(1), i.ID)
+	assert.Equal(t, status.Stream, i.Transport)
+	assert.Positive(t, i.FD)
+	assert.Positive(t, i.Peer.PID)
+	assert.True(t, i.Peer.Known)
+	assert.Nil(t, i.MAC)
+	assert.Nil(t, i.Port)
+	assert.Equal(t, 100<<10, i.QueueLimit)
+	assert.False(t, i.Began.Before(before))
+	assert.Nil(t, i.Err)
+
+	say(t, c, 7, "hello")
+	i = r.lists(t, func(i Info) bool { return i.State == status.StateStarting && i.Err != nil })
+	assert.Contains(t, i.Err.Error(), "too many interfaces")
+	assert.Equal(t, "02:00:00:00:00:07", i.MAC.String())
+	i = r.lists(t, func(i Info) bool { return i.State == status.StateRunning && i.MACs == 1 })
+	assert.NoError(t, i.Err, "that is over")
+	assert.NotNil(t, i.Port)
+	assert.Equal(t, uint64(1), i.Link.ToNetFrames)
+	assert.Equal(t, uint64(frame.MinLen+5), i.Link.ToNetBytes)
+
+	require.NoError(t, c.Close())
+	eventually(t, func() bool { return len(r.List()) == 0 })
+}
+
+// TestInfoOfALeavingClient: while the daemon drains it, it is there.
+func TestInfoOfALeavingClient(t *testing.T) {
+	r := newRig(t, Options{})
+	l := newFakeLink()
+	hold := make(chan struct{})
+	x, err := r.Serve(&lastingLink{fakeLink: l, hold: hold}, Client{
+		Name: "vm", Transport: status.PassedDatagram, Path: "/p", Log: []any{"via", "attach"}, Start: true,
+	})
+	require.NoError(t, err)
+	i := r.lists(t, inState(status.StateRunning))
+	assert.Equal(t, "vm", i.Name)
+	assert.Equal(t, status.PassedDatagram, i.Transport)
+	assert.Equal(t, "/p", i.Path)
+	require.NoError(t, r.Kick(x.id, errors.New("asked to")))
+	r.lists(t, inState(status.StateLeaving))
+	close(hold)
+	<-x.Done()
+	assert.Empty(t, r.List())
+	assert.ErrorIs(t, r.Kick(x.id, errors.New("asked to")), ErrNoClient)
+	r.shutdown()
+	assert.Contains(t, r.log.String(), `reason="asked to"`)
+}
+
+// lastingLink is one whose Run does not end before hold is closed.
+type lastingLink struct {
+	*fakeLink
+	hold chan struct{}
+}
+
+func (l *lastingLink) Run(h link.Handler) error {
+	err := l.fakeLink.Run(h)
+	<-l.hold
+	return err
+}
+
+// TestStalledClient: one that does not read is told from one that nothing is for.
+func TestStalledClient(t *testing.T) {
+	c := &Session{}
+	c.phase.started.Store(true)
+	c.phase.port.Store(true)
+	for _, tt := range []struct {
+		stalled time.Duration
+		want    string
+	}{{0, status.StateRunning}, {stalledAfter - 1, status.StateRunning}, {stalledAfter, status.StateStalled}} {
+		got, err := c.state(link.Stats{Stalled: tt.stalled})
+		require.NoError(t, err)
+		assert.Equal(t, tt.want, got)
+	}
+}
+
+// countingPort is a port that has dropped as many frames as it is told.
+type countingPort struct {
+	drops atomic.Uint64
+	died  chan struct{}
+}
+
+func (p *countingPort) Send(b frame.Batch)    { p.drops.Add(uint64(b.Len())) }
+func (p *countingPort) Info() vnet.PortInfo   { return vnet.PortInfo{Kind: vnet.InterfaceOwn} }
+func (p *countingPort) Done() <-chan struct{} { return p.died }
+func (p *countingPort) Err() error            { return errors.New("interface gone") }
+func (p *countingPort) Close() error          { return nil }
+func (p *countingPort) Stats() vnet.PortStats {
+	n := p.drops.Load()
+	return vnet.PortStats{
+		Drops: map[vnet.DropReason]uint64{vnet.DropStorm: n}, Lost: map[vnet.DropReason]uint64{vnet.DropOversize: 1},
+		Moved: n, Unlearned: n, Switched: n, MACs: 3,
+	}
+}
+
+// countingNetwork hands out such ports.
+type countingNetwork struct {
+	mu    sync.Mutex
+	ports []*countingPort
+}
+
+func (n *countingNetwork) Info() vnet.NetworkInfo { return vnet.NetworkInfo{} }
+func (n *countingNetwork) Close() error           { return nil }
+func (n *countingNetwork) Attach(context.Context, vnet.PortOptions, frame.Sink) (vnet.Port, error) {
+	p := &countingPort{died: make(chan struct{})}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.ports = append(n.ports, p)
+	return p, nil
+}
+
+func (n *countingNetwork) last() *countingPort {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.ports[len(n.ports)-1]
+}
+
+// TestDropsOfPorts: those of the port that runs are told while it runs, those of former ones too, each once, and what is told
+// never shrinks, whenever one asks.
+func TestDropsOfPorts(t *testing.T) {
+	r := newRig(t, Options{})
+	n := &countingNetwork{}
+	r.Use(n)
+	c := r.dial(t)
+	stop := make(chan struct{})
+	var asking sync.WaitGroup
+	asking.Go(func() {
+		last := uint64(0)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			_, totals, _ := r.Census()
+			now := totals.Ports.Drops[vnet.DropStorm]
+			assert.GreaterOrEqual(t, now, last, "drops are lost from sight")
+			last = now
+		}
+	})
+	const ports, each = 20, 10
+	for i := range uint64(ports) {
+		for k := range uint64(each) {
+			say(t, c, 7, "dropped")
+			r.lists(t, func(in Info) bool { return in.Ports.Drops[vnet.DropStorm] == i*each+k+1 })
+		}
+		close(n.last().died)
+		r.lists(t, func(in Info) bool { return in.State == status.StateRunning && in.Ports.Lost[vnet.DropOversize] == i+2 })
+	}
+	i := r.List()[0]
+	assert.Equal(t, uint64(ports*each), i.Ports.Moved)
+	assert.Equal(t, uint64(ports*each), i.Ports.Switched)
+	assert.Equal(t, uint64(ports*each), i.Ports.Unlearned)
+	assert.Equal(t, 3, i.MACs)
+	assert.Equal(t, vnet.InterfaceOwn, i.Port.Kind)
+	require.NoError(t, c.Close())
+	eventually(t, func() bool { return r.Clients() == 0 })
+	close(stop)
+	asking.Wait()
+	_, totals, _ := r.Census()
+	assert.Equal(t, uint64(ports*each), totals.Ports.Drops[vnet.DropStorm])
+	assert.Equal(t, uint64(ports*each), totals.Link.ToNetFrames)
+}
+
+// TestSpoofedFrames: what a guard drops is told.
+func TestSpoofedFrames(t *testing.T) {
+	r := newRig(t, Options{})
+	c := &Session{srv: r.Server, link: newFakeLink(), guard: &fakeGuard{kept: 3}}
+	assert.Equal(t, uint64(3), c.Info().Spoofed)
+	assert.Zero(t, spoofed(nil))
+}
+
+// stuckLink is one whose client hangs: deliveries do not come back.
+type stuckLink struct {
+	*fakeLink
+	entered chan struct{}
+	hold    chan struct{}
+	once    sync.Once
+}
+
+func (l *stuckLink) Deliver(frame.Batch) {
+	l.once.Do(func() { close(l.entered) })
+	<-l.hold
+}
+
+// TestListWaitsForNobody: not for a port that starts, not for a sink that hangs.
+func TestListWaitsForNobody(t *testing.T) {
+	r := newRig(t, Options{})
+	l := &stuckLink{fakeLink: newFakeLink(), entered: make(chan struct{}), hold: make(chan struct{})}
+	stuck, err := r.Serve(l, Client{Start: true})
+	require.NoError(t, err)
+	_, err = stuck.Ready(within(t))
+	require.NoError(t, err)
+	a := r.dial(t)
+	say(t, a, 1, "to all")
+	<-l.entered
+
+	r.net.set(0, time.Hour)
+	b := r.dial(t)
+	say(t, b, 2, "to all")
+	var list []Info
+	eventually(t, func() bool {
+		list = r.List()
+		return len(list) == 3 && list[2].State == status.StateStarting
+	})
+	assert.Equal(t, []uint64{1, 2, 3}, []uint64{list[0].ID, list[1].ID, list[2].ID})
+	assert.Equal(t, status.StateRunning, list[0].State)
+	assert.Equal(t, uint64(1), list[1].Link.ToNetFrames)
+	close(l.hold)
+}
+
+// TestListWhileClientsComeAndGo is for the race detector, and what is told adds up at the end.
+func TestListWhileClientsComeAndGo(t *testing.T) {
+	r := newRig(t, Options{})
+	stop := make(chan struct{})
+	var asking, coming sync.WaitGroup
+	for range 2 {
+		asking.Go(func() {
+			var last Totals
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				list, now, users := r.Census()
+				assert.GreaterOrEqual(t, now.Link.ToNetFrames, last.Link.ToNetFrames)
+				assert.GreaterOrEqual(t, now.Connects, last.Connects)
+				for _, u := range users {
+					assert.GreaterOrEqual(t, len(list), u.Clients)
+				}
+				last = now
+				_ = r.Kick(uint64(len(list)+3), errors.New("asked to"))
+			}
+		})
+	}
+	const each, frames = 20, 5
+	for i := range byte(4) {
+		coming.Go(func() {
+			for range each {
+				c := r.dial(t)
+				for range frames {
+					say(t, c, i, "hello")
+				}
+				_ = c.Close()
+			}
+		})
+	}
+	for range 5 {
+		require.NoError(t, r.Pause(within(t)))
+		for _, x := range r.Sessions() {
+			_ = x.Info()
+		}
+		_ = r.Save()
+		r.Resume()
+	}
+	coming.Wait()
+	eventually(t, func() bool { _, now, _ := r.Census(); return now.Connects >= 4*each && r.Clients() == 0 })
+	close(stop)
+	asking.Wait()
+	_, now, users := r.Census()
+	require.Len(t, users, 1)
+	assert.Equal(t, now.Link.ToNetFrames, users[0].FramesToNet)
+	assert.LessOrEqual(t, now.Link.ToNetFrames, uint64(4*each*frames))
+}
+
+// BenchmarkList asks for 256 clients, of whom two exchange frames all the time, and tells how many they did.
+func BenchmarkList(b *testing.B) {
+	for name, ask := range map[string]func(*rig){"asked": func(r *rig) { r.List() }, "census": func(r *rig) { r.Census() }} {
+		b.Run(name, func(b *testing.B) {
+			r := newRig(b, Options{MaxClients: 300})
+			clients := make([]net.Conn, 256)
+			for i := range clients {
+				clients[i] = r.dial(b)
+				require.NoError(b, clients[i].SetDeadline(time.Time{}))
+				_, err := clients[i].Write(frame.Append(nil, []byte{0, 0, 0, 0, 0, 9, 2, 0, 0, 0, 1, byte(i), 0x88, 0xb5}))
+				require.NoError(b, err)
+			}
+			eventually(b, func() bool { return r.net.attempts() == len(clients) })
+			for _, c := range clients[2:] {
+				go func() { drainUntilClosed(c) }()
+			}
+			go drainUntilClosed(clients[1])
+			f := append([]byte{2, 0, 0, 0, 1, 1, 2, 0, 0, 0, 1, 0, 0x88, 0xb5}, make([]byte, 1500)...)
+			var sending sync.WaitGroup
+			var stop atomic.Bool
+			sending.Go(func() {
+				batch := frame.Append(nil, f)
+				for !stop.Load() {
+					if _, err := clients[0].Write(batch); err != nil {
+						return
+					}
+				}
+			})
+			before := r.List()[0].Link.ToNetFrames
+			began := time.Now()
+			for b.Loop() {
+				ask(r)
+			}
+			b.ReportMetric(float64(r.List()[0].Link.ToNetFrames-before)/time.Since(began).Seconds(), "frames/s")
+			stop.Store(true)
+			sending.Wait()
+		})
+	}
+}
+
+func drainUntilClosed(c net.Conn) {
+	buf := make([]byte, 64<<10)
+	for {
+		if _, err := c.Read(buf); err != nil {
+			return
+		}
+	}
+}
