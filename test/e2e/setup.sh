@@ -62,6 +62,7 @@ missing_tools() {
 	have mandoc || echo mandoc
 	have groff || echo groff-base
 	have zsh || echo zsh
+	have tcpdump || [ -x /usr/sbin/tcpdump ] || echo tcpdump
 	[ -r /usr/share/bash-completion/bash_completion ] || echo bash-completion
 	[ "$(uname -s)" = Linux ] || return 0
 	have visudo || [ -x /usr/sbin/visudo ] || echo sudo
@@ -76,6 +77,7 @@ missing_packages() {
 		# Only the static busybox runs in a guest that has no libraries.
 		find_busybox >/dev/null || echo busybox-static
 	fi
+	[ "$what" = all ] && { have tshark || echo tshark; }
 	[ "$what" = guest ] && return
 	have gcc || echo gcc
 	[ -r /usr/include/stdio.h ] || echo libc6-dev
