@@ -51,8 +51,9 @@ func run(argv []string) int {
 	if cfg == nil {
 		return outcome.Code
 	}
-	log := compat.NewLogger(&compat.LogFile{FD: int(os.Stderr.Fd())}, compat.LogLevel(cfg.Debug))
-	slog.SetDefault(log) // libraries that know no other logger
+	log := cfg.OpenLog(&compat.LogFile{FD: int(os.Stderr.Fd())})
+	defer log.Flush()
+	slog.SetDefault(log.Logger) // libraries that know no other logger
 	var err error
 	if cfg.ListInterfaces {
 		err = printInterfaces(cfg, os.Stdout)
@@ -60,7 +61,7 @@ func run(argv []string) int {
 		err = serve(cfg, log)
 	}
 	if err != nil {
-		compat.LogError(log, err)
+		compat.LogError(log.Logger, err)
 		return 1
 	}
 	return 0

@@ -42,6 +42,7 @@ type daemon struct {
 	cfg   *compat.Config
 	owner compat.Owner
 	log   *slog.Logger
+	logs  *compat.Log // what log writes to
 	open  opener
 	began time.Time // of the daemon; an upgrade does not change it
 	path  string    // of the program, as it was started
@@ -70,14 +71,14 @@ type daemon struct {
 }
 
 // serve runs the daemon until a signal stops it. An error means it could not start; nothing is left behind then.
-func serve(cfg *compat.Config, log *slog.Logger) error {
-	ctx, stop := untilSignal(log)
+func serve(cfg *compat.Config, log *compat.Log) error {
+	ctx, stop := untilSignal(log.Logger)
 	defer stop()
 	in, err := handoff.Inherited()
 	if err != nil {
 		return err
 	}
-	d := &daemon{cfg: cfg, log: log, began: time.Now(), failed: make(chan error, 1)}
+	d := &daemon{cfg: cfg, log: log.Logger, logs: log, began: time.Now(), failed: make(chan error, 1)}
 	if d.path, err = upgrade.StartPath(os.Args[0]); err != nil {
 		log.Debug("the daemon cannot be upgraded in place", "error", err)
 	}

@@ -82,6 +82,7 @@ type trial struct {
 	chosen  bool   // the subnet is for us to choose
 	resolve func(gateway netip.Addr) (*compat.Config, error)
 	log     *slog.Logger
+	logs    *compat.Log // what log writes to
 	out     *tryPrinter
 }
 
@@ -107,9 +108,10 @@ func tryAction(c *cli.Context, env compat.IO) error {
 	}
 	t.out = newTryPrinter(env.Stdout, c.Bool("json"))
 	defer t.out.close()
-	log := compat.NewLogger(logOf(env.Stderr), compat.LogLevel(t.cfg.Debug))
-	t.log = slog.New(t.out.tap(log.Handler()))
-	slog.SetDefault(log) // libraries that know no other logger
+	t.logs = t.cfg.OpenLog(logOf(env.Stderr))
+	defer t.logs.Flush()
+	t.log = slog.New(t.out.tap(t.logs.Handler()))
+	slog.SetDefault(t.logs.Logger) // libraries that know no other logger
 	ctx, stop := untilSignal(t.log)
 	defer stop()
 	err := t.run(ctx)
@@ -219,7 +221,7 @@ func (t *trial) run(ctx context.Context) (err error) {
 	t.cfg.SocketPath, t.cfg.StateDir = place.socket(), place.state()
 
 	// It has no path to upgrade by: what is tried ends with this process.
-	d := &daemon{cfg: t.cfg, log: t.log, began: time.Now(), failed: make(chan error, 1)}
+	d := &daemon{cfg: t.cfg, log: t.log, logs: t.logs, began: time.Now(), failed: make(chan error, 1)}
 	defer d.stop()
 	if err := d.start(ctx); err != nil {
 		return unlessStopped(ctx, err)

@@ -155,7 +155,8 @@ func TestUsage(t *testing.T) {
 		"--state-dir=DIR", "--runtime-dir=DIR|none", "--allow-uid=UID", "--dns-record=NAME=IP",
 		"--vmnet-api=(auto|network|interface)", "--vmnet-interfaces=(client|one)", "--local-switching=(off|on)", "--vmnet-disable-nat44", "--vmnet-disable-nat66",
 		"--vmnet-disable-dns-proxy", "--vmnet-disable-ra", "--vmnet-mtu=BYTES", "--vmnet-reserve=MAC=IP",
-		"--vmnet-forward=PROTO:PORT=IP:PORT", "--isolate", "--anti-spoof", "--offload", "--list-interfaces",
+		"--vmnet-forward=PROTO:PORT=IP:PORT", "--isolate", "--anti-spoof", "--offload",
+		"--log-format=(plain|text|json)", "--log-level=(debug|info|warn|error)", "--list-interfaces",
 	}
 	for _, o := range buildOptions {
 		own = append(own, "--"+o.name+"="+o.arg)

@@ -133,6 +133,9 @@ type Config struct {
 
 	buildConfig // what only some builds of this program know
 
+	LogFormat string // LogPlain, LogText or LogJSON
+	LogLevel  string // "debug", "info", "warn" or "error"; Debug goes before it
+
 	// Debug is set by the mere presence of DEBUG in the environment.
 	Debug bool
 	// Warnings are to be logged at level Warn in this order, before anything else.
@@ -150,5 +153,7 @@ func defaultConfig() Config {
 		Backend:         BackendAuto,
 		QueueSize:       DefaultQueueSize,
 		MaxClients:      DefaultMaxClients,
+		LogFormat:       LogPlain,
+		LogLevel:        "info",
 	}
 }

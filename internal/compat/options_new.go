@@ -26,5 +26,7 @@ var newOptions = []option{
 	{name: "isolate", help: "guests do not reach each other", set: setIsolate},
 	{name: "anti-spoof", help: "drop what guests send from addresses of others; one MAC address per client\nnot for guests that bridge or route", set: setAntiSpoof},
 	{name: "offload", help: "leave checksums and the cutting of large TCP packets to the host\nclients of SOCKET get frames of 32768 bytes at most, larger ones are dropped", set: setOffload},
+	{name: "log-format", arg: "(plain|text|json)", help: "form of the log: socket_vmnet's own, or with times, as key=value or JSON\n(default: plain)", set: setLogFormat, atOnce: true},
+	{name: "log-level", arg: "(debug|info|warn|error)", help: "what is logged, and what is worse (default: info)\nDEBUG in the environment has all of it logged", set: setLogLevel, atOnce: true},
 	{name: "list-interfaces", help: "print the interfaces that mode \"bridged\" can use, and end; needs no SOCKET", set: setListInterfaces, alone: true},
 }

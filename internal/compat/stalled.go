@@ -26,6 +26,8 @@ type LogFile struct {
 	cut    bool // the last of them was written in part
 	deaf   bool // the last wait was in vain
 	failed bool // lines were lost because they could not be written
+
+	note func(message string, lines int) []byte // a line about those that were lost; nil: in socket_vmnet's form
 }
 
 // Write implements io.Writer for whole lines.
@@ -35,11 +37,11 @@ func (f *LogFile) Write(line []byte) (int, error) {
 		if f.failed {
 			why = "they could not be written"
 		}
-		note := fmt.Sprintf("WARN | log lines were lost, %s lines=%d\n", why, f.lost)
+		note := f.lostLine("log lines were lost, " + why)
 		if f.cut {
-			note = "\n" + note
+			note = append([]byte("\n"), note...)
 		}
-		if _, err := unix.Write(f.FD, []byte(note)); err == nil {
+		if _, err := unix.Write(f.FD, note); err == nil {
 			f.lost, f.cut, f.failed = 0, false, false
 		}
 	}
@@ -57,6 +59,14 @@ func (f *LogFile) Write(line []byte) (int, error) {
 		rest = rest[max(n, 0):]
 	}
 	return len(line), nil
+}
+
+// lostLine tells of the lines that were lost.
+func (f *LogFile) lostLine(message string) []byte {
+	if f.note != nil {
+		return f.note(message, f.lost)
+	}
+	return fmt.Appendf(nil, "WARN | %s lines=%d\n", message, f.lost)
 }
 
 // lose counts a line, of which a part may have been written.

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compat
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/compat/errtext"
+)
+
+// What --log-format takes.
+const (
+	LogPlain = "plain" // socket_vmnet's own form
+	LogText  = "text"  // key=value, with the time
+	LogJSON  = "json"  // an object a line
+)
+
+// levels are what --log-level takes, from the most to the least.
+var levels = []struct {
+	name  string
+	level slog.Level
+}{
+	{"debug", slog.LevelDebug}, {"info", slog.LevelInfo}, {"warn", slog.LevelWarn}, {"error", slog.LevelError},
+}
+
+// logTime is the form of times: RFC 3339 with milliseconds, in UTC.
+const logTime = "2006-01-02T15:04:05.000Z"
+
+// A Log is the daemon's log: one of three forms, a level that can be changed while it runs, and lines that repeat are counted.
+type Log struct {
+	*slog.Logger
+
+	level *slog.LevelVar
+	fold  *folder
+}
+
+// OpenLog makes the log that c asks for, on w. It is closed by Close.
+func (c *Config) OpenLog(w io.Writer) *Log {
+	l := &Log{level: new(slog.LevelVar)}
+	l.level.Set(LogLevel(c.Debug))
+	if !c.Debug {
+		_ = l.SetLevel(c.LogLevel)
+	}
+	if f, ok := w.(*LogFile); ok {
+		f.note = func(message string, lines int) []byte {
+			var b bytes.Buffer
+			slog.New(newFormat(c.LogFormat, &b, l.level)).Warn(message, "lines", lines)
+			return b.Bytes()
+		}
+	}
+	h := newFormat(c.LogFormat, w, l.level)
+	l.fold = newFolder(h)
+	l.Logger = slog.New(&folding{next: h, folder: l.fold})
+	return l
+}
+
+// Level is what is logged: "debug", "info", "warn" or "error". On nil it is "info".
+func (l *Log) Level() string {
+	if l != nil {
+		for _, v := range levels {
+			if l.level.Level() <= v.level {
+				return v.name
+			}
+		}
+	}
+	return "info"
+}
+
+// SetLevel has what is of this level, or worse, logged from now on.
+func (l *Log) SetLevel(name string) error {
+	level, err := parseLevel(name)
+	if err == nil {
+		l.level.Set(level)
+	}
+	return err
+}
+
+// parseLevel is the level with this name.
+func parseLevel(name string) (slog.Level, error) {
+	for _, v := range levels {
+		if v.name == name {
+			return v.level, nil
+		}
+	}
+	return 0, fmt.Errorf("%q is no level: there are debug, info, warn and error", name)
+}
+
+// Flush tells what is held back. It may be called on nil.
+func (l *Log) Flush() {
+	if l != nil {
+		l.fold.flush()
+	}
+}
+
+// newFormat makes the handler of a format.
+func newFormat(format string, w io.Writer, level slog.Leveler) slog.Handler {
+	o := &slog.HandlerOptions{Level: level, ReplaceAttr: plainValue}
+	switch format {
+	case LogJSON:
+		return slog.NewJSONHandler(w, o)
+	case LogText:
+		return slog.NewTextHandler(w, o)
+	}
+	return &handler{out: &lineWriter{w: w}, level: level}
+}
+
+// plainValue has values be what other programs can read: times in UTC, durations in seconds, errors with C's texts.
+func plainValue(_ []string, a slog.Attr) slog.Attr {
+	switch a.Value.Kind() {
+	case slog.KindTime:
+		a.Value = slog.StringValue(a.Value.Time().UTC().Format(logTime))
+	case slog.KindDuration:
+		a.Value = slog.Float64Value(a.Value.Duration().Seconds())
+	case slog.KindAny:
+		switch x := a.Value.Any().(type) {
+		case slog.Level:
+		case error:
+			a.Value = slog.StringValue(errtext.Message(x))
+		case os.Signal:
+			a.Value = slog.StringValue(SignalText(x))
+		case time.Duration:
+			a.Value = slog.Float64Value(x.Seconds())
+		case fmt.Stringer: // such as an address, which is bytes
+			a.Value = slog.StringValue(a.Value.String())
+		}
+	}
+	return a
+}
+
+func setLogFormat(s *settings, v string) error {
+	switch v {
+	case LogPlain, LogText, LogJSON:
+		s.LogFormat = v
+		return nil
+	}
+	return fmt.Errorf("--log-format=%s is none of plain, text and json", v)
+}
+
+func setLogLevel(s *settings, v string) error {
+	if _, err := parseLevel(v); err != nil {
+		return fmt.Errorf("--log-level=%s is none of debug, info, warn and error", v)
+	}
+	s.LogLevel = v
+	return nil
+}
+
+// identity are the attributes by which lines with one message are of different things.
+var identity = []string{"client", "mac", "address", "path", "option", "name"}
+
+// who adds what a tells of what a line is about.
+func who(was string, a slog.Attr) string {
+	for _, key := range identity {
+		if a.Key == key {
+			return was + key + strings.ToValidUTF8(a.Value.String(), "") + "\n"
+		}
+	}
+	return was
+}

@@ -1,0 +1,410 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compat
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
+)
+
+// logOf is what f logs in a format, at noon.
+func logOf(t *testing.T, format string, f func(l *Log)) string {
+	t.Helper()
+	var b bytes.Buffer
+	synctest.Test(t, func(*testing.T) {
+		cfg := defaultConfig()
+		cfg.LogFormat = format
+		l := cfg.OpenLog(&b)
+		f(l)
+		l.Flush()
+	})
+	return b.String()
+}
+
+// TestFormats: the same events in each form.
+func TestFormats(t *testing.T) {
+	openError := &os.PathError{Op: "open", Path: "/x", Err: syscall.EACCES}
+	for _, c := range []struct {
+		name              string
+		log               func(l *slog.Logger)
+		plain, text, json string
+	}{
+		{
+			"one of socket_vmnet's", func(l *slog.Logger) { l.With("client", 3).Info("accepted a connection", "fd", 7) },
+			`INFO | Accepted a connection (fd 7)`,
+			`level=INFO msg="accepted a connection" client=3 fd=7`,
+			`"level":"INFO","msg":"accepted a connection","client":3,"fd":7}`,
+		},
+		{
+			"the end of a client", func(l *slog.Logger) {
+				l.Warn("client gone", "reason", io.EOF, "duration", 1500*time.Millisecond, "peer_uid", uint32(501), "bytes_to_net", uint64(1<<60))
+			},
+			`WARN | client gone reason=EOF duration=1.5s peer_uid=501 bytes_to_net=1152921504606846976`,
+			`level=WARN msg="client gone" reason=EOF duration=1.5 peer_uid=501 bytes_to_net=1152921504606846976`,
+			`"level":"WARN","msg":"client gone","reason":"EOF","duration":1.5,"peer_uid":501,"bytes_to_net":1152921504606846976}`,
+		},
+		{
+			"an error of the system", func(l *slog.Logger) { l.Error("state is not kept", "error", fmt.Errorf("load: %w", openError)) },
+			`ERROR| state is not kept error="load: open /x: Permission denied"`,
+			`level=ERROR msg="state is not kept" error="load: open /x: Permission denied"`,
+			`"level":"ERROR","msg":"state is not kept","error":"load: open /x: Permission denied"}`,
+		},
+		{
+			"addresses", func(l *slog.Logger) {
+				l.Info("x", "mac", net.HardwareAddr{2, 0, 0, 0, 0, 1}, "ip", netip.MustParseAddr("10.0.0.1"), "mode", vnet.ModeHost)
+			},
+			`INFO | x mac=02:00:00:00:00:01 ip=10.0.0.1 mode=host`,
+			`level=INFO msg=x mac=02:00:00:00:00:01 ip=10.0.0.1 mode=host`,
+			`"level":"INFO","msg":"x","mac":"02:00:00:00:00:01","ip":"10.0.0.1","mode":"host"}`,
+		},
+		{
+			"a signal, a list and a time", func(l *slog.Logger) {
+				l.Info("x", "signal", syscall.SIGUSR1, "names", []string{"a", "b"}, "at", time.Unix(0, 1500000).In(time.FixedZone("", 3600)))
+			},
+			`INFO | x signal="User defined signal 1" names="[a b]" at="1970-01-01 01:00:00.0015 +0100 +0100"`,
+			`level=INFO msg=x signal="User defined signal 1" names="[a b]" at=1970-01-01T00:00:00.001Z`,
+			`"level":"INFO","msg":"x","signal":"User defined signal 1","names":["a","b"],"at":"1970-01-01T00:00:00.001Z"}`,
+		},
+		{
+			"what a guest made up", func(l *slog.Logger) { l.Info("x", "hostname", "a\n\x1b[31m\"\xff") },
+			`INFO | x hostname="a\n\x1b[31m\"\xff"`,
+			`level=INFO msg=x hostname="a\n\x1b[31m\"\xff"`,
+			`"level":"INFO","msg":"x","hostname":"a\n\u001b[31m\"\ufffd"}`,
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := func(l *Log) { c.log(l.Logger) }
+			assert.Equal(t, c.plain+"\n", logOf(t, LogPlain, f))
+			assert.Equal(t, "time=2000-01-01T00:00:00.000Z "+c.text+"\n", logOf(t, LogText, f))
+			got := logOf(t, LogJSON, f)
+			assert.Equal(t, `{"time":"2000-01-01T00:00:00.000Z",`+c.json+"\n", got)
+			assert.True(t, json.Valid([]byte(got)))
+		})
+	}
+}
+
+// TestLevels: they change while the log is used, for its loggers of before too.
+func TestLevels(t *testing.T) {
+	var b bytes.Buffer
+	cfg := defaultConfig()
+	l := cfg.OpenLog(&b)
+	sub := l.With("client", 1)
+	all := func() {
+		sub.Debug("d")
+		sub.Info("i")
+		sub.Warn("w")
+		sub.Error("e")
+	}
+	for _, c := range []struct{ level, want string }{
+		{"", "IWE"}, {"debug", "DIWE"}, {"warn", "WE"}, {"error", "E"}, {"info", "IWE"},
+	} {
+		b.Reset()
+		if c.level != "" {
+			require.NoError(t, l.SetLevel(c.level))
+			assert.Equal(t, c.level, l.Level())
+		}
+		all()
+		got := ""
+		for line := range strings.Lines(b.String()) {
+			got += line[:1]
+		}
+		assert.Equal(t, c.want, got, c.level)
+	}
+	require.EqualError(t, l.SetLevel("loud\n"), `"loud\n" is no level: there are debug, info, warn and error`)
+	assert.Equal(t, "info", l.Level())
+	assert.Equal(t, "info", (*Log)(nil).Level())
+	(*Log)(nil).Flush()
+}
+
+func TestLogOptions(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		args   []string
+		debug  bool
+		format string
+		level  string // of the log
+		err    string
+	}{
+		{name: "none", format: LogPlain, level: "info"},
+		{name: "DEBUG", debug: true, format: LogPlain, level: "debug"},
+		{name: "JSON", args: []string{"--log-format=json", "--log-level=warn"}, format: LogJSON, level: "warn"},
+		{name: "DEBUG goes before it", args: []string{"--log-format=text", "--log-level", "error"}, debug: true, format: LogText, level: "debug"},
+		{name: "the default", args: []string{"--log-format=plain", "--log-level=info"}, format: LogPlain, level: "info"},
+		{name: "another format", args: []string{"--log-format=xml"}, err: "--log-format=xml is none of plain, text and json"},
+		{name: "an empty one", args: []string{"--log-format="}, err: "--log-format= is none of plain, text and json"},
+		{name: "another level", args: []string{"--log-level=INFO"}, err: "--log-level=INFO is none of debug, info, warn and error"},
+		{name: "at once", args: []string{"--log-level=x", "--help"}, err: "--log-level=x is none of"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var out, errs bytes.Buffer
+			env := IO{Stdout: &out, Stderr: &errs, LookupEnv: func(k string) (string, bool) { return "", c.debug && k == "DEBUG" }}
+			cfg, _ := Parse(New, append(append([]string{"socket_vmnet2"}, c.args...), "/s"), env)
+			if c.err != "" {
+				assert.Nil(t, cfg)
+				assert.Contains(t, errs.String(), c.err)
+				return
+			}
+			require.NotNil(t, cfg, errs.String())
+			assert.Equal(t, c.format, cfg.LogFormat)
+			assert.Equal(t, c.level, cfg.OpenLog(io.Discard).Level())
+		})
+	}
+	var errs bytes.Buffer
+	cfg, _ := Parse(Old, []string{"socket_vmnet", "--log-format=json", "/s"}, IO{Stdout: io.Discard, Stderr: &errs, LookupEnv: os.LookupEnv})
+	assert.Nil(t, cfg, "the old program knows nothing of it")
+}
+
+// TestLostLines: what a log says of lines that nobody read has its form.
+func TestLostLines(t *testing.T) {
+	for format, want := range map[string]string{
+		LogPlain: "WARN | log lines were lost, nobody read them lines=1\n",
+		LogText:  `level=WARN msg="log lines were lost, nobody read them" lines=1` + "\n",
+		LogJSON:  `"level":"WARN","msg":"log lines were lost, nobody read them","lines":1}` + "\n",
+	} {
+		t.Run(format, func(t *testing.T) {
+			r, w, err := os.Pipe()
+			require.NoError(t, err)
+			defer r.Close()
+			defer w.Close()
+			fd := int(w.Fd())
+			require.NoError(t, syscall.SetNonblock(fd, true))
+			full := 0
+			for err = nil; err == nil; {
+				var n int
+				n, err = syscall.Write(fd, make([]byte, 4096))
+				full += max(n, 0)
+			}
+			require.NoError(t, syscall.SetNonblock(fd, false))
+			cfg := defaultConfig()
+			cfg.LogFormat = format
+			l := cfg.OpenLog(&LogFile{FD: fd})
+			l.Info("lost")
+			_, err = io.ReadFull(r, make([]byte, full))
+			require.NoError(t, err)
+			l.Info("found")
+			require.NoError(t, w.Close())
+			got, err := io.ReadAll(r)
+			require.NoError(t, err)
+			first, second, _ := strings.Cut(string(got), "\n")
+			assert.True(t, strings.HasSuffix(first+"\n", want), first)
+			assert.Contains(t, second, "found")
+		})
+	}
+}
+
+// folds logs into a plain log, in a bubble whose time f makes pass.
+func folds(t *testing.T, f func(l *Log)) []string {
+	t.Helper()
+	return strings.Split(strings.TrimSuffix(logOf(t, LogPlain, f), "\n"), "\n")
+}
+
+func TestRepeats(t *testing.T) {
+	many := func(n int, f func(i int)) {
+		for i := range n {
+			f(i)
+		}
+	}
+	for _, c := range []struct {
+		name string
+		log  func(l *Log)
+		want []string // lines, and how many in a row
+	}{
+		{"few", func(l *Log) { many(5, func(int) { l.Warn("a") }) }, []string{"5 WARN | a"}},
+		{
+			"told at the end", func(l *Log) { many(9, func(i int) { l.Warn("a", "i", i/5) }) },
+			[]string{"5 WARN | a i=0", "1 WARN | a ... again i=1 not_logged=4"},
+		},
+		{
+			"told when the time is over", func(l *Log) {
+				many(9, func(int) { l.Info("a") })
+				time.Sleep(foldTime + foldTick)
+				l.Info("b")
+			}, []string{"5 INFO | a", "1 INFO | a ... again not_logged=4", "1 INFO | b"},
+		},
+		{
+			"not before", func(l *Log) {
+				many(9, func(int) { l.Info("a") })
+				time.Sleep(foldTime - foldTick)
+				l.Info("b")
+			}, []string{"5 INFO | a", "1 INFO | b", "1 INFO | a ... again not_logged=4"},
+		},
+		{
+			"an error is told within a second", func(l *Log) {
+				many(9, func(int) { l.Error("a") })
+				time.Sleep(foldTick)
+				synctest.Wait()
+				l.Info("b")
+			}, []string{"5 ERROR| a", "1 ERROR| a ... again not_logged=4", "1 INFO | b"},
+		},
+		{
+			"anew after a while", func(l *Log) {
+				many(9, func(int) { l.Info("a") })
+				time.Sleep(foldTime)
+				many(6, func(int) { l.Info("a") })
+			}, []string{"5 INFO | a", "1 INFO | a ... again not_logged=4", "5 INFO | a", "1 INFO | a ... again not_logged=1"},
+		},
+		{
+			"slow ones are not held back", func(l *Log) { many(60, func(int) { l.Info("a"); time.Sleep(foldTime / foldAfter) }) },
+			[]string{"60 INFO | a"},
+		},
+		{
+			"levels and messages differ", func(l *Log) {
+				many(5, func(int) { l.Info("a") })
+				many(5, func(int) { l.Warn("a") })
+				many(5, func(int) { l.Info("b") })
+			}, []string{"5 INFO | a", "5 WARN | a", "5 INFO | b"},
+		},
+		{
+			"clients differ", func(l *Log) {
+				for id := range 3 {
+					time.Sleep(time.Millisecond)
+					c := l.With("client", id)
+					many(6, func(int) { c.Info("a") })
+				}
+			}, []string{
+				"5 INFO | a client=0", "5 INFO | a client=1", "5 INFO | a client=2",
+				"1 INFO | a ... again client=0 not_logged=1", "1 INFO | a ... again client=1 not_logged=1", "1 INFO | a ... again client=2 not_logged=1",
+			},
+		},
+		{
+			"so do guests", func(l *Log) { many(20, func(i int) { l.Info("a", "mac", fmt.Sprint(i)) }) },
+			func() (w []string) {
+				for i := range 20 {
+					w = append(w, fmt.Sprint("1 INFO | a mac=", i))
+				}
+				return w
+			}(),
+		},
+		{
+			"socket_vmnet's own are", func(l *Log) { many(100, func(int) { l.Info("accepted a connection", "fd", 7) }) },
+			[]string{"100 INFO | Accepted a connection (fd 7)"},
+		},
+		{
+			"what is not logged is not counted", func(l *Log) {
+				many(100, func(int) { l.Debug("a") })
+				_ = l.SetLevel("debug")
+				many(5, func(int) { l.Debug("a") })
+			}, []string{"5 DEBUG| a"},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var got []string
+			lines := folds(t, c.log)
+			for len(lines) > 0 {
+				n := slices.IndexFunc(lines, func(l string) bool { return l != lines[0] })
+				if n < 0 {
+					n = len(lines)
+				}
+				got = append(got, fmt.Sprint(n, " ", lines[0]))
+				lines = lines[n:]
+			}
+			assert.Equal(t, c.want, got)
+		})
+	}
+}
+
+// TestFlood: a million lines make few, whatever they say, and none of them is forgotten.
+func TestFlood(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		log  func(l *Log, i int)
+		most int // lines
+	}{
+		{"one error", func(l *Log, _ int) { l.Error("internal error", "error", io.ErrUnexpectedEOF) }, 22},
+		{"of many clients", func(l *Log, i int) { l.Warn("a", "client", i) }, lineBurst + 11*lineRate + 20},
+		{"of few clients", func(l *Log, i int) { l.Warn("a", "client", i%100) }, 600 + 100},
+		{"all different", func(l *Log, i int) { l.Error(fmt.Sprint("a", i)) }, lineBurst + 11*lineRate + 20},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			const n = 1_000_000
+			got := logOf(t, LogJSON, func(l *Log) {
+				for i := range n {
+					c.log(l, i)
+					if i%1000 == 0 {
+						time.Sleep(10 * time.Millisecond) // ten seconds in all
+					}
+				}
+				assert.LessOrEqual(t, len(l.fold.folds), maxFolds)
+			})
+			lines, told := 0, 0
+			for line := range strings.Lines(got) {
+				lines++
+				var v struct {
+					Not int `json:"not_logged"`
+				}
+				require.NoError(t, json.Unmarshal([]byte(line), &v))
+				told += v.Not
+				if v.Not == 0 {
+					told++
+				}
+			}
+			t.Logf("%d lines, %d bytes", lines, len(got))
+			assert.LessOrEqual(t, lines, c.most)
+			assert.Equal(t, n, told, "each is a line or counted in one")
+		})
+	}
+}
+
+// TestNothingHeldNoTimer: an idle log wakes nobody.
+func TestNothingHeldNoTimer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := defaultConfig()
+		l := cfg.OpenLog(io.Discard)
+		for range 5 {
+			l.Info("a")
+		}
+		assert.Nil(t, l.fold.timer)
+		l.Info("a")
+		assert.NotNil(t, l.fold.timer)
+		time.Sleep(foldTime + foldTick)
+		synctest.Wait()
+		l.fold.mu.Lock()
+		assert.Nil(t, l.fold.timer, "it has been told")
+		l.fold.mu.Unlock()
+	})
+}
+
+// A failing writer is nobody's trouble.
+func TestLogNowhere(t *testing.T) {
+	cfg := defaultConfig()
+	for _, format := range []string{LogPlain, LogText, LogJSON} {
+		cfg.LogFormat = format
+		l := cfg.OpenLog(writerFunc(func([]byte) (int, error) { return 0, errors.New("no") }))
+		for range 10 {
+			l.Error("a")
+		}
+		l.Flush()
+	}
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
+
+// BenchmarkRepeats is what a line that is held back costs.
+func BenchmarkRepeats(b *testing.B) {
+	cfg := defaultConfig()
+	l := cfg.OpenLog(io.Discard).With("client", 7)
+	defer func() { b.ReportAllocs() }()
+	for b.Loop() {
+		l.Warn("accepting a connection failed; trying again", "error", io.EOF)
+	}
+}
