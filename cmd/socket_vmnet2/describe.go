@@ -62,7 +62,7 @@ func (d *daemon) problems(st status.Status) []status.Problem { return d.health.P
 func (d *daemon) describeDaemon(now time.Time) status.Daemon {
 	s := status.Daemon{
 		Version: compat.Version, PID: os.Getpid(), UID: os.Geteuid(), Program: d.path, Socket: absolute(d.cfg.SocketPath),
-		Started: d.began.UTC(), Uptime: seconds(now.Sub(d.began)), Upgrades: d.self.upgrades, LogLevel: d.logLevel(),
+		Started: d.began.UTC(), Uptime: seconds(now.Sub(d.began)), Upgrades: d.self.upgrades, LogLevel: d.logs.Level(),
 		MaxClients: d.cfg.MaxClients, QueueSize: d.cfg.QueueSize,
 	}
 	if d.extras != nil {
@@ -75,14 +75,6 @@ func (d *daemon) describeDaemon(now time.Time) status.Daemon {
 		s.Pidfile = absolute(d.cfg.Pidfile)
 	}
 	return s
-}
-
-// logLevel is which lines are written.
-func (d *daemon) logLevel() string {
-	if d.cfg.Debug {
-		return "debug"
-	}
-	return "info"
 }
 
 // seconds is d with milliseconds, never negative: the wall clock may have been set back.

@@ -48,6 +48,7 @@ type saved struct {
 	Given   inherit.Saved        `json:"given"`
 	Manager string               `json:"manager"` // address of the service manager
 	Guards  *antispoof.Saved     `json:"guards,omitempty"`
+	Level   string               `json:"log_level,omitempty"`
 
 	Upgrades int                   `json:"upgrades,omitempty"` // before this one
 	Server   perclient.SavedServer `json:"server,omitzero"`
@@ -97,6 +98,8 @@ func (d *daemon) pause(ctx context.Context, v *saved) error {
 // save notes what the new program needs.
 func (d *daemon) save(o *handoff.Out, v *saved, call *control.Call) (err error) {
 	v.Began, v.Given, v.Manager = d.began, d.given.Save(), d.manager.Addr()
+	v.Level = d.logs.Level()
+	d.logs.Flush() // nothing that was held back is lost with this image
 	v.Upgrades, v.Server = d.self.upgrades, d.server.Save()
 	if d.guards != nil {
 		g := d.guards.Save()
@@ -179,6 +182,6 @@ func (d *daemon) networkInfo() vnet.NetworkInfo { return d.network.Load().Info()
 // controlOptions are those of the daemon's control socket.
 func (d *daemon) controlOptions() control.Options {
 	o := controlOptions(d.cfg, d.began, d.log, d.upgrade)
-	o.Handle = d.routes()
+	o.Handle, o.Source = d.routes(), source{d}
 	return o
 }

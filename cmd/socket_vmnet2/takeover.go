@@ -29,6 +29,9 @@ func (d *daemon) takeOver(ctx context.Context, in *handoff.In) (err error) {
 		return fmt.Errorf("take over the running daemon: %w", err)
 	}
 	d.began, d.self.upgrades = v.Began, v.Upgrades+1
+	if v.Level != "" { // as it was last set, whatever the command line says
+		_ = d.logs.SetLevel(v.Level)
+	}
 	d.manager = inherit.NewNotifier(v.Manager, d.log)
 	d.given = inherit.Restore(v.Given, nil, nil)
 	call, err := control.RestoreCall(in, v.Call)

@@ -171,13 +171,13 @@ func infos(sessions []*Session) []Info {
 	return list
 }
 
-// Kick ends the session of this number in order. reason is logged.
-func (s *Server) Kick(id uint64, reason error) error {
+// Kick ends the session of this number in order. ended is closed when nothing of it is left. reason is logged.
+func (s *Server) Kick(id uint64, reason error) (ended <-chan struct{}, err error) {
 	for _, c := range s.Sessions() {
 		if c.id == id {
 			c.End(reason)
-			return nil
+			return c.Done(), nil
 		}
 	}
-	return fmt.Errorf("%w: %d", ErrNoClient, id)
+	return nil, fmt.Errorf("%w: %d", ErrNoClient, id)
 }

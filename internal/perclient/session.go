@@ -331,7 +331,7 @@ func (c *Session) logAddresses() {
 	if s.Hostname != "" {
 		args = append(args, "hostname", s.Hostname)
 	}
-	c.log.Info("client address", args...)
+	c.log.Log(c.ctx, c.level, "client address", args...)
 }
 
 // want has the keeper start the port.
