@@ -34,6 +34,7 @@ var imports = map[string][]string{
 	"internal/faults": {},
 	"internal/ifid":   {},
 	"internal/status": {},
+	"internal/render": {"internal/status"},
 
 	"internal/lazynet":      {"internal/frame", "internal/vnet"},
 	"internal/antispoof":    {"internal/frame", "internal/vnet"},
@@ -95,7 +96,7 @@ var imports = map[string][]string{
 	"internal/service": {"internal/compat", "internal/install/pathrules", "internal/vnet"},
 
 	"cmd/socket_vmnet2": {
-		"internal/service",
+		"internal/service", "internal/render",
 		"internal/antispoof", "internal/freenet",
 		"internal/inherit", "internal/lazynet", "internal/peercred", "internal/status",
 		"internal/compat", "internal/control", "internal/doctor", "internal/find", "internal/handoff", "internal/health", "internal/install", "internal/upgrade", "internal/link", "internal/migrate", "internal/passing", "internal/passing/client", "internal/passing/proto", "internal/perclient", "internal/rundir", "internal/selftest", "internal/state", "internal/usernet", "internal/vnet",
@@ -164,6 +165,7 @@ var direct = map[string]use{
 	"github.com/kardianos/service": {"Zlib", []string{"internal/service"}, nil},
 	"github.com/goccy/go-yaml":     {"MIT", []string{"internal/migrate"}, []string{"*"}},
 	"howett.net/plist":             {"BSD-3-Clause", []string{"internal/doctor", "internal/migrate"}, []string{"*"}},
+	"golang.org/x/term":            {"BSD-3-Clause", []string{"cmd/socket_vmnet2"}, nil},
 	"golang.org/x/net":             {"BSD-3-Clause", []string{"internal/capture", "internal/capture/expr", "internal/freenet"}, nil},
 	"github.com/gopacket/gopacket": {"BSD-3-Clause", []string{"internal/capture", "internal/capture/read"}, []string{"internal/capture/expr", "cmd/socket_vmnet2"}},
 	"github.com/packetcap/go-pcap": {"Apache-2.0", []string{"internal/capture/expr"}, nil},

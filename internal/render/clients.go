@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package render
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
+)
+
+// columnsOf are what there is to tell of clients. before is the same daemon some time ago; nil: there are no rates.
+func columnsOf(now, before *status.Status) []column {
+	columns := []struct {
+		title       string
+		rank, least int
+		right       bool
+		cell        func(status.Client) string
+	}{
+		{"ID", 0, 0, true, func(c status.Client) string { return strconv.FormatUint(c.ID, 10) }},
+		{"NAME", 1, 8, false, NameOf},
+		{"PROTO", 13, 0, false, func(c status.Client) string { return c.Transport }},
+		{"PEER", 9, 12, false, func(c status.Client) string { return peer(c.Peer) }},
+		{"MAC", 4, 0, false, func(c status.Client) string { return c.MAC }},
+		{"IP", 2, 0, false, func(c status.Client) string { return address(c.IP) }},
+		{"STATE", 3, 0, false, func(c status.Client) string { return c.State }},
+		{"AGE", 10, 0, true, func(c status.Client) string { return seconds(c.Age) }},
+		{"TO-NET", 8, 0, true, func(c status.Client) string { return traffic(c.ToNet) }},
+		{"TO-CLIENT", 7, 0, true, func(c status.Client) string { return traffic(c.ToClient) }},
+		{"NET/S", 5, 0, true, nil},
+		{"CLIENT/S", 5, 0, true, nil},
+		{"DROPS", 6, 10, false, func(c status.Client) string { return drops(c.ToNet.Drops, c.ToClient.Drops) }},
+		{"QUEUE", 11, 0, true, func(c status.Client) string { return Bytes(uint64(max(0, c.Queue.Bytes))) }},
+		{"RECONNECTS", 12, 0, true, func(c status.Client) string { return Count(c.Reconnects) }},
+		{"IFACE", 14, 0, false, func(c status.Client) string { return c.Interface.Kind }},
+	}
+	var all []column
+	for _, d := range columns {
+		switch {
+		case d.cell == nil && before == nil:
+			continue
+		case d.title == "NET/S":
+			d.cell = func(c status.Client) string { return rate(now, before, c, toNet) }
+		case d.title == "CLIENT/S":
+			d.cell = func(c status.Client) string { return rate(now, before, c, toClient) }
+		}
+		c := column{title: d.title, rank: d.rank, least: d.least, right: d.right}
+		for _, client := range now.Clients {
+			c.cells = append(c.cells, d.cell(client))
+		}
+		if d.title == "STATE" {
+			c.style = func(row int) string { return stateStyle(now.Clients[row].State) }
+		}
+		all = append(all, c)
+	}
+	return all
+}
+
+// clients writes the table.
+func (p *page) clients(s *status.Status) {
+	if len(s.Clients) == 0 && !p.Piped {
+		p.whole("no client is connected")
+		return
+	}
+	columns := columnsOf(s, p.Before)
+	for _, c := range columns {
+		for i, text := range c.cells {
+			c.cells[i] = p.cell(text)
+		}
+	}
+	p.table(columns, len(s.Clients))
+}
+
+// cell is what a cell holds: something in any case, and one word if a program may read it.
+func (p *page) cell(text string) string {
+	text = strings.TrimSpace(Clean(text))
+	if text == "" {
+		return "-"
+	}
+	if p.Piped {
+		return strings.Join(strings.Fields(text), "_")
+	}
+	return text
+}
+
+func stateStyle(state string) string {
+	if state == status.StateRunning {
+		return ""
+	}
+	return yellow
+}
+
+// NameOf is what to call a client: as it calls itself, or as its guest does.
+func NameOf(c status.Client) string { return cmp.Or(c.Name, c.Hostname) }
+
+func peer(p status.Peer) string {
+	if !p.Known {
+		return ""
+	}
+	words := []string{cmp.Or(p.User, strconv.FormatUint(uint64(p.UID), 10))}
+	if p.PID != 0 {
+		words = append(words, strconv.Itoa(p.PID))
+	}
+	if p.Command != "" {
+		words = append(words, p.Command)
+	}
+	return strings.Join(words, "/")
+}
+
+// address is an address, or nothing if there is none.
+func address(a interface {
+	IsValid() bool
+	String() string
+},
+) string {
+	if !a.IsValid() {
+		return ""
+	}
+	return a.String()
+}
+
+func traffic(t status.Traffic) string { return Count(t.Frames) + "/" + Bytes(t.Bytes) }
+
+// drops is how many frames were dropped and why, the most frequent reason first.
+func drops(ways ...map[string]uint64) string {
+	sum, by := uint64(0), map[string]uint64{}
+	for _, way := range ways {
+		for reason, n := range way {
+			sum += n
+			by[strings.TrimPrefix(reason, "drop_")] += n
+		}
+	}
+	if sum == 0 {
+		return "0"
+	}
+	var list []string
+	for _, reason := range slices.SortedFunc(maps.Keys(by), func(a, b string) int {
+		return cmp.Or(cmp.Compare(by[b], by[a]), cmp.Compare(a, b))
+	}) {
+		if n := by[reason]; n > 0 {
+			list = append(list, fmt.Sprintf("%s:%s", reason, Count(n)))
+		}
+	}
+	return fmt.Sprintf("%s(%s)", Count(sum), strings.Join(list, ","))
+}
+
+func toNet(c status.Client) status.Traffic    { return c.ToNet }
+func toClient(c status.Client) status.Traffic { return c.ToClient }
+
+// rate is what passed in a second since the last look; nothing for who was not there then.
+func rate(now, before *status.Status, c status.Client, way func(status.Client) status.Traffic) string {
+	i := slices.IndexFunc(before.Clients, func(b status.Client) bool { return b.ID == c.ID && b.Connected.Equal(c.Connected) })
+	took := now.Now.Sub(before.Now)
+	if i < 0 || took < time.Millisecond {
+		return ""
+	}
+	is, was := way(c), way(before.Clients[i])
+	if is.Frames < was.Frames || is.Bytes < was.Bytes {
+		return ""
+	}
+	per := func(n uint64) uint64 { return uint64(float64(n)/took.Seconds() + 0.5) }
+	return Count(per(is.Frames-was.Frames)) + "/" + Bytes(per(is.Bytes-was.Bytes))
+}

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package render
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
+)
+
+// maxNamed is how many clients a problem names.
+const maxNamed = 8
+
+// commandIndent marks a line of a fix as a command.
+const commandIndent = "    "
+
+// health tells of what is wrong, with what to do.
+func (p *page) health(s *status.Status) {
+	if len(s.Health) == 0 {
+		p.whole("health: nothing to report")
+		return
+	}
+	p.whole(fmt.Sprintf("health: %s", plural(len(s.Health), "problem")))
+	for _, problem := range s.Health {
+		p.whole("")
+		p.line(severityStyle(problem.Severity), problem.Severity, " "+problem.Code+": "+problem.Text+about(s, problem), 2)
+		for _, step := range problem.Fix {
+			if command, ok := strings.CutPrefix(step, commandIndent); ok {
+				p.whole("      " + command)
+				continue
+			}
+			p.line("", "  - ", step, 4)
+		}
+	}
+}
+
+// about is since when, and whom it concerns.
+func about(s *status.Status, problem status.Problem) string {
+	var words []string
+	if !problem.Since.IsZero() && !s.Now.IsZero() {
+		words = append(words, "for "+Duration(s.Now.Sub(problem.Since)))
+	}
+	if len(problem.Clients) > 0 {
+		words = append(words, named(s, problem.Clients))
+	}
+	if len(words) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(words, ", ") + ")"
+}
+
+// named are clients by number and name.
+func named(s *status.Status, ids []uint64) string {
+	var list []string
+	for _, id := range ids[:min(len(ids), maxNamed)] {
+		text := strconv.FormatUint(id, 10)
+		i := slices.IndexFunc(s.Clients, func(c status.Client) bool { return c.ID == id })
+		if i >= 0 && NameOf(s.Clients[i]) != "" {
+			text += " " + NameOf(s.Clients[i])
+		}
+		list = append(list, text)
+	}
+	if more := len(ids) - maxNamed; more > 0 {
+		list = append(list, fmt.Sprintf("%d more", more))
+	}
+	if len(ids) == 1 {
+		return "client " + list[0]
+	}
+	return "clients " + strings.Join(list, ", ")
+}
+
+func plural(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return fmt.Sprintf("%d %s", n, what)
+}
+
+func severityStyle(severity string) string {
+	switch severity {
+	case status.Error:
+		return red
+	case status.Warning:
+		return yellow
+	}
+	return cyan
+}
