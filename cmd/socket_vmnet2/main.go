@@ -22,15 +22,19 @@ func main() {
 // subcommands are what the first argument of socket_vmnet2 can ask for in place of the daemon. They get the arguments behind
 // it and return the exit code.
 var subcommands = map[string]func(args []string, env compat.IO) int{
-	"doctor":   runDoctor,
-	"exec":     runExec,
-	"install":  runInstall,
-	"rollback": runRollback,
-	"migrate":  runMigrate,
-	"selftest": runSelftest,
-	"service":  runService,
-	"try":      runTry,
-	"upgrade":  runUpgrade,
+	"clients":   runClients,
+	"doctor":    runDoctor,
+	"exec":      runExec,
+	"install":   runInstall,
+	"rollback":  runRollback,
+	"kick":      runKick,
+	"log-level": runLogLevel,
+	"migrate":   runMigrate,
+	"selftest":  runSelftest,
+	"service":   runService,
+	"status":    runStatus,
+	"try":       runTry,
+	"upgrade":   runUpgrade,
 }
 
 func run(argv []string) int {

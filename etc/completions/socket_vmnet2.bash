@@ -9,13 +9,17 @@ _socket_vmnet2_options() {
 	case $1 in
 	'socket_vmnet2') echo '--socket-group= --vmnet-mode= --vmnet-interface= --vmnet-gateway= --vmnet-dhcp-end= --vmnet-mask= --vmnet-interface-id= --vmnet-network-identifier= --vmnet-nat66-prefix= --vmnet-disable-dhcp --pidfile= --help --version --backend= --socket-user= --socket-mode= --queue-size= --max-clients= --state-dir= --runtime-dir= --allow-uid= --dns-record= --vmnet-api= --vmnet-interfaces= --local-switching= --vmnet-disable-nat44 --vmnet-disable-nat66 --vmnet-disable-dns-proxy --vmnet-disable-ra --vmnet-mtu= --vmnet-reserve= --vmnet-forward= --isolate --anti-spoof --offload --list-interfaces' ;;
 	'socket_vmnet') echo '--socket-group= --vmnet-mode= --vmnet-interface= --vmnet-gateway= --vmnet-dhcp-end= --vmnet-mask= --vmnet-interface-id= --vmnet-network-identifier= --vmnet-nat66-prefix= --vmnet-disable-dhcp --pidfile= --help --version' ;;
+	'socket_vmnet2 clients') echo '--json --wide --help' ;;
 	'socket_vmnet2 doctor') echo '--json --root= --home= --reach= --help' ;;
 	'socket_vmnet2 exec') echo '--stream --dgram --fd= --mac= --name= --interface-id= --json= --help' ;;
 	'socket_vmnet2 install') echo '--prefix= --root= --from= --dry-run --help' ;;
+	'socket_vmnet2 kick') echo '--help' ;;
+	'socket_vmnet2 log-level') echo '--help' ;;
 	'socket_vmnet2 migrate') echo '--json --root= --home= --help' ;;
 	'socket_vmnet2 rollback') echo '--prefix= --root= --dry-run --help' ;;
 	'socket_vmnet2 selftest') echo '--json --quick --timeout= --help --vmnet-mode= --vmnet-interface= --vmnet-gateway= --vmnet-dhcp-end= --vmnet-mask= --vmnet-interface-id= --vmnet-network-identifier= --vmnet-nat66-prefix= --vmnet-disable-dhcp --backend= --dns-record= --vmnet-api= --vmnet-interfaces= --local-switching= --vmnet-disable-nat44 --vmnet-disable-nat66 --vmnet-disable-dns-proxy --vmnet-disable-ra --vmnet-mtu= --vmnet-reserve= --vmnet-forward= --isolate --anti-spoof --offload' ;;
 	'socket_vmnet2 service') echo '--network= --interface= --name= --user --socket-activated --prefix= --dry-run --help' ;;
+	'socket_vmnet2 status') echo '--json --watch --hosts --wide --help' ;;
 	'socket_vmnet2 try') echo '--json --dir= --socket-group= --socket-user= --help --vmnet-mode= --vmnet-interface= --vmnet-gateway= --vmnet-dhcp-end= --vmnet-mask= --vmnet-interface-id= --vmnet-network-identifier= --vmnet-nat66-prefix= --vmnet-disable-dhcp --backend= --dns-record= --vmnet-api= --vmnet-interfaces= --local-switching= --vmnet-disable-nat44 --vmnet-disable-nat66 --vmnet-disable-dns-proxy --vmnet-disable-ra --vmnet-mtu= --vmnet-reserve= --vmnet-forward= --isolate --anti-spoof --offload' ;;
 	'socket_vmnet2 upgrade') echo '--json --timeout= --help' ;;
 	esac
@@ -58,13 +62,18 @@ _socket_vmnet2_operand() {
 	case "$1 $2" in
 	'socket_vmnet2 0') echo ':file' ;;
 	'socket_vmnet 0') echo ':file' ;;
+	'socket_vmnet2 clients 0') echo ':file' ;;
 	'socket_vmnet2 doctor 0') echo ':file' ;;
 	'socket_vmnet2 exec 0') echo ':file' ;;
 	'socket_vmnet2 exec 1') echo '--' ;;
 	'socket_vmnet2 exec 2') echo ':command' ;;
+	'socket_vmnet2 kick 0') echo ':none' ;;
+	'socket_vmnet2 kick 1') echo ':file' ;;
+	'socket_vmnet2 log-level 0') echo ':file' ;;
 	'socket_vmnet2 service 0') echo 'install uninstall start stop restart status' ;;
 	'socket_vmnet2 service 1') echo ':option --' ;;
 	'socket_vmnet2 service 2') echo ':daemon' ;;
+	'socket_vmnet2 status 0') echo ':file' ;;
 	'socket_vmnet2 upgrade 0') echo ':file' ;;
 	'socket_vmnet_client 0') echo ':file' ;;
 	socket_vmnet_client*) echo ':command' ;;
@@ -138,7 +147,7 @@ _socket_vmnet2() {
 	command=${words[0]##*/}
 	i=1
 	if [[ $command == socket_vmnet2 ]]; then
-		for subcommand in doctor exec install migrate rollback selftest service try upgrade; do
+		for subcommand in clients doctor exec install kick log-level migrate rollback selftest service status try upgrade; do
 			if ((cword > 1)) && [[ ${words[1]} == "$subcommand" ]]; then
 				command+=" $subcommand"
 				i=2
@@ -188,7 +197,7 @@ _socket_vmnet2() {
 		_socket_vmnet2_offer "${options[@]}"
 	elif [[ -n $kind ]]; then
 		if ((cword == 1)) && [[ $command == socket_vmnet2 ]]; then
-			_socket_vmnet2_offer doctor exec install migrate rollback selftest service try upgrade
+			_socket_vmnet2_offer clients doctor exec install kick log-level migrate rollback selftest service status try upgrade
 			((${#COMPREPLY[@]} == 0)) || return 0
 		fi
 		read -r -a list <<<"$kind"

@@ -25,7 +25,9 @@ type Process struct {
 type Runner func(ctx context.Context, name string, args ...string) ([]byte, error)
 
 // Subcommands are the first arguments that make socket_vmnet2 something else than a daemon.
-var Subcommands = []string{"doctor", "exec", "install", "migrate", "rollback", "selftest", "service", "try", "upgrade"}
+var Subcommands = []string{
+	"clients", "doctor", "exec", "install", "kick", "log-level", "migrate", "rollback", "selftest", "service", "status", "try", "upgrade",
+}
 
 // IsDaemon tells whether argv runs a daemon: socket_vmnet or socket_vmnet2 by whatever path, and no subcommand of the latter.
 func IsDaemon(argv []string) bool {

@@ -40,6 +40,11 @@ var subcommands = map[string]func(command, []string) error{
 	"migrate":  migrate,
 	"doctor":   examine,
 	"try":      tryOut,
+
+	"status":    asked,
+	"clients":   asked,
+	"kick":      asked,
+	"log-level": asked,
 }
 
 func program2(c command) error {
@@ -148,6 +153,9 @@ func upgrade(_ command, args []string) error {
 	}
 	return err
 }
+
+// asked looks at the options; the socket is that of the sandbox's daemon where the page leaves it away. A test of the page runs it.
+func asked(c command, args []string) error { return parsed(c, args) }
 
 // here leaves out options that name places of the reader's, for which the sandbox has its own.
 func here(args []string) []string {

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/find"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/render"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
+)
+
+// clientsText is the usage text.
+const clientsText = `Usage: socket_vmnet2 clients [--json] [--wide] [SOCKET]...
+Lists the clients of the daemon at SOCKET, or of all daemons that are found: the table of socket_vmnet2 status alone.
+
+--json                                 print the daemon's list, one JSON document a line
+--wide                                 print all columns, however narrow the terminal
+-h, --help                             print this text and end
+
+SOCKET may also be the directory that was given to the daemon with --runtime-dir.
+
+Exit code: 0 the daemon answers, 1 it does not
+`
+
+// kickText is the usage text.
+const kickText = `Usage: socket_vmnet2 kick CLIENT... [SOCKET]
+Ends the connections of clients: they see the daemon close it, between two frames, and most of them connect again. It needs to
+be called by root or the daemon's user. CLIENT is a client's number, name, Ethernet or IP address, as socket_vmnet2 clients
+shows them. A name that several clients have is refused.
+
+-h, --help                             print this text and end
+
+SOCKET has a slash in it, or is behind --, as in "kick 3 -- sock". It may be left out where one daemon alone runs.
+
+Exit code: 0 all of them are disconnected, 1 not all
+`
+
+// runClients is the subcommand: args are what follows its name.
+func runClients(args []string, env compat.IO) int {
+	return subcommand{
+		name:  "clients",
+		usage: clientsText,
+		flags: []cli.Flag{&cli.BoolFlag{Name: "json"}, &cli.BoolFlag{Name: "wide"}},
+		action: func(c *cli.Context) (int, error) {
+			v := &viewer{env: env, screen: screenOf(env), json: c.Bool("json"), wide: c.Bool("wide"), what: "/v1/clients", text: render.Clients}
+			code, err := v.run(c)
+			if code == exitUnwell { // health was not asked for
+				code = 0
+			}
+			return code, err
+		},
+	}.run(args, env)
+}
+
+// runKick is the subcommand: args are what follows its name.
+func runKick(args []string, env compat.IO) int {
+	return subcommand{
+		name:   "kick",
+		usage:  kickText,
+		action: func(c *cli.Context) (int, error) { return 0, kickAction(c, env) },
+	}.run(args, env)
+}
+
+// kickAction does what a command line of known options asks for.
+func kickAction(c *cli.Context, env compat.IO) error {
+	args, err := operands(c)
+	if err != nil {
+		return err
+	}
+	wanted, socket := splitSocket(args)
+	if len(wanted) == 0 {
+		return errUsage{errors.New("no CLIENT")}
+	}
+	d, err := theDaemon(socket, env)
+	if err != nil {
+		return err
+	}
+	s, err := askStatus(c.Context, d)
+	if err != nil {
+		return err
+	}
+	var list []status.Client
+	var errs []error
+	for _, w := range wanted {
+		client, err := choose(s.Clients, w)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", nameOf(d), err))
+		} else if !slices.ContainsFunc(list, func(c status.Client) bool { return c.ID == client.ID }) {
+			list = append(list, client)
+		}
+	}
+	if len(errs) > 0 {
+		return errors.Join(errs...) // nobody is disconnected by half a command
+	}
+	for _, client := range list {
+		if _, err := ask(c.Context, d, http.MethodDelete, "/v1/clients/"+strconv.FormatUint(client.ID, 10), nil); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		if _, err := fmt.Fprintf(env.Stdout, "disconnected: %s\n", tellClient(client)); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// splitSocket takes SOCKET from the end of what a command was given: what has a slash, or is a socket or a directory here.
+func splitSocket(args []string) (rest, socket []string) {
+	if i := slices.Index(args, "--"); i >= 0 {
+		return args[:i], args[i+1:]
+	}
+	if len(args) == 0 {
+		return nil, nil
+	}
+	last := args[len(args)-1]
+	fi, err := os.Stat(last)
+	if strings.Contains(last, "/") || len(args) > 1 && err == nil && (fi.IsDir() || fi.Mode()&os.ModeSocket != 0) {
+		return args[:len(args)-1], []string{last}
+	}
+	return args, nil
+}
+
+// askStatus is what a daemon tells of itself.
+func askStatus(ctx context.Context, d find.Daemon) (*status.Status, error) {
+	l := (&viewer{}).look(ctx, d)
+	return l.status, l.err
+}
+
+// choose is the client of this number, address or name.
+func choose(clients []status.Client, text string) (status.Client, error) {
+	id, errID := strconv.ParseUint(text, 10, 64)
+	mac, errMAC := net.ParseMAC(text)
+	ip, errIP := netip.ParseAddr(text)
+	var is func(status.Client) bool
+	switch {
+	case errID == nil:
+		is = func(c status.Client) bool { return c.ID == id }
+	case errMAC == nil:
+		is = func(c status.Client) bool { return strings.EqualFold(c.MAC, mac.String()) }
+	case errIP == nil:
+		is = func(c status.Client) bool { return c.IP == ip }
+	default:
+		is = func(c status.Client) bool { return c.Name == text || c.Hostname == text }
+	}
+	var found []status.Client
+	for _, c := range clients {
+		if is(c) {
+			found = append(found, c)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return status.Client{}, fmt.Errorf("no client %s is connected; socket_vmnet2 clients lists those that are", render.Clean(text))
+	case 1:
+		return found[0], nil
+	}
+	names := make([]string, 0, len(found))
+	for _, c := range found {
+		names = append(names, tellClient(c))
+	}
+	return status.Client{}, fmt.Errorf("%s could be one of %d clients, name it by its number: %s", render.Clean(text), len(found), strings.Join(names, "; "))
+}
+
+// tellClient tells one client from others.
+func tellClient(c status.Client) string {
+	words := []string{"client " + strconv.FormatUint(c.ID, 10)}
+	for _, w := range []string{render.NameOf(c), c.MAC} {
+		if w != "" {
+			words = append(words, w)
+		}
+	}
+	if c.IP.IsValid() {
+		words = append(words, c.IP.String())
+	}
+	return render.Clean(strings.Join(words, ", "))
+}

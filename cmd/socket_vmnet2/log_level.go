@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/render"
+)
+
+// logLevelText is the usage text.
+const logLevelText = `Usage: socket_vmnet2 log-level [LEVEL] [SOCKET]
+Tells how much the daemon at SOCKET writes to its log, or changes that while it runs. LEVEL is debug, info, warn or error. It
+lasts until the daemon ends; an upgrade in place keeps it. To change it needs root or the daemon's user.
+
+-h, --help                             print this text and end
+
+SOCKET may be left out where one daemon alone runs. It may also be the directory that was given to the daemon with --runtime-dir.
+
+Exit code: 0 done, 1 not done
+`
+
+// logLevels are what LEVEL can be.
+var logLevels = []string{"debug", "info", "warn", "error"}
+
+// runLogLevel is the subcommand: args are what follows its name.
+func runLogLevel(args []string, env compat.IO) int {
+	return subcommand{
+		name:   "log-level",
+		usage:  logLevelText,
+		action: func(c *cli.Context) (int, error) { return 0, logLevelAction(c, env) },
+	}.run(args, env)
+}
+
+// logLevelAction does what a command line of known options asks for.
+func logLevelAction(c *cli.Context, env compat.IO) error {
+	args, err := operands(c)
+	if err != nil {
+		return err
+	}
+	level := ""
+	if len(args) > 0 && slices.Contains(logLevels, args[0]) {
+		level, args = args[0], args[1:]
+	}
+	switch {
+	case len(args) > 1:
+		return errUsage{fmt.Errorf("log-level takes a LEVEL (%s) and a SOCKET, not %q", strings.Join(logLevels, ", "), args)}
+	case len(args) == 1 && !strings.Contains(args[0], "/"):
+		if _, err := os.Lstat(args[0]); err != nil {
+			return errUsage{fmt.Errorf("%q is no LEVEL (%s), and no SOCKET of that name is here", args[0], strings.Join(logLevels, ", "))}
+		}
+	}
+	d, err := theDaemon(args, env)
+	if err != nil {
+		return err
+	}
+	method, body := http.MethodGet, any(nil)
+	if level != "" {
+		method, body = http.MethodPut, map[string]string{"level": level}
+	}
+	answer, err := ask(c.Context, d, method, "/v1/log-level", body)
+	if err != nil {
+		return err
+	}
+	var l struct {
+		Level string `json:"level"`
+	}
+	if err := json.Unmarshal(answer, &l); err != nil || l.Level == "" {
+		return fmt.Errorf("%s: the daemon answers something else: %s", nameOf(d), printable(string(answer)))
+	}
+	_, err = io.WriteString(env.Stdout, render.Clean(l.Level)+"\n")
+	return err
+}

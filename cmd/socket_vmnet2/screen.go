@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"os"
+	"strings"
+
+	"golang.org/x/term"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/render"
+)
+
+// A screen is what standard output leads to.
+type screen struct {
+	fd    int // of the terminal; -1: it is none
+	color bool
+	moves bool // the cursor does
+}
+
+// screenOf looks at standard output, at TERM and at NO_COLOR (https://no-color.org).
+func screenOf(env compat.IO) screen {
+	f, ok := env.Stdout.(*os.File)
+	if !ok || !term.IsTerminal(int(f.Fd())) {
+		return screen{fd: -1}
+	}
+	kind, _ := env.LookupEnv("TERM")
+	none, _ := env.LookupEnv("NO_COLOR")
+	moves := kind != "" && kind != "dumb"
+	return screen{fd: int(f.Fd()), moves: moves, color: moves && none == ""}
+}
+
+// options are those for text on it. The size is asked for each time: the window may have been changed.
+func (s screen) options(wide bool) render.Options {
+	width, _ := s.size()
+	return render.Options{Piped: s.fd < 0, Width: width, Wide: wide, Color: s.color}
+}
+
+// size is its width and height; 0 where nobody knows.
+func (s screen) size() (width, height int) {
+	if s.fd < 0 {
+		return 0, 0
+	}
+	width, height, err := term.GetSize(s.fd)
+	if err != nil {
+		return 0, 0
+	}
+	return width, height
+}
+
+// Sequences of a terminal: home, clear to the end of the line, clear to the end.
+const (
+	home       = "\x1b[H"
+	clearLine  = "\x1b[K"
+	clearBelow = "\x1b[J"
+)
+
+// draw is what shows text in the place of what is shown. Lines that do not fit below are left out.
+func (s screen) draw(text string) string {
+	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+	if _, height := s.size(); height > 0 && len(lines) > height {
+		lines = append(lines[:height-1], "... more: make the window higher")
+	}
+	return home + strings.Join(lines, clearLine+"\r\n") + clearLine + clearBelow
+}

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"os/signal"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/find"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/render"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
+)
+
+// statusText is the usage text.
+const statusText = `Usage: socket_vmnet2 status [--json] [--watch] [--hosts] [--wide] [SOCKET]...
+Tells what the daemon at SOCKET does: its network, its clients, and what is wrong with what to do about it. Without SOCKET it
+is all daemons that are found: at the paths of socket_vmnet, Lima, Homebrew, Colima and of services of this program, and by
+the list of processes.
+
+--json                                 print the daemon's description, one JSON document a line
+--watch                                show it again each second, with rates, until interrupted; --watch=N: each N seconds. A
+                                       daemon that ends is waited for
+--hosts                                print lines for /etc/hosts, with the guests' names and addresses
+--wide                                 print all columns, however narrow the terminal
+-h, --help                             print this text and end
+
+On a terminal as much is shown as it is wide. Otherwise all columns are, in this order, without colours, and no cell has a
+blank: ID, NAME (what the client or its guest calls itself), PROTO, PEER (user, process, program), MAC, IP, STATE, AGE,
+TO-NET (frames and bytes that the client sent), TO-CLIENT, DROPS (of both ways, by reason), QUEUE, RECONNECTS, IFACE.
+
+SOCKET may also be the directory that was given to the daemon with --runtime-dir.
+
+Exit code: 0 the daemon answers and has no serious problem, 1 it does not answer, 2 it answers and has a problem of the severity "error"
+`
+
+// exitUnwell is the exit code for a daemon with a serious problem.
+const exitUnwell = 2
+
+// runStatus is the subcommand: args are what follows its name.
+func runStatus(args []string, env compat.IO) int {
+	every := &interval{}
+	return subcommand{
+		name:  "status",
+		usage: statusText,
+		flags: []cli.Flag{
+			&cli.BoolFlag{Name: "json"},
+			&cli.GenericFlag{Name: "watch", Value: every},
+			&cli.BoolFlag{Name: "hosts"},
+			&cli.BoolFlag{Name: "wide"},
+		},
+		action: func(c *cli.Context) (int, error) {
+			if every.err != nil {
+				return 1, errUsage{every.err}
+			}
+			v := &viewer{env: env, screen: screenOf(env), json: c.Bool("json"), wide: c.Bool("wide"), every: every.Duration}
+			v.what, v.text = "/v1/status", render.Status
+			if c.Bool("hosts") {
+				if v.json || every.Duration > 0 {
+					return 1, errUsage{errors.New("--hosts goes with neither --json nor --watch")}
+				}
+				v.text = func(s *status.Status, _ render.Options) string { return render.Hosts(s) }
+			}
+			return v.run(c)
+		},
+	}.run(args, env)
+}
+
+// An interval is the value of --watch, which may be given without one: each second.
+type interval struct {
+	time.Duration
+	err error // the flag package has words of its own for what Set returns
+}
+
+// IsBoolFlag tells the flag package that no value need follow.
+func (i *interval) IsBoolFlag() bool { return true }
+
+// Set is called with "true" for an option without a value.
+func (i *interval) Set(text string) error {
+	i.Duration = time.Second
+	if text == "true" {
+		return nil
+	}
+	n, err := strconv.ParseFloat(text, 64)
+	if err != nil || !(n >= 0.1 && n <= 86400) {
+		i.err = fmt.Errorf("--watch=%s is no number of seconds from 0.1 to 86400", text)
+		return nil
+	}
+	i.Duration = time.Duration(n * float64(time.Second))
+	return nil
+}
+
+// A viewer shows what daemons tell of themselves.
+type viewer struct {
+	env    compat.IO
+	screen screen
+	what   string // that is asked for, for --json; the text is made of the whole status
+	text   func(*status.Status, render.Options) string
+	json   bool
+	wide   bool
+	every  time.Duration // 0: once
+}
+
+// A glance is what one daemon has answered.
+type glance struct {
+	daemon find.Daemon
+	answer json.RawMessage
+	status *status.Status // nil with err
+	err    error
+}
+
+// operands are the arguments of a command whose options are in front of them.
+func operands(c *cli.Context) ([]string, error) {
+	args := c.Args().Slice()
+	for i, a := range args {
+		if i > 0 && len(a) > 1 && strings.HasPrefix(a, "-") {
+			return nil, errUsage{fmt.Errorf("%s is behind %s; options are in front of it", a, args[i-1])}
+		}
+		if a == "" {
+			return nil, errUsage{errors.New("SOCKET is empty")}
+		}
+	}
+	return args, nil
+}
+
+// run does what a command line of known options asks for.
+func (v *viewer) run(c *cli.Context) (int, error) {
+	args, err := operands(c)
+	if err != nil {
+		return 1, err
+	}
+	daemons, err := theDaemons(args, v.env)
+	if err != nil {
+		return 1, err
+	}
+	if v.every > 0 {
+		ctx, stop := signal.NotifyContext(c.Context, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+		defer stop()
+		return v.watch(ctx, daemons, len(args) > 0)
+	}
+	looks := v.lookAll(c.Context, daemons)
+	code := v.complain(looks, len(args) > 0)
+	if err := v.print(looks); err != nil {
+		return 1, err
+	}
+	if slices.ContainsFunc(looks, glance.unwell) {
+		code = max(code, exitUnwell)
+	}
+	return code, nil
+}
+
+// complain tells of daemons that did not answer. One that was only found is no error while another one answers.
+func (v *viewer) complain(looks []glance, named bool) (code int) {
+	log := compat.NewLogger(v.env.Stderr, slog.LevelInfo)
+	answered := slices.ContainsFunc(looks, func(l glance) bool { return l.err == nil })
+	for _, l := range looks {
+		switch {
+		case l.err == nil:
+		case named || !answered:
+			compat.LogError(log, l.err)
+			code = 1
+		default:
+			log.Warn(l.err.Error())
+		}
+	}
+	return code
+}
+
+// print writes what was answered.
+func (v *viewer) print(looks []glance) error {
+	var b bytes.Buffer
+	for _, l := range looks {
+		switch {
+		case l.err != nil:
+		case v.json:
+			b.Write(l.line())
+		default:
+			if b.Len() > 0 {
+				b.WriteByte('\n')
+			}
+			b.WriteString(v.text(l.status, v.screen.options(v.wide)))
+		}
+	}
+	return v.write(b.Bytes())
+}
+
+// write writes to standard output. Whoever reads a part of it only, as head does, has what he wants.
+func (v *viewer) write(b []byte) error {
+	if _, err := v.env.Stdout.Write(b); err != nil && !errors.Is(err, syscall.EPIPE) && !errors.Is(err, io.ErrClosedPipe) {
+		return fmt.Errorf("standard output: %w", err)
+	}
+	return nil
+}
+
+// line is the document in one line.
+func (l glance) line() []byte {
+	var b bytes.Buffer
+	if bytes.ContainsRune(bytes.TrimSpace(l.answer), '\n') && json.Compact(&b, l.answer) == nil {
+		return append(b.Bytes(), '\n')
+	}
+	return append(bytes.TrimSpace(l.answer), '\n')
+}
+
+// unwell tells of a problem that has something not work.
+func (l glance) unwell() bool {
+	return l.status != nil && slices.ContainsFunc(l.status.Health, func(p status.Problem) bool { return p.Severity == status.Error })
+}
+
+// lookAll asks all of them at once.
+func (v *viewer) lookAll(ctx context.Context, daemons []find.Daemon) []glance {
+	looks := make([]glance, len(daemons))
+	var wg sync.WaitGroup
+	for i, d := range daemons {
+		wg.Go(func() { looks[i] = v.look(ctx, d) })
+	}
+	wg.Wait()
+	return looks
+}
+
+func (v *viewer) look(ctx context.Context, d find.Daemon) glance {
+	l := glance{daemon: d, err: explainDaemon(d)}
+	if l.err != nil {
+		return l
+	}
+	what := "/v1/status"
+	if v.json {
+		what = v.what
+	}
+	if l.answer, l.err = ask(ctx, d, http.MethodGet, what, nil); l.err != nil {
+		return l
+	}
+	s := &status.Status{}
+	if err := json.Unmarshal(l.answer, s); err != nil {
+		l.err = fmt.Errorf("%s: the daemon answers something else: %w", nameOf(d), err)
+		return l
+	}
+	l.status = s
+	return l
+}

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/find"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/render"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
+)
+
+// noticeTime is how long a screen says that a daemon is back.
+const noticeTime = 10 * time.Second
+
+// A watched daemon is one that is looked at again and again.
+type watched struct {
+	glance
+	before *status.Status // the look before, of the same process
+	gone   time.Time      // since when it does not answer; zero: it does
+	back   time.Time      // when it was back
+	notice string         // what to say of it; in a pipe once
+}
+
+// watch shows the daemons until ctx is done, which is how it ends in order.
+func (v *viewer) watch(ctx context.Context, daemons []find.Daemon, named bool) (int, error) {
+	looks := v.lookAll(ctx, daemons)
+	if ctx.Err() != nil {
+		return 0, nil
+	}
+	if code := v.complain(looks, named); code != 0 {
+		return code, nil // what cannot be asked at first is no daemon that has gone
+	}
+	var list []*watched
+	for _, l := range looks {
+		if l.err == nil {
+			list = append(list, &watched{glance: l})
+		}
+	}
+	resized := make(chan os.Signal, 1)
+	signal.Notify(resized, syscall.SIGWINCH)
+	defer signal.Stop(resized)
+	tick := time.NewTicker(v.every)
+	defer tick.Stop()
+	for {
+		if err := v.show(list); err != nil {
+			return 0, brokenPipe(err)
+		}
+		select {
+		case <-ctx.Done():
+			if v.screen.moves {
+				_, _ = io.WriteString(v.env.Stdout, "\n")
+			}
+			return 0, nil
+		case <-resized:
+			continue // the same looks in the new width
+		case <-tick.C:
+			v.again(ctx, list)
+		}
+		if ctx.Err() != nil {
+			continue // what it was asking did not fail
+		}
+	}
+}
+
+// brokenPipe leaves out the error that nobody reads any more, which ends a watch.
+func brokenPipe(err error) error {
+	if errors.Is(err, syscall.EPIPE) || errors.Is(err, io.ErrClosedPipe) {
+		return nil
+	}
+	return fmt.Errorf("standard output: %w", err)
+}
+
+// again looks at all of them once more.
+func (v *viewer) again(ctx context.Context, list []*watched) {
+	daemons := make([]find.Daemon, len(list))
+	for i, w := range list {
+		daemons[i] = w.daemon
+		if !w.gone.IsZero() { // its control socket may be elsewhere when it is back
+			daemons[i] = find.One(machine(), cmp.Or(w.daemon.Socket, filepath.Dir(w.daemon.Control)))
+		}
+	}
+	looks := v.lookAll(ctx, daemons)
+	if ctx.Err() != nil {
+		return
+	}
+	for i, l := range looks {
+		list[i].next(l, time.Now())
+	}
+}
+
+// next takes a new look.
+func (w *watched) next(l glance, at time.Time) {
+	name := nameOf(w.daemon)
+	switch {
+	case l.err != nil && w.gone.IsZero():
+		w.gone = at
+		w.notice = fmt.Sprintf("%s: gone; waiting for it to come back: %v", name, l.err)
+		return
+	case l.err != nil:
+		return
+	case !w.gone.IsZero():
+		w.notice = fmt.Sprintf("%s: back after %s", name, render.Duration(at.Sub(w.gone)))
+		w.gone, w.back = time.Time{}, at
+		w.glance, w.before = l, nil
+		return
+	}
+	if w.status.Daemon.PID == l.status.Daemon.PID {
+		w.before = w.status
+	} else {
+		w.before, w.back = nil, at
+		w.notice = fmt.Sprintf("%s: started again", name)
+	}
+	w.glance = l
+}
+
+// show writes all of them.
+func (v *viewer) show(list []*watched) error {
+	var b, notices bytes.Buffer
+	for _, w := range list {
+		if w.notice != "" {
+			fmt.Fprintln(&notices, render.Clean(w.notice))
+			if !v.screen.moves || w.gone.IsZero() && time.Since(w.back) > noticeTime {
+				w.notice = ""
+			}
+		}
+		switch {
+		case !w.gone.IsZero():
+		case v.json:
+			b.Write(w.line())
+		default:
+			o := v.screen.options(v.wide)
+			o.Before = w.before
+			b.WriteString(v.text(w.status, o) + "\n")
+		}
+	}
+	if v.json {
+		_, _ = v.env.Stderr.Write(notices.Bytes())
+		_, err := v.env.Stdout.Write(b.Bytes())
+		return err
+	}
+	text := notices.String() + b.String()
+	if v.screen.moves {
+		text = v.screen.draw(text)
+	}
+	_, err := io.WriteString(v.env.Stdout, text)
+	return err
+}
