@@ -81,12 +81,14 @@ func TestInfoOfALeavingClient(t *testing.T) {
 	assert.Equal(t, "vm", i.Name)
 	assert.Equal(t, status.PassedDatagram, i.Transport)
 	assert.Equal(t, "/p", i.Path)
-	require.NoError(t, r.Kick(x.id, errors.New("asked to")))
+	ended, err := r.Kick(x.id, errors.New("asked to"))
+	require.NoError(t, err)
 	r.lists(t, inState(status.StateLeaving))
 	close(hold)
-	<-x.Done()
+	<-ended
 	assert.Empty(t, r.List())
-	assert.ErrorIs(t, r.Kick(x.id, errors.New("asked to")), ErrNoClient)
+	_, err = r.Kick(x.id, errors.New("asked to"))
+	require.ErrorIs(t, err, ErrNoClient)
 	r.shutdown()
 	assert.Contains(t, r.log.String(), `reason="asked to"`)
 }
@@ -274,7 +276,7 @@ func TestListWhileClientsComeAndGo(t *testing.T) {
 					assert.GreaterOrEqual(t, len(list), u.Clients)
 				}
 				last = now
-				_ = r.Kick(uint64(len(list)+3), errors.New("asked to"))
+				_, _ = r.Kick(uint64(len(list)+3), errors.New("asked to"))
 			}
 		})
 	}
