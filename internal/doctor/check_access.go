@@ -42,8 +42,8 @@ func checkPermissions(x *exam) {
 	}
 	n := 0
 	for _, p := range x.places {
-		if p.exists && p.node.Type() != fs.ModeSocket {
-			continue
+		if p.exists && p.node.Type() != fs.ModeSocket || p.Status == nil && p.Daemon == nil && len(x.Sockets) == 0 {
+			continue // what is left over helps nobody who may connect
 		}
 		n++
 		where, at, err := x.denied(p.Socket)
@@ -65,7 +65,7 @@ func checkPermissions(x *exam) {
 		}
 	}
 	if n == 0 {
-		x.ok("there is no socket yet that could be connected to")
+		x.ok("there is no daemon's socket that could be connected to")
 	}
 }
 
@@ -117,7 +117,7 @@ func (x *exam) socketFix(p *place, at node) []string {
 		own = x.groupName(x.User.GID)
 	}
 	fix := []string{
-		"its group has no access, or is root's: start the daemon with a group that the user is in, or with the user himself",
+		"its group has no access, or is root's: start the daemon for a group that the user is in, or for this user alone",
 		command("--socket-group=" + own),
 	}
 	if p.Status != nil || p.Daemon != nil && p.Daemon.Ours {

@@ -45,8 +45,8 @@ func checkDaemons(x *exam) {
 func (x *exam) daemon(p *place) {
 	st := p.Status
 	data := map[string]any{"socket": p.Socket, "pid": st.Daemon.PID, "version": st.Daemon.Version}
-	x.find(OK, fmt.Sprintf("the daemon at %s is socket_vmnet2 %s (process %d): %s, %s mode, %s, %d clients",
-		p.Socket, st.Daemon.Version, st.Daemon.PID, st.Network.Backend, st.Network.Mode, subnetText(st), len(st.Clients)), data)
+	x.find(OK, fmt.Sprintf("the daemon at %s is socket_vmnet2 %s (process %d): %s, %s mode, %s, %s",
+		p.Socket, st.Daemon.Version, st.Daemon.PID, st.Network.Backend, st.Network.Mode, subnetText(st), count(len(st.Clients), "client")), data)
 	for _, h := range st.Health {
 		if h.Code == status.SubnetOverlap && x.Table != nil || h.Code == status.StateNotKept {
 			continue // there are checks of our own
@@ -82,6 +82,11 @@ func (x *exam) versions(p *place) {
 	for _, in := range x.plan.Installs {
 		if migrate.SamePath(in.Program, st.Daemon.Program) || migrate.SamePath(in.Links, st.Daemon.Program) {
 			installed = in.Version
+			if !in.Ours {
+				x.find(status.Notice, fmt.Sprintf("the daemon at %s is socket_vmnet2, and the program at its path, %s, is another one now", p.Socket, in.Program),
+					map[string]any{"socket": p.Socket}, "it becomes that one at its next start; if that is not wanted:", command("sudo socket_vmnet2 install"))
+				return
+			}
 		}
 	}
 	if installed == "" || installed == st.Daemon.Version {

@@ -74,7 +74,7 @@ func (x *exam) bootpdConfig(c bootpdConfig) {
 		}
 	}
 	if foreign == 0 {
-		x.ok("%s has %d subnets, and nothing in it is in the way", bootpdConf, len(c.Nets))
+		x.ok("%s has %s, and nothing in it is in the way", bootpdConf, count(len(c.Nets), "subnet"))
 	}
 }
 
@@ -151,7 +151,7 @@ func (x *exam) leases() {
 		}
 		return
 	}
-	count, owner := map[netip.Prefix]int{}, map[netip.Addr]string{}
+	leases, owner := map[netip.Prefix]int{}, map[netip.Addr]string{}
 	var twice []string
 	for _, l := range parseLeases(string(b)) {
 		if !l.end.IsZero() && l.end.Before(time.Now()) {
@@ -165,26 +165,26 @@ func (x *exam) leases() {
 		}
 		owner[l.ip] = l.mac
 		if p, err := l.ip.Prefix(24); err == nil {
-			count[p]++
+			leases[p]++
 		}
 	}
 	forget := []string{
 		"have bootpd forget all leases; guests that run keep their address until they ask for it again:",
-		command("sudo rm " + bootpdLease), command("sudo launchctl kickstart -k system/com.apple.bootpd"),
+		command("sudo rm " + bootpdLease), command("sudo /bin/launchctl kickstart -kp system/com.apple.bootpd"),
 	}
 	full := false
-	for _, p := range slices.SortedFunc(maps.Keys(count), netip.Prefix.Compare) {
-		if count[p] > manyLeases {
+	for _, p := range slices.SortedFunc(maps.Keys(leases), netip.Prefix.Compare) {
+		if leases[p] > manyLeases {
 			full = true
-			x.find(status.Warning, fmt.Sprintf("%d of the 253 addresses of %s are leased by bootpd, each for up to a day: new guests get none when they are used up", count[p], p),
-				map[string]any{"subnet": p.String(), "leases": count[p]}, forget...)
+			x.find(status.Warning, fmt.Sprintf("%d of the 253 addresses of %s are leased by bootpd, each for up to a day: new guests get none when they are used up", leases[p], p),
+				map[string]any{"subnet": p.String(), "leases": leases[p]}, forget...)
 		}
 	}
 	if len(twice) > 0 {
 		x.find(status.Warning, fmt.Sprintf("bootpd has leased %s to two guests", list(twice[:min(len(twice), 8)])), map[string]any{"addresses": twice}, forget...)
 	}
 	if !full && len(twice) == 0 {
-		x.ok("bootpd has %d leases", len(owner))
+		x.ok("bootpd has given %s", count(len(owner), "lease"))
 	}
 }
 
@@ -199,8 +199,8 @@ func checkFirewall(x *exam) {
 	}
 	fix := []string{
 		"allow bootpd; on a managed Mac that is refused, and up to whoever manages it:",
-		command("sudo " + firewall + " --add " + bootpd), command("sudo " + firewall + " --unblock " + bootpd),
-		"then start the guests' network again, or the guests",
+		command("sudo " + firewall + " --add " + bootpd), command("sudo " + firewall + " --unblockapp " + bootpd),
+		command("sudo /bin/launchctl kickstart -kp system/com.apple.bootpd"),
 	}
 	state := strings.ToLower(out)
 	data := map[string]any{"state": firstLine(out)}

@@ -85,7 +85,11 @@ func checkSubnets(x *exam) {
 			if !a.vmnet && !b.vmnet {
 				severity = status.Notice // embedded networks do not meet
 			}
-			x.find(severity, fmt.Sprintf("%s and %s have the same subnet: %s and %s", a.name, b.name, a.prefix, b.prefix),
+			text := fmt.Sprintf("%s and %s have the same subnet, %s", a.name, b.name, a.prefix)
+			if a.prefix != b.prefix {
+				text = fmt.Sprintf("%s and %s have subnets with the same addresses, %s and %s", a.name, b.name, a.prefix, b.prefix)
+			}
+			x.find(severity, text,
 				map[string]any{"sockets": []string{a.socket, b.socket}, "subnets": []string{a.prefix.String(), b.prefix.String()}}, x.anotherNet(b)...)
 		}
 	}
@@ -102,7 +106,7 @@ func (x *exam) anotherNet(n net4) []string {
 		return []string{otherwise}
 	}
 	bits := min(max(n.prefix.Bits(), freenet.MinBits), freenet.MaxBits)
-	var taken []netip.Prefix
+	taken := x.proposed
 	for _, other := range x.nets() {
 		taken = append(taken, other.prefix)
 	}
@@ -110,6 +114,7 @@ func (x *exam) anotherNet(n net4) []string {
 	if err != nil {
 		return []string{otherwise}
 	}
+	x.proposed = append(x.proposed, free)
 	fix := []string{
 		fmt.Sprintf("%s is free: start %s with", free, n.name),
 		command("--vmnet-gateway=" + free.Addr().Next().String()),

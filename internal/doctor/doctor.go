@@ -11,6 +11,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -194,6 +195,7 @@ type exam struct {
 	id       string
 	findings []Finding
 	skipped  []Skip
+	proposed []netip.Prefix // subnets that a fix has
 }
 
 // find notes a finding. What is in it may be foreign.

@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 
 	"howett.net/plist"
 
@@ -54,55 +53,43 @@ const maxPlaces = 64
 // gather never takes longer than its times: what hangs is a finding.
 func gather(ctx context.Context, s System) *facts {
 	f := &facts{System: s, plan: &migrate.Plan{}, findings: []Finding{}, skipped: []Skip{}}
-	limited(ctx, func(ctx context.Context) func() {
-		p := migrate.Find(ctx, migrate.System{
-			Root: s.Root, Homes: s.Homes, GOOS: s.GOOS, Program: s.Program, Version: s.Version, Env: s.Env, Run: s.Run, Processes: s.Processes,
-		})
-		return func() { f.plan = p }
-	}, func(why string) {
-		f.findings = append(f.findings, broken("installs", "what is installed is not known: "+why))
+	var found []find.Daemon
+	f.limited(ctx, factTime, []task{
+		{"installs", "what is installed", func(ctx context.Context) (func(), error) {
+			p := migrate.Find(ctx, migrate.System{
+				Root: s.Root, Homes: s.Homes, GOOS: s.GOOS, Program: s.Program, Version: s.Version, Env: s.Env, Run: s.Run, Processes: s.Processes,
+			})
+			return func() { f.plan = p }, nil
+		}},
+		{"daemons", "which processes run", func(ctx context.Context) (func(), error) {
+			if s.Processes == nil {
+				return nil, nil
+			}
+			all, err := s.Processes(ctx)
+			return func() { f.takeProcesses(all) }, err
+		}},
+		{"macos", "the version of macOS", func(ctx context.Context) (func(), error) {
+			version := s.macOSVersion(ctx)
+			return func() { f.macOS = version }, nil
+		}},
+		{"daemons", "which daemons run", func(context.Context) (func(), error) {
+			if s.Find == nil {
+				return nil, nil
+			}
+			all := s.Find(s.Sockets)
+			return func() { found = all }, nil
+		}},
 	})
-	f.readProcesses(ctx)
-	if s.GOOS == "darwin" {
-		f.macOS = f.macOSVersion(ctx)
-	}
-	f.findPlaces()
+	f.limited(ctx, askTime, []task{{"daemons", "where the sockets are", func(context.Context) (func(), error) {
+		g := *f
+		g.findPlaces(found)
+		return func() { f.places = g.places }, nil
+	}}})
 	f.askAll(ctx)
 	return f
 }
 
-// limited runs work within factTime. What it found is taken over by the function it returns, so not when it is late.
-func limited(ctx context.Context, work func(context.Context) func(), late func(why string)) {
-	ctx, cancel := context.WithTimeout(ctx, factTime)
-	defer cancel()
-	done := make(chan func(), 1)
-	go func() {
-		defer func() {
-			if p := recover(); p != nil {
-				done <- func() { late(fmt.Sprint(p)) }
-			}
-		}()
-		done <- work(ctx)
-	}()
-	select {
-	case take := <-done:
-		take()
-	case <-ctx.Done():
-		late(fmt.Sprintf("looking for it took more than %v", factTime))
-	}
-}
-
-func (f *facts) readProcesses(ctx context.Context) {
-	if f.Processes == nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, askTime)
-	defer cancel()
-	all, err := f.Processes(ctx)
-	if err != nil {
-		f.skipped = append(f.skipped, Skip{Check: "daemons", Why: migrate.Clean("the processes cannot be listed: " + err.Error())})
-		return
-	}
+func (f *facts) takeProcesses(all []find.Process) {
 	f.known, f.processes = true, map[int]find.Process{}
 	for _, p := range all {
 		f.processes[p.PID] = p
@@ -110,19 +97,27 @@ func (f *facts) readProcesses(ctx context.Context) {
 }
 
 // macOSVersion asks sw_vers(1), which prints the version and nothing else. A staged system has it in a property list.
-func (f *facts) macOSVersion(ctx context.Context) string {
-	if f.Run != nil {
-		ctx, cancel := context.WithTimeout(ctx, askTime)
-		defer cancel()
-		if out, err := f.Run(ctx, "/usr/bin/sw_vers", "-productVersion"); err == nil {
-			return migrate.Clean(strings.TrimSpace(string(out)))
+func (s System) macOSVersion(ctx context.Context) string {
+	if s.GOOS != "darwin" {
+		return ""
+	}
+	if s.Run != nil {
+		if out, err := s.Run(ctx, "/usr/bin/sw_vers", "-productVersion"); err == nil {
+			return firstLine(migrate.Clean(strings.TrimSpace(string(out))))
 		}
 	}
 	var v struct{ ProductVersion string }
-	if f.readPlist("/System/Library/CoreServices/SystemVersion.plist", &v) != nil {
+	if s.readPlist("/System/Library/CoreServices/SystemVersion.plist", &v) != nil {
 		return ""
 	}
 	return migrate.Clean(v.ProductVersion)
+}
+
+func (f *facts) systemName() string {
+	if f.GOOS != "darwin" {
+		return f.GOOS
+	}
+	return strings.TrimSpace("macOS " + f.macOS)
 }
 
 // readPlist reads a property list in any of its forms.
@@ -140,15 +135,8 @@ func (s System) readPlist(path string, into any) (err error) {
 	return err
 }
 
-func (f *facts) systemName() string {
-	if f.GOOS != "darwin" {
-		return f.GOOS
-	}
-	return strings.TrimSpace("macOS " + f.macOS)
-}
-
 // findPlaces collects the sockets.
-func (f *facts) findPlaces() {
+func (f *facts) findPlaces(found []find.Daemon) {
 	for i := range f.plan.Daemons {
 		d := &f.plan.Daemons[i]
 		if p := f.place(d.Socket, fmt.Sprintf("process %d", d.PID)); p != nil {
@@ -164,7 +152,7 @@ func (f *facts) findPlaces() {
 	for _, s := range f.Sockets {
 		f.place(s, "")
 	}
-	f.findMore()
+	f.findMore(found)
 	for _, s := range usualSockets {
 		if n, err := f.lstat(s); err == nil && n.Type() == fs.ModeSocket {
 			f.place(s, "")
@@ -182,11 +170,8 @@ func (f *facts) findPlaces() {
 }
 
 // findMore takes over the daemons that the machine has, beyond those that migrate knows.
-func (f *facts) findMore() {
-	if f.Find == nil {
-		return
-	}
-	for _, d := range f.Find(f.Sockets) {
+func (f *facts) findMore(found []find.Daemon) {
+	for _, d := range found {
 		p := f.place(d.Socket, "")
 		if p == nil && d.Control != "" { // a runtime directory was named, and nobody knows the socket
 			p = f.place(filepath.Dir(d.Control), "")
@@ -208,7 +193,8 @@ func (f *facts) place(socket, by string) *place {
 	if !filepath.IsAbs(socket) || len(f.places) >= maxPlaces {
 		return nil
 	}
-	i := slices.IndexFunc(f.places, func(p *place) bool { return migrate.SamePath(p.Socket, socket) })
+	truly := f.truePath(socket)
+	i := slices.IndexFunc(f.places, func(p *place) bool { return migrate.SamePath(p.Socket, socket) || f.truePath(p.Socket) == truly })
 	if i < 0 {
 		i = len(f.places)
 		f.places = append(f.places, &place{Socket: filepath.Clean(socket), control: filepath.Clean(socket) + ".d/control"})
@@ -219,18 +205,27 @@ func (f *facts) place(socket, by string) *place {
 	return f.places[i]
 }
 
+// truePath is path without links in its directory.
+func (f *facts) truePath(path string) string {
+	if dir, err := f.files().Resolve(filepath.Dir(path)); err == nil {
+		return filepath.Join(dir, filepath.Base(path))
+	}
+	return filepath.Clean(path)
+}
+
 // askAll asks every daemon for its status, all at once.
 func (f *facts) askAll(ctx context.Context) {
 	if f.Ask == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, askTime)
-	defer cancel()
-	var asking sync.WaitGroup
+	var tasks []task
 	for _, p := range f.places {
-		asking.Go(func() { p.Status, p.AskErr = f.ask(ctx, p.control) })
+		tasks = append(tasks, task{"daemons", "how the daemon at " + p.Socket + " is", func(ctx context.Context) (func(), error) {
+			st, err := f.ask(ctx, p.control)
+			return func() { p.Status, p.AskErr = st, err }, nil
+		}})
 	}
-	asking.Wait()
+	f.limited(ctx, askTime, tasks)
 }
 
 // ask asks one daemon.
