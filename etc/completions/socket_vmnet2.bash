@@ -7,7 +7,7 @@
 # _socket_vmnet2_options COMMAND prints its options. Those that take a value end with an equals sign.
 _socket_vmnet2_options() {
 	case $1 in
-	'socket_vmnet2') echo '--socket-group= --vmnet-mode= --vmnet-interface= --vmnet-gateway= --vmnet-dhcp-end= --vmnet-mask= --vmnet-interface-id= --vmnet-network-identifier= --vmnet-nat66-prefix= --vmnet-disable-dhcp --pidfile= --help --version --backend= --socket-user= --socket-mode= --queue-size= --max-clients= --state-dir= --runtime-dir= --allow-uid= --dns-record= --vmnet-api= --vmnet-interfaces= --local-switching= --vmnet-disable-nat44 --vmnet-disable-nat66 --vmnet-disable-dns-proxy --vmnet-disable-ra --vmnet-mtu= --vmnet-reserve= --vmnet-forward= --isolate --anti-spoof --offload --list-interfaces' ;;
+	'socket_vmnet2') echo '--socket-group= --vmnet-mode= --vmnet-interface= --vmnet-gateway= --vmnet-dhcp-end= --vmnet-mask= --vmnet-interface-id= --vmnet-network-identifier= --vmnet-nat66-prefix= --vmnet-disable-dhcp --pidfile= --help --version --backend= --socket-user= --socket-mode= --queue-size= --max-clients= --state-dir= --runtime-dir= --allow-uid= --dns-record= --vmnet-api= --vmnet-interfaces= --local-switching= --vmnet-disable-nat44 --vmnet-disable-nat66 --vmnet-disable-dns-proxy --vmnet-disable-ra --vmnet-mtu= --vmnet-reserve= --vmnet-forward= --isolate --anti-spoof --offload --log-format= --log-level= --list-interfaces' ;;
 	'socket_vmnet') echo '--socket-group= --vmnet-mode= --vmnet-interface= --vmnet-gateway= --vmnet-dhcp-end= --vmnet-mask= --vmnet-interface-id= --vmnet-network-identifier= --vmnet-nat66-prefix= --vmnet-disable-dhcp --pidfile= --help --version' ;;
 	'socket_vmnet2 clients') echo '--json --wide --help' ;;
 	'socket_vmnet2 doctor') echo '--json --root= --home= --reach= --help' ;;
@@ -52,6 +52,10 @@ _socket_vmnet2_value() {
 		echo 'client one' ;;
 	'socket_vmnet2 --local-switching' | 'socket_vmnet2 selftest --local-switching' | 'socket_vmnet2 try --local-switching')
 		echo 'off on' ;;
+	'socket_vmnet2 --log-format')
+		echo 'plain text json' ;;
+	'socket_vmnet2 --log-level')
+		echo 'debug info warn error' ;;
 	'socket_vmnet2 service --network')
 		echo 'shared host bridged' ;;
 	esac
