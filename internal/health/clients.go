@@ -5,6 +5,7 @@ package health
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
@@ -84,8 +85,9 @@ func storm(v *view) []finding {
 				names(list), verb(list, "sends", "send"), over, n),
 			Fix: []string{
 				"Look for a loop inside of the guest: a bridge with two interfaces on this network, or a program that scans.",
-				"See what it sends, or throw it off the network:",
-				command("socket_vmnet2 capture --client %d -c 100 %s", list[0].ID, v.Daemon.Socket),
+				"See what it sends:",
+				command("socket_vmnet2 capture --client %d -c 100 -w storm.pcapng %s", list[0].ID, v.Daemon.Socket),
+				"Or throw it off the network:",
 				command("socket_vmnet2 kick %d %s", list[0].ID, v.Daemon.Socket),
 			},
 		}
@@ -100,8 +102,9 @@ func slow(v *view) []finding {
 			Text: fmt.Sprintf("%s %s slower than others send: %s %d frames for %s were dropped.",
 				names(list), verb(list, "reads", "read"), over, n, verb(list, "it", "them")),
 			Fix: []string{
-				"Some of that is normal for UDP floods. Else give the guest more processor time,",
-				fmt.Sprintf("or the daemon a larger --queue-size (now %d KiB) if it comes in bursts.", v.Daemon.QueueSize>>10),
+				"That is normal where something is sent without regard for who receives it, as in UDP tests.",
+				"Else give the guest more processor time, or if frames come in bursts, the daemon a larger --queue-size " +
+					fmt.Sprintf("(now %dK, of at most 8M).", v.Daemon.QueueSize>>10),
 			},
 		}
 	})
@@ -164,16 +167,15 @@ func stalled(v *view) []finding {
 	}}}
 }
 
-// noInterface finds clients whose port cannot be started.
+// noInterface finds clients whose port cannot be started. That macOS's sharing service is busy is another problem.
 func noInterface(v *view) []finding {
-	list := v.which(func(c *status.Client) bool { return c.Error != "" && c.State != status.StateLeaving })
+	list := v.which(func(c *status.Client) bool {
+		return c.Error != "" && c.State != status.StateLeaving && !strings.Contains(c.Error, busyName)
+	})
 	if len(list) == 0 {
 		return nil
 	}
 	fix := []string{"It is tried again by itself, at last every 30 s. The error says what is in the way."}
-	if v.busy() != "" {
-		fix = busyFix
-	}
 	return []finding{{Problem: status.Problem{
 		Code: status.NoInterface, Severity: status.Error, Clients: ids(list), Fix: fix,
 		Text: fmt.Sprintf("%s %s no network: %s.", names(list), verb(list, "has", "have"), list[0].Error),

@@ -95,7 +95,7 @@ func (v *view) why(c *status.Client) cause {
 	case n.DHCP == nil:
 		return v.dhcpOff()
 	case n.Backend == usernet:
-		return v.usernetSilent()
+		return v.usernetSilent(c)
 	}
 	return v.bootpdSilent()
 }
@@ -139,7 +139,7 @@ func (v *view) lanSilent() cause {
 }
 
 // usernetSilent: the embedded network's own server does not answer.
-func (v *view) usernetSilent() cause {
+func (v *view) usernetSilent(c *status.Client) cause {
 	d := v.Network.DHCP
 	switch {
 	case d.Size > 0 && d.Leased >= d.Size:
@@ -158,9 +158,9 @@ func (v *view) usernetSilent() cause {
 		code: status.NoDHCPAnswer, severity: status.Error, text: "the embedded network's gateway does not answer",
 		because: "the embedded network's gateway does not answer, though it has addresses",
 		fix: []string{
-			"Look for errors in the log. What the guest sent is shown by",
-			command("socket_vmnet2 capture --client %s %s port 67", "ID", v.Daemon.Socket),
-			"That should not happen: please report it with the log.",
+			"That should not happen. Look for errors in the log, and see what passes:",
+			command("socket_vmnet2 capture --client %d -w dhcp.pcapng %s", c.ID, v.Daemon.Socket),
+			"Please report it, with both.",
 		},
 	}
 }

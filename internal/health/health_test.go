@@ -127,11 +127,16 @@ func check(t *testing.T, p status.Problem) {
 		assert.NotContains(t, step, "%!")
 		assert.NotContains(t, step, "\n")
 	}
-	produced[p.Code] = true
+	if _, ok := produced[p.Code]; !ok {
+		produced[p.Code] = p
+	}
 }
 
-// produced are the codes that some test has seen.
-var produced = map[string]bool{}
+// produced are the first problems of each code that the tests have seen. docs/health.md shows them, or what show was given.
+var produced, shown = map[string]status.Problem{}, map[string]status.Problem{}
+
+// show makes p the example on the page.
+func show(p status.Problem) { shown[p.Code] = p }
 
 func TestNothingWrong(t *testing.T) {
 	w := newWorld(t, 3)
@@ -163,6 +168,7 @@ func TestRules(t *testing.T) {
 		clients  []uint64
 		text     []string // parts of it
 		fix      []string
+		show     bool // it is the example on the page
 	}{
 		{
 			name:   "no DHCP answer, embedded network",
@@ -172,15 +178,19 @@ func TestRules(t *testing.T) {
 			},
 			end:  func(w *world) { w.Clients[1].DHCP = status.ClientDHCP{Discovers: 3, Offers: 1} },
 			code: status.NoDHCPAnswer, severity: status.Error, clients: []uint64{2},
-			text: []string{"client 2 (52:54:00:00:00:02) asks for an address and has had no answer for 6 s", "3 DHCP requests, 0 answers", "the embedded network's gateway does not answer"},
+			text: []string{"Client 2 (52:54:00:00:00:02) asks for an address and has had no answer for 6 s", "3 DHCP requests, 0 answers", "the embedded network's gateway does not answer"},
 			fix:  []string{"socket_vmnet2 capture --client"},
 		},
 		{
 			name: "no DHCP answer, vmnet", vmnet: true,
-			before:  func(w *world) { w.Clients[0].DHCP.Waiting = 4.9 },
-			problem: func(w *world) { w.Clients[0].DHCP.Waiting, w.Clients[2].DHCP.Waiting = 70, 8 },
-			end:     func(w *world) { w.Clients = w.Clients[1:2] },
-			code:    status.NoDHCPAnswer, severity: status.Error, clients: []uint64{1, 3},
+			before: func(w *world) { w.Clients[0].DHCP.Waiting = 4.9 },
+			problem: func(w *world) {
+				w.Clients[0].DHCP = status.ClientDHCP{Discovers: 9, Waiting: 70}
+				w.Clients[2].DHCP = status.ClientDHCP{Discovers: 2, Waiting: 8}
+			},
+			show: true,
+			end:  func(w *world) { w.Clients = w.Clients[1:2] },
+			code: status.NoDHCPAnswer, severity: status.Error, clients: []uint64{1, 3},
 			text: []string{"2 clients (1, 3) ask for an address and have had no answer for 1 min", "bootpd", "firewall"},
 			fix: []string{
 				"    sudo /usr/libexec/ApplicationFirewall/socketfilterfw --add /usr/libexec/bootpd",
@@ -201,9 +211,10 @@ func TestRules(t *testing.T) {
 			fix:  []string{"Wi-Fi", "--vmnet-mode=shared"},
 		},
 		{
-			name: "DHCP is off", problem: func(w *world) {
+			name: "DHCP is off",
+			problem: func(w *world) {
 				w.Network.DHCP = nil
-				w.Clients[0].DHCP.Waiting = 5
+				w.Clients[0].DHCP = status.ClientDHCP{Discovers: 2, Waiting: 5}
 			},
 			end:  func(w *world) { w.Clients[0].DHCP.Waiting = 0 },
 			code: status.DHCPDisabled, severity: status.Error, clients: []uint64{1},
@@ -221,11 +232,11 @@ func TestRules(t *testing.T) {
 			text: []string{"VMNET_SHARING_SERVICE_BUSY"}, fix: []string{"Internet Sharing", "    ifconfig"},
 		},
 		{
-			name: "no interface", vmnet: true,
+			name: "no interface", vmnet: true, show: true,
 			problem: func(w *world) { w.Clients[1].State, w.Clients[1].Error = status.StateStarting, "[1001] VMNET_FAILURE" },
 			end:     func(w *world) { w.Clients[1] = client(2) },
 			code:    status.NoInterface, severity: status.Error, clients: []uint64{2},
-			text: []string{"client 2 (52:54:00:00:00:02) has no network: [1001] VMNET_FAILURE."}, fix: []string{"tried again"},
+			text: []string{"Client 2 (52:54:00:00:00:02) has no network: [1001] VMNET_FAILURE."}, fix: []string{"tried again"},
 		},
 		{
 			name: "shared interface", vmnet: true,
@@ -251,11 +262,14 @@ func TestRules(t *testing.T) {
 			code: status.PoolExhausted, severity: status.Warning, text: []string{"All 252 addresses for guests are leased"}, fix: []string{"Stop guests"},
 		},
 		{
-			name:    "pool full, and a guest waits",
-			problem: func(w *world) { w.Network.DHCP.Leased, w.Clients[0].DHCP.Waiting = 252, 5 },
-			end:     func(w *world) { w.Network.DHCP.Leased, w.Clients[0].DHCP.Waiting = 1, 0 },
-			code:    status.PoolExhausted, severity: status.Error, clients: []uint64{1},
-			text: []string{"client 1 (52:54:00:00:00:01) asks", "all 252 addresses from 192.168.105.2 to 192.168.105.253 are leased"}, fix: []string{"Stop guests"},
+			name: "pool full, and a guest waits",
+			problem: func(w *world) {
+				w.Network.DHCP.Leased, w.Clients[0].DHCP = 252, status.ClientDHCP{Discovers: 2, Waiting: 5}
+			},
+			show: true,
+			end:  func(w *world) { w.Network.DHCP.Leased, w.Clients[0].DHCP.Waiting = 1, 0 },
+			code: status.PoolExhausted, severity: status.Error, clients: []uint64{1},
+			text: []string{"Client 1 (52:54:00:00:00:01) asks", "all 252 addresses from 192.168.105.2 to 192.168.105.253 are leased"}, fix: []string{"Stop guests"},
 		},
 		{
 			name:   "stalled",
@@ -319,6 +333,9 @@ func TestRules(t *testing.T) {
 			found := w.look(t)
 			require.Contains(t, found, tt.code)
 			p := found[tt.code]
+			if tt.show {
+				show(p)
+			}
 			assert.Equal(t, tt.severity, p.Severity)
 			assert.Equal(t, append([]uint64{}, tt.clients...), p.Clients)
 			for _, s := range tt.text {
@@ -369,6 +386,7 @@ func TestGrowing(t *testing.T) {
 			w.after(10 * time.Second)
 			tt.grow(c, 30)
 			p = w.look(t)[tt.code]
+			show(p)
 			assert.Equal(t, status.Warning, p.Severity)
 			assert.Equal(t, []uint64{2}, p.Clients)
 			assert.Contains(t, p.Text, tt.text)
@@ -403,6 +421,7 @@ func TestRefused(t *testing.T) {
 	w.after(11 * time.Second)
 	w.Totals.Refused = 7
 	p := w.look(t)[status.ClientsRefused]
+	show(p)
 	assert.Equal(t, status.Warning, p.Severity)
 	assert.Contains(t, p.Text, "2 connections were refused in the last 11 s because there were 256 clients")
 }
@@ -498,4 +517,6 @@ func TestReplaced(t *testing.T) {
 	assert.Equal(t, status.Notice, p.Severity)
 	assert.Contains(t, p.Text, "was replaced after this daemon (v0.0.0-test) had started")
 	assert.Contains(t, p.Fix, "    socket_vmnet2 upgrade /run/vm.sock")
+	p.Text = strings.ReplaceAll(p.Text, path, "/opt/socket_vmnet/bin/socket_vmnet2")
+	show(p)
 }

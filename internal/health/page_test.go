@@ -3,10 +3,14 @@
 package health_test
 
 import (
+	"flag"
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"maps"
+	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,7 +18,15 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
+
+// update has the examples of docs/health.md written again.
+var update = flag.Bool("update", false, "write the examples of docs/health.md")
+
+// page is what explains the codes.
+const page = "../../docs/health.md"
 
 // codes are all codes of problems that the status package names.
 func codes(t *testing.T) (list []string) {
@@ -36,10 +48,72 @@ func codes(t *testing.T) (list []string) {
 	return list
 }
 
-// TestEveryCode is behind the tests of the rules: every code that there is was produced by one of them.
+// TestEveryCode is behind the tests of the rules: every code that there is was produced by one of them, and the page shows it.
 func TestEveryCode(t *testing.T) {
 	if len(produced) == 0 {
 		return // it runs alone
 	}
 	assert.ElementsMatch(t, codes(t), slices.Collect(maps.Keys(produced)))
+	b, err := os.ReadFile(page)
+	require.NoError(t, err)
+	text := string(b)
+	maps.Copy(produced, shown)
+	for code, p := range produced {
+		block := regexp.MustCompile("(?s)(\n## `" + code + "`\n\n)```text\n.*?```\n")
+		if !assert.True(t, block.MatchString(text), "no example of %s", code) {
+			continue
+		}
+		text = block.ReplaceAllStringFunc(text, func(s string) string {
+			return block.FindStringSubmatch(s)[1] + "```text\n" + example(p) + "```\n"
+		})
+	}
+	if *update {
+		require.NoError(t, os.WriteFile(page, []byte(text), 0o644))
+	} else if text != string(b) {
+		t.Errorf("go test ./internal/health -args -update writes the examples of %s", page)
+	}
+}
+
+// TestPage compares the page's headings with the codes.
+func TestPage(t *testing.T) {
+	b, err := os.ReadFile(page)
+	require.NoError(t, err)
+	var headings []string
+	for line := range strings.Lines(string(b)) {
+		if name, ok := strings.CutPrefix(strings.TrimSpace(line), "## `"); ok {
+			headings = append(headings, strings.TrimSuffix(name, "`"))
+		}
+	}
+	assert.ElementsMatch(t, codes(t), headings, "docs/health.md explains each code under a heading of its own")
+}
+
+// example is p about as the command status shows it.
+func example(p status.Problem) string {
+	var b strings.Builder
+	wrap(&b, fmt.Sprintf("%s %s: %s", p.Severity, p.Code, p.Text), "", "  ")
+	for _, step := range p.Fix {
+		if command, ok := strings.CutPrefix(step, "    "); ok {
+			fmt.Fprintf(&b, "      %s\n", command)
+		} else {
+			wrap(&b, step, "  - ", "    ")
+		}
+	}
+	return b.String()
+}
+
+// wrap writes text in lines of at most 120 bytes.
+func wrap(b *strings.Builder, text, first, further string) {
+	line := first
+	for i, word := range strings.Fields(text) {
+		if i > 0 && len(line)+1+len(word) > 120 {
+			b.WriteString(line + "\n")
+			line = further + word
+			continue
+		}
+		if i > 0 {
+			line += " "
+		}
+		line += word
+	}
+	b.WriteString(line + "\n")
 }

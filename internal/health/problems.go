@@ -85,6 +85,7 @@ func (m *Monitor) Problems(st status.Status) []status.Problem {
 	problems := make([]status.Problem, len(found))
 	for i, f := range found {
 		problems[i] = f.Problem
+		problems[i].Text = sentence(f.Text)
 		if problems[i].Clients == nil {
 			problems[i].Clients = []uint64{}
 		}
@@ -127,6 +128,14 @@ func bounded(found []finding) []finding {
 		found[maxOfOne-1].Text += fmt.Sprintf(" (and %d more like this)", more)
 	}
 	return found
+}
+
+// sentence begins with a capital letter where it begins with a client.
+func sentence(text string) string {
+	if rest, ok := strings.CutPrefix(text, "client "); ok {
+		return "Client " + rest
+	}
+	return text
 }
 
 func weight(severity string) int {
