@@ -43,12 +43,16 @@ func (b *budget) take(now time.Time) bool {
 	return true
 }
 
-// logged are the codes that are worth a line when they are first found. The others are told by who drops or refuses, or only to
-// who asks.
-var logged = map[string]string{
+// waiting are the lines for guests that wait for an address, by code.
+var waiting = map[string]string{
 	status.NoDHCPAnswer:  "a guest gets no address: nobody answers its DHCP requests",
 	status.DHCPDisabled:  "a guest gets no address: it asks for one, and this network has no DHCP server",
 	status.PoolExhausted: "a guest gets no address: there are none left",
+}
+
+// logged are the lines for other problems that are worth one when they are first found. What is not here is told by who drops or
+// refuses, or only to who asks.
+var logged = map[string]string{
 	status.DuplicateIP:   "two guests use one IP address",
 	status.DuplicateMAC:  "two clients use one MAC address",
 	status.SubnetOverlap: "this network's addresses are used by another network of this host",
@@ -74,7 +78,7 @@ func (m *Monitor) remember(v *view, found []finding) map[uint64]bool {
 		if f.cause == "" {
 			if !e.told && logged[f.Code] != "" && f.Severity != status.Notice {
 				e.told = true
-				m.warn(v.Now, f, "clients", f.Clients)
+				m.warn(v.Now, f, logged[f.Code], "clients", f.Clients, "problem", f.Text)
 			}
 		} else {
 			m.warnWaiting(v, f, next, told)
@@ -102,7 +106,7 @@ func (m *Monitor) warnWaiting(v *view, f *finding, next map[string]episode, told
 		if !e.told {
 			e.since = v.Now.Add(-seconds(c.DHCP.Waiting))
 			if e.told = true; e.since.Add(answerTime).After(m.began) { // else the program before an upgrade has said so
-				m.warn(v.Now, f, "client", c.ID, "mac", c.MAC, "for", seconds(c.DHCP.Waiting).Round(time.Second),
+				m.warn(v.Now, f, waiting[f.Code], "client", c.ID, "mac", c.MAC, "for", seconds(c.DHCP.Waiting).Round(time.Second),
 					"discovers", c.DHCP.Discovers, "requests", c.DHCP.Requests, "cause", f.cause)
 			}
 		}
@@ -111,17 +115,14 @@ func (m *Monitor) warnWaiting(v *view, f *finding, next map[string]episode, told
 }
 
 // warn logs f if there is a line left for it.
-func (m *Monitor) warn(now time.Time, f *finding, args ...any) {
+func (m *Monitor) warn(now time.Time, f *finding, line string, args ...any) {
 	if !m.memory.budget.take(now) {
 		return
-	}
-	if f.cause == "" {
-		args = append(args, "problem", f.Text)
 	}
 	if fix := oneLine(f.Fix); fix != "" {
 		args = append(args, "try", fix)
 	}
-	m.opts.Log.Warn(logged[f.Code], args...)
+	m.opts.Log.Warn(line, args...)
 }
 
 // oneLine is the steps of a fix behind each other.
