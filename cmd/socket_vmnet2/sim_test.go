@@ -59,6 +59,7 @@ var onBoth = []string{
 	"TestAddressesOverAnUpgrade",
 	"TestUpgradeUnderLoad", "TestUpgradeThatCannotExec", "TestStopDuringAnUpgrade",
 	"TestUpgradeOfAllKinds", "TestUpgradeKeepsWhatEndsAClient", "TestFailedUpgradeKeepsAllKinds",
+	"TestGuestWithoutAddress", "TestTwoGuestsOneAddress",
 	"TestOnVmnet",
 }
 

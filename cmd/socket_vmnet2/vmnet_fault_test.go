@@ -47,6 +47,8 @@ func TestOnVmnet(t *testing.T) {
 	t.Run("bridged", testBridged)
 	t.Run("without effect", testWithoutEffect)
 	t.Run("public addresses", testPublicAddresses)
+	t.Run("bootpd blocked", testBootpdBlocked)
+	t.Run("sharing service busy", testSharingBusy)
 }
 
 // simulated opens the switches of the simulator for a daemon on sock, which need not run yet.
