@@ -19,7 +19,7 @@ import (
 )
 
 // askTime is how long a daemon may take to answer: one that is being upgraded answers when that is done.
-const askTime = 10 * time.Second
+var askTime = 10 * time.Second
 
 // machine is where daemons are looked for.
 var machine = find.Machine

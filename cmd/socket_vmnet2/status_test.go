@@ -1,0 +1,353 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/control"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/fakeguest"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/find"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vnettest"
+)
+
+// call is a subcommand within this process.
+func call(name string, args ...string) (code int, stdout, stderr string) {
+	var out, err strings.Builder
+	code = subcommands[name](args, compat.IO{Stdout: &out, Stderr: &err, LookupEnv: func(string) (string, bool) { return "", false }})
+	return code, out.String(), err.String()
+}
+
+func TestAskUsage(t *testing.T) {
+	texts := map[string]string{"status": statusText, "clients": clientsText, "kick": kickText, "log-level": logLevelText}
+	for name, text := range texts {
+		code, stdout, stderr := call(name, "--help")
+		assert.Zero(t, code)
+		assert.Equal(t, text, stdout)
+		assert.Empty(t, stderr)
+	}
+	for _, c := range []struct{ name, args, want string }{
+		{"status", "--nix", "unknown option --nix"},
+		{"status", "--watch=x", "--watch=x is no number of seconds from 0.1 to 86400"},
+		{"status", "--watch=0", "--watch=0 is no number"},
+		{"status", "--watch=NaN", "--watch=NaN is no number"},
+		{"status", "--hosts --json", "--hosts goes with neither --json nor --watch"},
+		{"status", "--hosts --watch", "--hosts goes with neither --json nor --watch"},
+		{"status", "/s --json", "--json is behind /s; options are in front of it"},
+		{"clients", "--watch", "unknown option --watch"},
+		{"clients", "--json=x", "option --json takes no argument"},
+		{"kick", "", "no CLIENT"},
+		{"kick", "/s", "no CLIENT"},
+		{"kick", "1 --json", "--json is behind 1"},
+		{"log-level", "loud", `"loud" is no LEVEL (debug, info, warn, error), and no SOCKET of that name is here`},
+		{"log-level", "debug /s /t", `not ["/s" "/t"]`},
+		{"log-level", "/s debug", `not ["/s" "debug"]`},
+	} {
+		t.Run(c.name+" "+c.args, func(t *testing.T) {
+			code, stdout, stderr := call(c.name, strings.Fields(c.args)...)
+			assert.Equal(t, 1, code)
+			assert.Equal(t, texts[c.name], stdout)
+			assert.Contains(t, stderr, "ERROR| ")
+			assert.Contains(t, stderr, c.want)
+		})
+	}
+	code, _, stderr := call("status", "")
+	assert.Equal(t, 1, code)
+	assert.Contains(t, stderr, "SOCKET is empty")
+}
+
+// TestAsked is all four commands with a daemon and two clients.
+func TestAsked(t *testing.T) {
+	p := start(t)
+	tk := p.talkers(t)
+	tk.check("hello")
+
+	code, stdout, stderr := call("status", p.sock)
+	assert.Zero(t, code, stderr)
+	assert.Empty(t, stderr)
+	assert.Contains(t, stdout, "socket_vmnet2 "+compat.Version+" at "+p.sock+"\n")
+	assert.Regexp(t, `\nclients   2 of 256, [1-9][0-9]* since the start`, stdout)
+	assert.Contains(t, stdout, "  02:00:00:00:00:a1  ")
+	_, table, _ := call("clients", p.sock)
+	assert.Len(t, strings.Split(table, "\n"), 4)
+	for line := range strings.Lines(table) {
+		assert.Len(t, strings.Fields(line), 14, "%q", line)
+	}
+
+	code, stdout, _ = call("status", "--json", p.sock)
+	assert.Zero(t, code)
+	var s status.Status
+	require.NoError(t, json.Unmarshal([]byte(stdout), &s))
+	assert.Equal(t, 1, strings.Count(stdout, "\n"))
+	assert.Equal(t, p.Process.Pid, s.Daemon.PID)
+	require.Len(t, s.Clients, 2)
+	code, stdout, _ = call("clients", "--json", p.sock+".d") // the directory will do
+	assert.Zero(t, code)
+	var l control.Clients
+	require.NoError(t, json.Unmarshal([]byte(stdout), &l))
+	assert.Len(t, l.Clients, 2)
+
+	code, stdout, stderr = call("status", "--hosts", p.sock)
+	assert.Zero(t, code, stderr)
+	assert.Equal(t, "# guests of socket_vmnet2 at "+p.sock+"\n", stdout)
+
+	_, stdout, _ = call("log-level", p.sock)
+	assert.Equal(t, "info\n", stdout)
+	_, stdout, _ = call("log-level", "debug", p.sock)
+	assert.Equal(t, "debug\n", stdout)
+
+	code, stdout, stderr = call("kick", "02:00:00:00:00:a1", "nobody", p.sock)
+	assert.Equal(t, 1, code)
+	assert.Empty(t, stdout, "nobody is disconnected by half a command")
+	assert.Contains(t, stderr, "no client nobody is connected")
+	code, stdout, stderr = call("kick", "02:00:00:00:00:A1", fmt.Sprint(s.Clients[0].ID), p.sock)
+	assert.Zero(t, code, stderr)
+	assert.Equal(t, fmt.Sprintf("disconnected: client %d, 02:00:00:00:00:a1\n", s.Clients[0].ID), stdout)
+	tk.a.ended()
+}
+
+// TestHostsOfGuests: the lines for /etc/hosts are those of guests with leases.
+func TestHostsOfGuests(t *testing.T) {
+	p := start(t)
+	g := vnettest.Dial(t, p.sock, fakeguest.Options{MAC: net.HardwareAddr{2, 0, 0, 0, 1, 7}, Name: "Web 1.example"})
+	l, err := g.Configure()
+	require.NoError(t, err)
+	_, stdout, stderr := call("status", "--hosts", p.sock)
+	assert.Empty(t, stderr)
+	assert.Equal(t, fmt.Sprintf("# guests of socket_vmnet2 at %s\n%s web-1.vmnet.internal web-1\n", p.sock, l.Addr.Addr()), stdout)
+}
+
+// A fakeDaemon answers with what a test wants.
+type fakeDaemon struct {
+	*testing.T
+	socket string
+}
+
+// newFakeDaemon serves handlers at the control socket of its socket, at which it listens as well.
+func newFakeDaemon(t *testing.T, handlers map[string]http.HandlerFunc) fakeDaemon {
+	t.Helper()
+	socket := filepath.Join(t.TempDir(), "s")
+	require.NoError(t, os.Mkdir(socket+".d", 0o700))
+	ln, err := net.Listen("unix", socket+".d/control")
+	require.NoError(t, err)
+	mux := http.NewServeMux()
+	for pattern, h := range handlers {
+		mux.Handle(pattern, h)
+	}
+	s := &http.Server{Handler: mux, ReadHeaderTimeout: patience}
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = s.Serve(ln) })
+	t.Cleanup(func() {
+		_ = s.Close()
+		wg.Wait()
+	})
+	return fakeDaemon{t, socket}
+}
+
+// says answers 200 with v, or with a text as it is.
+func says(v any) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		if text, ok := v.(string); ok {
+			_, _ = w.Write([]byte(text))
+			return
+		}
+		control.WriteJSON(w, http.StatusOK, v)
+	}
+}
+
+// refuses answers with an error.
+func refuses(code int, what, text string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { control.WriteError(w, code, what, text) }
+}
+
+func TestAskRefused(t *testing.T) {
+	short := askTime
+	askTime = 300 * time.Millisecond
+	defer func() { askTime = short }()
+	hangs := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
+	one := status.Status{Clients: []status.Client{{ID: 1, Name: "a"}, {ID: 2, Hostname: "a"}, {ID: 3, Name: "b\x1b[2J"}}}
+	old := map[string]http.HandlerFunc{
+		"GET /v1/version": says(control.Version{Version: "v0.1\x1b[2J"}),
+		"/":               refuses(http.StatusNotFound, "not_found", "there is no such path"),
+	}
+	for _, c := range []struct {
+		name     string
+		handlers map[string]http.HandlerFunc
+		args     []string
+		want     string
+	}{
+		{"too old", old, []string{"status"}, "the daemon is of version v0.1[2J, which has no /v1/status: have it become this program with socket_vmnet2 upgrade "},
+		{"too old for a level", old, []string{"log-level"}, "which has no /v1/log-level"},
+		{"no answer", map[string]http.HandlerFunc{"/": hangs}, []string{"status"}, "no answer within 300ms: see the daemon's log"},
+		{"no JSON", map[string]http.HandlerFunc{"/": says("x")}, []string{"status"}, "the answer is not JSON"},
+		{"another JSON", map[string]http.HandlerFunc{"/": says("[1]")}, []string{"status"}, "the daemon answers something else"},
+		{"another level", map[string]http.HandlerFunc{"/": says("{}")}, []string{"log-level"}, "the daemon answers something else: {}"},
+		{"busy", map[string]http.HandlerFunc{"/": refuses(503, "busy", "come\x1b[2J again")}, []string{"clients"}, "come[2J again"},
+		{
+			"not allowed",
+			map[string]http.HandlerFunc{"PUT /v1/log-level": refuses(403, "forbidden", "only root may")},
+			[]string{"log-level", "debug"},
+			"only root may",
+		},
+		{
+			"kick not allowed",
+			map[string]http.HandlerFunc{"GET /v1/status": says(one), "DELETE /": refuses(403, "forbidden", "only root may")},
+			[]string{"kick", "1"},
+			"only root may",
+		},
+		{
+			"kick who has left",
+			map[string]http.HandlerFunc{"GET /v1/status": says(one), "DELETE /": refuses(404, "no_client", "there is no client 1 now")},
+			[]string{"kick", "1"},
+			"there is no client 1 now",
+		},
+		{
+			"kick one of two",
+			map[string]http.HandlerFunc{"GET /v1/status": says(one)},
+			[]string{"kick", "a"},
+			"a could be one of 2 clients, name it by its number: client 1, a; client 2, a",
+		},
+		{"kick nobody", map[string]http.HandlerFunc{"GET /v1/status": says(one)}, []string{"kick", "4"}, "no client 4 is connected"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			d := newFakeDaemon(t, c.handlers)
+			code, stdout, stderr := call(c.args[0], append(c.args[1:], d.socket)...)
+			assert.Equal(t, 1, code)
+			assert.Empty(t, stdout)
+			assert.Contains(t, stderr, "ERROR| "+d.socket)
+			assert.Contains(t, stderr, c.want)
+			assert.NotContains(t, stderr, "\x1b")
+		})
+	}
+}
+
+// TestStatusUnwell: the exit code tells of a serious problem, for text and JSON, and for status alone.
+func TestStatusUnwell(t *testing.T) {
+	s := status.Status{Health: []status.Problem{{Code: "c", Severity: status.Warning}, {Code: "d", Severity: status.Error, Text: "it fails"}}}
+	d := newFakeDaemon(t, map[string]http.HandlerFunc{"/": says(s)})
+	code, stdout, stderr := call("status", d.socket)
+	assert.Equal(t, 2, code)
+	assert.Contains(t, stdout, "error d: it fails")
+	assert.Empty(t, stderr)
+	code, _, _ = call("status", "--json", d.socket)
+	assert.Equal(t, 2, code)
+	code, _, _ = call("clients", d.socket)
+	assert.Zero(t, code)
+	code, _, stderr = call("status", d.socket, "/nowhere/s")
+	assert.Equal(t, 2, code, "the worst counts")
+	assert.Contains(t, stderr, "/nowhere/s: no daemon runs there")
+}
+
+// TestStatusLine: a document of several lines becomes one, and is else left as it is.
+func TestStatusLine(t *testing.T) {
+	for answer, want := range map[string]string{
+		"{\"a\" : 1}\n":   "{\"a\" : 1}\n",
+		"{\"a\":\n 1}\n":  "{\"a\":1}\n",
+		"{\"a\":\"\\n\"}": "{\"a\":\"\\n\"}\n",
+	} {
+		assert.Equal(t, want, string(glance{answer: json.RawMessage(answer)}.line()))
+	}
+}
+
+// someDaemons are what theDaemon finds in a test.
+type someDaemons struct {
+	find.System
+	sockets   []string
+	processes []find.Process
+}
+
+func (s someDaemons) Sockets() (found, looked []string)  { return s.sockets, []string{"/run/*"} }
+func (s someDaemons) Processes() ([]find.Process, error) { return s.processes, nil }
+
+// TestDiscovery: without SOCKET all daemons are shown, and one of several is not guessed.
+func TestDiscovery(t *testing.T) {
+	real := machine
+	defer func() { machine = real }()
+	finds := func(sockets ...string) {
+		machine = func() find.System { return someDaemons{System: real(), sockets: sockets} }
+	}
+
+	finds()
+	for _, args := range [][]string{{"status"}, {"clients"}, {"kick", "1"}, {"log-level"}} {
+		code, stdout, stderr := call(args[0], args[1:]...)
+		assert.Equal(t, 1, code)
+		assert.Empty(t, stdout)
+		assert.Contains(t, stderr, "no daemon was found: neither a process named socket_vmnet2, nor a socket at /run/*. Name the SOCKET")
+	}
+	handlers := map[string]http.HandlerFunc{
+		"GET /v1/status":    says(status.Status{Daemon: status.Daemon{Socket: "here"}}),
+		"GET /v1/log-level": says(control.Level{Level: "info"}),
+	}
+	a, b := newFakeDaemon(t, handlers), newFakeDaemon(t, handlers)
+	listen := func(socket string) {
+		ln, err := net.Listen("unix", socket)
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = ln.Close() })
+	}
+	listen(a.socket)
+	listen(b.socket)
+	finds(a.socket)
+	code, stdout, stderr := call("log-level")
+	assert.Zero(t, code, stderr)
+	assert.Equal(t, "info\n", stdout)
+	finds(a.socket, b.socket)
+	code, stdout, _ = call("status", "--json")
+	assert.Zero(t, code)
+	assert.Equal(t, 2, strings.Count(stdout, "\n"))
+	code, stdout, _ = call("status")
+	assert.Zero(t, code)
+	assert.Equal(t, 2, strings.Count(stdout, " at here\n"))
+	for _, args := range [][]string{{"kick", "1"}, {"log-level"}} {
+		code, _, stderr = call(args[0], args[1:]...)
+		assert.Equal(t, 1, code)
+		assert.Contains(t, stderr, "several daemons run, name the SOCKET of one: ")
+		assert.Contains(t, stderr, a.socket)
+		assert.Contains(t, stderr, b.socket)
+	}
+	old := filepath.Join(t.TempDir(), "s")
+	listen(old)
+	machine = func() find.System {
+		return someDaemons{real(), []string{a.socket}, []find.Process{{PID: 5, Args: []string{"/opt/socket_vmnet/bin/socket_vmnet", old}}}}
+	}
+	code, stdout, stderr = call("status")
+	assert.Zero(t, code, "one that was only found is no error")
+	assert.Contains(t, stdout, " at here\n")
+	assert.Contains(t, stderr, "WARN | "+old+": socket_vmnet serves it (process 5, /opt/socket_vmnet/bin/socket_vmnet)")
+	code, _, stderr = call("status", old)
+	assert.Equal(t, 1, code)
+	assert.Contains(t, stderr, "ERROR| "+old+": socket_vmnet serves it (process 5")
+}
+
+func TestExplainDaemon(t *testing.T) {
+	for _, c := range []struct {
+		d    find.Daemon
+		want string
+	}{
+		{find.Daemon{Socket: "/s", Err: find.ErrNothing}, "/s: no daemon runs there"},
+		{find.Daemon{Socket: "/s", Err: find.ErrNothing, PID: 3, Program: "p"}, "/s: its daemon (process 3, p) runs, but the socket is not there"},
+		{find.Daemon{Socket: "/s", Err: find.ErrStopped}, "/s: nobody listens there"},
+		{find.Daemon{Socket: "/s", Err: find.ErrOld, Old: true}, "/s: socket_vmnet serves it, which"},
+		{find.Daemon{Socket: "/s", Err: find.ErrNoControl, PID: 3, Program: "p\x1b"}, "/s: the daemon (process 3, p) has no control socket: it was started with --runtime-dir=none"},
+		{find.Daemon{Socket: "/s", Err: &fs.PathError{Op: "dial", Path: "/s", Err: fs.ErrPermission}}, "/s: this user may not ask the daemon: use sudo"},
+		{find.Daemon{Control: "/d/control", Err: errors.New("odd")}, "/d: odd"},
+	} {
+		assert.ErrorContains(t, explainDaemon(c.d), c.want)
+	}
+	require.NoError(t, explainDaemon(find.Daemon{}))
+}

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/control"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/find"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/render"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
+)
+
+// watching runs socket_vmnet2 status --watch on p's socket.
+func watching(t *testing.T, p *process, args ...string) *process {
+	t.Helper()
+	w := exec.Command(filepath.Join(binaries, "socket_vmnet2"), append(append([]string{"status", "--watch=0.1"}, args...), p.sock)...)
+	return runDaemon(t, w, p.sock)
+}
+
+// shows waits until its output has text n times.
+func (p *process) shows(t *testing.T, text string, n int) {
+	t.Helper()
+	require.Eventually(t, func() bool { return strings.Count(p.stdout.String(), text) >= n }, patience, 5*time.Millisecond,
+		"%q is not %d times in\n%s\n%s", text, n, p.stdout, p.stderr)
+}
+
+// TestWatch: a daemon is shown again and again, over its end and its start; an interruption ends it in order.
+func TestWatch(t *testing.T) {
+	p := start(t)
+	w, j := watching(t, p), watching(t, p, "--json")
+	w.shows(t, "\nhealth: ", 3)
+	assert.Contains(t, w.stdout.String(), "\n\nsocket_vmnet2 ", "an empty line is between two looks")
+	assert.Contains(t, w.stdout.String(), "NET/S")
+	assert.NotContains(t, w.stdout.String(), "\x1b")
+	code, _ := p.signal(t, syscall.SIGTERM)
+	assert.Zero(t, code)
+	w.shows(t, p.sock+": gone; waiting for it to come back: ", 1)
+	j.says(t, p.sock+": gone; ")
+	again := launch(t, "socket_vmnet2", p.sock)
+	w.shows(t, p.sock+": back after ", 1)
+	j.says(t, p.sock+": back after ")
+	before := strings.Count(w.stdout.String(), "\nhealth: ")
+	w.shows(t, "\nhealth: ", before+2)
+	assert.Equal(t, 1, strings.Count(w.stdout.String(), ": gone; "), "a pipe is told once")
+	assert.Equal(t, 1, strings.Count(w.stdout.String(), ": back after "))
+	code, _ = w.signal(t, os.Interrupt)
+	assert.Zero(t, code)
+	assert.Empty(t, w.stderr.String())
+	code, _ = j.signal(t, syscall.SIGTERM)
+	assert.Zero(t, code)
+	for line := range strings.Lines(j.stdout.String()) {
+		var s status.Status
+		require.NoError(t, json.Unmarshal([]byte(line), &s), line)
+		assert.Contains(t, []int{p.Process.Pid, again.Process.Pid}, s.Daemon.PID)
+	}
+}
+
+// TestWatchUpgrade: it goes on over an upgrade, which is no end.
+func TestWatchUpgrade(t *testing.T) {
+	p := start(t)
+	w := watching(t, p)
+	w.shows(t, "\nhealth: ", 2)
+	code, _, stderr := call("upgrade", p.sock)
+	require.Zero(t, code, stderr)
+	w.shows(t, "upgraded in place once", 2)
+	code, _ = w.signal(t, os.Interrupt)
+	assert.Zero(t, code)
+}
+
+// TestWatchNobody: what is not there at first is an error, not something to wait for.
+func TestWatchNobody(t *testing.T) {
+	code, stdout, stderr := call("status", "--watch", filepath.Join(t.TempDir(), "s"))
+	assert.Equal(t, 1, code)
+	assert.Empty(t, stdout)
+	assert.Contains(t, stderr, "no daemon runs there")
+}
+
+// TestWatchNoReader: when nobody reads any more, it ends.
+func TestWatchNoReader(t *testing.T) {
+	p := start(t)
+	w := exec.Command(filepath.Join(binaries, "socket_vmnet2"), "status", "--watch=0.1", p.sock)
+	out, err := w.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, w.Start())
+	t.Cleanup(func() { _ = w.Process.Kill() })
+	_, err = out.Read(make([]byte, 1))
+	require.NoError(t, err)
+	require.NoError(t, out.Close())
+	require.NoError(t, w.Wait())
+
+	once := exec.Command(filepath.Join(binaries, "socket_vmnet2"), "status", p.sock)
+	once.Stdout, err = os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if errors.Is(err, os.ErrNotExist) {
+		return // Linux has it
+	}
+	require.NoError(t, err)
+	var text strings.Builder
+	once.Stderr = &text
+	require.Error(t, once.Run())
+	assert.Contains(t, text.String(), "standard output: ")
+}
+
+// TestWatched is what is said of a daemon as looks follow each other.
+func TestWatched(t *testing.T) {
+	now := time.Now()
+	pid := func(n int) *status.Status { return &status.Status{Daemon: status.Daemon{PID: n}} }
+	d := find.Daemon{Socket: "/s"}
+	w := &watched{glance: glance{daemon: d, status: pid(1)}}
+	first := w.status
+	w.next(glance{daemon: d, status: pid(1)}, now)
+	assert.Same(t, first, w.before)
+	assert.Empty(t, w.notice)
+	w.next(glance{daemon: d, status: pid(2)}, now)
+	assert.Nil(t, w.before, "another process has no rates yet")
+	assert.Equal(t, "/s: started again", w.notice)
+	for i := range 3 {
+		w.next(glance{daemon: d, err: errors.New("no")}, now.Add(time.Duration(i)*time.Second))
+		assert.Equal(t, now, w.gone)
+		assert.Equal(t, "/s: gone; waiting for it to come back: no", w.notice)
+	}
+	w.next(glance{daemon: d, status: pid(2)}, now.Add(62*time.Second))
+	assert.Equal(t, "/s: back after 1m2s", w.notice)
+	assert.Zero(t, w.gone)
+	assert.Nil(t, w.before)
+}
+
+// TestWatchInterrupted: an interruption while a daemon does not answer is no failure of it.
+func TestWatchInterrupted(t *testing.T) {
+	asked := make(chan struct{}, 100)
+	answers := make(chan struct{}, 1)
+	answers <- struct{}{}
+	d := newFakeDaemon(t, map[string]http.HandlerFunc{"/": func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case <-answers:
+			control.WriteJSON(w, http.StatusOK, status.Status{})
+		case asked <- struct{}{}:
+			<-r.Context().Done()
+		}
+	}})
+	ctx, cancel := context.WithCancel(t.Context())
+	var out strings.Builder
+	v := &viewer{screen: screen{fd: -1}, text: func(*status.Status, render.Options) string { return "look\n" }, every: 10 * time.Millisecond}
+	v.env.Stdout, v.env.Stderr = &out, &out
+	done := make(chan int, 1)
+	go func() {
+		code, err := v.watch(ctx, []find.Daemon{find.One(machine(), d.socket+".d")}, true)
+		assert.NoError(t, err)
+		done <- code
+	}()
+	<-asked
+	cancel()
+	assert.Zero(t, <-done)
+	assert.NotContains(t, out.String(), "gone")
+}
