@@ -36,6 +36,8 @@ var imports = map[string][]string{
 	"internal/status": {},
 	"internal/render": {"internal/status"},
 
+	"internal/metrics": {"internal/status"},
+
 	"internal/lazynet":      {"internal/frame", "internal/vnet"},
 	"internal/antispoof":    {"internal/frame", "internal/vnet"},
 	"internal/bridge":       {"internal/frame", "internal/gate", "internal/vnet"},
@@ -96,7 +98,7 @@ var imports = map[string][]string{
 	"internal/service": {"internal/compat", "internal/install/pathrules", "internal/vnet"},
 
 	"cmd/socket_vmnet2": {
-		"internal/service", "internal/render",
+		"internal/metrics", "internal/service", "internal/render",
 		"internal/antispoof", "internal/freenet",
 		"internal/inherit", "internal/lazynet", "internal/peercred", "internal/status",
 		"internal/compat", "internal/control", "internal/doctor", "internal/find", "internal/handoff", "internal/health", "internal/install", "internal/upgrade", "internal/link", "internal/migrate", "internal/passing", "internal/passing/client", "internal/passing/proto", "internal/perclient", "internal/rundir", "internal/selftest", "internal/state", "internal/usernet", "internal/vnet",
@@ -161,6 +163,9 @@ var direct = map[string]use{
 		"BSD-3-Clause",
 		[]string{"internal/usernet/dhcp", "internal/fakeguest", "internal/vnettest/fakehost", "test/soak"},
 		[]string{"internal/usernet", "internal/selftest", "cmd/socket_vmnet2"},
+	},
+	"github.com/prometheus/client_golang": {
+		"Apache-2.0", []string{"internal/metrics"}, nil,
 	},
 	"github.com/kardianos/service": {"Zlib", []string{"internal/service"}, nil},
 	"github.com/goccy/go-yaml":     {"MIT", []string{"internal/migrate"}, []string{"*"}},
