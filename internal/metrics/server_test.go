@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// patience is how long a test waits for what must happen.
+const patience = 20 * time.Second
+
+// serve serves full's metrics on a port of its own.
+func serve(t *testing.T, anyHost bool) string {
+	ln, err := Listen(netip.MustParseAddrPort("127.0.0.1:0"))
+	require.NoError(t, err)
+	s := NewServer(ln, Handler(full, nil), anyHost, slog.New(slog.DiscardHandler))
+	s.Run()
+	t.Cleanup(s.Close)
+	return s.Addr().String()
+}
+
+// ask sends text and returns the answer.
+func ask(t *testing.T, addr, text string) *http.Response {
+	t.Helper()
+	c, err := net.Dial("tcp", addr)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	require.NoError(t, c.SetDeadline(time.Now().Add(patience)))
+	_, err = io.WriteString(c, text)
+	require.NoError(t, err)
+	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+	require.NoError(t, err)
+	return resp
+}
+
+func TestServer(t *testing.T) {
+	addr := serve(t, false)
+	for _, tt := range []struct {
+		name, request string
+		want          int
+	}{
+		{"metrics", "GET /metrics HTTP/1.1\r\nHost: " + addr + "\r\n\r\n", http.StatusOK},
+		{"no headers wanted", "HEAD /metrics HTTP/1.1\r\nHost: " + addr + "\r\n\r\n", http.StatusOK},
+		{"localhost", "GET /metrics HTTP/1.1\r\nHost: LocalHost:9105\r\n\r\n", http.StatusOK},
+		{"IPv6", "GET /metrics HTTP/1.1\r\nHost: [::1]:9105\r\n\r\n", http.StatusOK},
+		{"IPv6 without a port", "GET /metrics HTTP/1.1\r\nHost: [::1]\r\n\r\n", http.StatusOK},
+		{"HTTP/1.0", "GET /metrics HTTP/1.0\r\n\r\n", http.StatusOK},
+		{"a body", "GET /metrics HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\nabc", http.StatusOK},
+		{"another's name", "GET /metrics HTTP/1.1\r\nHost: evil.example:9105\r\n\r\n", http.StatusMisdirectedRequest},
+		{"looks like localhost", "GET /metrics HTTP/1.1\r\nHost: localhost.evil.example\r\n\r\n", http.StatusMisdirectedRequest},
+		{"looks like an address", "GET /metrics HTTP/1.1\r\nHost: 127.0.0.1.evil.example\r\n\r\n", http.StatusMisdirectedRequest},
+		{"no host", "GET /metrics HTTP/1.1\r\n\r\n", http.StatusBadRequest},
+		{"elsewhere", "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", http.StatusNotFound},
+		{"the control socket's", "GET /v1/version HTTP/1.1\r\nHost: localhost\r\n\r\n", http.StatusNotFound},
+		{"pprof", "GET /debug/pprof/ HTTP/1.1\r\nHost: localhost\r\n\r\n", http.StatusNotFound},
+		{"changing", "POST /metrics HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n", http.StatusNotFound},
+		{"deleting", "DELETE /v1/clients/1 HTTP/1.1\r\nHost: localhost\r\n\r\n", http.StatusNotFound},
+		{"not HTTP", "hello\r\n\r\n", http.StatusBadRequest},
+		{"header too long", "GET /metrics HTTP/1.1\r\nHost: localhost\r\nX: " + strings.Repeat("x", 64<<10) + "\r\n\r\n", http.StatusRequestHeaderFieldsTooLarge},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			resp := ask(t, addr, tt.request)
+			defer resp.Body.Close()
+			assert.Equal(t, tt.want, resp.StatusCode)
+			b, err := io.ReadAll(resp.Body)
+			if tt.name != "header too long" { // whose rest is unread, so the end is a reset
+				require.NoError(t, err)
+			}
+			assert.Equal(t, tt.want == http.StatusOK && !strings.HasPrefix(tt.request, "HEAD"), strings.Contains(string(b), "socket_vmnet2_clients 1"))
+			assert.True(t, resp.Close || resp.ProtoMinor == 0, "one request per connection")
+		})
+	}
+}
+
+func TestAnyHost(t *testing.T) {
+	resp := ask(t, serve(t, true), "GET /metrics HTTP/1.1\r\nHost: builder.example:9105\r\n\r\n")
+	defer resp.Body.Close()
+	assert.Equal(t, http.StatusOK, resp.StatusCode)
+}
+
+// TestPortInUse says what to do.
+func TestPortInUse(t *testing.T) {
+	_, err := Listen(netip.MustParseAddrPort(serve(t, false)))
+	assert.ErrorContains(t, err, "another program uses that port; end it or give --metrics-listen another port")
+	_, err = Listen(netip.MustParseAddrPort("192.0.2.1:0"))
+	assert.ErrorContains(t, err, "this host does not have that address")
+}
+
+// TestSilentCrowd: a thousand connections that ask nothing, or a byte at a time, keep nobody from being served, and no more than a few of
+// them stay.
+func TestSilentCrowd(t *testing.T) {
+	addr := serve(t, false)
+	var crowd []net.Conn
+	defer func() {
+		for _, c := range crowd {
+			_ = c.Close()
+		}
+	}()
+	for i := range 1000 {
+		c, err := net.Dial("tcp", addr)
+		require.NoError(t, err)
+		crowd = append(crowd, c)
+		_, _ = io.WriteString(c, "GET /metrics HTTP/1.1\r\nX: "[:i%20])
+		if i%100 != 99 {
+			continue
+		}
+		resp := ask(t, addr, "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
+		assert.Equal(t, http.StatusOK, resp.StatusCode)
+		_, err = io.Copy(io.Discard, resp.Body)
+		require.NoError(t, err)
+		_ = resp.Body.Close()
+	}
+	// The last ones are still there, until their time is over.
+	for _, c := range crowd {
+		require.NoError(t, c.SetReadDeadline(time.Now().Add(patience)))
+		_, err := io.Copy(io.Discard, c)
+		require.NotErrorIs(t, err, errTimeout)
+	}
+}
+
+// errTimeout is what a deadline of a connection makes.
+var errTimeout = func() error {
+	c, _ := net.Pipe()
+	_ = c.SetDeadline(time.Unix(1, 0))
+	_, err := c.Read(make([]byte, 1))
+	return err
+}()
+
+// TestDeafCrowd: who asks and does not read the answer takes a place until his time is over, and no more than his place.
+func TestDeafCrowd(t *testing.T) {
+	ln, err := Listen(netip.MustParseAddrPort("127.0.0.1:0"))
+	require.NoError(t, err)
+	hold := make(chan struct{})
+	var entered sync.WaitGroup
+	entered.Add(maxConns)
+	h := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		entered.Done()
+		<-hold
+		_, _ = io.WriteString(w, "done")
+	})
+	s := NewServer(ln, h, false, slog.New(slog.DiscardHandler))
+	s.Run()
+	defer s.Close()
+	var conns []net.Conn
+	dial := func() net.Conn {
+		c, err := net.Dial("tcp", ln.Addr().String())
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = c.Close() })
+		require.NoError(t, c.SetDeadline(time.Now().Add(patience)))
+		_, err = io.WriteString(c, "GET /metrics HTTP/1.0\r\n\r\n")
+		require.NoError(t, err)
+		return c
+	}
+	for range maxConns {
+		conns = append(conns, dial())
+	}
+	entered.Wait()
+	_, err = dial().Read(make([]byte, 1)) // no place left
+	require.Error(t, err)
+	require.NotErrorIs(t, err, errTimeout)
+	close(hold)
+	for _, c := range conns {
+		b, err := io.ReadAll(c)
+		require.NoError(t, err)
+		assert.True(t, strings.HasSuffix(string(b), "done"), "%s", b)
+	}
+}
+
+// TestClose ends connections in whatever state, and frees the port.
+func TestClose(t *testing.T) {
+	ln, err := Listen(netip.MustParseAddrPort("127.0.0.1:0"))
+	require.NoError(t, err)
+	s := NewServer(ln, Handler(full, nil), false, slog.New(slog.DiscardHandler))
+	s.Run()
+	c, err := net.Dial("tcp", ln.Addr().String())
+	require.NoError(t, err)
+	defer c.Close()
+	_, err = fmt.Fprint(c, "GET /metrics HTTP/1.1\r\n")
+	require.NoError(t, err)
+	s.Close()
+	require.NoError(t, c.SetDeadline(time.Now().Add(patience)))
+	_, err = c.Read(make([]byte, 1))
+	require.Error(t, err)
+	require.NotErrorIs(t, err, errTimeout)
+	again, err := Listen(netip.MustParseAddrPort(ln.Addr().String()))
+	require.NoError(t, err)
+	_ = again.Close()
+
+	var none *Server
+	none.Run()
+	none.Close()
+	assert.Nil(t, none.Listener())
+}
