@@ -14,6 +14,7 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/control"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/inherit"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/metrics"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/upgrade"
 )
 
@@ -57,7 +58,8 @@ func controlOptions(cfg *compat.Config, began time.Time, log *slog.Logger, up fu
 // routes are what the control socket answers beyond what every daemon does.
 func (d *daemon) routes() map[string]http.Handler {
 	return map[string]http.Handler{
-		"POST /v1/capture": d.captureHandler(d.newCaptures()),
+		"GET " + metrics.Path: metrics.Handler(d.describe, d.log),
+		"POST /v1/capture":    d.captureHandler(d.newCaptures()),
 	}
 }
 

@@ -71,6 +71,9 @@ func (d *daemon) describeDaemon(now time.Time) status.Daemon {
 	if p := d.self.stateFile.Load(); p != nil {
 		s.StateFile = *p
 	}
+	if d.metrics != nil {
+		s.Metrics = d.metrics.Addr().String()
+	}
 	if d.cfg.PidfileSet {
 		s.Pidfile = absolute(d.cfg.Pidfile)
 	}

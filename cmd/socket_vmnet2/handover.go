@@ -49,6 +49,7 @@ type saved struct {
 	Manager string               `json:"manager"` // address of the service manager
 	Guards  *antispoof.Saved     `json:"guards,omitempty"`
 	Level   string               `json:"log_level,omitempty"`
+	Metrics int                  `json:"metrics,omitempty"` // the listener for Prometheus; 0: there is none
 
 	Upgrades int                   `json:"upgrades,omitempty"` // before this one
 	Server   perclient.SavedServer `json:"server,omitzero"`
@@ -79,6 +80,7 @@ func (d *daemon) pause(ctx context.Context, v *saved) error {
 	d.manager.Reloading()
 	d.accept.stop(link.ErrLeave)
 	d.control.pause()
+	d.metrics.Pause()
 	d.extras.pauseRequests()
 	ctx, cancel := context.WithTimeoutCause(ctx, standTime, fmt.Errorf("it took longer than %v", standTime))
 	defer cancel()
@@ -133,6 +135,9 @@ func (d *daemon) save(o *handoff.Out, v *saved, call *control.Call) (err error) 
 	if err := d.extras.save(o, d.control); err != nil {
 		return err
 	}
+	if err := d.saveMetrics(o, v); err != nil {
+		return err
+	}
 	return o.Put(section, v)
 }
 
@@ -151,6 +156,7 @@ func (d *daemon) resume(ctx context.Context) {
 	d.server.Resume()
 	d.extras.resume()
 	d.control.resume()
+	d.metrics.Resume()
 	d.acceptAll(ctx, func(context.Context) { d.tellReady() })
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/health"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/inherit"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/lazynet"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/metrics"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/state"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/upgrade"
@@ -57,7 +58,8 @@ type daemon struct {
 	health  *health.Monitor // as server
 	extras  *extras         // nil when they are not to be had
 	control *controller
-	failed  chan error // why the daemon cannot go on; of one
+	metrics *metrics.Server // nil without --metrics-listen
+	failed  chan error      // why the daemon cannot go on; of one
 
 	// changing is held while an upgrade or the stop changes what follows.
 	changing sync.Mutex
@@ -139,6 +141,9 @@ func (d *daemon) start(ctx context.Context) (err error) {
 		d.log.Warn(w)
 	}
 	if err = d.prepare(); err != nil {
+		return err
+	}
+	if err = d.openMetrics(); err != nil {
 		return err
 	}
 	if err = d.takeGiven(); err != nil {
@@ -223,6 +228,7 @@ func (d *daemon) run(ctx context.Context) error {
 	d.extras.run()
 	d.changing.Lock() // an upgrade may be asked for from here on
 	d.control.run(ctx)
+	d.metrics.Run()
 	if d.given.Has(inherit.Stream) && d.then == nil {
 		d.then = func(context.Context) { d.fail(d.ready()) }
 	}
@@ -274,6 +280,7 @@ func (d *daemon) stop() {
 	}
 	d.extras.close(limit)
 	d.control.close(limit)
+	d.metrics.Close()
 	d.given.Close()
 	select {
 	case <-closed:

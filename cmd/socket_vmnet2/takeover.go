@@ -62,6 +62,7 @@ func (d *daemon) takeOver(ctx context.Context, in *handoff.In) (err error) {
 	d.extras, fd = takeExtras(d, in)
 	d.control = takeControl(in, fd, d.controlOptions())
 	d.control.answering(call)
+	d.takeMetrics(in, v.Metrics)
 	d.server.Restored()
 	sessions := d.server.Sessions()
 	d.then = func(ctx context.Context) { d.answer(ctx, call, in.From(), &v, sessions) }

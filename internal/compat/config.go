@@ -131,6 +131,9 @@ type Config struct {
 	AntiSpoof  bool // clients send from their own addresses only
 	DNSRecords []DNSRecord
 
+	MetricsListen   netip.AddrPort // of this host alone unless MetricsAnywhere; zero: no such port
+	MetricsAnywhere bool
+
 	buildConfig // what only some builds of this program know
 
 	LogFormat string // LogPlain, LogText or LogJSON

@@ -43,6 +43,9 @@ func (s *settings) finish() error {
 	if err := s.checkNAT66(); err != nil {
 		return err
 	}
+	if err := s.checkMetrics(); err != nil {
+		return err
+	}
 	return s.checkNetworkOptions()
 }
 

@@ -13,7 +13,7 @@ import (
 // take them.
 var notOfNetwork = []string{
 	"socket-group", "socket-user", "socket-mode", "queue-size", "max-clients", "state-dir", "runtime-dir",
-	"allow-uid", "pidfile", "log-format", "log-level", "list-interfaces", "help", "version",
+	"allow-uid", "pidfile", "log-format", "log-level", "metrics-listen", "metrics-anywhere", "list-interfaces", "help", "version",
 }
 
 // Subcommand takes a command line apart that asks for a subcommand: only the new program has them, and only its first

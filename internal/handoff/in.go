@@ -92,6 +92,24 @@ func (i *In) UnixListener(fd int) (*net.UnixListener, error) {
 	return ul, nil
 }
 
+// TCPListener takes descriptor fd over as a listening TCP socket. The listener's own descriptor has another number.
+func (i *In) TCPListener(fd int) (*net.TCPListener, error) {
+	f, err := i.File(fd)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // the listener has a duplicate
+	ln, err := net.FileListener(f)
+	if err != nil {
+		return nil, fmt.Errorf("take descriptor %d over as a listener: %w", fd, err)
+	}
+	tl, ok := ln.(*net.TCPListener)
+	if !ok {
+		return nil, errors.Join(fmt.Errorf("take descriptor %d over as a listener: it is no TCP socket", fd), ln.Close())
+	}
+	return tl, nil
+}
+
 // CloseRest closes what nobody took.
 func (i *In) CloseRest() {
 	for _, fd := range i.left {

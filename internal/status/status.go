@@ -37,6 +37,7 @@ type Daemon struct {
 	RuntimeDir string    `json:"runtime_dir,omitempty"`
 	StateFile  string    `json:"state_file,omitempty"` // empty: nothing is kept over a restart
 	Pidfile    string    `json:"pidfile,omitempty"`
+	Metrics    string    `json:"metrics,omitempty"` // address and port where Prometheus can ask
 	Started    time.Time `json:"started"`
 	Uptime     float64   `json:"uptime_s"`
 	Upgrades   int       `json:"upgrades"` // in place, since the start

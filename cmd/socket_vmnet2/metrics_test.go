@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// scrape is the daemon's metrics, from its control socket, or from an address that is not empty.
+func (p *process) scrape(t *testing.T, addr string) string {
+	t.Helper()
+	tr := &http.Transport{DialContext: func(ctx context.Context, network, a string) (net.Conn, error) {
+		if addr == "" {
+			network, a = "unix", p.sock+".d/control"
+		}
+		return new(net.Dialer).DialContext(ctx, network, a)
+	}}
+	defer tr.CloseIdleConnections()
+	host := addr
+	if addr == "" {
+		host = "localhost"
+	}
+	resp, err := (&http.Client{Transport: tr, Timeout: patience}).Get("http://" + host + "/metrics")
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusOK, resp.StatusCode, string(b))
+	assert.True(t, strings.HasPrefix(resp.Header.Get("Content-Type"), "text/plain"), resp.Header)
+	return string(b)
+}
+
+// metric is the value of a series in a scrape, -1 if there is none.
+func metric(t *testing.T, scrape, series string) float64 {
+	t.Helper()
+	for line := range strings.Lines(scrape) {
+		if rest, ok := strings.CutPrefix(line, series+" "); ok {
+			v, err := strconv.ParseFloat(strings.TrimSpace(rest), 64)
+			require.NoError(t, err)
+			return v
+		}
+	}
+	return -1
+}
+
+// metricsAddr is where the daemon says that its metrics are.
+func (p *process) metricsAddr(t *testing.T) string {
+	t.Helper()
+	re := regexp.MustCompile(`metrics can be read url=http://(\S+)/metrics`)
+	require.Eventually(t, func() bool { return re.MatchString(p.stderr.String()) }, patience, time.Millisecond)
+	return re.FindStringSubmatch(p.stderr.String())[1]
+}
+
+// TestMetrics: both ways tell the same, what a client did is in them, and it is not forgotten when the client leaves.
+func TestMetrics(t *testing.T) {
+	p := start(t, "--metrics-listen=127.0.0.1:0")
+	addr := p.metricsAddr(t)
+	tk := p.talkers(t)
+	tk.check("hello")
+	for _, from := range []string{"", addr} {
+		s := p.scrape(t, from)
+		assert.Equal(t, 2.0, metric(t, s, "socket_vmnet2_clients"))
+		assert.Equal(t, 1.0, metric(t, s, "socket_vmnet2_network_up"))
+		assert.Contains(t, s, `socket_vmnet2_network_info{backend="`)
+		assert.Contains(t, s, `mac="02:00:00:00:00:a1"`)
+		assert.Positive(t, metric(t, s, "process_open_fds")*metric(t, s, "go_goroutines"))
+	}
+	before := p.scrape(t, addr)
+	_ = tk.a.Close()
+	_ = tk.b.Close()
+	require.Eventually(t, func() bool { return metric(t, p.scrape(t, ""), "socket_vmnet2_clients") == 0 }, patience, 10*time.Millisecond)
+	after := p.scrape(t, addr)
+	assert.NotContains(t, after, "socket_vmnet2_client_info{")
+	counters := 0
+	for line := range strings.Lines(before) {
+		series, _, _ := strings.Cut(line, " ")
+		if name, _, _ := strings.Cut(series, "{"); !strings.HasSuffix(name, "_total") || strings.Contains(series, "client=") {
+			continue
+		}
+		counters++
+		assert.GreaterOrEqual(t, metric(t, after, series), metric(t, before, series), series)
+	}
+	assert.Greater(t, counters, 10)
+	assert.Positive(t, metric(t, after, "socket_vmnet2_network_transmit_packets_total"))
+}
+
+// TestMetricsPortInUse: the daemon does not start, and nothing is left behind.
+func TestMetricsPortInUse(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer ln.Close()
+	dir := t.TempDir()
+	r := refused(t, dir, "socket_vmnet2", "--backend=usernet", "--state-dir="+dir+"/state", "--pidfile="+dir+"/pid",
+		"--metrics-listen="+ln.Addr().String(), dir+"/s")
+	assert.Contains(t, r.stderr, "ERROR| listen for metrics at "+ln.Addr().String()+": another program uses that port; end it or give --metrics-listen another port")
+	r = refused(t, dir, "socket_vmnet2", "--backend=usernet", "--metrics-listen=0.0.0.0:0", dir+"/s")
+	assert.Contains(t, r.stderr, "--metrics-anywhere")
+}
+
+// TestMetricsUpgrade: the port stays, nobody is refused, and counters go on.
+func TestMetricsUpgrade(t *testing.T) {
+	p, path := startOwn(t, "--metrics-listen=127.0.0.1:0")
+	addr := p.metricsAddr(t)
+	tk := p.talkers(t)
+	tk.check("before")
+	before := p.scrape(t, addr)
+
+	stop := make(chan struct{})
+	var refusals, answers int
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			c, err := net.Dial("tcp", addr)
+			if err != nil {
+				refusals++
+				continue
+			}
+			_ = c.SetDeadline(time.Now().Add(patience))
+			_, _ = io.WriteString(c, "GET /metrics HTTP/1.1\r\nHost: "+addr+"\r\n\r\n")
+			if resp, err := http.ReadResponse(bufio.NewReader(c), nil); err == nil {
+				_ = resp.Body.Close()
+				answers++
+			}
+			_ = c.Close()
+		}
+	})
+	replaceProgram(t, path)
+	_, stderr, err := p.upgrade(t)
+	close(stop)
+	wg.Wait()
+	require.NoError(t, err, stderr)
+	assert.Zero(t, refusals)
+	assert.Positive(t, answers)
+	tk.check("after")
+	after := p.scrape(t, addr)
+	assert.Equal(t, 1.0, metric(t, after, "socket_vmnet2_upgrades_total"))
+	for _, series := range []string{
+		"socket_vmnet2_network_transmit_packets_total", "socket_vmnet2_network_receive_bytes_total", "socket_vmnet2_client_connects_total",
+		"socket_vmnet2_start_time_seconds",
+	} {
+		assert.GreaterOrEqual(t, metric(t, after, series), metric(t, before, series), series)
+	}
+	if c, err := net.Dial("tcp", addr); assert.NoError(t, err) { // silent at the stop
+		defer c.Close()
+	}
+	code, _ := p.signal(t, stopSignals[2])
+	assert.Zero(t, code)
+	_, err = net.Dial("tcp", addr)
+	assert.Error(t, err)
+}
