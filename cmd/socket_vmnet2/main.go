@@ -22,6 +22,7 @@ func main() {
 // subcommands are what the first argument of socket_vmnet2 can ask for in place of the daemon. They get the arguments behind
 // it and return the exit code.
 var subcommands = map[string]func(args []string, env compat.IO) int{
+	"capture":   runCapture,
 	"clients":   runClients,
 	"doctor":    runDoctor,
 	"exec":      runExec,

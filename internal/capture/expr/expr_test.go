@@ -64,6 +64,9 @@ func tcpdump(t *testing.T) []string {
 	}
 	path, err := exec.LookPath("tcpdump")
 	if err != nil {
+		if os.Getenv("CI") != "" {
+			require.NoError(t, err)
+		}
 		t.Skip("needs tcpdump: test/e2e/setup.sh tools")
 	}
 	return []string{path}

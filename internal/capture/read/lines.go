@@ -150,16 +150,16 @@ func arp(a *layers.ARP) string {
 
 // dhcp is the message's type, and the address that it gives.
 func dhcp(d *layers.DHCPv4) string {
-	text := " DHCP"
+	kind := ""
 	for _, o := range d.Options {
 		if o.Type == layers.DHCPOptMessageType && len(o.Data) == 1 {
-			text += " " + strings.ToLower(layers.DHCPMsgType(o.Data[0]).String())
+			kind = " " + strings.ToLower(layers.DHCPMsgType(o.Data[0]).String())
 		}
 	}
 	if ip, ok := netip.AddrFromSlice(d.YourClientIP); ok && !ip.IsUnspecified() {
-		text += " " + ip.String()
+		return " DHCP" + kind + " " + ip.String()
 	}
-	return text
+	return " DHCP" + kind
 }
 
 // tcpFlags are letters, as tcpdump has them.

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/capture"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/capture/expr"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/capture/read"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/find"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+)
+
+// captureText is the usage text.
+const captureText = `Usage: socket_vmnet2 capture [--client=CLIENT]... [--write=FILE] [--overwrite] [--snaplen=N] [--count=N]
+       [--socket=SOCKET] [FILTER]...
+Shows the frames of a running daemon's clients, or writes them in the format pcapng, which Wireshark, tshark and tcpdump read.
+The clients notice nothing: frames that cannot be kept are left out and counted. It needs to be called by root or the
+daemon's user, and goes on until it is interrupted.
+
+--client=CLIENT                        of this client only: its number, name, Ethernet or IP address, as socket_vmnet2 clients
+                                       shows them. May be given several times. Otherwise it is all clients, also those that
+                                       connect later
+-w, --write=FILE                       write pcapng to FILE, which must not exist unless it is a FIFO or a device; - is the
+                                       standard output. Otherwise print a line for each frame
+--overwrite                            replace a FILE that exists
+-s, --snaplen=N                        keep the first N bytes of each frame, from 14 to 69632 (default: all)
+-c, --count=N                          end after N frames
+--socket=SOCKET                        of the daemon at SOCKET, where several run
+-h, --help                             print this text and end
+
+FILTER is in the syntax of tcpdump, see pcap-filter(7). tcpdump compiles it; without it only simple filters are understood.
+Each client is an interface in the file. A frame that one client sends to another is there twice, once at each.
+
+Exit code: 0 it was interrupted, the reader has gone or the count is reached, 1 anything else, with what was captured in FILE
+`
+
+// captureEnd is how long the end of a capture waits for what the daemon still has.
+const captureEnd = 3 * time.Second
+
+// runCapture is the subcommand: args are what follows its name.
+func runCapture(args []string, env compat.IO) int {
+	return subcommand{
+		name:  "capture",
+		usage: captureText,
+		flags: []cli.Flag{
+			&cli.StringSliceFlag{Name: "client"},
+			&cli.StringFlag{Name: "write", Aliases: []string{"w"}},
+			&cli.BoolFlag{Name: "overwrite"},
+			&cli.IntFlag{Name: "snaplen", Aliases: []string{"s"}},
+			&cli.Uint64Flag{Name: "count", Aliases: []string{"c"}},
+			&cli.StringFlag{Name: "socket"},
+		},
+		action: func(c *cli.Context) (int, error) { return 0, captureAction(c, env) },
+	}.run(args, env)
+}
+
+// captureAction does what a command line of known options asks for. Everything is checked before anything is opened.
+func captureAction(c *cli.Context, env compat.IO) error {
+	if err := checkCapture(c, env); err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(c.Context, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	q, err := captureFilter(ctx, c)
+	if err != nil {
+		return err
+	}
+	var sockets []string
+	if c.IsSet("socket") {
+		sockets = []string{c.String("socket")}
+	}
+	d, err := theDaemon(sockets, env)
+	if err != nil {
+		return err
+	}
+	if q.Clients, err = captureClients(ctx, d, c.StringSlice("client")); err != nil {
+		return err
+	}
+	out, err := openCapture(ctx, c.String("write"), c.Bool("overwrite"), env.Stdout)
+	if err != nil {
+		return err
+	}
+	s, err := startCapture(ctx, d, q)
+	if err != nil {
+		return errors.Join(err, out.discard())
+	}
+	if err := out.begin(); err != nil {
+		s.close()
+		return err
+	}
+	_, _ = fmt.Fprintf(env.Stderr, "capturing at %s; interrupt to end\n", nameOf(d))
+	return follow(ctx, s, out, env.Stderr)
+}
+
+// checkCapture refuses values that cannot be.
+func checkCapture(c *cli.Context, env compat.IO) error {
+	n := c.Int("snaplen")
+	switch {
+	case c.IsSet("snaplen") && (n < frame.MinLen || n > frame.MaxLen):
+		return errUsage{fmt.Errorf("--snaplen=%d is not between %d and %d", n, frame.MinLen, frame.MaxLen)}
+	case c.IsSet("count") && c.Uint64("count") == 0:
+		return errUsage{errors.New("--count=0 would capture nothing")}
+	case c.IsSet("write") && c.String("write") == "":
+		return errUsage{errors.New("--write has no FILE")}
+	case c.Bool("overwrite") && !c.IsSet("write"):
+		return errUsage{errors.New("--overwrite goes with --write=FILE")}
+	case c.String("write") == "-" && screenOf(env).fd >= 0:
+		return errUsage{errors.New("standard output is a terminal, which cannot show pcapng: have another program read it, or leave --write out")}
+	}
+	for _, a := range c.Args().Slice() {
+		if len(a) > 1 && a[0] == '-' && (a[1] == '-' || a[1] >= 'a' && a[1] <= 'z') {
+			return errUsage{fmt.Errorf("%s is in the filter; options are in front of it", printable(a))}
+		}
+	}
+	return nil
+}
+
+// captureFilter is the request as far as it does not depend on the daemon.
+func captureFilter(ctx context.Context, c *cli.Context) (q capture.Request, err error) {
+	q = capture.Request{SnapLen: c.Int("snaplen"), Count: c.Uint64("count")}
+	program, err := expr.Compile(ctx, strings.Join(c.Args().Slice(), " "), expr.Tcpdump)
+	if err != nil {
+		return q, errors.New(printable(err.Error()))
+	}
+	for _, i := range program {
+		q.Filter = append(q.Filter, capture.Instruction{Op: i.Op, JT: i.Jt, JF: i.Jf, K: i.K})
+	}
+	return q, nil
+}
+
+// captureClients are the numbers of the clients that are named.
+func captureClients(ctx context.Context, d find.Daemon, names []string) (ids []uint64, err error) {
+	if len(names) == 0 {
+		return nil, nil
+	}
+	s, err := askStatus(ctx, d)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		client, err := choose(s.Clients, name)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", nameOf(d), err)
+		}
+		ids = append(ids, client.ID)
+	}
+	return ids, nil
+}
+
+// follow writes what comes until it ends, or ctx is done, and tells how much it was.
+func follow(ctx context.Context, s *captureStream, out *captureOutput, said io.Writer) error {
+	defer s.close()
+	defer context.AfterFunc(ctx, s.end)()
+	counts, err := out.copy(s.body())
+	err = out.finish(counts, err)
+	var werr *read.WriteError
+	switch {
+	case errors.As(err, &werr) && errors.Is(err, syscall.EPIPE):
+		return nil // who read it has seen enough
+	case errors.As(err, &werr):
+		return fmt.Errorf("write %s: %w: the capture ended, with %s in it", out.name, werr.Err, framesText(counts.Frames))
+	}
+	r := s.result(counts)
+	_, _ = fmt.Fprintf(said, "%s captured, %d dropped\n", framesText(counts.Frames), r.dropped)
+	switch {
+	case ctx.Err() != nil, err == nil && r.orderly:
+		return nil
+	case r.reason != "":
+		return errors.New("the capture ended: " + printable(r.reason))
+	case err == nil || errors.Is(err, io.ErrUnexpectedEOF):
+		return errors.New("the capture ended: the daemon ended the connection: see its log, and whether it runs")
+	}
+	return err
+}
+
+func framesText(n uint64) string {
+	if n == 1 {
+		return "1 frame"
+	}
+	return fmt.Sprintf("%d frames", n)
+}
