@@ -58,6 +58,7 @@ var onBoth = []string{
 	"TestForgeries", "TestHonestGuests", "TestOneStaticAddress", "TestDeclaredAddress", "TestLeasesAreKept",
 	"TestAddressesOverAnUpgrade",
 	"TestUpgradeUnderLoad", "TestUpgradeThatCannotExec", "TestStopDuringAnUpgrade",
+	"TestDescriptionOverAnUpgrade", "TestDescribeAtAnyTime", "TestDescribesVmnet",
 	"TestUpgradeOfAllKinds", "TestUpgradeKeepsWhatEndsAClient", "TestFailedUpgradeKeepsAllKinds",
 	"TestGuestWithoutAddress", "TestTwoGuestsOneAddress",
 	"TestOnVmnet",
@@ -71,7 +72,7 @@ func TestOnSimulator(t *testing.T) { onSimulatorToo(t, onBoth) }
 func TestOnSimulatorLocally(t *testing.T) {
 	onSimulatorToo(t, []string{
 		"TestConformance", "TestDatagramConformance", "TestDeafClientHarmsNobody", "TestForgedAddresses", "TestForgeries",
-		"TestHonestGuests", "TestStopIsInTimeWhateverClientsDo", "TestUpgradeUnderLoad", "TestUpgradeOfAllKinds", "TestSwitchedLocally",
+		"TestHonestGuests", "TestStopIsInTimeWhateverClientsDo", "TestUpgradeUnderLoad", "TestUpgradeOfAllKinds", "TestSwitchedLocally", "TestDescribesVmnet",
 	}, locallyEnv+"=1")
 }
 
