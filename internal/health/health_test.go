@@ -401,7 +401,7 @@ func TestOverlap(t *testing.T) {
 	p := w.look(t)[status.SubnetOverlap]
 	assert.Equal(t, 2, asked)
 	assert.Equal(t, status.Warning, p.Severity)
-	assert.Contains(t, p.Text, "This network is 192.168.105.0/24, and so is, in part or whole, wg0 192.168.105.7/24: guests cannot reach what is there.")
+	assert.Contains(t, p.Text, "This network, 192.168.105.0/24, overlaps wg0 192.168.105.7/24: guests cannot reach what is there.")
 	assert.Contains(t, p.Fix, "    --vmnet-gateway=192.168.107.1")
 	assert.Equal(t, 1, strings.Count(w.log.String(), "level=WARN"))
 	w.look(t)

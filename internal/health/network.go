@@ -110,7 +110,7 @@ func subnetOverlap(v *view) []finding {
 	}
 	return []finding{{Problem: status.Problem{
 		Code: status.SubnetOverlap, Severity: status.Warning, Fix: fix,
-		Text: fmt.Sprintf("This network is %s, and so is, in part or whole, %s: %s.", n.Subnet, strings.Join(others, ", "), consequence),
+		Text: fmt.Sprintf("This network, %s, overlaps %s: %s.", n.Subnet, strings.Join(others, ", "), consequence),
 	}, of: n.Subnet.String()}}
 }
 
