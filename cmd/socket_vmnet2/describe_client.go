@@ -42,6 +42,9 @@ func (d *daemon) describeClient(i perclient.Info, now time.Time) status.Client {
 	if i.Err != nil {
 		c.Error = i.Err.Error()
 	}
+	if w.IP.IsValid() {
+		c.IPSeen = w.Claimed.UTC()
+	}
 	if !w.Waiting.IsZero() {
 		c.DHCP.Waiting = seconds(now.Sub(w.Waiting))
 	}

@@ -70,8 +70,8 @@ func (v *view) quarrel(ip netip.Addr, users []*status.Client) []*status.Client {
 	}
 	var claims []time.Time
 	for _, c := range list {
-		if s := v.sights[c.ID]; s.ip == ip && !s.claimed.IsZero() {
-			claims = append(claims, s.claimed)
+		if !c.IPSeen.IsZero() {
+			claims = append(claims, c.IPSeen)
 		}
 	}
 	slices.SortFunc(claims, time.Time.Compare)

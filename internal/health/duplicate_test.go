@@ -21,7 +21,7 @@ func (w *world) claim(id uint64, ip string) {
 	a := netip.MustParseAddr(ip)
 	for i := range w.Clients {
 		if c := &w.Clients[i]; c.ID == id {
-			c.IP = a
+			c.IP, c.IPSeen = a, w.Now
 			mac, _ := net.ParseMAC(c.MAC)
 			w.m.Seen(id, watch.Snapshot{MAC: mac, IP: a, Claimed: w.Now})
 		}

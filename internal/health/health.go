@@ -10,7 +10,6 @@ package health
 
 import (
 	"log/slog"
-	"maps"
 	"net/netip"
 	"sync"
 	"time"
@@ -78,7 +77,6 @@ type Monitor struct {
 type sight struct {
 	mac     [6]byte
 	ip      netip.Addr
-	claimed time.Time // ip
 	waiting bool
 	told    bool // that it waits for too long was logged
 }
@@ -93,7 +91,7 @@ func (m *Monitor) Seen(id uint64, s watch.Snapshot) {
 	if m == nil {
 		return
 	}
-	now := sight{ip: s.IP, claimed: s.Claimed, waiting: !s.Waiting.IsZero()}
+	now := sight{ip: s.IP, waiting: !s.Waiting.IsZero()}
 	copy(now.mac[:], s.MAC)
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -205,13 +203,6 @@ func nextAnswer(st *status.Status) (next time.Duration, ok bool) {
 		}
 	}
 	return next, ok
-}
-
-// sights are what the guests said last.
-func (m *Monitor) sights() map[uint64]sight {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return maps.Clone(m.seen)
 }
 
 // note keeps for Seen what a look has found: which clients were told to wait for too long, and whether two guests look as if they

@@ -189,7 +189,7 @@ func TestDuplicateIsWarnedOfThoughNobodyAsks(t *testing.T) {
 		ip := netip.MustParseAddr("192.168.105.50")
 		say := func(id uint64) {
 			l.mu.Lock()
-			l.st.Clients[id-1].IP = ip
+			l.st.Clients[id-1].IP, l.st.Clients[id-1].IPSeen = ip, time.Now()
 			l.mu.Unlock()
 			l.m.Seen(id, watch.Snapshot{MAC: mac(id), IP: ip, Claimed: time.Now()})
 		}

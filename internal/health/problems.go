@@ -47,7 +47,6 @@ type view struct {
 	*status.Status
 	opts     *Options
 	base     *sample // nil on the first look
-	sights   map[uint64]sight
 	active   map[uint64]traffic
 	episodes map[string]episode // of the last look
 	overlaps []freenet.Conflict
@@ -71,10 +70,9 @@ func (m *Monitor) Problems(st status.Status) []status.Problem {
 	if m == nil {
 		return []status.Problem{}
 	}
-	sights := m.sights()
 	m.look.Lock()
 	defer m.look.Unlock()
-	v := m.view(&st, sights)
+	v := m.view(&st)
 	var found []finding
 	for _, rule := range rules {
 		found = append(found, bounded(rule(v))...)
@@ -94,8 +92,8 @@ func (m *Monitor) Problems(st status.Status) []status.Problem {
 }
 
 // view collects what the rules look at. m.look is held.
-func (m *Monitor) view(st *status.Status, sights map[uint64]sight) *view {
-	v := &view{Status: st, opts: &m.opts, base: m.memory.compare(st), sights: sights}
+func (m *Monitor) view(st *status.Status) *view {
+	v := &view{Status: st, opts: &m.opts, base: m.memory.compare(st)}
 	m.memory.sending(st)
 	v.active = m.memory.active
 	v.episodes = m.memory.episodes

@@ -42,6 +42,7 @@ type Client struct {
 
 	MAC      string     `json:"mac,omitempty"`
 	IP       netip.Addr `json:"ip,omitzero"`
+	IPSeen   time.Time  `json:"ip_seen,omitzero"`   // when it last said that it has IP, or a DHCP server did
 	Hostname string     `json:"hostname,omitempty"` // as the guest calls itself to DHCP, sanitised
 	DHCP     ClientDHCP `json:"dhcp"`
 
