@@ -197,7 +197,7 @@ func (x *exam) qemu(program, out string) {
 		return
 	}
 	major, err1 := strconv.Atoi(part[0])
-	minor, err2 := strconv.Atoi(strings.TrimRight(part[1], "abcdefghijklmnopqrstuvwxyz-"))
+	minor, err2 := strconv.Atoi(part[1][:len(part[1])-len(strings.TrimLeft(part[1], "0123456789"))]) // 11.0-rc1
 	if err1 != nil || err2 != nil {
 		x.find(status.Notice, fmt.Sprintf("%s does not tell its version: %q", program, firstLine(out)), nil)
 		return

@@ -74,7 +74,7 @@ func checkSubnets(x *exam) {
 	clash := false
 	for i, a := range all {
 		for _, b := range all[i+1:] {
-			if !a.prefix.Overlaps(b.prefix) {
+			if !a.prefix.Overlaps(b.prefix) || !x.asked(a.socket) && !x.asked(b.socket) {
 				continue
 			}
 			clash = true
@@ -148,6 +148,9 @@ func checkOverlap(x *exam) {
 	all := x.nets()
 	clash := false
 	for _, n := range all {
+		if !x.asked(n.socket) {
+			continue
+		}
 		var names []string
 		for _, c := range table.Overlaps(n.prefix) {
 			if !n.itself(c) {

@@ -5,6 +5,7 @@ package doctor
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -131,7 +132,8 @@ func checkPaths(x *exam) {
 		}
 	}
 	for _, in := range x.plan.Installs {
-		if !ownTool(in) && in.Kind != migrate.KindHomebrew && !in.Missing { // Homebrew's belong to who installed it, always
+		// Homebrew's belong to who installed it, always; elsewhere somebody may have put one to run as an ordinary user.
+		if (in.Kind == migrate.KindUpstream || in.Kind == migrate.KindMacPorts) && !in.Missing {
 			check(in.Program, "an installed program", pathrules.Options{})
 		}
 	}
@@ -162,6 +164,9 @@ func (x *exam) badPath(path, why string, err error) {
 		} else {
 			fix = append(fix, bad.Fix)
 		}
+	}
+	if n, err := x.lstat(bad.Component); err == nil && n.FileMode&fs.ModeSticky != 0 { // everybody's, as /tmp is
+		fix = []string{"that is a directory for everybody: install to a path that only root can change", command("sudo socket_vmnet2 install")}
 	}
 	if kind := "/opt/homebrew/"; strings.HasPrefix(path, kind) || strings.HasPrefix(path, "/usr/local/") {
 		fix = []string{

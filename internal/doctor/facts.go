@@ -80,7 +80,7 @@ func gather(ctx context.Context, s System) *facts {
 			return func() { found = all }, nil
 		}},
 	})
-	f.limited(ctx, askTime, []task{{"daemons", "where the sockets are", func(context.Context) (func(), error) {
+	f.limited(ctx, placeTime, []task{{"daemons", "where the sockets are", func(context.Context) (func(), error) {
 		g := *f
 		g.findPlaces(found)
 		return func() { f.places = g.places }, nil
@@ -158,11 +158,7 @@ func (f *facts) findPlaces(found []find.Daemon) {
 			f.place(s, "")
 		}
 	}
-	if len(f.Sockets) > 0 {
-		f.places = slices.DeleteFunc(f.places, func(p *place) bool {
-			return !slices.ContainsFunc(f.Sockets, func(s string) bool { return migrate.SamePath(s, p.Socket) })
-		})
-	}
+	f.places = slices.DeleteFunc(f.places, func(p *place) bool { return !f.asked(p.Socket) })
 	for _, p := range f.places {
 		n, err := f.lstat(p.Socket)
 		p.exists, p.node = err == nil, n
@@ -203,6 +199,13 @@ func (f *facts) place(socket, by string) *place {
 		f.places[i].By = append(f.places[i].By, by)
 	}
 	return f.places[i]
+}
+
+// asked tells whether a socket is among those that were asked for, if any were.
+func (f *facts) asked(socket string) bool {
+	return len(f.Sockets) == 0 || slices.ContainsFunc(f.Sockets, func(s string) bool {
+		return migrate.SamePath(s, socket) || f.truePath(s) == f.truePath(socket)
+	})
 }
 
 // truePath is path without links in its directory.

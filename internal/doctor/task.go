@@ -18,7 +18,7 @@ type task struct {
 func (f *facts) limited(ctx context.Context, limit time.Duration, tasks []task) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	late := time.After(limit + limit/10) // a task that heeds its context gets the chance to say so
+	late := time.After(limit + grace) // a task that heeds its context gets the chance to say so
 	type result struct {
 		take func()
 		err  error
