@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -39,6 +40,7 @@ func TestNetwork(t *testing.T) {
 	}
 	t.Run("ping", n.testPing)
 	t.Run("names", n.testNames)
+	t.Run("guests by name", n.testGuestNames)
 	t.Run("host through the alias", n.testAlias)
 	t.Run("way out", n.testOutside)
 	t.Run("throughput", n.testThroughput)
@@ -117,6 +119,30 @@ func (n *network) testNames(t *testing.T) {
 			require.NoError(t, err)
 			assert.Equal(t, want, got, "%s asks for %s", g.Name, name)
 		}
+	}
+}
+
+// testGuestNames: the guests tell DHCP what they are called, and find each other by that.
+func (n *network) testGuestNames(t *testing.T) {
+	names := []string{"web", "Db"}
+	for i, g := range n.guests {
+		run(t, g, "hostname "+names[i])
+		lease, err := g.DHCP(within(t, time.Minute))
+		require.NoError(t, err)
+		assert.Equal(t, n.leases[i].IP, lease.IP)
+	}
+	for i, g := range n.guests {
+		other, ip := strings.ToLower(names[1-i]), n.leases[1-i].IP
+		got, err := g.Resolve(within(t, time.Minute), other+".vmnet.internal")
+		require.NoError(t, err)
+		assert.Equal(t, ip, got, "%s asks for %s", g.Name, other)
+		_, err = g.Ping(within(t, time.Minute), other) // by what DHCP says where to look up short names
+		assert.NoError(t, err)
+		r := run(t, g, "nslookup "+ip)
+		assert.Contains(t, r.Output, other+".vmnet.internal")
+		r, err = g.Run(within(t, time.Minute), "nslookup nobody.vmnet.internal")
+		require.NoError(t, err)
+		assert.Contains(t, r.Output, "NXDOMAIN")
 	}
 }
 
