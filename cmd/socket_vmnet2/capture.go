@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/signal"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -59,8 +61,8 @@ func runCapture(args []string, env compat.IO) int {
 			&cli.StringSliceFlag{Name: "client"},
 			&cli.StringFlag{Name: "write", Aliases: []string{"w"}},
 			&cli.BoolFlag{Name: "overwrite"},
-			&cli.IntFlag{Name: "snaplen", Aliases: []string{"s"}},
-			&cli.Uint64Flag{Name: "count", Aliases: []string{"c"}},
+			&cli.StringFlag{Name: "snaplen", Aliases: []string{"s"}},
+			&cli.StringFlag{Name: "count", Aliases: []string{"c"}},
 			&cli.StringFlag{Name: "socket"},
 		},
 		action: func(c *cli.Context) (int, error) { return 0, captureAction(c, env) },
@@ -69,13 +71,13 @@ func runCapture(args []string, env compat.IO) int {
 
 // captureAction does what a command line of known options asks for. Everything is checked before anything is opened.
 func captureAction(c *cli.Context, env compat.IO) error {
-	if err := checkCapture(c, env); err != nil {
+	q, err := checkCapture(c, env)
+	if err != nil {
 		return err
 	}
 	ctx, stop := signal.NotifyContext(c.Context, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
-	q, err := captureFilter(ctx, c)
-	if err != nil {
+	if q.Filter, err = captureFilter(ctx, c); err != nil {
 		return err
 	}
 	var sockets []string
@@ -105,40 +107,44 @@ func captureAction(c *cli.Context, env compat.IO) error {
 	return follow(ctx, s, out, env.Stderr)
 }
 
-// checkCapture refuses values that cannot be.
-func checkCapture(c *cli.Context, env compat.IO) error {
-	n := c.Int("snaplen")
-	switch {
-	case c.IsSet("snaplen") && (n < frame.MinLen || n > frame.MaxLen):
-		return errUsage{fmt.Errorf("--snaplen=%d is not between %d and %d", n, frame.MinLen, frame.MaxLen)}
-	case c.IsSet("count") && c.Uint64("count") == 0:
-		return errUsage{errors.New("--count=0 would capture nothing")}
-	case c.IsSet("write") && c.String("write") == "":
-		return errUsage{errors.New("--write has no FILE")}
+// checkCapture refuses values that cannot be, and makes the request of them as far as it does not depend on anything else.
+func checkCapture(c *cli.Context, env compat.IO) (q capture.Request, err error) {
+	if v := c.String("snaplen"); c.IsSet("snaplen") {
+		if q.SnapLen, err = strconv.Atoi(v); err != nil || q.SnapLen < frame.MinLen || q.SnapLen > frame.MaxLen {
+			return q, errUsage{fmt.Errorf("--snaplen=%s is no number from %d to %d", printable(v), frame.MinLen, frame.MaxLen)}
+		}
+	}
+	if v := c.String("count"); c.IsSet("count") {
+		if q.Count, err = strconv.ParseUint(v, 10, 64); err != nil || q.Count == 0 {
+			return q, errUsage{fmt.Errorf("--count=%s is no number from 1 on", printable(v))}
+		}
+	}
+	switch file := c.String("write"); {
+	case c.IsSet("write") && file == "":
+		return q, errUsage{errors.New("--write has no FILE")}
 	case c.Bool("overwrite") && !c.IsSet("write"):
-		return errUsage{errors.New("--overwrite goes with --write=FILE")}
-	case c.String("write") == "-" && screenOf(env).fd >= 0:
-		return errUsage{errors.New("standard output is a terminal, which cannot show pcapng: have another program read it, or leave --write out")}
+		return q, errUsage{errors.New("--overwrite goes with --write=FILE")}
+	case file == "-" && screenOf(env).fd >= 0:
+		return q, errUsage{errors.New("standard output is a terminal, which cannot show pcapng: have another program read it, or leave --write out")}
 	}
 	for _, a := range c.Args().Slice() {
 		if len(a) > 1 && a[0] == '-' && (a[1] == '-' || a[1] >= 'a' && a[1] <= 'z') {
-			return errUsage{fmt.Errorf("%s is in the filter; options are in front of it", printable(a))}
+			return q, errUsage{fmt.Errorf("%s is in the filter; options are in front of it", printable(a))}
 		}
 	}
-	return nil
+	return q, nil
 }
 
-// captureFilter is the request as far as it does not depend on the daemon.
-func captureFilter(ctx context.Context, c *cli.Context) (q capture.Request, err error) {
-	q = capture.Request{SnapLen: c.Int("snaplen"), Count: c.Uint64("count")}
+// captureFilter is the program that the operands ask for.
+func captureFilter(ctx context.Context, c *cli.Context) (f []capture.Instruction, err error) {
 	program, err := expr.Compile(ctx, strings.Join(c.Args().Slice(), " "), expr.Tcpdump)
 	if err != nil {
-		return q, errors.New(printable(err.Error()))
+		return nil, errors.New(printable(err.Error()))
 	}
 	for _, i := range program {
-		q.Filter = append(q.Filter, capture.Instruction{Op: i.Op, JT: i.Jt, JF: i.Jf, K: i.K})
+		f = append(f, capture.Instruction{Op: i.Op, JT: i.Jt, JF: i.Jf, K: i.K})
 	}
-	return q, nil
+	return f, nil
 }
 
 // captureClients are the numbers of the clients that are named.
@@ -171,7 +177,11 @@ func follow(ctx context.Context, s *captureStream, out *captureOutput, said io.W
 	case errors.As(err, &werr) && errors.Is(err, syscall.EPIPE):
 		return nil // who read it has seen enough
 	case errors.As(err, &werr):
-		return fmt.Errorf("write %s: %w: the capture ended, with %s in it", out.name, werr.Err, framesText(counts.Frames))
+		why := werr.Err
+		if p, ok := errors.AsType[*fs.PathError](why); ok {
+			why = p.Err // the name is there already
+		}
+		return fmt.Errorf("write %s: %w: the capture ended, with %s in it", out.name, why, framesText(counts.Frames))
 	}
 	r := s.result(counts)
 	_, _ = fmt.Fprintf(said, "%s captured, %d dropped\n", framesText(counts.Frames), r.dropped)

@@ -112,7 +112,7 @@ func (d *daemon) runCapture(w http.ResponseWriter, r *http.Request, s *capture.S
 	began := time.Now()
 	d.log.Info("capture begins", control.PeerOf(r).Args()...)
 	res := s.Run(out, out.Done(), func() error {
-		if r.Context().Err() != nil {
+		if out.Left() {
 			return capture.ErrLeft
 		}
 		return capture.ErrStopped

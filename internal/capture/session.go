@@ -162,6 +162,11 @@ func (s *Session) write() (err error) {
 		}
 		return err == nil && !s.enough()
 	}
+	defer func() {
+		if err != nil && !errors.Is(err, ErrCount) { // what nobody will write any more
+			m.drain(func(record) bool { s.dropped++; return true })
+		}
+	}()
 	for first := true; ; first = false {
 		over := s.over()
 		n := m.drain(take)

@@ -82,6 +82,7 @@ func New(o Options) *Server {
 	}
 	s := &Server{o: o, gate: newGate(o.Listener, o.Log)}
 	s.stopped, s.stop = context.WithCancel(context.Background())
+	s.gate.over = s.stopped
 	s.http = &http.Server{
 		Handler:           s.front(),
 		ReadHeaderTimeout: headerTime,

@@ -3,6 +3,7 @@
 package control
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -59,6 +60,7 @@ type gate struct {
 	warned bool
 
 	streams map[*Stream]struct{}
+	over    context.Context // done when the server ends; set before it serves
 }
 
 func newGate(ln *net.UnixListener, log *slog.Logger) *gate {

@@ -63,6 +63,17 @@ func (st *Stream) SetWriteDeadline(t time.Time) error { return st.rc.SetWriteDea
 // Done is closed when the stream is to end: the client has left, an upgrade is under way or the daemon stops.
 func (st *Stream) Done() <-chan struct{} { return st.done }
 
+// Left tells, once Done is closed, whether that is since the client has left.
+func (st *Stream) Left() bool {
+	if st.conn == nil {
+		return true
+	}
+	g := st.conn.gate
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.shut == nil && (g.over == nil || g.over.Err() == nil)
+}
+
 // Close ends the stream in order, unless it has been cut off. The handler returns after it.
 func (st *Stream) Close() {
 	st.stop()

@@ -1,0 +1,492 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gopacket/gopacket/pcapgo"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/capture"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
+)
+
+// callCapture is the subcommand within this process.
+func callCapture(args ...string) (code int, stdout, stderr string) {
+	var out, err strings.Builder
+	code = runCapture(args, compat.IO{Stdout: &out, Stderr: &err, LookupEnv: func(string) (string, bool) { return "", false }})
+	return code, out.String(), err.String()
+}
+
+func TestCaptureUsage(t *testing.T) {
+	code, stdout, stderr := callCapture("--help")
+	assert.Zero(t, code)
+	assert.Equal(t, captureText, stdout)
+	assert.Empty(t, stderr)
+	for _, c := range []struct {
+		want string
+		args []string
+	}{
+		{"--snaplen=13 is no number from 14 to 69632", []string{"--snaplen=13"}},
+		{"--snaplen=69633 is no number", []string{"-s", "69633"}},
+		{"--snaplen=x is no number", []string{"--snaplen=x"}},
+		{"--count=0 is no number from 1 on", []string{"-c", "0"}},
+		{"--count=-1 is no number", []string{"--count=-1"}},
+		{"--write has no FILE", []string{"-w", ""}},
+		{"--overwrite goes with --write=FILE", []string{"--overwrite"}},
+		{"-w is in the filter; options are in front of it", []string{"tcp", "-w", "x"}},
+		{"--count=3 is in the filter", []string{"tcp", "--count=3"}},
+		{"unknown option --nix", []string{"--nix"}},
+	} {
+		t.Run(strings.Join(c.args, " "), func(t *testing.T) {
+			code, stdout, stderr := callCapture(c.args...)
+			assert.Equal(t, 1, code)
+			assert.Equal(t, captureText, stdout)
+			assert.Contains(t, stderr, c.want)
+		})
+	}
+}
+
+// A capturing is the command as a process.
+type capturing struct {
+	*exec.Cmd
+	stdout, stderr *output
+	ended          chan struct{}
+}
+
+// capture starts the command on p, and waits until it captures.
+func (p *process) capture(t *testing.T, args ...string) *capturing {
+	t.Helper()
+	c := p.tryCapture(t, args...)
+	require.Eventually(t, func() bool { return strings.Contains(c.stderr.String(), "capturing at ") }, patience, time.Millisecond, "%s", c.stderr)
+	return c
+}
+
+func (p *process) tryCapture(t *testing.T, args ...string) *capturing {
+	t.Helper()
+	c := &capturing{
+		Cmd:    exec.Command(filepath.Join(binaries, "socket_vmnet2"), append([]string{"capture", "--socket=" + p.sock}, args...)...),
+		stdout: &output{}, stderr: &output{}, ended: make(chan struct{}),
+	}
+	c.Stdout, c.Stderr = c.stdout, c.stderr
+	c.begin(t)
+	return c
+}
+
+func (c *capturing) begin(t *testing.T) {
+	t.Helper()
+	require.NoError(t, c.Start())
+	go func() {
+		defer close(c.ended)
+		_ = c.Wait()
+	}()
+	t.Cleanup(func() {
+		_ = c.Process.Kill()
+		<-c.ended
+	})
+}
+
+// wait is for the end, and returns the exit code.
+func (c *capturing) wait(t *testing.T) int {
+	t.Helper()
+	select {
+	case <-c.ended:
+	case <-time.After(patience):
+		require.Fail(t, "it does not end", "%s", c.stderr)
+	}
+	return c.ProcessState.ExitCode()
+}
+
+// interrupt ends it as a user does.
+func (c *capturing) interrupt(t *testing.T) int {
+	t.Helper()
+	require.NoError(t, c.Process.Signal(os.Interrupt))
+	return c.wait(t)
+}
+
+// payloads are what the frames of a file say, by the last byte of the guest's address and the direction, such as "a1 out".
+func payloads(t *testing.T, b []byte) map[string][]string {
+	t.Helper()
+	r, err := pcapgo.NewNgReader(bytes.NewReader(b), pcapgo.NgReaderOptions{})
+	require.NoError(t, err)
+	said := map[string][]string{}
+	for {
+		data, ci, opts, err := r.ReadPacketDataWithOptions()
+		if errors.Is(err, io.EOF) {
+			return said
+		}
+		require.NoError(t, err, "the file is whole")
+		n, err := r.Interface(ci.InterfaceIndex)
+		require.NoError(t, err)
+		require.Regexp(t, `^client \d+$`, n.Name)
+		mac, _, _ := strings.Cut(n.Description, ",")
+		name := mac[max(0, len(mac)-2):] + " in"
+		if opts.Flags.Direction == pcapgo.NgEpbFlagDirectionOutbound {
+			name = mac[max(0, len(mac)-2):] + " out"
+		}
+		if binary.BigEndian.Uint16(data[12:]) == 0x88b5 {
+			said[name] = append(said[name], string(data[14:]))
+		}
+	}
+}
+
+func readFile(t *testing.T, path string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	require.NoError(t, err)
+	return b
+}
+
+func TestCaptureToFile(t *testing.T) {
+	p := start(t)
+	tk := p.talkers(t)
+	path := filepath.Join(t.TempDir(), "a b.pcapng")
+	c := p.capture(t, "-w", path)
+	one := p.capture(t, "--client=02:00:00:00:00:a1", "--write=-")
+	tk.check("first")
+	third := p.dial(t, 0xc1) // it comes later
+	third.send(0, "third")
+	tk.a.receive("third")
+	tk.b.receive("third")
+	assert.Zero(t, c.interrupt(t))
+	assert.Zero(t, one.interrupt(t))
+	tk.check("after") // nothing of it is captured
+
+	fi, err := os.Stat(path)
+	require.NoError(t, err)
+	assert.Equal(t, os.FileMode(0o600), fi.Mode())
+	said := payloads(t, readFile(t, path))
+	assert.Equal(t, []string{"first"}, said["a1 out"])
+	assert.Equal(t, []string{"first"}, said["b1 out"])
+	assert.Equal(t, []string{"first", "third"}, said["a1 in"])
+	assert.Equal(t, []string{"first", "third"}, said["b1 in"])
+	assert.Equal(t, []string{"third"}, said["c1 out"])
+	assert.Empty(t, said["c1 in"])
+	assert.Regexp(t, `(?m)^\d+ frames captured, 0 dropped$`, c.stderr.String())
+
+	said = payloads(t, []byte(one.stdout.String()))
+	assert.Equal(t, map[string][]string{"a1 out": {"first"}, "a1 in": {"first", "third"}}, said)
+	p.says(t, "capture ended reason=\"the reader ended it\"")
+}
+
+func TestCaptureLinesCountAndFilter(t *testing.T) {
+	p := start(t)
+	tk := p.talkers(t)
+	// Filters that need no tcpdump.
+	mac := fmt.Sprintf("02:00:00:00:00:%02x", tk.a.mac)
+	c := p.capture(t, "-c", "3", "-s", "20", "ether", "src", "host", mac)
+	tk.check("one")
+	tk.check("two")
+	tk.check("three")
+	assert.Zero(t, c.wait(t))
+	lines := strings.Split(strings.TrimSpace(c.stdout.String()), "\n")
+	require.Len(t, lines, 3)
+	for _, l := range lines {
+		assert.Regexp(t, `^\d\d:\d\d:\d\d\.\d{6} client \d+ (out|in ) `+mac+` > 02:00:00:00:00:b1 ethertype 0x88b5, length \d+$`, l)
+	}
+	assert.Contains(t, c.stderr.String(), "3 frames captured, 0 dropped")
+}
+
+func TestCaptureFindsClients(t *testing.T) {
+	p := start(t)
+	p.talkers(t)
+	c := p.tryCapture(t, "--client=99", "-w", filepath.Join(t.TempDir(), "x"))
+	assert.Equal(t, 1, c.wait(t))
+	assert.Contains(t, c.stderr.String(), "no client 99 is connected")
+	c = p.capture(t, "--client=02:00:00:00:00:a1", "--client=2")
+	assert.Zero(t, c.interrupt(t))
+}
+
+func TestCaptureRefusesFiles(t *testing.T) {
+	p := start(t)
+	dir := t.TempDir()
+	file := func(name string) string { return filepath.Join(dir, name) }
+	require.NoError(t, os.WriteFile(file("exists"), []byte("precious"), 0o644))
+	require.NoError(t, os.Symlink(file("exists"), file("link")))
+	require.NoError(t, os.Symlink(file("nowhere"), file("dangling")))
+	for _, c := range []struct {
+		want string
+		args []string
+	}{
+		{"exists: choose another name, or say --overwrite", []string{"-w", file("exists")}},
+		{"is neither a file nor a FIFO", []string{"-w", file("link")}},
+		{"is neither a file nor a FIFO", []string{"--overwrite", "-w", file("link")}},
+		{"is neither a file nor a FIFO", []string{"--overwrite", "-w", file("dangling")}},
+		{"is neither a file nor a FIFO", []string{"-w", dir}},
+		{"is neither a file nor a FIFO", []string{"-w", p.sock}},
+		{"No such file or directory", []string{"-w", file("no/such")}},
+		{"Not a directory", []string{"-w", file("exists/x")}},
+		{"the filter \"bogus\"", []string{"-w", file("new"), "bogus"}},
+		{"no client 77", []string{"-w", file("new"), "--client=77"}},
+	} {
+		t.Run(c.want, func(t *testing.T) {
+			x := p.tryCapture(t, c.args...)
+			assert.Equal(t, 1, x.wait(t))
+			assert.Contains(t, x.stderr.String(), c.want)
+			assert.Equal(t, 1, strings.Count(x.stderr.String(), "\n"), "%s", x.stderr)
+		})
+	}
+	e, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	assert.Len(t, e, 3, "nothing was made")
+	assert.Equal(t, "precious", string(readFile(t, file("exists"))))
+}
+
+func TestCaptureOverwrites(t *testing.T) {
+	p := start(t)
+	dir := t.TempDir()
+	path := filepath.Join(dir, "old")
+	require.NoError(t, os.WriteFile(path, bytes.Repeat([]byte("old"), 10_000), 0o644))
+	other := filepath.Join(dir, "other name")
+	require.NoError(t, os.Link(path, other))
+	c := p.capture(t, "--overwrite", "-w", path)
+	assert.Zero(t, c.interrupt(t))
+	assert.Empty(t, payloads(t, readFile(t, path)))
+	assert.Len(t, readFile(t, other), 30_000, "the old file itself is not written to")
+	e, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	assert.Len(t, e, 2)
+}
+
+func TestCaptureToFIFO(t *testing.T) {
+	p := start(t)
+	path := filepath.Join(t.TempDir(), "fifo")
+	require.NoError(t, syscall.Mkfifo(path, 0o600))
+	c := p.tryCapture(t, "-w", path)
+	require.NoError(t, c.Process.Signal(os.Interrupt), "while nobody reads")
+	c.wait(t) // with 1, or killed where it was only starting
+
+	c = p.tryCapture(t, "-w", path)
+	f, err := os.Open(path)
+	require.NoError(t, err)
+	defer f.Close()
+	tk := p.talkers(t)
+	require.Eventually(t, func() bool { return strings.Contains(c.stderr.String(), "capturing at ") }, patience, time.Millisecond)
+	tk.check("word")
+	require.NoError(t, c.Process.Signal(os.Interrupt))
+	b, err := io.ReadAll(f)
+	require.NoError(t, err)
+	assert.Zero(t, c.wait(t))
+	assert.Contains(t, payloads(t, b)["a1 in"], "word")
+}
+
+func TestCaptureToAFullDisk(t *testing.T) {
+	if _, err := os.Stat("/dev/full"); err != nil {
+		return // a system without: the test on Linux covers it
+	}
+	p := start(t)
+	c := p.tryCapture(t, "-w", "/dev/full")
+	assert.Equal(t, 1, c.wait(t))
+	assert.Contains(t, c.stderr.String(), "write /dev/full: no space left on device: the capture ended, with 0 frames in it")
+	p.says(t, "capture ended")
+}
+
+// A narrow writer takes so many bytes.
+type narrow struct {
+	io.Writer
+	room int
+}
+
+func (n *narrow) Write(b []byte) (int, error) {
+	k := min(len(b), n.room)
+	n.room -= k
+	done, err := n.Writer.Write(b[:k])
+	if err == nil && k < len(b) {
+		err = syscall.ENOSPC
+	}
+	return done, err
+}
+
+// TestCaptureFileEndsWithABlock: when the disk is full in the middle of a block, that is taken away again.
+func TestCaptureFileEndsWithABlock(t *testing.T) {
+	p := start(t)
+	tk := p.talkers(t)
+	whole := p.capture(t, "-w", "-")
+	for range 20 {
+		tk.check("some words")
+	}
+	assert.Zero(t, whole.interrupt(t))
+	b := []byte(whole.stdout.String())
+	for room := len(b) / 2; room < len(b)/2+40; room++ {
+		path := filepath.Join(t.TempDir(), "x")
+		o, err := openCapture(t.Context(), path, false, nil)
+		require.NoError(t, err)
+		o.w = &narrow{o.file, room}
+		counts, err := o.copy(bytes.NewReader(b))
+		require.ErrorIs(t, o.finish(counts, err), syscall.ENOSPC)
+		got := readFile(t, path)
+		assert.LessOrEqual(t, len(got), room)
+		assert.Equal(t, b[:len(got)], got)
+		payloads(t, got)
+	}
+}
+
+func TestCaptureOutputThatNobodyReads(t *testing.T) {
+	p := start(t)
+	tk := p.talkers(t)
+	for _, args := range [][]string{{"-w", "-"}, {}} {
+		r, w, err := os.Pipe()
+		require.NoError(t, err)
+		c := &capturing{
+			Cmd:    exec.Command(filepath.Join(binaries, "socket_vmnet2"), append([]string{"capture", "--socket=" + p.sock}, args...)...),
+			stderr: &output{}, ended: make(chan struct{}),
+		}
+		c.Stdout, c.Stderr = w, c.stderr
+		c.begin(t)
+		require.NoError(t, w.Close())
+		require.NoError(t, r.Close())
+		require.Eventually(t, func() bool {
+			tk.check("word")
+			select {
+			case <-c.ended:
+				return true
+			default:
+				return false
+			}
+		}, patience, time.Millisecond)
+		assert.Zero(t, c.wait(t))
+		assert.NotContains(t, c.stderr.String(), "ERROR")
+	}
+}
+
+func TestCaptureWhenTheDaemonEnds(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		sig  syscall.Signal
+		want string
+	}{
+		{"stop", syscall.SIGTERM, "the capture ended: the daemon stops or is upgraded"},
+		{"kill", syscall.SIGKILL, "the capture ended: the daemon ended the connection"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := start(t)
+			tk := p.talkers(t)
+			path := filepath.Join(t.TempDir(), "x")
+			x, lines := p.capture(t, "-w", path), p.capture(t)
+			tk.check("word")
+			require.Eventually(t, func() bool { return bytes.Count(readFile(t, path), []byte("word")) == 4 }, patience, time.Millisecond, "live")
+			code, took := p.signal(t, c.sig)
+			if c.sig == syscall.SIGTERM {
+				assert.Zero(t, code)
+				assert.Less(t, took, stopTime)
+			}
+			assert.Equal(t, 1, x.wait(t))
+			assert.Equal(t, 1, lines.wait(t))
+			assert.Contains(t, x.stderr.String(), c.want)
+			assert.Contains(t, lines.stderr.String(), c.want)
+			assert.Contains(t, payloads(t, readFile(t, path))["a1 in"], "word")
+		})
+	}
+}
+
+func TestCaptureAcrossAnUpgrade(t *testing.T) {
+	p := start(t)
+	tk := p.talkers(t)
+	path := filepath.Join(t.TempDir(), "x")
+	c := p.capture(t, "-w", path)
+	tk.check("before")
+	code, _, stderr := callUpgrade(p.sock)
+	require.Zero(t, code, stderr)
+	assert.Equal(t, 1, c.wait(t))
+	assert.Contains(t, c.stderr.String(), "the daemon stops or is upgraded")
+	assert.Contains(t, payloads(t, readFile(t, path))["a1 in"], "before")
+	again := p.capture(t, "-w", "-")
+	tk.check("after")
+	assert.Zero(t, again.interrupt(t))
+	assert.Contains(t, payloads(t, []byte(again.stdout.String()))["a1 in"], "after")
+}
+
+func TestCaptureKilled(t *testing.T) {
+	p := start(t)
+	tk := p.talkers(t)
+	for range capture.MaxSessions + 1 {
+		c := p.capture(t, "-w", "-")
+		tk.check("word")
+		require.NoError(t, c.Process.Kill())
+		<-c.ended
+	}
+	require.Eventually(t, func() bool {
+		tk.check("word")
+		return strings.Count(p.stderr.String(), "capture ended") == capture.MaxSessions+1
+	}, patience, time.Millisecond, "none is left")
+}
+
+func TestTooManyCaptures(t *testing.T) {
+	p := start(t)
+	for range capture.MaxSessions {
+		p.capture(t)
+	}
+	path := filepath.Join(t.TempDir(), "x")
+	c := p.tryCapture(t, "-w", path)
+	assert.Equal(t, 1, c.wait(t))
+	assert.Contains(t, c.stderr.String(), "4 captures run already")
+	assert.NoFileExists(t, path)
+}
+
+// TestCaptureReaderThatStops: the clients notice nothing of it, and it is ended.
+func TestCaptureReaderThatStops(t *testing.T) {
+	p := start(t)
+	tk := p.talkers(t)
+	c, err := net.Dial("unix", p.sock+".d/control")
+	require.NoError(t, err)
+	defer c.Close()
+	_, err = io.WriteString(c, "POST /v1/capture HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}")
+	require.NoError(t, err)
+	p.says(t, "capture begins")
+	large := strings.Repeat("x", 1400)
+	for range 6000 { // 16 MB, of which 4 have room
+		tk.check(large)
+	}
+	p.says(t, "a capture ended: its reader takes nothing")
+	assert.Regexp(t, `capture ended reason="the reader took nothing for 10s" frames=\d+ dropped=[1-9]`, p.stderr.String())
+	tk.check("still here")
+}
+
+func TestCaptureRequests(t *testing.T) {
+	p := start(t)
+	p.base(t)
+	for _, c := range []struct {
+		name, body string
+		status     int
+	}{
+		{"no JSON", "tcp port 80", 400},
+		{"unknown member", `{"file":"/etc/passwd"}`, 400},
+		{"unsound filter", `{"filter":[[5,0,0,9],[6,0,0,0]]}`, 400},
+		{"too large", `{"clients":[` + strings.Repeat("1,", 40_000) + `1]}`, 413},
+		{"deep", strings.Repeat("[", 60_000), 400},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			conn, err := net.Dial("unix", p.sock+".d/control")
+			require.NoError(t, err)
+			defer conn.Close()
+			r, err := http.NewRequest(http.MethodPost, "http://x/v1/capture", strings.NewReader(c.body))
+			require.NoError(t, err)
+			resp, err := (&http.Transport{Dial: func(string, string) (net.Conn, error) { return conn, nil }}).RoundTrip(r)
+			require.NoError(t, err)
+			defer resp.Body.Close()
+			assert.Equal(t, c.status, resp.StatusCode)
+			b, err := io.ReadAll(resp.Body)
+			require.NoError(t, err)
+			assert.Contains(t, string(b), `"error"`)
+		})
+	}
+	w := httptest.NewRecorder()
+	(&daemon{}).captureHandler(capture.NewHub(capture.Options{})).ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/v1/capture", nil))
+	assert.Equal(t, http.StatusForbidden, w.Code, "somebody of whom nothing is known")
+}
