@@ -216,5 +216,8 @@ func (x *exam) skip(root bool, format string, args ...any) {
 	x.skipped = append(x.skipped, Skip{Check: x.id, Why: migrate.Clean(fmt.Sprintf(format, args...)), Root: root && !x.User.isRoot()})
 }
 
+// commandIndent is in front of what is a command.
+const commandIndent = "    "
+
 // command is a line of a Fix that is one.
-func command(line string) string { return "    " + line }
+func command(line string) string { return commandIndent + line }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
@@ -36,11 +37,11 @@ func (r *Report) WriteText(w io.Writer) error {
 	if len(r.Skipped) > 0 {
 		b.WriteString("\nNot checked\n")
 		for _, s := range r.Skipped {
-			fmt.Fprintf(&b, "  %-*s  %s: %s", severityWidth, "", s.Check, s.Why)
+			text := s.Check + ": " + s.Why
 			if s.Root {
-				b.WriteString(" (run with sudo for that)")
+				text += " (run with sudo for that)"
 			}
-			b.WriteString("\n")
+			wrap(&b, strings.Repeat(" ", len("  ")+severityWidth+len("  ")), text)
 		}
 	}
 	fmt.Fprintf(&b, "\n%s\n", r.verdict())
@@ -63,12 +64,42 @@ func (r *Report) writeGroup(b *strings.Builder, group string) {
 				fmt.Fprintf(b, "\n%s\n", group)
 				begun = true
 			}
-			fmt.Fprintf(b, "  %-*s  %s: %s\n", severityWidth, f.Severity, f.Check, f.Text)
+			wrap(b, fmt.Sprintf("  %-*s  ", severityWidth, f.Severity), f.Check+": "+f.Text)
 			for _, fix := range f.Fix {
-				fmt.Fprintf(b, "  %-*s    %s\n", severityWidth, "", fix)
+				first := strings.Repeat(" ", len("  ")+severityWidth+len("  "))
+				if line, ok := strings.CutPrefix(fix, commandIndent); ok {
+					fmt.Fprintf(b, "%s      %s\n", first, line) // in one line, to be copied
+					continue
+				}
+				wrap(b, first+"  - ", fix)
 			}
 		}
 	}
+}
+
+// width is that of the text, in characters: a page of man has less, a line of the documentation a little more.
+const width = 118
+
+// wrap writes words behind first, and goes on below them.
+func wrap(b *strings.Builder, first, text string) {
+	at := 0
+	for i, word := range strings.Fields(text) {
+		n := utf8.RuneCountInString(word)
+		switch {
+		case i == 0:
+			b.WriteString(first)
+			at = len(first)
+		case at+1+n > width:
+			b.WriteString("\n" + strings.Repeat(" ", len(first)))
+			at = len(first)
+		default:
+			b.WriteString(" ")
+			at++
+		}
+		b.WriteString(word)
+		at += n
+	}
+	b.WriteString("\n")
 }
 
 // verdict sums it up.
