@@ -202,6 +202,7 @@ var skips = map[string]string{
 	"test/bench/rig/fortest.go: ForTest":                                "gcc, for the load generator and the C relays",
 	"test/formula/formula_test.go: newBrew":                             "ruby, which test/e2e/setup.sh gets",
 	"test/vmnetsim/vmnetsim.go: Library":                                "gcc, for the vmnet simulator",
+	"test/e2e/capture_test.go: tshark":                                  "tshark, which test/e2e/setup.sh gets",
 	"test/e2e/fakevm/fakevm_test.go: measure":                           "root, /dev/net/tun, ip, iperf3 and gvproxy, which test/e2e/setup.sh gets",
 	"test/e2e/labtest/labtest.go: NewLab":                               "QEMU, a guest kernel and iPXE, which test/e2e/setup.sh gets",
 }

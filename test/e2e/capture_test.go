@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
+	"github.com/socket-vmnet2/socket_vmnet2/test/e2e/lab"
+)
+
+// tshark is where it is on this machine.
+func tshark(t *testing.T) string {
+	t.Helper()
+	path, err := exec.LookPath("tshark")
+	if err != nil {
+		if os.Getenv("CI") != "" {
+			require.NoError(t, err)
+		}
+		t.Skip("needs tshark: test/e2e/setup.sh")
+	}
+	return path
+}
+
+// TestCapture: tshark reads two guests live, and what it decodes is what the daemon has counted.
+func TestCapture(t *testing.T) {
+	shark := tshark(t)
+	l := newLab(t)
+	d := startDaemon(t, l, daemonNew, l.Path("s"))
+	live := startCapture(t, d.Socket, shark)
+	guests := boot(
+		t, l,
+		lab.GuestOptions{Name: "one", MAC: "52:54:00:e2:e0:01", Netdev: lab.StreamNetdev(d.Socket, 0), QEMU: tools.NewQEMU},
+		lab.GuestOptions{Name: "two", MAC: "52:54:00:e2:e0:02", Netdev: lab.StreamNetdev(d.Socket, 0), QEMU: tools.NewQEMU},
+	)
+	var ips []string
+	for _, g := range guests {
+		lease, err := g.DHCP(within(t, time.Minute))
+		require.NoError(t, err)
+		ips = append(ips, lease.IP)
+	}
+	for i, g := range guests {
+		for _, to := range []string{gateway, ips[1-i]} {
+			_, err := g.Ping(within(t, time.Minute), to)
+			require.NoError(t, err)
+		}
+	}
+	s := quietStatus(t, d.Socket)
+	rows := live.end(t)
+
+	got := map[string]uint64{} // by interface and direction
+	var icmp, dhcp int
+	for _, r := range rows {
+		got[r[0]+r[1]]++
+		icmp += strings.Count(r[2], ":icmp:data")
+		dhcp += strings.Count(r[2], ":dhcp")
+	}
+	want := map[string]uint64{}
+	for _, c := range s.Clients {
+		assert.Contains(t, []string{"52:54:00:e2:e0:01", "52:54:00:e2:e0:02"}, c.MAC)
+		name := "client " + jsonText(t, c.ID)
+		want[name+"2"] = c.ToNet.Frames // 2 is outbound, 1 inbound
+		want[name+"1"] = c.ToClient.Frames
+		for _, n := range c.ToClient.Drops {
+			want[name+"1"] += n
+		}
+	}
+	assert.Len(t, s.Clients, 2)
+	assert.Equal(t, want, got)
+	assert.GreaterOrEqual(t, dhcp, 2*4, "what is said for two leases")
+	assert.GreaterOrEqual(t, icmp, 2*2+2*4, "what is between guests is there twice")
+	t.Logf("%d frames; the daemon has counted the same: %v", len(rows), want)
+}
+
+func jsonText(t *testing.T, v any) string {
+	t.Helper()
+	b, err := json.Marshal(v)
+	require.NoError(t, err)
+	return string(b)
+}
+
+// A liveCapture is a capture that tshark reads.
+type liveCapture struct {
+	capture, shark *exec.Cmd
+	out            bytes.Buffer
+	said           syncBuffer
+	done           chan struct{}
+}
+
+// A syncBuffer may be read while it is written to.
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *syncBuffer) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(b)
+}
+
+func (s *syncBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
+
+// startCapture is `socket_vmnet2 capture -w - | tshark -r -`, and returns when it has begun.
+func startCapture(t *testing.T, socket, shark string) *liveCapture {
+	t.Helper()
+	c := &liveCapture{done: make(chan struct{})}
+	c.capture = exec.Command(daemonNew, "capture", "--socket="+socket, "-w", "-")
+	c.capture.Stderr = &c.said
+	c.shark = exec.Command(shark, "-n", "-l", "-r", "-", "-T", "fields",
+		"-e", "frame.interface_name", "-e", "frame.packet_flags_direction", "-e", "frame.protocols")
+	c.shark.Stdout = &c.out
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	c.capture.Stdout, c.shark.Stdin = w, r
+	require.NoError(t, c.capture.Start())
+	require.NoError(t, c.shark.Start())
+	_, _ = w.Close(), r.Close()
+	go func() {
+		defer close(c.done)
+		_ = c.capture.Wait()
+		_ = c.shark.Wait()
+	}()
+	t.Cleanup(func() {
+		_, _ = c.capture.Process.Kill(), c.shark.Process.Kill()
+		<-c.done
+	})
+	require.Eventually(t, func() bool { return strings.Contains(c.said.String(), "capturing at") }, time.Minute, 10*time.Millisecond)
+	return c
+}
+
+// end interrupts it and returns the fields of each frame.
+func (c *liveCapture) end(t *testing.T) (rows [][]string) {
+	t.Helper()
+	require.NoError(t, c.capture.Process.Signal(os.Interrupt))
+	select {
+	case <-c.done:
+	case <-time.After(time.Minute):
+		require.Fail(t, "the capture does not end", c.said.String())
+	}
+	for line := range strings.Lines(c.out.String()) {
+		f := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
+		require.Len(t, f, 3, line)
+		if n := strings.TrimPrefix(f[1], "0x0000000"); n != "" {
+			f[1] = n
+		}
+		rows = append(rows, f)
+	}
+	return rows
+}
+
+// quietStatus waits until the counters stand still, and returns them.
+func quietStatus(t *testing.T, socket string) (s status.Status) {
+	t.Helper()
+	const still = 2 * time.Second
+	since := time.Now()
+	require.Eventually(t, func() bool {
+		var next status.Status
+		c := exec.Command(daemonNew, "status", "--json", socket)
+		b, err := c.Output()
+		if err != nil && len(b) == 0 {
+			return false
+		}
+		require.NoError(t, json.NewDecoder(io.LimitReader(bytes.NewReader(b), 1<<20)).Decode(&next))
+		if next.Totals.ToNet.Frames != s.Totals.ToNet.Frames || next.Totals.ToClient.Frames != s.Totals.ToClient.Frames {
+			since = time.Now()
+		}
+		s = next
+		return time.Since(since) > still
+	}, time.Minute, 200*time.Millisecond)
+	return s
+}
