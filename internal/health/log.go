@@ -142,13 +142,17 @@ func oneLine(fix []string) string {
 	return b.String()
 }
 
-// tellEnded logs the clients that are still there and wait no more.
+// tellEnded logs the clients that are still there and wait no more. m.look is held.
 func (m *Monitor) tellEnded(v *view, next map[string]episode) {
 	for i := range v.Clients {
 		c := &v.Clients[i]
 		k := waitingKey(c.ID)
 		e, was := m.memory.episodes[k]
-		if _, is := next[k]; !was || is || c.DHCP.Waiting > 0 {
+		if _, is := next[k]; !was || is {
+			continue
+		}
+		if c.DHCP.Waiting > 0 { // it has no port for the moment, or the network is away: that is told, and this was
+			next[k] = e
 			continue
 		}
 		level := slog.LevelInfo

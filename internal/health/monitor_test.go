@@ -277,6 +277,28 @@ func TestAfterUpgrade(t *testing.T) {
 	assert.NotContains(t, w.log.String(), "client=1 ")
 }
 
+// TestOneEpisode: what is in between does not begin it anew.
+func TestOneEpisode(t *testing.T) {
+	w := newWorld(t, 1)
+	w.after(time.Hour * 24 * 365 * 10) // the Monitor has begun before
+	w.Clients[0].DHCP.Waiting = 5
+	w.look(t)
+	for _, state := range []string{status.NetworkStarting, status.NetworkRunning, status.NetworkFailed, status.NetworkRunning} {
+		w.after(2 * time.Second)
+		w.Network.State = state
+		w.look(t)
+	}
+	assert.Equal(t, 1, strings.Count(w.log.String(), "level=WARN"))
+	w.Clients[0].DHCP.Waiting = 0
+	w.look(t)
+	assert.Equal(t, 1, strings.Count(w.log.String(), "the guest waits for no address any more"))
+	w.look(t)
+	w.Clients[0].DHCP.Waiting = 5
+	w.after(2 * time.Second)
+	w.look(t)
+	assert.Equal(t, 2, strings.Count(w.log.String(), "level=WARN"))
+}
+
 func TestConcurrentUse(t *testing.T) {
 	w := newWorld(t, 3)
 	m := health.New(health.Options{Log: slog.New(slog.DiscardHandler), Status: func() status.Status { return w.Status }})

@@ -94,7 +94,8 @@ func TestObserver(t *testing.T) {
 	eventually(t, func() bool { _, gone := o.of(1); return gone })
 }
 
-// TestQuestionMeetsAnswer: whatever comes at the same time, in the end answers are looked for if, and only if, the guest waits.
+// TestQuestionMeetsAnswer: after a question and an answer at the same time, answers are looked for if, and only if, the guest waits. The
+// worst moment is a few instructions long, and not forced.
 func TestQuestionMeetsAnswer(t *testing.T) {
 	c := &Session{srv: &Server{}}
 	ask, answer := dhcpFrame(watch.DISCOVER, 1), dhcpFrame(watch.OFFER, 1)
