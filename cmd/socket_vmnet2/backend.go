@@ -30,8 +30,14 @@ func prepareNetwork(cfg *compat.Config, log *slog.Logger) (opener, error) {
 	if err := checkUsernet(cfg); err != nil {
 		return nil, err
 	}
-	return func(_ context.Context, kept *state.File) (vnet.Network, error) { return openUsernet(cfg, kept, log) }, nil
+	return func(ctx context.Context, kept *state.File) (vnet.Network, error) {
+		return openUsernet(cfg, kept, log, ctx.Value(againKey{}) != nil)
+	}, nil
 }
+
+// againKey is in the context of a network that is opened for clients that are there already: they shall not go without a network
+// because somebody has taken a port that is forwarded.
+type againKey struct{}
 
 // checkUsernet refuses what the embedded network cannot do.
 func checkUsernet(cfg *compat.Config) error {
@@ -39,11 +45,11 @@ func checkUsernet(cfg *compat.Config) error {
 }
 
 // openUsernet starts the embedded network.
-func openUsernet(cfg *compat.Config, kept *state.File, log *slog.Logger) (vnet.Network, error) {
+func openUsernet(cfg *compat.Config, kept *state.File, log *slog.Logger, again bool) (vnet.Network, error) {
 	logWithoutEffect(cfg, log)
 	log.Info("starting the embedded network", "mode", string(cfg.Mode))
 	o := usernetOptions(cfg, log)
-	o.Leases = kept
+	o.Leases, o.LateForwards = kept, again
 	network, err := usernet.New(o)
 	if err != nil {
 		return nil, err // and no network that is a nil pointer

@@ -168,6 +168,7 @@ func (d *daemon) restartNetwork(ctx context.Context) {
 
 // reopen starts the network and is patient.
 func (d *daemon) reopen(ctx context.Context) (vnet.Network, error) {
+	ctx = context.WithValue(ctx, againKey{}, true)
 	for until := time.Now().Add(reopenTime); ; {
 		n, err := d.open(ctx, d.kept)
 		if err == nil || ctx.Err() != nil || time.Now().After(until) {

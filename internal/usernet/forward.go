@@ -45,21 +45,33 @@ type forward struct {
 	flows map[netip.AddrPort]*forwardedUDP // UDP, by the outside's address
 }
 
+// latePause is how long a forward waits that could not take its port, before it tries again.
+const latePause = time.Second
+
 // A forwards is all of a network.
 type forwards struct {
 	all []*forward
 	wg  sync.WaitGroup // a goroutine each
 
+	mu     sync.Mutex // for the sockets, until they are there
+	closed bool
+	stop   chan struct{} // closed by close
+
 	last atomic.Uint64 // number of a flow
 }
 
-// open listens on the ports of all forwards. On an error none is left open.
+// open listens on the ports of all forwards. On an error none is left open, unless they may come later.
 func (fwd *forwards) open(n *Network) error {
+	fwd.stop = make(chan struct{})
 	for i, f := range n.opts.Forwards {
 		fw := &forward{Forward: f, net: n, id: forwardPorts + bridge.PortID(i), flows: map[netip.AddrPort]*forwardedUDP{}}
 		if err := fw.listen(); err != nil {
-			fwd.close(n.log)
-			return err
+			if !n.opts.LateForwards {
+				fwd.close(n.log)
+				return err
+			}
+			fw.fail(err)
+			n.opts.Log.Warn("a port cannot be forwarded yet; trying again", "error", err)
 		}
 		fwd.all = append(fwd.all, fw)
 	}
@@ -69,24 +81,68 @@ func (fwd *forwards) open(n *Network) error {
 // serve starts serving. The gateway is there.
 func (fwd *forwards) serve(n *Network) {
 	for _, f := range fwd.all {
-		n.opts.Log.Info("forwarding a port", "proto", f.Proto, "address", f.address().String(), "guest", f.Guest.String())
-		if f.tcp != nil {
-			fwd.wg.Go(f.serveTCP)
-		} else {
-			fwd.wg.Go(f.serveUDP)
+		late := !f.listens()
+		if !late {
+			f.tell()
+		}
+		fwd.wg.Go(func() {
+			if late {
+				if !fwd.late(f) {
+					return
+				}
+				f.tell()
+			}
+			if f.tcp != nil {
+				f.serveTCP()
+			} else {
+				f.serveUDP()
+			}
+		})
+	}
+}
+
+func (f *forward) tell() {
+	f.net.opts.Log.Info("forwarding a port", "proto", f.Proto, "address", f.address().String(), "guest", f.Guest.String())
+}
+
+// late waits until f has its port. It reports false when there is nothing to serve any more.
+func (fwd *forwards) late(f *forward) bool {
+	for {
+		fwd.mu.Lock()
+		closed, err := fwd.closed, error(nil)
+		if !closed && !f.listens() {
+			if err = f.listen(); err == nil {
+				f.fail(nil)
+			}
+		}
+		fwd.mu.Unlock()
+		if closed || err == nil {
+			return !closed
+		}
+		select {
+		case <-time.After(latePause):
+		case <-fwd.stop:
 		}
 	}
 }
 
+// listens tells whether f has its port.
+func (f *forward) listens() bool { return f.tcp != nil || f.udp != nil }
+
 // close frees the ports. Flows run on: they end with the engine. Nor does it wait for long for a broken one.
 func (fwd *forwards) close(log *slog.Logger) {
+	fwd.mu.Lock()
+	fwd.closed = true
+	close(fwd.stop)
 	for _, f := range fwd.all {
 		if f.tcp != nil {
 			_ = f.tcp.Close()
-		} else {
+		}
+		if f.udp != nil {
 			_ = f.udp.Close()
 		}
 	}
+	fwd.mu.Unlock()
 	done := make(chan struct{})
 	go func() { // given up with the engine it is stuck in
 		defer close(done)
@@ -111,7 +167,10 @@ func (f *forward) address() netip.AddrPort {
 func (f *forward) listen() (err error) {
 	a := f.address()
 	if f.Proto == "tcp" {
-		f.tcp, err = net.ListenTCP("tcp4", net.TCPAddrFromAddrPort(a))
+		var l *net.TCPListener
+		if l, err = net.ListenTCP("tcp4", net.TCPAddrFromAddrPort(a)); err == nil {
+			f.tcp = l
+		}
 	} else {
 		var c *net.UDPConn
 		if c, err = net.ListenUDP("udp4", net.UDPAddrFromAddrPort(a)); err == nil {

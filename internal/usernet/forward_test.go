@@ -345,6 +345,47 @@ func TestForwardPortInUse(t *testing.T) {
 	}
 }
 
+// TestLateForwards: a network that is opened again starts without the ports that others have, says so, and takes them once it can.
+func TestLateForwards(t *testing.T) {
+	for _, proto := range []string{"tcp", "udp"} {
+		t.Run(proto, func(t *testing.T) {
+			taken := forwardTo(t, proto, 80)
+			at := fmt.Sprintf("0.0.0.0:%d", taken.HostPort)
+			var other io.Closer
+			var err error
+			if proto == "tcp" {
+				other, err = net.Listen("tcp4", at)
+			} else {
+				other, err = net.ListenPacket("udp4", at)
+			}
+			require.NoError(t, err)
+			n := start(t, Options{Forwards: []vnet.Forward{taken}, LateForwards: true}, tuning{})
+			_, u := n.Status()
+			assert.Contains(t, u.Forwards[0].Error, "another program uses that port of this host")
+			g := newIPGuest(t, n, mac1, guestIP)
+			_ = other.Close()
+			require.Eventually(t, func() bool { _, u := n.Status(); return u.Forwards[0].Error == "" }, patience, 10*time.Millisecond)
+			if proto == "udp" {
+				echoGuestUDP(t, g, 80)
+				ask(t, dialHost(t, taken), "late")
+				return
+			}
+			l := listenGuest(t, g, 80)
+			c := dialHost(t, taken)
+			inside, err := l.Accept()
+			require.NoError(t, err)
+			_ = inside.Close()
+			_ = c.Close()
+		})
+	}
+	taken := forwardTo(t, "tcp", 80)
+	other, err := net.Listen("tcp4", fmt.Sprintf("0.0.0.0:%d", taken.HostPort))
+	require.NoError(t, err)
+	defer other.Close()
+	n := start(t, Options{Forwards: []vnet.Forward{taken}, LateForwards: true}, tuning{})
+	require.NoError(t, n.Close(), "while it waits")
+}
+
 // TestForwardsOutliveTheStack: after a panic in it, and into a Close.
 func TestForwardsOutliveTheStack(t *testing.T) {
 	tcp, udp := forwardTo(t, "tcp", 80), forwardTo(t, "udp", 53)

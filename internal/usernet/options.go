@@ -45,6 +45,8 @@ type Options struct {
 	// vmnet.framework does for "the outside network"; in host mode, where the outside is kept out, on its loopback.
 	// Guests see the gateway as the other end.
 	Forwards []vnet.Forward
+	// LateForwards lets the network start without the ports that others have now, and tries those again. Else New fails.
+	LateForwards bool
 
 	MTU             int  // bytes, layer 3, 1280 to 16384; 0 = 1500
 	DisableNAT44    bool // no way out: the gateway, its name server and the host's loopback are all there is
