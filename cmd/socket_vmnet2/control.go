@@ -57,9 +57,10 @@ func controlOptions(cfg *compat.Config, began time.Time, log *slog.Logger, up fu
 
 // routes are what the control socket answers beyond what every daemon does.
 func (d *daemon) routes() map[string]http.Handler {
+	d.captures = d.newCaptures()
 	return map[string]http.Handler{
 		"GET " + metrics.Path: metrics.Handler(d.describe, d.log),
-		"POST /v1/capture":    d.captureHandler(d.newCaptures()),
+		"POST /v1/capture":    d.captureHandler(d.captures),
 	}
 }
 

@@ -71,6 +71,10 @@ func (d *daemon) describeDaemon(now time.Time) status.Daemon {
 	if p := d.self.stateFile.Load(); p != nil {
 		s.StateFile = *p
 	}
+	if d.captures != nil {
+		c := d.captures.Stats()
+		s.Captures = status.Captures{Running: c.Running, Started: c.Started, Stalled: c.Stalled}
+	}
 	if d.metrics != nil {
 		s.Metrics = d.metrics.Addr().String()
 	}

@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/capture"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/handoff"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/health"
@@ -48,18 +49,19 @@ type daemon struct {
 	began time.Time // of the daemon; an upgrade does not change it
 	path  string    // of the program, as it was started
 
-	guards  *guards           // nil without --anti-spoof
-	given   *inherit.Sockets  // by the service manager
-	manager *inherit.Notifier // nil without one
-	pidfile *compat.Pidfile   // nil without --pidfile
-	lock    *compat.SocketLock
-	ln      *net.UnixListener
-	server  *perclient.Server
-	health  *health.Monitor // as server
-	extras  *extras         // nil when they are not to be had
-	control *controller
-	metrics *metrics.Server // nil without --metrics-listen
-	failed  chan error      // why the daemon cannot go on; of one
+	guards   *guards           // nil without --anti-spoof
+	given    *inherit.Sockets  // by the service manager
+	manager  *inherit.Notifier // nil without one
+	pidfile  *compat.Pidfile   // nil without --pidfile
+	lock     *compat.SocketLock
+	ln       *net.UnixListener
+	server   *perclient.Server
+	health   *health.Monitor // as server
+	extras   *extras         // nil when they are not to be had
+	control  *controller
+	metrics  *metrics.Server // nil without --metrics-listen
+	captures *capture.Hub
+	failed   chan error // why the daemon cannot go on; of one
 
 	// changing is held while an upgrade or the stop changes what follows.
 	changing sync.Mutex

@@ -12,6 +12,10 @@ func (o output) daemon(st *status.Status) {
 		o.put(startTime, float64(st.Daemon.Started.UnixMilli())/1000)
 	}
 	o.count(upgrades, uint64(max(0, st.Daemon.Upgrades)))
+	c := &st.Daemon.Captures
+	o.put(captures, float64(c.Running))
+	o.count(capturesStarted, c.Started)
+	o.count(capturesStalled, c.Stalled)
 	type kind struct{ code, severity string }
 	found := map[kind]int{}
 	for _, p := range st.Health {

@@ -48,6 +48,10 @@ var (
 	upgrades  = counter("upgrades_total", "Upgrades in place since the start.")
 	problems  = gauge("health_problems", "Problems that socket_vmnet2 status tells now.", "code", "severity")
 
+	captures        = gauge("captures", "Captures that run.")
+	capturesStarted = counter("captures_started_total", "Captures that have begun since the program started.")
+	capturesStalled = counter("captures_stalled_total", "Captures that were ended because their readers took nothing.")
+
 	networkInfo = gauge("network_info", "How the network was set up. Always 1.", "backend", "mode", "subnet", "gateway", "socket")
 	networkUp   = gauge("network_up", "Whether the network runs. 0 while it starts, and when it has failed.")
 

@@ -35,7 +35,7 @@ func traffic(frames, bytes uint64, drops map[string]uint64) status.Traffic {
 // full is a status in which nothing is missing.
 func full() status.Status {
 	return status.Status{
-		Daemon: status.Daemon{Version: "v1.2.3", Socket: "/var/run/socket_vmnet", Started: time.UnixMilli(1700000000500), Upgrades: 2, MaxClients: 300},
+		Daemon: status.Daemon{Version: "v1.2.3", Socket: "/var/run/socket_vmnet", Started: time.UnixMilli(1700000000500), Upgrades: 2, MaxClients: 300, Captures: status.Captures{Running: 1, Started: 31, Stalled: 30}},
 		Network: status.Network{
 			State: status.NetworkRunning, Backend: "usernet", Mode: "shared",
 			Subnet: netip.MustParsePrefix("192.168.105.0/24"), Gateway: netip.MustParseAddr("192.168.105.1"),

@@ -59,12 +59,11 @@ type Session struct {
 
 	eyes     atomic.Uint32 // who looks at its frames
 	watch    watch.Watch
-	seen     bool        // a frame has come; used by the reader
-	guest    *guest      // nil: its address is not known; used by the reader
-	named    string      // the identity by which another process had its port started
-	restored bool        // from another process, which has logged its begin
-	addrLogs int         // used by the reader
-	news     atomic.Bool // an answer of DHCP told an address that has not been logged
+	seen     bool   // a frame has come; used by the reader
+	guest    *guest // nil: its address is not known; used by the reader
+	named    string // the identity by which another process had its port started
+	restored bool   // from another process, which has logged its begin
+	addrLogs int    // used by the reader
 	level    slog.Level
 
 	reconnects atomic.Uint64 // how often its guest was here before
@@ -308,11 +307,8 @@ func (c *Session) look(b frame.Batch) {
 			continue
 		}
 		c.seen = true
-		changed := c.watch.FromClient(f)
-		if changed {
+		if c.watch.FromClient(f) {
 			c.meet()
-		}
-		if c.news.Swap(false) || changed {
 			c.logAddresses()
 		}
 		if watch.Interesting(f) {

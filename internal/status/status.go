@@ -44,6 +44,14 @@ type Daemon struct {
 	LogLevel   string    `json:"log_level"`
 	MaxClients int       `json:"max_clients"`
 	QueueSize  int       `json:"queue_size_bytes"` // of each client
+	Captures   Captures  `json:"captures"`
+}
+
+// Captures are how many there are. The counters start with the process.
+type Captures struct {
+	Running int    `json:"running"`
+	Started uint64 `json:"started"`
+	Stalled uint64 `json:"stalled"` // ended because their readers took nothing
 }
 
 // States of a Network.
