@@ -35,7 +35,12 @@ func checkDaemons(x *exam) {
 		}
 		x.daemon(p)
 	}
-	if len(serving) == 0 {
+	switch {
+	case len(serving) > 0:
+	case len(x.Sockets) > 0:
+		x.find(status.Warning, fmt.Sprintf("no daemon serves %s, as far as the processes and its control socket tell", list(x.Sockets)), nil,
+			"start it, or see which daemons run:", command("socket_vmnet2 status"))
+	default:
 		x.find(status.Notice, "no daemon runs", nil, "start one, as a job that is started at every boot:", command("sudo socket_vmnet2 service install"),
 			"or, to look at it first:", command("socket_vmnet2 try"))
 	}

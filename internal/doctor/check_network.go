@@ -223,7 +223,7 @@ func checkReach(x *exam) {
 			"then try again, from that app:", command("socket_vmnet2 doctor --reach="+x.Reach.String()))
 	case isTimeout(err), errors.Is(err, context.DeadlineExceeded):
 		x.find(status.Warning, fmt.Sprintf("the guest %s is there (client %d of the daemon at %s), but does not answer within %v: its own firewall drops what it gets, or it hangs",
-			x.Reach, guest.ID, p.Socket, reachTime), data, "look at what arrives there:", command(fmt.Sprintf("sudo socket_vmnet2 capture --client %d -c 20 -w - %s >reach.pcapng", guest.ID, migrate.Quote(p.Socket))))
+			x.Reach, guest.ID, p.Socket, reachTime), data, "look at what arrives there:", command(fmt.Sprintf("sudo socket_vmnet2 capture --client=%d --count=20 --socket=%s", guest.ID, migrate.Quote(p.Socket))))
 	default:
 		x.find(status.Warning, fmt.Sprintf("the guest %s is there (client %d of the daemon at %s), but cannot be reached: %v", x.Reach, guest.ID, p.Socket, err), data,
 			"see whether another interface or a VPN has taken the subnet: the check \"overlap\" above")

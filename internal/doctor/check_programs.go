@@ -51,13 +51,29 @@ func checkInstalls(x *exam) {
 			x.find(status.Error, c.Text, nil, c.Fix)
 		}
 	}
-	for _, p := range x.plan.Problems {
-		x.skip(errorsIsPermission(p), "%s: %s", p.Path, p.Error)
-	}
+	x.unread()
 }
 
-// errorsIsPermission tells whether sudo would help; migrate's problems are texts.
-func errorsIsPermission(p migrate.Problem) bool { return strings.Contains(p.Fix, "sudo") }
+// manyUnread is from how many paths on they are not told one by one: a user has many that others may not look at.
+const manyUnread = 3
+
+// unread tells what could not be looked at.
+func (x *exam) unread() {
+	var closed []string
+	for _, p := range x.plan.Problems {
+		if strings.Contains(p.Fix, "sudo") { // migrate's problems are texts
+			closed = append(closed, p.Path)
+			continue
+		}
+		x.skip(false, "%s: %s", p.Path, p.Error)
+	}
+	if more := len(closed) - manyUnread; more > 1 {
+		closed = append(closed[:manyUnread], fmt.Sprintf("%d more", more))
+	}
+	if len(closed) > 0 {
+		x.skip(true, "this user may not look at %s", list(closed))
+	}
+}
 
 // describeInstall is a line about a program.
 func describeInstall(in migrate.Install, served []string) string {
