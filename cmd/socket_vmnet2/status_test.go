@@ -10,9 +10,11 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -350,4 +352,44 @@ func TestExplainDaemon(t *testing.T) {
 		assert.ErrorContains(t, explainDaemon(c.d), c.want)
 	}
 	require.NoError(t, explainDaemon(find.Daemon{}))
+}
+
+// TestAskAsAnother: a member of the socket's group may look and not touch, and a stranger is told what to do.
+func TestAskAsAnother(t *testing.T) {
+	if os.Geteuid() != 0 { // who is not root cannot become another user; TestAskRefused has the words
+		return
+	}
+	const other = 65534
+	dir, err := os.MkdirTemp("/tmp", "ask") // others can reach it
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	require.NoError(t, os.Chmod(dir, 0o755))
+	program := filepath.Join(dir, "socket_vmnet2")
+	b, err := os.ReadFile(filepath.Join(binaries, "socket_vmnet2"))
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(program, b, 0o755))
+	p := launch(t, "socket_vmnet2", filepath.Join(dir, "s"))
+	p.ready(t)
+	require.NoError(t, os.Chown(p.sock+".d", -1, other))
+	require.NoError(t, os.Chown(p.sock+".d/control", -1, other))
+	as := func(id uint32, args ...string) (int, string) {
+		c := exec.Command(program, append(args, p.sock)...)
+		c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: id, Gid: id}}
+		c.Dir = "/"
+		text, _ := c.CombinedOutput()
+		return c.ProcessState.ExitCode(), string(text)
+	}
+	p.talkers(t)
+	code, text := as(other, "status")
+	assert.Zero(t, code, text)
+	assert.Contains(t, text, "health: ")
+	for _, args := range [][]string{{"log-level", "debug"}, {"kick", "02:00:00:00:00:a1"}} {
+		code, text = as(other, args...)
+		assert.Equal(t, 1, code)
+		assert.Contains(t, text, "ERROR| "+p.sock+": only root may ")
+		assert.Contains(t, text, "use sudo")
+	}
+	code, text = as(other-1, "status")
+	assert.Equal(t, 1, code)
+	assert.Contains(t, text, "this user may not ask the daemon: use sudo, or be a member of the socket's group")
 }

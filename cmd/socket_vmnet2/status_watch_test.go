@@ -43,6 +43,7 @@ func TestWatch(t *testing.T) {
 	p := start(t)
 	w, j := watching(t, p), watching(t, p, "--json")
 	w.shows(t, "\nhealth: ", 3)
+	j.shows(t, "\n", 1)
 	assert.Contains(t, w.stdout.String(), "\n\nsocket_vmnet2 ", "an empty line is between two looks")
 	assert.Contains(t, w.stdout.String(), "NET/S")
 	assert.NotContains(t, w.stdout.String(), "\x1b")
