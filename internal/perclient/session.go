@@ -251,6 +251,9 @@ func (c *Session) summarise(err error, st link.Stats) {
 	}
 	args = append(args, "frames_to_net", st.ToNetFrames, "bytes_to_net", st.ToNetBytes,
 		"frames_to_client", st.ToClientFrames, "bytes_to_client", st.ToClientBytes)
+	if n := c.reconnects.Load(); n > 0 { // its guest has been here before
+		args = append(args, "reconnects", n)
+	}
 	if st.Queued > 0 { // it left without reading them; they are among frames_to_client
 		args = append(args, "bytes_unsent", st.Queued)
 	}

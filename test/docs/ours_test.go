@@ -4,11 +4,8 @@ package docs
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
-	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -324,48 +321,6 @@ func testExists(pattern string) error {
 		return nil
 	}
 	return errors.Join(fmt.Errorf("no test %s", name), err)
-}
-
-// curl asks the daemon as curl would.
-func curl(c command) error {
-	args := c.args()
-	method, socket, url := http.MethodGet, "", ""
-	for i := 0; i < len(args); i++ {
-		switch a := args[i]; {
-		case a == "--unix-socket" && i+1 < len(args):
-			i++
-			socket = box.client(args[i])
-		case a == "-X" && i+1 < len(args):
-			i++
-			method = args[i]
-		case strings.HasPrefix(a, "http"):
-			url = a
-		case regexp.MustCompile(`^-[fsSLO]*o$`).MatchString(a):
-			i++
-		case !regexp.MustCompile(`^-[fsSLO]+$`).MatchString(a):
-			return fmt.Errorf("what is %q to curl?", a)
-		}
-	}
-	if socket == "" {
-		return nil // a download
-	}
-	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
-	}
-	web := &http.Client{Timeout: patience, Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}
-	req, err := http.NewRequest(method, url, http.NoBody)
-	if err != nil {
-		return err
-	}
-	resp, err := web.Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s %s: %s", method, url, resp.Status)
-	}
-	return nil
 }
 
 // script runs our own scripts as far as their options go.
