@@ -16,8 +16,9 @@ const commandIndent = "    "
 func command(format string, args ...any) string { return commandIndent + fmt.Sprintf(format, args...) }
 
 // bootpdFix lets macOS's DHCP server through. The commands are those of socket_vmnet's README, "IP address is not assigned" (its pull
-// requests 33 and 51: without sudo the first one only seems to succeed); kickstart is the README's for /etc/bootptab. bootpd is
-// started with the first request, and newer macOS may not let it be restarted: then only the machine can be.
+// requests 33 and 51: without sudo the first one only seems to succeed), the second with the name that the tool's own help has;
+// kickstart is the README's for /etc/bootptab. bootpd is started with the first request, and newer macOS may not let it be restarted:
+// then only the machine can be.
 var bootpdFix = []string{
 	"Let macOS's firewall pass bootpd, and start bootpd again:",
 	command("sudo /usr/libexec/ApplicationFirewall/socketfilterfw --add /usr/libexec/bootpd"),
