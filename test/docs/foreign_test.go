@@ -56,6 +56,8 @@ var foreign = map[string]map[string]string{
 	},
 	"codesign":  {"": "--verify --strict --verbose --display --entitlements --force --sign --identifier -d -v -"},
 	"rcodesign": {"print-signature-info": "", "sign": "--entitlements-xml-path --code-signature-flags"},
+	"wireshark": {"": "-k -i -"},
+	"tshark":    {"": "-r -Y"},
 	"tar":       {"": "-x -z -f -C -t -c --strip-components"},
 }
 

@@ -41,6 +41,7 @@ var subcommands = map[string]func(command, []string) error{
 	"status":    asked,
 	"clients":   asked,
 	"kick":      asked,
+	"capture":   captured,
 	"log-level": asked,
 }
 
@@ -120,6 +121,22 @@ func helps(dir string, words []string) error {
 
 func parsed(_ command, args []string) error {
 	return helps(box.dir, append([]string{box.installed("bin/socket_vmnet2")}, args...))
+}
+
+// captured looks at the options of capture, behind which there may be a filter.
+func captured(_ command, args []string) error {
+	n := 1
+	for n < len(args) && strings.HasPrefix(args[n], "-") {
+		if len(args[n]) == 2 { // its value follows
+			n++
+		}
+		n++
+	}
+	out, err := box.run(box.dir, append([]string{box.installed("bin/socket_vmnet2"), args[0], "--help"}, args[1:min(n, len(args))]...)...)
+	if err == nil && !strings.Contains(out, "Usage: ") {
+		err = fmt.Errorf("no usage text: %s", out)
+	}
+	return err
 }
 
 // service looks at the options. What it does is tested in internal/service, with managers that are fakes.
