@@ -19,6 +19,7 @@ const other = "other"
 
 // clients is what is remembered of clients from one scrape to the next.
 type clients struct {
+	limit int              // maxClients; tests have less
 	named map[uint64]names // of those with series of their own
 	// rest are the counters of all that have none, and seen is what each of them had when it was counted last: a sum of those that
 	// are there would go backwards when one leaves, or becomes one with series of its own.
@@ -30,14 +31,14 @@ type clients struct {
 type names struct{ name, mac string }
 
 func newClients() clients {
-	return clients{named: map[uint64]names{}, rest: newTally(), seen: map[uint64]tally{}}
+	return clients{limit: maxClients, named: map[uint64]names{}, rest: newTally(), seen: map[uint64]tally{}}
 }
 
 // collect gives out the series of all.
 func (c *clients) collect(out output, all []status.Client) {
 	all = slices.SortedFunc(slices.Values(all), func(a, b status.Client) int { return cmp.Compare(a.ID, b.ID) })
 	all = slices.CompactFunc(all, func(a, b status.Client) bool { return a.ID == b.ID })
-	own := all[:min(len(all), maxClients)]
+	own := all[:min(len(all), c.limit)]
 	here := make(map[uint64]bool, len(own))
 	for i := range own {
 		x := &own[i]

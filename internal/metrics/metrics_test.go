@@ -16,6 +16,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/goccy/go-yaml"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -95,6 +96,43 @@ func TestPage(t *testing.T) {
 	assert.Equal(t, want, rows)
 	for _, name := range regexp.MustCompile(`socket_vmnet2_[a-z0-9_]*[a-z0-9]\b`).FindAllString(string(b), -1) {
 		assert.True(t, slices.ContainsFunc(families, func(f *family) bool { return f.name == name }), name)
+	}
+}
+
+// TestPageConfig: what the page has for Prometheus is YAML with what Prometheus wants, and asks the port that the page opens.
+func TestPageConfig(t *testing.T) {
+	b, err := os.ReadFile("../../docs/metrics.md")
+	require.NoError(t, err)
+	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllSubmatch(b, -1)
+	require.Len(t, blocks, 2)
+	var config struct {
+		Scrape []struct {
+			Job    string `yaml:"job_name"`
+			Static []struct {
+				Targets []string          `yaml:"targets"`
+				Labels  map[string]string `yaml:"labels"`
+			} `yaml:"static_configs"`
+		} `yaml:"scrape_configs"`
+	}
+	require.NoError(t, yaml.UnmarshalWithOptions(blocks[0][1], &config, yaml.Strict()))
+	require.Len(t, config.Scrape, 1)
+	require.Len(t, config.Scrape[0].Static, 1)
+	require.Len(t, config.Scrape[0].Static[0].Targets, 1)
+	assert.Contains(t, string(b), "--metrics-listen="+config.Scrape[0].Static[0].Targets[0]+" ")
+	var rules struct {
+		Groups []struct {
+			Name  string `yaml:"name"`
+			Rules []struct {
+				Alert string `yaml:"alert"`
+				Expr  string `yaml:"expr"`
+			} `yaml:"rules"`
+		} `yaml:"groups"`
+	}
+	require.NoError(t, yaml.UnmarshalWithOptions(blocks[1][1], &rules, yaml.Strict()))
+	require.Len(t, rules.Groups, 1)
+	for _, r := range rules.Groups[0].Rules {
+		assert.NotEmpty(t, r.Alert)
+		assert.Contains(t, r.Expr, prefix)
 	}
 }
 
@@ -192,8 +230,11 @@ func gather(t *testing.T, c prometheus.Collector) []string {
 
 // TestManyClients: the oldest have series of their own, the others one together, whose counters never go backwards.
 func TestManyClients(t *testing.T) {
+	const limit = 5
 	var st status.Status
 	c := newCollector(func() status.Status { return st })
+	assert.Equal(t, 256, c.clients.limit)
+	c.clients.limit = limit
 	add := func(id uint64) {
 		st.Clients = append(st.Clients, status.Client{
 			ID: id, ToClient: traffic(id, 1, map[string]uint64{"drop_queue_full": 1}), Queue: status.Queue{Bytes: 1, Stalled: float64(id)},
@@ -221,29 +262,29 @@ func TestManyClients(t *testing.T) {
 		own, rest, dropped, queue := series()
 		assert.Equal(t, []float64{float64(wantOwn), wantRest, wantDropped, wantQueue}, []float64{float64(own), rest, dropped, queue})
 	}
-	for id := uint64(maxClients); id > 0; id-- { // in no order
+	for id := uint64(limit); id > 0; id-- { // in no order
 		add(id)
 	}
-	expect(maxClients, -1, 0, 0)
+	expect(limit, -1, 0, 0)
 	add(1000)
 	add(2000)
-	expect(maxClients, 3000, 2, 2)
-	expect(maxClients, 3000, 2, 2)
-	st.Clients[maxClients].ToClient.Frames += 5
-	expect(maxClients, 3005, 2, 2)
+	expect(limit, 3000, 2, 2)
+	expect(limit, 3000, 2, 2)
+	st.Clients[limit].ToClient.Frames += 5
+	expect(limit, 3005, 2, 2)
 	st.Clients = st.Clients[1:] // one leaves: 1000 has series of its own, and they do not count twice
-	st.Clients[maxClients-1].ToClient.Frames += 500
-	expect(maxClients, 3005, 2, 1)
+	st.Clients[limit-1].ToClient.Frames += 500
+	expect(limit, 3005, 2, 1)
 	st.Clients = st.Clients[1:]
-	expect(maxClients, 3005, 2, 0)
+	expect(limit, 3005, 2, 0)
 	assert.Empty(t, c.clients.seen)
 	st.Clients = st.Clients[1:]
 	add(3000)
-	expect(maxClients, 3005, 2, 0)
+	expect(limit, 3005, 2, 0)
 	add(4000)
-	expect(maxClients, 7005, 3, 1)
-	st.Clients[maxClients].ToClient.Frames = 10 // counts from the start again
-	expect(maxClients, 7015, 3, 1)
+	expect(limit, 7005, 3, 1)
+	st.Clients[limit].ToClient.Frames = 10 // counts from the start again
+	expect(limit, 7015, 3, 1)
 	problems, err := testutil.CollectAndLint(c)
 	require.NoError(t, err)
 	assert.Empty(t, problems)

@@ -79,7 +79,7 @@ func (fwd *forwards) open(n *Network) error {
 }
 
 // serve starts serving. The gateway is there.
-func (fwd *forwards) serve(n *Network) {
+func (fwd *forwards) serve() {
 	for _, f := range fwd.all {
 		late := !f.listens()
 		if !late {

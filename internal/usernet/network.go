@@ -97,7 +97,7 @@ func newNetwork(o Options, t tuning) (*Network, error) {
 		return nil, fmt.Errorf("start embedded network: %w", err)
 	}
 	n.logParameters()
-	n.fwd.serve(n)
+	n.fwd.serve()
 	return n, nil
 }
 
