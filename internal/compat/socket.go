@@ -125,14 +125,15 @@ func (l *SocketLock) open(f *os.File, o Owner) (*net.UnixListener, error) {
 }
 
 // give sets owner, group and mode. Where the default group cannot be had, the daemon's own takes its place; on macOS a new
-// file has the group of its directory, so that one is set too.
+// file has the group of its directory, so that one is set too. EINVAL is what a user namespace says that has no such group, as
+// that of a rootless container.
 func (l *SocketLock) give(mine os.FileInfo, o Owner) error {
 	if o.GID >= 0 {
 		step, err := setOwner(l.path, mine, o.UID, o.GID, o.Mode)
 		if err == nil {
 			return nil
 		}
-		if o.MustGroup || !errors.Is(err, syscall.EPERM) {
+		if o.MustGroup || !errors.Is(err, syscall.EPERM) && !errors.Is(err, syscall.EINVAL) {
 			return bindError(step, err)
 		}
 	}

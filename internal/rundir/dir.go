@@ -178,7 +178,7 @@ func (d *Dir) chgrp(n node, set func(gid int) error) error {
 			return nil
 		}
 		err := set(d.owner.GID)
-		if err == nil || d.owner.MustGroup || !errors.Is(err, unix.EPERM) {
+		if err == nil || d.owner.MustGroup || !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.EINVAL) { // EINVAL: none such in this user namespace
 			return err
 		}
 		d.owner.GID = -1
