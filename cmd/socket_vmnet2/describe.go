@@ -85,7 +85,9 @@ func (d *daemon) describeDaemon(now time.Time) status.Daemon {
 }
 
 // seconds is d with milliseconds, never negative: the wall clock may have been set back.
-func seconds(d time.Duration) float64 { return float64(max(0, d).Round(time.Millisecond).Milliseconds()) / 1000 }
+func seconds(d time.Duration) float64 {
+	return float64(max(0, d).Round(time.Millisecond).Milliseconds()) / 1000
+}
 
 // describeNetwork tells of the network what the command line asks for, and once it runs what it is.
 func (d *daemon) describeNetwork() status.Network {

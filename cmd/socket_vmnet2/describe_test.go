@@ -285,13 +285,15 @@ func TestDescribeAtAnyTime(t *testing.T) {
 		assert.NoError(t, d.network.Load().Wait(ctx))
 	}
 	coming.Wait()
+	const all = 1 + 30
+	require.Eventually(t, func() bool { return d.describe().Totals.Connects == all }, patience, time.Millisecond)
 	cancel()
 	running.Wait()
 	d.stop()
 	close(stop)
 	asking.Wait()
 	assert.Empty(t, d.describe().Clients)
-	assert.Equal(t, uint64(31), d.describe().Totals.Connects)
+	assert.Equal(t, uint64(all), d.describe().Totals.Connects)
 }
 
 // TestDescribeNetwork: before the network has started the command line tells what it is to be, and a failure is told.

@@ -22,7 +22,7 @@ import (
 // stalledAfter is for how long a client that is behind may take nothing before it is told from one that is only slow.
 const stalledAfter = 3 * time.Second
 
-// ErrNoClient: there is no client of this number.
+// ErrNoClient is the outcome of Kick where there is no client of this number.
 var ErrNoClient = errors.New("no such client")
 
 // An Info is what is known of a client at one moment.

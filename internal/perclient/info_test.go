@@ -52,7 +52,7 @@ func TestInfoOfAStreamClient(t *testing.T) {
 	assert.Nil(t, i.Port)
 	assert.Equal(t, 100<<10, i.QueueLimit)
 	assert.False(t, i.Began.Before(before))
-	assert.Nil(t, i.Err)
+	require.NoError(t, i.Err)
 
 	say(t, c, 7, "hello")
 	i = r.lists(t, func(i Info) bool { return i.State == status.StateStarting && i.Err != nil })
