@@ -22,7 +22,6 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/capture/read"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/find"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 )
 
 // captureText is the usage text.
@@ -110,8 +109,8 @@ func captureAction(c *cli.Context, env compat.IO) error {
 // checkCapture refuses values that cannot be, and makes the request of them as far as it does not depend on anything else.
 func checkCapture(c *cli.Context, env compat.IO) (q capture.Request, err error) {
 	if v := c.String("snaplen"); c.IsSet("snaplen") {
-		if q.SnapLen, err = strconv.Atoi(v); err != nil || q.SnapLen < frame.MinLen || q.SnapLen > frame.MaxLen {
-			return q, errUsage{fmt.Errorf("--snaplen=%s is no number from %d to %d", printable(v), frame.MinLen, frame.MaxLen)}
+		if q.SnapLen, err = strconv.Atoi(v); err != nil || q.SnapLen < capture.MinSnapLen || q.SnapLen > capture.MaxSnapLen {
+			return q, errUsage{fmt.Errorf("--snaplen=%s is no number from %d to %d", printable(v), capture.MinSnapLen, capture.MaxSnapLen)}
 		}
 	}
 	if v := c.String("count"); c.IsSet("count") {

@@ -19,6 +19,12 @@ const (
 	maxClients = 1024
 )
 
+// MinSnapLen and MaxSnapLen bound what is kept of each frame, in bytes.
+const (
+	MinSnapLen = frame.MinLen
+	MaxSnapLen = frame.MaxLen
+)
+
 // A Request says what to capture.
 type Request struct {
 	Clients []uint64      `json:"clients,omitempty"` // of these only; empty: of all, also of those that come later
@@ -86,8 +92,8 @@ func (q *Request) check() error {
 	switch {
 	case len(q.Clients) > maxClients:
 		return fmt.Errorf("%d clients are named, more than %d", len(q.Clients), maxClients)
-	case q.SnapLen != 0 && (q.SnapLen < frame.MinLen || q.SnapLen > frame.MaxLen):
-		return fmt.Errorf("snaplen %d is not between %d and %d", q.SnapLen, frame.MinLen, frame.MaxLen)
+	case q.SnapLen != 0 && (q.SnapLen < MinSnapLen || q.SnapLen > MaxSnapLen):
+		return fmt.Errorf("snaplen %d is not between %d and %d", q.SnapLen, MinSnapLen, MaxSnapLen)
 	}
 	_, err := newFilter(q.Filter)
 	return err
