@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"os/exec"
+	"syscall"
 	"time"
 )
 
@@ -16,19 +17,22 @@ const maxOutput = 8 << 20
 func RunProgram(ctx context.Context, name string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, name, args...) //nolint:gosec // system programs, and programs that only root can change
 	cmd.Env = []string{"PATH=/usr/bin:/bin:/usr/sbin:/sbin", "LC_ALL=C"}
+	// What it has started ends with it: a group of its own, which is killed as a whole.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second
 	out := &limited{}
 	cmd.Stdout = out
 	err := cmd.Run()
-	return out.Bytes(), err
+	return out.kept.Bytes(), err
 }
 
-// limited keeps the begin of what is written to it.
-type limited struct{ bytes.Buffer }
+// limited keeps the begin of what is written to it. It is no bytes.Buffer: io.Copy would fill that without Write.
+type limited struct{ kept bytes.Buffer }
 
 func (l *limited) Write(b []byte) (int, error) {
-	if room := maxOutput - l.Len(); room > 0 {
-		l.Buffer.Write(b[:min(room, len(b))])
+	if room := maxOutput - l.kept.Len(); room > 0 {
+		l.kept.Write(b[:min(room, len(b))])
 	}
 	return len(b), nil
 }
