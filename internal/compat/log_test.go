@@ -383,7 +383,7 @@ func TestNothingHeldNoTimer(t *testing.T) {
 }
 
 // A failing writer is nobody's trouble.
-func TestLogNowhere(t *testing.T) {
+func TestLogNowhere(*testing.T) {
 	cfg := defaultConfig()
 	for _, format := range []string{LogPlain, LogText, LogJSON} {
 		cfg.LogFormat = format
