@@ -49,3 +49,11 @@ func (m subcommand) run(args []string, env compat.IO) (code int) {
 	}
 	return max(code, 1)
 }
+
+// orOne makes the exit code of any error 1, for actions whose other codes tell of what they found.
+func orOne(code int, err error) (int, error) {
+	if err != nil {
+		code = 1
+	}
+	return code, err
+}

@@ -70,23 +70,10 @@ func runExec(args []string, env compat.IO) int {
 		level = slog.LevelDebug
 	}
 	x := &execution{log: compat.NewLogger(env.Stderr, level), stdout: env.Stdout}
-	code := 0
-	err := x.app(env, &code).Run(append([]string{""}, args...))
-	if err == nil {
-		return code // of --help
-	}
-	compat.LogError(x.log, err)
-	if errors.As(err, new(errUsage)) {
-		_, _ = io.WriteString(env.Stdout, execText)
-	}
-	return max(code, 1)
-}
-
-// app is the command line. What it returns as an error has the exit code in code, unless that is 0.
-func (x *execution) app(env compat.IO, code *int) *cli.App {
-	return &cli.App{
-		Name: "socket_vmnet2 exec",
-		Flags: []cli.Flag{
+	return subcommand{
+		name:  "exec",
+		usage: execText,
+		flags: []cli.Flag{
 			&cli.BoolFlag{Name: "stream"},
 			&cli.BoolFlag{Name: "dgram"},
 			&cli.StringFlag{Name: "fd"},
@@ -95,22 +82,13 @@ func (x *execution) app(env compat.IO, code *int) *cli.App {
 			&cli.StringFlag{Name: "interface-id"},
 			&cli.StringFlag{Name: "json"},
 		},
-		Writer:                    env.Stdout,
-		ErrWriter:                 env.Stderr,
-		CustomAppHelpTemplate:     execText,
-		HideHelpCommand:           true,
-		HideVersion:               true,
-		DisableSliceFlagSeparator: true,
-		ExitErrHandler:            func(*cli.Context, error) {},
-		OnUsageError:              func(_ *cli.Context, err error, _ bool) error { return errUsage{inOurWords(err)} },
-		Action: func(c *cli.Context) (err error) {
+		action: func(c *cli.Context) (int, error) {
 			if err := x.parse(c); err != nil {
-				return errUsage{err}
+				return 1, errUsage{err}
 			}
-			*code, err = x.run()
-			return err
+			return x.run()
 		},
-	}
+	}.run(args, env)
 }
 
 // parse fills x from a command line of known options.

@@ -3,11 +3,8 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -69,41 +66,26 @@ func runRollback(args []string, env compat.IO) int {
 
 // runInstaller is what both have in common.
 func runInstaller(name, usage string, args []string, env compat.IO, do func(*cli.Context, install.Options) error, flags ...cli.Flag) int {
-	app := &cli.App{
-		Name: "socket_vmnet2 " + name,
-		Flags: append(flags,
+	return subcommand{
+		name:  name,
+		usage: usage,
+		flags: append(flags,
 			&cli.StringFlag{Name: "prefix", Value: install.DefaultPrefix},
 			&cli.StringFlag{Name: "root"},
 			&cli.BoolFlag{Name: "dry-run"},
 		),
-		Writer:                    env.Stdout,
-		ErrWriter:                 env.Stderr,
-		CustomAppHelpTemplate:     usage,
-		HideHelpCommand:           true,
-		HideVersion:               true,
-		DisableSliceFlagSeparator: true,
-		ExitErrHandler:            func(*cli.Context, error) {},
-		OnUsageError:              func(_ *cli.Context, err error, _ bool) error { return errUsage{inOurWords(err)} },
-		Action: func(c *cli.Context) error {
+		action: func(c *cli.Context) (int, error) {
 			for _, flag := range c.FlagNames() {
 				if flag != "dry-run" && c.String(flag) == "" {
-					return errUsage{fmt.Errorf("--%s= names no directory", flag)}
+					return 1, errUsage{fmt.Errorf("--%s= names no directory", flag)}
 				}
 			}
 			if c.Args().Present() {
-				return errUsage{fmt.Errorf("%s takes options alone, not %q", name, c.Args().First())}
+				return 1, errUsage{fmt.Errorf("%s takes options alone, not %q", name, c.Args().First())}
 			}
-			return do(c, install.Options{Prefix: c.String("prefix"), Root: c.String("root"), DryRun: c.Bool("dry-run")})
+			return 0, do(c, install.Options{Prefix: c.String("prefix"), Root: c.String("root"), DryRun: c.Bool("dry-run")})
 		},
-	}
-	if err := app.RunContext(context.Background(), append([]string{app.Name}, args...)); err != nil {
-		compat.LogError(compat.NewLogger(env.Stderr, slog.LevelInfo), err)
-		if errors.As(err, new(errUsage)) {
-			_, _ = io.WriteString(env.Stdout, usage)
-		}
-		return 1
-	}
-	return 0
+	}.run(args, env)
 }
 
 // steps writes what was done, and the sentences about it.

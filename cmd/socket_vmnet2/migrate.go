@@ -6,9 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"log/slog"
 	"os"
 	"os/user"
 	"path/filepath"
@@ -43,35 +41,16 @@ const exitNothing = 2
 
 // runMigrate is the subcommand: args are what follows its name.
 func runMigrate(args []string, env compat.IO) int {
-	code := 0
-	app := &cli.App{
-		Name: "socket_vmnet2 migrate",
-		Flags: []cli.Flag{
+	return subcommand{
+		name:  "migrate",
+		usage: migrateText,
+		flags: []cli.Flag{
 			&cli.BoolFlag{Name: "json"},
 			&cli.StringFlag{Name: "root"},
 			&cli.StringFlag{Name: "home"},
 		},
-		Writer:                    env.Stdout,
-		ErrWriter:                 env.Stderr,
-		CustomAppHelpTemplate:     migrateText,
-		HideHelpCommand:           true,
-		HideVersion:               true,
-		DisableSliceFlagSeparator: true,
-		ExitErrHandler:            func(*cli.Context, error) {},
-		OnUsageError:              func(_ *cli.Context, err error, _ bool) error { return errUsage{inOurWords(err)} },
-		Action: func(c *cli.Context) (err error) {
-			code, err = migrateAction(c, env)
-			return err
-		},
-	}
-	if err := app.Run(append([]string{app.Name}, args...)); err != nil {
-		compat.LogError(compat.NewLogger(env.Stderr, slog.LevelInfo), err)
-		if errors.As(err, new(errUsage)) {
-			_, _ = io.WriteString(env.Stdout, migrateText)
-		}
-		return 1
-	}
-	return code
+		action: func(c *cli.Context) (int, error) { return orOne(migrateAction(c, env)) },
+	}.run(args, env)
 }
 
 // migrateAction does what a command line of known options asks for.

@@ -54,35 +54,16 @@ type errUsage struct{ error }
 
 // runSelftest is the subcommand: args are what follows its name.
 func runSelftest(args []string, env compat.IO) int {
-	code := 0
-	app := &cli.App{
-		Name: "socket_vmnet2 selftest",
-		Flags: append([]cli.Flag{
+	return subcommand{
+		name:  "selftest",
+		usage: selftestUsage(),
+		flags: append([]cli.Flag{
 			&cli.BoolFlag{Name: "json"},
 			&cli.BoolFlag{Name: "quick"},
 			&cli.StringFlag{Name: "timeout", Value: selftestTime.String()},
 		}, compat.NetworkFlags()...),
-		Writer:                    env.Stdout,
-		ErrWriter:                 env.Stderr,
-		CustomAppHelpTemplate:     selftestUsage(),
-		HideHelpCommand:           true,
-		HideVersion:               true,
-		DisableSliceFlagSeparator: true,
-		ExitErrHandler:            func(*cli.Context, error) {},
-		OnUsageError:              func(_ *cli.Context, err error, _ bool) error { return errUsage{inOurWords(err)} },
-		Action: func(c *cli.Context) (err error) {
-			code, err = selftestAction(c, env)
-			return err
-		},
-	}
-	if err := app.Run(append([]string{app.Name}, args...)); err != nil {
-		compat.LogError(compat.NewLogger(env.Stderr, slog.LevelInfo), err)
-		if errors.As(err, new(errUsage)) {
-			_, _ = io.WriteString(env.Stdout, selftestUsage())
-		}
-		return 1
-	}
-	return code
+		action: func(c *cli.Context) (int, error) { return orOne(selftestAction(c, env)) },
+	}.run(args, env)
 }
 
 // inOurWords says an error of the flag package as the daemon's parser would.

@@ -47,32 +47,17 @@ func tryUsage() string { return tryText + compat.NetworkUsage() + tryCodes }
 
 // runTry is the subcommand: args are what follows its name.
 func runTry(args []string, env compat.IO) int {
-	app := &cli.App{
-		Name: "socket_vmnet2 try",
-		Flags: append([]cli.Flag{
+	return subcommand{
+		name:  "try",
+		usage: tryUsage(),
+		flags: append([]cli.Flag{
 			&cli.BoolFlag{Name: "json"},
 			&cli.StringFlag{Name: "dir"},
 			&cli.StringFlag{Name: "socket-group"},
 			&cli.StringFlag{Name: "socket-user"},
 		}, compat.NetworkFlags()...),
-		Writer:                    env.Stdout,
-		ErrWriter:                 env.Stderr,
-		CustomAppHelpTemplate:     tryUsage(),
-		HideHelpCommand:           true,
-		HideVersion:               true,
-		DisableSliceFlagSeparator: true,
-		ExitErrHandler:            func(*cli.Context, error) {},
-		OnUsageError:              func(_ *cli.Context, err error, _ bool) error { return errUsage{inOurWords(err)} },
-		Action:                    func(c *cli.Context) error { return tryAction(c, env) },
-	}
-	if err := app.Run(append([]string{app.Name}, args...)); err != nil {
-		compat.LogError(compat.NewLogger(env.Stderr, slog.LevelInfo), err)
-		if errors.As(err, new(errUsage)) {
-			_, _ = io.WriteString(env.Stdout, tryUsage())
-		}
-		return 1
-	}
-	return 0
+		action: func(c *cli.Context) (int, error) { return 0, tryAction(c, env) },
+	}.run(args, env)
 }
 
 // A trial is one run of the subcommand.

@@ -80,7 +80,9 @@ func (c *Session) lookToClient(e uint32, b frame.Batch) {
 		if !watch.Interesting(f) {
 			continue
 		}
-		c.watch.ToClient(f)
+		if c.watch.ToClient(f) {
+			c.news.Store(true) // its reader logs it, with what it says next: whoever sends it this must not wait
+		}
 		c.observed()
 	}
 }

@@ -59,11 +59,12 @@ type Session struct {
 
 	eyes     atomic.Uint32 // who looks at its frames
 	watch    watch.Watch
-	seen     bool   // a frame has come; used by the reader
-	guest    *guest // nil: its address is not known; used by the reader
-	named    string // the identity by which another process had its port started
-	restored bool   // from another process, which has logged its begin
-	addrLogs int    // used by the reader
+	seen     bool        // a frame has come; used by the reader
+	guest    *guest      // nil: its address is not known; used by the reader
+	named    string      // the identity by which another process had its port started
+	restored bool        // from another process, which has logged its begin
+	addrLogs int         // used by the reader
+	news     atomic.Bool // an answer of DHCP told an address that has not been logged
 	level    slog.Level
 
 	reconnects atomic.Uint64 // how often its guest was here before
@@ -310,8 +311,11 @@ func (c *Session) look(b frame.Batch) {
 			continue
 		}
 		c.seen = true
-		if c.watch.FromClient(f) {
+		changed := c.watch.FromClient(f)
+		if changed {
 			c.meet()
+		}
+		if c.news.Swap(false) || changed {
 			c.logAddresses()
 		}
 		if watch.Interesting(f) {

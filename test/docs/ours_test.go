@@ -168,8 +168,14 @@ func upgrade(_ command, args []string) error {
 	return err
 }
 
-// asked looks at the options; the socket is that of the sandbox's daemon where the page leaves it away. A test of the page runs it.
-func asked(c command, args []string) error { return parsed(c, args) }
+// asked looks at the options, which are in front of the arguments. What the commands print is on pages with tests of their own.
+func asked(_ command, args []string) error {
+	n := 1
+	for n < len(args) && strings.HasPrefix(args[n], "-") && args[n] != "--" {
+		n++
+	}
+	return helps(box.dir, append([]string{box.installed("bin/socket_vmnet2")}, args[:n]...))
+}
 
 // here leaves out options that name places of the reader's, for which the sandbox has its own.
 func here(args []string) []string {
