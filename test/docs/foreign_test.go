@@ -57,6 +57,7 @@ var foreign = map[string]map[string]string{
 	"codesign":  {"": "--verify --strict --verbose --display --entitlements --force --sign --identifier -d -v -"},
 	"rcodesign": {"print-signature-info": "", "sign": "--entitlements-xml-path --code-signature-flags"},
 	"wireshark": {"": "-k -i -"},
+	"tcpdump":   {"": "-r"},
 	"tshark":    {"": "-r -Y"},
 	"tar":       {"": "-x -z -f -C -t -c --strip-components"},
 }
