@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -477,7 +478,7 @@ func TestCaptureRequests(t *testing.T) {
 			defer conn.Close()
 			r, err := http.NewRequest(http.MethodPost, "http://x/v1/capture", strings.NewReader(c.body))
 			require.NoError(t, err)
-			resp, err := (&http.Transport{Dial: func(string, string) (net.Conn, error) { return conn, nil }}).RoundTrip(r)
+			resp, err := (&http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return conn, nil }}).RoundTrip(r)
 			require.NoError(t, err)
 			defer resp.Body.Close()
 			assert.Equal(t, c.status, resp.StatusCode)
