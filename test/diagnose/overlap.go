@@ -13,7 +13,7 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
-// cmdDoctor keeps of doctor's findings that about overlaps: the others are about the machine that this is run on.
+// cmdDoctor keeps of doctor's findings those about overlaps: the others are about the machine that this is run on.
 const cmdDoctor = "socket_vmnet2 doctor " + shownDir + "/sock | grep overlap:"
 
 // vpnName is the interface that comes into the daemon's way.
@@ -42,7 +42,7 @@ func overlap(s *stage) {
 	}
 	s.sick(status.SubnetOverlap)
 	s.names(s.show(cmdStatus), used.Masked().String(), vpnName)
-	s.names(s.show(cmdDoctor+" -A 2"), used.Masked().String(), vpnName, "--vmnet-gateway=")
+	s.names(s.show(cmdDoctor+" -A 3"), used.Masked().String(), vpnName, "--vmnet-gateway=")
 	s.names(s.show(cmdLog), used.Masked().String(), vpnName)
 	s.page.section("right")
 	table, err := freenet.System()

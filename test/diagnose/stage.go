@@ -13,7 +13,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -160,13 +159,9 @@ func (s *stage) stopDaemon() error {
 
 // guest starts one that is called name.
 func (s *stage) guest(name, mac string) *actor {
-	path := filepath.Join(s.dir, guestPrefix+name)
 	a := &actor{s: s, name: name, mac: mac}
 	s.guests = append(s.guests, a)
-	if s.fault(copyFile(s.w.self(), path)) { // a link would be root's, which others may not follow
-		return a
-	}
-	a.cmd = s.command(path, s.socket(), mac)
+	a.cmd = s.command(s.w.path("lib/"+guestPrefix+name), s.socket(), mac)
 	a.cmd.Args[0] = guestPrefix + name
 	in, err := a.cmd.StdinPipe()
 	if s.fault(err) {
