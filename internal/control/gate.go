@@ -30,6 +30,13 @@ const (
 	busyTime = 3 * time.Second
 )
 
+// acceptBurst connections are accepted at once, and then one each acceptEvery: the rest waits in the queue. Thousands that come all
+// the time would else take a processor away from the frames.
+const (
+	acceptBurst = 200
+	acceptEvery = time.Millisecond
+)
+
 // full is the answer to who does not find a place. It fits into an empty socket, so that nobody waits for him.
 var full = func() []byte {
 	const body = `{"error":{"code":"busy","text":"too many ask at the control socket at once: try again"}}` + "\n"
@@ -61,6 +68,9 @@ type gate struct {
 
 	streams map[*Stream]struct{}
 	over    context.Context // done when the server ends; set before it serves
+
+	debt  time.Duration // of accepting, at the time paced; used by Accept
+	paced time.Time
 }
 
 func newGate(ln *net.UnixListener, log *slog.Logger) *gate {
@@ -99,6 +109,9 @@ func (g *gate) Accept() (net.Conn, error) {
 		if err := g.waitOpen(); err != nil {
 			return nil, err
 		}
+		if err := g.pace(); err != nil {
+			return nil, err
+		}
 		uc, err := g.AcceptUnix()
 		switch {
 		case err == nil:
@@ -119,6 +132,23 @@ func (g *gate) Accept() (net.Conn, error) {
 			continue
 		}
 		return c, nil
+	}
+}
+
+// pace waits if many were accepted lately.
+func (g *gate) pace() error {
+	now := time.Now()
+	g.debt = max(0, g.debt-now.Sub(g.paced)) + acceptEvery
+	g.paced = now
+	wait := g.debt - acceptBurst*acceptEvery
+	if wait <= 0 {
+		return nil
+	}
+	select {
+	case <-time.After(wait):
+		return nil
+	case <-g.closed:
+		return net.ErrClosed
 	}
 }
 
