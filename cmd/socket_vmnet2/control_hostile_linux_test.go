@@ -219,11 +219,21 @@ func TestControlCrowd(t *testing.T) {
 func TestControlCostsNoFrames(t *testing.T) {
 	p := start(t)
 	tk := p.talkers(t)
-	const rounds, frames = 3, 400_000
-	var quiet, loud []float64 // frames a second
+	const rounds, frames, alone = 3, 400_000, 300
+	var quiet, loud []float64         // frames a second
+	var spent, beside []time.Duration // by the daemon, for a frame
 	var asked, refused atomic.Int64
+	var took, during float64 // of the loud rounds: seconds, questions answered either way
+	began := p.cpu(t)
+	for range alone {
+		code, _ := p.ask(t, http.MethodGet, "/v1/clients", nil, nil)
+		require.Equal(t, http.StatusOK, code)
+	}
+	answer := (p.cpu(t) - began) / alone // and what it takes to accept and to refuse is less
 	for range rounds {
+		began = p.cpu(t)
 		quiet = append(quiet, tk.carry(t, frames))
+		spent = append(spent, (p.cpu(t)-began)/frames)
 		quit := make(chan struct{})
 		var wg sync.WaitGroup
 		for range crowd {
@@ -244,12 +254,22 @@ func TestControlCostsNoFrames(t *testing.T) {
 		}
 		before := asked.Load()
 		require.Eventually(t, func() bool { return asked.Load() > before }, patience, time.Millisecond)
+		began, before = p.cpu(t), asked.Load()+refused.Load()
+		start := time.Now()
 		loud = append(loud, tk.carry(t, frames))
+		took += time.Since(start).Seconds()
+		beside = append(beside, (p.cpu(t)-began)/frames)
+		during += float64(asked.Load() + refused.Load() - before)
 		close(quit)
 		wg.Wait()
 	}
+	for _, list := range [][]time.Duration{spent, beside} {
+		slices.Sort(list)
+	}
 	slices.Sort(quiet)
 	slices.Sort(loud)
+	t.Logf("the daemon's CPU time for a frame: %v alone, %v beside them, who had %.0f answers and refusals a second at %v each",
+		spent[0], beside[0], during/took, answer)
 	t.Logf("frames a second: %.0f alone, %.0f beside %d who ask (%d answers, %d refusals): %.2f", quiet[rounds/2], loud[rounds/2],
 		crowd, asked.Load(), refused.Load(), loud[rounds/2]/quiet[rounds/2])
 	assert.Positive(t, asked.Load())
