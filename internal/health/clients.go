@@ -49,7 +49,7 @@ func (v *view) recently(c *status.Client, pick func(counters) uint64) bool {
 
 // growing makes a problem of the clients whose counter grew by more than limit in window. Where nobody looked for a while it
 // is a notice: it may be over.
-func (v *view) growing(pick func(counters) uint64, limit uint64, make func(list []*status.Client, n uint64, over string) status.Problem) []finding {
+func (v *view) growing(pick func(counters) uint64, limit uint64, which func(*status.Client) bool, make func(list []*status.Client, n uint64, over string) status.Problem) []finding {
 	var list []*status.Client
 	var sum uint64
 	var longest time.Duration
@@ -57,7 +57,7 @@ func (v *view) growing(pick func(counters) uint64, limit uint64, make func(list 
 	for i := range v.Clients {
 		c := &v.Clients[i]
 		g := v.grew(c, pick)
-		if g.n <= limit || g.news && g.n*uint64(window) <= limit*uint64(g.over) {
+		if !which(c) || g.n <= limit || g.news && g.n*uint64(window) <= limit*uint64(g.over) {
 			continue
 		}
 		list = append(list, c)
@@ -76,9 +76,14 @@ func (v *view) growing(pick func(counters) uint64, limit uint64, make func(list 
 	return []finding{{Problem: p}}
 }
 
+// anyClient and reads are whose counters growing looks at.
+func anyClient(*status.Client) bool { return true }
+
+func reads(c *status.Client) bool { return seconds(c.Queue.Stalled) < stalledTime }
+
 // storm finds clients that send more broadcasts than are passed on.
 func storm(v *view) []finding {
-	return v.growing(func(c counters) uint64 { return c.storm }, 0, func(list []*status.Client, n uint64, over string) status.Problem {
+	return v.growing(func(c counters) uint64 { return c.storm }, 0, anyClient, func(list []*status.Client, n uint64, over string) status.Problem {
 		return status.Problem{
 			Code: status.Storm,
 			Text: fmt.Sprintf("%s %s a storm: %s %d broadcasts and frames for unknown addresses beyond 50,000 a second were dropped.",
@@ -86,7 +91,7 @@ func storm(v *view) []finding {
 			Fix: []string{
 				"Look for a loop inside of the guest: a bridge with two interfaces on this network, or a program that scans.",
 				"See what it sends:",
-				command("socket_vmnet2 capture --client %d -c 100 -w storm.pcapng %s", list[0].ID, v.Daemon.Socket),
+				command("socket_vmnet2 capture --client=%d -c 100 -w storm.pcapng --socket=%s", list[0].ID, v.Daemon.Socket),
 				"Or throw it off the network:",
 				command("socket_vmnet2 kick %d %s", list[0].ID, v.Daemon.Socket),
 			},
@@ -96,7 +101,7 @@ func storm(v *view) []finding {
 
 // slow finds clients for which frames were dropped because they are behind. One that has stopped reading is stalled's.
 func slow(v *view) []finding {
-	return v.growing(func(c counters) uint64 { return c.queueFull }, 0, func(list []*status.Client, n uint64, over string) status.Problem {
+	return v.growing(func(c counters) uint64 { return c.queueFull }, 0, reads, func(list []*status.Client, n uint64, over string) status.Problem {
 		return status.Problem{
 			Code: status.SlowClient,
 			Text: fmt.Sprintf("%s %s slower than others send: %s %d frames for %s were dropped.",
@@ -112,7 +117,7 @@ func slow(v *view) []finding {
 
 // offloadMixed finds clients that are sent larger frames than they can take.
 func offloadMixed(v *view) []finding {
-	return v.growing(func(c counters) uint64 { return c.oversize }, 0, func(list []*status.Client, n uint64, over string) status.Problem {
+	return v.growing(func(c counters) uint64 { return c.oversize }, 0, anyClient, func(list []*status.Client, n uint64, over string) status.Problem {
 		fix := "Set the same MTU in all guests."
 		if v.Network.Offload {
 			fix = "Start the daemon without --offload, or give it clients only that take large frames."
@@ -127,7 +132,7 @@ func offloadMixed(v *view) []finding {
 
 // flapping finds clients to whose ports addresses come from others all the time.
 func flapping(v *view) []finding {
-	return v.growing(func(c counters) uint64 { return c.moves }, flappingMoves, func(list []*status.Client, n uint64, over string) status.Problem {
+	return v.growing(func(c counters) uint64 { return c.moves }, flappingMoves, anyClient, func(list []*status.Client, n uint64, over string) status.Problem {
 		return status.Problem{
 			Code: status.Flapping,
 			Text: fmt.Sprintf("MAC addresses move between clients all the time: %d times to %s %s, and frames for them go astray.",

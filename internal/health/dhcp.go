@@ -96,7 +96,7 @@ func (v *view) why(c *status.Client) cause {
 	case n.DHCP == nil:
 		return v.dhcpOff()
 	case n.Backend == usernet:
-		return v.usernetSilent(c)
+		return v.usernetSilent()
 	}
 	return v.bootpdSilent()
 }
@@ -140,7 +140,7 @@ func (v *view) lanSilent() cause {
 }
 
 // usernetSilent: the embedded network's own server does not answer.
-func (v *view) usernetSilent(c *status.Client) cause {
+func (v *view) usernetSilent() cause {
 	d := v.Network.DHCP
 	switch {
 	case d.Size > 0 && d.Leased >= d.Size:
@@ -160,7 +160,7 @@ func (v *view) usernetSilent(c *status.Client) cause {
 		because: "the embedded network's gateway does not answer, though it has addresses",
 		fix: []string{
 			"That should not happen. Look for errors in the log, and see what passes:",
-			command("socket_vmnet2 capture --client %d -w dhcp.pcapng %s", c.ID, v.Daemon.Socket),
+			command("socket_vmnet2 capture -w dhcp.pcapng --socket=%s port 67", v.Daemon.Socket),
 			"Please report it, with both.",
 		},
 	}

@@ -90,3 +90,18 @@ func TestStartingForLong(t *testing.T) {
 	w.after(time.Second)
 	assert.Equal(t, status.Warning, w.look(t)[status.NetworkStart].Severity)
 }
+
+// TestStalledIsNotSlow: one cause is one problem.
+func TestStalledIsNotSlow(t *testing.T) {
+	w := newWorld(t, 2)
+	w.look(t)
+	w.after(10 * time.Second)
+	c := &w.Clients[1]
+	c.ToClient.Drops["drop_queue_full"] += 30
+	c.Queue.Bytes, c.Queue.Stalled = 2<<20, 4.9
+	assert.Contains(t, w.look(t), status.SlowClient)
+	c.Queue.Stalled = 5
+	found := w.look(t)
+	assert.Contains(t, found, status.StalledClient)
+	assert.NotContains(t, found, status.SlowClient)
+}

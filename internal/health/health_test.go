@@ -126,6 +126,9 @@ func check(t *testing.T, p status.Problem) {
 	for _, step := range p.Fix {
 		assert.NotContains(t, step, "%!")
 		assert.NotContains(t, step, "\n")
+		if strings.Contains(step, "socket_vmnet2 capture") { // its operands are a filter
+			assert.Contains(t, step, " --socket=")
+		}
 	}
 	if _, ok := produced[p.Code]; !ok {
 		produced[p.Code] = p
@@ -179,7 +182,7 @@ func TestRules(t *testing.T) {
 			end:  func(w *world) { w.Clients[1].DHCP = status.ClientDHCP{Discovers: 3, Offers: 1} },
 			code: status.NoDHCPAnswer, severity: status.Error, clients: []uint64{2},
 			text: []string{"Client 2 (52:54:00:00:00:02) asks for an address and has had no answer for 6 s", "3 DHCP requests, 0 answers", "the embedded network's gateway does not answer"},
-			fix:  []string{"socket_vmnet2 capture --client"},
+			fix:  []string{"socket_vmnet2 capture -w dhcp.pcapng --socket="},
 		},
 		{
 			name: "no DHCP answer, vmnet", vmnet: true,
