@@ -167,8 +167,8 @@ func stalled(v *view) []finding {
 	}
 	return []finding{{Problem: status.Problem{
 		Code: status.StalledClient, Severity: status.Warning, Clients: ids(list), Fix: fix, Since: v.Now.Add(-seconds(longest)),
-		Text: fmt.Sprintf("%s %s taken nothing for %s: %d bytes wait, %d frames were dropped since it connected.",
-			names(list), verb(list, "has", "have"), span(seconds(longest)), waiting, dropped),
+		Text: fmt.Sprintf("%s %s not read, and has taken nothing for %s: %d bytes wait, %d frames were dropped since it connected.",
+			names(list), verb(list, "does", "do"), span(seconds(longest)), waiting, dropped),
 	}}}
 }
 

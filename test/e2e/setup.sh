@@ -67,6 +67,7 @@ missing_tools() {
 	[ "$(uname -s)" = Linux ] || return 0
 	have visudo || [ -x /usr/sbin/visudo ] || echo sudo
 	have systemd-analyze && have systemd-socket-activate || echo systemd
+	have ip || echo iproute2
 }
 
 # missing_packages prints the Debian packages that are needed and not there.

@@ -43,7 +43,7 @@ var expressions = map[how][]string{
 		"arp or icmp", "portrange 50-100", "tcp portrange 80-443", "greater 500", "less 100", "len > 500", "tcp[13] & 2 != 0",
 		"tcp[tcpflags] & tcp-syn != 0", "ip[0] & 0xf > 5", "udp[8:2] = 0", "ether[12:2] = 0x806", "icmp[icmptype] = icmp-echo",
 		"broadcast", "multicast", "ip multicast", "ip6 multicast", "vlan", "vlan 5", "vlan 5 and tcp port 80", "sctp port 80",
-		"not (port 22 or port 53)", "udp and (port 67 or port 68)", "arp or (tcp and port 22)", "tcp || udp", "port domain", "portrange 9",
+		"not (port 22 or port 53)", "udp and (port 67 or port 68)", "arp or (tcp and port 22)", "tcp || udp", "portrange 9",
 		"net 192.168", "net 192.168.0.0 mask 255.255.0.0", "net 0.0.0.0/0", "src or dst port 80", "ether src 52:54:00:12:34:56",
 		"host 192.168.105.2 and port 80 and dst port 53", "port 67 or port 68 and host 192.168.105.2", "not port 22 and tcp",
 	},
