@@ -11,6 +11,8 @@ import (
 	"os"
 	"runtime/debug"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -91,6 +93,9 @@ func accept(ctx context.Context, ln *net.UnixListener, handle func(*net.UnixConn
 			retry = 0
 			handleSafely(conn, handle, log)
 			continue
+		case os.IsTimeout(err) && ctx.Err() != nil && waits(ln): // this goroutine had no processor until the deadline was over
+			_ = ln.SetDeadline(until)
+			continue
 		case errors.Is(err, net.ErrClosed), os.IsTimeout(err) && ctx.Err() != nil:
 			return
 		}
@@ -101,6 +106,20 @@ func accept(ctx context.Context, ln *net.UnixListener, handle func(*net.UnixConn
 		retry = min(max(2*retry, acceptRetryMin), acceptRetryMax)
 		pause(ctx, retry)
 	}
+}
+
+// waits reports that somebody waits to be accepted.
+func waits(ln *net.UnixListener) (yes bool) {
+	raw, err := ln.SyscallConn()
+	if err != nil {
+		return false
+	}
+	_ = raw.Control(func(fd uintptr) {
+		p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+		n, err := unix.Poll(p, 0)
+		yes = err == nil && n == 1 && p[0].Revents&unix.POLLIN != 0
+	})
+	return yes
 }
 
 // left reports that ctx is done because of ErrLeave.
