@@ -6,6 +6,8 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"slices"
+	"sync"
 
 	"github.com/urfave/cli/v2"
 
@@ -21,20 +23,27 @@ type subcommand struct {
 	action func(c *cli.Context) (code int, err error)
 }
 
+// ownHelp takes the library's --help away, which takes an operand for a topic.
+var ownHelp = sync.OnceFunc(func() { cli.HelpFlag = nil })
+
 // run carries out the command line whose arguments behind the command's name are args.
 func (m subcommand) run(args []string, env compat.IO) (code int) {
+	ownHelp()
 	app := &cli.App{
 		Name:                      "socket_vmnet2 " + m.name,
-		Flags:                     m.flags,
+		Flags:                     append(slices.Clip(m.flags), &cli.BoolFlag{Name: "help", Aliases: []string{"h"}}),
 		Writer:                    env.Stdout,
 		ErrWriter:                 env.Stderr,
-		CustomAppHelpTemplate:     m.usage,
 		HideHelpCommand:           true,
 		HideVersion:               true,
 		DisableSliceFlagSeparator: true,
 		ExitErrHandler:            func(*cli.Context, error) {},
 		OnUsageError:              func(_ *cli.Context, err error, _ bool) error { return errUsage{inOurWords(err)} },
 		Action: func(c *cli.Context) (err error) {
+			if c.Bool("help") {
+				_, err = io.WriteString(env.Stdout, m.usage)
+				return err
+			}
 			code, err = m.action(c)
 			return err
 		},
