@@ -371,14 +371,17 @@ func TestNothingHeldNoTimer(t *testing.T) {
 		for range 5 {
 			l.Info("a")
 		}
-		assert.Nil(t, l.fold.timer)
+		armed := func() bool {
+			l.fold.mu.Lock()
+			defer l.fold.mu.Unlock()
+			return l.fold.timer != nil
+		}
+		assert.False(t, armed())
 		l.Info("a")
-		assert.NotNil(t, l.fold.timer)
+		assert.True(t, armed())
 		time.Sleep(foldTime + foldTick)
 		synctest.Wait()
-		l.fold.mu.Lock()
-		assert.Nil(t, l.fold.timer, "it has been told")
-		l.fold.mu.Unlock()
+		assert.False(t, armed(), "it has been told")
 	})
 }
 
