@@ -93,18 +93,18 @@ func TestDaemons(t *testing.T) {
 			"by its process alone",
 			fake{
 				processes: []Process{process(7, "/opt/socket_vmnet2", "--vmnet-mode=host", "s"), process(8, "socket_vmnet2", "status", "x"), process(9, "sh")},
-				listens:   map[string]error{"/work/s": nil, "/work/s.d/control": nil},
+				listens:   map[string]error{"/wd/s": nil, "/wd/s.d/control": nil},
 			},
-			[]Daemon{{Socket: "/work/s", Control: "/work/s.d/control", PID: 7, Program: "/opt/socket_vmnet2"}},
+			[]Daemon{{Socket: "/wd/s", Control: "/wd/s.d/control", PID: 7, Program: "/opt/socket_vmnet2"}},
 		},
 		{
 			"with another runtime directory",
 			fake{
 				sockets:   []string{"/run/a"},
 				processes: []Process{process(7, "socket_vmnet2", "--runtime-dir=rd", "/run/a")},
-				listens:   map[string]error{"/run/a": nil, "/work/rd/control": nil},
+				listens:   map[string]error{"/run/a": nil, "/wd/rd/control": nil},
 			},
-			[]Daemon{{Socket: "/run/a", Control: "/work/rd/control", PID: 7, Program: "socket_vmnet2"}},
+			[]Daemon{{Socket: "/run/a", Control: "/wd/rd/control", PID: 7, Program: "socket_vmnet2"}},
 		},
 		{
 			"without one",
