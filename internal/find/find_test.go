@@ -57,7 +57,7 @@ func (f fake) Wait(path string) bool         { return path == f.starts }
 func (f fake) Processes() ([]Process, error) { return f.processes, f.failed }
 
 func process(pid int, args ...string) Process {
-	return Process{PID: pid, PPID: 1, Args: args, Dir: "/work"}
+	return Process{PID: pid, PPID: 1, Args: args, Dir: "/wd"}
 }
 
 func TestDaemons(t *testing.T) {
