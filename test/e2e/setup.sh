@@ -78,7 +78,7 @@ missing_packages() {
 		# Only the static busybox runs in a guest that has no libraries.
 		find_busybox >/dev/null || echo busybox-static
 	fi
-	[ "$what" = all ] && { have tshark || echo tshark; }
+	[ "$what" = all ] && { have tshark || echo tshark; have curl || echo curl; }
 	[ "$what" = guest ] && return
 	have gcc || echo gcc
 	[ -r /usr/include/stdio.h ] || echo libc6-dev
