@@ -75,39 +75,35 @@ func (i *In) UnixConn(fd int) (*net.UnixConn, error) {
 // UnixListener takes descriptor fd over as a listening unix socket. Its Close leaves the path alone. The listener's own
 // descriptor has another number.
 func (i *In) UnixListener(fd int) (*net.UnixListener, error) {
-	f, err := i.File(fd)
-	if err != nil {
-		return nil, err
+	ul, err := listener[*net.UnixListener](i, fd, "unix")
+	if err == nil {
+		ul.SetUnlinkOnClose(false)
 	}
-	defer func() { _ = f.Close() }() // the listener has a duplicate
-	ln, err := net.FileListener(f)
-	if err != nil {
-		return nil, fmt.Errorf("take descriptor %d over as a listener: %w", fd, err)
-	}
-	ul, ok := ln.(*net.UnixListener)
-	if !ok {
-		return nil, errors.Join(fmt.Errorf("take descriptor %d over as a listener: it is no unix socket", fd), ln.Close())
-	}
-	ul.SetUnlinkOnClose(false)
-	return ul, nil
+	return ul, err
 }
 
 // TCPListener takes descriptor fd over as a listening TCP socket. The listener's own descriptor has another number.
 func (i *In) TCPListener(fd int) (*net.TCPListener, error) {
+	return listener[*net.TCPListener](i, fd, "TCP")
+}
+
+// listener takes descriptor fd over as a listener of type L, whose kind of socket is named for errors. After an error it is the
+// zero L.
+func listener[L net.Listener](i *In, fd int, kind string) (l L, err error) {
 	f, err := i.File(fd)
 	if err != nil {
-		return nil, err
+		return l, err
 	}
 	defer func() { _ = f.Close() }() // the listener has a duplicate
 	ln, err := net.FileListener(f)
 	if err != nil {
-		return nil, fmt.Errorf("take descriptor %d over as a listener: %w", fd, err)
+		return l, fmt.Errorf("take descriptor %d over as a listener: %w", fd, err)
 	}
-	tl, ok := ln.(*net.TCPListener)
+	l, ok := ln.(L)
 	if !ok {
-		return nil, errors.Join(fmt.Errorf("take descriptor %d over as a listener: it is no TCP socket", fd), ln.Close())
+		return l, errors.Join(fmt.Errorf("take descriptor %d over as a listener: it is no %s socket", fd, kind), ln.Close())
 	}
-	return tl, nil
+	return l, nil
 }
 
 // CloseRest closes what nobody took.
