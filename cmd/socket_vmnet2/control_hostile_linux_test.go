@@ -214,9 +214,9 @@ func TestControlCrowd(t *testing.T) {
 	}
 }
 
-// TestControlCostsNoFrames compares what two clients that talk get, and what the daemon spends on it, with nobody at the control
+// TestThousandAskers compares what two clients that talk get, and what the daemon spends on it, with nobody at the control
 // socket and with a thousand who ask all the time.
-func TestControlCostsNoFrames(t *testing.T) {
+func TestThousandAskers(t *testing.T) {
 	p := start(t)
 	tk := p.talkers(t)
 	const rounds, frames, alone = 3, 400_000, 300
