@@ -57,6 +57,8 @@ demo:
 # compiler, and so does -race; nothing that is installed does.
 UNIT = $(shell $(GO) list ./... | grep -v -e '/test/e2e' -e '/test/reconnect' -e '/test/diagnose')
 TAGS = -tags vmnetsim
+# A test that fails by chance gets a second try, and is told of: the script says when not. RERUN=0: no second try.
+GOTEST = GO='$(GO)' '$(CURDIR)/test/gotest.sh'
 # The race detector has nothing to find in tests that do no more than run make, go and the programs.
 RACE = $(filter-out $(addprefix $(MODULE),/internal/release /internal/manual /test/docs /test/formula) $(MODULE),$(UNIT))
 
@@ -71,15 +73,15 @@ test.setup:
 
 .PHONY: test.unit
 test.unit: test.setup
-	$(GO) test $(TAGS) -count=1 -timeout 20m $(UNIT)
-	$(GO) -C attach test -count=1 ./...
-	$(GO) -C test/report test -count=1 ./...
+	$(GOTEST) '$(UNIT)' $(TAGS) -count=1 -timeout 20m
+	cd attach && $(GOTEST) ./... -count=1
+	cd test/report && $(GOTEST) ./... -count=1
 
 .PHONY: test.race
 test.race: test.setup
-	CGO_ENABLED=1 $(GO) test $(TAGS) -race -count=1 -timeout 20m $(RACE)
-	CGO_ENABLED=1 $(GO) -C attach test -race -count=1 ./...
-	CGO_ENABLED=1 $(GO) -C test/report test -race -count=1 ./...
+	CGO_ENABLED=1 $(GOTEST) '$(RACE)' $(TAGS) -race -count=1 -timeout 20m
+	cd attach && CGO_ENABLED=1 $(GOTEST) ./... -race -count=1
+	cd test/report && CGO_ENABLED=1 $(GOTEST) ./... -race -count=1
 
 # The binding and the network above it on a simulator that checks every access to memory, theirs to its own among them. The
 # sanitizer does not know the race detector, nor cgo.
@@ -93,7 +95,7 @@ test.asan:
 # The tests build the daemon themselves, which go test's cache does not see.
 test.e2e: build
 	test/e2e/setup.sh all
-	$(GO) test -count=1 -timeout 20m -p 1 ./test/e2e/... ./test/reconnect/... ./test/diagnose
+	$(GOTEST) './test/e2e/... ./test/reconnect/... ./test/diagnose' -count=1 -timeout 20m -p 1
 
 # What guests notice of restarts and upgrades, at length: about 12 minutes. Writes the table and the figures as JSON.
 .PHONY: reconnect
