@@ -64,7 +64,7 @@ var imports = map[string][]string{
 	"internal/passing/client": {"internal/passing/proto"},
 
 	"internal/watch":          {},
-	"internal/health":         {"internal/freenet", "internal/status", "internal/watch"},
+	"internal/health":         {"internal/freenet", "internal/shell", "internal/status", "internal/watch"},
 	"internal/state":          {"internal/faults"},
 	"internal/handoff":        {},
 	"internal/upgrade":        {"internal/handoff"},
@@ -83,10 +83,11 @@ var imports = map[string][]string{
 	"internal/vnettest/fakehost": {"internal/fakeguest", "internal/vnet"},
 
 	"internal/freenet": {},
+	"internal/shell":   {},
 	"internal/find":    {"internal/compat", "internal/inherit"},
-	"internal/migrate": {"internal/compat", "internal/find", "internal/install/pathrules"},
+	"internal/migrate": {"internal/compat", "internal/find", "internal/install/pathrules", "internal/shell"},
 	"internal/doctor": {
-		"internal/codesign", "internal/control", "internal/find", "internal/freenet", "internal/install/pathrules", "internal/migrate", "internal/status",
+		"internal/codesign", "internal/control", "internal/find", "internal/freenet", "internal/install/pathrules", "internal/migrate", "internal/shell", "internal/status",
 	},
 	"internal/codesign":          {},
 	"internal/codesign/sign":     {"internal/codesign"},
@@ -98,7 +99,7 @@ var imports = map[string][]string{
 	"internal/service": {"internal/compat", "internal/install/pathrules", "internal/vnet"},
 
 	"cmd/socket_vmnet2": {
-		"internal/metrics", "internal/service", "internal/render",
+		"internal/metrics", "internal/service", "internal/shell", "internal/render",
 		"internal/antispoof", "internal/freenet",
 		"internal/inherit", "internal/lazynet", "internal/peercred", "internal/status",
 		"internal/capture", "internal/capture/expr", "internal/capture/read", "internal/compat", "internal/control", "internal/doctor", "internal/find", "internal/handoff", "internal/health", "internal/install", "internal/upgrade", "internal/link", "internal/migrate", "internal/passing", "internal/passing/client", "internal/passing/proto", "internal/perclient", "internal/rundir", "internal/selftest", "internal/state", "internal/usernet", "internal/vnet",

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/shell"
 )
 
 // What a run has in its directory. The lock is made first, held for life, and goes last.
@@ -151,7 +153,7 @@ func openOwn(path string) (*os.Root, error) {
 	case ownerOf(info) != os.Geteuid():
 		return nil, fmt.Errorf("%s belongs to user %d, not to us (user %d): name another directory", path, ownerOf(info), os.Geteuid())
 	case info.Mode().Perm()&0o022 != 0:
-		return nil, fmt.Errorf("others may write in %s: chmod go-w %s, or name another directory", path, shellQuote(path))
+		return nil, fmt.Errorf("others may write in %s: chmod go-w %s, or name another directory", path, shell.Quote(path))
 	}
 	root, err := os.OpenRoot(path)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/migrate"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/shell"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
@@ -121,7 +121,7 @@ func (x *exam) socketFix(p *place, at node) []string {
 		command("--socket-group=" + own),
 	}
 	if p.Status != nil || p.Daemon != nil && p.Daemon.Ours {
-		fix = append(fix, command("--socket-user="+migrate.Quote(x.userName())))
+		fix = append(fix, command("--socket-user="+shell.Quote(x.userName())))
 	}
 	return fix
 }
@@ -141,7 +141,7 @@ func (x *exam) joinGroup(n node) []string {
 	if x.Members != nil && slices.Contains(x.Members(x.User.Name), n.gid) {
 		return []string{"the user is in that group, but has been only since this login: log out and in again"}
 	}
-	group, user := migrate.Quote(x.groupName(n.gid)), migrate.Quote(x.userName())
+	group, user := shell.Quote(x.groupName(n.gid)), shell.Quote(x.userName())
 	line := "sudo usermod --append --groups " + group + " " + user
 	if x.GOOS == "darwin" {
 		line = "sudo dseditgroup -o edit -a " + user + " -t user " + group
@@ -182,10 +182,10 @@ func (x *exam) own(p *place, dir, does string) {
 		x.skip(errors.Is(err, errPermission), "%s: %s", dir, reason(err))
 	case at.uid != 0 && at.uid != uid:
 		x.find(status.Warning, fmt.Sprintf("the daemon at %s runs as user %d and %s %s, which belongs to user %d", p.Socket, uid, does, dir, at.uid), data,
-			"give it to the daemon's user, and start the daemon again:", command(fmt.Sprintf("sudo chown -R %d %s", uid, migrate.Quote(dir))))
+			"give it to the daemon's user, and start the daemon again:", command(fmt.Sprintf("sudo chown -R %d %s", uid, shell.Quote(dir))))
 	case at.Perm()&mayWrite != 0 && at.FileMode&fs.ModeSticky == 0 || at.Perm()&(mayWrite<<3) != 0 && at.gid != 0 && !strings.HasSuffix(dir, "/dgram"):
 		x.find(status.Warning, fmt.Sprintf("the daemon at %s %s %s, which others can change (%s)", p.Socket, does, dir, x.ownerText(at)), data,
-			"take that from them:", command("sudo chmod go-w "+migrate.Quote(dir)))
+			"take that from them:", command("sudo chmod go-w "+shell.Quote(dir)))
 	default:
 		x.find(OK, fmt.Sprintf("the daemon at %s %s %s, which others cannot change", p.Socket, does, dir), data)
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/migrate"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/shell"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
@@ -99,7 +100,7 @@ func (x *exam) versions(p *place) {
 	}
 	x.find(status.Notice, fmt.Sprintf("the daemon at %s is %s, and %s is %s now", p.Socket, st.Daemon.Version, st.Daemon.Program, installed),
 		map[string]any{"socket": p.Socket, "running": st.Daemon.Version, "installed": installed},
-		"have it go on as the new one; no client is disconnected:", command("sudo socket_vmnet2 upgrade "+migrate.Quote(p.Socket)))
+		"have it go on as the new one; no client is disconnected:", command("sudo socket_vmnet2 upgrade "+shell.Quote(p.Socket)))
 }
 
 // silent tells of a daemon that does not describe itself.
@@ -122,7 +123,7 @@ func (x *exam) silent(p *place) {
 		x.find(status.Warning, who+" does not listen at its control socket", data, restart...)
 	case errors.Is(err, errOlder):
 		x.find(status.Notice, who+": "+err.Error(), data,
-			"have it go on as the installed program; no client is disconnected:", command("sudo socket_vmnet2 upgrade "+migrate.Quote(p.Socket)))
+			"have it go on as the installed program; no client is disconnected:", command("sudo socket_vmnet2 upgrade "+shell.Quote(p.Socket)))
 	case errors.Is(err, context.DeadlineExceeded):
 		x.find(status.Error, fmt.Sprintf("%s gave no answer within %v", who, askTime), data, append([]string{"see its log."}, restart...)...)
 	default:
@@ -148,12 +149,12 @@ func (x *exam) staleSocket(p *place) {
 	if !p.exists || p.Status != nil {
 		return
 	}
-	remove := []string{"remove it, or start the daemon, which takes its place:", command("sudo rm " + migrate.Quote(p.Socket))}
+	remove := []string{"remove it, or start the daemon, which takes its place:", command("sudo rm " + shell.Quote(p.Socket))}
 	data := map[string]any{"socket": p.Socket}
 	if p.node.Type() != fs.ModeSocket {
 		if len(p.By) > 0 && !p.node.IsDir() {
 			x.find(status.Error, fmt.Sprintf("%s, where %s wants a socket, is no socket (%s)", p.Socket, list(p.By), p.node.Type()), data,
-				"look at it, and move it away: the daemon never removes what is no socket", command("ls -l "+migrate.Quote(p.Socket)))
+				"look at it, and move it away: the daemon never removes what is no socket", command("ls -l "+shell.Quote(p.Socket)))
 		}
 		return
 	}
@@ -242,7 +243,7 @@ func (x *exam) stalePidfile(file, socket string) {
 		}
 		return
 	}
-	remove := []string{"remove it; a daemon that starts writes its own:", command("sudo rm " + migrate.Quote(file))}
+	remove := []string{"remove it; a daemon that starts writes its own:", command("sudo rm " + shell.Quote(file))}
 	data := map[string]any{"pidfile": file, "socket": socket}
 	pid, err := strconv.Atoi(strings.TrimSpace(string(b[:min(len(b), 64)])))
 	if err != nil || pid <= 0 {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/migrate"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/shell"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
@@ -52,10 +53,10 @@ func (x *exam) job(j migrate.Job) {
 			data, append([]string{"stop it and start it as root:"}, stopJob(j)...)...)
 	case j.State == notLoaded:
 		x.find(status.Notice, text+", but is not loaded, so nothing starts it", data, "load it, or remove its file if it is not wanted any more:",
-			command("sudo launchctl bootstrap system "+migrate.Quote(j.Path)), command("sudo rm "+migrate.Quote(j.Path)))
+			command("sudo launchctl bootstrap system "+shell.Quote(j.Path)), command("sudo rm "+shell.Quote(j.Path)))
 	case j.State != "" && j.State != "running":
 		x.find(status.Warning, fmt.Sprintf("%s, and its state is %q: see its log", text, j.State), data,
-			"start it again; its log is where StandardErrorPath in the file says:", command("sudo launchctl kickstart -k "+migrate.Quote("system/"+j.Label)))
+			"start it again; its log is where StandardErrorPath in the file says:", command("sudo launchctl kickstart -k "+shell.Quote("system/"+j.Label)))
 	default:
 		x.find(OK, text, data)
 	}
@@ -71,9 +72,9 @@ func stopJob(j migrate.Job) []string {
 	case j.Owner == "macports":
 		return []string{command("sudo port unload socket_vmnet")}
 	case j.User:
-		return []string{command("launchctl bootout gui/$(id -u)/" + migrate.Quote(j.Label)), command("rm " + migrate.Quote(j.Path))}
+		return []string{command("launchctl bootout gui/$(id -u)/" + shell.Quote(j.Label)), command("rm " + shell.Quote(j.Path))}
 	}
-	return []string{command("sudo launchctl bootout " + migrate.Quote("system/"+j.Label)), command("sudo rm " + migrate.Quote(j.Path))}
+	return []string{command("sudo launchctl bootout " + shell.Quote("system/"+j.Label)), command("sudo rm " + shell.Quote(j.Path))}
 }
 
 // unitDirs are where units are, in systemd's order (systemd.unit(5)).
@@ -127,7 +128,7 @@ func properties(text string) map[string]string {
 
 // unit tells of one unit.
 func (x *exam) unit(u map[string]string) {
-	name, quoted := u["Id"], migrate.Quote(u["Id"])
+	name, quoted := u["Id"], shell.Quote(u["Id"])
 	data := map[string]any{"unit": name, "active": u["ActiveState"], "enabled": u["UnitFileState"]}
 	switch {
 	case u["ActiveState"] == "failed":

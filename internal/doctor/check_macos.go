@@ -14,7 +14,7 @@ import (
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/codesign"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/install/pathrules"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/migrate"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/shell"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
@@ -95,7 +95,7 @@ func (x *exam) signature(program string) {
 		"install it again as it was released: another tool signed or changed it",
 		command("sudo socket_vmnet2 install"),
 		"or sign it by hand, as a build does, with etc/entitlements.plist:",
-		command("sudo codesign --force --sign - --entitlements etc/entitlements.plist " + migrate.Quote(program)),
+		command("sudo codesign --force --sign - --entitlements etc/entitlements.plist " + shell.Quote(program)),
 	}
 	sig, err := codesign.Read(b)
 	if err != nil {

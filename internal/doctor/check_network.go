@@ -14,6 +14,7 @@ import (
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/freenet"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/migrate"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/shell"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
@@ -223,7 +224,7 @@ func checkReach(x *exam) {
 			"then try again, from that app:", command("socket_vmnet2 doctor --reach="+x.Reach.String()))
 	case isTimeout(err), errors.Is(err, context.DeadlineExceeded):
 		x.find(status.Warning, fmt.Sprintf("the guest %s is there (client %d of the daemon at %s), but does not answer within %v: its own firewall drops what it gets, or it hangs",
-			x.Reach, guest.ID, p.Socket, reachTime), data, "look at what arrives there:", command(fmt.Sprintf("sudo socket_vmnet2 capture --client=%d --count=20 --socket=%s", guest.ID, migrate.Quote(p.Socket))))
+			x.Reach, guest.ID, p.Socket, reachTime), data, "look at what arrives there:", command(fmt.Sprintf("sudo socket_vmnet2 capture --client=%d --count=20 --socket=%s", guest.ID, shell.Quote(p.Socket))))
 	default:
 		x.find(status.Warning, fmt.Sprintf("the guest %s is there (client %d of the daemon at %s), but cannot be reached: %v", x.Reach, guest.ID, p.Socket, err), data,
 			"see whether another interface or a VPN has taken the subnet: the check \"overlap\" above")

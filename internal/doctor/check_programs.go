@@ -12,6 +12,7 @@ import (
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/install/pathrules"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/migrate"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/shell"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
@@ -28,7 +29,7 @@ func checkInstalls(x *exam) {
 		case in.Missing:
 			x.find(status.Error, fmt.Sprintf("%s is not there, but a job or a configuration names it", in.Program), nil,
 				"install it, or change what names it: socket_vmnet2 migrate tells",
-				command("sudo socket_vmnet2 install --prefix="+migrate.Quote(in.Prefix)))
+				command("sudo socket_vmnet2 install --prefix="+shell.Quote(in.Prefix)))
 		default:
 			if !ownTool(in) {
 				general = append(general, in.Program)
@@ -205,7 +206,7 @@ func checkSudoers(x *exam) {
 		data := map[string]any{"config": n.Config, "sudoers": n.Sudoers, "state": n.State}
 		fix := []string{
 			"have Lima write it again; limactl sudoers --check tells whether that was needed:",
-			command("limactl sudoers >etc_sudoers.d_lima && sudo install -o root -m 0440 etc_sudoers.d_lima " + migrate.Quote(n.Sudoers)),
+			command("limactl sudoers >etc_sudoers.d_lima && sudo install -o root -m 0440 etc_sudoers.d_lima " + shell.Quote(n.Sudoers)),
 			command("limactl sudoers --check"),
 		}
 		switch n.State {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/shell"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
@@ -91,9 +92,9 @@ func storm(v *view) []finding {
 			Fix: []string{
 				"Look for a loop inside of the guest: a bridge with two interfaces on this network, or a program that scans.",
 				"See what it sends:",
-				command("socket_vmnet2 capture --client=%d -c 100 -w storm.pcapng --socket=%s", list[0].ID, v.Daemon.Socket),
+				command("socket_vmnet2 capture --client=%d -c 100 -w storm.pcapng --socket=%s", list[0].ID, shell.Quote(v.Daemon.Socket)),
 				"Or throw it off the network:",
-				command("socket_vmnet2 kick %d %s", list[0].ID, v.Daemon.Socket),
+				command("socket_vmnet2 kick %d %s", list[0].ID, shell.Quote(v.Daemon.Socket)),
 			},
 		}
 	})
@@ -160,7 +161,7 @@ func stalled(v *view) []finding {
 	fix := []string{
 		"Its virtual machine is paused, hangs or was stopped by a debugger: look at it, and let it go on. Others are not affected.",
 		"A guest that has gone for good is thrown off by",
-		command("socket_vmnet2 kick %d %s", list[0].ID, v.Daemon.Socket),
+		command("socket_vmnet2 kick %d %s", list[0].ID, shell.Quote(v.Daemon.Socket)),
 	}
 	if p := list[0].Peer; p.PID > 0 {
 		fix = slices.Insert(fix, 1, "Its process:", command("ps -o pid,stat,command -p %d", p.PID))

@@ -5,6 +5,7 @@ package health
 import (
 	"fmt"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/shell"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
@@ -24,7 +25,7 @@ func refused(v *view) []finding {
 			n, span(over), v.Daemon.MaxClients, len(v.Clients)),
 		Fix: []string{
 			"See who has the connections, and start the daemon with a larger --max-clients if that is right:",
-			command("socket_vmnet2 clients %s", v.Daemon.Socket),
+			command("socket_vmnet2 clients %s", shell.Quote(v.Daemon.Socket)),
 		},
 	}
 	if !news {
@@ -55,7 +56,7 @@ func replaced(v *view) []finding {
 	case !v.programReplaced.IsZero():
 		p.Since = v.programReplaced.UTC()
 		p.Text = fmt.Sprintf("The program %s was replaced after this daemon (%s) had started.", v.Daemon.Program, v.Daemon.Version)
-		p.Fix = []string{"Have the daemon go on as the new one; no client is disconnected:", command("socket_vmnet2 upgrade %s", v.Daemon.Socket)}
+		p.Fix = []string{"Have the daemon go on as the new one; no client is disconnected:", command("socket_vmnet2 upgrade %s", shell.Quote(v.Daemon.Socket))}
 	default:
 		return nil
 	}

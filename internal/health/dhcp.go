@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/shell"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
@@ -160,7 +161,7 @@ func (v *view) usernetSilent() cause {
 		because: "the embedded network's gateway does not answer, though it has addresses",
 		fix: []string{
 			"That should not happen. Look for errors in the log, and see what passes:",
-			command("socket_vmnet2 capture -w dhcp.pcapng --socket=%s port 67", v.Daemon.Socket),
+			command("socket_vmnet2 capture -w dhcp.pcapng --socket=%s port 67", shell.Quote(v.Daemon.Socket)),
 			"Please report it, with both.",
 		},
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/shell"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
@@ -166,7 +167,7 @@ func duplicateMAC(v *view) (found []finding) {
 			Fix: []string{
 				"Give every guest a MAC address of its own: copies of a virtual machine have that of the original.",
 				"If one of them is a connection that its machine has left behind:",
-				command("socket_vmnet2 kick %d %s", list[0].ID, v.Daemon.Socket),
+				command("socket_vmnet2 kick %d %s", list[0].ID, shell.Quote(v.Daemon.Socket)),
 			},
 		}, of: mac})
 	}

@@ -440,6 +440,8 @@ func TestReplaced(t *testing.T) {
 	assert.Equal(t, status.Notice, p.Severity)
 	assert.Contains(t, p.Text, "was replaced after this daemon (v0.0.0-test) had started")
 	assert.Contains(t, p.Fix, "    socket_vmnet2 upgrade /run/vm.sock")
+	w.Daemon.Socket = "/Users/a b/s"
+	assert.Contains(t, w.look(t)[status.ProgramReplaced].Fix, "    socket_vmnet2 upgrade '/Users/a b/s'")
 	p.Text = strings.ReplaceAll(p.Text, path, "/opt/socket_vmnet/bin/socket_vmnet2")
 	show(p)
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/find"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/shell"
 )
 
 // parseArgs reads a daemon's command line as the daemon would. What it would refuse leaves only the program.
@@ -39,20 +40,11 @@ func public(path string) string {
 	return path
 }
 
-// quote is text as one word of a shell command.
-func quote(text string) string {
-	const harmless = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-"
-	if text != "" && strings.Trim(text, harmless) == "" {
-		return text
-	}
-	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
-}
-
 // command is a shell command of these words.
 func command(words ...string) string {
 	quoted := make([]string, len(words))
 	for i, w := range words {
-		quoted[i] = quote(w)
+		quoted[i] = shell.Quote(w)
 	}
 	return strings.Join(quoted, " ")
 }

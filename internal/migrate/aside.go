@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/shell"
 )
 
 // replaceAside is for what a package manager keeps, or what others than root can change: our programs go to DefaultPrefix, and
@@ -153,7 +155,7 @@ func (f *finder) jobSwitch(in Install, j Job) (stop, start string) {
 	if j.User {
 		domain = `"gui/$(id -u)"`
 	}
-	return sudo + "launchctl bootout " + shellTarget(f.jobTarget(j)), sudo + "launchctl bootstrap " + domain + " " + quote(j.Path)
+	return sudo + "launchctl bootout " + shellTarget(f.jobTarget(j)), sudo + "launchctl bootstrap " + domain + " " + shell.Quote(j.Path)
 }
 
 // brewPrefix is where the Homebrew is that a program came with.
@@ -192,7 +194,7 @@ func (f *finder) moveNetworks(networks []Network) (forth, back []Step) {
 		file := f.local(n.Config)
 		const suffix = ".before-socket_vmnet2"
 		forth = append(forth, Step{
-			fmt.Sprintf(`sed -i%s 's|^\( *socketVMNet:\).*|\1 "%s/bin/socket_vmnet"|' %s`, suffix, DefaultPrefix, quote(file)),
+			fmt.Sprintf(`sed -i%s 's|^\( *socketVMNet:\).*|\1 "%s/bin/socket_vmnet"|' %s`, suffix, DefaultPrefix, shell.Quote(file)),
 			"Lima runs the program from there; the file before is kept beside it",
 		})
 		back = append(back, Step{command("mv", file+suffix, file), ""})

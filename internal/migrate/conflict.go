@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/install/pathrules"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/shell"
 )
 
 // conflict notes c once.
@@ -66,7 +67,7 @@ func (f *finder) sameJobs() {
 			if samePath(a.Socket, b.Socket) && a.State != notLoaded && b.State != notLoaded {
 				f.conflict(Conflict{
 					Kind: "two-jobs", Text: fmt.Sprintf("the jobs %s (%s) and %s (%s) both serve %s", a.Label, a.Path, b.Label, b.Path, a.Socket),
-					Fix: "keep one: sudo launchctl bootout " + quote("system/"+b.Label),
+					Fix: "keep one: sudo launchctl bootout " + shell.Quote("system/"+b.Label),
 				})
 			}
 		}
@@ -118,7 +119,7 @@ func (f *finder) sudoersFiles() {
 
 // limaSudoersCommand is how Lima says to install the file: a limactl that fails leaves it as it is.
 func (f *finder) limaSudoersCommand(n Network) string {
-	return "limactl sudoers >etc_sudoers.d_lima && sudo install -o root -m 0440 etc_sudoers.d_lima " + quote(f.local(n.Sudoers))
+	return "limactl sudoers >etc_sudoers.d_lima && sudo install -o root -m 0440 etc_sudoers.d_lima " + shell.Quote(f.local(n.Sudoers))
 }
 
 // sharedSubnets are daemons that would make the same subnet.

@@ -6,12 +6,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/find"
@@ -60,23 +57,5 @@ func FuzzPrograms(f *testing.F) {
 			qemuAttach(p.Args, "/s")
 		}
 		connected(lsof, []Daemon{{PID: 1}, {PID: 2}})
-	})
-}
-
-// FuzzQuote compares quoting with what a shell makes of it.
-func FuzzQuote(f *testing.F) {
-	for _, s := range []string{"", "a", "a b", "'", `\`, "$(id)", "`id`", "~", "-n", "*", "#", "é", "a\nb"} {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, s string) {
-		if s = clean(s); strings.ContainsRune(s, 0) {
-			return
-		}
-		out, err := exec.Command("sh", "-c", "printf '%s' "+quote(s)).Output() //nolint:gosec // that is the test
-		require.NoError(t, err)
-		assert.Equal(t, s, string(out))
-		b, err := exec.Command("sh", "-c", "set -f; for a in "+command(s, s)+"; do printf '[%s]' \"$a\"; done").Output() //nolint:gosec // as above
-		require.NoError(t, err)
-		assert.Equal(t, "["+s+"]["+s+"]", string(b))
 	})
 }

@@ -31,9 +31,6 @@ func (s System) ReadDir(path string) ([]string, error) {
 // Clean makes foreign text printable and short: it cannot move the cursor or flood the screen.
 func Clean(text string) string { return clean(text) }
 
-// Quote is text as one word of a shell command.
-func Quote(text string) string { return quote(text) }
-
 // SamePath tells whether two paths are one on macOS, where /var, /etc and /tmp are links into /private.
 func SamePath(a, b string) bool { return samePath(a, b) }
 

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/shell"
 )
 
 // restarts are the commands after which everything that an install serves is run by the program that is there now. Forth
@@ -52,7 +54,7 @@ func (f *finder) restartable(n Network) *Daemon {
 func restartNetwork(n Network, d Daemon) string {
 	log := filepath.Join(filepath.Dir(filepath.Dir(n.Config)), "_networks", n.Name+"_socket_vmnet.stderr.log")
 	return fmt.Sprintf("sudo /usr/bin/pkill -F %s && sleep 2 && sudo -b %s </dev/null >/dev/null 2>>%s",
-		quote(n.Pidfile), command(d.Arguments...), quote(log))
+		shell.Quote(n.Pidfile), command(d.Arguments...), shell.Quote(log))
 }
 
 // restartJob restarts a job with what is at its path now.
@@ -78,9 +80,9 @@ func kickstart(target string) string { return "launchctl kickstart -k " + shellT
 // shellTarget quotes all of a job's name but the shell's own $(id -u) for a home whose owner is not known.
 func shellTarget(target string) string {
 	if rest, ok := strings.CutPrefix(target, "gui/$(id -u)/"); ok {
-		return `"gui/$(id -u)"/` + quote(rest)
+		return `"gui/$(id -u)"/` + shell.Quote(rest)
 	}
-	return quote(target)
+	return shell.Quote(target)
 }
 
 // restartAny restarts a daemon, whoever started it. What Lima restarts with its machines only is no command.

@@ -54,7 +54,7 @@ func TestTargets(t *testing.T) {
 		"internal/passing/proto.FuzzDecodeReply", "internal/passing/proto.FuzzRights", "internal/passing/proto.FuzzReadMessage",
 		"attach.FuzzDecodeReply", "internal/state.FuzzDecode", "internal/bridge.FuzzBridge", "internal/watch.FuzzWatch", "internal/ifid.FuzzParse",
 		"internal/unixgram.FuzzClassify", "internal/unixgram.FuzzAnswers", "internal/unixgram.FuzzDiagAnswers", "internal/handoff.FuzzDecode", "internal/antispoof.FuzzFilter", "internal/vmnet/pkt.FuzzBatch", "test/soak/ledger.FuzzReceive",
-		"internal/migrate.FuzzFiles", "internal/migrate.FuzzPrograms", "internal/migrate.FuzzQuote",
+		"internal/migrate.FuzzFiles", "internal/migrate.FuzzPrograms", "internal/shell.FuzzQuote",
 	} {
 		assert.Contains(t, out.String(), "  "+name+"\n")
 	}
