@@ -263,6 +263,36 @@ func TestFramesWaitForThePort(t *testing.T) {
 	}
 }
 
+// TestLastWords: what a client sends right before it leaves is on the network although its port was only starting. None is
+// waited for for long, and what is not sent then is counted.
+func TestLastWords(t *testing.T) {
+	r := newRig(t, Options{})
+	b := r.dial(t)
+	eventually(t, func() bool { return r.net.attempts() == 1 })
+	r.net.set(0, 50*time.Millisecond)
+	for _, s := range []string{"1", "2", "3"} {
+		a := r.dial(t)
+		say(t, a, 1, s)
+		require.NoError(t, a.Close())
+		assert.Equal(t, s, hear(t, b))
+	}
+	eventually(t, func() bool { return r.Clients() == 1 })
+	_, so, _ := r.Census()
+	assert.Zero(t, so.DropHeld)
+
+	r.net.set(0, time.Hour)
+	crowd := 4 * maxLast
+	for range crowd {
+		a := r.dial(t)
+		say(t, a, 1, "lost")
+		require.NoError(t, a.Close())
+	}
+	eventually(t, func() bool {
+		_, so, _ = r.Census()
+		return so.DropHeld == uint64(crowd) && r.Clients() == 1
+	})
+}
+
 func TestWaitingFramesAreBounded(t *testing.T) {
 	r := newRig(t, Options{})
 	r.net.set(0, time.Hour)

@@ -66,6 +66,7 @@ type Server struct {
 	opts   Options
 	starts chan struct{} // semaphore of maxStarts
 	refuse chan struct{} // semaphore of maxRefusing
+	last   chan struct{} // semaphore of maxLast
 
 	mu       sync.Mutex
 	sessions map[*Session]struct{}
@@ -97,6 +98,7 @@ func NewServer(o Options) *Server {
 		opts:     o,
 		starts:   make(chan struct{}, maxStarts),
 		refuse:   make(chan struct{}, maxRefusing),
+		last:     make(chan struct{}, maxLast),
 		sessions: map[*Session]struct{}{},
 		network:  o.Network,
 	}
@@ -231,6 +233,13 @@ func (s *Server) Stop() {
 	for c := range s.sessions {
 		c.shutdown(link.DrainStop)
 	}
+}
+
+// standsStill reports whether the server stops or is paused: nobody is waited for then.
+func (s *Server) standsStill() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stopping || s.paused
 }
 
 // Wait waits until every session has ended or ctx is done. Callers call Stop and end the accept loop first. It takes a

@@ -23,13 +23,8 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/watch"
 )
 
-const (
-	// maxHeld is how much of a client's input is kept while its port is starting, in bytes of wire form.
-	maxHeld = 256 << 10
-
-	// maxAddressLogs is how many times the addresses of a client are logged at INFO when they change.
-	maxAddressLogs = 4
-)
+// maxAddressLogs is how many times the addresses of a client are logged at INFO when they change.
+const maxAddressLogs = 4
 
 // A Session is one client: its link, its port and its counters.
 //
@@ -75,7 +70,7 @@ type Session struct {
 	mu       sync.Mutex // held while what was held is sent, which a back end may hold up
 	held     []byte     // frames in wire form that wait for the port
 	heldN    int
-	dropHeld atomic.Uint64 // frames dropped because held was full
+	dropHeld atomic.Uint64 // frames dropped because held was full, or the client left before its port
 
 	telling sync.Mutex // guards what follows; nobody waits while it is held
 	guard   Guard      // nil: none; set by the keeper, which reads it without the lock
@@ -138,6 +133,7 @@ func (c *Session) run() {
 		err = *r
 	}
 	c.logEnd(err)
+	c.lastWords(err)
 	// The port goes first: once it is closed nothing is delivered to the link any more.
 	c.cancel()
 	c.keeping.Wait()
@@ -339,27 +335,4 @@ func (c *Session) logAddresses() {
 		args = append(args, "hostname", s.Hostname)
 	}
 	c.log.Log(c.ctx, c.level, "client address", args...)
-}
-
-// want has the keeper start the port.
-func (c *Session) want() { c.wakeOne.Do(func() { close(c.wake) }) }
-
-// hold keeps b until the port has started.
-func (c *Session) hold(b frame.Batch) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if p := c.port.Load(); p != nil { // it started meanwhile, and what was held is sent
-		(*p).Send(b)
-		return
-	}
-	c.want()
-	it := b.Iter()
-	for it.Next() && len(c.held)+it.End() <= maxHeld {
-		c.heldN++
-	}
-	kept := it.Offset() // of the first frame that is not kept, or the end
-	c.held = append(c.held, b.Bytes()[:kept]...)
-	for ok := kept < len(b.Bytes()); ok; ok = it.Next() {
-		c.dropHeld.Add(1)
-	}
 }
