@@ -52,6 +52,12 @@ func (p *process) describes(t *testing.T, what func(status.Status) bool) (s stat
 	return s
 }
 
+// serving waits until the daemon has n clients: one that only looked whether it is ready may be on its way out.
+func (p *process) serving(t *testing.T, n int) {
+	t.Helper()
+	p.describes(t, func(s status.Status) bool { return len(s.Clients) == n })
+}
+
 // running are clients of whom each has its port and an address.
 func running(n int) func(status.Status) bool {
 	return func(s status.Status) bool {

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/fakeguest"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/state"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnettest"
 )
 
@@ -31,7 +33,7 @@ func stateRoot(t *testing.T) string {
 
 func guest(t *testing.T, p *process, last byte) *fakeguest.Guest {
 	t.Helper()
-	return vnettest.Dial(t, p.sock, fakeguest.Options{MAC: net.HardwareAddr{2, 0, 0, 0, 1, last}})
+	return vnettest.Dial(t, p.sock, fakeguest.Options{MAC: net.HardwareAddr{2, 0, 0, 0, 1, last}, Timeout: patience})
 }
 
 func TestAddressesSurviveARestart(t *testing.T) {
@@ -59,7 +61,11 @@ func TestAddressesSurviveARestart(t *testing.T) {
 			g.Close()
 		}
 		if round == 0 {
-			time.Sleep(1500 * time.Millisecond) // a crash may lose the last second, not more
+			require.Eventually(t, func() bool { // a crash may lose the last second, not more
+				b, _ := os.ReadFile(filepath.Join(dir, state.FileName(sock)))
+				return strings.Contains(string(b), "02:00:00:00:01:01") && strings.Contains(string(b), "02:00:00:00:01:02") &&
+					strings.Contains(string(b), "02:00:00:00:01:03")
+			}, patience, 10*time.Millisecond)
 			require.NoError(t, p.Process.Kill())
 			<-p.ended
 			continue
@@ -117,9 +123,9 @@ func TestHostModeHasLeasesAndNoWayOut(t *testing.T) {
 
 func TestDisabledDHCPAnswersNobody(t *testing.T) {
 	p := start(t, "--vmnet-disable-dhcp", "--vmnet-gateway=192.168.106.1")
+	_, err := vnettest.Dial(t, p.sock, fakeguest.Options{}).Configure()
+	assert.ErrorIs(t, err, fakeguest.ErrTimeout)
 	g := guest(t, p, 1)
-	_, err := g.Configure()
-	assert.Error(t, err)
 	g.SetAddr(netip.MustParsePrefix("192.168.106.50/24"), netip.MustParseAddr("192.168.106.1"))
 	_, err = g.Ping(netip.MustParseAddr("192.168.106.1"), 1)
 	assert.NoError(t, err, "the gateway is there all the same")

@@ -70,6 +70,7 @@ func TestMetrics(t *testing.T) {
 	addr := p.metricsAddr(t)
 	tk := p.talkers(t)
 	tk.check("hello")
+	p.serving(t, 2)
 	for _, from := range []string{"", addr} {
 		s := p.scrape(t, from)
 		assert.InDelta(t, 2.0, metric(t, s, "socket_vmnet2_clients"), 0)
@@ -140,6 +141,7 @@ func TestMetricsUpgrade(t *testing.T) {
 				answers++
 			}
 			_ = c.Close()
+			time.Sleep(2 * time.Millisecond) // each keeps its port of the host for a minute
 		}
 	})
 	replaceProgram(t, path)

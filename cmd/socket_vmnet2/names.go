@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"os/user"
 	"strconv"
 	"sync"
@@ -34,7 +35,9 @@ type userNames struct {
 	pending chan struct{} // closed at the end of the look-up that is under way; nil: none is
 	slow    bool          // that has taken too long: nobody waits for it any more
 
-	lookUp func(uid uint32) string // tests change it
+	// Tests change them; zero is userNamePatience and the system's.
+	patience time.Duration
+	lookUp   func(uid uint32) string
 }
 
 type userName struct {
@@ -44,7 +47,7 @@ type userName struct {
 
 // name is uid's, empty if it has none or that cannot be told soon.
 func (n *userNames) name(uid uint32) string {
-	late := time.NewTimer(userNamePatience)
+	late := time.NewTimer(cmp.Or(n.patience, userNamePatience))
 	defer late.Stop()
 	for {
 		n.mu.Lock()

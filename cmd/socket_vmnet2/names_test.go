@@ -19,7 +19,7 @@ import (
 )
 
 func TestUserNames(t *testing.T) {
-	var n userNames
+	n := userNames{patience: patience}
 	assert.Equal(t, "root", n.name(0))
 	assert.Empty(t, n.name(4_000_000_000), "nobody has this number")
 }
@@ -27,7 +27,7 @@ func TestUserNames(t *testing.T) {
 // TestUserNamesAreKept: a directory service is not asked twice, and what it says is made fit to be shown.
 func TestUserNamesAreKept(t *testing.T) {
 	var asked atomic.Int32
-	n := userNames{lookUp: func(uid uint32) string {
+	n := userNames{patience: patience, lookUp: func(uid uint32) string {
 		asked.Add(1)
 		return fmt.Sprintf("user\x1b[2J%d%s", uid, strings.Repeat("é", 100))
 	}}
@@ -77,6 +77,7 @@ func TestProcessNames(t *testing.T) {
 		n = processNames{}
 		return n.name(1, c.Process.Pid, began) == "sleep"
 	}, patience, time.Millisecond)
+	n.known[clientProcess{1, c.Process.Pid}] = processName{"sleep", time.Now().Add(time.Hour)} // however late the next look is
 	assert.Empty(t, n.name(2, c.Process.Pid, began.Add(-time.Hour)), "the client is older than the process that has its number now")
 	assert.Equal(t, "sleep", n.name(1, c.Process.Pid, began.Add(-time.Hour)), "what was told is good for a while")
 	assert.Empty(t, n.name(1, 0, began))

@@ -100,6 +100,25 @@ func TestReservedAddressIsKept(t *testing.T) {
 	assert.Equal(t, "192.168.105.99/24", l.Addr.String())
 }
 
+// forwarding starts a daemon that forwards a port of the host, and returns that. Somebody may take a free one before the daemon
+// does: then it is another one.
+func forwarding(t *testing.T, proto string, free func(*testing.T) uint16, to string, args ...string) (*process, uint16) {
+	t.Helper()
+	for range 20 {
+		port := free(t)
+		p := launch(t, "socket_vmnet2", filepath.Join(t.TempDir(), "s"), append(args, fmt.Sprintf("--vmnet-forward=%s:%d=%s", proto, port, to))...)
+		for end := time.Now().Add(patience); p.alive() && time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+			if visit(p.sock) == nil {
+				return p, port
+			}
+		}
+		require.False(t, p.alive(), "not ready: %s", p.stderr)
+		require.Contains(t, p.stderr.String(), "another program uses that port")
+	}
+	require.Fail(t, "no port stays free")
+	return nil, 0
+}
+
 // freeTCP and freeUDP are ports of the host that nobody used a moment ago.
 func freeTCP(t *testing.T) uint16 {
 	l, err := net.Listen("tcp4", ":0")
@@ -139,8 +158,7 @@ func nextSegment(t *testing.T, l *fakeguest.Listener, flags byte, data string) s
 
 // TestForwardedTCP: the guest's side is made by hand: it sees the gateway connect, gets the data, and ends in order.
 func TestForwardedTCP(t *testing.T) {
-	port := freeTCP(t)
-	p := start(t, gatewayFlag, "--vmnet-reserve=02:00:00:00:01:05=192.168.105.50", fmt.Sprintf("--vmnet-forward=tcp:%d=192.168.105.50:80", port))
+	p, port := forwarding(t, "tcp", freeTCP, "192.168.105.50:80", gatewayFlag, "--vmnet-reserve=02:00:00:00:01:05=192.168.105.50")
 	g := guest(t, p, 5)
 	_, err := g.Configure()
 	require.NoError(t, err)
@@ -175,8 +193,7 @@ func TestForwardedTCP(t *testing.T) {
 }
 
 func TestForwardedUDP(t *testing.T) {
-	port := freeUDP(t)
-	p := start(t, "--vmnet-mode=host", gatewayFlag, fmt.Sprintf("--vmnet-forward=udp:%d=192.168.105.50:53", port))
+	p, port := forwarding(t, "udp", freeUDP, "192.168.105.50:53", "--vmnet-mode=host", gatewayFlag)
 	g := guest(t, p, 5)
 	g.SetAddr(netip.MustParsePrefix("192.168.105.50/24"), gatewayAddr)
 	l := g.ListenUDP(53)

@@ -58,7 +58,8 @@ func TestOnVmnetSelftest(t *testing.T) {
 			assert.GreaterOrEqual(t, values["interfaces"]["start_median_ms"], 200.0)
 		}},
 		{"busy for a while", vmnetsim.Full, on(vmnetsim.BusyAfter, 500), 0, "", func(t *testing.T, _ report, values map[string]map[string]any) {
-			assert.GreaterOrEqual(t, values["reopen"]["after_ms"], 400.0)
+			// The time runs from somewhere within the close, however long the rest of that takes.
+			assert.GreaterOrEqual(t, values["reopen"]["after_ms"].(float64)+values["close"]["network_ms"].(float64), 480.0)
 			assert.Equal(t, values["reopen"]["subnet_before"], values["reopen"]["subnet_after"])
 		}},
 		{"not authorized", vmnetsim.NoMacOS26, on(vmnetsim.StartStatus, notAuthorized), 2, "open", func(t *testing.T, r report, _ map[string]map[string]any) {

@@ -104,6 +104,7 @@ func (w *window) lines(t *testing.T) []string {
 func TestScreen(t *testing.T) {
 	p := start(t)
 	p.talkers(t)
+	p.serving(t, 2)
 	for _, tt := range []struct {
 		name  string
 		width uint16

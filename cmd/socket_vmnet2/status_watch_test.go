@@ -148,7 +148,8 @@ func TestWatchInterrupted(t *testing.T) {
 		select {
 		case <-answers:
 			control.WriteJSON(w, http.StatusOK, status.Status{})
-		case asked <- struct{}{}:
+		default:
+			asked <- struct{}{}
 			<-r.Context().Done()
 		}
 	}})
@@ -165,5 +166,6 @@ func TestWatchInterrupted(t *testing.T) {
 	<-asked
 	cancel()
 	assert.Zero(t, <-done)
+	assert.Contains(t, out.String(), "look\n")
 	assert.NotContains(t, out.String(), "gone")
 }

@@ -60,14 +60,22 @@ func (p *tryPrinter) close() {
 	p.told = false
 	close(p.lines)
 	p.mu.Unlock()
-	select {
-	case <-p.ended:
-	case <-time.After(lastWait):
+	tick := time.NewTicker(lastWait / lastLooks)
+	defer tick.Stop()
+	for range lastLooks { // time in which this process does not run does not count
+		select {
+		case <-p.ended:
+			return
+		case <-tick.C:
+		}
 	}
 }
 
-// lastWait is how long the end waits for a reader.
-const lastWait = 200 * time.Millisecond
+// lastWait is how long the end waits for a reader, and lastLooks how often it looks for him meanwhile.
+const (
+	lastWait  = 500 * time.Millisecond
+	lastLooks = 50
+)
 
 // ready prints everything about the network. After it come the events.
 func (p *tryPrinter) ready(ctx context.Context, r tryReady) error {

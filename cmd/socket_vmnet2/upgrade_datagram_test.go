@@ -111,6 +111,7 @@ func flowFrame(dst, src net.HardwareAddr, i uint64) []byte {
 
 // send sends until stop, about 2,000 frames a second.
 func (n *checkedFlow) send(dst net.HardwareAddr, stop <-chan struct{}) {
+	var ahead lead
 	for i := uint64(1); ; i += 2 {
 		select {
 		case <-stop:
@@ -122,6 +123,7 @@ func (n *checkedFlow) send(dst net.HardwareAddr, stop <-chan struct{}) {
 			return
 		}
 		n.sent.Store(i + 1)
+		ahead.wait(i+1, &n.got)
 	}
 }
 
@@ -178,7 +180,7 @@ func (p *process) halfRequests(t *testing.T) (check func()) {
 		t.Helper()
 		defer func() { _, _ = half.Close(), silent.Close() }()
 		_, err := silent.Write(proto.Request{}.Encode())
-		inTime := time.Since(began) < 4*time.Second // requests have 5
+		inTime := time.Since(began) < 3*time.Second // requests have 5, and the daemon may get to them late
 		if inTime {
 			require.NoError(t, err)
 			assert.Nil(t, answer(silent).Error)
