@@ -312,8 +312,8 @@ func TestUpgradeIsRefused(t *testing.T) {
 		{"ends at once", script("exit 0"), "is not a program that can take over"},
 		{"fails", script("echo out of order >&2; exit 3"), "out of order"},
 		{"is killed", script("kill -SEGV $$"), "refuses to take over"},
-		{"too slow", script("sleep 60"), "did not answer within 10s"},
-		{"talks without end", script("yes"), "did not answer within 10s"},
+		{"too slow", script("sleep 60"), "did not answer within 5s"},
+		{"talks without end", script("yes"), "did not answer within 5s"},
 		{"claims to be new", script(`cat >/dev/null; echo '{"proof":"x","version":"v9"}'`), "is not a program that can take over"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
