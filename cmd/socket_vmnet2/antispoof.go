@@ -60,6 +60,18 @@ func (g *guards) guard() func(uint64, perclient.Client, *slog.Logger) perclient.
 	}
 }
 
+// restored tells the guards which clients came along in an upgrade.
+func (g *guards) restored(sessions []*perclient.Session) {
+	if g == nil {
+		return
+	}
+	present := make([]uint64, len(sessions))
+	for i, x := range sessions {
+		present[i] = x.ID()
+	}
+	g.Restored(present)
+}
+
 // describe tells of a network that has started, and of the leases that its file has.
 func (g *guards) describe(n vnet.Network, kept *state.File) {
 	info := n.Info()

@@ -65,6 +65,7 @@ func (d *daemon) takeOver(ctx context.Context, in *handoff.In) (err error) {
 	d.takeMetrics(in, v.Metrics)
 	d.server.Restored()
 	sessions := d.server.Sessions()
+	d.guards.restored(sessions)
 	d.then = func(ctx context.Context) { d.answer(ctx, call, in.From(), &v, sessions) }
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"time"
 )
 
@@ -103,6 +104,19 @@ func (r *Registry) Restore(s Saved) error {
 		}
 	}
 	return nil
+}
+
+// Restored tells, after Restore, which clients there are. What is held for the others is free: they left while the process was
+// replaced, and their guests may come back as new clients.
+func (r *Registry) Restored(present []uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for id, g := range r.pending {
+		if !slices.Contains(present, id) {
+			delete(r.pending, id)
+			r.release(g)
+		}
+	}
 }
 
 // restore makes the guard of a client that is not there yet. The caller holds mu.

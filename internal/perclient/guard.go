@@ -45,16 +45,22 @@ func (p *guardPort) Send(b frame.Batch) { p.guard.Filter(b, p.pass) }
 
 // sink is where the network delivers to. The keeper calls it, for the first time before there is a port.
 func (c *Session) sink() frame.Sink {
-	if c.guard == nil && c.srv.opts.Guard != nil {
-		g := c.srv.opts.Guard(c.id, c.client, c.log)
-		c.telling.Lock()
-		c.guard = g
-		c.telling.Unlock()
-	}
+	c.makeGuard()
 	if c.guard == nil {
 		return &eyeSink{c.link, c}
 	}
 	return &guardSink{Sink: &eyeSink{c.link, c}, guard: c.guard}
+}
+
+// makeGuard makes the client's guard, unless it has one or there is none.
+func (c *Session) makeGuard() {
+	if c.guard != nil || c.srv.opts.Guard == nil {
+		return
+	}
+	g := c.srv.opts.Guard(c.id, c.client, c.log)
+	c.telling.Lock()
+	c.guard = g
+	c.telling.Unlock()
 }
 
 // guarded is p behind the client's guard, if it has one.
@@ -73,8 +79,12 @@ func (c *Session) guardDrops() []any {
 	return c.guard.Drops()
 }
 
-// closeGuard is called once the session's port and its reader have ended.
+// closeGuard is called once the session's port and its reader have ended. A client that was restored and left before it had a port
+// has never had a guard in this process: what is kept for it is free now, so that its guest has its own address when it is back.
 func (c *Session) closeGuard() {
+	if c.restored {
+		c.makeGuard()
+	}
 	if c.guard != nil {
 		c.guard.Close()
 	}

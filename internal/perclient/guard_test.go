@@ -4,6 +4,7 @@ package perclient
 
 import (
 	"bytes"
+	"io"
 	"log/slog"
 	"sync"
 	"testing"
@@ -95,4 +96,29 @@ func TestGuard(t *testing.T) {
 	assert.Equal(t, 1, g.closed)
 	assert.Equal(t, []string{"hello", "forged, but nobody looks"}, g.arrived)
 	assert.Contains(t, r.log.String(), "drop_forged=2")
+}
+
+// TestGuardOfOneThatLeftInAnUpgrade: what was kept for a client that was restored, and left before its port could start, is given
+// up with it, and not a while later: its guest comes back at once.
+func TestGuardOfOneThatLeftInAnUpgrade(t *testing.T) {
+	var g fakeGuard
+	asked := make(chan uint64, 2)
+	r := newRig(t, Options{Guard: func(id uint64, _ Client, _ *slog.Logger) Guard {
+		asked <- id
+		return &g
+	}})
+	for range cap(r.starts) { // nobody's port can start
+		r.starts <- struct{}{}
+	}
+	l := newFakeLink()
+	_, err := r.Restore(l, Client{}, Saved{ID: 7})
+	require.NoError(t, err)
+	r.Restored()
+	require.Equal(t, 1, r.Clients())
+	l.end(io.EOF)
+	eventually(t, func() bool { return r.Clients() == 0 })
+	r.shutdown()
+	require.Len(t, asked, 1)
+	assert.EqualValues(t, 7, <-asked, "by the number that it is kept by")
+	assert.Equal(t, 1, g.closed)
 }

@@ -122,6 +122,9 @@ func (c *Session) state(st link.Stats) (state string, err error) {
 	return status.StateQuiet, nil
 }
 
+// ID is the number of the session, which goes over upgrades.
+func (c *Session) ID() uint64 { return c.id }
+
 // Info is what is known of the session's client now. It waits for nobody: no lock is held while the port is asked.
 func (c *Session) Info() Info {
 	st := c.link.Stats()
