@@ -16,7 +16,7 @@ import (
 
 const (
 	idlePorts     = 16
-	waitTime      = 10 * time.Second // for the interfaces
+	waitTime      = time.Minute // for the interfaces
 	idleTime      = 10 * time.Second
 	quickIdleTime = time.Second
 

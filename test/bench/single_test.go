@@ -26,7 +26,7 @@ func testDaemonRows(t *testing.T, daemon string) {
 		require.NoError(t, err)
 		require.Len(t, verdicts, 1)
 		assert.Positive(t, verdicts[0].Subject)
-		assert.Less(t, verdicts[0].Subject, 10e3, "ms")
+		assert.Less(t, verdicts[0].Subject, 60e3, "ms: as long as it is waited for")
 	})
 	t.Run("idle", func(t *testing.T) {
 		verdicts, err := b.idle(t.Context())

@@ -58,8 +58,9 @@ func TestCapture(t *testing.T) {
 			require.NoError(t, err)
 		}
 	}
-	s := quietStatus(t, d.Socket)
+	before := quietStatus(t, d.Socket)
 	rows := live.end(t)
+	after := statusOf(t, d.Socket)
 
 	got := map[string]uint64{} // by interface and direction
 	var icmp, dhcp int
@@ -68,21 +69,35 @@ func TestCapture(t *testing.T) {
 		icmp += strings.Count(r[2], ":icmp:data")
 		dhcp += strings.Count(r[2], ":dhcp")
 	}
-	want := map[string]uint64{}
-	for _, c := range s.Clients {
+	for _, c := range after.Clients {
 		assert.Contains(t, []string{"52:54:00:e2:e0:01", "52:54:00:e2:e0:02"}, c.MAC)
-		name := "client " + jsonText(t, c.ID)
-		want[name+"2"] = c.ToNet.Frames // 2 is outbound, 1 inbound
-		want[name+"1"] = c.ToClient.Frames
-		for _, n := range c.ToClient.Drops {
-			want[name+"1"] += n
-		}
 	}
-	assert.Len(t, s.Clients, 2)
-	assert.Equal(t, want, got)
+	assert.Len(t, after.Clients, 2)
+	// The same, unless a guest of a busy machine got to say something as late as when the capture ended.
+	least, most := counted(t, before), counted(t, after)
+	assert.Len(t, got, len(most))
+	for name := range most {
+		assert.GreaterOrEqual(t, got[name], least[name], name)
+		assert.LessOrEqual(t, got[name], most[name], name)
+	}
 	assert.GreaterOrEqual(t, dhcp, 2*4, "what is said for two leases")
 	assert.GreaterOrEqual(t, icmp, 2*2+2*4, "what is between guests is there twice")
-	t.Logf("%d frames; the daemon has counted the same: %v", len(rows), want)
+	t.Logf("%d frames; the daemon has counted the same: %v", len(rows), most)
+}
+
+// counted are the frames of each client and direction: 2 is outbound, 1 inbound.
+func counted(t *testing.T, s status.Status) map[string]uint64 {
+	t.Helper()
+	frames := map[string]uint64{}
+	for _, c := range s.Clients {
+		name := "client " + jsonText(t, c.ID)
+		frames[name+"2"] = c.ToNet.Frames
+		frames[name+"1"] = c.ToClient.Frames
+		for _, n := range c.ToClient.Drops {
+			frames[name+"1"] += n
+		}
+	}
+	return frames
 }
 
 func jsonText(t *testing.T, v any) string {
@@ -170,20 +185,26 @@ func (c *liveCapture) end(t *testing.T) (rows [][]string) {
 func quietStatus(t *testing.T, socket string) (s status.Status) {
 	t.Helper()
 	const still = 2 * time.Second
-	since := time.Now()
-	require.Eventually(t, func() bool {
-		var next status.Status
-		c := exec.Command(daemonNew, "status", "--json", socket)
-		b, err := c.Output()
-		if err != nil && len(b) == 0 {
-			return false
-		}
-		require.NoError(t, json.NewDecoder(io.LimitReader(bytes.NewReader(b), 1<<20)).Decode(&next))
+	for end, since := time.Now().Add(2*patience), time.Now(); time.Since(since) <= still; time.Sleep(200 * time.Millisecond) {
+		require.True(t, time.Now().Before(end), "it is quiet")
+		next := statusOf(t, socket)
 		if next.Totals.ToNet.Frames != s.Totals.ToNet.Frames || next.Totals.ToClient.Frames != s.Totals.ToClient.Frames {
 			since = time.Now()
 		}
 		s = next
-		return time.Since(since) > still
-	}, time.Minute, 200*time.Millisecond)
+	}
 	return s
+}
+
+// statusOf is what the daemon says of itself.
+func statusOf(t *testing.T, socket string) (s status.Status) {
+	t.Helper()
+	for end := time.Now().Add(patience); ; {
+		b, err := exec.Command(daemonNew, "status", "--json", socket).Output()
+		if len(b) > 0 { // with problems the exit code is another one than 0
+			require.NoError(t, json.NewDecoder(io.LimitReader(bytes.NewReader(b), 1<<20)).Decode(&s))
+			return s
+		}
+		require.True(t, time.Now().Before(end), "the daemon answers: %v", err)
+	}
 }

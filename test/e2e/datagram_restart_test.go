@@ -44,7 +44,7 @@ func (m *mixed) testStop(t *testing.T) {
 		m.sends(t, again, g)
 	}
 	for _, g := range m.guests {
-		_, err := g.EndBackground(within(t, 20*time.Second), "load")
+		_, err := g.EndBackground(within(t, patience), "load")
 		require.NoError(t, err)
 	}
 	for _, g := range m.lost() {
@@ -57,9 +57,9 @@ func (m *mixed) testStop(t *testing.T) {
 func (m *mixed) reconnected(t *testing.T, since time.Time) {
 	t.Helper()
 	q := m.guests[onStream].QMP()
-	gone, err := q.WaitEvent(within(t, 10*time.Second), lab.EventStreamDisconnected, since)
+	gone, err := q.WaitEvent(within(t, patience), lab.EventStreamDisconnected, since)
 	require.NoError(t, err)
-	_, err = q.WaitEvent(within(t, 10*time.Second), lab.EventStreamConnected, gone.Time)
+	_, err = q.WaitEvent(within(t, patience), lab.EventStreamConnected, gone.Time)
 	require.NoError(t, err)
 }
 
@@ -83,8 +83,10 @@ func (m *mixed) lost() []*lab.Guest {
 // guest's to the next daemon.
 func (m *mixed) testDescriptorsEnded(t *testing.T) {
 	if m.helper != nil {
-		assert.Contains(t, m.helper.Output().String(), "the daemon at "+m.socket+" has stopped")
-		assert.Contains(t, m.helper.Output().String(), "running again")
+		for _, what := range []string{"the daemon at " + m.socket + " has stopped", "running again"} {
+			_, err := m.helper.Output().WaitFor(within(t, patience), what)
+			assert.NoError(t, err)
+		}
 	}
 	m.each(t, m.lost(), func(_ int, g *lab.Guest) error {
 		r, err := g.Run(within(t, time.Minute), "ping -c 2 -i 0.2 -W 1 "+gateway)
@@ -104,7 +106,7 @@ func (m *mixed) testStalledKill(t *testing.T) {
 	require.NoError(t, m.daemon.Signal(syscall.SIGSTOP))
 	time.Sleep(300 * time.Millisecond) // some frames are enough to fill the socket
 	since := time.Now()
-	_, err := m.daemon.Stop(within(t, 20*time.Second), syscall.SIGKILL)
+	_, err := m.daemon.Stop(within(t, patience), syscall.SIGKILL)
 	require.NoError(t, err)
 	counter.Close()
 	m.start(t)
@@ -112,7 +114,7 @@ func (m *mixed) testStalledKill(t *testing.T) {
 	defer counter.Close()
 	m.reconnected(t, since)
 	m.sends(t, counter, g)
-	_, err = g.EndBackground(within(t, 20*time.Second), "load")
+	_, err = g.EndBackground(within(t, patience), "load")
 	require.NoError(t, err)
 }
 
@@ -133,7 +135,7 @@ func (m *mixed) testRestart(t *testing.T, s os.Signal) {
 	m.each(t, guests, func(_ int, g *lab.Guest) error { return g.StartPings(t.Context(), gateway) })
 	wait(before, 5)
 	copy(after, before)
-	took, err := m.daemon.Stop(within(t, 20*time.Second), s)
+	took, err := m.daemon.Stop(within(t, patience), s)
 	require.NoError(t, err)
 	start := time.Now()
 	m.start(t)
@@ -157,9 +159,9 @@ func (m *mixed) testRestart(t *testing.T, s os.Signal) {
 	}
 }
 
-// poll waits up to 20 s for f to be true.
+// poll waits for f to be true.
 func (m *mixed) poll(t *testing.T, f func() bool, what string) error {
-	for end := time.Now().Add(20 * time.Second); !f(); time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(patience); !f(); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(end) || t.Context().Err() != nil {
 			return errors.New("waited too long until " + what)
 		}

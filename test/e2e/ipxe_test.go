@@ -54,7 +54,7 @@ func TestIPXE(t *testing.T) {
 		}
 	}
 	lease := func(t *testing.T, o lab.IPXEOptions) string {
-		out, err := l.RunIPXE(within(t, 90*time.Second), o)
+		out, err := l.RunIPXE(within(t, 3*time.Minute), o)
 		require.NoError(t, err)
 		assert.Contains(t, out, "net0/mac:hex = "+o.MAC)
 		assert.Contains(t, out, "net0.dhcp/gateway:ipv4 = "+gateway+"\n")
@@ -78,7 +78,7 @@ func TestIPXE(t *testing.T) {
 	})
 	t.Run("no DHCP when disabled", func(t *testing.T) {
 		d := start("--vmnet-disable-dhcp")
-		out, err := l.RunIPXE(within(t, 2*time.Minute), machine("third", "52:54:00:12:34:56"))
+		out, err := l.RunIPXE(within(t, 3*time.Minute), machine("third", "52:54:00:12:34:56"))
 		require.NoError(t, err)
 		assert.Contains(t, out, "dhcp-failed-as-expected")
 		stop(t, d, syscall.SIGINT)
@@ -105,7 +105,7 @@ func TestIPXEOnVmnet(t *testing.T) {
 	var addresses []string
 	for range 2 {
 		d := startDaemon(t, l, daemonSim, socket)
-		out, err := l.RunIPXE(within(t, 90*time.Second), lab.IPXEOptions{
+		out, err := l.RunIPXE(within(t, 3*time.Minute), lab.IPXEOptions{
 			Name: "ipxe", MAC: "52:54:00:12:34:58", Client: client, Socket: socket, Script: leaseScript,
 		})
 		require.NoError(t, err)
@@ -121,7 +121,7 @@ func TestIPXEOnVmnet(t *testing.T) {
 
 // testDaemonized: QEMU goes into the background, as minikube has it; the network on fd 3 goes with it.
 func testDaemonized(t *testing.T, l *lab.Lab, o lab.IPXEOptions, p *lab.Page) {
-	end, err := l.StartIPXE(within(t, 30*time.Second), o)
+	end, err := l.StartIPXE(within(t, patience), o)
 	require.NoError(t, err)
 	defer end()
 	var path string
@@ -132,16 +132,18 @@ func testDaemonized(t *testing.T, l *lab.Lab, o lab.IPXEOptions, p *lab.Page) {
 			path = paths[i]
 		}
 		return i >= 0
-	}, 90*time.Second, 50*time.Millisecond, "the machine fetches its page with its address in the path")
+	}, 3*time.Minute, 50*time.Millisecond, "the machine fetches its page with its address in the path")
 	t.Logf("machine in the background fetched %s", path)
 }
 
-// stop stops a daemon, which must end with code 0 in less than 2 s.
+// stop stops a daemon, which must end with code 0 in less than 2 s, and what the machine keeps it waiting for a processor.
 func stop(t *testing.T, d *lab.Daemon, s syscall.Signal) time.Duration {
 	t.Helper()
-	took, err := d.Stop(within(t, 20*time.Second), s)
+	starved := lab.Starving(d.Pid())
+	took, err := d.Stop(within(t, patience), s)
+	waited := starved()
 	require.NoError(t, err)
 	assert.Zero(t, d.ExitCode(), "exit code")
-	assert.Less(t, took, 2*time.Second, "time to stop")
+	assert.Less(t, took, 2*time.Second+waited, "time to stop, of which it had no processor for %s", waited)
 	return took
 }

@@ -174,28 +174,17 @@ func (n *network) testOutside(t *testing.T) {
 func (n *network) testThroughput(t *testing.T) {
 	for i, g := range n.guests {
 		require.NoError(t, n.guests[1-i].ServeSink(t.Context()))
-		mbit, err := g.Throughput(within(t, time.Minute), n.leases[1-i].IP, 3*time.Second)
-		require.NoError(t, err)
-		t.Logf("%s sends %.0f Mbit/s", g.Name, mbit)
-		// An emulated processor gives 100 to 600 on an idle machine. A connection that mostly waits for lost frames to be
-		// sent again stays below 5.
-		assert.Greater(t, mbit, 5.0)
+		sendsFast(t, g, n.guests[1-i].Name, n.leases[1-i].IP, 3*time.Second)
 	}
 }
 
 // testPrivate: what one guest sends to the other does not reach a third client.
 func (n *network) testPrivate(t *testing.T) {
-	third, err := n.lab.Count(n.daemon.Socket, mustMAC(t, "52:54:00:e2:e0:99"))
+	third, err := n.lab.Count(n.daemon.Socket, mustMAC(t, countMAC))
 	require.NoError(t, err)
-	g := n.guests[0]
-	load := func(to string) {
-		run(t, g, fmt.Sprintf("timeout 1 guest load eth0 %s 300; [ $? = 143 ]", to))
-	}
-	load(n.guests[1].MAC)
-	assert.Zero(t, third.From(g.MAC).Frames, "frames that were meant for somebody else")
-	load("52:54:00:e2:e0:99")
-	assert.Eventually(t, func() bool { return third.From(g.MAC).Frames > 100 }, 5*time.Second, 50*time.Millisecond,
-		"frames that were meant for the third client")
+	sendsTo(t, n.guests[0], n.guests[1])
+	assert.Zero(t, third.From(n.guests[0].MAC).Frames, "frames that were meant for somebody else")
+	sendsToCounter(t, n.guests[0], third)
 	require.NoError(t, third.Err())
 }
 
@@ -206,35 +195,48 @@ func (n *network) testNowhere(t *testing.T) {
 	require.NoError(t, err)
 	defer nowhere.Close()
 	p := page(t, "127.0.0.1:0")
-	require.NoError(t, n.guests[0].Background(t.Context(),
-		fmt.Sprintf("guest dial 400 %s:%d 9", alias, nowhere.Port()), "dial"))
+	once(t, func() string { return n.nowhere(t, fmt.Sprintf("%s:%d", alias, nowhere.Port()), p) })
+}
+
+// nowhere tries it, and tells what a machine with no time for the guests may be the reason of.
+func (n *network) nowhere(t *testing.T, nobody string, p *lab.Page) (complaint string) {
+	t.Helper()
+	require.NoError(t, n.guests[0].Background(t.Context(), "guest dial 400 "+nobody+" 9", "dial"))
 	time.Sleep(time.Second) // for the first hundreds of them
 	start := time.Now()
 	r := run(t, n.guests[1], fmt.Sprintf("guest fetch 20 http://host.internal:%d/", p.Port()))
 	took := time.Since(start)
 	t.Logf("20 pages in %s: %v", took, r.Values())
-	assert.Less(t, took, 7*time.Second, "the pages are to be fetched while the connections wait")
 	slowest, err := strconv.Atoi(r.Values()["slowest_ms"])
 	require.NoError(t, err)
-	assert.Less(t, slowest, 3000, "ms for one page")
 
 	var dialed lab.Result
 	require.Eventually(t, func() bool {
 		dialed, err = n.guests[0].Run(t.Context(), "cat /tmp/dial.log")
 		return err == nil && dialed.Values()["pending"] != ""
-	}, 30*time.Second, 200*time.Millisecond)
+	}, patience, 200*time.Millisecond)
 	t.Logf("connections: %v", dialed.Values())
 	assert.Equal(t, "0", dialed.Values()["open"], "connections to nobody")
 	pending, err := strconv.Atoi(dialed.Values()["pending"])
 	require.NoError(t, err)
-	assert.Greater(t, pending, 200, "connections that wait: without them this shows nothing")
-	assert.LessOrEqual(t, pending, 256, "connections that wait: the limit of a guest")
 
 	// The guest that did it has its network back as soon as they are given up.
-	assert.Eventually(t, func() bool {
-		r, err := n.guests[0].Run(within(t, time.Minute), fmt.Sprintf("guest fetch 1 http://host.internal:%d/", p.Port()))
+	require.Eventually(t, func() bool {
+		r, err := n.guests[0].Run(within(t, patience), fmt.Sprintf("guest fetch 1 http://host.internal:%d/", p.Port()))
 		return err == nil && r.Code == 0
-	}, 30*time.Second, 200*time.Millisecond)
+	}, patience, 200*time.Millisecond)
+
+	switch {
+	case took >= 7*time.Second:
+		return fmt.Sprintf("the pages took %s: they are to be fetched while the connections wait", took)
+	case slowest >= 3000:
+		return fmt.Sprintf("%d ms for one page", slowest)
+	case pending <= 200:
+		return fmt.Sprintf("only %d connections wait: without them this shows nothing", pending)
+	case pending > 256:
+		return fmt.Sprintf("%d connections wait, more than a guest may have", pending)
+	}
+	return ""
 }
 
 // testRenew: udhcpc keeps a lease for a while, renews it and gives it back.
@@ -249,7 +251,7 @@ func (n *network) testRenew(t *testing.T) {
 			r, err := g.Run(t.Context(), "grep dhcp="+event+" /tmp/lease.log")
 			values = r.Values()
 			return err == nil && r.Code == 0
-		}, 15*time.Second, 100*time.Millisecond, "no %s", event)
+		}, patience, 100*time.Millisecond, "no %s", event)
 		return values
 	}
 	assert.Equal(t, lease, lab.LeaseOf(waitLease("bound")))
@@ -266,11 +268,11 @@ func (n *network) testRenew(t *testing.T) {
 
 // testStop: a guest on fd 3, which does not come back, keeps running without its network.
 func (n *network) testStop(t *testing.T) {
-	counter, err := n.lab.Count(n.daemon.Socket, mustMAC(t, "52:54:00:e2:e0:99"))
+	counter, err := n.lab.Count(n.daemon.Socket, mustMAC(t, countMAC))
 	require.NoError(t, err)
 	for _, g := range n.guests {
-		require.NoError(t, g.Background(t.Context(), "guest load eth0 52:54:00:e2:e0:99 1400", "load"))
-		require.Eventually(t, func() bool { return counter.From(g.MAC).Frames > 1000 }, 10*time.Second, 20*time.Millisecond)
+		require.NoError(t, g.Background(t.Context(), "guest load eth0 "+countMAC+" 1400", "load"))
+		require.Eventually(t, func() bool { return counter.From(g.MAC).Frames > 1000 }, patience, 20*time.Millisecond)
 	}
 	t.Logf("stopped in %s", stop(t, n.daemon, syscall.SIGTERM))
 	<-counter.Ended()

@@ -81,7 +81,7 @@ func (r *reconnect) start(t *testing.T, program string, args ...string) {
 func (r *reconnect) restart(t *testing.T, s os.Signal, program string, args ...string) {
 	t.Helper()
 	since := time.Now()
-	_, err := r.daemon.Stop(within(t, 20*time.Second), s)
+	_, err := r.daemon.Stop(within(t, patience), s)
 	require.NoError(t, err)
 	r.start(t, program, args...)
 	r.reconnected(t, since)
@@ -90,9 +90,9 @@ func (r *reconnect) restart(t *testing.T, s os.Signal, program string, args ...s
 func (r *reconnect) reconnected(t *testing.T, since time.Time) {
 	t.Helper()
 	for _, g := range r.guests {
-		gone, err := g.QMP().WaitEvent(within(t, 10*time.Second), lab.EventStreamDisconnected, since)
+		gone, err := g.QMP().WaitEvent(within(t, patience), lab.EventStreamDisconnected, since)
 		require.NoError(t, err, g.Name)
-		back, err := g.QMP().WaitEvent(within(t, 10*time.Second), lab.EventStreamConnected, gone.Time)
+		back, err := g.QMP().WaitEvent(within(t, patience), lab.EventStreamConnected, gone.Time)
 		require.NoError(t, err, g.Name)
 		t.Logf("%s was disconnected for %s", g.Name, back.Time.Sub(gone.Time))
 	}

@@ -7,7 +7,6 @@ package e2e
 import (
 	"os"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -17,7 +16,7 @@ import (
 func TestBridgedNeedsMacOS(t *testing.T) {
 	l := newLab(t)
 	socket, pidfile := l.Path("socket_vmnet"), l.Path("pid")
-	r, err := l.RunDaemon(within(t, 20*time.Second), daemonOld,
+	r, err := l.RunDaemon(within(t, patience), daemonOld,
 		"--vmnet-mode=bridged", "--vmnet-interface=en0", "--pidfile="+pidfile, socket)
 	require.NoError(t, err)
 	assert.Equal(t, 1, r.Code)

@@ -25,7 +25,7 @@ func TestTry(t *testing.T) {
 	l := newLab(t)
 	script, dir := l.Path("try.ipxe"), l.Path("a try, with a comma")
 	require.NoError(t, os.WriteFile(script, []byte("#!ipxe\n"+leaseScript), 0o600))
-	c := exec.CommandContext(within(t, 2*time.Minute), daemonNew, "try", "--json", "--dir="+dir)
+	c := exec.CommandContext(within(t, 4*time.Minute), daemonNew, "try", "--json", "--dir="+dir)
 	c.Cancel = func() error { return c.Process.Signal(syscall.SIGTERM) }
 	stdout, err := c.StdoutPipe()
 	require.NoError(t, err)
@@ -48,7 +48,7 @@ func TestTry(t *testing.T) {
 	require.NotEmpty(t, use, want)
 	// Without the card's boot ROM, which not every QEMU has, and which this machine needs not.
 	use = strings.Replace(use, "virtio-net-pci,", "virtio-net-pci,romfile=,", 1)
-	qemu := exec.CommandContext(within(t, 90*time.Second), "/bin/sh", "-c", `exec "$0" "$@" `+use,
+	qemu := exec.CommandContext(within(t, 3*time.Minute), "/bin/sh", "-c", `exec "$0" "$@" `+use,
 		tools.QEMU, "-accel", "tcg", "-m", "128", "-no-reboot", "-nographic", "-kernel", tools.IPXE, "-initrd", script)
 	out, err := qemu.CombinedOutput()
 	require.NoError(t, err, "%s\n%s", use, out)

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"os"
 	"regexp"
@@ -106,6 +107,13 @@ func (b *book) tail() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return strings.Join(b.last, "\n")
+}
+
+// warnings are those so far, with how often each came, and how many lines the log has.
+func (b *book) warnings() (warned map[string]int, lines int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return maps.Clone(b.warned), b.lines
 }
 
 var valuesBegin = regexp.MustCompile(` [a-z_]+=.*`)

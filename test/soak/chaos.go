@@ -38,18 +38,25 @@ const (
 	moreMemoryRace = 512 << 10
 )
 
+// extraTime is how much longer than it was to be a run may be, in which there has not been enough yet.
+const extraTime = 4 * time.Minute
+
 // direct does things to the daemon until the time is over, or ctx is.
 func (r *run) direct(ctx context.Context, src source) error {
 	if err := r.begin(ctx); err != nil {
 		return err
 	}
+	began := time.Now()
 	timed, cancel := context.WithTimeout(ctx, r.o.Duration)
 	defer cancel()
 	for n := 0; ; n++ {
 		x := src.nextChaos(r.o.Pace)
 		sleep(timed, x.After)
 		if timed.Err() != nil {
-			break
+			if r.enough == nil || r.enough() || ctx.Err() != nil || time.Since(began) > r.o.Duration+extraTime {
+				break
+			}
+			sleep(ctx, x.After)
 		}
 		r.actions.add("director", n, string(x.Kind), x)
 		if err := r.act(ctx, x); err != nil && ctx.Err() == nil {

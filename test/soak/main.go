@@ -43,6 +43,8 @@ type options struct {
 	Binary    string        `json:"-"`           // a daemon that is built already
 	Dir       string        `json:"-"`
 	JSON      string        `json:"-"`
+
+	enough func(*result) bool // see run
 }
 
 func defaults() options {

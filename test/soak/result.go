@@ -60,9 +60,10 @@ func (r *run) result(err error) *result {
 		Checked: r.ledger.Stats(), Starts: t.starts.Load(), Terms: t.terms.Load(), Kills: t.kills.Load(), Upgrades: t.upgrades.Load(),
 		Refusals: t.refusals.Load(), TooSlow: t.tooSlow.Load(), Strain: time.Duration(r.strain.total.Load()).Seconds(), Freezes: t.freezes.Load(), Calms: t.calms.Load(),
 		Stop: t.slowestStop.Seconds(), Start: t.slowestStart.Seconds(), Gap: t.slowestGap.Seconds(),
-		UpgradeMS: percentiles(t.upgradeTimes), Hostile: t.hostile, Uses: t.uses, Warnings: r.book.warned, LogLines: r.book.lines,
+		UpgradeMS: percentiles(t.upgradeTimes), Hostile: maps.Clone(t.hostile), Uses: t.uses,
 		Counts: r.ledger.Counts(), Violations: r.ledger.Violations(),
 	}
+	res.Warnings, res.LogLines = r.book.warnings()
 	for i, via := range transports {
 		res.Ways[string(via)] = t.ways[i].Load()
 	}

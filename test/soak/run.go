@@ -47,6 +47,9 @@ type run struct {
 	strain  strain
 	// tamper, if not nil, gets the frames in place of the ledger: tests show by it that faults are found.
 	tamper func(s *station, f []byte)
+	// enough, if not nil, tells whether there was enough for the run to end in time: tests want something to have happened, however
+	// busy the machine is.
+	enough func() bool
 
 	wg sync.WaitGroup
 }

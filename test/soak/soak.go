@@ -39,6 +39,9 @@ func soak(ctx context.Context, o options, out io.Writer) (*result, error) {
 	if err != nil {
 		return nil, err
 	}
+	if o.enough != nil {
+		r.enough = func() bool { return o.enough(r.result(nil)) }
+	}
 	_, _ = fmt.Fprintf(out, "soak: seed %d, %d clients, %s on %s, files in %s\n", r.o.Seed, r.o.Clients, r.o.Duration, r.o.Backend, r.o.Dir)
 	err = r.run(ctx)
 	res := r.result(err)

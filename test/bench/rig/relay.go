@@ -17,7 +17,7 @@ import (
 
 const (
 	stopTime = 20 * time.Second // how long a relay may take to end after SIGTERM: the daemon promises 2 s, of a machine that is not overloaded
-	waitTime = 10 * time.Second // how long it may take to make its socket
+	waitTime = time.Minute      // how long it may take to make its socket
 )
 
 // A Relay is a running daemon or C relay with a socket of its own.
@@ -86,7 +86,7 @@ func (r *Relay) Stop() error {
 	_ = r.cmd.Process.Signal(syscall.SIGQUIT) // a Go program says what it is doing
 	select {
 	case <-r.ended:
-	case <-time.After(r.stop):
+	case <-time.After(stopTime):
 		_ = r.cmd.Process.Kill()
 		<-r.ended
 	}

@@ -45,7 +45,7 @@ func send(addr string, seconds int) error {
 	buf := make([]byte, 128<<10)
 	length := time.Duration(seconds) * time.Second
 	start := time.Now()
-	_ = c.SetDeadline(start.Add(length + 5*time.Second))
+	_ = c.SetDeadline(start.Add(length + patience))
 	sent := 0
 	for time.Since(start) < length {
 		n, err := c.Write(buf)
@@ -58,10 +58,13 @@ func send(addr string, seconds int) error {
 	return nil
 }
 
-// dialSink tries for 5 s, since the sink may just be starting.
+// patience is how much longer than it takes on a machine with nothing else to do anything may take.
+const patience = 30 * time.Second
+
+// dialSink tries for a while, since the sink may just be starting.
 func dialSink(addr string) (net.Conn, error) {
-	for end := time.Now().Add(5 * time.Second); ; time.Sleep(50 * time.Millisecond) {
-		c, err := net.DialTimeout("tcp", addr, 5*time.Second)
+	for end := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+		c, err := net.DialTimeout("tcp", addr, patience)
 		if err == nil || time.Now().After(end) {
 			return c, err
 		}
@@ -110,12 +113,12 @@ func fetch(count int, url string) error {
 }
 
 func fetchOnce(host, path string) error {
-	c, err := net.DialTimeout("tcp", host, 10*time.Second)
+	c, err := net.DialTimeout("tcp", host, patience)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(patience))
 	if _, err := fmt.Fprintf(c, "GET /%s HTTP/1.0\r\nHost: %s\r\n\r\n", path, host); err != nil {
 		return err
 	}

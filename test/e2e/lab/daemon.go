@@ -11,7 +11,7 @@ import (
 )
 
 // startTimeout is how long a daemon may take until its socket takes connections; it takes milliseconds.
-const startTimeout = 15 * time.Second
+const startTimeout = time.Minute
 
 // A Daemon is a running socket_vmnet.
 type Daemon struct {

@@ -15,7 +15,7 @@ import (
 
 // bootTimeout is how long a guest may take until its first process is ready. It takes 2 s on an idle machine and 11 s
 // with four guests on two busy processors; about one boot in sixty hangs without a word.
-const bootTimeout = 60 * time.Second
+const bootTimeout = 90 * time.Second
 
 // A GuestOptions says what to boot.
 type GuestOptions struct {

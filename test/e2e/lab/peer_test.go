@@ -34,15 +34,17 @@ func fakeDaemon(t *testing.T, socket string) (*net.UnixListener, net.Conn) {
 	return ln, c
 }
 
-// feed sends the frames from first to last to dst as a guest would.
+// feed sends the frames from first to last to dst as a guest would, in one go, so that there is no gap between them.
 func feed(t *testing.T, c net.Conn, dst net.HardwareAddr, first, last uint64) {
 	t.Helper()
+	var all []byte
 	for n := first; n <= last; n++ {
 		b := sequence.New(dst, guestAddress, 100)
 		sequence.Put(b, sequence.Frame{Number: n, Sent: time.Duration(n) * time.Millisecond, Run: 7})
-		_, err := c.Write(frame.Append(nil, b))
-		require.NoError(t, err)
+		all = frame.Append(all, b)
 	}
+	_, err := c.Write(all)
+	require.NoError(t, err)
 }
 
 // TestPeer: it is back with the next daemon, and has what it missed as a gap.

@@ -110,8 +110,8 @@ func (q *QMP) reply() (qmpMessage, error) {
 	select {
 	case m := <-q.replies:
 		return m, nil
-	case <-time.After(10 * time.Second):
-		return qmpMessage{}, errors.New("no answer for 10 s")
+	case <-time.After(time.Minute):
+		return qmpMessage{}, errors.New("no answer for a minute")
 	case <-q.done:
 	}
 	select {

@@ -40,9 +40,10 @@ func (g *Guest) DHCP(ctx context.Context) (Lease, error) {
 
 var pingRE = regexp.MustCompile(`, (\d+)% packet loss[^=]*= [\d.]+/([\d.]+)/`)
 
-// Ping sends five echo requests and returns the mean time to the reply. All five must be answered.
+// Ping sends five echo requests and returns the mean time to the reply. All five must be answered, in whatever time a busy
+// machine needs for that.
 func (g *Guest) Ping(ctx context.Context, address string) (time.Duration, error) {
-	r, err := g.Must(ctx, "ping -c 5 -i 0.2 -W 3 "+address)
+	r, err := g.Must(ctx, "ping -c 5 -i 0.2 -W 30 "+address)
 	if err != nil {
 		return 0, err
 	}
@@ -76,7 +77,7 @@ func (g *Guest) Resolve(ctx context.Context, name string) (string, error) {
 func (g *Guest) Fetch(ctx context.Context, url string) (string, time.Duration, error) {
 	start := time.Now()
 	// Not wget -T: with it Debian's static busybox crashes as it looks a name up.
-	r, err := g.Must(ctx, "timeout 15 wget -q -O - "+url)
+	r, err := g.Must(ctx, "timeout 40 wget -q -O - "+url)
 	if err != nil {
 		return "", 0, err
 	}

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 enum {
-	CONNECT_MS = 10000, // how long a relay may take to start
+	CONNECT_MS = 60000, // how long a relay may take to start
 	RETRY_MS = 5,
 	LINE_LEN = 4096
 };

@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 enum {
-	READY_MS = 15000,   // how long until all clients know each other
+	READY_MS = 60000,   // how long until all clients know each other
 	FRAMES_MS = 60000   // the end of the patience with --frames
 };
 

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package e2e
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/socket-vmnet2/socket_vmnet2/test/e2e/lab"
+)
+
+// patience is how long anything may take: a machine with much else to do has no time for a guest for seconds.
+const patience = time.Minute
+
+// tries is how often something is tried that such a machine may spoil.
+const tries = 5
+
+// once wants f not to complain once: what the machine is the reason of does not happen each time.
+func once(t *testing.T, f func() (complaint string)) {
+	t.Helper()
+	for try := 1; ; try++ {
+		complaint := f()
+		if complaint == "" {
+			return
+		}
+		t.Logf("try %d: %s", try, complaint)
+		if try == tries {
+			assert.Fail(t, complaint)
+			return
+		}
+	}
+}
+
+// sendsFast has g send to the address ip of another guest, which has its sink. An emulated processor gives 100 to 600 Mbit/s on an
+// idle machine. A connection that mostly waits for lost frames to be sent again stays below 5.
+func sendsFast(t *testing.T, g *lab.Guest, to, ip string, length time.Duration) {
+	t.Helper()
+	once(t, func() string {
+		mbit, err := g.Throughput(within(t, 2*patience), ip, length)
+		require.NoError(t, err)
+		t.Logf("%s sends %.0f Mbit/s to %s", g.Name, mbit, to)
+		if mbit <= 5 {
+			return fmt.Sprintf("%s sends %.1f Mbit/s to %s", g.Name, mbit, to)
+		}
+		return ""
+	})
+}
+
+// load has g send all it can to a MAC address for a second.
+func load(t *testing.T, g *lab.Guest, to string) {
+	t.Helper()
+	run(t, g, fmt.Sprintf("timeout 1 guest load eth0 %s 300; [ $? = 143 ]", to))
+}
+
+// sendsTo has g send until frames have arrived at another guest.
+func sendsTo(t *testing.T, g, to *lab.Guest) {
+	t.Helper()
+	received := func() int {
+		n, err := strconv.Atoi(strings.TrimSpace(run(t, to, "cat /sys/class/net/eth0/statistics/rx_packets").Output))
+		require.NoError(t, err)
+		return n
+	}
+	before := received()
+	for end := time.Now().Add(patience); received() <= before+aliveFrames; {
+		require.True(t, time.Now().Before(end), "frames of %s arrive at %s", g.Name, to.Name)
+		load(t, g, to.MAC)
+	}
+}
+
+// sendsToCounter is the same with a client that counts.
+func sendsToCounter(t *testing.T, g *lab.Guest, c *lab.Counter) {
+	t.Helper()
+	for end := time.Now().Add(patience); c.From(g.MAC).Frames <= aliveFrames; {
+		require.True(t, time.Now().Before(end), "frames of %s that were meant for the client that counts", g.Name)
+		load(t, g, countMAC)
+	}
+}
