@@ -274,14 +274,19 @@ func (n *Network) retire(l *line) {
 	n.spawn(func() {
 		<-stopped
 		n.ownCount.Add(-1)
-		n.rooms.Add(1) // before the offer: see first
-		n.offerRoom()
+		n.freed()
 		<-idle
 		if l.out != nil {
 			l.out.free()
 		}
 	})
 	n.await(stopped)
+}
+
+// freed offers the room of an interface that has stopped.
+func (n *Network) freed() {
+	n.rooms.Add(1) // before the offer: see first
+	n.offerRoom()
 }
 
 // offerRoom tells the client that has shared the anchor longest that there may be an interface for it.

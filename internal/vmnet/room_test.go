@@ -38,6 +38,47 @@ func TestRoomOfALeaver(t *testing.T) {
 	r.until("its own interface", func() bool { return len(f.running()) == 2 })
 }
 
+// TestRoomOfAStartTooLate: an interface that comes when its client has left keeps others out until it is stopped, and then
+// its room goes to one of them.
+func TestRoomOfAStartTooLate(t *testing.T) {
+	f := newFake()
+	f.limit = 2
+	r := newRig(t, f, onNetwork())
+	defer r.end()
+	owner, oldest, other := r.attach(1), r.attach(2), r.attach(3)
+	defer other.Close()
+	trying, late, next, hold := make(chan struct{}), make(chan struct{}), make(chan struct{}), make(chan struct{})
+	var tries atomic.Int32
+	f.setStart(func(ctx context.Context, _ bool) error {
+		switch tries.Add(1) {
+		case 1:
+			close(trying)
+			select {
+			case <-late:
+			case <-ctx.Done():
+				t.Error("the call ends with its client: nobody learns when its interface is stopped")
+			}
+		case 2:
+			<-next
+		}
+		return nil
+	})
+	f.born = func(i *fakeInterface) {
+		i.onStop = func(context.Context) error { <-hold; return nil }
+		f.born = nil
+	}
+	require.NoError(t, owner.Close())
+	<-trying
+	require.NoError(t, oldest.Close())
+	close(late)
+	r.until("the late one", func() bool { return len(f.running()) == 2 })
+	refused := r.Status().StartFailures
+	close(next)
+	r.until("no room for the other one", func() bool { return r.Status().StartFailures > refused })
+	close(hold)
+	r.until("its own interface", func() bool { return r.Status().Own == 1 })
+}
+
 // TestRoomWhenManyLeave: room is taken by those who stay, whatever those do to whom it is offered.
 func TestRoomWhenManyLeave(t *testing.T) {
 	f := newFake()

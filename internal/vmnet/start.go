@@ -208,7 +208,8 @@ func (n *Network) start(ctx context.Context, who string, id [16]byte) (*device, 
 	return d, nil
 }
 
-// startDevice starts an interface. When ctx ends it returns at once; what macOS starts after that is stopped.
+// startDevice starts an interface. When ctx ends it returns at once; what macOS starts after that is stopped, and the room
+// that it had meanwhile is offered. For that the call itself goes on without its client.
 func (n *Network) startDevice(ctx context.Context, who string, id [16]byte) (*device, error) {
 	select {
 	case n.starting <- struct{}{}:
@@ -220,14 +221,16 @@ func (n *Network) startDevice(ctx context.Context, who string, id [16]byte) (*de
 	if !ref.use() {
 		return nil, errNoNetwork
 	}
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	wait, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	started := make(chan *device) // without room: a device is either taken or stopped
 	failed := make(chan error, 1)
 	config := n.interfaceConfig(id)
 	n.spawn(func() {
 		defer ref.drop()
-		ifc, err := n.startCall(ctx, ref, config)
+		call, cancel := context.WithTimeout(n.ctx, startTimeout)
+		defer cancel()
+		ifc, err := n.startCall(call, ref, config)
 		if err != nil {
 			failed <- err
 			return
@@ -235,8 +238,11 @@ func (n *Network) startDevice(ctx context.Context, who string, id [16]byte) (*de
 		d := newDevice(n, who, ifc)
 		select {
 		case started <- d:
-		case <-ctx.Done():
+		case <-wait.Done():
 			<-d.stop()
+			if ctx.Err() != nil { // not if macOS is slow: that would be tried again and again
+				n.freed()
+			}
 		}
 	})
 	var err error
@@ -245,8 +251,8 @@ func (n *Network) startDevice(ctx context.Context, who string, id [16]byte) (*de
 		n.starts.Add(1)
 		return d, nil
 	case err = <-failed:
-	case <-ctx.Done():
-		if err = ctx.Err(); errors.Is(err, context.DeadlineExceeded) {
+	case <-wait.Done():
+		if err = wait.Err(); errors.Is(err, context.DeadlineExceeded) {
 			err = fmt.Errorf("start interface: %w", api.ErrNoAnswer)
 		}
 	}

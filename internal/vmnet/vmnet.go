@@ -63,7 +63,7 @@ type Network struct {
 
 	anchor                                          atomic.Pointer[api.Params]
 	ownCount                                        atomic.Int64
-	rooms                                           atomic.Uint64 // counts own interfaces that have stopped
+	rooms                                           atomic.Uint64 // counts clients' interfaces that have stopped
 	starts, failures, restarts, exhausted, promoted atomic.Uint64
 
 	lastFailure atomic.Pointer[error] // of a start
