@@ -26,7 +26,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // patience bounds every run of a C program.
-const patience = time.Minute
+const patience = 5 * time.Minute
 
 // cases builds the C tests, with the simulator in the same program so that a sanitizer sees both.
 func cases(t *testing.T, flags ...string) string {

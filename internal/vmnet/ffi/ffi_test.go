@@ -27,7 +27,7 @@ import (
 )
 
 // patience is how long something may take on a loaded machine.
-const patience = 10 * time.Second
+const patience = time.Minute
 
 // simDir is where each library's control file is.
 var simDir string
@@ -107,6 +107,28 @@ func (s *sim) nothingLeft(t testing.TB) {
 func contextAfter(t testing.TB, d time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(t.Context(), d)
 }
+
+// during makes a call in whose middle, after the simulator has counted its function, its context is cancelled.
+func (s *sim) during(t testing.TB, function string, call func(ctx context.Context) error) error {
+	t.Helper()
+	before := s.c.Calls()[function]
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- call(ctx) }()
+	require.Eventually(t, func() bool { return s.c.Calls()[function] > before }, patience, time.Millisecond, function)
+	cancel()
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(patience):
+		require.Fail(t, "does not heed its context", function)
+		return nil
+	}
+}
+
+// never is a delay in milliseconds, or microseconds, that a test ends by setting it to 0.
+const never = 1 << 40
 
 // within ends when a test's patience does.
 func within(t testing.TB) context.Context {

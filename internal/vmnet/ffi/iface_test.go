@@ -235,15 +235,16 @@ func TestLateEvent(t *testing.T) {
 	y, err := s.Start(within(t), shared)
 	require.NoError(t, err)
 	require.NoError(t, y.Notify(true))
-	s.c.Set(vmnetsim.EventDelay, 100_000)
+	s.c.Set(vmnetsim.EventDelay, never)
 	send(t, x, numbered(1, 60))
 	require.NoError(t, y.Notify(false))
 	before := s.c.Gauges().Events
 	s.c.Set(vmnetsim.DieOrdinal, 2) // a stop of what is dead does not wait for the queue
 	isStatus(t, y.Stop(within(t)), "vmnet_stop_interface", api.InvalidAccess)
 	z := s.start(t)
-	assert.Eventually(t, func() bool { return s.c.Gauges().Events > before }, patience, time.Millisecond, "the event came")
+	require.Equal(t, before, s.c.Gauges().Events, "it is on its way")
 	s.c.Set(vmnetsim.EventDelay, 0)
+	assert.Eventually(t, func() bool { return s.c.Gauges().Events > before }, patience, time.Millisecond, "the event came")
 	require.NoError(t, z.Notify(true))
 	for n := range uint64(3) {
 		send(t, x, numbered(n, 60))
@@ -329,10 +330,9 @@ func TestForward(t *testing.T) {
 	assert.ErrorContains(t, i.Forward(within(t), vnet.Forward{Proto: "tcp"}), "want tcp or udp, and an address")
 
 	s.c.Set(vmnetsim.ForwardSilent, 1, 1)
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
 	f = vnet.Forward{Proto: "tcp", HostPort: 4444, Guest: netip.MustParseAddrPort("192.168.64.7:22")}
-	assert.ErrorIs(t, i.Forward(ctx, f), api.ErrNoAnswer)
+	err := s.during(t, call, func(ctx context.Context) error { return i.Forward(ctx, f) })
+	assert.ErrorIs(t, err, api.ErrNoAnswer)
 	s.kept.Add(ffi.Gauges{Answers: 1})
 }
 
@@ -378,21 +378,18 @@ func TestStopSlowAndSilent(t *testing.T) {
 	s := open(t, vmnetsim.Full)
 	i, err := s.Start(within(t), shared)
 	require.NoError(t, err)
-	s.c.Set(vmnetsim.StopDelay, 300)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
-	require.ErrorIs(t, i.Stop(ctx), api.ErrNoAnswer)
+	s.c.Set(vmnetsim.StopDelay, never)
+	const stop = "vmnet_stop_interface"
+	require.ErrorIs(t, s.during(t, stop, i.Stop), api.ErrNoAnswer)
+	s.c.Set(vmnetsim.StopDelay, 0)
 	require.NoError(t, i.Stop(within(t)), "the handler came")
 
-	s.c.Set(vmnetsim.StopDelay, 0)
 	i, err = s.Start(within(t), shared)
 	require.NoError(t, err)
 	s.c.Set(vmnetsim.StopSilent, 1, 1)
-	ctx, cancel = context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
-	err = i.Stop(ctx)
+	err = s.during(t, stop, i.Stop)
 	require.ErrorIs(t, err, api.ErrNoAnswer)
-	assert.ErrorContains(t, err, "vmnet_stop_interface")
+	assert.ErrorContains(t, err, stop)
 	s.kept.Add(ffi.Gauges{Interfaces: 1, Queues: 1, Events: 1, Answers: 1})
 }
 

@@ -135,8 +135,33 @@ static void push_new(struct queue *q, void *context, void (*work)(void *))
 	queue_push(q, t);
 }
 
+static int64_t now_ns(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
+}
+
+static int64_t delay_value(int delay)
+{
+	return atomic_load_explicit(&control()->switches[delay].value, memory_order_relaxed);
+}
+
+void wait_for(int delay, int64_t most, int64_t unit_ns)
+{
+	for (int64_t begin = now_ns();;) {
+		int64_t now = delay_value(delay);
+		int64_t left = begin + (now < most ? now : most) * unit_ns - now_ns();
+		if (left <= 0)
+			return;
+		struct timespec t = {0, left < 1000000 ? left : 1000000};
+		nanosleep(&t, NULL);
+	}
+}
+
 struct delayed {
 	struct queue *q;
+	int delay;
 	int64_t ms;
 	void *context;
 	void (*work)(void *);
@@ -145,9 +170,7 @@ struct delayed {
 static void *wait_and_push(void *p)
 {
 	struct delayed *d = p;
-	struct timespec until = in_ms(CLOCK_MONOTONIC, d->ms);
-	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) == EINTR) {
-	}
+	wait_for(d->delay, d->ms, 1000000);
 	push_new(d->q, d->context, d->work);
 	object_unref(d->q);
 	free(d);
@@ -155,14 +178,15 @@ static void *wait_and_push(void *p)
 	return NULL;
 }
 
-void queue_after(struct queue *q, int64_t ms, void *context, void (*work)(void *))
+void queue_after(struct queue *q, int delay, void *context, void (*work)(void *))
 {
+	int64_t ms = delay == AT_ONCE ? 0 : delay_value(delay);
 	if (ms <= 0) {
 		push_new(q, context, work);
 		return;
 	}
 	struct delayed *d = need(malloc(sizeof *d));
-	*d = (struct delayed){q, ms, context, work};
+	*d = (struct delayed){q, delay, ms, context, work};
 	object_ref(q);
 	spawn(wait_and_push, d);
 }

@@ -41,7 +41,7 @@ static void answer(struct block *b, vmnet_return_t status)
 	struct answer *a = need(malloc(sizeof *a));
 	*a = (struct answer){block_hold(b), status};
 	struct queue *q = queue_internal();
-	queue_after(q, 0, a, run_added);
+	queue_after(q, AT_ONCE, a, run_added);
 	object_unref(q);
 }
 

@@ -76,11 +76,7 @@ void source_drop(struct source *s)
 static void deliver(void *p)
 {
 	struct source *s = p;
-	int64_t us = SWITCH_VALUE(event_delay_us);
-	if (us > 0) {
-		struct timespec t = {us / 1000000, us % 1000000 * 1000};
-		nanosleep(&t, NULL);
-	}
+	wait_for(SWITCH_event_delay_us, SWITCH_VALUE(event_delay_us), 1000);
 	struct xpc *event = xpc_new_dictionary();
 	xpc_put_number(event, vmnet_estimated_packets_available_key, TYPE_UINT64, s->estimate);
 	atomic_store(&s->pending, false);

@@ -88,7 +88,11 @@ struct task {
 };
 
 void queue_push(struct queue *, struct task *);
-void queue_after(struct queue *, int64_t ms, void *context, void (*work)(void *)); // retains the queue meanwhile
+// Waits for what a switch said when its value was most, in units of so many nanoseconds, or as it says later if that is less.
+void wait_for(int delay, int64_t most, int64_t unit_ns);
+enum { AT_ONCE = -1 };
+// Pushes when the delay, a switch in milliseconds, is over. Retains the queue meanwhile.
+void queue_after(struct queue *, int delay, void *context, void (*work)(void *));
 struct queue *queue_internal(void); // a new one with a reference of ours, for handlers of calls that take no queue
 bool queue_lives(const struct queue *);
 

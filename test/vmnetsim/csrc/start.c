@@ -87,7 +87,7 @@ static void run_started(void *p)
 static void fail(struct answer *a, vmnet_return_t st)
 {
 	a->status = st;
-	queue_after(a->queue, SWITCH_VALUE(start_delay_ms), a, run_started);
+	queue_after(a->queue, SWITCH_start_delay_ms, a, run_started);
 }
 
 // Gives the interface its network and its ring. On failure it holds nothing.
@@ -132,7 +132,7 @@ static struct iface *start(struct net *n, bool ok, struct description *d, struct
 	a->status = f.handler != 0 ? (vmnet_return_t)f.handler : set_up(i, n, d);
 	if (a->status == VMNET_SUCCESS)
 		a->params = parameters(i, d);
-	queue_after(q, SWITCH_VALUE(start_delay_ms), a, run_started);
+	queue_after(q, SWITCH_start_delay_ms, a, run_started);
 	return i;
 }
 
@@ -213,6 +213,6 @@ vmnet_return_t vmnet_stop_interface(interface_ref i, dispatch_queue_t q, struct 
 	struct answer *a = answer_new(q, b);
 	a->iface = i;
 	a->status = status != 0 ? (vmnet_return_t)status : VMNET_SUCCESS;
-	queue_after(q, SWITCH_VALUE(stop_delay_ms), a, run_stopped);
+	queue_after(q, SWITCH_stop_delay_ms, a, run_stopped);
 	return VMNET_SUCCESS;
 }

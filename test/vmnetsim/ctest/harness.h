@@ -59,7 +59,7 @@ struct waiter {
 	void *context;
 };
 
-enum { PATIENCE_MS = 10000, SOON_MS = 30 };
+enum { PATIENCE_MS = 30000, SOON_MS = 30 };
 
 void waiter_start(struct waiter *);
 void waiter_status(struct waiter *);

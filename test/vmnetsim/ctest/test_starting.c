@@ -323,7 +323,7 @@ static void all_return(struct nic *n, vmnet_return_t want)
 
 static void slow_start(struct nic *n)
 {
-	SET("start_delay_ms", 50);
+	SET("start_delay_ms", 3600000);
 	n->queue = dispatch_queue_create("q", NULL);
 	waiter_start(&n->started);
 	waiter_event(&n->events);
@@ -338,6 +338,8 @@ CASE(before_the_start_handler)
 	struct nic n;
 	slow_start(&n);
 	all_return(&n, VMNET_SETUP_INCOMPLETE);
+	EQUAL(0, n.started.calls);
+	SET("start_delay_ms", 0); // ends the wait
 	WAIT(&n.started, 1);
 	EQUAL(VMNET_SUCCESS, n.started.status);
 	nic_close(&n);
@@ -348,6 +350,7 @@ CASE(after_a_failed_start)
 	struct nic n;
 	flip("handler.vmnet_start_interface", VMNET_MEM_FAILURE, 1, 0);
 	slow_start(&n);
+	SET("start_delay_ms", 0);
 	WAIT(&n.started, 1);
 	EQUAL(VMNET_MEM_FAILURE, n.started.status);
 	all_return(&n, VMNET_SETUP_INCOMPLETE);

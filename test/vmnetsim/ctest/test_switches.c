@@ -216,6 +216,10 @@ CASE(slow_events)
 	EQUAL(VMNET_SUCCESS, send_one(&a));
 	WAIT(&b.events, 1);
 	CHECK(clock_ms() - begin >= 30);
+	SET("event_delay_us", 3600000000);
+	EQUAL(VMNET_SUCCESS, send_one(&a));
+	SET("event_delay_us", 0); // also for one under way
+	WAIT(&b.events, 2);
 	close_two(&a, &b);
 }
 
@@ -278,8 +282,8 @@ CASE(subnet_stays_busy)
 	struct nic n;
 	SET("busy_ms", 100);
 	nic_open(&n, NULL, describe_range(VMNET_SHARED_MODE, "192.168.105.1", "192.168.105.254", "255.255.255.0"));
+	int64_t begin = clock_ms(); // before it is free
 	nic_close(&n);
-	int64_t begin = clock_ms();
 	vmnet_return_t st;
 	while ((st = nic_try(&n, NULL,
 			describe_range(VMNET_SHARED_MODE, "192.168.105.1", "192.168.105.254", "255.255.255.0"))) != VMNET_SUCCESS) {
