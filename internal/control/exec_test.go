@@ -5,7 +5,10 @@ package control
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -66,7 +69,11 @@ func daemonChild() int {
 				err = o.Put("control", next)
 			}
 			if err == nil {
-				time.Sleep(20 * time.Millisecond) // clients come meanwhile
+				fmt.Println("paused")
+				for wait := fs.ErrNotExist; errors.Is(wait, fs.ErrNotExist); { // clients come meanwhile
+					time.Sleep(time.Millisecond)
+					_, wait = os.Stat(fmt.Sprint(os.Args[1], ".", next.Count))
+				}
 				err = handoff.Exec(&o, os.Getenv("CONTROL_TEST_SELF"), os.Args, os.Environ())
 			}
 			s.Resume()
@@ -95,30 +102,37 @@ func TestCallOverExec(t *testing.T) {
 	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
-	require.True(t, bufio.NewScanner(out).Scan())
+	says := bufio.NewScanner(out)
+	require.True(t, says.Scan())
 	for i := 1; i <= 5; i++ {
-		stop := make(chan struct{})
-		var others sync.WaitGroup
-		others.Go(func() {
-			for {
-				_, _, err := ask(t, path, http.MethodGet, "/v1/version")
-				assert.NoError(t, err)
-				select {
-				case <-stop:
-					return
-				default:
-				}
-			}
+		version := fmt.Sprintf(`"version":"v%d"`, i)
+		var all sync.WaitGroup
+		all.Go(func() {
+			status, answer, err := ask(t, path, http.MethodPost, "/v1/upgrade")
+			assert.NoError(t, err)
+			assert.Equal(t, 200, status)
+			assert.JSONEq(t, fmt.Sprintf(`{"count":%d,"pid":%d}`, i, cmd.Process.Pid), answer)
 		})
-		status, answer, err := ask(t, path, http.MethodPost, "/v1/upgrade")
-		close(stop)
-		others.Wait()
+		require.True(t, says.Scan())
+		require.Equal(t, "paused", says.Text())
+		for range 5 { // they are connected before the old image goes
+			c, err := net.Dial("unix", path)
+			require.NoError(t, err)
+			defer c.Close()
+			require.NoError(t, c.SetDeadline(time.Now().Add(patience)))
+			all.Go(func() {
+				_, err := fmt.Fprint(c, "GET /v1/version HTTP/1.1\r\nHost: x\r\n\r\n")
+				assert.NoError(t, err)
+				b, err := io.ReadAll(c)
+				assert.NoError(t, err)
+				assert.Contains(t, string(b), version, "the new image answers")
+			})
+		}
+		require.NoError(t, os.WriteFile(fmt.Sprint(path, ".", i), nil, 0o600))
+		all.Wait()
+		_, answer, err := ask(t, path, http.MethodGet, "/v1/version")
 		require.NoError(t, err)
-		assert.Equal(t, 200, status)
-		assert.JSONEq(t, fmt.Sprintf(`{"count":%d,"pid":%d}`, i, cmd.Process.Pid), answer)
-		_, answer, err = ask(t, path, http.MethodGet, "/v1/version")
-		require.NoError(t, err)
-		assert.Contains(t, answer, fmt.Sprintf(`"version":"v%d"`, i))
+		assert.Contains(t, answer, version)
 	}
 	require.NoError(t, in.Close())
 	require.NoError(t, cmd.Wait())

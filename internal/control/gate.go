@@ -63,7 +63,8 @@ type gate struct {
 	conns  map[*conn]struct{}
 	users  map[uint32]int // of them those of others, by user
 	others int
-	change chan struct{} // closed when a connection ends; nil while nobody waits
+	taking bool          // Accept may take a connection, though the gate has been shut meanwhile
+	change chan struct{} // closed when a connection ends, or taking does; nil while nobody waits
 	warned bool
 
 	streams map[*Stream]struct{}
@@ -106,15 +107,17 @@ func (c *conn) leave() {
 // Accept waits for a client that may be served, and for the gate to be open.
 func (g *gate) Accept() (net.Conn, error) {
 	for {
-		if err := g.waitOpen(); err != nil {
-			return nil, err
-		}
 		if err := g.pace(); err != nil {
 			return nil, err
 		}
-		uc, err := g.AcceptUnix()
+		if err := g.waitOpen(); err != nil {
+			return nil, err
+		}
+		c, err := g.take()
 		switch {
-		case err == nil:
+		case c != nil:
+			return c, nil
+		case err == nil: // refused
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			continue // shut
 		case errors.Is(err, net.ErrClosed):
@@ -123,16 +126,29 @@ func (g *gate) Accept() (net.Conn, error) {
 			if err := g.waitOut(err); err != nil {
 				return nil, err
 			}
-			continue
 		}
-		c := &conn{UnixConn: uc, peer: peercred.Of(uc), gate: g, since: time.Now()}
-		if !g.enter(c) {
-			_, _ = uc.Write(full)
-			_ = uc.Close()
-			continue
-		}
-		return c, nil
 	}
+}
+
+// take accepts a connection, nil if there is no room for it. It follows waitOpen.
+func (g *gate) take() (*conn, error) {
+	defer func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.taking = false
+		g.changed()
+	}()
+	uc, err := g.AcceptUnix()
+	if err != nil {
+		return nil, err
+	}
+	c := &conn{UnixConn: uc, peer: peercred.Of(uc), gate: g, since: time.Now()}
+	if !g.enter(c) {
+		_, _ = uc.Write(full)
+		_ = uc.Close()
+		return nil, nil
+	}
+	return c, nil
 }
 
 // pace waits if many were accepted lately.
@@ -166,19 +182,21 @@ func (g *gate) waitOut(err error) error {
 	}
 }
 
-// waitOpen waits while the gate is shut.
+// waitOpen waits while the gate is shut. Then a connection may be taken.
 func (g *gate) waitOpen() error {
-	g.mu.Lock()
-	shut := g.shut
-	g.mu.Unlock()
-	if shut == nil {
-		return nil
-	}
-	select {
-	case <-shut:
-		return nil
-	case <-g.closed:
-		return net.ErrClosed
+	for {
+		g.mu.Lock()
+		shut := g.shut
+		g.taking = shut == nil
+		g.mu.Unlock()
+		if shut == nil {
+			return nil
+		}
+		select {
+		case <-shut:
+		case <-g.closed:
+			return net.ErrClosed
+		}
 	}
 }
 
@@ -256,7 +274,8 @@ func (g *gate) changed() {
 	}
 }
 
-// pause shuts the gate and waits until those inside have left, but no longer than most. Streams end then.
+// pause shuts the gate and waits until those inside have left, but no longer than most. Streams end then. Whoever connects after it
+// is in the kernel's queue: without a look at taking, Accept could just be about to take him, for an image that is about to go.
 func (g *gate) pause(most time.Duration) {
 	g.mu.Lock()
 	if g.shut == nil {
@@ -264,33 +283,37 @@ func (g *gate) pause(most time.Duration) {
 	}
 	_ = g.SetDeadline(time.Unix(1, 0))
 	g.mu.Unlock()
-	g.endStreams(most, func() bool { return len(g.conns)+len(g.streams) == 0 })
+	g.endStreams(most, func() bool { return !g.taking && len(g.conns)+len(g.streams) == 0 })
 }
+
+// pauseSteps is how many times who waits has to be scheduled before his time is over. A process that did not run for a while has
+// its clock run on, and those who are waited for have had no time at all.
+const pauseSteps = 10
 
 // endStreams tells the streams to end, waits until gone reports that they have, but no longer than most, and cuts off the others.
 // gone is called under mu.
 func (g *gate) endStreams(most time.Duration, gone func() bool) {
-	limit := time.NewTimer(most)
-	defer limit.Stop()
+	step := time.NewTimer(most / pauseSteps)
+	defer step.Stop()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for st := range g.streams {
 		st.end()
 	}
-	for !gone() {
+	for steps := 0; !gone(); {
 		if g.change == nil {
 			g.change = make(chan struct{})
 		}
 		change := g.change
 		g.mu.Unlock()
-		late := false
 		select {
 		case <-change:
-		case <-limit.C:
-			late = true
+		case <-step.C:
+			steps++
+			step.Reset(most / pauseSteps)
 		}
 		g.mu.Lock()
-		if late {
+		if steps == pauseSteps {
 			for st := range g.streams {
 				_ = st.conn.UnixConn.Close()
 			}

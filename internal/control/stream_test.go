@@ -173,6 +173,7 @@ func TestStreamLimits(t *testing.T) {
 	for range maxStreams {
 		wait(t, ended)
 	}
+	require.Eventually(t, func() bool { return s.streams() == 0 }, patience, time.Millisecond)
 	resp, _, _ := openStream(t, path)
 	assert.Equal(t, 200, resp.StatusCode)
 }

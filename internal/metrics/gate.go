@@ -27,7 +27,9 @@ type gate struct {
 	mu    sync.Mutex
 	conns []*conn       // oldest first
 	shut  chan struct{} // closed by resume; nil while open
-	empty chan struct{} // closed when the last connection ends; nil while nobody waits
+	empty chan struct{} // closed when nobody is inside, nor on his way; nil while nobody waits
+
+	taking bool // Accept may take a connection, though the gate has been shut meanwhile
 }
 
 func newGate(ln *net.TCPListener) *gate {
@@ -46,17 +48,60 @@ type conn struct {
 // Accept implements net.Listener.
 func (g *gate) Accept() (net.Conn, error) {
 	for {
-		tc, err := g.AcceptTCP()
-		if err != nil {
-			if errors.Is(err, net.ErrClosed) || !g.waitOut() {
-				return nil, net.ErrClosed
-			}
-			continue
+		if !g.begin() {
+			return nil, net.ErrClosed
 		}
-		if c := g.enter(tc); c != nil {
+		c, err := g.take()
+		switch {
+		case c != nil:
 			return c, nil
+		case err == nil: // no place
+		case errors.Is(err, net.ErrClosed) || !g.waitOut():
+			return nil, net.ErrClosed
 		}
+	}
+}
+
+// begin waits until the gate is open, and notes that a connection may be taken. It reports false once it is closed.
+func (g *gate) begin() bool {
+	for {
+		g.mu.Lock()
+		g.taking = g.shut == nil
+		open := g.taking
+		g.mu.Unlock()
+		if open {
+			return true
+		}
+		if !g.waitOut() {
+			return false
+		}
+	}
+}
+
+// take accepts a connection, nil if there is no place for it.
+func (g *gate) take() (*conn, error) {
+	defer func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.taking = false
+		g.left()
+	}()
+	tc, err := g.AcceptTCP()
+	if err != nil {
+		return nil, err
+	}
+	c := g.enter(tc)
+	if c == nil {
 		_ = tc.Close()
+	}
+	return c, nil
+}
+
+// left tells who waits that nobody is inside. It is called under mu.
+func (g *gate) left() {
+	if len(g.conns) == 0 && !g.taking && g.empty != nil {
+		close(g.empty)
+		g.empty = nil
 	}
 }
 
@@ -85,14 +130,18 @@ func (g *gate) pause(most time.Duration) {
 		g.shut = make(chan struct{})
 	}
 	_ = g.SetDeadline(time.Unix(1, 0))
-	if g.empty = make(chan struct{}); len(g.conns) == 0 {
-		close(g.empty)
-	}
-	empty := g.empty
+	empty := make(chan struct{})
+	g.empty = empty
+	g.left()
 	g.mu.Unlock()
-	select {
-	case <-empty:
-	case <-time.After(most):
+	// In steps: a process that did not run for a while has its clock run on, and nobody inside has been served meanwhile.
+	const steps = 10
+	for left := steps; left > 0; left-- {
+		select {
+		case <-empty:
+			left = 0
+		case <-time.After(most / steps):
+		}
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -144,12 +193,8 @@ func (c *conn) ask() bool {
 // Close makes room for another one.
 func (c *conn) Close() error {
 	c.gate.mu.Lock()
-	before := len(c.gate.conns)
 	c.gate.conns = slices.DeleteFunc(c.gate.conns, func(x *conn) bool { return x == c })
-	if before == 1 && len(c.gate.conns) == 0 && c.gate.empty != nil {
-		close(c.gate.empty)
-		c.gate.empty = nil
-	}
+	c.gate.left()
 	c.gate.mu.Unlock()
 	return c.TCPConn.Close()
 }
