@@ -17,6 +17,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vnettest"
 )
 
 // patience is how long a test waits for what must happen.
@@ -181,7 +183,7 @@ func TestDeafCrowd(t *testing.T) {
 
 // TestClose ends connections in whatever state, and frees the port.
 func TestClose(t *testing.T) {
-	ln, err := Listen(netip.MustParseAddrPort("127.0.0.1:0"))
+	ln, err := Listen(netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), vnettest.FreePort(t)))
 	require.NoError(t, err)
 	s := NewServer(ln, Handler(full, nil), false, slog.New(slog.DiscardHandler))
 	s.Run()

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"net"
 	"net/netip"
 	"sync"
@@ -67,7 +66,7 @@ func (fwd *forwards) open(n *Network) error {
 		fw := &forward{Forward: f, net: n, id: forwardPorts + bridge.PortID(i), flows: map[netip.AddrPort]*forwardedUDP{}}
 		if err := fw.listen(); err != nil {
 			if !n.opts.LateForwards {
-				fwd.close(n.log)
+				fwd.close(n)
 				return err
 			}
 			fw.fail(err)
@@ -130,7 +129,7 @@ func (fwd *forwards) late(f *forward) bool {
 func (f *forward) listens() bool { return f.tcp != nil || f.udp != nil }
 
 // close frees the ports. Flows run on: they end with the engine. Nor does it wait for long for a broken one.
-func (fwd *forwards) close(log *slog.Logger) {
+func (fwd *forwards) close(n *Network) {
 	fwd.mu.Lock()
 	fwd.closed = true
 	close(fwd.stop)
@@ -150,8 +149,8 @@ func (fwd *forwards) close(log *slog.Logger) {
 	}()
 	select {
 	case <-done:
-	case <-time.After(closeTimeout):
-		log.Error("embedded network is stuck in a forwarded datagram; its goroutine is given up")
+	case <-time.After(n.closeTimeout()):
+		n.log.Error("embedded network is stuck in a forwarded datagram; its goroutine is given up")
 	}
 }
 

@@ -26,28 +26,15 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/network/ipv4"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vnettest"
 )
 
 // patience is for what happens soon on a machine that is not busy.
 const patience = 30 * time.Second
 
-// freePort is a port of the host that nobody used a moment ago.
-func freePort(t testing.TB, proto string) uint16 {
-	if proto == "udp" {
-		c, err := net.ListenPacket("udp4", "0.0.0.0:0")
-		require.NoError(t, err)
-		defer c.Close()
-		return c.LocalAddr().(*net.UDPAddr).AddrPort().Port()
-	}
-	l, err := net.Listen("tcp4", "0.0.0.0:0")
-	require.NoError(t, err)
-	defer l.Close()
-	return hostPort(l)
-}
-
 // forwardTo forwards a free port of the host to the test's guest.
 func forwardTo(t testing.TB, proto string, guestPort uint16) vnet.Forward {
-	return vnet.Forward{Proto: proto, HostPort: freePort(t, proto), Guest: netip.AddrPortFrom(guestIP, guestPort)}
+	return vnet.Forward{Proto: proto, HostPort: vnettest.FreePort(t), Guest: netip.AddrPortFrom(guestIP, guestPort)}
 }
 
 func dialHost(t testing.TB, f vnet.Forward) net.Conn {
@@ -178,7 +165,7 @@ func echoGuestUDP(t testing.TB, g *ipGuest, port uint16) {
 func ask(t testing.TB, c net.Conn, text string) (sender string) {
 	t.Helper()
 	buf := make([]byte, bufSize)
-	for range 10 { // datagrams may be lost
+	for until := time.Now().Add(patience); time.Now().Before(until); { // datagrams may be lost
 		_, err := c.Write([]byte(text))
 		require.NoError(t, err)
 		require.NoError(t, c.SetReadDeadline(time.Now().Add(time.Second)))
@@ -255,9 +242,11 @@ func TestForwardUDPEnds(t *testing.T) {
 		}
 	}
 	assert.Eventually(t, func() bool { return n.Stats().UDPFlows == 0 }, patience, time.Millisecond)
-	n.fwd.all[0].mu.Lock()
-	defer n.fwd.all[0].mu.Unlock()
-	assert.Empty(t, n.fwd.all[0].flows)
+	assert.Eventually(t, func() bool { // those that made room are not counted any more, but may be about to end
+		n.fwd.all[0].mu.Lock()
+		defer n.fwd.all[0].mu.Unlock()
+		return len(n.fwd.all[0].flows) == 0
+	}, patience, time.Millisecond)
 }
 
 // TestForwardUDPToNobody: datagrams for a guest that is not there hold up nothing, a Close least of all.
@@ -290,7 +279,7 @@ func TestForwardSamePorts(t *testing.T) {
 	g := newIPGuest(t, n, mac1, guestIP)
 	l := listenGuest(t, g, 80)
 	echoGuestUDP(t, g, 53)
-	local := freePort(t, "tcp")
+	local := vnettest.FreePort(t)
 	for _, f := range []vnet.Forward{a, b} {
 		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: int(local)}, Control: reusePort}
 		c, err := d.Dial("tcp4", fmt.Sprintf("127.0.0.1:%d", f.HostPort))
@@ -390,7 +379,8 @@ func TestLateForwards(t *testing.T) {
 func TestForwardsOutliveTheStack(t *testing.T) {
 	tcp, udp := forwardTo(t, "tcp", 80), forwardTo(t, "udp", 53)
 	var arm atomic.Bool
-	n := start(t, Options{Forwards: []vnet.Forward{tcp, udp}}, tuning{onFrame: func([]byte) {
+	var log lockedBuffer
+	n := start(t, Options{Forwards: []vnet.Forward{tcp, udp}, Log: slog.New(slog.NewTextHandler(&log, nil))}, tuning{onFrame: func([]byte) {
 		if arm.CompareAndSwap(true, false) {
 			panic("made by the test")
 		}
@@ -416,9 +406,8 @@ func TestForwardsOutliveTheStack(t *testing.T) {
 	_ = inside2.Close()
 
 	open := dialHost(t, tcp)
-	began := time.Now()
 	require.NoError(t, n.Close())
-	assert.Less(t, time.Since(began), 10*closeTimeout)
+	assert.NotContains(t, log.String(), "given up")
 	_, err = open.Read(make([]byte, 1))
 	assert.Error(t, err)
 	l2, err := net.Listen("tcp4", fmt.Sprintf("0.0.0.0:%d", tcp.HostPort))
@@ -444,7 +433,7 @@ func TestCloseWhileForwarding(t *testing.T) {
 						return
 					default:
 					}
-					if c, err := net.DialTimeout("tcp4", fmt.Sprintf("127.0.0.1:%d", tcp.HostPort), time.Second); err == nil {
+					if c, err := net.DialTimeout("tcp4", fmt.Sprintf("127.0.0.1:%d", tcp.HostPort), patience); err == nil {
 						_, _ = c.Write(bytes.Repeat([]byte("x"), 1000))
 						_ = c.Close()
 					}

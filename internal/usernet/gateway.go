@@ -225,17 +225,20 @@ func (g *gateway) closeEngine(e *engine) {
 	}()
 	select {
 	case <-done:
-	case <-time.After(closeTimeout):
+	case <-time.After(g.net.closeTimeout()):
 		g.net.log.Error("embedded network did not close in time; its goroutines are given up")
 	}
 }
+
+// closeTimeout of the network, which tests lengthen: on a busy machine a healthy stack may not be scheduled for so long.
+func (n *Network) closeTimeout() time.Duration { return orDefault(n.tune.closeTime, closeTimeout) }
 
 // close ends the gateway. The bridge has stopped delivering to the inlet.
 func (g *gateway) close() {
 	g.in.close()
 	select {
 	case <-g.ran: // no new flow from here on
-	case <-time.After(closeTimeout):
+	case <-time.After(g.net.closeTimeout()):
 		g.net.log.Error("embedded network is stuck in a frame; its goroutine is given up")
 	}
 	g.mu.Lock()

@@ -25,8 +25,10 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/transport/tcp"
 	"gvisor.dev/gvisor/pkg/tcpip/transport/udp"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/fakeguest"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vnettest"
 )
 
 // rawGuest is a guest that sends frames as the test made them and keeps what it gets.
@@ -176,6 +178,12 @@ func (g *rawGuest) dhcp(m *dhcpv4.DHCPv4, wait time.Duration) *dhcpv4.DHCPv4 {
 		return true
 	})
 	return answer
+}
+
+// attach plugs in a guest that waits for its answers for as long as tests do.
+func attach(t testing.TB, n *Network, o fakeguest.Options) *fakeguest.Guest {
+	o.Timeout = patience
+	return vnettest.Attach(t, n, o)
 }
 
 // lease gets an address the usual way.

@@ -116,6 +116,39 @@ func TestTCPBadCable(t *testing.T) {
 	}
 }
 
+// firstSYNs keeps back the SYNs that a guest's stack repeats: what the first one does not bring about does not come. A busy machine
+// may take longer than the second after which it is repeated.
+type firstSYNs struct {
+	vnet.Port
+	mu   sync.Mutex
+	seen map[[16]byte]bool // addresses, ports and number
+}
+
+func newFirstSYNs(g *ipGuest) {
+	g.port = &firstSYNs{Port: g.port, seen: map[[16]byte]bool{}}
+}
+
+// Send implements vnet.Port.
+func (p *firstSYNs) Send(b frame.Batch) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var wire []byte
+	n := 0
+	for it := b.Iter(); it.Next(); {
+		f := it.Frame()
+		if len(f) >= atOptions && f[atProtocol] == uint8(header.TCPProtocolNumber) && opens(header.TCPFlags(f[atFlags])) {
+			k := [16]byte(f[atAddress:])
+			if p.seen[k] {
+				continue
+			}
+			p.seen[k] = true
+		}
+		wire = frame.Append(wire, f)
+		n++
+	}
+	p.Port.Send(frame.NewBatch(wire, n))
+}
+
 // tinyMSS has a guest ask for short segments: it changes the option in the SYN.
 type tinyMSS struct {
 	vnet.Port

@@ -92,7 +92,7 @@ func newNetwork(o Options, t tuning) (*Network, error) {
 	}
 	n.bridge = bridge.New(bridge.Options{MaxClients: o.MaxClients, Log: o.Log})
 	if err := n.startGateway(); err != nil {
-		n.fwd.close(n.log)
+		n.fwd.close(n)
 		_ = n.bridge.Close()
 		return nil, fmt.Errorf("start embedded network: %w", err)
 	}
@@ -233,7 +233,7 @@ func (n *Network) Close() error {
 		if n.dns != nil {
 			n.dns.Close() // before the flows: some of them wait for it
 		}
-		n.fwd.close(n.log) // no new flow from outside
+		n.fwd.close(n) // no new flow from outside
 		n.gw.close()
 		n.gw.out.close()
 		n.workers.Wait()

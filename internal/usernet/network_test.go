@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"syscall"
 	"testing"
 	"time"
 
@@ -28,10 +29,12 @@ var (
 
 const mac1, mac2 = "52:54:00:12:34:01", "52:54:00:12:34:02"
 
+// start makes a network. Nothing in it is given up because the machine is busy, so that no test takes that for a fault.
 func start(t testing.TB, o Options, tune tuning) *Network {
 	if o.Mode == "" {
 		o.Mode = vnet.ModeShared
 	}
+	tune.closeTime = orDefault(tune.closeTime, patience)
 	n, err := newNetwork(o, tune)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, n.Close()) })
@@ -57,7 +60,7 @@ func TestLeaseAndPing(t *testing.T) {
 		{"broadcast", netip.MustParseAddr("192.168.105.255"), false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			wait := 2 * time.Second
+			wait := patience
 			if !tt.reply {
 				wait = 100 * time.Millisecond
 			}
@@ -88,6 +91,17 @@ func echoServer(t testing.TB) uint16 {
 	}()
 	t.Cleanup(func() { l.Close(); <-done })
 	return l.Addr().(*net.TCPAddr).AddrPort().Port()
+}
+
+// deadPort is a port of the host's loopback that refuses connections, and is nobody else's until the end of the test.
+func deadPort(t *testing.T) uint16 {
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = syscall.Close(fd) })
+	require.NoError(t, syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
+	sa, err := syscall.Getsockname(fd)
+	require.NoError(t, err)
+	return uint16(sa.(*syscall.SockaddrInet4).Port)
 }
 
 func TestAliasEcho(t *testing.T) {

@@ -73,6 +73,7 @@ type tuning struct {
 	elapsed     func() time.Duration // DHCP's clock; nil = monotonic
 	dialTimeout time.Duration
 	udpIdle     time.Duration
+	closeTime   time.Duration      // in the place of closeTimeout
 	dnsPort     string             // of the host's resolvers
 	onFrame     func(frame []byte) // called with each frame before it reaches the stack; nil = nothing
 }

@@ -21,12 +21,12 @@ import (
 )
 
 func TestStatus(t *testing.T) {
-	port := freePort(t, "tcp")
+	port := vnettest.FreePort(t)
 	n := start(t, Options{
 		Mode: vnet.ModeHost, DHCPEnd: netip.MustParseAddr("192.168.105.9"), Gateway: gatewayIP,
 		Forwards: []vnet.Forward{{Proto: "tcp", HostPort: port, Guest: netip.MustParseAddrPort("192.168.105.2:80")}},
 	}, tuning{})
-	g := vnettest.Attach(t, n, fakeguest.Options{Name: "Web"})
+	g := attach(t, n, fakeguest.Options{Name: "Web"})
 	_, err := g.Configure()
 	require.NoError(t, err)
 	_, err = g.Ping(gatewayIP, 1)
@@ -77,7 +77,7 @@ func TestNames(t *testing.T) {
 	asker := newIPGuest(t, n, mac1, netip.MustParseAddr("192.168.105.200"))
 	want := map[string]string{"taken.vmnet.internal.": taken.String()}
 	for _, name := range []string{"web", "Web", "taken", "evil\x1b]0;x\x07"} {
-		g := vnettest.Attach(t, n, fakeguest.Options{Name: name})
+		g := attach(t, n, fakeguest.Options{Name: name})
 		l, err := g.Configure()
 		require.NoError(t, err)
 		known := map[string]string{"web": "web", "Web": "web-2", "taken": "taken-2"}[name]
@@ -101,7 +101,7 @@ func TestNames(t *testing.T) {
 // TestNamesAreIsolated: guests that may not reach each other do not hear of each other either.
 func TestNamesAreIsolated(t *testing.T) {
 	n := start(t, Options{Isolate: true, ResolvConf: "/nonexistent/resolv.conf"}, tuning{})
-	g := vnettest.Attach(t, n, fakeguest.Options{Name: "web"})
+	g := attach(t, n, fakeguest.Options{Name: "web"})
 	_, err := g.Configure()
 	require.NoError(t, err)
 	d, _ := n.Status()

@@ -134,7 +134,7 @@ func TestHalfClose(t *testing.T) {
 func connect(t *testing.T, g *ipGuest, to netip.AddrPort, l net.Listener) (*gonet.TCPConn, net.Conn) {
 	accepted := make(chan net.Conn, 1)
 	go func() { c, _ := l.Accept(); accepted <- c }()
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	c, err := g.dialTCP(ctx, to)
 	require.NoError(t, err)
@@ -185,12 +185,13 @@ func TestPortsAreReused(t *testing.T) {
 		}
 	})
 	g := newIPGuest(t, n, mac1, guestIP)
+	newFirstSYNs(g)
 	from := full(netip.AddrPortFrom(guestIP, 40000))
 	to := full(netip.AddrPortFrom(aliasIP, hostPort(l)))
 	for range 3 {
 		var c *gonet.TCPConn
 		for err = errors.New("port is in use"); err != nil && strings.Contains(err.Error(), "port is in use"); { // by the guest, for a moment
-			ctx, cancel := context.WithTimeout(context.Background(), 700*time.Millisecond) // a repeated SYN comes after 1 s
+			ctx, cancel := context.WithTimeout(context.Background(), patience)
 			c, err = gonet.DialTCPWithBind(ctx, g.stack, from, to, header.IPv4ProtocolNumber)
 			cancel()
 		}
@@ -223,10 +224,7 @@ func TestUnconfirmedEnd(t *testing.T) {
 
 // TestRefused: what a guest may not reach, or what refuses, is answered with a reset at once, not with silence.
 func TestRefused(t *testing.T) {
-	closed, err := net.Listen("tcp4", "127.0.0.1:0")
-	require.NoError(t, err)
-	port := hostPort(closed)
-	closed.Close()
+	port := deadPort(t)
 	open := echoServer(t)
 	var dialing atomic.Int32
 	dialed := make(chan string, 100)
@@ -259,11 +257,12 @@ func TestRefused(t *testing.T) {
 		n := start(t, Options{Mode: mode, Dial: dial}, tuning{})
 		g := newIPGuest(t, n, fmt.Sprintf("52:54:00:00:00:%02x", i), guestIP)
 		g.stack.SetSpoofing(1, true)
+		newFirstSYNs(g) // each is dialled for once
 		nets[mode] = g
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+			ctx, cancel := context.WithTimeout(context.Background(), patience)
 			defer cancel()
 			c, err := dialRaw(ctx, nets[tt.mode], netip.MustParseAddrPort(tt.to))
 			if tt.ok {
@@ -356,7 +355,20 @@ func synPacket(src netip.Addr, port uint16, to netip.AddrPort) []byte {
 // neither stops another guest nor, once its dials have timed out, itself.
 func TestHangingDials(t *testing.T) {
 	var dialing atomic.Int32
-	n := start(t, Options{Dial: hangingDial(&dialing)}, tuning{dialTimeout: 5 * time.Second})
+	release := make(chan struct{}) // until then no dial notices that its time is over
+	dial := func(ctx context.Context, network, address string) (net.Conn, error) {
+		if strings.HasPrefix(address, "203.0.113.") {
+			dialing.Add(1)
+			defer dialing.Add(-1)
+			<-release
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		return hangingDial(new(atomic.Int32))(ctx, network, address)
+	}
+	n := start(t, Options{Dial: dial}, tuning{dialTimeout: 5 * time.Second})
+	free := sync.OnceFunc(func() { close(release) })
+	t.Cleanup(free) // before the network is closed
 	port := echoServer(t)
 	bad := newRawGuest(t, n, mac1)
 	bad.announce(guestIP)
@@ -367,14 +379,13 @@ func TestHangingDials(t *testing.T) {
 	require.Eventually(t, func() bool { return dialing.Load() == maxFlows }, patience, time.Millisecond)
 
 	good := newIPGuest(t, n, mac2, netip.MustParseAddr("192.168.105.50"))
-	for i := range 20 {
-		begin := time.Now()
+	for range 20 {
 		fetch(t, good, netip.AddrPortFrom(aliasIP, port))
-		assert.Less(t, time.Since(begin), 3*time.Second, "fetch %d", i)
 	}
 	assert.EqualValues(t, maxFlows, dialing.Load(), "they hang still, and no more of them")
 	assert.True(t, bad.ping(guestIP, gatewayIP, patience), "its ping works")
 
+	free()
 	require.Eventually(t, func() bool { return n.Stats().TCPFlows == 0 }, patience, 5*time.Millisecond)
 	bad.port.Close()
 	again := newIPGuest(t, n, mac1, guestIP)
@@ -399,7 +410,10 @@ func fetch(t *testing.T, g *ipGuest, to netip.AddrPort) {
 // load both ways, and UDP flows. That no goroutine is left is checked when the package's tests end.
 func TestCloseWhileBusy(t *testing.T) {
 	var dialing atomic.Int32
-	n := start(t, Options{Dial: hangingDial(&dialing)}, tuning{})
+	var log lockedBuffer
+	// What Close waited for by mistake would take longer than closeTime, after which it gives up and says so.
+	n := start(t, Options{Dial: hangingDial(&dialing), Log: slog.New(slog.NewTextHandler(&log, nil))},
+		tuning{dialTimeout: time.Hour, udpIdle: time.Hour, closeTime: 20 * time.Second})
 	hang := newRawGuest(t, n, mac1)
 	hang.announce(guestIP)
 	for i := range maxFlows {
@@ -438,9 +452,8 @@ func TestCloseWhileBusy(t *testing.T) {
 	time.Sleep(50 * time.Millisecond)
 	begin := time.Now()
 	require.NoError(t, n.Close())
-	took := time.Since(begin)
-	t.Logf("closed in %v", took)
-	assert.Less(t, took, time.Second, "some ten milliseconds, but for a busy test machine")
+	t.Logf("closed in %v", time.Since(begin))
+	assert.NotContains(t, log.String(), "given up")
 	for _, e := range g.stack.RegisteredEndpoints() {
 		e.Abort()
 	}

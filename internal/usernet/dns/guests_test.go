@@ -71,7 +71,7 @@ func TestGuests(t *testing.T) {
 			require.NotNil(t, a)
 			assert.Equal(t, dns.RcodeToString[tt.rcode], dns.RcodeToString[a.Rcode])
 			if tt.want == "10" {
-				assert.Equal(t, asked+1, r.asked.Load(), "forwarded")
+				assert.Greater(t, r.asked.Load(), asked, "forwarded")
 				return
 			}
 			assert.Equal(t, tt.want, answers(a))

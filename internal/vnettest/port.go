@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package vnettest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"runtime"
+	"sync"
+	"testing"
+)
+
+// lowestPort is the first of the ports that FreePort gives.
+const lowestPort = 20000
+
+// given are the ports that FreePort gave: a test asks for several before it uses the first.
+var given sync.Map
+
+// FreePort is a TCP and UDP port of this host that nobody uses, for what has to be given a number. It is none of those that the
+// system hands out: one of these, closed again, may be a connection's of another test by the time it is used.
+func FreePort(tb testing.TB) uint16 {
+	tb.Helper()
+	for range 1000 {
+		port := uint16(lowestPort + rand.IntN(highestPort()-lowestPort))
+		if _, taken := given.LoadOrStore(port, true); !taken && bindable(port) {
+			return port
+		}
+	}
+	tb.Fatal("no port is free")
+	return 0
+}
+
+// highestPort is the first port that the system may give to whoever asks for any.
+func highestPort() int {
+	first := 49152 // IANA's, and macOS's
+	if runtime.GOOS == "linux" {
+		first = 32768
+		if b, err := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range"); err == nil {
+			_, _ = fmt.Sscan(string(b), &first)
+		}
+	}
+	if first < lowestPort+1000 { // an odd system: as good as it gets
+		return 65535
+	}
+	return first
+}
+
+// bindable reports whether port is free for both protocols, on all addresses.
+func bindable(port uint16) bool {
+	at := fmt.Sprintf("0.0.0.0:%d", port)
+	l, err := net.Listen("tcp4", at)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = l.Close() }()
+	c, err := net.ListenPacket("udp4", at)
+	if err != nil {
+		return false
+	}
+	return c.Close() == nil
+}
