@@ -154,9 +154,9 @@ func (f fake) iperf3(args []string) int {
 		fmt.Print(goodResult[:len(goodResult)/2])
 		return 0
 	case f.has("sleep"):
-		_ = os.WriteFile(f.path("sleeping"), nil, 0o600)
 		c := make(chan os.Signal, 1)
 		signal.Notify(c, os.Interrupt)
+		_ = os.WriteFile(f.path("sleeping"), nil, 0o600)
 		<-c
 		return 1
 	}

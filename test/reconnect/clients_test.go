@@ -99,7 +99,7 @@ func (r *rig) testMidFrame(t *testing.T) {
 	_, err = r.alive(t.Context(), patience, guest)
 	require.NoError(t, err)
 	seen := false
-	const most = 5
+	const most = 10
 	for try := 1; try <= most && !seen; try++ {
 		c := r.restarts(syscall.SIGKILL, 0)
 		kill := c.event

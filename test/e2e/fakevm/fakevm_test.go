@@ -31,7 +31,7 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/test/rounds"
 )
 
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // programs is where daemon puts what it builds.
 var programs string

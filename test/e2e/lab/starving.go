@@ -44,6 +44,18 @@ func Starving(pid int) (end func() time.Duration) {
 	}
 }
 
+// Waited is how long the threads of a process have waited for a processor since it began, those that there are; with main only the
+// first of them, which in QEMU is the one that minds sockets and timers while others are the guest's processors.
+func Waited(pid int, main bool) (sum time.Duration) {
+	first := fmt.Sprintf("/proc/%d/task/%d/schedstat", pid, pid)
+	for thread, d := range threadWaits(pid) {
+		if !main || thread == first {
+			sum += d
+		}
+	}
+	return sum
+}
+
 // threadWaits is how long each of a process's threads has waited for a processor since it began.
 func threadWaits(pid int) map[string]time.Duration {
 	waits := map[string]time.Duration{}

@@ -104,7 +104,7 @@ func (l *lab) iperfServer(ctx context.Context, e end) (*process, error) {
 // iperfClient sends from one end to the other for so many seconds.
 func (l *lab) iperfClient(from, to end, seconds int, out *bytes.Buffer) (*process, error) {
 	return from.space.start(job{program: l.iperf3, out: out, args: []string{
-		"-c", to.to, "-p", strconv.Itoa(to.port), "-t", strconv.Itoa(seconds), "-J", "--connect-timeout", "20000",
+		"-c", to.to, "-p", strconv.Itoa(to.port), "-t", strconv.Itoa(seconds), "-J", "--connect-timeout", "60000",
 	}})
 }
 

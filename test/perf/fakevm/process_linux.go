@@ -19,7 +19,7 @@ import (
 )
 
 // patience is how long a process may take to start or to end.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // A process runs in a space and does not outlive this program, however that ends.
 type process struct {
