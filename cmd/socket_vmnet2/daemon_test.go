@@ -29,7 +29,7 @@ const (
 	patience = 20 * time.Second
 	// stopTime is how long a stop may take. The daemon promises 2 s; that its process, and the test, do not get the processor
 	// at once on a loaded machine comes on top.
-	stopTime = 2*time.Second + 1500*time.Millisecond
+	stopTime = 2*time.Second + 2500*time.Millisecond
 )
 
 var (

@@ -235,8 +235,9 @@ func testInterfaceDies(t *testing.T) {
 	p.ready(t)
 	tk := p.talkers(t)
 	c.Set(vmnetsim.DieOrdinal, -1)
-	for i := range byte(20) { // what is sent finds out
-		tk.a.send(tk.b.mac, fmt.Sprint("lost ", i))
+	for end := time.Now().Add(patience); !strings.Contains(p.stderr.String(), "a client's interface has died"); { // what is sent finds out
+		require.True(t, time.Now().Before(end), "nobody notices")
+		tk.a.send(tk.b.mac, "lost")
 		time.Sleep(time.Millisecond)
 	}
 	c.Set(vmnetsim.DieOrdinal, 0)
@@ -271,7 +272,7 @@ func testStopWhileStarting(t *testing.T) {
 	t.Run("network", func(t *testing.T) {
 		sock := socketPath(t)
 		c := simulated(t, sock)
-		c.Set(vmnetsim.StartDelay, 5000)
+		c.Set(vmnetsim.StartDelay, 60_000)
 		p := launch(t, "socket_vmnet2", sock)
 		require.Eventually(t, func() bool { return c.Gauges().Queues > 0 }, patience, time.Millisecond)
 		code, took := p.signal(t, syscall.SIGTERM)
@@ -284,7 +285,7 @@ func testStopWhileStarting(t *testing.T) {
 		c := simulated(t, sock)
 		p := launch(t, "socket_vmnet2", sock)
 		p.ready(t)
-		c.Set(vmnetsim.StartDelay, 5000)
+		c.Set(vmnetsim.StartDelay, 60_000)
 		one, err := net.Dial("unix", sock)
 		require.NoError(t, err)
 		defer one.Close()
