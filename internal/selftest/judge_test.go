@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package selftest
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
+)
+
+// quickly is how tests run: short where something is expected to fail.
+func quickly(open func(context.Context) (vnet.Network, error)) Options {
+	return Options{Open: open, Answer: time.Second, Burst: 50 * time.Millisecond, Interfaces: 12}
+}
+
+// patiences are how long an answer may take. A network is broken however long one waits, a machine that runs nothing for a
+// second is not: what does not look as it should with the first one is looked at again with the next.
+var patiences = []time.Duration{time.Second, 5 * time.Second, 20 * time.Second}
+
+// complaints are what a check says.
+type complaints []string
+
+func (c *complaints) Errorf(format string, args ...any) {
+	*c = append(*c, fmt.Sprintf(format, args...))
+}
+
+// patiently runs what options makes until check does not complain. It returns the last report, and the complaints of it.
+func patiently(ctx context.Context, options func() Options, check func(t assert.TestingT, rep *Report)) (rep Report, said complaints) {
+	for _, p := range patiences {
+		o := options()
+		o.Answer, o.Burst, o.limit = p, p/20, 8*p
+		rep, said = Run(ctx, o), nil
+		if check(&said, &rep); len(said) == 0 {
+			break
+		}
+	}
+	return rep, said
+}
+
+// judge is patiently for one test.
+func judge(t *testing.T, options func() Options, check func(t assert.TestingT, rep *Report)) {
+	t.Helper()
+	rep, said := patiently(t.Context(), options, check)
+	for _, s := range said {
+		t.Error(s)
+	}
+	logText(t, &rep)
+}
+
+// of makes options for a network with faults.
+func of(f faults) func() Options { return func() Options { return quickly(opener(f)) } }
+
+// outcomes are a report's, by step.
+func outcomes(rep *Report) map[string]Outcome {
+	m := map[string]Outcome{}
+	for _, s := range rep.Steps {
+		m[s.Name] = s.Outcome
+	}
+	return m
+}
+
+func stepOf(t assert.TestingT, rep *Report, name string) Step {
+	for _, s := range rep.Steps {
+		if s.Name == name {
+			return s
+		}
+	}
+	assert.Fail(t, "no such step", name)
+	return Step{}
+}
+
+func logText(t *testing.T, rep *Report) {
+	t.Helper()
+	var b strings.Builder
+	require.NoError(t, rep.WriteText(&b))
+	t.Log(b.String())
+}

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package selftest
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestInLeases(t *testing.T) {
+	mac := []byte{0x5a, 0x32, 0, 1, 0x0a, 0xff}
+	assert.True(t, inLeases("{\n\thw_address=1,5a:32:0:1:a:ff\n}", mac))
+	assert.True(t, inLeases("hw_address=1,5A:32:00:01:0A:FF", mac))
+	assert.False(t, inLeases("\thw_address=1,5a:32:0:1:a:fe\n", mac))
+	assert.False(t, inLeases("\thw_address=1,5a:32:0:1:a\n\thw_address=1,x:y\n\thw_address=ff,5a:32:0:1:a:ff", mac))
+}
+
+func TestFreeAddresses(t *testing.T) {
+	take := func(subnet, gateway string, n int) (got []string) {
+		next := freeAddresses(netip.MustParsePrefix(subnet), netip.MustParseAddr(gateway))
+		for range n {
+			if a, ok := next(); ok {
+				got = append(got, a.String())
+			}
+		}
+		return got
+	}
+	assert.Equal(t, []string{"192.168.105.253", "192.168.105.252"}, take("192.168.105.0/24", "192.168.105.1", 2))
+	assert.Equal(t, []string{"10.255.255.252", "10.255.255.251"}, take("10.0.0.0/8", "10.255.255.253", 2))
+	assert.Equal(t, []string{"192.168.1.5", "192.168.1.4", "192.168.1.3", "192.168.1.2"}, take("192.168.1.0/29", "192.168.1.1", 9))
+	assert.Empty(t, take("192.168.1.0/30", "192.168.1.1", 3))
+}
+
+func TestJSON(t *testing.T) {
+	rep := Report{
+		Schema: Schema, Environment: Facts{{"b", 1}, {"a", "x\"y"}},
+		Steps: []Step{{Name: "open", Outcome: Pass}, {Name: "info", Outcome: Fail, Values: Facts{{"mtu_bytes", 1500}}}},
+	}
+	rep.finish("")
+	var b bytes.Buffer
+	require.NoError(t, rep.WriteJSON(&b))
+	assert.Contains(t, b.String(), "\"b\": 1,\n    \"a\": \"x\\\"y\"", "in order")
+	var m map[string]any
+	require.NoError(t, json.Unmarshal(b.Bytes(), &m))
+	assert.Equal(t, "fail", m["verdict"])
+	assert.Equal(t, map[string]any{"mtu_bytes": 1500.0}, m["network"])
+	assert.Equal(t, map[string]any{}, m["steps"].([]any)[0].(map[string]any)["values"])
+	assert.Equal(t, []any{}, m["log"])
+	_, err := json.Marshal(Facts{{"bad", make(chan int)}})
+	assert.ErrorContains(t, err, "write bad")
+}
+
+// TestText: a report is one line per step whatever errors hold, so that it survives being pasted.
+func TestText(t *testing.T) {
+	rep := Report{Environment: Facts{{"uid", 501}}, Log: []string{"WARN a\nb"}, Steps: []Step{
+		{Name: "open", Outcome: Pass, Text: "started"},
+		{Name: "full-frame", Outcome: Fail, Text: "one\ntwo\x1b[31m"},
+	}}
+	rep.finish("")
+	var b strings.Builder
+	require.NoError(t, rep.WriteText(&b))
+	assert.Equal(t, `socket_vmnet2 selftest
+
+uid         501
+
+pass  open        started
+fail  full-frame  one; two; [31m
+
+log: WARN a; b
+
+verdict: fail: 1 passed, 1 failed, 0 skipped in 0.0 s
+`, b.String())
+}
+
+func TestShort(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		12345 * time.Millisecond: "12.3s", 1234567 * time.Microsecond: "1.23s", 12345 * time.Microsecond: "12.3ms",
+		1234567 * time.Nanosecond: "1.23ms", 12345 * time.Nanosecond: "12.3µs", 123 * time.Nanosecond: "123ns", 0: "0s",
+	} {
+		assert.Equal(t, want, short(d))
+	}
+}
