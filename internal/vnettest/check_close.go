@@ -71,11 +71,14 @@ func checkCloseWaits(l *lan) {
 	a := l.attach("A", nil)
 	for range 5 {
 		var inside atomic.Int32
+		var calling sync.WaitGroup // the callers of Close, which the sink waits for to be late
+		calling.Add(3)
 		entered := make(chan struct{}, 16)
 		b := l.attach("B", func(in *inbox) {
 			in.hold = func() {
 				inside.Add(1)
 				entered <- struct{}{}
+				calling.Wait()
 				time.Sleep(20 * time.Millisecond)
 				inside.Add(-1)
 			}
@@ -92,6 +95,7 @@ func checkCloseWaits(l *lan) {
 		}
 		for range 3 {
 			wg.Go(func() {
+				calling.Done()
 				assert.NoError(l.t, b.port.Close())
 				assert.Zero(l.t, inside.Load(), "deliveries running when Close returned")
 			})

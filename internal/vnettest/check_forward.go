@@ -65,6 +65,9 @@ func checkUnicast(l *lan) {
 			}
 		}
 	}
+	for _, s := range all {
+		l.await(s, len(want[s]))
+	}
 	l.settle(all...)
 	for _, s := range all {
 		assert.ElementsMatch(l.t, want[s], s.in.take(), "what %s got", s.name)
@@ -79,6 +82,11 @@ func checkFlood(l *lan, dst net.HardwareAddr) {
 	for i, src := range []*station{a, b, c} {
 		tag := uint32(i*10 + 1)
 		src.send(src.toMAC(dst, tag, 100), src.toMAC(dst, tag+1, 1514))
+		for _, s := range all {
+			if s != src {
+				l.await(s, 2)
+			}
+		}
 		l.settle(all...)
 		want := []seen{src.expect(dst, tag, 100), src.expect(dst, tag+1, 1514)}
 		for _, s := range all {
@@ -147,6 +155,8 @@ func checkMixedBatch(l *lan) {
 		}
 	}
 	a.send(frames...)
+	l.await(b, len(toB))
+	l.await(c, len(toC))
 	l.settle(a, b, c)
 	l.arrived(b, toB...)
 	l.arrived(c, toC...)

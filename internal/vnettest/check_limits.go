@@ -80,6 +80,9 @@ func checkCut(l *lan, all []*station, dst *station, sizes []int, limit int, unic
 		}
 	}
 	src.send(frames...)
+	for _, s := range all {
+		l.await(s, len(want[s]))
+	}
 	l.settle(all...)
 	for _, s := range all {
 		assert.Equal(l.t, want[s], s.in.take(), "to %s, at the sink for %s", mac, s.name)
@@ -111,6 +114,7 @@ func checkAddressMoves(l *lan) {
 			owner.send(testFrame(b.mac, roaming, tag, 60))
 			l.until("a frame from the new place", func() bool { return b.in.count() > 0 })
 			b.send(b.toMAC(roaming, tag+1, 80))
+			l.await(owner, 1)
 			l.settle(a, b, c)
 			b.in.take()
 			for _, s := range []*station{a, c} {
@@ -135,6 +139,7 @@ func checkAddressLeavesWithPort(l *lan) {
 	b.in.take()
 	c.in.take()
 	b.send(b.toMAC(roaming, 2, 80))
+	l.await(c, 1)
 	l.settle(b, c)
 	assert.Equal(l.t, []seen{b.expect(roaming, 2, 80)}, c.in.take(), "an address that nobody has is flooded")
 
@@ -142,6 +147,7 @@ func checkAddressLeavesWithPort(l *lan) {
 	again.send(testFrame(b.mac, roaming, 3, 60))
 	l.until("a frame from the new port", func() bool { return b.in.count() > 0 })
 	b.send(b.toMAC(roaming, 4, 80))
+	l.await(again, 1)
 	l.settle(b, c, again)
 	assert.Equal(l.t, []seen{b.expect(roaming, 4, 80)}, again.in.take())
 	assert.Empty(l.t, c.in.take())

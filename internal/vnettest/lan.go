@@ -194,8 +194,12 @@ func (l *lan) arrived(s *station, want ...seen) {
 	assert.Equal(l.t, want, got)
 }
 
+// await waits until s has so many test frames. It says nothing if they do not come: who looks at them does.
+func (l *lan) await(s *station, frames int) { l.soon(func() bool { return s.in.count() >= frames }) }
+
 // settle makes sure that everything sent so far has arrived: each station broadcasts a mark and waits for the marks of all
-// others. Marks are taken out of the inboxes.
+// others. Marks are taken out of the inboxes. A network that keeps groups apart may bring unicast later, so what should come is
+// awaited before.
 func (l *lan) settle(stations ...*station) {
 	l.t.Helper()
 	l.mu.Lock()

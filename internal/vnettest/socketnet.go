@@ -20,8 +20,11 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
 
-// closeTimeout is how long a daemon may take to forget a client that has gone.
-const closeTimeout = 5 * time.Second
+// closeTimeout is how long a daemon may take to forget a client that has gone, answerTimeout how long to answer a new one.
+const (
+	closeTimeout  = 20 * time.Second
+	answerTimeout = 20 * time.Second
+)
 
 // DaemonOptions describe a running daemon as a network.
 type DaemonOptions struct {
@@ -175,7 +178,7 @@ func probeMAC() net.HardwareAddr {
 func (p *clientPort) await(ctx context.Context) error {
 	ask := fakeguest.EthernetFrame(fakeguest.Broadcast, p.mac, fakeguest.TypeARP,
 		fakeguest.ARPPacket(fakeguest.ARPRequest, p.mac, netip.IPv4Unspecified(), make(net.HardwareAddr, 6), p.network.o.Gateway))
-	ctx, cancel := context.WithTimeout(ctx, fakeguest.DefaultTimeout)
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	if err := p.link.Send(ask); err != nil {
 		return fmt.Errorf("ask for the gateway: %w", err)

@@ -13,7 +13,7 @@ import (
 )
 
 // patience is how long the suite waits for a frame or a call to come back.
-const patience = 10 * time.Second
+const patience = 30 * time.Second
 
 // A tester is what the checks need of *testing.T, so that they can be tried on networks that must fail.
 type tester interface {
