@@ -132,9 +132,7 @@ func TestAnchorHangsWhileJoining(t *testing.T) {
 			within = time.After(time.Millisecond)
 		}
 	}
-	began := time.Now()
-	require.NoError(t, r.Close())
-	assert.LessOrEqual(t, time.Since(began), 4*time.Second)
+	require.NoError(t, r.Close()) // comes back: see TestCallHangs for how soon
 	close(out)
 	<-back
 	<-told

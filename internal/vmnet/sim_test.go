@@ -26,6 +26,9 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/test/vmnetsim"
 )
 
+// never is a delay in milliseconds that a test ends by setting a lower one.
+const never = 1 << 40
+
 // A sim is a simulator with its switches.
 type sim struct {
 	*ffi.API
@@ -346,11 +349,18 @@ func TestSimSlowStart(t *testing.T) {
 	s := simulator(t, vmnetsim.Full)
 	r := newSimRig(t, s, onNetwork())
 	a := r.attach(1)
-	s.Set(vmnetsim.StartDelay, 1000)
-	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
-	defer cancel()
-	_, err := r.tryAttach(ctx, 2)
-	require.ErrorIs(t, err, context.DeadlineExceeded)
+	s.Set(vmnetsim.StartDelay, never)
+	ctx, cancel := context.WithCancel(context.Background())
+	starts := s.Calls()["vmnet_interface_start_with_network"]
+	done := make(chan error)
+	go func() {
+		_, err := r.tryAttach(ctx, 2)
+		done <- err
+	}()
+	r.until("the start", func() bool { return s.Calls()["vmnet_interface_start_with_network"] > starts })
+	cancel()
+	require.ErrorIs(t, <-done, context.Canceled)
+	s.Set(vmnetsim.StartDelay, 300)
 	r.talk(a, r.attach(3))
 	assert.Equal(t, 2, r.Status().Own)
 	r.until("the late one stops", func() bool { return s.Gauges().Interfaces == 3 })
@@ -361,7 +371,7 @@ func TestSimSlowStart(t *testing.T) {
 func TestSimCloseDuringStart(t *testing.T) {
 	s := simulator(t, vmnetsim.Full)
 	r := newSimRig(t, s, onNetwork())
-	s.Set(vmnetsim.StartDelay, 5000)
+	s.Set(vmnetsim.StartDelay, never)
 	done := make(chan error)
 	before := s.Calls()["vmnet_interface_start_with_network"]
 	go func() {
@@ -369,10 +379,9 @@ func TestSimCloseDuringStart(t *testing.T) {
 		done <- err
 	}()
 	r.until("the start", func() bool { return s.Calls()["vmnet_interface_start_with_network"] > before })
-	began := time.Now()
 	require.NoError(t, r.Close())
-	assert.Less(t, time.Since(began), 4*time.Second)
 	require.ErrorIs(t, <-done, vnet.ErrClosed)
+	s.Set(vmnetsim.StartDelay, 0)
 	s.empty(t)
 }
 
@@ -396,9 +405,7 @@ func TestSimSilent(t *testing.T) {
 		a, b := r.attach(1), r.attach(2)
 		r.talk(a, b)
 		s.Set(vmnetsim.StopSilent, 1)
-		began := time.Now()
-		require.NoError(t, r.Close())
-		assert.Less(t, time.Since(began), 4*time.Second)
+		require.NoError(t, r.Close()) // comes back, within times that TestStopHangs knows
 		s.queues += 3
 	})
 }
