@@ -175,6 +175,12 @@ func start(ctx context.Context, f *facts, c Check, limit time.Duration) chan *ex
 		case x := <-done:
 			out <- x
 		case <-time.After(limit + grace): // a check notices the limit itself, mostly
+			select {
+			case x := <-done: // it was in time: we were not, on a machine with much to do
+				out <- x
+				return
+			default:
+			}
 			late.findings = append(late.findings, broken(c.ID, fmt.Sprintf("the check was not done within %v: something that it asked hangs", limit)))
 			out <- late
 		}
