@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -116,8 +117,8 @@ func TestPathClientsOutliveTheDaemon(t *testing.T) {
 				return g, lease
 			}
 			g, lease := connect()
-			if end == syscall.SIGKILL {
-				time.Sleep(1500 * time.Millisecond) // a crash may lose the last second of leases
+			if end == syscall.SIGKILL { // a crash may lose the last second of leases
+				keeps(t, state, sock, 2, guests[0].MAC(), guests[1].MAC(), g.MAC())
 			}
 			p.signal(t, end)
 			assert.Error(t, guests[0].Send(testFrame(fakeguest.Broadcast, guests[0].MAC(), "to nobody")))
@@ -162,8 +163,8 @@ func TestSilentPathClientsAreReached(t *testing.T) {
 				_, err := g.Configure()
 				require.NoError(t, err)
 			}
-			if end == syscall.SIGKILL {
-				time.Sleep(1500 * time.Millisecond) // a crash may lose the last second of what is kept
+			if end == syscall.SIGKILL { // a crash may lose the last second of what is kept
+				keeps(t, kept, sock, 2, silent.MAC(), gone.MAC())
 			}
 			p.signal(t, end)
 			gone.Close()
@@ -231,9 +232,22 @@ func TestLifeline(t *testing.T) {
 	}
 }
 
+// keeps waits until the daemon's state file has so many paths at least, and leases for these addresses.
+func keeps(t *testing.T, dir, sock string, paths int, macs ...net.HardwareAddr) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		b, err := os.ReadFile(filepath.Join(dir, state.FileName(sock)))
+		if err != nil || strings.Count(string(b), `"path"`) < paths {
+			return false
+		}
+		return onSimulator() || !slices.ContainsFunc(macs, func(m net.HardwareAddr) bool { return !bytes.Contains(b, []byte(m.String())) })
+	}, patience, 10*time.Millisecond)
+}
+
 // TestMaxClientsCountsAllKinds: --max-clients is for all transports together, and one that leaves makes room.
 func TestMaxClientsCountsAllKinds(t *testing.T) {
 	p := startOpen(t, "--max-clients=5")
+	p.describes(t, running(0)) // those that asked whether it is ready have gone
 	s := over(t, p.stream())
 	connected, unconnected := over(t, p.connected()), over(t, p.unconnected())
 	attached, adopted := over(t, p.attach(proto.Datagram)), over(t, p.adopt(proto.Datagram, true))

@@ -82,7 +82,7 @@ func (f *flow) until(n uint64) error {
 	for last, since := uint64(0), time.Now(); f.high.Load() < n; time.Sleep(20 * time.Microsecond) {
 		if high := f.high.Load(); high != last {
 			last, since = high, time.Now()
-		} else if time.Since(since) > 10*time.Second {
+		} else if time.Since(since) > 2*patience {
 			return fmt.Errorf("%s: number %d did not come, the last one was %d", f.name, n, high)
 		}
 	}

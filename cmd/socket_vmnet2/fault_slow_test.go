@@ -4,6 +4,7 @@ package main
 
 import (
 	"encoding/binary"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/fakeguest"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/passing/proto"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
 // TestSlowClients: clients of every kind that read far less than they are sent get whole frames in order, with gaps; others
@@ -58,8 +60,12 @@ func TestSlowClients(t *testing.T) {
 	})
 	flood.Wait()
 	stop()
+	require.Eventually(t, func() bool { // until their queues are empty: one with a full queue would lose what follows
+		s, _ := p.status(t)
+		return !slices.ContainsFunc(s.Clients, func(c status.Client) bool { return c.Queue.Bytes > 0 })
+	}, 3*patience, 10*time.Millisecond)
 	for i, f := range flows {
-		require.Eventually(t, func() bool { // until its queue is empty
+		require.Eventually(t, func() bool { // and their sockets
 			before := came[i].Load()
 			time.Sleep(100 * time.Millisecond)
 			return before > 0 && came[i].Load() == before

@@ -187,9 +187,9 @@ func testGivenSocket(t *testing.T, m *manager) {
 	require.NoError(t, err)
 	defer told.Close()
 	require.NoError(t, os.Chmod(m.dir+"/notify", 0o777))
-	require.NoError(t, told.SetReadDeadline(time.Now().Add(patience)))
 	next := func() string {
 		b := make([]byte, 4096)
+		require.NoError(t, told.SetReadDeadline(time.Now().Add(patience)))
 		n, err := told.Read(b)
 		require.NoError(t, err)
 		return string(b[:n])
@@ -356,9 +356,9 @@ func TestUpgradeOfGivenSocket(t *testing.T) {
 	require.NoError(t, err)
 	defer told.Close()
 	require.NoError(t, os.Chmod(m.dir+"/notify", 0o777))
-	require.NoError(t, told.SetReadDeadline(time.Now().Add(patience)))
 	hears := func(want string) {
 		b := make([]byte, 4096)
+		require.NoError(t, told.SetReadDeadline(time.Now().Add(patience)))
 		n, err := told.Read(b)
 		require.NoError(t, err)
 		require.True(t, strings.HasPrefix(string(b[:n]), want), "%q", b[:n])
