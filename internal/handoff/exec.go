@@ -22,8 +22,8 @@ import (
 // and signals arrive.
 //
 // No child can be started while descriptors are open to inheritance. A stop signal that came before is not lost: see
-// ErrStopping. One that comes later reaches the new image when it calls Inherited, but for the first milliseconds of its life:
-// then it ends the process, which is what it was for, only not in order.
+// ErrStopping. One that comes later reaches the new image when it calls Inherited, but for the moment of the exec and the first
+// milliseconds of its life: then it ends the process, which is what it was for, only not in order.
 func Exec(o *Out, path string, argv, env []string) error {
 	o.Watch()
 	defer o.Unwatch()
@@ -60,7 +60,7 @@ func (o *Out) exec(memory int, path string, argv, env []string) error {
 			return fmt.Errorf("hand over descriptor %d: %w", fd, err)
 		}
 	}
-	defer holdStopSignals()()
+	defer stopSignalsKill()()
 	err := ErrStopping
 	if !o.Unwatch() {
 		err = fmt.Errorf("exec %s: %w", path, syscall.Exec(path, argv, env))

@@ -4,7 +4,6 @@ package handoff
 
 import (
 	"os"
-	"runtime"
 	"syscall"
 	"unsafe"
 
@@ -25,29 +24,34 @@ func memoryFile() (*os.File, error) {
 	return f, nil
 }
 
-// holdStopSignals has stop signals wait until undo or the exec, so that no thread of this image takes one that the next image
-// never hears of: threads run on for a while in an exec. It does nothing in a program with cgo, where a signal within that
-// while is lost.
-func holdStopSignals() (undo func()) {
-	set := new(unix.Sigset_t)
-	for _, s := range stopSignals {
-		if n, ok := s.(syscall.Signal); ok {
-			set.Val[(n-1)/bits] |= 1 << ((n - 1) % bits)
+// stopSignalsKill gives stop signals their default action until undo or the exec: one that comes now ends the process. With the
+// handlers it would be lost, since what they note is never heard of by the next image. They cannot be blocked instead: a thread's
+// mask is its own, and no other thread can change it. What came before has been noted when it returns; in a program with cgo, which
+// does not know all of its threads, it may be under way.
+func stopSignalsKill() (undo func()) {
+	before := make([]action, len(stopSignals))
+	for i, s := range stopSignals {
+		setAction(s, &action{}, &before[i])
+	}
+	// A thread takes one signal after the other, so it has done with theirs when it has made this call, which asks for it by one.
+	_, _, _ = syscall.AllThreadsSyscall(unix.SYS_GETPID, 0, 0, 0)
+	return func() {
+		for i, s := range stopSignals {
+			setAction(s, &before[i], nil)
 		}
 	}
-	onAllThreads(unix.SIG_BLOCK, set)
-	return func() { onAllThreads(unix.SIG_UNBLOCK, set) }
 }
 
-// bits of a word of a signal set.
-const bits = syscall.Signal(8 * unsafe.Sizeof(unix.Sigset_t{}.Val[0]))
+// An action is the kernel's struct sigaction, which is not the same everywhere, and not larger than this. Its zero value is the
+// default action.
+type action [8]uint64
 
 // kernelSet is the size of the kernel's signal sets in bytes; the C library's are larger.
 const kernelSet = 8
 
-// onAllThreads changes the signal mask of each thread, and tells whether it could.
-func onAllThreads(how uintptr, set *unix.Sigset_t) bool {
-	_, _, errno := syscall.AllThreadsSyscall6(unix.SYS_RT_SIGPROCMASK, how, uintptr(unsafe.Pointer(set)), 0, kernelSet, 0, 0)
-	runtime.KeepAlive(set)
-	return errno == 0
+// setAction sets what is done at a signal, in place of what was done before.
+func setAction(s os.Signal, a, before *action) {
+	if n, ok := s.(syscall.Signal); ok {
+		_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(n), uintptr(unsafe.Pointer(a)), uintptr(unsafe.Pointer(before)), kernelSet, 0, 0)
+	}
 }

@@ -9,6 +9,6 @@ import "os"
 // memoryFile makes a file of mode 0600 that has no name.
 func memoryFile() (*os.File, error) { return temporary() }
 
-// holdStopSignals does nothing: without cgo a thread's signal mask cannot be changed here. A signal that comes in the moment
-// of the exec may be lost.
-func holdStopSignals() (undo func()) { return func() {} }
+// stopSignalsKill does nothing: the signal's action cannot be changed here without cgo. A signal that comes in the moment of the
+// exec may be lost.
+func stopSignalsKill() (undo func()) { return func() {} }

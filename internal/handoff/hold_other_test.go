@@ -4,5 +4,5 @@
 
 package handoff
 
-// holds tells whether this program can have stop signals wait.
+// holds tells whether this program loses no stop signal.
 func holds() bool { return false }
