@@ -190,10 +190,16 @@ func TestSocketFullBacklog(t *testing.T) {
 			break
 		}
 	}
-	start := time.Now()
-	_, err = LockSocket(t.Context(), path, discard())
+	_, err = LockSocket(impatient(t), path, discard())
 	require.EqualError(t, err, inUse)
-	assert.Less(t, time.Since(start), time.Second)
+}
+
+// impatient is the context of a daemon that is stopped already: LockSocket answers with its error if it has to wait.
+func impatient(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	return ctx
 }
 
 func TestSocketLockFile(t *testing.T) {
@@ -230,21 +236,19 @@ func TestSocketLockFile(t *testing.T) {
 		require.NoError(t, err)
 		defer l.Unlock()
 		staleSocket(t, path)
-		start := time.Now()
-		_, err = LockSocket(t.Context(), path, discard())
+		_, err = LockSocket(impatient(t), path, discard())
 		require.EqualError(t, err, inUse)
-		assert.Less(t, time.Since(start), time.Second)
 	})
 	t.Run("holder stops", func(t *testing.T) {
 		path := filepath.Join(shortDir(t), "s")
 		l, err := LockSocket(t.Context(), path, discard())
 		require.NoError(t, err)
-		time.AfterFunc(300*time.Millisecond, l.Unlock)
 		start := time.Now()
+		time.AfterFunc(300*time.Millisecond, l.Unlock)
 		next, err := LockSocket(t.Context(), path, discard())
 		require.NoError(t, err)
 		next.Unlock()
-		assert.GreaterOrEqual(t, time.Since(start), 290*time.Millisecond)
+		assert.GreaterOrEqual(t, time.Since(start), 300*time.Millisecond)
 	})
 	t.Run("stopped while waiting", func(t *testing.T) {
 		path := filepath.Join(shortDir(t), "s")
@@ -268,7 +272,9 @@ func TestSocketLockWait(t *testing.T) {
 	start := time.Now()
 	_, err = LockSocket(t.Context(), path, discard())
 	require.EqualError(t, err, inUse)
-	assert.InDelta(t, lockWait.Seconds(), time.Since(start).Seconds(), 1)
+	waited := time.Since(start)
+	assert.GreaterOrEqual(t, waited, lockWait)
+	assert.Less(t, waited, lockWait+patience)
 }
 
 // TestSocketStolenBeforeBind: a socket_vmnet, which knows no lock, came in between.
@@ -299,42 +305,6 @@ func TestSocketNotOurs(t *testing.T) {
 	defer func() { _ = other.Close() }()
 	l.RemoveIfOurs()
 	assert.FileExists(t, path)
-}
-
-// TestSocketWindow watches the path while sockets are made at it: nobody else may ever have access.
-func TestSocketWindow(t *testing.T) {
-	path := filepath.Join(shortDir(t), "s")
-	stop := make(chan struct{})
-	seen := make(chan map[os.FileMode]bool)
-	go func() {
-		modes := map[os.FileMode]bool{}
-		for {
-			select {
-			case <-stop:
-				seen <- modes
-				return
-			default:
-				if fi, err := os.Lstat(path); err == nil {
-					modes[fi.Mode().Perm()] = true
-				}
-			}
-		}
-	}()
-	o := own()
-	o.Mode = 0o640
-	for range 200 {
-		l, err := LockSocket(t.Context(), path, discard())
-		require.NoError(t, err)
-		ln, err := l.Bind(o)
-		require.NoError(t, err)
-		l.RemoveIfOurs()
-		require.NoError(t, ln.Close())
-		l.Unlock()
-	}
-	close(stop)
-	for m := range <-seen {
-		assert.Contains(t, []os.FileMode{0o600, 0o640}, m)
-	}
 }
 
 // TestSetOwnerSwapped: somebody who may write in the directory puts another file in the place of the socket just before its
