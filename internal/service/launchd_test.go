@@ -45,7 +45,7 @@ func newMac(t *testing.T) *mac {
 		Find: func(string) error { return nil }, Manager: func() string { return "darwin-launchd" },
 		Reach:    m.reach,
 		Group:    func(string) (int, error) { return 0, nil },
-		Patience: 100 * time.Millisecond, Tick: time.Millisecond,
+		Patience: time.Minute, Tick: time.Millisecond,
 	}
 	return m
 }
@@ -368,15 +368,16 @@ func TestForeignJobs(t *testing.T) {
 func TestLaunchdFailures(t *testing.T) {
 	m := newMac(t)
 	m.fail = "bootstrap"
+	m.sys.Patience = 20 * time.Millisecond // it fails whenever it is tried
 	_, err := m.service("install", Options{}, false)
 	require.ErrorContains(t, err, "launchctl bootstrap system "+daemon1+": exit code 5: Bootstrap failed: 5: Input/output error")
 	m.status(ExitStopped, "is stopped", Options{})
-	m.fail = ""
+	m.fail, m.sys.Patience = "", time.Minute
 	m.do("is changed", "install", Options{})
 	assert.Equal(t, []string{"launchctl enable " + target, "launchctl bootstrap system " + daemon1}, m.calls)
 
 	m = newMac(t)
-	m.sys.Reach = func(string) error { return syscall.ECONNREFUSED }
+	m.sys.Reach, m.sys.Patience = func(string) error { return syscall.ECONNREFUSED }, 20*time.Millisecond
 	_, err = m.service("install", Options{}, false)
 	require.ErrorContains(t, err, "it is started, but nothing serves /var/run/socket_vmnet yet; see /var/log/socket_vmnet2/stderr")
 
