@@ -213,7 +213,8 @@ func startDaemon(w, name, log, program string, args ...string) error {
 	})
 }
 
-// stopDaemon stops the daemon on run/name, if there is one, and waits until its socket has gone.
+// stopDaemon stops the daemon on run/name, if there is one, and waits as launchd and Lima do until it has ended: until its socket
+// has gone, and it has given up the lock beside it, which is what it does last.
 func stopDaemon(w, name string) error {
 	socket := filepath.Join(w, "run", name)
 	b, err := os.ReadFile(socket + ".started")
@@ -229,8 +230,15 @@ func stopDaemon(w, name string) error {
 	}
 	_ = syscall.Kill(pid, syscall.SIGTERM)
 	return wait("gone from "+socket, func() bool {
-		_, err := os.Lstat(socket)
-		return os.IsNotExist(err)
+		if _, err := os.Lstat(socket); !os.IsNotExist(err) {
+			return false
+		}
+		lock, err := os.Open(socket + ".lock")
+		if err != nil {
+			return os.IsNotExist(err)
+		}
+		defer lock.Close()
+		return syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil
 	})
 }
 

@@ -240,14 +240,14 @@ func TestShellBlocks(t *testing.T) {
 	t.Log(ran)
 }
 
-// run runs a command within the patience of a test.
+// run runs a command to its end, which may be a build without a cache.
 func run(t *testing.T, cmd *exec.Cmd) string {
 	t.Helper()
 	out := &output{}
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	require.NoError(t, cmd.Start())
-	timer := time.AfterFunc(2*patience, func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
+	timer := time.AfterFunc(8*patience, func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
 	defer timer.Stop()
 	require.NoError(t, cmd.Wait(), "%s: %s", cmd, out)
 	return out.String()

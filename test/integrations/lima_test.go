@@ -37,7 +37,7 @@ func TestLima(t *testing.T) {
 	}
 	assert.Equal(t, "handed over", next())
 	assert.Regexp(t, `^address 192\.168\.105\.\d+/24, gateway 192\.168\.105\.1 answers$`, next())
-	assert.Contains(t, d.log.String(), "via=adopt transport=dgram")
+	require.Eventually(t, func() bool { return strings.Contains(d.log.String(), "via=adopt transport=dgram") }, patience, 10*time.Millisecond)
 
 	require.NoError(t, stdin.Close())
 	require.NoError(t, cmd.Wait(), "%s", errors)
