@@ -260,7 +260,7 @@ func wire(dst, src byte, payload string) []byte {
 
 func (c *client) send(dst byte, payload string) {
 	c.t.Helper()
-	require.NoError(c.t, c.SetWriteDeadline(time.Now().Add(2 * patience)))
+	require.NoError(c.t, c.SetWriteDeadline(time.Now().Add(2*patience)))
 	_, err := c.Write(wire(dst, c.mac, payload))
 	require.NoError(c.t, err)
 }
@@ -268,7 +268,7 @@ func (c *client) send(dst byte, payload string) {
 // receive reads frames until one has payload.
 func (c *client) receive(payload string) {
 	c.t.Helper()
-	require.NoError(c.t, c.SetReadDeadline(time.Now().Add(2 * patience)))
+	require.NoError(c.t, c.SetReadDeadline(time.Now().Add(2*patience)))
 	for {
 		head := make([]byte, frame.PrefixLen)
 		_, err := io.ReadFull(c, head)
@@ -285,7 +285,7 @@ func (c *client) receive(payload string) {
 // ended checks that the daemon closed the connection in order, without a reset.
 func (c *client) ended() {
 	c.t.Helper()
-	require.NoError(c.t, c.SetReadDeadline(time.Now().Add(2 * patience)))
+	require.NoError(c.t, c.SetReadDeadline(time.Now().Add(2*patience)))
 	_, err := io.Copy(io.Discard, c)
 	assert.NoError(c.t, err)
 }

@@ -27,7 +27,7 @@ const (
 	// checkName is the name under which the program is called for that: the new one, which has options of its own.
 	checkName = "socket_vmnet2"
 	// CheckTime is how long that may take. The daemon serves meanwhile, and the host may be busy.
-	CheckTime = 5 * time.Second
+	CheckTime = 10 * time.Second
 
 	// maxOutput of the child in bytes, for each of stdout and stderr. More is read and thrown away.
 	maxOutput = 64 << 10
