@@ -7,7 +7,6 @@ import (
 	"runtime"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -20,8 +19,7 @@ import (
 func TestRelayAllocatesNothing(t *testing.T) {
 	r := newRig(t, Options{})
 	a, b := r.dial(t), r.dial(t)
-	eventually(t, func() bool { return r.net.attempts() == 2 })
-	time.Sleep(20 * time.Millisecond)
+	r.attached(t, 2)
 	say(t, b, 2, "hello")
 	assert.Equal(t, "hello", hear(t, a))
 

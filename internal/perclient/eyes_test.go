@@ -65,9 +65,9 @@ func TestObserver(t *testing.T) {
 	o := &seen{last: map[uint64]watch.Snapshot{}, gone: map[uint64]bool{}}
 	r := newRig(t, Options{Observer: o})
 	guest := r.dial(t)
-	eventually(t, func() bool { return r.net.attempts() == 1 })
+	r.attached(t, 1)
 	server := r.dial(t)
-	eventually(t, func() bool { return r.net.attempts() == 2 })
+	r.attached(t, 2)
 	send := func(c interface{ Write([]byte) (int, error) }, kind watch.Kind) {
 		_, err := c.Write(frame.Append(nil, dhcpFrame(kind, 1)))
 		require.NoError(t, err)

@@ -8,8 +8,12 @@ import (
 	"time"
 )
 
-// gatherTime is how long a client whose port has started waits for the others of a gathering.
-const gatherTime = 500 * time.Millisecond
+// gatherTime is how long a client whose port has started waits for the others of a gathering, in steps of gatherStep. A step counts
+// as one however long it took: while the process had no processor, none of the others could start either.
+const (
+	gatherTime = 500 * time.Millisecond
+	gatherStep = 10 * time.Millisecond
+)
 
 // A gathering is the sessions whose ports start at the same time, after an upgrade or a failed one. None sends before all are
 // there: its frames would be lost that are for those who are not. What is sent meanwhile waits as it does for a port.
@@ -40,12 +44,16 @@ func (g *gathering) arrived() {
 
 // wait waits for all, for a while.
 func (g *gathering) wait(ctx context.Context) {
-	t := time.NewTimer(gatherTime)
+	t := time.NewTicker(gatherStep)
 	defer t.Stop()
-	select {
-	case <-g.all:
-	case <-t.C:
-	case <-ctx.Done():
+	for range gatherTime / gatherStep {
+		select {
+		case <-g.all:
+			return
+		case <-ctx.Done():
+			return
+		case <-t.C:
+		}
 	}
 }
 

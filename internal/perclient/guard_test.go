@@ -64,9 +64,9 @@ func TestGuard(t *testing.T) {
 		return nil
 	}})
 	a := r.dial(t)
-	eventually(t, func() bool { return r.net.attempts() == 1 })
+	r.attached(t, 1)
 	b := r.dial(t)
-	eventually(t, func() bool { return r.net.attempts() == 2 })
+	r.attached(t, 2)
 	say(t, b, 2, "hello") // both have their ports when it arrives
 	assert.Equal(t, "hello", hear(t, a))
 	for _, s := range []string{"one", "forged", "two"} {

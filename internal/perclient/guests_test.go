@@ -7,14 +7,16 @@ import (
 	"encoding/json"
 	"net"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/peercred"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
-// comes has a client with this address come, and waits until it is known.
+// comes has a client with this address come, and waits until it is known: only a client that has spoken gets its port here.
 func (r *rig) comes(t *testing.T, mac byte) (net.Conn, Info) {
 	t.Helper()
 	before := map[uint64]bool{}
@@ -26,7 +28,7 @@ func (r *rig) comes(t *testing.T, mac byte) (net.Conn, Info) {
 	var found Info
 	eventually(t, func() bool {
 		for _, i := range r.List() {
-			if !before[i.ID] && i.MAC != nil && i.Link.ToNetFrames > 0 {
+			if !before[i.ID] && i.State == status.StateRunning {
 				found = i
 				return true
 			}
@@ -45,7 +47,7 @@ func (r *rig) goes(t *testing.T, c net.Conn) {
 
 // TestReconnects: a guest that comes back counts, two at once with one address do not.
 func TestReconnects(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newPatientRig(t, Options{}, time.Hour)
 	total := func() uint64 {
 		_, totals, _ := r.Census()
 		return totals.Reconnects
@@ -123,7 +125,7 @@ func TestGuestsAreBounded(t *testing.T) {
 
 // TestServerIsRecalled: what all clients did goes over an upgrade, those of them who are there count once.
 func TestServerIsRecalled(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newPatientRig(t, Options{}, time.Hour)
 	a, _ := r.comes(t, 1)
 	r.goes(t, a)
 	_, i := r.comes(t, 1)

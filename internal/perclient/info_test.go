@@ -38,8 +38,9 @@ func inState(state string) func(Info) bool { return func(i Info) bool { return i
 
 // TestInfoOfAStreamClient: what is told of a client at each step of its life.
 func TestInfoOfAStreamClient(t *testing.T) {
-	r := newRig(t, Options{QueueSize: 100 << 10})
-	r.net.set(2, 200*time.Millisecond)
+	r := newPatientRig(t, Options{QueueSize: 100 << 10}, time.Hour)
+	r.net.set(2, 0)
+	release := r.net.block()
 	before := time.Now()
 	c := r.dial(t)
 	i := r.lists(t, inState(status.StateQuiet))
@@ -58,6 +59,7 @@ func TestInfoOfAStreamClient(t *testing.T) {
 	i = r.lists(t, func(i Info) bool { return i.State == status.StateStarting && i.Err != nil })
 	assert.Contains(t, i.Err.Error(), "too many interfaces")
 	assert.Equal(t, "02:00:00:00:00:07", i.MAC.String())
+	release()
 	i = r.lists(t, func(i Info) bool { return i.State == status.StateRunning && i.MACs == 1 })
 	assert.NoError(t, i.Err, "that is over")
 	assert.NotNil(t, i.Port)
@@ -286,7 +288,8 @@ func TestListWhileClientsComeAndGo(t *testing.T) {
 			for range each {
 				c := r.dial(t)
 				for range frames {
-					say(t, c, i, "hello")
+					f := append([]byte{255, 255, 255, 255, 255, 255, 2, 0, 0, 0, 0, i, 0x88, 0xb5}, "hello"...)
+					_, _ = c.Write(frame.Append(nil, f)) // it may have been kicked
 				}
 				_ = c.Close()
 			}

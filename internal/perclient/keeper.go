@@ -72,7 +72,7 @@ func (c *Session) connect(ctx context.Context) {
 
 // wanted waits until the port is wanted, or returns false when the session ends before.
 func (c *Session) wanted(ctx context.Context) bool {
-	t := time.NewTimer(startDelay)
+	t := time.NewTimer(c.srv.startDelay)
 	defer t.Stop()
 	select {
 	case <-ctx.Done():

@@ -61,7 +61,7 @@ func TestPeerOfAStreamClient(t *testing.T) {
 	require.Eventually(t, func() bool {
 		list := r.Users()
 		return len(list) == 1 && list[0].UID == me && list[0].Clients == 1 && list[0].FramesToNet == 1
-	}, 10*time.Second, time.Millisecond, "frames of a client that is there count")
+	}, 20*time.Second, time.Millisecond, "frames of a client that is there count")
 	require.NoError(t, c.Close())
 	require.Eventually(t, func() bool { return r.Users()[0].Clients == 0 }, 20*time.Second, time.Millisecond)
 	r.shutdown() // the log is complete

@@ -86,6 +86,8 @@ type Server struct {
 	gone   Totals // under mu; its Ports' maps are copied before mu is let go
 	guests guests
 
+	startDelay time.Duration // the constant, but in some tests
+
 	recalled bool // what another program counted was taken over; under mu
 }
 
@@ -101,6 +103,8 @@ func NewServer(o Options) *Server {
 		last:     make(chan struct{}, maxLast),
 		sessions: map[*Session]struct{}{},
 		network:  o.Network,
+
+		startDelay: startDelay,
 	}
 }
 

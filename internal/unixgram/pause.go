@@ -21,8 +21,12 @@ type pause struct {
 	over atomic.Bool // the reader has not begun again since
 }
 
-// settleTime is how long the reader waits for sessions to run after a pause, at most.
-const settleTime = 500 * time.Millisecond
+// settleTime is how long the reader waits for sessions to run after a pause, at most. Of a step not more than settleStep counts:
+// while the process had no processor, no session could begin to run either.
+const (
+	settleTime = 500 * time.Millisecond
+	settleStep = 2 * time.Millisecond
+)
 
 // settle waits, once after a pause, until the sessions run: what was sent meanwhile may be more than is kept for those that do
 // not yet. It is called by the reader.
@@ -33,10 +37,12 @@ func (s *Server) settle() {
 	s.mu.Lock()
 	all := s.list()
 	s.mu.Unlock()
-	until := time.Now().Add(settleTime)
+	left := settleTime
 	for _, c := range all {
-		for !c.served() && time.Now().Before(until) && !s.stopping.Load() && !s.pause.on.Load() {
+		for !c.served() && left > 0 && !s.stopping.Load() && !s.pause.on.Load() {
+			began := time.Now()
 			time.Sleep(100 * time.Microsecond)
+			left -= min(time.Since(began), settleStep)
 		}
 	}
 }

@@ -171,14 +171,21 @@ func (l *lab) upgrade() *lab {
 // hasNothingLeft checks that no descriptor is left when the test is over, in whichever image.
 func hasNothingLeft(t *testing.T) {
 	t.Helper()
-	count := func() int {
+	open := func() (list []string) {
 		d, err := os.ReadDir("/dev/fd")
 		require.NoError(t, err)
-		return len(d)
+		for _, e := range d {
+			to, _ := os.Readlink("/dev/fd/" + e.Name()) // empty on macOS
+			list = append(list, e.Name()+" "+to)
+		}
+		return list
 	}
-	before := count()
+	before := open()
 	t.Cleanup(func() {
-		assert.Eventually(t, func() bool { return count() <= before }, patience, 10*time.Millisecond, "descriptors are left")
+		if !assert.Eventually(t, func() bool { return len(open()) <= len(before) }, patience, 10*time.Millisecond, "descriptors are left") {
+			t.Logf("before: %q", before)
+			t.Logf("now: %q", open())
+		}
 	})
 }
 
@@ -242,7 +249,7 @@ func TestUpgradeUnderLoad(t *testing.T) {
 		p := &load{peer: l.either("c"+strconv.Itoa(i), connected), got: map[uint32]bool{}, done: make(chan struct{})}
 		p.send(testFrame(ethernetLen, 0))
 		p.sent.Store(1)
-		l.session(p.path)
+		l.session(p.path).waitFrames(t, 1) // until it runs: before that only some frames are kept
 		loads = append(loads, p)
 		go func() {
 			defer close(p.done)
