@@ -69,7 +69,7 @@ func (r *runningDatagram) wait(t *testing.T) error {
 	select {
 	case <-r.done:
 		return r.err
-	case <-time.After(10 * time.Second):
+	case <-time.After(20 * time.Second):
 		require.Fail(t, "Run did not return")
 		return nil
 	}
@@ -160,7 +160,7 @@ func TestDatagramBadInput(t *testing.T) {
 			require.Eventually(t, func() bool {
 				got := r.got()
 				return len(got) > 0 && got[len(got)-1] == "still here"
-			}, 5*time.Second, time.Millisecond)
+			}, 20*time.Second, time.Millisecond)
 			c.want.ToNetFrames++
 			c.want.ToNetBytes += uint64(len(frameOf("still here")))
 			assert.Equal(t, c.want, r.Stats())
@@ -184,7 +184,7 @@ func TestDatagramLongFrames(t *testing.T) {
 	require.Eventually(t, func() bool {
 		lens = append(lens, received(t, client)...)
 		return len(lens) > 1 && lens[len(lens)-1] == 70
-	}, 5*time.Second, time.Millisecond)
+	}, 20*time.Second, time.Millisecond)
 	assert.Equal(t, uint64(1), r.Stats().DropOversize)
 }
 
@@ -235,7 +235,7 @@ func TestDatagramDeafClient(t *testing.T) {
 	for i := range 10_000 {
 		r.Deliver(numbered(i, 1, 1514))
 	}
-	assert.Less(t, time.Since(began), 5*time.Second)
+	assert.Less(t, time.Since(began), 20*time.Second, "whoever waits for it waits for ever")
 	st := r.Stats()
 	assert.LessOrEqual(t, st.Queued, smallQueue)
 	assert.NotZero(t, st.DropQueueFull)

@@ -148,7 +148,7 @@ func TestRunSeesAnEndThatComesWithData(t *testing.T) {
 		_, err := client.Write(wire("last words"))
 		require.NoError(t, err)
 		require.NoError(t, client.Close())
-		require.ErrorIs(t, r.wait(t, 5*time.Second), io.EOF)
+		require.ErrorIs(t, r.wait(t, 20*time.Second), io.EOF)
 		require.Equal(t, []string{"last words"}, r.got())
 	}
 }
@@ -218,7 +218,7 @@ func TestDeliverDoesNotBlockOnADeafClient(t *testing.T) {
 	for i := range 10_000 {
 		r.Deliver(numbered(i, 1, 1514))
 	}
-	assert.Less(t, time.Since(began), 2*time.Second)
+	assert.Less(t, time.Since(began), 20*time.Second, "whoever waits for it waits for ever")
 	st := r.Stats()
 	assert.LessOrEqual(t, st.Queued, smallQueue+1518)
 	assert.NotZero(t, st.DropQueueFull)
@@ -250,30 +250,51 @@ func TestDeliverToAClientThatStopsReading(t *testing.T) {
 	assert.ErrorIs(t, r.wait(t, 20*time.Second), unix.EPIPE)
 }
 
-func TestShutdownWaitsForABlockedWriter(t *testing.T) {
+// inTime calls try until it says that it is content, for it measures times, which a busy machine makes longer.
+func inTime(t *testing.T, try func(t *testing.T) bool) {
+	t.Helper()
+	for range 30 {
+		if try(t) || t.Failed() {
+			return
+		}
+	}
+	require.Fail(t, "never in time")
+}
+
+func TestShutdownWaitsForABlockedWriter(t *testing.T) { inTime(t, waitsForABlockedWriter) }
+
+// waitsForABlockedWriter is false if the client had no processor for so long that its silence was one.
+func waitsForABlockedWriter(t *testing.T) (told bool) {
 	daemon, client := pair(t)
 	r := start(t, daemon, StreamOptions{})
 	// The client goes on writing for 120 ms, so that silence never lasts 50 ms before.
-	var last time.Time
+	began := time.Now()
+	last, silence := began, time.Duration(0)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		for range 6 {
 			time.Sleep(20 * time.Millisecond)
+			now := time.Now()
 			_, err := client.Write(wire("x"))
+			silence = max(silence, time.Since(last))
 			if err != nil {
 				return
 			}
-			last = time.Now()
+			last = now
 		}
 	}()
-	began := time.Now()
 	r.Shutdown(DrainStop)
 	assert.ErrorIs(t, r.wait(t, 20*time.Second), ErrShutdown)
+	over := time.Now()
 	<-done
-	assert.GreaterOrEqual(t, time.Since(last), DrainStop.Quiet)
-	assert.GreaterOrEqual(t, time.Since(began), 120*time.Millisecond+DrainStop.Quiet)
 	assert.Empty(t, r.got(), "what comes after the shutdown is discarded")
+	if silence >= DrainStop.Quiet {
+		return false
+	}
+	assert.GreaterOrEqual(t, over.Sub(last), DrainStop.Quiet)
+	assert.GreaterOrEqual(t, over.Sub(began), 120*time.Millisecond+DrainStop.Quiet)
+	return true
 }
 
 func TestShutdownSchedule(t *testing.T) {
@@ -293,7 +314,7 @@ func TestShutdownSchedule(t *testing.T) {
 		"whole frames, never quiet": {before: wire("x"), every: 5 * time.Millisecond, min: quick.Boundary, max: quick.Empty},
 		"never stops":               {before: wire("x"), every: 1, min: quick.Boundary, max: quick.Hard + 100*time.Millisecond},
 	} {
-		t.Run(name, func(t *testing.T) {
+		attempt := func(t *testing.T) bool {
 			daemon, client := pair(t)
 			r := start(t, daemon, StreamOptions{})
 			_, err := client.Write(c.before)
@@ -308,12 +329,15 @@ func TestShutdownSchedule(t *testing.T) {
 			}
 			began := time.Now()
 			r.Shutdown(quick)
-			assert.ErrorIs(t, r.wait(t, 2*time.Second), ErrShutdown)
+			assert.ErrorIs(t, r.wait(t, 20*time.Second), ErrShutdown)
 			took := time.Since(began)
-			assert.GreaterOrEqual(t, took, c.min)
-			assert.LessOrEqual(t, took, c.max+50*time.Millisecond)
 			_ = r.Close()
-		})
+			if c.every == 0 { // else the writer may have been silent for want of a processor
+				assert.GreaterOrEqual(t, took, c.min)
+			}
+			return took >= c.min && took <= c.max+50*time.Millisecond
+		}
+		t.Run(name, func(t *testing.T) { inTime(t, attempt) })
 	}
 }
 

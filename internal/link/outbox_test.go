@@ -114,7 +114,7 @@ func settled(t *testing.T, o *Outbox) {
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		return !o.busy
-	}, 10*time.Second, time.Millisecond)
+	}, 20*time.Second, time.Millisecond)
 }
 
 func count(from, n int) (list []uint64) {
@@ -142,7 +142,7 @@ func TestOutboxKeepsOrder(t *testing.T) {
 		turn++
 		return min(want, turn*7%11)
 	}}
-	o, _ := newOutbox(t, p, 0)
+	o, _ := newOutbox(t, p, 64<<20) // all of it, should the drainer have no processor
 	for i := range batches {
 		o.Deliver(numbered(i*frames, frames, 60+i%1400))
 		if i%50 == 0 {
@@ -349,7 +349,7 @@ func TestOutboxOfABlockingPipe(t *testing.T) {
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		return o.closed
-	}, 10*time.Second, time.Millisecond)
+	}, 20*time.Second, time.Millisecond)
 	close(release) // as shutting the socket down does
 	<-closed
 	assert.Less(t, len(p.numbers()), 60, "no second chunk")

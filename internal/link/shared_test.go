@@ -75,7 +75,7 @@ func (l *sharedLink) end(t *testing.T) time.Duration {
 	select {
 	case err := <-closed:
 		require.NoError(t, err)
-	case <-time.After(10 * time.Second):
+	case <-time.After(30 * time.Second):
 		require.Fail(t, "Close hangs")
 	}
 	return time.Since(began)
@@ -124,14 +124,14 @@ func TestSharedDeafClient(t *testing.T) {
 		}()
 		select {
 		case <-delivered:
-		case <-time.After(10 * time.Second):
+		case <-time.After(30 * time.Second):
 			require.Fail(t, "Deliver waits for the client")
 		}
 		st := l.Stats()
 		assert.NotZero(t, st.DropQueueFull)
 		assert.Equal(t, uint64(2000), st.DropQueueFull+st.ToClientFrames)
 		assert.False(t, l.Gone(), "asking waits for nothing")
-		assert.Less(t, l.end(t), 5*time.Second)
+		assert.Less(t, l.end(t), 20*time.Second)
 		assert.ErrorIs(t, l.err, ErrShutdown)
 	})
 }
@@ -166,7 +166,7 @@ func TestSharedFlagsWhileServed(t *testing.T) {
 		}
 		require.Eventually(t, func() bool { return l.Stats().ToNetFrames == total }, 20*time.Second, time.Millisecond)
 		l.block()
-		assert.Less(t, l.end(t), 5*time.Second)
+		assert.Less(t, l.end(t), 20*time.Second)
 		close(stop)
 		_ = l.client.Close()
 		wg.Wait()
@@ -177,7 +177,7 @@ func TestSharedFlagsWhileServed(t *testing.T) {
 func TestSharedDrain(t *testing.T) {
 	eachShared(t, func(t *testing.T, l *sharedLink) {
 		l.block()
-		assert.Less(t, l.end(t), 5*time.Second)
+		assert.Less(t, l.end(t), 20*time.Second)
 		assert.ErrorIs(t, l.err, ErrShutdown)
 	})
 }
@@ -191,7 +191,7 @@ func TestSharedTimeouts(t *testing.T) {
 		}
 		l.Deliver(numbered(0, 2000, 1514))
 		assert.NotZero(t, l.Stats().DropQueueFull)
-		assert.Less(t, l.end(t), 5*time.Second)
+		assert.Less(t, l.end(t), 20*time.Second)
 	})
 }
 
@@ -203,7 +203,7 @@ func TestSharedShutDown(t *testing.T) {
 		l.Deliver(numbered(0, 1, 100))
 		select {
 		case <-l.done:
-		case <-time.After(10 * time.Second):
+		case <-time.After(30 * time.Second):
 			require.Fail(t, "Run did not return")
 		}
 		assert.NotErrorIs(t, l.err, ErrShutdown)
@@ -214,7 +214,7 @@ func TestSharedShutDown(t *testing.T) {
 func TestSharedCloseEndsTheConnection(t *testing.T) {
 	eachShared(t, func(t *testing.T, l *sharedLink) {
 		l.end(t)
-		require.NoError(t, l.client.SetDeadline(time.Now().Add(10*time.Second)))
+		require.NoError(t, l.client.SetDeadline(time.Now().Add(time.Minute)))
 		var err error
 		if _, isDatagram := l.Link.(*Datagram); isDatagram {
 			_, err = l.client.Write(frameOf("anybody there?"))
@@ -282,7 +282,7 @@ func TestSharedClientsDoNotStallOthers(t *testing.T) {
 				healthy.Deliver(numbered(i, 1, 100))
 			}
 		}()
-		require.NoError(t, client.SetReadDeadline(time.Now().Add(10*time.Second)))
+		require.NoError(t, client.SetReadDeadline(time.Now().Add(time.Minute)))
 		_, err = io.ReadFull(client, make([]byte, total*(frame.PrefixLen+100)))
 		assert.NoError(t, err)
 	})
@@ -301,7 +301,7 @@ func TestStreamThatLeavesWritesToTheDrainer(t *testing.T) {
 		}
 	}()
 	data := make([]byte, total*(frame.PrefixLen+200))
-	require.NoError(t, client.SetReadDeadline(time.Now().Add(10*time.Second)))
+	require.NoError(t, client.SetReadDeadline(time.Now().Add(time.Minute)))
 	_, err = io.ReadFull(client, data)
 	require.NoError(t, err)
 	for i := range total {
