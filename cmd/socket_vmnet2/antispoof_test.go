@@ -8,7 +8,6 @@ import (
 	"encoding/binary"
 	"net"
 	"net/netip"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -349,8 +348,8 @@ func TestAddressesOverAnUpgrade(t *testing.T) {
 	}
 	assert.Empty(t, try())
 	for range 3 {
-		out, err := exec.CommandContext(t.Context(), filepath.Join(binaries, "socket_vmnet2"), "upgrade", p.sock).CombinedOutput()
-		require.NoError(t, err, "%s", out)
+		_, stderr, err := p.upgrade(t)
+		require.NoError(t, err, stderr)
 		introduce(t, witness, forger)
 		assert.Empty(t, try())
 		ping()

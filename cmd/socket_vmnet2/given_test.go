@@ -368,9 +368,8 @@ func TestUpgradeOfGivenSocket(t *testing.T) {
 	hears("READY=1\n")
 	tk := p.talkers(t)
 	for range 2 {
-		cmd := exec.CommandContext(t.Context(), filepath.Join(binaries, "socket_vmnet2"), "upgrade", m.sock)
-		out, err := cmd.CombinedOutput()
-		require.NoError(t, err, "%s", out)
+		_, stderr, err := p.upgrade(t)
+		require.NoError(t, err, stderr)
 		hears("RELOADING=1\nMONOTONIC_USEC=")
 		hears("READY=1\n")
 		tk.check("the same connections")

@@ -75,10 +75,10 @@ func TestWatchUpgrade(t *testing.T) {
 	p := start(t)
 	w := watching(t, p)
 	w.shows(t, "\nhealth: ", 2)
-	code, _, stderr := call("upgrade", p.sock)
-	require.Zero(t, code, stderr)
+	_, stderr, err := p.upgrade(t)
+	require.NoError(t, err, stderr)
 	w.shows(t, "upgraded in place once", 2)
-	code, _ = w.signal(t, os.Interrupt)
+	code, _ := w.signal(t, os.Interrupt)
 	assert.Zero(t, code)
 }
 

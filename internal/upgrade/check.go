@@ -26,8 +26,11 @@ const (
 	CheckArgument = "--upgrade-check"
 	// checkName is the name under which the program is called for that: the new one, which has options of its own.
 	checkName = "socket_vmnet2"
-	// CheckTime is how long that may take. The daemon serves meanwhile, and the host may be busy.
-	CheckTime = 10 * time.Second
+	// CheckTime is how long that may take.
+	CheckTime = 2 * time.Second
+	// checkTries is how often a program is tried that takes longer. The first time it comes from the disk, and macOS looks at a
+	// program that was never started there before it lets it run.
+	checkTries = 2
 
 	// maxOutput of the child in bytes, for each of stdout and stderr. More is read and thrown away.
 	maxOutput = 64 << 10
@@ -68,12 +71,23 @@ type CheckOptions struct {
 }
 
 // Check runs b as a child that only checks, and returns the version it says it has. The child has a process group of its
-// own, an empty environment, no descriptors but stdin, stdout and stderr, and is killed when the time is over. A *Refusal
-// says why b will not do.
+// own, an empty environment, no descriptors but stdin, stdout and stderr, and is killed when the time is over; then it has a
+// second try. A *Refusal says why b will not do.
 func Check(ctx context.Context, b *Binary, o CheckOptions) (version string, err error) {
 	if o.Time == 0 {
 		o.Time = CheckTime
 	}
+	for range checkTries {
+		version, err = check(ctx, b, o)
+		if r, ok := errors.AsType[*Refusal](err); !ok || r.Code != CodeSlow {
+			break
+		}
+	}
+	return version, err
+}
+
+// check tries once.
+func check(ctx context.Context, b *Binary, o CheckOptions) (version string, err error) {
 	nonce := rand.Text()
 	in, err := json.Marshal(question{Manifest: handoff.Version, Nonce: nonce, Argv: o.Argv, POSIXLY: o.POSIXLY, State: o.State})
 	if err != nil {
@@ -93,7 +107,7 @@ func Check(ctx context.Context, b *Binary, o CheckOptions) (version string, err 
 	case ctx.Err() != nil:
 		return "", refusef(CodeStopping, "the daemon is being stopped: %w", ctx.Err())
 	case limited.Err() != nil:
-		return "", refusef(CodeSlow, "the new program %s did not answer within %v%s", b.Path, o.Time, stderr.quote())
+		return "", refusef(CodeSlow, "the new program %s did not answer within %v, twice%s", b.Path, o.Time, stderr.quote())
 	case err != nil:
 		return "", refusef(CodeCheck, "the new program %s refuses to take over, or cannot: %w%s", b.Path, err, stderr.quote())
 	}

@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 
 // behaviour is what newProgram reads beside itself: its environment is empty.
 type behaviour struct {
-	Crash, Hang, Orphan, Silent, Flood, Wrong, Exit1, Echo bool
+	Crash, Hang, HangOnce, Orphan, Silent, Flood, Wrong, Exit1, Echo bool
 
 	State string // the only content it can read
 	Argv  string // what it does not understand
@@ -58,7 +58,7 @@ func newProgram() int {
 	switch {
 	case b.Crash:
 		panic("it crashes\x1b[31m\n\tbadly")
-	case b.Hang:
+	case b.HangOnce && os.Mkdir(self+".hung", 0o700) == nil, b.Hang:
 		fmt.Fprintln(os.Stderr, "hanging")
 		time.Sleep(time.Hour)
 	case b.Silent:
@@ -199,7 +199,8 @@ func TestCheck(t *testing.T) {
 		{"echo", behaviour{Echo: true}, CheckOptions{}, CodeCheck, "is not a program that can take over"},
 		{"flood", behaviour{Flood: true}, CheckOptions{}, CodeCheck, "is not a program that can take over"},
 		{"good answer, bad end", behaviour{Exit1: true}, CheckOptions{}, CodeCheck, "after all not"},
-		{"hangs", behaviour{Hang: true}, CheckOptions{Time: 300 * time.Millisecond}, CodeSlow, "did not answer within 300ms"},
+		{"hangs once", behaviour{HangOnce: true}, CheckOptions{Time: patience / 4}, "", ""},
+		{"hangs", behaviour{Hang: true}, CheckOptions{Time: 300 * time.Millisecond}, CodeSlow, "did not answer within 300ms, twice"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			bin := program(t, c.is)
