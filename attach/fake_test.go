@@ -18,7 +18,7 @@ import (
 )
 
 // patience is how long a test waits for what must happen.
-const patience = 10 * time.Second
+const patience = 30 * time.Second
 
 // shortDir returns a directory with a path short enough for a socket on each system.
 func shortDir(t testing.TB) string {

@@ -37,7 +37,7 @@ func datagramGuest(t *testing.T) (*Guest, *net.UnixConn) {
 	ends := socketPair(t)
 	l, err := DatagramLink(ends[0])
 	require.NoError(t, err)
-	return plug(t, l, Options{Name: "a", Timeout: time.Second}), ends[1]
+	return plug(t, l, Options{Name: "a", Timeout: patience}), ends[1]
 }
 
 // datagramPair makes two guests whose datagram sockets are joined, without a daemon.
@@ -46,14 +46,14 @@ func datagramPair(t *testing.T) (a, b *Guest) {
 	a, conn := datagramGuest(t)
 	l, err := DatagramLink(conn)
 	require.NoError(t, err)
-	return a, plug(t, l, Options{Name: "b", Timeout: time.Second})
+	return a, plug(t, l, Options{Name: "b", Timeout: patience})
 }
 
 func path(t *testing.T, o PathOptions) *Guest {
 	t.Helper()
 	l, err := PathLink(t.Context(), o)
 	require.NoError(t, err)
-	return plug(t, l, Options{Name: filepath.Base(o.Local), Timeout: time.Second})
+	return plug(t, l, Options{Name: filepath.Base(o.Local), Timeout: patience})
 }
 
 // shortDir is a directory whose paths fit into the address of a socket on every system.
@@ -90,7 +90,7 @@ func TestBadDatagrams(t *testing.T) {
 	for _, n := range []int{14, MaxDatagramLen} {
 		_, err := conn.Write(make([]byte, n))
 		require.NoError(t, err)
-		f, err := l.Next(time.Second)
+		f, err := l.Next(patience)
 		require.NoError(t, err)
 		assert.Len(t, f, n)
 	}
@@ -111,7 +111,7 @@ func TestForeignDatagram(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, c.Close())
 		if name == "" || name == server {
-			_, err = l.Next(time.Second)
+			_, err = l.Next(patience)
 			require.NoError(t, err)
 		}
 	}
@@ -206,7 +206,7 @@ func TestFullReceiver(t *testing.T) {
 		}()
 	}
 	time.Sleep(20 * time.Millisecond) // both are stuck now
-	require.NoError(t, s.SetReadDeadline(time.Now().Add(5*time.Second)))
+	require.NoError(t, s.SetReadDeadline(time.Now().Add(patience)))
 	for i := range 2 * count {
 		_, err := s.Read(make([]byte, 2000))
 		require.NoError(t, err, "datagram %d", i)

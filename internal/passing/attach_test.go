@@ -181,8 +181,7 @@ func TestHalfSent(t *testing.T) {
 			r := newRig(t, func(r *rig) { r.times.request = 50 * time.Millisecond })
 			for _, door := range []string{"attach", "adopt"} {
 				c := r.dial(t, door)
-				_, err := io.WriteString(c, sent)
-				require.NoError(t, err)
+				_, _ = io.WriteString(c, sent) // which may have been too slow already
 				_, reply := readReply(t, c)
 				require.NotNil(t, reply.Error)
 				assert.Equal(t, proto.BadRequest, reply.Error.Code)
@@ -365,7 +364,13 @@ func TestSlowOnesHoldNobodyUp(t *testing.T) {
 		require.NoError(t, err)
 	}
 	// It waits for its turn: until the first ones are too slow, and for the late time of those in front of it.
-	a := r.attach(t, proto.Request{})
+	var a *client.Attached
+	require.Eventually(t, func() (served bool) { // it is too slow itself where it has no processor for so long
+		var err error
+		a, err = client.Attach(t.Context(), r.dir, proto.Request{})
+		return err == nil
+	}, patience, time.Millisecond)
+	defer func() { _ = a.Close() }()
 	exchange(t, a.File, proto.Datagram)
 }
 

@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 }
 
 // patience is how long something may take on a busy machine.
-const patience = 10 * time.Second
+const patience = 30 * time.Second
 
 var (
 	testMAC  = net.HardwareAddr{0x52, 0x54, 0, 0x12, 0x34, 0x56}
