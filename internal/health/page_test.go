@@ -10,6 +10,7 @@ import (
 	"go/token"
 	"maps"
 	"os"
+	"os/exec"
 	"regexp"
 	"slices"
 	"strconv"
@@ -48,10 +49,18 @@ func codes(t *testing.T) (list []string) {
 	return list
 }
 
-// TestEveryCode is behind the tests of the rules: every code that there is was produced by one of them, and the page shows it.
+// inOrder is in the environment of a process that runs all tests of the package once, in their order.
+const inOrder = "SOCKET_VMNET2_HEALTH_IN_ORDER"
+
+// TestEveryCode is behind the tests of the rules: every code that there is was produced by one of them, and the page shows it. So
+// that this holds whatever is run, and in which order, it has all of them run by a process of its own.
 func TestEveryCode(t *testing.T) {
-	if len(produced) == 0 {
-		return // it runs alone
+	if os.Getenv(inOrder) == "" {
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-update="+strconv.FormatBool(*update))
+		cmd.Env = append(os.Environ(), inOrder+"=1")
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		return
 	}
 	assert.ElementsMatch(t, codes(t), slices.Collect(maps.Keys(produced)))
 	b, err := os.ReadFile(page)

@@ -89,3 +89,13 @@ func (c *Session) closeGuard() {
 		c.guard.Close()
 	}
 }
+
+// giveUpGuard is closeGuard for a session that panicked, perhaps in its guard.
+func (c *Session) giveUpGuard() {
+	defer func() {
+		if r := recover(); r != nil {
+			_ = c.panicked("giving up what the guard holds", r)
+		}
+	}()
+	c.closeGuard()
+}

@@ -4,16 +4,20 @@ package perclient
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/bridge"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
 // fakeGuard keeps back each frame that says so.
@@ -120,5 +124,45 @@ func TestGuardOfOneThatLeftInAnUpgrade(t *testing.T) {
 	r.shutdown()
 	require.Len(t, asked, 1)
 	assert.EqualValues(t, 7, <-asked, "by the number that it is kept by")
+	assert.Equal(t, 1, g.closed)
+}
+
+// panicky panics once, in the place of a record, when it is armed.
+type panicky struct {
+	slog.Handler
+	armed *atomic.Bool
+}
+
+func (h panicky) Handle(ctx context.Context, r slog.Record) error {
+	if h.armed.CompareAndSwap(true, false) {
+		panic("no log")
+	}
+	return h.Handler.Handle(ctx, r)
+}
+
+func (h panicky) WithAttrs(list []slog.Attr) slog.Handler {
+	return panicky{h.Handler.WithAttrs(list), h.armed}
+}
+
+// TestGuardOfOneWhoseEndPanics: its guard is closed all the same, so that its guest may come back.
+func TestGuardOfOneWhoseEndPanics(t *testing.T) {
+	var g fakeGuard
+	var armed atomic.Bool
+	log := slog.New(panicky{slog.NewTextHandler(t.Output(), nil), &armed})
+	s := NewServer(Options{
+		Network: &network{Bridge: bridge.New(bridge.Options{})}, Log: log,
+		Guard: func(uint64, Client, *slog.Logger) Guard { return &g },
+	})
+	l := newFakeLink()
+	_, err := s.Restore(l, Client{}, Saved{ID: 7})
+	require.NoError(t, err)
+	s.Restored()
+	eventually(t, func() bool { return s.List()[0].State == status.StateRunning })
+	armed.Store(true)
+	l.end(io.EOF)
+	eventually(t, func() bool { return s.Clients() == 0 })
+	s.Stop()
+	s.Wait(within(t))
+	assert.False(t, armed.Load())
 	assert.Equal(t, 1, g.closed)
 }

@@ -153,6 +153,7 @@ func (c *Session) abandon(r any, removed bool) {
 	c.keeping.Wait()
 	_ = c.link.Close()
 	c.part()
+	c.giveUpGuard()
 	if !removed {
 		c.srv.remove(c, Info{Peer: c.client.Peer})
 	}
