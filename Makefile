@@ -110,6 +110,16 @@ diagnose:
 	test/e2e/setup.sh all
 	$(GO) run ./test/diagnose
 
+# The loader that runs programs for macOS on Linux: test/machrun/README.md. It needs a C compiler.
+MACHRUN = build/machrun/machrun
+
+.PHONY: machrun
+machrun: $(MACHRUN)
+
+$(MACHRUN): $(wildcard test/machrun/csrc/*.[ch])
+	mkdir -p build/machrun
+	gcc -std=gnu2x -O1 -g -Wall -Wextra -rdynamic -o $@ $(filter %.c,$^) -ldl -lpthread
+
 # What needs no running program: formatting, linting, and the macOS build, which must not need cgo.
 .PHONY: check
 check: lint $(if $(wildcard docs/performance/README.md docs/performance/raw/*.json),report.check)

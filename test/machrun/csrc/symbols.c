@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// What the program may call: the shims by the names that they have in libSystem.
+#include "darwin.h"
+#include <grp.h>
+#include <poll.h>
+#include <stdlib.h>
+
+#define SHIMS(X) \
+	X(read) X(write) X(open) X(openat) X(close) X(dup) X(dup2) X(pread) X(pwrite) X(readv) X(writev) X(lseek) X(fsync) X(ftruncate) \
+	X(truncate) X(flock) X(pipe) X(poll) X(fcntl) X(ioctl) X(stat) X(lstat) X(fstat) X(fstatat) X(access) X(faccessat) X(chmod) \
+	X(fchmod) X(fchmodat) X(chown) X(lchown) X(fchown) X(fchownat) X(link) X(linkat) X(symlink) X(symlinkat) X(readlink) \
+	X(readlinkat) X(mkdir) X(mkdirat) X(mkfifo) X(rmdir) X(unlink) X(unlinkat) X(rename) X(renameat) X(chdir) X(fchdir) X(chroot) \
+	X(getcwd) X(umask) X(utimensat) X(fdopendir) X(closedir) X(readdir_r) X(mmap) X(munmap) X(mprotect) X(mlock) X(madvise) \
+	X(mach_absolute_time) X(mach_timebase_info) X(clock_gettime) X(nanosleep) X(usleep) X(getpid) X(getppid) X(getuid) X(geteuid) \
+	X(getgid) X(getegid) X(setuid) X(setgid) X(setsid) X(setpgid) X(getpgid) X(getpgrp) X(getgroups) X(setgroups) X(getgrouplist) \
+	X(issetugid) X(getpwnam_r) X(getpwuid_r) X(getgrnam_r) X(getgrgid_r) X(getrlimit) X(setrlimit) X(getrusage) X(sysconf) \
+	X(sysctl) X(sysctlbyname) X(arc4random_buf) X(fork) X(_exit) X(abort) X(ptrace) X(execve) X(wait4) X(setenv) X(unsetenv) \
+	X(socket) X(socketpair) X(bind) X(connect) X(listen) X(accept) X(getsockname) X(getpeername) X(shutdown) X(sendto) X(recvfrom) \
+	X(sendmsg) X(recvmsg) X(sendmsg_x) X(recvmsg_x) X(getsockopt) X(setsockopt) X(sendfile) X(getaddrinfo) X(freeaddrinfo) \
+	X(gai_strerror) X(kqueue) X(kevent) X(sigaction) X(sigaltstack) X(sigfillset) X(pthread_sigmask) X(kill) X(raise) \
+	X(pthread_attr_init) X(pthread_attr_getstacksize) X(pthread_attr_setstacksize) X(pthread_attr_setdetachstate) X(pthread_create) \
+	X(pthread_detach) X(pthread_self) X(pthread_get_stacksize_np) X(pthread_kill) X(pthread_setspecific) X(pthread_mutex_init) \
+	X(pthread_mutex_lock) X(pthread_mutex_unlock) X(pthread_cond_init) X(pthread_cond_wait) X(pthread_cond_timedwait_relative_np) \
+	X(pthread_cond_signal) X(pthread_cond_broadcast) X(dlopen) X(dlsym) X(dlerror) X(dlclose)
+
+#define DECLARE(name) extern char s_##name[];
+SHIMS(DECLARE)
+
+// What libSystem has and nobody needs here.
+static long zero(void) { return 0; }
+static long no_job(void) { return D_ESRCH; }
+
+static const struct { const char *name; void *address; } table[] = {
+#define ROW(name) {#name, s_##name},
+	SHIMS(ROW)
+	{"stat64", s_stat}, {"lstat64", s_lstat}, {"fstat64", s_fstat}, {"fstatat64", s_fstatat}, {"__error", darwin_error},
+	{"malloc", malloc}, {"free", free}, {"calloc", calloc}, {"notify_is_valid_token", zero}, {"xpc_date_create_from_current", zero},
+	{"launch_activate_socket", no_job}, {"exit", s__exit},
+};
+
+// shim finds a function by its name in C; variants of it, behind a dollar sign, are the same here.
+void *shim(const char *name) {
+	size_t n = strcspn(name, "$");
+	for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+		if (strlen(table[i].name) == n && memcmp(table[i].name, name, n) == 0)
+			return table[i].address;
+	return NULL;
+}
