@@ -9,6 +9,7 @@
 #   make demo    three real QEMU guests on the daemon: leases, ping, names, HTTP (on Debian as root it installs what it needs)
 #   make test    every test; what CI runs
 #   make soak    every kind of client, good and hostile, for minutes to hours, through restarts and upgrades
+#   make mac     on a Mac: all that only a Mac can tell, and an archive of what it told
 #   make fuzz    every fuzz target for a while
 #   make bench   speed and memory against a floor and against the old design, in one run
 #   make report  the pages and plots of docs/performance, from the raw rounds that are there
@@ -119,6 +120,12 @@ machrun: $(MACHRUN)
 $(MACHRUN): $(wildcard test/machrun/csrc/*.[ch])
 	mkdir -p build/machrun
 	gcc -std=gnu2x -O1 -g -Wall -Wextra -rdynamic -o $@ $(filter %.c,$^) -ldl -lpthread
+
+# Everything that only a Mac can tell, for a person who has one: about 15 minutes, and an archive of results to send. On Linux the
+# same steps run under machrun.
+.PHONY: mac
+mac: $(if $(filter Linux,$(shell uname -s)),machrun)
+	GO='$(GO)' test/mac/run.sh $(STEPS)
 
 # What needs no running program: formatting, linting, and the macOS build, which must not need cgo.
 .PHONY: check
