@@ -109,7 +109,7 @@ var imports = map[string][]string{
 	"cmd/socket_vmnet_client": {"internal/compat/errtext"},
 	"cmd/vmnet-helper":        {"internal/compat", "internal/passing/client", "internal/passing/proto"},
 
-	"test/bench":     {"test/bench/rig", "test/rounds", "test/vmnetsim"},
+	"test/bench":     {"test/bench/rig", "test/machrun", "test/rounds", "test/vmnetsim"},
 	"test/bench/rig": {"internal/frame", "internal/passing/client", "internal/passing/proto", "test/rounds", "test/vmnetsim"},
 	"test/bench/vmnetcalls": {
 		"internal/frame", "internal/vmnet/api", "internal/vmnet/ffi", "internal/vmnet/pkt", "internal/vnet",

@@ -44,6 +44,7 @@ const (
 	Daemon      = "daemon"       // with the embedded network
 	DaemonVmnet = "daemon-vmnet" // with interfaces of the simulated vmnet.framework
 	DaemonLocal = "daemon-local" // the same with --local-switching=on
+	DaemonMac   = "daemon-mac"   // the program for macOS under test/machrun, with interfaces of the simulated vmnet.framework
 	VmnetC      = "vmnet-c"      // a C program on the simulated vmnet.framework
 	Floor       = "floor"        // C: the least a bridge has to do
 	Blind       = "blind"        // C: a copy from one client to the other, unread
