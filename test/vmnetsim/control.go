@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"time"
 	"unsafe"
+
+	"github.com/socket-vmnet2/socket_vmnet2/test/cbuild"
 )
 
 // Forever as the second value of Set lets a fault apply to every call.
@@ -24,7 +26,7 @@ const Forever = math.MaxInt64
 // The layout of control.h. Values are 64 bits in the machine's order, and atomic.
 const (
 	magic       = "vmnetsim-control"
-	version     = 1
+	version     = 2
 	headerSize  = 4096
 	recordSize  = 128
 	recordName  = 96
@@ -33,9 +35,10 @@ const (
 	ruleSize    = 64
 	launchSize  = 64
 	launchName  = 56
+	leaseSize   = 128
 	lockByte    = 1 << 30
 
-	processes, owners, rules, launches = 64, 64, 256, 16
+	processes, owners, rules, launches, leases = 64, 64, 256, 16, 512
 )
 
 // A Control is the mapped control file of one or more simulators. Its methods may be called from several goroutines.
@@ -66,10 +69,10 @@ func Open(dir string) (*Control, error) {
 
 // locked calls f with the owners' lock, which excludes other processes.
 func (c *Control) locked(f func() error) error {
-	if err := flock(c.f, syscall.LOCK_EX); err != nil {
+	if err := cbuild.Flock(c.f, syscall.LOCK_EX); err != nil {
 		return err
 	}
-	return errors.Join(f(), flock(c.f, syscall.LOCK_UN))
+	return errors.Join(f(), cbuild.Flock(c.f, syscall.LOCK_UN))
 }
 
 func (c *Control) mapFile() error {
@@ -102,7 +105,7 @@ func (c *Control) mapFile() error {
 // index reads the sections and the names of the switches.
 func (c *Control) index() {
 	c.sections = map[string]section{}
-	for i := range 8 {
+	for i := range 9 {
 		b := c.mem[24+32*i:]
 		n := func(at int) int { return int(binary.NativeEndian.Uint32(b[at:])) }
 		c.sections[text(b[:16])] = section{n(16), n(20), n(24)}
