@@ -131,7 +131,7 @@ var imports = map[string][]string{
 	},
 	"test/soak/ledger":     {},
 	"test/machrun":         {"test/cbuild"},
-	"test/machrun/cmd":     {"test/machrun"},
+	"test/machrun/cmd":     {"test/machrun", "test/vmnetsim"},
 	"test/migrate":         {},
 	"test/perf":            {"test/e2e/lab", "test/perf/fakevm", "test/rounds"},
 	"test/gate":            {"test/bench/rig", "test/rounds"},

@@ -18,7 +18,7 @@ import (
 // (kqueue in place of epoll, libSystem in place of system calls) is seen in its CPU time for a frame. There is no target, since
 // the loader's own work is in the figure.
 func onMac() part {
-	const mac = rounds.DaemonMac
+	const mac = rounds.DaemonMachrun
 	unfiled := func(s setup) setup { // in the table, in no plot
 		s.series = nil
 		return s

@@ -100,5 +100,5 @@ func kinds() (all []rig.Kind) {
 // relayNames are the kinds of relays in the names of set-ups.
 var relayNames = map[string]string{
 	rounds.Daemon: "daemon", rounds.DaemonVmnet: "vmnet", rounds.Floor: "floor", rounds.Blind: "copy", rounds.Old: "old",
-	rounds.VmnetC: "vmnet-c", rounds.DaemonMac: "mac",
+	rounds.VmnetC: "vmnet-c", rounds.DaemonMachrun: "mac",
 }

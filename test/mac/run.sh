@@ -39,6 +39,10 @@ else
 	as_user() { setpriv --reuid=65534 --regid=65534 --clear-groups env HOME=/nonexistent "$@"; }
 	major=26
 	export GOOS=darwin GOARCH=amd64
+	sim=$(mktemp -d /tmp/mac.XXXXXX)
+	chmod 0777 "$sim"
+	trap 'rm -rf "$sim"' EXIT
+	export MACHRUN_VMNET=$PWD/build/machrun/libvmnetsim.so MACHRUN_VMNET_DIR=$sim
 fi
 export CGO_ENABLED=0 TMPDIR=/tmp # paths of unix sockets have 104 bytes
 
