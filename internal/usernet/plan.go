@@ -26,7 +26,7 @@ type plan struct {
 	subnet    netip.Prefix // masked
 	gateway   netip.Addr
 	broadcast netip.Addr
-	alias     netip.Addr // of the host; the zero Addr where the subnet is too small
+	alias     netip.Addr // of the host; the zero Addr without a way to its loopback, and where the subnet is too small
 	dhcpStart netip.Addr // both zero when there is no DHCP server
 	dhcpEnd   netip.Addr
 	mac       net.HardwareAddr // of the gateway
@@ -34,6 +34,7 @@ type plan struct {
 	mtu       int              // bytes, layer 3
 	nat       bool             // guests reach the outside
 	dns       bool             // the gateway has a name server
+	private   netip.AddrPort   // of the host: no TCP leads there; zero = nowhere
 }
 
 // newPlan checks the options and works out the addresses.
@@ -59,6 +60,7 @@ func newPlan(o Options) (plan, error) {
 	p := plan{
 		gateway: o.Gateway, subnet: netip.PrefixFrom(o.Gateway, o.PrefixLen).Masked(),
 		mtu: cmp.Or(o.MTU, MTU), nat: o.Mode == vnet.ModeShared && !o.DisableNAT44, dns: !o.DisableDNSProxy,
+		private: o.Private,
 	}
 	if p.mtu < minMTU || p.mtu > maxMTU {
 		return plan{}, fmt.Errorf("start embedded network: MTU %d is not from %d to %d bytes", p.mtu, minMTU, maxMTU)
@@ -67,7 +69,9 @@ func newPlan(o Options) (plan, error) {
 	if !p.canHaveGateway() {
 		return plan{}, fmt.Errorf("start embedded network: gateway %s cannot be the address of a host in %s", p.gateway, p.subnet)
 	}
-	p.setAlias()
+	if !o.DisableHostLoopback {
+		p.setAlias()
+	}
 	if err := p.setPool(o.DHCPEnd); err != nil {
 		return plan{}, err
 	}
