@@ -110,15 +110,10 @@ diagnose:
 	test/e2e/setup.sh all
 	$(GO) run ./test/diagnose
 
-# The loader that runs programs for macOS on Linux: test/machrun/README.md. It needs a C compiler.
-MACHRUN = build/machrun/machrun
-
+# The loader that runs programs for macOS on Linux, as build/machrun/machrun: test/machrun/README.md. It needs gcc.
 .PHONY: machrun
-machrun: $(MACHRUN)
-
-$(MACHRUN): $(wildcard test/machrun/csrc/*.[ch])
-	mkdir -p build/machrun
-	gcc -std=gnu2x -O1 -g -Wall -Wextra -rdynamic -o $@ $(filter %.c,$^) -ldl -lpthread
+machrun:
+	$(GO) run ./test/machrun/cmd
 
 # What needs no running program: formatting, linting, and the macOS build, which must not need cgo.
 .PHONY: check

@@ -114,6 +114,7 @@ var imports = map[string][]string{
 	"test/bench/vmnetcalls": {
 		"internal/frame", "internal/vmnet/api", "internal/vmnet/ffi", "internal/vmnet/pkt", "internal/vnet",
 	},
+	"test/cbuild":            {},
 	"test/diagnose":          {"internal/fakeguest", "internal/freenet", "internal/status", "test/e2e/lab", "test/vmnetsim"},
 	"test/e2e":               {},
 	"test/e2e/demo":          {"test/e2e/lab"},
@@ -129,6 +130,8 @@ var imports = map[string][]string{
 		"internal/fakeguest", "internal/frame", "internal/passing/client", "internal/passing/proto", "test/soak/ledger", "test/vmnetsim",
 	},
 	"test/soak/ledger":     {},
+	"test/machrun":         {"test/cbuild"},
+	"test/machrun/cmd":     {"test/machrun"},
 	"test/migrate":         {},
 	"test/perf":            {"test/e2e/lab", "test/perf/fakevm", "test/rounds"},
 	"test/gate":            {"test/bench/rig", "test/rounds"},
@@ -136,7 +139,7 @@ var imports = map[string][]string{
 	"test/perf/fakevm/cmd": {"test/perf/fakevm"},
 	"test/rounds":          {},
 	"test/reconnect":       {"test/e2e/sequence"},
-	"test/vmnetsim":        {},
+	"test/vmnetsim":        {"test/cbuild"},
 	"test/vzguest":         {"internal/passing/client", "internal/passing/proto"},
 }
 
@@ -206,7 +209,7 @@ var skips = map[string]string{
 	"internal/passing/giver_linux_test.go: TestGiverConnectsToAService": "root, to name other users",
 	"test/bench/rig/fortest.go: ForTest":                                "gcc, for the load generator and the C relays",
 	"test/formula/formula_test.go: newBrew":                             "ruby, which test/e2e/setup.sh gets",
-	"test/vmnetsim/vmnetsim.go: Library":                                "gcc, for the vmnet simulator",
+	"test/cbuild/cbuild.go: Must":                                       "gcc, for the vmnet simulator and the loader",
 	"test/e2e/capture_test.go: tshark":                                  "tshark, which test/e2e/setup.sh gets",
 	"test/e2e/fakevm/fakevm_test.go: measure":                           "root, /dev/net/tun, ip, iperf3 and gvproxy, which test/e2e/setup.sh gets",
 	"test/diagnose/diagnose_test.go: TestScenes":                        "QEMU, a guest kernel, tshark and curl, which test/e2e/setup.sh gets, for the last scene",

@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"time"
 	"unsafe"
+
+	"github.com/socket-vmnet2/socket_vmnet2/test/cbuild"
 )
 
 // Forever as the second value of Set lets a fault apply to every call.
@@ -66,10 +68,10 @@ func Open(dir string) (*Control, error) {
 
 // locked calls f with the owners' lock, which excludes other processes.
 func (c *Control) locked(f func() error) error {
-	if err := flock(c.f, syscall.LOCK_EX); err != nil {
+	if err := cbuild.Flock(c.f, syscall.LOCK_EX); err != nil {
 		return err
 	}
-	return errors.Join(f(), flock(c.f, syscall.LOCK_UN))
+	return errors.Join(f(), cbuild.Flock(c.f, syscall.LOCK_UN))
 }
 
 func (c *Control) mapFile() error {

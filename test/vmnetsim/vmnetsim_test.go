@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -21,6 +20,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+
+	"github.com/socket-vmnet2/socket_vmnet2/test/cbuild"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -45,20 +46,10 @@ func addresses(t *testing.T) string {
 	return cases(t, "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 }
 
-// command runs a program with a sanitizer. Those of gcc 12 and 13 do not cope with addresses as random as some kernels make
-// them: google/sanitizers issue 1716.
-func command(ctx context.Context, program string, args ...string) *exec.Cmd {
-	b, err := os.ReadFile("/proc/sys/vm/mmap_rnd_bits")
-	if bits, convErr := strconv.Atoi(strings.TrimSpace(string(b))); err == nil && convErr == nil && bits > 28 {
-		return exec.CommandContext(ctx, "setarch", append([]string{"-R", program}, args...)...)
-	}
-	return exec.CommandContext(ctx, program, args...)
-}
-
 func runCases(t *testing.T, program string) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	out, err := command(ctx, program).CombinedOutput()
+	out, err := cbuild.Command(ctx, program).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	assert.Greater(t, bytes.Count(out, []byte("ok ")), 50, "%s", out)
 }
@@ -85,14 +76,14 @@ func TestOldLimits(t *testing.T) {
 func TestAborts(t *testing.T) {
 	t.Parallel()
 	program := addresses(t)
-	list, err := command(t.Context(), program, "-l").Output()
+	list, err := cbuild.Command(t.Context(), program, "-l").Output()
 	require.NoError(t, err)
 	lines := strings.Split(strings.TrimSpace(string(list)), "\n")
 	require.Greater(t, len(lines), 10)
 	for _, l := range lines {
 		name, message, _ := strings.Cut(l, "\t")
 		t.Run(name, func(t *testing.T) {
-			out, err := command(t.Context(), program, name).CombinedOutput()
+			out, err := cbuild.Command(t.Context(), program, name).CombinedOutput()
 			var exit *exec.ExitError
 			require.ErrorAs(t, err, &exit, "%s", out)
 			assert.Contains(t, string(out), "vmnetsim: ")
@@ -105,7 +96,7 @@ func TestAborts(t *testing.T) {
 // TestLeakCheck shows that the check at the end of TestRulesAndSwitches finds leaks.
 func TestLeakCheck(t *testing.T) {
 	t.Parallel()
-	out, err := command(t.Context(), addresses(t), "leak").CombinedOutput()
+	out, err := cbuild.Command(t.Context(), addresses(t), "leak").CombinedOutput()
 	require.Error(t, err)
 	assert.Contains(t, string(out), "detected memory leaks")
 }
@@ -215,7 +206,7 @@ func startTool(t *testing.T, name, dir string) *tool {
 	t.Helper()
 	r, w, err := os.Pipe()
 	require.NoError(t, err)
-	cmd := command(t.Context(), addresses(t), name, dir)
+	cmd := cbuild.Command(t.Context(), addresses(t), name, dir)
 	cmd.Stdin = r
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
@@ -247,7 +238,7 @@ func (tl *tool) kill() {
 // runTool returns what a tool prints.
 func runTool(t *testing.T, name, dir string) string {
 	t.Helper()
-	out, err := command(t.Context(), addresses(t), name, dir).CombinedOutput()
+	out, err := cbuild.Command(t.Context(), addresses(t), name, dir).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	return strings.TrimSpace(string(out))
 }
@@ -255,7 +246,7 @@ func runTool(t *testing.T, name, dir string) string {
 // runFails wants a tool to fail with a message.
 func runFails(t *testing.T, name, dir, message string) {
 	t.Helper()
-	out, err := command(t.Context(), addresses(t), name, dir).CombinedOutput()
+	out, err := cbuild.Command(t.Context(), addresses(t), name, dir).CombinedOutput()
 	require.Error(t, err)
 	assert.Contains(t, string(out), message)
 }

@@ -117,6 +117,10 @@ extern char machrun_path[4096];    // this program
 extern char machrun_image[4096];   // the program that runs
 extern bool machrun_trace;         // MACHRUN_TRACE: calls that fail are told on stderr
 
+// load.c
+_Noreturn void die(const char *format, ...) __attribute__((format(printf, 1, 2))); // 126, as a shell says "cannot execute"
+uint64_t load(const char *path);                                                  // where the program begins
+
 // thread.c
 struct thread *thread_self(void); // attaches the calling thread if it is not yet
 int *darwin_error(void);

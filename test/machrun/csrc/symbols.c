@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // What the program may call: the shims by the names that they have in libSystem.
+#include "control.h"
 #include "darwin.h"
 #include <grp.h>
 #include <poll.h>
@@ -39,11 +40,39 @@ static const struct { const char *name; void *address; } table[] = {
 	{"launch_activate_socket", no_job}, {"exit", s__exit},
 };
 
-// shim finds a function by its name in C; variants of it, behind a dollar sign, are the same here.
-void *shim(const char *name) {
-	size_t n = strcspn(name, "$");
+// With a control file, calls that have switches are bound to these: they ask the switches first. No such call has more than
+// six arguments, all of them whole numbers or pointers, so the others of the six are what happens to be in the registers.
+typedef long any(long, long, long, long, long, long);
+
+// The functions of threads return their errno, the others -1.
+static long failed_call(const char *name, int e) { return strncmp(name, "pthread_", 8) == 0 ? e : fail(e); }
+
+#define CALL(name) \
+	static long switched_##name(long a, long b, long c, long d, long e, long f) \
+	{ \
+		int error = call_error(FAIL_##name); \
+		return error != 0 ? failed_call(#name, error) : ((any *)(void *)s_##name)(a, b, c, d, e, f); \
+	}
+#define SWITCH(name)
+#define GAUGE(name)
+#include "switches.h"
+#undef CALL
+
+static const struct { const char *name; any *address; } switched[] = {
+#define CALL(name) {#name, switched_##name},
+#include "switches.h"
+};
+
+static void *find(const char *name, size_t n)
+{
+	for (size_t i = 0; the_control != NULL && i < sizeof switched / sizeof *switched; i++)
+		if (strlen(switched[i].name) == n && memcmp(switched[i].name, name, n) == 0)
+			return (void *)switched[i].address;
 	for (size_t i = 0; i < sizeof table / sizeof *table; i++)
 		if (strlen(table[i].name) == n && memcmp(table[i].name, name, n) == 0)
 			return table[i].address;
 	return NULL;
 }
+
+// shim finds a function by its name in C; variants of it, behind a dollar sign, are the same here.
+void *shim(const char *name) { return find(name, strcspn(name, "$")); }

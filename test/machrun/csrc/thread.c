@@ -23,7 +23,13 @@ struct thread {
 	void *(*start)(void *);
 	void *arg;
 	sigset_t mask;
+	bool lives;
+	struct thread *next;
 };
+
+// Every thread that there was. What ended is used again once Linux has no such thread any more: GS points there until then.
+static struct thread *threads;
+static pthread_mutex_t threads_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static __thread struct thread *me;
 
@@ -36,11 +42,30 @@ static struct thread *attach(struct thread *t) {
 	return me = t;
 }
 
-static struct thread *new_thread(void) {
-	struct thread *t = calloc(1, sizeof *t);
-	if (t == NULL)
-		abort();
+static struct thread *new_thread(void)
+{
+	pthread_mutex_lock(&threads_lock);
+	struct thread *t = threads;
+	while (t != NULL && (t->lives || syscall(SYS_tgkill, getpid(), t->tid, 0) == 0))
+		t = t->next;
+	if (t == NULL) {
+		t = calloc(1, sizeof *t);
+		if (t == NULL)
+			abort();
+		t->next = threads;
+		threads = t;
+	} else
+		*t = (struct thread){.next = t->next};
+	t->lives = true;
+	pthread_mutex_unlock(&threads_lock);
 	return t;
+}
+
+static void ended(struct thread *t)
+{
+	pthread_mutex_lock(&threads_lock);
+	t->lives = false;
+	pthread_mutex_unlock(&threads_lock);
 }
 
 struct thread *thread_self(void) { return me != NULL ? me : attach(new_thread()); }
@@ -96,8 +121,8 @@ static void *begin(void *arg) {
 	sigset_t all;
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, NULL); // a handler would find no thread any more
+	ended(t);
 	return result;
-	// t is kept: GS points there until the very end, and pthread_kill may look at it.
 }
 
 static int create(struct thread *t, pthread_t *id, const pthread_attr_t *attr) {
@@ -113,7 +138,7 @@ static int create(struct thread *t, pthread_t *id, const pthread_attr_t *attr) {
 }
 
 // pthread_create is that of libraries on Linux.
-int pthread_create(pthread_t *id, const pthread_attr_t *attr, void *(*start)(void *), void *arg) {
+__attribute__((visibility("default"))) int pthread_create(pthread_t *id, const pthread_attr_t *attr, void *(*start)(void *), void *arg) {
 	struct thread *t = new_thread();
 	t->start = start, t->arg = arg, t->stacksize = 8 << 20;
 	return create(t, id, attr);

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "harness.h"
+
+#include <ftw.h>
+#include <stdarg.h>
+#include <sys/wait.h>
+
+static struct test *tests, **last = &tests;
+static const char *current = "";
+static char own_directory[64];
+
+void register_test(struct test *t)
+{
+	*last = t;
+	last = &t->next;
+}
+
+void failed(const char *file, int line, const char *format, ...)
+{
+	va_list args;
+	va_start(args, format);
+	printf("FAIL %s: %s:%d: ", current, file, line);
+	vprintf(format, args);
+	printf("\n");
+	va_end(args);
+	fflush(stdout);
+	_exit(1);
+}
+
+void flip(int i, int64_t value, int64_t count, int64_t skip)
+{
+	static struct control own;
+	the_control = &own;
+	struct record *r = &own.record[i];
+	atomic_store(&r->value, 0);
+	atomic_store(&r->skip, skip);
+	atomic_store(&r->count, count);
+	atomic_store(&r->value, value);
+}
+
+static int drop(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+	(void)st, (void)type, (void)ftw;
+	return remove(path);
+}
+
+const char *directory(void)
+{
+	if (own_directory[0] == 0) {
+		strcpy(own_directory, "/tmp/machrun-XXXXXX");
+		CHECK(mkdtemp(own_directory) != NULL);
+	}
+	return own_directory;
+}
+
+static void run_one(struct test *t)
+{
+	current = t->name;
+	thread_attach_main();
+	t->run();
+	if (own_directory[0] != 0)
+		nftw(own_directory, drop, 16, FTW_DEPTH | FTW_PHYS);
+	printf("ok %s\n", t->name);
+	fflush(stdout);
+	exit(0); // with the sanitizer's check for leaks
+}
+
+// Without arguments all cases run, with one that one.
+int main(int argc, char **argv)
+{
+	int bad = 0;
+	for (struct test *t = tests; t != NULL; t = t->next) {
+		if (argc > 1 && strcmp(argv[1], t->name) != 0)
+			continue;
+		pid_t child = fork();
+		if (child == 0)
+			run_one(t);
+		int status = 0;
+		waitpid(child, &status, 0);
+		if (status != 0)
+			bad++, printf("FAIL %s: wait status %#x\n", t->name, status);
+		fflush(stdout);
+	}
+	return bad != 0;
+}
