@@ -22,8 +22,12 @@ import (
 // binary is the program under test, built by TestMain.
 var binary string
 
-// TestMain builds the program once. Called as the command of a test, it is the probe.
+// TestMain builds the program once. Called as the command of a test, it is the probe, or what starts the program with a limit.
 func TestMain(m *testing.M) {
+	if os.Getenv("TEST_LIMIT") != "" {
+		limited()
+		return
+	}
 	if os.Getenv("TEST_PROBE") != "" {
 		probe()
 		return
@@ -207,8 +211,12 @@ func TestSocketIsFD3(t *testing.T) {
 // Go runtime raises for itself.
 func TestHoleBelow(t *testing.T) {
 	s := serve(t)
-	cmd := client("-c", `ulimit -Sn 128; exec 4</dev/null; exec "$0" "$@"`, binary, s.path, self(t))
-	cmd.Path = "/bin/sh"
+	cmd := client(s.path, self(t))
+	null, err := os.Open(os.DevNull)
+	require.NoError(t, err)
+	defer func() { _ = null.Close() }()
+	cmd.ExtraFiles = []*os.File{nil, null}
+	cmd.Path, cmd.Env = self(t), append(cmd.Env, "TEST_LIMIT=128")
 	stdout, _, code := outcome(t, cmd)
 	assert.Equal(t, 7, code)
 	var r report
@@ -216,6 +224,23 @@ func TestHoleBelow(t *testing.T) {
 	assert.Equal(t, []int{3}, r.Sockets)
 	assert.Equal(t, []int{3, 4}, r.Open)
 	assert.Equal(t, uint64(128), r.NoFile)
+}
+
+// limited lowers its soft limit of open files and becomes the program. A shell could do that, but it starts nothing for macOS on
+// Linux.
+func limited() {
+	var l syscall.Rlimit
+	err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l)
+	if err == nil {
+		_, _ = fmt.Sscan(os.Getenv("TEST_LIMIT"), &l.Cur)
+		err = syscall.Setrlimit(syscall.RLIMIT_NOFILE, &l)
+	}
+	if err == nil {
+		_ = os.Unsetenv("TEST_LIMIT")
+		err = syscall.Exec(os.Args[0], os.Args, os.Environ())
+	}
+	fmt.Fprintln(os.Stderr, "limited:", err)
+	os.Exit(1)
 }
 
 func TestBuffers(t *testing.T) {
