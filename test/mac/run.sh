@@ -36,11 +36,12 @@ if on_mac; then
 else
 	prefix=("$PWD/build/machrun/machrun")
 	as_root() { "$@"; }
-	as_user() { setpriv --reuid=65534 --regid=65534 --clear-groups env HOME=/nonexistent "$@"; }
+	as_user() { setpriv --reuid=65534 --regid=65534 --clear-groups env HOME=/nonexistent MACHRUN_VMNET_DIR="$sim/user" "$@"; }
 	major=26
 	export GOOS=darwin GOARCH=amd64
 	sim=$(mktemp -d /tmp/mac.XXXXXX)
-	chmod 0777 "$sim"
+	chmod 0755 "$sim"
+	install -d -o 65534 "$sim/user"
 	trap 'rm -rf "$sim"' EXIT
 	export MACHRUN_VMNET=$PWD/build/machrun/libvmnetsim.so MACHRUN_VMNET_DIR=$sim
 fi
