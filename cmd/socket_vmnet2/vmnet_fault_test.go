@@ -431,7 +431,7 @@ func testPublicAddresses(t *testing.T) {
 		{"--vmnet-gateway=192.168.1.1", "--vmnet-mask=255.0.0.0", "--vmnet-dhcp-end=192.200.0.1"},
 	} {
 		sock := socketPath(t)
-		p := launch(t, "socket_vmnet2", sock, append(args, "--pidfile="+sock+".pid")...)
+		p := launch(t, "socket_vmnet2", sock, append(args, "--vmnet-gateway-any", "--pidfile="+sock+".pid")...)
 		<-p.ended
 		assert.Equal(t, 1, p.ProcessState.ExitCode())
 		p.says(t, "ERROR| vmnet's addresses must be private ones, ")
