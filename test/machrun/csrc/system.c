@@ -30,6 +30,7 @@ long s_clock_gettime(int id, struct d_timespec *d) {
 }
 long s_nanosleep(const struct timespec *t, struct timespec *left) { return ret(nanosleep(t, left)); }
 long s_usleep(unsigned us) { return ret(usleep(us)); }
+unsigned s_alarm(unsigned seconds) { return alarm(seconds); }
 
 // ---- who ----
 

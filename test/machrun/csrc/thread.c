@@ -5,6 +5,7 @@
 // Go for darwin/amd64 keeps its g at GS:0x30, slot 6 of the thread-specific data. Linux leaves GS to the program, so every
 // thread gets an array of its own there: threads that the program makes, the first one, and those of libraries such as the
 // simulator, whose pthread_create is ours too, as a symbol of the executable comes before one of a library.
+#include "control.h"
 #include "darwin.h"
 #include <asm/prctl.h>
 #include <dlfcn.h>
@@ -23,6 +24,7 @@ struct thread {
 	void *(*start)(void *);
 	void *arg;
 	sigset_t mask;
+	bool foreign; // made by a library
 	bool lives;
 	struct thread *next;
 };
@@ -140,7 +142,7 @@ static int create(struct thread *t, pthread_t *id, const pthread_attr_t *attr) {
 // pthread_create is that of libraries on Linux.
 __attribute__((visibility("default"))) int pthread_create(pthread_t *id, const pthread_attr_t *attr, void *(*start)(void *), void *arg) {
 	struct thread *t = new_thread();
-	t->start = start, t->arg = arg, t->stacksize = 8 << 20;
+	t->start = start, t->arg = arg, t->stacksize = 8 << 20, t->foreign = true;
 	return create(t, id, attr);
 }
 
@@ -159,14 +161,24 @@ int s_pthread_create(struct thread **out, struct d_attr *a, void *(*start)(void 
 }
 
 int s_pthread_detach(struct thread *t) { return (void)t, 0; }
-struct thread *s_pthread_self(void) { return thread_self(); }
+
+// Go's runtime asks for it when a thread enters Go that it has not made, as by a callback, and at the start of its own.
+struct thread *s_pthread_self(void) {
+	struct thread *t = thread_self();
+	if (t->foreign)
+		gauge_add(GAUGE_foreign_entries, 1);
+	return t;
+}
+
 size_t s_pthread_get_stacksize_np(struct thread *t) { return t->stacksize; }
 
 int s_pthread_kill(struct thread *t, int sig) {
 	if (t == NULL && machrun_trace)
 		dprintf(2, "machrun: pthread_kill(NULL, %d): ESRCH\n", sig);
-	if (t == NULL) // Go asks for it: an m that was just dropped
+	if (t == NULL) { // Go asks for it: an m that was just dropped
+		gauge_add(GAUGE_killed_nobody, 1);
 		return D_ESRCH;
+	}
 	int l = signal_to_linux(sig);
 	if (l == 0)
 		return sig == 0 ? 0 : D_EINVAL;
