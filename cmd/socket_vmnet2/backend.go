@@ -99,9 +99,12 @@ func usernetOptions(cfg *compat.Config, log *slog.Logger) usernet.Options {
 		DisableNAT44:    cfg.DisableNAT44,
 		DisableDNSProxy: cfg.DisableDNSProxy,
 		Isolate:         cfg.Isolate,
+		Private:         cfg.MetricsListen,
 		DNSRecords:      map[string]netip.Addr{},
 		MaxClients:      cfg.MaxClients,
 		Log:             log,
+
+		DisableHostLoopback: !cfg.ReachHostLoopback(),
 	}
 	if cfg.Subnet.IsValid() {
 		o.PrefixLen = cfg.Subnet.Bits()

@@ -23,7 +23,11 @@ func (d *daemon) openMetrics() error {
 	return nil
 }
 
+// serveMetrics comes before the network, which keeps guests away from the port.
 func (d *daemon) serveMetrics(ln *net.TCPListener) {
+	if a, ok := ln.Addr().(*net.TCPAddr); ok { // the port may have been 0
+		d.cfg.MetricsListen = a.AddrPort()
+	}
 	d.metrics = metrics.NewServer(ln, metrics.Handler(d.describe, d.log), d.cfg.MetricsAnywhere, d.log)
 	d.log.Info("metrics can be read", "url", fmt.Sprintf("http://%s%s", ln.Addr(), metrics.Path))
 }

@@ -35,6 +35,7 @@ func TestNewFlagsThatAreRefused(t *testing.T) {
 		{"interfaces", []string{"--vmnet-interfaces=0"}, "--vmnet-interfaces=0 is unknown"},
 		{"local switching", []string{"--local-switching=auto"}, "--local-switching=auto is unknown"},
 		{"local switching, isolate", []string{"--local-switching=on", "--isolate"}, "--local-switching=on conflicts with --isolate"},
+		{"host loopback", []string{"--host-loopback=yes"}, "--host-loopback=yes is unknown: use on or off"},
 		{"MTU", []string{"--vmnet-mtu=100"}, "from 1280 to 16384"},
 		{"reservation without gateway", []string{"--vmnet-reserve=52:54:00:12:34:56=192.168.105.9"}, "requires --vmnet-gateway=IP"},
 		{"reservation elsewhere", []string{gatewayFlag, "--vmnet-reserve=52:54:00:12:34:56=10.0.0.9"}, "is not in the network"},
@@ -49,7 +50,7 @@ func TestNewFlagsThatAreRefused(t *testing.T) {
 		{"MTU, bridged", []string{"--vmnet-mode=bridged", "--vmnet-interface=en0", "--vmnet-mtu=1500"}, `"bridged" conflicts with --vmnet-mtu`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := refused(t, t.TempDir(), "socket_vmnet2", append(append([]string{"--backend=usernet"}, c.args...), "-p", "pid", "s")...)
+			r := refused(t, t.TempDir(), "socket_vmnet2", append(append([]string{"--backend=usernet"}, c.args...), "-p", "pid", "./s")...)
 			assert.Contains(t, r.stderr, c.want)
 			r = refused(t, t.TempDir(), "socket_vmnet", append(c.args, "s")...)
 			assert.NotEmpty(t, r.stderr+r.stdout, "the old program does not know them")

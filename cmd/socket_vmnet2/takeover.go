@@ -54,6 +54,7 @@ func (d *daemon) takeOver(ctx context.Context, in *handoff.In) (err error) {
 			d.log.Warn("clients have to show their addresses again", "error", err)
 		}
 	}
+	d.takeMetrics(in, v.Metrics)
 	d.restartNetwork(ctx)
 	d.server = d.newServer()
 	d.server.Recall(v.Server)
@@ -62,7 +63,6 @@ func (d *daemon) takeOver(ctx context.Context, in *handoff.In) (err error) {
 	d.extras, fd = takeExtras(d, in)
 	d.control = takeControl(in, fd, d.controlOptions())
 	d.control.answering(call)
-	d.takeMetrics(in, v.Metrics)
 	d.server.Restored()
 	sessions := d.server.Sessions()
 	d.guards.restored(sessions)

@@ -68,6 +68,9 @@ func checkInterface(cfg *compat.Config, framework api.API) error {
 
 // openVmnet starts the network.
 func openVmnet(ctx context.Context, cfg *compat.Config, o vmnet.Options) (vnet.Network, error) {
+	if cfg.HostLoopback != "" {
+		o.Log.Warn("--host-loopback has no effect: guests on vmnet never reach the host's loopback")
+	}
 	if len(cfg.DNSRecords) > 0 {
 		o.Log.Warn("--dns-record has no effect: names in a network of vmnet are macOS's own")
 	}

@@ -414,8 +414,9 @@ func testBridged(t *testing.T) {
 
 // testWithoutEffect: what serves nobody is said.
 func testWithoutEffect(t *testing.T) {
-	p := start(t, "--dns-record=a.b=192.168.105.9", "--vmnet-forward=tcp:18080=10.9.9.9:80", "--vmnet-forward=udp:18080=192.168.64.9:80")
+	p := start(t, "--dns-record=a.b=192.168.105.9", "--host-loopback=on", "--vmnet-forward=tcp:18080=10.9.9.9:80", "--vmnet-forward=udp:18080=192.168.64.9:80")
 	p.says(t, "WARN | --dns-record has no effect")
+	p.says(t, "WARN | --host-loopback has no effect")
 	p.matches(t, `WARN \| --vmnet-forward=tcp:18080=10\.9\.9\.9:80 leads to no guest: macOS chose the network 192\.168\.\d+\.0/24; ask`)
 	assert.NotContains(t, p.stderr.String(), "udp:18080")
 

@@ -113,9 +113,10 @@ type Config struct {
 	// Reservations need a gateway, so they are inside Subnet.
 	Reservations []vnet.Reservation
 	// Forwards lead to addresses inside Subnet, where that is known.
-	Forwards []vnet.Forward
-	Isolate  bool // guests reach the host and, in shared mode, the outside, but not each other
-	Offload  bool
+	Forwards     []vnet.Forward
+	HostLoopback string // "on", "off", or empty: as ReachHostLoopback has it
+	Isolate      bool   // guests reach the host and, in shared mode, the outside, but not each other
+	Offload      bool
 
 	// ListInterfaces asks for a list and no daemon: SocketPath may be empty, and nothing else has been checked but the
 	// form of each value.
@@ -159,4 +160,13 @@ func defaultConfig() Config {
 		LogFormat:       LogPlain,
 		LogLevel:        "info",
 	}
+}
+
+// ReachHostLoopback tells whether guests of the embedded network reach the host's loopback. Who keeps them from the outside, or from each
+// other, has not asked for a way to what the host's programs serve for this host alone.
+func (c *Config) ReachHostLoopback() bool {
+	if c.HostLoopback != "" {
+		return c.HostLoopback == "on"
+	}
+	return c.Mode == vnet.ModeShared && !c.Isolate
 }

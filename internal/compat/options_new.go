@@ -13,6 +13,7 @@ var newOptions = []option{
 	{name: "runtime-dir", arg: "DIR|none", help: "where the sockets for datagrams and passed descriptors are (default: SOCKET.d)\n\"none\": have no such sockets", set: setRuntimeDir, atOnce: true},
 	{name: "allow-uid", arg: "UID", help: "user, by number or name, whose datagram sockets are served where they would be\nrefused, as root's are; may be given several times", set: addAllowUID, atOnce: true, repeat: true},
 	{name: "dns-record", arg: "NAME=IP", help: "a name for the guests' DNS, may be given several times", set: addDNSRecord, atOnce: true, repeat: true},
+	{name: "host-loopback", arg: "(on|off)", help: "guests of the embedded network reach 127.0.0.1 of this host as host.internal\n(default: on; off in mode \"host\" and with --isolate)", set: setHostLoopback, atOnce: true},
 	{name: "metrics-listen", arg: "ADDR:PORT", help: "tell Prometheus what happens at http://ADDR:PORT/metrics, as in \"127.0.0.1:9105\"", set: setMetricsListen, atOnce: true},
 	{name: "metrics-anywhere", help: "let ADDR be one that other hosts reach; there is no password", set: setMetricsAnywhere},
 	{name: "vmnet-api", arg: "(auto|network|interface)", help: "how vmnet makes the network: by a network object (macOS 26) or plain interfaces\n(default: interfaces, unless another option needs the network object)", set: setVmnetAPI, atOnce: true},

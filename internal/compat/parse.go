@@ -17,7 +17,8 @@ type IO struct {
 	Stdout, Stderr io.Writer
 	// LookupEnv is os.LookupEnv. POSIXLY_CORRECT and DEBUG are looked up, only their presence matters.
 	LookupEnv func(key string) (string, bool)
-	// Commands are the subcommands that the usage text of the new program names. The old one has none.
+	// Commands are the subcommands that the usage text of the new program names, and in whose place a SOCKET without a slash is
+	// not taken. The old program has none.
 	Commands []string
 }
 
@@ -126,6 +127,11 @@ func (ps *parser) canonical(argv []string) ([]string, error) {
 	}
 	if n := len(sc.operands); n != 1 && (n != 0 || !alone) {
 		return nil, errSilent
+	}
+	if !alone {
+		if err := ps.checkWord(sc.operands); err != nil {
+			return nil, err
+		}
 	}
 	return append(append(out, "--"), sc.operands...), nil
 }

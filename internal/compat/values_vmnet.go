@@ -43,6 +43,15 @@ func setLocalSwitching(s *settings, v string) error {
 	return fmt.Errorf("--local-switching=%s is unknown: use off or on", v)
 }
 
+func setHostLoopback(s *settings, v string) error {
+	switch v {
+	case "on", "off":
+		s.HostLoopback = v
+		return nil
+	}
+	return fmt.Errorf("--host-loopback=%s is unknown: use on or off", v)
+}
+
 func setDisableNAT44(s *settings, _ string) error {
 	s.DisableNAT44 = true
 	return nil

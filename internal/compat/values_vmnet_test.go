@@ -54,6 +54,8 @@ func TestNetworkOptions(t *testing.T) {
 		{"smallest MTU", "--vmnet-mtu=1280", func(c *Config) { c.MTU = 1280 }},
 		{"default MTU", "--vmnet-mtu=1500", func(c *Config) { c.MTU = 1500 }},
 		{"largest MTU", "--vmnet-mtu=16384", func(c *Config) { c.MTU = 16384 }},
+		{"a way to the host's loopback", "--host-loopback=on", func(c *Config) { c.HostLoopback = "on" }},
+		{"last host loopback wins", "--host-loopback=on --host-loopback off", func(c *Config) { c.HostLoopback = "off" }},
 		{"isolate", "--isolate", func(c *Config) { c.Isolate = true }},
 		{"no forged addresses", "--anti-spoof", func(c *Config) { c.AntiSpoof = true }},
 		{"offload", "--offload", func(c *Config) { c.Offload = true }},

@@ -215,3 +215,88 @@ func onesComplement(b []byte) (sum uint16) {
 	}
 	return uint16(s)
 }
+
+// TestPrivate: no guest is led to the private port, under whatever name it has for the host; everything beside it is as before.
+func TestPrivate(t *testing.T) {
+	own := netip.MustParseAddr("127.0.0.1")
+	addrs, err := net.InterfaceAddrs()
+	require.NoError(t, err)
+	for _, a := range addrs {
+		if n, ok := a.(*net.IPNet); ok && n.IP.To4() != nil && n.IP.IsGlobalUnicast() {
+			own, _ = netip.AddrFromSlice(n.IP.To4())
+		}
+	}
+	const port = 9105
+	for _, tt := range []struct {
+		name, at string
+		to       netip.Addr
+		port     uint16
+		ok       bool
+	}{
+		{"loopback, by the alias", "127.0.0.1:9105", aliasIP, port, false},
+		{"loopback, another port", "127.0.0.1:9105", aliasIP, port + 1, true},
+		{"loopback, somebody else", "127.0.0.1:9105", outside, port, true},
+		{"another address of loopback", "127.0.0.2:9105", aliasIP, port, true},
+		{"IPv6 loopback", "[::1]:9105", aliasIP, port, true},
+		{"an address of the host", "203.0.113.9:9105", outside, port, false},
+		{"an address of the host, by the alias", "203.0.113.9:9105", aliasIP, port, true},
+		{"an address of the host, in IPv6", "[::ffff:203.0.113.9]:9105", outside, port, false},
+		{"all, by the alias", "0.0.0.0:9105", aliasIP, port, false},
+		{"all, by the alias, in IPv6", "[::]:9105", aliasIP, port, false},
+		{"all, by the host's own", "0.0.0.0:9105", own, port, false},
+		{"all, another port", "0.0.0.0:9105", aliasIP, port + 1, true},
+		{"all, somebody else", "0.0.0.0:9105", outside, port, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if tt.to.IsLoopback() {
+				tt.to = aliasIP // this host has no other address
+			}
+			open := echoServer(t)
+			dial := func(ctx context.Context, network, _ string) (net.Conn, error) {
+				return new(net.Dialer).DialContext(ctx, network, netip.AddrPortFrom(loopback4, open).String())
+			}
+			n := start(t, Options{Private: netip.MustParseAddrPort(tt.at), Dial: dial}, tuning{})
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			c, err := newIPGuest(t, n, mac1, guestIP).dialTCP(ctx, netip.AddrPortFrom(tt.to, tt.port))
+			if !tt.ok {
+				require.ErrorContains(t, err, "refused")
+				return
+			}
+			require.NoError(t, err)
+			_ = c.Close()
+		})
+	}
+}
+
+// TestNoHostLoopback: without the alias its address is one like any other, nothing leads to the host's loopback, and the name is
+// known without an address; nobody else is asked for it.
+func TestNoHostLoopback(t *testing.T) {
+	for _, mode := range []vnet.Mode{vnet.ModeShared, vnet.ModeHost} {
+		t.Run(string(mode), func(t *testing.T) {
+			var dialed atomic.Int32
+			dial := func(context.Context, string, string) (net.Conn, error) {
+				dialed.Add(1)
+				return nil, net.ErrClosed
+			}
+			n := start(t, Options{Mode: mode, DisableHostLoopback: true, Dial: dial}, tuning{})
+			assert.False(t, n.Alias().IsValid())
+			raw := newRawGuest(t, n, mac1)
+			ip, _ := raw.lease()
+			assert.True(t, raw.ping(ip, gatewayIP, patience))
+			assert.Nil(t, raw.resolve(ip, aliasIP, 100*time.Millisecond), "ARP")
+			// Nor does the gateway take what is sent to it all the same, by its MAC address.
+			raw.send(raw.eth(n.plan.mac, 0x0800, ipv4Packet(ip, aliasIP, 17, udpPayload(1000, 2000, []byte("hello")))))
+			assert.True(t, raw.ping(ip, gatewayIP, patience), "it has gone through")
+			assert.Zero(t, dialed.Load())
+			require.NoError(t, raw.port.Close())
+
+			g := newIPGuest(t, n, mac2, guestIP)
+			a := resolve(t, g, "host.internal.", false)
+			assert.Equal(t, dns.RcodeSuccess, a.Rcode)
+			assert.Empty(t, a.Answer)
+			assert.Len(t, resolve(t, g, "gateway.internal.", false).Answer, 1)
+			assert.NoError(t, Check(Options{Mode: mode, DisableHostLoopback: true, Reservations: []vnet.Reservation{reserve(mac1, aliasIP.String())}}))
+		})
+	}
+}

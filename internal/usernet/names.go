@@ -11,6 +11,9 @@ import (
 // names without a dot.
 const Domain = "vmnet.internal"
 
+// hostName is the host's. Without an alias it has no address, and nobody else is asked for one.
+const hostName = "host.internal"
+
 // namesTaken are the names in Domain that records have. A record is never shadowed by a guest.
 func namesTaken(records map[string]netip.Addr) map[string]bool {
 	taken := map[string]bool{}

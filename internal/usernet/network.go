@@ -15,8 +15,8 @@
 // joined (coalesce.go), and what it sends is cut into frames behind it (segment.go).
 //
 // In shared mode guests reach the outside through the gateway: TCP and UDP flows end in the stack and are opened again by
-// the host (NAT). In both modes the host's loopback is reached through an alias, the last usable address of the subnet,
-// which is also called host.internal. Addresses that mean something else on the host than in the guest are refused. Ports of
+// the host (NAT). The host's loopback is reached through an alias, the last usable address of the subnet, which is also called
+// host.internal, unless that is disabled. Addresses that mean something else on the host than in the guest are refused. Ports of
 // the host that are forwarded lead the other way; guests see the gateway as the other end.
 package usernet
 
@@ -134,10 +134,7 @@ func (n *Network) fixed() map[[6]byte]netip.Addr {
 
 // dnsConfig adds our own names to the records that were asked for, which win.
 func (n *Network) dnsConfig() dns.Config {
-	records := map[string]netip.Addr{"gateway.internal": n.plan.gateway}
-	if n.plan.alias.IsValid() {
-		records["host.internal"] = n.plan.alias
-	}
+	records := map[string]netip.Addr{"gateway.internal": n.plan.gateway, hostName: n.plan.alias}
 	maps.Copy(records, n.opts.DNSRecords)
 	c := dns.Config{
 		Domain: Domain, Records: records, Subnet: n.plan.subnet, Forward: n.opts.Mode == vnet.ModeShared,
@@ -178,7 +175,7 @@ func (n *Network) startGateway() error {
 func (n *Network) logParameters() {
 	end := n.plan.dhcpEnd
 	if !end.IsValid() {
-		end = n.plan.broadcast.Prev()
+		end = n.plan.lastGuest()
 	}
 	for _, kv := range [][2]string{
 		{"vmnet_mac_address", n.plan.mac.String()},
@@ -220,7 +217,7 @@ func (n *Network) Info() vnet.NetworkInfo {
 	}
 }
 
-// Alias is the address under which guests reach the host's loopback, the zero Addr where the subnet is too small for one.
+// Alias is the address under which guests reach the host's loopback, the zero Addr without one.
 func (n *Network) Alias() netip.Addr { return n.plan.alias }
 
 // GatewayMAC is the gateway's, which is the DHCP server's too.

@@ -49,9 +49,14 @@ type Options struct {
 	LateForwards bool
 
 	MTU             int  // bytes, layer 3, 1280 to 16384; 0 = 1500
-	DisableNAT44    bool // no way out: the gateway, its name server and the host's loopback are all there is
+	DisableNAT44    bool // no way out: only the gateway, its name server and the host's loopback are left
 	DisableDNSProxy bool // no name server, and DHCP names none
 	Isolate         bool // guests reach the gateway but not each other
+
+	// DisableHostLoopback: the host has no alias, so that guests do not reach its loopback; host.internal has no address.
+	DisableHostLoopback bool
+	// Private is where the daemon listens for what is of this host and tells of all guests. No guest is led there by TCP; zero = nowhere.
+	Private netip.AddrPort
 
 	// DNSRecords are names the gateway resolves in addition to gateway.internal and host.internal.
 	DNSRecords map[string]netip.Addr

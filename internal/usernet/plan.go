@@ -26,7 +26,7 @@ type plan struct {
 	subnet    netip.Prefix // masked
 	gateway   netip.Addr
 	broadcast netip.Addr
-	alias     netip.Addr // of the host; the zero Addr where the subnet is too small
+	alias     netip.Addr // of the host; the zero Addr without a way to its loopback, and where the subnet is too small
 	dhcpStart netip.Addr // both zero when there is no DHCP server
 	dhcpEnd   netip.Addr
 	mac       net.HardwareAddr // of the gateway
@@ -34,6 +34,7 @@ type plan struct {
 	mtu       int              // bytes, layer 3
 	nat       bool             // guests reach the outside
 	dns       bool             // the gateway has a name server
+	private   netip.AddrPort   // of the host: no TCP leads there; zero = nowhere
 }
 
 // newPlan checks the options and works out the addresses.
@@ -59,6 +60,7 @@ func newPlan(o Options) (plan, error) {
 	p := plan{
 		gateway: o.Gateway, subnet: netip.PrefixFrom(o.Gateway, o.PrefixLen).Masked(),
 		mtu: cmp.Or(o.MTU, MTU), nat: o.Mode == vnet.ModeShared && !o.DisableNAT44, dns: !o.DisableDNSProxy,
+		private: o.Private,
 	}
 	if p.mtu < minMTU || p.mtu > maxMTU {
 		return plan{}, fmt.Errorf("start embedded network: MTU %d is not from %d to %d bytes", p.mtu, minMTU, maxMTU)
@@ -67,7 +69,9 @@ func newPlan(o Options) (plan, error) {
 	if !p.canHaveGateway() {
 		return plan{}, fmt.Errorf("start embedded network: gateway %s cannot be the address of a host in %s", p.gateway, p.subnet)
 	}
-	p.setAlias()
+	if !o.DisableHostLoopback {
+		p.setAlias()
+	}
 	if err := p.setPool(o.DHCPEnd); err != nil {
 		return plan{}, err
 	}
@@ -136,7 +140,8 @@ func (p *plan) checkGuest(a netip.Addr) error {
 func (p *plan) maxFrame() int { return frame.MinLen + max(p.mtu, MTU) }
 
 // setPool sets the DHCP range: gateway + 1 up to end. Without an end it is x.x.x.254 as in socket_vmnet where that is
-// possible, else the last address; with a gateway at the top, the addresses below it.
+// possible, else the last address; with a gateway at the top, the addresses below it. The end is moved down
+// to an address that a guest may have: it is logged and told to clients, who may give it to one.
 func (p *plan) setPool(end netip.Addr) error {
 	p.dhcpStart = p.gateway.Next()
 	if end.IsValid() {
@@ -155,7 +160,19 @@ func (p *plan) setPool(end netip.Addr) error {
 			p.dhcpStart, p.dhcpEnd = p.subnet.Addr().Next(), p.gateway.Prev()
 		}
 	}
+	for p.dhcpStart.Less(p.dhcpEnd) && slices.Contains(p.reserved(), p.dhcpEnd) {
+		p.dhcpEnd = p.dhcpEnd.Prev()
+	}
 	return nil
+}
+
+// lastGuest is the last address that a guest may have. A /30 has one too.
+func (p *plan) lastGuest() netip.Addr {
+	a := p.broadcast.Prev()
+	for slices.Contains(p.reserved(), a) {
+		a = a.Prev()
+	}
+	return a
 }
 
 // reserved are the addresses that are never leased.

@@ -5,6 +5,7 @@ package usernet
 import (
 	"net"
 	"net/netip"
+	"slices"
 )
 
 var loopback4 = netip.AddrFrom4([4]byte{127, 0, 0, 1})
@@ -25,6 +26,28 @@ func (p *plan) target(dst netip.AddrPort) (netip.AddrPort, bool) {
 		return netip.AddrPort{}, false
 	}
 	return dst, true
+}
+
+// leadsToPrivate tells whether a connection to dst, which is a target, would end at the private port. All addresses of the host
+// lead there if it listens on all: the dialling goroutine asks which these are, so that nobody else waits.
+func (p *plan) leadsToPrivate(dst netip.AddrPort) bool {
+	at := p.private.Addr().Unmap()
+	if !at.IsValid() || dst.Port() != p.private.Port() {
+		return false
+	}
+	if !at.IsUnspecified() {
+		return dst.Addr() == at
+	}
+	return dst.Addr() == loopback4 || isHosts(dst.Addr())
+}
+
+// isHosts tells whether a is an address of this host. Where the system does not tell, it is.
+func isHosts(a netip.Addr) bool {
+	addrs, err := net.InterfaceAddrs()
+	return err != nil || slices.ContainsFunc(addrs, func(x net.Addr) bool {
+		n, ok := x.(*net.IPNet)
+		return ok && n.IP.Equal(a.AsSlice())
+	})
 }
 
 func mask4(bits int) net.IPMask { return net.CIDRMask(bits, 32) }

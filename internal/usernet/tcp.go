@@ -112,6 +112,10 @@ func (e *engine) serveTCP(r *tcp.ForwarderRequest) {
 		}
 		return
 	}
+	if e.plan.leadsToPrivate(dst) {
+		r.Complete(true)
+		return
+	}
 	ctx, cancel := context.WithTimeout(e.ctx, e.dialTimeout())
 	c, err := e.opts.Dial(ctx, "tcp4", dst.String())
 	cancel()

@@ -22,7 +22,10 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	// It hears of vmnet's handlers for as long as the process lives.
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/socket-vmnet2/socket_vmnet2/internal/vmnet/ffi.serveAnswers"))
+}
 
 // patience is how long a test waits for something that must happen.
 const patience = 20 * time.Second

@@ -26,7 +26,7 @@ const Forever = math.MaxInt64
 // The layout of control.h. Values are 64 bits in the machine's order, and atomic.
 const (
 	magic       = "vmnetsim-control"
-	version     = 1
+	version     = 2
 	headerSize  = 4096
 	recordSize  = 128
 	recordName  = 96
@@ -35,9 +35,10 @@ const (
 	ruleSize    = 64
 	launchSize  = 64
 	launchName  = 56
+	leaseSize   = 128
 	lockByte    = 1 << 30
 
-	processes, owners, rules, launches = 64, 64, 256, 16
+	processes, owners, rules, launches, leases = 64, 64, 256, 16, 512
 )
 
 // A Control is the mapped control file of one or more simulators. Its methods may be called from several goroutines.
@@ -104,7 +105,7 @@ func (c *Control) mapFile() error {
 // index reads the sections and the names of the switches.
 func (c *Control) index() {
 	c.sections = map[string]section{}
-	for i := range 8 {
+	for i := range 9 {
 		b := c.mem[24+32*i:]
 		n := func(at int) int { return int(binary.NativeEndian.Uint32(b[at:])) }
 		c.sections[text(b[:16])] = section{n(16), n(20), n(24)}

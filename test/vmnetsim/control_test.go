@@ -239,3 +239,18 @@ func TestOtherSubnet(t *testing.T) {
 	require.Len(t, c.Owners(), 1)
 	assert.Equal(t, "192.168.77.0/24", c.Owners()[0].Subnet.String())
 }
+
+// TestLeases: the host's leases outlive the process, and are where and as macOS's bootpd writes them.
+func TestLeases(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	c := open(t, dir)
+	for range 2 {
+		assert.Equal(t, "192.168.105.2", runTool(t, "lease", dir))
+		b, err := os.ReadFile(filepath.Join(dir, "dhcpd_leases"))
+		require.NoError(t, err)
+		assert.Regexp(t, `^\{\n\tname=guest\n\tip_address=192\.168\.105\.2\n\thw_address=1,2:0:0:0:0:9\n\tidentifier=1,2:0:0:0:0:9\n\tlease=0x[0-9a-f]+\n\}\n$`, string(b))
+	}
+	c.Reset()
+	assert.EqualValues(t, 1, c.Value(Host), "as the program began")
+}

@@ -70,6 +70,7 @@ func image() ([]byte, error) {
 	add("owners", owners, ownerSize)
 	add("rules", rules, ruleSize)
 	add("launch", launches, launchSize)
+	add("leases", leases, leaseSize)
 	mem = append(mem, make([]byte, -len(mem)&63)...)
 	copy(mem, magic)
 	binary.NativeEndian.PutUint32(mem[16:], version)

@@ -59,6 +59,7 @@ const (
 	BusyAfter          Switch = "busy_ms"               // how long a subnet is busy after its owner let it go or died
 	OrphansStay        Switch = "orphans_stay"          // 1, unless set: a network object's subnet stays taken when its owner dies
 	OtherSubnet        Switch = "other_subnet"          // given instead of the one asked for; SubnetValue makes it
+	Host               Switch = "host"                  // 1: the host's side answers; 2: all but DHCP
 	NoUnicast          Switch = "no_unicast"            // 1: no unicast from interface to interface
 	MaxInterfaces      Switch = "interfaces_max"        // 32 unless set
 	MaxInterfacesError Switch = "interfaces_max_status" // VMNET_FAILURE unless set

@@ -40,7 +40,7 @@ const (
 
 // Config sets up a Server.
 type Config struct {
-	// Records are our own names, with the address of each.
+	// Records are our own names, with the address of each; the zero Addr is a name without one.
 	Records map[string]netip.Addr
 	// Subnet is the network's: questions for names of its addresses are not forwarded.
 	Subnet netip.Prefix
@@ -75,7 +75,7 @@ type Server struct {
 	total    int
 }
 
-// New makes a server. The only error is a record that is not a name and an address.
+// New makes a server. The only error is a record that is not a name.
 func New(c Config) (*Server, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)

@@ -34,8 +34,8 @@ func newZone(c Config) (zone, error) {
 		z.domain = dns.CanonicalName(c.Domain)
 	}
 	for name, a := range c.Records {
-		if _, ok := dns.IsDomainName(name); !ok || strings.Trim(name, ".") == "" || !a.IsValid() {
-			return zone{}, fmt.Errorf("add DNS record %s=%s: not a domain name and an IP address", name, a)
+		if _, ok := dns.IsDomainName(name); !ok || strings.Trim(name, ".") == "" {
+			return zone{}, fmt.Errorf("add DNS record %s=%s: not a domain name", name, a)
 		}
 		z.names[dns.CanonicalName(name)] = a.Unmap()
 	}

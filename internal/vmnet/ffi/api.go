@@ -34,7 +34,7 @@ func newAPI(handles ...uintptr) (*API, error) {
 		return nil, err
 	}
 	var err error
-	if a.blocks, err = blocks(); err != nil {
+	if a.blocks, err = blocks(a.s.write); err != nil {
 		return nil, fmt.Errorf("open vmnet.framework: %w", err)
 	}
 	return a, nil

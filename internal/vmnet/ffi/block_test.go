@@ -5,6 +5,7 @@
 package ffi_test
 
 import (
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -24,6 +25,12 @@ func TestBlockIsCalledOnce(t *testing.T) {
 	require.NoError(t, err)
 	assert.True(t, table.Call(h.Block(), api.Failure))
 	assert.False(t, table.Call(h.Block(), api.Success), "once too often")
+	assert.Equal(t, 1, table.Used(), "until the answer was delivered")
+	assert.False(t, table.Cancel(h), "the answer is under way")
+	table.Deliver()
+	table.Deliver()
+	assert.False(t, table.Call(h.Block(), api.Success), "not in use")
+	table.Deliver()
 	assert.Equal(t, []api.Status{api.Failure}, got)
 	assert.Zero(t, table.Used())
 }
@@ -34,6 +41,7 @@ func TestBlocksOfTwoLibraries(t *testing.T) {
 	one, err := table.Take(1, func(api.Status) {}, nil)
 	require.NoError(t, err)
 	require.True(t, table.Call(one.Block(), api.Success))
+	table.Deliver()
 	two, err := table.Take(2, func(api.Status) {}, nil)
 	require.NoError(t, err)
 	assert.NotEqual(t, one.Block(), two.Block(), "the first library may still look at its block")
@@ -68,29 +76,76 @@ func TestBlocksRunOut(t *testing.T) {
 	require.ErrorIs(t, err, api.ErrNoAnswer)
 
 	require.True(t, table.Call(first.Block(), api.Success), "late, but it finds its way")
+	table.Deliver()
 	assert.Equal(t, []int{1, 1}, []int{late, given})
 	_, err = table.Take(1, func(api.Status) {}, nil)
 	require.NoError(t, err)
 	assert.Equal(t, ffi.Size, table.Used())
 }
 
+// TestCancelOfAnEarlierUse has a slot used again before its last user gives it up.
+func TestCancelOfAnEarlierUse(t *testing.T) {
+	table, err := ffi.NewTable()
+	require.NoError(t, err)
+	before, err := table.Take(1, func(api.Status) {}, nil)
+	require.NoError(t, err)
+	require.True(t, table.Call(before.Block(), api.Success))
+	table.Deliver()
+	called := false
+	h, err := table.Take(1, func(api.Status) { called = true }, nil)
+	require.NoError(t, err)
+	require.Equal(t, before.Block(), h.Block())
+	assert.False(t, table.Cancel(before))
+	assert.True(t, table.Call(h.Block(), api.Success))
+	table.Deliver()
+	assert.True(t, called)
+
+	h, err = table.Take(1, func(api.Status) { assert.Fail(t, "cancelled") }, nil)
+	require.NoError(t, err)
+	assert.True(t, table.Cancel(h))
+	assert.False(t, table.Call(h.Block(), api.Success))
+	table.Deliver()
+	assert.Zero(t, table.Used())
+}
+
+// TestBlocksAtOnce has blocks called and given up by several threads while answers are delivered.
 func TestBlocksAtOnce(t *testing.T) {
 	table, err := ffi.NewTable()
 	require.NoError(t, err)
-	var called atomic.Int64
+	var called, cancelled atomic.Int64
 	var wg sync.WaitGroup
 	for g := range 8 {
 		wg.Go(func() {
-			for range 2000 {
-				mine := false
-				h, err := table.Take(uintptr(g%2), func(api.Status) { called.Add(1); mine = true }, nil)
-				if !assert.NoError(t, err) || !assert.True(t, table.Call(h.Block(), api.Success)) || !assert.True(t, mine) {
+			for k := range 2000 {
+				answered := make(chan api.Status, 2)
+				st := api.Status(1000 + g*2000 + k)
+				h, err := table.Take(uintptr(g%2), func(st api.Status) { answered <- st }, nil)
+				if !assert.NoError(t, err) {
 					return
 				}
+				if k%3 == 0 && table.Cancel(h) {
+					cancelled.Add(1)
+					continue
+				}
+				table.Call(h.Block(), st)
+				if !assert.Equal(t, st, <-answered) {
+					return
+				}
+				called.Add(1)
 			}
 		})
 	}
-	wg.Wait()
-	assert.Equal(t, int64(16000), called.Load())
+	done := make(chan struct{})
+	go func() { wg.Wait(); close(done) }()
+	for working := true; working; {
+		select {
+		case <-done:
+			working = false
+		default:
+			table.Deliver()
+			runtime.Gosched()
+		}
+	}
+	assert.Equal(t, int64(16000), called.Load()+cancelled.Load())
 	assert.Zero(t, table.Used())
 }

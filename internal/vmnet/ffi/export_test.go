@@ -26,8 +26,8 @@ func (t *table[H]) used() int {
 
 // Gauges are what exists on this side. Blocks are those of the process.
 type Gauges struct {
-	Interfaces, Queues, Networks     int64
-	Events, Starts, Answers, Applies int // blocks
+	Interfaces, Queues, Networks int64
+	Events, Starts, Answers      int // blocks
 }
 
 // Add adds o.
@@ -38,20 +38,19 @@ func (g *Gauges) Add(o Gauges) {
 	g.Events += o.Events
 	g.Starts += o.Starts
 	g.Answers += o.Answers
-	g.Applies += o.Applies
 }
 
 // Gauges counts.
 func (a *API) Gauges() Gauges {
 	return Gauges{
 		Interfaces: a.interfaces.Load(), Queues: a.queues.Load(), Networks: a.networks.Load(),
-		Events: a.blocks.event.used(), Starts: a.blocks.start.used(), Answers: a.blocks.status.used(), Applies: a.blocks.apply.used(),
+		Events: a.blocks.event.used(), Starts: a.blocks.start.used(), Answers: a.blocks.status.used(),
 	}
 }
 
 // BlocksMade is how many blocks of all signatures were ever in use at once.
 func (a *API) BlocksMade() int {
-	return a.blocks.event.fresh + a.blocks.start.fresh + a.blocks.status.fresh + a.blocks.apply.fresh
+	return a.blocks.event.fresh + a.blocks.start.fresh + a.blocks.status.fresh
 }
 
 // Functions are the names of all functions that are bound and there.
@@ -106,32 +105,38 @@ func (a *API) MadeUpParams() api.Params {
 	return a.params(dict)
 }
 
-// A Table is a table of blocks whose handlers a test calls.
-type Table struct{ *table[statusFunc] }
+// A Table is a table of blocks that a test calls.
+type Table struct{ *table[answerFunc] }
 
 // NewTable makes a table that is not the process's.
 func NewTable() (Table, error) {
-	t, err := newTable[statusFunc]()
+	flag := new(wakeFlag)
+	flag.pending.Store(1) // it has no pipe
+	t, err := newTable[answerFunc](blockAnswerAddress, flag)
 	return Table{t}, err
 }
 
 // Size is how many blocks there are at most.
 const Size = maxBlocks
 
-// Take takes a block.
-func (t Table) Take(isa uintptr, do func(api.Status), abandon func()) (*handler[statusFunc], error) {
-	return t.take(isa, do, abandon)
+// Take takes a block without parameters.
+func (t Table) Take(isa uintptr, do func(api.Status), abandon func()) (*handler[answerFunc], error) {
+	return t.take(isa, 0, func(st api.Status, _ uintptr) { do(st) }, abandon)
 }
 
-// Call calls a block as C does.
+// Call calls a block as C does. It reports whether it is an answer.
 func (t Table) Call(block uintptr, st api.Status) bool {
-	h := t.find(block)
-	if h == nil || !t.put(h) {
-		return false
-	}
-	h.do(st)
-	return true
+	l := (*blockLiteral)(pointer(block))
+	counts := l.called.Load() == 0
+	_, _, _ = purego.SyscallN(l.invoke, block, uintptr(st), 0xbad)
+	return counts
 }
+
+// Deliver calls the handlers of blocks that were called.
+func (t Table) Deliver() { deliver(t.table) }
+
+// Cancel gives a block up.
+func (t Table) Cancel(h *handler[answerFunc]) bool { return t.cancel(h) }
 
 // Block is the address of a block.
 func (h *handler[H]) Block() uintptr { return h.block }

@@ -25,7 +25,7 @@ type Interface struct {
 	a      *API
 	ref    uintptr
 	queue  uintptr
-	events *handler[*bell] // nil in one that was stopped as soon as it had started
+	events *handler[*wakeup] // nil in one that was stopped as soon as it had started
 	params api.Params
 
 	mu       sync.Mutex // held over Notify's call
@@ -57,7 +57,7 @@ func (i *Interface) listen() (err error) {
 func (i *Interface) release() {
 	i.free.Do(func() {
 		if i.events != nil {
-			i.a.blocks.event.put(i.events)
+			i.a.blocks.event.cancel(i.events)
 		}
 		i.a.releaseQueue(i.queue)
 		i.a.interfaces.Add(-1)
@@ -97,10 +97,10 @@ func (i *Interface) mute() error {
 }
 
 // Wait implements api.Interface.
-func (i *Interface) Wait() { i.events.do.hear() }
+func (i *Interface) Wait() { i.events.do.wait() }
 
 // Wake implements api.Interface.
-func (i *Interface) Wake() { i.events.do.ring() }
+func (i *Interface) Wake() { i.events.do.wake() }
 
 // Read implements api.Interface.
 func (i *Interface) Read(r *pkt.Reader) api.Status {
@@ -146,12 +146,12 @@ func (i *Interface) Forward(ctx context.Context, fw vnet.Forward) error {
 // answered makes a call of f, which answers through a handler with a status. done is called once: from the handler, or at
 // once when the call itself fails, as no handler comes then. abandon is called in its place if the handler is given up.
 func (a *API) answered(f *fn, call func(block uintptr) api.Status, done func(error), abandon func()) {
-	h, err := a.blocks.status.take(a.s.globalBlock, func(st api.Status) { done(f.failed(st)) }, abandon)
+	h, err := a.blocks.status.take(a.s.globalBlock, 0, func(st api.Status, _ uintptr) { done(f.failed(st)) }, abandon)
 	if err != nil {
 		done(fmt.Errorf("%s: %w", f.name, err))
 		return
 	}
-	if st := call(h.block); st != api.Success && a.blocks.status.put(h) {
+	if st := call(h.block); st != api.Success && a.blocks.status.cancel(h) {
 		done(f.failed(st))
 	}
 }
@@ -183,7 +183,7 @@ func (i *Interface) begin() {
 		_ = i.mute() // whatever it says
 		i.mu.Unlock()
 		if i.events != nil {
-			i.events.do.ring()
+			i.events.do.wake()
 		}
 		f := &i.a.f.stopInterface
 		var refused atomic.Bool
@@ -194,7 +194,7 @@ func (i *Interface) begin() {
 		}, func(err error) {
 			i.stopErr = err
 			if i.events != nil && !refused.Load() { // from the handler
-				i.a.blocks.bells.close(i.events.slot)
+				i.a.blocks.wakeups.close(i.events.slot)
 			}
 			i.release() // the queue is serial: no event block comes after this handler
 			close(i.stopped)

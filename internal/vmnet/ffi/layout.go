@@ -8,20 +8,26 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"sync/atomic"
 	"unsafe"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vmnet/api"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
 
-// A blockLiteral is struct Block_literal_1 of the block ABI with two captured words.
+// A blockLiteral is struct Block_literal_1 of the block ABI with what our blocks capture. block_*.s know where that is.
 type blockLiteral struct {
 	isa        uintptr // &_NSConcreteGlobalBlock
 	flags      int32
 	reserved   int32
 	invoke     uintptr
-	descriptor uintptr // *blockDescriptor
-	slot       uintptr // captured: the index in the table of handlers
-	chime      uintptr // captured: *chime, of an event block; strike_*.s know where it is
+	descriptor uintptr       // *blockDescriptor
+	flag       uintptr       // *wakeFlag, or *collection
+	called     atomic.Uint32 // 0: it is waited for that the block is called
+	answered   atomic.Uint32 // 1: status and params are those it was called with
+	status     uint32
+	params     uintptr // XPC dictionary, retained; NULL if there is none
+	retain     uintptr // xpc_retain, 0 if the block has no parameters
 }
 
 // A blockDescriptor is struct Block_descriptor_1.
@@ -42,17 +48,24 @@ type (
 
 // What C lays out; first fields are at 0 in any case. A difference is a division by zero while compiling.
 const (
-	_ = 1 / (1 - (unsafe.Sizeof(blockLiteral{}) ^ 48))
+	_ = 1 / (1 - (unsafe.Sizeof(blockLiteral{}) ^ 72))
 	_ = 1 / (1 - (unsafe.Offsetof(blockLiteral{}.flags) ^ 8))
 	_ = 1 / (1 - (unsafe.Offsetof(blockLiteral{}.reserved) ^ 12))
 	_ = 1 / (1 - (unsafe.Offsetof(blockLiteral{}.invoke) ^ 16))
 	_ = 1 / (1 - (unsafe.Offsetof(blockLiteral{}.descriptor) ^ 24))
-	_ = 1 / (1 - (unsafe.Offsetof(blockLiteral{}.slot) ^ 32))
-	_ = 1 / (1 - (unsafe.Offsetof(blockLiteral{}.chime) ^ 40))
-	_ = 1 / (1 - (unsafe.Sizeof(chime{}) ^ 64))
-	_ = 1 / (1 - (unsafe.Offsetof(chime{}.fd) ^ 4))
-	_ = 1 / (1 - (unsafe.Offsetof(chime{}.write) ^ 8))
-	_ = 1 / (1 - (unsafe.Offsetof(chime{}.stroke) ^ 16))
+	_ = 1 / (1 - (unsafe.Offsetof(blockLiteral{}.flag) ^ 32))
+	_ = 1 / (1 - (unsafe.Offsetof(blockLiteral{}.called) ^ 40))
+	_ = 1 / (1 - (unsafe.Offsetof(blockLiteral{}.answered) ^ 44))
+	_ = 1 / (1 - (unsafe.Offsetof(blockLiteral{}.status) ^ 48))
+	_ = 1 / (1 - (unsafe.Offsetof(blockLiteral{}.params) ^ 56))
+	_ = 1 / (1 - (unsafe.Offsetof(blockLiteral{}.retain) ^ 64))
+	_ = 1 / (1 - (unsafe.Sizeof(wakeFlag{}) ^ 64))
+	_ = 1 / (1 - (unsafe.Offsetof(wakeFlag{}.fd) ^ 4))
+	_ = 1 / (1 - (unsafe.Offsetof(wakeFlag{}.write) ^ 8))
+	_ = 1 / (1 - (unsafe.Offsetof(wakeFlag{}.bytes) ^ 16))
+	_ = 1 / (1 - (unsafe.Offsetof(collection{}.pairs) ^ 8))
+	_ = 1 / (1 - (maxEntries ^ 255))
+	_ = 1 / (1 - (api.Success ^ 1000))
 	_ = 1 / (1 - (unsafe.Sizeof(blockDescriptor{}) ^ 16))
 	_ = 1 / (1 - (unsafe.Offsetof(blockDescriptor{}.size) ^ 8))
 	_ = 1 / (1 - (unsafe.Sizeof(inAddr{}) ^ 4))

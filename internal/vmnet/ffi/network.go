@@ -103,8 +103,11 @@ func (a *API) options(c api.NetworkConfig) (list []option, err error) {
 		if !p.Addr().Is4() {
 			return nil, fmt.Errorf("%s: %v is not IPv4", a.f.configSubnet.name, p)
 		}
+		// The system takes the address for the host's, whatever Apple's page says of "the subnet address": given the subnet's own,
+		// its DHCP server does not start on macOS 27 ("can't have the gateway at the subnet address": farrow, native/mac-network).
+		host := p.Masked().Addr().Next()
 		set(&a.f.configSubnet, func(config uintptr) uintptr {
-			return a.f.configSubnet.call(config, uintptr(unsafe.Pointer(in4(p.Masked().Addr()))), uintptr(unsafe.Pointer(mask4(p))))
+			return a.f.configSubnet.call(config, uintptr(unsafe.Pointer(in4(host))), uintptr(unsafe.Pointer(mask4(p))))
 		})
 	}
 	if p := c.NAT66Prefix; p.IsValid() {
@@ -230,7 +233,7 @@ func (n *Network) Prefix6() netip.Prefix {
 	return n.prefix6
 }
 
-// tell asks the framework for the addresses; after Release they stay what they were.
+// tell asks the framework for the addresses; after Release they stay what they were. It gets the host's one, with the mask.
 func (n *Network) tell() {
 	ref, err := n.use()
 	if err != nil {

@@ -65,6 +65,7 @@ func TestNetworkConfig(t *testing.T) {
 	assert.True(t, o.Network)
 	assert.Equal(t, uint32(1001), o.Mode)
 	assert.Equal(t, c.Subnet, o.Subnet)
+	assert.Equal(t, netip.MustParseAddr("192.168.77.1"), o.Start, "the host's address is what macOS is given, not the subnet's")
 	assert.Equal(t, c.NAT66Prefix, o.Prefix6)
 	assert.Equal(t, "en1", o.External)
 	assert.Equal(t, 1400, o.MTU)

@@ -14,7 +14,7 @@ import (
 )
 
 // TestFramework opens the real thing. It needs no rights: nothing is started. Real XPC calling a block of ours shows that
-// hand-made global blocks and C callbacks work on this machine.
+// hand-made global blocks with functions in assembly work on this machine.
 func TestFramework(t *testing.T) {
 	a, err := ffi.Open()
 	require.NoError(t, err)

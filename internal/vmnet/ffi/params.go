@@ -11,11 +11,15 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vmnet/api"
 )
 
-// params copies what is in the dictionary of a start handler, which lives only as long as the handler runs.
+// params copies what is in the dictionary of a start handler.
 func (a *API) params(dict uintptr) (p api.Params) {
 	p.Entries = a.entries(dict)
 	number := func(v any) int {
@@ -59,16 +63,52 @@ func (a *API) entries(dict uintptr) (list []api.Entry) {
 	if dict == 0 {
 		return nil
 	}
-	h, err := a.blocks.apply.take(a.s.globalBlock, func(key, value uintptr) {
-		list = append(list, api.Entry{Key: gostring(key), Value: a.value(value)})
-	}, nil)
-	if err != nil {
-		return nil
+	for _, p := range a.blocks.collector.collect(a, dict) {
+		list = append(list, api.Entry{Key: gostring(p.key), Value: a.value(p.value)})
 	}
-	a.f.dictApply.call(dict, h.block)
-	a.blocks.apply.put(h)
 	slices.SortFunc(list, func(x, y api.Entry) int { return strings.Compare(x.Key, y.Key) })
 	return list
+}
+
+// maxEntries is how many entries of a dictionary are looked at. macOS 26 gives about ten.
+const maxEntries = 255
+
+// A collection is the entries of a dictionary. Its layout is known to block_*.s.
+type collection struct {
+	n     uintptr
+	pairs [maxEntries]pair
+}
+
+// A pair is addresses that are good for as long as the dictionary is.
+type pair struct{ key, value uintptr }
+
+// A collector is a block for xpc_dictionary_apply. It lies in mapped memory.
+type collector struct {
+	mu         sync.Mutex
+	block      blockLiteral
+	descriptor blockDescriptor
+	list       collection
+}
+
+func newCollector() (*collector, error) {
+	mem, err := unix.Mmap(-1, 0, int(unsafe.Sizeof(collector{})), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	if err != nil {
+		return nil, fmt.Errorf("map memory for parameters: %w", err)
+	}
+	c := (*collector)(unsafe.Pointer(&mem[0]))
+	c.descriptor.size = unsafe.Sizeof(blockLiteral{})
+	c.block.flags, c.block.invoke = blockIsGlobal, blockCollectAddress
+	c.block.descriptor, c.block.flag = uintptr(unsafe.Pointer(&c.descriptor)), uintptr(unsafe.Pointer(&c.list))
+	return c, nil
+}
+
+// collect returns the entries of a dictionary.
+func (c *collector) collect(a *API, dict uintptr) []pair {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.block.isa, c.list.n = a.s.globalBlock, 0
+	a.f.dictApply.call(dict, uintptr(unsafe.Pointer(&c.block)))
+	return slices.Clone(c.list.pairs[:c.list.n])
 }
 
 // value copies an XPC object.

@@ -59,7 +59,7 @@ func (a *API) start(
 	}
 	i := a.newInterface()
 	s := &starting{i: i, done: make(chan struct{})}
-	h, err := a.blocks.start.take(a.s.globalBlock, s.handle, i.release)
+	h, err := a.blocks.start.take(a.s.globalBlock, a.s.xpcRetain, s.handle, i.release)
 	if err != nil {
 		returned()
 		a.f.xpcRelease.call(dict)
@@ -109,11 +109,12 @@ func (s *starting) gotRef(ref uintptr) {
 	s.settle()
 }
 
-// handle is the handler. It runs on the interface's queue.
+// handle is told what the handler was called with.
 func (s *starting) handle(st api.Status, params uintptr) {
 	var p api.Params
-	if st == api.Success {
+	if params != 0 {
 		p = s.i.a.params(params)
+		s.i.a.f.xpcRelease.call(params)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -75,9 +75,9 @@ type keys struct {
 	mac, maxPacket, readMax, writeMax                                                 key
 }
 
-// statics are variables, and a function that is not called from Go, of which only the address counts.
+// statics are variables, and functions that are not called from Go, of which only the address counts.
 type statics struct {
-	globalBlock, write                                    uintptr
+	globalBlock, write, xpcRetain                         uintptr
 	typeUint64, typeInt64, typeBool, typeString, typeUUID uintptr
 }
 
@@ -180,6 +180,7 @@ func (s *statics) table() []symbol {
 	return []symbol{
 		{"_NSConcreteGlobalBlock", "10.6", need, nil, nil, &s.globalBlock},
 		{"write", "10.0", need, nil, nil, &s.write},
+		{"xpc_retain", "10.7", need, nil, nil, &s.xpcRetain},
 		{"_xpc_type_uint64", "10.7", need, nil, nil, &s.typeUint64},
 		{"_xpc_type_int64", "10.7", need, nil, nil, &s.typeInt64},
 		{"_xpc_type_bool", "10.7", need, nil, nil, &s.typeBool},

@@ -118,8 +118,10 @@ extern char machrun_image[4096];   // the program that runs
 extern bool machrun_trace;         // MACHRUN_TRACE: calls that fail are told on stderr
 
 // load.c
-_Noreturn void die(const char *format, ...) __attribute__((format(printf, 1, 2))); // 126, as a shell says "cannot execute"
-uint64_t load(const char *path);                                                  // where the program begins
+enum { OUR_FAULT = 125, CANNOT_RUN = 126, MISSING = 127 }; // as env and shells exit
+_Noreturn void die(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+uint64_t load(const char *path); // where the program begins
+int load_error(const char *path); // -1: no file for macOS; 0, or the errno of macOS that says why it cannot run
 
 // thread.c
 struct thread *thread_self(void); // attaches the calling thread if it is not yet
@@ -134,6 +136,10 @@ int signal_to_darwin(int), signal_to_linux(int);
 sigset_t sigset_to_linux(uint32_t);
 uint32_t sigset_to_darwin(const sigset_t *);
 int open_flags_to_linux(int), open_flags_to_darwin(int);
+
+// system.c
+struct rusage;
+void rusage_out(struct d_rusage *, const struct rusage *);
 
 // signal.c
 void signal_init(void);

@@ -18,10 +18,20 @@ static int at_flags(int f) { // SYMLINK_NOFOLLOW, SYMLINK_FOLLOW
 	return (f & 0x20 ? AT_SYMLINK_NOFOLLOW : 0) | (f & 0x40 ? AT_SYMLINK_FOLLOW : 0);
 }
 
+// The file where macOS's DHCP server records its leases is the simulator's.
+static const char *place(const char *path) {
+	static __thread char leases[4096];
+	const char *dir = getenv("MACHRUN_VMNET_DIR");
+	if (dir == NULL || path == NULL || strcmp(path, "/var/db/dhcpd_leases") != 0)
+		return path;
+	snprintf(leases, sizeof leases, "%s/dhcpd_leases", dir);
+	return leases;
+}
+
 // ---- descriptors ----
 
 long s_openat(int dir, const char *path, int flags, int mode) {
-	int fd = openat(at(dir), path, open_flags_to_linux(flags), mode);
+	int fd = openat(at(dir), place(path), open_flags_to_linux(flags), mode);
 	if (fd >= 0 && flags & 0x30) { // SHLOCK, EXLOCK
 		int how = (flags & 0x20 ? LOCK_EX : LOCK_SH) | (flags & 0x4 ? LOCK_NB : 0);
 		if (flock(fd, how) != 0) {
@@ -142,8 +152,8 @@ static long stat_done(int r, struct d_stat *d, const struct stat *s) {
 	return ret(r);
 }
 
-long s_stat(const char *p, struct d_stat *d) { struct stat s; return stat_done(stat(p, &s), d, &s); }
-long s_lstat(const char *p, struct d_stat *d) { struct stat s; return stat_done(lstat(p, &s), d, &s); }
+long s_stat(const char *p, struct d_stat *d) { struct stat s; return stat_done(stat(place(p), &s), d, &s); }
+long s_lstat(const char *p, struct d_stat *d) { struct stat s; return stat_done(lstat(place(p), &s), d, &s); }
 long s_fstat(int fd, struct d_stat *d) { struct stat s; return stat_done(fstat(fd, &s), d, &s); }
 long s_fstatat(int dir, const char *p, struct d_stat *d, int flags) {
 	struct stat s;

@@ -17,6 +17,9 @@ static void *open_simulator(void) {
 			fprintf(stderr, "machrun: vmnetsim_open(%s) failed\n", dir);
 			abort();
 		}
+		void (*host)(int) = dlsym(simulator, "vmnetsim_host");
+		if (host != NULL)
+			host(1); // as on a Mac, there is one
 	}
 	return simulator;
 }

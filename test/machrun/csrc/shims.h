@@ -158,7 +158,7 @@ long s_fork(void);
 void s__exit(int code);
 void s_abort(void);
 long s_ptrace(void);
-long s_execve(const char *path, char **argv, char **envp);
+long s_execve(const char *path, char *const *argv, char *const *envp);
 long s_wait4(int pid, int *status, int options, struct d_rusage *d);
 long s_setenv(const char *k, const char *v, int over);
 long s_unsetenv(const char *k);

@@ -2,13 +2,11 @@
 
 // Time, users, limits, sysctl, random numbers, processes.
 #include "darwin.h"
-#include <fcntl.h>
 #include <grp.h>
 #include <pwd.h>
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/utsname.h>
-#include <sys/wait.h>
 #include <time.h>
 
 // ---- time ----
@@ -101,7 +99,8 @@ long s_setrlimit(int r, const uint64_t *d) {
 	return ret(setrlimit(limit(r), &l));
 }
 
-static void usage(struct d_rusage *d, const struct rusage *l) {
+void rusage_out(struct d_rusage *d, const struct rusage *l)
+{
 	d->utime = (struct d_timeval){l->ru_utime.tv_sec, (int32_t)l->ru_utime.tv_usec, 0};
 	d->stime = (struct d_timeval){l->ru_stime.tv_sec, (int32_t)l->ru_stime.tv_usec, 0};
 	memcpy(d->rest, &l->ru_maxrss, sizeof d->rest); // in the same order
@@ -111,7 +110,7 @@ long s_getrusage(int who, struct d_rusage *d) {
 	struct rusage l;
 	if (getrusage(who, &l) != 0)
 		return ret(-1);
-	usage(d, &l);
+	rusage_out(d, &l);
 	return 0;
 }
 
@@ -217,70 +216,3 @@ void s_arc4random_buf(void *b, size_t n) {
 			done += (size_t)r;
 	}
 }
-
-// ---- processes ----
-
-long s_fork(void) { return ret(fork()); }
-void s__exit(int code) { _exit(code); }
-void s_abort(void) { abort(); }
-long s_ptrace(void) { return fail(D_ENOTSUP); }
-
-// is_image reports whether path is a program for this loader.
-static bool is_image(const char *path) {
-	uint32_t magic = 0;
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return false;
-	ssize_t n = read(fd, &magic, sizeof magic);
-	close(fd);
-	return n == sizeof magic && magic == 0xfeedfacf;
-}
-
-long s_execve(const char *path, char **argv, char **envp) {
-	if (!is_image(path) || access(path, X_OK) != 0)
-		return ret(execve(path, argv, envp)); // a program of Linux, or a script
-	size_t n = 0;
-	while (argv[n] != NULL)
-		n++;
-	char *args[n + 5];
-	args[0] = (char *)"machrun", args[1] = (char *)"--argv0", args[2] = n > 0 ? argv[0] : (char *)path, args[3] = (char *)path;
-	for (size_t i = 1; i <= n; i++)
-		args[3 + i] = argv[i];
-	args[n == 0 ? 4 : 3 + n] = NULL;
-	sockets_save();
-	// Our own variables, which the program does not see (load.c), go on to the next one whatever environment it is given.
-	size_t e = 0, own = 0;
-	while (envp[e] != NULL)
-		e++;
-	while (environ[own] != NULL)
-		own++;
-	char *env[e + own + 1];
-	memcpy(env, envp, e * sizeof *env);
-	for (size_t i = 0; i < own; i++)
-		if (strncmp(environ[i], "MACHRUN_", 8) == 0)
-			env[e++] = environ[i];
-	env[e] = NULL;
-	return ret(execve(machrun_path, args, env));
-}
-
-long s_wait4(int pid, int *status, int options, struct d_rusage *d) {
-	struct rusage l;
-	int st = 0;
-	int lo = (options & 1 ? WNOHANG : 0) | (options & 2 ? WUNTRACED : 0) | (options & 0x10 ? WCONTINUED : 0);
-	long r = ret(wait4(pid, &st, lo, &l));
-	if (r > 0) {
-		if (WIFSIGNALED(st))
-			st = (st & ~0x7f) | signal_to_darwin(WTERMSIG(st));
-		else if (WIFSTOPPED(st))
-			st = signal_to_darwin(WSTOPSIG(st)) << 8 | 0x7f;
-		if (status != NULL)
-			*status = st;
-		if (d != NULL)
-			usage(d, &l);
-	}
-	return r;
-}
-
-// Values of the environment, which Go keeps itself and only tells C.
-long s_setenv(const char *k, const char *v, int over) { return ret(setenv(k, v, over)); }
-long s_unsetenv(const char *k) { return ret(unsetenv(k)); }

@@ -200,6 +200,9 @@ long vmnetsim_host_read(uint32_t subnet_be, void *buf, size_t cap, int timeout_m
 // what cannot be a frame.
 int vmnetsim_host_write(uint32_t subnet_be, const void *buf, size_t len);
 
+// vmnetsim_host sets the switch host, and what it is preset to: 1 for a host that answers, see README.md.
+void vmnetsim_host(int what);
+
 #pragma GCC visibility pop
 
 #define AT(type, field, offset) _Static_assert(offsetof(struct type, field) == (offset), #type "." #field)

@@ -82,6 +82,17 @@ static void to_host(struct batch *b, const uint8_t *frame, uint32_t len)
 	b->to_host++;
 	if (atomic_load_explicit(&n->reading, memory_order_relaxed) && ring_put(&n->host, frame, len))
 		b->host_woken = true;
+	if (SWITCH_VALUE(host) == HOST_OFF)
+		return;
+	uint8_t reply[HOST_ANSWER];
+	uint32_t size = host_answer(n, frame, len, reply);
+	if (size == 0)
+		return;
+	struct iface *from = b->from;
+	b->from = HOST_PORT;
+	bridge_forward(b, reply, size);
+	b->from = from;
+	gauge_add(GAUGE_frames_from_host, 1);
 }
 
 static void to_iface(struct batch *b, struct iface *to, const uint8_t *frame, uint32_t len)

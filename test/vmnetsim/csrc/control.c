@@ -50,6 +50,7 @@ static void fill(struct control *c)
 	SECTION(5, owners, OWNERS);
 	SECTION(6, rules, RULES);
 	SECTION(7, launch, LAUNCH);
+	SECTION(8, leases, LEASES);
 #define CALL(f) set_record(&c->calls[CALL_##f], #f, 0);
 #undef FAULT
 #define FAULT(kind, f) set_record(&c->switches[FAULT_##kind##_##f], #kind "." #f, 0);
@@ -146,6 +147,8 @@ static int open_locked(const char *dir)
 	atomic_store(&the_control, c);
 	return 0;
 }
+
+const char *control_dir(void) { return open_dir; }
 
 int vmnetsim_open(const char *dir)
 {

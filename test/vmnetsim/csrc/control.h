@@ -11,9 +11,9 @@
 
 // Increment the version when a layout changes; the size changes with the tables.
 #define CONTROL_MAGIC "vmnetsim-control"
-#define CONTROL_VERSION 1
+#define CONTROL_VERSION 2
 
-enum { PROCESSES = 64, OWNERS = 64, RULES = 256, LAUNCH = 16 };
+enum { PROCESSES = 64, OWNERS = 64, RULES = 256, LAUNCH = 16, LEASES = 512 };
 
 typedef _Atomic int64_t cell;
 
@@ -129,6 +129,17 @@ struct launch {
 	cell fd_plus_1; // 0: unused
 };
 
+// An address that the host's DHCP server has offered or given.
+struct lease {
+	cell mac; // 48 bits; 0: unused
+	cell subnet;
+	cell address;
+	cell expires_ms; // since 1970
+	cell given;      // not only offered
+	char name[64];   // the client's
+	uint8_t unused[24];
+};
+
 struct section {
 	char name[16];
 	uint32_t offset, count, size, unused;
@@ -137,8 +148,8 @@ struct section {
 struct control {
 	char magic[16];
 	uint32_t version, size;
-	struct section sections[8];
-	uint8_t pad[4096 - 24 - 8 * 32];
+	struct section sections[9];
+	uint8_t pad[4096 - 24 - 9 * 32];
 	struct record calls[CALLS];
 	struct record switches[SWITCHES];
 	struct record gauges[GAUGES];
@@ -147,6 +158,7 @@ struct control {
 	struct owner owners[OWNERS];
 	struct rule rules[RULES];
 	struct launch launch[LAUNCH];
+	struct lease leases[LEASES];
 };
 
 _Static_assert(sizeof(struct record) == 128, "record");
@@ -154,6 +166,7 @@ _Static_assert(sizeof(struct process) == 128, "process");
 _Static_assert(sizeof(struct owner) == 128, "owner");
 _Static_assert(sizeof(struct rule) == 64, "rule");
 _Static_assert(sizeof(struct launch) == 64, "launch");
+_Static_assert(sizeof(struct lease) == 128, "lease");
 _Static_assert(offsetof(struct control, calls) == 4096, "header");
 
 extern struct control *_Atomic the_control;
@@ -188,6 +201,8 @@ static inline int64_t fault_at(int i)
 }
 
 #define FAULT(kind, f) fault_at(FAULT_##kind##_##f)
+
+const char *control_dir(void); // "" for private memory
 
 void live_add(int what, int n); // what this process has, by LIVE_*
 int64_t live_sum(int what);     // of all living processes; with the owners locked

@@ -163,6 +163,11 @@ void bridge_end(struct batch *);
 void bridge_add(struct net *, struct iface *);
 void bridge_remove(struct net *, struct iface *);
 
+// The host's own side, by the switch host.
+enum { HOST_OFF, HOST_ON, HOST_WITHOUT_DHCP };
+enum { HOST_ANSWER = 16384 + 14 };                                                              // the longest one
+uint32_t host_answer(struct net *, const uint8_t *frame, uint32_t len, uint8_t *reply); // its length, 0 for none
+
 // Interfaces. They are never freed: interface_ref has no release function, and a late caller must find out.
 enum { STARTING, RUNNING, STOPPED, FAILED };
 

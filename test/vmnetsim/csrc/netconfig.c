@@ -68,13 +68,13 @@ vmnet_return_t vmnet_network_configuration_set_ipv4_subnet(vmnet_network_configu
 	BEGIN(vmnet_network_configuration_set_ipv4_subnet, c);
 	if (subnet == NULL || mask == NULL)
 		return VMNET_INVALID_ARGUMENT;
-	uint32_t s = ntohl(subnet->s_addr), m = ntohl(mask->s_addr);
-	if (!good_mask(m) || (s & ~m) != 0 || !private_range(s, m))
+	uint32_t host = ntohl(subnet->s_addr), m = ntohl(mask->s_addr);
+	if (!good_mask(m) || (host | m) == UINT32_MAX || !private_range(host & m, m))
 		return VMNET_INVALID_ARGUMENT;
-	c->s.subnet = s;
+	c->s.subnet = host & m;
 	c->s.mask = m;
-	c->s.start = s + 1;
-	c->s.end = (s | ~m) - 1;
+	c->s.start = host; // even where it is the subnet's own: then there is no DHCP
+	c->s.end = (host | ~m) - 1;
 	c->s.asked = true;
 	return VMNET_SUCCESS;
 }
@@ -160,12 +160,12 @@ DISABLE(dhcp, NO_DHCP)
 DISABLE(dns_proxy, NO_DNS_PROXY)
 DISABLE(router_advertisement, NO_RA)
 
-// Addresses in rules are guests': of the subnet, and none of the three that are reserved.
+// Addresses in rules are guests': of the subnet, and neither the host's nor one of the two ends.
 static bool rules_fit(const struct config *c, const struct settings *s)
 {
 	for (int i = 0; i < c->rules; i++) {
 		uint32_t a = (uint32_t)c->rule[i].address;
-		if (a != 0 && ((a & s->mask) != s->subnet || a <= s->start || a > s->end))
+		if (a != 0 && ((a & s->mask) != s->subnet || a == s->subnet || a == s->start || a > s->end))
 			return false;
 	}
 	return true;
@@ -205,7 +205,7 @@ void vmnet_network_get_ipv4_subnet(vmnet_network_ref n, struct in_addr *subnet, 
 {
 	COUNT(vmnet_network_get_ipv4_subnet);
 	checked(n, "vmnet_network_get_ipv4_subnet");
-	subnet->s_addr = htonl(n->s.subnet);
+	subnet->s_addr = htonl(n->s.start); // the host's address, as the framework tells it
 	mask->s_addr = htonl(n->s.mask);
 }
 

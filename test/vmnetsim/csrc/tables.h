@@ -108,6 +108,7 @@ SWITCH(busy_ms, 0)
 SWITCH(orphans_stay, 1)
 SWITCH(other_subnet, 0)
 SWITCH(no_unicast, 0)
+SWITCH(host, 0)
 SWITCH(interfaces_max, 32)
 SWITCH(interfaces_max_status, 1001)
 

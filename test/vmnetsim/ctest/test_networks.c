@@ -47,7 +47,7 @@ CASE(configurations_are_checked)
 	CHECK(vmnet_network_configuration_create(VMNET_BRIDGED_MODE, &st) == NULL);
 	EQUAL(VMNET_INVALID_ARGUMENT, st);
 	vmnet_network_configuration_ref c = config(VMNET_SHARED_MODE), h = config(VMNET_HOST_MODE);
-	EQUAL(VMNET_INVALID_ARGUMENT, set_subnet(c, "192.168.105.1", "255.255.255.0"));
+	EQUAL(VMNET_INVALID_ARGUMENT, set_subnet(c, "192.168.105.255", "255.255.255.0"));
 	EQUAL(VMNET_INVALID_ARGUMENT, set_subnet(c, "192.168.105.0", "255.0.255.0"));
 	EQUAL(VMNET_INVALID_ARGUMENT, set_subnet(c, "8.8.8.0", "255.255.255.0"));
 	EQUAL(VMNET_INVALID_ARGUMENT, vmnet_network_configuration_set_ipv4_subnet(c, &a, NULL));
@@ -92,12 +92,12 @@ CASE(network_addresses)
 	struct in6_addr p = {{{0xfd, 0x12, 0x34}}}, got;
 	uint8_t len;
 	vmnet_network_configuration_ref c = config(VMNET_SHARED_MODE);
-	EQUAL(VMNET_SUCCESS, set_subnet(c, "10.7.0.0", "255.255.0.0"));
+	EQUAL(VMNET_SUCCESS, set_subnet(c, "10.7.0.1", "255.255.0.0"));
 	EQUAL(VMNET_SUCCESS, vmnet_network_configuration_set_ipv6_prefix(c, &p, 64));
 	EQUAL(VMNET_SUCCESS, vmnet_network_configuration_set_mtu(c, 4000));
 	vmnet_network_ref n = create(c, VMNET_SUCCESS);
 	vmnet_network_get_ipv4_subnet(n, &s, &m);
-	EQUAL(ip("10.7.0.0").s_addr, s.s_addr);
+	EQUAL(ip("10.7.0.1").s_addr, s.s_addr);
 	EQUAL(ip("255.255.0.0").s_addr, m.s_addr);
 	vmnet_network_get_ipv6_prefix(n, &got, &len);
 	EQUAL(64, len);
@@ -111,10 +111,30 @@ CASE(network_addresses)
 	CFRelease(n);
 	n = create(config(VMNET_HOST_MODE), VMNET_SUCCESS);
 	vmnet_network_get_ipv4_subnet(n, &s, &m);
-	EQUAL(ip("192.168.128.0").s_addr, s.s_addr);
+	EQUAL(ip("192.168.128.1").s_addr, s.s_addr);
 	vmnet_network_get_ipv6_prefix(n, &got, &len);
 	EQUAL(0, len);
 	CFRelease(n);
+}
+
+// The address that is given is the host's, and told as it was given. Even the subnet's own is taken.
+CASE(subnets_have_the_hosts_address)
+{
+	static const char *const hosts[] = {"192.168.105.1", "192.168.105.9", "192.168.105.0"};
+	for (size_t i = 0; i < sizeof hosts / sizeof *hosts; i++) {
+		struct in_addr s, m;
+		struct nic a;
+		vmnet_network_configuration_ref c = config(VMNET_SHARED_MODE);
+		EQUAL(VMNET_SUCCESS, set_subnet(c, hosts[i], "255.255.255.0"));
+		vmnet_network_ref n = create(c, VMNET_SUCCESS);
+		vmnet_network_get_ipv4_subnet(n, &s, &m);
+		EQUAL(ip(hosts[i]).s_addr, s.s_addr);
+		nic_open(&a, n, describe(0));
+		CHECK(strcmp(nic_param(&a, vmnet_start_address_key), hosts[i]) == 0);
+		CHECK(strcmp(nic_param(&a, vmnet_end_address_key), "192.168.105.254") == 0);
+		nic_close(&a);
+		CFRelease(n);
+	}
 }
 
 // Of a description, only a few keys count on a network.
@@ -170,7 +190,7 @@ CASE(start_on_a_released_network)
 CASE(network_subnets_have_one_owner)
 {
 	vmnet_network_configuration_ref c = config(VMNET_SHARED_MODE);
-	EQUAL(VMNET_SUCCESS, set_subnet(c, "192.168.105.0", "255.255.255.0"));
+	EQUAL(VMNET_SUCCESS, set_subnet(c, "192.168.105.1", "255.255.255.0"));
 	CFRetain(c);
 	vmnet_network_ref n = create(c, VMNET_SUCCESS);
 	CFRetain(c);
@@ -196,7 +216,7 @@ CASE(reserved_addresses)
 		struct in_addr a = ip(cases[i].address);
 		vmnet_network_configuration_ref c = config(VMNET_SHARED_MODE);
 		EQUAL(VMNET_SUCCESS, vmnet_network_configuration_add_dhcp_reservation(c, mac, &a));
-		EQUAL(VMNET_SUCCESS, set_subnet(c, "192.168.105.0", "255.255.255.0"));
+		EQUAL(VMNET_SUCCESS, set_subnet(c, "192.168.105.1", "255.255.255.0"));
 		vmnet_network_ref n = create(c, cases[i].ok ? VMNET_SUCCESS : VMNET_INVALID_ARGUMENT);
 		if (n != NULL)
 			CFRelease(n);
@@ -216,7 +236,7 @@ CASE(network_settings_are_shown)
 	vmnet_network_configuration_ref c = config(VMNET_SHARED_MODE);
 	struct in_addr a = ip("192.168.105.7");
 	const uint8_t mac[6] = {2, 0, 0, 0, 0, 9};
-	EQUAL(VMNET_SUCCESS, set_subnet(c, "192.168.105.0", "255.255.255.0"));
+	EQUAL(VMNET_SUCCESS, set_subnet(c, "192.168.105.1", "255.255.255.0"));
 	EQUAL(VMNET_SUCCESS, vmnet_network_configuration_set_external_interface(c, "en1"));
 	vmnet_network_configuration_disable_nat44(c);
 	vmnet_network_configuration_disable_nat66(c);

@@ -85,7 +85,7 @@ TOOL(leak)
 static vmnet_network_configuration_ref configure(void)
 {
 	vmnet_return_t st;
-	struct in_addr s = {htonl(0xc0a86900)}, m = {htonl(0xffffff00)}, a = {htonl(0xc0a86907)};
+	struct in_addr s = {htonl(0xc0a86901)}, m = {htonl(0xffffff00)}, a = {htonl(0xc0a86907)};
 	struct in6_addr p = {{{0xfd, 0x12}}};
 	const uint8_t mac[6] = {2, 0, 0, 0, 0, 9};
 	vmnet_network_configuration_ref c = vmnet_network_configuration_create(VMNET_SHARED_MODE, &st);
