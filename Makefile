@@ -64,7 +64,7 @@ GOTEST = GO='$(GO)' '$(CURDIR)/test/gotest.sh'
 RACE = $(filter-out $(addprefix $(MODULE),/internal/release /internal/manual /test/docs /test/formula) $(MODULE),$(UNIT))
 
 .PHONY: test
-test: check test.unit test.race test.asan test.gate test.e2e
+test: check test.unit test.race test.asan test.mac test.gate test.e2e
 	@echo 'make test: everything passed'
 
 # Programs that lint and tests call, besides Go's own. Root gets them on Debian; anybody else is told what is missing.
@@ -91,6 +91,11 @@ test.asan:
 	VMNETSIM_SANITIZE=1 $(GO) test $(TAGS) -short -count=1 -exec \
 		"env LD_PRELOAD=$$(gcc -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0:abort_on_error=1" \
 		./internal/vmnet/ffi ./internal/vmnet ./internal/darwinapi
+
+# The unit tests once more, as programs for macOS that test/machrun loads: about 15 minutes, as root.
+.PHONY: test.mac
+test.mac: test.setup
+	$(GO) run ./test/asmac -go '$(GO)'
 
 .PHONY: test.e2e
 # The tests build the daemon themselves, which go test's cache does not see.

@@ -109,6 +109,7 @@ var imports = map[string][]string{
 	"cmd/socket_vmnet_client": {"internal/compat/errtext"},
 	"cmd/vmnet-helper":        {"internal/compat", "internal/passing/client", "internal/passing/proto"},
 
+	"test/asmac":     {"test/machrun", "test/vmnetsim"},
 	"test/bench":     {"test/bench/rig", "test/machrun", "test/rounds", "test/vmnetsim"},
 	"test/bench/rig": {"internal/frame", "internal/passing/client", "internal/passing/proto", "test/rounds", "test/vmnetsim"},
 	"test/bench/vmnetcalls": {
