@@ -70,4 +70,3 @@ func TestPrograms(t *testing.T) {
 		}
 	}
 }
-
