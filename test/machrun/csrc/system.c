@@ -189,7 +189,15 @@ long s_sysctl(const int32_t *mib, unsigned n, void *out, size_t *size, void *new
 	}
 	if (n == 2 && mib[0] == 0x6d72)
 		return s_sysctlbyname(named[mib[1]], out, size, NULL, 0);
-	if (n == 6 && mib[0] == 4 && mib[1] == 17) // routes and interfaces: there are none
+	if (n == 6 && mib[0] == 4 && mib[1] == 17 && mib[4] == 1) { // NET_RT_DUMP: a route for lo0 alone
+		// struct rt_msghdr (92 bytes, <net/route.h>) of an up (1) host's (4) route, with destination (1) and gateway (2)
+		static const unsigned char lo0[92 + 2 * 16] = {
+			[0] = 92 + 2 * 16, [2] = 5, [3] = 4, [4] = 1, [8] = 1 | 4, [12] = 1 | 2,
+			[92] = 16, 2, 0, 0, 127, 0, 0, 1, [108] = 16, 2, 0, 0, 127, 0, 0, 1,
+		};
+		return answer(lo0, sizeof lo0, out, size);
+	}
+	if (n == 6 && mib[0] == 4 && mib[1] == 17) // interfaces: there are none
 		return *size = 0, 0;
 	if (n == 2 && mib[0] == 6) { // hw
 		if (mib[1] == 3) return number((uint32_t)sysconf(_SC_NPROCESSORS_ONLN), out, size);
