@@ -9,6 +9,7 @@
 #   make demo    three real QEMU guests on the daemon: leases, ping, names, HTTP (on Debian as root it installs what it needs)
 #   make test    every test; what CI runs
 #   make soak    every kind of client, good and hostile, for minutes to hours, through restarts and upgrades
+#   make mac     on a Mac: all that only a Mac can tell, and an archive of what it told
 #   make fuzz    every fuzz target for a while
 #   make bench   speed and memory against a floor and against the old design, in one run
 #   make report  the pages and plots of docs/performance, from the raw rounds that are there
@@ -119,6 +120,12 @@ diagnose:
 .PHONY: machrun
 machrun:
 	$(GO) run ./test/machrun/cmd
+
+# Everything that only a Mac can tell, for a person who has one: about 15 minutes, and an archive of results to send. On Linux the
+# same steps run under machrun.
+.PHONY: mac
+mac: $(if $(filter Linux,$(shell uname -s)),machrun)
+	GO='$(GO)' test/mac/run.sh $(STEPS)
 
 # What needs no running program: formatting, linting, and the macOS build, which must not need cgo.
 .PHONY: check

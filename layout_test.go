@@ -100,7 +100,7 @@ var imports = map[string][]string{
 
 	"cmd/socket_vmnet2": {
 		"internal/metrics", "internal/service", "internal/shell", "internal/render",
-		"internal/antispoof", "internal/freenet",
+		"internal/antispoof", "internal/darwinapi", "internal/freenet",
 		"internal/inherit", "internal/lazynet", "internal/peercred", "internal/status",
 		"internal/capture", "internal/capture/expr", "internal/capture/read", "internal/compat", "internal/control", "internal/doctor", "internal/find", "internal/handoff", "internal/health", "internal/install", "internal/upgrade", "internal/link", "internal/migrate", "internal/passing", "internal/passing/client", "internal/passing/proto", "internal/perclient", "internal/rundir", "internal/selftest", "internal/state", "internal/usernet", "internal/vnet",
 		"internal/unixgram", "internal/vmnet", "internal/vmnet/api", "internal/vmnet/ffi",
@@ -110,7 +110,7 @@ var imports = map[string][]string{
 	"cmd/vmnet-helper":        {"internal/compat", "internal/passing/client", "internal/passing/proto"},
 
 	"test/asmac":     {"test/machrun", "test/vmnetsim"},
-	"test/bench":     {"test/bench/rig", "test/rounds", "test/vmnetsim"},
+	"test/bench":     {"test/bench/rig", "test/machrun", "test/rounds", "test/vmnetsim"},
 	"test/bench/rig": {"internal/frame", "internal/passing/client", "internal/passing/proto", "test/rounds", "test/vmnetsim"},
 	"test/bench/vmnetcalls": {
 		"internal/frame", "internal/vmnet/api", "internal/vmnet/ffi", "internal/vmnet/pkt", "internal/vnet",
@@ -131,8 +131,8 @@ var imports = map[string][]string{
 		"internal/fakeguest", "internal/frame", "internal/passing/client", "internal/passing/proto", "test/soak/ledger", "test/vmnetsim",
 	},
 	"test/soak/ledger":     {},
-	"test/machrun":         {"test/cbuild"},
-	"test/machrun/cmd":     {"test/machrun"},
+	"test/machrun":         {"internal/frame", "test/cbuild", "test/vmnetsim"},
+	"test/machrun/cmd":     {"test/machrun", "test/vmnetsim"},
 	"test/migrate":         {},
 	"test/perf":            {"test/e2e/lab", "test/perf/fakevm", "test/rounds"},
 	"test/gate":            {"test/bench/rig", "test/rounds"},

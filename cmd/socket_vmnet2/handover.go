@@ -62,7 +62,7 @@ const section = "daemon"
 func (d *daemon) upgrade(ctx context.Context, call *control.Call) {
 	d.changing.Lock()
 	defer d.changing.Unlock()
-	steps := upgradeSteps(d.path, os.Args, d.kept)
+	steps := upgradeSteps(d.path, os.Args, d.kept, d.log)
 	var v saved
 	steps.Pause = func(ctx context.Context) error { return d.pause(ctx, &v) }
 	steps.Save = func(o *handoff.Out) error { return d.save(o, &v, call) }

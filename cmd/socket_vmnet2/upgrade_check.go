@@ -57,7 +57,7 @@ func checkArgv(argv []string, posixly bool) error {
 
 // upgradeSteps are those parts of an upgrade that do not touch the daemon: start is the path it was started from, argv its
 // command line. kept is its state, which may be nil.
-func upgradeSteps(start string, argv []string, kept *state.File) upgrade.Steps {
+func upgradeSteps(start string, argv []string, kept *state.File, log *slog.Logger) upgrade.Steps {
 	return upgrade.Steps{
 		Find: func() (*upgrade.Binary, error) { return upgrade.Find(start) },
 		Check: func(ctx context.Context, b *upgrade.Binary) (string, error) {
@@ -76,6 +76,7 @@ func upgradeSteps(start string, argv []string, kept *state.File) upgrade.Steps {
 			if err := b.Same(); err != nil {
 				return err
 			}
+			defer endUnlessReplaced(log)()
 			return handoff.Exec(o, b.Resolved, argv, os.Environ())
 		},
 	}

@@ -180,10 +180,11 @@ func TestSocketIsFD3(t *testing.T) {
 		inherited int // files on fd 3 and up that the caller passes on
 		socket    int
 		open      []int
+		warning   string // nothing is logged when all went well
 	}{
-		{"fd 3 free", 0, 3, []int{3}},
-		{"fd 3 taken", 1, 4, []int{3, 4}},
-		{"fds 3 to 6 taken", 4, 7, []int{3, 4, 5, 6, 7}},
+		{"fd 3 free", 0, 3, []int{3}, ""},
+		{"fd 3 taken", 1, 4, []int{3, 4}, "WARN | descriptor 3 is open in the caller, so the connection is descriptor 4: have the command use that, or close 3, by 3>&- in a shell\n"},
+		{"fds 3 to 6 taken", 4, 7, []int{3, 4, 5, 6, 7}, "WARN | descriptor 3 is open in the caller, so the connection is descriptor 7: have the command use that, or close 3, by 3>&- in a shell\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := serve(t)
@@ -193,7 +194,7 @@ func TestSocketIsFD3(t *testing.T) {
 			}
 			stdout, stderr, code := outcome(t, cmd)
 			assert.Equal(t, 7, code, "the command's exit code")
-			assert.Empty(t, stderr, "nothing is logged when all went well")
+			assert.Equal(t, c.warning, stderr)
 			var r report
 			require.NoError(t, json.Unmarshal([]byte(stdout), &r), stdout)
 			assert.Equal(t, []int{c.socket}, r.Sockets)
@@ -217,8 +218,9 @@ func TestHoleBelow(t *testing.T) {
 	defer func() { _ = null.Close() }()
 	cmd.ExtraFiles = []*os.File{nil, null}
 	cmd.Path, cmd.Env = self(t), append(cmd.Env, "TEST_LIMIT=128")
-	stdout, _, code := outcome(t, cmd)
+	stdout, stderr, code := outcome(t, cmd)
 	assert.Equal(t, 7, code)
+	assert.Empty(t, stderr)
 	var r report
 	require.NoError(t, json.Unmarshal([]byte(stdout), &r), stdout)
 	assert.Equal(t, []int{3}, r.Sockets)

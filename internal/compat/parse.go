@@ -30,7 +30,7 @@ type Outcome struct {
 // Parse reads argv, its first element being the program's name. It returns either a Config or, after --help, --version or a
 // bad command line, nil and the exit code.
 func Parse(p Personality, argv []string, env IO) (*Config, Outcome) {
-	ps := parser{opts: optionsOf(p), env: env, argv0: "socket_vmnet"}
+	ps := parser{opts: optionsOf(p), env: env, argv0: "socket_vmnet", old: p == Old}
 	if p != New {
 		ps.env.Commands = nil
 	}
@@ -68,6 +68,7 @@ type parser struct {
 	opts  []option
 	env   IO
 	argv0 string
+	old   bool
 }
 
 // parse takes argv without the program's name through scanner, urfave and checks.
@@ -76,7 +77,7 @@ func (ps *parser) parse(argv []string) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &settings{Config: defaultConfig()}
+	s := &settings{Config: defaultConfig(), old: ps.old}
 	if err := ps.fill(s, canonical); err != nil {
 		return nil, err
 	}

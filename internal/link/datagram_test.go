@@ -8,7 +8,9 @@ import (
 	"io"
 	"net"
 	"os"
+	"path/filepath"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -397,4 +399,35 @@ func TestDatagramAllocatesNothing(t *testing.T) {
 		}
 	})), "by the queue")
 	require.NoError(t, d.Close())
+}
+
+// TestOnlyTheClientIsServed: whoever may write a socket's path could send frames in the client's name.
+func TestOnlyTheClientIsServed(t *testing.T) {
+	dir, err := os.MkdirTemp("/tmp", "link")
+	require.NoError(t, err)
+	defer os.RemoveAll(dir)
+	at := func(name string) *net.UnixAddr { return &net.UnixAddr{Name: filepath.Join(dir, name), Net: "unixgram"} }
+	client, err := net.ListenUnixgram("unixgram", at("client"))
+	require.NoError(t, err)
+	defer client.Close()
+	daemon, err := net.DialUnix("unixgram", at("daemon"), at("client"))
+	require.NoError(t, err)
+	r := startDatagram(t, daemon, DatagramOptions{Shared: true})
+	bound, err := net.ListenUnixgram("unixgram", at("other"))
+	require.NoError(t, err)
+	defer bound.Close()
+	for range 3 {
+		_, _ = bound.WriteToUnix(frameOf("injected"), at("daemon")) // Linux refuses
+		_, err = client.WriteToUnix(frameOf("mine"), at("daemon"))
+		require.NoError(t, err)
+	}
+	if unbound, err := net.DialUnix("unixgram", nil, at("daemon")); err == nil { // Linux refuses
+		defer unbound.Close()
+		_, err = unbound.Write(frameOf("injected"))
+		require.NoError(t, err)
+	}
+	_, err = client.WriteToUnix(frameOf("last"), at("daemon"))
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return slices.Contains(r.got(), "last") }, 20*time.Second, time.Millisecond)
+	assert.Equal(t, []string{"mine", "mine", "mine", "last"}, r.got())
 }

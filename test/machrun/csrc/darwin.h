@@ -72,7 +72,8 @@ struct d_cmsghdr { uint32_t len; int32_t level, type; };
 struct d_kevent { uint64_t ident; int16_t filter; uint16_t flags; uint32_t fflags; int64_t data; void *udata; };
 static_assert(sizeof(struct d_kevent) == 32, "struct kevent");
 
-struct d_sigaction { void *handler; uint32_t mask; int32_t flags; };
+// Go keeps it at any multiple of 4.
+struct __attribute__((packed, aligned(4))) d_sigaction { void *handler; uint32_t mask; int32_t flags; };
 struct d_stack { void *sp; uint64_t size; int32_t flags, pad; };
 struct d_siginfo {
 	int32_t signo, err, code, pid;
@@ -117,6 +118,13 @@ extern char machrun_path[4096];    // this program
 extern char machrun_image[4096];   // the program that runs
 extern bool machrun_trace;         // MACHRUN_TRACE: calls that fail are told on stderr
 
+// TRACE tells on stderr what a program asked for that is not as it may think.
+#define TRACE(format, ...) \
+	do { \
+		if (machrun_trace) \
+			dprintf(2, "machrun: " format "\n", __VA_ARGS__); \
+	} while (0)
+
 // load.c
 enum { OUR_FAULT = 125, CANNOT_RUN = 126, MISSING = 127 }; // as env and shells exit
 _Noreturn void die(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -137,7 +145,7 @@ sigset_t sigset_to_linux(uint32_t);
 uint32_t sigset_to_darwin(const sigset_t *);
 int open_flags_to_linux(int), open_flags_to_darwin(int);
 
-// system.c
+// limits.c
 struct rusage;
 void rusage_out(struct d_rusage *, const struct rusage *);
 

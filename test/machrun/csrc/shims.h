@@ -121,12 +121,14 @@ void s_freeaddrinfo(struct d_addrinfo *d);
 int s_getaddrinfo(const char *node, const char *service, const struct d_addrinfo *hints, struct d_addrinfo **out);
 const char *s_gai_strerror(int e);
 
-// system.c
+// time.c, users.c, limits.c, sysctl.c, process.c
 uint64_t s_mach_absolute_time(void);
+uint64_t s_mach_continuous_time(void);
 int s_mach_timebase_info(uint32_t *ratio);
 long s_clock_gettime(int id, struct d_timespec *d);
 long s_nanosleep(const struct timespec *t, struct timespec *left);
 long s_usleep(unsigned us);
+unsigned s_alarm(unsigned seconds);
 long s_getpid(void);
 long s_getppid(void);
 long s_getuid(void);

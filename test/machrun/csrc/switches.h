@@ -48,5 +48,6 @@ SWITCH(fork_gap)
 SWITCH(gc_in_flight)
 SWITCH(isconn)
 
+GAUGE(foreign_entries)
 GAUGE(forks)
 GAUGE(killed_nobody)
