@@ -42,9 +42,22 @@ static void **first_stack(int argc, char **argv)
 	return sp;
 }
 
+// show_arguments makes ps tell the program's arguments, not the loader's: first is where those of the process begin. What is left
+// over becomes empty, which ps leaves out at the end.
+static void show_arguments(int argc, char **argv, char *first)
+{
+	char *to = first, *end = argv[argc - 1] + strlen(argv[argc - 1]);
+	for (int i = 0; i < argc; i++) {
+		size_t n = strlen(argv[i]) + 1;
+		argv[i] = memmove(to, argv[i], n);
+		to += n;
+	}
+	memset(to, 0, (size_t)(end - to));
+}
+
 int main(int argc, char **argv)
 {
-	char *argv0 = NULL;
+	char *argv0 = NULL, *first = argv[0];
 	if (argc > 3 && strcmp(argv[1], "--argv0") == 0) {
 		argv0 = argv[2];
 		argv += 2;
@@ -59,6 +72,7 @@ int main(int argc, char **argv)
 		die(errno == ENOENT ? MISSING : CANNOT_RUN, "%s: %s", argv[0], strerror(errno));
 	if (argv0 != NULL)
 		argv[0] = argv0;
+	show_arguments(argc, argv, first);
 	machrun_trace = getenv("MACHRUN_TRACE") != NULL;
 	control_open(getenv("MACHRUN_DIR"));
 	uint64_t entry = load(machrun_image);
