@@ -247,7 +247,6 @@ long s_execve(const char *path, char **argv, char **envp) {
 	for (size_t i = 1; i <= n; i++)
 		args[3 + i] = argv[i];
 	args[n == 0 ? 4 : 3 + n] = NULL;
-	sockets_save();
 	// Our own variables, which the program does not see (load.c), go on to the next one whatever environment it is given.
 	size_t e = 0, own = 0;
 	while (envp[e] != NULL)
