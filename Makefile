@@ -92,9 +92,12 @@ test.asan:
 		"env LD_PRELOAD=$$(gcc -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0:abort_on_error=1" \
 		./internal/vmnet/ffi ./internal/vmnet ./internal/darwinapi
 
-# The unit tests once more, as programs for macOS that test/machrun loads: about 15 minutes, as root.
+# The program for macOS, which test/machrun loads: what make mac does, with the programs of the release archive, and the unit tests
+# once more as programs for macOS. About 15 minutes, as root.
 .PHONY: test.mac
 test.mac: test.setup
+	test/e2e/setup.sh guest
+	$(MAKE) mac
 	$(GO) run ./test/asmac -go '$(GO)'
 
 .PHONY: test.e2e
