@@ -9,6 +9,7 @@
 #   make demo    three real QEMU guests on the daemon: leases, ping, names, HTTP (on Debian as root it installs what it needs)
 #   make test    every test; what CI runs
 #   make soak    every kind of client, good and hostile, for minutes to hours, through restarts and upgrades
+#   make mac     on a Mac: all that only a Mac can tell, and an archive of what it told
 #   make fuzz    every fuzz target for a while
 #   make bench   speed and memory against a floor and against the old design, in one run
 #   make report  the pages and plots of docs/performance, from the raw rounds that are there
@@ -63,7 +64,7 @@ GOTEST = GO='$(GO)' '$(CURDIR)/test/gotest.sh'
 RACE = $(filter-out $(addprefix $(MODULE),/internal/release /internal/manual /test/docs /test/formula) $(MODULE),$(UNIT))
 
 .PHONY: test
-test: check test.unit test.race test.asan test.gate test.e2e
+test: check test.unit test.race test.asan test.mac test.gate test.e2e
 	@echo 'make test: everything passed'
 
 # Programs that lint and tests call, besides Go's own. Root gets them on Debian; anybody else is told what is missing.
@@ -91,6 +92,11 @@ test.asan:
 		"env LD_PRELOAD=$$(gcc -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0:abort_on_error=1" \
 		./internal/vmnet/ffi ./internal/vmnet ./internal/darwinapi
 
+# The unit tests once more, as programs for macOS that test/machrun loads: about 15 minutes, as root.
+.PHONY: test.mac
+test.mac: test.setup
+	$(GO) run ./test/asmac -go '$(GO)'
+
 .PHONY: test.e2e
 # The tests build the daemon themselves, which go test's cache does not see.
 test.e2e: build
@@ -114,6 +120,12 @@ diagnose:
 .PHONY: machrun
 machrun:
 	$(GO) run ./test/machrun/cmd
+
+# Everything that only a Mac can tell, for a person who has one: about 15 minutes, and an archive of results to send. On Linux the
+# same steps run under machrun.
+.PHONY: mac
+mac: $(if $(filter Linux,$(shell uname -s)),machrun)
+	GO='$(GO)' test/mac/run.sh $(STEPS)
 
 # What needs no running program: formatting, linting, and the macOS build, which must not need cgo.
 .PHONY: check

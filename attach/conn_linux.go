@@ -2,7 +2,10 @@
 
 package attach
 
-import "syscall"
+import (
+	"syscall"
+	"time"
+)
 
 // datagramSend is the send buffer to ask for, in bytes: how far the machine may be ahead of the daemon. A frame of 1,514 bytes
 // is charged 2,304, and with the default of 208 KiB a busy machine waits more often than needed.
@@ -19,3 +22,6 @@ func recvRights(fd int, buf, oob []byte) (n, oobn, flags int, fds []int, err err
 	}
 	return n, oobn, flags, fds, err
 }
+
+// refusedTime is nothing: a full backlog is EAGAIN, and a refused connection means that nobody listens.
+const refusedTime = time.Duration(0)

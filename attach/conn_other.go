@@ -4,7 +4,10 @@
 
 package attach
 
-import "syscall"
+import (
+	"syscall"
+	"time"
+)
 
 // datagramSend is the send buffer to ask for, in bytes. On macOS it is the longest datagram, and 65,550 is the longest frame.
 const datagramSend = 65 << 10
@@ -26,3 +29,7 @@ func recvRights(fd int, buf, oob []byte) (n, oobn, flags int, fds []int, err err
 	}
 	return n, oobn, flags, fds, err
 }
+
+// refusedTime is how long to try again after a refused connection: macOS refuses also when as many connections wait as it allows,
+// which are 128.
+const refusedTime = time.Second

@@ -28,7 +28,7 @@ func connect(ctx context.Context, socket, name string) (*net.UnixConn, string, e
 		return nil, path, fmt.Errorf("attach: the path %s has %d bytes, of which a socket's may have %d: %w",
 			path, len(path), limit, syscall.ENAMETOOLONG)
 	}
-	c, err := dial(ctx, path)
+	c, err := dial(ctx, path, refusedTime)
 	if err != nil {
 		return nil, path, explain(ctx, err, socket, dir, path)
 	}
@@ -43,15 +43,15 @@ func connect(ctx context.Context, socket, name string) (*net.UnixConn, string, e
 // busyPause is how long to wait before the next try while the daemon has as many waiting connections as the system allows.
 const busyPause = 10 * time.Millisecond
 
-// dial connects, as soon as the daemon accepts again if it is busy.
-func dial(ctx context.Context, path string) (net.Conn, error) {
+// dial connects, as soon as the daemon accepts again if it is busy. A refusal, which may mean that, counts after refused only.
+func dial(ctx context.Context, path string, refused time.Duration) (net.Conn, error) {
 	if strings.HasPrefix(path, "@") {
 		path = "./" + path // a file, not a name in Linux's abstract space
 	}
-	for {
+	for began := time.Now(); ; {
 		var d net.Dialer
 		c, err := d.DialContext(ctx, "unix", path)
-		if !errors.Is(err, syscall.EAGAIN) {
+		if !errors.Is(err, syscall.EAGAIN) && (!errors.Is(err, syscall.ECONNREFUSED) || time.Since(began) >= refused) {
 			return c, err
 		}
 		select {

@@ -185,3 +185,25 @@ func TestBusy(t *testing.T) {
 		t.Errorf("error %v, want %v", err, io.ErrUnexpectedEOF)
 	}
 }
+
+// TestRefusedForAMoment: on macOS a full backlog refuses, as a socket does that nobody listens on yet.
+func TestRefusedForAMoment(t *testing.T) {
+	path := filepath.Join(shortDir(t), "s")
+	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Close(fd)
+	if err := syscall.Bind(fd, &syscall.SockaddrUnix{Name: path}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := dial(t.Context(), path, time.Millisecond); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Fatalf("nobody listens: %v", err)
+	}
+	time.AfterFunc(50*time.Millisecond, func() { _ = syscall.Listen(fd, 1) })
+	c, err := dial(t.Context(), path, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+}

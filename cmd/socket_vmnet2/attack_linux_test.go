@@ -349,7 +349,7 @@ func TestNobodyConnectsBeforeTheMode(t *testing.T) {
 	const starts = 20
 	a := newArena(t, 0)
 	sock := a.dir + "/s"
-	paths := []string{sock, sock + ".d/attach", sock + ".d/adopt", sock + ".d/control"}
+	paths := []string{sock, sock + ".d/attach", sock + ".d/adopt", sock + ".d/control", sock + ".d/control.root"}
 	var tries, connected atomic.Int64
 	quit := make(chan struct{})
 	var racing sync.WaitGroup

@@ -22,6 +22,7 @@ import (
 type controller struct {
 	server  *control.Server
 	ln      *net.UnixListener
+	root    *net.UnixListener // for root and the daemon's user; nil when it is not to be had
 	running sync.WaitGroup
 }
 
@@ -35,13 +36,24 @@ func openControl(e *extras, given *inherit.Sockets, o control.Options) *controll
 		o.Log.Warn("the daemon cannot be asked or upgraded, it does its work", "error", err)
 		return nil
 	}
-	return newController(ln, o)
+	return newController(ln, e.listenRoot(), o)
 }
 
-// newController serves on ln, which another image may have made.
-func newController(ln *net.UnixListener, o control.Options) *controller {
-	o.Listener = ln
-	return &controller{server: control.New(o), ln: ln}
+// newController serves on ln and root, which another image may have made.
+func newController(ln, root *net.UnixListener, o control.Options) *controller {
+	o.Listener, o.Root = ln, root
+	return &controller{server: control.New(o), ln: ln, root: root}
+}
+
+// listenRoot makes the control socket that only root and the daemon's user can connect to; nil when it is not to be had, which the
+// log tells.
+func (e *extras) listenRoot() *net.UnixListener {
+	ln, err := e.dir.ListenPrivate(inherit.Control + control.RootSuffix)
+	if err != nil {
+		e.log.Warn("root and the daemon's user share the control socket with its group", "error", err)
+		return nil
+	}
+	return ln
 }
 
 // controlOptions are those of the daemon with cfg, which began at that time.

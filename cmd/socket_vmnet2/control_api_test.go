@@ -150,7 +150,7 @@ func TestLogForms(t *testing.T) {
 			`(?m)^time=\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z level=INFO msg="created pidfile" path=.*/pid pid=\d+$`,
 			`(?m)^time=\S+ level=INFO msg="accepted a connection" client=\d+ fd=\d+$`,
 			`(?m)^time=\S+ level=INFO msg="client gone" client=\d+ reason=EOF duration=[\d.]+ peer_uid=\d+ peer_gid=\d+ peer_pid=\d+ mac=02:00:00:00:00:a1 frames_to_net=\d+`,
-			`(?m)^time=\S+ level=INFO msg="received signal" signal=Terminated`,
+			`(?m)^time=\S+ level=INFO msg="received signal" signal="?Terminated(: 15")?$`,
 		},
 		"json": {
 			`"level":"INFO","msg":"created pidfile","path":".*/pid","pid":\d+}`,

@@ -137,11 +137,17 @@ func attackers() []int {
 // startReachable starts a daemon whose control socket another user in the group of this process can reach.
 func startReachable(t *testing.T) *process {
 	t.Helper()
-	g, err := user.LookupGroupId(strconv.Itoa(os.Getegid()))
-	require.NoError(t, err)
-	p := launch(t, "socket_vmnet2", filepath.Join(shortDir(t), "s"), "--socket-group="+g.Name)
+	p := launch(t, "socket_vmnet2", filepath.Join(shortDir(t), "s"), "--socket-group="+ownGroup(t))
 	p.ready(t)
 	return p
+}
+
+// ownGroup is the name of this process's group.
+func ownGroup(t *testing.T) string {
+	t.Helper()
+	g, err := user.LookupGroupId(strconv.Itoa(os.Getegid()))
+	require.NoError(t, err)
+	return g.Name
 }
 
 // pour sends b on all connections until quit: at once, as far as they take it, or byte by byte.

@@ -50,7 +50,11 @@ func TestDatagramLengths(t *testing.T) {
 			} {
 				d := make([]byte, n)
 				copy(d, header)
-				require.NoError(t, l.Send(d), "%d bytes", n)
+				err := l.Send(d)
+				if runtime.GOOS == "darwin" && n > fakeguest.MaxDatagramLen && errors.Is(err, syscall.EMSGSIZE) {
+					continue // the daemon made the socket, and macOS sends nothing longer than its buffer
+				}
+				require.NoError(t, err, "%d bytes", n)
 				if n >= frame.MinLen && n <= min(carried(), fakeguest.MaxDatagramLen) {
 					wantDgram = append(wantDgram, n)
 					if n <= frame.MaxStreamLen {

@@ -155,7 +155,7 @@ func TestDoctorOfAnOverlap(t *testing.T) {
 			args := cmd.Args
 			unshare, err := exec.LookPath("unshare")
 			require.NoError(t, err)
-			cmd.Path, cmd.Args = unshare, append([]string{"unshare", "--net", "sh", "-ec", script + `; exec "$@"`, "sh", filepath.Join(binaries, "socket_vmnet2")}, args[1:]...)
+			cmd.Path, cmd.Args = unshare, append([]string{"unshare", "--net", "sh", "-ec", script + `; exec $MACHRUN "$@"`, "sh", filepath.Join(binaries, "socket_vmnet2")}, args[1:]...)
 		}
 	}
 	r := doctorSays(t, inside("ip link set lo up; ip address add 10.77.0.9/25 dev lo"), p.sock)

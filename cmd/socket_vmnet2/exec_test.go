@@ -253,11 +253,12 @@ func TestExecPlaces(t *testing.T) {
 	}
 }
 
-// TestExecLimit: the limit of open files is the caller's, which the Go runtime raises for itself.
+// TestExecLimit: the limit of open files is the caller's, which the Go runtime raises for itself. MACHRUN is what a shell of Linux
+// starts programs for macOS with, where the tests are one: make test.mac.
 func TestExecLimit(t *testing.T) {
 	p := startPassing(t)
 	cmd := execCmd(t, p.sock, "--", testBinary(t))
-	cmd.Args = append([]string{"sh", "-c", `ulimit -Sn 128; exec "$0" "$@"`}, cmd.Args...)
+	cmd.Args = append([]string{"sh", "-c", `ulimit -Sn 128; exec $MACHRUN "$0" "$@"`}, cmd.Args...)
 	cmd.Args[3] = cmd.Path
 	cmd.Path = "/bin/sh"
 	r, _ := runProbe(t, cmd)

@@ -22,7 +22,8 @@ type savedExtras struct {
 	Dir     rundir.Saved   `json:"dir"`
 	Attach  int            `json:"attach"`
 	Adopt   int            `json:"adopt"`
-	Control int            `json:"control"` // -1: there is none
+	Control int            `json:"control"`                // -1: there is none
+	Root    int            `json:"control_root,omitempty"` // 0: there is none, as before there were such
 	Dgram   unixgram.Saved `json:"dgram"`
 	Passing passing.Saved  `json:"passing"`
 }
@@ -69,6 +70,11 @@ func (e *extras) save(o *handoff.Out, c *controller) (err error) {
 		if v.Control, err = o.Conn(c.ln); err != nil {
 			return err
 		}
+		if c.root != nil {
+			if v.Root, err = o.Conn(c.root); err != nil {
+				return err
+			}
+		}
 	}
 	v.Dgram = e.shared.Save(o)
 	v.Passing = e.passing.Save(o)
@@ -76,22 +82,22 @@ func (e *extras) save(o *handoff.Out, c *controller) (err error) {
 }
 
 // takeExtras takes the extras over, with their clients; nil when there are none, or when they cannot be, which the log tells
-// and costs their clients only. control is the descriptor of the control socket, -1 for none.
-func takeExtras(d *daemon, in *handoff.In) (e *extras, control int) {
-	var v savedExtras
+// and costs their clients only. The control socket is among what was saved.
+func takeExtras(d *daemon, in *handoff.In) (*extras, savedExtras) {
+	none, v := savedExtras{Control: -1}, savedExtras{}
 	err := in.Get(extrasSection, &v)
 	if errors.Is(err, handoff.ErrNoSection) {
-		return nil, -1
+		return nil, none
 	}
 	if err == nil {
-		e = &extras{log: d.log, given: d.given, known: newKnown(d.kept)}
+		e := &extras{log: d.log, given: d.given, known: newKnown(d.kept)}
 		if err = e.take(d, in, &v); err == nil {
-			return e, v.Control
+			return e, v
 		}
 		e.close(context.Background())
 	}
 	d.log.Warn("datagram clients and passed descriptors are lost in the upgrade", "error", err)
-	return nil, -1
+	return nil, none
 }
 
 // take fills e in. What it has taken is closed by close, also after an error.
@@ -112,15 +118,22 @@ func (e *extras) take(d *daemon, in *handoff.In, v *savedExtras) (err error) {
 	return nil
 }
 
-// takeControl takes the control socket over, descriptor fd; nil when there is none.
-func takeControl(in *handoff.In, fd int, o control.Options) *controller {
-	if fd < 0 {
+// takeControl takes the control sockets over; nil when there are none. A daemon that had none for root gets it now.
+func takeControl(in *handoff.In, e *extras, v savedExtras, o control.Options) *controller {
+	if v.Control < 0 {
 		return nil
 	}
-	ln, err := in.UnixListener(fd)
+	ln, err := in.UnixListener(v.Control)
 	if err != nil {
 		o.Log.Warn("the daemon cannot be asked or upgraded, it does its work", "error", err)
 		return nil
 	}
-	return newController(ln, o)
+	if v.Root == 0 {
+		return newController(ln, e.listenRoot(), o)
+	}
+	root, err := in.UnixListener(v.Root)
+	if err != nil {
+		o.Log.Warn("root and the daemon's user share the control socket with its group", "error", err)
+	}
+	return newController(ln, root, o)
 }

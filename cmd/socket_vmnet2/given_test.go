@@ -114,8 +114,8 @@ func (m *manager) keep(name, path string, s interface {
 
 // The shell that starts a daemon: its process id is known only then. As process 1 it stays, and passes SIGTERM on.
 const (
-	execShell = `LISTEN_PID=$$ exec "$@"`
-	initShell = `sh -c 'LISTEN_PID=$$ exec "$@"' sh "$@" & child=$!
+	execShell = `LISTEN_PID=$$ exec $MACHRUN "$@"`
+	initShell = `sh -c 'LISTEN_PID=$$ exec $MACHRUN "$@"' sh "$@" & child=$!
 		trap 'kill -TERM $child' TERM
 		wait $child; code=$?
 		while [ $code -gt 128 ]; do wait $child; code=$?; done

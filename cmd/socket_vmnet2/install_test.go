@@ -17,7 +17,7 @@ import (
 // runAs runs a subcommand and returns what it writes.
 func runAs(name string, args ...string) (code int, stdout, stderr string) {
 	var out, err bytes.Buffer
-	code = subcommands[name](args, compat.IO{Stdout: &out, Stderr: &err, LookupEnv: func(string) (string, bool) { return "", false }})
+	code = subcommands()[name](args, compat.IO{Stdout: &out, Stderr: &err, LookupEnv: func(string) (string, bool) { return "", false }})
 	return code, out.String(), err.String()
 }
 

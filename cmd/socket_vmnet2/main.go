@@ -21,22 +21,29 @@ func main() {
 
 // subcommands are what the first argument of socket_vmnet2 can ask for in place of the daemon. They get the arguments behind
 // it and return the exit code.
-var subcommands = map[string]func(args []string, env compat.IO) int{
-	"capture":   runCapture,
-	"clients":   runClients,
-	"doctor":    runDoctor,
-	"exec":      runExec,
-	"install":   runInstall,
-	"rollback":  runRollback,
-	"kick":      runKick,
-	"log-level": runLogLevel,
-	"migrate":   runMigrate,
-	"selftest":  runSelftest,
-	"service":   runService,
-	"status":    runStatus,
-	"try":       runTry,
-	"upgrade":   runUpgrade,
+func subcommands() map[string]func(args []string, env compat.IO) int {
+	return map[string]func(args []string, env compat.IO) int{
+		"capture":   runCapture,
+		"clients":   runClients,
+		"doctor":    runDoctor,
+		"exec":      runExec,
+		"help":      runHelp,
+		"install":   runInstall,
+		"rollback":  runRollback,
+		"kick":      runKick,
+		"log-level": runLogLevel,
+		"migrate":   runMigrate,
+		"selftest":  runSelftest,
+		"service":   runService,
+		"status":    runStatus,
+		"try":       runTry,
+		"upgrade":   runUpgrade,
+		"version":   runVersion,
+	}
 }
+
+// commandNames are the names of the subcommands.
+func commandNames() []string { return slices.Sorted(maps.Keys(subcommands())) }
 
 func run(argv []string) int {
 	// A client that has gone is an error of one write. Without this a closed stderr would end the daemon.
@@ -45,12 +52,12 @@ func run(argv []string) int {
 	if len(argv) > 0 {
 		personality = compat.PersonalityOf(argv[0])
 	}
-	env := compat.IO{Stdout: os.Stdout, Stderr: os.Stderr, LookupEnv: os.LookupEnv, Commands: slices.Sorted(maps.Keys(subcommands))}
+	env := compat.IO{Stdout: os.Stdout, Stderr: os.Stderr, LookupEnv: os.LookupEnv, Commands: commandNames()}
 	if isUpgradeCheck(argv) {
 		return runUpgradeCheck(os.Stdin, env)
 	}
 	if name, args := compat.Subcommand(argv, env.Commands); name != "" {
-		return subcommands[name](args, env)
+		return subcommands()[name](args, env)
 	}
 	cfg, outcome := compat.Parse(personality, argv, env)
 	if cfg == nil {

@@ -3,8 +3,6 @@
 package main
 
 import (
-	"maps"
-	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -14,5 +12,5 @@ import (
 
 // TestMigrateKnowsSubcommands: a process whose first argument is a subcommand is no daemon to migrate.
 func TestMigrateKnowsSubcommands(t *testing.T) {
-	assert.ElementsMatch(t, slices.Collect(maps.Keys(subcommands)), find.Subcommands)
+	assert.ElementsMatch(t, commandNames(), find.Subcommands)
 }

@@ -50,7 +50,7 @@ func TestNewFlagsThatAreRefused(t *testing.T) {
 		{"MTU, bridged", []string{"--vmnet-mode=bridged", "--vmnet-interface=en0", "--vmnet-mtu=1500"}, `"bridged" conflicts with --vmnet-mtu`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := refused(t, t.TempDir(), "socket_vmnet2", append(append([]string{"--backend=usernet"}, c.args...), "-p", "pid", "s")...)
+			r := refused(t, t.TempDir(), "socket_vmnet2", append(append([]string{"--backend=usernet"}, c.args...), "-p", "pid", "./s")...)
 			assert.Contains(t, r.stderr, c.want)
 			r = refused(t, t.TempDir(), "socket_vmnet", append(c.args, "s")...)
 			assert.NotEmpty(t, r.stderr+r.stdout, "the old program does not know them")

@@ -65,7 +65,7 @@ func TestHomebrewFormulaContract(t *testing.T) {
 }
 
 func TestSocketPathsThatAreRefused(t *testing.T) {
-	long := strings.Repeat("x", 120)
+	long := "./" + strings.Repeat("x", 118)
 	for name, c := range map[string]struct {
 		make func(t *testing.T, path string)
 		path string
@@ -80,7 +80,7 @@ func TestSocketPathsThatAreRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			if c.path == "" {
-				c.path = "s"
+				c.path = "./s"
 			}
 			if c.make != nil {
 				c.make(t, filepath.Join(dir, c.path))
@@ -111,7 +111,7 @@ func TestPidfilesThatAreRefused(t *testing.T) {
 			if c.make != nil {
 				c.make(t, filepath.Join(dir, c.path))
 			}
-			r := refused(t, dir, "socket_vmnet2", "--backend=usernet", "-p", c.path, "s")
+			r := refused(t, dir, "socket_vmnet2", "--backend=usernet", "-p", c.path, "./s")
 			assert.Contains(t, r.stderr, `ERROR| Failed to open pidfile: "`+c.path+`": `+c.want+"\n")
 		})
 	}
@@ -143,16 +143,16 @@ func TestFlagsThatAreRefused(t *testing.T) {
 		"DNS record":            {"--dns-record=x"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := refused(t, t.TempDir(), "socket_vmnet2", append(args, "s")...)
+			r := refused(t, t.TempDir(), "socket_vmnet2", append(args, "./s")...)
 			assert.NotEmpty(t, r.stderr, "it says why")
 		})
 	}
 	t.Run("bridged without vmnet", func(t *testing.T) {
-		r := refused(t, t.TempDir(), "socket_vmnet2", "--backend=usernet", "--vmnet-mode=bridged", "--vmnet-interface=en0", "s")
+		r := refused(t, t.TempDir(), "socket_vmnet2", "--backend=usernet", "--vmnet-mode=bridged", "--vmnet-interface=en0", "./s")
 		assert.Contains(t, r.stderr, "needs macOS vmnet")
 	})
 	t.Run("vmnet", func(t *testing.T) {
-		r := refused(t, t.TempDir(), "socket_vmnet2", "--backend=vmnet", "s")
+		r := refused(t, t.TempDir(), "socket_vmnet2", "--backend=vmnet", "./s")
 		assert.Contains(t, r.stderr, "--backend=usernet")
 	})
 }

@@ -44,7 +44,7 @@ func TestSocketIsTheLast(t *testing.T) {
 		for end := time.Now().Add(patience); visit(sock) != nil; {
 			require.True(t, time.Now().Before(end), "not ready: %s", p.stderr)
 		}
-		for _, name := range []string{"attach", "adopt", "control"} {
+		for _, name := range []string{"attach", "adopt", "control", "control.root"} {
 			require.NoError(t, visit(filepath.Join(sock+".d", name)))
 		}
 		code, _ := p.signal(t, syscall.SIGTERM)

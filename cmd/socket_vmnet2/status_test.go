@@ -32,7 +32,7 @@ import (
 // call is a subcommand within this process.
 func call(name string, args ...string) (code int, stdout, stderr string) {
 	var out, err strings.Builder
-	code = subcommands[name](args, compat.IO{Stdout: &out, Stderr: &err, LookupEnv: func(string) (string, bool) { return "", false }})
+	code = subcommands()[name](args, compat.IO{Stdout: &out, Stderr: &err, LookupEnv: func(string) (string, bool) { return "", false }})
 	return code, out.String(), err.String()
 }
 

@@ -59,9 +59,9 @@ func (d *daemon) takeOver(ctx context.Context, in *handoff.In) (err error) {
 	d.server = d.newServer()
 	d.server.Recall(v.Server)
 	d.takeClients(in, v.Clients)
-	var fd int
-	d.extras, fd = takeExtras(d, in)
-	d.control = takeControl(in, fd, d.controlOptions())
+	var beside savedExtras
+	d.extras, beside = takeExtras(d, in)
+	d.control = takeControl(in, d.extras, beside, d.controlOptions())
 	d.control.answering(call)
 	d.server.Restored()
 	sessions := d.server.Sessions()

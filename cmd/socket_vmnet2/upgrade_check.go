@@ -40,7 +40,7 @@ func checkArgv(argv []string, posixly bool) error {
 	var said bytes.Buffer
 	cfg, _ := compat.Parse(compat.PersonalityOf(argv[0]), argv, compat.IO{
 		Stdout: io.Discard, Stderr: &said,
-		LookupEnv: func(key string) (string, bool) { return "", posixly && key == "POSIXLY_CORRECT" },
+		LookupEnv: func(key string) (string, bool) { return "", posixly && key == "POSIXLY_CORRECT" }, Commands: commandNames(),
 	})
 	switch {
 	case cfg == nil && said.Len() > 0:

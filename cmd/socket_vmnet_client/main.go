@@ -55,9 +55,13 @@ func run(argv []string, stderr io.Writer) int {
 			_, _ = fmt.Fprintf(stderr, "child_argv[%d]: \"%s\"\n", i, a)
 		}
 	}
-	if err := passOn(fd); err != nil {
+	passed, err := passOn(fd)
+	if err != nil {
 		_, _ = fmt.Fprintf(stderr, "dup2: %s\n", errtext.Of(err))
 		return 1
+	}
+	if passed != firstFD { // a command with fd=3 would use the caller's file for its network
+		_, _ = fmt.Fprintf(stderr, "WARN | descriptor %d is open in the caller, so the connection is descriptor %d: have the command use that, or close %[1]d, by %[1]d>&- in a shell\n", firstFD, passed)
 	}
 	err = execvp(command)
 	_, _ = fmt.Fprintf(stderr, "Failed to exec \"%s\": %s\n", command[0], errtext.Of(err))

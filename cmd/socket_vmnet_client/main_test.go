@@ -22,8 +22,12 @@ import (
 // binary is the program under test, built by TestMain.
 var binary string
 
-// TestMain builds the program once. Called as the command of a test, it is the probe.
+// TestMain builds the program once. Called as the command of a test, it is the probe, or what starts the program with a limit.
 func TestMain(m *testing.M) {
+	if os.Getenv("TEST_LIMIT") != "" {
+		limited()
+		return
+	}
 	if os.Getenv("TEST_PROBE") != "" {
 		probe()
 		return
@@ -176,10 +180,11 @@ func TestSocketIsFD3(t *testing.T) {
 		inherited int // files on fd 3 and up that the caller passes on
 		socket    int
 		open      []int
+		warning   string // nothing is logged when all went well
 	}{
-		{"fd 3 free", 0, 3, []int{3}},
-		{"fd 3 taken", 1, 4, []int{3, 4}},
-		{"fds 3 to 6 taken", 4, 7, []int{3, 4, 5, 6, 7}},
+		{"fd 3 free", 0, 3, []int{3}, ""},
+		{"fd 3 taken", 1, 4, []int{3, 4}, "WARN | descriptor 3 is open in the caller, so the connection is descriptor 4: have the command use that, or close 3, by 3>&- in a shell\n"},
+		{"fds 3 to 6 taken", 4, 7, []int{3, 4, 5, 6, 7}, "WARN | descriptor 3 is open in the caller, so the connection is descriptor 7: have the command use that, or close 3, by 3>&- in a shell\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := serve(t)
@@ -189,7 +194,7 @@ func TestSocketIsFD3(t *testing.T) {
 			}
 			stdout, stderr, code := outcome(t, cmd)
 			assert.Equal(t, 7, code, "the command's exit code")
-			assert.Empty(t, stderr, "nothing is logged when all went well")
+			assert.Equal(t, c.warning, stderr)
 			var r report
 			require.NoError(t, json.Unmarshal([]byte(stdout), &r), stdout)
 			assert.Equal(t, []int{c.socket}, r.Sockets)
@@ -207,15 +212,37 @@ func TestSocketIsFD3(t *testing.T) {
 // Go runtime raises for itself.
 func TestHoleBelow(t *testing.T) {
 	s := serve(t)
-	cmd := client("-c", `ulimit -Sn 128; exec 4</dev/null; exec "$0" "$@"`, binary, s.path, self(t))
-	cmd.Path = "/bin/sh"
-	stdout, _, code := outcome(t, cmd)
+	cmd := client(s.path, self(t))
+	null, err := os.Open(os.DevNull)
+	require.NoError(t, err)
+	defer func() { _ = null.Close() }()
+	cmd.ExtraFiles = []*os.File{nil, null}
+	cmd.Path, cmd.Env = self(t), append(cmd.Env, "TEST_LIMIT=128")
+	stdout, stderr, code := outcome(t, cmd)
 	assert.Equal(t, 7, code)
+	assert.Empty(t, stderr)
 	var r report
 	require.NoError(t, json.Unmarshal([]byte(stdout), &r), stdout)
 	assert.Equal(t, []int{3}, r.Sockets)
 	assert.Equal(t, []int{3, 4}, r.Open)
 	assert.Equal(t, uint64(128), r.NoFile)
+}
+
+// limited lowers its soft limit of open files and becomes the program. A shell could do that, but it starts nothing for macOS on
+// Linux.
+func limited() {
+	var l syscall.Rlimit
+	err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l)
+	if err == nil {
+		_, _ = fmt.Sscan(os.Getenv("TEST_LIMIT"), &l.Cur)
+		err = syscall.Setrlimit(syscall.RLIMIT_NOFILE, &l)
+	}
+	if err == nil {
+		_ = os.Unsetenv("TEST_LIMIT")
+		err = syscall.Exec(os.Args[0], os.Args, os.Environ())
+	}
+	fmt.Fprintln(os.Stderr, "limited:", err)
+	os.Exit(1)
 }
 
 func TestBuffers(t *testing.T) {

@@ -77,17 +77,18 @@ func connect(fd int, path string) error {
 }
 
 // passOn gives fd the lowest number from 3 on that is not taken by a file the caller wants passed on too, and keeps it open
-// in the command. A descriptor with close-on-exec is one of the Go runtime's: it would be gone after exec anyway.
-func passOn(fd int) error {
-	target := firstFD
+// in the command. It returns that number. A descriptor with close-on-exec is one of the Go runtime's: it would be gone after exec
+// anyway.
+func passOn(fd int) (target int, err error) {
+	target = firstFD
 	for inherited(target) {
 		target++
 	}
 	if target == fd {
-		_, err := unix.FcntlInt(uintptr(fd), unix.F_SETFD, 0)
-		return err
+		_, err = unix.FcntlInt(uintptr(fd), unix.F_SETFD, 0)
+		return target, err
 	}
-	return dup2(fd, target)
+	return target, dup2(fd, target)
 }
 
 // inherited reports whether fd is open and stays so in the command.

@@ -7,22 +7,24 @@
 # _socket_vmnet2_options COMMAND prints its options. Those that take a value end with an equals sign.
 _socket_vmnet2_options() {
 	case $1 in
-	'socket_vmnet2') echo '--socket-group= --vmnet-mode= --vmnet-interface= --vmnet-gateway= --vmnet-dhcp-end= --vmnet-mask= --vmnet-interface-id= --vmnet-network-identifier= --vmnet-nat66-prefix= --vmnet-disable-dhcp --pidfile= --help --version --backend= --socket-user= --socket-mode= --queue-size= --max-clients= --state-dir= --runtime-dir= --allow-uid= --dns-record= --host-loopback= --metrics-listen= --metrics-anywhere --vmnet-api= --vmnet-interfaces= --local-switching= --vmnet-disable-nat44 --vmnet-disable-nat66 --vmnet-disable-dns-proxy --vmnet-disable-ra --vmnet-mtu= --vmnet-reserve= --vmnet-forward= --isolate --anti-spoof --offload --log-format= --log-level= --list-interfaces' ;;
+	'socket_vmnet2') echo '--socket-group= --vmnet-mode= --vmnet-interface= --vmnet-gateway= --vmnet-dhcp-end= --vmnet-mask= --vmnet-interface-id= --vmnet-network-identifier= --vmnet-nat66-prefix= --vmnet-disable-dhcp --pidfile= --help --version --backend= --socket-user= --socket-mode= --queue-size= --max-clients= --state-dir= --runtime-dir= --allow-uid= --dns-record= --host-loopback= --metrics-listen= --metrics-anywhere --vmnet-gateway-any --vmnet-api= --vmnet-interfaces= --local-switching= --vmnet-disable-nat44 --vmnet-disable-nat66 --vmnet-disable-dns-proxy --vmnet-disable-ra --vmnet-mtu= --vmnet-reserve= --vmnet-forward= --isolate --anti-spoof --offload --log-format= --log-level= --list-interfaces' ;;
 	'socket_vmnet') echo '--socket-group= --vmnet-mode= --vmnet-interface= --vmnet-gateway= --vmnet-dhcp-end= --vmnet-mask= --vmnet-interface-id= --vmnet-network-identifier= --vmnet-nat66-prefix= --vmnet-disable-dhcp --pidfile= --help --version' ;;
 	'socket_vmnet2 capture') echo '--client= --write= --overwrite --snaplen= --count= --socket= --help' ;;
 	'socket_vmnet2 clients') echo '--json --wide --help' ;;
 	'socket_vmnet2 doctor') echo '--json --root= --home= --reach= --help' ;;
 	'socket_vmnet2 exec') echo '--stream --dgram --fd= --mac= --name= --interface-id= --json= --help' ;;
+	'socket_vmnet2 help') echo '--help' ;;
 	'socket_vmnet2 install') echo '--prefix= --root= --from= --dry-run --help' ;;
 	'socket_vmnet2 kick') echo '--help' ;;
 	'socket_vmnet2 log-level') echo '--help' ;;
 	'socket_vmnet2 migrate') echo '--json --root= --home= --help' ;;
 	'socket_vmnet2 rollback') echo '--prefix= --root= --dry-run --help' ;;
-	'socket_vmnet2 selftest') echo '--json --quick --timeout= --help --vmnet-mode= --vmnet-interface= --vmnet-gateway= --vmnet-dhcp-end= --vmnet-mask= --vmnet-interface-id= --vmnet-network-identifier= --vmnet-nat66-prefix= --vmnet-disable-dhcp --backend= --dns-record= --host-loopback= --vmnet-api= --vmnet-interfaces= --local-switching= --vmnet-disable-nat44 --vmnet-disable-nat66 --vmnet-disable-dns-proxy --vmnet-disable-ra --vmnet-mtu= --vmnet-reserve= --vmnet-forward= --isolate --anti-spoof --offload' ;;
+	'socket_vmnet2 selftest') echo '--json --quick --timeout= --help --vmnet-mode= --vmnet-interface= --vmnet-gateway= --vmnet-dhcp-end= --vmnet-mask= --vmnet-interface-id= --vmnet-network-identifier= --vmnet-nat66-prefix= --vmnet-disable-dhcp --backend= --dns-record= --host-loopback= --vmnet-gateway-any --vmnet-api= --vmnet-interfaces= --local-switching= --vmnet-disable-nat44 --vmnet-disable-nat66 --vmnet-disable-dns-proxy --vmnet-disable-ra --vmnet-mtu= --vmnet-reserve= --vmnet-forward= --isolate --anti-spoof --offload' ;;
 	'socket_vmnet2 service') echo '--network= --interface= --name= --user --socket-activated --prefix= --dry-run --help' ;;
 	'socket_vmnet2 status') echo '--json --watch --hosts --wide --help' ;;
-	'socket_vmnet2 try') echo '--json --dir= --socket-group= --socket-user= --help --vmnet-mode= --vmnet-interface= --vmnet-gateway= --vmnet-dhcp-end= --vmnet-mask= --vmnet-interface-id= --vmnet-network-identifier= --vmnet-nat66-prefix= --vmnet-disable-dhcp --backend= --dns-record= --host-loopback= --vmnet-api= --vmnet-interfaces= --local-switching= --vmnet-disable-nat44 --vmnet-disable-nat66 --vmnet-disable-dns-proxy --vmnet-disable-ra --vmnet-mtu= --vmnet-reserve= --vmnet-forward= --isolate --anti-spoof --offload' ;;
+	'socket_vmnet2 try') echo '--json --dir= --socket-group= --socket-user= --help --vmnet-mode= --vmnet-interface= --vmnet-gateway= --vmnet-dhcp-end= --vmnet-mask= --vmnet-interface-id= --vmnet-network-identifier= --vmnet-nat66-prefix= --vmnet-disable-dhcp --backend= --dns-record= --host-loopback= --vmnet-gateway-any --vmnet-api= --vmnet-interfaces= --local-switching= --vmnet-disable-nat44 --vmnet-disable-nat66 --vmnet-disable-dns-proxy --vmnet-disable-ra --vmnet-mtu= --vmnet-reserve= --vmnet-forward= --isolate --anti-spoof --offload' ;;
 	'socket_vmnet2 upgrade') echo '--json --timeout= --help' ;;
+	'socket_vmnet2 version') echo '--json --help' ;;
 	esac
 }
 
@@ -74,6 +76,7 @@ _socket_vmnet2_operand() {
 	'socket_vmnet2 exec 0') echo ':file' ;;
 	'socket_vmnet2 exec 1') echo '--' ;;
 	'socket_vmnet2 exec 2') echo ':command' ;;
+	'socket_vmnet2 help 0') echo 'capture clients doctor exec help install kick log-level migrate rollback selftest service status try upgrade version' ;;
 	'socket_vmnet2 kick 0') echo ':none' ;;
 	'socket_vmnet2 kick 1') echo ':file' ;;
 	'socket_vmnet2 log-level 0') echo ':file' ;;
@@ -154,7 +157,7 @@ _socket_vmnet2() {
 	command=${words[0]##*/}
 	i=1
 	if [[ $command == socket_vmnet2 ]]; then
-		for subcommand in capture clients doctor exec install kick log-level migrate rollback selftest service status try upgrade; do
+		for subcommand in capture clients doctor exec help install kick log-level migrate rollback selftest service status try upgrade version; do
 			if ((cword > 1)) && [[ ${words[1]} == "$subcommand" ]]; then
 				command+=" $subcommand"
 				i=2
@@ -204,7 +207,7 @@ _socket_vmnet2() {
 		_socket_vmnet2_offer "${options[@]}"
 	elif [[ -n $kind ]]; then
 		if ((cword == 1)) && [[ $command == socket_vmnet2 ]]; then
-			_socket_vmnet2_offer capture clients doctor exec install kick log-level migrate rollback selftest service status try upgrade
+			_socket_vmnet2_offer capture clients doctor exec help install kick log-level migrate rollback selftest service status try upgrade version
 			((${#COMPREPLY[@]} == 0)) || return 0
 		fi
 		read -r -a list <<<"$kind"

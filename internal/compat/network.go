@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/bits"
 	"net/netip"
+	"slices"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
@@ -60,6 +61,9 @@ func (s *settings) withoutGateway() error {
 	if s.mask != nil {
 		return errors.New("--vmnet-mask=MASK requires --vmnet-gateway=IP")
 	}
+	if s.gatewayAny {
+		return errors.New("--vmnet-gateway-any requires --vmnet-gateway=IP")
+	}
 	return nil
 }
 
@@ -90,6 +94,9 @@ func (s *settings) withGateway() error {
 	}
 	s.Gateway, s.Subnet = gw, netip.PrefixFrom(gw, maskBits).Masked()
 	if err := checkGateway(gw, s.Subnet); err != nil {
+		return plainError{err}
+	}
+	if err := s.checkPrivate(); err != nil {
 		return plainError{err}
 	}
 	if err := s.settleDHCPEnd(); err != nil {
@@ -126,6 +133,24 @@ func checkGateway(gw netip.Addr, subnet netip.Prefix) error {
 		return fmt.Errorf("--vmnet-gateway=%s is the broadcast address of %s", gw, subnet)
 	}
 	return nil
+}
+
+// privateBlocks are whose addresses no host of the Internet has: those of RFC 1918, and the one that RFC 6598 keeps for carriers,
+// which overlay networks use too.
+var privateBlocks = []netip.Prefix{
+	netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("172.16.0.0/12"), netip.MustParsePrefix("192.168.0.0/16"),
+	netip.MustParsePrefix("100.64.0.0/10"),
+}
+
+// checkPrivate refuses a subnet that would hide hosts of the Internet from the guests, and on vmnet from this host. socket_vmnet
+// takes any.
+func (s *settings) checkPrivate() error {
+	inside := func(b netip.Prefix) bool { return b.Contains(s.Gateway) && b.Bits() <= s.Subnet.Bits() }
+	if s.old || s.gatewayAny || slices.ContainsFunc(privateBlocks, inside) {
+		return nil
+	}
+	return fmt.Errorf("--vmnet-gateway=%s: guests would not reach the Internet's hosts in %s; choose an address in 10.0.0.0/8, 172.16.0.0/12, "+
+		"192.168.0.0/16 or 100.64.0.0/10, or allow this one by --vmnet-gateway-any", s.Gateway, s.Subnet)
 }
 
 // settleDHCPEnd checks a given end of the pool, or derives it: the gateway's address with 254 as last byte, as

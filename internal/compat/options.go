@@ -35,6 +35,9 @@ type option struct {
 type settings struct {
 	Config
 	gateway, dhcpEnd, mask, nat66 *string // nil: not given
+
+	gatewayAny bool // a public one is meant
+	old        bool // of the old program, which has no such option and takes any
 }
 
 // upstreamOptions are those of socket_vmnet's main branch, in the order of its usage text.

@@ -17,7 +17,8 @@ type IO struct {
 	Stdout, Stderr io.Writer
 	// LookupEnv is os.LookupEnv. POSIXLY_CORRECT and DEBUG are looked up, only their presence matters.
 	LookupEnv func(key string) (string, bool)
-	// Commands are the subcommands that the usage text of the new program names. The old one has none.
+	// Commands are the subcommands that the usage text of the new program names, and in whose place a SOCKET without a slash is
+	// not taken. The old program has none.
 	Commands []string
 }
 
@@ -29,7 +30,7 @@ type Outcome struct {
 // Parse reads argv, its first element being the program's name. It returns either a Config or, after --help, --version or a
 // bad command line, nil and the exit code.
 func Parse(p Personality, argv []string, env IO) (*Config, Outcome) {
-	ps := parser{opts: optionsOf(p), env: env, argv0: "socket_vmnet"}
+	ps := parser{opts: optionsOf(p), env: env, argv0: "socket_vmnet", old: p == Old}
 	if p != New {
 		ps.env.Commands = nil
 	}
@@ -67,6 +68,7 @@ type parser struct {
 	opts  []option
 	env   IO
 	argv0 string
+	old   bool
 }
 
 // parse takes argv without the program's name through scanner, urfave and checks.
@@ -75,7 +77,7 @@ func (ps *parser) parse(argv []string) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &settings{Config: defaultConfig()}
+	s := &settings{Config: defaultConfig(), old: ps.old}
 	if err := ps.fill(s, canonical); err != nil {
 		return nil, err
 	}
@@ -126,6 +128,11 @@ func (ps *parser) canonical(argv []string) ([]string, error) {
 	}
 	if n := len(sc.operands); n != 1 && (n != 0 || !alone) {
 		return nil, errSilent
+	}
+	if !alone {
+		if err := ps.checkWord(sc.operands); err != nil {
+			return nil, err
+		}
 	}
 	return append(append(out, "--"), sc.operands...), nil
 }

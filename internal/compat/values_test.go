@@ -171,6 +171,48 @@ func TestBadValues(t *testing.T) {
 	}
 }
 
+// TestPublicGateway: the new program refuses a network that would hide hosts of the Internet, the old one takes any.
+func TestPublicGateway(t *testing.T) {
+	for _, c := range []struct{ argv, refused string }{
+		{"--vmnet-gateway=192.168.105.1", ""},
+		{"--vmnet-gateway=10.0.0.1 --vmnet-mask=255.0.0.0", ""},
+		{"--vmnet-gateway=172.16.0.1 --vmnet-mask=255.240.0.0", ""},
+		{"--vmnet-gateway=172.31.255.1", ""},
+		{"--vmnet-gateway=100.64.0.1", ""},
+		{"--vmnet-gateway=100.127.255.1 --vmnet-mask=255.192.0.0", ""},
+		{"--vmnet-gateway=8.8.8.1", "8.8.8.1: guests would not reach the Internet's hosts in 8.8.8.0/24"},
+		{"--vmnet-gateway=8.8.8.1 --vmnet-dhcp-end=8.8.8.9", "8.8.8.1: guests would not reach the Internet's hosts in 8.8.8.0/24"},
+		{"--vmnet-gateway=0x08080801", "8.8.8.1: guests would not reach the Internet's hosts in 8.8.8.0/24"},
+		{"--vmnet-gateway=172.32.0.1", "172.32.0.1: guests would not reach the Internet's hosts in 172.32.0.0/24"},
+		{"--vmnet-gateway=172.15.255.1", "172.15.255.1: guests would not reach the Internet's hosts in 172.15.255.0/24"},
+		{"--vmnet-gateway=192.169.0.1", "192.169.0.1: guests would not reach the Internet's hosts in 192.169.0.0/24"},
+		{"--vmnet-gateway=100.128.0.1", "100.128.0.1: guests would not reach the Internet's hosts in 100.128.0.0/24"},
+		{"--vmnet-gateway=100.63.255.1", "100.63.255.1: guests would not reach the Internet's hosts in 100.63.255.0/24"},
+		{"--vmnet-gateway=192.168.105.1 --vmnet-mask=255.0.0.0", "192.168.105.1: guests would not reach the Internet's hosts in 192.0.0.0/8"},
+	} {
+		t.Run(c.argv, func(t *testing.T) {
+			r := parse(t, New, append([]string{"socket_vmnet2"}, strings.Fields(c.argv+" /s")...))
+			if c.refused == "" {
+				assert.NotNil(t, r.cfg, r.stderr)
+			} else {
+				assert.Nil(t, r.cfg)
+				assert.Equal(t, 1, r.code)
+				assert.Equal(t, "ERROR| --vmnet-gateway="+c.refused+"; choose an address in 10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16 or 100.64.0.0/10, or allow this one by --vmnet-gateway-any\n", r.stderr)
+				assert.Empty(t, r.stdout)
+			}
+			old := parse(t, Old, words(c.argv+" /s"))
+			require.NotNil(t, old.cfg, "the old name: %s", old.stderr)
+			any := parse(t, New, append([]string{"socket_vmnet2"}, strings.Fields(c.argv+" --vmnet-gateway-any /s")...))
+			require.NotNil(t, any.cfg, any.stderr)
+			assert.Equal(t, old.cfg, any.cfg)
+		})
+	}
+	r := parse(t, New, strings.Fields("socket_vmnet2 --vmnet-gateway-any /s"))
+	assert.Contains(t, r.stderr, "ERROR| --vmnet-gateway-any requires --vmnet-gateway=IP\n")
+	r = parse(t, Old, words("--vmnet-gateway-any /s"))
+	assert.Contains(t, r.stderr, "unknown option --vmnet-gateway-any")
+}
+
 func TestIdentifiers(t *testing.T) {
 	want := [16]byte{0x0E, 0x21, 0xC1, 0xD4, 0x43, 0xD9, 0x43, 0x63, 0xB7, 0x67, 0xA6, 0x48, 0x8D, 0x25, 0xC9, 0x3E}
 	r := parse(t, Old, words("--vmnet-mode=host --vmnet-interface-id=0E21C1D4-43D9-4363-B767-A6488D25C93E --vmnet-network-identifier=0e21c1d4-43d9-4363-b767-a6488d25c93e --vmnet-nat66-prefix=FD00:1234:: /s"))

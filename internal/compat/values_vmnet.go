@@ -72,6 +72,11 @@ func setDisableRA(s *settings, _ string) error {
 	return nil
 }
 
+func setGatewayAny(s *settings, _ string) error {
+	s.gatewayAny = true
+	return nil
+}
+
 func setIsolate(s *settings, _ string) error {
 	s.Isolate = true
 	return nil

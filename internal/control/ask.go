@@ -99,10 +99,7 @@ func request(ctx context.Context, path, method, what string, body any) (*http.Re
 	if body != nil {
 		r.Header.Set("Content-Type", "application/json")
 	}
-	if strings.HasPrefix(path, "@") { // else Linux takes it for a name without a file
-		path = "./" + path
-	}
-	c, err := new(net.Dialer).DialContext(ctx, "unix", path)
+	c, err := dial(ctx, path)
 	if err != nil {
 		return nil, err
 	}
@@ -122,6 +119,21 @@ func request(ctx context.Context, path, method, what string, body any) (*http.Re
 	a.body = resp.Body
 	resp.Body = a
 	return resp, nil
+}
+
+// RootSuffix is behind the path of a control socket in that of the one for root and the daemon's user.
+const RootSuffix = ".root"
+
+// dial connects to the socket for root and the daemon's user, or, if this user may not or there is none, to the one for all.
+func dial(ctx context.Context, path string) (net.Conn, error) {
+	if strings.HasPrefix(path, "@") { // else Linux takes it for a name without a file
+		path = "./" + path
+	}
+	d := new(net.Dialer)
+	if c, err := d.DialContext(ctx, "unix", path+RootSuffix); err == nil {
+		return c, nil
+	}
+	return d.DialContext(ctx, "unix", path)
 }
 
 // answered is an answer's body with its connection.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package control is what one can ask a running daemon, at SOCKET.d/control: HTTP/1.1 with JSON, one request per
-// connection.
+// connection. Root and the daemon's user have a socket of their own beside it, control.root, so that no member of the socket's group
+// keeps them out, whatever he does at the other one.
 //
 //	GET    /v1/version        what runs here
 //	GET    /v1/status         all that the daemon knows of itself; package status has the form
@@ -47,6 +48,7 @@ const (
 // Options say what to serve.
 type Options struct {
 	Listener *net.UnixListener // Run serves it, Close closes it
+	Root     *net.UnixListener // the same for root and the daemon's user alone; nil: there is none
 	Version  string            // of the program
 	Socket   string            // path of the network's socket
 	Began    time.Time         // start of the daemon; an upgrade does not change it
@@ -68,7 +70,7 @@ type Options struct {
 type Server struct {
 	o         Options
 	http      *http.Server
-	gate      *gate
+	gates     []*gate // one for each listener
 	upgrading atomic.Bool
 	calls     sync.WaitGroup
 	stop      context.CancelFunc
@@ -80,9 +82,15 @@ func New(o Options) *Server {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{o: o, gate: newGate(o.Listener, o.Log)}
+	s := &Server{o: o}
 	s.stopped, s.stop = context.WithCancel(context.Background())
-	s.gate.over = s.stopped
+	for _, ln := range []*net.UnixListener{o.Root, o.Listener} {
+		if ln != nil {
+			g := newGate(ln, o.Log)
+			g.over = s.stopped
+			s.gates = append(s.gates, g)
+		}
+	}
 	s.http = &http.Server{
 		Handler:           s.front(),
 		ReadHeaderTimeout: headerTime,
@@ -128,24 +136,40 @@ func byPath(a, b string) int {
 // Run serves until Close is called or ctx is done.
 func (s *Server) Run(ctx context.Context) {
 	defer context.AfterFunc(ctx, s.stop)()
-	defer context.AfterFunc(s.stopped, func() { _ = s.gate.Close() })()
-	if err := s.http.Serve(s.gate); s.stopped.Err() == nil {
-		s.o.Log.Warn("the control socket is not served any more", "error", err)
+	var serving sync.WaitGroup
+	for _, g := range s.gates {
+		defer context.AfterFunc(s.stopped, func() { _ = g.Close() })()
+		serving.Go(func() {
+			if err := s.http.Serve(g); s.stopped.Err() == nil {
+				s.o.Log.Warn("the control socket is not served any more", "path", g.Addr().String(), "error", err)
+			}
+		})
 	}
+	serving.Wait()
 }
 
 // Pause stops accepting: who connects from here on waits for Resume, or for the new image. Requests that were accepted are
 // answered meanwhile, and streams end, for 100 ms at most; those of an upgrade do not count.
-func (s *Server) Pause() { s.gate.pause(pauseTime) }
+func (s *Server) Pause() {
+	for _, g := range s.gates {
+		g.pause(pauseTime)
+	}
+}
 
 // Resume undoes Pause.
-func (s *Server) Resume() { s.gate.resume() }
+func (s *Server) Resume() {
+	for _, g := range s.gates {
+		g.resume()
+	}
+}
 
 // Close ends Run, and the calls that run, and waits for them until ctx is done. Streams have 100 ms to end in order.
 func (s *Server) Close(ctx context.Context) {
 	s.stop()
-	_ = s.gate.Close()
-	s.gate.endStreams(pauseTime, func() bool { return len(s.gate.streams) == 0 })
+	for _, g := range s.gates {
+		_ = g.Close()
+		g.endStreams(pauseTime, func() bool { return len(g.streams) == 0 })
+	}
 	_ = s.http.Close()
 	done := make(chan struct{})
 	go func() {

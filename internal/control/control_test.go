@@ -216,10 +216,10 @@ func TestTooMany(t *testing.T) {
 			_ = c.Close()
 		}
 	}()
-	full := func() bool { return s.gate.inside() == maxConns }
+	full := func() bool { return s.gates[0].inside() == maxConns }
 	fill := func() { // more than once if it takes so long that the first ones have been silent for too long
 		for until := time.Now().Add(patience); !full() && time.Now().Before(until); {
-			for range maxConns - s.gate.inside() {
+			for range maxConns - s.gates[0].inside() {
 				c, err := net.Dial("unix", path)
 				require.NoError(t, err)
 				conns = append(conns, c)
@@ -256,9 +256,9 @@ func (g *gate) inside() int {
 
 // young has all connections be new for an hour.
 func young(s *Server) {
-	s.gate.mu.Lock()
-	defer s.gate.mu.Unlock()
-	for c := range s.gate.conns {
+	s.gates[0].mu.Lock()
+	defer s.gates[0].mu.Unlock()
+	for c := range s.gates[0].conns {
 		c.since = time.Now().Add(time.Hour)
 	}
 }

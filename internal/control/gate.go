@@ -16,7 +16,8 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/peercred"
 )
 
-// Limits of connections at once. Root and the daemon's user are not kept out by the others.
+// Limits of connections at once, to one socket. Root and the daemon's user are not kept out by the others once they are accepted; that
+// they are, whatever waits before them, is what they have a socket of their own for.
 const (
 	maxConns   = 64
 	maxOthers  = 32

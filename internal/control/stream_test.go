@@ -68,9 +68,9 @@ func wait(t *testing.T, ended chan struct{}) {
 
 // streams is how many there are.
 func (s *Server) streams() int {
-	s.gate.mu.Lock()
-	defer s.gate.mu.Unlock()
-	return len(s.gate.streams)
+	s.gates[0].mu.Lock()
+	defer s.gates[0].mu.Unlock()
+	return len(s.gates[0].streams)
 }
 
 // TestStreamEnds: whatever ends it, the handler ends, and the client can tell an end in order.
@@ -163,7 +163,7 @@ func TestStreamLimits(t *testing.T) {
 		openStream(t, path)
 	}
 	require.Eventually(t, func() bool {
-		return s.gate.inside() == 0 && s.streams() == maxStreams
+		return s.gates[0].inside() == 0 && s.streams() == maxStreams
 	}, patience, time.Millisecond)
 	status, _, err := ask(t, path, http.MethodPost, "/v1/stream")
 	assert.Equal(t, 503, status)

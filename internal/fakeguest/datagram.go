@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -60,7 +61,8 @@ type PathOptions struct {
 	Hello bool
 }
 
-// The buffers that vfkit asks for, in bytes. QEMU leaves the system's.
+// The buffers that vfkit asks for, in bytes. QEMU leaves the system's. Those of macOS are 2 KiB, which is the longest datagram,
+// and 4 KiB (xnu, bsd/kern/uipc_usrreq.c): too small for guests that send any frame, or many at once.
 const (
 	vfkitSendBuffer    = 1 << 20
 	vfkitReceiveBuffer = 4 << 20
@@ -78,6 +80,10 @@ func PathLink(ctx context.Context, o PathOptions) (Link, error) {
 		return nil, err
 	}
 	l.local = o.Local
+	if o.Connected || runtime.GOOS == "darwin" {
+		_ = conn.SetWriteBuffer(vfkitSendBuffer)
+		_ = conn.SetReadBuffer(vfkitReceiveBuffer)
+	}
 	if !o.Connected {
 		l.from, l.to = o.Server, &syscall.SockaddrUnix{Name: o.Server}
 	}
@@ -99,8 +105,6 @@ func (o *PathOptions) open(ctx context.Context) (*net.UnixConn, error) {
 	for {
 		conn, err := net.DialUnix("unixgram", local, &net.UnixAddr{Name: o.Server, Net: "unixgram"})
 		if err == nil {
-			_ = conn.SetWriteBuffer(vfkitSendBuffer)
-			_ = conn.SetReadBuffer(vfkitReceiveBuffer)
 			return conn, nil
 		}
 		// The name was bound before the connect failed, unless it was somebody else's.

@@ -26,6 +26,9 @@ func socketPair(t *testing.T) (ends [2]*net.UnixConn) {
 		require.NoError(t, err)
 		require.NoError(t, f.Close())
 		ends[i] = c.(*net.UnixConn)
+		// macOS's own are 2 and 4 KiB: no longer datagram can be sent.
+		require.NoError(t, ends[i].SetWriteBuffer(vfkitSendBuffer))
+		require.NoError(t, ends[i].SetReadBuffer(vfkitReceiveBuffer))
 		t.Cleanup(func() { _ = c.Close() })
 	}
 	return ends

@@ -94,7 +94,7 @@ func Looked(s System) []string {
 func One(s System, socket string) Daemon {
 	if mode, err := s.Mode(socket); err == nil && mode.IsDir() {
 		d := Daemon{Control: filepath.Join(socket, controlName)}
-		switch d.Err = s.Connect(d.Control); {
+		switch d.Err = connectControl(s, d.Control); {
 		case errors.Is(d.Err, fs.ErrNotExist):
 			d.Err = ErrNothing
 		case errors.Is(d.Err, syscall.ECONNREFUSED) || errors.Is(d.Err, syscall.ENOTSOCK):
@@ -105,11 +105,20 @@ func One(s System, socket string) Daemon {
 	return one(s, socket, daemonsOf(s))
 }
 
-// Where the control socket is, without --runtime-dir.
+// Where the control socket is, without --runtime-dir, and the one for root and the daemon's user beside it.
 const (
 	runtimeSuffix = ".d/"
 	controlName   = "control"
+	rootSuffix    = ".root"
 )
+
+// connectControl tells whether a control socket answers: for those who may use it the one that others cannot crowd.
+func connectControl(s System, path string) error {
+	if s.Connect(path+rootSuffix) == nil {
+		return nil
+	}
+	return s.Connect(path)
+}
 
 // serving is the process that serves a socket.
 func serving(s System, socket string, processes []server) (server, bool) {
@@ -131,7 +140,7 @@ func one(s System, socket string, processes []server) Daemon {
 			d.Control = filepath.Join(p.runtimeDir, controlName)
 		}
 	}
-	d.Err = s.Connect(d.Control)
+	d.Err = connectControl(s, d.Control)
 	if d.Err == nil || errors.Is(d.Err, fs.ErrPermission) {
 		return d
 	}

@@ -82,6 +82,22 @@ func TestDaemons(t *testing.T) {
 			[]Daemon{{Socket: "/private/run/a", Control: "/private/run/a.d/control"}, {Socket: "/run/b", Control: "/run/b.d/control"}},
 		},
 		{
+			"crowded by others, as macOS tells it",
+			fake{
+				sockets: []string{"/run/a"},
+				listens: map[string]error{"/run/a": nil, "/run/a.d/control": syscall.ECONNREFUSED, "/run/a.d/control.root": nil},
+			},
+			[]Daemon{{Socket: "/run/a", Control: "/run/a.d/control"}},
+		},
+		{
+			"for its group",
+			fake{
+				sockets: []string{"/run/a"},
+				listens: map[string]error{"/run/a": nil, "/run/a.d/control": nil, "/run/a.d/control.root": fs.ErrPermission},
+			},
+			[]Daemon{{Socket: "/run/a", Control: "/run/a.d/control"}},
+		},
+		{
 			"somebody else's",
 			fake{
 				sockets: []string{"/run/a"},

@@ -26,7 +26,8 @@ type Runner func(ctx context.Context, name string, args ...string) ([]byte, erro
 
 // Subcommands are the first arguments that make socket_vmnet2 something else than a daemon.
 var Subcommands = []string{
-	"capture", "clients", "doctor", "exec", "install", "kick", "log-level", "migrate", "rollback", "selftest", "service", "status", "try", "upgrade",
+	"capture", "clients", "doctor", "exec", "help", "install", "kick", "log-level", "migrate", "rollback", "selftest", "service", "status", "try",
+	"upgrade", "version",
 }
 
 // IsDaemon tells whether argv runs a daemon: socket_vmnet or socket_vmnet2 by whatever path, and no subcommand of the latter.

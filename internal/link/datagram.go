@@ -41,6 +41,8 @@ type Datagram struct {
 	fd       int // of conn; sends use it while the Outbox is not closed
 	maxFrame int
 	shared   bool
+	named    bool   // frames of others than from are dropped
+	from     []byte // the client's path
 	out      *Outbox
 
 	shutdown atomic.Pointer[DrainSchedule]
@@ -83,6 +85,7 @@ func NewDatagram(conn *net.UnixConn, o DatagramOptions) (*Datagram, error) {
 	err = rc.Control(func(fd uintptr) {
 		d.fd = int(fd)
 		setDatagramBuffers(d.fd)
+		d.from, d.named = onlySender(d.fd)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("get descriptor of client socket: %w", err)
@@ -206,78 +209,6 @@ func (d *Datagram) Run(h Handler) error {
 func (d *Datagram) Drain() {
 	d.out.Stop()
 	d.rest(nil)
-}
-
-// readFrames is the read loop. The whole of it runs inside one RawConn.Read, whose callback returns false to wait for the
-// next event. The socket is read until nothing is left: the poller reports edges.
-func (d *Datagram) readFrames(h Handler) error {
-	var err error
-	poll := d.rc.Read(func(fd uintptr) bool {
-		var r *mmsg.Receiver
-		if r, err = mmsg.NewReceiver(false); err != nil {
-			err = fmt.Errorf("%w: %w", ErrNoMemory, err)
-			return true
-		}
-		defer r.Free()
-		for {
-			var again bool
-			if again, err = d.receive(r, int(fd), h); err != nil || d.shutdown.Load() != nil || d.paused.Load() {
-				return true
-			}
-			if again {
-				return false
-			}
-		}
-	})
-	if err == nil {
-		err = poll
-	}
-	return err
-}
-
-// receive receives one batch and hands it on. again reports that nothing is left.
-func (d *Datagram) receive(r *mmsg.Receiver, fd int, h Handler) (again bool, err error) {
-	n, err := r.Receive(fd)
-	switch {
-	case err == unix.EAGAIN:
-		return true, nil
-	case isGone(err):
-		return false, io.EOF
-	case err != nil:
-		return false, fmt.Errorf("receive from client: %w", err)
-	case h == nil:
-		return n < mmsg.BatchLen, nil
-	}
-	b, runts, long := r.Pack(0, n)
-	if runts > 0 {
-		d.toNet.runts.Add(uint64(runts))
-	}
-	if long > 0 {
-		d.toNet.long.Add(uint64(long))
-	}
-	if b.Len() > 0 {
-		d.toNet.frames.Add(uint64(b.Len()))
-		d.toNet.bytes.Add(uint64(b.DataLen()))
-		h.Frames(b)
-	}
-	return n < mmsg.BatchLen, nil
-}
-
-// rest takes what waits from the client, as its last words for h, or to discard it.
-func (d *Datagram) rest(h Handler) {
-	r, err := mmsg.NewReceiver(false)
-	if err != nil {
-		return
-	}
-	defer r.Free()
-	// It fails only once closed, and then there is nothing to read.
-	_ = d.rc.Control(func(fd uintptr) {
-		for range lastBatches {
-			if again, err := d.receive(r, int(fd), h); again || err != nil {
-				return
-			}
-		}
-	})
 }
 
 // A datagramPipe is a Pipe into a connected datagram socket.

@@ -30,3 +30,6 @@ func (p *datagramPipe) Wait(<-chan struct{}) {
 		return n > 0 || err != nil && err != unix.EINTR
 	})
 }
+
+// onlySender names nobody: a connected socket takes datagrams from its peer alone.
+func onlySender(int) (name []byte, only bool) { return nil, false }

@@ -32,3 +32,17 @@ func setDatagramBuffers(fd int) {
 
 // Wait implements Pipe.
 func (p *datagramPipe) Wait(<-chan struct{}) { time.Sleep(waitTime) }
+
+// onlySender is whose datagrams to take from a socket that is bound and connected. Macs deliver to it whatever is sent to its path
+// by whoever may write there: uipc_send in XNU's bsd/kern/uipc_usrreq.c does not look at the receiver's peer.
+func onlySender(fd int) (name []byte, only bool) {
+	own, err := unix.Getsockname(fd)
+	if a, ok := own.(*unix.SockaddrUnix); err != nil || !ok || a.Name == "" {
+		return nil, false
+	}
+	peer, err := unix.Getpeername(fd)
+	if a, ok := peer.(*unix.SockaddrUnix); err == nil && ok && a.Name != "" {
+		name = []byte(a.Name)
+	}
+	return name, true
+}

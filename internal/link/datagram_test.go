@@ -8,6 +8,9 @@ import (
 	"io"
 	"net"
 	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -29,6 +32,9 @@ func datagramPair(t testing.TB) (daemon, client *net.UnixConn) {
 	var conns [2]*net.UnixConn
 	for i, fd := range fds {
 		require.NoError(t, unix.SetNonblock(fd, true))
+		if runtime.GOOS == "darwin" { // a pair's own are 2 KiB: no longer datagram can be sent
+			require.NoError(t, unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, 1<<20))
+		}
 		f := os.NewFile(uintptr(fd), "socketpair")
 		c, err := net.FileConn(f)
 		require.NoError(t, err)
@@ -37,6 +43,18 @@ func datagramPair(t testing.TB) (daemon, client *net.UnixConn) {
 	}
 	t.Cleanup(func() { _ = conns[1].Close() })
 	return conns[0], conns[1]
+}
+
+// send writes one datagram. Where the receiver has no room Linux waits, and macOS says ENOBUFS.
+func send(t *testing.T, c *net.UnixConn, b []byte) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		_, err := c.Write(b)
+		if !errors.Is(err, unix.ENOBUFS) {
+			require.NoError(t, err)
+		}
+		return err == nil
+	}, 20*time.Second, 50*time.Microsecond)
 }
 
 // runningDatagram is a Datagram whose Run is under way.
@@ -276,8 +294,7 @@ func TestDatagramOrderFromClient(t *testing.T) {
 	r := startDatagram(t, daemon, DatagramOptions{})
 	for i := range total {
 		f := numbered(i, 1, 64+i%3000).Bytes()[frame.PrefixLen:]
-		_, err := client.Write(f)
-		require.NoError(t, err)
+		send(t, client, f)
 	}
 	require.Eventually(t, func() bool { return len(r.got()) == total }, 20*time.Second, time.Millisecond)
 	for i, payload := range r.got() {
@@ -382,4 +399,35 @@ func TestDatagramAllocatesNothing(t *testing.T) {
 		}
 	})), "by the queue")
 	require.NoError(t, d.Close())
+}
+
+// TestOnlyTheClientIsServed: whoever may write a socket's path could send frames in the client's name.
+func TestOnlyTheClientIsServed(t *testing.T) {
+	dir, err := os.MkdirTemp("/tmp", "link")
+	require.NoError(t, err)
+	defer os.RemoveAll(dir)
+	at := func(name string) *net.UnixAddr { return &net.UnixAddr{Name: filepath.Join(dir, name), Net: "unixgram"} }
+	client, err := net.ListenUnixgram("unixgram", at("client"))
+	require.NoError(t, err)
+	defer client.Close()
+	daemon, err := net.DialUnix("unixgram", at("daemon"), at("client"))
+	require.NoError(t, err)
+	r := startDatagram(t, daemon, DatagramOptions{Shared: true})
+	bound, err := net.ListenUnixgram("unixgram", at("other"))
+	require.NoError(t, err)
+	defer bound.Close()
+	for range 3 {
+		_, _ = bound.WriteToUnix(frameOf("injected"), at("daemon")) // Linux refuses
+		_, err = client.WriteToUnix(frameOf("mine"), at("daemon"))
+		require.NoError(t, err)
+	}
+	if unbound, err := net.DialUnix("unixgram", nil, at("daemon")); err == nil { // Linux refuses
+		defer unbound.Close()
+		_, err = unbound.Write(frameOf("injected"))
+		require.NoError(t, err)
+	}
+	_, err = client.WriteToUnix(frameOf("last"), at("daemon"))
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return slices.Contains(r.got(), "last") }, 20*time.Second, time.Millisecond)
+	assert.Equal(t, []string{"mine", "mine", "mine", "last"}, r.got())
 }

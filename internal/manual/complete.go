@@ -106,7 +106,11 @@ func tablesOf(all programs) tables {
 			c.Entries = append(c.Entries, e)
 		}
 		t.Options = append(t.Options, c)
-		t.Operands = append(t.Operands, operands{u.command, operandKinds(u.synopsis)})
+		kinds := operandKinds(u.synopsis)
+		if u.command == "socket_vmnet2 help" { // its COMMAND is none of the system's
+			kinds = []string{strings.Join(all.daemon.commands, " ")}
+		}
+		t.Operands = append(t.Operands, operands{u.command, kinds})
 	}
 	return t
 }

@@ -57,6 +57,8 @@ func completionCases(t *testing.T) []completionCase {
 		{"socket_vmnet2 --isolate --anti", []string{"--anti-spoof"}},
 		{"socket_vmnet2 sock --iso", []string{"--isolate"}},
 		{"socket_vmnet2 -- --", nil},
+		{"socket_vmnet2 help ", progs.daemon.commands},
+		{"socket_vmnet2 help se", []string{"selftest", "service"}},
 		{"socket_vmnet2 upgrade --", []string{"--json", "--timeout=", "--help"}},
 		{"socket_vmnet2 upgrade --timeout=1", nil},
 		{"socket_vmnet2 upgrade --json so", []string{"sock"}},

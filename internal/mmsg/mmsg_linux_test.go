@@ -12,6 +12,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 )
 
 const (
@@ -123,4 +125,19 @@ func BenchmarkSendAs(b *testing.B) {
 			})
 		}
 	}
+}
+
+// TestFullFramesAreNotMoved: the slots here are as long as a full frame, those of recvmsg_x hold the longest.
+func TestFullFramesAreNotMoved(t *testing.T) {
+	a, b := socketPair(t)
+	write(t, a, repeat(8, frame.MaxEthernetLen)...)
+	r, err := NewReceiver(false)
+	require.NoError(t, err)
+	defer r.Free()
+	n, err := r.Receive(b)
+	require.NoError(t, err)
+	last, _ := r.Msg(n - 1)
+	batch, _, _ := r.Pack(0, n)
+	packed := batch.Bytes()
+	assert.Same(t, &last[0], &packed[len(packed)-len(last)])
 }

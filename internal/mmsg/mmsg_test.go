@@ -241,20 +241,6 @@ func TestPackInPieces(t *testing.T) {
 	})
 }
 
-func TestFullFramesAreNotMoved(t *testing.T) {
-	a, b := socketPair(t)
-	write(t, a, repeat(8, frame.MaxEthernetLen)...)
-	r, err := NewReceiver(false)
-	require.NoError(t, err)
-	defer r.Free()
-	n, err := r.Receive(b)
-	require.NoError(t, err)
-	last, _ := r.Msg(n - 1)
-	batch, _, _ := r.Pack(0, n)
-	packed := batch.Bytes()
-	assert.Same(t, &last[0], &packed[len(packed)-len(last)])
-}
-
 func TestReceiveErrors(t *testing.T) {
 	eachWay(t, func(t *testing.T, w way) {
 		_, b := socketPair(t)

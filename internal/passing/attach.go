@@ -64,7 +64,11 @@ func (c *conn) readAttach() (proto.Request, error) {
 // lifeline. It takes m over.
 func (s *Server) join(m *member) (rest func()) {
 	m.owed = true
-	defer m.closeTheirs() // also after a panic
+	defer func() {
+		if rest == nil { // also after a panic
+			m.closeTheirs()
+		}
+	}()
 	if err := s.begin(m); err != nil {
 		s.refuse(m.conn, err)
 		return nil
@@ -72,10 +76,10 @@ func (s *Server) join(m *member) (rest func()) {
 	return s.conclude(m)
 }
 
-// conclude waits for the interface of m, which has a session, and answers the client. The rest is as of join.
+// conclude waits for the interface of m, which has a session, and answers the client. The rest is as of join, and without one
+// the client's end of the pair is the caller's to close.
 func (s *Server) conclude(m *member) (rest func()) {
 	c := m.conn
-	defer m.closeTheirs()
 	info, err := s.started(m)
 	if err != nil {
 		if !errors.Is(err, errStopped) { // else it is ended with all the others, and the next daemon may serve its socket
@@ -85,7 +89,6 @@ func (s *Server) conclude(m *member) (rest func()) {
 		return nil
 	}
 	err = c.send(s.reply(m.request.Transport, m.link, info), m.theirs)
-	m.closeTheirs() // only the client has it now, and its end can be seen
 	s.answered(m)
 	if !m.lifeline {
 		return nil // a client that did not wait for the answer has what it wanted
@@ -93,7 +96,7 @@ func (s *Server) conclude(m *member) (rest func()) {
 	if err != nil {
 		m.session.End(fmt.Errorf("reply not taken: %w", err))
 	}
-	return func() { c.outlive(m.session) }
+	return m.outlive
 }
 
 // started waits for the interface of m, in vain if its lifeline ends before. While the server is paused it stands still.

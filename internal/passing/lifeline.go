@@ -18,6 +18,12 @@ const idlePause = 5 * time.Millisecond
 // lifelineLen is how much is read from a lifeline at once, in bytes.
 const lifelineLen = 512
 
+// outlive watches m's connection as the lifeline of its session, until that has ended.
+func (m *member) outlive() {
+	defer m.closeTheirs()
+	m.conn.outlive(m.session)
+}
+
 // outlive watches c as the lifeline of x, until x has ended: what the client still sends is thrown away, and its end ends x.
 func (c *conn) outlive(x session) {
 	_ = c.SetReadDeadline(time.Time{}) // x's end sets one: see client

@@ -5,6 +5,7 @@ package passing
 import (
 	"context"
 	"errors"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -21,12 +22,13 @@ type member struct {
 	request  proto.Request
 	handed   handed
 	lifeline bool // the end of conn ends the session
-	theirs   int  // attach: the client's end of the pair, until it has that; else proto.None
 	watched  *watched
 
 	// srv.mu guards what follows.
 	session session                 // nil while it is made
 	owed    bool                    // the client is to be told what came of its request
+	told    time.Time               // when it was, by this image
+	theirs  int                     // attach: the client's end of the pair, until the client is known to have it; else proto.None
 	halt    context.CancelCauseFunc // interrupts the wait for its interface, not nil meanwhile
 }
 
@@ -56,7 +58,7 @@ func (s *Server) enter(m *member, serve func() (session, error)) (err error) {
 	s.mu.Lock()
 	m.session = x
 	s.mu.Unlock()
-	m.watched = s.watch.add(x, m.handed)
+	m.watched = s.watch.add(x, m)
 	return nil
 }
 
@@ -90,11 +92,35 @@ func (s *Server) forget(m *member) {
 func (s *Server) answered(m *member) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	m.owed = false
+	m.owed, m.told = false, time.Now()
 }
 
-// closeTheirs closes the client's end of the pair, which the client may have now.
+// gone reports whether the other end of m's socket is known to be closed, by one system call. A stream's reader is told of that,
+// and takes the last frames first. XNU takes a datagram socket's peer away without waking anybody (unp_drop), so that getpeername
+// fails.
+func (m *member) gone() bool { return m.request.Transport == proto.Datagram && m.link.Gone() }
+
+// letGo closes the client's end of the pair when the client is known to have it: it has sent a frame, or had keepTime to take the
+// answer. It reports whether it did. Until then the end must not be in a message alone: XNU takes a socket for lost of which nothing but a message in a
+// queue is left, and shuts it down when any unix socket of the system is freed (unp_gc in bsd/kern/uipc_usrreq.c).
+func (m *member) letGo() bool {
+	s := m.conn.srv
+	s.mu.Lock()
+	kept := m.theirs != proto.None && !m.owed
+	told := m.told
+	s.mu.Unlock()
+	if !kept || m.link.Stats().ToNetFrames == 0 && time.Since(told) < s.times.keep {
+		return false
+	}
+	m.closeTheirs()
+	return true
+}
+
+// closeTheirs closes the client's end of the pair.
 func (m *member) closeTheirs() {
+	s := m.conn.srv
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if m.theirs != proto.None {
 		_ = unix.Close(m.theirs)
 		m.theirs = proto.None

@@ -38,6 +38,9 @@ const (
 	// readyTime is how long a client's interface may take to start.
 	readyTime = 15 * time.Second
 
+	// keepTime is how long the client's end of a pair stays open here for a client that took the answer and says nothing.
+	keepTime = 10 * time.Second
+
 	// replyTime is how long a client may take to make room for the reply, which is short.
 	replyTime = 5 * time.Second
 
@@ -82,7 +85,7 @@ type Options struct {
 }
 
 // times are limits that tests make shorter.
-type times struct{ request, late, ready, pause time.Duration }
+type times struct{ request, late, ready, keep, pause time.Duration }
 
 // A session is a perclient.Session.
 type session interface {
@@ -131,7 +134,7 @@ type turns struct {
 func NewServer(o Options) *Server {
 	s := &Server{
 		opts: o, self: os.Getpid(), users: map[uint32]*turns{}, unread: map[*conn]struct{}{}, members: map[*member]struct{}{},
-		times: times{request: requestTime, late: lateTime, ready: readyTime, pause: pauseTime},
+		times: times{request: requestTime, late: lateTime, ready: readyTime, keep: keepTime, pause: pauseTime},
 	}
 	s.serve = func(l link.Link, c perclient.Client) (session, error) {
 		x, err := o.Clients.Serve(l, c)

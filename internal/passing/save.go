@@ -36,7 +36,7 @@ type SavedSession struct {
 	Conn     SavedConn `json:"conn"`
 	Lifeline bool      `json:"lifeline,omitempty"` // the end of Conn ends the session
 	Owed     bool      `json:"owed,omitempty"`     // its interface has not started, and it is to be told when that has
-	Theirs   int       `json:"theirs"`             // of what is owed: the client's end of the pair; -1 for none
+	Theirs   int       `json:"theirs"`             // the client's end of the pair, if the client may not have it yet; -1 for none
 
 	Transport proto.Transport `json:"transport"`
 	Bound     []byte          `json:"bound,omitempty"`   // the path of a socket that was not connected when it came, any bytes
@@ -149,7 +149,7 @@ func (s *Server) restoreMember(in *handoff.In, v *SavedSession) error {
 		s.running.Go(func() {
 			defer m.conn.end()
 			defer s.recovered(m.conn)
-			m.conn.outlive(m.session)
+			m.outlive()
 		})
 	}
 	return nil
@@ -159,6 +159,7 @@ func (s *Server) restoreMember(in *handoff.In, v *SavedSession) error {
 func (s *Server) owing(m *member) {
 	defer m.conn.end()
 	defer s.recovered(m.conn)
+	defer m.closeTheirs()
 	rest := func() func() {
 		s.again(m.conn)
 		defer s.rests(m.conn)
@@ -189,7 +190,7 @@ func (s *Server) restored(in *handoff.In, v *SavedSession) (m *member, err error
 	if v.Owed {
 		c.calm = context.AfterFunc(s.ctx, func() { _ = c.SetReadDeadline(past) })
 	}
-	if v.Owed && v.Theirs >= 0 {
+	if m.told = time.Now(); c.UnixConn != nil && v.Theirs >= 0 {
 		if m.theirs, err = takeFD(in, v.Theirs); err != nil {
 			_ = c.Close()
 			return nil, fmt.Errorf("restore a client's descriptor: %w", err)

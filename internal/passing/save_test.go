@@ -118,7 +118,10 @@ func (r *rig) next(t *testing.T, v Saved, in *handoff.In) {
 		if m.conn.UnixConn != nil {
 			_ = m.conn.Close()
 		}
-		m.closeTheirs()
+		if m.theirs != proto.None {
+			_ = unix.Close(m.theirs)
+			m.theirs = proto.None
+		}
 	}
 	old.mu.Unlock()
 	clients.abandon()

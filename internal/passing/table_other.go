@@ -4,7 +4,7 @@
 
 package passing
 
-// A socketTable knows nothing here. macOS reports the end of a pair of datagram sockets by itself.
+// A socketTable knows nothing here; see gone for how macOS tells.
 type socketTable struct{}
 
 func openSocketTable() *socketTable { return &socketTable{} }

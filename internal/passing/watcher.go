@@ -25,12 +25,13 @@ var (
 )
 
 // A watched is a session on a pair of sockets, or on one that was handed over. Nothing need tell when its client has gone: the
-// connection that it was handed over by is none of it, and Linux does not report the end of a pair of datagram sockets until
+// connection that it was handed over by is none of it, and no system reports the end of a pair of datagram sockets until
 // something is sent to it.
 type watched struct {
-	session session
-	ino     uint64 // of the socket, in the system's table
-	path    string // that it is bound to, if it waits for its first sender there
+	member  *member
+	session session // the member's
+	ino     uint64  // of the socket, in the system's table
+	path    string  // that it is bound to, if it waits for its first sender there
 
 	looking atomic.Bool            // somebody looks at path
 	at      atomic.Pointer[fileID] // what was at path at first
@@ -57,9 +58,10 @@ func (w *watcher) init(s *Server) {
 	w.srv, w.every, w.sessions = s, sweepEvery, map[*watched]struct{}{}
 }
 
-// add watches x on the socket h until it ends.
-func (w *watcher) add(x session, h handed) *watched {
-	e := &watched{session: x, ino: h.ino}
+// add watches x, which is m's session, until it ends.
+func (w *watcher) add(x session, m *member) *watched {
+	h := m.handed
+	e := &watched{member: m, session: x, ino: h.ino}
 	if filepath.IsAbs(h.bound) {
 		e.path = h.bound
 	}
@@ -157,7 +159,14 @@ func (w *watcher) examine(table *socketTable, e *watched) (ended bool) {
 		}
 	}()
 	faults.Point("passing.watch")
-	switch table.peer(e.ino) {
+	if e.member.letGo() {
+		return false // a stream's reader may be about to take the last frames
+	}
+	peer := table.peer(e.ino)
+	if peer == peerUnknown && e.member.gone() {
+		peer = peerClosed
+	}
+	switch peer {
 	case peerClosed:
 		e.session.End(errPeerGone)
 		return true

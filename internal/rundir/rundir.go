@@ -2,7 +2,7 @@
 
 // Package rundir keeps the directory of the daemon's sockets beside SOCKET.
 //
-//	SOCKET.d/          0750, the socket's group: attach, adopt, control
+//	SOCKET.d/          0750, the socket's group: attach, adopt, control; and control.root, 0600
 //	SOCKET.d/lock      0600, locked for life: two daemons may have been given one directory
 //	SOCKET.d/dgram/    1770, the socket's group: sock, and what clients bind beside it
 //
@@ -30,11 +30,12 @@ import (
 
 // Modes, if members of the socket's group may use it. Else the group has no access.
 const (
-	dirMode    = 0o750
-	dgramMode  = 0o1770 // sticky: nobody removes another one's socket
-	socketMode = 0o770
-	groupBits  = 0o070
-	closedMode = 0o700 // of dgram while something is made in it
+	dirMode     = 0o750
+	dgramMode   = 0o1770 // sticky: nobody removes another one's socket
+	socketMode  = 0o770
+	groupBits   = 0o070
+	privateMode = 0o600 // of a socket for root and us alone
+	closedMode  = 0o700 // of dgram while something is made in it
 )
 
 const (

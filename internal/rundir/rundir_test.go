@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -156,22 +157,26 @@ func TestLife(t *testing.T) {
 			require.NoError(t, err)
 			adopt, err := d.Listen("adopt")
 			require.NoError(t, err)
+			private, err := d.ListenPrivate("control.root")
+			require.NoError(t, err)
 			gram, err := d.ListenDatagram()
 			require.NoError(t, err)
-			assert.Equal(t, []string{dir + "/s.d/attach", dir + "/s.d/adopt", dir + "/s.d/dgram/sock"}, d.Paths())
+			assert.Equal(t, []string{dir + "/s.d/attach", dir + "/s.d/adopt", dir + "/s.d/control.root", dir + "/s.d/dgram/sock"}, d.Paths())
 			var want []string
 			for _, line := range []string{
-				"s.d dir 0750", "s.d/adopt socket 0770", "s.d/attach socket 0770", "s.d/dgram dir 1770", "s.d/dgram/sock socket 0770", "s.d/lock file 0600",
+				"s.d dir 0750", "s.d/adopt socket 0770", "s.d/attach socket 0770", "s.d/control.root socket 0600", "s.d/dgram dir 1770", "s.d/dgram/sock socket 0770", "s.d/lock file 0600",
 			} {
 				want = append(want, fmt.Sprintf("%s %d:%d", line, me, group))
 			}
 			assert.Equal(t, want, tree(t, dir))
 			useStream(t, attach, dir+"/s.d/attach")
 			useStream(t, adopt, dir+"/s.d/adopt")
+			useStream(t, private, dir+"/s.d/control.root")
 			useDatagram(t, gram, dir+"/s.d/dgram/sock")
 
 			require.NoError(t, attach.Close())
 			require.NoError(t, adopt.Close())
+			require.NoError(t, private.Close())
 			require.NoError(t, gram.Close())
 			assert.Equal(t, want, tree(t, dir), "closing leaves the paths alone")
 			if round == "again" { // as if it had been killed
@@ -353,6 +358,18 @@ func useDatagramFrom(t *testing.T, c *net.UnixConn, local, path string) {
 	require.NoError(t, err)
 }
 
+// pathsOf are the paths of the sockets in the directory that is given by a relative path: on macOS both forms, since the sockets
+// are bound by what was given and the system has only that name for them.
+func pathsOf(absolute, given string) (paths []string) {
+	for _, name := range []string{"/attach", "/adopt", "/dgram/sock"} {
+		paths = append(paths, absolute+name)
+		if runtime.GOOS == "darwin" {
+			paths = append(paths, given+name)
+		}
+	}
+	return paths
+}
+
 // TestRelative: SOCKET may be a relative path, and its name a strange one.
 func TestRelative(t *testing.T) {
 	dir := tempDir(t)
@@ -369,7 +386,7 @@ func TestRelative(t *testing.T) {
 		t.Run(c.socket, func(t *testing.T) {
 			d := open(t, c.socket)
 			all(t, d)
-			assert.Equal(t, []string{c.want + "/attach", c.want + "/adopt", c.want + "/dgram/sock"}, d.Paths())
+			assert.Equal(t, pathsOf(c.want, c.socket+".d"), d.Paths())
 			for _, p := range d.Paths() {
 				fi, err := os.Lstat(p)
 				require.NoError(t, err)

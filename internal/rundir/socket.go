@@ -29,7 +29,16 @@ type bound struct {
 // stays. The socket is bound with no access for others, given to the group and only then made to listen. The umask of the
 // process is changed for a moment. The caller owns the listener, whose Close leaves the path alone: that is for Remove.
 func (d *Dir) Listen(name string) (*net.UnixListener, error) {
-	f, err := d.make(d.dir, name, unix.SOCK_STREAM)
+	return d.listen(name, d.mode(socketMode))
+}
+
+// ListenPrivate is Listen for a socket that only root and our own user can connect to.
+func (d *Dir) ListenPrivate(name string) (*net.UnixListener, error) {
+	return d.listen(name, privateMode)
+}
+
+func (d *Dir) listen(name string, mode uint32) (*net.UnixListener, error) {
+	f, err := d.make(d.dir, name, unix.SOCK_STREAM, mode)
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +66,7 @@ func (d *Dir) ListenDatagram() (_ *net.UnixConn, err error) {
 	if err := unix.Fchmod(fd(d.dgram), closedMode); err != nil {
 		return nil, fmt.Errorf("close %s/%s: %w", d.path, dgramName, err)
 	}
-	f, err := d.make(d.dgram, dgramName+"/"+sockName, unix.SOCK_DGRAM)
+	f, err := d.make(d.dgram, dgramName+"/"+sockName, unix.SOCK_DGRAM, d.mode(socketMode))
 	if cerr := unix.Fchmod(fd(d.dgram), d.mode(dgramMode)); err == nil && cerr != nil {
 		_ = f.Close()
 		err = fmt.Errorf("open %s/%s: %w", d.path, dgramName, cerr)
@@ -77,8 +86,8 @@ func (d *Dir) ListenDatagram() (_ *net.UnixConn, err error) {
 	return uc, nil
 }
 
-// make binds a socket of the kind to name, whose last element is in dir.
-func (d *Dir) make(dir *os.File, name string, kind int) (*os.File, error) {
+// make binds a socket of the kind to name, whose last element is in dir, and gives it the mode.
+func (d *Dir) make(dir *os.File, name string, kind int, mode uint32) (*os.File, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	where := d.path + "/" + name
@@ -96,7 +105,7 @@ func (d *Dir) make(dir *os.File, name string, kind int) (*os.File, error) {
 	if err = prepare(f, kind); err == nil {
 		var told string
 		if told, err = d.bind(f, dir, name); err == nil {
-			err = d.take(dir, name, told)
+			err = d.take(dir, name, told, mode)
 		}
 	}
 	if err != nil {
@@ -126,10 +135,10 @@ func (d *Dir) clear(dir *os.File, name string) error {
 	return nil
 }
 
-// take checks that the socket that has appeared in dir is ours, and gives it to the group. Nothing was there before, and
+// take checks that the socket that has appeared in dir is ours, and gives it to the group, with the mode. Nothing was there before, and
 // only we can make something there; still it is looked at, since where bind followed a path, somebody may have led it
 // elsewhere.
-func (d *Dir) take(dir *os.File, name, told string) error {
+func (d *Dir) take(dir *os.File, name, told string, mode uint32) error {
 	n, err := statAt(dir, path.Base(name))
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !d.fresh(n) {
 		return fmt.Errorf("%s does not lead to the directory that was checked: somebody moves it", d.path)
@@ -138,7 +147,7 @@ func (d *Dir) take(dir *os.File, name, told string) error {
 		return err
 	}
 	b := bound{dir: dir, name: name, told: told, node: n}
-	if err := d.give(b, d.mode(socketMode)); err != nil {
+	if err := d.give(b, mode); err != nil {
 		d.removeSocket(b)
 		return fmt.Errorf("set group and mode: %w", err)
 	}

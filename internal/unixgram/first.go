@@ -14,7 +14,8 @@ import (
 )
 
 // FirstSender waits for the first datagram of conn, which is bound and was handed over, checks its sender's address and
-// connects conn to it, so that only this client is served. The datagram stays in the queue. Datagrams of senders that are not
+// connects conn to it, so that only this client is served: by the system on Linux, by link.Datagram on macOS, which drops what
+// others send. The datagram stays in the queue. Datagrams of senders that are not
 // trusted are discarded, and those of sockets that are not giver's, the user who handed conn over: else root would send to what
 // that user may not send to. If giver is root, only t decides. It returns the client's path; the error after ctx's end tells the
 // last refusal, if there was one.

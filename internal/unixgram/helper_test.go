@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
@@ -276,6 +277,7 @@ func (l *lab) connected(name string) *peer {
 	conn, err := net.DialUnix("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"}, &net.UnixAddr{Name: l.path, Net: "unixgram"})
 	require.NoError(l.t, err)
 	p := &peer{UnixConn: conn, t: l.t, path: path}
+	p.enlarge()
 	l.t.Cleanup(func() { _ = conn.Close() })
 	return p
 }
@@ -288,7 +290,16 @@ func (l *lab) unconnected(name string) *peer {
 	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
 	require.NoError(l.t, err)
 	l.t.Cleanup(func() { _ = conn.Close() })
-	return &peer{UnixConn: conn, t: l.t, path: path, to: &net.UnixAddr{Name: l.path, Net: "unixgram"}}
+	p := &peer{UnixConn: conn, t: l.t, path: path, to: &net.UnixAddr{Name: l.path, Net: "unixgram"}}
+	p.enlarge()
+	return p
+}
+
+// enlarge gives the socket room for the longest frame: macOS's own are 2 and 4 KiB.
+func (p *peer) enlarge() {
+	p.t.Helper()
+	require.NoError(p.t, p.SetWriteBuffer(1<<20))
+	require.NoError(p.t, p.SetReadBuffer(4<<20))
 }
 
 // either makes a client of the one kind or the other.
@@ -301,15 +312,20 @@ func (l *lab) either(name string, connected bool) *peer {
 	return l.peers[len(l.peers)-1]
 }
 
-// send sends datagrams to the shared socket.
+// send sends datagrams to the shared socket. Where it has no room Linux waits, and macOS says ENOBUFS.
 func (p *peer) send(datagrams ...[]byte) {
 	p.t.Helper()
 	for _, d := range datagrams {
 		var err error
-		if p.to == nil {
-			_, err = p.Write(d)
-		} else {
-			_, err = p.WriteToUnix(d, p.to)
+		for end := time.Now().Add(patience); ; time.Sleep(50 * time.Microsecond) {
+			if p.to == nil {
+				_, err = p.Write(d)
+			} else {
+				_, err = p.WriteToUnix(d, p.to)
+			}
+			if !errors.Is(err, unix.ENOBUFS) || time.Now().After(end) {
+				break
+			}
 		}
 		require.NoError(p.t, err)
 	}

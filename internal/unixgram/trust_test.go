@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -112,7 +113,12 @@ func TestUntrusted(t *testing.T) {
 		says string
 	}{
 		{"unbound", func(*lab) string { return "" }, Unbound, "bind the client's socket to a path"},
-		{"abstract", func(l *lab) string { return "@" + l.dir }, Abstract, "no owner"},
+		{"abstract", func(l *lab) string {
+			if runtime.GOOS == "darwin" {
+				l.t.Skip("darwin: each name of a unix socket is a path (unix(4); xnu, bsd/kern/uipc_usrreq.c: unp_bind)")
+			}
+			return "@" + l.dir
+		}, Abstract, "no owner"},
 		{"relative", func(l *lab) string { return l.relative("rel") }, Relative, "absolute path"},
 	}
 	for _, tt := range tests {

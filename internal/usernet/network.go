@@ -175,7 +175,7 @@ func (n *Network) startGateway() error {
 func (n *Network) logParameters() {
 	end := n.plan.dhcpEnd
 	if !end.IsValid() {
-		end = n.plan.broadcast.Prev()
+		end = n.plan.lastGuest()
 	}
 	for _, kv := range [][2]string{
 		{"vmnet_mac_address", n.plan.mac.String()},

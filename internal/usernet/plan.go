@@ -140,7 +140,8 @@ func (p *plan) checkGuest(a netip.Addr) error {
 func (p *plan) maxFrame() int { return frame.MinLen + max(p.mtu, MTU) }
 
 // setPool sets the DHCP range: gateway + 1 up to end. Without an end it is x.x.x.254 as in socket_vmnet where that is
-// possible, else the last address; with a gateway at the top, the addresses below it.
+// possible, else the last address; with a gateway at the top, the addresses below it. The end is moved down
+// to an address that a guest may have: it is logged and told to clients, who may give it to one.
 func (p *plan) setPool(end netip.Addr) error {
 	p.dhcpStart = p.gateway.Next()
 	if end.IsValid() {
@@ -159,7 +160,19 @@ func (p *plan) setPool(end netip.Addr) error {
 			p.dhcpStart, p.dhcpEnd = p.subnet.Addr().Next(), p.gateway.Prev()
 		}
 	}
+	for p.dhcpStart.Less(p.dhcpEnd) && slices.Contains(p.reserved(), p.dhcpEnd) {
+		p.dhcpEnd = p.dhcpEnd.Prev()
+	}
 	return nil
+}
+
+// lastGuest is the last address that a guest may have. A /30 has one too.
+func (p *plan) lastGuest() netip.Addr {
+	a := p.broadcast.Prev()
+	for slices.Contains(p.reserved(), a) {
+		a = a.Prev()
+	}
+	return a
 }
 
 // reserved are the addresses that are never leased.

@@ -34,23 +34,23 @@ func TestPlan(t *testing.T) {
 		mode           vnet.Mode
 		disable, netID bool
 	}{
-		{name: "default", subnet: "192.168.105.0/24", alias: "192.168.105.254", first: "192.168.105.2", last: "192.168.105.254"},
-		{name: "Lima", gateway: "192.168.106.1", end: "192.168.106.254", bits: 24, subnet: "192.168.106.0/24", alias: "192.168.106.254", first: "192.168.106.2", last: "192.168.106.254"},
+		{name: "default", subnet: "192.168.105.0/24", alias: "192.168.105.254", first: "192.168.105.2", last: "192.168.105.253"},
+		{name: "Lima", gateway: "192.168.106.1", end: "192.168.106.254", bits: 24, subnet: "192.168.106.0/24", alias: "192.168.106.254", first: "192.168.106.2", last: "192.168.106.253"},
 		{name: "short range", gateway: "10.0.0.1", end: "10.0.0.9", subnet: "10.0.0.0/24", alias: "10.0.0.254", first: "10.0.0.2", last: "10.0.0.9"},
-		{name: "gateway in the middle", gateway: "10.0.0.100", subnet: "10.0.0.0/24", alias: "10.0.0.254", first: "10.0.0.101", last: "10.0.0.254"},
-		{name: "gateway at the top", gateway: "10.0.0.254", subnet: "10.0.0.0/24", alias: "10.0.0.253", first: "10.0.0.1", last: "10.0.0.253"},
+		{name: "gateway in the middle", gateway: "10.0.0.100", subnet: "10.0.0.0/24", alias: "10.0.0.254", first: "10.0.0.101", last: "10.0.0.253"},
+		{name: "gateway at the top", gateway: "10.0.0.254", subnet: "10.0.0.0/24", alias: "10.0.0.253", first: "10.0.0.1", last: "10.0.0.252"},
 		{name: "/8", gateway: "10.0.0.1", bits: 8, subnet: "10.0.0.0/8", alias: "10.255.255.254", first: "10.0.0.2", last: "10.0.0.254"},
-		{name: "/16, far end", gateway: "172.20.0.1", end: "172.20.255.254", bits: 16, subnet: "172.20.0.0/16", alias: "172.20.255.254", first: "172.20.0.2", last: "172.20.255.254"},
-		{name: "/16, gateway above .254", gateway: "172.20.3.254", bits: 16, subnet: "172.20.0.0/16", alias: "172.20.255.254", first: "172.20.3.255", last: "172.20.255.254"},
-		{name: "/28", gateway: "10.0.0.17", bits: 28, subnet: "10.0.0.16/28", alias: "10.0.0.30", first: "10.0.0.18", last: "10.0.0.30"},
-		{name: "/29", gateway: "10.0.0.1", bits: 29, subnet: "10.0.0.0/29", alias: "10.0.0.6", first: "10.0.0.2", last: "10.0.0.6"},
+		{name: "/16, far end", gateway: "172.20.0.1", end: "172.20.255.254", bits: 16, subnet: "172.20.0.0/16", alias: "172.20.255.254", first: "172.20.0.2", last: "172.20.255.253"},
+		{name: "/16, gateway above .254", gateway: "172.20.3.254", bits: 16, subnet: "172.20.0.0/16", alias: "172.20.255.254", first: "172.20.3.255", last: "172.20.255.253"},
+		{name: "/28", gateway: "10.0.0.17", bits: 28, subnet: "10.0.0.16/28", alias: "10.0.0.30", first: "10.0.0.18", last: "10.0.0.29"},
+		{name: "/29", gateway: "10.0.0.1", bits: 29, subnet: "10.0.0.0/29", alias: "10.0.0.6", first: "10.0.0.2", last: "10.0.0.5"},
 		{name: "/30 has no alias", gateway: "10.0.0.1", bits: 30, subnet: "10.0.0.0/30", first: "10.0.0.2", last: "10.0.0.2"},
 		{name: "/30, gateway second", gateway: "10.0.0.2", bits: 30, subnet: "10.0.0.0/30", first: "10.0.0.1", last: "10.0.0.1"},
-		{name: "end is the broadcast address", gateway: "10.0.0.1", end: "10.0.0.255", subnet: "10.0.0.0/24", alias: "10.0.0.254", first: "10.0.0.2", last: "10.0.0.255"},
+		{name: "end is the broadcast address", gateway: "10.0.0.1", end: "10.0.0.255", subnet: "10.0.0.0/24", alias: "10.0.0.254", first: "10.0.0.2", last: "10.0.0.253"},
 		{name: "no DHCP", disable: true, subnet: "192.168.105.0/24", alias: "192.168.105.254"},
-		{name: "host mode", mode: vnet.ModeHost, subnet: "192.168.105.0/24", alias: "192.168.105.254", first: "192.168.105.2", last: "192.168.105.254"},
+		{name: "host mode", mode: vnet.ModeHost, subnet: "192.168.105.0/24", alias: "192.168.105.254", first: "192.168.105.2", last: "192.168.105.253"},
 		{name: "host mode, identifier", mode: vnet.ModeHost, netID: true, subnet: "192.168.105.0/24", alias: "192.168.105.254"},
-		{name: "shared mode, identifier", netID: true, subnet: "192.168.105.0/24", alias: "192.168.105.254", first: "192.168.105.2", last: "192.168.105.254"},
+		{name: "shared mode, identifier", netID: true, subnet: "192.168.105.0/24", alias: "192.168.105.254", first: "192.168.105.2", last: "192.168.105.253"},
 
 		{name: "bridged", mode: vnet.ModeBridged, wantErr: "macOS vmnet"},
 		{name: "unknown mode", mode: "x", wantErr: "unknown mode"},
@@ -132,6 +132,34 @@ func TestStartParameters(t *testing.T) {
 		DHCPStart: addrOf("10.1.0.2"), DHCPEnd: addrOf("10.1.7.9"), MTU: 1500, MaxFrame: 69632,
 	}, info)
 	assert.Equal(t, addrOf("10.1.15.254"), n.Alias())
+}
+
+// TestEndIsAGuests: the end of the range that is logged and told is an address that a guest may have.
+func TestEndIsAGuests(t *testing.T) {
+	tests := []struct {
+		name string
+		o    Options
+		want string
+	}{
+		{"default", Options{}, "192.168.105.253"},
+		{"the alias given", Options{Gateway: addrOf("10.0.0.1"), DHCPEnd: addrOf("10.0.0.254")}, "10.0.0.253"},
+		{"no DHCP", Options{DisableDHCP: true}, "192.168.105.253"},
+		{"no DHCP, gateway at the top", Options{Gateway: addrOf("10.0.0.254"), DisableDHCP: true}, "10.0.0.252"},
+		{"no DHCP, gateway below the alias", Options{Gateway: addrOf("10.0.0.253"), DisableDHCP: true}, "10.0.0.252"},
+		{"no DHCP, /30", Options{Gateway: addrOf("10.0.0.2"), PrefixLen: 30, DisableDHCP: true}, "10.0.0.1"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var log lockedBuffer
+			tt.o.Log = slog.New(slog.NewTextHandler(&log, nil))
+			n := start(t, tt.o, tuning{})
+			assert.Contains(t, log.String(), "key=vmnet_end_address value="+tt.want+"\n")
+			require.NoError(t, n.plan.checkGuest(addrOf(tt.want)))
+			if info := n.Info(); info.DHCPEnd.IsValid() {
+				assert.Equal(t, tt.want, info.DHCPEnd.String())
+			}
+		})
+	}
 }
 
 func TestEmptyRange(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"syscall"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/fakeguest"
@@ -105,6 +106,14 @@ func socketPair(t proto.Transport) (a, b *os.File, err error) {
 	fds, err := syscall.Socketpair(syscall.AF_UNIX, kind, 0)
 	if err != nil {
 		return nil, nil, fmt.Errorf("make a pair of sockets: %w", err)
+	}
+	if t == proto.Datagram && runtime.GOOS == "darwin" { // where a pair's own are too small, as fakeguest says
+		for _, option := range []int{syscall.SO_SNDBUF, syscall.SO_RCVBUF} {
+			err = errors.Join(err, syscall.SetsockoptInt(fds[0], syscall.SOL_SOCKET, option, 1<<20))
+		}
+		if err != nil {
+			return nil, nil, fmt.Errorf("enlarge the client's buffers: %w", err)
+		}
 	}
 	syscall.CloseOnExec(fds[0])
 	syscall.CloseOnExec(fds[1])

@@ -28,6 +28,7 @@ func parts() []part {
 		vmnetC(),
 		datagrams(),
 		localSwitching(),
+		onMac(),
 	}
 }
 
@@ -99,5 +100,5 @@ func kinds() (all []rig.Kind) {
 // relayNames are the kinds of relays in the names of set-ups.
 var relayNames = map[string]string{
 	rounds.Daemon: "daemon", rounds.DaemonVmnet: "vmnet", rounds.Floor: "floor", rounds.Blind: "copy", rounds.Old: "old",
-	rounds.VmnetC: "vmnet-c",
+	rounds.VmnetC: "vmnet-c", rounds.DaemonMachrun: "mac",
 }

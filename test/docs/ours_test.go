@@ -29,6 +29,8 @@ func init() { // try calls what is in it
 // subcommands are what socket_vmnet2 can be asked for in place of the daemon.
 var subcommands = map[string]func(command, []string) error{
 	"exec":     func(c command, _ []string) error { return client(c) },
+	"help":     parsed,
+	"version":  parsed,
 	"selftest": parsed,
 	"upgrade":  upgrade,
 	"install":  staged,

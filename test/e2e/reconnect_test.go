@@ -130,7 +130,7 @@ func (r *reconnect) testDisableDHCP(t *testing.T) {
 	}
 }
 
-// testHostMode: DHCP and the host are there, the way out is not. The same guest has it again in shared mode.
+// testHostMode: DHCP is there, the way out is not, and the host's loopback only if it was asked for. The same guest has it again in shared mode.
 func (r *reconnect) testHostMode(t *testing.T) {
 	outside, err := lab.OutsideAddress()
 	require.NoError(t, err)
@@ -143,10 +143,17 @@ func (r *reconnect) testHostMode(t *testing.T) {
 	require.NoError(t, err)
 	t.Logf("lease in host mode: %+v", lease)
 	run(t, g, "ip route replace default via "+gateway) // whatever the lease says
-	_, _, err = g.Fetch(within(t, time.Minute), fmt.Sprintf("http://%s:%d/", alias, p.Port()))
-	require.NoError(t, err)
+	hostURL := fmt.Sprintf("http://%s:%d/", alias, p.Port())
+	_, _, err = g.Fetch(within(t, time.Minute), hostURL)
+	require.Error(t, err)
 	_, _, err = g.Fetch(within(t, time.Minute), outURL+"host-mode")
 	require.Error(t, err)
+
+	r.restart(t, syscall.SIGTERM, daemonNew, "--vmnet-mode=host", "--host-loopback=on")
+	_, err = g.DHCP(within(t, time.Minute))
+	require.NoError(t, err)
+	_, _, err = g.Fetch(within(t, time.Minute), hostURL)
+	require.NoError(t, err)
 
 	r.restart(t, syscall.SIGTERM, daemonNew)
 	_, err = g.DHCP(within(t, time.Minute))

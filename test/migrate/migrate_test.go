@@ -146,7 +146,7 @@ var damaged = upstreamBin.with(tree{
 	"/Library/LaunchDaemons/io.github.lima-vm.socket_vmnet.plist": "<plist><dict><key>Label",
 	"/Library/LaunchDaemons/org.macports.socket_vmnet.plist":      job("org.macports.socket_vmnet", "/bin/sh", "-c", "socket_vmnet"),
 	"/Library/LaunchDaemons/other.plist":                          "no list",
-	"/Library/LaunchDaemons/odd.plist":                            job("odd\nlabel'; x", "/gone/socket_vmnet2", "--vmnet-gateway=1.2.3.4", "/var/run/o d'd"),
+	"/Library/LaunchDaemons/odd.plist":                            job("odd\nlabel'; x", "/gone/socket_vmnet2", "--vmnet-gateway=10.2.3.4", "/var/run/o d'd"),
 	"/Library/LaunchDaemons/directory.plist/x":                    "",
 	"/Users/ann/.lima/_config/networks.yaml":                      "|",
 	"/Users/ann/.lima/loop/lima.yaml":                             "-> lima.yaml",

@@ -41,17 +41,18 @@ type Machine struct {
 
 // The kinds of relays that are measured.
 const (
-	Daemon      = "daemon"       // with the embedded network
-	DaemonVmnet = "daemon-vmnet" // with interfaces of the simulated vmnet.framework
-	DaemonLocal = "daemon-local" // the same with --local-switching=on
-	VmnetC      = "vmnet-c"      // a C program on the simulated vmnet.framework
-	Floor       = "floor"        // C: the least a bridge has to do
-	Blind       = "blind"        // C: a copy from one client to the other, unread
-	Old         = "old"          // C: the stand-in for socket_vmnet, which floods a frame at a time
-	SocketVmnet = "socket_vmnet" // the real one, on macOS
-	DaemonMac   = "daemon-macos" // the daemon with interfaces of the real vmnet.framework
-	Gvproxy     = "gvproxy"      // gvisor-tap-vsock's own program
-	Direct      = "veth"         // no relay: a veth pair, the kernel's own limit
+	Daemon        = "daemon"         // with the embedded network
+	DaemonVmnet   = "daemon-vmnet"   // with interfaces of the simulated vmnet.framework
+	DaemonLocal   = "daemon-local"   // the same with --local-switching=on
+	DaemonMachrun = "daemon-machrun" // the program for macOS under test/machrun, with interfaces of the simulated vmnet.framework
+	VmnetC        = "vmnet-c"        // a C program on the simulated vmnet.framework
+	Floor         = "floor"          // C: the least a bridge has to do
+	Blind         = "blind"          // C: a copy from one client to the other, unread
+	Old           = "old"            // C: the stand-in for socket_vmnet, which floods a frame at a time
+	SocketVmnet   = "socket_vmnet"   // the real one, on macOS
+	DaemonMac     = "daemon-macos"   // the daemon with interfaces of the real vmnet.framework
+	Gvproxy       = "gvproxy"        // gvisor-tap-vsock's own program
+	Direct        = "veth"           // no relay: a veth pair, the kernel's own limit
 )
 
 // The directions of a flow.

@@ -38,7 +38,7 @@ const (
 	leaseSize   = 128
 	lockByte    = 1 << 30
 
-	processes, owners, rules, launches, leases = 64, 64, 256, 16, 512
+	processes, owners, rules, launches, leases = 64, 255, 256, 16, 512
 )
 
 // A Control is the mapped control file of one or more simulators. Its methods may be called from several goroutines.

@@ -152,7 +152,7 @@ func TestOwners(t *testing.T) {
 	// Another process may join with the same settings, and with no others.
 	assert.Equal(t, "1000", runTool(t, "try_range", dir))
 	assert.Equal(t, "1009", runTool(t, "try_other_end", dir))
-	assert.Equal(t, "1009", runTool(t, "try_network", dir))
+	assert.Equal(t, "1001", runTool(t, "try_network", dir))
 	p.end(t)
 	for _, o := range c.Owners() {
 		assert.NotZero(t, o.Freed)
@@ -176,12 +176,12 @@ func TestNetworkOwners(t *testing.T) {
 		{Addr: guest, MAC: net.HardwareAddr{2, 0, 0, 0, 0, 9}},
 		{Proto: 6, ExternalPort: 2222, InternalPort: 22, Addr: guest},
 	}, c.Rules())
-	assert.Equal(t, "1009", runTool(t, "try_network", dir))
+	assert.Equal(t, "1001", runTool(t, "try_network", dir))
 	assert.Equal(t, "1009", runTool(t, "try_range", dir))
 
 	// The system keeps a killed process's network object, with its subnet, but not its rules.
 	p.kill()
-	assert.Equal(t, "1009", runTool(t, "try_network", dir))
+	assert.Equal(t, "1001", runTool(t, "try_network", dir))
 	assert.Equal(t, "1009", runTool(t, "try_range", dir))
 	assert.Empty(t, c.Rules())
 	c.Set(OrphansStay, 0)
@@ -196,7 +196,7 @@ func TestBusyAfterDeath(t *testing.T) {
 	c.Set(BusyAfter, 60_000)
 	c.Set(OrphansStay, 0)
 	startTool(t, "hold_network", dir).kill()
-	assert.Equal(t, "1009", runTool(t, "try_network", dir))
+	assert.Equal(t, "1001", runTool(t, "try_network", dir))
 	assert.Equal(t, "1009", runTool(t, "try_range", dir))
 	require.Len(t, c.Owners(), 1)
 	assert.WithinDuration(t, time.Now(), c.Owners()[0].Freed, time.Minute)

@@ -224,23 +224,35 @@ func dial(ctx context.Context, socket, path string) (*net.UnixConn, error) {
 	if strings.HasPrefix(addr, "@") { // else Linux takes it for a name without a file
 		addr = "./" + addr
 	}
-	for {
+	c, err := dialBusy(ctx, addr, refusedTime)
+	switch {
+	case errors.Is(err, errBusy):
+		return nil, fmt.Errorf("connect to %s: %w", path, err)
+	case err != nil:
+		return nil, explain(err, socket, path)
+	}
+	uc, ok := c.(*net.UnixConn)
+	if !ok {
+		_ = c.Close()
+		return nil, fmt.Errorf("connect to %s: not a unix socket", path)
+	}
+	return uc, nil
+}
+
+// errBusy is what a daemon is whose backlog stays full.
+var errBusy = errors.New("it is busy")
+
+// dialBusy connects to addr, again while the backlog is full. A refusal, which may mean that, counts after refused only.
+func dialBusy(ctx context.Context, addr string, refused time.Duration) (net.Conn, error) {
+	for began := time.Now(); ; {
 		var d net.Dialer
 		c, err := d.DialContext(ctx, "unix", addr)
-		if err == nil {
-			uc, ok := c.(*net.UnixConn)
-			if !ok {
-				_ = c.Close()
-				return nil, fmt.Errorf("connect to %s: not a unix socket", path)
-			}
-			return uc, nil
-		}
-		if !errors.Is(err, syscall.EAGAIN) { // else the backlog is full
-			return nil, explain(err, socket, path)
+		if !errors.Is(err, syscall.EAGAIN) && (!errors.Is(err, syscall.ECONNREFUSED) || time.Since(began) >= refused) {
+			return c, err
 		}
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("connect to %s: %w: it is busy", path, context.Cause(ctx))
+			return nil, fmt.Errorf("%w: %w", context.Cause(ctx), errBusy)
 		case <-time.After(connectPause):
 		}
 	}

@@ -287,3 +287,21 @@ func TestBusyDaemon(t *testing.T) {
 	_, err = Attach(ctx, dir, proto.Request{})
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 }
+
+// TestRefusedForAMoment: on macOS a full backlog refuses, as a socket does that nobody listens on yet.
+func TestRefusedForAMoment(t *testing.T) {
+	dir, err := os.MkdirTemp("/tmp", "client")
+	require.NoError(t, err)
+	defer os.RemoveAll(dir)
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+	require.NoError(t, err)
+	defer unix.Close(fd)
+	unix.CloseOnExec(fd)
+	require.NoError(t, unix.Bind(fd, &unix.SockaddrUnix{Name: dir + "/s"}))
+	_, err = dialBusy(t.Context(), dir+"/s", time.Millisecond)
+	require.ErrorIs(t, err, unix.ECONNREFUSED)
+	time.AfterFunc(50*time.Millisecond, func() { assert.NoError(t, unix.Listen(fd, 1)) })
+	c, err := dialBusy(t.Context(), dir+"/s", time.Hour)
+	require.NoError(t, err)
+	require.NoError(t, c.Close())
+}

@@ -2,7 +2,11 @@
 
 package proto
 
-import "golang.org/x/sys/unix"
+import (
+	"net"
+
+	"golang.org/x/sys/unix"
+)
 
 // controlLen has room for two descriptors, in bytes: one more than a message may have. Linux closes those that do not fit
 // and says so, which is better than to have hundreds open for a moment because somebody sent them.
@@ -11,3 +15,11 @@ var controlLen = unix.CmsgSpace(2 * 4)
 // datagramSend is asked for as send buffer for datagrams, in bytes. On Linux it bounds what the other side may be behind with;
 // package link says why it is so large.
 const datagramSend = 512 << 10
+
+// receiveRights reads once. The kernel makes the descriptors close-on-exec as it makes them. bad tells that there are more of them
+// than those returned.
+func receiveRights(c *net.UnixConn, b, oob []byte) (n int, fds []int, flags int, bad, err error) {
+	n, oobn, flags, _, err := c.ReadMsgUnix(b, oob)
+	fds, bad = rights(oob[:oobn])
+	return n, fds, flags, bad, err
+}

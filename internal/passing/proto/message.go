@@ -131,11 +131,7 @@ var errControl = errors.New("control messages were cut")
 // receive reads once. The descriptors that came are the caller's, also with an error, and close-on-exec.
 func receive(c *net.UnixConn, b []byte) (n int, fds []int, err error) {
 	oob := make([]byte, controlLen)
-	n, oobn, flags, _, err := c.ReadMsgUnix(b, oob) // takes them close-on-exec where the system can
-	fds, perr := rights(oob[:oobn])
-	for _, fd := range fds {
-		unix.CloseOnExec(fd)
-	}
+	n, fds, flags, perr, err := receiveRights(c, b, oob)
 	if perr != nil || flags&unix.MSG_CTRUNC != 0 {
 		err = errControl
 	}

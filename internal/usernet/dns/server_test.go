@@ -112,7 +112,7 @@ func newServer(t testing.TB, c Config) *Server {
 		c.Records = map[string]netip.Addr{
 			"gateway.internal": netip.MustParseAddr("192.168.105.1"), "host.internal": netip.MustParseAddr("192.168.105.254"),
 			"nowhere.internal": {},
-			"Six.Example.": netip.MustParseAddr("fd00::6"),
+			"Six.Example.":     netip.MustParseAddr("fd00::6"),
 		}
 	}
 	c.Subnet = netip.MustParsePrefix("192.168.105.0/24")

@@ -51,7 +51,7 @@ func inC(mode string) func(*Rig, *Relay) (*exec.Cmd, error) {
 // daemon to take all options.
 func Usernet(program func(*Rig) string) func(*Rig, *Relay) (*exec.Cmd, error) {
 	return func(r *Rig, l *Relay) (*exec.Cmd, error) {
-		args := append(r.daemonArgs(), "--backend=usernet", "--vmnet-gateway="+gateway, l.Socket)
+		args := append(r.DaemonArgs(), "--backend=usernet", "--vmnet-gateway="+gateway, l.Socket)
 		return exec.Command(program(r), args...), nil
 	}
 }
@@ -64,14 +64,14 @@ func Simulated(flags ...string) func(*Rig, *Relay) (*exec.Cmd, error) {
 		if l.Control, err = os.MkdirTemp(r.dir, "control"); err != nil {
 			return nil, fmt.Errorf("make a directory for the simulator: %w", err)
 		}
-		args := append(r.daemonArgs(), flags...)
+		args := append(r.DaemonArgs(), flags...)
 		args = append(args, "--backend=vmnet", "--vmnetsim-lib="+r.SimLib(), "--vmnetsim-dir="+l.Control, l.Socket)
 		return exec.Command(r.DaemonSim(), args...), nil
 	}
 }
 
-// daemonArgs are the flags that the daemon has in any case.
-func (r *Rig) daemonArgs() []string {
+// DaemonArgs are the flags that the daemon has in any case.
+func (r *Rig) DaemonArgs() []string {
 	args := append([]string{"--state-dir=" + r.dir}, r.opt.Args...)
 	if os.Geteuid() == 0 {
 		args = append(args, "--allow-uid=0") // of the load generator

@@ -47,7 +47,7 @@ func (r *Rig) Start(kind string, env ...string) (*Relay, error) {
 	if l.cmd, err = k.Command(r, l); err != nil {
 		return nil, err
 	}
-	l.cmd.Env = append(os.Environ(), env...)
+	l.cmd.Env = append(l.cmd.Environ(), env...)
 	l.cmd.Stderr = l.stderr
 	if err := l.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", kind, err)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command cmd builds the loader and makes a link to it: make machrun.
+// Command cmd builds the loader and the simulator of vmnet.framework and makes links to them: make machrun.
 package main
 
 import (
@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 
 	"github.com/socket-vmnet2/socket_vmnet2/test/machrun"
+	"github.com/socket-vmnet2/socket_vmnet2/test/vmnetsim"
 )
 
 func main() {
@@ -21,16 +22,25 @@ func main() {
 	}
 }
 
-// run makes build/machrun/machrun a link to the newest loader.
+// run makes build/machrun/machrun and build/machrun/libvmnetsim.so links to the newest ones.
 func run() error {
-	p, err := machrun.Build(context.Background())
+	loader, err := machrun.Build(context.Background())
 	if err != nil {
 		return err
 	}
-	dir := filepath.Dir(p)
-	link := filepath.Join(filepath.Dir(dir), "machrun")
-	if err := os.Remove(link); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	simulator, err := vmnetsim.Build(context.Background(), vmnetsim.Full)
+	if err != nil {
 		return err
 	}
-	return os.Symlink(filepath.Join(filepath.Base(dir), "machrun"), link)
+	dir := filepath.Dir(filepath.Dir(loader))
+	for _, p := range []string{loader, simulator} {
+		link := filepath.Join(dir, filepath.Base(p))
+		if err := os.Remove(link); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		if err := os.Symlink(p, link); err != nil {
+			return err
+		}
+	}
+	return nil
 }

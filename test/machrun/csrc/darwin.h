@@ -72,7 +72,8 @@ struct d_cmsghdr { uint32_t len; int32_t level, type; };
 struct d_kevent { uint64_t ident; int16_t filter; uint16_t flags; uint32_t fflags; int64_t data; void *udata; };
 static_assert(sizeof(struct d_kevent) == 32, "struct kevent");
 
-struct d_sigaction { void *handler; uint32_t mask; int32_t flags; };
+// Go keeps it at any multiple of 4.
+struct __attribute__((packed, aligned(4))) d_sigaction { void *handler; uint32_t mask; int32_t flags; };
 struct d_stack { void *sp; uint64_t size; int32_t flags, pad; };
 struct d_siginfo {
 	int32_t signo, err, code, pid;
@@ -117,9 +118,18 @@ extern char machrun_path[4096];    // this program
 extern char machrun_image[4096];   // the program that runs
 extern bool machrun_trace;         // MACHRUN_TRACE: calls that fail are told on stderr
 
+// TRACE tells on stderr what a program asked for that is not as it may think.
+#define TRACE(format, ...) \
+	do { \
+		if (machrun_trace) \
+			dprintf(2, "machrun: " format "\n", __VA_ARGS__); \
+	} while (0)
+
 // load.c
-_Noreturn void die(const char *format, ...) __attribute__((format(printf, 1, 2))); // 126, as a shell says "cannot execute"
-uint64_t load(const char *path);                                                  // where the program begins
+enum { OUR_FAULT = 125, CANNOT_RUN = 126, MISSING = 127 }; // as env and shells exit
+_Noreturn void die(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+uint64_t load(const char *path); // where the program begins
+int load_error(const char *path); // -1: no file for macOS; 0, or the errno of macOS that says why it cannot run
 
 // thread.c
 struct thread *thread_self(void); // attaches the calling thread if it is not yet
@@ -135,19 +145,24 @@ sigset_t sigset_to_linux(uint32_t);
 uint32_t sigset_to_darwin(const sigset_t *);
 int open_flags_to_linux(int), open_flags_to_darwin(int);
 
+// limits.c
+struct rusage;
+void rusage_out(struct d_rusage *, const struct rusage *);
+
 // signal.c
 void signal_init(void);
 
 // kqueue.c
 void kqueue_forget(int fd);
 
-// socket.c
-void socket_closed(int fd);
+// socket*.c
+bool socket_is(int fd); // asked for every read and write
+long socket_write(int fd, const struct iovec *, int n);
+long socket_read(int fd, const struct iovec *, int n);
+int socket_waiting(int fd);  // bytes in the receive buffer
+void socket_closing(int fd); // before fd is closed, or made a copy
+void socket_forget(int fd);  // fd is another file now
 void socket_duplicated(int fd, int to);
-bool socket_is_datagram(int fd);
-long s_send_datagram(int fd, const struct iovec *, int n);
-void sockets_save(void);    // before an exec
-void sockets_restore(void); // after one
 
 // symbols.c
 void *shim(const char *name); // by its name in C, NULL if there is none

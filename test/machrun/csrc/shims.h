@@ -98,7 +98,6 @@ int s_kill(int pid, int sig);
 int s_raise(int sig);
 
 // socket*.c
-long s_send_datagram(int fd, const struct iovec *v, int n);
 long s_socket(int family, int type, int protocol);
 long s_socketpair(int family, int type, int protocol, int *fds);
 long s_bind(int fd, const struct d_sockaddr *d, uint32_t n);
@@ -121,12 +120,14 @@ void s_freeaddrinfo(struct d_addrinfo *d);
 int s_getaddrinfo(const char *node, const char *service, const struct d_addrinfo *hints, struct d_addrinfo **out);
 const char *s_gai_strerror(int e);
 
-// system.c
+// time.c, users.c, limits.c, sysctl.c, process.c
 uint64_t s_mach_absolute_time(void);
+uint64_t s_mach_continuous_time(void);
 int s_mach_timebase_info(uint32_t *ratio);
 long s_clock_gettime(int id, struct d_timespec *d);
 long s_nanosleep(const struct timespec *t, struct timespec *left);
 long s_usleep(unsigned us);
+unsigned s_alarm(unsigned seconds);
 long s_getpid(void);
 long s_getppid(void);
 long s_getuid(void);
@@ -158,7 +159,7 @@ long s_fork(void);
 void s__exit(int code);
 void s_abort(void);
 long s_ptrace(void);
-long s_execve(const char *path, char **argv, char **envp);
+long s_execve(const char *path, char *const *argv, char *const *envp);
 long s_wait4(int pid, int *status, int options, struct d_rusage *d);
 long s_setenv(const char *k, const char *v, int over);
 long s_unsetenv(const char *k);

@@ -13,7 +13,7 @@
 #define CONTROL_MAGIC "vmnetsim-control"
 #define CONTROL_VERSION 2
 
-enum { PROCESSES = 64, OWNERS = 64, RULES = 256, LAUNCH = 16, LEASES = 512 };
+enum { PROCESSES = 64, OWNERS = 255, RULES = 256, LAUNCH = 16, LEASES = 512 };
 
 typedef _Atomic int64_t cell;
 

@@ -149,6 +149,8 @@ struct xpc *parameters(const struct iface *i, const struct description *d)
 	xpc_put_number(x, vmnet_read_max_packets_key, TYPE_UINT64, MAX_PACKETS);
 	xpc_put_number(x, vmnet_write_max_packets_key, TYPE_UINT64, MAX_PACKETS);
 #endif
+	if (s->kind == KIND_NETWORK)
+		return x; // the addresses are the network's to tell
 	if (s->subnet != 0) {
 		format_ipv4(s->start, text);
 		xpc_put_string(x, vmnet_start_address_key, text);

@@ -82,6 +82,10 @@ vmnet_return_t vmnet_interface_add_ip_port_forwarding_rule(interface_ref i, uint
 	vmnet_return_t st = iface_enter(i);
 	if (st != VMNET_SUCCESS)
 		return st;
+	if (i->net->s.kind == KIND_NETWORK) { // whose rules can be given to its configuration only
+		iface_leave(i);
+		return VMNET_FAILURE;
+	}
 	st = status != 0 ? (vmnet_return_t)status : add(i, &r);
 	if (b != NULL && silent == 0)
 		answer(b, st);

@@ -11,6 +11,8 @@ enum { ARP = 0x0806, IPV4 = 0x0800, ICMP = 1, ECHO_REQUEST = 8 };
 void vmnetsim_host(int what)
 {
 	struct record *r = &control()->switches[SWITCH_host];
+	if (r->preset == what)
+		return; // another process came first, and the switch may have been flipped since
 	r->preset = what;
 	atomic_store(&r->value, what);
 }

@@ -228,6 +228,8 @@ void owner_free(int index);
 vmnet_return_t interface_count_up(void);
 void interface_count_down(void);
 int rule_add(const struct rule *); // index or -1
+void rules_forget(uint32_t subnet); // of a network of this process
+void rules_free(struct control *, int process, int64_t subnet); // with the owners locked; -1: all of the process
 bool forward_address(struct rule *, uint8_t family, const void *); // false if the rule or the address is none
 
 uint64_t random64(void);

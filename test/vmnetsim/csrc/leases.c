@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { OFFER_MS = 30000, LEASE_MS = 86400000, DECLINED_MS = 3600000, SEARCHED = 4096 };
+enum { OFFER_MS = 30000, LEASE_MS = 3600000, DECLINED_MS = 3600000, SEARCHED = 4096 };
 
 // In the place of a MAC address: an address that somebody has without a lease.
 #define NOBODY(address) (UINT64_C(1) << 48 | (address))

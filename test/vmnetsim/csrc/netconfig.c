@@ -69,7 +69,7 @@ vmnet_return_t vmnet_network_configuration_set_ipv4_subnet(vmnet_network_configu
 	if (subnet == NULL || mask == NULL)
 		return VMNET_INVALID_ARGUMENT;
 	uint32_t host = ntohl(subnet->s_addr), m = ntohl(mask->s_addr);
-	if (!good_mask(m) || (host | m) == UINT32_MAX || !private_range(host & m, m))
+	if (!good_mask(m) || (host | m) == UINT32_MAX)
 		return VMNET_INVALID_ARGUMENT;
 	c->s.subnet = host & m;
 	c->s.mask = m;
@@ -179,6 +179,8 @@ vmnet_network_ref vmnet_network_create(vmnet_network_configuration_ref c, vmnet_
 		return null_with(status, (vmnet_return_t)fault);
 	if (!usable(c) || (c->s.asked && !rules_fit(c, &c->s)))
 		return null_with(status, VMNET_INVALID_ARGUMENT);
+	if (c->s.asked && !private_range(c->s.subnet, c->s.mask))
+		return null_with(status, VMNET_FAILURE);
 	vmnet_return_t st;
 	struct net *n = net_new(&c->s, &st);
 	if (n == NULL)

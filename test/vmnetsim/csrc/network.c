@@ -147,6 +147,8 @@ void net_leave(struct net *n)
 	pthread_mutex_lock(&registry);
 	if (--n->users == 0 && n->s.kind == KIND_INTERFACE)
 		unlink_net(n); // here, so that a start that comes next finds the subnet free
+	else if (n->users == 0)
+		rules_forget(n->s.subnet); // the network goes idle, and what it was made with is lost
 	pthread_mutex_unlock(&registry);
 	object_unref(n);
 }

@@ -75,13 +75,6 @@ static void owner_died(struct owner *o)
 		atomic_store(&o->state, OWNER_ORPHAN);
 }
 
-static void rules_free(struct control *c, int process, int64_t subnet)
-{
-	for (int i = 0; i < RULES; i++)
-		if (atomic_load(&c->rules[i].process) == process && (subnet < 0 || atomic_load(&c->rules[i].subnet) == subnet))
-			atomic_store(&c->rules[i].kind, 0);
-}
-
 // Takes away what a dead process had.
 static void bury(struct control *c, int i)
 {
@@ -206,10 +199,11 @@ static void set_subnet(struct settings *s, uint32_t subnet, uint32_t mask)
 	s->end = (s->subnet | ~mask) - 1;
 }
 
-// Chooses 192.168.64.0/24 in shared and 192.168.128.0/24 in host mode, or the next one that is free.
+// Chooses 192.168.64.0/24 in shared and 192.168.128.0/24 in host mode, or the next one that is free, of 64 each.
 static bool choose(struct control *c, struct settings *s)
 {
-	for (uint32_t third = s->mode == VMNET_SHARED_MODE ? 64 : 128; third < 255; third++) {
+	uint32_t first = s->mode == VMNET_SHARED_MODE ? 64 : 128;
+	for (uint32_t third = first; third < first + 64; third++) {
 		set_subnet(s, 0xc0a80000 | third << 8, 0xffffff00);
 		if (!busy(c, s))
 			return true;
@@ -255,7 +249,7 @@ vmnet_return_t owner_claim(struct settings *s, int *index)
 	if (other != 0)
 		set_subnet(s, (uint32_t)other, s->asked ? s->mask : 0xffffff00);
 	if (s->asked || other != 0 ? busy(c, s) : !choose(c, s))
-		st = VMNET_SHARING_SERVICE_BUSY;
+		st = s->kind == KIND_NETWORK ? VMNET_FAILURE : VMNET_SHARING_SERVICE_BUSY;
 	else if ((*index = record(c, s)) < 0)
 		st = VMNET_FAILURE;
 	owners_unlock();
@@ -269,27 +263,4 @@ void owner_free(int index)
 	rules_free(c, process_index(), atomic_load(&c->owners[index].subnet));
 	owner_freed(&c->owners[index]);
 	owners_unlock();
-}
-
-int rule_add(const struct rule *r)
-{
-	int found = -1;
-	owners_lock();
-	struct control *c = control();
-	for (int i = 0; i < RULES && found < 0; i++) {
-		struct rule *to = &c->rules[i];
-		if (atomic_load(&to->kind) != 0)
-			continue;
-		found = i;
-		atomic_store(&to->process, process_index());
-		atomic_store(&to->protocol, atomic_load(&r->protocol));
-		atomic_store(&to->external_port, atomic_load(&r->external_port));
-		atomic_store(&to->internal_port, atomic_load(&r->internal_port));
-		atomic_store(&to->address, atomic_load(&r->address));
-		atomic_store(&to->mac, atomic_load(&r->mac));
-		atomic_store(&to->subnet, atomic_load(&r->subnet));
-		atomic_store(&to->kind, atomic_load(&r->kind));
-	}
-	owners_unlock();
-	return found;
 }

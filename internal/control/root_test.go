@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package control
+
+import (
+	"net"
+	"net/http"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// serveBoth is serve with a socket for root and the daemon's user beside the other one.
+func serveBoth(t *testing.T) (*Server, string) {
+	t.Helper()
+	return serve(t, func(o *Options) {
+		ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: o.Listener.Addr().String() + RootSuffix, Net: "unix"})
+		require.NoError(t, err)
+		o.Root = ln
+	})
+}
+
+// TestRoot: what fills one socket leaves the other one alone, and Ask takes the one that is not full.
+func TestRoot(t *testing.T) {
+	s, path := serveBoth(t)
+	root, all := s.gates[0], s.gates[1]
+	root.mu.Lock() // as if a request took long there
+	code := make(chan int, 1)
+	go func() {
+		c, _, _ := ask(t, path, http.MethodGet, "/v1/version")
+		code <- c
+	}()
+	c, err := net.Dial("unix", path)
+	require.NoError(t, err)
+	defer c.Close()
+	require.Eventually(t, func() bool { return all.inside() == 1 }, patience, time.Millisecond)
+	assert.Empty(t, code, "it was asked at the socket for root")
+	root.mu.Unlock()
+	assert.Equal(t, http.StatusOK, <-code)
+}
+
+// TestRootIsOptional: a user who may not connect to it, or a daemon without it.
+func TestRootIsOptional(t *testing.T) {
+	for name, away := range map[string]func(path string) error{
+		"none":             os.Remove,
+		"nobody listens":   func(path string) error { return staleAt(path) },
+		"it is no socket":  func(path string) error { _ = os.Remove(path); return os.WriteFile(path, nil, 0o600) },
+		"it leads nowhere": func(path string) error { _ = os.Remove(path); return os.Symlink("/nowhere", path) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, path := serveBoth(t)
+			require.NoError(t, away(path+RootSuffix))
+			code, _, err := ask(t, path, http.MethodGet, "/v1/version")
+			require.NoError(t, err)
+			assert.Equal(t, http.StatusOK, code)
+		})
+	}
+}
+
+// staleAt has a socket at path that nobody has open any more.
+func staleAt(path string) error {
+	_ = os.Remove(path)
+	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		return err
+	}
+	ln.SetUnlinkOnClose(false)
+	return ln.Close()
+}
+
+// TestPauseBoth: neither is served in a pause, and both after it.
+func TestPauseBoth(t *testing.T) {
+	s, path := serveBoth(t)
+	s.Pause()
+	answers := make(chan string, 2)
+	for _, p := range []string{path, path + RootSuffix} {
+		c, err := net.Dial("unix", p)
+		require.NoError(t, err)
+		defer c.Close()
+		_, err = c.Write([]byte("GET /v1/version HTTP/1.1\r\nHost: x\r\n\r\n"))
+		require.NoError(t, err)
+		go func() {
+			b := make([]byte, len("HTTP/1.1 200 OK"))
+			n, _ := c.Read(b)
+			answers <- string(b[:n])
+		}()
+	}
+	time.Sleep(50 * time.Millisecond)
+	assert.Empty(t, answers)
+	s.Resume()
+	for range 2 {
+		assert.Equal(t, "HTTP/1.1 200 OK", <-answers)
+	}
+}
