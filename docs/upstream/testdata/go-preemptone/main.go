@@ -3,7 +3,7 @@
 //go:build ignore
 
 // This program calls back into Go on threads that Go has not made, collects garbage, and replaces itself by /bin/echo. With Go
-// 1.26 on macOS, syscall.Exec hangs. See ../go-preemptone.md.
+// 1.26 on macOS, syscall.Exec hangs. See ../../go-preemptone.md.
 package main
 
 import (

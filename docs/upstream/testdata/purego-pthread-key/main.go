@@ -3,7 +3,7 @@
 //go:build ignore
 
 // This program has one thread of libdispatch call back into Go 10,000 times, and prints what a callback takes. See
-// ../purego-pthread-key.md.
+// ../../purego-pthread-key.md.
 package main
 
 import (

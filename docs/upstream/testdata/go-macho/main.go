@@ -2,7 +2,7 @@
 
 //go:build ignore
 
-// This program saves a Mach-O file unchanged under another name and opens the copy. See ../go-macho.md.
+// This program saves a Mach-O file unchanged under another name and opens the copy. See ../../go-macho.md.
 package main
 
 import (
