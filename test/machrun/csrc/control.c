@@ -39,13 +39,13 @@ void control_open(const char *dir)
 	int fd = open(path, O_RDWR | O_CLOEXEC);
 	struct stat st;
 	if (fd < 0 || fstat(fd, &st) != 0)
-		die("MACHRUN_DIR: %s: %s", path, strerror(errno));
+		die(OUR_FAULT, "MACHRUN_DIR: %s: %s", path, strerror(errno));
 	struct control *c = MAP_FAILED;
 	if (st.st_size == sizeof *c)
 		c = mmap(NULL, sizeof *c, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	close(fd);
 	if (c == MAP_FAILED || !is_ours(c))
-		die("MACHRUN_DIR: %s is no control file of this version", path);
+		die(OUR_FAULT, "MACHRUN_DIR: %s is no control file of this version", path);
 	the_control = c;
 }
 

@@ -72,7 +72,8 @@ struct d_cmsghdr { uint32_t len; int32_t level, type; };
 struct d_kevent { uint64_t ident; int16_t filter; uint16_t flags; uint32_t fflags; int64_t data; void *udata; };
 static_assert(sizeof(struct d_kevent) == 32, "struct kevent");
 
-struct d_sigaction { void *handler; uint32_t mask; int32_t flags; };
+// Go keeps it at any multiple of 4.
+struct __attribute__((packed, aligned(4))) d_sigaction { void *handler; uint32_t mask; int32_t flags; };
 struct d_stack { void *sp; uint64_t size; int32_t flags, pad; };
 struct d_siginfo {
 	int32_t signo, err, code, pid;
@@ -109,7 +110,7 @@ enum {
 	D_EMSGSIZE = 40, D_ENOTSUP = 45, D_EAFNOSUPPORT = 47, D_ENOBUFS = 55, D_ETIMEDOUT = 60, D_ENOSYS = 78,
 };
 enum { D_AF_UNIX = 1, D_AF_INET = 2, D_AF_INET6 = 30 };
-enum { D_NSIG = 32 };
+enum { D_NSIG = 32, D_AT_FDCWD = -2 };
 
 // ---- what the files of machrun offer each other ----
 
@@ -117,9 +118,18 @@ extern char machrun_path[4096];    // this program
 extern char machrun_image[4096];   // the program that runs
 extern bool machrun_trace;         // MACHRUN_TRACE: calls that fail are told on stderr
 
+// TRACE tells on stderr what a program asked for that is not as it may think.
+#define TRACE(format, ...) \
+	do { \
+		if (machrun_trace) \
+			dprintf(2, "machrun: " format "\n", __VA_ARGS__); \
+	} while (0)
+
 // load.c
-_Noreturn void die(const char *format, ...) __attribute__((format(printf, 1, 2))); // 126, as a shell says "cannot execute"
-uint64_t load(const char *path);                                                  // where the program begins
+enum { OUR_FAULT = 125, CANNOT_RUN = 126, MISSING = 127 }; // as env and shells exit
+_Noreturn void die(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+uint64_t load(const char *path); // where the program begins
+int load_error(const char *path); // -1: no file for macOS; 0, or the errno of macOS that says why it cannot run
 
 // thread.c
 struct thread *thread_self(void); // attaches the calling thread if it is not yet
@@ -133,7 +143,11 @@ int errno_to_darwin(int linux_errno);
 int signal_to_darwin(int), signal_to_linux(int);
 sigset_t sigset_to_linux(uint32_t);
 uint32_t sigset_to_darwin(const sigset_t *);
-int open_flags_to_linux(int), open_flags_to_darwin(int);
+int open_flags_to_linux(int), open_flags_to_darwin(int); // the first one -1 for flags that are not known
+
+// limits.c
+struct rusage;
+void rusage_out(struct d_rusage *, const struct rusage *);
 
 // signal.c
 void signal_init(void);

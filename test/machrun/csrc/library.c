@@ -8,7 +8,8 @@ static void *simulator;
 static __thread char trouble[512];
 static __thread bool troubled;
 
-static void *open_simulator(void) {
+static void *open_simulator(void)
+{
 	const char *path = getenv("MACHRUN_VMNET");
 	if (simulator == NULL && path != NULL && (simulator = dlopen(path, RTLD_NOW | RTLD_LOCAL)) != NULL) {
 		int (*begin)(const char *) = dlsym(simulator, "vmnetsim_open");
@@ -21,7 +22,8 @@ static void *open_simulator(void) {
 	return simulator;
 }
 
-static void *trouble_is(const char *what, const char *name) {
+static void *trouble_is(const char *what, const char *name)
+{
 	snprintf(trouble, sizeof trouble, "%s(%s): not found", what, name);
 	troubled = true;
 	return NULL;
@@ -29,7 +31,8 @@ static void *trouble_is(const char *what, const char *name) {
 
 enum { SYSTEM = 1, FRAMEWORK = 2 };
 
-void *s_dlopen(const char *path, int mode) {
+void *s_dlopen(const char *path, int mode)
+{
 	(void)mode;
 	if (path == NULL || strcmp(path, "/usr/lib/libSystem.B.dylib") == 0)
 		return (void *)SYSTEM;
@@ -38,7 +41,8 @@ void *s_dlopen(const char *path, int mode) {
 	return trouble_is("dlopen", path);
 }
 
-void *s_dlsym(void *handle, const char *name) {
+void *s_dlsym(void *handle, const char *name)
+{
 	void *f = handle == (void *)FRAMEWORK ? NULL : shim(name);
 	if (simulator != NULL && (f == NULL || strcmp(name, "launch_activate_socket") == 0)) {
 		void *of = dlsym(simulator, name);
@@ -47,7 +51,8 @@ void *s_dlsym(void *handle, const char *name) {
 	return f != NULL ? f : trouble_is("dlsym", name);
 }
 
-const char *s_dlerror(void) {
+const char *s_dlerror(void)
+{
 	const char *t = troubled ? trouble : NULL;
 	troubled = false;
 	return t;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // The start: the arguments, the first stack, and the jump into the program.
-#include "darwin.h"
 #include "control.h"
+#include "darwin.h"
 
 #include <sys/mman.h>
 
@@ -10,23 +10,29 @@ extern char **environ;
 
 enum { STACK = 8 << 20, GUARD = 64 << 10 };
 
-// words are what lies at the top of the first stack: argc, argv, NULL, environ, NULL, apple, NULL.
-static void **first_stack(int argc, char **argv) {
+static char *new_stack(void)
+{
+	char *mem = mmap(NULL, STACK + GUARD, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (mem == MAP_FAILED || mprotect(mem, GUARD, PROT_NONE) != 0)
+		die(OUR_FAULT, "make a stack: %s", strerror(errno));
+	return mem + STACK + GUARD - 4096;
+}
+
+// first_stack has at its top argc, argv, NULL, environ, NULL, apple, NULL. MACHRUN_ variables are ours alone.
+static void **first_stack(int argc, char **argv)
+{
 	size_t n = 0;
 	while (environ[n] != NULL)
 		n++;
-	char *mem = mmap(NULL, STACK + GUARD, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (mem == MAP_FAILED || mprotect(mem, GUARD, PROT_NONE) != 0)
-		die("make a stack: %s", strerror(errno));
 	size_t count = 1 + (size_t)argc + 1 + n + 1 + 2;
-	void **sp = (void **)(((uintptr_t)(mem + STACK + GUARD - 4096) - count * 8) & ~15ul);
+	void **sp = (void **)(((uintptr_t)new_stack() - count * sizeof(void *)) & ~15ul);
 	void **p = sp;
 	*p++ = (void *)(uintptr_t)argc;
 	for (int i = 0; i < argc; i++)
 		*p++ = argv[i];
 	*p++ = NULL;
 	for (size_t i = 0; i < n; i++)
-		if (strncmp(environ[i], "MACHRUN_", 8) != 0) // ours
+		if (strncmp(environ[i], "MACHRUN_", 8) != 0)
 			*p++ = environ[i];
 	*p++ = NULL;
 	static char apple[sizeof machrun_image + 32];
@@ -36,17 +42,21 @@ static void **first_stack(int argc, char **argv) {
 	return sp;
 }
 
-int main(int argc, char **argv) {
+int main(int argc, char **argv)
+{
 	char *argv0 = NULL;
-	if (argc > 3 && strcmp(argv[1], "--argv0") == 0)
-		argv0 = argv[2], argv += 2, argc -= 2;
-	if (argc < 2) {
-		fputs("usage: machrun [--argv0 NAME] PROGRAM [ARG]...\n", stderr);
-		return 255;
+	if (argc > 3 && strcmp(argv[1], "--argv0") == 0) {
+		argv0 = argv[2];
+		argv += 2;
+		argc -= 2;
 	}
+	if (argc < 2)
+		die(OUR_FAULT, "usage: machrun [--argv0 NAME] PROGRAM [ARG]...");
 	argv++, argc--;
-	if (readlink("/proc/self/exe", machrun_path, sizeof machrun_path - 1) < 0 || realpath(argv[0], machrun_image) == NULL)
-		die("%s: %s", argv[0], strerror(errno));
+	if (readlink("/proc/self/exe", machrun_path, sizeof machrun_path - 1) < 0)
+		die(OUR_FAULT, "/proc/self/exe: %s", strerror(errno));
+	if (realpath(argv[0], machrun_image) == NULL)
+		die(errno == ENOENT ? MISSING : CANNOT_RUN, "%s: %s", argv[0], strerror(errno));
 	if (argv0 != NULL)
 		argv[0] = argv0;
 	machrun_trace = getenv("MACHRUN_TRACE") != NULL;

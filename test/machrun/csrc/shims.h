@@ -16,7 +16,7 @@ struct d_passwd;
 struct group;
 struct thread;
 
-// file.c
+// file.c, names.c, memory.c
 long s_openat(int dir, const char *path, int flags, int mode);
 long s_open(const char *path, int flags, int mode);
 long s_close(int fd);
@@ -120,8 +120,9 @@ void s_freeaddrinfo(struct d_addrinfo *d);
 int s_getaddrinfo(const char *node, const char *service, const struct d_addrinfo *hints, struct d_addrinfo **out);
 const char *s_gai_strerror(int e);
 
-// system.c
+// time.c, users.c, limits.c, sysctl.c, process.c
 uint64_t s_mach_absolute_time(void);
+uint64_t s_mach_continuous_time(void);
 int s_mach_timebase_info(uint32_t *ratio);
 long s_clock_gettime(int id, struct d_timespec *d);
 long s_nanosleep(const struct timespec *t, struct timespec *left);
@@ -157,7 +158,7 @@ long s_fork(void);
 void s__exit(int code);
 void s_abort(void);
 long s_ptrace(void);
-long s_execve(const char *path, char **argv, char **envp);
+long s_execve(const char *path, char *const *argv, char *const *envp);
 long s_wait4(int pid, int *status, int options, struct d_rusage *d);
 long s_setenv(const char *k, const char *v, int over);
 long s_unsetenv(const char *k);

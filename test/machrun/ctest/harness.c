@@ -57,6 +57,7 @@ const char *directory(void)
 static void run_one(struct test *t)
 {
 	current = t->name;
+	alarm(60);
 	thread_attach_main();
 	t->run();
 	if (own_directory[0] != 0)

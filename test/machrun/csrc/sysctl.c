@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// sysctl by name and by number. The defaults are those of xnu: bsd/kern/uipc_usrreq.c for unix sockets, bsd/kern/uipc_socket2.c.
+#include "darwin.h"
+
+#include <pthread.h>
+#include <sys/utsname.h>
+
+static long answer(const void *v, size_t n, void *out, size_t *size)
+{
+	if (size == NULL)
+		return 0;
+	if (out == NULL)
+		return *size = n, 0;
+	size_t room = *size;
+	*size = n < room ? n : room;
+	memcpy(out, v, *size);
+	return n <= room ? 0 : fail(D_ENOMEM);
+}
+
+static long number(uint32_t v, void *out, size_t *size) { return answer(&v, sizeof v, out, size); }
+static long number64(uint64_t v, void *out, size_t *size) { return answer(&v, sizeof v, out, size); }
+static long text(const char *v, void *out, size_t *size) { return answer(v, strlen(v) + 1, out, size); }
+
+static const struct {
+	const char *name, *value;
+} texts[] = {
+	{"kern.osproductversion", "26.0"}, {"kern.osrelease", "25.0.0"}, {"kern.ostype", "Darwin"}, {"kern.osversion", "25A000"},
+	{"hw.model", "machrun1,1"},        {"hw.machine", "x86_64"},     {"machdep.cpu.brand_string", "machrun"},
+};
+
+static const struct {
+	const char *name;
+	uint32_t value;
+} numbers[] = {
+	{"net.local.dgram.maxdgram", 2048},    {"net.local.dgram.recvspace", 4096},  {"net.local.stream.sendspace", 8192},
+	{"net.local.stream.recvspace", 8192},  {"kern.ipc.maxsockbuf", 8388608},     {"kern.ipc.somaxconn", 128},
+	{"kern.maxfilesperproc", 61440},       {"kern.maxfiles", 122880},            {"hw.pagesize", 4096},
+};
+
+long s_sysctlbyname(const char *name, void *out, size_t *size, void *new, size_t newsize)
+{
+	(void)newsize;
+	if (new != NULL)
+		return fail(D_EPERM);
+	for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+		if (strcmp(name, texts[i].name) == 0)
+			return text(texts[i].value, out, size);
+	for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+		if (strcmp(name, numbers[i].name) == 0)
+			return number(numbers[i].value, out, size);
+	if (strcmp(name, "hw.ncpu") == 0 || strcmp(name, "hw.logicalcpu") == 0)
+		return number((uint32_t)sysconf(_SC_NPROCESSORS_ONLN), out, size);
+	if (strcmp(name, "hw.memsize") == 0)
+		return number64((uint64_t)sysconf(_SC_PHYS_PAGES) * 4096, out, size);
+	TRACE("sysctl %s is not known", name);
+	return fail(D_ENOENT);
+}
+
+// Numbers of names: ours are {OURS, index of the name as it came}.
+enum { OURS = 0x6d72, NAMES = 64 };
+static char named[NAMES][64];
+static int names;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static int name_number(const char *name)
+{
+	pthread_mutex_lock(&lock);
+	int i = 0;
+	while (i < names && strcmp(named[i], name) != 0)
+		i++;
+	if (i == names && names < NAMES)
+		strcpy(named[names++], name);
+	pthread_mutex_unlock(&lock);
+	return i < NAMES ? i : -1;
+}
+
+// {0, 3} asks for the numbers of a name.
+static long name_to_mib(const char *given, size_t n, void *out, size_t *size)
+{
+	char name[sizeof named[0]];
+	size_t room = 0;
+	if (n >= sizeof name)
+		return fail(D_ENOENT);
+	snprintf(name, sizeof name, "%.*s", (int)n, given);
+	if (s_sysctlbyname(name, NULL, &room, NULL, 0) != 0)
+		return -1;
+	int32_t made[2] = {OURS, name_number(name)};
+	return made[1] < 0 ? fail(D_ENOMEM) : answer(made, sizeof made, out, size);
+}
+
+static long kern(int32_t what, void *out, size_t *size)
+{
+	struct utsname u;
+	switch (what) {
+	case 1:
+		return text("Darwin", out, size);
+	case 2:
+		return text("25.0.0", out, size);
+	case 4:
+		return text("machrun", out, size);
+	case 10:
+		uname(&u);
+		return text(u.nodename, out, size);
+	case 29:
+		return number(61440, out, size);
+	}
+	return fail(D_ENOENT);
+}
+
+static long hardware(int32_t what, void *out, size_t *size)
+{
+	switch (what) {
+	case 1:
+		return text("x86_64", out, size);
+	case 3:
+		return number((uint32_t)sysconf(_SC_NPROCESSORS_ONLN), out, size);
+	case 7:
+		return number(4096, out, size);
+	}
+	return fail(D_ENOENT);
+}
+
+long s_sysctl(const int32_t *mib, unsigned n, void *out, size_t *size, void *new, size_t newsize)
+{
+	enum { KERN = 1, NET = 4, HW = 6, ROUTE = 17 };
+	if (n == 2 && mib[0] == 0 && mib[1] == 3)
+		return name_to_mib(new, newsize, out, size);
+	if (n == 2 && mib[0] == OURS && mib[1] >= 0 && mib[1] < names)
+		return s_sysctlbyname(named[mib[1]], out, size, NULL, 0);
+	if (n == 6 && mib[0] == NET && mib[1] == ROUTE) // routes and interfaces: there are none
+		return *size = 0, 0;
+	if (n == 2 && mib[0] == HW)
+		return hardware(mib[1], out, size);
+	if (n == 2 && mib[0] == KERN)
+		return kern(mib[1], out, size);
+	return fail(D_ENOENT);
+}
