@@ -130,6 +130,6 @@ func TestUnknownSwitch(t *testing.T) {
 	c := open(t, t.TempDir())
 	c.Set("slow.connect", 5)
 	assert.EqualValues(t, 5, c.Value("slow.connect"))
-	assert.EqualValues(t, int64(Forever), c.Left("slow.connect"))
+	assert.Equal(t, int64(Forever), c.Left("slow.connect"))
 	assert.Panics(t, func() { c.Set("fail.everything", 1) })
 }

@@ -110,7 +110,7 @@ enum {
 	D_EMSGSIZE = 40, D_ENOTSUP = 45, D_EAFNOSUPPORT = 47, D_ENOBUFS = 55, D_ETIMEDOUT = 60, D_ENOSYS = 78,
 };
 enum { D_AF_UNIX = 1, D_AF_INET = 2, D_AF_INET6 = 30 };
-enum { D_NSIG = 32 };
+enum { D_NSIG = 32, D_AT_FDCWD = -2 };
 
 // ---- what the files of machrun offer each other ----
 
@@ -143,7 +143,7 @@ int errno_to_darwin(int linux_errno);
 int signal_to_darwin(int), signal_to_linux(int);
 sigset_t sigset_to_linux(uint32_t);
 uint32_t sigset_to_darwin(const sigset_t *);
-int open_flags_to_linux(int), open_flags_to_darwin(int);
+int open_flags_to_linux(int), open_flags_to_darwin(int); // the first one -1 for flags that are not known
 
 // limits.c
 struct rusage;
@@ -151,6 +151,9 @@ void rusage_out(struct d_rusage *, const struct rusage *);
 
 // signal.c
 void signal_init(void);
+
+// names.c
+const char *place(const char *path); // where a file of macOS is here; the result is the thread's, until the next call
 
 // kqueue.c
 void kqueue_forget(int fd);

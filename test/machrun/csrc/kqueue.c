@@ -29,14 +29,16 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct knote *notes[MAX_FD]; // by fd; the memory of one is used again and never freed, as an epoll_wait may still name it
 static struct knote *unused;
 
-static struct knote *find(int kq, int fd) {
+static struct knote *find(int kq, int fd)
+{
 	for (struct knote *k = notes[fd]; k != NULL; k = k->next)
 		if (k->kq == kq)
 			return k;
 	return NULL;
 }
 
-static struct knote *find_user(int kq, uint64_t ident) {
+static struct knote *find_user(int kq, uint64_t ident)
+{
 	for (int fd = 0; fd < MAX_FD; fd++) // there is one for each kqueue, low
 		for (struct knote *k = notes[fd]; k != NULL; k = k->next)
 			if (k->user && k->kq == kq && k->ident == ident)
@@ -44,7 +46,8 @@ static struct knote *find_user(int kq, uint64_t ident) {
 	return NULL;
 }
 
-static struct knote *add(int kq, int fd, uint64_t ident) {
+static struct knote *add(int kq, int fd, uint64_t ident)
+{
 	struct knote *k = unused;
 	if (k != NULL)
 		unused = k->next;
@@ -54,7 +57,8 @@ static struct knote *add(int kq, int fd, uint64_t ident) {
 	return notes[fd] = k;
 }
 
-static void drop(struct knote *k) {
+static void drop(struct knote *k)
+{
 	struct knote **at = &notes[k->fd];
 	while (*at != k)
 		at = &(*at)->next;
@@ -65,7 +69,8 @@ static void drop(struct knote *k) {
 }
 
 // kqueue_forget is called before fd is closed: kqueue knows descriptors, epoll knows files.
-void kqueue_forget(int fd) {
+void kqueue_forget(int fd)
+{
 	if (fd < 0 || fd >= MAX_FD || __atomic_load_n(&notes[fd], __ATOMIC_ACQUIRE) == NULL)
 		return;
 	pthread_mutex_lock(&lock);
@@ -82,7 +87,8 @@ __attribute__((constructor)) static void init(void) { pthread_atfork(before_fork
 
 long s_kqueue(void) { return ret(epoll_create1(0)); }
 
-static int update(struct knote *k, int op) {
+static int update(struct knote *k, int op)
+{
 	struct epoll_event e = {.data.ptr = k};
 	if (k->user)
 		e.events = EPOLLIN | EPOLLET;
@@ -94,7 +100,8 @@ static int update(struct knote *k, int op) {
 	return epoll_ctl(k->kq, op, k->fd, &e) == 0 ? 0 : errno;
 }
 
-static int change_user(int kq, const struct d_kevent *c) {
+static int change_user(int kq, const struct d_kevent *c)
+{
 	struct knote *k = find_user(kq, c->ident);
 	if (k == NULL && c->flags & ADD) {
 		int fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
@@ -118,7 +125,8 @@ static int change_user(int kq, const struct d_kevent *c) {
 	return 0;
 }
 
-static int change(int kq, const struct d_kevent *c) {
+static int change(int kq, const struct d_kevent *c)
+{
 	if (c->filter == F_USER)
 		return change_user(kq, c);
 	if (c->filter != F_READ && c->filter != F_WRITE)
@@ -152,7 +160,8 @@ static int change(int kq, const struct d_kevent *c) {
 }
 
 // occurs makes kevents of what epoll reported for k.
-static int occurs(struct knote *k, uint32_t events, struct d_kevent *out, int room) {
+static int occurs(struct knote *k, uint32_t events, struct d_kevent *out, int room)
+{
 	int n = 0;
 	if (k->user) {
 		uint64_t count;
@@ -174,7 +183,8 @@ static int occurs(struct knote *k, uint32_t events, struct d_kevent *out, int ro
 	return n;
 }
 
-long s_kevent(int kq, const struct d_kevent *changes, int nchanges, struct d_kevent *out, int nout, const struct d_timespec *timeout) {
+long s_kevent(int kq, const struct d_kevent *changes, int nchanges, struct d_kevent *out, int nout, const struct d_timespec *timeout)
+{
 	int n = 0;
 	pthread_mutex_lock(&lock);
 	for (int i = 0; i < nchanges; i++) {

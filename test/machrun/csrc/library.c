@@ -8,7 +8,8 @@ static void *simulator;
 static __thread char trouble[512];
 static __thread bool troubled;
 
-static void *open_simulator(void) {
+static void *open_simulator(void)
+{
 	const char *path = getenv("MACHRUN_VMNET");
 	if (simulator == NULL && path != NULL && (simulator = dlopen(path, RTLD_NOW | RTLD_LOCAL)) != NULL) {
 		int (*begin)(const char *) = dlsym(simulator, "vmnetsim_open");
@@ -24,7 +25,8 @@ static void *open_simulator(void) {
 	return simulator;
 }
 
-static void *trouble_is(const char *what, const char *name) {
+static void *trouble_is(const char *what, const char *name)
+{
 	snprintf(trouble, sizeof trouble, "%s(%s): not found", what, name);
 	troubled = true;
 	return NULL;
@@ -32,7 +34,8 @@ static void *trouble_is(const char *what, const char *name) {
 
 enum { SYSTEM = 1, FRAMEWORK = 2 };
 
-void *s_dlopen(const char *path, int mode) {
+void *s_dlopen(const char *path, int mode)
+{
 	(void)mode;
 	if (path == NULL || strcmp(path, "/usr/lib/libSystem.B.dylib") == 0)
 		return (void *)SYSTEM;
@@ -42,7 +45,8 @@ void *s_dlopen(const char *path, int mode) {
 	return library != NULL ? library : trouble_is("dlopen", path);
 }
 
-void *s_dlsym(void *handle, const char *name) {
+void *s_dlsym(void *handle, const char *name)
+{
 	if (handle > (void *)FRAMEWORK && handle < (void *)-16) { // else one of ours, or RTLD_DEFAULT and its like, which are negative
 		void *of = dlsym(handle, name);
 		return of != NULL ? of : trouble_is("dlsym", name);
@@ -55,7 +59,8 @@ void *s_dlsym(void *handle, const char *name) {
 	return f != NULL ? f : trouble_is("dlsym", name);
 }
 
-const char *s_dlerror(void) {
+const char *s_dlerror(void)
+{
 	const char *t = troubled ? trouble : NULL;
 	troubled = false;
 	return t;

@@ -16,7 +16,7 @@ struct d_passwd;
 struct group;
 struct thread;
 
-// file.c
+// file.c, names.c, memory.c
 long s_openat(int dir, const char *path, int flags, int mode);
 long s_open(const char *path, int flags, int mode);
 long s_close(int fd);

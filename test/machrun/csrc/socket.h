@@ -96,6 +96,7 @@ bool datagram_connected(const struct sock *);
 bool datagram_lost(int fd, struct sock *); // whether the peer has gone
 int datagram_target(int fd, struct sock *, union address *, socklen_t *len); // of a NAMED one; an errno of macOS
 void peer_closed(int fd);
+int descriptor_high(int fd);
 
 // socket_room.c
 bool room_take(int fd, struct sock *to, int cost);

@@ -18,6 +18,14 @@ void refused(const char *what, int64_t value)
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static int link_fd = -1, link_pid;
 
+static void open_link(void)
+{
+	if (link_fd >= 0)
+		close(link_fd);
+	link_fd = descriptor_high(socket(AF_NETLINK, SOCK_DGRAM | SOCK_CLOEXEC, NETLINK_SOCK_DIAG));
+	link_pid = getpid();
+}
+
 static int64_t parse(const char *answer, ssize_t n)
 {
 	const struct nlmsghdr *h = (const void *)answer;
@@ -45,12 +53,8 @@ int64_t diag_peer(uint64_t inode)
 	char answer[1024] __attribute__((aligned(8)));
 	ssize_t n = -1;
 	pthread_mutex_lock(&lock);
-	if (link_pid != getpid()) { // a child must not take its parent's answers
-		if (link_fd >= 0)
-			close(link_fd);
-		link_fd = socket(AF_NETLINK, SOCK_DGRAM | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
-		link_pid = getpid();
-	}
+	if (link_pid != getpid()) // a child must not take its parent's answers
+		open_link();
 	if (send(link_fd, &q, sizeof q, 0) == sizeof q)
 		n = recv(link_fd, answer, sizeof answer, 0);
 	pthread_mutex_unlock(&lock);
@@ -59,4 +63,10 @@ int64_t diag_peer(uint64_t inode)
 
 static void before_fork(void) { pthread_mutex_lock(&lock); }
 static void after_fork(void) { pthread_mutex_unlock(&lock); }
-__attribute__((constructor)) static void init(void) { pthread_atfork(before_fork, after_fork, after_fork); }
+
+// The descriptor is there from the start, as programs count theirs.
+__attribute__((constructor)) static void init(void)
+{
+	open_link();
+	pthread_atfork(before_fork, after_fork, after_fork);
+}

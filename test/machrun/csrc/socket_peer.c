@@ -19,8 +19,8 @@ void peer_closed(int fd)
 		close(h - 1);
 }
 
-// high moves a descriptor out of the way of the program's.
-static int high(int fd)
+// descriptor_high moves a descriptor out of the way of the program's.
+int descriptor_high(int fd)
 {
 	for (int from = 40000; fd >= 0 && from >= 400; from /= 10) {
 		int up = fcntl(fd, F_DUPFD_CLOEXEC, from);
@@ -39,7 +39,7 @@ static int hold(int fd, struct sock *s)
 	if (h != 0)
 		return h - 1;
 	struct stat st;
-	int p = high(open(s->path, O_PATH | O_CLOEXEC));
+	int p = descriptor_high(open(s->path, O_PATH | O_CLOEXEC));
 	if (p < 0)
 		return -1;
 	if (fstat(p, &st) != 0 || st.st_dev != s->file[0] || st.st_ino != s->file[1]) {
@@ -59,7 +59,7 @@ void socket_duplicated(int fd, int to)
 	int h = fd < MAX_FD ? atomic_load(&held[fd]) : 0;
 	socket_forget(to);
 	if (h != 0 && fd != to && to < MAX_FD)
-		atomic_store(&held[to], high(dup(h - 1)) + 1);
+		atomic_store(&held[to], descriptor_high(dup(h - 1)) + 1);
 }
 
 static socklen_t address_of(int p, union address *a)
@@ -93,7 +93,7 @@ static int connect_named(int fd, struct sock *s, const char *path)
 {
 	struct stat st;
 	union address a;
-	int p = high(open(path, O_PATH | O_CLOEXEC));
+	int p = descriptor_high(open(path, O_PATH | O_CLOEXEC));
 	if (p < 0)
 		return errno;
 	int e = fstat(p, &st) == 0 ? reach(&a, address_of(p, &a)) : errno;

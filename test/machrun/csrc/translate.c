@@ -4,7 +4,8 @@
 #include "darwin.h"
 #include <fcntl.h>
 
-int errno_to_darwin(int e) {
+int errno_to_darwin(int e)
+{
 	switch (e) {
 	case EAGAIN: return 35;
 	case EINPROGRESS: return 36;
@@ -66,14 +67,16 @@ static const uint8_t linux_signal[D_NSIG] = {
 
 int signal_to_linux(int s) { return s > 0 && s < D_NSIG ? linux_signal[s] : 0; }
 
-int signal_to_darwin(int s) {
+int signal_to_darwin(int s)
+{
 	for (int d = 1; d < D_NSIG; d++)
 		if (linux_signal[d] == s)
 			return d;
 	return 0;
 }
 
-sigset_t sigset_to_linux(uint32_t m) {
+sigset_t sigset_to_linux(uint32_t m)
+{
 	sigset_t s;
 	sigemptyset(&s);
 	for (int d = 1; d < D_NSIG; d++)
@@ -82,7 +85,8 @@ sigset_t sigset_to_linux(uint32_t m) {
 	return s;
 }
 
-uint32_t sigset_to_darwin(const sigset_t *s) {
+uint32_t sigset_to_darwin(const sigset_t *s)
+{
 	uint32_t m = 0;
 	for (int d = 1; d < D_NSIG; d++)
 		if (linux_signal[d] && sigismember(s, linux_signal[d]) == 1)
@@ -96,15 +100,24 @@ static const struct { int darwin, linux_; } open_flags[] = {
 	{0x200000, O_PATH | O_NOFOLLOW}, // O_SYMLINK: the link itself
 };
 
-int open_flags_to_linux(int f) {
-	int l = f & 3; // how it is accessed
-	for (size_t i = 0; i < sizeof open_flags / sizeof *open_flags; i++)
+// Those that are not in the table: O_SHLOCK and O_EXLOCK, which are for openat, and O_EVTONLY, which Linux need not be told.
+enum { D_ACCMODE = 3, D_LOCKS = 0x30, D_EVTONLY = 0x8000 };
+
+int open_flags_to_linux(int f)
+{
+	int l = f & D_ACCMODE, known = D_ACCMODE | D_LOCKS | D_EVTONLY;
+	for (size_t i = 0; i < sizeof open_flags / sizeof *open_flags; i++) {
+		known |= open_flags[i].darwin;
 		if ((f & open_flags[i].darwin) == open_flags[i].darwin)
 			l |= open_flags[i].linux_;
-	return l;
+	}
+	if (f & ~known)
+		TRACE("open flags %#x are not known", f & ~known);
+	return f & ~known ? -1 : l;
 }
 
-int open_flags_to_darwin(int l) {
+int open_flags_to_darwin(int l)
+{
 	int f = l & 3;
 	for (size_t i = 0; i < sizeof open_flags / sizeof *open_flags - 1; i++)
 		if ((l & open_flags[i].linux_) == open_flags[i].linux_)

@@ -136,7 +136,7 @@ func clocks([]string) error {
 // forks starts children from many goroutines.
 func forks(args []string) error {
 	var wg sync.WaitGroup
-	errs := make(chan error, 32)
+	errs := make(chan error, 8)
 	for range cap(errs) {
 		wg.Go(func() { errs <- exec.Command(args[0]).Run() })
 	}
