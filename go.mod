@@ -2,6 +2,8 @@ module github.com/socket-vmnet2/socket_vmnet2
 
 go 1.26.0
 
+toolchain go1.26.8
+
 require (
 	github.com/Code-Hex/vz/v3 v3.7.1
 	github.com/balajiv113/fd v0.0.0-20230330094840-143eec500f3e

@@ -2,6 +2,8 @@ module github.com/socket-vmnet2/socket_vmnet2/tools
 
 go 1.26.0
 
+toolchain go1.26.8
+
 tool (
 	github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 	gotest.tools/gotestsum

@@ -6,8 +6,6 @@ import (
 	"log/slog"
 	"os"
 	"time"
-
-	"github.com/socket-vmnet2/socket_vmnet2/internal/darwinapi"
 )
 
 const (
@@ -27,7 +25,7 @@ func endUnlessReplaced(log *slog.Logger) (undo func()) {
 		log.Error("upgrade: exec did not happen in 5 s, ending so that the service manager starts the program again")
 		os.Exit(1)
 	})
-	undoAlarm := darwinapi.EndAfter(execAlarm)
+	undoAlarm := endAfter(execAlarm)
 	return func() {
 		undoAlarm()
 		timer.Stop()

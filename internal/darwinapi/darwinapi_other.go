@@ -18,9 +18,6 @@ func Available() bool { return false }
 // ActivateSocket returns ErrNotLaunchd: there is no launchd.
 func ActivateSocket(string) ([]int, error) { return nil, ErrNotLaunchd }
 
-// EndAfter does nothing.
-func EndAfter(uint) (undo func()) { return func() {} }
-
 // A Sender exists on macOS.
 type Sender struct{}
 

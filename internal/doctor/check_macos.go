@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,6 +29,23 @@ func (f *facts) macMajor() int {
 	return n
 }
 
+// guarded is where macOS 26 lets vmnet_start_interface fail, as apple/container's BUILDING.md tells of Documents and Desktop; Downloads is
+// guarded in the same way.
+var guarded = regexp.MustCompile(`^/Users/[^/]+/(Documents|Desktop|Downloads)/`)
+
+// ours are the programs that are ours: this one and those that are installed.
+func (x *exam) ours() (programs []string) {
+	if !x.staged() && x.Program != "" {
+		programs = append(programs, x.Program)
+	}
+	for _, in := range x.plan.Installs {
+		if in.Ours && !in.Missing && !slices.Contains(programs, in.Program) {
+			programs = append(programs, in.Program)
+		}
+	}
+	return programs
+}
+
 // checkMacOS says what the version of macOS means.
 func checkMacOS(x *exam) {
 	major := x.macMajor()
@@ -43,6 +61,12 @@ func checkMacOS(x *exam) {
 		x.find(OK, fmt.Sprintf("macOS %s has vmnet's interfaces, not its network objects (macOS 26): the daemon must run as root", x.macOS), data)
 	default:
 		x.find(status.Warning, fmt.Sprintf("macOS %s is older than what socket_vmnet2 is made for", x.macOS), data, "update macOS to 13 or later")
+	}
+	for _, p := range x.ours() {
+		if major >= 26 && guarded.MatchString(p) {
+			x.find(status.Warning, fmt.Sprintf("%s: macOS %s lets no program start vmnet that is in a user's Documents, Desktop or Downloads", p, x.macOS),
+				map[string]any{"program": p}, "move it, or install it:", command("sudo socket_vmnet2 install"))
+		}
 	}
 	for _, p := range x.serving() {
 		uid := -1
@@ -67,15 +91,7 @@ const maxProgram = 64 << 20
 
 // checkSignatures reads the signatures of the programs that are ours.
 func checkSignatures(x *exam) {
-	programs := []string{}
-	if !x.staged() && x.Program != "" {
-		programs = append(programs, x.Program)
-	}
-	for _, in := range x.plan.Installs {
-		if in.Ours && !in.Missing && !slices.Contains(programs, in.Program) {
-			programs = append(programs, in.Program)
-		}
-	}
+	programs := x.ours()
 	for _, p := range programs {
 		x.signature(p)
 	}

@@ -169,7 +169,7 @@ func checkOverlap(x *exam) {
 		x.find(severity, fmt.Sprintf("%s has %s, and so has this host: %s; guests do not reach what is there, and the host may not reach guests", n.name, n.prefix, list(names)),
 			map[string]any{"socket": n.socket, "subnet": n.prefix.String(), "overlaps": names}, x.anotherNet(n)...)
 	}
-	if !clash {
+	if !clash && err == nil {
 		x.ok("nothing else on this host uses the networks' subnets (%d known)", len(all))
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/codesign"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/freenet"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
@@ -287,4 +288,43 @@ func TestMaskedPrefix(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestGuardedDirectories: vmnet fails on macOS 26 for programs there.
+func TestGuardedDirectories(t *testing.T) {
+	self, err := os.Executable()
+	require.NoError(t, err)
+	program, err := os.ReadFile(self) // of this module, so it counts as ours
+	require.NoError(t, err)
+	for path, want := range map[string]map[string]bool{
+		"/Users/ann/Documents/vm/socket_vmnet2": {"26.1": true, "15.3": false},
+		"/Users/ann/Downloads/socket_vmnet2":    {"26.1": true},
+		"/Users/ann/bin/socket_vmnet2":          {"26.1": false},
+	} {
+		for version, warns := range want {
+			s := stage{
+				tree: tree{
+					path: "#!",
+					"/Library/LaunchDaemons/vm.socket_vmnet.plist": job("vm.socket_vmnet", path, "/var/run/socket_vmnet"),
+				},
+				answers: answers(map[string]string{"/usr/bin/sw_vers -productVersion": version}),
+			}.system(t)
+			require.NoError(t, os.WriteFile(filepath.Join(s.Root, path), program, 0o755))
+			assert.Equal(t, warns, strings.Contains(of(t, s, "macos"), "warning: "+path+": macOS "+version+" lets no program start vmnet"), "%s %s", path, version)
+		}
+	}
+}
+
+// TestUnknownRoutesAreNotFree: without the routes nothing can be said to be free.
+func TestUnknownRoutesAreNotFree(t *testing.T) {
+	s := stage{tree: oursTree}.system(t)
+	read := s.Table
+	assert.Contains(t, of(t, s, "overlap"), "ok: nothing else on this host")
+	s.Table = func() (*freenet.Table, error) {
+		table, _ := read()
+		return table, errors.New("the routing table cannot be read")
+	}
+	got := of(t, s, "overlap")
+	assert.NotContains(t, got, "nothing else")
+	assert.Contains(t, got, "the routing table cannot be read")
 }

@@ -3,6 +3,7 @@
 package freenet
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -21,9 +22,20 @@ func routes() ([]Conflict, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the kernel's answer: %w", err)
 	}
-	var list []Conflict
+	return routesIn(messages)
+}
+
+// errHidden: there is always a route for the loopback interface.
+var errHidden = errors.New("macOS tells this program of no route; it may hide them from programs without rights: run it with sudo")
+
+// routesIn are the routes that the kernel's messages tell of. None at all does not mean that every network is free.
+func routesIn(messages []route.Message) (list []Conflict, err error) {
+	err = errHidden
 	for _, m := range messages {
 		r, ok := m.(*route.RouteMessage)
+		if ok {
+			err = nil
+		}
 		if !ok || r.Flags&syscall.RTF_UP == 0 || len(r.Addrs) <= syscall.RTAX_NETMASK {
 			continue
 		}
@@ -41,5 +53,5 @@ func routes() ([]Conflict, error) {
 		}
 		list = append(list, Conflict{byRoute(interfaceName(r.Index)), netip.PrefixFrom(netip.AddrFrom4(dst.IP), n)})
 	}
-	return list, nil
+	return list, err
 }

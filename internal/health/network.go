@@ -160,7 +160,7 @@ func forwards(v *view) (found []finding) {
 			found = append(found, finding{Problem: status.Problem{
 				Code: status.ForwardFailed, Severity: status.Error,
 				Text: fmt.Sprintf("The forward of %s %s to %s takes no connections: %s.", f.Proto, f.Host, f.Guest, f.Error),
-				Fix:  []string{"See which program has the port, and stop it or forward another port:", command("lsof -nP -i %s:%s", strings.ToUpper(f.Proto), port(f.Host))},
+				Fix:  []string{"See which program has the port, and stop it or forward another port:", command("sudo lsof -nP -i %s:%s", strings.ToUpper(f.Proto), port(f.Host))},
 			}, of: of})
 		case err == nil && !known[guest.Addr()]:
 			found = append(found, finding{Problem: status.Problem{

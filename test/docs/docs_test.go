@@ -21,6 +21,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/socket-vmnet2/socket_vmnet2/test/e2e/lab"
 )
 
 // patience is how long anything may take.
@@ -43,6 +45,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	lab.DropInherited() // so that fd=3 is as the pages have it
 	flag.Parse()
 	os.Exit(func() int {
 		var err error

@@ -23,6 +23,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/socket-vmnet2/socket_vmnet2/test/e2e/lab"
 )
 
 // patience is how long anything may take.
@@ -39,6 +41,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	lab.DropInherited() // so that fd=3 is as the pages have it
 	os.Exit(func() int {
 		dir, err := os.MkdirTemp("/tmp", "in")
 		if err != nil {

@@ -46,7 +46,7 @@ type daemon struct {
 }
 
 // start starts a daemon and waits until it serves.
-func start(t *testing.T, program string, env ...string) *daemon {
+func startDaemon(t *testing.T, program string, env ...string) *daemon {
 	t.Helper()
 	dir := t.TempDir()
 	d := &daemon{program: program, socket: filepath.Join(dir, "socket")}
@@ -87,7 +87,7 @@ func TestUpgrades(t *testing.T) {
 	if testing.Short() {
 		upgrades = 20
 	}
-	d := start(t, buildDarwin(t, "../../cmd/socket_vmnet2"))
+	d := startDaemon(t, buildDarwin(t, "../../cmd/socket_vmnet2"))
 	defer func() {
 		_ = d.Process.Signal(syscall.SIGTERM)
 		assert.NoError(t, d.Wait(), "%s", d.log.Bytes())
@@ -140,7 +140,7 @@ func TestHangingExec(t *testing.T) {
 	} {
 		t.Run("GOMAXPROCS="+processors, func(t *testing.T) {
 			t.Parallel()
-			d := start(t, program, "GOMAXPROCS="+processors)
+			d := startDaemon(t, program, "GOMAXPROCS="+processors)
 			d.control.Set("slow.execve", 600_000, Forever, 1) // the first is the check of the new program
 			_, err := d.upgrade(t)
 			require.Error(t, err)

@@ -2,6 +2,8 @@ module github.com/socket-vmnet2/socket_vmnet2/test/report
 
 go 1.26.0
 
+toolchain go1.26.8
+
 require (
 	github.com/socket-vmnet2/socket_vmnet2 v0.0.0
 	github.com/stretchr/testify v1.12.1

@@ -30,7 +30,7 @@ var meanings = map[Status]struct{ name, meaning, remedy string }{
 	Success: {"VMNET_SUCCESS", "no error", ""},
 	Failure: {
 		"VMNET_FAILURE", "usually missing rights, or no more interfaces can be had",
-		"run as root, or on macOS 26 with a signature that has com.apple.security.virtualization",
+		"run as root, or on macOS 26 with a signature that has com.apple.security.virtualization, from outside of ~/Documents, ~/Desktop and ~/Downloads",
 	},
 	MemFailure: {
 		"VMNET_MEM_FAILURE", "out of memory, or the sharing service may not be asked: missing rights, or a sandbox",

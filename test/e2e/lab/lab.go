@@ -57,6 +57,7 @@ func New(ctx context.Context, o Options) (*Lab, error) {
 	if o.Progress == nil {
 		o.Progress = func(string, string) {}
 	}
+	DropInherited()
 	dir, err := os.MkdirTemp("", "e2e-")
 	if err != nil {
 		return nil, fmt.Errorf("create the lab's directory: %w", err)

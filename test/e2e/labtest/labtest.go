@@ -60,6 +60,7 @@ func Build() (*Programs, error) {
 }
 
 func (p *Programs) build() (err error) {
+	lab.DropInherited() // for what tests start without a lab
 	if p.Tools, err = lab.FindTools(true); err != nil {
 		return err
 	}

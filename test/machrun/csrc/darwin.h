@@ -155,13 +155,14 @@ void signal_init(void);
 // kqueue.c
 void kqueue_forget(int fd);
 
-// socket.c
-void socket_closed(int fd);
+// socket*.c
+bool socket_is(int fd); // asked for every read and write
+long socket_write(int fd, const struct iovec *, int n);
+long socket_read(int fd, const struct iovec *, int n);
+int socket_waiting(int fd);  // bytes in the receive buffer
+void socket_closing(int fd); // before fd is closed, or made a copy
+void socket_forget(int fd);  // fd is another file now
 void socket_duplicated(int fd, int to);
-bool socket_is_datagram(int fd);
-long s_send_datagram(int fd, const struct iovec *, int n);
-void sockets_save(void);    // before an exec
-void sockets_restore(void); // after one
 
 // symbols.c
 void *shim(const char *name); // by its name in C, NULL if there is none

@@ -47,7 +47,7 @@ long s_open(const char *path, int flags, int mode) { return s_openat(-2, path, f
 
 long s_close(int fd) {
 	kqueue_forget(fd);
-	socket_closed(fd);
+	socket_closing(fd);
 	return ret(close(fd));
 }
 
@@ -60,20 +60,25 @@ static long duplicated(int fd, int to) {
 long s_dup(int fd) { return duplicated(fd, dup(fd)); }
 
 long s_dup2(int fd, int to) {
-	if (fd != to && fcntl(fd, F_GETFD) >= 0)
+	if (fd != to && fcntl(fd, F_GETFD) >= 0) {
 		kqueue_forget(to);
+		socket_closing(to);
+	}
 	return fd == to ? ret(dup2(fd, to)) : duplicated(fd, dup2(fd, to));
 }
 
-long s_read(int fd, void *b, size_t n) { return ret(read(fd, b, n)); }
+long s_read(int fd, void *b, size_t n) {
+	struct iovec v = {b, n};
+	return socket_is(fd) ? socket_read(fd, &v, 1) : ret(read(fd, b, n));
+}
 long s_write(int fd, const void *b, size_t n) {
 	struct iovec v = {(void *)b, n};
-	return socket_is_datagram(fd) ? s_send_datagram(fd, &v, 1) : ret(write(fd, b, n));
+	return socket_is(fd) ? socket_write(fd, &v, 1) : ret(write(fd, b, n));
 }
 long s_pread(int fd, void *b, size_t n, off_t o) { return ret(pread(fd, b, n, o)); }
 long s_pwrite(int fd, const void *b, size_t n, off_t o) { return ret(pwrite(fd, b, n, o)); }
-long s_writev(int fd, const struct iovec *v, int n) { return socket_is_datagram(fd) ? s_send_datagram(fd, v, n) : ret(writev(fd, v, n)); }
-long s_readv(int fd, const struct iovec *v, int n) { return ret(readv(fd, v, n)); }
+long s_writev(int fd, const struct iovec *v, int n) { return socket_is(fd) ? socket_write(fd, v, n) : ret(writev(fd, v, n)); }
+long s_readv(int fd, const struct iovec *v, int n) { return socket_is(fd) ? socket_read(fd, v, n) : ret(readv(fd, v, n)); }
 long s_lseek(int fd, off_t o, int whence) { return ret(lseek(fd, o, whence)); }
 long s_fsync(int fd) { return ret(fsync(fd)); }
 long s_ftruncate(int fd, off_t n) { return ret(ftruncate(fd, n)); }
@@ -123,7 +128,7 @@ long s_fcntl(int fd, int cmd, long arg) {
 long s_ioctl(int fd, unsigned long req, void *arg) {
 	switch (req) {
 	case 0x40087468: return ret(ioctl(fd, TIOCGWINSZ, arg));
-	case 0x4004667f: return ret(ioctl(fd, FIONREAD, arg));
+	case 0x4004667f: return socket_is(fd) ? *(int *)arg = socket_waiting(fd), 0 : ret(ioctl(fd, FIONREAD, arg));
 	case 0x8004667e: return ret(ioctl(fd, FIONBIO, arg));
 	case 0x40047477: return ret(ioctl(fd, TIOCGPGRP, arg));
 	case 0x80047476: return ret(ioctl(fd, TIOCSPGRP, arg));

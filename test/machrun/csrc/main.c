@@ -78,7 +78,6 @@ int main(int argc, char **argv)
 	uint64_t entry = load(machrun_image);
 	thread_attach_main();
 	signal_init();
-	sockets_restore();
 	void **sp = first_stack(argc, argv);
 	__asm__ volatile("mov %0, %%rsp\n\txor %%ebp, %%ebp\n\tjmp *%1" : : "r"(sp), "r"(entry) : "memory");
 	__builtin_unreachable();

@@ -57,7 +57,6 @@ static long again(const char *path, char *const *argv, char *const *envp)
 		args[3] = (char *)path;
 		for (size_t i = 1; i < n; i++)
 			args[3 + i] = argv[i];
-		sockets_save();
 		if ((env = with_own(envp)) != NULL)
 			r = execve(machrun_path, args, env);
 	}

@@ -98,7 +98,6 @@ int s_kill(int pid, int sig);
 int s_raise(int sig);
 
 // socket*.c
-long s_send_datagram(int fd, const struct iovec *v, int n);
 long s_socket(int family, int type, int protocol);
 long s_socketpair(int family, int type, int protocol, int *fds);
 long s_bind(int fd, const struct d_sockaddr *d, uint32_t n);

@@ -121,6 +121,19 @@ static long hardware(int32_t what, void *out, size_t *size)
 	return fail(D_ENOENT);
 }
 
+// routes tells of one route, lo0's, and of no interfaces. The layout is struct rt_msghdr's, 92 bytes: <net/route.h>.
+static long routes(int32_t what, void *out, size_t *size)
+{
+	enum { DUMP = 1, HEADER = 92, ADDRESS = 16, UP = 1, HOST = 4, DESTINATION = 1, GATEWAY = 2 };
+	static const unsigned char lo0[HEADER + 2 * ADDRESS] = {
+		[0] = HEADER + 2 * ADDRESS, [2] = 5, [3] = 4, [4] = 1, [8] = UP | HOST, [12] = DESTINATION | GATEWAY,
+		[HEADER] = ADDRESS, 2, 0, 0, 127, 0, 0, 1, [HEADER + ADDRESS] = ADDRESS, 2, 0, 0, 127, 0, 0, 1,
+	};
+	if (what != DUMP)
+		return *size = 0, 0;
+	return answer(lo0, sizeof lo0, out, size);
+}
+
 long s_sysctl(const int32_t *mib, unsigned n, void *out, size_t *size, void *new, size_t newsize)
 {
 	enum { KERN = 1, NET = 4, HW = 6, ROUTE = 17 };
@@ -128,8 +141,8 @@ long s_sysctl(const int32_t *mib, unsigned n, void *out, size_t *size, void *new
 		return name_to_mib(new, newsize, out, size);
 	if (n == 2 && mib[0] == OURS && mib[1] >= 0 && mib[1] < names)
 		return s_sysctlbyname(named[mib[1]], out, size, NULL, 0);
-	if (n == 6 && mib[0] == NET && mib[1] == ROUTE) // routes and interfaces: there are none
-		return *size = 0, 0;
+	if (n == 6 && mib[0] == NET && mib[1] == ROUTE)
+		return routes(mib[4], out, size);
 	if (n == 2 && mib[0] == HW)
 		return hardware(mib[1], out, size);
 	if (n == 2 && mib[0] == KERN)
