@@ -46,7 +46,7 @@ func buildMac(ctx context.Context, r *rig.Rig) error {
 	if err := rig.BuildSimulated(ctx, r); err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, "go", "build", "-o", macDaemon(r), "./cmd/socket_vmnet2")
+	cmd := exec.CommandContext(ctx, "go", "build", "-o", macDaemon(r), "github.com/socket-vmnet2/socket_vmnet2/cmd/socket_vmnet2")
 	cmd.Env = append(os.Environ(), "GOOS=darwin", "GOARCH=amd64", "CGO_ENABLED=0", "GOFLAGS=")
 	if text, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build the program for macOS: %w: %s", err, text)
