@@ -65,7 +65,7 @@ var foreign = map[string]map[string]string{
 // plain are tools of the system, whose options nobody gets wrong for our sake.
 var plain = []string{
 	"apt-get", "arp", "bash", "cat", "cd", "chmod", "chown", "cmp", "command", "cp", "defaults", "diff", "echo", "export", "grep", "head", "id",
-	"ifconfig", "install", "ip", "iperf3", "kill", "less", "log", "ls", "lsof", "man", "mandoc", "mkdir", "mv", "nc", "netstat", "newsyslog",
+	"ifconfig", "install", "ip", "iperf3", "kill", "less", "log", "ls", "lsof", "machrun", "man", "mandoc", "mkdir", "mv", "nc", "netstat", "newsyslog",
 	"otool", "pgrep", "ping", "pkill", "plutil", "printf", "ps", "pwd", "reboot", "rm", "route", "scutil", "sed", "sh", "sha256sum", "shasum",
 	"shellcheck", "sleep", "socketfilterfw", "source", "ssh", "stat", "sw_vers", "systemd-analyze", "systemd-sysusers", "tail", "tee", "test", "top", "uname", "unset",
 	"visudo", "vtool", "xattr", "zsh",
