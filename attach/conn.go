@@ -54,7 +54,9 @@ func receive(conn *net.UnixConn, path string) (line []byte, file *os.File, err e
 		}
 	}()
 	buf := make([]byte, maxReply)
-	oob := make([]byte, syscall.CmsgSpace(8*4)) // more than one, so that what was not asked for is closed
+	// For all descriptors that a message can bring, so that what was not asked for is closed: macOS, which allows 254, opens also those
+	// that the buffer has no room for (unp_externalize and copyout_control in XNU's bsd/kern).
+	oob := make([]byte, syscall.CmsgSpace(254*4))
 	have := 0
 	for {
 		n, fds, err := recvmsg(conn, buf[have:], oob)

@@ -123,7 +123,11 @@ func answer(t testing.TB, c *net.UnixConn, line string, files ...*os.File) {
 	if fds != nil {
 		oob = syscall.UnixRights(fds...)
 	}
-	if _, _, err := c.WriteMsgUnix([]byte(line), oob, nil); err != nil {
+	n, _, err := c.WriteMsgUnix([]byte(line), oob, nil)
+	if err == nil && n < len(line) {
+		_, err = c.Write([]byte(line[n:]))
+	}
+	if err != nil {
 		t.Error(err)
 	}
 }

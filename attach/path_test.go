@@ -111,21 +111,25 @@ func TestPermission(t *testing.T) {
 	}
 }
 
-// asNobody dials from a thread without privileges and returns the error's text. Root may do anything, so it becomes someone
-// else; the thread is thrown away. Where that cannot be done this user's own rights are used.
+// asNobody dials without privileges and returns the error's text. Root may do anything, so it becomes someone else. The thread is
+// thrown away.
 func asNobody(t *testing.T, dir, socket string) string {
 	t.Helper()
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	text := make(chan string)
+	text := make(chan string, 1)
+	done := make(chan struct{})
 	go func() {
+		defer close(done)
 		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 		if os.Geteuid() == 0 {
-			if err := becomeNobody(); err != nil {
+			back, err := becomeNobody()
+			if err != nil {
 				text <- err.Error()
 				return
 			}
+			defer back()
 		}
 		l, err := Dial(t.Context(), socket)
 		if err == nil {
@@ -139,6 +143,7 @@ func asNobody(t *testing.T, dir, socket string) string {
 		}
 		text <- err.Error()
 	}()
+	<-done
 	return <-text
 }
 

@@ -213,9 +213,10 @@ func (l *datagramLink) try(f []byte) (err error) {
 	return err
 }
 
-// peerGone reports whether a connected socket has lost its other side for good.
+// peerGone reports whether a connected socket has lost its other side for good. The last two are macOS's, as of package link's
+// isGone.
 func peerGone(err error) bool {
-	for _, e := range []error{syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.ENOTCONN, syscall.EPIPE} {
+	for _, e := range []error{syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.ENOTCONN, syscall.EPIPE, syscall.EDESTADDRREQ, syscall.EINVAL} {
 		if errors.Is(err, e) {
 			return true
 		}

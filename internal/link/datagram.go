@@ -132,10 +132,16 @@ func (d *Datagram) Gone() bool {
 	return gone || err != nil
 }
 
-// isGone reports whether err says that the other end of a socket does not exist any more.
+// isGone reports whether err says that the other end of a socket does not exist any more, or takes nothing. macOS tells ECONNRESET
+// once, to the reader too, and then EDESTADDRREQ to each send; EINVAL is its EPIPE of datagrams (sosendcheck in XNU's
+// bsd/kern/uipc_socket.c, sbappendaddr in uipc_socket2.c).
 func isGone(err error) bool {
-	return errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, unix.ECONNRESET) || errors.Is(err, unix.EPIPE) ||
-		errors.Is(err, unix.ENOTCONN)
+	errno, _ := errors.AsType[unix.Errno](err)
+	switch errno {
+	case unix.ECONNREFUSED, unix.ECONNRESET, unix.EPIPE, unix.ENOTCONN, unix.EDESTADDRREQ, unix.EINVAL:
+		return true
+	}
+	return false
 }
 
 // Shutdown makes Run discard what the client has sent and return ErrShutdown. There is nothing to wait for by sched. Frames

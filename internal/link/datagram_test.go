@@ -32,9 +32,7 @@ func datagramPair(t testing.TB) (daemon, client *net.UnixConn) {
 	var conns [2]*net.UnixConn
 	for i, fd := range fds {
 		require.NoError(t, unix.SetNonblock(fd, true))
-		if runtime.GOOS == "darwin" { // a pair's own are 2 KiB: no longer datagram can be sent
-			require.NoError(t, unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, 1<<20))
-		}
+		makeRoom(t, fd)
 		f := os.NewFile(uintptr(fd), "socketpair")
 		c, err := net.FileConn(f)
 		require.NoError(t, err)
@@ -272,6 +270,7 @@ func TestDatagramSlowClient(t *testing.T) {
 	const total = 5000
 	daemon, client := datagramPair(t)
 	r := startDatagram(t, daemon, DatagramOptions{QueueSize: 16 << 20})
+	r.out.patience = 0 // where the system does not tell of room, a client without a processor would lose frames
 	go func() {
 		for i := 0; i < total; i += 10 {
 			r.Deliver(numbered(i, 10, 64+i%1450))
@@ -390,14 +389,18 @@ func TestDatagramAllocatesNothing(t *testing.T) {
 			_, _ = client.Read(buf)
 		}
 	})), "for the client")
-	assert.Zero(t, int(testing.AllocsPerRun(20, func() {
+	timers := 0
+	if runtime.GOOS != "linux" {
+		timers = 10 // one for each drainer that sleeps
+	}
+	assert.LessOrEqual(t, int(testing.AllocsPerRun(20, func() {
 		for range 10 {
 			d.Deliver(b)
 		}
 		for range 400 {
 			_, _ = client.Read(buf)
 		}
-	})), "by the queue")
+	})), timers, "by the queue")
 	require.NoError(t, d.Close())
 }
 

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -30,6 +31,18 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
+// makeRoom gives a socket buffers of Linux's size. macOS's own are 8 KiB for a stream, and for datagrams 2 KiB, no longer one can be
+// sent, and 4 KiB (net.local in XNU's bsd/kern/uipc_usrreq.c).
+func makeRoom(t testing.TB, fd int) {
+	t.Helper()
+	if runtime.GOOS != "darwin" {
+		return
+	}
+	for _, option := range []int{unix.SO_SNDBUF, unix.SO_RCVBUF} {
+		require.NoError(t, unix.SetsockoptInt(fd, unix.SOL_SOCKET, option, 208<<10))
+	}
+}
+
 // pair is a connected pair of stream sockets, both non-blocking: the daemon's end and the client's.
 func pair(t *testing.T) (daemon, client *net.UnixConn) {
 	t.Helper()
@@ -38,6 +51,7 @@ func pair(t *testing.T) (daemon, client *net.UnixConn) {
 	var conns [2]*net.UnixConn
 	for i, fd := range fds {
 		require.NoError(t, unix.SetNonblock(fd, true))
+		makeRoom(t, fd)
 		f := os.NewFile(uintptr(fd), "socketpair")
 		c, err := net.FileConn(f)
 		require.NoError(t, err)

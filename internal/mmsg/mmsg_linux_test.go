@@ -21,6 +21,11 @@ const (
 	canSendNow = true
 	// longestPath is what package unix takes; one byte more is in TestLongestName.
 	longestPath = 107
+
+	// takesNoMore is the error of a datagram for a peer that did SHUT_RD.
+	takesNoMore = unix.EPIPE
+	// noPeer is what a send says once it was told that the peer has gone.
+	noPeer = unix.ENOTCONN
 )
 
 // otherNames are names that only Linux has, written as package unix does.

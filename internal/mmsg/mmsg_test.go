@@ -305,6 +305,7 @@ func TestSendToAFullSocket(t *testing.T) {
 	eachWay(t, func(t *testing.T, w way) {
 		a, b := socketPair(t) // blocking: a call that waited would never end
 		require.NoError(t, unix.SetsockoptInt(a, unix.SOL_SOCKET, unix.SO_SNDBUF, 64<<10))
+		require.NoError(t, unix.SetsockoptInt(b, unix.SOL_SOCKET, unix.SO_RCVBUF, 64<<10)) // that counts on macOS
 		require.NoError(t, unix.SetNonblock(a, !canSendNow))
 		batch, want := batchOf(repeat(300, 1514)...)
 		sent, err := w.sender().Send(a, nil, batch)
@@ -331,7 +332,7 @@ func TestSendErrors(t *testing.T) {
 		for _, lens := range [][]int{{60}, {60, 60}} {
 			batch, _ = batchOf(lens...)
 			sent, err = w.sender().Send(a, nil, batch)
-			assert.Equal(t, unix.EPIPE, err)
+			assert.Equal(t, takesNoMore, err)
 			assert.Zero(t, sent)
 		}
 	})
@@ -347,7 +348,7 @@ func TestSendToOneThatLeft(t *testing.T) {
 		_, err = w.sender().Send(fds[0], nil, batch)
 		assert.Contains(t, []error{unix.ECONNREFUSED, unix.ECONNRESET, unix.ENOTCONN}, err)
 		_, err = w.sender().Send(fds[0], nil, batch)
-		assert.Equal(t, unix.ENOTCONN, err)
+		assert.Equal(t, noPeer, err)
 	})
 }
 

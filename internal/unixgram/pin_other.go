@@ -33,3 +33,10 @@ func restorePin(*handoff.In, int, inode) (pin, error) { return pin{}, nil }
 func (pin) mayHang() bool { return false }
 
 func (pin) close() {}
+
+// left reports whether the client has closed its socket, wherever its path leads to now: the reply has no peer any more then
+// (unp_drop in XNU's bsd/kern/uipc_usrreq.c).
+func (r *reply) left() (left, known bool) {
+	_, err := unix.Getpeername(r.fd)
+	return isGone(err), true
+}

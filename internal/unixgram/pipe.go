@@ -247,7 +247,15 @@ func (p *pipe) check() error {
 func (p *pipe) gone() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.target == nil || !p.target.alive()
+	if p.target == nil {
+		return true
+	}
+	if p.reply != nil {
+		if left, known := p.reply.left(); known {
+			return left
+		}
+	}
+	return !p.target.alive()
 }
 
 // freeze keeps everything as it is until thaw, and ends Wait. Send takes nothing meanwhile.

@@ -135,6 +135,7 @@ long s_geteuid(void);
 long s_getgid(void);
 long s_getegid(void);
 long s_setuid(uid_t u);
+long s_seteuid(uid_t u);
 long s_setgid(gid_t g);
 long s_setsid(void);
 long s_setpgid(pid_t p, pid_t g);

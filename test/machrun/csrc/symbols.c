@@ -14,7 +14,7 @@
 	X(readlinkat) X(mkdir) X(mkdirat) X(mkfifo) X(rmdir) X(unlink) X(unlinkat) X(rename) X(renameat) X(chdir) X(fchdir) X(chroot) \
 	X(getcwd) X(umask) X(utimensat) X(fdopendir) X(closedir) X(readdir_r) X(mmap) X(munmap) X(mprotect) X(mlock) X(madvise) \
 	X(mach_absolute_time) X(mach_continuous_time) X(mach_timebase_info) X(clock_gettime) X(nanosleep) X(alarm) X(usleep) X(getpid) X(getppid) X(getuid) X(geteuid) \
-	X(getgid) X(getegid) X(setuid) X(setgid) X(setsid) X(setpgid) X(getpgid) X(getpgrp) X(getgroups) X(setgroups) X(getgrouplist) \
+	X(getgid) X(getegid) X(setuid) X(seteuid) X(setgid) X(setsid) X(setpgid) X(getpgid) X(getpgrp) X(getgroups) X(setgroups) X(getgrouplist) \
 	X(issetugid) X(getpwnam_r) X(getpwuid_r) X(getgrnam_r) X(getgrgid_r) X(getrlimit) X(setrlimit) X(getrusage) X(sysconf) \
 	X(sysctl) X(sysctlbyname) X(arc4random_buf) X(fork) X(_exit) X(abort) X(ptrace) X(execve) X(wait4) X(setenv) X(unsetenv) \
 	X(socket) X(socketpair) X(bind) X(connect) X(listen) X(accept) X(getsockname) X(getpeername) X(shutdown) X(sendto) X(recvfrom) \

@@ -13,6 +13,7 @@ long s_geteuid(void) { return geteuid(); }
 long s_getgid(void) { return getgid(); }
 long s_getegid(void) { return getegid(); }
 long s_setuid(uid_t u) { return ret(setuid(u)); }
+long s_seteuid(uid_t u) { return ret(seteuid(u)); }
 long s_setgid(gid_t g) { return ret(setgid(g)); }
 long s_setsid(void) { return ret(setsid()); }
 long s_setpgid(pid_t p, pid_t g) { return ret(setpgid(p, g)); }
