@@ -138,7 +138,7 @@ func TestMinikube(t *testing.T) {
 		i := h.info()
 		assert.Equal(t, id, i.InterfaceID)
 		assert.Equal(t, info{
-			SubnetMask: "255.255.255.0", MTU: 1500, StartAddress: "192.168.105.1", EndAddress: "192.168.105.254", MaxPacketSize: 1514,
+			SubnetMask: "255.255.255.0", MTU: 1500, StartAddress: "192.168.105.1", EndAddress: "192.168.105.253", MaxPacketSize: 1514,
 			InterfaceID: id, MACAddress: i.MACAddress, ReadMaxPackets: i.ReadMaxPackets, WriteMaxPackets: i.WriteMaxPackets,
 		}, i)
 		return h, vfkit(t, path, i.MACAddress, hello), i

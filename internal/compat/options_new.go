@@ -16,7 +16,7 @@ var newOptions = []option{
 	{name: "host-loopback", arg: "(on|off)", help: "guests of the embedded network reach 127.0.0.1 of this host as host.internal\n(default: on; off in mode \"host\" and with --isolate)", set: setHostLoopback, atOnce: true},
 	{name: "metrics-listen", arg: "ADDR:PORT", help: "tell Prometheus what happens at http://ADDR:PORT/metrics, as in \"127.0.0.1:9105\"", set: setMetricsListen, atOnce: true},
 	{name: "metrics-anywhere", help: "let ADDR be one that other hosts reach; there is no password", set: setMetricsAnywhere},
-	{name: "vmnet-gateway-any", help: "let --vmnet-gateway be an address of the Internet, whose hosts guests then do not reach", set: setGatewayAny},
+	{name: "vmnet-gateway-any", help: "let --vmnet-gateway be an address of the Internet, whose\nhosts guests then do not reach", set: setGatewayAny},
 	{name: "vmnet-api", arg: "(auto|network|interface)", help: "how vmnet makes the network: by a network object (macOS 26) or plain interfaces\n(default: interfaces, unless another option needs the network object)", set: setVmnetAPI, atOnce: true},
 	{name: "vmnet-interfaces", arg: "(client|one)", help: "a vmnet interface for each client or one for all (default: client)", set: setVmnetInterfaces, atOnce: true},
 	{name: "local-switching", arg: "(off|on)", help: "carry frames between two clients past macOS's bridge (default: off)\npf and tcpdump on this host do not see them; not with --isolate", set: setLocalSwitching, atOnce: true},

@@ -71,7 +71,7 @@ func TestNearest(t *testing.T) {
 	names := []string{"capture", "clients", "doctor", "exec", "install", "kick", "log-level", "status", "upgrade"}
 	for word, want := range map[string]string{
 		"stats": "status", "statuss": "status", "tsatus": "status", "client": "clients", "docter": "doctor", "exce": "exec", "exe": "exec",
-		"loglevel": "log-level", "upgarde": "upgrade", "instal": "install", "KICK": "kick", "c": "", "x": "", "sock": "", "vmnet": "", "start": "",
+		"loglevel": "log-level", "upgrad": "upgrade", "instal": "install", "KICK": "kick", "c": "", "x": "", "sock": "", "vmnet": "", "start": "",
 		"socket_vmnet": "", "é": "",
 	} {
 		assert.Equal(t, want, nearest(word, names), word)

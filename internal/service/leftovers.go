@@ -29,7 +29,7 @@ func (s *Service) leftovers(p *plan) {
 
 	beside := socket + ".d"
 	if s.unlocked(beside + "/lock") {
-		for _, name := range []string{"/attach", "/adopt", "/control", "/dgram/sock"} {
+		for _, name := range []string{"/attach", "/adopt", "/control", "/control.root", "/dgram/sock"} {
 			fi, err := os.Lstat(s.sys.at(beside + name))
 			remove(beside+name, err == nil && fi.Mode()&os.ModeSocket != 0)
 		}

@@ -44,7 +44,7 @@ func packages(ctx context.Context, goTool string) ([]string, error) {
 	}
 	var wanted []string
 	found := map[string]bool{}
-	for _, p := range strings.Fields(string(out)) {
+	for p := range strings.FieldsSeq(string(out)) {
 		name := strings.TrimPrefix(p, module)
 		found[name] = true
 		if excluded[name] == "" {

@@ -5,7 +5,6 @@ package lab
 import (
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 
@@ -31,5 +30,5 @@ func TestInheritedStaysHere(t *testing.T) {
 	_, err = p.Output().WaitFor(t.Context(), "end")
 	require.NoError(t, err)
 	assert.NotContains(t, p.Output().String(), "left-open")
-	assert.True(t, strings.Contains(p.Output().String(), "pipe:"), "what it has is listed: %s", p.Output())
+	assert.Contains(t, p.Output().String(), "pipe:", "what it has is listed: %s", p.Output())
 }
