@@ -468,11 +468,11 @@ func TestAdoptAThousandTimes(t *testing.T) {
 		case 4:
 			kept, handed := pair(t, proto.Datagram)
 			hand(t, c, "\x00", handed)
+			r.clients.session(t, i/5) // macOS tells by getpeername that kept has gone, and the pair is refused
 			_, _ = kept.Close(), handed.Close()
 		}
 		_ = c.Close()
 	}
-	r.clients.session(t, 199)
 	require.Eventually(t, func() bool { r.clients.mu.Lock(); defer r.clients.mu.Unlock(); return r.clients.open == 0 }, patience, time.Millisecond)
 	assert.Equal(t, 200, r.clients.count())
 }

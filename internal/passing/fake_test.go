@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
@@ -338,7 +339,12 @@ func openFiles(t *testing.T) int {
 // dial connects to one of the rig's sockets.
 func (r *rig) dial(t *testing.T, name string) *net.UnixConn {
 	t.Helper()
-	c, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: filepath.Join(r.dir, name), Net: "unix"})
+	var c *net.UnixConn
+	var err error
+	require.Eventually(t, func() bool {
+		c, err = net.DialUnix("unix", nil, &net.UnixAddr{Name: filepath.Join(r.dir, name), Net: "unix"})
+		return !errors.Is(err, unix.ECONNREFUSED) // by macOS, while 128 wait to be accepted (kern.ipc.somaxconn)
+	}, patience, time.Millisecond)
 	require.NoError(t, err)
 	require.NoError(t, c.SetDeadline(time.Now().Add(2*patience)))
 	t.Cleanup(func() { _ = c.Close() })

@@ -218,6 +218,7 @@ func TestUpgrade(t *testing.T) {
 					stats.ToNetBytes += 60
 					stats.ToClientFrames++
 					stats.ToClientBytes += 60
+					require.Eventually(t, func() bool { return y.link.Stats().Queued == 0 }, patience, time.Millisecond) // the client has it before the sender knows
 					assert.Equal(t, stats, y.link.Stats(), "counters go on")
 					exchange(t, end, c.transport)
 					x = y

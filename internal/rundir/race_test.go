@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -197,7 +198,10 @@ func TestMover(t *testing.T) {
 		worked++
 	}
 	t.Logf("%d of %d worked in %d moves; %v", worked, tries, moves.Load(), failed)
-	assert.Equal(t, before, tree(t, victim))
+	after := slices.DeleteFunc(tree(t, victim), func(line string) bool { // macOS has no bind that takes a directory
+		return runtime.GOOS == "darwin" && strings.HasSuffix(line, " socket 0600 0:0")
+	})
+	assert.Equal(t, before, after)
 	fi, err := os.Stat(victim)
 	require.NoError(t, err)
 	assert.Equal(t, os.FileMode(0o711), fi.Mode().Perm())

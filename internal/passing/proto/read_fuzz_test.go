@@ -33,7 +33,7 @@ func FuzzReadMessage(f *testing.F) {
 		require.NoError(t, err)
 		defer null.Close()
 		n := int(fds % 5)
-		size := max(int(piece), 1+len(in)/64) // what the system queues is bounded
+		size := max(int(piece), 1+len(in)/16) // what the system queues is bounded: by writes, or 8 KiB (net.local.stream.sendspace)
 		for i := 0; i < len(in); i += size {
 			var oob []byte
 			if i/size == int(behind%4) && n > 0 {
