@@ -74,6 +74,7 @@ var imports = map[string][]string{
 	"internal/capture/read":   {},
 	"internal/compat":         {"internal/vnet", "internal/compat/errtext", "internal/handoff"},
 	"internal/compat/errtext": {},
+	"internal/lowfd":          {},
 	"internal/inherit":        {"internal/darwinapi"},
 	"internal/rundir":         {"internal/compat", "internal/handoff"},
 
@@ -101,12 +102,12 @@ var imports = map[string][]string{
 	"cmd/socket_vmnet2": {
 		"internal/metrics", "internal/service", "internal/shell", "internal/render",
 		"internal/antispoof", "internal/darwinapi", "internal/freenet",
-		"internal/inherit", "internal/lazynet", "internal/peercred", "internal/status",
+		"internal/inherit", "internal/lazynet", "internal/lowfd", "internal/peercred", "internal/status",
 		"internal/capture", "internal/capture/expr", "internal/capture/read", "internal/compat", "internal/control", "internal/doctor", "internal/find", "internal/handoff", "internal/health", "internal/install", "internal/upgrade", "internal/link", "internal/migrate", "internal/passing", "internal/passing/client", "internal/passing/proto", "internal/perclient", "internal/rundir", "internal/selftest", "internal/state", "internal/usernet", "internal/vnet",
 		"internal/unixgram", "internal/vmnet", "internal/vmnet/api", "internal/vmnet/ffi",
 		"internal/vnettest/fakehost", // with the tag vmnetsim only: TestDarwinBinary
 	},
-	"cmd/socket_vmnet_client": {"internal/compat/errtext"},
+	"cmd/socket_vmnet_client": {"internal/compat/errtext", "internal/lowfd"},
 	"cmd/vmnet-helper":        {"internal/compat", "internal/passing/client", "internal/passing/proto"},
 
 	"test/asmac":     {"test/machrun", "test/vmnetsim"},

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -126,7 +127,11 @@ func TestDoctorOfADaemonThatIsForOthers(t *testing.T) {
 	r := doctorSays(t, as(), sock)
 	assert.Equal(t, 3, r.ExitCode())
 	assert.Contains(t, found(r, "permissions"), "error: nobody (65534) may not connect to "+sock)
-	assert.Contains(t, found(r, "permissions"), "sudo usermod --append --groups daemon nobody")
+	join := "sudo usermod --append --groups daemon nobody"
+	if runtime.GOOS == "darwin" {
+		join = "sudo dseditgroup -o edit -a nobody -t user daemon"
+	}
+	assert.Contains(t, found(r, "permissions"), join)
 	var why []string
 	for _, s := range r.Skipped {
 		if s.Root {

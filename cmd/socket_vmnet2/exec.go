@@ -258,6 +258,9 @@ func (x *execution) place() ([]int, error) {
 	case inherited(fd):
 		return nil, fmt.Errorf("--fd=%d: the descriptor is taken by %s, which the caller passes on to COMMAND: "+
 			"choose another one, such as --fd=%d", fd, fileName(fd), lowestFree(execFD, -1))
+	case runtimes(fd):
+		return nil, fmt.Errorf("--fd=%d: this program itself needs the descriptor until COMMAND runs: "+
+			"choose another one, such as --fd=%d", fd, lowestFree(execFD, -1))
 	}
 	return []int{fd, lowestFree(execFD+1, fd)}, nil
 }

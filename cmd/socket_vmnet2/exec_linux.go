@@ -7,6 +7,9 @@ import "golang.org/x/sys/unix"
 // dup2 makes target the same file as fd, without close-on-exec. Linux on arm64 has only dup3.
 func dup2(fd, target int) error { return unix.Dup3(fd, target, 0) }
 
+// runtimes reports whether the Go runtime may end the program if fd is overwritten: see leaveThreads.
+func runtimes(int) bool { return false }
+
 // leaveThreads gives the calling thread, to which its goroutine is locked, descriptors of its own: what is done to them from
 // here on is no other thread's business. Where that is forbidden, as by a container's filter of system calls, the numbers that
 // reserve has kept free are safe all the same.

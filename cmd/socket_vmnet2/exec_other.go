@@ -4,10 +4,20 @@
 
 package main
 
-import "golang.org/x/sys/unix"
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/lowfd"
+)
 
 // dup2 makes target the same file as fd, without close-on-exec.
 func dup2(fd, target int) error { return unix.Dup2(fd, target) }
+
+// runtimes reports whether fd is the Go runtime's poller: all that is open and neither inherited nor kept before the first timer.
+func runtimes(fd int) bool {
+	_, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
+	return err == nil && !inherited(fd) && !lowfd.Keeps(fd)
+}
 
 // leaveThreads does nothing: descriptors belong to the process here.
 func leaveThreads() {}

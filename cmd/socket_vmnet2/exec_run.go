@@ -52,9 +52,8 @@ func fileName(fd int) string {
 	return "a file"
 }
 
-// reserve opens something harmless with the numbers of place that nothing has. It is called before the first timer, socket or
-// file: the runtime then makes its poller, which would get the lowest free number, and which may not be overwritten while any
-// thread runs.
+// reserve opens something harmless with the numbers of place that nothing has, not even package lowfd: a number that the runtime
+// or this program might get for something of its own.
 func reserve(place []int) {
 	null, err := unix.Open(os.DevNull, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -4,10 +4,24 @@ package main
 
 import (
 	"fmt"
+	"runtime"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
+
+// TestExecRefusesThePollersNumber: the first number behind the eight that package lowfd keeps, where no thread can have descriptors
+// of its own. It would work four times in five.
+func TestExecRefusesThePollersNumber(t *testing.T) {
+	p := startPassing(t)
+	code, _, stderr := outcome(t, execCmd(t, "--fd=11", p.sock, "--", "true"))
+	if runtime.GOOS == "linux" {
+		require.Zero(t, code, stderr)
+		return
+	}
+	require.Equal(t, 1, code, stderr)
+	require.Contains(t, stderr, "choose another one, such as --fd=3")
+}
 
 // TestExecLeavesTheRuntimeAlone: whatever number the link or the lifeline gets, it is never that of the Go runtime's poller,
 // whose threads run on until exec. A program that overwrites it ends with "netpoll failed", one time in five.

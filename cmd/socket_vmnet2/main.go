@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/lowfd"
 )
 
 func main() {
@@ -48,6 +49,9 @@ func commandNames() []string { return slices.Sorted(maps.Keys(subcommands())) }
 func run(argv []string) int {
 	// A client that has gone is an error of one write. Without this a closed stderr would end the daemon.
 	signal.Ignore(syscall.SIGPIPE)
+	if len(argv) < 2 || argv[1] != "exec" {
+		lowfd.Release()
+	}
 	var personality compat.Personality
 	if len(argv) > 0 {
 		personality = compat.PersonalityOf(argv[0])

@@ -5,6 +5,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -83,7 +84,7 @@ func onSimulatorToo(t *testing.T, names []string, env ...string) {
 		return // this is that process
 	}
 	lib := vmnetsim.Library(t, vmnetsim.Full)
-	c := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^("+strings.Join(names, "|")+")$", "-test.count=1", "-test.v")
+	c := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^("+strings.Join(names, "|")+")$", "-test.count=1", "-test.v", fmt.Sprintf("-test.short=%t", testing.Short()))
 	c.Env = append(append(os.Environ(), simulatorEnv+"="+lib), env...)
 	out, err := c.CombinedOutput()
 	for _, name := range names {

@@ -411,3 +411,23 @@ func TestKilledBySignal(t *testing.T) {
 	require.True(t, ok)
 	assert.Equal(t, syscall.SIGTERM, ws.Signal())
 }
+
+// TestNonBlockingStdin: with it the Go runtime makes its poller before main, at the lowest free number. A program that overwrites
+// that ends with "netpoll failed" at times.
+func TestNonBlockingStdin(t *testing.T) {
+	s := serve(t)
+	var p [2]int
+	require.NoError(t, unix.Pipe(p[:]))
+	require.NoError(t, unix.SetNonblock(p[0], true))
+	stdin := os.NewFile(uintptr(p[0]), "stdin")
+	defer func() { _, _ = stdin.Close(), unix.Close(p[1]) }()
+	for _, fd := range p {
+		unix.CloseOnExec(fd)
+	}
+	for range 50 {
+		cmd := client(s.path, "true")
+		cmd.Stdin = stdin
+		_, stderr, code := outcome(t, cmd)
+		require.Zero(t, code, stderr)
+	}
+}
