@@ -60,18 +60,18 @@ func (p *talk) say(t *testing.T, input string) string {
 	return p.out.Text()
 }
 
-// TestSwitchesAreLive flips one between two reads, also of a program that another has executed in its place.
+// TestSwitchesAreLive flips one between two calls, also of a program that another has executed in its place.
 func TestSwitchesAreLive(t *testing.T) {
 	t.Parallel()
 	dir, p := t.TempDir(), probe(t)
 	c := open(t, dir)
-	r := start(t, dir, p, "exec", p, "x", "read")
-	assert.Equal(t, `read: "one"`, r.say(t, "one"))
-	c.Set("fail.read", 5, 1, 1) // the one that waits is through already
-	assert.Equal(t, `read: "two"`, r.say(t, "two"))
-	assert.Equal(t, "read: input/output error", r.say(t, ""))
-	assert.Zero(t, c.Left("fail.read"))
-	assert.Equal(t, `read: "three"`, r.say(t, "three"))
+	r := start(t, dir, p, "exec", p, "x", "opens")
+	assert.Equal(t, "open: done", r.say(t, "one"))
+	c.Set("fail.open", 5, 1, 1) // after one that passes
+	assert.Equal(t, "open: done", r.say(t, "two"))
+	assert.Equal(t, "open: input/output error", r.say(t, "three"))
+	assert.Zero(t, c.Left("fail.open"))
+	assert.Equal(t, "open: done", r.say(t, "four"))
 }
 
 func TestSleepOfTheMachine(t *testing.T) {

@@ -23,7 +23,7 @@ var words = map[string]func(args []string) error{
 	"fault":    fault,
 	"threads":  threads,
 	"preempt":  preempt,
-	"read":     readLoop,
+	"opens":    opens,
 	"clocks":   clocks,
 	"forkexec": forks,
 }
@@ -105,19 +105,20 @@ func preempt([]string) error {
 	return nil
 }
 
-// readLoop reads its input until the end, and says what each read returned.
-func readLoop([]string) error {
+// opens opens a file for each input, and says how that went.
+func opens([]string) error {
 	b := make([]byte, 64)
 	for {
-		n, err := syscall.Read(0, b)
+		if n, err := syscall.Read(0, b); n <= 0 {
+			return err
+		}
+		fd, err := syscall.Open("/dev/null", syscall.O_RDONLY, 0)
 		if err != nil {
-			fmt.Println("read:", err)
+			fmt.Println("open:", err)
 			continue
 		}
-		if n == 0 {
-			return nil
-		}
-		fmt.Printf("read: %q\n", b[:n])
+		_ = syscall.Close(fd)
+		fmt.Println("open: done")
 	}
 }
 
