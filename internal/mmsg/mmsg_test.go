@@ -21,6 +21,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	// The simulator's handlers are heard for as long as the process lives.
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/socket-vmnet2/socket_vmnet2/internal/vmnet/ffi.serveAnswers"))
 }
 
