@@ -83,6 +83,10 @@ func TestEnds(t *testing.T) {
 			if stopped {
 				d.stop()
 			} else {
+				machine, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path + ".c", Net: "unixgram"})
+				require.NoError(t, err)
+				defer machine.Close()
+				require.NoError(t, unix.Connect(x.fd, &unix.SockaddrUnix{Name: path + ".c"})) // macOS shuts down connected ones only
 				require.NoError(t, unix.Shutdown(x.fd, unix.SHUT_RDWR))
 			}
 			x.end()

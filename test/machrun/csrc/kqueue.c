@@ -83,7 +83,17 @@ void kqueue_forget(int fd)
 
 static void before_fork(void) { pthread_mutex_lock(&lock); }
 static void after_fork(void) { pthread_mutex_unlock(&lock); }
-__attribute__((constructor)) static void init(void) { pthread_atfork(before_fork, after_fork, after_fork); }
+
+// kqueue(2): a kqueue is not inherited by fork. An epoll is, and what a child took out would be gone for its parent as well.
+static void in_child(void)
+{
+	for (int fd = 0; fd < MAX_FD; fd++)
+		if (notes[fd] != NULL)
+			notes[fd] = NULL;
+	pthread_mutex_unlock(&lock);
+}
+
+__attribute__((constructor)) static void init(void) { pthread_atfork(before_fork, after_fork, in_child); }
 
 long s_kqueue(void) { return ret(epoll_create1(0)); }
 

@@ -2,6 +2,9 @@
 
 #include "harness.h"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 // Numbers of Apple's sys/event.h.
 enum { ADD = 1, DELETE = 2, CLEAR = 0x20, RECEIPT = 0x40, EV_ERR = 0x4000, EV_END = 0x8000, READ = -1, WRITE = -2, USER = -10 };
 enum { TRIGGER = 0x1000000 };
@@ -68,4 +71,20 @@ CASE(user_events)
 	EQUAL(1, s_kevent(kq, NULL, 0, got, 2, &late)); // one for both
 	CHECK(got[0].ident == 7 && got[0].filter == USER);
 	EQUAL(0, s_kevent(kq, NULL, 0, got, 2, &now));
+}
+
+CASE(a_child_leaves_its_parents_alone)
+{
+	int fds[2], kq = (int)s_kqueue();
+	EQUAL(0, s_pipe(fds));
+	struct d_kevent e = at(fds[0], READ, ADD | CLEAR);
+	EQUAL(0, s_kevent(kq, &e, 1, NULL, 0, NULL));
+	int child = (int)s_fork();
+	if (child == 0) {
+		s_close(fds[0]);
+		_exit(0);
+	}
+	EQUAL(child, waitpid(child, NULL, 0));
+	EQUAL(1, s_write(fds[1], "x", 1));
+	EQUAL(1, s_kevent(kq, NULL, 0, &e, 1, &late));
 }
