@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -72,6 +73,9 @@ func (r *tryRig) command(args ...string) *exec.Cmd {
 // try runs the subcommand and does not wait for it.
 func (r *tryRig) try(args ...string) *process {
 	r.t.Helper()
+	if runtime.GOOS == "darwin" {
+		args = append([]string{"--backend=usernet"}, args...)
+	}
 	return runDaemon(r.t, r.command(append([]string{"try"}, args...)...), "")
 }
 

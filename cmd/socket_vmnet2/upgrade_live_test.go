@@ -356,7 +356,7 @@ func TestUpgradeThatCannotExec(t *testing.T) {
 	sh := filepath.Join(t.TempDir(), "sh")
 	require.NoError(t, os.Symlink("/bin/sh", sh))
 	real := filepath.Join(binaries, "socket_vmnet2")
-	text := fmt.Sprintf("#!%s\nif [ \"$1\" = --upgrade-check ]; then /bin/rm %s; exec %s --upgrade-check; fi\n", sh, sh, real)
+	text := fmt.Sprintf("#!%s\nif [ \"$1\" = --upgrade-check ]; then /bin/rm %s; exec %s %s --upgrade-check; fi\n", sh, sh, os.Getenv("MACHRUN"), real)
 	require.NoError(t, os.Remove(path))
 	require.NoError(t, os.WriteFile(path, []byte(text), 0o755))
 	_, stderr, err := p.upgradeOnce(t)
