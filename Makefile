@@ -64,7 +64,7 @@ GOTEST = GO='$(GO)' '$(CURDIR)/test/gotest.sh'
 RACE = $(filter-out $(addprefix $(MODULE),/internal/release /internal/manual /test/docs /test/formula) $(MODULE),$(UNIT))
 
 .PHONY: test
-test: check test.unit test.race test.asan test.gate test.e2e
+test: check test.unit test.race test.asan test.mac test.gate test.e2e
 	@echo 'make test: everything passed'
 
 # Programs that lint and tests call, besides Go's own. Root gets them on Debian; anybody else is told what is missing.

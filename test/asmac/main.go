@@ -3,7 +3,7 @@
 // Command asmac runs the unit tests as programs for macOS (darwin/amd64): test/machrun loads them on Linux, with test/vmnetsim as
 // vmnet.framework. It ends with how many there were; a test that is skipped must name the rule of macOS that forbids it.
 //
-//	go run ./test/asmac [-packages "./internal/link ./cmd/..."] [FLAG OF go test]...
+//	go run ./test/asmac [-packages "./internal/link ./cmd/..."] [-- FLAG OF go test...]
 //
 // It needs root, for a network namespace around each test program, and gcc.
 package main
@@ -87,7 +87,7 @@ type runner struct {
 // test runs the tests of packages in a module.
 func (r *runner) test(ctx context.Context, module, packages string) error {
 	r.files = append(r.files, fmt.Sprint(r.events, len(r.files)))
-	args := append([]string{packages, "-tags", tags, "-vet=off", "-count=1", "-timeout", timeout, "-exec", filepath.Join(r.root, "test/asmac/exec.sh")}, r.flags...)
+	args := append([]string{packages, "-tags", tags, "-vet=off", "-count=1", "-timeout", timeout, "-short", "-skip", leftOut(), "-exec", filepath.Join(r.root, "test/asmac/exec.sh")}, r.flags...)
 	c := exec.CommandContext(ctx, filepath.Join(r.root, "test/gotest.sh"), args...)
 	c.Dir = filepath.Join(r.root, module)
 	c.Env = append(r.env, "EVENTS="+r.files[len(r.files)-1])

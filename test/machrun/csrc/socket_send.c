@@ -172,8 +172,11 @@ long socket_receive(int fd, struct sock *s, struct msghdr *m, int flags)
 	if (s->family == AF_UNIX && flags & D_MSG_OOB)
 		return fail(D_EOPNOTSUPP);
 	int l = flags_in(flags);
-	if (!sock_is_datagram(s))
-		return ret(recvmsg(fd, m, l));
+	if (!sock_is_datagram(s)) {
+		long r = recvmsg(fd, m, l);
+		// A peer that closed with something unread is just gone: uipc_usrreq.c, unp_detach and unp_disconnect. Linux's is a reset.
+		return r < 0 && errno == ECONNRESET && s->family == AF_UNIX ? 0 : ret(r);
+	}
 	union address from;
 	if (m->msg_name == NULL)
 		m->msg_name = &from, m->msg_namelen = sizeof from; // its bytes are counted

@@ -20,6 +20,18 @@ CASE(kinds_of_sockets)
 	CHECK(s_socket(2, 1, 0) >= 0);
 }
 
+CASE(a_stream_closed_with_unread_data_ends)
+{
+	int fds[2];
+	char b[8];
+	pair(1, fds);
+	EQUAL(4, s_write(fds[0], "lost", 4));
+	EQUAL(2, s_write(fds[1], "ok", 2));
+	EQUAL(0, s_close(fds[1]));
+	EQUAL(2, s_read(fds[0], b, sizeof b));
+	EQUAL(0, s_read(fds[0], b, sizeof b));
+}
+
 CASE(addresses)
 {
 	struct d_sockaddr a = {.family = 1};
