@@ -140,7 +140,7 @@ func (s *Service) jobFault(ctx context.Context) error {
 	if s.sys.Reach(s.job.Socket) != nil {
 		return nil
 	}
-	return fmt.Errorf("something serves %s already: stop it first, or choose another SOCKET behind --; \"lsof %[1]s\" tells who it is", s.job.Socket)
+	return fmt.Errorf("something serves %s already: stop it first, or choose another SOCKET behind --; \"sudo lsof %[1]s\" tells what it is", s.job.Socket)
 }
 
 // public is a path as it is written mostly: on macOS /var is a link to /private/var.

@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -217,6 +218,10 @@ func socketPair(kind int) (a, b *os.File, err error) {
 	}
 	unix.CloseOnExec(fds[0])
 	unix.CloseOnExec(fds[1])
+	if kind == unix.SOCK_DGRAM && runtime.GOOS == "darwin" { // where they are 2 and 4 KiB, and the first one is the longest datagram
+		_ = unix.SetsockoptInt(fds[0], unix.SOL_SOCKET, unix.SO_SNDBUF, vfkitSendBuf)
+		_ = unix.SetsockoptInt(fds[0], unix.SOL_SOCKET, unix.SO_RCVBUF, vfkitReceiveBuf)
+	}
 	return os.NewFile(uintptr(fds[0]), "client's end"), os.NewFile(uintptr(fds[1]), "daemon's end"), nil
 }
 
