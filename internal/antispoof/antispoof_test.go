@@ -28,6 +28,7 @@ type rig struct {
 	*Registry
 	clock   atomic.Int64
 	log     bytes.Buffer
+	logger  *slog.Logger // one for all, which keeps lines of several clients apart
 	changes atomic.Int32
 	lastID  uint64
 }
@@ -37,9 +38,10 @@ func (r *rig) pass(d time.Duration) { r.clock.Add(int64(d)) }
 func newRig(t testing.TB, mods ...func(*Network)) *rig {
 	t.Helper()
 	r := &rig{}
+	r.logger = slog.New(slog.NewTextHandler(&r.log, nil))
 	r.clock.Store(int64(time.Hour))
 	r.Registry = New(Options{
-		Log: r.logger(), Changed: func() { r.changes.Add(1) },
+		Log: r.logger, Changed: func() { r.changes.Add(1) },
 		Now: func() time.Duration { return time.Duration(r.clock.Load()) },
 	})
 	n := Network{
@@ -52,8 +54,6 @@ func newRig(t testing.TB, mods ...func(*Network)) *rig {
 	r.Describe(n)
 	return r
 }
-
-func (r *rig) logger() *slog.Logger { return slog.New(slog.NewTextHandler(&r.log, nil)) }
 
 func hardware(m string) net.HardwareAddr { return raw(m) }
 
@@ -70,7 +70,7 @@ func (r *rig) client(t *testing.T, declared string) *client {
 	if declared != "" {
 		mac = hardware(declared)
 	}
-	return &client{r.Guard(r.lastID, mac, r.logger()), t}
+	return &client{r.Guard(r.lastID, mac, r.logger), t}
 }
 
 // sends reports whether f passes.
@@ -639,7 +639,7 @@ func TestSave(t *testing.T) {
 		assert.False(t, forger.sends(f), name)
 		forger.Close()
 	}
-	a, b = &client{r.Guard(1, nil, r.logger()), t}, &client{r.Guard(2, nil, r.logger()), t}
+	a, b = &client{r.Guard(1, nil, r.logger), t}, &client{r.Guard(2, nil, r.logger), t}
 	assert.Equal(t, []any{"drop_spoofed", uint64(1), "spoofed_ipv4", uint64(1)}, a.Drops())
 	assert.False(t, a.talks(macB, ipA))
 	assert.True(t, a.talks(macA, ipA))

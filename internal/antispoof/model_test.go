@@ -88,7 +88,7 @@ func restarted(t *testing.T, old *rig, live map[uint64]*client) *rig {
 	require.NoError(t, r.Restore(saved))
 	for id, c := range live {
 		before := *c
-		live[id] = &client{r.Guard(id, c.declared.hardware(), r.logger()), t}
+		live[id] = &client{r.Guard(id, c.declared.hardware(), r.logger), t}
 		if before.mac.Load() != 0 { // else the one that it declared may be free now
 			require.Equal(t, before.mac.Load(), live[id].mac.Load())
 		}

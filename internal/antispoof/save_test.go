@@ -23,6 +23,6 @@ func TestRestored(t *testing.T) {
 	r.Restored([]uint64{2})
 	assert.True(t, r.client(t, "").talks(macA, ipA), "it is back as a new client")
 	assert.False(t, r.client(t, "").sends(says(macB, ipC)))
-	b := &client{r.Guard(2, nil, r.logger()), t}
+	b := &client{r.Guard(2, nil, r.logger), t}
 	assert.True(t, b.talks(macB, ipB))
 }
