@@ -78,7 +78,11 @@ func TestStopLeavesNoDirectory(t *testing.T) {
 		g.Close()
 		stream.Close()
 		p.signal(t, s)
-		assert.NotContains(t, p.stderr.String(), "WARN")
+		for line := range strings.Lines(p.stderr.String()) {
+			if !strings.Contains(line, "code=stopping") { // to servesDatagrams' own call, where the daemon had not looked at it yet
+				assert.NotContains(t, line, "WARN")
+			}
+		}
 	}
 	assert.NoDirExists(t, sock+".d")
 }
