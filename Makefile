@@ -124,7 +124,7 @@ diagnose:
 machrun:
 	$(GO) run ./test/machrun/cmd
 
-# Everything that only a Mac can tell, for a person who has one: about 15 minutes, and an archive of results to send. On Linux the
+# Everything that only a Mac can tell, for a person who has one, and an archive of results to send. On Linux the
 # same steps run under machrun.
 .PHONY: mac
 mac: $(if $(filter Linux,$(shell uname -s)),machrun)

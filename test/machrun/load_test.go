@@ -19,12 +19,7 @@ import (
 // probe builds the tests' program for macOS.
 func probe(t *testing.T) string {
 	t.Helper()
-	p := filepath.Join(t.TempDir(), "probe")
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", p, "./testdata/probe")
-	cmd.Env = append(os.Environ(), "GOOS=darwin", "GOARCH=amd64", "CGO_ENABLED=0")
-	out, err := cmd.CombinedOutput()
-	require.NoError(t, err, "%s", out)
-	return p
+	return buildDarwin(t, "./testdata/probe")
 }
 
 // run returns what a program prints, and its exit status.

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -20,11 +19,7 @@ import (
 func TestSelftest(t *testing.T) {
 	t.Parallel()
 	loader, simulator := Program(t), vmnetsim.Library(t, vmnetsim.Full)
-	program := filepath.Join(t.TempDir(), "socket_vmnet2")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, "../../cmd/socket_vmnet2")
-	build.Env = append(os.Environ(), "GOOS=darwin", "GOARCH=amd64", "CGO_ENABLED=0")
-	out, err := build.CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	program := buildDarwin(t, "../../cmd/socket_vmnet2")
 	for _, api := range []string{"interface", "network"} {
 		for _, mode := range []string{"shared", "host"} {
 			t.Run(api+" "+mode, func(t *testing.T) {
