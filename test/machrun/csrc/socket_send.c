@@ -151,6 +151,13 @@ long socket_send(int fd, struct sock *s, struct msghdr *m, int flags)
 	return r < 0 && errno == EPIPE ? broken(s, flags) : ret(r);
 }
 
+// at_end is what recvmsg of a socket at its end gives: no bytes, no sender and no control message.
+static long at_end(struct msghdr *m)
+{
+	m->msg_namelen = 0, m->msg_controllen = 0, m->msg_flags = 0;
+	return 0;
+}
+
 // soreceive looks at so_error when nothing waits: once ECONNRESET; and a socket that takes no more is at its end. Linux's waits then.
 // It returns 1 when there is nothing to be told.
 static long nothing_waits(int fd, struct sock *s, int flags)
@@ -175,7 +182,7 @@ long socket_receive(int fd, struct sock *s, struct msghdr *m, int flags)
 	if (!sock_is_datagram(s)) {
 		long r = recvmsg(fd, m, l);
 		// A peer that closed with something unread is just gone: uipc_usrreq.c, unp_detach and unp_disconnect. Linux's is a reset.
-		return r < 0 && errno == ECONNRESET && s->family == AF_UNIX ? 0 : ret(r);
+		return r < 0 && errno == ECONNRESET && s->family == AF_UNIX ? at_end(m) : ret(r);
 	}
 	union address from;
 	if (m->msg_name == NULL)
@@ -186,7 +193,7 @@ long socket_receive(int fd, struct sock *s, struct msghdr *m, int flags)
 	if (r < 0 && errno == EAGAIN) {
 		long told = nothing_waits(fd, s, flags);
 		if (told <= 0)
-			return told;
+			return told == 0 ? at_end(m) : told;
 		r = recvmsg(fd, m, l | MSG_TRUNC);
 	}
 	if (r < 0)

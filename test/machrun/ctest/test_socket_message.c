@@ -54,6 +54,26 @@ CASE(control_messages_that_are_refused)
 	FAILS(38, s_sendmsg(null, &m, 0));
 }
 
+// What an earlier message left in memory is not told again: its descriptor would be closed twice.
+CASE(the_end_brings_no_control_message)
+{
+	for (int type = 1; type <= 2; type++) {
+		int p[2], null = open("/dev/null", O_RDONLY);
+		char b, control[64];
+		struct iovec v = {&b, 1};
+		struct d_msghdr m = {.iov = &v, .iovlen = 1, .control = control};
+		pair(type, p);
+		EQUAL(1, send_fds(p[0], &null, 1));
+		EQUAL(1, s_write(p[1], "x", 1));
+		EQUAL(0, type == 1 ? s_close(p[0]) : s_shutdown(p[1], 0)); // a stream with something unread
+		for (int left = 1; left >= 0; left--) {
+			m.controllen = sizeof control;
+			EQUAL(left, s_recvmsg(p[1], &m, 0));
+			EQUAL(16 * left, m.controllen);
+		}
+	}
+}
+
 static struct d_msghdr_x batch[300];
 static struct iovec vectors[300];
 
