@@ -79,6 +79,8 @@ func (m *manager) asUser() {
 	m.creds = &syscall.Credential{Uid: nobody, Gid: nobody}
 	require.NoError(m.t, os.Chmod(binaries, 0o755))
 	require.NoError(m.t, os.Chown(m.dir, nobody, nobody))
+	before := syscall.Umask(0) // who answers a datagram may write to the path of its sender, which is root
+	m.t.Cleanup(func() { syscall.Umask(before) })
 }
 
 // own gives a file to the user that the daemons run as.

@@ -65,13 +65,9 @@ func packages(ctx context.Context, goTool string) ([]string, error) {
 
 // leftOpen are the tests that do not run as the Mac's program yet, and why. Nothing about macOS forbids them: the list is to be emptied.
 var leftOpen = map[string]string{
-	"TestAdoptAThousandTimes":   "once in ten a session does not end; not explained",
-	"TestAllGivenSockets":       "a connected client on a socket that was given to the daemon gets no answer; not explained",
-	"TestAThousandAttachAtOnce": "failed once in two: some clients get no answer where \"full\" is due",
-	"TestDoctorOfAnOverlap":     "the loader tells of no interfaces and of lo0's route alone",
-	"TestOnSimulator":           "is a second run of the daemon's tests, with the program that has the simulator's tag, and fails in parts",
-	"TestOnSimulatorLocally":    "the same",
-	"TestTypes":                 "downloads modules, in a namespace without a network",
+	"TestDoctorOfAnOverlap":  "the loader tells of no interfaces and of lo0's route alone",
+	"TestOnSimulator":        "is a second run of the daemon's tests, with the program that has the simulator's tag, and fails in parts",
+	"TestOnSimulatorLocally": "the same",
 }
 
 // leftOut is the -skip of go test for leftOpen.

@@ -131,7 +131,7 @@ func (c *checker) checkSelf(t *testing.T, text string) []error {
 	return c.errs[c.self]
 }
 
-// TestTypes: what a Mac compiles has no type error, and one that is put in is found.
+// TestTypes: what a Mac compiles has no type error, and one that is put in is found. On a Mac its compiler tells.
 func TestTypes(t *testing.T) {
 	own, err := os.ReadFile(darwinFile)
 	require.NoError(t, err)
