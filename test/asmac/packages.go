@@ -65,9 +65,6 @@ func packages(ctx context.Context, goTool string) ([]string, error) {
 
 // leftOpen are the tests that do not run as the Mac's program yet, and why. Nothing about macOS forbids them: the list is to be emptied.
 var leftOpen = map[string]string{
-	"TestDoctorOfAnOverlap":  "the loader tells of no interfaces and of lo0's route alone",
-	"TestOnSimulator":        "is a second run of the daemon's tests, with the program that has the simulator's tag, and fails in parts",
-	"TestOnSimulatorLocally": "the same",
 }
 
 // leftOut is the -skip of go test for leftOpen.

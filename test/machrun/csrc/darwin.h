@@ -155,6 +155,10 @@ void signal_init(void);
 // names.c
 const char *place(const char *path); // where a file of macOS is here; the result is the thread's, until the next call
 
+// sysctl.c and routes.c
+long sysctl_answer(const void *, size_t n, void *out, size_t *size); // as much as there is room for, with ENOMEM where it is not all
+long routes(int32_t what, int32_t index, void *out, size_t *size);   // {CTL_NET, PF_ROUTE, 0, AF_INET, what, index}
+
 // kqueue.c
 void kqueue_forget(int fd);
 

@@ -6,7 +6,7 @@
 #include <pthread.h>
 #include <sys/utsname.h>
 
-static long answer(const void *v, size_t n, void *out, size_t *size)
+long sysctl_answer(const void *v, size_t n, void *out, size_t *size)
 {
 	if (size == NULL)
 		return 0;
@@ -18,9 +18,9 @@ static long answer(const void *v, size_t n, void *out, size_t *size)
 	return n <= room ? 0 : fail(D_ENOMEM);
 }
 
-static long number(uint32_t v, void *out, size_t *size) { return answer(&v, sizeof v, out, size); }
-static long number64(uint64_t v, void *out, size_t *size) { return answer(&v, sizeof v, out, size); }
-static long text(const char *v, void *out, size_t *size) { return answer(v, strlen(v) + 1, out, size); }
+static long number(uint32_t v, void *out, size_t *size) { return sysctl_answer(&v, sizeof v, out, size); }
+static long number64(uint64_t v, void *out, size_t *size) { return sysctl_answer(&v, sizeof v, out, size); }
+static long text(const char *v, void *out, size_t *size) { return sysctl_answer(v, strlen(v) + 1, out, size); }
 
 static const struct {
 	const char *name, *value;
@@ -84,11 +84,11 @@ static long name_to_mib(const char *given, size_t n, void *out, size_t *size)
 		return fail(D_ENOENT);
 	snprintf(name, sizeof name, "%.*s", (int)n, given);
 	if (strcmp(name, "kern.proc.pid") == 0) // CTL_KERN, KERN_PROC, KERN_PROC_PID
-		return answer((int32_t[]){1, 14, 1}, 3 * sizeof(int32_t), out, size);
+		return sysctl_answer((int32_t[]){1, 14, 1}, 3 * sizeof(int32_t), out, size);
 	if (s_sysctlbyname(name, NULL, &room, NULL, 0) != 0)
 		return -1;
 	int32_t made[2] = {OURS, name_number(name)};
-	return made[1] < 0 ? fail(D_ENOMEM) : answer(made, sizeof made, out, size);
+	return made[1] < 0 ? fail(D_ENOMEM) : sysctl_answer(made, sizeof made, out, size);
 }
 
 // process is kern.proc.pid: struct kinfo_proc of <sys/sysctl.h>, with start, number and name of one process, nothing where there is
@@ -116,7 +116,7 @@ static long process(int32_t pid, void *out, size_t *size)
 	memcpy(made + PID, &pid, sizeof pid);
 	size_t length = (size_t)(end - name - 1);
 	memcpy(made + NAME, name + 1, length < NAME_ROOM ? length : NAME_ROOM);
-	return answer(made, sizeof made, out, size);
+	return sysctl_answer(made, sizeof made, out, size);
 }
 
 static long kern(int32_t what, void *out, size_t *size)
@@ -151,19 +151,6 @@ static long hardware(int32_t what, void *out, size_t *size)
 	return fail(D_ENOENT);
 }
 
-// routes tells of one route, lo0's, and of no interfaces. The layout is struct rt_msghdr's, 92 bytes: <net/route.h>.
-static long routes(int32_t what, void *out, size_t *size)
-{
-	enum { DUMP = 1, HEADER = 92, ADDRESS = 16, UP = 1, HOST = 4, DESTINATION = 1, GATEWAY = 2 };
-	static const unsigned char lo0[HEADER + 2 * ADDRESS] = {
-		[0] = HEADER + 2 * ADDRESS, [2] = 5, [3] = 4, [4] = 1, [8] = UP | HOST, [12] = DESTINATION | GATEWAY,
-		[HEADER] = ADDRESS, 2, 0, 0, 127, 0, 0, 1, [HEADER + ADDRESS] = ADDRESS, 2, 0, 0, 127, 0, 0, 1,
-	};
-	if (what != DUMP)
-		return *size = 0, 0;
-	return answer(lo0, sizeof lo0, out, size);
-}
-
 long s_sysctl(const int32_t *mib, unsigned n, void *out, size_t *size, void *new, size_t newsize)
 {
 	enum { KERN = 1, NET = 4, HW = 6, ROUTE = 17, PROC = 14, PROC_PID = 1 };
@@ -172,7 +159,7 @@ long s_sysctl(const int32_t *mib, unsigned n, void *out, size_t *size, void *new
 	if (n == 2 && mib[0] == OURS && mib[1] >= 0 && mib[1] < names)
 		return s_sysctlbyname(named[mib[1]], out, size, NULL, 0);
 	if (n == 6 && mib[0] == NET && mib[1] == ROUTE)
-		return routes(mib[4], out, size);
+		return routes(mib[4], mib[5], out, size);
 	if (n == 4 && mib[0] == KERN && mib[1] == PROC && mib[2] == PROC_PID)
 		return process(mib[3], out, size);
 	if (n == 2 && mib[0] == HW)

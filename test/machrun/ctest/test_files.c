@@ -128,6 +128,31 @@ CASE(memory)
 	EQUAL(0, s_munmap(p, 4096));
 }
 
+// The namespace has what the test's own machine has: at least lo0's route, and messages that fill the answer.
+CASE(interfaces_and_routes)
+{
+	static unsigned char b[1 << 16];
+	for (int what = 1; what <= 3; what += 2) { // NET_RT_DUMP, NET_RT_IFLIST
+		size_t n = 0, at = 0, messages = 0;
+		EQUAL(0, s_sysctl((int32_t[]){4, 17, 0, 0, what, 0}, 6, NULL, &n, NULL, 0));
+		CHECK(n > 0 && n <= sizeof b);
+		EQUAL(0, s_sysctl((int32_t[]){4, 17, 0, 0, what, 0}, 6, b, &n, NULL, 0));
+		for (; at < n; messages++) {
+			EQUAL(5, b[at + 2]); // RTM_VERSION
+			CHECK(what == 1 ? b[at + 3] == 4 : b[at + 3] == 0xe || b[at + 3] == 0xc);
+			CHECK(b[at] >= 20);
+			at += b[at] + 256u * b[at + 1];
+		}
+		EQUAL(n, at);
+		CHECK(messages > 0);
+		if (what == 1)
+			EQUAL(127, b[92 + 4]);
+	}
+	size_t n = 8;
+	FAILS(D_ENOMEM, s_sysctl((int32_t[]){4, 17, 0, 0, 1, 0}, 6, b, &n, NULL, 0));
+	FAILS(D_EINVAL, s_sysctl((int32_t[]){4, 17, 0, 0, 99, 0}, 6, b, &n, NULL, 0));
+}
+
 CASE(kernel_values)
 {
 	uint32_t v = 0;
