@@ -83,6 +83,7 @@ func toNet(st link.Stats, ports perclient.PortTotals, held, spoofed uint64) stat
 	}
 	addDrops(t.Drops, "drop_runt", st.DropRunt)
 	addDrops(t.Drops, "drop_long", st.DropLong)
+	addDrops(t.Drops, "drop_foreign", st.DropForeign)
 	addDrops(t.Drops, "drop_starting", held+st.DropStarting)
 	addDrops(t.Drops, "drop_spoofed", spoofed)
 	return t

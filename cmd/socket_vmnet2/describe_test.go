@@ -338,11 +338,11 @@ func TestDescribeDrops(t *testing.T) {
 			Switched: 6, Moved: 7,
 		},
 	}
-	i.Link.DropRunt, i.Link.DropLong, i.Link.DropStarting, i.Link.DropOversize = 10, 11, 12, 13
+	i.Link.DropRunt, i.Link.DropLong, i.Link.DropStarting, i.Link.DropOversize, i.Link.DropForeign = 10, 11, 12, 13, 17
 	i.Link.DropQueueFull, i.Link.DropClosed, i.Link.Queued, i.Link.Stalled = 14, 15, 16, 1234567*time.Microsecond
 	c := d.describeClient(i, time.Now())
 	assert.Equal(t, map[string]uint64{
-		"drop_storm": 3, "drop_oversize": 4, "drop_runt": 10, "drop_long": 11, "drop_starting": 13, "drop_spoofed": 2,
+		"drop_storm": 3, "drop_oversize": 4, "drop_runt": 10, "drop_long": 11, "drop_starting": 13, "drop_foreign": 17, "drop_spoofed": 2,
 	}, c.ToNet.Drops)
 	assert.Equal(t, map[string]uint64{"drop_oversize": 18, "drop_queue_full": 14, "drop_closed": 15}, c.ToClient.Drops)
 	assert.Equal(t, status.Queue{Bytes: 16, Limit: 10, Stalled: 1.235}, c.Queue)

@@ -55,7 +55,7 @@ type Datagram struct {
 }
 
 // tallies count what came from the client.
-type tallies struct{ frames, bytes, runts, long atomic.Uint64 }
+type tallies struct{ frames, bytes, runts, long, foreign atomic.Uint64 }
 
 // DatagramOptions set up a Datagram.
 type DatagramOptions struct {
@@ -112,7 +112,7 @@ func (d *Datagram) Deliver(b frame.Batch) { d.out.Deliver(b) }
 func (d *Datagram) Stats() Stats {
 	st := Stats{
 		ToNetFrames: d.toNet.frames.Load(), ToNetBytes: d.toNet.bytes.Load(),
-		DropRunt: d.toNet.runts.Load(), DropLong: d.toNet.long.Load(),
+		DropRunt: d.toNet.runts.Load(), DropLong: d.toNet.long.Load(), DropForeign: d.toNet.foreign.Load(),
 	}
 	d.out.Add(&st)
 	return st

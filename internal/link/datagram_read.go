@@ -55,6 +55,7 @@ func (d *Datagram) receive(r *mmsg.Receiver, fd int, h Handler) (again bool, err
 	for first, end := 0, n; first < n; first, end = end, n {
 		if d.named {
 			if end = d.senderEnd(r, first, n); end == first {
+				d.toNet.foreign.Add(1)
 				end++
 				continue
 			}

@@ -433,4 +433,9 @@ func TestOnlyTheClientIsServed(t *testing.T) {
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { return slices.Contains(r.got(), "last") }, 20*time.Second, time.Millisecond)
 	assert.Equal(t, []string{"mine", "mine", "mine", "last"}, r.got())
+	want := 4
+	if runtime.GOOS == "linux" {
+		want = 0 // they never came
+	}
+	assert.EqualValues(t, want, r.Stats().DropForeign)
 }

@@ -66,6 +66,7 @@ type Stats struct {
 	DropClosed                    uint64 // frames for the client after its link was shut down
 	DropRunt                      uint64 // frames from the client shorter than an Ethernet header
 	DropLong                      uint64 // datagrams from the client longer than a frame may be
+	DropForeign                   uint64 // datagrams from another sender on the client's own socket
 	DropOversize                  uint64 // frames for the client longer than its datagram socket takes
 	DropStarting                  uint64 // frames from the client that came before Run, more than is kept; counted above as well
 	Queued                        int    // bytes waiting for the client

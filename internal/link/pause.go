@@ -181,6 +181,7 @@ func RestoreDatagram(conn *net.UnixConn, o DatagramOptions, v Saved) (*Datagram,
 	d.toNet.bytes.Store(v.Stats.ToNetBytes)
 	d.toNet.runts.Store(v.Stats.DropRunt)
 	d.toNet.long.Store(v.Stats.DropLong)
+	d.toNet.foreign.Store(v.Stats.DropForeign)
 	d.out.Count(v.Stats)
 	return d, nil
 }

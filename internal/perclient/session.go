@@ -270,6 +270,7 @@ func (c *Session) dropArgs(st link.Stats) (args []any) {
 		{"drop_queue_full", st.DropQueueFull},
 		{"drop_runt", st.DropRunt},
 		{"drop_long", st.DropLong},
+		{"drop_foreign", st.DropForeign},
 		{"drop_starting", c.dropHeld.Load() + st.DropStarting},
 		{vnet.DropStorm, c.ports.Drops[vnet.DropStorm]},
 		{vnet.DropOversize, c.ports.Drops[vnet.DropOversize]},

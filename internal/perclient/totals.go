@@ -27,6 +27,7 @@ func (t *Totals) add(i Info) {
 	t.Link.DropClosed += i.Link.DropClosed
 	t.Link.DropRunt += i.Link.DropRunt
 	t.Link.DropLong += i.Link.DropLong
+	t.Link.DropForeign += i.Link.DropForeign
 	t.Link.DropOversize += i.Link.DropOversize
 	t.Link.DropStarting += i.Link.DropStarting
 	t.DropHeld += i.DropHeld
