@@ -60,11 +60,12 @@ UNIT = $(shell $(GO) list ./... | grep -v -e '/test/e2e' -e '/test/reconnect' -e
 TAGS = -tags vmnetsim
 # A test that fails by chance gets a second try, and is told of: the script says when not. RERUN=0: no second try.
 GOTEST = GO='$(GO)' '$(CURDIR)/test/gotest.sh'
-# The race detector has nothing to find in tests that do no more than run make, go and the programs.
-RACE = $(filter-out $(addprefix $(MODULE),/internal/release /internal/manual /test/docs /test/formula) $(MODULE),$(UNIT))
+# The race detector has nothing to find in tests that do no more than run make, go and the programs, or change files in turn.
+PLAIN = $(addprefix $(MODULE),/internal/install /internal/release /internal/manual /test/docs /test/formula) $(MODULE)
+RACE  = $(filter-out $(PLAIN),$(UNIT))
 
 .PHONY: test
-test: check test.unit test.race test.asan test.mac test.gate test.e2e
+test: check test.plain test.race test.asan test.mac test.gate test.e2e
 	@echo 'make test: everything passed'
 
 # Programs that lint and tests call, besides Go's own. Root gets them on Debian; anybody else is told what is missing.
@@ -77,6 +78,11 @@ test.unit: test.setup
 	$(GOTEST) '$(UNIT)' $(TAGS) -count=1 -timeout 20m
 	cd attach && $(GOTEST) ./... -count=1
 	cd test/report && $(GOTEST) ./... -count=1
+
+# Those that test.race has not. test.mac has all others once more, without the race detector.
+.PHONY: test.plain
+test.plain: test.setup
+	$(GOTEST) '$(PLAIN)' $(TAGS) -count=1 -timeout 20m
 
 .PHONY: test.race
 test.race: test.setup
