@@ -3,6 +3,7 @@
 # socket_vmnet2. The variables and the install targets mean what they mean in socket_vmnet's Makefile; docs/install.md has
 # tables of them. It is written for GNU make 3.81, which macOS has: makefile_test.go knows what is newer.
 #
+#   make help    this list
 #   make && sudo make install          to /opt/socket_vmnet, and start the service
 #   sudo make install.compat           in the place of socket_vmnet, which is kept; sudo make rollback brings it back
 #
@@ -48,6 +49,10 @@ q = '$(subst ','\'',$(1))'
 all: build
 
 include etc/install.mk
+
+.PHONY: help
+help:
+	@sed -n 's/^#   //p' Makefile
 
 .PHONY: demo
 demo:
