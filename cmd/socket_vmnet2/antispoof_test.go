@@ -336,7 +336,7 @@ func TestAddressesOverAnUpgrade(t *testing.T) {
 			require.Eventually(t, func() bool {
 				_, err := g.Ping(gatewayAddr, 56)
 				return err == nil
-			}, patience, time.Millisecond)
+			}, patience, time.Millisecond, "%s", g.MAC())
 		}
 	}
 	ping()

@@ -122,6 +122,13 @@ func runDaemon(t *testing.T, c *exec.Cmd, sock string) *process {
 		_ = p.Wait()
 	}()
 	t.Cleanup(func() {
+		if t.Failed() { // what its goroutines do is in the log then
+			_ = p.Process.Signal(syscall.SIGQUIT)
+			select {
+			case <-p.ended:
+			case <-time.After(2 * time.Second):
+			}
+		}
 		_ = p.Process.Kill()
 		<-p.ended
 		assert.NotContains(t, p.stderr.String(), "DATA RACE")
