@@ -84,7 +84,7 @@ test.unit: test.setup
 	cd attach && $(GOTEST) ./... -count=1
 	cd test/report && $(GOTEST) ./... -count=1
 
-# Those that test.race has not. test.mac has all others once more, without the race detector.
+# Those that test.race has not. Of the others, test.mac has once more, without the race detector, all that macOS changes.
 .PHONY: test.plain
 test.plain: test.setup
 	$(GOTEST) '$(PLAIN)' $(TAGS) -count=1 -timeout 20m

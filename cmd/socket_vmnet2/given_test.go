@@ -79,7 +79,7 @@ func (m *manager) asUser() {
 	m.creds = &syscall.Credential{Uid: nobody, Gid: nobody}
 	require.NoError(m.t, os.Chmod(binaries, 0o755))
 	require.NoError(m.t, os.Chown(m.dir, nobody, nobody))
-	before := syscall.Umask(0) // who answers a datagram may write to the path of its sender, which is root
+	before := syscall.Umask(0) // the daemon answers datagrams at the path of their sender, which is root's
 	m.t.Cleanup(func() { syscall.Umask(before) })
 }
 
