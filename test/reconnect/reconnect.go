@@ -50,8 +50,6 @@ type Outcome struct {
 	Disconnected time.Duration
 	// Revived says that the guest's TX was dead and that QEMU's stop and cont brought it back.
 	Revived bool
-	// Starved is how long the programs had no processor that they wanted: the machine was busy with something else.
-	Starved time.Duration
 }
 
 // AroundTX is the direction from a guest to the peer, of the peer's report r. The peer connected to the new daemon at the
@@ -139,16 +137,13 @@ type Row struct {
 	Others Way `json:"rx_from_other_guest"`
 
 	Revived int `json:"revived_by_stop_cont"`
-
-	Starved Spread `json:"-"` // comes on top of limits
 }
 
 // Summary makes the row of outcomes.
 func Summary(backend, name, guest string, outcomes []Outcome) Row {
 	r := Row{Backend: backend, Case: name, Guest: guest, Rounds: len(outcomes)}
-	var away, starved []time.Duration
+	var away []time.Duration
 	for _, o := range outcomes {
-		starved = append(starved, o.Starved)
 		r.Disconnects += o.Disconnects
 		if o.Disconnects > 0 && o.Disconnected > 0 {
 			away = append(away, o.Disconnected)
@@ -157,7 +152,7 @@ func Summary(backend, name, guest string, outcomes []Outcome) Row {
 			r.Revived++
 		}
 	}
-	r.Disconnected, r.Starved = spreadOf(away), spreadOf(starved)
+	r.Disconnected = spreadOf(away)
 	r.TX = way(outcomes, func(o Outcome) Direction { return o.TX })
 	r.RX = way(outcomes, func(o Outcome) Direction { return o.RX })
 	r.Others = way(outcomes, func(o Outcome) Direction { return o.Others })
@@ -268,7 +263,7 @@ type Limits struct {
 	Rounds int
 }
 
-// Judge tells in what row breaks limits. Those are for programs that get to run: what they were starved comes on top.
+// Judge tells in what row breaks limits.
 func Judge(r Row, l Limits) (complaints []string) {
 	complain := func(format string, args ...any) {
 		complaints = append(complaints, fmt.Sprintf("%s, %s, %s: ", r.Backend, r.Case, r.Guest)+fmt.Sprintf(format, args...))
@@ -286,16 +281,16 @@ func Judge(r Row, l Limits) (complaints []string) {
 		if l.Alive && w.Alive < r.Rounds {
 			complain("%s alive after %d of %d rounds", w.name, w.Alive, r.Rounds)
 		}
-		over := func(what string, got float64, limit time.Duration, starved float64) {
-			if limit > 0 && got > millis(limit)+starved {
-				complain("%s %s %.1f ms, want at most %s and %.1f ms for a busy machine", w.name, what, got, limit, starved)
+		over := func(what string, got float64, limit time.Duration) {
+			if limit > 0 && got > millis(limit) {
+				complain("%s %s %.1f ms, want at most %s", w.name, what, got, limit)
 			}
 		}
-		over("back p50", w.Back.P50, l.BackP50, r.Starved.P50)
-		over("back max", w.Back.Max, l.BackMax, r.Starved.Max)
-		over("missing p50", w.Missing.P50, l.MissingP50, r.Starved.P50)
-		over("outage p50", w.Outage.P50, l.OutageP50, r.Starved.P50)
-		over("outage max", w.Outage.Max, l.OutageMax, r.Starved.Max)
+		over("back p50", w.Back.P50, l.BackP50)
+		over("back max", w.Back.Max, l.BackMax)
+		over("missing p50", w.Missing.P50, l.MissingP50)
+		over("outage p50", w.Outage.P50, l.OutageP50)
+		over("outage max", w.Outage.Max, l.OutageMax)
 		if l.BackP50+l.BackMax > 0 && w.Back.N < w.Alive {
 			complain("%s: an outage was seen in %d of %d rounds, the measurement is wrong", w.name, w.Back.N, w.Alive)
 		}

@@ -88,7 +88,6 @@ func TestSummary(t *testing.T) {
 	assert.Equal(t, Row{
 		Backend: "usernet", Case: "TERM", Guest: "small", Rounds: 4,
 		Disconnects: 5, Disconnected: Spread{4, 501, 1200, 1200}, TX: dead, RX: want, Others: want, Revived: 1,
-		Starved: Spread{N: 4},
 	}, r)
 
 	lines := strings.Split(strings.TrimSpace(Table([]Row{r})), "\n")
@@ -124,8 +123,6 @@ func TestJudge(t *testing.T) {
 			"TX outage p50 4000.0 ms", "TX outage max 4000.0 ms",
 		}},
 		{"missing", 3, func(o *Outcome) { o.RX.Missing = 201 * ms }, Limits{MissingP50: 200 * ms}, []string{"RX missing p50 201.0 ms"}},
-		{"late on a busy machine", 3, func(o *Outcome) { o.RX.Back, o.Starved = 2*time.Second, 600*ms }, limits, nil},
-		{"too late for that", 3, func(o *Outcome) { o.RX.Back, o.Starved = 2*time.Second, 400*ms }, limits, []string{"RX back max 2000.0 ms"}},
 		{"disconnected", 3, func(*Outcome) {}, Limits{Connected: true}, []string{"3 disconnects, want none"}},
 		{"no outage seen", 3, func(o *Outcome) { o.TX.Back = 0 }, limits, []string{"TX: an outage was seen in 2 of 3 rounds"}},
 	}

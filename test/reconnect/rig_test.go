@@ -48,7 +48,6 @@ type rig struct {
 	guests  []*lab.Guest
 	names   []string        // of guests, for the table
 	stops   []time.Duration // how long the daemon took to stop, in this case
-	waits   []time.Duration // how long of that it had no processor
 }
 
 // newRig starts program. The back end's name is for the table.

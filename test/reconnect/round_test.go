@@ -79,7 +79,7 @@ func (c trial) round(t *testing.T) map[int]Outcome {
 		_, err := r.counted(t.Context(), g, true)
 		return err
 	})
-	began, starved := time.Now(), r.starving()
+	began := time.Now()
 	c.event(t)
 	var listens time.Time
 	if c.restarts {
@@ -88,13 +88,10 @@ func (c trial) round(t *testing.T) map[int]Outcome {
 		require.NoError(t, err)
 	}
 	lives := c.lives(t)
-	hunger := starved()
 	time.Sleep(settle)
 	outcomes := map[int]Outcome{}
 	for _, i := range c.guests {
-		o := c.outcome(t, i, began, listens, lives[i])
-		o.Starved = hunger[i]
-		outcomes[i] = o
+		outcomes[i] = c.outcome(t, i, began, listens, lives[i])
 	}
 	for _, i := range c.guests {
 		if o := outcomes[i]; !o.TX.Alive && c.mayDie {
@@ -104,25 +101,6 @@ func (c trial) round(t *testing.T) map[int]Outcome {
 		}
 	}
 	return outcomes
-}
-
-// starving follows how long the daemon, the one after it, this process and each guest's QEMU have no processor.
-func (r *rig) starving() (end func() []time.Duration) {
-	old := r.daemon.Pid()
-	daemon, guests := lab.Starving(old), make([]time.Duration, len(r.guests))
-	for i, g := range r.guests {
-		guests[i] = lab.Waited(g.Process().Pid(), true)
-	}
-	return func() []time.Duration {
-		common := daemon()
-		if now := r.daemon.Pid(); now != old {
-			common += lab.Waited(now, false)
-		}
-		for i, g := range r.guests {
-			guests[i] = common + max(0, lab.Waited(g.Process().Pid(), true)-guests[i])
-		}
-		return guests
-	}
 }
 
 // lives waits until the guests are alive, those that need not be for a short time only.
