@@ -81,7 +81,6 @@ var imports = map[string][]string{
 	"internal/fakeguest":         {"internal/frame", "internal/vnet"},
 	"internal/selftest":          {"internal/fakeguest", "internal/frame", "internal/vnet"},
 	"internal/vnettest":          {"internal/fakeguest", "internal/frame", "internal/passing/client", "internal/passing/proto", "internal/vnet"},
-	"internal/vnettest/fakehost": {"internal/fakeguest", "internal/vnet"},
 
 	"internal/freenet": {},
 	"internal/shell":   {},
@@ -105,7 +104,6 @@ var imports = map[string][]string{
 		"internal/inherit", "internal/lazynet", "internal/lowfd", "internal/peercred", "internal/status",
 		"internal/capture", "internal/capture/expr", "internal/capture/read", "internal/compat", "internal/control", "internal/doctor", "internal/find", "internal/handoff", "internal/health", "internal/install", "internal/upgrade", "internal/link", "internal/migrate", "internal/passing", "internal/passing/client", "internal/passing/proto", "internal/perclient", "internal/rundir", "internal/selftest", "internal/state", "internal/usernet", "internal/vnet",
 		"internal/unixgram", "internal/vmnet", "internal/vmnet/api", "internal/vmnet/ffi",
-		"internal/vnettest/fakehost", // with the tag vmnetsim only: TestDarwinBinary
 	},
 	"cmd/socket_vmnet_client": {"internal/compat/errtext", "internal/lowfd"},
 	"cmd/vmnet-helper":        {"internal/compat", "internal/passing/client", "internal/passing/proto"},
@@ -168,7 +166,7 @@ var direct = map[string]use{
 	"github.com/blacktop/go-macho":           {"MIT", []string{"internal/codesign"}, nil},
 	"github.com/insomniacslk/dhcp": {
 		"BSD-3-Clause",
-		[]string{"internal/usernet/dhcp", "internal/fakeguest", "internal/vnettest/fakehost", "test/soak"},
+		[]string{"internal/usernet/dhcp", "internal/fakeguest", "test/soak"},
 		[]string{"internal/usernet", "internal/selftest", "cmd/socket_vmnet2"},
 	},
 	"github.com/prometheus/client_golang": {

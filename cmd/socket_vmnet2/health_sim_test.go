@@ -6,8 +6,6 @@ package main
 
 import (
 	"net/netip"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -22,11 +20,10 @@ import (
 // testBootpdBlocked: a firewall in front of the DHCP server is warned of once, with the commands that open it, until it answers.
 func testBootpdBlocked(t *testing.T) {
 	sock := socketPath(t)
-	blocked := filepath.Dir(sock) + "/vmnetsim/bootpd-blocked"
-	require.NoError(t, os.MkdirAll(filepath.Dir(blocked), 0o700))
-	require.NoError(t, os.WriteFile(blocked, nil, 0o600))
+	c := simulated(t, sock)
 	p := launch(t, "socket_vmnet2", sock, "--vmnet-gateway=192.168.105.1")
 	p.ready(t)
+	c.Set(vmnetsim.Host, 2)
 	g := guest(t, p, 1)
 	discover(t, g)
 	const line = "a guest gets no address: nobody answers its DHCP requests"
@@ -37,7 +34,7 @@ func testBootpdBlocked(t *testing.T) {
 	const command = "sudo /usr/libexec/ApplicationFirewall/socketfilterfw --unblockapp /usr/libexec/bootpd"
 	assert.Contains(t, one.Fix, "    "+command)
 	p.says(t, command)
-	require.NoError(t, os.Remove(blocked))
+	c.Set(vmnetsim.Host, 1)
 	l, err := g.Configure()
 	require.NoError(t, err)
 	assert.True(t, netip.MustParsePrefix("192.168.105.0/24").Contains(l.Addr.Addr()))

@@ -6,7 +6,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -79,11 +78,7 @@ func openVmnet(ctx context.Context, cfg *compat.Config, o vmnet.Options) (vnet.N
 		return nil, err
 	}
 	warnForwards(cfg, network.Info(), o.Log)
-	host, err := startHost(cfg, o.API, network.Info(), o.Log)
-	if err != nil {
-		return nil, errors.Join(err, network.Close())
-	}
-	return &vmnetNetwork{Network: network, host: host}, nil
+	return network, nil
 }
 
 // warnForwards names the forwards that lead to no guest, which shows only when macOS has chosen the network. The others are
@@ -131,21 +126,6 @@ func vmnetOptions(cfg *compat.Config) vmnet.Options {
 		o.Patience, o.RetryAll = vmnet.LaunchdPatience, true
 	}
 	return o
-}
-
-// vmnetNetwork is a network and, on the simulator, its host.
-type vmnetNetwork struct {
-	*vmnet.Network
-	host func() // ends the host's side; nil where it is the kernel's
-}
-
-// Close closes the network.
-func (n *vmnetNetwork) Close() error {
-	err := n.Network.Close()
-	if n.host != nil {
-		n.host()
-	}
-	return err
 }
 
 // listInterfaces are the interfaces of this host that bridged mode takes.

@@ -8,6 +8,7 @@ import (
 	"syscall"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
+	"github.com/socket-vmnet2/socket_vmnet2/test/vmnetsim"
 )
 
 // scenes are all there are, in the order of the page.
@@ -79,8 +80,12 @@ func dhcpOff(s *stage) {
 func bootpd(s *stage) {
 	s.page.section("wrong")
 	s.start(optGateway)
-	blocked := "sim/bootpd-blocked"
-	s.run("mkdir -p sim && touch " + blocked)
+	sim, err := vmnetsim.Open(s.dir + "/sim")
+	if s.fault(err) {
+		return
+	}
+	defer func() { s.fault(sim.Close()) }()
+	sim.Set(vmnetsim.Host, 2)
 	alpha := s.guest("alpha", macAlpha)
 	alpha.do("ask")
 	s.sick(status.NoDHCPAnswer)
@@ -88,7 +93,7 @@ func bootpd(s *stage) {
 	s.names(out, "bootpd", "firewall", "socketfilterfw", "/usr/libexec/bootpd")
 	s.names(s.show(cmdLog), "bootpd")
 	s.page.section("right")
-	s.run("rm " + blocked)
+	sim.Set(vmnetsim.Host, 1)
 	alpha.do("lease")
 	s.healthy()
 	s.names(s.show(cmdStatus), "nothing to report")

@@ -7,7 +7,6 @@ package ffi_test
 import (
 	"context"
 	"fmt"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -249,29 +248,3 @@ func TestSharedInterfaces(t *testing.T) {
 
 // TestParamTypes has a dictionary with a value of each type.
 func TestParamTypes(t *testing.T) { madeUpParams(t, open(t, vmnetsim.Full).MadeUpParams()) }
-
-// TestHost exchanges frames with the simulated host.
-func TestHost(t *testing.T) {
-	s := open(t, vmnetsim.Full)
-	_, err := s.HostRead(netip.Addr{}, make([]byte, 1514), 0)
-	require.ErrorContains(t, err, "no network")
-	require.ErrorContains(t, s.HostWrite(netip.MustParseAddr("10.0.0.0"), make([]byte, 60)), "no network 10.0.0.0")
-
-	i := s.start(t)
-	require.NoError(t, i.Notify(true))
-	buf := make([]byte, 1514)
-	subnet := s.owner(t).Subnet.Addr()
-	for n, addr := range []netip.Addr{{}, subnet} {
-		got, err := s.HostRead(addr, buf, 0)
-		require.NoError(t, err)
-		require.Zero(t, got, "nothing came")
-		send(t, i, numbered(uint64(n), 60+n))
-		got, err = s.HostRead(addr, buf, patience)
-		require.NoError(t, err)
-		assert.Equal(t, numbered(uint64(n), 60+n), buf[:got])
-
-		require.NoError(t, s.HostWrite(addr, numbered(9, 100)))
-		require.True(t, waitFor(t, i))
-		assert.Equal(t, [][]byte{numbered(9, 100)}, receive(t, i))
-	}
-}
