@@ -5,9 +5,7 @@ package main
 import (
 	"context"
 	"fmt"
-	"maps"
 	"os/exec"
-	"slices"
 	"strings"
 )
 
@@ -62,12 +60,3 @@ func packages(ctx context.Context, goTool string) ([]string, error) {
 	}
 	return wanted, nil
 }
-
-// leftOpen are the tests that do not run as the Mac's program yet, and why. Nothing about macOS forbids them: the list is to be emptied.
-var leftOpen = map[string]string{
-	"TestOnSimulator":        "a second run of the daemon's tests, on the simulator: once in four one of them misses a frame; not explained",
-	"TestOnSimulatorLocally": "the same",
-}
-
-// leftOut is the -skip of go test for leftOpen.
-func leftOut() string { return "^(" + strings.Join(slices.Sorted(maps.Keys(leftOpen)), "|") + ")$" }
