@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// kqueue on epoll. A descriptor is registered with one epoll for both filters, edge-triggered where EV_CLEAR was asked for, which
-// is all that Go uses; EVFILT_USER is an eventfd.
+// kqueue on epoll, as far as Go's runtime uses it; the rest is refused. A descriptor is registered with one epoll for both
+// filters, edge-triggered where EV_CLEAR was asked for; EVFILT_USER is an eventfd.
 #include "darwin.h"
 #include <poll.h>
 #include <pthread.h>
@@ -10,8 +10,8 @@
 #include <sys/ioctl.h>
 #include <time.h>
 
-enum { ADD = 1, DELETE = 2, ENABLE = 4, DISABLE = 8, ONESHOT = 0x10, CLEAR = 0x20, RECEIPT = 0x40, EV_ERR = 0x4000, EV_END = 0x8000 };
-enum { F_READ = -1, F_WRITE = -2, F_TIMER = -7, F_USER = -10 };
+enum { ADD = 1, DELETE = 2, CLEAR = 0x20, RECEIPT = 0x40, EV_ERR = 0x4000, EV_END = 0x8000 };
+enum { F_READ = -1, F_WRITE = -2, F_USER = -10 };
 enum { NOTE_TRIGGER = 0x1000000 };
 enum { MAX_FD = 1 << 16, MAX_EVENTS = 128 };
 
@@ -22,7 +22,10 @@ struct knote {
 	int fd;             // for epoll
 	uint64_t ident;
 	bool user, active;
-	struct { bool on, clear; void *udata; } read, write; // a user event's is in read
+	struct half {
+		bool on, clear;
+		void *udata;
+	} read, write; // a user event's is in read
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -110,6 +113,8 @@ static int update(struct knote *k, int op)
 	return epoll_ctl(k->kq, op, k->fd, &e) == 0 ? 0 : errno;
 }
 
+static void ask(struct half *h, const struct d_kevent *c) { *h = (struct half){true, c->flags & CLEAR, c->udata}; }
+
 static int change_user(int kq, const struct d_kevent *c)
 {
 	struct knote *k = find_user(kq, c->ident);
@@ -126,7 +131,7 @@ static int change_user(int kq, const struct d_kevent *c)
 	if (k == NULL)
 		return ENOENT;
 	if (c->flags & ADD)
-		k->read.clear = c->flags & CLEAR, k->read.udata = c->udata, k->read.on = true;
+		ask(&k->read, c);
 	if (c->fflags & NOTE_TRIGGER) {
 		uint64_t one = 1;
 		if (write(k->fd, &one, sizeof one) < 0)
@@ -135,12 +140,21 @@ static int change_user(int kq, const struct d_kevent *c)
 	return 0;
 }
 
+static bool known(const struct d_kevent *c)
+{
+	bool user = c->filter == F_USER;
+	return (user || c->filter == F_READ || c->filter == F_WRITE) && (c->flags & ~(ADD | DELETE | CLEAR | RECEIPT)) == 0 &&
+		(c->fflags & ~(user ? NOTE_TRIGGER : 0)) == 0 && !(user && c->flags & DELETE);
+}
+
 static int change(int kq, const struct d_kevent *c)
 {
+	if (!known(c)) {
+		TRACE("kevent: filter %d with flags %#x and fflags %#x is not known", c->filter, c->flags, c->fflags);
+		return EINVAL;
+	}
 	if (c->filter == F_USER)
 		return change_user(kq, c);
-	if (c->filter != F_READ && c->filter != F_WRITE)
-		return ENOTSUP;
 	if (c->ident >= MAX_FD)
 		return EBADF;
 	int fd = (int)c->ident;
@@ -151,14 +165,12 @@ static int change(int kq, const struct d_kevent *c)
 			return ENOENT;
 		k = add(kq, fd, c->ident);
 	}
-	__typeof__(&k->read) half = c->filter == F_READ ? &k->read : (void *)&k->write;
+	struct half *half = c->filter == F_READ ? &k->read : &k->write;
 	if (c->flags & ADD)
-		half->on = true, half->clear = c->flags & CLEAR, half->udata = c->udata;
-	if (c->flags & (DELETE | DISABLE))
+		ask(half, c);
+	if (c->flags & DELETE)
 		half->on = false;
-	if (c->flags & ENABLE)
-		half->on = true;
-	if (!k->read.on && !k->write.on && c->flags & DELETE) {
+	if (!k->read.on && !k->write.on) {
 		epoll_ctl(kq, EPOLL_CTL_DEL, fd, NULL);
 		drop(k);
 		return 0;
@@ -212,12 +224,16 @@ long s_kevent(int kq, const struct d_kevent *changes, int nchanges, struct d_kev
 	pthread_mutex_unlock(&lock);
 	if (nout == 0 || n > 0)
 		return n;
+	if (nout == 1) {
+		TRACE("kevent: room for %d event only, and one of epoll can be two", nout);
+		return fail(D_EINVAL);
+	}
 	struct epoll_event events[MAX_EVENTS];
-	int most = nout / 2 < MAX_EVENTS ? nout / 2 : MAX_EVENTS; // one of them can be two of ours
+	int most = nout / 2 < MAX_EVENTS ? nout / 2 : MAX_EVENTS;
 	struct timespec ts;
 	if (timeout != NULL)
 		ts = (struct timespec){timeout->sec, timeout->nsec};
-	int got = epoll_pwait2(kq, events, most > 0 ? most : 1, timeout != NULL ? &ts : NULL, NULL);
+	int got = epoll_pwait2(kq, events, most, timeout != NULL ? &ts : NULL, NULL);
 	if (got < 0)
 		return ret(-1);
 	pthread_mutex_lock(&lock);

@@ -106,7 +106,7 @@ static long process(int32_t pid, void *out, size_t *size)
 	char *name = strchr(line, '('), *end = strrchr(line, ')');
 	unsigned long long ticks;
 	if (!name || !end || sscanf(end + 1, " %*c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %llu", &ticks) != 1)
-		return *size = 0, 0;
+		return sysctl_answer(line, 0, out, size);
 	struct timespec now, up;
 	clock_gettime(CLOCK_REALTIME, &now);
 	clock_gettime(CLOCK_BOOTTIME, &up);

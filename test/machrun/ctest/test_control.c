@@ -3,6 +3,7 @@
 #include "harness.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <time.h>
 
 typedef long any(long, long, long, long, long, long);
@@ -35,6 +36,27 @@ CASE(slow_calls)
 	uint64_t before = s_mach_absolute_time();
 	((any *)shim("read"))(-1, 0, 0, 0, 0, 0);
 	CHECK(s_mach_absolute_time() - before >= 50000000);
+}
+
+static _Atomic uint64_t signalled_at;
+static void signalled(int unused) { (void)unused, signalled_at = s_mach_absolute_time(); }
+static void *signals(void *to)
+{
+	usleep(10000);
+	pthread_kill(*(pthread_t *)to, SIGUSR1);
+	return NULL;
+}
+
+CASE(a_stopped_thread_takes_no_signals)
+{
+	SET(STOP_read, 100);
+	signal(SIGUSR1, signalled);
+	pthread_t t, self = pthread_self();
+	CHECK(pthread_create(&t, NULL, signals, &self) == 0);
+	uint64_t before = s_mach_absolute_time();
+	((any *)shim("read"))(-1, 0, 0, 0, 0, 0);
+	pthread_join(t, NULL);
+	CHECK(signalled_at - before >= 100000000);
 }
 
 static void *forks(void *unused)

@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 // Numbers of macOS.
 enum { RDWR = 2, NONBLOCK = 4, EXLOCK = 0x20, CREAT = 0x200, EXCL = 0x800, DIRECTORY = 0x100000, CLOEXEC = 0x1000000 };
@@ -169,4 +170,28 @@ CASE(kernel_values)
 	EQUAL(0, s_sysctl(mib, 2, &v, &n, NULL, 0));
 	EQUAL(128, v);
 	FAILS(D_ENOENT, s_sysctl((int32_t[]){1, 99}, 2, &v, &n, NULL, 0));
+}
+
+CASE(a_process_by_its_number)
+{
+	unsigned char p[648];
+	size_t n = sizeof p;
+	int32_t pid = 0, ours = getpid();
+	EQUAL(0, s_sysctl((int32_t[]){1, 14, 1, ours}, 4, p, &n, NULL, 0));
+	EQUAL(sizeof p, n);
+	memcpy(&pid, p + 40, sizeof pid);
+	EQUAL(ours, pid);
+	EQUAL(0, s_sysctl((int32_t[]){1, 14, 1, INT32_MAX}, 4, p, &n, NULL, 0)); // there is none
+	EQUAL(0, n);
+	EQUAL(0, s_sysctl((int32_t[]){1, 14, 1, INT32_MAX}, 4, NULL, NULL, NULL, 0));
+}
+
+CASE(the_effective_user)
+{
+	if (getuid() != 0)
+		return;
+	EQUAL(0, s_seteuid(65534));
+	EQUAL(65534, s_geteuid());
+	EQUAL(0, s_getuid());
+	EQUAL(0, s_seteuid(0));
 }
