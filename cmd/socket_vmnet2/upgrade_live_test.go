@@ -395,7 +395,9 @@ func TestStopDuringAnUpgrade(t *testing.T) {
 		<-done
 		assert.Less(t, took, stopTime+2*time.Second)
 		if code != 0 {
-			assert.NotContains(t, p.stderr.String(), "Received signal", "it was caught and ended the daemon all the same")
+			if runtime.GOOS == "linux" { // elsewhere it cannot be made deadly, and what it closes is missing in the new program
+				assert.NotContains(t, p.stderr.String(), "Received signal", "it was caught and ended the daemon all the same")
+			}
 			p.says(t, "upgrading", "it came at another time")
 			deadly++
 			continue
