@@ -78,9 +78,9 @@ var imports = map[string][]string{
 	"internal/inherit":        {"internal/darwinapi"},
 	"internal/rundir":         {"internal/compat", "internal/handoff"},
 
-	"internal/fakeguest":         {"internal/frame", "internal/vnet"},
-	"internal/selftest":          {"internal/fakeguest", "internal/frame", "internal/vnet"},
-	"internal/vnettest":          {"internal/fakeguest", "internal/frame", "internal/passing/client", "internal/passing/proto", "internal/vnet"},
+	"internal/fakeguest": {"internal/frame", "internal/vnet"},
+	"internal/selftest":  {"internal/fakeguest", "internal/frame", "internal/vnet"},
+	"internal/vnettest":  {"internal/fakeguest", "internal/frame", "internal/passing/client", "internal/passing/proto", "internal/vnet"},
 
 	"internal/freenet": {},
 	"internal/shell":   {},
