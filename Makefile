@@ -14,7 +14,6 @@
 #   make fuzz    every fuzz target for a while
 #   make bench   speed and memory against a floor and against the old design, in one run
 #   make report  the pages and plots of docs/performance, from the raw rounds that are there
-#   make diagnose    docs/diagnosing.md: five failures, and what the commands print of them
 #   make reconnect   what guests notice of restarts and upgrades, in 12 minutes
 
 PREFIX  ?= /opt/socket_vmnet
@@ -61,7 +60,7 @@ demo:
 # Tests that need no virtual machine. Some build the programs themselves, which the cache of go test does not see. The tag
 # adds the tests on the vmnet simulator and takes none away; what is installed is built without it. The simulator needs a C
 # compiler, and so does -race; nothing that is installed does.
-UNIT = $(shell $(GO) list ./... | grep -v -e '/test/e2e' -e '/test/reconnect' -e '/test/diagnose')
+UNIT = $(shell $(GO) list ./... | grep -v -e '/test/e2e' -e '/test/reconnect')
 TAGS = -tags vmnetsim
 # A test that fails by chance gets a second try, and is told of: the script says when not. RERUN=0: no second try.
 GOTEST = GO='$(GO)' '$(CURDIR)/test/gotest.sh'
@@ -115,20 +114,13 @@ test.mac: test.setup
 # The tests build the daemon themselves, which go test's cache does not see.
 test.e2e: build
 	test/e2e/setup.sh all
-	$(GOTEST) './test/e2e/... ./test/reconnect/... ./test/diagnose' -count=1 -timeout 20m -p 1
+	$(GOTEST) './test/e2e/... ./test/reconnect/...' -count=1 -timeout 20m -p 1
 
 # What guests notice of restarts and upgrades, at length: about 12 minutes. Writes the table and the figures as JSON.
 .PHONY: reconnect
 reconnect: build
 	test/e2e/setup.sh all
 	$(GO) test -v -count=1 -timeout 40m ./test/reconnect -args -long -out '$(CURDIR)/docs/reliability'
-
-# Failures in running daemons, and what the commands print of them: docs/diagnosing.md, written again. Half a minute, and the
-# virtual machines' time.
-.PHONY: diagnose
-diagnose:
-	test/e2e/setup.sh all
-	$(GO) run ./test/diagnose
 
 # The loader that runs programs for macOS on Linux, as build/machrun/machrun: test/machrun/README.md. It needs gcc.
 .PHONY: machrun

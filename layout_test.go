@@ -115,7 +115,6 @@ var imports = map[string][]string{
 		"internal/frame", "internal/vmnet/api", "internal/vmnet/ffi", "internal/vmnet/pkt", "internal/vnet",
 	},
 	"test/cbuild":            {},
-	"test/diagnose":          {"internal/fakeguest", "internal/freenet", "internal/status", "test/e2e/lab", "test/vmnetsim"},
 	"test/e2e":               {},
 	"test/e2e/demo":          {"test/e2e/lab"},
 	"test/e2e/guest":         {"test/e2e/sequence"},
@@ -156,7 +155,7 @@ var direct = map[string]use{
 	"golang.org/x/sys": {"BSD-3-Clause", []string{
 		"internal/doctor", "internal/install", "internal/link", "internal/mmsg", "internal/peercred", "internal/unixgram", "internal/compat", "internal/handoff", "internal/upgrade", "internal/inherit", "internal/rundir", "internal/state", "internal/vmnet/pkt", "internal/vmnet/ffi", "internal/darwinapi",
 		"cmd/socket_vmnet2", "cmd/socket_vmnet_client", "cmd/vmnet-helper", "internal/passing", "internal/passing/proto", "internal/passing/client", "internal/usernet",
-		"test/bench/vmnetcalls", "test/diagnose", "test/e2e/guest", "test/e2e/lab", "test/perf/fakevm", "test/soak", "test/vzguest",
+		"test/bench/vmnetcalls", "test/e2e/guest", "test/e2e/lab", "test/perf/fakevm", "test/soak", "test/vzguest",
 	}, []string{"*"}},
 	"gvisor.dev/gvisor":                      {"Apache-2.0", []string{"internal/usernet"}, []string{"internal/fakeguest"}},
 	"github.com/containers/gvisor-tap-vsock": {"Apache-2.0", []string{"internal/usernet"}, nil},
@@ -212,7 +211,6 @@ var skips = map[string]string{
 	"test/cbuild/cbuild.go: Must":                                       "gcc, for the vmnet simulator and the loader",
 	"test/e2e/capture_test.go: tshark":                                  "tshark, which test/e2e/setup.sh gets",
 	"test/e2e/fakevm/fakevm_test.go: measure":                           "root, /dev/net/tun, ip, iperf3 and gvproxy, which test/e2e/setup.sh gets",
-	"test/diagnose/diagnose_test.go: TestScenes":                        "QEMU, a guest kernel, tshark and curl, which test/e2e/setup.sh gets, for the last scene",
 	"test/e2e/labtest/labtest.go: NewLab":                               "QEMU, a guest kernel and iPXE, which test/e2e/setup.sh gets",
 }
 

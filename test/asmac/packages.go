@@ -19,7 +19,6 @@ var excluded = map[string]string{
 	"/internal/release":     "makes the archives of every system",
 	"/test/bench":           "measures this machine with C programs",
 	"/test/bench/rig":       "measures this machine with C programs",
-	"/test/diagnose":        "has virtual machines",
 	"/test/docs":            "follows the pages on a Linux machine",
 	"/test/e2e":             "has virtual machines",
 	"/test/e2e/fakevm":      "has tun devices",
