@@ -3,6 +3,7 @@
 package docs
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -40,7 +41,7 @@ type helpLine struct{ short, name, arg, text string }
 // help are the options that a program prints.
 func help(t *testing.T, program string) (all []helpLine) {
 	t.Helper()
-	out, err := box.run(box.dir, box.installed("bin/"+program), "--help")
+	out, err := run(t, program, "--help")
 	require.NoError(t, err)
 	inOption := false
 	for line := range strings.SplitSeq(out, "\n") {
@@ -103,6 +104,9 @@ func tables(t *testing.T) string {
 	assert.Len(t, old, seen, "socket_vmnet2 has all options of socket_vmnet")
 	return b.String()
 }
+
+// update has the tables of the pages written again.
+var update = flag.Bool("update", false, "write what is made from the programs into the pages")
 
 // marks are around what a test writes into a page.
 const begin, end = "<!-- options: made by go test ./test/docs -args -update -->\n\n", "\n<!-- options: end -->"

@@ -5,11 +5,14 @@ package docs
 import (
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -27,13 +30,18 @@ var statusBlock = regexp.MustCompile("(?s)(```console\n)(.*?)(```)")
 // TestStatusPage runs the commands of docs/status.md on a daemon with two guests. What they print is what the page shows, apart
 // from numbers and who runs the test; -update writes it there.
 func TestStatusPage(t *testing.T) {
-	dir, err := box.fresh()
-	require.NoError(t, err)
-	socket := filepath.Join(dir, "s")
-	p, err := box.start(dir, box.installed("bin/socket_vmnet2"), "--backend=usernet", "--vmnet-gateway=192.168.105.1", "--socket-mode=0777", "--max-clients=64", socket)
-	require.NoError(t, err)
-	defer func() { assert.NoError(t, p.stop()) }()
-	require.NoError(t, p.untilServes(socket))
+	socket := filepath.Join(t.TempDir(), "s")
+	daemon := exec.CommandContext(t.Context(), filepath.Join(programs, "socket_vmnet2"), "--backend=usernet", "--vmnet-gateway=192.168.105.1",
+		"--socket-mode=0777", "--max-clients=64", socket)
+	require.NoError(t, daemon.Start())
+	defer func() {
+		assert.NoError(t, daemon.Process.Signal(syscall.SIGTERM))
+		assert.NoError(t, daemon.Wait())
+	}()
+	require.Eventually(t, func() bool {
+		c, err := net.Dial("unix", socket)
+		return err == nil && c.Close() == nil
+	}, 30*time.Second, 10*time.Millisecond)
 	for i, name := range []string{"web", "db"} {
 		g := vnettest.Dial(t, socket, fakeguest.Options{Name: name, MAC: net.HardwareAddr{0x52, 0x54, 0, 0, 0, byte(i + 1)}})
 		l, err := g.Configure()
@@ -58,11 +66,10 @@ func TestStatusPage(t *testing.T) {
 			if !slices.ContainsFunc(words, func(w string) bool { return strings.HasPrefix(w, "/") }) {
 				words = append(words, socket) // a page's reader has one daemon, this machine may have others
 			}
-			words[0] = box.installed("bin/" + words[0])
-			printed, err := box.run(box.dir, words...)
+			printed, err := run(t, words...)
 			require.NoError(t, err, command)
 			ran++
-			out += line + strings.NewReplacer(socket, statusSocket, box.installed(""), "/opt/socket_vmnet").Replace(printed)
+			out += line + strings.NewReplacer(socket, statusSocket, programs, "/opt/socket_vmnet/bin").Replace(printed)
 		}
 		return parts[1] + out + parts[3]
 	})
