@@ -71,9 +71,8 @@ func (t tree) build(tb testing.TB) string {
 	return root
 }
 
-// snapshot is all that there is to see of a tree, directories' times apart where others than migrate have worked. With change
-// times nothing can have been written without being seen.
-func snapshot(tb testing.TB, root string, changeTimes bool) map[string]string {
+// snapshot is all that there is to see of a tree. With change times nothing can have been written without being seen.
+func snapshot(tb testing.TB, root string) map[string]string {
 	tb.Helper()
 	all := map[string]string{}
 	require.NoError(tb, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
@@ -85,10 +84,7 @@ func snapshot(tb testing.TB, root string, changeTimes bool) map[string]string {
 			return err
 		}
 		st := fi.Sys().(*syscall.Stat_t)
-		text := fmt.Sprintf("%v %d:%d", fi.Mode(), st.Uid, st.Gid)
-		if changeTimes {
-			text += fmt.Sprintf(" %v changed %v", fi.ModTime().UnixNano(), changeTime(st))
-		}
+		text := fmt.Sprintf("%v %d:%d %v changed %v", fi.Mode(), st.Uid, st.Gid, fi.ModTime().UnixNano(), changeTime(st))
 		switch {
 		case fi.Mode().IsRegular():
 			b, err := os.ReadFile(path)
