@@ -8,7 +8,7 @@
 #   sudo make install.compat           in the place of socket_vmnet, which is kept; sudo make rollback brings it back
 #
 #   make demo    three real QEMU guests on the daemon: leases, ping, names, HTTP (on Debian as root it installs what it needs)
-#   make quick   in two minutes: vet and build for both systems, the core's tests, the pages' links
+#   make quick   vet and build for both systems, the core's tests, the pages' links
 #   make test    every test; what CI runs
 #   make soak    every kind of client, good and hostile, for minutes to hours, through restarts and upgrades
 #   make mac     on a Mac: all that only a Mac can tell, and an archive of what it told
