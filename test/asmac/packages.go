@@ -19,7 +19,7 @@ var excluded = map[string]string{
 	"/internal/release":     "makes the archives of every system",
 	"/test/bench":           "measures this machine with C programs",
 	"/test/bench/rig":       "measures this machine with C programs",
-	"/test/docs":            "follows the pages on a Linux machine",
+	"/test/docs":            "reads pages, and asks the programs for their usage",
 	"/test/e2e":             "has virtual machines",
 	"/test/e2e/fakevm":      "has tun devices",
 	"/test/e2e/lab":         "has virtual machines",
