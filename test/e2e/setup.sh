@@ -6,11 +6,11 @@
 #   setup.sh tools   what `make check` and the tests without virtual machines need: linters, shells, the checkers of what is installed
 #   setup.sh guest   what `make demo` needs: QEMU, a guest kernel with its virtio modules, busybox
 #   setup.sh perf    what the fake VMs of test/perf need: a C compiler, ip, iperf3, gvproxy
-#   setup.sh all     all that and what else the tests need: an iPXE image, QEMU 9.2 or newer
+#   setup.sh all     all that and what else the tests need: an iPXE image, QEMU 9.2 or newer, User Mode Linux and DHCP clients
 #
 # As root on Debian the missing packages are installed with apt. As an ordinary user nothing is installed: packages that are
-# missing are named and the exit code is 1. The guest kernel, gvproxy, and QEMU 9.2 or newer where the distribution's own is older,
-# are downloaded and unpacked into the cache directory, never installed; that needs no root.
+# missing are named and the exit code is 1. The guest kernel, gvproxy, User Mode Linux with its DHCP clients, and QEMU 9.2 or newer
+# where the distribution's own is older, are downloaded and unpacked into the cache directory, never installed; that needs no root.
 #
 # Environment:
 #   E2E_CACHE      cache directory (default ${XDG_CACHE_HOME:-$HOME/.cache}/socket_vmnet2/e2e)
@@ -26,7 +26,7 @@ export LC_ALL=C # the output of apt is read below
 # Loaded in this order; what the kernel has built in is left out.
 modules="virtio_ring virtio virtio_pci_modern_dev virtio_pci_legacy_dev virtio_pci failover net_failover virtio_net"
 # The number after the name changes whenever the contents do, so that an old cache is not taken for a current one.
-guest_dir=guest-1 qemu_dir=qemu-1 gvproxy_dir=gvproxy-1
+guest_dir=guest-1 qemu_dir=qemu-1 uml_dir=uml-1 gvproxy_dir=gvproxy-1
 
 say() { echo "set-up: $*" >&2; }
 die() { echo "set-up: FAILED: $*" >&2; exit 1; }
@@ -292,6 +292,25 @@ write_qemu_wrapper() {
 	chmod 0755 "$1"
 }
 
+# User Mode Linux and the DHCP clients that run in it beside busybox': none is installed, as a DHCP client of the host's may begin
+# to serve the host's own interfaces.
+uml() {
+	done_or_start "$uml_dir" && return
+	[ "$os_id" = debian ] || die "the guests of User Mode Linux and their DHCP clients come from Debian's packages"
+	local packages="user-mode-linux isc-dhcp-client dhcpcd-base" f
+	say "downloading $packages ($os_codename, about 43 MB)"
+	private_apt "$os_codename" "$work/apt-uml"
+	# shellcheck disable=SC2086
+	(cd "$work/apt-uml/deb" && try apt-get -c "$apt_conf" -qq download $packages >&2) || die "download $packages"
+	for f in "$work"/apt-uml/deb/*.deb; do
+		dpkg-deb -x "$f" "$stage"
+		dpkg-deb -f "$f" Package Version | awk '/^Package/ {p = $2} /^Version/ {print p "=" $2}' >>"$work/uml.versions"
+	done
+	rm -rf "${stage:?}"/usr/{share,lib/uml} # pages, and modules that nothing here loads
+	cp "$work/uml.versions" "$stage/versions"
+	finish "$uml_dir"
+}
+
 # gvproxy is in no Debian before 13, and its package has nothing but the program that is of use here.
 gvproxy() {
 	# It ends where there is none, as on a machine that debootstrap has just made.
@@ -324,6 +343,6 @@ trap 'exit 1' INT TERM HUP
 install_missing
 [ "$what" != tools ] || exit 0
 [ "$what" = perf ] || guest_files
-[ "$what" = all ] && new_qemu
+[ "$what" = all ] && new_qemu && uml
 [ "$what" = guest ] || gvproxy
 say "ready ($cache)"

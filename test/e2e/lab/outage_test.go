@@ -61,7 +61,7 @@ func TestOtherUser(t *testing.T) {
 		kernel, err := l.letIn(u, l.Path("vm"))
 		require.NoError(t, err)
 		script := fmt.Sprintf("id -u; id -G; cat %s && echo && echo x >%s && ls %s", kernel, l.Path("vm/file"), l.Dir)
-		p, err := l.startProcessAs(u, "user", []string{"sh", "-c", script}, nil)
+		p, err := l.start(command{name: "user", argv: []string{"sh", "-c", script}, user: u})
 		require.NoError(t, err)
 		<-p.Done()
 		assert.Contains(t, p.Output().String(), fmt.Sprintf("%d\n%d\nkernel\n", u.UID, u.GID))

@@ -31,23 +31,35 @@ func (l *Lab) Start(name string, argv ...string) (*Process, error) {
 	return l.startProcess(name, argv, nil)
 }
 
-// startProcess starts argv with env added to the environment. Standard output and standard error both go to one Output.
+// startProcess starts argv with env added to the environment.
 func (l *Lab) startProcess(name string, argv, env []string) (*Process, error) {
-	return l.startProcessAs(nil, name, argv, env)
+	return l.start(command{name: name, argv: argv, env: env})
 }
 
-// startProcessAs is startProcess under another account; nil is the caller's own.
-func (l *Lab) startProcessAs(u *User, name string, argv, env []string) (*Process, error) {
-	p := &Process{Name: name, cmd: exec.Command(argv[0], argv[1:]...), out: newOutput(), done: make(chan struct{})}
+// A command is what to start: env is added to the environment, user is another account than the caller's, stdin stays the caller's.
+type command struct {
+	name      string
+	argv, env []string
+	user      *User
+	stdin     *os.File
+}
+
+// start starts c. Standard output and standard error both go to one Output.
+func (l *Lab) start(c command) (*Process, error) {
+	name := c.name
+	p := &Process{Name: name, cmd: exec.Command(c.argv[0], c.argv[1:]...), out: newOutput(), done: make(chan struct{})}
 	r, w, err := os.Pipe()
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
-	p.cmd.Env = append(append(os.Environ(), l.stateEnv()...), env...)
+	p.cmd.Env = append(append(os.Environ(), l.stateEnv()...), c.env...)
+	if c.stdin != nil {
+		p.cmd.Stdin = c.stdin
+	}
 	p.cmd.Stdout, p.cmd.Stderr = w, w
 	p.cmd.SysProcAttr = ownGroup()
-	if u != nil {
-		u.apply(p.cmd.SysProcAttr)
+	if c.user != nil {
+		c.user.apply(p.cmd.SysProcAttr)
 	}
 	err = p.cmd.Start()
 	w.Close()

@@ -19,6 +19,7 @@ import (
 const (
 	guestDir = "guest-1"
 	qemuDir  = "qemu-1"
+	umlDir   = "uml-1"
 )
 
 // distroIPXE is where Debian's package ipxe puts the image that QEMU boots as a kernel.
@@ -39,6 +40,9 @@ type Tools struct {
 	Busybox string
 	// IPXE is an iPXE image that boots as a kernel. Empty unless all was set up.
 	IPXE string
+	// UML is the directory of User Mode Linux and of the DHCP clients that run in it, as their packages have them. Empty unless all
+	// was set up.
+	UML string
 	// Helper is the guests' helper program, which BuildHelper makes. FindTools leaves it empty.
 	Helper string
 }
@@ -90,7 +94,10 @@ func FindTools(all bool) (Tools, error) {
 	if _, err := os.Stat(distroIPXE); err != nil {
 		return Tools{}, fmt.Errorf("%w: %w", ErrMissing, err)
 	}
-	t.IPXE = distroIPXE
+	t.IPXE, t.UML = distroIPXE, filepath.Join(cache, umlDir)
+	if _, err := os.Stat(filepath.Join(t.UML, umlProgram)); err != nil {
+		return Tools{}, fmt.Errorf("%w: %w", ErrMissing, err)
+	}
 	return t, nil
 }
 
