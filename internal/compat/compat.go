@@ -10,11 +10,30 @@ package compat
 
 import (
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 )
 
-// Version is what --version prints. The Makefile sets it with -ldflags "-X ...compat.Version=v1.2.3".
-var Version = "v0.0.0-dev"
+// noVersion is the version of a program that was built in a source tree without the Makefile.
+const noVersion = "v0.0.0-dev"
+
+// Version is what --version prints. The Makefile sets it with -ldflags "-X ...compat.Version=v1.2.3"; a program of go install
+// ...@v1.2.3 has it from the module.
+var Version = noVersion
+
+func init() {
+	if info, ok := debug.ReadBuildInfo(); ok && Version == noVersion {
+		Version = versionOf(info)
+	}
+}
+
+// versionOf tells the version of a module that came with a checksum, which a source tree has not.
+func versionOf(info *debug.BuildInfo) string {
+	if info.Main.Sum == "" {
+		return noVersion
+	}
+	return info.Main.Version
+}
 
 // A Personality is one of the two programs this binary can be.
 type Personality int

@@ -5,6 +5,7 @@ package compat
 import (
 	"bytes"
 	"net/netip"
+	"runtime/debug"
 	"strings"
 	"testing"
 
@@ -163,4 +164,10 @@ func TestGetoptEnds(t *testing.T) {
 			require.True(t, strings.HasPrefix(r.stderr, c.stderr), r.stderr)
 		})
 	}
+}
+
+// TestVersionOf: a module that go install fetched has a checksum; a source tree has a version of git's at most.
+func TestVersionOf(t *testing.T) {
+	assert.Equal(t, "v1.2.3", versionOf(&debug.BuildInfo{Main: debug.Module{Version: "v1.2.3", Sum: "h1:x"}}))
+	assert.Equal(t, "v0.0.0-dev", versionOf(&debug.BuildInfo{Main: debug.Module{Version: "v0.0.0-20260102030405-abcdef+dirty"}}))
 }

@@ -9,6 +9,7 @@ package main
 import (
 	"cmp"
 	"crypto/sha256"
+	"encoding/json"
 	"fmt"
 	"io/fs"
 	"os"
@@ -35,7 +36,7 @@ func TestArtifacts(t *testing.T) {
 		"GOFLAGS=-tags=vmnetsim", "GOAMD64=v3", "GOOS=plan9", "GOARCH=386", "CGO_ENABLED=1", "TZ=Asia/Tokyo", "LC_ALL=C")
 
 	names := []string{
-		"SHA256SUMS", "build-env.txt", "socket_vmnet-1.2.3-test-arm64.tar.gz", "socket_vmnet-1.2.3-test-linux-arm64.tar.gz",
+		"SHA256SUMS", "build-env.txt", "sbom.cdx.json", "socket_vmnet-1.2.3-test-arm64.tar.gz", "socket_vmnet-1.2.3-test-linux-arm64.tar.gz",
 		"socket_vmnet-1.2.3-test-linux-x86_64.tar.gz", "socket_vmnet-1.2.3-test-x86_64.tar.gz",
 	}
 	assert.ElementsMatch(t, names, keys(first))
@@ -50,11 +51,34 @@ func TestArtifacts(t *testing.T) {
 	}
 	assert.Equal(t, sums, string(first["SHA256SUMS"]))
 	assert.Contains(t, string(first["build-env.txt"]), "\nVERSION: v1.2.3-test\nSOURCE_DATE_EPOCH: 1700000000\n")
+	checkBillOfMaterials(t, first["sbom.cdx.json"])
 	for _, on := range targets {
 		t.Run(on.name, func(t *testing.T) {
 			checkArchive(t, first["socket_vmnet-1.2.3-test-"+on.name+".tar.gz"], on, time.Unix(epoch, 0))
 		})
 	}
+}
+
+// checkBillOfMaterials: purego is in the programs for macOS alone, gVisor in all, testify in none.
+func checkBillOfMaterials(t *testing.T, text []byte) {
+	t.Helper()
+	var bom struct {
+		BOMFormat  string
+		Metadata   struct{ Component struct{ Version string } }
+		Components []struct{ Name, Version, PURL string }
+	}
+	require.NoError(t, json.Unmarshal(text, &bom))
+	assert.Equal(t, "CycloneDX", bom.BOMFormat)
+	assert.Equal(t, "v1.2.3-test", bom.Metadata.Component.Version)
+	versions := map[string]string{}
+	for _, c := range bom.Components {
+		assert.Equal(t, "pkg:golang/"+c.Name+"@"+c.Version, c.PURL)
+		versions[c.Name] = c.Version
+	}
+	assert.Equal(t, strings.TrimPrefix(runtime.Version(), "go"), versions["std"])
+	assert.Regexp(t, `^v0\.\d+\.\d+$`, versions["github.com/ebitengine/purego"])
+	assert.Contains(t, versions, "gvisor.dev/gvisor")
+	assert.NotContains(t, versions, "github.com/stretchr/testify")
 }
 
 // copySources copies what the artifacts are made of, with the given mode.

@@ -7,6 +7,7 @@
 //	OUT/socket_vmnet-VERSION-linux-arm64.tar.gz
 //	OUT/socket_vmnet-VERSION-linux-x86_64.tar.gz
 //	OUT/build-env.txt   what is needed to make the same bytes again
+//	OUT/sbom.cdx.json   the modules in the programs, as CycloneDX
 //	OUT/SHA256SUMS      of all of them
 //
 // The names for macOS and the paths in the archives are those of socket_vmnet, because other projects download them. The
@@ -104,8 +105,15 @@ func (r *release) run(ctx context.Context, stdout io.Writer) error {
 	if err := makeEmpty(r.out); err != nil {
 		return err
 	}
-	files, err := r.archives(ctx)
+	modules, err := r.modules(ctx)
 	if err != nil {
+		return err
+	}
+	files, err := r.archives(ctx, modules)
+	if err != nil {
+		return err
+	}
+	if files["sbom.cdx.json"], err = r.billOfMaterials(modules); err != nil {
 		return err
 	}
 	if files["build-env.txt"], err = r.environment(ctx); err != nil {
@@ -120,8 +128,8 @@ func (r *release) run(ctx context.Context, stdout io.Writer) error {
 }
 
 // archives makes as many archives at a time as there are processors: much of making one keeps only one busy.
-func (r *release) archives(ctx context.Context) (map[string][]byte, error) {
-	licences, err := r.licences(ctx)
+func (r *release) archives(ctx context.Context, modules []module) (map[string][]byte, error) {
+	licences, err := licences(modules)
 	if err != nil {
 		return nil, err
 	}
