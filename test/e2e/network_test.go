@@ -33,6 +33,12 @@ type network struct {
 // TestNetwork shows what two virtual machines get from one daemon: the demo's steps and what they must not get.
 func TestNetwork(t *testing.T) {
 	n := newNetwork(t, daemonOld, "--vmnet-dhcp-end="+alias, "--vmnet-mask=255.255.255.0")
+	n.guests = boot(
+		t, n.lab,
+		lab.GuestOptions{Name: "stream", MAC: "52:54:00:e2:e0:01", Netdev: lab.StreamNetdev(n.daemon.Socket, 0), QEMU: tools.NewQEMU},
+		lab.GuestOptions{Name: "fd3", MAC: "52:54:00:e2:e0:02", Netdev: lab.FD3Netdev, Wrap: []string{client, n.daemon.Socket}},
+	)
+	n.hosts = []string{gateway, alias}
 	t.Run("lease", n.testLease)
 	if t.Failed() {
 		return // nothing below can work
@@ -48,12 +54,14 @@ func TestNetwork(t *testing.T) {
 	t.Run("stop under load", n.testStop)
 }
 
-// TestNetworkOnVmnet has the same virtual machines on the vmnet back end, each with an interface of its own in the
-// simulator, by each of the two ways to start one. What the host offers beyond DHCP and ping is macOS' own there.
+// TestNetworkOnVmnet has two guests of User Mode Linux on the vmnet back end, each with an interface of its own in the simulator, by
+// each of the two ways to start one. What the host offers beyond DHCP and ping is macOS' own there.
 func TestNetworkOnVmnet(t *testing.T) {
 	for _, api := range []string{"network", "interface"} {
 		t.Run(api, func(t *testing.T) {
 			n := newNetwork(t, daemonSim, "--vmnet-dhcp-end="+alias, "--vmnet-mask=255.255.255.0", "--vmnet-api="+api)
+			n.guests = boot(t, n.lab, umlGuest(n.daemon.Socket, "one", 1), umlGuest(n.daemon.Socket, "two", 2))
+			n.hosts = []string{gateway}
 			t.Run("lease", n.testLease)
 			if t.Failed() {
 				return
@@ -66,21 +74,11 @@ func TestNetworkOnVmnet(t *testing.T) {
 	}
 }
 
-// newNetwork starts program and boots the guests.
+// newNetwork starts program, which the caller boots the guests on.
 func newNetwork(t *testing.T, program string, args ...string) *network {
 	t.Helper()
 	l := newLab(t)
-	n := &network{lab: l, daemon: startDaemon(t, l, program, l.Path("socket_vmnet"), append(args, "--pidfile="+l.Path("pid"))...)}
-	n.guests = boot(
-		t, l,
-		lab.GuestOptions{Name: "stream", MAC: "52:54:00:e2:e0:01", Netdev: lab.StreamNetdev(n.daemon.Socket, 0), QEMU: tools.NewQEMU},
-		lab.GuestOptions{Name: "fd3", MAC: "52:54:00:e2:e0:02", Netdev: lab.FD3Netdev, Wrap: []string{client, n.daemon.Socket}},
-	)
-	n.hosts = []string{gateway, alias}
-	if program == daemonSim {
-		n.hosts = []string{gateway}
-	}
-	return n
+	return &network{lab: l, daemon: startDaemon(t, l, program, l.Path("socket_vmnet"), append(args, "--pidfile="+l.Path("pid"))...)}
 }
 
 func (n *network) testLease(t *testing.T) {
