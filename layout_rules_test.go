@@ -7,7 +7,6 @@ import (
 	"debug/elf"
 	"encoding/binary"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -29,27 +28,17 @@ func TestRulesCanFail(t *testing.T) {
 		want string // part of a complaint, "" for none
 	}{
 		{"contract imports a back end", checkOwnImports, "internal/vnet/x.go", imp(module + "/internal/usernet"), "internal/usernet"},
-		{"contract imports the other", checkOwnImports, "internal/vnet/x.go", imp(module + "/internal/frame"), ""},
 		{"bridge knows a client", checkOwnImports, "internal/bridge/x.go", imp(module + "/internal/link"), "internal/link"},
 		{"link knows a back end", checkOwnImports, "internal/link/x.go", imp(module + "/internal/bridge"), "internal/bridge"},
-		{"leaf imports a sibling", checkOwnImports, "internal/watch/x.go", imp(module + "/internal/state"), "internal/state"},
-		{"code imports the test suite", checkOwnImports, "internal/link/x.go", imp(module + "/internal/vnettest"), "internal/vnettest"},
-		{"test imports the test suite", checkOwnImports, "internal/link/x_test.go", imp(module + "/internal/vnettest"), ""},
 		{"test imports a program", checkOwnImports, "internal/link/x_test.go", imp(module + "/cmd/socket_vmnet2"), "cmd/socket_vmnet2"},
 		{"file for another platform", checkOwnImports, "internal/frame/x_darwin.go", imp(module + "/internal/state"), "internal/state"},
 		{"new package", checkOwnImports, "internal/news/x.go", "package x", "no row in the import table"},
-		{"a name that begins alike", checkOwnImports, "internal/vnet/x.go", imp(module + "/internal/framework"), "internal/framework"},
 
 		{"cli outside compat and cmd", checkThirdParty, "internal/link/x.go", imp("github.com/urfave/cli/v2"), "not for internal/link"},
 		{"cli in compat", checkThirdParty, "internal/compat/x.go", imp("github.com/urfave/cli/v2"), ""},
 		{"gvisor outside usernet", checkThirdParty, "internal/bridge/x.go", imp("gvisor.dev/gvisor/pkg/tcpip"), "not for internal/bridge"},
-		{"gvisor in the fake guest", checkThirdParty, "internal/fakeguest/x.go", imp("gvisor.dev/gvisor/pkg/tcpip"), "not for internal/fakeguest"},
-		{"gvisor in tests of the fake guest", checkThirdParty, "internal/fakeguest/x_test.go", imp("gvisor.dev/gvisor/pkg/tcpip"), ""},
-		{"dns in usernet's core", checkThirdParty, "internal/usernet/x.go", imp("github.com/miekg/dns"), "not for internal/usernet"},
 		{"testify in code", checkThirdParty, "internal/frame/x.go", imp("github.com/stretchr/testify/assert"), "not for internal/frame"},
 		{"testify in a test", checkThirdParty, "internal/frame/x_test.go", imp("github.com/stretchr/testify/assert"), ""},
-		{"x/sys in a contract", checkThirdParty, "internal/frame/x.go", imp("golang.org/x/sys/unix"), "not for internal/frame"},
-		{"another version of a module", checkThirdParty, "internal/compat/x.go", imp("github.com/urfave/cli/v3"), "not on the list"},
 		{"unknown module", checkThirdParty, "internal/frame/x_test.go", imp("example.com/x"), "not on the list"},
 		{"standard library", checkThirdParty, "internal/frame/x.go", imp("net/http"), ""},
 
@@ -60,22 +49,13 @@ func TestRulesCanFail(t *testing.T) {
 		{"no package comment", checkPackageDocs, "internal/x/x.go", head + "package x\n", "0 package comments"},
 		{"package comment", checkPackageDocs, "internal/x/x.go", head + "// Package x is.\npackage x\n", ""},
 		{"comment of another package", checkPackageDocs, "internal/x/x.go", head + "// Package y is.\npackage x\n", "does not begin"},
-		{"command", checkPackageDocs, "cmd/y/x.go", head + "// Command y is.\npackage main\n", ""},
-		{"command as package", checkPackageDocs, "cmd/y/x.go", head + "// Package main is.\npackage main\n", "does not begin"},
-		{"licence as package comment", checkPackageDocs, "internal/x/x.go", "// " + spdx + "\npackage x\n", "does not begin"},
 
 		{"licence", checkSPDX, "x.go", head + "package x\n", ""},
 		{"no licence", checkSPDX, "x.go", "package x\n", "does not begin"},
-		{"licence without empty line", checkSPDX, "x.go", "// " + spdx + "\npackage x\n", "does not begin"},
-		{"licence below a build line", checkSPDX, "x.go", "//go:build linux\n\n" + head + "package x\n", "does not begin"},
 		{"another licence", checkSPDX, "x.go", "// SPDX-License-Identifier: MIT\n\npackage x\n", "does not begin"},
 
-		{"500 lines", checkSizes, "x.go", "package x\n" + strings.Repeat("\n", 499), ""},
 		{"501 lines", checkSizes, "x.go", "package x\n" + strings.Repeat("\n", 500), "501 lines"},
-		{"501 lines of tests", checkSizes, "x_test.go", "package x\n" + strings.Repeat("\n", 500), ""},
-		{"function of 80 lines", checkSizes, "x.go", "package x\nfunc f() {\n" + strings.Repeat("\n", 78) + "}\n", ""},
 		{"function of 81 lines", checkSizes, "x.go", "package x\nfunc f() {\n" + strings.Repeat("\n", 79) + "}\n", "81 lines"},
-		{"method of 81 lines", checkSizes, "x.go", "package x\nfunc (t T) f() {\n" + strings.Repeat("\n", 79) + "}\n", "81 lines"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -95,19 +75,6 @@ func TestRulesCanFail(t *testing.T) {
 
 // imp is a file that imports one package.
 func imp(p string) string { return fmt.Sprintf("package x\nimport _ %q\n", p) }
-
-func TestTwoPackageComments(t *testing.T) {
-	var files []*source
-	for _, name := range []string{"internal/x/a.go", "internal/x/b.go", "internal/x/c_test.go"} {
-		s, err := parse(name, head+"// Package x is.\npackage x\n")
-		require.NoError(t, err)
-		files = append(files, s)
-	}
-	assert.Empty(t, checkPackageDocs([]*source{files[0], files[2]}), "a test's does not count")
-	got := checkPackageDocs(files)
-	require.Len(t, got, 1)
-	assert.Contains(t, got[0], "2 package comments")
-}
 
 func TestSkipsAreFound(t *testing.T) {
 	for _, call := range []string{`t.Skip("x")`, `t.Skipf("%d", 1)`, `b.SkipNow()`, `func() { t.Skip() }()`} {
@@ -135,13 +102,10 @@ func TestSkipsAreFound(t *testing.T) {
 }
 
 func TestForbiddenDependencies(t *testing.T) {
-	for _, d := range []string{
-		"github.com/ebitengine/purego", "github.com/ebitengine/purego/internal/fakecgo", "runtime/cgo", "testing", "testing/synctest",
-		"github.com/stretchr/testify/assert", module + "/internal/vnettest", module + "/test/e2e/lab", "github.com/Code-Hex/vz/v3",
-	} {
+	for _, d := range []string{"github.com/ebitengine/purego/internal/fakecgo", "testing", module + "/test/e2e/lab"} {
 		assert.Len(t, checkLinked([]string{"fmt", d}), 1, d)
 	}
-	assert.Empty(t, checkLinked([]string{"runtime", "internal/testlog", "os", "net", module + "/internal/vnet"}))
+	assert.Empty(t, checkLinked([]string{"runtime", "internal/testlog", module + "/internal/vnet"}))
 }
 
 // elfWith makes an ELF file that has program headers and nothing else.
@@ -176,17 +140,5 @@ func TestLicences(t *testing.T) {
 		"GNU GENERAL PUBLIC LICENSE Version 3": "",
 	} {
 		assert.Equal(t, want, licenceIn(text))
-	}
-	dir := t.TempDir()
-	assert.Empty(t, licenceOf(t, dir))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "LICENSE.md"), []byte(bsd), 0o600))
-	assert.Equal(t, "BSD-2-Clause", licenceOf(t, dir))
-}
-
-func TestOtherFiles(t *testing.T) {
-	for p, want := range map[string]bool{
-		"Makefile": true, "test/a.sh": true, "test/a.c": true, ".golangci.yml": true, "README.md": false, "go.mod": false, "test/a.bin": false,
-	} {
-		assert.Equal(t, want, needsSPDX(p), p)
 	}
 }
