@@ -61,7 +61,7 @@ demo:
 # Tests that need no virtual machine. Some build the programs themselves, which the cache of go test does not see. The tag
 # adds the tests on the vmnet simulator and takes none away; what is installed is built without it. The simulator needs a C
 # compiler, and so does -race; nothing that is installed does.
-UNIT = $(shell $(GO) list ./... | grep -v -e '/test/e2e' -e '/test/reconnect')
+UNIT = $(shell $(GO) list ./... | grep -v -e '/test/e2e' -e '/test/lab' -e '/test/reconnect')
 TAGS = -tags vmnetsim
 # A test that fails by chance gets a second try, and is told of: the script says when not. RERUN=0: no second try.
 GOTEST = GO='$(GO)' '$(CURDIR)/test/gotest.sh'
@@ -127,7 +127,7 @@ test.mac: test.setup
 # The tests build the daemon themselves, which go test's cache does not see.
 test.e2e: build
 	test/e2e/setup.sh all
-	$(GOTEST) './test/e2e/... ./test/reconnect/...' -count=1 -timeout 20m -p 1
+	$(GOTEST) './test/e2e/... ./test/lab/... ./test/reconnect/...' -count=1 -timeout 20m -p 1
 
 # What guests notice of restarts and upgrades, at length: about 12 minutes. Writes the table and the figures as JSON.
 .PHONY: reconnect
@@ -168,7 +168,7 @@ FIND = find . '(' -name .git -o -name build -o -name artifacts -o -name node_mod
 
 .PHONY: lint.text
 lint.text: test.setup
-	$(FIND) '(' -name '*.sh' -o -path ./.ci/run -o -path './test/e2e/lab/image/*' ')' -print0 | xargs -0 shellcheck
+	$(FIND) '(' -name '*.sh' -o -path ./.ci/run -o -path './test/lab/image/*' ')' -print0 | xargs -0 shellcheck
 	$(FIND) -name '*.md' -print0 | xargs -0 mdl
 	shellcheck etc/completions/socket_vmnet2.bash
 	bash -n etc/completions/socket_vmnet2.bash

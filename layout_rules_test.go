@@ -102,7 +102,7 @@ func TestSkipsAreFound(t *testing.T) {
 }
 
 func TestForbiddenDependencies(t *testing.T) {
-	for _, d := range []string{"github.com/ebitengine/purego/internal/fakecgo", "testing", module + "/test/e2e/lab"} {
+	for _, d := range []string{"github.com/ebitengine/purego/internal/fakecgo", "testing", module + "/test/lab"} {
 		assert.Len(t, checkLinked([]string{"fmt", d}), 1, d)
 	}
 	assert.Empty(t, checkLinked([]string{"runtime", "internal/testlog", module + "/internal/vnet"}))

@@ -22,7 +22,7 @@ var excluded = map[string]string{
 	"/test/docs":            "reads pages, and asks the programs for their usage",
 	"/test/e2e":             "has virtual machines",
 	"/test/e2e/fakevm":      "has tun devices",
-	"/test/e2e/lab":         "has virtual machines",
+	"/test/lab":             "has virtual machines",
 	"/test/formula":         "reads a Ruby file",
 	"/test/gate":            "measures this machine with C programs",
 	"/test/integrations":    "reads pages and scripts",

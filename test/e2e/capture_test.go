@@ -19,7 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
-	"github.com/socket-vmnet2/socket_vmnet2/test/e2e/lab"
+	"github.com/socket-vmnet2/socket_vmnet2/test/lab"
 )
 
 // tshark is where it is on this machine.

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/socket-vmnet2/socket_vmnet2/test/e2e/lab"
+	"github.com/socket-vmnet2/socket_vmnet2/test/lab"
 )
 
 // A datagram guest on a path sends to whoever has the path by then. QEMU's socket there is not connected, so that nothing

@@ -32,7 +32,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/socket-vmnet2/socket_vmnet2/test/e2e/lab"
+	"github.com/socket-vmnet2/socket_vmnet2/test/lab"
 )
 
 // A setting is what the program finds around it. Tests bring one of their own.

@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/socket-vmnet2/socket_vmnet2/test/e2e/lab"
+	"github.com/socket-vmnet2/socket_vmnet2/test/lab"
 	"github.com/socket-vmnet2/socket_vmnet2/test/rounds"
 )
 
@@ -70,7 +70,7 @@ func (q *qemu) check(ctx context.Context, count int) error {
 		return err
 	}
 	q.tools.Helper = filepath.Join(dir, "guest")
-	if err := q.buildGo(ctx, "./test/e2e/guest", q.tools.Helper); err != nil {
+	if err := q.buildGo(ctx, "./test/lab/guest", q.tools.Helper); err != nil {
 		return err
 	}
 	q.lab, err = lab.New(ctx, lab.Options{Tools: q.tools, Files: files, Progress: func(who, what string) { q.say("%s %s", who, what) }})

@@ -16,9 +16,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
-	"github.com/socket-vmnet2/socket_vmnet2/test/e2e/lab"
-	"github.com/socket-vmnet2/socket_vmnet2/test/e2e/labtest"
-	"github.com/socket-vmnet2/socket_vmnet2/test/e2e/sequence"
+	"github.com/socket-vmnet2/socket_vmnet2/test/lab"
+	"github.com/socket-vmnet2/socket_vmnet2/test/lab/labtest"
+	"github.com/socket-vmnet2/socket_vmnet2/test/lab/sequence"
 )
 
 // quiet is the case of something that guests must not notice: no disconnect, and no gap but what a busy machine makes.

@@ -12,8 +12,8 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/socket-vmnet2/socket_vmnet2/test/e2e/lab"
-	"github.com/socket-vmnet2/socket_vmnet2/test/e2e/labtest"
+	"github.com/socket-vmnet2/socket_vmnet2/test/lab"
+	"github.com/socket-vmnet2/socket_vmnet2/test/lab/labtest"
 )
 
 var (

@@ -10,8 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/socket-vmnet2/socket_vmnet2/test/e2e/lab"
-	"github.com/socket-vmnet2/socket_vmnet2/test/e2e/sequence"
+	"github.com/socket-vmnet2/socket_vmnet2/test/lab"
+	"github.com/socket-vmnet2/socket_vmnet2/test/lab/sequence"
 )
 
 // settle is how long frames are followed after a guest is alive.

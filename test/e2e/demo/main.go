@@ -17,7 +17,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/socket-vmnet2/socket_vmnet2/test/e2e/lab"
+	"github.com/socket-vmnet2/socket_vmnet2/test/lab"
 )
 
 // wholeTime bounds a run: with nothing to download it takes about 20 s.

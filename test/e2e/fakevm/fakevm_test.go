@@ -26,7 +26,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/socket-vmnet2/socket_vmnet2/test/e2e/lab"
+	"github.com/socket-vmnet2/socket_vmnet2/test/lab"
 	"github.com/socket-vmnet2/socket_vmnet2/test/perf/fakevm"
 	"github.com/socket-vmnet2/socket_vmnet2/test/rounds"
 )

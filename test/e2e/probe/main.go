@@ -20,7 +20,7 @@ import (
 	"regexp"
 	"time"
 
-	"github.com/socket-vmnet2/socket_vmnet2/test/e2e/lab"
+	"github.com/socket-vmnet2/socket_vmnet2/test/lab"
 )
 
 // wholeTime bounds a run, which takes about 15 s on an idle machine.
@@ -89,7 +89,7 @@ func (p *probe) run(ctx context.Context) (err error) {
 
 // buildHelper builds what runs in the guests, which are x86-64 machines with Linux wherever this program runs.
 func buildHelper(ctx context.Context, out string) error {
-	c := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", out, "./test/e2e/guest")
+	c := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", out, "./test/lab/guest")
 	c.Env = append(os.Environ(), "GOOS=linux", "GOARCH=amd64", "CGO_ENABLED=0")
 	if text, err := c.CombinedOutput(); err != nil {
 		return fmt.Errorf("build the guests' program: %w: %s; run this at the root of the sources", err, text)

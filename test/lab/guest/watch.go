@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/socket-vmnet2/socket_vmnet2/test/e2e/sequence"
+	"github.com/socket-vmnet2/socket_vmnet2/test/lab/sequence"
 )
 
 // watchAddress is where watch answers, see serve.

@@ -11,7 +11,7 @@ import (
 	"sync"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
-	"github.com/socket-vmnet2/socket_vmnet2/test/e2e/sequence"
+	"github.com/socket-vmnet2/socket_vmnet2/test/lab/sequence"
 )
 
 // A Counter is a client of the daemon's stream socket that counts the numbered frames of "guest load".

@@ -163,7 +163,7 @@ func BuildGo(ctx context.Context, pkg, out string, extra ...string) error {
 }
 
 // BuildHelper builds the guests' helper program to the file out.
-func BuildHelper(ctx context.Context, out string) error { return BuildGo(ctx, "./test/e2e/guest", out) }
+func BuildHelper(ctx context.Context, out string) error { return BuildGo(ctx, "./test/lab/guest", out) }
 
 // ModuleRoot is the directory with go.mod, above the working directory.
 func ModuleRoot() (string, error) {

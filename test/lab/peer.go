@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
-	"github.com/socket-vmnet2/socket_vmnet2/test/e2e/sequence"
+	"github.com/socket-vmnet2/socket_vmnet2/test/lab/sequence"
 )
 
 // A Peer is a client of the daemon's stream socket that outlives daemons: it connects again within a millisecond or two of

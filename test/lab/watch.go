@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/socket-vmnet2/socket_vmnet2/test/e2e/sequence"
+	"github.com/socket-vmnet2/socket_vmnet2/test/lab/sequence"
 )
 
 // pumpPort is the TCP port on which a guest takes a Pump.

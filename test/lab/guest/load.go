@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/socket-vmnet2/socket_vmnet2/test/e2e/sequence"
+	"github.com/socket-vmnet2/socket_vmnet2/test/lab/sequence"
 )
 
 // load sends numbered frames without end, one every interval, or as fast as the interface takes them when that is 0.
