@@ -4,14 +4,11 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/binary"
 	"net"
 	"net/netip"
-	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -20,7 +17,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/fakeguest"
-	passed "github.com/socket-vmnet2/socket_vmnet2/internal/passing/client"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/passing/proto"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnettest"
 )
@@ -227,99 +223,6 @@ func TestHonestGuests(t *testing.T) {
 	require.Eventually(t, func() bool { return bytes.Count([]byte(p.stderr.String()), []byte("client gone")) >= len(guests) }, patience, 10*time.Millisecond)
 	assert.NotContains(t, p.stderr.String(), forgedLine)
 	assert.NotContains(t, p.stderr.String(), "spoofed")
-}
-
-// TestOneStaticAddress: of two guests with the same address one gets through, until it has gone.
-func TestOneStaticAddress(t *testing.T) {
-	p := start(t, "--vmnet-disable-dhcp", gatewayFlag, antiSpoof)
-	addr := netip.MustParsePrefix("192.168.105.50/24")
-	var guests []*fakeguest.Guest
-	for i := range byte(2) {
-		g := vnettest.Dial(t, p.sock, fakeguest.Options{MAC: net.HardwareAddr{2, 0, 0, 0, 7, i}, Timeout: time.Second})
-		g.SetAddr(addr, gatewayAddr)
-		guests = append(guests, g)
-	}
-	first := make(chan int, len(guests))
-	for i, g := range guests {
-		go func() {
-			for range 20 { // a second each: the machine may be slow
-				if _, err := g.Ping(gatewayAddr, 56); err == nil {
-					first <- i
-					return
-				}
-			}
-			first <- -1
-		}()
-	}
-	winner := <-first
-	require.GreaterOrEqual(t, winner, 0)
-	loser := guests[1-winner]
-	require.Eventually(t, func() bool {
-		return bytes.Contains([]byte(p.stderr.String()), []byte("192.168.105.50 is at "+loser.MAC().String()))
-	}, patience, time.Millisecond, "it has tried")
-	guests[winner].Close()
-	require.Eventually(t, func() bool {
-		_, err := loser.Ping(gatewayAddr, 56)
-		return err == nil
-	}, patience, time.Millisecond, "the address is free now")
-	<-first
-	assert.Equal(t, 1, bytes.Count([]byte(p.stderr.String()), []byte(forgedLine)), p.stderr.String())
-}
-
-// TestDeclaredAddress: a client that says which MAC address its guest has sends from no other, and has it from the start.
-func TestDeclaredAddress(t *testing.T) {
-	p := startOpen(t, antiSpoof)
-	mac, other := net.HardwareAddr{2, 0, 0, 0, 8, 1}, net.HardwareAddr{2, 0, 0, 0, 8, 2}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	a, err := passed.Attach(ctx, p.sock, proto.Request{Transport: proto.Datagram, MAC: mac})
-	require.NoError(t, err)
-	defer a.Lifeline.Close()
-	link, err := vnettest.FileLink(a.File, proto.Datagram)
-	require.NoError(t, err)
-	g := plugIn(t, link, fakeguest.Options{MAC: mac})
-	witness := over(t, p.stream())
-	introduce(t, g, witness)
-
-	thief := plugIn(t, dialWay(t, p.stream()), fakeguest.Options{MAC: mac})
-	l := witness.Listen(nil)
-	defer l.Close()
-	require.NoError(t, thief.Send(testFrame(fakeguest.Broadcast, mac, "stolen")))
-	require.NoError(t, thief.Send(testFrame(fakeguest.Broadcast, other, "mine"))) // it has none yet
-	assert.True(t, arrives(l, "mine", patience))
-	assert.Empty(t, forgedArrive(t, g, []forgery{{"not declared", testFrame(fakeguest.Broadcast, net.HardwareAddr{2, 0, 0, 0, 8, 3}, "x")}}, l))
-	p.says(t, "source address "+mac.String())
-}
-
-// TestLeasesAreKept: a guest that is connected again after the daemon was started anew goes on with its address, without DHCP,
-// and nobody has taken it meanwhile.
-func TestLeasesAreKept(t *testing.T) {
-	dir := stateRoot(t)
-	sock := filepath.Join(t.TempDir(), "s")
-	args := []string{gatewayFlag, "--state-dir=" + dir, antiSpoof}
-	p := launch(t, "socket_vmnet2", sock, args...)
-	p.ready(t)
-	g := guest(t, p, 1)
-	l, err := g.Configure()
-	require.NoError(t, err)
-	code, _ := p.signal(t, syscall.SIGTERM)
-	require.Zero(t, code)
-
-	p = launch(t, "socket_vmnet2", sock, args...)
-	p.ready(t)
-	f, witness, g := guest(t, p, 2), guest(t, p, 3), guest(t, p, 1)
-	f.SetAddr(l.Addr, l.Gateway)
-	g.SetAddr(l.Addr, l.Gateway)
-	introduce(t, f, witness)
-	heard := witness.Listen(nil)
-	announcement := fakeguest.EthernetFrame(fakeguest.Broadcast, f.MAC(), fakeguest.TypeARP,
-		fakeguest.ARPPacket(fakeguest.ARPRequest, f.MAC(), l.Addr.Addr(), f.MAC(), l.Addr.Addr()))
-	assert.Empty(t, forgedArrive(t, f, []forgery{{"the address of who is not there", announcement}}, heard))
-	heard.Close()
-	_, err = g.Ping(l.Gateway, 56)
-	assert.NoError(t, err)
-	_, err = g.Renew(l)
-	assert.NoError(t, err)
 }
 
 // TestAddressesOverAnUpgrade: who holds which address is known to the next program, leased or not, and so is what was dropped.

@@ -25,44 +25,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/capture"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
 )
-
-// callCapture is the subcommand within this process.
-func callCapture(args ...string) (code int, stdout, stderr string) {
-	var out, err strings.Builder
-	code = runCapture(args, compat.IO{Stdout: &out, Stderr: &err, LookupEnv: func(string) (string, bool) { return "", false }})
-	return code, out.String(), err.String()
-}
-
-func TestCaptureUsage(t *testing.T) {
-	code, stdout, stderr := callCapture("--help")
-	assert.Zero(t, code)
-	assert.Equal(t, captureText, stdout)
-	assert.Empty(t, stderr)
-	for _, c := range []struct {
-		want string
-		args []string
-	}{
-		{"--snaplen=13 is no number from 14 to 69632", []string{"--snaplen=13"}},
-		{"--snaplen=69633 is no number", []string{"-s", "69633"}},
-		{"--snaplen=x is no number", []string{"--snaplen=x"}},
-		{"--count=0 is no number from 1 on", []string{"-c", "0"}},
-		{"--count=-1 is no number", []string{"--count=-1"}},
-		{"--write has no FILE", []string{"-w", ""}},
-		{"--overwrite goes with --write=FILE", []string{"--overwrite"}},
-		{"-w is in the filter; options are in front of it", []string{"tcp", "-w", "x"}},
-		{"--count=3 is in the filter", []string{"tcp", "--count=3"}},
-		{"unknown option --nix", []string{"--nix"}},
-	} {
-		t.Run(strings.Join(c.args, " "), func(t *testing.T) {
-			code, stdout, stderr := callCapture(c.args...)
-			assert.Equal(t, 1, code)
-			assert.Equal(t, captureText, stdout)
-			assert.Contains(t, stderr, c.want)
-		})
-	}
-}
 
 // A capturing is the command as a process.
 type capturing struct {
@@ -204,16 +167,6 @@ func TestCaptureLinesCountAndFilter(t *testing.T) {
 	assert.Contains(t, c.stderr.String(), "3 frames captured, 0 dropped")
 }
 
-func TestCaptureFindsClients(t *testing.T) {
-	p := start(t)
-	p.talkers(t)
-	c := p.tryCapture(t, "--client=99", "-w", filepath.Join(t.TempDir(), "x"))
-	assert.Equal(t, 1, c.wait(t))
-	assert.Contains(t, c.stderr.String(), "no client 99 is connected")
-	c = p.capture(t, "--client=02:00:00:00:00:a1", "--client=2")
-	assert.Zero(t, c.interrupt(t))
-}
-
 func TestCaptureRefusesFiles(t *testing.T) {
 	p := start(t)
 	dir := t.TempDir()
@@ -287,17 +240,6 @@ func TestCaptureToFIFO(t *testing.T) {
 	assert.Contains(t, payloads(t, b)["a1 in"], "word")
 }
 
-func TestCaptureToAFullDisk(t *testing.T) {
-	if _, err := os.Stat("/dev/full"); err != nil {
-		return // a system without: the test on Linux covers it
-	}
-	p := start(t)
-	c := p.tryCapture(t, "-w", "/dev/full")
-	assert.Equal(t, 1, c.wait(t))
-	assert.Contains(t, c.stderr.String(), "write /dev/full: no space left on device: the capture ended, with 0 frames in it")
-	p.says(t, "capture ended")
-}
-
 // A narrow writer takes so many bytes.
 type narrow struct {
 	io.Writer
@@ -338,34 +280,6 @@ func TestCaptureFileEndsWithABlock(t *testing.T) {
 	}
 }
 
-func TestCaptureOutputThatNobodyReads(t *testing.T) {
-	p := start(t)
-	tk := p.talkers(t)
-	for _, args := range [][]string{{"-w", "-"}, {}} {
-		r, w, err := os.Pipe()
-		require.NoError(t, err)
-		c := &capturing{
-			Cmd:    exec.Command(filepath.Join(binaries, "socket_vmnet2"), append([]string{"capture", "--socket=" + p.sock}, args...)...),
-			stderr: &output{}, ended: make(chan struct{}),
-		}
-		c.Stdout, c.Stderr = w, c.stderr
-		c.begin(t)
-		require.NoError(t, w.Close())
-		require.NoError(t, r.Close())
-		require.Eventually(t, func() bool {
-			tk.check("word")
-			select {
-			case <-c.ended:
-				return true
-			default:
-				return false
-			}
-		}, patience, time.Millisecond)
-		assert.Zero(t, c.wait(t))
-		assert.NotContains(t, c.stderr.String(), "ERROR")
-	}
-}
-
 func TestCaptureWhenTheDaemonEnds(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -394,38 +308,6 @@ func TestCaptureWhenTheDaemonEnds(t *testing.T) {
 			assert.Contains(t, payloads(t, readFile(t, path))["a1 in"], "word")
 		})
 	}
-}
-
-func TestCaptureAcrossAnUpgrade(t *testing.T) {
-	p := start(t)
-	tk := p.talkers(t)
-	path := filepath.Join(t.TempDir(), "x")
-	c := p.capture(t, "-w", path)
-	tk.check("before")
-	code, _, stderr := callUpgrade(p.sock)
-	require.Zero(t, code, stderr)
-	assert.Equal(t, 1, c.wait(t))
-	assert.Contains(t, c.stderr.String(), "the daemon stops or is upgraded")
-	assert.Contains(t, payloads(t, readFile(t, path))["a1 in"], "before")
-	again := p.capture(t, "-w", "-")
-	tk.check("after")
-	assert.Zero(t, again.interrupt(t))
-	assert.Contains(t, payloads(t, []byte(again.stdout.String()))["a1 in"], "after")
-}
-
-func TestCaptureKilled(t *testing.T) {
-	p := start(t)
-	tk := p.talkers(t)
-	for range capture.MaxSessions + 1 {
-		c := p.capture(t, "-w", "-")
-		tk.check("word")
-		require.NoError(t, c.Process.Kill())
-		<-c.ended
-	}
-	require.Eventually(t, func() bool {
-		tk.check("word")
-		return strings.Count(p.stderr.String(), "capture ended") == capture.MaxSessions+1
-	}, patience, time.Millisecond, "none is left")
 }
 
 func TestTooManyCaptures(t *testing.T) {

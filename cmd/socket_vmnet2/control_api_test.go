@@ -163,20 +163,3 @@ func TestLogForms(t *testing.T) {
 		}
 	}
 }
-
-// TestRefusedLogOptions: what cannot be is refused before anything is touched, in socket_vmnet's form.
-func TestRefusedLogOptions(t *testing.T) {
-	for arg, want := range map[string]string{
-		"--log-format=xml": "ERROR| --log-format=xml is none of plain, text and json\n",
-		"--log-level=all":  "ERROR| --log-level=all is none of debug, info, warn and error\n",
-	} {
-		dir := t.TempDir()
-		p := launch(t, "socket_vmnet2", filepath.Join(dir, "s"), arg)
-		<-p.ended
-		assert.Equal(t, 1, p.ProcessState.ExitCode())
-		assert.Equal(t, want, p.stderr.String())
-		entries, err := os.ReadDir(dir)
-		require.NoError(t, err)
-		assert.Empty(t, entries)
-	}
-}

@@ -6,19 +6,15 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"os"
 	"os/user"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -26,7 +22,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/control"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
@@ -180,184 +175,4 @@ func (p *process) answersInTheEnd(t *testing.T) {
 		}
 		return err == nil
 	}, patience, 10*time.Millisecond)
-}
-
-// TestControlCrowd: a thousand ask at once, and each gets an answer, if only that there are too many.
-func TestControlCrowd(t *testing.T) {
-	for _, uid := range attackers() {
-		t.Run(fmt.Sprint("user ", uid), func(t *testing.T) {
-			p := startReachable(t)
-			tk := p.talkers(t)
-			before := p.base(t)
-			conns := p.connect(t, crowd, uid)
-			var answered, busy, none atomic.Int32
-			var wg sync.WaitGroup
-			for _, c := range conns {
-				wg.Go(func() {
-					_ = c.SetDeadline(time.Now().Add(patience))
-					_, _ = io.WriteString(c, "GET /v1/status HTTP/1.1\r\nHost: x\r\n\r\n")
-					b, _ := io.ReadAll(c)
-					switch {
-					case bytes.HasPrefix(b, []byte("HTTP/1.1 200 OK\r\n")):
-						answered.Add(1)
-					case bytes.HasPrefix(b, []byte("HTTP/1.1 503 ")):
-						busy.Add(1)
-					default: // its place was taken: it had been there for long without a request
-						none.Add(1)
-						assert.Empty(t, b)
-					}
-				})
-			}
-			tk.check("during")
-			p.answersInTheEnd(t)
-			wg.Wait()
-			t.Logf("%d answered, %d told to try again, %d gave their places away", answered.Load(), busy.Load(), none.Load())
-			assert.Positive(t, answered.Load())
-			tk.check("after")
-			require.Eventually(t, func() bool { return p.files(t) <= before }, patience, 10*time.Millisecond)
-		})
-	}
-}
-
-// TestThousandAskers compares what two clients that talk get, and what the daemon spends on it, with nobody at the control
-// socket and with a thousand who ask all the time.
-func TestThousandAskers(t *testing.T) {
-	p := start(t)
-	tk := p.talkers(t)
-	const rounds, frames, alone = 3, 200_000, 300
-	var quiet, loud []float64         // frames a second
-	var spent, beside []time.Duration // by the daemon, for a frame
-	var asked, refused atomic.Int64
-	var took, during float64 // of the loud rounds: seconds, questions answered either way
-	began := p.cpu(t)
-	for range alone {
-		code, _ := p.ask(t, http.MethodGet, "/v1/clients", nil, nil)
-		require.Equal(t, http.StatusOK, code)
-	}
-	answer := (p.cpu(t) - began) / alone // and what it takes to accept and to refuse is less
-	for range rounds {
-		began = p.cpu(t)
-		quiet = append(quiet, tk.carry(t, frames))
-		spent = append(spent, (p.cpu(t)-began)/frames)
-		quit := make(chan struct{})
-		var wg sync.WaitGroup
-		for range crowd {
-			wg.Go(func() {
-				for {
-					if code, _ := p.ask(t, http.MethodGet, "/v1/clients", nil, nil); code == http.StatusOK {
-						asked.Add(1)
-					} else {
-						refused.Add(1)
-					}
-					select {
-					case <-quit:
-						return
-					case <-time.After(100 * time.Millisecond): // ten times a second: the guests need a processor too
-					}
-				}
-			})
-		}
-		before := asked.Load()
-		require.Eventually(t, func() bool { return asked.Load() > before }, patience, time.Millisecond)
-		began, before = p.cpu(t), asked.Load()+refused.Load()
-		start := time.Now()
-		loud = append(loud, tk.carry(t, frames))
-		took += time.Since(start).Seconds()
-		beside = append(beside, (p.cpu(t)-began)/frames)
-		during += float64(asked.Load() + refused.Load() - before)
-		close(quit)
-		wg.Wait()
-	}
-	for _, list := range [][]time.Duration{spent, beside} {
-		slices.Sort(list)
-	}
-	slices.Sort(quiet)
-	slices.Sort(loud)
-	t.Logf("the daemon's CPU time for a frame: %v alone, %v beside them, who had %.0f answers and refusals a second at %v each",
-		spent[0], beside[0], during/took, answer)
-	t.Logf("frames a second: %.0f alone, %.0f beside %d who ask (%d answers, %d refusals): %.2f", quiet[rounds/2], loud[rounds/2],
-		crowd, asked.Load(), refused.Load(), loud[rounds/2]/quiet[rounds/2])
-	assert.Positive(t, asked.Load())
-	assert.Greater(t, loud[rounds-1]/quiet[0], 0.05, "frames go on; the test's own thousand take most of the rest")
-}
-
-// carriedRounds counts the calls of carry.
-var carriedRounds atomic.Int64
-
-// carry sends n frames from a to b and returns how many arrived in a second.
-func (tk talking) carry(t *testing.T, n int) float64 {
-	t.Helper()
-	require.NoError(t, tk.a.SetDeadline(time.Now().Add(6*patience)))
-	require.NoError(t, tk.b.SetDeadline(time.Now().Add(6*patience)))
-	one := wire(tk.b.mac, tk.a.mac, strings.Repeat("x", 1486))
-	last := wire(tk.b.mac, tk.a.mac, fmt.Sprintf("end of %6d", carriedRounds.Add(1))) // one of the round before may still be on its way
-	batch := bytes.Repeat(one, 100)
-	began := time.Now()
-	var wg sync.WaitGroup
-	ended := make(chan struct{})
-	wg.Go(func() {
-		for range n / 100 {
-			if _, err := tk.a.Write(batch); err != nil {
-				assert.NoError(t, err)
-				return
-			}
-		}
-		for { // the first of them may find the queue full
-			_, _ = tk.a.Write(last)
-			select {
-			case <-ended:
-				return
-			case <-time.After(10 * time.Millisecond):
-			}
-		}
-	})
-	got, err := tk.b.until(last)
-	took := time.Since(began)
-	close(ended)
-	require.NoError(t, err)
-	wg.Wait()
-	return float64(got/len(one)) / took.Seconds()
-}
-
-// until reads until a frame, and returns how many bytes came before it.
-func (c *client) until(end []byte) (n int, err error) {
-	buf, tail := make([]byte, 256<<10), []byte(nil)
-	for {
-		m, err := c.Read(buf)
-		if err != nil {
-			return n, err
-		}
-		n += m
-		tail = append(tail, buf[max(0, m-64):m]...)
-		tail = tail[max(0, len(tail)-64):]
-		if bytes.HasSuffix(tail, end) {
-			return n, nil
-		}
-	}
-}
-
-// TestControlStops: a daemon that is told to stop does so in time, whoever is at the control socket.
-func TestControlStops(t *testing.T) {
-	p := start(t)
-	conns := p.connect(t, 50, os.Geteuid())
-	pour(conns, []byte("GET /v1/status HTTP/1.1\r\nHost"), false, make(chan struct{}))
-	code, took := p.signal(t, syscall.SIGTERM)
-	assert.Zero(t, code)
-	assert.Less(t, took, stopTime)
-}
-
-// TestControlUpgradeBesideCrowd: an upgrade is not held up by those who only sit there, and nobody of them is served twice.
-func TestControlUpgradeBesideCrowd(t *testing.T) {
-	p := start(t)
-	tk := p.talkers(t)
-	p.connect(t, 60, os.Geteuid())
-	require.Eventually(t, func() bool {
-		code, err := p.ask(t, http.MethodPost, "/v1/upgrade", nil, nil)
-		return err == nil && code == http.StatusOK
-	}, patience, 50*time.Millisecond)
-	tk.check("after the upgrade")
-	var l control.Level
-	_, err := p.ask(t, http.MethodGet, "/v1/log-level", nil, &l)
-	require.NoError(t, err)
-	assert.Equal(t, "info", l.Level)
 }

@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -81,14 +80,6 @@ func lengths(t *testing.T, l *fakeguest.Listener) (all []int) {
 			return all
 		}
 	}
-}
-
-// TestHelloOnly: vfkit's hello alone makes a client that gets frames.
-func TestHelloOnly(t *testing.T) {
-	p := startOpen(t)
-	s := over(t, p.stream())
-	g := over(t, p.connected()) // it says hello
-	hears(t, g, "broadcast", func() error { return s.Send(testFrame(fakeguest.Broadcast, s.MAC(), "broadcast")) })
 }
 
 // A gram is a client of the shared socket without anything around it.
@@ -180,38 +171,6 @@ func testComeBack(t *testing.T, p *process, connected bool, ending string, mac n
 	}
 }
 
-// TestAddressesThatCannotBeAnswered: senders without a name, with an abstract one, with a relative one or with one that leads
-// to a link are not served. Those that can be are.
-func TestAddressesThatCannotBeAnswered(t *testing.T) {
-	dir := shortDir(t)
-	t.Chdir(dir)
-	p := startOpen(t)
-	s := over(t, p.stream())
-	introduce(t, s, over(t, p.stream()))
-	mac := net.HardwareAddr{2, 0, 0, 0, 0xa, 1}
-	l := s.Listen(func(f []byte) bool { return bytes.Equal(f[6:12], mac) })
-	grams := []gram{p.gram(t, "relative", true), p.gram(t, "./unconnected", false), p.gram(t, filepath.Join(dir, "moved"), false)}
-	require.NoError(t, os.Rename("moved", "moved.away"))
-	require.NoError(t, os.Symlink("moved.away", "moved"))
-	if runtime.GOOS == "linux" {
-		grams = append(grams, p.gram(t, "@socket_vmnet2-test-"+strconv.Itoa(os.Getpid()), true))
-	}
-	unnamed, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: vnettest.DatagramPath(p.sock), Net: "unixgram"})
-	require.NoError(t, err)
-	grams = append(grams, gram{UnixConn: unnamed, t: t, connected: true})
-	defer unnamed.Close()
-	for range 100 {
-		for _, g := range grams {
-			require.NoError(t, g.send(testFrame(fakeguest.Broadcast, mac, "refused")))
-		}
-	}
-	good := p.gram(t, filepath.Join(dir, "good"), false)
-	hears(t, s, "served", func() error { return good.send(testFrame(fakeguest.Broadcast, mac, "served")) })
-	assert.NotContains(t, texts(l), "refused")
-	assert.Less(t, bytes.Count([]byte(p.stderr.String()), []byte("\n")), 60, "the log is not filled: %s", p.stderr)
-	p.says(t, "relative")
-}
-
 // texts are those of the frames that have come.
 func texts(l *fakeguest.Listener) (all []string) {
 	for _, f := range l.Collect(10 * time.Millisecond) {
@@ -249,41 +208,6 @@ func TestRootsSockets(t *testing.T) {
 			texts(l)
 		})
 	}
-}
-
-// TestDeafAndGoneClientsAreForgotten: clients of all kinds that are deaf, and leave without a word, leave nothing behind.
-func TestDeafAndGoneClientsAreForgotten(t *testing.T) {
-	p := startOpen(t)
-	s1, s2 := over(t, p.stream()), over(t, p.stream())
-	introduce(t, s1, s2)
-	time.Sleep(100 * time.Millisecond)
-	before := p.base(t) + 1 // the socket by which the system is asked what clients have not read
-	for round := range 3 {
-		var deaf []fakeguest.Link
-		var macs []net.HardwareAddr
-		for i, way := range p.ways() {
-			l, mac := dialWay(t, way), net.HardwareAddr{2, 0, 0, byte(round), 0x8, byte(i)}
-			hears(t, s1, way.Name, func() error { return l.Send(testFrame(fakeguest.Broadcast, mac, way.Name)) })
-			deaf, macs = append(deaf, l), append(macs, mac)
-		}
-		for range 100 {
-			for _, mac := range macs {
-				var batch [][]byte
-				for range 20 {
-					batch = append(batch, fakeguest.EthernetFrame(mac, s1.MAC(), fakeguest.TypeTest, make([]byte, 1500)))
-				}
-				require.NoError(t, s1.Send(batch...))
-			}
-		}
-		runFlows(t, 200, newFlow("beside deaf ones", s1, s2))
-		for i, l := range deaf {
-			require.NoError(t, l.Close())
-			// Nobody has the address any more: what goes there reaches everybody.
-			hears(t, s2, "gone", func() error { return s1.Send(testFrame(macs[i], s1.MAC(), "gone")) })
-		}
-	}
-	require.Eventually(t, func() bool { return p.files(t) <= before }, patience, 10*time.Millisecond, "descriptors")
-	introduce(t, s1, s2)
 }
 
 // TestUserOutsideTheGroup: who may not use the network is told which group may.
@@ -325,118 +249,10 @@ func TestUserOutsideTheGroup(t *testing.T) {
 	}
 }
 
-// TestForeignRuntimeDirectory: SOCKET.d that is not what the daemon would have made is not used, and nothing that it leads to
-// is touched. Stream clients are served all the same.
-func TestForeignRuntimeDirectory(t *testing.T) {
-	tests := map[string]func(t *testing.T, dir, other string){
-		"open to all, with something in it": func(t *testing.T, dir, _ string) {
-			require.NoError(t, os.Mkdir(dir, 0o750))
-			require.NoError(t, os.Chmod(dir, 0o777))
-			require.NoError(t, os.WriteFile(filepath.Join(dir, "mine"), nil, 0o600))
-		},
-		"a link": func(t *testing.T, dir, other string) { require.NoError(t, os.Symlink(other, dir)) },
-		"a file": func(t *testing.T, dir, _ string) { require.NoError(t, os.WriteFile(dir, []byte("mine"), 0o600)) },
-		"a link inside": func(t *testing.T, dir, other string) {
-			require.NoError(t, os.Mkdir(dir, 0o750))
-			require.NoError(t, os.Symlink(other, filepath.Join(dir, "dgram")))
-		},
-	}
-	if os.Geteuid() == 0 {
-		tests["somebody else's"] = func(t *testing.T, dir, _ string) {
-			require.NoError(t, os.Mkdir(dir, 0o750))
-			require.NoError(t, os.Chown(dir, 65534, 65534))
-		}
-	}
-	for name, prepare := range tests {
-		t.Run(name, func(t *testing.T) {
-			sock, other := filepath.Join(shortDir(t), "s"), shortDir(t)
-			prepare(t, sock+".d", other)
-			before := look(t, other)
-			p := launch(t, "socket_vmnet2", sock, datagramArgs...)
-			p.ready(t)
-			require.Eventually(t, func() bool { return bytes.Contains([]byte(p.stderr.String()), []byte("WARN | ")) },
-				patience, 5*time.Millisecond, "%s", p.stderr)
-			p.says(t, sock+".d")
-			p.talkers(t).check("stream clients are served")
-			assert.NoFileExists(t, vnettest.DatagramPath(sock))
-			code, _ := p.signal(t, syscall.SIGTERM)
-			assert.Zero(t, code)
-			assert.Equal(t, before, look(t, other))
-			_, err := os.Lstat(sock + ".d")
-			assert.NoError(t, err, "it is not ours to remove")
-		})
-	}
-}
-
-// TestRuntimeDirectoryIsPutRight: an empty SOCKET.d of our own gets the mode that it must have.
-func TestRuntimeDirectoryIsPutRight(t *testing.T) {
-	sock := filepath.Join(shortDir(t), "s")
-	require.NoError(t, os.Mkdir(sock+".d", 0o750))
-	require.NoError(t, os.Chmod(sock+".d", 0o777))
-	p := launch(t, "socket_vmnet2", sock, datagramArgs...)
-	p.ready(t)
-	p.servesDatagrams(t)
-	introduce(t, over(t, p.unconnected()), over(t, p.stream()))
-	fi, err := os.Stat(sock + ".d")
-	require.NoError(t, err)
-	assert.Equal(t, 0o750|os.ModeDir, fi.Mode())
-}
-
-// look is what a directory is like, and what is in it.
-func look(t *testing.T, dir string) (all []string) {
-	t.Helper()
-	fi, err := os.Stat(dir)
-	require.NoError(t, err)
-	all = append(all, fi.Mode().String())
-	entries, err := os.ReadDir(dir)
-	require.NoError(t, err)
-	for _, e := range entries {
-		all = append(all, e.Name())
-	}
-	return all
-}
-
 // TestWithoutRuntimeDirectory: --runtime-dir=none has no such sockets and no warning.
 func TestWithoutRuntimeDirectory(t *testing.T) {
 	p := start(t, gatewayFlag, "--runtime-dir=none")
 	p.talkers(t).check("stream clients are served")
 	assert.NoDirExists(t, p.sock+".d")
 	assert.NotContains(t, p.stderr.String(), "WARN")
-}
-
-// TestFloodOfNewAddresses: a client that binds and leaves as fast as it can costs the others nothing.
-func TestFloodOfNewAddresses(t *testing.T) {
-	p := startOpen(t, "--max-clients=32")
-	s1, s2 := over(t, p.stream()), over(t, p.stream())
-	introduce(t, s1, s2)
-	time.Sleep(100 * time.Millisecond)
-	before := p.base(t) + 1 // as above
-	stop := make(chan struct{})
-	var wg sync.WaitGroup
-	for _, connected := range []bool{true, false} {
-		wg.Go(func() {
-			dir := shortDir(t)
-			for i := 0; ; i++ {
-				select {
-				case <-stop:
-					return
-				default:
-				}
-				c := p.gram(t, filepath.Join(dir, strconv.Itoa(i)), connected)
-				_ = c.send(testFrame(fakeguest.Broadcast, net.HardwareAddr{2, 0, 0, 1, byte(i >> 8), byte(i)}, "here"))
-				_ = c.Close()
-			}
-		})
-	}
-	runFlows(t, 2000, newFlow("one way", s1, s2), newFlow("the other way", s2, s1))
-	close(stop)
-	wg.Wait()
-	assert.Less(t, bytes.Count([]byte(p.stderr.String()), []byte("\n")), 400, "lines of log")
-	// Those that are left are dead: broadcasts show it, and make room.
-	require.Eventually(t, func() bool {
-		_ = s1.Send(testFrame(fakeguest.Broadcast, s1.MAC(), "who is there"))
-		return p.files(t) <= before
-	}, patience, 10*time.Millisecond, "descriptors")
-	g := over(t, p.unconnected())
-	hears(t, s1, "served", func() error { return g.Send(testFrame(fakeguest.Broadcast, g.MAC(), "served")) })
 }

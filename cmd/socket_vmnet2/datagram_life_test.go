@@ -66,27 +66,6 @@ func TestStopWithClientsOfAllKinds(t *testing.T) {
 	assert.Error(t, err)
 }
 
-// TestStopLeavesNoDirectory: without clients' sockets in it, SOCKET.d goes with the daemon, also after one that was killed.
-func TestStopLeavesNoDirectory(t *testing.T) {
-	sock := filepath.Join(shortDir(t), "s")
-	for _, s := range []os.Signal{syscall.SIGKILL, syscall.SIGTERM} {
-		p := launch(t, "socket_vmnet2", sock, datagramArgs...)
-		p.ready(t)
-		p.servesDatagrams(t)
-		g, stream := over(t, p.unconnected()), over(t, p.stream())
-		introduce(t, g, stream)
-		g.Close()
-		stream.Close()
-		p.signal(t, s)
-		for line := range strings.Lines(p.stderr.String()) {
-			if !strings.Contains(line, "code=stopping") { // to servesDatagrams' own call, where the daemon had not looked at it yet
-				assert.NotContains(t, line, "WARN")
-			}
-		}
-	}
-	assert.NoDirExists(t, sock+".d")
-}
-
 // TestPathClientsOutliveTheDaemon: guests on sockets that are not connected, as QEMU's, go on with the next daemon without
 // doing anything for it, and have the same lease. One that is connected, as vfkit's, has it when it comes back on its path.
 func TestPathClientsOutliveTheDaemon(t *testing.T) {

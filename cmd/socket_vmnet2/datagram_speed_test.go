@@ -242,31 +242,6 @@ func testOneHealthy(t *testing.T, healthy int) {
 	assert.True(t, p.alive())
 }
 
-// TestHundredDeafClients: a hundred clients that must be answered through the one shared socket, and do not read, are sent
-// the longest frames there are. Another one like them gets all of its own.
-func TestHundredDeafClients(t *testing.T) {
-	p := startOpen(t)
-	s, healthy, flooder := over(t, p.stream()), over(t, p.connected()), over(t, p.unconnected())
-	introduce(t, s, healthy, flooder)
-	var batch [][]byte
-	for i := range 100 {
-		mac, text := net.HardwareAddr{2, 0, 0, 0, 4, byte(i)}, fmt.Sprint("deaf ", i)
-		l := dialWay(t, p.connected())
-		hears(t, s, text, func() error { return l.Send(testFrame(fakeguest.Broadcast, mac, text)) })
-		for _, n := range []int{fakeguest.MaxDatagramLen, 60, 1514, 9000} {
-			batch = append(batch, fakeguest.EthernetFrame(mac, flooder.MAC(), fakeguest.TypeTest, make([]byte, n-14)))
-		}
-	}
-	for range 3 {
-		require.NoError(t, flooder.Send(batch...))
-	}
-	runFlows(t, 1000, newFlow("stream to healthy", s, healthy), newFlow("healthy to stream", healthy, s),
-		newFlow("flooder to healthy", flooder, healthy))
-	late := over(t, p.connected())
-	introduce(t, s, late)
-	runFlows(t, 500, newFlow("stream to late", s, late))
-}
-
 // trick makes a client of which the daemon knows, and then puts a link to the victim's socket where its own was.
 func trick(t *testing.T, p *process, witness *fakeguest.Guest, n byte, connected bool, victim *net.UnixConn) net.HardwareAddr {
 	t.Helper()

@@ -27,7 +27,6 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/fakeguest"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/lazynet"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/passing/proto"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnettest"
@@ -324,38 +323,6 @@ func TestDescribeNetwork(t *testing.T) {
 	assert.Equal(t, "sharing service busy", n.Error)
 	assert.Nil(t, n.Vmnet)
 	assert.Nil(t, n.Usernet)
-}
-
-// TestDescribeDrops: each reason is told once, in the direction that it belongs to, and those that never were are left out.
-func TestDescribeDrops(t *testing.T) {
-	d := &daemon{}
-	i := perclient.Info{
-		ID: 3, Name: "vm\x1b", Path: "/p\n", Transport: status.Unixgram, State: status.StateStarting, Err: errors.New("no interface"),
-		DropHeld: 1, Spoofed: 2, QueueLimit: 10,
-		Ports: perclient.PortTotals{
-			Drops:    map[vnet.DropReason]uint64{vnet.DropStorm: 3, vnet.DropOversize: 4},
-			Lost:     map[vnet.DropReason]uint64{vnet.DropOversize: 5},
-			Switched: 6, Moved: 7,
-		},
-	}
-	i.Link.DropRunt, i.Link.DropLong, i.Link.DropStarting, i.Link.DropOversize, i.Link.DropForeign = 10, 11, 12, 13, 17
-	i.Link.DropQueueFull, i.Link.DropClosed, i.Link.Queued, i.Link.Stalled = 14, 15, 16, 1234567*time.Microsecond
-	c := d.describeClient(i, time.Now())
-	assert.Equal(t, map[string]uint64{
-		"drop_storm": 3, "drop_oversize": 4, "drop_runt": 10, "drop_long": 11, "drop_starting": 13, "drop_foreign": 17, "drop_spoofed": 2,
-	}, c.ToNet.Drops)
-	assert.Equal(t, map[string]uint64{"drop_oversize": 18, "drop_queue_full": 14, "drop_closed": 15}, c.ToClient.Drops)
-	assert.Equal(t, status.Queue{Bytes: 16, Limit: 10, Stalled: 1.235}, c.Queue)
-	assert.Equal(t, status.Interface{Kind: status.InterfaceNone}, c.Interface)
-	assert.Equal(t, "vm?", c.Name)
-	assert.Equal(t, "/p?", c.Path)
-	assert.Equal(t, "no interface", c.Error)
-	assert.Equal(t, uint64(6), c.Switched)
-	assert.Equal(t, uint64(7), c.MACMoves)
-	empty := d.describeClient(perclient.Info{}, time.Now())
-	assert.NotNil(t, empty.ToNet.Drops)
-	assert.NotNil(t, empty.ToClient.Drops)
-	assert.Empty(t, empty.ToNet.Drops)
 }
 
 // TestDeafClientsAreTold: a client of any kind that does not read is stalled, and nobody else.

@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -198,61 +197,4 @@ func TestAdoptedBoundSocket(t *testing.T) {
 	require.Eventually(t, func() bool { return strings.Contains(p.stderr.String(), "client gone") }, patience, 5*time.Millisecond)
 	_, err = vm.Write(make([]byte, 60))
 	assert.Error(t, err, "nobody is there any more")
-}
-
-// TestClosedPairIsNoticed: without a frame for it, as on an idle network.
-func TestClosedPairIsNoticed(t *testing.T) {
-	p := startPassing(t)
-	before := p.base(t)
-	kept, handed, err := proto.Pair(proto.Datagram)
-	require.NoError(t, err)
-	f := os.NewFile(uintptr(handed), "handed")
-	_, err = passed.Adopt(t.Context(), p.sock, f, nil) // Lima's way
-	require.NoError(t, err)
-	require.NoError(t, f.Close())
-	require.Eventually(t, func() bool { return strings.Contains(p.stderr.String(), "via=adopt") }, patience, 5*time.Millisecond)
-	require.NoError(t, unix.Close(kept))
-	require.Eventually(t, func() bool { return strings.Contains(p.stderr.String(), "client gone") }, patience, 10*time.Millisecond)
-	p.settlesAt(t, before)
-}
-
-func TestInterfaceIDInUse(t *testing.T) {
-	p := startPassing(t)
-	id, err := proto.ParseUUID("6ba7b810-9dad-41d1-80b4-00c04fd430c8")
-	require.NoError(t, err)
-	r := proto.Request{InterfaceID: id}
-	a, err := passed.Attach(t.Context(), p.sock, r)
-	require.NoError(t, err)
-	assert.True(t, strings.EqualFold(id.String(), a.Reply.InterfaceID), a.Reply.InterfaceID)
-	_, err = passed.Attach(t.Context(), p.sock, r)
-	assert.Equal(t, proto.IDInUse, errorCode(err), "%v", err)
-	require.NoError(t, a.Close())
-	var again *passed.Attached
-	require.Eventually(t, func() bool {
-		again, err = passed.Attach(t.Context(), p.sock, r)
-		return err == nil
-	}, patience, 20*time.Millisecond)
-	assert.Equal(t, a.Reply.MACAddress, again.Reply.MACAddress, "the same interface has the same address")
-	require.NoError(t, again.Close())
-}
-
-// TestSlowAttachersHoldNobodyUp has more of them than requests are read at once.
-func TestSlowAttachersHoldNobodyUp(t *testing.T) {
-	p := startPassing(t)
-	before := p.base(t)
-	for range 200 {
-		c, err := net.Dial("unix", passed.Path(p.sock, "attach"))
-		require.NoError(t, err)
-		defer c.Close()
-		_, err = io.WriteString(c, "{")
-		require.NoError(t, err)
-	}
-	began := time.Now()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	a, err := passed.Attach(ctx, p.sock, proto.Request{})
-	require.NoError(t, err)
-	t.Logf("served after %v", time.Since(began))
-	require.NoError(t, a.Close())
-	p.settlesAt(t, before)
 }

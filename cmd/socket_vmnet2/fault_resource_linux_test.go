@@ -129,27 +129,6 @@ func (d disk) run(c *exec.Cmd, dir, log string) *exec.Cmd {
 	return c
 }
 
-// TestDiskFullForPidfile: the daemon does not start, says why, and leaves nothing.
-func TestDiskFullForPidfile(t *testing.T) {
-	onDisks(t, func(t *testing.T, d disk) {
-		dir, full := shortDir(t), shortDir(t)
-		sock := filepath.Join(dir, "s")
-		// The mount is gone with the shell, which lists what is left there.
-		d.script = strings.Replace(d.script, "exec ", "", 1) + `; code=$?; echo left: $(ls -A "$DIR"); exit $code`
-		p := runDaemon(t, d.run(command("socket_vmnet2", sock, "--pidfile="+filepath.Join(full, "pid")), full, ""), sock)
-		<-p.ended
-		assert.Equal(t, 1, p.ProcessState.ExitCode())
-		p.matches(t, `(?m)^ERROR\| .*pidfile.*`+d.says)
-		assert.Regexp(t, `^left: (fill )?log state\n$`, p.stdout.String())
-		left, err := filepath.Glob(filepath.Join(dir, "*"))
-		require.NoError(t, err)
-		assert.Subset(t, []string{sock + ".lock", filepath.Join(dir, "state")}, left) // the latter is for all times
-		kept, err := filepath.Glob(filepath.Join(dir, "state", "*"))
-		require.NoError(t, err)
-		assert.Empty(t, kept)
-	})
-}
-
 // TestDiskFullForState: it costs one warning.
 func TestDiskFullForState(t *testing.T) {
 	onDisks(t, func(t *testing.T, d disk) {
@@ -193,19 +172,6 @@ func TestDiskFullForLog(t *testing.T) {
 			b, err := os.ReadFile(inside)
 			return err == nil && bytes.Contains(b, []byte("WARN | log lines were lost, they could not be written lines="))
 		}, patience, 10*time.Millisecond)
-		code, took := p.signal(t, syscall.SIGTERM)
-		assert.Zero(t, code)
-		assert.Less(t, took, stopTime)
-	})
-}
-
-// TestDiskFullToTheEnd: it may stay full, too.
-func TestDiskFullToTheEnd(t *testing.T) {
-	onDisks(t, func(t *testing.T, d disk) {
-		sock, full := filepath.Join(shortDir(t), "s"), shortDir(t)
-		p := runDaemon(t, d.run(command("socket_vmnet2", sock), full, filepath.Join(full, "log")), sock)
-		p.ready(t)
-		p.talkers(t).check("serving")
 		code, took := p.signal(t, syscall.SIGTERM)
 		assert.Zero(t, code)
 		assert.Less(t, took, stopTime)

@@ -11,10 +11,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -289,48 +287,6 @@ func TestBacklogIsLeftToTheNext(t *testing.T) {
 	pair.meet()
 	pair.check("the same connection")
 	require.NoError(t, <-attached)
-}
-
-// TestNoConnectionIsRefused restarts the daemon under clients that connect all the time.
-func TestNoConnectionIsRefused(t *testing.T) {
-	const restarts = 20
-	pause := 2 * time.Millisecond
-	if runtime.GOOS == "darwin" { // kern.ipc.somaxconn is 128: more than that would be refused while no daemon runs
-		pause = 200 * time.Millisecond
-	}
-	m := newManager(t)
-	m.listen("stream", "s")
-	var connected, lost atomic.Int64
-	quit := make(chan struct{})
-	var connecting sync.WaitGroup
-	for range 4 {
-		connecting.Go(func() {
-			for {
-				select {
-				case <-quit:
-					return
-				case <-time.After(pause):
-				}
-				if err := visit(m.sock); err != nil {
-					lost.Add(1)
-					t.Error(err)
-					return
-				}
-				connected.Add(1)
-			}
-		})
-	}
-	for range restarts {
-		p := m.start()
-		p.logs(t, "client connected")
-		code, _ := p.signal(t, syscall.SIGTERM)
-		require.Zero(t, code)
-	}
-	m.start() // whoever still waits for room in the backlog is served
-	close(quit)
-	connecting.Wait()
-	t.Logf("%d restarts, %d connections, %d refused", restarts, connected.Load(), lost.Load())
-	assert.Zero(t, lost.Load())
 }
 
 // visit connects as programs in C do, waiting for room in the backlog, sends a frame and leaves.

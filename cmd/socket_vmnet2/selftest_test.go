@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -17,7 +16,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/selftest"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/state"
 )
@@ -87,17 +85,6 @@ func TestSelftestJSON(t *testing.T) {
 	assert.Len(t, names, r.Passed+r.Skipped)
 }
 
-func TestSelftestText(t *testing.T) {
-	code, stdout, _ := selftestRun(t, "--quick", "--backend", "usernet", "--vmnet-mode", "host", "--isolate")
-	assert.Zero(t, code, "%s", stdout)
-	assert.Regexp(t, `^socket_vmnet2 selftest\n\nversion +\S+\n`, stdout)
-	assert.Regexp(t, `\npass  open        started in .*\n`, stdout)
-	assert.Regexp(t, `\npass  unicast     nothing arrives, as isolation asks\n`, stdout)
-	assert.Regexp(t, `\nskip  throughput  guests are isolated`, stdout)
-	assert.Regexp(t, `\nverdict: pass: \d+ passed, 0 failed, \d+ skipped in .* s\n$`, stdout)
-	assert.NotContains(t, stdout, "\x1b", "no colours: it is pasted")
-}
-
 // TestSelftestDocs: what a report holds is in the documentation, by name.
 func TestSelftestDocs(t *testing.T) {
 	b, err := os.ReadFile("../../docs/selftest.md")
@@ -134,23 +121,6 @@ func TestSelftestDocs(t *testing.T) {
 	for k := range keys {
 		has(k)
 	}
-}
-
-// TestDocsNameTheNewProgram: in what people copy, a program that is asked for a self test has a name by which it knows one.
-func TestDocsNameTheNewProgram(t *testing.T) {
-	files, err := filepath.Glob("../../docs/*.md")
-	require.NoError(t, err)
-	command := regexp.MustCompile(`(?m)^(?:\$ )?(?:sudo |time )*([\w./]+) (?:selftest|--vmnet-api)\b`)
-	found := 0
-	for _, file := range append(files, "../../README.md") {
-		b, err := os.ReadFile(file)
-		require.NoError(t, err)
-		for _, m := range command.FindAllStringSubmatch(string(b), -1) {
-			found++
-			assert.Equal(t, compat.New, compat.PersonalityOf(m[1]), "%s: %s", file, m[0])
-		}
-	}
-	assert.Greater(t, found, 10)
 }
 
 func TestSelftestCommandLine(t *testing.T) {
@@ -196,20 +166,6 @@ func TestSelftestCommandLine(t *testing.T) {
 		assert.Equal(t, "no-start", r.Verdict)
 		assert.Contains(t, r.Reason, "bridged")
 	})
-}
-
-// TestSelftestWithoutNAT44: guests without a way out are told of no gateway, which is no fault.
-func TestSelftestWithoutNAT44(t *testing.T) {
-	code, stdout, _ := selftestRun(t, "--quick", "--backend=usernet", "--vmnet-gateway=192.168.105.1", "--vmnet-disable-nat44")
-	assert.Zero(t, code, "%s", stdout)
-}
-
-func TestSelftestWithoutTemporaryDirectory(t *testing.T) {
-	c := exec.CommandContext(t.Context(), filepath.Join(binaries, "socket_vmnet2"), "selftest", "--quick", "--backend=usernet")
-	c.Env = append(os.Environ(), "TMPDIR="+filepath.Join(t.TempDir(), "nix"))
-	out, err := c.CombinedOutput()
-	require.Error(t, err)
-	assert.Contains(t, string(out), "ERROR| no place for what the network keeps, point TMPDIR to")
 }
 
 // TestOldNameHasNoSubcommands: socket_vmnet takes "selftest" for a socket's name. The new one refuses it behind anything else.

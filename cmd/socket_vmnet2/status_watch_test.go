@@ -3,10 +3,8 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,9 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/control"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/find"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/render"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
@@ -82,39 +78,6 @@ func TestWatchUpgrade(t *testing.T) {
 	assert.Zero(t, code)
 }
 
-// TestWatchNobody: what is not there at first is an error, not something to wait for.
-func TestWatchNobody(t *testing.T) {
-	code, stdout, stderr := call("status", "--watch", filepath.Join(t.TempDir(), "s"))
-	assert.Equal(t, 1, code)
-	assert.Empty(t, stdout)
-	assert.Contains(t, stderr, "no daemon runs there")
-}
-
-// TestWatchNoReader: when nobody reads any more, it ends.
-func TestWatchNoReader(t *testing.T) {
-	p := start(t)
-	w := exec.Command(filepath.Join(binaries, "socket_vmnet2"), "status", "--watch=0.1", p.sock)
-	out, err := w.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, w.Start())
-	t.Cleanup(func() { _ = w.Process.Kill() })
-	_, err = out.Read(make([]byte, 1))
-	require.NoError(t, err)
-	require.NoError(t, out.Close())
-	require.NoError(t, w.Wait())
-
-	once := exec.Command(filepath.Join(binaries, "socket_vmnet2"), "status", p.sock)
-	once.Stdout, err = os.OpenFile("/dev/full", os.O_WRONLY, 0)
-	if errors.Is(err, os.ErrNotExist) {
-		return // Linux has it
-	}
-	require.NoError(t, err)
-	var text strings.Builder
-	once.Stderr = &text
-	require.Error(t, once.Run())
-	assert.Contains(t, text.String(), "standard output: ")
-}
-
 // TestWatched is what is said of a daemon as looks follow each other.
 func TestWatched(t *testing.T) {
 	now := time.Now()
@@ -137,35 +100,4 @@ func TestWatched(t *testing.T) {
 	assert.Equal(t, "/s: back after 1m2s", w.notice)
 	assert.Zero(t, w.gone)
 	assert.Nil(t, w.before)
-}
-
-// TestWatchInterrupted: an interruption while a daemon does not answer is no failure of it.
-func TestWatchInterrupted(t *testing.T) {
-	asked := make(chan struct{}, 100)
-	answers := make(chan struct{}, 1)
-	answers <- struct{}{}
-	d := newFakeDaemon(t, map[string]http.HandlerFunc{"/": func(w http.ResponseWriter, r *http.Request) {
-		select {
-		case <-answers:
-			control.WriteJSON(w, http.StatusOK, status.Status{})
-		default:
-			asked <- struct{}{}
-			<-r.Context().Done()
-		}
-	}})
-	ctx, cancel := context.WithCancel(t.Context())
-	var out strings.Builder
-	v := &viewer{screen: screen{fd: -1}, text: func(*status.Status, render.Options) string { return "look\n" }, every: 10 * time.Millisecond}
-	v.env.Stdout, v.env.Stderr = &out, &out
-	done := make(chan int, 1)
-	go func() {
-		code, err := v.watch(ctx, []find.Daemon{find.One(machine(), d.socket+".d")}, true)
-		assert.NoError(t, err)
-		done <- code
-	}()
-	<-asked
-	cancel()
-	assert.Zero(t, <-done)
-	assert.Contains(t, out.String(), "look\n")
-	assert.NotContains(t, out.String(), "gone")
 }

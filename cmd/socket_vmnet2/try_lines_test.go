@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"log/slog"
 	"net"
@@ -11,18 +10,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/goccy/go-yaml"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/freenet"
 )
 
 // lineFor is the line for one program on a Mac, where all of them are.
@@ -62,21 +56,6 @@ func TestTryLines(t *testing.T) {
 	assert.Len(t, tryLines(mac, "linux", netip.Addr{}, nil), 7, "vfkit and krunkit are for macOS")
 	mac.Dgram = ""
 	assert.Len(t, tryLines(mac, "darwin", netip.Addr{}, nil), 7, "no socket for them")
-}
-
-// TestTryMinikube: what minikube takes for granted is said where it is not so.
-func TestTryMinikube(t *testing.T) {
-	r := tryReady{Socket: "/s", Client: "/c", Backend: "vmnet"}
-	assert.Contains(t, lineFor(t, "minikube", r, "darwin", "192.168.107.1").Note, "takes this host to be 192.168.105.1")
-	assert.Empty(t, lineFor(t, "minikube", r, "darwin", "192.168.105.1").Note)
-	for name, l := range map[string]tryLine{
-		"on macOS only":        lineFor(t, "minikube", r, "linux", "192.168.105.1"),
-		"/var/db/dhcpd_leases": lineFor(t, "minikube", tryReady{Socket: "/s", Client: "/c", Backend: "usernet"}, "darwin", "192.168.105.1"),
-		"socket_vmnet_client":  lineFor(t, "minikube", tryReady{Socket: "/s", Backend: "vmnet"}, "darwin", "192.168.105.1"),
-	} {
-		assert.Empty(t, l.Use)
-		assert.Contains(t, l.Note, name)
-	}
 }
 
 // TestTryQuoting has each line read by what will read it.
@@ -159,51 +138,6 @@ func TestClientProgram(t *testing.T) {
 	assert.Empty(t, clientProgram(at("", errors.New("no /proc"))))
 }
 
-func TestTryNeedsRoot(t *testing.T) {
-	argv := []string{"socket_vmnet2", "try", "--dir=/tmp/a b", "--json"}
-	err := needsRoot("darwin", compat.BackendAuto, 501, argv)
-	if len(compat.PrivilegeWarnings("darwin", compat.BackendAuto, 501, 501)) == 0 { // macOS 26 and newer
-		require.NoError(t, err)
-		return
-	}
-	require.Error(t, err)
-	assert.Regexp(t, `so run: sudo /\S+ try '--dir=/tmp/a b' --json \(nothing was touched`, err.Error())
-	assert.NoError(t, needsRoot("darwin", compat.BackendAuto, 0, argv))
-	assert.NoError(t, needsRoot("darwin", compat.BackendUsernet, 501, argv))
-	assert.NoError(t, needsRoot("linux", compat.BackendAuto, 501, argv))
-}
-
-func TestTryBases(t *testing.T) {
-	private := filepath.Join(shortDir(t), "p")
-	require.NoError(t, os.Mkdir(private, 0o700))
-	link := filepath.Join(filepath.Dir(private), "l")
-	require.NoError(t, os.Symlink(private, link))
-	long := filepath.Join(filepath.Dir(private), strings.Repeat("x", 60))
-	require.NoError(t, os.Mkdir(long, 0o700))
-	me := os.Geteuid()
-	if me == 0 {
-		me = 1000
-		for _, d := range []string{private, long} {
-			require.NoError(t, os.Chown(d, me, -1))
-		}
-	}
-	tmp := regexp.MustCompile(`^/tmp/socket_vmnet2-try-\d+$`)
-	for xdg, used := range map[string]bool{private: true, link: false, long: false, filepath.Dir(private): false, "x": false, "": false, "/nowhere": false} {
-		t.Setenv("XDG_RUNTIME_DIR", xdg)
-		bases := tryBases("linux", me)
-		if used {
-			require.Len(t, bases, 2)
-			assert.Equal(t, xdg+"/socket_vmnet2-try", bases[0])
-		} else {
-			require.Len(t, bases, 1, "%q", xdg)
-		}
-		assert.Regexp(t, tmp, bases[len(bases)-1])
-	}
-	t.Setenv("XDG_RUNTIME_DIR", private)
-	assert.Equal(t, []string{"/run/socket_vmnet2-try", "/tmp/socket_vmnet2-try-0"}, tryBases("linux", 0), "root heeds no environment")
-	assert.Equal(t, []string{"/var/run/socket_vmnet2-try", "/tmp/socket_vmnet2-try-0"}, tryBases("darwin", 0))
-}
-
 // TestTryBaseOfAnother: a base that somebody else has made, or led elsewhere, is not used.
 func TestTryBaseOfAnother(t *testing.T) {
 	dir := t.TempDir()
@@ -254,62 +188,4 @@ func TestTryRemovesItsOwn(t *testing.T) {
 	assert.ErrorContains(t, d.Close(), "remove "+dir+"2: ")
 	assert.FileExists(t, dir+"2/other")
 	assert.Len(t, tree(t, dir+"2"), 1)
-}
-
-func TestTryOverlaps(t *testing.T) {
-	var b bytes.Buffer
-	log := compat.NewLogger(&b, slog.LevelInfo)
-	use := func(prefixes ...string) (list []freenet.Conflict) {
-		for _, p := range prefixes {
-			list = append(list, freenet.Conflict{Name: "en0", Prefix: netip.MustParsePrefix(p)})
-		}
-		return list
-	}
-	warnOverlaps(freenet.NewTable(use("192.168.105.3/24"), nil), netip.MustParsePrefix("192.168.105.0/24"), nil, log)
-	assert.Equal(t, "WARN | the network 192.168.105.0/24 overlaps en0 192.168.105.3/24: one of the two is not reached; "+
-		"leave --vmnet-gateway away to have a free one chosen\n", b.String())
-	_, err := chooseFree(freenet.NewTable(nil, use("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")), 24, nil)
-	assert.ErrorContains(t, err, "en0 10.0.0.0/8, en0 172.16.0.0/12, en0 192.168.0.0/16: end what needs them, or name a network to use all the same with --vmnet-gateway=IP")
-}
-
-// TestTryEventsLost: a reader that comes back is told how much it has missed.
-func TestTryEventsLost(t *testing.T) {
-	read, write, err := os.Pipe()
-	require.NoError(t, err)
-	defer read.Close()
-	defer write.Close()
-	p := newTryPrinter(write, true)
-	first := make(chan error, 1)
-	go func() { first <- p.ready(t.Context(), tryReady{Event: "ready"}) }()
-	buf := make([]byte, 1<<20)
-	n, err := read.Read(buf)
-	require.NoError(t, err)
-	assert.Contains(t, string(buf[:n]), `"event":"ready"`)
-	require.NoError(t, <-first)
-	long := strings.Repeat("x", 1000)
-	for range mostWaiting + 200 {
-		p.event("e", "", map[string]any{"x": long})
-	}
-	lost := func() int {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		return p.lost
-	}()
-	assert.Positive(t, lost)
-	var got bytes.Buffer
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_, _ = got.ReadFrom(read)
-	}()
-	require.Eventually(t, func() bool { return len(p.lines) == 0 }, patience, time.Millisecond)
-	p.event("last", "", nil)
-	p.close()
-	<-p.ended
-	require.NoError(t, write.Close())
-	<-ended
-	lines := strings.Split(strings.TrimSpace(got.String()), "\n")
-	assert.Len(t, lines, mostWaiting+200-lost+2)
-	assert.Equal(t, `{"event":"last"}`, lines[len(lines)-1])
-	assert.Regexp(t, `^\{"event":"lost","lines":\d+\}$`, lines[len(lines)-2])
 }

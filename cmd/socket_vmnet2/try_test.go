@@ -211,51 +211,6 @@ func TestTryGuest(t *testing.T) {
 	r.empty()
 }
 
-// TestTryProbe: one that connects and sends nothing comes and goes, too.
-func TestTryProbe(t *testing.T) {
-	r := newTryRig(t)
-	p := r.try("--json", "--vmnet-mode=host", "--vmnet-mask=255.255.255.240")
-	v := r.ready(p)
-	assert.Equal(t, "host", v.Mode)
-	assert.Contains(t, v.Subnet, "/28")
-	require.NoError(t, visit(v.Socket))
-	assert.Equal(t, event(t, p, "connected")["client"], event(t, p, "gone")["client"])
-	r.end(p, syscall.SIGTERM)
-	r.empty()
-}
-
-// TestTryTogether: those that start at once choose different networks and places.
-func TestTryTogether(t *testing.T) {
-	r := newTryRig(t)
-	own := r.dir("own")
-	var running []*process
-	for _, args := range [][]string{{"--json"}, {"--json"}, {"--json", "--dir=" + own}, {"--json", "--vmnet-mask=255.255.254.0"}} {
-		running = append(running, r.try(args...))
-	}
-	var subnets []netip.Prefix
-	for _, p := range running {
-		v := r.ready(p)
-		subnet := netip.MustParsePrefix(v.Subnet)
-		for _, s := range subnets {
-			assert.False(t, s.Overlaps(subnet), "%s and %s", s, subnet)
-		}
-		subnets = append(subnets, subnet)
-		p.ready(t)
-	}
-	assert.Equal(t, own+"/sock", running[2].sock)
-
-	// One that asks for another one's is told, and gets it.
-	p := r.try("--json", "--vmnet-gateway="+subnets[0].Addr().Next().String())
-	assert.Equal(t, subnets[0].String(), r.ready(p).Subnet)
-	p.says(t, "WARN | the network "+subnets[0].String()+" overlaps that of another socket_vmnet2 try, "+subnets[0].String())
-	for _, p := range append(running, p) {
-		assert.True(t, p.alive())
-		r.end(p, syscall.SIGTERM)
-	}
-	r.empty()
-	assert.Empty(t, tree(t, own), "it was there, so it stays")
-}
-
 func TestTrySignals(t *testing.T) {
 	for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
 		t.Run(s.String(), func(t *testing.T) {
@@ -277,25 +232,6 @@ func TestTrySignals(t *testing.T) {
 			r.empty()
 		})
 	}
-}
-
-// TestTrySignalAtOnce: wherever in the start a signal comes, nothing is left.
-func TestTrySignalAtOnce(t *testing.T) {
-	r := newTryRig(t)
-	for i := range 12 {
-		p := r.try("--json")
-		time.Sleep(time.Duration(i) * 4 * time.Millisecond)
-		require.NoError(t, p.Process.Signal(syscall.SIGTERM))
-		select {
-		case <-p.ended:
-		case <-time.After(patience):
-			require.Fail(t, "it does not end")
-		}
-		if code := p.ProcessState.ExitCode(); code != -1 { // -1: before it could do anything
-			assert.Zero(t, code, "%s", p.stderr)
-		}
-	}
-	r.empty()
 }
 
 // TestTryKilled: the next run removes what a killed one has left, and follows no link there.
@@ -322,44 +258,6 @@ func TestTryKilled(t *testing.T) {
 	b, err := os.ReadFile(precious + "/file")
 	require.NoError(t, err)
 	assert.Equal(t, "mine", string(b))
-}
-
-// TestTryKilledInDir is that for --dir, which only a run with the same --dir looks at.
-func TestTryKilledInDir(t *testing.T) {
-	for _, exists := range []bool{false, true} {
-		r := newTryRig(t)
-		precious := r.dir("precious")
-		dir := r.dir("d")
-		if !exists {
-			dir += "/new"
-		}
-		p := r.try("--json", "--dir="+dir)
-		r.ready(p)
-		p.signal(t, syscall.SIGKILL)
-		require.NoError(t, os.RemoveAll(dir+"/state"))
-		require.NoError(t, os.Symlink(precious, dir+"/state"))
-		r.end(func() *process { p := r.try("--json"); r.ready(p); return p }(), syscall.SIGINT)
-		r.empty()
-
-		require.NoError(t, os.WriteFile(dir+"/somebody's", nil, 0o644))
-		_, stderr := r.refused("--dir=" + dir)
-		assert.Contains(t, stderr, `"somebody's" in it, which is not from a run`)
-		require.NoError(t, os.Remove(dir+"/somebody's"))
-
-		p = r.try("--json", "--dir="+dir)
-		r.ready(p)
-		_, stderr = r.refused("--dir=" + dir)
-		assert.Contains(t, stderr, "another socket_vmnet2 try runs in "+dir)
-		p.ready(t)
-		r.end(p, syscall.SIGINT)
-		if exists {
-			assert.Empty(t, tree(t, dir))
-		} else {
-			assert.NoDirExists(t, dir)
-		}
-		assert.DirExists(t, precious)
-		r.empty()
-	}
 }
 
 // TestTryDirRefused: what --dir must not be, each with its reason, and nothing is changed.
@@ -440,54 +338,6 @@ func TestTryRefused(t *testing.T) {
 	require.NoError(t, err)
 	assert.Contains(t, string(out), "\n--dir=DIR                              have")
 	assert.Contains(t, string(out), "\n--vmnet-gateway=IP")
-	r.empty()
-}
-
-// TestTryOutput: without a place to print to nobody would know the socket, and a reader that has stopped stops nothing.
-func TestTryOutput(t *testing.T) {
-	r := newTryRig(t)
-	for _, full := range []bool{true, false} {
-		c := r.command("try")
-		read, write, err := os.Pipe()
-		require.NoError(t, err)
-		if full {
-			f, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
-			require.NoError(t, err)
-			t.Cleanup(func() { _ = f.Close() })
-			c.Stdout = f
-		} else {
-			c.Stdout = write
-		}
-		require.NoError(t, read.Close()) // EPIPE
-		var log output
-		c.Stderr = &log
-		require.NoError(t, c.Start())
-		require.NoError(t, write.Close())
-		assert.Error(t, c.Wait())
-		assert.Contains(t, log.String(), "ERROR| cannot tell where the socket is: ")
-		r.empty()
-	}
-}
-
-func TestTryStalledReader(t *testing.T) {
-	r := newTryRig(t)
-	read, write, err := os.Pipe()
-	require.NoError(t, err)
-	defer read.Close()
-	require.NoError(t, write.SetWriteDeadline(time.Now().Add(100*time.Millisecond)))
-	_, err = write.Write(make([]byte, 1<<20)) // until it is full
-	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
-	c := r.command("try", "--json")
-	c.Stdout = write
-	p := &process{Cmd: c, stdout: &output{}, stderr: &output{}, ended: make(chan struct{})}
-	c.Stderr = p.stderr
-	require.NoError(t, c.Start())
-	go func() { defer close(p.ended); _ = c.Wait() }()
-	require.NoError(t, write.Close())
-	p.sock = r.xdg + "/socket_vmnet2-try/1/sock"
-	p.ready(t)
-	code, _ := p.signal(t, syscall.SIGTERM)
-	assert.Zero(t, code)
 	r.empty()
 }
 

@@ -160,19 +160,6 @@ func TestUpgradeSaysWhyNot(t *testing.T) {
 	})
 }
 
-// TestRefusalStatus is how a refusal is answered.
-func TestRefusalStatus(t *testing.T) {
-	for code, want := range map[upgrade.Code]int{
-		upgrade.CodeUntrusted: 422, upgrade.CodeUnusable: 422, upgrade.CodeCheck: 422, upgrade.CodeSlow: 422,
-		upgrade.CodeStopping: 503, upgrade.CodeFailed: 500,
-	} {
-		socket := fakeControl(t, func(_ context.Context, c *control.Call) { refuseUpgrade(c, &upgrade.Refusal{Code: code, Text: "x"}) })
-		status, _, err := control.Ask(t.Context(), socket+".d/control", http.MethodPost, "/v1/upgrade")
-		require.Error(t, err)
-		assert.Equal(t, want, status, code)
-	}
-}
-
 // TestUpgradeCheck has the program itself tried, as a running daemon does it.
 func TestUpgradeCheck(t *testing.T) {
 	b, err := upgrade.Find(filepath.Join(binaries, "socket_vmnet2"))
@@ -255,12 +242,4 @@ func TestControlSocket(t *testing.T) {
 	assert.Zero(t, code)
 	assert.Less(t, took, stopTime)
 	assert.NoFileExists(t, p.sock+".d/control")
-}
-
-// TestNoControlSocket is the command at a daemon that has none.
-func TestNoControlSocket(t *testing.T) {
-	p := start(t, "--runtime-dir=none")
-	code, _, stderr := callUpgrade(p.sock)
-	assert.Equal(t, 1, code)
-	assert.Contains(t, stderr, "has no control socket, so it cannot be upgraded in place: stop it and start the new one")
 }
