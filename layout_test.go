@@ -128,18 +128,16 @@ var imports = map[string][]string{
 	"test/soak": {
 		"internal/fakeguest", "internal/frame", "internal/passing/client", "internal/passing/proto", "test/soak/ledger", "test/vmnetsim",
 	},
-	"test/soak/ledger":     {},
-	"test/machrun":         {"internal/frame", "test/cbuild", "test/vmnetsim"},
-	"test/machrun/cmd":     {"test/machrun", "test/vmnetsim"},
-	"test/migrate":         {},
-	"test/perf":            {"test/e2e/lab", "test/perf/fakevm", "test/rounds"},
-	"test/gate":            {"test/bench/rig", "test/rounds"},
-	"test/perf/fakevm":     {"test/bench/rig", "test/rounds"},
-	"test/perf/fakevm/cmd": {"test/perf/fakevm"},
-	"test/rounds":          {},
-	"test/reconnect":       {"test/e2e/sequence"},
-	"test/vmnetsim":        {"test/cbuild"},
-	"test/vzguest":         {"internal/passing/client", "internal/passing/proto"},
+	"test/soak/ledger": {},
+	"test/machrun":     {"internal/frame", "test/cbuild", "test/vmnetsim"},
+	"test/machrun/cmd": {"test/machrun", "test/vmnetsim"},
+	"test/migrate":     {},
+	"test/perf":        {"test/e2e/lab", "test/rounds"},
+	"test/gate":        {"test/bench/rig", "test/rounds"},
+	"test/rounds":      {},
+	"test/reconnect":   {"test/e2e/sequence"},
+	"test/vmnetsim":    {"test/cbuild"},
+	"test/vzguest":     {"internal/passing/client", "internal/passing/proto"},
 }
 
 // A use says where a third-party module may be imported: by code, and beyond that by tests.
@@ -155,7 +153,7 @@ var direct = map[string]use{
 	"golang.org/x/sys": {"BSD-3-Clause", []string{
 		"internal/doctor", "internal/install", "internal/link", "internal/mmsg", "internal/peercred", "internal/unixgram", "internal/compat", "internal/handoff", "internal/upgrade", "internal/inherit", "internal/rundir", "internal/state", "internal/vmnet/pkt", "internal/vmnet/ffi", "internal/darwinapi",
 		"cmd/socket_vmnet2", "cmd/socket_vmnet_client", "cmd/vmnet-helper", "internal/passing", "internal/passing/proto", "internal/passing/client", "internal/usernet",
-		"test/bench/vmnetcalls", "test/e2e/guest", "test/e2e/lab", "test/perf/fakevm", "test/soak", "test/vzguest",
+		"test/bench/vmnetcalls", "test/e2e/guest", "test/e2e/lab", "test/soak", "test/vzguest",
 	}, []string{"*"}},
 	"gvisor.dev/gvisor":                      {"Apache-2.0", []string{"internal/usernet"}, []string{"internal/fakeguest"}},
 	"github.com/containers/gvisor-tap-vsock": {"Apache-2.0", []string{"internal/usernet"}, nil},
@@ -210,7 +208,6 @@ var skips = map[string]string{
 	"test/formula/formula_test.go: newBrew":                             "ruby, which test/e2e/setup.sh gets",
 	"test/cbuild/cbuild.go: Must":                                       "gcc, for the vmnet simulator and the loader",
 	"test/e2e/capture_test.go: tshark":                                  "tshark, which test/e2e/setup.sh gets",
-	"test/e2e/fakevm/fakevm_test.go: measure":                           "root, /dev/net/tun, ip, iperf3 and gvproxy, which test/e2e/setup.sh gets",
 	"test/e2e/labtest/labtest.go: NewLab":                               "QEMU, a guest kernel and iPXE, which test/e2e/setup.sh gets",
 }
 
