@@ -183,9 +183,12 @@ lint.text: test.setup
 manual:
 	$(GO) run ./internal/manual -go '$(GO)'
 
+# The figures as JSON, and the page of tables that is made from it.
+FIGURES ?= docs/performance/figures
 .PHONY: bench
 bench: build
-	$(GO) run ./test/bench --json build/bench.json --verdicts build/bench-verdicts.json
+	$(GO) run ./test/bench -json '$(FIGURES).json' >/dev/null
+	$(GO) run ./test/bench -page '$(FIGURES).json' >'$(FIGURES).md'
 
 # The pages and plots of docs/performance, from the raw rounds there. report.check changes nothing: it fails if they are not what the
 # rounds and the templates of test/report give, or if there is a figure that nobody computed.
@@ -202,7 +205,7 @@ report.check:
 # CPU time per frame against C programs in the same run, held against committed ratios, and no garbage: about a minute.
 .PHONY: test.gate
 test.gate: build
-	$(GO) run ./test/gate
+	$(GO) run ./test/bench -gate
 
 # The daemon under good and hostile clients while it is stopped, killed, upgraded: minutes by default, hours if asked for. A run is
 # repeated by its seed. go test runs a short one.

@@ -109,8 +109,8 @@ var imports = map[string][]string{
 	"cmd/vmnet-helper":        {"internal/compat", "internal/passing/client", "internal/passing/proto"},
 
 	"test/asmac":     {"test/machrun", "test/vmnetsim"},
-	"test/bench":     {"test/bench/rig", "test/machrun", "test/rounds", "test/vmnetsim"},
-	"test/bench/rig": {"internal/frame", "internal/passing/client", "internal/passing/proto", "test/rounds", "test/vmnetsim"},
+	"test/bench":     {"test/bench/rig"},
+	"test/bench/rig": {"internal/frame", "test/vmnetsim"},
 	"test/bench/vmnetcalls": {
 		"internal/frame", "internal/vmnet/api", "internal/vmnet/ffi", "internal/vmnet/pkt", "internal/vnet",
 	},
@@ -133,7 +133,6 @@ var imports = map[string][]string{
 	"test/machrun/cmd": {"test/machrun", "test/vmnetsim"},
 	"test/migrate":     {},
 	"test/perf":        {"test/e2e/lab", "test/rounds"},
-	"test/gate":        {"test/bench/rig", "test/rounds"},
 	"test/rounds":      {},
 	"test/reconnect":   {"test/e2e/sequence"},
 	"test/vmnetsim":    {"test/cbuild"},

@@ -83,8 +83,7 @@ static void attach(struct conn *c, int i)
 	char line[LINE_LEN];
 	c->lifeline = make_socket(SOCK_STREAM);
 	connect_to(c->lifeline, ".d/attach");
-	int n = snprintf(line, sizeof line, "{\"version\":1,\"transport\":\"%s\",\"name\":\"bench%d\"}\n",
-			 c->datagrams ? "dgram" : "stream", i);
+	int n = snprintf(line, sizeof line, "{\"version\":1,\"transport\":\"dgram\",\"name\":\"bench%d\"}\n", i);
 	if (write_full(c->lifeline, line, (size_t)n) < 0)
 		die("ask SOCKET.d/attach");
 	c->fd = receive_reply(c->lifeline, line, sizeof line);
@@ -100,7 +99,7 @@ static void bind_path(struct conn *c, int i)
 	char suffix[32];
 	snprintf(suffix, sizeof suffix, ".%d.%d", getpid(), i);
 	c->fd = make_socket(SOCK_DGRAM);
-	set_datagram_buffers(c->fd);
+	set_buffers(c->fd, DATAGRAM_BUFFER);
 	set_address(&c->own, suffix);
 	if (bind(c->fd, (struct sockaddr *)&c->own, sizeof c->own) < 0)
 		die(c->own.sun_path);
@@ -126,15 +125,14 @@ void open_conn(int i)
 {
 	struct conn *c = &conns[i];
 	enum kind_of_client kind = kind_of(i);
-	*c = (struct conn){.lifeline = -1, .datagrams = kind != STREAM && kind != PASSED_STREAM};
+	*c = (struct conn){.lifeline = -1, .datagrams = kind != STREAM};
 	switch (kind) {
 	case STREAM:
 		c->fd = make_socket(SOCK_STREAM);
-		set_buffers(c->fd);
+		set_buffers(c->fd, SOCKET_BUFFER);
 		connect_to(c->fd, "");
 		return;
 	case PASSED:
-	case PASSED_STREAM:
 		attach(c, i);
 		return;
 	case CONNECTED:

@@ -22,7 +22,6 @@ enum {
 enum kind_of_client {
 	STREAM = 's',        // the unix stream socket
 	PASSED = 'd',        // a descriptor from SOCKET.d/attach, datagrams
-	PASSED_STREAM = 'p', // the same, a stream
 	CONNECTED = 'c',     // a path of its own, connected to SOCKET.d/dgram/sock, as vfkit and libkrun are
 	UNCONNECTED = 'u'    // a path of its own, every datagram sent to SOCKET.d/dgram/sock, as QEMU does
 };
@@ -36,8 +35,6 @@ struct options {
 	int frame_len;     // of the flows, in bytes
 	int window;        // frames of a flow that may be in flight
 	int batch;         // frames per write of a sender; 1 is one writev per frame, as QEMU does
-	const char *victim; // "": none, "reads", "deaf": what the last clients do, which the one before them sends to all the time
-	int victims;       // how many those are
 	int warm_ms;       // from the start to the begin of the measurement
 	int time_ms;       // of the measurement
 	int slots;         // parts of it whose figures are printed as well, if more than 1
@@ -47,7 +44,7 @@ struct options {
 
 // Counters of one client, on cache lines of their own: each is written by one process.
 struct counters {
-	_Alignas(128) atomic_ulong sent, received, lost, corrupt, stalls;
+	_Alignas(128) atomic_ulong received, lost, corrupt;
 };
 
 struct shared {
@@ -113,9 +110,6 @@ struct reader {
 
 void reader_init(struct reader *r, int self);
 
-// reader_discard forgets what has been read.
-void reader_discard(struct reader *r);
-
 // reader_fill reads once, blocking, or for as long as the socket's receive timeout. It returns 1 when there is more, 0 when
 // the time is up, and ends the process at the end of the stream.
 int reader_fill(struct reader *r);
@@ -147,15 +141,11 @@ void send_frames(struct reader *r, const uint8_t *p, size_t n, bool split);
 void send_small(struct reader *r, enum kind kind, int self, int peer, uint64_t seq);
 void set_receive_timeout(int fd, int ms);
 void sleep_ms(int ms);
-
-uint64_t now_ns(void);
-
 // The bodies of the client processes; they never return.
 void run_sender(int self, int peer) __attribute__((noreturn));
 void run_receiver(int self, int peer) __attribute__((noreturn));
 void run_pinger(int self, int peer) __attribute__((noreturn));
 void run_echoer(int self, int peer) __attribute__((noreturn));
-void run_feeder(int self, int first_victim) __attribute__((noreturn));
 void run_bystanders(int first, int last) __attribute__((noreturn));
 
 #endif

@@ -5,7 +5,6 @@
 //	relay copy SOCKET    between two clients, bytes as they come, without looking at them: what the kernel allows
 //	relay switch SOCKET  the floor: large reads, every frame's addresses learned and looked up, one write per run of
 //	                     consecutive frames to one client; datagram clients as well (relaydgram.c), 32 per system call
-//	relay frame SOCKET   the same with one datagram per system call
 //	relay flood SOCKET   the old way: two reads per frame and one writev to every other client
 #define _GNU_SOURCE
 #include "relay.h"
@@ -170,7 +169,8 @@ static void *flood_loop(void *arg)
 			if (i == self)
 				continue;
 			pthread_mutex_lock(&clients[i].write_lock);
-			write_frame(clients[i].fd, prefix, frame, n);
+			struct iovec parts[2] = {{.iov_base = prefix, .iov_len = PREFIX_LEN}, {.iov_base = frame, .iov_len = n}};
+			write_parts(clients[i].fd, parts, 2);
 			pthread_mutex_unlock(&clients[i].write_lock);
 		}
 	}
@@ -223,16 +223,14 @@ void start_thread(void *(*loop)(void *), int arg)
 	pthread_detach(thread);
 }
 
-static void serve(int listener, void *(*loop)(void *), int own_buffers) __attribute__((noreturn));
-
-static void serve(int listener, void *(*loop)(void *), int own_buffers)
+__attribute__((noreturn)) static void serve(int listener, void *(*loop)(void *), int own_buffers)
 {
 	for (;;) {
 		int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
 		if (fd < 0)
 			die("accept");
 		if (own_buffers)
-			set_buffers(fd);
+			set_buffers(fd, SOCKET_BUFFER);
 		start_thread(loop, add_client(&(struct client){.fd = fd}));
 	}
 }
@@ -244,11 +242,10 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	signal(SIGPIPE, SIG_IGN);
-	bool per_frame = strcmp(argv[1], "frame") == 0;
-	if (per_frame || strcmp(argv[1], "switch") == 0)
-		serve_datagrams(argv[2], per_frame ? 1 : BATCH_DATAGRAMS);
+	if (strcmp(argv[1], "switch") == 0)
+		serve_datagrams(argv[2]);
 	int listener = bind_to(SOCK_STREAM, argv[2], "");
-	if (per_frame || strcmp(argv[1], "switch") == 0)
+	if (strcmp(argv[1], "switch") == 0)
 		serve(listener, switch_loop, 1);
 	else if (strcmp(argv[1], "copy") == 0)
 		serve(listener, copy_loop, 1);

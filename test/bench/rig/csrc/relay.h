@@ -49,8 +49,7 @@ int bind_to(int type, const char *path, const char *suffix);
 // start_thread runs loop((void *)arg) in a thread with a small stack.
 void start_thread(void *(*loop)(void *), int arg);
 
-// serve_datagrams makes PATH.d/dgram/sock and PATH.d/attach and serves them in threads of their own, per_call datagrams with
-// each system call.
-void serve_datagrams(const char *path, int per_call);
+// serve_datagrams makes PATH.d/dgram/sock and PATH.d/attach and serves them in threads of their own.
+void serve_datagrams(const char *path);
 
 #endif

@@ -30,11 +30,6 @@ void reader_init(struct reader *r, int self)
 	r->buf = malloc(READER_LEN);
 }
 
-void reader_discard(struct reader *r)
-{
-	r->start = r->end = 0;
-}
-
 int reader_fill(struct reader *r)
 {
 	if (r->conn->datagrams)

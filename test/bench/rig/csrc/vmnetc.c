@@ -149,7 +149,7 @@ int main(int argc, char **argv)
 		c->fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
 		if (c->fd < 0)
 			die("accept");
-		set_buffers(c->fd);
+		set_buffers(c->fd, SOCKET_BUFFER);
 		open_port(&c->port);
 		listen_client(c);
 		if (pthread_create(&thread, &attr, serve, c) != 0)

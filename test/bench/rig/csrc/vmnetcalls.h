@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What the two files of the program vmnetcalls share: the library, and two interfaces on one network.
+// What the programs vmnetc and vmnetcalls share: the library, and interfaces.
 #ifndef VMNETCALLS_H
 #define VMNETCALLS_H
 
 #include "abi.h"
 
 #include <semaphore.h>
-#include <stdatomic.h>
 #include <sys/uio.h>
 
-enum { MAX_SLOTS = 256, MAX_READ_BYTES = 256 << 10, PREFIX = 4, SHORT_LEN = 64, HEADER = 14 };
+enum { MAX_SLOTS = 256, MAX_READ_BYTES = 256 << 10, PREFIX = 4 };
 
 // The functions of the library, called through pointers as a binding does.
 struct library {
@@ -37,13 +36,11 @@ struct port {
 	struct vmpktdesc in[MAX_SLOTS], out[MAX_SLOTS];
 	struct iovec in_iov[MAX_SLOTS], out_iov[MAX_SLOTS];
 	uint8_t *slot; // memory of the slots
-	sem_t event;
+	sem_t started;
 };
 
 void open_library(const char *path);
 void open_port(struct port *);
-void listen_port(struct port *); // each event posts p->event
-void fill_frames(uint8_t *frames, int n, size_t len, int from, int to);
 
 // read_packets offers n slots, which must be ready, and returns how many packets came.
 int read_packets(struct port *, int n);
@@ -53,9 +50,6 @@ size_t make_batch(struct port *, int n);
 
 // ready_slots readies the first n slots for another read.
 void ready_slots(struct port *, int n);
-
-// write_packets writes n frames of len bytes that lie in wire form.
-void write_packets(struct port *, uint8_t *frames, int n, size_t len);
 
 _Noreturn void fail(const char *what);
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The calls of vmnet.framework as a C program makes them: two interfaces by hand-made blocks, and descriptors that are laid
-// out once.
+// The calls of vmnet.framework as a C program makes them: interfaces by hand-made blocks, and descriptors that are laid out once.
 #define _GNU_SOURCE
 #include "vmnetcalls.h"
 
@@ -56,16 +55,6 @@ struct port_block {
 
 static struct block_descriptor descriptor = {.size = sizeof(struct port_block)};
 
-// new_block is never freed: there are four.
-static struct block *new_block(struct port *p, void (*invoke)(void))
-{
-	struct port_block *b = calloc(1, sizeof *b);
-	*b = (struct port_block){
-		.b = {.isa = lib.global_block, .flags = BLOCK_IS_GLOBAL, .invoke = invoke, .descriptor = &descriptor}, .port = p,
-	};
-	return &b->b;
-}
-
 static void started(struct port_block *b, vmnet_return_t st, xpc_object_t params)
 {
 	struct port *p = b->port;
@@ -73,33 +62,24 @@ static void started(struct port_block *b, vmnet_return_t st, xpc_object_t params
 		fail("an interface could not be started");
 	p->max_packet = lib.get_uint64(params, lib.max_packet_key);
 	p->slots = (int)lib.get_uint64(params, lib.read_max_key);
-	sem_post(&p->event);
-}
-
-static void available(struct port_block *b, uint32_t mask, xpc_object_t event)
-{
-	(void)mask;
-	(void)event;
-	sem_post(&b->port->event);
-}
-
-static void ready_slot(struct port *p, int k)
-{
-	p->in[k].vm_pkt_size = p->in_iov[k].iov_len = p->max_packet;
-	p->in[k].vm_pkt_iovcnt = 1;
-	p->in[k].vm_flags = 0;
+	sem_post(&p->started);
 }
 
 void open_port(struct port *p)
 {
-	sem_init(&p->event, 0, 0);
+	sem_init(&p->started, 0, 0);
 	p->queue = lib.queue("vmnetcalls", NULL);
 	xpc_object_t description = lib.dictionary(NULL, NULL, 0);
 	lib.set_uint64(description, lib.mode_key, VMNET_SHARED_MODE);
-	p->ref = lib.start(description, p->queue, new_block(p, (void (*)(void))started));
+	struct port_block *b = calloc(1, sizeof *b); // as long as the process
+	*b = (struct port_block){
+		.b = {.isa = lib.global_block, .flags = BLOCK_IS_GLOBAL, .invoke = (void (*)(void))started, .descriptor = &descriptor},
+		.port = p,
+	};
+	p->ref = lib.start(description, p->queue, &b->b);
 	if (p->ref == NULL)
 		fail("vmnet_start_interface returned NULL");
-	sem_wait(&p->event);
+	sem_wait(&p->started);
 	if ((size_t)p->slots > MAX_READ_BYTES / p->max_packet)
 		p->slots = (int)(MAX_READ_BYTES / p->max_packet);
 	if (p->slots < 1 || p->slots > MAX_SLOTS)
@@ -111,24 +91,6 @@ void open_port(struct port *p)
 		p->in_iov[k].iov_base = p->slot + (size_t)(k % p->slots) * (PREFIX + p->max_packet) + PREFIX;
 	}
 	ready_slots(p, MAX_SLOTS);
-}
-
-void listen_port(struct port *p)
-{
-	if (lib.set_event_callback(p->ref, VMNET_INTERFACE_PACKETS_AVAILABLE, p->queue,
-		    new_block(p, (void (*)(void))available)) != VMNET_SUCCESS)
-		fail("vmnet_interface_set_event_callback failed");
-}
-
-void fill_frames(uint8_t *frames, int n, size_t len, int from, int to)
-{
-	for (int k = 0; k < n; k++) {
-		uint8_t *p = frames + (size_t)k * (PREFIX + len);
-		memset(p, 0x5a, PREFIX + len);
-		const uint8_t head[PREFIX + HEADER] = {0, 0, (uint8_t)(len >> 8), (uint8_t)len, 2, 0, 0, 0, 0, (uint8_t)to,
-						       2, 0, 0, 0, 0, (uint8_t)from, 0x88, 0xb5};
-		memcpy(p, head, sizeof head);
-	}
 }
 
 int read_packets(struct port *p, int n)
@@ -155,19 +117,9 @@ size_t make_batch(struct port *p, int n)
 
 void ready_slots(struct port *p, int n)
 {
-	for (int k = 0; k < n; k++)
-		ready_slot(p, k);
-}
-
-void write_packets(struct port *p, uint8_t *frames, int n, size_t len)
-{
 	for (int k = 0; k < n; k++) {
-		p->out_iov[k].iov_base = frames + (size_t)k * (PREFIX + len) + PREFIX;
-		p->out[k].vm_pkt_size = p->out_iov[k].iov_len = len;
-		p->out[k].vm_pkt_iovcnt = 1;
-		p->out[k].vm_flags = 0;
+		p->in[k].vm_pkt_size = p->in_iov[k].iov_len = p->max_packet;
+		p->in[k].vm_pkt_iovcnt = 1;
+		p->in[k].vm_flags = 0;
 	}
-	int count = n;
-	if (lib.write(p->ref, p->out, &count) != VMNET_SUCCESS || count != n)
-		fail("vmnet_write failed");
 }

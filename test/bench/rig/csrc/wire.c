@@ -23,56 +23,33 @@ int read_full(int fd, void *buf, size_t n)
 	return 0;
 }
 
-int write_full(int fd, const void *buf, size_t n)
+int write_parts(int fd, struct iovec *v, int n)
 {
-	const uint8_t *p = buf;
 	while (n > 0) {
-		ssize_t r = write(fd, p, n);
+		ssize_t r = writev(fd, v, n);
 		if (r < 0 && errno == EINTR)
 			continue;
 		if (r < 0)
 			return -1;
-		p += r;
-		n -= (size_t)r;
+		for (; n > 0 && (size_t)r >= v->iov_len; v++, n--)
+			r -= (ssize_t)v->iov_len;
+		if (n > 0) {
+			v->iov_base = (uint8_t *)v->iov_base + r;
+			v->iov_len -= (size_t)r;
+		}
 	}
 	return 0;
 }
 
-int write_frame(int fd, const uint8_t *prefix, const uint8_t *frame, size_t len)
+int write_full(int fd, const void *buf, size_t n)
 {
-	struct iovec v[2] = {
-		{.iov_base = (void *)prefix, .iov_len = PREFIX_LEN},
-		{.iov_base = (void *)frame, .iov_len = len},
-	};
-	ssize_t r;
-	do
-		r = writev(fd, v, 2);
-	while (r < 0 && errno == EINTR);
-	if (r < 0)
-		return -1;
-	size_t done = (size_t)r;
-	if (done < PREFIX_LEN) {
-		if (write_full(fd, prefix + done, PREFIX_LEN - done) < 0)
-			return -1;
-		done = PREFIX_LEN;
-	}
-	return write_full(fd, frame + (done - PREFIX_LEN), len - (done - PREFIX_LEN));
+	return write_parts(fd, &(struct iovec){.iov_base = (void *)buf, .iov_len = n}, 1);
 }
 
-static void set_both(int fd, int n)
+void set_buffers(int fd, int n)
 {
 	setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &n, sizeof n);
 	setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &n, sizeof n);
-}
-
-void set_buffers(int fd)
-{
-	set_both(fd, SOCKET_BUFFER);
-}
-
-void set_datagram_buffers(int fd)
-{
-	set_both(fd, DATAGRAM_BUFFER);
 }
 
 void die(const char *what)

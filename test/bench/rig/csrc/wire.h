@@ -42,14 +42,11 @@ int read_full(int fd, void *buf, size_t n);
 // write_full writes exactly n bytes. It returns 0, or -1 on an error.
 int write_full(int fd, const void *buf, size_t n);
 
-// write_frame writes prefix and frame with one writev, as socket_vmnet does. It returns 0, or -1 on an error.
-int write_frame(int fd, const uint8_t *prefix, const uint8_t *frame, size_t len);
+// write_parts writes n parts, with one system call if the socket takes all of them at once. It changes v.
+int write_parts(int fd, struct iovec *v, int n);
 
-// set_buffers sets both buffers of a socket to SOCKET_BUFFER.
-void set_buffers(int fd);
-
-// set_datagram_buffers sets both buffers of a socket to DATAGRAM_BUFFER, or to as much as the system allows.
-void set_datagram_buffers(int fd);
+// set_buffers sets both buffers of a socket to n bytes, or to as much as the system allows.
+void set_buffers(int fd, int n);
 
 // die prints what failed with errno's text and ends the process with status 2.
 void die(const char *what) __attribute__((noreturn));
