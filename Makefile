@@ -14,7 +14,6 @@
 #   make mac     on a Mac: all that only a Mac can tell, and an archive of what it told
 #   make fuzz    every fuzz target for a while
 #   make bench   speed and memory against a floor and against the old design, in one run
-#   make report  the pages and plots of docs/performance, from the raw rounds that are there
 #   make reconnect   what guests notice of restarts and upgrades, in 12 minutes
 
 PREFIX  ?= /opt/socket_vmnet
@@ -94,7 +93,6 @@ test.setup:
 test.unit: test.setup
 	$(GOTEST) '$(UNIT)' $(TAGS) -count=1 -timeout 20m
 	cd attach && $(GOTEST) ./... -count=1
-	cd test/report && $(GOTEST) ./... -count=1
 
 # Those that test.race has not. Of the others, test.mac has once more, without the race detector, all that macOS changes.
 .PHONY: test.plain
@@ -105,7 +103,6 @@ test.plain: test.setup
 test.race: test.setup
 	CGO_ENABLED=1 $(GOTEST) '$(RACE)' $(TAGS) -race -count=1 -timeout 20m
 	cd attach && CGO_ENABLED=1 $(GOTEST) ./... -race -count=1
-	cd test/report && CGO_ENABLED=1 $(GOTEST) ./... -race -count=1
 
 # The binding and the network above it on a simulator that checks every access to memory, theirs to its own among them. The
 # sanitizer does not know the race detector, nor cgo.
@@ -148,19 +145,17 @@ mac: $(if $(filter Linux,$(shell uname -s)),machrun)
 
 # What needs no running program: formatting, linting, and the macOS build, which must not need cgo.
 .PHONY: check
-check: lint $(if $(wildcard docs/performance/README.md docs/performance/raw/*.json),report.check)
+check: lint
 	$(GO) vet ./...
 	$(GO) vet $(TAGS) ./...
 	$(GO) -C attach vet ./...
-	$(GO) -C test/report vet ./...
-	for dir in . attach test/report; do for arch in arm64 amd64; do GOOS=darwin GOARCH=$$arch $(GO) -C $$dir build -o /dev/null ./... && \
+	for dir in . attach; do for arch in arm64 amd64; do GOOS=darwin GOARCH=$$arch $(GO) -C $$dir build -o /dev/null ./... && \
 		GOOS=darwin GOARCH=$$arch $(GO) -C $$dir vet ./... || exit 1; done; done
 
 .PHONY: lint
 lint: lint.text
 	$(GO) tool -modfile=tools/go.mod golangci-lint run --build-tags vmnetsim
 	cd attach && $(GO) tool -modfile=../tools/go.mod golangci-lint run
-	cd test/report && $(GO) tool -modfile=../../tools/go.mod golangci-lint run
 	$(GO) tool -modfile=tools/actionlint/go.mod actionlint -pyflakes= .github/workflows/*.yml $(wildcard docs/integrations/*.yml)
 
 # Scripts and pages: those of the tree, without what was built.
@@ -189,18 +184,6 @@ FIGURES ?= docs/performance/figures
 bench: build
 	$(GO) run ./test/bench -json '$(FIGURES).json' >/dev/null
 	$(GO) run ./test/bench -page '$(FIGURES).json' >'$(FIGURES).md'
-
-# The pages and plots of docs/performance, from the raw rounds there. report.check changes nothing: it fails if they are not what the
-# rounds and the templates of test/report give, or if there is a figure that nobody computed.
-REPORT = $(GO) -C test/report run . -raw '$(CURDIR)/docs/performance/raw' -out '$(CURDIR)/docs/performance'
-
-.PHONY: report
-report:
-	$(REPORT)
-
-.PHONY: report.check
-report.check:
-	$(REPORT) -check
 
 # CPU time per frame against C programs in the same run, held against committed ratios, and no garbage: about a minute.
 .PHONY: test.gate

@@ -319,7 +319,7 @@ func run(t *testing.T, env []string, name string, args ...string) []byte {
 // tracked are the files of the repository, by slash-separated path, without what git ignores and nested modules.
 func tracked(t *testing.T) (paths []string) {
 	t.Helper()
-	ignored := []string{".git", "bin", "build", "artifacts", "tools", "attach", "test/report"} // whole paths
+	ignored := []string{".git", "bin", "build", "artifacts", "tools", "attach"} // whole paths
 	require.NoError(t, filepath.WalkDir(".", func(path string, d os.DirEntry, err error) error {
 		switch {
 		case err != nil:

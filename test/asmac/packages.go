@@ -23,7 +23,6 @@ var excluded = map[string]string{
 	"/test/e2e":          "has virtual machines",
 	"/test/e2e/lab":      "has virtual machines",
 	"/test/formula":      "reads a Ruby file",
-	"/test/gate":         "measures this machine with C programs",
 	"/test/integrations": "reads pages and scripts",
 	"/test/asmac":        "is about the runner, a program of Linux",
 	"/test/fuzz":         "is about go test -fuzz, which runs on Linux",

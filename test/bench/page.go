@@ -26,7 +26,7 @@ func (r report) print(w io.Writer) error {
 	fmt.Fprintf(&b, "<!-- made by test/bench: make bench. Do not edit. -->\n\n# Figures\n\n")
 	fmt.Fprintf(&b, "%d of %d targets are met, %d missed. None of this was measured on a Mac; vmnet is simulated. [What is measured, and why a target is\nmissed](../performance.md).\n\n",
 		met, met+missed, missed)
-	fmt.Fprintf(&b, "%s, %d cores, %s, %s, %s. Commit `%s`, %s, load average %s before and %s after.\n\n    %s\n\n",
+	fmt.Fprintf(&b, "%s, %d cores, %s, %s, %s. Commit `%s`, %s, load average %s before and %s after.\n\n```sh\n%s\n```\n\n",
 		m.CPU, m.Cores, m.Kernel, m.Go, m.CC, m.Commit, m.Date.Format("2006-01-02 15:04 MST"), m.LoadBegin, m.LoadEnd, r.Command)
 	fmt.Fprintf(&b, `The best of %d rounds of %s stands for all of them, or the median for CPU time and memory; in brackets are the least and the most. A ratio's
 brackets are those of the rounds one by one. Frames are of 1514 bytes where nothing else is said; "CPU" is the process's time for a frame
