@@ -18,7 +18,7 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/test/bench/rig"
 )
 
-// The programs that make the calls of vmnet: csrc/vmnetcalls.c of package rig, and the command vmnetcalls.
+// The programs that make the calls of vmnet: csrc/vmnet.c of package rig, and the command vmnetcalls.
 const (
 	programC  = "C"
 	programGo = "Go"
@@ -37,20 +37,21 @@ func call(program, op, size string) setup {
 
 func callName(program, op, size string) string { return program + ", vmnet_" + op + " of " + size }
 
-// callPrograms are the programs' paths, once they are built.
-type callPrograms struct{ c, inGo string }
-
 // makeCalls runs both programs. A result's frames are the packets.
 func (b *bench) makeCalls(ctx context.Context) (map[string]rig.Result, error) {
-	if b.calls.c == "" {
-		if err := b.buildCalls(ctx); err != nil {
+	inGo := filepath.Join(b.Dir(), "vmnetcalls")
+	if !b.callsBuilt {
+		err := errors.Join(rig.BuildVmnetC(ctx, b.Rig), b.Build(ctx, inGo, "test/bench/vmnetcalls", "-tags=vmnetsim"))
+		if err != nil {
 			return nil, err
 		}
+		b.callsBuilt = true
 	}
+	length := strconv.FormatInt(callTime.Milliseconds(), 10)
 	all := map[string]rig.Result{}
-	for program, path := range map[string]string{programC: b.calls.c, programGo: b.calls.inGo} {
+	for program, words := range map[string][]string{programC: {b.VmnetC(), "calls", b.SimLib(), length}, programGo: {inGo, b.SimLib(), length}} {
 		var complaints bytes.Buffer
-		cmd := exec.CommandContext(ctx, path, b.SimLib(), strconv.FormatInt(callTime.Milliseconds(), 10))
+		cmd := exec.CommandContext(ctx, words[0], words[1:]...)
 		cmd.Stderr = &complaints
 		out, err := cmd.Output()
 		if err != nil {
@@ -83,15 +84,4 @@ func readCalls(all map[string]rig.Result, program string, out []byte) error {
 		}
 		all[callName(program, c.Op, callSizes[n/2])] = rig.Result{RelayCPUNS: c.CPU, Received: c.Packets}
 	}
-}
-
-func (b *bench) buildCalls(ctx context.Context) error {
-	if err := rig.BuildSimulated(ctx, b.Rig); err != nil {
-		return err
-	}
-	b.calls = callPrograms{c: filepath.Join(b.Dir(), "vmnetcalls-c"), inGo: filepath.Join(b.Dir(), "vmnetcalls-go")}
-	return errors.Join(
-		b.CompileVmnet(ctx, b.calls.c, "vmnetcalls.c"),
-		b.Build(ctx, b.calls.inGo, "test/bench/vmnetcalls", "-tags=vmnetsim"),
-	)
 }

@@ -36,10 +36,10 @@ type setup struct {
 // A bench is one run.
 type bench struct {
 	*rig.Rig
-	time   time.Duration // of a measurement
-	rounds int
-	rows   []row
-	calls  callPrograms
+	time       time.Duration // of a measurement
+	rounds     int
+	rows       []row
+	callsBuilt bool
 }
 
 // measure measures what the rows need, interleaved: A B C and then C B A, so that a busy moment of the machine does not hit the same

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -48,11 +50,17 @@ func (r row) figure(results map[string][]rig.Result) figure {
 	of := func(s setup) (one side) {
 		one.Setup = s.name
 		for _, res := range results[s.name] {
-			one.Values, one.CPU = append(one.Values, metrics[r.metric].of(res)), append(one.CPU, res.CPU())
+			one.Values, one.CPU = append(one.Values, digits(metrics[r.metric].of(res))), append(one.CPU, digits(res.CPU()))
 		}
 		return one
 	}
 	return figure{r.key, r.section, r.text, r.metric, r.target, of(r.subject), of(r.base)}
+}
+
+// digits is x with as many digits as mean anything.
+func digits(x float64) float64 {
+	x, _ = strconv.ParseFloat(strconv.FormatFloat(x, 'g', 4, 64), 64) // it is a number
+	return x
 }
 
 // The metrics.
@@ -157,10 +165,11 @@ func (r report) write(path string) error {
 	if path == "" {
 		return nil
 	}
-	out, err := json.MarshalIndent(r, "", " ")
+	out, err := json.Marshal(r)
 	if err != nil {
 		return fmt.Errorf("encode the figures: %w", err)
 	}
+	out = bytes.ReplaceAll(out, []byte(`{"key"`), []byte("\n"+`{"key"`)) // a line for each
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return fmt.Errorf("make the directory for the figures: %w", err)
 	}

@@ -38,8 +38,8 @@ func ownKinds() []Kind {
 		{Name: DaemonSlow, Prepare: buildSlow, Command: Usernet(slowProgram)},
 		{Name: DaemonVmnet, Prepare: BuildSimulated, Command: simulated("--vmnet-gateway=" + gateway)},
 		{Name: DaemonBridged, Prepare: BuildSimulated, Command: simulated("--vmnet-mode=bridged", "--vmnet-interface=en0")},
-		{Name: VmnetC, Prepare: buildVmnetC, Command: func(r *Rig, l *Relay) (*exec.Cmd, error) {
-			return exec.Command(vmnetCProgram(r), r.SimLib(), l.Socket), nil
+		{Name: VmnetC, Prepare: BuildVmnetC, Command: func(r *Rig, l *Relay) (*exec.Cmd, error) {
+			return exec.Command(r.VmnetC(), "relay", r.SimLib(), l.Socket), nil
 		}},
 		{Name: Floor, Command: inC("switch")},
 		{Name: Blind, Command: inC("copy")},
@@ -107,13 +107,15 @@ func (r *Rig) SimLib() string { return r.simLib }
 // options.
 func (r *Rig) DaemonSim() string { return filepath.Join(r.dir, "sim", "socket_vmnet2") }
 
-func vmnetCProgram(r *Rig) string { return filepath.Join(r.dir, "vmnetc") }
+// VmnetC is the path of csrc/vmnet.c, once BuildVmnetC has returned.
+func (r *Rig) VmnetC() string { return filepath.Join(r.dir, "vmnet") }
 
-func buildVmnetC(ctx context.Context, r *Rig) error {
+// BuildVmnetC builds it, and the simulator.
+func BuildVmnetC(ctx context.Context, r *Rig) error {
 	if err := BuildSimulated(ctx, r); err != nil {
 		return err
 	}
-	return r.CompileVmnet(ctx, vmnetCProgram(r), "vmnetc.c", "wire.c")
+	return r.Compile(ctx, r.VmnetC(), []string{"-I" + filepath.Dir(r.simLib)}, "vmnet.c", "wire.c")
 }
 
 // Slowness is what is wrong with DaemonSlow: the bridge sums up an eighth of the bytes of each frame for nothing. On the machine of the

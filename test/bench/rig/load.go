@@ -103,27 +103,18 @@ func (r Result) CPU() float64 {
 	return float64(r.RelayCPUNS) / float64(n)
 }
 
+// loadArgs are what csrc/load.c wants, in its order.
 func (r *Rig) loadArgs(to *Relay, l Load) []string {
-	args := []string{"--socket", to.Socket, "--kinds", cmp.Or(l.Kinds, Stream)}
-	for _, o := range []struct {
-		name  string
-		value int64
-	}{
-		{"--relay", int64(to.PID())},
-		{"--clients", int64(l.Clients)},
-		{"--pairs", int64(l.Pairs)},
-		{"--batch", int64(max(l.Batch, 1))},
-		{"--frame-len", int64(cmp.Or(l.Frame, usualFrame))},
-		{"--window", int64(cmp.Or(l.Window, usualWindow))},
-		{"--frames", int64(l.Frames)},
-		{"--warm-ms", cmp.Or(l.Warm, r.opt.Warm).Milliseconds()},
-		{"--time-ms", cmp.Or(l.Time, r.opt.Time).Milliseconds()},
-		{"--slots", int64(max(l.Slots, 1))},
-	} {
-		args = append(args, o.name, strconv.FormatInt(o.value, 10))
-	}
+	args := []string{to.Socket, cmp.Or(l.Kinds, Stream)}
+	echo := 0
 	if l.Echo {
-		args = append(args, "--echo")
+		echo = 1
+	}
+	for _, n := range []int{
+		to.PID(), l.Clients, l.Pairs, max(l.Batch, 1), cmp.Or(l.Frame, usualFrame), cmp.Or(l.Window, usualWindow), l.Frames,
+		int(cmp.Or(l.Warm, r.opt.Warm).Milliseconds()), int(cmp.Or(l.Time, r.opt.Time).Milliseconds()), max(l.Slots, 1), echo,
+	} {
+		args = append(args, strconv.Itoa(n))
 	}
 	return args
 }

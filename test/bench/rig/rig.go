@@ -99,11 +99,6 @@ func (r *Rig) Compile(ctx context.Context, out string, flags []string, files ...
 	return nil
 }
 
-// CompileVmnet makes a program that calls vmnet, once BuildSimulated has returned.
-func (r *Rig) CompileVmnet(ctx context.Context, out string, files ...string) error {
-	return r.Compile(ctx, out, []string{"-I" + filepath.Dir(r.simLib)}, append(files, "vmnetlib.c")...)
-}
-
 // Build makes a program of ours from the package's directory below the module's, with more flags than a release has.
 func (r *Rig) Build(ctx context.Context, out, pkg string, flags ...string) error {
 	args := append([]string{"build", "-o", out}, flags...)

@@ -2,7 +2,7 @@
 
 //go:build linux && vmnetsim
 
-// Command vmnetcalls makes the same calls in the same order as the C program of that name in test/bench/rig/csrc, through the
+// Command vmnetcalls makes the same calls in the same order as test/bench/rig/csrc/vmnet.c, through the
 // binding and as internal/vmnet uses it: a read ends with a batch in wire form, a write begins with one. For each case it
 // prints one JSON object: the CPU time of the whole process over so many packets. The command bench builds and runs both.
 package main

@@ -16,17 +16,6 @@ enum {
 	LINE_LEN = 4096
 };
 
-// set_address is for SOCKET followed by a suffix.
-static void set_address(struct sockaddr_un *addr, const char *suffix)
-{
-	addr->sun_family = AF_UNIX;
-	int n = snprintf(addr->sun_path, sizeof addr->sun_path, "%s%s", opt.socket, suffix);
-	if (n >= (int)sizeof addr->sun_path) {
-		fprintf(stderr, "socket path too long: %s%s\n", opt.socket, suffix);
-		exit(2);
-	}
-}
-
 // must_wait pauses and reports whether a relay that is starting may be the reason of a failed call.
 static bool must_wait(int *waited)
 {
@@ -37,18 +26,9 @@ static bool must_wait(int *waited)
 	return true;
 }
 
-static int make_socket(int type)
-{
-	int fd = socket(AF_UNIX, type | SOCK_CLOEXEC, 0);
-	if (fd < 0)
-		die("socket");
-	return fd;
-}
-
 static void connect_to(int fd, const char *suffix)
 {
-	struct sockaddr_un addr;
-	set_address(&addr, suffix);
+	struct sockaddr_un addr = address_of(opt.socket, suffix);
 	for (int waited = 0; connect(fd, (struct sockaddr *)&addr, sizeof addr) < 0;)
 		if (!must_wait(&waited))
 			die(addr.sun_path);
@@ -100,7 +80,7 @@ static void bind_path(struct conn *c, int i)
 	snprintf(suffix, sizeof suffix, ".%d.%d", getpid(), i);
 	c->fd = make_socket(SOCK_DGRAM);
 	set_buffers(c->fd, DATAGRAM_BUFFER);
-	set_address(&c->own, suffix);
+	c->own = address_of(opt.socket, suffix);
 	if (bind(c->fd, (struct sockaddr *)&c->own, sizeof c->own) < 0)
 		die(c->own.sun_path);
 }
@@ -108,7 +88,7 @@ static void bind_path(struct conn *c, int i)
 // aim makes the socket send to the relay's without being connected to it.
 static void aim(struct conn *c)
 {
-	set_address(&c->to, ".d/dgram/sock");
+	c->to = address_of(opt.socket, ".d/dgram/sock");
 	c->to_len = sizeof c->to;
 	for (int waited = 0; access(c->to.sun_path, F_OK) < 0;)
 		if (!must_wait(&waited))

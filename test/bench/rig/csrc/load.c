@@ -9,7 +9,6 @@
 #include "load.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,8 +23,7 @@ enum {
 	FRAMES_MS = 60000   // the end of the patience with --frames
 };
 
-struct options opt = {.kinds = "s", .clients = 2, .pairs = 1, .frame_len = 1514, .window = 256, .batch = 1,
-		      .warm_ms = 100, .time_ms = 500, .slots = 1};
+struct options opt;
 struct shared *shm;
 struct conn conns[MAX_CLIENTS];
 
@@ -40,35 +38,20 @@ struct snapshot {
 
 static void parse_options(int argc, char **argv)
 {
-	static const struct option known[] = {
-		{"socket", required_argument, NULL, 's'}, {"clients", required_argument, NULL, 'n'},
-		{"pairs", required_argument, NULL, 'p'},  {"frame-len", required_argument, NULL, 'l'},
-		{"window", required_argument, NULL, 'w'}, {"batch", required_argument, NULL, 'b'},
-		{"warm-ms", required_argument, NULL, 'a'},
-		{"time-ms", required_argument, NULL, 't'}, {"frames", required_argument, NULL, 'f'},
-		{"relay", required_argument, NULL, 'r'},  {"echo", no_argument, NULL, 'e'},
-		{"kinds", required_argument, NULL, 'k'},  {"slots", required_argument, NULL, 'S'},
-		{NULL, 0, NULL, 0},
+	int *numbers[] = {
+		&opt.relay, &opt.clients, &opt.pairs, &opt.batch, &opt.frame_len, &opt.window, &opt.frames, &opt.warm_ms, &opt.time_ms, &opt.slots,
+		&opt.echo,
 	};
-	for (int c; (c = getopt_long(argc, argv, "", known, NULL)) != -1;) {
-		switch (c) {
-		case 's': opt.socket = optarg; break;
-		case 'n': opt.clients = atoi(optarg); break;
-		case 'p': opt.pairs = atoi(optarg); break;
-		case 'l': opt.frame_len = atoi(optarg); break;
-		case 'w': opt.window = atoi(optarg); break;
-		case 'b': opt.batch = atoi(optarg); break;
-		case 'a': opt.warm_ms = atoi(optarg); break;
-		case 't': opt.time_ms = atoi(optarg); break;
-		case 'f': opt.frames = atol(optarg); break;
-		case 'r': opt.relay = atoi(optarg); break;
-		case 'e': opt.echo = true; break;
-		case 'k': opt.kinds = optarg; break;
-		case 'S': opt.slots = atoi(optarg); break;
-		default: exit(2);
-		}
+	enum { NUMBERS = sizeof numbers / sizeof *numbers };
+	if (argc != 3 + NUMBERS) {
+		fprintf(stderr, "usage: load SOCKET KINDS RELAY CLIENTS PAIRS BATCH FRAME_LEN WINDOW FRAMES WARM_MS TIME_MS SLOTS ECHO\n");
+		exit(2);
 	}
-	if (!opt.socket || !opt.kinds[0] || opt.clients > MAX_CLIENTS || 2 * opt.pairs > opt.clients || opt.batch < 1 || opt.batch > MAX_BATCH ||
+	opt.socket = argv[1];
+	opt.kinds = argv[2];
+	for (int i = 0; i < NUMBERS; i++)
+		*numbers[i] = atoi(argv[3 + i]);
+	if (!opt.kinds[0] || opt.clients > MAX_CLIENTS || 2 * opt.pairs > opt.clients || opt.batch < 1 || opt.batch > MAX_BATCH ||
 	    opt.batch > opt.window || opt.slots < 1 || opt.frame_len < SMALL_FRAME_LEN || opt.frame_len > MAX_FRAME_LEN) {
 		fprintf(stderr, "load: options that do not fit together\n");
 		exit(2);

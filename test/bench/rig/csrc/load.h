@@ -8,8 +8,6 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 
 enum {
 	MAX_CLIENTS = 256,
@@ -29,7 +27,7 @@ enum kind_of_client {
 struct options {
 	const char *socket;
 	const char *kinds; // a letter per client; the last one stands for all that follow
-	bool echo;         // the first pair measures round trips instead of a flow
+	int echo;          // whether the first pair measures round trips instead of a flow
 	int clients;       // all of them
 	int pairs;         // clients 0-1, 2-3, ... are sender and receiver
 	int frame_len;     // of the flows, in bytes
@@ -38,8 +36,8 @@ struct options {
 	int warm_ms;       // from the start to the begin of the measurement
 	int time_ms;       // of the measurement
 	int slots;         // parts of it whose figures are printed as well, if more than 1
-	long frames;       // measure until so many have arrived, and so many round trips, if that takes longer
-	pid_t relay;       // whose CPU time is measured
+	int frames;        // measure until so many have arrived, and so many round trips, if that takes longer
+	int relay;         // whose CPU time is measured
 };
 
 // Counters of one client, on cache lines of their own: each is written by one process.

@@ -15,8 +15,7 @@
 #include <unistd.h>
 
 enum {
-	TABLE_SLOTS = 4096, // a power of two, far above MAX_CLIENTS, so that probes stay short
-	STACK_SIZE = 256 * 1024
+	TABLE_SLOTS = 4096 // a power of two, far above MAX_CLIENTS, so that probes stay short
 };
 
 struct client clients[MAX_CLIENTS];
@@ -91,8 +90,9 @@ static void deliver(int from, int to, const uint8_t *run, size_t n)
 }
 
 // forward sends the whole frames in buf on and returns how many bytes they are, or -1 when the framing is lost.
-static ssize_t forward(int from, const uint8_t *buf, size_t len)
+static ssize_t forward(void *client, const uint8_t *buf, size_t len)
 {
+	int from = (int)((struct client *)client - clients);
 	size_t off = 0, run = 0;
 	int to = NOBODY, run_to = NOBODY;
 	const uint8_t *before = NULL;
@@ -119,29 +119,15 @@ static ssize_t forward(int from, const uint8_t *buf, size_t len)
 	return (ssize_t)off;
 }
 
-static void *switch_loop(void *arg)
+static void *switch_loop(void *client)
 {
-	int self = (int)(intptr_t)arg;
-	uint8_t *buf = malloc(READ_LEN + PREFIX_LEN + MAX_FRAME_LEN);
-	size_t have = 0; // the begin of a frame that has not fully arrived
-	for (;;) {
-		ssize_t r = read(clients[self].fd, buf + have, READ_LEN);
-		if (r <= 0)
-			break;
-		have += (size_t)r;
-		ssize_t used = forward(self, buf, have);
-		if (used < 0)
-			break;
-		have -= (size_t)used;
-		memmove(buf, buf + used, have);
-	}
-	free(buf);
+	read_frames(((struct client *)client)->fd, forward, client);
 	return NULL;
 }
 
 static void *copy_loop(void *arg)
 {
-	int self = (int)(intptr_t)arg;
+	int self = (int)((struct client *)arg - clients);
 	uint8_t *buf = malloc(READ_LEN);
 	while (atomic_load(&client_count) < 2)
 		usleep(1000);
@@ -156,7 +142,7 @@ static void *copy_loop(void *arg)
 
 static void *flood_loop(void *arg)
 {
-	int self = (int)(intptr_t)arg;
+	int self = (int)((struct client *)arg - clients);
 	uint8_t prefix[PREFIX_LEN], *frame = malloc(MAX_FRAME_LEN);
 	for (;;) {
 		if (read_full(clients[self].fd, prefix, PREFIX_LEN) < 0)
@@ -178,24 +164,6 @@ static void *flood_loop(void *arg)
 	return NULL;
 }
 
-int bind_to(int type, const char *path, const char *suffix)
-{
-	struct sockaddr_un addr = {.sun_family = AF_UNIX};
-	int n = snprintf(addr.sun_path, sizeof addr.sun_path, "%s%s", path, suffix);
-	if (n >= (int)sizeof addr.sun_path) {
-		fprintf(stderr, "socket path too long: %s%s\n", path, suffix);
-		exit(2);
-	}
-	int fd = socket(AF_UNIX, type | SOCK_CLOEXEC, 0);
-	if (fd < 0)
-		die("socket");
-	if (bind(fd, (struct sockaddr *)&addr, sizeof addr) < 0)
-		die("bind");
-	if (type == SOCK_STREAM && listen(fd, MAX_CLIENTS) < 0)
-		die("listen");
-	return fd;
-}
-
 int add_client(const struct client *c)
 {
 	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -212,17 +180,6 @@ int add_client(const struct client *c)
 	return i;
 }
 
-void start_thread(void *(*loop)(void *), int arg)
-{
-	pthread_attr_t attr;
-	pthread_attr_init(&attr);
-	pthread_attr_setstacksize(&attr, STACK_SIZE);
-	pthread_t thread;
-	if (pthread_create(&thread, &attr, loop, (void *)(intptr_t)arg) != 0)
-		die("pthread_create");
-	pthread_detach(thread);
-}
-
 __attribute__((noreturn)) static void serve(int listener, void *(*loop)(void *), int own_buffers)
 {
 	for (;;) {
@@ -231,7 +188,7 @@ __attribute__((noreturn)) static void serve(int listener, void *(*loop)(void *),
 			die("accept");
 		if (own_buffers)
 			set_buffers(fd, SOCKET_BUFFER);
-		start_thread(loop, add_client(&(struct client){.fd = fd}));
+		start_thread(loop, &clients[add_client(&(struct client){.fd = fd})]);
 	}
 }
 

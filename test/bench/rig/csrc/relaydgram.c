@@ -153,7 +153,7 @@ static void forward_slots(int from, struct slots *s, int first, int end)
 
 static void *passed_loop(void *arg)
 {
-	int self = (int)(intptr_t)arg;
+	int self = (int)((struct client *)arg - clients);
 	struct slots *s = make_slots(false);
 	while (receive(clients[self].fd, s))
 		forward_slots(self, s, 0, s->count);
@@ -168,9 +168,7 @@ static bool is_from(const struct client *c, const struct sockaddr_un *from)
 // add_path makes a client of a path that is new: a socket connected to it, or, where only the shared socket may reply, that.
 static int add_path(const struct sockaddr_un *from)
 {
-	struct client c = {.fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0), .datagrams = true, .addr = *from};
-	if (c.fd < 0)
-		die("socket");
+	struct client c = {.fd = make_socket(SOCK_DGRAM), .datagrams = true, .addr = *from};
 	if (connect(c.fd, (const struct sockaddr *)from, sizeof *from) == 0) {
 		set_buffers(c.fd, DATAGRAM_BUFFER);
 		return add_client(&c);
@@ -244,7 +242,7 @@ static void *attach_loop(void *arg)
 		int client = add_client(&(struct client){.fd = fds[0], .datagrams = true});
 		pass_fd(c, fds[1]);
 		close(fds[1]);
-		start_thread(passed_loop, client);
+		start_thread(passed_loop, &clients[client]);
 	}
 	return NULL;
 }
@@ -263,6 +261,6 @@ void serve_datagrams(const char *path)
 	make_directory(path, ".d/dgram");
 	shared_sock = bind_to(SOCK_DGRAM, path, ".d/dgram/sock");
 	set_buffers(shared_sock, DATAGRAM_BUFFER);
-	start_thread(shared_loop, 0);
-	start_thread(attach_loop, bind_to(SOCK_STREAM, path, ".d/attach"));
+	start_thread(shared_loop, NULL);
+	start_thread(attach_loop, (void *)(intptr_t)bind_to(SOCK_STREAM, path, ".d/attach"));
 }
