@@ -71,7 +71,7 @@ func New(ctx context.Context, o Options) (*Rig, error) {
 	err = errors.Join(
 		os.CopyFS(dir, sources),
 		r.Compile(ctx, r.relays, nil, "relay.c", "relaydgram.c", "wire.c"),
-		r.Compile(ctx, r.loadgen, nil, "load.c", "clients.c", "conns.c", "stream.c", "datagrams.c", "wire.c"),
+		r.Compile(ctx, r.loadgen, nil, "load.c", "clients.c", "conns.c", "io.c", "wire.c"),
 	)
 	if err != nil {
 		r.Close()

@@ -23,11 +23,12 @@ static void make_mac(uint8_t *p, int client)
 	memcpy(p, mac, MAC_LEN);
 }
 
-static bool is_mac(const uint8_t *p, int client)
+bool is_from_to(const uint8_t *frame, int from, int to)
 {
-	uint8_t mac[MAC_LEN];
-	make_mac(mac, client);
-	return memcmp(p, mac, MAC_LEN) == 0;
+	uint8_t macs[2 * MAC_LEN];
+	make_mac(macs, to);
+	make_mac(macs + MAC_LEN, from);
+	return memcmp(frame, macs, sizeof macs) == 0;
 }
 
 void make_frame(uint8_t *p, enum kind kind, int from, int to, int len)
@@ -58,16 +59,6 @@ uint64_t get_seq(const uint8_t *frame)
 	return seq;
 }
 
-bool is_for(const uint8_t *frame, int to)
-{
-	return is_mac(frame, to);
-}
-
-bool is_from(const uint8_t *frame, int from)
-{
-	return is_mac(frame + MAC_LEN, from);
-}
-
 void sleep_ms(int ms)
 {
 	struct timespec t = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L};
@@ -86,7 +77,7 @@ static uint64_t newest_ack(struct reader *r, int self, int peer, uint64_t acked)
 {
 	uint32_t len;
 	for (const uint8_t *f; (f = reader_next(r, self, &len)) != NULL;)
-		if (f[KIND_AT] == ACK && is_for(f, self) && is_from(f, peer) && get_seq(f) > acked)
+		if (f[KIND_AT] == ACK && is_from_to(f, peer, self) && get_seq(f) > acked)
 			acked = get_seq(f);
 	return acked;
 }
@@ -153,7 +144,7 @@ void run_receiver(int self, int peer)
 	for (;;) {
 		uint32_t len;
 		for (const uint8_t *f; (f = reader_next(&r, self, &len)) != NULL;) {
-			if (f[KIND_AT] != DATA || !is_for(f, self) || !is_from(f, peer))
+			if (f[KIND_AT] != DATA || !is_from_to(f, peer, self))
 				continue;
 			uint64_t seq = get_seq(f);
 			if (!is_intact(f, len, model + PREFIX_LEN) || seq <= highest) {
@@ -180,7 +171,7 @@ static void wait_ping(struct reader *r, int self, int peer)
 	for (;;) {
 		uint32_t len;
 		for (const uint8_t *f; (f = reader_next(r, self, &len)) != NULL;)
-			if (f[KIND_AT] == PING && is_for(f, self) && is_from(f, peer))
+			if (f[KIND_AT] == PING && is_from_to(f, peer, self))
 				return;
 		reader_fill(r);
 	}

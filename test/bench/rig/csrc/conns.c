@@ -41,19 +41,15 @@ static int receive_reply(int fd, char *line, size_t size)
 		struct cmsghdr header;
 		char space[CMSG_SPACE(sizeof(int))];
 	} control;
+	struct iovec part = {.iov_base = line, .iov_len = size - 1};
+	struct msghdr msg = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+	ssize_t have = recvmsg(fd, &msg, MSG_CMSG_CLOEXEC); // the line comes in one piece
+	if (have <= 0)
+		die("read the reply of SOCKET.d/attach");
 	int passed = -1;
-	size_t have = 0;
-	do {
-		struct iovec part = {.iov_base = line + have, .iov_len = size - 1 - have};
-		struct msghdr msg = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
-		ssize_t n = recvmsg(fd, &msg, MSG_CMSG_CLOEXEC);
-		if (n <= 0)
-			die("read the reply of SOCKET.d/attach");
-		struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
-		if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS)
-			memcpy(&passed, CMSG_DATA(c), sizeof passed);
-		have += (size_t)n;
-	} while (have < size - 1 && !memchr(line, '\n', have));
+	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+	if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS)
+		memcpy(&passed, CMSG_DATA(c), sizeof passed);
 	line[have] = '\0';
 	return passed;
 }

@@ -75,11 +75,8 @@ void set_seq(uint8_t *p, int len, uint64_t seq);
 
 uint64_t get_seq(const uint8_t *frame);
 
-// is_for reports whether the frame's destination is client to.
-bool is_for(const uint8_t *frame, int to);
-
-// is_from reports whether the frame's source is client from.
-bool is_from(const uint8_t *frame, int from);
+// is_from_to reports whether these clients are the frame's source and destination.
+bool is_from_to(const uint8_t *frame, int from, int to);
 
 // A conn is one client's way to the relay.
 struct conn {
@@ -100,9 +97,8 @@ void open_conn(int i);
 struct reader {
 	const struct conn *conn;
 	uint8_t *buf;
-	size_t cap;          // grows while frames are only collected
 	size_t start, end;   // of what has been read and not been handed out; in bytes, or in datagrams
-	struct mmsghdr *msgs; // of cap datagrams
+	struct mmsghdr *msgs; // of datagrams
 	struct iovec *parts;
 };
 
@@ -116,18 +112,6 @@ int reader_fill(struct reader *r);
 // ends the process after counting it as corrupt for client self.
 const uint8_t *reader_next(struct reader *r, int self, uint32_t *len);
 
-// reader_unget takes back the frame of len bytes that reader_next has just returned.
-void reader_unget(struct reader *r, uint32_t len);
-
-// The same for datagrams.
-void datagrams_init(struct reader *r);
-int datagrams_fill(struct reader *r, int flags);
-const uint8_t *datagrams_next(struct reader *r, int self, uint32_t *len);
-
-// datagrams_send sends the n bytes of frames in wire form without waiting and returns how many bytes it was rid of, or -1 with
-// errno.
-ssize_t datagrams_send(const struct conn *c, const uint8_t *p, size_t n);
-
 // meet makes both sides' addresses known to the relay: it announces self to peer until the peer's announcement has arrived,
 // and goes on until all clients are ready and the start is given. Frames of the measurement stay in the reader.
 void meet(struct reader *r, int self, int peer);
@@ -139,6 +123,7 @@ void send_frames(struct reader *r, const uint8_t *p, size_t n, bool split);
 void send_small(struct reader *r, enum kind kind, int self, int peer, uint64_t seq);
 void set_receive_timeout(int fd, int ms);
 void sleep_ms(int ms);
+
 // The bodies of the client processes; they never return.
 void run_sender(int self, int peer) __attribute__((noreturn));
 void run_receiver(int self, int peer) __attribute__((noreturn));

@@ -31,37 +31,30 @@ static uint64_t mac_key(const uint8_t *mac)
 	return key << 16;
 }
 
-static unsigned mac_slot(uint64_t key)
+// find_slot returns where the address is, or where it would be.
+static _Atomic uint64_t *find_slot(uint64_t key)
 {
-	return (unsigned)((key * 0x9e3779b97f4a7c15u) >> 52) % TABLE_SLOTS;
+	for (unsigned i = (unsigned)((key * 0x9e3779b97f4a7c15u) >> 52) % TABLE_SLOTS;; i = (i + 1) % TABLE_SLOTS) {
+		uint64_t have = atomic_load_explicit(&mac_table[i], memory_order_relaxed);
+		if (have == 0 || (have ^ key) >> 16 == 0)
+			return &mac_table[i];
+	}
 }
 
 void learn(const uint8_t *src, int client)
 {
 	uint64_t key = mac_key(src), want = key | (uint64_t)(client + 1);
-	for (unsigned i = mac_slot(key);; i = (i + 1) % TABLE_SLOTS) {
-		uint64_t have = atomic_load_explicit(&mac_table[i], memory_order_relaxed);
-		if (have == want)
-			return;
-		if (have == 0 || (have ^ key) >> 16 == 0) {
-			atomic_store_explicit(&mac_table[i], want, memory_order_relaxed);
-			return;
-		}
-	}
+	_Atomic uint64_t *slot = find_slot(key);
+	if (atomic_load_explicit(slot, memory_order_relaxed) != want)
+		atomic_store_explicit(slot, want, memory_order_relaxed);
 }
 
 int look_up(const uint8_t *dst)
 {
 	if (dst[0] & 1)
 		return EVERYBODY;
-	uint64_t key = mac_key(dst);
-	for (unsigned i = mac_slot(key);; i = (i + 1) % TABLE_SLOTS) {
-		uint64_t have = atomic_load_explicit(&mac_table[i], memory_order_relaxed);
-		if (have == 0)
-			return EVERYBODY;
-		if ((have ^ key) >> 16 == 0)
-			return (int)(have & 0xffff) - 1;
-	}
+	uint64_t have = atomic_load_explicit(find_slot(mac_key(dst)), memory_order_relaxed);
+	return have == 0 ? EVERYBODY : (int)(have & 0xffff) - 1;
 }
 
 void write_run(struct client *c, const uint8_t *run, size_t n)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A client's end of a stream: frames in and out of one socket without ever blocking on one direction only. Where it is a
-// datagram socket, the functions here call those of datagrams.c.
+// A client's end of its socket: frames in and out without ever blocking on one direction only. Of datagrams, a frame in each, many
+// go with one system call.
 #define _GNU_SOURCE
 #include "load.h"
 
@@ -10,14 +10,91 @@
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/socket.h>
 #include <sys/time.h>
 #include <unistd.h>
 
 enum {
-	ANNOUNCE_MS = 20, // between two announcements
-	READER_LEN = READ_LEN + PREFIX_LEN + MAX_FRAME_LEN
+	ANNOUNCE_MS = 20,      // between two announcements
+	STREAM_LEN = 8 << 20,  // far more bytes than are in flight
+	MAX_UNREAD = 1024,     // the same in datagrams
+	FILL_DATAGRAMS = 64,   // one recvmmsg(2)
+	SLOT_SPARE = 512       // room behind the longest frame of a measurement, so that longer ones show
 };
+
+static size_t slot_len(void)
+{
+	return ((size_t)opt.frame_len + SLOT_SPARE) / 64 * 64;
+}
+
+static void datagrams_init(struct reader *r)
+{
+	r->buf = malloc(MAX_UNREAD * slot_len());
+	r->msgs = calloc(MAX_UNREAD, sizeof *r->msgs);
+	r->parts = calloc(MAX_UNREAD, sizeof *r->parts);
+	for (size_t i = 0; i < MAX_UNREAD; i++) {
+		r->parts[i] = (struct iovec){.iov_base = r->buf + i * slot_len(), .iov_len = slot_len()};
+		r->msgs[i].msg_hdr.msg_iov = &r->parts[i];
+		r->msgs[i].msg_hdr.msg_iovlen = 1;
+	}
+}
+
+static int datagrams_fill(struct reader *r, int flags)
+{
+	if (r->start == r->end)
+		r->start = r->end = 0;
+	if (MAX_UNREAD - r->end < FILL_DATAGRAMS)
+		die("too many datagrams are not read");
+	int n;
+	do
+		n = recvmmsg(r->conn->fd, r->msgs + r->end, FILL_DATAGRAMS, flags, NULL);
+	while (n < 0 && errno == EINTR);
+	if (n < 0 && errno != EAGAIN)
+		die("read from the relay");
+	if (n > 0)
+		r->end += (size_t)n;
+	return n > 0;
+}
+
+static const uint8_t *datagrams_next(struct reader *r, int self, uint32_t *len)
+{
+	if (r->start == r->end)
+		return NULL;
+	const struct mmsghdr *m = &r->msgs[r->start];
+	*len = m->msg_len;
+	if (*len < ETHER_HEADER_LEN || m->msg_hdr.msg_flags & MSG_TRUNC) {
+		fprintf(stderr, "client %d: a datagram of %u bytes came\n", self, *len);
+		atomic_fetch_add(&shm->client[self].corrupt, 1);
+		_exit(3);
+	}
+	return r->buf + r->start++ * slot_len();
+}
+
+// datagrams_send sends the n bytes of frames in wire form without waiting and returns how many bytes it was rid of, or -1 with
+// errno.
+static ssize_t datagrams_send(const struct conn *c, const uint8_t *p, size_t n)
+{
+	struct mmsghdr msgs[MAX_BATCH];
+	struct iovec parts[MAX_BATCH];
+	unsigned count = 0;
+	for (size_t at = 0; at < n && count < MAX_BATCH; count++) {
+		size_t len = get_prefix(p + at);
+		parts[count] = (struct iovec){.iov_base = (void *)(p + at + PREFIX_LEN), .iov_len = len};
+		msgs[count].msg_hdr = (struct msghdr){
+			.msg_name = c->to_len ? (void *)&c->to : NULL, .msg_namelen = c->to_len,
+			.msg_iov = &parts[count], .msg_iovlen = 1,
+		};
+		at += PREFIX_LEN + len;
+	}
+	int sent;
+	if (count == 1)
+		sent = sendmsg(c->fd, &msgs[0].msg_hdr, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -1 : 1;
+	else
+		sent = sendmmsg(c->fd, msgs, count, MSG_DONTWAIT | MSG_NOSIGNAL);
+	ssize_t done = sent < 0 ? -1 : 0;
+	for (int i = 0; i < sent; i++)
+		done += PREFIX_LEN + (ssize_t)parts[i].iov_len;
+	return done;
+}
 
 void reader_init(struct reader *r, int self)
 {
@@ -26,8 +103,7 @@ void reader_init(struct reader *r, int self)
 		datagrams_init(r);
 		return;
 	}
-	r->cap = READER_LEN;
-	r->buf = malloc(READER_LEN);
+	r->buf = malloc(STREAM_LEN);
 }
 
 int reader_fill(struct reader *r)
@@ -37,12 +113,8 @@ int reader_fill(struct reader *r)
 	memmove(r->buf, r->buf + r->start, r->end - r->start);
 	r->end -= r->start;
 	r->start = 0;
-	if (r->cap - r->end < READ_LEN) {
-		r->cap *= 2;
-		r->buf = realloc(r->buf, r->cap);
-		if (!r->buf)
-			die("realloc");
-	}
+	if (STREAM_LEN - r->end < READ_LEN)
+		die("too much is not read");
 	for (;;) {
 		ssize_t n = read(r->conn->fd, r->buf + r->end, READ_LEN);
 		if (n > 0) {
@@ -75,11 +147,6 @@ const uint8_t *reader_next(struct reader *r, int self, uint32_t *len)
 	const uint8_t *frame = r->buf + r->start + PREFIX_LEN;
 	r->start += PREFIX_LEN + *len;
 	return frame;
-}
-
-void reader_unget(struct reader *r, uint32_t len)
-{
-	r->start -= r->conn->datagrams ? 1 : PREFIX_LEN + len;
 }
 
 void set_receive_timeout(int fd, int ms)
@@ -149,10 +216,10 @@ void meet(struct reader *r, int self, int peer)
 			continue;
 		uint32_t len;
 		for (const uint8_t *f; (f = reader_next(r, self, &len)) != NULL;) {
-			if (!is_for(f, self) || !is_from(f, peer))
+			if (!is_from_to(f, peer, self))
 				continue;
 			if (f[KIND_AT] != ANNOUNCE) { // the peer has seen the start before us
-				reader_unget(r, len);
+				r->start -= r->conn->datagrams ? 1 : PREFIX_LEN + len; // it stays in the reader
 				return;
 			}
 			if (met)
