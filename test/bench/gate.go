@@ -12,7 +12,6 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/test/bench/rig"
@@ -290,20 +289,4 @@ func (g *gate) collections(ctx context.Context, kind string, l rig.Load) (count 
 		err = errors.New("only " + strconv.FormatInt(res.Received, 10) + " frames arrived in time")
 	}
 	return count, err
-}
-
-// describe is the row's line of the table.
-func (t *tally) describe(baseline float64) string {
-	if !t.judged() {
-		return fmt.Sprintf("%-16s too few frames went through: %d slots of the floor and %d of the daemon", t.row.key, len(t.floor), len(t.daemon))
-	}
-	verdict := []string{"ok"}
-	if !t.passes(baseline) {
-		verdict = []string{fmt.Sprintf("more than %.2f", t.limit(baseline))}
-	}
-	if t.row.proven && len(t.slow) > 0 {
-		verdict = append(verdict, fmt.Sprintf("the daemon made slower takes %.2f times that", t.slow.low()/t.daemon.low()))
-	}
-	return fmt.Sprintf("%-16s %7.0f ns %7.0f ns %7.2f %7.2f  %4d %4d  %s",
-		t.row.key, t.daemon.low(), t.floor.low(), t.ratio(), baseline, len(t.daemon), len(t.floor), strings.Join(verdict, "; "))
 }

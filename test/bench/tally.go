@@ -5,6 +5,7 @@ package main
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/socket-vmnet2/socket_vmnet2/test/bench/rig"
 )
@@ -90,6 +91,22 @@ func (t *tally) passes(baseline float64) bool { return t.judged() && t.ratio() <
 // detects tells whether the slow daemon would fail, were the baseline what the daemon itself has in this run.
 func (t *tally) detects() bool {
 	return t.judged() && len(t.slow) >= minSlots && t.slow.low() > t.daemon.low()*allowance
+}
+
+// describe is the row's line of the table.
+func (t *tally) describe(baseline float64) string {
+	if !t.judged() {
+		return fmt.Sprintf("%-16s too few frames went through: %d slots of the floor and %d of the daemon", t.row.key, len(t.floor), len(t.daemon))
+	}
+	verdict := []string{"ok"}
+	if !t.passes(baseline) {
+		verdict = []string{fmt.Sprintf("more than %.2f", t.limit(baseline))}
+	}
+	if t.row.proven && len(t.slow) > 0 {
+		verdict = append(verdict, fmt.Sprintf("the daemon made slower takes %.2f times that", t.slow.low()/t.daemon.low()))
+	}
+	return fmt.Sprintf("%-16s %7.0f ns %7.0f ns %7.2f %7.2f  %4d %4d  %s",
+		t.row.key, t.daemon.low(), t.floor.low(), t.ratio(), baseline, len(t.daemon), len(t.floor), strings.Join(verdict, "; "))
 }
 
 // failure is what is wrong with t, if it is not what else the machine does.
