@@ -15,7 +15,6 @@
 #   make mac     on a Mac: all that only a Mac can tell, and an archive of what it told
 #   make fuzz    every fuzz target for a while
 #   make bench   speed and memory against a floor and against the old design, in one run
-#   make report  the pages and plots of docs/performance, from the raw rounds that are there
 #   make reconnect   what guests notice of restarts and upgrades, in 12 minutes
 
 PREFIX  ?= /opt/socket_vmnet
@@ -99,7 +98,6 @@ test.setup:
 test.unit: test.setup
 	$(GOTEST) '$(UNIT)' $(TAGS) -count=1 -timeout 20m
 	cd attach && $(GOTEST) ./... -count=1
-	cd test/report && $(GOTEST) ./... -count=1
 
 # Those that test.race has not. Of the others, test.mac has once more, without the race detector, all that macOS changes.
 .PHONY: test.plain
@@ -110,7 +108,6 @@ test.plain: test.setup
 test.race: test.setup
 	CGO_ENABLED=1 $(GOTEST) '$(RACE)' $(TAGS) -race -count=1 -timeout 20m
 	cd attach && CGO_ENABLED=1 $(GOTEST) ./... -race -count=1
-	cd test/report && CGO_ENABLED=1 $(GOTEST) ./... -race -count=1
 
 # The binding and the network above it on a simulator that checks every access to memory, theirs to its own among them. The
 # sanitizer does not know the race detector, nor cgo.
@@ -153,19 +150,17 @@ mac: $(if $(filter Linux,$(shell uname -s)),machrun)
 
 # What needs no running program: formatting, linting, and the macOS build, which must not need cgo.
 .PHONY: check
-check: lint $(if $(wildcard docs/performance/README.md docs/performance/raw/*.json),report.check)
+check: lint
 	$(GO) vet ./...
 	$(GO) vet $(TAGS) ./...
 	$(GO) -C attach vet ./...
-	$(GO) -C test/report vet ./...
-	for dir in . attach test/report; do for arch in arm64 amd64; do GOOS=darwin GOARCH=$$arch $(GO) -C $$dir build -o /dev/null ./... && \
+	for dir in . attach; do for arch in arm64 amd64; do GOOS=darwin GOARCH=$$arch $(GO) -C $$dir build -o /dev/null ./... && \
 		GOOS=darwin GOARCH=$$arch $(GO) -C $$dir vet ./... || exit 1; done; done
 
 .PHONY: lint
 lint: lint.text
 	$(GO) tool -modfile=tools/go.mod golangci-lint run --build-tags vmnetsim
 	cd attach && $(GO) tool -modfile=../tools/go.mod golangci-lint run
-	cd test/report && $(GO) tool -modfile=../../tools/go.mod golangci-lint run
 	$(GO) tool -modfile=tools/actionlint/go.mod actionlint -pyflakes= .github/workflows/*.yml $(wildcard docs/integrations/*.yml)
 
 # Scripts and pages: those of the tree, without what was built.
@@ -188,26 +183,17 @@ lint.text: test.setup
 manual:
 	$(GO) run ./internal/manual -go '$(GO)'
 
+# The figures as JSON, and the page of tables that is made from it.
+FIGURES ?= docs/performance/figures
 .PHONY: bench
 bench: build
-	$(GO) run ./test/bench --json build/bench.json --verdicts build/bench-verdicts.json
-
-# The pages and plots of docs/performance, from the raw rounds there. report.check changes nothing: it fails if they are not what the
-# rounds and the templates of test/report give, or if there is a figure that nobody computed.
-REPORT = $(GO) -C test/report run . -raw '$(CURDIR)/docs/performance/raw' -out '$(CURDIR)/docs/performance'
-
-.PHONY: report
-report:
-	$(REPORT)
-
-.PHONY: report.check
-report.check:
-	$(REPORT) -check
+	$(GO) run ./test/bench -json '$(FIGURES).json' >/dev/null
+	$(GO) run ./test/bench -page '$(FIGURES).json' >'$(FIGURES).md'
 
 # CPU time per frame against C programs in the same run, held against committed ratios, and no garbage: about a minute.
 .PHONY: test.gate
 test.gate: build
-	$(GO) run ./test/gate
+	$(GO) run ./test/bench -gate
 
 # The daemon under good and hostile clients while it is stopped, killed, upgraded: minutes by default, hours if asked for. A run is
 # repeated by its seed. go test runs a short one.

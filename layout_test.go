@@ -109,8 +109,8 @@ var imports = map[string][]string{
 	"cmd/vmnet-helper":        {"internal/compat", "internal/passing/client", "internal/passing/proto"},
 
 	"test/asmac":     {"test/machrun", "test/vmnetsim"},
-	"test/bench":     {"test/bench/rig", "test/machrun", "test/rounds", "test/vmnetsim"},
-	"test/bench/rig": {"internal/frame", "internal/passing/client", "internal/passing/proto", "test/rounds", "test/vmnetsim"},
+	"test/bench":     {"test/bench/rig"},
+	"test/bench/rig": {"internal/frame", "test/vmnetsim"},
 	"test/bench/vmnetcalls": {
 		"internal/frame", "internal/vmnet/api", "internal/vmnet/ffi", "internal/vmnet/pkt", "internal/vnet",
 	},
@@ -128,18 +128,15 @@ var imports = map[string][]string{
 	"test/soak": {
 		"internal/fakeguest", "internal/frame", "internal/passing/client", "internal/passing/proto", "test/soak/ledger", "test/vmnetsim",
 	},
-	"test/soak/ledger":     {},
-	"test/machrun":         {"internal/frame", "test/cbuild", "test/vmnetsim"},
-	"test/machrun/cmd":     {"test/machrun", "test/vmnetsim"},
-	"test/migrate":         {},
-	"test/perf":            {"test/lab", "test/perf/fakevm", "test/rounds"},
-	"test/gate":            {"test/bench/rig", "test/rounds"},
-	"test/perf/fakevm":     {"test/bench/rig", "test/rounds"},
-	"test/perf/fakevm/cmd": {"test/perf/fakevm"},
-	"test/rounds":          {},
-	"test/reconnect":       {"test/lab/sequence"},
-	"test/vmnetsim":        {"test/cbuild"},
-	"test/vzguest":         {"internal/passing/client", "internal/passing/proto"},
+	"test/soak/ledger": {},
+	"test/machrun":     {"internal/frame", "test/cbuild", "test/vmnetsim"},
+	"test/machrun/cmd": {"test/machrun", "test/vmnetsim"},
+	"test/migrate":     {},
+	"test/perf":        {"test/lab", "test/rounds"},
+	"test/rounds":      {},
+	"test/reconnect":   {"test/lab/sequence"},
+	"test/vmnetsim":    {"test/cbuild"},
+	"test/vzguest":     {"internal/passing/client", "internal/passing/proto"},
 }
 
 // A use says where a third-party module may be imported: by code, and beyond that by tests.
@@ -155,7 +152,7 @@ var direct = map[string]use{
 	"golang.org/x/sys": {"BSD-3-Clause", []string{
 		"internal/doctor", "internal/install", "internal/link", "internal/mmsg", "internal/peercred", "internal/unixgram", "internal/compat", "internal/handoff", "internal/upgrade", "internal/inherit", "internal/rundir", "internal/state", "internal/vmnet/pkt", "internal/vmnet/ffi", "internal/darwinapi",
 		"cmd/socket_vmnet2", "cmd/socket_vmnet_client", "cmd/vmnet-helper", "internal/passing", "internal/passing/proto", "internal/passing/client", "internal/usernet",
-		"test/bench/vmnetcalls", "test/lab/guest", "test/lab", "test/perf/fakevm", "test/soak", "test/vzguest",
+		"test/bench/vmnetcalls", "test/lab/guest", "test/lab", "test/soak", "test/vzguest",
 	}, []string{"*"}},
 	"gvisor.dev/gvisor":                      {"Apache-2.0", []string{"internal/usernet"}, []string{"internal/fakeguest"}},
 	"github.com/containers/gvisor-tap-vsock": {"Apache-2.0", []string{"internal/usernet"}, nil},
@@ -210,7 +207,6 @@ var skips = map[string]string{
 	"test/formula/formula_test.go: newBrew":                             "ruby, which test/e2e/setup.sh gets",
 	"test/cbuild/cbuild.go: Must":                                       "gcc, for the vmnet simulator and the loader",
 	"test/e2e/capture_test.go: tshark":                                  "tshark, which test/e2e/setup.sh gets",
-	"test/e2e/fakevm/fakevm_test.go: measure":                           "root, /dev/net/tun, ip, iperf3 and gvproxy, which test/e2e/setup.sh gets",
 	"test/lab/labtest/labtest.go: NewLab":                               "QEMU, a guest kernel and iPXE, which test/e2e/setup.sh gets",
 }
 
@@ -348,7 +344,7 @@ func run(t *testing.T, env []string, name string, args ...string) []byte {
 // tracked are the files of the repository, by slash-separated path, without what git ignores and nested modules.
 func tracked(t *testing.T) (paths []string) {
 	t.Helper()
-	ignored := []string{".git", "bin", "build", "artifacts", "tools", "attach", "test/report"} // whole paths
+	ignored := []string{".git", "bin", "build", "artifacts", "tools", "attach"} // whole paths
 	require.NoError(t, filepath.WalkDir(".", func(path string, d os.DirEntry, err error) error {
 		switch {
 		case err != nil:

@@ -3,15 +3,14 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -19,145 +18,70 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/test/bench/rig"
 )
 
-// The programs that make the calls, and the libraries that they make them to.
+// The programs that make the calls of vmnet: csrc/vmnet.c of package rig, and the command vmnetcalls.
 const (
-	programC   = "C"
-	programGo  = "Go"
-	libraryAll = "simulator"
-	libraryNil = "nothing" // vmnet_read and vmnet_write do nothing
+	programC  = "C"
+	programGo = "Go"
 )
 
-// What a case of the programs is about.
-const (
-	opEmpty      = "empty"      // a vmnet_read that finds nothing
-	opRead       = "read"       // in Go with making a batch of it
-	opReadBatch  = "read-batch" // in C with making a batch of it
-	opWrite      = "write"
-	opEvent      = "event"
-	opAllocRead  = "alloc-read"
-	opAllocWrite = "alloc-write"
-)
+// callSizes are the packets of a call, in the order of the programs: the last is as many as the daemon reads at once.
+var callSizes = []string{"1", "32", "most"}
 
-// A callCase is one line that csrc/vmnetcalls.c or the command vmnetcalls prints.
-type callCase struct {
-	Round   int    `json:"round"`
-	Program string `json:"program"`
-	Library string `json:"library"`
-	Op      string `json:"op"`
-	PerCall int    `json:"packets_per_call"` // at most; what was written or read in each call
-	Len     int    `json:"frame_bytes"`
-	Calls   int64  `json:"calls"`
-	Packets int64  `json:"packets"`
-	CPU     int64  `json:"cpu_ns"` // of the whole process
-	Mallocs int64  `json:"mallocs"`
+// callTime is the length of each case.
+const callTime = 40 * time.Millisecond
+
+// call is a case of one of the programs.
+func call(program, op, size string) setup {
+	return setup{name: callName(program, op, size), run: (*bench).makeCalls, group: "calls"}
 }
 
-// cost is the CPU time per packet in ns, or per call where a call has one packet or none.
-func (c callCase) cost() float64 {
-	return quotient(float64(c.CPU), float64(max(c.Packets, c.Calls)))
-}
+func callName(program, op, size string) string { return program + ", vmnet_" + op + " of " + size }
 
-const (
-	caseTime      = 40 * time.Millisecond // of each case
-	quickCaseTime = 10 * time.Millisecond
-	allocCalls    = 1_000_000 // whose allocations are counted, of each kind
-	quickAllocs   = 100_000
-)
-
-// calls runs both programs with both libraries, interleaved as the other rounds are.
-func (b *bench) calls(ctx context.Context) ([]callCase, error) {
-	if !wantsCalls(b.p.choice) {
-		return nil, nil
-	}
-	type combination struct{ program, library string }
-	order := []combination{
-		{programC, libraryAll}, {programGo, libraryAll}, {programC, libraryNil}, {programGo, libraryNil},
-	}
-	var all []callCase
-	for round := range b.p.Rounds {
-		progress("calls of vmnet, round %d of %d", round+1, b.p.Rounds)
-		for _, c := range order {
-			cases, err := b.makeCalls(ctx, c.program, c.library)
-			if err != nil {
-				return nil, fmt.Errorf("make calls of vmnet from %s: %w", c.program, err)
-			}
-			for _, found := range cases {
-				found.Round, found.Program, found.Library = round, c.program, c.library
-				all = append(all, found)
-			}
+// makeCalls runs both programs. A result's frames are the packets.
+func (b *bench) makeCalls(ctx context.Context) (map[string]rig.Result, error) {
+	inGo := filepath.Join(b.Dir(), "vmnetcalls")
+	if !b.callsBuilt {
+		err := errors.Join(rig.BuildVmnetC(ctx, b.Rig), b.Build(ctx, inGo, "test/bench/vmnetcalls", "-tags=vmnetsim"))
+		if err != nil {
+			return nil, err
 		}
-		slices.Reverse(order)
+		b.callsBuilt = true
+	}
+	length := strconv.FormatInt(callTime.Milliseconds(), 10)
+	all := map[string]rig.Result{}
+	for program, words := range map[string][]string{programC: {b.VmnetC(), "calls", b.SimLib(), length}, programGo: {inGo, b.SimLib(), length}} {
+		var complaints bytes.Buffer
+		cmd := exec.CommandContext(ctx, words[0], words[1:]...)
+		cmd.Stderr = &complaints
+		out, err := cmd.Output()
+		if err != nil {
+			return nil, fmt.Errorf("make calls of vmnet from %s: %w: %s", program, err, strings.TrimSpace(complaints.String()))
+		}
+		if err := readCalls(all, program, out); err != nil {
+			return nil, fmt.Errorf("read the calls of vmnet from %s: %w", program, err)
+		}
 	}
 	return all, nil
 }
 
-// makeCalls runs one of the programs.
-func (b *bench) makeCalls(ctx context.Context, program, library string) ([]callCase, error) {
-	length, counted := caseTime, allocCalls
-	if b.p.Quick {
-		length, counted = quickCaseTime, quickAllocs
-	}
-	lib := b.SimLib()
-	if library == libraryNil {
-		lib = b.calling.nothing
-	}
-	name, args := b.calling.c, []string{lib, strconv.FormatInt(length.Milliseconds(), 10)}
-	if program == programGo {
-		if library == libraryNil {
-			counted = 0
+// readCalls puts what a program printed into all: for each size a case of writing and one of reading.
+func readCalls(all map[string]rig.Result, program string, out []byte) error {
+	lines := json.NewDecoder(bytes.NewReader(out))
+	for n := 0; ; n++ {
+		var c struct {
+			Op      string `json:"op"`
+			Packets int64  `json:"packets"`
+			CPU     int64  `json:"cpu_ns"`
 		}
-		name, args = b.calling.inGo, append(args, strconv.Itoa(counted))
-	}
-	if library == libraryAll {
-		args = append(args, opEvent)
-	}
-	var complaints bytes.Buffer
-	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Stderr = &complaints
-	out, err := cmd.Output()
-	if err != nil {
-		return nil, fmt.Errorf("%w: %s", err, strings.TrimSpace(complaints.String()))
-	}
-	return readCases(out)
-}
-
-func readCases(out []byte) (cases []callCase, err error) {
-	for lines := bufio.NewScanner(bytes.NewReader(out)); lines.Scan(); {
-		var c callCase
-		if err := json.Unmarshal(lines.Bytes(), &c); err != nil {
-			return nil, fmt.Errorf("read %q: %w", lines.Text(), err)
+		err := lines.Decode(&c)
+		switch {
+		case errors.Is(err, io.EOF) && n == 2*len(callSizes):
+			return nil
+		case err != nil:
+			return err
+		case n >= 2*len(callSizes) || c.Packets == 0:
+			return fmt.Errorf("case %d, %d packets", n, c.Packets)
 		}
-		if c.Calls == 0 {
-			return nil, fmt.Errorf("no call was made in %q", lines.Text())
-		}
-		cases = append(cases, c)
+		all[callName(program, c.Op, callSizes[n/2])] = rig.Result{RelayCPUNS: c.CPU, Received: c.Packets}
 	}
-	if len(cases) == 0 {
-		return nil, errors.New("the program gave no result")
-	}
-	return cases, nil
-}
-
-// A calling is the programs that make the calls.
-type calling struct {
-	nothing string // the simulator with a vmnet_read and a vmnet_write that do nothing
-	c       string // csrc/vmnetcalls.c
-	inGo    string // vmnetcalls
-}
-
-// buildCalls builds them, and the simulator.
-func (b *bench) buildCalls(ctx context.Context) error {
-	if err := rig.BuildSimulated(ctx, b.Rig); err != nil {
-		return err
-	}
-	dir, lib := b.Dir(), b.SimLib()
-	b.calling = calling{
-		nothing: filepath.Join(dir, "libnothing.so"), c: filepath.Join(dir, "vmnetcalls-c"), inGo: filepath.Join(dir, "vmnetcalls-go"),
-	}
-	abi := "-I" + filepath.Dir(lib)
-	return errors.Join(
-		b.Compile(ctx, b.calling.c, []string{abi}, "vmnetcalls.c", "vmnetlib.c"),
-		b.Compile(ctx, b.calling.nothing, []string{abi, "-fPIC", "-shared", "-Wl,--no-as-needed", lib}, "nullcalls.c"),
-		b.BuildTagged(ctx, b.calling.inGo, "test/bench/vmnetcalls"),
-	)
 }

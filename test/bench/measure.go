@@ -11,89 +11,104 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/test/bench/rig"
 )
 
-// A measurement is one set-up in one round.
-type measurement struct {
-	Round      int     `json:"round"`
-	Setup      string  `json:"setup"`
-	rig.Result         // its fields are those of the JSON object
-	CPU        float64 `json:"cpu_ns_per_frame"` // of the relay, per frame or round trip
-}
-
 const (
-	fewTrips    = 100 // round trips of a measurement
-	echoRetries = 5
+	warmTime = 150 * time.Millisecond // of a flow before the measurement begins
+	restWarm = 6                      // times the time of a measurement, until what was needed for the start has ended
+	restTime = 20                     // times that for a set-up at rest, which is measured once: neighbours change nothing about it
+	fewTrips = 100                    // of a measurement of round trips
+	retries  = 5
 )
 
-// extraRounds is how often the floor is measured again before it is believed to be too slow.
-const extraRounds = 7
+// A setup is one combination of relay and traffic. Each round measures it once.
+type setup struct {
+	name  string // two of the same name are the same
+	relay string // a kind of package rig
+	load  rig.Load
+	parts int  // shorter measurements in place of one, each with a new relay; 0: one
+	rest  bool // the clients are silent, and what is measured is whether the relay is, too
 
-// rounds measures all set-ups interleaved, A B C and then C B A, so that a busy moment of the machine does not hit the same
-// one each time.
-func (b *bench) rounds(ctx context.Context) ([]measurement, error) {
-	rows, all := b.p.rows(), b.p.setups()
-	used := usedBy(b.p.decided(rows))
-	var done []measurement
-	for round := range b.p.Rounds {
-		chosen := all
-		if !withCurves(round) {
-			chosen = slices.DeleteFunc(slices.Clone(all), func(s setup) bool { return !used[s.name] })
-		}
-		if len(chosen) == 0 {
-			continue
-		}
-		progress("round %d of %d, %d set-ups", round+1, b.p.Rounds, len(chosen))
-		more, err := b.round(ctx, round, chosen, used)
-		if err != nil {
-			return nil, err
-		}
-		done = append(done, more...)
-	}
-	rows = slices.DeleteFunc(rows, func(r row) bool { return !r.mustHold })
-	used = usedBy(rows)
-	floor := slices.DeleteFunc(all, func(s setup) bool { return !used[s.name] })
-	for round := range extraRounds {
-		if !slices.ContainsFunc(judge(done, rows), verdict.invalidates) {
-			break
-		}
-		progress("the floor is below its target: another round of it")
-		more, err := b.round(ctx, b.p.Rounds+round, floor, used)
-		if err != nil {
-			return nil, err
-		}
-		done = append(done, more...)
-	}
-	return done, nil
+	// run, if not nil, measures something else, and may file it under several names. Set-ups with the same group are measured by
+	// one call.
+	run   func(*bench, context.Context) (map[string]rig.Result, error)
+	group string
 }
 
-// withCurves tells whether in a round the set-ups are measured that decide nothing: points of curves, which need less than what
-// has a target. It is so in every second round, and by turns in one that goes forward and one that goes back.
-func withCurves(round int) bool { return round%4 == 0 || round%4 == 3 }
+// A bench is one run.
+type bench struct {
+	*rig.Rig
+	time       time.Duration // of a measurement
+	rounds     int
+	rows       []row
+	callsBuilt bool
+}
 
-// round measures set-ups once; those that are not used by what is decided are measured for a shorter time.
-func (b *bench) round(ctx context.Context, round int, all []setup, used map[string]bool) ([]measurement, error) {
-	order := slices.Clone(all)
-	if round%2 == 1 {
-		slices.Reverse(order)
+// measure measures what the rows need, interleaved: A B C and then C B A, so that a busy moment of the machine does not hit the same
+// set-up each time.
+func (b *bench) measure(ctx context.Context) ([]figure, error) {
+	all := needed(b.rows)
+	for _, s := range all {
+		if s.relay == "" {
+			continue
+		}
+		if err := b.Prepare(ctx, s.relay); err != nil {
+			return nil, err
+		}
 	}
-	var done []measurement
-	for _, s := range order {
-		parts := max(s.parts, 1)
-		s.load.Time = b.p.Time / time.Duration(parts)
-		if s.short || !used[s.name] && parts == 1 {
-			s.load.Time = b.p.Time / 2
-		}
-		if s.load.Time < b.p.Time {
-			s.load.Warm = b.p.Warm / 2
-		}
-		for part := range parts {
-			res, err := b.measureWell(ctx, s)
-			if err != nil {
+	results := map[string][]rig.Result{}
+	for round := range b.rounds {
+		progress("round %d of %d, %d set-ups", round+1, b.rounds, len(all))
+		for _, s := range all {
+			if s.rest && round > 0 {
+				continue
+			}
+			if err := b.setup(ctx, s, results); err != nil {
 				return nil, fmt.Errorf("measure %q: %w", s.name, err)
 			}
-			done = append(done, measurement{Round: round*parts + part, Setup: s.name, Result: res, CPU: res.CPU()})
+		}
+		slices.Reverse(all)
+	}
+	var figures []figure
+	for _, r := range b.rows {
+		figures = append(figures, r.figure(results))
+	}
+	return figures, nil
+}
+
+// needed are the set-ups of rows.
+func needed(rows []row) (all []setup) {
+	for _, r := range rows {
+		for _, s := range []setup{r.subject, r.base} {
+			same := func(other setup) bool { return other.name == s.name || s.group != "" && other.group == s.group }
+			if s.name != "" && !slices.ContainsFunc(all, same) {
+				all = append(all, s)
+			}
 		}
 	}
-	return done, nil
+	return all
+}
+
+// setup measures s once.
+func (b *bench) setup(ctx context.Context, s setup, results map[string][]rig.Result) error {
+	if s.run != nil {
+		found, err := s.run(b, ctx)
+		for name, res := range found {
+			results[name] = append(results[name], res)
+		}
+		return err
+	}
+	parts := max(s.parts, 1)
+	s.load.Time = b.time / time.Duration(parts)
+	if s.rest {
+		s.load.Time, s.load.Warm = restTime*b.time, restWarm*b.time
+	}
+	for range parts {
+		res, err := b.measureWell(ctx, s)
+		if err != nil {
+			return err
+		}
+		results[s.name] = append(results[s.name], res)
+	}
+	return nil
 }
 
 // measureWell measures a set-up again where the machine stood still for so long that there are too few round trips for a
@@ -101,11 +116,14 @@ func (b *bench) round(ctx context.Context, round int, all []setup, used map[stri
 func (b *bench) measureWell(ctx context.Context, s setup) (rig.Result, error) {
 	for attempt := 0; ; attempt++ {
 		res, err := b.Measure(ctx, s.relay, s.load)
-		if err != nil || !s.load.Echo || res.RoundTrips >= fewTrips {
+		if err != nil || !s.load.Echo || res.RoundTrips >= fewTrips || attempt == retries {
 			return res, err
 		}
-		if attempt == echoRetries {
-			return res, fmt.Errorf("only %d round trips in %v", res.RoundTrips, time.Duration(res.WallNS))
-		}
 	}
+}
+
+// start measures how long the daemon takes from being executed until it has served a client.
+func (b *bench) start(ctx context.Context) (map[string]rig.Result, error) {
+	took, err := b.Ready(ctx, rig.Daemon)
+	return map[string]rig.Result{"start": {WallNS: int64(took)}}, err
 }

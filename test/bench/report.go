@@ -3,192 +3,240 @@
 package main
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
-	"text/tabwriter"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
 
-	"github.com/socket-vmnet2/socket_vmnet2/test/rounds"
+	"github.com/socket-vmnet2/socket_vmnet2/test/bench/rig"
 )
 
-// A report is all there is to know of a run.
+// A report is all there is to know of a run. The page is made from it.
 type report struct {
-	Machine  rounds.Machine `json:"machine"`
-	Command  string         `json:"command"`
-	Params   params         `json:"params"`
-	Verdicts []verdict      `json:"verdicts"`
-	Calls    callSet        `json:"calls"`
-	Rounds   []measurement  `json:"-"`
-	more     []rounds.Round // of what is no comparison
+	Machine machine  `json:"machine"`
+	Command string   `json:"command"`
+	Rounds  int      `json:"rounds"`
+	Time    string   `json:"time"` // of a measurement
+	Figures []figure `json:"figures"`
 }
 
-// write puts the raw rounds and the verdicts into the files that the command line names.
-func (r report) write() error {
-	var errs []error
-	if r.Params.JSON != "" {
-		f := rounds.File{Command: r.Command, Machine: r.Machine, Rounds: append(rawRounds(r.Rounds), r.more...)}
-		errs = append(errs, rounds.Write(r.Params.JSON, f))
-	}
-	if r.Params.Verdicts != "" {
-		errs = append(errs, r.writeVerdicts(r.Params.Verdicts))
-	}
-	return errors.Join(errs...)
+// A figure is what was measured for a row.
+type figure struct {
+	Key     string  `json:"key"`
+	Section string  `json:"section"`
+	Text    string  `json:"text"`
+	Metric  string  `json:"metric"`
+	Target  float64 `json:"target,omitempty"` // of the ratio, or of the figure itself where there is none; 0: only shown
+	Subject side    `json:"subject"`
+	Base    side    `json:"base,omitzero"`
 }
 
-func (r report) writeVerdicts(path string) error {
-	out, err := json.MarshalIndent(r, "", " ")
-	if err != nil {
-		return fmt.Errorf("encode the verdicts: %w", err)
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return fmt.Errorf("make the directory for the verdicts: %w", err)
-	}
-	if err := os.WriteFile(path, append(out, '\n'), 0o644); err != nil {
-		return fmt.Errorf("write the verdicts: %w", err)
-	}
-	return nil
+// A side is one set-up's rounds.
+type side struct {
+	Setup  string    `json:"setup"`
+	Values []float64 `json:"values"`
+	CPU    []float64 `json:"cpu_ns"` // of the relay for a frame or round trip
 }
 
-// outcome is an error when the run is invalid or strict and targets were missed.
-func (r report) outcome(strict bool) error {
-	missed := 0
-	var errs []error
-	for _, v := range r.Verdicts {
-		if v.invalidates() {
-			errs = append(errs, fmt.Errorf("this run is invalid: %s: %.2f, needs %.2f", v.Text, v.figure(), v.Target))
-		} else if !v.Met {
-			missed++
+func (r row) figure(results map[string][]rig.Result) figure {
+	of := func(s setup) (one side) {
+		one.Setup = s.name
+		for _, res := range results[s.name] {
+			one.Values, one.CPU = append(one.Values, digits(metrics[r.metric].of(res))), append(one.CPU, digits(res.CPU()))
 		}
+		return one
 	}
-	if strict && missed > 0 {
-		errs = append(errs, missedError(missed))
-	}
-	return errors.Join(errs...)
+	return figure{r.key, r.section, r.text, r.metric, r.target, of(r.subject), of(r.base)}
 }
 
-// print writes the table for people.
-func (r report) print(w io.Writer) {
-	m, p := r.Machine, r.Params
-	fmt.Fprintf(w, "%s, %d cores, %s; commit %s, %s, %s\n", m.CPU, m.Cores, m.Kernel, m.Commit, m.Go, m.Date.Format("2006-01-02 15:04 MST"))
-	fmt.Fprintf(w, "best of %d rounds of %v, load average %s at the begin, %s at the end\n\n", p.Rounds, p.Time, m.LoadBegin, m.LoadEnd)
-	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(t, "row\twhat\tfigure\tagainst\tratio\tCPU ns\tagainst\tby CPU\ttarget\tverdict\t")
-	for _, v := range r.Verdicts {
-		fmt.Fprintln(t, v.line())
-	}
-	_ = t.Flush()
-	fmt.Fprintln(w, "\n* decides: the ratio of the best rounds, or of the CPU time per frame where best and median differ by more than 1.5x")
-	fmt.Fprintln(w, "  or the target is about that. Ratios are of frames per second, or the daemon's figure over the other where <= stands.")
-	for _, v := range r.Verdicts {
-		if v.Remarks != "" {
-			fmt.Fprintf(w, "%s: %s\n", v.Text, v.Remarks)
-		}
-	}
-	if p.Quick {
-		fmt.Fprintln(w, "--quick: the figures are from two short rounds and say little")
-	}
+// digits is x with as many digits as mean anything.
+func digits(x float64) float64 {
+	x, _ = strconv.ParseFloat(strconv.FormatFloat(x, 'g', 4, 64), 64) // it is a number
+	return x
 }
 
-// line is the verdict's line of the table, its cells separated by tabs. The ratio that decides is marked.
-func (v verdict) line() string {
-	cells := [4]string{amount(v.Subject, v.Unit), "", "", ""}
-	cpu := [3]string{}
-	if v.Against != "" {
-		cells[1], cells[2] = amount(v.Base, v.Unit), v.quotient(v.Ratio)
-		if v.SubjectCPU > 0 || v.BaseCPU > 0 {
-			cpu[0], cpu[1] = fmt.Sprintf("%.0f", v.SubjectCPU), fmt.Sprintf("%.0f", v.BaseCPU)
-		}
-		if v.CPURatio != 0 {
-			cpu[2] = v.quotient(v.CPURatio)
-		}
-		if v.ByCPU {
-			cpu[2] += " *"
-		} else {
-			cells[2] += " *"
-		}
-	}
-	return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t",
-		v.Key, v.Text, cells[0], cells[1], cells[2], cpu[0], cpu[1], cpu[2], v.wanted(), v.word())
-}
-
-// quotient is how the two sides compare.
-func (v verdict) quotient(x float64) string {
-	if v.Difference {
-		return fmt.Sprintf("%+.1f", x)
-	}
-	return fmt.Sprintf("%.2f", x)
-}
-
-func (v verdict) wanted() string {
-	switch {
-	case v.AtMost && v.Difference:
-		return fmt.Sprintf("<= %+g", v.Target)
-	case v.AtMost && v.Against == "":
-		return "<= " + amount(v.Target, v.Unit)
-	case v.AtMost:
-		return fmt.Sprintf("<= %g", v.Target)
-	case v.Target == 0:
-		return "-"
-	default:
-		return fmt.Sprintf(">= %g", v.Target)
-	}
-}
-
-func (v verdict) word() string {
-	switch {
-	case v.Target == 0 && !v.AtMost:
-		return "shown"
-	case v.Met:
-		return "met"
-	case v.Must:
-		return "INVALID"
-	default:
-		return "MISSED"
-	}
-}
-
-// Units of figures, where not frames/s.
+// The metrics.
 const (
-	unitCPU    = "ns of CPU time"
-	unitMS     = "ms"
-	unitMSPerS = "ms/s"
-	unitPerS   = "per s"
+	rate      = "kf/s"
+	cpu       = "CPU ns a frame"
+	p50       = "µs, p50"
+	p99       = "µs, p99"
+	startTime = "ms"
+	anonymous = "MB"
+	resident  = "MB resident"
+	wakes     = "context switches a second"
+	restCPU   = "ms of CPU time a second"
 )
 
-// amount is a figure with its unit, as short as people read it.
-func amount(x float64, unit string) string {
-	switch unit {
-	case "frames/s":
-		return fmt.Sprintf("%.1f kf/s", x/1e3)
-	case "ns":
-		return fmt.Sprintf("%.1f us", x/1e3)
-	case unitCPU:
-		return fmt.Sprintf("%.1f ns", x)
-	case unitMS:
-		return fmt.Sprintf("%.1f ms", x)
-	case unitMSPerS:
-		return fmt.Sprintf("%.2f ms/s", x)
-	case unitPerS:
-		return fmt.Sprintf("%.1f/s", x)
-	case "KiB":
-		return fmt.Sprintf("%.1f KiB", x)
+// A metric is a figure of a measurement, and how rounds are summed up.
+type metric struct {
+	of     func(rig.Result) float64
+	unit   string
+	most   bool // more is better
+	median bool // of the rounds stands for all, in place of the best
+}
+
+var metrics = map[string]metric{
+	rate:      {of: func(r rig.Result) float64 { return r.Rate() / 1e3 }, unit: "kf/s", most: true},
+	cpu:       {of: rig.Result.CPU, unit: "ns CPU", median: true},
+	p50:       {of: func(r rig.Result) float64 { return float64(r.RTTP50NS) / 1e3 }, unit: "µs p50"},
+	p99:       {of: func(r rig.Result) float64 { return float64(r.RTTP99NS) / 1e3 }, unit: "µs p99"},
+	startTime: {of: func(r rig.Result) float64 { return float64(r.WallNS) / 1e6 }, unit: "ms"},
+	anonymous: {of: func(r rig.Result) float64 { return float64(r.AnonymousKiB) * 1024 / 1e6 }, unit: "MB", median: true},
+	resident:  {of: func(r rig.Result) float64 { return float64(r.ResidentKiB) * 1024 / 1e6 }, unit: "MB", median: true},
+	wakes:     {of: func(r rig.Result) float64 { return float64(r.Switches) * 1e9 / float64(r.WallNS) }, unit: "switches/s", median: true},
+	restCPU:   {of: func(r rig.Result) float64 { return float64(r.RelayCPUNS) * 1e3 / float64(r.WallNS) }, unit: "ms CPU/s", median: true},
+}
+
+// figure is what stands for the rounds.
+func (m metric) figure(values []float64) float64 {
+	switch {
+	case len(values) == 0:
+		return 0
+	case m.median:
+		return median(values)
+	case m.most:
+		return slices.Max(values)
 	default:
-		return fmt.Sprintf("%g", x)
+		return slices.Min(values)
 	}
 }
 
-// remarks tells what else happened in a set-up's rounds.
-func remarks(ms []measurement) string {
-	var lost, stalls int64
-	for _, m := range ms {
-		lost += m.Lost
-		stalls += m.Stalls
+// A verdict is what a figure says.
+type verdict struct {
+	subject, base float64
+	ratio         float64   // 0 where there is nothing to compare with
+	ratios        []float64 // of the rounds, one by one
+	word          string    // met, missed, or nothing
+}
+
+// judge compares by the best rounds, or by the medians of CPU time, which neighbours change less.
+func (f figure) judge() verdict {
+	m := metrics[f.Metric]
+	v := verdict{subject: m.figure(f.Subject.Values), base: m.figure(f.Base.Values)}
+	decides := v.subject
+	if f.Base.Setup != "" {
+		v.ratio = quotient(v.subject, v.base)
+		decides = v.ratio
+		for i := range min(len(f.Subject.Values), len(f.Base.Values)) {
+			v.ratios = append(v.ratios, quotient(f.Subject.Values[i], f.Base.Values[i]))
+		}
 	}
-	if lost == 0 && stalls == 0 {
-		return ""
+	met := decides <= f.Target
+	if m.most {
+		met = decides >= f.Target
 	}
-	return fmt.Sprintf("%d frames lost, %d windows without an ack for 200 ms, in all rounds", lost, stalls)
+	switch {
+	case f.Target == 0:
+	case !met || f.Base.Setup != "" && v.ratio == 0:
+		v.word = "**missed**"
+	default:
+		v.word = "met"
+	}
+	return v
+}
+
+// median is the middle value, the lower of two.
+func median(values []float64) float64 {
+	if len(values) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(values))
+	return sorted[(len(sorted)-1)/2]
+}
+
+func quotient(a, b float64) float64 {
+	if b == 0 {
+		return 0
+	}
+	return a / b
+}
+
+// write puts the report into a file, if it has a name.
+func (r report) write(path string) error {
+	if path == "" {
+		return nil
+	}
+	out, err := json.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("encode the figures: %w", err)
+	}
+	out = bytes.ReplaceAll(out, []byte(`{"key"`), []byte("\n"+`{"key"`)) // a line for each
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return fmt.Errorf("make the directory for the figures: %w", err)
+	}
+	return os.WriteFile(path, append(out, '\n'), 0o644)
+}
+
+// readReport reads what write wrote.
+func readReport(path string) (r report, err error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return r, fmt.Errorf("read figures: %w", err)
+	}
+	if err := json.Unmarshal(text, &r); err != nil {
+		return r, fmt.Errorf("read figures of %s: measure again: %w", path, err)
+	}
+	for _, f := range r.Figures {
+		if metrics[f.Metric].of == nil {
+			return r, fmt.Errorf("read figures of %s: nothing is known of %q: measure again", path, f.Metric)
+		}
+	}
+	return r, nil
+}
+
+// A machine is where and when a run was made, and of which commit.
+type machine struct {
+	CPU       string    `json:"cpu"`
+	Cores     int       `json:"cores"`
+	Kernel    string    `json:"kernel"`
+	Go        string    `json:"go"`
+	CC        string    `json:"cc"`
+	Commit    string    `json:"commit"`
+	Date      time.Time `json:"date"`
+	LoadBegin string    `json:"load_begin"` // average of the last minute
+	LoadEnd   string    `json:"load_end"`
+}
+
+func thisMachine(ctx context.Context) machine {
+	return machine{
+		CPU: cpuModel(), Cores: runtime.NumCPU(), Kernel: told(ctx, "uname", "-sr"), Go: runtime.Version(), CC: told(ctx, "gcc", "--version"),
+		Commit: told(ctx, "git", "describe", "--always", "--dirty", "--match="), Date: time.Now().UTC().Truncate(time.Second),
+		LoadBegin: loadAverage(),
+	}
+}
+
+// told is the first line that a program prints, "unknown" where it fails.
+func told(ctx context.Context, name string, args ...string) string {
+	out, err := exec.CommandContext(ctx, name, args...).Output()
+	if err != nil {
+		return "unknown"
+	}
+	line, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
+	return line
+}
+
+func cpuModel() string {
+	info, _ := os.ReadFile("/proc/cpuinfo")
+	for line := range strings.Lines(string(info)) {
+		if key, value, found := strings.Cut(line, ":"); found && strings.TrimSpace(key) == "model name" {
+			return strings.TrimSpace(value)
+		}
+	}
+	return runtime.GOARCH
+}
+
+// loadAverage is that of the last minute, empty where it is not known.
+func loadAverage() string {
+	load, _ := os.ReadFile("/proc/loadavg")
+	last, _, _ := strings.Cut(string(load), " ")
+	return last
 }

@@ -187,7 +187,7 @@ var (
 // othersOptions are options of other programs that pages speak of.
 var othersOptions = []string{
 	"--allow", "--device", "--display", "--driver", "--enable-isolation", "--net-softnet", "--network-address", "--no-install-recommends",
-	"--resolver", "--sign", "--socket-vmnet-client-path", "--socket-vmnet-path", "--vm-type", "--vmnet-offloading",
+	"--profile", "--resolver", "--sign", "--socket-vmnet-client-path", "--socket-vmnet-path", "--vm-type", "--vmnet-offloading",
 }
 
 // TestNames: paths, options, subcommands and goals of make that a page names in a sentence are there.

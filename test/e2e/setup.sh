@@ -5,11 +5,10 @@
 #
 #   setup.sh tools   what `make check` and the tests without virtual machines need: linters, shells, the checkers of what is installed
 #   setup.sh guest   what `make demo` needs: QEMU, a guest kernel with its virtio modules, busybox
-#   setup.sh perf    what the fake VMs of test/perf need: a C compiler, ip, iperf3, gvproxy
 #   setup.sh all     all that and what else the tests need: an iPXE image, QEMU 9.2 or newer, User Mode Linux and DHCP clients
 #
 # As root on Debian the missing packages are installed with apt. As an ordinary user nothing is installed: packages that are
-# missing are named and the exit code is 1. The guest kernel, gvproxy, User Mode Linux with its DHCP clients, and QEMU 9.2 or newer
+# missing are named and the exit code is 1. The guest kernel, User Mode Linux with its DHCP clients, and QEMU 9.2 or newer
 # where the distribution's own is older, are downloaded and unpacked into the cache directory, never installed; that needs no root.
 #
 # Environment:
@@ -19,14 +18,13 @@
 #                  modules (may be unset when they are built in)
 #   E2E_QEMU       a qemu-system-x86_64 of your own
 #   E2E_QEMU_NEW   a qemu-system-x86_64 of your own, 9.2 or newer
-#   E2E_GVPROXY    a gvproxy of your own
 set -euo pipefail
 export LC_ALL=C # the output of apt is read below
 
 # Loaded in this order; what the kernel has built in is left out.
 modules="virtio_ring virtio virtio_pci_modern_dev virtio_pci_legacy_dev virtio_pci failover net_failover virtio_net"
 # The number after the name changes whenever the contents do, so that an old cache is not taken for a current one.
-guest_dir=guest-1 qemu_dir=qemu-1 uml_dir=uml-1 gvproxy_dir=gvproxy-1
+guest_dir=guest-1 qemu_dir=qemu-1 uml_dir=uml-1
 
 say() { echo "set-up: $*" >&2; }
 die() { echo "set-up: FAILED: $*" >&2; exit 1; }
@@ -34,8 +32,8 @@ have() { command -v "$1" >/dev/null 2>&1; }
 
 what=${1:-all}
 case $what in
-tools | guest | perf | all) ;;
-*) echo "usage: $0 [tools|guest|perf|all]" >&2; exit 1 ;;
+tools | guest | all) ;;
+*) echo "usage: $0 [tools|guest|all]" >&2; exit 1 ;;
 esac
 
 if [ "$what" != tools ]; then
@@ -73,18 +71,17 @@ missing_tools() {
 # missing_packages prints the Debian packages that are needed and not there.
 missing_packages() {
 	if [ "$what" = tools ]; then missing_tools; return; fi
-	if [ "$what" != perf ]; then
-		[ -n "${E2E_QEMU:-}" ] || have qemu-system-x86_64 || echo qemu-system-x86
-		# Only the static busybox runs in a guest that has no libraries.
-		find_busybox >/dev/null || echo busybox-static
-	fi
-	[ "$what" = all ] && { have tshark || echo tshark; have curl || echo curl; }
+	[ -n "${E2E_QEMU:-}" ] || have qemu-system-x86_64 || echo qemu-system-x86
+	# Only the static busybox runs in a guest that has no libraries.
+	find_busybox >/dev/null || echo busybox-static
 	[ "$what" = guest ] && return
+	have tshark || echo tshark
+	have curl || echo curl
 	have gcc || echo gcc
 	[ -r /usr/include/stdio.h ] || echo libc6-dev
 	have ip || echo iproute2
 	have iperf3 || echo iperf3
-	[ "$what" = perf ] || [ -r /usr/lib/ipxe/ipxe.lkrn ] || echo ipxe
+	[ -r /usr/lib/ipxe/ipxe.lkrn ] || echo ipxe
 }
 
 # find_busybox prints the path of a statically linked busybox.
@@ -311,25 +308,6 @@ uml() {
 	finish "$uml_dir"
 }
 
-# gvproxy is in no Debian before 13, and its package has nothing but the program that is of use here.
-gvproxy() {
-	# It ends where there is none, as on a machine that debootstrap has just made.
-	[ -e /etc/hosts ] || [ "$(id -u)" != 0 ] || echo '127.0.0.1 localhost' >/etc/hosts
-	[ -z "${E2E_GVPROXY:-}" ] || return 0
-	done_or_start "$gvproxy_dir" && return
-	[ "$os_id" = debian ] || die "the comparison with gvproxy needs one: name it with E2E_GVPROXY"
-	local suite=trixie
-	say "downloading gvproxy from $suite (about 4 MB)"
-	private_apt "$suite" "$work/apt-gvproxy"
-	(cd "$work/apt-gvproxy/deb" && try apt-get -c "$apt_conf" -qq download gvproxy >&2) || die "download gvproxy from $suite"
-	dpkg-deb -x "$work"/apt-gvproxy/deb/*.deb "$stage/root"
-	mv "$stage/root/usr/bin/gvproxy" "$stage/gvproxy"
-	rm -rf "${stage:?}/root"
-	"$stage/gvproxy" -version >/dev/null 2>&1 || die "the gvproxy from $suite does not run here"
-	dpkg-deb -f "$work"/apt-gvproxy/deb/*.deb Version | sed 's/^/gvproxy=/' >"$stage/versions"
-	finish "$gvproxy_dir"
-}
-
 # --- main ------------------------------------------------------------------------------------------------------------
 
 mkdir -p "$cache" || die "cannot create the cache directory $cache, choose another with E2E_CACHE"
@@ -342,7 +320,7 @@ trap 'exit 1' INT TERM HUP
 
 install_missing
 [ "$what" != tools ] || exit 0
-[ "$what" = perf ] || guest_files
-[ "$what" = all ] && new_qemu && uml
-[ "$what" = guest ] || gvproxy
+guest_files
+[ "$what" = guest ] || new_qemu
+[ "$what" = guest ] || uml
 say "ready ($cache)"

@@ -100,11 +100,8 @@ func (s *setting) main(ctx context.Context, args []string) int {
 }
 
 func (s *setting) do(ctx context.Context, o options) error {
-	switch o.verb {
-	case "report":
+	if o.verb == "report" {
 		return s.report(o)
-	case "fake":
-		return s.fake(ctx, o)
 	}
 	p := &perf{setting: s, options: o}
 	p.findMachines()

@@ -5,7 +5,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,19 +18,17 @@ Verbs:
   host-to-vm, vm-to-host, vm-to-vm  measure one direction with an old and a new daemon in turn: A B B A ...
   report                            print tables of the results in OUT_DIR
   delete                            delete the machines perf1 to perfCOUNT
-  fake                              Linux: kernel stacks in namespaces in place of machines, as fast as clients get
 
 Options:
   -c COUNT       number of machines (default 2)
   -t SECONDS     time to transmit for (default 30)
   -v VM_TYPE     vz, qemu, krunkit (Lima on macOS; default vz), vzguest (test/vzguest on macOS) or qemu (Linux)
   -b IFACE       bridged mode with the host's interface IFACE (macOS)
-  -o OUT_DIR     directory for results (default perf.out); for fake also the name of a .json file
-  -r ROUNDS      measurements of each daemon with an old and a new one (default 2), of each set-up with fake (default 9)
+  -o OUT_DIR     directory for results (default perf.out)
+  -r ROUNDS      measurements of each daemon with an old and a new one (default 2)
   -s DAEMON      the daemon of run
   --old DAEMON   the old daemon (default on Linux: flood)
   --new DAEMON   the new daemon (default: tree)
-  --series LIST, --only LIST, --gvproxy PROGRAM     of fake: what to measure, names with commas between
 
 DAEMON is one of
   a socket       of a daemon that is running, such as /var/run/socket_vmnet, which is what run takes on macOS without -s
@@ -45,7 +42,7 @@ var (
 	errUsage = errors.New("wrong command line")
 )
 
-var verbs = []string{"create", "run", "host-to-vm", "vm-to-host", "vm-to-vm", "report", "delete", "fake"}
+var verbs = []string{"create", "run", "host-to-vm", "vm-to-host", "vm-to-vm", "report", "delete"}
 
 // What is more than this is a slip.
 const (
@@ -65,9 +62,6 @@ type options struct {
 	rounds   int
 	daemon   string // the three are empty, or name a daemon as the usage has it
 	old, new string
-	series   string
-	only     string
-	gvproxy  string
 
 	words []string // the command line
 }
@@ -137,18 +131,15 @@ func split(word string) (name, value string, attached bool) {
 // setter is what stores the value of an option, nil where there is none of that name.
 func (o *options) setter(name string) func(string) error {
 	return map[string]func(string) error{
-		"-c":        number(&o.count, maxCount),
-		"-t":        number(&o.seconds, maxSeconds),
-		"-r":        number(&o.rounds, maxRounds),
-		"-v":        text(&o.vm),
-		"-b":        text(&o.iface),
-		"-o":        text(&o.out),
-		"-s":        text(&o.daemon),
-		"--old":     text(&o.old),
-		"--new":     text(&o.new),
-		"--series":  text(&o.series),
-		"--only":    text(&o.only),
-		"--gvproxy": text(&o.gvproxy),
+		"-c":    number(&o.count, maxCount),
+		"-t":    number(&o.seconds, maxSeconds),
+		"-r":    number(&o.rounds, maxRounds),
+		"-v":    text(&o.vm),
+		"-b":    text(&o.iface),
+		"-o":    text(&o.out),
+		"-s":    text(&o.daemon),
+		"--old": text(&o.old),
+		"--new": text(&o.new),
 	}[name]
 }
 
@@ -182,10 +173,6 @@ func (o *options) check(goos string) error {
 		return fmt.Errorf("machines are measured on macOS and Linux, this is %s; results can be read here: test/perf.sh report", goos)
 	case o.verb == "report":
 		return nil
-	case o.verb == "fake":
-		return o.checkFake(goos)
-	case o.series+o.only+o.gvproxy != "":
-		return usageError("--series, --only and --gvproxy are for the verb fake")
 	case o.vm == "":
 		o.vm = types[0]
 	case !slices.Contains(types, o.vm):
@@ -201,7 +188,7 @@ func (o *options) check(goos string) error {
 	case o.old+o.new != "" && !isComparison:
 		return usageError("--old and --new are for the verbs host-to-vm, vm-to-host and vm-to-vm; run has -s")
 	case o.rounds != 0 && !isComparison:
-		return usageError("-r is for the verbs host-to-vm, vm-to-host, vm-to-vm and fake")
+		return usageError("-r is for the verbs host-to-vm, vm-to-host and vm-to-vm")
 	case o.verb == "vm-to-vm" && o.count < 2:
 		return usageError("vm-to-vm needs two machines: -c 2")
 	}
@@ -229,21 +216,6 @@ func (o *options) complete(goos string, isComparison bool) error {
 	}
 	if o.old == "flood" && o.verb != "vm-to-vm" {
 		return fmt.Errorf("%s with --old flood: the stand-in joins machines and has no host behind it. Measure vm-to-vm, or name another old daemon", o.verb)
-	}
-	return nil
-}
-
-func (o *options) checkFake(goos string) error {
-	if goos != "linux" {
-		return errors.New("fake: namespaces and TAP devices are Linux's; on macOS measure machines: test/perf.sh create, then run")
-	}
-	if o.vm+o.iface+o.old+o.new != "" {
-		return usageError("fake has the options -t, -r, -o, -s, --series, --only and --gvproxy")
-	}
-	if o.daemon != "" && o.daemon != "tree" {
-		if f, err := os.Stat(o.daemon); err != nil || f.IsDir() || f.Mode()&os.ModeSocket != 0 {
-			return usageError("-s %s: for fake it is the program socket_vmnet2", o.daemon)
-		}
 	}
 	return nil
 }

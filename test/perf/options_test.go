@@ -34,7 +34,6 @@ func TestParse(t *testing.T) {
 			options{verb: "host-to-vm", count: 1, seconds: 30, vm: "vz", out: "perf.out", rounds: 2, old: "/a", new: "/b"},
 		},
 		{"reading needs no machines", "windows", "report -o dir", options{verb: "report", count: 2, out: "dir"}},
-		{"fake", "linux", "fake -r 4 --series tcp,gateway", options{verb: "fake", count: 2, out: "perf.out", rounds: 4, series: "tcp,gateway"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -74,10 +73,6 @@ func TestBadInput(t *testing.T) {
 		{"daemon for a comparison", "linux", "vm-to-vm -s /a", "-s is for the verb run"},
 		{"old daemon for run", "linux", "run --old /a", "--old and --new are for the verbs"},
 		{"rounds for run", "linux", "run -r 2", "-r is for the verbs"},
-		{"options of fake", "linux", "run --only x", "are for the verb fake"},
-		{"fake on macOS", "darwin", "fake", "namespaces and TAP devices are Linux's"},
-		{"fake with machines", "linux", "fake -v qemu", "fake has the options"},
-		{"fake with a socket", "linux", "fake -s /nowhere", "it is the program socket_vmnet2"},
 		{"daemon that is not there", "darwin", "run -s /nowhere", "find the daemon /nowhere"},
 		{"daemon that is a directory", "darwin", "run -s /tmp", "neither a socket nor a program"},
 		{"no daemon", "darwin", "run", "Start the daemon, or name one with -s"},

@@ -41,7 +41,7 @@ func (s *setting) report(o options) error {
 		fmt.Fprint(s.stdout, compareTable(comparisons), "\n")
 	}
 	if f := filepath.Join(o.out, roundsFile); exists(f) {
-		fmt.Fprintf(s.stdout, "All rounds are in %s. Copied to docs/performance/raw, `make report` draws them.\n", f)
+		fmt.Fprintf(s.stdout, "All rounds are in %s.\n", f)
 	}
 	return errors.Join(bad...)
 }

@@ -7,35 +7,43 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 
-	"github.com/socket-vmnet2/socket_vmnet2/test/rounds"
+	"github.com/socket-vmnet2/socket_vmnet2/test/vmnetsim"
+)
+
+// The kinds of relays.
+const (
+	Daemon        = "daemon"         // with the embedded network
+	DaemonSlow    = "daemon-slow"    // the same, made slower on purpose
+	DaemonVmnet   = "daemon-vmnet"   // with interfaces of the simulated vmnet
+	DaemonBridged = "daemon-bridged" // the same in bridged mode, where nobody simulates a host
+	VmnetC        = "vmnet-c"        // a C program on the simulated vmnet
+	Floor         = "floor"          // C: the least a bridge has to do
+	Blind         = "blind"          // C: a copy from one client to the other, unread
+	Old           = "old"            // C: the stand-in for socket_vmnet, which floods a frame at a time
 )
 
 // A Kind is a kind of relay: a program that serves clients on the stream socket, and perhaps by the other transports.
 type Kind struct {
-	Name    string                                    // one of package rounds, or one's own
+	Name    string
 	Prepare func(ctx context.Context, r *Rig) error   // builds what Command needs; nil: nothing
 	Command func(r *Rig, l *Relay) (*exec.Cmd, error) // the program, which is to serve l.Socket
 }
 
-// The kinds that have no name in package rounds: variations that only some rows of the benchmark are about.
-const (
-	DaemonBridged  = "daemon-bridged"   // the daemon in bridged mode on the simulated vmnet, without a simulated host
-	DaemonPerFrame = "daemon-per-frame" // the daemon that moves a datagram with each system call, see perframe.go
-	FloorPerFrame  = "floor-per-frame"  // the floor that does
-)
-
 // ownKinds are those that the package knows.
 func ownKinds() []Kind {
 	return []Kind{
-		{Name: rounds.Daemon, Command: Usernet(func(r *Rig) string { return r.opt.Daemon })},
-		{Name: DaemonPerFrame, Prepare: buildPerFrame, Command: Usernet((*Rig).perFrame)},
-		{Name: rounds.DaemonVmnet, Prepare: BuildSimulated, Command: Simulated("--vmnet-gateway=" + gateway)},
-		{Name: DaemonBridged, Prepare: BuildSimulated, Command: Simulated("--vmnet-mode=bridged", "--vmnet-interface=en0")},
-		{Name: rounds.Floor, Command: inC("switch")},
-		{Name: FloorPerFrame, Command: inC("frame")},
-		{Name: rounds.Blind, Command: inC("copy")},
-		{Name: rounds.Old, Command: inC("flood")},
+		{Name: Daemon, Command: Usernet(func(r *Rig) string { return r.opt.Daemon })},
+		{Name: DaemonSlow, Prepare: buildSlow, Command: Usernet(slowProgram)},
+		{Name: DaemonVmnet, Prepare: BuildSimulated, Command: simulated("--vmnet-gateway=" + gateway)},
+		{Name: DaemonBridged, Prepare: BuildSimulated, Command: simulated("--vmnet-mode=bridged", "--vmnet-interface=en0")},
+		{Name: VmnetC, Prepare: BuildVmnetC, Command: func(r *Rig, l *Relay) (*exec.Cmd, error) {
+			return exec.Command(r.VmnetC(), "relay", r.SimLib(), l.Socket), nil
+		}},
+		{Name: Floor, Command: inC("switch")},
+		{Name: Blind, Command: inC("copy")},
+		{Name: Old, Command: inC("flood")},
 	}
 }
 
@@ -51,30 +59,84 @@ func inC(mode string) func(*Rig, *Relay) (*exec.Cmd, error) {
 // daemon to take all options.
 func Usernet(program func(*Rig) string) func(*Rig, *Relay) (*exec.Cmd, error) {
 	return func(r *Rig, l *Relay) (*exec.Cmd, error) {
-		args := append(r.DaemonArgs(), "--backend=usernet", "--vmnet-gateway="+gateway, l.Socket)
-		return exec.Command(program(r), args...), nil
+		return exec.Command(program(r), append(r.daemonArgs(), "--backend=usernet", "--vmnet-gateway="+gateway, l.Socket)...), nil
 	}
 }
 
-// Simulated is the Command of a Kind: the daemon with interfaces of the simulated vmnet and these flags. Its Prepare is
-// BuildSimulated with DaemonSim.
-func Simulated(flags ...string) func(*Rig, *Relay) (*exec.Cmd, error) {
+// simulated is the Command of a Kind: the daemon with interfaces of the simulated vmnet and these flags.
+func simulated(flags ...string) func(*Rig, *Relay) (*exec.Cmd, error) {
 	return func(r *Rig, l *Relay) (*exec.Cmd, error) {
-		var err error
-		if l.Control, err = os.MkdirTemp(r.dir, "control"); err != nil {
+		control, err := os.MkdirTemp(r.dir, "control")
+		if err != nil {
 			return nil, fmt.Errorf("make a directory for the simulator: %w", err)
 		}
-		args := append(r.DaemonArgs(), flags...)
-		args = append(args, "--backend=vmnet", "--vmnetsim-lib="+r.SimLib(), "--vmnetsim-dir="+l.Control, l.Socket)
+		args := append(r.daemonArgs(), flags...)
+		args = append(args, "--backend=vmnet", "--vmnetsim-lib="+r.SimLib(), "--vmnetsim-dir="+control, l.Socket)
 		return exec.Command(r.DaemonSim(), args...), nil
 	}
 }
 
-// DaemonArgs are the flags that the daemon has in any case.
-func (r *Rig) DaemonArgs() []string {
-	args := append([]string{"--state-dir=" + r.dir}, r.opt.Args...)
+// daemonArgs are the flags that the daemon has in any case.
+func (r *Rig) daemonArgs() []string {
+	args := []string{"--state-dir=" + r.dir}
 	if os.Geteuid() == 0 {
 		args = append(args, "--allow-uid=0") // of the load generator
 	}
 	return args
+}
+
+// BuildSimulated builds the simulator of vmnet.framework and a daemon that can load it, otherwise as it is released. It does
+// nothing when both are there.
+func BuildSimulated(ctx context.Context, r *Rig) error {
+	if r.simLib != "" {
+		return nil
+	}
+	r.opt.Progress("building the simulator of vmnet.framework and a daemon that can load it")
+	if err := r.Build(ctx, r.DaemonSim(), "cmd/socket_vmnet2", "-tags=vmnetsim"); err != nil {
+		return err
+	}
+	lib, err := vmnetsim.Build(ctx, vmnetsim.Full)
+	r.simLib = lib
+	return err
+}
+
+// SimLib is the path of the simulator, once BuildSimulated has returned.
+func (r *Rig) SimLib() string { return r.simLib }
+
+// DaemonSim is the path of the daemon that can load the simulator, once BuildSimulated has returned. By its name it takes all
+// options.
+func (r *Rig) DaemonSim() string { return filepath.Join(r.dir, "sim", "socket_vmnet2") }
+
+// VmnetC is the path of csrc/vmnet.c, once BuildVmnetC has returned.
+func (r *Rig) VmnetC() string { return filepath.Join(r.dir, "vmnet") }
+
+// BuildVmnetC builds it, and the simulator.
+func BuildVmnetC(ctx context.Context, r *Rig) error {
+	if err := BuildSimulated(ctx, r); err != nil {
+		return err
+	}
+	return r.Compile(ctx, r.VmnetC(), []string{"-I" + filepath.Dir(r.simLib)}, "vmnet.c", "wire.c")
+}
+
+// Slowness is what is wrong with DaemonSlow: the bridge sums up an eighth of the bytes of each frame for nothing. On the machine of the
+// baselines a full Ethernet frame takes about twice the time between streams with that: enough to be found out whatever the
+// machine's mood.
+var Slowness = Change{
+	File: "internal/bridge/send.go",
+	Old:  "func (p *Port) Send(b frame.Batch) {\n",
+	New: `var wasted uint32
+
+func (p *Port) Send(b frame.Batch) {
+	sum := wasted
+	for wire, i := b.Bytes(), 0; i < len(wire); i += 8 {
+		sum = sum*31 + uint32(wire[i])
+	}
+	wasted = sum
+`,
+}
+
+func slowProgram(r *Rig) string { return filepath.Join(r.dir, "slow", "socket_vmnet2") }
+
+func buildSlow(ctx context.Context, r *Rig) error {
+	return r.BuildChanged(ctx, slowProgram(r), "cmd/socket_vmnet2", Slowness)
 }

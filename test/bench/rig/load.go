@@ -17,12 +17,6 @@ import (
 	"time"
 )
 
-// What the last of a load's clients do while the one before them sends to them all the time.
-const (
-	VictimReads = "reads"
-	VictimDeaf  = "deaf"
-)
-
 // BatchFrames is how many frames a batching sender puts into one write: about as many as a TSO-sized buffer holds.
 const BatchFrames = 64
 
@@ -36,10 +30,8 @@ const (
 type Load struct {
 	Clients int
 	Pairs   int
-	Batch   int           // frames per write of a sender; 1: a writev per frame, as QEMU does
+	Batch   int           // frames per write of a sender; 0 or 1: a writev per frame, as QEMU does
 	Kinds   string        // how each client is connected, see the constants; empty: all by the stream socket
-	Victim  string        // VictimReads, VictimDeaf, or empty for none
-	Victims int           // how many of the last clients; 0 = 1
 	Echo    bool          // the first pair has a ping-pong of 64 bytes instead of a windowed flow
 	Frame   int           // bytes of a frame of a flow with its Ethernet header; 0 = 1514
 	Window  int           // frames of a flow that may be in flight; 0 = 256
@@ -53,8 +45,16 @@ type Load struct {
 	Mark func(event string)
 }
 
-// FrameLen is the length of a frame of the load's flows in bytes, with its Ethernet header.
-func (l Load) FrameLen() int { return cmp.Or(l.Frame, usualFrame) }
+// WithFrame is a load with frames of another length than 1514. As many are in a write and in flight as are about the same number
+// of bytes, but not more and not fewer than a few.
+func (l Load) WithFrame(length int) Load {
+	l.Frame = length
+	if l.Batch > 1 {
+		l.Batch = min(max(BatchFrames*usualFrame/length, 2), BatchFrames)
+	}
+	l.Window = min(max(usualWindow*usualFrame/length, 8), usualWindow)
+	return l
+}
 
 // How clients are connected: a letter each in Load.Kinds, the last of which stands for all that follow. csrc/load.h has the
 // same.
@@ -69,23 +69,19 @@ const (
 type Result struct {
 	WallNS     int64 `json:"wall_ns"`
 	RelayCPUNS int64 `json:"relay_cpu_ns"`
-	Sent       int64 `json:"sent"`
 	Received   int64 `json:"received"`
 	Corrupt    int64 `json:"corrupt"` // damaged, mis-sized, repeated or out of order
 	Lost       int64 `json:"lost"`
-	Stalls     int64 `json:"stalls"` // windows that were given up because no ack came
 	RoundTrips int64 `json:"round_trips"`
 	RTTP50NS   int64 `json:"rtt_p50_ns"`
 	RTTP99NS   int64 `json:"rtt_p99_ns"`
-	RTTP999NS  int64 `json:"rtt_p999_ns"`
 
-	Pairs []int64 `json:"pairs"` // received by each pair
-	Slots []Slot  `json:"-"`     // as many as the Load asked for
+	Slots []Slot `json:"-"` // as many as the Load asked for
 
 	// Of the relay, read from outside.
-	Voluntary   uint64 `json:"voluntary"`   // context switches in WallNS, see Work
-	Involuntary uint64 `json:"involuntary"` //
-	MemoryKiB   uint64 `json:"memory_kib"`  // anonymous, at the end, while the clients are still there
+	Switches     uint64 `json:"-"` // of context, between the begin and the end
+	AnonymousKiB uint64 `json:"-"` // memory at the end, while the clients are still there
+	ResidentKiB  uint64 `json:"-"`
 }
 
 // A Slot is a part of a measurement.
@@ -95,14 +91,8 @@ type Slot struct {
 	Received   int64 `json:"received"`
 }
 
-// Rate is the frames per second that arrived, for a pair above 0 those of the pair that has this number, from 1 on.
-func (r Result) Rate(pair int) float64 {
-	n := r.Received
-	if pair > 0 {
-		n = r.Pairs[pair-1]
-	}
-	return float64(n) * 1e9 / float64(r.WallNS)
-}
+// Rate is the frames per second that arrived.
+func (r Result) Rate() float64 { return float64(r.Received) * 1e9 / float64(r.WallNS) }
 
 // CPU is the relay's CPU time per frame or round trip in ns, 0 when there was none.
 func (r Result) CPU() float64 {
@@ -113,18 +103,18 @@ func (r Result) CPU() float64 {
 	return float64(r.RelayCPUNS) / float64(n)
 }
 
+// loadArgs are what csrc/load.c wants, in its order.
 func (r *Rig) loadArgs(to *Relay, l Load) []string {
-	length, warm := cmp.Or(l.Time, r.opt.Time), cmp.Or(l.Warm, r.opt.Warm)
-	args := []string{
-		"--socket", to.Socket, "--relay", strconv.Itoa(to.PID()),
-		"--clients", strconv.Itoa(l.Clients), "--pairs", strconv.Itoa(l.Pairs),
-		"--frame-len", strconv.Itoa(l.FrameLen()), "--window", strconv.Itoa(cmp.Or(l.Window, usualWindow)), "--batch", strconv.Itoa(l.Batch),
-		"--kinds", cmp.Or(l.Kinds, Stream), "--victim", l.Victim, "--victims", strconv.Itoa(max(l.Victims, 1)),
-		"--frames", strconv.Itoa(l.Frames), "--warm-ms", strconv.FormatInt(warm.Milliseconds(), 10),
-		"--time-ms", strconv.FormatInt(length.Milliseconds(), 10), "--slots", strconv.Itoa(max(l.Slots, 1)),
-	}
+	args := []string{to.Socket, cmp.Or(l.Kinds, Stream)}
+	echo := 0
 	if l.Echo {
-		args = append(args, "--echo")
+		echo = 1
+	}
+	for _, n := range []int{
+		to.PID(), l.Clients, l.Pairs, max(l.Batch, 1), cmp.Or(l.Frame, usualFrame), cmp.Or(l.Window, usualWindow), l.Frames,
+		int(cmp.Or(l.Warm, r.opt.Warm).Milliseconds()), int(cmp.Or(l.Time, r.opt.Time).Milliseconds()), max(l.Slots, 1), echo,
+	} {
+		args = append(args, strconv.Itoa(n))
 	}
 	return args
 }
@@ -146,7 +136,7 @@ func (r *Rig) Drive(ctx context.Context, to *Relay, l Load) (Result, error) {
 	out, outErr := cmd.StdoutPipe()
 	in, inErr := cmd.StdinPipe()
 	if err := errors.Join(outErr, inErr); err != nil {
-		return Result{}, fmt.Errorf("start load generator: %w", err)
+		return Result{}, fmt.Errorf("prepare load generator: %w", err)
 	}
 	if err := cmd.Start(); err != nil {
 		return Result{}, fmt.Errorf("start load generator: %w", err)
@@ -158,16 +148,15 @@ func (r *Rig) Drive(ctx context.Context, to *Relay, l Load) (Result, error) {
 	if waitErr := cmd.Wait(); waitErr != nil && err == nil {
 		err = fmt.Errorf("run load generator: %w: %s%s", waitErr, strings.TrimSpace(complaints.String()), to.Diagnosis())
 	}
-	if err != nil {
-		return Result{}, err
+	if err == nil {
+		err = to.Alive()
 	}
-	if res.WallNS == 0 {
+	switch {
+	case err != nil:
+		return Result{}, err
+	case res.WallNS == 0:
 		return Result{}, errors.New("run load generator: it gave no result")
-	}
-	if err := to.Alive(); err != nil {
-		return Result{}, err
-	}
-	if res.Corrupt > 0 {
+	case res.Corrupt > 0:
 		return Result{}, fmt.Errorf("%d of %d frames arrived damaged or out of order", res.Corrupt, res.Received)
 	}
 	return res, nil
@@ -176,10 +165,8 @@ func (r *Rig) Drive(ctx context.Context, to *Relay, l Load) (Result, error) {
 // follow reads what the load generator tells, looks at the relay's process at the moments it tells of, and lets it go on. The
 // result is zero when it ended without one.
 func (r *Relay) follow(out io.Reader, in io.Writer, mark func(event string)) (res Result, err error) {
-	var begin Activity
-	var work Work
-	var memory uint64
-	var slots []Slot
+	var seen Result // of the process
+	var begin, end switches
 	for lines := bufio.NewScanner(out); lines.Scan(); {
 		var event struct {
 			Event string `json:"event"`
@@ -191,17 +178,18 @@ func (r *Relay) follow(out io.Reader, in io.Writer, mark func(event string)) (re
 		switch event.Event {
 		case eventEnd:
 			res = event.Result
-			share := float64(res.WallNS) / float64(max(work.Length, 1))
-			res.Voluntary, res.Involuntary = uint64(float64(work.Voluntary)*share), uint64(float64(work.Involuntary)*share)
-			res.MemoryKiB, res.Slots = memory, slots
+			res.Slots, res.Switches, res.AnonymousKiB, res.ResidentKiB = seen.Slots, end.since(begin), seen.AnonymousKiB, seen.ResidentKiB
 			continue
 		case eventSlot:
-			slots = append(slots, Slot{event.WallNS, event.RelayCPUNS, event.Received})
+			seen.Slots = append(seen.Slots, Slot{event.WallNS, event.RelayCPUNS, event.Received})
 			continue
 		case EventBegin:
-			begin, err = r.Activity()
+			begin, err = readSwitches(r.proc())
 		case EventMeasured:
-			work, memory, err = r.spent(begin)
+			var memErr error
+			end, err = readSwitches(r.proc())
+			seen.AnonymousKiB, seen.ResidentKiB, memErr = memory(r.proc())
+			err = errors.Join(err, memErr)
 		}
 		if err != nil {
 			return res, errors.Join(err, r.Alive())
@@ -214,16 +202,6 @@ func (r *Relay) follow(out io.Reader, in io.Writer, mark func(event string)) (re
 		}
 	}
 	return res, nil
-}
-
-// spent is what the process has done since begin, and how much anonymous memory it has now.
-func (r *Relay) spent(begin Activity) (work Work, kib uint64, err error) {
-	end, err := r.Activity()
-	if err != nil {
-		return work, 0, err
-	}
-	kib, err = r.Anonymous()
-	return end.Since(begin), kib, err
 }
 
 // Measure starts a relay of the given kind, drives it with l, and stops it.

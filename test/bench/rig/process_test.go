@@ -13,27 +13,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/socket-vmnet2/socket_vmnet2/test/rounds"
 )
-
-// TestActivity: what polls is seen.
-func TestActivity(t *testing.T) {
-	self, err := os.FindProcess(os.Getpid())
-	require.NoError(t, err)
-	r := &Relay{cmd: &exec.Cmd{Process: self}}
-	before, err := r.Activity()
-	require.NoError(t, err)
-	for range 20 {
-		time.Sleep(time.Millisecond)
-	}
-	after, err := r.Activity()
-	require.NoError(t, err)
-	w := after.Since(before)
-	assert.Positive(t, w.CPU)
-	assert.GreaterOrEqual(t, w.Voluntary, uint64(10))
-	assert.GreaterOrEqual(t, w.Length, 20*time.Millisecond)
-}
 
 // A program that does not end by SIGTERM is asked what it is doing.
 func TestStopOfWhatIsStuck(t *testing.T) {
@@ -43,7 +23,10 @@ func TestStopOfWhatIsStuck(t *testing.T) {
 	}}}})
 	l, err := r.Start("stuck")
 	require.NoError(t, err)
-	require.NoError(t, l.WaitSocket(t.Context()))
+	require.NoError(t, l.await(t.Context(), time.Millisecond, func() error {
+		_, err := os.Stat(l.Socket)
+		return err
+	}))
 	l.stop = 2 * time.Second
 	err = l.Stop()
 	assert.ErrorContains(t, err, "did not end within 2s of SIGTERM")
@@ -51,48 +34,39 @@ func TestStopOfWhatIsStuck(t *testing.T) {
 
 	_, err = r.Start("unheard of")
 	assert.ErrorContains(t, err, `unknown kind of relay "unheard of"`)
-	_, err = r.Start(rounds.DaemonVmnet)
+	_, err = r.Start(DaemonVmnet)
 	assert.ErrorContains(t, err, "has not been prepared")
 }
 
 // fakeThread makes a directory of a thread as /proc has it.
-func fakeThread(t *testing.T, dir, id string, cpu, voluntary, involuntary int) {
+func fakeThread(t *testing.T, dir, id string, voluntary, involuntary int) {
 	t.Helper()
-	path := filepath.Join(dir, id)
+	path := filepath.Join(dir, "task", id)
 	require.NoError(t, os.MkdirAll(path, 0o755))
-	require.NoError(t, os.WriteFile(filepath.Join(path, "schedstat"), fmt.Appendf(nil, "%d 5 7\n", cpu), 0o600))
 	status := fmt.Appendf(nil, "Name:\tx\nvoluntary_ctxt_switches:\t%d\nnonvoluntary_ctxt_switches:\t%d\n", voluntary, involuntary)
 	require.NoError(t, os.WriteFile(filepath.Join(path, "status"), status, 0o600))
 }
 
 func TestThreadsThatEndDoNotSpoilTheSum(t *testing.T) {
 	dir := t.TempDir()
-	fakeThread(t, dir, "100", 1000, 10, 5)
-	fakeThread(t, dir, "101", 900_000, 9000, 900) // ends
-	fakeThread(t, dir, "102", 800_000, 8000, 800) // ends, and another gets its number
-	before, err := readActivity(dir)
+	fakeThread(t, dir, "100", 10, 5)
+	fakeThread(t, dir, "101", 9000, 900) // ends
+	fakeThread(t, dir, "102", 8000, 800) // ends, and another gets its number
+	before, err := readSwitches(dir)
 	require.NoError(t, err)
 
-	fakeThread(t, dir, "100", 1500, 17, 6)
-	require.NoError(t, os.RemoveAll(filepath.Join(dir, "101")))
-	fakeThread(t, dir, "102", 20, 2, 0)
-	fakeThread(t, dir, "103", 3, 1, 1) // has begun
-	require.NoError(t, os.MkdirAll(filepath.Join(dir, "104"), 0o755))
-	fakeThread(t, dir, "105", 0, 0, 0)
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "105", "status"), nil, 0o600)) // both end while they are looked at
-	after, err := readActivity(dir)
+	fakeThread(t, dir, "100", 17, 6)
+	require.NoError(t, os.RemoveAll(filepath.Join(dir, "task", "101")))
+	fakeThread(t, dir, "102", 2, 0)
+	fakeThread(t, dir, "103", 1, 1) // has begun
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "task", "104"), 0o755))
+	fakeThread(t, dir, "105", 0, 0)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "task", "105", "status"), nil, 0o600)) // both end while they are looked at
+	after, err := readSwitches(dir)
 	require.NoError(t, err)
+	assert.Equal(t, uint64(12), after.since(before))
 
-	w := after.Since(before)
-	assert.Equal(t, 523*time.Nanosecond, w.CPU)
-	assert.Equal(t, uint64(10), w.Voluntary)
-	assert.Equal(t, uint64(2), w.Involuntary)
-	assert.Positive(t, w.Length)
-
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "100", "status"), []byte("Name:\tx\n"), 0o600))
-	_, err = readActivity(dir)
-	assert.ErrorContains(t, err, "voluntary_ctxt_switches")
-	_, err = readActivity(filepath.Join(dir, "none"))
+	_, err = readSwitches(filepath.Join(dir, "none"))
 	assert.ErrorContains(t, err, "needs Linux")
 }
 

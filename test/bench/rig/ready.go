@@ -28,6 +28,9 @@ func (r *Rig) Ready(ctx context.Context, kind string) (took time.Duration, err e
 	}
 	err = l.ask(ctx)
 	took = time.Since(begin)
+	if err != nil {
+		err = fmt.Errorf("wait for the gateway's answer: %w%s", err, l.Diagnosis())
+	}
 	if stopErr := l.Stop(); err == nil {
 		err = stopErr
 	}
@@ -35,47 +38,33 @@ func (r *Rig) Ready(ctx context.Context, kind string) (took time.Duration, err e
 }
 
 // ask connects, asks for the gateway's hardware address and waits for the answer.
-func (r *Relay) ask(ctx context.Context) error {
-	deadline := time.Now().Add(waitTime)
-	c, err := r.dial(ctx, deadline)
+func (r *Relay) ask(ctx context.Context) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, waitTime)
+	defer cancel()
+	var c net.Conn
+	err = r.await(ctx, connectPause, func() error {
+		c, err = (&net.Dialer{}).DialContext(ctx, "unix", r.Socket)
+		return err
+	})
 	if err != nil {
 		return err
 	}
 	defer func() { _ = c.Close() }()
-	if err := c.SetDeadline(deadline); err != nil {
-		return fmt.Errorf("limit the wait for an answer: %w", err)
-	}
+	defer context.AfterFunc(ctx, func() { _ = c.Close() })()
 	if _, err := c.Write(question()); err != nil {
-		return fmt.Errorf("ask for the gateway's address: %w", err)
+		return err
 	}
 	for prefix := make([]byte, frame.PrefixLen); ; {
 		if _, err := io.ReadFull(c, prefix); err != nil {
-			return fmt.Errorf("wait for the gateway's answer: %w%s", err, r.Diagnosis())
+			return err
 		}
 		f := make([]byte, binary.BigEndian.Uint32(prefix))
 		if _, err := io.ReadFull(c, f); err != nil {
-			return fmt.Errorf("wait for the gateway's answer: %w%s", err, r.Diagnosis())
+			return err
 		}
 		if len(f) >= arpEnd && bytes.Equal(f[12:22], []byte{0x08, 0x06, 0, 1, 8, 0, 6, 4, 0, 2}) {
 			return nil
 		}
-	}
-}
-
-// dial connects as soon as the socket takes connections.
-func (r *Relay) dial(ctx context.Context, deadline time.Time) (net.Conn, error) {
-	for {
-		c, err := (&net.Dialer{}).DialContext(ctx, "unix", r.Socket)
-		if err == nil {
-			return c, nil
-		}
-		if aliveErr := r.Alive(); aliveErr != nil {
-			return nil, aliveErr
-		}
-		if time.Now().After(deadline) || ctx.Err() != nil {
-			return nil, fmt.Errorf("connect to a daemon that is starting: %w%s", err, r.Diagnosis())
-		}
-		time.Sleep(connectPause)
 	}
 }
 

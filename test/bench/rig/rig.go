@@ -27,10 +27,9 @@ const module = "github.com/socket-vmnet2/socket_vmnet2"
 // Options are what a Rig is made from. The zero value of a field has the default that is named.
 type Options struct {
 	Daemon   string        // path of the binary under test; bin/socket_vmnet2
-	Args     []string      // more flags for it
 	Time     time.Duration // of a measurement whose Load says nothing else; 600 ms
 	Warm     time.Duration // of a flow before the measurement begins; 200 ms
-	Kinds    []Kind        // more kinds of relays than those that the package knows
+	Kinds    []Kind        // more kinds of relays than those that the package knows; for tests
 	Progress func(string)  // is told what takes a while; nil: nobody is
 }
 
@@ -72,7 +71,7 @@ func New(ctx context.Context, o Options) (*Rig, error) {
 	err = errors.Join(
 		os.CopyFS(dir, sources),
 		r.Compile(ctx, r.relays, nil, "relay.c", "relaydgram.c", "wire.c"),
-		r.Compile(ctx, r.loadgen, nil, "load.c", "clients.c", "conns.c", "stream.c", "datagrams.c", "testframe.c", "wire.c"),
+		r.Compile(ctx, r.loadgen, nil, "load.c", "clients.c", "conns.c", "io.c", "wire.c"),
 	)
 	if err != nil {
 		r.Close()
@@ -86,9 +85,6 @@ func (r *Rig) Close() { _ = os.RemoveAll(r.dir) }
 
 // Dir is the temporary directory.
 func (r *Rig) Dir() string { return r.dir }
-
-// Relays is the path of the C relays' program, which is called with a mode of csrc/relay.c and the path of a socket.
-func (r *Rig) Relays() string { return r.relays }
 
 // Compile makes a program from C sources of this package's csrc. The flags are added to the usual ones, libraries among them.
 func (r *Rig) Compile(ctx context.Context, out string, flags []string, files ...string) error {

@@ -2,10 +2,9 @@
 
 //go:build linux && vmnetsim
 
-// Command vmnetcalls makes the same calls in the same order as the C program of that name in test/bench/csrc, through the
+// Command vmnetcalls makes the same calls in the same order as test/bench/rig/csrc/vmnet.c, through the
 // binding and as internal/vmnet uses it: a read ends with a batch in wire form, a write begins with one. For each case it
-// prints one JSON object: the CPU time of the whole process over so many calls and packets, and how often memory was
-// allocated. The command bench builds and runs both.
+// prints one JSON object: the CPU time of the whole process over so many packets. The command bench builds and runs both.
 package main
 
 import (
@@ -14,7 +13,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
 	"strconv"
 	"time"
 
@@ -29,7 +27,6 @@ import (
 
 const (
 	cycle    = 512 // frames that are written before they are read: less than an interface's queue holds
-	shortLen = 64  // bytes
 	maxBytes = 256 << 10
 	patience = 10 * time.Second
 )
@@ -38,19 +35,12 @@ const (
 type result struct {
 	Op      string `json:"op"`
 	PerCall int    `json:"packets_per_call"`
-	Len     int    `json:"frame_bytes"`
-	Calls   uint64 `json:"calls"`
 	Packets uint64 `json:"packets"`
 	CPU     int64  `json:"cpu_ns"`
-	Mallocs uint64 `json:"mallocs"`
 }
 
 // A pair is two interfaces on one network.
-type pair struct {
-	from, to api.Interface
-	length   time.Duration // of each case
-	out      *json.Encoder
-}
+type pair struct{ from, to api.Interface }
 
 func main() {
 	if err := run(os.Args[1:]); err != nil {
@@ -59,203 +49,91 @@ func main() {
 	}
 }
 
-func run(args []string) error {
-	if len(args) < 3 {
-		return errors.New("usage: vmnetcalls LIBRARY MILLISECONDS CALLS [event]; CALLS are those whose allocations are counted")
+func run(args []string) (err error) {
+	if len(args) != 2 {
+		return errors.New("usage: vmnetcalls LIBRARY MILLISECONDS")
 	}
 	ms, err := strconv.Atoi(args[1])
-	calls, callsErr := strconv.Atoi(args[2])
-	if err := errors.Join(err, callsErr); err != nil || ms < 1 {
-		return fmt.Errorf("arguments %q: %w", args, err)
+	if err != nil {
+		return fmt.Errorf("milliseconds: %w", err)
 	}
 	framework, err := ffi.OpenSimulator(args[0], "")
 	if err != nil {
 		return err
 	}
-	p := &pair{length: time.Duration(ms) * time.Millisecond, out: json.NewEncoder(os.Stdout)}
-	if err := p.open(framework); err != nil {
-		return err
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	var p pair
+	for _, ifc := range []*api.Interface{&p.from, &p.to} {
+		if *ifc, err = framework.Start(ctx, api.InterfaceConfig{Mode: vnet.ModeShared}); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, (*ifc).Stop(context.Background())) }()
 	}
-	defer p.close()
-	if err := p.cases(); err != nil {
-		return err
-	}
-	if calls > 0 {
-		if err := p.allocations(calls); err != nil {
+	most := min(p.to.Params().ReadMax, maxBytes/p.to.Params().MaxPacket) // what the daemon reads at once
+	for _, n := range []int{1, 32, most} {
+		if err := p.flow(n, time.Duration(ms)*time.Millisecond); err != nil {
 			return err
 		}
 	}
-	if len(args) > 3 && args[3] == "event" {
-		return p.pingPong()
-	}
 	return nil
-}
-
-func (p *pair) open(framework api.API) (err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	if p.from, err = framework.Start(ctx, api.InterfaceConfig{Mode: vnet.ModeShared}); err != nil {
-		return err
-	}
-	p.to, err = framework.Start(ctx, api.InterfaceConfig{Mode: vnet.ModeShared})
-	return err
-}
-
-func (p *pair) close() {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	_ = p.from.Stop(ctx)
-	_ = p.to.Stop(ctx)
-}
-
-// slots is how many packets the daemon reads at once.
-func (p *pair) slots() int { return min(p.to.Params().ReadMax, maxBytes/p.to.Params().MaxPacket) }
-
-func (p *pair) cases() error {
-	if err := p.empty(); err != nil {
-		return err
-	}
-	for _, n := range []int{1, 32, p.slots()} {
-		for _, length := range []int{p.to.Params().MaxPacket, shortLen} {
-			if err := p.flow(n, length); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// ends are the memory for writing to one interface and for reading from the other.
-type ends struct {
-	pair *pair
-	w    *pkt.Writer
-	r    *pkt.Reader
-}
-
-func (p *pair) ends(n int) (e ends, err error) {
-	if e.w, err = pkt.NewWriter(n); err != nil {
-		return e, err
-	}
-	e.pair = p
-	e.r, err = pkt.NewReader(n, p.to.Params().MaxPacket)
-	return e, err
-}
-
-func (e ends) free() error { return errors.Join(e.w.Free(), e.r.Free()) }
-
-// write sends b as the daemon does: walked by its prefixes, one descriptor for each frame.
-func (e ends) write(to api.Interface, b frame.Batch) error {
-	e.w.Begin(b)
-	it := b.Iter()
-	for it.Next() {
-		e.w.Add(it.Frame())
-	}
-	st := to.Write(e.w)
-	e.w.End()
-	if st != api.Success {
-		return st
-	}
-	return nil
-}
-
-// read returns how many frames came, after making a batch of them.
-func (e ends) read(from api.Interface) (int, error) {
-	if st := from.Read(e.r); st != api.Success {
-		return 0, st
-	}
-	b, odd := e.r.Batch()
-	return b.Len() + odd, nil
 }
 
 // flow writes batches on one interface and reads them on the other.
-func (p *pair) flow(n, length int) error {
-	e, err := p.ends(n)
+func (p *pair) flow(n int, length time.Duration) error {
+	w, err := pkt.NewWriter(n)
 	if err != nil {
 		return err
 	}
-	b := frames(n, length, 1, 2)
+	size := p.to.Params().MaxPacket
+	r, err := pkt.NewReader(n, size)
+	if err != nil {
+		return err
+	}
+	b := frames(n, size)
 	batches := cycle / n
-	write := result{Op: "write", PerCall: n, Len: length}
-	read := result{Op: "read", PerCall: n, Len: length}
-	for end := time.Now().Add(p.length); time.Now().Before(end); {
+	write, read := result{Op: "write", PerCall: n}, result{Op: "read", PerCall: n}
+	for end := time.Now().Add(length); time.Now().Before(end); {
 		t0 := cpuTime()
 		for range batches {
-			if err := e.write(p.from, b); err != nil {
-				return fmt.Errorf("write %d packets: %w", n, err)
+			if st := send(p.from, w, b); st != api.Success {
+				return fmt.Errorf("write %d packets: %w", n, st)
 			}
 		}
 		t1 := cpuTime()
 		for range batches {
-			if got, err := e.read(p.to); err != nil || got != n {
-				return fmt.Errorf("read %d of %d packets: %w", got, n, err)
+			st := p.to.Read(r)
+			if got, odd := r.Batch(); st != api.Success || got.Len()+odd != n {
+				return fmt.Errorf("read %d of %d packets: %w", got.Len()+odd, n, st)
 			}
 		}
 		write.CPU, read.CPU = write.CPU+t1-t0, read.CPU+cpuTime()-t1
-		write.Calls += uint64(batches)
+		write.Packets += uint64(batches * n)
 	}
-	write.Packets = write.Calls * uint64(n)
-	read.Calls, read.Packets = write.Calls, write.Packets
-	return errors.Join(p.out.Encode(write), p.out.Encode(read), e.free())
+	read.Packets = write.Packets
+	out := json.NewEncoder(os.Stdout)
+	return errors.Join(out.Encode(write), out.Encode(read), w.Free(), r.Free())
 }
 
-// empty reads where there is nothing.
-func (p *pair) empty() error {
-	e, err := p.ends(p.slots())
-	if err != nil {
-		return err
+// send writes b as the daemon does: walked by its prefixes, one descriptor for each frame.
+func send(to api.Interface, w *pkt.Writer, b frame.Batch) api.Status {
+	w.Begin(b)
+	it := b.Iter()
+	for it.Next() {
+		w.Add(it.Frame())
 	}
-	r := result{Op: "empty", PerCall: p.slots()}
-	begin := cpuTime()
-	for end := time.Now().Add(p.length); time.Now().Before(end); {
-		for range cycle {
-			if got, err := e.read(p.to); err != nil || got != 0 {
-				return fmt.Errorf("read %d packets that nobody sent: %w", got, err)
-			}
-		}
-		r.Calls += cycle
-	}
-	r.CPU = cpuTime() - begin
-	return errors.Join(p.out.Encode(r), e.free())
-}
-
-// allocations counts those of so many writes, most of which the other interface has no room for, and of as many reads.
-func (p *pair) allocations(calls int) error {
-	e, err := p.ends(1)
-	if err != nil {
-		return err
-	}
-	b := frames(1, shortLen, 1, 2)
-	for _, c := range []struct {
-		op   string
-		call func() error
-	}{
-		{"alloc-write", func() error { return e.write(p.from, b) }},
-		{"alloc-read", func() error {
-			_, err := e.read(p.to)
-			return err
-		}},
-	} {
-		before := mallocs()
-		for range calls {
-			if err := c.call(); err != nil {
-				return fmt.Errorf("%s: %w", c.op, err)
-			}
-		}
-		r := result{Op: c.op, PerCall: 1, Len: shortLen, Calls: uint64(calls), Mallocs: mallocs() - before}
-		if err := p.out.Encode(r); err != nil {
-			return err
-		}
-	}
-	return e.free()
+	st := to.Write(w)
+	w.End()
+	return st
 }
 
 // frames are n frames in wire form.
-func frames(n, length int, from, to byte) frame.Batch {
+func frames(n, length int) frame.Batch {
 	f := make([]byte, length)
 	for i := range f {
 		f[i] = 0x5a
 	}
-	copy(f, []byte{2, 0, 0, 0, 0, to, 2, 0, 0, 0, 0, from, 0x88, 0xb5})
+	copy(f, []byte{2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x88, 0xb5})
 	var buf []byte
 	for range n {
 		buf = frame.Append(buf, f)
@@ -270,10 +148,4 @@ func cpuTime() int64 {
 		panic(err) // every Linux has it
 	}
 	return t.Nano()
-}
-
-func mallocs() uint64 {
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return m.Mallocs
 }

@@ -13,11 +13,51 @@
 enum {
 	STALL_MS = 200,     // without an ack the whole window counts as lost
 	CHECK_EVERY = 64,   // of so many frames one is compared byte by byte
-	ACKS_PER_WINDOW = 8, // of datagrams; what a stream gives at once is acknowledged at once, and is more in a busy flow
-	FILL_FRAMES = 8192, // 12 MB: far above what a daemon holds for a client that never reads
-	FEED_FRAMES = 10,   // every FEED_MS afterwards
-	FEED_MS = 10
+	ACKS_PER_WINDOW = 8 // of datagrams; what a stream gives at once is acknowledged at once, and is more in a busy flow
 };
+
+static void make_mac(uint8_t *p, int client)
+{
+	// Locally administered, unicast.
+	const uint8_t mac[MAC_LEN] = {0x02, 0x62, 0x65, 0x6e, (uint8_t)(client >> 8), (uint8_t)client};
+	memcpy(p, mac, MAC_LEN);
+}
+
+bool is_from_to(const uint8_t *frame, int from, int to)
+{
+	uint8_t macs[2 * MAC_LEN];
+	make_mac(macs, to);
+	make_mac(macs + MAC_LEN, from);
+	return memcmp(frame, macs, sizeof macs) == 0;
+}
+
+void make_frame(uint8_t *p, enum kind kind, int from, int to, int len)
+{
+	put_prefix(p, (uint32_t)len);
+	uint8_t *frame = p + PREFIX_LEN;
+	make_mac(frame, to);
+	make_mac(frame + MAC_LEN, from);
+	frame[12] = 0x88; // IEEE 802 local experimental
+	frame[13] = 0xb5;
+	frame[KIND_AT] = (uint8_t)kind;
+	frame[KIND_AT + 1] = 0;
+	for (int i = PATTERN_AT; i < len; i++)
+		frame[i] = (uint8_t)(i * 7 + from);
+	set_seq(p, len, 0);
+}
+
+void set_seq(uint8_t *p, int len, uint64_t seq)
+{
+	memcpy(p + PREFIX_LEN + SEQ_AT, &seq, sizeof seq);
+	memcpy(p + PREFIX_LEN + len - TAIL_LEN, &seq, sizeof seq);
+}
+
+uint64_t get_seq(const uint8_t *frame)
+{
+	uint64_t seq;
+	memcpy(&seq, frame + SEQ_AT, sizeof seq);
+	return seq;
+}
 
 void sleep_ms(int ms)
 {
@@ -25,7 +65,7 @@ void sleep_ms(int ms)
 	nanosleep(&t, NULL);
 }
 
-uint64_t now_ns(void)
+static uint64_t now_ns(void)
 {
 	struct timespec t;
 	clock_gettime(CLOCK_MONOTONIC, &t);
@@ -37,7 +77,7 @@ static uint64_t newest_ack(struct reader *r, int self, int peer, uint64_t acked)
 {
 	uint32_t len;
 	for (const uint8_t *f; (f = reader_next(r, self, &len)) != NULL;)
-		if (f[KIND_AT] == ACK && is_for(f, self) && is_from(f, peer) && get_seq(f) > acked)
+		if (f[KIND_AT] == ACK && is_from_to(f, peer, self) && get_seq(f) > acked)
 			acked = get_seq(f);
 	return acked;
 }
@@ -53,7 +93,6 @@ static void send_batch(struct reader *r, uint8_t *batch, uint64_t seq)
 
 void run_sender(int self, int peer)
 {
-	struct counters *c = &shm->client[self];
 	struct reader r;
 	reader_init(&r, self);
 	meet(&r, self, peer);
@@ -68,14 +107,11 @@ void run_sender(int self, int peer)
 		while (seq + (uint64_t)opt.batch <= acked + (uint64_t)opt.window) {
 			send_batch(&r, batch, seq);
 			seq += (uint64_t)opt.batch;
-			atomic_store_explicit(&c->sent, seq, memory_order_relaxed);
 		}
 		uint64_t before = acked;
 		acked = newest_ack(&r, self, peer, acked); // what has arrived while the socket was full
-		if (acked == before && !reader_fill(&r)) {
+		if (acked == before && !reader_fill(&r))
 			acked = seq;
-			atomic_fetch_add(&c->stalls, 1);
-		}
 	}
 }
 
@@ -108,7 +144,7 @@ void run_receiver(int self, int peer)
 	for (;;) {
 		uint32_t len;
 		for (const uint8_t *f; (f = reader_next(&r, self, &len)) != NULL;) {
-			if (f[KIND_AT] != DATA || !is_for(f, self) || !is_from(f, peer))
+			if (f[KIND_AT] != DATA || !is_from_to(f, peer, self))
 				continue;
 			uint64_t seq = get_seq(f);
 			if (!is_intact(f, len, model + PREFIX_LEN) || seq <= highest) {
@@ -135,7 +171,7 @@ static void wait_ping(struct reader *r, int self, int peer)
 	for (;;) {
 		uint32_t len;
 		for (const uint8_t *f; (f = reader_next(r, self, &len)) != NULL;)
-			if (f[KIND_AT] == PING && is_for(f, self) && is_from(f, peer))
+			if (f[KIND_AT] == PING && is_from_to(f, peer, self))
 				return;
 		reader_fill(r);
 	}
@@ -172,42 +208,9 @@ void run_echoer(int self, int peer)
 	}
 }
 
-// discard_for reads and forgets what comes for ms.
-static void discard_for(struct reader *r, int ms)
-{
-	uint64_t end = now_ns() + (uint64_t)ms * 1000000u;
-	set_receive_timeout(r->conn->fd, ms);
-	while (now_ns() < end) {
-		reader_fill(r);
-		reader_discard(r);
-	}
-}
-
-void run_feeder(int self, int first_victim)
-{
-	struct reader r;
-	reader_init(&r, self);
-	size_t len = PREFIX_LEN + (size_t)opt.frame_len;
-	uint8_t *p = malloc(len);
-	send_small(&r, ANNOUNCE, self, first_victim, 0);
-	atomic_fetch_add(&shm->ready, 1);
-	while (!atomic_load(&shm->go))
-		discard_for(&r, 1);
-	for (int i = 0;; i++) {
-		for (int victim = first_victim; victim < first_victim + opt.victims; victim++) {
-			make_frame(p, DATA, self, victim, opt.frame_len);
-			send_frames(&r, p, len, true);
-			reader_discard(&r);
-		}
-		if (i >= FILL_FRAMES && i % FEED_FRAMES == 0)
-			discard_for(&r, FEED_MS);
-	}
-}
-
 void run_bystanders(int first, int last)
 {
 	static uint8_t discard[READ_LEN];
-	bool deaf = first >= opt.clients - opt.victims && strcmp(opt.victim, "deaf") == 0;
 	int poll = epoll_create1(EPOLL_CLOEXEC);
 	if (poll < 0)
 		die("epoll_create1");
@@ -216,8 +219,6 @@ void run_bystanders(int first, int last)
 		reader_init(&r, i);
 		send_small(&r, ANNOUNCE, i, 0, 0);
 		atomic_fetch_add(&shm->ready, 1);
-		if (deaf)
-			continue;
 		struct epoll_event ev = {.events = EPOLLIN, .data.u32 = (uint32_t)i};
 		epoll_ctl(poll, EPOLL_CTL_ADD, conns[i].fd, &ev);
 	}

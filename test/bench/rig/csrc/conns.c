@@ -16,17 +16,6 @@ enum {
 	LINE_LEN = 4096
 };
 
-// set_address is for SOCKET followed by a suffix.
-static void set_address(struct sockaddr_un *addr, const char *suffix)
-{
-	addr->sun_family = AF_UNIX;
-	int n = snprintf(addr->sun_path, sizeof addr->sun_path, "%s%s", opt.socket, suffix);
-	if (n >= (int)sizeof addr->sun_path) {
-		fprintf(stderr, "socket path too long: %s%s\n", opt.socket, suffix);
-		exit(2);
-	}
-}
-
 // must_wait pauses and reports whether a relay that is starting may be the reason of a failed call.
 static bool must_wait(int *waited)
 {
@@ -37,18 +26,9 @@ static bool must_wait(int *waited)
 	return true;
 }
 
-static int make_socket(int type)
-{
-	int fd = socket(AF_UNIX, type | SOCK_CLOEXEC, 0);
-	if (fd < 0)
-		die("socket");
-	return fd;
-}
-
 static void connect_to(int fd, const char *suffix)
 {
-	struct sockaddr_un addr;
-	set_address(&addr, suffix);
+	struct sockaddr_un addr = address_of(opt.socket, suffix);
 	for (int waited = 0; connect(fd, (struct sockaddr *)&addr, sizeof addr) < 0;)
 		if (!must_wait(&waited))
 			die(addr.sun_path);
@@ -61,19 +41,15 @@ static int receive_reply(int fd, char *line, size_t size)
 		struct cmsghdr header;
 		char space[CMSG_SPACE(sizeof(int))];
 	} control;
+	struct iovec part = {.iov_base = line, .iov_len = size - 1};
+	struct msghdr msg = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+	ssize_t have = recvmsg(fd, &msg, MSG_CMSG_CLOEXEC); // the line comes in one piece
+	if (have <= 0)
+		die("read the reply of SOCKET.d/attach");
 	int passed = -1;
-	size_t have = 0;
-	do {
-		struct iovec part = {.iov_base = line + have, .iov_len = size - 1 - have};
-		struct msghdr msg = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
-		ssize_t n = recvmsg(fd, &msg, MSG_CMSG_CLOEXEC);
-		if (n <= 0)
-			die("read the reply of SOCKET.d/attach");
-		struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
-		if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS)
-			memcpy(&passed, CMSG_DATA(c), sizeof passed);
-		have += (size_t)n;
-	} while (have < size - 1 && !memchr(line, '\n', have));
+	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+	if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS)
+		memcpy(&passed, CMSG_DATA(c), sizeof passed);
 	line[have] = '\0';
 	return passed;
 }
@@ -83,8 +59,7 @@ static void attach(struct conn *c, int i)
 	char line[LINE_LEN];
 	c->lifeline = make_socket(SOCK_STREAM);
 	connect_to(c->lifeline, ".d/attach");
-	int n = snprintf(line, sizeof line, "{\"version\":1,\"transport\":\"%s\",\"name\":\"bench%d\"}\n",
-			 c->datagrams ? "dgram" : "stream", i);
+	int n = snprintf(line, sizeof line, "{\"version\":1,\"transport\":\"dgram\",\"name\":\"bench%d\"}\n", i);
 	if (write_full(c->lifeline, line, (size_t)n) < 0)
 		die("ask SOCKET.d/attach");
 	c->fd = receive_reply(c->lifeline, line, sizeof line);
@@ -100,8 +75,8 @@ static void bind_path(struct conn *c, int i)
 	char suffix[32];
 	snprintf(suffix, sizeof suffix, ".%d.%d", getpid(), i);
 	c->fd = make_socket(SOCK_DGRAM);
-	set_datagram_buffers(c->fd);
-	set_address(&c->own, suffix);
+	set_buffers(c->fd, DATAGRAM_BUFFER);
+	c->own = address_of(opt.socket, suffix);
 	if (bind(c->fd, (struct sockaddr *)&c->own, sizeof c->own) < 0)
 		die(c->own.sun_path);
 }
@@ -109,7 +84,7 @@ static void bind_path(struct conn *c, int i)
 // aim makes the socket send to the relay's without being connected to it.
 static void aim(struct conn *c)
 {
-	set_address(&c->to, ".d/dgram/sock");
+	c->to = address_of(opt.socket, ".d/dgram/sock");
 	c->to_len = sizeof c->to;
 	for (int waited = 0; access(c->to.sun_path, F_OK) < 0;)
 		if (!must_wait(&waited))
@@ -126,15 +101,14 @@ void open_conn(int i)
 {
 	struct conn *c = &conns[i];
 	enum kind_of_client kind = kind_of(i);
-	*c = (struct conn){.lifeline = -1, .datagrams = kind != STREAM && kind != PASSED_STREAM};
+	*c = (struct conn){.lifeline = -1, .datagrams = kind != STREAM};
 	switch (kind) {
 	case STREAM:
 		c->fd = make_socket(SOCK_STREAM);
-		set_buffers(c->fd);
+		set_buffers(c->fd, SOCKET_BUFFER);
 		connect_to(c->fd, "");
 		return;
 	case PASSED:
-	case PASSED_STREAM:
 		attach(c, i);
 		return;
 	case CONNECTED:

@@ -9,7 +9,6 @@
 #include "load.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,8 +23,7 @@ enum {
 	FRAMES_MS = 60000   // the end of the patience with --frames
 };
 
-struct options opt = {.kinds = "s", .victim = "", .victims = 1, .clients = 2, .pairs = 1, .frame_len = 1514, .window = 256, .batch = 1,
-		      .warm_ms = 100, .time_ms = 500, .slots = 1};
+struct options opt;
 struct shared *shm;
 struct conn conns[MAX_CLIENTS];
 
@@ -35,47 +33,25 @@ static int child_count;
 // A snapshot is what the measurement is the difference of two of.
 struct snapshot {
 	uint64_t wall_ns, cpu_ns;
-	unsigned long sent, received, round_trips;
-	unsigned long pair[MAX_CLIENTS / 2]; // received by each
+	unsigned long received, round_trips;
 };
 
 static void parse_options(int argc, char **argv)
 {
-	static const struct option known[] = {
-		{"socket", required_argument, NULL, 's'}, {"clients", required_argument, NULL, 'n'},
-		{"pairs", required_argument, NULL, 'p'},  {"frame-len", required_argument, NULL, 'l'},
-		{"window", required_argument, NULL, 'w'}, {"batch", required_argument, NULL, 'b'},
-		{"victim", required_argument, NULL, 'v'}, {"warm-ms", required_argument, NULL, 'a'},
-		{"time-ms", required_argument, NULL, 't'}, {"frames", required_argument, NULL, 'f'},
-		{"relay", required_argument, NULL, 'r'},  {"echo", no_argument, NULL, 'e'},
-		{"kinds", required_argument, NULL, 'k'},  {"victims", required_argument, NULL, 'V'},
-		{"slots", required_argument, NULL, 'S'},
-		{NULL, 0, NULL, 0},
+	int *numbers[] = {
+		&opt.relay, &opt.clients, &opt.pairs, &opt.batch, &opt.frame_len, &opt.window, &opt.frames, &opt.warm_ms, &opt.time_ms, &opt.slots,
+		&opt.echo,
 	};
-	for (int c; (c = getopt_long(argc, argv, "", known, NULL)) != -1;) {
-		switch (c) {
-		case 's': opt.socket = optarg; break;
-		case 'n': opt.clients = atoi(optarg); break;
-		case 'p': opt.pairs = atoi(optarg); break;
-		case 'l': opt.frame_len = atoi(optarg); break;
-		case 'w': opt.window = atoi(optarg); break;
-		case 'b': opt.batch = atoi(optarg); break;
-		case 'v': opt.victim = optarg; break;
-		case 'a': opt.warm_ms = atoi(optarg); break;
-		case 't': opt.time_ms = atoi(optarg); break;
-		case 'f': opt.frames = atol(optarg); break;
-		case 'r': opt.relay = atoi(optarg); break;
-		case 'e': opt.echo = true; break;
-		case 'k': opt.kinds = optarg; break;
-		case 'S': opt.slots = atoi(optarg); break;
-		case 'V': opt.victims = atoi(optarg); break;
-		default: exit(2);
-		}
+	enum { NUMBERS = sizeof numbers / sizeof *numbers };
+	if (argc != 3 + NUMBERS) {
+		fprintf(stderr, "usage: load SOCKET KINDS RELAY CLIENTS PAIRS BATCH FRAME_LEN WINDOW FRAMES WARM_MS TIME_MS SLOTS ECHO\n");
+		exit(2);
 	}
-	if (!opt.victim[0])
-		opt.victims = 0;
-	int active = 2 * opt.pairs + (opt.victims ? 1 + opt.victims : 0);
-	if (!opt.socket || !opt.kinds[0] || opt.clients > MAX_CLIENTS || active > opt.clients || opt.batch < 1 || opt.batch > MAX_BATCH ||
+	opt.socket = argv[1];
+	opt.kinds = argv[2];
+	for (int i = 0; i < NUMBERS; i++)
+		*numbers[i] = atoi(argv[3 + i]);
+	if (!opt.kinds[0] || opt.clients > MAX_CLIENTS || 2 * opt.pairs > opt.clients || opt.batch < 1 || opt.batch > MAX_BATCH ||
 	    opt.batch > opt.window || opt.slots < 1 || opt.frame_len < SMALL_FRAME_LEN || opt.frame_len > MAX_FRAME_LEN) {
 		fprintf(stderr, "load: options that do not fit together\n");
 		exit(2);
@@ -122,17 +98,8 @@ static void start_clients(void)
 			run_sender(i, i + 1);
 		}
 	}
-	int end = opt.clients;
-	if (opt.victims) {
-		int victim = end - opt.victims;
-		if (start_child(victim - 1, victim - 1))
-			run_feeder(victim - 1, victim);
-		if (start_child(victim, end - 1))
-			run_bystanders(victim, end - 1);
-		end = victim - 1;
-	}
-	if (2 * opt.pairs < end && start_child(2 * opt.pairs, end - 1))
-		run_bystanders(2 * opt.pairs, end - 1);
+	if (2 * opt.pairs < opt.clients && start_child(2 * opt.pairs, opt.clients - 1))
+		run_bystanders(2 * opt.pairs, opt.clients - 1);
 }
 
 static void stop_clients(void)
@@ -170,12 +137,8 @@ static uint64_t clock_ns(clockid_t id)
 static struct snapshot take_snapshot(clockid_t relay_clock)
 {
 	struct snapshot s = {.wall_ns = clock_ns(CLOCK_MONOTONIC)};
-	for (int i = 0; i < 2 * opt.pairs; i++) {
-		s.sent += atomic_load(&shm->client[i].sent);
-		unsigned long received = atomic_load(&shm->client[i].received);
-		s.received += received;
-		s.pair[i / 2] += received;
-	}
+	for (int i = 0; i < 2 * opt.pairs; i++)
+		s.received += atomic_load(&shm->client[i].received);
 	s.round_trips = atomic_load(&shm->round_trips);
 	s.cpu_ns = opt.relay ? clock_ns(relay_clock) : 0;
 	return s;
@@ -192,29 +155,25 @@ static uint32_t quantile(const uint32_t *sorted, unsigned long n, unsigned permi
 	return n ? sorted[n * permille / 1000] : 0;
 }
 
+// print_slot prints the figures of a part of the measurement; the caller ends the line.
+static void print_slot(const char *event, const struct snapshot *a, const struct snapshot *b)
+{
+	printf("{\"event\":\"%s\",\"wall_ns\":%lu,\"relay_cpu_ns\":%lu,\"received\":%lu", event, b->wall_ns - a->wall_ns,
+	       b->cpu_ns - a->cpu_ns, b->received - a->received);
+}
+
 static void print_result(const struct snapshot *a, const struct snapshot *b)
 {
-	unsigned long corrupt = 0, lost = 0, stalls = 0, trips = b->round_trips - a->round_trips;
+	unsigned long corrupt = 0, lost = 0, trips = b->round_trips - a->round_trips;
 	for (int i = 0; i < opt.clients; i++) {
 		corrupt += atomic_load(&shm->client[i].corrupt);
 		lost += atomic_load(&shm->client[i].lost);
-		stalls += atomic_load(&shm->client[i].stalls);
 	}
 	uint32_t *sorted = shm->round_trip_ns + a->round_trips;
 	qsort(sorted, trips, sizeof *sorted, compare_ns);
-	printf("{\"event\":\"end\",\"wall_ns\":%lu,\"relay_cpu_ns\":%lu,\"sent\":%lu,\"received\":%lu,\"corrupt\":%lu,"
-	       "\"lost\":%lu,\"stalls\":%lu,\"round_trips\":%lu,\"rtt_p50_ns\":%u,\"rtt_p99_ns\":%u,\"rtt_p999_ns\":%u,\"pairs\":[",
-	       b->wall_ns - a->wall_ns, b->cpu_ns - a->cpu_ns, b->sent - a->sent, b->received - a->received, corrupt, lost,
-	       stalls, trips, quantile(sorted, trips, 500), quantile(sorted, trips, 990), quantile(sorted, trips, 999));
-	for (int i = 0; i < opt.pairs; i++)
-		printf("%s%lu", i ? "," : "", b->pair[i] - a->pair[i]);
-	printf("]}\n");
-}
-
-static void print_slot(const struct snapshot *a, const struct snapshot *b)
-{
-	printf("{\"event\":\"slot\",\"wall_ns\":%lu,\"relay_cpu_ns\":%lu,\"received\":%lu}\n", b->wall_ns - a->wall_ns,
-	       b->cpu_ns - a->cpu_ns, b->received - a->received);
+	print_slot("end", a, b);
+	printf(",\"corrupt\":%lu,\"lost\":%lu,\"round_trips\":%lu,\"rtt_p50_ns\":%u,\"rtt_p99_ns\":%u}\n", corrupt, lost, trips,
+	       quantile(sorted, trips, 500), quantile(sorted, trips, 990));
 }
 
 static void wait_ready(void)
@@ -262,8 +221,10 @@ static void measure(void)
 		struct snapshot before = b;
 		sleep_ms(opt.time_ms / opt.slots);
 		b = take_snapshot(relay_clock);
-		if (opt.slots > 1)
-			print_slot(&before, &b);
+		if (opt.slots > 1) {
+			print_slot("slot", &before, &b);
+			puts("}");
+		}
 	}
 	for (int waited = 0; !is_enough(&a, &b) && waited < FRAMES_MS; waited += 10) {
 		check_clients();

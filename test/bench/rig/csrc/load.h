@@ -8,8 +8,6 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 
 enum {
 	MAX_CLIENTS = 256,
@@ -22,7 +20,6 @@ enum {
 enum kind_of_client {
 	STREAM = 's',        // the unix stream socket
 	PASSED = 'd',        // a descriptor from SOCKET.d/attach, datagrams
-	PASSED_STREAM = 'p', // the same, a stream
 	CONNECTED = 'c',     // a path of its own, connected to SOCKET.d/dgram/sock, as vfkit and libkrun are
 	UNCONNECTED = 'u'    // a path of its own, every datagram sent to SOCKET.d/dgram/sock, as QEMU does
 };
@@ -30,24 +27,22 @@ enum kind_of_client {
 struct options {
 	const char *socket;
 	const char *kinds; // a letter per client; the last one stands for all that follow
-	bool echo;         // the first pair measures round trips instead of a flow
+	int echo;          // whether the first pair measures round trips instead of a flow
 	int clients;       // all of them
 	int pairs;         // clients 0-1, 2-3, ... are sender and receiver
 	int frame_len;     // of the flows, in bytes
 	int window;        // frames of a flow that may be in flight
 	int batch;         // frames per write of a sender; 1 is one writev per frame, as QEMU does
-	const char *victim; // "": none, "reads", "deaf": what the last clients do, which the one before them sends to all the time
-	int victims;       // how many those are
 	int warm_ms;       // from the start to the begin of the measurement
 	int time_ms;       // of the measurement
 	int slots;         // parts of it whose figures are printed as well, if more than 1
-	long frames;       // measure until so many have arrived, and so many round trips, if that takes longer
-	pid_t relay;       // whose CPU time is measured
+	int frames;        // measure until so many have arrived, and so many round trips, if that takes longer
+	int relay;         // whose CPU time is measured
 };
 
 // Counters of one client, on cache lines of their own: each is written by one process.
 struct counters {
-	_Alignas(128) atomic_ulong sent, received, lost, corrupt, stalls;
+	_Alignas(128) atomic_ulong received, lost, corrupt;
 };
 
 struct shared {
@@ -80,11 +75,8 @@ void set_seq(uint8_t *p, int len, uint64_t seq);
 
 uint64_t get_seq(const uint8_t *frame);
 
-// is_for reports whether the frame's destination is client to.
-bool is_for(const uint8_t *frame, int to);
-
-// is_from reports whether the frame's source is client from.
-bool is_from(const uint8_t *frame, int from);
+// is_from_to reports whether these clients are the frame's source and destination.
+bool is_from_to(const uint8_t *frame, int from, int to);
 
 // A conn is one client's way to the relay.
 struct conn {
@@ -105,16 +97,12 @@ void open_conn(int i);
 struct reader {
 	const struct conn *conn;
 	uint8_t *buf;
-	size_t cap;          // grows while frames are only collected
 	size_t start, end;   // of what has been read and not been handed out; in bytes, or in datagrams
-	struct mmsghdr *msgs; // of cap datagrams
+	struct mmsghdr *msgs; // of datagrams
 	struct iovec *parts;
 };
 
 void reader_init(struct reader *r, int self);
-
-// reader_discard forgets what has been read.
-void reader_discard(struct reader *r);
 
 // reader_fill reads once, blocking, or for as long as the socket's receive timeout. It returns 1 when there is more, 0 when
 // the time is up, and ends the process at the end of the stream.
@@ -123,18 +111,6 @@ int reader_fill(struct reader *r);
 // reader_next returns the next whole frame, or NULL when there is none; *len is its length. A prefix that cannot be ours
 // ends the process after counting it as corrupt for client self.
 const uint8_t *reader_next(struct reader *r, int self, uint32_t *len);
-
-// reader_unget takes back the frame of len bytes that reader_next has just returned.
-void reader_unget(struct reader *r, uint32_t len);
-
-// The same for datagrams.
-void datagrams_init(struct reader *r);
-int datagrams_fill(struct reader *r, int flags);
-const uint8_t *datagrams_next(struct reader *r, int self, uint32_t *len);
-
-// datagrams_send sends the n bytes of frames in wire form without waiting and returns how many bytes it was rid of, or -1 with
-// errno.
-ssize_t datagrams_send(const struct conn *c, const uint8_t *p, size_t n);
 
 // meet makes both sides' addresses known to the relay: it announces self to peer until the peer's announcement has arrived,
 // and goes on until all clients are ready and the start is given. Frames of the measurement stay in the reader.
@@ -148,14 +124,11 @@ void send_small(struct reader *r, enum kind kind, int self, int peer, uint64_t s
 void set_receive_timeout(int fd, int ms);
 void sleep_ms(int ms);
 
-uint64_t now_ns(void);
-
 // The bodies of the client processes; they never return.
 void run_sender(int self, int peer) __attribute__((noreturn));
 void run_receiver(int self, int peer) __attribute__((noreturn));
 void run_pinger(int self, int peer) __attribute__((noreturn));
 void run_echoer(int self, int peer) __attribute__((noreturn));
-void run_feeder(int self, int first_victim) __attribute__((noreturn));
 void run_bystanders(int first, int last) __attribute__((noreturn));
 
 #endif

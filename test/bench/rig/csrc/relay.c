@@ -5,7 +5,6 @@
 //	relay copy SOCKET    between two clients, bytes as they come, without looking at them: what the kernel allows
 //	relay switch SOCKET  the floor: large reads, every frame's addresses learned and looked up, one write per run of
 //	                     consecutive frames to one client; datagram clients as well (relaydgram.c), 32 per system call
-//	relay frame SOCKET   the same with one datagram per system call
 //	relay flood SOCKET   the old way: two reads per frame and one writev to every other client
 #define _GNU_SOURCE
 #include "relay.h"
@@ -16,8 +15,7 @@
 #include <unistd.h>
 
 enum {
-	TABLE_SLOTS = 4096, // a power of two, far above MAX_CLIENTS, so that probes stay short
-	STACK_SIZE = 256 * 1024
+	TABLE_SLOTS = 4096 // a power of two, far above MAX_CLIENTS, so that probes stay short
 };
 
 struct client clients[MAX_CLIENTS];
@@ -33,37 +31,30 @@ static uint64_t mac_key(const uint8_t *mac)
 	return key << 16;
 }
 
-static unsigned mac_slot(uint64_t key)
+// find_slot returns where the address is, or where it would be.
+static _Atomic uint64_t *find_slot(uint64_t key)
 {
-	return (unsigned)((key * 0x9e3779b97f4a7c15u) >> 52) % TABLE_SLOTS;
+	for (unsigned i = (unsigned)((key * 0x9e3779b97f4a7c15u) >> 52) % TABLE_SLOTS;; i = (i + 1) % TABLE_SLOTS) {
+		uint64_t have = atomic_load_explicit(&mac_table[i], memory_order_relaxed);
+		if (have == 0 || (have ^ key) >> 16 == 0)
+			return &mac_table[i];
+	}
 }
 
 void learn(const uint8_t *src, int client)
 {
 	uint64_t key = mac_key(src), want = key | (uint64_t)(client + 1);
-	for (unsigned i = mac_slot(key);; i = (i + 1) % TABLE_SLOTS) {
-		uint64_t have = atomic_load_explicit(&mac_table[i], memory_order_relaxed);
-		if (have == want)
-			return;
-		if (have == 0 || (have ^ key) >> 16 == 0) {
-			atomic_store_explicit(&mac_table[i], want, memory_order_relaxed);
-			return;
-		}
-	}
+	_Atomic uint64_t *slot = find_slot(key);
+	if (atomic_load_explicit(slot, memory_order_relaxed) != want)
+		atomic_store_explicit(slot, want, memory_order_relaxed);
 }
 
 int look_up(const uint8_t *dst)
 {
 	if (dst[0] & 1)
 		return EVERYBODY;
-	uint64_t key = mac_key(dst);
-	for (unsigned i = mac_slot(key);; i = (i + 1) % TABLE_SLOTS) {
-		uint64_t have = atomic_load_explicit(&mac_table[i], memory_order_relaxed);
-		if (have == 0)
-			return EVERYBODY;
-		if ((have ^ key) >> 16 == 0)
-			return (int)(have & 0xffff) - 1;
-	}
+	uint64_t have = atomic_load_explicit(find_slot(mac_key(dst)), memory_order_relaxed);
+	return have == 0 ? EVERYBODY : (int)(have & 0xffff) - 1;
 }
 
 void write_run(struct client *c, const uint8_t *run, size_t n)
@@ -92,8 +83,9 @@ static void deliver(int from, int to, const uint8_t *run, size_t n)
 }
 
 // forward sends the whole frames in buf on and returns how many bytes they are, or -1 when the framing is lost.
-static ssize_t forward(int from, const uint8_t *buf, size_t len)
+static ssize_t forward(void *client, const uint8_t *buf, size_t len)
 {
+	int from = (int)((struct client *)client - clients);
 	size_t off = 0, run = 0;
 	int to = NOBODY, run_to = NOBODY;
 	const uint8_t *before = NULL;
@@ -120,29 +112,15 @@ static ssize_t forward(int from, const uint8_t *buf, size_t len)
 	return (ssize_t)off;
 }
 
-static void *switch_loop(void *arg)
+static void *switch_loop(void *client)
 {
-	int self = (int)(intptr_t)arg;
-	uint8_t *buf = malloc(READ_LEN + PREFIX_LEN + MAX_FRAME_LEN);
-	size_t have = 0; // the begin of a frame that has not fully arrived
-	for (;;) {
-		ssize_t r = read(clients[self].fd, buf + have, READ_LEN);
-		if (r <= 0)
-			break;
-		have += (size_t)r;
-		ssize_t used = forward(self, buf, have);
-		if (used < 0)
-			break;
-		have -= (size_t)used;
-		memmove(buf, buf + used, have);
-	}
-	free(buf);
+	read_frames(((struct client *)client)->fd, forward, client);
 	return NULL;
 }
 
 static void *copy_loop(void *arg)
 {
-	int self = (int)(intptr_t)arg;
+	int self = (int)((struct client *)arg - clients);
 	uint8_t *buf = malloc(READ_LEN);
 	while (atomic_load(&client_count) < 2)
 		usleep(1000);
@@ -157,7 +135,7 @@ static void *copy_loop(void *arg)
 
 static void *flood_loop(void *arg)
 {
-	int self = (int)(intptr_t)arg;
+	int self = (int)((struct client *)arg - clients);
 	uint8_t prefix[PREFIX_LEN], *frame = malloc(MAX_FRAME_LEN);
 	for (;;) {
 		if (read_full(clients[self].fd, prefix, PREFIX_LEN) < 0)
@@ -170,30 +148,13 @@ static void *flood_loop(void *arg)
 			if (i == self)
 				continue;
 			pthread_mutex_lock(&clients[i].write_lock);
-			write_frame(clients[i].fd, prefix, frame, n);
+			struct iovec parts[2] = {{.iov_base = prefix, .iov_len = PREFIX_LEN}, {.iov_base = frame, .iov_len = n}};
+			write_parts(clients[i].fd, parts, 2);
 			pthread_mutex_unlock(&clients[i].write_lock);
 		}
 	}
 	free(frame);
 	return NULL;
-}
-
-int bind_to(int type, const char *path, const char *suffix)
-{
-	struct sockaddr_un addr = {.sun_family = AF_UNIX};
-	int n = snprintf(addr.sun_path, sizeof addr.sun_path, "%s%s", path, suffix);
-	if (n >= (int)sizeof addr.sun_path) {
-		fprintf(stderr, "socket path too long: %s%s\n", path, suffix);
-		exit(2);
-	}
-	int fd = socket(AF_UNIX, type | SOCK_CLOEXEC, 0);
-	if (fd < 0)
-		die("socket");
-	if (bind(fd, (struct sockaddr *)&addr, sizeof addr) < 0)
-		die("bind");
-	if (type == SOCK_STREAM && listen(fd, MAX_CLIENTS) < 0)
-		die("listen");
-	return fd;
 }
 
 int add_client(const struct client *c)
@@ -212,28 +173,15 @@ int add_client(const struct client *c)
 	return i;
 }
 
-void start_thread(void *(*loop)(void *), int arg)
-{
-	pthread_attr_t attr;
-	pthread_attr_init(&attr);
-	pthread_attr_setstacksize(&attr, STACK_SIZE);
-	pthread_t thread;
-	if (pthread_create(&thread, &attr, loop, (void *)(intptr_t)arg) != 0)
-		die("pthread_create");
-	pthread_detach(thread);
-}
-
-static void serve(int listener, void *(*loop)(void *), int own_buffers) __attribute__((noreturn));
-
-static void serve(int listener, void *(*loop)(void *), int own_buffers)
+__attribute__((noreturn)) static void serve(int listener, void *(*loop)(void *), int own_buffers)
 {
 	for (;;) {
 		int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
 		if (fd < 0)
 			die("accept");
 		if (own_buffers)
-			set_buffers(fd);
-		start_thread(loop, add_client(&(struct client){.fd = fd}));
+			set_buffers(fd, SOCKET_BUFFER);
+		start_thread(loop, &clients[add_client(&(struct client){.fd = fd})]);
 	}
 }
 
@@ -244,11 +192,10 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	signal(SIGPIPE, SIG_IGN);
-	bool per_frame = strcmp(argv[1], "frame") == 0;
-	if (per_frame || strcmp(argv[1], "switch") == 0)
-		serve_datagrams(argv[2], per_frame ? 1 : BATCH_DATAGRAMS);
+	if (strcmp(argv[1], "switch") == 0)
+		serve_datagrams(argv[2]);
 	int listener = bind_to(SOCK_STREAM, argv[2], "");
-	if (per_frame || strcmp(argv[1], "switch") == 0)
+	if (strcmp(argv[1], "switch") == 0)
 		serve(listener, switch_loop, 1);
 	else if (strcmp(argv[1], "copy") == 0)
 		serve(listener, copy_loop, 1);

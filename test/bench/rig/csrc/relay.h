@@ -9,8 +9,6 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 
 enum {
 	MAX_CLIENTS = 256,
@@ -43,14 +41,7 @@ void write_run(struct client *c, const uint8_t *run, size_t n);
 // send_run is write_run for a datagram client.
 void send_run(struct client *c, const uint8_t *run, size_t n);
 
-// bind_to makes a socket at path and suffix; a stream socket listens.
-int bind_to(int type, const char *path, const char *suffix);
-
-// start_thread runs loop((void *)arg) in a thread with a small stack.
-void start_thread(void *(*loop)(void *), int arg);
-
-// serve_datagrams makes PATH.d/dgram/sock and PATH.d/attach and serves them in threads of their own, per_call datagrams with
-// each system call.
-void serve_datagrams(const char *path, int per_call);
+// serve_datagrams makes PATH.d/dgram/sock and PATH.d/attach and serves them in threads of their own.
+void serve_datagrams(const char *path);
 
 #endif

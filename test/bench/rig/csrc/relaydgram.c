@@ -13,22 +13,18 @@
 
 enum {
 	MAX_DATAGRAM = 65550,
-	NEAR_LEN = 1514, // an Ethernet frame
 	LINE_LEN = 4096
 };
 
-static int per_call;    // datagrams per system call
 static int shared_sock; // SOCKET.d/dgram/sock
 
-// Slots are what one system call reads into: a frame each, behind room for its prefix. Ethernet frames of full length lie
-// together in wire form at once; what is longer has its rest elsewhere.
+// Slots are what one system call reads into: a frame each, behind room for its prefix.
 struct slots {
 	int count;
 	struct mmsghdr msgs[BATCH_DATAGRAMS];
-	struct iovec parts[BATCH_DATAGRAMS][2];
+	struct iovec parts[BATCH_DATAGRAMS];
 	struct sockaddr_un from[BATCH_DATAGRAMS];
-	uint8_t near[BATCH_DATAGRAMS][PREFIX_LEN + NEAR_LEN];
-	uint8_t far[BATCH_DATAGRAMS][PREFIX_LEN + MAX_DATAGRAM];
+	uint8_t wire[BATCH_DATAGRAMS][PREFIX_LEN + MAX_DATAGRAM];
 };
 
 static uint32_t length(const struct slots *s, int i)
@@ -36,27 +32,12 @@ static uint32_t length(const struct slots *s, int i)
 	return s->msgs[i].msg_len;
 }
 
-// wire returns message i in wire form.
-static uint8_t *wire(struct slots *s, int i)
-{
-	uint8_t *p = s->near[i];
-	if (length(s, i) > NEAR_LEN)
-		p = memcpy(s->far[i], p, sizeof s->near[i]);
-	put_prefix(p, length(s, i));
-	return p;
-}
-
 static struct slots *make_slots(bool names)
 {
 	struct slots *s = calloc(1, sizeof *s);
 	for (int i = 0; i < BATCH_DATAGRAMS; i++) {
-		s->parts[i][0] = (struct iovec){.iov_base = s->near[i] + PREFIX_LEN, .iov_len = NEAR_LEN};
-		s->parts[i][1] = (struct iovec){
-			.iov_base = s->far[i] + PREFIX_LEN + NEAR_LEN, .iov_len = MAX_DATAGRAM - NEAR_LEN,
-		};
-		s->msgs[i].msg_hdr = (struct msghdr){
-			.msg_name = names ? &s->from[i] : NULL, .msg_iov = s->parts[i], .msg_iovlen = 2,
-		};
+		s->parts[i] = (struct iovec){.iov_base = s->wire[i] + PREFIX_LEN, .iov_len = MAX_DATAGRAM};
+		s->msgs[i].msg_hdr = (struct msghdr){.msg_name = names ? &s->from[i] : NULL, .msg_iov = &s->parts[i], .msg_iovlen = 1};
 	}
 	return s;
 }
@@ -64,17 +45,11 @@ static struct slots *make_slots(bool names)
 // receive waits for datagrams and returns whether there are any.
 static bool receive(int fd, struct slots *s)
 {
-	for (int i = 0; s->msgs[0].msg_hdr.msg_name && i < per_call; i++)
+	for (int i = 0; s->msgs[0].msg_hdr.msg_name && i < BATCH_DATAGRAMS; i++)
 		s->msgs[i].msg_hdr.msg_namelen = sizeof s->from[i];
-	do {
-		if (per_call > 1) {
-			s->count = recvmmsg(fd, s->msgs, (unsigned)per_call, MSG_WAITFORONE, NULL);
-		} else {
-			ssize_t n = recvmsg(fd, &s->msgs[0].msg_hdr, 0);
-			s->msgs[0].msg_len = (unsigned)n;
-			s->count = n < 0 ? -1 : 1;
-		}
-	} while (s->count < 0 && errno == EINTR);
+	do
+		s->count = recvmmsg(fd, s->msgs, BATCH_DATAGRAMS, MSG_WAITFORONE, NULL);
+	while (s->count < 0 && errno == EINTR);
 	return s->count > 0;
 }
 
@@ -83,11 +58,7 @@ static void send_messages(struct client *c, struct mmsghdr *msgs, int n)
 {
 	pthread_mutex_lock(&c->write_lock);
 	for (int done = 0; done < n;) {
-		int sent;
-		if (per_call > 1)
-			sent = sendmmsg(c->fd, msgs + done, (unsigned)(n - done), MSG_NOSIGNAL);
-		else
-			sent = sendmsg(c->fd, &msgs[done].msg_hdr, MSG_NOSIGNAL) < 0 ? -1 : 1;
+		int sent = sendmmsg(c->fd, msgs + done, (unsigned)(n - done), MSG_NOSIGNAL);
 		if (sent < 0 && errno != EINTR)
 			break;
 		if (sent > 0)
@@ -125,26 +96,21 @@ static void send_slots(struct client *c, struct slots *s, int first, int end)
 	struct mmsghdr msgs[BATCH_DATAGRAMS];
 	struct iovec parts[BATCH_DATAGRAMS];
 	for (int i = first; i < end; i++)
-		set_message(&msgs[i - first], &parts[i - first], c, wire(s, i) + PREFIX_LEN, length(s, i));
+		set_message(&msgs[i - first], &parts[i - first], c, s->wire[i] + PREFIX_LEN, length(s, i));
 	send_messages(c, msgs, end - first);
 }
 
-// write_slots writes some slots to a stream client: those that lie together, or can be moved together, at once.
+// write_slots writes some slots to a stream client with one system call.
 static void write_slots(struct client *c, struct slots *s, int first, int end)
 {
-	uint8_t *run = wire(s, first), *to = run;
+	struct iovec parts[BATCH_DATAGRAMS];
 	for (int i = first; i < end; i++) {
-		uint8_t *p = wire(s, i);
-		bool far = length(s, i) > NEAR_LEN;
-		if (far || to < s->near[0] || to > p) {
-			write_run(c, run, (size_t)(to - run));
-			run = to = p;
-		} else if (to < p) {
-			memmove(to, p, PREFIX_LEN + length(s, i));
-		}
-		to += PREFIX_LEN + length(s, i);
+		put_prefix(s->wire[i], length(s, i));
+		parts[i - first] = (struct iovec){.iov_base = s->wire[i], .iov_len = PREFIX_LEN + length(s, i)};
 	}
-	write_run(c, run, (size_t)(to - run));
+	pthread_mutex_lock(&c->write_lock);
+	write_parts(c->fd, parts, end - first);
+	pthread_mutex_unlock(&c->write_lock);
 }
 
 static void deliver_slots(int from, int to, struct slots *s, int first, int end)
@@ -168,7 +134,7 @@ static void forward_slots(int from, struct slots *s, int first, int end)
 	int to = NOBODY, run = first, run_to = NOBODY;
 	const uint8_t *before = NULL;
 	for (int i = first; i < end; i++) {
-		const uint8_t *frame = s->near[i] + PREFIX_LEN;
+		const uint8_t *frame = s->wire[i] + PREFIX_LEN;
 		if (length(s, i) < ETHER_HEADER_LEN || s->msgs[i].msg_hdr.msg_flags & MSG_TRUNC) {
 			to = NOBODY;
 		} else if (!before || memcmp(frame, before, 2 * MAC_LEN) != 0) {
@@ -187,7 +153,7 @@ static void forward_slots(int from, struct slots *s, int first, int end)
 
 static void *passed_loop(void *arg)
 {
-	int self = (int)(intptr_t)arg;
+	int self = (int)((struct client *)arg - clients);
 	struct slots *s = make_slots(false);
 	while (receive(clients[self].fd, s))
 		forward_slots(self, s, 0, s->count);
@@ -202,11 +168,9 @@ static bool is_from(const struct client *c, const struct sockaddr_un *from)
 // add_path makes a client of a path that is new: a socket connected to it, or, where only the shared socket may reply, that.
 static int add_path(const struct sockaddr_un *from)
 {
-	struct client c = {.fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0), .datagrams = true, .addr = *from};
-	if (c.fd < 0)
-		die("socket");
+	struct client c = {.fd = make_socket(SOCK_DGRAM), .datagrams = true, .addr = *from};
 	if (connect(c.fd, (const struct sockaddr *)from, sizeof *from) == 0) {
-		set_datagram_buffers(c.fd);
+		set_buffers(c.fd, DATAGRAM_BUFFER);
 		return add_client(&c);
 	}
 	if (errno != EPERM)
@@ -273,12 +237,12 @@ static void *attach_loop(void *arg)
 		ssize_t n = read(c, line, sizeof line); // it comes in one piece, and always asks for datagrams
 		if (n <= 0 || line[n - 1] != '\n' || socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, fds) < 0)
 			die("serve SOCKET.d/attach");
-		set_datagram_buffers(fds[0]);
-		set_datagram_buffers(fds[1]);
+		set_buffers(fds[0], DATAGRAM_BUFFER);
+		set_buffers(fds[1], DATAGRAM_BUFFER);
 		int client = add_client(&(struct client){.fd = fds[0], .datagrams = true});
 		pass_fd(c, fds[1]);
 		close(fds[1]);
-		start_thread(passed_loop, client);
+		start_thread(passed_loop, &clients[client]);
 	}
 	return NULL;
 }
@@ -291,13 +255,12 @@ static void make_directory(const char *path, const char *suffix)
 		die(name);
 }
 
-void serve_datagrams(const char *path, int datagrams_per_call)
+void serve_datagrams(const char *path)
 {
-	per_call = datagrams_per_call;
 	make_directory(path, ".d");
 	make_directory(path, ".d/dgram");
 	shared_sock = bind_to(SOCK_DGRAM, path, ".d/dgram/sock");
-	set_datagram_buffers(shared_sock);
-	start_thread(shared_loop, 0);
-	start_thread(attach_loop, bind_to(SOCK_STREAM, path, ".d/attach"));
+	set_buffers(shared_sock, DATAGRAM_BUFFER);
+	start_thread(shared_loop, NULL);
+	start_thread(attach_loop, (void *)(intptr_t)bind_to(SOCK_STREAM, path, ".d/attach"));
 }

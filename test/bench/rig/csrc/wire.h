@@ -10,8 +10,10 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/types.h>
 #include <sys/uio.h>
+#include <sys/un.h>
 
 enum {
 	PREFIX_LEN = 4,
@@ -42,14 +44,25 @@ int read_full(int fd, void *buf, size_t n);
 // write_full writes exactly n bytes. It returns 0, or -1 on an error.
 int write_full(int fd, const void *buf, size_t n);
 
-// write_frame writes prefix and frame with one writev, as socket_vmnet does. It returns 0, or -1 on an error.
-int write_frame(int fd, const uint8_t *prefix, const uint8_t *frame, size_t len);
+// write_parts writes n parts, with one system call if the socket takes all of them at once. It changes v.
+int write_parts(int fd, struct iovec *v, int n);
 
-// set_buffers sets both buffers of a socket to SOCKET_BUFFER.
-void set_buffers(int fd);
+// set_buffers sets both buffers of a socket to n bytes, or to as much as the system allows.
+void set_buffers(int fd, int n);
 
-// set_datagram_buffers sets both buffers of a socket to DATAGRAM_BUFFER, or to as much as the system allows.
-void set_datagram_buffers(int fd);
+// address_of is that of a socket at path and suffix.
+struct sockaddr_un address_of(const char *path, const char *suffix);
+
+// make_socket makes a socket, bind_to one at path and suffix; a stream socket listens.
+int make_socket(int type);
+int bind_to(int type, const char *path, const char *suffix);
+
+// read_frames hands what comes to forward, which returns how many bytes of it were whole frames, or -1 when the framing is lost. It
+// returns at the end of the stream.
+void read_frames(int fd, ssize_t (*forward)(void *to, const uint8_t *buf, size_t len), void *to);
+
+// start_thread runs loop(arg) in a thread with a small stack.
+void start_thread(void *(*loop)(void *), void *arg);
 
 // die prints what failed with errno's text and ends the process with status 2.
 void die(const char *what) __attribute__((noreturn));

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/socket-vmnet2/socket_vmnet2/test/bench/rig"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestJudge(t *testing.T) {
+	for _, tt := range []struct {
+		name          string
+		metric        string
+		target        float64
+		subject, base []float64
+		ratio         float64
+		word          string
+	}{
+		{"best decides", rate, 0.85, []float64{90, 80, 100}, []float64{100, 70, 80}, 1, "met"},
+		{"missed", rate, 0.85, []float64{80, 80}, []float64{100, 100}, 0.8, "**missed**"},
+		{"nothing arrived", rate, 0.85, []float64{0, 0}, []float64{100, 50}, 0, "**missed**"},
+		{"less is better", p50, 1.15, []float64{11, 12}, []float64{10, 15}, 1.1, "met"},
+		{"slow", p50, 1.15, []float64{12, 13}, []float64{10, 15}, 1.2, "**missed**"},
+		{"the median of CPU time", cpu, 1.4, []float64{100, 140, 150}, []float64{90, 100, 110}, 1.4, "met"},
+		{"nothing arrived for CPU time", cpu, 1.4, []float64{0, 0}, []float64{90, 100}, 0, "**missed**"},
+		{"only shown", rate, 0, []float64{1}, []float64{100}, 0.01, ""},
+		{"a figure of its own", startTime, 50, []float64{80, 49}, nil, 0, "met"},
+		{"a figure too large", startTime, 50, []float64{80, 51}, nil, 0, "**missed**"},
+		{"one wake-up", wakes, nothing, []float64{0.1}, nil, 0, "**missed**"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := figure{Metric: tt.metric, Target: tt.target, Subject: side{Values: tt.subject}}
+			if tt.base != nil {
+				f.Base = side{Setup: "floor", Values: tt.base}
+			}
+			v := f.judge()
+			assert.InDelta(t, tt.ratio, v.ratio, 1e-9)
+			assert.Equal(t, tt.word, v.word)
+		})
+	}
+}
+
+func TestRows(t *testing.T) {
+	all := rows()
+	seen := map[string]bool{}
+	setups := map[string]setup{}
+	for _, r := range all {
+		assert.False(t, seen[r.key], "row %q twice", r.key)
+		seen[r.key] = true
+		assert.NotNil(t, metrics[r.metric].of, r.key)
+		for _, s := range []setup{r.subject, r.base} {
+			if other, found := setups[s.name]; found {
+				assert.Equal(t, []any{other.relay, other.load, other.parts, other.rest}, []any{s.relay, s.load, s.parts, s.rest}, "%q is two", s.name)
+			}
+			setups[s.name] = s
+		}
+	}
+	var calls int
+	for _, s := range needed(all) {
+		if s.group == "calls" {
+			calls++
+		}
+	}
+	assert.Equal(t, 1, calls, "one run of the programs for all rows about calls")
+}
+
+func TestParse(t *testing.T) {
+	p, err := parse([]string{"-only", "pair,rtt", "-rounds", "2"})
+	require.NoError(t, err)
+	assert.Len(t, chosen(rows(), p.only), 2)
+	for _, tt := range []struct{ args, want string }{
+		{"-only nothing", "unknown row"},
+		{"-gate -only pair", "want some of stream, "},
+		{"-renew -only stream", "leave out -only"},
+		{"-rounds 0", "below 1"},
+		{"more", "unexpected argument"},
+	} {
+		_, err := parse(strings.Fields(tt.args))
+		assert.ErrorContains(t, err, tt.want, tt.args)
+	}
+	assert.ErrorContains(t, run(t.Context(), params{daemon: "/nowhere"}), "make build")
+}
+
+// TestMeasure has what stands for all kinds of rows measured once, written to a file and made into a page.
+func TestMeasure(t *testing.T) {
+	self, err := os.Executable()
+	require.NoError(t, err)
+	const short = 100 * time.Millisecond
+	r := rig.ForTest(t, rig.Options{Daemon: self, Warm: short, Time: short})
+	require.NoError(t, rig.BuildSimulated(t.Context(), r))
+	// The daemon on the embedded network is the program that can load the simulator, so that only one has to be built.
+	r = rig.ForTest(t, rig.Options{Daemon: r.DaemonSim(), Warm: short, Time: short})
+	b := &bench{Rig: r, time: short, rounds: 1, rows: chosen(rows(), []string{
+		"pair", "large", "old8-single", "rtt-load", "passed-large", "to-connected", "unconnected", "vmnet", "calls-read-1", "calls-write-most",
+		"start", "mem-all", "mem-busy", "idle", "idle-dgram", "idle-vmnet",
+	})}
+	rep := report{Machine: thisMachine(t.Context()), Command: "make bench", Rounds: 1}
+	rep.Figures, err = b.measure(t.Context())
+	require.NoError(t, err)
+	require.Len(t, rep.Figures, len(b.rows))
+	for _, f := range rep.Figures {
+		v := f.judge()
+		if f.Metric == wakes {
+			assert.LessOrEqual(t, v.subject, 16*5.0, "%s: polling 5 times a second makes more", f.Key)
+			continue
+		}
+		assert.Positive(t, v.subject, f.Key)
+		assert.Equal(t, f.Base.Setup != "", v.ratio > 0, f.Key)
+	}
+
+	path := filepath.Join(t.TempDir(), "new", "figures.json")
+	require.NoError(t, rep.write(path))
+	again, err := readReport(path)
+	require.NoError(t, err)
+	assert.Equal(t, rep, again)
+	var page bytes.Buffer
+	require.NoError(t, again.print(&page))
+	for _, r := range b.rows {
+		assert.Contains(t, page.String(), "\n| "+r.text+" | ")
+	}
+}
+
+// TestPage: the page is what the stored figures say.
+func TestPage(t *testing.T) {
+	const stored = "../../docs/performance/figures"
+	rep, err := readReport(stored + ".json")
+	require.NoError(t, err)
+	var page bytes.Buffer
+	require.NoError(t, rep.print(&page))
+	want, err := os.ReadFile(stored + ".md")
+	require.NoError(t, err)
+	assert.Equal(t, string(want), page.String(), "make it again: go run ./test/bench -page docs/performance/figures.json")
+	assert.Len(t, rep.Figures, len(rows()), "figures of all rows, and of no others: make bench")
+
+	bad := filepath.Join(t.TempDir(), "bad.json")
+	require.NoError(t, os.WriteFile(bad, []byte(`{"figures":[{"metric":"colour"}]}`), 0o600))
+	assert.ErrorContains(t, run(context.Background(), params{page: bad}), `nothing is known of "colour"`)
+}
+
+func TestReadCalls(t *testing.T) {
+	const line = `{"op":"read","packets_per_call":32,"packets":64,"cpu_ns":640}` + "\n"
+	all := map[string]rig.Result{}
+	require.NoError(t, readCalls(all, programGo, []byte(strings.Repeat(line, 2*len(callSizes)))))
+	assert.InDelta(t, 10, all[call(programGo, "read", "32").name].CPU(), 1e-9)
+	for _, bad := range []string{"", "x\n", line, strings.Replace(line, "64", "0", 1), strings.Repeat(line, 3*len(callSizes))} {
+		assert.Error(t, readCalls(all, programGo, []byte(bad)), "%q", bad)
+	}
+}

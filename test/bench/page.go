@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+)
+
+// print writes the page.
+func (r report) print(w io.Writer) error {
+	var met, missed int
+	for _, f := range r.Figures {
+		switch f.judge().word {
+		case "met":
+			met++
+		case "":
+		default:
+			missed++
+		}
+	}
+	m := r.Machine
+	var b strings.Builder
+	fmt.Fprintf(&b, "<!-- made by test/bench: make bench. Do not edit. -->\n\n# Figures\n\n")
+	fmt.Fprintf(&b, "%d of %d targets are met, %d missed. None of this was measured on a Mac; vmnet is simulated. [What is measured, and why a target is\nmissed](../performance.md).\n\n",
+		met, met+missed, missed)
+	fmt.Fprintf(&b, "%s, %d cores, %s, %s, %s. Commit `%s`, %s, load average %s before and %s after.\n\n```sh\n%s\n```\n\n",
+		m.CPU, m.Cores, m.Kernel, m.Go, m.CC, m.Commit, m.Date.Format("2006-01-02 15:04 MST"), m.LoadBegin, m.LoadEnd, r.Command)
+	fmt.Fprintf(&b, `The best of %d rounds of %s stands for all of them, or the median for CPU time and memory; in brackets are the least and the most. A ratio's
+brackets are those of the rounds one by one. Frames are of 1514 bytes where nothing else is said; "CPU" is the process's time for a frame
+or round trip, ours and the other's.
+`, r.Rounds, r.Time)
+	section := ""
+	for _, f := range r.Figures {
+		if f.Section != section {
+			section = f.Section
+			fmt.Fprintf(&b, "\n## %s\n\n| | socket_vmnet2 | beside | | ratio | target | | CPU, ns |\n| --- | --- | --- | --- | --- | --- | --- | --- |\n", section)
+		}
+		fmt.Fprintln(&b, f.line())
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// line is the figure's line of its table.
+func (f figure) line() string {
+	m, v := metrics[f.Metric], f.judge()
+	ours, _, _ := strings.Cut(f.Subject.Setup, ",")
+	cells := []string{f.Text, amount(v.subject, f.Subject.Values, m.unit), "", "", "", f.wanted(), v.word, ""}
+	if f.Base.Setup != "" {
+		beside, _, _ := strings.Cut(f.Base.Setup, ",")
+		if beside == ours {
+			beside = "a pair alone"
+		}
+		if label := labels[beside]; label != "" {
+			beside = label
+		}
+		cells[2], cells[3], cells[4] = beside, amount(v.base, f.Base.Values, m.unit), amount(v.ratio, v.ratios, "")
+		if f.Metric != cpu {
+			cells[7] = short(median(f.Subject.CPU)) + " / " + short(median(f.Base.CPU))
+		}
+	}
+	return "| " + strings.Join(cells, " | ") + " |"
+}
+
+// labels are what the page calls the other programs.
+var labels = map[string]string{"floor": "floor", "blind": "blind copy", "old": "old way", "vmnet-c": "C", "C": "C"}
+
+// wanted is the target.
+func (f figure) wanted() string {
+	m := metrics[f.Metric]
+	switch {
+	case f.Target == 0:
+		return ""
+	case f.Target == nothing:
+		return "none"
+	case m.most:
+		return fmt.Sprintf("≥ %g", f.Target)
+	default:
+		return fmt.Sprintf("≤ %g", f.Target)
+	}
+}
+
+// amount is a figure with its unit and the least and the most of its rounds.
+func amount(x float64, rounds []float64, unit string) string {
+	s := strings.TrimSpace(short(x) + " " + unit)
+	if len(rounds) < 2 {
+		return s
+	}
+	return fmt.Sprintf("%s (%s–%s)", s, short(slices.Min(rounds)), short(slices.Max(rounds)))
+}
+
+// short is a number with as many digits as people read.
+func short(x float64) string {
+	switch {
+	case x >= 100:
+		return fmt.Sprintf("%.0f", x)
+	case x >= 10:
+		return fmt.Sprintf("%.1f", x)
+	default:
+		return fmt.Sprintf("%.2f", x)
+	}
+}

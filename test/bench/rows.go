@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/socket-vmnet2/socket_vmnet2/test/bench/rig"
+)
+
+// A row is one line of the page: a figure of the daemon, mostly beside that of another set-up.
+type row struct {
+	key, section, text string
+	metric             string // one of metrics
+	subject, base      setup  // base may be none
+	target             float64
+}
+
+func (r row) name() string { return r.key }
+
+// Lengths of frames with their Ethernet header. Nothing longer than longestStream goes to a stream client: frame.MaxStreamLen,
+// for the sake of Lima's driver, which loses its network on a longer frame.
+const (
+	shortest      = 64
+	jumbo         = 9000
+	longestStream = 32768
+	longest       = 65550 // what a guest with TSO sends: 64 KiB and a header
+)
+
+// batch and single are frames per write of a sender.
+const (
+	batch  = rig.BatchFrames
+	single = 1
+)
+
+// rows are all of them.
+func rows() (all []row) {
+	for _, s := range []struct {
+		title string
+		rows  []row
+	}{
+		{"Two stream clients", pairRows()},
+		{"More clients", scalingRows()},
+		{"Round trips", latencyRows()},
+		{"Datagram clients", datagramRows()},
+		{"The simulated vmnet", vmnetRows()},
+		{"Start, memory, idleness", restRows()},
+	} {
+		for _, r := range s.rows {
+			r.section = s.title
+			all = append(all, r)
+		}
+	}
+	return all
+}
+
+// flow is one pair of stream clients that sends frames of 1514 bytes, among idle ones.
+func flow(relay string, clients, perWrite int) setup {
+	return setup{
+		name: fmt.Sprintf("%s, %d clients, %d a write", relay, clients, perWrite), relay: relay,
+		load: rig.Load{Clients: clients, Pairs: 1, Batch: perWrite},
+	}
+}
+
+// flows are so many pairs at once, in batches.
+func flows(relay string, pairs int) setup {
+	return setup{name: fmt.Sprintf("%s, %d pairs", relay, pairs), relay: relay, load: rig.Load{Clients: 2 * pairs, Pairs: pairs, Batch: batch}}
+}
+
+// between is a flow in batches between two clients of these kinds.
+func between(relay, kinds string) setup {
+	return setup{name: relay + ", " + kinds, relay: relay, load: rig.Load{Clients: 2, Pairs: 1, Batch: batch, Kinds: kinds}}
+}
+
+// sized is a flow with frames of another length.
+func sized(s setup, length int) setup {
+	s.name = fmt.Sprintf("%s, %d bytes", s.name, length)
+	s.load = s.load.WithFrame(length)
+	return s
+}
+
+// echoParts is how often round trips are measured in a round, with new processes. They depend on which cores the scheduler happens to
+// put the processes on, and it seldom changes its mind within a measurement.
+const echoParts = 4
+
+// echo is a ping-pong of 64 bytes between two of so many clients; the others are idle.
+func echo(relay string, clients int) setup {
+	return setup{
+		name: fmt.Sprintf("%s, ping among %d", relay, clients), relay: relay, parts: echoParts,
+		load: rig.Load{Clients: clients, Pairs: 1, Echo: true},
+	}
+}
+
+// echoBeside is a ping-pong beside a flow of 1514 byte frames between two other clients.
+func echoBeside(relay string, perWrite int) setup {
+	return setup{
+		name: fmt.Sprintf("%s, ping beside %d a write", relay, perWrite), relay: relay, parts: echoParts,
+		load: rig.Load{Clients: 4, Pairs: 2, Batch: perWrite, Echo: true},
+	}
+}
+
+// idle are silent clients of these kinds.
+func idle(relay, kinds string) setup {
+	return setup{name: relay + ", idle " + kinds, relay: relay, load: rig.Load{Clients: len(kinds), Kinds: kinds}}
+}
+
+// resting are idle clients of a relay that is watched at length.
+func resting(relay, kinds string) setup {
+	s := idle(relay, kinds)
+	s.name, s.rest = s.name+", at rest", true
+	return s
+}
+
+func pairRows() []row {
+	d, floor, old := flow(rig.Daemon, 2, batch), flow(rig.Floor, 2, batch), flow(rig.Old, 2, batch)
+	return []row{
+		{key: "floor", text: "the floor itself", metric: rate, subject: floor, base: flow(rig.Blind, 2, batch), target: 0.8},
+		{key: "pair", text: "batches", metric: rate, subject: d, base: floor, target: 0.95},
+		{key: "pair-old", text: "batches", metric: rate, subject: d, base: old, target: 5},
+		{key: "single", text: "a frame a write", metric: rate, subject: flow(rig.Daemon, 2, single), base: flow(rig.Floor, 2, single)},
+		{key: "single-old", text: "a frame a write", metric: rate, subject: flow(rig.Daemon, 2, single), base: flow(rig.Old, 2, single), target: 2.5},
+		{key: "small", text: "batches of 64 bytes", metric: cpu, subject: sized(d, shortest), base: sized(floor, shortest), target: 1.4},
+		{key: "jumbo", text: "batches of 9,000 bytes", metric: rate, subject: sized(d, jumbo), base: sized(floor, jumbo)},
+		{key: "large", text: "batches of 32,768 bytes", metric: rate, subject: sized(d, longestStream), base: sized(floor, longestStream)},
+	}
+}
+
+func scalingRows() []row {
+	d := func(clients, perWrite int) setup { return flow(rig.Daemon, clients, perWrite) }
+	old := func(clients, perWrite int) setup { return flow(rig.Old, clients, perWrite) }
+	return []row{
+		{key: "old8", text: "a pair among 6 idle, batches", metric: rate, subject: d(8, batch), base: old(8, batch), target: 35},
+		{key: "old64", text: "a pair among 62 idle, batches", metric: rate, subject: d(64, batch), base: old(64, batch), target: 300},
+		{key: "old8-single", text: "a pair among 6 idle, a frame a write", metric: rate, subject: d(8, single), base: old(8, single), target: 10},
+		{key: "old64-single", text: "a pair among 62 idle, a frame a write", metric: rate, subject: d(64, single), base: old(64, single), target: 80},
+		{key: "idle62", text: "a pair among 62 idle, batches", metric: cpu, subject: d(64, batch), base: d(2, batch), target: 1.05},
+		{key: "idle62-single", text: "a pair among 62 idle, a frame a write", metric: cpu, subject: d(64, single), base: d(2, single), target: 1.05},
+		{key: "pairs4", text: "4 pairs at once", metric: rate, subject: flows(rig.Daemon, 4), base: flows(rig.Floor, 4)},
+		{key: "pairs32", text: "32 pairs at once", metric: rate, subject: flows(rig.Daemon, 32), base: flows(rig.Floor, 32)},
+		{key: "active32", text: "32 pairs at once", metric: cpu, subject: flows(rig.Daemon, 32), base: d(2, batch), target: 1.25},
+	}
+}
+
+func latencyRows() []row {
+	d, floor := echo(rig.Daemon, 2), echo(rig.Floor, 2)
+	return []row{
+		{key: "rtt", text: "nothing else going on", metric: p50, subject: d, base: floor, target: 1.1},
+		{key: "rtt-p99", text: "nothing else going on", metric: p99, subject: d, base: floor},
+		{key: "rtt64", text: "among 62 idle", metric: p50, subject: echo(rig.Daemon, 64), base: echo(rig.Old, 64)},
+		{key: "rtt-load", text: "beside a flow in batches", metric: p99, subject: echoBeside(rig.Daemon, batch), base: echoBeside(rig.Floor, batch), target: 3},
+		{key: "rtt-load-old", text: "beside a flow in batches", metric: p99, subject: echoBeside(rig.Daemon, batch), base: echoBeside(rig.Old, batch)},
+		{key: "rtt-load-flow", text: "that flow", metric: rate, subject: echoBeside(rig.Daemon, batch), base: echoBeside(rig.Floor, batch)},
+		{key: "rtt-single", text: "beside a frame a write", metric: p99, subject: echoBeside(rig.Daemon, single), base: echoBeside(rig.Floor, single)},
+		{key: "rtt-single-old", text: "beside a frame a write", metric: p99, subject: echoBeside(rig.Daemon, single), base: echoBeside(rig.Old, single)},
+	}
+}
+
+// datagramRows hold a mixed pair against a floor of its own: each datagram costs the kernel about as much as some frames of a
+// stream do, whoever relays them.
+func datagramRows() (all []row) {
+	for _, t := range []struct {
+		key, text, kinds string
+		target           float64
+	}{
+		{"passed", "passed descriptors", rig.Passed, 0.85},
+		{"connected", "paths, connected", rig.Connected, 0},
+		{"unconnected", "paths, not connected", rig.Unconnected, 0},
+		{"to-passed", "stream > passed", rig.Stream + rig.Passed, 0.7},
+		{"from-passed", "passed > stream", rig.Passed + rig.Stream, 0.7},
+		{"to-connected", "stream > path, connected", rig.Stream + rig.Connected, 0.7},
+		{"from-connected", "path, connected > stream", rig.Connected + rig.Stream, 0.7},
+		{"to-path", "stream > path, not connected", rig.Stream + rig.Unconnected, 0.7},
+		{"from-path", "path, not connected > stream", rig.Unconnected + rig.Stream, 0.7},
+	} {
+		all = append(all, row{
+			key: t.key, text: t.text, metric: rate, subject: between(rig.Daemon, t.kinds), base: between(rig.Floor, t.kinds), target: t.target,
+		})
+	}
+	d, floor := sized(between(rig.Daemon, rig.Passed), longest), sized(between(rig.Floor, rig.Passed), longest)
+	return append(all, row{key: "passed-large", text: "passed descriptors, 65,550 bytes", metric: rate, subject: d, base: floor})
+}
+
+// vmnetRows hold the daemon against C programs on the same simulator.
+func vmnetRows() []row {
+	const d, c = rig.DaemonVmnet, rig.VmnetC
+	all := []row{
+		{key: "vmnet", text: "two clients, batches", metric: cpu, subject: flow(d, 2, batch), base: flow(c, 2, batch), target: 1.5},
+		{key: "vmnet-single", text: "two clients, a frame a write", metric: cpu, subject: flow(d, 2, single), base: flow(c, 2, single), target: 1.5},
+		{key: "vmnet-rtt", text: "round trip", metric: p50, subject: echo(d, 2), base: echo(c, 2)},
+	}
+	for i, n := range callSizes {
+		for _, op := range []string{"write", "read"} {
+			r := row{key: "calls-" + op + "-" + n, text: "vmnet_" + op + " of " + n, metric: cpu, subject: call(programGo, op, n), base: call(programC, op, n)}
+			if i > 0 { // batches
+				r.target = 1.5
+			}
+			all = append(all, r)
+		}
+	}
+	return all
+}
+
+// restRows have no counterpart.
+func restRows() []row {
+	const clients = 16
+	streams, datagrams := strings.Repeat(rig.Stream, clients), strings.Repeat(rig.Passed+rig.Passed+rig.Connected+rig.Unconnected, clients/4)
+	busy := func(kinds string, length int) setup {
+		s := setup{name: fmt.Sprintf("8 busy %s, %d bytes", kinds, length), relay: rig.Daemon, load: rig.Load{Clients: 8, Pairs: 4, Batch: batch, Kinds: kinds}}
+		s.load = s.load.WithFrame(length)
+		return s
+	}
+	many := func(kind string) setup { return idle(rig.Daemon, strings.Repeat(kind, 64)) }
+	return []row{
+		{key: "start", text: "from the start until a client is served", metric: startTime, subject: setup{name: "start", run: (*bench).start}, target: 50},
+		{key: "mem-one", text: "anonymous memory, 1 idle client", metric: anonymous, subject: idle(rig.Daemon, rig.Stream)},
+		{key: "mem-all", text: "all resident memory, 1 idle client", metric: resident, subject: idle(rig.Daemon, rig.Stream)},
+		{key: "mem-stream", text: "anonymous memory, 64 idle stream clients", metric: anonymous, subject: many(rig.Stream)},
+		{key: "mem-passed", text: "anonymous memory, 64 idle passed descriptors", metric: anonymous, subject: many(rig.Passed)},
+		{key: "mem-path", text: "anonymous memory, 64 idle paths", metric: anonymous, subject: many(rig.Connected)},
+		{key: "mem-busy", text: "anonymous memory, 8 busy stream clients", metric: anonymous, subject: busy(rig.Stream, 1514), target: 25},
+		{key: "mem-busy-passed", text: "the same, passed descriptors, 65,550 bytes", metric: anonymous, subject: busy(rig.Passed, longest), target: 25},
+		{key: "idle", text: "16 idle stream clients", metric: wakes, subject: resting(rig.Daemon, streams), target: nothing},
+		{key: "idle-cpu", text: "16 idle stream clients", metric: restCPU, subject: resting(rig.Daemon, streams), target: nothing},
+		{key: "idle-dgram", text: "16 idle datagram clients", metric: wakes, subject: resting(rig.Daemon, datagrams)},
+		{key: "idle-vmnet", text: "16 idle clients on simulated vmnet", metric: wakes, subject: resting(rig.DaemonBridged, streams), target: 5},
+	}
+}
+
+// nothing is a target that one context switch in the time of an idle set-up misses.
+const nothing = 0.01
