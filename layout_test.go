@@ -123,7 +123,6 @@ var imports = map[string][]string{
 	"test/e2e/probe":         {"test/e2e/lab"},
 	"test/e2e/sequence":      {},
 	"test/formula":           {},
-	"test/fuzz":              {},
 	"test/integrations/lima": {"internal/fakeguest"},
 	"test/soak": {
 		"internal/fakeguest", "internal/frame", "internal/passing/client", "internal/passing/proto", "test/soak/ledger", "test/vmnetsim",

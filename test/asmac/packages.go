@@ -27,7 +27,6 @@ var excluded = map[string]string{
 	"/test/gate":            "measures this machine with C programs",
 	"/test/integrations":    "reads pages and scripts",
 	"/test/asmac":           "is about the runner, a program of Linux",
-	"/test/fuzz":            "is about go test -fuzz, which runs on Linux",
 	"/test/machrun":         "is about the loader, a program of Linux",
 	"/test/migrate":         "runs make and host programs",
 	"/test/perf":            "measures this machine with tun devices",
