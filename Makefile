@@ -207,13 +207,22 @@ soak:
 	mkdir -p build
 	$(GO) run ./test/soak -duration '$(SOAK_DURATION)' -seed '$(SOAK_SEED)' -clients '$(SOAK_CLIENTS)' -json build/soak.json $(SOAK_FLAGS)
 
-# Every fuzz target in turn, for so long each.
+# Every fuzz target in turn, for so long each. What crashed one is where go test puts it, in testdata/fuzz of its package, for
+# good: from then on it is a test.
 FUZZTIME ?= 30s
 
 .PHONY: fuzz
 fuzz:
-	mkdir -p build
-	$(GO) run ./test/fuzz -time '$(FUZZTIME)' -json build/fuzz.json
+	@failed=; \
+	for dir in $$(grep -rl '^func Fuzz' --include='*_test.go' attach cmd internal test | xargs -n 1 dirname | sort -u); do \
+		listed=$$($(GO) -C $$dir test -list '^Fuzz' .) || { echo "$$listed"; failed="$$failed $$dir"; continue; }; \
+		for target in $$(echo "$$listed" | grep '^Fuzz'); do \
+			echo "$$dir.$$target"; \
+			$(GO) -C $$dir test -run '^$$' -fuzz "^$$target\$$" -fuzztime '$(FUZZTIME)' -fuzzminimizetime 200x -parallel 2 . || \
+				failed="$$failed $$dir.$$target"; \
+		done; \
+	done; \
+	test -z "$$failed" || { echo "fuzz: these failed:$$failed"; exit 1; }
 
 # Archives for macOS and Linux, byte for byte the same from any system with the same release of Go: docs/releasing.md.
 .PHONY: artifacts

@@ -123,7 +123,6 @@ var imports = map[string][]string{
 	"test/e2e/probe":         {"test/lab"},
 	"test/lab/sequence":      {},
 	"test/formula":           {},
-	"test/fuzz":              {},
 	"test/integrations/lima": {"internal/fakeguest"},
 	"test/soak": {
 		"internal/fakeguest", "internal/frame", "internal/passing/client", "internal/passing/proto", "test/soak/ledger", "test/vmnetsim",
@@ -132,8 +131,7 @@ var imports = map[string][]string{
 	"test/machrun":     {"internal/frame", "test/cbuild", "test/vmnetsim"},
 	"test/machrun/cmd": {"test/machrun", "test/vmnetsim"},
 	"test/migrate":     {},
-	"test/perf":        {"test/lab", "test/rounds"},
-	"test/rounds":      {},
+	"test/perf":        {"test/lab"},
 	"test/reconnect":   {"test/lab/sequence"},
 	"test/vmnetsim":    {"test/cbuild"},
 	"test/vzguest":     {"internal/passing/client", "internal/passing/proto"},

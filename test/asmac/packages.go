@@ -25,7 +25,6 @@ var excluded = map[string]string{
 	"/test/formula":      "reads a Ruby file",
 	"/test/integrations": "reads pages and scripts",
 	"/test/asmac":        "is about the runner, a program of Linux",
-	"/test/fuzz":         "is about go test -fuzz, which runs on Linux",
 	"/test/machrun":      "is about the loader, a program of Linux",
 	"/test/migrate":      "runs make and host programs",
 	"/test/perf":         "measures virtual machines",

@@ -4,6 +4,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,12 +12,31 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 )
 
 // consoleMark begins the line that ends a command's output on a console. A command that is echoed has it spelt out.
 const consoleMark = "\x1e"
+
+// A record keeps the output of a process that runs beside us.
+type record struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (r *record) Write(b []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.buf.Write(b)
+}
+
+func (r *record) String() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.buf.String()
+}
 
 // A console is a program whose standard input and output are a shell in a virtual machine.
 type console struct {
@@ -33,11 +53,8 @@ func startConsole(name string, argv ...string) (*console, error) {
 	c := &console{name: name, cmd: exec.Command(argv[0], argv[1:]...), errs: &record{}, lines: make(chan string)}
 	c.cmd.Stderr = c.errs
 	in, err := c.cmd.StdinPipe()
-	if err != nil {
-		return nil, fmt.Errorf("start %s: %w", name, err)
-	}
-	out, err := c.cmd.StdoutPipe()
-	if err == nil {
+	out, outErr := c.cmd.StdoutPipe()
+	if err = errors.Join(err, outErr); err == nil {
 		err = c.cmd.Start()
 	}
 	if err != nil {
@@ -46,14 +63,10 @@ func startConsole(name string, argv ...string) (*console, error) {
 	c.in = in
 	go func() {
 		defer close(c.lines)
-		for r := bufio.NewReader(out); ; {
-			line, err := r.ReadString('\n')
-			c.lines <- line
-			if err != nil {
-				_ = c.cmd.Wait() // why it ended is in what it wrote
-				return
-			}
+		for r := bufio.NewScanner(out); r.Scan(); {
+			c.lines <- strings.ReplaceAll(r.Text(), "\r", "")
 		}
+		_ = c.cmd.Wait() // why it ended is in what it wrote
 	}()
 	return c, nil
 }
@@ -76,32 +89,30 @@ func (c *console) run(ctx context.Context, command string) (string, error) {
 	if _, err := fmt.Fprintf(c.in, "%s; printf '\\036%%s %%s\\n' %d $?\n", command, c.count); err != nil {
 		return "", fmt.Errorf("%s has ended: %w%s", c.name, err, lastLines(c.errs.String()))
 	}
-	var out strings.Builder
-	for {
+	for out := ""; ; {
 		select {
 		case <-ctx.Done():
-			return out.String(), fmt.Errorf("%s: %s: %w", c.name, command, ctx.Err())
+			return out, fmt.Errorf("%s: %s: %w", c.name, command, ctx.Err())
 		case line, ok := <-c.lines:
-			if !ok {
-				return out.String(), fmt.Errorf("%s has ended%s", c.name, lastLines(out.String()+c.errs.String()))
-			}
-			text, end, marked := strings.Cut(strings.ReplaceAll(line, "\r", ""), consoleMark)
-			number, code, _ := strings.Cut(strings.TrimSpace(end), " ")
+			text, end, marked := strings.Cut(line, consoleMark)
+			number, code, _ := strings.Cut(end, " ")
 			switch {
+			case !ok:
+				return out, fmt.Errorf("%s has ended%s", c.name, lastLines(out+c.errs.String()))
 			case !marked:
-				out.WriteString(text)
+				out += text + "\n"
 			case number != strconv.Itoa(c.count):
-				out.Reset() // the late end of one that was given up
+				out = "" // the late end of one that was given up
 			case code != "0":
-				return out.String() + text, fmt.Errorf("%s: %s: exit code %s%s", c.name, command, code, lastLines(out.String()+text))
+				return out + text, fmt.Errorf("%s: %s: exit code %s%s", c.name, command, code, lastLines(out+text))
 			default:
-				return out.String() + text, nil
+				return out + text, nil
 			}
 		}
 	}
 }
 
-// stop asks the program to end, and ends it.
+// stop ends the program.
 func (c *console) stop() {
 	_ = c.cmd.Process.Signal(syscall.SIGTERM)
 	kill := time.AfterFunc(stopTime, func() { _ = c.cmd.Process.Kill() })

@@ -10,23 +10,20 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/test/lab"
-	"github.com/socket-vmnet2/socket_vmnet2/test/rounds"
 )
 
-// Words that stand for a daemon.
-const (
-	wordTree  = "tree"
-	wordFlood = "flood"
-)
+// wordTree stands for this source tree's daemon.
+const wordTree = "tree"
 
 // gateway is the host's address in the networks of daemons that are started here.
 const gateway = "192.168.105.1"
+
+// stopTime is how long a daemon or a guest may take to end after SIGTERM.
+const stopTime = 15 * time.Second
 
 // A source says where a daemon comes from.
 type source struct {
@@ -36,61 +33,36 @@ type source struct {
 }
 
 // findSource reads what the user wrote.
-func (s *setting) findSource(name string) (source, error) {
-	if name == wordTree || name == wordFlood && s.goos == "linux" {
+func findSource(name string) (source, error) {
+	if name == wordTree {
 		return source{name: name}, nil
 	}
-	abs, err := filepath.Abs(name)
-	if err != nil {
-		return source{}, fmt.Errorf("find the daemon %s: %w", name, err)
-	}
-	info, err := os.Stat(abs)
+	info, err := os.Stat(name)
 	switch {
 	case err != nil:
 		return source{}, fmt.Errorf("find the daemon %s: %w. A socket, a program or a word is wanted: test/perf.sh --help", name, err)
 	case info.Mode()&os.ModeSocket != 0:
-		return source{name: name, socket: abs}, nil
+		return source{name: name, socket: name}, nil
 	case !info.Mode().IsRegular() || info.Mode()&0o111 == 0:
 		return source{}, fmt.Errorf("the daemon %s is neither a socket nor a program", name)
 	}
-	return source{name: name, program: abs}, nil
+	return source{name: name, program: name}, nil
 }
 
 // A daemon is one that machines are attached to.
 type daemon struct {
 	source
-	relay string        // its kind, for package rounds
-	pid   int           // 0 where it is not known
-	stop  func() error  // ends it; nothing where it is the user's
-	log   func() string // what it printed
-}
-
-func (d *daemon) end() error {
-	if d.stop == nil {
-		return nil
-	}
-	return d.stop()
+	pid  int          // 0 where it is not known
+	stop func() error // ends it; nothing where it is the user's
 }
 
 // running is the daemon behind a socket of the user's.
-func (s *setting) running(src source) (*daemon, error) {
+func running(src source) (*daemon, error) {
 	pid, err := listener(src.socket)
 	if err != nil {
 		return nil, fmt.Errorf("reach the daemon of %s, is it running? %w", src.socket, err)
 	}
-	return &daemon{source: src, pid: pid, relay: s.kind(src.socket)}, nil
-}
-
-// kind tells daemons apart by what only socket_vmnet2 has: a directory for further sockets beside its socket.
-func (s *setting) kind(socket string) string {
-	_, err := os.Stat(socket + ".d")
-	switch {
-	case s.goos == "linux":
-		return rounds.Daemon
-	case err == nil:
-		return rounds.DaemonMac
-	}
-	return rounds.SocketVmnet
+	return &daemon{source: src, pid: pid}, nil
 }
 
 // listener is the process that listens on a socket, 0 where the system does not tell.
@@ -113,70 +85,96 @@ func listener(socket string) (int, error) {
 	return pid, err
 }
 
-// build builds the tree's daemon into dir.
-func (s *setting) build(ctx context.Context, dir string) (string, error) {
-	s.say("Building the daemon of this source tree")
-	program := filepath.Join(dir, "socket_vmnet2")
-	return program, s.buildGo(ctx, "./cmd/socket_vmnet2", program)
+// attachAsRoot finds or starts a daemon on macOS: only root may use vmnet.framework before macOS 26, and only root may put a
+// socket in /var/run. The tree's daemon is built first.
+func (p *perf) attachAsRoot(ctx context.Context, src source) (*daemon, error) {
+	if src.socket != "" {
+		return running(src)
+	}
+	if src.name == wordTree {
+		var err error
+		if src.program, err = p.buildTree(ctx); err != nil {
+			return nil, err
+		}
+	}
+	src.socket = filepath.Join(p.runDir, "socket_vmnet.perf")
+	if _, err := listener(src.socket); err == nil {
+		return nil, fmt.Errorf("another daemon is running on %s, left by a measurement that was killed? End it: sudo pkill -f %s", src.socket, src.socket)
+	}
+	argv := p.asRoot(src.program, "--vmnet-gateway="+gateway, src.socket)
+	if p.iface != "" {
+		argv = p.asRoot(src.program, "--vmnet-mode=bridged", "--vmnet-interface="+p.iface, src.socket)
+	}
+	p.say("Starting %s", quote(argv))
+	return p.startProgram(ctx, src, argv)
 }
 
-// buildGo builds a command of the source tree to the file out.
-func (s *setting) buildGo(ctx context.Context, pkg, out string) error {
-	cmd := exec.CommandContext(ctx, goCommand(), "build", "-trimpath", "-ldflags=-s -w", "-o", out, pkg)
-	cmd.Dir = s.root
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if msg, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("build %s: %w%s", pkg, err, lastLines(string(msg)))
-	}
-	return nil
+// buildTree builds the tree's daemon.
+func (p *perf) buildTree(ctx context.Context) (string, error) {
+	p.say("Building the daemon of this source tree")
+	program := filepath.Join(p.root, "build", "perf", "socket_vmnet2")
+	return program, lab.BuildGo(ctx, "./cmd/socket_vmnet2", program)
 }
 
-func goCommand() string {
-	if g := os.Getenv("GO"); g != "" {
-		return g
+// asRoot puts sudo in front of a command unless this is root.
+func (p *perf) asRoot(argv ...string) []string {
+	if p.uid == 0 {
+		return argv
 	}
-	return "go"
+	return append([]string{"sudo"}, argv...)
 }
 
-// floodSources are those of the stand-in for socket_vmnet.
-var floodSources = []string{"relay.c", "relaydgram.c", "wire.c"}
-
-// startFlood compiles and starts the stand-in for socket_vmnet.
-func (s *setting) startFlood(ctx context.Context, l *lab.Lab) (*daemon, error) {
-	if _, err := exec.LookPath("gcc"); err != nil {
-		return nil, errors.New("--old flood is a C program and gcc is missing: sudo apt-get install gcc libc6-dev, or name another old daemon with --old")
+// startProgram starts argv and waits until src's socket takes connections.
+func (p *perf) startProgram(ctx context.Context, src source, argv []string) (*daemon, error) {
+	cmd, log := exec.Command(argv[0], argv[1:]...), &record{}
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, log, log // sudo may ask for a password
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", src.program, err)
 	}
-	program, socket := l.Path("flood"), l.Path("flood.sock")
-	argv := []string{"gcc", "-O2", "-pthread", "-o", program}
-	for _, f := range floodSources {
-		argv = append(argv, filepath.Join(s.root, "test", "bench", "rig", "csrc", f))
-	}
-	if _, err := output(ctx, argv...); err != nil {
-		return nil, fmt.Errorf("compile the stand-in for socket_vmnet: %w", err)
-	}
-	_ = os.Remove(socket) // of an earlier round
-	p, err := l.Start("flood", program, "flood", socket)
-	if err != nil {
-		return nil, err
-	}
-	// Not by connecting: it never forgets a client.
-	err = s.await(ctx, func() error {
-		_, err := os.Stat(socket)
+	ended := make(chan struct{})
+	go func() {
+		_ = cmd.Wait() // it tells why in its log
+		close(ended)
+	}()
+	d := &daemon{source: src}
+	err := p.await(ctx, func() (err error) {
+		select {
+		case <-ended:
+			return nil
+		default:
+		}
+		d.pid, err = listener(src.socket)
 		return err
 	})
-	if err != nil {
-		p.Kill()
-		return nil, fmt.Errorf("start the stand-in for socket_vmnet: %w%s", err, lastLines(p.Output().String()))
+	if err == nil && d.pid == 0 {
+		err = errors.New("it ended before it was ready")
 	}
-	return &daemon{
-		source: source{name: wordFlood, socket: socket}, relay: rounds.Old, pid: p.Pid(), log: p.Output().String,
-		stop: func() error { p.Kill(); return nil },
-	}, nil
+	if err != nil {
+		_ = cmd.Process.Kill()
+		return nil, fmt.Errorf("start %s: %w%s", src.program, err, lastLines(log.String()))
+	}
+	d.stop = func() error { return p.stopAsRoot(d, ended) }
+	return d, nil
 }
 
-// await calls f until it returns nil or the setting's patience ends.
-func (s *setting) await(ctx context.Context, f func() error) error {
-	ctx, cancel := context.WithTimeout(ctx, s.patience)
+// stopAsRoot ends a daemon of root, of which an ordinary user knows the process but not a way to signal it.
+func (p *perf) stopAsRoot(d *daemon, ended <-chan struct{}) error {
+	ctx, cancel := context.WithTimeout(context.Background(), stopTime)
+	defer cancel()
+	if _, err := output(ctx, p.asRoot("kill", "-TERM", strconv.Itoa(d.pid))...); err != nil {
+		return fmt.Errorf("stop the daemon of %s: %w", d.socket, err)
+	}
+	select {
+	case <-ended:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("the daemon of %s, process %d, did not end within %v", d.socket, d.pid, stopTime)
+	}
+}
+
+// await calls f until it returns nil or the patience ends.
+func (p *perf) await(ctx context.Context, f func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, p.patience)
 	defer cancel()
 	for {
 		err := f()
@@ -189,24 +187,4 @@ func (s *setting) await(ctx context.Context, f func() error) error {
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
-}
-
-var dropRE = regexp.MustCompile(`\bdrop_[a-z_]+=(\d+)`)
-
-// drops adds up what the daemon's log says about clients that have gone, nil where it keeps no log that tells.
-func (d *daemon) drops() *uint64 {
-	if d.log == nil || d.relay != rounds.Daemon && d.relay != rounds.DaemonMac {
-		return nil
-	}
-	sum := uint64(0)
-	for line := range strings.Lines(d.log()) {
-		if !strings.Contains(line, "client gone") {
-			continue
-		}
-		for _, m := range dropRE.FindAllStringSubmatch(line, -1) {
-			n, _ := strconv.ParseUint(m[1], 10, 64) // digits, the expression says
-			sum += n
-		}
-	}
-	return &sum
 }

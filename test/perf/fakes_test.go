@@ -3,9 +3,8 @@
 package main
 
 import (
-	"encoding/json"
-	"errors"
-	"fmt"
+	"bytes"
+	"context"
 	"net"
 	"os"
 	"os/exec"
@@ -21,315 +20,143 @@ import (
 	"go.uber.org/goleak"
 )
 
-// The programs that perf calls, in the directory that PATH leads to in tests: this test binary by their names. They keep their
-// state in the directory that this variable names, and write there how they were called.
-const fakeDirVariable = "PERF_FAKE_DIR"
-
-// patience is how long anything may take.
 const patience = 20 * time.Second
 
-var fakes = map[string]func(f fake, args []string) int{
-	"limactl": fake.limactl, "iperf3": fake.iperf3, "iperf3-darwin": fake.iperf3, "ps": fake.ps, "sudo": fake.sudo, "ldd": fake.ldd, "vzguest": fake.vzguest, "ip": fake.ip,
-	"socket_vmnet": fake.oldDaemon, "socket_vmnet2": fake.newDaemon, "socket_vmnet-broken": fake.brokenDaemon, "qemu-system-x86_64": fake.qemu,
-}
-
-func TestMain(m *testing.M) {
-	f := fake{name: filepath.Base(os.Args[0]), dir: os.Getenv(fakeDirVariable)}
-	if run := fakes[f.name]; run != nil {
-		f.record(os.Args[1:])
-		os.Exit(run(f, os.Args[1:]))
-	}
-	goleak.VerifyTestMain(m)
-}
-
-// A fake is a program.
-type fake struct{ name, dir string }
-
-func (f fake) path(name string) string { return filepath.Join(f.dir, name) }
-
-// has reports whether a test wants something special.
-func (f fake) has(wish string) bool { return exists(f.path("wish." + wish)) }
-
-func (f fake) record(args []string) {
-	log, err := os.OpenFile(f.path("calls"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
-	if err == nil {
-		_, err = fmt.Fprintln(log, strings.Join(append([]string{f.name}, args...), " "))
-		err = errors.Join(err, log.Close())
-	}
-	if err != nil {
-		panic(err)
-	}
-}
-
-func (f fake) fail(format string, args ...any) int {
-	fmt.Fprintf(os.Stderr, f.name+": "+format+"\n", args...)
-	return 1
-}
-
-// limactl keeps a directory for each machine, with its status in a file.
-func (f fake) limactl(args []string) int {
-	machine := func(name string) string { return filepath.Join(f.path("lima"), name) }
-	status := func(name string) string {
-		b, _ := os.ReadFile(filepath.Join(machine(name), "status"))
-		return string(b)
-	}
-	set := func(name, to string) int {
-		if err := os.WriteFile(filepath.Join(machine(name), "status"), []byte(to), 0o600); err != nil {
-			return f.fail("%v", err)
-		}
-		return 0
-	}
-	last := args[len(args)-1]
-	switch args[0] {
-	case "list":
-		entries, _ := os.ReadDir(f.path("lima"))
-		for _, e := range entries {
-			b, _ := json.Marshal(instance{Name: e.Name(), Status: status(e.Name()), Dir: machine(e.Name())})
-			fmt.Println(string(b))
-		}
-		return 0
-	case "create":
-		name := strings.TrimPrefix(args[1], "--name=")
-		if err := os.Mkdir(machine(name), 0o700); err != nil {
-			return f.fail("%v", err)
-		}
-		if f.has("no-image") {
-			return f.fail("cannot download the image")
-		}
-		return set(name, "Stopped")
-	case "edit":
-		if status(args[1]) != "Stopped" {
-			return f.fail("cannot edit a running instance")
-		}
-		return 0
-	case "start":
-		if f.has("no-start") {
-			return f.fail("%s does not boot", last)
-		}
-		return set(last, statusRunning)
-	case "stop":
-		return set(last, "Stopped")
-	case "delete":
-		if err := os.RemoveAll(machine(last)); err != nil {
-			return f.fail("%v", err)
-		}
-		return 0
-	case "shell":
-		if status(args[3]) != statusRunning {
-			return f.fail("%s is not running", args[3])
-		}
-		return f.inMachine(args[4:])
-	}
-	return f.fail("no command %s", args[0])
-}
-
-func (f fake) inMachine(command []string) int {
-	switch command[0] {
-	case "ip":
-		fmt.Println(`[{"ifname":"lima0","addr_info":[{"family":"inet","local":"192.168.105.7","prefixlen":24}]}]`)
-		return 0
-	case "iperf3":
-		return f.iperf3(command[1:])
-	}
-	return 0
+// fakes are scripts in the place of the programs that perf calls. Each writes to $FAKE/calls how it was called; a file named
+// $FAKE/wish.X asks for something special. limactl keeps the status of each machine in a file.
+var fakes = map[string]string{
+	"limactl": `
+m=$FAKE/lima; for last; do :; done
+case $1 in
+list) for d in "$m"/*; do test -d "$d" && echo "{\"name\":\"${d##*/}\",\"status\":\"$(cat "$d/status")\",\"dir\":\"$d\"}"; done; exit 0 ;;
+create) n=${2#--name=}; mkdir "$m/$n" && echo Stopped >"$m/$n/status" ;;
+edit) grep -q Stopped "$m/$2/status" ;;
+start) test ! -e "$FAKE/wish.no-start" || { echo "$last does not boot" >&2; exit 1; }; echo Running >"$m/$last/status" ;;
+stop) echo Stopped >"$m/$last/status" ;;
+delete) rm -r "${m:?}/$last" ;;
+shell) grep -q Running "$m/$4/status" || exit 1
+	case $5 in ip) exec ip ;; iperf3) shift 5; exec iperf3 "$@" ;; esac ;;
+esac`,
+	"ip": `echo '2: lima0    inet 192.168.105.7/24 brd 192.168.105.255 scope global lima0'`,
+	"iperf3": `
+case "$*" in *--server*) exit ;; *--reverse*) test ! -e "$FAKE/wish.half" || { echo '{"end":'; exit; } ;; esac
+test ! -e "$FAKE/wish.no-route" || { echo '{"error":"unable to connect: No route to host"}'; exit 1; }
+if test -e "$FAKE/wish.sleep"; then : >"$FAKE/sleeping"; exec sleep 1000; fi
+cat "$FAKE/good.json"`,
+	"ps":      `n=$(grep -c "^ps" "$FAKE/calls"); echo "  $n:00.50"`, // a minute more each time
+	"sudo":    `exec "$@"`,
+	"ldd":     `printf '\tlinux-vdso.so.1 (0x7f)\n\tlibiperf.so.0 => %s (0x7f)\n\t%s (0x7f)\n' "$FAKE/lib/libiperf.so.0" "$FAKE/lib/ld-linux-x86-64.so.2"`,
+	"vzguest": `printf '[    0.0] Linux version 6\r\n~ # '; exec sh`,
+	"broken":  `echo "vmnet_start_interface: not permitted" >&2; exit 1`,
 }
 
 // goodResult is what iperf3 prints, the parts that matter.
-const goodResult = `{
-	"start": {"timestamp": {"timesecs": 1763780000}, "test_start": {"protocol": "TCP", "duration": 3}},
-	"end": {
-		"sum_sent": {"seconds": 3, "bytes": 1000000000, "bits_per_second": 2.6e9, "retransmits": 7, "sender": true},
-		"sum_received": {"seconds": 2.5, "bytes": 750000000, "bits_per_second": 2.4e9, "sender": true}
-	}
-}
+const goodResult = `{"end": {"sum_sent": {"seconds": 3, "bytes": 1000000000, "retransmits": 7},
+	"sum_received": {"seconds": 2.5, "bytes": 750000000, "bits_per_second": 2.4e9}}}
 `
 
-func (f fake) iperf3(args []string) int {
-	reverse := slices.Contains(args, "--reverse")
-	switch {
-	case f.has("no-route"):
-		fmt.Println(`{"start":{},"end":{},"error":"unable to connect to server: No route to host"}`)
-		return 1
-	case f.has("half") && reverse:
-		fmt.Print(goodResult[:len(goodResult)/2])
-		return 0
-	case f.has("sleep"):
-		c := make(chan os.Signal, 1)
-		signal.Notify(c, os.Interrupt)
-		_ = os.WriteFile(f.path("sleeping"), nil, 0o600)
-		<-c
-		return 1
+// TestMain is also the daemon that tests start: this binary by the name socket_vmnet.
+func TestMain(m *testing.M) {
+	if filepath.Base(os.Args[0]) != "socket_vmnet" {
+		goleak.VerifyTestMain(m)
+		return
 	}
-	fmt.Print(goodResult)
-	return 0
-}
-
-// ps tells of half a second more each time.
-func (f fake) ps([]string) int {
-	b, _ := os.ReadFile(f.path("calls"))
-	n := strings.Count(string(b), "ps -o")
-	if f.has("no-ps") {
-		return f.fail("no such process")
-	}
-	fmt.Printf("  %d:%02d.50 12345\n", n/2, n%2*30)
-	return 0
-}
-
-func (f fake) sudo(args []string) int {
-	if args[0] == "kill" { // every system has it, but not every container as a program
-		args = append([]string{"sh", "-c", "kill \"$@\"", "kill"}, args[1:]...)
-	}
-	path, err := exec.LookPath(args[0])
-	if err == nil {
-		err = syscall.Exec(path, args, os.Environ())
-	}
-	return f.fail("%v", err)
-}
-
-func (f fake) ldd([]string) int {
-	fmt.Print("\tlinux-vdso.so.1 (0x00007ff42e494000)\n\tlibiperf.so.0 => " + f.path("lib/libiperf.so.0") + " (0x00007ff42e44a000)\n" +
-		"\t" + f.path("lib/ld-linux-x86-64.so.2") + " (0x00007ff42e496000)\n")
-	return 0
-}
-
-func (f fake) qemu([]string) int {
-	fmt.Println("QEMU emulator version 9.2.0")
-	return 0
-}
-
-// vzguest has a shell on its console, as a guest has, and does not show everything at once.
-func (f fake) vzguest([]string) int {
-	fmt.Print("[    0.000000] Linux version 6\r\n~ # ")
-	return f.fail("%v", syscall.Exec("/bin/sh", []string{"sh"}, os.Environ()))
-}
-
-func (f fake) ip([]string) int {
-	fmt.Println("2: eth0    inet 192.168.105.9/24 brd 192.168.105.255 scope global eth0")
-	return 0
-}
-
-func (f fake) brokenDaemon([]string) int { return f.fail("vmnet_start_interface: not permitted") }
-
-func (f fake) oldDaemon(args []string) int { return f.serve(args[len(args)-1]) }
-
-func (f fake) newDaemon(args []string) int {
-	socket := args[len(args)-1]
-	if err := os.Mkdir(socket+".d", 0o700); err != nil {
-		return f.fail("%v", err)
-	}
-	defer os.Remove(socket + ".d")
-	fmt.Fprintln(os.Stderr, "INFO | client gone client=1 drop_queue_full=3 drop_runt=1 frames_to_net=9\nINFO | other drop_queue_full=100")
-	return f.serve(socket)
-}
-
-// serve takes connections until SIGTERM.
-func (f fake) serve(socket string) int {
-	c := make(chan os.Signal, 1)
-	signal.Notify(c, syscall.SIGTERM)
-	l, err := net.Listen("unix", socket)
+	stop := make(chan os.Signal, 1)
+	signal.Notify(stop, syscall.SIGTERM)
+	l, err := net.Listen("unix", os.Args[len(os.Args)-1])
 	if err != nil {
-		return f.fail("%v", err)
+		panic(err)
 	}
-	defer l.Close()
 	go func() {
 		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
+			if c, err := l.Accept(); err == nil {
+				_ = c.Close()
 			}
-			conn.Close()
 		}
 	}()
-	<-c
-	return 0
+	<-stop
+	_ = l.Close()
 }
 
-// A world is a setting of fakes.
+// A world is a call's surroundings, of fakes.
 type world struct {
-	*setting
-	fake
-	t      *testing.T
-	stdout *record
-	stderr *record
+	*perf
+	t              *testing.T
+	dir            string
+	stdout, stderr bytes.Buffer
 }
 
-// newWorld makes a directory with the fakes of these names, or all of them, and lets PATH lead there and to what the system
-// needs for itself.
-func newWorld(t *testing.T, goos string, names ...string) *world {
+func newWorld(t *testing.T, goos string) *world {
 	t.Helper()
 	dir, err := os.MkdirTemp("/tmp", "perf") // sockets have short paths
 	require.NoError(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	self, err := os.Executable()
-	require.NoError(t, err)
 	for _, sub := range []string{"bin", "lima", "run", "lib"} {
 		require.NoError(t, os.Mkdir(filepath.Join(dir, sub), 0o700))
 	}
-	for name := range fakes {
-		if len(names) == 0 || slices.Contains(names, name) {
-			require.NoError(t, os.Symlink(self, filepath.Join(dir, "bin", name)))
-		}
+	w := &world{t: t, dir: dir}
+	for name, script := range fakes {
+		w.write("bin/"+name, "#!/bin/sh\necho \"${0##*/} $*\" >>\"$FAKE/calls\"\n"+script+"\n", 0o755)
 	}
-	for _, name := range []string{"sh", "git", "uname"} {
-		if path, err := exec.LookPath(name); err == nil {
-			require.NoError(t, os.Symlink(path, filepath.Join(dir, "bin", name)))
-		}
-	}
-	t.Setenv("PATH", filepath.Join(dir, "bin"))
-	t.Setenv(fakeDirVariable, dir)
-	t.Setenv("GORACE", "atexit_sleep_ms=0") // or each of the fakes takes a second to end where the race detector is on
+	self, err := os.Executable()
+	require.NoError(t, err)
+	require.NoError(t, os.Symlink(self, w.path("bin/socket_vmnet")))
+	require.NoError(t, os.Symlink("iperf3", w.path("bin/iperf3-darwin")))
+	w.write("good.json", goodResult, 0o600)
+	t.Setenv("PATH", w.path("bin")+":"+os.Getenv("PATH"))
+	t.Setenv("FAKE", dir)
+	t.Setenv("GORACE", "atexit_sleep_ms=0") // or the daemon takes a second to end where the race detector is on
 	root, err := filepath.Abs("../..")
 	require.NoError(t, err)
-	w := &world{fake: fake{dir: dir}, t: t, stdout: &record{}, stderr: &record{}}
-	w.setting = &setting{
-		goos: goos, uid: 501, root: root, runDir: filepath.Join(dir, "run"), cache: filepath.Join(dir, "cache"), patience: patience,
-		stdout: w.stdout, stderr: w.stderr,
-	}
+	t.Chdir(root)
+	w.perf = &perf{goos: goos, uid: 501, root: root, runDir: w.path("run"), patience: patience, stdout: &w.stdout, stderr: &w.stderr}
 	return w
 }
 
-// wish asks the fakes for something special.
-func (w *world) wish(what string) {
+func (w *world) path(name string) string { return filepath.Join(w.dir, name) }
+
+func (w *world) write(name, text string, mode os.FileMode) {
 	w.t.Helper()
-	require.NoError(w.t, os.WriteFile(w.path("wish."+what), nil, 0o600))
+	require.NoError(w.t, os.WriteFile(w.path(name), []byte(text), mode))
 }
 
-// out is the directory for results.
-func (w *world) out() string { return w.path("out") }
-
-// perf is a call of the program, with -o in front of a verb's options.
-func (w *world) perf(args ...string) int {
+// call runs the program with its results below the world's directory and returns the exit code.
+func (w *world) call(ctx context.Context, args ...string) int {
 	w.t.Helper()
-	code := w.main(w.t.Context(), append(args, "-o", w.out()))
-	w.t.Logf("%s: code %d\n%s%s", quote(args), code, w.stdout, w.stderr)
+	code := w.main(ctx, append(args, "-o", w.path("out")))
+	w.t.Logf("%s: code %d\n%s%s", quote(args), code, &w.stdout, &w.stderr)
 	return code
 }
 
 // ok is a call that must succeed.
 func (w *world) ok(args ...string) {
 	w.t.Helper()
-	require.Zero(w.t, w.perf(args...))
+	require.Zero(w.t, w.call(w.t.Context(), args...))
 }
 
-// calls are those of the fakes since the last time, with the names of directories taken out. Machines start at the same time,
-// so those calls are put in order.
+// fails is a call that must fail and say so.
+func (w *world) fails(says string, args ...string) {
+	w.t.Helper()
+	require.Equal(w.t, 1, w.call(w.t.Context(), args...))
+	require.Contains(w.t, w.stderr.String(), says)
+}
+
+// calls are those of the fakes since the last time, without the numbers of processes and with the names of directories taken
+// out. Machines start at the same time, so those calls are put in order.
 func (w *world) calls() []string {
 	w.t.Helper()
 	b, err := os.ReadFile(w.path("calls"))
-	if err != nil {
-		return nil
-	}
+	require.NoError(w.t, err)
 	require.NoError(w.t, os.Remove(w.path("calls")))
-	text := strings.NewReplacer(w.dir, "DIR", w.root, "ROOT").Replace(string(b))
-	lines := strings.Split(strings.TrimSpace(text), "\n")
-	isStart := func(s string) bool { return strings.HasPrefix(s, "limactl start") }
-	for i := 0; i < len(lines); i++ {
-		n := i
-		for n < len(lines) && isStart(lines[n]) {
-			n++
+	lines := strings.Split(strings.TrimSpace(strings.NewReplacer(w.dir, "DIR", w.root, "ROOT").Replace(string(b))), "\n")
+	start := slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(l, "limactl start") })
+	if start >= 0 && start+1 < len(lines) && strings.HasPrefix(lines[start+1], "limactl start") {
+		slices.Sort(lines[start : start+2])
+	}
+	for i, l := range lines {
+		if strings.HasPrefix(l, "ps ") {
+			lines[i] = "ps"
 		}
-		slices.Sort(lines[i:n])
-		i = max(i, n)
 	}
 	return lines
 }
@@ -340,4 +167,15 @@ func (w *world) listen(path string) {
 	l, err := net.Listen("unix", path)
 	require.NoError(w.t, err)
 	w.t.Cleanup(func() { l.Close() })
+}
+
+// TestScript calls perf.sh itself.
+func TestScript(t *testing.T) {
+	script, err := filepath.Abs("../perf.sh")
+	require.NoError(t, err)
+	cmd := exec.CommandContext(t.Context(), script, "--help")
+	cmd.Dir = t.TempDir()
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.Equal(t, usage, string(out))
 }

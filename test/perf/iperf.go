@@ -22,19 +22,11 @@ const (
 	vmToVM   = "vm-to-vm"
 )
 
-// directions in the order in which run measures them.
-var directions = []string{hostToVM, vmToHost, vmToVM}
-
 // slack is what iperf3 may take longer than the time it sends for.
 const slack = 2 * time.Minute
 
 // A transfer is what matters of iperf3's output.
 type transfer struct {
-	Start struct {
-		Timestamp struct {
-			Seconds int64 `json:"timesecs"`
-		} `json:"timestamp"`
-	} `json:"start"`
 	End struct {
 		Sent struct {
 			Retransmits *uint64 `json:"retransmits"` // nil where the sender's system does not tell
@@ -70,26 +62,15 @@ func clientArgs(address string, seconds int, more ...string) []string {
 	return append([]string{"--client", address, "--time", strconv.Itoa(seconds), "--json"}, more...)
 }
 
-// iperfPrograms are the names of iperf3 on the host. macOS has one of its own that may reach virtual machines; one that was
-// installed is refused by macOS 15 until the user allows it.
-func iperfPrograms(goos string) []string {
-	if goos == "darwin" {
-		return []string{"iperf3-darwin", "iperf3"}
-	}
-	return []string{"iperf3"}
-}
-
-// findIperf is the host's iperf3.
-func findIperf(goos string) (string, error) {
-	for _, name := range iperfPrograms(goos) {
+// findIperf is the host's iperf3. macOS has one of its own that may reach virtual machines; one that was installed is refused
+// by macOS 15 until the user allows it.
+func findIperf() (string, error) {
+	for _, name := range []string{"iperf3-darwin", "iperf3"} {
 		if path, err := exec.LookPath(name); err == nil {
 			return path, nil
 		}
 	}
-	if goos == "darwin" {
-		return "", errors.New("iperf3 is missing: newer releases of macOS have it as iperf3-darwin, for older ones: brew install iperf3")
-	}
-	return "", errors.New("iperf3 is missing: sudo apt-get install iperf3, or what your distribution has for it")
+	return "", errors.New("iperf3 is missing: newer releases of macOS have it as iperf3-darwin; else brew install iperf3, or apt-get install iperf3")
 }
 
 // output runs a program and returns its standard output. The error of one that fails has what it wrote to standard error.

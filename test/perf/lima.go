@@ -12,18 +12,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
 )
 
-// lima are virtual machines of Lima on macOS. One that create has made has the marker in Lima's directory of it, so that
-// the marker goes with the machine.
+// lima are virtual machines of Lima on macOS.
 type lima struct {
-	*setting
-	options
-
+	*perf
 	iperf   string   // on the host
 	address string   // of perf1
 	started []string // machines
@@ -36,14 +32,16 @@ type instance struct {
 	Dir    string `json:"dir"`
 }
 
-func (i instance) ours() bool {
-	_, err := os.Stat(filepath.Join(i.Dir, marker))
-	return i.Dir != "" && err == nil
+// marker is the file in Lima's directory of a machine that create has made, so that it goes with the machine.
+const marker = ".socket_vmnet2-perf"
+
+func (i instance) ours() bool { return i.Dir != "" && exists(filepath.Join(i.Dir, marker)) }
+
+// errForeign is about a machine that create has not made.
+func errForeign(i instance) error {
+	return fmt.Errorf("%s was not made by test/perf.sh and is left alone: rename it or delete it yourself (limactl delete %s), or let it be used: touch %s",
+		i.Name, i.Name, filepath.Join(i.Dir, marker))
 }
-
-const statusRunning = "Running"
-
-func name(i int) string { return prefix + strconv.Itoa(i) }
 
 // list asks limactl for all machines.
 func (l *lima) list(ctx context.Context) (map[string]instance, error) {
@@ -66,12 +64,6 @@ func (l *lima) list(ctx context.Context) (map[string]instance, error) {
 	}
 }
 
-// errForeign is about a machine that create has not made.
-func errForeign(i instance) error {
-	return fmt.Errorf("%s was not made by test/perf.sh and is left alone: rename it or delete it yourself (limactl delete %s), or let it be used: touch %s",
-		i.Name, i.Name, filepath.Join(i.Dir, marker))
-}
-
 func (l *lima) create(ctx context.Context, count int) error {
 	all, err := l.list(ctx)
 	if err != nil {
@@ -90,19 +82,18 @@ func (l *lima) create(ctx context.Context, count int) error {
 		l.say("Creating %s", name(n))
 		_, err := output(ctx, "limactl", "create", "--name="+name(n), "--tty=false", "--set", l.vmTypeExpression(),
 			filepath.Join(l.root, "test", "perf", "lima.yaml"))
-		if err := errors.Join(err, l.markMachine(ctx, name(n))); err != nil {
+		if err := errors.Join(err, l.mark(ctx, name(n))); err != nil {
 			return err
 		}
 	}
-	l.say("Ready: test/perf.sh run -c %d -v %s", count, l.vm)
 	return nil
 }
 
-// markMachine marks what limactl create has made, also where it has failed half-way, which delete then deletes.
-func (l *lima) markMachine(ctx context.Context, name string) error {
+// mark marks what limactl create has made, also where it has failed half-way, so that delete can delete it.
+func (l *lima) mark(ctx context.Context, name string) error {
 	all, err := l.list(context.WithoutCancel(ctx))
 	if i, ok := all[name]; ok && err == nil {
-		err = mark(i.Dir)
+		err = os.WriteFile(filepath.Join(i.Dir, marker), []byte("Made by test/perf.sh of socket_vmnet2, which may delete it.\n"), 0o644)
 	}
 	if err != nil {
 		return fmt.Errorf("mark %s as one of test/perf.sh: %w", name, err)
@@ -131,9 +122,6 @@ func (l *lima) remove(ctx context.Context, count int) error {
 			errs = append(errs, err)
 		}
 	}
-	for n := count + 1; all[name(n)].ours(); n++ {
-		l.say("%s stays: test/perf.sh delete -c %d", name(n), n)
-	}
 	return errors.Join(errs...)
 }
 
@@ -151,14 +139,11 @@ func (l *lima) check(ctx context.Context, count int) (err error) {
 			return errForeign(i)
 		}
 	}
-	if l.iperf, err = findIperf(l.goos); err != nil {
+	if l.iperf, err = findIperf(); err != nil {
 		return err
 	}
-	if filepath.Base(l.iperf) != "iperf3-darwin" {
-		l.say("This macOS has no iperf3-darwin, %s it is. With \"No route to host\" allow this terminal in Privacy & Security > Local Network", l.iperf)
-	}
 	for n := 1; n <= count; n++ {
-		if all[name(n)].Status == statusRunning { // after a run that was killed
+		if all[name(n)].Status == "Running" { // after a run that was killed
 			l.say("Stopping %s, which is running", name(n))
 			if _, err := output(ctx, "limactl", "stop", name(n)); err != nil {
 				return err
@@ -166,6 +151,10 @@ func (l *lima) check(ctx context.Context, count int) (err error) {
 		}
 	}
 	return nil
+}
+
+func (l *lima) attach(ctx context.Context, src source) (*daemon, error) {
+	return l.attachAsRoot(ctx, src)
 }
 
 func (l *lima) start(ctx context.Context, count int, d *daemon) error {
@@ -185,7 +174,7 @@ func (l *lima) start(ctx context.Context, count int, d *daemon) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	if _, err := l.shell(ctx, 1, "sudo", "systemctl", "restart", "iperf3.service"); err != nil {
+	if _, err := output(ctx, l.inMachine(1, "sudo", "systemctl", "restart", "iperf3.service")...); err != nil {
 		return err
 	}
 	return l.await(ctx, func() (err error) {
@@ -194,42 +183,37 @@ func (l *lima) start(ctx context.Context, count int, d *daemon) error {
 	})
 }
 
-// shell runs a command in a machine.
-func (l *lima) shell(ctx context.Context, n int, command ...string) ([]byte, error) {
-	return output(ctx, append([]string{"limactl", "shell", "--workdir", "/", name(n)}, command...)...)
+// inMachine is the command that runs another in machine n.
+func (l *lima) inMachine(n int, command ...string) []string {
+	return append([]string{"limactl", "shell", "--workdir", "/", name(n)}, command...)
 }
 
 // findAddress is perf1's address in the daemon's network.
 func (l *lima) findAddress(ctx context.Context) (string, error) {
-	out, err := l.shell(ctx, 1, "ip", "-j", "-4", "addr", "show", "dev", "lima0")
+	out, err := output(ctx, l.inMachine(1, "ip", "-4", "-o", "addr", "show", "dev", "lima0")...)
 	if err != nil {
 		return "", err
 	}
-	var interfaces []struct {
-		Addresses []struct {
-			Local string `json:"local"`
-		} `json:"addr_info"`
+	if m := inetRE.FindSubmatch(out); m != nil {
+		return string(m[1]), nil
 	}
-	if err := json.Unmarshal(out, &interfaces); err != nil {
-		return "", fmt.Errorf("read the address of perf1: %w", err)
-	}
-	for _, i := range interfaces {
-		for _, a := range i.Addresses {
-			return a.Local, nil
-		}
-	}
-	return "", fmt.Errorf("lima0 of perf1 has no address: does the daemon's DHCP server work?")
+	return "", errors.New("lima0 of perf1 has no address: does the daemon's DHCP server work?")
 }
 
 func (l *lima) transfer(ctx context.Context, direction string, seconds int) ([]byte, error) {
-	switch direction {
-	case hostToVM:
-		return iperfOutput(ctx, seconds, append([]string{l.iperf}, clientArgs(l.address, seconds)...)...)
-	case vmToHost:
-		return iperfOutput(ctx, seconds, append([]string{l.iperf}, clientArgs(l.address, seconds, "--reverse")...)...)
+	if direction == vmToVM {
+		return iperfOutput(ctx, seconds, l.inMachine(2, append([]string{"iperf3"}, clientArgs(l.address, seconds)...)...)...)
 	}
-	argv := append([]string{"limactl", "shell", "--workdir", "/", name(2), "iperf3"}, clientArgs(l.address, seconds)...)
-	return iperfOutput(ctx, seconds, argv...)
+	return fromHost(ctx, l.iperf, l.address, direction, seconds)
+}
+
+// fromHost measures between the host and a machine with a server, in which the host opens the connection.
+func fromHost(ctx context.Context, iperf, address, direction string, seconds int) ([]byte, error) {
+	args := clientArgs(address, seconds)
+	if direction == vmToHost {
+		args = append(args, "--reverse")
+	}
+	return iperfOutput(ctx, seconds, append([]string{iperf}, args...)...)
 }
 
 func (l *lima) stop(ctx context.Context) error {
@@ -244,16 +228,6 @@ func (l *lima) stop(ctx context.Context) error {
 	}
 	l.started = nil
 	return errors.Join(errs...)
-}
-
-func (l *lima) close() error { return nil }
-
-// attach starts daemons as root: only root may use vmnet.framework before macOS 26, and only root may put a socket there.
-func (l *lima) attach(ctx context.Context, src source) (*daemon, error) {
-	if src.socket != "" {
-		return l.running(src)
-	}
-	return l.startAsRoot(ctx, src)
 }
 
 // quote shows an argument vector as one would type it.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command perf is what test/perf.sh runs. It measures TCP between virtual machines and the host through a daemon, with the
-// verbs, the options and the results of socket_vmnet's own test/perf.sh, so that published results compare, and notes what
-// the daemon needed for it: processor time, context switches, memory.
+// verbs, the options and the results of socket_vmnet's own test/perf.sh, so that published results compare, and notes the
+// processor time that the daemon needed.
 //
 //	macOS                                        Linux
 //
@@ -11,7 +11,7 @@
 //	    |              |                             |              |
 //	    +--- SOCKET ---+                             +--- SOCKET ---+
 //	           |                                            |
-//	   daemon, of the user's                         daemon, started here
+//	   daemon, of the user's                        daemon, started here
 //	           |                                            |
 //	   bridge100, iperf3 on the host                 usernet, iperf3 on the host's loopback
 //
@@ -27,89 +27,105 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"runtime"
+	"strconv"
 	"syscall"
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/test/lab"
 )
 
-// A setting is what the program finds around it. Tests bring one of their own.
-type setting struct {
+// A perf is one call of the program. Tests bring their own surroundings.
+type perf struct {
+	options
 	goos     string
 	uid      int           // of the user
-	root     string        // of the source tree
+	root     string        // of the source tree, the working directory once the options are read
 	runDir   string        // where daemons that are started as root have their sockets
-	cache    string        // where QEMU's machines are kept
 	patience time.Duration // for a machine to have an address, a daemon to be ready
 	stdout   io.Writer     // one line for each event, tables
 	stderr   io.Writer
+	machines machines
 }
+
+// Machines are the virtual machines perf1, perf2 and so on.
+type machines interface {
+	// create creates those up to count that are not there.
+	create(ctx context.Context, count int) error
+	// remove deletes those up to count, but only such as create has made.
+	remove(ctx context.Context, count int) error
+	// check returns an error that says what to do unless everything is there for a test with the first count machines.
+	check(ctx context.Context, count int) error
+	// attach starts the daemon that src names, or finds it. The caller ends it.
+	attach(ctx context.Context, src source) (*daemon, error)
+	// start starts the first count machines on the daemon, with an iperf3 server in the first one.
+	start(ctx context.Context, count int, d *daemon) error
+	// transfer sends in a direction for so many seconds and returns what iperf3 --json prints.
+	transfer(ctx context.Context, direction string, seconds int) ([]byte, error)
+	// stop stops those that start has started.
+	stop(ctx context.Context) error
+}
+
+// name is the name of machine n, from 1.
+func name(n int) string { return "perf" + strconv.Itoa(n) }
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	code := command(ctx, os.Args[1:])
+	p := &perf{
+		goos: runtime.GOOS, uid: os.Geteuid(), root: os.Getenv("PERF_ROOT"), runDir: "/var/run",
+		patience: time.Minute, stdout: os.Stdout, stderr: os.Stderr,
+	}
+	code := p.main(ctx, os.Args[1:])
 	stop()
 	os.Exit(code)
 }
 
-func command(ctx context.Context, args []string) int {
-	s := &setting{
-		goos: runtime.GOOS, uid: os.Geteuid(), root: os.Getenv("PERF_ROOT"), runDir: "/var/run", cache: os.Getenv("PERF_CACHE"),
-		patience: time.Minute, stdout: os.Stdout, stderr: os.Stderr,
-	}
-	var err error
-	if s.root == "" {
-		s.root, err = lab.ModuleRoot()
-	}
-	if s.cache == "" && err == nil {
-		var e2e string
-		e2e, err = lab.CacheDir()
-		s.cache = filepath.Join(filepath.Dir(e2e), "perf")
-	}
-	if err != nil {
-		fmt.Fprintf(s.stderr, "perf: %v\n", err)
-		return 1
-	}
-	return s.main(ctx, args)
-}
-
 // main does what args say and returns the exit code: 0 or 1.
-func (s *setting) main(ctx context.Context, args []string) int {
-	o, err := parse(args, s.goos)
-	if errors.Is(err, errHelp) {
-		fmt.Fprint(s.stdout, usage)
+func (p *perf) main(ctx context.Context, args []string) int {
+	err := p.do(ctx, args)
+	switch {
+	case err == nil:
 		return 0
-	}
-	if err == nil {
-		err = s.do(ctx, o)
-	}
-	if err == nil {
+	case errors.Is(err, errHelp):
+		fmt.Fprint(p.stdout, usage)
 		return 0
-	}
-	if ctx.Err() != nil {
-		fmt.Fprintln(s.stderr, "perf: interrupted; what it started has been ended")
-	} else {
-		fmt.Fprintf(s.stderr, "perf: %v\n", err)
-	}
-	if errors.Is(err, errUsage) {
-		fmt.Fprint(s.stderr, "\n", usage)
+	case ctx.Err() != nil:
+		fmt.Fprintln(p.stderr, "perf: interrupted; what it started has been ended")
+	default:
+		fmt.Fprintf(p.stderr, "perf: %v\n", err)
 	}
 	return 1
 }
 
-func (s *setting) do(ctx context.Context, o options) error {
-	if o.verb == "report" {
-		return s.report(o)
+func (p *perf) do(ctx context.Context, args []string) (err error) {
+	if p.options, err = parse(args, p.goos); err != nil {
+		return err
 	}
-	p := &perf{setting: s, options: o}
-	p.findMachines()
-	switch o.verb {
+	if p.root == "" {
+		if p.root, err = lab.ModuleRoot(); err != nil {
+			return err
+		}
+	}
+	if err := os.Chdir(p.root); err != nil { // what builds programs looks for go.mod from here
+		return err
+	}
+	switch {
+	case p.vm == vzguest:
+		p.machines = &vzguests{perf: p}
+	case p.goos == "darwin":
+		p.machines = &lima{perf: p}
+	default:
+		p.machines = &qemu{perf: p}
+	}
+	switch p.verb {
 	case "create":
-		return p.machines.create(ctx, o.count)
+		if err := p.machines.create(ctx, p.count); err != nil {
+			return err
+		}
+		p.say("Ready: test/perf.sh run -c %d -v %s", p.count, p.vm)
+		return nil
 	case "delete":
-		return p.machines.remove(ctx, o.count)
+		return p.machines.remove(ctx, p.count)
 	case "run":
 		return p.run(ctx)
 	}
@@ -117,6 +133,6 @@ func (s *setting) do(ctx context.Context, o options) error {
 }
 
 // say prints one line about what happens.
-func (s *setting) say(format string, args ...any) {
-	fmt.Fprintf(s.stdout, "[perf] "+format+"\n", args...)
+func (p *perf) say(format string, args ...any) {
+	fmt.Fprintf(p.stdout, "[perf] "+format+"\n", args...)
 }

@@ -8,98 +8,67 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"path/filepath"
 	"strconv"
 	"sync"
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/test/lab"
-	"github.com/socket-vmnet2/socket_vmnet2/test/rounds"
 )
 
-// qemu are the QEMU guests of test/e2e on Linux, with iperf3 in their image. They have no disks: a machine that exists is a
-// directory with a file that says so, and its MAC address.
+// qemu are the QEMU guests of test/e2e on Linux, with iperf3 in their image. They have no disks, so there is nothing to
+// create.
 type qemu struct {
-	cabinet
-	options
-
+	*perf
 	iperf  string // on the host
 	tools  lab.Tools
 	lab    *lab.Lab
 	guests []*lab.Guest
-	host   string // the host's address for guests, empty behind the stand-in
+	host   string // the host's address for guests
 	server string // perf1's address
 }
 
-// findTools looks for everything that machines need.
-func (q *qemu) findTools() (err error) {
-	if q.iperf, err = findIperf(q.goos); err != nil {
+// mac is the address of machine n.
+func mac(n int) string { return fmt.Sprintf("52:54:00:70:65:%02x", n) }
+
+// create looks for everything that machines need.
+func (q *qemu) create(context.Context, int) (err error) {
+	if q.iperf, err = findIperf(); err != nil {
 		return err
 	}
 	q.tools, err = lab.FindTools(false)
 	return err
 }
 
-func (q *qemu) create(_ context.Context, count int) error {
-	if err := q.findTools(); err != nil {
-		return err
-	}
-	if err := q.fill(count); err != nil {
-		return err
-	}
-	q.say("Ready: test/perf.sh run -c %d", count)
+func (q *qemu) remove(context.Context, int) error {
+	q.say("QEMU guests leave nothing behind")
 	return nil
 }
 
-func (q *qemu) remove(_ context.Context, count int) error { return q.empty(count) }
-
 func (q *qemu) check(ctx context.Context, count int) error {
-	if err := q.look(count); err != nil {
-		return err
-	}
-	if err := q.findTools(); err != nil {
-		return err
-	}
+	q.say("The processor of these machines is emulated (TCG), which bounds Mbit/s long before the daemon does. Compare what the daemon needs for a GB")
+	return q.create(ctx, count)
+}
+
+// attach makes a lab, which stop closes with all that runs in it.
+func (q *qemu) attach(ctx context.Context, src source) (*daemon, error) {
 	dir, err := os.MkdirTemp("", "perf")
 	if err != nil {
-		return fmt.Errorf("make a directory for the guests' iperf3: %w", err)
+		return nil, fmt.Errorf("make a directory for the guests' iperf3: %w", err)
 	}
 	defer os.RemoveAll(dir)
 	files, err := guestFiles(ctx, q.iperf, dir)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	q.tools.Helper = filepath.Join(dir, "guest")
-	if err := q.buildGo(ctx, "./test/lab/guest", q.tools.Helper); err != nil {
-		return err
+	if q.lab, err = lab.New(ctx, lab.Options{Tools: q.tools, Files: files}); err != nil {
+		return nil, err
 	}
-	q.lab, err = lab.New(ctx, lab.Options{Tools: q.tools, Files: files, Progress: func(who, what string) { q.say("%s %s", who, what) }})
-	if err != nil {
-		return err
+	if src.socket != "" {
+		return running(src)
 	}
-	q.say("The processor of these machines is emulated (TCG), which bounds Mbit/s long before the daemon does. Compare what the daemon needs for a GB")
-	return nil
-}
-
-func (q *qemu) close() error {
-	if q.lab == nil {
-		return nil
-	}
-	return q.lab.Close()
-}
-
-func (q *qemu) attach(ctx context.Context, src source) (*daemon, error) {
-	switch {
-	case src.socket != "":
-		return q.running(src)
-	case src.name == wordFlood:
-		return q.startFlood(ctx, q.lab)
-	case src.name == wordTree:
-		src.program = q.lab.Path("socket_vmnet2")
-		if _, err := os.Stat(src.program); err != nil { // once is enough
-			if src.program, err = q.build(ctx, q.lab.Dir); err != nil {
-				return nil, err
-			}
+	if src.name == wordTree {
+		if src.program, err = q.buildTree(ctx); err != nil {
+			return nil, err
 		}
 	}
 	src.socket = q.lab.Path("socket_vmnet")
@@ -107,18 +76,7 @@ func (q *qemu) attach(ctx context.Context, src source) (*daemon, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &daemon{
-		source: src, relay: rounds.Daemon, pid: d.Pid(), log: d.Output().String,
-		stop: func() error {
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
-			defer cancel()
-			if _, err := d.Stop(ctx, os.Interrupt); err != nil {
-				d.Kill()
-				return err
-			}
-			return nil
-		},
-	}, nil
+	return &daemon{source: src, pid: d.Pid()}, nil
 }
 
 func (q *qemu) start(ctx context.Context, count int, d *daemon) error {
@@ -126,66 +84,39 @@ func (q *qemu) start(ctx context.Context, count int, d *daemon) error {
 	errs := make([]error, count)
 	var wg sync.WaitGroup
 	for n := 1; n <= count; n++ {
-		wg.Go(func() { q.guests[n-1], errs[n-1] = q.boot(ctx, n, d) })
+		wg.Go(func() { q.guests[n-1], errs[n-1] = q.boot(ctx, n, d.socket) })
 	}
 	wg.Wait()
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	for n := 1; n <= count; n++ {
-		if err := q.configure(ctx, n, d.relay == rounds.Old); err != nil {
-			return err
-		}
+	r, err := q.guests[0].Must(ctx, "ip -4 -o addr show dev eth0 && iperf3 --server --daemon")
+	if m := inetRE.FindStringSubmatch(r.Output); m != nil {
+		q.server = m[1]
 	}
-	_, err := q.guests[0].Must(ctx, "iperf3 --server --daemon")
+	if err == nil {
+		q.host, err = q.guests[0].Resolve(ctx, "host.internal")
+	}
 	return err
 }
 
-func (q *qemu) boot(ctx context.Context, n int, d *daemon) (*lab.Guest, error) {
-	m, err := q.describe(n)
+// boot boots machine n and waits for its address.
+func (q *qemu) boot(ctx context.Context, n int, socket string) (*lab.Guest, error) {
+	g, err := q.lab.Boot(ctx, lab.GuestOptions{Name: name(n), MAC: mac(n), Netdev: lab.StreamNetdev(socket, 0)})
 	if err != nil {
 		return nil, err
 	}
-	// A name for each boot: the lab has a directory for it.
-	return q.lab.Boot(ctx, lab.GuestOptions{
-		Name: fmt.Sprintf("%s-%d", name(n), time.Now().UnixMilli()), MAC: m.MAC, Netdev: lab.StreamNetdev(d.socket, 0),
-	})
-}
-
-// configure gives a machine its address: a leased one, or behind the stand-in, which has no DHCP server, one of its own.
-func (q *qemu) configure(ctx context.Context, n int, fixed bool) error {
 	ctx, cancel := context.WithTimeout(ctx, q.patience)
 	defer cancel()
-	g := q.guests[n-1]
-	address := fmt.Sprintf("192.168.105.%d", 100+n)
-	if fixed {
-		if _, err := g.Must(ctx, "ip addr add "+address+"/24 dev eth0"); err != nil {
-			return err
-		}
-		q.host = ""
-	} else {
-		r, err := g.Must(ctx, "dhcp")
-		if err != nil {
-			return fmt.Errorf("%s gets no address: %w", name(n), err)
-		}
-		address = r.Values()["ip"]
-		q.host = ""
-		if host, err := g.Resolve(ctx, "host.internal"); err == nil {
-			q.host = host
-		}
+	if _, err := g.DHCP(ctx); err != nil {
+		return nil, fmt.Errorf("%s gets no address: %w", name(n), err)
 	}
-	if n == 1 {
-		q.server = address
-	}
-	return nil
+	return g, nil
 }
 
 func (q *qemu) transfer(ctx context.Context, direction string, seconds int) ([]byte, error) {
 	if direction == vmToVM {
 		return q.inGuest(ctx, 2, seconds, clientArgs(q.server, seconds))
-	}
-	if q.host == "" {
-		return nil, fmt.Errorf("%s: the daemon has no address of the host for its machines; measure vm-to-vm", direction)
 	}
 	port, err := freePort()
 	if err != nil {
@@ -237,11 +168,8 @@ func freePort() (string, error) {
 }
 
 func (q *qemu) stop(context.Context) error {
-	for _, g := range q.guests {
-		if g != nil {
-			g.Stop()
-		}
+	if q.lab == nil {
+		return nil
 	}
-	q.guests = nil
-	return nil
+	return q.lab.Close()
 }

@@ -12,29 +12,22 @@ import (
 	"regexp"
 	"sync"
 	"time"
-
-	"github.com/socket-vmnet2/socket_vmnet2/test/rounds"
 )
-
-// vzguest is the name of the type.
-const vzguest = "vzguest"
 
 // vzguests are guests of test/vzguest on macOS. Unlike Lima's they read their frames from a descriptor that the daemon has
 // passed, so this measures the short way between the daemon and Apple's framework. The kernel and the initial RAM disk are
 // the user's.
 type vzguests struct {
-	cabinet
-	options
-
+	*perf
 	program, kernel, initrd string
 	iperf                   string // on the host
 	consoles                []*console
 	address                 string // of perf1
 }
 
-// findTools looks for everything that machines need.
-func (v *vzguests) findTools() (err error) {
-	if v.iperf, err = findIperf(v.goos); err != nil {
+// check looks for everything that machines need.
+func (v *vzguests) check(context.Context, int) (err error) {
+	if v.iperf, err = findIperf(); err != nil {
 		return err
 	}
 	v.program = os.Getenv("PERF_VZGUEST")
@@ -54,41 +47,29 @@ func (v *vzguests) findTools() (err error) {
 	return nil
 }
 
-func (v *vzguests) create(_ context.Context, count int) error {
-	if err := v.findTools(); err != nil {
-		return err
-	}
-	if err := v.fill(count); err != nil {
-		return err
-	}
-	v.say("Ready: test/perf.sh run -c %d -v vzguest", count)
+// create has nothing to make: a guest is its kernel and initial RAM disk.
+func (v *vzguests) create(ctx context.Context, count int) error { return v.check(ctx, count) }
+
+func (v *vzguests) remove(context.Context, int) error {
+	v.say("Guests of vzguest leave nothing behind")
 	return nil
 }
 
-func (v *vzguests) check(_ context.Context, count int) error {
-	if err := v.look(count); err != nil {
-		return err
-	}
-	return v.findTools()
-}
-
-// attach is Lima's: the daemons are the same.
 func (v *vzguests) attach(ctx context.Context, src source) (*daemon, error) {
-	d, err := (&lima{setting: v.setting, options: v.options}).attach(ctx, src)
-	if err == nil && d.relay != rounds.DaemonMac {
+	d, err := v.attachAsRoot(ctx, src)
+	if err == nil && !exists(d.socket+".d") {
 		err = fmt.Errorf("-v vzguest needs a daemon that passes descriptors, socket_vmnet2: there is no %s.d", d.socket)
-		return nil, errors.Join(err, d.end())
+		if d.stop != nil {
+			err = errors.Join(err, d.stop())
+		}
+		return nil, err
 	}
 	return d, err
 }
 
 func (v *vzguests) start(ctx context.Context, count int, d *daemon) error {
 	for n := 1; n <= count; n++ {
-		m, err := v.describe(n)
-		if err != nil {
-			return err
-		}
-		c, err := startConsole(name(n), v.program, "--socket", d.socket, "--name", name(n), "--mac", m.MAC,
+		c, err := startConsole(name(n), v.program, "--socket", d.socket, "--name", name(n), "--mac", mac(n),
 			"--kernel", v.kernel, "--initrd", v.initrd, "--cpus", "2", "--memory", "1024")
 		if err != nil {
 			return err
@@ -97,12 +78,12 @@ func (v *vzguests) start(ctx context.Context, count int, d *daemon) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, v.patience)
 	defer cancel()
-	errs := make([]error, count)
+	addresses, errs := make([]string, count), make([]error, count)
 	var wg sync.WaitGroup
 	for i, c := range v.consoles {
 		wg.Go(func() {
 			if errs[i] = c.ready(ctx); errs[i] == nil {
-				errs[i] = v.configure(ctx, c, i == 0)
+				addresses[i], errs[i] = waitForAddress(ctx, c)
 			}
 		})
 	}
@@ -110,49 +91,41 @@ func (v *vzguests) start(ctx context.Context, count int, d *daemon) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
+	v.address = addresses[0]
 	_, err := v.consoles[0].run(ctx, "iperf3 --server --daemon")
 	return err
 }
 
+// inetRE finds the address in what "ip -4 -o addr" prints.
 var inetRE = regexp.MustCompile(`\binet (\d+\.\d+\.\d+\.\d+)/`)
 
-// configure waits for the address of a machine.
-func (v *vzguests) configure(ctx context.Context, c *console, first bool) error {
+// waitForAddress waits for the address of a machine, which its DHCP client sets.
+func waitForAddress(ctx context.Context, c *console) (string, error) {
 	for {
 		out, err := c.run(ctx, "ip -4 -o addr show dev eth0")
-		m := inetRE.FindStringSubmatch(out)
-		switch {
-		case err != nil:
-			return fmt.Errorf("%s gets no address: %w", c.name, err)
-		case m != nil && first:
-			v.address = m[1]
-			fallthrough
-		case m != nil:
-			return nil
+		if m := inetRE.FindStringSubmatch(out); m != nil && err == nil {
+			return m[1], nil
+		}
+		if err != nil {
+			return "", fmt.Errorf("%s gets no address: %w", c.name, err)
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%s gets no address: %w", c.name, ctx.Err())
+			return "", fmt.Errorf("%s gets no address: %w", c.name, ctx.Err())
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
 }
 
 func (v *vzguests) transfer(ctx context.Context, direction string, seconds int) ([]byte, error) {
-	args := clientArgs(v.address, seconds)
-	if direction == vmToVM {
-		ctx, cancel := context.WithTimeout(ctx, time.Duration(seconds)*time.Second+slack)
-		defer cancel()
-		out, err := v.consoles[1].run(ctx, quote(append([]string{"iperf3"}, args...)))
-		return []byte(out), err
+	if direction != vmToVM {
+		return fromHost(ctx, v.iperf, v.address, direction, seconds)
 	}
-	if direction == vmToHost {
-		args = append(args, "--reverse")
-	}
-	return iperfOutput(ctx, seconds, append([]string{v.iperf}, args...)...)
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(seconds)*time.Second+slack)
+	defer cancel()
+	out, err := v.consoles[1].run(ctx, quote(append([]string{"iperf3"}, clientArgs(v.address, seconds)...)))
+	return []byte(out), err
 }
-
-func (v *vzguests) remove(_ context.Context, count int) error { return v.empty(count) }
 
 func (v *vzguests) stop(context.Context) error {
 	var wg sync.WaitGroup
@@ -163,5 +136,3 @@ func (v *vzguests) stop(context.Context) error {
 	v.consoles = nil
 	return nil
 }
-
-func (v *vzguests) close() error { return nil }
