@@ -178,15 +178,6 @@ func TestFind(t *testing.T) {
 	require.NoError(t, br.Close())
 }
 
-func TestNoHairpin(t *testing.T) {
-	_, p, s := three(t, Options{})
-	p[0].Send(batch(one(macA, macA, "1")))
-	for _, r := range s {
-		assert.Empty(t, r.take())
-	}
-	assert.Equal(t, uint64(1), p[0].Stats().Drops[vnet.DropHairpin])
-}
-
 // TestIsolatedPorts: A and B are isolated, C, D and the gateway are not.
 func TestIsolatedPorts(t *testing.T) {
 	b := newBench(Options{})
@@ -327,23 +318,6 @@ func TestAddressesAge(t *testing.T) {
 	assert.Len(t, s[2].take(), 1, "B was silent for too long")
 	p[1].Send(batch(one(macA, macB, "back")))
 	assert.Empty(t, s[2].take(), "A was not")
-}
-
-func TestAddressesLeaveWithTheirPort(t *testing.T) {
-	b, p, s := three(t, Options{})
-	require.NoError(t, p[1].Close())
-	q, r := b.attach(t, "B again")
-	p[0].Send(batch(one(macB, macA, "flooded")))
-	assert.Len(t, s[2].take(), 1)
-	assert.Len(t, r.take(), 1)
-	q.Send(batch(one(all, macB, "hello")))
-	s[2].take()
-	p[0].Send(batch(one(macB, macA, "known")))
-	assert.Empty(t, s[2].take())
-	assert.Equal(t, [][]string{{"known"}}, r.take())
-	assert.Empty(t, s[1].take(), "nothing after Close")
-	p[1].Send(batch(one(macA, macB, "late")))
-	assert.Equal(t, uint64(1), p[1].Stats().Drops[vnet.DropClosed])
 }
 
 func TestOnePortCannotFillTheTable(t *testing.T) {

@@ -203,13 +203,6 @@ func TestScanStepByStep(t *testing.T) {
 	assert.Zero(t, used+runts+b.Len())
 }
 
-func TestRuntsAloneInFrontOfBadLength(t *testing.T) {
-	p := feed(append(append(prefix(0), prefix(0)...), prefix(0xffffffff)...))
-	assert.Equal(t, 2, p.runts)
-	assert.ErrorIs(t, p.err, frame.ErrTooLong)
-	assert.Empty(t, p.frames)
-}
-
 // mixed is a stream with everything legal in it, and what it holds.
 func mixed() (stream []byte, frames [][]byte, runts int) {
 	for _, n := range []int{14, 0, 42, 13, 1, 60, 1514, 0, 0, 15, 2048, 14} {
@@ -245,30 +238,6 @@ func TestEverySplitOfAPrefixInThree(t *testing.T) {
 	}
 }
 
-func TestOneByteAtATime(t *testing.T) {
-	stream, frames, runts := mixed()
-	chunks := make([][]byte, len(stream))
-	for i := range stream {
-		chunks[i] = stream[i : i+1]
-	}
-	p := feed(chunks...)
-	require.NoError(t, p.err)
-	assert.Equal(t, frames, p.frames)
-	assert.Equal(t, runts, p.runts)
-}
-
-func TestPrefixAndBodyInSeparateReads(t *testing.T) {
-	_, frames, _ := mixed()
-	var chunks [][]byte
-	for _, f := range frames {
-		chunks = append(chunks, prefix(uint32(len(f))), f)
-	}
-	p := feed(chunks...)
-	require.NoError(t, p.err)
-	assert.Equal(t, frames, p.frames)
-	assert.Empty(t, p.left)
-}
-
 func TestManyFramesInOneRead(t *testing.T) {
 	const n = 1000
 	var stream []byte
@@ -299,17 +268,6 @@ func TestZeroValues(t *testing.T) {
 	_, used, runts, err := frame.Scan(nil)
 	assert.Zero(t, used+runts)
 	assert.NoError(t, err)
-}
-
-func TestNewBatchWalksWhatAppendMade(t *testing.T) {
-	b := frame.NewBatch(frame.Append(frame.Append(nil, header), arp), 2)
-	assert.Equal(t, 2, b.Len())
-	assert.Equal(t, len(header)+len(arp), b.DataLen())
-	var got [][]byte
-	for it := b.Iter(); it.Next(); {
-		got = append(got, it.Frame())
-	}
-	assert.Equal(t, [][]byte{header, arp}, got)
 }
 
 func TestNoAllocation(t *testing.T) {

@@ -124,17 +124,6 @@ func count(from, n int) (list []uint64) {
 	return list
 }
 
-func TestOutboxSendsAtOnce(t *testing.T) {
-	p := &testPipe{}
-	o, _ := newOutbox(t, p, 0)
-	o.Deliver(numbered(0, 40, 100))
-	o.Deliver(numbered(40, 1, 100))
-	o.Deliver(frame.Batch{})
-	assert.Equal(t, count(0, 41), p.numbers())
-	assert.Equal(t, Stats{ToClientFrames: 41, ToClientBytes: 4100}, outboxStats(o))
-	assert.Zero(t, p.waits)
-}
-
 func TestOutboxKeepsOrder(t *testing.T) {
 	const batches, frames = 400, 25
 	turn := 0
@@ -325,34 +314,6 @@ func TestOutboxPatience(t *testing.T) {
 	o.Deliver(numbered(20, 5, 100))
 	assert.Equal(t, count(20, 5), p.numbers())
 	assert.Empty(t, died())
-}
-
-// TestOutboxOfABlockingPipe is a socket on macOS whose other holder has cleared O_NONBLOCK: only the drainer may wait.
-func TestOutboxOfABlockingPipe(t *testing.T) {
-	release := make(chan struct{})
-	p := &testPipe{room: func(want int) int {
-		<-release
-		return want
-	}}
-	o, _ := newOutbox(t, p, smallQueue)
-	o.queueAll = true
-	for i := range 1000 {
-		o.Deliver(numbered(i, 1, 1514))
-	}
-	assert.NotZero(t, outboxStats(o).DropQueueFull)
-	closed := make(chan struct{})
-	go func() {
-		defer close(closed)
-		o.Close()
-	}()
-	require.Eventually(t, func() bool {
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		return o.closed
-	}, 20*time.Second, time.Millisecond)
-	close(release) // as shutting the socket down does
-	<-closed
-	assert.Less(t, len(p.numbers()), 60, "no second chunk")
 }
 
 func TestQueueNeverCutsAFrame(t *testing.T) {

@@ -206,23 +206,6 @@ func equalFrames(t testing.TB, want, got [][]byte) {
 	}
 }
 
-func TestReceiveMoreThanABatch(t *testing.T) {
-	eachWay(t, func(t *testing.T, w way) {
-		a, b := socketPair(t)
-		sent := write(t, a, repeat(2*BatchLen+5, 100)...)
-		r := w.receiver(t, false)
-		var got [][]byte
-		for _, want := range []int{BatchLen, BatchLen, 5} {
-			n, err := r.Receive(b)
-			require.NoError(t, err)
-			require.Equal(t, want, n)
-			batch, _, _ := r.Pack(0, n)
-			got = append(got, frames(t, batch)...)
-		}
-		equalFrames(t, sent, got)
-	})
-}
-
 // TestPackInPieces is what the shared socket does: messages of one sender at a time.
 func TestPackInPieces(t *testing.T) {
 	eachWay(t, func(t *testing.T, w way) {

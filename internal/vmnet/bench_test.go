@@ -27,39 +27,6 @@ func BenchmarkPort(b *testing.B) {
 	}
 }
 
-// BenchmarkLocal is a batch of 1,514 bytes from one client to another, by the short way and, in framework calls that cost
-// nothing, by vmnet's.
-func BenchmarkLocal(b *testing.B) {
-	for _, on := range []bool{false, true} {
-		for _, n := range []int{1, 32, 128} {
-			b.Run(fmt.Sprintf("%t/%d", on, n), func(b *testing.B) { benchLocal(b, on, n) })
-		}
-	}
-}
-
-func benchLocal(b *testing.B, on bool, n int) {
-	f := newFake()
-	f.wrap = func(i *fakeInterface) api.Interface { return &still{fakeInterface: i} }
-	net, err := New(context.Background(), with(onNetwork(), func(o *Options) { o.API, o.LocalSwitching = f, on }))
-	require.NoError(b, err)
-	defer net.Close()
-	var ports [2]vnet.Port
-	for i := range ports {
-		ports[i], err = net.Attach(context.Background(), vnet.PortOptions{Name: "x"}, &counting{})
-		require.NoError(b, err)
-		g := &guest{Port: ports[i], mac: guestMAC(byte(i))}
-		g.say(g.to(everybody, "hello"))
-	}
-	var buf []byte
-	for range n {
-		buf = frame.Append(buf, (&guest{mac: guestMAC(0)}).to(guestMAC(1), long(1, 1514)))
-	}
-	b.ReportAllocs()
-	for b.Loop() {
-		ports[0].Send(frame.NewBatch(buf, n))
-	}
-}
-
 // benchNetwork is a network whose interfaces are still, with one client.
 func benchNetwork(b *testing.B, way string, packets int) (*Network, *port, *still) {
 	b.Helper()

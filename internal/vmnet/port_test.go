@@ -560,23 +560,6 @@ func TestOddPackets(t *testing.T) {
 	r.end()
 }
 
-// TestShortReads: a read that returns less than there is does not leave anything behind.
-func TestShortReads(t *testing.T) {
-	r := newRig(t, newFake(), onNetwork())
-	a, b := r.attach(1), r.attach(2)
-	r.own(b).fault(func(i *fakeInterface) { i.short = 3 })
-	var want []string
-	var frames [][]byte
-	for i := range 100 {
-		want = append(want, long(i, 100))
-		frames = append(frames, a.to(b.mac, want[i]))
-	}
-	a.say(frames...)
-	r.until("all", func() bool { return len(b.heard()) == len(want) })
-	assert.Equal(t, want, b.heard())
-	r.end()
-}
-
 // TestWaitingPackets: packets that came before the events were on are read without an event.
 func TestWaitingPackets(t *testing.T) {
 	r := newRig(t, newFake(), onNetwork())
@@ -606,31 +589,6 @@ func TestStalePackets(t *testing.T) {
 	r.end()
 }
 
-// TestSlowAnchor: what the anchor has for a client that moves to an interface of its own is delivered first.
-func TestSlowAnchor(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFake()
-		f.limit = 2
-		r := newRig(t, f, onNetwork())
-		a, b := r.attach(1), r.attach(2)
-		r.talk(a, b)
-		r.anchorOf().fault(func(i *fakeInterface) {
-			i.onRead = func() api.Status { time.Sleep(20 * time.Millisecond); return api.Success }
-		})
-		for i := range byte(5) {
-			r.anchorOf().put((&guest{mac: guestMAC(9)}).to(b.mac, fmt.Sprint(i)))
-		}
-		require.NoError(t, a.Close())
-		time.Sleep(time.Second)
-		synctest.Wait()
-		assert.Equal(t, 1, r.Status().Own)
-		for i := range 5 {
-			assert.True(t, b.hears(fmt.Sprint(i)), "%d", i)
-		}
-		r.end()
-	})
-}
-
 // TestIdle: nothing wakes up while nothing happens.
 func TestIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -654,20 +612,6 @@ func (r *rig) calls() (n int64) {
 		n += i.reads.Load() + i.writes.Load()
 	}
 	return n
-}
-
-// TestEventStorm: events without packets cost a read each at most, and harm nobody.
-func TestEventStorm(t *testing.T) {
-	r := newRig(t, newFake(), onNetwork())
-	a, b := r.attach(1), r.attach(2)
-	i := r.own(b)
-	reads := i.reads.Load()
-	for range 100_000 {
-		i.fault(func(i *fakeInterface) { i.event() })
-	}
-	r.talk(a, b)
-	assert.LessOrEqual(t, i.reads.Load()-reads, i.events.Load()+int64(10))
-	r.end()
 }
 
 // TestNetworkObjectDies: when the service behind vmnet is started again, all interfaces die and the network object is of no

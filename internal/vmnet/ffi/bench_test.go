@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vmnet/api"
 	"github.com/socket-vmnet2/socket_vmnet2/test/vmnetsim"
@@ -66,36 +64,6 @@ func BenchmarkWriteRead(b *testing.B) {
 				b.ReportMetric(float64(reads.Nanoseconds())/float64(b.N), "ns/read")
 				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n), "ns/frame")
 			})
-		}
-	}
-}
-
-// BenchmarkEvent is a write, the event it makes, and the read.
-func BenchmarkEvent(b *testing.B) {
-	s := open(b, vmnetsim.Full)
-	x, y := s.start(b), s.start(b)
-	require.NoError(b, y.Notify(true))
-	w, r := newWriter(b, 1), newReader(b, 1, 1514)
-	fill(w, frame.NewBatch(frame.Append(nil, numbered(1, 64)), 1))
-	b.ReportAllocs()
-	for b.Loop() {
-		_ = x.Write(w)
-		y.Wait()
-		_ = y.Read(r)
-	}
-}
-
-// BenchmarkStartStop is an interface's life.
-func BenchmarkStartStop(b *testing.B) {
-	s := open(b, vmnetsim.Full)
-	b.ReportAllocs()
-	for b.Loop() {
-		i, err := s.Start(b.Context(), shared)
-		if err != nil {
-			b.Fatal(err)
-		}
-		if err := i.Stop(b.Context()); err != nil {
-			b.Fatal(err)
 		}
 	}
 }
