@@ -442,27 +442,3 @@ type discard struct{}
 
 func (discard) Deliver(frame.Batch) {}
 func (discard) MaxFrame() int       { return frame.MaxStreamLen }
-
-func BenchmarkSend(bm *testing.B) {
-	for _, same := range []int{64, 1} {
-		bm.Run(fmt.Sprintf("run=%d", same), func(bm *testing.B) {
-			b := New(Options{})
-			a, _ := b.Attach(PortOptions{}, discard{})
-			for _, m := range []uint64{macB, macC} {
-				q, _ := b.Attach(PortOptions{}, discard{})
-				q.Send(batch(one(all, m, "hello")))
-			}
-			payload := string(make([]byte, 1500))
-			var frames [][]byte
-			for i := range 64 {
-				frames = append(frames, one([]uint64{macB, macC}[i/same%2], macA, payload))
-			}
-			run := batch(frames...)
-			bm.ReportAllocs()
-			for bm.Loop() {
-				a.Send(run)
-			}
-			bm.ReportMetric(float64(bm.Elapsed().Nanoseconds())/float64(bm.N)/64, "ns/frame")
-		})
-	}
-}

@@ -5,7 +5,6 @@ package frame_test
 import (
 	"bytes"
 	"encoding/binary"
-	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -289,27 +288,6 @@ func TestNoAllocation(t *testing.T) {
 
 	slab := make([]byte, 0, 4096)
 	assert.Zero(t, testing.AllocsPerRun(100, func() { slab = frame.Append(slab[:0], arp) }), "Append into room")
-}
-
-func BenchmarkScan(b *testing.B) {
-	for _, size := range []int{64, 1514, frame.MaxLen} {
-		b.Run(fmt.Sprint(size), func(b *testing.B) {
-			var stream []byte
-			for len(stream) < 256<<10-size {
-				stream = frame.Append(stream, pattern(size))
-			}
-			frames := 0
-			b.SetBytes(int64(len(stream)))
-			b.ReportAllocs()
-			for b.Loop() {
-				batch, _, _, _ := frame.Scan(stream)
-				for it := batch.Iter(); it.Next(); {
-					frames++
-				}
-			}
-			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(frames), "ns/frame")
-		})
-	}
 }
 
 func TestAfter(t *testing.T) {

@@ -158,66 +158,48 @@ func TestExhausted(t *testing.T) {
 	}
 }
 
-// TestStatusOfReads: a read that fails is tried again, and packets that wait come even if no event tells of them.
-func TestStatusOfReads(t *testing.T) {
-	for st := api.Failure; st <= api.NotAuthorized; st++ {
-		t.Run(st.Name(), func(t *testing.T) {
-			r := newRig(t, newFake(), onNetwork())
-			a, b := r.attach(1), r.attach(2)
-			first := r.own(b)
-			var done atomic.Bool
-			first.fault(func(i *fakeInterface) {
-				i.onRead = func() api.Status {
+// TestStatusOfCalls: no status of a read or of a write costs more than the frames of that write, but for one of an interface
+// that is gone. Packets that wait come even if no event tells of them.
+func TestStatusOfCalls(t *testing.T) {
+	for _, write := range []bool{false, true} {
+		for st := api.Failure; st <= api.NotAuthorized+1; st++ {
+			t.Run(fmt.Sprintf("write %t, %s", write, st.Name()), func(t *testing.T) {
+				r := newRig(t, newFake(), onNetwork())
+				a, b := r.attach(1), r.attach(2)
+				var done atomic.Bool
+				once := func() api.Status {
 					if done.CompareAndSwap(false, true) {
 						return st
 					}
 					return api.Success
 				}
-			})
-			a.say(a.to(b.mac, "one"), a.to(b.mac, "two"))
-			r.until("the read", done.Load)
-			if judge(st) == verdictDead {
-				r.replaced(b, first)
-			} else {
-				r.until("both", func() bool { return b.hears("one") && b.hears("two") })
-				assert.Same(t, first, r.own(b))
-			}
-			r.talk(a, b)
-			r.end()
-		})
-	}
-}
-
-// TestStatusOfWrites: no status of a write costs more than that write, but one of an interface that is gone.
-func TestStatusOfWrites(t *testing.T) {
-	for st := api.Failure; st <= api.NotAuthorized+1; st++ {
-		t.Run(st.Name(), func(t *testing.T) {
-			r := newRig(t, newFake(), onNetwork())
-			a, b := r.attach(1), r.attach(2)
-			var done atomic.Bool
-			first := r.own(a)
-			first.fault(func(i *fakeInterface) {
-				i.onWrite = func([][]byte) api.Status {
-					if done.CompareAndSwap(false, true) {
-						return st
-					}
-					return api.Success
+				hit, lost := b, uint64(0)
+				if write {
+					hit, lost = a, 1
 				}
+				first := r.own(hit)
+				first.fault(func(i *fakeInterface) {
+					if i.onRead = once; write {
+						i.onRead, i.onWrite = nil, func([][]byte) api.Status { return once() }
+					}
+				})
+				a.say(a.to(b.mac, "one"))
+				r.until("the call", done.Load)
+				if judge(st) == verdictDead {
+					r.replaced(hit, first)
+				} else {
+					assert.Zero(t, r.Status().Restarts)
+					assert.Same(t, first, r.own(hit))
+					r.until("the packet", func() bool { return write || b.hears("one") })
+				}
+				for _, n := range a.Stats().Drops {
+					lost -= n
+				}
+				assert.Zero(t, lost)
+				r.talk(a, b)
+				r.end()
 			})
-			a.say(a.to(b.mac, "one"))
-			if judge(st) == verdictDead {
-				r.replaced(a, first)
-			} else {
-				assert.Zero(t, r.Status().Restarts)
-			}
-			var lost uint64
-			for _, n := range a.Stats().Drops {
-				lost += n
-			}
-			assert.EqualValues(t, 1, lost)
-			r.talk(a, b)
-			r.end()
-		})
+		}
 	}
 }
 
