@@ -116,12 +116,6 @@ func TestGoldenBytes(t *testing.T) {
 	require.False(t, it.Next(), "the end stays the end")
 }
 
-func TestPutPrefix(t *testing.T) {
-	slot := []byte{0xee, 0xee, 0xee, 0xee, 0xaa}
-	frame.PutPrefix(slot, 69632)
-	assert.Equal(t, []byte{0x00, 0x01, 0x10, 0x00, 0xaa}, slot)
-}
-
 func TestLengths(t *testing.T) {
 	tests := []struct {
 		name    string
@@ -255,20 +249,6 @@ func TestManyFramesInOneRead(t *testing.T) {
 	assert.Equal(t, n, i)
 }
 
-func TestZeroValues(t *testing.T) {
-	var b frame.Batch
-	assert.Zero(t, b.Len())
-	assert.Zero(t, b.DataLen())
-	assert.Empty(t, b.Bytes())
-	it := b.Iter()
-	assert.False(t, it.Next())
-	var zero frame.Iter
-	assert.False(t, zero.Next())
-	_, used, runts, err := frame.Scan(nil)
-	assert.Zero(t, used+runts)
-	assert.NoError(t, err)
-}
-
 func TestNoAllocation(t *testing.T) {
 	stream, _, _ := mixed()
 	bytesSeen := 0
@@ -298,4 +278,18 @@ func TestAfter(t *testing.T) {
 	assert.Equal(t, buf[18:], b.After(1).Bytes())
 	assert.Zero(t, b.After(2))
 	assert.Zero(t, b.After(3))
+}
+
+func TestZeroValues(t *testing.T) {
+	var b frame.Batch
+	assert.Zero(t, b.Len())
+	assert.Zero(t, b.DataLen())
+	assert.Empty(t, b.Bytes())
+	it := b.Iter()
+	assert.False(t, it.Next())
+	var zero frame.Iter
+	assert.False(t, zero.Next())
+	_, used, runts, err := frame.Scan(nil)
+	assert.Zero(t, used+runts)
+	assert.NoError(t, err)
 }

@@ -125,27 +125,6 @@ func fill(t *testing.T, client *net.UnixConn) (n int) {
 	return n
 }
 
-func TestDatagramBothWays(t *testing.T) {
-	daemon, client := datagramPair(t)
-	r := startDatagram(t, daemon, DatagramOptions{})
-	assert.Equal(t, mmsg.MaxLen, r.MaxFrame())
-	assert.NotZero(t, r.Fd())
-	_, err := client.Write(frameOf("up"))
-	require.NoError(t, err)
-	require.Eventually(t, func() bool { return len(r.got()) == 1 }, 20*time.Second, time.Millisecond)
-	assert.Equal(t, []string{"up"}, r.got())
-	r.Deliver(numbered(0, 3, 100))
-	assert.Equal(t, []int{100, 100, 100}, received(t, client))
-	assert.False(t, r.Gone())
-	r.Shutdown(DrainOne)
-	assert.ErrorIs(t, r.wait(t), ErrShutdown)
-	assert.Equal(t, Stats{ToNetFrames: 1, ToNetBytes: 16, ToClientFrames: 3, ToClientBytes: 300}, r.Stats())
-	r.Deliver(numbered(0, 3, 100))
-	assert.Equal(t, uint64(3), r.Stats().DropClosed)
-	require.NoError(t, r.Close())
-	assert.True(t, r.Gone())
-}
-
 func TestDatagramBadInput(t *testing.T) {
 	for name, c := range map[string]struct {
 		input [][]byte
@@ -371,4 +350,25 @@ func TestOnlyTheClientIsServed(t *testing.T) {
 		want = 0 // they never came
 	}
 	assert.EqualValues(t, want, r.Stats().DropForeign)
+}
+
+func TestDatagramBothWays(t *testing.T) {
+	daemon, client := datagramPair(t)
+	r := startDatagram(t, daemon, DatagramOptions{})
+	assert.Equal(t, mmsg.MaxLen, r.MaxFrame())
+	assert.NotZero(t, r.Fd())
+	_, err := client.Write(frameOf("up"))
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return len(r.got()) == 1 }, 20*time.Second, time.Millisecond)
+	assert.Equal(t, []string{"up"}, r.got())
+	r.Deliver(numbered(0, 3, 100))
+	assert.Equal(t, []int{100, 100, 100}, received(t, client))
+	assert.False(t, r.Gone())
+	r.Shutdown(DrainOne)
+	assert.ErrorIs(t, r.wait(t), ErrShutdown)
+	assert.Equal(t, Stats{ToNetFrames: 1, ToNetBytes: 16, ToClientFrames: 3, ToClientBytes: 300}, r.Stats())
+	r.Deliver(numbered(0, 3, 100))
+	assert.Equal(t, uint64(3), r.Stats().DropClosed)
+	require.NoError(t, r.Close())
+	assert.True(t, r.Gone())
 }

@@ -100,7 +100,7 @@ func TestStreamIsHandedOverWithinFrames(t *testing.T) {
 // TestStreamIsHandedOverWhileItsClientIsBehind: the client reads whole frames in their order, some of them lost and counted,
 // whatever part of one was written.
 func TestStreamIsHandedOverWhileItsClientIsBehind(t *testing.T) {
-	for _, length := range []int{frame.MinLen + 8, 100, 1514, 32768} {
+	for _, length := range []int{frame.MinLen + 8, 1514, 32768} {
 		daemon, client := pair(t)
 		conn := daemon
 		l, err := NewStream(conn, StreamOptions{QueueSize: smallQueue})
@@ -111,7 +111,7 @@ func TestStreamIsHandedOverWhileItsClientIsBehind(t *testing.T) {
 		sent := 0
 		rounds := 0
 		// A cut takes a client that is behind, and so a sender with a processor.
-		for end := time.Now().Add(time.Minute); rounds < 60 || length > 100 && cuts == 0 && time.Now().Before(end); rounds++ {
+		for end := time.Now().Add(time.Minute); rounds < 20 || length > 100 && cuts == 0 && time.Now().Before(end); rounds++ {
 			stand := pausing(t, l, &collector{})
 			for range 40 {
 				l.Deliver(numbered(sent, 5, length))
@@ -255,28 +255,5 @@ func TestDatagramIsHandedOver(t *testing.T) {
 	assert.EqualValues(t, sent+1, st.ToClientFrames+st.DropQueueFull)
 	assert.EqualValues(t, frames, st.ToNetFrames)
 	t.Logf("%d of %d frames for the client arrived", n, sent)
-	require.NoError(t, l.Close())
-}
-
-func TestDatagramResume(t *testing.T) {
-	conn, client := datagramPair(t)
-	l, err := NewDatagram(conn, DatagramOptions{})
-	require.NoError(t, err)
-	var h collector
-	stand := pausing(t, l, &h)
-	stand()
-	l.Save()
-	_, err = client.Write(frameOf("while it stands"))
-	require.NoError(t, err)
-	l.Resume()
-	stand = pausing(t, l, &h)
-	require.Eventually(t, func() bool { return len(h.got()) == 1 }, 20*time.Second, time.Millisecond)
-	l.Deliver(numbered(7, 1, 100))
-	require.NoError(t, client.SetReadDeadline(time.Now().Add(20*time.Second)))
-	b := make([]byte, 200)
-	_, err = client.Read(b)
-	require.NoError(t, err)
-	assert.EqualValues(t, 7, binary.BigEndian.Uint64(b[frame.MinLen:]))
-	stand()
 	require.NoError(t, l.Close())
 }

@@ -172,21 +172,6 @@ func TestSharedFlagsWhileServed(t *testing.T) {
 	})
 }
 
-// TestSharedShutDown has the client shut down what it passed.
-func TestSharedShutDown(t *testing.T) {
-	eachShared(t, func(t *testing.T, l *sharedLink) {
-		l.block()
-		require.NoError(t, unix.Shutdown(l.fd, unix.SHUT_RDWR))
-		l.Deliver(numbered(0, 1, 100))
-		select {
-		case <-l.done:
-		case <-time.After(30 * time.Second):
-			require.Fail(t, "Run did not return")
-		}
-		assert.NotErrorIs(t, l.err, ErrShutdown)
-	})
-}
-
 // TestSharedCloseEndsTheConnection: the client's copy keeps the socket open, so closing ours alone would tell nobody.
 func TestSharedCloseEndsTheConnection(t *testing.T) {
 	eachShared(t, func(t *testing.T, l *sharedLink) {
@@ -242,6 +227,21 @@ func TestSharedEndGoesOn(t *testing.T) {
 	serve(again(), "one that ends it alone", DrainOne)
 	_, err = client.Write(frameOf("anybody there?"))
 	assert.True(t, isGone(err), "%v", err)
+}
+
+// TestSharedShutDown has the client shut down what it passed.
+func TestSharedShutDown(t *testing.T) {
+	eachShared(t, func(t *testing.T, l *sharedLink) {
+		l.block()
+		require.NoError(t, unix.Shutdown(l.fd, unix.SHUT_RDWR))
+		l.Deliver(numbered(0, 1, 100))
+		select {
+		case <-l.done:
+		case <-time.After(30 * time.Second):
+			require.Fail(t, "Run did not return")
+		}
+		assert.NotErrorIs(t, l.err, ErrShutdown)
+	})
 }
 
 // TestStreamThatLeavesWritesToTheDrainer is what a shared stream does where a write may wait.

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/peercred"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
@@ -158,6 +159,22 @@ func TestServerIsRecalled(t *testing.T) {
 	c := &Session{link: newFakeLink()}
 	s.guests.arrives(c, [6]byte{2, 0, 0, 0, 0, 1}, false)
 	assert.Equal(t, uint64(2), c.reconnects.Load())
+	s.Stop()
+	s.Wait(t.Context())
+}
+
+// TestRecallOfAnOlderProgram: one that saved nothing of this kind.
+func TestRecallOfAnOlderProgram(t *testing.T) {
+	r := newRig(t, Options{})
+	s := NewServer(Options{Network: r.net, Log: r.opts.Log})
+	s.Recall(SavedServer{})
+	l := newFakeLink()
+	_, err := s.Restore(l, Client{}, Saved{ID: 7, Client: SavedClient{Peer: peercred.Peer{Known: true, UID: 5}}})
+	require.NoError(t, err)
+	s.Restored()
+	_, totals, users := s.Census()
+	assert.Equal(t, uint64(1), totals.Connects)
+	assert.Equal(t, []UserStats{{UID: 5, Clients: 1, Accepted: 1}}, users)
 	s.Stop()
 	s.Wait(t.Context())
 }

@@ -234,62 +234,6 @@ func TestListWaitsForNobody(t *testing.T) {
 	close(l.hold)
 }
 
-// TestListWhileClientsComeAndGo is for the race detector, and what is told adds up at the end.
-func TestListWhileClientsComeAndGo(t *testing.T) {
-	r := newRig(t, Options{})
-	stop := make(chan struct{})
-	var asking, coming sync.WaitGroup
-	for range 2 {
-		asking.Go(func() {
-			var last Totals
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-				}
-				list, now, users := r.Census()
-				assert.GreaterOrEqual(t, now.Link.ToNetFrames, last.Link.ToNetFrames)
-				assert.GreaterOrEqual(t, now.Connects, last.Connects)
-				for _, u := range users {
-					assert.GreaterOrEqual(t, len(list), u.Clients)
-				}
-				last = now
-				_, _ = r.Kick(uint64(len(list)+3), errors.New("asked to"))
-			}
-		})
-	}
-	const each, frames = 20, 5
-	for i := range byte(4) {
-		coming.Go(func() {
-			for range each {
-				c := r.dial(t)
-				for range frames {
-					f := append([]byte{255, 255, 255, 255, 255, 255, 2, 0, 0, 0, 0, i, 0x88, 0xb5}, "hello"...)
-					_, _ = c.Write(frame.Append(nil, f)) // it may have been kicked
-				}
-				_ = c.Close()
-			}
-		})
-	}
-	for range 5 {
-		require.NoError(t, r.Pause(within(t)))
-		for _, x := range r.Sessions() {
-			_ = x.Info()
-		}
-		_ = r.Save()
-		r.Resume()
-	}
-	coming.Wait()
-	eventually(t, func() bool { _, now, _ := r.Census(); return now.Connects >= 4*each && r.Clients() == 0 })
-	close(stop)
-	asking.Wait()
-	_, now, users := r.Census()
-	require.Len(t, users, 1)
-	assert.Equal(t, now.Link.ToNetFrames, users[0].FramesToNet)
-	assert.LessOrEqual(t, now.Link.ToNetFrames, uint64(4*each*frames))
-}
-
 func drainUntilClosed(c net.Conn) {
 	buf := make([]byte, 64<<10)
 	for {
@@ -297,4 +241,27 @@ func drainUntilClosed(c net.Conn) {
 			return
 		}
 	}
+}
+
+// TestStalledClient: one that does not read is told from one that nothing is for.
+func TestStalledClient(t *testing.T) {
+	c := &Session{}
+	c.phase.started.Store(true)
+	c.phase.port.Store(true)
+	for _, tt := range []struct {
+		stalled time.Duration
+		want    string
+	}{{0, status.StateRunning}, {stalledAfter - 1, status.StateRunning}, {stalledAfter, status.StateStalled}} {
+		got, err := c.state(link.Stats{Stalled: tt.stalled})
+		require.NoError(t, err)
+		assert.Equal(t, tt.want, got)
+	}
+}
+
+// TestSpoofedFrames: what a guard drops is told.
+func TestSpoofedFrames(t *testing.T) {
+	r := newRig(t, Options{})
+	c := &Session{srv: r.Server, link: newFakeLink(), guard: &fakeGuard{kept: 3}}
+	assert.Equal(t, uint64(3), c.Info().Spoofed)
+	assert.Zero(t, spoofed(nil))
 }

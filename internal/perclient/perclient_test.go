@@ -429,19 +429,6 @@ func TestPanicEndsItsSessionOnly(t *testing.T) {
 	eventually(t, func() bool { return r.Clients() == 2 })
 }
 
-func TestReconnectAtTheLimitIsServed(t *testing.T) {
-	r := newRig(t, Options{MaxClients: 1})
-	for round := range uint64(50) {
-		c := r.dial(t) // often before the session of the one before has ended
-		eventually(t, func() bool {
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			return r.lastID == round+1
-		})
-		require.NoError(t, c.Close())
-	}
-}
-
 func TestLostFramingEndsItsSessionOnly(t *testing.T) {
 	r := newRig(t, Options{})
 	a, b, c := r.dial(t), r.dial(t), r.dial(t)
@@ -502,6 +489,19 @@ func TestShutdownIsInTimeWhateverClientsDo(t *testing.T) {
 	assert.Zero(t, r.Clients())
 	close(stop)
 	wg.Wait()
+}
+
+func TestReconnectAtTheLimitIsServed(t *testing.T) {
+	r := newRig(t, Options{MaxClients: 1})
+	for round := range uint64(50) {
+		c := r.dial(t) // often before the session of the one before has ended
+		eventually(t, func() bool {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			return r.lastID == round+1
+		})
+		require.NoError(t, c.Close())
+	}
 }
 
 func TestClosedNetworkEndsClients(t *testing.T) {
