@@ -280,7 +280,7 @@ func TestAfter(t *testing.T) {
 	assert.Zero(t, b.After(3))
 }
 
-func TestZeroValues(t *testing.T) {
+func TestEmptyAndCutBatches(t *testing.T) {
 	var b frame.Batch
 	assert.Zero(t, b.Len())
 	assert.Zero(t, b.DataLen())
@@ -289,7 +289,22 @@ func TestZeroValues(t *testing.T) {
 	assert.False(t, it.Next())
 	var zero frame.Iter
 	assert.False(t, zero.Next())
+	cut := frame.NewBatch([]byte{0, 0, 0, 20, 1}, 1).Iter()
+	assert.False(t, cut.Next(), "less than it announces, which no caller may pass")
 	_, used, runts, err := frame.Scan(nil)
 	assert.Zero(t, used+runts)
 	assert.NoError(t, err)
+}
+
+func TestPutPrefix(t *testing.T) {
+	slot := []byte{0xee, 0xee, 0xee, 0xee, 0xaa}
+	frame.PutPrefix(slot, 69632)
+	assert.Equal(t, []byte{0x00, 0x01, 0x10, 0x00, 0xaa}, slot)
+}
+
+func TestRuntsAloneInFrontOfBadLength(t *testing.T) {
+	p := feed(append(append(prefix(0), prefix(0)...), prefix(0xffffffff)...))
+	assert.Equal(t, 2, p.runts)
+	assert.ErrorIs(t, p.err, frame.ErrTooLong)
+	assert.Empty(t, p.frames)
 }
