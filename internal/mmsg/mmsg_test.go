@@ -532,3 +532,17 @@ func checkPieces(t *testing.T, r *Receiver, sent [][]byte, piece int) {
 	require.Equal(t, []int{0, 0}, []int{runts, long})
 	equalFrames(t, want, got)
 }
+
+func TestSendToOneThatLeft(t *testing.T) {
+	eachWay(t, func(t *testing.T, w way) {
+		fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM, 0)
+		require.NoError(t, err)
+		defer unix.Close(fds[0])
+		require.NoError(t, unix.Close(fds[1]))
+		batch, _ := batchOf(60, 60)
+		_, err = w.sender().Send(fds[0], nil, batch)
+		assert.Contains(t, []error{unix.ECONNREFUSED, unix.ECONNRESET, unix.ENOTCONN}, err)
+		_, err = w.sender().Send(fds[0], nil, batch)
+		assert.Equal(t, noPeer, err)
+	})
+}

@@ -92,11 +92,13 @@ func TestChoose(t *testing.T) {
 		{"isolation", with(home(), func(o *Options) { o.Isolate = true }), iface, iface},
 		{
 			"isolation by a network object", with(home(), func(o *Options) { o.Isolate, o.UseAPI = true, APINetwork }),
-			want{mention: "--isolate"}, want{mention: "--isolate"},
+			want{mention: "--isolate"},
+			want{mention: "--isolate"},
 		},
 		{
 			"isolation without NAT44", with(home(), func(o *Options) { o.Isolate, o.DisableNAT44 = true, true }),
-			want{mention: "--isolate"}, want{mention: "--isolate"},
+			want{mention: "--isolate"},
+			want{mention: "--isolate"},
 		},
 		{"nothing but the socket", Options{Mode: vnet.ModeShared}, either, iface},
 		{"no DHCP and no addresses", Options{Mode: vnet.ModeShared, DisableDHCP: true}, onlyNetwork, need26("--vmnet-disable-dhcp")},

@@ -119,7 +119,7 @@ func TestAnchorHangsWhileJoining(t *testing.T) {
 	r.anchorOf().fault(func(i *fakeInterface) {
 		i.onRead = func() api.Status { once.Do(func() { close(in) }); <-out; return api.Success }
 	})
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 	defer cancel()
 	back, told := make(chan struct{}), make(chan struct{})
 	go func() { _, _ = r.tryAttach(ctx, 1); close(back) }()

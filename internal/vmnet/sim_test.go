@@ -116,7 +116,7 @@ func TestSimLostEvents(t *testing.T) {
 	r := startRig(t, s.options(onNetwork()))
 	a, b := r.attach(1), r.attach(2)
 	s.Set(vmnetsim.EventLoseEvery, 2)
-	for range 10 {
+	for range 5 {
 		r.meet(a, b)
 	}
 	s.Set(vmnetsim.EventLoseEvery, 0)
