@@ -386,3 +386,16 @@ func TestDeliverToAClientThatStopsReading(t *testing.T) {
 	r.Deliver(numbered(0, 1, 100))
 	assert.ErrorIs(t, r.wait(t, 20*time.Second), unix.EPIPE)
 }
+
+func TestIdleClientsHoldNoReadBuffer(t *testing.T) {
+	daemon, client := pair(t)
+	r := start(t, daemon, StreamOptions{})
+	_, err := client.Write(wire("x"))
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return len(r.got()) == 1 }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { // it is given back after the frame was
+		readBufs.mu.Lock()
+		defer readBufs.mu.Unlock()
+		return len(readBufs.free) > 0
+	}, 20*time.Second, time.Millisecond)
+}

@@ -257,3 +257,26 @@ func TestDatagramIsHandedOver(t *testing.T) {
 	t.Logf("%d of %d frames for the client arrived", n, sent)
 	require.NoError(t, l.Close())
 }
+
+func TestDatagramResume(t *testing.T) {
+	conn, client := datagramPair(t)
+	l, err := NewDatagram(conn, DatagramOptions{})
+	require.NoError(t, err)
+	var h collector
+	stand := pausing(t, l, &h)
+	stand()
+	l.Save()
+	_, err = client.Write(frameOf("while it stands"))
+	require.NoError(t, err)
+	l.Resume()
+	stand = pausing(t, l, &h)
+	require.Eventually(t, func() bool { return len(h.got()) == 1 }, 20*time.Second, time.Millisecond)
+	l.Deliver(numbered(7, 1, 100))
+	require.NoError(t, client.SetReadDeadline(time.Now().Add(20*time.Second)))
+	b := make([]byte, 200)
+	_, err = client.Read(b)
+	require.NoError(t, err)
+	assert.EqualValues(t, 7, binary.BigEndian.Uint64(b[frame.MinLen:]))
+	stand()
+	require.NoError(t, l.Close())
+}
