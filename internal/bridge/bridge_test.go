@@ -322,3 +322,75 @@ type discard struct{}
 
 func (discard) Deliver(frame.Batch) {}
 func (discard) MaxFrame() int       { return frame.MaxStreamLen }
+
+// TestIsolatedPorts: A and B are isolated, C, D and the gateway are not.
+func TestIsolatedPorts(t *testing.T) {
+	b := newBench(Options{})
+	macs := []uint64{macA, macB, macC, macD}
+	var p [4]*Port
+	var s [5]*recorder
+	for i := range p {
+		s[i] = &recorder{max: frame.MaxStreamLen}
+		var err error
+		p[i], err = b.Attach(PortOptions{Name: string(rune('A' + i)), Isolated: i < 2}, s[i])
+		require.NoError(t, err)
+	}
+	s[4] = &recorder{max: frame.MaxStreamLen}
+	gw, err := b.Attach(PortOptions{Name: "gateway", StaticMACs: []net.HardwareAddr{hw(macGW)}, KnownOnly: true, Trusted: true}, s[4])
+	require.NoError(t, err)
+	for i, m := range macs { // each learns nothing of the others but is learned
+		p[i].Send(batch(one(all, m, string(rune('a'+i)))))
+	}
+	heard := func() (all [5]string) {
+		for i, r := range s {
+			for _, delivery := range r.take() {
+				for _, f := range delivery {
+					all[i] += f
+				}
+			}
+		}
+		return all
+	}
+	assert.Equal(t, [5]string{"cd", "cd", "abd", "abc", "abcd"}, heard(), "broadcasts")
+	for _, c := range []struct {
+		name string
+		from int
+		dst  uint64
+		want [5]string
+	}{
+		{"unicast to an isolated one", 0, macB, [5]string{}},
+		{"and back", 1, macA, [5]string{}},
+		{"unicast to an open one", 0, macC, [5]string{2: "x"}},
+		{"from an open one", 2, macA, [5]string{0: "x"}},
+		{"between open ones", 2, macD, [5]string{3: "x"}},
+		{"to the gateway", 1, macGW, [5]string{4: "x"}},
+		{"multicast", 0, 0x01005e0000fb, [5]string{2: "x", 3: "x", 4: "x"}},
+		{"unknown", 0, unknown, [5]string{2: "x", 3: "x"}},
+		{"unknown from an open one", 2, unknown, [5]string{0: "x", 1: "x", 3: "x"}},
+		{"to itself", 0, macA, [5]string{}},
+	} {
+		p[c.from].Send(batch(one(c.dst, macs[c.from], "x")))
+		assert.Equal(t, c.want, heard(), c.name)
+	}
+	gw.Send(batch(one(macA, macGW, "1"), one(macB, macGW, "2"), one(all, macGW, "3")))
+	assert.Equal(t, [5]string{"13", "23", "3", "3", ""}, heard(), "the gateway reaches all")
+	p[0].Send(batch(one(macB, macA, "1"), one(macC, macA, "2"), one(macB, macA, "3"), one(macGW, macA, "4")))
+	assert.Equal(t, [5]string{2: "2", 4: "4"}, heard(), "in one batch")
+	assert.Equal(t, uint64(3), p[0].Stats().Drops[vnet.DropIsolated])
+	assert.Equal(t, map[vnet.DropReason]uint64{vnet.DropIsolated: 1}, p[1].Stats().Drops)
+	p[0].Send(batch(one(all, macB, "stolen")))
+	p[1].Send(batch(one(macA, macC, "with an address of an open one")))
+	assert.Equal(t, [5]string{2: "stolen", 3: "stolen", 4: "stolen"}, heard(), "who it says it is does not matter")
+}
+
+func TestAddressesAge(t *testing.T) {
+	b, p, s := three(t, Options{})
+	b.sleep((maxAge - 1) * time.Second)
+	p[0].Send(batch(one(macB, macA, "known")))
+	assert.Empty(t, s[2].take())
+	b.sleep(3 * time.Second)
+	p[0].Send(batch(one(macB, macA, "aged")))
+	assert.Len(t, s[2].take(), 1, "B was silent for too long")
+	p[1].Send(batch(one(macA, macB, "back")))
+	assert.Empty(t, s[2].take(), "A was not")
+}
