@@ -394,3 +394,17 @@ func TestAddressesAge(t *testing.T) {
 	p[1].Send(batch(one(macA, macB, "back")))
 	assert.Empty(t, s[2].take(), "A was not")
 }
+
+func TestRunsAreCutToTheSink(t *testing.T) {
+	b, p, s := three(t, Options{})
+	small := &recorder{max: 100}
+	q, err := b.Attach(PortOptions{Name: "small"}, small)
+	require.NoError(t, err)
+	q.Send(batch(one(all, unknown, "hello")))
+	s[0].take()
+	big := string(make([]byte, 200))
+	p[0].Send(batch(one(unknown, macA, big), one(unknown, macA, "1"), one(unknown, macA, "2"), one(unknown, macA, big),
+		one(unknown, macA, "3")))
+	assert.Equal(t, [][]string{{"1", "2"}, {"3"}}, small.take())
+	assert.Equal(t, uint64(2), p[0].Stats().Drops[vnet.DropOversize])
+}
