@@ -130,20 +130,6 @@ func TestUnicastGoesToItsOwnerOnly(t *testing.T) {
 	assert.Empty(t, s[0].take())
 }
 
-func TestFloodsReachAllOthers(t *testing.T) {
-	for name, dst := range map[string]uint64{
-		"broadcast": all, "multicast": 0x01005e0000fb, "link-local group": 0x0180c200000e, "unknown": unknown,
-	} {
-		t.Run(name, func(t *testing.T) {
-			_, p, s := three(t, Options{})
-			p[1].Send(batch(one(dst, macB, "1"), one(dst, macB, "2")))
-			assert.Equal(t, [][]string{{"1", "2"}}, s[0].take())
-			assert.Equal(t, [][]string{{"1", "2"}}, s[2].take())
-			assert.Empty(t, s[1].take())
-		})
-	}
-}
-
 // TestFind: where an address is that nobody has sent from may be known otherwise; what a port has sent from counts first.
 func TestFind(t *testing.T) {
 	var up *Port
@@ -176,75 +162,6 @@ func TestFind(t *testing.T) {
 	send(ports[1], one(macD, macA, "known"))
 	assert.Len(t, sinks[2].take(), 1)
 	require.NoError(t, br.Close())
-}
-
-func TestNoHairpin(t *testing.T) {
-	_, p, s := three(t, Options{})
-	p[0].Send(batch(one(macA, macA, "1")))
-	for _, r := range s {
-		assert.Empty(t, r.take())
-	}
-	assert.Equal(t, uint64(1), p[0].Stats().Drops[vnet.DropHairpin])
-}
-
-// TestIsolatedPorts: A and B are isolated, C, D and the gateway are not.
-func TestIsolatedPorts(t *testing.T) {
-	b := newBench(Options{})
-	macs := []uint64{macA, macB, macC, macD}
-	var p [4]*Port
-	var s [5]*recorder
-	for i := range p {
-		s[i] = &recorder{max: frame.MaxStreamLen}
-		var err error
-		p[i], err = b.Attach(PortOptions{Name: string(rune('A' + i)), Isolated: i < 2}, s[i])
-		require.NoError(t, err)
-	}
-	s[4] = &recorder{max: frame.MaxStreamLen}
-	gw, err := b.Attach(PortOptions{Name: "gateway", StaticMACs: []net.HardwareAddr{hw(macGW)}, KnownOnly: true, Trusted: true}, s[4])
-	require.NoError(t, err)
-	for i, m := range macs { // each learns nothing of the others but is learned
-		p[i].Send(batch(one(all, m, string(rune('a'+i)))))
-	}
-	heard := func() (all [5]string) {
-		for i, r := range s {
-			for _, delivery := range r.take() {
-				for _, f := range delivery {
-					all[i] += f
-				}
-			}
-		}
-		return all
-	}
-	assert.Equal(t, [5]string{"cd", "cd", "abd", "abc", "abcd"}, heard(), "broadcasts")
-	for _, c := range []struct {
-		name string
-		from int
-		dst  uint64
-		want [5]string
-	}{
-		{"unicast to an isolated one", 0, macB, [5]string{}},
-		{"and back", 1, macA, [5]string{}},
-		{"unicast to an open one", 0, macC, [5]string{2: "x"}},
-		{"from an open one", 2, macA, [5]string{0: "x"}},
-		{"between open ones", 2, macD, [5]string{3: "x"}},
-		{"to the gateway", 1, macGW, [5]string{4: "x"}},
-		{"multicast", 0, 0x01005e0000fb, [5]string{2: "x", 3: "x", 4: "x"}},
-		{"unknown", 0, unknown, [5]string{2: "x", 3: "x"}},
-		{"unknown from an open one", 2, unknown, [5]string{0: "x", 1: "x", 3: "x"}},
-		{"to itself", 0, macA, [5]string{}},
-	} {
-		p[c.from].Send(batch(one(c.dst, macs[c.from], "x")))
-		assert.Equal(t, c.want, heard(), c.name)
-	}
-	gw.Send(batch(one(macA, macGW, "1"), one(macB, macGW, "2"), one(all, macGW, "3")))
-	assert.Equal(t, [5]string{"13", "23", "3", "3", ""}, heard(), "the gateway reaches all")
-	p[0].Send(batch(one(macB, macA, "1"), one(macC, macA, "2"), one(macB, macA, "3"), one(macGW, macA, "4")))
-	assert.Equal(t, [5]string{2: "2", 4: "4"}, heard(), "in one batch")
-	assert.Equal(t, uint64(3), p[0].Stats().Drops[vnet.DropIsolated])
-	assert.Equal(t, map[vnet.DropReason]uint64{vnet.DropIsolated: 1}, p[1].Stats().Drops)
-	p[0].Send(batch(one(all, macB, "stolen")))
-	p[1].Send(batch(one(macA, macC, "with an address of an open one")))
-	assert.Equal(t, [5]string{2: "stolen", 3: "stolen", 4: "stolen"}, heard(), "who it says it is does not matter")
 }
 
 func TestLastSeenWinsAndComesBack(t *testing.T) {
@@ -317,55 +234,6 @@ func TestStaticAddressNeverMovesOrAges(t *testing.T) {
 	assert.Equal(t, 1, g.Stats().MACs)
 }
 
-func TestAddressesAge(t *testing.T) {
-	b, p, s := three(t, Options{})
-	b.sleep((maxAge - 1) * time.Second)
-	p[0].Send(batch(one(macB, macA, "known")))
-	assert.Empty(t, s[2].take())
-	b.sleep(3 * time.Second)
-	p[0].Send(batch(one(macB, macA, "aged")))
-	assert.Len(t, s[2].take(), 1, "B was silent for too long")
-	p[1].Send(batch(one(macA, macB, "back")))
-	assert.Empty(t, s[2].take(), "A was not")
-}
-
-func TestAddressesLeaveWithTheirPort(t *testing.T) {
-	b, p, s := three(t, Options{})
-	require.NoError(t, p[1].Close())
-	q, r := b.attach(t, "B again")
-	p[0].Send(batch(one(macB, macA, "flooded")))
-	assert.Len(t, s[2].take(), 1)
-	assert.Len(t, r.take(), 1)
-	q.Send(batch(one(all, macB, "hello")))
-	s[2].take()
-	p[0].Send(batch(one(macB, macA, "known")))
-	assert.Empty(t, s[2].take())
-	assert.Equal(t, [][]string{{"known"}}, r.take())
-	assert.Empty(t, s[1].take(), "nothing after Close")
-	p[1].Send(batch(one(macA, macB, "late")))
-	assert.Equal(t, uint64(1), p[1].Stats().Drops[vnet.DropClosed])
-}
-
-func TestOnePortCannotFillTheTable(t *testing.T) {
-	b, p, s := three(t, Options{MaxClients: 4})
-	for i := range 10_000 {
-		p[0].Send(batch(one(macB, 0x0a0000000000+uint64(i), "x")))
-	}
-	full, _ := p[0].Unlearned()
-	assert.Equal(t, uint64(10_000-MaxMACs+1), full)
-	assert.Equal(t, MaxMACs, p[0].Stats().MACs)
-	sent := 0
-	for _, d := range s[1].take() {
-		sent += len(d)
-	}
-	assert.Equal(t, 10_000, sent, "frames are forwarded nevertheless")
-	p[1].Send(batch(one(macC, macB, "others")))
-	assert.Equal(t, [][]string{{"others"}}, s[2].take())
-	b.sleep(2 * maxAge * time.Second)
-	p[0].Send(batch(one(macB, 0x0a00000fffff, "x")))
-	assert.Equal(t, 1, p[0].Stats().MACs, "expired ones make room")
-}
-
 func TestEveryClientGetsItsShare(t *testing.T) {
 	const clients = 64
 	b := newBench(Options{MaxClients: clients})
@@ -402,20 +270,6 @@ func TestStormBudget(t *testing.T) {
 	b.sleep(50 * time.Millisecond)
 	p[0].Send(batch(frames...))
 	assert.Len(t, s[1].take()[0], 5, "5 tokens came back in 50 ms")
-}
-
-func TestRunsAreCutToTheSink(t *testing.T) {
-	b, p, s := three(t, Options{})
-	small := &recorder{max: 100}
-	q, err := b.Attach(PortOptions{Name: "small"}, small)
-	require.NoError(t, err)
-	q.Send(batch(one(all, unknown, "hello")))
-	s[0].take()
-	big := string(make([]byte, 200))
-	p[0].Send(batch(one(unknown, macA, big), one(unknown, macA, "1"), one(unknown, macA, "2"), one(unknown, macA, big),
-		one(unknown, macA, "3")))
-	assert.Equal(t, [][]string{{"1", "2"}, {"3"}}, small.take())
-	assert.Equal(t, uint64(2), p[0].Stats().Drops[vnet.DropOversize])
 }
 
 func TestPortNumbersComeRoundLate(t *testing.T) {
@@ -469,26 +323,88 @@ type discard struct{}
 func (discard) Deliver(frame.Batch) {}
 func (discard) MaxFrame() int       { return frame.MaxStreamLen }
 
-func BenchmarkSend(bm *testing.B) {
-	for _, same := range []int{64, 1} {
-		bm.Run(fmt.Sprintf("run=%d", same), func(bm *testing.B) {
-			b := New(Options{})
-			a, _ := b.Attach(PortOptions{}, discard{})
-			for _, m := range []uint64{macB, macC} {
-				q, _ := b.Attach(PortOptions{}, discard{})
-				q.Send(batch(one(all, m, "hello")))
-			}
-			payload := string(make([]byte, 1500))
-			var frames [][]byte
-			for i := range 64 {
-				frames = append(frames, one([]uint64{macB, macC}[i/same%2], macA, payload))
-			}
-			run := batch(frames...)
-			bm.ReportAllocs()
-			for bm.Loop() {
-				a.Send(run)
-			}
-			bm.ReportMetric(float64(bm.Elapsed().Nanoseconds())/float64(bm.N)/64, "ns/frame")
-		})
+// TestIsolatedPorts: A and B are isolated, C, D and the gateway are not.
+func TestIsolatedPorts(t *testing.T) {
+	b := newBench(Options{})
+	macs := []uint64{macA, macB, macC, macD}
+	var p [4]*Port
+	var s [5]*recorder
+	for i := range p {
+		s[i] = &recorder{max: frame.MaxStreamLen}
+		var err error
+		p[i], err = b.Attach(PortOptions{Name: string(rune('A' + i)), Isolated: i < 2}, s[i])
+		require.NoError(t, err)
 	}
+	s[4] = &recorder{max: frame.MaxStreamLen}
+	gw, err := b.Attach(PortOptions{Name: "gateway", StaticMACs: []net.HardwareAddr{hw(macGW)}, KnownOnly: true, Trusted: true}, s[4])
+	require.NoError(t, err)
+	for i, m := range macs { // each learns nothing of the others but is learned
+		p[i].Send(batch(one(all, m, string(rune('a'+i)))))
+	}
+	heard := func() (all [5]string) {
+		for i, r := range s {
+			for _, delivery := range r.take() {
+				for _, f := range delivery {
+					all[i] += f
+				}
+			}
+		}
+		return all
+	}
+	assert.Equal(t, [5]string{"cd", "cd", "abd", "abc", "abcd"}, heard(), "broadcasts")
+	for _, c := range []struct {
+		name string
+		from int
+		dst  uint64
+		want [5]string
+	}{
+		{"unicast to an isolated one", 0, macB, [5]string{}},
+		{"and back", 1, macA, [5]string{}},
+		{"unicast to an open one", 0, macC, [5]string{2: "x"}},
+		{"from an open one", 2, macA, [5]string{0: "x"}},
+		{"between open ones", 2, macD, [5]string{3: "x"}},
+		{"to the gateway", 1, macGW, [5]string{4: "x"}},
+		{"multicast", 0, 0x01005e0000fb, [5]string{2: "x", 3: "x", 4: "x"}},
+		{"unknown", 0, unknown, [5]string{2: "x", 3: "x"}},
+		{"unknown from an open one", 2, unknown, [5]string{0: "x", 1: "x", 3: "x"}},
+		{"to itself", 0, macA, [5]string{}},
+	} {
+		p[c.from].Send(batch(one(c.dst, macs[c.from], "x")))
+		assert.Equal(t, c.want, heard(), c.name)
+	}
+	gw.Send(batch(one(macA, macGW, "1"), one(macB, macGW, "2"), one(all, macGW, "3")))
+	assert.Equal(t, [5]string{"13", "23", "3", "3", ""}, heard(), "the gateway reaches all")
+	p[0].Send(batch(one(macB, macA, "1"), one(macC, macA, "2"), one(macB, macA, "3"), one(macGW, macA, "4")))
+	assert.Equal(t, [5]string{2: "2", 4: "4"}, heard(), "in one batch")
+	assert.Equal(t, uint64(3), p[0].Stats().Drops[vnet.DropIsolated])
+	assert.Equal(t, map[vnet.DropReason]uint64{vnet.DropIsolated: 1}, p[1].Stats().Drops)
+	p[0].Send(batch(one(all, macB, "stolen")))
+	p[1].Send(batch(one(macA, macC, "with an address of an open one")))
+	assert.Equal(t, [5]string{2: "stolen", 3: "stolen", 4: "stolen"}, heard(), "who it says it is does not matter")
+}
+
+func TestAddressesAge(t *testing.T) {
+	b, p, s := three(t, Options{})
+	b.sleep((maxAge - 1) * time.Second)
+	p[0].Send(batch(one(macB, macA, "known")))
+	assert.Empty(t, s[2].take())
+	b.sleep(3 * time.Second)
+	p[0].Send(batch(one(macB, macA, "aged")))
+	assert.Len(t, s[2].take(), 1, "B was silent for too long")
+	p[1].Send(batch(one(macA, macB, "back")))
+	assert.Empty(t, s[2].take(), "A was not")
+}
+
+func TestRunsAreCutToTheSink(t *testing.T) {
+	b, p, s := three(t, Options{})
+	small := &recorder{max: 100}
+	q, err := b.Attach(PortOptions{Name: "small"}, small)
+	require.NoError(t, err)
+	q.Send(batch(one(all, unknown, "hello")))
+	s[0].take()
+	big := string(make([]byte, 200))
+	p[0].Send(batch(one(unknown, macA, big), one(unknown, macA, "1"), one(unknown, macA, "2"), one(unknown, macA, big),
+		one(unknown, macA, "3")))
+	assert.Equal(t, [][]string{{"1", "2"}, {"3"}}, small.take())
+	assert.Equal(t, uint64(2), p[0].Stats().Drops[vnet.DropOversize])
 }

@@ -120,27 +120,3 @@ func TestActivateSocket(t *testing.T) {
 	require.ErrorIs(t, err, syscall.ENOENT)
 	assert.ErrorContains(t, err, `activate socket "client"`)
 }
-
-// BenchmarkSend is a call with 32 messages, sent and received.
-func BenchmarkSend(b *testing.B) {
-	simulate(b)
-	x, y := socketPair(b)
-	s, r := newSender(b, 32), newReceiver(b, 32, 4, 1514)
-	msg := make([]byte, 1514)
-	require.NoError(b, unix.SetsockoptInt(x, unix.SOL_SOCKET, unix.SO_SNDBUF, 1<<20))
-	b.ReportAllocs()
-	for b.Loop() {
-		for range 32 {
-			s.Add(msg)
-		}
-		for s.Len() > 0 {
-			if _, err := s.Send(x); err != nil {
-				b.Fatal(err)
-			}
-			if _, err := r.Receive(y); err != nil {
-				b.Fatal(err)
-			}
-		}
-		s.Reset()
-	}
-}

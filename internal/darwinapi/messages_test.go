@@ -119,6 +119,24 @@ func TestLimits(t *testing.T) {
 	assert.False(t, s.Add([]byte{1}))
 }
 
+func TestNoAllocation(t *testing.T) {
+	prepare(t)
+	a, b := socketPair(t)
+	s, r := newSender(t, 8), newReceiver(t, 8, 4, 64)
+	msg := make([]byte, 64)
+	got := 0
+	assert.Zero(t, testing.AllocsPerRun(100, func() {
+		for range 8 {
+			s.Add(msg)
+		}
+		_, _ = s.Send(a)
+		s.Reset()
+		n, _ := r.Receive(b)
+		got += n
+	}))
+	assert.Equal(t, 101*8, got)
+}
+
 // TestSenderKeepsMessages collects garbage while only the Sender has the messages.
 func TestSenderKeepsMessages(t *testing.T) {
 	prepare(t)
@@ -139,22 +157,4 @@ func TestSenderKeepsMessages(t *testing.T) {
 			require.Equal(t, bytes.Repeat([]byte{byte(round + k)}, 64), r.Message(k))
 		}
 	}
-}
-
-func TestNoAllocation(t *testing.T) {
-	prepare(t)
-	a, b := socketPair(t)
-	s, r := newSender(t, 8), newReceiver(t, 8, 4, 64)
-	msg := make([]byte, 64)
-	got := 0
-	assert.Zero(t, testing.AllocsPerRun(100, func() {
-		for range 8 {
-			s.Add(msg)
-		}
-		_, _ = s.Send(a)
-		s.Reset()
-		n, _ := r.Receive(b)
-		got += n
-	}))
-	assert.Equal(t, 101*8, got)
 }

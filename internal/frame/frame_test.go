@@ -5,7 +5,6 @@ package frame_test
 import (
 	"bytes"
 	"encoding/binary"
-	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -117,12 +116,6 @@ func TestGoldenBytes(t *testing.T) {
 	require.False(t, it.Next(), "the end stays the end")
 }
 
-func TestPutPrefix(t *testing.T) {
-	slot := []byte{0xee, 0xee, 0xee, 0xee, 0xaa}
-	frame.PutPrefix(slot, 69632)
-	assert.Equal(t, []byte{0x00, 0x01, 0x10, 0x00, 0xaa}, slot)
-}
-
 func TestLengths(t *testing.T) {
 	tests := []struct {
 		name    string
@@ -203,13 +196,6 @@ func TestScanStepByStep(t *testing.T) {
 	assert.Zero(t, used+runts+b.Len())
 }
 
-func TestRuntsAloneInFrontOfBadLength(t *testing.T) {
-	p := feed(append(append(prefix(0), prefix(0)...), prefix(0xffffffff)...))
-	assert.Equal(t, 2, p.runts)
-	assert.ErrorIs(t, p.err, frame.ErrTooLong)
-	assert.Empty(t, p.frames)
-}
-
 // mixed is a stream with everything legal in it, and what it holds.
 func mixed() (stream []byte, frames [][]byte, runts int) {
 	for _, n := range []int{14, 0, 42, 13, 1, 60, 1514, 0, 0, 15, 2048, 14} {
@@ -245,30 +231,6 @@ func TestEverySplitOfAPrefixInThree(t *testing.T) {
 	}
 }
 
-func TestOneByteAtATime(t *testing.T) {
-	stream, frames, runts := mixed()
-	chunks := make([][]byte, len(stream))
-	for i := range stream {
-		chunks[i] = stream[i : i+1]
-	}
-	p := feed(chunks...)
-	require.NoError(t, p.err)
-	assert.Equal(t, frames, p.frames)
-	assert.Equal(t, runts, p.runts)
-}
-
-func TestPrefixAndBodyInSeparateReads(t *testing.T) {
-	_, frames, _ := mixed()
-	var chunks [][]byte
-	for _, f := range frames {
-		chunks = append(chunks, prefix(uint32(len(f))), f)
-	}
-	p := feed(chunks...)
-	require.NoError(t, p.err)
-	assert.Equal(t, frames, p.frames)
-	assert.Empty(t, p.left)
-}
-
 func TestManyFramesInOneRead(t *testing.T) {
 	const n = 1000
 	var stream []byte
@@ -285,31 +247,6 @@ func TestManyFramesInOneRead(t *testing.T) {
 		require.Equal(t, pattern(14+i%1501), it.Frame(), "frame %d", i)
 	}
 	assert.Equal(t, n, i)
-}
-
-func TestZeroValues(t *testing.T) {
-	var b frame.Batch
-	assert.Zero(t, b.Len())
-	assert.Zero(t, b.DataLen())
-	assert.Empty(t, b.Bytes())
-	it := b.Iter()
-	assert.False(t, it.Next())
-	var zero frame.Iter
-	assert.False(t, zero.Next())
-	_, used, runts, err := frame.Scan(nil)
-	assert.Zero(t, used+runts)
-	assert.NoError(t, err)
-}
-
-func TestNewBatchWalksWhatAppendMade(t *testing.T) {
-	b := frame.NewBatch(frame.Append(frame.Append(nil, header), arp), 2)
-	assert.Equal(t, 2, b.Len())
-	assert.Equal(t, len(header)+len(arp), b.DataLen())
-	var got [][]byte
-	for it := b.Iter(); it.Next(); {
-		got = append(got, it.Frame())
-	}
-	assert.Equal(t, [][]byte{header, arp}, got)
 }
 
 func TestNoAllocation(t *testing.T) {
@@ -333,27 +270,6 @@ func TestNoAllocation(t *testing.T) {
 	assert.Zero(t, testing.AllocsPerRun(100, func() { slab = frame.Append(slab[:0], arp) }), "Append into room")
 }
 
-func BenchmarkScan(b *testing.B) {
-	for _, size := range []int{64, 1514, frame.MaxLen} {
-		b.Run(fmt.Sprint(size), func(b *testing.B) {
-			var stream []byte
-			for len(stream) < 256<<10-size {
-				stream = frame.Append(stream, pattern(size))
-			}
-			frames := 0
-			b.SetBytes(int64(len(stream)))
-			b.ReportAllocs()
-			for b.Loop() {
-				batch, _, _, _ := frame.Scan(stream)
-				for it := batch.Iter(); it.Next(); {
-					frames++
-				}
-			}
-			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(frames), "ns/frame")
-		})
-	}
-}
-
 func TestAfter(t *testing.T) {
 	buf := frame.Append(frame.Append(nil, make([]byte, 14)), make([]byte, 20))
 	b := frame.NewBatch(buf, 2)
@@ -362,4 +278,33 @@ func TestAfter(t *testing.T) {
 	assert.Equal(t, buf[18:], b.After(1).Bytes())
 	assert.Zero(t, b.After(2))
 	assert.Zero(t, b.After(3))
+}
+
+func TestEmptyAndCutBatches(t *testing.T) {
+	var b frame.Batch
+	assert.Zero(t, b.Len())
+	assert.Zero(t, b.DataLen())
+	assert.Empty(t, b.Bytes())
+	it := b.Iter()
+	assert.False(t, it.Next())
+	var zero frame.Iter
+	assert.False(t, zero.Next())
+	cut := frame.NewBatch([]byte{0, 0, 0, 20, 1}, 1).Iter()
+	assert.False(t, cut.Next(), "less than it announces, which no caller may pass")
+	_, used, runts, err := frame.Scan(nil)
+	assert.Zero(t, used+runts)
+	assert.NoError(t, err)
+}
+
+func TestPutPrefix(t *testing.T) {
+	slot := []byte{0xee, 0xee, 0xee, 0xee, 0xaa}
+	frame.PutPrefix(slot, 69632)
+	assert.Equal(t, []byte{0x00, 0x01, 0x10, 0x00, 0xaa}, slot)
+}
+
+func TestRuntsAloneInFrontOfBadLength(t *testing.T) {
+	p := feed(append(append(prefix(0), prefix(0)...), prefix(0xffffffff)...))
+	assert.Equal(t, 2, p.runts)
+	assert.ErrorIs(t, p.err, frame.ErrTooLong)
+	assert.Empty(t, p.frames)
 }

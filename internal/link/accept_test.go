@@ -50,29 +50,6 @@ func TestAcceptServesTheBacklogAtTheStop(t *testing.T) {
 	}
 }
 
-// TestAcceptLateForTheBacklog: who waits is served though no processor was to be had until the deadline was over. On a machine that
-// is too busy for backlogMax, one of many times.
-func TestAcceptLateForTheBacklog(t *testing.T) {
-	const n = 3
-	assert.Eventually(t, func() bool {
-		ln, path := listen(t)
-		ctx, cancel := context.WithCancel(t.Context())
-		for range n {
-			c, err := net.Dial("unix", path)
-			require.NoError(t, err)
-			defer c.Close()
-		}
-		cancel()
-		accepted := 0
-		Accept(ctx, ln, func(c *net.UnixConn) {
-			accepted++
-			_ = c.Close()
-			time.Sleep(2 * backlogPause)
-		}, slog.New(slog.DiscardHandler))
-		return accepted == n
-	}, 20*time.Second, time.Millisecond)
-}
-
 func TestAcceptEnds(t *testing.T) {
 	for name, end := range map[string]func(*net.UnixListener, context.CancelFunc){
 		"by the context":       func(_ *net.UnixListener, cancel context.CancelFunc) { cancel() },

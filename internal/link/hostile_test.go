@@ -17,34 +17,6 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 )
 
-func TestAcceptEndsUnderAFloodOfConnections(t *testing.T) {
-	ln, path := listen(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		defer close(ended)
-		Accept(ctx, ln, func(c *net.UnixConn) { _ = c.Close() }, slog.New(slog.DiscardHandler))
-	})
-	wg.Go(func() {
-		for {
-			select {
-			case <-ended:
-				return
-			case <-time.After(200 * time.Microsecond):
-			}
-			if c, err := net.Dial("unix", path); err == nil {
-				_ = c.Close()
-			}
-		}
-	})
-	time.Sleep(20 * time.Millisecond)
-	began := time.Now()
-	cancel()
-	wg.Wait()
-	assert.Less(t, time.Since(began), 20*time.Second, "there is always one more")
-}
-
 func TestLastFramesOfAClientThatLeft(t *testing.T) {
 	daemon, client := pair(t)
 	_, err := client.Write(numbered(0, 50, 1514).Bytes())
@@ -99,4 +71,32 @@ func TestDrainAfterItsTime(t *testing.T) {
 	require.NoError(t, s.Close())
 	_, err = client.Read(make([]byte, 1))
 	assert.ErrorIs(t, err, io.EOF, "what was there was read, so this is no reset")
+}
+
+func TestAcceptEndsUnderAFloodOfConnections(t *testing.T) {
+	ln, path := listen(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		defer close(ended)
+		Accept(ctx, ln, func(c *net.UnixConn) { _ = c.Close() }, slog.New(slog.DiscardHandler))
+	})
+	wg.Go(func() {
+		for {
+			select {
+			case <-ended:
+				return
+			case <-time.After(200 * time.Microsecond):
+			}
+			if c, err := net.Dial("unix", path); err == nil {
+				_ = c.Close()
+			}
+		}
+	})
+	time.Sleep(20 * time.Millisecond)
+	began := time.Now()
+	cancel()
+	wg.Wait()
+	assert.Less(t, time.Since(began), 20*time.Second, "there is always one more")
 }

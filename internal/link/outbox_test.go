@@ -124,17 +124,6 @@ func count(from, n int) (list []uint64) {
 	return list
 }
 
-func TestOutboxSendsAtOnce(t *testing.T) {
-	p := &testPipe{}
-	o, _ := newOutbox(t, p, 0)
-	o.Deliver(numbered(0, 40, 100))
-	o.Deliver(numbered(40, 1, 100))
-	o.Deliver(frame.Batch{})
-	assert.Equal(t, count(0, 41), p.numbers())
-	assert.Equal(t, Stats{ToClientFrames: 41, ToClientBytes: 4100}, outboxStats(o))
-	assert.Zero(t, p.waits)
-}
-
 func TestOutboxKeepsOrder(t *testing.T) {
 	const batches, frames = 400, 25
 	turn := 0
@@ -155,35 +144,6 @@ func TestOutboxKeepsOrder(t *testing.T) {
 	assert.Equal(t, uint64(batches*frames), st.ToClientFrames)
 	assert.Zero(t, st.Queued)
 	assert.NotZero(t, p.waits)
-}
-
-// TestOutboxOfManySenders has several clients send to one that is slow: each one's order is kept, all frames are accounted
-// for.
-func TestOutboxOfManySenders(t *testing.T) {
-	const senders, batches, frames = 4, 300, 8
-	var calls atomic.Int64
-	p := &testPipe{room: func(want int) int { return min(want, int(calls.Add(1)%5)) }, wait: func(<-chan struct{}) {}}
-	o, _ := newOutbox(t, p, smallQueue)
-	var wg sync.WaitGroup
-	for s := range senders {
-		wg.Go(func() {
-			for i := range batches {
-				o.Deliver(numbered(s<<32|i*frames, frames, 100+i))
-			}
-		})
-	}
-	wg.Wait()
-	settled(t, o)
-	last := map[uint64]uint64{}
-	for _, n := range p.numbers() {
-		s := n >> 32
-		before, seen := last[s]
-		require.True(t, !seen || n > before, "order")
-		last[s] = n
-	}
-	st := outboxStats(o)
-	assert.Equal(t, uint64(len(p.numbers())), st.ToClientFrames)
-	assert.Equal(t, uint64(senders*batches*frames), st.ToClientFrames+st.DropQueueFull)
 }
 
 func TestOutboxDropsAtTheTail(t *testing.T) {
@@ -327,34 +287,6 @@ func TestOutboxPatience(t *testing.T) {
 	assert.Empty(t, died())
 }
 
-// TestOutboxOfABlockingPipe is a socket on macOS whose other holder has cleared O_NONBLOCK: only the drainer may wait.
-func TestOutboxOfABlockingPipe(t *testing.T) {
-	release := make(chan struct{})
-	p := &testPipe{room: func(want int) int {
-		<-release
-		return want
-	}}
-	o, _ := newOutbox(t, p, smallQueue)
-	o.queueAll = true
-	for i := range 1000 {
-		o.Deliver(numbered(i, 1, 1514))
-	}
-	assert.NotZero(t, outboxStats(o).DropQueueFull)
-	closed := make(chan struct{})
-	go func() {
-		defer close(closed)
-		o.Close()
-	}()
-	require.Eventually(t, func() bool {
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		return o.closed
-	}, 20*time.Second, time.Millisecond)
-	close(release) // as shutting the socket down does
-	<-closed
-	assert.Less(t, len(p.numbers()), 60, "no second chunk")
-}
-
 func TestQueueNeverCutsAFrame(t *testing.T) {
 	var q queue
 	defer q.drop()
@@ -369,6 +301,12 @@ func TestQueueNeverCutsAFrame(t *testing.T) {
 	n, _ := q.pushWhole(batch.Bytes())
 	require.Equal(t, 200, n)
 	want = append(want, count(100, 200)...)
+	size := q.size
+	first, ok := q.pop()
+	require.True(t, ok)
+	assert.Equal(t, size-len(first), q.size)
+	q.unpop(first)
+	require.Equal(t, size, q.size)
 	var got []uint64
 	for {
 		c, ok := q.pop()
@@ -419,4 +357,61 @@ func TestOutboxPanics(t *testing.T) {
 			assert.EqualValues(t, 2, outboxStats(o).DropClosed)
 		})
 	}
+}
+
+// TestOutboxOfManySenders has several clients send to one that is slow: each one's order is kept, all frames are accounted
+// for.
+func TestOutboxOfManySenders(t *testing.T) {
+	const senders, batches, frames = 4, 300, 8
+	var calls atomic.Int64
+	p := &testPipe{room: func(want int) int { return min(want, int(calls.Add(1)%5)) }, wait: func(<-chan struct{}) {}}
+	o, _ := newOutbox(t, p, smallQueue)
+	var wg sync.WaitGroup
+	for s := range senders {
+		wg.Go(func() {
+			for i := range batches {
+				o.Deliver(numbered(s<<32|i*frames, frames, 100+i))
+			}
+		})
+	}
+	wg.Wait()
+	settled(t, o)
+	last := map[uint64]uint64{}
+	for _, n := range p.numbers() {
+		s := n >> 32
+		before, seen := last[s]
+		require.True(t, !seen || n > before, "order")
+		last[s] = n
+	}
+	st := outboxStats(o)
+	assert.Equal(t, uint64(len(p.numbers())), st.ToClientFrames)
+	assert.Equal(t, uint64(senders*batches*frames), st.ToClientFrames+st.DropQueueFull)
+}
+
+// TestOutboxOfABlockingPipe is a socket on macOS whose other holder has cleared O_NONBLOCK: only the drainer may wait.
+func TestOutboxOfABlockingPipe(t *testing.T) {
+	release := make(chan struct{})
+	p := &testPipe{room: func(want int) int {
+		<-release
+		return want
+	}}
+	o, _ := newOutbox(t, p, smallQueue)
+	o.queueAll = true
+	for i := range 1000 {
+		o.Deliver(numbered(i, 1, 1514))
+	}
+	assert.NotZero(t, outboxStats(o).DropQueueFull)
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		o.Close()
+	}()
+	require.Eventually(t, func() bool {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		return o.closed
+	}, 20*time.Second, time.Millisecond)
+	close(release) // as shutting the socket down does
+	<-closed
+	assert.Less(t, len(p.numbers()), 60, "no second chunk")
 }

@@ -3,7 +3,6 @@
 package mmsg
 
 import (
-	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -108,28 +107,6 @@ func TestSendAs(t *testing.T) {
 		_, _ = s.Send(a, nil, batch)
 		_, _ = r.Receive(b)
 	}))
-}
-
-// BenchmarkSendAs is what it costs to name another user.
-func BenchmarkSendAs(b *testing.B) {
-	for _, as := range []bool{false, true} {
-		for _, n := range []int{1, 10} {
-			b.Run(fmt.Sprintf("as=%t/%d", as, n), func(b *testing.B) {
-				to, from := socketPair(b)
-				s := NewSender()
-				require.Equal(b, as, as && s.As(4001, 4001), "needs root")
-				r, err := NewReceiver(false)
-				require.NoError(b, err)
-				defer r.Free()
-				batch, _ := batchOf(repeat(n, 1514)...)
-				b.ReportAllocs()
-				for b.Loop() {
-					_, _ = s.Send(to, nil, batch)
-					_, _ = r.Receive(from)
-				}
-			})
-		}
-	}
 }
 
 // TestFullFramesAreNotMoved: the slots here are as long as a full frame, those of recvmsg_x hold the longest.

@@ -206,23 +206,6 @@ func equalFrames(t testing.TB, want, got [][]byte) {
 	}
 }
 
-func TestReceiveMoreThanABatch(t *testing.T) {
-	eachWay(t, func(t *testing.T, w way) {
-		a, b := socketPair(t)
-		sent := write(t, a, repeat(2*BatchLen+5, 100)...)
-		r := w.receiver(t, false)
-		var got [][]byte
-		for _, want := range []int{BatchLen, BatchLen, 5} {
-			n, err := r.Receive(b)
-			require.NoError(t, err)
-			require.Equal(t, want, n)
-			batch, _, _ := r.Pack(0, n)
-			got = append(got, frames(t, batch)...)
-		}
-		equalFrames(t, sent, got)
-	})
-}
-
 // TestPackInPieces is what the shared socket does: messages of one sender at a time.
 func TestPackInPieces(t *testing.T) {
 	eachWay(t, func(t *testing.T, w way) {
@@ -336,20 +319,6 @@ func TestSendErrors(t *testing.T) {
 			assert.Equal(t, takesNoMore, err)
 			assert.Zero(t, sent)
 		}
-	})
-}
-
-func TestSendToOneThatLeft(t *testing.T) {
-	eachWay(t, func(t *testing.T, w way) {
-		fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM, 0)
-		require.NoError(t, err)
-		defer unix.Close(fds[0])
-		require.NoError(t, unix.Close(fds[1]))
-		batch, _ := batchOf(60, 60)
-		_, err = w.sender().Send(fds[0], nil, batch)
-		assert.Contains(t, []error{unix.ECONNREFUSED, unix.ECONNRESET, unix.ENOTCONN}, err)
-		_, err = w.sender().Send(fds[0], nil, batch)
-		assert.Equal(t, noPeer, err)
 	})
 }
 
@@ -562,4 +531,18 @@ func checkPieces(t *testing.T, r *Receiver, sent [][]byte, piece int) {
 	}
 	require.Equal(t, []int{0, 0}, []int{runts, long})
 	equalFrames(t, want, got)
+}
+
+func TestSendToOneThatLeft(t *testing.T) {
+	eachWay(t, func(t *testing.T, w way) {
+		fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM, 0)
+		require.NoError(t, err)
+		defer unix.Close(fds[0])
+		require.NoError(t, unix.Close(fds[1]))
+		batch, _ := batchOf(60, 60)
+		_, err = w.sender().Send(fds[0], nil, batch)
+		assert.Contains(t, []error{unix.ECONNREFUSED, unix.ECONNRESET, unix.ENOTCONN}, err)
+		_, err = w.sender().Send(fds[0], nil, batch)
+		assert.Equal(t, noPeer, err)
+	})
 }

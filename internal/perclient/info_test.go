@@ -107,21 +107,6 @@ func (l *lastingLink) Run(h link.Handler) error {
 	return err
 }
 
-// TestStalledClient: one that does not read is told from one that nothing is for.
-func TestStalledClient(t *testing.T) {
-	c := &Session{}
-	c.phase.started.Store(true)
-	c.phase.port.Store(true)
-	for _, tt := range []struct {
-		stalled time.Duration
-		want    string
-	}{{0, status.StateRunning}, {stalledAfter - 1, status.StateRunning}, {stalledAfter, status.StateStalled}} {
-		got, err := c.state(link.Stats{Stalled: tt.stalled})
-		require.NoError(t, err)
-		assert.Equal(t, tt.want, got)
-	}
-}
-
 // countingPort is a port that has dropped as many frames as it is told.
 type countingPort struct {
 	drops atomic.Uint64
@@ -210,14 +195,6 @@ func TestDropsOfPorts(t *testing.T) {
 	assert.Equal(t, uint64(ports*each), totals.Link.ToNetFrames)
 }
 
-// TestSpoofedFrames: what a guard drops is told.
-func TestSpoofedFrames(t *testing.T) {
-	r := newRig(t, Options{})
-	c := &Session{srv: r.Server, link: newFakeLink(), guard: &fakeGuard{kept: 3}}
-	assert.Equal(t, uint64(3), c.Info().Spoofed)
-	assert.Zero(t, spoofed(nil))
-}
-
 // stuckLink is one whose client hangs: deliveries do not come back.
 type stuckLink struct {
 	*fakeLink
@@ -257,102 +234,6 @@ func TestListWaitsForNobody(t *testing.T) {
 	close(l.hold)
 }
 
-// TestListWhileClientsComeAndGo is for the race detector, and what is told adds up at the end.
-func TestListWhileClientsComeAndGo(t *testing.T) {
-	r := newRig(t, Options{})
-	stop := make(chan struct{})
-	var asking, coming sync.WaitGroup
-	for range 2 {
-		asking.Go(func() {
-			var last Totals
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-				}
-				list, now, users := r.Census()
-				assert.GreaterOrEqual(t, now.Link.ToNetFrames, last.Link.ToNetFrames)
-				assert.GreaterOrEqual(t, now.Connects, last.Connects)
-				for _, u := range users {
-					assert.GreaterOrEqual(t, len(list), u.Clients)
-				}
-				last = now
-				_, _ = r.Kick(uint64(len(list)+3), errors.New("asked to"))
-			}
-		})
-	}
-	const each, frames = 20, 5
-	for i := range byte(4) {
-		coming.Go(func() {
-			for range each {
-				c := r.dial(t)
-				for range frames {
-					f := append([]byte{255, 255, 255, 255, 255, 255, 2, 0, 0, 0, 0, i, 0x88, 0xb5}, "hello"...)
-					_, _ = c.Write(frame.Append(nil, f)) // it may have been kicked
-				}
-				_ = c.Close()
-			}
-		})
-	}
-	for range 5 {
-		require.NoError(t, r.Pause(within(t)))
-		for _, x := range r.Sessions() {
-			_ = x.Info()
-		}
-		_ = r.Save()
-		r.Resume()
-	}
-	coming.Wait()
-	eventually(t, func() bool { _, now, _ := r.Census(); return now.Connects >= 4*each && r.Clients() == 0 })
-	close(stop)
-	asking.Wait()
-	_, now, users := r.Census()
-	require.Len(t, users, 1)
-	assert.Equal(t, now.Link.ToNetFrames, users[0].FramesToNet)
-	assert.LessOrEqual(t, now.Link.ToNetFrames, uint64(4*each*frames))
-}
-
-// BenchmarkList asks for 256 clients, of whom two exchange frames all the time, and tells how many they did.
-func BenchmarkList(b *testing.B) {
-	for name, ask := range map[string]func(*rig){"asked": func(r *rig) { r.List() }, "census": func(r *rig) { r.Census() }} {
-		b.Run(name, func(b *testing.B) {
-			r := newRig(b, Options{MaxClients: 300})
-			clients := make([]net.Conn, 256)
-			for i := range clients {
-				clients[i] = r.dial(b)
-				require.NoError(b, clients[i].SetDeadline(time.Time{}))
-				_, err := clients[i].Write(frame.Append(nil, []byte{0, 0, 0, 0, 0, 9, 2, 0, 0, 0, 1, byte(i), 0x88, 0xb5}))
-				require.NoError(b, err)
-			}
-			eventually(b, func() bool { return r.net.attempts() == len(clients) })
-			for _, c := range clients[2:] {
-				go func() { drainUntilClosed(c) }()
-			}
-			go drainUntilClosed(clients[1])
-			f := append([]byte{2, 0, 0, 0, 1, 1, 2, 0, 0, 0, 1, 0, 0x88, 0xb5}, make([]byte, 1500)...)
-			var sending sync.WaitGroup
-			var stop atomic.Bool
-			sending.Go(func() {
-				batch := frame.Append(nil, f)
-				for !stop.Load() {
-					if _, err := clients[0].Write(batch); err != nil {
-						return
-					}
-				}
-			})
-			before := r.List()[0].Link.ToNetFrames
-			began := time.Now()
-			for b.Loop() {
-				ask(r)
-			}
-			b.ReportMetric(float64(r.List()[0].Link.ToNetFrames-before)/time.Since(began).Seconds(), "frames/s")
-			stop.Store(true)
-			sending.Wait()
-		})
-	}
-}
-
 func drainUntilClosed(c net.Conn) {
 	buf := make([]byte, 64<<10)
 	for {
@@ -360,4 +241,27 @@ func drainUntilClosed(c net.Conn) {
 			return
 		}
 	}
+}
+
+// TestStalledClient: one that does not read is told from one that nothing is for.
+func TestStalledClient(t *testing.T) {
+	c := &Session{}
+	c.phase.started.Store(true)
+	c.phase.port.Store(true)
+	for _, tt := range []struct {
+		stalled time.Duration
+		want    string
+	}{{0, status.StateRunning}, {stalledAfter - 1, status.StateRunning}, {stalledAfter, status.StateStalled}} {
+		got, err := c.state(link.Stats{Stalled: tt.stalled})
+		require.NoError(t, err)
+		assert.Equal(t, tt.want, got)
+	}
+}
+
+// TestSpoofedFrames: what a guard drops is told.
+func TestSpoofedFrames(t *testing.T) {
+	r := newRig(t, Options{})
+	c := &Session{srv: r.Server, link: newFakeLink(), guard: &fakeGuard{kept: 3}}
+	assert.Equal(t, uint64(3), c.Info().Spoofed)
+	assert.Zero(t, spoofed(nil))
 }

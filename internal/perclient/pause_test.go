@@ -80,7 +80,7 @@ func TestPauseAndResume(t *testing.T) {
 	r := newRig(t, Options{})
 	a, b := r.dial(t), r.dial(t)
 	reaches(t, a, b, 1, "before")
-	for round := range 20 {
+	for round := range 5 {
 		require.NoError(t, r.Pause(within(t)))
 		meanwhile := fmt.Sprint("while nobody reads ", round)
 		say(t, a, 1, meanwhile)
@@ -129,26 +129,6 @@ func TestPauseEndsAStart(t *testing.T) {
 			reaches(t, a, b, 1, "after")
 		})
 	}
-}
-
-// TestClientsLeaveWhileNobodyReads: they are gone after Resume, and Save says so at once where it is known.
-func TestClientsLeaveWhileNobodyReads(t *testing.T) {
-	r := newRig(t, Options{})
-	a, b, c := r.dial(t), r.dial(t), r.dial(t)
-	reaches(t, a, b, 1, "before")
-	require.NoError(t, r.Pause(within(t)))
-	require.NoError(t, c.Close())
-	saved := 0
-	for _, x := range r.Sessions() {
-		if _, ok := x.Save(); ok {
-			saved++
-		}
-	}
-	assert.Equal(t, 2, saved)
-	r.Resume()
-	eventually(t, func() bool { return r.Clients() == 2 })
-	drainInput(b)
-	reaches(t, a, b, 1, "after")
 }
 
 // TestNobodyNewWhilePaused: whoever asks is told to come again.

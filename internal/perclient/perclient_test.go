@@ -302,15 +302,6 @@ func countFiles(t *testing.T) int {
 	return 0
 }
 
-func TestSilentClientGetsItsPort(t *testing.T) {
-	r := newRig(t, Options{})
-	a, b := r.dial(t), r.dial(t)
-	say(t, a, 1, "hello")
-	r.attached(t, 2)
-	say(t, a, 1, "again")
-	hears(t, b, "again") // b may have been the first
-}
-
 func TestFramesWaitForThePort(t *testing.T) {
 	r := newRig(t, Options{})
 	b := r.dial(t)
@@ -438,45 +429,6 @@ func TestPanicEndsItsSessionOnly(t *testing.T) {
 	eventually(t, func() bool { return r.Clients() == 2 })
 }
 
-func TestPanicOverHeldFramesEndsItsSession(t *testing.T) {
-	r := newRig(t, Options{})
-	r.net.set(0, 50*time.Millisecond)
-	a := r.dial(t)
-	stop := make(chan struct{})
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		f := frame.Append(nil, append([]byte{255, 255, 255, 255, 255, 255, 2, 0, 0, 0, 0, 1, 0x88, 0xb5}, "boom"...))
-		for {
-			select {
-			case <-stop:
-				return
-			case <-time.After(time.Millisecond):
-			}
-			if _, err := a.Write(f); err != nil {
-				return
-			}
-		}
-	})
-	_, err := a.Read(make([]byte, 1))
-	assert.ErrorIs(t, err, io.EOF)
-	eventually(t, func() bool { return r.Clients() == 0 })
-	close(stop)
-	wg.Wait()
-}
-
-func TestReconnectAtTheLimitIsServed(t *testing.T) {
-	r := newRig(t, Options{MaxClients: 1})
-	for round := range uint64(50) {
-		c := r.dial(t) // often before the session of the one before has ended
-		eventually(t, func() bool {
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			return r.lastID == round+1
-		})
-		require.NoError(t, c.Close())
-	}
-}
-
 func TestLostFramingEndsItsSessionOnly(t *testing.T) {
 	r := newRig(t, Options{})
 	a, b, c := r.dial(t), r.dial(t), r.dial(t)
@@ -537,6 +489,19 @@ func TestShutdownIsInTimeWhateverClientsDo(t *testing.T) {
 	assert.Zero(t, r.Clients())
 	close(stop)
 	wg.Wait()
+}
+
+func TestReconnectAtTheLimitIsServed(t *testing.T) {
+	r := newRig(t, Options{MaxClients: 1})
+	for round := range uint64(50) {
+		c := r.dial(t) // often before the session of the one before has ended
+		eventually(t, func() bool {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			return r.lastID == round+1
+		})
+		require.NoError(t, c.Close())
+	}
 }
 
 func TestClosedNetworkEndsClients(t *testing.T) {

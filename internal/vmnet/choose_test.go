@@ -58,48 +58,6 @@ func someForward() []vnet.Forward {
 	return []vnet.Forward{{Proto: "tcp", HostPort: 8080, Guest: netip.MustParseAddrPort("192.168.105.9:80")}}
 }
 
-// TestChooseForPrograms: what the programs that start the daemon ask for works on every macOS. Their command lines are
-// in compat's tests; here is what they come to.
-func TestChooseForPrograms(t *testing.T) {
-	tests := []struct {
-		name     string
-		o        Options
-		fallback bool // on macOS 26
-	}{
-		{"Lima shared", addressed(vnet.ModeShared, "192.168.105.0/24", "192.168.105.1", "192.168.105.254", "192.168.105.254"), true},
-		{"Lima host", addressed(vnet.ModeHost, "192.168.106.0/24", "192.168.106.1", "192.168.106.254", "192.168.106.254"), true},
-		{"Lima bridged", bridged(), false},
-		{"Colima shared", addressed(vnet.ModeShared, "192.168.106.0/24", "192.168.106.1", "192.168.106.254", "192.168.106.254"), true},
-		{"Colima bridged", bridged(), false},
-		{"minikube through Homebrew", home(), true},
-		{"MacPorts", home(), true},
-		{"launchd, bridged", bridged(), false},
-		{"Rancher Desktop shared", addressed(vnet.ModeShared, "192.168.205.0/24", "192.168.205.1", "192.168.205.254", "192.168.205.254"), true},
-		{"Rancher Desktop host", addressed(vnet.ModeHost, "192.168.206.0/24", "192.168.206.1", "192.168.206.254", "192.168.206.254"), true},
-		{"Lima, short pool", addressed(vnet.ModeShared, "192.168.105.0/24", "192.168.105.1", "192.168.105.99", "192.168.105.254"), false},
-		{"nothing but the socket", Options{Mode: vnet.ModeShared}, true},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			c, err := Choose(tt.o, macOS26)
-			require.NoError(t, err)
-			assert.Equal(t, APIInterface, c.API, "a killed owner's subnet comes back")
-			assert.Equal(t, tt.fallback, c.Fallback)
-			assert.NotEmpty(t, c.Why)
-			for _, f := range []api.Features{macOS15, macOS10} {
-				c, err = Choose(tt.o, f)
-				require.NoError(t, err)
-				assert.Equal(t, APIInterface, c.API)
-				assert.NotEmpty(t, c.Why)
-				assert.False(t, c.Fallback)
-			}
-		})
-	}
-	c, err := Choose(Options{Mode: vnet.ModeShared, DisableDHCP: true}, macOS26)
-	require.NoError(t, err, "socket_vmnet's own test without DHCP")
-	assert.Equal(t, Choice{API: APINetwork, Why: "--vmnet-disable-dhcp"}, c)
-}
-
 // TestChoose has every class of options, on macOS 26 and before. An error is told by what it must mention.
 func TestChoose(t *testing.T) {
 	id := [16]byte{1}
@@ -132,6 +90,18 @@ func TestChoose(t *testing.T) {
 		{"MTU", with(home(), func(o *Options) { o.MTU = 9000 }), either, iface},
 		{"offload", with(home(), func(o *Options) { o.Offload = true }), either, iface},
 		{"isolation", with(home(), func(o *Options) { o.Isolate = true }), iface, iface},
+		{
+			"isolation by a network object", with(home(), func(o *Options) { o.Isolate, o.UseAPI = true, APINetwork }),
+			want{mention: "--isolate"},
+			want{mention: "--isolate"},
+		},
+		{
+			"isolation without NAT44", with(home(), func(o *Options) { o.Isolate, o.DisableNAT44 = true, true }),
+			want{mention: "--isolate"},
+			want{mention: "--isolate"},
+		},
+		{"nothing but the socket", Options{Mode: vnet.ModeShared}, either, iface},
+		{"no DHCP and no addresses", Options{Mode: vnet.ModeShared, DisableDHCP: true}, onlyNetwork, need26("--vmnet-disable-dhcp")},
 		{"one interface", with(home(), func(o *Options) { o.Interfaces = InterfacesOne }), either, iface},
 		{"forward", with(home(), func(o *Options) { o.Forwards = someForward() }), either, iface},
 
@@ -249,20 +219,4 @@ func TestChooseForward(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, APINetwork, c.API)
 	assert.False(t, c.Fallback, "the other way cannot forward")
-}
-
-// TestIsolateNeedsInterfaces: interfaces on a network object are not isolated from each other, whatever the key says.
-func TestIsolateNeedsInterfaces(t *testing.T) {
-	o := home()
-	o.Isolate = true
-	c, err := Choose(o, macOS26)
-	require.NoError(t, err)
-	assert.Equal(t, APIInterface, c.API)
-	assert.False(t, c.Fallback)
-	o.UseAPI = APINetwork
-	_, err = Choose(o, macOS26)
-	assert.ErrorContains(t, err, "--isolate")
-	o.UseAPI, o.DisableNAT44 = APIAuto, true
-	_, err = Choose(o, macOS26)
-	assert.ErrorContains(t, err, "--isolate")
 }

@@ -26,7 +26,6 @@ func TestConformance(t *testing.T) {
 		{"one interface", with(onNetwork(), func(o *Options) { o.Interfaces = InterfacesOne }), nil},
 		{"no room for clients", onNetwork(), func(f *fake) { f.limit = 1 }},
 		{"local switching", locally(), nil},
-		{"local switching, one interface", with(locally(), func(o *Options) { o.Interfaces = InterfacesOne }), nil},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -81,32 +81,34 @@ func TestCreateHangs(t *testing.T) {
 // TestAnchorReadHangsAndClientsChange: a read of the anchor that hangs is never joined by another one, and the anchor is not
 // stopped under it.
 func TestAnchorReadHangsAndClientsChange(t *testing.T) {
-	r := newRig(t, newFake(), with(onNetwork(), func(o *Options) { o.Interfaces = InterfacesOne }))
-	a := r.attach(1)
-	anchor := r.anchorOf()
-	in, out := make(chan struct{}), make(chan struct{})
-	var hung atomic.Bool
-	anchor.fault(func(i *fakeInterface) {
-		i.onRead = func() api.Status {
-			if hung.CompareAndSwap(false, true) {
-				close(in)
-				<-out
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, newFake(), with(onNetwork(), func(o *Options) { o.Interfaces = InterfacesOne }))
+		a := r.attach(1)
+		anchor := r.anchorOf()
+		in, out := make(chan struct{}), make(chan struct{})
+		var hung atomic.Bool
+		anchor.fault(func(i *fakeInterface) {
+			i.onRead = func() api.Status {
+				if hung.CompareAndSwap(false, true) {
+					close(in)
+					<-out
+				}
+				return api.Success
 			}
-			return api.Success
-		}
+		})
+		anchor.put(a.to(everybody, "x"))
+		<-in
+		require.NoError(t, a.Close()) // the last one: nobody listens any more
+		b := r.attach(2)
+		b.say(b.to(everybody, "y"))
+		assert.Eventually(t, func() bool { return r.Status().Starts == 2 }, patience, time.Millisecond, "another anchor takes over")
+		_ = b.Close()
+		require.NoError(t, r.Close())
+		assert.Empty(t, r.fake.rules())
+		close(out)
+		r.until("all stop", func() bool { return len(r.fake.running()) == 0 })
+		assert.Empty(t, r.fake.rules())
 	})
-	anchor.put(a.to(everybody, "x"))
-	<-in
-	require.NoError(t, a.Close()) // the last one: nobody listens any more
-	b := r.attach(2)
-	b.say(b.to(everybody, "y"))
-	assert.Eventually(t, func() bool { return r.Status().Starts == 2 }, patience, time.Millisecond, "another anchor takes over")
-	_ = b.Close()
-	require.NoError(t, r.Close())
-	assert.Empty(t, r.fake.rules())
-	close(out)
-	r.until("all stop", func() bool { return len(r.fake.running()) == 0 })
-	assert.Empty(t, r.fake.rules())
 }
 
 // TestAnchorHangsWhileJoining: Attach ends with its context, and Status answers, though the anchor's first read hangs.
@@ -117,7 +119,7 @@ func TestAnchorHangsWhileJoining(t *testing.T) {
 	r.anchorOf().fault(func(i *fakeInterface) {
 		i.onRead = func() api.Status { once.Do(func() { close(in) }); <-out; return api.Success }
 	})
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 	defer cancel()
 	back, told := make(chan struct{}), make(chan struct{})
 	go func() { _, _ = r.tryAttach(ctx, 1); close(back) }()

@@ -5,8 +5,6 @@ package vmnet
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -77,41 +75,6 @@ func TestRoomOfAStartTooLate(t *testing.T) {
 	r.until("no room for the other one", func() bool { return r.Status().StartFailures > refused })
 	close(hold)
 	r.until("its own interface", func() bool { return r.Status().Own == 1 })
-}
-
-// TestRoomWhenManyLeave: room is taken by those who stay, whatever those do to whom it is offered.
-func TestRoomWhenManyLeave(t *testing.T) {
-	f := newFake()
-	f.limit = 5
-	f.born = func(i *fakeInterface) {
-		i.onStop = func(context.Context) error {
-			time.Sleep(rand.N(300 * time.Microsecond))
-			return nil
-		}
-	}
-	r := newRig(t, f, onNetwork())
-	defer r.end()
-	for range 100 {
-		var guests []*guest
-		for i := range byte(9) {
-			guests = append(guests, r.attach(i+1))
-		}
-		// Those who leave: two with an interface, and the two who have shared the anchor longest.
-		var all sync.WaitGroup
-		for _, g := range []*guest{guests[0], guests[1], guests[4], guests[5]} {
-			all.Go(func() {
-				time.Sleep(rand.N(300 * time.Microsecond))
-				_ = g.Close()
-			})
-		}
-		all.Wait()
-		r.until("interfaces for those who stay", func() bool { return len(f.running()) == 5 })
-		for _, g := range guests {
-			all.Go(func() { _ = g.Close() })
-		}
-		all.Wait()
-		r.until("the anchor alone", func() bool { return len(f.running()) == 1 })
-	}
 }
 
 // TestRoomAfterARefusal: room that comes up after a start was refused, and before its client shares the anchor, is not

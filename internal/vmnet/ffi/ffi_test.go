@@ -102,11 +102,6 @@ func (s *sim) nothingLeft(t testing.TB) {
 		"interfaces, networks, queues, objects, blocks left behind in C: %v, want %d queues", c(), queues)
 }
 
-// contextAfter is a context that ends after d.
-func contextAfter(t testing.TB, d time.Duration) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(t.Context(), d)
-}
-
 // during makes a call in whose middle, after the simulator has counted its function, its context is cancelled.
 func (s *sim) during(t testing.TB, function string, call func(ctx context.Context) error) error {
 	t.Helper()

@@ -148,38 +148,6 @@ func TestUpperHalf(t *testing.T) {
 	assert.Equal(t, api.InvalidAccess, i.Read(newReader(t, 1, 1514)))
 }
 
-func TestWritersAtOnce(t *testing.T) {
-	s := open(t, vmnetsim.Full)
-	x, y := s.start(t), s.start(t)
-	const writers, each = 4, 200
-	var wg sync.WaitGroup
-	for g := range writers {
-		wg.Go(func() {
-			w, err := pkt.NewWriter(1)
-			if !assert.NoError(t, err) {
-				return
-			}
-			buf := make([]byte, frame.PrefixLen+60)
-			frame.PutPrefix(buf, 60)
-			for n := range each {
-				putNumbered(buf[frame.PrefixLen:], uint64(g*each+n))
-				fill(w, frame.NewBatch(buf, 1))
-				assert.Equal(t, api.Success, x.Write(w))
-				w.End()
-			}
-			assert.NoError(t, w.Free())
-		})
-	}
-	wg.Wait()
-	seen := make(map[uint64]bool)
-	for _, f := range receive(t, y) {
-		n := binary.BigEndian.Uint64(f[14:])
-		require.True(t, sound(f, n))
-		seen[n] = true
-	}
-	assert.Len(t, seen, writers*each)
-}
-
 // waitFor waits for an event on i. It reports false if none came.
 func waitFor(t testing.TB, i api.Interface) bool {
 	t.Helper()
@@ -251,42 +219,6 @@ func TestLateEvent(t *testing.T) {
 		require.True(t, waitFor(t, z))
 		assert.Len(t, receive(t, z), 1)
 	}
-}
-
-// TestNotifyToggled turns events on and off under traffic.
-func TestNotifyToggled(t *testing.T) {
-	s := open(t, vmnetsim.Full)
-	x, y := s.start(t), s.start(t)
-	end := make(chan struct{})
-	var wg sync.WaitGroup
-	w, b := newWriter(t, 1), frame.NewBatch(frame.Append(nil, numbered(1, 60)), 1)
-	wg.Go(func() {
-		for {
-			select {
-			case <-end:
-				return
-			default:
-				fill(w, b)
-				_ = x.Write(w) // what does not fit is dropped
-				w.End()
-			}
-		}
-	})
-	r := newReader(t, 256, 1514)
-	for n := range 500 {
-		require.NoError(t, y.Notify(true))
-		for full := true; full; { // where a full queue drops frames there are no events
-			require.Equal(t, api.Success, y.Read(r))
-			got, _ := r.Batch()
-			full = got.Len() == r.Cap()
-		}
-		if n%2 == 0 {
-			require.True(t, waitFor(t, y))
-		}
-		require.NoError(t, y.Notify(false))
-	}
-	close(end)
-	wg.Wait()
 }
 
 func TestNotifyStatus(t *testing.T) {

@@ -7,7 +7,6 @@ package ffi_test
 import (
 	"net"
 	"net/netip"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -173,25 +172,5 @@ func TestInterfaceHoldsNetwork(t *testing.T) {
 	require.ErrorContains(t, err, "the network was released")
 	for _, i := range ends {
 		require.NoError(t, i.Stop(within(t)))
-	}
-}
-
-// TestReleaseDuringStart releases a network while interfaces start on it.
-func TestReleaseDuringStart(t *testing.T) {
-	s := open(t, vmnetsim.Full)
-	for range 50 {
-		n, err := s.NewNetwork(api.NetworkConfig{Mode: vnet.ModeShared})
-		require.NoError(t, err)
-		var wg sync.WaitGroup
-		for range 4 {
-			wg.Go(func() {
-				if i, err := n.Start(within(t), api.InterfaceConfig{}); err == nil {
-					assert.NoError(t, i.Stop(within(t)))
-				}
-			})
-		}
-		wg.Go(n.Release)
-		wg.Go(func() { n.Subnet() })
-		wg.Wait()
 	}
 }

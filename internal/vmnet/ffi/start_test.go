@@ -134,16 +134,6 @@ func TestStartLate(t *testing.T) {
 	}
 }
 
-func TestStartSlow(t *testing.T) {
-	s := open(t, vmnetsim.Full)
-	s.c.Set(vmnetsim.StartDelay, 300)
-	for _, w := range ways(t, s) {
-		i, err := w.start(within(t))
-		require.NoError(t, err)
-		require.NoError(t, i.Stop(within(t)))
-	}
-}
-
 func TestStartWithoutTime(t *testing.T) {
 	s := open(t, vmnetsim.Full)
 	ctx, cancel := context.WithCancel(t.Context())

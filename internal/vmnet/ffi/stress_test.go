@@ -46,14 +46,11 @@ func garbage() (end func()) {
 	return func() { close(stop); wg.Wait() }
 }
 
-// TestManyPackets sends two million frames of all sizes from one interface to another, each batch from a fresh buffer of
+// TestManyPackets sends 200,000 frames of all sizes from one interface to another, each batch from a fresh buffer of
 // Go's heap, while the collector runs all the time. Every wake-up comes from a thread of C's. None is lost, doubled or
 // damaged.
 func TestManyPackets(t *testing.T) {
-	total := uint64(2_000_000)
-	if testing.Short() {
-		total = 200_000
-	}
+	const total = uint64(200_000)
 	const batch, window = 32, 256 // frames; 512 KiB at most are under way, half of what the simulator queues
 	s := open(t, vmnetsim.Full)
 	x, y := s.start(t), s.start(t)
@@ -124,10 +121,7 @@ func TestManyPackets(t *testing.T) {
 
 // TestManyStarts starts and stops far more interfaces than there can be callbacks or blocks, from several goroutines.
 func TestManyStarts(t *testing.T) {
-	cycles := 500
-	if testing.Short() {
-		cycles = 50
-	}
+	const cycles = 150 // 1,200 starts: more than the 1,024 blocks
 	s := open(t, vmnetsim.Full)
 	n, err := s.NewNetwork(api.NetworkConfig{Mode: vnet.ModeShared})
 	require.NoError(t, err)
@@ -170,31 +164,6 @@ func exchange(t *testing.T, i api.Interface) bool {
 		ok = assert.Equal(t, uint64(7), binary.BigEndian.Uint64(it.Frame()[14:])) && ok
 	}
 	return assert.NoError(t, w.Free()) && assert.NoError(t, r.Free()) && ok
-}
-
-// TestFaultsAtOnce mixes starts that succeed, fail, are late and are abandoned.
-func TestFaultsAtOnce(t *testing.T) {
-	s := open(t, vmnetsim.Full)
-	s.c.Set(vmnetsim.StartDelay, 2)
-	s.c.Set(vmnetsim.StopDelay, 2)
-	var wg sync.WaitGroup
-	for g := range 8 {
-		wg.Go(func() {
-			for k := range 25 {
-				if g == 0 {
-					s.c.Set(vmnetsim.StartStatus, int64(api.SharingServiceBusy), 1)
-				}
-				ctx, cancel := contextAfter(t, time.Duration(1+(g+k)%4)*time.Millisecond)
-				if i, err := s.Start(ctx, shared); err == nil {
-					if err := i.Stop(ctx); err != nil {
-						assert.ErrorIs(t, err, api.ErrNoAnswer)
-					}
-				}
-				cancel()
-			}
-		})
-	}
-	wg.Wait()
 }
 
 // TestNothingUnused goes through the whole API: every function that is bound has been called, every key been used.

@@ -205,18 +205,6 @@ func TestCountOutOfRange(t *testing.T) {
 	}
 }
 
-func TestResetAfterFailedRead(t *testing.T) {
-	r := reader(t, 8, 100)
-	fill(r, []uint64{20})
-	r.Batch() // few are dirty
-	r.Reset()
-	fill(r, []uint64{20, 21, 22, 23, 24, 25, 26, 27})
-	_, count := r.Args()
-	*count = 0 // it wrote to all of them and then failed: Batch is not called
-	r.Reset()
-	ready(t, r, 100)
-}
-
 func TestLimits(t *testing.T) {
 	for _, n := range []int{-1, 0, 4097} {
 		_, err := pkt.NewReader(n, 1514)
@@ -281,4 +269,16 @@ func FuzzBatch(f *testing.F) {
 			ready(t, r, room)
 		}
 	})
+}
+
+func TestResetAfterFailedRead(t *testing.T) {
+	r := reader(t, 8, 100)
+	fill(r, []uint64{20})
+	r.Batch() // few are dirty
+	r.Reset()
+	fill(r, []uint64{20, 21, 22, 23, 24, 25, 26, 27})
+	_, count := r.Args()
+	*count = 0 // it wrote to all of them and then failed: Batch is not called
+	r.Reset()
+	ready(t, r, 100)
 }

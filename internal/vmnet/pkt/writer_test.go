@@ -4,7 +4,6 @@ package pkt_test
 
 import (
 	"encoding/binary"
-	"fmt"
 	"runtime"
 	"testing"
 	"unsafe"
@@ -188,49 +187,4 @@ func TestNoAllocation(t *testing.T) {
 		w.End()
 	}))
 	assert.NotZero(t, total)
-}
-
-// BenchmarkReader is what a read costs beside the call. The sizes are those of full packets, where nothing moves, of
-// acknowledgements, and of both in turn.
-func BenchmarkReader(b *testing.B) {
-	for _, n := range []int{0, 1, 32, 200} {
-		for name, sizes := range map[string][2]uint64{"full": {1514, 1514}, "64": {64, 64}, "mixed": {1514, 64}} {
-			b.Run(fmt.Sprintf("batch=%d/%s", n, name), func(b *testing.B) {
-				r := reader(b, 200, 1514)
-				desc, count := r.Args()
-				b.ReportAllocs()
-				for b.Loop() {
-					r.Reset()
-					for i := range n {
-						d := (*[3]uint64)(unsafe.Add(desc, 24*i))
-						d[0] = sizes[i%2]
-					}
-					*count = int32(n)
-					r.Batch()
-				}
-			})
-		}
-	}
-}
-
-// BenchmarkWriter is what a write costs beside the call.
-func BenchmarkWriter(b *testing.B) {
-	for _, n := range []int{1, 32, 200} {
-		b.Run(fmt.Sprintf("batch=%d", n), func(b *testing.B) {
-			sizes := make([]int, n)
-			for i := range sizes {
-				sizes[i] = 1514
-			}
-			w, in := writer(b, 200), batch(sizes...)
-			b.ReportAllocs()
-			for b.Loop() {
-				w.Begin(in)
-				it := in.Iter() // in the for clause each turn would copy it
-				for it.Next() {
-					w.Add(it.Frame())
-				}
-				w.End()
-			}
-		})
-	}
 }
