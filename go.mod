@@ -6,7 +6,6 @@ toolchain go1.26.8
 
 require (
 	github.com/Code-Hex/vz/v3 v3.7.1
-	github.com/balajiv113/fd v0.0.0-20230330094840-143eec500f3e
 	github.com/blacktop/go-macho v1.1.296
 	github.com/containers/gvisor-tap-vsock v0.8.9
 	github.com/ebitengine/purego v0.11.3

@@ -114,16 +114,15 @@ var imports = map[string][]string{
 	"test/bench/vmnetcalls": {
 		"internal/frame", "internal/vmnet/api", "internal/vmnet/ffi", "internal/vmnet/pkt", "internal/vnet",
 	},
-	"test/cbuild":            {},
-	"test/e2e":               {},
-	"test/e2e/demo":          {"test/lab"},
-	"test/lab/guest":         {"test/lab/sequence"},
-	"test/lab":               {"internal/frame", "internal/state", "test/lab/sequence"},
-	"test/lab/labtest":       {"test/lab", "test/vmnetsim"},
-	"test/e2e/probe":         {"test/lab"},
-	"test/lab/sequence":      {},
-	"test/formula":           {},
-	"test/integrations/lima": {"internal/fakeguest"},
+	"test/cbuild":       {},
+	"test/e2e":          {},
+	"test/e2e/demo":     {"test/lab"},
+	"test/lab/guest":    {"test/lab/sequence"},
+	"test/lab":          {"internal/frame", "internal/state", "test/lab/sequence"},
+	"test/lab/labtest":  {"test/lab", "test/vmnetsim"},
+	"test/e2e/probe":    {"test/lab"},
+	"test/lab/sequence": {},
+	"test/formula":      {},
 	"test/soak": {
 		"internal/fakeguest", "internal/frame", "internal/passing/client", "internal/passing/proto", "test/soak/ledger", "test/vmnetsim",
 	},
@@ -155,7 +154,6 @@ var direct = map[string]use{
 	"gvisor.dev/gvisor":                      {"Apache-2.0", []string{"internal/usernet"}, []string{"internal/fakeguest"}},
 	"github.com/containers/gvisor-tap-vsock": {"Apache-2.0", []string{"internal/usernet"}, nil},
 	"github.com/Code-Hex/vz/v3":              {"MIT", []string{"test/vzguest"}, nil},
-	"github.com/balajiv113/fd":               {"MIT", []string{"test/integrations/lima"}, nil}, // as Lima's driver, version and all
 	"github.com/ebitengine/purego":           {"Apache-2.0", []string{"internal/vmnet/ffi", "internal/darwinapi"}, nil},
 	"github.com/blacktop/go-macho":           {"MIT", []string{"internal/codesign"}, nil},
 	"github.com/insomniacslk/dhcp": {

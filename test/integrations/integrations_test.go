@@ -62,7 +62,7 @@ func TestMain(m *testing.M) {
 func install() error {
 	for out, pkg := range map[string]string{
 		"bin/socket_vmnet2": "../../cmd/socket_vmnet2", "bin/socket_vmnet_client": "../../cmd/socket_vmnet_client",
-		"libexec/vmnet-helper": "../../cmd/vmnet-helper", "libexec/lima": "./lima",
+		"libexec/vmnet-helper": "../../cmd/vmnet-helper",
 	} {
 		build := exec.Command("go", "build", "-o", filepath.Join(prefix, out), pkg)
 		build.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -187,7 +187,6 @@ func blocks(t *testing.T) (all []block) {
 func (d *daemon) here(text string) string {
 	return strings.NewReplacer(
 		"/opt/socket_vmnet/", prefix+"/", "/var/run/socket_vmnet", d.socket, "/tmp/", d.dir+"/",
-		"go run ./test/integrations/lima", prefix+"/libexec/lima",
 	).Replace(text)
 }
 
@@ -208,7 +207,7 @@ func (d *daemon) reports(t *testing.T) []string {
 	return strings.Split(strings.TrimSpace(string(b)), "\n")
 }
 
-// TestShellBlocks runs each of them. In each one machine gets an address, or what runs is Lima's part.
+// TestShellBlocks runs each of them. In each one machine gets an address.
 func TestShellBlocks(t *testing.T) {
 	d := start(t, "")
 	ran := map[string]int{}
@@ -222,11 +221,6 @@ func TestShellBlocks(t *testing.T) {
 			cmd.Env, cmd.Dir = d.environment(), d.dir
 			out := run(t, cmd)
 			reports := d.reports(t)
-			if strings.Contains(b.text, "/lima ") {
-				assert.Contains(t, out, "gateway 192.168.105.1 answers")
-				ran["lima"]++
-				return
-			}
 			require.Len(t, reports, 1, "one machine with an address: %s", out)
 			program, rest, _ := strings.Cut(reports[0], " ")
 			ran[program]++
@@ -239,7 +233,6 @@ func TestShellBlocks(t *testing.T) {
 	assert.GreaterOrEqual(t, ran["vfkit"], 4)
 	assert.GreaterOrEqual(t, ran["krunkit"], 3)
 	assert.GreaterOrEqual(t, ran["qemu-system-x86_64"], 4)
-	assert.Equal(t, 1, ran["lima"])
 	t.Log(ran)
 }
 
