@@ -79,27 +79,6 @@ func TestMakeStarts(t *testing.T) {
 	}
 }
 
-// Without a service manager nothing is installed, since it could not be started; the message names what can be.
-func TestMakeNoManager(t *testing.T) {
-	path := t.TempDir()
-	for _, name := range []string{"sh", "uname", "tr", "git", "sed", "id", "pwd", "make", "printf", "sort", "grep"} {
-		for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
-			if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
-				require.NoError(t, os.Symlink(filepath.Join(dir, name), filepath.Join(path, name)))
-				break
-			}
-		}
-	}
-	for goos, want := range map[string]string{
-		"darwin": `there is no launchctl here, so nothing can be started: run "make install.bin install.doc install.launchd.plist"`,
-		"linux":  `systemd does not run here, so nothing can be started: run "make install.bin install.doc install.systemd.unit"`,
-	} {
-		out, err := tryMake(t, []string{"PATH=" + path}, "install", "GOOS="+goos, "GO=false", "PREFIX="+t.TempDir()+"/no")
-		require.Error(t, err)
-		assert.Contains(t, out, want)
-	}
-}
-
 // newerThan381 is what GNU make 3.81 does not know, which macOS has, by its release notes: NEWS of 3.82 to 4.4.
 var newerThan381 = map[string]*regexp.Regexp{
 	"!= (4.0)":                        regexp.MustCompile(`^[\w.-]+\s*!=`),

@@ -183,16 +183,6 @@ func restart(t *testing.T, env []string) *helper {
 	}
 }
 
-// TestDaemonKilled has a daemon that cannot say anything any more.
-func TestDaemonKilled(t *testing.T) {
-	d := startDaemon(t, "")
-	h := runHelper(t, nil, nil, "--daemon", d.socket, "--socket", filepath.Join(shortDir(t), "s"))
-	h.info()
-	require.NoError(t, d.Process.Kill())
-	assert.Equal(t, 1, h.exit())
-	assert.Contains(t, h.stderr.String(), "has stopped")
-}
-
 // TestDaemonRestarted has machines go on with the next daemon, one that connected by a path and one with a descriptor, whether
 // the first one stopped in order or not.
 func TestDaemonRestarted(t *testing.T) {

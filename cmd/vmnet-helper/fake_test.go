@@ -243,26 +243,6 @@ func TestNoDaemon(t *testing.T) {
 	}
 }
 
-// TestConfigured finds the daemon by the user's configuration file.
-func TestConfigured(t *testing.T) {
-	d := newFake(t)
-	dir := shortDir(t)
-	file := filepath.Join(dir, configName)
-	require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o700))
-	require.NoError(t, os.WriteFile(file, []byte("network.lab = "+d.socket+"\n"), 0o600))
-	h := runHelper(t, []string{"XDG_CONFIG_HOME=" + dir}, nil, "--network", "lab", "--socket", "rel")
-	x := d.next()
-	assert.True(t, filepath.IsAbs(x.request.Name), "a relative path is made absolute: %s", x.request.Name)
-	x.answer(t, reply)
-	h.info()
-	assert.Equal(t, 0, h.stop())
-
-	require.NoError(t, os.WriteFile(file, []byte("network.lab = /nonexistent\n"), 0o600))
-	h = runHelper(t, []string{"XDG_CONFIG_HOME=" + dir}, nil, "--network", "lab", "--socket", filepath.Join(dir, "s"))
-	assert.Equal(t, 1, h.exit())
-	assert.Contains(t, h.stderr.String(), file, "it tells who named that daemon")
-}
-
 // TestSudo drops root's privileges before it makes anything.
 func TestSudo(t *testing.T) {
 	if os.Geteuid() != 0 {
@@ -296,25 +276,6 @@ func TestSudo(t *testing.T) {
 	assert.Contains(t, h.stderr.String(), "SUDO_UID")
 }
 
-// TestOutput has what is printed without a machine.
-func TestOutput(t *testing.T) {
-	h := runHelper(t, nil, nil, "--version")
-	version, err := h.out.ReadString('\n')
-	require.NoError(t, err)
-	commit, err := h.out.ReadString('\n')
-	require.NoError(t, err)
-	assert.Equal(t, 0, h.exit())
-	assert.Equal(t, "version: v0.13.0+socket-vmnet2.v0.0.0-dev\ncommit: v0.0.0-dev\n", version+commit)
-
-	h = runHelper(t, nil, nil, "-h")
-	assert.Equal(t, 0, h.exit())
-	assert.Equal(t, usage, h.stderr.String())
-
-	h = runHelper(t, nil, nil)
-	assert.Equal(t, 1, h.exit())
-	assert.Equal(t, "ERROR [main] either --fd or --socket is needed\n"+usage, h.stderr.String())
-}
-
 // TestList asks the daemon's program, which is in ../bin.
 func TestList(t *testing.T) {
 	if runtime.GOOS != "darwin" {
@@ -340,18 +301,4 @@ func TestList(t *testing.T) {
 		assert.Equal(t, want, line)
 	}
 	assert.Equal(t, 0, h.exit())
-}
-
-// TestNobodyReads closes stdout, as a caller does that has ended.
-func TestNobodyReads(t *testing.T) {
-	d := newFake(t)
-	path := filepath.Join(shortDir(t), "s")
-	h := runHelper(t, nil, nil, "--daemon", d.socket, "--socket", path)
-	x := d.next()
-	require.NoError(t, h.closeOut())
-	x.answer(t, reply)
-	assert.Equal(t, 1, h.exit())
-	assert.Contains(t, h.stderr.String(), "on stdout")
-	x.waitEnd(t)
-	assert.NoFileExists(t, path)
 }

@@ -155,9 +155,6 @@ func (h *helper) exit() int {
 	return h.ProcessState.ExitCode()
 }
 
-// closeOut closes the reading end of stdout.
-func (h *helper) closeOut() error { return h.pipe.Close() }
-
 // stop sends SIGTERM and returns the exit code.
 func (h *helper) stop() int {
 	h.t.Helper()

@@ -167,17 +167,3 @@ func TestInfoLine(t *testing.T) {
 	assert.Equal(t, `{"vmnet_mac_address":"52:54:00:12:34:56"}`+"\n",
 		string(infoLine(&config{network: "lab"}, &proto.Reply{MACAddress: r.MACAddress})), "a bridged network has no addresses")
 }
-
-func TestName(t *testing.T) {
-	for socket, want := range map[string]string{
-		"":                            "",
-		"/m/web/vmnet.sock":           "/m/web/vmnet.sock",
-		"/m/b\xc3\xbc/s":              "/m/b\u00fc/s",
-		"/m/\x1b[2J":                  "",
-		"/m/\xff":                     "",
-		strings.Repeat("é", 70):       strings.Repeat("é", 64),
-		"x" + strings.Repeat("é", 64): strings.Repeat("é", 64),
-	} {
-		assert.Equal(t, want, name(&config{socket: socket}))
-	}
-}

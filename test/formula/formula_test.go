@@ -113,57 +113,6 @@ type facts struct {
 	Caveats string                  `json:"caveats"`
 }
 
-func TestSyntax(t *testing.T) {
-	newBrew(t)
-	for _, file := range []string{"../../Formula/socket_vmnet2.rb", "homebrew.rb"} {
-		out, err := exec.CommandContext(t.Context(), "ruby", "-wc", file).CombinedOutput()
-		require.NoError(t, err, "%s", out)
-		assert.Equal(t, "Syntax OK\n", string(out), file)
-	}
-}
-
-func TestFacts(t *testing.T) {
-	onMac := []map[string]string{{"go": "build"}, {"macos": "monterey"}}
-	tests := []struct {
-		name, macos string
-		depends     []map[string]string
-		start       string
-	}{
-		{"macOS 14", "14.8", onMac, "\n  sudo brew services start socket_vmnet2\n"},
-		{"macOS 15", "15.7", onMac, "\n  sudo brew services start socket_vmnet2\n"},
-		{"macOS 26", "26.1", onMac, "\n  brew services start socket_vmnet2\n"},
-		{"Linux", "", onMac[:1], ""},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			b := newBrew(t)
-			b.macos = tt.macos
-			var f facts
-			b.output(b.ruby("facts"), &f)
-			assert.Equal(t, "socket_vmnet2", f.Name)
-			assert.Empty(t, f.URL+f.SHA256, "a release writes both")
-			assert.Equal(t, "main", f.Head.Branch)
-			assert.Equal(t, "Apache-2.0", f.License)
-			assert.NotEmpty(t, f.KegOnly)
-			assert.Equal(t, tt.depends, f.Depends)
-			assert.Contains(t, f.Caveats, b.prefix+"/var/run/socket_vmnet")
-			if tt.start == "" {
-				return
-			}
-			for _, line := range []string{
-				"sudo brew services stop socket_vmnet\n", tt.start,
-				"--socket-vmnet-path=" + b.prefix + "/var/run/socket_vmnet ",
-				"--socket-vmnet-client-path=" + b.prefix + "/opt/socket_vmnet2/bin/socket_vmnet_client\n",
-				"- socket: " + b.prefix + "/var/run/socket_vmnet\n",
-				"sudo " + b.prefix + "/opt/socket_vmnet2/bin/socket_vmnet2 install\n",
-				"sudo " + b.prefix + "/opt/socket_vmnet2/bin/socket_vmnet2 rollback\n",
-			} {
-				assert.Contains(t, f.Caveats, line)
-			}
-		})
-	}
-}
-
 func TestService(t *testing.T) {
 	for name, macos := range map[string]string{"macOS 14": "14", "macOS 15": "15.7.1", "macOS 26": "26.0", "macOS 27": "27", "Linux": ""} {
 		t.Run(name, func(t *testing.T) {
@@ -288,32 +237,7 @@ func TestInstalled(t *testing.T) {
 	assert.DirExists(t, b.prefix+"/var/log/socket_vmnet2")
 
 	t.Run("service", b.testService)
-	t.Run("to a place of root's", b.testCaveats)
 	t.Run("test", b.testTest)
-}
-
-// testCaveats runs the two commands of the caveats that copy the programs for Lima and take them away, below another root.
-func (b brew) testCaveats(t *testing.T) {
-	b.t = t
-	var f facts
-	b.output(b.ruby("facts"), &f)
-	root := filepath.Join(b.prefix, "root")
-	require.NoError(t, os.Mkdir(root, 0o755))
-	for _, verb := range []string{"install", "rollback"} {
-		command := b.prefix + "/opt/socket_vmnet2/bin/socket_vmnet2 " + verb
-		require.Contains(t, f.Caveats, "\n  sudo "+command+"\n")
-		c := exec.CommandContext(t.Context(), "/bin/sh", "-c", command+" --root="+root)
-		out, err := c.CombinedOutput()
-		require.NoError(t, err, "%s", out)
-		for _, name := range []string{"bin/socket_vmnet", "bin/socket_vmnet2", "bin/socket_vmnet_client", "libexec/vmnet-helper"} {
-			fi, err := os.Lstat(filepath.Join(root, "opt/socket_vmnet", name))
-			if verb == "rollback" {
-				assert.ErrorIs(t, err, os.ErrNotExist, name)
-			} else if assert.NoError(t, err) {
-				assert.True(t, fi.Mode().IsRegular(), name)
-			}
-		}
-	}
 }
 
 // testService starts what brew services would, waits until it serves, and stops it.

@@ -9,7 +9,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -78,16 +77,6 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-func TestRandomMAC(t *testing.T) {
-	assert.Equal(t, "fe:ff:ff:ff:ff:ff", randomMAC([]byte{255, 255, 255, 255, 255, 255}).String())
-	assert.Equal(t, "02:00:00:00:00:00", randomMAC(make([]byte, 6)).String())
-	a, err := parseMAC("")
-	require.NoError(t, err)
-	b, err := parseMAC("")
-	require.NoError(t, err)
-	assert.NotEqual(t, a, b)
-}
-
 func TestExitCode(t *testing.T) {
 	for _, c := range []struct {
 		err  error
@@ -118,21 +107,6 @@ func TestUntilSignal(t *testing.T) {
 	stop(errNetworkLost)
 	<-ctx.Done()
 	assert.Equal(t, exitNetwork, exitCode(context.Cause(ctx)))
-}
-
-// TestStub: elsewhere the program says what it needs, before it asks a daemon for anything.
-func TestStub(t *testing.T) {
-	if supported() == nil {
-		return // a Mac
-	}
-	disk := filepath.Join(t.TempDir(), "disk")
-	require.NoError(t, os.WriteFile(disk, nil, 0o600))
-	var log strings.Builder
-	assert.Equal(t, exitFailed, run([]string{"--disk", disk, "--socket", "/nowhere"}, &log))
-	if runtime.GOOS != "darwin" {
-		assert.Equal(t, "vzguest: vzguest needs macOS's Virtualization framework; this is "+runtime.GOOS+": use QEMU, as test/e2e does\n", log.String())
-	}
-	require.Error(t, boot(t.Context(), options{}, nil, 0))
 }
 
 // daemon answers one request on SOCKET.d/attach or adopt, with reply, and serves it until end is closed. It returns SOCKET.
