@@ -89,10 +89,12 @@ func serveAnswers(w *wakeup, list ...*table[answerFunc]) {
 // deliver calls the handlers of the blocks of t that were called.
 func deliver(t *table[answerFunc]) {
 	for i := range t.handlers {
-		l, h := &t.literals[i], t.handlers[i].Load()
-		if h == nil || l.answered.Load() == 0 {
+		l := &t.literals[i]
+		if l.answered.Load() == 0 {
 			continue
 		}
+		// Not before: until its block is called a handler may be cancelled, and its slot be another's.
+		h := t.handlers[i].Load()
 		st, params := l.status, l.params
 		l.answered.Store(0)
 		t.mu.Lock()
