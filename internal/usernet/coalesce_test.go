@@ -4,7 +4,6 @@ package usernet
 
 import (
 	"bytes"
-	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -285,27 +284,5 @@ func TestCoalesceRandom(t *testing.T) {
 			}
 			require.Empty(t, rest, "seed %d, connection %d", seed, port)
 		}
-	}
-}
-
-// BenchmarkCoalesce is the work for 40 full segments.
-func BenchmarkCoalesce(b *testing.B) {
-	var frames [][]byte
-	payload := string(randomBytes(1448))
-	for i := range 40 {
-		frames = append(frames, tcpFrame{port: 1, seq: uint32(i * 1448), flags: ackFlag, options: timestamps, payload: payload}.bytes())
-	}
-	var c coalescer
-	b.SetBytes(40 * 1448)
-	b.ReportAllocs()
-	for b.Loop() {
-		for _, f := range frames {
-			if !c.join(f) {
-				c.hold(f)
-			}
-		}
-		c.all()[0].packet().DecRef()
-		binary.BigEndian.PutUint16(frames[0][atLength:], uint16(len(frames[0])-atIP))
-		c.clear()
 	}
 }
