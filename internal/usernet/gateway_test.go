@@ -40,40 +40,32 @@ func TestRestart(t *testing.T) {
 		require.NoError(t, n.Close())
 		require.NoError(t, f.Close())
 	}
-	mac := func(i byte) net.HardwareAddr { return net.HardwareAddr{0x52, 0x54, 0, 0, 0, i} }
-	var first, second fakeguest.Lease
+	macs := []net.HardwareAddr{{0x52, 0x54, 0, 0, 0, 1}, {0x52, 0x54, 0, 0, 0, 2}, {0x52, 0x54, 0, 0, 0, 3}}
+	configure := func(n *Network, mac net.HardwareAddr, want string) (*fakeguest.Guest, fakeguest.Lease) {
+		g := attach(t, n, fakeguest.Options{MAC: mac})
+		l, err := g.Configure()
+		require.NoError(t, err)
+		assert.Equal(t, want, l.Addr.String())
+		return g, l
+	}
+	var first fakeguest.Lease
 	life(func(n *Network) {
-		var err error
-		first, err = attach(t, n, fakeguest.Options{MAC: mac(1), Name: "one"}).Configure()
-		require.NoError(t, err)
-		assert.Equal(t, "192.168.105.2/24", first.Addr.String())
-		second, err = attach(t, n, fakeguest.Options{MAC: mac(2)}).Configure()
-		require.NoError(t, err)
+		_, first = configure(n, macs[0], "192.168.105.2/24")
+		configure(n, macs[1], "192.168.105.3/24")
 	})
 	life(func(n *Network) {
-		three, err := attach(t, n, fakeguest.Options{MAC: mac(3)}).Configure()
-		require.NoError(t, err)
-		assert.Equal(t, "192.168.105.4/24", three.Addr.String())
-		two := attach(t, n, fakeguest.Options{MAC: mac(2)})
-		again, err := two.Configure()
-		require.NoError(t, err)
-		assert.Equal(t, second.Addr, again.Addr)
-		one := attach(t, n, fakeguest.Options{MAC: mac(1)})
-		again, err = one.Reboot(first.Addr.Addr())
+		configure(n, macs[2], "192.168.105.4/24")
+		two, _ := configure(n, macs[1], "192.168.105.3/24")
+		one := attach(t, n, fakeguest.Options{MAC: macs[0]})
+		again, err := one.Reboot(first.Addr.Addr())
 		require.NoError(t, err)
 		assert.Equal(t, first.Addr, again.Addr)
 		_, err = two.Reboot(first.Addr.Addr())
 		require.ErrorIs(t, err, fakeguest.ErrNAK, "foreign")
-		_, err = two.Reboot(netip.MustParseAddr("10.0.0.7"))
-		require.ErrorIs(t, err, fakeguest.ErrNAK, "of another network")
 		_, err = one.Renew(again)
 		require.NoError(t, err)
 		_, err = one.Rebind(again)
 		require.NoError(t, err)
-		one.SetAddr(again.Addr, again.Gateway)
-		_, err = one.Inform()
-		require.NoError(t, err)
-		require.NoError(t, one.Release(again))
 	})
 }
 
@@ -101,16 +93,16 @@ func TestOnlyGateway(t *testing.T) {
 		{"VLAN", g.eth(gwMAC, 0x8100, make([]byte, 60))},
 		{"length instead of type", g.eth(gwMAC, 60, make([]byte, 60))},
 		{"no IP header", g.eth(gwMAC, 0x0800, []byte{0x45})},
-		{"IP longer than the frame", g.eth(gwMAC, 0x0800, ip(guestIP, gatewayIP, echoRequest(1, 1))[:30])},
+		{"IP longer than the frame", g.eth(gwMAC, 0x0800, ip(guestIP, gatewayIP, echoRequest(1, 1, 40))[:30])},
 		{"IP header too long", g.eth(gwMAC, 0x0800, append([]byte{0x4f}, ip(guestIP, gatewayIP, nil)[1:]...))},
-		{"echo from the gateway's address", g.eth(gwMAC, 0x0800, ip(gatewayIP, gatewayIP, echoRequest(1, 1)))},
-		{"echo from the alias", g.eth(gwMAC, 0x0800, ip(aliasIP, gatewayIP, echoRequest(1, 1)))},
-		{"echo from outside", g.eth(gwMAC, 0x0800, ip(outside, gatewayIP, echoRequest(1, 1)))},
-		{"echo from nowhere", g.eth(gwMAC, 0x0800, ip(netip.IPv4Unspecified(), gatewayIP, echoRequest(1, 1)))},
-		{"echo from the broadcast address", g.eth(gwMAC, 0x0800, ip(n.plan.broadcast, gatewayIP, echoRequest(1, 1)))},
-		{"broadcast echo", g.eth(bcast, 0x0800, ip(guestIP, gatewayIP, echoRequest(1, 1)))},
-		{"from the gateway's MAC", with(gwMAC, gwMAC, 0x0800, ip(guestIP, gatewayIP, echoRequest(1, 1)))},
-		{"from a multicast MAC", with(net.HardwareAddr{3, 0, 0, 0, 0, 1}, gwMAC, 0x0800, ip(guestIP, gatewayIP, echoRequest(1, 1)))},
+		{"echo from the gateway's address", g.eth(gwMAC, 0x0800, ip(gatewayIP, gatewayIP, echoRequest(1, 1, 40)))},
+		{"echo from the alias", g.eth(gwMAC, 0x0800, ip(aliasIP, gatewayIP, echoRequest(1, 1, 40)))},
+		{"echo from outside", g.eth(gwMAC, 0x0800, ip(outside, gatewayIP, echoRequest(1, 1, 40)))},
+		{"echo from nowhere", g.eth(gwMAC, 0x0800, ip(netip.IPv4Unspecified(), gatewayIP, echoRequest(1, 1, 40)))},
+		{"echo from the broadcast address", g.eth(gwMAC, 0x0800, ip(n.plan.broadcast, gatewayIP, echoRequest(1, 1, 40)))},
+		{"broadcast echo", g.eth(bcast, 0x0800, ip(guestIP, gatewayIP, echoRequest(1, 1, 40)))},
+		{"from the gateway's MAC", with(gwMAC, gwMAC, 0x0800, ip(guestIP, gatewayIP, echoRequest(1, 1, 40)))},
+		{"from a multicast MAC", with(net.HardwareAddr{3, 0, 0, 0, 0, 1}, gwMAC, 0x0800, ip(guestIP, gatewayIP, echoRequest(1, 1, 40)))},
 		{"unreachable", g.eth(gwMAC, 0x0800, ip(guestIP, gatewayIP, unreachable))},
 		{"empty ICMP", g.eth(gwMAC, 0x0800, ip(guestIP, gatewayIP, nil))},
 		{"IGMP", g.eth(gwMAC, 0x0800, ipv4Packet(guestIP, gatewayIP, 2, make([]byte, 8)))},
@@ -164,40 +156,47 @@ func TestGatewayAsks(t *testing.T) {
 	}
 }
 
-// TestNoWayOut: in host mode only the alias and our own names work.
+// TestNoWayOut: in host mode, and without NAT, only the gateway, our own names and the alias work. Nothing is dialled for the
+// rest, and the guest learns of it.
 func TestNoWayOut(t *testing.T) {
-	var dialed atomic.Int32
-	n := start(t, Options{Mode: vnet.ModeHost, Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
-		dialed.Add(1)
-		assert.True(t, strings.HasPrefix(address, "127.0.0.1:"), address)
-		return (&net.Dialer{}).DialContext(ctx, network, address)
-	}}, tuning{})
-	raw := newRawGuest(t, n, mac1)
-	ip, ack := raw.lease()
-	assert.Empty(t, ack.Router())
-	assert.True(t, raw.ping(ip, gatewayIP, patience))
-	raw.port.Close()
-
-	g := newIPGuest(t, n, mac1, ip)
-	port, _ := udpEcho(t)
-	fetch(t, g, netip.AddrPortFrom(aliasIP, echoServer(t)))
-	c, err := g.dialUDP(netip.AddrPortFrom(aliasIP, port))
-	require.NoError(t, err)
-	assert.NotNil(t, exchangeUDP(t, c, []byte("x")))
-	c.Close()
-	assert.EqualValues(t, 2, dialed.Load())
-
-	c, err = g.dialUDP(netip.AddrPortFrom(outside, port))
-	require.NoError(t, err)
-	_, _ = c.Write([]byte("x"))
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	_, err = g.dialTCP(ctx, netip.AddrPortFrom(outside, 80))
-	assert.ErrorContains(t, err, "refused")
-	c.Close()
-	assert.EqualValues(t, 2, dialed.Load())
-	assert.Equal(t, dns.RcodeRefused, resolve(t, g, "example.com.", false).Rcode)
-	assert.Equal(t, dns.RcodeSuccess, resolve(t, g, "host.internal.", false).Rcode)
+	for _, tt := range []struct {
+		name  string
+		o     Options
+		rcode int // of a name that is not ours
+	}{
+		{"host mode", Options{Mode: vnet.ModeHost}, dns.RcodeRefused},
+		{"no NAT", Options{DisableNAT44: true, ResolvConf: "/nonexistent/resolv.conf"}, dns.RcodeServerFailure}, // it would ask
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var dialed atomic.Int32
+			tt.o.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+				dialed.Add(1)
+				assert.True(t, strings.HasPrefix(address, "127.0.0.1:"), address)
+				return (&net.Dialer{}).DialContext(ctx, network, address)
+			}
+			n := start(t, tt.o, tuning{})
+			raw := newRawGuest(t, n, mac1)
+			ip, ack := raw.lease()
+			assert.Empty(t, ack.Router())
+			assert.Len(t, ack.DNS(), 1)
+			assert.True(t, raw.ping(ip, gatewayIP, patience))
+			for _, to := range []string{"203.0.113.9:53", "169.254.169.254:80", "192.168.105.1:123"} {
+				assert.True(t, raw.unreachable(ip, netip.MustParseAddrPort(to)), to)
+			}
+			g := newIPGuest(t, n, mac2, guestIP)
+			port, _ := udpEcho(t)
+			fetch(t, g, netip.AddrPortFrom(aliasIP, echoServer(t)))
+			c, err := g.dialUDP(netip.AddrPortFrom(aliasIP, port))
+			require.NoError(t, err)
+			assert.NotNil(t, exchangeUDP(t, c, []byte("x")))
+			c.Close()
+			_, err = g.dialTCP(t.Context(), netip.AddrPortFrom(outside, 80))
+			assert.ErrorContains(t, err, "refused")
+			assert.EqualValues(t, 2, dialed.Load())
+			assert.Equal(t, tt.rcode, resolve(t, g, "example.com.", false).Rcode)
+			assert.Equal(t, dns.RcodeSuccess, resolve(t, g, "host.internal.", false).Rcode)
+		})
+	}
 }
 
 // resolve asks the gateway's DNS server over UDP or TCP.
@@ -210,23 +209,12 @@ func resolve(t *testing.T, g *ipGuest, name string, tcp bool) *dns.Msg {
 		c, err = g.dialTCP(context.Background(), to)
 	} else {
 		c, err = g.dialUDP(to)
+		c = datagrams{c}
 	}
 	require.NoError(t, err)
 	defer c.Close()
 	require.NoError(t, c.SetDeadline(time.Now().Add(patience)))
 	conn := &dns.Conn{Conn: c}
-	if !tcp { // gonet's conn is no net.PacketConn to miekg's library in every version
-		b, err := new(dns.Msg).SetQuestion(name, dns.TypeA).Pack()
-		require.NoError(t, err)
-		_, err = c.Write(b)
-		require.NoError(t, err)
-		buf := make([]byte, 2000)
-		n, err := c.Read(buf)
-		require.NoError(t, err)
-		m := new(dns.Msg)
-		require.NoError(t, m.Unpack(buf[:n]))
-		return m
-	}
 	require.NoError(t, conn.WriteMsg(new(dns.Msg).SetQuestion(name, dns.TypeA)))
 	m, err := conn.ReadMsg()
 	require.NoError(t, err)
@@ -380,7 +368,7 @@ func FuzzFrames(f *testing.F) {
 	gw := n.plan.mac
 	f.Add(g.eth(bcast, 0x0806, g.arp(header.ARPRequest, guestIP, gatewayIP)))
 	f.Add(g.eth(gw, 0x0806, g.arp(header.ARPReply, guestIP, gatewayIP)))
-	f.Add(g.eth(gw, 0x0800, ipv4Packet(guestIP, gatewayIP, header.ICMPv4ProtocolNumber, echoRequest(1, 1))))
+	f.Add(g.eth(gw, 0x0800, ipv4Packet(guestIP, gatewayIP, header.ICMPv4ProtocolNumber, echoRequest(1, 1, 40))))
 	f.Add(g.eth(gw, 0x0800, synPacket(guestIP, 1000, netip.AddrPortFrom(aliasIP, 80))))
 	f.Add(g.eth(gw, 0x0800, synPacket(guestIP, 1000, netip.AddrPortFrom(gatewayIP, 53))))
 	f.Add(g.eth(gw, 0x0800, fakeguest.UDPPacket(netip.AddrPortFrom(guestIP, 1), netip.AddrPortFrom(aliasIP, 2), []byte("x"))))
@@ -427,3 +415,13 @@ func TestRestartsAreFew(t *testing.T) {
 	}
 	assert.True(t, newRawGuest(t, n, mac1).ping(guestIP, gatewayIP, patience))
 }
+
+// datagrams tells the DNS library that a connection has no lengths before its messages.
+type datagrams struct{ net.Conn }
+
+func (d datagrams) ReadFrom(b []byte) (int, net.Addr, error) {
+	n, err := d.Read(b)
+	return n, nil, err
+}
+
+func (d datagrams) WriteTo(b []byte, _ net.Addr) (int, error) { return d.Write(b) }

@@ -101,8 +101,9 @@ func udpPayload(src, dst uint16, data []byte) []byte {
 	return append(b, data...)
 }
 
-func echoRequest(id, seq uint16) []byte {
-	b := make([]byte, header.ICMPv4MinimumSize+32)
+// echoRequest is an ICMP message of size bytes.
+func echoRequest(id, seq uint16, size int) []byte {
+	b := make([]byte, size)
 	i := header.ICMPv4(b)
 	i.SetType(header.ICMPv4Echo)
 	i.SetIdent(id)
@@ -114,7 +115,7 @@ func echoRequest(id, seq uint16) []byte {
 // ping sends an echo request by way of the gateway and reports whether the answer came from dst.
 func (g *rawGuest) ping(src, dst netip.Addr, wait time.Duration) bool {
 	g.announce(src)
-	g.send(g.eth(g.net.plan.mac, 0x0800, ipv4Packet(src, dst, header.ICMPv4ProtocolNumber, echoRequest(7, 1))))
+	g.send(g.eth(g.net.plan.mac, 0x0800, ipv4Packet(src, dst, header.ICMPv4ProtocolNumber, echoRequest(7, 1, 40))))
 	return g.expect(wait, func(f []byte) bool {
 		if len(f) < 14+28 || header.Ethernet(f).Type() != header.IPv4ProtocolNumber {
 			return false
