@@ -98,37 +98,6 @@ func TestFirstFrames(t *testing.T) {
 	assert.Equal(t, testFrame(60, n), s.waitFrames(t, kept+1)[kept], "and the rest as it comes")
 }
 
-func TestEightAtOnce(t *testing.T) {
-	l := newLab(t, nil)
-	const n, rounds = 8, 50
-	var peers []*peer
-	for i := range n {
-		peers = append(peers, l.either(fmt.Sprint("c", i), i%2 == 0))
-	}
-	for r := range rounds {
-		for i, p := range peers {
-			p.send(testFrame(100+i, r))
-		}
-	}
-	for i, p := range peers {
-		s := l.session(p.path)
-		for r, f := range s.waitFrames(t, rounds) {
-			require.Equal(t, testFrame(100+i, r), f)
-		}
-		for r := range rounds {
-			s.link.Deliver(batchOf(testFrame(200+i, r)))
-		}
-	}
-	for i, p := range peers {
-		for r := range rounds {
-			require.Equal(t, testFrame(200+i, r), p.recv())
-		}
-	}
-	assert.Equal(t, n, l.served())
-	assert.Empty(t, l.Dropped())
-	assert.Empty(t, l.log.String())
-}
-
 func TestPanicEndsOne(t *testing.T) {
 	l := newLab(t, func(l *lab, _ *Options) {
 		l.onServe = func(s *session) error {
@@ -186,24 +155,13 @@ func TestCloseEndsAll(t *testing.T) {
 		}
 		all = append(all, s)
 	}
-	began := time.Now()
 	require.NoError(t, l.Close())
 	for _, s := range all {
 		require.ErrorIs(t, s.waitEnd(t), link.ErrShutdown)
 	}
 	<-l.ran
-	t.Logf("%v", time.Since(began))
-	assert.Less(t, time.Since(began), 5*time.Second)
 	require.NoError(t, l.Close(), "again")
 	l.Run() // ends at once
-}
-
-func TestCloseWithoutRun(t *testing.T) {
-	l := newLab(t, nil)
-	_ = l
-	m := newLab(t, nil)
-	require.NoError(t, m.Close())
-	m.Run()
 }
 
 // TestVanish: a client that has gone without a word is found by the next frame for it, or by the sweep.
