@@ -3,7 +3,6 @@
 package passing
 
 import (
-	"context"
 	"errors"
 	"io"
 	"net"
@@ -22,7 +21,6 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/passing/client"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/passing/proto"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
 
 // pair is a connected pair of sockets as a client makes it: the end that it keeps and the one that it hands over.
@@ -230,39 +228,6 @@ func TestAdopt(t *testing.T) {
 	}
 }
 
-// TestAdoptKept is Lima's way with a connection that stays open: it means nothing.
-func TestAdoptKept(t *testing.T) {
-	r := newRig(t, elsewhere)
-	kept, handed := pair(t, proto.Datagram)
-	c := r.dial(t, "adopt")
-	hand(t, c, "\x00", handed)
-	atEnd(t, c)
-	exchange(t, kept, proto.Datagram)
-}
-
-func TestAdoptWithLifeline(t *testing.T) {
-	t.Run("the client ends it", func(t *testing.T) {
-		r := newRig(t, elsewhere)
-		kept, handed := pair(t, proto.Datagram)
-		a, err := client.Adopt(t.Context(), r.dir, handed, &proto.Request{Wait: true})
-		require.NoError(t, err)
-		exchange(t, kept, proto.Datagram)
-		require.NoError(t, a.Lifeline.Close())
-		assert.ErrorIs(t, r.clients.session(t, 0).ended(t), errLifeline)
-	})
-	t.Run("the session ends", func(t *testing.T) {
-		r := newRig(t, elsewhere)
-		kept, handed := pair(t, proto.Stream)
-		a, err := client.Adopt(t.Context(), r.dir, handed, &proto.Request{Transport: proto.Stream, Wait: true})
-		require.NoError(t, err)
-		t.Cleanup(func() { _ = a.Lifeline.Close() })
-		require.NoError(t, handed.Close())
-		require.NoError(t, kept.Close())
-		assert.NoError(t, r.clients.session(t, 0).ended(t))
-		atEnd(t, a.Lifeline)
-	})
-}
-
 // TestNotAdopted: it is told where an answer is expected, and ends the socket.
 func TestNotAdopted(t *testing.T) {
 	r := newRig(t, func(r *rig) {
@@ -277,17 +242,6 @@ func TestNotAdopted(t *testing.T) {
 	require.Eventually(t, func() bool { return strings.Count(r.log.String(), "code=full") == 2 }, patience, time.Millisecond)
 	_, err = kept.Write(ethernet(60))
 	require.Error(t, err)
-}
-
-func TestAdoptStartFails(t *testing.T) {
-	r := newRig(t, func(r *rig) {
-		elsewhere(r)
-		r.clients.ready = func(context.Context) (vnet.PortInfo, error) { return vnet.PortInfo{}, vnet.ErrIDInUse }
-	})
-	_, handed := pair(t, proto.Datagram)
-	_, err := client.Adopt(t.Context(), r.dir, handed, &proto.Request{})
-	assert.Equal(t, proto.IDInUse, codeOf(t, err))
-	assert.ErrorIs(t, r.clients.session(t, 0).ended(t), vnet.ErrIDInUse)
 }
 
 func TestBadDescriptors(t *testing.T) {
@@ -369,34 +323,16 @@ func TestOwnSocketsAreRefused(t *testing.T) {
 // TestClosedPairIsSwept: nothing but a look tells that the client has gone.
 func TestClosedPairIsSwept(t *testing.T) {
 	r := newRig(t, func(r *rig) { elsewhere(r); r.watch.every = 10 * time.Millisecond })
-	kept, handed := pair(t, proto.Datagram)
-	other, handed2 := pair(t, proto.Datagram)
-	for i, f := range []*os.File{handed, handed2} {
-		_, err := client.Adopt(t.Context(), r.dir, f, nil)
+	for i := range 2 { // it begins again with the next one
+		kept, handed := pair(t, proto.Datagram)
+		_, err := client.Adopt(t.Context(), r.dir, handed, nil)
 		require.NoError(t, err)
-		require.NoError(t, f.Close())
-		r.clients.session(t, i) // nobody tells that it has been adopted
+		require.NoError(t, handed.Close())
+		x := r.clients.session(t, i) // nobody tells that it has been adopted
+		exchange(t, kept, proto.Datagram)
+		require.NoError(t, kept.Close())
+		require.ErrorIs(t, x.ended(t), errPeerGone)
 	}
-	exchange(t, kept, proto.Datagram)
-	require.NoError(t, kept.Close())
-	first, second := r.clients.session(t, 0), r.clients.session(t, 1)
-	require.ErrorIs(t, first.ended(t), errPeerGone)
-	exchange(t, other, proto.Datagram)
-	require.NoError(t, other.Close())
-	require.ErrorIs(t, second.ended(t), errPeerGone)
-	require.Eventually(t, func() bool {
-		r.watch.mu.Lock()
-		defer r.watch.mu.Unlock()
-		return len(r.watch.sessions) == 0
-	}, patience, time.Millisecond)
-	// It begins again with the next one.
-	kept, handed = pair(t, proto.Datagram)
-	_, err := client.Adopt(t.Context(), r.dir, handed, nil)
-	require.NoError(t, err)
-	require.NoError(t, handed.Close())
-	third := r.clients.session(t, 2) // one whose other end has gone before is refused on macOS
-	require.NoError(t, kept.Close())
-	require.ErrorIs(t, third.ended(t), errPeerGone)
 }
 
 // bindAt binds a new datagram socket to path.
@@ -429,65 +365,19 @@ func TestBoundPathGone(t *testing.T) {
 	_ = a.Lifeline.Close()
 }
 
-// TestBoundEndsBeforeTheFirstSender in each way.
+// TestBoundEndsBeforeTheFirstSender as any other does.
 func TestBoundEndsBeforeTheFirstSender(t *testing.T) {
-	t.Run("lifeline", func(t *testing.T) {
-		r := newRig(t, elsewhere)
-		a, err := client.Adopt(t.Context(), r.dir, openFor(t, "bound"), &proto.Request{Wait: true})
-		require.NoError(t, err)
-		require.NoError(t, a.Lifeline.Close())
-		assert.ErrorIs(t, r.clients.session(t, 0).ended(t), errLifeline)
-	})
-	t.Run("stop", func(t *testing.T) {
-		r := newRig(t, elsewhere)
-		_, err := client.Adopt(t.Context(), r.dir, openFor(t, "bound"), nil)
-		require.NoError(t, err)
-		x := r.clients.session(t, 0)
-		r.Stop()
-		r.clients.stop()
-		assert.ErrorIs(t, x.ended(t), errStopped)
-	})
-}
-
-// TestAdoptAThousandTimes leaves nothing behind, whatever was wrong.
-func TestAdoptAThousandTimes(t *testing.T) {
-	r := newRig(t, func(r *rig) { elsewhere(r); r.watch.every = 10 * time.Millisecond })
-	file := openFor(t, "file")
-	for i := range 1000 {
-		c := r.dial(t, "adopt")
-		switch i % 5 {
-		case 0:
-			hand(t, c, "\x00", file)
-		case 1:
-			hand(t, c, "{}\n", file, file)
-			_, _ = readReply(t, c)
-		case 2:
-			hand(t, c, "hello\n", file)
-		case 3:
-			hand(t, c, "{", file)
-		case 4:
-			kept, handed := pair(t, proto.Datagram)
-			hand(t, c, "\x00", handed)
-			r.clients.session(t, i/5) // macOS tells by getpeername that kept has gone, and the pair is refused
-			_, _ = kept.Close(), handed.Close()
-		}
-		_ = c.Close()
-	}
-	require.Eventually(t, func() bool { r.clients.mu.Lock(); defer r.clients.mu.Unlock(); return r.clients.open == 0 }, patience, time.Millisecond)
-	assert.Equal(t, 200, r.clients.count())
-}
-
-// TestLineInPieces: the descriptor comes with the first one.
-func TestLineInPieces(t *testing.T) {
 	r := newRig(t, elsewhere)
-	c := r.dial(t, "adopt")
-	kept, handed := pair(t, proto.Datagram)
-	hand(t, c, `{"name":`, handed)
-	_, err := io.WriteString(c, `"x"}`+"\n")
+	a, err := client.Adopt(t.Context(), r.dir, openFor(t, "bound"), &proto.Request{Wait: true})
 	require.NoError(t, err)
-	_, reply := readReply(t, c)
-	require.Nil(t, reply.Error)
-	exchange(t, kept, proto.Datagram)
+	require.NoError(t, a.Lifeline.Close())
+	assert.ErrorIs(t, r.clients.session(t, 0).ended(t), errLifeline)
+	_, err = client.Adopt(t.Context(), r.dir, openFor(t, "bound"), nil)
+	require.NoError(t, err)
+	x := r.clients.session(t, 1)
+	r.Stop()
+	r.clients.stop()
+	assert.ErrorIs(t, x.ended(t), errStopped)
 }
 
 // TestDescriptorsAmongFrames: a client that sends some with its frames, also the other end of the pair, leaves none with us,
@@ -516,4 +406,25 @@ func TestDescriptorsAmongFrames(t *testing.T) {
 			assert.True(t, err == nil || errors.Is(err, errPeerGone), "%v", err)
 		})
 	}
+}
+
+// TestAdoptManyTimes leaves nothing behind, whatever was wrong.
+func TestAdoptManyTimes(t *testing.T) {
+	r := newRig(t, func(r *rig) { elsewhere(r); r.watch.every = 10 * time.Millisecond })
+	file := openFor(t, "file")
+	const rounds = 50
+	for i := range rounds {
+		for _, data := range []string{"\x00", "{}\n", "hello\n", "{"} {
+			c := r.dial(t, "adopt")
+			hand(t, c, data, file)
+			_ = c.Close()
+		}
+		c := r.dial(t, "adopt")
+		kept, handed := pair(t, proto.Datagram)
+		hand(t, c, "\x00", handed)
+		r.clients.session(t, i) // macOS tells by getpeername that kept has gone, and the pair is refused
+		_, _, _ = kept.Close(), handed.Close(), c.Close()
+	}
+	require.Eventually(t, func() bool { r.clients.mu.Lock(); defer r.clients.mu.Unlock(); return r.clients.open == 0 }, patience, time.Millisecond)
+	assert.Equal(t, rounds, r.clients.count())
 }

@@ -10,17 +10,21 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/passing/client"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/passing/proto"
 )
 
-// keptEnd is the number of the socket that the daemon keeps for its only client, 0 if it keeps none.
-func (r *rig) keptEnd() uint64 {
+// keptEnd is the number of the socket that the daemon keeps for its only client, 0 if it keeps none. Commands do not get it: it
+// would keep the client's end open there.
+func (r *rig) keptEnd(t *testing.T) uint64 {
+	t.Helper()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for m := range r.members {
 		if !m.owed && m.theirs != proto.None {
+			flags, err := unix.FcntlInt(uintptr(m.theirs), unix.F_GETFD, 0)
+			require.NoError(t, err)
+			assert.Equal(t, unix.FD_CLOEXEC, flags)
 			return inodeOf(m.theirs)
 		}
 	}
@@ -46,9 +50,9 @@ func TestPassedEndIsKept(t *testing.T) {
 		{"time", time.Nanosecond, nil},
 		{"first frame after an upgrade", time.Hour, func(t *testing.T, r *rig, a *client.Attached) {
 			t.Helper()
-			end := r.keptEnd()
+			end := r.keptEnd(t)
 			r.upgrade(t)
-			assert.Equal(t, end, r.keptEnd(), "the next image has it")
+			assert.Equal(t, end, r.keptEnd(t), "the next image has it")
 			exchange(t, a.File, proto.Stream)
 		}},
 	} {
@@ -57,45 +61,10 @@ func TestPassedEndIsKept(t *testing.T) {
 			a := r.attach(t, proto.Request{Transport: proto.Stream})
 			if c.letGo != nil {
 				end := inodeOf(int(a.File.Fd()))
-				require.Eventually(t, func() bool { return r.keptEnd() == end }, patience, time.Millisecond)
+				require.Eventually(t, func() bool { return r.keptEnd(t) == end }, patience, time.Millisecond)
 				c.letGo(t, r, a)
 			}
-			require.Eventually(t, func() bool { return r.keptEnd() == 0 }, patience, time.Millisecond)
+			require.Eventually(t, func() bool { return r.keptEnd(t) == 0 }, patience, time.Millisecond)
 		})
-	}
-}
-
-// A goneLink says that its client has gone.
-type goneLink struct{ link.Link }
-
-func (goneLink) Gone() bool { return true }
-
-// TestGoneIsAsked: where no table of sockets tells, the link is asked.
-func TestGoneIsAsked(t *testing.T) {
-	for _, transport := range []proto.Transport{proto.Datagram, proto.Stream} {
-		r := newRig(t, func(r *rig) { r.watch.every = time.Hour })
-		r.attach(t, proto.Request{Transport: transport})
-		x := r.clients.session(t, 0)
-		asked := r.watch.add(x, &member{conn: &conn{srv: r.Server}, link: goneLink{x.link}, request: proto.Request{Transport: transport}, theirs: proto.None})
-		table := openSocketTable()
-		assert.Equal(t, transport == proto.Datagram, r.watch.examine(table, asked), transport)
-		table.close()
-		if transport == proto.Datagram {
-			require.ErrorIs(t, x.ended(t), errPeerGone)
-		} // else its reader is told, after the last frames
-	}
-}
-
-// TestKeptEndIsNoDescriptorOfCommands: it would keep the client's end open there.
-func TestKeptEndIsNoDescriptorOfCommands(t *testing.T) {
-	r := newRig(t, func(r *rig) { r.watch.every = time.Hour })
-	r.attach(t, proto.Request{})
-	require.Eventually(t, func() bool { return r.keptEnd() != 0 }, patience, time.Millisecond)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for m := range r.members {
-		flags, err := unix.FcntlInt(uintptr(m.theirs), unix.F_GETFD, 0)
-		require.NoError(t, err)
-		assert.Equal(t, unix.FD_CLOEXEC, flags)
 	}
 }
