@@ -4,6 +4,7 @@ package passing
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -343,26 +344,38 @@ func bindAt(t *testing.T, path string) *os.File {
 	return f
 }
 
-// TestBoundPathGone: nobody can become the first sender any more.
+// TestBoundPathGone: nobody can become the first sender any more, or somebody else has taken the path, also while an upgrade
+// takes place.
 func TestBoundPathGone(t *testing.T) {
-	r := newRig(t, func(r *rig) { elsewhere(r); r.watch.every = 10 * time.Millisecond })
-	path := filepath.Join(shortDir(t), "b")
-	f := bindAt(t, path)
-	a, err := client.Adopt(t.Context(), r.dir, f, &proto.Request{Wait: true})
-	require.NoError(t, err)
-	assert.Equal(t, testMAC.String(), a.Reply.MACAddress, "told before anybody has sent")
-	require.Eventually(t, func() bool { // it has been seen where it is
-		r.watch.mu.Lock()
-		defer r.watch.mu.Unlock()
-		for e := range r.watch.sessions {
-			return e.at.Load() != nil
-		}
-		return false
-	}, patience, time.Millisecond)
-	require.NoError(t, os.Remove(path))
-	require.ErrorIs(t, r.clients.session(t, 0).ended(t), errPathGone)
-	atEnd(t, a.Lifeline)
-	_ = a.Lifeline.Close()
+	for _, upgraded := range []bool{false, true} {
+		t.Run(fmt.Sprintf("upgraded=%v", upgraded), func(t *testing.T) {
+			r := newRig(t, func(r *rig) { elsewhere(r); r.watch.every = 10 * time.Millisecond })
+			path := filepath.Join(shortDir(t), "b")
+			a, err := client.Adopt(t.Context(), r.dir, bindAt(t, path), &proto.Request{Wait: true})
+			require.NoError(t, err)
+			defer a.Lifeline.Close()
+			assert.Equal(t, testMAC.String(), a.Reply.MACAddress, "told before anybody has sent")
+			require.Eventually(t, func() bool { // it has been seen where it is
+				r.watch.mu.Lock()
+				defer r.watch.mu.Unlock()
+				for e := range r.watch.sessions {
+					return e.at.Load() != nil
+				}
+				return false
+			}, patience, time.Millisecond)
+			if upgraded {
+				r.standStill(t)
+				v, in := r.save(t)
+				require.NoError(t, os.Rename(path, path+".moved"))
+				bindAt(t, path)
+				r.next(t, v, in)
+			} else {
+				require.NoError(t, os.Remove(path))
+			}
+			require.ErrorIs(t, r.clients.session(t, 0).ended(t), errPathGone)
+			atEnd(t, a.Lifeline)
+		})
+	}
 }
 
 // TestBoundEndsBeforeTheFirstSender as any other does.

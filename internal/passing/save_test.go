@@ -296,31 +296,6 @@ func TestUpgradeOfABoundSocket(t *testing.T) {
 	assert.Equal(t, ethernet(60), buf[:n])
 }
 
-// TestUpgradeKnowsThePath: what was at the path of a socket before is what is looked for after: who has taken the path meanwhile
-// is another.
-func TestUpgradeKnowsThePath(t *testing.T) {
-	r := newRig(t, func(r *rig) { elsewhere(r); r.watch.every = 10 * time.Millisecond })
-	path := filepath.Join(shortDir(t), "b")
-	f := bindAt(t, path)
-	_, err := client.Adopt(t.Context(), r.dir, f, nil)
-	require.NoError(t, err)
-	r.clients.session(t, 0)
-	require.Eventually(t, func() bool {
-		r.watch.mu.Lock()
-		defer r.watch.mu.Unlock()
-		for e := range r.watch.sessions {
-			return e.at.Load() != nil
-		}
-		return false
-	}, patience, time.Millisecond)
-	r.standStill(t)
-	v, in := r.save(t)
-	require.NoError(t, os.Rename(path, path+".moved"))
-	bindAt(t, path)
-	r.next(t, v, in)
-	require.ErrorIs(t, r.clients.session(t, 0).ended(t), errPathGone)
-}
-
 // TestUpgradeOfRequests: those that have begun are finished or told; those that have not, and those whose interface is not there
 // yet, do not notice.
 func TestUpgradeOfRequests(t *testing.T) {

@@ -438,35 +438,6 @@ func TestUpgradeOfHeldFrames(t *testing.T) {
 	assert.Equal(t, [][]byte{testFrame(60, 1), testFrame(ethernetLen, 2)}, n.session(p.path).waitFrames(t, 2))
 }
 
-// TestUpgradeWhileLookingUp: a client whose socket has gone is being looked up when it is saved. Nothing that was saved changes
-// any more, and after a failed exec it is looked up again.
-func TestUpgradeWhileLookingUp(t *testing.T) {
-	hasNothingLeft(t)
-	l := newLab(t, nil)
-	p := l.either("c", false)
-	p.send(testFrame(60, 1))
-	s := l.session(p.path)
-	s.waitFrames(t, 1)
-	c := l.clients[p.path]
-	l.pause()
-	l.opts.Save = func(string) (perclient.Saved, bool) {
-		return perclient.Saved{ID: 5, Link: s.link.(link.Pausable).Save()}, true
-	}
-	v := l.Save(&handoff.Out{})
-	require.Len(t, v.Clients, 1)
-	require.NoError(t, p.Close())
-	p = l.either("c", false) // it is back at its path
-	require.NoError(t, c.pipe.resolve(c.pipe.current()))
-	again := l.Save(&handoff.Out{})
-	assert.Equal(t, v.Clients[0].SavedTarget, again.Clients[0].SavedTarget)
-	assert.Equal(t, v.Clients[0].Reply, again.Clients[0].Reply)
-	l.resume()
-	require.Eventually(t, func() bool {
-		s.link.Deliver(batchOf(testFrame(60, 2)))
-		return p.SetReadDeadline(time.Now().Add(20*time.Millisecond)) == nil && func() bool { _, err := p.Read(make([]byte, 100)); return err == nil }()
-	}, patience, time.Millisecond, "the client that came back is not found")
-}
-
 // TestPauseAndClose: a paused Server can be closed, and resumed after that.
 func TestPauseAndClose(t *testing.T) {
 	hasNothingLeft(t)
