@@ -27,6 +27,7 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/adapters/gonet"
 	"gvisor.dev/gvisor/pkg/tcpip/header"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
 
@@ -447,3 +448,36 @@ func (c brokenConn) Write(b []byte) (int, error) {
 type zeroes struct{}
 
 func (zeroes) Read(b []byte) (int, error) { return len(b), nil }
+
+// firstSYNs keeps back the SYNs that a guest's stack repeats: what the first one does not bring about does not come. A busy machine
+// may take longer than the second after which it is repeated.
+type firstSYNs struct {
+	vnet.Port
+	mu   sync.Mutex
+	seen map[[16]byte]bool // addresses, ports and number
+}
+
+func newFirstSYNs(g *ipGuest) {
+	g.port = &firstSYNs{Port: g.port, seen: map[[16]byte]bool{}}
+}
+
+// Send implements vnet.Port.
+func (p *firstSYNs) Send(b frame.Batch) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var wire []byte
+	n := 0
+	for it := b.Iter(); it.Next(); {
+		f := it.Frame()
+		if len(f) >= atOptions && f[atProtocol] == uint8(header.TCPProtocolNumber) && opens(header.TCPFlags(f[atFlags])) {
+			k := [16]byte(f[atAddress:])
+			if p.seen[k] {
+				continue
+			}
+			p.seen[k] = true
+		}
+		wire = frame.Append(wire, f)
+		n++
+	}
+	p.Port.Send(frame.NewBatch(wire, n))
+}

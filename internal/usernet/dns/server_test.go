@@ -16,6 +16,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/miekg/dns"
@@ -368,35 +369,32 @@ func TestHostile(t *testing.T) {
 
 // TestLimits: one guest's questions to a silent resolver do not keep another's from being asked, and Close ends them.
 func TestLimits(t *testing.T) {
-	r := newResolver(t)
-	// A busy machine is late at times. Waiting for the resolver would take four seconds each time.
-	for try := range 10 {
-		if took := testLimits(t, r); took < 300*time.Millisecond {
-			return
-		} else if try == 9 {
-			assert.Less(t, took, 300*time.Millisecond, "the time of Close")
+	synctest.Test(t, func(t *testing.T) {
+		var asked atomic.Int32
+		s := newServer(t, Config{
+			Forward: true, ResolvConf: confFile(t, "nameserver 127.0.0.1\n"),
+			Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+				if asked.Add(1) <= MaxPerClient {
+					<-ctx.Done()
+				}
+				return nil, errors.New("nobody is there")
+			},
+		})
+		b, err := question("silent.test.", dns.TypeA).Pack()
+		require.NoError(t, err)
+		for range 10 * MaxPerClient {
+			s.HandleUDP(7, b, maxUDP, func([]byte) {})
 		}
-	}
-}
-
-// testLimits returns how long Close took.
-func testLimits(t *testing.T, r *resolver) time.Duration {
-	s := newServer(t, Config{Forward: true, ResolvConf: confFile(t, "nameserver 127.0.0.1\n"), Port: r.port})
-	b, err := question("silent.test.", dns.TypeA).Pack()
-	require.NoError(t, err)
-	for range 10 * MaxPerClient {
-		s.HandleUDP(7, b, maxUDP, func([]byte) {})
-	}
-	s.mu.Lock()
-	assert.Equal(t, MaxPerClient, s.total)
-	s.mu.Unlock()
-	assert.Equal(t, "198.51.100.7", answers(ask(t, s, question("example.com.", dns.TypeA), patience)))
-	begin := time.Now()
-	s.Close()
-	took := time.Since(begin)
-	assert.Nil(t, askRaw(s, b, 10*time.Millisecond), "closed")
-	assert.Equal(t, dns.RcodeSuccess, ask(t, s, question("host.internal.", dns.TypeA), patience).Rcode, "own names need nobody")
-	return took
+		synctest.Wait()
+		assert.EqualValues(t, MaxPerClient, asked.Load())
+		assert.Equal(t, dns.RcodeServerFailure, ask(t, s, question("example.com.", dns.TypeA), patience).Rcode)
+		assert.Greater(t, asked.Load(), int32(MaxPerClient), "another's is asked")
+		begin := time.Now()
+		s.Close()
+		assert.Zero(t, time.Since(begin))
+		assert.Nil(t, askRaw(s, b, time.Second), "closed")
+		assert.Equal(t, dns.RcodeSuccess, ask(t, s, question("host.internal.", dns.TypeA), patience).Rcode, "own names need nobody")
+	})
 }
 
 func TestTCP(t *testing.T) {
