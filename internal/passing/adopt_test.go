@@ -209,10 +209,7 @@ func TestAdopt(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRig(t, elsewhere)
-			kept, handed := pair(t, c.transport)
-			a, err := client.Adopt(t.Context(), r.dir, handed, c.request)
-			require.NoError(t, err)
-			require.NoError(t, handed.Close())
+			kept, a := r.adopt(t, c.transport, c.request)
 			assert.Nil(t, a.Lifeline)
 			x := r.clients.session(t, 0)
 			assert.True(t, x.client.Start)
@@ -229,19 +226,15 @@ func TestAdopt(t *testing.T) {
 	}
 }
 
-// TestNotAdopted: it is told where an answer is expected, and ends the socket.
+// TestNotAdopted: nobody is told where no answer is expected, but the socket ends.
 func TestNotAdopted(t *testing.T) {
 	r := newRig(t, func(r *rig) {
 		elsewhere(r)
 		r.clients.serve = func() error { return perclient.ErrFull }
 	})
-	kept, handed := pair(t, proto.Datagram)
-	_, err := client.Adopt(t.Context(), r.dir, handed, &proto.Request{})
-	assert.Equal(t, proto.Full, codeOf(t, err))
-	_, err = client.Adopt(t.Context(), r.dir, handed, nil)
-	require.NoError(t, err, "nobody tells")
-	require.Eventually(t, func() bool { return strings.Count(r.log.String(), "code=full") == 2 }, patience, time.Millisecond)
-	_, err = kept.Write(ethernet(60))
+	kept, _ := r.adopt(t, proto.Datagram, nil)
+	require.Eventually(t, func() bool { return strings.Contains(r.log.String(), "code=full") }, patience, time.Millisecond)
+	_, err := kept.Write(ethernet(60))
 	require.Error(t, err)
 }
 
@@ -277,47 +270,48 @@ func TestBadDescriptors(t *testing.T) {
 
 // TestOwnSocketsAreRefused: frames would go round, and some would keep themselves alive.
 func TestOwnSocketsAreRefused(t *testing.T) {
-	refused := func(t *testing.T, r *rig, f *os.File, transport proto.Transport) {
-		t.Helper()
-		_, err := client.Adopt(t.Context(), r.dir, f, &proto.Request{Transport: transport, Wait: true})
-		assert.Equal(t, proto.BadDescriptor, codeOf(t, err))
-		assert.ErrorContains(t, err, "daemon")
-	}
-	t.Run("the other end of what attach gave", func(t *testing.T) {
-		r := newRig(t, nil)
-		for _, transport := range []proto.Transport{proto.Datagram, proto.Stream} {
-			a := r.attach(t, proto.Request{Transport: transport})
-			refused(t, r, a.File, transport)
-		}
-	})
-	t.Run("a connection to the daemon", func(t *testing.T) {
-		r := newRig(t, elsewhere)
-		f, err := r.dial(t, "attach").File()
+	shared := filepath.Join(shortDir(t), "sock")
+	own := bindAt(t, shared)
+	fileOf := func(t *testing.T, c *net.UnixConn) *os.File {
+		f, err := c.File()
 		require.NoError(t, err)
-		defer f.Close()
-		refused(t, r, f, proto.Stream)
-	})
+		t.Cleanup(func() { _ = f.Close() })
+		return f
+	}
+	for _, c := range []struct {
+		name      string
+		transport proto.Transport
+		change    func(*rig)
+		make      func(t *testing.T, r *rig) *os.File
+	}{
+		{"the other end of what attach gave", proto.Datagram, nil, func(t *testing.T, r *rig) *os.File {
+			return r.attach(t, proto.Request{}).File
+		}},
+		{"the same, a stream", proto.Stream, nil, func(t *testing.T, r *rig) *os.File {
+			return r.attach(t, proto.Request{Transport: proto.Stream}).File
+		}},
+		{"a connection to the daemon", proto.Stream, elsewhere, func(t *testing.T, r *rig) *os.File { return fileOf(t, r.dial(t, "attach")) }},
+		{"a socket connected to the shared one", proto.Datagram, elsewhere, func(t *testing.T, _ *rig) *os.File {
+			f := socketOf(t, unix.SOCK_DGRAM)
+			require.NoError(t, unix.Connect(int(f.Fd()), &unix.SockaddrUnix{Name: shared}))
+			return f
+		}},
+		{"the shared one", proto.Datagram, elsewhere, func(*testing.T, *rig) *os.File { return own }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(t, c.change)
+			r.opts.Trust.Own = append(r.opts.Trust.Own, shared)
+			_, err := client.Adopt(t.Context(), r.dir, c.make(t, r), &proto.Request{Transport: c.transport, Wait: true})
+			assert.Equal(t, proto.BadDescriptor, codeOf(t, err))
+			assert.ErrorContains(t, err, "daemon")
+		})
+	}
 	t.Run("the very connection", func(t *testing.T) {
 		r := newRig(t, elsewhere)
 		c := r.dial(t, "adopt")
-		f, err := c.File()
-		require.NoError(t, err)
-		defer f.Close()
-		hand(t, c, `{"transport":"stream","wait":true}`+"\n", f)
-		_, reply := readReply(t, c)
-		require.NotNil(t, reply.Error)
-		assert.Equal(t, proto.BadDescriptor, reply.Error.Code)
+		hand(t, c, `{"transport":"stream","wait":true}`+"\n", fileOf(t, c))
+		refused(t, c, proto.BadDescriptor)
 		atEnd(t, c)
-	})
-	t.Run("a datagram socket connected to the shared one", func(t *testing.T) {
-		shared := filepath.Join(shortDir(t), "sock")
-		own := socketOf(t, unix.SOCK_DGRAM)
-		require.NoError(t, unix.Bind(int(own.Fd()), &unix.SockaddrUnix{Name: shared}))
-		r := newRig(t, func(r *rig) { elsewhere(r); r.opts.Trust.Own = append(r.opts.Trust.Own, shared) })
-		f := socketOf(t, unix.SOCK_DGRAM)
-		require.NoError(t, unix.Connect(int(f.Fd()), &unix.SockaddrUnix{Name: shared}))
-		refused(t, r, f, proto.Datagram)
-		refused(t, r, own, proto.Datagram)
 	})
 }
 
@@ -325,10 +319,7 @@ func TestOwnSocketsAreRefused(t *testing.T) {
 func TestClosedPairIsSwept(t *testing.T) {
 	r := newRig(t, func(r *rig) { elsewhere(r); r.watch.every = 10 * time.Millisecond })
 	for i := range 2 { // it begins again with the next one
-		kept, handed := pair(t, proto.Datagram)
-		_, err := client.Adopt(t.Context(), r.dir, handed, nil)
-		require.NoError(t, err)
-		require.NoError(t, handed.Close())
+		kept, _ := r.adopt(t, proto.Datagram, nil)
 		x := r.clients.session(t, i) // nobody tells that it has been adopted
 		exchange(t, kept, proto.Datagram)
 		require.NoError(t, kept.Close())

@@ -107,10 +107,7 @@ func TestAttachTakesNoDescriptor(t *testing.T) {
 		fds := make([]int, n) // stdin, again and again
 		_, _, err := c.WriteMsgUnix([]byte("{}\n"), unix.UnixRights(fds...), nil)
 		require.NoError(t, err)
-		_, reply := readReply(t, c)
-		require.NotNil(t, reply.Error)
-		assert.Equal(t, proto.BadDescriptor, reply.Error.Code)
-		assert.Contains(t, reply.Error.Text, text)
+		assert.Contains(t, refused(t, c, proto.BadDescriptor), text)
 		_ = c.Close()
 	}
 	assert.Zero(t, r.clients.count())
@@ -120,13 +117,8 @@ func TestAttachTakesNoDescriptor(t *testing.T) {
 func TestHalfSent(t *testing.T) {
 	r := newRig(t, func(r *rig) { r.times.request, r.times.late = 20*time.Millisecond, time.Millisecond })
 	for _, door := range []string{"attach", "adopt"} {
-		c := r.dial(t, door)
-		_, err := io.WriteString(c, `{"version":1,`)
-		require.NoError(t, err)
-		_, reply := readReply(t, c)
-		require.NotNil(t, reply.Error)
-		assert.Equal(t, proto.BadRequest, reply.Error.Code)
-		assert.Contains(t, reply.Error.Text, "too slow")
+		c := r.ask(t, door, `{"version":1,`)
+		assert.Contains(t, refused(t, c, proto.BadRequest), "too slow")
 		atEnd(t, c)
 	}
 }
@@ -138,7 +130,7 @@ func TestProbe(t *testing.T) {
 		require.NoError(t, r.dial(t, "attach").Close())
 		require.NoError(t, r.dial(t, "adopt").Close())
 	}
-	require.Eventually(t, func() bool { r.mu.Lock(); defer r.mu.Unlock(); return r.open == 0 }, patience, time.Millisecond)
+	r.until(t, func() bool { return r.open == 0 })
 	assert.Empty(t, r.log.String())
 	assert.Zero(t, r.clients.count())
 }
@@ -195,9 +187,7 @@ func TestClientLeavesEarly(t *testing.T) {
 			return vnet.PortInfo{}, ctx.Err()
 		}
 	})
-	c := r.dial(t, "attach")
-	_, err := io.WriteString(c, "{}\n")
-	require.NoError(t, err)
+	c := r.ask(t, "attach", "{}\n")
 	<-started
 	require.NoError(t, c.Close())
 	assert.ErrorIs(t, r.clients.session(t, 0).ended(t), errLifeline)
@@ -222,14 +212,10 @@ func TestStop(t *testing.T) {
 		return r.users[uint32(os.Getuid())] != nil && r.users[uint32(os.Getuid())].reading == 1
 	}, patience, time.Millisecond)
 	r.Stop()
-	late := r.dial(t, "attach")
-	_, _ = io.WriteString(late, "{}\n")
-	_, reply := readReply(t, starting)
-	assert.Equal(t, proto.Stopping, reply.Error.Code)
-	_, reply = readReply(t, silent)
-	assert.Equal(t, proto.Stopping, reply.Error.Code)
-	_, reply = readReply(t, late)
-	assert.Equal(t, proto.Stopping, reply.Error.Code)
+	late := r.ask(t, "attach", "{}\n")
+	refused(t, starting, proto.Stopping)
+	refused(t, silent, proto.Stopping)
+	refused(t, late, proto.Stopping)
 }
 
 // TestStopLeavesLifelines: they end with their sessions, which drain first.
@@ -278,9 +264,7 @@ func TestAThousandAtOnce(t *testing.T) {
 func TestSlowOnesHoldNobodyUp(t *testing.T) {
 	r := newRig(t, func(r *rig) { r.times.request, r.times.late = 300*time.Millisecond, 20*time.Millisecond })
 	for range 3 * maxReading {
-		c := r.dial(t, "attach")
-		_, err := io.WriteString(c, "{")
-		require.NoError(t, err)
+		r.ask(t, "attach", "{")
 	}
 	// It waits for its turn: until the first ones are too slow, and for the late time of those in front of it.
 	var a *client.Attached
@@ -296,11 +280,8 @@ func TestSlowOnesHoldNobodyUp(t *testing.T) {
 // TestTooManyConnections are turned away at once, with an answer.
 func TestTooManyConnections(t *testing.T) {
 	r := newRig(t, func(r *rig) { r.open = maxOpen })
-	c := r.dial(t, "attach")
-	_, _ = io.WriteString(c, "{}\n")
-	_, reply := readReply(t, c)
-	require.NotNil(t, reply.Error)
-	assert.Equal(t, proto.Full, reply.Error.Code)
+	c := r.ask(t, "attach", "{}\n")
+	refused(t, c, proto.Full)
 	require.Eventually(t, func() bool { return strings.Contains(r.log.String(), "too many") }, patience, time.Millisecond)
 	r.mu.Lock()
 	r.open = 0
@@ -346,9 +327,7 @@ func TestPanicEndsOneConnection(t *testing.T) {
 			return nil
 		}
 	})
-	c := r.dial(t, "attach")
-	_, err := io.WriteString(c, "{}\n")
-	require.NoError(t, err)
+	c := r.ask(t, "attach", "{}\n")
 	atEnd(t, c)
 	r.attach(t, proto.Request{})
 	assert.Contains(t, r.log.String(), "internal error")

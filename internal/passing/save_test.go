@@ -169,10 +169,7 @@ func (r *rig) come(t *testing.T, i int) (end, lifeline *os.File) {
 		a := r.attach(t, proto.Request{Transport: c.transport, Name: "web", MAC: testMAC})
 		return a.File, a.Lifeline
 	}
-	kept, handed := pair(t, c.transport)
-	a, err := client.Adopt(t.Context(), r.dir, handed, c.adopt)
-	require.NoError(t, err)
-	require.NoError(t, handed.Close())
+	kept, a := r.adopt(t, c.transport, c.adopt)
 	if a.Lifeline != nil {
 		t.Cleanup(func() { _ = a.Lifeline.Close() })
 	}
@@ -315,41 +312,25 @@ func TestUpgradeOfRequests(t *testing.T) {
 					}
 				}
 			})
-			locked := func(what func() bool) {
-				t.Helper()
-				require.Eventually(t, func() bool { r.mu.Lock(); defer r.mu.Unlock(); return what() }, patience, time.Millisecond)
-			}
-			ask := func(c *net.UnixConn, q proto.Request) {
-				t.Helper()
-				require.NoError(t, proto.WriteMessage(c, q.Encode(), proto.None))
-			}
-			owed, gone := r.dial(t, "attach"), r.dial(t, "attach")
-			ask(owed, proto.Request{Transport: proto.Stream})
+			owed := r.ask(t, "attach", `{"transport":"stream"}`+"\n")
 			r.clients.session(t, 0)
-			ask(gone, proto.Request{})
+			gone := r.ask(t, "attach", "{}\n")
 			r.clients.session(t, 1)
-			partial, finished := r.dial(t, "attach"), r.dial(t, "attach")
-			for _, c := range []*net.UnixConn{partial, finished} {
-				_, err := io.WriteString(c, `{"version":`)
-				require.NoError(t, err)
-			}
-			locked(func() bool { return len(r.pause.busy) == 4 })
+			partial, finished := r.ask(t, "attach", `{"version":`), r.ask(t, "attach", `{"version":`)
+			r.until(t, func() bool { return len(r.pause.busy) == 4 })
 			var quiet []*net.UnixConn
 			for range silent {
 				quiet = append(quiet, r.dial(t, "attach"))
 			}
-			locked(func() bool { return len(r.unread) == silent })
+			r.until(t, func() bool { return len(r.unread) == silent })
 
 			var pausing sync.WaitGroup
 			pausing.Go(r.Pause)
 			require.Eventually(t, func() bool { return r.paused() != nil }, patience, time.Millisecond)
 			_, err := io.WriteString(finished, "1x}\n") // in time, and wrong
 			require.NoError(t, err)
-			_, reply := readReply(t, finished)
-			require.NotNil(t, reply.Error)
-			_, reply = readReply(t, partial)
-			require.NotNil(t, reply.Error)
-			assert.Equal(t, proto.Stopping, reply.Error.Code)
+			refused(t, finished, proto.BadRequest)
+			refused(t, partial, proto.Stopping)
 			pausing.Wait()
 			r.standStill(t)
 			v, in := r.save(t)
@@ -372,7 +353,8 @@ func TestUpgradeOfRequests(t *testing.T) {
 			defer func() { _ = end.Close() }()
 			exchange(t, end, proto.Stream)
 			for _, c := range quiet {
-				ask(c, proto.Request{})
+				_, err := io.WriteString(c, "{}\n")
+				require.NoError(t, err)
 			}
 			for _, c := range quiet {
 				m, reply := readReply(t, c)
@@ -424,13 +406,11 @@ func TestPauseAndStop(t *testing.T) {
 	r := newRig(t, elsewhere)
 	a := r.attach(t, proto.Request{})
 	silent := r.dial(t, "attach")
-	require.Eventually(t, func() bool { r.mu.Lock(); defer r.mu.Unlock(); return len(r.unread) == 1 }, patience, time.Millisecond)
+	r.until(t, func() bool { return len(r.unread) == 1 })
 	r.Pause()
 	r.Pause() // again
 	r.Stop()
-	_, reply := readReply(t, silent)
-	require.NotNil(t, reply.Error)
-	assert.Equal(t, proto.Stopping, reply.Error.Code)
+	refused(t, silent, proto.Stopping)
 	r.clients.stop()
 	atEnd(t, a.Lifeline)
 	r.Resume()
