@@ -182,23 +182,6 @@ func TestCoalesceBounds(t *testing.T) {
 	assert.Equal(t, 2*(maxHeld+3), total)
 }
 
-// TestCoalesceGarbage: cut and random headers neither panic nor get lost.
-func TestCoalesceGarbage(t *testing.T) {
-	whole := tcpFrame{port: 1, flags: ackFlag, options: timestamps, payload: "abc"}.bytes()
-	var c coalescer
-	for n := atIP; n < len(whole); n++ {
-		assert.Len(t, coalesce(&c, [][]byte{bytes.Clone(whole), bytes.Clone(whole[:n])}), 2, "%d bytes", n)
-	}
-	for range 20000 {
-		f := bytes.Clone(whole)
-		for range 1 + rand.IntN(3) {
-			f[atIP+rand.IntN(len(f)-atIP)] = byte(rand.Uint32())
-		}
-		n := len(coalesce(&c, [][]byte{bytes.Clone(whole), f, bytes.Clone(whole)}))
-		assert.GreaterOrEqual(t, n, 2)
-	}
-}
-
 // An event is what one byte of a connection, or one packet without a payload or with special flags, means to the stack.
 type event struct {
 	seq, ack uint32

@@ -42,30 +42,6 @@ func TestFlowLimit(t *testing.T) {
 	assert.Equal(t, maxFlows+1, udp)
 }
 
-func TestFlowEnd(t *testing.T) {
-	ft := newFlowTable()
-	ended := 0
-	f := ft.add(1, someKey(protoTCP, 1))
-	f.onEnd(func() { ended++ })
-	f.onEnd(func() { ended += 10 }) // takes the place of the first
-	f.stop()
-	f.stop()
-	assert.Equal(t, 10, ended)
-	f.onEnd(func() { ended += 100 })
-	assert.Equal(t, 110, ended, "stopped already: at once")
-	f.release()
-	f.release()
-	tcp, udp := ft.counts()
-	assert.Zero(t, tcp+udp)
-	assert.Empty(t, ft.guests)
-
-	f = ft.add(1, someKey(protoTCP, 1))
-	f.onEnd(func() { ended = -1 })
-	ft.close()
-	assert.Equal(t, -1, ended)
-	assert.Nil(t, ft.add(1, someKey(protoTCP, 2)), "closed")
-}
-
 // TestOrphans: flows of guests that left live on for their return, but not more than maxOrphans; the guest that left first
 // loses them first.
 func TestOrphans(t *testing.T) {
