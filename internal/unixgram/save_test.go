@@ -340,9 +340,7 @@ func TestUpgradeSwappedPath(t *testing.T) {
 		t.Run(fmt.Sprintf("connected=%v", connected), func(t *testing.T) {
 			hasNothingLeft(t)
 			l := newLab(t, nil)
-			p := l.either("c", connected)
-			p.send(testFrame(60, 1))
-			l.session(p.path).waitFrames(t, 1)
+			p, _ := l.joined("c", connected)
 			l.pause()
 			v, in := l.save()
 			require.NoError(t, os.Rename(p.path, p.path+".moved"))
@@ -404,11 +402,8 @@ func TestUpgradeLosesTheDead(t *testing.T) {
 func TestUpgradeWithoutADescriptor(t *testing.T) {
 	hasNothingLeft(t)
 	l := newLab(t, nil)
-	p, other := l.either("c", false), l.either("other", true)
-	for _, p := range []*peer{p, other} {
-		p.send(testFrame(60, 1))
-		l.session(p.path).waitFrames(t, 1)
-	}
+	p, _ := l.joined("c", false)
+	other, _ := l.joined("other", true)
 	l.pause()
 	v, in := l.save()
 	for i := range v.Clients {
@@ -442,9 +437,7 @@ func TestUpgradeOfHeldFrames(t *testing.T) {
 func TestPauseAndClose(t *testing.T) {
 	hasNothingLeft(t)
 	l := newLab(t, nil)
-	p := l.either("c", false)
-	p.send(testFrame(60, 1))
-	l.session(p.path).waitFrames(t, 1)
+	p, _ := l.joined("c", false)
 	l.pause()
 	l.Pause() // again
 	assert.NoError(t, l.Close())

@@ -186,10 +186,7 @@ func TestLinkTrick(t *testing.T) {
 			t.Run(fmt.Sprintf("connected=%t/pinned=%t", connected, pinned), func(t *testing.T) {
 				l := newLab(t, nil)
 				log := bindAt(t, filepath.Join(l.dir, "log")) // as /dev/log: anybody may write to it
-				p := l.either("a", connected)
-				p.send(testFrame(60, 1))
-				s := l.session(p.path)
-				s.waitFrames(t, 1)
+				p, s := l.joined("a", connected)
 				if !pinned {
 					s.link.(*client).pipe.unpin()
 				}

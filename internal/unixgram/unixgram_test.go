@@ -131,9 +131,7 @@ func TestServeRefuses(t *testing.T) {
 
 func TestShutdown(t *testing.T) {
 	l := newLab(t, nil)
-	p := l.unconnected("c")
-	p.send(testFrame(60, 1))
-	s := l.session(p.path)
+	p, s := l.joined("c", false)
 	s.link.Shutdown(link.DrainStop)
 	require.ErrorIs(t, s.waitEnd(t), link.ErrShutdown)
 	s.link.Deliver(batchOf(testFrame(60, 2)))
@@ -170,10 +168,7 @@ func TestVanish(t *testing.T) {
 		for _, how := range []string{"frame", "sweep", "sweep, path left"} {
 			t.Run(fmt.Sprintf("connected=%t/%s", connected, how), func(t *testing.T) {
 				l := newLab(t, nil)
-				p := l.either("c", connected)
-				p.send(testFrame(60, 1))
-				s := l.session(p.path)
-				s.waitFrames(t, 1)
+				p, s := l.joined("c", connected)
 				require.NoError(t, p.Close())
 				if how == "sweep" {
 					require.NoError(t, os.Remove(p.path))
@@ -213,10 +208,7 @@ func TestComesBack(t *testing.T) {
 	for _, how := range []string{"frame", "hello", "sweep"} {
 		t.Run(how, func(t *testing.T) {
 			l := newLab(t, nil)
-			p := l.unconnected("c")
-			p.send(testFrame(60, 1))
-			s := l.session(p.path)
-			s.waitFrames(t, 1)
+			p, s := l.joined("c", false)
 			require.NoError(t, p.Close())
 			q := l.unconnected("c")
 			switch how {
@@ -237,9 +229,7 @@ func TestComesBack(t *testing.T) {
 // TestBecomesConnected: a client that is not connected at first connects, after which a reply socket is refused.
 func TestBecomesConnected(t *testing.T) {
 	l := newLab(t, nil)
-	p := l.unconnected("c")
-	p.send(testFrame(60, 1))
-	s := l.session(p.path)
+	p, s := l.joined("c", false)
 	s.link.Deliver(batchOf(testFrame(60, 2)))
 	assert.Equal(t, testFrame(60, 2), p.recv())
 	connectFd(t, p.UnixConn, l.path)
@@ -274,10 +264,8 @@ func TestNeverReads(t *testing.T) {
 	for _, connected := range []bool{true, false} {
 		t.Run(fmt.Sprintf("connected=%t", connected), func(t *testing.T) {
 			l := newLab(t, func(_ *lab, o *Options) { o.QueueSize = 128 << 10 })
-			deaf, other := l.either("deaf", connected), l.either("other", connected)
-			deaf.send(testFrame(60, 1))
-			other.send(testFrame(60, 1))
-			d, o := l.session(deaf.path), l.session(other.path)
+			deaf, d := l.joined("deaf", connected)
+			other, o := l.joined("other", connected)
 			for i := range 1000 {
 				d.link.Deliver(batchOf(testFrame(ethernetLen, i)))
 			}
