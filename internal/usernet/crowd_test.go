@@ -4,7 +4,6 @@ package usernet
 
 import (
 	"net"
-	"net/netip"
 	"testing"
 	"time"
 
@@ -20,16 +19,12 @@ import (
 // TestCrowd: a guest's first connections have large buffers, those after them small ones.
 func TestCrowd(t *testing.T) {
 	n := start(t, Options{}, tuning{})
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer l.Close()
 	g := newIPGuest(t, n, mac1, guestIP)
-	to := netip.AddrPortFrom(aliasIP, hostPort(l))
 	for _, receive := range []int64{tcpBuffer, crowdBuffer} {
-		guest, _ := connect(t, g, to, l)
+		guest, host := connect(t, g)
 		local := guest.LocalAddr().(*net.TCPAddr).AddrPort()
 		ep, ok := n.gw.engine.stack.FindTransportEndpoint(header.IPv4ProtocolNumber, header.TCPProtocolNumber, stack.TransportEndpointID{
-			LocalPort: to.Port(), LocalAddress: tcpip.AddrFrom4(aliasIP.As4()),
+			LocalPort: host.LocalAddr().(*net.TCPAddr).AddrPort().Port(), LocalAddress: tcpip.AddrFrom4(aliasIP.As4()),
 			RemotePort: local.Port(), RemoteAddress: tcpip.AddrFrom4(guestIP.As4()),
 		}, nicID).(tcpip.Endpoint)
 		require.True(t, ok)

@@ -3,7 +3,6 @@
 package usernet
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -71,24 +70,10 @@ func TestForwardTCP(t *testing.T) {
 	outside := dialHost(t, f)
 	inside, err := l.Accept()
 	require.NoError(t, err)
-	defer inside.Close()
 	assert.Equal(t, gatewayIP.String(), inside.RemoteAddr().(*net.TCPAddr).IP.String())
 	assert.Equal(t, 1, n.Stats().TCPFlows)
-	ends := []net.Conn{outside, inside}
-	var wg sync.WaitGroup
-	data := [][]byte{randomBytes(1 << 20), randomBytes(1 << 20)}
-	for i, c := range ends {
-		wg.Go(func() {
-			_, _ = c.Write(data[i])
-			_ = c.(interface{ CloseWrite() error }).CloseWrite()
-		})
-		wg.Go(func() {
-			got, err := io.ReadAll(c)
-			assert.NoError(t, err)
-			assert.True(t, bytes.Equal(data[1-i], got), "what the other end sent, %d bytes", len(got))
-		})
-	}
-	wg.Wait()
+	bothWays(t, outside, inside, 1<<20)
+	_ = inside.Close()
 	assert.Eventually(t, func() bool { return n.Stats().TCPFlows == 0 }, patience, time.Millisecond, "flow ended")
 
 	outside = dialHost(t, f)
@@ -137,41 +122,18 @@ func echoGuestUDP(t testing.TB, g *ipGuest, port uint16) {
 	laddr := full(netip.AddrPortFrom(guestIP, port))
 	c, err := gonet.DialUDP(g.stack, &laddr, nil, ipv4.ProtocolNumber)
 	require.NoError(t, err)
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		buf := make([]byte, bufSize)
-		for {
-			n, from, err := c.ReadFrom(buf)
-			if err != nil {
-				return
-			}
-			_, _ = c.WriteTo(append([]byte(from.String()+" "), buf[:n]...), from)
-		}
-	})
-	t.Cleanup(func() { _ = c.Close(); wg.Wait() })
+	echo(t, c, func(from net.Addr, b []byte) []byte { return append([]byte(from.String()+" "), b...) })
 }
 
 // ask exchanges a datagram until there is an answer, and returns the sender that the guest saw.
 func ask(t testing.TB, c net.Conn, text string) (sender string) {
 	t.Helper()
-	buf := make([]byte, bufSize)
-	for until := time.Now().Add(patience); time.Now().Before(until); { // datagrams may be lost
-		_, err := c.Write([]byte(text))
-		require.NoError(t, err)
-		require.NoError(t, c.SetReadDeadline(time.Now().Add(time.Second)))
-		for {
-			n, err := c.Read(buf)
-			if err != nil {
-				break
-			}
-			from, answer, _ := strings.Cut(string(buf[:n]), " ")
-			if answer == text {
-				return from
-			}
-		}
-	}
-	require.Fail(t, "no answer")
-	return ""
+	exchangeUDP(t, c, []byte(text), func(b []byte) bool {
+		from, answer, _ := strings.Cut(string(b), " ")
+		sender = from
+		return answer == text
+	})
+	return sender
 }
 
 func TestForwardUDP(t *testing.T) {

@@ -5,12 +5,10 @@ package usernet
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"math/rand/v2"
 	"net"
 	"net/netip"
 	"os"
@@ -49,63 +47,38 @@ func hangingDial(dialing *atomic.Int32) func(context.Context, string, string) (n
 // TestTCPBothWays sends 10 MB each way at once and ends each direction for itself.
 func TestTCPBothWays(t *testing.T) {
 	n := start(t, Options{}, tuning{})
-	bothWays(t, newIPGuest(t, n, mac1, guestIP), 10<<20)
+	c, h := connect(t, newIPGuest(t, n, mac1, guestIP))
+	bothWays(t, c, h, 10<<20)
 	assert.Eventually(t, func() bool { return n.Stats().TCPFlows == 0 }, patience, time.Millisecond, "flow ended")
 }
 
-// bothWays sends size bytes each way at once between g and the host, and compares what arrives.
-func bothWays(t *testing.T, g *ipGuest, size int) {
-	data := make([]byte, size)
-	_, _ = rand.NewChaCha8([32]byte{1}).Read(data)
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	require.NoError(t, err)
-	got := make(chan [32]byte, 1)
+// bothWays sends size bytes each way at once, ends each direction in order, and compares what arrives.
+func bothWays(t *testing.T, a, b net.Conn, size int) {
+	t.Helper()
 	var wg sync.WaitGroup
-	defer wg.Wait()
-	defer l.Close()
-	wg.Go(func() {
-		c, err := l.Accept()
-		if err != nil {
-			return
-		}
-		defer c.Close()
-		written := make(chan struct{})
+	ends, data := []net.Conn{a, b}, [][]byte{randomBytes(size), randomBytes(size)}
+	for i, c := range ends {
 		wg.Go(func() {
-			defer close(written)
-			_, _ = c.Write(data)
-			_ = c.(*net.TCPConn).CloseWrite()
+			_, _ = c.Write(data[i])
+			_ = c.(interface{ CloseWrite() error }).CloseWrite()
 		})
-		h := sha256.New()
-		_, _ = io.Copy(h, c)
-		got <- [32]byte(h.Sum(nil))
-		<-written
-	})
-	c, err := g.dialTCP(context.Background(), netip.AddrPortFrom(aliasIP, hostPort(l)))
-	require.NoError(t, err)
-	defer c.Close()
-	wg.Go(func() {
-		_, _ = c.Write(data)
-		_ = c.CloseWrite()
-	})
-	h := sha256.New()
-	_, err = io.Copy(h, c)
-	require.NoError(t, err)
-	assert.Equal(t, sha256.Sum256(data), [32]byte(h.Sum(nil)), "host to guest")
-	assert.Equal(t, sha256.Sum256(data), <-got, "guest to host")
+		wg.Go(func() {
+			got, err := io.ReadAll(c)
+			assert.NoError(t, err)
+			assert.True(t, bytes.Equal(data[1-i], got), "what the other end sent, %d bytes", len(got))
+		})
+	}
+	wg.Wait()
 }
 
 func hostPort(l net.Listener) uint16 { return l.Addr().(*net.TCPAddr).AddrPort().Port() }
 
 // TestHalfClose: who ends its direction first still gets everything that the other sends afterwards.
 func TestHalfClose(t *testing.T) {
-	n := start(t, Options{}, tuning{})
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer l.Close()
-	g := newIPGuest(t, n, mac1, guestIP)
+	g := newIPGuest(t, start(t, Options{}, tuning{}), mac1, guestIP)
 	for _, first := range []string{"guest", "host"} {
 		t.Run(first+" first", func(t *testing.T) {
-			c, h := connect(t, g, netip.AddrPortFrom(aliasIP, hostPort(l)), l)
+			c, h := connect(t, g)
 			var ends, other net.Conn = c, h
 			if first == "host" {
 				ends, other = h, c
@@ -124,13 +97,17 @@ func TestHalfClose(t *testing.T) {
 	}
 }
 
-// connect makes a connection and returns both ends.
-func connect(t *testing.T, g *ipGuest, to netip.AddrPort, l net.Listener) (*gonet.TCPConn, net.Conn) {
+// connect makes a connection from a guest to the host's loopback and returns both ends.
+func connect(t testing.TB, g *ipGuest) (*gonet.TCPConn, net.Conn) {
+	t.Helper()
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
 	accepted := make(chan net.Conn, 1)
 	go func() { c, _ := l.Accept(); accepted <- c }()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	c, err := g.dialTCP(ctx, to)
+	c, err := g.dialTCP(ctx, netip.AddrPortFrom(aliasIP, hostPort(l)))
 	require.NoError(t, err)
 	h := <-accepted
 	require.NotNil(t, h)
@@ -140,20 +117,14 @@ func connect(t *testing.T, g *ipGuest, to netip.AddrPort, l net.Listener) (*gone
 
 // TestResetIsPassedOn: a reset of one side arrives at the other as a reset, not as an orderly end.
 func TestResetIsPassedOn(t *testing.T) {
-	n := start(t, Options{}, tuning{})
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer l.Close()
-	g := newIPGuest(t, n, mac1, guestIP)
-	to := netip.AddrPortFrom(aliasIP, hostPort(l))
-
-	c, h := connect(t, g, to, l)
+	g := newIPGuest(t, start(t, Options{}, tuning{}), mac1, guestIP)
+	c, h := connect(t, g)
 	require.NoError(t, h.(*net.TCPConn).SetLinger(0))
 	h.Close()
-	_, err = io.ReadAll(c)
+	_, err := io.ReadAll(c)
 	assert.ErrorContains(t, err, "reset")
 
-	_, h = connect(t, g, to, l)
+	_, h = connect(t, g)
 	for _, e := range g.stack.RegisteredEndpoints() {
 		e.Abort()
 	}
@@ -201,13 +172,10 @@ func TestPortsAreReused(t *testing.T) {
 // its flows, and the guest gets all of it later.
 func TestUnconfirmedEnd(t *testing.T) {
 	n := start(t, Options{}, tuning{})
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer l.Close()
 	g := newIPGuest(t, n, mac1, guestIP)
-	c, h := connect(t, g, netip.AddrPortFrom(aliasIP, hostPort(l)), l)
+	c, h := connect(t, g)
 	require.NoError(t, c.CloseWrite())
-	_, err = io.ReadAll(h)
+	_, err := io.ReadAll(h)
 	require.NoError(t, err)
 	ended := make(chan struct{})
 	var once sync.Once
