@@ -281,26 +281,30 @@ func TestOwnSocketsAreRefused(t *testing.T) {
 	for _, c := range []struct {
 		name      string
 		transport proto.Transport
-		change    func(*rig)
+		elsewhere bool
 		make      func(t *testing.T, r *rig) *os.File
 	}{
-		{"the other end of what attach gave", proto.Datagram, nil, func(t *testing.T, r *rig) *os.File {
+		{"the other end of what attach gave", proto.Datagram, false, func(t *testing.T, r *rig) *os.File {
 			return r.attach(t, proto.Request{}).File
 		}},
-		{"the same, a stream", proto.Stream, nil, func(t *testing.T, r *rig) *os.File {
+		{"the same, a stream", proto.Stream, false, func(t *testing.T, r *rig) *os.File {
 			return r.attach(t, proto.Request{Transport: proto.Stream}).File
 		}},
-		{"a connection to the daemon", proto.Stream, elsewhere, func(t *testing.T, r *rig) *os.File { return fileOf(t, r.dial(t, "attach")) }},
-		{"a socket connected to the shared one", proto.Datagram, elsewhere, func(t *testing.T, _ *rig) *os.File {
+		{"a connection to the daemon", proto.Stream, true, func(t *testing.T, r *rig) *os.File { return fileOf(t, r.dial(t, "attach")) }},
+		{"a socket connected to the shared one", proto.Datagram, true, func(t *testing.T, _ *rig) *os.File {
 			f := socketOf(t, unix.SOCK_DGRAM)
 			require.NoError(t, unix.Connect(int(f.Fd()), &unix.SockaddrUnix{Name: shared}))
 			return f
 		}},
-		{"the shared one", proto.Datagram, elsewhere, func(*testing.T, *rig) *os.File { return own }},
+		{"the shared one", proto.Datagram, true, func(*testing.T, *rig) *os.File { return own }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := newRig(t, c.change)
-			r.opts.Trust.Own = append(r.opts.Trust.Own, shared)
+			r := newRig(t, func(r *rig) {
+				r.opts.Trust.Own = append(r.opts.Trust.Own, shared)
+				if c.elsewhere {
+					elsewhere(r)
+				}
+			})
 			_, err := client.Adopt(t.Context(), r.dir, c.make(t, r), &proto.Request{Transport: c.transport, Wait: true})
 			assert.Equal(t, proto.BadDescriptor, codeOf(t, err))
 			assert.ErrorContains(t, err, "daemon")

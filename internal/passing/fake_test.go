@@ -409,12 +409,11 @@ func (r *rig) until(t *testing.T, is func() bool) {
 	require.Eventually(t, func() bool { r.mu.Lock(); defer r.mu.Unlock(); return is() }, patience, time.Millisecond)
 }
 
-// ask connects to one of the rig's sockets and sends the begin of a request.
+// ask connects to one of the rig's sockets and sends the begin of a request. The server may have refused already.
 func (r *rig) ask(t *testing.T, name, text string) *net.UnixConn {
 	t.Helper()
 	c := r.dial(t, name)
-	_, err := io.WriteString(c, text)
-	require.NoError(t, err)
+	_, _ = io.WriteString(c, text)
 	return c
 }
 

@@ -324,7 +324,7 @@ func TestUpgradeTowardsClients(t *testing.T) {
 				}
 				s.link.Deliver(batchOf(testFrame(ethernetLen, 9999)))
 				assert.Equal(t, testFrame(ethernetLen, 9999), p.recv())
-				assert.EqualValues(t, frames+1-lost, s.link.Stats().ToClientFrames)
+				assert.Equal(t, frames+1-lost, s.link.Stats().ToClientFrames)
 				assert.Equal(t, lost, s.link.Stats().DropQueueFull)
 				want := len(s.got()) + 1
 				p.send(testFrame(60, 1))
@@ -476,9 +476,13 @@ func TestUpgradeKeepsWhatIsUnread(t *testing.T) {
 	}
 	l.session(left.path).link.Shutdown(link.DrainOne)
 	require.ErrorIs(t, l.session(left.path).waitEnd(t), link.ErrShutdown)
+	require.Eventually(t, func() bool { l.shared.mu.Lock(); defer l.shared.mu.Unlock(); return len(l.shared.left) == 1 }, patience, time.Millisecond)
+	l.pause()
+	v, in := l.save()
 	uid := l.session(deaf.path).uid
-	n := l.upgrade()
-	assert.Equal(t, l.shared.users[uid].used.Load(), n.shared.users[uid].used.Load())
+	was := l.shared.users[uid].used.Load()
+	n := l.next(v, in)
+	assert.Equal(t, was, n.shared.users[uid].used.Load())
 	assert.EqualValues(t, 2, n.shared.accounts.Load())
 	_ = left.Close()
 	require.Eventually(t, func() bool { n.sweep(); return n.shared.accounts.Load() == 1 }, patience, 10*time.Millisecond)
