@@ -14,8 +14,8 @@ import (
 	"github.com/miekg/dns"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"gvisor.dev/gvisor/pkg/tcpip/header"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/fakeguest"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
@@ -74,14 +74,9 @@ func TestReservedAddress(t *testing.T) {
 func (g *rawGuest) unreachable(src netip.Addr, to netip.AddrPort) bool {
 	g.announce(src)
 	question, _ := new(dns.Msg).SetQuestion("host.internal.", dns.TypeA).Pack()
-	g.send(g.eth(g.net.plan.mac, 0x0800, ipv4Packet(src, to.Addr(), header.UDPProtocolNumber, udpPayload(4000, to.Port(), question))))
-	return g.expect(patience, func(f []byte) bool {
-		if header.Ethernet(f).Type() != header.IPv4ProtocolNumber {
-			return false
-		}
-		ip := header.IPv4(f[frame.MinLen:])
-		return ip.TransportProtocol() == header.ICMPv4ProtocolNumber &&
-			header.ICMPv4(ip.Payload()).Type() == header.ICMPv4DstUnreachable
+	g.toGateway(fakeguest.UDPPacket(netip.AddrPortFrom(src, 4000), to, question))
+	return g.expect(patience, func(p *fakeguest.Packet) bool {
+		return p.Proto == fakeguest.ProtoICMP && p.ICMPType == fakeguest.Unreachable
 	}) != nil
 }
 
@@ -105,7 +100,7 @@ func TestIsolate(t *testing.T) {
 	ipB, _ := b.lease()
 	mark := "from guest to guest"
 	a.send(a.eth(b.mac, 0x88b5, []byte(mark)))
-	a.send(a.eth(n.plan.mac, 0x0800, ipv4Packet(ipA, ipB, 17, udpPayload(1000, 2000, []byte(mark)))))
+	a.toGateway(fakeguest.UDPPacket(netip.AddrPortFrom(ipA, 1000), netip.AddrPortFrom(ipB, 2000), []byte(mark)))
 	require.True(t, a.ping(ipA, gatewayIP, patience), "both have gone through")
 	assert.True(t, b.ping(ipB, gatewayIP, patience))
 	for len(b.got) > 0 {
@@ -124,10 +119,9 @@ func TestMTU(t *testing.T) {
 		assert.Equal(t, []byte{byte(mtu >> 8), byte(mtu)}, ack.Options.Get(dhcpv4.OptionInterfaceMTU))
 		assert.Equal(t, mtu, n.Info().MTU)
 		assert.Equal(t, mtu, raw.port.Info().MTU)
-		long := ipv4Packet(ip, gatewayIP, header.ICMPv4ProtocolNumber, echoRequest(7, 1, 1500-header.IPv4MinimumSize))
 		raw.announce(ip)
-		raw.send(raw.eth(n.plan.mac, 0x0800, long))
-		assert.NotNil(t, raw.expect(patience, func(f []byte) bool { return len(f) > 1000 }), "a full frame is answered")
+		raw.toGateway(fakeguest.IPv4Packet(ip, gatewayIP, fakeguest.ProtoICMP, fakeguest.ICMPMessage(fakeguest.EchoRequest, 7, 1, make([]byte, 1472))))
+		assert.NotNil(t, raw.expect(patience, func(p *fakeguest.Packet) bool { return len(p.Payload) > 1000 }), "a full frame is answered")
 		require.NoError(t, raw.port.Close())
 
 		g := newIPGuest(t, n, mac1, ip)
@@ -158,7 +152,7 @@ func TestNoHostLoopback(t *testing.T) {
 			raw := newRawGuest(t, n, mac1)
 			ip, _ := raw.lease()
 			// Nor does the gateway take what is sent to it all the same, by its MAC address.
-			raw.send(raw.eth(n.plan.mac, 0x0800, ipv4Packet(ip, aliasIP, 17, udpPayload(1000, 2000, []byte("hello")))))
+			raw.toGateway(fakeguest.UDPPacket(netip.AddrPortFrom(ip, 1000), netip.AddrPortFrom(aliasIP, 2000), []byte("hello")))
 			assert.Nil(t, raw.resolve(ip, aliasIP, 100*time.Millisecond), "ARP")
 			assert.True(t, raw.ping(ip, gatewayIP, patience), "all has gone through")
 

@@ -69,10 +69,7 @@ func TestOnlyGateway(t *testing.T) {
 	p := fakeguest.UDPPacket
 	from, to := netip.AddrPortFrom(guestIP, 4000), netip.AddrPortFrom(aliasIP, 9)
 	ip := func(src, dst netip.Addr, body []byte) []byte {
-		return ipv4Packet(src, dst, header.ICMPv4ProtocolNumber, body)
-	}
-	with := func(src, dst net.HardwareAddr, t uint16, body []byte) []byte {
-		return append(append(append([]byte{}, dst...), src...), append([]byte{byte(t >> 8), byte(t)}, body...)...)
+		return fakeguest.IPv4Packet(src, dst, fakeguest.ProtoICMP, body)
 	}
 	unreachable := make([]byte, 40)
 	unreachable[0] = byte(header.ICMPv4DstUnreachable)
@@ -85,29 +82,29 @@ func TestOnlyGateway(t *testing.T) {
 		{"VLAN", g.eth(gwMAC, 0x8100, make([]byte, 60))},
 		{"length instead of type", g.eth(gwMAC, 60, make([]byte, 60))},
 		{"no IP header", g.eth(gwMAC, 0x0800, []byte{0x45})},
-		{"IP longer than the frame", g.eth(gwMAC, 0x0800, ip(guestIP, gatewayIP, echoRequest(1, 1, 40))[:30])},
+		{"IP longer than the frame", g.eth(gwMAC, 0x0800, ip(guestIP, gatewayIP, echoRequest())[:30])},
 		{"IP header too long", g.eth(gwMAC, 0x0800, append([]byte{0x4f}, ip(guestIP, gatewayIP, nil)[1:]...))},
-		{"echo from the gateway's address", g.eth(gwMAC, 0x0800, ip(gatewayIP, gatewayIP, echoRequest(1, 1, 40)))},
-		{"echo from the alias", g.eth(gwMAC, 0x0800, ip(aliasIP, gatewayIP, echoRequest(1, 1, 40)))},
-		{"echo from outside", g.eth(gwMAC, 0x0800, ip(outside, gatewayIP, echoRequest(1, 1, 40)))},
-		{"echo from nowhere", g.eth(gwMAC, 0x0800, ip(netip.IPv4Unspecified(), gatewayIP, echoRequest(1, 1, 40)))},
-		{"echo from the broadcast address", g.eth(gwMAC, 0x0800, ip(n.plan.broadcast, gatewayIP, echoRequest(1, 1, 40)))},
-		{"broadcast echo", g.eth(bcast, 0x0800, ip(guestIP, gatewayIP, echoRequest(1, 1, 40)))},
-		{"from the gateway's MAC", with(gwMAC, gwMAC, 0x0800, ip(guestIP, gatewayIP, echoRequest(1, 1, 40)))},
-		{"from a multicast MAC", with(net.HardwareAddr{3, 0, 0, 0, 0, 1}, gwMAC, 0x0800, ip(guestIP, gatewayIP, echoRequest(1, 1, 40)))},
+		{"echo from the gateway's address", g.eth(gwMAC, 0x0800, ip(gatewayIP, gatewayIP, echoRequest()))},
+		{"echo from the alias", g.eth(gwMAC, 0x0800, ip(aliasIP, gatewayIP, echoRequest()))},
+		{"echo from outside", g.eth(gwMAC, 0x0800, ip(outside, gatewayIP, echoRequest()))},
+		{"echo from nowhere", g.eth(gwMAC, 0x0800, ip(netip.IPv4Unspecified(), gatewayIP, echoRequest()))},
+		{"echo from the broadcast address", g.eth(gwMAC, 0x0800, ip(n.plan.broadcast, gatewayIP, echoRequest()))},
+		{"broadcast echo", g.eth(bcast, 0x0800, ip(guestIP, gatewayIP, echoRequest()))},
+		{"from the gateway's MAC", fakeguest.EthernetFrame(gwMAC, gwMAC, 0x0800, ip(guestIP, gatewayIP, echoRequest()))},
+		{"from a multicast MAC", fakeguest.EthernetFrame(gwMAC, net.HardwareAddr{3, 0, 0, 0, 0, 1}, 0x0800, ip(guestIP, gatewayIP, echoRequest()))},
 		{"unreachable", g.eth(gwMAC, 0x0800, ip(guestIP, gatewayIP, unreachable))},
 		{"empty ICMP", g.eth(gwMAC, 0x0800, ip(guestIP, gatewayIP, nil))},
-		{"IGMP", g.eth(gwMAC, 0x0800, ipv4Packet(guestIP, gatewayIP, 2, make([]byte, 8)))},
+		{"IGMP", g.eth(gwMAC, 0x0800, fakeguest.IPv4Packet(guestIP, gatewayIP, 2, make([]byte, 8)))},
 		{"multicast DNS", g.eth(gwMAC, 0x0800, p(from, netip.MustParseAddrPort("224.0.0.251:5353"), nil))},
 		{"UDP to the subnet's broadcast", g.eth(gwMAC, 0x0800, p(from, netip.AddrPortFrom(n.plan.broadcast, 137), nil))},
-		{"UDP length beyond the packet", g.eth(gwMAC, 0x0800, ipv4Packet(guestIP, gatewayIP, header.UDPProtocolNumber, []byte{1, 1, 0, 53, 0xff, 0xff, 0, 0}))},
-		{"UDP length of 0", g.eth(gwMAC, 0x0800, ipv4Packet(guestIP, gatewayIP, header.UDPProtocolNumber, make([]byte, 8)))},
+		{"UDP length beyond the packet", g.eth(gwMAC, 0x0800, fakeguest.IPv4Packet(guestIP, gatewayIP, fakeguest.ProtoUDP, []byte{1, 1, 0, 53, 0xff, 0xff, 0, 0}))},
+		{"UDP length of 0", g.eth(gwMAC, 0x0800, fakeguest.IPv4Packet(guestIP, gatewayIP, fakeguest.ProtoUDP, make([]byte, 8)))},
 		{"UDP broadcast frame to the alias", g.eth(bcast, 0x0800, p(from, to, nil))},
 		{"DHCP from another port", g.eth(bcast, 0x0800, p(netip.MustParseAddrPort("0.0.0.0:1068"), netip.MustParseAddrPort("255.255.255.255:67"), make([]byte, 300)))},
-		{"ARP for another", g.eth(bcast, 0x0806, g.arp(header.ARPRequest, guestIP, netip.MustParseAddr("192.168.105.9")))},
-		{"ARP as the gateway", g.eth(bcast, 0x0806, g.arp(header.ARPRequest, gatewayIP, gatewayIP))},
-		{"ARP from outside", g.eth(bcast, 0x0806, g.arp(header.ARPRequest, outside, gatewayIP))},
-		{"ARP cut", g.eth(bcast, 0x0806, g.arp(header.ARPRequest, guestIP, gatewayIP)[:20])},
+		{"ARP for another", g.eth(bcast, 0x0806, g.arp(fakeguest.ARPRequest, guestIP, netip.MustParseAddr("192.168.105.9")))},
+		{"ARP as the gateway", g.eth(bcast, 0x0806, g.arp(fakeguest.ARPRequest, gatewayIP, gatewayIP))},
+		{"ARP from outside", g.eth(bcast, 0x0806, g.arp(fakeguest.ARPRequest, outside, gatewayIP))},
+		{"ARP cut", g.eth(bcast, 0x0806, g.arp(fakeguest.ARPRequest, guestIP, gatewayIP)[:20])},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -134,17 +131,15 @@ func TestGatewayAsks(t *testing.T) {
 	g := newRawGuest(t, n, mac1)
 	for i, to := range []netip.Addr{outside, aliasIP, gatewayIP} {
 		src := netip.AddrFrom4([4]byte{192, 168, 105, byte(20 + i)}) // not known yet
-		g.send(g.eth(n.plan.mac, 0x0800, synPacket(src, 1000, netip.AddrPortFrom(to, 1))))
-		f := g.expect(patience, func(f []byte) bool { // and it may have asked twice for the one before
-			return header.Ethernet(f).Type() == header.ARPProtocolNumber && [4]byte(header.ARP(f[14:]).ProtocolAddressTarget()) == src.As4()
-		})
-		require.NotNil(t, f, to)
-		a := header.ARP(f[14:])
-		assert.Equal(t, gatewayIP.As4(), [4]byte(a.ProtocolAddressSender()), to)
-		g.send(g.eth(n.plan.mac, 0x0806, g.arp(header.ARPReply, src, gatewayIP)))
-		f = g.expect(patience, func(f []byte) bool { return header.Ethernet(f).Type() == header.IPv4ProtocolNumber })
-		require.NotNil(t, f, to)
-		assert.Equal(t, to.As4(), header.IPv4(f[14:]).SourceAddress().As4())
+		g.toGateway(synPacket(src, 1000, netip.AddrPortFrom(to, 1)))
+		// It may have asked twice for the one before.
+		p := g.expect(patience, func(p *fakeguest.Packet) bool { return p.Type == fakeguest.TypeARP && p.DstIP == src })
+		require.NotNil(t, p, to)
+		assert.Equal(t, gatewayIP, p.SrcIP, to)
+		g.send(g.eth(n.plan.mac, 0x0806, g.arp(fakeguest.ARPReply, src, gatewayIP)))
+		p = g.expect(patience, func(p *fakeguest.Packet) bool { return p.Type == fakeguest.TypeIPv4 })
+		require.NotNil(t, p, to)
+		assert.Equal(t, to, p.SrcIP)
 	}
 }
 
@@ -240,7 +235,7 @@ func TestPanicIsContained(t *testing.T) {
 	require.True(t, g.ping(guestIP, gatewayIP, patience))
 	for range 3 {
 		arm.Store(true)
-		question := g.eth(bcast, 0x0806, g.arp(header.ARPRequest, guestIP, gatewayIP))
+		question := g.eth(bcast, 0x0806, g.arp(fakeguest.ARPRequest, guestIP, gatewayIP))
 		g.port.Send(frame.NewBatch(frame.Append(frame.Append(nil, question), question), 2)) // the second finds no stack
 		require.Eventually(t, func() bool { return !arm.Load() }, patience, time.Millisecond)
 		require.Eventually(t, func() bool { return g.ping(guestIP, gatewayIP, 20*time.Millisecond) }, patience, time.Millisecond)
@@ -341,9 +336,9 @@ func FuzzFrames(f *testing.F) {
 	}, tuning{})
 	g := newRawGuest(f, n, mac1)
 	gw := n.plan.mac
-	f.Add(g.eth(bcast, 0x0806, g.arp(header.ARPRequest, guestIP, gatewayIP)))
-	f.Add(g.eth(gw, 0x0806, g.arp(header.ARPReply, guestIP, gatewayIP)))
-	f.Add(g.eth(gw, 0x0800, ipv4Packet(guestIP, gatewayIP, header.ICMPv4ProtocolNumber, echoRequest(1, 1, 40))))
+	f.Add(g.eth(bcast, 0x0806, g.arp(fakeguest.ARPRequest, guestIP, gatewayIP)))
+	f.Add(g.eth(gw, 0x0806, g.arp(fakeguest.ARPReply, guestIP, gatewayIP)))
+	f.Add(g.eth(gw, 0x0800, fakeguest.IPv4Packet(guestIP, gatewayIP, fakeguest.ProtoICMP, echoRequest())))
 	f.Add(g.eth(gw, 0x0800, synPacket(guestIP, 1000, netip.AddrPortFrom(aliasIP, 80))))
 	f.Add(g.eth(gw, 0x0800, synPacket(guestIP, 1000, netip.AddrPortFrom(gatewayIP, 53))))
 	f.Add(g.eth(gw, 0x0800, fakeguest.UDPPacket(netip.AddrPortFrom(guestIP, 1), netip.AddrPortFrom(aliasIP, 2), []byte("x"))))

@@ -21,7 +21,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"gvisor.dev/gvisor/pkg/tcpip"
 	"gvisor.dev/gvisor/pkg/tcpip/adapters/gonet"
 	"gvisor.dev/gvisor/pkg/tcpip/header"
 
@@ -240,18 +239,6 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// synPacket is an IPv4 packet with a TCP SYN.
-func synPacket(src netip.Addr, port uint16, to netip.AddrPort) []byte {
-	b := make([]byte, header.TCPMinimumSize)
-	h := header.TCP(b)
-	h.Encode(&header.TCPFields{
-		SrcPort: port, DstPort: to.Port(), SeqNum: 1, DataOffset: header.TCPMinimumSize, Flags: header.TCPFlagSyn, WindowSize: 65535,
-	})
-	s, d := tcpip.AddrFrom4(src.As4()), tcpip.AddrFrom4(to.Addr().As4())
-	h.SetChecksum(^h.CalculateChecksum(header.PseudoHeaderChecksum(header.TCPProtocolNumber, s, d, uint16(len(b)))))
-	return ipv4Packet(src, to.Addr(), header.TCPProtocolNumber, b)
-}
-
 // TestHangingDials: a guest with 300 connections to nowhere, from forged addresses too, has no more than its share, and
 // neither stops another guest nor, once its dials have timed out, itself.
 func TestHangingDials(t *testing.T) {
@@ -271,7 +258,7 @@ func TestHangingDials(t *testing.T) {
 	bad.announce(guestIP)
 	for i := range 300 {
 		src := netip.AddrFrom4([4]byte{192, 168, 105, byte(100 + i%7)})
-		bad.send(bad.eth(n.plan.mac, 0x0800, synPacket(src, uint16(1000+i), netip.AddrPortFrom(outside, 80))))
+		bad.toGateway(synPacket(src, uint16(1000+i), netip.AddrPortFrom(outside, 80)))
 	}
 	require.Eventually(t, func() bool { return n.Stats().TCPFlows == maxFlows }, patience, time.Millisecond)
 	fetch(t, newIPGuest(t, n, mac2, netip.MustParseAddr("192.168.105.50")), netip.AddrPortFrom(aliasIP, port))
@@ -309,8 +296,8 @@ func TestCloseWhileBusy(t *testing.T) {
 	bad := newRawGuest(t, n, mac1)
 	bad.announce(guestIP)
 	for i := range uint16(50) { // never acknowledged
-		bad.send(bad.eth(n.plan.mac, 0x0800, synPacket(guestIP, 1000+i, to)))
-		bad.send(bad.eth(n.plan.mac, 0x0800, synPacket(guestIP, 2000+i, netip.AddrPortFrom(outside, 80))))
+		bad.toGateway(synPacket(guestIP, 1000+i, to))
+		bad.toGateway(synPacket(guestIP, 2000+i, netip.AddrPortFrom(outside, 80)))
 	}
 	g := newIPGuest(t, n, mac2, netip.MustParseAddr("192.168.105.50"))
 	var wg sync.WaitGroup
@@ -351,7 +338,7 @@ func TestCloseAsHandshakesBegin(t *testing.T) {
 		g := newRawGuest(t, n, mac1)
 		g.announce(guestIP)
 		for i := range 20 {
-			g.send(g.eth(n.plan.mac, 0x0800, synPacket(guestIP, uint16(1000+i), netip.AddrPortFrom(aliasIP, hostPort(l)))))
+			g.toGateway(synPacket(guestIP, uint16(1000+i), netip.AddrPortFrom(aliasIP, hostPort(l))))
 		}
 		for range round { // a moment, longer each time
 			runtime.Gosched()
