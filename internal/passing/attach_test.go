@@ -22,6 +22,7 @@ import (
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/passing/client"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/passing/proto"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/peercred"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
@@ -351,4 +352,39 @@ func TestReplyOfVmnet(t *testing.T) {
 		Version: 1, Transport: proto.Stream, Backend: "vmnet", Mode: "bridged", Interface: "en0", Isolated: true, Offload: true,
 		MTU: 1500, MaxPacketSize: 32768, ReadMaxPackets: 256, WriteMaxPackets: 256,
 	}, a.Reply)
+}
+
+// TestUsersWaitForThemselves: one user's silent connections neither delay another one's request nor take the last place.
+func TestUsersWaitForThemselves(t *testing.T) {
+	r := newRig(t, nil)
+	connect := func(uid uint32) proto.Code {
+		ours, theirs, err := proto.Pair(proto.Stream)
+		require.NoError(t, err)
+		uc, err := unixConn(ours)
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = unix.Close(theirs) })
+		code := r.admit(&conn{
+			UnixConn: uc, srv: r.Server, handle: r.Server.attach, until: time.Now().Add(time.Minute), door: "attach",
+			peer: peercred.Peer{Known: true, UID: uid},
+		})
+		if code != "" {
+			_ = uc.Close()
+		}
+		return code
+	}
+	for range maxReading + 10 {
+		require.Empty(t, connect(7))
+	}
+	require.Empty(t, connect(8))
+	open := func(more int) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		assert.Len(t, r.users[7].waiting, 10)
+		assert.Equal(t, 1, r.users[8].reading)
+		r.users[7].open += more
+	}
+	open(maxOpenUser)
+	assert.Equal(t, proto.Full, connect(7))
+	open(-maxOpenUser)
+	r.Stop() // ends all requests
 }

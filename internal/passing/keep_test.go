@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/passing/client"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/passing/proto"
 )
@@ -66,5 +67,26 @@ func TestPassedEndIsKept(t *testing.T) {
 			}
 			require.Eventually(t, func() bool { return r.keptEnd(t) == 0 }, patience, time.Millisecond)
 		})
+	}
+}
+
+// A goneLink says that its client has gone.
+type goneLink struct{ link.Link }
+
+func (goneLink) Gone() bool { return true }
+
+// TestGoneIsAsked: where no table of sockets tells, the link is asked.
+func TestGoneIsAsked(t *testing.T) {
+	for _, transport := range []proto.Transport{proto.Datagram, proto.Stream} {
+		r := newRig(t, func(r *rig) { r.watch.every = time.Hour })
+		r.attach(t, proto.Request{Transport: transport})
+		x := r.clients.session(t, 0)
+		asked := r.watch.add(x, &member{conn: &conn{srv: r.Server}, link: goneLink{x.link}, request: proto.Request{Transport: transport}, theirs: proto.None})
+		table := openSocketTable()
+		assert.Equal(t, transport == proto.Datagram, r.watch.examine(table, asked), transport)
+		table.close()
+		if transport == proto.Datagram {
+			require.ErrorIs(t, x.ended(t), errPeerGone)
+		} // else its reader is told, after the last frames
 	}
 }

@@ -43,11 +43,11 @@ func hangingDial(dialing *atomic.Int32) func(context.Context, string, string) (n
 	}
 }
 
-// TestTCPBothWays sends 10 MB each way at once and ends each direction for itself.
+// TestTCPBothWays sends 4 MB each way at once and ends each direction for itself.
 func TestTCPBothWays(t *testing.T) {
 	n := start(t, Options{}, tuning{})
 	c, h := connect(t, newIPGuest(t, n, mac1, guestIP))
-	bothWays(t, c, h, 10<<20)
+	bothWays(t, c, h, 4<<20)
 	assert.Eventually(t, func() bool { return n.Stats().TCPFlows == 0 }, patience, time.Millisecond, "flow ended")
 }
 

@@ -51,13 +51,24 @@ func exchangeUDP(t testing.TB, c net.Conn, data []byte, right func(answer []byte
 	require.Fail(t, "no answer")
 }
 
+// TestUDP: datagrams of all sizes come back, in one flow, which each of them keeps.
 func TestUDP(t *testing.T) {
+	n := start(t, Options{}, tuning{udpIdle: time.Hour})
 	port, senders := udpEcho(t)
-	var data [][]byte
+	c, err := newIPGuest(t, n, mac1, guestIP).dialUDP(netip.AddrPortFrom(aliasIP, port))
+	require.NoError(t, err)
+	defer c.Close()
+	used := int64(-1)
 	for _, size := range []int{1, 1472, 1473, 9000, 60000, 0} { // 1472 fits the MTU, more comes in fragments
-		data = append(data, randomBytes(size))
+		data := randomBytes(size)
+		exchangeUDP(t, c, data, func(answer []byte) bool { return bytes.Equal(data, answer) })
+		n.gw.flows().mu.Lock()
+		for _, f := range n.gw.flows().flows {
+			assert.Greater(t, f.used.Load(), used, "%d bytes", size)
+			used = f.used.Load()
+		}
+		n.gw.flows().mu.Unlock()
 	}
-	newIPGuest(t, start(t, Options{}, tuning{}), mac1, guestIP).echoed(t, port, data...)
 	assert.Equal(t, 1, senders(), "one flow")
 }
 
