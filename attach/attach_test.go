@@ -186,6 +186,15 @@ func TestAdopt(t *testing.T) {
 // TestBadDaemons has answers that are not the protocol's. Nothing that came along may stay open.
 func TestBadDaemons(t *testing.T) {
 	const request = `{"version":1,"transport":"dgram"}` + "\n"
+	send := func(t *testing.T, c *net.UnixConn, f *os.File, err error) {
+		t.Helper()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer f.Close()
+		answer(t, c, goodReply, f)
+	}
 	tests := []struct {
 		name   string
 		answer func(t *testing.T, c *net.UnixConn, f *os.File)
@@ -201,16 +210,11 @@ func TestBadDaemons(t *testing.T) {
 		{"sends no descriptor", func(t *testing.T, c *net.UnixConn, _ *os.File) { answer(t, c, goodReply) }, nil, "without a descriptor"},
 		{"sends a file", func(t *testing.T, c *net.UnixConn, _ *os.File) {
 			f, err := os.Open(os.DevNull)
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			defer f.Close()
-			answer(t, c, goodReply, f)
+			send(t, c, f, err)
 		}, nil, "no dgram socket"},
 		{"sends a stream", func(t *testing.T, c *net.UnixConn, _ *os.File) {
-			_, f := pair(t, syscall.SOCK_STREAM)
-			answer(t, c, goodReply, f)
+			f, err := c.File()
+			send(t, c, f, err)
 		}, nil, "no dgram socket"},
 		{"sends two descriptors", func(t *testing.T, c *net.UnixConn, f *os.File) { answer(t, c, goodReply, f, f) }, nil, "more than one"},
 		{"sends twenty descriptors", func(t *testing.T, c *net.UnixConn, f *os.File) {
