@@ -173,6 +173,7 @@ func newLab(t testing.TB, set func(l *lab, o *Options)) *lab {
 	l.path = filepath.Join(l.dir, "sock")
 	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: l.path, Net: "unixgram"})
 	require.NoError(t, err)
+	require.NoError(t, errors.Join(os.Chmod(l.dir, 0o777), os.Chmod(l.path, 0o777))) // for tests with other users
 	o := Options{
 		Conn:  conn,
 		Trust: Trust{AllowUIDs: []uint32{uint32(os.Geteuid())}, Own: []string{l.path}, ReplySocket: replyOnly},

@@ -171,20 +171,11 @@ func (l *lab) upgrade() *lab {
 // hasNothingLeft checks that no descriptor is left when the test is over, in whichever image.
 func hasNothingLeft(t *testing.T) {
 	t.Helper()
-	open := func() (list []string) {
-		d, err := os.ReadDir("/dev/fd")
-		require.NoError(t, err)
-		for _, e := range d {
-			to, _ := os.Readlink("/dev/fd/" + e.Name()) // empty on macOS
-			list = append(list, e.Name()+" "+to)
-		}
-		return list
-	}
-	before := open()
+	before := descriptors(t)
 	t.Cleanup(func() {
-		if !assert.Eventually(t, func() bool { return len(open()) <= len(before) }, patience, 10*time.Millisecond, "descriptors are left") {
+		if !assert.Eventually(t, func() bool { return len(descriptors(t)) <= len(before) }, patience, 10*time.Millisecond, "descriptors are left") {
 			t.Logf("before: %q", before)
-			t.Logf("now: %q", open())
+			t.Logf("now: %q", descriptors(t))
 		}
 	})
 }
@@ -486,4 +477,16 @@ func TestUpgradeKeepsWhatIsUnread(t *testing.T) {
 	assert.EqualValues(t, 2, n.shared.accounts.Load())
 	_ = left.Close()
 	require.Eventually(t, func() bool { n.sweep(); return n.shared.accounts.Load() == 1 }, patience, 10*time.Millisecond)
+}
+
+// descriptors lists those of this process.
+func descriptors(t *testing.T) (list []string) {
+	t.Helper()
+	d, err := os.ReadDir("/dev/fd")
+	require.NoError(t, err)
+	for _, e := range d {
+		to, _ := os.Readlink("/dev/fd/" + e.Name()) // empty on macOS
+		list = append(list, e.Name()+" "+to)
+	}
+	return list
 }
