@@ -13,14 +13,10 @@ import (
 // TestNoChildBetweenReceiveAndCloseOnExec: while a child is being started, nothing is received.
 func TestNoChildBetweenReceiveAndCloseOnExec(t *testing.T) {
 	pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	defer syscall.Close(pair[0])
 	defer syscall.Close(pair[1])
-	if err := syscall.Sendmsg(pair[0], []byte("x"), syscall.UnixRights(pair[0]), nil, 0); err != nil {
-		t.Fatal(err)
-	}
+	check(t, syscall.Sendmsg(pair[0], []byte("x"), syscall.UnixRights(pair[0]), nil, 0))
 	got := make(chan int)
 	syscall.ForkLock.Lock()
 	go func() {

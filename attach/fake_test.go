@@ -24,9 +24,7 @@ const patience = 30 * time.Second
 func shortDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/tmp", "attach")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	return dir
 }
@@ -35,13 +33,9 @@ func shortDir(t testing.TB) string {
 func serve(t testing.TB, name string, handle func(*net.UnixConn)) (socket string) {
 	t.Helper()
 	socket = filepath.Join(shortDir(t), "sock")
-	if err := os.Mkdir(socket+".d", 0o700); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.Mkdir(socket+".d", 0o700))
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(socket+".d", name), Net: "unix"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	var group sync.WaitGroup
 	group.Add(1)
 	go func() {
@@ -76,9 +70,7 @@ func pair(t testing.TB, kind int) (ours, theirs *os.File) {
 		syscall.CloseOnExec(fds[1])
 	}
 	syscall.ForkLock.RUnlock()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	ours, theirs = os.NewFile(uintptr(fds[0]), "ours"), os.NewFile(uintptr(fds[1]), "theirs")
 	t.Cleanup(func() { ours.Close(); theirs.Close() })
 	return ours, theirs
@@ -181,13 +173,9 @@ type replyVector struct {
 func readVectors(t testing.TB) (v vectors) {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join("testdata", "protocol.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	var all map[string]json.RawMessage
-	if err := json.Unmarshal(b, &all); err != nil {
-		t.Fatal(err)
-	}
+	check(t, json.Unmarshal(b, &all))
 	delete(all, "about")
 	delete(all, "max_line")
 	if b, err = json.Marshal(all); err != nil {
@@ -195,9 +183,7 @@ func readVectors(t testing.TB) (v vectors) {
 	}
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.DisallowUnknownFields()
-	if err := d.Decode(&v); err != nil {
-		t.Fatal(err)
-	}
+	check(t, d.Decode(&v))
 	return v
 }
 
@@ -231,8 +217,14 @@ func noLeaks(t *testing.T) {
 func openFiles(t testing.TB) int {
 	t.Helper()
 	e, err := os.ReadDir("/dev/fd")
+	check(t, err)
+	return len(e)
+}
+
+// check ends the test with err.
+func check(t testing.TB, err error) {
+	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return len(e)
 }

@@ -35,9 +35,7 @@ func TestNotThere(t *testing.T) {
 			return socket
 		}, fs.ErrNotExist, []string{"SOCKET.d", "--runtime-dir=none", "not older"}},
 		{"a directory without", func(t *testing.T, socket string) string {
-			if err := os.Mkdir(socket, 0o700); err != nil {
-				t.Fatal(err)
-			}
+			check(t, os.Mkdir(socket, 0o700))
 			return socket
 		}, fs.ErrNotExist, []string{"this directory is none of socket_vmnet2's"}},
 		{"a stale socket", func(t *testing.T, socket string) string {
@@ -72,22 +70,6 @@ func TestNotThere(t *testing.T) {
 	}
 }
 
-// TestDirectory names the directory that holds the socket.
-func TestDirectory(t *testing.T) {
-	noLeaks(t)
-	_, theirs := pair(t, syscall.SOCK_DGRAM)
-	socket := serve(t, "attach", func(c *net.UnixConn) {
-		read(t, c)
-		answer(t, c, goodReply, theirs)
-		untilEOF(c)
-	})
-	l, err := Dial(t.Context(), socket+".d")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.Close()
-}
-
 // TestPermission tells which group one must be in, whether the directory or the socket is closed to this user.
 func TestPermission(t *testing.T) {
 	noLeaks(t)
@@ -95,9 +77,7 @@ func TestPermission(t *testing.T) {
 	path := filepath.Join(dir, "sock.d", "attach")
 	listenAt(t, path)
 	for name, closed := range map[string]string{"socket": path, "directory": filepath.Dir(path)} {
-		if err := os.Chmod(closed, 0); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.Chmod(closed, 0))
 		t.Run(name, func(t *testing.T) {
 			err := asNobody(t, dir, filepath.Join(dir, "sock"))
 			if !strings.Contains(err, "permission denied") || !strings.Contains(err, path) ||
@@ -105,9 +85,7 @@ func TestPermission(t *testing.T) {
 				t.Errorf("%q does not tell path and group", err)
 			}
 		})
-		if err := os.Chmod(closed, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.Chmod(closed, 0o700))
 	}
 }
 
@@ -115,9 +93,7 @@ func TestPermission(t *testing.T) {
 // thrown away.
 func asNobody(t *testing.T, dir, socket string) string {
 	t.Helper()
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.Chmod(dir, 0o755))
 	text := make(chan string, 1)
 	done := make(chan struct{})
 	go func() {
@@ -156,17 +132,11 @@ func TestBusy(t *testing.T) {
 	dir := shortDir(t)
 	path := filepath.Join(dir, "attach")
 	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	defer syscall.Close(fd)
-	if err := errors.Join(syscall.Bind(fd, &syscall.SockaddrUnix{Name: path}), syscall.Listen(fd, 0)); err != nil {
-		t.Fatal(err)
-	}
+	check(t, errors.Join(syscall.Bind(fd, &syscall.SockaddrUnix{Name: path}), syscall.Listen(fd, 0)))
 	waiting, err := net.Dial("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	defer waiting.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
@@ -195,13 +165,9 @@ func TestBusy(t *testing.T) {
 func TestRefusedForAMoment(t *testing.T) {
 	path := filepath.Join(shortDir(t), "s")
 	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	defer syscall.Close(fd)
-	if err := syscall.Bind(fd, &syscall.SockaddrUnix{Name: path}); err != nil {
-		t.Fatal(err)
-	}
+	check(t, syscall.Bind(fd, &syscall.SockaddrUnix{Name: path}))
 	if _, err := dial(t.Context(), path, time.Millisecond); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Fatalf("nobody listens: %v", err)
 	}
@@ -211,8 +177,6 @@ func TestRefusedForAMoment(t *testing.T) {
 	}
 	time.AfterFunc(50*time.Millisecond, func() { _ = syscall.Listen(fd, 1) })
 	c, err := dial(t.Context(), path, within)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	c.Close()
 }

@@ -85,9 +85,7 @@ func TestReplyVectors(t *testing.T) {
 				}
 			default:
 				good++
-				if err != nil {
-					t.Fatal(err)
-				}
+				check(t, err)
 				sameReply(t, &got, &r.Reply)
 			}
 		})
@@ -136,9 +134,7 @@ func TestReplyValues(t *testing.T) {
 		}
 	}
 	got, err := decodeReply([]byte(goodReply))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	if want := netip.MustParsePrefix("192.168.105.1/24"); got.Subnet != want.Masked() {
 		t.Errorf("subnet %v, want %v", got.Subnet, want.Masked())
 	}

@@ -4,7 +4,6 @@ package antispoof
 
 import (
 	"fmt"
-	"net/netip"
 	"strings"
 	"testing"
 
@@ -144,15 +143,4 @@ func TestIPv6Addresses(t *testing.T) {
 	assert.True(t, b.sends(ipv6(macB, global, noNext)))
 	b.Close()
 	assert.Empty(t, r.six)
-}
-
-func TestInterfaceID(t *testing.T) {
-	// RFC 4291 appendix A has no example with numbers; this is what Linux makes of the MAC.
-	assert.Equal(t, netip.MustParseAddr("fe80::5054:ff:fe12:3456"),
-		ip6{linkLocalPrefix, interfaceID(load48(raw("525400123456")))}.addr())
-	m, ok := ip6{linkLocalPrefix, interfaceID(0x525400123456)}.embedded()
-	assert.True(t, ok)
-	assert.Equal(t, mac48(0x525400123456), m)
-	_, ok = ip6{linkLocalPrefix, 1}.embedded()
-	assert.False(t, ok)
 }

@@ -4,6 +4,7 @@ package handoff
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,7 +15,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -79,98 +79,52 @@ type report struct {
 	Left            string
 	Env             bool
 	Again           bool
-	Errors          []string
 }
 
 // oldImage hands over to newImage. os.Args[1] is a directory.
 func oldImage() int {
-	fail := func(err error) int { fmt.Fprintln(os.Stderr, err); return 1 }
 	dir := os.Args[1]
 	var o Out
 	th := things{Dir: dir}
-	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: dir + "/s", Net: "unix"})
-	if err != nil {
-		return fail(err)
-	}
+	ln := must(net.ListenUnix("unix", &net.UnixAddr{Name: dir + "/s", Net: "unix"}))
 	ln.SetUnlinkOnClose(false)
-	conn, err := ln.AcceptUnix()
-	if err != nil {
-		return fail(err)
-	}
-	dgram, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: dir + "/d", Net: "unixgram"})
-	if err != nil {
-		return fail(err)
-	}
-	lock, err := os.OpenFile(dir+"/lock", os.O_CREATE|os.O_RDWR, 0o600)
-	if err == nil {
-		err = syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-	}
-	if err != nil {
-		return fail(err)
-	}
-	pipe, _, err := os.Pipe()
-	if err != nil {
-		return fail(err)
-	}
-	rest, unlisted, err := os.Pipe()
-	if err != nil {
-		return fail(err)
-	}
+	conn := must(ln.AcceptUnix())
+	dgram := must(net.ListenUnixgram("unixgram", &net.UnixAddr{Name: dir + "/d", Net: "unixgram"}))
+	lock := must(os.OpenFile(dir+"/lock", os.O_CREATE|os.O_RDWR, 0o600))
+	fine(syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB))
+	pipe, unlisted, err := os.Pipe()
+	fine(err)
+	rest, _, err := os.Pipe()
+	fine(err)
 	for _, x := range []struct {
 		c  syscall.Conn
 		to *int
 	}{{ln, &th.Listener}, {conn, &th.Conn}, {dgram, &th.Datagram}, {lock, &th.Lock}, {pipe, &th.Pipe}, {rest, &th.Rest}} {
-		if *x.to, err = o.Conn(x.c); err != nil {
-			return fail(err)
-		}
+		*x.to = must(o.Conn(x.c))
 	}
 	o.FD(-1) // none
 	th.Unlisted = int(unlisted.Fd())
 	o.From = "v1"
-	if err := o.Put("things", th); err != nil {
-		return fail(err)
-	}
+	fine(o.Put("things", th))
 	_ = os.Setenv(role, "new")
-	return fail(Exec(&o, os.Args[0+2], os.Args, append(os.Environ(), envName+"=stale")))
+	fine(Exec(&o, os.Args[0+2], os.Args, append(os.Environ(), envName+"=stale")))
+	return 1
 }
 
 // newImage looks at what it got.
 func newImage() int {
-	var r report
-	note := func(err error) {
-		if err != nil {
-			r.Errors = append(r.Errors, err.Error())
-		}
-	}
-	in, err := Inherited()
-	if in == nil {
-		fmt.Fprintln(os.Stderr, "nothing was inherited", err)
-		return 1
-	}
+	in := must(Inherited())
 	var th things
-	note(in.Get("things", &th))
-	var none int
-	if err := in.Get("none", &none); err != nil {
-		r.NoSection = strings.Contains(err.Error(), ErrNoSection.Error())
+	fine(in.Get("things", &th))
+	r := report{
+		PID: os.Getpid(), Argv: os.Args, From: in.From(), Old: in.Argv(), Age: time.Since(in.Began()), Section: th.Dir,
+		NoSection: errors.Is(in.Get("none", new(int)), ErrNoSection), Inherited: openToChildren(),
 	}
-	r.PID, r.Argv, r.From, r.Old, r.Age, r.Section = os.Getpid(), os.Args, in.From(), in.Argv(), time.Since(in.Began()), th.Dir
 	_, r.Env = os.LookupEnv(envName)
 	again, err := Inherited()
 	r.Again = again != nil || err != nil
-	r.Inherited = openToChildren()
 
-	ln, err := in.UnixListener(th.Listener)
-	note(err)
-	conn, err := in.UnixConn(th.Conn)
-	note(err)
-	dgram, err := in.UnixConn(th.Datagram)
-	note(err)
-	lock, err := in.File(th.Lock)
-	note(err)
-	if len(r.Errors) > 0 {
-		fmt.Fprintln(os.Stderr, r.Errors)
-		return 1
-	}
+	ln, conn, dgram, lock := must(in.UnixListener(th.Listener)), must(in.UnixConn(th.Conn)), must(in.UnixConn(th.Datagram)), must(in.File(th.Lock))
 	_, err = in.UnixConn(th.Pipe)
 	r.Later = fmt.Sprint(err)
 	_, err = in.File(th.Unlisted)
@@ -180,28 +134,15 @@ func newImage() int {
 	r.Left = fmt.Sprint(err)
 
 	buf := make([]byte, 100)
-	n, err := conn.Read(buf)
-	note(err)
-	r.Heard = string(buf[:n])
-	n, err = dgram.Read(buf)
-	note(err)
-	r.Heard += string(buf[:n])
-	note(json.NewEncoder(conn).Encode(r))
-	next, err := ln.AcceptUnix() // the lock is still held when this is answered
-	note(err)
-	if err == nil {
-		_, err = next.Write([]byte("served"))
-		note(err)
-		_ = next.Close()
-	}
-	note(ln.Close())
-	_, err = os.Lstat(th.Dir + "/s")
-	note(err)
-	note(lock.Close())
-	if len(r.Errors) > 0 {
-		fmt.Fprintln(os.Stderr, r.Errors)
-		return 1
-	}
+	r.Heard = string(buf[:must(conn.Read(buf))])
+	r.Heard += string(buf[:must(dgram.Read(buf))])
+	fine(json.NewEncoder(conn).Encode(r))
+	next := must(ln.AcceptUnix()) // the lock is still held when this is answered
+	must(next.Write([]byte("served")))
+	fine(next.Close())
+	fine(ln.Close())
+	must(os.Lstat(th.Dir + "/s"))
+	fine(lock.Close())
 	return 0
 }
 
@@ -244,7 +185,6 @@ func TestExec(t *testing.T) {
 
 	var r report
 	require.NoError(t, json.NewDecoder(conn).Decode(&r))
-	assert.Empty(t, r.Errors)
 	assert.Equal(t, pid, r.PID)
 	assert.Equal(t, c.Args, r.Argv, "argv[0] too")
 	assert.Equal(t, c.Args, r.Old)
@@ -350,33 +290,28 @@ func TestNoChildInherits(t *testing.T) {
 	f, err := os.Create(dir + "/handed-over")
 	require.NoError(t, err)
 	defer f.Close()
-	const script = `for fd in 3 4 5 6 7 8 9 10 11 12; do if (eval ": <&$fd") 2>/dev/null; then echo $fd; fi; done`
-	before, err := exec.Command("sh", "-c", script).Output()
-	require.NoError(t, err)
+	children := func() string {
+		const script = `for fd in 3 4 5 6 7 8 9 10 11 12; do if (eval ": <&$fd") 2>/dev/null; then echo $fd; fi; done`
+		out, err := exec.Command("sh", "-c", script).Output()
+		assert.NoError(t, err)
+		return string(out)
+	}
+	before := children()
 	var wg sync.WaitGroup
-	stop := make(chan struct{})
 	var execs atomic.Int64
+	ctx, stop := context.WithCancel(t.Context())
 	wg.Go(func() {
-		for {
-			select {
-			case <-stop:
-				return
-			default:
-			}
+		for ; ctx.Err() == nil; execs.Add(1) {
 			var o Out
 			_, err := o.Conn(f)
 			assert.NoError(t, err)
 			assert.Error(t, Exec(&o, dir, []string{"x"}, nil))
-			execs.Add(1)
 		}
 	})
-	for i, end := 0, time.Now().Add(patience); i < 40 || execs.Load() < 40; i++ { // whoever gets to run
-		require.True(t, time.Now().Before(end), "%d children and %d attempts", i, execs.Load())
-		out, err := exec.Command("sh", "-c", script).Output()
-		assert.NoError(t, err)
-		assert.Equal(t, string(before), string(out), "descriptors that a child has beside those from this process's own parent")
+	for i := 0; i < 40 || execs.Load() < 40; i++ { // whoever gets to run
+		assert.Equal(t, before, children(), "descriptors that a child has beside those from this process's own parent")
 	}
-	close(stop)
+	stop()
 	wg.Wait()
 }
 
@@ -385,10 +320,8 @@ func againAndAgain() int {
 	time.Sleep(30 * time.Millisecond) // a long start, in which nobody has asked for signals
 	came := make(chan os.Signal, 2)
 	signal.Notify(came, stopSignals...)
-	if _, err := Inherited(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
+	_, err := Inherited()
+	fine(err)
 	if len(os.Args) == 1 { // the first image
 		os.Args = append(os.Args, "once more")
 	}
@@ -405,12 +338,12 @@ func againAndAgain() int {
 		return inOrder
 	default:
 	}
-	err := Exec(&o, os.Getenv("HANDOFF_TEST_SELF"), os.Args, os.Environ())
+	err = Exec(&o, os.Getenv("HANDOFF_TEST_SELF"), os.Args, os.Environ())
 	if errors.Is(err, ErrStopping) {
 		<-came // it has been delivered to everybody who asked
 		return inOrder
 	}
-	fmt.Fprintln(os.Stderr, err)
+	fine(err)
 	return 1
 }
 
@@ -420,7 +353,7 @@ const inOrder = 7
 // TestStopSignalDuringExec sends a stop signal to a process that becomes another program all the time. Either an image gets
 // it, or it is deadly, in the first moments of an image; but it is not lost.
 func TestStopSignalDuringExec(t *testing.T) {
-	const rounds = 25
+	const rounds = 10
 	deadly, lost := 0, 0
 	for i := range rounds {
 		c := image(t, "again")
@@ -430,7 +363,7 @@ func TestStopSignalDuringExec(t *testing.T) {
 		require.NoError(t, c.Start())
 		images := bufio.NewScanner(out)
 		require.True(t, images.Scan())
-		time.Sleep(time.Duration(i) * 3700 * time.Microsecond) // somewhere in its life
+		time.Sleep(time.Duration(i) * 9 * time.Millisecond) // somewhere in its life
 		require.NoError(t, c.Process.Signal(syscall.SIGTERM))
 		sent, since := time.Now(), 0
 		for images.Scan() { // to its end
@@ -468,18 +401,13 @@ func TestEarlySignal(t *testing.T) {
 // earlySignal hands over once, and is sent a signal at the begin of its main.
 func earlySignal() int {
 	if os.Getenv(envName) == "" {
-		fmt.Fprintln(os.Stderr, Exec(&Out{}, os.Getenv("HANDOFF_TEST_SELF"), os.Args, os.Environ()))
-		return 1
+		fine(Exec(&Out{}, os.Getenv("HANDOFF_TEST_SELF"), os.Args, os.Environ()))
 	}
-	if err := syscall.Kill(os.Getpid(), syscall.SIGTERM); err != nil {
-		return 1
-	}
+	fine(syscall.Kill(os.Getpid(), syscall.SIGTERM))
 	came := make(chan os.Signal, 2)
 	signal.Notify(came, stopSignals...)
-	if _, err := Inherited(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
+	_, err := Inherited()
+	fine(err)
 	select {
 	case <-came:
 		return inOrder
@@ -643,4 +571,17 @@ func FuzzDecode(f *testing.F) {
 			t.Errorf("%q gives %+v", b, m)
 		}
 	})
+}
+
+// fine ends an image that is not.
+func fine(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func must[T any](v T, err error) T {
+	fine(err)
+	return v
 }

@@ -86,25 +86,20 @@ func TestAttachGivesUp(t *testing.T) {
 	require.NoError(t, n.Close())
 }
 
+// TestFailedStart: a start that fails, or brings no network, is told to who waits and who attaches.
 func TestFailedStart(t *testing.T) {
-	cause := errors.New("no such luck")
-	gate := make(chan struct{})
-	close(gate)
-	n := lazynet.Start(t.Context(), gated(gate, nil, cause))
-	require.ErrorIs(t, n.Wait(t.Context()), cause)
-	require.ErrorIs(t, n.Err(), cause)
-	_, err := n.Attach(t.Context(), vnet.PortOptions{}, nil)
-	require.ErrorIs(t, err, vnet.ErrClosed)
-	require.ErrorIs(t, err, cause)
-	require.NoError(t, n.Close())
-}
-
-func TestNoNetwork(t *testing.T) {
-	gate := make(chan struct{})
-	close(gate)
-	n := lazynet.Start(t.Context(), gated(gate, nil, nil))
-	require.Error(t, n.Wait(t.Context()))
-	require.NoError(t, n.Close())
+	for want, err := range map[string]error{"no such luck": errors.New("no such luck"), "there is no network": nil} {
+		gate := make(chan struct{})
+		close(gate)
+		n := lazynet.Start(t.Context(), gated(gate, nil, err))
+		got := n.Wait(t.Context())
+		require.ErrorContains(t, got, want)
+		require.ErrorIs(t, n.Err(), got)
+		_, attached := n.Attach(t.Context(), vnet.PortOptions{}, nil)
+		require.ErrorIs(t, attached, vnet.ErrClosed)
+		require.ErrorIs(t, attached, got)
+		require.NoError(t, n.Close())
+	}
 }
 
 // Close in the middle of the start ends it, and waiting clients are told.

@@ -3,8 +3,8 @@
 package passing
 
 import (
-	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -22,7 +22,6 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/passing/client"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/passing/proto"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
 
 // pair is a connected pair of sockets as a client makes it: the end that it keeps and the one that it hands over.
@@ -210,10 +209,7 @@ func TestAdopt(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRig(t, elsewhere)
-			kept, handed := pair(t, c.transport)
-			a, err := client.Adopt(t.Context(), r.dir, handed, c.request)
-			require.NoError(t, err)
-			require.NoError(t, handed.Close())
+			kept, a := r.adopt(t, c.transport, c.request)
 			assert.Nil(t, a.Lifeline)
 			x := r.clients.session(t, 0)
 			assert.True(t, x.client.Start)
@@ -230,64 +226,16 @@ func TestAdopt(t *testing.T) {
 	}
 }
 
-// TestAdoptKept is Lima's way with a connection that stays open: it means nothing.
-func TestAdoptKept(t *testing.T) {
-	r := newRig(t, elsewhere)
-	kept, handed := pair(t, proto.Datagram)
-	c := r.dial(t, "adopt")
-	hand(t, c, "\x00", handed)
-	atEnd(t, c)
-	exchange(t, kept, proto.Datagram)
-}
-
-func TestAdoptWithLifeline(t *testing.T) {
-	t.Run("the client ends it", func(t *testing.T) {
-		r := newRig(t, elsewhere)
-		kept, handed := pair(t, proto.Datagram)
-		a, err := client.Adopt(t.Context(), r.dir, handed, &proto.Request{Wait: true})
-		require.NoError(t, err)
-		exchange(t, kept, proto.Datagram)
-		require.NoError(t, a.Lifeline.Close())
-		assert.ErrorIs(t, r.clients.session(t, 0).ended(t), errLifeline)
-	})
-	t.Run("the session ends", func(t *testing.T) {
-		r := newRig(t, elsewhere)
-		kept, handed := pair(t, proto.Stream)
-		a, err := client.Adopt(t.Context(), r.dir, handed, &proto.Request{Transport: proto.Stream, Wait: true})
-		require.NoError(t, err)
-		t.Cleanup(func() { _ = a.Lifeline.Close() })
-		require.NoError(t, handed.Close())
-		require.NoError(t, kept.Close())
-		assert.NoError(t, r.clients.session(t, 0).ended(t))
-		atEnd(t, a.Lifeline)
-	})
-}
-
-// TestNotAdopted: it is told where an answer is expected, and ends the socket.
+// TestNotAdopted: nobody is told where no answer is expected, but the socket ends.
 func TestNotAdopted(t *testing.T) {
 	r := newRig(t, func(r *rig) {
 		elsewhere(r)
 		r.clients.serve = func() error { return perclient.ErrFull }
 	})
-	kept, handed := pair(t, proto.Datagram)
-	_, err := client.Adopt(t.Context(), r.dir, handed, &proto.Request{})
-	assert.Equal(t, proto.Full, codeOf(t, err))
-	_, err = client.Adopt(t.Context(), r.dir, handed, nil)
-	require.NoError(t, err, "nobody tells")
-	require.Eventually(t, func() bool { return strings.Count(r.log.String(), "code=full") == 2 }, patience, time.Millisecond)
-	_, err = kept.Write(ethernet(60))
+	kept, _ := r.adopt(t, proto.Datagram, nil)
+	require.Eventually(t, func() bool { return strings.Contains(r.log.String(), "code=full") }, patience, time.Millisecond)
+	_, err := kept.Write(ethernet(60))
 	require.Error(t, err)
-}
-
-func TestAdoptStartFails(t *testing.T) {
-	r := newRig(t, func(r *rig) {
-		elsewhere(r)
-		r.clients.ready = func(context.Context) (vnet.PortInfo, error) { return vnet.PortInfo{}, vnet.ErrIDInUse }
-	})
-	_, handed := pair(t, proto.Datagram)
-	_, err := client.Adopt(t.Context(), r.dir, handed, &proto.Request{})
-	assert.Equal(t, proto.IDInUse, codeOf(t, err))
-	assert.ErrorIs(t, r.clients.session(t, 0).ended(t), vnet.ErrIDInUse)
 }
 
 func TestBadDescriptors(t *testing.T) {
@@ -322,81 +270,65 @@ func TestBadDescriptors(t *testing.T) {
 
 // TestOwnSocketsAreRefused: frames would go round, and some would keep themselves alive.
 func TestOwnSocketsAreRefused(t *testing.T) {
-	refused := func(t *testing.T, r *rig, f *os.File, transport proto.Transport) {
-		t.Helper()
-		_, err := client.Adopt(t.Context(), r.dir, f, &proto.Request{Transport: transport, Wait: true})
-		assert.Equal(t, proto.BadDescriptor, codeOf(t, err))
-		assert.ErrorContains(t, err, "daemon")
-	}
-	t.Run("the other end of what attach gave", func(t *testing.T) {
-		r := newRig(t, nil)
-		for _, transport := range []proto.Transport{proto.Datagram, proto.Stream} {
-			a := r.attach(t, proto.Request{Transport: transport})
-			refused(t, r, a.File, transport)
-		}
-	})
-	t.Run("a connection to the daemon", func(t *testing.T) {
-		r := newRig(t, elsewhere)
-		f, err := r.dial(t, "attach").File()
+	shared := filepath.Join(shortDir(t), "sock")
+	own := bindAt(t, shared)
+	fileOf := func(t *testing.T, c *net.UnixConn) *os.File {
+		f, err := c.File()
 		require.NoError(t, err)
-		defer f.Close()
-		refused(t, r, f, proto.Stream)
-	})
+		t.Cleanup(func() { _ = f.Close() })
+		return f
+	}
+	for _, c := range []struct {
+		name      string
+		transport proto.Transport
+		elsewhere bool
+		make      func(t *testing.T, r *rig) *os.File
+	}{
+		{"the other end of what attach gave", proto.Datagram, false, func(t *testing.T, r *rig) *os.File {
+			return r.attach(t, proto.Request{}).File
+		}},
+		{"the same, a stream", proto.Stream, false, func(t *testing.T, r *rig) *os.File {
+			return r.attach(t, proto.Request{Transport: proto.Stream}).File
+		}},
+		{"a connection to the daemon", proto.Stream, true, func(t *testing.T, r *rig) *os.File { return fileOf(t, r.dial(t, "attach")) }},
+		{"a socket connected to the shared one", proto.Datagram, true, func(t *testing.T, _ *rig) *os.File {
+			f := socketOf(t, unix.SOCK_DGRAM)
+			require.NoError(t, unix.Connect(int(f.Fd()), &unix.SockaddrUnix{Name: shared}))
+			return f
+		}},
+		{"the shared one", proto.Datagram, true, func(*testing.T, *rig) *os.File { return own }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(t, func(r *rig) {
+				r.opts.Trust.Own = append(r.opts.Trust.Own, shared)
+				if c.elsewhere {
+					elsewhere(r)
+				}
+			})
+			_, err := client.Adopt(t.Context(), r.dir, c.make(t, r), &proto.Request{Transport: c.transport, Wait: true})
+			assert.Equal(t, proto.BadDescriptor, codeOf(t, err))
+			assert.ErrorContains(t, err, "daemon")
+		})
+	}
 	t.Run("the very connection", func(t *testing.T) {
 		r := newRig(t, elsewhere)
 		c := r.dial(t, "adopt")
-		f, err := c.File()
-		require.NoError(t, err)
-		defer f.Close()
-		hand(t, c, `{"transport":"stream","wait":true}`+"\n", f)
-		_, reply := readReply(t, c)
-		require.NotNil(t, reply.Error)
-		assert.Equal(t, proto.BadDescriptor, reply.Error.Code)
+		hand(t, c, `{"transport":"stream","wait":true}`+"\n", fileOf(t, c))
+		refused(t, c, proto.BadDescriptor)
 		atEnd(t, c)
-	})
-	t.Run("a datagram socket connected to the shared one", func(t *testing.T) {
-		shared := filepath.Join(shortDir(t), "sock")
-		own := socketOf(t, unix.SOCK_DGRAM)
-		require.NoError(t, unix.Bind(int(own.Fd()), &unix.SockaddrUnix{Name: shared}))
-		r := newRig(t, func(r *rig) { elsewhere(r); r.opts.Trust.Own = append(r.opts.Trust.Own, shared) })
-		f := socketOf(t, unix.SOCK_DGRAM)
-		require.NoError(t, unix.Connect(int(f.Fd()), &unix.SockaddrUnix{Name: shared}))
-		refused(t, r, f, proto.Datagram)
-		refused(t, r, own, proto.Datagram)
 	})
 }
 
 // TestClosedPairIsSwept: nothing but a look tells that the client has gone.
 func TestClosedPairIsSwept(t *testing.T) {
 	r := newRig(t, func(r *rig) { elsewhere(r); r.watch.every = 10 * time.Millisecond })
-	kept, handed := pair(t, proto.Datagram)
-	other, handed2 := pair(t, proto.Datagram)
-	for i, f := range []*os.File{handed, handed2} {
-		_, err := client.Adopt(t.Context(), r.dir, f, nil)
-		require.NoError(t, err)
-		require.NoError(t, f.Close())
-		r.clients.session(t, i) // nobody tells that it has been adopted
+	for i := range 2 { // it begins again with the next one
+		kept, _ := r.adopt(t, proto.Datagram, nil)
+		x := r.clients.session(t, i) // nobody tells that it has been adopted
+		exchange(t, kept, proto.Datagram)
+		require.NoError(t, kept.Close())
+		require.ErrorIs(t, x.ended(t), errPeerGone)
 	}
-	exchange(t, kept, proto.Datagram)
-	require.NoError(t, kept.Close())
-	first, second := r.clients.session(t, 0), r.clients.session(t, 1)
-	require.ErrorIs(t, first.ended(t), errPeerGone)
-	exchange(t, other, proto.Datagram)
-	require.NoError(t, other.Close())
-	require.ErrorIs(t, second.ended(t), errPeerGone)
-	require.Eventually(t, func() bool {
-		r.watch.mu.Lock()
-		defer r.watch.mu.Unlock()
-		return len(r.watch.sessions) == 0
-	}, patience, time.Millisecond)
-	// It begins again with the next one.
-	kept, handed = pair(t, proto.Datagram)
-	_, err := client.Adopt(t.Context(), r.dir, handed, nil)
-	require.NoError(t, err)
-	require.NoError(t, handed.Close())
-	third := r.clients.session(t, 2) // one whose other end has gone before is refused on macOS
-	require.NoError(t, kept.Close())
-	require.ErrorIs(t, third.ended(t), errPeerGone)
 }
 
 // bindAt binds a new datagram socket to path.
@@ -407,87 +339,53 @@ func bindAt(t *testing.T, path string) *os.File {
 	return f
 }
 
-// TestBoundPathGone: nobody can become the first sender any more.
+// TestBoundPathGone: nobody can become the first sender any more, or somebody else has taken the path, also while an upgrade
+// takes place.
 func TestBoundPathGone(t *testing.T) {
-	r := newRig(t, func(r *rig) { elsewhere(r); r.watch.every = 10 * time.Millisecond })
-	path := filepath.Join(shortDir(t), "b")
-	f := bindAt(t, path)
-	a, err := client.Adopt(t.Context(), r.dir, f, &proto.Request{Wait: true})
-	require.NoError(t, err)
-	assert.Equal(t, testMAC.String(), a.Reply.MACAddress, "told before anybody has sent")
-	require.Eventually(t, func() bool { // it has been seen where it is
-		r.watch.mu.Lock()
-		defer r.watch.mu.Unlock()
-		for e := range r.watch.sessions {
-			return e.at.Load() != nil
-		}
-		return false
-	}, patience, time.Millisecond)
-	require.NoError(t, os.Remove(path))
-	require.ErrorIs(t, r.clients.session(t, 0).ended(t), errPathGone)
-	atEnd(t, a.Lifeline)
-	_ = a.Lifeline.Close()
-}
-
-// TestBoundEndsBeforeTheFirstSender in each way.
-func TestBoundEndsBeforeTheFirstSender(t *testing.T) {
-	t.Run("lifeline", func(t *testing.T) {
-		r := newRig(t, elsewhere)
-		a, err := client.Adopt(t.Context(), r.dir, openFor(t, "bound"), &proto.Request{Wait: true})
-		require.NoError(t, err)
-		require.NoError(t, a.Lifeline.Close())
-		assert.ErrorIs(t, r.clients.session(t, 0).ended(t), errLifeline)
-	})
-	t.Run("stop", func(t *testing.T) {
-		r := newRig(t, elsewhere)
-		_, err := client.Adopt(t.Context(), r.dir, openFor(t, "bound"), nil)
-		require.NoError(t, err)
-		x := r.clients.session(t, 0)
-		r.Stop()
-		r.clients.stop()
-		assert.ErrorIs(t, x.ended(t), errStopped)
-	})
-}
-
-// TestAdoptAThousandTimes leaves nothing behind, whatever was wrong.
-func TestAdoptAThousandTimes(t *testing.T) {
-	r := newRig(t, func(r *rig) { elsewhere(r); r.watch.every = 10 * time.Millisecond })
-	file := openFor(t, "file")
-	for i := range 1000 {
-		c := r.dial(t, "adopt")
-		switch i % 5 {
-		case 0:
-			hand(t, c, "\x00", file)
-		case 1:
-			hand(t, c, "{}\n", file, file)
-			_, _ = readReply(t, c)
-		case 2:
-			hand(t, c, "hello\n", file)
-		case 3:
-			hand(t, c, "{", file)
-		case 4:
-			kept, handed := pair(t, proto.Datagram)
-			hand(t, c, "\x00", handed)
-			r.clients.session(t, i/5) // macOS tells by getpeername that kept has gone, and the pair is refused
-			_, _ = kept.Close(), handed.Close()
-		}
-		_ = c.Close()
+	for _, upgraded := range []bool{false, true} {
+		t.Run(fmt.Sprintf("upgraded=%v", upgraded), func(t *testing.T) {
+			r := newRig(t, func(r *rig) { elsewhere(r); r.watch.every = 10 * time.Millisecond })
+			path := filepath.Join(shortDir(t), "b")
+			a, err := client.Adopt(t.Context(), r.dir, bindAt(t, path), &proto.Request{Wait: true})
+			require.NoError(t, err)
+			defer a.Lifeline.Close()
+			assert.Equal(t, testMAC.String(), a.Reply.MACAddress, "told before anybody has sent")
+			require.Eventually(t, func() bool { // it has been seen where it is
+				r.watch.mu.Lock()
+				defer r.watch.mu.Unlock()
+				for e := range r.watch.sessions {
+					return e.at.Load() != nil
+				}
+				return false
+			}, patience, time.Millisecond)
+			if upgraded {
+				r.standStill(t)
+				v, in := r.save(t)
+				require.NoError(t, os.Rename(path, path+".moved"))
+				bindAt(t, path)
+				r.next(t, v, in)
+			} else {
+				require.NoError(t, os.Remove(path))
+			}
+			require.ErrorIs(t, r.clients.session(t, 0).ended(t), errPathGone)
+			atEnd(t, a.Lifeline)
+		})
 	}
-	require.Eventually(t, func() bool { r.clients.mu.Lock(); defer r.clients.mu.Unlock(); return r.clients.open == 0 }, patience, time.Millisecond)
-	assert.Equal(t, 200, r.clients.count())
 }
 
-// TestLineInPieces: the descriptor comes with the first one.
-func TestLineInPieces(t *testing.T) {
+// TestBoundEndsBeforeTheFirstSender as any other does.
+func TestBoundEndsBeforeTheFirstSender(t *testing.T) {
 	r := newRig(t, elsewhere)
-	c := r.dial(t, "adopt")
-	kept, handed := pair(t, proto.Datagram)
-	hand(t, c, `{"name":`, handed)
-	_, err := io.WriteString(c, `"x"}`+"\n")
+	a, err := client.Adopt(t.Context(), r.dir, openFor(t, "bound"), &proto.Request{Wait: true})
 	require.NoError(t, err)
-	_, reply := readReply(t, c)
-	require.Nil(t, reply.Error)
-	exchange(t, kept, proto.Datagram)
+	require.NoError(t, a.Lifeline.Close())
+	assert.ErrorIs(t, r.clients.session(t, 0).ended(t), errLifeline)
+	_, err = client.Adopt(t.Context(), r.dir, openFor(t, "bound"), nil)
+	require.NoError(t, err)
+	x := r.clients.session(t, 1)
+	r.Stop()
+	r.clients.stop()
+	assert.ErrorIs(t, x.ended(t), errStopped)
 }
 
 // TestDescriptorsAmongFrames: a client that sends some with its frames, also the other end of the pair, leaves none with us,
@@ -516,4 +414,25 @@ func TestDescriptorsAmongFrames(t *testing.T) {
 			assert.True(t, err == nil || errors.Is(err, errPeerGone), "%v", err)
 		})
 	}
+}
+
+// TestAdoptManyTimes leaves nothing behind, whatever was wrong.
+func TestAdoptManyTimes(t *testing.T) {
+	r := newRig(t, func(r *rig) { elsewhere(r); r.watch.every = 10 * time.Millisecond })
+	file := openFor(t, "file")
+	const rounds = 50
+	for i := range rounds {
+		for _, data := range []string{"\x00", "{}\n", "hello\n", "{"} {
+			c := r.dial(t, "adopt")
+			hand(t, c, data, file)
+			_ = c.Close()
+		}
+		c := r.dial(t, "adopt")
+		kept, handed := pair(t, proto.Datagram)
+		hand(t, c, "\x00", handed)
+		r.clients.session(t, i) // macOS tells by getpeername that kept has gone, and the pair is refused
+		_, _, _ = kept.Close(), handed.Close(), c.Close()
+	}
+	require.Eventually(t, func() bool { r.clients.mu.Lock(); defer r.clients.mu.Unlock(); return r.clients.open == 0 }, patience, time.Millisecond)
+	assert.Equal(t, rounds, r.clients.count())
 }

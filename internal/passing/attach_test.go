@@ -82,24 +82,6 @@ func TestSessionEndIsSeen(t *testing.T) {
 	assert.Error(t, err, "nobody is there")
 }
 
-func TestStreamEndEndsTheSession(t *testing.T) {
-	r := newRig(t, func(r *rig) { r.watch.every, r.times.keep = 10*time.Millisecond, time.Millisecond })
-	a := r.attach(t, proto.Request{Transport: proto.Stream})
-	require.NoError(t, a.File.Close())
-	assert.NoError(t, r.clients.session(t, 0).ended(t), "by itself")
-	atEnd(t, a.Lifeline)
-}
-
-// TestDatagramEndEndsTheSession: a client may live on without its network.
-func TestDatagramEndEndsTheSession(t *testing.T) {
-	r := newRig(t, func(r *rig) { r.watch.every = 10 * time.Millisecond })
-	a := r.attach(t, proto.Request{})
-	exchange(t, a.File, proto.Datagram)
-	require.NoError(t, a.File.Close())
-	assert.ErrorIs(t, r.clients.session(t, 0).ended(t), errPeerGone)
-	atEnd(t, a.Lifeline)
-}
-
 // TestCopiesOfTheLifeline: only the end of the last one counts.
 func TestCopiesOfTheLifeline(t *testing.T) {
 	r := newRig(t, nil)
@@ -110,42 +92,6 @@ func TestCopiesOfTheLifeline(t *testing.T) {
 	exchange(t, a.File, proto.Datagram)
 	require.NoError(t, unix.Close(fd))
 	assert.ErrorIs(t, r.clients.session(t, 0).ended(t), errLifeline)
-}
-
-// TestBadRequests sends the requests of the vectors, those too that are good.
-func TestBadRequests(t *testing.T) {
-	var v struct {
-		Requests []struct {
-			Name, Line string
-			Pad        int
-			Code       proto.Code
-		}
-	}
-	readVectors(t, &v)
-	require.NotEmpty(t, v.Requests)
-	r := newRig(t, nil)
-	for _, q := range v.Requests {
-		t.Run(q.Name, func(t *testing.T) {
-			line := strings.Replace(q.Line, "~", strings.Repeat("a", q.Pad), 1)
-			c := r.dial(t, "attach")
-			_, _ = io.WriteString(c, line)
-			if !strings.HasSuffix(line, "\n") {
-				_ = c.CloseWrite()
-			}
-			m, reply := readReply(t, c)
-			defer m.Close()
-			if q.Code == "" {
-				require.Nil(t, reply.Error)
-				assert.NotEqual(t, proto.None, m.FD)
-				return
-			}
-			require.NotNil(t, reply.Error)
-			assert.Equal(t, q.Code, reply.Error.Code)
-			assert.NotEmpty(t, reply.Error.Text)
-			assert.Equal(t, proto.None, m.FD)
-			atEnd(t, c)
-		})
-	}
 }
 
 func readVectors(t *testing.T, v any) {
@@ -162,29 +108,19 @@ func TestAttachTakesNoDescriptor(t *testing.T) {
 		fds := make([]int, n) // stdin, again and again
 		_, _, err := c.WriteMsgUnix([]byte("{}\n"), unix.UnixRights(fds...), nil)
 		require.NoError(t, err)
-		_, reply := readReply(t, c)
-		require.NotNil(t, reply.Error)
-		assert.Equal(t, proto.BadDescriptor, reply.Error.Code)
-		assert.Contains(t, reply.Error.Text, text)
+		assert.Contains(t, refused(t, c, proto.BadDescriptor), text)
 		_ = c.Close()
 	}
 	assert.Zero(t, r.clients.count())
 }
 
+// TestHalfSent: who does not finish his request is told, at either door.
 func TestHalfSent(t *testing.T) {
-	for _, sent := range []string{"", "{", `{"version":1,`} {
-		t.Run(fmt.Sprintf("%d bytes", len(sent)), func(t *testing.T) {
-			r := newRig(t, func(r *rig) { r.times.request = 50 * time.Millisecond })
-			for _, door := range []string{"attach", "adopt"} {
-				c := r.dial(t, door)
-				_, _ = io.WriteString(c, sent) // which may have been too slow already
-				_, reply := readReply(t, c)
-				require.NotNil(t, reply.Error)
-				assert.Equal(t, proto.BadRequest, reply.Error.Code)
-				assert.Contains(t, reply.Error.Text, "too slow")
-				atEnd(t, c)
-			}
-		})
+	r := newRig(t, func(r *rig) { r.times.request, r.times.late = 20*time.Millisecond, time.Millisecond })
+	for _, door := range []string{"attach", "adopt"} {
+		c := r.ask(t, door, `{"version":1,`)
+		assert.Contains(t, refused(t, c, proto.BadRequest), "too slow")
+		atEnd(t, c)
 	}
 }
 
@@ -195,61 +131,51 @@ func TestProbe(t *testing.T) {
 		require.NoError(t, r.dial(t, "attach").Close())
 		require.NoError(t, r.dial(t, "adopt").Close())
 	}
-	require.Eventually(t, func() bool { r.mu.Lock(); defer r.mu.Unlock(); return r.open == 0 }, patience, time.Millisecond)
+	r.until(t, func() bool { return r.open == 0 })
 	assert.Empty(t, r.log.String())
 	assert.Zero(t, r.clients.count())
 }
 
+// TestNotServed: the client is told why, and its session ends.
 func TestNotServed(t *testing.T) {
 	for _, c := range []struct {
-		name string
-		err  error
-		code proto.Code
+		name         string
+		serve, ready error
+		code         proto.Code
+		says         string
 	}{
-		{"id in use", fmt.Errorf("start a port: %w", vnet.ErrIDInUse), proto.IDInUse},
-		{"no network", errors.New("VMNET_SHARING_SERVICE_BUSY"), proto.NoNetwork},
-		{"network closed", fmt.Errorf("start a port: %w", vnet.ErrClosed), proto.Stopping},
-		{"too slow", context.DeadlineExceeded, proto.NoNetwork},
+		{"id in use", nil, fmt.Errorf("start a port: %w", vnet.ErrIDInUse), proto.IDInUse, ""},
+		{"no network", nil, errors.New("VMNET_SHARING_SERVICE_BUSY"), proto.NoNetwork, "VMNET_SHARING_SERVICE_BUSY"},
+		{"network closed", nil, fmt.Errorf("start a port: %w", vnet.ErrClosed), proto.Stopping, ""},
+		{"interface too slow", nil, context.DeadlineExceeded, proto.NoNetwork, "30ms"},
+		{"full", perclient.ErrFull, nil, proto.Full, ""},
+		{"stopping", perclient.ErrStopping, nil, proto.Stopping, ""},
+		{"anything else", errors.New("x"), nil, proto.Internal, ""},
 	} {
-		t.Run("its interface/"+c.name, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			r := newRig(t, func(r *rig) {
-				r.clients.ready = func(context.Context) (vnet.PortInfo, error) { return vnet.PortInfo{}, c.err }
+				elsewhere(r)
+				r.times.ready = 30 * time.Millisecond
+				r.clients.serve = func() error { return c.serve }
+				r.clients.ready = func(ctx context.Context) (vnet.PortInfo, error) {
+					if errors.Is(c.ready, context.DeadlineExceeded) {
+						<-ctx.Done()
+					}
+					return vnet.PortInfo{}, c.ready
+				}
 			})
 			_, err := client.Attach(t.Context(), r.dir, proto.Request{})
 			assert.Equal(t, c.code, codeOf(t, err), "%v", err)
-			if c.code == proto.NoNetwork && !errors.Is(c.err, context.DeadlineExceeded) {
-				assert.ErrorContains(t, err, c.err.Error())
+			assert.ErrorContains(t, err, c.says)
+			_, handed := pair(t, proto.Datagram)
+			_, err = client.Adopt(t.Context(), r.dir, handed, &proto.Request{})
+			assert.Equal(t, c.code, codeOf(t, err), "%v", err)
+			for i := range r.clients.count() {
+				require.ErrorIs(t, r.clients.session(t, i).ended(t), c.ready)
 			}
-			require.ErrorIs(t, r.clients.session(t, 0).ended(t), c.err)
 			assert.Contains(t, r.log.String(), "client refused")
 		})
 	}
-	for _, c := range []struct {
-		name string
-		err  error
-		code proto.Code
-	}{
-		{"full", perclient.ErrFull, proto.Full},
-		{"stopping", perclient.ErrStopping, proto.Stopping},
-		{"anything else", errors.New("x"), proto.Internal},
-	} {
-		t.Run("serve/"+c.name, func(t *testing.T) {
-			r := newRig(t, func(r *rig) { r.clients.serve = func() error { return c.err } })
-			_, err := client.Attach(t.Context(), r.dir, proto.Request{})
-			assert.Equal(t, c.code, codeOf(t, err), "%v", err)
-		})
-	}
-}
-
-func TestInterfaceTooSlow(t *testing.T) {
-	r := newRig(t, func(r *rig) {
-		r.times.ready = 30 * time.Millisecond
-		r.clients.ready = func(ctx context.Context) (vnet.PortInfo, error) { <-ctx.Done(); return vnet.PortInfo{}, ctx.Err() }
-	})
-	_, err := client.Attach(t.Context(), r.dir, proto.Request{})
-	assert.Equal(t, proto.NoNetwork, codeOf(t, err))
-	assert.ErrorContains(t, err, "30ms")
-	require.Error(t, r.clients.session(t, 0).ended(t))
 }
 
 // TestClientLeavesEarly: the start is not waited for any more.
@@ -262,9 +188,7 @@ func TestClientLeavesEarly(t *testing.T) {
 			return vnet.PortInfo{}, ctx.Err()
 		}
 	})
-	c := r.dial(t, "attach")
-	_, err := io.WriteString(c, "{}\n")
-	require.NoError(t, err)
+	c := r.ask(t, "attach", "{}\n")
 	<-started
 	require.NoError(t, c.Close())
 	assert.ErrorIs(t, r.clients.session(t, 0).ended(t), errLifeline)
@@ -289,14 +213,10 @@ func TestStop(t *testing.T) {
 		return r.users[uint32(os.Getuid())] != nil && r.users[uint32(os.Getuid())].reading == 1
 	}, patience, time.Millisecond)
 	r.Stop()
-	late := r.dial(t, "attach")
-	_, _ = io.WriteString(late, "{}\n")
-	_, reply := readReply(t, starting)
-	assert.Equal(t, proto.Stopping, reply.Error.Code)
-	_, reply = readReply(t, silent)
-	assert.Equal(t, proto.Stopping, reply.Error.Code)
-	_, reply = readReply(t, late)
-	assert.Equal(t, proto.Stopping, reply.Error.Code)
+	late := r.ask(t, "attach", "{}\n")
+	refused(t, starting, proto.Stopping)
+	refused(t, silent, proto.Stopping)
+	refused(t, late, proto.Stopping)
 }
 
 // TestStopLeavesLifelines: they end with their sessions, which drain first.
@@ -314,40 +234,27 @@ func TestAThousandAtOnce(t *testing.T) {
 	const clients, room = 1000, 150
 	r := newRig(t, func(r *rig) { r.clients.max = room })
 	var served, full atomic.Int32
-	var wg sync.WaitGroup
-	begin := make(chan struct{})
-	hold := make(chan struct{})
-	var answered sync.WaitGroup
+	var wg, answered sync.WaitGroup
+	answered.Add(clients)
 	for i := range clients {
-		answered.Add(1)
 		wg.Go(func() {
-			<-begin
-			ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+			ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
 			defer cancel()
-			transport := proto.Datagram
-			if i%2 == 0 {
-				transport = proto.Stream
-			}
+			transport := []proto.Transport{proto.Stream, proto.Datagram}[i%2]
 			a, err := client.Attach(ctx, r.dir, proto.Request{Transport: transport})
 			for errors.Is(err, unix.ECONNREFUSED) { // macOS's backlog has 128 places, which may be full for more than a second here
 				a, err = client.Attach(ctx, r.dir, proto.Request{Transport: transport})
 			}
 			answered.Done()
-			if err != nil {
-				e, ok := errors.AsType[*proto.Error](err)
-				if assert.True(t, ok, "%v", err) && assert.Equal(t, proto.Full, e.Code) {
-					full.Add(1)
-				}
-				return
+			if e, ok := errors.AsType[*proto.Error](err); ok && e.Code == proto.Full {
+				full.Add(1)
+			} else if assert.NoError(t, err) {
+				served.Add(1)
+				answered.Wait()
+				_ = a.Close()
 			}
-			served.Add(1)
-			<-hold
-			_ = a.Close()
 		})
 	}
-	close(begin)
-	answered.Wait()
-	close(hold)
 	wg.Wait()
 	assert.Equal(t, int32(room), served.Load(), "as many as there is room for")
 	assert.Equal(t, int32(clients-room), full.Load())
@@ -358,9 +265,7 @@ func TestAThousandAtOnce(t *testing.T) {
 func TestSlowOnesHoldNobodyUp(t *testing.T) {
 	r := newRig(t, func(r *rig) { r.times.request, r.times.late = 300*time.Millisecond, 20*time.Millisecond })
 	for range 3 * maxReading {
-		c := r.dial(t, "attach")
-		_, err := io.WriteString(c, "{")
-		require.NoError(t, err)
+		r.ask(t, "attach", "{")
 	}
 	// It waits for its turn: until the first ones are too slow, and for the late time of those in front of it.
 	var a *client.Attached
@@ -373,56 +278,11 @@ func TestSlowOnesHoldNobodyUp(t *testing.T) {
 	exchange(t, a.File, proto.Datagram)
 }
 
-// TestUsersWaitForThemselves: one user's silent connections neither delay another one's request nor take the last place.
-func TestUsersWaitForThemselves(t *testing.T) {
-	r := newRig(t, nil)
-	connect := func(uid uint32) (*conn, proto.Code) {
-		ours, theirs, err := proto.Pair(proto.Stream)
-		require.NoError(t, err)
-		uc, err := unixConn(ours)
-		require.NoError(t, err)
-		their := os.NewFile(uintptr(theirs), "their")
-		t.Cleanup(func() { _ = their.Close() })
-		c := &conn{
-			UnixConn: uc, srv: r.Server, handle: r.Server.attach, until: time.Now().Add(time.Minute), door: "attach",
-			peer: peercred.Peer{Known: true, UID: uid},
-		}
-		code := r.admit(c)
-		if code != "" {
-			_ = uc.Close()
-		}
-		return c, code
-	}
-	for range maxReading + 10 {
-		_, code := connect(7)
-		require.Empty(t, code)
-	}
-	_, code := connect(8)
-	require.Empty(t, code)
-	r.mu.Lock()
-	assert.Equal(t, maxReading, r.users[7].reading)
-	assert.Len(t, r.users[7].waiting, 10)
-	assert.Equal(t, 1, r.users[8].reading)
-	r.users[7].open += maxOpenUser
-	r.mu.Unlock()
-	_, code = connect(7)
-	assert.Equal(t, proto.Full, code)
-	_, code = connect(8)
-	assert.Empty(t, code)
-	r.mu.Lock()
-	r.users[7].open -= maxOpenUser
-	r.mu.Unlock()
-	r.Stop() // ends all requests
-}
-
 // TestTooManyConnections are turned away at once, with an answer.
 func TestTooManyConnections(t *testing.T) {
 	r := newRig(t, func(r *rig) { r.open = maxOpen })
-	c := r.dial(t, "attach")
-	_, _ = io.WriteString(c, "{}\n")
-	_, reply := readReply(t, c)
-	require.NotNil(t, reply.Error)
-	assert.Equal(t, proto.Full, reply.Error.Code)
+	c := r.ask(t, "attach", "{}\n")
+	refused(t, c, proto.Full)
 	require.Eventually(t, func() bool { return strings.Contains(r.log.String(), "too many") }, patience, time.Millisecond)
 	r.mu.Lock()
 	r.open = 0
@@ -439,7 +299,7 @@ func TestBytesOnTheLifeline(t *testing.T) {
 	ll, err := unixConn(own)
 	require.NoError(t, err)
 	require.NoError(t, ll.SetDeadline(time.Now().Add(patience)))
-	for range 50 {
+	for range 5 {
 		_, err := ll.Write(make([]byte, 3000))
 		require.NoError(t, err)
 		_, _, err = ll.WriteMsgUnix([]byte("x"), unix.UnixRights(0, 0, 0), nil)
@@ -468,9 +328,7 @@ func TestPanicEndsOneConnection(t *testing.T) {
 			return nil
 		}
 	})
-	c := r.dial(t, "attach")
-	_, err := io.WriteString(c, "{}\n")
-	require.NoError(t, err)
+	c := r.ask(t, "attach", "{}\n")
 	atEnd(t, c)
 	r.attach(t, proto.Request{})
 	assert.Contains(t, r.log.String(), "internal error")
@@ -494,4 +352,39 @@ func TestReplyOfVmnet(t *testing.T) {
 		Version: 1, Transport: proto.Stream, Backend: "vmnet", Mode: "bridged", Interface: "en0", Isolated: true, Offload: true,
 		MTU: 1500, MaxPacketSize: 32768, ReadMaxPackets: 256, WriteMaxPackets: 256,
 	}, a.Reply)
+}
+
+// TestUsersWaitForThemselves: one user's silent connections neither delay another one's request nor take the last place.
+func TestUsersWaitForThemselves(t *testing.T) {
+	r := newRig(t, nil)
+	connect := func(uid uint32) proto.Code {
+		ours, theirs, err := proto.Pair(proto.Stream)
+		require.NoError(t, err)
+		uc, err := unixConn(ours)
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = unix.Close(theirs) })
+		code := r.admit(&conn{
+			UnixConn: uc, srv: r.Server, handle: r.Server.attach, until: time.Now().Add(time.Minute), door: "attach",
+			peer: peercred.Peer{Known: true, UID: uid},
+		})
+		if code != "" {
+			_ = uc.Close()
+		}
+		return code
+	}
+	for range maxReading + 10 {
+		require.Empty(t, connect(7))
+	}
+	require.Empty(t, connect(8))
+	open := func(more int) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		assert.Len(t, r.users[7].waiting, 10)
+		assert.Equal(t, 1, r.users[8].reading)
+		r.users[7].open += more
+	}
+	open(maxOpenUser)
+	assert.Equal(t, proto.Full, connect(7))
+	open(-maxOpenUser)
+	r.Stop() // ends all requests
 }

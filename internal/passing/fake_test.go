@@ -5,6 +5,7 @@ package passing
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -400,4 +401,37 @@ func ethernet(n int) []byte {
 	copy(b, testMAC)
 	copy(b[6:], testMAC)
 	return b
+}
+
+// until waits for what is so under the server's lock.
+func (r *rig) until(t *testing.T, is func() bool) {
+	t.Helper()
+	require.Eventually(t, func() bool { r.mu.Lock(); defer r.mu.Unlock(); return is() }, patience, time.Millisecond)
+}
+
+// ask connects to one of the rig's sockets and sends the begin of a request. The server may have refused already.
+func (r *rig) ask(t *testing.T, name, text string) *net.UnixConn {
+	t.Helper()
+	c := r.dial(t, name)
+	_, _ = io.WriteString(c, text)
+	return c
+}
+
+// adopt hands one end of a pair over, and returns the one that the client keeps.
+func (r *rig) adopt(t *testing.T, transport proto.Transport, q *proto.Request) (kept *os.File, a *client.Adopted) {
+	t.Helper()
+	kept, handed := pair(t, transport)
+	a, err := client.Adopt(t.Context(), r.dir, handed, q)
+	require.NoError(t, err)
+	require.NoError(t, handed.Close())
+	return kept, a
+}
+
+// refused reads an answer with that code, and returns its text.
+func refused(t *testing.T, c *net.UnixConn, code proto.Code) string {
+	t.Helper()
+	_, reply := readReply(t, c)
+	require.NotNil(t, reply.Error)
+	assert.Equal(t, code, reply.Error.Code)
+	return reply.Error.Text
 }

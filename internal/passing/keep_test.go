@@ -15,12 +15,17 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/passing/proto"
 )
 
-// keptEnd is the number of the socket that the daemon keeps for its only client, 0 if it keeps none.
-func (r *rig) keptEnd() uint64 {
+// keptEnd is the number of the socket that the daemon keeps for its only client, 0 if it keeps none. Commands do not get it: it
+// would keep the client's end open there.
+func (r *rig) keptEnd(t *testing.T) uint64 {
+	t.Helper()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for m := range r.members {
 		if !m.owed && m.theirs != proto.None {
+			flags, err := unix.FcntlInt(uintptr(m.theirs), unix.F_GETFD, 0)
+			require.NoError(t, err)
+			assert.Equal(t, unix.FD_CLOEXEC, flags)
 			return inodeOf(m.theirs)
 		}
 	}
@@ -46,9 +51,9 @@ func TestPassedEndIsKept(t *testing.T) {
 		{"time", time.Nanosecond, nil},
 		{"first frame after an upgrade", time.Hour, func(t *testing.T, r *rig, a *client.Attached) {
 			t.Helper()
-			end := r.keptEnd()
+			end := r.keptEnd(t)
 			r.upgrade(t)
-			assert.Equal(t, end, r.keptEnd(), "the next image has it")
+			assert.Equal(t, end, r.keptEnd(t), "the next image has it")
 			exchange(t, a.File, proto.Stream)
 		}},
 	} {
@@ -57,10 +62,10 @@ func TestPassedEndIsKept(t *testing.T) {
 			a := r.attach(t, proto.Request{Transport: proto.Stream})
 			if c.letGo != nil {
 				end := inodeOf(int(a.File.Fd()))
-				require.Eventually(t, func() bool { return r.keptEnd() == end }, patience, time.Millisecond)
+				require.Eventually(t, func() bool { return r.keptEnd(t) == end }, patience, time.Millisecond)
 				c.letGo(t, r, a)
 			}
-			require.Eventually(t, func() bool { return r.keptEnd() == 0 }, patience, time.Millisecond)
+			require.Eventually(t, func() bool { return r.keptEnd(t) == 0 }, patience, time.Millisecond)
 		})
 	}
 }
@@ -83,19 +88,5 @@ func TestGoneIsAsked(t *testing.T) {
 		if transport == proto.Datagram {
 			require.ErrorIs(t, x.ended(t), errPeerGone)
 		} // else its reader is told, after the last frames
-	}
-}
-
-// TestKeptEndIsNoDescriptorOfCommands: it would keep the client's end open there.
-func TestKeptEndIsNoDescriptorOfCommands(t *testing.T) {
-	r := newRig(t, func(r *rig) { r.watch.every = time.Hour })
-	r.attach(t, proto.Request{})
-	require.Eventually(t, func() bool { return r.keptEnd() != 0 }, patience, time.Millisecond)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for m := range r.members {
-		flags, err := unix.FcntlInt(uintptr(m.theirs), unix.F_GETFD, 0)
-		require.NoError(t, err)
-		assert.Equal(t, unix.FD_CLOEXEC, flags)
 	}
 }

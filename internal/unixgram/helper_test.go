@@ -111,7 +111,7 @@ func (s *session) got() [][]byte {
 }
 
 // waitFrames waits until n frames have come.
-func (s *session) waitFrames(t *testing.T, n int) [][]byte {
+func (s *session) waitFrames(t testing.TB, n int) [][]byte {
 	t.Helper()
 	require.Eventually(t, func() bool { return len(s.got()) >= n }, patience, time.Millisecond)
 	return s.got()
@@ -173,6 +173,7 @@ func newLab(t testing.TB, set func(l *lab, o *Options)) *lab {
 	l.path = filepath.Join(l.dir, "sock")
 	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: l.path, Net: "unixgram"})
 	require.NoError(t, err)
+	require.NoError(t, errors.Join(os.Chmod(l.dir, 0o777), os.Chmod(l.path, 0o777))) // for tests with other users
 	o := Options{
 		Conn:  conn,
 		Trust: Trust{AllowUIDs: []uint32{uint32(os.Geteuid())}, Own: []string{l.path}, ReplySocket: replyOnly},
@@ -348,4 +349,14 @@ func (p *peer) silent(d time.Duration) {
 	require.NoError(p.t, p.SetReadDeadline(time.Now().Add(d)))
 	n, err := p.Read(make([]byte, 1<<17))
 	require.ErrorIs(p.t, err, os.ErrDeadlineExceeded, "%d bytes", n)
+}
+
+// joined makes a client of the one kind or the other that has sent a frame.
+func (l *lab) joined(name string, connected bool) (*peer, *session) {
+	l.t.Helper()
+	p := l.either(name, connected)
+	p.send(testFrame(60, 1))
+	s := l.session(p.path)
+	s.waitFrames(l.t, 1)
+	return p, s
 }

@@ -4,7 +4,6 @@ package unixgram
 
 import (
 	"fmt"
-	"slices"
 	"testing"
 	"time"
 
@@ -108,40 +107,6 @@ func TestNoAllocations(t *testing.T) {
 				r.serve()
 				r.receive()
 			}))
-		})
-	}
-}
-
-// BenchmarkRelay is the daemon's part of a frame's way from one client on a path to another, by the time of its thread, and
-// what it costs that the shared socket sends to the inode.
-func BenchmarkRelay(b *testing.B) {
-	for _, bb := range []struct {
-		name      string
-		connected bool
-		unpinned  bool
-	}{
-		{"connected", true, false},
-		{"connected, by path", true, true},
-		{"unconnected", false, false},
-	} {
-		b.Run(bb.name, func(b *testing.B) {
-			r := newRelay(b, bb.connected)
-			if bb.unpinned {
-				c, _ := r.session(r.dir + "/b").link.(*client)
-				c.pipe.unpin()
-			}
-			b.ReportAllocs()
-			var times []time.Duration
-			for b.Loop() {
-				r.send()
-				began := time.Now()
-				r.serve()
-				times = append(times, time.Since(began))
-				r.receive()
-			}
-			slices.Sort(times)
-			b.ReportMetric(float64(times[len(times)/2])/relayLen, "median-ns/frame")
-			b.ReportMetric(float64(times[len(times)/20])/relayLen, "best-ns/frame")
 		})
 	}
 }

@@ -106,27 +106,27 @@ func TestTargetNotices(t *testing.T) {
 
 // TestUntrusted sends from addresses that get no session, and no answer.
 func TestUntrusted(t *testing.T) {
-	tests := []struct {
+	for _, tt := range []struct {
 		name string
-		bind func(l *lab) string // what to bind; "" = nothing
 		want Reason
 		says string
 	}{
-		{"unbound", func(*lab) string { return "" }, Unbound, "bind the client's socket to a path"},
-		{"abstract", func(l *lab) string {
-			if runtime.GOOS == "darwin" {
-				l.t.Skip("darwin: each name of a unix socket is a path (unix(4); xnu, bsd/kern/uipc_usrreq.c: unp_bind)")
-			}
-			return "@" + l.dir
-		}, Abstract, "no owner"},
-		{"relative", func(l *lab) string { return l.relative("rel") }, Relative, "absolute path"},
-	}
-	for _, tt := range tests {
+		{"unbound", Unbound, "bind the client's socket to a path"},
+		{"abstract", Abstract, "no owner"},
+		{"relative", Relative, "absolute path"},
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			l := newLab(t, nil)
 			var from *net.UnixAddr
-			if name := tt.bind(l); name != "" {
-				from = &net.UnixAddr{Name: name, Net: "unixgram"}
+			switch tt.name {
+			case "abstract":
+				if runtime.GOOS == "darwin" {
+					t.Skip("darwin: each name of a unix socket is a path (unix(4); xnu, bsd/kern/uipc_usrreq.c: unp_bind)")
+				}
+				from = &net.UnixAddr{Name: "@" + l.dir, Net: "unixgram"}
+			case "relative":
+				t.Chdir(l.dir)
+				from = &net.UnixAddr{Name: "rel", Net: "unixgram"}
 			}
 			conn, err := net.DialUnix("unixgram", from, &net.UnixAddr{Name: l.path, Net: "unixgram"})
 			require.NoError(t, err)
@@ -145,16 +145,6 @@ func TestUntrusted(t *testing.T) {
 			}
 		})
 	}
-}
-
-// relative is a relative path that leads into the lab's directory.
-func (l *lab) relative(name string) string {
-	l.t.Helper()
-	wd, err := os.Getwd()
-	require.NoError(l.t, err)
-	rel, err := filepath.Rel(wd, filepath.Join(l.dir, name))
-	require.NoError(l.t, err)
-	return rel
 }
 
 // TestRootOwned: the sockets of root are for those who allow them.
@@ -196,10 +186,7 @@ func TestLinkTrick(t *testing.T) {
 			t.Run(fmt.Sprintf("connected=%t/pinned=%t", connected, pinned), func(t *testing.T) {
 				l := newLab(t, nil)
 				log := bindAt(t, filepath.Join(l.dir, "log")) // as /dev/log: anybody may write to it
-				p := l.either("a", connected)
-				p.send(testFrame(60, 1))
-				s := l.session(p.path)
-				s.waitFrames(t, 1)
+				p, s := l.joined("a", connected)
 				if !pinned {
 					s.link.(*client).pipe.unpin()
 				}

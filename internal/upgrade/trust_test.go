@@ -3,25 +3,17 @@
 package upgrade
 
 import (
-	"context"
 	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
-
-// contextThatEnds soon.
-func contextThatEnds(t *testing.T) (context.Context, context.CancelFunc) {
-	t.Helper()
-	return context.WithTimeout(t.Context(), 200*time.Millisecond)
-}
 
 // TestFind is what a path may look like. The cases make it below a directory of their own.
 func TestFind(t *testing.T) {

@@ -4,7 +4,6 @@ package usernet
 
 import (
 	"bytes"
-	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -183,23 +182,6 @@ func TestCoalesceBounds(t *testing.T) {
 	assert.Equal(t, 2*(maxHeld+3), total)
 }
 
-// TestCoalesceGarbage: cut and random headers neither panic nor get lost.
-func TestCoalesceGarbage(t *testing.T) {
-	whole := tcpFrame{port: 1, flags: ackFlag, options: timestamps, payload: "abc"}.bytes()
-	var c coalescer
-	for n := atIP; n < len(whole); n++ {
-		assert.Len(t, coalesce(&c, [][]byte{bytes.Clone(whole), bytes.Clone(whole[:n])}), 2, "%d bytes", n)
-	}
-	for range 20000 {
-		f := bytes.Clone(whole)
-		for range 1 + rand.IntN(3) {
-			f[atIP+rand.IntN(len(f)-atIP)] = byte(rand.Uint32())
-		}
-		n := len(coalesce(&c, [][]byte{bytes.Clone(whole), f, bytes.Clone(whole)}))
-		assert.GreaterOrEqual(t, n, 2)
-	}
-}
-
 // An event is what one byte of a connection, or one packet without a payload or with special flags, means to the stack.
 type event struct {
 	seq, ack uint32
@@ -285,27 +267,5 @@ func TestCoalesceRandom(t *testing.T) {
 			}
 			require.Empty(t, rest, "seed %d, connection %d", seed, port)
 		}
-	}
-}
-
-// BenchmarkCoalesce is the work for 40 full segments.
-func BenchmarkCoalesce(b *testing.B) {
-	var frames [][]byte
-	payload := string(randomBytes(1448))
-	for i := range 40 {
-		frames = append(frames, tcpFrame{port: 1, seq: uint32(i * 1448), flags: ackFlag, options: timestamps, payload: payload}.bytes())
-	}
-	var c coalescer
-	b.SetBytes(40 * 1448)
-	b.ReportAllocs()
-	for b.Loop() {
-		for _, f := range frames {
-			if !c.join(f) {
-				c.hold(f)
-			}
-		}
-		c.all()[0].packet().DecRef()
-		binary.BigEndian.PutUint16(frames[0][atLength:], uint16(len(frames[0])-atIP))
-		c.clear()
 	}
 }

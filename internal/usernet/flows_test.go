@@ -17,42 +17,29 @@ func someKey(p proto, i int) flowKey {
 	return k
 }
 
+// TestFlowLimit: each guest has so many TCP flows, and as many UDP flows, of which a new one takes the place of the one that was
+// idle for longest.
 func TestFlowLimit(t *testing.T) {
 	ft := newFlowTable()
 	for i := range maxFlows {
 		require.NotNil(t, ft.add(1, someKey(protoTCP, i)))
+		ft.add(1, someKey(protoUDP, i)).used.Store(int64(i))
 	}
 	assert.Nil(t, ft.add(1, someKey(protoTCP, 999)), "one too many")
-	assert.NotNil(t, ft.add(1, someKey(protoUDP, 999)), "UDP counts for itself")
 	assert.NotNil(t, ft.add(2, someKey(protoTCP, 1000)), "another guest counts for itself")
 	assert.Nil(t, ft.add(2, someKey(protoTCP, 3)), "these ports are in use")
-	f := ft.lookup(someKey(protoTCP, 3))
-	f.release()
+	ft.lookup(someKey(protoTCP, 3)).release()
 	assert.NotNil(t, ft.add(1, someKey(protoTCP, 999)), "there is room again")
-}
 
-func TestFlowEnd(t *testing.T) {
-	ft := newFlowTable()
-	ended := 0
-	f := ft.add(1, someKey(protoTCP, 1))
-	f.onEnd(func() { ended++ })
-	f.onEnd(func() { ended += 10 }) // takes the place of the first
-	f.stop()
-	f.stop()
-	assert.Equal(t, 10, ended)
-	f.onEnd(func() { ended += 100 })
-	assert.Equal(t, 110, ended, "stopped already: at once")
-	f.release()
-	f.release()
-	tcp, udp := ft.counts()
-	assert.Zero(t, tcp+udp)
-	assert.Empty(t, ft.guests)
-
-	f = ft.add(1, someKey(protoTCP, 1))
-	f.onEnd(func() { ended = -1 })
-	ft.close()
-	assert.Equal(t, -1, ended)
-	assert.Nil(t, ft.add(1, someKey(protoTCP, 2)), "closed")
+	other := ft.add(2, someKey(protoUDP, 2000))
+	other.used.Store(-1)
+	ft.lookup(someKey(protoUDP, 0)).touch()
+	ended := false
+	ft.lookup(someKey(protoUDP, 1)).onEnd(func() { ended = true })
+	assert.NotNil(t, ft.add(1, someKey(protoUDP, 999)))
+	assert.True(t, ended, "the one that was idle for longest")
+	_, udp := ft.counts()
+	assert.Equal(t, maxFlows+1, udp)
 }
 
 // TestOrphans: flows of guests that left live on for their return, but not more than maxOrphans; the guest that left first

@@ -3,13 +3,10 @@
 package usernet
 
 import (
-	"bytes"
-	"crypto/sha256"
-	"errors"
+	"context"
 	"fmt"
 	"io"
 	"log/slog"
-	"math/rand/v2"
 	"net"
 	"net/netip"
 	"runtime"
@@ -70,35 +67,13 @@ func TestForwardTCP(t *testing.T) {
 	f := forwardTo(t, "tcp", 80)
 	n := start(t, Options{Forwards: []vnet.Forward{f}}, tuning{})
 	l := listenGuest(t, newIPGuest(t, n, mac1, guestIP), 80)
-	data := make([]byte, 1<<20)
-	_, _ = rand.NewChaCha8([32]byte{2}).Read(data)
-	exchange := func(c net.Conn) ([32]byte, error) {
-		var wg sync.WaitGroup
-		defer wg.Wait()
-		wg.Go(func() {
-			_, _ = c.Write(data)
-			_ = c.(interface{ CloseWrite() error }).CloseWrite()
-		})
-		h := sha256.New()
-		_, err := io.Copy(h, c)
-		return [32]byte(h.Sum(nil)), err
-	}
 	outside := dialHost(t, f)
 	inside, err := l.Accept()
 	require.NoError(t, err)
-	defer inside.Close()
 	assert.Equal(t, gatewayIP.String(), inside.RemoteAddr().(*net.TCPAddr).IP.String())
 	assert.Equal(t, 1, n.Stats().TCPFlows)
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		got, err := exchange(inside)
-		assert.NoError(t, err)
-		assert.Equal(t, sha256.Sum256(data), got, "into the guest")
-	})
-	got, err := exchange(outside)
-	assert.NoError(t, err)
-	assert.Equal(t, sha256.Sum256(data), got, "out of the guest")
-	wg.Wait()
+	bothWays(t, outside, inside, 1<<20)
+	_ = inside.Close()
 	assert.Eventually(t, func() bool { return n.Stats().TCPFlows == 0 }, patience, time.Millisecond, "flow ended")
 
 	outside = dialHost(t, f)
@@ -147,41 +122,18 @@ func echoGuestUDP(t testing.TB, g *ipGuest, port uint16) {
 	laddr := full(netip.AddrPortFrom(guestIP, port))
 	c, err := gonet.DialUDP(g.stack, &laddr, nil, ipv4.ProtocolNumber)
 	require.NoError(t, err)
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		buf := make([]byte, bufSize)
-		for {
-			n, from, err := c.ReadFrom(buf)
-			if err != nil {
-				return
-			}
-			_, _ = c.WriteTo(append([]byte(from.String()+" "), buf[:n]...), from)
-		}
-	})
-	t.Cleanup(func() { _ = c.Close(); wg.Wait() })
+	echo(t, c, func(from net.Addr, b []byte) []byte { return append([]byte(from.String()+" "), b...) })
 }
 
 // ask exchanges a datagram until there is an answer, and returns the sender that the guest saw.
 func ask(t testing.TB, c net.Conn, text string) (sender string) {
 	t.Helper()
-	buf := make([]byte, bufSize)
-	for until := time.Now().Add(patience); time.Now().Before(until); { // datagrams may be lost
-		_, err := c.Write([]byte(text))
-		require.NoError(t, err)
-		require.NoError(t, c.SetReadDeadline(time.Now().Add(time.Second)))
-		for {
-			n, err := c.Read(buf)
-			if err != nil {
-				break
-			}
-			from, answer, _ := strings.Cut(string(buf[:n]), " ")
-			if answer == text {
-				return from
-			}
-		}
-	}
-	require.Fail(t, "no answer")
-	return ""
+	exchangeUDP(t, c, []byte(text), func(b []byte) bool {
+		from, answer, _ := strings.Cut(string(b), " ")
+		sender = from
+		return answer == text
+	})
+	return sender
 }
 
 func TestForwardUDP(t *testing.T) {
@@ -219,6 +171,7 @@ func TestForwardUDPAnswersFromWhereItWasAsked(t *testing.T) {
 	ask(t, c, "x") // a connected socket takes answers from that address only
 }
 
+// TestForwardUDPEnds: an idle sender's flow ends, and of too many senders the one that was idle for longest makes room.
 func TestForwardUDPEnds(t *testing.T) {
 	f := forwardTo(t, "udp", 53)
 	n := start(t, Options{Forwards: []vnet.Forward{f}}, tuning{udpIdle: 200 * time.Millisecond})
@@ -227,26 +180,13 @@ func TestForwardUDPEnds(t *testing.T) {
 	ask(t, c, "x")
 	assert.Eventually(t, func() bool { return n.Stats().UDPFlows == 0 }, patience, time.Millisecond, "idle")
 	ask(t, c, "again")
-
-	var conns []net.Conn
-	for i := range maxFlows + 20 {
-		conns = append(conns, dialHost(t, f))
-		_, err := conns[i].Write([]byte("x"))
+	for range maxFlows + 20 {
+		c = dialHost(t, f)
+		_, err := c.Write([]byte("x"))
 		require.NoError(t, err)
 		assert.LessOrEqual(t, n.Stats().UDPFlows, maxFlows)
 	}
-	ask(t, conns[len(conns)-1], "the last one has a flow")
-	for range 20 {
-		for _, c := range conns {
-			_ = c.Close()
-		}
-	}
-	assert.Eventually(t, func() bool { return n.Stats().UDPFlows == 0 }, patience, time.Millisecond)
-	assert.Eventually(t, func() bool { // those that made room are not counted any more, but may be about to end
-		n.fwd.all[0].mu.Lock()
-		defer n.fwd.all[0].mu.Unlock()
-		return len(n.fwd.all[0].flows) == 0
-	}, patience, time.Millisecond)
+	ask(t, c, "the last one has a flow")
 }
 
 // TestForwardUDPToNobody: datagrams for a guest that is not there hold up nothing, a Close least of all.
@@ -254,52 +194,15 @@ func TestForwardUDPToNobody(t *testing.T) {
 	f := forwardTo(t, "udp", 53)
 	var log lockedBuffer
 	n := start(t, Options{Forwards: []vnet.Forward{f}, Log: slog.New(slog.NewTextHandler(&log, nil))}, tuning{})
-	var senders []net.Conn
-	for range 4 {
-		senders = append(senders, dialHost(t, f))
-	}
-	big := make([]byte, 30000)
+	senders := []net.Conn{dialHost(t, f), dialHost(t, f), dialHost(t, f)}
 	assert.Eventually(t, func() bool { // the host drops some
 		for _, c := range senders {
-			for range 20 {
-				_, _ = c.Write(big)
-			}
+			_, _ = c.Write(make([]byte, 30000))
 		}
 		return n.Stats().UDPFlows == len(senders)
 	}, patience, time.Millisecond, "all senders are heard")
 	require.NoError(t, n.Close())
 	assert.NotContains(t, log.String(), "level=ERROR")
-}
-
-// TestForwardSamePorts: two forwards lead to one port of a guest, and a client uses one port for both.
-func TestForwardSamePorts(t *testing.T) {
-	a, b := forwardTo(t, "tcp", 80), forwardTo(t, "tcp", 80)
-	ua, ub := forwardTo(t, "udp", 53), forwardTo(t, "udp", 53)
-	n := start(t, Options{Forwards: []vnet.Forward{a, b, ua, ub}}, tuning{})
-	g := newIPGuest(t, n, mac1, guestIP)
-	l := listenGuest(t, g, 80)
-	echoGuestUDP(t, g, 53)
-	local := vnettest.FreePort(t)
-	for _, f := range []vnet.Forward{a, b} {
-		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: int(local)}, Control: reusePort}
-		c, err := d.Dial("tcp4", fmt.Sprintf("127.0.0.1:%d", f.HostPort))
-		require.NoError(t, err)
-		defer c.Close()
-		inside, err := l.Accept()
-		require.NoError(t, err)
-		defer inside.Close()
-	}
-	ask(t, dialHost(t, ua), "a")
-	ask(t, dialHost(t, ub), "b")
-	assert.Equal(t, 2, n.Stats().TCPFlows)
-	assert.Equal(t, 2, n.Stats().UDPFlows)
-}
-
-// reusePort lets several connections have one local port.
-func reusePort(_, _ string, c syscall.RawConn) error {
-	var err error
-	ctl := c.Control(func(fd uintptr) { err = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1) })
-	return errors.Join(ctl, err)
 }
 
 // TestForwardAddresses: in host mode the outside stays out.
@@ -316,71 +219,43 @@ func TestForwardAddresses(t *testing.T) {
 func TestForwardPortInUse(t *testing.T) {
 	for _, proto := range []string{"tcp", "udp"} {
 		first, taken := forwardTo(t, "tcp", 1), forwardTo(t, proto, 80)
-		if proto == "tcp" {
-			l, err := net.Listen("tcp4", fmt.Sprintf("0.0.0.0:%d", taken.HostPort))
-			require.NoError(t, err)
-			defer l.Close()
-		} else {
-			c, err := net.ListenPacket("udp4", fmt.Sprintf("0.0.0.0:%d", taken.HostPort))
-			require.NoError(t, err)
-			defer c.Close()
-		}
+		occupy(t, taken)
 		_, err := New(Options{Mode: vnet.ModeShared, Forwards: []vnet.Forward{first, taken}})
 		require.ErrorIs(t, err, syscall.EADDRINUSE)
 		assert.Contains(t, err.Error(), fmt.Sprintf("forward %s port %d to 192.168.105.77:80: another program uses that port", proto, taken.HostPort))
-		l, err := net.Listen("tcp4", fmt.Sprintf("0.0.0.0:%d", first.HostPort))
-		require.NoError(t, err, "the first one is free again")
-		_ = l.Close()
+		occupy(t, first) // it is free again
 	}
 }
 
 // TestLateForwards: a network that is opened again starts without the ports that others have, says so, and takes them once it can.
 func TestLateForwards(t *testing.T) {
-	for _, proto := range []string{"tcp", "udp"} {
-		t.Run(proto, func(t *testing.T) {
-			taken := forwardTo(t, proto, 80)
-			at := fmt.Sprintf("0.0.0.0:%d", taken.HostPort)
-			var other io.Closer
-			var err error
-			if proto == "tcp" {
-				other, err = net.Listen("tcp4", at)
-			} else {
-				other, err = net.ListenPacket("udp4", at)
-			}
-			require.NoError(t, err)
-			n := start(t, Options{Forwards: []vnet.Forward{taken}, LateForwards: true}, tuning{})
-			_, u := n.Status()
-			assert.Contains(t, u.Forwards[0].Error, "another program uses that port of this host")
-			g := newIPGuest(t, n, mac1, guestIP)
-			_ = other.Close()
-			require.Eventually(t, func() bool { _, u := n.Status(); return u.Forwards[0].Error == "" }, patience, 10*time.Millisecond)
-			if proto == "udp" {
-				echoGuestUDP(t, g, 80)
-				ask(t, dialHost(t, taken), "late")
-				return
-			}
-			l := listenGuest(t, g, 80)
-			c := dialHost(t, taken)
-			inside, err := l.Accept()
-			require.NoError(t, err)
-			_ = inside.Close()
-			_ = c.Close()
-		})
+	tcp, udp, never := forwardTo(t, "tcp", 80), forwardTo(t, "udp", 80), forwardTo(t, "tcp", 81)
+	others := []io.Closer{occupy(t, tcp), occupy(t, udp)}
+	occupy(t, never) // it waits when it is closed
+	n := start(t, Options{Forwards: []vnet.Forward{tcp, udp, never}, LateForwards: true}, tuning{})
+	_, u := n.Status()
+	for _, f := range u.Forwards {
+		assert.Contains(t, f.Error, "another program uses that port of this host")
 	}
-	taken := forwardTo(t, "tcp", 80)
-	other, err := net.Listen("tcp4", fmt.Sprintf("0.0.0.0:%d", taken.HostPort))
+	g := newIPGuest(t, n, mac1, guestIP)
+	l := listenGuest(t, g, 80)
+	echoGuestUDP(t, g, 80)
+	for i := range others {
+		_ = others[i].Close()
+		require.Eventually(t, func() bool { _, u := n.Status(); return u.Forwards[i].Error == "" }, patience, 10*time.Millisecond)
+	}
+	dialHost(t, tcp)
+	inside, err := l.Accept()
 	require.NoError(t, err)
-	defer other.Close()
-	n := start(t, Options{Forwards: []vnet.Forward{taken}, LateForwards: true}, tuning{})
-	require.NoError(t, n.Close(), "while it waits")
+	_ = inside.Close()
+	ask(t, dialHost(t, udp), "late")
 }
 
-// TestForwardsOutliveTheStack: after a panic in it, and into a Close.
+// TestForwardsOutliveTheStack: after a panic in it.
 func TestForwardsOutliveTheStack(t *testing.T) {
 	tcp, udp := forwardTo(t, "tcp", 80), forwardTo(t, "udp", 53)
 	var arm atomic.Bool
-	var log lockedBuffer
-	n := start(t, Options{Forwards: []vnet.Forward{tcp, udp}, Log: slog.New(slog.NewTextHandler(&log, nil))}, tuning{onFrame: func([]byte) {
+	n := start(t, Options{Forwards: []vnet.Forward{tcp, udp}}, tuning{onFrame: func([]byte) {
 		if arm.CompareAndSwap(true, false) {
 			panic("made by the test")
 		}
@@ -391,54 +266,38 @@ func TestForwardsOutliveTheStack(t *testing.T) {
 	u := dialHost(t, udp)
 	ask(t, u, "before")
 	c := dialHost(t, tcp)
-	inside, err := l.Accept()
+	_, err := l.Accept()
 	require.NoError(t, err)
-	t.Cleanup(func() { _ = inside.Close() })
 
 	arm.Store(true)
 	newRawGuest(t, n, mac2).announce(netip.MustParseAddr("192.168.105.50"))
 	_, err = c.Read(make([]byte, 1))
 	assert.ErrorIs(t, err, syscall.ECONNRESET, "its connections are lost")
 	ask(t, u, "after")
-	dialHost(t, tcp)
-	inside2, err := l.Accept()
-	require.NoError(t, err)
-	_ = inside2.Close()
-
 	open := dialHost(t, tcp)
+	_, err = l.Accept()
+	require.NoError(t, err)
 	require.NoError(t, n.Close())
-	assert.NotContains(t, log.String(), "given up")
 	_, err = open.Read(make([]byte, 1))
 	assert.Error(t, err)
-	l2, err := net.Listen("tcp4", fmt.Sprintf("0.0.0.0:%d", tcp.HostPort))
-	require.NoError(t, err, "the port is free")
-	_ = l2.Close()
+	occupy(t, tcp) // the port is free
 }
 
 // TestCloseWhileForwarding: connections and datagrams arrive all the time.
 func TestCloseWhileForwarding(t *testing.T) {
-	for range 5 {
+	for range 2 {
 		tcp, udp := forwardTo(t, "tcp", 80), forwardTo(t, "udp", 53)
 		n := start(t, Options{Forwards: []vnet.Forward{tcp, udp}}, tuning{})
 		g := newIPGuest(t, n, mac1, guestIP)
 		listenGuest(t, g, 80)
 		echoGuestUDP(t, g, 53)
 		var wg sync.WaitGroup
-		stop := make(chan struct{})
-		for range 4 {
+		ctx, stop := context.WithCancel(t.Context())
+		for _, f := range []vnet.Forward{tcp, udp, tcp, udp} {
 			wg.Go(func() {
-				for {
-					select {
-					case <-stop:
-						return
-					default:
-					}
-					if c, err := net.DialTimeout("tcp4", fmt.Sprintf("127.0.0.1:%d", tcp.HostPort), patience); err == nil {
-						_, _ = c.Write(bytes.Repeat([]byte("x"), 1000))
-						_ = c.Close()
-					}
-					if c, err := net.Dial("udp4", fmt.Sprintf("127.0.0.1:%d", udp.HostPort)); err == nil {
-						_, _ = c.Write([]byte("x"))
+				for ctx.Err() == nil {
+					if c, err := net.DialTimeout(f.Proto+"4", fmt.Sprintf("127.0.0.1:%d", f.HostPort), patience); err == nil {
+						_, _ = c.Write(make([]byte, 1000))
 						_ = c.Close()
 					}
 				}
@@ -446,7 +305,23 @@ func TestCloseWhileForwarding(t *testing.T) {
 		}
 		assert.Eventually(t, func() bool { s := n.Stats(); return s.TCPFlows > 0 && s.UDPFlows > 0 }, patience, time.Millisecond)
 		require.NoError(t, n.Close())
-		close(stop)
+		stop()
 		wg.Wait()
 	}
+}
+
+// occupy has another program listen on the host's port of f.
+func occupy(t testing.TB, f vnet.Forward) io.Closer {
+	t.Helper()
+	at := fmt.Sprintf("0.0.0.0:%d", f.HostPort)
+	var c io.Closer
+	var err error
+	if f.Proto == "tcp" {
+		c, err = net.Listen("tcp4", at)
+	} else {
+		c, err = net.ListenPacket("udp4", at)
+	}
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	return c
 }

@@ -5,6 +5,7 @@ package usernet
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"net"
@@ -29,7 +30,7 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnettest"
 )
 
-// TestRestart: a guest that reboots, and one that does not, keep their addresses across a restart of the daemon.
+// TestRestart: guests keep their addresses across a restart of the daemon.
 func TestRestart(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
 	life := func(use func(n *Network)) {
@@ -40,40 +41,23 @@ func TestRestart(t *testing.T) {
 		require.NoError(t, n.Close())
 		require.NoError(t, f.Close())
 	}
-	mac := func(i byte) net.HardwareAddr { return net.HardwareAddr{0x52, 0x54, 0, 0, 0, i} }
-	var first, second fakeguest.Lease
+	configure := func(n *Network, mac byte, want string) {
+		l, err := attach(t, n, fakeguest.Options{MAC: net.HardwareAddr{0x52, 0x54, 0, 0, 0, mac}}).Configure()
+		require.NoError(t, err)
+		assert.Equal(t, want, l.Addr.String())
+	}
 	life(func(n *Network) {
-		var err error
-		first, err = attach(t, n, fakeguest.Options{MAC: mac(1), Name: "one"}).Configure()
-		require.NoError(t, err)
-		assert.Equal(t, "192.168.105.2/24", first.Addr.String())
-		second, err = attach(t, n, fakeguest.Options{MAC: mac(2)}).Configure()
-		require.NoError(t, err)
+		configure(n, 1, "192.168.105.2/24")
+		configure(n, 2, "192.168.105.3/24")
 	})
 	life(func(n *Network) {
-		three, err := attach(t, n, fakeguest.Options{MAC: mac(3)}).Configure()
+		configure(n, 3, "192.168.105.4/24")
+		configure(n, 2, "192.168.105.3/24")
+		g := attach(t, n, fakeguest.Options{MAC: net.HardwareAddr{0x52, 0x54, 0, 0, 0, 1}})
+		l, err := g.Reboot(netip.MustParseAddr("192.168.105.2"))
 		require.NoError(t, err)
-		assert.Equal(t, "192.168.105.4/24", three.Addr.String())
-		two := attach(t, n, fakeguest.Options{MAC: mac(2)})
-		again, err := two.Configure()
+		_, err = g.Renew(l)
 		require.NoError(t, err)
-		assert.Equal(t, second.Addr, again.Addr)
-		one := attach(t, n, fakeguest.Options{MAC: mac(1)})
-		again, err = one.Reboot(first.Addr.Addr())
-		require.NoError(t, err)
-		assert.Equal(t, first.Addr, again.Addr)
-		_, err = two.Reboot(first.Addr.Addr())
-		require.ErrorIs(t, err, fakeguest.ErrNAK, "foreign")
-		_, err = two.Reboot(netip.MustParseAddr("10.0.0.7"))
-		require.ErrorIs(t, err, fakeguest.ErrNAK, "of another network")
-		_, err = one.Renew(again)
-		require.NoError(t, err)
-		_, err = one.Rebind(again)
-		require.NoError(t, err)
-		one.SetAddr(again.Addr, again.Gateway)
-		_, err = one.Inform()
-		require.NoError(t, err)
-		require.NoError(t, one.Release(again))
 	})
 }
 
@@ -85,10 +69,7 @@ func TestOnlyGateway(t *testing.T) {
 	p := fakeguest.UDPPacket
 	from, to := netip.AddrPortFrom(guestIP, 4000), netip.AddrPortFrom(aliasIP, 9)
 	ip := func(src, dst netip.Addr, body []byte) []byte {
-		return ipv4Packet(src, dst, header.ICMPv4ProtocolNumber, body)
-	}
-	with := func(src, dst net.HardwareAddr, t uint16, body []byte) []byte {
-		return append(append(append([]byte{}, dst...), src...), append([]byte{byte(t >> 8), byte(t)}, body...)...)
+		return fakeguest.IPv4Packet(src, dst, fakeguest.ProtoICMP, body)
 	}
 	unreachable := make([]byte, 40)
 	unreachable[0] = byte(header.ICMPv4DstUnreachable)
@@ -101,29 +82,29 @@ func TestOnlyGateway(t *testing.T) {
 		{"VLAN", g.eth(gwMAC, 0x8100, make([]byte, 60))},
 		{"length instead of type", g.eth(gwMAC, 60, make([]byte, 60))},
 		{"no IP header", g.eth(gwMAC, 0x0800, []byte{0x45})},
-		{"IP longer than the frame", g.eth(gwMAC, 0x0800, ip(guestIP, gatewayIP, echoRequest(1, 1))[:30])},
+		{"IP longer than the frame", g.eth(gwMAC, 0x0800, ip(guestIP, gatewayIP, echoRequest())[:30])},
 		{"IP header too long", g.eth(gwMAC, 0x0800, append([]byte{0x4f}, ip(guestIP, gatewayIP, nil)[1:]...))},
-		{"echo from the gateway's address", g.eth(gwMAC, 0x0800, ip(gatewayIP, gatewayIP, echoRequest(1, 1)))},
-		{"echo from the alias", g.eth(gwMAC, 0x0800, ip(aliasIP, gatewayIP, echoRequest(1, 1)))},
-		{"echo from outside", g.eth(gwMAC, 0x0800, ip(outside, gatewayIP, echoRequest(1, 1)))},
-		{"echo from nowhere", g.eth(gwMAC, 0x0800, ip(netip.IPv4Unspecified(), gatewayIP, echoRequest(1, 1)))},
-		{"echo from the broadcast address", g.eth(gwMAC, 0x0800, ip(n.plan.broadcast, gatewayIP, echoRequest(1, 1)))},
-		{"broadcast echo", g.eth(bcast, 0x0800, ip(guestIP, gatewayIP, echoRequest(1, 1)))},
-		{"from the gateway's MAC", with(gwMAC, gwMAC, 0x0800, ip(guestIP, gatewayIP, echoRequest(1, 1)))},
-		{"from a multicast MAC", with(net.HardwareAddr{3, 0, 0, 0, 0, 1}, gwMAC, 0x0800, ip(guestIP, gatewayIP, echoRequest(1, 1)))},
+		{"echo from the gateway's address", g.eth(gwMAC, 0x0800, ip(gatewayIP, gatewayIP, echoRequest()))},
+		{"echo from the alias", g.eth(gwMAC, 0x0800, ip(aliasIP, gatewayIP, echoRequest()))},
+		{"echo from outside", g.eth(gwMAC, 0x0800, ip(outside, gatewayIP, echoRequest()))},
+		{"echo from nowhere", g.eth(gwMAC, 0x0800, ip(netip.IPv4Unspecified(), gatewayIP, echoRequest()))},
+		{"echo from the broadcast address", g.eth(gwMAC, 0x0800, ip(n.plan.broadcast, gatewayIP, echoRequest()))},
+		{"broadcast echo", g.eth(bcast, 0x0800, ip(guestIP, gatewayIP, echoRequest()))},
+		{"from the gateway's MAC", fakeguest.EthernetFrame(gwMAC, gwMAC, 0x0800, ip(guestIP, gatewayIP, echoRequest()))},
+		{"from a multicast MAC", fakeguest.EthernetFrame(gwMAC, net.HardwareAddr{3, 0, 0, 0, 0, 1}, 0x0800, ip(guestIP, gatewayIP, echoRequest()))},
 		{"unreachable", g.eth(gwMAC, 0x0800, ip(guestIP, gatewayIP, unreachable))},
 		{"empty ICMP", g.eth(gwMAC, 0x0800, ip(guestIP, gatewayIP, nil))},
-		{"IGMP", g.eth(gwMAC, 0x0800, ipv4Packet(guestIP, gatewayIP, 2, make([]byte, 8)))},
+		{"IGMP", g.eth(gwMAC, 0x0800, fakeguest.IPv4Packet(guestIP, gatewayIP, 2, make([]byte, 8)))},
 		{"multicast DNS", g.eth(gwMAC, 0x0800, p(from, netip.MustParseAddrPort("224.0.0.251:5353"), nil))},
 		{"UDP to the subnet's broadcast", g.eth(gwMAC, 0x0800, p(from, netip.AddrPortFrom(n.plan.broadcast, 137), nil))},
-		{"UDP length beyond the packet", g.eth(gwMAC, 0x0800, ipv4Packet(guestIP, gatewayIP, header.UDPProtocolNumber, []byte{1, 1, 0, 53, 0xff, 0xff, 0, 0}))},
-		{"UDP length of 0", g.eth(gwMAC, 0x0800, ipv4Packet(guestIP, gatewayIP, header.UDPProtocolNumber, make([]byte, 8)))},
+		{"UDP length beyond the packet", g.eth(gwMAC, 0x0800, fakeguest.IPv4Packet(guestIP, gatewayIP, fakeguest.ProtoUDP, []byte{1, 1, 0, 53, 0xff, 0xff, 0, 0}))},
+		{"UDP length of 0", g.eth(gwMAC, 0x0800, fakeguest.IPv4Packet(guestIP, gatewayIP, fakeguest.ProtoUDP, make([]byte, 8)))},
 		{"UDP broadcast frame to the alias", g.eth(bcast, 0x0800, p(from, to, nil))},
 		{"DHCP from another port", g.eth(bcast, 0x0800, p(netip.MustParseAddrPort("0.0.0.0:1068"), netip.MustParseAddrPort("255.255.255.255:67"), make([]byte, 300)))},
-		{"ARP for another", g.eth(bcast, 0x0806, g.arp(header.ARPRequest, guestIP, netip.MustParseAddr("192.168.105.9")))},
-		{"ARP as the gateway", g.eth(bcast, 0x0806, g.arp(header.ARPRequest, gatewayIP, gatewayIP))},
-		{"ARP from outside", g.eth(bcast, 0x0806, g.arp(header.ARPRequest, outside, gatewayIP))},
-		{"ARP cut", g.eth(bcast, 0x0806, g.arp(header.ARPRequest, guestIP, gatewayIP)[:20])},
+		{"ARP for another", g.eth(bcast, 0x0806, g.arp(fakeguest.ARPRequest, guestIP, netip.MustParseAddr("192.168.105.9")))},
+		{"ARP as the gateway", g.eth(bcast, 0x0806, g.arp(fakeguest.ARPRequest, gatewayIP, gatewayIP))},
+		{"ARP from outside", g.eth(bcast, 0x0806, g.arp(fakeguest.ARPRequest, outside, gatewayIP))},
+		{"ARP cut", g.eth(bcast, 0x0806, g.arp(fakeguest.ARPRequest, guestIP, gatewayIP)[:20])},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -150,54 +131,56 @@ func TestGatewayAsks(t *testing.T) {
 	g := newRawGuest(t, n, mac1)
 	for i, to := range []netip.Addr{outside, aliasIP, gatewayIP} {
 		src := netip.AddrFrom4([4]byte{192, 168, 105, byte(20 + i)}) // not known yet
-		g.send(g.eth(n.plan.mac, 0x0800, synPacket(src, 1000, netip.AddrPortFrom(to, 1))))
-		f := g.expect(patience, func(f []byte) bool { // and it may have asked twice for the one before
-			return header.Ethernet(f).Type() == header.ARPProtocolNumber && [4]byte(header.ARP(f[14:]).ProtocolAddressTarget()) == src.As4()
-		})
-		require.NotNil(t, f, to)
-		a := header.ARP(f[14:])
-		assert.Equal(t, gatewayIP.As4(), [4]byte(a.ProtocolAddressSender()), to)
-		g.send(g.eth(n.plan.mac, 0x0806, g.arp(header.ARPReply, src, gatewayIP)))
-		f = g.expect(patience, func(f []byte) bool { return header.Ethernet(f).Type() == header.IPv4ProtocolNumber })
-		require.NotNil(t, f, to)
-		assert.Equal(t, to.As4(), header.IPv4(f[14:]).SourceAddress().As4())
+		g.toGateway(synPacket(src, 1000, netip.AddrPortFrom(to, 1)))
+		// It may have asked twice for the one before.
+		p := g.expect(patience, func(p *fakeguest.Packet) bool { return p.Type == fakeguest.TypeARP && p.DstIP == src })
+		require.NotNil(t, p, to)
+		assert.Equal(t, gatewayIP, p.SrcIP, to)
+		g.send(g.eth(n.plan.mac, 0x0806, g.arp(fakeguest.ARPReply, src, gatewayIP)))
+		p = g.expect(patience, func(p *fakeguest.Packet) bool { return p.Type == fakeguest.TypeIPv4 })
+		require.NotNil(t, p, to)
+		assert.Equal(t, to, p.SrcIP)
 	}
 }
 
-// TestNoWayOut: in host mode only the alias and our own names work.
+// TestNoWayOut: in host mode, and without NAT, only the gateway, our own names and the alias work. Nothing is dialled for the
+// rest, and the guest learns of it.
 func TestNoWayOut(t *testing.T) {
-	var dialed atomic.Int32
-	n := start(t, Options{Mode: vnet.ModeHost, Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
-		dialed.Add(1)
-		assert.True(t, strings.HasPrefix(address, "127.0.0.1:"), address)
-		return (&net.Dialer{}).DialContext(ctx, network, address)
-	}}, tuning{})
-	raw := newRawGuest(t, n, mac1)
-	ip, ack := raw.lease()
-	assert.Empty(t, ack.Router())
-	assert.True(t, raw.ping(ip, gatewayIP, patience))
-	raw.port.Close()
-
-	g := newIPGuest(t, n, mac1, ip)
-	port, _ := udpEcho(t)
-	fetch(t, g, netip.AddrPortFrom(aliasIP, echoServer(t)))
-	c, err := g.dialUDP(netip.AddrPortFrom(aliasIP, port))
-	require.NoError(t, err)
-	assert.NotNil(t, exchangeUDP(t, c, []byte("x")))
-	c.Close()
-	assert.EqualValues(t, 2, dialed.Load())
-
-	c, err = g.dialUDP(netip.AddrPortFrom(outside, port))
-	require.NoError(t, err)
-	_, _ = c.Write([]byte("x"))
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	_, err = g.dialTCP(ctx, netip.AddrPortFrom(outside, 80))
-	assert.ErrorContains(t, err, "refused")
-	c.Close()
-	assert.EqualValues(t, 2, dialed.Load())
-	assert.Equal(t, dns.RcodeRefused, resolve(t, g, "example.com.", false).Rcode)
-	assert.Equal(t, dns.RcodeSuccess, resolve(t, g, "host.internal.", false).Rcode)
+	for _, tt := range []struct {
+		name  string
+		o     Options
+		rcode int // of a name that is not ours
+	}{
+		{"host mode", Options{Mode: vnet.ModeHost}, dns.RcodeRefused},
+		{"no NAT", Options{DisableNAT44: true, ResolvConf: "/nonexistent/resolv.conf"}, dns.RcodeServerFailure}, // it would ask
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var dialed atomic.Int32
+			tt.o.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+				dialed.Add(1)
+				assert.True(t, strings.HasPrefix(address, "127.0.0.1:"), address)
+				return (&net.Dialer{}).DialContext(ctx, network, address)
+			}
+			n := start(t, tt.o, tuning{})
+			raw := newRawGuest(t, n, mac1)
+			ip, ack := raw.lease()
+			assert.Empty(t, ack.Router())
+			assert.Len(t, ack.DNS(), 1)
+			assert.True(t, raw.ping(ip, gatewayIP, patience))
+			for _, to := range []string{"203.0.113.9:53", "169.254.169.254:80", "192.168.105.1:123"} {
+				assert.True(t, raw.unreachable(ip, netip.MustParseAddrPort(to)), to)
+			}
+			g := newIPGuest(t, n, mac2, guestIP)
+			port, _ := udpEcho(t)
+			fetch(t, g, netip.AddrPortFrom(aliasIP, echoServer(t)))
+			g.echoed(t, port, []byte("x"))
+			_, err := g.dialTCP(t.Context(), netip.AddrPortFrom(outside, 80))
+			assert.ErrorContains(t, err, "refused")
+			assert.EqualValues(t, 2, dialed.Load())
+			assert.Equal(t, tt.rcode, resolve(t, g, "example.com.", false).Rcode)
+			assert.Equal(t, dns.RcodeSuccess, resolve(t, g, "host.internal.", false).Rcode)
+		})
+	}
 }
 
 // resolve asks the gateway's DNS server over UDP or TCP.
@@ -210,57 +193,32 @@ func resolve(t *testing.T, g *ipGuest, name string, tcp bool) *dns.Msg {
 		c, err = g.dialTCP(context.Background(), to)
 	} else {
 		c, err = g.dialUDP(to)
+		c = datagrams{c}
 	}
 	require.NoError(t, err)
 	defer c.Close()
 	require.NoError(t, c.SetDeadline(time.Now().Add(patience)))
 	conn := &dns.Conn{Conn: c}
-	if !tcp { // gonet's conn is no net.PacketConn to miekg's library in every version
-		b, err := new(dns.Msg).SetQuestion(name, dns.TypeA).Pack()
-		require.NoError(t, err)
-		_, err = c.Write(b)
-		require.NoError(t, err)
-		buf := make([]byte, 2000)
-		n, err := c.Read(buf)
-		require.NoError(t, err)
-		m := new(dns.Msg)
-		require.NoError(t, m.Unpack(buf[:n]))
-		return m
-	}
 	require.NoError(t, conn.WriteMsg(new(dns.Msg).SetQuestion(name, dns.TypeA)))
 	m, err := conn.ReadMsg()
 	require.NoError(t, err)
 	return m
 }
 
-func TestDNS(t *testing.T) {
-	n := start(t, Options{
-		ResolvConf: "/nonexistent/resolv.conf", DNSRecords: map[string]netip.Addr{"lab.example": netip.MustParseAddr("10.9.8.7")},
-	}, tuning{})
-	g := newIPGuest(t, n, mac1, guestIP)
-	for name, want := range map[string]string{
-		"gateway.internal.": "192.168.105.1", "host.internal.": "192.168.105.254", "LAB.example.": "10.9.8.7",
-	} {
-		for _, tcp := range []bool{false, true} {
-			m := resolve(t, g, name, tcp)
-			require.Len(t, m.Answer, 1, name)
-			assert.Equal(t, want, m.Answer[0].(*dns.A).A.String())
-		}
-	}
-	assert.Equal(t, dns.RcodeServerFailure, resolve(t, g, "example.com.", false).Rcode)
-	_, err := New(Options{Mode: vnet.ModeShared, DNSRecords: map[string]netip.Addr{"a..b": gatewayIP}})
-	assert.ErrorContains(t, err, "a..b")
-}
-
+// TestNoDHCP: nobody answers, and the status tells of no server; its lists are never null.
 func TestNoDHCP(t *testing.T) {
 	n := start(t, Options{DisableDHCP: true}, tuning{})
-	g := vnettest.Attach(t, n, fakeguest.Options{Timeout: 50 * time.Millisecond})
-	_, err := g.Configure()
+	_, err := vnettest.Attach(t, n, fakeguest.Options{Timeout: 50 * time.Millisecond}).Configure()
 	assert.ErrorIs(t, err, fakeguest.ErrTimeout)
-	g = attach(t, n, fakeguest.Options{})
+	g := attach(t, n, fakeguest.Options{})
 	g.SetAddr(netip.PrefixFrom(guestIP, 24), gatewayIP)
 	_, err = g.Ping(gatewayIP, 1)
 	assert.NoError(t, err)
+	d, u := n.Status()
+	assert.Nil(t, d)
+	b, err := json.Marshal(u)
+	require.NoError(t, err)
+	assert.NotContains(t, string(b), "null")
 }
 
 // TestPanicIsContained: a frame that makes the stack panic costs the connections, not the daemon, and the network works
@@ -277,7 +235,7 @@ func TestPanicIsContained(t *testing.T) {
 	require.True(t, g.ping(guestIP, gatewayIP, patience))
 	for range 3 {
 		arm.Store(true)
-		question := g.eth(bcast, 0x0806, g.arp(header.ARPRequest, guestIP, gatewayIP))
+		question := g.eth(bcast, 0x0806, g.arp(fakeguest.ARPRequest, guestIP, gatewayIP))
 		g.port.Send(frame.NewBatch(frame.Append(frame.Append(nil, question), question), 2)) // the second finds no stack
 		require.Eventually(t, func() bool { return !arm.Load() }, patience, time.Millisecond)
 		require.Eventually(t, func() bool { return g.ping(guestIP, gatewayIP, 20*time.Millisecond) }, patience, time.Millisecond)
@@ -378,9 +336,9 @@ func FuzzFrames(f *testing.F) {
 	}, tuning{})
 	g := newRawGuest(f, n, mac1)
 	gw := n.plan.mac
-	f.Add(g.eth(bcast, 0x0806, g.arp(header.ARPRequest, guestIP, gatewayIP)))
-	f.Add(g.eth(gw, 0x0806, g.arp(header.ARPReply, guestIP, gatewayIP)))
-	f.Add(g.eth(gw, 0x0800, ipv4Packet(guestIP, gatewayIP, header.ICMPv4ProtocolNumber, echoRequest(1, 1))))
+	f.Add(g.eth(bcast, 0x0806, g.arp(fakeguest.ARPRequest, guestIP, gatewayIP)))
+	f.Add(g.eth(gw, 0x0806, g.arp(fakeguest.ARPReply, guestIP, gatewayIP)))
+	f.Add(g.eth(gw, 0x0800, fakeguest.IPv4Packet(guestIP, gatewayIP, fakeguest.ProtoICMP, echoRequest())))
 	f.Add(g.eth(gw, 0x0800, synPacket(guestIP, 1000, netip.AddrPortFrom(aliasIP, 80))))
 	f.Add(g.eth(gw, 0x0800, synPacket(guestIP, 1000, netip.AddrPortFrom(gatewayIP, 53))))
 	f.Add(g.eth(gw, 0x0800, fakeguest.UDPPacket(netip.AddrPortFrom(guestIP, 1), netip.AddrPortFrom(aliasIP, 2), []byte("x"))))
@@ -427,3 +385,13 @@ func TestRestartsAreFew(t *testing.T) {
 	}
 	assert.True(t, newRawGuest(t, n, mac1).ping(guestIP, gatewayIP, patience))
 }
+
+// datagrams tells the DNS library that a connection has no lengths before its messages.
+type datagrams struct{ net.Conn }
+
+func (d datagrams) ReadFrom(b []byte) (int, net.Addr, error) {
+	n, err := d.Read(b)
+	return n, nil, err
+}
+
+func (d datagrams) WriteTo(b []byte, _ net.Addr) (int, error) { return d.Write(b) }

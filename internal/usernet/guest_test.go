@@ -17,7 +17,6 @@ import (
 	"gvisor.dev/gvisor/pkg/buffer"
 	"gvisor.dev/gvisor/pkg/tcpip"
 	"gvisor.dev/gvisor/pkg/tcpip/adapters/gonet"
-	"gvisor.dev/gvisor/pkg/tcpip/checksum"
 	"gvisor.dev/gvisor/pkg/tcpip/header"
 	"gvisor.dev/gvisor/pkg/tcpip/network/arp"
 	"gvisor.dev/gvisor/pkg/tcpip/network/ipv4"
@@ -64,13 +63,13 @@ func (g *rawGuest) Deliver(b frame.Batch) {
 func (g *rawGuest) send(f []byte) { g.port.Send(frame.NewBatch(frame.Append(nil, f), 1)) }
 
 // expect returns the first frame that match accepts, nil if there is none within d.
-func (g *rawGuest) expect(d time.Duration, match func(f []byte) bool) []byte {
+func (g *rawGuest) expect(d time.Duration, match func(p *fakeguest.Packet) bool) *fakeguest.Packet {
 	timeout := time.After(d)
 	for {
 		select {
 		case f := <-g.got:
-			if match(f) {
-				return f
+			if p, err := fakeguest.Parse(f); err == nil && match(&p) {
+				return &p
 			}
 		case <-timeout:
 			return nil
@@ -79,104 +78,46 @@ func (g *rawGuest) expect(d time.Duration, match func(f []byte) bool) []byte {
 }
 
 func (g *rawGuest) eth(dst net.HardwareAddr, t uint16, body []byte) []byte {
-	f := append(append(append([]byte{}, dst...), g.mac...), byte(t>>8), byte(t))
-	return append(f, body...)
-}
-
-// ipv4 is a packet with right lengths and checksums.
-func ipv4Packet(src, dst netip.Addr, proto tcpip.TransportProtocolNumber, payload []byte) []byte {
-	b := make([]byte, header.IPv4MinimumSize, header.IPv4MinimumSize+len(payload))
-	ip := header.IPv4(b)
-	ip.Encode(&header.IPv4Fields{
-		TotalLength: uint16(len(b) + len(payload)), TTL: 64, Protocol: uint8(proto),
-		SrcAddr: tcpip.AddrFrom4(src.As4()), DstAddr: tcpip.AddrFrom4(dst.As4()),
-	})
-	ip.SetChecksum(^ip.CalculateChecksum())
-	return append(b, payload...)
-}
-
-func udpPayload(src, dst uint16, data []byte) []byte {
-	b := make([]byte, header.UDPMinimumSize)
-	header.UDP(b).Encode(&header.UDPFields{SrcPort: src, DstPort: dst, Length: uint16(len(b) + len(data))})
-	return append(b, data...)
-}
-
-func echoRequest(id, seq uint16) []byte {
-	b := make([]byte, header.ICMPv4MinimumSize+32)
-	i := header.ICMPv4(b)
-	i.SetType(header.ICMPv4Echo)
-	i.SetIdent(id)
-	i.SetSequence(seq)
-	i.SetChecksum(^checksum.Checksum(b, 0))
-	return b
+	return fakeguest.EthernetFrame(dst, g.mac, t, body)
 }
 
 // ping sends an echo request by way of the gateway and reports whether the answer came from dst.
 func (g *rawGuest) ping(src, dst netip.Addr, wait time.Duration) bool {
 	g.announce(src)
-	g.send(g.eth(g.net.plan.mac, 0x0800, ipv4Packet(src, dst, header.ICMPv4ProtocolNumber, echoRequest(7, 1))))
-	return g.expect(wait, func(f []byte) bool {
-		if len(f) < 14+28 || header.Ethernet(f).Type() != header.IPv4ProtocolNumber {
-			return false
-		}
-		ip := header.IPv4(f[14:])
-		return ip.TransportProtocol() == header.ICMPv4ProtocolNumber && ip.SourceAddress() == tcpip.AddrFrom4(dst.As4()) &&
-			header.ICMPv4(ip.Payload()).Type() == header.ICMPv4EchoReply
+	g.toGateway(fakeguest.IPv4Packet(src, dst, fakeguest.ProtoICMP, echoRequest()))
+	return g.expect(wait, func(p *fakeguest.Packet) bool {
+		return p.Proto == fakeguest.ProtoICMP && p.ICMPType == fakeguest.EchoReply && p.SrcIP == dst
 	}) != nil
 }
 
-func (g *rawGuest) arp(op header.ARPOp, sender, target netip.Addr) []byte {
-	b := make([]byte, header.ARPSize)
-	a := header.ARP(b)
-	a.SetIPv4OverEthernet()
-	a.SetOp(op)
-	copy(a.HardwareAddressSender(), g.mac)
-	copy(a.ProtocolAddressSender(), sender.AsSlice())
-	copy(a.ProtocolAddressTarget(), target.AsSlice())
-	return b
-}
-
-var bcast = net.HardwareAddr{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
-
 // announce makes the gateway know the guest's address, as a guest does when it asks for the gateway.
 func (g *rawGuest) announce(src netip.Addr) {
-	g.send(g.eth(bcast, 0x0806, g.arp(header.ARPRequest, src, g.net.plan.gateway)))
+	g.send(g.eth(bcast, 0x0806, g.arp(fakeguest.ARPRequest, src, g.net.plan.gateway)))
 }
 
 // resolve asks for the MAC address of target; nil means no answer.
 func (g *rawGuest) resolve(src, target netip.Addr, wait time.Duration) net.HardwareAddr {
-	g.send(g.eth(bcast, 0x0806, g.arp(header.ARPRequest, src, target)))
-	f := g.expect(wait, func(f []byte) bool {
-		a := header.ARP(f[14:])
-		return header.Ethernet(f).Type() == header.ARPProtocolNumber && a.IsValid() && a.Op() == header.ARPReply &&
-			[4]byte(a.ProtocolAddressSender()) == target.As4()
-	})
-	if f == nil {
+	g.send(g.eth(bcast, 0x0806, g.arp(fakeguest.ARPRequest, src, target)))
+	p := g.expect(wait, func(p *fakeguest.Packet) bool { return p.ARPOp == fakeguest.ARPReply && p.SrcIP == target })
+	if p == nil {
 		return nil
 	}
-	return net.HardwareAddr(header.ARP(f[14:]).HardwareAddressSender())
+	return p.SenderMAC
 }
 
-// dhcp sends a message by broadcast and returns the answer, nil if there is none.
-func (g *rawGuest) dhcp(m *dhcpv4.DHCPv4, wait time.Duration) *dhcpv4.DHCPv4 {
-	zero := netip.AddrFrom4([4]byte{})
-	g.send(g.eth(bcast, 0x0800, ipv4Packet(zero, broadcastAddr, header.UDPProtocolNumber, udpPayload(68, 67, m.ToBytes()))))
-	var answer *dhcpv4.DHCPv4
-	g.expect(wait, func(f []byte) bool {
-		if len(f) < 14+28 || header.Ethernet(f).Type() != header.IPv4ProtocolNumber {
+// dhcp sends a message by broadcast and returns the answer.
+func (g *rawGuest) dhcp(m *dhcpv4.DHCPv4, err error) (answer *dhcpv4.DHCPv4) {
+	g.t.Helper()
+	require.NoError(g.t, err)
+	from, to := netip.MustParseAddrPort("0.0.0.0:68"), netip.MustParseAddrPort("255.255.255.255:67")
+	g.send(g.eth(bcast, 0x0800, fakeguest.UDPPacket(from, to, m.ToBytes())))
+	require.NotNil(g.t, g.expect(patience, func(p *fakeguest.Packet) bool {
+		if p.Proto != fakeguest.ProtoUDP || p.DstPort != 68 {
 			return false
 		}
-		u := header.UDP(header.IPv4(f[14:]).Payload())
-		if u.DestinationPort() != 68 {
-			return false
-		}
-		a, err := dhcpv4.FromBytes(u.Payload())
-		if err != nil || a.TransactionID != m.TransactionID {
-			return false
-		}
-		answer = a
-		return true
-	})
+		answer, err = dhcpv4.FromBytes(p.Data)
+		return err == nil && answer.TransactionID == m.TransactionID
+	}), "no DHCP answer")
 	return answer
 }
 
@@ -188,14 +129,9 @@ func attach(t testing.TB, n *Network, o fakeguest.Options) *fakeguest.Guest {
 
 // lease gets an address the usual way.
 func (g *rawGuest) lease() (netip.Addr, *dhcpv4.DHCPv4) {
-	discover, err := dhcpv4.NewDiscovery(g.mac)
-	require.NoError(g.t, err)
-	offer := g.dhcp(discover, patience)
-	require.NotNil(g.t, offer, "no DHCP offer")
-	request, err := dhcpv4.NewRequestFromOffer(offer)
-	require.NoError(g.t, err)
-	ack := g.dhcp(request, patience)
-	require.NotNil(g.t, ack, "no DHCP answer")
+	g.t.Helper()
+	offer := g.dhcp(dhcpv4.NewDiscovery(g.mac))
+	ack := g.dhcp(dhcpv4.NewRequestFromOffer(offer))
 	require.Equal(g.t, dhcpv4.MessageTypeAck, ack.MessageType())
 	ip, _ := netip.AddrFromSlice(ack.YourIPAddr.To4())
 	return ip, ack
@@ -293,4 +229,23 @@ func (g *ipGuest) dialTCP(ctx context.Context, to netip.AddrPort) (*gonet.TCPCon
 func (g *ipGuest) dialUDP(to netip.AddrPort) (*gonet.UDPConn, error) {
 	raddr := full(to)
 	return gonet.DialUDP(g.stack, nil, &raddr, ipv4.ProtocolNumber)
+}
+
+// toGateway sends an IPv4 packet.
+func (g *rawGuest) toGateway(packet []byte) { g.send(g.eth(g.net.plan.mac, 0x0800, packet)) }
+
+var bcast = fakeguest.Broadcast
+
+// echoRequest is a ping's ICMP message.
+func echoRequest() []byte {
+	return fakeguest.ICMPMessage(fakeguest.EchoRequest, 7, 1, make([]byte, 32))
+}
+
+// synPacket is an IPv4 packet with a TCP SYN.
+func synPacket(src netip.Addr, port uint16, to netip.AddrPort) []byte {
+	return fakeguest.TCPPacket(netip.AddrPortFrom(src, port), to, fakeguest.TCPSyn, 1, 0)
+}
+
+func (g *rawGuest) arp(op uint16, sender, target netip.Addr) []byte {
+	return fakeguest.ARPPacket(op, g.mac, sender, make([]byte, 6), target)
 }

@@ -13,46 +13,30 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
 
-func TestIdentities(t *testing.T) {
-	var s identities
-	space, wanted := ifid.New(), ifid.New()
-	s.init(space)
-	take := func(o vnet.PortOptions) ifid.ID {
+// TestPortIdentity: a port tells who it is, and gives its identity back. A client has the same one each time.
+func TestPortIdentity(t *testing.T) {
+	n := start(t, Options{}, tuning{})
+	attach := func(o vnet.PortOptions) vnet.Port {
 		t.Helper()
-		id, err := s.take(o)
+		p, err := n.Attach(t.Context(), o, discard{})
 		require.NoError(t, err)
-		return id
+		return p
 	}
-	asked := take(vnet.PortOptions{ID: "a", InterfaceID: wanted})
-	assert.Equal(t, wanted, asked)
-	for name, taken := range map[string]ifid.ID{"another port's": wanted, "the gateway's": space} {
-		_, err := s.take(vnet.PortOptions{InterfaceID: taken})
+	id := func(p vnet.Port) string { return p.Info().InterfaceID }
+	asked, a, twin, one := attach(vnet.PortOptions{InterfaceID: ifid.ID{1}}), attach(vnet.PortOptions{ID: "a"}), attach(vnet.PortOptions{ID: "a"}), attach(vnet.PortOptions{})
+	assert.Equal(t, "01000000-0000-0000-0000-000000000000", id(asked))
+	assert.Equal(t, ifid.MAC(ifid.ID{1}), asked.Info().MAC)
+	for name, taken := range map[string]ifid.ID{"another port's": {1}, "the gateway's": n.plan.gatewayID} {
+		_, err := n.Attach(t.Context(), vnet.PortOptions{InterfaceID: taken}, discard{})
 		require.ErrorIs(t, err, vnet.ErrIDInUse, name)
 	}
-	a, twin, one, two := take(vnet.PortOptions{ID: "a"}), take(vnet.PortOptions{ID: "a"}), take(vnet.PortOptions{}), take(vnet.PortOptions{})
-	assert.Len(t, map[ifid.ID]bool{asked: true, a: true, twin: true, one: true, two: true}, 5)
-	for _, id := range []ifid.ID{asked, a, one} {
-		s.free(id)
-	}
-	assert.Equal(t, wanted, take(vnet.PortOptions{InterfaceID: wanted}))
-	assert.Equal(t, a, take(vnet.PortOptions{ID: "a"}), "the same client has the same one again")
-	assert.Equal(t, one, take(vnet.PortOptions{}), "the first of the row")
-}
-
-// TestPortIdentity: a port tells who it is, and gives its identity back.
-func TestPortIdentity(t *testing.T) {
-	n, err := New(Options{Mode: vnet.ModeShared})
-	require.NoError(t, err)
-	defer func() { require.NoError(t, n.Close()) }()
-	for range 2 {
-		p, err := n.Attach(t.Context(), vnet.PortOptions{Name: "x", InterfaceID: ifid.ID{1}}, discard{})
-		require.NoError(t, err)
-		assert.Equal(t, "01000000-0000-0000-0000-000000000000", p.Info().InterfaceID)
-		assert.Equal(t, ifid.MAC(ifid.ID{1}), p.Info().MAC)
-		_, err = n.Attach(t.Context(), vnet.PortOptions{Name: "y", InterfaceID: ifid.ID{1}}, discard{})
-		require.ErrorIs(t, err, vnet.ErrIDInUse)
+	assert.Len(t, map[string]bool{id(asked): true, id(a): true, id(twin): true, id(one): true}, 4)
+	for _, p := range []vnet.Port{asked, a, one} {
 		require.NoError(t, p.Close())
 	}
+	assert.Equal(t, id(asked), id(attach(vnet.PortOptions{InterfaceID: ifid.ID{1}})))
+	assert.Equal(t, id(a), id(attach(vnet.PortOptions{ID: "a"})), "the same client has the same one again")
+	assert.Equal(t, id(one), id(attach(vnet.PortOptions{})), "the first of the row")
 }
 
 // discard is a sink for whose frames nobody looks.

@@ -3,7 +3,6 @@
 package usernet
 
 import (
-	"context"
 	"io"
 	"net"
 	"net/netip"
@@ -102,19 +101,4 @@ func deadPort(t *testing.T) uint16 {
 	sa, err := syscall.Getsockname(fd)
 	require.NoError(t, err)
 	return uint16(sa.(*syscall.SockaddrInet4).Port)
-}
-
-func TestAliasEcho(t *testing.T) {
-	n := start(t, Options{}, tuning{})
-	port := echoServer(t)
-	g := newIPGuest(t, n, mac1, guestIP)
-	c, err := g.dialTCP(context.Background(), netip.AddrPortFrom(aliasIP, port))
-	require.NoError(t, err)
-	defer c.Close()
-	_, err = c.Write([]byte("hello"))
-	require.NoError(t, err)
-	require.NoError(t, c.CloseWrite())
-	b, err := io.ReadAll(c)
-	require.NoError(t, err)
-	assert.Equal(t, "hello", string(b))
 }

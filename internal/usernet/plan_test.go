@@ -5,6 +5,7 @@ package usernet
 import (
 	"bytes"
 	"log/slog"
+	"net"
 	"net/netip"
 	"strings"
 	"testing"
@@ -47,6 +48,7 @@ func TestPlan(t *testing.T) {
 		{name: "/30 has no alias", gateway: "10.0.0.1", bits: 30, subnet: "10.0.0.0/30", first: "10.0.0.2", last: "10.0.0.2"},
 		{name: "/30, gateway second", gateway: "10.0.0.2", bits: 30, subnet: "10.0.0.0/30", first: "10.0.0.1", last: "10.0.0.1"},
 		{name: "end is the broadcast address", gateway: "10.0.0.1", end: "10.0.0.255", subnet: "10.0.0.0/24", alias: "10.0.0.254", first: "10.0.0.2", last: "10.0.0.253"},
+		{name: "end is the alias", gateway: "10.0.0.1", end: "10.0.0.254", subnet: "10.0.0.0/24", alias: "10.0.0.254", first: "10.0.0.2", last: "10.0.0.253"},
 		{name: "no DHCP", disable: true, subnet: "192.168.105.0/24", alias: "192.168.105.254"},
 		{name: "host mode", mode: vnet.ModeHost, subnet: "192.168.105.0/24", alias: "192.168.105.254", first: "192.168.105.2", last: "192.168.105.253"},
 		{name: "host mode, identifier", mode: vnet.ModeHost, netID: true, subnet: "192.168.105.0/24", alias: "192.168.105.254"},
@@ -87,6 +89,7 @@ func TestPlan(t *testing.T) {
 			assert.Equal(t, addrOf(tt.alias), p.alias)
 			assert.Equal(t, addrOf(tt.first), p.dhcpStart)
 			assert.Equal(t, addrOf(tt.last), p.dhcpEnd)
+			assert.NoError(t, p.checkGuest(p.lastGuest()), "told as the end without DHCP")
 		})
 	}
 	_, err := New(Options{Mode: vnet.ModeBridged})
@@ -132,58 +135,6 @@ func TestStartParameters(t *testing.T) {
 		DHCPStart: addrOf("10.1.0.2"), DHCPEnd: addrOf("10.1.7.9"), MTU: 1500, MaxFrame: 69632,
 	}, info)
 	assert.Equal(t, addrOf("10.1.15.254"), n.Alias())
-}
-
-// TestEndIsAGuests: the end of the range that is logged and told is an address that a guest may have.
-func TestEndIsAGuests(t *testing.T) {
-	tests := []struct {
-		name string
-		o    Options
-		want string
-	}{
-		{"default", Options{}, "192.168.105.253"},
-		{"the alias given", Options{Gateway: addrOf("10.0.0.1"), DHCPEnd: addrOf("10.0.0.254")}, "10.0.0.253"},
-		{"no DHCP", Options{DisableDHCP: true}, "192.168.105.253"},
-		{"no DHCP, gateway at the top", Options{Gateway: addrOf("10.0.0.254"), DisableDHCP: true}, "10.0.0.252"},
-		{"no DHCP, gateway below the alias", Options{Gateway: addrOf("10.0.0.253"), DisableDHCP: true}, "10.0.0.252"},
-		{"no DHCP, /30", Options{Gateway: addrOf("10.0.0.2"), PrefixLen: 30, DisableDHCP: true}, "10.0.0.1"},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			var log lockedBuffer
-			tt.o.Log = slog.New(slog.NewTextHandler(&log, nil))
-			n := start(t, tt.o, tuning{})
-			assert.Contains(t, log.String(), "key=vmnet_end_address value="+tt.want+"\n")
-			require.NoError(t, n.plan.checkGuest(addrOf(tt.want)))
-			if info := n.Info(); info.DHCPEnd.IsValid() {
-				assert.Equal(t, tt.want, info.DHCPEnd.String())
-			}
-		})
-	}
-}
-
-func TestEmptyRange(t *testing.T) {
-	tests := []struct {
-		gateway, end string
-		bits         int
-		warn         bool
-	}{
-		{"10.0.0.1", "10.0.0.2", 24, false},
-		{"10.0.0.252", "10.0.0.255", 24, false},
-		{"10.0.0.253", "10.0.0.254", 24, true}, // the alias
-		{"10.0.0.253", "10.0.0.255", 24, true}, // and the broadcast address
-		{"10.0.0.254", "10.0.0.255", 24, true},
-		{"10.0.0.2", "10.0.0.3", 30, true},
-	}
-	for _, tt := range tests {
-		t.Run(tt.gateway+" to "+tt.end, func(t *testing.T) {
-			var log lockedBuffer
-			start(t, Options{
-				Gateway: addrOf(tt.gateway), DHCPEnd: addrOf(tt.end), PrefixLen: tt.bits, Log: slog.New(slog.NewTextHandler(&log, nil)),
-			}, tuning{})
-			assert.Equal(t, tt.warn, strings.Contains(log.String(), "level=WARN"), log.String())
-		})
-	}
 }
 
 // TestTarget is where flows lead; TestRefused shows the same on the wire.
@@ -239,4 +190,65 @@ func TestTarget(t *testing.T) {
 		_, ok := p.target(netip.AddrPortFrom(netip.Addr{}, 80))
 		assert.False(t, ok)
 	})
+}
+
+// TestEmptyRange: a range without an address for a guest is warned of.
+func TestEmptyRange(t *testing.T) {
+	for _, tt := range []struct {
+		gateway, end string
+		bits         int
+		warn         bool
+	}{
+		{"10.0.0.252", "10.0.0.255", 24, false},
+		{"10.0.0.253", "10.0.0.255", 24, true}, // the alias and the broadcast address
+		{"10.0.0.2", "10.0.0.3", 30, true},
+	} {
+		var log lockedBuffer
+		start(t, Options{
+			Gateway: addrOf(tt.gateway), DHCPEnd: addrOf(tt.end), PrefixLen: tt.bits, Log: slog.New(slog.NewTextHandler(&log, nil)),
+		}, tuning{})
+		assert.Equal(t, tt.warn, strings.Contains(log.String(), "level=WARN"), log.String())
+	}
+}
+
+// TestPrivate: no guest is led to the private port, under whatever name it has for the host; everything beside it is as before.
+func TestPrivate(t *testing.T) {
+	own := loopback4 // if this host has no other address
+	addrs, err := net.InterfaceAddrs()
+	require.NoError(t, err)
+	for _, a := range addrs {
+		if n, ok := a.(*net.IPNet); ok && n.IP.To4() != nil && n.IP.IsGlobalUnicast() {
+			own, _ = netip.AddrFromSlice(n.IP.To4())
+		}
+	}
+	const port = 9105
+	for _, tt := range []struct {
+		name, at string
+		to       netip.Addr // the target
+		port     uint16
+		private  bool
+	}{
+		{"loopback", "127.0.0.1:9105", loopback4, port, true},
+		{"loopback, another port", "127.0.0.1:9105", loopback4, port + 1, false},
+		{"loopback, somebody else", "127.0.0.1:9105", outside, port, false},
+		{"another address of loopback", "127.0.0.2:9105", loopback4, port, false},
+		{"IPv6 loopback", "[::1]:9105", loopback4, port, false},
+		{"an address of the host", "203.0.113.9:9105", outside, port, true},
+		{"an address of the host, by loopback", "203.0.113.9:9105", loopback4, port, false},
+		{"an address of the host, in IPv6", "[::ffff:203.0.113.9]:9105", outside, port, true},
+		{"all, by loopback", "0.0.0.0:9105", loopback4, port, true},
+		{"all, by loopback, in IPv6", "[::]:9105", loopback4, port, true},
+		{"all, by the host's own", "0.0.0.0:9105", own, port, true},
+		{"all, another port", "0.0.0.0:9105", loopback4, port + 1, false},
+		{"all, somebody else", "0.0.0.0:9105", outside, port, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p := plan{private: netip.MustParseAddrPort(tt.at)}
+			assert.Equal(t, tt.private, p.leadsToPrivate(netip.AddrPortFrom(tt.to, tt.port)))
+		})
+	}
+	to := netip.AddrPortFrom(aliasIP, echoServer(t))
+	n := start(t, Options{Private: netip.AddrPortFrom(loopback4, to.Port())}, tuning{})
+	_, err = newIPGuest(t, n, mac1, guestIP).dialTCP(t.Context(), to)
+	assert.ErrorContains(t, err, "refused")
 }

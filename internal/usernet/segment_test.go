@@ -5,7 +5,6 @@ package usernet
 import (
 	"fmt"
 	"math/rand/v2"
-	"net/netip"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -161,35 +160,4 @@ func TestSegmentsAllocations(t *testing.T) {
 		s.init(pkt)
 		buf = s.appendTo(buf[:0], s.len())
 	}))
-}
-
-func TestLinkARP(t *testing.T) {
-	p, err := newPlan(Options{Mode: "shared"})
-	require.NoError(t, err)
-	l := newLink(&p, nil)
-	for _, c := range []struct {
-		name   string
-		op     header.ARPOp
-		sender netip.Addr
-		leaves bool
-	}{
-		{"answer about the gateway", header.ARPReply, p.gateway, true},
-		{"answer about the alias", header.ARPReply, p.alias, true},
-		{"answer about a guest", header.ARPReply, guestIP, false},
-		{"answer about the outside", header.ARPReply, netip.MustParseAddr("8.8.8.8"), false},
-		{"question of the alias", header.ARPRequest, p.alias, true},
-		{"neither", 7, p.gateway, false},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			a := header.ARP(make([]byte, header.ARPSize))
-			a.SetIPv4OverEthernet()
-			a.SetOp(c.op)
-			copy(a.ProtocolAddressSender(), c.sender.AsSlice())
-			assert.Equal(t, c.leaves, l.outgoingARP(a))
-			if c.op == header.ARPRequest {
-				assert.Equal(t, p.gateway.AsSlice(), a.ProtocolAddressSender(), "the gateway asks")
-			}
-		})
-	}
-	assert.False(t, l.outgoingARP(header.ARP("short")))
 }

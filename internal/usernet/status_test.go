@@ -3,7 +3,6 @@
 package usernet
 
 import (
-	"encoding/json"
 	"net"
 	"net/netip"
 	"syscall"
@@ -57,55 +56,39 @@ func TestStatus(t *testing.T) {
 	_, _ = n.Status()
 }
 
-// TestStatusOfLittle: lists are never null, and there is no DHCP where there is none.
-func TestStatusOfLittle(t *testing.T) {
-	d, u := start(t, Options{DisableDHCP: true}, tuning{}).Status()
-	assert.Nil(t, d)
-	b, err := json.Marshal(u)
-	require.NoError(t, err)
-	assert.NotContains(t, string(b), "null")
-	d, _ = start(t, Options{}, tuning{}).Status()
-	assert.NotNil(t, d.Leases)
-}
-
-// TestNames: guests find each other by the names they tell the DHCP server, and nobody else is asked for these.
+// TestNames: guests find each other by the names they tell the DHCP server, and nobody else is asked for these. Guests that may not
+// reach each other do not hear of each other either. Our own names and the records are known to both, over UDP and TCP.
 func TestNames(t *testing.T) {
-	taken := netip.MustParseAddr("10.9.8.7")
-	n := start(t, Options{
-		ResolvConf: "/nonexistent/resolv.conf", DNSRecords: map[string]netip.Addr{"Taken.vmnet.internal.": taken},
-	}, tuning{})
-	asker := newIPGuest(t, n, mac1, netip.MustParseAddr("192.168.105.200"))
-	want := map[string]string{"taken.vmnet.internal.": taken.String()}
-	for _, name := range []string{"web", "Web", "taken", "evil\x1b]0;x\x07"} {
-		g := attach(t, n, fakeguest.Options{Name: name})
-		l, err := g.Configure()
-		require.NoError(t, err)
-		known := map[string]string{"web": "web", "Web": "web-2", "taken": "taken-2"}[name]
-		if known != "" {
-			want[known+".vmnet.internal."] = l.Addr.Addr().String()
+	for _, isolate := range []bool{false, true} {
+		n := start(t, Options{
+			Isolate: isolate, ResolvConf: "/nonexistent/resolv.conf",
+			DNSRecords: map[string]netip.Addr{"Taken.vmnet.internal.": netip.MustParseAddr("10.9.8.7")},
+		}, tuning{})
+		asker := newIPGuest(t, n, mac1, netip.MustParseAddr("192.168.105.200"))
+		want := map[string]string{
+			"gateway.internal.": "192.168.105.1", "host.internal.": "192.168.105.254", "taken.vmnet.internal.": "10.9.8.7",
 		}
-	}
-	for name, ip := range want {
-		for _, tcp := range []bool{false, true} {
-			m := resolve(t, asker, name, tcp)
-			require.Len(t, m.Answer, 1, name)
-			assert.Equal(t, ip, m.Answer[0].(*dns.A).A.String(), name)
+		for _, name := range [][2]string{{"web", "web"}, {"Web", "web-2"}, {"taken", "taken-2"}} {
+			l, err := attach(t, n, fakeguest.Options{Name: name[0]}).Configure()
+			require.NoError(t, err)
+			if name := name[1] + ".vmnet.internal."; !isolate {
+				want[name] = l.Addr.Addr().String()
+			} else {
+				assert.Equal(t, dns.RcodeNameError, resolve(t, asker, name, false).Rcode, name)
+			}
 		}
+		d, _ := n.Status()
+		assert.Equal(t, "web.vmnet.internal", d.Leases[0].Name)
+		for name, ip := range want {
+			for _, tcp := range []bool{false, true} {
+				m := resolve(t, asker, name, tcp)
+				require.Len(t, m.Answer, 1, name)
+				assert.Equal(t, ip, m.Answer[0].(*dns.A).A.String(), name)
+			}
+		}
+		assert.Equal(t, dns.RcodeNameError, resolve(t, asker, "nobody.vmnet.internal.", false).Rcode)
+		assert.Equal(t, dns.RcodeServerFailure, resolve(t, asker, "example.com.", false).Rcode)
 	}
-	for _, name := range []string{"nobody.vmnet.internal.", "a.web.vmnet.internal.", "localhost.vmnet.internal.", "evil.vmnet.internal."} {
-		assert.Equal(t, dns.RcodeNameError, resolve(t, asker, name, false).Rcode, name)
-	}
-	assert.Equal(t, dns.RcodeSuccess, resolve(t, asker, "vmnet.internal.", false).Rcode)
-}
-
-// TestNamesAreIsolated: guests that may not reach each other do not hear of each other either.
-func TestNamesAreIsolated(t *testing.T) {
-	n := start(t, Options{Isolate: true, ResolvConf: "/nonexistent/resolv.conf"}, tuning{})
-	g := attach(t, n, fakeguest.Options{Name: "web"})
-	_, err := g.Configure()
-	require.NoError(t, err)
-	d, _ := n.Status()
-	assert.Equal(t, "web.vmnet.internal", d.Leases[0].Name)
-	asker := newIPGuest(t, n, mac1, netip.MustParseAddr("192.168.105.200"))
-	assert.Equal(t, dns.RcodeNameError, resolve(t, asker, "web.vmnet.internal.", false).Rcode)
+	_, err := New(Options{Mode: vnet.ModeShared, DNSRecords: map[string]netip.Addr{"a..b": gatewayIP}})
+	assert.ErrorContains(t, err, "a..b")
 }

@@ -5,15 +5,14 @@ package usernet
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"math/rand/v2"
 	"net"
 	"net/netip"
 	"os"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -22,10 +21,10 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"gvisor.dev/gvisor/pkg/tcpip"
 	"gvisor.dev/gvisor/pkg/tcpip/adapters/gonet"
 	"gvisor.dev/gvisor/pkg/tcpip/header"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
 
@@ -44,99 +43,70 @@ func hangingDial(dialing *atomic.Int32) func(context.Context, string, string) (n
 	}
 }
 
-// TestTCPBothWays sends 10 MB each way at once and ends each direction for itself.
+// TestTCPBothWays sends 4 MB each way at once and ends each direction for itself.
 func TestTCPBothWays(t *testing.T) {
 	n := start(t, Options{}, tuning{})
-	bothWays(t, newIPGuest(t, n, mac1, guestIP), 10<<20)
+	c, h := connect(t, newIPGuest(t, n, mac1, guestIP))
+	bothWays(t, c, h, 4<<20)
 	assert.Eventually(t, func() bool { return n.Stats().TCPFlows == 0 }, patience, time.Millisecond, "flow ended")
 }
 
-// bothWays sends size bytes each way at once between g and the host, and compares what arrives.
-func bothWays(t *testing.T, g *ipGuest, size int) {
-	data := make([]byte, size)
-	_, _ = rand.NewChaCha8([32]byte{1}).Read(data)
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	require.NoError(t, err)
-	got := make(chan [32]byte, 1)
+// bothWays sends size bytes each way at once, ends each direction in order, and compares what arrives.
+func bothWays(t *testing.T, a, b net.Conn, size int) {
+	t.Helper()
 	var wg sync.WaitGroup
-	defer wg.Wait()
-	defer l.Close()
-	wg.Go(func() {
-		c, err := l.Accept()
-		if err != nil {
-			return
-		}
-		defer c.Close()
-		written := make(chan struct{})
+	ends, data := []net.Conn{a, b}, [][]byte{randomBytes(size), randomBytes(size)}
+	for i, c := range ends {
 		wg.Go(func() {
-			defer close(written)
-			_, _ = c.Write(data)
-			_ = c.(*net.TCPConn).CloseWrite()
+			_, _ = c.Write(data[i])
+			_ = c.(interface{ CloseWrite() error }).CloseWrite()
 		})
-		h := sha256.New()
-		_, _ = io.Copy(h, c)
-		got <- [32]byte(h.Sum(nil))
-		<-written
-	})
-	c, err := g.dialTCP(context.Background(), netip.AddrPortFrom(aliasIP, hostPort(l)))
-	require.NoError(t, err)
-	defer c.Close()
-	wg.Go(func() {
-		_, _ = c.Write(data)
-		_ = c.CloseWrite()
-	})
-	h := sha256.New()
-	_, err = io.Copy(h, c)
-	require.NoError(t, err)
-	assert.Equal(t, sha256.Sum256(data), [32]byte(h.Sum(nil)), "host to guest")
-	assert.Equal(t, sha256.Sum256(data), <-got, "guest to host")
+		wg.Go(func() {
+			got, err := io.ReadAll(c)
+			assert.NoError(t, err)
+			assert.True(t, bytes.Equal(data[1-i], got), "what the other end sent, %d bytes", len(got))
+		})
+	}
+	wg.Wait()
 }
 
 func hostPort(l net.Listener) uint16 { return l.Addr().(*net.TCPAddr).AddrPort().Port() }
 
-// TestHalfClose: the guest ends its direction first and still gets everything the host sends afterwards, and the other
-// way round.
+// TestHalfClose: who ends its direction first still gets everything that the other sends afterwards.
 func TestHalfClose(t *testing.T) {
-	n := start(t, Options{}, tuning{})
+	g := newIPGuest(t, start(t, Options{}, tuning{}), mac1, guestIP)
+	for _, first := range []string{"guest", "host"} {
+		t.Run(first+" first", func(t *testing.T) {
+			c, h := connect(t, g)
+			var ends, other net.Conn = c, h
+			if first == "host" {
+				ends, other = h, c
+			}
+			require.NoError(t, ends.(interface{ CloseWrite() error }).CloseWrite())
+			b, err := io.ReadAll(other)
+			require.NoError(t, err, "an orderly end")
+			assert.Empty(t, b)
+			_, err = other.Write([]byte("late"))
+			require.NoError(t, err)
+			other.Close()
+			b, err = io.ReadAll(ends)
+			require.NoError(t, err)
+			assert.Equal(t, "late", string(b))
+		})
+	}
+}
+
+// connect makes a connection from a guest to the host's loopback and returns both ends.
+func connect(t testing.TB, g *ipGuest) (*gonet.TCPConn, net.Conn) {
+	t.Helper()
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer l.Close()
-	g := newIPGuest(t, n, mac1, guestIP)
-	to := netip.AddrPortFrom(aliasIP, hostPort(l))
-	c, h := connect(t, g, to, l)
-	require.NoError(t, c.CloseWrite())
-	b, err := io.ReadAll(h)
-	require.NoError(t, err, "the host sees an orderly end")
-	assert.Empty(t, b)
-	time.Sleep(20 * time.Millisecond)
-	_, err = h.Write([]byte("late"))
-	require.NoError(t, err)
-	h.Close()
-	b, err = io.ReadAll(c)
-	require.NoError(t, err)
-	assert.Equal(t, "late", string(b))
-
-	c, h = connect(t, g, to, l)
-	require.NoError(t, h.(*net.TCPConn).CloseWrite())
-	b, err = io.ReadAll(c)
-	require.NoError(t, err, "the guest sees an orderly end")
-	assert.Empty(t, b)
-	_, err = c.Write([]byte("late"))
-	require.NoError(t, err)
-	c.Close()
-	b, err = io.ReadAll(h)
-	require.NoError(t, err)
-	assert.Equal(t, "late", string(b))
-	h.Close()
-}
-
-// connect makes a connection and returns both ends.
-func connect(t *testing.T, g *ipGuest, to netip.AddrPort, l net.Listener) (*gonet.TCPConn, net.Conn) {
 	accepted := make(chan net.Conn, 1)
 	go func() { c, _ := l.Accept(); accepted <- c }()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	c, err := g.dialTCP(ctx, to)
+	c, err := g.dialTCP(ctx, netip.AddrPortFrom(aliasIP, hostPort(l)))
 	require.NoError(t, err)
 	h := <-accepted
 	require.NotNil(t, h)
@@ -146,20 +116,14 @@ func connect(t *testing.T, g *ipGuest, to netip.AddrPort, l net.Listener) (*gone
 
 // TestResetIsPassedOn: a reset of one side arrives at the other as a reset, not as an orderly end.
 func TestResetIsPassedOn(t *testing.T) {
-	n := start(t, Options{}, tuning{})
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer l.Close()
-	g := newIPGuest(t, n, mac1, guestIP)
-	to := netip.AddrPortFrom(aliasIP, hostPort(l))
-
-	c, h := connect(t, g, to, l)
+	g := newIPGuest(t, start(t, Options{}, tuning{}), mac1, guestIP)
+	c, h := connect(t, g)
 	require.NoError(t, h.(*net.TCPConn).SetLinger(0))
 	h.Close()
-	_, err = io.ReadAll(c)
+	_, err := io.ReadAll(c)
 	assert.ErrorContains(t, err, "reset")
 
-	_, h = connect(t, g, to, l)
+	_, h = connect(t, g)
 	for _, e := range g.stack.RegisteredEndpoints() {
 		e.Abort()
 	}
@@ -203,68 +167,64 @@ func TestPortsAreReused(t *testing.T) {
 	}
 }
 
-// TestUnconfirmedEnd: a connection whose end the guest never confirms still counts as one of its flows.
+// TestUnconfirmedEnd: a connection whose end the guest does not confirm, as when its machine is paused, still counts as one of
+// its flows, and the guest gets all of it later.
 func TestUnconfirmedEnd(t *testing.T) {
 	n := start(t, Options{}, tuning{})
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer l.Close()
 	g := newIPGuest(t, n, mac1, guestIP)
-	c, h := connect(t, g, netip.AddrPortFrom(aliasIP, hostPort(l)), l)
+	c, h := connect(t, g)
 	require.NoError(t, c.CloseWrite())
-	_, err = io.ReadAll(h)
+	_, err := io.ReadAll(h)
 	require.NoError(t, err)
-	g.tap.Store(new(func([]byte) bool { return true })) // deaf from here on
+	ended := make(chan struct{})
+	var once sync.Once
+	g.tap.Store(new(func(f []byte) bool { // deaf from here on
+		if len(f) > atFlags && f[atProtocol] == uint8(header.TCPProtocolNumber) && header.TCPFlags(f[atFlags]).Contains(header.TCPFlagFin) {
+			once.Do(func() { close(ended) })
+		}
+		return true
+	}))
+	data := make([]byte, 8<<10) // all of it is sent at once, and the end of the connection with it
+	_, err = h.Write(data)
+	require.NoError(t, err)
 	h.Close()
-	time.Sleep(100 * time.Millisecond)
+	<-ended
 	assert.Equal(t, 1, n.Stats().TCPFlows)
-	g.tap.Store(nil) // the repeated FIN is confirmed
+	g.tap.Store(nil) // what is repeated is confirmed
+	got, err := io.ReadAll(c)
+	require.NoError(t, err)
+	assert.Len(t, got, len(data))
 	assert.Eventually(t, func() bool { return n.Stats().TCPFlows == 0 }, patience, 5*time.Millisecond)
 }
 
-// TestRefused: what a guest may not reach, or what refuses, is answered with a reset at once, not with silence.
+// TestRefused: what a guest may not reach, or what refuses, is answered with a reset at once, not with silence. Where flows may
+// lead is in TestTarget.
 func TestRefused(t *testing.T) {
-	port := deadPort(t)
-	open := echoServer(t)
-	var dialing atomic.Int32
+	dead, open := deadPort(t), echoServer(t)
 	dialed := make(chan string, 100)
-	dial := func(ctx context.Context, network, address string) (net.Conn, error) {
+	n := start(t, Options{Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
 		dialed <- address
-		return hangingDial(&dialing)(ctx, network, address)
-	}
-	tests := []struct {
+		return hangingDial(new(atomic.Int32))(ctx, network, address)
+	}}, tuning{})
+	g := newIPGuest(t, n, mac1, guestIP)
+	newFirstSYNs(g) // each is dialled for once
+	for _, tt := range []struct {
 		name string
-		mode vnet.Mode
-		to   string
+		to   netip.Addr
+		port uint16
 		ok   bool
-		dial string // what is dialled, empty = nothing
+		dial string // the address that is dialled, empty = nothing
 	}{
-		{"alias, open", vnet.ModeShared, fmt.Sprintf("192.168.105.254:%d", open), true, fmt.Sprintf("127.0.0.1:%d", open)},
-		{"alias, closed", vnet.ModeShared, fmt.Sprintf("192.168.105.254:%d", port), false, fmt.Sprintf("127.0.0.1:%d", port)},
-		{"outside, open", vnet.ModeShared, fmt.Sprintf("198.51.100.1:%d", open), true, fmt.Sprintf("198.51.100.1:%d", open)},
-		{"outside, closed", vnet.ModeShared, fmt.Sprintf("198.51.100.1:%d", port), false, fmt.Sprintf("198.51.100.1:%d", port)},
-		{"gateway", vnet.ModeShared, fmt.Sprintf("192.168.105.1:%d", open), false, ""},
-		{"gateway, DNS", vnet.ModeShared, "192.168.105.1:53", true, ""},
-		{"link-local, metadata of clouds", vnet.ModeShared, "169.254.169.254:80", false, ""},
-		{"0/8", vnet.ModeShared, fmt.Sprintf("0.1.2.3:%d", open), false, ""},
-		{"class E", vnet.ModeShared, fmt.Sprintf("250.1.2.3:%d", open), false, ""},
-		{"host mode, alias", vnet.ModeHost, fmt.Sprintf("192.168.105.254:%d", open), true, fmt.Sprintf("127.0.0.1:%d", open)},
-		{"host mode, outside", vnet.ModeHost, fmt.Sprintf("198.51.100.1:%d", open), false, ""},
-		{"host mode, gateway, DNS", vnet.ModeHost, "192.168.105.1:53", true, ""},
-	}
-	nets := map[vnet.Mode]*ipGuest{}
-	for i, mode := range []vnet.Mode{vnet.ModeShared, vnet.ModeHost} {
-		n := start(t, Options{Mode: mode, Dial: dial}, tuning{})
-		g := newIPGuest(t, n, fmt.Sprintf("52:54:00:00:00:%02x", i), guestIP)
-		g.stack.SetSpoofing(1, true)
-		newFirstSYNs(g) // each is dialled for once
-		nets[mode] = g
-	}
-	for _, tt := range tests {
+		{"alias, open", aliasIP, open, true, "127.0.0.1"},
+		{"alias, closed", aliasIP, dead, false, "127.0.0.1"},
+		{"outside, open", netip.MustParseAddr("198.51.100.1"), open, true, "198.51.100.1"},
+		{"outside, closed", netip.MustParseAddr("198.51.100.1"), dead, false, "198.51.100.1"},
+		{"gateway", gatewayIP, open, false, ""},
+		{"gateway, DNS", gatewayIP, 53, true, ""},
+		{"link-local, metadata of clouds", netip.MustParseAddr("169.254.169.254"), 80, false, ""},
+	} {
 		t.Run(tt.name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(context.Background(), patience)
-			defer cancel()
-			c, err := dialRaw(ctx, nets[tt.mode], netip.MustParseAddrPort(tt.to))
+			c, err := g.dialTCP(t.Context(), netip.AddrPortFrom(tt.to, tt.port))
 			if tt.ok {
 				require.NoError(t, err)
 				c.Close()
@@ -272,83 +232,11 @@ func TestRefused(t *testing.T) {
 				assert.ErrorContains(t, err, "refused")
 			}
 			if tt.dial != "" {
-				assert.Equal(t, tt.dial, <-dialed)
+				assert.Equal(t, fmt.Sprintf("%s:%d", tt.dial, tt.port), <-dialed)
 			}
 			assert.Empty(t, dialed)
 		})
 	}
-}
-
-// TestLoopbackIsDropped: the stack drops packets to loopback addresses without an answer, as RFC 1122 wants it.
-func TestLoopbackIsDropped(t *testing.T) {
-	n := start(t, Options{Dial: func(context.Context, string, string) (net.Conn, error) { panic("dialled") }}, tuning{})
-	g := newIPGuest(t, n, mac1, guestIP)
-	for _, to := range []string{"127.0.0.1:22", "127.8.9.10:22"} {
-		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
-		_, err := g.syn(ctx, netip.MustParseAddrPort(to))
-		cancel()
-		assert.ErrorIs(t, err, context.DeadlineExceeded, to)
-	}
-	tcp, _ := n.gw.flows().counts()
-	assert.Zero(t, tcp)
-}
-
-// dialRaw connects to addresses a guest's own stack may refuse to send to: a raw SYN decides, then a real dial follows.
-func dialRaw(ctx context.Context, g *ipGuest, to netip.AddrPort) (net.Conn, error) {
-	a := to.Addr()
-	if a.As4()[0] != 0 && a.As4()[0] < 240 {
-		return g.dialTCP(ctx, to)
-	}
-	flags, err := g.syn(ctx, to)
-	if err != nil {
-		return nil, err
-	}
-	if flags.Contains(header.TCPFlagRst) {
-		return nil, errors.New("connection refused")
-	}
-	return nil, fmt.Errorf("answered with %v", flags)
-}
-
-// syn sends a SYN past the guest's stack and returns the flags of the answer.
-func (g *ipGuest) syn(ctx context.Context, to netip.AddrPort) (header.TCPFlags, error) {
-	answers := make(chan header.TCPFlags, 1)
-	g.tap.Store(new(func(f []byte) bool {
-		ip := header.IPv4(f[14:])
-		if header.Ethernet(f).Type() != header.IPv4ProtocolNumber || ip.SourceAddress() != tcpip.AddrFrom4(to.Addr().As4()) ||
-			ip.TransportProtocol() != header.TCPProtocolNumber {
-			return false
-		}
-		select {
-		case answers <- header.TCP(ip.Payload()).Flags():
-		default:
-		}
-		return true
-	}))
-	defer g.tap.Store(nil)
-	b := synPacket(guestIP, 40000, to)
-	eth := make([]byte, 14)
-	header.Ethernet(eth).Encode(&header.EthernetFields{
-		SrcAddr: g.ep.LinkAddress(), DstAddr: tcpip.LinkAddress(g.net.plan.mac), Type: header.IPv4ProtocolNumber,
-	})
-	g.out.put(len(eth)+len(b), eth, b)
-	select {
-	case f := <-answers:
-		return f, nil
-	case <-ctx.Done():
-		return 0, ctx.Err()
-	}
-}
-
-// synPacket is an IPv4 packet with a TCP SYN.
-func synPacket(src netip.Addr, port uint16, to netip.AddrPort) []byte {
-	b := make([]byte, header.TCPMinimumSize)
-	h := header.TCP(b)
-	h.Encode(&header.TCPFields{
-		SrcPort: port, DstPort: to.Port(), SeqNum: 1, DataOffset: header.TCPMinimumSize, Flags: header.TCPFlagSyn, WindowSize: 65535,
-	})
-	s, d := tcpip.AddrFrom4(src.As4()), tcpip.AddrFrom4(to.Addr().As4())
-	h.SetChecksum(^h.CalculateChecksum(header.PseudoHeaderChecksum(header.TCPProtocolNumber, s, d, uint16(len(b)))))
-	return ipv4Packet(src, to.Addr(), header.TCPProtocolNumber, b)
 }
 
 // TestHangingDials: a guest with 300 connections to nowhere, from forged addresses too, has no more than its share, and
@@ -356,17 +244,13 @@ func synPacket(src netip.Addr, port uint16, to netip.AddrPort) []byte {
 func TestHangingDials(t *testing.T) {
 	var dialing atomic.Int32
 	release := make(chan struct{}) // until then no dial notices that its time is over
-	dial := func(ctx context.Context, network, address string) (net.Conn, error) {
-		if strings.HasPrefix(address, "203.0.113.") {
-			dialing.Add(1)
-			defer dialing.Add(-1)
+	n := start(t, Options{Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := hangingDial(&dialing)(ctx, network, address)
+		if err != nil {
 			<-release
-			<-ctx.Done()
-			return nil, ctx.Err()
 		}
-		return hangingDial(new(atomic.Int32))(ctx, network, address)
-	}
-	n := start(t, Options{Dial: dial}, tuning{dialTimeout: 5 * time.Second})
+		return c, err
+	}}, tuning{dialTimeout: 2 * time.Second})
 	free := sync.OnceFunc(func() { close(release) })
 	t.Cleanup(free) // before the network is closed
 	port := echoServer(t)
@@ -374,22 +258,16 @@ func TestHangingDials(t *testing.T) {
 	bad.announce(guestIP)
 	for i := range 300 {
 		src := netip.AddrFrom4([4]byte{192, 168, 105, byte(100 + i%7)})
-		bad.send(bad.eth(n.plan.mac, 0x0800, synPacket(src, uint16(1000+i), netip.AddrPortFrom(outside, 80))))
+		bad.toGateway(synPacket(src, uint16(1000+i), netip.AddrPortFrom(outside, 80)))
 	}
-	require.Eventually(t, func() bool { return dialing.Load() == maxFlows }, patience, time.Millisecond)
-
-	good := newIPGuest(t, n, mac2, netip.MustParseAddr("192.168.105.50"))
-	for range 20 {
-		fetch(t, good, netip.AddrPortFrom(aliasIP, port))
-	}
-	assert.EqualValues(t, maxFlows, dialing.Load(), "they hang still, and no more of them")
+	require.Eventually(t, func() bool { return n.Stats().TCPFlows == maxFlows }, patience, time.Millisecond)
+	fetch(t, newIPGuest(t, n, mac2, netip.MustParseAddr("192.168.105.50")), netip.AddrPortFrom(aliasIP, port))
 	assert.True(t, bad.ping(guestIP, gatewayIP, patience), "its ping works")
 
 	free()
 	require.Eventually(t, func() bool { return n.Stats().TCPFlows == 0 }, patience, 5*time.Millisecond)
 	bad.port.Close()
-	again := newIPGuest(t, n, mac1, guestIP)
-	fetch(t, again, netip.AddrPortFrom(aliasIP, port))
+	fetch(t, newIPGuest(t, n, mac1, guestIP), netip.AddrPortFrom(aliasIP, port))
 }
 
 func fetch(t *testing.T, g *ipGuest, to netip.AddrPort) {
@@ -414,33 +292,22 @@ func TestCloseWhileBusy(t *testing.T) {
 	// What Close waited for by mistake would take longer than closeTime, after which it gives up and says so.
 	n := start(t, Options{Dial: hangingDial(&dialing), Log: slog.New(slog.NewTextHandler(&log, nil))},
 		tuning{dialTimeout: time.Hour, udpIdle: time.Hour, closeTime: 20 * time.Second})
-	hang := newRawGuest(t, n, mac1)
-	hang.announce(guestIP)
-	for i := range maxFlows {
-		hang.send(hang.eth(n.plan.mac, 0x0800, synPacket(guestIP, uint16(1000+i), netip.AddrPortFrom(outside, 80))))
-	}
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer l.Close()
-	half := newRawGuest(t, n, "52:54:00:00:00:99")
-	halfIP := netip.MustParseAddr("192.168.105.60")
-	half.announce(halfIP)
-	for i := range 50 { // never acknowledged
-		half.send(half.eth(n.plan.mac, 0x0800, synPacket(halfIP, uint16(1000+i), netip.AddrPortFrom(aliasIP, hostPort(l)))))
+	to := netip.AddrPortFrom(aliasIP, echoServer(t))
+	bad := newRawGuest(t, n, mac1)
+	bad.announce(guestIP)
+	for i := range uint16(50) { // never acknowledged
+		bad.toGateway(synPacket(guestIP, 1000+i, to))
+		bad.toGateway(synPacket(guestIP, 2000+i, netip.AddrPortFrom(outside, 80)))
 	}
 	g := newIPGuest(t, n, mac2, netip.MustParseAddr("192.168.105.50"))
 	var wg sync.WaitGroup
 	for range 8 {
-		c, err := g.dialTCP(context.Background(), netip.AddrPortFrom(aliasIP, echoServer(t)))
+		c, err := g.dialTCP(context.Background(), to)
 		require.NoError(t, err)
 		wg.Go(func() {
 			defer c.Close()
 			wg.Go(func() { _, _ = io.Copy(io.Discard, c) })
-			for {
-				if _, err := c.Write(make([]byte, 64<<10)); err != nil {
-					return
-				}
-			}
+			_, _ = io.Copy(c, zeroes{})
 		})
 		u, err := g.dialUDP(netip.AddrPortFrom(aliasIP, 9))
 		require.NoError(t, err)
@@ -448,17 +315,14 @@ func TestCloseWhileBusy(t *testing.T) {
 		require.NoError(t, err)
 		u.Close()
 	}
-	require.Eventually(t, func() bool { return dialing.Load() >= maxFlows }, patience, time.Millisecond)
-	time.Sleep(50 * time.Millisecond)
-	begin := time.Now()
+	require.Eventually(t, func() bool { return dialing.Load() >= 50 }, patience, time.Millisecond)
 	require.NoError(t, n.Close())
-	t.Logf("closed in %v", time.Since(begin))
 	assert.NotContains(t, log.String(), "given up")
 	for _, e := range g.stack.RegisteredEndpoints() {
 		e.Abort()
 	}
 	wg.Wait()
-	_, err = n.Attach(context.Background(), vnet.PortOptions{}, g)
+	_, err := n.Attach(context.Background(), vnet.PortOptions{}, g)
 	assert.ErrorIs(t, err, vnet.ErrClosed)
 }
 
@@ -469,23 +333,25 @@ func TestCloseAsHandshakesBegin(t *testing.T) {
 	require.NoError(t, err)
 	defer l.Close()
 	var log bytes.Buffer
-	for round := range 60 {
+	for round := range 40 {
 		n := start(t, Options{Log: slog.New(slog.NewTextHandler(&log, nil))}, tuning{})
 		g := newRawGuest(t, n, mac1)
 		g.announce(guestIP)
 		for i := range 20 {
-			g.send(g.eth(n.plan.mac, 0x0800, synPacket(guestIP, uint16(1000+i), netip.AddrPortFrom(aliasIP, hostPort(l)))))
+			g.toGateway(synPacket(guestIP, uint16(1000+i), netip.AddrPortFrom(aliasIP, hostPort(l))))
 		}
-		time.Sleep(time.Duration(round) * 50 * time.Microsecond)
+		for range round { // a moment, longer each time
+			runtime.Gosched()
+		}
 		require.NoError(t, n.Close())
 		require.NotContains(t, log.String(), "given up", "round %d", round)
 	}
 }
 
-// A brokenConn panics when it is read from, or written to.
+// A brokenConn panics when it is read from, or else when it is written to.
 type brokenConn struct {
 	net.Conn
-	read, write bool
+	read bool
 }
 
 func (c brokenConn) Read(b []byte) (int, error) {
@@ -497,27 +363,21 @@ func (c brokenConn) Read(b []byte) (int, error) {
 
 func (c brokenConn) CloseWrite() error { return c.Conn.(*net.TCPConn).CloseWrite() }
 
-func (c brokenConn) Write(b []byte) (int, error) {
-	if c.write {
-		panic("made by the test: write")
-	}
-	return c.Conn.Write(b)
-}
-
 // TestPanicInOneConnection: a panic in either direction of a connection resets it, and no other.
 func TestPanicInOneConnection(t *testing.T) {
-	var read, write atomic.Bool
+	var reads, breaks atomic.Bool
 	n := start(t, Options{Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
 		c, err := new(net.Dialer).DialContext(ctx, network, addr)
-		return brokenConn{c, read.Load(), write.Load()}, err
+		if breaks.Load() {
+			c = brokenConn{c, reads.Load()}
+		}
+		return c, err
 	}}, tuning{})
 	to := netip.AddrPortFrom(aliasIP, echoServer(t))
-	g, other := newIPGuest(t, n, mac1, guestIP), newIPGuest(t, n, mac2, netip.MustParseAddr("192.168.105.50"))
-	healthy, err := other.dialTCP(t.Context(), to)
-	require.NoError(t, err)
-	defer healthy.Close()
-	for name, broken := range map[string]*atomic.Bool{"read": &read, "write": &write} {
-		broken.Store(true)
+	g := newIPGuest(t, n, mac1, guestIP)
+	for _, name := range []string{"write", "read"} {
+		breaks.Store(true)
+		reads.Store(name == "read")
 		c, err := g.dialTCP(t.Context(), to)
 		require.NoError(t, err, name)
 		_, _ = c.Write([]byte("x"))
@@ -526,14 +386,53 @@ func TestPanicInOneConnection(t *testing.T) {
 		require.Error(t, err, name)
 		assert.NotErrorIs(t, err, os.ErrDeadlineExceeded, name)
 		_ = c.Close()
-		broken.Store(false)
-		require.Eventually(t, func() bool { return n.Stats().TCPFlows == 1 }, patience, time.Millisecond, "the healthy one is left")
+		breaks.Store(false)
+		require.Eventually(t, func() bool { return n.Stats().TCPFlows == 0 }, patience, time.Millisecond)
 		fetch(t, g, to)
 	}
-	_, err = healthy.Write([]byte("still"))
-	require.NoError(t, err)
-	require.NoError(t, healthy.CloseWrite())
-	b, err := io.ReadAll(healthy)
-	require.NoError(t, err)
-	assert.Equal(t, "still", string(b))
+}
+
+func (c brokenConn) Write(b []byte) (int, error) {
+	if !c.read {
+		panic("made by the test: write")
+	}
+	return c.Conn.Write(b)
+}
+
+// zeroes never ends.
+type zeroes struct{}
+
+func (zeroes) Read(b []byte) (int, error) { return len(b), nil }
+
+// firstSYNs keeps back the SYNs that a guest's stack repeats: what the first one does not bring about does not come. A busy machine
+// may take longer than the second after which it is repeated.
+type firstSYNs struct {
+	vnet.Port
+	mu   sync.Mutex
+	seen map[[16]byte]bool // addresses, ports and number
+}
+
+func newFirstSYNs(g *ipGuest) {
+	g.port = &firstSYNs{Port: g.port, seen: map[[16]byte]bool{}}
+}
+
+// Send implements vnet.Port.
+func (p *firstSYNs) Send(b frame.Batch) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var wire []byte
+	n := 0
+	for it := b.Iter(); it.Next(); {
+		f := it.Frame()
+		if len(f) >= atOptions && f[atProtocol] == uint8(header.TCPProtocolNumber) && opens(header.TCPFlags(f[atFlags])) {
+			k := [16]byte(f[atAddress:])
+			if p.seen[k] {
+				continue
+			}
+			p.seen[k] = true
+		}
+		wire = frame.Append(wire, f)
+		n++
+	}
+	p.Port.Send(frame.NewBatch(wire, n))
 }

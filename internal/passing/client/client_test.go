@@ -248,12 +248,6 @@ func TestConnectErrors(t *testing.T) {
 	}
 }
 
-func TestPath(t *testing.T) {
-	dir := t.TempDir()
-	assert.Equal(t, "/run/s.d/attach", Path("/run/s", "attach"))
-	assert.Equal(t, dir+"/adopt", Path(dir, "adopt"))
-}
-
 // TestConnect is for daemons without the other sockets.
 func TestConnect(t *testing.T) {
 	dir, err := os.MkdirTemp("/tmp", "client")

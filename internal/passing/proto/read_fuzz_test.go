@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"net"
 	"os"
 	"testing"
 	"time"
@@ -28,7 +27,8 @@ func FuzzReadMessage(f *testing.F) {
 		if len(in) > 1024 {
 			return // finds nothing more
 		}
-		ours, theirs := testPair(t)
+		ours, theirs := connPair(t)
+		require.NoError(t, ours.SetDeadline(time.Now().Add(20*time.Second)))
 		null, err := os.Open(os.DevNull)
 		require.NoError(t, err)
 		defer null.Close()
@@ -65,22 +65,4 @@ func FuzzReadMessage(f *testing.F) {
 			require.Equal(t, 1, n)
 		}
 	})
-}
-
-// testPair are two connected stream sockets.
-func testPair(t *testing.T) (ours, theirs *net.UnixConn) {
-	t.Helper()
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
-	require.NoError(t, err)
-	var conns [2]*net.UnixConn
-	for i, fd := range fds {
-		file := os.NewFile(uintptr(fd), "end")
-		c, err := net.FileConn(file)
-		require.NoError(t, err)
-		require.NoError(t, file.Close())
-		conns[i] = c.(*net.UnixConn)
-		t.Cleanup(func() { _ = c.Close() })
-	}
-	require.NoError(t, conns[0].SetDeadline(time.Now().Add(20*time.Second)))
-	return conns[0], conns[1]
 }

@@ -23,7 +23,7 @@ func batch(frames, size int, f []byte) frame.Batch {
 	return frame.NewBatch(wire, frames)
 }
 
-// traffic is what the benchmarks send: the packets' lengths are those of their frames.
+// traffic is frames of all kinds: the packets' lengths are those of their frames.
 func traffic(size int) map[string][]byte {
 	payload := fmt.Sprintf("%0*d", 2*(size-14-20), 0)
 	six := fmt.Sprintf("%0*d", 2*(size-14-40), 0)
@@ -61,45 +61,4 @@ func TestNoAllocation(t *testing.T) {
 	}
 	ack := frame.NewBatch(frame.Append(nil, fromServer(macB, ipA, "05", hour)), 1)
 	assert.Zero(t, testing.AllocsPerRun(100, func() { g.ToClient(ack) }))
-}
-
-// BenchmarkFilter is the cost of a batch of 64 frames; off is what is called without --anti-spoof.
-func BenchmarkFilter(b *testing.B) {
-	const frames = 64
-	var sum int
-	pass := func(b frame.Batch) { sum += b.Len() }
-	for _, size := range []int{64, 1514} {
-		for name, f := range traffic(size) {
-			in := batch(frames, size, f)
-			for _, on := range []string{"off", "on"} {
-				b.Run(fmt.Sprintf("%s/%d/%s", name, size, on), func(b *testing.B) {
-					g := leasedGuard(b)
-					b.ReportAllocs()
-					for b.Loop() {
-						if on == "on" {
-							g.Filter(in, pass)
-						} else {
-							pass(in)
-						}
-					}
-					b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/frames, "ns/frame")
-				})
-			}
-		}
-	}
-}
-
-// BenchmarkToClient is the cost of the same in the other direction.
-func BenchmarkToClient(b *testing.B) {
-	const frames = 64
-	for name, f := range traffic(1514) {
-		in := batch(frames, 1514, f)
-		b.Run(name, func(b *testing.B) {
-			g := leasedGuard(b)
-			for b.Loop() {
-				g.ToClient(in)
-			}
-			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/frames, "ns/frame")
-		})
-	}
 }
