@@ -18,36 +18,38 @@ const idlePause = 5 * time.Millisecond
 // lifelineLen is how much is read from a lifeline at once, in bytes.
 const lifelineLen = 512
 
-// outlive watches m's connection as the lifeline of its session, until that has ended.
+// outlive watches m's connection as the lifeline of its session, until that has ended: what the client still sends is thrown
+// away, and its end ends the session. What happens during a pause is seen after it.
 func (m *member) outlive() {
 	defer m.closeTheirs()
-	m.conn.outlive(m.session)
-}
-
-// outlive watches c as the lifeline of x, until x has ended: what the client still sends is thrown away, and its end ends x.
-func (c *conn) outlive(x session) {
-	_ = c.SetReadDeadline(time.Time{}) // x's end sets one: see client
+	c, x := m.conn, m.session
 	buf := make([]byte, lifelineLen)
-	for {
-		select {
-		case <-x.Done():
-			return
-		default:
-		}
+	for c.srv.arms(m) {
 		_, err := proto.Discard(c.UnixConn, buf)
 		switch {
 		case err == nil:
 			time.Sleep(idlePause)
-			continue
-		case c.srv.standing(x.Done()): // an end is seen again after that
-			_ = c.SetReadDeadline(time.Time{})
-			continue
-		case !os.IsTimeout(err): // else it has ended, or Stop was just about to interrupt the request
+		case !os.IsTimeout(err): // else woken by a pause, by the request's end at a stop, or by the session's end
 			x.End(errLifeline)
 		}
-		<-x.Done()
-		return
 	}
+	<-x.Done()
+}
+
+// arms takes the deadline from m's lifeline that woke its watch, after a pause if there is one. It reports false once m's session
+// has ended.
+func (s *Server) arms(m *member) bool {
+	for s.standing(m.session.Done()) {
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, served := s.members[m]; !served {
+		return false // before its session's end sets the deadline, see client
+	}
+	if s.pausedNow() == nil {
+		_ = m.conn.SetReadDeadline(time.Time{})
+	}
+	return true
 }
 
 // hold watches c as the lifeline of a session that begins: what the client still sends is thrown away, and its end calls end with

@@ -250,6 +250,18 @@ func TestUpgrade(t *testing.T) {
 	}
 }
 
+// TestPausedAgainAndAgain: a lifeline is watched on after pauses so short that its watch sees none of them.
+func TestPausedAgainAndAgain(t *testing.T) {
+	r := newRig(t, elsewhere)
+	a := r.attach(t, proto.Request{})
+	for range 1000 {
+		r.Pause()
+		r.Resume()
+	}
+	require.NoError(t, a.Lifeline.Close())
+	require.ErrorIs(t, r.clients.session(t, 0).ended(t), errLifeline)
+}
+
 // TestUpgradeOfABoundSocket whose first sender is not known, comes while nobody listens, and then is known.
 func TestUpgradeOfABoundSocket(t *testing.T) {
 	r := newRig(t, func(r *rig) { elsewhere(r); r.opts.Trust.AllowUIDs = []uint32{uint32(os.Geteuid())} })
