@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package expr compiles filters in the syntax of tcpdump to classic BPF for Ethernet frames: by tcpdump where the system has it,
-// which is libpcap itself, else by a library that knows the simpler ones.
+// Package expr has tcpdump, which is libpcap itself, compile filters to classic BPF for Ethernet frames.
 package expr
 
 import (
@@ -62,7 +61,8 @@ func compile(ctx context.Context, filter string, tcpdump []string) ([]bpf.RawIns
 		}
 		return byTcpdump(ctx, path, filter)
 	}
-	return byLibrary(filter)
+	return nil, fmt.Errorf("a filter takes tcpdump, and there is no %s: install it (the package is tcpdump), or capture without a filter",
+		strings.Join(tcpdump, " and no "))
 }
 
 // byTcpdump has tcpdump compile, which is given a capture without packets to read: it opens no interface for that, in no version.
