@@ -563,6 +563,7 @@ func TestRaceForOnePath(t *testing.T) {
 	}
 }
 
+// TestKilledDaemonIsReplaced also when it leaves its files behind. One whose socket's path is removed serves on, and stops in order.
 func TestKilledDaemonIsReplaced(t *testing.T) {
 	dir := t.TempDir()
 	sock, pid := filepath.Join(dir, "s"), filepath.Join(dir, "pid")
@@ -574,4 +575,11 @@ func TestKilledDaemonIsReplaced(t *testing.T) {
 		<-p.ended
 		assert.FileExists(t, sock)
 	}
+	p := launch(t, "socket_vmnet2", sock)
+	p.ready(t)
+	tk := p.talkers(t)
+	require.NoError(t, os.Remove(sock))
+	tk.check("without its path")
+	code, _ := p.signal(t, syscall.SIGTERM)
+	assert.Zero(t, code)
 }
