@@ -39,21 +39,6 @@ func once(t *testing.T, f func() (complaint string)) {
 	}
 }
 
-// sendsFast has g send to the address ip of another guest, which has its sink. An emulated processor gives 100 to 600 Mbit/s on an
-// idle machine. A connection that mostly waits for lost frames to be sent again stays below 5.
-func sendsFast(t *testing.T, g *lab.Guest, to, ip string, length time.Duration) {
-	t.Helper()
-	once(t, func() string {
-		mbit, err := g.Throughput(within(t, 2*patience), ip, length)
-		require.NoError(t, err)
-		t.Logf("%s sends %.0f Mbit/s to %s", g.Name, mbit, to)
-		if mbit <= 5 {
-			return fmt.Sprintf("%s sends %.1f Mbit/s to %s", g.Name, mbit, to)
-		}
-		return ""
-	})
-}
-
 // load has g send all it can to a MAC address for a second.
 func load(t *testing.T, g *lab.Guest, to string) {
 	t.Helper()

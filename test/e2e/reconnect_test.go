@@ -49,7 +49,6 @@ func TestReconnectOnVmnet(t *testing.T) {
 	r := newReconnect(t, daemonSim)
 	t.Run("stop and start", func(t *testing.T) { r.testRestart(t, syscall.SIGTERM) })
 	t.Run("kill and start", func(t *testing.T) { r.testRestart(t, syscall.SIGKILL) })
-	t.Run("no DHCP when disabled", r.testDisableDHCP)
 }
 
 // newReconnect starts program and boots the guests.

@@ -19,6 +19,19 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// leaseScript asks for an address and nothing else.
+const leaseScript = `ifconf -c dhcp net0 || goto failed
+show net0.dhcp/ip
+show net0.dhcp/gateway
+show net0.dhcp/netmask
+goto end
+:failed
+echo dhcp-failed
+:end
+sleep 1
+reboot
+`
+
 // TestTry gives QEMU the options that socket_vmnet2 try prints for its version, by way of a shell. The machine in it gets an
 // address in the subnet that was chosen, and nothing is left afterwards.
 func TestTry(t *testing.T) {
