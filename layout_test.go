@@ -130,7 +130,7 @@ var imports = map[string][]string{
 	"test/machrun":     {"internal/frame", "test/cbuild", "test/vmnetsim"},
 	"test/machrun/cmd": {"test/machrun", "test/vmnetsim"},
 	"test/migrate":     {},
-	"test/perf":        {"test/lab"},
+	"test/perf":        {"internal/peercred", "test/lab"},
 	"test/reconnect":   {"test/lab/sequence"},
 	"test/vmnetsim":    {"test/cbuild"},
 	"test/vzguest":     {"internal/passing/client", "internal/passing/proto"},

@@ -11,7 +11,7 @@
 #      +-------+--- daemon     vm-to-vm     perf2 -> perf1
 #
 # This builds the program in test/perf and gives its place to it.
-# Environment: GO is the go command (default go), and for -v vzguest PERF_KERNEL, PERF_INITRD and PERF_VZGUEST.
+# Environment: GO is the go command (default go).
 set -eu
 
 go=${GO:-go}

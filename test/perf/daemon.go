@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,8 +12,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"time"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/peercred"
 	"github.com/socket-vmnet2/socket_vmnet2/test/lab"
 )
 
@@ -49,6 +52,24 @@ func findSource(name string) (source, error) {
 	return source{name: name, program: name}, nil
 }
 
+// A record keeps the output of a process that runs beside us.
+type record struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (r *record) Write(b []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.buf.Write(b)
+}
+
+func (r *record) String() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.buf.String()
+}
+
 // A daemon is one that machines are attached to.
 type daemon struct {
 	source
@@ -72,17 +93,7 @@ func listener(socket string) (int, error) {
 		return 0, err
 	}
 	defer c.Close()
-	raw, err := c.(*net.UnixConn).SyscallConn()
-	if err != nil {
-		return 0, err
-	}
-	pid := 0
-	err = raw.Control(func(fd uintptr) {
-		if p, err := peerPID(int(fd)); err == nil {
-			pid = p
-		}
-	})
-	return pid, err
+	return peercred.Of(c.(*net.UnixConn)).PID, nil
 }
 
 // attachAsRoot finds or starts a daemon on macOS: only root may use vmnet.framework before macOS 26, and only root may put a

@@ -43,11 +43,10 @@ case "$*" in *--server*) exit ;; *--reverse*) test ! -e "$FAKE/wish.half" || { e
 test ! -e "$FAKE/wish.no-route" || { echo '{"error":"unable to connect: No route to host"}'; exit 1; }
 if test -e "$FAKE/wish.sleep"; then : >"$FAKE/sleeping"; exec sleep 1000; fi
 cat "$FAKE/good.json"`,
-	"ps":      `n=$(grep -c "^ps" "$FAKE/calls"); echo "  $n:00.50"`, // a minute more each time
-	"sudo":    `exec "$@"`,
-	"ldd":     `printf '\tlinux-vdso.so.1 (0x7f)\n\tlibiperf.so.0 => %s (0x7f)\n\t%s (0x7f)\n' "$FAKE/lib/libiperf.so.0" "$FAKE/lib/ld-linux-x86-64.so.2"`,
-	"vzguest": `printf '[    0.0] Linux version 6\r\n~ # '; exec sh`,
-	"broken":  `echo "vmnet_start_interface: not permitted" >&2; exit 1`,
+	"ps":     `n=$(grep -c "^ps" "$FAKE/calls"); echo "  $n:00.50"`, // a minute more each time
+	"sudo":   `exec "$@"`,
+	"ldd":    `printf '\tlinux-vdso.so.1 (0x7f)\n\tlibiperf.so.0 => %s (0x7f)\n\t%s (0x7f)\n' "$FAKE/lib/libiperf.so.0" "$FAKE/lib/ld-linux-x86-64.so.2"`,
+	"broken": `echo "vmnet_start_interface: not permitted" >&2; exit 1`,
 }
 
 // goodResult is what iperf3 prints, the parts that matter.

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -21,6 +22,9 @@ const (
 	vmToHost = "vm-to-host"
 	vmToVM   = "vm-to-vm"
 )
+
+// inetRE finds the address in what "ip -4 -o addr" prints.
+var inetRE = regexp.MustCompile(`\binet (\d+\.\d+\.\d+\.\d+)/`)
 
 // slack is what iperf3 may take longer than the time it sends for.
 const slack = 2 * time.Minute

@@ -201,19 +201,14 @@ func (l *lima) findAddress(ctx context.Context) (string, error) {
 }
 
 func (l *lima) transfer(ctx context.Context, direction string, seconds int) ([]byte, error) {
-	if direction == vmToVM {
-		return iperfOutput(ctx, seconds, l.inMachine(2, append([]string{"iperf3"}, clientArgs(l.address, seconds)...)...)...)
-	}
-	return fromHost(ctx, l.iperf, l.address, direction, seconds)
-}
-
-// fromHost measures between the host and a machine with a server, in which the host opens the connection.
-func fromHost(ctx context.Context, iperf, address, direction string, seconds int) ([]byte, error) {
-	args := clientArgs(address, seconds)
-	if direction == vmToHost {
+	args := clientArgs(l.address, seconds)
+	switch direction {
+	case vmToVM:
+		return iperfOutput(ctx, seconds, l.inMachine(2, append([]string{"iperf3"}, args...)...)...)
+	case vmToHost: // the host opens the connection
 		args = append(args, "--reverse")
 	}
-	return iperfOutput(ctx, seconds, append([]string{iperf}, args...)...)
+	return iperfOutput(ctx, seconds, append([]string{l.iperf}, args...)...)
 }
 
 func (l *lima) stop(ctx context.Context) error {

@@ -109,13 +109,9 @@ func (p *perf) do(ctx context.Context, args []string) (err error) {
 	if err := os.Chdir(p.root); err != nil { // what builds programs looks for go.mod from here
 		return err
 	}
-	switch {
-	case p.vm == vzguest:
-		p.machines = &vzguests{perf: p}
-	case p.goos == "darwin":
+	p.machines = &qemu{perf: p}
+	if p.goos == "darwin" {
 		p.machines = &lima{perf: p}
-	default:
-		p.machines = &qemu{perf: p}
 	}
 	switch p.verb {
 	case "create":

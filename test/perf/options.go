@@ -25,7 +25,7 @@ Verbs:
 Options:
   -c COUNT       number of machines (default 2)
   -t SECONDS     time to transmit for (default 30)
-  -v VM_TYPE     vz, qemu, krunkit (Lima on macOS; default vz), vzguest (test/vzguest on macOS) or qemu (Linux)
+  -v VM_TYPE     vz, qemu, krunkit (Lima on macOS; default vz) or qemu (Linux)
   -b IFACE       bridged mode with the host's interface IFACE (macOS)
   -o OUT_DIR     directory for results (default perf.out)
   -r ROUNDS      measurements of each daemon with an old and a new one (default 2)
@@ -41,11 +41,8 @@ DAEMON is one of
 
 var errHelp = errors.New("help")
 
-// vzguest is the type of the machines that test/vzguest boots.
-const vzguest = "vzguest"
-
 // vmTypes are the types of machines on each system, the default first.
-var vmTypes = map[string][]string{"darwin": {"vz", "qemu", "krunkit", vzguest}, "linux": {"qemu"}}
+var vmTypes = map[string][]string{"darwin": {"vz", "qemu", "krunkit"}, "linux": {"qemu"}}
 
 // options are what the command line says.
 type options struct {

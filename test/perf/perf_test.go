@@ -211,27 +211,6 @@ func TestDaemonThatDoesNotStart(t *testing.T) {
 	w.fails("another daemon is running on", "run", "-s", w.path("bin/socket_vmnet"))
 }
 
-func TestVZGuest(t *testing.T) {
-	w := newWorld(t, "darwin")
-	w.fails("Build and sign it as test/vzguest/README.md has it", "create", "-v", "vzguest")
-	t.Setenv("PERF_VZGUEST", w.path("bin/vzguest"))
-	w.fails("PERF_KERNEL and PERF_INITRD are to name", "create", "-v", "vzguest")
-	for _, f := range []string{"KERNEL", "INITRD"} {
-		w.write(f, "", 0o600)
-		t.Setenv("PERF_"+f, w.path(f))
-	}
-	w.listen(w.path("run/socket_vmnet"))
-	w.fails("-v vzguest needs a daemon that passes descriptors", "run", "-v", "vzguest")
-	require.NoError(t, os.Mkdir(w.path("run/socket_vmnet.d"), 0o700))
-	w.ok("run", "-v", "vzguest", "-t", "3")
-	calls := quote(w.calls())
-	assert.Contains(t, calls, "vzguest --socket DIR/run/socket_vmnet --name perf2 --mac 52:54:00:70:65:02 --kernel DIR/KERNEL --initrd DIR/INITRD")
-	assert.Contains(t, calls, "iperf3-darwin --client 192.168.105.7 --time 3 --json --reverse")
-	b, err := os.ReadFile(w.path("out/shared-vzguest-2/vm-to-vm.json"))
-	require.NoError(t, err)
-	assert.JSONEq(t, goodResult, string(b))
-}
-
 func TestGuestFiles(t *testing.T) {
 	w := newWorld(t, "linux")
 	w.write("lib/libgcc_s.so.1", "", 0o600)
