@@ -133,7 +133,6 @@ var imports = map[string][]string{
 	"test/perf":        {"internal/peercred", "test/lab"},
 	"test/reconnect":   {"test/lab/sequence"},
 	"test/vmnetsim":    {"test/cbuild"},
-	"test/vzguest":     {"internal/passing/client", "internal/passing/proto"},
 }
 
 // A use says where a third-party module may be imported: by code, and beyond that by tests.

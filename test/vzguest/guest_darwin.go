@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -18,26 +17,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const (
-	// stopGrace is how long a guest may take to turn itself off once it was asked to.
-	stopGrace = 10 * time.Second
-
-	// defaultMTU is the one that the framework assumes, in bytes.
-	defaultMTU = 1500
-)
+// stopGrace is how long a guest may take to turn itself off once it was asked to.
+const stopGrace = 10 * time.Second
 
 func supported() error { return nil }
 
 // boot runs a guest until it ends, or, when ctx is done, until it was stopped. link is a connected datagram socket. The
 // error is nil when the guest turned itself off, ctx's cause when that made it stop.
-func boot(ctx context.Context, o options, link *os.File, mtu int) error {
+func boot(ctx context.Context, o options, link *os.File) error {
 	defer runtime.KeepAlive(link) // the framework knows its number only
 	loader, remove, err := bootLoader(o)
 	if err != nil {
 		return err
 	}
 	defer remove()
-	config, err := configure(o, loader, link, mtu)
+	config, err := configure(o, loader, link)
 	if err != nil {
 		return err
 	}
@@ -103,8 +97,14 @@ func bootLoader(o options) (vz.BootLoader, func(), error) {
 		}
 		return l, none, nil
 	}
-	store, remove, err := variableStore(o.efiStore)
+	dir, err := os.MkdirTemp("", "vzguest")
 	if err != nil {
+		return nil, nil, fmt.Errorf("make a store for EFI's variables: %w", err)
+	}
+	remove := func() { _ = os.RemoveAll(dir) }
+	store, err := vz.NewEFIVariableStore(filepath.Join(dir, "efi"), vz.WithCreatingEFIVariableStore())
+	if err != nil {
+		remove()
 		return nil, nil, fmt.Errorf("make a store for EFI's variables: %w", err)
 	}
 	l, err := vz.NewEFIBootLoader(vz.WithEFIVariableStore(store))
@@ -115,41 +115,22 @@ func bootLoader(o options) (vz.BootLoader, func(), error) {
 	return l, remove, nil
 }
 
-// variableStore opens the file at path, or makes it; one without a name is temporary.
-func variableStore(path string) (*vz.EFIVariableStore, func(), error) {
-	remove := func() {}
-	if path == "" {
-		dir, err := os.MkdirTemp("", "vzguest")
-		if err != nil {
-			return nil, nil, err
-		}
-		remove = func() { _ = os.RemoveAll(dir) }
-		path = filepath.Join(dir, "efi")
-	}
-	var opts []vz.NewEFIVariableStoreOption
-	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		opts = append(opts, vz.WithCreatingEFIVariableStore())
-	}
-	s, err := vz.NewEFIVariableStore(path, opts...)
-	if err != nil {
-		remove()
-		return nil, nil, err
-	}
-	return s, remove, nil
-}
-
 // configure puts the machine together.
-func configure(o options, loader vz.BootLoader, link *os.File, mtu int) (*vz.VirtualMachineConfiguration, error) {
+func configure(o options, loader vz.BootLoader, link *os.File) (*vz.VirtualMachineConfiguration, error) {
 	c, err := vz.NewVirtualMachineConfiguration(loader, o.cpus, uint64(o.memory)<<20)
 	if err != nil {
 		return nil, fmt.Errorf("configure the guest: %w", err)
 	}
-	nic, err := networkDevice(o, link, mtu)
+	nic, err := networkDevice(o, link)
 	if err != nil {
 		return nil, fmt.Errorf("configure the network: %w", err)
 	}
 	c.SetNetworkDevicesVirtualMachineConfiguration([]*vz.VirtioNetworkDeviceConfiguration{nic})
-	console, err := serialPort()
+	terminal, err := vz.NewFileHandleSerialPortAttachment(os.Stdin, os.Stdout)
+	if err != nil {
+		return nil, fmt.Errorf("configure the console: %w", err)
+	}
+	console, err := vz.NewVirtioConsoleDeviceSerialPortConfiguration(terminal)
 	if err != nil {
 		return nil, fmt.Errorf("configure the console: %w", err)
 	}
@@ -176,15 +157,10 @@ func configure(o options, loader vz.BootLoader, link *os.File, mtu int) (*vz.Vir
 	return c, nil
 }
 
-func networkDevice(o options, link *os.File, mtu int) (*vz.VirtioNetworkDeviceConfiguration, error) {
+func networkDevice(o options, link *os.File) (*vz.VirtioNetworkDeviceConfiguration, error) {
 	attachment, err := vz.NewFileHandleNetworkDeviceAttachment(link)
 	if err != nil {
 		return nil, err
-	}
-	if mtu > defaultMTU {
-		if err := attachment.SetMaximumTransmissionUnit(mtu); err != nil {
-			return nil, err
-		}
 	}
 	nic, err := vz.NewVirtioNetworkDeviceConfiguration(attachment)
 	if err != nil {
@@ -196,14 +172,6 @@ func networkDevice(o options, link *os.File, mtu int) (*vz.VirtioNetworkDeviceCo
 	}
 	nic.SetMACAddress(mac)
 	return nic, nil
-}
-
-func serialPort() (*vz.VirtioConsoleDeviceSerialPortConfiguration, error) {
-	attachment, err := vz.NewFileHandleSerialPortAttachment(os.Stdin, os.Stdout)
-	if err != nil {
-		return nil, err
-	}
-	return vz.NewVirtioConsoleDeviceSerialPortConfiguration(attachment)
 }
 
 func blockDevice(path string) (*vz.VirtioBlockDeviceConfiguration, error) {

@@ -20,4 +20,4 @@ func supported() error {
 	return fmt.Errorf("vzguest needs macOS's Virtualization framework; this is %s: use QEMU, as test/e2e does", runtime.GOOS)
 }
 
-func boot(context.Context, options, *os.File, int) error { return supported() }
+func boot(context.Context, options, *os.File) error { return supported() }
