@@ -131,6 +131,7 @@ var imports = map[string][]string{
 	"test/machrun/cmd": {"test/machrun", "test/vmnetsim"},
 	"test/migrate":     {},
 	"test/perf":        {"internal/peercred", "test/lab"},
+	"test/vzguest":     {},
 	"test/reconnect":   {"test/lab/sequence"},
 	"test/vmnetsim":    {"test/cbuild"},
 }

@@ -192,7 +192,8 @@ func TestUpgradeUnderLoad(t *testing.T) {
 	p.serving(t, 5) // the idle client may not even have been accepted before, and one that only looked be there still
 	base := p.base(t)
 	var gaps []time.Duration
-	for range 6 {
+	const times = 6
+	for range times {
 		before := flows[0].got.Load()
 		require.Eventually(t, func() bool { return flows[0].got.Load() > before+20 }, patience, time.Millisecond)
 		for _, n := range flows {
@@ -251,7 +252,7 @@ func TestUpgradeUnderLoad(t *testing.T) {
 	assert.NoFileExists(t, pidfile)
 	assert.NoFileExists(t, p.sock)
 	assert.NoDirExists(t, p.sock+".d")
-	assert.Equal(t, 20, strings.Count(p.stderr.String(), "INFO | upgraded "))
+	assert.Equal(t, times, strings.Count(p.stderr.String(), "INFO | upgraded "))
 	assert.NotContains(t, p.stderr.String(), "is lost in the upgrade")
 }
 

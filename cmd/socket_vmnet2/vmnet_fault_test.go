@@ -30,25 +30,32 @@ func TestOnVmnet(t *testing.T) {
 	if os.Getenv(simulatorEnv) == "" {
 		return
 	}
-	t.Run("start fails", testStartFails)
-	t.Run("busy subnet", testBusySubnet)
-	t.Run("other subnet", testOtherSubnet)
-	t.Run("framework too old", testFrameworkTooOld)
-	t.Run("more clients than interfaces", testMoreClientsThanInterfaces)
-	t.Run("interface of a client does not start", testClientStartFails)
-	t.Run("all reconnect at once", testReconnectAtOnce)
-	t.Run("interface dies", testInterfaceDies)
-	t.Run("client leaves while its interface starts", testClientLeavesEarly)
-	t.Run("stop while starting", testStopWhileStarting)
-	t.Run("framework hangs at the stop", testFrameworkHangs)
-	t.Run("killed", testKilled)
-	t.Run("identity survives a restart", testIdentity)
-	t.Run("list of interfaces", testListInterfaces)
-	t.Run("bridged", testBridged)
-	t.Run("without effect", testWithoutEffect)
-	t.Run("public addresses", testPublicAddresses)
-	t.Run("bootpd blocked", testBootpdBlocked)
-	t.Run("sharing service busy", testSharingBusy)
+	for name, test := range map[string]func(*testing.T){
+		"start fails":                              testStartFails,
+		"busy subnet":                              testBusySubnet,
+		"other subnet":                             testOtherSubnet,
+		"framework too old":                        testFrameworkTooOld,
+		"more clients than interfaces":             testMoreClientsThanInterfaces,
+		"interface of a client does not start":     testClientStartFails,
+		"all reconnect at once":                    testReconnectAtOnce,
+		"interface dies":                           testInterfaceDies,
+		"client leaves while its interface starts": testClientLeavesEarly,
+		"stop while starting":                      testStopWhileStarting,
+		"framework hangs at the stop":              testFrameworkHangs,
+		"killed":                                   testKilled,
+		"identity survives a restart":              testIdentity,
+		"list of interfaces":                       testListInterfaces,
+		"bridged":                                  testBridged,
+		"without effect":                           testWithoutEffect,
+		"public addresses":                         testPublicAddresses,
+		"bootpd blocked":                           testBootpdBlocked,
+		"sharing service busy":                     testSharingBusy,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t)
+		})
+	}
 }
 
 // simulated opens the switches of the simulator for a daemon on sock, which need not run yet.
