@@ -324,6 +324,7 @@ func TestTooManyCaptures(t *testing.T) {
 
 // TestCaptureReaderThatStops: the clients notice nothing of it, and it is ended.
 func TestCaptureReaderThatStops(t *testing.T) {
+	t.Parallel()
 	p := start(t)
 	tk := p.talkers(t)
 	c, err := net.Dial("unix", p.sock+".d/control")

@@ -5,6 +5,7 @@ package main
 import (
 	"bytes"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -41,6 +42,8 @@ var (
 )
 
 func TestMain(m *testing.M) {
+	flag.Parse()
+	_ = flag.Set("test.parallel", "8") // those that are parallel mostly wait. None of them writes a program: a fork would hold it open
 	os.Exit(func() int {
 		dir, err := os.MkdirTemp("", "socket_vmnet2-test")
 		if err != nil {
@@ -565,6 +568,7 @@ func TestRaceForOnePath(t *testing.T) {
 
 // TestKilledDaemonIsReplaced also when it leaves its files behind. One whose socket's path is removed serves on, and stops in order.
 func TestKilledDaemonIsReplaced(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	sock, pid := filepath.Join(dir, "s"), filepath.Join(dir, "pid")
 	for range 3 {

@@ -69,6 +69,7 @@ func TestStopWithClientsOfAllKinds(t *testing.T) {
 // TestPathClientsOutliveTheDaemon: guests on sockets that are not connected, as QEMU's, go on with the next daemon without
 // doing anything for it, and have the same lease. One that is connected, as vfkit's, has it when it comes back on its path.
 func TestPathClientsOutliveTheDaemon(t *testing.T) {
+	t.Parallel()
 	for name, end := range map[string]os.Signal{"stopped": syscall.SIGTERM, "killed": syscall.SIGKILL} {
 		t.Run(name, func(t *testing.T) {
 			state, dir := stateRoot(t), shortDir(t)
@@ -130,6 +131,7 @@ func TestPathClientsOutliveTheDaemon(t *testing.T) {
 // TestSilentPathClientsAreReached: guests that have nothing to say are there for others as soon as the next daemon is. One
 // that has gone meanwhile is forgotten, and so is one at whose path somebody else is.
 func TestSilentPathClientsAreReached(t *testing.T) {
+	t.Parallel()
 	for name, end := range map[string]os.Signal{"stopped": syscall.SIGTERM, "killed": syscall.SIGKILL} {
 		t.Run(name, func(t *testing.T) {
 			kept, dir := stateRoot(t), shortDir(t)
@@ -172,6 +174,7 @@ func TestSilentPathClientsAreReached(t *testing.T) {
 // TestLifeline: the session of an attached client ends with its lifeline, and that of one whose descriptor is closed when
 // somebody sends to it. Its port is gone then.
 func TestLifeline(t *testing.T) {
+	t.Parallel()
 	p := startOpen(t)
 	s1, s2 := over(t, p.stream()), over(t, p.stream())
 	introduce(t, s1, s2)

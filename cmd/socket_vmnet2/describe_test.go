@@ -327,6 +327,7 @@ func TestDescribeNetwork(t *testing.T) {
 
 // TestDeafClientsAreTold: a client of any kind that does not read is stalled, and nobody else.
 func TestDeafClientsAreTold(t *testing.T) {
+	t.Parallel()
 	p := startOpen(t, "--queue-size=64K")
 	ways := []vnettest.Transport{p.stream(), p.connected(), p.unconnected(), p.attach(proto.Datagram), p.attach(proto.Stream)}
 	for i, way := range ways {

@@ -252,6 +252,7 @@ func markedDir(p *process) string {
 // TestPanics: wherever the daemon panics over one client, that client ends, the log says so, and others, whose frames are
 // flowing meanwhile, lose nothing. Afterwards nothing is left of it.
 func TestPanics(t *testing.T) {
+	t.Parallel()
 	f := startFaulty(t)
 	s1, s2, g := over(t, f.stream()), over(t, f.stream()), over(t, f.attach(proto.Datagram))
 	introduce(t, s1, s2, g)
@@ -305,6 +306,7 @@ func (f *faulty) settled(t *testing.T, files, goroutines int) {
 // TestPanicsInServices: the embedded network's gateway and the state file are of no client. They go on after a panic, and
 // who provokes panics again and again finds the gateway resting for longer and longer.
 func TestPanicsInServices(t *testing.T) {
+	t.Parallel()
 	if onSimulator() {
 		return // it has none
 	}

@@ -49,6 +49,7 @@ func discover(t *testing.T, g *fakeguest.Guest) {
 
 // TestGuestWithoutAddress: who gets no answer is warned of once, and it is a problem until the guest has an address.
 func TestGuestWithoutAddress(t *testing.T) {
+	t.Parallel()
 	p := start(t, "--vmnet-disable-dhcp", "--vmnet-gateway=192.168.106.1")
 	g, other := guest(t, p, 1), guest(t, p, 2)
 	other.SetAddr(netip.MustParsePrefix("192.168.106.51/24"), netip.MustParseAddr("192.168.106.1"))

@@ -37,6 +37,7 @@ func guest(t *testing.T, p *process, last byte) *fakeguest.Guest {
 }
 
 func TestAddressesSurviveARestart(t *testing.T) {
+	t.Parallel()
 	dir := stateRoot(t)
 	sock := filepath.Join(t.TempDir(), "s")
 	addrs := map[byte]netip.Prefix{}

@@ -35,10 +35,14 @@ var onBoth = []string{
 
 // TestOnSimulator runs the daemon's tests once more, on the simulated vmnet, where the daemon is the Mac's program: make test.mac.
 // It is a process of its own because the whole of it runs with another program.
-func TestOnSimulator(t *testing.T) { onSimulatorToo(t, onBoth) }
+func TestOnSimulator(t *testing.T) {
+	t.Parallel()
+	onSimulatorToo(t, onBoth)
+}
 
 // TestOnSimulatorLocally runs some of them once more, with local switching.
 func TestOnSimulatorLocally(t *testing.T) {
+	t.Parallel()
 	onSimulatorToo(t, []string{
 		"TestConformance", "TestDatagramConformance", "TestForgeries", "TestUpgradeOfAllKinds", "TestSwitchedLocally", "TestDescribesVmnet",
 	}, locallyEnv+"=1")

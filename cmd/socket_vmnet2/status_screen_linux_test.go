@@ -102,6 +102,7 @@ func (w *window) lines(t *testing.T) []string {
 
 // TestScreen: on a terminal text has colours and fits, unless it is asked not to.
 func TestScreen(t *testing.T) {
+	t.Parallel()
 	p := start(t)
 	p.talkers(t)
 	p.serving(t, 2)

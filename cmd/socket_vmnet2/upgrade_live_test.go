@@ -326,8 +326,7 @@ func TestUpgradeIsRefused(t *testing.T) {
 		{"ends at once", script("exit 0"), "is not a program that can take over"},
 		{"fails", script("echo out of order >&2; exit 3"), "out of order"},
 		{"is killed", script("kill -SEGV $$"), "refuses to take over"},
-		{"too slow", script("sleep 60"), "did not answer within 2s, twice"},
-		{"talks without end", script("yes"), "did not answer within 2s, twice"},
+		{"too slow, and talks without end", script("yes"), "did not answer within 2s, twice"},
 		{"claims to be new", script(`cat >/dev/null; echo '{"proof":"x","version":"v9"}'`), "is not a program that can take over"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
