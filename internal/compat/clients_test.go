@@ -207,22 +207,6 @@ func TestUsageCommands(t *testing.T) {
 	}
 }
 
-// TestTable: each option has what the parser needs, and no name or letter is used twice.
-func TestTable(t *testing.T) {
-	seen := map[string]bool{}
-	for _, o := range optionsOf(New) {
-		assert.False(t, seen[o.name], o.name)
-		seen[o.name] = true
-		if o.short != 0 {
-			assert.False(t, seen[string(rune(o.short))])
-			seen[string(rune(o.short))] = true
-		}
-		assert.NotEmpty(t, o.help, o.name)
-		assert.Equal(t, o.key == keyNone, o.set != nil, o.name)
-		assert.Less(t, len(o.name)+len(o.arg)+3, usageColumn, o.name)
-	}
-}
-
 // FuzzScanner: no command line makes the parser panic, every one ends in exactly one of its ways, and the canonical form
 // of one that is accepted means the same.
 func FuzzScanner(f *testing.F) {

@@ -5,7 +5,6 @@ package compat
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -322,96 +321,5 @@ func TestRepeats(t *testing.T) {
 			}
 			assert.Equal(t, c.want, got)
 		})
-	}
-}
-
-// TestFlood: a million lines make few, whatever they say, and none of them is forgotten.
-func TestFlood(t *testing.T) {
-	for _, c := range []struct {
-		name string
-		log  func(l *Log, i int)
-		n    int
-		most int // lines
-	}{
-		{"one error", func(l *Log, _ int) { l.Error("internal error", "error", io.ErrUnexpectedEOF) }, 1_000_000, 22},
-		{"of many clients", func(l *Log, i int) { l.Warn("a", "client", i) }, 200_000, lineBurst + 11*lineRate + 20},
-		{"of few clients", func(l *Log, i int) { l.Warn("a", "client", i%100) }, 200_000, 600 + 100},
-		{"all different", func(l *Log, i int) { l.Error(fmt.Sprint("a", i)) }, 200_000, lineBurst + 11*lineRate + 20},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			got := logOf(t, LogJSON, func(l *Log) {
-				for i := range c.n {
-					c.log(l, i)
-					if i%(c.n/1000) == 0 {
-						time.Sleep(10 * time.Millisecond) // ten seconds in all
-					}
-				}
-				assert.LessOrEqual(t, len(l.fold.folds), maxFolds)
-			})
-			lines, told := 0, 0
-			for line := range strings.Lines(got) {
-				lines++
-				var v struct {
-					Not int `json:"not_logged"`
-				}
-				require.NoError(t, json.Unmarshal([]byte(line), &v))
-				told += v.Not
-				if v.Not == 0 {
-					told++
-				}
-			}
-			t.Logf("%d lines, %d bytes", lines, len(got))
-			assert.LessOrEqual(t, lines, c.most)
-			assert.Equal(t, c.n, told, "each is a line or counted in one")
-		})
-	}
-}
-
-// TestNothingHeldNoTimer: an idle log wakes nobody.
-func TestNothingHeldNoTimer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cfg := defaultConfig()
-		l := cfg.OpenLog(io.Discard)
-		for range 5 {
-			l.Info("a")
-		}
-		armed := func() bool {
-			l.fold.mu.Lock()
-			defer l.fold.mu.Unlock()
-			return l.fold.timer != nil
-		}
-		assert.False(t, armed())
-		l.Info("a")
-		assert.True(t, armed())
-		time.Sleep(foldTime + foldTick)
-		synctest.Wait()
-		assert.False(t, armed(), "it has been told")
-	})
-}
-
-// A failing writer is nobody's trouble.
-func TestLogNowhere(*testing.T) {
-	cfg := defaultConfig()
-	for _, format := range []string{LogPlain, LogText, LogJSON} {
-		cfg.LogFormat = format
-		l := cfg.OpenLog(writerFunc(func([]byte) (int, error) { return 0, errors.New("no") }))
-		for range 10 {
-			l.Error("a")
-		}
-		l.Flush()
-	}
-}
-
-type writerFunc func([]byte) (int, error)
-
-func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
-
-// BenchmarkRepeats is what a line that is held back costs.
-func BenchmarkRepeats(b *testing.B) {
-	cfg := defaultConfig()
-	l := cfg.OpenLog(io.Discard).With("client", 7)
-	defer func() { b.ReportAllocs() }()
-	for b.Loop() {
-		l.Warn("accepting a connection failed; trying again", "error", io.EOF)
 	}
 }

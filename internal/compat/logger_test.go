@@ -11,8 +11,6 @@ import (
 	"net"
 	"os"
 	"runtime"
-	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -105,64 +103,6 @@ func TestLines(t *testing.T) {
 	}
 }
 
-func TestLogLevel(t *testing.T) {
-	all := func(l *slog.Logger) { l.Debug("d"); l.Info("i"); l.Warn("w"); l.Error("e") }
-	assert.Equal(t, "INFO | i\nWARN | w\nERROR| e\n", logged(LogLevel(false), all))
-	assert.Equal(t, "DEBUG| d\nINFO | i\nWARN | w\nERROR| e\n", logged(LogLevel(true), all))
-}
-
-// TestSiblings: loggers derived from one do not see each other's attributes.
-func TestSiblings(t *testing.T) {
-	assert.Equal(t, "INFO | x a=1 b=2 c=3 d=4\nINFO | x a=1 b=2 c=3 d=5\n", logged(slog.LevelInfo, func(l *slog.Logger) {
-		base := l.With("a", 1).With("b", 2).With("c", 3)
-		one, two := base.With("d", 4), base.With("d", 5)
-		one.Info("x")
-		two.Info("x")
-	}))
-}
-
-// A countingWriter counts writes and notices those at once.
-type countingWriter struct {
-	busy sync.Mutex
-	t    *testing.T
-	n    int
-	b    bytes.Buffer
-}
-
-func (w *countingWriter) Write(p []byte) (int, error) {
-	if !w.busy.TryLock() {
-		w.t.Error("two writes at once")
-		return len(p), nil
-	}
-	defer w.busy.Unlock()
-	runtime.Gosched() // the others may try
-	w.n++
-	return w.b.Write(p)
-}
-
-func TestConcurrentLines(t *testing.T) {
-	w := &countingWriter{t: t}
-	l := NewLogger(w, slog.LevelInfo).With("a", 1).With("b", 2).With("c", 3) // room for more behind the third
-	want := map[string]int{}
-	var wg sync.WaitGroup
-	for i := range 8 {
-		text := strings.Repeat(string(rune('a'+i)), 100)
-		want["INFO | a line a=1 b=2 c=3 text="+text+"\n"] = 200
-		wg.Go(func() {
-			for range 200 {
-				l.Info("a line", "text", text)
-			}
-		})
-	}
-	wg.Wait()
-	assert.Equal(t, 1600, w.n, "one write per line")
-	got := map[string]int{}
-	for line := range strings.Lines(w.b.String()) {
-		got[line]++
-	}
-	assert.Equal(t, want, got)
-}
-
 func TestLogError(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -182,14 +122,6 @@ func TestLogError(t *testing.T) {
 	}
 	require.ErrorIs(t, textError("bind", syscall.EADDRINUSE), syscall.EADDRINUSE)
 	assert.Equal(t, "Address already in use", Strerror(&net.OpError{Op: "listen", Err: syscall.EADDRINUSE}))
-}
-
-func TestSignalText(t *testing.T) {
-	for sig := syscall.Signal(1); sig < 32; sig++ {
-		text := SignalText(sig)
-		assert.Regexp(t, "^[A-Z]", text, "signal %d", sig)
-	}
-	assert.Contains(t, SignalText(syscall.Signal(200)), "200")
 }
 
 func TestPrivilegeWarnings(t *testing.T) {

@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -26,9 +25,7 @@ const patience = 20 * time.Second
 
 // children are what this test binary can be when it is started as another process.
 var children = map[string]func(args []string) int{
-	"pidfile": pidfileChild,
-	"socket":  socketChild,
-	"group":   groupChild,
+	"group": groupChild,
 }
 
 func TestMain(m *testing.M) {
@@ -46,54 +43,6 @@ func child(t *testing.T, name string, args ...string) *exec.Cmd {
 	cmd := exec.Command(exe, args...)
 	cmd.Env = append(os.Environ(), "COMPAT_TEST_CHILD="+name, "GORACE=atexit_sleep_ms=0")
 	return cmd
-}
-
-// pidfileChild takes a pidfile, holds it for a moment and gives it back, 20 times and until there is a file args[1]. It prints
-// how often it got it.
-func pidfileChild(args []string) int {
-	path, me := args[0], strconv.Itoa(os.Getpid())
-	taken := openText(path, "Resource temporarily unavailable")
-	won := 0
-	for end := time.Now().Add(patience); won < 20 || !exists(args[1]); {
-		if time.Now().After(end) {
-			fmt.Println("not enough in", patience, "but", won)
-			return 1
-		}
-		p, err := AcquirePidfile(path, discard())
-		if err == nil {
-			if err = p.Publish(os.Getpid()); err != nil {
-				p.Release()
-			}
-		}
-		if err != nil {
-			if err.Error() != taken {
-				fmt.Println(err)
-				return 1
-			}
-			time.Sleep(time.Millisecond)
-			continue
-		}
-		won++
-		for range 3 { // while it is ours, nobody else's number may appear
-			if b, err := os.ReadFile(path); err != nil || string(b) != me {
-				fmt.Printf("pidfile of %s holds %q, %v\n", me, b, err)
-				return 1
-			}
-			time.Sleep(200 * time.Microsecond)
-		}
-		if won%5 != 0 {
-			p.Release()
-			continue
-		}
-		_ = p.f.Close() // as if it had been killed: the file stays behind
-	}
-	fmt.Print(won)
-	return 0
-}
-
-func exists(path string) bool {
-	_, err := os.Lstat(path)
-	return err == nil
 }
 
 func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
@@ -357,58 +306,4 @@ func TestPidfileHandover(t *testing.T) {
 	close(stop)
 	require.NoError(t, <-failed)
 	require.ErrorIs(t, err, syscall.EAGAIN)
-}
-
-// TestPidfileRace lets processes fight for one path, some of which die and leave their file, while a reader looks at it as
-// Lima does, only without a pause: it must never be empty nor hold anything but one of their numbers, and at no time have
-// two owners. They go on until the reader has seen something, whoever does not get to run on a busy machine.
-func TestPidfileRace(t *testing.T) {
-	dir, enough := t.TempDir(), filepath.Join(t.TempDir(), "enough")
-	path := filepath.Join(dir, "p")
-	var cmds [3]*exec.Cmd
-	var out [3]strings.Builder
-	pids := map[string]bool{}
-	for i := range cmds {
-		cmds[i] = child(t, "pidfile", path, enough)
-		cmds[i].Stdout, cmds[i].Stderr = &out[i], os.Stderr
-		require.NoError(t, cmds[i].Start())
-		pids[strconv.Itoa(cmds[i].Process.Pid)] = true
-	}
-	done := make(chan int)
-	go func() {
-		won := 0
-		for i, cmd := range cmds {
-			err := cmd.Wait()
-			if !assert.NoError(t, err, out[i].String()) {
-				continue
-			}
-			n, err := strconv.Atoi(out[i].String())
-			assert.NoError(t, err)
-			won += n
-		}
-		done <- won
-	}()
-	contents, looks := map[string]int{}, 0
-	for won := -1; won < 0; {
-		select {
-		case won = <-done:
-			t.Logf("%d times owned, contents seen: %v", won, contents)
-		default:
-			b, err := os.ReadFile(path)
-			if err != nil {
-				break
-			}
-			contents[string(b)]++
-			if looks++; looks == 20 {
-				assert.NoError(t, os.WriteFile(enough, nil, 0o600))
-			}
-		}
-	}
-	assert.GreaterOrEqual(t, looks, 20, "the reader saw nothing")
-	for text := range contents {
-		assert.True(t, pids[text], "the pidfile held %q", text)
-	}
-	for _, name := range entries(t, dir) {
-		assert.Equal(t, "p", name)
-	}
 }

@@ -65,16 +65,6 @@ func TestLogFileWritesLongLines(t *testing.T) {
 	assert.Equal(t, line, b)
 }
 
-func TestLogFileOnAClosedDescriptor(t *testing.T) {
-	r, w, err := os.Pipe()
-	require.NoError(t, err)
-	f := &LogFile{FD: int(w.Fd())}
-	require.NoError(t, r.Close())
-	_, err = f.Write([]byte("x\n"))
-	assert.Error(t, err, "and no signal")
-	require.NoError(t, w.Close())
-}
-
 // TestLogFileOnAFullDisk: what could not be written is counted and told as soon as there is room, and a line that was cut is
 // ended first.
 func TestLogFileOnAFullDisk(t *testing.T) {

@@ -332,20 +332,3 @@ func FuzzForward(f *testing.F) {
 		require.Error(t, addForward(&s, v), "a second time")
 	})
 }
-
-// FuzzMTU: only the range, and only in its one form.
-func FuzzMTU(f *testing.F) {
-	for _, seed := range []string{"1500", "1280", "16384", "", "0", "01500", "65535", "99999999999999999999"} {
-		f.Add(seed)
-	}
-	f.Fuzz(func(t *testing.T, v string) {
-		var s settings
-		if setMTU(&s, v) != nil {
-			require.Zero(t, s.MTU)
-			return
-		}
-		require.Regexp(t, "^[1-9][0-9]*$", v)
-		require.GreaterOrEqual(t, s.MTU, MinMTU)
-		require.LessOrEqual(t, s.MTU, MaxMTU)
-	})
-}

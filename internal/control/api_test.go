@@ -370,12 +370,6 @@ func TestWhoMay(t *testing.T) {
 	assert.Equal(t, "only root and user 501, whose daemon this is, may upgrade it", whoMay(501, "upgrade it"))
 }
 
-func TestClip(t *testing.T) {
-	assert.Equal(t, "short", clip("short"))
-	assert.Equal(t, strings.Repeat("x", 199)+"…", clip(strings.Repeat("x", 199)+"ü"))
-	assert.Equal(t, strings.Repeat("x", 200)+"…", clip(strings.Repeat("x", 201)))
-}
-
 // FuzzBody: whatever is sent as a body, it is taken or refused in words that fit into an answer.
 func FuzzBody(f *testing.F) {
 	for _, s := range []string{`{"level":"debug"}`, `{"level":1}`, `{"x":{}}`, "", "[", "\xff", `{"level":"\ud800"}`, `{"level":"a"}{`, `{"LEVEL":null}`} {

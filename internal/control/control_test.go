@@ -25,7 +25,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/handoff"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/peercred"
 )
 
@@ -545,19 +544,4 @@ func TestAskErrors(t *testing.T) {
 			wg.Wait()
 		})
 	}
-}
-
-func TestNilCall(t *testing.T) {
-	var c *Call
-	c.Answer(1)
-	c.Refuse(500, "a", "b")
-	assert.Zero(t, c.Peer())
-	s, err := c.Save(&handoff.Out{})
-	require.NoError(t, err)
-	assert.Equal(t, -1, s.FD)
-	back, err := RestoreCall(&handoff.In{}, s)
-	require.NoError(t, err)
-	assert.Nil(t, back)
-	_, err = RestoreCall(&handoff.In{}, SavedCall{FD: 9})
-	require.ErrorContains(t, err, "was not handed over")
 }

@@ -5,7 +5,6 @@ package control
 import (
 	"bufio"
 	"context"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -104,23 +103,6 @@ func TestStreamEnds(t *testing.T) {
 	}
 }
 
-// TestStreamOutlivesDeadlines: the times of a request are not those of a stream.
-func TestStreamOutlivesDeadlines(t *testing.T) {
-	t.Parallel()
-	_, path, _ := streaming(t, func(st *Stream) {
-		select {
-		case <-st.Done():
-			_, _ = st.Write([]byte("too early"))
-		case <-time.After(headerTime + 500*time.Millisecond):
-			_, _ = st.Write([]byte("in time"))
-		}
-	})
-	_, body, _ := openStream(t, path)
-	b, err := io.ReadAll(body)
-	require.NoError(t, err)
-	assert.Equal(t, "in time", string(b))
-}
-
 // TestStreamNobodyReads: a client that does not read holds nothing up: neither others, nor an upgrade, nor the end.
 func TestStreamNobodyReads(t *testing.T) {
 	for _, c := range []struct {
@@ -176,41 +158,4 @@ func TestStreamLimits(t *testing.T) {
 	require.Eventually(t, func() bool { return s.streams() == 0 }, patience, time.Millisecond)
 	resp, _, _ := openStream(t, path)
 	assert.Equal(t, 200, resp.StatusCode)
-}
-
-// TestStreamRefused: who comes by an accepted connection while an upgrade is under way is told so.
-func TestStreamRefused(t *testing.T) {
-	g := newGate(nil, nil)
-	st := &Stream{conn: &conn{gate: g}, done: make(chan struct{})}
-	g.shut = make(chan struct{})
-	code, text := st.enter()
-	assert.Equal(t, "busy the daemon is being upgraded: ask again", code+" "+text)
-	g.ended = true
-	code, _ = st.enter()
-	assert.Equal(t, "stopping", code)
-}
-
-// TestStreamWithoutServer: handlers can be tested with net/http/httptest.
-func TestStreamWithoutServer(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	s := &http.Server{ReadHeaderTimeout: patience, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		st := OpenStream(w, r, "text/plain")
-		defer st.Close()
-		_, _ = fmt.Fprint(st, "hello")
-		assert.NoError(t, st.SetWriteDeadline(time.Now().Add(-time.Second)))
-		_, err := st.Write(make([]byte, 1<<20))
-		assert.Error(t, err)
-	})}
-	served := make(chan error, 1)
-	go func() { served <- s.Serve(ln) }()
-	resp, err := http.Get("http://" + ln.Addr().String())
-	require.NoError(t, err)
-	defer resp.Body.Close()
-	b, err := io.ReadAll(resp.Body)
-	require.Error(t, err, "it was cut")
-	assert.Equal(t, "hello", string(b))
-	http.DefaultClient.CloseIdleConnections()
-	require.NoError(t, s.Close())
-	require.ErrorIs(t, <-served, http.ErrServerClosed)
 }

@@ -4,9 +4,7 @@ package rundir
 
 import (
 	"fmt"
-	"net"
 	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -40,19 +38,6 @@ func TestRepaired(t *testing.T) {
 			assert.FileExists(t, dir+"/s.d/control", "nobody asked for that one")
 		})
 	}
-}
-
-func TestRepairedGroup(t *testing.T) {
-	needRoot(t)
-	dir := tempDir(t)
-	require.NoError(t, os.MkdirAll(dir+"/s.d/dgram", 0o700))
-	for name, mode := range map[string]uint32{"/s.d": 0o750, "/s.d/dgram": 0o1770} {
-		require.NoError(t, os.Chown(dir+name, 0, otherGroup))
-		require.NoError(t, unix.Chmod(dir+name, mode))
-	}
-	d := open(t, dir+"/s")
-	assert.Equal(t, []string{"s.d dir 0750 0:0", "s.d/dgram dir 1770 0:0", "s.d/lock file 0600 0:0"}, tree(t, dir))
-	d.Remove()
 }
 
 // TestRefused is what may be in the place of the directory, or in it. Nothing of it is touched.
@@ -317,27 +302,4 @@ func names(t *testing.T, dir string) (list []string) {
 		list = append(list, name)
 	}
 	return list
-}
-
-// TestTwoDaemons: one directory given to both.
-func TestTwoDaemons(t *testing.T) {
-	dir := filepath.Join(tempDir(t), "r")
-	o := Options{Dir: dir, Owner: owner(), Log: discard()}
-	d, err := Open(o)
-	require.NoError(t, err)
-	ln, err := d.Listen("attach")
-	require.NoError(t, err)
-	defer func() { _ = ln.Close() }()
-	before := tree(t, dir)
-	_, err = Open(o)
-	require.EqualError(t, err, fmt.Sprintf("lock %s/lock: another daemon uses this directory: give each its own with --runtime-dir", dir))
-	assert.Equal(t, before, tree(t, dir))
-	c, err := net.Dial("unix", dir+"/attach")
-	require.NoError(t, err, "the first one is not disturbed")
-	require.NoError(t, c.Close())
-	d.Remove()
-	d, err = Open(o)
-	require.NoError(t, err)
-	d.Remove()
-	assert.NoDirExists(t, dir)
 }

@@ -29,10 +29,8 @@ const (
 
 // children are what this test binary can be when it is started as another process, mostly as another user.
 var children = map[string]func(args []string) error{
-	"client":   clientChild,
-	"squatter": squatterChild,
-	"mover":    moverChild,
-	"daemon":   daemonChild,
+	"client": clientChild,
+	"daemon": daemonChild,
 }
 
 func TestMain(m *testing.M) {
@@ -234,13 +232,6 @@ func useDatagram(t *testing.T, c *net.UnixConn, path string) {
 	assert.Equal(t, "back", string(b[:n]))
 }
 
-func TestNone(t *testing.T) {
-	dir := tempDir(t)
-	_, err := Open(Options{Socket: dir + "/s", Dir: "none", Owner: owner(), Log: discard()})
-	require.Equal(t, ErrNone, err, "it was asked for, so there is nothing to say")
-	assert.Empty(t, tree(t, dir))
-}
-
 func TestForeignParent(t *testing.T) {
 	needRoot(t)
 	dir := tempDir(t)
@@ -395,15 +386,5 @@ func TestRelative(t *testing.T) {
 			d.Remove()
 			assert.Equal(t, []string{fmt.Sprintf("a dir 0755 %d:%d", os.Geteuid(), os.Getegid())}, tree(t, dir))
 		})
-	}
-}
-
-func TestSplit(t *testing.T) {
-	for path, want := range map[string][2]string{
-		"/a/b": {"/a/", "b"}, "/a": {"/", "a"}, "a": {".", "a"}, "a/b": {"a/", "b"}, "/": {"/", "."},
-		".": {".", "."}, "..": {"..", "."}, "a/..": {"a/..", "."}, "a/.": {"a/.", "."}, "a//b": {"a//", "b"},
-	} {
-		parent, base := split(path)
-		assert.Equal(t, want, [2]string{parent, base}, path)
 	}
 }

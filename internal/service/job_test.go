@@ -4,7 +4,6 @@ package service
 
 import (
 	"encoding/xml"
-	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -121,41 +120,4 @@ func TestEscapes(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, want, unitArguments(text, "/run/user/7"))
 	assert.NotContains(t, text, "{{")
-}
-
-// TestUnitWords: taking apart is the reverse of putting together, for any words.
-func TestUnitWords(t *testing.T) {
-	const alphabet = `ab \"'$%{};x0t/-#` + "é"
-	r := rand.New(rand.NewPCG(1, 2))
-	word := func() string {
-		var b strings.Builder
-		for range r.IntN(6) {
-			b.WriteRune([]rune(alphabet)[r.IntN(len([]rune(alphabet)))])
-		}
-		return b.String()
-	}
-	for range 20000 {
-		j := &Job{Program: "/" + word(), Runtime: "/run/user/7"}
-		for range r.IntN(4) {
-			j.Args = append(j.Args, word())
-		}
-		if r.IntN(2) == 0 {
-			j.Args = append(j.Args, j.Runtime+"/"+word())
-		}
-		line := execStart(j)
-		require.Equal(t, append([]string{j.Program}, j.Args...), splitUnit(line, j.Runtime), line)
-	}
-}
-
-func TestSplitUnit(t *testing.T) {
-	for line, want := range map[string][]string{
-		`/a  b "c d" e%%f $$g "\x41\\\""`: {"/a", "b", "c d", "e%f", "$g", `A\"`},
-		`/a %t/b`:                         {"/a", "/run/user/7/b"},
-		`/a$$b`:                           {"/a$$b"}, // there are no variables in the program
-		`/a ""`:                           {"/a", ""},
-		``:                                nil,
-		`/a "\xzz"`:                       nil,
-	} {
-		assert.Equal(t, want, splitUnit(line, "/run/user/7"), line)
-	}
 }

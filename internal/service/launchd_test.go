@@ -355,15 +355,6 @@ func (m *mac) foreign(label, socket string) {
 	m.loaded["system/"+label], m.jobs["system/"+label] = text, socket
 }
 
-// TestForeignJobs that are no hindrance: other sockets, and jobs that are not loaded.
-func TestForeignJobs(t *testing.T) {
-	m := newMac(t)
-	m.foreign("homebrew.mxcl.socket_vmnet", "/opt/homebrew/var/run/socket_vmnet")
-	m.foreign("io.github.lima-vm.socket_vmnet", "/var/run/socket_vmnet")
-	delete(m.loaded, "system/io.github.lima-vm.socket_vmnet")
-	m.do("is installed", "install", Options{})
-}
-
 // TestLaunchdFailures: a step that fails is told with its command, and the next call mends it.
 func TestLaunchdFailures(t *testing.T) {
 	m := newMac(t)

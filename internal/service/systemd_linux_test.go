@@ -235,27 +235,6 @@ func testRefusals(t *testing.T, c *caller) {
 	require.NoError(t, l.Close())
 }
 
-// TestWithoutSystemd: there are its programs, and something else is process 1.
-func TestWithoutSystemd(t *testing.T) {
-	if !inside(t, false) {
-		return
-	}
-	c := newCaller(t, nil, "/etc/systemd/system", "root")
-	for _, verb := range serviceVerbs {
-		code, out := c.service(verb)
-		assert.Equal(t, 1, code)
-		assert.Contains(t, out, "systemd does not run here")
-		assert.Contains(t, out, "run the daemon yourself")
-	}
-	code, out := c.service("install", "--dry-run")
-	assert.Equal(t, 0, code)
-	assert.Contains(t, out, "as things are this would be refused: systemd does not run here")
-	assert.Contains(t, out, "run systemctl enable socket_vmnet2.service")
-	assert.Empty(t, tree(t, "/etc/systemd"))
-}
-
-var serviceVerbs = []string{"install", "uninstall", "start", "stop", "restart", "status"}
-
 // testActivated has systemd make the socket. It begins with no directory of sockets, as after a boot.
 func testActivated(t *testing.T, c *caller) {
 	t.Helper()

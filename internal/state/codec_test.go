@@ -4,10 +4,7 @@ package state
 
 import (
 	"fmt"
-	"net"
-	"net/netip"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -36,28 +33,6 @@ func TestEncodeGolden(t *testing.T) {
 `, string(b))
 }
 
-// TestLargest: as many leases as are ever kept fit the size limit.
-func TestLargest(t *testing.T) {
-	var c content
-	for i := range maxLeases {
-		c.leases = append(c.leases, Lease{
-			MAC: net.HardwareAddr{2, 0, 0, 0, byte(i >> 8), byte(i)}, IP: netip.AddrFrom4([4]byte{10, 1, byte(i >> 8), byte(i)}),
-			Expires: time.Unix(1<<33, 0).UTC(), Hostname: string(make63('h')), Name: string(make63('h')),
-		})
-	}
-	b, err := encode(c)
-	require.NoError(t, err)
-	got, err := decode(b)
-	require.NoError(t, err)
-	assert.Len(t, got.leases, maxLeases)
-
-	c.leases = append(c.leases, Lease{MAC: net.HardwareAddr{4, 0, 0, 0, 0, 0}, IP: netip.MustParseAddr("10.0.0.1")})
-	b, err = encode(c)
-	require.NoError(t, err)
-	_, err = decode(b)
-	assert.ErrorContains(t, err, "limit")
-}
-
 // FuzzDecode: any bytes are taken or refused, and what is taken survives being written again.
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte(goodFile))
@@ -84,29 +59,4 @@ func FuzzDecode(f *testing.F) {
 			t.Fatalf("%d leases and %d others became %d and %d", len(c.leases), len(c.extra), len(again.leases), len(again.extra))
 		}
 	})
-}
-
-// TestFarTimes: whatever the clock says, leases are written and read again.
-func TestFarTimes(t *testing.T) {
-	for name, at := range map[string]struct{ given, want time.Time }{
-		"the zero time":  {time.Time{}, time.Unix(0, 0).UTC()},
-		"before 1970":    {time.Unix(-1, 0), time.Unix(0, 0).UTC()},
-		"1970":           {time.Unix(3600, 0), time.Unix(3600, 0).UTC()},
-		"2038 and later": {time.Unix(1<<31+5, 0), time.Unix(1<<31+5, 0).UTC()},
-		"2106 and later": {time.Unix(1<<32+5, 0), time.Unix(1<<32+5, 0).UTC()},
-		"the last":       {time.Date(9999, 12, 31, 23, 59, 59, 9, time.UTC), time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)},
-		"too late":       {time.Date(29999, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)},
-		"the largest":    {time.Unix(1<<62, 0), time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)},
-	} {
-		t.Run(name, func(t *testing.T) {
-			l := someLeases()
-			l[0].Expires = at.given
-			b, err := encode(content{leases: l})
-			require.NoError(t, err)
-			c, err := decode(b)
-			require.NoError(t, err)
-			require.Len(t, c.leases, len(l))
-			assert.Equal(t, at.want, c.leases[0].Expires)
-		})
-	}
 }

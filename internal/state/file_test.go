@@ -370,23 +370,6 @@ func TestDiskFull(t *testing.T) {
 	assert.Len(t, g.Leases(), 1)
 }
 
-// TestReplaceLimited lets the kernel refuse the write inside replace: the old file stays, the temporary one goes.
-func TestReplaceLimited(t *testing.T) {
-	dir, file := stateDir(t, "old")
-	var old syscall.Rlimit
-	require.NoError(t, syscall.Getrlimit(syscall.RLIMIT_FSIZE, &old))
-	require.NoError(t, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: 1000, Max: old.Max}))
-	err := replace(file, make([]byte, 100_000)) // the Go runtime ignores the SIGXFSZ that comes with it
-	require.NoError(t, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &old))
-	assert.ErrorIs(t, err, syscall.EFBIG)
-	b, err := os.ReadFile(file)
-	require.NoError(t, err)
-	assert.Equal(t, "old", string(b))
-	entries, err := os.ReadDir(dir)
-	require.NoError(t, err)
-	assert.Len(t, entries, 1)
-}
-
 func TestStaleTemporaryFile(t *testing.T) {
 	dir, file := stateDir(t, "")
 	require.NoError(t, os.WriteFile(file+".tmp", []byte("of a crash"), 0o600))

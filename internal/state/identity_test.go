@@ -134,12 +134,3 @@ func TestDamagedIdentity(t *testing.T) {
 		})
 	}
 }
-
-// TestIdentityWithoutDirectory: nothing is kept, and that is no error.
-func TestIdentityWithoutDirectory(t *testing.T) {
-	f, log := open("")
-	require.NoError(t, f.SaveAnchorID(someID))
-	require.NoError(t, f.SaveSubnet(someSubnet))
-	require.NoError(t, f.Close())
-	assert.Empty(t, log.String())
-}
