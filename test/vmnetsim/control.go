@@ -8,13 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"sync/atomic"
 	"syscall"
-	"time"
 	"unsafe"
 
 	"github.com/socket-vmnet2/socket_vmnet2/test/cbuild"
@@ -157,15 +155,6 @@ func (c *Control) Set(s Switch, values ...int64) {
 	c.cell(at + recordName).Store(values[0])
 }
 
-// Value is what a switch stands at.
-func (c *Control) Value(s Switch) int64 {
-	at, ok := c.switches[s]
-	if !ok {
-		panic(fmt.Sprintf("vmnetsim: no switch %q", s))
-	}
-	return c.cell(at + recordName).Load()
-}
-
 // Reset sets all switches back, forgets sockets of launchd, and counts from zero again. What lives is not touched.
 func (c *Control) Reset() {
 	for s, at := range c.switches {
@@ -217,22 +206,11 @@ func text(b []byte) string {
 }
 
 func ipv4(v int64) netip.Addr {
-	return netip.AddrFrom4([4]byte{byte(v >> 24), byte(v >> 16), byte(v >> 8), byte(v)})
+	return netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, uint32(v))))
 }
 
 // SubnetValue is the value of OtherSubnet for an address.
 func SubnetValue(a netip.Addr) int64 {
 	b := a.As4()
 	return int64(binary.BigEndian.Uint32(b[:]))
-}
-
-func hardwareAddr(v int64) net.HardwareAddr {
-	return net.HardwareAddr{byte(v >> 40), byte(v >> 32), byte(v >> 24), byte(v >> 16), byte(v >> 8), byte(v)}
-}
-
-func millis(v int64) time.Time {
-	if v == 0 {
-		return time.Time{}
-	}
-	return time.UnixMilli(v)
 }

@@ -84,13 +84,6 @@ void _Block_release(const void *b)
 
 static bool is_core_foundation(uint32_t type) { return type == TYPE_CONFIG || type == TYPE_NETWORK; }
 
-void *CFRetain(void *p)
-{
-	COUNT(CFRetain);
-	object_retain(p, "CFRetain", is_core_foundation);
-	return p;
-}
-
 void CFRelease(void *p)
 {
 	COUNT(CFRelease);

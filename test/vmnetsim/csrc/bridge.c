@@ -59,7 +59,6 @@ void bridge_begin(struct batch *b, struct net *n, struct iface *from)
 	b->net = n;
 	b->from = from;
 	b->no_unicast = SWITCH_VALUE(no_unicast) != 0;
-	b->host_woken = false;
 	b->kicked = 0;
 	b->dropped = b->filtered = b->to_host = 0;
 	pthread_mutex_lock(&n->lock);
@@ -78,14 +77,11 @@ static bool foreign(const struct settings *s, const uint8_t *frame, uint32_t len
 
 static void to_host(struct batch *b, const uint8_t *frame, uint32_t len)
 {
-	struct net *n = b->net;
 	b->to_host++;
-	if (atomic_load_explicit(&n->reading, memory_order_relaxed) && ring_put(&n->host, frame, len))
-		b->host_woken = true;
 	if (SWITCH_VALUE(host) == HOST_OFF)
 		return;
 	uint8_t reply[HOST_ANSWER];
-	uint32_t size = host_answer(n, frame, len, reply);
+	uint32_t size = host_answer(b->net, frame, len, reply);
 	if (size == 0)
 		return;
 	struct iface *from = b->from;
@@ -139,17 +135,11 @@ void bridge_forward(struct batch *b, const uint8_t *frame, uint32_t len)
 
 void bridge_end(struct batch *b)
 {
-	struct net *n = b->net;
 	for (int i = 0; i < b->kicked; i++) {
 		b->kick[i]->kicked = false;
 		source_kick(b->kick[i]);
 	}
-	pthread_mutex_unlock(&n->lock);
-	if (b->host_woken) {
-		pthread_mutex_lock(&n->host_lock);
-		pthread_cond_signal(&n->host_more);
-		pthread_mutex_unlock(&n->host_lock);
-	}
+	pthread_mutex_unlock(&b->net->lock);
 	gauge_add(GAUGE_frames_dropped, b->dropped);
 	gauge_add(GAUGE_frames_filtered, b->filtered);
 	gauge_add(GAUGE_frames_to_host, b->to_host);

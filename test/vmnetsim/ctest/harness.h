@@ -95,6 +95,8 @@ xpc_object_t describe_range(uint32_t mode, const char *start, const char *end, c
 vmnet_return_t nic_try(struct nic *, vmnet_network_ref, xpc_object_t desc); // releases desc
 void nic_open(struct nic *, vmnet_network_ref, xpc_object_t desc);          // must succeed
 void nic_events(struct nic *);
+void two(struct nic *, struct nic *); // shared ones
+void close_two(struct nic *, struct nic *);
 void nic_close(struct nic *);
 void nic_forget(struct nic *); // one that has no interface any more
 const char *nic_param(struct nic *, const char *key);
@@ -108,7 +110,8 @@ enum { HOST = 0xff, ALL = 0xfe }; // numbers of stations
 void frame_make(struct frame *, uint8_t to, uint8_t from, size_t len);
 void frame_ipv4(struct frame *, const char *source);
 vmnet_return_t nic_send(struct nic *, const struct frame *);
-int nic_receive(struct nic *, struct frame *, int ms); // 1 for a frame, 0 for none in time
+void nic_broadcast(struct nic *, int frames);
+int nic_receive(struct nic *, struct frame *); // 1 for a frame, 0 for none: it is there once vmnet_write has returned
 void nic_expect(struct nic *, const struct frame *);
 void nic_silent(struct nic *);
 
