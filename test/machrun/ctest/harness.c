@@ -28,17 +28,6 @@ void failed(const char *file, int line, const char *format, ...)
 	_exit(1);
 }
 
-void flip(int i, int64_t value, int64_t count, int64_t skip)
-{
-	static struct control own;
-	the_control = &own;
-	struct record *r = &own.record[i];
-	atomic_store(&r->value, 0);
-	atomic_store(&r->skip, skip);
-	atomic_store(&r->count, count);
-	atomic_store(&r->value, value);
-}
-
 static int drop(const char *path, const struct stat *st, int type, struct FTW *ftw)
 {
 	(void)st, (void)type, (void)ftw;

@@ -9,6 +9,8 @@
 #include "darwin.h"
 #include "shims.h"
 
+#include <sys/stat.h>
+
 struct test {
 	const char *name;
 	void (*run)(void);
@@ -54,10 +56,6 @@ _Noreturn void failed(const char *file, int line, const char *format, ...) __att
 #define UNTIL(condition) \
 	for (int ms_ = 0; !(condition); ms_++, usleep(1000)) \
 	CHECK(ms_ < 30000)
-
-// flip sets a switch, in a control block of the test's own.
-void flip(int record, int64_t value, int64_t count, int64_t skip);
-#define SET(record, value) flip(record, value, INT64_MAX, 0)
 
 const char *directory(void); // one of the test's own, removed at its end
 

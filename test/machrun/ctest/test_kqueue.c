@@ -20,7 +20,7 @@ CASE(what_can_be_read)
 {
 	int fds[2], kq = (int)s_kqueue();
 	struct d_kevent e[4];
-	EQUAL(0, s_pipe(fds));
+	EQUAL(0, pipe(fds));
 	e[0] = at(fds[0], READ, ADD | CLEAR);
 	EQUAL(0, s_kevent(kq, e, 1, NULL, 0, NULL));
 	EQUAL(0, s_kevent(kq, NULL, 0, e, 4, &now));
@@ -36,7 +36,7 @@ CASE(what_can_be_read)
 CASE(changes_fail_one_by_one)
 {
 	int fds[2], kq = (int)s_kqueue();
-	EQUAL(0, s_pipe(fds));
+	EQUAL(0, pipe(fds));
 	struct d_kevent c[3] = {at(fds[0], READ, DELETE), at(fds[1], WRITE, ADD | RECEIPT), at(-1, READ, ADD)}, e[3];
 	EQUAL(3, s_kevent(kq, c, 3, e, 3, NULL));
 	CHECK(e[0].flags & EV_ERR && e[0].data == D_ENOENT);
@@ -49,7 +49,7 @@ CASE(a_closed_descriptor_is_forgotten)
 {
 	int fds[2], kq = (int)s_kqueue();
 	struct d_kevent e = at(0, READ, ADD);
-	EQUAL(0, s_pipe(fds));
+	EQUAL(0, pipe(fds));
 	int copy = (int)s_dup(fds[0]);
 	e.ident = (uint64_t)fds[0];
 	EQUAL(0, s_kevent(kq, &e, 1, NULL, 0, NULL));
@@ -76,10 +76,10 @@ CASE(user_events)
 CASE(a_child_leaves_its_parents_alone)
 {
 	int fds[2], kq = (int)s_kqueue();
-	EQUAL(0, s_pipe(fds));
+	EQUAL(0, pipe(fds));
 	struct d_kevent e = at(fds[0], READ, ADD | CLEAR);
 	EQUAL(0, s_kevent(kq, &e, 1, NULL, 0, NULL));
-	int child = (int)s_fork();
+	int child = (int)fork();
 	if (child == 0) {
 		s_close(fds[0]);
 		_exit(0);

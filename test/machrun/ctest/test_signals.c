@@ -185,7 +185,7 @@ CASE(the_state_of_children)
 {
 	int status = 0;
 	for (int want = 0; want < 2; want++) {
-		long child = s_fork();
+		long child = fork();
 		if (child == 0) {
 			if (want == 0)
 				s__exit(3);
