@@ -6,14 +6,7 @@
 
 #include "darwin.h"
 
-#include <poll.h>
-#include <time.h>
-
-struct d_addrinfo;
 struct d_attr;
-struct d_lock;
-struct d_passwd;
-struct group;
 struct thread;
 
 // file.c, names.c, memory.c
@@ -25,13 +18,8 @@ long s_write(int fd, const void *b, size_t n);
 long s_writev(int fd, const struct iovec *v, int n);
 long s_fcntl(int fd, int cmd, long arg);
 long s_ioctl(int fd, unsigned long req, void *arg);
-long s_stat(const char *p, struct d_stat *d);
-long s_lstat(const char *p, struct d_stat *d);
 long s_unlink(const char *p);
 long s_unlinkat(int d, const char *p, int f);
-void *s_fdopendir(int fd);
-long s_closedir(void *d);
-int s_readdir_r(void *d, struct d_dirent *e, struct d_dirent **result);
 void *s_mmap(void *addr, size_t n, int prot, int flags, int fd, off_t off);
 long s_madvise(void *addr, size_t n, int advice);
 
@@ -66,24 +54,14 @@ long s_getsockopt(int fd, int level, int o, void *v, uint32_t *n);
 long s_setsockopt(int fd, int level, int o, const void *v, uint32_t n);
 
 // time.c, users.c, limits.c, sysctl.c, process.c
-uint64_t s_mach_absolute_time(void);
-uint64_t s_mach_continuous_time(void);
 long s_clock_gettime(int id, struct d_timespec *d);
 long s_sysctlbyname(const char *name, void *out, size_t *size, void *new, size_t newsize);
 long s_sysctl(const int32_t *mib, unsigned n, void *out, size_t *size, void *new, size_t newsize);
-void s__exit(int code);
 long s_wait4(int pid, int *status, int options, struct d_rusage *d);
 
 // thread.c
 int s_pthread_create(struct thread **out, struct d_attr *a, void *(*start)(void *), void *arg);
 struct thread *s_pthread_self(void);
 int s_pthread_kill(struct thread *t, int sig);
-int s_pthread_setspecific(unsigned long key, void *value);
-int s_pthread_mutex_init(struct d_lock *m, void *attr);
-int s_pthread_mutex_lock(struct d_lock *m);
-int s_pthread_mutex_unlock(struct d_lock *m);
-int s_pthread_cond_init(struct d_lock *c, void *attr);
-int s_pthread_cond_timedwait_relative_np(struct d_lock *c, struct d_lock *m, const struct d_timespec *t);
-int s_pthread_cond_broadcast(struct d_lock *c);
 
 #endif
