@@ -34,7 +34,7 @@ func TestSameFile(t *testing.T) {
 		b, err := os.ReadFile(filepath.Join(dir, "control"))
 		require.NoError(t, err)
 		c := open(t, dir)
-		pids := c.sections["processes"]
+		pids := c.processes
 		clear(b[pids.offset : pids.offset+pids.count*pids.size]) // the program was one of them
 		images[i] = b
 	}
@@ -50,7 +50,7 @@ func TestOtherVersion(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			b, err := image()
+			b, err := new(Control).image()
 			require.NoError(t, err)
 			require.NoError(t, os.WriteFile(filepath.Join(dir, "control"), damage(b), 0o600))
 			_, err = Open(dir)
@@ -77,7 +77,7 @@ func TestSwitchNames(t *testing.T) {
 
 // value is a part of a switch: what it stands at, for how many calls, after how many.
 func value(c *Control, s Switch, part int) int64 {
-	return c.cell(c.switches[s] + recordName + 8*part).Load()
+	return c.cell(c.switches[s] + 8*part).Load()
 }
 
 func TestSetAndReset(t *testing.T) {

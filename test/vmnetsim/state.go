@@ -23,18 +23,17 @@ type Gauges struct {
 // Gauges reads all gauges. It is not one moment's.
 func (c *Control) Gauges() Gauges {
 	v := map[string]int64{}
-	s := c.sections["processes"]
-	for i := range s.count {
-		p, live := s.offset+i*s.size, 0
-		if c.cell(p).Load() == 0 || !c.lives(i) {
-			continue
+	for i := range c.processes.count {
+		p := c.processes.at(i)
+		for k, name := range c.tables["LIVE"].names {
+			if c.cell(p).Load() != 0 && c.lives(i) {
+				v[name] += c.cell(p + 8 + 8*k).Load()
+			}
 		}
-		c.records("live", func(name string, _ int) {
-			live++
-			v[name] += c.cell(p + 8*live).Load()
-		})
 	}
-	c.records("gauges", func(name string, at int) { v[name] = c.cell(at + recordName).Load() })
+	for i, name := range c.tables["GAUGE"].names {
+		v[name] = c.cell(c.gauges.at(i)).Load()
+	}
 	return Gauges{
 		Objects: v["objects"], Interfaces: v["interfaces"], Networks: v["networks"], Queues: v["queues"], Blocks: v["blocks"],
 		FramesIn: v["frames_in"], FramesDropped: v["frames_dropped"], Events: v["events"],
@@ -73,9 +72,8 @@ type Owner struct {
 
 // Owners are the subnets that are owned, and those freed that nobody has asked for since.
 func (c *Control) Owners() (all []Owner) {
-	s := c.sections["owners"]
-	for i := range s.count {
-		at := s.offset + i*s.size
+	for i := range c.owners.count {
+		at := c.owners.at(i)
 		v := func(field int) int64 { return c.cell(at + 8*field).Load() }
 		if v(0) == 0 {
 			continue
@@ -108,9 +106,8 @@ type Rule struct {
 
 // Rules are the rules in force, of all processes.
 func (c *Control) Rules() (all []Rule) {
-	s := c.sections["rules"]
-	for i := range s.count {
-		at := s.offset + i*s.size
+	for i := range c.rules.count {
+		at := c.rules.at(i)
 		v := func(field int) int64 { return c.cell(at + 8*field).Load() }
 		if v(0) == 0 {
 			continue

@@ -37,21 +37,12 @@ static void learn(struct net *n, uint64_t mac, struct iface *port)
 	a->port = port;
 }
 
-// Forgets what was learned on a port.
+// Forgets what was learned on a port. The addresses stay in the table, as unknown ones.
 static void forget(struct net *n, const struct iface *port)
 {
-	static struct address kept[ADDRESSES / 2 + 1];
-	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-	int k = 0;
-	pthread_mutex_lock(&lock);
 	for (int i = 0; i < ADDRESSES; i++)
-		if (n->table[i].mac != 0 && n->table[i].port != port)
-			kept[k++] = n->table[i];
-	memset(n->table, 0, ADDRESSES * sizeof *n->table);
-	n->addresses = k;
-	while (k-- > 0)
-		*place(n, kept[k].mac) = kept[k];
-	pthread_mutex_unlock(&lock);
+		if (n->table[i].port == port)
+			n->table[i].port = NULL;
 }
 
 void bridge_begin(struct batch *b, struct net *n, struct iface *from)

@@ -11,7 +11,7 @@
 
 // Increment the version when a layout changes; the size changes with the tables.
 #define CONTROL_MAGIC "vmnetsim-control"
-#define CONTROL_VERSION 2
+#define CONTROL_VERSION 3
 
 enum { PROCESSES = 64, OWNERS = 255, RULES = 256, LAUNCH = 16, LEASES = 512 };
 
@@ -19,7 +19,6 @@ typedef _Atomic int64_t cell;
 
 // One line of a table. Faults apply to count calls after skip ones; elsewhere both are unused.
 struct record {
-	char name[96];
 	cell value;
 	cell count; // INT64_MAX: without end
 	cell skip;
@@ -140,20 +139,12 @@ struct lease {
 	uint8_t unused[24];
 };
 
-struct section {
-	char name[16];
-	uint32_t offset, count, size, unused;
-};
-
 struct control {
 	char magic[16];
 	uint32_t version, size;
-	struct section sections[9];
-	uint8_t pad[4096 - 24 - 9 * 32];
 	struct record calls[CALLS];
 	struct record switches[SWITCHES];
 	struct record gauges[GAUGES];
-	struct record live[LIVES]; // names only
 	struct process processes[PROCESSES];
 	struct owner owners[OWNERS];
 	struct rule rules[RULES];
@@ -161,13 +152,13 @@ struct control {
 	struct lease leases[LEASES];
 };
 
-_Static_assert(sizeof(struct record) == 128, "record");
+_Static_assert(sizeof(struct record) == 32, "record");
 _Static_assert(sizeof(struct process) == 128, "process");
 _Static_assert(sizeof(struct owner) == 128, "owner");
 _Static_assert(sizeof(struct rule) == 64, "rule");
 _Static_assert(sizeof(struct launch) == 64, "launch");
 _Static_assert(sizeof(struct lease) == 128, "lease");
-_Static_assert(offsetof(struct control, calls) == 4096, "header");
+_Static_assert(offsetof(struct control, calls) == 24, "header");
 
 extern struct control *_Atomic the_control;
 struct control *control_private(void); // maps private memory unless something is mapped

@@ -75,8 +75,8 @@ bool waiter_within(struct waiter *, int calls, int ms);
 void pause_ms(void); // one
 
 // Switches of this process's control block.
-void flip(const char *name, int64_t value, int64_t count, int64_t skip);
-#define SET(name, value) flip(name, value, INT64_MAX, 0)
+void flip(int i, int64_t value, int64_t count, int64_t skip);
+#define SET(name, value) flip(SWITCH_##name, value, INT64_MAX, 0)
 int64_t gauge(int i);
 int64_t live(int i);
 void reset(void);

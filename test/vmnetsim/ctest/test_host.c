@@ -61,7 +61,7 @@ static int dhcp(struct nic *n, uint8_t number, int type, const char *own, const 
 
 static void on_host(struct nic *n, const char *start, const char *end)
 {
-	SET("host", HOST_ON);
+	SET(host, HOST_ON);
 	nic_open(n, NULL, describe_range(VMNET_SHARED_MODE, start, end, "255.255.255.0"));
 }
 
@@ -105,7 +105,7 @@ CASE(host_leases_addresses)
 	CHECK(strcmp(a, "10.12.0.2") == 0);
 	EQUAL(0, dhcp(&n, 1, DECLINE, "0.0.0.0", a, a));
 	EQUAL(0, dhcp(&n, 1, DISCOVER, "0.0.0.0", NULL, a)); // somebody has it
-	SET("host", HOST_WITHOUT_DHCP);
+	SET(host, HOST_WITHOUT_DHCP);
 	EQUAL(0, dhcp(&n, 2, REQUEST, "0.0.0.0", "10.12.0.3", b));
 	nic_close(&n);
 }
@@ -185,7 +185,7 @@ CASE(host_honours_configurations)
 		int answer;
 	} cases[] = {{"10.16.0.1", false, OFFER}, {"10.16.0.1", true, 0}, {"10.16.0.0", false, 0}};
 	const uint8_t mac[6] = {2, 0, 0, 0, 0, 9};
-	SET("host", HOST_ON);
+	SET(host, HOST_ON);
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
 		struct nic n;
 		char a[16];

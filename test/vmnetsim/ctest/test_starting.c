@@ -249,7 +249,7 @@ static void all_return(struct nic *n, vmnet_return_t want)
 
 static void slow_start(struct nic *n)
 {
-	SET("start_delay_ms", 3600000);
+	SET(start_delay_ms, 3600000);
 	n->queue = dispatch_queue_create("q", NULL);
 	waiter_start(&n->started);
 	waiter_event(&n->events);
@@ -265,7 +265,7 @@ CASE(before_the_start_handler)
 	slow_start(&n);
 	all_return(&n, VMNET_SETUP_INCOMPLETE);
 	EQUAL(0, n.started.calls);
-	SET("start_delay_ms", 0); // ends the wait
+	SET(start_delay_ms, 0); // ends the wait
 	WAIT(&n.started, 1);
 	EQUAL(VMNET_SUCCESS, n.started.status);
 	nic_close(&n);
@@ -274,9 +274,9 @@ CASE(before_the_start_handler)
 CASE(after_a_failed_start)
 {
 	struct nic n;
-	flip("handler.vmnet_start_interface", VMNET_MEM_FAILURE, 1, 0);
+	flip(FAULT_handler_vmnet_start_interface, VMNET_MEM_FAILURE, 1, 0);
 	slow_start(&n);
-	SET("start_delay_ms", 0);
+	SET(start_delay_ms, 0);
 	WAIT(&n.started, 1);
 	EQUAL(VMNET_MEM_FAILURE, n.started.status);
 	all_return(&n, VMNET_SETUP_INCOMPLETE);

@@ -41,15 +41,15 @@ CASE(faults_count_and_skip)
 {
 	struct nic n;
 	nic_open(&n, NULL, describe(VMNET_SHARED_MODE));
-	flip("result.vmnet_write", VMNET_FAILURE, 2, 1);
+	flip(FAULT_result_vmnet_write, VMNET_FAILURE, 2, 1);
 	EQUAL(VMNET_SUCCESS, send_one(&n));
 	EQUAL(VMNET_FAILURE, send_one(&n));
 	EQUAL(VMNET_FAILURE, send_one(&n));
 	EQUAL(VMNET_SUCCESS, send_one(&n));
-	SET("result.vmnet_write", VMNET_MEM_FAILURE);
+	flip(FAULT_result_vmnet_write, VMNET_MEM_FAILURE, INT64_MAX, 0);
 	for (int i = 0; i < 5; i++)
 		EQUAL(VMNET_MEM_FAILURE, send_one(&n));
-	SET("result.vmnet_write", 0);
+	flip(FAULT_result_vmnet_write, 0, 0, 0);
 	EQUAL(VMNET_SUCCESS, send_one(&n));
 	nic_close(&n);
 }
@@ -60,10 +60,10 @@ CASE(an_interface_dies)
 	struct packets p;
 	two(&a, &b);
 	nic_events(&b);
-	SET("die_status", VMNET_SETUP_INCOMPLETE);
-	SET("die_ordinal", 2);
+	SET(die_status, VMNET_SETUP_INCOMPLETE);
+	SET(die_ordinal, 2);
 	EQUAL(VMNET_SETUP_INCOMPLETE, send_one(&b));
-	SET("die_ordinal", 0); // what is dead stays so
+	SET(die_ordinal, 0); // what is dead stays so
 	packets_make(&p, 1, 1514);
 	EQUAL(VMNET_SETUP_INCOMPLETE, vmnet_read(b.ref, p.d, &p.count));
 	packets_free(&p);
@@ -74,7 +74,7 @@ CASE(an_interface_dies)
 	NO_MORE(&b.stopped, 1);
 	EQUAL(1, live(LIVE_interfaces));
 	nic_forget(&b);
-	SET("die_ordinal", -1);
+	SET(die_ordinal, -1);
 	EQUAL(VMNET_SETUP_INCOMPLETE, vmnet_stop_interface(a.ref, a.queue, &a.stopped.b));
 	nic_forget(&a);
 }
@@ -84,7 +84,7 @@ CASE(lost_events)
 	struct nic a, b;
 	two(&a, &b);
 	nic_events(&b);
-	SET("event_lose_every", 2);
+	SET(event_lose_every, 2);
 	for (int i = 0; i < 20; i++) {
 		int events = b.events.calls;
 		int64_t lost = gauge(GAUGE_events_lost);
@@ -104,7 +104,7 @@ CASE(short_reads)
 	two(&a, &b);
 	for (int i = 0; i < 5; i++)
 		EQUAL(VMNET_SUCCESS, send_one(&a));
-	SET("read_max", 2);
+	SET(read_max, 2);
 	packets_make(&p, 10, 1514);
 	for (int want = 2; want >= 1; want--) {
 		for (int i = 0; i < 10; i++)
@@ -120,7 +120,7 @@ CASE(short_reads)
 CASE(another_subnet)
 {
 	struct nic a, b;
-	SET("other_subnet", 0xc0a84d00);
+	SET(other_subnet, 0xc0a84d00);
 	nic_open(&a, NULL, describe_range(VMNET_SHARED_MODE, "192.168.105.1", "192.168.105.254", "255.255.255.0"));
 	CHECK(strcmp(nic_param(&a, vmnet_start_address_key), "192.168.77.1") == 0);
 	CHECK(strcmp(nic_param(&a, vmnet_end_address_key), "192.168.77.254") == 0);
@@ -137,7 +137,7 @@ CASE(no_unicast_between_interfaces)
 	struct nic a, b;
 	struct frame f;
 	two(&a, &b);
-	SET("no_unicast", 1);
+	SET(no_unicast, 1);
 	nic_broadcast(&a, 1);
 	EQUAL(1, nic_receive(&b, &f));
 	frame_make(&f, 2, 1, 60);
