@@ -70,16 +70,9 @@ struct block {
 struct block_descriptor {
 	size_t reserved;
 	size_t size;
-	void (*copy)(void *to, const void *from); // only with BLOCK_HAS_COPY_DISPOSE
-	void (*dispose)(const void *);
 };
 
-enum {
-	BLOCK_REFCOUNT_MASK = 0xfffe, // counts in twos
-	BLOCK_NEEDS_FREE = 1 << 24,
-	BLOCK_HAS_COPY_DISPOSE = 1 << 25,
-	BLOCK_IS_GLOBAL = 1 << 28,
-};
+enum { BLOCK_IS_GLOBAL = 1 << 28 };
 
 // struct msghdr_x has darwin's struct msghdr in front, whose lengths are 32 bits.
 struct msghdr_x {
@@ -168,9 +161,7 @@ void xpc_release(xpc_object_t);
 dispatch_queue_t dispatch_queue_create(const char *label, void *attr);
 void dispatch_release(dispatch_queue_t);
 void CFRelease(void *);
-extern void *_NSConcreteGlobalBlock[32], *_NSConcreteStackBlock[32], *_NSConcreteMallocBlock[32];
-void *_Block_copy(const void *);
-void _Block_release(const void *);
+extern void *_NSConcreteGlobalBlock[32];
 
 ssize_t sendmsg_x(int fd, const struct msghdr_x *, unsigned count, int flags);
 ssize_t recvmsg_x(int fd, struct msghdr_x *, unsigned count, int flags);

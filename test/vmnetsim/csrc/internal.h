@@ -71,7 +71,7 @@ void xpc_put_string(struct xpc *, const char *key, const char *);
 void xpc_put_uuid(struct xpc *, const char *key, const uint8_t uuid[16]);
 struct xpc *xpc_find(const struct xpc *, const char *key, uint32_t type); // NULL unless of that type
 
-// Blocks: copies that the simulator holds are counted.
+// Blocks: those that the simulator holds are counted.
 struct block *block_hold(struct block *);
 void block_drop(struct block *);
 typedef void (*start_invoke)(struct block *, vmnet_return_t, struct xpc *);

@@ -69,7 +69,7 @@ static void on_event(struct waiter *w, uint32_t mask, struct xpc *event)
 
 static void waiter_make(struct waiter *w, void (*invoke)(void))
 {
-	static struct block_descriptor descriptor = {0, sizeof(struct waiter), NULL, NULL};
+	static struct block_descriptor descriptor = {0, sizeof(struct waiter)};
 	memset(w, 0, sizeof *w);
 	w->b = (struct block){_NSConcreteGlobalBlock, BLOCK_IS_GLOBAL, 0, invoke, &descriptor};
 	pthread_mutex_init(&w->lock, NULL);

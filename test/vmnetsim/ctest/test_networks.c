@@ -106,24 +106,6 @@ CASE(network_ignores_keys)
 	CFRelease(n);
 }
 
-CASE(interface_retains_its_network)
-{
-	struct nic a, b;
-	struct frame f;
-	vmnet_network_ref n = create(config(VMNET_SHARED_MODE), VMNET_SUCCESS);
-	nic_open(&a, n, describe(0));
-	nic_open(&b, n, describe(0));
-	CFRelease(n);
-	EQUAL(1, live(LIVE_networks));
-	frame_make(&f, ALL, 1, 60);
-	EQUAL(VMNET_SUCCESS, nic_send(&a, &f));
-	nic_expect(&b, &f);
-	nic_close(&a);
-	EQUAL(1, live(LIVE_networks));
-	nic_close(&b);
-	EQUAL(0, live(LIVE_networks)); // by the time the stop handler ran
-}
-
 CASE(start_on_a_released_network)
 {
 	struct nic a, b;

@@ -64,33 +64,10 @@ static void start_with(struct block *b)
 		start_with(&w.b); \
 	}
 
-BAD_BLOCK(block_without_isa, "is not a block", w.b.isa = NULL)
+BAD_BLOCK(block_without_isa, "is not a global block", w.b.isa = NULL)
 BAD_BLOCK(block_without_flag, "global block without BLOCK_IS_GLOBAL", w.b.flags = 0)
 BAD_BLOCK(block_without_invoke, "block without invoke", w.b.invoke = NULL)
 BAD_BLOCK(block_without_descriptor, "block without a descriptor", w.b.descriptor = NULL)
-
-static int copies, disposals;
-static void count_copy(void *to, const void *from) { (void)to, (void)from, copies++; }
-static void count_disposal(const void *b) { (void)b, disposals++; }
-
-CASE(block_copies)
-{
-	struct block_descriptor d = {0, sizeof(struct block), count_copy, count_disposal};
-	struct block stack = {_NSConcreteStackBlock, BLOCK_HAS_COPY_DISPOSE, 0, (void (*)(void))count_disposal, &d};
-	struct block *heap = _Block_copy(&stack);
-	CHECK(heap != &stack && heap->isa == _NSConcreteMallocBlock);
-	CHECK(_Block_copy(heap) == heap);
-	EQUAL(1, copies);
-	_Block_release(heap);
-	EQUAL(0, disposals);
-	_Block_release(heap);
-	EQUAL(1, disposals);
-	stack.isa = _NSConcreteGlobalBlock;
-	stack.flags = BLOCK_IS_GLOBAL;
-	CHECK(_Block_copy(&stack) == &stack);
-	_Block_release(&stack);
-	CHECK(_Block_copy(NULL) == NULL);
-}
 
 struct order {
 	pthread_t thread;
