@@ -15,9 +15,12 @@ type table struct {
 	presets []int64
 }
 
-var tablePattern = regexp.MustCompile(`(?m)^(CALL|FAULT|SWITCH|GAUGE|LIVE)\((\w+)(?:, (\w+))?\)$`)
+var (
+	tablePattern = regexp.MustCompile(`#define (\w+)_TABLE\(X\)((?:.*\\\n)+.*)`)
+	rowPattern   = regexp.MustCompile(`X\((\w+)(?:, (\w+))?\)`)
+)
 
-// tables are the lines of tables.h by kind, faults among the switches.
+// tables are those of tables.h by kind, faults among the switches.
 func tables() (map[string]*table, error) {
 	b, err := csrc.ReadFile("csrc/tables.h")
 	if err != nil {
@@ -25,17 +28,19 @@ func tables() (map[string]*table, error) {
 	}
 	all := map[string]*table{"CALL": {}, "SWITCH": {}, "GAUGE": {}, "LIVE": {}}
 	for _, m := range tablePattern.FindAllStringSubmatch(string(b), -1) {
-		kind, name, preset := m[1], m[2], int64(0)
-		switch kind {
-		case "FAULT":
-			kind, name = "SWITCH", m[2]+"."+m[3]
-		case "SWITCH":
-			if preset, err = strconv.ParseInt(m[3], 10, 64); err != nil {
-				return nil, fmt.Errorf("tables.h: %s: %w", m[0], err)
+		for _, row := range rowPattern.FindAllStringSubmatch(m[2], -1) {
+			kind, name, preset := m[1], row[1], int64(0)
+			switch kind {
+			case "FAULT":
+				kind, name = "SWITCH", row[1]+"."+row[2]
+			case "SWITCH":
+				if preset, err = strconv.ParseInt(row[2], 10, 64); err != nil {
+					return nil, fmt.Errorf("tables.h: %s: %w", row[0], err)
+				}
 			}
+			t := all[kind]
+			t.names, t.presets = append(t.names, name), append(t.presets, preset)
 		}
-		t := all[kind]
-		t.names, t.presets = append(t.names, name), append(t.presets, preset)
 	}
 	return all, nil
 }

@@ -24,13 +24,8 @@ static void fill(struct control *c)
 {
 	c->version = CONTROL_VERSION;
 	c->size = sizeof *c;
-#define CALL(f)
-#undef FAULT
-#define FAULT(kind, f)
-#define SWITCH(name, preset_) c->switches[SWITCH_##name].value = c->switches[SWITCH_##name].preset = preset_;
-#define GAUGE(name)
-#define LIVE(name)
-#include "tables.h"
+#define PRESET(name, preset_) c->switches[SWITCH_##name].value = c->switches[SWITCH_##name].preset = preset_;
+	SWITCH_TABLE(PRESET)
 	memcpy(c->magic, CONTROL_MAGIC, sizeof c->magic);
 }
 

@@ -5,6 +5,8 @@
 #ifndef VMNETSIM_CONTROL_H
 #define VMNETSIM_CONTROL_H
 
+#include "tables.h"
+
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -25,57 +27,16 @@ struct record {
 	int64_t preset; // the value after Reset
 };
 
-#define CALL(f)
-#define FAULT(kind, f)
-#define SWITCH(name, preset)
-#define GAUGE(name)
-#define LIVE(name)
-
-enum {
-#undef CALL
-#define CALL(f) CALL_##f,
-#include "tables.h"
-#undef CALL
-#define CALL(f)
-	CALLS
-};
-
-enum {
-#undef FAULT
-#undef SWITCH
-#define FAULT(kind, f) FAULT_##kind##_##f,
-#define SWITCH(name, preset) SWITCH_##name,
-#include "tables.h"
-#undef FAULT
-#undef SWITCH
-#define FAULT(kind, f)
-#define SWITCH(name, preset)
-	SWITCHES
-};
-
-enum {
-#undef GAUGE
-#define GAUGE(name) GAUGE_##name,
-#include "tables.h"
-#undef GAUGE
-#define GAUGE(name)
-	GAUGES
-};
-
-enum {
-#undef LIVE
-#define LIVE(name) LIVE_##name,
-#include "tables.h"
-#undef LIVE
-#define LIVE(name)
-	LIVES
-};
-
-#undef CALL
-#undef FAULT
-#undef SWITCH
-#undef GAUGE
-#undef LIVE
+// Numbers in the tables. Faults are switches, in front of the others.
+#define CALL_NUMBER(f) CALL_##f,
+#define FAULT_NUMBER(kind, f) FAULT_##kind##_##f,
+#define SWITCH_NUMBER(name, preset) SWITCH_##name,
+#define GAUGE_NUMBER(name) GAUGE_##name,
+#define LIVE_NUMBER(name) LIVE_##name,
+enum { CALL_TABLE(CALL_NUMBER) CALLS };
+enum { FAULT_TABLE(FAULT_NUMBER) SWITCH_TABLE(SWITCH_NUMBER) SWITCHES };
+enum { GAUGE_TABLE(GAUGE_NUMBER) GAUGES };
+enum { LIVE_TABLE(LIVE_NUMBER) LIVES };
 
 // A process that has the file open holds a lock on one byte of it, so that its death shows at once.
 struct process {

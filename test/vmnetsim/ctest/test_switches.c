@@ -117,21 +117,6 @@ CASE(short_reads)
 	close_two(&a, &b);
 }
 
-CASE(another_subnet)
-{
-	struct nic a, b;
-	SET(other_subnet, 0xc0a84d00);
-	nic_open(&a, NULL, describe_range(VMNET_SHARED_MODE, "192.168.105.1", "192.168.105.254", "255.255.255.0"));
-	CHECK(strcmp(nic_param(&a, vmnet_start_address_key), "192.168.77.1") == 0);
-	CHECK(strcmp(nic_param(&a, vmnet_end_address_key), "192.168.77.254") == 0);
-	nic_open(&b, NULL, describe_range(VMNET_SHARED_MODE, "192.168.105.1", "192.168.105.254", "255.255.255.0"));
-	struct frame f;
-	frame_make(&f, ALL, 1, 60);
-	EQUAL(VMNET_SUCCESS, nic_send(&a, &f));
-	nic_expect(&b, &f); // they asked for the same
-	close_two(&a, &b);
-}
-
 CASE(no_unicast_between_interfaces)
 {
 	struct nic a, b;
