@@ -8,7 +8,6 @@ import (
 	"debug/elf"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -30,7 +29,7 @@ const patience = 5 * time.Minute
 func cases(t *testing.T, flags ...string) string {
 	t.Helper()
 	Library(t, Full) // skips without gcc
-	more, err := filepath.Glob("ctest/*.[ch]")
+	more, err := cbuild.CTests()
 	require.NoError(t, err)
 	require.NotEmpty(t, more)
 	p, err := compile(t.Context(), "ctest", append([]string{"-O1"}, flags...), more)

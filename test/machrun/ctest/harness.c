@@ -3,30 +3,9 @@
 #include "harness.h"
 
 #include <ftw.h>
-#include <stdarg.h>
 #include <sys/wait.h>
 
-static struct test *tests, **last = &tests;
-static const char *current = "";
 static char own_directory[64];
-
-void register_test(struct test *t)
-{
-	*last = t;
-	last = &t->next;
-}
-
-void failed(const char *file, int line, const char *format, ...)
-{
-	va_list args;
-	va_start(args, format);
-	printf("FAIL %s: %s:%d: ", current, file, line);
-	vprintf(format, args);
-	printf("\n");
-	va_end(args);
-	fflush(stdout);
-	_exit(1);
-}
 
 static int drop(const char *path, const struct stat *st, int type, struct FTW *ftw)
 {
@@ -45,7 +24,7 @@ const char *directory(void)
 
 static void run_one(struct test *t)
 {
-	current = t->name;
+	current_test = t->name;
 	alarm(60);
 	thread_attach_main();
 	t->run();

@@ -4,31 +4,9 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
-
-static struct test *tests, **last = &tests;
-static const char *current = "";
-
-void register_test(struct test *t)
-{
-	*last = t;
-	last = &t->next;
-}
-
-void failed(const char *file, int line, const char *format, ...)
-{
-	va_list args;
-	va_start(args, format);
-	printf("FAIL %s: %s:%d: ", current, file, line);
-	vprintf(format, args);
-	printf("\n");
-	va_end(args);
-	fflush(stdout);
-	_exit(1);
-}
 
 static struct timespec after_ms(int ms)
 {
@@ -123,8 +101,6 @@ void reset(void)
 		atomic_store(&c->launch[i].fd_plus_1, 0);
 }
 
-void pause_ms(void) { usleep(1000); }
-
 void settle(void)
 {
 	int busy = 0;
@@ -135,14 +111,14 @@ void settle(void)
 				busy = i;
 		if (busy < 0)
 			return;
-		pause_ms();
+		usleep(1000);
 	}
 	failed(__FILE__, __LINE__, "%lld left of LIVE %d in tables.h", (long long)live(busy), busy);
 }
 
 static void run(struct test *t)
 {
-	current = t->name;
+	current_test = t->name;
 	if (t->kind != KIND_TOOL) // whose switches are the caller's
 		reset();
 	t->run();

@@ -4,47 +4,12 @@
 #ifndef CTEST_HARNESS_H
 #define CTEST_HARNESS_H
 
+#include "check.h"
 #include "internal.h"
 
 #include <stdio.h>
 #include <sys/uio.h>
-
-// CASE defines a test, DEATH one that must abort with a message, TOOL something that the Go tests use as another process.
-// All are registered before main.
-enum { KIND_CASE, KIND_DEATH, KIND_TOOL };
-struct test {
-	const char *name, *message; // of the abort
-	int kind;
-	void (*run)(void);
-	struct test *next;
-};
-void register_test(struct test *);
-
-#define CASE_(name, text, kind) \
-	static void run_##name(void); \
-	__attribute__((constructor)) static void register_##name(void) \
-	{ \
-		static struct test t = {#name, text, kind, run_##name, NULL}; \
-		register_test(&t); \
-	} \
-	static void run_##name(void)
-#define CASE(name) CASE_(name, "", KIND_CASE)
-#define DEATH(name, text) CASE_(name, text, KIND_DEATH)
-#define TOOL(name) CASE_(name, "", KIND_TOOL)
-
-_Noreturn void failed(const char *file, int line, const char *format, ...) __attribute__((format(printf, 3, 4)));
-
-#define CHECK(condition) \
-	do { \
-		if (!(condition)) \
-			failed(__FILE__, __LINE__, "%s", #condition); \
-	} while (0)
-#define EQUAL(want, got) \
-	do { \
-		long long want_ = (long long)(want), got_ = (long long)(got); \
-		if (want_ != got_) \
-			failed(__FILE__, __LINE__, "%s is %lld, want %lld", #got, got_, want_); \
-	} while (0)
+#include <unistd.h>
 
 // A waiter is a global block of any of the three signatures.
 struct waiter {
@@ -59,7 +24,7 @@ struct waiter {
 	void *context;
 };
 
-enum { PATIENCE_MS = 30000, SOON_MS = 30 };
+enum { SOON_MS = 30 };
 
 void waiter_start(struct waiter *);
 void waiter_status(struct waiter *);
@@ -68,11 +33,6 @@ void waiter_free(struct waiter *);
 bool waiter_within(struct waiter *, int calls, int ms);
 #define WAIT(w, n) CHECK(waiter_within(w, n, PATIENCE_MS))
 #define NO_MORE(w, n) CHECK(!waiter_within(w, n, SOON_MS)) // not n calls soon
-
-#define UNTIL(condition) \
-	for (int ms_ = 0; !(condition); ms_++, pause_ms()) \
-	CHECK(ms_ < PATIENCE_MS)
-void pause_ms(void); // one
 
 // Switches of this process's control block.
 void flip(int i, int64_t value, int64_t count, int64_t skip);
