@@ -9,11 +9,11 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -24,10 +24,8 @@ import (
 )
 
 const (
-	// tags add the tests on the simulator.
-	tags = "vmnetsim"
-	// timeout is a package's.
-	timeout = "15m"
+	tags    = "vmnetsim" // which add the tests on the simulator
+	timeout = "15m"      // a package's
 )
 
 func main() {
@@ -48,55 +46,53 @@ func run(ctx context.Context, goTool, only string, flags []string) error {
 	if out, err := exec.CommandContext(ctx, "unshare", "-n", "ip", "link", "set", "lo", "up").CombinedOutput(); err != nil {
 		return fmt.Errorf("no network namespace can be made, with unshare of util-linux and ip of iproute2: %w: %s", err, out)
 	}
-	all := only == ""
-	if all {
+	modules := [][2]string{{".", only}}
+	if only == "" {
 		list, err := packages(ctx, goTool)
 		if err != nil {
 			return err
 		}
-		only = strings.Join(list, " ")
+		modules = [][2]string{{".", strings.Join(list, " ")}, {"attach", "./..."}}
 	}
-	dir, err := os.MkdirTemp("", "asmac")
+	env, err := environment(ctx, goTool)
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
-	env, err := environment(ctx)
-	if err != nil {
-		return err
+	var failed error
+	var events bytes.Buffer
+	for _, m := range modules {
+		failed = errors.Join(failed, test(ctx, env, m[0], m[1], flags, &events))
 	}
+	all, err := count(&events)
+	if err == nil {
+		err = all.report(os.Stdout)
+	}
+	return errors.Join(failed, err)
+}
+
+// test runs the tests of a module's packages, and keeps what go test -json says.
+func test(ctx context.Context, env []string, module, packages string, flags []string, events *bytes.Buffer) error {
 	root, err := os.Getwd()
 	if err != nil {
 		return err
 	}
-	r := runner{root: root, env: append(env, "GO="+goTool), flags: flags, events: filepath.Join(dir, "events")}
-	err = r.test(ctx, ".", only)
-	if all {
-		err = errors.Join(err, r.test(ctx, "attach", "./..."))
+	f, err := os.CreateTemp("", "asmac")
+	if err != nil {
+		return err
 	}
-	return errors.Join(err, r.tell())
-}
-
-// A runner runs go test, and keeps what it says.
-type runner struct {
-	root, events string
-	env, flags   []string
-	files        []string
-}
-
-// test runs the tests of packages in a module.
-func (r *runner) test(ctx context.Context, module, packages string) error {
-	r.files = append(r.files, fmt.Sprint(r.events, len(r.files)))
-	args := append([]string{packages, "-tags", tags, "-vet=off", "-count=1", "-timeout", timeout, "-short", "-exec", filepath.Join(r.root, "test/asmac/exec.sh")}, r.flags...)
-	c := exec.CommandContext(ctx, filepath.Join(r.root, "test/gotest.sh"), args...)
-	c.Dir = filepath.Join(r.root, module)
-	c.Env = append(r.env, "EVENTS="+r.files[len(r.files)-1])
+	defer os.Remove(f.Name())
+	defer f.Close()
+	args := []string{packages, "-tags", tags, "-vet=off", "-count=1", "-timeout", timeout, "-short", "-exec", filepath.Join(root, "test/asmac/exec.sh")}
+	c := exec.CommandContext(ctx, filepath.Join(root, "test/gotest.sh"), append(args, flags...)...)
+	c.Dir, c.Env = filepath.Join(root, module), append(env, "EVENTS="+f.Name())
 	c.Stdout, c.Stderr = os.Stdout, os.Stderr
-	return c.Run()
+	err = c.Run()
+	_, readErr := events.ReadFrom(f)
+	return errors.Join(err, readErr)
 }
 
 // environment is go test's: for macOS, with the loader and the simulator where exec.sh and the loader look for them.
-func environment(ctx context.Context) ([]string, error) {
+func environment(ctx context.Context, goTool string) ([]string, error) {
 	loader, err := machrun.Build(ctx)
 	if err != nil {
 		return nil, err
@@ -105,23 +101,5 @@ func environment(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return append(os.Environ(), "GOOS=darwin", "GOARCH=amd64", "CGO_ENABLED=0", "MACHRUN="+loader, "MACHRUN_VMNET="+sim), nil
-}
-
-// tell reports on all that ran.
-func (r *runner) tell() error {
-	var events []io.Reader
-	for _, path := range r.files {
-		f, err := os.Open(path)
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		events = append(events, f)
-	}
-	c, err := count(io.MultiReader(events...))
-	if err != nil {
-		return err
-	}
-	return c.report(os.Stdout)
+	return append(os.Environ(), "GOOS=darwin", "GOARCH=amd64", "CGO_ENABLED=0", "MACHRUN="+loader, "MACHRUN_VMNET="+sim, "GO="+goTool), nil
 }

@@ -77,6 +77,13 @@ func Sources(dir fs.FS, more ...string) (map[string][]byte, error) {
 	return files, err
 }
 
+// CTests are the tests in C of the package in the working directory, with what those of all packages share.
+func CTests() ([]string, error) {
+	own, err := filepath.Glob("ctest/*.[ch]")
+	shared, _ := filepath.Glob("../cbuild/ctest/*.[ch]")
+	return append(own, shared...), err
+}
+
 // Build makes the binary unless it is there already, in a directory that is named by what goes into it, and returns its
 // path. It may run in several processes at the same time.
 func (p Program) Build(ctx context.Context) (string, error) {

@@ -4,7 +4,6 @@ package machrun
 
 import (
 	"bytes"
-	"path/filepath"
 	"slices"
 	"testing"
 
@@ -20,7 +19,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // cases builds the C tests, with the shims in the same program so that a sanitizer sees both.
 func cases(t *testing.T, flags ...string) string {
 	t.Helper()
-	more, err := filepath.Glob("ctest/*.[ch]")
+	more, err := cbuild.CTests()
 	require.NoError(t, err)
 	files, err := cbuild.Sources(csrc, more...)
 	require.NoError(t, err)

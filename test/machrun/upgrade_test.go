@@ -106,8 +106,8 @@ func TestUpgrades(t *testing.T) {
 	}
 	t.Logf("%d upgrades, %d clients", upgrades, came.Load())
 	assert.Greater(t, came.Load(), int64(upgrades))
-	assert.Zero(t, d.control.Value("foreign_entries"), "threads of the framework's that ran code of Go's")
-	assert.Zero(t, d.control.Value("killed_nobody"), "threads that were signalled after their end")
+	assert.Zero(t, d.control.ForeignEntries.Load(), "threads of the framework's that ran code of Go's")
+	assert.Zero(t, d.control.KilledNobody.Load(), "threads that were signalled after their end")
 }
 
 // comeAndGo connects and sends a frame, again and again.
@@ -141,7 +141,7 @@ func TestHangingExec(t *testing.T) {
 		t.Run("GOMAXPROCS="+processors, func(t *testing.T) {
 			t.Parallel()
 			d := startDaemon(t, program, "GOMAXPROCS="+processors)
-			d.control.Set("slow.execve", 600_000, Forever, 1) // the first is the check of the new program
+			d.control.SlowExecve(10*time.Minute, 1) // the first is the check of the new program
 			_, err := d.upgrade(t)
 			require.Error(t, err)
 			require.EqualError(t, d.Wait(), want.state, "%s", d.log.Bytes())

@@ -8,13 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"sync/atomic"
 	"syscall"
-	"time"
 	"unsafe"
 
 	"github.com/socket-vmnet2/socket_vmnet2/test/cbuild"
@@ -26,10 +24,9 @@ const Forever = math.MaxInt64
 // The layout of control.h. Values are 64 bits in the machine's order, and atomic.
 const (
 	magic       = "vmnetsim-control"
-	version     = 2
-	headerSize  = 4096
-	recordSize  = 128
-	recordName  = 96
+	version     = 3
+	headerSize  = 24
+	recordSize  = 32
 	processSize = 128
 	ownerSize   = 128
 	ruleSize    = 64
@@ -45,11 +42,15 @@ const (
 type Control struct {
 	f        *os.File
 	mem      []byte
-	sections map[string]section
+	tables   map[string]*table
 	switches map[Switch]int // offsets of records
+
+	calls, gauges, processes, owners, rules, launches section
 }
 
 type section struct{ offset, count, size int }
+
+func (s section) at(i int) int { return s.offset + i*s.size }
 
 // Open maps the control file in dir, and makes both if they are missing, as vmnetsim_open does.
 func Open(dir string) (*Control, error) {
@@ -76,7 +77,7 @@ func (c *Control) locked(f func() error) error {
 }
 
 func (c *Control) mapFile() error {
-	want, err := image()
+	want, err := c.image()
 	if err != nil {
 		return err
 	}
@@ -98,29 +99,7 @@ func (c *Control) mapFile() error {
 	if !bytes.Equal(c.mem[:headerSize], want[:headerSize]) {
 		return errors.New("another version made it, remove it")
 	}
-	c.index()
 	return nil
-}
-
-// index reads the sections and the names of the switches.
-func (c *Control) index() {
-	c.sections = map[string]section{}
-	for i := range 9 {
-		b := c.mem[24+32*i:]
-		n := func(at int) int { return int(binary.NativeEndian.Uint32(b[at:])) }
-		c.sections[text(b[:16])] = section{n(16), n(20), n(24)}
-	}
-	c.switches = map[Switch]int{}
-	c.records("switches", func(name string, at int) { c.switches[Switch(name)] = at })
-}
-
-// records calls f for each record of a section.
-func (c *Control) records(sec string, f func(name string, at int)) {
-	s := c.sections[sec]
-	for i := range s.count {
-		at := s.offset + i*s.size
-		f(text(c.mem[at:at+recordName]), at)
-	}
 }
 
 // Close unmaps the file.
@@ -151,50 +130,45 @@ func (c *Control) Set(s Switch, values ...int64) {
 	if len(values) > 2 {
 		skip = values[2]
 	}
-	c.cell(at + recordName).Store(0) // off, while its parts change
-	c.cell(at + recordName + 16).Store(skip)
-	c.cell(at + recordName + 8).Store(count)
-	c.cell(at + recordName).Store(values[0])
-}
-
-// Value is what a switch stands at.
-func (c *Control) Value(s Switch) int64 {
-	at, ok := c.switches[s]
-	if !ok {
-		panic(fmt.Sprintf("vmnetsim: no switch %q", s))
-	}
-	return c.cell(at + recordName).Load()
+	c.cell(at).Store(0) // off, while its parts change
+	c.cell(at + 16).Store(skip)
+	c.cell(at + 8).Store(count)
+	c.cell(at).Store(values[0])
 }
 
 // Reset sets all switches back, forgets sockets of launchd, and counts from zero again. What lives is not touched.
 func (c *Control) Reset() {
 	for s, at := range c.switches {
-		c.Set(s, c.cell(at+recordName+24).Load())
+		c.Set(s, c.cell(at+24).Load())
 	}
-	for _, sec := range []string{"calls", "gauges"} {
-		c.records(sec, func(_ string, at int) { c.cell(at + recordName).Store(0) })
+	for _, s := range []section{c.calls, c.gauges} {
+		for i := range s.count {
+			c.cell(s.at(i)).Store(0)
+		}
 	}
 	for i := range launches {
-		c.cell(c.sections["launch"].offset + i*launchSize + launchName).Store(0)
+		c.cell(c.launches.at(i) + launchName).Store(0)
 	}
 }
 
 // Calls are how often each exported function was called, by all processes.
 func (c *Control) Calls() map[string]uint64 {
 	m := map[string]uint64{}
-	c.records("calls", func(name string, at int) { m[name] = uint64(c.cell(at + recordName).Load()) })
+	for i, name := range c.tables["CALL"].names {
+		m[name] = uint64(c.cell(c.calls.at(i)).Load())
+	}
 	return m
 }
 
 // SetSockets makes launch_activate_socket hand out descriptors, which the process asking must have inherited; one name
 // may come several times. None: not started by launchd.
 func (c *Control) SetSockets(sockets ...Socket) {
-	s := c.sections["launch"]
+	s := c.launches
 	if len(sockets) > s.count {
 		panic(fmt.Sprintf("vmnetsim: %d sockets, at most %d", len(sockets), s.count))
 	}
 	for i := range s.count {
-		at := s.offset + i*s.size
+		at := s.at(i)
 		c.cell(at + launchName).Store(0)
 		if i < len(sockets) {
 			clear(c.mem[at : at+launchName])
@@ -217,22 +191,11 @@ func text(b []byte) string {
 }
 
 func ipv4(v int64) netip.Addr {
-	return netip.AddrFrom4([4]byte{byte(v >> 24), byte(v >> 16), byte(v >> 8), byte(v)})
+	return netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, uint32(v))))
 }
 
 // SubnetValue is the value of OtherSubnet for an address.
 func SubnetValue(a netip.Addr) int64 {
 	b := a.As4()
 	return int64(binary.BigEndian.Uint32(b[:]))
-}
-
-func hardwareAddr(v int64) net.HardwareAddr {
-	return net.HardwareAddr{byte(v >> 40), byte(v >> 32), byte(v >> 24), byte(v >> 16), byte(v >> 8), byte(v)}
-}
-
-func millis(v int64) time.Time {
-	if v == 0 {
-		return time.Time{}
-	}
-	return time.UnixMilli(v)
 }

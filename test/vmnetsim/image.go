@@ -9,79 +9,72 @@ import (
 	"strconv"
 )
 
-// A line of tables.h.
-type tableLine struct {
-	macro, name string
-	preset      int64
+// A table has the names of a kind in tables.h, in their order, and what they are preset to.
+type table struct {
+	names   []string
+	presets []int64
 }
 
-var tablePattern = regexp.MustCompile(`(?m)^(CALL|FAULT|SWITCH|GAUGE|LIVE)\((\w+)(?:, (\w+))?\)$`)
+var (
+	tablePattern = regexp.MustCompile(`#define (\w+)_TABLE\(X\)((?:.*\\\n)+.*)`)
+	rowPattern   = regexp.MustCompile(`X\((\w+)(?:, (\w+))?\)`)
+)
 
-// tables are the lines of tables.h, which both sides make the file from.
-func tables() (lines []tableLine, err error) {
+// tables are those of tables.h by kind, faults among the switches.
+func tables() (map[string]*table, error) {
 	b, err := csrc.ReadFile("csrc/tables.h")
 	if err != nil {
 		return nil, err
 	}
+	all := map[string]*table{"CALL": {}, "SWITCH": {}, "GAUGE": {}, "LIVE": {}}
 	for _, m := range tablePattern.FindAllStringSubmatch(string(b), -1) {
-		l := tableLine{macro: m[1], name: m[2]}
-		switch l.macro {
-		case "FAULT":
-			l.macro, l.name = "SWITCH", m[2]+"."+m[3]
-		case "SWITCH":
-			if l.preset, err = strconv.ParseInt(m[3], 10, 64); err != nil {
-				return nil, fmt.Errorf("tables.h: %s: %w", m[0], err)
+		for _, row := range rowPattern.FindAllStringSubmatch(m[2], -1) {
+			kind, name, preset := m[1], row[1], int64(0)
+			switch kind {
+			case "FAULT":
+				kind, name = "SWITCH", row[1]+"."+row[2]
+			case "SWITCH":
+				if preset, err = strconv.ParseInt(row[2], 10, 64); err != nil {
+					return nil, fmt.Errorf("tables.h: %s: %w", row[0], err)
+				}
 			}
+			t := all[kind]
+			t.names, t.presets = append(t.names, name), append(t.presets, preset)
 		}
-		lines = append(lines, l)
 	}
-	return lines, nil
+	return all, nil
 }
 
-// image is a fresh control file, byte for byte as control.c makes it.
-func image() ([]byte, error) {
-	lines, err := tables()
-	if err != nil {
+// image is a fresh control file, byte for byte as control.c makes it, and sets where its parts are.
+func (c *Control) image() ([]byte, error) {
+	var err error
+	if c.tables, err = tables(); err != nil {
 		return nil, err
 	}
-	mem := make([]byte, headerSize)
-	var count int
-	add := func(name string, n, size int) {
-		b := mem[24+32*count:]
-		count++
-		copy(b, name)
-		binary.NativeEndian.PutUint32(b[16:], uint32(len(mem)))
-		binary.NativeEndian.PutUint32(b[20:], uint32(n))
-		binary.NativeEndian.PutUint32(b[24:], uint32(size))
-		mem = append(mem, make([]byte, n*size)...)
+	size := headerSize
+	add := func(count, each int) section {
+		s := section{size, count, each}
+		size += count * each
+		return s
 	}
-	for _, sec := range [][2]string{{"calls", "CALL"}, {"switches", "SWITCH"}, {"gauges", "GAUGE"}, {"live", "LIVE"}} {
-		var records []byte
-		for _, l := range lines {
-			if l.macro == sec[1] {
-				records = append(records, record(l)...)
-			}
-		}
-		at := len(mem)
-		add(sec[0], len(records)/recordSize, recordSize)
-		copy(mem[at:], records)
-	}
-	add("processes", processes, processSize)
-	add("owners", owners, ownerSize)
-	add("rules", rules, ruleSize)
-	add("launch", launches, launchSize)
-	add("leases", leases, leaseSize)
-	mem = append(mem, make([]byte, -len(mem)&63)...)
+	c.calls = add(len(c.tables["CALL"].names), recordSize)
+	switches := add(len(c.tables["SWITCH"].names), recordSize)
+	c.gauges = add(len(c.tables["GAUGE"].names), recordSize)
+	c.processes = add(processes, processSize)
+	c.owners = add(owners, ownerSize)
+	c.rules = add(rules, ruleSize)
+	c.launches = add(launches, launchSize)
+	add(leases, leaseSize)
+	mem := make([]byte, size)
 	copy(mem, magic)
 	binary.NativeEndian.PutUint32(mem[16:], version)
-	binary.NativeEndian.PutUint32(mem[20:], uint32(len(mem)))
+	binary.NativeEndian.PutUint32(mem[20:], uint32(size))
+	c.switches = map[Switch]int{}
+	for i, name := range c.tables["SWITCH"].names {
+		at := switches.at(i)
+		c.switches[Switch(name)] = at
+		binary.NativeEndian.PutUint64(mem[at:], uint64(c.tables["SWITCH"].presets[i]))
+		binary.NativeEndian.PutUint64(mem[at+24:], uint64(c.tables["SWITCH"].presets[i]))
+	}
 	return mem, nil
-}
-
-func record(l tableLine) []byte {
-	b := make([]byte, recordSize)
-	copy(b, l.name)
-	binary.NativeEndian.PutUint64(b[recordName:], uint64(l.preset))
-	binary.NativeEndian.PutUint64(b[recordName+24:], uint64(l.preset))
-	return b
 }

@@ -30,7 +30,6 @@ const (
 
 // The results of calls, which have no effect then.
 const (
-	StopResult             Switch = "result.vmnet_stop_interface"
 	SetEventCallbackResult Switch = "result.vmnet_interface_set_event_callback"
 	ReadResult             Switch = "result.vmnet_read"
 	WriteResult            Switch = "result.vmnet_write"
@@ -55,9 +54,7 @@ const (
 	EventDelay         Switch = "event_delay_us"        // before each event
 	EventLoseEvery     Switch = "event_lose_every"      // every nth event is lost
 	ReadMax            Switch = "read_max"              // packets per vmnet_read
-	WriteExhaustEvery  Switch = "write_exhaust_every"   // every nth vmnet_write returns VMNET_BUFFER_EXHAUSTED
 	BusyAfter          Switch = "busy_ms"               // how long a subnet is busy after its owner let it go or died
-	OrphansStay        Switch = "orphans_stay"          // 1, unless set: a network object's subnet stays taken when its owner dies
 	OtherSubnet        Switch = "other_subnet"          // given instead of the one asked for; SubnetValue makes it
 	Host               Switch = "host"                  // 1: the host's side answers; 2: all but DHCP
 	NoUnicast          Switch = "no_unicast"            // 1: no unicast from interface to interface

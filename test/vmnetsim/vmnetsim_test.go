@@ -8,11 +8,7 @@ import (
 	"debug/elf"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"regexp"
-	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -33,7 +29,7 @@ const patience = 5 * time.Minute
 func cases(t *testing.T, flags ...string) string {
 	t.Helper()
 	Library(t, Full) // skips without gcc
-	more, err := filepath.Glob("ctest/*.[ch]")
+	more, err := cbuild.CTests()
 	require.NoError(t, err)
 	require.NotEmpty(t, more)
 	p, err := compile(t.Context(), "ctest", append([]string{"-O1"}, flags...), more)
@@ -51,7 +47,7 @@ func runCases(t *testing.T, program string) {
 	defer cancel()
 	out, err := cbuild.Command(ctx, program).CombinedOutput()
 	require.NoError(t, err, "%s", out)
-	assert.Greater(t, bytes.Count(out, []byte("ok ")), 50, "%s", out)
+	assert.Greater(t, bytes.Count(out, []byte("ok ")), 30, "%s", out)
 }
 
 // TestRulesAndSwitches runs each C case: deliberately wrong callers are refused, each switch shows, and in the end
@@ -93,107 +89,23 @@ func TestAborts(t *testing.T) {
 	}
 }
 
-// TestLeakCheck shows that the check at the end of TestRulesAndSwitches finds leaks.
-func TestLeakCheck(t *testing.T) {
-	t.Parallel()
-	out, err := cbuild.Command(t.Context(), addresses(t), "leak").CombinedOutput()
-	require.Error(t, err)
-	assert.Contains(t, string(out), "detected memory leaks")
-}
-
-// symbols are the functions and variables that a library exports.
-func symbols(t *testing.T, lib string) (names []string) {
-	t.Helper()
-	f, err := elf.Open(lib)
-	require.NoError(t, err)
-	defer f.Close()
-	all, err := f.DynamicSymbols()
-	require.NoError(t, err)
-	for _, s := range all {
-		if s.Section != elf.SHN_UNDEF {
-			names = append(names, s.Name)
-		}
-	}
-	return names
-}
-
-func TestFlavours(t *testing.T) {
-	t.Parallel()
-	header, err := os.ReadFile("csrc/abi.h")
-	require.NoError(t, err)
-	var functions []string
-	for _, m := range regexp.MustCompile(`(?m)^[a-z].*?\b(\w+)\(.*(?:;|,)`).FindAllSubmatch(header, -1) {
-		functions = append(functions, string(m[1]))
-	}
-	require.Greater(t, len(functions), 60)
-	isNetwork := func(s string) bool {
-		return strings.HasPrefix(s, "vmnet_network_") && !strings.HasSuffix(s, "_key") || s == "vmnet_interface_start_with_network"
-	}
-	is15 := func(s string) bool {
-		return slices.Contains([]string{"vmnet_read_max_packets_key", "vmnet_write_max_packets_key", "vmnet_enable_virtio_header_key"}, s)
-	}
-	full := symbols(t, Library(t, Full))
-	assert.Subset(t, full, functions, "declared in abi.h")
-	assert.Contains(t, full, "vmnet_network_identifier_key")
-	for _, s := range full {
-		assert.Regexp(t, `^(vmnet_|xpc_|_xpc_type_|dispatch_|CF|_Block_|_NSConcrete|sendmsg_x$|recvmsg_x$|launch_activate_socket$|vmnetsim_)`, s)
-	}
-	no26 := symbols(t, Library(t, NoMacOS26))
-	assert.ElementsMatch(t, slices.DeleteFunc(slices.Clone(full), isNetwork), no26)
-	assert.Len(t, no26, len(full)-16)
-	no15 := symbols(t, Library(t, NoMacOS15))
-	assert.ElementsMatch(t, slices.DeleteFunc(slices.Clone(no26), is15), no15)
-	assert.Len(t, no15, len(no26)-3)
-}
-
 // TestEveryCallIsCounted compares the table with the functions that are exported.
 func TestEveryCallIsCounted(t *testing.T) {
 	t.Parallel()
-	lines, err := tables()
+	all, err := tables()
 	require.NoError(t, err)
-	var counted, exported []string
-	for _, l := range lines {
-		if l.macro == "CALL" {
-			counted = append(counted, l.name)
-		}
-	}
+	var exported []string
 	f, err := elf.Open(Library(t, Full))
 	require.NoError(t, err)
 	defer f.Close()
-	all, err := f.DynamicSymbols()
+	symbols, err := f.DynamicSymbols()
 	require.NoError(t, err)
-	for _, s := range all {
+	for _, s := range symbols {
 		if s.Section != elf.SHN_UNDEF && elf.ST_TYPE(s.Info) == elf.STT_FUNC && !strings.HasPrefix(s.Name, "vmnetsim_") {
 			exported = append(exported, s.Name)
 		}
 	}
-	assert.ElementsMatch(t, counted, exported)
-}
-
-func TestBuildTogether(t *testing.T) {
-	t.Parallel()
-	Library(t, Full) // skips without gcc
-	var wg sync.WaitGroup
-	paths := make([]string, 4)
-	errs := make([]error, len(paths))
-	for i := range paths {
-		wg.Go(func() { paths[i], errs[i] = Build(t.Context(), Full) })
-	}
-	wg.Wait()
-	for i := range paths {
-		require.NoError(t, errs[i])
-		assert.Equal(t, paths[0], paths[i])
-		assert.FileExists(t, filepath.Join(filepath.Dir(paths[i]), "abi.h"))
-	}
-}
-
-func TestBuildReportsErrors(t *testing.T) {
-	t.Parallel()
-	Library(t, Full) // skips without gcc
-	_, err := compile(t.Context(), "bad", []string{"-fno-such-option"}, nil)
-	require.ErrorContains(t, err, "-fno-such-option")
-	_, err = compile(t.Context(), "bad", nil, []string{"none.c"})
-	require.ErrorIs(t, err, os.ErrNotExist)
+	assert.ElementsMatch(t, all["CALL"].names, exported)
 }
 
 // A tool is a C test program that works on a control file until its input ends.

@@ -62,17 +62,7 @@ long s_write(int fd, const void *b, size_t n)
 	struct iovec v = {(void *)b, n};
 	return socket_is(fd) ? socket_write(fd, &v, 1) : ret(write(fd, b, n));
 }
-long s_pread(int fd, void *b, size_t n, off_t o) { return ret(pread(fd, b, n, o)); }
-long s_pwrite(int fd, const void *b, size_t n, off_t o) { return ret(pwrite(fd, b, n, o)); }
 long s_writev(int fd, const struct iovec *v, int n) { return socket_is(fd) ? socket_write(fd, v, n) : ret(writev(fd, v, n)); }
-long s_readv(int fd, const struct iovec *v, int n) { return socket_is(fd) ? socket_read(fd, v, n) : ret(readv(fd, v, n)); }
-long s_lseek(int fd, off_t o, int whence) { return ret(lseek(fd, o, whence)); }
-long s_fsync(int fd) { return ret(fsync(fd)); }
-long s_ftruncate(int fd, off_t n) { return ret(ftruncate(fd, n)); }
-long s_truncate(const char *p, off_t n) { return ret(truncate(p, n)); }
-long s_flock(int fd, int how) { return ret(flock(fd, how)); } // the numbers are the same
-long s_pipe(int *fds) { return ret(pipe(fds)); }
-long s_poll(struct pollfd *fds, unsigned n, int ms) { return ret(poll(fds, n, ms)); } // so are those that anybody uses here
 
 static long lock(int fd, int cmd, struct d_flock *d)
 {

@@ -19,9 +19,6 @@ void *s_mmap(void *addr, size_t n, int prot, int flags, int fd, off_t off)
 		l |= MAP_NORESERVE;
 	return (void *)ret((long)mmap(addr, n, prot, l, fd, off));
 }
-long s_munmap(void *addr, size_t n) { return ret(munmap(addr, n)); }
-long s_mprotect(void *addr, size_t n, int prot) { return ret(mprotect(addr, n, prot)); }
-long s_mlock(void *addr, size_t n) { return ret(mlock(addr, n)); }
 long s_madvise(void *addr, size_t n, int advice)
 {
 	switch (advice) {

@@ -56,28 +56,14 @@ long s_fstatat(int dir, const char *p, struct d_stat *d, int flags)
 	return stat_done(fstatat(at(dir), p, &s, at_flags(flags)), d, &s);
 }
 
-long s_access(const char *p, int mode) { return ret(access(p, mode)); }
 long s_faccessat(int dir, const char *p, int mode, int flags)
 {
 	return ret(faccessat(at(dir), p, mode, at_flags(flags) | (flags & 0x10 ? AT_EACCESS : 0)));
 }
-long s_chmod(const char *p, mode_t m) { return ret(chmod(p, m)); }
-long s_fchmod(int fd, mode_t m) { return ret(fchmod(fd, m)); }
 long s_fchmodat(int dir, const char *p, mode_t m, int flags) { return ret(fchmodat(at(dir), p, m, at_flags(flags))); }
-long s_chown(const char *p, uid_t u, gid_t g) { return ret(chown(p, u, g)); }
-long s_lchown(const char *p, uid_t u, gid_t g) { return ret(lchown(p, u, g)); }
-long s_fchown(int fd, uid_t u, gid_t g) { return ret(fchown(fd, u, g)); }
 long s_fchownat(int dir, const char *p, uid_t u, gid_t g, int flags) { return ret(fchownat(at(dir), p, u, g, at_flags(flags))); }
-long s_link(const char *a, const char *b) { return ret(link(a, b)); }
-long s_linkat(int d1, const char *a, int d2, const char *b, int f) { return ret(linkat(at(d1), a, at(d2), b, at_flags(f))); }
-long s_symlink(const char *a, const char *b) { return ret(symlink(a, b)); }
-long s_symlinkat(const char *a, int d, const char *b) { return ret(symlinkat(a, at(d), b)); }
-long s_readlink(const char *p, char *b, size_t n) { return ret(readlink(p, b, n)); }
 long s_readlinkat(int d, const char *p, char *b, size_t n) { return ret(readlinkat(at(d), p, b, n)); }
-long s_mkdir(const char *p, mode_t m) { return ret(mkdir(p, m)); }
 long s_mkdirat(int d, const char *p, mode_t m) { return ret(mkdirat(at(d), p, m)); }
-long s_mkfifo(const char *p, mode_t m) { return ret(mkfifo(p, m)); }
-long s_rmdir(const char *p) { return ret(rmdir(p)); }
 static bool is_directory(int d, const char *p)
 {
 	struct stat s;
@@ -93,11 +79,6 @@ long s_unlinkat(int d, const char *p, int f)
 {
 	return f & 0x80 ? ret(unlinkat(at(d), p, AT_REMOVEDIR)) : unlink_file(at(d), p);
 }
-long s_rename(const char *a, const char *b) { return ret(rename(a, b)); }
-long s_renameat(int d1, const char *a, int d2, const char *b) { return ret(renameat(at(d1), a, at(d2), b)); }
-long s_chdir(const char *p) { return ret(chdir(p)); }
-long s_fchdir(int fd) { return ret(fchdir(fd)); }
-long s_chroot(const char *p) { return ret(chroot(p)); }
 char *s_getcwd(char *b, size_t n)
 {
 	char *r = getcwd(b, n);
@@ -105,7 +86,6 @@ char *s_getcwd(char *b, size_t n)
 		fail(errno_to_darwin(errno));
 	return r;
 }
-mode_t s_umask(mode_t m) { return umask(m); }
 
 static struct timespec time_in(struct d_timespec t)
 {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Processes: fork, execve, wait4, and the environment.
+#include "control.h"
 #include "darwin.h"
 
 #include <sys/resource.h>
@@ -11,10 +12,8 @@ enum { D_SIGCONT = 19 };
 
 extern char **environ;
 
-long s_fork(void) { return ret(fork()); }
 void s__exit(int code) { syscall(SYS_exit_group, code); } // _exit would have a sanitizer look at the stack, which it does not know
 void s_abort(void) { abort(); }
-long s_ptrace(void) { return fail(D_ENOTSUP); }
 
 static size_t length(char *const *list)
 {
@@ -71,6 +70,7 @@ static long again(const char *path, char *const *argv, char *const *envp)
 // can run: bsd/kern/kern_exec.c, exec_activate_image.
 long s_execve(const char *path, char *const *argv, char *const *envp)
 {
+	control_execve();
 	int e = access(path, X_OK) == 0 ? load_error(path) : -1;
 	if (e > 0)
 		return fail(e);

@@ -161,7 +161,6 @@ bool socket_is(int fd) { return sock_of(fd) != NULL; }
 // socket_closing is called before fd is closed, or becomes a copy of another one.
 void socket_closing(int fd)
 {
-	flight_closing(fd);
 	peer_closed(fd);
 	socket_forget(fd);
 }

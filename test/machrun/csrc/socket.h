@@ -6,8 +6,6 @@
 
 #include "darwin.h"
 
-#include "control.h"
-
 #include <netinet/in.h>
 #include <stdatomic.h>
 #include <sys/un.h>
@@ -55,7 +53,6 @@ struct sock {
 	_Atomic int32_t waiting;  // so_rcv.sb_cc
 	_Atomic int32_t named;    // bytes of its own address
 	_Atomic int32_t pid;      // so->last_pid
-	_Atomic int32_t senders;  // threads in sendto at this time
 	int32_t family, type;     // Linux's
 	uint64_t file[2];         // device and inode of the path, where NAMED
 	char path[108];           // the peer's
@@ -106,9 +103,5 @@ void room_give(struct sock *to, int cost);
 long socket_send(int fd, struct sock *, struct msghdr *, int flags); // flags are macOS's
 long socket_receive(int fd, struct sock *, struct msghdr *, int flags);
 int flags_known(int flags, int known);
-
-// socket_flight.c
-void flight_sent(int carrier, const int *fds, size_t n);
-void flight_closing(int fd);
 
 #endif

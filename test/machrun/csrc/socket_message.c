@@ -44,8 +44,6 @@ static void received(const int *fds, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
 		socket_forget(fds[i]);
-	for (size_t i = 0; i < n; i++)
-		control_received(fds[i]);
 }
 
 // control_out copies as much as fits. By then all descriptors are open: uipc_socket.c, soreceive calls unp_externalize;
@@ -91,10 +89,7 @@ static long send_message(int fd, const struct d_msghdr *d, int flags)
 	}
 	if (control_in(s, d, control, &l) < 0)
 		return -1;
-	long r = socket_send(fd, s, &l, flags);
-	if (r >= 0 && l.msg_controllen > 0)
-		flight_sent(fd, (const int *)CMSG_DATA((struct cmsghdr *)control), (l.msg_controllen - CMSG_LEN(0)) / sizeof(int));
-	return r;
+	return socket_send(fd, s, &l, flags);
 }
 
 long s_sendmsg(int fd, const struct d_msghdr *d, int flags)

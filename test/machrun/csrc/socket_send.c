@@ -3,7 +3,6 @@
 // Sending and receiving by macOS's rules. Each function takes Linux's message and macOS's flags.
 #include "socket.h"
 
-#include <sched.h>
 #include <time.h>
 
 int flags_known(int flags, int known)
@@ -98,29 +97,14 @@ static long datagram_checks(int fd, struct sock *s, struct msghdr *m, union addr
 	return 0;
 }
 
-// collides models what unp_connect does between two sends to an address on one socket: it connects for the time of a send.
-static bool collides(struct sock *s, const struct msghdr *m)
-{
-	if (m->msg_name == NULL || switch_at(SWITCH_isconn) == 0)
-		return false;
-	bool other = atomic_fetch_add(&s->senders, 1) > 0;
-	for (int i = 0; i < 100 && !other; i++)
-		sched_yield();
-	atomic_fetch_sub(&s->senders, 1);
-	return other;
-}
-
 static long send_datagram(int fd, struct sock *s, struct msghdr *m, int flags)
 {
 	union address a;
 	struct sock *to = NULL;
 	if (flags & D_MSG_OOB)
 		return fail(D_EOPNOTSUPP);
-	bool unconnected = m->msg_name != NULL;
 	if (datagram_checks(fd, s, m, &a, &to) < 0)
 		return -1;
-	if (unconnected && collides(s, m))
-		return fail(D_EISCONN);
 	int cost = (int)sum(m) + s->named;
 	if (!room_take(fd, to, cost))
 		return fail(D_ENOBUFS);

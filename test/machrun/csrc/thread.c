@@ -211,7 +211,7 @@ struct thread *s_pthread_self(void)
 {
 	struct thread *t = thread_self();
 	if (t->foreign)
-		gauge_add(GAUGE_foreign_entries, 1);
+		COUNT(foreign_entries);
 	return t;
 }
 
@@ -235,7 +235,7 @@ int s_pthread_kill(struct thread *to, int sig)
 		e = errno;
 	unlock_threads(&before);
 	if (e == ESRCH) {
-		gauge_add(GAUGE_killed_nobody, 1);
+		COUNT(killed_nobody);
 		TRACE("pthread_kill(%p, %d): there is no such thread", (void *)to, sig);
 	}
 	return errno_to_darwin(e);

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Clocks. mach_absolute_time stands still while the machine sleeps, CLOCK_MONOTONIC and the wall clock do not: clock_gettime(3)
-// of macOS, and xnu's osfmk/kern/clock.c (mach_continuous_time). Go's runtime takes its own time from mach_absolute_time.
-#include "control.h"
+// Clocks. On macOS mach_absolute_time, from which Go's runtime takes its own time, stands still while the machine sleeps, and
+// CLOCK_MONOTONIC does not: clock_gettime(3), and xnu's osfmk/kern/clock.c. Here the machine does not sleep.
 #include "darwin.h"
 
 #include <time.h>
@@ -11,22 +10,14 @@ enum {
 	D_REALTIME = 0, D_MONOTONIC_RAW = 4, D_MONOTONIC_RAW_APPROX = 5, D_MONOTONIC = 6, D_UPTIME_RAW = 8, D_UPTIME_RAW_APPROX = 9,
 	D_PROCESS_CPUTIME = 12, D_THREAD_CPUTIME = 16,
 };
-enum { SECOND = 1000000000, MILLISECOND = 1000000 };
-
-// asleep is how long the machine has slept since the program started: the switch asleep_ms, so it may grow and not shrink.
-static int64_t asleep(void)
-{
-	return switch_at(SWITCH_asleep_ms) * MILLISECOND;
-}
-
 uint64_t s_mach_absolute_time(void)
 {
 	struct timespec t;
 	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * SECOND + (uint64_t)t.tv_nsec;
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
-uint64_t s_mach_continuous_time(void) { return s_mach_absolute_time() + (uint64_t)asleep(); }
+uint64_t s_mach_continuous_time(void) { return s_mach_absolute_time(); } // the machine has not slept
 
 int s_mach_timebase_info(uint32_t *ratio) { return ratio[0] = ratio[1] = 1, 0; }
 
@@ -57,12 +48,7 @@ long s_clock_gettime(int id, struct d_timespec *d)
 		return fail(D_EINVAL);
 	if (clock_gettime(clock, &t) != 0)
 		return ret(-1);
-	int64_t slept = id <= D_MONOTONIC ? asleep() : 0;
-	int64_t ns = t.tv_nsec + slept % SECOND;
-	*d = (struct d_timespec){t.tv_sec + slept / SECOND + ns / SECOND, ns % SECOND};
+	*d = (struct d_timespec){t.tv_sec, t.tv_nsec};
 	return 0;
 }
 
-long s_nanosleep(const struct timespec *t, struct timespec *left) { return ret(nanosleep(t, left)); }
-long s_usleep(unsigned us) { return ret(usleep(us)); }
-unsigned s_alarm(unsigned seconds) { return alarm(seconds); }

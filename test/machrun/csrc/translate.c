@@ -4,57 +4,22 @@
 #include "darwin.h"
 #include <fcntl.h>
 
+// Those from EAGAIN (35 there) on; the first ones are the same.
+static const uint8_t darwin_errno[] = {
+	[EAGAIN] = 35, [EINPROGRESS] = 36, [EALREADY] = 37, [ENOTSOCK] = 38, [EDESTADDRREQ] = 39, [EMSGSIZE] = 40,
+	[EPROTOTYPE] = 41, [ENOPROTOOPT] = 42, [EPROTONOSUPPORT] = 43, [ESOCKTNOSUPPORT] = 44, [EOPNOTSUPP] = 102,
+	[EPFNOSUPPORT] = 46, [EAFNOSUPPORT] = 47, [EADDRINUSE] = 48, [EADDRNOTAVAIL] = 49, [ENETDOWN] = 50, [ENETUNREACH] = 51,
+	[ENETRESET] = 52, [ECONNABORTED] = 53, [ECONNRESET] = 54, [ENOBUFS] = 55, [EISCONN] = 56, [ENOTCONN] = 57,
+	[ESHUTDOWN] = 58, [ETOOMANYREFS] = 59, [ETIMEDOUT] = 60, [ECONNREFUSED] = 61, [ELOOP] = 62, [ENAMETOOLONG] = 63,
+	[EHOSTDOWN] = 64, [EHOSTUNREACH] = 65, [ENOTEMPTY] = 66, [EUSERS] = 68, [EDQUOT] = 69, [ESTALE] = 70, [EDEADLK] = 11,
+	[ENOLCK] = 77, [ENOSYS] = 78, [EOVERFLOW] = 84, [ECANCELED] = 89, [EIDRM] = 90, [ENOMSG] = 91, [EILSEQ] = 92,
+	[EBADMSG] = 94, [ENODATA] = 96, [EPROTO] = 100, [ETIME] = 101,
+};
+
 int errno_to_darwin(int e)
 {
-	switch (e) {
-	case EAGAIN: return 35;
-	case EINPROGRESS: return 36;
-	case EALREADY: return 37;
-	case ENOTSOCK: return 38;
-	case EDESTADDRREQ: return 39;
-	case EMSGSIZE: return 40;
-	case EPROTOTYPE: return 41;
-	case ENOPROTOOPT: return 42;
-	case EPROTONOSUPPORT: return 43;
-	case ESOCKTNOSUPPORT: return 44;
-	case EOPNOTSUPP: return 102;
-	case EPFNOSUPPORT: return 46;
-	case EAFNOSUPPORT: return 47;
-	case EADDRINUSE: return 48;
-	case EADDRNOTAVAIL: return 49;
-	case ENETDOWN: return 50;
-	case ENETUNREACH: return 51;
-	case ENETRESET: return 52;
-	case ECONNABORTED: return 53;
-	case ECONNRESET: return 54;
-	case ENOBUFS: return 55;
-	case EISCONN: return 56;
-	case ENOTCONN: return 57;
-	case ESHUTDOWN: return 58;
-	case ETOOMANYREFS: return 59;
-	case ETIMEDOUT: return 60;
-	case ECONNREFUSED: return 61;
-	case ELOOP: return 62;
-	case ENAMETOOLONG: return 63;
-	case EHOSTDOWN: return 64;
-	case EHOSTUNREACH: return 65;
-	case ENOTEMPTY: return 66;
-	case EUSERS: return 68;
-	case EDQUOT: return 69;
-	case ESTALE: return 70;
-	case EDEADLK: return 11;
-	case ENOLCK: return 77;
-	case ENOSYS: return 78;
-	case EOVERFLOW: return 84;
-	case ECANCELED: return 89;
-	case EIDRM: return 90;
-	case ENOMSG: return 91;
-	case EILSEQ: return 92;
-	case EBADMSG: return 94;
-	case ENODATA: return 96;
-	case EPROTO: return 100;
-	case ETIME: return 101;
-	}
+	if (e >= 0 && e < (int)sizeof darwin_errno && darwin_errno[e] != 0)
+		return darwin_errno[e];
 	return e >= 0 && e < 35 ? e : D_EINVAL;
 }
 

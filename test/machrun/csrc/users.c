@@ -6,22 +6,6 @@
 #include <grp.h>
 #include <pwd.h>
 
-long s_getpid(void) { return getpid(); }
-long s_getppid(void) { return getppid(); }
-long s_getuid(void) { return getuid(); }
-long s_geteuid(void) { return geteuid(); }
-long s_getgid(void) { return getgid(); }
-long s_getegid(void) { return getegid(); }
-long s_setuid(uid_t u) { return ret(setuid(u)); }
-long s_seteuid(uid_t u) { return ret(seteuid(u)); }
-long s_setgid(gid_t g) { return ret(setgid(g)); }
-long s_setsid(void) { return ret(setsid()); }
-long s_setpgid(pid_t p, pid_t g) { return ret(setpgid(p, g)); }
-long s_getpgid(pid_t p) { return ret(getpgid(p)); }
-long s_getpgrp(void) { return getpgrp(); }
-long s_getgroups(int n, gid_t *g) { return ret(getgroups(n, g)); }
-long s_setgroups(int n, const gid_t *g) { return ret(setgroups((size_t)n, g)); }
-long s_getgrouplist(const char *user, int gid, gid_t *g, int *n) { return getgrouplist(user, (gid_t)gid, g, n); }
 long s_issetugid(void) { return 0; }
 
 struct d_passwd {

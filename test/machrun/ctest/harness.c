@@ -3,41 +3,9 @@
 #include "harness.h"
 
 #include <ftw.h>
-#include <stdarg.h>
 #include <sys/wait.h>
 
-static struct test *tests, **last = &tests;
-static const char *current = "";
 static char own_directory[64];
-
-void register_test(struct test *t)
-{
-	*last = t;
-	last = &t->next;
-}
-
-void failed(const char *file, int line, const char *format, ...)
-{
-	va_list args;
-	va_start(args, format);
-	printf("FAIL %s: %s:%d: ", current, file, line);
-	vprintf(format, args);
-	printf("\n");
-	va_end(args);
-	fflush(stdout);
-	_exit(1);
-}
-
-void flip(int i, int64_t value, int64_t count, int64_t skip)
-{
-	static struct control own;
-	the_control = &own;
-	struct record *r = &own.record[i];
-	atomic_store(&r->value, 0);
-	atomic_store(&r->skip, skip);
-	atomic_store(&r->count, count);
-	atomic_store(&r->value, value);
-}
 
 static int drop(const char *path, const struct stat *st, int type, struct FTW *ftw)
 {
@@ -56,7 +24,7 @@ const char *directory(void)
 
 static void run_one(struct test *t)
 {
-	current = t->name;
+	current_test = t->name;
 	alarm(60);
 	thread_attach_main();
 	t->run();

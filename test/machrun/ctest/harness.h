@@ -5,41 +5,12 @@
 #ifndef MACHRUN_HARNESS_H
 #define MACHRUN_HARNESS_H
 
+#include "check.h"
 #include "control.h"
 #include "darwin.h"
 #include "shims.h"
 
-struct test {
-	const char *name;
-	void (*run)(void);
-	struct test *next;
-};
-void register_test(struct test *);
-
-// CASE defines a test, which is registered before main.
-#define CASE(name) \
-	static void run_##name(void); \
-	__attribute__((constructor)) static void register_##name(void) \
-	{ \
-		static struct test t = {#name, run_##name, NULL}; \
-		register_test(&t); \
-	} \
-	static void run_##name(void)
-
-_Noreturn void failed(const char *file, int line, const char *format, ...) __attribute__((format(printf, 3, 4)));
-
-#define CHECK(condition) \
-	do { \
-		if (!(condition)) \
-			failed(__FILE__, __LINE__, "%s", #condition); \
-	} while (0)
-
-#define EQUAL(want, got) \
-	do { \
-		long long want_ = (long long)(want), got_ = (long long)(got); \
-		if (want_ != got_) \
-			failed(__FILE__, __LINE__, "%s is %lld, want %lld", #got, got_, want_); \
-	} while (0)
+#include <sys/stat.h>
 
 // FAILS checks that a call returns -1 with an errno of macOS.
 #define FAILS(error, call) \
@@ -49,15 +20,6 @@ _Noreturn void failed(const char *file, int line, const char *format, ...) __att
 		if (got_ != -1 || *darwin_error() != (error)) \
 			failed(__FILE__, __LINE__, "%s is %lld with errno %d, want -1 with %d", #call, got_, *darwin_error(), (int)(error)); \
 	} while (0)
-
-// UNTIL waits for a condition that another thread or process brings about.
-#define UNTIL(condition) \
-	for (int ms_ = 0; !(condition); ms_++, usleep(1000)) \
-	CHECK(ms_ < 30000)
-
-// flip sets a switch, in a control block of the test's own.
-void flip(int record, int64_t value, int64_t count, int64_t skip);
-#define SET(record, value) flip(record, value, INT64_MAX, 0)
 
 const char *directory(void); // one of the test's own, removed at its end
 

@@ -6,8 +6,7 @@
 #include <unistd.h>
 
 // Numbers of Apple's sys/event.h.
-enum { ADD = 1, DELETE = 2, CLEAR = 0x20, RECEIPT = 0x40, EV_ERR = 0x4000, EV_END = 0x8000, READ = -1, WRITE = -2, USER = -10 };
-enum { TRIGGER = 0x1000000 };
+enum { ADD = 1, DELETE = 2, CLEAR = 0x20, RECEIPT = 0x40, EV_ERR = 0x4000, READ = -1, WRITE = -2, USER = -10 };
 
 static struct d_kevent at(int ident, int filter, int flags)
 {
@@ -16,27 +15,10 @@ static struct d_kevent at(int ident, int filter, int flags)
 
 static const struct d_timespec now, late = {30, 0};
 
-CASE(what_can_be_read)
-{
-	int fds[2], kq = (int)s_kqueue();
-	struct d_kevent e[4];
-	EQUAL(0, s_pipe(fds));
-	e[0] = at(fds[0], READ, ADD | CLEAR);
-	EQUAL(0, s_kevent(kq, e, 1, NULL, 0, NULL));
-	EQUAL(0, s_kevent(kq, NULL, 0, e, 4, &now));
-	EQUAL(3, s_write(fds[1], "abc", 3));
-	EQUAL(1, s_kevent(kq, NULL, 0, e, 4, &late));
-	CHECK(e[0].ident == (uint64_t)fds[0] && e[0].filter == READ && e[0].data == 3 && e[0].udata == &at);
-	EQUAL(0, s_kevent(kq, NULL, 0, e, 4, &now)); // told once, as EV_CLEAR says
-	s_close(fds[1]);
-	EQUAL(1, s_kevent(kq, NULL, 0, e, 4, &late));
-	CHECK(e[0].flags & EV_END);
-}
-
 CASE(changes_fail_one_by_one)
 {
 	int fds[2], kq = (int)s_kqueue();
-	EQUAL(0, s_pipe(fds));
+	EQUAL(0, pipe(fds));
 	struct d_kevent c[3] = {at(fds[0], READ, DELETE), at(fds[1], WRITE, ADD | RECEIPT), at(-1, READ, ADD)}, e[3];
 	EQUAL(3, s_kevent(kq, c, 3, e, 3, NULL));
 	CHECK(e[0].flags & EV_ERR && e[0].data == D_ENOENT);
@@ -49,7 +31,7 @@ CASE(a_closed_descriptor_is_forgotten)
 {
 	int fds[2], kq = (int)s_kqueue();
 	struct d_kevent e = at(0, READ, ADD);
-	EQUAL(0, s_pipe(fds));
+	EQUAL(0, pipe(fds));
 	int copy = (int)s_dup(fds[0]);
 	e.ident = (uint64_t)fds[0];
 	EQUAL(0, s_kevent(kq, &e, 1, NULL, 0, NULL));
@@ -59,27 +41,13 @@ CASE(a_closed_descriptor_is_forgotten)
 	s_close(copy);
 }
 
-CASE(user_events)
-{
-	int kq = (int)s_kqueue();
-	struct d_kevent e = at(7, USER, ADD | CLEAR), t = at(7, USER, 0), got[2];
-	t.fflags = TRIGGER;
-	FAILS(D_ENOENT, s_kevent(kq, &t, 1, NULL, 0, NULL));
-	EQUAL(0, s_kevent(kq, &e, 1, NULL, 0, NULL));
-	EQUAL(0, s_kevent(kq, &t, 1, NULL, 0, NULL));
-	EQUAL(0, s_kevent(kq, &t, 1, NULL, 0, NULL));
-	EQUAL(1, s_kevent(kq, NULL, 0, got, 2, &late)); // one for both
-	CHECK(got[0].ident == 7 && got[0].filter == USER);
-	EQUAL(0, s_kevent(kq, NULL, 0, got, 2, &now));
-}
-
 CASE(a_child_leaves_its_parents_alone)
 {
 	int fds[2], kq = (int)s_kqueue();
-	EQUAL(0, s_pipe(fds));
+	EQUAL(0, pipe(fds));
 	struct d_kevent e = at(fds[0], READ, ADD | CLEAR);
 	EQUAL(0, s_kevent(kq, &e, 1, NULL, 0, NULL));
-	int child = (int)s_fork();
+	int child = (int)fork();
 	if (child == 0) {
 		s_close(fds[0]);
 		_exit(0);

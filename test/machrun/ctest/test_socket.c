@@ -5,7 +5,6 @@
 
 #include <fcntl.h>
 #include <grp.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 
 CASE(kinds_of_sockets)

@@ -244,28 +244,3 @@ CASE(a_receiver_that_takes_no_more)
 	EQUAL(0, s_shutdown(p[1], 1));
 	FAILS(32, s_write(p[1], "x", 1));
 }
-
-static int busy_to_fd, busy_errors;
-static struct d_sockaddr busy_to;
-
-static void *sends(void *fd)
-{
-	for (int i = 0; i < 2000; i++)
-		if (s_sendto(*(int *)fd, "x", 1, 0, &busy_to, busy_to.len) == -1 && *darwin_error() == 56)
-			__atomic_add_fetch(&busy_errors, 1, __ATOMIC_RELAXED);
-	return NULL;
-}
-
-CASE(concurrent_sends_by_name_collide)
-{
-	for (int on = 0; on < 2; on++) {
-		int fd = (int)s_socket(1, 2, 0);
-		busy_to_fd = datagram(on ? "on" : "off", &busy_to);
-		SET(SWITCH_isconn, on);
-		pthread_t t;
-		CHECK(pthread_create(&t, NULL, sends, &fd) == 0);
-		sends(&fd);
-		pthread_join(t, NULL);
-		CHECK((busy_errors > 0) == (on == 1));
-	}
-}

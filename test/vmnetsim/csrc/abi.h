@@ -70,16 +70,9 @@ struct block {
 struct block_descriptor {
 	size_t reserved;
 	size_t size;
-	void (*copy)(void *to, const void *from); // only with BLOCK_HAS_COPY_DISPOSE
-	void (*dispose)(const void *);
 };
 
-enum {
-	BLOCK_REFCOUNT_MASK = 0xfffe, // counts in twos
-	BLOCK_NEEDS_FREE = 1 << 24,
-	BLOCK_HAS_COPY_DISPOSE = 1 << 25,
-	BLOCK_IS_GLOBAL = 1 << 28,
-};
+enum { BLOCK_IS_GLOBAL = 1 << 28 };
 
 // struct msghdr_x has darwin's struct msghdr in front, whose lengths are 32 bits.
 struct msghdr_x {
@@ -152,36 +145,23 @@ void xpc_dictionary_set_int64(xpc_object_t, const char *key, int64_t);
 void xpc_dictionary_set_bool(xpc_object_t, const char *key, bool);
 void xpc_dictionary_set_string(xpc_object_t, const char *key, const char *);
 void xpc_dictionary_set_uuid(xpc_object_t, const char *key, const uint8_t uuid[16]);
-xpc_object_t xpc_dictionary_get_value(xpc_object_t, const char *key);
 uint64_t xpc_dictionary_get_uint64(xpc_object_t, const char *key);
-int64_t xpc_dictionary_get_int64(xpc_object_t, const char *key);
-bool xpc_dictionary_get_bool(xpc_object_t, const char *key);
-const char *xpc_dictionary_get_string(xpc_object_t, const char *key);
-const uint8_t *xpc_dictionary_get_uuid(xpc_object_t, const char *key);
-size_t xpc_dictionary_get_count(xpc_object_t);
 bool xpc_dictionary_apply(xpc_object_t, struct block *applier); // bool (^)(const char *key, xpc_object_t value)
 xpc_type_t xpc_get_type(xpc_object_t);
 uint64_t xpc_uint64_get_value(xpc_object_t);
 int64_t xpc_int64_get_value(xpc_object_t);
 bool xpc_bool_get_value(xpc_object_t);
 const char *xpc_string_get_string_ptr(xpc_object_t);
-size_t xpc_string_get_length(xpc_object_t);
 const uint8_t *xpc_uuid_get_bytes(xpc_object_t);
 size_t xpc_array_get_count(xpc_object_t);
-xpc_object_t xpc_array_get_value(xpc_object_t, size_t);
 const char *xpc_array_get_string(xpc_object_t, size_t);
 xpc_object_t xpc_retain(xpc_object_t);
 void xpc_release(xpc_object_t);
 
 dispatch_queue_t dispatch_queue_create(const char *label, void *attr);
-void dispatch_async_f(dispatch_queue_t, void *context, void (*work)(void *));
-void dispatch_retain(dispatch_queue_t);
 void dispatch_release(dispatch_queue_t);
-void *CFRetain(void *);
 void CFRelease(void *);
-extern void *_NSConcreteGlobalBlock[32], *_NSConcreteStackBlock[32], *_NSConcreteMallocBlock[32];
-void *_Block_copy(const void *);
-void _Block_release(const void *);
+extern void *_NSConcreteGlobalBlock[32];
 
 ssize_t sendmsg_x(int fd, const struct msghdr_x *, unsigned count, int flags);
 ssize_t recvmsg_x(int fd, struct msghdr_x *, unsigned count, int flags);
@@ -190,15 +170,6 @@ int launch_activate_socket(const char *name, int **fds, size_t *count);
 // The simulator's own. vmnetsim_open comes before all else: it maps the control file in a directory, or private memory
 // for NULL, and returns 0 or an errno. It may be called again while nothing lives.
 int vmnetsim_open(const char *dir);
-
-// vmnetsim_host_read takes one frame from the host's port on the network with a subnet, in network byte order; 0 means the
-// only one. It returns the frame's length (cap bytes of it are stored), 0 if none came in time, -1 if there is no such
-// network now.
-long vmnetsim_host_read(uint32_t subnet_be, void *buf, size_t cap, int timeout_ms);
-
-// vmnetsim_host_write sends one frame from the host's port. It returns 0, -1 if there is no such network now, or -2 for
-// what cannot be a frame.
-int vmnetsim_host_write(uint32_t subnet_be, const void *buf, size_t len);
 
 // vmnetsim_host sets the switch host, and what it is preset to: 1 for a host that answers, see README.md.
 void vmnetsim_host(int what);

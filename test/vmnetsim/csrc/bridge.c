@@ -37,21 +37,12 @@ static void learn(struct net *n, uint64_t mac, struct iface *port)
 	a->port = port;
 }
 
-// Forgets what was learned on a port.
+// Forgets what was learned on a port. The addresses stay in the table, as unknown ones.
 static void forget(struct net *n, const struct iface *port)
 {
-	static struct address kept[ADDRESSES / 2 + 1];
-	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-	int k = 0;
-	pthread_mutex_lock(&lock);
 	for (int i = 0; i < ADDRESSES; i++)
-		if (n->table[i].mac != 0 && n->table[i].port != port)
-			kept[k++] = n->table[i];
-	memset(n->table, 0, ADDRESSES * sizeof *n->table);
-	n->addresses = k;
-	while (k-- > 0)
-		*place(n, kept[k].mac) = kept[k];
-	pthread_mutex_unlock(&lock);
+		if (n->table[i].port == port)
+			n->table[i].port = NULL;
 }
 
 void bridge_begin(struct batch *b, struct net *n, struct iface *from)
@@ -59,7 +50,6 @@ void bridge_begin(struct batch *b, struct net *n, struct iface *from)
 	b->net = n;
 	b->from = from;
 	b->no_unicast = SWITCH_VALUE(no_unicast) != 0;
-	b->host_woken = false;
 	b->kicked = 0;
 	b->dropped = b->filtered = b->to_host = 0;
 	pthread_mutex_lock(&n->lock);
@@ -78,14 +68,11 @@ static bool foreign(const struct settings *s, const uint8_t *frame, uint32_t len
 
 static void to_host(struct batch *b, const uint8_t *frame, uint32_t len)
 {
-	struct net *n = b->net;
 	b->to_host++;
-	if (atomic_load_explicit(&n->reading, memory_order_relaxed) && ring_put(&n->host, frame, len))
-		b->host_woken = true;
 	if (SWITCH_VALUE(host) == HOST_OFF)
 		return;
 	uint8_t reply[HOST_ANSWER];
-	uint32_t size = host_answer(n, frame, len, reply);
+	uint32_t size = host_answer(b->net, frame, len, reply);
 	if (size == 0)
 		return;
 	struct iface *from = b->from;
@@ -139,17 +126,11 @@ void bridge_forward(struct batch *b, const uint8_t *frame, uint32_t len)
 
 void bridge_end(struct batch *b)
 {
-	struct net *n = b->net;
 	for (int i = 0; i < b->kicked; i++) {
 		b->kick[i]->kicked = false;
 		source_kick(b->kick[i]);
 	}
-	pthread_mutex_unlock(&n->lock);
-	if (b->host_woken) {
-		pthread_mutex_lock(&n->host_lock);
-		pthread_cond_signal(&n->host_more);
-		pthread_mutex_unlock(&n->host_lock);
-	}
+	pthread_mutex_unlock(&b->net->lock);
 	gauge_add(GAUGE_frames_dropped, b->dropped);
 	gauge_add(GAUGE_frames_filtered, b->filtered);
 	gauge_add(GAUGE_frames_to_host, b->to_host);

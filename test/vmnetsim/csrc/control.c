@@ -19,45 +19,13 @@ struct control *_Atomic the_control;
 static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
 static char open_dir[4096];
 
-static void set_record(struct record *r, const char *name, int64_t preset)
-{
-	snprintf(r->name, sizeof r->name, "%s", name);
-	r->preset = preset;
-	atomic_store(&r->value, preset);
-}
-
-static void set_section(struct section *s, const char *name, size_t offset, size_t count, size_t size)
-{
-	snprintf(s->name, sizeof s->name, "%s", name);
-	s->offset = (uint32_t)offset;
-	s->count = (uint32_t)count;
-	s->size = (uint32_t)size;
-}
-
-#define SECTION(i, field, n) \
-	set_section(&c->sections[i], #field, offsetof(struct control, field), n, sizeof c->field[0])
-
 // Fills a zeroed control. The magic comes last, so that nobody takes half a file for a whole one.
 static void fill(struct control *c)
 {
 	c->version = CONTROL_VERSION;
 	c->size = sizeof *c;
-	SECTION(0, calls, CALLS);
-	SECTION(1, switches, SWITCHES);
-	SECTION(2, gauges, GAUGES);
-	SECTION(3, live, LIVES);
-	SECTION(4, processes, PROCESSES);
-	SECTION(5, owners, OWNERS);
-	SECTION(6, rules, RULES);
-	SECTION(7, launch, LAUNCH);
-	SECTION(8, leases, LEASES);
-#define CALL(f) set_record(&c->calls[CALL_##f], #f, 0);
-#undef FAULT
-#define FAULT(kind, f) set_record(&c->switches[FAULT_##kind##_##f], #kind "." #f, 0);
-#define SWITCH(name, preset) set_record(&c->switches[SWITCH_##name], #name, preset);
-#define GAUGE(name) set_record(&c->gauges[GAUGE_##name], #name, 0);
-#define LIVE(name) set_record(&c->live[LIVE_##name], #name, 0);
-#include "tables.h"
+#define PRESET(name, preset_) c->switches[SWITCH_##name].value = c->switches[SWITCH_##name].preset = preset_;
+	SWITCH_TABLE(PRESET)
 	memcpy(c->magic, CONTROL_MAGIC, sizeof c->magic);
 }
 

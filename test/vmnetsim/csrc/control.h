@@ -5,13 +5,15 @@
 #ifndef VMNETSIM_CONTROL_H
 #define VMNETSIM_CONTROL_H
 
+#include "tables.h"
+
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 
 // Increment the version when a layout changes; the size changes with the tables.
 #define CONTROL_MAGIC "vmnetsim-control"
-#define CONTROL_VERSION 2
+#define CONTROL_VERSION 3
 
 enum { PROCESSES = 64, OWNERS = 255, RULES = 256, LAUNCH = 16, LEASES = 512 };
 
@@ -19,64 +21,22 @@ typedef _Atomic int64_t cell;
 
 // One line of a table. Faults apply to count calls after skip ones; elsewhere both are unused.
 struct record {
-	char name[96];
 	cell value;
 	cell count; // INT64_MAX: without end
 	cell skip;
 	int64_t preset; // the value after Reset
 };
 
-#define CALL(f)
-#define FAULT(kind, f)
-#define SWITCH(name, preset)
-#define GAUGE(name)
-#define LIVE(name)
-
-enum {
-#undef CALL
-#define CALL(f) CALL_##f,
-#include "tables.h"
-#undef CALL
-#define CALL(f)
-	CALLS
-};
-
-enum {
-#undef FAULT
-#undef SWITCH
-#define FAULT(kind, f) FAULT_##kind##_##f,
-#define SWITCH(name, preset) SWITCH_##name,
-#include "tables.h"
-#undef FAULT
-#undef SWITCH
-#define FAULT(kind, f)
-#define SWITCH(name, preset)
-	SWITCHES
-};
-
-enum {
-#undef GAUGE
-#define GAUGE(name) GAUGE_##name,
-#include "tables.h"
-#undef GAUGE
-#define GAUGE(name)
-	GAUGES
-};
-
-enum {
-#undef LIVE
-#define LIVE(name) LIVE_##name,
-#include "tables.h"
-#undef LIVE
-#define LIVE(name)
-	LIVES
-};
-
-#undef CALL
-#undef FAULT
-#undef SWITCH
-#undef GAUGE
-#undef LIVE
+// Numbers in the tables. Faults are switches, in front of the others.
+#define CALL_NUMBER(f) CALL_##f,
+#define FAULT_NUMBER(kind, f) FAULT_##kind##_##f,
+#define SWITCH_NUMBER(name, preset) SWITCH_##name,
+#define GAUGE_NUMBER(name) GAUGE_##name,
+#define LIVE_NUMBER(name) LIVE_##name,
+enum { CALL_TABLE(CALL_NUMBER) CALLS };
+enum { FAULT_TABLE(FAULT_NUMBER) SWITCH_TABLE(SWITCH_NUMBER) SWITCHES };
+enum { GAUGE_TABLE(GAUGE_NUMBER) GAUGES };
+enum { LIVE_TABLE(LIVE_NUMBER) LIVES };
 
 // A process that has the file open holds a lock on one byte of it, so that its death shows at once.
 struct process {
@@ -140,20 +100,12 @@ struct lease {
 	uint8_t unused[24];
 };
 
-struct section {
-	char name[16];
-	uint32_t offset, count, size, unused;
-};
-
 struct control {
 	char magic[16];
 	uint32_t version, size;
-	struct section sections[9];
-	uint8_t pad[4096 - 24 - 9 * 32];
 	struct record calls[CALLS];
 	struct record switches[SWITCHES];
 	struct record gauges[GAUGES];
-	struct record live[LIVES]; // names only
 	struct process processes[PROCESSES];
 	struct owner owners[OWNERS];
 	struct rule rules[RULES];
@@ -161,13 +113,13 @@ struct control {
 	struct lease leases[LEASES];
 };
 
-_Static_assert(sizeof(struct record) == 128, "record");
+_Static_assert(sizeof(struct record) == 32, "record");
 _Static_assert(sizeof(struct process) == 128, "process");
 _Static_assert(sizeof(struct owner) == 128, "owner");
 _Static_assert(sizeof(struct rule) == 64, "rule");
 _Static_assert(sizeof(struct launch) == 64, "launch");
 _Static_assert(sizeof(struct lease) == 128, "lease");
-_Static_assert(offsetof(struct control, calls) == 4096, "header");
+_Static_assert(offsetof(struct control, calls) == 24, "header");
 
 extern struct control *_Atomic the_control;
 struct control *control_private(void); // maps private memory unless something is mapped

@@ -128,7 +128,7 @@ void queue_push(struct queue *q, struct task *t)
 	pthread_mutex_unlock(&q->lock);
 }
 
-static void push_new(struct queue *q, void *context, void (*work)(void *))
+void queue_work(struct queue *q, void *context, void (*work)(void *))
 {
 	struct task *t = need(malloc(sizeof *t));
 	*t = (struct task){.work = work, .context = context, .allocated = true};
@@ -171,7 +171,7 @@ static void *wait_and_push(void *p)
 {
 	struct delayed *d = p;
 	wait_for(d->delay, d->ms, 1000000);
-	push_new(d->q, d->context, d->work);
+	queue_work(d->q, d->context, d->work);
 	object_unref(d->q);
 	free(d);
 	live_add(LIVE_threads, -1);
@@ -182,7 +182,7 @@ void queue_after(struct queue *q, int delay, void *context, void (*work)(void *)
 {
 	int64_t ms = delay == AT_ONCE ? 0 : delay_value(delay);
 	if (ms <= 0) {
-		push_new(q, context, work);
+		queue_work(q, context, work);
 		return;
 	}
 	struct delayed *d = need(malloc(sizeof *d));
@@ -209,19 +209,6 @@ dispatch_queue_t dispatch_queue_create(const char *label, void *attr)
 	if (attr != NULL)
 		die("dispatch_queue_create: only serial queues (attr NULL) are simulated");
 	return queue_new();
-}
-
-void dispatch_async_f(dispatch_queue_t q, void *context, void (*work)(void *))
-{
-	COUNT(dispatch_async_f);
-	object_check(q, "dispatch_async_f");
-	push_new(q, context, work);
-}
-
-void dispatch_retain(dispatch_queue_t q)
-{
-	COUNT(dispatch_retain);
-	object_retain(q, "dispatch_retain", is_queue);
 }
 
 void dispatch_release(dispatch_queue_t q)

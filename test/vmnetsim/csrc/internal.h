@@ -71,7 +71,7 @@ void xpc_put_string(struct xpc *, const char *key, const char *);
 void xpc_put_uuid(struct xpc *, const char *key, const uint8_t uuid[16]);
 struct xpc *xpc_find(const struct xpc *, const char *key, uint32_t type); // NULL unless of that type
 
-// Blocks: copies that the simulator holds are counted.
+// Blocks: those that the simulator holds are counted.
 struct block *block_hold(struct block *);
 void block_drop(struct block *);
 typedef void (*start_invoke)(struct block *, vmnet_return_t, struct xpc *);
@@ -88,6 +88,7 @@ struct task {
 };
 
 void queue_push(struct queue *, struct task *);
+void queue_work(struct queue *, void *context, void (*work)(void *)); // a task of its own
 // Waits for what a switch said when its value was most, in units of so many nanoseconds, or as it says later if that is less.
 void wait_for(int delay, int64_t most, int64_t unit_ns);
 enum { AT_ONCE = -1 };
@@ -130,18 +131,12 @@ struct net {
 	struct iface *member[MEMBERS];
 	int addresses;
 	struct address *table;
-	_Atomic bool reading; // by the host, so that frames for it are kept
-	struct ring host;
-	pthread_mutex_t host_lock; // one reader at a time
-	pthread_cond_t host_more;
 };
 
 struct net *net_new(const struct settings *, vmnet_return_t *status);
 struct net *net_join(const struct settings *, vmnet_return_t *status); // for plain interfaces; with a user
 bool net_use(struct net *);                                            // another user; false if its owner let it go
 void net_leave(struct net *);
-struct net *net_with_subnet(uint32_t subnet_be); // with a reference, or NULL
-void net_host_reads(void);                       // from now on networks keep what is for the host
 
 // HOST_PORT stands for the host in a network's table.
 #define HOST_PORT ((struct iface *)8)
@@ -151,7 +146,6 @@ struct batch {
 	struct net *net;
 	struct iface *from; // or HOST_PORT
 	bool no_unicast;
-	bool host_woken;
 	int kicked;
 	struct iface *kick[MEMBERS];
 	int64_t dropped, filtered, to_host;

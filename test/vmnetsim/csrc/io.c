@@ -88,20 +88,11 @@ static vmnet_return_t check_write(const struct iface *i, const struct vmpktdesc 
 	return bytes > MAX_BYTES ? VMNET_TOO_MANY_PACKETS : VMNET_SUCCESS;
 }
 
-static bool exhausted(void)
-{
-	static _Atomic int64_t n;
-	int64_t every = SWITCH_VALUE(write_exhaust_every);
-	return __builtin_expect(every > 0, 0) && (atomic_fetch_add(&n, 1) + 1) % every == 0;
-}
-
 static vmnet_return_t write_packets(struct iface *i, const struct vmpktdesc *p, int n)
 {
 	vmnet_return_t st = check_write(i, p, n);
 	if (st != VMNET_SUCCESS)
 		return st;
-	if (exhausted())
-		return VMNET_BUFFER_EXHAUSTED;
 	struct batch b;
 	bridge_begin(&b, i->net, i);
 	for (int k = 0; k < n; k++)

@@ -7,7 +7,6 @@
 
 static pthread_mutex_t registry = PTHREAD_MUTEX_INITIALIZER;
 static struct net *networks;
-static _Atomic bool host_reads;
 
 void ring_open(struct ring *r, size_t size)
 {
@@ -41,12 +40,9 @@ static void fini(void *p)
 	pthread_mutex_lock(&registry);
 	unlink_net(n);
 	pthread_mutex_unlock(&registry);
-	ring_close(&n->host);
 	free(n->table);
 	n->table = NULL;
 	pthread_mutex_destroy(&n->lock);
-	pthread_mutex_destroy(&n->host_lock);
-	pthread_cond_destroy(&n->host_more);
 	live_add(LIVE_networks, -1);
 }
 
@@ -74,17 +70,7 @@ static struct net *new_locked(const struct settings *asked, vmnet_return_t *stat
 	n->s = s;
 	n->owner = owner;
 	n->table = need(calloc(ADDRESSES, sizeof *n->table));
-	pthread_condattr_t a;
-	pthread_condattr_init(&a);
-	pthread_condattr_setclock(&a, CLOCK_MONOTONIC);
-	pthread_cond_init(&n->host_more, &a);
-	pthread_condattr_destroy(&a);
 	pthread_mutex_init(&n->lock, NULL);
-	pthread_mutex_init(&n->host_lock, NULL);
-	if (atomic_load(&host_reads)) {
-		ring_open(&n->host, RING_BYTES_TSO);
-		atomic_store(&n->reading, true);
-	}
 	n->next = networks;
 	networks = n;
 	live_add(LIVE_networks, 1);
@@ -152,22 +138,3 @@ void net_leave(struct net *n)
 	pthread_mutex_unlock(&registry);
 	object_unref(n);
 }
-
-struct net *net_with_subnet(uint32_t subnet_be)
-{
-	uint32_t subnet = __builtin_bswap32(subnet_be);
-	struct net *found = NULL;
-	int matches = 0;
-	pthread_mutex_lock(&registry);
-	for (struct net *n = networks; n != NULL; n = n->next)
-		if (subnet == 0 || n->s.subnet == subnet) {
-			found = n;
-			matches++;
-		}
-	if (matches != 1 || !object_try_ref(found))
-		found = NULL;
-	pthread_mutex_unlock(&registry);
-	return found;
-}
-
-void net_host_reads(void) { atomic_store(&host_reads, true); }

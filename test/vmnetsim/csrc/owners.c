@@ -178,8 +178,6 @@ static bool busy(struct control *c, const struct settings *s)
 	for (int i = 0; i < OWNERS; i++) {
 		struct owner *o = &c->owners[i];
 		int64_t state = atomic_load(&o->state);
-		if (state == OWNER_ORPHAN && !SWITCH_VALUE(orphans_stay))
-			state = OWNER_FREED;
 		if (state == OWNER_FREED && now_ms() - atomic_load(&o->freed_ms) >= busy_ms) {
 			atomic_store(&o->state, OWNER_FREE);
 			continue;

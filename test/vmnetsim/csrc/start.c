@@ -189,12 +189,10 @@ static void run_stopped(void *p)
 vmnet_return_t vmnet_stop_interface(interface_ref i, dispatch_queue_t q, struct block *b)
 {
 	COUNT(vmnet_stop_interface);
-	int64_t result = FAULT(result, vmnet_stop_interface), status = FAULT(handler, vmnet_stop_interface);
+	int64_t status = FAULT(handler, vmnet_stop_interface);
 	bool silent = FAULT(silent, vmnet_stop_interface) != 0;
 	if (!queue_lives(q) || b == NULL)
 		return VMNET_INVALID_ARGUMENT;
-	if (result != 0)
-		return (vmnet_return_t)result;
 	vmnet_return_t st = iface_enter(i);
 	bool dead = st != VMNET_SUCCESS && i != NULL && atomic_load(&i->dead) == st;
 	if (st != VMNET_SUCCESS && !dead)

@@ -1,130 +1,54 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The names in the control file, in its order. control.h makes enumerators and records of them; the Go side reads this
-// very file. One entry per line.
-//
-//   CALL(function)                 how often an exported function was called
-//   FAULT(kind, function)          a switch "kind.function" with a value, a number of calls, and calls to let pass first
-//   SWITCH(name, default)          a switch with a value only
-//   GAUGE(name)                    a sum over all processes, living and dead
-//   LIVE(name)                     something that a living process has now
+// What is in the control file, in its order. The Go side reads this very file.
+#ifndef VMNETSIM_TABLES_H
+#define VMNETSIM_TABLES_H
 
-CALL(vmnet_start_interface)
-CALL(vmnet_stop_interface)
-CALL(vmnet_interface_set_event_callback)
-CALL(vmnet_read)
-CALL(vmnet_write)
-CALL(vmnet_copy_shared_interface_list)
-CALL(vmnet_interface_add_ip_port_forwarding_rule)
-CALL(vmnet_network_configuration_create)
-CALL(vmnet_network_configuration_set_external_interface)
-CALL(vmnet_network_configuration_set_ipv4_subnet)
-CALL(vmnet_network_configuration_set_ipv6_prefix)
-CALL(vmnet_network_configuration_set_mtu)
-CALL(vmnet_network_configuration_add_dhcp_reservation)
-CALL(vmnet_network_configuration_add_port_forwarding_rule)
-CALL(vmnet_network_configuration_disable_nat44)
-CALL(vmnet_network_configuration_disable_nat66)
-CALL(vmnet_network_configuration_disable_dhcp)
-CALL(vmnet_network_configuration_disable_dns_proxy)
-CALL(vmnet_network_configuration_disable_router_advertisement)
-CALL(vmnet_network_create)
-CALL(vmnet_interface_start_with_network)
-CALL(vmnet_network_get_ipv4_subnet)
-CALL(vmnet_network_get_ipv6_prefix)
-CALL(xpc_dictionary_create)
-CALL(xpc_dictionary_set_value)
-CALL(xpc_dictionary_set_uint64)
-CALL(xpc_dictionary_set_int64)
-CALL(xpc_dictionary_set_bool)
-CALL(xpc_dictionary_set_string)
-CALL(xpc_dictionary_set_uuid)
-CALL(xpc_dictionary_get_value)
-CALL(xpc_dictionary_get_uint64)
-CALL(xpc_dictionary_get_int64)
-CALL(xpc_dictionary_get_bool)
-CALL(xpc_dictionary_get_string)
-CALL(xpc_dictionary_get_uuid)
-CALL(xpc_dictionary_get_count)
-CALL(xpc_dictionary_apply)
-CALL(xpc_get_type)
-CALL(xpc_uint64_get_value)
-CALL(xpc_int64_get_value)
-CALL(xpc_bool_get_value)
-CALL(xpc_string_get_string_ptr)
-CALL(xpc_string_get_length)
-CALL(xpc_uuid_get_bytes)
-CALL(xpc_array_get_count)
-CALL(xpc_array_get_value)
-CALL(xpc_array_get_string)
-CALL(xpc_retain)
-CALL(xpc_release)
-CALL(dispatch_queue_create)
-CALL(dispatch_async_f)
-CALL(dispatch_retain)
-CALL(dispatch_release)
-CALL(CFRetain)
-CALL(CFRelease)
-CALL(_Block_copy)
-CALL(_Block_release)
-CALL(sendmsg_x)
-CALL(recvmsg_x)
-CALL(launch_activate_socket)
+// How often an exported function was called.
+#define CALL_TABLE(X) \
+	X(vmnet_start_interface) X(vmnet_stop_interface) X(vmnet_interface_set_event_callback) X(vmnet_read) X(vmnet_write) \
+	X(vmnet_copy_shared_interface_list) X(vmnet_interface_add_ip_port_forwarding_rule) \
+	X(vmnet_network_configuration_create) X(vmnet_network_configuration_set_external_interface) \
+	X(vmnet_network_configuration_set_ipv4_subnet) X(vmnet_network_configuration_set_ipv6_prefix) \
+	X(vmnet_network_configuration_set_mtu) X(vmnet_network_configuration_add_dhcp_reservation) \
+	X(vmnet_network_configuration_add_port_forwarding_rule) X(vmnet_network_configuration_disable_nat44) \
+	X(vmnet_network_configuration_disable_nat66) X(vmnet_network_configuration_disable_dhcp) \
+	X(vmnet_network_configuration_disable_dns_proxy) X(vmnet_network_configuration_disable_router_advertisement) \
+	X(vmnet_network_create) X(vmnet_interface_start_with_network) X(vmnet_network_get_ipv4_subnet) \
+	X(vmnet_network_get_ipv6_prefix) X(xpc_dictionary_create) X(xpc_dictionary_set_value) X(xpc_dictionary_set_uint64) \
+	X(xpc_dictionary_set_int64) X(xpc_dictionary_set_bool) X(xpc_dictionary_set_string) X(xpc_dictionary_set_uuid) \
+	X(xpc_dictionary_get_uint64) X(xpc_dictionary_apply) X(xpc_get_type) X(xpc_uint64_get_value) X(xpc_int64_get_value) \
+	X(xpc_bool_get_value) X(xpc_string_get_string_ptr) X(xpc_uuid_get_bytes) X(xpc_array_get_count) \
+	X(xpc_array_get_string) X(xpc_retain) X(xpc_release) X(dispatch_queue_create) X(dispatch_release) X(CFRelease) \
+	X(sendmsg_x) X(recvmsg_x) X(launch_activate_socket)
 
-FAULT(null, vmnet_start_interface)
-FAULT(null, vmnet_interface_start_with_network)
-FAULT(handler, vmnet_start_interface)
-FAULT(handler, vmnet_interface_start_with_network)
-FAULT(handler, vmnet_stop_interface)
-FAULT(handler, vmnet_interface_add_ip_port_forwarding_rule)
-FAULT(silent, vmnet_start_interface)
-FAULT(silent, vmnet_interface_start_with_network)
-FAULT(silent, vmnet_stop_interface)
-FAULT(silent, vmnet_interface_add_ip_port_forwarding_rule)
-FAULT(result, vmnet_stop_interface)
-FAULT(result, vmnet_interface_set_event_callback)
-FAULT(result, vmnet_read)
-FAULT(result, vmnet_write)
-FAULT(result, vmnet_copy_shared_interface_list)
-FAULT(result, vmnet_interface_add_ip_port_forwarding_rule)
-FAULT(result, vmnet_network_configuration_create)
-FAULT(result, vmnet_network_configuration_set_external_interface)
-FAULT(result, vmnet_network_configuration_set_ipv4_subnet)
-FAULT(result, vmnet_network_configuration_set_ipv6_prefix)
-FAULT(result, vmnet_network_configuration_set_mtu)
-FAULT(result, vmnet_network_configuration_add_dhcp_reservation)
-FAULT(result, vmnet_network_configuration_add_port_forwarding_rule)
-FAULT(result, vmnet_network_create)
+// Switches "kind.function", with a value, a number of calls, and calls to let pass first.
+#define FAULT_TABLE(X) \
+	X(null, vmnet_start_interface) X(null, vmnet_interface_start_with_network) X(handler, vmnet_start_interface) \
+	X(handler, vmnet_interface_start_with_network) X(handler, vmnet_stop_interface) \
+	X(handler, vmnet_interface_add_ip_port_forwarding_rule) X(silent, vmnet_start_interface) \
+	X(silent, vmnet_interface_start_with_network) X(silent, vmnet_stop_interface) \
+	X(silent, vmnet_interface_add_ip_port_forwarding_rule) X(result, vmnet_interface_set_event_callback) \
+	X(result, vmnet_read) X(result, vmnet_write) X(result, vmnet_copy_shared_interface_list) \
+	X(result, vmnet_interface_add_ip_port_forwarding_rule) X(result, vmnet_network_configuration_create) \
+	X(result, vmnet_network_configuration_set_external_interface) X(result, vmnet_network_configuration_set_ipv4_subnet) \
+	X(result, vmnet_network_configuration_set_ipv6_prefix) X(result, vmnet_network_configuration_set_mtu) \
+	X(result, vmnet_network_configuration_add_dhcp_reservation) \
+	X(result, vmnet_network_configuration_add_port_forwarding_rule) X(result, vmnet_network_create)
 
-SWITCH(die_ordinal, 0)
-SWITCH(die_status, 1005)
-SWITCH(start_delay_ms, 0)
-SWITCH(stop_delay_ms, 0)
-SWITCH(event_delay_us, 0)
-SWITCH(event_lose_every, 0)
-SWITCH(read_max, 0)
-SWITCH(write_exhaust_every, 0)
-SWITCH(busy_ms, 0)
-SWITCH(orphans_stay, 1)
-SWITCH(other_subnet, 0)
-SWITCH(no_unicast, 0)
-SWITCH(host, 0)
-SWITCH(interfaces_max, 32)
-SWITCH(interfaces_max_status, 1001)
+// Switches with a value only: name and preset.
+#define SWITCH_TABLE(X) \
+	X(die_ordinal, 0) X(die_status, 1005) X(start_delay_ms, 0) X(stop_delay_ms, 0) X(event_delay_us, 0) \
+	X(event_lose_every, 0) X(read_max, 0) X(busy_ms, 0) X(other_subnet, 0) X(no_unicast, 0) X(host, 0) \
+	X(interfaces_max, 32) X(interfaces_max_status, 1001)
 
-GAUGE(interfaces_started)
-GAUGE(frames_in)
-GAUGE(frames_out)
-GAUGE(frames_dropped)
-GAUGE(frames_filtered)
-GAUGE(frames_to_host)
-GAUGE(frames_from_host)
-GAUGE(events)
-GAUGE(events_lost)
+// Sums over all processes, living and dead.
+#define GAUGE_TABLE(X) \
+	X(interfaces_started) X(frames_in) X(frames_out) X(frames_dropped) X(frames_filtered) X(frames_to_host) \
+	X(frames_from_host) X(events) X(events_lost)
 
-LIVE(objects)
-LIVE(interfaces)
-LIVE(networks)
-LIVE(queues)
-LIVE(blocks)
-LIVE(threads)
+// What a living process has now.
+#define LIVE_TABLE(X) \
+	X(objects) X(interfaces) X(networks) X(queues) X(blocks) X(threads)
+
+#endif

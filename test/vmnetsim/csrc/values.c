@@ -50,12 +50,6 @@ const char *xpc_string_get_string_ptr(xpc_object_t x)
 	return v == NULL ? NULL : v->string;
 }
 
-size_t xpc_string_get_length(xpc_object_t x)
-{
-	struct xpc *v = TYPED(xpc_string_get_length, x, TYPE_STRING);
-	return v == NULL ? 0 : strlen(v->string);
-}
-
 const uint8_t *xpc_uuid_get_bytes(xpc_object_t x)
 {
 	struct xpc *v = TYPED(xpc_uuid_get_bytes, x, TYPE_UUID);
@@ -68,22 +62,13 @@ size_t xpc_array_get_count(xpc_object_t x)
 	return v == NULL ? 0 : v->count;
 }
 
-static struct xpc *element(struct xpc *array, size_t i, const char *function)
-{
-	if (array == NULL)
-		return NULL;
-	if (i >= array->count)
-		die("%s: index %zu of %zu", function, i, array->count);
-	return array->entries[i].value;
-}
-
-xpc_object_t xpc_array_get_value(xpc_object_t x, size_t i)
-{
-	return element(TYPED(xpc_array_get_value, x, TYPE_ARRAY), i, "xpc_array_get_value");
-}
-
 const char *xpc_array_get_string(xpc_object_t x, size_t i)
 {
-	struct xpc *v = element(TYPED(xpc_array_get_string, x, TYPE_ARRAY), i, "xpc_array_get_string");
-	return v != NULL && v->o.type == TYPE_STRING ? v->string : NULL;
+	struct xpc *a = TYPED(xpc_array_get_string, x, TYPE_ARRAY);
+	if (a == NULL)
+		return NULL;
+	if (i >= a->count)
+		die("xpc_array_get_string: index %zu of %zu", i, a->count);
+	struct xpc *v = a->entries[i].value;
+	return v->o.type == TYPE_STRING ? v->string : NULL;
 }

@@ -164,43 +164,11 @@ void xpc_dictionary_set_uuid(xpc_object_t x, const char *key, const uint8_t uuid
 	xpc_put_uuid(x, key, uuid);
 }
 
-xpc_object_t xpc_dictionary_get_value(xpc_object_t x, const char *key)
-{
-	struct entry *e = find(DICTIONARY(xpc_dictionary_get_value, x, key), key);
-	return e == NULL ? NULL : e->value;
-}
-
 uint64_t xpc_dictionary_get_uint64(xpc_object_t x, const char *key)
 {
 	struct xpc *v = xpc_find(DICTIONARY(xpc_dictionary_get_uint64, x, key), key, TYPE_UINT64);
 	return v == NULL ? 0 : v->number;
 }
-
-int64_t xpc_dictionary_get_int64(xpc_object_t x, const char *key)
-{
-	struct xpc *v = xpc_find(DICTIONARY(xpc_dictionary_get_int64, x, key), key, TYPE_INT64);
-	return v == NULL ? 0 : (int64_t)v->number;
-}
-
-bool xpc_dictionary_get_bool(xpc_object_t x, const char *key)
-{
-	struct xpc *v = xpc_find(DICTIONARY(xpc_dictionary_get_bool, x, key), key, TYPE_BOOL);
-	return v != NULL && v->number != 0;
-}
-
-const char *xpc_dictionary_get_string(xpc_object_t x, const char *key)
-{
-	struct xpc *v = xpc_find(DICTIONARY(xpc_dictionary_get_string, x, key), key, TYPE_STRING);
-	return v == NULL ? NULL : v->string;
-}
-
-const uint8_t *xpc_dictionary_get_uuid(xpc_object_t x, const char *key)
-{
-	struct xpc *v = xpc_find(DICTIONARY(xpc_dictionary_get_uuid, x, key), key, TYPE_UUID);
-	return v == NULL ? NULL : v->uuid;
-}
-
-size_t xpc_dictionary_get_count(xpc_object_t x) { return DICTIONARY(xpc_dictionary_get_count, x, "")->count; }
 
 bool xpc_dictionary_apply(xpc_object_t x, struct block *applier)
 {

@@ -4,31 +4,9 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
-
-static struct test *tests, **last = &tests;
-static const char *current = "";
-
-void register_test(struct test *t)
-{
-	*last = t;
-	last = &t->next;
-}
-
-void failed(const char *file, int line, const char *format, ...)
-{
-	va_list args;
-	va_start(args, format);
-	printf("FAIL %s: %s:%d: ", current, file, line);
-	vprintf(format, args);
-	printf("\n");
-	va_end(args);
-	fflush(stdout);
-	_exit(1);
-}
 
 static struct timespec after_ms(int ms)
 {
@@ -69,7 +47,7 @@ static void on_event(struct waiter *w, uint32_t mask, struct xpc *event)
 
 static void waiter_make(struct waiter *w, void (*invoke)(void))
 {
-	static struct block_descriptor descriptor = {0, sizeof(struct waiter), NULL, NULL};
+	static struct block_descriptor descriptor = {0, sizeof(struct waiter)};
 	memset(w, 0, sizeof *w);
 	w->b = (struct block){_NSConcreteGlobalBlock, BLOCK_IS_GLOBAL, 0, invoke, &descriptor};
 	pthread_mutex_init(&w->lock, NULL);
@@ -100,19 +78,13 @@ bool waiter_within(struct waiter *w, int calls, int ms)
 	return ok;
 }
 
-void flip(const char *name, int64_t value, int64_t count, int64_t skip)
+void flip(int i, int64_t value, int64_t count, int64_t skip)
 {
-	for (int i = 0; i < SWITCHES; i++) {
-		struct record *r = &control()->switches[i];
-		if (strcmp(r->name, name) != 0)
-			continue;
-		atomic_store(&r->value, 0);
-		atomic_store(&r->skip, skip);
-		atomic_store(&r->count, count);
-		atomic_store(&r->value, value);
-		return;
-	}
-	failed(__FILE__, __LINE__, "no switch %s", name);
+	struct record *r = &control()->switches[i];
+	atomic_store(&r->value, 0);
+	atomic_store(&r->skip, skip);
+	atomic_store(&r->count, count);
+	atomic_store(&r->value, value);
 }
 
 int64_t gauge(int i) { return atomic_load(&control()->gauges[i].value); }
@@ -122,14 +94,12 @@ void reset(void)
 {
 	struct control *c = control();
 	for (int i = 0; i < SWITCHES; i++)
-		flip(c->switches[i].name, c->switches[i].preset, INT64_MAX, 0);
+		flip(i, c->switches[i].preset, INT64_MAX, 0);
 	for (int i = 0; i < GAUGES; i++)
 		atomic_store(&c->gauges[i].value, 0);
 	for (int i = 0; i < LAUNCH; i++)
 		atomic_store(&c->launch[i].fd_plus_1, 0);
 }
-
-void pause_ms(void) { usleep(1000); }
 
 void settle(void)
 {
@@ -141,14 +111,14 @@ void settle(void)
 				busy = i;
 		if (busy < 0)
 			return;
-		pause_ms();
+		usleep(1000);
 	}
-	failed(__FILE__, __LINE__, "%lld %s left", (long long)live(busy), control()->live[busy].name);
+	failed(__FILE__, __LINE__, "%lld left of LIVE %d in tables.h", (long long)live(busy), busy);
 }
 
 static void run(struct test *t)
 {
-	current = t->name;
+	current_test = t->name;
 	if (t->kind != KIND_TOOL) // whose switches are the caller's
 		reset();
 	t->run();

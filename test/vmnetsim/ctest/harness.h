@@ -4,47 +4,12 @@
 #ifndef CTEST_HARNESS_H
 #define CTEST_HARNESS_H
 
+#include "check.h"
 #include "internal.h"
 
 #include <stdio.h>
 #include <sys/uio.h>
-
-// CASE defines a test, DEATH one that must abort with a message, TOOL something that the Go tests use as another process.
-// All are registered before main.
-enum { KIND_CASE, KIND_DEATH, KIND_TOOL };
-struct test {
-	const char *name, *message; // of the abort
-	int kind;
-	void (*run)(void);
-	struct test *next;
-};
-void register_test(struct test *);
-
-#define CASE_(name, text, kind) \
-	static void run_##name(void); \
-	__attribute__((constructor)) static void register_##name(void) \
-	{ \
-		static struct test t = {#name, text, kind, run_##name, NULL}; \
-		register_test(&t); \
-	} \
-	static void run_##name(void)
-#define CASE(name) CASE_(name, "", KIND_CASE)
-#define DEATH(name, text) CASE_(name, text, KIND_DEATH)
-#define TOOL(name) CASE_(name, "", KIND_TOOL)
-
-_Noreturn void failed(const char *file, int line, const char *format, ...) __attribute__((format(printf, 3, 4)));
-
-#define CHECK(condition) \
-	do { \
-		if (!(condition)) \
-			failed(__FILE__, __LINE__, "%s", #condition); \
-	} while (0)
-#define EQUAL(want, got) \
-	do { \
-		long long want_ = (long long)(want), got_ = (long long)(got); \
-		if (want_ != got_) \
-			failed(__FILE__, __LINE__, "%s is %lld, want %lld", #got, got_, want_); \
-	} while (0)
+#include <unistd.h>
 
 // A waiter is a global block of any of the three signatures.
 struct waiter {
@@ -59,7 +24,7 @@ struct waiter {
 	void *context;
 };
 
-enum { PATIENCE_MS = 30000, SOON_MS = 30 };
+enum { SOON_MS = 30 };
 
 void waiter_start(struct waiter *);
 void waiter_status(struct waiter *);
@@ -69,14 +34,9 @@ bool waiter_within(struct waiter *, int calls, int ms);
 #define WAIT(w, n) CHECK(waiter_within(w, n, PATIENCE_MS))
 #define NO_MORE(w, n) CHECK(!waiter_within(w, n, SOON_MS)) // not n calls soon
 
-#define UNTIL(condition) \
-	for (int ms_ = 0; !(condition); ms_++, pause_ms()) \
-	CHECK(ms_ < PATIENCE_MS)
-void pause_ms(void); // one
-
 // Switches of this process's control block.
-void flip(const char *name, int64_t value, int64_t count, int64_t skip);
-#define SET(name, value) flip(name, value, INT64_MAX, 0)
+void flip(int i, int64_t value, int64_t count, int64_t skip);
+#define SET(name, value) flip(SWITCH_##name, value, INT64_MAX, 0)
 int64_t gauge(int i);
 int64_t live(int i);
 void reset(void);
@@ -95,6 +55,8 @@ xpc_object_t describe_range(uint32_t mode, const char *start, const char *end, c
 vmnet_return_t nic_try(struct nic *, vmnet_network_ref, xpc_object_t desc); // releases desc
 void nic_open(struct nic *, vmnet_network_ref, xpc_object_t desc);          // must succeed
 void nic_events(struct nic *);
+void two(struct nic *, struct nic *); // shared ones
+void close_two(struct nic *, struct nic *);
 void nic_close(struct nic *);
 void nic_forget(struct nic *); // one that has no interface any more
 const char *nic_param(struct nic *, const char *key);
@@ -108,7 +70,8 @@ enum { HOST = 0xff, ALL = 0xfe }; // numbers of stations
 void frame_make(struct frame *, uint8_t to, uint8_t from, size_t len);
 void frame_ipv4(struct frame *, const char *source);
 vmnet_return_t nic_send(struct nic *, const struct frame *);
-int nic_receive(struct nic *, struct frame *, int ms); // 1 for a frame, 0 for none in time
+void nic_broadcast(struct nic *, int frames);
+int nic_receive(struct nic *, struct frame *); // 1 for a frame, 0 for none: it is there once vmnet_write has returned
 void nic_expect(struct nic *, const struct frame *);
 void nic_silent(struct nic *);
 

@@ -72,10 +72,22 @@ static void nothing(void *p) { atomic_store((_Atomic bool *)p, true); }
 void queue_close(dispatch_queue_t q)
 {
 	_Atomic bool done = false;
-	dispatch_async_f(q, &done, nothing);
+	queue_work(q, &done, nothing);
 	while (!atomic_load(&done))
 		usleep(100);
 	dispatch_release(q);
+}
+
+void two(struct nic *a, struct nic *b)
+{
+	nic_open(a, NULL, describe(VMNET_SHARED_MODE));
+	nic_open(b, NULL, describe(VMNET_SHARED_MODE));
+}
+
+void close_two(struct nic *a, struct nic *b)
+{
+	nic_close(a);
+	nic_close(b);
 }
 
 void nic_forget(struct nic *n)
@@ -88,8 +100,8 @@ void nic_forget(struct nic *n)
 
 const char *nic_param(struct nic *n, const char *key)
 {
-	const char *s = xpc_dictionary_get_string(n->started.params, key);
-	return s == NULL ? "" : s;
+	struct xpc *s = xpc_find(n->started.params, key, TYPE_STRING);
+	return s == NULL ? "" : s->string;
 }
 
 static void station(uint8_t mac[6], uint8_t number)
@@ -131,24 +143,28 @@ vmnet_return_t nic_send(struct nic *n, const struct frame *f)
 	return st;
 }
 
-int nic_receive(struct nic *n, struct frame *f, int ms)
+void nic_broadcast(struct nic *n, int frames)
 {
-	for (;; ms--) {
-		struct iovec v = {f->bytes, sizeof f->bytes};
-		struct vmpktdesc d = {sizeof f->bytes, &v, 1, 0};
-		int count = 1;
-		EQUAL(VMNET_SUCCESS, vmnet_read(n->ref, &d, &count));
-		f->len = d.vm_pkt_size;
-		if (count != 0 || ms <= 0)
-			return count;
-		usleep(1000);
-	}
+	struct frame f;
+	frame_make(&f, ALL, 1, 60);
+	for (int i = 0; i < frames; i++)
+		EQUAL(VMNET_SUCCESS, nic_send(n, &f));
+}
+
+int nic_receive(struct nic *n, struct frame *f)
+{
+	struct iovec v = {f->bytes, sizeof f->bytes};
+	struct vmpktdesc d = {sizeof f->bytes, &v, 1, 0};
+	int count = 1;
+	EQUAL(VMNET_SUCCESS, vmnet_read(n->ref, &d, &count));
+	f->len = d.vm_pkt_size;
+	return count;
 }
 
 void nic_expect(struct nic *n, const struct frame *want)
 {
 	struct frame got;
-	EQUAL(1, nic_receive(n, &got, 0)); // it is there once vmnet_write has returned
+	EQUAL(1, nic_receive(n, &got)); // it is there once vmnet_write has returned
 	EQUAL(want->len, got.len);
 	CHECK(memcmp(want->bytes, got.bytes, got.len) == 0);
 }
@@ -156,7 +172,7 @@ void nic_expect(struct nic *n, const struct frame *want)
 void nic_silent(struct nic *n)
 {
 	struct frame got;
-	EQUAL(0, nic_receive(n, &got, 0));
+	EQUAL(0, nic_receive(n, &got));
 }
 
 void packets_make(struct packets *p, int n, size_t size)

@@ -5,38 +5,6 @@
 
 #include <unistd.h>
 
-static void two(struct nic *a, struct nic *b)
-{
-	nic_open(a, NULL, describe(VMNET_SHARED_MODE));
-	nic_open(b, NULL, describe(VMNET_SHARED_MODE));
-}
-
-static void close_two(struct nic *a, struct nic *b)
-{
-	nic_close(a);
-	nic_close(b);
-}
-
-static void send(struct nic *n, int frames)
-{
-	struct frame f;
-	frame_make(&f, ALL, 1, 60);
-	for (int i = 0; i < frames; i++)
-		EQUAL(VMNET_SUCCESS, nic_send(n, &f));
-}
-
-CASE(callback_checks_its_arguments)
-{
-	struct nic n;
-	nic_open(&n, NULL, describe(VMNET_SHARED_MODE));
-	EQUAL(VMNET_INVALID_ARGUMENT, vmnet_interface_set_event_callback(NULL, 1, n.queue, &n.events.b));
-	EQUAL(VMNET_INVALID_ARGUMENT, vmnet_interface_set_event_callback(n.ref, 1, NULL, &n.events.b));
-	EQUAL(VMNET_INVALID_ARGUMENT, vmnet_interface_set_event_callback(n.ref, 1, n.queue, NULL));
-	EQUAL(VMNET_INVALID_ARGUMENT, vmnet_interface_set_event_callback(n.ref, 0, n.queue, &n.events.b));
-	EQUAL(VMNET_INVALID_ARGUMENT, vmnet_interface_set_event_callback(n.ref, 3, n.queue, &n.events.b));
-	nic_close(&n);
-}
-
 // Holds the queue up, so that what is behind it on the queue waits.
 struct gate {
 	_Atomic bool entered, open;
@@ -53,7 +21,7 @@ static void pass(void *p)
 static void shut(struct nic *n, struct gate *g)
 {
 	*g = (struct gate){0};
-	dispatch_async_f(n->queue, g, pass);
+	queue_work(n->queue, g, pass);
 	while (!atomic_load(&g->entered))
 		usleep(100);
 }
@@ -65,13 +33,13 @@ CASE(events_coalesce)
 	two(&a, &b);
 	nic_events(&b);
 	shut(&b, &g);
-	send(&a, 10);
+	nic_broadcast(&a, 10);
 	atomic_store(&g.open, true);
 	WAIT(&b.events, 1);
 	EQUAL(VMNET_INTERFACE_PACKETS_AVAILABLE, b.events.status);
 	EQUAL(1, b.events.estimate); // from when the event was due, and nine came since
 	NO_MORE(&b.events, 2);       // although nothing was read
-	send(&a, 1);
+	nic_broadcast(&a, 1);
 	WAIT(&b.events, 2);
 	EQUAL(11, b.events.estimate);
 	close_two(&a, &b);
@@ -82,10 +50,10 @@ CASE(no_event_for_old_frames)
 {
 	struct nic a, b;
 	two(&a, &b);
-	send(&a, 1);
+	nic_broadcast(&a, 1);
 	nic_events(&b);
 	NO_MORE(&b.events, 1);
-	send(&a, 1);
+	nic_broadcast(&a, 1);
 	WAIT(&b.events, 1);
 	close_two(&a, &b);
 }
@@ -93,7 +61,7 @@ CASE(no_event_for_old_frames)
 static void sends_one(struct waiter *w)
 {
 	if (w->calls == 0)
-		send(w->context, 1);
+		nic_broadcast(w->context, 1);
 }
 
 // A frame that comes while the callback runs brings another event.
@@ -104,7 +72,7 @@ CASE(event_during_callback)
 	b.events.hook = sends_one;
 	b.events.context = &a;
 	nic_events(&b);
-	send(&a, 1);
+	nic_broadcast(&a, 1);
 	WAIT(&b.events, 2);
 	NO_MORE(&b.events, 3);
 	close_two(&a, &b);
@@ -118,10 +86,10 @@ CASE(late_event_before_stop_handler)
 	two(&a, &b);
 	nic_events(&b);
 	shut(&b, &g);
-	send(&a, 1);
+	nic_broadcast(&a, 1);
 	EQUAL(VMNET_SUCCESS, vmnet_interface_set_event_callback(b.ref, 0, NULL, NULL));
 	EQUAL(VMNET_SUCCESS, vmnet_stop_interface(b.ref, b.queue, &b.stopped.b));
-	send(&a, 1);
+	nic_broadcast(&a, 1);
 	atomic_store(&g.open, true);
 	WAIT(&b.stopped, 1);
 	EQUAL(1, b.events.calls);
@@ -136,39 +104,7 @@ CASE(no_event_after_taking_off)
 	nic_events(&b);
 	EQUAL(VMNET_SUCCESS, vmnet_interface_set_event_callback(b.ref, 0, NULL, NULL));
 	UNTIL(live(LIVE_blocks) == 0); // the start handler's goes as well
-	send(&a, 1);
+	nic_broadcast(&a, 1);
 	NO_MORE(&b.events, 1);
-	close_two(&a, &b);
-}
-
-CASE(own_frames_bring_no_event)
-{
-	struct nic a, b;
-	two(&a, &b);
-	nic_events(&a);
-	send(&a, 3);
-	NO_MORE(&a.events, 1);
-	close_two(&a, &b);
-}
-
-static void read_and_close(struct waiter *w)
-{
-	struct nic *n = w->context;
-	struct frame f;
-	EQUAL(1, nic_receive(n, &f, 0));
-}
-
-// The interface may be used from its own callbacks.
-CASE(reading_in_the_callback)
-{
-	struct nic a, b;
-	two(&a, &b);
-	b.events.hook = read_and_close;
-	b.events.context = &b;
-	nic_events(&b);
-	for (int i = 1; i <= 20; i++) {
-		send(&a, 1);
-		WAIT(&b.events, i);
-	}
 	close_two(&a, &b);
 }

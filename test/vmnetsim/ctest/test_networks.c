@@ -85,52 +85,6 @@ CASE(forwards_are_checked)
 	CFRelease(c);
 }
 
-CASE(network_addresses)
-{
-	struct in_addr s, m;
-	struct in6_addr p = {{{0xfd, 0x12, 0x34}}}, got;
-	uint8_t len;
-	vmnet_network_configuration_ref c = config(VMNET_SHARED_MODE);
-	EQUAL(VMNET_SUCCESS, set_subnet(c, "10.7.0.1", "255.255.0.0"));
-	EQUAL(VMNET_SUCCESS, vmnet_network_configuration_set_ipv6_prefix(c, &p, 64));
-	EQUAL(VMNET_SUCCESS, vmnet_network_configuration_set_mtu(c, 4000));
-	vmnet_network_ref n = create(c, VMNET_SUCCESS);
-	vmnet_network_get_ipv4_subnet(n, &s, &m);
-	EQUAL(ip("10.7.0.1").s_addr, s.s_addr);
-	EQUAL(ip("255.255.0.0").s_addr, m.s_addr);
-	vmnet_network_get_ipv6_prefix(n, &got, &len);
-	EQUAL(64, len);
-	CHECK(memcmp(&p, &got, 16) == 0);
-	struct nic a;
-	nic_open(&a, n, describe(0));
-	EQUAL(0, strlen(nic_param(&a, vmnet_start_address_key))); // the network alone tells addresses
-	EQUAL(0, strlen(nic_param(&a, vmnet_nat66_prefix_key)));
-	EQUAL(4000, xpc_dictionary_get_uint64(a.started.params, vmnet_mtu_key));
-	nic_close(&a);
-	CFRelease(n);
-	n = create(config(VMNET_HOST_MODE), VMNET_SUCCESS);
-	vmnet_network_get_ipv4_subnet(n, &s, &m);
-	EQUAL(ip("192.168.128.1").s_addr, s.s_addr);
-	vmnet_network_get_ipv6_prefix(n, &got, &len);
-	EQUAL(0, len);
-	CFRelease(n);
-}
-
-// The address that is given is the host's, and told as it was given. Even the subnet's own is taken.
-CASE(subnets_have_the_hosts_address)
-{
-	static const char *const hosts[] = {"192.168.105.1", "192.168.105.9", "192.168.105.0"};
-	for (size_t i = 0; i < sizeof hosts / sizeof *hosts; i++) {
-		struct in_addr s, m;
-		vmnet_network_configuration_ref c = config(VMNET_SHARED_MODE);
-		EQUAL(VMNET_SUCCESS, set_subnet(c, hosts[i], "255.255.255.0"));
-		vmnet_network_ref n = create(c, VMNET_SUCCESS);
-		vmnet_network_get_ipv4_subnet(n, &s, &m);
-		EQUAL(ip(hosts[i]).s_addr, s.s_addr);
-		CFRelease(n);
-	}
-}
-
 // Of a description, only a few keys count on a network.
 CASE(network_ignores_keys)
 {
@@ -144,30 +98,12 @@ CASE(network_ignores_keys)
 	xpc_dictionary_set_bool(d, vmnet_enable_tso_key, true);
 	nic_open(&a, n, d);
 	EQUAL(0, strlen(nic_param(&a, vmnet_start_address_key)));
-	CHECK(memcmp(xpc_dictionary_get_uuid(a.started.params, vmnet_interface_id_key), id, 16) != 0);
+	CHECK(memcmp(xpc_find(a.started.params, vmnet_interface_id_key, TYPE_UUID)->uuid, id, 16) != 0);
 	EQUAL(1500, xpc_dictionary_get_uint64(a.started.params, vmnet_mtu_key));
 	EQUAL(17, strlen(nic_param(&a, vmnet_mac_address_key))); // all the same
 	EQUAL(65550, xpc_dictionary_get_uint64(a.started.params, vmnet_max_packet_size_key));
 	nic_close(&a);
 	CFRelease(n);
-}
-
-CASE(interface_retains_its_network)
-{
-	struct nic a, b;
-	struct frame f;
-	vmnet_network_ref n = create(config(VMNET_SHARED_MODE), VMNET_SUCCESS);
-	nic_open(&a, n, describe(0));
-	nic_open(&b, n, describe(0));
-	CFRelease(n);
-	EQUAL(1, live(LIVE_networks));
-	frame_make(&f, ALL, 1, 60);
-	EQUAL(VMNET_SUCCESS, nic_send(&a, &f));
-	nic_expect(&b, &f);
-	nic_close(&a);
-	EQUAL(1, live(LIVE_networks));
-	nic_close(&b);
-	EQUAL(0, live(LIVE_networks)); // by the time the stop handler ran
 }
 
 CASE(start_on_a_released_network)
@@ -183,45 +119,40 @@ CASE(start_on_a_released_network)
 
 CASE(network_subnets_have_one_owner)
 {
+	vmnet_return_t st;
+	struct nic a;
 	vmnet_network_configuration_ref c = config(VMNET_SHARED_MODE);
 	EQUAL(VMNET_SUCCESS, set_subnet(c, "192.168.105.1", "255.255.255.0"));
-	CFRetain(c);
-	vmnet_network_ref n = create(c, VMNET_SUCCESS);
-	CFRetain(c);
-	create(c, VMNET_FAILURE); // even for the same settings
-	struct nic a;
+	vmnet_network_ref n = vmnet_network_create(c, &st);
+	CHECK(vmnet_network_create(c, &st) == NULL); // even for the same settings
+	EQUAL(VMNET_FAILURE, st);
 	EQUAL(VMNET_SHARING_SERVICE_BUSY,
 		nic_try(&a, NULL, describe_range(VMNET_SHARED_MODE, "192.168.105.1", "192.168.105.254", "255.255.255.0")));
 	CFRelease(n);
 	CFRelease(create(c, VMNET_SUCCESS));
 }
 
-CASE(reserved_addresses)
+// What vmnet_network_create refuses: addresses that are no guest's, and public subnets.
+CASE(network_creation_is_checked)
 {
 	static const struct {
-		const char *address;
-		bool ok;
+		const char *subnet, *reserved;
+		vmnet_return_t status;
 	} cases[] = {
-		{"192.168.105.0", false}, {"192.168.105.1", false}, {"192.168.105.2", true}, {"192.168.105.254", true},
-		{"192.168.105.255", false}, {"192.168.106.2", false},
+		{"192.168.105.1", "192.168.105.0", VMNET_INVALID_ARGUMENT}, {"192.168.105.1", "192.168.105.1", VMNET_INVALID_ARGUMENT},
+		{"192.168.105.1", "192.168.105.2", VMNET_SUCCESS}, {"192.168.105.1", "192.168.105.254", VMNET_SUCCESS},
+		{"192.168.105.1", "192.168.105.255", VMNET_INVALID_ARGUMENT}, {"192.168.105.1", "192.168.106.2", VMNET_INVALID_ARGUMENT},
+		{"8.8.8.1", "8.8.8.2", VMNET_FAILURE},
 	};
-	const uint8_t mac[6] = {2};
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-		struct in_addr a = ip(cases[i].address);
+		struct in_addr a = ip(cases[i].reserved);
 		vmnet_network_configuration_ref c = config(VMNET_SHARED_MODE);
-		EQUAL(VMNET_SUCCESS, vmnet_network_configuration_add_dhcp_reservation(c, mac, &a));
-		EQUAL(VMNET_SUCCESS, set_subnet(c, "192.168.105.1", "255.255.255.0"));
-		vmnet_network_ref n = create(c, cases[i].ok ? VMNET_SUCCESS : VMNET_INVALID_ARGUMENT);
+		EQUAL(VMNET_SUCCESS, vmnet_network_configuration_add_dhcp_reservation(c, (const uint8_t[6]){2}, &a));
+		EQUAL(VMNET_SUCCESS, set_subnet(c, cases[i].subnet, "255.255.255.0"));
+		vmnet_network_ref n = create(c, cases[i].status);
 		if (n != NULL)
 			CFRelease(n);
 	}
-}
-
-CASE(public_subnets_are_refused)
-{
-	vmnet_network_configuration_ref c = config(VMNET_SHARED_MODE);
-	EQUAL(VMNET_SUCCESS, set_subnet(c, "8.8.8.1", "255.255.255.0"));
-	create(c, VMNET_FAILURE);
 }
 
 // The system chooses among 64 subnets for each mode, and has 255 networks in all.
@@ -251,33 +182,6 @@ static int rules(void)
 	for (int i = 0; i < RULES; i++)
 		n += atomic_load(&control()->rules[i].kind) != 0;
 	return n;
-}
-
-CASE(network_settings_are_shown)
-{
-	vmnet_network_configuration_ref c = config(VMNET_SHARED_MODE);
-	struct in_addr a = ip("192.168.105.7");
-	const uint8_t mac[6] = {2, 0, 0, 0, 0, 9};
-	EQUAL(VMNET_SUCCESS, set_subnet(c, "192.168.105.1", "255.255.255.0"));
-	EQUAL(VMNET_SUCCESS, vmnet_network_configuration_set_external_interface(c, "en1"));
-	vmnet_network_configuration_disable_nat44(c);
-	vmnet_network_configuration_disable_nat66(c);
-	vmnet_network_configuration_disable_dhcp(c);
-	vmnet_network_configuration_disable_dns_proxy(c);
-	vmnet_network_configuration_disable_router_advertisement(c);
-	EQUAL(VMNET_SUCCESS, ADD(6, DARWIN_AF_INET, 22, 2222, &a));
-	EQUAL(VMNET_SUCCESS, vmnet_network_configuration_add_dhcp_reservation(c, mac, &a));
-	vmnet_network_ref n = create(c, VMNET_SUCCESS);
-	EQUAL(2, rules());
-	struct owner *o = NULL;
-	for (int i = 0; i < OWNERS; i++)
-		if (atomic_load(&control()->owners[i].state) == OWNER_OWNED)
-			o = &control()->owners[i];
-	CHECK(o != NULL);
-	EQUAL(31, o->flags);
-	CHECK(strcmp(o->external, "en1") == 0);
-	CFRelease(n);
-	EQUAL(0, rules());
 }
 
 // A network whose last interface leaves goes idle, and forgets its rules and reservations for good.
@@ -318,6 +222,13 @@ CASE(no_forwards_on_a_networks_interface)
 	waiter_free(&w);
 }
 
+static vmnet_network_ref released(void)
+{
+	vmnet_network_ref n = create(config(VMNET_SHARED_MODE), VMNET_SUCCESS);
+	CFRelease(n);
+	return n;
+}
+
 DEATH(over_release_network, "CFRelease: over-release")
 {
 	struct nic a;
@@ -329,10 +240,7 @@ DEATH(over_release_network, "CFRelease: over-release")
 
 DEATH(subnet_of_a_released_network, "use of an object after its last release")
 {
-	struct in_addr s, m;
-	vmnet_network_ref n = create(config(VMNET_SHARED_MODE), VMNET_SUCCESS);
-	CFRelease(n);
-	vmnet_network_get_ipv4_subnet(n, &s, &m);
+	vmnet_network_get_ipv4_subnet(released(), &(struct in_addr){0}, &(struct in_addr){0});
 }
 
 DEATH(release_network_as_xpc, "xpc_release: wrong kind of object")

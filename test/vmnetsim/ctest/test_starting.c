@@ -30,12 +30,6 @@ static xpc_object_t with_number(xpc_object_t d, const char *key, uint64_t value)
 	return d;
 }
 
-static xpc_object_t with_bool(xpc_object_t d, const char *key, bool value)
-{
-	xpc_dictionary_set_bool(d, key, value);
-	return d;
-}
-
 static xpc_object_t with_id(xpc_object_t d, const char *key, uint8_t byte)
 {
 	const uint8_t id[16] = {byte, 1, 2, 3};
@@ -77,18 +71,10 @@ CASE(start_refuses_bad_settings)
 	refuse(with_string(describe(VMNET_SHARED_MODE), vmnet_enable_isolation_key, "yes"));
 	refuse(with_string(describe(VMNET_SHARED_MODE), vmnet_interface_id_key, "no uuid"));
 #ifndef NO_MACOS15
-	refuse(with_bool(describe(VMNET_SHARED_MODE), vmnet_enable_virtio_header_key, true));
+	xpc_object_t virtio = describe(VMNET_SHARED_MODE);
+	xpc_dictionary_set_bool(virtio, vmnet_enable_virtio_header_key, true);
+	refuse(virtio);
 #endif
-}
-
-CASE(bridged_needs_a_listed_name)
-{
-	struct nic n;
-	refuse(describe(VMNET_BRIDGED_MODE));
-	refuse(with_string(describe(VMNET_BRIDGED_MODE), vmnet_shared_interface_name_key, "en7"));
-	nic_open(&n, NULL, with_string(describe(VMNET_BRIDGED_MODE), vmnet_shared_interface_name_key, "en1"));
-	CHECK(nic_param(&n, vmnet_start_address_key)[0] == 0);
-	nic_close(&n);
 }
 
 CASE(start_without_queue_or_handler)
@@ -121,40 +107,6 @@ static void addresses(struct nic *n, const char *start, const char *end, const c
 	param(n, vmnet_subnet_mask_key, mask);
 }
 
-CASE(parameters)
-{
-	struct nic n;
-	nic_open(&n, NULL, with_string(describe_range(VMNET_SHARED_MODE, "192.168.105.1", "192.168.105.200", "255.255.255.0"),
-		vmnet_nat66_prefix_key, "fd12:3456::"));
-	struct xpc *p = n.started.params;
-	addresses(&n, "192.168.105.1", "192.168.105.200", "255.255.255.0");
-	param(&n, vmnet_nat66_prefix_key, "fd12:3456::");
-	EQUAL(17, strlen(nic_param(&n, vmnet_mac_address_key)));
-	EQUAL(1500, xpc_dictionary_get_uint64(p, vmnet_mtu_key));
-	EQUAL(1514, xpc_dictionary_get_uint64(p, vmnet_max_packet_size_key));
-	CHECK(xpc_dictionary_get_uuid(p, vmnet_interface_id_key) != NULL);
-#ifndef NO_MACOS15
-	EQUAL(256, xpc_dictionary_get_uint64(p, vmnet_read_max_packets_key));
-	EQUAL(256, xpc_dictionary_get_uint64(p, vmnet_write_max_packets_key));
-#endif
-	nic_close(&n);
-}
-
-CASE(parameters_by_choice)
-{
-	struct nic a, b, c;
-	nic_open(&a, NULL, with_number(describe(VMNET_HOST_MODE), vmnet_mtu_key, 9000));
-	EQUAL(9000, xpc_dictionary_get_uint64(a.started.params, vmnet_mtu_key));
-	EQUAL(9014, xpc_dictionary_get_uint64(a.started.params, vmnet_max_packet_size_key));
-	nic_open(&b, NULL, with_bool(describe(VMNET_HOST_MODE), vmnet_enable_tso_key, true));
-	EQUAL(65550, xpc_dictionary_get_uint64(b.started.params, vmnet_max_packet_size_key));
-	nic_open(&c, NULL, with_bool(describe(VMNET_HOST_MODE), vmnet_allocate_mac_address_key, false));
-	param(&c, vmnet_mac_address_key, "");
-	nic_close(&a);
-	nic_close(&b);
-	nic_close(&c);
-}
-
 CASE(default_subnets)
 {
 	struct nic shared, host, third, other;
@@ -180,7 +132,7 @@ CASE(mac_follows_interface_id)
 	char first[32];
 	nic_open(&n, NULL, with_id(describe(VMNET_SHARED_MODE), vmnet_interface_id_key, 9));
 	snprintf(first, sizeof first, "%s", nic_param(&n, vmnet_mac_address_key));
-	EQUAL(9, xpc_dictionary_get_uuid(n.started.params, vmnet_interface_id_key)[0]);
+	EQUAL(9, xpc_find(n.started.params, vmnet_interface_id_key, TYPE_UUID)->uuid[0]);
 	struct nic second;
 	EQUAL(VMNET_FAILURE, nic_try(&second, NULL, with_id(describe(VMNET_SHARED_MODE), vmnet_interface_id_key, 9)));
 	nic_close(&n);
@@ -246,32 +198,6 @@ CASE(same_settings_share_a_bridge)
 	}
 }
 
-CASE(isolated_network_has_no_addresses)
-{
-	struct nic n;
-	nic_open(&n, NULL, with_id(describe(VMNET_HOST_MODE), vmnet_network_identifier_key, 1));
-	addresses(&n, "", "", "");
-	nic_close(&n);
-	nic_open(&n, NULL, with_id(describe_range(VMNET_HOST_MODE, "10.1.0.1", "10.1.0.9", "255.255.255.0"),
-		vmnet_network_identifier_key, 1));
-	addresses(&n, "10.1.0.1", "10.1.0.9", "255.255.255.0");
-	nic_close(&n);
-}
-
-CASE(random_prefix)
-{
-	struct nic a, b;
-	nic_open(&a, NULL, describe_range(VMNET_SHARED_MODE, "10.1.0.1", "10.1.0.9", "255.255.255.0"));
-	nic_open(&b, NULL, describe_range(VMNET_SHARED_MODE, "10.2.0.1", "10.2.0.9", "255.255.255.0"));
-	CHECK(strncmp(nic_param(&a, vmnet_nat66_prefix_key), "fd", 2) == 0);
-	CHECK(strcmp(nic_param(&a, vmnet_nat66_prefix_key), nic_param(&b, vmnet_nat66_prefix_key)) != 0);
-	nic_close(&a);
-	nic_close(&b);
-	nic_open(&a, NULL, describe(VMNET_HOST_MODE));
-	param(&a, vmnet_nat66_prefix_key, "");
-	nic_close(&a);
-}
-
 // Handlers and callbacks run on threads of the library.
 static void other_thread(struct waiter *w) { CHECK(!pthread_equal(pthread_self(), *(pthread_t *)w->context)); }
 
@@ -323,7 +249,7 @@ static void all_return(struct nic *n, vmnet_return_t want)
 
 static void slow_start(struct nic *n)
 {
-	SET("start_delay_ms", 3600000);
+	SET(start_delay_ms, 3600000);
 	n->queue = dispatch_queue_create("q", NULL);
 	waiter_start(&n->started);
 	waiter_event(&n->events);
@@ -339,7 +265,7 @@ CASE(before_the_start_handler)
 	slow_start(&n);
 	all_return(&n, VMNET_SETUP_INCOMPLETE);
 	EQUAL(0, n.started.calls);
-	SET("start_delay_ms", 0); // ends the wait
+	SET(start_delay_ms, 0); // ends the wait
 	WAIT(&n.started, 1);
 	EQUAL(VMNET_SUCCESS, n.started.status);
 	nic_close(&n);
@@ -348,9 +274,9 @@ CASE(before_the_start_handler)
 CASE(after_a_failed_start)
 {
 	struct nic n;
-	flip("handler.vmnet_start_interface", VMNET_MEM_FAILURE, 1, 0);
+	flip(FAULT_handler_vmnet_start_interface, VMNET_MEM_FAILURE, 1, 0);
 	slow_start(&n);
-	SET("start_delay_ms", 0);
+	SET(start_delay_ms, 0);
 	WAIT(&n.started, 1);
 	EQUAL(VMNET_MEM_FAILURE, n.started.status);
 	all_return(&n, VMNET_SETUP_INCOMPLETE);

@@ -56,28 +56,10 @@ TOOL(frames)
 	frame_make(&f, ALL, 1, 60);
 	nic_send(&a, &f);
 	nic_send(&a, &f);
-	nic_receive(&b, &f, 0);
+	nic_receive(&b, &f);
 	wait_for_end();
 	nic_close(&a);
 	nic_close(&b);
-}
-
-// Prints what launch_activate_socket returns for Listeners.
-TOOL(launch)
-{
-	int *fds = NULL;
-	size_t n = 0;
-	int err = launch_activate_socket("Listeners", &fds, &n);
-	printf("%d %zu %d\n", err, n, err == 0 ? fds[0] : -1);
-	free(fds);
-}
-
-// Frees an object while others of the kind live, for the leak check: it must be found.
-TOOL(leak)
-{
-	void *volatile lost = malloc(100);
-	lost = NULL;
-	(void)lost;
 }
 
 #ifndef NO_MACOS26

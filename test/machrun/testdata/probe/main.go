@@ -13,7 +13,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
-	"time"
 )
 
 var words = map[string]func(args []string) error{
@@ -23,8 +22,6 @@ var words = map[string]func(args []string) error{
 	"fault":    fault,
 	"threads":  threads,
 	"preempt":  preempt,
-	"opens":    opens,
-	"clocks":   clocks,
 	"forkexec": forks,
 }
 
@@ -102,35 +99,6 @@ func preempt([]string) error {
 	}
 	stop.Store(true)
 	fmt.Println("preempted:", <-done)
-	return nil
-}
-
-// opens opens a file for each input, and says how that went.
-func opens([]string) error {
-	b := make([]byte, 64)
-	for {
-		if n, err := syscall.Read(0, b); n <= 0 {
-			return err
-		}
-		fd, err := syscall.Open("/dev/null", syscall.O_RDONLY, 0)
-		if err != nil {
-			fmt.Println("open:", err)
-			continue
-		}
-		_ = syscall.Close(fd)
-		fmt.Println("open: done")
-	}
-}
-
-// clocks prints how far the wall clock and the program's own clock went between two lines of input.
-func clocks([]string) error {
-	t := time.Now()
-	fmt.Println("ready")
-	if _, err := os.Stdin.Read(make([]byte, 1)); err != nil {
-		return err
-	}
-	u := time.Now()
-	fmt.Printf("%d %d\n", u.Round(0).Sub(t.Round(0)).Milliseconds(), u.Sub(t).Milliseconds())
 	return nil
 }
 
