@@ -3,7 +3,6 @@
 package fakeguest
 
 import (
-	"bytes"
 	"io"
 	"net"
 	"net/netip"
@@ -15,9 +14,6 @@ import (
 	"github.com/insomniacslk/dhcp/dhcpv4"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
 
 var (
@@ -177,24 +173,6 @@ func TestSYN(t *testing.T) {
 	assert.EqualValues(t, TCPRst|TCPAck, flags)
 }
 
-func TestAnnounce(t *testing.T) {
-	a, b := portPair(t)
-	require.ErrorIs(t, a.Announce(), errNoAddress)
-	a.SetAddr(host(2), gateway)
-	l := b.Listen(nil)
-	require.NoError(t, a.Announce())
-	f, err := l.Next(patience)
-	require.NoError(t, err)
-	assert.Equal(t, bytes.Join([][]byte{
-		Broadcast, a.MAC(),
-		{8, 6},
-		{0, 1, 8, 0, 6, 4, 0, 1},
-		a.MAC(),
-		{192, 168, 105, 2},
-		{0, 0, 0, 0, 0, 0, 192, 168, 105, 2},
-	}, nil), f)
-}
-
 func TestListener(t *testing.T) {
 	a, b := streamPair(t)
 	l := b.Listen(func(f []byte) bool { return f[13] == 0xb5 })
@@ -213,21 +191,6 @@ func TestListener(t *testing.T) {
 	require.NoError(t, err)
 	_, err = l.Next(time.Millisecond)
 	assert.ErrorIs(t, err, ErrTimeout, "closed")
-}
-
-func TestEndOfStream(t *testing.T) {
-	a, b := streamPair(t)
-	l := a.Listen(nil)
-	require.NoError(t, a.Err())
-	require.NoError(t, b.Send(EthernetFrame(a.MAC(), b.MAC(), TypeTest, nil)))
-	b.Close()
-	<-a.Done()
-	assert.ErrorIs(t, a.Err(), io.EOF)
-	_, err := l.Next(patience)
-	require.NoError(t, err, "what came before the end can still be taken")
-	_, err = l.Next(patience)
-	assert.ErrorIs(t, err, io.EOF)
-	assert.Error(t, a.Send(EthernetFrame(b.MAC(), a.MAC(), TypeTest, nil)))
 }
 
 // TestBadStream sends what a daemon must never send: the guest ends with an error that tells what it was.
@@ -254,47 +217,6 @@ func TestBadStream(t *testing.T) {
 			assert.ErrorIs(t, g.Err(), tt.want)
 		})
 	}
-}
-
-func TestPortGuestEnds(t *testing.T) {
-	n := newHub(t)
-	own := attach(t, n, Options{})
-	assert.Same(t, n.ports[0], own.Port())
-	assert.Nil(t, plug(t, StreamLink(&net.UnixConn{}), Options{}).Port())
-	own.Close()
-	own.Close()
-	require.ErrorIs(t, own.Err(), net.ErrClosed)
-	g := attach(t, n, Options{})
-	require.NoError(t, n.Close())
-	<-g.Done()
-	require.ErrorIs(t, g.Err(), vnet.ErrClosed)
-	_, err := Attach(t.Context(), n, Options{})
-	require.ErrorIs(t, err, vnet.ErrClosed)
-	_, err = Attach(t.Context(), &hub{full: true}, Options{})
-	require.ErrorIs(t, err, errFull)
-}
-
-// TestTap counts on the link's goroutine, and what the tap takes goes no further.
-func TestTap(t *testing.T) {
-	a, b := portPair(t)
-	l := b.Listen(nil)
-	b.SetTap(func(f []byte) bool { return f[14] == 1 })
-	for i := range 4 {
-		require.NoError(t, a.Send(EthernetFrame(b.MAC(), a.MAC(), TypeTest, []byte{byte(i % 2)})))
-	}
-	b.SetTap(nil)
-	require.NoError(t, a.Send(EthernetFrame(b.MAC(), a.MAC(), TypeTest, []byte{1})))
-	for _, want := range []byte{0, 0, 1} {
-		f, err := l.Next(patience)
-		require.NoError(t, err)
-		assert.Equal(t, want, f[14])
-	}
-	assert.Empty(t, l.Collect(5*time.Millisecond))
-}
-
-func TestDialStreamGivesUp(t *testing.T) {
-	_, err := DialStream(filepath.Join(t.TempDir(), "absent"), 20*time.Millisecond)
-	assert.ErrorContains(t, err, "absent")
 }
 
 // dhcpServer answers DISCOVER and REQUEST for one address by the book, for tests of the guest's client.
@@ -467,18 +389,4 @@ func TestDHCPMessages(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestMaxFrameOfPortLink(t *testing.T) {
-	n := newHub(t)
-	a, b := attach(t, n, Options{}), attach(t, n, Options{MaxFrame: 100})
-	l := b.Listen(nil)
-	for _, size := range []int{101, 100} {
-		require.NoError(t, a.Send(EthernetFrame(b.MAC(), a.MAC(), TypeTest, make([]byte, size-14))))
-	}
-	f, err := l.Next(patience)
-	require.NoError(t, err)
-	assert.Len(t, f, 100)
-	assert.Empty(t, l.Collect(time.Millisecond))
-	assert.Equal(t, frame.MaxStreamLen, PortLink(t.Context(), n, "c", 0).(frame.Sink).MaxFrame())
 }

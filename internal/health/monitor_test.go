@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/health"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
@@ -298,63 +297,4 @@ func TestOneEpisode(t *testing.T) {
 	w.after(2 * time.Second)
 	w.look(t)
 	assert.Equal(t, 2, strings.Count(w.log.String(), "level=WARN"))
-}
-
-func TestConcurrentUse(t *testing.T) {
-	w := newWorld(t, 3)
-	m := health.New(health.Options{Log: slog.New(slog.DiscardHandler), Status: func() status.Status { return w.Status }})
-	var wg sync.WaitGroup
-	for id := range uint64(4) {
-		wg.Go(func() {
-			for i := range 500 {
-				m.Seen(id, watch.Snapshot{MAC: mac(uint64(i)), Waiting: time.Now()})
-				if i%50 == 0 {
-					m.Problems(w.Status)
-					m.Look()
-					m.Gone(id)
-				}
-			}
-		})
-	}
-	wg.Wait()
-	m.Close()
-}
-
-func BenchmarkSeen(b *testing.B) {
-	m := health.New(health.Options{Log: slog.New(slog.DiscardHandler)})
-	defer m.Close()
-	same := watch.Snapshot{MAC: mac(1), IP: netip.MustParseAddr("192.168.105.9")}
-	b.Run("same", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			m.Seen(1, same)
-		}
-	})
-	b.Run("changing", func(b *testing.B) {
-		b.ReportAllocs()
-		s := same
-		for b.Loop() {
-			s.IP = s.IP.Next()
-			m.Seen(1, s)
-		}
-	})
-	var st status.Status
-	require.NotPanics(b, func() { st = newWorldStatus(256) })
-	b.Run("Problems", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			m.Problems(st)
-		}
-	})
-}
-
-// newWorldStatus has n clients.
-func newWorldStatus(n int) status.Status {
-	st := status.Status{Now: start, Network: status.Network{State: status.NetworkRunning, Backend: "usernet"}}
-	for i := range n {
-		c := client(uint64(i))
-		c.MAC = mac(uint64(i)).String()
-		st.Clients = append(st.Clients, c)
-	}
-	return st
 }

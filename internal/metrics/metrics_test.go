@@ -11,7 +11,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 	"unicode/utf8"
@@ -179,18 +178,6 @@ func TestHostileTexts(t *testing.T) {
 	}
 }
 
-// TestSameReason: what would become one series becomes one.
-func TestSameReason(t *testing.T) {
-	st := full()
-	st.Clients[0].ToNet.Drops = map[string]uint64{"drop_x": 1, "x": 2, "a\x01": 3, "a\x02": 4}
-	st.Clients = append(st.Clients, st.Clients[0]) // an ID twice
-	st.Health = []status.Problem{{Code: "a\x01"}, {Code: "a\x02"}}
-	body := scrape(t, func() status.Status { return st }).Body.String()
-	assert.Contains(t, body, `reason="x"} 3`)
-	assert.Contains(t, body, `reason="a?"} 7`)
-	assert.Contains(t, body, `health_problems{code="a?",severity=""} 2`)
-}
-
 // TestLabelsStay: a guest that calls itself otherwise all the time makes no series.
 func TestLabelsStay(t *testing.T) {
 	st := full()
@@ -295,34 +282,4 @@ func TestPanicIsContained(t *testing.T) {
 	rec := scrape(t, func() status.Status { panic("oh") })
 	assert.Equal(t, http.StatusInternalServerError, rec.Code)
 	assert.Contains(t, rec.Body.String(), "panic: oh")
-}
-
-// TestAtOnce: many may ask; the race detector looks on.
-func TestAtOnce(t *testing.T) {
-	h := Handler(full, nil)
-	var wg sync.WaitGroup
-	for range 50 {
-		wg.Go(func() {
-			rec := httptest.NewRecorder()
-			h.ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/metrics", nil))
-			assert.Contains(t, []int{http.StatusOK, http.StatusServiceUnavailable}, rec.Code)
-		})
-	}
-	wg.Wait()
-}
-
-// BenchmarkScrape is one scrape of a full daemon.
-func BenchmarkScrape(b *testing.B) {
-	st := full()
-	for id := range uint64(maxClients) {
-		x := st.Clients[0]
-		x.ID = 100 + id
-		st.Clients = append(st.Clients, x)
-	}
-	h := Handler(func() status.Status { return st }, nil)
-	for b.Loop() {
-		rec := httptest.NewRecorder()
-		h.ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/metrics", nil))
-		b.SetBytes(int64(rec.Body.Len()))
-	}
 }

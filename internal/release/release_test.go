@@ -76,34 +76,6 @@ func TestCheckVersion(t *testing.T) {
 	}
 }
 
-func TestBuildTime(t *testing.T) {
-	t.Chdir(t.TempDir())
-	t.Setenv("GIT_CEILING_DIRECTORIES", filepath.Dir(os.TempDir()))
-	t.Setenv("GIT_DIR", filepath.Join(t.TempDir(), "none"))
-	tests := []struct {
-		name, epoch, err string
-		want             int64
-	}{
-		{"set", "1600000000", "", 1_600_000_000},
-		{"zero", "0", "", 0},
-		{"not a number", "today", `SOURCE_DATE_EPOCH "today": want seconds since 1970`, 0},
-		{"negative", "-1", `SOURCE_DATE_EPOCH "-1"`, 0},
-		{"neither", "", "set SOURCE_DATE_EPOCH to build outside of git", 0},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Setenv("SOURCE_DATE_EPOCH", tt.epoch)
-			got, err := buildTime(t.Context())
-			if tt.err != "" {
-				assert.ErrorContains(t, err, tt.err)
-				return
-			}
-			require.NoError(t, err)
-			assert.Equal(t, tt.want, got.Unix())
-		})
-	}
-}
-
 func TestCommandRefuses(t *testing.T) {
 	t.Setenv("SOURCE_DATE_EPOCH", "1")
 	used := t.TempDir()

@@ -36,12 +36,6 @@ func (d ownDaemon) Close() error {
 	return err
 }
 
-// startDaemon runs a daemon without its command line in this process.
-func startDaemon(t *testing.T) vnet.Network {
-	t.Helper()
-	return startDaemonFor(t, nil)
-}
-
 // startDaemonFor does so for clients that dial makes of those of the stream socket.
 func startDaemonFor(t *testing.T, dial func(vnettest.Transport) vnettest.Transport) ownDaemon {
 	t.Helper()
@@ -69,11 +63,6 @@ func startDaemonFor(t *testing.T, dial func(vnettest.Transport) vnettest.Transpo
 		server.Wait(limit)
 		_ = backend.Close()
 	})}
-}
-
-// TestWholeDaemon runs the suite through stream sockets, sessions and the embedded network.
-func TestWholeDaemon(t *testing.T) {
-	vnettest.TestNetwork(t, startDaemon)
 }
 
 // stayingLink is a client that does not go when it is closed.
