@@ -136,29 +136,6 @@ func (p *process) eight() (ways []vnettest.Transport) {
 	return ways
 }
 
-// TestEightPathClients: eight clients of the shared socket, half connected and half not, send in a ring at full speed beside
-// stream clients. Nobody loses anything.
-func TestEightPathClients(t *testing.T) {
-	p := startOpen(t)
-	s1, s2 := over(t, p.stream()), over(t, p.stream())
-	all := []*fakeguest.Guest{s1, s2}
-	for _, way := range p.eight() {
-		all = append(all, over(t, way))
-	}
-	introduce(t, all...)
-	flows := []*flow{
-		newFlow("stream to stream", s1, s2), newFlow("stream to stream, back", s2, s1),
-		newFlow("stream to connected path", s1, all[2]), newFlow("stream to unconnected path", s2, all[3]),
-	}
-	for i, g := range all[2:] {
-		flows = append(flows, newFlow(fmt.Sprintf("path %d to path %d", i, (i+1)%8), g, all[2+(i+1)%8]))
-	}
-	for i, g := range all[2:6] {
-		flows = append(flows, newFlow(fmt.Sprintf("path %d to stream", i), g, s2))
-	}
-	runFlows(t, 2000, flows...)
-}
-
 // TestSevenDeafAndOneHealthy: seven of eight clients of the shared socket never read, one more has put a link to somebody
 // else's socket where its own was, and one has a relative address. All are sent to at full speed. The healthy one and the
 // stream clients lose nothing, and what is not meant to get anything gets nothing.

@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"net"
 	"os"
@@ -18,7 +17,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 	passed "github.com/socket-vmnet2/socket_vmnet2/internal/passing/client"
@@ -85,67 +83,6 @@ func TestAThousandAttachAtOnce(t *testing.T) {
 	p.settlesAt(t, before)
 	tk.check("after a thousand")
 	assert.Less(t, strings.Count(p.stderr.String(), "\n"), 400, "lines in the log")
-}
-
-// TestBadInputOfPassing sends everything that the vectors have to a daemon that others use.
-func TestBadInputOfPassing(t *testing.T) {
-	var v struct {
-		Requests []struct {
-			Line string
-			Pad  int
-			Code proto.Code
-		}
-	}
-	b, err := os.ReadFile("../../attach/testdata/protocol.json")
-	require.NoError(t, err)
-	require.NoError(t, json.Unmarshal(b, &v))
-	p := startPassing(t)
-	tk := p.talkers(t)
-	before := p.base(t)
-	file, err := os.Open(os.DevNull)
-	require.NoError(t, err)
-	defer file.Close()
-	tcp, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer tcp.Close()
-	tcpFile, err := tcp.(*net.TCPListener).File()
-	require.NoError(t, err)
-	defer tcpFile.Close()
-	for _, door := range []string{"attach", "adopt"} {
-		for _, fds := range [][]int{nil, {int(file.Fd())}, {int(tcpFile.Fd())}, {0, 0}, make([]int, 200)} {
-			for _, q := range v.Requests {
-				if q.Line == "" {
-					continue
-				}
-				c, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: passed.Path(p.sock, door), Net: "unix"})
-				require.NoError(t, err)
-				require.NoError(t, c.SetDeadline(time.Now().Add(patience)))
-				var oob []byte
-				if len(fds) > 0 {
-					oob = unix.UnixRights(fds...)
-				}
-				_, _, _ = c.WriteMsgUnix([]byte(strings.Replace(q.Line, "~", strings.Repeat("a", q.Pad), 1)), oob, nil)
-				_ = c.CloseWrite()
-				m, err := proto.ReadMessage(c, proto.MaxReply)
-				require.NoError(t, err)
-				reply, err := proto.DecodeReply(m.Line)
-				require.NoError(t, err)
-				m.Close()
-				_ = c.Close()
-				if door == "attach" && fds == nil && q.Code == "" {
-					// Its lifeline has ended with the request, which may be seen before the interface has started or after.
-					continue
-				}
-				require.NotNil(t, reply.Error, "%s: %q with %d descriptors", door, q.Line, len(fds))
-				assert.NotEmpty(t, reply.Error.Text)
-				if fds == nil && q.Code != "" {
-					assert.Equal(t, q.Code, reply.Error.Code)
-				}
-			}
-		}
-	}
-	tk.check("still here")
-	p.settlesAt(t, before)
 }
 
 // TestAdoptedBoundSocket: the first sender is served at the path that was handed over, and nobody else.

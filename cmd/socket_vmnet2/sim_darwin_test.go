@@ -27,7 +27,7 @@ var onBoth = []string{
 	"TestForgeries",
 	"TestAddressesOverAnUpgrade",
 	"TestUpgradeUnderLoad", "TestUpgradeThatCannotExec",
-	"TestDescriptionOverAnUpgrade", "TestDescribeAtAnyTime", "TestDescribesVmnet",
+	"TestDescriptionOverAnUpgrade", "TestDescribesVmnet",
 	"TestUpgradeOfAllKinds", "TestUpgradeKeepsWhatEndsAClient", "TestFailedUpgradeKeepsAllKinds",
 	"TestGuestWithoutAddress",
 	"TestOnVmnet",

@@ -4,7 +4,6 @@ package main
 
 import (
 	"errors"
-	"log/slog"
 	"net"
 	"net/netip"
 	"os"
@@ -136,38 +135,6 @@ func TestClientProgram(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, want, clientProgram(at(linked, nil)), "beside what the link leads to")
 	assert.Empty(t, clientProgram(at("", errors.New("no /proc"))))
-}
-
-// TestTryBaseOfAnother: a base that somebody else has made, or led elsewhere, is not used.
-func TestTryBaseOfAnother(t *testing.T) {
-	dir := t.TempDir()
-	open, link, file := filepath.Join(dir, "open"), filepath.Join(dir, "link"), filepath.Join(dir, "file")
-	require.NoError(t, os.Mkdir(open, 0o700))
-	require.NoError(t, os.Symlink(open, link))
-	require.NoError(t, os.WriteFile(file, nil, 0o600))
-	o := tryPlaceOptions{
-		Bases: []string{link, file, filepath.Join(file, "x")}, Log: slog.New(slog.DiscardHandler),
-		Choose: func([]netip.Prefix) (netip.Prefix, error) { return netip.MustParsePrefix("192.168.107.0/24"), nil },
-	}
-	_, err := openTryPlace(t.Context(), o)
-	assert.ErrorContains(t, err, "name one with --dir=DIR")
-	assert.ErrorContains(t, err, link+" is a symbolic link")
-	assert.ErrorContains(t, err, file+" is not a directory")
-	assert.Empty(t, tree(t, open))
-
-	o.Bases = append(o.Bases, filepath.Join(dir, "base"))
-	p, err := openTryPlace(t.Context(), o)
-	require.NoError(t, err)
-	assert.Equal(t, filepath.Join(dir, "base", "1", "sock"), p.socket())
-	require.NoError(t, p.Close())
-	assert.NoDirExists(t, filepath.Join(dir, "base"))
-
-	// With --dir there is a place all the same.
-	o.Bases, o.Dir = []string{link}, filepath.Join(dir, "own")
-	p, err = openTryPlace(t.Context(), o)
-	require.NoError(t, err)
-	require.NoError(t, p.Close())
-	assert.NoDirExists(t, o.Dir)
 }
 
 // TestTryRemovesItsOwn: if somebody puts something else in the place of the directory, that stays.

@@ -168,7 +168,7 @@ func (n *numbers) read() {
 	}
 }
 
-// TestUpgradeUnderLoad: clients of the stream socket notice nothing of 20 upgrades but a gap.
+// TestUpgradeUnderLoad: clients of the stream socket notice nothing of upgrades but a gap.
 func TestUpgradeUnderLoad(t *testing.T) {
 	p, path := startOwn(t)
 	pidfile := filepath.Join(filepath.Dir(p.sock), "pid")
