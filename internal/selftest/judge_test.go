@@ -21,8 +21,8 @@ func quickly(open func(context.Context) (vnet.Network, error)) Options {
 }
 
 // patiences are how long an answer may take. A network is broken however long one waits, a machine that runs nothing for a
-// second is not: what does not look as it should with the first one is looked at again with the next.
-var patiences = []time.Duration{time.Second, 5 * time.Second, 20 * time.Second}
+// moment is not: what does not look as it should with the first one is looked at again with the next.
+var patiences = []time.Duration{300 * time.Millisecond, 3 * time.Second, 20 * time.Second}
 
 // complaints are what a check says.
 type complaints []string

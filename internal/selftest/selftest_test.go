@@ -109,7 +109,7 @@ func TestBrokenNetworks(t *testing.T) {
 	// They wait most of the time, so several run beside each other.
 	reports, said := make([]Report, len(tests)), make([]complaints, len(tests))
 	var wg sync.WaitGroup
-	few := make(chan struct{}, 6)
+	few := make(chan struct{}, 16)
 	for i, tt := range tests {
 		few <- struct{}{}
 		wg.Go(func() {
