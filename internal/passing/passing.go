@@ -295,9 +295,9 @@ func (s *Server) recovered(c *conn) {
 	}
 }
 
-// turnAway answers a connection that nobody serves, without waiting, and closes it.
+// turnAway answers a connection that nobody serves, and closes it. It does not wait: a new connection has room for the answer.
 func (c *conn) turnAway(e *proto.Error) {
-	_ = c.SetDeadline(time.Now().Add(time.Millisecond))
+	_ = c.SetDeadline(time.Now().Add(replyTime))
 	_ = proto.WriteMessage(c.UnixConn, proto.Reply{Error: e}.Encode(), proto.None)
 	_ = c.Close()
 }
