@@ -293,3 +293,68 @@ func TestDeafClientsAreTold(t *testing.T) {
 	require.NoError(t, talker.Close())
 	draining.Wait()
 }
+
+// TestDescribeAtAnyTime: while the network starts, while clients come and go, while everything stands still for an upgrade that is
+// then given up, and while the daemon stops.
+func TestDescribeAtAnyTime(t *testing.T) {
+	d := ownDaemon(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	require.NoError(t, d.start(ctx))
+	var asking, coming, running sync.WaitGroup
+	running.Go(func() { assert.NoError(t, d.run(ctx)) })
+	stop := make(chan struct{})
+	for range 2 {
+		asking.Go(func() {
+			var last status.Status
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				now := d.describe()
+				assert.GreaterOrEqual(t, now.Totals.ToNet.Frames, last.Totals.ToNet.Frames)
+				assert.NotNil(t, now.Health)
+				assert.NotEqual(t, status.NetworkFailed, now.Network.State)
+				last = now
+			}
+		})
+	}
+	sock := d.cfg.SocketPath
+	first, err := net.Dial("unix", sock)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return d.describe().Totals.Connects == 1 }, patience, time.Millisecond, "not accepted")
+	require.NoError(t, first.Close())
+	for i := range byte(3) {
+		coming.Go(func() {
+			for range 10 {
+				c, err := net.Dial("unix", sock)
+				if assert.NoError(t, err) {
+					_, _ = c.Write(wire(0, i, "hello"))
+					time.Sleep(10 * time.Millisecond)
+					_ = c.Close()
+				}
+			}
+		})
+	}
+	for range 3 {
+		d.changing.Lock()
+		var v saved
+		assert.NoError(t, d.pause(ctx, &v))
+		_ = d.server.Save()
+		d.resume(ctx)
+		d.changing.Unlock()
+		assert.NoError(t, d.network.Load().Wait(ctx))
+	}
+	coming.Wait()
+	const all = 1 + 30
+	require.Eventually(t, func() bool { return d.describe().Totals.Connects == all }, patience, time.Millisecond)
+	cancel()
+	running.Wait()
+	d.stop()
+	close(stop)
+	asking.Wait()
+	assert.Empty(t, d.describe().Clients)
+	assert.Equal(t, uint64(all), d.describe().Totals.Connects)
+}

@@ -27,7 +27,7 @@ var onBoth = []string{
 	"TestForgeries",
 	"TestAddressesOverAnUpgrade",
 	"TestUpgradeUnderLoad", "TestUpgradeThatCannotExec",
-	"TestDescriptionOverAnUpgrade", "TestDescribesVmnet",
+	"TestDescriptionOverAnUpgrade", "TestDescribeAtAnyTime", "TestDescribesVmnet",
 	"TestUpgradeOfAllKinds", "TestUpgradeKeepsWhatEndsAClient", "TestFailedUpgradeKeepsAllKinds",
 	"TestGuestWithoutAddress",
 	"TestOnVmnet",

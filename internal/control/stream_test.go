@@ -159,3 +159,20 @@ func TestStreamLimits(t *testing.T) {
 	resp, _, _ := openStream(t, path)
 	assert.Equal(t, 200, resp.StatusCode)
 }
+
+// TestStreamOutlivesDeadlines: the times of a request are not those of a stream.
+func TestStreamOutlivesDeadlines(t *testing.T) {
+	t.Parallel()
+	_, path, _ := streaming(t, func(st *Stream) {
+		select {
+		case <-st.Done():
+			_, _ = st.Write([]byte("too early"))
+		case <-time.After(headerTime + 500*time.Millisecond):
+			_, _ = st.Write([]byte("in time"))
+		}
+	})
+	_, body, _ := openStream(t, path)
+	b, err := io.ReadAll(body)
+	require.NoError(t, err)
+	assert.Equal(t, "in time", string(b))
+}

@@ -283,3 +283,15 @@ func TestPanicIsContained(t *testing.T) {
 	assert.Equal(t, http.StatusInternalServerError, rec.Code)
 	assert.Contains(t, rec.Body.String(), "panic: oh")
 }
+
+// TestSameReason: what would become one series becomes one.
+func TestSameReason(t *testing.T) {
+	st := full()
+	st.Clients[0].ToNet.Drops = map[string]uint64{"drop_x": 1, "x": 2, "a\x01": 3, "a\x02": 4}
+	st.Clients = append(st.Clients, st.Clients[0]) // an ID twice
+	st.Health = []status.Problem{{Code: "a\x01"}, {Code: "a\x02"}}
+	body := scrape(t, func() status.Status { return st }).Body.String()
+	assert.Contains(t, body, `reason="x"} 3`)
+	assert.Contains(t, body, `reason="a?"} 7`)
+	assert.Contains(t, body, `health_problems{code="a?",severity=""} 2`)
+}

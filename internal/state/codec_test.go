@@ -5,6 +5,7 @@ package state
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -59,4 +60,29 @@ func FuzzDecode(f *testing.F) {
 			t.Fatalf("%d leases and %d others became %d and %d", len(c.leases), len(c.extra), len(again.leases), len(again.extra))
 		}
 	})
+}
+
+// TestFarTimes: whatever the clock says, leases are written and read again.
+func TestFarTimes(t *testing.T) {
+	for name, at := range map[string]struct{ given, want time.Time }{
+		"the zero time":  {time.Time{}, time.Unix(0, 0).UTC()},
+		"before 1970":    {time.Unix(-1, 0), time.Unix(0, 0).UTC()},
+		"1970":           {time.Unix(3600, 0), time.Unix(3600, 0).UTC()},
+		"2038 and later": {time.Unix(1<<31+5, 0), time.Unix(1<<31+5, 0).UTC()},
+		"2106 and later": {time.Unix(1<<32+5, 0), time.Unix(1<<32+5, 0).UTC()},
+		"the last":       {time.Date(9999, 12, 31, 23, 59, 59, 9, time.UTC), time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)},
+		"too late":       {time.Date(29999, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)},
+		"the largest":    {time.Unix(1<<62, 0), time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := someLeases()
+			l[0].Expires = at.given
+			b, err := encode(content{leases: l})
+			require.NoError(t, err)
+			c, err := decode(b)
+			require.NoError(t, err)
+			require.Len(t, c.leases, len(l))
+			assert.Equal(t, at.want, c.leases[0].Expires)
+		})
+	}
 }
