@@ -177,3 +177,24 @@ func TestDiskFullForLog(t *testing.T) {
 		assert.Less(t, took, stopTime)
 	})
 }
+
+// TestDiskFullForPidfile: the daemon does not start, says why, and leaves nothing.
+func TestDiskFullForPidfile(t *testing.T) {
+	onDisks(t, func(t *testing.T, d disk) {
+		dir, full := shortDir(t), shortDir(t)
+		sock := filepath.Join(dir, "s")
+		// The mount is gone with the shell, which lists what is left there.
+		d.script = strings.Replace(d.script, "exec ", "", 1) + `; code=$?; echo left: $(ls -A "$DIR"); exit $code`
+		p := runDaemon(t, d.run(command("socket_vmnet2", sock, "--pidfile="+filepath.Join(full, "pid")), full, ""), sock)
+		<-p.ended
+		assert.Equal(t, 1, p.ProcessState.ExitCode())
+		p.matches(t, `(?m)^ERROR\| .*pidfile.*`+d.says)
+		assert.Regexp(t, `^left: (fill )?log state\n$`, p.stdout.String())
+		left, err := filepath.Glob(filepath.Join(dir, "*"))
+		require.NoError(t, err)
+		assert.Subset(t, []string{sock + ".lock", filepath.Join(dir, "state")}, left) // the latter is for all times
+		kept, err := filepath.Glob(filepath.Join(dir, "state", "*"))
+		require.NoError(t, err)
+		assert.Empty(t, kept)
+	})
+}
