@@ -204,8 +204,7 @@ SOAK_FLAGS    ?=
 
 .PHONY: soak
 soak:
-	mkdir -p build
-	$(GO) run ./test/soak -duration '$(SOAK_DURATION)' -seed '$(SOAK_SEED)' -clients '$(SOAK_CLIENTS)' -json build/soak.json $(SOAK_FLAGS)
+	$(GO) run ./test/soak -duration '$(SOAK_DURATION)' -seed '$(SOAK_SEED)' -clients '$(SOAK_CLIENTS)' $(SOAK_FLAGS)
 
 # Every fuzz target in turn, for so long each. What crashed one is where go test puts it, in testdata/fuzz of its package, for
 # good: from then on it is a test.

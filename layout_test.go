@@ -124,7 +124,7 @@ var imports = map[string][]string{
 	"test/lab/sequence": {},
 	"test/formula":      {},
 	"test/soak": {
-		"internal/fakeguest", "internal/frame", "internal/passing/client", "internal/passing/proto", "test/soak/ledger", "test/vmnetsim",
+		"internal/fakeguest", "internal/frame", "internal/vnettest", "test/lab", "test/soak/ledger", "test/vmnetsim",
 	},
 	"test/soak/ledger": {},
 	"test/machrun":     {"internal/frame", "test/cbuild", "test/vmnetsim"},

@@ -81,11 +81,7 @@ func (p *process) adopt(kind proto.Transport, ask bool) vnettest.Transport {
 
 // ways are all of them.
 func (p *process) ways() []vnettest.Transport {
-	return []vnettest.Transport{
-		p.stream(), p.connected(), p.unconnected(), p.attach(proto.Datagram), p.attach(proto.Stream),
-		p.adopt(proto.Datagram, false), p.adopt(proto.Datagram, true), p.adopt(proto.Stream, true),
-		vnettest.AdoptBound(p.sock, filepath.Dir(p.sock)),
-	}
+	return vnettest.Ways(p.sock, filepath.Dir(p.sock))
 }
 
 // datagramWays are those whose clients send datagrams.

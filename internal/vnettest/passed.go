@@ -18,6 +18,15 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/passing/proto"
 )
 
+// Ways are all the ways in to a daemon on socket, whose adopted sockets are bound in dir.
+func Ways(socket, dir string) []Transport {
+	return []Transport{
+		StreamSocket(socket), PathSocket(socket, "", true), PathSocket(socket, "", false), AttachSocket(socket, proto.Datagram),
+		AttachSocket(socket, proto.Stream), AdoptSocket(socket, proto.Datagram, false), AdoptSocket(socket, proto.Datagram, true),
+		AdoptSocket(socket, proto.Stream, true), AdoptBound(socket, dir),
+	}
+}
+
 // AttachSocket is the attach socket of a daemon on socket, which gives a descriptor to its clients.
 func AttachSocket(socket string, t proto.Transport) Transport {
 	return Transport{Name: "attach " + string(t), MaxFrame: maxFrame(t), Dial: func(ctx context.Context) (fakeguest.Link, error) {

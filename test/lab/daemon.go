@@ -23,7 +23,7 @@ type Daemon struct {
 // StartDaemon starts program with the arguments args, the last of which is the socket, and waits until the socket takes
 // connections. Entries of env such as "DEBUG=1" are added to its environment.
 func (l *Lab) StartDaemon(ctx context.Context, program string, args []string, env ...string) (*Daemon, error) {
-	p, err := l.startProcess("daemon", append([]string{program}, args...), env)
+	p, err := l.start(command{name: "daemon", argv: append([]string{program}, args...), env: env, line: l.opts.Line})
 	if err != nil {
 		return nil, err
 	}

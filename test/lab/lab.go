@@ -23,7 +23,8 @@ import (
 
 // An Options tells New what to use. The zero value of a field has the meaning its comment gives.
 type Options struct {
-	// Tools are the programs and images to use, from FindTools. Without a Helper, New builds one.
+	// Tools are the programs and images to use, from FindTools. Without a Helper, New builds one. With no tools at all there are no
+	// guests.
 	Tools Tools
 	// Files are put into the guests' image beside what is there: the path in the guest, without the first slash, and the file
 	// of the host. All of them are executable.
@@ -31,6 +32,9 @@ type Options struct {
 	// Progress is told what a daemon or a guest is doing, in a few words, for a human who waits. It may be called by
 	// several goroutines at once. Nil means that nobody wants to know.
 	Progress func(who, what string)
+	// Line is told each line that a daemon prints, without its end, by one goroutine for each daemon. Nil means that nobody wants
+	// to know.
+	Line func(text string)
 }
 
 // A Lab owns a temporary directory and every process started in it.
@@ -63,6 +67,9 @@ func New(ctx context.Context, o Options) (*Lab, error) {
 		return nil, fmt.Errorf("create the lab's directory: %w", err)
 	}
 	l := &Lab{Dir: dir, opts: o, image: filepath.Join(dir, "image.cpio"), hadState: exists(rootStateDir())}
+	if o.Tools == (Tools{}) {
+		return l, nil
+	}
 	if err := l.pack(ctx); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}

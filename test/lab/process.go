@@ -3,6 +3,7 @@
 package lab
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -36,12 +37,14 @@ func (l *Lab) startProcess(name string, argv, env []string) (*Process, error) {
 	return l.start(command{name: name, argv: argv, env: env})
 }
 
-// A command is what to start: env is added to the environment, user is another account than the caller's, stdin stays the caller's.
+// A command is what to start: env is added to the environment, user is another account than the caller's, stdin stays the caller's,
+// line is as of Options.
 type command struct {
 	name      string
 	argv, env []string
 	user      *User
 	stdin     *os.File
+	line      func(text string)
 }
 
 // start starts c. Standard output and standard error both go to one Output.
@@ -67,13 +70,22 @@ func (l *Lab) start(c command) (*Process, error) {
 		r.Close()
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
-	go p.watch(r)
+	go p.watch(r, c.line)
 	l.own(p)
 	return p, nil
 }
 
-func (p *Process) watch(r io.ReadCloser) {
-	_, _ = io.Copy(p.out, r) // ends when the last holder of the pipe has ended
+func (p *Process) watch(r io.ReadCloser, line func(text string)) {
+	in := bufio.NewReaderSize(r, 64<<10)
+	for line != nil {
+		text, err := in.ReadString('\n')
+		_, _ = io.WriteString(p.out, text)
+		if err != nil {
+			break
+		}
+		line(strings.TrimSuffix(text, "\n"))
+	}
+	_, _ = io.Copy(p.out, in) // ends when the last holder of the pipe has ended
 	r.Close()
 	p.err = p.cmd.Wait()
 	p.out.end()
@@ -121,6 +133,13 @@ func (p *Process) Wait(ctx context.Context) error {
 func (p *Process) Kill() {
 	killGroup(p.cmd.Process)
 	<-p.done
+}
+
+// A Use is what a process uses.
+type Use struct {
+	Files   int // descriptors
+	Threads int
+	RSS     int // resident memory, KiB
 }
 
 // An Output collects what a process prints. All methods may be called at any time.

@@ -3,10 +3,7 @@
 package main
 
 import (
-	"bufio"
-	"context"
 	"fmt"
-	"io"
 	"maps"
 	"net"
 	"os"
@@ -14,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/test/soak/ledger"
 )
@@ -24,7 +20,8 @@ const (
 	maxTail = 60       // lines
 )
 
-// A book has what the daemon says in its log: of each client, how it went. Clients are told apart by the address of their guest.
+// A book has what the daemon says in its log: of each client, how it went. Clients are told apart by the address of their guest,
+// which one connection has at a time.
 type book struct {
 	r    *run
 	file *os.File // a copy of the log
@@ -33,58 +30,38 @@ type book struct {
 	written int
 	last    []string
 	warned  map[string]int // by message
-	lines   int
 	entries map[[6]byte]*entry
-	changed chan struct{}
 }
 
-// An entry is what there is about an address in this life of the daemon.
+// An entry is what there is about a connection.
 type entry struct {
-	conns     []*ledger.Conn
-	finished  int
-	summaries []*ledger.Summary
-	only      bool // the first summary came when there was one connection
-	settled   bool
+	s         *station
+	finished  bool // the client has done with it
+	summary   *ledger.Summary
 	uncertain bool // what was sent to this daemon is not known
 }
 
 func newBook(r *run, file *os.File) *book {
-	return &book{r: r, file: file, warned: map[string]int{}, entries: map[[6]byte]*entry{}, changed: make(chan struct{})}
+	return &book{r: r, file: file, warned: map[string]int{}, entries: map[[6]byte]*entry{}}
 }
 
 // suspicious is what the daemon must never log.
 var suspicious = regexp.MustCompile(`^ERROR|panic|DATA RACE|internal error|fatal error|^goroutine \d|SIGSEGV|given up`)
 
-// read reads the log of a life to its end.
-func (b *book) read(log io.Reader) {
-	r := bufio.NewReaderSize(log, 1<<20)
-	for {
-		text, err := r.ReadString('\n')
-		if text != "" {
-			b.line(strings.TrimSuffix(text, "\n"))
-		}
-		if err != nil {
-			return
-		}
-	}
-}
-
+// line takes a line of the daemon's log.
 func (b *book) line(text string) {
 	b.keep(text)
 	if suspicious.MatchString(text) {
 		b.r.fail(logged, "%s", text)
 	}
-	level, message, ok := strings.Cut(text, "| ")
-	if !ok {
-		return
-	}
+	level, message, _ := strings.Cut(text, "| ")
 	if strings.HasPrefix(level, "WARN") {
 		b.mu.Lock()
-		b.warned[withoutValues(message)]++
+		b.warned[valuesBegin.ReplaceAllString(message, "")]++
 		b.mu.Unlock()
 	}
 	if rest, ok := strings.CutPrefix(message, "client gone "); ok {
-		b.summary(fields(rest))
+		b.gone(rest)
 	}
 }
 
@@ -92,7 +69,6 @@ func (b *book) line(text string) {
 func (b *book) keep(text string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.lines++
 	b.last = append(b.last, text)
 	if len(b.last) > maxTail {
 		b.last = b.last[1:]
@@ -109,141 +85,92 @@ func (b *book) tail() string {
 	return strings.Join(b.last, "\n")
 }
 
-// warnings are those so far, with how often each came, and how many lines the log has.
-func (b *book) warnings() (warned map[string]int, lines int) {
+// warnings are those so far, with how often each came.
+func (b *book) warnings() map[string]int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return maps.Clone(b.warned), b.lines
+	return maps.Clone(b.warned)
 }
 
+// valuesBegin is where a message has keys and values.
 var valuesBegin = regexp.MustCompile(` [a-z_]+=.*`)
-
-// withoutValues is a message without its keys and values.
-func withoutValues(message string) string {
-	message = valuesBegin.ReplaceAllString(message, "")
-	return message[:min(len(message), 100)]
-}
 
 var field = regexp.MustCompile(`([a-z_]+)=("(?:[^"\\]|\\.)*"|\S*)`)
 
-// fields takes keys and values apart.
-func fields(text string) map[string]string {
-	m := map[string]string{}
-	for _, f := range field.FindAllStringSubmatch(text, -1) {
-		m[f[1]] = f[2]
-	}
-	return m
-}
-
-// summary is told of a client's end.
-func (b *book) summary(m map[string]string) {
-	mac, err := net.ParseMAC(m["mac"])
-	if err != nil || mac[0] != guestPrefix {
-		return // a client that never sent a frame, or one that is not the ledger's
-	}
+// gone is told of a client's end.
+func (b *book) gone(text string) {
 	s := &ledger.Summary{Drops: map[string]uint64{}}
-	for key, text := range m {
-		n, err := strconv.ParseUint(text, 10, 64)
-		if err != nil {
-			continue
-		}
-		switch key {
-		case "frames_to_net":
-			s.FramesToNet = n
-		case "bytes_to_net":
-			s.BytesToNet = n
-		case "frames_to_client":
-			s.FramesToClient = n
-		case "bytes_to_client":
-			s.BytesToClient = n
-		case "bytes_unsent":
-			s.Unsent = n
-		default:
-			if strings.HasPrefix(key, "drop_") || strings.HasPrefix(key, "lost_") {
-				s.Drops[key] = n
-			}
+	known := map[string]*uint64{
+		"frames_to_net": &s.FramesToNet, "bytes_to_net": &s.BytesToNet, "frames_to_client": &s.FramesToClient,
+		"bytes_to_client": &s.BytesToClient, "bytes_unsent": &s.Unsent,
+	}
+	var mac net.HardwareAddr
+	for _, f := range field.FindAllStringSubmatch(text, -1) {
+		n, err := strconv.ParseUint(f[2], 10, 64)
+		switch {
+		case f[1] == "mac":
+			mac, _ = net.ParseMAC(f[2])
+		case err != nil:
+		case known[f[1]] != nil:
+			*known[f[1]] = n
+		case strings.HasPrefix(f[1], "drop_"), strings.HasPrefix(f[1], "lost_"):
+			s.Drops[f[1]] = n
 		}
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	e := b.entry(mac)
-	e.summaries = append(e.summaries, s)
-	e.only = e.only || len(e.summaries) == 1 && len(e.conns) == 1
+	if len(mac) != 6 || b.entries[[6]byte(mac)] == nil {
+		return // a client that never sent a frame, or one that is not the ledger's
+	}
+	e := b.entries[[6]byte(mac)]
+	e.summary = s
+	if !e.s.conn.Leaving() && !e.s.excused() && b.r.ctx.Err() == nil {
+		b.r.fail(disconnected, "%s: the daemon says: %s", e.s.conn, text)
+	}
 	b.judge(e)
 }
 
-// entry is that of an address. The caller holds the lock.
-func (b *book) entry(mac net.HardwareAddr) *entry {
-	e := b.entries[[6]byte(mac)]
-	if e == nil {
-		e = &entry{}
-		b.entries[[6]byte(mac)] = e
+// judge settles a connection when it and the daemon are done with it. The caller holds the lock.
+func (b *book) judge(e *entry) {
+	if e.summary == nil || !e.finished {
+		return
 	}
-	return e
+	if !e.uncertain {
+		b.r.ledger.Settle(e.s.conn, e.summary)
+	}
+	b.forget(e)
 }
 
-// judge settles a connection when it and the daemon are done with it, and tells which have gone. Whose summary it is cannot be
-// told for sure when there are several connections with the address. The caller holds the lock.
-func (b *book) judge(e *entry) {
-	close(b.changed)
-	b.changed = make(chan struct{})
-	if len(e.summaries) >= e.finished { // not in order, if the daemon was slow
-		for _, c := range e.conns[:e.finished] {
-			b.r.ledger.Gone(c)
-		}
-	}
-	if e.only && !e.settled && !e.uncertain && e.finished > 0 {
-		e.settled = true
-		c := e.conns[0]
-		if isPath(transport(c.Transport)) {
-			// What comes before the daemon has looked the path up, or after it has found it gone, is dropped and not the client's.
-			c.Seen.AllSent.Store(false)
-		}
-		b.r.ledger.Settle(c, e.summaries[0])
+func (b *book) forget(e *entry) {
+	b.r.ledger.Gone(e.s.conn)
+	if mac := [6]byte(e.s.conn.MAC); b.entries[mac] == e {
+		delete(b.entries, mac)
 	}
 }
 
 // opened tells of a new connection.
-func (b *book) opened(c *ledger.Conn) {
+func (b *book) opened(s *station) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	e := b.entry(c.MAC)
-	e.conns = append(e.conns, c)
+	b.entries[[6]byte(s.conn.MAC)] = &entry{s: s}
 }
 
 // finished tells that a client has done with a connection.
-func (b *book) finished(c *ledger.Conn) {
+func (b *book) finished(s *station) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	e := b.entry(c.MAC)
-	e.finished++
-	b.judge(e)
+	if e := b.entries[[6]byte(s.conn.MAC)]; e != nil && e.s == s {
+		e.finished = true
+		b.judge(e)
+	}
 }
 
 // uncertain tells that it is not known how much of what a client sent this daemon has read.
-func (b *book) uncertain(c *ledger.Conn) {
+func (b *book) uncertain(s *station) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.entry(c.MAC).uncertain = true
-}
-
-// told waits until the daemon has told the end of c, and reports it.
-func (b *book) told(ctx context.Context, c *ledger.Conn, patience time.Duration) bool {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	for {
-		b.mu.Lock()
-		e, changed := b.entry(c.MAC), b.changed
-		done := len(e.conns) > 0 && e.conns[len(e.conns)-1] == c && len(e.summaries) >= len(e.conns)
-		b.mu.Unlock()
-		if done {
-			return true
-		}
-		select {
-		case <-ctx.Done():
-			return false
-		case <-changed:
-		}
+	if e := b.entries[[6]byte(s.conn.MAC)]; e != nil {
+		e.uncertain = true
 	}
 }
 
@@ -251,31 +178,11 @@ func (b *book) told(ctx context.Context, c *ledger.Conn, patience time.Duration)
 func (b *book) newLife() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for mac, e := range b.entries {
-		for _, c := range e.conns[:e.finished] {
-			b.r.ledger.Gone(c)
-		}
-		rest := e.conns[e.finished:]
-		delete(b.entries, mac)
-		if len(rest) > 0 {
-			b.entries[mac] = &entry{conns: rest, uncertain: true}
-		}
-	}
-}
-
-// mortal is how many connections are not finished that do not outlive the daemon.
-func (b *book) mortal() (n int) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	for _, e := range b.entries {
-		for _, c := range e.conns[e.finished:] {
-			if !transport(c.Transport).outlives() {
-				n++
-			}
+		if e.finished {
+			b.forget(e)
+		} else {
+			e.summary, e.uncertain = nil, true
 		}
 	}
-	return n
 }
-
-// isPath reports that clients by t are known by the path of their socket, which the daemon looks up.
-func isPath(t transport) bool { return t == viaPath || t == viaPathFree }

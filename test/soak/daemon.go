@@ -3,18 +3,16 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"strconv"
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/socket-vmnet2/socket_vmnet2/test/lab"
 )
 
 // A phase is what is being done with the daemon.
@@ -27,7 +25,7 @@ const (
 	phaseStopping
 )
 
-// startPatience is how long a daemon may take to serve, and hangPatience to end. Both are far more than it takes.
+// startPatience is how long an upgrade may take, and hangPatience an end. Both are far more than they take.
 const (
 	startPatience = 30 * time.Second
 	hangPatience  = 20 * time.Second
@@ -35,28 +33,19 @@ const (
 
 // A daemon is the program under test, through all its lives: each is a process.
 type daemon struct {
-	r       *run
-	binary  string // its path, whose content is replaced at upgrades
-	good    string // a copy of the program
-	pidfile string
-	args    []string
-	env     []string
+	r      *run
+	lab    *lab.Lab
+	binary string // its path, whose content is replaced at upgrades
+	good   string // a copy of the program
+	args   []string
+	env    []string
 
 	mu      sync.Mutex
 	phase   phase
 	life    int
 	changed chan struct{} // closed with each change of what is above
-	cmd     *exec.Cmd
-	ended   chan struct{}    // closed when the process has exited and its log has been read
-	ends    map[int]bool     // lives that have ended; true: in order
-	exit    *os.ProcessState // of the last one
-}
-
-func newDaemon(r *run, binary, good string, args, env []string) *daemon {
-	return &daemon{
-		r: r, binary: binary, good: good, pidfile: filepath.Join(r.o.Dir, "pid"), args: args, env: env,
-		changed: make(chan struct{}), ends: map[int]bool{},
-	}
+	process *lab.Daemon
+	ends    map[int]bool // lives that have ended; true: in order
 }
 
 // set changes phase and wakes who waits.
@@ -72,34 +61,22 @@ func (d *daemon) setLocked(p phase) {
 	d.changed = make(chan struct{})
 }
 
-// until waits until ok, which is called with the lock held, is true. It returns false when ctx is done before.
-func (d *daemon) until(ctx context.Context, ok func() bool) bool {
-	for {
+// wait waits until the daemon serves, and returns the number of its life. It returns false when ctx is done before.
+func (d *daemon) wait(ctx context.Context) (life int, ok bool) {
+	for ctx.Err() == nil {
 		d.mu.Lock()
-		done, changed := ok(), d.changed
+		life, ok = d.life, d.phase == phaseUp || d.phase == phaseUpgrading
+		changed := d.changed
 		d.mu.Unlock()
-		if done {
-			return true
+		if ok {
+			return life, true
 		}
 		select {
 		case <-ctx.Done():
-			return false
 		case <-changed:
 		}
 	}
-}
-
-// wait waits until the daemon serves, and returns the number of its life.
-func (d *daemon) wait(ctx context.Context) (life int, ok bool) {
-	ok = d.until(ctx, func() bool { life = d.life; return d.phase == phaseUp || d.phase == phaseUpgrading })
-	return life, ok && ctx.Err() == nil
-}
-
-// waitEnd waits until a life has ended.
-func (d *daemon) waitEnd(ctx context.Context, life int) bool {
-	ctx, cancel := context.WithTimeout(ctx, hangPatience)
-	defer cancel()
-	return d.until(ctx, func() bool { _, ended := d.ends[life]; return ended })
+	return life, false
 }
 
 // excused reports that a client of a life need not be served now: there is another one, or something is done with this one.
@@ -127,77 +104,42 @@ func (d *daemon) inOrder(life int) bool {
 func (d *daemon) pid() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.cmd == nil || d.cmd.Process == nil {
+	if d.process == nil {
 		return 0
 	}
-	return d.cmd.Process.Pid
+	return d.process.Pid()
 }
 
-// start begins a life. The phase stays down: ready ends that.
+// start begins a life. The phase stays down: up ends that.
 func (d *daemon) start(ctx context.Context) error {
-	out, in, err := os.Pipe()
+	p, err := d.lab.StartDaemon(ctx, d.binary, d.args, d.env...)
 	if err != nil {
 		return err
 	}
-	cmd := exec.Command(d.binary, d.args...)
-	cmd.Stdout, cmd.Stderr = in, in
-	cmd.Env = append(os.Environ(), d.env...)
-	err = cmd.Start()
-	_ = in.Close()
-	if err != nil {
-		_ = out.Close()
-		return fmt.Errorf("start the daemon: %w", err)
-	}
-	ended := make(chan struct{})
 	d.mu.Lock()
 	d.life++
 	life := d.life
-	d.cmd, d.ended = cmd, ended
+	d.process = p
 	d.setLocked(phaseDown)
 	d.mu.Unlock()
-	go d.watch(cmd, out, life, ended)
-	return d.serving(ctx, ended)
+	go d.watch(p, life)
+	return nil
 }
 
-// watch reads the log of a life to its end.
-func (d *daemon) watch(cmd *exec.Cmd, log io.ReadCloser, life int, ended chan struct{}) {
-	d.r.book.read(log)
-	_ = cmd.Wait()
-	_ = log.Close()
+// watch waits for the end of a life.
+func (d *daemon) watch(p *lab.Daemon, life int) {
+	<-p.Done()
 	d.mu.Lock()
 	byItself := d.phase != phaseStopping
-	d.exit = cmd.ProcessState
-	d.ends[life] = d.phase == phaseStopping && cmd.ProcessState.Success()
+	d.ends[life] = !byItself && p.ExitCode() == 0
 	if byItself {
 		d.r.ledger.End()
 	}
 	d.setLocked(phaseDown)
 	d.mu.Unlock()
 	if byItself {
-		d.r.fail(exited, "the daemon exited by itself: %s; the end of its log:\n%s", cmd.ProcessState, d.r.book.tail())
+		d.r.fail(exited, "the daemon exited by itself with code %d; the end of its log:\n%s", p.ExitCode(), d.r.book.tail())
 		d.r.abort(errExited)
-	}
-	close(ended)
-}
-
-// serving waits until the daemon serves: it writes its pidfile then.
-func (d *daemon) serving(ctx context.Context, ended chan struct{}) error {
-	began, pid := time.Now(), strconv.Itoa(d.pid())
-	for {
-		if b, err := os.ReadFile(d.pidfile); err == nil && string(b) == pid {
-			d.r.totals.slowest(&d.r.totals.slowestStart, time.Since(began))
-			return nil
-		}
-		select {
-		case <-ended:
-			return fmt.Errorf("the daemon did not start: %s", d.r.book.tail())
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(2 * time.Millisecond):
-		}
-		if time.Since(began) > startPatience {
-			return fmt.Errorf("the daemon does not serve within %s: %s", startPatience, d.r.book.tail())
-		}
 	}
 }
 
@@ -207,42 +149,41 @@ func (d *daemon) up() {
 	d.set(phaseUp)
 }
 
-// stop ends the life with s and returns how long that took.
-func (d *daemon) stop(s syscall.Signal) time.Duration {
+// stop ends the life with s.
+func (d *daemon) stop(s syscall.Signal) {
 	d.r.ledger.End()
 	d.set(phaseStopping)
 	d.mu.Lock()
-	cmd, ended := d.cmd, d.ended
+	p, life := d.process, d.life
 	d.mu.Unlock()
-	began := time.Now()
-	if err := cmd.Process.Signal(s); err != nil {
-		return 0 // it has exited by itself, which has been told
-	}
-	select {
-	case <-ended:
-	case <-time.After(hangPatience):
-		_ = cmd.Process.Signal(syscall.SIGQUIT) // tells what it is doing
+	ctx, cancel := context.WithTimeout(context.Background(), hangPatience)
+	defer cancel()
+	took, err := p.Stop(ctx, s)
+	if err != nil {
+		_ = p.Signal(syscall.SIGQUIT) // tells what it is doing
 		time.Sleep(time.Second)
-		_ = cmd.Process.Kill()
-		<-ended
-		d.r.fail(slowStop, "the daemon does not stop; the end of its log:\n%s", d.r.book.tail())
+		p.Kill()
+		d.r.fail(slowStop, "the daemon does not stop: %v; the end of its log:\n%s", err, d.r.book.tail())
 	}
-	took := time.Since(began)
-	if s == syscall.SIGTERM {
-		d.judgeStop(took)
+	for { // until watch has seen it
+		d.mu.Lock()
+		_, ended := d.ends[life]
+		changed := d.changed
+		d.mu.Unlock()
+		if ended {
+			break
+		}
+		<-changed
 	}
-	return took
-}
-
-func (d *daemon) judgeStop(took time.Duration) {
+	if s != syscall.SIGTERM || err != nil {
+		return
+	}
 	d.r.totals.slowest(&d.r.totals.slowestStop, took)
-	if took > d.r.o.StopLimit && !d.r.strain.excuses() {
+	if took > d.r.o.StopLimit {
 		d.r.fail(slowStop, "the daemon took %s to stop, limit %s", took, d.r.o.StopLimit)
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if !d.exit.Success() {
-		d.r.fail(exited, "the daemon's end was not in order: %s; the end of its log:\n%s", d.exit, d.r.book.tail())
+	if p.ExitCode() != 0 {
+		d.r.fail(exited, "the daemon's end was not in order, code %d; the end of its log:\n%s", p.ExitCode(), d.r.book.tail())
 	}
 }
 
@@ -251,10 +192,9 @@ var errExited = errors.New("the daemon exited by itself")
 
 // freeze stops the process for a while.
 func (d *daemon) freeze(ctx context.Context, how time.Duration) {
-	pid := d.pid()
-	_ = syscall.Kill(pid, syscall.SIGSTOP)
+	_ = syscall.Kill(d.pid(), syscall.SIGSTOP)
 	sleep(ctx, how)
-	_ = syscall.Kill(pid, syscall.SIGCONT)
+	_ = syscall.Kill(d.pid(), syscall.SIGCONT)
 }
 
 // errNoUpgrade is returned by upgrade when the daemon refused.
@@ -278,24 +218,10 @@ func (d *daemon) upgrade(ctx context.Context, program string) (time.Duration, er
 	ctx, cancel := context.WithTimeout(ctx, startPatience)
 	defer cancel()
 	began := time.Now()
-	cmd := exec.CommandContext(ctx, d.good, "upgrade", d.r.place.socket)
+	cmd := exec.CommandContext(ctx, d.good, "upgrade", d.r.socket)
 	cmd.Env = append(os.Environ(), d.env...)
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
-	if err := cmd.Run(); err != nil {
-		return 0, fmt.Errorf("%w: %w: %s", errNoUpgrade, err, bytes.TrimSpace(out.Bytes()))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return 0, fmt.Errorf("%w: %w: %s", errNoUpgrade, err, out)
 	}
 	return time.Since(began), nil
-}
-
-// install puts a copy of program at path, as a package manager does: by a rename.
-func install(program, path string) error {
-	b, err := os.ReadFile(program)
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(path+".new", b, 0o755); err != nil {
-		return err
-	}
-	return os.Rename(path+".new", path)
 }

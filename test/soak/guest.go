@@ -4,11 +4,13 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
 	"net"
 	"sync/atomic"
 	"time"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 	"github.com/socket-vmnet2/socket_vmnet2/test/soak/ledger"
 )
 
@@ -23,123 +25,161 @@ func newMAC(prefix byte) net.HardwareAddr {
 	return net.HardwareAddr{prefix, 0x54, byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n)}
 }
 
+// A source makes the decisions of one actor, and of each session of a guest. They depend on the seed, the actor and how many came
+// before, whatever the machine is doing.
+type source struct{ *rand.Rand }
+
+func newSource(seed uint64, actor string) source {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(actor))
+	return source{rand.New(rand.NewPCG(seed, h.Sum64()))}
+}
+
+// between is a duration from lo to hi.
+func (s source) between(lo, hi time.Duration) time.Duration {
+	return (lo + time.Duration(s.Int64N(int64(hi-lo)+1))).Round(time.Millisecond)
+}
+
+// choice is one of several things with its weight.
+type choice[T any] struct {
+	weight int
+	what   T
+}
+
+func pick[T any](s source, all []choice[T]) T {
+	sum := 0
+	for _, c := range all {
+		sum += c.weight
+	}
+	n := s.IntN(sum)
+	for _, c := range all {
+		if n -= c.weight; n < 0 {
+			return c.what
+		}
+	}
+	panic("unreachable")
+}
+
+// A session is what a guest does from one connecting to its end.
+type session struct {
+	Way     int           `json:"way"`
+	Fresh   bool          `json:"fresh"` // an address that no guest has had before
+	Steps   int           `json:"steps"`
+	Orderly bool          `json:"orderly"` // at its end
+	Wait    time.Duration `json:"wait"`    // before the next one
+}
+
+// nextSession decides on the session of a guest whose usual way is usual.
+func (s source) nextSession(usual, ways int) session {
+	x := session{Way: usual, Fresh: s.IntN(10) < 7, Steps: 4 + s.IntN(40), Orderly: s.IntN(2) == 0, Wait: s.between(0, 300*time.Millisecond)}
+	if s.IntN(4) == 0 {
+		x.Way = s.IntN(ways)
+	}
+	return x
+}
+
+// A stepKind is what a guest does next.
+type stepKind int
+
+const (
+	stepBurst     stepKind = iota // unicast to another guest
+	stepBroadcast                 // to all
+	stepUnknown                   // unicast to an address that is not there
+	stepStall                     // does not read for a while
+	stepPause                     // is silent
+)
+
+// A step is one of a session's.
+type step struct {
+	kind   stepKind
+	to     int // guest
+	frames int
+	size   int // of the frames, at most, in bytes
+	rest   time.Duration
+	stall  time.Duration
+}
+
+func (s source) nextStep(guests int, pause time.Duration) step {
+	return step{
+		kind:   pick(s, []choice[stepKind]{{60, stepBurst}, {8, stepBroadcast}, {4, stepUnknown}, {3, stepStall}, {25, stepPause}}),
+		to:     s.IntN(guests),
+		frames: 1 + s.IntN(64),
+		size:   pick(s, []choice[int]{{50, 200}, {35, 1514}, {10, 9014}, {4, 32768}, {1, 65550}}),
+		rest:   s.between(0, 2*pause),
+		stall:  s.between(50*time.Millisecond, 2*time.Second),
+	}
+}
+
 // A guest behaves as virtual machines do, except that it comes and goes a lot.
 type guest struct {
 	r     *run
 	id    int
-	via   transport // its usual one
+	name  string
 	src   source
-	mac   net.HardwareAddr
 	owner atomic.Pointer[station] // its connection, or the last it had
+}
+
+func newGuest(r *run, id int) *guest {
+	name := fmt.Sprintf("guest %d", id)
+	return &guest{r: r, id: id, name: name, src: newSource(r.o.Seed, name)}
 }
 
 // run goes through sessions until ctx is done.
 func (g *guest) run(ctx context.Context) {
-	for n := 0; g.r.gate.enter(ctx); n++ {
-		x := g.src.nextSession(g.via, g.r.bounds())
-		g.r.actions.add(guestName(g.id), n, "session", x)
-		g.session(ctx, x)
-		g.r.gate.leave()
+	for ctx.Err() == nil {
+		x := g.src.nextSession(g.id%len(g.r.ways), len(g.r.ways))
+		g.r.note(g.name, x)
+		g.session(ctx, x, newSource(g.src.Uint64(), g.name))
 		sleep(ctx, x.Wait)
 	}
 }
 
-func (g *guest) session(ctx context.Context, x session) {
-	s := g.r.connect(ctx, x.Transport, uint32(g.id), func() net.HardwareAddr {
-		if x.Fresh || g.mac == nil {
-			g.mac = newMAC(guestPrefix)
+func (g *guest) session(ctx context.Context, x session, src source) {
+	s := g.r.connect(ctx, g.r.ways[x.Way], uint32(g.id), func() net.HardwareAddr {
+		if last := g.owner.Load(); !x.Fresh && last != nil && last.conn.Gone() {
+			return last.conn.MAC
 		}
-		return g.mac
-	})
+		return newMAC(guestPrefix)
+	}, nil)
 	if s == nil {
 		return
 	}
 	g.owner.Store(s)
-	s.start()
-	var o outbox
-	s.add(&o, g.mac, ledger.Broadcast, ledger.MinLen)
-	ok := s.send(&o)
-	for _, step := range x.Steps {
-		if !ok || ctx.Err() != nil || g.r.gate.shut.Load() {
-			break
-		}
-		ok = g.step(ctx, s, step, &o) && !s.gone()
+	s.add(ledger.Broadcast, ledger.MinLen)
+	ok := s.send()
+	for n := 0; ok && n < x.Steps && ctx.Err() == nil; n++ {
+		ok = g.step(ctx, s, src.nextStep(len(g.r.guests), g.r.o.Pause)) && !s.gone()
 	}
-	g.end(s, x.End)
-}
-
-// end ends the session by what was decided, unless the daemon was quicker.
-func (g *guest) end(s *station, how ending) {
-	switch {
-	case s.gone():
-		s.afterStop()
-	case how == endOrderly:
-		s.orderly()
-	case how == endHalf && s.line.via.stream():
-		f := s.conn.Compose(make([]byte, frame.PrefixLen), g.mac, ledger.Broadcast, 600)
-		frame.PutPrefix(f, len(f)-frame.PrefixLen)
-		_ = s.line.send(f[:len(f)/2])
-		s.abrupt()
-	default:
-		s.abrupt()
-	}
-	if how != endLeave {
-		s.line.unlink()
-	}
+	s.close(x.Orderly)
 }
 
 // step does one step and reports whether the connection is fit for more.
-func (g *guest) step(ctx context.Context, s *station, x step, o *outbox) bool {
-	ok := true
-	switch x.Kind {
+func (g *guest) step(ctx context.Context, s *station, x step) bool {
+	switch x.kind {
 	case stepBurst:
-		to, limit := g.r.target(s, x.To)
-		for range x.Frames {
-			s.add(o, g.mac, to, min(g.r.vary(x.Size, o.frames), limit))
+		to, limit := g.r.target(s, x.to)
+		for i := range x.frames {
+			n := min(x.size, g.r.maxFrame())
+			if i%3 != 0 {
+				n = ledger.MinLen + n*(i*7%13)/13
+			}
+			s.add(to, min(n, limit))
 		}
-		ok = s.send(o)
 	case stepBroadcast:
-		for range x.Frames {
-			s.add(o, g.mac, ledger.Broadcast, x.Size)
+		for range 1 + x.frames/11 {
+			s.add(ledger.Broadcast, min(x.size, 1514))
 		}
-		ok = s.send(o)
 	case stepUnknown:
-		to := ledger.Target{MAC: net.HardwareAddr{guestPrefix, 0xff, 0, 0, 0, byte(x.To)}, To: ledger.Anybody}
-		for range x.Frames {
-			s.add(o, g.mac, to, x.Size)
+		for range 1 + x.frames/11 {
+			s.add(ledger.Target{MAC: net.HardwareAddr{guestPrefix, 0xff, 0, 0, 0, byte(x.to)}, To: ledger.Anybody}, min(x.size, 1514))
 		}
-		ok = s.send(o)
-	case stepDribble:
-		to, limit := g.r.target(s, x.To)
-		s.add(o, g.mac, to, min(x.Size, limit))
-		ok = s.dribble(ctx, o)
 	case stepStall:
 		s.stalled.Lock()
-		sleep(ctx, x.For)
+		sleep(ctx, x.stall)
 		s.stalled.Unlock()
-		return ok
 	case stepPause:
 	}
-	sleep(ctx, x.For)
-	return ok
-}
-
-// dribble sends what is in o in pieces, on a stream; on datagrams it is as send.
-func (s *station) dribble(ctx context.Context, o *outbox) bool {
-	if !s.line.via.stream() {
-		return s.send(o)
-	}
-	const pieces = 5
-	all := o.wire
-	for i := range pieces - 1 {
-		part := all[len(all)*i/pieces : len(all)*(i+1)/pieces]
-		if err := s.line.send(part); err != nil {
-			return s.failed(err)
-		}
-		sleep(ctx, 5*time.Millisecond)
-	}
-	o.wire = all[len(all)*(pieces-1)/pieces:]
-	ok := s.send(o)
-	o.wire = all[:0]
+	ok := s.send()
+	sleep(ctx, x.rest)
 	return ok
 }

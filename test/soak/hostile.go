@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -19,15 +20,22 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 )
 
+// storm is how many frames a flood has at most.
+const storm = 5000
+
 // hostilePrefix begins the addresses of those that mean no good. None of their frames is the ledger's.
 const hostilePrefix = 0x0e
 
-// A hostile one tries one bad thing after the other. What it decides does not depend on what the daemon does about it.
+// A hostile one tries one bad thing after the other.
 type hostile struct {
 	r     *run
 	name  string
 	src   source
 	kinds []choice[badThing]
+}
+
+func newHostile(r *run, name string, kinds []choice[badThing]) *hostile {
+	return &hostile{r: r, name: name, src: newSource(r.o.Seed, name), kinds: kinds}
 }
 
 // A badThing is tried once with a source of decisions. It returns how many inputs that were.
@@ -37,16 +45,13 @@ type badThing struct {
 }
 
 func (h *hostile) run(ctx context.Context) {
-	for n := 0; h.r.gate.enter(ctx); n++ {
+	for ctx.Err() == nil {
 		bad := pick(h.src, h.kinds)
-		s := source{newSource(h.src.Uint64(), bad.name).Rand}
-		pause := h.src.between(0, 4*h.r.o.Pause)
 		if _, ok := h.r.daemon.wait(ctx); ok {
-			h.r.actions.add(h.name, n, bad.name, nil)
-			h.r.totals.tried(bad.name, bad.try(h, ctx, s))
+			h.r.note(h.name, bad.name)
+			h.r.totals.count(&h.r.totals.hostile, bad.name, bad.try(h, ctx, newSource(h.src.Uint64(), bad.name)))
 		}
-		h.r.gate.leave()
-		sleep(ctx, pause)
+		sleep(ctx, h.src.between(0, 4*h.r.o.Pause))
 	}
 }
 
@@ -59,20 +64,20 @@ func (h *hostile) mac(s source) net.HardwareAddr {
 	return net.HardwareAddr{hostilePrefix, 0x66, byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n)}
 }
 
-// stream connects to the daemon's stream socket. It returns nil when there is no daemon.
-func (h *hostile) stream(ctx context.Context) *net.UnixConn {
-	c, err := (&net.Dialer{Timeout: lineTimeout}).DialContext(ctx, "unix", h.r.place.socket)
+// dial connects to the daemon's socket, or one beside it such as ".d/control". It returns nil when there is no daemon.
+func (h *hostile) dial(ctx context.Context, beside string) *net.UnixConn {
+	c, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, "unix", h.r.socket+beside)
 	if err != nil {
 		return nil
 	}
-	_ = c.SetDeadline(time.Now().Add(lineTimeout))
+	_ = c.SetDeadline(time.Now().Add(dialTimeout))
 	return c.(*net.UnixConn)
 }
 
 // onStream is a bad thing that is written to a stream, which is closed after a while without reading.
 func onStream(name string, linger time.Duration, make func(h *hostile, s source) (b []byte, inputs int)) badThing {
 	return badThing{name, func(h *hostile, ctx context.Context, s source) int {
-		c := h.stream(ctx)
+		c := h.dial(ctx, "")
 		if c == nil {
 			return 0
 		}
@@ -88,7 +93,7 @@ func onStream(name string, linger time.Duration, make func(h *hostile, s source)
 func fatal(name string, make func(s source) []byte) badThing {
 	return badThing{name, func(h *hostile, ctx context.Context, s source) int {
 		life, _ := h.r.daemon.wait(ctx)
-		c := h.stream(ctx)
+		c := h.dial(ctx, "")
 		if c == nil {
 			return 0
 		}
@@ -157,20 +162,25 @@ func badFrames() []choice[badThing] {
 			}
 			return b, n
 		})},
-		{3, onStream("stream: the gateway's address as source", 50*time.Millisecond, (*hostile).gatewayForged)},
+		{3, onStream("stream: addresses of others as source", 50*time.Millisecond, (*hostile).forged)},
 	}
 }
 
-// gatewayForged are frames that claim to be the gateway's.
-func (h *hostile) gatewayForged(s source) (b []byte, n int) {
-	gw := h.r.watch.mac.Load()
-	if gw == nil || h.r.o.Backend == backendSimulator { // where it is a bridge like any other, anybody can
-		return nil, 0
-	}
+// forged are frames that claim to be the gateway's, or a guest's where the network promises to let none of them pass. The first one
+// has the hostile one's own address, so that it has one.
+func (h *hostile) forged(s source) (b []byte, n int) {
+	own := h.frame(s, fakeguest.Broadcast, 60)
+	b = frame.Append(b, own)
 	n = 1 + s.IntN(50)
 	for range n {
-		f := h.frame(s, fakeguest.Broadcast, 60)
-		copy(f[6:12], gw[:])
+		f := slices.Clone(own)
+		gw, victim := h.r.watch.mac.Load(), h.r.guests[s.IntN(len(h.r.guests))].owner.Load()
+		switch {
+		case h.r.o.AntiSpoof && victim != nil && s.IntN(2) == 0:
+			copy(f[6:12], victim.conn.MAC)
+		case gw != nil && h.r.o.Backend != backendSimulator: // where it is a bridge like any other, it is nobody's
+			copy(f[6:12], gw[:])
+		}
 		b = frame.Append(b, f)
 	}
 	return b, n
@@ -180,12 +190,12 @@ func (h *hostile) gatewayForged(s source) (b []byte, n int) {
 func badFloods() []choice[badThing] {
 	return []choice[badThing]{
 		{3, onStream("stream: storm to all", 0, func(h *hostile, s source) ([]byte, int) {
-			n := 100 + s.IntN(h.r.o.Storm)
-			return repeat(frame.Append(nil, h.frame(s, fakeguest.Broadcast, 60)), n), n
+			n := 100 + s.IntN(storm)
+			return bytes.Repeat(frame.Append(nil, h.frame(s, fakeguest.Broadcast, 60)), n), n
 		})},
 		{3, onStream("stream: storm to nobody", 0, func(h *hostile, s source) ([]byte, int) {
-			n := 100 + s.IntN(h.r.o.Storm)
-			return repeat(frame.Append(nil, h.frame(s, net.HardwareAddr{hostilePrefix, 1, 1, 1, 1, 1}, 60)), n), n
+			n := 100 + s.IntN(storm)
+			return bytes.Repeat(frame.Append(nil, h.frame(s, net.HardwareAddr{hostilePrefix, 1, 1, 1, 1, 1}, 60)), n), n
 		})},
 		{4, onStream("stream: a flood of addresses", 0, func(h *hostile, s source) (b []byte, n int) {
 			n = 100 + s.IntN(2000)
@@ -207,14 +217,14 @@ func badReaders() []choice[badThing] {
 		{8, badThing{"stream: probes", func(h *hostile, ctx context.Context, s source) int {
 			n := 1 + s.IntN(50)
 			for range n {
-				if c := h.stream(ctx); c != nil {
+				if c := h.dial(ctx, ""); c != nil {
 					_ = c.Close()
 				}
 			}
 			return n
 		}}},
 		{5, badThing{"stream: deaf", func(h *hostile, ctx context.Context, s source) int {
-			c := h.stream(ctx)
+			c := h.dial(ctx, "")
 			if c == nil {
 				return 0
 			}
@@ -224,13 +234,6 @@ func badReaders() []choice[badThing] {
 			return 1
 		}}},
 	}
-}
-
-func repeat(b []byte, n int) (all []byte) {
-	for range n {
-		all = append(all, b...)
-	}
-	return all
 }
 
 // malformed is a frame whose packet is not one.
@@ -284,7 +287,7 @@ func (h *hostile) gatewayFlood(s source) (b []byte, n int) {
 		return nil, 0
 	}
 	n = 10 + s.IntN(100)
-	to := h.r.watch.gateway
+	to := gatewayAddr
 	for i := range n {
 		from := netip.AddrFrom4([4]byte{192, 168, 105, byte(100 + s.IntN(100))})
 		port := uint16(s.Uint32())

@@ -3,15 +3,21 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
+	"errors"
+	"net"
 	"os"
-	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/fakeguest"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vnettest"
+	"github.com/socket-vmnet2/socket_vmnet2/test/lab"
 	"github.com/socket-vmnet2/socket_vmnet2/test/soak/ledger"
 )
 
@@ -31,27 +37,78 @@ const (
 // A run is one soak.
 type run struct {
 	o       options
-	ctx     context.Context // of those who come and go
+	ctx     context.Context // ends with the run
 	abort   context.CancelCauseFunc
 	began   time.Time
-	place   place
+	socket  string // the daemon's
+	ways    []vnettest.Transport
 	ledger  *ledger.Ledger
 	book    *book
 	daemon  *daemon
-	actions *actions
-	gate    *gate
+	actions actions
 	guests  []*guest
-	forgers []*forger
+	hostile []*hostile
 	watch   *witnesses
 	totals  totals
-	strain  strain
+	mortal  atomic.Int64 // connections that end with the daemon
 	// tamper, if not nil, gets the frames in place of the ledger: tests show by it that faults are found.
 	tamper func(s *station, f []byte)
 	// enough, if not nil, tells whether there was enough for the run to end in time: tests want something to have happened, however
 	// busy the machine is.
 	enough func() bool
 
-	wg sync.WaitGroup
+	// Those who come and go do so in turns, between which the daemon has no client.
+	turn   context.Context
+	leave  context.CancelFunc
+	actors sync.WaitGroup
+}
+
+// people makes those who come and go.
+func (r *run) people() {
+	for i := range r.o.Clients {
+		r.guests = append(r.guests, newGuest(r, i))
+	}
+	r.watch = newWitnesses(r, gatewayAddr, witnessAddr)
+	r.hostile = []*hostile{
+		newHostile(r, "hostile streams", badStreams()), newHostile(r, "hostile datagrams", badDatagrams()),
+		newHostile(r, "hostile requests", badRequests()),
+	}
+}
+
+// run runs everything until the time is over.
+func (r *run) run(ctx context.Context) error {
+	r.ctx, r.abort = context.WithCancelCause(ctx)
+	defer r.abort(nil)
+	err := r.direct(r.ctx, newSource(r.o.Seed, "director"))
+	if err == nil && r.ctx.Err() == nil {
+		err = r.calm(r.ctx)
+	}
+	if errors.Is(context.Cause(r.ctx), errExited) {
+		err = nil // it is a violation
+	} else if r.daemon.pid() != 0 {
+		r.totals.terms.Add(1)
+		r.daemon.stop(syscall.SIGTERM)
+	}
+	r.abort(nil)
+	r.actors.Wait()
+	r.ledger.EndLife()
+	r.book.newLife()
+	return err
+}
+
+// come has everybody come and go from now on.
+func (r *run) come() {
+	r.turn, r.leave = context.WithCancel(r.ctx)
+	for _, g := range r.guests {
+		r.actors.Go(func() { g.run(r.turn) })
+	}
+	for _, w := range r.watch.all {
+		r.actors.Go(func() { w.run(r.turn) })
+	}
+	for _, h := range r.hostile {
+		r.actors.Go(func() { h.run(r.turn) })
+	}
+	r.actors.Go(func() { r.watch.judge(r.turn) })
 }
 
 // now is the time since the beginning of the run.
@@ -64,132 +121,54 @@ func (r *run) maxFrame() int {
 	if r.o.Backend == backendSimulator {
 		return 1514
 	}
-	return maxDatagram
+	return fakeguest.MaxDatagramLen
 }
 
-func (r *run) bounds() bounds {
-	return bounds{guests: len(r.guests), maxFrame: r.maxFrame(), pause: r.o.Pause}
-}
-
-// target is where frames from somebody to guest n go, and how long they may be for its present transport. When it is not there
-// they go to the next one who is: what goes to nobody is flooded.
+// target is where frames from somebody to guest n go, and how long they may be for its present way in. When it is not there
+// they go to the next one who is: what goes to an address that is not there is flooded.
 func (r *run) target(from *station, n int) (ledger.Target, int) {
 	for i := range r.guests {
 		s := r.guests[(n+i)%len(r.guests)].owner.Load()
-		if s != nil && s != from && !s.leaving.Load() && !s.over.Load() {
-			return s.conn.Target(), s.line.via.maxFrame()
+		if s != nil && s != from && !s.conn.Leaving() && !s.over.Load() {
+			return s.conn.Target(), s.way.MaxFrame
 		}
 	}
 	return ledger.Broadcast, ledger.MinLen
 }
 
-// vary has the frames of a burst differ in length.
-func (r *run) vary(size, n int) int {
-	if n%3 == 0 {
-		return size
+// alien says whether a frame that is not the ledger's may be there: from the hostile, the gateway, or a witness that asks for it.
+func (r *run) alien(f []byte) bool {
+	if len(f) < 14 {
+		return false
 	}
-	return ledger.MinLen + (size*(n*7%13))/13
-}
-
-// A gate keeps actors from beginning, and knows how many are at work.
-type gate struct {
-	mu      sync.Mutex
-	shut    atomic.Bool
-	busy    int
-	changed chan struct{}
-}
-
-func newGate() *gate {
-	g := &gate{changed: make(chan struct{})}
-	g.shut.Store(true)
-	return g
-}
-
-func (g *gate) wake() {
-	close(g.changed)
-	g.changed = make(chan struct{})
-}
-
-// enter waits until the gate is open. It returns false when ctx is done.
-func (g *gate) enter(ctx context.Context) bool {
-	for {
-		g.mu.Lock()
-		if ctx.Err() != nil {
-			g.mu.Unlock()
-			return false
-		}
-		if !g.shut.Load() {
-			g.busy++
-			g.mu.Unlock()
-			return true
-		}
-		changed := g.changed
-		g.mu.Unlock()
-		select {
-		case <-ctx.Done():
-			return false
-		case <-changed:
-		}
+	if f[6] == hostilePrefix {
+		return true
 	}
-}
-
-func (g *gate) leave() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.busy--
-	g.wake()
-}
-
-func (g *gate) open() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.shut.Store(false)
-	g.wake()
-}
-
-// close has everybody leave and waits for that.
-func (g *gate) close(ctx context.Context) bool {
-	g.shut.Store(true)
-	for {
-		g.mu.Lock()
-		busy, changed := g.busy, g.changed
-		g.mu.Unlock()
-		if busy == 0 {
-			return true
-		}
-		select {
-		case <-ctx.Done():
-			return false
-		case <-changed:
-		}
+	if mac := r.watch.mac.Load(); mac != nil && [6]byte(f[6:12]) == *mac {
+		return true
 	}
+	if f[6] == guestPrefix && f[12] == 0x80 && f[13] == 0x35 && len(f) == 60 && bytes.Equal(f[6:12], f[22:28]) {
+		return true // RARP: the daemon tells a network where a guest is
+	}
+	p, err := fakeguest.Parse(f)
+	return err == nil && p.ARPOp == fakeguest.ARPRequest && f[6] == guestPrefix && f[0] == 0xff && p.DstIP == gatewayAddr &&
+		bytes.Equal(p.SenderMAC, net.HardwareAddr(f[6:12])) && strings.HasPrefix(p.SrcIP.String(), "192.168.105.20")
 }
 
 // totals are what was done.
 type totals struct {
 	connections, retries, sent atomic.Uint64
-	ways                       [16]atomic.Uint64 // by transport
 	starts, terms, kills       atomic.Int64
 	upgrades, refusals         atomic.Int64
-	tooSlow                    atomic.Int64 // upgrades given up because the machine was too busy
-	freezes, calms             atomic.Int64
+	freezes                    atomic.Int64
 
 	mu           sync.Mutex
 	slowestStop  time.Duration
-	slowestStart time.Duration
 	slowestGap   time.Duration // of a witness
 	upgradeTimes []time.Duration
+	ways         map[string]int // connections
 	hostile      map[string]int
-	uses         []usage // at calms
-}
-
-func (t *totals) by(via transport) *atomic.Uint64 {
-	for i, v := range transports {
-		if v == via {
-			return &t.ways[i]
-		}
-	}
-	return &t.ways[len(t.ways)-1]
+	uses         []lab.Use // at calms
 }
 
 func (t *totals) slowest(d *time.Duration, took time.Duration) {
@@ -198,37 +177,31 @@ func (t *totals) slowest(d *time.Duration, took time.Duration) {
 	*d = max(*d, took)
 }
 
-func (t *totals) tried(kind string, n int) {
+// count adds n to a key of a map of t's.
+func (t *totals) count(m *map[string]int, key string, n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.hostile == nil {
-		t.hostile = map[string]int{}
+	if *m == nil {
+		*m = map[string]int{}
 	}
-	t.hostile[kind] += n
+	(*m)[key] += n
 }
 
 // actions are written down, so that a run can be understood and repeated.
 type actions struct {
 	mu sync.Mutex
 	f  *os.File
-	r  *run
 }
 
-func (a *actions) add(actor string, n int, what string, details any) {
-	b, err := json.Marshal(struct {
-		At      float64 `json:"at"` // seconds
-		Actor   string  `json:"actor"`
-		N       int     `json:"n"`
-		Action  string  `json:"action"`
-		Details any     `json:"details,omitempty"`
-	}{a.r.now().Seconds(), actor, n, what, details})
+func (a *actions) add(at time.Duration, actor string, what any) {
+	b, err := json.Marshal(map[string]any{"at": at.Seconds(), "actor": actor, "does": what})
 	if err != nil {
-		b = fmt.Appendf(nil, "%q", err.Error())
+		return
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	_, _ = a.f.Write(append(b, '\n'))
 }
 
-// create makes a file in the run's directory.
-func (r *run) create(name string) (*os.File, error) { return os.Create(filepath.Join(r.o.Dir, name)) }
+// note writes down what an actor does.
+func (r *run) note(actor string, what any) { r.actions.add(r.now(), actor, what) }

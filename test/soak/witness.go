@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/fakeguest"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vnettest"
 	"github.com/socket-vmnet2/socket_vmnet2/test/soak/ledger"
 )
 
@@ -34,14 +34,14 @@ type witness struct {
 	w     *witnesses
 	id    int // its number
 	guest uint32
-	via   transport
+	way   vnettest.Transport
 	addr  netip.Addr
 	now   atomic.Pointer[station]
 	heard []atomic.Int64 // when, of each witness, and of the gateway last; nanoseconds since the run began
 }
 
-// witnessWays are the transports of the witnesses.
-var witnessWays = []transport{viaStream, viaPathFree, viaAttachDgram, viaAdoptStream}
+// witnesses' ways in, by their number in vnettest.Ways: the stream, the path that outlives a daemon, attach, and adopt for a stream.
+var witnessWays = []int{0, 2, 3, 7}
 
 const (
 	firstWitness = 10_000 // guest
@@ -52,9 +52,9 @@ const (
 
 func newWitnesses(r *run, gateway netip.Addr, first netip.Addr) *witnesses {
 	w := &witnesses{r: r, gateway: gateway}
-	for i, via := range witnessWays {
+	for i, way := range witnessWays {
 		w.all = append(w.all, &witness{
-			w: w, id: i, guest: firstWitness + uint32(i), via: via, addr: first, heard: make([]atomic.Int64, len(witnessWays)+1),
+			w: w, id: i, guest: firstWitness + uint32(i), way: r.ways[way], addr: first, heard: make([]atomic.Int64, len(witnessWays)+1),
 		})
 		first = first.Next()
 	}
@@ -69,54 +69,33 @@ func (w *witnesses) rest() {
 }
 
 func (x *witness) run(ctx context.Context) {
-	mac := newMAC(guestPrefix)
-	for x.w.r.gate.enter(ctx) {
-		s := x.w.r.connect(ctx, x.via, x.guest, func() net.HardwareAddr { return mac })
-		if s != nil {
+	for ctx.Err() == nil {
+		if s := x.w.r.connect(ctx, x.way, x.guest, func() net.HardwareAddr { return newMAC(guestPrefix) }, x.see); s != nil {
 			x.session(ctx, s)
 		}
-		x.w.r.gate.leave()
-		mac = newMAC(guestPrefix)
 	}
 }
 
 func (x *witness) session(ctx context.Context, s *station) {
-	r := x.w.r
-	s.also = x.see
 	for i := range x.heard {
-		x.heard[i].Store(int64(r.now()))
+		x.heard[i].Store(int64(x.w.r.now()))
 	}
-	s.start()
 	x.now.Store(s)
-	var o outbox
-	s.add(&o, s.conn.MAC, ledger.Broadcast, 100)
-	for n := 0; s.send(&o) && ctx.Err() == nil && !r.gate.shut.Load(); n++ {
+	s.add(ledger.Broadcast, 100)
+	for n := 0; s.send() && ctx.Err() == nil; n++ {
 		sleep(ctx, witnessPause)
 		for _, other := range x.w.all {
 			if t := other.now.Load(); t != nil && other != x {
-				s.add(&o, s.conn.MAC, t.conn.Target(), 80+n%1400)
+				s.add(t.conn.Target(), 80+n%1400)
 			}
 		}
-		if n%10 == 0 {
-			x.ask(s, &o)
+		if n%10 == 0 { // it asks for the gateway's address
+			s.out = append(s.out, fakeguest.EthernetFrame(fakeguest.Broadcast, s.conn.MAC, fakeguest.TypeARP,
+				fakeguest.ARPPacket(fakeguest.ARPRequest, s.conn.MAC, x.addr, make(net.HardwareAddr, 6), x.w.gateway)))
 		}
 	}
 	x.now.Store(nil)
-	if s.gone() {
-		s.afterStop()
-	} else {
-		s.orderly()
-	}
-	s.line.unlink()
-}
-
-// ask asks for the gateway's address, behind the frames in o.
-func (x *witness) ask(s *station, o *outbox) {
-	f := fakeguest.EthernetFrame(fakeguest.Broadcast, s.conn.MAC, fakeguest.TypeARP,
-		fakeguest.ARPPacket(fakeguest.ARPRequest, s.conn.MAC, x.addr, make(net.HardwareAddr, 6), x.w.gateway))
-	o.wire = frame.Append(o.wire, f)
-	o.frames++
-	o.bytes += len(f)
+	s.close(true)
 }
 
 // see notes from whom something came.
@@ -147,7 +126,7 @@ func (w *witnesses) judge(ctx context.Context) {
 		w.mu.Lock()
 		since := w.since
 		w.mu.Unlock()
-		if time.Since(since) < settling || w.r.gate.shut.Load() || !w.r.ledger.Active() {
+		if time.Since(since) < settling || !w.r.ledger.Active() {
 			continue
 		}
 		for _, x := range w.all {
@@ -173,8 +152,8 @@ func (x *witness) judge(since time.Time) {
 		}
 		quiet := min(r.now()-time.Duration(x.heard[i].Load()), time.Since(since)-settling)
 		r.totals.slowest(&r.totals.slowestGap, quiet)
-		if quiet > r.o.Patience && !r.strain.excuses() {
-			r.fail(silent, "witness %d (%s) has heard nothing from %s for %s", x.id, x.via, name, quiet.Round(time.Millisecond))
+		if quiet > r.o.Patience {
+			r.fail(silent, "witness %d (%s) has heard nothing from %s for %s", x.id, x.way.Name, name, quiet.Round(time.Millisecond))
 			x.heard[i].Store(int64(r.now()))
 		}
 	}
@@ -182,7 +161,7 @@ func (x *witness) judge(since time.Time) {
 
 // findGateway asks for the gateway's address before anybody else is there.
 func (r *run) findGateway() error {
-	g, err := fakeguest.Dial(r.place.socket, fakeguest.Options{MAC: newMAC(hostilePrefix)})
+	g, err := fakeguest.Dial(r.socket, fakeguest.Options{MAC: newMAC(hostilePrefix)})
 	if err != nil {
 		return err
 	}

@@ -19,16 +19,12 @@ type Conn struct {
 	MAC       net.HardwareAddr
 	Transport string
 	Opened    time.Duration
-	era       int // when it was opened
-	after     *Conn
 
-	clean   atomic.Int64 // when the connection before it with the same address had gone, 0 = not yet
 	known   atomic.Int64 // since when the network knows its address, in the era knownIn
 	knownIn atomic.Int64
 	closing atomic.Bool // it has begun to end
 	gone    atomic.Bool // the network has done with it
 	done    atomic.Bool // Receive is not called any more
-	heard   atomic.Bool // somebody has received a frame from there
 	old     bool        // it was there at the end of a life; guarded by the ledger
 
 	// Of the sender, used by who composes.
@@ -45,14 +41,11 @@ type Conn struct {
 // Seen is what a client knows of its connection.
 type Seen struct {
 	SentFrames, SentBytes         atomic.Uint64 // valid lengths
-	SentRunts                     atomic.Uint64
 	ReceivedFrames, ReceivedBytes atomic.Uint64
 	// AllSent: everything that was sent had been read by the network before the connection ended.
 	AllSent atomic.Bool
-	// AllReceived: the client has read to the end.
+	// AllReceived: the client has read to the end, which was no cut frame.
 	AllReceived atomic.Bool
-	// CutAtEnd: the end was within a frame, as it may be at a stop if the client did not read.
-	CutAtEnd atomic.Bool
 }
 
 // A flow is what a connection receives from another one.
@@ -76,8 +69,11 @@ type place struct {
 // Closing tells that c is about to end, before anything is done about it: its address is not safe from now on.
 func (c *Conn) Closing() { c.closing.Store(true) }
 
-// Heard reports that somebody has received a frame from c.
-func (c *Conn) Heard() bool { return c.heard.Load() }
+// Leaving reports that c has begun to end.
+func (c *Conn) Leaving() bool { return c.closing.Load() }
+
+// Gone reports that the network has ended c.
+func (c *Conn) Gone() bool { return c.gone.Load() }
 
 // Finish tells that Receive is not called any more.
 func (c *Conn) Finish() {
@@ -104,14 +100,7 @@ func (c *Conn) Receive(f []byte) {
 		l.Fail(Corrupted, "%s received a frame of connection %d, which there is not", c, h.conn)
 		return
 	}
-	l.stats.frames.Add(1)
-	if !sender.heard.Load() {
-		sender.heard.Store(true)
-	}
-	forged := !bytes.Equal(f[6:12], sender.MAC)
-	if forged && l.opts.Strict {
-		l.Fail(Forged, "%s received frame %d of %s, which came with the source address %s", c, h.seq, sender, net.HardwareAddr(f[6:12]))
-	}
+	l.Stats.Frames.Add(1)
 	e := l.era.Load()
 	if sender == c {
 		l.Fail(Returned, "%s received frame %d of its own", c, h.seq)
@@ -120,9 +109,7 @@ func (c *Conn) Receive(f []byte) {
 	if f[0]&1 == 0 {
 		c.owned(f, h, sender, e)
 	}
-	if !forged {
-		sender.learned(h, e, l.opts.Now())
-	}
+	sender.learned(h, e, l.opts.Now())
 	c.order(h, sender, e)
 }
 
@@ -132,7 +119,6 @@ func (c *Conn) alien(f []byte) {
 		c.l.Fail(Corrupted, "%s received a frame of %d bytes that nobody sent: % x", c, len(f), f[:min(len(f), 64)])
 		return
 	}
-	c.l.stats.aliens.Add(1)
 	if f[0]&1 != 0 || bytes.Equal(f[:6], c.MAC) {
 		return
 	}
@@ -147,8 +133,7 @@ const alienAge = 20 * time.Second
 
 // learned notes that the network has seen c's address: somebody received a frame from there.
 func (c *Conn) learned(h header, e *era, now time.Duration) {
-	clean := time.Duration(c.clean.Load())
-	if !e.active || h.sent < e.began || clean == 0 || h.sent < clean || c.knownIn.Load() == int64(e.number) {
+	if !e.active || h.sent < e.began || c.knownIn.Load() == int64(e.number) {
 		return
 	}
 	c.known.Store(int64(now))
@@ -158,12 +143,9 @@ func (c *Conn) learned(h header, e *era, now time.Duration) {
 // safe is the connection that owned mac from when sent was on until now for sure, nil if there is none.
 func (l *Ledger) safe(mac []byte, sent time.Duration, e *era) *Conn {
 	l.mu.RLock()
-	o, forged := l.owners[[6]byte(mac)], l.forged[[6]byte(mac)]
+	o := l.owners[[6]byte(mac)]
 	l.mu.RUnlock()
-	if o == nil || forged && !l.opts.Strict {
-		return nil
-	}
-	if o.knownIn.Load() != int64(e.number) || time.Duration(o.known.Load()) > sent {
+	if o == nil || o.knownIn.Load() != int64(e.number) || time.Duration(o.known.Load()) > sent {
 		return nil
 	}
 	// In this order: whatever happened to o happened after the frame had been received.
@@ -182,12 +164,12 @@ func (c *Conn) owned(f []byte, h header, sender *Conn, e *era) {
 	switch o {
 	case nil:
 		if !bytes.Equal(f[:6], c.MAC) {
-			c.l.stats.flooded.Add(1)
+			c.l.Stats.Flooded.Add(1)
 		}
 	case c:
-		c.l.stats.owned.Add(1)
+		c.l.Stats.Owned.Add(1)
 	default:
-		c.l.stats.owned.Add(1)
+		c.l.Stats.Owned.Add(1)
 		c.l.Fail(Misdelivered, "%s received frame %d of %s for %s, sent at %s, owner known since %s",
 			c, h.seq, sender, o, h.sent, time.Duration(o.known.Load()))
 	}
@@ -234,12 +216,11 @@ func (c *Conn) count(p *place, x *flow, h header, e *era) {
 		return
 	}
 	n := h.flow - before.last - 1
-	clean := time.Duration(c.clean.Load())
-	if before.era != e.number || before.sent < e.began || !e.active || clean == 0 || before.sent < clean {
-		c.l.stats.excused.Add(n)
+	if before.era != e.number || before.sent < e.began || !e.active {
+		c.l.Stats.Excused.Add(n)
 		return
 	}
-	c.l.stats.missing.Add(n)
+	c.l.Stats.Missing.Add(n)
 	if x.lost == 0 {
 		x.first = fmt.Sprintf("between frames %d and %d for connection %d, sent at %s and %s, at %s",
 			before.last, h.flow, int32(h.to), before.sent, h.sent, c.l.opts.Now())

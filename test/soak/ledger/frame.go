@@ -63,15 +63,15 @@ func (c *Conn) Target() Target { return Target{c.MAC, c.ID} }
 // Broadcast is for all.
 var Broadcast = Target{net.HardwareAddr{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, Everybody}
 
-// Compose appends a frame of n bytes from c to b; n below MinLen is MinLen. src is the source address, which is c's unless it is
-// forged. One goroutine at a time composes frames of a connection, and sends them in that order.
-func (c *Conn) Compose(b []byte, src net.HardwareAddr, to Target, n int) []byte {
+// Compose appends a frame of n bytes from c to b; n below MinLen is MinLen. One goroutine at a time composes frames of a
+// connection, and sends them in that order.
+func (c *Conn) Compose(b []byte, to Target, n int) []byte {
 	n = max(n, MinLen)
 	c.seq++
 	c.next[to.To]++
 	start := len(b)
 	b = append(b, to.MAC...)
-	b = append(b, src...)
+	b = append(b, c.MAC...)
 	b = binary.BigEndian.AppendUint16(b, etherType)
 	b = binary.BigEndian.AppendUint32(b, magic)
 	b = binary.BigEndian.AppendUint32(b, c.l.opts.Run)

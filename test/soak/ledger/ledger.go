@@ -33,22 +33,18 @@ const (
 	Reordered    Kind = "reordered"
 	Lost         Kind = "lost"    // frames missing between others that came, and not counted as dropped
 	Miscounted   Kind = "counter" // a counter that is not what the client saw
-	Forged       Kind = "forged"  // a frame with a foreign source address, where the network promises that there is none
 )
 
 // A Violation is a broken promise.
 type Violation struct {
-	Kind Kind          `json:"kind"`
-	At   time.Duration `json:"at"` // since the beginning of the run
-	Text string        `json:"text"`
+	Kind Kind
+	At   time.Duration // since the beginning of the run
+	Text string
 }
 
 // Options set up a Ledger.
 type Options struct {
 	Run uint32 // a number that all frames carry, so that those of another run are not taken for ours
-	// Strict: the network lets nobody send from an address of another client (--anti-spoof), so forged addresses are as safe
-	// as others, and a forged frame must arrive nowhere.
-	Strict bool
 	// Now is the time since the beginning of the run; nil = the system's monotonic clock.
 	Now func() time.Duration
 	// Alien says of a frame that is not the ledger's whether it may be there: it came from somebody else on the network, and
@@ -77,29 +73,22 @@ type Ledger struct {
 	lastID     uint32
 	conns      map[uint32]*Conn    // by number: those of this life and of the one before
 	owners     map[[6]byte]*Conn   // the last one with the address
-	forged     map[[6]byte]bool    // addresses that somebody forges
 	ended      map[uint32]*Summary // what the network said of those that have ended in this life
 	violations map[Kind][]Violation
 	counts     map[Kind]int
 
-	stats stats
+	Stats Stats
 }
 
-// stats count what was checked.
-type stats struct {
-	frames, owned, flooded, aliens, missing, excused, settled, gaps atomic.Uint64
-}
-
-// Stats tell how much was checked.
+// Stats tell how much was checked. They may be read at any time.
 type Stats struct {
-	Frames   uint64 `json:"frames"`    // with all there is to check by content
-	Owned    uint64 `json:"owned"`     // unicast to an address that the network had to know at that time
-	Flooded  uint64 `json:"flooded"`   // unicast at others, rightly: the address was not known
-	Aliens   uint64 `json:"aliens"`    // not ours
-	Missing  uint64 `json:"missing"`   // missing between others
-	Excused  uint64 `json:"excused"`   // missing while the network was restarted or upgraded
-	Settled  uint64 `json:"settled"`   // connections whose counters were compared
-	GapConns uint64 `json:"gap_conns"` // connections for which what is missing was compared with what was dropped
+	Frames   atomic.Uint64 // with all there is to check by content
+	Owned    atomic.Uint64 // unicast to an address that the network had to know at that time
+	Flooded  atomic.Uint64 // unicast at others, rightly: the address was not known
+	Missing  atomic.Uint64 // missing between others
+	Excused  atomic.Uint64 // missing while the network was restarted or upgraded
+	Settled  atomic.Uint64 // connections whose counters were compared
+	GapConns atomic.Uint64 // connections for which what is missing was compared with what was dropped
 }
 
 // New makes an empty ledger. No address is safe before Begin.
@@ -109,7 +98,7 @@ func New(o Options) *Ledger {
 		o.Now = func() time.Duration { return time.Since(start) }
 	}
 	l := &Ledger{
-		opts: o, conns: map[uint32]*Conn{}, owners: map[[6]byte]*Conn{}, forged: map[[6]byte]bool{}, ended: map[uint32]*Summary{},
+		opts: o, conns: map[uint32]*Conn{}, owners: map[[6]byte]*Conn{}, ended: map[uint32]*Summary{},
 		violations: map[Kind][]Violation{}, counts: map[Kind]int{},
 	}
 	l.era.Store(&era{})
@@ -126,58 +115,27 @@ func (l *Ledger) End() {
 	l.era.Store(&era{number: l.era.Load().number + 1, began: l.opts.Now()})
 }
 
-// Era is the number of the time between two starts, upgrades or stops.
-func (l *Ledger) Era() int { return l.era.Load().number }
-
 // Active reports that the network is there, as far as Begin and End say.
 func (l *Ledger) Active() bool { return l.era.Load().active }
 
-// Forge tells that frames with the source address mac are sent by others than its owner. In a strict ledger that changes
-// nothing.
-func (l *Ledger) Forge(mac net.HardwareAddr) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.forged[[6]byte(mac)] = true
-}
-
-// Open adds a connection of a guest with an address.
+// Open adds a connection of a guest with an address, which no other one has now: the network has ended the last one with it.
 func (l *Ledger) Open(guest uint32, mac net.HardwareAddr, transport string) *Conn {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.lastID++
 	c := &Conn{
 		l: l, ID: l.lastID, Guest: guest, MAC: slices.Clone(mac), Transport: transport,
-		next: map[uint32]uint64{}, flows: map[uint32]*flow{}, Opened: l.opts.Now(), era: l.era.Load().number,
-	}
-	if before := l.owners[[6]byte(mac)]; before != nil && !before.gone.Load() {
-		c.after = before
-	} else {
-		c.clean.Store(int64(c.Opened) + 1)
+		next: map[uint32]uint64{}, flows: map[uint32]*flow{}, Opened: l.opts.Now(),
 	}
 	l.conns[c.ID] = c
 	l.owners[[6]byte(mac)] = c
 	return c
 }
 
-// Owner is the connection that has opened last with mac, or nil.
-func (l *Ledger) Owner(mac net.HardwareAddr) *Conn {
-	l.mu.RLock()
-	defer l.mu.RUnlock()
-	return l.owners[[6]byte(mac)]
-}
-
-// Gone tells that the network has ended c and will not act on anything from it any more. The next connection with the same
-// address counts from now on.
+// Gone tells that the network has ended c and will not act on anything from it any more.
 func (l *Ledger) Gone(c *Conn) {
 	c.closing.Store(true)
 	c.gone.Store(true)
-	l.mu.RLock()
-	defer l.mu.RUnlock()
-	for _, next := range l.conns {
-		if next.after == c {
-			next.clean.CompareAndSwap(0, int64(l.opts.Now())+1)
-		}
-	}
 }
 
 // conn looks a connection up.
@@ -217,13 +175,4 @@ func (l *Ledger) Counts() map[Kind]int {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	return maps.Clone(l.counts)
-}
-
-// Stats are how much was checked so far.
-func (l *Ledger) Stats() Stats {
-	s := &l.stats
-	return Stats{
-		Frames: s.frames.Load(), Owned: s.owned.Load(), Flooded: s.flooded.Load(), Aliens: s.aliens.Load(),
-		Missing: s.missing.Load(), Excused: s.excused.Load(), Settled: s.settled.Load(), GapConns: s.gaps.Load(),
-	}
 }

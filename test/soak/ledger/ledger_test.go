@@ -47,16 +47,10 @@ func mac(i int) net.HardwareAddr { return net.HardwareAddr{0x52, 0x54, 0, 0, 0, 
 
 func (y *toy) to(i int) Target { return y.conns[i].Target() }
 
-// send has guest from send a frame.
-func (y *toy) send(from int, to Target, n int) { y.sendAs(from, y.conns[from].MAC, to, n) }
-
-func (y *toy) sendAs(from int, src net.HardwareAddr, to Target, n int) {
-	y.put(from, y.conns[from].Compose(nil, src, to, n))
-}
-
-// put has guest from send f, and delivers it by the rules, unless the fault changes that.
-func (y *toy) put(from int, f []byte) {
+// send has guest from send a frame, and delivers it by the rules, unless the fault changes that.
+func (y *toy) send(from int, to Target, n int) {
 	c := y.conns[from]
+	f := c.Compose(nil, to, n)
 	c.Seen.SentFrames.Add(1)
 	c.Seen.SentBytes.Add(uint64(len(f)))
 	y.summary[from].FramesToNet++
@@ -121,7 +115,8 @@ func TestFaultless(t *testing.T) {
 	y.talk()
 	y.end()
 	y.only(t)
-	assert.Equal(t, Stats{Frames: 93, Owned: 87, Settled: 3, GapConns: 3}, y.l.Stats())
+	st := &y.l.Stats
+	assert.Equal(t, []uint64{93, 87, 0, 3, 3}, []uint64{st.Frames.Load(), st.Owned.Load(), st.Flooded.Load(), st.Settled.Load(), st.GapConns.Load()})
 }
 
 // TestFaults: each kind of fault, once in 90 frames, is found and called by its name.
@@ -240,46 +235,16 @@ func TestAddressThatIsNotKnown(t *testing.T) {
 	y.only(t)
 }
 
-// TestSameAddressAgain: a guest that comes back owns its address when its former connection has gone for sure.
+// TestSameAddressAgain: a guest that comes back owns its address.
 func TestSameAddressAgain(t *testing.T) {
-	for _, gone := range []bool{false, true} {
-		t.Run(fmt.Sprint(gone), func(t *testing.T) {
-			y := newToy(Options{})
-			y.talk()
-			first := y.conns[1]
-			first.Closing()
-			y.conns[1] = y.l.Open(1, mac(1), "toy")
-			if gone {
-				y.l.Gone(first)
-			}
-			y.talk()
-			clear(y.table)
-			y.send(0, y.to(1), 64)
-			if gone {
-				y.only(t, Misdelivered)
-			} else {
-				y.only(t)
-			}
-		})
-	}
-}
-
-// TestForgedAddress: what somebody forges is not safe, unless the network promises that it is.
-func TestForgedAddress(t *testing.T) {
-	for _, strict := range []bool{false, true} {
-		t.Run(fmt.Sprint(strict), func(t *testing.T) {
-			y := newToy(Options{Strict: strict})
-			y.talk()
-			y.l.Forge(mac(1))
-			y.sendAs(2, mac(1), y.to(0), 64) // takes it over, in the toy
-			y.send(0, y.to(1), 64)
-			if strict {
-				y.only(t, Forged, Misdelivered)
-			} else {
-				y.only(t)
-			}
-		})
-	}
+	y := newToy(Options{})
+	y.talk()
+	y.l.Gone(y.conns[1])
+	y.conns[1] = y.l.Open(1, mac(1), "toy")
+	y.talk()
+	clear(y.table)
+	y.send(0, y.to(1), 64)
+	y.only(t, Misdelivered)
 }
 
 // TestLossInARestart is excused, before and after it is not.
@@ -301,7 +266,7 @@ func TestLossInARestart(t *testing.T) {
 	y.send(1, y.to(0), 64)
 	y.end()
 	y.only(t)
-	assert.EqualValues(t, 7, y.l.Stats().Excused)
+	assert.EqualValues(t, 7, y.l.Stats.Excused.Load())
 
 	y = newToy(Options{})
 	y.talk()
@@ -331,7 +296,7 @@ func TestAliens(t *testing.T) {
 func TestOldConnections(t *testing.T) {
 	y := newToy(Options{})
 	y.talk()
-	f := y.conns[0].Compose(nil, mac(0), y.to(1), 100)
+	f := y.conns[0].Compose(nil, y.to(1), 100)
 	y.end()
 	other := y.l.Open(7, mac(7), "toy")
 	other.Receive(f)
@@ -346,7 +311,7 @@ func TestOldConnections(t *testing.T) {
 func TestLengths(t *testing.T) {
 	y := newToy(Options{})
 	for _, n := range []int{0, MinLen, MinLen + 1, 100, 1514, 9014, 65550} {
-		f := y.conns[0].Compose(nil, mac(0), y.to(1), n)
+		f := y.conns[0].Compose(nil, y.to(1), n)
 		assert.Len(t, f, max(n, MinLen))
 		_, _, err := y.l.parse(f)
 		assert.NoError(t, err)
@@ -360,7 +325,7 @@ func FuzzReceive(f *testing.F) {
 	f.Add(uint16(1514), uint16(14), byte(0), uint16(1513))
 	f.Fuzz(func(t *testing.T, n, where uint16, change byte, cut uint16) {
 		y := newToy(Options{})
-		b := y.conns[0].Compose(nil, mac(0), y.to(1), int(n%2000))
+		b := y.conns[0].Compose(nil, y.to(1), int(n%2000))
 		b[int(where)%len(b)] ^= change
 		b = b[:len(b)-int(cut)%len(b)]
 		y.conns[1].Receive(b)
