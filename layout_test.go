@@ -110,10 +110,7 @@ var imports = map[string][]string{
 
 	"test/asmac":     {"test/machrun", "test/vmnetsim"},
 	"test/bench":     {"test/bench/rig"},
-	"test/bench/rig": {"internal/frame", "test/vmnetsim"},
-	"test/bench/vmnetcalls": {
-		"internal/frame", "internal/vmnet/api", "internal/vmnet/ffi", "internal/vmnet/pkt", "internal/vnet",
-	},
+	"test/bench/rig": {"internal/fakeguest", "test/lab", "test/vmnetsim"},
 	"test/cbuild":       {},
 	"test/e2e":          {},
 	"test/e2e/demo":     {"test/lab"},
@@ -149,7 +146,7 @@ var direct = map[string]use{
 	"golang.org/x/sys": {"BSD-3-Clause", []string{
 		"internal/doctor", "internal/install", "internal/link", "internal/mmsg", "internal/peercred", "internal/unixgram", "internal/compat", "internal/handoff", "internal/upgrade", "internal/inherit", "internal/rundir", "internal/state", "internal/vmnet/pkt", "internal/vmnet/ffi", "internal/darwinapi",
 		"cmd/socket_vmnet2", "cmd/socket_vmnet_client", "cmd/vmnet-helper", "internal/passing", "internal/passing/proto", "internal/passing/client", "internal/usernet",
-		"test/bench/vmnetcalls", "test/lab/guest", "test/lab", "test/soak", "test/vzguest",
+		"test/lab/guest", "test/lab", "test/soak", "test/vzguest",
 	}, []string{"*"}},
 	"gvisor.dev/gvisor":                      {"Apache-2.0", []string{"internal/usernet"}, []string{"internal/fakeguest"}},
 	"github.com/containers/gvisor-tap-vsock": {"Apache-2.0", []string{"internal/usernet"}, nil},

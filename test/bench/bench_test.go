@@ -68,13 +68,6 @@ func TestRows(t *testing.T) {
 			setups[s.name] = s
 		}
 	}
-	var calls int
-	for _, s := range needed(all) {
-		if s.group == "calls" {
-			calls++
-		}
-	}
-	assert.Equal(t, 1, calls, "one run of the programs for all rows about calls")
 }
 
 func TestParse(t *testing.T) {
@@ -104,7 +97,7 @@ func TestMeasure(t *testing.T) {
 	// The daemon on the embedded network is the program that can load the simulator, so that only one has to be built.
 	r = rig.ForTest(t, rig.Options{Daemon: r.DaemonSim(), Warm: short, Time: short})
 	b := &bench{Rig: r, time: short, rounds: 1, rows: chosen(rows(), []string{
-		"pair", "large", "old8-single", "rtt-load", "passed-large", "to-connected", "unconnected", "vmnet", "calls-read-1", "calls-write-most",
+		"pair", "large", "old8-single", "rtt-load", "passed-large", "to-connected", "unconnected", "vmnet",
 		"start", "mem-all", "mem-busy", "idle", "idle-dgram", "idle-vmnet",
 	})}
 	rep := report{Machine: thisMachine(t.Context()), Command: "make bench", Rounds: 1}
@@ -148,14 +141,4 @@ func TestPage(t *testing.T) {
 	bad := filepath.Join(t.TempDir(), "bad.json")
 	require.NoError(t, os.WriteFile(bad, []byte(`{"figures":[{"metric":"colour"}]}`), 0o600))
 	assert.ErrorContains(t, run(context.Background(), params{page: bad}), `nothing is known of "colour"`)
-}
-
-func TestReadCalls(t *testing.T) {
-	const line = `{"op":"read","packets_per_call":32,"packets":64,"cpu_ns":640}` + "\n"
-	all := map[string]rig.Result{}
-	require.NoError(t, readCalls(all, programGo, []byte(strings.Repeat(line, 2*len(callSizes)))))
-	assert.InDelta(t, 10, all[call(programGo, "read", "32").name].CPU(), 1e-9)
-	for _, bad := range []string{"", "x\n", line, strings.Replace(line, "64", "0", 1), strings.Repeat(line, 3*len(callSizes))} {
-		assert.Error(t, readCalls(all, programGo, []byte(bad)), "%q", bad)
-	}
 }

@@ -86,9 +86,10 @@ func TestBaselines(t *testing.T) {
 func TestFindsOut(t *testing.T) {
 	self, err := os.Executable() // is never started
 	require.NoError(t, err)
-	leaky := func(r *rig.Rig) string { return filepath.Join(r.Dir(), "leaky", "socket_vmnet2") }
+	program := filepath.Join(t.TempDir(), "leaky", "socket_vmnet2")
+	leaky := func(*rig.Rig) string { return program }
 	r := rig.ForTest(t, rig.Options{Daemon: self, Kinds: []rig.Kind{{Name: "leaky", Command: rig.Usernet(leaky)}}})
-	require.NoError(t, r.BuildChanged(t.Context(), leaky(r), "cmd/socket_vmnet2", rig.Change{
+	require.NoError(t, r.BuildChanged(t.Context(), program, "cmd/socket_vmnet2", rig.Change{
 		File: rig.Slowness.File, Old: rig.Slowness.Old,
 		New: "var wasted []byte\n\nfunc (p *Port) Send(b frame.Batch) {\n\tfor range b.Len() {\n\t\twasted = make([]byte, 8)\n\t}\n",
 	}))

@@ -27,19 +27,15 @@ type setup struct {
 	parts int  // shorter measurements in place of one, each with a new relay; 0: one
 	rest  bool // the clients are silent, and what is measured is whether the relay is, too
 
-	// run, if not nil, measures something else, and may file it under several names. Set-ups with the same group are measured by
-	// one call.
-	run   func(*bench, context.Context) (map[string]rig.Result, error)
-	group string
+	run func(*bench, context.Context) (rig.Result, error) // measures something else, if not nil
 }
 
 // A bench is one run.
 type bench struct {
 	*rig.Rig
-	time       time.Duration // of a measurement
-	rounds     int
-	rows       []row
-	callsBuilt bool
+	time   time.Duration // of a measurement
+	rounds int
+	rows   []row
 }
 
 // measure measures what the rows need, interleaved: A B C and then C B A, so that a busy moment of the machine does not hit the same
@@ -78,7 +74,7 @@ func (b *bench) measure(ctx context.Context) ([]figure, error) {
 func needed(rows []row) (all []setup) {
 	for _, r := range rows {
 		for _, s := range []setup{r.subject, r.base} {
-			same := func(other setup) bool { return other.name == s.name || s.group != "" && other.group == s.group }
+			same := func(other setup) bool { return other.name == s.name }
 			if s.name != "" && !slices.ContainsFunc(all, same) {
 				all = append(all, s)
 			}
@@ -90,10 +86,8 @@ func needed(rows []row) (all []setup) {
 // setup measures s once.
 func (b *bench) setup(ctx context.Context, s setup, results map[string][]rig.Result) error {
 	if s.run != nil {
-		found, err := s.run(b, ctx)
-		for name, res := range found {
-			results[name] = append(results[name], res)
-		}
+		res, err := s.run(b, ctx)
+		results[s.name] = append(results[s.name], res)
 		return err
 	}
 	parts := max(s.parts, 1)
@@ -123,7 +117,7 @@ func (b *bench) measureWell(ctx context.Context, s setup) (rig.Result, error) {
 }
 
 // start measures how long the daemon takes from being executed until it has served a client.
-func (b *bench) start(ctx context.Context) (map[string]rig.Result, error) {
+func (b *bench) start(ctx context.Context) (rig.Result, error) {
 	took, err := b.Ready(ctx, rig.Daemon)
-	return map[string]rig.Result{"start": {WallNS: int64(took)}}, err
+	return rig.Result{WallNS: int64(took)}, err
 }

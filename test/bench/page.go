@@ -66,7 +66,7 @@ func (f figure) line() string {
 }
 
 // labels are what the page calls the other programs.
-var labels = map[string]string{"floor": "floor", "blind": "blind copy", "old": "old way", "vmnet-c": "C", "C": "C"}
+var labels = map[string]string{"floor": "floor", "blind": "blind copy", "old": "old way", "vmnet-c": "C"}
 
 // wanted is the target.
 func (f figure) wanted() string {

@@ -181,24 +181,14 @@ func datagramRows() (all []row) {
 	return append(all, row{key: "passed-large", text: "passed descriptors, 65,550 bytes", metric: rate, subject: d, base: floor})
 }
 
-// vmnetRows hold the daemon against C programs on the same simulator.
+// vmnetRows hold the daemon against a C program on the same simulator.
 func vmnetRows() []row {
 	const d, c = rig.DaemonVmnet, rig.VmnetC
-	all := []row{
+	return []row{
 		{key: "vmnet", text: "two clients, batches", metric: cpu, subject: flow(d, 2, batch), base: flow(c, 2, batch), target: 1.5},
 		{key: "vmnet-single", text: "two clients, a frame a write", metric: cpu, subject: flow(d, 2, single), base: flow(c, 2, single), target: 1.5},
 		{key: "vmnet-rtt", text: "round trip", metric: p50, subject: echo(d, 2), base: echo(c, 2)},
 	}
-	for i, n := range callSizes {
-		for _, op := range []string{"write", "read"} {
-			r := row{key: "calls-" + op + "-" + n, text: "vmnet_" + op + " of " + n, metric: cpu, subject: call(programGo, op, n), base: call(programC, op, n)}
-			if i > 0 { // batches
-				r.target = 1.5
-			}
-			all = append(all, r)
-		}
-	}
-	return all
 }
 
 // restRows have no counterpart.

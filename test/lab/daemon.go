@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"os"
 	"time"
 )
 
@@ -72,16 +71,4 @@ func probe(socket string) error {
 		return err
 	}
 	return c.Close()
-}
-
-// Stop sends s to the daemon and returns how long it took to end.
-func (d *Daemon) Stop(ctx context.Context, s os.Signal) (time.Duration, error) {
-	start := time.Now()
-	if err := d.Signal(s); err != nil {
-		return 0, err
-	}
-	if err := d.Wait(ctx); err != nil {
-		return 0, err
-	}
-	return time.Since(start), nil
 }

@@ -129,6 +129,18 @@ func (p *Process) Wait(ctx context.Context) error {
 	}
 }
 
+// Stop sends s to the process and returns how long it took to end.
+func (p *Process) Stop(ctx context.Context, s os.Signal) (time.Duration, error) {
+	start := time.Now()
+	if err := p.Signal(s); err != nil {
+		return 0, err
+	}
+	if err := p.Wait(ctx); err != nil {
+		return 0, err
+	}
+	return time.Since(start), nil
+}
+
 // Kill kills the process and its group and waits for them.
 func (p *Process) Kill() {
 	killGroup(p.cmd.Process)
@@ -140,6 +152,7 @@ type Use struct {
 	Files   int // descriptors
 	Threads int
 	RSS     int // resident memory, KiB
+	Anon    int // of that anonymous, KiB
 }
 
 // An Output collects what a process prints. All methods may be called at any time.

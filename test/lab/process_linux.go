@@ -44,6 +44,8 @@ func UseOf(pid int) (Use, error) {
 			u.Threads = n
 		case "VmRSS":
 			u.RSS = n
+		case "RssAnon":
+			u.Anon = n
 		}
 	}
 	return u, nil

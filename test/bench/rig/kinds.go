@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 
 	"github.com/socket-vmnet2/socket_vmnet2/test/vmnetsim"
@@ -27,8 +26,8 @@ const (
 // A Kind is a kind of relay: a program that serves clients on the stream socket, and perhaps by the other transports.
 type Kind struct {
 	Name    string
-	Prepare func(ctx context.Context, r *Rig) error   // builds what Command needs; nil: nothing
-	Command func(r *Rig, l *Relay) (*exec.Cmd, error) // the program, which is to serve l.Socket
+	Prepare func(ctx context.Context, r *Rig) error  // builds what Command needs; nil: nothing
+	Command func(r *Rig, l *Relay) ([]string, error) // the program, which is to serve l.Socket
 }
 
 // ownKinds are those that the package knows.
@@ -38,8 +37,8 @@ func ownKinds() []Kind {
 		{Name: DaemonSlow, Prepare: buildSlow, Command: Usernet(slowProgram)},
 		{Name: DaemonVmnet, Prepare: BuildSimulated, Command: simulated("--vmnet-gateway=" + gateway)},
 		{Name: DaemonBridged, Prepare: BuildSimulated, Command: simulated("--vmnet-mode=bridged", "--vmnet-interface=en0")},
-		{Name: VmnetC, Prepare: BuildVmnetC, Command: func(r *Rig, l *Relay) (*exec.Cmd, error) {
-			return exec.Command(r.VmnetC(), "relay", r.SimLib(), l.Socket), nil
+		{Name: VmnetC, Prepare: BuildVmnetC, Command: func(r *Rig, l *Relay) ([]string, error) {
+			return []string{r.VmnetC(), r.SimLib(), l.Socket}, nil
 		}},
 		{Name: Floor, Command: inC("switch")},
 		{Name: Blind, Command: inC("copy")},
@@ -51,34 +50,33 @@ func ownKinds() []Kind {
 const gateway = "192.168.105.1"
 
 // inC is csrc/relay.c in a mode.
-func inC(mode string) func(*Rig, *Relay) (*exec.Cmd, error) {
-	return func(r *Rig, l *Relay) (*exec.Cmd, error) { return exec.Command(r.relays, mode, l.Socket), nil }
+func inC(mode string) func(*Rig, *Relay) ([]string, error) {
+	return func(r *Rig, l *Relay) ([]string, error) { return []string{r.relays, mode, l.Socket}, nil }
 }
 
 // Usernet is the Command of a Kind: a daemon with the embedded network. program is its path, which ends in socket_vmnet2, for the
 // daemon to take all options.
-func Usernet(program func(*Rig) string) func(*Rig, *Relay) (*exec.Cmd, error) {
-	return func(r *Rig, l *Relay) (*exec.Cmd, error) {
-		return exec.Command(program(r), append(r.daemonArgs(), "--backend=usernet", "--vmnet-gateway="+gateway, l.Socket)...), nil
+func Usernet(program func(*Rig) string) func(*Rig, *Relay) ([]string, error) {
+	return func(r *Rig, l *Relay) ([]string, error) {
+		return append(r.daemonArgs(program(r)), "--backend=usernet", "--vmnet-gateway="+gateway, l.Socket), nil
 	}
 }
 
 // simulated is the Command of a Kind: the daemon with interfaces of the simulated vmnet and these flags.
-func simulated(flags ...string) func(*Rig, *Relay) (*exec.Cmd, error) {
-	return func(r *Rig, l *Relay) (*exec.Cmd, error) {
-		control, err := os.MkdirTemp(r.dir, "control")
+func simulated(flags ...string) func(*Rig, *Relay) ([]string, error) {
+	return func(r *Rig, l *Relay) ([]string, error) {
+		control, err := os.MkdirTemp(r.lab.Dir, "control")
 		if err != nil {
 			return nil, fmt.Errorf("make a directory for the simulator: %w", err)
 		}
-		args := append(r.daemonArgs(), flags...)
-		args = append(args, "--backend=vmnet", "--vmnetsim-lib="+r.SimLib(), "--vmnetsim-dir="+control, l.Socket)
-		return exec.Command(r.DaemonSim(), args...), nil
+		args := append(r.daemonArgs(r.DaemonSim()), flags...)
+		return append(args, "--backend=vmnet", "--vmnetsim-lib="+r.SimLib(), "--vmnetsim-dir="+control, l.Socket), nil
 	}
 }
 
-// daemonArgs are the flags that the daemon has in any case.
-func (r *Rig) daemonArgs() []string {
-	args := []string{"--state-dir=" + r.dir}
+// daemonArgs are the daemon's program and the flags that it has in any case.
+func (r *Rig) daemonArgs(program string) []string {
+	args := []string{program, "--state-dir=" + r.lab.Dir}
 	if os.Geteuid() == 0 {
 		args = append(args, "--allow-uid=0") // of the load generator
 	}
@@ -105,10 +103,10 @@ func (r *Rig) SimLib() string { return r.simLib }
 
 // DaemonSim is the path of the daemon that can load the simulator, once BuildSimulated has returned. By its name it takes all
 // options.
-func (r *Rig) DaemonSim() string { return filepath.Join(r.dir, "sim", "socket_vmnet2") }
+func (r *Rig) DaemonSim() string { return filepath.Join(r.lab.Dir, "sim", "socket_vmnet2") }
 
 // VmnetC is the path of csrc/vmnet.c, once BuildVmnetC has returned.
-func (r *Rig) VmnetC() string { return filepath.Join(r.dir, "vmnet") }
+func (r *Rig) VmnetC() string { return filepath.Join(r.lab.Dir, "vmnet") }
 
 // BuildVmnetC builds it, and the simulator.
 func BuildVmnetC(ctx context.Context, r *Rig) error {
@@ -135,7 +133,7 @@ func (p *Port) Send(b frame.Batch) {
 `,
 }
 
-func slowProgram(r *Rig) string { return filepath.Join(r.dir, "slow", "socket_vmnet2") }
+func slowProgram(r *Rig) string { return filepath.Join(r.lab.Dir, "slow", "socket_vmnet2") }
 
 func buildSlow(ctx context.Context, r *Rig) error {
 	return r.BuildChanged(ctx, slowProgram(r), "cmd/socket_vmnet2", Slowness)

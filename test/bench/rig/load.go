@@ -15,6 +15,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/socket-vmnet2/socket_vmnet2/test/lab"
 )
 
 // BatchFrames is how many frames a batching sender puts into one write: about as many as a TSO-sized buffer holds.
@@ -186,10 +188,9 @@ func (r *Relay) follow(out io.Reader, in io.Writer, mark func(event string)) (re
 		case EventBegin:
 			begin, err = readSwitches(r.proc())
 		case EventMeasured:
-			var memErr error
 			end, err = readSwitches(r.proc())
-			seen.AnonymousKiB, seen.ResidentKiB, memErr = memory(r.proc())
-			err = errors.Join(err, memErr)
+			u, memErr := lab.UseOf(r.PID())
+			seen.AnonymousKiB, seen.ResidentKiB, err = uint64(u.Anon), uint64(u.RSS), errors.Join(err, memErr)
 		}
 		if err != nil {
 			return res, errors.Join(err, r.Alive())

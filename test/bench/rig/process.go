@@ -63,17 +63,3 @@ func number(status, key string) (uint64, error) {
 	}
 	return 0, fmt.Errorf("find %q in the status of a process", key)
 }
-
-// memory is the anonymous and the whole resident memory of a process whose directory in /proc is dir, in KiB.
-func memory(dir string) (anonymous, resident uint64, err error) {
-	status, err := os.ReadFile(filepath.Join(dir, "status"))
-	if err != nil {
-		return 0, 0, fmt.Errorf("read a relay's memory, which needs Linux: %w", err)
-	}
-	anonymous, err = number(string(status), "RssAnon:")
-	if err != nil {
-		return 0, 0, err
-	}
-	resident, err = number(string(status), "VmRSS:")
-	return anonymous, resident, err
-}

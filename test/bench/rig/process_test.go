@@ -5,9 +5,7 @@ package rig
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -18,15 +16,15 @@ import (
 // A program that does not end by SIGTERM is asked what it is doing.
 func TestStopOfWhatIsStuck(t *testing.T) {
 	const script = `trap '' TERM; trap 'echo stuck here >&2; exit 2' QUIT; touch "$0"; while :; do sleep 0.05; done`
-	r := ForTest(t, Options{Daemon: os.Args[0], Kinds: []Kind{{Name: "stuck", Command: func(_ *Rig, l *Relay) (*exec.Cmd, error) {
-		return exec.Command("sh", "-c", script, l.Socket), nil
+	r := ForTest(t, Options{Daemon: os.Args[0], Kinds: []Kind{{Name: "stuck", Command: func(_ *Rig, l *Relay) ([]string, error) {
+		return []string{"sh", "-c", script, l.Socket}, nil
 	}}}})
 	l, err := r.Start("stuck")
 	require.NoError(t, err)
-	require.NoError(t, l.await(t.Context(), time.Millisecond, func() error {
+	require.Eventually(t, func() bool {
 		_, err := os.Stat(l.Socket)
-		return err
-	}))
+		return err == nil
+	}, waitTime, time.Millisecond)
 	l.stop = 2 * time.Second
 	err = l.Stop()
 	assert.ErrorContains(t, err, "did not end within 2s of SIGTERM")
@@ -68,17 +66,4 @@ func TestThreadsThatEndDoNotSpoilTheSum(t *testing.T) {
 
 	_, err = readSwitches(filepath.Join(dir, "none"))
 	assert.ErrorContains(t, err, "needs Linux")
-}
-
-func TestTailCountsCollections(t *testing.T) {
-	var s tail
-	log := "INFO | gc 1 is not one\ngc 1 @0.1s 2%: 0.1+0.2 ms clock\nINFO | x\ngc 2 @0.2s 2%: 0.1+0.2 ms clock\n"
-	for _, c := range log { // a pipe cuts anywhere
-		fmt.Fprint(&s, string(c))
-	}
-	assert.Equal(t, 2, s.collections())
-	assert.Equal(t, log, s.String())
-
-	fmt.Fprint(&s, strings.Repeat("x", 2*tailSize))
-	assert.Equal(t, strings.Repeat("x", tailSize), s.String())
 }

@@ -3,31 +3,33 @@
 package rig
 
 import (
-	"bytes"
 	"context"
+	"errors"
 	"fmt"
-	"os/exec"
+	"net"
+	"net/netip"
+	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/fakeguest"
+	"github.com/socket-vmnet2/socket_vmnet2/test/lab"
 )
 
 const (
-	stopTime = 20 * time.Second // how long a relay may take to end after SIGTERM: the daemon promises 2 s, of a machine that is not overloaded
-	waitTime = time.Minute      // how long it may take to make its socket
+	stopTime     = 20 * time.Second       // how long a relay may take to end after SIGTERM: the daemon promises 2 s, of a machine that is not overloaded
+	waitTime     = time.Minute            // how long a daemon may take to answer
+	connectPause = 200 * time.Microsecond // between two attempts to connect to one that is starting
 )
 
 // A Relay is a running daemon or C relay with a socket of its own.
 type Relay struct {
 	Socket string // path of the stream socket; the others are beside it
 
-	cmd    *exec.Cmd
-	stderr *tail
-	ended  chan struct{} // closed when the process has ended
-	stop   time.Duration // how long Stop waits
-	err    error         // why, once ended is closed
+	process *lab.Process // nil: this one, in tests
+	stop    time.Duration
 }
 
 // Start runs a relay of the given kind, which has been prepared. What is in env is added to its environment. The load generator
@@ -41,121 +43,99 @@ func (r *Rig) Start(kind string, env ...string) (*Relay, error) {
 		return nil, fmt.Errorf("start %s: it has not been prepared", kind)
 	}
 	r.sequence++
-	l := &Relay{Socket: filepath.Join(r.dir, fmt.Sprintf("s%d", r.sequence)), stderr: &tail{}, ended: make(chan struct{}), stop: stopTime}
-	if l.cmd, err = k.Command(r, l); err != nil {
+	l := &Relay{Socket: filepath.Join(r.lab.Dir, fmt.Sprintf("s%d", r.sequence)), stop: stopTime}
+	argv, err := k.Command(r, l)
+	if err != nil {
 		return nil, err
 	}
-	l.cmd.Env = append(l.cmd.Environ(), env...)
-	l.cmd.Stderr = l.stderr
-	if err := l.cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start %s: %w", kind, err)
-	}
-	go func() {
-		l.err = l.cmd.Wait()
-		close(l.ended)
-	}()
-	return l, nil
+	l.process, err = r.lab.Start(kind, append(append([]string{"env"}, env...), argv...)...)
+	return l, err
 }
 
 // PID is the process's.
-func (r *Relay) PID() int { return r.cmd.Process.Pid }
+func (r *Relay) PID() int {
+	if r.process == nil {
+		return os.Getpid()
+	}
+	return r.process.Pid()
+}
 
 // Alive returns an error when the process has ended by itself.
 func (r *Relay) Alive() error {
+	if r.process == nil {
+		return nil
+	}
 	select {
-	case <-r.ended:
-		return fmt.Errorf("%s has ended during the measurement: %w%s", r.cmd.Path, r.err, r.Diagnosis())
+	case <-r.process.Done():
+		return fmt.Errorf("%s has ended during the measurement with code %d%s", r.process.Name, r.process.ExitCode(), r.Diagnosis())
 	default:
 		return nil
 	}
 }
 
-// Stop ends the process and waits for it.
+// Stop ends the process and waits for it. A Go program that does not end is asked what it is doing.
 func (r *Relay) Stop() error {
 	if err := r.Alive(); err != nil {
 		return err
 	}
-	_ = r.cmd.Process.Signal(syscall.SIGTERM)
-	select {
-	case <-r.ended:
+	ctx, cancel := context.WithTimeout(context.Background(), r.stop)
+	defer cancel()
+	if _, err := r.process.Stop(ctx, syscall.SIGTERM); err == nil {
 		return nil
-	case <-time.After(r.stop):
 	}
-	_ = r.cmd.Process.Signal(syscall.SIGQUIT) // a Go program says what it is doing
-	select {
-	case <-r.ended:
-	case <-time.After(stopTime):
-		_ = r.cmd.Process.Kill()
-		<-r.ended
+	ctx, cancel = context.WithTimeout(context.Background(), stopTime)
+	defer cancel()
+	if _, err := r.process.Stop(ctx, syscall.SIGQUIT); err != nil {
+		r.process.Kill()
 	}
-	return fmt.Errorf("%s did not end within %v of SIGTERM%s", r.cmd.Path, r.stop, r.Diagnosis())
+	return fmt.Errorf("%s did not end within %v of SIGTERM%s", r.process.Name, r.stop, r.Diagnosis())
 }
 
 // Diagnosis is what the process wrote last, ready to follow an error's text: its last lines, and a stuck Go program's goroutines.
 func (r *Relay) Diagnosis() string {
-	if s := strings.TrimSpace(r.stderr.String()); s != "" {
-		return "\nits last lines:\n" + s
+	if r.process == nil {
+		return ""
 	}
-	return ""
+	return "\nits last lines:\n" + r.process.Output().Tail(200)
 }
 
 // Collections is how many garbage collections the process has reported so far, started with GODEBUG=gctrace=1.
-func (r *Relay) Collections() int { return r.stderr.collections() }
+func (r *Relay) Collections() int { return strings.Count("\n"+r.process.Output().String(), "\ngc ") }
 
-// await calls f until it succeeds, while the relay is starting.
-func (r *Relay) await(ctx context.Context, pause time.Duration, f func() error) error {
-	for ; ; time.Sleep(pause) {
-		err := f()
-		if err == nil {
-			return nil
-		}
-		if aliveErr := r.Alive(); aliveErr != nil {
-			return aliveErr
-		}
-		if ctx.Err() != nil {
-			return fmt.Errorf("wait for %s to start: %w", r.cmd.Path, err)
-		}
+// Ready starts a daemon that has a gateway, and returns how long it took from then until a client was served: connected, and its
+// question for the gateway's hardware address answered. The daemon is stopped.
+func (r *Rig) Ready(ctx context.Context, kind string) (took time.Duration, err error) {
+	begin := time.Now()
+	l, err := r.Start(kind)
+	if err != nil {
+		return 0, err
 	}
+	err = l.ask(ctx)
+	took = time.Since(begin)
+	if err != nil {
+		err = fmt.Errorf("wait for the gateway's answer: %w%s", err, l.Diagnosis())
+	}
+	return took, errors.Join(err, l.Stop())
 }
 
-// A tail keeps the last lines written to it and counts the garbage collections that GODEBUG=gctrace=1 reports among them.
-type tail struct {
-	mu   sync.Mutex
-	buf  []byte
-	line []byte // the begin of an unfinished line
-	gcs  int
-}
-
-// tailSize bounds what a tail keeps, in bytes.
-const tailSize = 1 << 16
-
-func (t *tail) Write(p []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.buf = append(t.buf, p...)
-	t.buf = t.buf[max(0, len(t.buf)-tailSize):]
-	t.line = append(t.line, p...)
+// ask connects, asks for the gateway's hardware address and waits for the answer.
+func (r *Relay) ask(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, waitTime)
+	defer cancel()
 	for {
-		line, rest, found := bytes.Cut(t.line, []byte("\n"))
-		if !found {
-			return len(p), nil
+		c, err := (&net.Dialer{}).DialContext(ctx, "unix", r.Socket)
+		if err == nil {
+			g, err := fakeguest.New(fakeguest.StreamLink(c), fakeguest.Options{Timeout: waitTime})
+			if err != nil {
+				return err
+			}
+			defer g.Close()
+			_, err = g.Resolve(netip.MustParseAddr(gateway))
+			return err
 		}
-		if bytes.HasPrefix(line, []byte("gc ")) {
-			t.gcs++
+		if alive := r.Alive(); alive != nil || ctx.Err() != nil {
+			return errors.Join(alive, err)
 		}
-		t.line = append(t.line[:0], rest...)
+		time.Sleep(connectPause)
 	}
-}
-
-func (t *tail) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return string(t.buf)
-}
-
-// collections is how many garbage collections have been reported so far.
-func (t *tail) collections() int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.gcs
 }

@@ -16,6 +16,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/socket-vmnet2/socket_vmnet2/test/lab"
 )
 
 //go:embed csrc/*.c csrc/*.h
@@ -36,10 +38,10 @@ type Options struct {
 // A Rig holds the compiled programs and the directory everything happens in.
 type Rig struct {
 	opt      Options
-	dir      string
-	relays   string // path of the C relays
-	loadgen  string // path of the load generator
-	simLib   string // path of the simulator, once it is built
+	lab      *lab.Lab // the directory and the processes
+	relays   string   // path of the C relays
+	loadgen  string   // path of the load generator
+	simLib   string   // path of the simulator, once it is built
 	kinds    []Kind
 	prepared map[string]bool
 	sequence int // numbers the sockets
@@ -60,12 +62,13 @@ func New(ctx context.Context, o Options) (*Rig, error) {
 	if o.Daemon, err = filepath.Abs(daemon); err != nil {
 		return nil, fmt.Errorf("find the daemon: %w", err)
 	}
-	dir, err := os.MkdirTemp("", "bench")
+	l, err := lab.New(ctx, lab.Options{})
 	if err != nil {
-		return nil, fmt.Errorf("make a temporary directory: %w", err)
+		return nil, err
 	}
+	dir := l.Dir
 	r := &Rig{
-		opt: o, dir: dir, relays: filepath.Join(dir, "relay"), loadgen: filepath.Join(dir, "load"),
+		opt: o, lab: l, relays: filepath.Join(dir, "relay"), loadgen: filepath.Join(dir, "load"),
 		kinds: append(ownKinds(), o.Kinds...), prepared: map[string]bool{},
 	}
 	err = errors.Join(
@@ -80,17 +83,14 @@ func New(ctx context.Context, o Options) (*Rig, error) {
 	return r, nil
 }
 
-// Close removes the temporary directory. Relays are to be stopped before.
-func (r *Rig) Close() { _ = os.RemoveAll(r.dir) }
-
-// Dir is the temporary directory.
-func (r *Rig) Dir() string { return r.dir }
+// Close ends the relays that still run and removes the temporary directory.
+func (r *Rig) Close() { _ = r.lab.Close() }
 
 // Compile makes a program from C sources of this package's csrc. The flags are added to the usual ones, libraries among them.
 func (r *Rig) Compile(ctx context.Context, out string, flags []string, files ...string) error {
 	args := []string{"-O2", "-Wall", "-Wextra", "-pthread", "-o", out}
 	for _, f := range files {
-		args = append(args, filepath.Join(r.dir, "csrc", f))
+		args = append(args, filepath.Join(r.lab.Dir, "csrc", f))
 	}
 	args = append(args, flags...)
 	if msg, err := exec.CommandContext(ctx, "gcc", args...).CombinedOutput(); err != nil {

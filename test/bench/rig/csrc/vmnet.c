@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What the daemon is held against where it calls vmnet.framework, in C and on the same simulator.
-//
-//	vmnet relay LIBRARY SOCKET         the least that a daemon has to do: an interface for each stream client, and frames between the
-//	                                   two. It learns and filters nothing, and does not care for clients that do not read
-//	vmnet calls LIBRARY MILLISECONDS   the CPU time of vmnet_read and vmnet_write: the calls of the Go program vmnetcalls in the
-//	                                   same order, for each case one JSON object
+// What the daemon is held against where it calls vmnet.framework, in C and on the same simulator: vmnet LIBRARY SOCKET does the least
+// that a daemon has to do, an interface for each stream client, and frames between the two. It learns and filters nothing, and does not
+// care for clients that do not read.
 //
 // What arrives at an interface of the relay is read and written to the client within the event's callback, on the thread of the
 // interface's queue, so that no other thread has to be woken. A thread for each client takes the other direction.
@@ -24,8 +21,7 @@
 
 enum {
 	MAX_SLOTS = 256,
-	MAX_READ_BYTES = 256 << 10,
-	CYCLE = 512 // frames of the calls that are written before they are read: less than an interface's queue holds
+	MAX_READ_BYTES = 256 << 10
 };
 
 // The functions of the library, called through pointers as a binding does.
@@ -240,77 +236,10 @@ __attribute__((noreturn)) static void relay(const char *path)
 	}
 }
 
-static uint64_t clock_ns(clockid_t id)
-{
-	struct timespec t;
-	clock_gettime(id, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
-static uint64_t cpu_ns(void) { return clock_ns(CLOCK_PROCESS_CPUTIME_ID); }
-
-// fill_frames makes n frames of len bytes in wire form.
-static uint8_t *fill_frames(int n, size_t len)
-{
-	static const uint8_t header[ETHER_HEADER_LEN] = {2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x88, 0xb5};
-	uint8_t *frames = calloc((size_t)n, PREFIX_LEN + len);
-	for (int k = 0; k < n; k++) {
-		uint8_t *p = frames + (size_t)k * (PREFIX_LEN + len);
-		put_prefix(p, (uint32_t)len);
-		memcpy(p + PREFIX_LEN, header, sizeof header);
-	}
-	return frames;
-}
-
-// write_frames writes n frames of len bytes that lie in wire form.
-static void write_frames(struct client *c, uint8_t *frames, int n, size_t len)
-{
-	for (int k = 0; k < n; k++) {
-		c->out_iov[k] = (struct iovec){.iov_base = frames + (size_t)k * (PREFIX_LEN + len) + PREFIX_LEN, .iov_len = len};
-		c->out[k] = (struct vmpktdesc){.vm_pkt_size = len, .vm_pkt_iov = &c->out_iov[k], .vm_pkt_iovcnt = 1};
-	}
-	write_packets(c, n);
-}
-
-static void print(const char *op, int n, uint64_t packets, uint64_t ns)
-{
-	printf("{\"op\":\"%s\",\"packets_per_call\":%d,\"packets\":%lu,\"cpu_ns\":%lu}\n", op, n, packets, ns);
-}
-
-// flow writes batches of n on one interface and reads them on the other.
-static void flow(struct client *from, struct client *to, int n, int milliseconds)
-{
-	uint8_t *frames = fill_frames(n, to->max_packet);
-	const uint64_t end = clock_ns(CLOCK_MONOTONIC) + (uint64_t)milliseconds * 1000000u;
-	uint64_t packets = 0, writing = 0, reading = 0;
-	const int batches = CYCLE / n;
-	for (uint64_t t0 = cpu_ns(), t1; clock_ns(CLOCK_MONOTONIC) < end; t0 = cpu_ns()) {
-		for (int k = 0; k < batches; k++)
-			write_frames(from, frames, n, to->max_packet);
-		t1 = cpu_ns();
-		for (int k = 0; k < batches; k++) {
-			if (read_packets(to, n) != n)
-				fail("a batch did not arrive");
-			ready_slots(to, n);
-		}
-		writing += t1 - t0;
-		reading += cpu_ns() - t1;
-		packets += (uint64_t)(batches * n);
-	}
-	print("write", n, packets, writing);
-	print("read", n, packets, reading);
-}
-
 int main(int argc, char **argv)
 {
-	if (argc != 4)
-		fail("usage: vmnet relay LIBRARY SOCKET, vmnet calls LIBRARY MILLISECONDS");
-	open_library(argv[2]);
-	if (strcmp(argv[1], "relay") == 0)
-		relay(argv[3]);
-	struct client *from = make_client(), *to = make_client();
-	const int sizes[] = {1, 32, to->slots};
-	for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
-		flow(from, to, sizes[k], atoi(argv[3]));
-	return 0;
+	if (argc != 3)
+		fail("usage: vmnet LIBRARY SOCKET");
+	open_library(argv[1]);
+	relay(argv[2]);
 }
