@@ -117,7 +117,6 @@ var imports = map[string][]string{
 	"test/lab/guest":    {"test/lab/sequence"},
 	"test/lab":          {"internal/frame", "internal/state", "test/lab/sequence"},
 	"test/lab/labtest":  {"test/lab", "test/vmnetsim"},
-	"test/e2e/probe":    {"test/lab"},
 	"test/lab/sequence": {},
 	"test/formula":      {},
 	"test/soak": {

@@ -148,6 +148,10 @@ func qemuVersion(path string) (version, error) {
 // BuildGo builds the command in package pkg (a path such as ./cmd/x, looked up from the module's root) for this Linux
 // machine to the file out, statically linked, with the go command that $GO names. The extra arguments go to go build.
 func BuildGo(ctx context.Context, pkg, out string, extra ...string) error {
+	return buildGo(ctx, pkg, out, nil, extra)
+}
+
+func buildGo(ctx context.Context, pkg, out string, env, extra []string) error {
 	root, err := ModuleRoot()
 	if err != nil {
 		return err
@@ -155,15 +159,17 @@ func BuildGo(ctx context.Context, pkg, out string, extra ...string) error {
 	args := append([]string{"build", "-trimpath", "-ldflags=-s -w", "-o", out}, extra...)
 	cmd := exec.CommandContext(ctx, cmp.Or(os.Getenv("GO"), "go"), append(args, pkg)...)
 	cmd.Dir = root
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	cmd.Env = append(os.Environ(), append(env, "CGO_ENABLED=0")...)
 	if msg, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build %s: %w\n%s", pkg, err, msg)
 	}
 	return nil
 }
 
-// BuildHelper builds the guests' helper program to the file out.
-func BuildHelper(ctx context.Context, out string) error { return BuildGo(ctx, "./test/lab/guest", out) }
+// BuildHelper builds the guests' helper program to the file out. Guests are x86-64 machines with Linux wherever this runs.
+func BuildHelper(ctx context.Context, out string) error {
+	return buildGo(ctx, "./test/lab/guest", out, []string{"GOOS=linux", "GOARCH=amd64"}, nil)
+}
 
 // ModuleRoot is the directory with go.mod, above the working directory.
 func ModuleRoot() (string, error) {

@@ -3,6 +3,9 @@
 // Command demo shows the daemon at work: it starts it the way socket_vmnet is started, boots three virtual machines on it,
 // each attached in another way, has them get addresses, talk to each other and to the host, and prints what came out as a
 // table. demo.sh does the set-up and runs it.
+//
+// With -socket it tries a daemon that is running already, whatever its back end and operating system. The guests' files are then those
+// that test/e2e/setup.sh puts into its cache on Linux: copy the directory to another system and name it with E2E_CACHE.
 package main
 
 import (
@@ -24,11 +27,12 @@ import (
 const wholeTime = 170 * time.Second
 
 func main() {
-	bin := flag.String("bin", "bin", "directory of the built programs")
+	bin := flag.String("bin", "bin", "`directory` of the built programs")
+	socket := flag.String("socket", "", "`socket` of a daemon that is running, in place of one that is started")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	timed, cancel := context.WithTimeout(ctx, wholeTime)
-	err := run(timed, *bin)
+	err := run(timed, *bin, *socket)
 	interrupted := ctx.Err() != nil
 	cancel()
 	stop()
@@ -56,7 +60,7 @@ func (p *progress) say(who, what string) {
 
 func (p *progress) sayf(who, format string, args ...any) { p.say(who, fmt.Sprintf(format, args...)) }
 
-func run(ctx context.Context, bin string) (err error) {
+func run(ctx context.Context, bin, socket string) (err error) {
 	p := &progress{start: time.Now()}
 	tools, err := lab.FindTools(false)
 	if err != nil {
@@ -67,7 +71,7 @@ func run(ctx context.Context, bin string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, l.Close()) }()
-	d := &demo{progress: p, lab: l, bin: bin, socket: l.Path("socket_vmnet")}
+	d := &demo{progress: p, lab: l, bin: bin, socket: socket}
 	if err := d.play(ctx); err != nil {
 		if d.daemon != nil {
 			err = fmt.Errorf("%w\n\nlast lines of the daemon:\n%s", err, d.daemon.Output().Tail(20))
