@@ -63,8 +63,6 @@ demo:
 # compiler, and so does -race; nothing that is installed does.
 UNIT = $(shell $(GO) list ./... | grep -v -e '/test/e2e' -e '/test/lab' -e '/test/reconnect')
 TAGS = -tags vmnetsim
-# A test that fails by chance gets a second try, and is told of: the script says when not. RERUN=0: no second try.
-GOTEST = GO='$(GO)' '$(CURDIR)/test/gotest.sh'
 # The race detector has nothing to find in tests that do no more than run make, go and the programs, or change files in turn.
 PLAIN = $(addprefix $(MODULE),/internal/install /internal/release /internal/manual /test/docs /test/formula) $(MODULE)
 RACE  = $(filter-out $(PLAIN),$(UNIT))
@@ -96,18 +94,18 @@ test.setup:
 
 .PHONY: test.unit
 test.unit: test.setup
-	$(GOTEST) '$(UNIT)' $(TAGS) -count=1 -timeout 20m
-	cd attach && $(GOTEST) ./... -count=1
+	$(GO) test $(UNIT) $(TAGS) -count=1 -timeout 20m
+	cd attach && $(GO) test ./... -count=1
 
 # Those that test.race has not. Of the others, test.mac has once more, without the race detector, all that macOS changes.
 .PHONY: test.plain
 test.plain: test.setup
-	$(GOTEST) '$(PLAIN)' $(TAGS) -count=1 -timeout 20m
+	$(GO) test $(PLAIN) $(TAGS) -count=1 -timeout 20m
 
 .PHONY: test.race
 test.race: test.setup
-	CGO_ENABLED=1 $(GOTEST) '$(RACE)' $(TAGS) -race -count=1 -timeout 20m
-	cd attach && CGO_ENABLED=1 $(GOTEST) ./... -race -count=1
+	CGO_ENABLED=1 $(GO) test $(RACE) $(TAGS) -race -count=1 -timeout 20m
+	cd attach && CGO_ENABLED=1 $(GO) test ./... -race -count=1
 
 # The binding and the network above it on a simulator that checks every access to memory, theirs to its own among them. The
 # sanitizer does not know the race detector, nor cgo.
@@ -129,7 +127,7 @@ test.mac: test.setup
 # The tests build the daemon themselves, which go test's cache does not see.
 test.e2e: build
 	test/e2e/setup.sh all
-	$(GOTEST) './test/e2e/... ./test/lab/... ./test/reconnect/...' -count=1 -timeout 20m -p 1
+	$(GO) test ./test/e2e/... ./test/lab/... ./test/reconnect/... -count=1 -timeout 20m -p 1
 
 # What guests notice of restarts and upgrades, at length: about 12 minutes. Writes the table and the figures as JSON.
 .PHONY: reconnect

@@ -18,12 +18,12 @@ const rule = "darwin: "
 // A subject is a test of a package, or a part of one.
 type subject struct{ Package, Test string }
 
-// results are what became of each, in its last try: "pass", "fail", or "skip" with the rule after it, if there is one.
+// results are what became of each: "pass", "fail", or "skip" with the rule after it, if there is one.
 type results map[subject]string
 
-// count reads the events of go test -json.
-func count(r io.Reader) (results, error) {
-	all, rules := results{}, map[subject]string{}
+// count reads the events of go test -json. What packages and failed tests print goes to w.
+func (all results) count(r io.Reader, w io.Writer) error {
+	printed, rules := map[subject]string{}, map[subject]string{}
 	d := json.NewDecoder(r)
 	for {
 		var e struct {
@@ -31,21 +31,34 @@ func count(r io.Reader) (results, error) {
 			Action, Output string
 		}
 		if err := d.Decode(&e); errors.Is(err, io.EOF) {
-			return all, nil
+			return nil
 		} else if err != nil {
-			return nil, fmt.Errorf("read the events of go test: %w", err)
+			return fmt.Errorf("read the events of go test: %w", err)
 		}
 		switch {
-		case e.Test == "":
-		case e.Action == "output":
+		case e.Action == "output" || e.Action == "build-output":
 			if _, text, ok := strings.Cut(e.Output, ": "+rule); ok {
 				rules[e.subject] = strings.TrimSpace(text)
 			}
+			if e.Test == "" {
+				_, _ = io.WriteString(w, e.Output)
+			} else {
+				printed[e.subject] += e.Output
+			}
+			continue
+		case e.Test == "":
+			continue
 		case e.Action == "skip":
 			all[e.subject] = "skip" + rules[e.subject]
-		case e.Action == "pass" || e.Action == "fail":
+		case e.Action == "fail":
 			all[e.subject] = e.Action
+			_, _ = io.WriteString(w, printed[e.subject])
+		case e.Action == "pass":
+			all[e.subject] = e.Action
+		default:
+			continue
 		}
+		delete(printed, e.subject)
 	}
 }
 

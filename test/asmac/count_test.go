@@ -23,24 +23,26 @@ func TestCount(t *testing.T) {
 		unruly = `{"Action":"output","Package":"p","Test":"TestC","Output":"    c_test.go:3: needs gcc\n"}
 {"Action":"skip","Package":"p","Test":"TestC"}
 `
-		again = `{"Action":"fail","Package":"p","Test":"TestD"}
+		failed = `{"Action":"output","Package":"p","Test":"TestD","Output":"    d_test.go:3: why\n"}
+{"Action":"fail","Package":"p","Test":"TestD"}
+{"Action":"output","Package":"p","Output":"FAIL p 1s\n"}
 {"Action":"fail","Package":"p"}
-{"Action":"pass","Package":"p","Test":"TestD"}
 `
 	)
 	for name, c := range map[string]struct{ events, says, fails string }{
 		"passed":         {passed, "1 tests and 1 parts of tests ran as the Mac's program, 0 failed, 0 were skipped by a rule of macOS, 0 without", ""},
 		"by a rule":      {passed + skipped, "    skipped: p TestB: no such thing\n", ""},
 		"without a rule": {passed + unruly, "0 were skipped by a rule of macOS, 1 without", `without a rule of macOS: p TestC: begin`},
-		"a second try":   {again, "1 tests and 0 parts of tests ran as the Mac's program, 0 failed", ""},
+		"failed":         {passed + failed, "    d_test.go:3: why\nFAIL p 1s\ntest.mac: 1 tests and 1 parts of tests ran as the Mac's program, 1 failed", ""},
 		"none":           {"", "0 tests", "no test ran"},
 		"no events":      {"FAIL\n", "", "read the events"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
-			counted, err := count(strings.NewReader(c.events))
+			all := results{}
+			err := all.count(strings.NewReader(c.events), &out)
 			if err == nil {
-				err = counted.report(&out)
+				err = all.report(&out)
 			}
 			assert.Contains(t, out.String(), c.says)
 			if c.fails == "" {

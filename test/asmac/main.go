@@ -9,7 +9,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"flag"
@@ -17,6 +16,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/socket-vmnet2/socket_vmnet2/test/machrun"
@@ -59,36 +59,31 @@ func run(ctx context.Context, goTool, only string, flags []string) error {
 		return err
 	}
 	var failed error
-	var events bytes.Buffer
+	all := results{}
 	for _, m := range modules {
-		failed = errors.Join(failed, test(ctx, env, m[0], m[1], flags, &events))
+		failed = errors.Join(failed, test(ctx, env, goTool, m[0], m[1], flags, all))
 	}
-	all, err := count(&events)
-	if err == nil {
-		err = all.report(os.Stdout)
-	}
-	return errors.Join(failed, err)
+	return errors.Join(failed, all.report(os.Stdout))
 }
 
-// test runs the tests of a module's packages, and keeps what go test -json says.
-func test(ctx context.Context, env []string, module, packages string, flags []string, events *bytes.Buffer) error {
+// test runs the tests of a module's packages, and counts them into all.
+func test(ctx context.Context, env []string, goTool, module, packages string, flags []string, all results) error {
 	root, err := os.Getwd()
 	if err != nil {
 		return err
 	}
-	f, err := os.CreateTemp("", "asmac")
+	args := []string{"test", "-json", "-tags", tags, "-vet=off", "-count=1", "-timeout", timeout, "-short", "-exec", filepath.Join(root, "test/asmac/exec.sh")}
+	c := exec.CommandContext(ctx, goTool, slices.Concat(args, flags, strings.Fields(packages))...)
+	c.Dir, c.Env, c.Stderr = filepath.Join(root, module), env, os.Stderr
+	events, err := c.StdoutPipe()
+	if err == nil {
+		err = c.Start()
+	}
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name())
-	defer f.Close()
-	args := []string{packages, "-tags", tags, "-vet=off", "-count=1", "-timeout", timeout, "-short", "-exec", filepath.Join(root, "test/asmac/exec.sh")}
-	c := exec.CommandContext(ctx, filepath.Join(root, "test/gotest.sh"), append(args, flags...)...)
-	c.Dir, c.Env = filepath.Join(root, module), append(env, "EVENTS="+f.Name())
-	c.Stdout, c.Stderr = os.Stdout, os.Stderr
-	err = c.Run()
-	_, readErr := events.ReadFrom(f)
-	return errors.Join(err, readErr)
+	err = all.count(events, os.Stdout)
+	return errors.Join(err, c.Wait())
 }
 
 // environment is go test's: for macOS, with the loader and the simulator where exec.sh and the loader look for them.
@@ -101,5 +96,5 @@ func environment(ctx context.Context, goTool string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return append(os.Environ(), "GOOS=darwin", "GOARCH=amd64", "CGO_ENABLED=0", "MACHRUN="+loader, "MACHRUN_VMNET="+sim, "GO="+goTool), nil
+	return append(os.Environ(), "GOOS=darwin", "GOARCH=amd64", "CGO_ENABLED=0", "MACHRUN="+loader, "MACHRUN_VMNET="+sim), nil
 }
