@@ -40,7 +40,7 @@ func (all results) count(r io.Reader, w io.Writer) error {
 			if _, text, ok := strings.Cut(e.Output, ": "+rule); ok {
 				rules[e.subject] = strings.TrimSpace(text)
 			}
-			if e.Test == "" {
+			if e.Test == "" && e.Output != "PASS\n" {
 				_, _ = io.WriteString(w, e.Output)
 			} else {
 				printed[e.subject] += e.Output

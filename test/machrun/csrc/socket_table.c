@@ -11,6 +11,7 @@
 #include <time.h>
 
 enum { SOCKETS = 1 << 16, WINDOW = 16 };
+static const uint64_t CLAIMED = UINT64_MAX; // in place of an inode
 
 // Which socket is bound at a path. The time of birth is a part, as inodes of files do come again.
 struct name { _Atomic uint64_t key, socket; };
@@ -65,23 +66,27 @@ struct sock *sock_by_inode(uint64_t inode)
 	return NULL;
 }
 
-// entry finds a place for a new socket. Two processes that take the same place at the same time lose one of the two.
+// claim takes a place for a new socket: an empty one, or that of the one that was not used for longest. CLAIMED keeps other processes
+// from taking the same one before it has its time.
+static struct sock *claim(uint64_t inode)
+{
+	struct sock *at = &table->sock[inode % SOCKETS];
+	for (;;) {
+		struct sock *s = NULL;
+		for (int i = 0; i < WINDOW && (s == NULL || s->inode != 0); i++)
+			if (at[i].inode != CLAIMED && (s == NULL || at[i].inode == 0 || at[i].used < s->used))
+				s = &at[i];
+		uint64_t before = s != NULL ? s->inode : CLAIMED;
+		if (before != CLAIMED && atomic_compare_exchange_strong(&s->inode, &before, CLAIMED))
+			return s;
+	}
+}
+
 static struct sock *entry(uint64_t inode)
 {
 	struct sock *s = sock_by_inode(inode);
-	struct sock *at = &table->sock[inode % SOCKETS];
-	for (int i = 0; s == NULL && i < WINDOW; i++) {
-		uint64_t none = 0;
-		if (atomic_compare_exchange_strong(&at[i].inode, &none, inode))
-			s = &at[i];
-	}
-	if (s == NULL) {
-		s = at;
-		for (int i = 1; i < WINDOW; i++)
-			if (at[i].used < s->used)
-				s = &at[i];
-	}
-	s->inode = inode;
+	if (s == NULL)
+		s = claim(inode);
 	s->peer = 0;
 	s->used = now();
 	s->flags = 0;
@@ -90,6 +95,7 @@ static struct sock *entry(uint64_t inode)
 	s->waiting = 0;
 	s->named = UNNAMED;
 	s->pid = 0;
+	s->inode = inode;
 	return s;
 }
 
