@@ -108,9 +108,9 @@ var imports = map[string][]string{
 	"cmd/socket_vmnet_client": {"internal/compat/errtext", "internal/lowfd"},
 	"cmd/vmnet-helper":        {"internal/compat", "internal/passing/client", "internal/passing/proto"},
 
-	"test/asmac":     {"test/machrun", "test/vmnetsim"},
-	"test/bench":     {"test/bench/rig"},
-	"test/bench/rig": {"internal/fakeguest", "test/lab", "test/vmnetsim"},
+	"test/asmac":        {"test/machrun", "test/vmnetsim"},
+	"test/bench":        {"test/bench/rig"},
+	"test/bench/rig":    {"internal/fakeguest", "test/lab", "test/vmnetsim"},
 	"test/cbuild":       {},
 	"test/e2e":          {},
 	"test/e2e/demo":     {"test/lab"},

@@ -54,7 +54,7 @@ func run(ctx context.Context, goTool, only string, flags []string) error {
 		}
 		modules = [][2]string{{".", strings.Join(list, " ")}, {"attach", "./..."}}
 	}
-	env, err := environment(ctx, goTool)
+	env, err := environment(ctx)
 	if err != nil {
 		return err
 	}
@@ -87,7 +87,7 @@ func test(ctx context.Context, env []string, goTool, module, packages string, fl
 }
 
 // environment is go test's: for macOS, with the loader and the simulator where exec.sh and the loader look for them.
-func environment(ctx context.Context, goTool string) ([]string, error) {
+func environment(ctx context.Context) ([]string, error) {
 	loader, err := machrun.Build(ctx)
 	if err != nil {
 		return nil, err
