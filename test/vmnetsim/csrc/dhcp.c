@@ -12,7 +12,7 @@ enum {
 	CLIENT_PORT = 68,
 	LEASE_SECONDS = 3600,
 };
-enum { DISCOVER = 1, OFFER, REQUEST, DECLINE, ACK, NAK, RELEASE, INFORM };
+enum { DISCOVER = 1, OFFER, REQUEST, ACK = 5, NAK };
 enum { MASK = 1, ROUTER = 3, DNS = 6, NAME = 12, MTU = 26, REQUESTED = 50, LEASE = 51, TYPE = 53, SERVER = 54, END = 255 };
 
 static const uint8_t cookie[4] = {99, 130, 83, 99};
@@ -137,13 +137,6 @@ static uint32_t answer(const struct net *n, const struct client *c, const struct
 		return send(n, m, OFFER, address, reply);
 	case REQUEST:
 		return request(n, c, m, reply);
-	case INFORM:
-		return send(n, m, ACK, 0, reply);
-	case RELEASE:
-		lease_release(c, m->address);
-		return 0;
-	case DECLINE:
-		lease_decline(c, m->requested);
 	}
 	return 0;
 }

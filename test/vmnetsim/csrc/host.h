@@ -43,7 +43,5 @@ struct client {
 uint32_t lease_find(const struct client *, uint32_t wish); // an address for it, or 0
 bool lease_usable(const struct client *, uint32_t address);
 void lease_bind(const struct client *, uint32_t address, bool given); // else offered
-void lease_release(const struct client *, uint32_t address);
-void lease_decline(const struct client *, uint32_t address); // somebody else uses it
 
 #endif

@@ -8,10 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { OFFER_MS = 30000, LEASE_MS = 3600000, DECLINED_MS = 3600000, SEARCHED = 4096 };
-
-// In the place of a MAC address: an address that somebody has without a lease.
-#define NOBODY(address) (UINT64_C(1) << 48 | (address))
+enum { OFFER_MS = 30000, LEASE_MS = 3600000, SEARCHED = 4096 };
 
 static struct lease *of(const struct client *c)
 {
@@ -141,23 +138,4 @@ void lease_bind(const struct client *c, uint32_t address, bool given)
 	snprintf(l->name, sizeof l->name, "%s", c->name);
 	if (given)
 		write_file();
-}
-
-// Ends a lease, whose address is given to the same client again if it can be. Another MAC address may take its place.
-static void end(const struct client *c, uint32_t address, uint64_t mac, int64_t expires_ms)
-{
-	struct lease *l = of(c);
-	if (l == NULL || atomic_load(&l->address) != address)
-		return;
-	atomic_store(&l->mac, (int64_t)mac);
-	atomic_store(&l->expires_ms, expires_ms);
-	atomic_store(&l->given, 0);
-	write_file();
-}
-
-void lease_release(const struct client *c, uint32_t address) { end(c, address, c->mac, 0); }
-
-void lease_decline(const struct client *c, uint32_t address)
-{
-	end(c, address, NOBODY(address), now_ms() + DECLINED_MS);
 }

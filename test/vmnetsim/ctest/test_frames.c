@@ -3,13 +3,6 @@
 // vmnet_read, vmnet_write and the bridge.
 #include "harness.h"
 
-static xpc_object_t with_tso(bool tso)
-{
-	xpc_object_t d = describe(VMNET_SHARED_MODE);
-	xpc_dictionary_set_bool(d, vmnet_enable_tso_key, tso);
-	return d;
-}
-
 static vmnet_return_t write_all(struct nic *n, struct packets *p)
 {
 	int count = p->count;
@@ -55,17 +48,6 @@ CASE(calls_check_their_arguments)
 	struct frame f;
 	frame_make(&f, ALL, 1, 13);
 	EQUAL(VMNET_INVALID_ARGUMENT, nic_send(&n, &f));
-	nic_close(&n);
-}
-
-CASE(packets_per_read)
-{
-	struct nic n;
-	struct packets p;
-	nic_open(&n, NULL, describe(VMNET_SHARED_MODE));
-	packets_make(&p, MAX_PACKETS + 1, 1514);
-	EQUAL(VMNET_TOO_MANY_PACKETS, vmnet_read(n.ref, p.d, &p.count));
-	packets_free(&p);
 	nic_close(&n);
 }
 
@@ -131,71 +113,6 @@ CASE(read_needs_fresh_descriptors)
 	close_two(&a, &b);
 }
 
-// Large frames, so that the bytes and not the packets bound a read.
-CASE(read_returns_at_most_256_kilobytes)
-{
-	struct nic a, b;
-	struct packets p;
-	int count;
-	nic_open(&a, NULL, with_tso(true));
-	nic_open(&b, NULL, with_tso(true));
-	packets_make(&p, 3, 65550);
-	EQUAL(VMNET_SUCCESS, write_all(&a, &p));
-	EQUAL(VMNET_SUCCESS, write_all(&a, &p));
-	packets_free(&p);
-	packets_make(&p, 6, 65550);
-	EQUAL(VMNET_SUCCESS, read_some(&b, &p, &count));
-	EQUAL(3, count);
-	packets_free(&p);
-	close_two(&a, &b);
-}
-
-static void numbered(struct frame *f, int i, bool large)
-{
-	frame_make(f, ALL, 1, (size_t)(14 + (large ? i * 7919 % 65537 : i * 501 % 1501)));
-}
-
-// The reader lags behind by some frames, so that the ring goes around several times without ever being empty; or it keeps
-// up, and the ring begins anew all the time. Large frames meet its end anywhere.
-CASE(frames_keep_order_and_content)
-{
-	enum { FRAMES = 2000 };
-	for (int round = 0; round < 4; round++) {
-		struct nic a, b;
-		struct frame f;
-		bool large = round > 1;
-		int lag = round % 2 * 5;
-		nic_open(&a, NULL, with_tso(large));
-		nic_open(&b, NULL, with_tso(large));
-		for (int i = 0; i < FRAMES + lag; i++) {
-			numbered(&f, i, large);
-			if (i < FRAMES)
-				EQUAL(VMNET_SUCCESS, nic_send(&a, &f));
-			if (i < lag)
-				continue;
-			numbered(&f, i - lag, large);
-			nic_expect(&b, &f);
-		}
-		nic_silent(&b);
-		close_two(&a, &b);
-	}
-	EQUAL(0, gauge(GAUGE_frames_dropped));
-}
-
-// A frame that the receiver does not take is the receiver's loss.
-CASE(too_large_for_the_receiver)
-{
-	struct nic a, b;
-	struct frame f;
-	nic_open(&a, NULL, with_tso(true));
-	nic_open(&b, NULL, with_tso(false));
-	frame_make(&f, ALL, 1, 1515);
-	EQUAL(VMNET_SUCCESS, nic_send(&a, &f));
-	nic_silent(&b);
-	EQUAL(1, gauge(GAUGE_frames_dropped));
-	close_two(&a, &b);
-}
-
 CASE(full_rings_drop)
 {
 	struct nic a, b;
@@ -251,22 +168,6 @@ CASE(bridge_learns)
 	nic_expect(&n[1], &f);
 	nic_close(&n[0]);
 	nic_close(&n[1]);
-}
-
-// A flood of sources neither fills the table for good nor breaks it.
-CASE(many_addresses)
-{
-	struct nic a, b;
-	struct frame f;
-	two(&a, &b);
-	frame_make(&f, ALL, 1, 60);
-	for (int i = 0; i < 5000; i++) {
-		f.bytes[8] = (uint8_t)(i >> 8);
-		f.bytes[9] = (uint8_t)i;
-		EQUAL(VMNET_SUCCESS, nic_send(&a, &f));
-		nic_expect(&b, &f);
-	}
-	close_two(&a, &b);
 }
 
 // An isolated interface reaches the host and nobody else.

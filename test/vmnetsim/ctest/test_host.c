@@ -6,7 +6,7 @@
 
 #include <arpa/inet.h>
 
-enum { DISCOVER = 1, OFFER, REQUEST, DECLINE, ACK, NAK, RELEASE };
+enum { DISCOVER = 1, OFFER, REQUEST, ACK = 5, NAK };
 
 static uint32_t ip(const char *text)
 {
@@ -100,11 +100,6 @@ CASE(host_leases_addresses)
 	EQUAL(ACK, dhcp(&n, 2, REQUEST, "0.0.0.0", "10.12.0.3", b));
 	EQUAL(0, dhcp(&n, 3, DISCOVER, "0.0.0.0", NULL, b)); // the range is full
 	EQUAL(ACK, dhcp(&n, 1, REQUEST, "10.12.0.2", NULL, a)); // renewed
-	EQUAL(0, dhcp(&n, 1, RELEASE, "10.12.0.2", NULL, a));
-	EQUAL(OFFER, dhcp(&n, 1, DISCOVER, "0.0.0.0", NULL, a)); // the same one again
-	CHECK(strcmp(a, "10.12.0.2") == 0);
-	EQUAL(0, dhcp(&n, 1, DECLINE, "0.0.0.0", a, a));
-	EQUAL(0, dhcp(&n, 1, DISCOVER, "0.0.0.0", NULL, a)); // somebody has it
 	SET(host, HOST_WITHOUT_DHCP);
 	EQUAL(0, dhcp(&n, 2, REQUEST, "0.0.0.0", "10.12.0.3", b));
 	nic_close(&n);

@@ -77,23 +77,6 @@ CASE(start_refuses_bad_settings)
 #endif
 }
 
-CASE(start_without_queue_or_handler)
-{
-	struct waiter w;
-	waiter_start(&w);
-	xpc_object_t d = describe(VMNET_SHARED_MODE);
-	dispatch_queue_t q = dispatch_queue_create("q", NULL);
-	CHECK(vmnet_start_interface(d, NULL, &w.b) == NULL);
-	CHECK(vmnet_start_interface(d, q, NULL) == NULL);
-	NO_MORE(&w, 1);
-	CHECK(vmnet_start_interface(NULL, q, &w.b) == NULL);
-	WAIT(&w, 1);
-	EQUAL(VMNET_INVALID_ARGUMENT, w.status);
-	xpc_release(d);
-	queue_close(q);
-	waiter_free(&w);
-}
-
 static void param(struct nic *n, const char *key, const char *want)
 {
 	if (strcmp(nic_param(n, key), want) != 0)
@@ -124,24 +107,6 @@ CASE(default_subnets)
 	nic_open(&shared, NULL, describe(VMNET_SHARED_MODE));
 	addresses(&shared, "192.168.64.1", "192.168.64.254", "255.255.255.0");
 	nic_close(&shared);
-}
-
-CASE(mac_follows_interface_id)
-{
-	struct nic n;
-	char first[32];
-	nic_open(&n, NULL, with_id(describe(VMNET_SHARED_MODE), vmnet_interface_id_key, 9));
-	snprintf(first, sizeof first, "%s", nic_param(&n, vmnet_mac_address_key));
-	EQUAL(9, xpc_find(n.started.params, vmnet_interface_id_key, TYPE_UUID)->uuid[0]);
-	struct nic second;
-	EQUAL(VMNET_FAILURE, nic_try(&second, NULL, with_id(describe(VMNET_SHARED_MODE), vmnet_interface_id_key, 9)));
-	nic_close(&n);
-	nic_open(&n, NULL, with_id(describe(VMNET_SHARED_MODE), vmnet_interface_id_key, 9));
-	param(&n, vmnet_mac_address_key, first);
-	nic_close(&n);
-	nic_open(&n, NULL, with_id(describe(VMNET_SHARED_MODE), vmnet_interface_id_key, 8));
-	CHECK(strcmp(nic_param(&n, vmnet_mac_address_key), first) != 0);
-	nic_close(&n);
 }
 
 static void busy(uint32_t mode, const char *start, const char *end, const char *mask)
@@ -196,39 +161,6 @@ CASE(same_settings_share_a_bridge)
 		nic_close(&a);
 		nic_close(&b);
 	}
-}
-
-// Handlers and callbacks run on threads of the library.
-static void other_thread(struct waiter *w) { CHECK(!pthread_equal(pthread_self(), *(pthread_t *)w->context)); }
-
-CASE(handlers_have_own_threads)
-{
-	struct waiter w;
-	pthread_t self = pthread_self();
-	waiter_start(&w);
-	w.hook = other_thread;
-	w.context = &self;
-	dispatch_queue_t q = dispatch_queue_create("q", NULL);
-	xpc_object_t d = describe(0);
-	CHECK(vmnet_start_interface(d, q, &w.b) == NULL);
-	WAIT(&w, 1);
-	xpc_release(d);
-	queue_close(q);
-	waiter_free(&w);
-}
-
-CASE(at_most_32_interfaces)
-{
-	struct nic n[33];
-	for (int i = 0; i < 32; i++)
-		nic_open(&n[i], NULL, describe(VMNET_SHARED_MODE));
-	EQUAL(32, live(LIVE_interfaces));
-	EQUAL(VMNET_FAILURE, nic_try(&n[32], NULL, describe(VMNET_SHARED_MODE)));
-	nic_close(&n[31]);
-	nic_open(&n[32], NULL, describe(VMNET_SHARED_MODE));
-	nic_close(&n[32]);
-	for (int i = 0; i < 31; i++)
-		nic_close(&n[i]);
 }
 
 // The four calls that need an interface, and what they return.
@@ -292,14 +224,4 @@ CASE(after_stop)
 	WAIT(&n.stopped, 1);
 	all_return(&n, VMNET_INVALID_ACCESS);
 	nic_forget(&n);
-}
-
-CASE(stop_without_queue_or_handler)
-{
-	struct nic n;
-	nic_open(&n, NULL, describe(VMNET_SHARED_MODE));
-	EQUAL(VMNET_INVALID_ARGUMENT, vmnet_stop_interface(n.ref, NULL, &n.stopped.b));
-	EQUAL(VMNET_INVALID_ARGUMENT, vmnet_stop_interface(n.ref, n.queue, NULL));
-	EQUAL(VMNET_INVALID_ARGUMENT, vmnet_stop_interface(NULL, n.queue, &n.stopped.b));
-	nic_close(&n);
 }

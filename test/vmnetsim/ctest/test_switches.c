@@ -7,29 +7,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-// The control block may change while nothing lives.
-CASE(open_again)
-{
-	struct nic n;
-	char dir[] = "/tmp/vmnetsim-XXXXXX", file[64];
-	CHECK(mkdtemp(dir) != NULL);
-	nic_open(&n, NULL, describe(VMNET_SHARED_MODE));
-	EQUAL(EBUSY, vmnetsim_open(dir));
-	nic_close(&n);
-	settle();
-	EQUAL(0, vmnetsim_open(dir));
-	EQUAL(0, vmnetsim_open(dir));
-	EQUAL(ENOENT, vmnetsim_open("/none"));
-	nic_open(&n, NULL, describe(VMNET_SHARED_MODE));
-	EQUAL(1, gauge(GAUGE_interfaces_started));
-	nic_close(&n);
-	settle();
-	EQUAL(0, vmnetsim_open(NULL));
-	snprintf(file, sizeof file, "%s/control", dir);
-	EQUAL(0, unlink(file));
-	EQUAL(0, rmdir(dir));
-}
-
 static vmnet_return_t send_one(struct nic *n)
 {
 	struct frame f;
@@ -77,44 +54,6 @@ CASE(an_interface_dies)
 	SET(die_ordinal, -1);
 	EQUAL(VMNET_SETUP_INCOMPLETE, vmnet_stop_interface(a.ref, a.queue, &a.stopped.b));
 	nic_forget(&a);
-}
-
-CASE(lost_events)
-{
-	struct nic a, b;
-	two(&a, &b);
-	nic_events(&b);
-	SET(event_lose_every, 2);
-	for (int i = 0; i < 20; i++) {
-		int events = b.events.calls;
-		int64_t lost = gauge(GAUGE_events_lost);
-		EQUAL(VMNET_SUCCESS, send_one(&a));
-		if (gauge(GAUGE_events_lost) == lost)
-			WAIT(&b.events, events + 1);
-	}
-	EQUAL(10, gauge(GAUGE_events_lost));
-	EQUAL(10, b.events.calls);
-	close_two(&a, &b);
-}
-
-CASE(short_reads)
-{
-	struct nic a, b;
-	struct packets p;
-	two(&a, &b);
-	for (int i = 0; i < 5; i++)
-		EQUAL(VMNET_SUCCESS, send_one(&a));
-	SET(read_max, 2);
-	packets_make(&p, 10, 1514);
-	for (int want = 2; want >= 1; want--) {
-		for (int i = 0; i < 10; i++)
-			p.d[i].vm_pkt_size = p.v[i].iov_len = 1514;
-		int count = 10;
-		EQUAL(VMNET_SUCCESS, vmnet_read(b.ref, p.d, &count));
-		EQUAL(2, count);
-	}
-	packets_free(&p);
-	close_two(&a, &b);
 }
 
 CASE(no_unicast_between_interfaces)
