@@ -109,7 +109,7 @@ var imports = map[string][]string{
 	"cmd/vmnet-helper":        {"internal/compat", "internal/passing/client", "internal/passing/proto"},
 
 	"test/asmac":        {"test/machrun", "test/vmnetsim"},
-	"test/bench":        {"test/bench/rig"},
+	"test/bench":        {"test/bench/rig", "test/lab"},
 	"test/bench/rig":    {"internal/fakeguest", "test/lab", "test/vmnetsim"},
 	"test/cbuild":       {},
 	"test/e2e":          {},

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/socket-vmnet2/socket_vmnet2/test/bench/rig"
+	"github.com/socket-vmnet2/socket_vmnet2/test/lab"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -100,7 +101,7 @@ func TestMeasure(t *testing.T) {
 		"pair", "large", "old8-single", "rtt-load", "passed-large", "to-connected", "unconnected", "vmnet",
 		"start", "mem-all", "mem-busy", "idle", "idle-dgram", "idle-vmnet",
 	})}
-	rep := report{Machine: thisMachine(t.Context()), Command: "make bench", Rounds: 1}
+	rep := report{Machine: lab.ThisMachine(t.Context()), Command: "make bench", Rounds: 1}
 	rep.Figures, err = b.measure(t.Context())
 	require.NoError(t, err)
 	require.Len(t, rep.Figures, len(b.rows))

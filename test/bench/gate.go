@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/test/bench/rig"
+	"github.com/socket-vmnet2/socket_vmnet2/test/lab"
 )
 
 const (
@@ -140,7 +141,7 @@ func (g *gate) check(ctx context.Context) error {
 		}
 		open = g.open(open)
 	}
-	if load, _ := strconv.ParseFloat(loadAverage(), 64); len(open) > 0 && load > crowd*float64(runtime.NumCPU()) {
+	if load, _ := strconv.ParseFloat(lab.LoadAverage(), 64); len(open) > 0 && load > crowd*float64(runtime.NumCPU()) {
 		progress("the machine is crowded: rows where frames cost wake-ups are allowed more")
 		for _, t := range open {
 			t.crowded = true
@@ -224,7 +225,7 @@ func (g *gate) renew(ctx context.Context) error {
 	m := thisMachine(ctx)
 	g.base = baseline{
 		Renew: renewCommand, Date: m.Date.Format(time.DateOnly), Commit: m.Commit, Ratios: map[string]float64{},
-		Machine: fmt.Sprintf("%s, %d cores, %s, %s, load average %s", m.CPU, m.Cores, m.Kernel, m.Go, loadAverage()),
+		Machine: fmt.Sprintf("%s, %d cores, %s, %s, load average %s", m.CPU, m.Cores, m.Kernel, m.Go, lab.LoadAverage()),
 	}
 	for _, t := range g.tallies {
 		if !t.judged() {

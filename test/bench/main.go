@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/test/bench/rig"
+	"github.com/socket-vmnet2/socket_vmnet2/test/lab"
 )
 
 // params are what the command line sets.
@@ -121,12 +122,12 @@ func run(ctx context.Context, p params) error {
 	if p.gate || p.renew {
 		return (&gate{rig: r, renewing: p.renew}).run(ctx, p.only)
 	}
-	rep := report{Machine: thisMachine(ctx), Command: p.command, Rounds: p.rounds, Time: p.time.String()}
+	rep := report{Machine: lab.ThisMachine(ctx), Command: p.command, Rounds: p.rounds, Time: p.time.String()}
 	b := &bench{Rig: r, time: p.time, rounds: p.rounds, rows: chosen(rows(), p.only)}
 	if rep.Figures, err = b.measure(ctx); err != nil {
 		return err
 	}
-	rep.Machine.LoadEnd = loadAverage()
+	rep.Machine.LoadEnd = lab.LoadAverage()
 	return errors.Join(rep.write(p.json), rep.print(os.Stdout))
 }
 

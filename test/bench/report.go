@@ -4,28 +4,25 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/test/bench/rig"
+	"github.com/socket-vmnet2/socket_vmnet2/test/lab"
 )
 
 // A report is all there is to know of a run. The page is made from it.
 type report struct {
-	Machine machine  `json:"machine"`
-	Command string   `json:"command"`
-	Rounds  int      `json:"rounds"`
-	Time    string   `json:"time"` // of a measurement
-	Figures []figure `json:"figures"`
+	Machine lab.Machine `json:"machine"`
+	Command string      `json:"command"`
+	Rounds  int         `json:"rounds"`
+	Time    string      `json:"time"` // of a measurement
+	Figures []figure    `json:"figures"`
 }
 
 // A figure is what was measured for a row.
@@ -191,52 +188,4 @@ func readReport(path string) (r report, err error) {
 		}
 	}
 	return r, nil
-}
-
-// A machine is where and when a run was made, and of which commit.
-type machine struct {
-	CPU       string    `json:"cpu"`
-	Cores     int       `json:"cores"`
-	Kernel    string    `json:"kernel"`
-	Go        string    `json:"go"`
-	CC        string    `json:"cc"`
-	Commit    string    `json:"commit"`
-	Date      time.Time `json:"date"`
-	LoadBegin string    `json:"load_begin"` // average of the last minute
-	LoadEnd   string    `json:"load_end"`
-}
-
-func thisMachine(ctx context.Context) machine {
-	return machine{
-		CPU: cpuModel(), Cores: runtime.NumCPU(), Kernel: told(ctx, "uname", "-sr"), Go: runtime.Version(), CC: told(ctx, "gcc", "--version"),
-		Commit: told(ctx, "git", "describe", "--always", "--dirty", "--match="), Date: time.Now().UTC().Truncate(time.Second),
-		LoadBegin: loadAverage(),
-	}
-}
-
-// told is the first line that a program prints, "unknown" where it fails.
-func told(ctx context.Context, name string, args ...string) string {
-	out, err := exec.CommandContext(ctx, name, args...).Output()
-	if err != nil {
-		return "unknown"
-	}
-	line, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
-	return line
-}
-
-func cpuModel() string {
-	info, _ := os.ReadFile("/proc/cpuinfo")
-	for line := range strings.Lines(string(info)) {
-		if key, value, found := strings.Cut(line, ":"); found && strings.TrimSpace(key) == "model name" {
-			return strings.TrimSpace(value)
-		}
-	}
-	return runtime.GOARCH
-}
-
-// loadAverage is that of the last minute, empty where it is not known.
-func loadAverage() string {
-	load, _ := os.ReadFile("/proc/loadavg")
-	last, _, _ := strings.Cut(string(load), " ")
-	return last
 }

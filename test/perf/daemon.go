@@ -3,16 +3,13 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/peercred"
@@ -50,24 +47,6 @@ func findSource(name string) (source, error) {
 		return source{}, fmt.Errorf("the daemon %s is neither a socket nor a program", name)
 	}
 	return source{name: name, program: name}, nil
-}
-
-// A record keeps the output of a process that runs beside us.
-type record struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (r *record) Write(b []byte) (int, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.buf.Write(b)
-}
-
-func (r *record) String() string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.buf.String()
 }
 
 // A daemon is one that machines are attached to.
@@ -137,20 +116,18 @@ func (p *perf) asRoot(argv ...string) []string {
 
 // startProgram starts argv and waits until src's socket takes connections.
 func (p *perf) startProgram(ctx context.Context, src source, argv []string) (*daemon, error) {
-	cmd, log := exec.Command(argv[0], argv[1:]...), &record{}
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, log, log // sudo may ask for a password
-	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start %s: %w", src.program, err)
+	l, err := lab.New(ctx, lab.Options{})
+	if err != nil {
+		return nil, err
 	}
-	ended := make(chan struct{})
-	go func() {
-		_ = cmd.Wait() // it tells why in its log
-		close(ended)
-	}()
+	proc, err := l.Start(src.program, argv...) // sudo asks for a password on the terminal
+	if err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
 	d := &daemon{source: src}
-	err := p.await(ctx, func() (err error) {
+	err = p.await(ctx, func() (err error) {
 		select {
-		case <-ended:
+		case <-proc.Done():
 			return nil
 		default:
 		}
@@ -161,26 +138,19 @@ func (p *perf) startProgram(ctx context.Context, src source, argv []string) (*da
 		err = errors.New("it ended before it was ready")
 	}
 	if err != nil {
-		_ = cmd.Process.Kill()
-		return nil, fmt.Errorf("start %s: %w%s", src.program, err, lastLines(log.String()))
+		err = fmt.Errorf("start %s: %w%s", src.program, err, lastLines(proc.Output().String()))
+		return nil, errors.Join(err, l.Close())
 	}
-	d.stop = func() error { return p.stopAsRoot(d, ended) }
+	// An ordinary user knows a process of root but not a way to signal it.
+	d.stop = func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), stopTime)
+		defer cancel()
+		if _, err := output(ctx, p.asRoot("kill", "-TERM", strconv.Itoa(d.pid))...); err != nil {
+			return fmt.Errorf("stop the daemon of %s: %w", d.socket, err)
+		}
+		return errors.Join(proc.Wait(ctx), l.Close())
+	}
 	return d, nil
-}
-
-// stopAsRoot ends a daemon of root, of which an ordinary user knows the process but not a way to signal it.
-func (p *perf) stopAsRoot(d *daemon, ended <-chan struct{}) error {
-	ctx, cancel := context.WithTimeout(context.Background(), stopTime)
-	defer cancel()
-	if _, err := output(ctx, p.asRoot("kill", "-TERM", strconv.Itoa(d.pid))...); err != nil {
-		return fmt.Errorf("stop the daemon of %s: %w", d.socket, err)
-	}
-	select {
-	case <-ended:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("the daemon of %s, process %d, did not end within %v", d.socket, d.pid, stopTime)
-	}
 }
 
 // await calls f until it returns nil or the patience ends.

@@ -30,7 +30,7 @@ func (p *perf) run(ctx context.Context) error {
 	}
 	dir := filepath.Join(p.out, p.config())
 	for _, r := range results {
-		if err := r.write(filepath.Join(dir, r.direction)); err != nil {
+		if err := r.write(filepath.Join(dir, r.direction+".json")); err != nil {
 			return err
 		}
 	}
@@ -100,7 +100,7 @@ func (p *perf) measure(ctx context.Context, d *daemon, direction string) (result
 	}
 	after, afterErr := p.consumed(ctx, d.pid)
 	r.use = difference(t, before, after, errors.Join(beforeErr, afterErr))
-	r.use.Daemon, r.use.Machines = d.name, p.vm
+	r.use.daemon = d.name
 	return r, nil
 }
 
@@ -134,7 +134,7 @@ func (p *perf) compare(ctx context.Context) (err error) {
 			if err != nil {
 				return err
 			}
-			if err := r[0].write(filepath.Join(dir, fmt.Sprintf("%03d.%s", round, side))); err != nil {
+			if err := r[0].write(filepath.Join(dir, fmt.Sprintf("%03d.%s.json", round, side))); err != nil {
 				return err
 			}
 			measured[side] = append(measured[side], r[0])

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,18 +12,14 @@ import (
 	"text/tabwriter"
 )
 
-// A use is what a daemon needed for one transfer: what is written beside iperf3's result. Null is what could not be
-// measured.
+// A use is what a daemon needed for one transfer.
 type use struct {
-	Daemon        string   `json:"daemon"` // as it was named
-	Machines      string   `json:"machines"`
-	Seconds       float64  `json:"seconds"` // of the transfer, as the next three by iperf3
-	Bytes         uint64   `json:"bytes"`   // of payload
-	BitsPerSecond float64  `json:"bits_per_second"`
-	Retransmits   *uint64  `json:"retransmits"`
-	CPUSeconds    *float64 `json:"cpu_seconds"`        // of the daemon, user and system
-	CPUPerGB      *float64 `json:"cpu_seconds_per_gb"` // GB: 10^9 bytes of payload
-	Note          string   `json:"note,omitempty"`
+	daemon        string // as it was named
+	bytes         uint64 // of payload
+	bitsPerSecond float64
+	retransmits   *uint64
+	cpuPerGB      *float64 // seconds of the daemon, user and system, for 10^9 bytes of payload; nil: not measured
+	note          string   // why not
 }
 
 // A result is one measurement.
@@ -37,32 +32,29 @@ type result struct {
 // difference is what the daemon needed between two looks at it. err says why there were none.
 func difference(t transfer, before, after float64, err error) use {
 	received := t.End.Received
-	u := use{Seconds: received.Seconds, Bytes: received.Bytes, BitsPerSecond: received.BitsPerSecond, Retransmits: t.End.Sent.Retransmits}
+	u := use{bytes: received.Bytes, bitsPerSecond: received.BitsPerSecond, retransmits: t.End.Sent.Retransmits}
 	cpu := after - before
 	if err == nil && cpu < 0 {
 		err = errors.New("the process is another one than before")
 	}
 	if err != nil {
-		u.Note = "what the daemon needed was not measured: " + err.Error()
+		u.note = "what the daemon needed was not measured: " + err.Error()
 		return u
 	}
 	// A difference of two readings is off by up to one step.
 	if cpu < 10*cpuResolution {
-		u.Note = "the daemon's processor time is near the resolution of its measurement: measure longer with -t"
+		u.note = "the daemon's processor time is near the resolution of its measurement: measure longer with -t"
 	}
-	perGB := cpu / (float64(u.Bytes) / 1e9)
-	u.CPUSeconds, u.CPUPerGB = &cpu, &perGB
+	perGB := cpu / (float64(u.bytes) / 1e9)
+	u.cpuPerGB = &perGB
 	return u
 }
 
-// write puts a result into the files that begin with base: iperf3's as it is, and what the daemon needed beside it.
-func (r *result) write(base string) error {
-	b, err := json.MarshalIndent(r.use, "", "  ")
+// write puts a result into a file, as iperf3 printed it.
+func (r *result) write(path string) error {
+	err := os.MkdirAll(filepath.Dir(path), 0o755)
 	if err == nil {
-		err = os.MkdirAll(filepath.Dir(base), 0o755)
-	}
-	if err == nil {
-		err = errors.Join(os.WriteFile(base+".json", r.iperf, 0o644), os.WriteFile(base+".daemon.json", append(b, '\n'), 0o644))
+		err = os.WriteFile(path, r.iperf, 0o644)
 	}
 	if err != nil {
 		return fmt.Errorf("write a result, choose another directory with -o: %w", err)
@@ -71,9 +63,9 @@ func (r *result) write(base string) error {
 }
 
 func (r *result) summary() string {
-	s := fmt.Sprintf("%.3f Gbit/s, daemon %s s of CPU per GB", r.use.BitsPerSecond/1e9, decimal(r.use.CPUPerGB))
-	if r.use.Note != "" {
-		s += "; " + r.use.Note
+	s := fmt.Sprintf("%.3f Gbit/s, daemon %s s of CPU per GB", r.use.bitsPerSecond/1e9, decimal(r.use.cpuPerGB))
+	if r.use.note != "" {
+		s += "; " + r.use.note
 	}
 	return s
 }
@@ -92,14 +84,14 @@ func printTable(out io.Writer, old, fresh []result) {
 	fmt.Fprint(w, "\ndaemon\tdirection\tGbit/s\tretransmits\tCPU s/GB\t\n")
 	for _, r := range slices.Concat(old, fresh) {
 		retransmits := "-"
-		if r.use.Retransmits != nil {
-			retransmits = fmt.Sprint(*r.use.Retransmits)
+		if r.use.retransmits != nil {
+			retransmits = fmt.Sprint(*r.use.retransmits)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%.3f\t%s\t%s\t\n", r.use.Daemon, r.direction, r.use.BitsPerSecond/1e9, retransmits, decimal(r.use.CPUPerGB))
+		fmt.Fprintf(w, "%s\t%s\t%.3f\t%s\t%s\t\n", r.use.daemon, r.direction, r.use.bitsPerSecond/1e9, retransmits, decimal(r.use.cpuPerGB))
 	}
 	if len(fresh) > 0 {
-		speed := func(u use) *float64 { return &u.BitsPerSecond }
-		cost := func(u use) *float64 { return u.CPUPerGB }
+		speed := func(u use) *float64 { return &u.bitsPerSecond }
+		cost := func(u use) *float64 { return u.cpuPerGB }
 		fmt.Fprintf(w, "new/old\t\t%s\t\t%s\t\n", ratio(median(fresh, speed), median(old, speed)), ratio(median(fresh, cost), median(old, cost)))
 	}
 	_ = w.Flush()

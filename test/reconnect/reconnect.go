@@ -183,7 +183,7 @@ func way(outcomes []Outcome, of func(Outcome) Direction) (w Way) {
 	return w
 }
 
-// Table writes rows as a Markdown table with aligned columns, without those in which there is nothing.
+// Table writes rows as a Markdown table.
 func Table(rows []Row) string {
 	cells := [][]string{{
 		"back end", "case", "guest", "n", "disconnected", "TX outage", "RX outage", "TX back", "RX back",
@@ -203,45 +203,15 @@ func Table(rows []Row) string {
 			fmt.Sprint(r.Revived),
 		})
 	}
-	return align(dropEmpty(cells))
+	return table(cells)
 }
 
-// dropEmpty leaves out the columns of cells that have nothing under their head.
-func dropEmpty(cells [][]string) [][]string {
-	kept := make([][]string, len(cells))
-	for i := range cells[0] {
-		empty := len(cells) > 1
-		for _, line := range cells[1:] {
-			empty = empty && line[i] == "-"
-		}
-		if empty {
-			continue
-		}
-		for n, line := range cells {
-			kept[n] = append(kept[n], line[i])
-		}
-	}
-	return kept
-}
-
-func align(cells [][]string) string {
-	widths := make([]int, len(cells[0]))
-	for _, line := range cells {
-		for i, c := range line {
-			widths[i] = max(widths[i], len([]rune(c)))
-		}
-	}
+func table(cells [][]string) string {
 	var b strings.Builder
 	for n, line := range cells {
-		for i, c := range line {
-			fmt.Fprintf(&b, "| %s%s ", c, strings.Repeat(" ", widths[i]-len([]rune(c))))
-		}
-		b.WriteString("|\n")
+		fmt.Fprintf(&b, "| %s |\n", strings.Join(line, " | "))
 		if n == 0 {
-			for _, w := range widths {
-				b.WriteString("|" + strings.Repeat("-", w+2))
-			}
-			b.WriteString("|\n")
+			b.WriteString(strings.Repeat("| --- ", len(line)) + "|\n")
 		}
 	}
 	return b.String()

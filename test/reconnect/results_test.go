@@ -5,23 +5,24 @@
 package reconnect
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/socket-vmnet2/socket_vmnet2/test/lab"
 )
 
 // results are the rows of all tests of this run.
-var results = collector{began: time.Now(), commit: output("git", "describe", "--always", "--dirty", "--match=")}
+var results = collector{began: time.Now(), machine: lab.ThisMachine(context.Background())}
 
 type collector struct {
-	began  time.Time
-	commit string // that the programs were built from
+	began   time.Time
+	machine lab.Machine
 
 	mu       sync.Mutex
 	rows     []Row
@@ -49,15 +50,9 @@ func (c *collector) find(trap, guest, format string, args ...any) {
 
 // A Record is what -out writes as JSON.
 type Record struct {
-	CPU      string    `json:"cpu"`
-	Cores    int       `json:"cores"`
-	Kernel   string    `json:"kernel"`
-	Date     time.Time `json:"date"`
-	Commit   string    `json:"commit"` // "-dirty" follows when files had changed since
-	Go       string    `json:"go"`
+	lab.Machine
 	QEMU     string    `json:"qemu"`
 	OldQEMU  string    `json:"qemu_of_the_distribution"`
-	Load     string    `json:"load_average_at_the_end"`
 	Seconds  float64   `json:"seconds"`
 	Long     bool      `json:"long"`
 	Rows     []Row     `json:"rows"`
@@ -88,7 +83,7 @@ func (c *collector) write(dir string) error {
 		for _, f := range c.findings {
 			cells = append(cells, []string{f.Trap, f.Guest, f.Seen})
 		}
-		text += "\n" + align(cells)
+		text += "\n" + table(cells)
 	}
 	fmt.Print("\n" + text + "\n")
 	if dir == "" {
@@ -108,35 +103,15 @@ func (c *collector) write(dir string) error {
 }
 
 func (c *collector) record() Record {
+	c.machine.LoadEnd = lab.LoadAverage()
 	return Record{
-		CPU: cpuModel(), Cores: runtime.NumCPU(), Kernel: output("uname", "-sr"), Date: time.Now().UTC().Truncate(time.Second),
-		Commit: c.commit, Go: runtime.Version(),
-		QEMU: qemuVersion(tools.NewQEMU), OldQEMU: qemuVersion(tools.QEMU), Load: output("cat", "/proc/loadavg"),
+		Machine: c.machine, QEMU: qemuVersion(tools.NewQEMU), OldQEMU: qemuVersion(tools.QEMU),
 		Seconds: time.Since(c.began).Round(time.Second).Seconds(), Long: *long, Rows: c.rows, Findings: c.findings,
 	}
 }
 
-func output(name string, args ...string) string {
-	b, err := exec.Command(name, args...).Output()
-	if err != nil {
-		return "unknown"
-	}
-	return strings.TrimSpace(string(b))
-}
-
 func qemuVersion(program string) string {
-	first, _, _ := strings.Cut(output(program, "--version"), "\n")
-	_, version, _ := strings.Cut(first, "version ")
+	_, version, _ := strings.Cut(lab.Told(context.Background(), program, "--version"), "version ")
 	version, _, _ = strings.Cut(version, " ")
 	return version
-}
-
-func cpuModel() string {
-	info, _ := os.ReadFile("/proc/cpuinfo")
-	for line := range strings.Lines(string(info)) {
-		if key, value, found := strings.Cut(line, ":"); found && strings.TrimSpace(key) == "model name" {
-			return strings.TrimSpace(value)
-		}
-	}
-	return runtime.GOARCH
 }
