@@ -222,7 +222,7 @@ func (g *gate) renew(ctx context.Context) error {
 			return err
 		}
 	}
-	m := thisMachine(ctx)
+	m := lab.ThisMachine(ctx)
 	g.base = baseline{
 		Renew: renewCommand, Date: m.Date.Format(time.DateOnly), Commit: m.Commit, Ratios: map[string]float64{},
 		Machine: fmt.Sprintf("%s, %d cores, %s, %s, load average %s", m.CPU, m.Cores, m.Kernel, m.Go, lab.LoadAverage()),

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/socket-vmnet2/socket_vmnet2/test/bench/rig"
 	"github.com/socket-vmnet2/socket_vmnet2/test/lab"
