@@ -374,3 +374,35 @@ func TestCaptureRequests(t *testing.T) {
 	(&daemon{}).captureHandler(capture.NewHub(capture.Options{})).ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/v1/capture", nil))
 	assert.Equal(t, http.StatusForbidden, w.Code, "somebody of whom nothing is known")
 }
+
+func TestCaptureAcrossAnUpgrade(t *testing.T) {
+	p := start(t)
+	tk := p.talkers(t)
+	path := filepath.Join(t.TempDir(), "x")
+	c := p.capture(t, "-w", path)
+	tk.check("before")
+	code, _, stderr := callUpgrade(p.sock)
+	require.Zero(t, code, stderr)
+	assert.Equal(t, 1, c.wait(t))
+	assert.Contains(t, c.stderr.String(), "the daemon stops or is upgraded")
+	assert.Contains(t, payloads(t, readFile(t, path))["a1 in"], "before")
+	again := p.capture(t, "-w", "-")
+	tk.check("after")
+	assert.Zero(t, again.interrupt(t))
+	assert.Contains(t, payloads(t, []byte(again.stdout.String()))["a1 in"], "after")
+}
+
+func TestCaptureKilled(t *testing.T) {
+	p := start(t)
+	tk := p.talkers(t)
+	for range capture.MaxSessions + 1 {
+		c := p.capture(t, "-w", "-")
+		tk.check("word")
+		require.NoError(t, c.Process.Kill())
+		<-c.ended
+	}
+	require.Eventually(t, func() bool {
+		tk.check("word")
+		return strings.Count(p.stderr.String(), "capture ended") == capture.MaxSessions+1
+	}, patience, time.Millisecond, "none is left")
+}

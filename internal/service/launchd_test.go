@@ -379,3 +379,12 @@ func TestLaunchdFailures(t *testing.T) {
 	require.ErrorContains(t, err, "launchctl bootout")
 	assert.FileExists(t, m.sys.at(daemon1), "it is loaded still")
 }
+
+// TestForeignJobs that are no hindrance: other sockets, and jobs that are not loaded.
+func TestForeignJobs(t *testing.T) {
+	m := newMac(t)
+	m.foreign("homebrew.mxcl.socket_vmnet", "/opt/homebrew/var/run/socket_vmnet")
+	m.foreign("io.github.lima-vm.socket_vmnet", "/var/run/socket_vmnet")
+	delete(m.loaded, "system/io.github.lima-vm.socket_vmnet")
+	m.do("is installed", "install", Options{})
+}

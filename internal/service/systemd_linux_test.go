@@ -324,3 +324,22 @@ func TestSystemdUser(t *testing.T) {
 	assert.Equal(t, 1, code)
 	assert.Contains(t, out, "--user is for a job of your own")
 }
+
+// TestWithoutSystemd: there are its programs, and something else is process 1.
+func TestWithoutSystemd(t *testing.T) {
+	if !inside(t, false) {
+		return
+	}
+	c := newCaller(t, nil, "/etc/systemd/system", "root")
+	for _, verb := range []string{"install", "uninstall", "start", "stop", "restart", "status"} {
+		code, out := c.service(verb)
+		assert.Equal(t, 1, code)
+		assert.Contains(t, out, "systemd does not run here")
+		assert.Contains(t, out, "run the daemon yourself")
+	}
+	code, out := c.service("install", "--dry-run")
+	assert.Equal(t, 0, code)
+	assert.Contains(t, out, "as things are this would be refused: systemd does not run here")
+	assert.Contains(t, out, "run systemctl enable socket_vmnet2.service")
+	assert.Empty(t, tree(t, "/etc/systemd"))
+}

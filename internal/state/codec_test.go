@@ -4,6 +4,8 @@ package state
 
 import (
 	"fmt"
+	"net"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -85,4 +87,26 @@ func TestFarTimes(t *testing.T) {
 			assert.Equal(t, at.want, c.leases[0].Expires)
 		})
 	}
+}
+
+// TestLargest: as many leases as are ever kept fit the size limit.
+func TestLargest(t *testing.T) {
+	var c content
+	for i := range maxLeases {
+		c.leases = append(c.leases, Lease{
+			MAC: net.HardwareAddr{2, 0, 0, 0, byte(i >> 8), byte(i)}, IP: netip.AddrFrom4([4]byte{10, 1, byte(i >> 8), byte(i)}),
+			Expires: time.Unix(1<<33, 0).UTC(), Hostname: string(make63('h')), Name: string(make63('h')),
+		})
+	}
+	b, err := encode(c)
+	require.NoError(t, err)
+	got, err := decode(b)
+	require.NoError(t, err)
+	assert.Len(t, got.leases, maxLeases)
+
+	c.leases = append(c.leases, Lease{MAC: net.HardwareAddr{4, 0, 0, 0, 0, 0}, IP: netip.MustParseAddr("10.0.0.1")})
+	b, err = encode(c)
+	require.NoError(t, err)
+	_, err = decode(b)
+	assert.ErrorContains(t, err, "limit")
 }
