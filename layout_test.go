@@ -6,6 +6,7 @@
 package layout_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"os"
 	"os/exec"
@@ -225,6 +226,36 @@ func TestLayout(t *testing.T) {
 		})
 	}
 	t.Log(habits(files))
+}
+
+// budgets are the most lines that there may be. They only fall: who adds some takes others away.
+var budgets = map[string]int{"product": 68_500, "Go below test/": 11_900, "tests": 66_150, "C": 13_250}
+
+func TestBudgets(t *testing.T) {
+	lines := map[string]int{}
+	for _, path := range tracked(t) {
+		kind := ""
+		switch {
+		case strings.HasSuffix(path, "_test.go"):
+			kind = "tests"
+		case strings.HasSuffix(path, ".go") && strings.HasPrefix(path, "test/"):
+			kind = "Go below test/"
+		case strings.HasSuffix(path, ".go"):
+			kind = "product"
+		case slices.Contains([]string{".c", ".h", ".S"}, filepath.Ext(path)):
+			kind = "C"
+		default:
+			continue
+		}
+		b, err := os.ReadFile(path)
+		require.NoError(t, err)
+		lines[kind] += bytes.Count(b, []byte("\n"))
+	}
+	for kind, most := range budgets {
+		assert.LessOrEqual(t, lines[kind], most, "lines: %s", kind)
+		assert.Positive(t, lines[kind], kind)
+	}
+	t.Log(lines)
 }
 
 // TestOtherFilesHaveLicence looks at scripts and C files, whose comments differ.
