@@ -270,11 +270,15 @@ func TestBodies(t *testing.T) {
 func TestLateBody(t *testing.T) {
 	t.Parallel()
 	_, path := source(t, 1)
+	var wg sync.WaitGroup
 	for _, body := range []string{"Content-Length: 20\r\n\r\n{\"level\"", "Transfer-Encoding: chunked\r\n\r\n4\r\n{\"le"} {
-		answer := raw(t, path, "PUT /v1/log-level HTTP/1.1\r\nHost: x\r\n"+body)
-		assert.Contains(t, answer, "408 Request Timeout")
-		assert.Contains(t, answer, "the body did not come within 5s")
+		wg.Go(func() {
+			answer := raw(t, path, "PUT /v1/log-level HTTP/1.1\r\nHost: x\r\n"+body)
+			assert.Contains(t, answer, "408 Request Timeout")
+			assert.Contains(t, answer, "the body did not come within 5s")
+		})
 	}
+	wg.Wait()
 }
 
 // TestCache: however many ask, few descriptions are made, one at a time.

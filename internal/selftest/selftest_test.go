@@ -155,8 +155,10 @@ func TestNoStart(t *testing.T) {
 
 // TestInterrupted ends the run in the middle of each of several steps: it comes back soon and leaves nothing behind.
 func TestInterrupted(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{"open", "lease", "unicast", "throughput", "ping-load", "interfaces", "reopen"} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			ctx, cancel := context.WithCancelCause(t.Context())
 			defer cancel(nil)
 			// What the step waits for takes a minute.
@@ -292,11 +294,13 @@ func TestWithoutDHCP(t *testing.T) {
 
 // TestSmallRange: guests for which the range has no address are no fault of the network's.
 func TestSmallRange(t *testing.T) {
+	t.Parallel()
 	for end, want := range map[string]string{
 		"192.168.105.2": "192.168.105.2 from 192.168.105.1, ",
 		"192.168.105.3": "192.168.105.2, 192.168.105.3 from 192.168.105.1, ",
 	} {
 		t.Run(end, func(t *testing.T) {
+			t.Parallel()
 			judge(t, of(faults{dhcpEnd: end}), func(t assert.TestingT, rep *Report) {
 				assert.Equal(t, Passed, rep.Verdict)
 				assert.Contains(t, stepOf(t, rep, "lease").Text, want)
