@@ -153,6 +153,12 @@ func start(t *testing.T, h *Hub, q Request) *running {
 	t.Helper()
 	s, err := h.Start(q)
 	require.NoError(t, err)
+	return begin(t, s)
+}
+
+// begin has a capture written.
+func begin(t *testing.T, s *Session) *running {
+	t.Helper()
 	ctx, cancel := context.WithCancelCause(context.Background())
 	r := &running{s, newSheet(), cancel, make(chan Result, 1), make(chan struct{})}
 	go func() {
@@ -350,6 +356,16 @@ func TestOrderIsThatOfTime(t *testing.T) {
 		next[p.ci.InterfaceIndex]++
 	}
 	assert.Len(t, next, 2*shardCount)
+}
+
+// TestLastFrameIsSeen: a frame that comes just after the writer has looked at the clock is written soon, not with the next one.
+func TestLastFrameIsSeen(t *testing.T) {
+	s, err := NewHub(Options{}).Start(Request{})
+	require.NoError(t, err)
+	shard := &s.ring.shards[1]
+	require.True(t, s.ring.more(shard))
+	shard.cur.put(int64(time.Since(s.ring.began)+20*time.Millisecond), 1, fromClient, make([]byte, 60), 60)
+	begin(t, s).sees(t, 1)
 }
 
 func TestReaderThatStopsCostsFramesAndIsTold(t *testing.T) {

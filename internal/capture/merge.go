@@ -37,6 +37,16 @@ func (m *merger) drain(f func(record) bool) (n int) {
 	}
 }
 
+// more tells whether there are records that came while drain began: the ring does not have them any more.
+func (m *merger) more() bool {
+	for i := range m.waiting {
+		if _, ok := m.head(i); ok {
+			return true
+		}
+	}
+	return false
+}
+
 // take gets what shard i has.
 func (m *merger) take(i int) {
 	s := &m.r.shards[i]

@@ -184,7 +184,7 @@ func (s *Session) write() (err error) {
 				return err
 			}
 		}
-		s.wait(n > 0)
+		s.wait(n > 0 || m.more())
 	}
 }
 
