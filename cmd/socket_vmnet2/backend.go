@@ -74,7 +74,6 @@ func logWithoutEffect(cfg *compat.Config, log *slog.Logger) {
 		{cfg.InterfaceIDSet, "--vmnet-interface-id", "the embedded network has no vmnet interface", slog.LevelWarn},
 		{cfg.VmnetAPI != compat.APIAuto, "--vmnet-api", "the embedded network has no vmnet interface", slog.LevelWarn},
 		{cfg.VmnetInterfaces != compat.InterfacesClient, "--vmnet-interfaces", "the embedded network has no vmnet interface", slog.LevelWarn},
-		{cfg.LocalSwitching, "--local-switching", "the embedded network always carries frames between its clients itself", slog.LevelWarn},
 		{cfg.Offload, "--offload", "the embedded network sends no frame longer than its MTU", slog.LevelWarn},
 		// What these two ask for is so.
 		{cfg.DisableNAT66, "--vmnet-disable-nat66", "the embedded network has no IPv6", slog.LevelDebug},

@@ -14,21 +14,10 @@ import (
 // maxFrame is the longest frame that one stream client of the daemons under test can send to another, in bytes.
 var maxFrame = frame.MaxStreamLen
 
-// locally: the daemons under test have --local-switching=on.
-var locally bool
-
-// ways are what the suite must know of their network.
-func ways() []vnettest.Way {
-	if locally {
-		return []vnettest.Way{vnettest.GroupsApart}
-	}
-	return nil
-}
-
 // TestConformance runs the suite that every network must pass through the socket of the built daemon.
 func TestConformance(t *testing.T) {
 	p := start(t, "--vmnet-gateway=192.168.105.1") // one for all checks, each with clients of its own
 	vnettest.TestNetwork(t, func(*testing.T) vnet.Network {
 		return vnettest.SocketNetwork(p.sock, netip.MustParseAddr("192.168.105.1"), maxFrame)
-	}, ways()...)
+	})
 }

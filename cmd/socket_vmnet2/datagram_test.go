@@ -183,7 +183,7 @@ func TestDatagramConformance(t *testing.T) {
 				return vnettest.DaemonNetwork(vnettest.DaemonOptions{
 					Socket: p.sock, Gateway: gatewayAddr, MaxFrame: carried(), Transports: transports,
 				})
-			}, ways()...)
+			})
 		})
 	}
 }

@@ -97,7 +97,7 @@ func (d *daemon) describeNetwork() status.Network {
 		Interface: cfg.Interface, Isolated: cfg.Isolate, AntiSpoof: cfg.AntiSpoof,
 	}
 	vmnet := n.Backend == string(compat.BackendVmnet)
-	n.Offload, n.LocalSwitching = vmnet && cfg.Offload, vmnet && cfg.LocalSwitching
+	n.Offload = vmnet && cfg.Offload
 	lazy := d.network.Load()
 	if lazy == nil {
 		return n

@@ -28,7 +28,6 @@ func (d *daemon) describeClient(i perclient.Info, now time.Time) status.Client {
 		Interface: describeInterface(i),
 		ToNet:     toNet(i.Link, i.Ports, i.DropHeld, i.Spoofed),
 		ToClient:  toClient(i.Link, i.Ports),
-		Switched:  i.Ports.Switched,
 		Queue:     status.Queue{Bytes: i.Link.Queued, Limit: i.QueueLimit, Stalled: seconds(i.Link.Stalled)},
 		MACs:      i.MACs,
 		MACMoves:  i.Ports.Moved,

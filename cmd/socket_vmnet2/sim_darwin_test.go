@@ -40,23 +40,15 @@ func TestOnSimulator(t *testing.T) {
 	onSimulatorToo(t, onBoth)
 }
 
-// TestOnSimulatorLocally runs some of them once more, with local switching.
-func TestOnSimulatorLocally(t *testing.T) {
-	t.Parallel()
-	onSimulatorToo(t, []string{
-		"TestConformance", "TestDatagramConformance", "TestForgeries", "TestUpgradeOfAllKinds", "TestSwitchedLocally", "TestDescribesVmnet",
-	}, locallyEnv+"=1")
-}
-
 // onSimulatorToo runs the tests of these names in a process of their own.
-func onSimulatorToo(t *testing.T, names []string, env ...string) {
+func onSimulatorToo(t *testing.T, names []string) {
 	t.Helper()
 	if os.Getenv(simulatorEnv) != "" {
 		return // this is that process
 	}
 	lib := vmnetsim.Library(t, vmnetsim.Full)
 	c := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^("+strings.Join(names, "|")+")$", "-test.count=1", "-test.v", fmt.Sprintf("-test.short=%t", testing.Short()))
-	c.Env = append(append(os.Environ(), simulatorEnv+"="+lib), env...)
+	c.Env = append(os.Environ(), simulatorEnv+"="+lib)
 	out, err := c.CombinedOutput()
 	for _, name := range names {
 		assert.Contains(t, string(out), "--- PASS: "+name, "it did not run or failed")

@@ -14,9 +14,6 @@ import (
 // simulatorEnv names the simulator's library for a run of these tests in which every daemon is on the simulated vmnet.
 const simulatorEnv = "SOCKET_VMNET2_TEST_SIMULATOR"
 
-// locallyEnv is set where all these daemons have local switching.
-const locallyEnv = "SOCKET_VMNET2_TEST_LOCAL_SWITCHING"
-
 func init() {
 	lib := os.Getenv(simulatorEnv)
 	if lib == "" {
@@ -24,13 +21,8 @@ func init() {
 	}
 	maxFrame = frame.MaxEthernetLen
 	buildFlags = append(buildFlags, "-tags", "vmnetsim")
-	locally = os.Getenv(locallyEnv) != ""
 	backendArgs = func(sock string) []string {
-		args := simulatorArgs(lib, filepath.Dir(sock)+"/vmnetsim")
-		if locally {
-			args = append(args, "--local-switching=on")
-		}
-		return args
+		return simulatorArgs(lib, filepath.Dir(sock)+"/vmnetsim")
 	}
 }
 

@@ -154,7 +154,7 @@ func TestUsage(t *testing.T) {
 		"--backend=(auto|usernet|vmnet)", "--socket-user=USER", "--socket-mode=OCTAL", "--queue-size=BYTES", "--max-clients=N",
 		"--state-dir=DIR", "--runtime-dir=DIR|none", "--allow-uid=UID", "--dns-record=NAME=IP",
 		"--host-loopback=(on|off)", "--metrics-listen=ADDR:PORT", "--metrics-anywhere", "--vmnet-gateway-any",
-		"--vmnet-api=(auto|network|interface)", "--vmnet-interfaces=(client|one)", "--local-switching=(off|on)", "--vmnet-disable-nat44", "--vmnet-disable-nat66",
+		"--vmnet-api=(auto|network|interface)", "--vmnet-interfaces=(client|one)", "--vmnet-disable-nat44", "--vmnet-disable-nat66",
 		"--vmnet-disable-dns-proxy", "--vmnet-disable-ra", "--vmnet-mtu=BYTES", "--vmnet-reserve=MAC=IP",
 		"--vmnet-forward=PROTO:PORT=IP:PORT", "--isolate", "--anti-spoof", "--offload",
 		"--log-format=(plain|text|json)", "--log-level=(debug|info|warn|error)", "--list-interfaces",

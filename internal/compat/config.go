@@ -104,7 +104,6 @@ type Config struct {
 
 	VmnetAPI        string // APIAuto, APINetwork or APIInterface
 	VmnetInterfaces string // InterfacesClient or InterfacesOne
-	LocalSwitching  bool   // frames between two clients do not take vmnet's way; never with Isolate
 	DisableNAT44    bool
 	DisableNAT66    bool
 	DisableDNSProxy bool

@@ -19,7 +19,6 @@ var newOptions = []option{
 	{name: "vmnet-gateway-any", help: "let --vmnet-gateway be a public address, whose owner guests then do not reach", set: setGatewayAny},
 	{name: "vmnet-api", arg: "(auto|network|interface)", help: "how vmnet makes the network: by a network object (macOS 26) or plain interfaces\n(default: interfaces, unless another option needs the network object)", set: setVmnetAPI, atOnce: true},
 	{name: "vmnet-interfaces", arg: "(client|one)", help: "a vmnet interface for each client or one for all (default: client)", set: setVmnetInterfaces, atOnce: true},
-	{name: "local-switching", arg: "(off|on)", help: "carry frames between two clients past macOS's bridge (default: off)\npf and tcpdump on this host do not see them; not with --isolate", set: setLocalSwitching, atOnce: true},
 	{name: "vmnet-disable-nat44", help: "no way out of the network by IPv4", set: setDisableNAT44},
 	{name: "vmnet-disable-nat66", help: "no way out of the network by IPv6", set: setDisableNAT66},
 	{name: "vmnet-disable-dns-proxy", help: "no DNS server in the network", set: setDisableDNSProxy},

@@ -34,15 +34,6 @@ func setVmnetInterfaces(s *settings, v string) error {
 	return fmt.Errorf("--vmnet-interfaces=%s is unknown: use client or one", v)
 }
 
-func setLocalSwitching(s *settings, v string) error {
-	switch v {
-	case "on", "off":
-		s.LocalSwitching = v == "on"
-		return nil
-	}
-	return fmt.Errorf("--local-switching=%s is unknown: use off or on", v)
-}
-
 func setHostLoopback(s *settings, v string) error {
 	switch v {
 	case "on", "off":
@@ -160,9 +151,6 @@ func addForward(s *settings, v string) error {
 func (s *settings) checkNetworkOptions() error {
 	if err := s.checkBridged(); err != nil {
 		return err
-	}
-	if s.LocalSwitching && s.Isolate {
-		return errors.New("--local-switching=on conflicts with --isolate: there is nothing to carry between guests that do not reach each other; leave one of the two out")
 	}
 	if err := s.checkReservations(); err != nil {
 		return err

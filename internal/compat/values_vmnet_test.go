@@ -43,8 +43,6 @@ func TestNetworkOptions(t *testing.T) {
 		{"API interface, prefix", "--vmnet-a interface", func(c *Config) { c.VmnetAPI = APIInterface }},
 		{"last API wins", "--vmnet-api=network --vmnet-api=auto", func(*Config) {}},
 		{"an interface each", "--vmnet-interfaces=client", func(*Config) {}},
-		{"local switching", "--local-switching=on", func(c *Config) { c.LocalSwitching = true }},
-		{"no local switching", "--local-switching=off", func(*Config) {}},
 		{"one interface", "--vmnet-interfaces=one", func(c *Config) { c.VmnetInterfaces = InterfacesOne }},
 		{"exact name of the old option", "--vmnet-interface=one", func(c *Config) { c.Interface = "one" }},
 		{"no NAT44", "--vmnet-disable-nat44", func(c *Config) { c.DisableNAT44 = true }},
@@ -96,8 +94,6 @@ func TestBadNetworkValues(t *testing.T) {
 		{"--vmnet-api=auto ", "use auto, network or interface"},
 		{"--vmnet-interfaces=", "use client or one"},
 		{"--vmnet-interfaces=2", "use client or one"},
-		{"--local-switching=", "use off or on"},
-		{"--local-switching=yes", "use off or on"},
 
 		{"--vmnet-mtu=", "1280 to 16384"},
 		{"--vmnet-mtu=0", "1280 to 16384"},
@@ -213,7 +209,6 @@ func TestNetworkConflicts(t *testing.T) {
 		{"bridged, MTU", bridged + "--vmnet-mtu=1500", `vmnet mode "bridged" conflicts with --vmnet-mtu`},
 		{"bridged, reserve", bridged + reserve + "192.168.105.9", `vmnet mode "bridged" conflicts with --vmnet-reserve`},
 		{"bridged, forward", bridged + forward + "192.168.105.9:80", `vmnet mode "bridged" conflicts with --vmnet-forward`},
-		{"local switching, isolate", gw + "--local-switching=on --isolate", "--local-switching=on conflicts with --isolate: there is nothing to carry between guests that do not reach each other; leave one of the two out"},
 		{"bridged, isolate", bridged + "--isolate", `vmnet mode "bridged" conflicts with --isolate`},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -46,7 +46,7 @@ func completionCases(t *testing.T) []completionCase {
 		{"socket_vmnet2 --vmnet-mode=s", []string{"shared"}},
 		{"socket_vmnet2 --vmnet-mode=host --backend=u", []string{"usernet"}},
 		{"socket_vmnet2 --vmnet-api n", []string{"network"}},
-		{"socket_vmnet2 --local-switching=o", []string{"off", "on"}},
+		{"socket_vmnet2 --host-loopback=o", []string{"off", "on"}},
 		{"socket_vmnet2 --runtime-dir=n", []string{"none"}},
 		{"socket_vmnet2 --state-dir=", []string{"state"}},
 		{"socket_vmnet2 --pidfile so", []string{"sock"}},

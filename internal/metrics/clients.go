@@ -89,7 +89,6 @@ func (o output) client(labels []string, t tally, g gauges) {
 	o.count(clientTransmitBytes, t.toNet.Bytes, labels...)
 	o.count(clientTransmitPackets, t.toNet.Frames, labels...)
 	o.reasons(clientTransmitDrop, t.toNet.Drops, labels...)
-	o.count(clientSwitched, t.switched, labels...)
 	o.count(clientMoves, t.moves, labels...)
 	o.put(clientQueue, g.queue, labels...)
 	o.put(clientStalled, g.stalled, labels...)
@@ -99,7 +98,7 @@ func (o output) client(labels []string, t tally, g gauges) {
 // A tally is the counters of a client, or sums of them.
 type tally struct {
 	toClient, toNet status.Traffic
-	switched, moves uint64
+	moves           uint64
 	used            bool // there is a series of it
 }
 
@@ -108,14 +107,13 @@ func newTally() tally {
 }
 
 func tallyOf(x *status.Client) tally {
-	return tally{toClient: x.ToClient, toNet: x.ToNet, switched: x.Switched, moves: x.MACMoves}
+	return tally{toClient: x.ToClient, toNet: x.ToNet, moves: x.MACMoves}
 }
 
 // add adds what came between before and now.
 func (t *tally) add(now, before tally) {
 	addTraffic(&t.toClient, now.toClient, before.toClient)
 	addTraffic(&t.toNet, now.toNet, before.toNet)
-	t.switched += since(now.switched, before.switched)
 	t.moves += since(now.moves, before.moves)
 }
 

@@ -75,7 +75,6 @@ var (
 	clientTransmitBytes   = counter("client_transmit_bytes_total", "Bytes of the frames from the guest.", perClient()...)
 	clientTransmitPackets = counter("client_transmit_packets_total", "Frames from the guest.", perClient()...)
 	clientTransmitDrop    = counter("client_transmit_drop_total", "Frames from the guest that were dropped.", perClient("reason")...)
-	clientSwitched        = counter("client_switched_packets_total", "Frames from the guest that took the short way to another one (--local-switching).", perClient()...)
 	clientMoves           = counter("client_mac_moves_total", "MAC addresses that came to the client from another one.", perClient()...)
 	clientQueue           = gauge("client_queue_bytes", "What waits because the client is busy.", perClient()...)
 	clientStalled         = gauge("client_stalled_seconds", "For how long the client has taken nothing although something waits.", perClient()...)

@@ -50,7 +50,7 @@ func full() status.Status {
 			ID: 7, Name: "vm7", Transport: status.Stream, State: status.StateRunning, MAC: "02:00:00:00:00:07",
 			Interface: status.Interface{Kind: status.InterfaceOwn},
 			ToNet:     traffic(1, 100, map[string]uint64{"drop_storm": 2}), ToClient: traffic(3, 300, map[string]uint64{"drop_queue_full": 4, "lost_oversize": 1}),
-			Switched: 5, MACMoves: 6, Queue: status.Queue{Bytes: 77, Stalled: 1.5}, DHCP: status.ClientDHCP{Waiting: 2.5},
+			MACMoves: 6, Queue: status.Queue{Bytes: 77, Stalled: 1.5}, DHCP: status.ClientDHCP{Waiting: 2.5},
 		}},
 		Totals: status.Totals{
 			Connects: 20, Reconnects: 21, Refused: 22, ToNet: traffic(23, 24, map[string]uint64{"drop_storm": 25}), ToClient: traffic(26, 27, map[string]uint64{"drop_queue_full": 28}),

@@ -56,7 +56,6 @@ type PortTotals struct {
 	Lost      map[vnet.DropReason]uint64 `json:"lost,omitempty"`  // frames for it
 	Moved     uint64                     `json:"moved,omitempty"`
 	Unlearned uint64                     `json:"unlearned,omitempty"`
-	Switched  uint64                     `json:"switched,omitempty"`
 }
 
 // clone is a copy that shares nothing.
@@ -67,7 +66,7 @@ func (t PortTotals) clone() PortTotals {
 
 // add adds what one port counted.
 func (t *PortTotals) add(st vnet.PortStats) {
-	t.addAll(PortTotals{Drops: st.Drops, Lost: st.Lost, Moved: st.Moved, Unlearned: st.Unlearned, Switched: st.Switched})
+	t.addAll(PortTotals{Drops: st.Drops, Lost: st.Lost, Moved: st.Moved, Unlearned: st.Unlearned})
 }
 
 func (t *PortTotals) addAll(o PortTotals) {
@@ -75,7 +74,6 @@ func (t *PortTotals) addAll(o PortTotals) {
 	addTo(&t.Lost, o.Lost)
 	t.Moved += o.Moved
 	t.Unlearned += o.Unlearned
-	t.Switched += o.Switched
 }
 
 func addTo(sum *map[vnet.DropReason]uint64, more map[vnet.DropReason]uint64) {

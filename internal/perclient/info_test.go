@@ -122,7 +122,7 @@ func (p *countingPort) Stats() vnet.PortStats {
 	n := p.drops.Load()
 	return vnet.PortStats{
 		Drops: map[vnet.DropReason]uint64{vnet.DropStorm: n}, Lost: map[vnet.DropReason]uint64{vnet.DropOversize: 1},
-		Moved: n, Unlearned: n, Switched: n, MACs: 3,
+		Moved: n, Unlearned: n, MACs: 3,
 	}
 }
 
@@ -182,7 +182,6 @@ func TestDropsOfPorts(t *testing.T) {
 	}
 	i := r.List()[0]
 	assert.Equal(t, uint64(ports*each), i.Ports.Moved)
-	assert.Equal(t, uint64(ports*each), i.Ports.Switched)
 	assert.Equal(t, uint64(ports*each), i.Ports.Unlearned)
 	assert.Equal(t, 3, i.MACs)
 	assert.Equal(t, vnet.InterfaceOwn, i.Port.Kind)

@@ -32,7 +32,6 @@ type Saved struct {
 
 	Moved      uint64 `json:"moved,omitempty"`
 	Unlearned  uint64 `json:"unlearned,omitempty"`
-	Switched   uint64 `json:"switched,omitempty"`
 	Reconnects uint64 `json:"reconnects,omitempty"`
 }
 
@@ -82,7 +81,7 @@ func (c *Session) Save() (v Saved, ok bool) {
 	c.telling.Lock()
 	p := c.ports.clone()
 	c.telling.Unlock()
-	v.Drops, v.Lost, v.Moved, v.Unlearned, v.Switched = p.Drops, p.Lost, p.Moved, p.Unlearned, p.Switched
+	v.Drops, v.Lost, v.Moved, v.Unlearned = p.Drops, p.Lost, p.Moved, p.Unlearned
 	v.Reconnects = c.reconnects.Load()
 	return v, true
 }
@@ -113,7 +112,7 @@ func (s *Server) Restore(l link.Link, o Client, v Saved) (*Session, error) {
 	c.seen = v.Watch.MAC != nil
 	c.held, c.heldN = v.Held, held
 	c.dropHeld.Store(v.DropHeld)
-	c.ports = PortTotals{Drops: v.Drops, Lost: v.Lost, Moved: v.Moved, Unlearned: v.Unlearned, Switched: v.Switched}
+	c.ports = PortTotals{Drops: v.Drops, Lost: v.Lost, Moved: v.Moved, Unlearned: v.Unlearned}
 	c.reconnects.Store(v.Reconnects)
 	if mac := c.watch.MAC(); len(mac) == 6 {
 		c.guest = s.guests.arrives(c, [6]byte(mac), true)

@@ -68,8 +68,8 @@ func (p *page) head(s *status.Status) {
 			p.field("forward", forward(f))
 		}
 	}
-	p.field("options", fmt.Sprintf("offload %s, local switching %s, isolation %s, anti-spoof %s",
-		onOff(n.Offload), onOff(n.LocalSwitching), onOff(n.Isolated), onOff(n.AntiSpoof)))
+	p.field("options", fmt.Sprintf("offload %s, isolation %s, anti-spoof %s",
+		onOff(n.Offload), onOff(n.Isolated), onOff(n.AntiSpoof)))
 	p.field("process", process(d))
 	p.field("uptime", uptime(d))
 	p.field("clients", fmt.Sprintf("%d of %d, %s since the start, %s of them again, %s refused", len(s.Clients), d.MaxClients,

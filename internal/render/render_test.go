@@ -35,7 +35,6 @@ func daemon() *status.Status {
 		Network: status.Network{
 			State: status.NetworkRunning, Backend: "usernet", Mode: "shared",
 			Subnet: netip.MustParsePrefix("192.168.105.0/24"), Gateway: netip.MustParseAddr("192.168.105.1"), MTU: 1500,
-			LocalSwitching: true,
 			DHCP: &status.DHCP{
 				Start: netip.MustParseAddr("192.168.105.2"), End: netip.MustParseAddr("192.168.105.254"), Size: 252, Leased: 2,
 			},

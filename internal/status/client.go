@@ -55,7 +55,6 @@ type Client struct {
 
 	ToNet    Traffic `json:"to_net"`
 	ToClient Traffic `json:"to_client"`
-	Switched uint64  `json:"switched_frames"` // that took the short way to another client (--local-switching)
 	Queue    Queue   `json:"queue"`
 	MACs     int     `json:"macs"`      // addresses behind its port
 	MACMoves uint64  `json:"mac_moves"` // addresses that came to its port from another one

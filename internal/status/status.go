@@ -68,15 +68,14 @@ type Network struct {
 	Backend string `json:"backend"`         // "usernet" or "vmnet"
 	Mode    string `json:"mode"`            // "host", "shared" or "bridged"
 
-	Subnet         netip.Prefix `json:"subnet,omitzero"`
-	Gateway        netip.Addr   `json:"gateway,omitzero"`
-	MTU            int          `json:"mtu_bytes,omitempty"`
-	MaxFrame       int          `json:"max_frame_bytes,omitempty"`
-	Interface      string       `json:"interface,omitempty"` // of the host, in bridged mode
-	Isolated       bool         `json:"isolated"`
-	Offload        bool         `json:"offload"`
-	AntiSpoof      bool         `json:"anti_spoof"`
-	LocalSwitching bool         `json:"local_switching"`
+	Subnet    netip.Prefix `json:"subnet,omitzero"`
+	Gateway   netip.Addr   `json:"gateway,omitzero"`
+	MTU       int          `json:"mtu_bytes,omitempty"`
+	MaxFrame  int          `json:"max_frame_bytes,omitempty"`
+	Interface string       `json:"interface,omitempty"` // of the host, in bridged mode
+	Isolated  bool         `json:"isolated"`
+	Offload   bool         `json:"offload"`
+	AntiSpoof bool         `json:"anti_spoof"`
 
 	DHCP    *DHCP    `json:"dhcp,omitempty"`    // nil: this network has no DHCP server
 	Vmnet   *Vmnet   `json:"vmnet,omitempty"`   // with that back end, once it runs

@@ -35,9 +35,6 @@ func (s *seenMACs) note(b frame.Batch) {
 	s.next++
 }
 
-// has reports whether the frame f comes from one of the addresses.
-func (s *seenMACs) has(f []byte) bool { return s.contains(binary.BigEndian.Uint64(f[6:]) >> 16) }
-
 // contains reports whether mac is one of the addresses.
 func (s *seenMACs) contains(mac uint64) bool {
 	for i := range s.mac {

@@ -153,9 +153,6 @@ func checkBoth(o Options) error {
 	default:
 		return fmt.Errorf("--vmnet-interfaces=%s is unknown: use client or one", o.Interfaces)
 	}
-	if o.LocalSwitching && o.Isolate {
-		return errors.New("--local-switching=on cannot be used together with --isolate: leave one of the two out")
-	}
 	bridged := o.Mode == vnet.ModeBridged
 	switch {
 	case !bridged && o.Mode != vnet.ModeHost && o.Mode != vnet.ModeShared:

@@ -178,11 +178,6 @@ func TestChoose(t *testing.T) {
 		},
 		{"no mode", Options{}, want{mention: "mode"}, want{mention: "mode"}},
 		{"unknown API", with(home(), func(o *Options) { o.UseAPI = "x" }), want{mention: "--vmnet-api=x"}, want{mention: "--vmnet-api=x"}},
-		{
-			"local switching, isolation", with(home(), func(o *Options) { o.LocalSwitching, o.Isolate = true, true }),
-			want{mention: "--local-switching=on|--isolate"},
-			want{mention: "--local-switching=on|--isolate"},
-		},
 		{"unknown interfaces", with(home(), func(o *Options) { o.Interfaces = "x" }), want{mention: "--vmnet-interfaces=x"}, want{mention: "--vmnet-interfaces=x"}},
 	}
 	for _, tt := range tests {

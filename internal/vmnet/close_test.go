@@ -4,7 +4,6 @@ package vmnet
 
 import (
 	"context"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -248,24 +247,4 @@ func TestCloseWhileRestarting(t *testing.T) {
 	r.fake.setStart(nil)
 	r.talk(r.attach(1), r.attach(2))
 	r.end()
-}
-
-// TestQuiet: a warning that is repeated is counted.
-func TestQuiet(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		log := &logBook{}
-		q := newQuiet(log.logger())
-		for range 100 {
-			q.warn("a", "k", 1)
-			q.warn("b", "k", 1)
-		}
-		assert.Equal(t, 2, strings.Count(log.String(), "\n"))
-		time.Sleep(quietTime)
-		q.warn("a", "k", 2)
-		assert.Equal(t, 1, log.count("msg=a", "k=2", "suppressed=99"))
-		time.Sleep(quietTime)
-		q.warn("a", "k", 3)
-		assert.Equal(t, 1, log.count("msg=a", "k=3"))
-		assert.Equal(t, 1, log.count("suppressed"))
-	})
 }

@@ -25,7 +25,6 @@ func TestConformance(t *testing.T) {
 		{"interfaces", with(onNetwork(), func(o *Options) { o.UseAPI = APIInterface }), nil},
 		{"one interface", with(onNetwork(), func(o *Options) { o.Interfaces = InterfacesOne }), nil},
 		{"no room for clients", onNetwork(), func(f *fake) { f.limit = 1 }},
-		{"local switching", locally(), nil},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -41,7 +40,7 @@ func TestConformance(t *testing.T) {
 				n, err := New(context.Background(), o)
 				require.NoError(t, err)
 				return n
-			}, ways(tt.o)...)
+			})
 			for _, f := range fakes {
 				assert.Empty(t, f.rules())
 				assert.Empty(t, f.running(), "interfaces left")
@@ -49,12 +48,4 @@ func TestConformance(t *testing.T) {
 			}
 		})
 	}
-}
-
-// ways are what the suite must know of a network with these options.
-func ways(o Options) []vnettest.Way {
-	if o.LocalSwitching {
-		return []vnettest.Way{vnettest.GroupsApart}
-	}
-	return nil
 }

@@ -139,7 +139,7 @@ func (d *device) stop() <-chan struct{} {
 		ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 		defer cancel()
 		if err := d.ifc.Stop(ctx); err != nil {
-			d.net.quiet.warn("an interface could not be stopped in order", "client", d.who, "error", err)
+			d.net.log.Warn("an interface could not be stopped in order", "client", d.who, "error", err)
 		}
 	})
 	return stopped

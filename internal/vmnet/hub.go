@@ -55,7 +55,7 @@ func (h *hub) join(p *port) (*line, error) {
 	if len(h.ports) == 0 {
 		h.read(true)
 	}
-	if l.shared, err = h.br.Attach(bridge.PortOptions{Name: p.name, Isolated: h.net.opts.Isolate}, sharing{p, l}); err != nil {
+	if l.shared, err = h.br.Attach(bridge.PortOptions{Name: p.name, Isolated: h.net.opts.Isolate}, sharing{p}); err != nil {
 		l.out.free()
 		if len(h.ports) == 0 {
 			h.deafen()
@@ -188,7 +188,7 @@ func (h *hub) keep(ctx context.Context, d *device) {
 			return
 		case <-d.dead:
 		}
-		h.net.quiet.warn("the anchor interface has died, starting it again", "error", d.cause)
+		h.net.log.Warn("the anchor interface has died, starting it again", "error", d.cause)
 		h.net.restarts.Add(1)
 		if time.Since(d.began) > settled {
 			wait.attempt = 0
@@ -222,7 +222,7 @@ func (h *hub) revive(ctx context.Context, wait *backoff) *device {
 		if err == nil {
 			return d // also when the network ends: then Close stops it
 		}
-		h.net.quiet.warn("the anchor interface could not be started again", "error", err)
+		h.net.log.Warn("the anchor interface could not be started again", "error", err)
 		if failed++; failed >= renewAfter {
 			h.net.renew()
 		}
@@ -245,9 +245,11 @@ func (h *hub) close() *device {
 // shared is how many clients share the anchor.
 func (h *hub) shared() int { return int(h.sharing.Load()) }
 
-// hintOldest tells the port that has shared the anchor longest and may move that there may be an interface for it. A port
-// that has left gets no hint: it would be lost.
+// hintOldest tells the port that has shared the anchor longest and may move that there may be an interface for it.
 func (h *hub) hintOldest() {
+	if h.net.opts.Interfaces != InterfacesClient || h.net.ctx.Err() != nil {
+		return
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, p := range h.ports {
@@ -258,32 +260,16 @@ func (h *hub) hintOldest() {
 	}
 }
 
-// maxSettles bounds settle, in settleTimeouts.
-const maxSettles = 10
-
-// settle waits until what the anchor has received so far is delivered.
-func (h *hub) settle() {
-	h.mu.Lock()
-	var rd *reader
-	if h.dev != nil {
-		rd = h.dev.rd
-	}
-	h.mu.Unlock()
-	for tries := maxSettles; rd != nil && tries > 0 && !rd.settle(); tries-- {
-	}
-}
-
 // sharing is a port as a sink of the bridge. The port itself leaves out what its client does not take.
 type sharing struct {
 	port *port
-	line *line
 }
 
 // MaxFrame implements frame.Sink.
 func (sharing) MaxFrame() int { return frame.MaxLen }
 
 // Deliver implements frame.Sink.
-func (s sharing) Deliver(b frame.Batch) { s.port.deliverFrom(s.line, b, frame.MaxLen) }
+func (s sharing) Deliver(b frame.Batch) { s.port.deliver(b, frame.MaxLen) }
 
 // uplinkName is the anchor's name in the bridge.
 const uplinkName = "vmnet"

@@ -37,10 +37,7 @@ func (b *backoff) next() time.Duration {
 func (p *port) keep() {
 	defer close(p.kept)
 	defer p.net.caught()
-	defer func() {
-		p.drop(p.line.Swap(nil))
-		p.passOn()
-	}()
+	defer func() { p.drop(p.line.Swap(nil)) }()
 	defer p.caught("keeping the port")
 	retry := time.NewTimer(0)
 	retry.Stop()
@@ -63,28 +60,11 @@ func (p *port) keep() {
 			p.resting.Store(false)
 			p.improve(retry)
 		case <-p.room:
-			p.owes = true
 			faults.Point("vmnet.keep")
-			if p.resting.Load() { // its own interface has just died
-				p.passOn()
-				continue
+			if !p.resting.Load() { // else its own interface has just died
+				p.improve(retry)
 			}
-			p.improve(retry)
 		}
-	}
-}
-
-// passOn gives a hint that the port has not followed to another one. A port that ends calls it when it does not share the
-// anchor any more, so that no further hint comes.
-func (p *port) passOn() {
-	select {
-	case <-p.room:
-		p.owes = true
-	default:
-	}
-	if p.owes {
-		p.owes = false
-		p.net.offerRoom()
 	}
 }
 
@@ -98,7 +78,7 @@ func (p *port) hope(retry *time.Timer) {
 // restart replaces an interface that has died: by a new one, or else by the anchor.
 func (p *port) restart(retry *time.Timer) {
 	l := p.line.Swap(nil)
-	p.net.quiet.warn("a client's interface has died, starting it again", "client", p.name, "error", l.dev.cause)
+	p.net.log.Warn("a client's interface has died, starting it again", "client", p.name, "error", l.dev.cause)
 	p.net.restarts.Add(1)
 	if time.Since(l.dev.began) > settled {
 		p.waiting.attempt = 0
@@ -119,26 +99,18 @@ func (p *port) restart(retry *time.Timer) {
 	retry.Reset(delay)
 }
 
-// improve tries to get an own interface for a port that has none. A port that ends meanwhile still owes the try.
+// improve tries to get an own interface for a port that has none.
 func (p *port) improve(retry *time.Timer) {
 	if l := p.line.Load(); l != nil && l.dev != nil {
-		p.owes = false // the hint is older than what this port told the next one when it got its interface
 		return
 	}
-	if !p.net.takeTurn(p.ctx) {
-		return
-	}
-	err := p.own()
-	p.net.endTurn()
-	if err == nil {
-		p.owes = false
+	if p.own() == nil {
 		p.net.promoted.Add(1)
 		p.net.log.Info("a client has an interface of its own again", "client", p.name)
-		p.net.offerRoom() // another one may be lucky too
+		p.net.hub.hintOldest() // another one may be lucky too
 		return
 	}
 	if p.ctx.Err() == nil {
-		p.owes = false
 		if p.line.Load() == nil {
 			p.shareOrWait()
 		}
@@ -146,51 +118,36 @@ func (p *port) improve(retry *time.Timer) {
 	}
 }
 
-// own starts an interface for the port and puts it in the place of what is behind it.
+// moveGap is how long a client that moves from the anchor to an own interface gets nothing, so that what macOS brings to one
+// of the two a little later than to the other does not come twice.
+const moveGap = 2 * time.Millisecond
+
+// own starts an interface for the port and puts it in the place of what is behind it. A client that shared the anchor gets
+// nothing for moveGap, and no frame twice.
 func (p *port) own() error {
-	old := p.line.Load()
-	moving := old != nil && old.shared != nil
-	if moving { // from now on a frame may come by both
-		old.sieve.Store(&sieve{own: &old.seen, doubles: newDoubles()})
-	}
 	l, err := p.net.openOwn(p.ctx, p)
 	if err != nil {
-		if moving {
-			old.sieve.Store(nil)
-		}
 		return err
 	}
-	if moving {
-		p.moveAway(old, l)
-	} else {
-		p.put(l)
-		p.drop(old)
+	old := p.line.Load()
+	p.drop(old)
+	if old != nil && old.shared != nil {
+		time.Sleep(moveGap)
+		l.dev.rd.discard()
+		l.announce(&old.seen)
 	}
+	p.line.Store(l)
 	p.describe(l)
 	l.dev.rd.begin()
-	if moving {
-		time.AfterFunc(sieveTime, func() { l.sieve.Store(nil) })
-	}
 	return nil
 }
 
-// moveAway puts l in the place of old, which shares the anchor, and sees to it that nothing is lost: frames for the port go
-// to l from now on, and what the anchor has for it is delivered. What both have for it is delivered once.
-func (p *port) moveAway(old, l *line) {
-	d := old.sieve.Load().doubles
-	l.sieve.Store(&sieve{own: &old.seen, echo: true, doubles: d, second: true})
-	old.sieve.Store(&sieve{own: &old.seen, echo: true, doubles: d})
-	p.put(l)
-	p.net.await(old.sends.Shut())
-	if b := old.seen.announcement(); b.Len() > 0 && l.dev.writes.Enter() {
-		if out, err := newOutlet(maxSeen, &counters{}); err == nil {
-			out.send(l.dev, b)
-			out.free()
-		}
+// announce tells the bridge of macOS that the addresses are behind l's interface now.
+func (l *line) announce(macs *seenMACs) {
+	if b := macs.announcement(); b.Len() > 0 && l.dev.writes.Enter() {
+		l.out.send(l.dev, b)
 		l.dev.writes.Leave()
 	}
-	p.net.hub.settle()
-	p.drop(old)
 }
 
 // share puts the anchor behind the port.
@@ -203,7 +160,7 @@ func (p *port) share() error {
 	p.mu.Lock()
 	p.bridged = l.shared
 	p.mu.Unlock()
-	p.put(l)
+	p.line.Store(l)
 	p.describe(l)
 	return nil
 }
@@ -211,7 +168,7 @@ func (p *port) share() error {
 // shareOrWait shares the anchor if that is possible.
 func (p *port) shareOrWait() {
 	if err := p.share(); err != nil {
-		p.net.quiet.warn("a client has no network, trying again", "client", p.name, "error", err)
+		p.net.log.Warn("a client has no network, trying again", "client", p.name, "error", err)
 	}
 }
 
@@ -248,19 +205,15 @@ func (p *port) first() error {
 	if p.net.opts.Interfaces != InterfacesClient {
 		return p.share()
 	}
-	rooms := p.net.rooms.Load()
 	err := p.own()
 	if err == nil || p.ctx.Err() != nil {
 		return err
 	}
-	p.net.quiet.warn("no interface for a client, it shares one with others", "client", p.name, "error", err)
-	if err = p.share(); err == nil && p.net.rooms.Load() != rooms {
-		p.hint() // the room that came up since was not offered to this port
-	}
-	return err
+	p.net.log.Warn("no interface for a client, it shares one with others", "client", p.name, "error", err)
+	return p.share()
 }
 
-// hint tells the port that there may be an interface for it.
+// hint tells the port that there may be an interface for it. One that gets lost costs it until its next attempt.
 func (p *port) hint() {
 	select {
 	case p.room <- struct{}{}:
@@ -274,7 +227,7 @@ func (n *Network) retire(l *line) {
 	n.spawn(func() {
 		<-stopped
 		n.ownCount.Add(-1)
-		n.freed()
+		n.hub.hintOldest()
 		<-idle
 		if l.out != nil {
 			l.out.free()
@@ -282,32 +235,6 @@ func (n *Network) retire(l *line) {
 	})
 	n.await(stopped)
 }
-
-// freed offers the room of an interface that has stopped.
-func (n *Network) freed() {
-	n.rooms.Add(1) // before the offer: see first
-	n.offerRoom()
-}
-
-// offerRoom tells the client that has shared the anchor longest that there may be an interface for it.
-func (n *Network) offerRoom() {
-	if n.opts.Interfaces != InterfacesClient || n.ctx.Err() != nil {
-		return
-	}
-	n.hub.hintOldest()
-}
-
-// takeTurn waits until no other client tries to get an own interface again.
-func (n *Network) takeTurn(ctx context.Context) bool {
-	select {
-	case n.turn <- struct{}{}:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
-func (n *Network) endTurn() { <-n.turn }
 
 // openOwn starts an interface for p, whose reader is laid out but does not run.
 func (n *Network) openOwn(ctx context.Context, p *port) (*line, error) {
@@ -318,7 +245,7 @@ func (n *Network) openOwn(ctx context.Context, p *port) (*line, error) {
 	n.ownCount.Add(1)
 	l := &line{dev: d}
 	l.sends.Init()
-	d.rd, err = newReader(d, func(b frame.Batch) { p.deliverFrom(l, b, d.maxPacket) }, func(n int) { p.counts.lostOdd.Add(uint64(n)) })
+	d.rd, err = newReader(d, func(b frame.Batch) { p.deliver(b, d.maxPacket) }, func(n int) { p.counts.lostOdd.Add(uint64(n)) })
 	if err == nil {
 		l.out, err = newOutlet(d.writeMax, &p.counts)
 	}

@@ -55,7 +55,6 @@ type Options struct {
 	Reservations    []vnet.Reservation
 	Forwards        []vnet.Forward
 	Isolate         bool // clients do not reach each other
-	LocalSwitching  bool // unicast between clients does not take vmnet's way; not with Isolate
 	Offload         bool // checksums and segmentation are left to the host: frames of 64 KiB
 
 	UseAPI     string // empty = APIAuto

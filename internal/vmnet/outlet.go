@@ -103,7 +103,7 @@ func (o *outlet) rescue(start, n int, st api.Status) {
 			return
 		}
 		count = &o.counts.refused
-		o.dev.net.quiet.warn("macOS did not take a frame", "client", o.dev.who, "error", st)
+		o.dev.net.log.Warn("macOS did not take a frame", "client", o.dev.who, "error", st)
 	case verdictExhausted:
 		if n > 1 && o.retries > 0 {
 			o.halves(start, n)
@@ -113,7 +113,7 @@ func (o *outlet) rescue(start, n int, st api.Status) {
 		o.dev.net.exhausted.Add(uint64(n))
 	default:
 		count = &o.counts.refused
-		o.dev.net.quiet.warn("macOS did not take frames", "client", o.dev.who, "frames", n, "error", st)
+		o.dev.net.log.Warn("macOS did not take frames", "client", o.dev.who, "frames", n, "error", st)
 	}
 	count.Add(uint64(n))
 }

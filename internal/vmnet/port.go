@@ -36,14 +36,12 @@ type port struct {
 	gate   gate.Gate            // deliveries to the sink
 	line   atomic.Pointer[line] // nil while down
 	facts  atomic.Pointer[vnet.PortInfo]
-	local  *switcher // nil: all frames take vmnet's way
 
 	ctx     context.Context // ends with the port
 	cancel  context.CancelFunc
 	closing atomic.Bool
 	kept    chan struct{} // closed when the keeper has ended
 	room    chan struct{} // told to try for an own interface
-	owes    bool          // has taken a hint from room that it has not followed; used by the keeper
 	waiting backoff       // used by the keeper
 	resting atomic.Bool   // room is for others: the own interface has died, and not for lack of room
 
@@ -72,10 +70,9 @@ func (p *past) add(s vnet.PortStats) {
 type line struct {
 	sends  gate.Gate
 	out    *outlet
-	dev    *device               // own
-	shared *bridge.Port          // or shared
-	seen   seenMACs              // the client's addresses
-	sieve  atomic.Pointer[sieve] // set while the client moves from the anchor to an own interface
+	dev    *device      // own
+	shared *bridge.Port // or shared
+	seen   seenMACs     // the client's addresses
 }
 
 var _ vnet.Port = (*port)(nil)
@@ -88,9 +85,6 @@ func newPort(n *Network, name string, sink frame.Sink) *port {
 	}
 	p.gate.Init()
 	p.ctx, p.cancel = context.WithCancel(n.ctx)
-	if n.local != nil {
-		p.local = newSwitcher(p, n.local)
-	}
 	return p
 }
 
@@ -101,15 +95,6 @@ func (p *port) Send(b frame.Batch) {
 		p.counts.closed.Add(uint64(b.Len()))
 		return
 	}
-	if p.local != nil {
-		p.local.send(b)
-		return
-	}
-	p.sendLine(b)
-}
-
-// sendLine sends b by what is behind the port.
-func (p *port) sendLine(b frame.Batch) {
 	for l := p.line.Load(); l != nil; {
 		if l.sends.Enter() {
 			l.send(b)
@@ -161,20 +146,6 @@ func (p *port) delivered() {
 	}
 }
 
-// deliverFrom is deliver for what came by l.
-func (p *port) deliverFrom(l *line, b frame.Batch, longest int) {
-	if p.local != nil {
-		p.local.arrive(l, b, longest)
-		return
-	}
-	s := l.sieve.Load()
-	if s == nil {
-		p.deliver(b, longest)
-		return
-	}
-	runs(b, func(part frame.Batch) { p.deliver(part, longest) }, s.keep)
-}
-
 // deliverCut delivers what the sink takes of b, and counts the rest.
 func (p *port) deliverCut(b frame.Batch) {
 	runs(b, p.sink.Deliver, func(f []byte) bool {
@@ -219,9 +190,6 @@ func (p *port) panicked(doing string, r any) {
 	p.closing.Store(true)
 	p.fail(fmt.Errorf("panic while %s: %v", doing, r))
 	p.gate.Shut()
-	if p.local != nil {
-		p.net.local.leave(p.local)
-	}
 	p.cancel()
 }
 
@@ -262,10 +230,6 @@ func (p *port) Stats() vnet.PortStats {
 		s.MACs = l.seen.count()
 	}
 	p.mu.Unlock()
-	if p.local != nil {
-		s.MACs, s.Moved = p.net.local.known(p.local)
-		s.Switched = p.local.switched.Load()
-	}
 	c := &p.counts
 	for reason, n := range map[vnet.DropReason]*atomic.Uint64{
 		vnet.DropHairpin: &c.hairpin, vnet.DropOversize: &c.oversize, vnet.DropRefused: &c.refused, vnet.DropExhausted: &c.exhausted,
@@ -292,9 +256,6 @@ func add(sum, more map[vnet.DropReason]uint64) {
 func (p *port) Close() error {
 	p.closing.Store(true)
 	p.cancel()
-	if p.local != nil {
-		p.local.close()
-	}
 	<-p.gate.Shut() // the sink is called no more, whatever the framework does
 	p.net.awaitStop(p.kept, p.name)
 	p.net.forget(p)

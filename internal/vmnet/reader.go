@@ -27,9 +27,6 @@ type reader struct {
 	ready   chan struct{} // closed when that is done, and at the end
 	gate    gate.Gate     // deliveries
 	done    chan struct{} // closed when the goroutine has ended
-
-	mu    sync.Mutex
-	asked []chan struct{} // closed after the next round of reading that begins
 }
 
 // newReader lays out the memory. Whether begun or not, it is halted in the end.
@@ -86,15 +83,11 @@ func (r *reader) run() {
 	}
 	pause := time.Duration(0)
 	for {
-		asked := r.questions()
 		// Events are edge-triggered and may have come before Notify, so it begins with a read.
 		if r.drain() {
 			pause = 0
 		} else {
 			pause = min(max(minReadPause, 2*pause), maxReadPause)
-		}
-		for _, c := range asked {
-			close(c)
 		}
 		if !r.wait(pause) {
 			return
@@ -156,36 +149,6 @@ func (r *reader) discard() {
 			return
 		}
 	}
-}
-
-// settleTimeout bounds settle when packets come without end.
-const settleTimeout = 100 * time.Millisecond
-
-// settle waits until all packets that have arrived by now are delivered. It reports false when it gave up.
-func (r *reader) settle() bool {
-	t := time.NewTimer(settleTimeout)
-	defer t.Stop()
-	c := make(chan struct{})
-	r.mu.Lock()
-	r.asked = append(r.asked, c)
-	r.mu.Unlock()
-	r.dev.ifc.Wake()
-	select {
-	case <-c:
-	case <-r.done:
-	case <-t.C:
-		return false
-	}
-	return true
-}
-
-// questions takes what is to be closed after the round that begins.
-func (r *reader) questions() []chan struct{} {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	asked := r.asked
-	r.asked = nil
-	return asked
 }
 
 func (r *reader) ended() bool {

@@ -52,12 +52,12 @@ func (n *Network) renew() {
 	old.end() // or the subnet would be busy
 	ref, err := n.create(n.ctx, n.info.Subnet)
 	if err != nil {
-		n.quiet.warn("the network could not be made again", "error", err)
+		n.log.Warn("the network could not be made again", "error", err)
 		return
 	}
 	if got := ref.Subnet(); got.IsValid() && n.info.Subnet.IsValid() && got != n.info.Subnet {
 		ref.Release()
-		n.quiet.warn("the network was made again, but on another subnet", "subnet", got.String(), "want", n.info.Subnet.String())
+		n.log.Warn("the network was made again, but on another subnet", "subnet", got.String(), "want", n.info.Subnet.String())
 		return
 	}
 	n.ref.Store(newNetRef(ref))

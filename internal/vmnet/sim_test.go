@@ -94,7 +94,7 @@ func TestSimConformance(t *testing.T) {
 				n, err := New(context.Background(), s.options(tt.o))
 				require.NoError(t, err)
 				return n
-			}, ways(tt.o)...)
+			})
 		})
 	}
 }

@@ -54,7 +54,7 @@ func (n *Network) begin(ctx context.Context) (*device, error) {
 		if !again || time.Now().After(last) {
 			return nil, err
 		}
-		n.quiet.warn("vmnet does not start, trying again", "error", err)
+		n.log.Warn("vmnet does not start, trying again", "error", err)
 		if err := sleep(ctx, startPause); err != nil {
 			return nil, err
 		}
@@ -241,7 +241,7 @@ func (n *Network) startDevice(ctx context.Context, who string, id [16]byte) (*de
 		case <-wait.Done():
 			<-d.stop()
 			if ctx.Err() != nil { // not if macOS is slow: that would be tried again and again
-				n.freed()
+				n.hub.hintOldest()
 			}
 		}
 	})

@@ -37,18 +37,15 @@ type Network struct {
 	choice Choice
 	id     [16]byte // of the anchor; the clients' are derived from it
 	log    *slog.Logger
-	quiet  *quiet // for what clients and faults can provoke
 
 	ref      atomic.Pointer[netRef] // the network object, nil when interfaces are plain
 	info     vnet.NetworkInfo
 	writeMax int // of the first anchor, packets
 	hub      hub
-	local    *local // nil: everything takes vmnet's way
 
 	ctx      context.Context // ends with the network
 	cancel   context.CancelFunc
 	starting chan struct{} // holds one for each start that is under way
-	turn     chan struct{} // held by the client that tries to get an own interface again
 	hurry    chan struct{} // closed when Close does not wait for stops any more
 	work     sync.WaitGroup
 	kept     chan struct{} // closed when the hub's keeper has ended
@@ -63,7 +60,6 @@ type Network struct {
 
 	anchor                                          atomic.Pointer[api.Params]
 	ownCount                                        atomic.Int64
-	rooms                                           atomic.Uint64 // counts clients' interfaces that have stopped
 	starts, failures, restarts, exhausted, promoted atomic.Uint64
 
 	lastFailure atomic.Pointer[error] // of a start
@@ -79,16 +75,13 @@ func New(ctx context.Context, o Options) (*Network, error) {
 		return nil, err
 	}
 	n := &Network{
-		opts: o, choice: c, log: o.Log, quiet: newQuiet(o.Log), ports: map[string]*port{},
+		opts: o, choice: c, log: o.Log, ports: map[string]*port{},
 		starting: make(chan struct{}, maxStarting),
-		turn:     make(chan struct{}, 1), hurry: make(chan struct{}), kept: make(chan struct{}), ended: make(chan struct{}),
+		hurry:    make(chan struct{}), kept: make(chan struct{}), ended: make(chan struct{}),
 	}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	n.hub.net = n
 	n.list.Store(new([]*port))
-	if o.LocalSwitching {
-		n.local = newLocal()
-	}
 	n.identify()
 	n.log.Info("initializing network", "mode", string(o.Mode))
 	if o.Interface != "" {
@@ -173,7 +166,6 @@ func (n *Network) Attach(ctx context.Context, o vnet.PortOptions, toClient frame
 	p.closing.Store(true)
 	p.cancel()
 	p.drop(p.line.Swap(nil))
-	p.passOn()
 	close(p.kept)
 	n.forget(p)
 	switch {
@@ -329,6 +321,6 @@ func (n *Network) await(c <-chan struct{}) bool {
 // awaitStop is await for a client's port, with a warning.
 func (n *Network) awaitStop(c <-chan struct{}, who string) {
 	if !n.await(c) {
-		n.quiet.warn("vmnet.framework does not stop an interface: it is left behind", "client", who)
+		n.log.Warn("vmnet.framework does not stop an interface: it is left behind", "client", who)
 	}
 }

@@ -114,8 +114,6 @@ type PortStats struct {
 	// Unlearned is how many sightings of a source address were not learned, for lack of room or because the address is another
 	// port's for good.
 	Unlearned uint64
-	// Switched is how many frames took the short way to another client, where the network has one.
-	Switched uint64
 }
 
 // DropReason names why a frame was dropped. The names are part of the status output.

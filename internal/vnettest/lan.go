@@ -25,7 +25,6 @@ type lan struct {
 	t        tester
 	network  vnet.Network
 	patience time.Duration
-	apart    bool // see GroupsApart
 
 	mu       sync.Mutex
 	stations []*station
@@ -182,15 +181,10 @@ func (l *lan) attempt(what string, call func()) bool {
 // markBase is the first tag of marks; checks use lower ones.
 const markBase = 1 << 31
 
-// arrived checks that s has got exactly want, in that order as far as the network promises it.
+// arrived checks that s has got exactly want, in that order.
 func (l *lan) arrived(s *station, want ...seen) {
 	l.t.Helper()
 	got := s.in.take()
-	if l.apart {
-		for _, frames := range [][]seen{want, got} {
-			slices.SortStableFunc(frames, func(a, b seen) int { return int(a.dst[0]&1) - int(b.dst[0]&1) })
-		}
-	}
 	assert.Equal(l.t, want, got)
 }
 
@@ -198,8 +192,7 @@ func (l *lan) arrived(s *station, want ...seen) {
 func (l *lan) await(s *station, frames int) { l.soon(func() bool { return s.in.count() >= frames }) }
 
 // settle makes sure that everything sent so far has arrived: each station broadcasts a mark and waits for the marks of all
-// others. Marks are taken out of the inboxes. A network that keeps groups apart may bring unicast later, so what should come is
-// awaited before.
+// others. Marks are taken out of the inboxes.
 func (l *lan) settle(stations ...*station) {
 	l.t.Helper()
 	l.mu.Lock()

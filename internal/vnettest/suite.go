@@ -56,24 +56,17 @@ var checks = []check{
 	{"NetworkCloseUnderTraffic", checkNetworkCloseUnderTraffic},
 }
 
-// A Way is what one network may do otherwise than others.
-type Way func(*lan)
-
-// GroupsApart is for a network that keeps the order of unicast frames, and that of frames to groups, but not between the two.
-// No more is asked of a bridge (IEEE 802.1Q, 8.6.6).
-func GroupsApart(l *lan) { l.apart = true }
-
 // TestNetwork runs the conformance suite: each subtest gets a network of its own from mk and closes it. When that is done,
 // no goroutine that mk or the network started may be left. The frames are of an experimental EtherType; others, such as a
 // gateway's, are ignored. A network may take seconds per port and deliver from any goroutine.
 //
 // Run it with the race detector too.
-func TestNetwork(t *testing.T, mk func(t *testing.T) vnet.Network, ways ...Way) {
+func TestNetwork(t *testing.T, mk func(t *testing.T) vnet.Network) {
 	t.Helper()
 	for _, c := range checks {
 		t.Run(c.name, func(t *testing.T) {
 			before := goleak.IgnoreCurrent()
-			runCheck(t, c, mk(t), patience, ways...)
+			runCheck(t, c, mk(t), patience)
 			if err := goleak.Find(before); err != nil {
 				t.Errorf("after Close: %v", err)
 			}
@@ -82,11 +75,8 @@ func TestNetwork(t *testing.T, mk func(t *testing.T) vnet.Network, ways ...Way) 
 }
 
 // runCheck runs one check on n and closes n.
-func runCheck(t tester, c check, n vnet.Network, patience time.Duration, ways ...Way) {
+func runCheck(t tester, c check, n vnet.Network, patience time.Duration) {
 	l := &lan{t: t, network: n, patience: patience}
-	for _, w := range ways {
-		w(l)
-	}
 	defer l.finish()
 	c.run(l)
 }
