@@ -27,11 +27,11 @@ import (
 // tryText is the usage text in front of the network's options.
 const tryText = `Usage: socket_vmnet2 try [--json] [--dir=DIR] [NETWORK OPTION]...
 Runs a daemon in the foreground to try it beside whatever is installed: on a socket of its own, with a subnet that nothing on
-this host uses. Prints what to put into Lima, minikube or a QEMU command line to use it, how to undo that, and a line for each
-client that comes and goes. Ctrl-C ends it and removes all that it has made.
+this host uses. Prints what to put into Lima, minikube or a QEMU command line to use it, and how to undo that; its log tells of
+each client that comes and goes. Ctrl-C ends it and removes all that it has made.
 
---json                                 print one line of JSON for each event instead of text
---dir=DIR                              have the socket in this directory, which is empty or does not exist yet
+--json                                 print one line of JSON instead of text
+--dir=DIR                              make this directory for the socket, and remove it at the end
 --socket-group=GROUP                   group that may use the socket (default: "staff")
 --socket-user=USER                     owner of the socket (default: the user that runs this); needs root
 -h, --help                             print this text and end
@@ -65,11 +65,12 @@ func runTry(args []string, env compat.IO) int {
 type trial struct {
 	cfg     *compat.Config
 	dir     string // --dir, absolute; empty without it
-	chosen  bool   // the subnet is for us to choose
+	json    bool
+	chosen  bool // the subnet is for us to choose
 	resolve func(gateway netip.Addr) (*compat.Config, error)
 	log     *slog.Logger
 	logs    *compat.Log // what log writes to
-	out     *tryPrinter
+	out     io.Writer
 }
 
 // tryAction does what a command line of known options asks for. Nothing is touched before all of it was checked.
@@ -77,7 +78,7 @@ func tryAction(c *cli.Context, env compat.IO) error {
 	if c.Args().Present() {
 		return errUsage{fmt.Errorf("try takes options only, not %q", c.Args().First())}
 	}
-	t := &trial{}
+	t := &trial{json: c.Bool("json"), out: env.Stdout}
 	if err := t.configure(c, env); err != nil {
 		return err
 	}
@@ -92,17 +93,13 @@ func tryAction(c *cli.Context, env compat.IO) error {
 	if _, err := t.cfg.Owner(); err != nil {
 		return err
 	}
-	t.out = newTryPrinter(env.Stdout, c.Bool("json"))
-	defer t.out.close()
 	t.logs = t.cfg.OpenLog(logOf(env.Stderr))
 	defer t.logs.Flush()
-	t.log = slog.New(t.out.tap(t.logs.Handler()))
-	slog.SetDefault(t.logs.Logger) // libraries that know no other logger
+	t.log = t.logs.Logger
+	slog.SetDefault(t.log) // libraries that know no other logger
 	ctx, stop := untilSignal(t.log)
 	defer stop()
-	err := t.run(ctx)
-	t.out.stopped() // the last clients have gone
-	return err
+	return t.run(ctx)
 }
 
 // logOf writes to w as the daemon's log does, whose reader may be stopped.
@@ -162,7 +159,7 @@ func ownSocket(c *cli.Context, cfg *compat.Config) error {
 // setDir checks --dir as far as that is possible without looking at it.
 func (t *trial) setDir(dir string) error {
 	if dir == "" {
-		return errors.New("--dir is empty: give a directory that is empty, or does not exist yet")
+		return errors.New("--dir is empty: give a directory that does not exist yet")
 	}
 	abs, err := filepath.Abs(dir)
 	if err != nil {
@@ -194,17 +191,15 @@ func needsRoot(goos string, b compat.Backend, euid int, argv []string) error {
 
 // run serves until ctx is done and removes everything afterwards.
 func (t *trial) run(ctx context.Context) (err error) {
-	place, err := t.open(ctx)
+	dir, err := t.makeDir()
 	if err != nil {
-		return unlessStopped(ctx, err)
+		return err
 	}
-	defer func() { err = errors.Join(err, place.Close()) }()
-	if t.chosen {
-		if t.cfg, err = t.resolve(place.subnet.Addr().Next()); err != nil {
-			return err
-		}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	if err := t.chooseSubnet(); err != nil {
+		return err
 	}
-	t.cfg.SocketPath, t.cfg.StateDir = place.socket(), place.state()
+	t.cfg.SocketPath, t.cfg.StateDir = filepath.Join(dir, trySocket), filepath.Join(dir, "state")
 
 	// It has no path to upgrade by: what is tried ends with this process.
 	d := &daemon{cfg: t.cfg, log: t.log, logs: t.logs, began: time.Now(), failed: make(chan error, 1)}
@@ -212,7 +207,7 @@ func (t *trial) run(ctx context.Context) (err error) {
 	if err := d.start(ctx); err != nil {
 		return unlessStopped(ctx, err)
 	}
-	if err := t.out.ready(ctx, t.describe(d, place)); err != nil {
+	if _, err := io.WriteString(t.out, t.describe(d).text(t.json)); err != nil {
 		return fmt.Errorf("cannot tell where the socket is: %w", err)
 	}
 	return d.run(ctx)
@@ -226,49 +221,49 @@ func unlessStopped(ctx context.Context, err error) error {
 	return err
 }
 
-// open makes the directory and chooses the subnet, or tells what the one that was asked for collides with.
-func (t *trial) open(ctx context.Context) (*tryPlace, error) {
-	var table *freenet.Table
-	if t.cfg.Mode != vnet.ModeBridged {
-		var err error
-		if table, err = freenet.System(); err != nil {
-			t.log.Warn("not all that could collide with the network is known", "error", err)
-		}
-	}
-	return openTryPlace(ctx, tryPlaceOptions{
-		Dir:   t.dir,
-		Bases: tryBases(runtime.GOOS, os.Geteuid()),
-		Root:  os.Geteuid() == 0,
-		Log:   t.log,
-		Choose: func(taken []netip.Prefix) (netip.Prefix, error) {
-			switch {
-			case table == nil:
-				return netip.Prefix{}, nil
-			case t.chosen:
-				return chooseFree(table, t.cfg.Subnet.Bits(), taken)
-			}
-			warnOverlaps(table, t.cfg.Subnet, taken, t.log)
-			return t.cfg.Subnet, nil
-		},
-	})
+// trySocket is the name of the socket in the run's directory.
+const trySocket = "sock"
+
+// longestPath is the path of the socket below dir that has the longest.
+func longestPath(dir string) string {
+	return filepath.Join(dir, trySocket) + ".d" + compat.LongestRuntimePath
 }
 
-func chooseFree(table *freenet.Table, bits int, taken []netip.Prefix) (netip.Prefix, error) {
-	p, err := table.Choose(bits, taken...)
-	if errors.As(err, new(*freenet.NoneFree)) {
-		return p, fmt.Errorf("%w: end what needs them, or name a network to use all the same with --vmnet-gateway=IP", err)
+// makeDir makes the directory of this run. Only a run by root lets others in.
+func (t *trial) makeDir() (dir string, err error) {
+	if dir = t.dir; dir != "" {
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			return "", fmt.Errorf("--dir=%s: %w: name a directory that does not exist yet, in one that does", dir, err)
+		}
+	} else if dir, err = os.MkdirTemp("/tmp", "socket_vmnet2-try-"); err != nil { // $TMPDIR is too long on macOS
+		return "", fmt.Errorf("no place for the socket, name one with --dir=DIR: %w", err)
 	}
-	return p, err
+	if os.Geteuid() == 0 { // others are to reach the socket: its group decides who
+		err = os.Chmod(dir, 0o711)
+	}
+	return dir, err
 }
 
-// warnOverlaps names what a network that was asked for collides with.
-func warnOverlaps(table *freenet.Table, subnet netip.Prefix, taken []netip.Prefix, log *slog.Logger) {
-	for _, c := range table.Overlaps(subnet) {
-		log.Warn(fmt.Sprintf("the network %s overlaps %s: one of the two is not reached; leave --vmnet-gateway away to have a free one chosen", subnet, c))
+// chooseSubnet chooses the subnet, or tells what the one that was asked for collides with.
+func (t *trial) chooseSubnet() error {
+	if t.cfg.Mode == vnet.ModeBridged {
+		return nil
 	}
-	for _, p := range taken {
-		if p.Overlaps(subnet) {
-			log.Warn(fmt.Sprintf("the network %s overlaps that of another socket_vmnet2 try, %s", subnet, p))
+	table, err := freenet.System()
+	if err != nil {
+		t.log.Warn("not all that could collide with the network is known", "error", err)
+	}
+	if !t.chosen {
+		for _, c := range table.Overlaps(t.cfg.Subnet) {
+			t.log.Warn(fmt.Sprintf("the network %s overlaps %s: one of the two is not reached; leave --vmnet-gateway away to have a free one chosen",
+				t.cfg.Subnet, c))
 		}
+		return nil
 	}
+	subnet, err := table.Choose(t.cfg.Subnet.Bits())
+	if err != nil {
+		return fmt.Errorf("%w: end what needs them, or name a network to use all the same with --vmnet-gateway=IP", err)
+	}
+	t.cfg, err = t.resolve(subnet.Addr().Next())
+	return err
 }

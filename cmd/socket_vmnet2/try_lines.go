@@ -33,7 +33,6 @@ type tryLine struct {
 
 // A tryReady is what is told when the network can be used.
 type tryReady struct {
-	Event   string    `json:"event"`
 	Version string    `json:"version"`
 	PID     int       `json:"pid"`
 	Backend string    `json:"backend"`
@@ -49,12 +48,45 @@ type tryReady struct {
 	Lines   []tryLine `json:"lines"`
 }
 
+// text is r for a person, or as a line of JSON.
+func (r tryReady) text(asJSON bool) string {
+	if asJSON {
+		return jsonString(r) + "\n"
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "The network is ready: %s on %s\n", r.Socket, r.Backend)
+	if r.Subnet != "" {
+		fmt.Fprintf(&b, "Mode %s, subnet %s, this host is %s\n", r.Mode, r.Subnet, r.Gateway)
+	} else {
+		fmt.Fprintf(&b, "Mode %s\n", r.Mode)
+	}
+	if os.Geteuid() == 0 { // else its directory lets nobody else in
+		fmt.Fprintf(&b, "The socket is for user %s and group %s: --socket-user=USER and --socket-group=GROUP choose others\n", r.User, r.Group)
+	}
+	for _, l := range r.Lines {
+		fmt.Fprintf(&b, "\n%s\n", l.What)
+		for line := range strings.SplitSeq(l.Use, "\n") {
+			if line != "" {
+				fmt.Fprintf(&b, "    %s\n", line)
+			}
+		}
+		if l.Undo != "" {
+			fmt.Fprintf(&b, "  undo: %s\n", l.Undo)
+		}
+		if l.Note != "" {
+			fmt.Fprintf(&b, "  note: %s\n", l.Note)
+		}
+	}
+	b.WriteString("\nTwo guests need two MAC addresses. Nothing that is installed was touched. Ctrl-C ends the network and removes it.\n\n")
+	return printable(b.String())
+}
+
 // describe tells what d serves.
-func (t *trial) describe(d *daemon, place *tryPlace) tryReady {
+func (t *trial) describe(d *daemon) tryReady {
 	info := d.network.Load().Info()
 	r := tryReady{
-		Event: "ready", Version: compat.Version, PID: os.Getpid(), Backend: info.Backend, Mode: string(info.Mode),
-		Socket: place.socket(), Client: clientProgram(os.Executable),
+		Version: compat.Version, PID: os.Getpid(), Backend: info.Backend, Mode: string(info.Mode),
+		Socket: t.cfg.SocketPath, Client: clientProgram(os.Executable),
 	}
 	if info.Subnet.IsValid() {
 		r.Subnet, r.Gateway = info.Subnet.String(), info.Gateway.String()
@@ -199,12 +231,12 @@ func qemuLines(r tryReady, mac net.HardwareAddr) []tryLine {
 	return append(lines, old)
 }
 
-// jsonString is s in JSON, without escapes that only HTML needs.
-func jsonString(s string) string {
+// jsonString is v in JSON, without escapes that only HTML needs.
+func jsonString(v any) string {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	_ = e.Encode(s)
+	_ = e.Encode(v)
 	return strings.TrimSuffix(b.String(), "\n")
 }
 

@@ -266,15 +266,15 @@ func TestPlaces(t *testing.T) {
 	}{
 		{"user of macOS", "darwin", 501, env, []string{
 			"/var/run/socket_vmnet*", "/private/var/run/lima/socket_vmnet.*", "/opt/homebrew/var/run/socket_vmnet*", "/usr/local/var/run/socket_vmnet*",
-			"/home/u/.socket_vmnet2/*", "/home/u/.colima/*/daemon/vmnet.sock", "/var/run/socket_vmnet2-try/*/sock", "/tmp/socket_vmnet2-try-*/*/sock",
+			"/home/u/.socket_vmnet2/*", "/home/u/.colima/*/daemon/vmnet.sock", "/tmp/socket_vmnet2-try-*/sock",
 		}},
 		{"user of Linux", "linux", 5, env, []string{
 			"/var/run/socket_vmnet*", "/run/socket_vmnet2/*", "/home/linuxbrew/.linuxbrew/var/run/socket_vmnet*",
-			"/run/user/5/socket_vmnet2/*", "/home/u/.socket_vmnet2/*", "/run/user/5/socket_vmnet2-try/*/sock", "/tmp/socket_vmnet2-try-*/*/sock",
+			"/run/user/5/socket_vmnet2/*", "/home/u/.socket_vmnet2/*", "/tmp/socket_vmnet2-try-*/sock",
 		}},
 		{"root without anything", "linux", 0, none, []string{
 			"/var/run/socket_vmnet*", "/run/socket_vmnet2/*", "/home/linuxbrew/.linuxbrew/var/run/socket_vmnet*",
-			"/run/socket_vmnet2-try/*/sock", "/tmp/socket_vmnet2-try-*/*/sock",
+			"/tmp/socket_vmnet2-try-*/sock",
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) { assert.Equal(t, tt.want, places(tt.goos, tt.euid, tt.env)) })

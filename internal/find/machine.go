@@ -43,13 +43,8 @@ func places(goos string, euid int, env func(string) string) []string {
 	} else {
 		list = append(list, "/run/socket_vmnet2/*", "/home/linuxbrew/.linuxbrew"+brew)
 	}
-	try := []string{"/run", "/tmp"}
-	if goos == "darwin" {
-		try[0] = "/var/run"
-	}
 	if dir := env("XDG_RUNTIME_DIR"); filepath.IsAbs(dir) && goos != "darwin" && euid != 0 {
 		list = append(list, filepath.Join(dir, "socket_vmnet2/*"))
-		try[0] = dir
 	}
 	if home := env("HOME"); filepath.IsAbs(home) {
 		list = append(list, filepath.Join(home, ".socket_vmnet2/*"))
@@ -57,7 +52,7 @@ func places(goos string, euid int, env func(string) string) []string {
 			list = append(list, filepath.Join(home, ".colima/*/daemon/vmnet.sock"))
 		}
 	}
-	return append(list, try[0]+"/socket_vmnet2-try/*/sock", try[1]+"/socket_vmnet2-try-*/*/sock")
+	return append(list, "/tmp/socket_vmnet2-try-*/sock")
 }
 
 func (m machine) Sockets() (found, looked []string) {

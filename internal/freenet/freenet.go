@@ -91,7 +91,7 @@ func (t *Table) Choose(n int, taken ...netip.Prefix) (netip.Prefix, error) {
 	}
 	used := slices.Concat(t.used, reserved)
 	for _, p := range taken {
-		used = append(used, Conflict{"another socket_vmnet2 try", p})
+		used = append(used, Conflict{"another network", p})
 	}
 	none := &NoneFree{Bits: n}
 	for _, b := range blocks {
