@@ -37,7 +37,7 @@ var imports = map[string][]string{
 	"internal/status": {},
 	"internal/render": {"internal/status"},
 
-	"internal/metrics": {"internal/status"},
+	"internal/metrics": {"internal/httpd", "internal/status"},
 
 	"internal/lazynet":      {"internal/frame", "internal/vnet"},
 	"internal/antispoof":    {"internal/frame", "internal/vnet"},
@@ -69,7 +69,8 @@ var imports = map[string][]string{
 	"internal/state":          {"internal/faults"},
 	"internal/handoff":        {},
 	"internal/upgrade":        {"internal/handoff"},
-	"internal/control":        {"internal/handoff", "internal/peercred", "internal/status"},
+	"internal/httpd":          {"internal/peercred"},
+	"internal/control":        {"internal/handoff", "internal/httpd", "internal/peercred", "internal/status"},
 	"internal/capture":        {"internal/frame"},
 	"internal/capture/expr":   {},
 	"internal/capture/read":   {},
@@ -101,7 +102,7 @@ var imports = map[string][]string{
 
 	"cmd/socket_vmnet2": {
 		"internal/metrics", "internal/service", "internal/shell", "internal/render",
-		"internal/antispoof", "internal/darwinapi", "internal/freenet",
+		"internal/antispoof", "internal/darwinapi", "internal/freenet", "internal/httpd",
 		"internal/inherit", "internal/lazynet", "internal/lowfd", "internal/peercred", "internal/status",
 		"internal/capture", "internal/capture/expr", "internal/capture/read", "internal/compat", "internal/control", "internal/doctor", "internal/find", "internal/handoff", "internal/health", "internal/install", "internal/upgrade", "internal/link", "internal/migrate", "internal/passing", "internal/passing/client", "internal/passing/proto", "internal/perclient", "internal/rundir", "internal/selftest", "internal/state", "internal/usernet", "internal/vnet",
 		"internal/unixgram", "internal/vmnet", "internal/vmnet/api", "internal/vmnet/ffi",
@@ -165,7 +166,8 @@ var direct = map[string]use{
 	"github.com/goccy/go-yaml":     {"MIT", []string{"internal/migrate"}, []string{"*"}},
 	"howett.net/plist":             {"BSD-3-Clause", []string{"internal/doctor", "internal/migrate"}, []string{"*"}},
 	"golang.org/x/term":            {"BSD-3-Clause", []string{"cmd/socket_vmnet2"}, nil},
-	"golang.org/x/net":             {"BSD-3-Clause", []string{"internal/capture", "internal/capture/expr", "internal/freenet"}, nil},
+	"golang.org/x/net":             {"BSD-3-Clause", []string{"internal/capture", "internal/capture/expr", "internal/freenet", "internal/httpd"}, nil},
+	"golang.org/x/time":            {"BSD-3-Clause", []string{"internal/httpd"}, nil},
 	"github.com/gopacket/gopacket": {"BSD-3-Clause", []string{"internal/capture", "internal/capture/read"}, []string{"cmd/socket_vmnet2"}},
 	"github.com/miekg/dns":         {"BSD-3-Clause", []string{"internal/usernet/dns"}, []string{"internal/usernet", "cmd/socket_vmnet2"}},
 	"github.com/stretchr/testify":  {"MIT", []string{"internal/vnettest"}, []string{"*"}},

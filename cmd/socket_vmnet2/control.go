@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
@@ -20,10 +19,9 @@ import (
 
 // controller is the control socket. The daemon does its work without it; all methods may be called on nil.
 type controller struct {
-	server  *control.Server
-	ln      *net.UnixListener
-	root    *net.UnixListener // for root and the daemon's user; nil when it is not to be had
-	running sync.WaitGroup
+	server *control.Server
+	ln     *net.UnixListener
+	root   *net.UnixListener // for root and the daemon's user; nil when it is not to be had
 }
 
 // openControl makes the socket in the runtime directory; nil when there is none, which the log tells.
@@ -83,10 +81,10 @@ func (c *controller) answering(call *control.Call) {
 	}
 }
 
-// run serves until ctx is done and returns at once.
+// run serves until ctx is done or close, and returns at once.
 func (c *controller) run(ctx context.Context) {
 	if c != nil {
-		c.running.Go(func() { c.server.Run(ctx) })
+		c.server.Run(ctx)
 	}
 }
 
@@ -107,7 +105,6 @@ func (c *controller) resume() {
 func (c *controller) close(ctx context.Context) {
 	if c != nil {
 		c.server.Close(ctx)
-		c.running.Wait()
 	}
 }
 

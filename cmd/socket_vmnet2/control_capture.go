@@ -12,6 +12,7 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/capture"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/control"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/httpd"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
 )
 
@@ -79,7 +80,7 @@ func describeClient(id uint64, i perclient.Info) capture.Description {
 // captureHandler answers POST /v1/capture.
 func (d *daemon) captureHandler(h *capture.Hub) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !control.Trusted(control.PeerOf(r)) {
+		if !control.Trusted(httpd.PeerOf(r)) {
 			control.WriteError(w, http.StatusForbidden, "forbidden", "only root and the daemon's user may see the frames of guests: use sudo")
 			return
 		}
@@ -110,7 +111,7 @@ func (d *daemon) runCapture(w http.ResponseWriter, r *http.Request, s *capture.S
 	}
 	defer out.Close()
 	began := time.Now()
-	d.log.Info("capture begins", control.PeerOf(r).Args()...)
+	d.log.Info("capture begins", httpd.PeerOf(r).Args()...)
 	res := s.Run(out, out.Done(), func() error {
 		if out.Left() {
 			return capture.ErrLeft

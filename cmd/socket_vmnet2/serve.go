@@ -230,7 +230,7 @@ func (d *daemon) run(ctx context.Context) error {
 	d.extras.run()
 	d.changing.Lock() // an upgrade may be asked for from here on
 	d.control.run(ctx)
-	d.metrics.Run()
+	d.metrics.Run(ctx)
 	if d.given.Has(inherit.Stream) && d.then == nil {
 		d.then = func(context.Context) { d.fail(d.ready()) }
 	}

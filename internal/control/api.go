@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/httpd"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/peercred"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
@@ -112,7 +113,7 @@ func (a *api) kick(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), kickTime)
 	defer cancel()
-	err := a.src.Kick(ctx, id, PeerOf(r))
+	err := a.src.Kick(ctx, id, httpd.PeerOf(r))
 	a.cache.forget()
 	switch {
 	case errors.Is(err, ErrNoClient):
@@ -133,7 +134,7 @@ func (a *api) setLevel(w http.ResponseWriter, r *http.Request) {
 	if !ReadJSON(w, r, &l) {
 		return
 	}
-	if err := a.src.SetLevel(l.Level, PeerOf(r)); err != nil {
+	if err := a.src.SetLevel(l.Level, httpd.PeerOf(r)); err != nil {
 		WriteError(w, http.StatusBadRequest, "bad_level", err.Error())
 		return
 	}

@@ -5,12 +5,14 @@ package control
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"sync"
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/handoff"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/httpd"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/peercred"
 )
 
@@ -28,6 +30,7 @@ type Call struct {
 
 	mu   sync.Mutex
 	conn *net.UnixConn // nil when it is answered
+	end  io.Closer     // closes conn
 }
 
 // A SavedCall is a Call on its way to the next image.
@@ -71,7 +74,7 @@ func RestoreCall(in *handoff.In, s SavedCall) (*Call, error) {
 	if err != nil {
 		return nil, fmt.Errorf("take over the connection of who asked for the upgrade: %w", err)
 	}
-	return &Call{peer: s.Peer, over: func() {}, conn: uc}, nil
+	return &Call{peer: s.Peer, over: func() {}, conn: uc, end: uc}, nil
 }
 
 // Continue has s refuse further upgrades until c, which another image was asked for, is answered. It is called before Run.
@@ -94,13 +97,13 @@ func (c *Call) answer(status int, v any) {
 		return
 	}
 	c.mu.Lock()
-	conn := c.conn
+	conn, end := c.conn, c.end
 	c.conn = nil
 	c.mu.Unlock()
 	if conn == nil {
 		return
 	}
-	defer func() { _ = conn.Close() }()
+	defer func() { _ = end.Close() }()
 	c.over()
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -129,28 +132,26 @@ func (s *Server) upgrade(w http.ResponseWriter, r *http.Request) {
 	defer s.calls.Done()
 	over := sync.OnceFunc(func() { s.upgrading.Store(false) })
 	defer over()
-	c := take(w, over)
+	c := take(w, r, over)
 	if c == nil {
 		WriteError(w, http.StatusInternalServerError, "internal", "the connection cannot be kept")
 		return
 	}
 	defer c.Refuse(http.StatusInternalServerError, "internal", "the upgrade ended without a reason; the daemon goes on")
 	s.o.Log.Info("upgrade asked for", c.peer.Args()...)
-	s.o.Upgrade(s.stopped, c) // not the request's context: it is done even if the client goes
+	s.o.Upgrade(s.http.Context(), c) // not the request's context: it is done even if the client goes
 }
 
 // take gets the connection from the HTTP server, nil if that is not possible.
-func take(w http.ResponseWriter, over func()) *Call {
-	nc, _, err := http.NewResponseController(w).Hijack()
+func take(w http.ResponseWriter, r *http.Request, over func()) *Call {
+	c, nc, err := httpd.Hijack(w, r)
 	if err != nil {
 		return nil
 	}
-	c, ok := nc.(*conn)
+	uc, ok := c.Conn.(*net.UnixConn)
 	if !ok {
 		_ = nc.Close()
 		return nil
 	}
-	_ = c.SetDeadline(time.Time{})
-	c.leave() // who waits for an upgrade keeps nobody out, and Pause does not wait for him
-	return &Call{peer: c.peer, over: over, conn: c.UnixConn}
+	return &Call{peer: httpd.PeerOf(r), over: over, conn: uc, end: nc}
 }

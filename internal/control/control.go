@@ -33,6 +33,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/httpd"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/peercred"
 )
 
@@ -61,20 +62,18 @@ type Options struct {
 	// Source is what the daemon tells of itself; nil: nothing.
 	Source Source
 
-	// Handle adds what else there is: patterns of http.ServeMux, such as "GET /metrics". PeerOf tells who asks, Allowed whether he
-	// may, ReadJSON what he sent; WriteJSON, WriteError and OpenStream answer.
+	// Handle adds what else there is: patterns of http.ServeMux, such as "GET /metrics". httpd.PeerOf tells who asks, Allowed
+	// whether it may, ReadJSON what it sent; WriteJSON, WriteError and OpenStream answer.
 	Handle map[string]http.Handler
 }
 
 // A Server answers until Close.
 type Server struct {
 	o         Options
-	http      *http.Server
-	gates     []*gate // one for each listener
+	http      *httpd.Server
 	upgrading atomic.Bool
 	calls     sync.WaitGroup
-	stop      context.CancelFunc
-	stopped   context.Context
+	streams   streams
 }
 
 // New makes a server. Run has it serve.
@@ -82,28 +81,15 @@ func New(o Options) *Server {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{o: o}
-	s.stopped, s.stop = context.WithCancel(context.Background())
-	for _, ln := range []*net.UnixListener{o.Root, o.Listener} {
-		if ln != nil {
-			g := newGate(ln, o.Log)
-			g.over = s.stopped
-			s.gates = append(s.gates, g)
-		}
+	s := &Server{o: o, streams: streams{open: map[*Stream]struct{}{}}}
+	sockets := []httpd.Socket{o.Listener}
+	if o.Root != nil {
+		sockets = append(sockets, o.Root)
 	}
-	s.http = &http.Server{
-		Handler:           s.front(),
-		ReadHeaderTimeout: headerTime,
-		ReadTimeout:       headerTime,
-		WriteTimeout:      answerTime,
-		MaxHeaderBytes:    maxHeader,
-		ConnContext:       withConn,
-		BaseContext:       func(net.Listener) context.Context { return s.stopped },
-		ErrorLog:          slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug), // what clients do wrong is no event
-
-		DisableGeneralOptionsHandler: true,
-	}
-	s.http.SetKeepAlivesEnabled(false)
+	s.http = httpd.New(httpd.Options{
+		Handler: s.front(), RequestTime: headerTime, AnswerTime: answerTime, MaxHeader: maxHeader, Log: o.Log,
+	}, sockets...)
+	s.streams.over = s.http.Context()
 	return s
 }
 
@@ -119,7 +105,7 @@ func (s *Server) front() http.Handler {
 		}
 	}
 	maps.Copy(handle, s.o.Handle)
-	f := &front{mux: http.NewServeMux(), log: s.o.Log, known: strings.Join(slices.SortedFunc(maps.Keys(handle), byPath), ", ")}
+	f := &front{mux: http.NewServeMux(), log: s.o.Log, streams: &s.streams, known: strings.Join(slices.SortedFunc(maps.Keys(handle), byPath), ", ")}
 	for pattern, h := range handle {
 		f.mux.Handle(pattern, h)
 	}
@@ -133,44 +119,29 @@ func byPath(a, b string) int {
 	return cmp.Or(strings.Compare(p, q), strings.Compare(m, n))
 }
 
-// Run serves until Close is called or ctx is done.
-func (s *Server) Run(ctx context.Context) {
-	defer context.AfterFunc(ctx, s.stop)()
-	var serving sync.WaitGroup
-	for _, g := range s.gates {
-		defer context.AfterFunc(s.stopped, func() { _ = g.Close() })()
-		serving.Go(func() {
-			if err := s.http.Serve(g); s.stopped.Err() == nil {
-				s.o.Log.Warn("the control socket is not served any more", "path", g.Addr().String(), "error", err)
-			}
-		})
-	}
-	serving.Wait()
-}
+// Run takes requests until ctx is done or Close, and returns at once.
+func (s *Server) Run(ctx context.Context) { s.http.Run(ctx) }
 
-// Pause stops accepting: who connects from here on waits for Resume, or for the new image. Requests that were accepted are
+// Pause stops accepting: a client that connects from here on waits for Resume, or for the new image. Requests that were accepted are
 // answered meanwhile, and streams end, for 100 ms at most; those of an upgrade do not count.
 func (s *Server) Pause() {
-	for _, g := range s.gates {
-		g.pause(pauseTime)
-	}
+	s.streams.stop("busy", "the daemon is being upgraded: ask again")
+	s.http.Pause(pauseTime)
+	s.streams.cutOff()
 }
 
-// Resume undoes Pause.
+// Resume undoes Pause, within a second.
 func (s *Server) Resume() {
-	for _, g := range s.gates {
-		g.resume()
-	}
+	s.streams.start()
+	s.http.Resume()
 }
 
 // Close ends Run, and the calls that run, and waits for them until ctx is done. Streams have 100 ms to end in order.
 func (s *Server) Close(ctx context.Context) {
-	s.stop()
-	for _, g := range s.gates {
-		_ = g.Close()
-		g.endStreams(pauseTime, func() bool { return len(g.streams) == 0 })
-	}
-	_ = s.http.Close()
+	s.streams.stop("stopping", "the daemon is stopping")
+	s.http.Pause(pauseTime)
+	s.streams.cutOff()
+	s.http.Close()
 	done := make(chan struct{})
 	go func() {
 		s.calls.Wait()
@@ -199,31 +170,6 @@ func (s *Server) version(w http.ResponseWriter, _ *http.Request) {
 	})
 }
 
-// connKey is the context's key for the connection.
-type connKey struct{}
-
-// withConn notes who is at the other end.
-func withConn(ctx context.Context, c net.Conn) context.Context {
-	if p, ok := c.(*conn); ok {
-		return context.WithValue(ctx, connKey{}, p)
-	}
-	return ctx
-}
-
-// connOf is the connection that r came by, nil if another server than ours took it.
-func connOf(r *http.Request) *conn {
-	c, _ := r.Context().Value(connKey{}).(*conn)
-	return c
-}
-
-// PeerOf is who made the request, as it was when he connected.
-func PeerOf(r *http.Request) peercred.Peer {
-	if c := connOf(r); c != nil {
-		return c.peer
-	}
-	return peercred.Peer{}
-}
-
 // Trusted tells whether p is root or the daemon's own user.
 func Trusted(p peercred.Peer) bool {
 	return p.Known && !p.Unverified && (p.UID == 0 || int(p.UID) == os.Geteuid())
@@ -232,7 +178,7 @@ func Trusted(p peercred.Peer) bool {
 // Allowed tells whether who made r may change the daemon: root and the daemon's own user. When he may not, r has been answered. what
 // is what he wants to do to it, such as "upgrade it".
 func Allowed(w http.ResponseWriter, r *http.Request, what string) bool {
-	if Trusted(PeerOf(r)) {
+	if Trusted(httpd.PeerOf(r)) {
 		return true
 	}
 	WriteError(w, http.StatusForbidden, "forbidden", whoMay(os.Geteuid(), what))

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -25,6 +24,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/httpd"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/peercred"
 )
 
@@ -81,14 +81,12 @@ func serve(t *testing.T, change func(o *Options)) (*Server, string) {
 		change(&o)
 	}
 	s := New(o)
-	var wg sync.WaitGroup
-	wg.Go(func() { s.Run(t.Context()) })
+	s.Run(t.Context())
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		s.Close(ctx)
 		assert.NoError(t, ctx.Err(), "it closes in time")
-		wg.Wait()
 	})
 	return s, path
 }
@@ -125,7 +123,7 @@ func TestVersion(t *testing.T) {
 func TestHandle(t *testing.T) {
 	_, path := serve(t, func(o *Options) {
 		o.Handle = map[string]http.Handler{
-			"GET /v1/me": http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { WriteJSON(w, http.StatusOK, PeerOf(r)) }),
+			"GET /v1/me": http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { WriteJSON(w, http.StatusOK, httpd.PeerOf(r)) }),
 			"POST /v1/size": http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				b, err := io.ReadAll(r.Body)
 				WriteJSON(w, http.StatusOK, fmt.Sprint(len(b), err))
@@ -204,139 +202,6 @@ func TestSilentClient(t *testing.T) {
 		wg.Go(func() { assert.NotContains(t, raw(t, path, text), "200 OK") })
 	}
 	wg.Wait()
-}
-
-// TestTooMany: who is one too many is told so at once; he is served when somebody has left, or when one has been silent for long.
-func TestTooMany(t *testing.T) {
-	s, path := serve(t, nil)
-	var conns []net.Conn
-	defer func() {
-		for _, c := range conns {
-			_ = c.Close()
-		}
-	}()
-	full := func() bool { return s.gates[0].inside() == maxConns }
-	fill := func() { // more than once if it takes so long that the first ones have been silent for too long
-		for until := time.Now().Add(patience); !full() && time.Now().Before(until); {
-			for range maxConns - s.gates[0].inside() {
-				c, err := net.Dial("unix", path)
-				require.NoError(t, err)
-				conns = append(conns, c)
-			}
-			for look := 0; look < 500 && !full(); look++ {
-				time.Sleep(time.Millisecond)
-			}
-		}
-		require.True(t, full())
-	}
-	fill()
-	young(s)
-	status, _, err := ask(t, path, http.MethodGet, "/v1/version")
-	assert.Equal(t, 503, status)
-	assert.Equal(t, Error{"busy", "too many ask at the control socket at once: try again"}, errorOf(t, err))
-	require.NoError(t, conns[0].Close())
-	require.Eventually(t, func() bool {
-		_, _, err := ask(t, path, http.MethodGet, "/v1/version")
-		return err == nil
-	}, patience, 10*time.Millisecond)
-	fill()
-	require.Eventually(t, func() bool {
-		_, _, err := ask(t, path, http.MethodGet, "/v1/version")
-		return err == nil
-	}, patience, 10*time.Millisecond, "one that was silent made room")
-}
-
-// inside is how many connections there are.
-func (g *gate) inside() int {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return len(g.conns)
-}
-
-// young has all connections be new for an hour.
-func young(s *Server) {
-	s.gates[0].mu.Lock()
-	defer s.gates[0].mu.Unlock()
-	for c := range s.gates[0].conns {
-		c.since = time.Now().Add(time.Hour)
-	}
-}
-
-// TestShares: others do not keep root and the daemon's user out.
-func TestShares(t *testing.T) {
-	g := newGate(nil, nil)
-	me := peercred.Peer{Known: true, UID: uint32(os.Geteuid())}
-	let := func(p peercred.Peer, n int) (in int) {
-		for range n {
-			if g.enter(&conn{peer: p, gate: g}) {
-				in++
-			}
-		}
-		return in
-	}
-	other := func(uid uint32) peercred.Peer { return peercred.Peer{Known: true, UID: uid + 100000} }
-	leave := func(p peercred.Peer) {
-		for c := range g.conns {
-			if c.peer == p {
-				c.leave()
-				c.leave()
-				return
-			}
-		}
-	}
-	assert.Equal(t, maxPerUser, let(other(1), 100))
-	assert.Equal(t, maxOthers-maxPerUser, let(other(2), 14)+let(other(3), 100))
-	assert.Equal(t, 0, let(other(4), 1)+let(peercred.Peer{}, 1))
-	assert.Equal(t, maxConns-maxOthers, let(me, 100))
-	leave(other(1))
-	assert.Equal(t, 1, let(other(4), 2))
-	for range maxPerUser - 1 {
-		leave(other(1))
-	}
-	assert.NotContains(t, g.users, other(1).UID, "nothing is kept of who has left")
-}
-
-// TestMakingRoom: whose place is taken by whom.
-func TestMakingRoom(t *testing.T) {
-	me := peercred.Peer{Known: true, UID: uint32(os.Geteuid())}
-	other := func(uid uint32) peercred.Peer { return peercred.Peer{Known: true, UID: uid + 100000} }
-	for _, c := range []struct {
-		name    string
-		inside  []peercred.Peer // in this order, so many each
-		many    int
-		age     time.Duration
-		serving bool
-		who     peercred.Peer
-		gone    int // whose place is taken: its index; -1: nobody's
-	}{
-		{"mine by me", []peercred.Peer{me}, maxConns, idleTime + 1, false, me, 0},
-		{"not yet", []peercred.Peer{me}, maxConns, idleTime - time.Millisecond, false, me, -1},
-		{"not one who is served", []peercred.Peer{me}, maxConns, busyTime - time.Millisecond, true, me, -1},
-		{"but not for ever", []peercred.Peer{me}, maxConns, busyTime + 1, true, me, 0},
-		{"his own by another", []peercred.Peer{other(1), other(2)}, maxPerUser, idleTime + 1, false, other(2), 1},
-		{"one of the others by another", []peercred.Peer{other(1), other(2)}, maxPerUser, idleTime + 1, false, other(3), 0},
-		{"never mine by another", []peercred.Peer{me}, maxConns, busyTime + 1, true, other(1), -1},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			g, now := newGate(nil, nil), time.Now()
-			for i, p := range c.inside {
-				for n := range c.many {
-					x := &conn{UnixConn: &net.UnixConn{}, peer: p, gate: g, since: now.Add(time.Duration(i*maxConns + n - 2*maxConns))}
-					x.serving.Store(c.serving)
-					require.True(t, g.enter(x))
-				}
-			}
-			before := maps.Clone(g.conns)
-			x := &conn{peer: c.who, gate: g, since: now.Add(c.age)}
-			assert.Equal(t, c.gone >= 0, g.enter(x))
-			for was := range before {
-				if _, is := g.conns[was]; !is {
-					assert.Equal(t, c.inside[c.gone], was.peer)
-					assert.Equal(t, now.Add(time.Duration((c.gone-2)*maxConns)), was.since, "the oldest")
-				}
-			}
-		})
-	}
 }
 
 func TestTrusted(t *testing.T) {
@@ -451,7 +316,7 @@ func TestContinue(t *testing.T) {
 	defer caller.Close()
 	conn, err := ln.AcceptUnix()
 	require.NoError(t, err)
-	call := &Call{over: func() {}, conn: conn}
+	call := &Call{over: func() {}, conn: conn, end: conn}
 	s, path := serve(t, func(o *Options) {
 		o.Upgrade = func(_ context.Context, c *Call) { c.Answer("again") }
 	})

@@ -3,6 +3,7 @@
 package control
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -21,13 +22,13 @@ type front struct {
 	known string // the methods and paths
 	log   *slog.Logger
 	told  sync.Once
+
+	streams *streams
 }
 
 // ServeHTTP implements http.Handler.
 func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if c := connOf(r); c != nil {
-		c.serving.Store(true)
-	}
+	r = r.WithContext(context.WithValue(r.Context(), streamsKey{}, f.streams))
 	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 	defer func() {
 		if p := recover(); p != nil {

@@ -7,9 +7,11 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/httpd"
 )
 
-// maxStreams is how many streams there may be. They are not among the connections that keep others out.
+// maxStreams is how many streams there may be.
 const maxStreams = 16
 
 // A Stream is an answer that goes on for as long as its handler likes, such as a capture. It is a chunked body of HTTP: who reads
@@ -20,10 +22,10 @@ const maxStreams = 16
 //
 // Who does not call Close within 100 ms of a Pause is cut off.
 type Stream struct {
-	w    http.ResponseWriter
-	rc   *http.ResponseController
-	r    *http.Request
-	conn *conn // nil in a test without our server
+	w  http.ResponseWriter
+	rc *http.ResponseController
+	r  *http.Request
+	of *streams
 
 	once sync.Once
 	done chan struct{}
@@ -33,8 +35,8 @@ type Stream struct {
 // OpenStream begins an answer of this type that goes on, and sends its head; the request's body has been read. It returns nil when
 // there are too many, or the daemon is about to stop or to be upgraded; the request has been answered then. The handler calls Close.
 func OpenStream(w http.ResponseWriter, r *http.Request, contentType string) *Stream {
-	st := &Stream{w: w, rc: http.NewResponseController(w), r: r, conn: connOf(r), done: make(chan struct{})}
-	if code, text := st.enter(); code != "" {
+	st := &Stream{w: w, rc: http.NewResponseController(w), r: r, of: streamsOf(r), done: make(chan struct{})}
+	if code, text := st.of.enter(st); code != "" {
 		WriteError(w, http.StatusServiceUnavailable, code, text)
 		return nil
 	}
@@ -65,58 +67,81 @@ func (st *Stream) Done() <-chan struct{} { return st.done }
 
 // Left tells, once Done is closed, whether that is since the client has left.
 func (st *Stream) Left() bool {
-	if st.conn == nil {
-		return true
-	}
-	g := st.conn.gate
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.shut == nil && (g.over == nil || g.over.Err() == nil)
+	st.of.mu.Lock()
+	defer st.of.mu.Unlock()
+	return st.of.code == "" && (st.of.over == nil || st.of.over.Err() == nil)
 }
 
 // Close ends the stream in order, unless it has been cut off. The handler returns after it.
 func (st *Stream) Close() {
 	st.stop()
 	st.end()
+	st.of.mu.Lock()
+	delete(st.of.open, st)
+	st.of.mu.Unlock()
 	_ = st.rc.SetWriteDeadline(time.Now().Add(writeTime)) // of what is left, and the end
 }
 
 // end closes Done.
 func (st *Stream) end() { st.once.Do(func() { close(st.done) }) }
 
-// enter counts the stream in, and its connection out. If it may not, it says why.
-func (st *Stream) enter() (code, text string) {
-	if st.conn == nil {
-		return "", ""
-	}
-	g := st.conn.gate
-	g.mu.Lock()
-	switch {
-	case g.ended:
-		code, text = "stopping", "the daemon is stopping"
-	case g.shut != nil:
-		code, text = "busy", "the daemon is being upgraded: ask again"
-	case len(g.streams) >= maxStreams:
-		code, text = "busy", "there are too many captures at once: end one of them"
-	default:
-		g.streams[st], st.conn.stream = struct{}{}, st
-	}
-	g.mu.Unlock()
-	if code == "" {
-		st.conn.leave()
-	}
-	return code, text
+// streams are those that go on.
+type streams struct {
+	mu         sync.Mutex
+	open       map[*Stream]struct{}
+	code, text string          // why there is none now
+	over       context.Context // done when the server takes no more requests; nil in a test
 }
 
-// leaveStream counts c's stream out, if there is one.
-func (g *gate) leaveStream(c *conn) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if c.stream == nil {
-		return
+// streamsKey is the context's key for the streams of the server.
+type streamsKey struct{}
+
+// streamsOf are those of the server that got r.
+func streamsOf(r *http.Request) *streams {
+	s, _ := r.Context().Value(streamsKey{}).(*streams)
+	if s == nil { // a test without our server
+		s = &streams{open: map[*Stream]struct{}{}}
 	}
-	c.stream.end()
-	delete(g.streams, c.stream)
-	c.stream = nil
-	g.changed()
+	return s
+}
+
+// enter counts st in. If it may not, it says why.
+func (s *streams) enter(st *Stream) (code, text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.code != "":
+		return s.code, s.text
+	case len(s.open) >= maxStreams:
+		return "busy", "there are too many captures at once: end one of them"
+	}
+	s.open[st] = struct{}{}
+	return "", ""
+}
+
+// stop has all streams end, and refuses others with that reason until start.
+func (s *streams) stop(code, text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.code, s.text = code, text
+	for st := range s.open {
+		st.end()
+	}
+}
+
+func (s *streams) start() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.code, s.text = "", ""
+}
+
+// cutOff closes the connections of the streams that have not ended.
+func (s *streams) cutOff() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for st := range s.open {
+		if c := httpd.ConnOf(st.r); c != nil {
+			_ = c.Conn.Close()
+		}
+	}
 }

@@ -65,11 +65,11 @@ func wait(t *testing.T, ended chan struct{}) {
 	}
 }
 
-// streams is how many there are.
-func (s *Server) streams() int {
-	s.gates[0].mu.Lock()
-	defer s.gates[0].mu.Unlock()
-	return len(s.gates[0].streams)
+// count is how many streams there are.
+func (s *Server) count() int {
+	s.streams.mu.Lock()
+	defer s.streams.mu.Unlock()
+	return len(s.streams.open)
 }
 
 // TestStreamEnds: whatever ends it, the handler ends, and the client can tell an end in order.
@@ -93,7 +93,7 @@ func TestStreamEnds(t *testing.T) {
 			assert.Equal(t, "hello\n", line)
 			c.end(t, s, conn)
 			wait(t, ended)
-			require.Eventually(t, func() bool { return s.streams() == 0 }, patience, time.Millisecond)
+			require.Eventually(t, func() bool { return s.count() == 0 }, patience, time.Millisecond)
 			if !c.left {
 				rest, err := io.ReadAll(body)
 				require.NoError(t, err, "the body has its end")
@@ -133,19 +133,19 @@ func TestStreamNobodyReads(t *testing.T) {
 			for range maxStreams {
 				wait(t, ended)
 			}
-			require.Eventually(t, func() bool { return s.streams() == 0 }, patience, time.Millisecond)
+			require.Eventually(t, func() bool { return s.count() == 0 }, patience, time.Millisecond)
 		})
 	}
 }
 
-// TestStreamLimits: there are so many, each refusal says why, and they are not among the connections of the gate.
+// TestStreamLimits: there are so many, and each refusal says why.
 func TestStreamLimits(t *testing.T) {
 	s, path, ended := streaming(t, nil)
 	for range maxStreams {
 		openStream(t, path)
 	}
 	require.Eventually(t, func() bool {
-		return s.gates[0].inside() == 0 && s.streams() == maxStreams
+		return s.count() == maxStreams
 	}, patience, time.Millisecond)
 	status, _, err := ask(t, path, http.MethodPost, "/v1/stream")
 	assert.Equal(t, 503, status)
@@ -155,7 +155,7 @@ func TestStreamLimits(t *testing.T) {
 	for range maxStreams {
 		wait(t, ended)
 	}
-	require.Eventually(t, func() bool { return s.streams() == 0 }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return s.count() == 0 }, patience, time.Millisecond)
 	resp, _, _ := openStream(t, path)
 	assert.Equal(t, 200, resp.StatusCode)
 }

@@ -11,9 +11,10 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/httpd"
 )
 
 // Limits of a client of the TCP port. Time counts from accept, since a connection carries one request.
@@ -30,10 +31,8 @@ const Path = "/metrics"
 // A Server gives the metrics to whoever connects to a TCP port. It knows nothing else, and nothing can be changed through it. All
 // methods may be called on nil.
 type Server struct {
-	gate    *gate
-	http    *http.Server
-	log     *slog.Logger
-	running sync.WaitGroup
+	ln   *net.TCPListener
+	http *httpd.Server
 }
 
 // Listen takes the port. Nobody is served before Run.
@@ -54,9 +53,8 @@ func Listen(at netip.AddrPort) (*net.TCPListener, error) {
 
 // NewServer makes a server on ln, whose requests h answers. With anyHost it is not looked at what name it is asked by.
 func NewServer(ln *net.TCPListener, h http.Handler, anyHost bool, log *slog.Logger) *Server {
-	s := &Server{gate: newGate(ln), log: log}
 	mux := http.NewServeMux()
-	mux.Handle("GET "+Path, inside(h))
+	mux.Handle("GET "+Path, h)
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "there is only "+Path+" here", http.StatusNotFound)
 	})
@@ -64,65 +62,49 @@ func NewServer(ln *net.TCPListener, h http.Handler, anyHost bool, log *slog.Logg
 	if !anyHost {
 		all = byAddress(mux)
 	}
-	s.http = &http.Server{
-		Handler:           all,
-		ReadHeaderTimeout: requestTime,
-		ReadTimeout:       requestTime,
-		WriteTimeout:      answerTime,
-		MaxHeaderBytes:    maxHeader,
-		ConnContext:       withConn,
-		ErrorLog:          slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug), // what clients do wrong is no event
-	}
-	s.http.SetKeepAlivesEnabled(false)
-	return s
+	return &Server{ln: ln, http: httpd.New(httpd.Options{
+		Handler: all, RequestTime: requestTime, AnswerTime: answerTime, MaxHeader: maxHeader, Log: log,
+	}, ln)}
 }
 
 // Run serves until Close, and returns at once.
-func (s *Server) Run() {
-	if s == nil {
-		return
+func (s *Server) Run(ctx context.Context) {
+	if s != nil {
+		s.http.Run(ctx)
 	}
-	s.running.Go(func() {
-		if err := s.http.Serve(s.gate); !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
-			s.log.Warn("metrics are not served any more", "error", err)
-		}
-	})
 }
 
 // Addr is where it listens.
-func (s *Server) Addr() net.Addr { return s.gate.Addr() }
+func (s *Server) Addr() net.Addr { return s.ln.Addr() }
 
 // Listener is what it serves, to be handed over.
 func (s *Server) Listener() *net.TCPListener {
 	if s == nil {
 		return nil
 	}
-	return s.gate.TCPListener
+	return s.ln
 }
 
 // Pause stops accepting: who connects from here on waits for Resume, or for the next image, which gets the Listener. Who has asked is
 // answered meanwhile, for 100 ms at most.
 func (s *Server) Pause() {
 	if s != nil {
-		s.gate.pause(pauseTime)
+		s.http.Pause(pauseTime)
 	}
 }
 
 // Resume undoes Pause.
 func (s *Server) Resume() {
 	if s != nil {
-		s.gate.resume()
+		s.http.Resume()
 	}
 }
 
 // Close ends Run and all connections.
 func (s *Server) Close() {
-	if s == nil {
-		return
+	if s != nil {
+		s.http.Close()
 	}
-	_ = s.gate.Close()
-	_ = s.http.Close()
-	s.running.Wait()
 }
 
 // byAddress refuses requests by a name. A web page whose author has his own name lead to 127.0.0.1 would else read the metrics: to
@@ -147,21 +129,4 @@ func isAddress(host string) bool {
 	}
 	_, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(host, "["), "]"))
 	return err == nil
-}
-
-// connKey is the context's key for the connection.
-type connKey struct{}
-
-func withConn(ctx context.Context, c net.Conn) context.Context {
-	return context.WithValue(ctx, connKey{}, c)
-}
-
-// inside notes that a request has come whole, so that its connection is not the one that has to go.
-func inside(h http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if c, ok := r.Context().Value(connKey{}).(*conn); ok && !c.ask() {
-			return
-		}
-		h.ServeHTTP(w, r)
-	})
 }

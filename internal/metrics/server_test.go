@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -29,7 +28,7 @@ func serve(t *testing.T, anyHost bool) string {
 	ln, err := Listen(netip.MustParseAddrPort("127.0.0.1:0"))
 	require.NoError(t, err)
 	s := NewServer(ln, Handler(full, nil), anyHost, slog.New(slog.DiscardHandler))
-	s.Run()
+	s.Run(t.Context())
 	t.Cleanup(s.Close)
 	return s.Addr().String()
 }
@@ -101,38 +100,6 @@ func TestPortInUse(t *testing.T) {
 	assert.ErrorContains(t, err, "this host does not have that address")
 }
 
-// TestSilentCrowd: a thousand connections that ask nothing, or a byte at a time, keep nobody from being served, and no more than a few of
-// them stay.
-func TestSilentCrowd(t *testing.T) {
-	addr := serve(t, false)
-	var crowd []net.Conn
-	defer func() {
-		for _, c := range crowd {
-			_ = c.Close()
-		}
-	}()
-	for i := range 1000 {
-		c, err := net.Dial("tcp", addr)
-		require.NoError(t, err)
-		crowd = append(crowd, c)
-		_, _ = io.WriteString(c, "GET /metrics HTTP/1.1\r\nX: "[:i%20])
-		if i%100 != 99 {
-			continue
-		}
-		resp := ask(t, addr, "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
-		assert.Equal(t, http.StatusOK, resp.StatusCode)
-		_, err = io.Copy(io.Discard, resp.Body)
-		require.NoError(t, err)
-		_ = resp.Body.Close()
-	}
-	// The last ones are still there, until their time is over.
-	for _, c := range crowd {
-		require.NoError(t, c.SetReadDeadline(time.Now().Add(patience)))
-		_, err := io.Copy(io.Discard, c)
-		require.NotErrorIs(t, err, errTimeout)
-	}
-}
-
 // errTimeout is what a deadline of a connection makes.
 var errTimeout = func() error {
 	c, _ := net.Pipe()
@@ -141,52 +108,12 @@ var errTimeout = func() error {
 	return err
 }()
 
-// TestDeafCrowd: who asks and does not read the answer takes a place until his time is over, and no more than his place.
-func TestDeafCrowd(t *testing.T) {
-	ln, err := Listen(netip.MustParseAddrPort("127.0.0.1:0"))
-	require.NoError(t, err)
-	hold := make(chan struct{})
-	var entered sync.WaitGroup
-	entered.Add(maxConns)
-	h := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		entered.Done()
-		<-hold
-		_, _ = io.WriteString(w, "done")
-	})
-	s := NewServer(ln, h, false, slog.New(slog.DiscardHandler))
-	s.Run()
-	defer s.Close()
-	var conns []net.Conn
-	dial := func() net.Conn {
-		c, err := net.Dial("tcp", ln.Addr().String())
-		require.NoError(t, err)
-		t.Cleanup(func() { _ = c.Close() })
-		require.NoError(t, c.SetDeadline(time.Now().Add(patience)))
-		_, err = io.WriteString(c, "GET /metrics HTTP/1.0\r\n\r\n")
-		require.NoError(t, err)
-		return c
-	}
-	for range maxConns {
-		conns = append(conns, dial())
-	}
-	entered.Wait()
-	_, err = dial().Read(make([]byte, 1)) // no place left
-	require.Error(t, err)
-	require.NotErrorIs(t, err, errTimeout)
-	close(hold)
-	for _, c := range conns {
-		b, err := io.ReadAll(c)
-		require.NoError(t, err)
-		assert.True(t, strings.HasSuffix(string(b), "done"), "%s", b)
-	}
-}
-
 // TestClose ends connections in whatever state, and frees the port.
 func TestClose(t *testing.T) {
 	ln, err := Listen(netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), vnettest.FreePort(t)))
 	require.NoError(t, err)
 	s := NewServer(ln, Handler(full, nil), false, slog.New(slog.DiscardHandler))
-	s.Run()
+	s.Run(t.Context())
 	c, err := net.Dial("tcp", ln.Addr().String())
 	require.NoError(t, err)
 	defer c.Close()
@@ -202,7 +129,7 @@ func TestClose(t *testing.T) {
 	_ = again.Close()
 
 	var none *Server
-	none.Run()
+	none.Run(t.Context())
 	none.Close()
 	assert.Nil(t, none.Listener())
 }
