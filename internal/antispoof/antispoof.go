@@ -79,7 +79,6 @@ type Registry struct {
 	now     func() time.Duration
 	changed func()
 	network atomic.Pointer[network]
-	warns   warnings
 
 	mu      sync.Mutex
 	guards  map[uint64]*Guard
@@ -136,7 +135,6 @@ func New(o Options) *Registry {
 	return &Registry{
 		now:     o.Now,
 		changed: o.Changed,
-		warns:   warnings{log: o.Log},
 		guards:  map[uint64]*Guard{},
 		pending: map[uint64]*Guard{},
 		macs:    map[mac48]*Guard{},

@@ -5,59 +5,11 @@ package antispoof
 import (
 	"encoding/binary"
 	"fmt"
-	"log/slog"
-	"sync"
 	"time"
 )
 
-const (
-	// warnEvery is how often a client's forgeries are logged.
-	warnEvery = time.Minute
-
-	// warnBurst and warnRefill bound the warnings about all clients, at once and by time: one that comes back after each
-	// warning is a new client.
-	warnBurst  = 20
-	warnRefill = 10 * time.Second
-)
-
-// warnings is the budget of the warnings about all clients.
-type warnings struct {
-	log *slog.Logger
-
-	mu    sync.Mutex
-	spent int
-	last  time.Duration // when spent was right
-	muted int           // warnings not given since the last one
-}
-
-// take reports whether one more may be given now, and how many were not before.
-func (w *warnings) take(now time.Duration) (ok bool, muted int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if back := int((now - w.last) / warnRefill); back > 0 {
-		w.spent = max(0, w.spent-back)
-		w.last += time.Duration(back) * warnRefill
-	}
-	if w.spent >= warnBurst {
-		w.muted++
-		return false, 0
-	}
-	w.spent++
-	muted, w.muted = w.muted, 0
-	return true, muted
-}
-
-// warn logs msg about the client unless there were too many.
-func (g *Guard) warn(now time.Duration, msg string, args ...any) {
-	ok, muted := g.reg.warns.take(now)
-	if !ok {
-		return
-	}
-	if muted > 0 {
-		args = append(args, "warnings_left_out", muted)
-	}
-	g.log.Warn(msg, args...)
-}
+// warnEvery is how often a client's forgeries are logged.
+const warnEvery = time.Minute
 
 // refuse counts f, which is not let through, and tells of it now and then.
 func (g *Guard) refuse(r reason, f []byte, now time.Duration) {
@@ -72,7 +24,7 @@ func (g *Guard) refuse(r reason, f []byte, now time.Duration) {
 	}
 	frames := sum - g.warned
 	g.warned = sum
-	g.warn(now, "frames with forged addresses are dropped (--anti-spoof)",
+	g.log.Warn("frames with forged addresses are dropped (--anti-spoof)",
 		"forged", g.describe(r, f), "mac", mac48(g.mac.Load()).hardware().String(), "ip", g.address(), "frames", frames)
 }
 
@@ -81,7 +33,7 @@ func (g *Guard) warnConflict(ip ip4) {
 	if g.conflict.Swap(true) {
 		return
 	}
-	g.warn(g.reg.now(), "the client may not use the address that DHCP gave it: another client uses it without a lease, or it belongs to the network (--anti-spoof); look for a guest with a static address",
+	g.log.Warn("the client may not use the address that DHCP gave it: another client uses it without a lease, or it belongs to the network (--anti-spoof); look for a guest with a static address",
 		"mac", mac48(g.mac.Load()).hardware().String(), "ip", ip.addr().String())
 }
 

@@ -3,45 +3,13 @@
 package health
 
 import (
-	"context"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
-
-// logBurst and logEvery bound the warnings: six at once, and one every ten seconds. Guests decide what there is to warn of.
-const (
-	logBurst = 6
-	logEvery = 10 * time.Second
-)
-
-// A budget is how many lines may be logged.
-type budget struct {
-	tokens time.Duration // of which a line takes logEvery
-	last   time.Time     // when tokens was right; zero: never
-	muted  int           // warnings that were not logged, since that was told
-	told   time.Time
-}
-
-// take reports whether a line may be logged.
-func (b *budget) take(now time.Time) bool {
-	if b.last.IsZero() {
-		b.tokens = logBurst * logEvery
-	} else {
-		b.tokens = min(logBurst*logEvery, b.tokens+max(now.Sub(b.last), 0))
-	}
-	b.last = now
-	if b.tokens < logEvery {
-		b.muted++
-		return false
-	}
-	b.tokens -= logEvery
-	return true
-}
 
 // waiting are the lines for guests that wait for an address, by code.
 var waiting = map[string]string{
@@ -78,7 +46,7 @@ func (m *Monitor) remember(v *view, found []finding) map[uint64]bool {
 		if f.cause == "" {
 			if !e.told && logged[f.Code] != "" && f.Severity != status.Notice {
 				e.told = true
-				m.warn(v.Now, f, logged[f.Code], "clients", f.Clients, "problem", f.Text)
+				m.warn(f, logged[f.Code], "clients", f.Clients, "problem", f.Text)
 			}
 		} else {
 			m.warnWaiting(v, f, next, told)
@@ -87,7 +55,6 @@ func (m *Monitor) remember(v *view, found []finding) map[uint64]bool {
 	}
 	m.tellEnded(v, next)
 	m.memory.episodes = next
-	m.tellMuted(v.Now)
 	return told
 }
 
@@ -106,7 +73,7 @@ func (m *Monitor) warnWaiting(v *view, f *finding, next map[string]episode, told
 		if !e.told {
 			e.since = v.Now.Add(-seconds(c.DHCP.Waiting))
 			if e.told = true; e.since.Add(answerTime).After(m.began) { // else the program before an upgrade has said so
-				m.warn(v.Now, f, waiting[f.Code], "client", c.ID, "mac", c.MAC, "for", seconds(c.DHCP.Waiting).Round(time.Second),
+				m.warn(f, waiting[f.Code], "client", c.ID, "mac", c.MAC, "for", seconds(c.DHCP.Waiting).Round(time.Second),
 					"discovers", c.DHCP.Discovers, "requests", c.DHCP.Requests, "cause", f.cause)
 			}
 		}
@@ -114,11 +81,8 @@ func (m *Monitor) warnWaiting(v *view, f *finding, next map[string]episode, told
 	}
 }
 
-// warn logs f if there is a line left for it.
-func (m *Monitor) warn(now time.Time, f *finding, line string, args ...any) {
-	if !m.memory.budget.take(now) {
-		return
-	}
+// warn logs f.
+func (m *Monitor) warn(f *finding, line string, args ...any) {
 	if fix := oneLine(f.Fix); fix != "" {
 		args = append(args, "try", fix)
 	}
@@ -155,24 +119,9 @@ func (m *Monitor) tellEnded(v *view, next map[string]episode) {
 			next[k] = e
 			continue
 		}
-		level := slog.LevelInfo
-		if !m.memory.budget.take(v.Now) {
-			m.memory.budget.muted-- // no warning
-			level = slog.LevelDebug
-		}
-		m.opts.Log.Log(context.Background(), level, "the guest waits for no address any more", "client", c.ID, "mac", c.MAC, "ip", ipText(c),
+		m.opts.Log.Info("the guest waits for no address any more", "client", c.ID, "mac", c.MAC, "ip", ipText(c),
 			"after", v.Now.Sub(e.since).Round(time.Second))
 	}
-}
-
-// tellMuted tells now and then how much was not logged.
-func (m *Monitor) tellMuted(now time.Time) {
-	b := &m.memory.budget
-	if b.muted == 0 || now.Sub(b.told) < time.Minute && !b.told.IsZero() {
-		return
-	}
-	m.opts.Log.Warn("there are more problems than are logged; socket_vmnet2 status shows them", "not_logged", b.muted)
-	b.muted, b.told = 0, now
 }
 
 func ipText(c *status.Client) string {

@@ -27,7 +27,6 @@ type memory struct {
 	base, pending *sample            // base is a window older than the looks that are compared with it
 	active        map[uint64]traffic // when each client was seen to send
 	episodes      map[string]episode // what goes on, by code and what it is about
-	budget        budget
 
 	addresses     *freenet.Table
 	addressesRead time.Time

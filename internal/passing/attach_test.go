@@ -258,7 +258,6 @@ func TestAThousandAtOnce(t *testing.T) {
 	wg.Wait()
 	assert.Equal(t, int32(room), served.Load(), "as many as there is room for")
 	assert.Equal(t, int32(clients-room), full.Load())
-	assert.Less(t, strings.Count(r.log.String(), "\n"), 100, "log lines")
 }
 
 // TestSlowOnesHoldNobodyUp has more clients that send half a request than are read at once.

@@ -11,6 +11,8 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"runtime/debug"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -110,7 +112,6 @@ type Server struct {
 	cancel context.CancelCauseFunc
 	times  times
 	self   int // our process id
-	logged limiter
 	watch  watcher
 
 	mu       sync.Mutex
@@ -291,7 +292,7 @@ func (c *conn) end() {
 func (s *Server) recovered(c *conn) {
 	if r := recover(); r != nil {
 		s.opts.Log.Error("internal error: this connection is closed, the others run on; please report it",
-			"doing", c.door, "panic", fmt.Sprint(r), "stack", stack())
+			"doing", c.door, "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
 	}
 }
 
@@ -322,4 +323,14 @@ func (s *Server) Wait(ctx context.Context) {
 	case <-done:
 	case <-ctx.Done():
 	}
+}
+
+// complain logs what a client did wrong, or what was wrong for it.
+func (s *Server) complain(c *conn, what string, args ...any) {
+	s.opts.Log.Warn(what, slices.Concat([]any{"via", c.door}, args, c.peer.Args())...)
+}
+
+// broken logs what recover returned in a goroutine that looks after clients; the next look is tried.
+func (s *Server) broken(doing string, r any) {
+	s.opts.Log.Error("internal error: clients are served on; please report it", "doing", doing, "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
 }

@@ -8,7 +8,6 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
@@ -58,9 +57,7 @@ func newPending(conn *net.UnixConn, path string, o link.DatagramOptions, s *Serv
 			return unixgram.FirstSender(ctx, conn, s.opts.Trust, giver)
 		},
 		found: func(client string) {
-			if ok, _ := s.logged.take(time.Now()); ok {
-				s.opts.Log.Info("first sender found", "bound", path, "path", client)
-			}
+			s.opts.Log.Info("first sender found", "bound", path, "path", client)
 		},
 	}
 	if rc, err := conn.SyscallConn(); err == nil {

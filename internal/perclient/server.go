@@ -39,9 +39,6 @@ const (
 	// idTries and idPause are how often and at what distance a port is tried again whose interface id is in use.
 	idTries = 10
 	idPause = 50 * time.Millisecond
-
-	// refuseWarnEvery limits the warnings about refused clients.
-	refuseWarnEvery = 10 * time.Second
 )
 
 // retryDelays are the pauses between attempts to start a port; the last one repeats.
@@ -74,9 +71,7 @@ type Server struct {
 	gather   *gathering // of the sessions that are being restored
 	lastID   uint64
 	stopping bool
-	paused   bool      // nobody new is served
-	refused  uint64    // clients since the last warning
-	warned   time.Time // when refused clients were last logged
+	paused   bool // nobody new is served
 	running  sync.WaitGroup
 
 	tap    atomic.Pointer[Tap]
@@ -191,21 +186,14 @@ func (s *Server) refuseOne(l link.Link, cl Client) {
 	})
 }
 
-// warnRefused counts a refused client and logs some.
+// warnRefused counts a refused client and logs it.
 func (s *Server) warnRefused(cl Client) {
 	s.mu.Lock()
 	s.users.refuse(cl.Peer)
 	s.gone.Refused++
-	s.refused++
-	clients, refused, now := len(s.sessions), s.refused, time.Now()
-	warn := now.Sub(s.warned) > refuseWarnEvery
-	if warn {
-		s.refused, s.warned = 0, now
-	}
+	clients := len(s.sessions)
 	s.mu.Unlock()
-	if warn {
-		s.opts.Log.Warn("client refused: there are as many clients as --max-clients allows", "clients", clients, "refused", refused)
-	}
+	s.opts.Log.Warn("client refused: there are as many clients as --max-clients allows", "clients", clients)
 }
 
 // remove forgets c, of which i is the last that is to be told.

@@ -299,33 +299,6 @@ func TestInletIsFair(t *testing.T) {
 	assert.LessOrEqual(t, len(q.spare), spareCount)
 }
 
-// TestLimitLog: what a guest can provoke is logged a few times, then counted.
-func TestLimitLog(t *testing.T) {
-	for level, burst := range map[slog.Level]int{slog.LevelInfo: logBurst, slog.LevelWarn: 1} {
-		t.Run(level.String(), func(t *testing.T) {
-			var b bytes.Buffer
-			l := limitLog(slog.New(slog.NewTextHandler(&b, nil))).With("a", 1)
-			h := l.Handler()
-			now := time.Now()
-			at := func(d time.Duration, msg string) {
-				require.NoError(t, h.Handle(context.Background(), slog.NewRecord(now.Add(d), level, msg, 0)))
-			}
-			for range 100 {
-				at(0, "one")
-			}
-			at(0, "other")
-			assert.Equal(t, burst+1, strings.Count(b.String(), "\n"))
-			b.Reset()
-			at(logWindow, "one")
-			assert.Contains(t, b.String(), fmt.Sprintf("suppressed=%d", 100-burst))
-			b.Reset()
-			at(-time.Hour, "one")
-			assert.NotContains(t, b.String(), "suppressed", "the clock went back")
-			assert.NotEmpty(t, b.String())
-		})
-	}
-}
-
 // FuzzFrames feeds any frames to the gateway of a running network: no panic reaches anybody, the gateway keeps answering,
 // and nothing that a guest could take for another guest's answer comes out.
 func FuzzFrames(f *testing.F) {

@@ -77,7 +77,7 @@ func newNetwork(o Options, t tuning) (*Network, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &Network{opts: o, tune: t, plan: p, log: limitLog(o.Log)}
+	n := &Network{opts: o, tune: t, plan: p, log: o.Log}
 	n.ids.init(p.gatewayID)
 	if p.dhcpStart.IsValid() {
 		n.startDHCP()
