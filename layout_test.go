@@ -66,9 +66,10 @@ var imports = map[string][]string{
 
 	"internal/watch":          {},
 	"internal/health":         {"internal/freenet", "internal/shell", "internal/status", "internal/watch"},
-	"internal/state":          {"internal/faults"},
+	"internal/hostfs":         {},
+	"internal/state":          {"internal/faults", "internal/hostfs"},
 	"internal/handoff":        {},
-	"internal/upgrade":        {"internal/handoff"},
+	"internal/upgrade":        {"internal/handoff", "internal/hostfs"},
 	"internal/httpd":          {"internal/peercred"},
 	"internal/control":        {"internal/handoff", "internal/httpd", "internal/peercred", "internal/status"},
 	"internal/capture":        {"internal/frame"},

@@ -72,10 +72,7 @@ func Open(o Options) *File {
 	euid := os.Geteuid()
 	dir, err := filepath.Abs(o.Dir)
 	if err == nil {
-		dir, err = trustPath(dir, euid)
-	}
-	if err == nil {
-		err = trustFinal(dir, euid)
+		dir, err = trustDir(dir, euid)
 	}
 	if err != nil {
 		f.log.Warn("state is not kept, guests may get other addresses after a restart; use --state-dir",

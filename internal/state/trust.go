@@ -8,15 +8,12 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
-	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
-)
 
-// maxLinks bounds the symbolic links in a path, as the kernels do.
-const maxLinks = 40
+	"github.com/socket-vmnet2/socket_vmnet2/internal/hostfs"
+)
 
 var errUntrusted = errors.New("others could change it")
 
@@ -29,106 +26,19 @@ func owner(info fs.FileInfo) (int, bool) {
 	return int(st.Uid), true
 }
 
-// trustPath checks that nobody but euid and root can change what dir leads to: every directory on the way, and whatever
-// symbolic links lead there. It returns the path without links. Where dir does not exist it is made, mode 0700, with its
-// parents.
-//
-// In a directory with the sticky bit, such as /tmp, others can add names but not replace those of root or euid, so what
-// exists there and belongs to one of them is as good as anywhere else.
-func trustPath(dir string, euid int) (string, error) {
-	todo := strings.Split(strings.TrimPrefix(filepath.Clean(dir), "/"), "/")
-	at := "/"
-	links := 0
-	if err := trustDir(at, euid); err != nil {
+// trustDir returns dir without links, if nobody but euid and root can change it or what leads to it. It is made, with its parents,
+// where it does not exist.
+func trustDir(dir string, euid int) (string, error) {
+	real, info, err := hostfs.Follow(dir, hostfs.Options{EUID: euid, Make: true})
+	switch {
+	case err != nil:
 		return "", err
+	case !info.IsDir():
+		return "", &fs.PathError{Op: "open", Path: real, Err: syscall.ENOTDIR}
+	case info.Mode().Perm()&hostfs.OthersWrite(euid) != 0: // here the sticky bit is not enough
+		return "", fmt.Errorf("use directory %s: mode %v: %w", real, info.Mode().Perm(), errUntrusted)
 	}
-	for len(todo) > 0 {
-		name := todo[0]
-		todo = todo[1:]
-		switch name {
-		case "", ".":
-			continue
-		case "..":
-			at = filepath.Dir(at)
-			continue
-		}
-		next := filepath.Join(at, name)
-		info, err := os.Lstat(next)
-		if errors.Is(err, fs.ErrNotExist) {
-			if err = os.Mkdir(next, 0o700); err == nil || errors.Is(err, fs.ErrExist) {
-				info, err = os.Lstat(next)
-			}
-		}
-		if err != nil {
-			return "", err
-		}
-		if info.Mode()&fs.ModeSymlink != 0 {
-			if links++; links > maxLinks {
-				return "", &fs.PathError{Op: "open", Path: dir, Err: syscall.ELOOP}
-			}
-			target, err := readTrustedLink(next, info, euid)
-			if err != nil {
-				return "", err
-			}
-			if filepath.IsAbs(target) {
-				at = "/"
-			}
-			todo = append(strings.Split(target, "/"), todo...)
-			continue
-		}
-		if err := trustDir(next, euid); err != nil {
-			return "", err
-		}
-		at = next
-	}
-	return at, nil
-}
-
-func readTrustedLink(path string, info fs.FileInfo, euid int) (string, error) {
-	if uid, ok := owner(info); !ok || uid != 0 && uid != euid {
-		return "", fmt.Errorf("follow link %s: it belongs to user %d: %w", path, uid, errUntrusted)
-	}
-	return os.Readlink(path)
-}
-
-// othersWrite are the permissions that let somebody else write. Many systems give each user a group of its own and let it
-// write, so the group counts for root only.
-func othersWrite(euid int) fs.FileMode {
-	if euid == 0 {
-		return 0o022
-	}
-	return 0o002
-}
-
-// trustDir checks one directory: owned by root or euid, and not writable by others, but for the sticky bit.
-func trustDir(path string, euid int) error {
-	info, err := os.Lstat(path)
-	if err != nil {
-		return err
-	}
-	if !info.IsDir() {
-		return &fs.PathError{Op: "open", Path: path, Err: syscall.ENOTDIR}
-	}
-	uid, ok := owner(info)
-	if !ok || uid != 0 && uid != euid {
-		return fmt.Errorf("use directory %s: it belongs to user %d: %w", path, uid, errUntrusted)
-	}
-	if info.Mode().Perm()&othersWrite(euid) != 0 && info.Mode()&fs.ModeSticky == 0 {
-		return fmt.Errorf("use directory %s: mode %v: %w", path, info.Mode().Perm(), errUntrusted)
-	}
-	return nil
-}
-
-// trustFinal checks the directory of the files itself: there, the sticky bit is not enough.
-func trustFinal(path string, euid int) error {
-	info, err := os.Lstat(path)
-	if err != nil {
-		return err
-	}
-	if info.Mode().Perm()&othersWrite(euid) != 0 {
-		return fmt.Errorf("use directory %s: mode %v: %w", path, info.Mode().Perm(), errUntrusted)
-	}
-	return nil
+	return real, nil
 }
 
 // readTrusted reads a regular file that belongs to euid and that nobody else can write. No link is followed, and nothing

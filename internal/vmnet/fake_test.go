@@ -11,7 +11,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 	"unsafe"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
@@ -91,10 +90,6 @@ type fakeNetwork struct {
 	ports []*fakeInterface
 	owner map[[6]byte]*fakeInterface
 	gone  bool
-	// Faults.
-	noUnicast bool          // none from interface to interface
-	delay     time.Duration // of every frame, in order
-	delayed   []func()      // what is under way
 }
 
 func (f *fake) network(subnet netip.Prefix) *fakeNetwork {
@@ -385,50 +380,9 @@ func (n *fakeNetwork) carry(from *fakeInterface, frames [][]byte) {
 			if i == from || f[0]&1 == 0 && to != nil && to != i || i.isolate && from.isolate {
 				continue
 			}
-			if f[0]&1 == 0 && n.noUnicast {
-				continue
-			}
-			n.later(func() { i.put(f) })
+			i.put(f)
 		}
 	}
-}
-
-// later calls put when the delay is over, behind all that is under way. The caller holds mu.
-func (n *fakeNetwork) later(put func()) {
-	if n.delay == 0 && len(n.delayed) == 0 {
-		put()
-		return
-	}
-	if n.delayed = append(n.delayed, put); len(n.delayed) == 1 {
-		go n.bring()
-	}
-}
-
-// bring calls what is under way, each so long after the last one that all are late.
-func (n *fakeNetwork) bring() {
-	for {
-		n.mu.Lock()
-		if len(n.delayed) == 0 {
-			n.mu.Unlock()
-			return
-		}
-		delay, some := n.delay, n.delayed
-		n.mu.Unlock()
-		time.Sleep(delay)
-		for _, put := range some {
-			put()
-		}
-		n.mu.Lock()
-		n.delayed = n.delayed[len(some):]
-		n.mu.Unlock()
-	}
-}
-
-// fault changes the network's faults.
-func (n *fakeNetwork) fault(change func(*fakeNetwork)) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	change(n)
 }
 
 func (i *fakeInterface) Forward(_ context.Context, f vnet.Forward) error {

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package hostfs tells whether others than root and this user can change what a path leads to.
+package hostfs
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// maxLinks bounds the symbolic links in a path, as the kernels do.
+const maxLinks = 40
+
+// An Untrusted is a component of a path that others can change.
+type Untrusted struct {
+	Path string // of the component, without links before it
+	Text string // names it, and what to do
+}
+
+// Error implements error.
+func (u *Untrusted) Error() string { return u.Text }
+
+// Options of Follow.
+type Options struct {
+	EUID int  // whose files are trusted besides root's
+	Make bool // make directories that do not exist, with mode 0700
+}
+
+// Follow goes along an absolute path, and returns it without links, with what is there. An *Untrusted says what others can change.
+//
+// Every component from the root on, and every link, must belong to root or to the user. None may be writable by others. For root that
+// includes the group, as sudo has it for its own files and Lima for what sudo may run; a user's group counts as the user, since many
+// systems give each user one of its own, and Homebrew's directories belong to a group. A directory with the sticky bit, such as /tmp, may
+// be writable on the way, since nobody can replace what is root's or the user's there, but only a directory in it counts, not a link or
+// a file, which others could have put there first.
+func Follow(path string, o Options) (real string, info fs.FileInfo, err error) {
+	w := walk{Options: o, todo: strings.Split(path, "/")}
+	if err := w.goTo("/"); err != nil {
+		return "", nil, err
+	}
+	for len(w.todo) > 0 {
+		if err := w.step(); err != nil {
+			return "", nil, err
+		}
+	}
+	return w.at, w.info, nil
+}
+
+// A walk goes along a path.
+type walk struct {
+	Options
+	todo   []string
+	at     string      // without links
+	info   fs.FileInfo // of at
+	sticky bool        // others may add names in at
+	links  int
+}
+
+// step takes one component.
+func (w *walk) step() error {
+	name := w.todo[0]
+	w.todo = w.todo[1:]
+	switch name {
+	case "", ".":
+		return nil
+	case "..":
+		return w.goTo(filepath.Dir(w.at))
+	}
+	next := filepath.Join(w.at, name)
+	info, err := os.Lstat(next)
+	if w.Make && errors.Is(err, fs.ErrNotExist) {
+		if err = os.Mkdir(next, 0o700); err == nil || errors.Is(err, fs.ErrExist) {
+			info, err = os.Lstat(next)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if !w.info.IsDir() {
+		return &fs.PathError{Op: "follow", Path: next, Err: syscall.ENOTDIR}
+	}
+	if err := w.trust(next, info); err != nil {
+		return err
+	}
+	if info.Mode()&fs.ModeSymlink == 0 {
+		w.at, w.info = next, info
+		return nil
+	}
+	if w.links++; w.links > maxLinks {
+		return &fs.PathError{Op: "follow", Path: next, Err: syscall.ELOOP}
+	}
+	target, err := os.Readlink(next)
+	if err != nil {
+		return err
+	}
+	w.todo = append(strings.Split(target, "/"), w.todo...)
+	if filepath.IsAbs(target) {
+		return w.goTo("/")
+	}
+	return nil
+}
+
+// goTo goes to a directory that the walk has been in.
+func (w *walk) goTo(dir string) (err error) {
+	w.at, w.sticky = dir, false
+	if w.info, err = os.Lstat(dir); err != nil {
+		return err
+	}
+	return w.trust(dir, w.info)
+}
+
+// trust checks one component, and notes what counts for the next one.
+func (w *walk) trust(path string, info fs.FileInfo) error {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return fmt.Errorf("%s: its owner cannot be told", path)
+	}
+	if st.Uid != 0 && int(st.Uid) != w.EUID {
+		return &Untrusted{path, fmt.Sprintf("%s belongs to user %d, who could change it: it has to belong to %s", path, st.Uid, w.who())}
+	}
+	link, dir := info.Mode()&fs.ModeSymlink != 0, info.IsDir()
+	if w.sticky && !dir {
+		return &Untrusted{path, fmt.Sprintf("%s lies in a directory that everybody may write in: move it to one that only %s can", path, w.who())}
+	}
+	w.sticky = false
+	if link || info.Mode().Perm()&OthersWrite(w.EUID) == 0 { // a link's mode means nothing
+		return nil
+	}
+	if dir && info.Mode()&fs.ModeSticky != 0 {
+		w.sticky = true
+		return nil
+	}
+	return &Untrusted{path, fmt.Sprintf("others may write %s (mode %#o): chmod go-w %s", path, info.Mode().Perm(), path)}
+}
+
+// OthersWrite are the permissions that let others than euid write.
+func OthersWrite(euid int) fs.FileMode {
+	if euid == 0 {
+		return 0o022
+	}
+	return 0o002
+}
+
+// who may own the path.
+func (w *walk) who() string {
+	if w.EUID == 0 {
+		return "root"
+	}
+	return fmt.Sprintf("root or user %d", w.EUID)
+}
