@@ -117,24 +117,13 @@ func (r *Registry) newGuard(id uint64) *Guard {
 // Filter calls pass with the frames of b that the client may send, in order, as runs of b. b is borrowed until it returns.
 func (g *Guard) Filter(b frame.Batch, pass func(frame.Batch)) {
 	now := g.reg.now()
-	buf, start, frames := b.Bytes(), 0, 0
-	it := b.Iter()
-	for it.Next() {
-		f := it.Frame()
+	b.Runs(func(f []byte) bool {
 		r := g.check(f, now)
-		if r == forgedNothing {
-			frames++
-			continue
+		if r != forgedNothing {
+			g.refuse(r, f, now)
 		}
-		g.refuse(r, f, now)
-		if frames > 0 {
-			pass(frame.NewBatch(buf[start:it.Offset():it.Offset()], frames))
-		}
-		start, frames = it.End(), 0
-	}
-	if frames > 0 {
-		pass(frame.NewBatch(buf[start:], frames))
-	}
+		return r == forgedNothing
+	}, pass)
 }
 
 // ToClient looks at what goes to the client: the leases that its DHCP server gives it, and what strangers say of themselves.

@@ -131,7 +131,7 @@ func (p *Port) flood(part frame.Batch, r run, now time.Duration) {
 	if !p.opts.Trusted {
 		if granted := p.storm.take(part.Len(), now); granted < part.Len() {
 			p.drops.storm.Add(uint64(part.Len() - granted))
-			part = head(part, granted)
+			part = part.Head(granted)
 		}
 	}
 	if part.Len() == 0 {
@@ -160,23 +160,13 @@ func (p *Port) deliver(src *Port, part frame.Batch, longest int) {
 
 // deliverCut delivers what the sink takes of part, and counts the rest.
 func (p *Port) deliverCut(src *Port, part frame.Batch) {
-	start, frames := 0, 0
-	buf := part.Bytes()
-	it := part.Iter()
-	for it.Next() {
-		if len(it.Frame()) <= p.maxFrame {
-			frames++
-			continue
+	part.Runs(func(f []byte) bool {
+		if len(f) <= p.maxFrame {
+			return true
 		}
 		src.drops.oversize.Add(1)
-		if frames > 0 {
-			p.hand(src.id, frame.NewBatch(buf[start:it.Offset():it.Offset()], frames))
-		}
-		start, frames = it.End(), 0
-	}
-	if frames > 0 {
-		p.hand(src.id, frame.NewBatch(buf[start:], frames))
-	}
+		return false
+	}, func(run frame.Batch) { p.hand(src.id, run) })
 }
 
 func (p *Port) hand(src PortID, part frame.Batch) {
@@ -185,15 +175,4 @@ func (p *Port) hand(src PortID, part frame.Batch) {
 		return
 	}
 	p.sink.Deliver(part)
-}
-
-// head is the first n frames of b.
-func head(b frame.Batch, n int) frame.Batch {
-	end := 0
-	it := b.Iter()
-	for range n {
-		it.Next()
-		end = it.End()
-	}
-	return frame.NewBatch(b.Bytes()[:end:end], n)
 }

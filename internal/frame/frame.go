@@ -112,6 +112,37 @@ func (b Batch) After(n int) Batch {
 	return Batch{buf: b.buf[it.End():], n: b.n - n}
 }
 
+// Head is the first n frames of b, all of them if it has fewer.
+func (b Batch) Head(n int) Batch {
+	if n >= b.n {
+		return b
+	}
+	it := b.Iter()
+	for range n {
+		it.Next()
+	}
+	return Batch{buf: b.buf[:it.End():it.End()], n: n}
+}
+
+// Runs calls deliver with the longest runs of consecutive frames of b that keep wants, in order.
+func (b Batch) Runs(keep func(f []byte) bool, deliver func(Batch)) {
+	start, frames := 0, 0
+	it := b.Iter()
+	for it.Next() {
+		if keep(it.Frame()) {
+			frames++
+			continue
+		}
+		if frames > 0 {
+			deliver(Batch{buf: b.buf[start:it.Offset():it.Offset()], n: frames})
+		}
+		start, frames = it.End(), 0
+	}
+	if frames > 0 {
+		deliver(Batch{buf: b.buf[start:len(b.buf):len(b.buf)], n: frames})
+	}
+}
+
 // Append adds f in wire form to dst and returns the extended slice. It is for frames that do not come from a stream; f
 // must be MinLen to MaxLen bytes long.
 func Append(dst, f []byte) []byte {

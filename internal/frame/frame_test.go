@@ -5,6 +5,7 @@ package frame_test
 import (
 	"bytes"
 	"encoding/binary"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -270,14 +271,49 @@ func TestNoAllocation(t *testing.T) {
 	assert.Zero(t, testing.AllocsPerRun(100, func() { slab = frame.Append(slab[:0], arp) }), "Append into room")
 }
 
-func TestAfter(t *testing.T) {
+func TestHeadAndAfter(t *testing.T) {
 	buf := frame.Append(frame.Append(nil, make([]byte, 14)), make([]byte, 20))
 	b := frame.NewBatch(buf, 2)
+	assert.Zero(t, b.Head(0).Len())
+	assert.Equal(t, 1, b.Head(1).Len())
+	assert.Equal(t, buf[:18], b.Head(1).Bytes())
+	assert.Equal(t, 18, cap(b.Head(1).Bytes()), "nobody appends to the next frame")
+	assert.Equal(t, b, b.Head(2))
+	assert.Equal(t, b, b.Head(3))
 	assert.Equal(t, b, b.After(0))
 	assert.Equal(t, 1, b.After(1).Len())
 	assert.Equal(t, buf[18:], b.After(1).Bytes())
 	assert.Zero(t, b.After(2))
 	assert.Zero(t, b.After(3))
+}
+
+// TestRuns keeps frames by a pattern and gets those, in runs as long as they can be.
+func TestRuns(t *testing.T) {
+	for _, pattern := range []string{"", "+", "-", "++-+", "-++--+-", "+-+-+", "--", "+++"} {
+		var buf []byte
+		for i, c := range []byte(pattern) {
+			f := make([]byte, frame.MinLen+i)
+			f[0], f[1] = c, byte(i)
+			buf = frame.Append(buf, f)
+		}
+		b := frame.NewBatch(buf, len(pattern))
+		got := bytes.Repeat([]byte{'-'}, len(pattern))
+		runs := 0
+		keep := func(f []byte) bool { return f[0] == '+' }
+		b.Runs(keep, func(run frame.Batch) {
+			runs++
+			n := 0
+			for it := run.Iter(); it.Next(); n++ {
+				got[it.Frame()[1]] = '+'
+			}
+			assert.Equal(t, run.Len(), n)
+			assert.Equal(t, len(run.Bytes()), cap(run.Bytes()))
+		})
+		assert.Equal(t, pattern, string(got))
+		assert.Equal(t, len(strings.Fields(strings.ReplaceAll(pattern, "-", " "))), runs, pattern)
+		frames := 0
+		assert.Zero(t, testing.AllocsPerRun(10, func() { b.Runs(keep, func(run frame.Batch) { frames += run.Len() }) }))
+	}
 }
 
 func TestEmptyAndCutBatches(t *testing.T) {

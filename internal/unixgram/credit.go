@@ -203,17 +203,13 @@ func (s *shared) afford(a *account, t *Target, b frame.Batch) frame.Batch {
 
 // within is the head of b that is charged at most limit bytes.
 func within(b frame.Batch, limit int) frame.Batch {
-	n, end := 0, 0
-	it := b.Iter()
-	for it.Next() {
-		limit -= charge(len(it.Frame()))
-		if limit < 0 {
+	n := 0
+	for it := b.Iter(); it.Next(); n++ {
+		if limit -= charge(len(it.Frame())); limit < 0 {
 			break
 		}
-		n++
-		end = it.End()
 	}
-	return frame.NewBatch(b.Bytes()[:end], n)
+	return b.Head(n)
 }
 
 // read reports whether the client has read everything, and notes it.

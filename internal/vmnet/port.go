@@ -148,32 +148,13 @@ func (p *port) delivered() {
 
 // deliverCut delivers what the sink takes of b, and counts the rest.
 func (p *port) deliverCut(b frame.Batch) {
-	runs(b, p.sink.Deliver, func(f []byte) bool {
+	b.Runs(func(f []byte) bool {
 		if len(f) <= p.limit {
 			return true
 		}
 		p.counts.lostOversize.Add(1)
 		return false
-	})
-}
-
-// runs calls deliver with the longest runs of frames of b that keep wants.
-func runs(b frame.Batch, deliver func(frame.Batch), keep func(f []byte) bool) {
-	buf, start, frames := b.Bytes(), 0, 0
-	it := b.Iter()
-	for it.Next() {
-		if keep(it.Frame()) {
-			frames++
-			continue
-		}
-		if frames > 0 {
-			deliver(frame.NewBatch(buf[start:it.Offset():it.Offset()], frames))
-		}
-		start, frames = it.End(), 0
-	}
-	if frames > 0 {
-		deliver(frame.NewBatch(buf[start:], frames))
-	}
+	}, p.sink.Deliver)
 }
 
 // caught ends the port after a panic; it is deferred.
