@@ -35,9 +35,9 @@ var imports = map[string][]string{
 	"internal/faults": {},
 	"internal/ifid":   {},
 	"internal/status": {},
-	"internal/render": {"internal/status"},
+	"internal/render": {"internal/printable", "internal/status"},
 
-	"internal/metrics": {"internal/httpd", "internal/status"},
+	"internal/metrics": {"internal/httpd", "internal/printable", "internal/status"},
 
 	"internal/lazynet":      {"internal/frame", "internal/vnet"},
 	"internal/antispoof":    {"internal/frame", "internal/vnet"},
@@ -69,10 +69,11 @@ var imports = map[string][]string{
 	"internal/hostfs":         {},
 	"internal/state":          {"internal/faults", "internal/hostfs"},
 	"internal/handoff":        {},
-	"internal/upgrade":        {"internal/handoff", "internal/hostfs"},
+	"internal/upgrade":        {"internal/handoff", "internal/hostfs", "internal/printable"},
+	"internal/printable":      {},
 	"internal/httpd":          {"internal/peercred"},
 	"internal/control":        {"internal/handoff", "internal/httpd", "internal/peercred", "internal/status"},
-	"internal/capture":        {"internal/frame"},
+	"internal/capture":        {"internal/frame", "internal/printable"},
 	"internal/capture/expr":   {},
 	"internal/capture/read":   {},
 	"internal/compat":         {"internal/vnet", "internal/compat/errtext", "internal/handoff"},
@@ -88,14 +89,14 @@ var imports = map[string][]string{
 	"internal/freenet": {},
 	"internal/shell":   {},
 	"internal/find":    {"internal/compat", "internal/inherit"},
-	"internal/migrate": {"internal/compat", "internal/find", "internal/install/pathrules", "internal/shell"},
+	"internal/migrate": {"internal/compat", "internal/find", "internal/install/pathrules", "internal/printable", "internal/shell"},
 	"internal/doctor": {
 		"internal/codesign", "internal/control", "internal/find", "internal/freenet", "internal/install/pathrules", "internal/migrate", "internal/shell", "internal/status",
 	},
 	"internal/codesign":          {},
 	"internal/codesign/sign":     {"internal/codesign"},
 	"internal/install":           {"internal/install/pathrules"},
-	"internal/install/pathrules": {},
+	"internal/install/pathrules": {"internal/shell"},
 	"internal/release":           {"internal/codesign"},
 	"internal/manual":            {},
 
@@ -103,7 +104,7 @@ var imports = map[string][]string{
 
 	"cmd/socket_vmnet2": {
 		"internal/metrics", "internal/service", "internal/shell", "internal/render",
-		"internal/antispoof", "internal/darwinapi", "internal/freenet", "internal/httpd",
+		"internal/antispoof", "internal/darwinapi", "internal/freenet", "internal/httpd", "internal/printable",
 		"internal/inherit", "internal/lazynet", "internal/lowfd", "internal/peercred", "internal/status",
 		"internal/capture", "internal/capture/expr", "internal/capture/read", "internal/compat", "internal/control", "internal/doctor", "internal/find", "internal/handoff", "internal/health", "internal/install", "internal/upgrade", "internal/link", "internal/migrate", "internal/passing", "internal/passing/client", "internal/passing/proto", "internal/perclient", "internal/rundir", "internal/selftest", "internal/state", "internal/usernet", "internal/vnet",
 		"internal/unixgram", "internal/vmnet", "internal/vmnet/api", "internal/vmnet/ffi",

@@ -16,6 +16,7 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/control"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/find"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
 )
 
 // askTime is how long a daemon may take to answer: one that is being upgraded answers when that is done.
@@ -65,9 +66,9 @@ func theDaemons(args []string, _ compat.IO) ([]find.Daemon, error) {
 // nameOf is what to call a daemon.
 func nameOf(d find.Daemon) string {
 	if d.Socket == "" {
-		return printable(filepath.Dir(d.Control))
+		return printable.Lines(filepath.Dir(d.Control))
 	}
-	return printable(d.Socket)
+	return printable.Lines(d.Socket)
 }
 
 func socketsOf(all []find.Daemon) (names []string) {
@@ -82,7 +83,7 @@ func explainDaemon(d find.Daemon) error {
 	name := nameOf(d)
 	process := ""
 	if d.PID != 0 {
-		process = fmt.Sprintf(" (process %d, %s)", d.PID, printable(d.Program))
+		process = fmt.Sprintf(" (process %d, %s)", d.PID, printable.Lines(d.Program))
 	}
 	switch err := d.Err; {
 	case err == nil:
@@ -125,7 +126,7 @@ func ask(ctx context.Context, d find.Daemon, method, what string, body any) (jso
 	case status == http.StatusNotFound && refusal.Code == "not_found":
 		return nil, tooOld(ctx, d, what)
 	}
-	return nil, fmt.Errorf("%s: %s", nameOf(d), printable(refusal.Text))
+	return nil, fmt.Errorf("%s: %s", nameOf(d), printable.Lines(refusal.Text))
 }
 
 // tooOld is that a daemon does not know what it is asked for.
@@ -138,5 +139,5 @@ func tooOld(ctx context.Context, d find.Daemon, what string) error {
 		v.Version = "unknown"
 	}
 	return fmt.Errorf("%s: the daemon is of version %s, which has no %s: have it become this program with socket_vmnet2 upgrade %[1]s, "+
-		"or start it again", nameOf(d), printable(v.Version), what)
+		"or start it again", nameOf(d), printable.Lines(v.Version), what)
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/capture/read"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/find"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
 )
 
 // captureText is the usage text.
@@ -110,12 +111,12 @@ func captureAction(c *cli.Context, env compat.IO) error {
 func checkCapture(c *cli.Context, env compat.IO) (q capture.Request, err error) {
 	if v := c.String("snaplen"); c.IsSet("snaplen") {
 		if q.SnapLen, err = strconv.Atoi(v); err != nil || q.SnapLen < capture.MinSnapLen || q.SnapLen > capture.MaxSnapLen {
-			return q, errUsage{fmt.Errorf("--snaplen=%s is no number from %d to %d", printable(v), capture.MinSnapLen, capture.MaxSnapLen)}
+			return q, errUsage{fmt.Errorf("--snaplen=%s is no number from %d to %d", printable.Lines(v), capture.MinSnapLen, capture.MaxSnapLen)}
 		}
 	}
 	if v := c.String("count"); c.IsSet("count") {
 		if q.Count, err = strconv.ParseUint(v, 10, 64); err != nil || q.Count == 0 {
-			return q, errUsage{fmt.Errorf("--count=%s is no number from 1 on", printable(v))}
+			return q, errUsage{fmt.Errorf("--count=%s is no number from 1 on", printable.Lines(v))}
 		}
 	}
 	switch file := c.String("write"); {
@@ -128,7 +129,7 @@ func checkCapture(c *cli.Context, env compat.IO) (q capture.Request, err error) 
 	}
 	for _, a := range c.Args().Slice() {
 		if len(a) > 1 && a[0] == '-' && (a[1] == '-' || a[1] >= 'a' && a[1] <= 'z') {
-			return q, errUsage{fmt.Errorf("%s is in the filter; options are in front of it", printable(a))}
+			return q, errUsage{fmt.Errorf("%s is in the filter; options are in front of it", printable.Lines(a))}
 		}
 	}
 	return q, nil
@@ -138,7 +139,7 @@ func checkCapture(c *cli.Context, env compat.IO) (q capture.Request, err error) 
 func captureFilter(ctx context.Context, c *cli.Context) (f []capture.Instruction, err error) {
 	program, err := expr.Compile(ctx, strings.Join(c.Args().Slice(), " "), expr.Tcpdump)
 	if err != nil {
-		return nil, errors.New(printable(err.Error()))
+		return nil, errors.New(printable.Lines(err.Error()))
 	}
 	for _, i := range program {
 		f = append(f, capture.Instruction{Op: i.Op, JT: i.Jt, JF: i.Jf, K: i.K})
@@ -188,7 +189,7 @@ func follow(ctx context.Context, s *captureStream, out *captureOutput, said io.W
 	case ctx.Err() != nil, err == nil && r.orderly:
 		return nil
 	case r.reason != "":
-		return errors.New("the capture ended: " + printable(r.reason))
+		return errors.New("the capture ended: " + printable.Lines(r.reason))
 	case err == nil || errors.Is(err, io.ErrUnexpectedEOF):
 		return errors.New("the capture ended: the daemon ended the connection: see its log, and whether it runs")
 	}

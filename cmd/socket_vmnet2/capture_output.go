@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/capture/read"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
 )
 
 // A captureOutput is where a capture goes: a file, standard output, or lines on that.
@@ -39,7 +40,7 @@ func openCapture(ctx context.Context, path string, overwrite bool, stdout io.Wri
 	case "-":
 		return &captureOutput{name: "the standard output", w: stdout}, nil
 	}
-	o := &captureOutput{name: printable(path), path: path, fresh: true}
+	o := &captureOutput{name: printable.Lines(path), path: path, fresh: true}
 	fi, err := os.Lstat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

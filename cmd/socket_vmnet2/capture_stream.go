@@ -20,6 +20,7 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/capture/read"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/control"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/find"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
 )
 
 // A captureStream is a capture as it comes from the daemon.
@@ -84,7 +85,7 @@ func refusedCapture(ctx context.Context, d find.Daemon, resp *http.Response) err
 	case e.Error.Text == "":
 		e.Error.Text = resp.Status
 	}
-	return fmt.Errorf("%s: %s", nameOf(d), printable(e.Error.Text))
+	return fmt.Errorf("%s: %s", nameOf(d), printable.Lines(e.Error.Text))
 }
 
 func (s *captureStream) body() io.Reader { return s.resp.Body }

@@ -4,14 +4,12 @@ package main
 
 import (
 	"cmp"
-	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
@@ -22,7 +20,7 @@ const maxName = 128
 func (d *daemon) describeClient(i perclient.Info, now time.Time) status.Client {
 	w := i.Watch
 	c := status.Client{
-		ID: i.ID, Name: cleaned(i.Name, maxName), Transport: i.Transport, Path: cleaned(i.Path, compat.MaxSocketPath), FD: i.FD,
+		ID: i.ID, Name: printable.Line(i.Name, maxName), Transport: i.Transport, Path: printable.Line(i.Path, compat.MaxSocketPath), FD: i.FD,
 		Peer: d.describePeer(i), IP: w.IP, Hostname: w.Hostname, State: i.State,
 		Connected: i.Began.UTC(), Age: seconds(now.Sub(i.Began)), Reconnects: i.Reconnects,
 		Interface: describeInterface(i),
@@ -105,19 +103,4 @@ func addDrops(drops map[string]uint64, reason string, n uint64) {
 	if n > 0 {
 		drops[reason] += n
 	}
-}
-
-// cleaned is s without what a terminal or a reader could take for something else, at most so many bytes.
-func cleaned(s string, most int) string {
-	s = strings.Map(func(r rune) rune {
-		if r == utf8.RuneError || !unicode.IsPrint(r) {
-			return '?'
-		}
-		return r
-	}, s)
-	for len(s) > most {
-		_, n := utf8.DecodeLastRuneInString(s)
-		s = s[:len(s)-n]
-	}
-	return s
 }

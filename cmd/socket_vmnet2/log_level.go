@@ -14,6 +14,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/render"
 )
 
@@ -75,7 +76,7 @@ func logLevelAction(c *cli.Context, env compat.IO) error {
 		Level string `json:"level"`
 	}
 	if err := json.Unmarshal(answer, &l); err != nil || l.Level == "" {
-		return fmt.Errorf("%s: the daemon answers something else: %s", nameOf(d), printable(string(answer)))
+		return fmt.Errorf("%s: the daemon answers something else: %s", nameOf(d), printable.Lines(string(answer)))
 	}
 	_, err = io.WriteString(env.Stdout, render.Clean(l.Level)+"\n")
 	return err

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
 )
 
 const (
@@ -79,7 +80,7 @@ func (n *userNames) find(uid uint32, done chan struct{}) {
 	if lookUp == nil {
 		lookUp = lookUpUser
 	}
-	name := cleaned(lookUp(uid), maxUserName)
+	name := printable.Line(lookUp(uid), maxUserName)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.known == nil || len(n.known) >= maxUserNames {
@@ -130,7 +131,7 @@ func (n *processNames) name(client uint64, pid int, began time.Time) string {
 	}
 	p = processName{at: time.Now()}
 	if name, age, ok := processOf(pid); ok && age+processSlack >= time.Since(began) {
-		p.name = cleaned(name, maxCommand)
+		p.name = printable.Line(name, maxCommand)
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()

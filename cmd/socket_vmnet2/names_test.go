@@ -87,19 +87,3 @@ func TestProcessNames(t *testing.T) {
 	assert.Len(t, n.known, 1)
 	assert.Contains(t, n.known, clientProcess{1, c.Process.Pid})
 }
-
-func TestCleaned(t *testing.T) {
-	for _, tt := range []struct {
-		in   string
-		most int
-		want string
-	}{
-		{"qemu-system-aarch64", 32, "qemu-system-aarch64"},
-		{"a\x00b\nc\x7f\xff", 32, "a?b?c??"},
-		{"\u202eevil\u200b", 32, "?evil?"},
-		{"ééé", 5, "éé"},
-		{"", 5, ""},
-	} {
-		assert.Equal(t, tt.want, cleaned(tt.in, tt.most), "%q", tt.in)
-	}
-}

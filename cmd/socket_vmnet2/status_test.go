@@ -192,13 +192,13 @@ func TestAskRefused(t *testing.T) {
 		args     []string
 		want     string
 	}{
-		{"too old", old, []string{"status"}, "the daemon is of version v0.1[2J, which has no /v1/status: have it become this program with socket_vmnet2 upgrade "},
+		{"too old", old, []string{"status"}, "the daemon is of version v0.1?[2J, which has no /v1/status: have it become this program with socket_vmnet2 upgrade "},
 		{"too old for a level", old, []string{"log-level"}, "which has no /v1/log-level"},
 		{"no answer", map[string]http.HandlerFunc{"/": hangs}, []string{"status"}, "no answer within 300ms: see the daemon's log"},
 		{"no JSON", map[string]http.HandlerFunc{"/": says("x")}, []string{"status"}, "the answer is not JSON"},
 		{"another JSON", map[string]http.HandlerFunc{"/": says("[1]")}, []string{"status"}, "the daemon answers something else"},
 		{"another level", map[string]http.HandlerFunc{"/": says("{}")}, []string{"log-level"}, "the daemon answers something else: {}"},
-		{"busy", map[string]http.HandlerFunc{"/": refuses(503, "busy", "come\x1b[2J again")}, []string{"clients"}, "come[2J again"},
+		{"busy", map[string]http.HandlerFunc{"/": refuses(503, "busy", "come\x1b[2J again")}, []string{"clients"}, "come?[2J again"},
 		{
 			"not allowed",
 			map[string]http.HandlerFunc{"PUT /v1/log-level": refuses(403, "forbidden", "only root may")},

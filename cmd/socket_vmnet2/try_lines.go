@@ -19,6 +19,7 @@ import (
 	"syscall"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/shell"
 )
 
@@ -78,7 +79,7 @@ func (r tryReady) text(asJSON bool) string {
 		}
 	}
 	b.WriteString("\nTwo guests need two MAC addresses. Nothing that is installed was touched. Ctrl-C ends the network and removes it.\n\n")
-	return printable(b.String())
+	return printable.Lines(b.String())
 }
 
 // describe tells what d serves.

@@ -23,6 +23,7 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/control"
 	passed "github.com/socket-vmnet2/socket_vmnet2/internal/passing/client"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/upgrade"
 )
 
@@ -114,23 +115,13 @@ func upgradeReport(r upgrade.Result) string {
 	for _, n := range r.Notes {
 		fmt.Fprintln(&b, n)
 	}
-	return printable(b.String())
-}
-
-// printable leaves control characters out, which another program may have written.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' && r != '\n' || r == 0x7f {
-			return -1
-		}
-		return r
-	}, s)
+	return printable.Lines(b.String())
 }
 
 // explainUpgrade words why there was no upgrade, and what to do.
 func explainUpgrade(ctx context.Context, err error, socket, path string) error {
 	if refusal, ok := errors.AsType[*control.Error](err); ok {
-		return errors.New("not upgraded: " + printable(refusal.Text))
+		return errors.New("not upgraded: " + printable.Lines(refusal.Text))
 	}
 	if ctx.Err() != nil {
 		return fmt.Errorf("%s: %w", path, context.Cause(ctx))

@@ -97,7 +97,7 @@ func TestUpgradeReport(t *testing.T) {
 		{
 			"nobody",
 			upgrade.Result{From: "v1\x1b[2J", To: "v2"},
-			"upgraded from v1[2J to v2 (process 0): no frame for 0 ms, there were no clients\n",
+			"upgraded from v1?[2J to v2 (process 0): no frame for 0 ms, there were no clients\n",
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -135,7 +135,7 @@ func TestUpgradeSaysWhyNot(t *testing.T) {
 		args []string
 		want []string
 	}{
-		{"refused", []string{refuse(&upgrade.Refusal{Code: upgrade.CodeCheck, Text: "it\ncrashed\x1b"})}, []string{"ERROR| not upgraded: it", "crashed\n"}},
+		{"refused", []string{refuse(&upgrade.Refusal{Code: upgrade.CodeCheck, Text: "it\ncrashed\x1b"})}, []string{"ERROR| not upgraded: it", "crashed?\n"}},
 		{"something else", []string{refuse(errors.New("odd"))}, []string{"not upgraded: odd"}},
 		{"no daemon", []string{"/nowhere/s"}, []string{"no daemon runs at /nowhere/s; start one"}},
 		{"no control socket", []string{running}, []string{"has no control socket, so it cannot be upgraded in place: stop it and start the new one"}},

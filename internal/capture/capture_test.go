@@ -236,9 +236,9 @@ func TestFile(t *testing.T) {
 	assert.Equal(t, "socket_vmnet2 1.2.3", info.Application)
 	assert.NotEmpty(t, info.Hardware)
 	assert.NotEmpty(t, info.OS)
-	assert.Equal(t, "client 3 alpha", intfs[1].Name)
+	assert.Equal(t, "client 3 al?pha", intfs[1].Name)
 	assert.Equal(t, strings.Repeat("ä", 100), intfs[1].Description)
-	assert.Equal(t, "client 8 alpha", intfs[2].Name)
+	assert.Equal(t, "client 8 al?pha", intfs[2].Name)
 	for _, n := range intfs {
 		assert.EqualValues(t, 1, n.LinkType)
 		assert.EqualValues(t, 100, n.SnapLength)

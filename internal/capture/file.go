@@ -7,14 +7,13 @@ import (
 	"fmt"
 	"io"
 	"runtime"
-	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/layers"
 	"github.com/gopacket/gopacket/pcapgo"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
 )
 
 const (
@@ -78,19 +77,7 @@ func (f *file) intf(d Description) pcapgo.NgInterface {
 }
 
 // clean makes s fit for a file.
-func clean(s string) string {
-	s = strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return -1
-		}
-		return r
-	}, s)
-	for len(s) > maxText {
-		_, n := utf8.DecodeLastRuneInString(s)
-		s = s[:len(s)-n]
-	}
-	return s
-}
+func clean(s string) string { return printable.Line(s, maxText) }
 
 // of is the client's interface, which is written when it is first asked for.
 func (f *file) of(client uint64) (*iface, error) {

@@ -4,10 +4,10 @@ package metrics
 
 import (
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
 )
 
 // prefix of every name of ours.
@@ -101,19 +101,7 @@ var (
 const maxText = 128
 
 // clean makes what may come from a guest or a system a value of a label: printable UTF-8, not too long.
-func clean(s string) string {
-	s = strings.Map(func(r rune) rune {
-		if r == utf8.RuneError || !unicode.IsPrint(r) {
-			return '?'
-		}
-		return r
-	}, s)
-	for len(s) > maxText {
-		_, size := utf8.DecodeLastRuneInString(s)
-		s = s[:len(s)-size]
-	}
-	return s
-}
+func clean(s string) string { return printable.Line(s, maxText) }
 
 // byReason is drops with shorter reasons: what all have in common says the metric's name already.
 func byReason(drops map[string]uint64) map[string]uint64 {

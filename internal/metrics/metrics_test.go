@@ -158,7 +158,7 @@ func TestHostileTexts(t *testing.T) {
 	for _, tt := range []struct{ name, in, want string }{
 		{"quotes", `a"} 1`, `a\"} 1`},
 		{"backslash", `\`, `\\`},
-		{"line", "a\nb", "a?b"},
+		{"line", "a\nb", "a b"},
 		{"escape", "\x1b[31mred", "?[31mred"},
 		{"not UTF-8", "a\xffb", "a?b"},
 		{"right to left", "a\u202eb", "a?b"},

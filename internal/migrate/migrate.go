@@ -11,10 +11,10 @@ package migrate
 import (
 	"context"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/find"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
 )
 
 type (
@@ -81,22 +81,8 @@ func Find(ctx context.Context, s System) *Plan {
 	return f.plan
 }
 
-// clean makes foreign text printable and short: nothing that is read can move the cursor or flood the screen.
-func clean(text string) string {
-	text = strings.Map(func(r rune) rune {
-		switch {
-		case r == '\n' || r == '\t':
-			return ' '
-		case r < ' ', r >= 0x7f && r < 0xa0, r == '\u2028', r == '\u2029', r >= '\u202a' && r <= '\u202e', r >= '\u2066' && r <= '\u2069':
-			return -1
-		}
-		return r
-	}, strings.ToValidUTF8(text, "?"))
-	if runes := []rune(text); len(runes) > maxText {
-		return string(runes[:maxText]) + "..."
-	}
-	return text
-}
+// clean makes foreign text one short line: nothing that is read can move the cursor or flood the screen.
+func clean(text string) string { return printable.Line(text, maxText) }
 
-// maxText is the longest text that is taken over from what is read, in characters: longer than any path.
+// maxText is the longest text that is taken over from what is read, in bytes: longer than any path.
 const maxText = 1024

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
 )
 
 // Bytes is a number of bytes for people, such as 1.2MiB.
@@ -61,25 +63,8 @@ func seconds(s float64) string {
 	return Duration(time.Duration(min(max(s, 0), maxSeconds) * float64(time.Second)))
 }
 
-// maxMarks is how many combining marks a character may carry: more of them leave their line.
-const maxMarks = 2
-
-// Clean is text that moves no cursor: a question mark stands for every character that does not print, and marks are few. All
-// that is shown passes through it, since guests and clients choose their names.
-func Clean(text string) string {
-	marks := 0
-	return strings.Map(func(r rune) rune {
-		if !unicode.Is(unicode.M, r) {
-			marks = 0
-		} else if marks++; marks > maxMarks {
-			return -1
-		}
-		if r == unicode.ReplacementChar || !unicode.IsPrint(r) {
-			return '?'
-		}
-		return r
-	}, text)
-}
+// Clean is text as one line that moves no cursor. All that is shown passes through it, since guests and clients choose their names.
+func Clean(text string) string { return printable.Line(text, math.MaxInt) }
 
 // wide are the blocks whose characters take two cells of a terminal.
 var wide = &unicode.RangeTable{

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/handoff"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
 )
 
 const (
@@ -115,7 +116,7 @@ func check(ctx context.Context, b *Binary, o CheckOptions) (version string, err 
 	if json.Unmarshal(stdout.b, &a) != nil || a.Proof != proof(nonce) || a.Version == "" {
 		return "", refusef(CodeCheck, "%s is not a program that can take over: it did not answer as one%s", b.Path, stderr.quote())
 	}
-	return clean(a.Version, 100), nil
+	return printable.Line(a.Version, 100), nil
 }
 
 // command is the child.
@@ -141,23 +142,11 @@ func (o *output) Write(p []byte) (int, error) {
 
 // quote is the end of the output for a message, empty if there is none.
 func (o *output) quote() string {
-	text := clean(string(o.last), tail)
+	text := strings.Join(strings.Fields(printable.Line(string(o.last), len(o.last))), " ")
 	if text == "" {
 		return ""
 	}
 	return "; it says: " + text
-}
-
-// clean makes one line of what another program wrote, without control characters.
-func clean(s string, most int) string {
-	s = strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
-			return ' '
-		}
-		return r
-	}, strings.ToValidUTF8(s, "?"))
-	s = strings.Join(strings.Fields(s), " ")
-	return s[:min(len(s), most)]
 }
 
 // describe says what a check has found wrong.

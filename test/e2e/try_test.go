@@ -69,14 +69,8 @@ func TestTry(t *testing.T) {
 	assert.Contains(t, string(out), "net0.dhcp/ip:ipv4 = "+strings.TrimSuffix(ready.Gateway, "1"))
 
 	require.NoError(t, c.Process.Signal(syscall.SIGINT))
-	var events []string
-	for lines.Scan() {
-		var e struct{ Event string }
-		require.NoError(t, json.Unmarshal(lines.Bytes(), &e))
-		events = append(events, e.Event)
-	}
+	assert.False(t, lines.Scan(), "one line")
 	require.NoError(t, c.Wait())
-	assert.Equal(t, []string{"connected", "address", "gone", "stopped"}, events)
 	assert.NoDirExists(t, dir)
 }
 

@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/shell"
 )
 
 // daemonGID is the group daemon on macOS and Linux, which may write to Lima's varRun.
@@ -163,13 +165,13 @@ func (r trusted) check(component string, fi fs.FileInfo, real string, last bool)
 	switch {
 	case st.Uid != 0 && !(r.staged && st.Uid == r.uid):
 		return &Error{
-			Component: component, Problem: fmt.Sprintf("belongs to user %d, not to root", st.Uid), Fix: "sudo chown root " + quote(real),
+			Component: component, Problem: fmt.Sprintf("belongs to user %d, not to root", st.Uid), Fix: "sudo chown root " + shell.Quote(real),
 		}
 	case perm&worldWritable != 0:
-		return &Error{Component: component, Problem: fmt.Sprintf("can be written by everybody (mode %04o)", perm), Fix: "sudo chmod o-w " + quote(real)}
+		return &Error{Component: component, Problem: fmt.Sprintf("can be written by everybody (mode %04o)", perm), Fix: "sudo chmod o-w " + shell.Quote(real)}
 	case perm&groupWritable != 0 && !r.group(st.Gid):
 		return &Error{
-			Component: component, Problem: fmt.Sprintf("can be written by group %d (mode %04o)", st.Gid, perm), Fix: "sudo chmod g-w " + quote(real),
+			Component: component, Problem: fmt.Sprintf("can be written by group %d (mode %04o)", st.Gid, perm), Fix: "sudo chmod g-w " + shell.Quote(real),
 		}
 	}
 	return nil
@@ -200,12 +202,4 @@ func reason(err error) string {
 		return pe.Err.Error()
 	}
 	return err.Error()
-}
-
-// quote makes a path one word of a shell's.
-func quote(path string) string {
-	if strings.ContainsAny(path, " \t'\"$&;|<>()*?[]\\`!#~") {
-		return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
-	}
-	return path
 }

@@ -167,8 +167,3 @@ func needRoot(t *testing.T) {
 	}
 	t.Skip("needs root, to give files to others: sudo go test")
 }
-
-func TestQuote(t *testing.T) {
-	assert.Equal(t, "/opt/x", quote("/opt/x"))
-	assert.Equal(t, `'/opt/a b'\''c'`, quote("/opt/a b'c"))
-}
