@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 
-	"howett.net/plist"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/codesign"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/install/pathrules"
@@ -135,17 +134,12 @@ func (x *exam) signature(program string) {
 }
 
 // entitled tells whether a property list has our entitlement.
-func entitled(list []byte) (yes bool) {
-	defer func() {
-		if recover() != nil { // the parser is not made for files that lie
-			yes = false
-		}
-	}()
+func entitled(list []byte) bool {
 	all := map[string]any{}
-	if _, err := plist.Unmarshal(list, &all); err != nil {
+	if err := decodePlist(list, &all); err != nil {
 		return false
 	}
-	yes, _ = all[entitlement].(bool)
+	yes, _ := all[entitlement].(bool)
 	return yes
 }
 

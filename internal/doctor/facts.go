@@ -121,11 +121,15 @@ func (f *facts) systemName() string {
 }
 
 // readPlist reads a property list in any of its forms.
-func (s System) readPlist(path string, into any) (err error) {
+func (s System) readPlist(path string, into any) error {
 	b, err := s.readFile(path)
 	if err != nil {
 		return err
 	}
+	return decodePlist(b, into)
+}
+
+func decodePlist(b []byte, into any) (err error) {
 	defer func() {
 		if recover() != nil { // the parser is not made for files that lie
 			err = errors.New("is no property list")

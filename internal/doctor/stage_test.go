@@ -148,11 +148,8 @@ func (s stage) system(tb testing.TB) System {
 func (s stage) run(_ context.Context, name string, args ...string) ([]byte, error) {
 	line := strings.Join(append([]string{name}, args...), " ")
 	out, ok := s.answers[line]
-	switch {
-	case !ok:
+	if !ok {
 		return nil, errors.New("exit status 1")
-	case out == "\x00panic":
-		panic("as asked for")
 	}
 	return []byte(out), nil
 }

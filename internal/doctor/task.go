@@ -18,7 +18,8 @@ type task struct {
 func (f *facts) limited(ctx context.Context, limit time.Duration, tasks []task) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	late := time.After(limit + grace) // a task that heeds its context gets the chance to say so
+	late, end := context.WithTimeout(context.WithoutCancel(ctx), limit+grace) // a task that heeds its context gets the chance to say so
+	defer end()
 	type result struct {
 		take func()
 		err  error
@@ -27,25 +28,15 @@ func (f *facts) limited(ctx context.Context, limit time.Duration, tasks []task) 
 	for i, t := range tasks {
 		results[i] = make(chan result, 1)
 		go func() {
-			var r result
-			defer func() {
-				if p := recover(); p != nil {
-					r = result{err: fmt.Errorf("looking for it failed: %v", p)}
-				}
-				results[i] <- r
-			}()
-			r.take, r.err = t.run(ctx)
+			take, err := t.run(ctx)
+			results[i] <- result{take, err}
 		}()
 	}
-	over := false
 	for i, t := range tasks {
 		var r result
 		select {
 		case r = <-results[i]:
-		case <-late:
-			over = true
-		}
-		if over { // also for those behind the one that was waited for
+		case <-late.Done():
 			select {
 			case r = <-results[i]:
 			default:
