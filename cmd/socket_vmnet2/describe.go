@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/freenet"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/health"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/usernet"
@@ -138,4 +140,26 @@ func (d *daemon) describeUser(u perclient.UserStats) status.User {
 		s.Name = d.self.users.name(u.UID)
 	}
 	return s
+}
+
+// newHealth makes what tells the daemon's problems.
+func (d *daemon) newHealth() *health.Monitor {
+	return health.New(health.Options{
+		Log:          d.log,
+		Status:       d.describe,
+		Addresses:    freenet.System,
+		DHCPOff:      dhcpOff(d.cfg),
+		OneInterface: d.cfg.VmnetInterfaces == compat.InterfacesOne,
+	})
+}
+
+// dhcpOff is the option that makes a network without a DHCP server; empty if none was given.
+func dhcpOff(cfg *compat.Config) string {
+	switch {
+	case cfg.DisableDHCP:
+		return "--vmnet-disable-dhcp"
+	case cfg.NetworkIDSet && cfg.Mode == vnet.ModeHost:
+		return "--vmnet-network-identifier"
+	}
+	return ""
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/inherit"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/passing"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/peercred"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/rundir"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/state"
@@ -218,4 +219,19 @@ func (e *extras) close(ctx context.Context) {
 	if e.passing != nil {
 		e.passing.Wait(ctx)
 	}
+}
+
+// datagramPeer is who is behind a datagram client whose socket belongs to uid. On Linux the kernel has said that the datagrams
+// come from that user or from root; elsewhere nothing tells who sent one.
+func datagramPeer(uid uint32) peercred.Peer {
+	return peercred.Peer{Known: true, UID: uid, Unverified: runtime.GOOS != "linux"}
+}
+
+// datagramLog is what each line in the log about such a client has.
+func datagramLog(path string, uid uint32) []any {
+	args := []any{"transport", "dgram", "path", path, "uid", uid}
+	if datagramPeer(uid).Unverified {
+		args = append(args, "unverified", true)
+	}
+	return args
 }

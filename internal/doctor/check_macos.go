@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 
-
 	"github.com/socket-vmnet2/socket_vmnet2/internal/codesign"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/install/pathrules"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/shell"

@@ -10,6 +10,9 @@ package migrate
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"os/exec"
 	"slices"
 	"time"
 
@@ -86,3 +89,17 @@ func clean(text string) string { return printable.Line(text, maxText) }
 
 // maxText is the longest text that is taken over from what is read, in bytes: longer than any path.
 const maxText = 1024
+
+// run asks a program, which may take this long.
+func (f *finder) run(limit time.Duration, name string, args ...string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(f.ctx, limit)
+	defer cancel()
+	out, err := f.Run(ctx, name, args...)
+	if err != nil && ctx.Err() != nil {
+		return out, fmt.Errorf("gave no answer within %v", limit)
+	}
+	return out, err
+}
+
+// notThere tells whether a program failed because the machine has none of that name.
+func notThere(err error) bool { return errors.Is(err, exec.ErrNotFound) }

@@ -5,6 +5,12 @@
 // per datagram. Nothing in it waits, whatever the descriptor's flags say, where the system lets a single call say so.
 package mmsg
 
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+)
+
 const (
 	// BatchLen is how many datagrams one call moves. More gained nothing on Linux.
 	BatchLen = 32
@@ -13,3 +19,44 @@ const (
 	// which is what libkrun's buffers are made for.
 	MaxLen = 65550
 )
+
+// A Sender sends batches of frames, one datagram each. It holds no memory between calls. Several goroutines may use one.
+type Sender struct {
+	sendAll func(fd int, to []byte, b frame.Batch) (int, error) // nil: the system's best way
+	as      *credential                                         // nil: as ourselves
+}
+
+// NewSender makes a Sender.
+func NewSender() *Sender { return new(Sender) }
+
+// Send sends the frames of b in order from fd, without waiting whatever fd's flags say where the system allows that (macOS
+// does not), and returns how many went. to is the path of the socket that gets them, one beginning with 0 an abstract name;
+// nil if fd is connected. Fewer than all come with the error for the first one that did not go, a bare number of the
+// system: EAGAIN or ENOBUFS when there is no room now, EMSGSIZE when that frame is too long for the socket.
+func (s *Sender) Send(fd int, to []byte, b frame.Batch) (sent int, err error) {
+	if b.Len() == 0 {
+		return 0, nil
+	}
+	if to != nil && len(to) == 0 {
+		return 0, unix.EINVAL
+	}
+	if s.sendAll != nil {
+		return s.sendAll(fd, to, b)
+	}
+	if s.as != nil {
+		return sendAs(fd, to, b, s.as)
+	}
+	return send(fd, to, b)
+}
+
+// Sender is the process and the user that sent message i of the last Receive, where the system tells: on Linux, for a Receiver
+// with names on a socket with SO_PASSCRED, about datagrams that were sent since that was set. A process in another PID
+// namespace has the number 0.
+func (r *Receiver) Sender(i int) (pid int, uid uint32, ok bool) {
+	if w, can := r.way.(interface {
+		sender(i int) (int, uint32, bool)
+	}); can {
+		return w.sender(i)
+	}
+	return 0, 0, false
+}

@@ -5,6 +5,7 @@ package passing
 import (
 	"errors"
 	"io"
+	"os"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/passing/proto"
@@ -67,4 +68,12 @@ func (s *Server) serveBare(m *member) {
 		e := m.conn.wire(err)
 		s.complain(m.conn, "client refused", "code", string(e.Code), "error", e.Text)
 	}
+}
+
+// giverOf is in whose name a daemon of root's acts when p hands something over; nil if in its own.
+func giverOf(p peercred.Peer) *link.User {
+	if os.Geteuid() != 0 || p.Known && p.UID == 0 {
+		return nil
+	}
+	return &link.User{UID: p.User(), GID: p.Group()}
 }

@@ -226,3 +226,19 @@ func (d *Dir) Remove() {
 		}
 	}
 }
+
+// PathOf is the absolute path of the directory beside socket, itself an absolute path, where dir is --runtime-dir. It is empty
+// when there shall be none. Nothing is looked at.
+func PathOf(socket, dir string) string {
+	switch dir {
+	case compat.RuntimeDirNone:
+		return ""
+	case "":
+		return socket + suffix
+	}
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return dir
+	}
+	return abs
+}

@@ -28,6 +28,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/bridge"
@@ -262,4 +263,23 @@ func (p *port) Close() error {
 		p.net.ids.free(p.id)
 	})
 	return err
+}
+
+// Domain is where the name server has the guests, by the name that each told the DHCP server. DHCP tells guests to look there for
+// names without a dot.
+const Domain = "vmnet.internal"
+
+// hostName is the host's. Without an alias it has no address, and nobody else is asked for one.
+const hostName = "host.internal"
+
+// namesTaken are the names in Domain that records have. A record is never shadowed by a guest.
+func namesTaken(records map[string]netip.Addr) map[string]bool {
+	taken := map[string]bool{}
+	for name := range records {
+		name = strings.ToLower(strings.TrimSuffix(name, "."))
+		if label, ok := strings.CutSuffix(name, "."+Domain); ok {
+			taken[label] = true
+		}
+	}
+	return taken
 }
