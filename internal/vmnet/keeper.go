@@ -129,7 +129,7 @@ func (p *port) own() error {
 	if err != nil {
 		return err
 	}
-	old := p.line.Load()
+	old := p.line.Swap(nil)
 	p.drop(old)
 	if old != nil && old.shared != nil {
 		time.Sleep(moveGap)
