@@ -100,6 +100,9 @@ func payloads(t *testing.T, b []byte) map[string][]string {
 		require.NoError(t, err)
 		require.Regexp(t, `^client \d+$`, n.Name)
 		mac, _, _ := strings.Cut(n.Description, ",")
+		if _, err := net.ParseMAC(mac); err != nil { // what a new client sent first was written before its address was known
+			mac = net.HardwareAddr(data[6:12]).String()
+		}
 		name := mac[max(0, len(mac)-2):] + " in"
 		if opts.Flags.Direction == pcapgo.NgEpbFlagDirectionOutbound {
 			name = mac[max(0, len(mac)-2):] + " out"
