@@ -36,22 +36,13 @@ const (
 //
 // Run belongs to one goroutine. Deliver and the other methods may be called from any.
 type Datagram struct {
-	conn     *net.UnixConn
-	rc       syscall.RawConn
-	fd       int // of conn; sends use it while the Outbox is not closed
+	socket
 	maxFrame int
 	shared   bool
-	named    bool   // frames of others than from are dropped
-	from     []byte // the client's path
-	out      *Outbox
-
-	shutdown atomic.Pointer[DrainSchedule]
-	failure  atomic.Pointer[error] // of a send, tells why shutdown was set
-	closed   atomic.Bool
-	paused   atomic.Bool
-
-	close func() error
-	toNet tallies
+	named    bool         // frames of others than from are dropped
+	from     []byte       // the client's path
+	closing  func() error // closes it, once
+	toNet    tallies
 }
 
 // tallies count what came from the client.
@@ -80,8 +71,8 @@ func NewDatagram(conn *net.UnixConn, o DatagramOptions) (*Datagram, error) {
 	if err != nil {
 		return nil, fmt.Errorf("get descriptor of client socket: %w", err)
 	}
-	d := &Datagram{conn: conn, rc: rc, maxFrame: min(o.MaxFrame, mmsg.MaxLen), shared: o.Shared}
-	d.close = sync.OnceValue(d.closeOnce)
+	d := &Datagram{socket: socket{conn: conn, rc: rc}, maxFrame: min(o.MaxFrame, mmsg.MaxLen), shared: o.Shared}
+	d.closing = sync.OnceValue(d.closeOnce)
 	err = rc.Control(func(fd uintptr) {
 		d.fd = int(fd)
 		setDatagramBuffers(d.fd)
@@ -99,14 +90,8 @@ func NewDatagram(conn *net.UnixConn, o DatagramOptions) (*Datagram, error) {
 	return d, nil
 }
 
-// Fd is the number of the client's descriptor, for logs only.
-func (d *Datagram) Fd() int { return d.fd }
-
 // MaxFrame implements frame.Sink.
 func (d *Datagram) MaxFrame() int { return d.maxFrame }
-
-// Deliver implements frame.Sink; see Outbox.Deliver.
-func (d *Datagram) Deliver(b frame.Batch) { d.out.Deliver(b) }
 
 // Stats are the counters so far.
 func (d *Datagram) Stats() Stats {
@@ -144,20 +129,6 @@ func isGone(err error) bool {
 	return false
 }
 
-// Shutdown makes Run discard what the client has sent and return ErrShutdown. There is nothing to wait for by sched. Frames
-// for the client are dropped from now on; what is queued still goes out until Close.
-func (d *Datagram) Shutdown(sched DrainSchedule) {
-	d.out.Stop()
-	d.end(sched)
-}
-
-func (d *Datagram) end(sched DrainSchedule) {
-	if d.shutdown.CompareAndSwap(nil, &sched) {
-		// A deadline in the past wakes a reader that waits; one that reads looks at shutdown after each read.
-		_ = d.conn.SetReadDeadline(past)
-	}
-}
-
 // fail ends the link because a send failed.
 func (d *Datagram) fail(err error) {
 	if isGone(err) {
@@ -173,7 +144,7 @@ func (d *Datagram) fail(err error) {
 // our end as well, the connection is ended for it too: else the client would never learn that nobody serves it any more. Not so
 // at the stop of the daemon, by DrainStop: whoever has a copy can hand it to the next daemon then, and the client goes on. A
 // client without such a process has the last copy closed, and learns by that.
-func (d *Datagram) Close() error { return d.close() }
+func (d *Datagram) Close() error { return d.closing() }
 
 func (d *Datagram) closeOnce() error {
 	d.closed.Store(true)
@@ -188,9 +159,7 @@ func (d *Datagram) closeOnce() error {
 			shut()
 		}
 	}
-	_ = d.conn.SetWriteDeadline(past) // wakes the drainer
-	d.out.Close()
-	return d.conn.Close()
+	return d.socket.close()
 }
 
 // Run hands the client's frames to h until the client is known to have gone (io.EOF), its socket fails, or Shutdown is
@@ -198,10 +167,10 @@ func (d *Datagram) closeOnce() error {
 func (d *Datagram) Run(h Handler) error {
 	err := d.readFrames(h)
 	switch f := d.failure.Load(); {
-	case f != nil && (err == nil || os.IsTimeout(err)):
+	case f != nil && interrupted(err):
 		d.rest(h)
 		return *f
-	case d.paused.Load() && d.shutdown.Load() == nil && (err == nil || os.IsTimeout(err)):
+	case d.standing(err):
 		return ErrPaused
 	case err == nil, os.IsTimeout(err) && d.shutdown.Load() != nil:
 		err = ErrShutdown

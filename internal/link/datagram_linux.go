@@ -23,13 +23,7 @@ func setDatagramBuffers(fd int) {
 
 // Wait implements Pipe. Linux wakes it when three quarters of the buffer are free. It is woken by the deadline that Close
 // sets, so stop need not be looked at.
-func (p *datagramPipe) Wait(<-chan struct{}) {
-	_ = p.rc.Write(func(fd uintptr) bool {
-		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
-		n, err := unix.Poll(fds, 0)
-		return n > 0 || err != nil && err != unix.EINTR
-	})
-}
+func (p *datagramPipe) Wait(<-chan struct{}) { waitWritable(p.rc) }
 
 // onlySender names nobody: a connected socket takes datagrams from its peer alone.
 func onlySender(int) (name []byte, only bool) { return nil, false }

@@ -18,23 +18,26 @@ import (
 // oddWaits is how many waits in a row may end without anything being sent.
 const oddWaits = 100
 
-// A Pipe takes frames for one datagram client without waiting. Its methods are never called at the same time.
+// A Pipe takes frames for one client without waiting. Its methods are never called at the same time.
 type Pipe interface {
-	// Send sends the frames of b in order, one datagram each, and returns how many were taken. Fewer than all without an
-	// error: there is no room now; EAGAIN and ENOBUFS mean the same. EMSGSIZE: the first frame that was not taken is too
-	// long for the socket and has to be dropped. Any other error: the client cannot be reached any more.
+	// Send sends the frames of b in order and returns how many were taken. Fewer than all without an error: there is no
+	// room now; EAGAIN and ENOBUFS mean the same. EMSGSIZE: the first frame that was not taken is too long for the socket
+	// and has to be dropped. Any other error: the client cannot be reached any more.
 	Send(b frame.Batch) (taken int, err error)
 	// Wait returns when Send may take something, or when stop is closed. It may return too early. It is called by the
 	// drainer alone and never while Send runs.
 	Wait(stop <-chan struct{})
 }
 
-// An Outbox is the output side of a datagram client: frames go to its Pipe at once if it takes them, else into a bounded
+// An Outbox is the output side of a client: frames go to its Pipe at once if it takes them, else into a bounded
 // queue that a goroutine empties, which exists only as long as something waits.
 type Outbox struct {
 	p     Pipe
 	limit int // of the queue, bytes
 	dead  func(error)
+
+	// cut is p if that may take a part of a frame, and so has to be called again with no frame left; else nil.
+	cut *streamPipe
 
 	// patience is how many times in a row the drainer waits in vain before it drops what it has in hand, at most a chunk; 0
 	// = it does not drop. It is for systems that do not tell when a full socket has room again.
@@ -80,7 +83,7 @@ func (o *Outbox) Add(st *Stats) {
 	st.DropQueueFull += o.stats.DropQueueFull
 	st.DropClosed += o.stats.DropClosed
 	st.DropOversize += o.stats.DropOversize
-	waits := o.out.size + o.flight
+	waits := o.out.size + o.flight + o.owed()
 	st.Queued += waits
 	st.Stalled = max(st.Stalled, o.moving.stalled((waits > 0 || o.deaf) && !o.ended))
 }
@@ -105,6 +108,9 @@ func (o *Outbox) Close() {
 	o.drainer.Wait()
 	o.mu.Lock()
 	o.out.drop()
+	if o.cut != nil {
+		o.cut.forget()
+	}
 	o.mu.Unlock()
 }
 
@@ -154,16 +160,24 @@ func (o *Outbox) deliver(b frame.Batch) error {
 // A tally counts frames and their bytes.
 type tally struct{ frames, bytes int }
 
+// owed is how many bytes of a frame that the Pipe has taken are not written yet.
+func (o *Outbox) owed() int {
+	if o.cut == nil {
+		return 0
+	}
+	return o.cut.Owed()
+}
+
 // send passes b to the Pipe until it has no room, leaving out frames that are too long for its socket. An error is the end
 // of the client.
 func (o *Outbox) send(b frame.Batch) (rest frame.Batch, oversize tally, err error) {
-	for b.Len() > 0 {
+	for b.Len() > 0 || o.owed() > 0 {
 		taken, err := o.p.Send(b)
 		b = b.After(taken)
 		switch {
-		case b.Len() == 0, err == nil, errors.Is(err, unix.EAGAIN), errors.Is(err, unix.ENOBUFS):
+		case err == nil, errors.Is(err, unix.EAGAIN), errors.Is(err, unix.ENOBUFS):
 			return b, oversize, nil
-		case errors.Is(err, unix.EMSGSIZE):
+		case b.Len() > 0 && errors.Is(err, unix.EMSGSIZE):
 			long := b.DataLen()
 			b = b.After(1)
 			oversize.frames++
@@ -186,14 +200,20 @@ func (o *Outbox) enqueue(b frame.Batch) {
 	o.stats.ToClientFrames += uint64(taken)
 	o.stats.ToClientBytes += uint64(end - taken*frame.PrefixLen)
 	o.stats.DropQueueFull += uint64(b.Len() - taken)
-	if taken > 0 && !o.busy {
-		o.busy = true
-		if !o.deaf {
-			o.moving.made()
-		}
-		o.drainer.Add(1)
-		go o.drainFn()
+	o.wake()
+}
+
+// wake starts the drainer if something waits. The caller holds mu.
+func (o *Outbox) wake() {
+	if o.busy || o.out.size+o.owed() == 0 {
+		return
 	}
+	o.busy = true
+	if !o.deaf {
+		o.moving.made()
+	}
+	o.drainer.Add(1)
+	go o.drainFn()
 }
 
 // drain sends the queue, waiting for the Pipe outside the lock, until the queue is empty.
@@ -207,7 +227,9 @@ func (o *Outbox) drain() {
 		n, _ := fit(c, len(c))
 		left, oversize, err := o.sendChunkSafely(frame.NewBatch(c, n))
 		o.settle(left, oversize, err)
-		chunks.put(c)
+		if c != nil {
+			chunks.put(c)
+		}
 		if err != nil {
 			o.dead(err)
 			return
@@ -215,7 +237,8 @@ func (o *Outbox) drain() {
 	}
 }
 
-// next takes a chunk from the queue. Without one, or when nothing may be sent any more, the drainer has to end.
+// next takes a chunk from the queue, or none where only the rest of a frame is owed. When nothing waits, or may be sent any more,
+// the drainer has to end.
 func (o *Outbox) next() ([]byte, bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -227,6 +250,7 @@ func (o *Outbox) next() ([]byte, bool) {
 	ok := false
 	if !o.parked {
 		c, ok = o.out.pop()
+		ok = ok || o.owed() > 0
 	}
 	if !ok {
 		o.busy = false
@@ -251,19 +275,20 @@ func (o *Outbox) sendChunkSafely(b frame.Batch) (left frame.Batch, oversize tall
 // patience is at an end.
 func (o *Outbox) sendChunk(b frame.Batch) (left frame.Batch, oversize tally, err error) {
 	for vain := 0; ; {
-		before := b.Len()
+		before, owed := b.Len(), o.owed()
 		var more tally
 		b, more, err = o.send(b)
 		oversize.frames += more.frames
 		oversize.bytes += more.bytes
-		if b.Len() < before {
+		progress := b.Len() < before || o.owed() != owed
+		if progress {
 			o.moving.made()
 		}
-		if err != nil || b.Len() == 0 {
+		if err != nil || b.Len()+o.owed() == 0 {
 			return b, oversize, err
 		}
 		switch {
-		case b.Len() < before:
+		case progress:
 			vain = 0
 		case o.patience > 0 && vain == o.patience:
 			return b, oversize, nil

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"time"
+	"slices"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 )
@@ -50,61 +50,12 @@ func (v *Saved) check() error {
 	return nil
 }
 
-// past wakes whoever waits for a socket.
-var past = time.Unix(1, 0)
-
-// Pause implements Pausable.
-func (s *Stream) Pause() {
-	s.paused.Store(true)
-	_ = s.conn.SetReadDeadline(past)
-}
-
-// Resume implements Pausable.
-func (s *Stream) Resume() {
-	s.mu.Lock()
-	s.parked = false
-	if s.out.size > 0 && !s.busy && !s.closed { // the rest of a frame
-		s.drainMore()
-	}
-	s.mu.Unlock()
-	s.paused.Store(false)
-	if s.shutdown.Load() == nil {
-		_ = s.conn.SetReadDeadline(time.Time{})
-	}
-	if s.shutdown.Load() != nil { // meanwhile
-		_ = s.conn.SetReadDeadline(past)
-	}
-}
-
 // Save implements Pausable.
 func (s *Stream) Save() Saved {
-	s.mu.Lock()
-	s.parked = true
-	s.mu.Unlock()
-	_ = s.conn.SetWriteDeadline(past)
-	s.drainer.Wait()
-	_ = s.conn.SetWriteDeadline(time.Time{})
-	s.mu.Lock()
-	v := Saved{FD: s.fd, Out: s.out.head(s.owed)}
-	frames, size := s.out.countFrom(s.owed)
-	s.out.drop()
-	s.dropQueued(frames, size)
-	if len(v.Out) > 0 && !s.out.push(v.Out) { // for Resume
-		s.ended = true
-		s.fail(fmt.Errorf("queue the rest of a frame: %w", ErrNoMemory))
-	}
-	s.mu.Unlock()
-	v.In = append(v.In, s.rd.buf[:s.rd.have]...)
-	v.Stats = s.Stats()
+	s.park()
+	v := Saved{FD: s.fd, In: slices.Clone(s.rd.buf[:s.rd.have]), Out: slices.Clone(s.pipe.rest), Stats: s.Stats()}
 	v.Stats.Queued = 0
 	return v
-}
-
-// dropQueued takes frames that were queued for the client, of size bytes in wire form, back. The caller holds mu.
-func (s *Stream) dropQueued(frames, size int) {
-	s.stats.ToClientFrames -= uint64(frames)
-	s.stats.ToClientBytes -= uint64(size - frames*frame.PrefixLen)
-	s.stats.DropQueueFull += uint64(frames)
 }
 
 // RestoreStream makes the link that was saved as v, on the same client's socket.
@@ -116,7 +67,7 @@ func RestoreStream(conn *net.UnixConn, o StreamOptions, v Saved) (*Stream, error
 	if err != nil {
 		return nil, err
 	}
-	s.stats = v.Stats
+	s.out.Count(v.Stats)
 	s.rd.frames.Store(v.Stats.ToNetFrames)
 	s.rd.bytes.Store(v.Stats.ToNetBytes)
 	s.rd.runts.Store(v.Stats.DropRunt)
@@ -127,42 +78,18 @@ func RestoreStream(conn *net.UnixConn, o StreamOptions, v Saved) (*Stream, error
 		s.rd.have = copy(s.rd.buf, v.In)
 	}
 	if len(v.Out) > 0 {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if !s.out.push(v.Out) {
-			return nil, fmt.Errorf("restore a client: %w", ErrNoMemory)
+		if s.pipe.rest, err = chunks.get(); err != nil {
+			return nil, fmt.Errorf("restore a client: %w: %w", ErrNoMemory, err)
 		}
-		s.owed = len(v.Out)
-		s.drainMore()
+		s.pipe.owe(v.Out)
+		s.out.Unpark()
 	}
 	return s, nil
 }
 
-// Pause implements Pausable.
-func (d *Datagram) Pause() {
-	d.paused.Store(true)
-	_ = d.conn.SetReadDeadline(past)
-}
-
-// Resume implements Pausable.
-func (d *Datagram) Resume() {
-	d.out.Unpark()
-	d.paused.Store(false)
-	if d.shutdown.Load() == nil {
-		_ = d.conn.SetReadDeadline(time.Time{})
-	}
-	if d.shutdown.Load() != nil { // meanwhile
-		_ = d.conn.SetReadDeadline(past)
-	}
-}
-
 // Save implements Pausable.
 func (d *Datagram) Save() Saved {
-	_ = d.conn.SetWriteDeadline(past) // wakes the drainer
-	d.out.Park()
-	if !d.closed.Load() {
-		_ = d.conn.SetWriteDeadline(time.Time{})
-	}
+	d.park()
 	v := Saved{FD: d.fd, Stats: d.Stats()}
 	v.Stats.Queued = 0
 	return v
@@ -200,21 +127,25 @@ func (o *Outbox) Park() {
 	o.drainer.Wait()
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	frames, size := o.out.countFrom(0)
+	frames, size := o.out.count(), o.out.size
 	o.out.drop()
 	o.stats.ToClientFrames -= uint64(frames)
 	o.stats.ToClientBytes -= uint64(size - frames*frame.PrefixLen)
 	o.stats.DropQueueFull += uint64(frames)
 }
 
-// Unpark undoes Park.
+// Unpark undoes Park, and has what the Pipe owes written.
 func (o *Outbox) Unpark() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.parked && !o.closed {
+	if o.closed {
+		return
+	}
+	if o.parked {
 		o.parked = false
 		o.stop = make(chan struct{})
 	}
+	o.wake()
 }
 
 // Count adds what another Outbox has counted for the same client.

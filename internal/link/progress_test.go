@@ -105,5 +105,5 @@ func TestProgressAllocatesNothing(t *testing.T) {
 	for s.Stats().Queued == 0 {
 		s.Deliver(numbered(0, 100, frame.MaxEthernetLen))
 	}
-	assert.Zero(t, testing.AllocsPerRun(100, func() { s.moving.made(); _ = s.Stats() }))
+	assert.Zero(t, testing.AllocsPerRun(100, func() { s.out.moving.made(); _ = s.Stats() }))
 }

@@ -2,46 +2,21 @@
 
 package link
 
-import "slices"
+import "github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 
-// A queue is a queue of frames made of pooled chunks, each of whole frames. Only its first bytes may be the rest of a frame.
+// A queue is a queue of frames made of pooled chunks, each of whole frames.
 type queue struct {
 	chunks [][]byte // each filled to its length; the last one may have room left
 	size   int      // bytes in chunks
 }
 
-// push puts b, the rest of a frame, into an empty queue, and reports whether there was memory.
-func (q *queue) push(b []byte) bool {
-	c, err := chunks.get()
-	if err != nil {
-		return false
-	}
-	q.chunks = append(q.chunks, c[:copy(c, b)])
-	q.size = len(b)
-	return true
-}
-
-// unpop puts back a chunk that pop returned, or what is left of it.
-func (q *queue) unpop(c []byte) {
-	q.chunks = slices.Insert(q.chunks, 0, c)
-	q.size += len(c)
-}
-
-// head is a copy of the first n bytes, which are in the first chunk.
-func (q *queue) head(n int) []byte {
-	if n == 0 {
-		return nil
-	}
-	return slices.Clone(q.chunks[0][:n])
-}
-
-// countFrom is how many whole frames follow the first n bytes, which are the rest of a frame, and their size in wire form.
-func (q *queue) countFrom(n int) (frames, size int) {
+// count is how many frames there are.
+func (q *queue) count() (frames int) {
 	for _, c := range q.chunks {
-		f, end := fit(c[n:], len(c))
-		frames, size, n = frames+f, size+end, 0
+		n, _ := fit(c, len(c))
+		frames += n
 	}
-	return frames, size
+	return frames
 }
 
 // giveBack returns the chunks from index i on to the pool.
@@ -94,6 +69,16 @@ func (q *queue) pushWhole(b []byte) (frames, end int) {
 		frames += n
 		end += size
 		q.size += size
+	}
+	return frames, end
+}
+
+// fit is how many frames at the head of buf, and how many bytes, are within room bytes.
+func fit(buf []byte, room int) (frames, end int) {
+	it := frame.NewBatch(buf, 0).Iter()
+	for it.Next() && it.End() <= room {
+		frames++
+		end = it.End()
 	}
 	return frames, end
 }

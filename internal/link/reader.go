@@ -7,11 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/faults"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 )
 
@@ -33,7 +33,7 @@ type reader struct {
 // discards by a DrainSchedule before it returns.
 func (s *Stream) Run(h Handler) error {
 	err := s.readFrames(h)
-	if s.failure.Load() != nil && (err == nil || os.IsTimeout(err)) {
+	if s.failure.Load() != nil && interrupted(err) {
 		err = s.lastFrames(h)
 	}
 	if errors.Is(err, io.EOF) {
@@ -47,12 +47,13 @@ func (s *Stream) Run(h Handler) error {
 	if s.rd.eof && !s.rd.lost && s.failure.Load() != nil {
 		return io.EOF // the write failed because the client had gone
 	}
-	return s.reason(err)
-}
-
-// standing reports whether err, with which the read loop ended, is due to Pause and nothing else.
-func (s *Stream) standing(err error) bool {
-	return s.paused.Load() && s.shutdown.Load() == nil && (err == nil || os.IsTimeout(err))
+	if f := s.failure.Load(); f != nil {
+		return *f
+	}
+	if s.shutdown.Load() != nil && interrupted(err) {
+		return ErrShutdown
+	}
+	return err
 }
 
 // Drain reads and discards what the client sends, by the schedule that Shutdown was given, else by DrainOne. Run calls it;
@@ -62,13 +63,10 @@ func (s *Stream) Drain() {
 	if p := s.shutdown.Load(); p != nil {
 		sched = *p
 	}
-	s.mu.Lock()
-	s.ended = true
-	s.mu.Unlock()
-	if drainOnClose {
-		s.discard(sched)
-		s.refuse(sched.Settle)
-	}
+	s.out.Stop()
+	faults.Point("link.discard")
+	s.discard(sched)
+	s.refuse(sched.Settle)
 	s.release()
 }
 

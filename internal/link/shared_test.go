@@ -249,7 +249,7 @@ func TestStreamThatLeavesWritesToTheDrainer(t *testing.T) {
 	daemon, client := pair(t)
 	s, err := NewStream(daemon, StreamOptions{Shared: true})
 	require.NoError(t, err)
-	s.queueAll = true
+	s.out.queueAll = true
 	const total = 500
 	go func() {
 		for i := range total {

@@ -7,6 +7,7 @@ package reconnect
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"syscall"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/faults"
 	"github.com/socket-vmnet2/socket_vmnet2/test/lab"
 	"github.com/socket-vmnet2/socket_vmnet2/test/lab/labtest"
 )
@@ -252,11 +254,14 @@ func (r *rig) testMidFrame(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// testUndrained shows that the cases above are able to fail: with a daemon that closes at once, guests go dead. QEMU's stop
+// testUndrained shows that the cases above are able to fail: with a daemon whose drain panics, guests go dead. QEMU's stop
 // and cont are what is left then.
 func (r *rig) testUndrained(t *testing.T) {
 	r.stop(t, syscall.SIGTERM)
-	r.program = programs.Undrained
+	points := filepath.Join(t.TempDir(), "faults")
+	require.NoError(t, os.WriteFile(points, []byte("1\nlink.discard 1000000\n"), 0o600))
+	t.Setenv(faults.Env, points)
+	r.program = programs.Faulty
 	r.start(t)
 	_, err := r.alive(t.Context(), patience, both...)
 	require.NoError(t, err)

@@ -34,7 +34,7 @@ type Programs struct {
 	Simulator string // the simulator's library
 	Client    string // socket_vmnet_client
 	Helper    string // vmnet-helper
-	Undrained string // socket_vmnet2 that closes its clients without reading on
+	Faulty    string // socket_vmnet2 with the points of package faults
 
 	dir      string
 	notReady error // why no test can run
@@ -68,7 +68,7 @@ func (p *Programs) build() (err error) {
 	p.Tools.Helper = path("guest")
 	p.Old, p.New = path("socket_vmnet"), path("socket_vmnet2")
 	p.Client, p.Helper = path("socket_vmnet_client"), path("vmnet-helper")
-	p.Undrained, p.Sim = path("nodrain", "socket_vmnet2"), path("vmnetsim", "socket_vmnet2")
+	p.Faulty, p.Sim = path("faults", "socket_vmnet2"), path("vmnetsim", "socket_vmnet2")
 	ctx := context.Background()
 	if p.Simulator, err = vmnetsim.Build(ctx, vmnetsim.Full); err != nil {
 		return err
@@ -79,7 +79,7 @@ func (p *Programs) build() (err error) {
 		lab.BuildGo(ctx, "./cmd/socket_vmnet2", p.New),
 		lab.BuildGo(ctx, "./cmd/socket_vmnet_client", p.Client),
 		lab.BuildGo(ctx, "./cmd/vmnet-helper", p.Helper),
-		lab.BuildGo(ctx, "./cmd/socket_vmnet2", p.Undrained, "-tags", "nodrain"),
+		lab.BuildGo(ctx, "./cmd/socket_vmnet2", p.Faulty, "-tags", "faults"),
 		lab.BuildGo(ctx, "./cmd/socket_vmnet2", p.Sim, "-tags", "vmnetsim"),
 	)
 }
