@@ -10,7 +10,6 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/freenet"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/health"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/usernet"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
@@ -35,7 +34,7 @@ func (d *daemon) openState() {
 // while the network starts, during an upgrade, at the stop. It waits for nothing that a client or macOS could hold up.
 func (d *daemon) describe() status.Status {
 	now := time.Now()
-	clients, totals, users := d.server.Census()
+	clients, totals := d.server.Census()
 	st := status.Status{
 		Format:  status.Format,
 		Now:     now.UTC(),
@@ -43,16 +42,12 @@ func (d *daemon) describe() status.Status {
 		Network: d.describeNetwork(),
 		Clients: make([]status.Client, 0, len(clients)),
 		Totals:  status.Totals{Connects: totals.Connects, Reconnects: totals.Reconnects, Refused: totals.Refused},
-		Users:   make([]status.User, 0, len(users)),
 	}
 	for _, i := range clients {
 		st.Clients = append(st.Clients, d.describeClient(i, now))
 	}
 	st.Totals.ToNet = toNet(totals.Link, totals.Ports, totals.DropHeld, totals.Spoofed)
 	st.Totals.ToClient = toClient(totals.Link, totals.Ports)
-	for _, u := range users {
-		st.Users = append(st.Users, d.describeUser(u))
-	}
 	d.self.processes.forget(clients)
 	st.Health = d.problems(st)
 	return st
@@ -128,18 +123,6 @@ func describeInner(n *status.Network, inner vnet.Network) {
 		n.DHCP, n.Usernet = u.Status()
 	}
 	n.Vmnet = vmnetStatus(inner)
-}
-
-func (d *daemon) describeUser(u perclient.UserStats) status.User {
-	s := status.User{
-		UID: u.UID, Other: u.Other, Clients: u.Clients, Accepted: u.Accepted, Refused: u.Refused,
-		ToNet:    status.Traffic{Frames: u.FramesToNet, Bytes: u.BytesToNet, Drops: map[string]uint64{}},
-		ToClient: status.Traffic{Frames: u.FramesToClient, Bytes: u.BytesToClient, Drops: map[string]uint64{}},
-	}
-	if !u.Other {
-		s.Name = d.self.users.name(u.UID)
-	}
-	return s
 }
 
 // newHealth makes what tells the daemon's problems.

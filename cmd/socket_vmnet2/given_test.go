@@ -475,8 +475,8 @@ func TestClientsBeforeTheNetwork(t *testing.T) {
 	_, err := a.Write(big)
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
-		users := d.server.Users()
-		return len(users) == 1 && users[0].Clients == 2 && users[0].BytesToNet > uint64(len(big))*9/10
+		clients, totals := d.server.Census()
+		return len(clients) == 2 && totals.Link.ToNetBytes > uint64(len(big))*9/10
 	}, patience, time.Millisecond, "%s", log)
 	assert.NoFileExists(t, sock+".pid")
 	close(gate)

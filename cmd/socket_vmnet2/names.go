@@ -18,7 +18,7 @@ const (
 	maxUserName = 64
 	maxCommand  = 32
 
-	// maxUserNames is how many users' names are kept; perclient counts as many users.
+	// maxUserNames is how many users' names are kept.
 	maxUserNames = 256
 	// userNameAge and processNameAge are for how long a name is good. A process may become another program, as socket_vmnet_client
 	// does.

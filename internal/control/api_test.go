@@ -45,8 +45,8 @@ func (f *fakeSource) Status() status.Status {
 	defer f.mu.Unlock()
 	s := status.Status{
 		Format: status.Format, Now: time.Unix(1, 0).UTC(), Daemon: status.Daemon{Version: "v1", LogLevel: f.level},
-		Clients: []status.Client{}, Users: []status.User{},
-		Health: []status.Problem{{Code: status.Storm, Severity: status.Warning, Clients: []uint64{2}, Text: "it storms", Fix: []string{"wait"}}},
+		Clients: []status.Client{},
+		Health:  []status.Problem{{Code: status.Storm, Severity: status.Warning, Clients: []uint64{2}, Text: "it storms", Fix: []string{"wait"}}},
 	}
 	for id := range f.n {
 		if !f.gone[id+1] {
@@ -105,7 +105,7 @@ func TestReading(t *testing.T) {
 		members []string // of the answer, in this order
 		has     string
 	}{
-		{"/v1/status", 200, []string{"clients", "daemon", "format", "health", "network", "now", "totals", "users"}, client2},
+		{"/v1/status", 200, []string{"clients", "daemon", "format", "health", "network", "now", "totals"}, client2},
 		{"/v1/clients", 200, []string{"clients", "format", "now"}, client2},
 		{"/v1/health", 200, []string{"format", "health", "now"}, `"text":"it storms"`},
 		{"/v1/log-level", 200, []string{"level"}, `{"level":"info"}`},

@@ -159,7 +159,7 @@ func (d *Datagram) closeOnce() error {
 			shut()
 		}
 	}
-	return d.socket.close()
+	return d.hangUp()
 }
 
 // Run hands the client's frames to h until the client is known to have gone (io.EOF), its socket fails, or Shutdown is

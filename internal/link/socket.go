@@ -77,8 +77,8 @@ func (s *socket) park() {
 	}
 }
 
-// close ends the way to the client, and the connection.
-func (s *socket) close() error {
+// hangUp ends the way to the client, and the connection.
+func (s *socket) hangUp() error {
 	_ = s.conn.SetWriteDeadline(past) // wakes the drainer
 	s.out.Close()
 	return s.conn.Close()

@@ -97,5 +97,5 @@ func (s *Stream) Close() error {
 		// It fails when the client has gone or has shut it down itself.
 		_ = s.rc.Control(func(fd uintptr) { _ = unix.Shutdown(int(fd), unix.SHUT_RDWR) }) // ends a write that waits
 	}
-	return s.socket.close()
+	return s.hangUp()
 }

@@ -332,7 +332,7 @@ func TestLastWords(t *testing.T) {
 		assert.Equal(t, s, hear(t, b))
 	}
 	eventually(t, func() bool { return r.Clients() == 1 })
-	_, so, _ := r.Census()
+	_, so := r.Census()
 	assert.Zero(t, so.DropHeld)
 
 	r.net.set(0, time.Hour)
@@ -343,7 +343,7 @@ func TestLastWords(t *testing.T) {
 		require.NoError(t, a.Close())
 	}
 	eventually(t, func() bool {
-		_, so, _ = r.Census()
+		_, so = r.Census()
 		return so.DropHeld == uint64(crowd) && r.Clients() == 1
 	})
 }

@@ -119,10 +119,8 @@ func (s *Server) Restore(l link.Link, o Client, v Saved) (*Session, error) {
 	}
 	s.lastID = max(s.lastID, v.ID)
 	s.sessions[c] = struct{}{}
-	if s.recalled {
-		s.users.find(o.Peer).Clients++
-	} else {
-		s.count(o.Peer)
+	if !s.recalled {
+		s.gone.Connects++
 	}
 	if s.stopping {
 		c.shutdown(link.DrainStop)

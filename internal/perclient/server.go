@@ -77,7 +77,6 @@ type Server struct {
 	tap    atomic.Pointer[Tap]
 	memory freer
 	logged logBudget
-	users  users  // under mu
 	gone   Totals // under mu; its Ports' maps are copied before mu is let go
 	guests guests
 
@@ -130,7 +129,7 @@ func (s *Server) Serve(l link.Link, c Client) (*Session, error) {
 	}
 	x := s.admit(l, c)
 	if x == nil {
-		s.warnRefused(c)
+		s.warnRefused()
 		return nil, ErrFull
 	}
 	return x, nil
@@ -146,18 +145,12 @@ func (s *Server) admit(l link.Link, cl Client) *Session {
 	s.lastID++
 	c := newSession(s, s.lastID, l, cl)
 	s.sessions[c] = struct{}{}
-	s.count(cl.Peer)
+	s.gone.Connects++
 	if s.stopping { // it was still in the backlog
 		c.shutdown(link.DrainStop)
 	}
 	s.running.Go(c.run)
 	return c
-}
-
-// count counts a client that has come. The caller holds mu.
-func (s *Server) count(p peercred.Peer) {
-	s.users.begin(p)
-	s.gone.Connects++
 }
 
 // refuseOne turns a client away that is one too many, after roomTries pauses: a client that comes back at once may be quicker than
@@ -166,7 +159,7 @@ func (s *Server) refuseOne(l link.Link, cl Client) {
 	select {
 	case s.refuse <- struct{}{}:
 	default: // read what is there, so that at least this is no reset
-		s.warnRefused(cl)
+		s.warnRefused()
 		l.Shutdown(link.DrainSchedule{Hard: 2 * time.Millisecond})
 		l.Drain()
 		_ = l.Close()
@@ -180,16 +173,15 @@ func (s *Server) refuseOne(l link.Link, cl Client) {
 				return
 			}
 		}
-		s.warnRefused(cl)
+		s.warnRefused()
 		l.Drain()
 		_ = l.Close()
 	})
 }
 
 // warnRefused counts a refused client and logs it.
-func (s *Server) warnRefused(cl Client) {
+func (s *Server) warnRefused() {
 	s.mu.Lock()
-	s.users.refuse(cl.Peer)
 	s.gone.Refused++
 	clients := len(s.sessions)
 	s.mu.Unlock()
@@ -200,7 +192,6 @@ func (s *Server) warnRefused(cl Client) {
 func (s *Server) remove(c *Session, i Info) {
 	s.mu.Lock()
 	delete(s.sessions, c)
-	s.users.end(c.client.Peer, i.Link)
 	s.gone.add(i)
 	s.mu.Unlock()
 	s.memory.sessionEnded()

@@ -35,34 +35,31 @@ func (t *Totals) add(i Info) {
 	t.Ports.addAll(i.Ports)
 }
 
-// Census is List with the Totals and the Users of the same moment: a client that leaves meanwhile is in them once.
-func (s *Server) Census() (clients []Info, t Totals, users []UserStats) {
+// Census is List with the Totals of the same moment: a client that leaves meanwhile is in them once.
+func (s *Server) Census() (clients []Info, t Totals) {
 	s.mu.Lock()
 	t = s.gone
 	t.Ports = t.Ports.clone()
-	live := s.users.clone()
 	sessions := s.sessionsLocked()
 	s.mu.Unlock()
 	clients = infos(sessions)
 	for _, i := range clients {
 		t.add(i)
-		live.find(i.Peer).add(i.Link)
 	}
 	t.Reconnects = s.guests.total()
-	return clients, t, live.list()
+	return clients, t
 }
 
 // SavedServer is what a Server counted that is no session's, for the program that takes this one's place.
 type SavedServer struct {
 	Gone   Totals       `json:"gone"`
-	Users  []UserStats  `json:"users,omitempty"` // of those that have left
 	Guests []SavedGuest `json:"guests,omitempty"`
 }
 
 // Save is called between Pause and Resume, like Session.Save. What is left of a session that is not saved is lost.
 func (s *Server) Save() SavedServer {
 	s.mu.Lock()
-	v := SavedServer{Gone: s.gone, Users: s.users.clone().list()}
+	v := SavedServer{Gone: s.gone}
 	v.Gone.Ports = v.Gone.Ports.clone()
 	s.mu.Unlock()
 	v.Guests, v.Gone.Reconnects = s.guests.save()
@@ -74,7 +71,6 @@ func (s *Server) Recall(v SavedServer) {
 	s.mu.Lock()
 	s.gone = v.Gone
 	s.gone.Ports = v.Gone.Ports.clone()
-	s.users.restore(v.Users)
 	s.recalled = v.Gone.Connects > 0
 	s.mu.Unlock()
 	s.guests.restore(v.Guests, v.Gone.Reconnects)

@@ -23,7 +23,6 @@ type Status struct {
 	Network Network   `json:"network"`
 	Clients []Client  `json:"clients"` // connected now, by ID
 	Totals  Totals    `json:"totals"`
-	Users   []User    `json:"users"`
 	Health  []Problem `json:"health"` // the worst first
 }
 
@@ -145,18 +144,6 @@ type Totals struct {
 	Refused    uint64  `json:"refused"`    // above --max-clients
 	ToNet      Traffic `json:"to_net"`
 	ToClient   Traffic `json:"to_client"`
-}
-
-// A User is who clients belong to.
-type User struct {
-	UID      uint32  `json:"uid"`
-	Name     string  `json:"name,omitempty"`
-	Other    bool    `json:"other,omitempty"` // all that have no line of their own
-	Clients  int     `json:"clients"`         // connected now
-	Accepted uint64  `json:"accepted"`
-	Refused  uint64  `json:"refused"`
-	ToNet    Traffic `json:"to_net"`
-	ToClient Traffic `json:"to_client"`
 }
 
 // Traffic counts frames one way. Bytes are those of the frames, without the prefix of a stream.
