@@ -233,7 +233,7 @@ func TestLayout(t *testing.T) {
 }
 
 // budgets are the most lines that there may be. They only fall: who adds some takes others away.
-var budgets = map[string]int{"product": 65_700, "Go below test/": 11_900, "tests": 65_350, "C": 13_250}
+var budgets = map[string]int{"product": 65_250, "Go below test/": 11_900, "tests": 65_250, "C": 13_250}
 
 func TestBudgets(t *testing.T) {
 	lines := map[string]int{}
