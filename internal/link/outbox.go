@@ -165,7 +165,7 @@ func (o *Outbox) owed() int {
 	if o.cut == nil {
 		return 0
 	}
-	return o.cut.Owed()
+	return o.cut.owed()
 }
 
 // send passes b to the Pipe until it has no room, leaving out frames that are too long for its socket. An error is the end

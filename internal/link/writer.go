@@ -67,8 +67,8 @@ func (p *streamPipe) forget() {
 	p.left.Store(0)
 }
 
-// Owed is how many bytes are owed.
-func (p *streamPipe) Owed() int { return int(p.left.Load()) }
+// owed is how many bytes of a frame that was cut are left to write.
+func (p *streamPipe) owed() int { return int(p.left.Load()) }
 
 // Wait implements Pipe. It is woken by the deadline that Close and Save set, so stop need not be looked at.
 func (p *streamPipe) Wait(<-chan struct{}) {
