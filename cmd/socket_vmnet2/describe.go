@@ -41,7 +41,7 @@ func (d *daemon) describe() status.Status {
 		Daemon:  d.describeDaemon(now),
 		Network: d.describeNetwork(),
 		Clients: make([]status.Client, 0, len(clients)),
-		Totals:  status.Totals{Connects: totals.Connects, Reconnects: totals.Reconnects, Refused: totals.Refused},
+		Totals:  status.Totals{Connects: totals.Connects, Refused: totals.Refused},
 	}
 	for _, i := range clients {
 		st.Clients = append(st.Clients, d.describeClient(i, now))

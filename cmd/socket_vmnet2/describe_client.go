@@ -22,7 +22,7 @@ func (d *daemon) describeClient(i perclient.Info, now time.Time) status.Client {
 	c := status.Client{
 		ID: i.ID, Name: printable.Line(i.Name, maxName), Transport: i.Transport, Path: printable.Line(i.Path, compat.MaxSocketPath), FD: i.FD,
 		Peer: d.describePeer(i), IP: w.IP, Hostname: w.Hostname, State: i.State,
-		Connected: i.Began.UTC(), Age: seconds(now.Sub(i.Began)), Reconnects: i.Reconnects,
+		Connected: i.Began.UTC(), Age: seconds(now.Sub(i.Began)),
 		Interface: describeInterface(i),
 		ToNet:     toNet(i.Link, i.Ports, i.DropHeld, i.Spoofed),
 		ToClient:  toClient(i.Link, i.Ports),

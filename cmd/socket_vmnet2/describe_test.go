@@ -165,14 +165,6 @@ func golden(t *testing.T, path, text string) {
 // TestDescriptionOverAnUpgrade: what the daemon and its clients are and did stays.
 func TestDescriptionOverAnUpgrade(t *testing.T) {
 	p, path := startOwnOpen(t)
-	back := net.HardwareAddr{2, 0, 0, 0, 9, 0}
-	for range 2 { // the second time is a reconnect
-		g := plugIn(t, dialWay(t, p.stream()), fakeguest.Options{MAC: back, Timeout: patience})
-		_, err := g.Configure()
-		require.NoError(t, err)
-		g.Close()
-		p.describes(t, running(0))
-	}
 	for i, way := range []vnettest.Transport{p.stream(), p.connected(), p.unconnected(), p.attach(proto.Stream), p.adopt(proto.Datagram, true)} {
 		g := plugIn(t, dialWay(t, way), fakeguest.Options{
 			Name: fmt.Sprintf("vm%d", i), MAC: net.HardwareAddr{2, 0, 0, 0, 9, byte(i)}, Timeout: patience,
@@ -181,8 +173,6 @@ func TestDescriptionOverAnUpgrade(t *testing.T) {
 		require.NoError(t, err)
 	}
 	before := p.describes(t, running(5))
-	assert.Equal(t, uint64(2), before.Clients[0].Reconnects)
-	assert.Equal(t, uint64(2), before.Totals.Reconnects)
 	replaceProgram(t, path)
 	_, stderr, err := p.upgrade(t)
 	require.NoError(t, err, stderr)
@@ -191,7 +181,6 @@ func TestDescriptionOverAnUpgrade(t *testing.T) {
 	assert.True(t, before.Daemon.Started.Equal(after.Daemon.Started))
 	assert.GreaterOrEqual(t, after.Daemon.Uptime, before.Daemon.Uptime)
 	assert.Equal(t, before.Totals.Connects, after.Totals.Connects)
-	assert.Equal(t, before.Totals.Reconnects, after.Totals.Reconnects)
 	assert.GreaterOrEqual(t, after.Totals.ToNet.Frames, before.Totals.ToNet.Frames)
 	assert.GreaterOrEqual(t, after.Totals.ToClient.Bytes, before.Totals.ToClient.Bytes)
 	for i, was := range before.Clients {
@@ -204,7 +193,6 @@ func TestDescriptionOverAnUpgrade(t *testing.T) {
 		assert.Equal(t, was.IP, is.IP)
 		assert.Equal(t, was.Hostname, is.Hostname)
 		assert.Equal(t, was.Peer, is.Peer)
-		assert.Equal(t, was.Reconnects, is.Reconnects)
 		assert.True(t, was.Connected.Equal(is.Connected), "%v, %v", was.Connected, is.Connected)
 		assert.GreaterOrEqual(t, is.Age, was.Age)
 		assert.GreaterOrEqual(t, is.ToNet.Frames, was.ToNet.Frames)

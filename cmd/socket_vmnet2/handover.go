@@ -52,8 +52,8 @@ type saved struct {
 	Level   string               `json:"log_level,omitempty"`
 	Metrics int                  `json:"metrics,omitempty"` // the listener for Prometheus; 0: there is none
 
-	Upgrades int                   `json:"upgrades,omitempty"` // before this one
-	Server   perclient.SavedServer `json:"server,omitzero"`
+	Upgrades int              `json:"upgrades,omitempty"` // before this one
+	Server   perclient.Totals `json:"server,omitzero"`
 }
 
 // section is where it is in the manifest.

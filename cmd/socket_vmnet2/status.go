@@ -43,7 +43,7 @@ the list of processes.
 
 On a terminal as much is shown as it is wide. Otherwise all columns are, in this order, without colours, and no cell has a
 blank: ID, NAME (what the client or its guest calls itself), PROTO, PEER (user, process, program), MAC, IP, STATE, AGE,
-TO-NET (frames and bytes that the client sent), TO-CLIENT, DROPS (of both ways, by reason), QUEUE, RECONNECTS, IFACE.
+TO-NET (frames and bytes that the client sent), TO-CLIENT, DROPS (of both ways, by reason), QUEUE, IFACE.
 
 SOCKET may also be the directory that was given to the daemon with --runtime-dir.
 

@@ -210,9 +210,8 @@ func (g *Guard) arp(p []byte, now time.Duration) reason {
 	return forgedNothing
 }
 
-// Drops are the frames refused: all of them, and by reason.
-func (g *Guard) Drops() (args []any) {
-	var sum uint64
+// Drops are the frames refused: all of them, and for the log that and each reason.
+func (g *Guard) Drops() (sum uint64, args []any) {
 	for r := forgedNothing + 1; r < reasons; r++ {
 		if n := g.drops[r].Load(); n > 0 {
 			sum += n
@@ -222,5 +221,5 @@ func (g *Guard) Drops() (args []any) {
 	if sum > 0 {
 		args = append([]any{"drop_spoofed", sum}, args...)
 	}
-	return args
+	return sum, args
 }

@@ -109,7 +109,7 @@ func TestIPv6(t *testing.T) {
 			c := r.client(t, macA)
 			assert.Equal(t, tt.want == "", c.sends(tt.frame))
 			if tt.want != "" {
-				assert.Equal(t, []any{"drop_spoofed", uint64(1), tt.want, uint64(1)}, c.Drops())
+				assert.Equal(t, []any{"drop_spoofed", uint64(1), tt.want, uint64(1)}, dropArgs(c.Guard))
 				assert.Contains(t, r.log.String(), "forged")
 			}
 		})

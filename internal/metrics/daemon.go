@@ -41,7 +41,6 @@ func (o output) totals(st *status.Status) {
 	o.put(clientsNow, float64(len(st.Clients)))
 	o.put(clientsLimit, float64(st.Daemon.MaxClients))
 	o.count(clientConnects, t.Connects)
-	o.count(clientReconnects, t.Reconnects)
 	o.count(clientsRefused, t.Refused)
 	o.count(allReceiveBytes, t.ToClient.Bytes)
 	o.count(allReceivePackets, t.ToClient.Frames)

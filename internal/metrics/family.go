@@ -55,11 +55,10 @@ var (
 	networkInfo = gauge("network_info", "How the network was set up. Always 1.", "backend", "mode", "subnet", "gateway", "socket")
 	networkUp   = gauge("network_up", "Whether the network runs. 0 while it starts, and when it has failed.")
 
-	clientsNow       = gauge("clients", "Clients that are connected.")
-	clientsLimit     = gauge("clients_limit", "Clients that may be connected at once.")
-	clientConnects   = counter("client_connects_total", "Clients that have connected.")
-	clientReconnects = counter("client_reconnects_total", "Clients that have connected and whose guest had been here before, by its MAC address.")
-	clientsRefused   = counter("clients_refused_total", "Clients that were refused because there were too many.")
+	clientsNow     = gauge("clients", "Clients that are connected.")
+	clientsLimit   = gauge("clients_limit", "Clients that may be connected at once.")
+	clientConnects = counter("client_connects_total", "Clients that have connected.")
+	clientsRefused = counter("clients_refused_total", "Clients that were refused because there were too many.")
 
 	allReceiveBytes    = counter("network_receive_bytes_total", "Bytes of the frames to all guests, those that have left included.")
 	allReceivePackets  = counter("network_receive_packets_total", "Frames to all guests, those that have left included.")

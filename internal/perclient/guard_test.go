@@ -48,7 +48,7 @@ func (g *fakeGuard) ToClient(b frame.Batch) {
 	}
 }
 
-func (g *fakeGuard) Drops() []any { return []any{"drop_forged", g.kept} }
+func (g *fakeGuard) Drops() (uint64, []any) { return g.kept, []any{"drop_forged", g.kept} }
 
 func (g *fakeGuard) Close() {
 	g.mu.Lock()

@@ -28,8 +28,8 @@ func (c *Session) want() { c.wakeOne.Do(func() { close(c.wake) }) }
 func (c *Session) hold(b frame.Batch) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if p := c.port.Load(); p != nil { // it started meanwhile, and what was held is sent
-		(*p).Send(b)
+	if send := c.send.Load(); send != nil { // it started meanwhile, and what was held is sent
+		(*send)(b)
 		return
 	}
 	c.want()
@@ -59,7 +59,7 @@ func (c *Session) lastWords(err error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.port.Load() == nil {
+	if c.send.Load() == nil {
 		c.dropHeld.Add(uint64(c.heldN))
 		c.held, c.heldN = nil, 0
 	}

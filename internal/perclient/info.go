@@ -36,10 +36,9 @@ type Info struct {
 	MAC       net.HardwareAddr // of its guest; nil: not known
 	Watch     watch.Snapshot
 
-	State      string // status.StateQuiet and so on
-	Err        error  // why it has no port, while that is tried again
-	Began      time.Time
-	Reconnects uint64 // how often its guest was here before
+	State string // status.StateQuiet and so on
+	Err   error  // why it has no port, while that is tried again
+	Began time.Time
 
 	Link       link.Stats
 	QueueLimit int    // bytes
@@ -128,13 +127,13 @@ func (c *Session) Info() Info {
 	st := c.link.Stats()
 	i := Info{
 		ID: c.id, Name: c.client.Name, Transport: c.client.Transport, Path: c.client.Path, FD: c.link.Fd(), Peer: c.client.Peer,
-		MAC: c.MAC(), Watch: c.watch.Snapshot(), Began: c.began, Reconnects: c.reconnects.Load(),
+		MAC: c.MAC(), Watch: c.watch.Snapshot(), Began: c.began,
 		Link: st, QueueLimit: cmp.Or(c.srv.opts.QueueSize, link.DefaultQueueSize),
 	}
 	i.State, i.Err = c.state(st)
 	i.DropHeld = c.dropHeld.Load()
 	c.telling.Lock()
-	p, guard := c.live, c.guard
+	p := c.live
 	i.Ports = c.ports.clone()
 	c.telling.Unlock()
 	if p != nil {
@@ -142,20 +141,8 @@ func (c *Session) Info() Info {
 		i.Ports.add(now)
 		i.MACs, i.Port = now.MACs, &info
 	}
-	i.Spoofed = spoofed(guard)
+	i.Spoofed, _ = c.guardDrops()
 	return i
-}
-
-// spoofed is how many frames g dropped; nil is none.
-func spoofed(g Guard) uint64 {
-	if g == nil {
-		return 0
-	}
-	if drops := g.Drops(); len(drops) > 1 { // the first is the sum of the others
-		n, _ := drops[1].(uint64)
-		return n
-	}
-	return 0
 }
 
 // List is what is known of each client that is connected now, by ID. It holds up nobody and waits for nobody.

@@ -95,19 +95,19 @@ func (c *Session) start(ctx context.Context) (vnet.Port, error) {
 	defer func() { <-c.srv.starts }()
 	faults.Point("perclient.keep")
 	o := vnet.PortOptions{Name: c.name, ID: c.identity(), InterfaceID: c.client.InterfaceID}
-	sink := c.sink()
+	c.makeGuard()
 	network := c.srv.now()
-	p, err := network.Attach(ctx, o, sink)
+	p, err := network.Attach(ctx, o, c)
 	for range idTries { // it may be the same client's former session that has the identity, and that session is ending
 		if !errors.Is(err, vnet.ErrIDInUse) || !sleep(ctx, idPause) {
 			break
 		}
-		p, err = network.Attach(ctx, o, sink)
+		p, err = network.Attach(ctx, o, c)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("start a port: %w", err)
 	}
-	return c.guarded(p), nil
+	return p, nil
 }
 
 // identity is what the client says of itself, the address of its guest or its name, else the address in its first frame: the
@@ -133,7 +133,7 @@ func (c *Session) identity() string {
 // the port died.
 func (c *Session) use(ctx context.Context, p vnet.Port) error {
 	defer func() {
-		c.port.Store(nil)
+		c.send.Store(nil)
 		c.phase.port.Store(false)
 		_ = p.Close() // one that cannot be closed in order is gone all the same
 		c.settle(p.Stats())
@@ -152,13 +152,14 @@ func (c *Session) open(p vnet.Port) {
 	c.telling.Lock()
 	c.live = p
 	c.telling.Unlock()
+	send := c.sender(p)
 	c.mu.Lock()
 	defer c.mu.Unlock() // also when p panics: the reader may be waiting in hold
 	if c.heldN > 0 {
-		p.Send(frame.NewBatch(c.held, c.heldN))
+		send(frame.NewBatch(c.held, c.heldN))
 	}
 	c.held, c.heldN = nil, 0
-	c.port.Store(&p)
+	c.send.Store(&send)
 	c.phase.failed.Store(nil)
 	c.phase.port.Store(true)
 }

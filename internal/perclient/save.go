@@ -30,9 +30,8 @@ type Saved struct {
 	Drops    map[vnet.DropReason]uint64 `json:"drops,omitempty"`
 	Lost     map[vnet.DropReason]uint64 `json:"lost,omitempty"`
 
-	Moved      uint64 `json:"moved,omitempty"`
-	Unlearned  uint64 `json:"unlearned,omitempty"`
-	Reconnects uint64 `json:"reconnects,omitempty"`
+	Moved     uint64 `json:"moved,omitempty"`
+	Unlearned uint64 `json:"unlearned,omitempty"`
 }
 
 // SavedClient is what a Client says that is not its owner's to say again.
@@ -82,7 +81,6 @@ func (c *Session) Save() (v Saved, ok bool) {
 	p := c.ports.clone()
 	c.telling.Unlock()
 	v.Drops, v.Lost, v.Moved, v.Unlearned = p.Drops, p.Lost, p.Moved, p.Unlearned
-	v.Reconnects = c.reconnects.Load()
 	return v, true
 }
 
@@ -108,15 +106,10 @@ func (s *Server) Restore(l link.Link, o Client, v Saved) (*Session, error) {
 	c.began = v.Began
 	c.named = v.Client.Identity
 	c.watch.Restore(v.Watch)
-	c.lookForAnswers()
 	c.seen = v.Watch.MAC != nil
 	c.held, c.heldN = v.Held, held
 	c.dropHeld.Store(v.DropHeld)
 	c.ports = PortTotals{Drops: v.Drops, Lost: v.Lost, Moved: v.Moved, Unlearned: v.Unlearned}
-	c.reconnects.Store(v.Reconnects)
-	if mac := c.watch.MAC(); len(mac) == 6 {
-		c.guest = s.guests.arrives(c, [6]byte(mac), true)
-	}
 	s.lastID = max(s.lastID, v.ID)
 	s.sessions[c] = struct{}{}
 	if !s.recalled {

@@ -78,7 +78,6 @@ type Server struct {
 	memory freer
 	logged logBudget
 	gone   Totals // under mu; its Ports' maps are copied before mu is let go
-	guests guests
 
 	startDelay time.Duration // the constant, but in some tests
 

@@ -52,20 +52,16 @@ type Session struct {
 	pause   pauser
 	rejoin  *gathering // nil when the session need not wait for others; used by the keeper
 
-	eyes     atomic.Uint32 // who looks at its frames
 	watch    watch.Watch
 	seen     bool        // a frame has come; used by the reader
-	guest    *guest      // nil: its address is not known; used by the reader
 	named    string      // the identity by which another process had its port started
 	restored bool        // from another process, which has logged its begin
 	addrLogs int         // used by the reader
 	news     atomic.Bool // an answer of DHCP told an address that has not been logged
 	level    slog.Level
 
-	reconnects atomic.Uint64 // how often its guest was here before
-
-	// port is set while the port runs. Frames are sent by the reader; those held before that by the keeper, under mu.
-	port atomic.Pointer[vnet.Port]
+	// send is set while the port runs. Frames are sent by the reader; those held before that by the keeper, under mu.
+	send atomic.Pointer[func(frame.Batch)]
 
 	mu       sync.Mutex // held while what was held is sent, which a back end may hold up
 	held     []byte     // frames in wire form that wait for the port
@@ -104,7 +100,6 @@ func newSession(s *Server, id uint64, l link.Link, cl Client) *Session {
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.pause.init(c.ctx)
-	c.mark(eyeTap, s.tap.Load() != nil) // under s.mu, as SetTap
 	ok, muted := s.logged.take(c.began)
 	if !ok {
 		c.level = slog.LevelDebug
@@ -128,7 +123,6 @@ func (c *Session) run() {
 	c.keeping.Go(c.keep)
 	err := c.read()
 	c.phase.leaving.Store(true)
-	c.part()
 	if r := c.reason.Load(); r != nil && !left(err) {
 		err = *r
 	}
@@ -152,7 +146,6 @@ func (c *Session) abandon(r any, removed bool) {
 	c.cancel()
 	c.keeping.Wait()
 	_ = c.link.Close()
-	c.part()
 	c.giveUpGuard()
 	if !removed {
 		c.srv.remove(c, Info{Peer: c.client.Peer})
@@ -249,9 +242,6 @@ func (c *Session) summarise(err error, st link.Stats) {
 	}
 	args = append(args, "frames_to_net", st.ToNetFrames, "bytes_to_net", st.ToNetBytes,
 		"frames_to_client", st.ToClientFrames, "bytes_to_client", st.ToClientBytes)
-	if n := c.reconnects.Load(); n > 0 { // its guest has been here before
-		args = append(args, "reconnects", n)
-	}
 	if st.Queued > 0 { // it left without reading them; they are among frames_to_client
 		args = append(args, "bytes_unsent", st.Queued)
 	}
@@ -261,6 +251,7 @@ func (c *Session) summarise(err error, st link.Stats) {
 
 // dropArgs are the drops by reason, those that happened, in a fixed order.
 func (c *Session) dropArgs(st link.Stats) (args []any) {
+	_, spoofed := c.guardDrops()
 	c.telling.Lock()
 	defer c.telling.Unlock()
 	for _, d := range []struct {
@@ -285,41 +276,7 @@ func (c *Session) dropArgs(st link.Stats) (args []any) {
 			args = append(args, string(d.reason), d.n)
 		}
 	}
-	return append(args, c.guardDrops()...)
-}
-
-// Frames implements link.Handler.
-func (c *Session) Frames(b frame.Batch) {
-	faults.In("perclient.frames", b.Bytes())
-	c.look(b)
-	c.lookFromClient(b)
-	if p := c.port.Load(); p != nil {
-		(*p).Send(b)
-		return
-	}
-	c.hold(b)
-}
-
-// look shows the client's first frame, its ARP and its DHCP to the watch.
-func (c *Session) look(b frame.Batch) {
-	it := b.Iter()
-	for it.Next() {
-		f := it.Frame()
-		if c.seen && !watch.Interesting(f) {
-			continue
-		}
-		c.seen = true
-		changed := c.watch.FromClient(f)
-		if changed {
-			c.meet()
-		}
-		if c.news.Swap(false) || changed {
-			c.logAddresses()
-		}
-		if watch.Interesting(f) {
-			c.observed()
-		}
-	}
+	return append(args, spoofed...)
 }
 
 // logAddresses logs what the watch has learned. A client may change its addresses with every frame, so it stops early.

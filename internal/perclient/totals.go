@@ -8,13 +8,12 @@ import (
 
 // Totals are what all clients did since the start of the daemon, those that have left included.
 type Totals struct {
-	Connects   uint64     `json:"connects"`
-	Reconnects uint64     `json:"reconnects"` // clients whose guest had been here before
-	Refused    uint64     `json:"refused"`    // above MaxClients
-	Link       link.Stats `json:"link"`       // but Queued and Stalled
-	DropHeld   uint64     `json:"drop_held"`
-	Spoofed    uint64     `json:"spoofed"`
-	Ports      PortTotals `json:"ports"`
+	Connects uint64     `json:"connects"`
+	Refused  uint64     `json:"refused"` // above MaxClients
+	Link     link.Stats `json:"link"`    // but Queued and Stalled
+	DropHeld uint64     `json:"drop_held"`
+	Spoofed  uint64     `json:"spoofed"`
+	Ports    PortTotals `json:"ports"`
 }
 
 // add adds what one client did.
@@ -46,32 +45,24 @@ func (s *Server) Census() (clients []Info, t Totals) {
 	for _, i := range clients {
 		t.add(i)
 	}
-	t.Reconnects = s.guests.total()
 	return clients, t
 }
 
-// SavedServer is what a Server counted that is no session's, for the program that takes this one's place.
-type SavedServer struct {
-	Gone   Totals       `json:"gone"`
-	Guests []SavedGuest `json:"guests,omitempty"`
-}
-
-// Save is called between Pause and Resume, like Session.Save. What is left of a session that is not saved is lost.
-func (s *Server) Save() SavedServer {
+// Save is what clients did that have left, for the program that takes this one's place. It is called between Pause and Resume,
+// like Session.Save. What is left of a session that is not saved is lost.
+func (s *Server) Save() Totals {
 	s.mu.Lock()
-	v := SavedServer{Gone: s.gone}
-	v.Gone.Ports = v.Gone.Ports.clone()
-	s.mu.Unlock()
-	v.Guests, v.Gone.Reconnects = s.guests.save()
-	return v
+	defer s.mu.Unlock()
+	t := s.gone
+	t.Ports = t.Ports.clone()
+	return t
 }
 
 // Recall takes over what another program has saved. It is called before the first client is served.
-func (s *Server) Recall(v SavedServer) {
+func (s *Server) Recall(t Totals) {
 	s.mu.Lock()
-	s.gone = v.Gone
-	s.gone.Ports = v.Gone.Ports.clone()
-	s.recalled = v.Gone.Connects > 0
-	s.mu.Unlock()
-	s.guests.restore(v.Guests, v.Gone.Reconnects)
+	defer s.mu.Unlock()
+	s.gone = t
+	s.gone.Ports = t.Ports.clone()
+	s.recalled = t.Connects > 0
 }

@@ -36,7 +36,6 @@ func columnsOf(now, before *status.Status) []column {
 		{"CLIENT/S", 5, 0, true, nil},
 		{"DROPS", 6, 10, false, func(c status.Client) string { return drops(c.ToNet.Drops, c.ToClient.Drops) }},
 		{"QUEUE", 11, 0, true, func(c status.Client) string { return Bytes(uint64(max(0, c.Queue.Bytes))) }},
-		{"RECONNECTS", 12, 0, true, func(c status.Client) string { return Count(c.Reconnects) }},
 		{"IFACE", 14, 0, false, func(c status.Client) string { return c.Interface.Kind }},
 	}
 	var all []column

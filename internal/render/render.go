@@ -72,8 +72,8 @@ func (p *page) head(s *status.Status) {
 		onOff(n.Offload), onOff(n.Isolated), onOff(n.AntiSpoof)))
 	p.field("process", process(d))
 	p.field("uptime", uptime(d))
-	p.field("clients", fmt.Sprintf("%d of %d, %s since the start, %s of them again, %s refused", len(s.Clients), d.MaxClients,
-		Count(s.Totals.Connects), Count(s.Totals.Reconnects), Count(s.Totals.Refused)))
+	p.field("clients", fmt.Sprintf("%d of %d, %s since the start, %s refused", len(s.Clients), d.MaxClients,
+		Count(s.Totals.Connects), Count(s.Totals.Refused)))
 }
 
 func network(n status.Network) string {

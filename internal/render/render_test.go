@@ -50,10 +50,10 @@ func daemon() *status.Status {
 				IP: netip.MustParseAddr("192.168.105.3"), State: status.StateStalled, Age: 12,
 				ToClient: status.Traffic{Frames: 1234567, Bytes: 5 << 30, Drops: map[string]uint64{"drop_queue_full": 15000, "drop_too_long": 2}},
 				ToNet:    status.Traffic{Drops: map[string]uint64{"drop_storm": 400, "drop_short": 0}},
-				Queue:    status.Queue{Bytes: 2 << 20, Limit: 2 << 20, Stalled: 11}, Reconnects: 3, Interface: status.Interface{Kind: status.InterfaceShared},
+				Queue:    status.Queue{Bytes: 2 << 20, Limit: 2 << 20, Stalled: 11}, Interface: status.Interface{Kind: status.InterfaceShared},
 			},
 		},
-		Totals: status.Totals{Connects: 37, Reconnects: 3},
+		Totals: status.Totals{Connects: 37},
 		Health: []status.Problem{
 			{
 				Code: status.NoDHCPAnswer, Severity: status.Error, Since: now.Add(-192 * time.Second), Clients: []uint64{1},
@@ -188,7 +188,7 @@ func TestWidths(t *testing.T) {
 func TestPiped(t *testing.T) {
 	for name, make := range map[string]func() *status.Status{"empty": empty, "two": daemon, "many": many, "hostile": hostile} {
 		for line := range strings.Lines(Clients(make(), Options{Piped: true, Width: 20, Color: true})) {
-			assert.Len(t, strings.Fields(line), 14, "%s: %q", name, line)
+			assert.Len(t, strings.Fields(line), 13, "%s: %q", name, line)
 			assert.NotContains(t, line, "\x1b")
 			assert.NotContains(t, line, "…")
 		}

@@ -46,12 +46,11 @@ type Client struct {
 	Hostname string     `json:"hostname,omitempty"` // as the guest calls itself to DHCP, sanitised
 	DHCP     ClientDHCP `json:"dhcp"`
 
-	State      string    `json:"state"`
-	Error      string    `json:"error,omitempty"` // why it has no port, while that is tried again
-	Connected  time.Time `json:"connected"`
-	Age        float64   `json:"age_s"`
-	Reconnects uint64    `json:"reconnects"` // how often its guest was here before, by MAC address
-	Interface  Interface `json:"interface"`
+	State     string    `json:"state"`
+	Error     string    `json:"error,omitempty"` // why it has no port, while that is tried again
+	Connected time.Time `json:"connected"`
+	Age       float64   `json:"age_s"`
+	Interface Interface `json:"interface"`
 
 	ToNet    Traffic `json:"to_net"`
 	ToClient Traffic `json:"to_client"`

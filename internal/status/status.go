@@ -139,11 +139,10 @@ type Forward struct {
 
 // Totals are of all clients since the start, those that have left included.
 type Totals struct {
-	Connects   uint64  `json:"connects"`
-	Reconnects uint64  `json:"reconnects"` // clients whose guest had been here before
-	Refused    uint64  `json:"refused"`    // above --max-clients
-	ToNet      Traffic `json:"to_net"`
-	ToClient   Traffic `json:"to_client"`
+	Connects uint64  `json:"connects"`
+	Refused  uint64  `json:"refused"` // above --max-clients
+	ToNet    Traffic `json:"to_net"`
+	ToClient Traffic `json:"to_client"`
 }
 
 // Traffic counts frames one way. Bytes are those of the frames, without the prefix of a stream.

@@ -28,6 +28,7 @@ type Watch struct {
 	hostname string
 	dhcp     Kind
 	counts   Counts
+	waits    atomic.Bool // waiting is not zero; set with mu held
 	waiting  time.Time
 	asked    time.Time
 	now      func() time.Time // time.Now if nil; tests change it
@@ -151,12 +152,8 @@ func (w *Watch) Hostname() string {
 	return w.hostname
 }
 
-// Waiting reports whether the guest waits for an answer of a DHCP server.
-func (w *Watch) Waiting() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return !w.waiting.IsZero()
-}
+// Waiting reports whether the guest waits for an answer of a DHCP server. It costs one atomic load.
+func (w *Watch) Waiting() bool { return w.waits.Load() }
 
 // Snapshot is everything known now. It allocates nothing but once.
 func (w *Watch) Snapshot() Snapshot {
@@ -216,12 +213,16 @@ func (w *Watch) ask() {
 	now := w.time()
 	if w.waiting.IsZero() || now.Sub(w.asked) > patience {
 		w.waiting = now
+		w.waits.Store(true)
 	}
 	w.asked = now
 }
 
 // answered notes that the guest does not wait any more. w.mu is held.
-func (w *Watch) answered() { w.waiting, w.asked = time.Time{}, time.Time{} }
+func (w *Watch) answered() {
+	w.waiting, w.asked = time.Time{}, time.Time{}
+	w.waits.Store(false)
+}
 
 // clientDHCP notes what the guest tells its server.
 func (w *Watch) clientDHCP(m *message) (changed bool) {
@@ -291,6 +292,7 @@ func (w *Watch) Restore(v Saved) {
 	defer w.mu.Unlock()
 	w.ip, w.claimed, w.wanted, w.dhcp = v.IP, v.Claimed, v.Wanted, v.DHCP
 	w.counts, w.waiting, w.asked = v.Counts, v.Waiting, v.Asked
+	w.waits.Store(!v.Waiting.IsZero())
 	if n := min(len(v.Hostname), maxHostname); n > 0 {
 		w.hostname = v.Hostname[:n]
 	}

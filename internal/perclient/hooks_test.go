@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/watch"
 )
 
@@ -72,21 +73,11 @@ func TestObserver(t *testing.T) {
 		_, err := c.Write(frame.Append(nil, dhcpFrame(kind, 1)))
 		require.NoError(t, err)
 	}
-	eye := func() bool {
-		for _, x := range r.Sessions() {
-			if x.id == 1 {
-				return x.eyes.Load()&eyeDHCP != 0
-			}
-		}
-		return false
-	}
 	for _, exchange := range [][2]watch.Kind{{watch.DISCOVER, watch.OFFER}, {watch.REQUEST, watch.ACK}, {watch.REQUEST, watch.NAK}} {
 		send(guest, exchange[0])
 		eventually(t, func() bool { s, _ := o.of(1); return !s.Waiting.IsZero() && s.DHCP == exchange[0] })
-		assert.True(t, eye(), "answers are looked for")
 		send(server, exchange[1])
 		eventually(t, func() bool { s, _ := o.of(1); return s.Waiting.IsZero() })
-		eventually(t, func() bool { return !eye() })
 	}
 	s, _ := o.of(1)
 	assert.Equal(t, watch.Counts{Discovers: 1, Requests: 2, Offers: 1, Acks: 1, Naks: 1}, s.Counts)
@@ -94,16 +85,56 @@ func TestObserver(t *testing.T) {
 	eventually(t, func() bool { _, gone := o.of(1); return gone })
 }
 
-// TestQuestionMeetsAnswer: after a question and an answer at the same time, answers are looked for if, and only if, the guest waits. The
-// worst moment is a few instructions long, and not forced.
-func TestQuestionMeetsAnswer(t *testing.T) {
-	c := &Session{srv: &Server{}}
-	ask, answer := dhcpFrame(watch.DISCOVER, 1), dhcpFrame(watch.OFFER, 1)
-	for range 5000 {
-		var both sync.WaitGroup
-		both.Go(func() { c.watch.FromClient(ask); c.observed() })
-		both.Go(func() { c.watch.ToClient(answer); c.observed() })
-		both.Wait()
-		require.Equal(t, c.watch.Waiting(), c.eyes.Load()&eyeDHCP != 0)
+// nothing is a Tap.
+type nothing struct{ batches int }
+
+func (n *nothing) FromClient(uint64, frame.Batch) { n.batches++ }
+func (n *nothing) ToClient(uint64, frame.Batch)   { n.batches++ }
+
+// quietLink takes frames.
+type quietLink struct{ link.Link }
+
+func (quietLink) Deliver(frame.Batch) {}
+
+// looked is a session with a port, without and with a tap.
+func looked(on bool) (*Session, *nothing) {
+	n := &nothing{}
+	srv := &Server{}
+	c := &Session{srv: srv, id: 1, link: quietLink{}, seen: true}
+	send := func(frame.Batch) {}
+	c.send.Store(&send)
+	if on {
+		var t Tap = n
+		srv.tap.Store(&t)
+	}
+	return c, n
+}
+
+// BenchmarkTapOff is what captures cost a batch while there are none, both ways, and with a tap that does nothing.
+func BenchmarkTapOff(b *testing.B) {
+	batch := frame.NewBatch(frame.Append(nil, make([]byte, 60)), 1)
+	for name, on := range map[string]bool{"off": false, "on": true} {
+		b.Run(name, func(b *testing.B) {
+			s, _ := looked(on)
+			b.ReportAllocs()
+			for b.Loop() {
+				s.Deliver(batch)
+				s.Frames(batch)
+			}
+		})
+	}
+}
+
+func TestTapAllocatesNothing(t *testing.T) {
+	batch := frame.NewBatch(frame.Append(nil, make([]byte, 60)), 1)
+	for name, on := range map[string]bool{"off": false, "on": true} {
+		t.Run(name, func(t *testing.T) {
+			s, n := looked(on)
+			assert.Zero(t, testing.AllocsPerRun(1000, func() {
+				s.Deliver(batch)
+				s.Frames(batch)
+			}))
+			assert.Equal(t, on, n.batches > 0)
+		})
 	}
 }

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package perclient
+
+import (
+	"github.com/socket-vmnet2/socket_vmnet2/internal/faults"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/watch"
+)
+
+// A Tap sees what clients send and what the network delivers to them, before the clients' links take or drop it. It is called on
+// the way of the frames, from several goroutines: it must not wait, keep b or write to it.
+type Tap interface {
+	FromClient(id uint64, b frame.Batch)
+	ToClient(id uint64, b frame.Batch)
+}
+
+// An Observer is told what the ARP and DHCP of guests say. It is called on the way of the frames and must not wait; a guest
+// decides how often.
+type Observer interface {
+	// Seen: an ARP or DHCP frame of the client, or a DHCP answer to it, has been looked at, and s is what is known now.
+	Seen(id uint64, s watch.Snapshot)
+	// Gone: the client has left. Nothing is told of it any more.
+	Gone(id uint64)
+}
+
+// A Guard stands between a client and its port and decides what the client may send. It belongs to one session and outlives
+// the session's ports.
+type Guard interface {
+	// Filter calls pass with the frames of b that the client may send, in order and before it returns, in as few batches as
+	// it takes. One goroutine at a time calls it.
+	Filter(b frame.Batch, pass func(frame.Batch))
+	// ToClient is shown what the network delivers, before the client is. It may be called from several goroutines.
+	ToClient(b frame.Batch)
+	// Drops is how many frames Filter kept back, and keys and values for the log: the sum and each reason that is not zero.
+	Drops() (sum uint64, args []any)
+	// Close tells that the client has gone. Only Drops is called after it.
+	Close()
+}
+
+// SetTap shows all frames of all clients to t from now on; nil ends that. What is under way may still reach the former one.
+func (s *Server) SetTap(t Tap) {
+	if t == nil {
+		s.tap.Store(nil)
+	} else {
+		s.tap.Store(&t)
+	}
+}
+
+// Deliver implements frame.Sink: the network delivers to the client by it.
+func (c *Session) Deliver(b frame.Batch) {
+	if c.guard != nil {
+		c.guard.ToClient(b)
+	}
+	if t := c.srv.tap.Load(); t != nil {
+		(*t).ToClient(c.id, b)
+	}
+	if c.watch.Waiting() {
+		c.lookForAnswers(b)
+	}
+	c.link.Deliver(b)
+}
+
+// MaxFrame implements frame.Sink.
+func (c *Session) MaxFrame() int { return c.link.MaxFrame() }
+
+// lookForAnswers shows the watch what the network says to a guest that waits for its DHCP server.
+func (c *Session) lookForAnswers(b frame.Batch) {
+	for it := b.Iter(); it.Next(); {
+		f := it.Frame()
+		if !watch.Interesting(f) {
+			continue
+		}
+		if c.watch.ToClient(f) {
+			c.news.Store(true) // its reader logs it, with what it says next: the sender of this frame must not wait
+		}
+		c.observed()
+	}
+}
+
+// Frames implements link.Handler.
+func (c *Session) Frames(b frame.Batch) {
+	faults.In("perclient.frames", b.Bytes())
+	c.look(b)
+	if t := c.srv.tap.Load(); t != nil {
+		(*t).FromClient(c.id, b)
+	}
+	if send := c.send.Load(); send != nil {
+		(*send)(b)
+		return
+	}
+	c.hold(b)
+}
+
+// look shows the client's first frame, its ARP and its DHCP to the watch.
+func (c *Session) look(b frame.Batch) {
+	for it := b.Iter(); it.Next(); {
+		f := it.Frame()
+		interesting := watch.Interesting(f)
+		if c.seen && !interesting {
+			continue
+		}
+		c.seen = true
+		changed := c.watch.FromClient(f)
+		if c.news.Swap(false) || changed {
+			c.logAddresses()
+		}
+		if interesting {
+			c.observed()
+		}
+	}
+}
+
+// observed tells the observer what is known.
+func (c *Session) observed() {
+	if o := c.srv.opts.Observer; o != nil {
+		o.Seen(c.id, c.watch.Snapshot())
+	}
+}
+
+// sender is how frames get to p: by the client's guard, if it has one.
+func (c *Session) sender(p vnet.Port) func(frame.Batch) {
+	if c.guard == nil {
+		return p.Send
+	}
+	pass := p.Send // kept because making it allocates
+	return func(b frame.Batch) { c.guard.Filter(b, pass) }
+}
+
+// makeGuard makes the client's guard, unless it has one or there is none. The keeper calls it before there is a port.
+func (c *Session) makeGuard() {
+	if c.guard != nil || c.srv.opts.Guard == nil {
+		return
+	}
+	g := c.srv.opts.Guard(c.id, c.client, c.log)
+	c.telling.Lock()
+	c.guard = g
+	c.telling.Unlock()
+}
+
+// guardDrops is what the guard of the client, if any, kept back.
+func (c *Session) guardDrops() (sum uint64, args []any) {
+	c.telling.Lock()
+	g := c.guard
+	c.telling.Unlock()
+	if g == nil {
+		return 0, nil
+	}
+	return g.Drops()
+}
+
+// closeGuard is called once the session's port and its reader have ended. A client that was restored and left before it had a port
+// has never had a guard in this process: what is kept for it is free now, so that its guest has its own address when it is back.
+func (c *Session) closeGuard() {
+	if c.restored {
+		c.makeGuard()
+	}
+	if c.guard != nil {
+		c.guard.Close()
+	}
+}
+
+// giveUpGuard is closeGuard for a session that panicked, perhaps in its guard.
+func (c *Session) giveUpGuard() {
+	defer func() {
+		if r := recover(); r != nil {
+			_ = c.panicked("giving up what the guard holds", r)
+		}
+	}()
+	c.closeGuard()
+}
