@@ -6,6 +6,7 @@ import (
 	"context"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -21,8 +22,8 @@ const (
 	// maxFolds is how many different lines are told from each other at once.
 	maxFolds = 1024
 
-	// lineBurst and lineRate are how many lines are logged in all, at once and a second: the clients of a full daemon may come and
-	// go, and an attack by lines that differ makes 2 KB a second.
+	// lineBurst and lineRate are how many lines are logged in all, at once and a second, and how many about connections: the
+	// clients of a full daemon may come and go, and an attack by lines that differ makes 2 KB a second.
 	lineBurst = 4096
 	lineRate  = 20
 )
@@ -30,7 +31,8 @@ const (
 // again is what stands behind a message that was held back.
 const again = " ... again"
 
-// A folding is a handler that has its folder count lines that repeat, other than socket_vmnet's own.
+// A folding is a handler that has its folder count lines that repeat. socket_vmnet's own may repeat, those about
+// connections up to a number of them in all.
 type folding struct {
 	next    slog.Handler
 	folder  *folder
@@ -63,6 +65,9 @@ func (f *folding) WithGroup(name string) slog.Handler {
 // Handle implements slog.Handler.
 func (f *folding) Handle(ctx context.Context, r slog.Record) error {
 	if _, legacy := legacyEvents[r.Message]; legacy {
+		if strings.Contains(r.Message, "connection") && !f.folder.takeConnection(r.Level) {
+			return nil
+		}
 		return f.next.Handle(ctx, r)
 	}
 	k := fold{level: r.Level, message: r.Message, who: f.who}
@@ -127,12 +132,13 @@ func (p *repeat) tell(now time.Time) line {
 type folder struct {
 	base slog.Handler // for what is told of lines of many kinds
 
-	mu     sync.Mutex
-	folds  map[fold]*repeat // at most maxFolds
-	swept  time.Time
-	budget tokens
-	rest   repeat // of lines that were one too many in all
-	timer  *time.Timer
+	mu          sync.Mutex
+	folds       map[fold]*repeat // at most maxFolds
+	swept       time.Time
+	budget      tokens
+	connections tokens // of socket_vmnet's lines about connections, three for each
+	rest        repeat // of lines that were one too many in all
+	timer       *time.Timer
 }
 
 func newFolder(base slog.Handler) *folder {
@@ -166,6 +172,18 @@ func (f *folder) take(k fold, l line) (before lines, ok bool) {
 	p.last = l
 	f.tickLater()
 	return before, false
+}
+
+// takeConnection is take for one of socket_vmnet's lines about connections.
+func (f *folder) takeConnection(level slog.Level) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := time.Now()
+	if f.connections.take(now) {
+		return true
+	}
+	f.holdRest(1, level, now)
+	return false
 }
 
 // find is k's counter, nil when there are too many. What follows is called under mu.

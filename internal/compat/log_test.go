@@ -301,6 +301,17 @@ func TestRepeats(t *testing.T) {
 			[]string{"100 INFO | Accepted a connection (fd 7)"},
 		},
 		{
+			"but not without end", func(l *Log) {
+				many(2*lineBurst, func(int) { l.Info("accepted a connection", "fd", 7) })
+				l.Info("b")
+				l.Info("received signal", "signal", "x")
+			},
+			[]string{
+				fmt.Sprint(lineBurst, " INFO | Accepted a connection (fd 7)"), "1 INFO | b", "1 INFO | Received signal x",
+				fmt.Sprint("1 INFO | more lines than are logged ... again not_logged=", lineBurst),
+			},
+		},
+		{
 			"what is not logged is not counted", func(l *Log) {
 				many(100, func(int) { l.Debug("a") })
 				_ = l.SetLevel("debug")

@@ -3,6 +3,7 @@
 package perclient
 
 import (
+	"context"
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
@@ -12,13 +13,8 @@ const (
 	// maxHeld is how much of a client's input is kept while its port is starting, in bytes of wire form.
 	maxHeld = 256 << 10
 
-	// lastTries and lastPause are how often and at what distance it is looked whether what a client sent before it left has been
-	// sent on. It is counted and not timed: a daemon that stood still looks as often as one that did not.
-	lastTries = 250
-	lastPause = time.Millisecond
-
-	// maxLast is how many clients that have left are waited for at once: one that comes and goes must not fill the daemon.
-	maxLast = 16
+	// lastTime is how long the session of a client that has left waits for its port to start.
+	lastTime = 250 * time.Millisecond
 )
 
 // want has the keeper start the port.
@@ -44,30 +40,16 @@ func (c *Session) hold(b frame.Batch) {
 	}
 }
 
-// lastWords waits for a moment, once the client has left, until what it sent is on the network: its port may only be starting,
-// and socket_vmnet, whose network always runs, loses nothing of a client that sends and leaves. What is left is counted.
+// lastWords waits for a moment, once the client has left, for the port that it wanted to start: socket_vmnet, whose network always
+// runs, loses nothing of a client that sends and leaves. The keeper sends what is held before it closes the port.
 func (c *Session) lastWords(err error) {
-	if left(err) && c.holds() {
-		select {
-		case c.srv.last <- struct{}{}:
-			for i := 0; i < lastTries && c.holds() && c.phase.failed.Load() == nil && !c.srv.standsStill(); i++ {
-				time.Sleep(lastPause)
-			}
-			<-c.srv.last
-		default:
-		}
-	}
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.send.Load() == nil {
-		c.dropHeld.Add(uint64(c.heldN))
-		c.held, c.heldN = nil, 0
+	holds := c.heldN > 0
+	c.mu.Unlock()
+	if !left(err) || !holds {
+		return
 	}
-}
-
-// holds reports whether frames wait for the port.
-func (c *Session) holds() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.heldN > 0
+	ctx, cancel := context.WithTimeout(c.pause.work(), lastTime)
+	defer cancel()
+	_, _ = c.Ready(ctx)
 }

@@ -29,12 +29,8 @@ const (
 	// maxStarts is how many ports may be starting at once: each may take seconds.
 	maxStarts = 4
 
-	// maxRefusing is how many refused clients are tried again and drained at once; further ones have 2 ms.
+	// maxRefusing is how many refused clients are drained at once; further ones have 2 ms.
 	maxRefusing = 64
-
-	// roomTries and roomPause are how often and at what distance a client that is one too many is tried again.
-	roomTries = 100
-	roomPause = 5 * time.Millisecond
 
 	// idTries and idPause are how often and at what distance a port is tried again whose interface id is in use.
 	idTries = 10
@@ -63,7 +59,6 @@ type Server struct {
 	opts   Options
 	starts chan struct{} // semaphore of maxStarts
 	refuse chan struct{} // semaphore of maxRefusing
-	last   chan struct{} // semaphore of maxLast
 
 	mu       sync.Mutex
 	sessions map[*Session]struct{}
@@ -76,7 +71,6 @@ type Server struct {
 
 	tap    atomic.Pointer[Tap]
 	memory freer
-	logged logBudget
 	gone   Totals // under mu; its Ports' maps are copied before mu is let go
 
 	startDelay time.Duration // the constant, but in some tests
@@ -93,7 +87,6 @@ func NewServer(o Options) *Server {
 		opts:     o,
 		starts:   make(chan struct{}, maxStarts),
 		refuse:   make(chan struct{}, maxRefusing),
-		last:     make(chan struct{}, maxLast),
 		sessions: map[*Session]struct{}{},
 		network:  o.Network,
 
@@ -113,7 +106,7 @@ func (s *Server) Handle(conn *net.UnixConn) {
 		return
 	}
 	if s.admit(l, cl) == nil {
-		s.refuseOne(l, cl)
+		s.refuseOne(l)
 	}
 }
 
@@ -152,13 +145,12 @@ func (s *Server) admit(l link.Link, cl Client) *Session {
 	return c
 }
 
-// refuseOne turns a client away that is one too many, after roomTries pauses: a client that comes back at once may be quicker than
-// the end of its former session, a busy machine may have hundreds of probes on their way out, and some clients never try again.
-func (s *Server) refuseOne(l link.Link, cl Client) {
+// refuseOne turns a client away that is one too many.
+func (s *Server) refuseOne(l link.Link) {
+	s.warnRefused()
 	select {
 	case s.refuse <- struct{}{}:
 	default: // read what is there, so that at least this is no reset
-		s.warnRefused()
 		l.Shutdown(link.DrainSchedule{Hard: 2 * time.Millisecond})
 		l.Drain()
 		_ = l.Close()
@@ -166,13 +158,6 @@ func (s *Server) refuseOne(l link.Link, cl Client) {
 	}
 	s.running.Go(func() {
 		defer func() { <-s.refuse }()
-		for range roomTries {
-			time.Sleep(roomPause)
-			if s.admit(l, cl) != nil {
-				return
-			}
-		}
-		s.warnRefused()
 		l.Drain()
 		_ = l.Close()
 	})
@@ -215,13 +200,6 @@ func (s *Server) Stop() {
 	for c := range s.sessions {
 		c.shutdown(link.DrainStop)
 	}
-}
-
-// standsStill reports whether the server stops or is paused: nobody is waited for then.
-func (s *Server) standsStill() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.stopping || s.paused
 }
 
 // Wait waits until every session has ended or ctx is done. Callers call Stop and end the accept loop first. It takes a

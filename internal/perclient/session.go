@@ -58,7 +58,6 @@ type Session struct {
 	restored bool        // from another process, which has logged its begin
 	addrLogs int         // used by the reader
 	news     atomic.Bool // an answer of DHCP told an address that has not been logged
-	level    slog.Level
 
 	// send is set while the port runs. Frames are sent by the reader; those held before that by the keeper, under mu.
 	send atomic.Pointer[func(frame.Batch)]
@@ -100,13 +99,6 @@ func newSession(s *Server, id uint64, l link.Link, cl Client) *Session {
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.pause.init(c.ctx)
-	ok, muted := s.logged.take(c.began)
-	if !ok {
-		c.level = slog.LevelDebug
-	}
-	if muted > 0 {
-		s.opts.Log.Warn("clients connect faster than is logged", "not_logged", muted)
-	}
 	return c
 }
 
@@ -131,6 +123,7 @@ func (c *Session) run() {
 	// The port goes first: once it is closed nothing is delivered to the link any more.
 	c.cancel()
 	c.keeping.Wait()
+	c.dropHeld.Add(uint64(c.heldN)) // what its port was not there for
 	faults.Point("perclient.end")
 	c.closeGuard()
 	st := c.link.Stats()
@@ -166,12 +159,12 @@ func (c *Session) logBegin() {
 		return
 	}
 	if len(c.client.Log) > 0 {
-		c.log.Log(c.ctx, c.level, "serving a client")
+		c.log.Info("serving a client")
 		return
 	}
-	c.log.Log(c.ctx, c.level, "accepted a connection", "fd", c.link.Fd())
+	c.log.Info("accepted a connection", "fd", c.link.Fd())
 	if who := c.client.Peer.Args(); who != nil { // socket_vmnet's line has no room for it
-		c.log.Log(c.ctx, c.level, "client connected", who...)
+		c.log.Info("client connected", who...)
 	}
 }
 
@@ -181,9 +174,9 @@ func (c *Session) logEnd(err error) {
 	}
 	fd := c.link.Fd()
 	if left(err) {
-		c.log.Log(c.ctx, c.level, "connection closed by peer", "fd", fd)
+		c.log.Info("connection closed by peer", "fd", fd)
 	}
-	c.log.Log(c.ctx, c.level, "closing a connection", "fd", fd)
+	c.log.Info("closing a connection", "fd", fd)
 }
 
 // End ends the session in order; Done tells when nothing of it is left. reason is logged.
@@ -224,10 +217,10 @@ func (c *Session) panicked(doing string, r any) error {
 
 // summarise logs how the session went.
 func (c *Session) summarise(err error, st link.Stats) {
-	level := c.level
+	level := slog.LevelInfo
 	if left(err) && st.ToNetFrames+st.DropRunt == 0 && len(c.client.Log) == 0 {
 		level = slog.LevelDebug // a probe
-	} else if !left(err) && !errors.Is(err, link.ErrShutdown) && c.reason.Load() == nil && level == slog.LevelInfo {
+	} else if !left(err) && !errors.Is(err, link.ErrShutdown) && c.reason.Load() == nil {
 		level = slog.LevelWarn
 	}
 	args := []any{"reason", err, "duration", time.Since(c.began).Round(time.Millisecond)}
@@ -293,5 +286,5 @@ func (c *Session) logAddresses() {
 	if s.Hostname != "" {
 		args = append(args, "hostname", s.Hostname)
 	}
-	c.log.Log(c.ctx, c.level, "client address", args...)
+	c.log.Info("client address", args...)
 }
