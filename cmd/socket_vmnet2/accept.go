@@ -4,12 +4,16 @@ package main
 
 import (
 	"context"
+	"errors"
 	"net"
 	"sync"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/inherit"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
 )
+
+// errHandover ends the loops of a daemon whose listeners go to its next image.
+var errHandover = errors.New("the listeners go to the next image")
 
 // accepting are the daemon's goroutines that end with a pause: those that accept, and the one that waits for the network.
 type accepting struct {
@@ -33,17 +37,20 @@ func (d *daemon) acceptAll(ctx context.Context, then func(context.Context)) {
 		}
 	})
 	loop := func(name string, ln *net.UnixListener, handle func(*net.UnixConn)) {
-		accept := link.Accept
-		if d.given.Has(name) {
-			accept = link.AcceptUntil
-		}
-		d.accept.running.Go(func() { accept(ctx, ln, handle, d.log) })
+		d.accept.running.Go(func() {
+			link.Accept(ctx, ln, handle, d.log)
+			if d.given.Has(name) || errors.Is(context.Cause(ctx), errHandover) {
+				d.log.Debug("a connection that waits is left to the next process")
+				return
+			}
+			link.AcceptWaiting(ln, handle, d.log)
+		})
 	}
 	loop(inherit.Stream, d.ln, d.server.Handle)
 	d.extras.accept(loop)
 }
 
-// stop ends the loops and waits for them. With link.ErrLeave those who wait are left to the next ones.
+// stop ends the loops and waits for them. With errHandover the connections that wait are left to the next ones.
 func (a *accepting) stop(cause error) {
 	if a.cancel != nil {
 		a.cancel(cause)

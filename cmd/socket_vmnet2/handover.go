@@ -16,7 +16,6 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/handoff"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/inherit"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/lazynet"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/upgrade"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
@@ -79,7 +78,7 @@ func (d *daemon) pause(ctx context.Context, v *saved) error {
 	}
 	d.stood = true
 	d.manager.Reloading()
-	d.accept.stop(link.ErrLeave)
+	d.accept.stop(errHandover)
 	d.control.pause()
 	d.metrics.Pause()
 	d.extras.pauseRequests()

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"os"
 	"runtime/debug"
 	"time"
 
@@ -20,7 +19,7 @@ const (
 	acceptRetryMin = 5 * time.Millisecond
 	acceptRetryMax = time.Second
 
-	// backlogPause is how long the backlog must have been empty at the stop, backlogMax how long it is served at most.
+	// backlogPause is how long the backlog must have been empty at a stop, backlogMax how long it is served at most.
 	backlogPause = 5 * time.Millisecond
 	backlogMax   = 100 * time.Millisecond
 
@@ -28,34 +27,17 @@ const (
 	acceptWarnEvery = 10 * time.Second
 )
 
-// ErrLeave as the cause of the end of Accept's context leaves those who wait to whoever has the listener next.
-var ErrLeave = errors.New("the listener goes to somebody else")
-
-// Accept hands every connection of ln to handle, which must not block, until ctx is done; then it accepts what is still
-// waiting, so that nobody gets a reset, and returns. With ErrLeave as ctx's cause nobody else is accepted. No error of accept
-// ends it but ln being closed: when descriptors or memory have run out it pauses and tries again.
+// Accept hands every connection of ln to handle, which must not block, until ctx is done. Connections that wait then are left
+// to AcceptWaiting, or to the next owner of the listener. No error of accept ends it but ln being closed: when descriptors or
+// memory have run out it pauses and tries again.
 //
 // It changes ln's deadline and does not close ln. It may be called again on the same listener.
 func Accept(ctx context.Context, ln *net.UnixListener, handle func(*net.UnixConn), log *slog.Logger) {
-	accept(ctx, ln, handle, log, true)
-}
-
-// AcceptUntil is Accept for a listener that somebody else keeps open: what is waiting when ctx is done is left to the next
-// process. It may be called again on the same listener.
-func AcceptUntil(ctx context.Context, ln *net.UnixListener, handle func(*net.UnixConn), log *slog.Logger) {
-	accept(ctx, ln, handle, log, false)
-}
-
-func accept(ctx context.Context, ln *net.UnixListener, handle func(*net.UnixConn), log *slog.Logger, rest bool) {
 	_ = ln.SetDeadline(time.Time{})
 	woken := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(woken)
-		last := past
-		if rest && !left(ctx) {
-			last = time.Now().Add(backlogPause)
-		}
-		_ = ln.SetDeadline(last)
+		_ = ln.SetDeadline(past)
 	})
 	defer func() {
 		if !stop() {
@@ -65,38 +47,15 @@ func accept(ctx context.Context, ln *net.UnixListener, handle func(*net.UnixConn
 	var (
 		retry  time.Duration
 		warned time.Time
-		until  time.Time // of serving the backlog
 	)
-	for {
+	for ctx.Err() == nil {
 		conn, err := ln.AcceptUnix()
-		if ctx.Err() != nil && !rest || left(ctx) {
-			if err == nil {
-				handleSafely(conn, handle, log)
-			}
-			log.Debug("who connects from here on is left to the next process")
-			return
-		}
-		if ctx.Err() != nil {
-			if until.IsZero() {
-				until = time.Now().Add(backlogMax)
-			}
-			if time.Now().After(until) { // however many still come: the stop has a limit
-				if err == nil {
-					handleSafely(conn, handle, log)
-				}
-				return
-			}
-			_ = ln.SetDeadline(time.Now().Add(backlogPause))
-		}
 		switch {
 		case err == nil:
 			retry = 0
 			handleSafely(conn, handle, log)
 			continue
-		case os.IsTimeout(err) && ctx.Err() != nil && waits(ln): // this goroutine had no processor until the deadline was over
-			_ = ln.SetDeadline(until)
-			continue
-		case errors.Is(err, net.ErrClosed), os.IsTimeout(err) && ctx.Err() != nil:
+		case errors.Is(err, net.ErrClosed), ctx.Err() != nil:
 			return
 		}
 		if time.Since(warned) > acceptWarnEvery {
@@ -108,22 +67,30 @@ func accept(ctx context.Context, ln *net.UnixListener, handle func(*net.UnixConn
 	}
 }
 
-// waits reports that somebody waits to be accepted.
-func waits(ln *net.UnixListener) (yes bool) {
+// AcceptWaiting hands the connections of ln to handle that wait to be accepted, so that a stop resets none, until none has come
+// for backlogPause or backlogMax is over. It comes after Accept.
+func AcceptWaiting(ln *net.UnixListener, handle func(*net.UnixConn), log *slog.Logger) {
 	raw, err := ln.SyscallConn()
 	if err != nil {
-		return false
+		return
 	}
-	_ = raw.Control(func(fd uintptr) {
-		p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-		n, err := unix.Poll(p, 0)
-		yes = err == nil && n == 1 && p[0].Revents&unix.POLLIN != 0
-	})
-	return yes
+	_ = ln.SetDeadline(time.Now().Add(backlogMax))
+	for {
+		waits := false
+		_ = raw.Control(func(fd uintptr) {
+			n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(backlogPause.Milliseconds()))
+			waits = err == nil && n == 1
+		})
+		if !waits {
+			return
+		}
+		conn, err := ln.AcceptUnix()
+		if err != nil {
+			return
+		}
+		handleSafely(conn, handle, log)
+	}
 }
-
-// left reports that ctx is done because of ErrLeave.
-func left(ctx context.Context) bool { return errors.Is(context.Cause(ctx), ErrLeave) }
 
 // handleSafely is handle, of which a panic ends this connection alone.
 func handleSafely(conn *net.UnixConn, handle func(*net.UnixConn), log *slog.Logger) {

@@ -26,9 +26,8 @@ func listen(t *testing.T) (*net.UnixListener, string) {
 	return ln, path
 }
 
-func TestAcceptServesTheBacklogAtTheStop(t *testing.T) {
+func TestAcceptWaiting(t *testing.T) {
 	ln, path := listen(t)
-	ctx, cancel := context.WithCancel(t.Context())
 	const n = 20
 	var clients []net.Conn
 	for range n {
@@ -37,9 +36,8 @@ func TestAcceptServesTheBacklogAtTheStop(t *testing.T) {
 		defer c.Close()
 		clients = append(clients, c)
 	}
-	cancel() // before Accept even ran
 	accepted := 0
-	Accept(ctx, ln, func(c *net.UnixConn) {
+	AcceptWaiting(ln, func(c *net.UnixConn) {
 		accepted++
 		_ = c.Close()
 	}, slog.New(slog.DiscardHandler))
@@ -105,39 +103,31 @@ func TestAcceptSurvivesRunningOutOfDescriptors(t *testing.T) {
 	wg.Wait()
 }
 
-// TestAcceptLeavesTheBacklog: who waits is served by the next one, be it in this process or in another.
+// TestAcceptLeavesTheBacklog: a connection that waits at the end is served by the next loop.
 func TestAcceptLeavesTheBacklog(t *testing.T) {
 	ln, path := listen(t)
 	log := slog.New(slog.DiscardHandler)
-	accepted := make(chan struct{}, 100)
+	accepted := make(chan struct{}, 1)
 	handle := func(c *net.UnixConn) {
 		accepted <- struct{}{}
 		_ = c.Close()
 	}
-	for round := range 20 {
-		ctx, cancel := context.WithCancelCause(t.Context())
+	for range 20 {
+		ctx, cancel := context.WithCancel(t.Context())
 		over := make(chan struct{})
 		go func() { defer close(over); Accept(ctx, ln, handle, log) }()
-		if round%2 == 0 {
-			time.Sleep(time.Millisecond)
-		}
-		cancel(ErrLeave)
+		cancel()
 		<-over
-		before := len(accepted)
 		c, err := net.Dial("unix", path)
 		require.NoError(t, err)
 		Accept(ctx, ln, handle, log)
-		assert.LessOrEqual(t, len(accepted), before+1)
-		if len(accepted) == before {
-			next, stop := context.WithCancel(t.Context())
-			over = make(chan struct{})
-			go func() { defer close(over); Accept(next, ln, handle, log) }()
-			<-accepted
-			stop()
-			<-over
-		} else {
-			<-accepted
-		}
+		assert.Empty(t, accepted)
+		next, stop := context.WithCancel(t.Context())
+		over = make(chan struct{})
+		go func() { defer close(over); Accept(next, ln, handle, log) }()
+		<-accepted
+		stop()
+		<-over
 		require.NoError(t, c.Close())
 	}
 }
