@@ -127,8 +127,12 @@ func (e *extras) sharedOptions(d *daemon) unixgram.Options {
 			Ended: func() { e.known.remove(path) },
 		}
 	}
+	renew := e.dir.ListenDatagram
+	if e.given.Has(inherit.Dgram) {
+		renew = nil // the service manager keeps the socket that has the path
+	}
 	return unixgram.Options{
-		Trust: e.trust(d), QueueSize: d.cfg.QueueSize, Log: e.log,
+		Renew: renew, Trust: e.trust(d), QueueSize: d.cfg.QueueSize, Log: e.log,
 		Serve: func(l link.Link, path string, uid uint32) error {
 			x, err := d.server.Serve(l, client(path, uid))
 			if err == nil {

@@ -170,7 +170,7 @@ func TestGiven(t *testing.T) {
 		d, err := given(".")
 		require.NoError(t, err)
 		all(t, d)
-		assert.Equal(t, pathsOf(dir, "."), d.Paths())
+		assert.Equal(t, pathsOf(dir, "."), d.reached())
 		d.Remove()
 		assert.Empty(t, tree(t, dir))
 		assert.DirExists(t, dir)
@@ -234,7 +234,7 @@ func TestInTheWay(t *testing.T) {
 				err := call(d)
 				if k.ok {
 					require.NoError(t, err)
-					assert.Equal(t, []string{path}, d.Paths())
+					assert.Equal(t, []string{path}, d.reached())
 					return
 				}
 				require.EqualError(t, err, fmt.Sprintf("make socket %s: there is something that is no socket: remove it", path))

@@ -13,7 +13,7 @@ import (
 )
 
 // ours are the names that this program uses in the directory, in any version.
-var ours = []string{"attach", "adopt", "control", "control.root", dgramName, lockName}
+var ours = []string{"attach", "adopt", "control", "control.root", dgramName, newName, lockName}
 
 // errGone says that the directory was removed while it was being opened.
 var errGone = errors.New("the directory was removed meanwhile")

@@ -99,7 +99,7 @@ func nextImage(in *handoff.In) error {
 	if err != nil {
 		return err
 	}
-	fmt.Println("new", strings.Join(d.Paths(), " "))
+	fmt.Println("new", strings.Join(d.reached(), " "))
 	if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err != nil {
 		return err
 	}

@@ -54,9 +54,9 @@ func TestNames(t *testing.T) {
 				assert.Contains(t, d.Paths(), told)
 				assert.Contains(t, d.Paths(), socket+".d/"+name)
 				if c.want == "" {
-					assert.Regexp(t, "^/proc/self/fd/[0-9]+/(attach|sock)$", told)
+					assert.Regexp(t, "^/proc/self/fd/[0-9]+/(attach|dgram.new)$", told)
 				} else {
-					assert.Equal(t, fmt.Sprintf(c.want, dir)+"/"+name, told)
+					assert.Equal(t, fmt.Sprintf(c.want, dir)+"/"+strings.Replace(name, "dgram/sock", newName, 1), told)
 				}
 				require.NoError(t, cl.Close())
 			}

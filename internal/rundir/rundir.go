@@ -35,7 +35,7 @@ const (
 	socketMode  = 0o770
 	groupBits   = 0o070
 	privateMode = 0o600 // of a socket for root and us alone
-	closedMode  = 0o700 // of dgram while something is made in it
+	closedMode  = 0o700 // of a directory that is being made
 )
 
 const (
@@ -43,6 +43,7 @@ const (
 	lockName  = "lock"
 	dgramName = "dgram"
 	sockName  = "sock"
+	newName   = "dgram.new" // of that until it has its path
 )
 
 // ErrNone is returned by Open when there shall be no directory: "none" was asked for (the error is ErrNone itself), or

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path"
+	"slices"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -59,22 +60,19 @@ func (d *Dir) listen(name string, mode uint32) (*net.UnixListener, error) {
 	return ul, nil
 }
 
-// ListenDatagram makes dgram/sock. Clients may have left a socket of theirs there while no daemon ran: it is removed, as it
-// lies in our directory; anything else is an error and stays. While the socket is made, nobody else can write in dgram.
-// The caller owns the socket, whose Close leaves the path alone.
-func (d *Dir) ListenDatagram() (_ *net.UnixConn, err error) {
-	if err := unix.Fchmod(fd(d.dgram), closedMode); err != nil {
-		return nil, fmt.Errorf("close %s/%s: %w", d.path, dgramName, err)
-	}
-	f, err := d.make(d.dgram, dgramName+"/"+sockName, unix.SOCK_DGRAM, d.mode(socketMode))
-	if cerr := unix.Fchmod(fd(d.dgram), d.mode(dgramMode)); err == nil && cerr != nil {
-		_ = f.Close()
-		err = fmt.Errorf("open %s/%s: %w", d.path, dgramName, cerr)
-	}
+// ListenDatagram makes dgram/sock, in place of the one that is there: the path is not absent for a moment. Clients may have left
+// a socket of theirs there while no daemon ran: it is removed, as it lies in our directory; anything else is an error and stays.
+// The socket is made in the directory, where only we can write, and then moved. The caller owns it, and its Close leaves the path
+// alone.
+func (d *Dir) ListenDatagram() (*net.UnixConn, error) {
+	f, err := d.make(d.dir, newName, unix.SOCK_DGRAM, d.mode(socketMode))
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }() // the connection has a duplicate
+	if err := d.moveIn(); err != nil {
+		return nil, err
+	}
 	c, err := net.FilePacketConn(f)
 	if err != nil {
 		return nil, fmt.Errorf("use %s/%s/%s: %w", d.path, dgramName, sockName, err)
@@ -84,6 +82,32 @@ func (d *Dir) ListenDatagram() (_ *net.UnixConn, err error) {
 		return nil, errors.Join(fmt.Errorf("use %s/%s/%s: %w", d.path, dgramName, sockName, syscall.ENOTSOCK), c.Close())
 	}
 	return uc, nil
+}
+
+// moveIn gives the socket newName, which was just made, the path dgram/sock.
+func (d *Dir) moveIn() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.removed {
+		return fmt.Errorf("make socket %s/%s/%s: %w", d.path, dgramName, sockName, net.ErrClosed)
+	}
+	at := slices.IndexFunc(d.bound, func(b bound) bool { return b.name == newName })
+	b := d.bound[at]
+	d.bound = slices.Delete(d.bound, at, at+1)
+	err := d.stale(d.dgram, dgramName+"/"+sockName)
+	if err == nil {
+		if err = unix.Renameat(fd(d.dir), newName, fd(d.dgram), sockName); err != nil {
+			err = fmt.Errorf("move %s/%s to %s/%s: %w", d.path, newName, dgramName, sockName, err)
+		}
+	}
+	if err != nil {
+		d.removeSocket(b)
+		return err
+	}
+	d.bound = slices.DeleteFunc(d.bound, func(b bound) bool { return b.dir == d.dgram })
+	b.dir, b.name = d.dgram, dgramName+"/"+sockName
+	d.bound = append(d.bound, b)
+	return nil
 }
 
 // make binds a socket of the kind to name, whose last element is in dir, and gives it the mode.
@@ -117,6 +141,17 @@ func (d *Dir) make(dir *os.File, name string, kind int, mode uint32) (*os.File, 
 
 // clear removes a stale socket.
 func (d *Dir) clear(dir *os.File, name string) error {
+	if err := d.stale(dir, name); err != nil {
+		return err
+	}
+	if err := unix.Unlinkat(fd(dir), path.Base(name), 0); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove the stale socket %s/%s: %w", d.path, name, err)
+	}
+	return nil
+}
+
+// stale checks that there is nothing at name but a socket that may be replaced.
+func (d *Dir) stale(dir *os.File, name string) error {
 	where := d.path + "/" + name
 	n, err := statAt(dir, path.Base(name))
 	switch {
@@ -128,9 +163,6 @@ func (d *Dir) clear(dir *os.File, name string) error {
 		return fmt.Errorf("make socket %s: there is something that is no socket: remove it", where)
 	case n.uid != d.euid && dir != d.dgram:
 		return fmt.Errorf("make socket %s: there is one of user %d, not ours (user %d): remove it", where, n.uid, d.euid)
-	}
-	if err := unix.Unlinkat(fd(dir), path.Base(name), 0); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("remove the stale socket %s: %w", where, err)
 	}
 	return nil
 }

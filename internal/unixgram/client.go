@@ -53,13 +53,13 @@ type client struct {
 
 var _ link.Pausable = (*client)(nil)
 
-// newClient makes the link of a new client. It owns t unless there is an error.
-func newClient(s *Server, t *Target) (*client, error) {
-	p, err := newPipe(s, t)
+// newClient makes the link of a new client, whose datagrams come by the socket by. It owns t unless there is an error.
+func newClient(by *shared, t *Target) (*client, error) {
+	p, err := newPipe(by, t)
 	if err != nil {
 		return nil, err
 	}
-	return clientOn(s, p), nil
+	return clientOn(by.srv, p), nil
 }
 
 // clientOn makes the link of the client that p leads to.
@@ -186,7 +186,7 @@ func (c *client) Close() error {
 	c.pipe.stop() // wakes the drainer
 	c.out.Stop()
 	c.out.Close()
-	c.pipe.close()
+	c.pipe.close(errors.Is(c.reason, link.ErrShutdown))
 	return nil
 }
 

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -179,6 +180,7 @@ func newLab(t testing.TB, set func(l *lab, o *Options)) *lab {
 		Trust: Trust{AllowUIDs: []uint32{uint32(os.Geteuid())}, Own: []string{l.path}, ReplySocket: replyOnly},
 		Log:   slog.New(slog.NewTextHandler(l.log, nil)),
 		Serve: l.serve,
+		Renew: l.renew,
 	}
 	if set != nil {
 		set(l, &o)
@@ -198,6 +200,18 @@ func newLab(t testing.TB, set func(l *lab, o *Options)) *lab {
 	t.Cleanup(l.stop)
 	return l
 }
+
+// renew makes another socket at the path.
+func (l *lab) renew() (*net.UnixConn, error) {
+	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: l.path + ".new", Net: "unixgram"})
+	if err != nil {
+		return nil, err
+	}
+	return conn, errors.Join(os.Chmod(l.path+".new", 0o777), os.Rename(l.path+".new", l.path))
+}
+
+// countOf is how often what is in text.
+func countOf(text, what string) int { return strings.Count(text, what) }
 
 // stop closes the Server and waits for everything.
 func (l *lab) stop() {

@@ -38,6 +38,6 @@ func (s *Server) Invite(path string, uid uint32) error {
 	_ = conn.Close()
 	s.pause.gate.RLock()
 	defer s.pause.gate.RUnlock()
-	_, err = s.admit(path, sender{uid: uid, known: true})
+	_, err = s.admit(path, sender{uid: uid, known: true}, s.current())
 	return err
 }

@@ -19,12 +19,12 @@ func TestAdmittedTwice(t *testing.T) {
 	require.NoError(t, l.Invite(p.path, uint32(os.Geteuid())))
 	first := l.clients[p.path]
 	who := sender{uid: uint32(os.Geteuid()), known: true}
-	second, err := l.admit(p.path, who)
+	second, err := l.admit(p.path, who, l.current())
 	require.NoError(t, err)
 	assert.Same(t, first, second)
 	assert.Equal(t, 1, l.served())
 	first.end(nil)
-	third, err := l.admit(p.path, who)
+	third, err := l.admit(p.path, who, l.current())
 	require.NoError(t, err)
 	assert.NotSame(t, first, third)
 }
@@ -33,7 +33,7 @@ func TestAdmittedTwice(t *testing.T) {
 func TestSlowLookEndsNobody(t *testing.T) {
 	l := newLab(t, func(l *lab, _ *Options) { l.noReader = true })
 	p := l.unconnected("c")
-	c, err := l.admit(p.path, sender{uid: uint32(os.Geteuid()), known: true})
+	c, err := l.admit(p.path, sender{uid: uint32(os.Geteuid()), known: true}, l.current())
 	require.NoError(t, err)
 	l.look.busy.Add(maxLooks) // the file system does not answer
 	assert.NoError(t, c.pipe.check())

@@ -64,7 +64,7 @@ func (s *Server) Pause() {
 		return
 	}
 	s.pause.on.Store(true)
-	_ = s.conn.SetReadDeadline(time.Unix(1, 0)) // wakes a reader that waits
+	s.interrupt(true)
 	s.pause.gate.Lock()
 	s.pause.held = true
 }
@@ -80,12 +80,22 @@ func (s *Server) Resume() {
 	s.pause.over.Store(true)
 	s.pause.on.Store(false)
 	if !s.stopping.Load() {
-		_ = s.conn.SetReadDeadline(time.Time{})
+		s.interrupt(false)
 	}
 	if s.stopping.Load() { // meanwhile
-		_ = s.conn.SetReadDeadline(time.Unix(1, 0))
+		s.interrupt(true)
 	}
 	s.pause.gate.Unlock()
+	s.wantTurn()
+}
+
+// interrupt ends the readers' waits, or lets them wait again.
+func (s *Server) interrupt(on bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, sh := range s.all() {
+		sh.interrupt(on)
+	}
 }
 
 // A halt is the wish that Run returns. The zero halt is none.

@@ -30,8 +30,9 @@ type pipe struct {
 	// mu guards what follows. It covers one batch, which does not wait.
 	mu      sync.Mutex
 	target  *Target
-	reply   *reply // nil: through the shared socket
-	account account
+	reply   *reply  // nil: through the socket via
+	via     *shared // nil: through reply
+	guest   bool    // of via
 	stopped bool
 	frozen  bool // nothing changes until thaw
 	vain    int  // how often Send has taken nothing in a row
@@ -42,16 +43,16 @@ type pipe struct {
 }
 
 // newPipe finds out which kind of client t is. It owns t unless there is an error.
-func newPipe(s *Server, t *Target) (*pipe, error) {
-	p := &pipe{srv: s, path: t.path, uid: t.uid, sender: mmsg.NewSender()}
-	if err := p.attach(t); err != nil {
+func newPipe(by *shared, t *Target) (*pipe, error) {
+	p := &pipe{srv: by.srv, path: t.path, uid: t.uid, sender: mmsg.NewSender()}
+	if err := p.attach(t, by); err != nil {
 		return nil, err
 	}
 	return p, nil
 }
 
-// attach makes t what is sent to. It owns t unless there is an error. The caller holds mu, or nobody else knows p.
-func (p *pipe) attach(t *Target) error {
+// attach makes t what is sent to; it has sent by the socket by. It owns t unless there is an error. The caller holds mu, or nobody else knows p.
+func (p *pipe) attach(t *Target, by *shared) error {
 	r, err := openReply(t)
 	switch {
 	case err == nil:
@@ -60,32 +61,65 @@ func (p *pipe) attach(t *Target) error {
 	default:
 		return err
 	}
-	var a account
+	p.detach(false)
+	p.target, p.reply = t, r
 	if r == nil {
-		if a, err = p.srv.shared.open(t); err != nil {
-			return err
-		}
+		p.answerBy(by)
 	}
-	p.detach()
-	p.target, p.reply, p.account = t, r, a
 	return nil
 }
 
-// detach lets go of what was sent to. The caller holds mu.
-func (p *pipe) detach() {
+// answerBy has the client answered by the socket that it has connected its own to. The caller holds mu, or p is known to no
+// other goroutine.
+func (p *pipe) answerBy(via *shared) {
+	p.via, p.guest = via, via.join(p.target)
+}
+
+// tryAll looks for the socket that the client has connected to, which alone it takes datagrams from: it may have connected anew,
+// or send by the path. The caller holds mu.
+func (p *pipe) tryAll(b frame.Batch) (taken int, err error) {
+	p.srv.mu.Lock()
+	sockets := p.srv.all()
+	p.srv.mu.Unlock()
+	for _, sh := range sockets {
+		p.via.leave(p.target.id, nil)
+		p.answerBy(sh)
+		if taken, err = sh.send(p.sender, p.target, p.guest, b); err != unix.EPERM {
+			break
+		}
+	}
+	p.srv.wantTurn()
+	return taken, err
+}
+
+// settled is called when the client is served: the socket that it is answered by is its own from now on.
+func (p *pipe) settled() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.via != nil {
+		p.srv.wantTurn()
+	}
+}
+
+// detach lets go of what was sent to. comesBack: the client may send again, by the socket that it has connected to. The caller
+// holds mu.
+func (p *pipe) detach(comesBack bool) {
 	if p.reply != nil {
 		p.reply.close()
-		p.reply = nil
-	} else if p.target != nil {
-		p.srv.shared.settle(&p.account, p.target)
-		p.target = nil
-		p.srv.wakeSweep() // for what is left, if anything is
-		return
+	}
+	if p.via != nil {
+		if comesBack {
+			p.via.leave(p.target.id, p.target)
+			p.target = nil
+		} else {
+			p.via.leave(p.target.id, nil)
+		}
+		p.srv.wakeSweep()
 	}
 	if p.target != nil {
 		p.target.Close()
-		p.target = nil
 	}
+	p.reply, p.via, p.target = nil, nil, nil
 }
 
 // Send implements link.Pipe.
@@ -140,15 +174,16 @@ func (p *pipe) send(b frame.Batch) (taken int, err error) {
 		if err != unix.EPERM || p.srv.opts.Trust.ReplySocket {
 			return taken, err
 		}
-		a, err := p.srv.shared.open(p.target)
-		if err != nil {
-			return taken, err
-		}
 		p.reply.close()
-		p.reply, p.account = nil, a
+		p.reply = nil
+		p.answerBy(p.srv.current())
+		p.srv.wantTurn()
 		b = b.After(taken)
 	}
-	more, err := p.srv.shared.send(p.sender, &p.account, p.target, b)
+	more, err := p.via.send(p.sender, p.target, p.guest, b)
+	if err == unix.EPERM {
+		more, err = p.tryAll(b.After(more))
+	}
 	return taken + more, err
 }
 
@@ -196,7 +231,7 @@ func (p *pipe) resolve(old *Target) error {
 		t.Close()
 		return io.EOF
 	}
-	if err := p.attach(t); err != nil {
+	if err := p.attach(t, p.srv.current()); err != nil {
 		t.Close()
 		return io.EOF
 	}
@@ -287,20 +322,23 @@ func (p *pipe) stop() {
 	}
 }
 
-// close lets go of the client, after stop.
-func (p *pipe) close() {
+// close lets go of the client, after stop. comesBack is as of detach.
+func (p *pipe) close(comesBack bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.stopped = true
-	p.detach()
+	p.detach(comesBack)
 }
 
 // fd is what the client is sent to by.
 func (p *pipe) fd() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.reply != nil {
+	switch {
+	case p.reply != nil:
 		return p.reply.fd
+	case p.via != nil:
+		return p.via.fd
 	}
-	return p.srv.shared.fd
+	return -1
 }

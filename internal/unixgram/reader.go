@@ -22,11 +22,12 @@ var hello = []byte("VFKT")
 // readPause is how long the reader rests after an error of the shared socket that it cannot do anything about.
 const readPause = 10 * time.Millisecond
 
-// readLoop reads until the Server is closed.
-func (s *Server) readLoop() {
+// readLoop reads until the Server or the socket is closed.
+func (sh *shared) readLoop() {
+	s := sh.srv
 	for warned := (time.Time{}); !s.stopping.Load(); {
-		err := s.readSafely()
-		if s.stopping.Load() {
+		err := sh.readSafely()
+		if s.stopping.Load() || sh.gone() {
 			break
 		}
 		if s.pause.on.Load() {
@@ -41,57 +42,58 @@ func (s *Server) readLoop() {
 		case <-time.After(readPause):
 		}
 	}
-	s.release()
+	sh.release()
 }
 
 // readSafely is readAll, of which a panic is an error: the memory that was read into is left behind.
-func (s *Server) readSafely() (err error) {
+func (sh *shared) readSafely() (err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err, s.rcv = s.panicked("receiving datagrams", r), nil
+			err, sh.rcv = sh.srv.panicked("receiving datagrams", r), nil
 		}
 	}()
-	return s.readAll()
+	return sh.readAll()
 }
 
 // release gives the receive memory back.
-func (s *Server) release() {
-	if s.rcv != nil {
-		s.rcv.Free()
-		s.rcv = nil
+func (sh *shared) release() {
+	if sh.rcv != nil {
+		sh.rcv.Free()
+		sh.rcv = nil
 	}
 }
 
 // readAll reads and dispatches datagrams until an error or the end. All of it runs inside one RawConn.Read, whose callback
 // returns false to wait for the next event; the poller reports edges, so it reads until there is nothing. It waits while the
 // Server is paused.
-func (s *Server) readAll() (err error) {
+func (sh *shared) readAll() (err error) {
+	s := sh.srv
 	s.pause.gate.RLock()
 	defer s.pause.gate.RUnlock()
 	s.settle()
-	poll := s.rc.Read(func(fd uintptr) bool {
+	poll := sh.rc.Read(func(fd uintptr) bool {
 		for {
 			if s.stopping.Load() || s.pause.on.Load() {
 				return true
 			}
-			if s.rcv == nil {
-				if s.rcv, err = mmsg.NewReceiver(true); err != nil {
-					s.rcv = nil
+			if sh.rcv == nil {
+				if sh.rcv, err = mmsg.NewReceiver(true); err != nil {
+					sh.rcv = nil
 					return true
 				}
 			}
 			faults.Point("unixgram.receive")
-			n, rerr := s.rcv.Receive(int(fd))
+			n, rerr := sh.rcv.Receive(int(fd))
 			switch {
 			case rerr == unix.EAGAIN:
-				s.release()
+				sh.release()
 				return false
 			case rerr != nil:
 				err = rerr
 				return true
 			}
 			for next := 0; next < n; {
-				next = s.dispatchSafely(next, n)
+				next = sh.dispatchSafely(next, n)
 			}
 		}
 	})
@@ -103,17 +105,17 @@ func (s *Server) readAll() (err error) {
 
 // dispatchSafely is dispatch, of which a panic ends the client that it was about, if any, and nothing else. It returns which
 // datagram is next: after a panic the first one of another sender.
-func (s *Server) dispatchSafely(first, n int) (next int) {
+func (sh *shared) dispatchSafely(first, n int) (next int) {
 	defer func() {
 		if r := recover(); r != nil {
-			err := s.panicked("reading datagrams", r)
-			if s.at != nil {
-				s.at.end(err)
+			err := sh.srv.panicked("reading datagrams", r)
+			if sh.at != nil {
+				sh.at.end(err)
 			}
-			s.at, s.last = nil, nil
+			sh.at, sh.last = nil, nil
 		}
 	}()
-	s.dispatch(first, n, &next)
+	sh.dispatch(first, n, &next)
 	return n
 }
 
@@ -134,17 +136,17 @@ func (s *Server) panicked(doing string, r any) error {
 
 // dispatch hands the datagrams first to n-1 that were received to their clients. Consecutive ones of one sender go together.
 // next is kept behind those that are done or being dealt with.
-func (s *Server) dispatch(first, n int, next *int) {
+func (sh *shared) dispatch(first, n int, next *int) {
 	*next = n
 	for first < n {
-		name := s.rcv.Name(first)
-		who := s.sender(first)
+		name := sh.rcv.Name(first)
+		who := sh.sender(first)
 		end := first + 1
-		for end < n && bytes.Equal(s.rcv.Name(end), name) && s.sender(end) == who {
+		for end < n && bytes.Equal(sh.rcv.Name(end), name) && sh.sender(end) == who {
 			end++
 		}
 		*next = end
-		s.from(name, who, first, end)
+		sh.from(name, who, first, end)
 		first = end
 	}
 }
@@ -157,13 +159,14 @@ type sender struct {
 }
 
 // sender is who sent message i.
-func (s *Server) sender(i int) sender {
-	pid, uid, ok := s.rcv.Sender(i)
-	return sender{uid: uid, self: ok && pid == s.self, known: ok}
+func (sh *shared) sender(i int) sender {
+	pid, uid, ok := sh.rcv.Sender(i)
+	return sender{uid: uid, self: ok && pid == sh.srv.self, known: ok}
 }
 
 // from takes the datagrams first to end-1, which name has sent.
-func (s *Server) from(name []byte, from sender, first, end int) {
+func (sh *shared) from(name []byte, from sender, first, end int) {
+	s := sh.srv
 	tells := s.opts.Trust.senders()
 	if tells && !from.known { // it came before the socket was set up
 		s.refused.add(Early, end-first)
@@ -173,38 +176,38 @@ func (s *Server) from(name []byte, from sender, first, end int) {
 		s.refused.bad(name, Loop, end-first)
 		return
 	}
-	c := s.last
+	c := sh.last
 	if c == nil || c.ended.Load() || c.path != string(name) {
-		if c = s.find(name, from, end-first); c == nil {
+		if c = sh.find(name, from, end-first); c == nil {
 			return
 		}
-		s.last = c
+		sh.last = c
 	}
 	if tells && !from.is(c.uid) {
-		if c = s.replaced(c, name, from, end-first); c == nil {
+		if c = sh.replaced(c, name, from, end-first); c == nil {
 			return
 		}
 	}
-	s.at = c
+	sh.at = c
 	faults.In("unixgram.read", name)
-	c.take(s.rcv, first, end)
-	s.at = nil
+	c.take(sh.rcv, first, end)
+	sh.at = nil
 }
 
 // replaced looks again at the address of c, whose n datagrams somebody else than its owner has sent: that may be another
 // user, who has bound the path after c was gone. It returns that one's client, or nil.
-func (s *Server) replaced(c *client, name []byte, from sender, n int) *client {
+func (sh *shared) replaced(c *client, name []byte, from sender, n int) *client {
 	if c.pipe.moved() {
 		c.end(io.EOF)
-		if c = s.find(name, from, n); c == nil {
+		if c = sh.find(name, from, n); c == nil {
 			return nil
 		}
 	}
 	if !from.is(c.uid) {
-		s.refused.forged(c.path, from, c.uid, n)
+		sh.srv.refused.forged(c.path, from, c.uid, n)
 		return nil
 	}
-	s.last = c
+	sh.last = c
 	return c
 }
 
@@ -212,7 +215,8 @@ func (s *Server) replaced(c *client, name []byte, from sender, n int) *client {
 func (f sender) is(uid uint32) bool { return f.uid == uid || f.uid == 0 }
 
 // find looks a client up, or makes one. It is nil when the address is not trusted, after n datagrams were counted.
-func (s *Server) find(name []byte, from sender, n int) *client {
+func (sh *shared) find(name []byte, from sender, n int) *client {
+	s := sh.srv
 	s.mu.Lock()
 	c := s.clients[string(name)]
 	s.mu.Unlock()
@@ -231,7 +235,7 @@ func (s *Server) find(name []byte, from sender, n int) *client {
 		s.refused.add(Slow, n)
 		return nil
 	}
-	c, err := s.admit(string(name), from)
+	c, err := s.admit(string(name), from, sh)
 	if err != nil {
 		s.refused.failed(string(name), from.uid, err, now, n)
 		return nil
@@ -240,7 +244,7 @@ func (s *Server) find(name []byte, from sender, n int) *client {
 }
 
 // admit makes a client of an address that is new, or returns the one that somebody else has made of it meanwhile.
-func (s *Server) admit(path string, from sender) (*client, error) {
+func (s *Server) admit(path string, from sender, by *shared) (*client, error) {
 	trust := s.opts.Trust
 	t, err := s.look.check(trust, path)
 	if err != nil {
@@ -250,7 +254,7 @@ func (s *Server) admit(path string, from sender) (*client, error) {
 		t.Close()
 		return nil, forgedBy(path, from, t.uid)
 	}
-	c, err := newClient(s, t)
+	c, err := newClient(by, t)
 	if err != nil {
 		t.Close()
 		return nil, unreachable(path, err)
@@ -275,6 +279,7 @@ func (s *Server) admit(path string, from sender) (*client, error) {
 		_ = c.Close()
 		return nil, err
 	}
+	c.pipe.settled()
 	return c, nil
 }
 

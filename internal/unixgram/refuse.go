@@ -152,8 +152,6 @@ func unreachable(path string, err error) error {
 		advice = "let the daemon's user write to the client's socket (its mode and owner)"
 	case errors.Is(err, syscall.EPROTOTYPE):
 		advice = "the client's socket must be a datagram socket"
-	case errors.Is(err, errTooMany):
-		advice = "end clients of this user that do not read"
 	case isGone(err):
 		advice = "no process has the socket any more: bind it again"
 	}

@@ -3,8 +3,10 @@
 package unixgram
 
 import (
+	"errors"
 	"fmt"
 	"net"
+	"slices"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/handoff"
@@ -15,10 +17,15 @@ import (
 
 // Saved is a paused Server for another process image. Descriptors are by number.
 type Saved struct {
-	FD      int               `json:"fd"` // of the shared socket
+	Sockets []SavedSocket     `json:"sockets"` // the first one has the path
 	Clients []SavedClient     `json:"clients,omitempty"`
-	Left    []SavedTarget     `json:"left,omitempty"` // clients that have gone and left something unread
 	Dropped map[Reason]uint64 `json:"dropped,omitempty"`
+}
+
+// A SavedSocket is one that clients send to.
+type SavedSocket struct {
+	FD   int           `json:"fd"`
+	Kept []SavedTarget `json:"kept,omitempty"` // of clients that may come back by it
 }
 
 // A SavedTarget is a client's socket in the file system.
@@ -27,14 +34,14 @@ type SavedTarget struct {
 	UID  uint32 `json:"uid"`
 	Dev  uint64 `json:"dev"`
 	Ino  uint64 `json:"ino"`
-	Pin  int    `json:"pin"`            // the descriptor that holds the inode; -1 where the system has none
-	Used int    `json:"used,omitempty"` // charged bytes that are perhaps unread at the shared socket
+	Pin  int    `json:"pin"` // the descriptor that holds the inode; -1 where the system has none
 }
 
 // A SavedClient is a client in the table.
 type SavedClient struct {
 	SavedTarget
-	Reply   int             `json:"reply"` // its reply socket; -1 if it is served through the shared socket
+	Reply   int             `json:"reply"`         // its reply socket; -1 if it is answered by one of the sockets
+	Via     int             `json:"via,omitempty"` // that one's index
 	Session perclient.Saved `json:"session"`
 }
 
@@ -45,51 +52,56 @@ type SavedClient struct {
 // connected its socket meanwhile could not be made again. So is the pinned inode: the same number may be another file's by
 // then.
 func (s *Server) Save(o *handoff.Out) Saved {
-	v := Saved{FD: o.FD(s.shared.fd), Dropped: s.refused.counts()}
+	v := Saved{Dropped: s.refused.counts()}
 	s.mu.Lock()
-	all := s.list()
+	clients, sockets := s.list(), s.all()
+	slices.Reverse(sockets) // all has the one with the path last
+	for _, sh := range sockets {
+		saved := SavedSocket{FD: o.FD(sh.fd)}
+		for _, t := range sh.kept {
+			saved.Kept = append(saved.Kept, t.save(o))
+		}
+		v.Sockets = append(v.Sockets, saved)
+	}
 	s.mu.Unlock()
-	for _, c := range all {
+	for _, c := range clients {
 		session, ok := s.opts.Save(c.path)
 		if !ok {
 			continue
 		}
-		if t, reply, ok := c.pipe.save(o); ok {
-			v.Clients = append(v.Clients, SavedClient{SavedTarget: t, Reply: reply, Session: session})
+		if t, reply, via, ok := c.pipe.save(o); ok {
+			v.Clients = append(v.Clients, SavedClient{SavedTarget: t, Reply: reply, Via: max(0, slices.Index(sockets, via)), Session: session})
 		}
-	}
-	s.shared.mu.Lock()
-	defer s.shared.mu.Unlock()
-	for _, l := range s.shared.left {
-		v.Left = append(v.Left, l.target.save(o, l.account.used))
 	}
 	return v
 }
 
 // save is what the client is sent to by; false: nothing any more.
-func (p *pipe) save(o *handoff.Out) (t SavedTarget, reply int, ok bool) {
+func (p *pipe) save(o *handoff.Out) (t SavedTarget, reply int, via *shared, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.target == nil {
-		return t, -1, false
+		return t, -1, nil, false
 	}
 	reply = -1
 	if p.reply != nil {
 		reply = o.FD(p.reply.fd)
 	}
-	return p.target.save(o, p.account.used), reply, true
+	return p.target.save(o), reply, p.via, true
 }
 
-// save is t, of which used bytes are unread.
-func (t *Target) save(o *handoff.Out, used int) SavedTarget {
-	return SavedTarget{Path: []byte(t.path), UID: t.uid, Dev: t.id.dev, Ino: t.id.ino, Pin: t.pin.save(o), Used: used}
+func (t *Target) save(o *handoff.Out) SavedTarget {
+	return SavedTarget{Path: []byte(t.path), UID: t.uid, Dev: t.id.dev, Ino: t.id.ino, Pin: t.pin.save(o)}
 }
 
 // Restore makes the Server that another process image has saved as v; o.Conn is the one that it had. The clients are in the table
 // and served as soon as it returns, without a look at their paths. A client that cannot be restored is logged and costs itself
 // only. An error: there is no Server, and nothing of v was taken over but perhaps the shared socket, which is closed.
 func Restore(o Options, in *handoff.In, v Saved) (*Server, error) {
-	conn, err := in.UnixConn(v.FD)
+	if len(v.Sockets) == 0 {
+		return nil, errors.New("restore the datagram socket: there is none")
+	}
+	conn, err := in.UnixConn(v.Sockets[0].FD)
 	if err != nil {
 		return nil, fmt.Errorf("restore the datagram socket: %w", err)
 	}
@@ -101,25 +113,48 @@ func Restore(o Options, in *handoff.In, v Saved) (*Server, error) {
 	}
 	s.refused.restore(v.Dropped)
 	s.pause.over.Store(true)
+	sockets := []*shared{s.cur}
+	for _, saved := range v.Sockets[1:] {
+		sockets = append(sockets, s.restoreOld(in, saved))
+	}
 	for i := range v.Clients {
-		if err := s.restore(in, &v.Clients[i]); err != nil {
+		if err := s.restore(in, &v.Clients[i], sockets); err != nil {
 			s.opts.Log.Warn("a datagram client is lost in the upgrade; its next frame makes it one again",
 				"path", string(v.Clients[i].Path), "error", err)
 		}
 	}
-	for _, l := range v.Left {
-		s.restoreLeft(in, l)
-	}
+	s.wakeSweep()
+	s.wantTurn()
 	return s, nil
 }
 
+// restoreOld takes over a socket that has the path no more; nil if it cannot be.
+func (s *Server) restoreOld(in *handoff.In, v SavedSocket) *shared {
+	conn, err := in.UnixConn(v.FD)
+	if err != nil {
+		return nil
+	}
+	sh, err := newShared(s, conn)
+	if err != nil {
+		_ = conn.Close()
+		return nil
+	}
+	for _, k := range v.Kept {
+		if t, err := k.target(in); err == nil {
+			sh.kept[t.id] = t
+		}
+	}
+	s.old[sh] = struct{}{}
+	return sh
+}
+
 // restore makes a client of v and has it served.
-func (s *Server) restore(in *handoff.In, v *SavedClient) error {
+func (s *Server) restore(in *handoff.In, v *SavedClient, sockets []*shared) error {
 	t, err := v.target(in)
 	if err != nil {
 		return err
 	}
-	p, err := s.restorePipe(in, v, t)
+	p, err := s.restorePipe(in, v, t, sockets)
 	if err != nil {
 		t.Close()
 		return err
@@ -155,15 +190,13 @@ func (v *SavedTarget) target(in *handoff.In) (*Target, error) {
 }
 
 // restorePipe makes the pipe to t, which it owns unless there is an error.
-func (s *Server) restorePipe(in *handoff.In, v *SavedClient, t *Target) (*pipe, error) {
+func (s *Server) restorePipe(in *handoff.In, v *SavedClient, t *Target, sockets []*shared) (*pipe, error) {
+	if v.Via < 0 || v.Via >= len(sockets) || sockets[v.Via] == nil {
+		return nil, errors.New("the socket that it is answered by is lost")
+	}
 	p := &pipe{srv: s, path: t.path, uid: t.uid, sender: mmsg.NewSender(), target: t}
 	if v.Reply < 0 {
-		a, err := s.shared.open(t)
-		if err != nil {
-			return nil, unreachable(t.path, err)
-		}
-		a.charge(max(0, v.Used))
-		p.account = a
+		p.answerBy(sockets[v.Via])
 		return p, nil
 	}
 	conn, err := in.UnixConn(v.Reply)
@@ -177,24 +210,6 @@ func (s *Server) restorePipe(in *handoff.In, v *SavedClient, t *Target) (*pipe, 
 	}
 	p.reply, err = newReply(conn)
 	return p, err
-}
-
-// restoreLeft charges what a client has left unread that has gone.
-func (s *Server) restoreLeft(in *handoff.In, v SavedTarget) {
-	t, err := v.target(in)
-	if err != nil {
-		return // nobody is there to miss it
-	}
-	a, err := s.shared.open(t)
-	if err != nil {
-		t.Close()
-		return
-	}
-	a.charge(max(0, v.Used))
-	s.shared.mu.Lock()
-	s.shared.left = append(s.shared.left, leftover{account: a, target: t})
-	s.shared.mu.Unlock()
-	s.wakeSweep()
 }
 
 // restore gives c what v has of it.

@@ -60,13 +60,15 @@ func duplicated(t testing.TB, v Saved) (d Saved, fds []int) {
 		*fd = n
 		fds = append(fds, n)
 	}
-	dup(&d.FD)
+	for i := range d.Sockets {
+		dup(&d.Sockets[i].FD)
+		for k := range d.Sockets[i].Kept {
+			dup(&d.Sockets[i].Kept[k].Pin)
+		}
+	}
 	for i := range d.Clients {
 		dup(&d.Clients[i].Pin)
 		dup(&d.Clients[i].Reply)
-	}
-	for i := range d.Left {
-		dup(&d.Left[i].Pin)
 	}
 	return d, fds
 }
@@ -142,7 +144,7 @@ func (l *lab) next(v Saved, in *handoff.In) *lab {
 	l.running.Wait()
 	n := &lab{t: l.t, dir: l.dir, path: l.path, log: &logBuffer{}, ran: make(chan struct{}), sessions: map[string]*session{}}
 	o := Options{
-		Trust: l.opts.Trust, QueueSize: l.opts.QueueSize, Log: slog.New(slog.NewTextHandler(n.log, nil)), Serve: n.serve,
+		Trust: l.opts.Trust, QueueSize: l.opts.QueueSize, Log: slog.New(slog.NewTextHandler(n.log, nil)), Serve: n.serve, Renew: n.renew,
 		Restored: func(k link.Link, path string, uid uint32, v perclient.Saved) error {
 			assert.EqualValues(l.t, 5, v.ID)
 			return n.serve(k, path, uid)
@@ -293,7 +295,7 @@ func TestUpgradeTowardsClients(t *testing.T) {
 				p.send(testFrame(ethernetLen, 0))
 				s := l.session(p.path)
 				s.waitFrames(t, 1)
-				const frames = 2000 // more than a socket holds
+				const frames = 8000 // more than a socket holds
 				for i := range frames {
 					s.link.Deliver(batchOf(testFrame(ethernetLen, i)))
 				}
@@ -440,43 +442,48 @@ func TestPauseAndClose(t *testing.T) {
 // TestRestoreRefuses: what cannot be the shared socket is no Server.
 func TestRestoreRefuses(t *testing.T) {
 	hasNothingLeft(t)
-	_, err := Restore(Options{}, handedOver(t, nil), Saved{FD: 3})
+	_, err := Restore(Options{}, handedOver(t, nil), Saved{Sockets: []SavedSocket{{FD: 3}}})
 	require.ErrorContains(t, err, "restore the datagram socket")
 	fd, err := unix.Open(t.TempDir(), unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	require.NoError(t, err)
 	in := handedOver(t, []int{fd})
-	_, err = Restore(Options{}, in, Saved{FD: fd})
+	_, err = Restore(Options{}, in, Saved{Sockets: []SavedSocket{{FD: fd}}})
 	require.ErrorContains(t, err, "restore the datagram socket")
 	in.CloseRest()
 }
 
-// TestUpgradeKeepsWhatIsUnread: what clients have not read of the shared socket stays charged to them, also when they have gone.
-func TestUpgradeKeepsWhatIsUnread(t *testing.T) {
+// TestUpgradeKeepsSockets: each client stays on the socket that it has connected to, also one whose session was ended.
+func TestUpgradeKeepsSockets(t *testing.T) {
 	if replyOnly {
-		return // nobody is served through the shared socket
+		return // all clients are answered by sockets of their own
 	}
 	hasNothingLeft(t)
 	l := newLab(t, nil)
-	deaf, left := l.either("deaf", true), l.either("left", true)
-	for _, p := range []*peer{deaf, left} {
+	join := func(name string) (*peer, *session) {
+		at := l.current()
+		p := l.either(name, true)
 		p.send(testFrame(60, 1))
 		s := l.session(p.path)
-		for i := range 500 {
-			s.link.Deliver(batchOf(testFrame(ethernetLen, i)))
-		}
+		require.Eventually(t, func() bool { return l.current() != at }, patience, time.Millisecond)
+		return p, s
 	}
-	l.session(left.path).link.Shutdown(link.DrainOne)
-	require.ErrorIs(t, l.session(left.path).waitEnd(t), link.ErrShutdown)
-	require.Eventually(t, func() bool { l.shared.mu.Lock(); defer l.shared.mu.Unlock(); return len(l.shared.left) == 1 }, patience, time.Millisecond)
-	l.pause()
-	v, in := l.save()
-	uid := l.session(deaf.path).uid
-	was := l.shared.users[uid].used.Load()
-	n := l.next(v, in)
-	assert.Equal(t, was, n.shared.users[uid].used.Load())
-	assert.EqualValues(t, 2, n.shared.accounts.Load())
-	_ = left.Close()
-	require.Eventually(t, func() bool { n.sweep(); return n.shared.accounts.Load() == 1 }, patience, 10*time.Millisecond)
+	deaf, s := join("deaf")
+	for i := range 8000 {
+		s.link.Deliver(batchOf(testFrame(ethernetLen, i)))
+	}
+	left, s := join("left")
+	s.link.Shutdown(link.DrainOne)
+	require.ErrorIs(t, s.waitEnd(t), link.ErrShutdown)
+	n := l.upgrade()
+	assert.Len(t, n.old, 2)
+	left.send(testFrame(60, 2))
+	p := n.either("new", true)
+	p.send(testFrame(60, 3))
+	for _, p := range []*peer{left, p} {
+		n.session(p.path).link.Deliver(batchOf(testFrame(ethernetLen, 1)))
+		assert.Equal(t, testFrame(ethernetLen, 1), p.recv())
+	}
+	assert.False(t, n.session(deaf.path).link.Gone())
 }
 
 // descriptors lists those of this process.

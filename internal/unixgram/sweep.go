@@ -11,23 +11,26 @@ import (
 // sweepEvery is how often clients are looked after that have perhaps gone: the system does not tell.
 const sweepEvery = 3 * time.Second
 
-// sweepLoop looks after the clients until the Server is closed. It sleeps as long as there are none.
+// sweepLoop looks after the clients and the path until the Server is closed. It sleeps as long as there are none.
 func (s *Server) sweepLoop() {
 	t := time.NewTimer(sweepEvery)
 	defer t.Stop()
+	t.Stop()
+	armed := false
 	for {
 		select {
 		case <-s.quit:
 			return
+		case <-s.turns:
+			s.turn()
 		case <-s.some:
-		}
-		for more := true; more; {
-			t.Reset(sweepEvery)
-			select {
-			case <-s.quit:
-				return
-			case <-t.C:
-				more = s.sweep()
+			if !armed {
+				t.Reset(sweepEvery)
+			}
+			armed = true
+		case <-t.C:
+			if armed = s.sweep(); armed {
+				t.Reset(sweepEvery)
 			}
 		}
 	}
@@ -59,7 +62,7 @@ func (s *Server) sweep() bool {
 	}
 	s.pause.gate.RLock()
 	defer s.pause.gate.RUnlock()
-	return s.shared.sweep() || s.Clients() > 0
+	return s.sweepOld() || s.Clients() > 0
 }
 
 // check is c.pipe.check, of which a panic is an error.

@@ -4,20 +4,18 @@
 // them bound, one link.Link for each.
 //
 // There are two kinds of client. One that sends to the shared socket without being connected to it, as QEMU does, is
-// answered through a reply socket of its own: a queue, a send buffer and readiness events that nobody else has. One that has
-// connected its socket to the shared one, as vfkit and libkrun do, takes datagrams from the shared socket only (on Linux), and
-// what it has not read is charged to the shared socket's send buffer: it gets a credit there; see credit.go.
+// answered through a reply socket of its own: a queue, a send buffer and readiness events that no other has. One that has
+// connected its socket to the shared one, as vfkit and libkrun do, takes datagrams from the shared socket only (on Linux): that
+// one becomes its own, and another one takes its path; see shared.go.
 package unixgram
 
 import (
-	"fmt"
+	"errors"
 	"log/slog"
 	"net"
 	"os"
 	"sync"
 	"sync/atomic"
-	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -31,7 +29,9 @@ const sharedBufLen = 4 << 20
 
 // Options set up a Server.
 type Options struct {
-	Conn      *net.UnixConn // bound, SOCK_DGRAM; taken over
+	Conn *net.UnixConn // bound, SOCK_DGRAM; taken over
+	// Renew makes another socket like Conn and gives it the path; nil: it cannot be done. Only Linux needs it.
+	Renew     func() (*net.UnixConn, error)
 	Trust     Trust
 	QueueSize int // bytes of one client's queue; 0 = link.DefaultQueueSize
 	MaxFrame  int // bytes of the longest frame for a client; 0 = mmsg.MaxLen
@@ -52,19 +52,17 @@ type Options struct {
 //	New or Restore --Run--> running --Close--> closed
 //	running --Pause--> paused --Save--> saved --Resume--> running
 type Server struct {
-	opts   Options
-	conn   *net.UnixConn
-	rc     syscall.RawConn
-	shared *shared
-	self   int            // our process id, of which nobody is a client
-	rcv    *mmsg.Receiver // used by the reader
-	last   *client        // whose datagram the reader had last; nil when it has ended
-	at     *client        // to whom the reader hands datagrams just now
-	quit   chan struct{}  // closed by Close
-	some   chan struct{}  // has something when there is a client
+	opts  Options
+	self  int           // our process id, which is no client's
+	quit  chan struct{} // closed by Close
+	some  chan struct{} // has something when there is a client
+	turns chan struct{} // has something when the path may need another socket
 
 	mu      sync.Mutex
-	clients map[string]*client // by the path that they bound
+	cur     *shared              // that has the path
+	old     map[*shared]struct{} // that had it, and have clients
+	fixed   bool                 // cur stays
+	clients map[string]*client   // by the path that they bound
 	started bool
 	closed  bool
 	running sync.WaitGroup
@@ -83,22 +81,20 @@ func New(o Options) (*Server, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	rc, err := o.Conn.SyscallConn()
-	if err != nil {
-		return nil, fmt.Errorf("get descriptor of datagram socket: %w", err)
+	s := &Server{
+		opts: o, self: os.Getpid(), quit: make(chan struct{}), some: make(chan struct{}, 1), turns: make(chan struct{}, 1),
+		old: map[*shared]struct{}{}, clients: map[string]*client{},
 	}
-	s := &Server{opts: o, conn: o.Conn, rc: rc, self: os.Getpid(), quit: make(chan struct{}), some: make(chan struct{}, 1), clients: map[string]*client{}}
 	s.refused.log = o.Log
-	var serr error
-	err = rc.Control(func(fd uintptr) { s.shared, serr = newShared(int(fd)) })
-	if err == nil {
-		err = serr
-	}
-	if err != nil {
-		return nil, fmt.Errorf("set up datagram socket: %w", err)
+	var err error
+	if s.cur, err = newShared(s, o.Conn); err != nil {
+		return nil, err
 	}
 	return s, nil
 }
+
+// errGiven is why a socket stays the one at its path.
+var errGiven = errors.New("the socket was given by the service manager")
 
 // Run serves clients until Close is called. It is called once.
 func (s *Server) Run() {
@@ -108,18 +104,16 @@ func (s *Server) Run() {
 		return
 	}
 	s.started = true
-	s.running.Add(2)
+	for _, sh := range s.all() {
+		s.running.Go(sh.readLoop)
+	}
+	s.running.Go(s.sweepLoop)
 	s.mu.Unlock()
-	go func() {
-		defer s.running.Done()
-		s.sweepLoop()
-	}()
-	defer s.running.Done()
-	s.readLoop()
+	<-s.quit
 }
 
 // Close ends Run and, with link.ErrShutdown, every client's Run, and closes the shared socket. It waits for the reader, which
-// must not be its caller, but not for the sessions. It may be called more than once, and without Run.
+// must not be its caller, but not for the sessions. It may be called more than once, and without Run. Its error is nil.
 func (s *Server) Close() error {
 	s.mu.Lock()
 	if s.closed {
@@ -129,18 +123,25 @@ func (s *Server) Close() error {
 	}
 	s.closed = true
 	all := s.list()
+	sockets := s.all()
 	s.mu.Unlock()
 	s.stopping.Store(true)
 	close(s.quit)
-	// A deadline in the past wakes a reader that waits; one that reads looks at stopping after each batch.
-	_ = s.conn.SetReadDeadline(time.Unix(1, 0))
+	for _, sh := range sockets { // wakes a reader that waits; one that reads looks at stopping after each batch
+		sh.interrupt(true)
+	}
 	s.Resume()
 	for _, c := range all {
 		c.end(link.ErrShutdown)
 	}
 	s.running.Wait()
-	s.shared.close()
-	return s.conn.Close()
+	s.mu.Lock()
+	sockets = s.all()
+	s.mu.Unlock()
+	for _, sh := range sockets {
+		sh.close()
+	}
+	return nil
 }
 
 // list is the clients there are. The caller holds mu.

@@ -34,16 +34,4 @@ func enlargeShared(fd int) (int, error) {
 func yield() { runtime.Gosched() }
 
 // outstanding is 0: datagrams are charged to their receiver.
-func (s *shared) outstanding() int { return 0 }
-
-// A diagSocket and a diagnoser are what Linux has.
-type (
-	diagSocket struct{}
-	diagnoser  struct{ shared int }
-)
-
-func (*diagnoser) empty(*diagSocket, *Target) bool { return true }
-
-func (*diagnoser) prepare(*diagSocket, *Target) {}
-
-func (*diagnoser) close() {}
+func outstanding(int) int { return 0 }

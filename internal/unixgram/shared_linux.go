@@ -41,9 +41,9 @@ func yield() {
 	_, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
 }
 
-// outstanding is what all clients together have unread, in charged bytes. If the system does not tell, it is as much as can be.
-func (s *shared) outstanding() int {
-	n, err := unix.IoctlGetInt(s.fd, unix.SIOCOUTQ)
+// outstanding is what the clients of fd have not read, in charged bytes. If the system does not tell, it is as much as can be.
+func outstanding(fd int) int {
+	n, err := unix.IoctlGetInt(fd, unix.SIOCOUTQ)
 	if err != nil {
 		return math.MaxInt32
 	}
