@@ -64,6 +64,7 @@ long s_fchmodat(int dir, const char *p, mode_t m, int flags) { return ret(fchmod
 long s_fchownat(int dir, const char *p, uid_t u, gid_t g, int flags) { return ret(fchownat(at(dir), p, u, g, at_flags(flags))); }
 long s_readlinkat(int d, const char *p, char *b, size_t n) { return ret(readlinkat(at(d), p, b, n)); }
 long s_mkdirat(int d, const char *p, mode_t m) { return ret(mkdirat(at(d), p, m)); }
+long s_renameat(int d, const char *p, int e, const char *q) { return ret(renameat(at(d), p, at(e), q)); }
 static bool is_directory(int d, const char *p)
 {
 	struct stat s;

@@ -20,6 +20,7 @@ long s_fcntl(int fd, int cmd, long arg);
 long s_ioctl(int fd, unsigned long req, void *arg);
 long s_unlink(const char *p);
 long s_unlinkat(int d, const char *p, int f);
+long s_renameat(int d, const char *p, int e, const char *q);
 void *s_mmap(void *addr, size_t n, int prot, int flags, int fd, off_t off);
 long s_madvise(void *addr, size_t n, int advice);
 

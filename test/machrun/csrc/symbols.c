@@ -13,7 +13,7 @@
 
 #define SHIMS(X) \
 	X(read) X(write) X(open) X(openat) X(close) X(dup) X(dup2) X(writev) X(fcntl) X(ioctl) X(stat) X(lstat) X(fstat) \
-	X(fstatat) X(faccessat) X(fchmodat) X(fchownat) X(readlinkat) X(mkdirat) X(unlink) X(unlinkat) X(getcwd) \
+	X(fstatat) X(faccessat) X(fchmodat) X(fchownat) X(readlinkat) X(mkdirat) X(unlink) X(unlinkat) X(renameat) X(getcwd) \
 	X(utimensat) X(fdopendir) X(closedir) X(readdir_r) X(mmap) X(madvise) X(mach_absolute_time) X(mach_continuous_time) \
 	X(mach_timebase_info) X(clock_gettime) X(issetugid) X(getpwnam_r) X(getpwuid_r) X(getgrnam_r) X(getgrgid_r) \
 	X(getrlimit) X(setrlimit) X(getrusage) X(sysconf) X(sysctl) X(sysctlbyname) X(arc4random_buf) X(_exit) X(abort) X(execve) \
