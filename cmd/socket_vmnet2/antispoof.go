@@ -5,7 +5,6 @@ package main
 import (
 	"context"
 	"log/slog"
-	"net"
 	"net/netip"
 	"time"
 
@@ -52,11 +51,7 @@ func (g *guards) guard() func(uint64, perclient.Client, *slog.Logger) perclient.
 		return nil
 	}
 	return func(id uint64, c perclient.Client, log *slog.Logger) perclient.Guard {
-		var declared net.HardwareAddr
-		if !c.Remembered {
-			declared = c.MAC
-		}
-		return g.Guard(id, declared, log)
+		return g.Guard(id, c.MAC, log)
 	}
 }
 

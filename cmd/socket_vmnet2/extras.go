@@ -6,8 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
+	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"sync"
@@ -19,7 +22,6 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/peercred"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/rundir"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/state"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/unixgram"
 )
@@ -34,8 +36,7 @@ type extras struct {
 	adopt   *net.UnixListener
 	passing *passing.Server
 	shared  *unixgram.Server
-	known   *known
-	recall  bool // the datagram clients of the last process are to be asked back
+	recall  bool // datagram clients of the last process may be there
 	running sync.WaitGroup
 }
 
@@ -60,7 +61,7 @@ func openExtras(d *daemon) (*extras, error) {
 		d.log.Warn("datagram clients and passed descriptors are not served, stream clients are", "error", err)
 		return nil, nil
 	}
-	e := &extras{dir: dir, log: d.log, given: d.given, known: newKnown(d.kept), recall: true}
+	e := &extras{dir: dir, log: d.log, given: d.given, recall: true}
 	if err := e.open(d); err != nil {
 		e.close(context.Background())
 		if needed {
@@ -123,8 +124,7 @@ func (e *extras) trust(d *daemon) unixgram.Trust {
 func (e *extras) sharedOptions(d *daemon) unixgram.Options {
 	client := func(path string, uid uint32) perclient.Client {
 		return perclient.Client{
-			Transport: status.Unixgram, Path: path, Peer: datagramPeer(uid), MAC: e.known.mac(path), Remembered: true, Log: datagramLog(path, uid),
-			Ended: func() { e.known.remove(path) },
+			Transport: status.Unixgram, Path: path, Peer: datagramPeer(uid), Log: datagramLog(path, uid),
 		}
 	}
 	renew := e.dir.ListenDatagram
@@ -133,20 +133,11 @@ func (e *extras) sharedOptions(d *daemon) unixgram.Options {
 	}
 	return unixgram.Options{
 		Renew: renew, Trust: e.trust(d), QueueSize: d.cfg.QueueSize, Log: e.log,
-		Serve: func(l link.Link, path string, uid uint32) error {
-			x, err := d.server.Serve(l, client(path, uid))
-			if err == nil {
-				e.known.add(path, uid, x)
-			}
-			return err
+		Serve: func(l link.Link, path string, uid uint32) (unixgram.Session, error) {
+			return d.server.Serve(l, client(path, uid))
 		},
-		Save: e.known.saveSession,
-		Restored: func(l link.Link, path string, uid uint32, v perclient.Saved) error {
-			x, err := d.server.Restore(l, client(path, uid), v)
-			if err == nil {
-				e.known.add(path, uid, x)
-			}
-			return err
+		Restored: func(l link.Link, path string, uid uint32, v perclient.Saved) (unixgram.Session, error) {
+			return d.server.Restore(l, client(path, uid), v)
 		},
 	}
 }
@@ -164,7 +155,7 @@ func (e *extras) run() {
 	}
 	e.running.Go(e.shared.Run)
 	if e.recall {
-		e.running.Go(func() { e.known.recall(e.invite) })
+		e.running.Go(e.invite)
 	}
 }
 
@@ -176,20 +167,23 @@ func (e *extras) accept(loop func(name string, ln *net.UnixListener, handle func
 	}
 }
 
-// byPath reports whether x is a client's of the shared datagram socket. It may be called on nil.
-func (e *extras) byPath(x *perclient.Session) bool { return e != nil && e.known.has(x) }
-
-// keep has the list of datagram clients kept in file. It may be called on nil.
-func (e *extras) keep(file *state.File) {
-	if e != nil {
-		e.known.use(file)
+// invite serves the clients of the last process whose sockets are beside the daemon's: those that are not connected to it, as QEMU's,
+// do not notice a restart, and a guest that has nothing to say would not be reached until it speaks.
+func (e *extras) invite() {
+	dir := filepath.Join(e.dir.Path(), "dgram")
+	there, err := os.ReadDir(dir)
+	if err != nil {
+		e.log.Debug("datagram clients of the last process are not looked for", "error", err)
+		return
 	}
-}
-
-// invite serves a client of the last process.
-func (e *extras) invite(path string, uid uint32) {
-	if err := e.shared.Invite(path, uid); err != nil {
-		e.log.Debug("a datagram client of the last process is not served", "path", path, "error", err)
+	for _, f := range there {
+		path := filepath.Join(dir, f.Name())
+		if f.Type() != fs.ModeSocket || path == filepath.Join(dir, "sock") {
+			continue
+		}
+		if err := e.shared.Invite(path); err != nil {
+			e.log.Debug("a datagram client of the last process is not served", "path", path, "error", err)
+		}
 	}
 }
 
@@ -198,7 +192,6 @@ func (e *extras) hide() {
 	if e == nil {
 		return
 	}
-	e.known.freeze()
 	e.dir.Remove()
 	if e.passing != nil {
 		e.passing.Stop()

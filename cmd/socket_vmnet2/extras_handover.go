@@ -90,7 +90,7 @@ func takeExtras(d *daemon, in *handoff.In) (*extras, savedExtras) {
 		return nil, none
 	}
 	if err == nil {
-		e := &extras{log: d.log, given: d.given, known: newKnown(d.kept)}
+		e := &extras{log: d.log, given: d.given}
 		if err = e.take(d, in, &v); err == nil {
 			return e, v
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/inherit"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/lazynet"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/upgrade"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
@@ -124,7 +125,7 @@ func (d *daemon) save(o *handoff.Out, v *saved, call *control.Call) (err error) 
 		return err
 	}
 	for _, x := range d.server.Sessions() {
-		if !x.OfSocket() {
+		if x.Transport() != status.Stream {
 			continue // its owner saves it
 		}
 		if c, ok := x.Save(); ok {
@@ -150,7 +151,6 @@ func (d *daemon) resume(ctx context.Context) {
 	if ctx.Err() == nil {
 		d.closeNetwork() // if it did not come to that
 		d.restartNetwork(ctx)
-		d.extras.keep(d.kept)
 		d.server.Use(d.network.Load())
 	}
 	d.server.Resume()

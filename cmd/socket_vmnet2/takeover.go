@@ -15,6 +15,7 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/inherit"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/upgrade"
 )
 
@@ -125,7 +126,7 @@ func (d *daemon) answer(ctx context.Context, call *control.Call, from string, v 
 	if late > 0 {
 		v.Notes = append(v.Notes, fmt.Sprintf("%d clients have no network yet; they are tried again", late))
 	}
-	r := upgrade.Result{From: from, To: compat.Version, PID: os.Getpid(), Clients: d.byTransport(sessions), Notes: append([]string{}, v.Notes...)}
+	r := upgrade.Result{From: from, To: compat.Version, PID: os.Getpid(), Clients: byTransport(sessions), Notes: append([]string{}, v.Notes...)}
 	r.SetGap(gap)
 	args := []any{"from", r.From, "to", r.To, "clients", len(sessions), "gap", fmt.Sprintf("%.0fms", r.Gap)}
 	if len(r.Notes) > 0 {
@@ -147,13 +148,13 @@ func ended(x *perclient.Session) bool {
 }
 
 // byTransport is how many of the sessions there are of each kind.
-func (d *daemon) byTransport(sessions []*perclient.Session) map[string]int {
+func byTransport(sessions []*perclient.Session) map[string]int {
 	n := map[string]int{}
 	for _, x := range sessions {
-		switch {
-		case x.OfSocket():
+		switch x.Transport() {
+		case status.Stream:
 			n["stream"]++
-		case d.extras.byPath(x):
+		case status.Unixgram:
 			n["dgram"]++
 		default:
 			n["passed"]++

@@ -35,8 +35,6 @@ type Client struct {
 	Peer peercred.Peer
 	// MAC is the address that it says its guest has; nil if it says none.
 	MAC net.HardwareAddr
-	// Remembered tells that MAC is of a former session, and nothing that the client says now.
-	Remembered bool
 	// InterfaceID is the vmnet interface's identity that it asks for; null for none.
 	InterfaceID [16]byte
 	// Start starts the port at once, not at the first frame: somebody waits in Ready.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
 
@@ -55,7 +56,7 @@ func TestServe(t *testing.T) {
 	began := time.Now()
 	ended := make(chan struct{})
 	x, err := r.Serve(newFakeLink(), Client{
-		Name: "vm", Log: []any{"transport", "dgram", "uid", 501}, Start: true, Ended: func() { close(ended) },
+		Name: "vm", Transport: status.PassedDatagram, Log: []any{"transport", "dgram", "uid", 501}, Start: true, Ended: func() { close(ended) },
 	})
 	require.NoError(t, err)
 	_, err = x.Ready(within(t))

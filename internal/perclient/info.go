@@ -122,6 +122,9 @@ func (c *Session) state(st link.Stats) (state string, err error) {
 // ID is the number of the session, which goes over upgrades.
 func (c *Session) ID() uint64 { return c.id }
 
+// Transport is how the client came, status.Stream and so on.
+func (c *Session) Transport() string { return c.client.Transport }
+
 // Info is what is known of the session's client now. It waits for nobody: no lock is held while the port is asked.
 func (c *Session) Info() Info {
 	st := c.link.Stats()

@@ -211,9 +211,6 @@ func (s *Server) sessionsLocked() []*Session {
 	return sessions
 }
 
-// OfSocket reports whether the client came by the stream socket: Handle was given it.
-func (c *Session) OfSocket() bool { return len(c.client.Log) == 0 }
-
 // stood reports whether err, with which the link's Run ended, is a pause. It returns when Run is to be called again.
 func (c *Session) stood(err error) bool {
 	if !errors.Is(err, link.ErrPaused) {

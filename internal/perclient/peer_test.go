@@ -17,7 +17,7 @@ func TestPeerOfAStreamClient(t *testing.T) {
 	c := r.dial(t)
 	say(t, c, 1, "hello")
 	require.NoError(t, c.Close())
-	require.Eventually(t, func() bool { return r.Clients() == 0 }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { list, all := r.Census(); return all.Connects == 1 && len(list) == 0 }, 20*time.Second, time.Millisecond)
 	r.shutdown() // the log is complete
 	for line := range strings.Lines(r.log.String()) {
 		if strings.Contains(line, "client connected") || strings.Contains(line, "client gone") {

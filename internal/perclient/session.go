@@ -158,7 +158,7 @@ func (c *Session) logBegin() {
 	if c.restored {
 		return
 	}
-	if len(c.client.Log) > 0 {
+	if c.client.Transport != status.Stream {
 		c.log.Info("serving a client")
 		return
 	}
@@ -169,7 +169,7 @@ func (c *Session) logBegin() {
 }
 
 func (c *Session) logEnd(err error) {
-	if len(c.client.Log) > 0 {
+	if c.client.Transport != status.Stream {
 		return // the summary follows
 	}
 	fd := c.link.Fd()
@@ -218,13 +218,13 @@ func (c *Session) panicked(doing string, r any) error {
 // summarise logs how the session went.
 func (c *Session) summarise(err error, st link.Stats) {
 	level := slog.LevelInfo
-	if left(err) && st.ToNetFrames+st.DropRunt == 0 && len(c.client.Log) == 0 {
+	if left(err) && st.ToNetFrames+st.DropRunt == 0 && c.client.Transport == status.Stream {
 		level = slog.LevelDebug // a probe
 	} else if !left(err) && !errors.Is(err, link.ErrShutdown) && c.reason.Load() == nil {
 		level = slog.LevelWarn
 	}
 	args := []any{"reason", err, "duration", time.Since(c.began).Round(time.Millisecond)}
-	if len(c.client.Log) == 0 { // else it is in each line, where it is known
+	if c.client.Transport == status.Stream { // else it is in each line, where it is known
 		args = append(args, c.client.Peer.Args()...)
 	}
 	if m := c.watch.MAC(); m != nil {

@@ -26,9 +26,8 @@ var errVersion = errors.New("another version of the program wrote it")
 
 // content is what a file holds.
 type content struct {
-	leases  []Lease
-	clients []Client
-	id      identity
+	leases []Lease
+	id     identity
 	// extra are top-level fields that this program does not know. They are written back as they were, so that what a
 	// newer program of the same version keeps here survives.
 	extra map[string]json.RawMessage
@@ -44,7 +43,7 @@ type leaseJSON struct {
 }
 
 // encode writes {"version": 1, "leases": [{"mac", "ip", "expires", "hostname", "name"}...], "interface_id", "subnet",
-// "datagram_clients": [{"path", "uid", "mac"}...], ...}, leases sorted by address and clients by path.
+// ...}, leases sorted by address.
 func encode(c content) ([]byte, error) {
 	leases := slices.Clone(c.leases)
 	slices.SortFunc(leases, func(a, b Lease) int { return a.IP.Compare(b.IP) })
@@ -57,7 +56,6 @@ func encode(c content) ([]byte, error) {
 		top[k] = v
 	}
 	c.id.encode(top)
-	encodeClients(c.clients, top)
 	top["version"], top["leases"] = version, out
 	b, err := json.MarshalIndent(top, "", "\t")
 	if err != nil {
@@ -111,14 +109,10 @@ func decode(b []byte) (content, error) {
 	if err != nil {
 		return content{}, fmt.Errorf("decode state: %w", err)
 	}
-	clients, err := takeClients(top)
-	if err != nil {
-		return content{}, fmt.Errorf("decode state: %w", err)
-	}
 	if len(top) == 0 {
 		top = nil
 	}
-	return content{leases: leases, clients: clients, id: id, extra: top}, nil
+	return content{leases: leases, id: id, extra: top}, nil
 }
 
 // takeIdentity takes the fields of the identity out of top.

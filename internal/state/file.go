@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package state keeps what a network needs to come back as it was after a restart of the daemon: DHCP leases, the
-// identity of its vmnet interfaces, its subnet, its datagram clients. There is one file per network, in JSON, named by the path of the network's
+// identity of its vmnet interfaces, its subnet. There is one file per network, in JSON, named by the path of the network's
 // socket.
 //
 // The daemon never needs it: a file that is missing, damaged, foreign or from another version is ignored with one
@@ -47,8 +47,7 @@ type File struct {
 	loaded content
 
 	mu       sync.Mutex
-	snapshot func() []Lease  // of the latest change, nil = none yet
-	clients  func() []Client // likewise
+	snapshot func() []Lease // of the latest change, nil = none yet
 	id       identity
 	dirty    bool // the latest change is not written, or could not be
 	armed    bool // timer runs
@@ -144,7 +143,7 @@ func (f *File) save() {
 		return
 	}
 	f.dirty = false // changes from here on are for the next time
-	snapshot, clients, id := f.snapshot, f.clients, f.id
+	snapshot, id := f.snapshot, f.id
 	f.mu.Unlock()
 
 	faults.Point("state.save")
@@ -152,11 +151,7 @@ func (f *File) save() {
 	if snapshot != nil {
 		leases = snapshot()
 	}
-	known := f.loaded.clients
-	if clients != nil {
-		known = clients()
-	}
-	b, err := encode(content{leases: leases[:min(len(leases), maxLeases)], clients: known, id: id, extra: f.loaded.extra})
+	b, err := encode(content{leases: leases[:min(len(leases), maxLeases)], id: id, extra: f.loaded.extra})
 	if err == nil {
 		err = f.write(f.path, b)
 	}

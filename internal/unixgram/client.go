@@ -28,11 +28,12 @@ const maxHeld = 64 << 10
 //
 // Its frames are handed on by the Server's reader, under dispatch, so that Run can wait for it to be out.
 type client struct {
-	srv  *Server
-	path string
-	uid  uint32
-	out  *link.Outbox
-	pipe *pipe
+	srv     *Server
+	path    string
+	uid     uint32
+	out     *link.Outbox
+	pipe    *pipe
+	session Session // nil before there is one
 
 	frames, bytes, runts, longs atomic.Uint64
 	early                       atomic.Uint64 // of frames, those that were not kept until Run

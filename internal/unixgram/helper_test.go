@@ -223,11 +223,11 @@ func (l *lab) stop() {
 	l.running.Wait()
 }
 
-func (l *lab) serve(k link.Link, path string, uid uint32) error {
+func (l *lab) serve(k link.Link, path string, uid uint32) (Session, error) {
 	s := &session{link: k, path: path, uid: uid, done: make(chan struct{}), stood: make(chan bool)}
 	if l.onServe != nil {
 		if err := l.onServe(s); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	l.mu.Lock()
@@ -237,7 +237,7 @@ func (l *lab) serve(k link.Link, path string, uid uint32) error {
 	if !l.noRun {
 		l.running.Go(s.run)
 	}
-	return nil
+	return s, nil
 }
 
 // session waits for the session of path, other than those in not.

@@ -9,11 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Invite serves the client at path before it says a word, as one of uid: it was a client of an earlier process, and its
-// guest may have nothing to say for long. The path is checked as if a datagram had come. One that has connected its socket
-// to the earlier process's is none any more, and an address that has a client already is left alone. It may be called before
-// Run, and may take as long as a look at the path does.
-func (s *Server) Invite(path string, uid uint32) error {
+// Invite serves the client at path before it says a word: it may have been one of an earlier process, and its guest may have
+// nothing to say for long. The path is checked as if a datagram had come. One that has connected its socket to the earlier
+// process's is none any more, and an address that has a client already is left alone. It may be called before Run, and may take as
+// long as a look at the path does.
+func (s *Server) Invite(path string) error {
 	s.mu.Lock()
 	_, there := s.clients[path]
 	s.mu.Unlock()
@@ -25,9 +25,6 @@ func (s *Server) Invite(path string, uid uint32) error {
 		return err
 	}
 	defer t.Close()
-	if t.uid != uid {
-		return forgedBy(path, sender{uid: uid, known: true}, t.uid)
-	}
 	conn, err := t.connect()
 	if errors.Is(err, unix.EPERM) {
 		return fmt.Errorf("client %q is connected to a socket that is gone: start it again", path)
@@ -38,6 +35,6 @@ func (s *Server) Invite(path string, uid uint32) error {
 	_ = conn.Close()
 	s.pause.gate.RLock()
 	defer s.pause.gate.RUnlock()
-	_, err = s.admit(path, sender{uid: uid, known: true}, s.current())
+	_, err = s.admit(path, sender{uid: t.uid, known: true}, s.current())
 	return err
 }

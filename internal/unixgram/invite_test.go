@@ -16,7 +16,7 @@ import (
 func TestAdmittedTwice(t *testing.T) {
 	l := newLab(t, func(l *lab, _ *Options) { l.noReader = true })
 	p := l.unconnected("c")
-	require.NoError(t, l.Invite(p.path, uint32(os.Geteuid())))
+	require.NoError(t, l.Invite(p.path))
 	first := l.clients[p.path]
 	who := sender{uid: uint32(os.Geteuid()), known: true}
 	second, err := l.admit(p.path, who, l.current())

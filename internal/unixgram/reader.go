@@ -274,7 +274,8 @@ func (s *Server) admit(path string, from sender, by *shared) (*client, error) {
 	s.clients[path] = c
 	s.mu.Unlock()
 	s.wakeSweep()
-	if err := s.serve(func() error { return s.opts.Serve(c, c.path, c.uid) }); err != nil {
+	err = s.serve(c, func() (Session, error) { return s.opts.Serve(c, c.path, c.uid) })
+	if err != nil {
 		c.end(err)
 		_ = c.Close()
 		return nil, err
@@ -283,14 +284,15 @@ func (s *Server) admit(path string, from sender, by *shared) (*client, error) {
 	return c, nil
 }
 
-// serve is f, which makes a session, and of which a panic is an error.
-func (s *Server) serve(f func() error) (err error) {
+// serve has f make c's session. A panic of f is an error.
+func (s *Server) serve(c *client, f func() (Session, error)) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = s.panicked("making a session", r)
 		}
 	}()
-	return f()
+	c.session, err = f()
+	return err
 }
 
 var errClosed = errors.New("the daemon stops")

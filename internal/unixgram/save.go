@@ -65,7 +65,10 @@ func (s *Server) Save(o *handoff.Out) Saved {
 	}
 	s.mu.Unlock()
 	for _, c := range clients {
-		session, ok := s.opts.Save(c.path)
+		if c.session == nil {
+			continue
+		}
+		session, ok := c.session.Save()
 		if !ok {
 			continue
 		}
@@ -165,7 +168,7 @@ func (s *Server) restore(in *handoff.In, v *SavedClient, sockets []*shared) erro
 	s.clients[c.path] = c
 	s.mu.Unlock()
 	s.wakeSweep()
-	if err := s.serve(func() error { return s.opts.Restored(c, c.path, c.uid, v.Session) }); err != nil {
+	if err := s.serve(c, func() (Session, error) { return s.opts.Restored(c, c.path, c.uid, v.Session) }); err != nil {
 		c.end(err)
 		_ = c.Close()
 		return err

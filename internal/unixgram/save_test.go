@@ -112,12 +112,9 @@ func (l *lab) resume() {
 	l.Resume()
 }
 
-// saveSession is as perclient.Session.Save.
-func (l *lab) saveSession(path string) (v perclient.Saved, ok bool) {
-	l.mu.Lock()
-	s := l.sessions[path]
-	l.mu.Unlock()
-	if s == nil || s.link.Gone() {
+// Save is as perclient.Session.Save.
+func (s *session) Save() (v perclient.Saved, ok bool) {
+	if s.link.Gone() {
 		return v, false
 	}
 	return perclient.Saved{ID: 5, Link: s.link.(link.Pausable).Save()}, true
@@ -126,7 +123,6 @@ func (l *lab) saveSession(path string) (v perclient.Saved, ok bool) {
 // save is what another image finds, of a lab that stands.
 func (l *lab) save() (Saved, *handoff.In) {
 	l.t.Helper()
-	l.opts.Save = l.saveSession
 	v, fds := duplicated(l.t, l.Save(&handoff.Out{}))
 	return v, handedOver(l.t, fds)
 }
@@ -145,7 +141,7 @@ func (l *lab) next(v Saved, in *handoff.In) *lab {
 	n := &lab{t: l.t, dir: l.dir, path: l.path, log: &logBuffer{}, ran: make(chan struct{}), sessions: map[string]*session{}}
 	o := Options{
 		Trust: l.opts.Trust, QueueSize: l.opts.QueueSize, Log: slog.New(slog.NewTextHandler(n.log, nil)), Serve: n.serve, Renew: n.renew,
-		Restored: func(k link.Link, path string, uid uint32, v perclient.Saved) error {
+		Restored: func(k link.Link, path string, uid uint32, v perclient.Saved) (Session, error) {
 			assert.EqualValues(l.t, 5, v.ID)
 			return n.serve(k, path, uid)
 		},

@@ -39,12 +39,14 @@ type Options struct {
 
 	// Serve makes a session for l, whose client bound path and whose socket belongs to uid. The session calls Run and then
 	// Close. Serve is called by the reader, so it must not block. An error: the client is not served, and the Server closes l.
-	Serve func(l link.Link, path string, uid uint32) error
-
-	// Save saves the session that serves the client at path; false: there is none. It is called by Server.Save.
-	Save func(path string) (perclient.Saved, bool)
+	Serve func(l link.Link, path string, uid uint32) (Session, error)
 	// Restored is Serve for a client that another process image had, whose session was saved as v.
-	Restored func(l link.Link, path string, uid uint32, v perclient.Saved) error
+	Restored func(l link.Link, path string, uid uint32, v perclient.Saved) (Session, error)
+}
+
+// A Session is a *perclient.Session.
+type Session interface {
+	Save() (v perclient.Saved, ok bool)
 }
 
 // A Server reads the shared socket and hands each client's frames to its link.
