@@ -3,7 +3,6 @@
 package unixgram
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"runtime/debug"
@@ -74,9 +73,6 @@ func clientOn(s *Server, p *pipe) *client {
 func (c *client) take(r *mmsg.Receiver, first, end int) {
 	c.dispatch.Lock()
 	defer c.dispatch.Unlock()
-	if data, _ := r.Msg(first); bytes.Equal(data, hello) {
-		c.pipe.hello()
-	}
 	b, runts, long := r.Pack(first, end)
 	if runts > 0 {
 		c.runts.Add(uint64(runts))

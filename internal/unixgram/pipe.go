@@ -18,8 +18,8 @@ import (
 
 // A pipe sends to one client: a link.Pipe.
 //
-// A client may change while it is served: one that was not connected becomes so, or another process takes its place at its
-// path, as QEMU does when it is started again. Both are noticed by what a send returns.
+// A client may change while it is served: one that was not connected becomes so, which is noticed by what a send returns. One whose
+// socket has gone ends; a process that takes its place at its path, as QEMU does when it is started again, is another client.
 type pipe struct {
 	srv    *Server
 	path   string
@@ -36,37 +36,20 @@ type pipe struct {
 	stopped bool
 	frozen  bool // nothing changes until thaw
 	vain    int  // how often Send has taken nothing in a row
-
-	lost   chan struct{} // not nil: the client's socket has gone, and its path is looked up until this is closed
-	failed error         // what came of that
-	again  bool          // nothing was sent since
 }
 
-// newPipe finds out which kind of client t is. It owns t unless there is an error.
+// newPipe finds out which kind of client t is, which has sent by the socket by. It owns t unless there is an error.
 func newPipe(by *shared, t *Target) (*pipe, error) {
 	p := &pipe{srv: by.srv, path: t.path, uid: t.uid, sender: mmsg.NewSender()}
-	if err := p.attach(t, by); err != nil {
+	r, err := openReply(t)
+	if err != nil && (!errors.Is(err, unix.EPERM) || p.srv.opts.Trust.ReplySocket) {
 		return nil, err
 	}
-	return p, nil
-}
-
-// attach makes t what is sent to; it has sent by the socket by. It owns t unless there is an error. The caller holds mu, or nobody else knows p.
-func (p *pipe) attach(t *Target, by *shared) error {
-	r, err := openReply(t)
-	switch {
-	case err == nil:
-	case errors.Is(err, unix.EPERM) && !p.srv.opts.Trust.ReplySocket: // it is connected, to the shared socket we hope
-		r = nil
-	default:
-		return err
-	}
-	p.detach(false)
 	p.target, p.reply = t, r
-	if r == nil {
+	if r == nil { // it is connected, to a socket of ours we hope
 		p.answerBy(by)
 	}
-	return nil
+	return p, nil
 }
 
 // answerBy has the client answered by the socket that it has connected its own to. The caller holds mu, or p is known to no
@@ -132,26 +115,10 @@ func (p *pipe) Send(b frame.Batch) (taken int, err error) {
 	if p.frozen {
 		return 0, nil
 	}
-	if p.lost != nil {
-		select {
-		case <-p.lost:
-			p.lost = nil
-			if p.failed != nil {
-				return 0, p.failed
-			}
-		default:
-			return 0, nil
-		}
-	}
 	taken, err = p.send(b)
 	if isGone(err) {
-		if p.again && taken == 0 { // what was found takes nothing either
-			return 0, io.EOF
-		}
-		p.search()
-		return taken, nil
+		return taken, io.EOF
 	}
-	p.again = false
 	if taken > 0 {
 		p.vain = 0
 	} else {
@@ -197,55 +164,6 @@ func isGone(err error) bool {
 	return false
 }
 
-// search has resolve look the client's path up: whoever sends serves others and does not wait for a file system. Until it is
-// done nothing is sent. The caller holds mu.
-func (p *pipe) search() {
-	old, done := p.target, make(chan struct{})
-	p.lost, p.failed, p.again = done, nil, true
-	go func() {
-		defer close(done)
-		err := p.resolve(old)
-		p.mu.Lock()
-		p.failed = err
-		p.mu.Unlock()
-	}()
-}
-
-// resolve looks the client's path up again after its socket, old, has gone: the client may have come back with another. Its
-// error is io.EOF when not.
-func (p *pipe) resolve(old *Target) error {
-	t, err := p.srv.look.check(p.srv.opts.Trust, p.path)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	switch {
-	case p.stopped, p.frozen, p.target != old: // or somebody else was quicker
-		if err == nil {
-			t.Close()
-		}
-		p.again = p.again && !p.frozen // the next send finds out once more
-		return nil
-	case err != nil:
-		return io.EOF
-	}
-	if t.uid != p.uid { // another user's is another client
-		t.Close()
-		return io.EOF
-	}
-	if err := p.attach(t, p.srv.current()); err != nil {
-		t.Close()
-		return io.EOF
-	}
-	p.vain = 0
-	return nil
-}
-
-// hello is called when the client says that it has just begun.
-func (p *pipe) hello() {
-	if t := p.current(); t != nil && !p.srv.look.same(t) {
-		_ = p.resolve(t) // else the next send tells, or the sweep
-	}
-}
-
 // current is what is sent to, nil if there is nothing any more. It may be closed at any time: what it was made of is still good
 // for a look at the path.
 func (p *pipe) current() *Target {
@@ -263,19 +181,12 @@ func (p *pipe) moved() bool {
 	return t == nil || !p.srv.look.same(t)
 }
 
-// check looks whether the client is still there, and takes up one that has come back. io.EOF: it is not.
+// check looks whether the client is still there, and can be found. io.EOF: it is not.
 func (p *pipe) check() error {
-	t := p.current()
-	if t == nil {
-		return nil
-	}
-	switch same, gone := p.srv.look.same(t), p.gone(); {
-	case same && !gone:
-		return nil
-	case !gone: // the path is gone, or leads to something else now: nobody could find this client again
+	if t := p.current(); t != nil && (!p.srv.look.same(t) || p.gone()) {
 		return io.EOF
 	}
-	return p.resolve(t)
+	return nil
 }
 
 // gone reports whether nobody has the client's socket any more.

@@ -183,7 +183,7 @@ func (sh *shared) from(name []byte, from sender, first, end int) {
 		}
 		sh.last = c
 	}
-	if tells && !from.is(c.uid) {
+	if data, _ := sh.rcv.Msg(first); tells && !from.is(c.uid) || bytes.Equal(data, hello) {
 		if c = sh.replaced(c, name, from, end-first); c == nil {
 			return
 		}
@@ -194,8 +194,8 @@ func (sh *shared) from(name []byte, from sender, first, end int) {
 	sh.at = nil
 }
 
-// replaced looks again at the address of c, whose n datagrams somebody else than its owner has sent: that may be another
-// user, who has bound the path after c was gone. It returns that one's client, or nil.
+// replaced looks again at the address of c, of which n datagrams have come that begin with a hello, or that another user than its
+// owner has sent: the path may have been bound anew after c was gone. It returns the client of now, or nil.
 func (sh *shared) replaced(c *client, name []byte, from sender, n int) *client {
 	if c.pipe.moved() {
 		c.end(io.EOF)

@@ -204,7 +204,7 @@ func TestSweepSparesTheLiving(t *testing.T) {
 	assert.Equal(t, 4, l.Clients())
 }
 
-// TestComesBack: QEMU that is started again removes its socket and binds another; the session goes on.
+// TestComesBack: QEMU that is started again removes its socket and binds another, and is another client.
 func TestComesBack(t *testing.T) {
 	for _, how := range []string{"frame", "hello", "sweep"} {
 		t.Run(how, func(t *testing.T) {
@@ -213,16 +213,20 @@ func TestComesBack(t *testing.T) {
 			require.NoError(t, p.Close())
 			q := l.unconnected("c")
 			switch how {
-			case "hello":
-				q.send([]byte("VFKT"), testFrame(60, 2))
-				s.waitFrames(t, 2)
+			case "frame":
+				s.link.Deliver(batchOf(testFrame(60, 1)))
+				require.ErrorIs(t, s.waitEnd(t), io.EOF)
 			case "sweep":
 				l.sweep()
+				require.ErrorIs(t, s.waitEnd(t), io.EOF)
 			}
-			s.link.Deliver(batchOf(testFrame(60, 3), testFrame(60, 4)))
+			q.send(hello, testFrame(60, 2))
+			again := l.session(q.path, s)
+			assert.Equal(t, [][]byte{testFrame(60, 2)}, again.waitFrames(t, 1))
+			again.link.Deliver(batchOf(testFrame(60, 3), testFrame(60, 4)))
 			assert.Equal(t, testFrame(60, 3), q.recv())
 			assert.Equal(t, testFrame(60, 4), q.recv())
-			assert.Equal(t, 1, l.served())
+			require.ErrorIs(t, s.waitEnd(t), io.EOF)
 		})
 	}
 }

@@ -20,15 +20,10 @@ const (
 // too often what was not so, the drainer pauses.
 func (p *pipe) Wait(stop <-chan struct{}) {
 	p.mu.Lock()
-	r, vain, stopped, lost := p.reply, p.vain, p.stopped, p.lost
+	r, vain, stopped := p.reply, p.vain, p.stopped
 	p.mu.Unlock()
 	switch {
 	case stopped:
-	case lost != nil:
-		select {
-		case <-lost:
-		case <-stop:
-		}
 	case r == nil && vain <= maxYields:
 		yield()
 	case r == nil:
