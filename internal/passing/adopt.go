@@ -15,9 +15,8 @@ import (
 // adopt serves a descriptor that a client hands over.
 func (s *Server) adopt(c *conn) (rest func()) {
 	m, err := proto.ReadMessage(c.UnixConn, proto.MaxLine)
-	c.doneReading()
-	defer m.Close()
 	bare := m.Bare()
+	defer m.Close() // also what came before an error
 	r := proto.Request{Version: proto.Version, Transport: proto.Datagram}
 	if err == nil && !bare {
 		r, err = proto.DecodeRequest(m.Line)

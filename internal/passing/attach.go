@@ -35,25 +35,23 @@ func (s *Server) attach(c *conn) (rest func()) {
 		s.refuse(c, err)
 		return nil
 	}
-	h := handed{ino: inodeOf(ours)}
 	l, err := s.newLink(ours, r.Transport, link.DatagramOptions{})
 	if err != nil {
 		_ = unix.Close(theirs)
 		s.refuse(c, err)
 		return nil
 	}
-	return s.join(&member{conn: c, link: l, request: r, handed: h, lifeline: true, theirs: theirs})
+	return s.join(&member{conn: c, link: l, request: r, lifeline: true, theirs: theirs})
 }
 
 // readAttach reads what the client asks for.
 func (c *conn) readAttach() (proto.Request, error) {
 	m, err := proto.ReadMessage(c.UnixConn, proto.MaxLine)
-	c.doneReading()
-	defer m.Close()
-	if err != nil {
-		return proto.Request{}, err
+	var r proto.Request
+	defer m.Close() // also what came before an error
+	if err == nil {
+		r, err = proto.DecodeRequest(m.Line)
 	}
-	r, err := proto.DecodeRequest(m.Line)
 	if err == nil && m.FD != proto.None {
 		err = &proto.Error{Code: proto.BadDescriptor, Text: "attach takes no descriptor; hand it over on the socket adopt"}
 	}

@@ -17,7 +17,6 @@ import (
 // A handed is a descriptor that a client handed over, after a look at it.
 type handed struct {
 	fd    int
-	ino   uint64 // of the socket
 	bound string // the path that it is bound to, if it is not connected
 
 	at *fileID // what was at that path, if it was looked at before
@@ -50,7 +49,6 @@ func (s *Server) examine(fd int, t proto.Transport) (handed, error) {
 	if n, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ACCEPTCONN); err == nil && n != 0 {
 		return h, badDescriptor("a socket that listens, and has to be connected")
 	}
-	h.ino = inodeOf(fd)
 	return s.examinePeer(h, t, name.Name)
 }
 
@@ -73,15 +71,6 @@ func (s *Server) examinePeer(h handed, t proto.Transport, name string) (handed, 
 		return h, badDescriptor("connected to this daemon itself: its frames would go round")
 	}
 	return h, nil
-}
-
-// inodeOf is the number of the socket fd in the system's table, 0 if it has none.
-func inodeOf(fd int) uint64 {
-	var st unix.Stat_t
-	if unix.Fstat(fd, &st) != nil {
-		return 0
-	}
-	return st.Ino
 }
 
 // checkBound checks the path of a socket that is bound.

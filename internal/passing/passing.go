@@ -30,10 +30,6 @@ const (
 	// requestTime is how long a client may take from its connection to the end of its request.
 	requestTime = 5 * time.Second
 
-	// lateTime is what is left of that at least to a request that had to wait for its turn: its bytes have mostly come, but on a
-	// busy machine 100 ms were too short for 37 of 1,000.
-	lateTime = time.Second
-
 	// settleTime is how long a client that was refused may take to read that, at most.
 	settleTime = 100 * time.Millisecond
 
@@ -46,11 +42,7 @@ const (
 	// replyTime is how long a client may take to make room for the reply, which is short.
 	replyTime = 5 * time.Second
 
-	// maxReading is how many requests of one user are read at once: who sends half of them delays his own only.
-	maxReading = 64
-
-	// maxOpen is how many connections there may be in all, those included that wait for their turn and those that are the
-	// lifeline of a session.
+	// maxOpen is how many connections there may be in all, those included that are the lifeline of a session.
 	maxOpen = 2048
 	// maxOpenUser is how many of these one user may have.
 	maxOpenUser = maxOpen / 2
@@ -87,7 +79,7 @@ type Options struct {
 }
 
 // times are limits that tests make shorter.
-type times struct{ request, late, ready, keep, pause time.Duration }
+type times struct{ request, ready, keep, pause time.Duration }
 
 // A session is a perclient.Session.
 type session interface {
@@ -99,8 +91,7 @@ type session interface {
 
 // A Server serves the connections of attach and adopt.
 //
-//	accepted --room--> reading --request--> served, or answered with an error --> closed
-//	accepted --maxReading of this user are read--> waiting --in order--> reading
+//	accepted --> reading --request--> served, or answered with an error --> closed
 //	reading, not a byte has come --Pause--> left as it is --Resume, or by the next image--> reading
 //	accepted --maxOpen are open, or maxOpenUser--> answered with "full", closed
 type Server struct {
@@ -116,26 +107,19 @@ type Server struct {
 
 	mu       sync.Mutex
 	stopping bool
-	open     int               // connections
-	users    map[uint32]*turns // those that have connections
+	open     int            // connections
+	users    map[uint32]int // connections of each user that has any
 	unread   map[*conn]struct{}
 	members  map[*member]struct{}
 	pause    pause
 	running  sync.WaitGroup
 }
 
-// turns are the connections of one user.
-type turns struct {
-	open    int
-	reading int     // whose request is being read
-	waiting []*conn // in the order of their accept
-}
-
 // NewServer makes a server. It runs nothing by itself until it is given a connection.
 func NewServer(o Options) *Server {
 	s := &Server{
-		opts: o, self: os.Getpid(), users: map[uint32]*turns{}, unread: map[*conn]struct{}{}, members: map[*member]struct{}{},
-		times: times{request: requestTime, late: lateTime, ready: readyTime, keep: keepTime, pause: pauseTime},
+		opts: o, self: os.Getpid(), users: map[uint32]int{}, unread: map[*conn]struct{}{}, members: map[*member]struct{}{},
+		times: times{request: requestTime, ready: readyTime, keep: keepTime, pause: pauseTime},
 	}
 	s.serve = func(l link.Link, c perclient.Client) (session, error) {
 		x, err := o.Clients.Serve(l, c)
@@ -164,7 +148,6 @@ type conn struct {
 	until  time.Time // when the request has to be there
 	peer   peercred.Peer
 	door   string
-	once   sync.Once
 	calm   func() bool // ends that Stop interrupts reading
 	cut    atomic.Bool // its request is not waited for any more
 	round  int         // the Server's when the request's deadline was set
@@ -176,7 +159,7 @@ func (s *Server) Attach(c *net.UnixConn) { s.accept(c, doorAttach, s.attach) }
 // Adopt takes over a connection to the socket adopt: it serves the descriptor that comes with it. It never blocks.
 func (s *Server) Adopt(c *net.UnixConn) { s.accept(c, doorAdopt, s.adopt) }
 
-// accept gives a connection to a goroutine if there is room, else to the queue, else it turns it away.
+// accept gives a connection to a goroutine if there is room, else it turns it away.
 func (s *Server) accept(uc *net.UnixConn, door string, handle func(*conn) (rest func())) {
 	s.take(&conn{UnixConn: uc, srv: s, handle: handle, until: time.Now().Add(s.times.request), door: door, peer: peercred.Of(uc)})
 }
@@ -192,56 +175,26 @@ func (s *Server) take(c *conn) {
 	}
 }
 
-// admit has c served, now or in its turn, unless it returns why not.
+// admit has c served, unless it returns why not.
 func (s *Server) admit(c *conn) proto.Code {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	u := s.users[c.peer.User()]
 	switch {
 	case s.stopping:
 		return proto.Stopping
-	case s.open >= maxOpen, u != nil && u.open >= maxOpenUser:
+	case s.open >= maxOpen, s.users[c.peer.User()] >= maxOpenUser:
 		return proto.Full
 	}
-	u = s.count(c)
+	s.count(c)
 	s.unread[c] = struct{}{}
-	if u.reading >= maxReading {
-		u.waiting = append(u.waiting, c)
-		return ""
-	}
-	u.reading++
 	s.running.Go(c.run)
 	return ""
 }
 
 // count counts a connection that is open. The caller holds mu.
-func (s *Server) count(c *conn) *turns {
-	u := s.users[c.peer.User()]
-	if u == nil {
-		u = &turns{}
-		s.users[c.peer.User()] = u
-	}
+func (s *Server) count(c *conn) {
 	s.open++
-	u.open++
-	return u
-}
-
-// doneReading is called once the request has come, or has not: the user's next one is read.
-func (c *conn) doneReading() {
-	c.once.Do(func() {
-		s := c.srv
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		u := s.users[c.peer.User()]
-		if len(u.waiting) == 0 {
-			u.reading--
-			return
-		}
-		next := u.waiting[0]
-		u.waiting[0] = nil
-		u.waiting = u.waiting[1:]
-		s.running.Go(next.run)
-	})
+	s.users[c.peer.User()]++
 }
 
 // run serves one connection to its end. The rest, which lasts as long as a virtual machine, has a goroutine of its own: the
@@ -262,7 +215,6 @@ func (c *conn) run() {
 // request reads the request and does what it asks for.
 func (c *conn) request() (rest func()) {
 	s := c.srv
-	defer c.doneReading()
 	defer s.recovered(c)
 	c.calm = context.AfterFunc(s.ctx, func() { _ = c.SetReadDeadline(past) })
 	defer c.calm()
@@ -282,8 +234,7 @@ func (c *conn) end() {
 	defer s.mu.Unlock()
 	delete(s.unread, c)
 	s.open--
-	u := s.users[c.peer.User()]
-	if u.open--; u.open == 0 {
+	if s.users[c.peer.User()]--; s.users[c.peer.User()] == 0 {
 		delete(s.users, c.peer.User())
 	}
 }

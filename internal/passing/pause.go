@@ -234,11 +234,7 @@ func (c *conn) arm() (resumed <-chan struct{}, err error) {
 	if resumed = s.pausedNow(); resumed != nil {
 		return resumed, nil
 	}
-	until := c.until
-	if late := time.Now().Add(s.times.late); late.After(until) {
-		until = late
-	}
-	if err := c.SetReadDeadline(until); err != nil {
+	if err := c.SetReadDeadline(c.until); err != nil {
 		return nil, err
 	}
 	if s.ctx.Err() != nil { // meanwhile

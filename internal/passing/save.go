@@ -176,7 +176,6 @@ func (s *Server) restored(in *handoff.In, v *SavedSession) (m *member, err error
 		return nil, fmt.Errorf("restore a client: there is no transport %q", v.Transport)
 	}
 	c := &conn{srv: s, door: v.Conn.Door, peer: v.Conn.Peer}
-	c.once.Do(func() {}) // its request is read
 	m = &member{
 		conn: c, lifeline: v.Lifeline, owed: v.Owed, theirs: proto.None,
 		request: proto.Request{Version: proto.Version, Transport: v.Transport}, // the session knows the rest of it
@@ -204,9 +203,6 @@ func (s *Server) restoreLink(in *handoff.In, m *member, v *SavedSession) (err er
 	uc, err := in.UnixConn(v.Session.Link.FD)
 	if err != nil {
 		return fmt.Errorf("restore a client's socket: %w", err)
-	}
-	if rc, err := uc.SyscallConn(); err == nil {
-		_ = rc.Control(func(fd uintptr) { m.handed.ino = inodeOf(int(fd)) })
 	}
 	o := link.DatagramOptions{QueueSize: s.opts.QueueSize}
 	if v.Conn.Door == doorAdopt {

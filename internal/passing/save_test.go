@@ -239,7 +239,7 @@ func TestUpgrade(t *testing.T) {
 					return
 				}
 				require.NoError(t, end.Close())
-				if reason := x.ended(t); reason != nil { // else its link has seen it
+				if reason := x.unheard(t); reason != nil { // else its link has seen it
 					require.ErrorIs(t, reason, errPeerGone)
 				}
 				if lifeline != nil {
@@ -308,13 +308,13 @@ func TestUpgradeOfABoundSocket(t *testing.T) {
 // TestUpgradeOfRequests: those that have begun are finished or told; those that have not, and those whose interface is not there
 // yet, do not notice.
 func TestUpgradeOfRequests(t *testing.T) {
-	const silent = maxReading + 6 // some wait for their turn
+	const silent = 70
 	for _, fails := range []bool{false, true} {
 		t.Run(fmt.Sprintf("fails=%v", fails), func(t *testing.T) {
 			started := make(chan struct{})
 			r := newRig(t, func(r *rig) {
 				elsewhere(r)
-				r.times.request, r.times.late, r.times.pause = 2*patience, 2*patience, 200*time.Millisecond
+				r.times.request, r.times.pause = 2*patience, 200*time.Millisecond
 				r.clients.ready = func(ctx context.Context) (vnet.PortInfo, error) {
 					select {
 					case <-started:

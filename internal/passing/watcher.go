@@ -25,12 +25,11 @@ var (
 )
 
 // A watched is a session on a pair of sockets, or on one that was handed over. Nothing need tell when its client has gone: the
-// connection that it was handed over by is none of it, and no system reports the end of a pair of datagram sockets until
-// something is sent to it.
+// connection that it was handed over by is none of it, and no system reports the end of a pair of datagram sockets. On macOS a look
+// tells; on Linux the next frame for it does.
 type watched struct {
 	member  *member
 	session session // the member's
-	ino     uint64  // of the socket, in the system's table
 	path    string  // that it is bound to, if it waits for its first sender there
 
 	looking atomic.Bool            // somebody looks at path
@@ -61,7 +60,7 @@ func (w *watcher) init(s *Server) {
 // add watches x, which is m's session, until it ends.
 func (w *watcher) add(x session, m *member) *watched {
 	h := m.handed
-	e := &watched{member: m, session: x, ino: h.ino}
+	e := &watched{member: m, session: x}
 	if filepath.IsAbs(h.bound) {
 		e.path = h.bound
 	}
@@ -127,8 +126,6 @@ func (w *watcher) sweep() int {
 		list = append(list, e)
 	}
 	w.mu.Unlock()
-	table := openSocketTable()
-	defer table.close()
 	var gone []*watched
 	for _, e := range list {
 		select {
@@ -137,7 +134,7 @@ func (w *watcher) sweep() int {
 			continue
 		default:
 		}
-		if w.examine(table, e) {
+		if w.examine(e) {
 			gone = append(gone, e)
 		}
 	}
@@ -151,7 +148,7 @@ func (w *watcher) sweep() int {
 
 // examine looks at one session and reports whether that is done with. After a panic it is looked
 // at no more: the next look would go the same way.
-func (w *watcher) examine(table *socketTable, e *watched) (ended bool) {
+func (w *watcher) examine(e *watched) (ended bool) {
 	defer func() {
 		if r := recover(); r != nil {
 			w.srv.broken("looking at a client's socket", r)
@@ -162,23 +159,17 @@ func (w *watcher) examine(table *socketTable, e *watched) (ended bool) {
 	if e.member.letGo() {
 		return false // a stream's reader may be about to take the last frames
 	}
-	peer := table.peer(e.ino)
-	if peer == peerUnknown && e.member.gone() {
-		peer = peerClosed
-	}
-	switch peer {
-	case peerClosed:
+	if e.member.gone() {
 		e.session.End(errPeerGone)
 		return true
-	case peerUnknown:
+	}
+	if l, ok := e.member.link.(*pending); ok && l.waits() {
 		e.look(w.srv)
-	case peerOpen:
 	}
 	return false
 }
 
-// look ends e if nobody can reach it at its path any more. It is for one that is not connected yet, or of whom that cannot be
-// seen here. The path is the client's choice, and its file system may not answer: nobody waits for it.
+// look ends e, which waits for its first sender, if nobody can reach it at its path any more. The path is the client's choice, and its file system may not answer: nobody waits for it.
 func (e *watched) look(s *Server) {
 	if e.path == "" || !e.looking.CompareAndSwap(false, true) {
 		return
@@ -203,12 +194,3 @@ func (e *watched) look(s *Server) {
 		}
 	}()
 }
-
-// A peerState is what is known of the other end of a unix socket.
-type peerState int
-
-const (
-	peerUnknown peerState = iota // there may be none
-	peerOpen
-	peerClosed
-)
