@@ -55,10 +55,12 @@ var imports = map[string][]string{
 	"internal/link":      {"internal/faults", "internal/frame", "internal/mmsg"},
 	"internal/mmsg":      {"internal/darwinapi", "internal/frame"},
 	"internal/peercred":  {},
-	"internal/perclient": {"internal/faults", "internal/frame", "internal/vnet", "internal/link", "internal/peercred", "internal/status", "internal/watch"},
-	"internal/unixgram":  {"internal/faults", "internal/frame", "internal/handoff", "internal/link", "internal/mmsg", "internal/perclient"},
+	"internal/perclient": {
+		"internal/faults", "internal/frame", "internal/vnet", "internal/link", "internal/passing/proto", "internal/peercred", "internal/status", "internal/watch",
+	},
+	"internal/unixgram": {"internal/faults", "internal/frame", "internal/link", "internal/mmsg"},
 	"internal/passing": {
-		"internal/faults", "internal/frame", "internal/handoff", "internal/link", "internal/mmsg", "internal/passing/proto", "internal/peercred", "internal/perclient", "internal/unixgram",
+		"internal/faults", "internal/frame", "internal/link", "internal/mmsg", "internal/passing/proto", "internal/peercred", "internal/perclient", "internal/unixgram",
 		"internal/status", "internal/vnet",
 	},
 	"internal/passing/proto":  {},

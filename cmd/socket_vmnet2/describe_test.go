@@ -289,7 +289,9 @@ func TestDescribeAtAnyTime(t *testing.T) {
 					return
 				default:
 				}
+				d.changing.Lock() // as nothing is asked while clients are detached
 				now := d.describe()
+				d.changing.Unlock()
 				assert.GreaterOrEqual(t, now.Totals.ToNet.Frames, last.Totals.ToNet.Frames)
 				assert.NotNil(t, now.Health)
 				assert.NotEqual(t, status.NetworkFailed, now.Network.State)
@@ -316,10 +318,9 @@ func TestDescribeAtAnyTime(t *testing.T) {
 	}
 	for range 3 {
 		d.changing.Lock()
-		var v saved
-		assert.NoError(t, d.pause(ctx, &v))
-		_ = d.server.Save()
-		d.resume(ctx)
+		v, err := d.detach(ctx)
+		assert.NoError(t, err)
+		d.attachAgain(ctx, v)
 		d.changing.Unlock()
 		assert.NoError(t, d.network.Load().Wait(ctx))
 	}

@@ -90,7 +90,7 @@ func TestAsked(t *testing.T) {
 	_, table, _ := call("clients", p.sock)
 	assert.Len(t, strings.Split(table, "\n"), 4)
 	for line := range strings.Lines(table) {
-		assert.Len(t, strings.Fields(line), 14, "%q", line)
+		assert.Len(t, strings.Fields(line), 13, "%q", line)
 	}
 
 	code, stdout, _ = call("status", "--json", p.sock)

@@ -335,8 +335,8 @@ func TestContinue(t *testing.T) {
 	assert.Equal(t, 200, status)
 }
 
-// TestPause: who connects meanwhile is served afterwards, and who is inside is waited for, but not for long.
-func TestPause(t *testing.T) {
+// TestDetach: who connects meanwhile is served afterwards, and who is inside is waited for, but not for long.
+func TestDetach(t *testing.T) {
 	inside, leave := make(chan struct{}), make(chan struct{})
 	s, path := serve(t, func(o *Options) {
 		o.Handle = map[string]http.Handler{"GET /v1/slow": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -352,8 +352,8 @@ func TestPause(t *testing.T) {
 		assert.Equal(t, `"done"`, answer)
 	})
 	<-inside
-	s.Pause()
-	s.Pause()
+	s.Detach()
+	s.Detach()
 	served := make(chan error, 1)
 	wg.Go(func() {
 		_, _, err := ask(t, path, http.MethodGet, "/v1/version")
@@ -365,17 +365,17 @@ func TestPause(t *testing.T) {
 	case <-time.After(100 * time.Millisecond):
 	}
 	close(leave)
-	s.Resume()
-	s.Resume()
+	s.Attach()
+	s.Attach()
 	require.NoError(t, <-served)
 	wg.Wait()
 	for range 20 {
-		s.Pause()
-		s.Resume()
+		s.Detach()
+		s.Attach()
 		_, _, err := ask(t, path, http.MethodGet, "/v1/version")
 		require.NoError(t, err)
 	}
-	s.Pause() // and Close ends it
+	s.Detach() // and Close ends it
 }
 
 // TestAskErrors is what a client tells of those who are no daemon.

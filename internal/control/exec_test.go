@@ -58,7 +58,7 @@ func daemonChild() int {
 	s = New(Options{
 		Listener: ln, Version: fmt.Sprint("v", h.Count),
 		Upgrade: func(_ context.Context, c *Call) {
-			s.Pause()
+			s.Detach()
 			var o handoff.Out
 			next := overExec{Count: h.Count + 1}
 			var err error
@@ -76,7 +76,7 @@ func daemonChild() int {
 				}
 				err = handoff.Exec(&o, os.Getenv("CONTROL_TEST_SELF"), os.Args, os.Environ())
 			}
-			s.Resume()
+			s.Attach()
 			c.Refuse(500, "failed", err.Error())
 		},
 	})

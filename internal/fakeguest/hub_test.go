@@ -91,7 +91,9 @@ func (p *hubPort) Close() error {
 	return nil
 }
 
-func (p *hubPort) Info() vnet.PortInfo   { return vnet.PortInfo{} }
+func (p *hubPort) Info() vnet.PortInfo { return vnet.PortInfo{} }
+func (p *hubPort) MACs() []vnet.MAC    { return nil }
+
 func (p *hubPort) Stats() vnet.PortStats { return vnet.PortStats{} }
 func (p *hubPort) Done() <-chan struct{} { return p.done }
 func (p *hubPort) Err() error            { return vnet.ErrClosed }

@@ -55,7 +55,7 @@ func (h *hub) join(p *port) (*line, error) {
 	if len(h.ports) == 0 {
 		h.read(true)
 	}
-	if l.shared, err = h.br.Attach(bridge.PortOptions{Name: p.name, Isolated: h.net.opts.Isolate}, sharing{p}); err != nil {
+	if l.shared, err = h.br.Attach(bridge.PortOptions{Name: p.name, MACs: p.macs, Isolated: h.net.opts.Isolate}, sharing{p}); err != nil {
 		l.out.free()
 		if len(h.ports) == 0 {
 			h.deafen()

@@ -150,6 +150,7 @@ func (n *Network) Attach(ctx context.Context, o vnet.PortOptions, toClient frame
 		return nil, err
 	}
 	p := newPort(n, o.Name, toClient)
+	p.macs = o.MACs
 	if err := n.register(p, o); err != nil {
 		p.cancel()
 		return nil, err

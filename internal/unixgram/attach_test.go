@@ -5,12 +5,12 @@ package unixgram
 import (
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"os"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -20,150 +20,103 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/handoff"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
 )
 
-// handedOver is what a new image would find, of descriptors fds, which it takes over.
-func handedOver(t testing.TB, fds []int) *handoff.In {
-	t.Helper()
-	b, err := json.Marshal(handoff.Manifest{Version: handoff.Version, PID: os.Getpid(), FDs: fds})
-	require.NoError(t, err)
-	f, err := os.CreateTemp(t.TempDir(), "")
-	require.NoError(t, err)
-	require.NoError(t, os.Remove(f.Name()))
-	_, err = f.Write(b)
-	require.NoError(t, err)
-	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 3)
-	require.NoError(t, err)
-	require.NoError(t, f.Close())
-	require.NoError(t, os.Setenv("SOCKET_VMNET2_HANDOFF", strconv.Itoa(fd)))
-	in, err := handoff.Inherited()
-	require.NoError(t, err)
-	require.NotNil(t, in)
-	return in
+// A detachedClient is what its session would keep.
+type detachedClient struct {
+	Path string
+	UID  uint32
+	Link link.State
 }
 
-// duplicated is v with descriptors of its own, as if they had stayed open over an exec, and those.
-func duplicated(t testing.TB, v Saved) (d Saved, fds []int) {
-	t.Helper()
-	b, err := json.Marshal(v) // as the manifest has it
-	require.NoError(t, err)
-	require.NoError(t, json.Unmarshal(b, &d))
-	dup := func(fd *int) {
-		if *fd < 0 {
-			return
-		}
-		n, err := unix.FcntlInt(uintptr(*fd), unix.F_DUPFD_CLOEXEC, 3)
-		require.NoError(t, err)
-		*fd = n
-		fds = append(fds, n)
-	}
-	for i := range d.Sockets {
-		dup(&d.Sockets[i].FD)
-		for k := range d.Sockets[i].Kept {
-			dup(&d.Sockets[i].Kept[k].Pin)
-		}
-	}
-	for i := range d.Clients {
-		dup(&d.Clients[i].Pin)
-		dup(&d.Clients[i].Reply)
-	}
-	return d, fds
-}
-
-// each calls do for all sessions that have not ended.
-func (l *lab) each(do func(s *session)) {
+// detach halts the Server and detaches its clients.
+func (l *lab) detach() (list []detachedClient) {
+	l.t.Helper()
+	l.Halt()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, s := range l.sessions {
-		select {
-		case <-s.done:
-		default:
-			do(s)
+	for path, s := range l.sessions {
+		s.link.Interrupt()
+		if l.noRun {
+			s.run()
 		}
-	}
-}
-
-func (s *session) send(on bool) {
-	select {
-	case s.stood <- on:
-	case <-s.done:
-	}
-}
-
-// pause has the Server and its sessions stand still.
-func (l *lab) pause() {
-	l.t.Helper()
-	l.Pause()
-	l.each(func(s *session) { s.link.(link.Pausable).Pause() })
-}
-
-// resume undoes pause.
-func (l *lab) resume() {
-	l.t.Helper()
-	l.each(func(s *session) {
-		s.link.(link.Pausable).Resume()
-		if !l.noRun {
-			s.send(true)
+		if err := s.waitEnd(l.t); !errors.Is(err, link.ErrDetached) || s.link.Gone() {
+			_ = s.link.Close()
+			continue
 		}
-	})
-	l.Resume()
-}
-
-// Save is as perclient.Session.Save.
-func (s *session) Save() (v perclient.Saved, ok bool) {
-	if s.link.Gone() {
-		return v, false
+		list = append(list, detachedClient{path, s.uid, s.link.Detach()})
+		delete(l.sessions, path)
 	}
-	return perclient.Saved{ID: 5, Link: s.link.(link.Pausable).Save()}, true
+	return list
 }
 
-// save is what another image finds, of a lab that stands.
-func (l *lab) save() (Saved, *handoff.In) {
+// next is the lab that attaches list again: l itself, or that of the next image, in which case l has ended without a word to anything.
+func (l *lab) next(list []detachedClient, sameProcess bool) *lab {
 	l.t.Helper()
-	v, fds := duplicated(l.t, l.Save(&handoff.Out{}))
-	return v, handedOver(l.t, fds)
-}
-
-// next is the lab of the image that takes over what l has saved. l ends, as the process's memory does in an exec.
-func (l *lab) next(v Saved, in *handoff.In) *lab {
-	l.t.Helper()
-	l.each(func(s *session) {
-		if !l.noRun {
-			go s.send(false)
-		}
-	})
-	assert.NoError(l.t, l.Close())
-	<-l.ran
-	l.running.Wait()
-	n := &lab{t: l.t, dir: l.dir, path: l.path, log: &logBuffer{}, ran: make(chan struct{}), sessions: map[string]*session{}}
-	o := Options{
-		Trust: l.opts.Trust, QueueSize: l.opts.QueueSize, Log: slog.New(slog.NewTextHandler(n.log, nil)), Serve: n.serve, Renew: n.renew,
-		Restored: func(k link.Link, path string, uid uint32, v perclient.Saved) (Session, error) {
-			assert.EqualValues(l.t, 5, v.ID)
-			return n.serve(k, path, uid)
-		},
+	n := l
+	if !sameProcess {
+		var st State
+		list, st = l.overTheWire(list)
+		n = &lab{t: l.t, dir: l.dir, path: l.path, log: &logBuffer{}, sessions: map[string]*session{}}
+		o := l.opts
+		o.Conn, o.Log, o.Serve, o.Renew = nil, slog.New(slog.NewTextHandler(n.log, nil)), n.serve, n.renew
+		var err error
+		n.Server, err = Attach(o, st)
+		require.NoError(l.t, err)
+		n.self = -1
+		l.t.Cleanup(n.stop)
 	}
-	var err error
-	n.Server, err = Restore(o, in, v)
-	require.NoError(l.t, err)
-	in.CloseRest()
-	n.self = -1
-	go func() {
-		defer close(n.ran)
-		n.Run()
-	}()
-	l.t.Cleanup(n.stop)
+	n.noRun = false
+	for _, c := range list {
+		k, err := n.Link(c.Path, c.Link)
+		require.NoError(l.t, err)
+		require.NoError(l.t, n.serve(k, c.Path, c.UID))
+	}
+	n.Run()
 	return n
+}
+
+// overTheWire is what the next image gets: descriptors in place of connections and pins. l is closed as memory is in an exec.
+func (l *lab) overTheWire(list []detachedClient) (clients []detachedClient, st State) {
+	l.t.Helper()
+	was := struct {
+		List  []detachedClient
+		State State
+	}{list, l.State()}
+	b, err := json.Marshal(was)
+	require.NoError(l.t, err)
+	is := was
+	is.List, is.State = nil, State{}
+	require.NoError(l.t, json.Unmarshal(b, &is))
+	move := func(was, is *link.Descriptor) {
+		if was.IsNone() {
+			return
+		}
+		is.FD, err = unix.FcntlInt(uintptr(was.FD), unix.F_DUPFD_CLOEXEC, 3)
+		require.NoError(l.t, err)
+		was.Close()
+	}
+	for i := range is.List {
+		move(&was.List[i].Link.Socket, &is.List[i].Link.Socket)
+		move(&was.List[i].Link.At.Pin, &is.List[i].Link.At.Pin)
+	}
+	for i := range is.State.Sockets {
+		move(&was.State.Sockets[i].Socket, &is.State.Sockets[i].Socket)
+		for k := range is.State.Sockets[i].Kept {
+			move(&was.State.Sockets[i].Kept[k].At.Pin, &is.State.Sockets[i].Kept[k].At.Pin)
+		}
+	}
+	l.Server.mu.Lock()
+	defer l.Server.mu.Unlock()
+	l.closed = true
+	return is.List, is.State
 }
 
 // upgrade is the way from one image to the next.
 func (l *lab) upgrade() *lab {
 	l.t.Helper()
-	l.pause()
-	return l.next(l.save())
+	return l.next(l.detach(), false)
 }
 
 // hasNothingLeft checks that no descriptor is left when the test is over, in whichever image.
@@ -197,14 +150,12 @@ func TestUpgrade(t *testing.T) {
 			assert.Equal(t, testFrame(100, 7), p.recv())
 			before := s.link.Stats()
 
-			l.pause()
-			p.send(testFrame(ethernetLen, 3), testFrame(ethernetLen, 4)) // wait in the socket
-			v, in := l.save()
-			p.send(testFrame(ethernetLen, 5))
-			require.Len(t, v.Clients, 1)
-			assert.Equal(t, connected && !replyOnly, v.Clients[0].Reply < 0)
+			list := l.detach()
+			p.send(testFrame(ethernetLen, 3), testFrame(ethernetLen, 4), testFrame(ethernetLen, 5)) // wait in the socket
+			require.Len(t, list, 1)
+			assert.Equal(t, connected && !replyOnly, list[0].Link.Socket.IsNone())
 
-			n := l.next(v, in)
+			n := l.next(list, false)
 			r := n.session(p.path)
 			assert.Equal(t, s.uid, r.uid)
 			assert.Equal(t, 1, n.Clients())
@@ -220,13 +171,13 @@ func TestUpgrade(t *testing.T) {
 			before.ToClientBytes += 200
 			assert.Equal(t, before, after, "counters go on")
 			assert.Equal(t, map[Reason]uint64{Unbound: 1}, n.Dropped())
-			assert.Equal(t, 1, n.served(), "it was never anybody new")
+			assert.Equal(t, 1, n.served(), "it was never a new one")
 			assert.NotContains(t, n.log.String(), "level=WARN")
 		})
 	}
 }
 
-// TestUpgradeUnderLoad: over three upgrades nothing that clients of both kinds send is lost, doubled or reordered.
+// TestUpgradeUnderLoad: over four upgrades, two of which fail, nothing that clients of both kinds send is lost, doubled or reordered.
 func TestUpgradeUnderLoad(t *testing.T) {
 	hasNothingLeft(t)
 	l := newLab(t, nil)
@@ -258,14 +209,18 @@ func TestUpgradeUnderLoad(t *testing.T) {
 			}
 		}
 	}
-	for range 3 {
+	for round := range 4 {
+		all := map[string]*session{}
 		for _, p := range peers {
-			l.session(p.path).waitFrames(t, 50)
+			all[p.path] = l.session(p.path)
+			all[p.path].waitFrames(t, 50)
 		}
-		l.pause()
-		v, in := l.save()
+		list := l.detach()
+		l.mu.Lock()
+		l.sessions = all // with what they have got
+		l.mu.Unlock()
 		take(l)
-		l = l.next(v, in)
+		l = l.next(list, round%2 == 0)
 	}
 	close(stop)
 	loads.Wait()
@@ -279,7 +234,7 @@ func TestUpgradeUnderLoad(t *testing.T) {
 	}
 }
 
-// TestUpgradeTowardsClients: what is queued for a client when it is saved may be lost, and is counted; nothing else is, also not
+// TestUpgradeTowardsClients: what is queued for a client when it is detached may be lost, and is counted; nothing else is, also not
 // after a failed exec.
 func TestUpgradeTowardsClients(t *testing.T) {
 	for _, connected := range []bool{false, true} {
@@ -295,16 +250,10 @@ func TestUpgradeTowardsClients(t *testing.T) {
 				for i := range frames {
 					s.link.Deliver(batchOf(testFrame(ethernetLen, i)))
 				}
-				l.pause()
-				v, in := l.save()
-				lost := v.Clients[0].Session.Link.Stats.DropQueueFull
+				list := l.detach()
+				lost := list[0].Link.Stats.DropQueueFull
 				assert.Positive(t, lost)
-				if fails {
-					in.CloseRest()
-					l.resume()
-				} else {
-					l = l.next(v, in)
-				}
+				l = l.next(list, fails)
 				s = l.session(p.path)
 				for seen, last := 0, -1; seen < frames-int(lost); seen++ {
 					n := int(binary.BigEndian.Uint32(p.recv()[14:]))
@@ -330,13 +279,12 @@ func TestUpgradeSwappedPath(t *testing.T) {
 			hasNothingLeft(t)
 			l := newLab(t, nil)
 			p, _ := l.joined("c", connected)
-			l.pause()
-			v, in := l.save()
+			list := l.detach()
 			require.NoError(t, os.Rename(p.path, p.path+".moved"))
 			thief, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: p.path, Net: "unixgram"})
 			require.NoError(t, err)
 			defer func() { _ = thief.Close() }()
-			n := l.next(v, in)
+			n := l.next(list, false)
 			s := n.session(p.path)
 			for i := range 50 {
 				s.link.Deliver(batchOf(testFrame(60, i)))
@@ -346,7 +294,7 @@ func TestUpgradeSwappedPath(t *testing.T) {
 			}
 			(&peer{UnixConn: thief, t: t}).silent(50 * time.Millisecond)
 			// The sweep finds that the client cannot be reached by its name any more, as without an upgrade.
-			require.Error(t, n.check(n.clients[p.path]))
+			require.Error(t, n.clients[p.path].pipe.check())
 		})
 	}
 }
@@ -367,11 +315,10 @@ func TestUpgradeLosesTheDead(t *testing.T) {
 				require.NoError(t, p.Close())
 				require.NoError(t, os.Remove(p.path))
 			}
-			l.pause()
 			kill(before)
-			v, in := l.save()
+			list := l.detach()
 			kill(later)
-			n := l.next(v, in)
+			n := l.next(list, false)
 			assert.Equal(t, 2, n.Clients())
 			s := n.session(later.path)
 			require.Eventually(t, func() bool { s.link.Deliver(batchOf(testFrame(60, 1))); return s.link.Gone() }, patience, time.Millisecond)
@@ -386,66 +333,61 @@ func TestUpgradeLosesTheDead(t *testing.T) {
 	}
 }
 
-// TestUpgradeWithoutADescriptor: a client whose descriptor is missing costs itself only, with one line in the log, and is one
-// again with its next frame.
-func TestUpgradeWithoutADescriptor(t *testing.T) {
+// TestLinkRefuses: a client whose descriptor is missing, or leads elsewhere, costs itself only, and is one again with its next frame.
+func TestLinkRefuses(t *testing.T) {
 	hasNothingLeft(t)
 	l := newLab(t, nil)
 	p, _ := l.joined("c", false)
-	other, _ := l.joined("other", true)
-	l.pause()
-	v, in := l.save()
-	for i := range v.Clients {
-		if string(v.Clients[i].Path) == p.path {
-			v.Clients[i].Reply = 12345
-		}
+	list := l.detach()
+	at := *list[0].Link.At
+	for name, v := range map[string]link.State{
+		"no file":             {},
+		"no such descriptor":  {At: &link.File{Pin: link.Descriptor{FD: 12345}}},
+		"a socket that is no": {At: &link.File{Via: 99}},
+	} {
+		_, err := l.Link(p.path, v)
+		assert.Error(t, err, name)
 	}
-	n := l.next(v, in)
-	assert.Equal(t, 1, n.Clients())
-	assert.Equal(t, 1, strings.Count(n.log.String(), "level=WARN"), n.log)
+	list[0].Link.Socket.Close()
+	at.Pin.Close()
+	l.Run()
 	p.send(testFrame(60, 2))
-	assert.Equal(t, testFrame(60, 2), n.session(p.path).waitFrames(t, 1)[0])
-	n.session(other.path).link.Deliver(batchOf(testFrame(60, 3)))
-	assert.Equal(t, testFrame(60, 3), other.recv())
+	assert.Equal(t, testFrame(60, 2), l.session(p.path).waitFrames(t, 1)[0])
 }
 
-// TestUpgradeOfHeldFrames: frames whose session has not begun to run go over as well.
-func TestUpgradeOfHeldFrames(t *testing.T) {
+// TestInterruptedBeforeRun: frames that came before Run are handed on all the same.
+func TestInterruptedBeforeRun(t *testing.T) {
 	hasNothingLeft(t)
 	l := newLab(t, func(l *lab, _ *Options) { l.noRun = true })
 	p := l.either("c", false)
 	p.send(testFrame(60, 1), testFrame(ethernetLen, 2))
 	s := l.session(p.path)
 	require.Eventually(t, func() bool { return s.link.Stats().ToNetFrames == 2 }, patience, time.Millisecond)
-	n := l.upgrade()
-	_ = s.link.Close()
-	assert.Equal(t, [][]byte{testFrame(60, 1), testFrame(ethernetLen, 2)}, n.session(p.path).waitFrames(t, 2))
+	l.upgrade()
+	assert.Equal(t, [][]byte{testFrame(60, 1), testFrame(ethernetLen, 2)}, s.got())
 }
 
-// TestPauseAndClose: a paused Server can be closed, and resumed after that.
-func TestPauseAndClose(t *testing.T) {
+// TestHaltAndClose: a halted Server can be closed; it does not run after that.
+func TestHaltAndClose(t *testing.T) {
 	hasNothingLeft(t)
 	l := newLab(t, nil)
 	p, _ := l.joined("c", false)
-	l.pause()
-	l.Pause() // again
+	l.Halt()
+	l.Halt() // again
 	assert.NoError(t, l.Close())
-	l.Resume()
-	l.each(func(s *session) { go s.send(true) })
+	l.Run()
 	require.Error(t, l.session(p.path).waitEnd(t))
 }
 
-// TestRestoreRefuses: what cannot be the shared socket is no Server.
-func TestRestoreRefuses(t *testing.T) {
+// TestAttachRefuses: what cannot be the shared socket is no Server.
+func TestAttachRefuses(t *testing.T) {
 	hasNothingLeft(t)
-	_, err := Restore(Options{}, handedOver(t, nil), Saved{Sockets: []SavedSocket{{FD: 3}}})
-	require.ErrorContains(t, err, "restore the datagram socket")
+	_, err := Attach(Options{}, State{})
+	require.ErrorContains(t, err, "take over the datagram socket: there is none")
 	fd, err := unix.Open(t.TempDir(), unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	require.NoError(t, err)
-	in := handedOver(t, []int{fd})
-	_, err = Restore(Options{}, in, Saved{Sockets: []SavedSocket{{FD: fd}}})
-	require.ErrorContains(t, err, "restore the datagram socket")
-	in.CloseRest()
+	_, err = Attach(Options{}, State{Sockets: []SocketState{{Socket: link.Descriptor{FD: fd}}}})
+	require.ErrorContains(t, err, "take over the datagram socket")
 }
 
 // TestUpgradeKeepsSockets: each client stays on the socket that it has connected to, also one whose session was ended.
@@ -471,7 +413,9 @@ func TestUpgradeKeepsSockets(t *testing.T) {
 	s.link.Shutdown(link.DrainOne)
 	require.ErrorIs(t, s.waitEnd(t), link.ErrShutdown)
 	n := l.upgrade()
+	n.Server.mu.Lock()
 	assert.Len(t, n.old, 2)
+	n.Server.mu.Unlock()
 	left.send(testFrame(60, 2))
 	p := n.either("new", true)
 	p.send(testFrame(60, 3))
