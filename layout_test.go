@@ -69,7 +69,7 @@ var imports = map[string][]string{
 	"internal/watch":          {},
 	"internal/health":         {"internal/freenet", "internal/shell", "internal/status", "internal/watch"},
 	"internal/hostfs":         {},
-	"internal/state":          {"internal/faults", "internal/hostfs"},
+	"internal/state":          {"internal/hostfs"},
 	"internal/handoff":        {},
 	"internal/upgrade":        {"internal/handoff", "internal/hostfs", "internal/printable"},
 	"internal/printable":      {},

@@ -145,17 +145,8 @@ func (o *Outbox) Attach(st Stats) {
 // Deliver sends b if that is possible at once. What is not taken, or comes while earlier frames still wait, is queued up to
 // the queue's size and dropped above it. See frame.Sink.
 func (o *Outbox) Deliver(b frame.Batch) {
-	defer o.recovered() // the caller serves another client
 	if err := o.deliver(b); err != nil {
 		o.dead(err)
-	}
-}
-
-// recovered makes a panic the end of this client alone.
-func (o *Outbox) recovered() {
-	if r := recover(); r != nil {
-		o.Stop()
-		o.dead(fmt.Errorf("panic while sending: %v\n%s", r, debug.Stack()))
 	}
 }
 
@@ -246,7 +237,12 @@ func (o *Outbox) wake() {
 // drain sends the queue, waiting for the Pipe outside the lock, until the queue is empty.
 func (o *Outbox) drain() {
 	defer o.drainer.Done()
-	defer o.recovered()
+	defer func() {
+		if r := recover(); r != nil { // it is the end of this client alone
+			o.Stop()
+			o.dead(fmt.Errorf("panic while sending: %v\n%s", r, debug.Stack()))
+		}
+	}()
 	for {
 		c, ok := o.next()
 		if !ok {

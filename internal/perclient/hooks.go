@@ -50,6 +50,7 @@ func (s *Server) SetTap(t Tap) {
 
 // Deliver implements frame.Sink: the network delivers to the client by it.
 func (c *Session) Deliver(b frame.Batch) {
+	defer c.caught("delivering to the client", nil) // the caller serves another one
 	if c.guard != nil {
 		c.guard.ToClient(b)
 	}

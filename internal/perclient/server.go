@@ -14,7 +14,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/faults"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/peercred"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
@@ -100,7 +99,6 @@ func NewServer(o Options) *Server {
 // Handle serves conn as a new client, in a goroutine of its own. It takes conn over and never blocks. Above MaxClients the
 // client is drained and closed.
 func (s *Server) Handle(conn *net.UnixConn) {
-	faults.Point("perclient.accept")
 	cl := Client{Peer: peercred.Of(conn)}
 	l, err := link.NewStream(conn, link.StreamOptions{QueueSize: s.opts.QueueSize})
 	if err != nil {

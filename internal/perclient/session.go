@@ -141,16 +141,25 @@ type panicError struct{ text string }
 
 func (e *panicError) Error() string { return e.text }
 
-// guarded calls f. A panic of it is logged and becomes an error: it ends this session and no other.
+// guarded calls f. A panic of it becomes an error.
 func (c *Session) guarded(doing string, f func() error) (err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			c.log.Error("internal error: this client is closed, the others run on; please report it",
-				"doing", doing, "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
-			err = &panicError{fmt.Sprintf("panic while %s: %v", doing, r)}
-		}
-	}()
+	defer c.caught(doing, &err)
 	return f()
+}
+
+// caught is deferred: it makes a panic, which it logs, the end of this session and of no other. With err the caller ends it.
+func (c *Session) caught(doing string, err *error) {
+	r := recover()
+	if r == nil {
+		return
+	}
+	c.log.Error("internal error: this client is closed, the others run on; please report it",
+		"doing", doing, "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
+	if err != nil {
+		*err = &panicError{fmt.Sprintf("panic while %s: %v", doing, r)}
+		return
+	}
+	c.shutdown(link.DrainOne)
 }
 
 // end ends the session, whose link's Run has returned err.

@@ -125,26 +125,17 @@ func (l *line) send(b frame.Batch) {
 	l.out.send(l.dev, b)
 }
 
-// deliver hands b to the sink, in which no frame is longer than longest bytes. A sink that panics ends this port alone.
+// deliver hands b to the sink, in which no frame is longer than longest bytes.
 func (p *port) deliver(b frame.Batch, longest int) {
 	if !p.gate.Enter() {
 		return
 	}
-	defer p.delivered()
+	defer p.gate.Leave()
 	if longest <= p.limit {
 		p.sink.Deliver(b)
 		return
 	}
 	p.deliverCut(b)
-}
-
-// delivered leaves the gate.
-func (p *port) delivered() {
-	r := recover()
-	p.gate.Leave()
-	if r != nil {
-		p.panicked("delivering to the client", r)
-	}
 }
 
 // deliverCut delivers what the sink takes of b, and counts the rest.
