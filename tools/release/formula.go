@@ -50,13 +50,11 @@ func printFormula(stdout io.Writer, version, source string) error {
 // formula puts the address and the checksum behind the homepage, which is where Homebrew's style wants them.
 func formula(text, version, checksum string) (string, error) {
 	const homepage = "  homepage \"" + repository + "\"\n"
-	if strings.Count(text, homepage) != 1 {
+	switch {
+	case strings.Count(text, homepage) != 1:
 		return "", fmt.Errorf("want the line %q once", strings.TrimSpace(homepage))
-	}
-	for _, word := range []string{"\n  url ", "\n  sha256 "} {
-		if strings.Contains(text, word) {
-			return "", fmt.Errorf("has %q already", strings.TrimSpace(word))
-		}
+	case strings.Contains(text, "\n  url ") || strings.Contains(text, "\n  sha256 "):
+		return "", errors.New("has an url or a checksum already")
 	}
 	stable := fmt.Sprintf("  url \"%s/archive/refs/tags/%s.tar.gz\"\n  sha256 %q\n", repository, version, checksum)
 	return strings.Replace(text, homepage, homepage+stable, 1), nil
@@ -68,20 +66,16 @@ func checkSource(packed []byte, version string) error {
 	if err != nil {
 		return err
 	}
-	top := "socket_vmnet2-" + strings.TrimPrefix(version, "v") + "/"
-	missing := map[string]bool{top + "Makefile": true, top + "go.mod": true, top + "etc/entitlements.plist": true}
+	want := "socket_vmnet2-" + strings.TrimPrefix(version, "v") + "/etc/entitlements.plist"
 	for tr := tar.NewReader(zr); ; {
 		h, err := tr.Next()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
+		switch {
+		case errors.Is(err, io.EOF):
+			return fmt.Errorf("no %s in it", want)
+		case err != nil:
 			return err
+		case h.Name == want:
+			return nil
 		}
-		delete(missing, h.Name)
 	}
-	for name := range missing {
-		return fmt.Errorf("no %s in it", name)
-	}
-	return nil
 }

@@ -29,7 +29,7 @@ import (
 func TestArtifacts(t *testing.T) {
 	const epoch = 1_700_000_000
 	here, there := filepath.Join(t.TempDir(), "here"), filepath.Join(t.TempDir(), "there, at another place")
-	copySources(t, "../..", here, 0o755)
+	copySources(t, root, here, 0o755)
 	copySources(t, here, there, 0o700)
 	first := makeArtifacts(t, here, "VERSION=v1.2.3-test", "SOURCE_DATE_EPOCH=1700000000")
 	second := makeArtifacts(t, there, "VERSION=v1.2.3-test", "SOURCE_DATE_EPOCH=1700000000",
@@ -85,7 +85,7 @@ func checkBillOfMaterials(t *testing.T, text []byte) {
 func copySources(t *testing.T, from, to string, mode fs.FileMode) {
 	t.Helper()
 	for _, name := range []string{
-		"go.mod", "go.sum", "Makefile", "README.md", "MIGRATION.md", "LICENSE", "CHANGELOG.md", "etc", "docs/man", "cmd", "internal",
+		"go.mod", "go.sum", "Makefile", "README.md", "MIGRATION.md", "LICENSE", "CHANGELOG.md", "etc", "docs/man", "cmd", "internal", "tools/release",
 	} {
 		copyTree(t, filepath.Join(from, name), filepath.Join(to, name), mode)
 	}
@@ -185,7 +185,7 @@ func wantedDocuments(t *testing.T, goos string) map[string]string {
 
 // checkArchive looks at everything in an archive.
 func checkArchive(t *testing.T, packed []byte, on target, when time.Time) {
-	t.Chdir("../..") // where the checks find the entitlements
+	t.Chdir(root) // where the checks find the entitlements
 	headers, contents := unpack(t, packed)
 	var listing []string
 	for _, h := range headers {
@@ -244,7 +244,7 @@ func checkRuns(t *testing.T, program []byte) {
 
 // TestNothingForgotten: what etc and docs/man have for users is in the archives of at least one system.
 func TestNothingForgotten(t *testing.T) {
-	t.Chdir("../..")
+	t.Chdir(root)
 	var packed []string
 	for _, goos := range []string{"darwin", "linux"} {
 		entries, err := documents(goos)

@@ -14,14 +14,16 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/socket-vmnet2/socket_vmnet2/internal/codesign"
 )
+
+// root is the root of the repository.
+var root, _ = filepath.Abs("../..")
 
 // unpack reads an archive: the headers in order, and the contents by name.
 func unpack(t *testing.T, packed []byte) (headers []*tar.Header, contents map[string][]byte) {
@@ -45,7 +47,7 @@ func unpack(t *testing.T, packed []byte) (headers []*tar.Header, contents map[st
 func TestArchive(t *testing.T) {
 	when := time.Unix(1_600_000_000, 0)
 	entries := []entry{{"b/c/file", 0o644, []byte("text")}, {"b/c/program", 0o755, []byte{0}}, {"b/a", 0o644, nil}}
-	packed, err := archive(entries, when)
+	packed, err := pack(entries, when)
 	require.NoError(t, err)
 	headers, contents := unpack(t, packed)
 	var names []string
@@ -60,19 +62,19 @@ func TestArchive(t *testing.T) {
 	})
 
 	entries[0], entries[2] = entries[2], entries[0]
-	again, err := archive(entries, when)
+	again, err := pack(entries, when)
 	require.NoError(t, err)
 	assert.Equal(t, packed, again, "the order does not matter")
-	_, err = archive(append(entries, entries[0]), when)
+	_, err = pack(append(entries, entries[0]), when)
 	assert.ErrorContains(t, err, "b/a is in the archive twice")
 }
 
-func TestCheckVersion(t *testing.T) {
+func TestVersionRule(t *testing.T) {
 	for _, good := range []string{"v1.2.3", "1.2.3", "v0.0.0-ecee15b.m", "v1.2.3-rc.1+x", "v1~rc1"} {
-		assert.NoError(t, checkVersion(good), good)
+		assert.True(t, versionRule.MatchString(good), good)
 	}
 	for _, bad := range []string{"v", "", "v1/../../x", "-v", ".", "v1 2", "v1\n", "v'1"} {
-		assert.ErrorContains(t, checkVersion(bad), "version", bad)
+		assert.False(t, versionRule.MatchString(bad), bad)
 	}
 }
 
@@ -86,7 +88,7 @@ func TestCommandRefuses(t *testing.T) {
 		want string
 	}{
 		{"argument", []string{"-version=v1", "x"}, `unexpected argument "x"`},
-		{"command", []string{"publish", "-version=v1"}, `unknown command "publish": want notes, formula, or none`},
+		{"command", []string{"publish", "-version=v1"}, `unknown command "publish": want notes, formula, sign, or none`},
 		{"no version", []string{"-out", used}, `version ""`},
 		{"directory in use", []string{"-version=v1", "-out", used}, "holds old.tar.gz; remove it first"},
 		{"no such go", []string{"-version=v1", "-out", t.TempDir(), "-go=/no/such/go"}, "no such file"},
@@ -98,7 +100,7 @@ func TestCommandRefuses(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			t.Chdir("../..")
+			t.Chdir(root)
 			assert.ErrorContains(t, command(t.Context(), tt.args, io.Discard), tt.want)
 		})
 	}
@@ -118,7 +120,7 @@ func TestNotes(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := notes(tt.changes, tt.version)
+			got, err := notes(tt.changes, strings.TrimPrefix(tt.version, "v"))
 			if tt.err != "" {
 				assert.ErrorContains(t, err, tt.err)
 				return
@@ -136,7 +138,7 @@ func sourceArchive(t *testing.T, top string, names ...string) string {
 	for _, name := range names {
 		entries = append(entries, entry{name: name, mode: 0o644})
 	}
-	packed, err := archive(entries, time.Unix(0, 0))
+	packed, err := pack(entries, time.Unix(0, 0))
 	require.NoError(t, err)
 	headers, _ := unpack(t, packed)
 	var b bytes.Buffer
@@ -154,8 +156,8 @@ func sourceArchive(t *testing.T, top string, names ...string) string {
 }
 
 func TestFormula(t *testing.T) {
-	t.Chdir("../..")
-	source := sourceArchive(t, "socket_vmnet2-1.2.3/", "Makefile", "go.mod", "etc/entitlements.plist")
+	t.Chdir(root)
+	source := sourceArchive(t, "socket_vmnet2-1.2.3/", "Makefile", "etc/entitlements.plist")
 	packed, err := os.ReadFile(source)
 	require.NoError(t, err)
 	var out bytes.Buffer
@@ -167,41 +169,34 @@ func TestFormula(t *testing.T) {
   license "Apache-2.0"
 `, sha256.Sum256(packed)))
 
-	assert.ErrorContains(t, command(t.Context(), []string{"formula", "-version=v1.2.4", "-source", source}, &out), "no socket_vmnet2-1.2.4/")
-	source = sourceArchive(t, "socket_vmnet2-1.2.3/", "Makefile", "go.mod")
-	assert.ErrorContains(t, command(t.Context(), []string{"formula", "-version=v1.2.3", "-source", source}, &out), "no socket_vmnet2-1.2.3/etc/entitlements.plist in it")
+	assert.ErrorContains(t, command(t.Context(), []string{"formula", "-version=v1.2.4", "-source", source}, &out), "no socket_vmnet2-1.2.4/etc/entitlements.plist in it")
 	_, err = formula(out.String(), "v1.2.3", "0")
-	assert.ErrorContains(t, err, `has "url" already`)
+	assert.ErrorContains(t, err, "has an url or a checksum already")
 	_, err = formula("class X", "v1.2.3", "0")
 	assert.ErrorContains(t, err, `want the line "homepage`)
 }
 
 func TestLicences(t *testing.T) {
-	dir := t.TempDir()
-	var text bytes.Buffer
-	assert.ErrorContains(t, appendLicences(&text, "example.com/m v1", dir), "no licence of example.com/m v1 in "+dir)
+	m := module{"example.com/m", "v1", t.TempDir()}
+	_, err := licences([]module{m})
+	assert.ErrorContains(t, err, "no licence of example.com/m v1 in "+m.dir)
 	for _, name := range []string{"LICENSE", "license.md", "LICENCE-MIT", "NOTICE.txt", "LICENSES.go", "readme"} {
-		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte("text of "+name+"\n\n"), 0o600))
+		require.NoError(t, os.WriteFile(filepath.Join(m.dir, name), []byte("text of "+name+"\n\n"), 0o600))
 	}
-	require.NoError(t, appendLicences(&text, "example.com/m v1", dir))
+	text, err := licences([]module{m})
+	require.NoError(t, err)
 	for _, name := range []string{"LICENSE", "license.md", "LICENCE-MIT", "NOTICE.txt"} {
-		assert.Contains(t, text.String(), "example.com/m v1: "+name+"\n\ntext of "+name+"\n")
+		assert.Contains(t, string(text), "example.com/m v1: "+name+"\n\ntext of "+name+"\n")
 	}
-	assert.NotContains(t, text.String(), "readme")
-	assert.NotContains(t, text.String(), "LICENSES.go")
+	assert.NotContains(t, string(text), "readme")
+	assert.NotContains(t, string(text), "LICENSES.go")
 }
 
 // TestCheck changes a good program, signs it again, and wants the change noticed.
 func TestCheck(t *testing.T) {
-	t.Chdir("../..")
+	t.Chdir(root)
 	p, arm := programs[1], targets[0]
-	file := filepath.Join(t.TempDir(), p.name)
-	c := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-ldflags=-s -w", "-o", file, "./cmd/"+p.name)
-	c.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=darwin", "GOARCH="+arm.goarch)
-	out, err := c.CombinedOutput()
-	require.NoError(t, err, "%s", out)
-	unsigned, err := os.ReadFile(file)
-	require.NoError(t, err)
+	unsigned := linked(t, arm.goarch)
 	good, err := p.sign(unsigned)
 	require.NoError(t, err)
 	require.NoError(t, p.check(good, arm, "v1"))
@@ -223,19 +218,15 @@ func TestCheck(t *testing.T) {
 		{"another library", set(bytes.Index(good, []byte("libresolv.9")), "libresolv.8"), `linked with ["/usr/lib/libSystem.B.dylib" "/usr/lib/libresolv.8.dylib"]`},
 		{"newer macOS only", set(at(0x32, 24)+14, "\x0d"), "LC_BUILD_VERSION"},
 		{"another platform", set(at(0x32, 24)+8, "\x02"), "LC_BUILD_VERSION"},
-		{"no UUID", set(at(0x1b, 24)+8, string(make([]byte, 16))), "LC_UUID"},
-		{"another loader", set(bytes.Index(good, []byte("/usr/lib/dyld")), "/usr/lib/dylx"), "LC_LOAD_DYLINKER"},
-		{"a command too many", set(at(0x1b, 24), "\x32"), "LC_BUILD_VERSION"},
-		{"an unknown command", set(at(0x1b, 24), "\x1c"), "unknown load command"},
+		{"empty UUID", set(at(0x1b, 24)+8, string(make([]byte, 16))), "LC_UUID"},
+		{"no UUID", set(at(0x1b, 24), "\x1c"), "LC_UUID"},
 		{"the simulator", set(0x2000, "--vmnetsim-lib"), `contains "vmnetsim"`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			b := bytes.Clone(good)
 			tt.change(b)
-			o, err := p.signing()
-			require.NoError(t, err)
-			b, err = codesign.Sign(b, o)
+			b, err := p.sign(b)
 			require.NoError(t, err)
 			assert.ErrorContains(t, p.check(b, arm, "v1"), tt.want)
 		})
@@ -245,12 +236,33 @@ func TestCheck(t *testing.T) {
 	entitled := p
 	entitled.entitled = true
 	assert.ErrorContains(t, entitled.check(good, arm, "v1.2.3-not-there"), "does not contain the version")
-	assert.ErrorContains(t, entitled.check(good, arm, "socket"), "signature")
-	broken := bytes.Clone(good)
-	broken[len(broken)-100] ^= 1
-	assert.Error(t, p.check(broken, arm, "v1"))
-	assert.Error(t, p.check(unsigned, arm, "v1"))
+	assert.ErrorContains(t, entitled.check(good, arm, "socket"), `entitlements ""`)
+	assert.ErrorContains(t, p.check(unsigned, arm, "v1"), `the signature says "a.out"`, "the linker's")
 	assert.ErrorContains(t, p.check(good, targets[2], "v1"), "bad magic number")
+}
+
+// TestCheckCatchesEveryByte damages bytes of a signed program, all of them in its signature.
+func TestCheckCatchesEveryByte(t *testing.T) {
+	t.Chdir(root)
+	p, arm := programs[1], targets[0]
+	p.entitled = true
+	good, err := p.sign(linked(t, arm.goarch))
+	require.NoError(t, err)
+	require.NoError(t, p.checkSignature(good))
+	for i := 0; i < len(good); i++ {
+		if i == 4096 { // the rest of the code is sampled
+			i = bytes.LastIndex(good, []byte("\xfa\xde\x0c\xc0"))
+			require.Greater(t, len(good)-i, 10_000)
+		}
+		if i > 4096 && i < len(good)-2000 {
+			i += 96
+		}
+		good[i] ^= 0x80
+		if p.checkSignature(good) == nil {
+			t.Errorf("byte %#x of %#x goes unnoticed", i, len(good))
+		}
+		good[i] ^= 0x80
+	}
 }
 
 // TestCheckELF does the same with a program for Linux.
@@ -258,7 +270,7 @@ func TestCheckELF(t *testing.T) {
 	p, on := programs[1], targets[3]
 	file := filepath.Join(t.TempDir(), p.name)
 	c := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-ldflags=-s -w", "-o", file, "./cmd/"+p.name)
-	c.Dir = "../.."
+	c.Dir = root
 	c.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+on.goos, "GOARCH="+on.goarch)
 	out, err := c.CombinedOutput()
 	require.NoError(t, err, "%s", out)

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// A release is what is made, and from what.
+type release struct {
+	version string // as the programs print it, in general with a leading v
+	goTool  string // the go command
+	ldflags string // for go build
+	out     string // the directory for the archives
+	time    time.Time
+}
+
+// run makes the archives and tells what it made.
+func (r *release) run(ctx context.Context, stdout io.Writer) error {
+	var err error
+	if r.time, err = buildTime(ctx); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(r.out, 0o755); err != nil {
+		return err
+	}
+	// What lies in the directory would look as if it belonged to the release.
+	if entries, err := os.ReadDir(r.out); err != nil {
+		return err
+	} else if len(entries) > 0 {
+		return fmt.Errorf("%s: %w and holds %s; remove it first", r.out, fs.ErrExist, entries[0].Name())
+	}
+	modules, err := r.modules(ctx)
+	if err != nil {
+		return err
+	}
+	files, err := r.archives(ctx, modules)
+	if err != nil {
+		return err
+	}
+	if files["sbom.cdx.json"], err = r.billOfMaterials(modules); err != nil {
+		return err
+	}
+	std := slices.IndexFunc(modules, func(m module) bool { return m.path == "std" })
+	files["build-env.txt"] = fmt.Appendf(nil, "Go: go%s\nVERSION: %s\nSOURCE_DATE_EPOCH: %d\n", modules[std].version, r.version, r.time.Unix())
+	files["SHA256SUMS"] = sums(files)
+	for name, b := range files {
+		if err := os.WriteFile(filepath.Join(r.out, name), b, 0o644); err != nil {
+			return err
+		}
+	}
+	_, err = stdout.Write(files["SHA256SUMS"])
+	return err
+}
+
+// archives makes as many archives at a time as there are processors: much of making one keeps only one busy.
+func (r *release) archives(ctx context.Context, modules []module) (map[string][]byte, error) {
+	licences, err := licences(modules)
+	if err != nil {
+		return nil, err
+	}
+	var (
+		wg    sync.WaitGroup
+		mu    sync.Mutex // guards what follows
+		errs  []error
+		files = map[string][]byte{}
+		turns = make(chan struct{}, runtime.NumCPU())
+	)
+	for _, on := range targets {
+		wg.Go(func() {
+			turns <- struct{}{}
+			defer func() { <-turns }()
+			packed, err := r.archive(ctx, on, licences)
+			mu.Lock()
+			defer mu.Unlock()
+			errs = append(errs, err)
+			files[fmt.Sprintf("socket_vmnet-%s-%s.tar.gz", strings.TrimPrefix(r.version, "v"), on.name)] = packed
+		})
+	}
+	wg.Wait()
+	return files, errors.Join(errs...)
+}
+
+// archive makes one archive: a target's programs, its system's documents and the licences of what is linked in.
+func (r *release) archive(ctx context.Context, on target, licences []byte) ([]byte, error) {
+	entries, err := r.programs(ctx, on)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", on.name, err)
+	}
+	documents, err := documents(on.goos)
+	if err != nil {
+		return nil, err
+	}
+	return pack(append(append(entries, documents...), entry{doc + "LICENSE.third-party", 0o644, licences}), r.time)
+}
+
+// buildTime is the time that everything in the archives has: SOURCE_DATE_EPOCH, else that of the commit.
+func buildTime(ctx context.Context) (time.Time, error) {
+	text := os.Getenv("SOURCE_DATE_EPOCH")
+	if text == "" {
+		out, err := output(exec.CommandContext(ctx, "git", "log", "-1", "--pretty=%ct"))
+		if err != nil {
+			return time.Time{}, fmt.Errorf("find the time of the commit: %w; set SOURCE_DATE_EPOCH to build outside of git", err)
+		}
+		text = strings.TrimSpace(string(out))
+	}
+	seconds, err := strconv.ParseUint(text, 10, 32)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("SOURCE_DATE_EPOCH %q: want seconds since 1970", text)
+	}
+	return time.Unix(int64(seconds), 0).UTC(), nil
+}
+
+// sums gives the contents of SHA256SUMS, in the format of sha256sum and shasum.
+func sums(files map[string][]byte) (lines []byte) {
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		lines = fmt.Appendf(lines, "%x  %s\n", sha256.Sum256(files[name]), name)
+	}
+	return lines
+}
+
+// An entry is one file in an archive. Its name is relative and slash-separated.
+type entry struct {
+	name string
+	mode int64
+	data []byte
+}
+
+// pack puts the entries and the directories above them into a compressed tar file: everything is root's and has one time, names
+// are sorted and begin with "./", which is how those who unpack single files ask for them.
+func pack(entries []entry, when time.Time) ([]byte, error) {
+	byName := map[string]entry{}
+	for _, e := range entries {
+		if _, twice := byName[e.name]; twice {
+			return nil, fmt.Errorf("%s is in the archive twice", e.name)
+		}
+		byName[e.name] = e
+		for dir := path.Dir(e.name); dir != "."; dir = path.Dir(dir) {
+			byName[dir+"/"] = entry{mode: 0o755}
+		}
+	}
+	var packed bytes.Buffer
+	zw := gzip.NewWriter(&packed) // the header has no name, no time and no system; the best level takes three times as long for 0.3 %
+	tw := tar.NewWriter(zw)
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
+		e := byName[name]
+		h := &tar.Header{Typeflag: tar.TypeReg, Name: "./" + name, Mode: e.mode, Size: int64(len(e.data)), ModTime: when, Format: tar.FormatUSTAR}
+		if strings.HasSuffix(name, "/") {
+			h.Typeflag = tar.TypeDir
+		}
+		if err := tw.WriteHeader(h); err != nil {
+			return nil, fmt.Errorf("pack %s: %w", name, err)
+		}
+		if _, err := tw.Write(e.data); err != nil {
+			return nil, fmt.Errorf("pack %s: %w", name, err)
+		}
+	}
+	if err := errors.Join(tw.Close(), zw.Close()); err != nil {
+		return nil, err
+	}
+	return packed.Bytes(), nil
+}
