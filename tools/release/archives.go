@@ -17,11 +17,9 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 )
 
@@ -53,9 +51,16 @@ func (r *release) run(ctx context.Context, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	files, err := r.archives(ctx, modules)
+	licences, err := licences(modules)
 	if err != nil {
 		return err
+	}
+	files := map[string][]byte{}
+	for _, on := range targets {
+		name := fmt.Sprintf("socket_vmnet-%s-%s.tar.gz", strings.TrimPrefix(r.version, "v"), on.name)
+		if files[name], err = r.archive(ctx, on, licences); err != nil {
+			return fmt.Errorf("%s: %w", on.name, err)
+		}
 	}
 	if files["sbom.cdx.json"], err = r.billOfMaterials(modules); err != nil {
 		return err
@@ -72,39 +77,11 @@ func (r *release) run(ctx context.Context, stdout io.Writer) error {
 	return err
 }
 
-// archives makes as many archives at a time as there are processors: much of making one keeps only one busy.
-func (r *release) archives(ctx context.Context, modules []module) (map[string][]byte, error) {
-	licences, err := licences(modules)
-	if err != nil {
-		return nil, err
-	}
-	var (
-		wg    sync.WaitGroup
-		mu    sync.Mutex // guards what follows
-		errs  []error
-		files = map[string][]byte{}
-		turns = make(chan struct{}, runtime.NumCPU())
-	)
-	for _, on := range targets {
-		wg.Go(func() {
-			turns <- struct{}{}
-			defer func() { <-turns }()
-			packed, err := r.archive(ctx, on, licences)
-			mu.Lock()
-			defer mu.Unlock()
-			errs = append(errs, err)
-			files[fmt.Sprintf("socket_vmnet-%s-%s.tar.gz", strings.TrimPrefix(r.version, "v"), on.name)] = packed
-		})
-	}
-	wg.Wait()
-	return files, errors.Join(errs...)
-}
-
 // archive makes one archive: a target's programs, its system's documents and the licences of what is linked in.
 func (r *release) archive(ctx context.Context, on target, licences []byte) ([]byte, error) {
 	entries, err := r.programs(ctx, on)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", on.name, err)
+		return nil, err
 	}
 	documents, err := documents(on.goos)
 	if err != nil {

@@ -95,9 +95,6 @@ func command(ctx context.Context, args []string, stdout io.Writer) error {
 // versionRule is what does in the name of a file.
 var versionRule = regexp.MustCompile(`^(v[A-Za-z0-9._+~-]|[A-Za-uw-z0-9])[A-Za-z0-9._+~-]*$`)
 
-// released is the heading of a version that is out: "## 1.2.3 - 2026-12-24".
-var released = regexp.MustCompile(`^## (\S+) - \d{4}-\d{2}-\d{2}$`)
-
 // printNotes prints what CHANGELOG.md says of a version.
 func printNotes(stdout io.Writer, version string) error {
 	b, err := os.ReadFile("CHANGELOG.md")
@@ -112,36 +109,21 @@ func printNotes(stdout io.Writer, version string) error {
 	return err
 }
 
-// notes cuts the section of a version out of the changes.
+// notes cuts the section of a version out of the changes. Its heading is "## 1.2.3 - 2026-12-24".
 func notes(changes, number string) (string, error) {
-	var text strings.Builder
-	found, inside := 0, false
-	for line := range strings.Lines(changes) {
-		if !strings.HasPrefix(line, "## ") {
-			if inside {
-				text.WriteString(line)
+	for section := range strings.SplitSeq("\n"+changes, "\n## ") {
+		heading, text, _ := strings.Cut(section, "\n")
+		if date, ok := strings.CutPrefix(heading, number+" - "); ok && dateRule.MatchString(date) {
+			if text = strings.TrimSpace(text); text == "" {
+				return "", errors.New("the section " + number + " is empty")
 			}
-			continue
-		}
-		heading := released.FindStringSubmatch(strings.TrimSpace(line))
-		if heading == nil && strings.Contains(line, number) {
-			return "", fmt.Errorf("heading %q: want \"## %s - YYYY-MM-DD\"", strings.TrimSpace(line), number)
-		}
-		if inside = heading != nil && heading[1] == number; inside {
-			found++
+			return text + "\n", nil
 		}
 	}
-	section := strings.TrimSpace(text.String())
-	switch {
-	case found == 0:
-		return "", fmt.Errorf("no section \"## %s - YYYY-MM-DD\": put the version and the date in place of Unreleased, and tag that commit", number)
-	case found > 1:
-		return "", fmt.Errorf("%d sections %q", found, number)
-	case section == "":
-		return "", errors.New("the section " + number + " is empty")
-	}
-	return section + "\n", nil
+	return "", fmt.Errorf("no section \"## %s - YYYY-MM-DD\": put the version and the date in place of Unreleased, and tag that commit", number)
 }
+
+var dateRule = regexp.MustCompile(`^\d{4}-\d{2}-\d{2}$`)
 
 // output runs a command; the error holds what it complained about.
 func output(c *exec.Cmd) ([]byte, error) {
