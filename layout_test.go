@@ -100,7 +100,7 @@ var imports = map[string][]string{
 
 	"tools/release": {"internal/codesign"},
 
-	"internal/service": {"internal/compat", "internal/install/pathrules", "internal/vnet"},
+	"internal/service": {"internal/compat", "internal/install/pathrules", "internal/shell", "internal/vnet"},
 
 	"cmd/socket_vmnet2": {
 		"internal/metrics", "internal/service", "internal/shell", "internal/render",
@@ -147,7 +147,7 @@ type use struct {
 var direct = map[string]use{
 	"github.com/urfave/cli/v2": {"MIT", []string{"internal/compat", "cmd/socket_vmnet2"}, nil},
 	"golang.org/x/sys": {"BSD-3-Clause", []string{
-		"internal/doctor", "internal/install", "internal/link", "internal/mmsg", "internal/peercred", "internal/unixgram", "internal/compat", "internal/handoff", "internal/upgrade", "internal/inherit", "internal/rundir", "internal/state", "internal/vmnet/pkt", "internal/vmnet/ffi", "internal/darwinapi",
+		"internal/doctor", "internal/install", "internal/link", "internal/mmsg", "internal/peercred", "internal/unixgram", "internal/compat", "internal/handoff", "internal/upgrade", "internal/inherit", "internal/rundir", "internal/service", "internal/state", "internal/vmnet/pkt", "internal/vmnet/ffi", "internal/darwinapi",
 		"cmd/socket_vmnet2", "cmd/socket_vmnet_client", "cmd/vmnet-helper", "internal/passing", "internal/passing/proto", "internal/passing/client", "internal/usernet",
 		"test/lab/guest", "test/lab", "test/soak", "test/vzguest",
 	}, []string{"*"}},
@@ -166,7 +166,7 @@ var direct = map[string]use{
 	},
 	"github.com/kardianos/service": {"Zlib", []string{"internal/service"}, nil},
 	"github.com/goccy/go-yaml":     {"MIT", []string{"internal/migrate"}, []string{"*"}},
-	"howett.net/plist":             {"BSD-3-Clause", []string{"internal/doctor", "internal/migrate", "tools/release"}, []string{"*"}},
+	"howett.net/plist":             {"BSD-3-Clause", []string{"internal/doctor", "internal/migrate", "internal/service", "tools/release"}, []string{"*"}},
 	"golang.org/x/term":            {"BSD-3-Clause", []string{"cmd/socket_vmnet2"}, nil},
 	"golang.org/x/net":             {"BSD-3-Clause", []string{"internal/capture", "internal/capture/expr", "internal/freenet", "internal/httpd"}, nil},
 	"golang.org/x/time":            {"BSD-3-Clause", []string{"internal/httpd"}, nil},
