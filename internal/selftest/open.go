@@ -18,43 +18,40 @@ import (
 func (r *run) open(ctx context.Context) result {
 	start := time.Now()
 	n, err := r.opts.Open(ctx)
-	took := time.Since(start)
+	values := Facts{{"start_ms", millis(time.Since(start))}}
 	if err != nil {
-		return fail("%v", err).with(Facts{{"start_ms", millis(took)}})
+		return fail("%v", err).with(values)
 	}
 	r.network, r.opened, r.info = n, true, n.Info()
-	return pass(Facts{{"start_ms", millis(took)}}, "started in %s", short(took))
+	return pass(values, "started in %s", short(time.Since(start)))
 }
 
 // tell looks at what the network tells of itself.
 func (r *run) tell(context.Context) result {
-	facts := r.facts()
-	if err := check(r.info); err != nil {
-		return fail("%v", err).with(facts)
+	i := r.info
+	facts := describe(i)
+	if r.opts.Describe != nil {
+		facts = append(facts, r.opts.Describe(r.network)...)
 	}
-	parts := []string{r.info.Backend + ", " + string(r.info.Mode)}
-	if r.info.Subnet.IsValid() {
-		parts = append(parts, r.info.Subnet.String())
-	}
-	if r.info.DHCPStart.IsValid() {
-		parts = append(parts, fmt.Sprintf("leases %s to %s", r.info.DHCPStart, r.info.DHCPEnd))
-	}
-	return pass(facts, "%s, MTU %d", strings.Join(parts, ", "), r.info.MTU)
-}
-
-// check finds what cannot be in what a network tells.
-func check(i vnet.NetworkInfo) error {
+	inside := func(a netip.Addr) bool { return !a.IsValid() || !i.Subnet.IsValid() || i.Subnet.Contains(a) }
 	switch {
 	case i.Backend == "" || i.Mode == "":
-		return errors.New("the network does not tell its kind")
+		return fail("the network does not tell its kind").with(facts)
 	case i.MTU < 576 || i.MaxFrame < i.MTU+14:
-		return fmt.Errorf("the network's MTU is %d and its longest frame %d bytes, which do not fit together", i.MTU, i.MaxFrame)
-	case i.Subnet.IsValid() && i.Gateway.IsValid() && !i.Subnet.Contains(i.Gateway):
-		return fmt.Errorf("the gateway %s is not in the subnet %s", i.Gateway, i.Subnet)
-	case i.DHCPStart.IsValid() && i.Subnet.IsValid() && !(i.Subnet.Contains(i.DHCPStart) && i.Subnet.Contains(i.DHCPEnd)):
-		return fmt.Errorf("the DHCP range %s to %s is not in the subnet %s", i.DHCPStart, i.DHCPEnd, i.Subnet)
+		return fail("the network's MTU is %d and its longest frame %d bytes, which do not fit together", i.MTU, i.MaxFrame).with(facts)
+	case !inside(i.Gateway):
+		return fail("the gateway %s is not in the subnet %s", i.Gateway, i.Subnet).with(facts)
+	case !inside(i.DHCPStart) || !inside(i.DHCPEnd):
+		return fail("the DHCP range %s to %s is not in the subnet %s", i.DHCPStart, i.DHCPEnd, i.Subnet).with(facts)
 	}
-	return nil
+	text := i.Backend + ", " + string(i.Mode)
+	if i.Subnet.IsValid() {
+		text += ", " + i.Subnet.String()
+	}
+	if i.DHCPStart.IsValid() {
+		text += fmt.Sprintf(", leases %s to %s", i.DHCPStart, i.DHCPEnd)
+	}
+	return pass(facts, "%s, MTU %d", text, i.MTU)
 }
 
 // attach plugs the guests in.
@@ -66,7 +63,7 @@ func (r *run) attach(ctx context.Context) result {
 		g, err := r.plug(ctx, name, nil)
 		d := time.Since(start)
 		if err != nil {
-			return fail("guest %s: %v", name, err).with(values)
+			return fail("%v", err).with(values)
 		}
 		r.guests = append(r.guests, g)
 		values = append(values, Fact{name + "_start_ms", millis(d)})
@@ -81,13 +78,8 @@ func (r *run) attach(ctx context.Context) result {
 	return pass(values, "%d guests, started in %s", len(names), strings.Join(took, ", "))
 }
 
-// because is what follows a statement when its reason is known.
-func because(why error) string {
-	if why == nil {
-		return ""
-	}
-	return ": " + why.Error()
-}
+// leaseTries is how often the first guest asks: a server that is started by its request may lose it.
+const leaseTries = 3
 
 // lease gets an address for every guest.
 func (r *run) lease(ctx context.Context) result {
@@ -99,16 +91,16 @@ func (r *run) lease(ctx context.Context) result {
 	var texts, bad []string
 	beyond := 0 // guests for which the range has no address
 	for i, g := range r.guests {
-		tries := leaseTries
-		if len(bad) > 0 || i >= r.poolSize() {
+		full, tries := i > 0 && !r.hasMore(i), leaseTries
+		if full || len(bad) > 0 {
 			tries = 1
 		}
-		l, facts, err := r.acquire(ctx, g, tries)
+		facts, err := r.acquire(ctx, g, tries)
 		values = append(values, facts...)
 		switch {
 		case err == nil:
-			texts = append(texts, l.Addr.Addr().String())
-		case i >= r.poolSize() && errors.Is(err, fakeguest.ErrTimeout):
+			texts = append(texts, g.lease.Addr.Addr().String())
+		case full && errors.Is(err, fakeguest.ErrTimeout):
 			beyond++
 		default:
 			bad = append(bad, fmt.Sprintf("guest %s: %v", g.name, err))
@@ -122,24 +114,20 @@ func (r *run) lease(ctx context.Context) result {
 	}
 	offer, _ := values.Value("a_offer_ms").(float64)
 	ack, _ := values.Value("a_ack_ms").(float64)
-	server := r.guests[0].lease.Server
-	s := fmt.Sprintf("%s from %s, the first one offered after %.3g ms and given after %.3g ms", strings.Join(texts, ", "), server, offer, ack)
+	s := fmt.Sprintf("%s from %s, the first one offered after %.3g ms and given after %.3g ms", strings.Join(texts, ", "), r.guests[0].lease.Server, offer, ack)
 	if beyond > 0 {
 		s += fmt.Sprintf("; the range has none for %d more", beyond)
 	}
 	return pass(values, "%s", s)
 }
 
-// poolSize is how many addresses the DHCP range has, as far as more than there are guests do not matter.
-func (r *run) poolSize() int {
-	n := 0
-	for a := r.info.DHCPStart; a.IsValid() && n < len(r.guests) && !r.info.DHCPEnd.Less(a); a = a.Next() {
-		n++
+// hasMore tells whether the DHCP range has more than n addresses, if that is known.
+func (r *run) hasMore(n int) bool {
+	a := r.info.DHCPStart
+	for ; a.IsValid() && n > 0; n-- {
+		a = a.Next()
 	}
-	if n == 0 { // unknown, or not what the network says it is
-		return len(r.guests)
-	}
-	return n
+	return !a.IsValid() || !r.info.DHCPEnd.Less(a) || r.info.DHCPEnd.Less(r.info.DHCPStart)
 }
 
 // noLease makes sure that a network without DHCP has none.
@@ -154,12 +142,9 @@ func (r *run) noLease() result {
 	return fail("%v", err)
 }
 
-// leaseTries is how often the first guest asks: a server that is started by its request may lose it.
-const leaseTries = 3
-
 // acquire gets a lease for g.
-func (r *run) acquire(ctx context.Context, g *guest, tries int) (*fakeguest.Lease, Facts, error) {
-	var err error
+func (r *run) acquire(ctx context.Context, g *guest, tries int) (Facts, error) {
+	err := ctx.Err()
 	for try := 1; try <= tries && ctx.Err() == nil; try++ {
 		start := time.Now()
 		offer, e := g.Discover()
@@ -174,17 +159,14 @@ func (r *run) acquire(ctx context.Context, g *guest, tries int) (*fakeguest.Leas
 		given := time.Since(start)
 		g.lease = &l
 		g.SetAddr(l.Addr, l.Gateway)
-		return &l, Facts{
+		return Facts{
 			{g.name + "_address", l.Addr.String()},
 			{g.name + "_offer_ms", millis(offered)},
 			{g.name + "_ack_ms", millis(given)},
 			{g.name + "_tries", try},
 		}, r.checkLease(&l)
 	}
-	if err == nil {
-		err = ctx.Err()
-	}
-	return nil, nil, err
+	return nil, err
 }
 
 // checkLease compares a lease with what the network tells of itself.
@@ -195,8 +177,10 @@ func (r *run) checkLease(l *fakeguest.Lease) error {
 		return fmt.Errorf("%s is not in the range %s to %s", a, i.DHCPStart, i.DHCPEnd)
 	case i.Subnet.IsValid() && l.Addr.Masked() != i.Subnet.Masked():
 		return fmt.Errorf("%s is not in the subnet %s", l.Addr, i.Subnet)
-	case i.Mode == vnet.ModeShared && i.Gateway.IsValid() && l.Gateway != i.Gateway && (l.Gateway.IsValid() || !r.opts.NoRouter):
-		return fmt.Errorf("the lease names %s as the gateway, the network %s", orNobody(l.Gateway), i.Gateway)
+	case i.Mode == vnet.ModeShared && i.Gateway.IsValid() && !l.Gateway.IsValid() && !r.opts.NoRouter:
+		return fmt.Errorf("the lease names no gateway, the network %s", i.Gateway)
+	case i.Mode == vnet.ModeShared && i.Gateway.IsValid() && l.Gateway.IsValid() && l.Gateway != i.Gateway:
+		return fmt.Errorf("the lease names %s as the gateway, the network %s", l.Gateway, i.Gateway)
 	case l.Server.IsValid() && i.Gateway.IsValid() && l.Server != i.Gateway:
 		return fmt.Errorf("the lease is from %s, not from the gateway %s", l.Server, i.Gateway)
 	}
@@ -208,14 +192,6 @@ func (r *run) checkLease(l *fakeguest.Lease) error {
 	return nil
 }
 
-// orNobody is a for people.
-func orNobody(a netip.Addr) string {
-	if !a.IsValid() {
-		return "nobody"
-	}
-	return a.String()
-}
-
 // setAddresses gives addresses to guests that got no lease, so that the other steps can tell something.
 func (r *run) setAddresses() {
 	subnet := r.info.Subnet
@@ -225,40 +201,25 @@ func (r *run) setAddresses() {
 		}
 		subnet = netip.MustParsePrefix("198.18.0.0/24") // for tests of networks, RFC 2544
 	}
-	free := freeAddresses(subnet, r.info.Gateway)
-	for _, g := range r.guests {
-		if g.Addr().IsValid() {
-			continue
+	free := freeAddresses(subnet, r.info.Gateway, len(r.guests))
+	for i, g := range r.guests {
+		if !g.Addr().IsValid() && i < len(free) {
+			g.SetAddr(netip.PrefixFrom(free[i], subnet.Bits()), r.info.Gateway)
 		}
-		a, ok := free()
-		if !ok {
-			return
-		}
-		g.SetAddr(netip.PrefixFrom(a, subnet.Bits()), r.info.Gateway)
 	}
 }
 
-// freeAddresses hands out addresses from the end of a subnet. The last one is left out: usernet's alias for the host.
-func freeAddresses(subnet netip.Prefix, gateway netip.Addr) func() (netip.Addr, bool) {
+// freeAddresses are n addresses from the end of a subnet, if it has so many. The last one is left out: usernet's alias for the host.
+func freeAddresses(subnet netip.Prefix, gateway netip.Addr, n int) (free []netip.Addr) {
 	b := subnet.Masked().Addr().As4()
-	host := uint32(1)<<(32-subnet.Bits()) - 1
-	for i := range b {
-		b[i] |= byte(host >> (24 - 8*i))
+	for bit := subnet.Bits(); bit < 32; bit++ {
+		b[bit/8] |= 0x80 >> (bit % 8)
 	}
-	next := netip.AddrFrom4(b).Prev()
-	return func() (netip.Addr, bool) {
-		if next = next.Prev(); next == gateway {
-			next = next.Prev()
+	last := netip.AddrFrom4(b)
+	for a := last.Prev().Prev(); len(free) < n && subnet.Contains(a) && a != subnet.Masked().Addr(); a = a.Prev() {
+		if a != gateway {
+			free = append(free, a)
 		}
-		return next, subnet.Contains(next) && next != subnet.Masked().Addr()
 	}
-}
-
-// short is d with three digits, for people.
-func short(d time.Duration) string {
-	unit := time.Duration(1)
-	for d/unit >= 1000 {
-		unit *= 10
-	}
-	return d.Round(unit).String()
+	return free
 }

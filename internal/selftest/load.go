@@ -22,21 +22,12 @@ const (
 	// burstWindow is how many frames are on their way at most, as with a guest whose transport heeds loss: a network card's
 	// ring is not longer. A burst without bounds would tell how much a queue loses, not how much the network carries.
 	burstWindow = 256
-	// stall is how long frames are waited for before they count as lost.
+	// stall is how long frames are waited for before they count as lost, quiet how long none must come for a burst to be over.
 	stall = 10 * time.Millisecond
-	// quiet is how long nothing must come for a burst to be over.
 	quiet = 50 * time.Millisecond
 	// pingEvery is the pause between echo requests under load.
 	pingEvery = 10 * time.Millisecond
 )
-
-// A burst is one guest sending to another as fast as the network carries.
-type burst struct {
-	size           int // bytes of a frame
-	sent, received uint64
-	took           time.Duration // until the last frame came
-	drops          map[string]uint64
-}
 
 // meter is the receiving end of a burst.
 type meter struct {
@@ -79,8 +70,17 @@ func (m *meter) wait(ctx context.Context, n uint64, d time.Duration) bool {
 	return true
 }
 
-// burst runs a burst for d.
-func (r *run) burst(ctx context.Context, from, to *guest, d time.Duration) (burst, error) {
+// A burst is one guest sending to another as fast as the network carries.
+type burst struct {
+	size           int // bytes of a frame
+	sent, received uint64
+	took           time.Duration     // until the last frame came
+	drops          map[string]uint64 // on the way, by the network's reasons
+}
+
+// burst runs a burst from guest a to guest b.
+func (r *run) burst(ctx context.Context) (burst, error) {
+	from, to := r.guests[0], r.guests[1]
 	batch := frames(from, to.MAC(), to.Addr().Addr(), burstBatch, r.mtu())
 	b := burst{size: len(batch[0]), drops: map[string]uint64{}}
 	m := &meter{size: b.size, head: batch[0][:14], start: time.Now(), came: make(chan struct{}, 1)}
@@ -88,7 +88,7 @@ func (r *run) burst(ctx context.Context, from, to *guest, d time.Duration) (burs
 	defer to.SetTap(nil)
 	before := losses(from.Port(), to.Port())
 	gone := uint64(0) // frames that are not waited for any more
-	for time.Since(m.start) < d && ctx.Err() == nil {
+	for time.Since(m.start) < r.opts.Burst && ctx.Err() == nil {
 		if err := from.Send(batch...); err != nil {
 			return b, err
 		}
@@ -99,10 +99,9 @@ func (r *run) burst(ctx context.Context, from, to *guest, d time.Duration) (burs
 	}
 	m.wait(ctx, b.sent, quiet)
 	b.received, b.took = m.received.Load(), time.Duration(m.last.Load())
-	b.drops = losses(from.Port(), to.Port())
-	for reason, n := range before {
-		if b.drops[reason] -= n; b.drops[reason] == 0 {
-			delete(b.drops, reason)
+	for reason, n := range losses(from.Port(), to.Port()) {
+		if n > before[reason] {
+			b.drops[reason] = n - before[reason]
 		}
 	}
 	return b, ctx.Err()
@@ -120,19 +119,19 @@ func losses(from, to vnet.Port) map[string]uint64 {
 	return all
 }
 
-func (b *burst) lost() float64 {
-	if b.sent == 0 {
-		return 0
-	}
-	return math.Round(float64(b.sent-min(b.received, b.sent))/float64(b.sent)*1e4) / 100
-}
-
 func (b *burst) perSecond() float64 { return float64(b.received) / max(b.took, 1).Seconds() }
 
 func (b *burst) mbit() float64 { return b.perSecond() * float64(b.size) * 8 / 1e6 }
 
-func (b *burst) values() Facts {
-	return Facts{
+// lost is in percent, with two decimals.
+func (b *burst) lost() float64 {
+	return math.Round(float64(b.sent-min(b.received, b.sent))/float64(max(b.sent, 1))*1e4) / 100
+}
+
+// throughput sends a burst from guest to guest.
+func (r *run) throughput(ctx context.Context) result {
+	b, err := r.burst(ctx)
+	values := Facts{
 		{"frame_bytes", b.size},
 		{"sent", b.sent},
 		{"received", b.received},
@@ -141,76 +140,51 @@ func (b *burst) values() Facts {
 		{"mbit_per_second", math.Round(b.mbit())},
 		{"drops", b.drops},
 	}
-}
-
-// String tells of the burst in a few words.
-func (b *burst) String() string {
+	switch {
+	case err != nil:
+		return fail("%v", err).with(values)
+	case b.received == 0:
+		return fail("none of %d frames arrived", b.sent).with(values)
+	case b.received > b.sent:
+		return fail("%d frames arrived of %d that were sent", b.received, b.sent).with(values)
+	}
 	parts := []string{fmt.Sprintf("%.0f Mbit/s, %.0f frames/s of %d bytes, %.2f %% lost", b.mbit(), b.perSecond(), b.size, b.lost())}
 	for _, reason := range slices.Sorted(maps.Keys(b.drops)) {
 		parts = append(parts, fmt.Sprintf("%s %d", reason, b.drops[reason]))
 	}
-	return strings.Join(parts, ", ")
-}
-
-// throughput sends a burst from guest to guest.
-func (r *run) throughput(ctx context.Context) result {
-	b, err := r.burst(ctx, r.guests[0], r.guests[1], r.opts.Burst)
-	switch {
-	case err != nil:
-		return fail("%v", err).with(b.values())
-	case b.received == 0:
-		return fail("none of %d frames arrived", b.sent).with(b.values())
-	case b.received > b.sent:
-		return fail("%d frames arrived of %d that were sent", b.received, b.sent).with(b.values())
-	}
-	return pass(b.values(), "%s", b.String())
+	return pass(values, "%s", strings.Join(parts, ", "))
 }
 
 // pingUnderLoad pings the gateway while two others send a burst.
 func (r *run) pingUnderLoad(ctx context.Context) result {
-	type outcome struct {
-		b   burst
-		err error
-	}
-	done := make(chan outcome, 1)
+	var b burst
+	var failed, last error
+	done := make(chan struct{})
 	go func() {
-		b, err := r.burst(ctx, r.guests[0], r.guests[1], r.opts.Burst)
-		done <- outcome{b, err}
+		defer close(done)
+		b, failed = r.burst(ctx)
 	}()
-	g, sent := r.guests[2], 0
 	var took []time.Duration
-	var last error
-	var o outcome
+	sent := 0
 	for loaded := true; loaded; {
 		sent++
-		d, err := g.Ping(r.gateway(), pingData)
-		if err == nil {
+		if d, err := r.guests[2].Ping(r.gateway(), pingData); err == nil {
 			took = append(took, d)
 		} else {
 			last = err
 		}
 		select {
-		case o = <-done:
+		case <-done:
 			loaded = false
 		case <-time.After(pingEvery):
 		}
 	}
-	values := Facts{{"sent", sent}, {"answered", len(took)}, {"load_mbit_per_second", math.Round(o.b.mbit())}}
+	values := append(Facts{{"sent", sent}, {"answered", len(took)}, {"load_mbit_per_second", math.Round(b.mbit())}}, spread(took)...)
 	switch {
-	case o.err != nil:
-		return fail("%v", o.err).with(values)
+	case failed != nil:
+		return fail("%v", failed).with(values)
 	case 2*len(took) <= sent: // a lost one is no wonder now
 		return fail("%d of %d answered: %v", len(took), sent, last).with(values)
 	}
-	values = append(values, Fact{"min_ms", millis(slices.Min(took))}, Fact{"median_ms", millis(median(took))}, Fact{"max_ms", millis(slices.Max(took))})
-	return pass(values, "%d of %d answered, median %s, max %s, beside %.0f Mbit/s", len(took), sent, short(median(took)), short(slices.Max(took)), o.b.mbit())
-}
-
-// list joins names for a text, the first few only.
-func list(all []string) string {
-	const most = 5
-	if len(all) > most {
-		return fmt.Sprintf("%s and %d more", strings.Join(all[:most], ", "), len(all)-most)
-	}
-	return strings.Join(all, ", ")
+	return pass(values, "%d of %d answered, median %s, max %s, beside %.0f Mbit/s", len(took), sent, short(median(took)), short(slices.Max(took)), b.mbit())
 }

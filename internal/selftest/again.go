@@ -3,13 +3,11 @@
 package selftest
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"net"
-	"net/netip"
 	"os"
-	"strconv"
+	"regexp"
 	"strings"
 	"time"
 )
@@ -17,13 +15,12 @@ import (
 // recorded looks for the guests in the system's record of leases.
 func (r *run) recorded(ctx context.Context) result {
 	start := time.Now()
-	var missing []string
 	for {
 		b, err := os.ReadFile(r.opts.LeasesFile)
 		if err != nil {
 			return fail("%v", err)
 		}
-		missing = nil
+		var missing []string
 		for _, g := range r.guests {
 			if g.lease != nil && !inLeases(string(b), g.MAC()) {
 				missing = append(missing, "guest "+g.name)
@@ -44,25 +41,11 @@ func (r *run) recorded(ctx context.Context) result {
 
 // inLeases tells whether mac has a lease in the text that macOS's bootpd writes: "hw_address=1,5a:32:0:1:2:3".
 func inLeases(text string, mac net.HardwareAddr) bool {
-	for line := range strings.Lines(text) {
-		v, ok := strings.CutPrefix(strings.TrimSpace(line), "hw_address=1,")
-		if !ok {
-			continue
-		}
-		var got net.HardwareAddr
-		for part := range strings.SplitSeq(v, ":") {
-			n, err := strconv.ParseUint(part, 16, 8)
-			if err != nil {
-				got = nil
-				break
-			}
-			got = append(got, byte(n))
-		}
-		if bytes.Equal(got, mac) {
-			return true
-		}
+	var digits []string
+	for _, b := range mac {
+		digits = append(digits, fmt.Sprintf("0?%x", b))
 	}
-	return false
+	return regexp.MustCompile(`(?im)^\s*hw_address=1,` + strings.Join(digits, ":") + `$`).MatchString(text)
 }
 
 // close closes the guests and the network.
@@ -70,9 +53,8 @@ func (r *run) close(context.Context) result {
 	start := time.Now()
 	r.unplug(r.first)
 	guests := time.Since(start)
-	n := r.network
 	start = time.Now()
-	err := n.Close()
+	err := r.network.Close()
 	took := time.Since(start)
 	r.network, r.closed = nil, time.Now()
 	values := Facts{{"guests_ms", millis(guests)}, {"network_ms", millis(took)}}
@@ -84,10 +66,9 @@ func (r *run) close(context.Context) result {
 
 // reopen starts the network again, which must be the same one. The system may need some time to give its subnet free.
 func (r *run) reopen(ctx context.Context) result {
-	const pause = 100 * time.Millisecond
 	tries := 0
 	var first error
-	for {
+	for r.network == nil {
 		tries++
 		n, err := r.opts.Open(ctx)
 		if err == nil {
@@ -100,18 +81,19 @@ func (r *run) reopen(ctx context.Context) result {
 		select {
 		case <-ctx.Done():
 			return fail("not within %s and %d tries: %v", short(time.Since(r.closed)), tries, first).with(Facts{{"tries", tries}})
-		case <-time.After(pause):
+		case <-time.After(100 * time.Millisecond):
 		}
 	}
 	took, before, now := time.Since(r.closed), r.info, r.network.Info()
 	r.info = now
-	values := Facts{
-		{"after_ms", millis(took)},
-		{"tries", tries},
-		{"first_failure", text(first)},
-		{"subnet_before", subnetText(before.Subnet)},
-		{"subnet_after", subnetText(now.Subnet)},
+	subnets := Facts{{"subnet_before", ""}, {"subnet_after", ""}}
+	if before.Subnet.IsValid() {
+		subnets[0].Value = before.Subnet.String()
 	}
+	if now.Subnet.IsValid() {
+		subnets[1].Value = now.Subnet.String()
+	}
+	values := append(Facts{{"after_ms", millis(took)}, {"tries", tries}, {"first_failure", strings.TrimPrefix(because(first), ": ")}}, subnets...)
 	if before.Subnet != now.Subnet || before.Gateway != now.Gateway {
 		return fail("another subnet: %s with gateway %s, before %s with gateway %s", now.Subnet, now.Gateway, before.Subnet, before.Gateway).with(values)
 	}
@@ -122,36 +104,28 @@ func (r *run) reopen(ctx context.Context) result {
 	return pass(values, "same subnet, %s, %s after the end of the first one", waited, short(took))
 }
 
-func subnetText(p netip.Prefix) string {
-	if !p.IsValid() {
-		return ""
-	}
-	return p.String()
-}
-
 // sameLease asks for guest a's address again, as a guest does that notices the reconnection or is started again.
 func (r *run) sameLease(ctx context.Context) result {
 	old := r.first
 	g, err := r.plug(ctx, old.name, old.MAC())
 	if err != nil {
-		return fail("guest %s: %v", old.name, err)
+		return fail("%v", err)
 	}
 	r.guests = []*guest{g}
 	how, start := "reboot", time.Now()
-	l, err := g.Reboot(old.lease.Addr.Addr())
-	if err != nil {
+	if l, err := g.Reboot(old.lease.Addr.Addr()); err == nil {
+		g.lease = &l
+	} else {
 		// A server that has forgotten a guest is silent or says NAK; then the guest asks anew.
 		how = "discover"
-		var facts Facts
-		if _, facts, err = r.acquire(ctx, g, leaseTries); err != nil {
+		if facts, err := r.acquire(ctx, g, leaseTries); err != nil {
 			return fail("%v", err).with(facts)
 		}
-		l = *g.lease
 	}
-	g.lease = &l
-	values := Facts{{"how", how}, {"address", l.Addr.String()}, {"ack_ms", millis(time.Since(start))}}
-	if l.Addr != old.lease.Addr {
-		return fail("guest %s had %s and has %s now", old.name, old.lease.Addr, l.Addr).with(values)
+	took := time.Since(start)
+	values := Facts{{"how", how}, {"address", g.lease.Addr.String()}, {"ack_ms", millis(took)}}
+	if g.lease.Addr != old.lease.Addr {
+		return fail("guest %s had %s and has %s now", old.name, old.lease.Addr, g.lease.Addr).with(values)
 	}
-	return pass(values, "%s again, by %s after %s", l.Addr.Addr(), strings.ToUpper(how), short(time.Since(start)))
+	return pass(values, "%s again, by %s after %s", g.lease.Addr.Addr(), strings.ToUpper(how), short(took))
 }
