@@ -53,7 +53,7 @@ func (p place) readManifest() (*manifest, error) {
 	path := p.at(manifestFile)
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil //nolint:nilnil // no backup is no error
+		return nil, p.orphan()
 	}
 	if err != nil {
 		return nil, err
@@ -76,6 +76,19 @@ func (p place) readManifest() (*manifest, error) {
 		}
 	}
 	return &m, nil
+}
+
+// orphan finds a file in a backup without a manifest that is not in its place. An interruption leaves none.
+func (p place) orphan() error {
+	for _, t := range targets {
+		now, err := look(p.at(t))
+		kept, err2 := look(p.at(filepath.Join(filesDir, t)))
+		if err == nil && err2 == nil && kept.Kind != absent && !kept.same(now) {
+			return fmt.Errorf("%s is the only copy of what was at %s, and the manifest beside it is missing: put it back, or move it away",
+				p.at(filepath.Join(filesDir, t)), p.at(t))
+		}
+	}
+	return nil
 }
 
 // writeManifest puts it into the backup.

@@ -135,6 +135,10 @@ func TestBadBackup(t *testing.T) {
 			func(t *testing.T, s stage) { require.NoError(t, os.RemoveAll(s.path(backup+"files"))) },
 			"it was changed or removed since; nothing was changed now", "",
 		},
+		"no manifest": {
+			func(t *testing.T, s stage) { require.NoError(t, os.Remove(s.path("opt/socket_vmnet/"+manifestFile))) },
+			"is the only copy of what was at", "the manifest beside it is missing: put it back, or move it away",
+		},
 		"manifest of half": {
 			func(_ *testing.T, s stage) {
 				s.file("opt/socket_vmnet/"+manifestFile, `{"format": 1, "entries": [`, 0o644)
