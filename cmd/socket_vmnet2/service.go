@@ -3,7 +3,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -175,11 +174,8 @@ func serviceAction(c *cli.Context, verb string, o service.Options, env compat.IO
 	}
 	ctx, stop := signal.NotifyContext(c.Context, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
-	do := map[string]func(context.Context) error{
-		"install": s.Install, "uninstall": s.Uninstall, "start": s.Start, "stop": s.Stop, "restart": s.Restart,
-	}
 	if verb == "status" {
 		return s.Status(ctx)
 	}
-	return 0, do[verb](ctx)
+	return 0, s.Do(ctx, verb)
 }

@@ -12,65 +12,84 @@ import (
 	"strings"
 )
 
-// begin is what each change begins with: it asks for the state, and refuses what cannot be done on this system. A dry run only says
-// so, and goes on without a manager as if nothing were installed.
-func (s *Service) begin(ctx context.Context, more ...func(before state) error) (state, *plan, error) {
+// Do installs, uninstalls, starts, stops or restarts the job. What is as it should be is left alone.
+func (s *Service) Do(ctx context.Context, verb string) error {
+	before, err := s.ask(ctx, verb)
+	if err != nil {
+		return err
+	}
+	p := &plan{sys: s.sys}
+	if verb != "install" {
+		s.findSocket(before)
+	}
+	nothing, says := "", ""
+	switch verb {
+	case "install":
+		err = s.manager.install(before, p)
+		nothing, says = "is installed like this and runs", "is installed and started, on "+s.job.Socket
+		if before.installed() {
+			says = "was installed before: it is changed and has been started again, on " + s.job.Socket
+		}
+	case "uninstall":
+		s.manager.uninstall(before, p)
+		says = "is uninstalled. Kept are " + s.kept()
+	case "start":
+		if !before.active {
+			s.manager.start(before, p)
+		}
+		nothing, says = "runs already", "is started, on "+s.job.Socket
+	case "stop":
+		s.manager.stop(before, p)
+		nothing, says = "does not run", "is stopped until the next boot or login, or \"service start\"; \"service uninstall\" removes it"
+	case "restart":
+		s.manager.restart(before, p)
+		says = "is started again, on " + s.job.Socket + "; \"socket_vmnet2 upgrade\" does that without disconnecting anybody"
+	}
+	if err != nil {
+		return err
+	}
+	if len(p.steps) == 0 {
+		if verb != "install" && !before.installed() {
+			nothing = "is not installed"
+		}
+		s.say("%s: there is nothing to do", nothing)
+		return nil
+	}
+	if slices.Contains([]string{"install", "start", "restart"}, verb) && s.job.Socket != "" && s.sys.GOOS == "darwin" { // systemctl waits by itself
+		p.wait(fmt.Sprintf("it is started, but nothing serves %s yet; see %s", s.job.Socket, s.manager.logs()), func(context.Context) bool {
+			return s.sys.Reach(s.job.Socket) == nil
+		})
+	}
+	if err := p.carryOut(ctx, s.out, s.dry); err != nil || s.dry {
+		return err
+	}
+	s.say("%s", says)
+	return nil
+}
+
+// ask asks for the state, and refuses what cannot be done on this system. A dry run only says so, and goes on without a manager as if
+// nothing were installed.
+func (s *Service) ask(ctx context.Context, verb string) (state, error) {
 	before, err := s.manager.state(ctx)
 	if err != nil {
 		err = fmt.Errorf("%w: to do without a service, run the daemon yourself, as in \"socket_vmnet2 --vmnet-gateway=192.168.105.1 SOCKET\"", err)
 	}
 	faults := []error{err, s.userFault()}
-	for _, fault := range more {
-		faults = append(faults, fault(before))
+	switch {
+	case verb == "install":
+		faults = append(faults, s.programFault(), s.groupFault(), s.socketFault(ctx, before))
+	case (verb == "start" || verb == "restart") && err == nil && !before.installed():
+		faults = append(faults, fmt.Errorf("%s is not installed: \"socket_vmnet2 service install\" with the same options does that", s.job.Name))
 	}
-	faults = slices.DeleteFunc(faults, func(err error) bool { return err == nil })
 	if !s.dry {
-		return before, &plan{sys: s.sys}, errors.Join(faults...)
+		return before, errors.Join(faults...)
 	}
 	for _, err := range faults {
-		s.warn(err.Error())
+		if err != nil {
+			s.warn(err.Error())
+		}
 	}
-	return before, &plan{sys: s.sys}, nil
-}
-
-// Install installs the job and starts it, or changes the one that is there and starts it again.
-func (s *Service) Install(ctx context.Context) error {
-	before, p, err := s.begin(ctx,
-		func(state) error { return s.programFault() },
-		func(state) error { return s.groupFault() },
-		func(before state) error { return s.socketFault(ctx, before) })
-	if err != nil {
-		return err
-	}
-	if err := s.manager.install(before, p); err != nil {
-		return err
-	}
-	if len(p.steps) == 0 {
-		s.say("is installed like this and runs: there is nothing to do")
-		return nil
-	}
-	if before.installed() {
-		return s.serving(ctx, p, "was installed before: it is changed and has been started again, on %s")
-	}
-	return s.serving(ctx, p, "is installed and started, on %s")
-}
-
-// Uninstall stops the job and removes it.
-func (s *Service) Uninstall(ctx context.Context) error {
-	before, p, err := s.begin(ctx)
-	if err != nil {
-		return err
-	}
-	if !before.installed() && !before.loaded {
-		s.say("is not installed: there is nothing to do")
-		return nil
-	}
-	s.manager.uninstall(before, p)
-	if err := p.carryOut(ctx, s.out, s.dry); err != nil || s.dry {
-		return err
-	}
-	s.say("is uninstalled. Kept are %s", s.kept())
-	return nil
+	return before, nil
 }
 
 // kept tells what uninstalling leaves.
@@ -87,80 +106,11 @@ func (s *Service) kept() string {
 	return logs + " and what the network remembers, in " + network
 }
 
-// Start starts the job.
-func (s *Service) Start(ctx context.Context) error {
-	before, p, err := s.begin(ctx, s.notInstalled)
-	if err != nil {
-		return err
-	}
-	if before.active {
-		s.say("runs already: there is nothing to do")
-		return nil
-	}
-	s.findSocket(before)
-	s.manager.start(before, p)
-	return s.serving(ctx, p, "is started, on %s")
-}
-
-// Restart starts the job again, or starts it if it does not run.
-func (s *Service) Restart(ctx context.Context) error {
-	before, p, err := s.begin(ctx, s.notInstalled)
-	if err != nil {
-		return err
-	}
-	s.findSocket(before)
-	s.manager.restart(before, p)
-	return s.serving(ctx, p, "is started again, on %s; \"socket_vmnet2 upgrade\" does that without disconnecting anybody")
-}
-
-// Stop stops the job. It stays installed.
-func (s *Service) Stop(ctx context.Context) error {
-	before, p, err := s.begin(ctx)
-	if err != nil {
-		return err
-	}
-	s.manager.stop(before, p)
-	switch {
-	case len(p.steps) == 0 && !before.installed():
-		s.say("is not installed: there is nothing to do")
-		return nil
-	case len(p.steps) == 0:
-		s.say("does not run: there is nothing to do")
-		return nil
-	}
-	if err := p.carryOut(ctx, s.out, s.dry); err != nil || s.dry {
-		return err
-	}
-	s.say("is stopped until the next boot or login, or \"service start\"; \"service uninstall\" removes it")
-	return nil
-}
-
-func (s *Service) notInstalled(before state) error {
-	if before.installed() {
-		return nil
-	}
-	return fmt.Errorf("%s is not installed: \"socket_vmnet2 service install\" with the same options does that", s.job.Name)
-}
-
 // findSocket sets the socket to that of the job as it is installed.
 func (s *Service) findSocket(before state) {
 	if args := s.manager.arguments(before); len(args) > 0 {
 		s.job.Socket = args[len(args)-1]
 	}
-}
-
-// serving carries p out, waits until the socket of the job is served, and says so. systemctl waits by itself.
-func (s *Service) serving(ctx context.Context, p *plan, says string) error {
-	if s.job.Socket != "" && s.sys.GOOS == "darwin" {
-		p.wait(fmt.Sprintf("it is started, but nothing serves %s yet; see %s", s.job.Socket, s.manager.logs()), func(context.Context) bool {
-			return s.sys.Reach(s.job.Socket) == nil
-		})
-	}
-	if err := p.carryOut(ctx, s.out, s.dry); err != nil || s.dry {
-		return err
-	}
-	s.say(says, s.job.Socket)
-	return nil
 }
 
 // Status prints what there is of the job and returns the exit code, as systemctl has it.

@@ -121,6 +121,6 @@ func (l *launchd) stop(s state, p *plan) {
 
 func (l *launchd) restart(s state, p *plan) {
 	l.stop(s, p)
-	s.loaded = false
+	p.again, s.loaded = s.loaded, false
 	l.start(s, p)
 }

@@ -28,6 +28,7 @@ type mac struct {
 	served  map[string]bool   // sockets that others serve
 	calls   []string          // without print, which only asks
 	fail    string            // the verb that fails
+	busy    int               // how often load fails after unload
 	jobs    map[string]string // what each target serves
 }
 
@@ -58,6 +59,10 @@ func (m *mac) control(j *Job, verb string) error {
 	b, err := os.ReadFile(m.sys.at(path))
 	require.NoError(m.t, err)
 	switch {
+	case command == "load" && m.busy > 0:
+		m.busy--
+		m.calls = m.calls[:len(m.calls)-1]
+		return errors.New("busy")
 	case command == m.fail:
 		return errors.New(`"launchctl" failed with stderr: ` + command + " failed: 5: Input/output error")
 	case command == "load" && (m.off[target] || m.loaded[target] != "" || m.ending > 0):
@@ -68,7 +73,7 @@ func (m *mac) control(j *Job, verb string) error {
 		delete(m.stopped, target)
 	case command == "unload":
 		delete(m.loaded, target)
-		m.ending = 2
+		m.ending, m.busy = 2, 1
 	default:
 		m.t.Errorf("verb %q", verb)
 	}
@@ -123,8 +128,7 @@ func (m *mac) service(verb string, o Options, dry bool) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	do := map[string]func(context.Context) error{"install": s.Install, "uninstall": s.Uninstall, "start": s.Start, "stop": s.Stop, "restart": s.Restart}[verb]
-	err = do(m.t.Context())
+	err = s.Do(m.t.Context(), verb)
 	return warnings.String() + out.String(), err
 }
 
@@ -203,6 +207,7 @@ func TestLaunchd(t *testing.T) {
 	assert.Equal(t, []string{"launchctl unload " + daemon1}, m.calls)
 	m.do("there is nothing to do", "stop", shared)
 	m.status(ExitStopped, daemon1, shared)
+	m.busy = 0 // a while later
 	m.do("is installed and started", "install", Options{Network: "host"})
 	m.do("is started", "restart", shared)
 	m.do("it is changed", "install", Options{Activated: true})
@@ -311,7 +316,7 @@ func TestLaunchdFailures(t *testing.T) {
 	m = newMac(t)
 	m.sys.Reach, m.sys.Patience = func(string) error { return syscall.ECONNREFUSED }, 20*time.Millisecond
 	_, err = m.service("install", Options{}, false)
-	require.ErrorContains(t, err, "it is started, but nothing serves /var/run/socket_vmnet yet; see /var/log/socket_vmnet2/stderr")
+	require.ErrorContains(t, err, "it is started, but nothing serves /var/run/socket_vmnet yet; see /var/log/socket_vmnet2/stderr: waited 20ms")
 
 	m = newMac(t)
 	m.do("is installed", "install", Options{})

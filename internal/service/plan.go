@@ -26,6 +26,7 @@ type step struct {
 type plan struct {
 	sys   *System
 	steps []step
+	again bool // what is added is tried again for a while
 }
 
 func (p *plan) add(shows string, do func(ctx context.Context) error) {
@@ -48,8 +49,13 @@ func (p *plan) run(argv ...string) {
 
 // control has the library do something; commands are what it runs then.
 func (p *plan) control(j *Job, verb, logs string, commands ...string) {
-	p.add(strings.Join(commands, "\n"), func(context.Context) error {
-		if err := p.sys.Control(j, verb); err != nil {
+	again := p.again
+	p.add(strings.Join(commands, "\n"), func(ctx context.Context) error {
+		err := p.sys.Control(j, verb)
+		if err != nil && again { // launchd may refuse a job for a moment that was just unloaded, even if it knows it no more
+			_ = p.sys.until(ctx, func(context.Context) bool { err = p.sys.Control(j, verb); return err == nil })
+		}
+		if err != nil {
 			return fmt.Errorf("%s: %w; %s tells more", strings.TrimPrefix(commands[0], "run "), err, logs)
 		}
 		return nil
@@ -59,20 +65,28 @@ func (p *plan) control(j *Job, verb, logs string, commands ...string) {
 // wait waits until done says so.
 func (p *plan) wait(what string, done func(ctx context.Context) bool) {
 	p.add("", func(ctx context.Context) error {
-		tick := time.NewTicker(p.sys.Tick)
-		defer tick.Stop()
-		for end := time.Now().Add(p.sys.Patience); !done(ctx); {
-			if time.Now().After(end) {
-				return fmt.Errorf("%s (waited %v)", what, p.sys.Patience)
-			}
-			select {
-			case <-ctx.Done():
-				return fmt.Errorf("%s: %w", what, context.Cause(ctx))
-			case <-tick.C:
-			}
+		if err := p.sys.until(ctx, done); err != nil {
+			return fmt.Errorf("%s: %w", what, err)
 		}
 		return nil
 	})
+}
+
+// until waits until done says so, as long as the system's patience lasts.
+func (s *System) until(ctx context.Context, done func(ctx context.Context) bool) error {
+	tick := time.NewTicker(s.Tick)
+	defer tick.Stop()
+	for end := time.Now().Add(s.Patience); !done(ctx); {
+		if time.Now().After(end) {
+			return fmt.Errorf("waited %v", s.Patience)
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-tick.C:
+		}
+	}
+	return nil
 }
 
 // write puts a file in its place all at once, with a mode that launchd takes: it loads no job that a group can write to.
