@@ -30,7 +30,7 @@ func built(t *testing.T, goarch string) (linked, signed []byte) {
 	run(t, "../..", []string{"GOOS=darwin", "GOARCH=" + goarch}, "build", "-trimpath", "-ldflags=-s -w", "-o", file, "./cmd/socket_vmnet_client")
 	linked, err := os.ReadFile(file)
 	require.NoError(t, err)
-	run(t, "../../tools/release", nil, "run", ".", "sign", "-identifier=test", "-entitlements=etc/entitlements.plist", file)
+	run(t, "../../tools/release", []string{"GOOS=", "GOARCH="}, "run", ".", "sign", "-identifier=test", "-entitlements=etc/entitlements.plist", file)
 	signed, err = os.ReadFile(file)
 	require.NoError(t, err)
 	return linked, signed

@@ -219,7 +219,7 @@ func TestSignature(t *testing.T) {
 		require.NoError(t, os.WriteFile(dir+"/p", plain, 0o755))
 		require.NoError(t, os.WriteFile(dir+"/list", list, 0o600))
 		c := exec.CommandContext(t.Context(), "go", "run", ".", "sign", "-identifier=io.github.socket-vmnet2", "-entitlements="+dir+"/list", dir+"/p")
-		c.Dir = "../../tools/release"
+		c.Dir, c.Env = "../../tools/release", append(os.Environ(), "GOOS=", "GOARCH=")
 		text, err := c.CombinedOutput()
 		require.NoError(t, err, "%s", text)
 		signed, err := os.ReadFile(dir + "/p")

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -262,15 +263,26 @@ func TestHardLink(t *testing.T) {
 	assert.True(t, os.SameFile(a, b))
 }
 
+// asDaemon has this program be a daemon.
+const asDaemon = "SOCKET_VMNET2_INSTALL_DAEMON"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asDaemon) != "" {
+		time.Sleep(time.Hour) // it is killed
+	}
+	os.Exit(m.Run())
+}
+
 // A daemon that runs goes on as what it was: its file is never written to.
 func TestRunning(t *testing.T) {
-	sleep, err := exec.LookPath("sleep")
+	self, err := os.Executable()
 	require.NoError(t, err)
-	b, err := os.ReadFile(sleep)
+	b, err := os.ReadFile(self)
 	require.NoError(t, err)
 	s := newStage(t)
 	s.file("opt/socket_vmnet/bin/socket_vmnet", string(b), 0o755)
-	daemon := exec.Command(s.path("opt/socket_vmnet/bin/socket_vmnet"), "1000")
+	daemon := exec.Command(s.path("opt/socket_vmnet/bin/socket_vmnet"))
+	daemon.Env = append(os.Environ(), asDaemon+"=1")
 	require.NoError(t, daemon.Start())
 	defer func() {
 		assert.NoError(t, daemon.Process.Kill())

@@ -43,7 +43,7 @@ func (s *Service) Do(ctx context.Context, verb string) error {
 		nothing, says = "does not run", "is stopped until the next boot or login, or \"service start\"; \"service uninstall\" removes it"
 	case "restart":
 		s.manager.restart(before, p)
-		says = "is started again, on " + s.job.Socket + "; \"socket_vmnet2 upgrade\" does that without disconnecting anybody"
+		says = "is started again, on " + s.job.Socket + "; \"socket_vmnet2 upgrade\" does that without disconnecting a client"
 	}
 	if err != nil {
 		return err
