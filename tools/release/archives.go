@@ -10,8 +10,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
@@ -32,49 +30,50 @@ type release struct {
 	time    time.Time
 }
 
-// run makes the archives and tells what it made.
-func (r *release) run(ctx context.Context, stdout io.Writer) error {
+// run makes the archives and gives the checksums of what it made.
+func (r *release) run(ctx context.Context) (string, error) {
 	var err error
 	if r.time, err = buildTime(ctx); err != nil {
-		return err
+		return "", err
 	}
 	if err := os.MkdirAll(r.out, 0o755); err != nil {
-		return err
+		return "", err
 	}
 	// What lies in the directory would look as if it belonged to the release.
-	if entries, err := os.ReadDir(r.out); err != nil {
-		return err
-	} else if len(entries) > 0 {
-		return fmt.Errorf("%s: %w and holds %s; remove it first", r.out, fs.ErrExist, entries[0].Name())
+	if entries, err := os.ReadDir(r.out); err != nil || len(entries) > 0 {
+		return "", errors.Join(err, fmt.Errorf("%s holds files; remove it first", r.out))
 	}
 	modules, err := r.modules(ctx)
 	if err != nil {
-		return err
+		return "", err
 	}
 	licences, err := licences(modules)
 	if err != nil {
-		return err
+		return "", err
 	}
 	files := map[string][]byte{}
 	for _, on := range targets {
 		name := fmt.Sprintf("socket_vmnet-%s-%s.tar.gz", strings.TrimPrefix(r.version, "v"), on.name)
 		if files[name], err = r.archive(ctx, on, licences); err != nil {
-			return fmt.Errorf("%s: %w", on.name, err)
+			return "", fmt.Errorf("%s: %w", on.name, err)
 		}
 	}
 	if files["sbom.cdx.json"], err = r.billOfMaterials(modules); err != nil {
-		return err
+		return "", err
 	}
 	std := slices.IndexFunc(modules, func(m module) bool { return m.path == "std" })
 	files["build-env.txt"] = fmt.Appendf(nil, "Go: go%s\nVERSION: %s\nSOURCE_DATE_EPOCH: %d\n", modules[std].version, r.version, r.time.Unix())
-	files["SHA256SUMS"] = sums(files)
+	var sums []byte // in the format of sha256sum and shasum
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		sums = fmt.Appendf(sums, "%x  %s\n", sha256.Sum256(files[name]), name)
+	}
+	files["SHA256SUMS"] = sums
 	for name, b := range files {
 		if err := os.WriteFile(filepath.Join(r.out, name), b, 0o644); err != nil {
-			return err
+			return "", err
 		}
 	}
-	_, err = stdout.Write(files["SHA256SUMS"])
-	return err
+	return string(sums), nil
 }
 
 // archive makes one archive: a target's programs, its system's documents and the licences of what is linked in.
@@ -105,14 +104,6 @@ func buildTime(ctx context.Context) (time.Time, error) {
 		return time.Time{}, fmt.Errorf("SOURCE_DATE_EPOCH %q: want seconds since 1970", text)
 	}
 	return time.Unix(int64(seconds), 0).UTC(), nil
-}
-
-// sums gives the contents of SHA256SUMS, in the format of sha256sum and shasum.
-func sums(files map[string][]byte) (lines []byte) {
-	for _, name := range slices.Sorted(maps.Keys(files)) {
-		lines = fmt.Appendf(lines, "%x  %s\n", sha256.Sum256(files[name]), name)
-	}
-	return lines
 }
 
 // An entry is one file in an archive. Its name is relative and slash-separated.

@@ -18,42 +18,36 @@ const (
 	formulaFile = "Formula/socket_vmnet2.rb"
 )
 
-// printFormula prints the formula for a tap: that of the repository, with where the sources of a version are and their
-// checksum.
-func printFormula(stdout io.Writer, version, source string) error {
+// formula is the one for a tap: that of the repository, with where the sources of a version are and their checksum.
+func formula(version, source string) (string, error) {
 	if version[0] != 'v' {
-		return fmt.Errorf("version %q: want a tag, as in v1.2.3", version)
+		return "", fmt.Errorf("version %q: want a tag, as in v1.2.3", version)
 	}
 	if source == "" {
-		return errors.New("formula: want -source FILE, the archive of " + version + " from " + repository)
+		return "", errors.New("formula: want -source FILE, the archive of " + version + " from " + repository)
 	}
 	packed, err := os.ReadFile(source)
 	if err != nil {
-		return err
+		return "", err
 	}
 	if err := checkSource(packed, version); err != nil {
-		return fmt.Errorf("%s: %w: is it the archive of %s from %s?", source, err, version, repository)
+		return "", fmt.Errorf("%s: %w: is it the archive of %s from %s?", source, err, version, repository)
 	}
-	b, err := os.ReadFile(formulaFile)
+	text, err := os.ReadFile(formulaFile)
 	if err != nil {
-		return err
+		return "", err
 	}
-	text, err := formula(string(b), version, fmt.Sprintf("%x", sha256.Sum256(packed)))
-	if err != nil {
-		return fmt.Errorf("%s: %w", formulaFile, err)
-	}
-	_, err = io.WriteString(stdout, text)
-	return err
+	return withSource(string(text), version, fmt.Sprintf("%x", sha256.Sum256(packed)))
 }
 
-// formula puts the address and the checksum behind the homepage, which is where Homebrew's style wants them.
-func formula(text, version, checksum string) (string, error) {
+// withSource puts the address and the checksum behind the homepage, which is where Homebrew's style wants them.
+func withSource(text, version, checksum string) (string, error) {
 	const homepage = "  homepage \"" + repository + "\"\n"
 	switch {
 	case strings.Count(text, homepage) != 1:
-		return "", fmt.Errorf("want the line %q once", strings.TrimSpace(homepage))
+		return "", fmt.Errorf("%s: want the line %q once", formulaFile, strings.TrimSpace(homepage))
 	case strings.Contains(text, "\n  url ") || strings.Contains(text, "\n  sha256 "):
-		return "", errors.New("has an url or a checksum already")
+		return "", errors.New(formulaFile + " has an url or a checksum already")
 	}
 	stable := fmt.Sprintf("  url \"%s/archive/refs/tags/%s.tar.gz\"\n  sha256 %q\n", repository, version, checksum)
 	return strings.Replace(text, homepage, homepage+stable, 1), nil

@@ -83,44 +83,46 @@ func command(ctx context.Context, args []string, stdout io.Writer) error {
 	case !versionRule.MatchString(r.version):
 		return fmt.Errorf("version %q: want letters, digits and any of ._+~-, as in v1.2.3", r.version)
 	}
+	var text string
+	var err error
 	switch what {
 	case "notes":
-		return printNotes(stdout, r.version)
+		text, err = notes(r.version)
 	case "formula":
-		return printFormula(stdout, r.version, source)
+		text, err = formula(r.version, source)
+	default:
+		text, err = r.run(ctx)
 	}
-	return r.run(ctx, stdout)
+	if err == nil {
+		_, err = io.WriteString(stdout, text)
+	}
+	return err
 }
 
 // versionRule is what does in the name of a file.
 var versionRule = regexp.MustCompile(`^(v[A-Za-z0-9._+~-]|[A-Za-uw-z0-9])[A-Za-z0-9._+~-]*$`)
 
-// printNotes prints what CHANGELOG.md says of a version.
-func printNotes(stdout io.Writer, version string) error {
+// notes is what CHANGELOG.md says of a version.
+func notes(version string) (string, error) {
 	b, err := os.ReadFile("CHANGELOG.md")
 	if err != nil {
-		return err
+		return "", err
 	}
-	text, err := notes(string(b), strings.TrimPrefix(version, "v"))
-	if err != nil {
-		return fmt.Errorf("CHANGELOG.md: %w", err)
-	}
-	_, err = io.WriteString(stdout, text)
-	return err
+	return section(string(b), strings.TrimPrefix(version, "v"))
 }
 
-// notes cuts the section of a version out of the changes. Its heading is "## 1.2.3 - 2026-12-24".
-func notes(changes, number string) (string, error) {
+// section cuts the section of a version out of the changes. Its heading is "## 1.2.3 - 2026-12-24".
+func section(changes, number string) (string, error) {
 	for section := range strings.SplitSeq("\n"+changes, "\n## ") {
 		heading, text, _ := strings.Cut(section, "\n")
 		if date, ok := strings.CutPrefix(heading, number+" - "); ok && dateRule.MatchString(date) {
 			if text = strings.TrimSpace(text); text == "" {
-				return "", errors.New("the section " + number + " is empty")
+				return "", errors.New("CHANGELOG.md: the section " + number + " is empty")
 			}
 			return text + "\n", nil
 		}
 	}
-	return "", fmt.Errorf("no section \"## %s - YYYY-MM-DD\": put the version and the date in place of Unreleased, and tag that commit", number)
+	return "", fmt.Errorf("CHANGELOG.md: no section \"## %s - YYYY-MM-DD\": put the version and the date in place of Unreleased, and tag that commit", number)
 }
 
 var dateRule = regexp.MustCompile(`^\d{4}-\d{2}-\d{2}$`)

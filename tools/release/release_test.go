@@ -89,7 +89,7 @@ func TestCommandRefuses(t *testing.T) {
 		{"argument", []string{"-version=v1", "x"}, `unexpected argument "x"`},
 		{"command", []string{"publish", "-version=v1"}, `unknown command "publish": want notes, formula, sign, or none`},
 		{"no version", []string{"-out", used}, `version ""`},
-		{"directory in use", []string{"-version=v1", "-out", used}, "holds old.tar.gz; remove it first"},
+		{"directory in use", []string{"-version=v1", "-out", used}, "holds files; remove it first"},
 		{"no such go", []string{"-version=v1", "-out", t.TempDir(), "-go=/no/such/go"}, "no such file"},
 		{"version of notes", []string{"notes", "-version=a b"}, `version "a b"`},
 		{"version that is not out", []string{"notes", "-version=v9999.0.0"}, `CHANGELOG.md: no section "## 9999.0.0 - YYYY-MM-DD": put`},
@@ -118,7 +118,7 @@ func TestNotes(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := notes(tt.changes, strings.TrimPrefix(tt.version, "v"))
+			got, err := section(tt.changes, strings.TrimPrefix(tt.version, "v"))
 			if tt.err != "" {
 				assert.ErrorContains(t, err, tt.err)
 				return
@@ -168,9 +168,9 @@ func TestFormula(t *testing.T) {
 `, sha256.Sum256(packed)))
 
 	assert.ErrorContains(t, command(t.Context(), []string{"formula", "-version=v1.2.4", "-source", source}, &out), "no socket_vmnet2-1.2.4/etc/entitlements.plist in it")
-	_, err = formula(out.String(), "v1.2.3", "0")
+	_, err = withSource(out.String(), "v1.2.3", "0")
 	assert.ErrorContains(t, err, "has an url or a checksum already")
-	_, err = formula("class X", "v1.2.3", "0")
+	_, err = withSource("class X", "v1.2.3", "0")
 	assert.ErrorContains(t, err, `want the line "homepage`)
 }
 
