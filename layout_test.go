@@ -85,7 +85,7 @@ var imports = map[string][]string{
 	"internal/rundir":         {"internal/compat", "internal/handoff"},
 
 	"internal/fakeguest": {"internal/frame", "internal/vnet"},
-	"internal/selftest":  {"internal/fakeguest", "internal/frame", "internal/vnet"},
+	"internal/selftest":  {"internal/codesign", "internal/fakeguest", "internal/frame", "internal/vnet"},
 	"internal/vnettest":  {"internal/fakeguest", "internal/frame", "internal/passing/client", "internal/passing/proto", "internal/vnet"},
 
 	"internal/freenet": {},
@@ -96,13 +96,13 @@ var imports = map[string][]string{
 		"internal/codesign", "internal/control", "internal/find", "internal/freenet", "internal/install/pathrules", "internal/migrate", "internal/shell", "internal/status",
 	},
 	"internal/codesign":          {},
-	"internal/codesign/sign":     {"internal/codesign"},
 	"internal/install":           {"internal/install/pathrules"},
 	"internal/install/pathrules": {"internal/shell"},
-	"internal/release":           {"internal/codesign"},
 	"internal/manual":            {},
 
-	"internal/service": {"internal/compat", "internal/install/pathrules", "internal/vnet"},
+	"tools/release": {"internal/codesign"},
+
+	"internal/service": {"internal/compat", "internal/install/pathrules", "internal/shell", "internal/vnet"},
 
 	"cmd/socket_vmnet2": {
 		"internal/metrics", "internal/service", "internal/shell", "internal/render",
@@ -145,11 +145,11 @@ type use struct {
 	tests   []string
 }
 
-// direct are the modules that go.mod requires directly.
+// direct are the modules that go.mod and tools/release/go.mod require directly.
 var direct = map[string]use{
 	"github.com/urfave/cli/v2": {"MIT", []string{"internal/compat", "cmd/socket_vmnet2"}, nil},
 	"golang.org/x/sys": {"BSD-3-Clause", []string{
-		"internal/doctor", "internal/install", "internal/link", "internal/mmsg", "internal/peercred", "internal/unixgram", "internal/compat", "internal/handoff", "internal/upgrade", "internal/inherit", "internal/rundir", "internal/state", "internal/vmnet/pkt", "internal/vmnet/ffi", "internal/darwinapi",
+		"internal/doctor", "internal/install", "internal/link", "internal/mmsg", "internal/peercred", "internal/unixgram", "internal/compat", "internal/handoff", "internal/upgrade", "internal/inherit", "internal/rundir", "internal/service", "internal/state", "internal/vmnet/pkt", "internal/vmnet/ffi", "internal/darwinapi",
 		"cmd/socket_vmnet2", "cmd/socket_vmnet_client", "cmd/vmnet-helper", "internal/passing", "internal/passing/proto", "internal/passing/client", "internal/usernet",
 		"test/lab/guest", "test/lab", "test/soak", "test/vzguest",
 	}, []string{"*"}},
@@ -157,7 +157,7 @@ var direct = map[string]use{
 	"github.com/containers/gvisor-tap-vsock": {"Apache-2.0", []string{"internal/usernet"}, nil},
 	"github.com/Code-Hex/vz/v3":              {"MIT", []string{"test/vzguest"}, nil},
 	"github.com/ebitengine/purego":           {"Apache-2.0", []string{"internal/vmnet/ffi", "internal/darwinapi"}, nil},
-	"github.com/blacktop/go-macho":           {"MIT", []string{"internal/codesign"}, nil},
+	"github.com/blacktop/go-macho":           {"MIT", []string{"tools/release"}, nil},
 	"github.com/insomniacslk/dhcp": {
 		"BSD-3-Clause",
 		[]string{"internal/usernet/dhcp", "internal/fakeguest", "test/soak"},
@@ -168,7 +168,7 @@ var direct = map[string]use{
 	},
 	"github.com/kardianos/service": {"Zlib", []string{"internal/service"}, nil},
 	"github.com/goccy/go-yaml":     {"MIT", []string{"internal/migrate"}, []string{"*"}},
-	"howett.net/plist":             {"BSD-3-Clause", []string{"internal/doctor", "internal/migrate"}, []string{"*"}},
+	"howett.net/plist":             {"BSD-3-Clause", []string{"internal/doctor", "internal/migrate", "internal/service", "tools/release"}, []string{"*"}},
 	"golang.org/x/term":            {"BSD-3-Clause", []string{"cmd/socket_vmnet2"}, nil},
 	"golang.org/x/net":             {"BSD-3-Clause", []string{"internal/capture", "internal/capture/expr", "internal/freenet", "internal/httpd"}, nil},
 	"golang.org/x/time":            {"BSD-3-Clause", []string{"internal/httpd"}, nil},
@@ -278,29 +278,32 @@ func TestOtherFilesHaveLicence(t *testing.T) {
 	}
 }
 
-// TestDirectDependencies compares go.mod with the list above and the licences with what the modules ship.
+// TestDirectDependencies compares the go.mod files with the list above and the licences with what the modules ship.
 func TestDirectDependencies(t *testing.T) {
-	_, err := os.ReadFile("go.mod") // so that go test does not reuse a result from before it changed
-	require.NoError(t, err)
-	var mod struct {
-		Require []struct {
-			Path     string
-			Indirect bool
+	required := map[string]string{} // the directory of a go.mod, by what it requires
+	for _, dir := range []string{"tools/release", "."} {
+		_, err := os.ReadFile(dir + "/go.mod") // so that go test does not reuse a result from before it changed
+		require.NoError(t, err)
+		var mod struct {
+			Require []struct {
+				Path     string
+				Indirect bool
+			}
+			Tool []struct{ Path string }
 		}
-		Tool []struct{ Path string }
-	}
-	require.NoError(t, json.Unmarshal(run(t, nil, "go", "mod", "edit", "-json"), &mod))
-	var required []string
-	for _, r := range mod.Require {
-		if !r.Indirect {
-			required = append(required, r.Path)
+		require.NoError(t, json.Unmarshal(run(t, nil, "go", "-C", dir, "mod", "edit", "-json"), &mod))
+		for _, r := range mod.Require {
+			if !r.Indirect && r.Path != module {
+				required[r.Path] = dir
+			}
 		}
+		assert.Empty(t, mod.Tool, "tools have a module of their own, in tools")
 	}
-	assert.ElementsMatch(t, keys(direct), required, "direct dependencies in go.mod")
-	assert.Empty(t, mod.Tool, "tools have a module of their own, in tools")
+	assert.ElementsMatch(t, keys(direct), keys(required), "direct dependencies in go.mod")
 	for path, u := range direct {
-		run(t, nil, "go", "mod", "download", path) // what only macOS needs is not here yet on a machine that has built nothing else
-		dir := strings.TrimSpace(string(run(t, nil, "go", "list", "-m", "-f", "{{.Dir}}", path)))
+		in := required[path]
+		run(t, nil, "go", "-C", in, "mod", "download", path) // what only macOS needs is not here yet on a machine that has built nothing else
+		dir := strings.TrimSpace(string(run(t, nil, "go", "-C", in, "list", "-m", "-f", "{{.Dir}}", path)))
 		assert.Equal(t, u.licence, licenceOf(t, dir), path)
 	}
 }
@@ -369,10 +372,10 @@ func run(t *testing.T, env []string, name string, args ...string) []byte {
 	return out
 }
 
-// tracked are the files of the repository, by slash-separated path, without what git ignores and nested modules.
+// tracked are the files of the repository, by slash-separated path, without what git ignores and the module attach.
 func tracked(t *testing.T) (paths []string) {
 	t.Helper()
-	ignored := []string{".git", "bin", "build", "artifacts", "tools", "attach"} // whole paths
+	ignored := []string{".git", "bin", "build", "artifacts", "attach"} // whole paths
 	require.NoError(t, filepath.WalkDir(".", func(path string, d os.DirEntry, err error) error {
 		switch {
 		case err != nil:

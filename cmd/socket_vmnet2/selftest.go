@@ -33,7 +33,7 @@ const macOSLeases = "/var/db/dhcpd_leases"
 // selftestText is the usage text in front of the network's options.
 const selftestText = `Usage: socket_vmnet2 selftest [--json] [--quick] [--timeout=DURATION] [NETWORK OPTION]...
 Opens the network that a daemon with the same options would open, but for itself alone, and tries it with fake guests:
-addresses, frames, speed, how many interfaces start, and whether the same network can be had again. It needs no virtual
+addresses, frames, speed, how many interfaces start, and whether the same network starts again. It needs no virtual
 machine and takes less than a minute. A running daemon is left alone. The report is meant to be pasted into an issue.
 
 --json                                 print one JSON document instead of text

@@ -3,10 +3,7 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -58,115 +55,66 @@ var serviceVerbs = []string{"install", "uninstall", "start", "stop", "restart", 
 
 // runService is the subcommand: args are what follows its name.
 func runService(args []string, env compat.IO) int {
-	code, err := serviceCommand(args, env)
-	if err == nil {
-		return code
-	}
-	log := compat.NewLogger(env.Stderr, slog.LevelInfo)
-	for _, err := range eachError(err) {
-		compat.LogError(log, err)
-	}
-	if errors.As(err, new(errUsage)) {
-		_, _ = io.WriteString(env.Stdout, serviceText)
-	}
-	return max(code, 1)
-}
-
-// eachError are the errors that errors.Join has put together.
-func eachError(err error) []error {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		return joined.Unwrap()
-	}
-	return []error{err}
-}
-
-// serviceCommand reads the verb, and then its options.
-func serviceCommand(args []string, env compat.IO) (code int, err error) {
 	verb := ""
 	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
 		verb, args = args[0], args[1:]
-		if !slices.Contains(serviceVerbs, verb) {
-			return 1, errUsage{fmt.Errorf("service cannot %s, only %s", verb, strings.Join(serviceVerbs, ", "))}
-		}
 	}
 	o := service.Options{Installing: verb == "install"}
 	if i := slices.Index(args, "--"); i >= 0 {
 		o.Daemon, o.DaemonSet, args = args[i+1:], true, args[:i]
 	}
-	if slices.Contains(args, "--help") || slices.Contains(args, "-h") {
-		_, err = io.WriteString(env.Stdout, serviceText)
-		return 0, err
-	}
-	app := &cli.App{
-		Name:                      "socket_vmnet2 service " + verb,
-		Flags:                     serviceFlags(verb),
-		Writer:                    env.Stdout,
-		ErrWriter:                 env.Stderr,
-		HideHelp:                  true,
-		HideHelpCommand:           true,
-		HideVersion:               true,
-		DisableSliceFlagSeparator: true,
-		ExitErrHandler:            func(*cli.Context, error) {},
-		OnUsageError:              func(_ *cli.Context, err error, _ bool) error { return errUsage{serviceWords(verb, err)} },
-		Action: func(c *cli.Context) error {
-			code, err = serviceAction(c, verb, o, env)
-			return err
+	return subcommand{
+		name:  "service",
+		usage: serviceText,
+		flags: []cli.Flag{
+			&cli.StringFlag{Name: "network"}, &cli.StringFlag{Name: "interface"}, &cli.StringFlag{Name: "name"}, &cli.BoolFlag{Name: "user"},
+			&cli.BoolFlag{Name: "dry-run"}, &cli.BoolFlag{Name: "socket-activated"}, &cli.StringFlag{Name: "prefix", Value: service.DefaultPrefix},
 		},
-	}
-	return code, app.Run(append([]string{app.Name}, args...))
+		action: func(c *cli.Context) (int, error) {
+			if err := serviceUsage(c, verb, o); err != nil {
+				return 1, errUsage{err}
+			}
+			o.Network, o.Interface, o.Name, o.User = c.String("network"), c.String("interface"), c.String("name"), c.Bool("user")
+			o.Activated, o.Prefix = c.Bool("socket-activated"), c.String("prefix")
+			log := compat.NewLogger(env.Stderr, slog.LevelInfo)
+			code, err := serviceAction(c, verb, o, env, log)
+			if all, ok := err.(interface{ Unwrap() []error }); ok { // of errors.Join: a line for each
+				errs := all.Unwrap()
+				for _, e := range errs[:len(errs)-1] {
+					compat.LogError(log, e)
+				}
+				err = errs[len(errs)-1]
+			}
+			return code, err
+		},
+	}.run(args, env)
 }
 
-// serviceFlags are the options of a verb. Without a verb there is --help alone.
-func serviceFlags(verb string) (flags []cli.Flag) {
-	if verb == "" {
-		return nil
-	}
-	for _, name := range []string{"network", "interface", "name"} {
-		flags = append(flags, &cli.StringFlag{Name: name})
-	}
-	flags = append(flags, &cli.BoolFlag{Name: "user"})
-	if verb != "status" {
-		flags = append(flags, &cli.BoolFlag{Name: "dry-run"})
-	}
-	if verb == "install" {
-		flags = append(flags, &cli.BoolFlag{Name: "socket-activated"}, &cli.StringFlag{Name: "prefix", Value: service.DefaultPrefix})
-	}
-	return flags
-}
-
-// serviceWords is inOurWords, and tells of options that another verb has.
-func serviceWords(verb string, err error) error {
-	err = inOurWords(err)
-	name, ok := strings.CutPrefix(err.Error(), "unknown option --")
-	if verb == "" || !ok {
-		return err
-	}
-	for _, f := range serviceFlags("install") {
-		if slices.Contains(f.Names(), name) {
-			return fmt.Errorf("--%s is not for service %s", name, verb)
-		}
-	}
-	return err
-}
-
-// serviceAction does what a command line of known options asks for.
-func serviceAction(c *cli.Context, verb string, o service.Options, env compat.IO) (int, error) {
+// serviceUsage tells what is wrong with a command line.
+func serviceUsage(c *cli.Context, verb string, o service.Options) error {
 	switch {
 	case verb == "":
-		return 1, errUsage{fmt.Errorf("what is service to do? One of %s", strings.Join(serviceVerbs, ", "))}
+		return fmt.Errorf("what is service to do? One of %s", strings.Join(serviceVerbs, ", "))
+	case !slices.Contains(serviceVerbs, verb):
+		return fmt.Errorf("service cannot %s, only %s", verb, strings.Join(serviceVerbs, ", "))
 	case c.Args().Present():
-		return 1, errUsage{fmt.Errorf("%q is no option; the daemon's options and SOCKET are behind --", c.Args().First())}
+		return fmt.Errorf("%q is no option; the daemon's options and SOCKET are behind --", c.Args().First())
 	case o.DaemonSet && verb != "install":
-		return 1, errUsage{fmt.Errorf("the daemon's options behind -- are for service install, not for service %s", verb)}
+		return fmt.Errorf("the daemon's options behind -- are for service install, not for service %s", verb)
 	}
-	for _, name := range []string{"network", "interface", "name", "prefix"} {
-		if c.IsSet(name) && c.String(name) == "" {
-			return 1, errUsage{fmt.Errorf("--%s needs a value", name)}
+	for _, name := range c.FlagNames() {
+		if name == "dry-run" && verb == "status" || (name == "socket-activated" || name == "prefix") && verb != "install" {
+			return fmt.Errorf("--%s is not for service %s", name, verb)
+		}
+		if c.String(name) == "" && slices.Contains([]string{"network", "interface", "name", "prefix"}, name) {
+			return fmt.Errorf("--%s needs a value", name)
 		}
 	}
-	o.Network, o.Interface, o.Name, o.User = c.String("network"), c.String("interface"), c.String("name"), c.Bool("user")
-	o.Activated, o.Prefix = c.Bool("socket-activated"), c.String("prefix")
-	log := compat.NewLogger(env.Stderr, slog.LevelInfo)
+	return nil
+}
+
+// serviceAction does what a good command line asks for.
+func serviceAction(c *cli.Context, verb string, o service.Options, env compat.IO, log *slog.Logger) (int, error) {
 	s, err := service.New(service.This(), o, service.Run{Out: env.Stdout, Dry: c.Bool("dry-run"), Warn: func(text string) {
 		log.Warn("as things are this would be refused: " + text)
 	}})
@@ -175,11 +123,8 @@ func serviceAction(c *cli.Context, verb string, o service.Options, env compat.IO
 	}
 	ctx, stop := signal.NotifyContext(c.Context, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
-	do := map[string]func(context.Context) error{
-		"install": s.Install, "uninstall": s.Uninstall, "start": s.Start, "stop": s.Stop, "restart": s.Restart,
-	}
 	if verb == "status" {
 		return s.Status(ctx)
 	}
-	return 0, do[verb](ctx)
+	return 0, s.Do(ctx, verb)
 }

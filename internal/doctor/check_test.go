@@ -18,7 +18,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/codesign"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/freenet"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
@@ -215,23 +214,29 @@ func TestSignature(t *testing.T) {
 	require.NoError(t, err)
 	list, err := os.ReadFile("../../etc/entitlements.plist")
 	require.NoError(t, err)
-	sign := func(o codesign.Options) []byte {
-		o.Identifier = "io.github.socket-vmnet2"
-		signed, err := codesign.Sign(plain, o)
+	sign := func(list []byte) []byte {
+		dir := t.TempDir()
+		require.NoError(t, os.WriteFile(dir+"/p", plain, 0o755))
+		require.NoError(t, os.WriteFile(dir+"/list", list, 0o600))
+		c := exec.CommandContext(t.Context(), "go", "run", ".", "sign", "-identifier=io.github.socket-vmnet2", "-entitlements="+dir+"/list", dir+"/p")
+		c.Dir, c.Env = "../../tools/release", append(os.Environ(), "GOOS=", "GOARCH=")
+		text, err := c.CombinedOutput()
+		require.NoError(t, err, "%s", text)
+		signed, err := os.ReadFile(dir + "/p")
 		require.NoError(t, err)
 		return signed
 	}
-	damaged := sign(codesign.Options{Entitlements: list})
+	damaged := sign(list)
 	damaged[len(plain)/2] ^= 1
 	for name, tt := range map[string]struct {
 		program []byte
 		version string
 		want    string
 	}{
-		"as released":        {sign(codesign.Options{Entitlements: list}), "26.1", "ok: /opt/socket_vmnet/bin/socket_vmnet is signed as io.github.socket-vmnet2, with the entitlement com.apple.security.virtualization"},
-		"without, macOS 26":  {sign(codesign.Options{}), "26.1", "warning: /opt/socket_vmnet/bin/socket_vmnet is signed without the entitlement"},
-		"without, macOS 15":  {sign(codesign.Options{}), "15.3", "notice: /opt/socket_vmnet/bin/socket_vmnet is signed without the entitlement"},
-		"other entitlements": {sign(codesign.Options{Entitlements: []byte("<plist><dict><key>x</key><true/></dict></plist>")}), "26.1", "warning: /opt/socket_vmnet/bin/socket_vmnet is signed without"},
+		"as released":        {sign(list), "26.1", "ok: /opt/socket_vmnet/bin/socket_vmnet is signed as io.github.socket-vmnet2, with the entitlement com.apple.security.virtualization"},
+		"without, macOS 26":  {sign(nil), "26.1", "warning: /opt/socket_vmnet/bin/socket_vmnet is signed without the entitlement"},
+		"without, macOS 15":  {sign(nil), "15.3", "notice: /opt/socket_vmnet/bin/socket_vmnet is signed without the entitlement"},
+		"other entitlements": {sign([]byte("<plist><dict><key>x</key><true/></dict></plist>")), "26.1", "warning: /opt/socket_vmnet/bin/socket_vmnet is signed without"},
 		"not signed":         {plain, "26.1", "warning: /opt/socket_vmnet/bin/socket_vmnet has no signature that can be read: not signed"},
 		"changed since":      {damaged, "26.1", "error: /opt/socket_vmnet/bin/socket_vmnet was changed after it was signed (from byte "},
 		"nothing of ours":    {[]byte("#!/bin/sh\n"), "26.1", "ok: no socket_vmnet2 is installed"},

@@ -16,7 +16,6 @@ const module = "github.com/socket-vmnet2/socket_vmnet2"
 var excluded = map[string]string{
 	"":                   "reads the sources, and builds for every system",
 	"/internal/manual":   "makes manual pages, and asks linters about them",
-	"/internal/release":  "makes the archives of every system",
 	"/test/bench":        "measures this machine with C programs",
 	"/test/bench/rig":    "measures this machine with C programs",
 	"/test/docs":         "reads pages, and asks the programs for their usage",
