@@ -63,7 +63,6 @@ func (sh *shared) readAll() (err error) {
 					return true
 				}
 			}
-			faults.Point("unixgram.receive")
 			n, rerr := sh.rcv.Receive(int(fd))
 			switch {
 			case rerr == unix.EAGAIN:
