@@ -68,15 +68,11 @@ func doctorAction(c *cli.Context, env compat.IO) (int, error) {
 
 // systemToExamine is what the options ask to look at.
 func systemToExamine(c *cli.Context) (doctor.System, error) {
-	where, err := systemToMigrate(c)
+	where, err := systemToLookAt(c)
 	if err != nil {
 		return doctor.System{}, err
 	}
-	s := doctor.Host(where.Program, where.Version, where.Homes)
-	if where.Root != "" {
-		s = doctor.Staged(where.Root, where.Program, where.Version, where.Homes)
-	}
-	s.Env = where.Env
+	s := doctor.Host(where)
 	switch args := c.Args().Slice(); {
 	case len(args) == 0:
 	case args[0] == "":

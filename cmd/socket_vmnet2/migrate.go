@@ -18,14 +18,12 @@ import (
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/find"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/migrate"
 )
 
 // migrateText is the usage text.
 const migrateText = `Usage: socket_vmnet2 migrate [--json] [--root=DIR] [--home=DIR]
-Looks for what of socket_vmnet is here - programs, launchd jobs, Lima's networks, Colima, minikube, running daemons and their
-clients - and prints a plan: what changes, which virtual machines lose their network and for how long, the commands in order,
-how to check them and how to undo them. It only reads. With sudo it can read more.
+Looks for what of socket_vmnet is here - programs, jobs, Lima's networks, Colima, minikube, running daemons and their clients -
+and prints it, and the lines to type to have socket_vmnet2 in its place. It only reads. With sudo it can read more.
 
 --json                                 print one JSON document instead of text
 --root=DIR                             look below this directory as if it were /, and at no running process
@@ -54,45 +52,48 @@ func runMigrate(args []string, env compat.IO) int {
 }
 
 // migrateAction does what a command line of known options asks for.
-func migrateAction(c *cli.Context, env compat.IO) (code int, err error) {
+func migrateAction(c *cli.Context, env compat.IO) (int, error) {
 	if c.Args().Present() {
 		return 0, errUsage{fmt.Errorf("migrate takes options only, not %q", c.Args().First())}
 	}
-	s, err := systemToMigrate(c)
+	s, err := systemToLookAt(c)
 	if err != nil {
 		return 0, err
 	}
-	plan := migrate.Find(c.Context, s)
-	if plan.Verdict == migrate.VerdictNothing {
-		code = exitNothing
+	inventory := find.Look(c.Context, s)
+	moves := inventory.Moves(s)
+	code := exitNothing
+	if slices.ContainsFunc(inventory.Servers, func(d find.Server) bool { return d.Ours }) || slices.ContainsFunc(inventory.Programs, func(p find.Program) bool { return p.Ours }) ||
+		slices.ContainsFunc(moves, func(m find.Move) bool { return len(m.Lines) > 0 }) {
+		code = 0
 	}
 	if !c.Bool("json") {
-		return code, plan.WriteText(env.Stdout)
+		return code, inventory.WriteText(env.Stdout, s, moves)
 	}
 	out := json.NewEncoder(env.Stdout)
 	out.SetEscapeHTML(false)
 	out.SetIndent("", "  ")
-	return code, out.Encode(plan)
+	return code, out.Encode(struct {
+		*find.Inventory
+		Moves []find.Move `json:"moves"`
+	}{inventory, moves})
 }
 
-// systemToMigrate is what the options ask to look at.
-func systemToMigrate(c *cli.Context) (migrate.System, error) {
-	s := migrate.System{GOOS: runtime.GOOS, Version: compat.Version}
-	program, err := os.Executable()
-	if err != nil {
+// systemToLookAt is what the options of migrate and doctor ask to look at.
+func systemToLookAt(c *cli.Context) (s find.System, err error) {
+	s = find.Machine()
+	if s.Program, err = os.Executable(); err != nil {
 		return s, fmt.Errorf("the path of this program is not known: %w", err)
 	}
-	s.Program = program
+	s.Version = compat.Version
 	if c.IsSet("root") {
-		if s.Root, err = directory("root", c.String("root")); err != nil {
+		root, err := directory("root", c.String("root"))
+		if err != nil {
 			return s, err
 		}
-	}
-	if s.Root == "/" {
-		s.Root = ""
-	}
-	if s.Root == "" {
-		s.Env, s.Run, s.Processes = os.Getenv, find.RunProgram, find.Processes
+		if root != "/" {
+			s = find.System{Root: root, GOOS: s.GOOS, Program: s.Program, Version: s.Version}
+		}
 	}
 	if !c.IsSet("home") {
 		s.Homes = homes(s.Root)
@@ -110,13 +111,11 @@ func systemToMigrate(c *cli.Context) (migrate.System, error) {
 		return s, err
 	}
 	s.Homes = []string{home}
-	if s.Root == "" {
-		s.Env = func(key string) string { // the tools' own directories are those of the caller, not of that home
-			if key == "PATH" {
-				return os.Getenv(key)
-			}
-			return ""
+	s.Env = func(key string) string { // the tools' own directories are those of the caller, not of that home
+		if key == "PATH" && !s.Staged() {
+			return os.Getenv(key)
 		}
+		return ""
 	}
 	return s, nil
 }

@@ -3,8 +3,8 @@
 // Package doctor checks an installation of socket_vmnet or socket_vmnet2 and its surroundings, and says of what is wrong what to
 // do about it. It changes nothing, and never calls sudo.
 //
-// Every check looks through a System only, so that it can be tried on staged trees and recorded answers. Each has a limited
-// time, and one that hangs or panics is a finding like another.
+// The checks look at the inventory of package find, at what the daemons tell of themselves, and through a System at files and
+// programs, so that they can be tried on staged trees and recorded answers. Each has a limited time; one that hangs is a finding.
 package doctor
 
 import (
@@ -13,9 +13,10 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"sync"
 	"time"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/migrate"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/find"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
@@ -27,20 +28,18 @@ const OK = "ok"
 
 // Limits on time. The facts come first, then all checks at once, so an examination takes no longer than 20 s.
 const (
-	factTime  = 6 * time.Second // for what is installed and runs
-	placeTime = 2 * time.Second // for where sockets are
-	askTime   = 3 * time.Second // for all daemons' answers
-	checkTime = 5 * time.Second // for each check
-	grace     = time.Second     // on top of each, for what heeds its limit
+	factTime  = 10 * time.Second // for what is installed and runs
+	askTime   = 3 * time.Second  // for all daemons' answers
+	checkTime = 5 * time.Second  // for each check
+	grace     = time.Second      // on top of each, for what heeds its limit
 )
 
 // A Finding is one thing that a check found.
 type Finding struct {
-	Check    string         `json:"check"`
-	Severity string         `json:"severity"` // ok, notice, warning or error
-	Text     string         `json:"text"`
-	Fix      []string       `json:"fix"` // what to do, a step each; commands are indented by four blanks
-	Data     map[string]any `json:"data,omitempty"`
+	Check    string   `json:"check"`
+	Severity string   `json:"severity"` // ok, notice, warning or error
+	Text     string   `json:"text"`
+	Fix      []string `json:"fix"` // what to do, a step each; commands are indented by four blanks
 }
 
 // A Skip is something that was not checked.
@@ -65,13 +64,7 @@ type Report struct {
 
 // ExitCode is what the command ends with.
 func (r *Report) ExitCode() int {
-	switch r.Worst {
-	case status.Warning:
-		return 2
-	case status.Error:
-		return 3
-	}
-	return 0
+	return map[string]int{status.Warning: 2, status.Error: 3}[r.Worst]
 }
 
 // rank orders severities, the worst first.
@@ -106,8 +99,8 @@ func Checks() []Check {
 		{"jobs", groupPrograms, "What do launchd and systemd start?", "", checkJobs},
 		{"daemons", groupDaemons, "What do the running daemons say of themselves?", "", checkDaemons},
 		{"permissions", groupDaemons, "May this user connect to the sockets?", "", checkPermissions},
-		{"stale", groupDaemons, "Are there sockets and pidfiles that nobody serves?", "", checkStale},
-		{"state", groupDaemons, "Are leases and identities kept, where nobody else can write?", "", checkState},
+		{"stale", groupDaemons, "Are there sockets and pidfiles that nothing serves?", "", checkStale},
+		{"state", groupDaemons, "Are leases and identities kept, where no other user can write?", "", checkState},
 		{"runtime", groupDaemons, "Is the directory SOCKET.d as it should be?", "", checkRuntime},
 		{"limits", groupDaemons, "Do the limits of this system suffice for the clients?", "linux", checkLimits},
 		{"subnets", groupNetwork, "Does every daemon have a subnet of its own?", "", checkSubnets},
@@ -129,17 +122,17 @@ func examine(ctx context.Context, s System, checks []Check, limit time.Duration)
 	f := gather(ctx, s)
 	r := &Report{
 		Format: Format, Program: s.Program, Version: s.Version, System: f.systemName(), Root: s.Root,
-		User: s.User.String(), Worst: OK, Findings: f.findings, Skipped: f.skipped,
+		User: s.User.String(), Worst: OK, Findings: append([]Finding{}, f.findings...), Skipped: []Skip{},
 	}
-	results := make([]chan *exam, len(checks))
+	results := make([]*exam, len(checks))
+	var all sync.WaitGroup
 	for i, c := range checks {
-		results[i] = start(ctx, f, c, limit)
+		all.Go(func() { results[i] = f.check(ctx, c, limit) })
 	}
-	for _, done := range results {
-		x := <-done
+	all.Wait()
+	for _, x := range results {
 		slices.SortStableFunc(x.findings, func(a, b Finding) int { return cmp.Compare(rank(a.Severity), rank(b.Severity)) })
-		r.Findings = append(r.Findings, x.findings...)
-		r.Skipped = append(r.Skipped, x.skipped...)
+		r.Findings, r.Skipped = append(r.Findings, x.findings...), append(r.Skipped, x.skipped...)
 	}
 	for _, found := range r.Findings {
 		if rank(found.Severity) < rank(r.Worst) {
@@ -149,39 +142,39 @@ func examine(ctx context.Context, s System, checks []Check, limit time.Duration)
 	return r
 }
 
-// start makes a check beside others. Its result comes within the limit: what takes longer is left behind.
-func start(ctx context.Context, f *facts, c Check, limit time.Duration) chan *exam {
-	out := make(chan *exam, 1)
-	late := &exam{id: c.ID}
+// check makes one check within its limit: what takes longer is left behind.
+func (f *facts) check(ctx context.Context, c Check, limit time.Duration) *exam {
 	if c.goos != "" && c.goos != f.GOOS {
-		out <- late
-		return out
+		return &exam{}
 	}
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	done := make(chan *exam, 1)
-	go func() {
-		defer cancel()
+	x, ok := within(ctx, limit, func(ctx context.Context) *exam {
 		x := &exam{facts: f, ctx: ctx, id: c.ID}
 		c.run(x)
-		done <- x
-	}()
-	go func() {
-		select {
-		case x := <-done:
-			out <- x
-		case <-time.After(limit + grace): // a check notices the limit itself, mostly
-			late.findings = append(late.findings, broken(c.ID, fmt.Sprintf("the check was not done within %v: something that it asked hangs", limit)))
-			out <- late
-		}
-	}()
-	return out
+		return x
+	})
+	if !ok {
+		x = &exam{id: c.ID}
+		x.find(status.Warning, again, "the check was not done within %v: something that it asked hangs", limit)
+	}
+	return x
 }
 
-// broken is a check that did not come to its end.
-func broken(id, text string) Finding {
-	return Finding{
-		Check: id, Severity: status.Warning, Text: migrate.Clean(text),
-		Fix: []string{"run doctor again; if that stays, please report it with the output of doctor --json"},
+// again is what to do where something hangs.
+var again = []string{"run doctor again; if that stays, please report it with the output of doctor --json"}
+
+// within is what run returns, unless it takes longer than limit and does not heed that either.
+func within[T any](ctx context.Context, limit time.Duration, run func(context.Context) T) (v T, ok bool) {
+	late, end := context.WithTimeout(ctx, limit+grace)
+	defer end()
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	done := make(chan T, 1)
+	go func() { done <- run(ctx) }()
+	select {
+	case v = <-done:
+		return v, true
+	case <-late.Done():
+		return v, false
 	}
 }
 
@@ -196,23 +189,20 @@ type exam struct {
 }
 
 // find notes a finding. What is in it may be foreign.
-func (x *exam) find(severity, text string, data map[string]any, fix ...string) {
-	found := Finding{Check: x.id, Severity: severity, Text: migrate.Clean(text), Fix: []string{}, Data: data}
+func (x *exam) find(severity string, fix []string, format string, args ...any) {
+	found := Finding{Check: x.id, Severity: severity, Text: find.Clean(fmt.Sprintf(format, args...)), Fix: []string{}}
 	for _, f := range fix {
-		found.Fix = append(found.Fix, migrate.Clean(f))
+		found.Fix = append(found.Fix, find.Clean(f))
 	}
 	x.findings = append(x.findings, found)
 }
 
-func (x *exam) ok(format string, args ...any) { x.find(OK, fmt.Sprintf(format, args...), nil) }
+func (x *exam) ok(format string, args ...any) { x.find(OK, nil, format, args...) }
 
 // skip notes something that was not checked.
 func (x *exam) skip(root bool, format string, args ...any) {
-	x.skipped = append(x.skipped, Skip{Check: x.id, Why: migrate.Clean(fmt.Sprintf(format, args...)), Root: root && !x.User.isRoot()})
+	x.skipped = append(x.skipped, Skip{Check: x.id, Why: find.Clean(fmt.Sprintf(format, args...)), Root: root && !x.User.isRoot()})
 }
 
-// commandIndent is in front of what is a command.
+// commandIndent is in front of a step that is a command.
 const commandIndent = "    "
-
-// command is a line of a Fix that is one.
-func command(line string) string { return commandIndent + line }
