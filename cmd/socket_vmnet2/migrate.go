@@ -61,14 +61,14 @@ func migrateAction(c *cli.Context, env compat.IO) (int, error) {
 		return 0, err
 	}
 	inventory := find.Look(c.Context, s)
-	moves := inventory.Moves(s)
+	moves := inventory.Moves(s.Program)
 	code := exitNothing
-	if slices.ContainsFunc(inventory.Servers, func(d find.Server) bool { return d.Ours }) || slices.ContainsFunc(inventory.Programs, func(p find.Program) bool { return p.Ours }) ||
+	if slices.ContainsFunc(inventory.Programs, func(p find.Program) bool { return p.Ours }) ||
 		slices.ContainsFunc(moves, func(m find.Move) bool { return len(m.Lines) > 0 }) {
 		code = 0
 	}
 	if !c.Bool("json") {
-		return code, inventory.WriteText(env.Stdout, s, moves)
+		return code, inventory.WriteText(env.Stdout, moves)
 	}
 	out := json.NewEncoder(env.Stdout)
 	out.SetEscapeHTML(false)
@@ -111,11 +111,13 @@ func systemToLookAt(c *cli.Context) (s find.System, err error) {
 		return s, err
 	}
 	s.Homes = []string{home}
-	s.Env = func(key string) string { // the tools' own directories are those of the caller, not of that home
-		if key == "PATH" && !s.Staged() {
-			return os.Getenv(key)
+	if s.Env != nil {
+		s.Env = func(key string) string { // the tools' own directories are those of the caller, not of that home
+			if key == "PATH" {
+				return os.Getenv(key)
+			}
+			return ""
 		}
-		return ""
 	}
 	return s, nil
 }

@@ -29,9 +29,6 @@ func checkJobs(x *exam) {
 	for _, u := range x.Units {
 		x.unit(u)
 	}
-	if len(x.Jobs)+len(x.Units) == 0 {
-		x.ok("no job starts a daemon: it is started by hand, or by Lima")
-	}
 }
 
 // job tells of one job of launchd.

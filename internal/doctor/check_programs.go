@@ -42,9 +42,6 @@ func checkInstalls(x *exam) {
 			"keep the one that serves your sockets and remove the others; socket_vmnet2 migrate has the lines to type", "    socket_vmnet2 migrate",
 		}, "there is more than one socket_vmnet: %s; an update of one does not reach what the others serve", list(general))
 	}
-	if len(x.Programs) == 0 {
-		x.ok("this program, %s, is the only one that was found", x.Program)
-	}
 	x.unread()
 }
 
@@ -101,9 +98,6 @@ func checkPaths(x *exam) {
 		if (p.Kind == find.KindUpstream || p.Kind == find.KindMacPorts || p.Kind == find.KindColima) && p.Missing == "" {
 			check(p.Path, "an installed program", false, pathrules.Options{})
 		}
-	}
-	if len(seen) == 0 {
-		x.ok("nothing was found that root runs")
 	}
 }
 
@@ -163,9 +157,6 @@ func checkSudoers(x *exam) {
 			x.skip(true, "%s cannot be read", n.Sudoers)
 		}
 	}
-	if len(seen) == 0 {
-		x.ok("Lima has no networks with a daemon")
-	}
 }
 
 // entitlement is what vmnet asks for from macOS 26 on where the daemon is not root.
@@ -176,12 +167,8 @@ const maxProgram = 64 << 20
 
 // checkSignatures reads the signatures of the programs that are ours.
 func checkSignatures(x *exam) {
-	programs := x.ours()
-	for _, p := range programs {
+	for _, p := range x.ours() {
 		x.signature(p)
-	}
-	if len(programs) == 0 {
-		x.ok("no socket_vmnet2 is installed whose signature could be looked at")
 	}
 }
 

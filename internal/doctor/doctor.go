@@ -28,8 +28,8 @@ const OK = "ok"
 
 // Limits on time. The facts come first, then all checks at once, so an examination takes no longer than 20 s.
 const (
-	factTime  = 10 * time.Second // for what is installed and runs
-	askTime   = 3 * time.Second  // for all daemons' answers
+	factTime  = 12 * time.Second // for what is installed and runs
+	askTime   = 3 * time.Second  // of that, for all daemons' answers
 	checkTime = 5 * time.Second  // for each check
 	grace     = time.Second      // on top of each, for what heeds its limit
 )
@@ -79,6 +79,7 @@ type Check struct {
 	Title string // what it answers
 	goos  string // the only system that it is for; empty: all
 	run   func(*exam)
+	none  string // what is ok if it found nothing
 }
 
 // Groups of checks, in the order of their output.
@@ -92,24 +93,24 @@ const (
 // Checks are all checks, in the order of their output.
 func Checks() []Check {
 	return []Check{
-		{"installs", groupPrograms, "Is there one socket_vmnet, and what does each serve?", "", checkInstalls},
-		{"paths", groupPrograms, "Would Lima, and sudo, take the paths?", "", checkPaths},
-		{"sudoers", groupPrograms, "Does Lima's sudoers file belong to its networks.yaml?", "", checkSudoers},
-		{"signature", groupPrograms, "Are the programs signed as macOS wants them?", "darwin", checkSignatures},
-		{"jobs", groupPrograms, "What do launchd and systemd start?", "", checkJobs},
-		{"daemons", groupDaemons, "What do the running daemons say of themselves?", "", checkDaemons},
-		{"permissions", groupDaemons, "May this user connect to the sockets?", "", checkPermissions},
-		{"stale", groupDaemons, "Are there sockets and pidfiles that nothing serves?", "", checkStale},
-		{"state", groupDaemons, "Are leases and identities kept, where no other user can write?", "", checkState},
-		{"runtime", groupDaemons, "Is the directory SOCKET.d as it should be?", "", checkRuntime},
-		{"limits", groupDaemons, "Do the limits of this system suffice for the clients?", "linux", checkLimits},
-		{"subnets", groupNetwork, "Does every daemon have a subnet of its own?", "", checkSubnets},
-		{"overlap", groupNetwork, "Does anything else on this host use the subnets?", "", checkOverlap},
-		{"bootpd", groupNetwork, "Can macOS's DHCP server answer?", "darwin", checkBootpd},
-		{"firewall", groupNetwork, "Does macOS's firewall let the DHCP server answer?", "darwin", checkFirewall},
-		{"reach", groupNetwork, "Can this program reach the guest of --reach?", "", checkReach},
-		{"macos", groupSystem, "What can this macOS do?", "darwin", checkMacOS},
-		{"qemu", groupSystem, "Can this QEMU reconnect?", "", checkQEMU},
+		{"installs", groupPrograms, "Is there one socket_vmnet, and what does each serve?", "", checkInstalls, "this program is the only one that was found"},
+		{"paths", groupPrograms, "Would Lima, and sudo, take the paths?", "", checkPaths, "nothing was found that root runs"},
+		{"sudoers", groupPrograms, "Does Lima's sudoers file belong to its networks.yaml?", "", checkSudoers, "Lima has no networks with a daemon"},
+		{"signature", groupPrograms, "Are the programs signed as macOS wants them?", "darwin", checkSignatures, "no socket_vmnet2 is installed whose signature could be looked at"},
+		{"jobs", groupPrograms, "What do launchd and systemd start?", "", checkJobs, "no job starts a daemon: it is started by hand, or by Lima"},
+		{"daemons", groupDaemons, "What do the running daemons say of themselves?", "", checkDaemons, ""},
+		{"permissions", groupDaemons, "May this user connect to the sockets?", "", checkPermissions, "there is no daemon's socket that could be connected to"},
+		{"stale", groupDaemons, "Are there sockets and pidfiles that nothing serves?", "", checkStale, "no socket and no pidfile is left over"},
+		{"state", groupDaemons, "Are leases and identities kept, where no other user can write?", "", checkState, "no daemon tells where it keeps its state"},
+		{"runtime", groupDaemons, "Is the directory SOCKET.d as it should be?", "", checkRuntime, "no daemon tells of a runtime directory"},
+		{"limits", groupDaemons, "Do the limits of this system suffice for the clients?", "linux", checkLimits, "no daemon tells how many clients it takes"},
+		{"subnets", groupNetwork, "Does every daemon have a subnet of its own?", "", checkSubnets, "no two networks have the same subnet"},
+		{"overlap", groupNetwork, "Does anything else on this host use the subnets?", "", checkOverlap, "nothing else on this host uses the networks' subnets"},
+		{"bootpd", groupNetwork, "Can macOS's DHCP server answer?", "darwin", checkBootpd, ""},
+		{"firewall", groupNetwork, "Does macOS's firewall let the DHCP server answer?", "darwin", checkFirewall, ""},
+		{"reach", groupNetwork, "Can this program reach the guest of --reach?", "", checkReach, ""},
+		{"macos", groupSystem, "What can this macOS do?", "darwin", checkMacOS, ""},
+		{"qemu", groupSystem, "Can this QEMU reconnect?", "", checkQEMU, "there is no QEMU"},
 	}
 }
 
@@ -122,7 +123,7 @@ func examine(ctx context.Context, s System, checks []Check, limit time.Duration)
 	f := gather(ctx, s)
 	r := &Report{
 		Format: Format, Program: s.Program, Version: s.Version, System: f.systemName(), Root: s.Root,
-		User: s.User.String(), Worst: OK, Findings: append([]Finding{}, f.findings...), Skipped: []Skip{},
+		User: s.User.String(), Worst: OK, Findings: []Finding{}, Skipped: []Skip{},
 	}
 	results := make([]*exam, len(checks))
 	var all sync.WaitGroup
@@ -149,7 +150,12 @@ func (f *facts) check(ctx context.Context, c Check, limit time.Duration) *exam {
 	}
 	x, ok := within(ctx, limit, func(ctx context.Context) *exam {
 		x := &exam{facts: f, ctx: ctx, id: c.ID}
-		c.run(x)
+		if c.run(x); x.late != "" && c.ID == "installs" {
+			x.find(status.Warning, again, "%s", x.late)
+		}
+		if c.none != "" && len(x.findings)+len(x.skipped) == 0 {
+			x.ok("%s", c.none)
+		}
 		return x
 	})
 	if !ok {

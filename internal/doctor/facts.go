@@ -22,9 +22,9 @@ import (
 type facts struct {
 	System
 	*find.Inventory
-	sockets  []*socket
-	macOS    string // version, as in "26.1"; empty: not known, or no macOS
-	findings []Finding
+	sockets []*socket
+	macOS   string // version, as in "26.1"; empty: not known, or no macOS
+	late    string // what could not be found out in time
 }
 
 // A socket is one that a daemon has, had or will have.
@@ -48,42 +48,28 @@ func gather(ctx context.Context, s System) *facts {
 		f := &facts{System: s, Inventory: find.Look(ctx, s.System)}
 		f.macOS = f.macOSVersion(ctx)
 		f.findSockets()
+		f.askAll(ctx)
 		return f
 	})
 	if !ok {
 		f = &facts{System: s, Inventory: &find.Inventory{}}
-		f.hangs("installs", "what is installed and runs is not known: looking for it took more than %v", factTime)
-	}
-	if f.Ask == nil {
-		return f
-	}
-	answers := make([]*socket, len(f.sockets))
-	var all sync.WaitGroup
-	for i, k := range f.sockets {
-		all.Go(func() {
-			answers[i], _ = within(ctx, askTime, func(ctx context.Context) *socket {
-				asked := *k
-				asked.Status, asked.AskErr = f.ask(ctx, k.control)
-				return &asked
-			})
-		})
-	}
-	all.Wait()
-	for i, a := range answers {
-		if a == nil {
-			f.hangs("daemons", "how the daemon at %s is, is not known: asking it took more than %v", f.sockets[i].Path, askTime)
-		} else {
-			f.sockets[i] = a
-		}
+		f.late = fmt.Sprintf("what is installed and runs is not known: looking for it took more than %v", factTime)
 	}
 	return f
 }
 
-// hangs notes what could not be found out in time.
-func (f *facts) hangs(check, format string, args ...any) {
-	x := &exam{id: check}
-	x.find(status.Warning, again, format, args...)
-	f.findings = append(f.findings, x.findings...)
+// askAll asks every daemon, all at once. A daemon that has no time to answer is ended by ctx.
+func (f *facts) askAll(ctx context.Context) {
+	if f.Ask == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	var all sync.WaitGroup
+	for _, k := range f.sockets {
+		all.Go(func() { k.Status, k.AskErr = f.ask(ctx, k.control) })
+	}
+	all.Wait()
 }
 
 // macOSVersion asks sw_vers(1), which prints the version and nothing else. A staged system has it in a property list.

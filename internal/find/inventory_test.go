@@ -33,7 +33,7 @@ func text(tb testing.TB, s System) string {
 	tb.Helper()
 	v := Look(tb.Context(), s)
 	var b bytes.Buffer
-	require.NoError(tb, v.WriteText(&b, s, v.Moves(s)))
+	require.NoError(tb, v.WriteText(&b, v.Moves(s.Program)))
 	for _, r := range b.String() {
 		assert.True(tb, r == '\n' || r >= ' ' && r != 0x7f, "%q", r)
 	}
@@ -111,7 +111,7 @@ func TestPage(t *testing.T) {
 	require.True(t, ok)
 	sample, tail, ok := strings.Cut(rest, end)
 	require.True(t, ok)
-	_, got, _ := strings.Cut(text(t, staged(trees["lima"].build(t))), "\n") // without where it looked
+	got := text(t, staged(trees["lima"].build(t)))
 	if want := "\n```text\n" + got + "```\n\n"; *update {
 		require.NoError(t, os.WriteFile(page, []byte(head+begin+want+end+tail), 0o644))
 	} else {
@@ -204,7 +204,7 @@ func TestBusyMachine(t *testing.T) {
 		"kill 103", "/opt/socket_vmnet/bin/socket_vmnet --vmnet-mode=host /tmp/own &",
 		"limactl start old", "minikube start --profile=m",
 		"# process 204 (qemu-system-x86_64) has to be restarted, unless it reconnects", "# process 205 (krunkit) has to be restarted, unless it reconnects",
-	}, v.Moves(s)[0].Lines)
+	}, v.Moves(s.Program)[0].Lines)
 	b, err := json.Marshal(v)
 	require.NoError(t, err)
 	assert.Contains(t, string(b), `"subnet":"192.168.107.0/24"`)
@@ -238,7 +238,7 @@ func TestOurs(t *testing.T) {
 	v := Look(t.Context(), s)
 	assert.True(t, v.Programs[0].Ours)
 	assert.True(t, v.Servers[0].Ours)
-	m := v.Moves(s)[0]
+	m := v.Moves(s.Program)[0]
 	assert.Empty(t, m.Lines)
 	assert.Contains(t, m.Why, "is socket_vmnet2")
 }
@@ -320,7 +320,7 @@ func TestHostileNames(t *testing.T) {
 	s := staged(root)
 	v := Look(t.Context(), s)
 	lines := 0
-	for _, m := range v.Moves(s) {
+	for _, m := range v.Moves(s.Program) {
 		for _, line := range m.Lines {
 			lines++
 			cmd := exec.Command("sh", "-c", line)
@@ -377,6 +377,6 @@ func FuzzPrograms(f *testing.F) {
 		s := System{Root: t.TempDir(), GOOS: "linux", Run: run, Processes: PS(run)}
 		v := Look(t.Context(), s)
 		_ = properties(out)
-		require.NoError(t, v.WriteText(&bytes.Buffer{}, s, v.Moves(s)), fmt.Sprint(v))
+		require.NoError(t, v.WriteText(&bytes.Buffer{}, v.Moves("p")), fmt.Sprint(v))
 	})
 }

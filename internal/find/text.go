@@ -9,11 +9,8 @@ import (
 )
 
 // WriteText writes the inventory and the moves for a person.
-func (v *Inventory) WriteText(w io.Writer, s System, moves []Move) error {
+func (v *Inventory) WriteText(w io.Writer, moves []Move) error {
 	var b strings.Builder
-	if s.Staged() {
-		fmt.Fprintf(&b, "Below %s, where no process was looked at:\n", s.Root)
-	}
 	row := func(what, format string, args ...any) {
 		fmt.Fprintf(&b, "%-8s %s\n", what, fmt.Sprintf(format, args...))
 	}
@@ -42,30 +39,20 @@ func (v *Inventory) WriteText(w io.Writer, s System, moves []Move) error {
 	for _, p := range v.Problems {
 		row("unread", "%s: %s%s", p.Path, p.Error, map[bool]string{true: "; run this again with sudo"}[p.Root])
 	}
-	writeMoves(&b, s, moves)
-	_, err := io.WriteString(w, b.String())
-	return err
-}
-
-// writeMoves writes what to type.
-func writeMoves(b *strings.Builder, s System, moves []Move) {
-	todo := false
 	for _, m := range moves {
-		fmt.Fprintf(b, "\n# %s %s.\n", m.Program, m.Why)
+		fmt.Fprintf(&b, "\n# %s %s.\n", m.Program, m.Why)
 		for _, line := range m.Lines {
 			b.WriteString(line + "\n")
-			todo = true
 		}
 	}
-	switch {
-	case todo:
-		b.WriteString("\n# Nothing has been changed: these are the lines to type. What is in the way already: socket_vmnet2 doctor.\n" +
+	if len(moves) == 0 {
+		b.WriteString("No socket_vmnet was found that could be moved. To see socket_vmnet2 at work without installing it: socket_vmnet2 try\n")
+	} else {
+		b.WriteString("\n# Nothing has been changed: this is what to type. What is in the way already: socket_vmnet2 doctor.\n" +
 			"# What guests notice, and the way back (socket_vmnet2 rollback): MIGRATION.md.\n")
-	case len(moves) == 0:
-		fmt.Fprintf(b, "No socket_vmnet was found that could be moved. To see socket_vmnet2 at work without installing it:\n    %s\n", command(s.Program, "try"))
-	default:
-		b.WriteString("\n# Nothing is to be moved.\n")
 	}
+	_, err := io.WriteString(w, b.String())
+	return err
 }
 
 // behind is text behind a separator, if there is any.
