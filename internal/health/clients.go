@@ -22,16 +22,18 @@ const dropQueueFull = "drop_queue_full"
 
 // growth is what a counter of c has added, since a look that was long enough ago or since c connected.
 type growth struct {
-	n    uint64
-	over time.Duration
-	news bool // it is recent; else it may be over
+	n     uint64
+	over  time.Duration
+	known bool // it is since such a look
+	news  bool // it is recent; else it may be over
 }
 
 // grew is how much the counter that pick finds has grown.
 func (v *view) grew(c *status.Client, pick func(counters) uint64) growth {
 	g := growth{n: pick(countersOf(c)), over: seconds(c.Age)}
 	if v.base != nil {
-		if before, ok := v.base.clients[c.ID]; ok {
+		var before counters
+		if before, g.known = v.base.clients[c.ID]; g.known {
 			g.over = v.Now.Sub(v.base.at)
 			if p := pick(before); p <= g.n { // else it was reset
 				g.n -= p

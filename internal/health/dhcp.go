@@ -34,7 +34,6 @@ func waits(c *status.Client) bool {
 type cause struct {
 	code string
 	text string   // the end of the sentence
-	log  string   // of the log, if it is not text
 	fix  []string // a step each
 }
 
@@ -47,16 +46,13 @@ func noDHCP(v *view) (all []finding) {
 	clients := map[string][]*status.Client{}
 	for _, c := range v.which(waits) {
 		why := v.why(c)
-		if why.log == "" {
-			why.log = why.text
-		}
-		if clients[why.log] == nil {
+		if clients[why.text] == nil {
 			causes = append(causes, why)
 		}
-		clients[why.log] = append(clients[why.log], c)
+		clients[why.text] = append(clients[why.text], c)
 	}
 	for _, why := range causes {
-		list := clients[why.log]
+		list := clients[why.text]
 		longest, asked, answered := 0.0, uint64(0), uint64(0)
 		for _, c := range list {
 			longest = max(longest, c.DHCP.Waiting)
@@ -65,7 +61,7 @@ func noDHCP(v *view) (all []finding) {
 		}
 		f := found(why.code, status.Error, list, why.fix, "%s %s for an address and %s had no answer for %s (%d DHCP requests, %d answers so far): %s.",
 			names(list), verb(list, "asks", "ask"), verb(list, "has", "have"), span(seconds(longest)), asked, answered, why.text)
-		f.Since, f.of, f.cause = v.Now.Add(-seconds(longest)), why.log, why.log
+		f.Since, f.of, f.cause = v.Now.Add(-seconds(longest)), why.text, why.text
 		all = append(all, f)
 	}
 	return all
@@ -78,18 +74,16 @@ func (v *view) why(c *status.Client) cause {
 	case c.ToNet.Drops["drop_spoofed"] > 0:
 		return cause{
 			status.NoDHCPAnswer, fmt.Sprintf("--anti-spoof has dropped %d of its frames, because they do not come from its own address", c.ToNet.Drops["drop_spoofed"]),
-			"--anti-spoof drops frames of this client",
 			[]string{"See the log for what was dropped. A client with several guests behind it needs a daemon without --anti-spoof."},
 		}
 	case v.recently(c, func(c counters) uint64 { return c.storm }):
 		return cause{
 			status.NoDHCPAnswer, "it sends more broadcasts than are passed on, and its requests are among those that are dropped",
-			"the guest's own storm of broadcasts", []string{"Stop what floods the network inside of the guest."},
+			[]string{"Stop what floods the network inside of the guest."},
 		}
 	case n.Mode == bridged:
 		return cause{
 			status.NoDHCPAnswer, fmt.Sprintf("the network behind %s has a DHCP server that does not answer, or does not see the requests", n.Interface),
-			"the DHCP server of the network behind " + n.Interface + " does not answer",
 			[]string{
 				"Use a cable: most Wi-Fi networks take frames only from the addresses that have logged in.",
 				"See in the router whether it serves DHCP, has addresses left, and allows unknown devices.",
@@ -101,11 +95,9 @@ func (v *view) why(c *status.Client) cause {
 	case n.Backend == usernet:
 		return v.usernetSilent()
 	case busy != "":
-		return cause{
-			status.NoDHCPAnswer, "macOS's sharing service is busy, and it is what starts the DHCP server (" + busy + ")", "macOS's sharing service is busy", busyFix,
-		}
+		return cause{status.NoDHCPAnswer, "macOS's sharing service is busy, and it is what starts the DHCP server (" + busy + ")", busyFix}
 	}
-	return cause{status.NoDHCPAnswer, "macOS's DHCP server (bootpd) does not answer, most likely because the firewall is in front of it", "", bootpdFix}
+	return cause{status.NoDHCPAnswer, "macOS's DHCP server (bootpd) does not answer, most likely because the firewall is in front of it", bootpdFix}
 }
 
 // dhcpOff: the network has no DHCP server.
@@ -115,7 +107,7 @@ func (v *view) dhcpOff() cause {
 		text += ": " + o
 		step = "Start the daemon without " + o + ", or "
 	}
-	return cause{status.DHCPDisabled, text, "", []string{step + "give the guest a static address" + v.inSubnet() + "."}}
+	return cause{status.DHCPDisabled, text, []string{step + "give the guest a static address" + v.inSubnet() + "."}}
 }
 
 // inSubnet tells where guests' addresses are, if that is known.
@@ -140,18 +132,15 @@ func (v *view) usernetSilent() cause {
 	}
 	switch {
 	case d.Size > 0 && d.Leased >= d.Size:
-		return cause{
-			status.PoolExhausted, fmt.Sprintf("all %d addresses from %s to %s are leased", d.Size, d.Start, d.End),
-			fmt.Sprintf("all %d addresses are leased", d.Size), v.moreAddresses(),
-		}
+		return cause{status.PoolExhausted, fmt.Sprintf("all %d addresses from %s to %s are leased", d.Size, d.Start, d.End), v.moreAddresses()}
 	case above > 0:
 		return cause{
 			status.NoDHCPAnswer, fmt.Sprintf("guests behind one client may have 16 addresses at a time, and %d requests were above that", above),
-			"one client may have 16 addresses at a time", []string{"Give guests clients of their own, or static addresses" + v.inSubnet() + "."},
+			[]string{"Give guests clients of their own, or static addresses" + v.inSubnet() + "."},
 		}
 	}
 	return cause{
-		status.NoDHCPAnswer, "the embedded network's gateway does not answer, though it has addresses", "the embedded network's gateway does not answer",
+		status.NoDHCPAnswer, "the embedded network's gateway does not answer, though it has addresses",
 		[]string{
 			"That should not happen. Look for errors in the log, and see what passes:",
 			command("socket_vmnet2 capture -w dhcp.pcapng --socket=%s port 67", v.socket()),

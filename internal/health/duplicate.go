@@ -131,12 +131,12 @@ func duplicateMAC(v *view) (all []finding) {
 	return all
 }
 
-// bothSend reports whether two of list have sent within a minute, the younger one being there long enough for the older one to have
+// bothSend reports whether two of list have sent since a former look, the younger one being there long enough for the older one to have
 // ended.
 func (v *view) bothSend(list []*status.Client) bool {
 	n := 0
 	for _, c := range list {
-		if t := v.active[c.ID].active; !t.IsZero() && v.Now.Sub(t) <= recent {
+		if g := v.grew(c, func(c counters) uint64 { return c.sent }); g.n > 0 && (g.known || g.news) {
 			n++
 		}
 	}

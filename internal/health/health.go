@@ -81,7 +81,7 @@ type sight struct {
 
 // New makes a Monitor that looks at nothing yet.
 func New(o Options) *Monitor {
-	return &Monitor{opts: o, began: time.Now(), seen: map[uint64]sight{}, memory: newMemory()}
+	return &Monitor{opts: o, began: time.Now(), seen: map[uint64]sight{}}
 }
 
 // Seen implements perclient.Observer.
@@ -200,8 +200,7 @@ func found(code, severity string, list []*status.Client, fix []string, format st
 type view struct {
 	*status.Status
 	opts     *Options
-	base     *sample // nil on the first look
-	active   map[uint64]traffic
+	base     *sample            // nil on the first look
 	episodes map[string]episode // of the last look
 	overlaps []freenet.Conflict
 	free     netip.Prefix // a subnet that is free instead; invalid: none was found
@@ -257,8 +256,7 @@ func (m *Monitor) Problems(st status.Status) []status.Problem {
 // view collects what the rules look at. m.look is held.
 func (m *Monitor) view(st *status.Status) *view {
 	v := &view{Status: st, opts: &m.opts, base: m.memory.compare(st)}
-	m.memory.sending(st)
-	v.active, v.episodes = m.memory.active, m.memory.episodes
+	v.episodes = m.memory.episodes
 	v.programGone, v.programReplaced = m.memory.replaced(st.Now, st.Daemon.Program)
 	n := &st.Network
 	t := m.memory.table(st.Now, m.opts.Addresses)

@@ -28,7 +28,6 @@ const (
 // A memory is what the looks so far have left. It grows with the clients that there are now, and no further.
 type memory struct {
 	base, pending *sample            // base is a window older than the looks that are compared with it
-	active        map[uint64]traffic // when each client was seen to send
 	episodes      map[string]episode // what goes on, by code and what it is about
 
 	addresses     *freenet.Table
@@ -37,12 +36,6 @@ type memory struct {
 	program        os.FileInfo // of the running program; nil: not known
 	programNow     os.FileInfo // what was found at its path; nil: nothing
 	programChecked time.Time
-}
-
-// A traffic is what a client had sent, and when it was seen that it had sent more than before.
-type traffic struct {
-	frames uint64
-	active time.Time
 }
 
 // An episode is a problem from its first to its last look.
@@ -60,11 +53,7 @@ type sample struct {
 }
 
 // counters of one client.
-type counters struct{ moves, storm, queueFull, oversize uint64 }
-
-func newMemory() memory {
-	return memory{active: map[uint64]traffic{}, episodes: map[string]episode{}}
-}
+type counters struct{ sent, moves, storm, queueFull, oversize uint64 }
 
 // take makes a sample of st.
 func take(st *status.Status) *sample {
@@ -79,9 +68,7 @@ func take(st *status.Status) *sample {
 }
 
 func countersOf(c *status.Client) counters {
-	return counters{
-		moves: c.MACMoves, storm: c.ToNet.Drops["drop_storm"], queueFull: c.ToClient.Drops[dropQueueFull], oversize: c.ToClient.Drops["drop_oversize"],
-	}
+	return counters{c.ToNet.Frames, c.MACMoves, c.ToNet.Drops["drop_storm"], c.ToClient.Drops[dropQueueFull], c.ToClient.Drops["drop_oversize"]}
 }
 
 // compare is the sample that st is compared with, nil on the first look, and keeps one of st for later.
@@ -96,21 +83,6 @@ func (m *memory) compare(st *status.Status) *sample {
 		return m.pending
 	}
 	return m.base
-}
-
-// sending notes which clients have sent something since the last look. A client whose first look this is counts if it is young.
-func (m *memory) sending(st *status.Status) {
-	next := make(map[uint64]traffic, len(st.Clients))
-	for i := range st.Clients {
-		c := &st.Clients[i]
-		t, known := m.active[c.ID]
-		if c.ToNet.Frames != t.frames && (known || seconds(c.Age) < recent) {
-			t.active = st.Now
-		}
-		t.frames = c.ToNet.Frames
-		next[c.ID] = t
-	}
-	m.active = next
 }
 
 // stale tells whether what was found out at a time is to be found out again.
