@@ -32,7 +32,7 @@ func of(t *testing.T, s System, id string) string {
 		if c.ID != id {
 			continue
 		}
-		r := examine(t.Context(), s, []Check{c}, checkTime)
+		r := examine(t.Context(), s, []Check{c})
 		for _, f := range r.Findings {
 			fmt.Fprintf(&b, "%s: %s\n", f.Severity, f.Text)
 			for _, fix := range f.Fix {

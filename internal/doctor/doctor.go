@@ -4,7 +4,7 @@
 // do about it. It changes nothing, and never calls sudo.
 //
 // The checks look at the inventory of package find, at what the daemons tell of themselves, and through a System at files and
-// programs, so that they can be tried on staged trees and recorded answers. Each has a limited time; one that hangs is a finding.
+// programs, so that they can be tried on staged trees and recorded answers. Each has a limited time.
 package doctor
 
 import (
@@ -26,12 +26,12 @@ const Format = 1
 // OK is the severity of a finding that nothing is wrong; the others are status.Notice, status.Warning and status.Error.
 const OK = "ok"
 
-// Limits on time. The facts come first, then all checks at once, so an examination takes no longer than 20 s.
+// Limits on time for programs and daemons that are asked. The facts come first, then all checks at once, so an examination takes no
+// longer than 20 s.
 const (
 	factTime  = 12 * time.Second // for what is installed and runs
-	askTime   = 3 * time.Second  // of that, for all daemons' answers
+	askTime   = 3 * time.Second  // for all daemons' answers
 	checkTime = 5 * time.Second  // for each check
-	grace     = time.Second      // on top of each, for what heeds its limit
 )
 
 // A Finding is one thing that a check found.
@@ -116,10 +116,10 @@ func Checks() []Check {
 
 // Examine makes all checks on s.
 func Examine(ctx context.Context, s System) *Report {
-	return examine(ctx, s, Checks(), checkTime)
+	return examine(ctx, s, Checks())
 }
 
-func examine(ctx context.Context, s System, checks []Check, limit time.Duration) *Report {
+func examine(ctx context.Context, s System, checks []Check) *Report {
 	f := gather(ctx, s)
 	r := &Report{
 		Format: Format, Program: s.Program, Version: s.Version, System: f.systemName(), Root: s.Root,
@@ -128,7 +128,7 @@ func examine(ctx context.Context, s System, checks []Check, limit time.Duration)
 	results := make([]*exam, len(checks))
 	var all sync.WaitGroup
 	for i, c := range checks {
-		all.Go(func() { results[i] = f.check(ctx, c, limit) })
+		all.Go(func() { results[i] = f.check(ctx, c) })
 	}
 	all.Wait()
 	for _, x := range results {
@@ -143,45 +143,19 @@ func examine(ctx context.Context, s System, checks []Check, limit time.Duration)
 	return r
 }
 
-// check makes one check within its limit: what takes longer is left behind.
-func (f *facts) check(ctx context.Context, c Check, limit time.Duration) *exam {
+// check makes one check.
+func (f *facts) check(ctx context.Context, c Check) *exam {
+	ctx, cancel := context.WithTimeout(ctx, checkTime)
+	defer cancel()
+	x := &exam{facts: f, ctx: ctx, id: c.ID}
 	if c.goos != "" && c.goos != f.GOOS {
-		return &exam{}
-	}
-	x, ok := within(ctx, limit, func(ctx context.Context) *exam {
-		x := &exam{facts: f, ctx: ctx, id: c.ID}
-		if c.run(x); x.late != "" && c.ID == "installs" {
-			x.find(status.Warning, again, "%s", x.late)
-		}
-		if c.none != "" && len(x.findings)+len(x.skipped) == 0 {
-			x.ok("%s", c.none)
-		}
 		return x
-	})
-	if !ok {
-		x = &exam{id: c.ID}
-		x.find(status.Warning, again, "the check was not done within %v: something that it asked hangs", limit)
+	}
+	c.run(x)
+	if c.none != "" && len(x.findings)+len(x.skipped) == 0 {
+		x.ok("%s", c.none)
 	}
 	return x
-}
-
-// again is what to do where something hangs.
-var again = []string{"run doctor again; if that stays, please report it with the output of doctor --json"}
-
-// within is what run returns, unless it takes longer than limit and does not heed that either.
-func within[T any](ctx context.Context, limit time.Duration, run func(context.Context) T) (v T, ok bool) {
-	late, end := context.WithTimeout(ctx, limit+grace)
-	defer end()
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	done := make(chan T, 1)
-	go func() { done <- run(ctx) }()
-	select {
-	case v = <-done:
-		return v, true
-	case <-late.Done():
-		return v, false
-	}
 }
 
 // An exam is one check at work. It has the facts for reading only.

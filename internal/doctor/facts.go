@@ -24,7 +24,6 @@ type facts struct {
 	*find.Inventory
 	sockets []*socket
 	macOS   string // version, as in "26.1"; empty: not known, or no macOS
-	late    string // what could not be found out in time
 }
 
 // A socket is one that a daemon has, had or will have.
@@ -42,23 +41,18 @@ type socket struct {
 // maxSockets bounds how many sockets are looked at.
 const maxSockets = 64
 
-// gather never takes longer than its times: what hangs is a finding.
+// gather collects them.
 func gather(ctx context.Context, s System) *facts {
-	f, ok := within(ctx, factTime, func(ctx context.Context) *facts {
-		f := &facts{System: s, Inventory: find.Look(ctx, s.System)}
-		f.macOS = f.macOSVersion(ctx)
-		f.findSockets()
-		f.askAll(ctx)
-		return f
-	})
-	if !ok {
-		f = &facts{System: s, Inventory: &find.Inventory{}}
-		f.late = fmt.Sprintf("what is installed and runs is not known: looking for it took more than %v", factTime)
-	}
+	look, cancel := context.WithTimeout(ctx, factTime)
+	defer cancel()
+	f := &facts{System: s, Inventory: find.Look(look, s.System)}
+	f.macOS = f.macOSVersion(look)
+	f.findSockets()
+	f.askAll(ctx)
 	return f
 }
 
-// askAll asks every daemon, all at once. A daemon that has no time to answer is ended by ctx.
+// askAll asks every daemon, all at once.
 func (f *facts) askAll(ctx context.Context) {
 	if f.Ask == nil {
 		return

@@ -79,34 +79,6 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// TestHanging: what hangs costs its check, not the report, and nothing stays behind once it lets go.
-func TestHanging(t *testing.T) {
-	release := make(chan struct{})
-	t.Cleanup(func() { close(release) })
-	check := func(id string, run func(*exam)) Check { return Check{ID: id, Group: groupSystem, Title: id, run: run} }
-	s := stage{tree: tree{"/Users": "dir"}, answers: macOS15}.system(t)
-	r := examine(t.Context(), s, []Check{
-		check("hangs", func(*exam) { <-release }),
-		check("heeds", func(x *exam) {
-			<-x.ctx.Done()
-			_, err := x.program("/usr/bin/sw_vers")
-			x.skip(false, "%v", err)
-		}),
-		check("fine", func(x *exam) { x.ok("fine") }),
-	}, time.Second)
-	var got []string
-	for _, f := range r.Findings {
-		if f.Check == "heeds" { // on a busy machine it is late all the same
-			continue
-		}
-		got = append(got, f.Check+" "+f.Severity)
-		assert.NotContains(t, f.Text, "\x1b")
-	}
-	assert.Equal(t, []string{"hangs warning", "fine ok"}, got)
-	assert.Contains(t, fmt.Sprint(r), "heeds")
-	assert.Equal(t, 2, r.ExitCode())
-}
-
 // TestFactsThatFail: without processes, routes, answers there is a report all the same.
 func TestFactsThatFail(t *testing.T) {
 	s := stage{tree: oursTree, answers: map[string]string{}, processes: "77 1 0 /x/socket_vmnet2 /var/run/socket_vmnet\n"}.system(t)

@@ -38,8 +38,11 @@ func (j Job) Target() string { return j.Domain + "/" + j.Label }
 // ownerOf tells by the begin of a label whose job it is.
 func ownerOf(label string) string {
 	for _, o := range [][2]string{
-		{"io.github.lima-vm.socket_vmnet", "upstream"}, {"io.github.socket-vmnet2.", "socket_vmnet2"}, {"homebrew.mxcl.socket_vmnet2", "socket_vmnet2"},
-		{"homebrew.mxcl.socket_vmnet", "homebrew"}, {"org.macports.socket_vmnet", "macports"},
+		{"io.github.lima-vm.socket_vmnet", "upstream"},
+		{"io.github.socket-vmnet2.", "socket_vmnet2"},
+		{"homebrew.mxcl.socket_vmnet2", "socket_vmnet2"},
+		{"homebrew.mxcl.socket_vmnet", "homebrew"},
+		{"org.macports.socket_vmnet", "macports"},
 	} {
 		if strings.HasPrefix(label, o[0]) {
 			return o[1]

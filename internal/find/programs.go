@@ -64,8 +64,14 @@ var programs = []string{
 // kindOf tells by the begin of a path what put a program there.
 func kindOf(path string) string {
 	for _, k := range [][2]string{
-		{DefaultPrefix, KindUpstream}, {"/opt/homebrew", KindHomebrew}, {"/usr/local/opt", KindHomebrew}, {"/usr/local/Cellar", KindHomebrew},
-		{"/opt/local", KindMacPorts}, {"/opt/colima", KindColima}, {"/opt/rancher-desktop", KindRancher}, {"/opt/finch", KindFinch},
+		{DefaultPrefix, KindUpstream},
+		{"/opt/homebrew", KindHomebrew},
+		{"/usr/local/opt", KindHomebrew},
+		{"/usr/local/Cellar", KindHomebrew},
+		{"/opt/local", KindMacPorts},
+		{"/opt/colima", KindColima},
+		{"/opt/rancher-desktop", KindRancher},
+		{"/opt/finch", KindFinch},
 	} {
 		if strings.HasPrefix(path, k[0]+"/") {
 			return k[1]

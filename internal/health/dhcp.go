@@ -61,7 +61,7 @@ func noDHCP(v *view) (all []finding) {
 		}
 		f := found(why.code, status.Error, list, why.fix, "%s %s for an address and %s had no answer for %s (%d DHCP requests, %d answers so far): %s.",
 			names(list), verb(list, "asks", "ask"), verb(list, "has", "have"), span(seconds(longest)), asked, answered, why.text)
-		f.Since, f.of, f.cause = v.Now.Add(-seconds(longest)), why.text, why.text
+		f.Since, f.waits = v.Now.Add(-seconds(longest)), true
 		all = append(all, f)
 	}
 	return all

@@ -180,7 +180,7 @@ func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Se
 type finding struct {
 	status.Problem
 	of    string // tells it from others with its code, such as the address; empty if there is only one
-	cause string // for the log, of a problem with DHCP
+	waits bool   // its clients wait for DHCP
 }
 
 // found is a problem of clients, in a sentence.

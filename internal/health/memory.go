@@ -3,7 +3,6 @@
 package health
 
 import (
-	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -40,8 +39,9 @@ type memory struct {
 
 // An episode is a problem from its first to its last look.
 type episode struct {
-	since time.Time
-	told  bool // it was logged, or was on an earlier program's log
+	since  time.Time
+	told   bool     // it was logged, or was on an earlier program's log
+	guests []uint64 // the clients of a problem with DHCP that this holds for
 }
 
 // A sample is the counters of one look.
@@ -129,34 +129,41 @@ var lines = map[string]string{
 	status.SubnetOverlap: "this network's addresses are used by another network of this host",
 }
 
-func key(code, of string) string { return code + " " + of }
+// waiting is the key of the one episode of all guests that wait for DHCP, whatever the cause.
+const waiting = "waiting"
 
-// waitingKey is the episode of one client that waits for DHCP, whatever the cause.
-func waitingKey(id uint64) string { return key("waiting", fmt.Sprint(id)) }
+// key is that of the episode of a problem.
+func (f *finding) key() string {
+	if f.waits {
+		return waiting
+	}
+	return f.Code + " " + f.of
+}
 
 // remember keeps what was found for the next look, sets the times since when it is, and logs what is new. m.look is held.
 func (m *Monitor) remember(v *view, all []finding) {
 	next := make(map[string]episode, len(all))
 	for i := range all {
 		f := &all[i]
-		k := key(f.Code, f.of)
+		k := f.key()
+		if f.waits {
+			m.warn(f, slices.DeleteFunc(slices.Clone(f.Clients), func(id uint64) bool {
+				// Of one that waits for longer than this Monitor is there, the program before an upgrade has told.
+				return slices.Contains(v.episodes[k].guests, id) || !v.Now.Add(answerTime-v.waited(id)).After(m.began)
+			}))
+			next[k] = episode{guests: append(next[k].guests, f.Clients...)}
+			continue
+		}
 		e, ok := v.episodes[k]
 		if !ok {
 			e.since = v.Now
 		}
-		switch {
-		case f.Since.IsZero():
+		if f.Since.IsZero() {
 			f.Since = e.since
-		case !ok:
-			e.since = f.Since
 		}
-		line := lines[f.Code]
-		switch {
-		case f.cause != "":
-			m.warnWaiting(v, f, next)
-		case line != "" && f.Code != status.PoolExhausted && f.Severity != status.Notice && !e.told:
+		if lines[f.Code] != "" && f.Code != status.PoolExhausted && !e.told {
 			e.told = true
-			m.warn(f, "clients", f.Clients, "problem", f.Text)
+			m.warn(f, f.Clients)
 		}
 		next[k] = e
 	}
@@ -164,59 +171,38 @@ func (m *Monitor) remember(v *view, all []finding) {
 	m.memory.episodes = next
 }
 
-// warnWaiting logs each client of f that waits for DHCP, once.
-func (m *Monitor) warnWaiting(v *view, f *finding, next map[string]episode) {
-	for _, c := range v.which(waits) {
-		if !slices.Contains(f.Clients, c.ID) {
-			continue
+// waited is for how long a client has waited for DHCP.
+func (v *view) waited(id uint64) time.Duration {
+	for i := range v.Clients {
+		if c := &v.Clients[i]; c.ID == id {
+			return seconds(c.DHCP.Waiting)
 		}
-		k := waitingKey(c.ID)
-		e := v.episodes[k]
-		if !e.told {
-			e = episode{since: v.Now.Add(-seconds(c.DHCP.Waiting)), told: true}
-			if e.since.Add(answerTime).After(m.began) { // else the program before an upgrade has said so
-				m.warn(f, "client", c.ID, "mac", c.MAC, "for", seconds(c.DHCP.Waiting).Round(time.Second),
-					"discovers", c.DHCP.Discovers, "requests", c.DHCP.Requests, "cause", f.cause)
-			}
-		}
-		next[k] = e
 	}
+	return 0
 }
 
-// warn logs f, with its steps in one line.
-func (m *Monitor) warn(f *finding, args ...any) {
-	fix := ""
-	for i, step := range f.Fix {
-		text, command := strings.CutPrefix(step, commandIndent)
-		switch {
-		case i == 0:
-		case command && strings.HasPrefix(f.Fix[i-1], commandIndent):
-			fix += "; "
-		default:
-			fix += " "
-		}
-		fix += text
+// warn logs f as it concerns some of its clients, with its steps in one line.
+func (m *Monitor) warn(f *finding, clients []uint64) {
+	if len(f.Clients) > 0 && len(clients) == 0 {
+		return
 	}
-	m.opts.Log.Warn(lines[f.Code], append(args, "try", fix)...)
+	fix := strings.ReplaceAll(strings.Join(f.Fix, "\n"), "\n"+commandIndent, "\n; ")
+	fix = strings.NewReplacer(":\n; ", ": ", "\n; ", "; ", "\n", " ").Replace(fix)
+	m.opts.Log.Warn(lines[f.Code], "clients", clients, "problem", f.Text, "try", fix)
 }
 
 // tellEnded logs the clients that are still there and wait no more. m.look is held.
 func (m *Monitor) tellEnded(v *view, next map[string]episode) {
-	for i := range v.Clients {
-		c := &v.Clients[i]
-		k := waitingKey(c.ID)
-		e, was := v.episodes[k]
-		if _, is := next[k]; !was || is {
-			continue
+	e := next[waiting]
+	for _, id := range v.episodes[waiting].guests {
+		i := slices.IndexFunc(v.Clients, func(c status.Client) bool { return c.ID == id })
+		switch {
+		case i < 0 || slices.Contains(e.guests, id):
+		case v.Clients[i].DHCP.Waiting > 0: // it has no port for the moment, or the network is away: that is told, and this was
+			e.guests = append(e.guests, id)
+		default:
+			m.opts.Log.Info("the guest waits for no address any more", "client", id, "mac", v.Clients[i].MAC, "ip", v.Clients[i].IP)
 		}
-		if c.DHCP.Waiting > 0 { // it has no port for the moment, or the network is away: that is told, and this was
-			next[k] = e
-			continue
-		}
-		ip := "none"
-		if c.IP.IsValid() {
-			ip = c.IP.String()
-		}
-		m.opts.Log.Info("the guest waits for no address any more", "client", c.ID, "mac", c.MAC, "ip", ip, "after", v.Now.Sub(e.since).Round(time.Second))
 	}
+	next[waiting] = e
 }

@@ -25,7 +25,8 @@ const startTime = 10 * time.Second
 
 // networkNotRunning finds a network that has failed, or takes long to start.
 func networkNotRunning(v *view) []finding {
-	severity, text, fix := "", "", []string{}
+	var severity, text string
+	var fix []string
 	switch v.Network.State {
 	case status.NetworkFailed:
 		severity, text = status.Error, "The network has failed: "+v.Network.Error+"."
@@ -33,7 +34,7 @@ func networkNotRunning(v *view) []finding {
 	case status.NetworkStarting:
 		severity, text = status.Notice, "The network is still starting; clients are connected and wait."
 		fix = []string{"Wait: macOS may hold a subnet for a while after its owner has ended."}
-		if since := v.episodes[key(status.NetworkStart, "")].since; !since.IsZero() && v.Now.Sub(since) >= startTime {
+		if since := v.since(status.NetworkStart, ""); !since.IsZero() && v.Now.Sub(since) >= startTime {
 			severity = status.Warning
 		}
 	default:

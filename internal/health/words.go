@@ -37,7 +37,10 @@ func (v *view) which(yes func(*status.Client) bool) (list []*status.Client) {
 }
 
 // was reports whether the problem was found on the last look.
-func (v *view) was(code, of string) bool { return !v.episodes[key(code, of)].since.IsZero() }
+func (v *view) was(code, of string) bool { return !v.since(code, of).IsZero() }
+
+// since is since when it is there.
+func (v *view) since(code, of string) time.Time { return v.episodes[code+" "+of].since }
 
 // name tells a client as the log does, and by what else is known of it.
 func name(c *status.Client) string {
