@@ -56,11 +56,12 @@ func doctorAction(c *cli.Context, env compat.IO) (int, error) {
 		return 1, err
 	}
 	report := doctor.Examine(c.Context, s)
-	write := report.WriteText
 	if c.Bool("json") {
-		write = report.WriteJSON
+		err = writeJSON(env.Stdout, report)
+	} else {
+		err = report.WriteText(env.Stdout)
 	}
-	if err := write(env.Stdout); err != nil {
+	if err != nil {
 		return 1, err
 	}
 	return report.ExitCode(), nil

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/user"
@@ -70,13 +71,18 @@ func migrateAction(c *cli.Context, env compat.IO) (int, error) {
 	if !c.Bool("json") {
 		return code, inventory.WriteText(env.Stdout, moves)
 	}
-	out := json.NewEncoder(env.Stdout)
-	out.SetEscapeHTML(false)
-	out.SetIndent("", "  ")
-	return code, out.Encode(struct {
+	return code, writeJSON(env.Stdout, struct {
 		*find.Inventory
 		Moves []find.Move `json:"moves"`
 	}{inventory, moves})
+}
+
+// writeJSON writes one document for programs, and for a person to read.
+func writeJSON(w io.Writer, document any) error {
+	out := json.NewEncoder(w)
+	out.SetEscapeHTML(false)
+	out.SetIndent("", "  ")
+	return out.Encode(document)
 }
 
 // systemToLookAt is what the options of migrate and doctor ask to look at.
@@ -131,14 +137,12 @@ func directory(option, dir string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("--%s=%s: %w", option, dir, err)
 	}
-	fi, err := os.Stat(abs)
-	if errors.Is(err, fs.ErrNotExist) {
+	switch fi, err := os.Stat(abs); {
+	case errors.Is(err, fs.ErrNotExist):
 		return "", fmt.Errorf("--%s=%s: there is no such directory", option, dir)
-	}
-	if err != nil {
+	case err != nil:
 		return "", fmt.Errorf("--%s=%s cannot be looked at: %w", option, dir, err)
-	}
-	if !fi.IsDir() {
+	case !fi.IsDir():
 		return "", fmt.Errorf("--%s=%s is not a directory", option, dir)
 	}
 	return abs, nil
@@ -149,23 +153,19 @@ func directory(option, dir string) (string, error) {
 func homes(root string) []string {
 	var all []string
 	if root == "" {
-		if home, err := os.UserHomeDir(); err == nil && filepath.IsAbs(home) {
-			all = append(all, filepath.Clean(home))
-		}
-		if name := os.Getenv("SUDO_USER"); name != "" && os.Geteuid() == 0 {
-			if u, err := user.Lookup(name); err == nil && filepath.IsAbs(u.HomeDir) {
-				all = append(all, filepath.Clean(u.HomeDir))
-			}
+		home, _ := os.UserHomeDir()
+		all = append(all, home)
+		if u, err := user.Lookup(os.Getenv("SUDO_USER")); err == nil && os.Geteuid() == 0 {
+			all = append(all, u.HomeDir)
 		}
 	}
 	if root != "" || runtime.GOOS == "darwin" && os.Geteuid() == 0 {
-		entries, err := os.ReadDir(filepath.Join(root, "/Users"))
-		if err == nil {
-			for _, e := range entries {
-				all = append(all, filepath.Join("/Users", e.Name()))
-			}
+		entries, _ := os.ReadDir(filepath.Join(root, "/Users"))
+		for _, e := range entries {
+			all = append(all, filepath.Join("/Users", e.Name()))
 		}
 	}
+	all = slices.DeleteFunc(all, func(home string) bool { return !filepath.IsAbs(home) })
 	slices.Sort(all)
 	return slices.Compact(all)
 }

@@ -170,7 +170,7 @@ func (f *facts) socket(path, by string) *socket {
 	return f.sockets[i]
 }
 
-func (f *facts) same(a, b string) bool { return find.SamePath(a, b) || f.truePath(a) == f.truePath(b) }
+func (f *facts) same(a, b string) bool { return find.SamePath(a, b) || f.Real(a) == f.Real(b) }
 
 // asked tells whether a socket is among those that were asked for, if any were.
 func (f *facts) asked(path string) bool {

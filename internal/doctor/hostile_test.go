@@ -65,16 +65,16 @@ func TestHostile(t *testing.T) {
 			}.system(t)
 			r := Examine(t.Context(), s)
 			assert.Equal(t, 3, r.ExitCode())
-			var text, doc bytes.Buffer
+			var text bytes.Buffer
 			require.NoError(t, r.WriteText(&text))
-			require.NoError(t, r.WriteJSON(&doc))
 			for _, b := range text.String() {
 				if b != '\n' && (b < ' ' || b == 0x7f || b == '\u202e' || b == '\u2028') {
 					require.Fail(t, "control character", "%q in %s", b, text.String())
 				}
 			}
 			assert.Less(t, text.Len(), 200<<10)
-			assert.True(t, json.Valid(doc.Bytes()))
+			_, err := json.Marshal(r)
+			require.NoError(t, err)
 		})
 	}
 }

@@ -3,7 +3,6 @@
 package doctor
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -11,14 +10,6 @@ import (
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
-
-// WriteJSON writes the report as one document.
-func (r *Report) WriteJSON(w io.Writer) error {
-	out := json.NewEncoder(w)
-	out.SetEscapeHTML(false)
-	out.SetIndent("", "  ")
-	return out.Encode(r)
-}
 
 // severityWidth is that of the longest of the words.
 const severityWidth = len(status.Warning)

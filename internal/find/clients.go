@@ -53,7 +53,7 @@ func (f *search) findColima() {
 			if !instanceName.MatchString(name) {
 				continue
 			}
-			c, ok := decode[colimaConfig](f, filepath.Join(dir, name, "colima.yaml"), "YAML", unmarshalYAML)
+			c, ok := decode[colimaConfig](f, filepath.Join(dir, name, "colima.yaml"), "YAML", unmarshalYAML("vmType", "network"))
 			// With VZ and without a bridge Colima uses what VZ has itself.
 			if !ok || !c.Network.Address || c.VMType == "vz" && c.Network.Mode != "bridged" {
 				continue

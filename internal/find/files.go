@@ -62,8 +62,8 @@ func (s System) Resolve(path string) (string, error) {
 	return at, nil
 }
 
-// real is path without links, as far as it exists.
-func (s System) real(path string) string {
+// Real is path without links, as far as it exists.
+func (s System) Real(path string) string {
 	if at, err := s.Resolve(path); err == nil {
 		return at
 	}

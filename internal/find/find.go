@@ -58,7 +58,7 @@ func Daemons(s System) []Daemon {
 	var all []Daemon
 	seen := map[string]bool{}
 	add := func(socket string) {
-		if path := s.real(socket); !seen[path] {
+		if path := s.Real(socket); !seen[path] {
 			seen[path] = true
 			if d := s.daemon(socket, servers); d.PID != 0 || d.Control != "" {
 				all = append(all, d)
@@ -110,8 +110,8 @@ func (s System) servers() []Server {
 
 // serving is the process that serves a socket, or nil.
 func (s System) serving(socket string, servers []Server) *Server {
-	path := s.real(socket)
-	i := slices.IndexFunc(servers, func(p Server) bool { return s.real(p.Socket) == path })
+	path := s.Real(socket)
+	i := slices.IndexFunc(servers, func(p Server) bool { return s.Real(p.Socket) == path })
 	if i < 0 {
 		return nil
 	}

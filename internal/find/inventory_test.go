@@ -75,6 +75,8 @@ var trees = map[string]tree{
 		"/Users/ann/.lima/_config/networks.yaml":                      "|",
 		"/Users/ann/.lima/loop/lima.yaml":                             "-> lima.yaml",
 		"/Users/ann/.lima/deep/lima.yaml":                             "networks: " + strings.Repeat("[", 500),
+		"/Users/ann/.lima/long/lima.yaml":                             "networks: " + strings.Repeat("- ", 100000),
+		"/Users/ann/.lima/script/lima.yaml":                           "# comment\nprovision:\n- script: |\n" + strings.Repeat("    true\n", 20000) + "\nvmType: vz\n# comment\nnetworks:\n# comment\n- socket: /var/run/socket_vmnet\nmounts: []\n",
 		"/Users/ann/.lima/types/lima.yaml":                            "vmType: [1]\nnetworks: text\n",
 		"/Users/ann/.lima/large/lima.yaml":                            strings.Repeat("# comment\n", 40000),
 		"/Users/ann/.lima/out/lima.yaml":                              "-> /../../../../../../../etc/passwd",

@@ -3,6 +3,7 @@
 package find
 
 import (
+	"bytes"
 	"fmt"
 	"path/filepath"
 	"regexp"
@@ -63,7 +64,29 @@ type limaInstance struct {
 // instanceName is what Lima takes as a name, so no other can be one.
 var instanceName = regexp.MustCompile(`^[A-Za-z0-9]+(?:[._-][A-Za-z0-9]+)*$`)
 
-func unmarshalYAML(b []byte, out any) error { return yaml.Unmarshal(b, out) }
+// maxYAML is how much of a YAML file is parsed, in bytes: the parser's time grows with the square of that, and this takes it a second.
+const maxYAML = 16 << 10
+
+// unmarshalYAML reads only what belongs to these keys: a file of Lima may have long scripts.
+func unmarshalYAML(keys ...string) func([]byte, any) error {
+	return func(b []byte, out any) error {
+		var kept []byte
+		wanted := false
+		for line := range bytes.Lines(b) {
+			if !strings.ContainsRune(" \t\r\n-#]}", rune(line[0])) { // else it continues what is above
+				key, _, _ := bytes.Cut(line, []byte(":"))
+				wanted = slices.Contains(keys, strings.Trim(string(key), `"' `))
+			}
+			if wanted && !bytes.HasPrefix(bytes.TrimSpace(line), []byte("#")) {
+				kept = append(kept, line...)
+			}
+		}
+		if len(kept) > maxYAML {
+			return fmt.Errorf("%s are longer than %d KiB", strings.Join(keys, " and "), maxYAML>>10)
+		}
+		return yaml.Unmarshal(kept, out)
+	}
+}
 
 // findLima looks for networks and instances in every home of Lima, and of tools that have it built in.
 func (f *search) findLima() {
@@ -87,7 +110,7 @@ func (f *search) findLimaIn(tool, dir string) {
 
 // readNetworks reads a networks.yaml, and the sudoers file that belongs to it.
 func (f *search) readNetworks(tool, path string) {
-	c, ok := decode[limaConfig](f, path, "YAML", unmarshalYAML)
+	c, ok := decode[limaConfig](f, path, "YAML", unmarshalYAML("paths", "group", "networks"))
 	if !ok {
 		return
 	}
@@ -174,7 +197,7 @@ const maxAttached = 32
 // readInstance reads a lima.yaml. An instance is a client of each network of a daemon that it is attached to.
 func (f *search) readInstance(tool, home, name string) {
 	dir := filepath.Join(home, name)
-	c, ok := decode[limaInstance](f, filepath.Join(dir, "lima.yaml"), "YAML", unmarshalYAML)
+	c, ok := decode[limaInstance](f, filepath.Join(dir, "lima.yaml"), "YAML", unmarshalYAML("vmType", "networks"))
 	if !ok {
 		return
 	}

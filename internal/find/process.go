@@ -9,7 +9,6 @@ import (
 	"net/netip"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
@@ -120,16 +119,9 @@ func ParsePS(out string) []Process {
 		if len(words) < 4 {
 			continue
 		}
-		var n [3]int
-		var failed error
-		for i := range n {
-			var err error
-			if n[i], err = strconv.Atoi(words[i]); err != nil {
-				failed = err
-			}
-		}
-		if failed == nil {
-			list = append(list, Process{PID: n[0], PPID: n[1], UID: n[2], Args: words[3:]})
+		p := Process{Args: words[3:]}
+		if _, err := fmt.Sscanf(strings.Join(words[:3], " "), "%d %d %d", &p.PID, &p.PPID, &p.UID); err == nil {
+			list = append(list, p)
 		}
 	}
 	return list

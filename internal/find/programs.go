@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/install/pathrules"
@@ -160,11 +159,6 @@ func (f *search) describe(p *Program, at string) {
 		return
 	}
 	p.Ours, p.Version = inFile(file, fi)
-	if parts := strings.Split(at, "/"); !p.Ours && slices.Contains(parts, "Cellar") {
-		if i := slices.Index(parts, "Cellar"); i+2 < len(parts) {
-			p.Version = Clean(parts[i+2]) // of a Homebrew keg
-		}
-	}
 	// Only a program that root may trust is run.
 	if f.Run == nil || f.Staged() || pathrules.Check(at, pathrules.Options{}) != nil {
 		return
