@@ -148,8 +148,8 @@ func directory(option, dir string) (string, error) {
 	return abs, nil
 }
 
-// homes are the home directories to look at: that of the user and, behind sudo, that of who called it. All of a staged
-// system's, and all for root on macOS, are those in /Users.
+// homes are the home directories to look at: that of the user, behind sudo also that of its caller, and for a staged system or as
+// root on macOS all in /Users.
 func homes(root string) []string {
 	var all []string
 	if root == "" {

@@ -112,7 +112,7 @@ func (x *exam) badPath(path, why string, lima bool, err error) {
 		x.skip(true, "%s cannot be looked at", bad.Component)
 		return
 	}
-	severity, effect := status.Warning, "somebody else than root could change what root runs"
+	severity, effect := status.Warning, "other users than root could change what root runs"
 	if lima {
 		severity, effect = status.Error, "Lima refuses to use it"
 	}

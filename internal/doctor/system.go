@@ -26,7 +26,7 @@ import (
 // A System is what there is to examine, and all that checks ask.
 type System struct {
 	find.System
-	User    User       // who permissions are checked for
+	User    User       // for whom permissions are checked
 	Sockets []string   // to look at, and at no other; empty: all that are found
 	Reach   netip.Addr // a guest that should be reachable; zero: none
 
@@ -66,13 +66,13 @@ func stagedOS(s find.System) string {
 	return runtime.GOOS
 }
 
-// A User is somebody whose permissions are checked.
+// A User is the one whose permissions are checked.
 type User struct {
 	UID, GID int
 	Groups   []int
 	Name     string
-	Staged   bool // nobody in particular: permissions are not checked
-	Behind   bool // it is who called sudo
+	Staged   bool // no particular one: permissions are not checked
+	Behind   bool // it is the one that called sudo
 }
 
 func (u User) isRoot() bool { return u.UID == 0 && !u.Staged && !u.Behind }
@@ -81,14 +81,14 @@ func (u User) isRoot() bool { return u.UID == 0 && !u.Staged && !u.Behind }
 func (u User) String() string {
 	switch {
 	case u.Staged:
-		return "nobody in particular"
+		return "no particular one"
 	case u.Name != "":
 		return u.Name + " (" + strconv.Itoa(u.UID) + ")"
 	}
 	return strconv.Itoa(u.UID)
 }
 
-// caller is the user, or who called sudo (sudo(8)): it is only whose permissions are looked at.
+// caller is the user, behind sudo(8) the one that called it. Only permissions are looked at with it.
 func caller() User {
 	if entry, err := user.Lookup(os.Getenv("SUDO_USER")); err == nil && os.Getuid() == 0 && entry.Uid != "0" {
 		u := User{Name: entry.Username, Behind: true, Groups: members(entry.Username)}

@@ -52,7 +52,7 @@ func NewTable(interfaces, routes []Conflict) *Table {
 	return t
 }
 
-// shortestRoute is the length in bits of the shortest prefix that somebody can mean by a network of his own: 10.0.0.0/8.
+// shortestRoute is the length in bits of the shortest prefix that is meant as a network: 10.0.0.0/8.
 const shortestRoute = 8
 
 // Overlaps returns what on this host uses addresses of p, and nil if p is free. Networks that only might be used, because
