@@ -10,11 +10,13 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"reflect"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -278,6 +280,21 @@ func TestSudoers(t *testing.T) {
 	assert.Equal(t, SudoersInSync, state())
 	require.NoError(t, os.WriteFile(path, []byte(want+"\n"), 0o600))
 	assert.Equal(t, SudoersOutOfSync, state())
+	require.NoError(t, os.Remove(path))
+	require.NoError(t, os.Symlink("lima", path))
+	assert.Equal(t, SudoersUnreadable, state())
+}
+
+// TestProblems: what is absent is none, and where sudo would help it says so, once.
+func TestProblems(t *testing.T) {
+	f := &search{Inventory: &Inventory{}}
+	for _, err := range []error{fs.ErrNotExist, &fs.PathError{Path: "/x", Err: syscall.EACCES}, &fs.PathError{Path: "/x", Err: syscall.EACCES}, errors.New("odd\n")} {
+		f.problem("/x", err)
+	}
+	assert.Equal(t, []Problem{{"/x", "permission denied", true}, {"/x", "odd ", false}}, f.Problems)
+	var b bytes.Buffer
+	require.NoError(t, f.WriteText(&b, nil))
+	assert.Contains(t, b.String(), "unread   /x: permission denied; run this again with sudo\n")
 }
 
 // TestUnits are those of systemd, without templates, with and without systemd.

@@ -70,7 +70,7 @@ func subnetOverlap(v *view) []finding {
 		if bits := v.free.Bits(); bits != 24 {
 			option += " --vmnet-mask=" + net.IP(net.CIDRMask(bits, 32)).String()
 		}
-		fix = append(fix, command("%s", option))
+		fix = []string{fix[0] + ":", command("%s", option)}
 	} else {
 		fix[0] += " another --vmnet-gateway."
 	}
