@@ -288,10 +288,10 @@ func TestSudoers(t *testing.T) {
 // TestProblems: what is absent is none, and where sudo would help it says so, once.
 func TestProblems(t *testing.T) {
 	f := &search{Inventory: &Inventory{}}
-	for _, err := range []error{fs.ErrNotExist, &fs.PathError{Path: "/x", Err: syscall.EACCES}, &fs.PathError{Path: "/x", Err: syscall.EACCES}, errors.New("odd\n")} {
+	for _, err := range []error{fs.ErrNotExist, &fs.PathError{Path: "/x", Err: syscall.EACCES}, &fs.PathError{Path: "/x", Err: syscall.EACCES}, errors.New("odd\nline")} {
 		f.problem("/x", err)
 	}
-	assert.Equal(t, []Problem{{"/x", "permission denied", true}, {"/x", "odd ", false}}, f.Problems)
+	assert.Equal(t, []Problem{{"/x", "permission denied", true}, {"/x", "odd line", false}}, f.Problems)
 	var b bytes.Buffer
 	require.NoError(t, f.WriteText(&b, nil))
 	assert.Contains(t, b.String(), "unread   /x: permission denied; run this again with sudo\n")
