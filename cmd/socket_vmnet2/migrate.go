@@ -63,10 +63,9 @@ func migrateAction(c *cli.Context, env compat.IO) (int, error) {
 	}
 	inventory := find.Look(c.Context, s)
 	moves := inventory.Moves(s.Program)
-	code := exitNothing
-	if slices.ContainsFunc(inventory.Programs, func(p find.Program) bool { return p.Ours }) ||
-		slices.ContainsFunc(moves, func(m find.Move) bool { return len(m.Lines) > 0 }) {
-		code = 0
+	code := 0
+	if !inventory.Ours() && !slices.ContainsFunc(moves, func(m find.Move) bool { return len(m.Lines) > 0 }) {
+		code = exitNothing
 	}
 	if !c.Bool("json") {
 		return code, inventory.WriteText(env.Stdout, moves)

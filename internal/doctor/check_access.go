@@ -35,10 +35,10 @@ func checkPermissions(x *exam) {
 		case where == "", x.Writable != nil && x.Writable(filepath.Join(x.Root, k.Path)) == nil: // access control lists may say more than modes
 			x.ok("%s may connect to %s", x.User, k.Path)
 		case where != k.Path:
-			x.find(status.Error, append([]string{"have the daemon make its socket in another directory, or join the group:"}, x.joinGroup(at)...),
+			x.report(status.Error, append([]string{"have the daemon make its socket in another directory, or join the group:"}, x.joinGroup(at)...),
 				"%s may not connect to %s: the directory %s (%s) lets only its owner and group in", x.User, k.Path, where, x.ownerText(at))
 		default:
-			x.find(status.Error, x.socketFix(k, at), "%s may not connect to %s (%s): programs that try get \"Permission denied\"", x.User, k.Path, x.ownerText(at))
+			x.report(status.Error, x.socketFix(k, at), "%s may not connect to %s (%s): programs that try get \"Permission denied\"", x.User, k.Path, x.ownerText(at))
 		}
 	}
 }
@@ -110,7 +110,7 @@ func checkState(x *exam) {
 			x.own(k, filepath.Dir(file), "keeps its state in")
 			continue
 		}
-		x.find(status.Notice, []string{"see the warning in its log; --state-dir=DIR names a directory that only it and root can change"},
+		x.report(status.Notice, []string{"see the warning in its log; --state-dir=DIR names a directory that only it and root can change"},
 			"the daemon at %s keeps no state: after a restart guests may get other addresses", k.Path)
 	}
 }
@@ -121,14 +121,14 @@ func (x *exam) own(k *socket, dir, does string) {
 	uid, who := k.Status.Daemon.UID, fmt.Sprintf("the daemon at %s %s %s", k.Path, does, dir)
 	switch {
 	case err != nil && find.Absent(err):
-		x.find(status.Notice, []string{"start the daemon again: it makes it"}, "%s, and that is not there (any more)", who)
+		x.report(status.Notice, []string{"start the daemon again: it makes it"}, "%s, and that is not there (any more)", who)
 	case err != nil:
 		x.skip(errors.Is(err, fs.ErrPermission), "%s: %s", dir, find.Reason(err))
 	case at.uid != 0 && at.uid != uid:
-		x.find(status.Warning, []string{"give it to the daemon's user, and start the daemon again:", fmt.Sprintf("    sudo chown -R %d %s", uid, shell.Quote(dir))},
+		x.report(status.Warning, []string{"give it to the daemon's user, and start the daemon again:", fmt.Sprintf("    sudo chown -R %d %s", uid, shell.Quote(dir))},
 			"%s, which belongs to user %d, and runs as user %d", who, at.uid, uid)
 	case at.Perm()&mayWrite != 0 && at.FileMode&fs.ModeSticky == 0 || at.Perm()&(mayWrite<<3) != 0 && at.gid != 0 && !strings.HasSuffix(dir, "/dgram"):
-		x.find(status.Warning, []string{"take that from them:", "    sudo chmod go-w " + shell.Quote(dir)}, "%s, which others can change (%s)", who, x.ownerText(at))
+		x.report(status.Warning, []string{"take that from them:", "    sudo chmod go-w " + shell.Quote(dir)}, "%s, which others can change (%s)", who, x.ownerText(at))
 	default:
 		x.ok("%s, which others cannot change", who)
 	}
@@ -141,6 +141,6 @@ func checkRuntime(x *exam) {
 			x.own(k, dir, "has its further sockets in")
 			continue
 		}
-		x.find(status.Notice, nil, "the daemon at %s says nothing of a runtime directory", k.Path)
+		x.report(status.Notice, nil, "the daemon at %s says nothing of a runtime directory", k.Path)
 	}
 }

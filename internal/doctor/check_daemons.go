@@ -37,10 +37,10 @@ func checkDaemons(x *exam) {
 	switch {
 	case len(serving) > 0:
 	case len(x.Sockets) > 0:
-		x.find(status.Warning, []string{"start it, or see which daemons run:", "    socket_vmnet2 status"},
+		x.report(status.Warning, []string{"start it, or see which daemons run:", "    socket_vmnet2 status"},
 			"no daemon serves %s, as far as the processes and its control socket tell", list(x.Sockets))
 	default:
-		x.find(status.Notice, []string{
+		x.report(status.Notice, []string{
 			"start one, as a job that is started at every boot:", "    sudo socket_vmnet2 service install", "or, to look at it first:", "    socket_vmnet2 try",
 		}, "no daemon runs")
 	}
@@ -64,7 +64,7 @@ func (x *exam) daemon(k *socket) {
 		if rank(severity) < 0 {
 			severity = status.Notice
 		}
-		x.find(severity, h.Fix, "the daemon at %s says: %s", k.Path, h.Text)
+		x.report(severity, h.Fix, "the daemon at %s says: %s", k.Path, h.Text)
 	}
 	if !replaced {
 		x.versions(k)
@@ -80,13 +80,13 @@ func (x *exam) versions(k *socket) {
 	}
 	if p := x.ProgramAt(d.Program); p != nil {
 		if installed = p.Version; !p.Ours {
-			x.find(status.Notice, []string{"it becomes that one at its next start; if that is not wanted:", "    sudo socket_vmnet2 install"},
+			x.report(status.Notice, []string{"it becomes that one at its next start; if that is not wanted:", "    sudo socket_vmnet2 install"},
 				"the daemon at %s is socket_vmnet2, and the program at its path, %s, is another one now", k.Path, p.Path)
 			return
 		}
 	}
 	if installed != "" && installed != d.Version {
-		x.find(status.Notice, upgrade(k, "have it go on as the new one; no client is disconnected:"), "the daemon at %s is %s, and %s is %s now", k.Path, d.Version, d.Program, installed)
+		x.report(status.Notice, upgrade(k, "have it go on as the new one; no client is disconnected:"), "the daemon at %s is %s, and %s is %s now", k.Path, d.Version, d.Program, installed)
 	}
 }
 
@@ -106,18 +106,18 @@ func (x *exam) silent(k *socket) {
 	case errors.Is(err, fs.ErrPermission):
 		x.skip(true, "%s: its control socket is for others", who)
 	case find.Absent(err):
-		x.find(status.Notice, []string{
+		x.report(status.Notice, []string{
 			"see its log; it makes none with --runtime-dir=none, and none beside a socket whose directory is neither root's nor its own:",
 			"give it a directory with --runtime-dir=DIR; if it is still the program from before an install, start it again",
 		}, "%s has no control socket: status and upgrade do not work", who)
 	case errors.Is(err, syscall.ECONNREFUSED):
-		x.find(status.Warning, restart, "%s does not listen at its control socket", who)
+		x.report(status.Warning, restart, "%s does not listen at its control socket", who)
 	case errors.Is(err, errOlder):
-		x.find(status.Notice, upgrade(k, "have it go on as the installed program; no client is disconnected:"), "%s: %v", who, err)
+		x.report(status.Notice, upgrade(k, "have it go on as the installed program; no client is disconnected:"), "%s: %v", who, err)
 	case errors.Is(err, context.DeadlineExceeded):
-		x.find(status.Error, append([]string{"see its log."}, restart...), "%s gave no answer within %v", who, askTime)
+		x.report(status.Error, append([]string{"see its log."}, restart...), "%s gave no answer within %v", who, askTime)
 	default:
-		x.find(status.Warning, restart, "%s: %v", who, err)
+		x.report(status.Warning, restart, "%s: %v", who, err)
 	}
 }
 
@@ -138,7 +138,7 @@ func (x *exam) staleSocket(k *socket) {
 	}
 	if !isSocket(k.node.FileMode) {
 		if len(k.By) > 0 && !k.node.IsDir() {
-			x.find(status.Error, []string{"look at it, and move it away: the daemon never removes what is no socket", "    ls -l " + shell.Quote(k.Path)},
+			x.report(status.Error, []string{"look at it, and move it away: the daemon never removes what is no socket", "    ls -l " + shell.Quote(k.Path)},
 				"%s, where %s wants a socket, is no socket (%s)", k.Path, list(k.By), k.node.Type())
 		}
 		return
@@ -153,14 +153,14 @@ func (x *exam) staleSocket(k *socket) {
 	case err == nil:
 		_ = c.Close()
 	case errors.Is(err, syscall.ECONNREFUSED):
-		x.find(status.Warning, []string{"remove it, or start the daemon, which takes its place:", "    sudo rm " + shell.Quote(k.Path)},
+		x.report(status.Warning, []string{"remove it, or start the daemon, which takes its place:", "    sudo rm " + shell.Quote(k.Path)},
 			"%s is a socket that nothing listens at; programs that only look whether it is there take it for a daemon, as minikube does", k.Path)
 	case errors.Is(err, fs.ErrPermission):
 		x.skip(true, "whether something listens at %s", k.Path)
 	case errors.Is(err, syscall.EAGAIN), isTimeout(err):
-		x.find(status.Error, []string{"see its log, and start it again"}, "the daemon at %s takes no connections: its queue is full", k.Path)
+		x.report(status.Error, []string{"see its log, and start it again"}, "the daemon at %s takes no connections: its queue is full", k.Path)
 	case !find.Absent(err):
-		x.find(status.Warning, nil, "%s: %v", k.Path, err)
+		x.report(status.Warning, nil, "%s: %v", k.Path, err)
 	}
 }
 
@@ -224,13 +224,13 @@ func (x *exam) stalePidfile(file string) {
 	p, runs := x.Processes[pid]
 	switch {
 	case err != nil || pid <= 0:
-		x.find(status.Warning, remove, "the pidfile %s has no process number in it", file)
+		x.report(status.Warning, remove, "the pidfile %s has no process number in it", file)
 	case x.Processes == nil:
 	case !runs:
-		x.find(status.Notice, remove, "the pidfile %s names process %d, which does not run", file, pid)
+		x.report(status.Notice, remove, "the pidfile %s names process %d, which does not run", file, pid)
 	case !strings.HasPrefix(filepath.Base(p.Args[0]), "socket_vmnet") &&
 		!slices.ContainsFunc(x.telling(), func(k *socket) bool { return k.Status.Daemon.PID == pid }): // a daemon under another name
-		x.find(status.Warning, remove, "the pidfile %s names process %d, which is another program (%s): what stops the daemon by it, as Lima does, would end that", file, pid, p.Args[0])
+		x.report(status.Warning, remove, "the pidfile %s names process %d, which is another program (%s): what stops the daemon by it, as Lima does, would end that", file, pid, p.Args[0])
 	default:
 		x.ok("the pidfile %s names process %d, a daemon", file, pid)
 	}

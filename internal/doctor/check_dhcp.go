@@ -51,7 +51,7 @@ func checkBootpd(x *exam) {
 	case errors.Is(err, fs.ErrPermission):
 		x.skip(true, "%s cannot be read", bootpdConf)
 	default:
-		x.find(status.Error, []string{"move it away and start the daemons again: vmnet writes a new one", "    sudo mv " + bootpdConf + " " + bootpdConf + ".old"},
+		x.report(status.Error, []string{"move it away and start the daemons again: vmnet writes a new one", "    sudo mv " + bootpdConf + " " + bootpdConf + ".old"},
 			"%s is not the property list that bootpd wants (%s): it answers no guest", bootpdConf, find.Reason(err))
 	}
 	x.bootpdDisabled()
@@ -70,7 +70,7 @@ func (x *exam) bootpdConfig(c bootpdConfig) {
 		for _, n := range x.subnets() {
 			if n.prefix.Overlaps(prefix) {
 				foreign = true
-				x.find(status.Warning, []string{"take it out, if you do not need it:", "    sudo plutil -p " + bootpdConf, "    sudo vi " + bootpdConf},
+				x.report(status.Warning, []string{"take it out, if you do not need it:", "    sudo plutil -p " + bootpdConf, "    sudo vi " + bootpdConf},
 					"%s has a subnet %q, %s, that was not made by macOS and has the addresses of %s: bootpd may give guests what it says", bootpdConf, s.Name, prefix, n.name)
 			}
 		}
@@ -101,7 +101,7 @@ func (x *exam) bootpdDisabled() {
 	for line := range strings.Lines(out) {
 		job, state, _ := strings.Cut(strings.TrimSpace(line), "=>")
 		if state = strings.TrimSpace(state); strings.Contains(job, `"com.apple.bootpd"`) && (state == "disabled" || state == "true") {
-			x.find(status.Error, []string{
+			x.report(status.Error, []string{
 				"enable it:", "    sudo launchctl enable system/com.apple.bootpd", "    sudo launchctl bootstrap system /System/Library/LaunchDaemons/bootps.plist",
 			}, "the job com.apple.bootpd is disabled: guests get no address")
 		}
@@ -170,11 +170,11 @@ func (x *exam) leases() {
 	for _, p := range slices.SortedFunc(maps.Keys(leases), netip.Prefix.Compare) {
 		if leases[p] > manyLeases {
 			full = true
-			x.find(status.Warning, forget, "%d of the 253 addresses of %s are leased by bootpd, each for up to a day: new guests get none when they are used up", leases[p], p)
+			x.report(status.Warning, forget, "%d of the 253 addresses of %s are leased by bootpd, each for up to a day: new guests get none when they are used up", leases[p], p)
 		}
 	}
 	if len(twice) > 0 {
-		x.find(status.Warning, forget, "bootpd has leased %s to two guests", list(twice[:min(len(twice), 8)]))
+		x.report(status.Warning, forget, "bootpd has leased %s to two guests", list(twice[:min(len(twice), 8)]))
 	} else if !full {
 		x.ok("bootpd has given %s", count(len(owner), "lease"))
 	}
@@ -200,7 +200,7 @@ func checkFirewall(x *exam) {
 	case !has(state, "enabled", "block all", "state = "):
 		x.skip(false, "the firewall's state is not understood: %s", firstLine(out))
 	case has(state, "state = 2", "block all"), has(all, "block all enabled", "is set to block all", "set to enabled"):
-		x.find(status.Error, []string{"turn that off:", "    sudo " + firewall + " --setblockall off"},
+		x.report(status.Error, []string{"turn that off:", "    sudo " + firewall + " --setblockall off"},
 			"the Application Firewall blocks all incoming connections, so also what guests ask bootpd for: they get no address")
 	default:
 		x.firewallApps()
@@ -229,13 +229,13 @@ func (x *exam) firewallApps() {
 	signed, _ := x.program(firewall, "--getallowsigned") // macOS 15 and later
 	switch {
 	case strings.Contains(listed, "block"):
-		x.find(status.Error, fix, "the Application Firewall is on and blocks bootpd: guests get no address")
+		x.report(status.Error, fix, "the Application Firewall is on and blocks bootpd: guests get no address")
 	case strings.Contains(listed, "allow"):
 		x.ok("the Application Firewall is on and lets bootpd answer")
 	case strings.Contains(strings.ToLower(signed), "built-in signed software enabled"):
 		x.ok("the Application Firewall is on and lets macOS's own programs answer, so bootpd")
 	default:
-		x.find(status.Warning, fix, "the Application Firewall is on, and bootpd is not among the programs that it lets answer: guests may get no address")
+		x.report(status.Warning, fix, "the Application Firewall is on, and bootpd is not among the programs that it lets answer: guests may get no address")
 	}
 }
 

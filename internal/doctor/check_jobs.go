@@ -22,7 +22,7 @@ func checkJobs(x *exam) {
 			if b.Owner != "socket_vmnet2" {
 				old = b
 			}
-			x.find(status.Error, append([]string{"keep one; to stop the other and keep it from starting again:"}, stopJob(old)...),
+			x.report(status.Error, append([]string{"keep one; to stop the other and keep it from starting again:"}, stopJob(old)...),
 				"the jobs %s and %s both serve %s: only the first that starts gets it", a.Label, b.Label, a.Socket)
 		}
 	}
@@ -38,15 +38,15 @@ func (x *exam) job(j find.Job) {
 	major := x.macMajor()
 	switch {
 	case j.User() && major > 0 && major < 26:
-		x.find(status.Error, append([]string{"stop it and start it as root:"}, stopJob(j)...), text+" as a user's job, but macOS %s lets only root start vmnet; "+
+		x.report(status.Error, append([]string{"stop it and start it as root:"}, stopJob(j)...), text+" as a user's job, but macOS %s lets only root start vmnet; "+
 			"Homebrew makes such a job where brew services is called without sudo", append(args, x.macOS)...)
 	case j.State == find.NotLoaded:
-		x.find(status.Notice, []string{
+		x.report(status.Notice, []string{
 			"load it, or remove its file if it is not wanted any more:",
 			"    sudo launchctl bootstrap system " + shell.Quote(j.Path), "    sudo rm " + shell.Quote(j.Path),
 		}, text+", but is not loaded, so nothing starts it", args...)
 	case j.State != "" && j.State != "running":
-		x.find(status.Warning, []string{
+		x.report(status.Warning, []string{
 			"start it again; its log is where StandardErrorPath in the file says:", "    sudo launchctl kickstart -k " + shell.Quote(j.Target()),
 		}, text+", and its state is %q: see its log", append(args, j.State)...)
 	default:
@@ -75,17 +75,17 @@ func (x *exam) unit(u find.Unit) {
 	restart := "    sudo systemctl restart " + name
 	switch {
 	case !x.Booted:
-		x.find(status.Notice, nil, "systemd does not run here, so nothing starts %s", u.Name)
+		x.report(status.Notice, nil, "systemd does not run here, so nothing starts %s", u.Name)
 	case u.Active == "":
 		x.skip(false, "the state of the unit %s is not known", u.Name)
 	case u.Active == "failed":
-		x.find(status.Error, []string{"see why, and start it again:", "    journalctl -u " + name + " -n 50", restart}, "the unit %s has failed (%s)", u.Name, u.Result)
+		x.report(status.Error, []string{"see why, and start it again:", "    journalctl -u " + name + " -n 50", restart}, "the unit %s has failed (%s)", u.Name, u.Result)
 	case u.Stale:
-		x.find(status.Warning, []string{"have it read again:", "    sudo systemctl daemon-reload", restart}, "the file of the unit %s has changed since systemd read it", u.Name)
+		x.report(status.Warning, []string{"have it read again:", "    sudo systemctl daemon-reload", restart}, "the file of the unit %s has changed since systemd read it", u.Name)
 	case u.Active == "active" && u.Enabled == "disabled":
-		x.find(status.Notice, []string{"if that is wanted:", "    sudo systemctl enable " + name}, "the unit %s runs, but will not be started at the next boot", u.Name)
+		x.report(status.Notice, []string{"if that is wanted:", "    sudo systemctl enable " + name}, "the unit %s runs, but will not be started at the next boot", u.Name)
 	case u.Active == "inactive" && u.Enabled == "enabled":
-		x.find(status.Notice, []string{"start it:", "    sudo systemctl start " + name}, "the unit %s is enabled, but does not run", u.Name)
+		x.report(status.Notice, []string{"start it:", "    sudo systemctl start " + name}, "the unit %s is enabled, but does not run", u.Name)
 	default:
 		x.ok("the unit %s is %s and %s", u.Name, u.Active, filepath.Base(u.Enabled))
 	}

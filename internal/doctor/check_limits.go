@@ -55,7 +55,7 @@ func (x *exam) openFiles(k *socket) {
 			x.ok("the daemon at %s may have %s files open, for %d clients", k.Path, words[0], d.MaxClients)
 			return
 		}
-		x.find(status.Warning, []string{"give it more, in a unit of systemd by", fmt.Sprintf("    LimitNOFILE=%d", max(4096, need)), "or fewer clients, by --max-clients"},
+		x.report(status.Warning, []string{"give it more, in a unit of systemd by", fmt.Sprintf("    LimitNOFILE=%d", max(4096, need)), "or fewer clients, by --max-clients"},
 			"the daemon at %s may have %d files open, which is little for %d clients", k.Path, soft, d.MaxClients)
 	}
 }
@@ -69,7 +69,7 @@ func (x *exam) ports(k *socket) {
 	for _, f := range k.Status.Network.Usernet.Forwards {
 		_, text, _ := net.SplitHostPort(f.Host)
 		if port, err := strconv.Atoi(text); err == nil && port < first && f.Error != "" {
-			x.find(status.Warning, []string{
+			x.report(status.Warning, []string{
 				fmt.Sprintf("forward a port from %d on, or let everybody have lower ones:", first), fmt.Sprintf("    sudo sysctl net.ipv4.ip_unprivileged_port_start=%d", port),
 			}, "the daemon at %s cannot open %s: ports below %d are root's", k.Path, f.Host, first)
 		}
@@ -80,7 +80,7 @@ func (x *exam) ports(k *socket) {
 func (x *exam) datagrams(k *socket) {
 	n, ok := x.number(dgramLen)
 	if ok && n < goodDgramLen && slices.ContainsFunc(k.Status.Clients, func(c status.Client) bool { return c.Transport == status.Unixgram }) {
-		x.find(status.Notice, []string{"raise it before the daemon and the machines start:", fmt.Sprintf("    sudo sysctl net.unix.max_dgram_qlen=%d", goodDgramLen)},
+		x.report(status.Notice, []string{"raise it before the daemon and the machines start:", fmt.Sprintf("    sudo sysctl net.unix.max_dgram_qlen=%d", goodDgramLen)},
 			"the kernel takes %d frames ahead for a datagram client of the daemon at %s (net.unix.max_dgram_qlen): more costs less processor time", n, k.Path)
 	}
 }

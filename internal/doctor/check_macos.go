@@ -28,11 +28,11 @@ func checkMacOS(x *exam) {
 	case major >= 13:
 		x.ok("macOS %s has vmnet's interfaces, not its network objects (macOS 26): the daemon must run as root", x.macOS)
 	default:
-		x.find(status.Warning, []string{"update macOS to 13 or later"}, "macOS %s is older than what socket_vmnet2 is made for", x.macOS)
+		x.report(status.Warning, []string{"update macOS to 13 or later"}, "macOS %s is older than what socket_vmnet2 is made for", x.macOS)
 	}
 	for _, p := range x.ours() {
 		if major >= 26 && guarded.MatchString(p) {
-			x.find(status.Warning, []string{"move it, or install it:", "    sudo socket_vmnet2 install"},
+			x.report(status.Warning, []string{"move it, or install it:", "    sudo socket_vmnet2 install"},
 				"%s: macOS %s lets no program start vmnet that is in a user's Documents, Desktop or Downloads", p, x.macOS)
 		}
 	}
@@ -45,7 +45,7 @@ func checkMacOS(x *exam) {
 			uid = k.Status.Daemon.UID
 		}
 		if major < 26 && uid > 0 {
-			x.find(status.Error, []string{"start it as root:", "    sudo socket_vmnet2 service install"},
+			x.report(status.Error, []string{"start it as root:", "    sudo socket_vmnet2 service install"},
 				"the daemon at %s runs as user %d, but macOS %s lets only root start vmnet", k.Path, uid, x.macOS)
 		}
 	}
@@ -70,7 +70,7 @@ func checkQEMU(x *exam) {
 			continue
 		}
 		if out, err := x.program(p, "--version"); err != nil {
-			x.find(status.Warning, []string{"reinstall QEMU"}, "%s --version fails: %v", p, err)
+			x.report(status.Warning, []string{"reinstall QEMU"}, "%s --version fails: %v", p, err)
 		} else {
 			x.qemu(p, out)
 		}
@@ -108,12 +108,12 @@ func (x *exam) qemu(program, out string) {
 	const upgrade = "socket_vmnet2 upgrade replaces the daemon without a disconnect; restart machines behind any other restart, or update QEMU to 8.0 or later"
 	switch n := major*100 + min(minor, 99); {
 	case major <= 0:
-		x.find(status.Notice, nil, "%s does not tell its version: %q", program, firstLine(out))
+		x.report(status.Notice, nil, "%s does not tell its version: %q", program, firstLine(out))
 	case n < 702:
-		x.find(status.Notice, []string{"update QEMU to 8.0 or later", upgrade},
+		x.report(status.Notice, []string{"update QEMU to 8.0 or later", upgrade},
 			"%s is QEMU %s: it has no -netdev stream, so machines need socket_vmnet_client, and no reconnect", program, version)
 	case n < 800:
-		x.find(status.Notice, []string{upgrade}, "%s is QEMU %s: it has -netdev stream without reconnect, so a machine loses its network when the daemon restarts", program, version)
+		x.report(status.Notice, []string{upgrade}, "%s is QEMU %s: it has -netdev stream without reconnect, so a machine loses its network when the daemon restarts", program, version)
 	case n < 902:
 		x.ok("%s is QEMU %s: machines reconnect with -netdev stream,...,reconnect=1", program, version)
 	default:

@@ -74,7 +74,7 @@ func checkSubnets(x *exam) {
 			if a.prefix != b.prefix {
 				text = fmt.Sprintf("%s and %s have subnets with the same addresses, %s and %s", a.name, b.name, a.prefix, b.prefix)
 			}
-			x.find(severity, x.anotherNet(b), "%s", text)
+			x.report(severity, x.anotherNet(b), "%s", text)
 		}
 	}
 }
@@ -132,7 +132,7 @@ func checkOverlap(x *exam) {
 		if n.runs {
 			severity = status.Error
 		}
-		x.find(severity, x.anotherNet(n), "%s has %s, and so has this host: %s; guests do not reach what is there, and the host may not reach guests", n.name, n.prefix, list(names))
+		x.report(severity, x.anotherNet(n), "%s has %s, and so has this host: %s; guests do not reach what is there, and the host may not reach guests", n.name, n.prefix, list(names))
 	}
 }
 
@@ -172,7 +172,7 @@ func checkReach(x *exam) {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		x.ok("%s answers", x.Reach)
 	case k == nil:
-		x.find(status.Warning, []string{"compare it with the guests' addresses, as the daemons know them:", "    socket_vmnet2 status"},
+		x.report(status.Warning, []string{"compare it with the guests' addresses, as the daemons know them:", "    socket_vmnet2 status"},
 			"no daemon that can be asked has a guest with the address %s, and it does not answer: %v", x.Reach, err)
 	default:
 		x.unreached(fmt.Sprintf("the guest %s is there (client %d of the daemon at %s)", x.Reach, id, k.Path), k, id, err)
@@ -183,16 +183,16 @@ func checkReach(x *exam) {
 func (x *exam) unreached(guest string, k *socket, id uint64, err error) {
 	switch {
 	case x.GOOS == "darwin" && errors.Is(err, syscall.EHOSTUNREACH):
-		x.find(status.Error, []string{
+		x.report(status.Error, []string{
 			"allow it to the app that you run this in (Terminal, your editor, ...): System Settings, Privacy & Security, Local Network",
 			"a job of launchd that no app has started is never asked about: run it as root, or from an app",
 			"then try again, from that app:", "    socket_vmnet2 doctor --reach=" + x.Reach.String(),
 		}, "%s, but macOS says \"No route to host\" to this program: that is how Local Network privacy (macOS 15 and later) keeps a program from the network", guest)
 	case isTimeout(err):
-		x.find(status.Warning, []string{"look at what arrives there:", fmt.Sprintf("    sudo socket_vmnet2 capture --client=%d --count=20 --socket=%s", id, shell.Quote(k.Path))},
+		x.report(status.Warning, []string{"look at what arrives there:", fmt.Sprintf("    sudo socket_vmnet2 capture --client=%d --count=20 --socket=%s", id, shell.Quote(k.Path))},
 			"%s, but does not answer within %v: its own firewall drops what it gets, or it hangs", guest, reachTime)
 	default:
-		x.find(status.Warning, []string{"see whether another interface or a VPN has taken the subnet: the check \"overlap\" above"}, "%s, but cannot be reached: %v", guest, err)
+		x.report(status.Warning, []string{"see whether another interface or a VPN has taken the subnet: the check \"overlap\" above"}, "%s, but cannot be reached: %v", guest, err)
 	}
 }
 
@@ -223,5 +223,5 @@ func (x *exam) embedded(k *socket) {
 		x.ok("%s, here %s", text, list(ways))
 		return
 	}
-	x.find(status.Warning, []string{"start the daemon with a forward, such as", "    --vmnet-forward=tcp:127.0.0.1:2222:" + x.Reach.String() + ":22"}, "%s, and none leads there", text)
+	x.report(status.Warning, []string{"start the daemon with a forward, such as", "    --vmnet-forward=tcp:127.0.0.1:2222:" + x.Reach.String() + ":22"}, "%s, and none leads there", text)
 }

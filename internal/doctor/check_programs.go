@@ -25,7 +25,7 @@ func checkInstalls(x *exam) {
 			"    sudo socket_vmnet2 install --prefix=" + shell.Quote(p.Prefix),
 		}
 		if p.Missing != "" || p.Fault != "" {
-			x.find(status.Error, fix, "%s", p)
+			x.report(status.Error, fix, "%s", p)
 			continue
 		}
 		if !p.Bundled() {
@@ -38,7 +38,7 @@ func checkInstalls(x *exam) {
 		}
 	}
 	if len(general) > 1 {
-		x.find(status.Warning, []string{
+		x.report(status.Warning, []string{
 			"keep the one that serves your sockets and remove the others; socket_vmnet2 migrate has the lines to type", "    socket_vmnet2 migrate",
 		}, "there is more than one socket_vmnet: %s; an update of one does not reach what the others serve", list(general))
 	}
@@ -131,7 +131,7 @@ func (x *exam) badPath(path, why string, lima bool, err error) {
 	case bad.Fix != "":
 		fix = []string{bad.Fix}
 	}
-	x.find(severity, fix, "%s, %s, is not safe: %s %s; %s", path, why, bad.Component, bad.Problem, effect)
+	x.report(severity, fix, "%s, %s, is not safe: %s %s; %s", path, why, bad.Component, bad.Problem, effect)
 }
 
 // checkSudoers compares Lima's sudoers file with what its networks.yaml asks for.
@@ -150,9 +150,9 @@ func checkSudoers(x *exam) {
 		case find.SudoersInSync:
 			x.ok("%s is what Lima makes of %s", n.Sudoers, n.Config)
 		case find.SudoersOutOfSync:
-			x.find(status.Error, fix, "%s is not what Lima makes of %s, as far as known here: Lima refuses to start these networks", n.Sudoers, n.Config)
+			x.report(status.Error, fix, "%s is not what Lima makes of %s, as far as known here: Lima refuses to start these networks", n.Sudoers, n.Config)
 		case find.SudoersMissing:
-			x.find(status.Error, fix, "%s is missing: Lima cannot start its networks where sudo asks for a password", n.Sudoers)
+			x.report(status.Error, fix, "%s is missing: Lima cannot start its networks where sudo asks for a password", n.Sudoers)
 		case find.SudoersUnreadable:
 			x.skip(true, "%s cannot be read", n.Sudoers)
 		}
@@ -200,15 +200,15 @@ func (x *exam) signature(program string) {
 	sig, err := codesign.Read(b)
 	switch {
 	case err != nil:
-		x.find(status.Warning, fix, "%s has no signature that can be read: %v; Macs with Apple's processors run no program without one", program, err)
+		x.report(status.Warning, fix, "%s has no signature that can be read: %v; Macs with Apple's processors run no program without one", program, err)
 	case sig.Damaged != "":
-		x.find(status.Error, fix, "%s was changed after it was signed (%s): macOS kills it at its start", program, sig.Damaged)
+		x.report(status.Error, fix, "%s was changed after it was signed (%s): macOS kills it at its start", program, sig.Damaged)
 	case entitled(sig.Entitlements):
 		x.ok("%s is signed as %s, with the entitlement %s", program, sig.Identifier, entitlement)
 	case x.macMajor() >= 26:
-		x.find(status.Warning, fix, "%s is signed without the entitlement %s: so it works as root only", program, entitlement)
+		x.report(status.Warning, fix, "%s is signed without the entitlement %s: so it works as root only", program, entitlement)
 	default:
-		x.find(status.Notice, fix, "%s is signed without the entitlement %s: it needs that from macOS 26 on to run without root", program, entitlement)
+		x.report(status.Notice, fix, "%s is signed without the entitlement %s: it needs that from macOS 26 on to run without root", program, entitlement)
 	}
 }
 

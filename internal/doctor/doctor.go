@@ -168,8 +168,8 @@ type exam struct {
 	proposed []netip.Prefix // subnets that a fix has
 }
 
-// find notes a finding. What is in it may be foreign.
-func (x *exam) find(severity string, fix []string, format string, args ...any) {
+// report notes a finding. What is in it may be foreign.
+func (x *exam) report(severity string, fix []string, format string, args ...any) {
 	found := Finding{Check: x.id, Severity: severity, Text: find.Clean(fmt.Sprintf(format, args...)), Fix: []string{}}
 	for _, f := range fix {
 		found.Fix = append(found.Fix, find.Clean(f))
@@ -177,7 +177,7 @@ func (x *exam) find(severity string, fix []string, format string, args ...any) {
 	x.findings = append(x.findings, found)
 }
 
-func (x *exam) ok(format string, args ...any) { x.find(OK, nil, format, args...) }
+func (x *exam) ok(format string, args ...any) { x.report(OK, nil, format, args...) }
 
 // skip notes something that was not checked.
 func (x *exam) skip(root bool, format string, args ...any) {

@@ -204,6 +204,11 @@ func (v *Inventory) ProgramAt(path string) *Program {
 	return nil
 }
 
+// Ours tells whether socket_vmnet2 is installed or runs.
+func (v *Inventory) Ours() bool {
+	return slices.ContainsFunc(v.Programs, func(p Program) bool { return p.Ours }) || slices.ContainsFunc(v.Servers, func(d Server) bool { return d.Ours })
+}
+
 // Uses tells whether what is started at path is the program p.
 func (p Program) Uses(path string) bool { return SamePath(p.Path, path) || SamePath(p.Links, path) }
 

@@ -242,6 +242,7 @@ func TestOurs(t *testing.T) {
 	v := Look(t.Context(), s)
 	assert.True(t, v.Programs[0].Ours)
 	assert.True(t, v.Servers[0].Ours)
+	assert.True(t, v.Ours())
 	m := v.Moves(s.Program)[0]
 	assert.Empty(t, m.Lines)
 	assert.Contains(t, m.Why, "is socket_vmnet2")
