@@ -56,11 +56,12 @@ func doctorAction(c *cli.Context, env compat.IO) (int, error) {
 		return 1, err
 	}
 	report := doctor.Examine(c.Context, s)
-	write := report.WriteText
 	if c.Bool("json") {
-		write = report.WriteJSON
+		err = writeJSON(env.Stdout, report)
+	} else {
+		err = report.WriteText(env.Stdout)
 	}
-	if err := write(env.Stdout); err != nil {
+	if err != nil {
 		return 1, err
 	}
 	return report.ExitCode(), nil
@@ -68,15 +69,11 @@ func doctorAction(c *cli.Context, env compat.IO) (int, error) {
 
 // systemToExamine is what the options ask to look at.
 func systemToExamine(c *cli.Context) (doctor.System, error) {
-	where, err := systemToMigrate(c)
+	where, err := systemToLookAt(c)
 	if err != nil {
 		return doctor.System{}, err
 	}
-	s := doctor.Host(where.Program, where.Version, where.Homes)
-	if where.Root != "" {
-		s = doctor.Staged(where.Root, where.Program, where.Version, where.Homes)
-	}
-	s.Env = where.Env
+	s := doctor.Host(where)
 	switch args := c.Args().Slice(); {
 	case len(args) == 0:
 	case args[0] == "":

@@ -79,7 +79,7 @@ func TestDoctorOfWhatAKillLeaves(t *testing.T) {
 	_, _ = p.signal(t, syscall.SIGKILL)
 	r := doctorSays(t, nil, sock)
 	assert.Equal(t, 2, r.ExitCode())
-	assert.Contains(t, found(r, "stale"), "warning: "+sock+" is a socket that nobody listens at")
+	assert.Contains(t, found(r, "stale"), "warning: "+sock+" is a socket that nothing listens at")
 	assert.Contains(t, found(r, "stale"), "sudo rm "+sock)
 	assert.Contains(t, found(r, "stale"), fmt.Sprintf("notice: the pidfile %s.pid names process %d, which does not run", sock, p.Process.Pid))
 
@@ -95,7 +95,7 @@ func TestDoctorOfWhatAKillLeaves(t *testing.T) {
 
 	again := launch(t, "socket_vmnet2", sock)
 	again.ready(t)
-	assert.NotContains(t, found(doctorSays(t, nil, sock), "stale"), "nobody listens")
+	assert.NotContains(t, found(doctorSays(t, nil, sock), "stale"), "nothing listens")
 }
 
 // logsPidfile waits until the daemon has written its number.

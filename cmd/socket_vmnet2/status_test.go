@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -270,30 +271,28 @@ func TestStatusLine(t *testing.T) {
 	}
 }
 
-// someDaemons are what theDaemon finds in a test.
-type someDaemons struct {
-	find.System
-	sockets   []string
-	processes []find.Process
+// someDaemons is what theDaemon looks at in a test.
+func someDaemons(sockets []string, processes ...find.Process) func() find.System {
+	return func() find.System {
+		s := find.Machine()
+		s.Places = append(sockets, "/run/nothing.*")
+		s.Processes = func(context.Context) ([]find.Process, error) { return processes, nil }
+		return s
+	}
 }
-
-func (s someDaemons) Sockets() (found, looked []string)  { return s.sockets, []string{"/run/*"} }
-func (s someDaemons) Processes() ([]find.Process, error) { return s.processes, nil }
 
 // TestDiscovery: without SOCKET all daemons are shown, and one of several is not guessed.
 func TestDiscovery(t *testing.T) {
 	real := machine
 	defer func() { machine = real }()
-	finds := func(sockets ...string) {
-		machine = func() find.System { return someDaemons{System: real(), sockets: sockets} }
-	}
+	finds := func(sockets ...string) { machine = someDaemons(sockets) }
 
 	finds()
 	for _, args := range [][]string{{"status"}, {"clients"}, {"kick", "1"}, {"log-level"}} {
 		code, stdout, stderr := call(args[0], args[1:]...)
 		assert.Equal(t, 1, code)
 		assert.Empty(t, stdout)
-		assert.Contains(t, stderr, "no daemon was found: neither a process named socket_vmnet2, nor a socket at /run/*. Name the SOCKET")
+		assert.Contains(t, stderr, "no daemon was found: neither a process named socket_vmnet2, nor a socket at /run/nothing.*. Name the SOCKET")
 	}
 	handlers := map[string]http.HandlerFunc{
 		"GET /v1/status":    says(status.Status{Daemon: status.Daemon{Socket: "here"}}),
@@ -327,9 +326,7 @@ func TestDiscovery(t *testing.T) {
 	}
 	old := filepath.Join(t.TempDir(), "s")
 	listen(old)
-	machine = func() find.System {
-		return someDaemons{real(), []string{a.socket}, []find.Process{{PID: 5, Args: []string{"/opt/socket_vmnet/bin/socket_vmnet", old}}}}
-	}
+	machine = someDaemons([]string{a.socket}, find.Process{PID: 5, Args: []string{"/opt/socket_vmnet/bin/socket_vmnet", old}})
 	code, stdout, stderr = call("status")
 	assert.Zero(t, code, "one that was only found is no error")
 	assert.Contains(t, stdout, " at here\n")

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/find"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/freenet"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
@@ -30,7 +31,7 @@ func of(t *testing.T, s System, id string) string {
 		if c.ID != id {
 			continue
 		}
-		r := examine(t.Context(), s, []Check{c}, checkTime)
+		r := examine(t.Context(), s, []Check{c})
 		for _, f := range r.Findings {
 			fmt.Fprintf(&b, "%s: %s\n", f.Severity, f.Text)
 			for _, fix := range f.Fix {
@@ -108,7 +109,7 @@ func TestQEMU(t *testing.T) {
 			assert.NotContains(t, name, dir)
 			return nil, errors.New("no")
 		}
-		x := &exam{facts: &facts{System: s}, ctx: t.Context(), id: "qemu"}
+		x := &exam{facts: &facts{System: s, Inventory: &find.Inventory{}}, ctx: t.Context(), id: "qemu"}
 		checkQEMU(x)
 		require.NotEmpty(t, x.skipped)
 		assert.Contains(t, x.skipped[0].Why, "it is not run as root")
@@ -180,7 +181,7 @@ func TestAllows(t *testing.T) {
 }
 
 func TestPermissionFix(t *testing.T) {
-	p := &place{Socket: "/s", Daemon: nil, Status: &status.Status{}}
+	p := &socket{Path: "/s", Status: &status.Status{}}
 	group := func(gid int) string { return map[int]string{20: "staff", 80: "admin"}[gid] }
 	for name, tt := range map[string]struct {
 		goos    string
@@ -197,7 +198,7 @@ func TestPermissionFix(t *testing.T) {
 		"Linux, own":      {"linux", node{0o700, 0, 80}, nil, "--socket-group=staff"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			x := &exam{facts: &facts{System: System{GOOS: tt.goos, User: User{UID: 501, GID: 20, Name: "ann"}, Group: group, Members: func(string) []int { return tt.members }}}}
+			x := &exam{facts: &facts{System: System{System: find.System{GOOS: tt.goos}, User: User{UID: 501, GID: 20, Name: "ann"}, Group: group, Members: func(string) []int { return tt.members }}}}
 			assert.Contains(t, strings.Join(x.socketFix(p, tt.at), "\n"), tt.want)
 		})
 	}
@@ -263,7 +264,7 @@ func TestJobs(t *testing.T) {
 		want    []string
 	}{
 		"brew without sudo on macOS 15": {agent, macOS15, []string{"error: the job homebrew.mxcl.socket_vmnet", "brew services is called without sudo", "    brew services stop socket_vmnet"}},
-		"brew without sudo on macOS 26": {agent, map[string]string{"/usr/bin/sw_vers -productVersion": "26.0", "launchctl print gui/$(id -u)/homebrew.mxcl.socket_vmnet": "x = {\n\tstate = running\n}\n"}, []string{"ok: the job homebrew.mxcl.socket_vmnet"}},
+		"brew without sudo on macOS 26": {agent, map[string]string{"/usr/bin/sw_vers -productVersion": "26.0", fmt.Sprintf("launchctl print gui/%d/homebrew.mxcl.socket_vmnet", os.Getuid()): "x = {\n\tstate = running\n}\n"}, []string{"ok: the job homebrew.mxcl.socket_vmnet"}},
 		"a file and nothing else":       {daemon("org.macports.socket_vmnet"), macOS15, []string{"notice: the job org.macports.socket_vmnet", "is not loaded", "launchctl bootstrap system /Library/LaunchDaemons/org.macports.socket_vmnet.plist"}},
 		"ended":                         {daemon("io.github.lima-vm.socket_vmnet"), map[string]string{"launchctl print system/io.github.lima-vm.socket_vmnet": "\tstate = not running\n"}, []string{`warning: the job io.github.lima-vm.socket_vmnet`, `its state is "not running"`, "launchctl kickstart -k system/io.github.lima-vm.socket_vmnet"}},
 		"none":                          {tree{"/Users/ann": "dir"}, macOS15, []string{"ok: no job starts a daemon"}},

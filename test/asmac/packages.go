@@ -25,7 +25,6 @@ var excluded = map[string]string{
 	"/test/integrations": "reads pages and scripts",
 	"/test/asmac":        "is about the runner, a program of Linux",
 	"/test/machrun":      "is about the loader, a program of Linux",
-	"/test/migrate":      "runs make and host programs",
 	"/test/perf":         "measures virtual machines",
 	"/test/reconnect":    "has virtual machines",
 	"/test/vmnetsim":     "is about the simulator, a library of Linux that uses its locks",
