@@ -76,7 +76,8 @@ var imports = map[string][]string{
 	"internal/capture":        {"internal/frame", "internal/printable"},
 	"internal/capture/expr":   {},
 	"internal/capture/read":   {},
-	"internal/compat":         {"internal/vnet", "internal/compat/errtext", "internal/handoff"},
+	"internal/cmdline":        {},
+	"internal/compat":         {"internal/cmdline", "internal/vnet", "internal/compat/errtext", "internal/handoff"},
 	"internal/compat/errtext": {},
 	"internal/lowfd":          {},
 	"internal/inherit":        {"internal/darwinapi"},
@@ -98,7 +99,7 @@ var imports = map[string][]string{
 	"internal/install":           {"internal/install/pathrules"},
 	"internal/install/pathrules": {"internal/shell"},
 	"internal/release":           {"internal/codesign"},
-	"internal/manual":            {},
+	"internal/manual":            {"internal/cmdline"},
 
 	"internal/service": {"internal/compat", "internal/install/pathrules", "internal/vnet"},
 
@@ -106,11 +107,11 @@ var imports = map[string][]string{
 		"internal/metrics", "internal/service", "internal/shell", "internal/render",
 		"internal/antispoof", "internal/darwinapi", "internal/freenet", "internal/httpd", "internal/printable",
 		"internal/inherit", "internal/lazynet", "internal/lowfd", "internal/peercred", "internal/status",
-		"internal/capture", "internal/capture/expr", "internal/capture/read", "internal/compat", "internal/control", "internal/doctor", "internal/find", "internal/handoff", "internal/health", "internal/install", "internal/upgrade", "internal/link", "internal/migrate", "internal/passing", "internal/passing/client", "internal/passing/proto", "internal/perclient", "internal/rundir", "internal/selftest", "internal/state", "internal/usernet", "internal/vnet",
+		"internal/capture", "internal/capture/expr", "internal/capture/read", "internal/cmdline", "internal/compat", "internal/control", "internal/doctor", "internal/find", "internal/handoff", "internal/health", "internal/install", "internal/upgrade", "internal/link", "internal/migrate", "internal/passing", "internal/passing/client", "internal/passing/proto", "internal/perclient", "internal/rundir", "internal/selftest", "internal/state", "internal/usernet", "internal/vnet",
 		"internal/unixgram", "internal/vmnet", "internal/vmnet/api", "internal/vmnet/ffi",
 	},
 	"cmd/socket_vmnet_client": {"internal/compat/errtext", "internal/lowfd"},
-	"cmd/vmnet-helper":        {"internal/compat", "internal/passing/client", "internal/passing/proto"},
+	"cmd/vmnet-helper":        {"internal/cmdline", "internal/compat", "internal/passing/client", "internal/passing/proto"},
 
 	"test/asmac":        {"test/machrun", "test/vmnetsim"},
 	"test/bench":        {"test/bench/rig", "test/lab"},
@@ -145,7 +146,7 @@ type use struct {
 
 // direct are the modules that go.mod requires directly.
 var direct = map[string]use{
-	"github.com/urfave/cli/v2": {"MIT", []string{"internal/compat", "cmd/socket_vmnet2"}, nil},
+	"github.com/urfave/cli/v2": {"MIT", []string{"internal/cmdline", "internal/compat", "internal/manual", "cmd/socket_vmnet2"}, nil},
 	"golang.org/x/sys": {"BSD-3-Clause", []string{
 		"internal/doctor", "internal/install", "internal/link", "internal/mmsg", "internal/peercred", "internal/unixgram", "internal/compat", "internal/handoff", "internal/upgrade", "internal/inherit", "internal/rundir", "internal/state", "internal/vmnet/pkt", "internal/vmnet/ffi", "internal/darwinapi",
 		"cmd/socket_vmnet2", "cmd/socket_vmnet_client", "cmd/vmnet-helper", "internal/passing", "internal/passing/proto", "internal/passing/client", "internal/usernet",

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/control"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/find"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
@@ -26,8 +25,8 @@ var askTime = 10 * time.Second
 var machine = find.Machine
 
 // theDaemon is the one whose SOCKET is in args, or the only one that runs. Its control socket is there.
-func theDaemon(args []string, env compat.IO) (find.Daemon, error) {
-	all, err := theDaemons(args, env)
+func theDaemon(args []string) (find.Daemon, error) {
+	all, err := theDaemons(args)
 	switch {
 	case err != nil:
 		return find.Daemon{}, err
@@ -40,7 +39,7 @@ func theDaemon(args []string, env compat.IO) (find.Daemon, error) {
 }
 
 // theDaemons are those whose SOCKETs are in args, or all that run: at least one. Some may have an Err.
-func theDaemons(args []string, _ compat.IO) ([]find.Daemon, error) {
+func theDaemons(args []string) ([]find.Daemon, error) {
 	s := machine()
 	if len(args) == 0 {
 		all := find.Daemons(s)
@@ -52,9 +51,6 @@ func theDaemons(args []string, _ compat.IO) ([]find.Daemon, error) {
 	}
 	all := make([]find.Daemon, 0, len(args))
 	for _, socket := range args {
-		if socket == "" {
-			return nil, errUsage{errors.New("SOCKET is empty")}
-		}
 		if path, err := filepath.Abs(socket); err == nil {
 			socket = path
 		}
@@ -107,7 +103,12 @@ func explainDaemon(d find.Daemon) error {
 
 // ask makes a request to a daemon, with a body unless that is nil. Errors are in words for its user.
 func ask(ctx context.Context, d find.Daemon, method, what string, body any) (json.RawMessage, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, askTime, fmt.Errorf("%s: no answer within %v: see the daemon's log", nameOf(d), askTime))
+	return askWithin(ctx, askTime, d, method, what, body)
+}
+
+// askWithin is ask with another time to wait. What the daemon answers is returned with an error, too.
+func askWithin(ctx context.Context, wait time.Duration, d find.Daemon, method, what string, body any) (json.RawMessage, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, wait, fmt.Errorf("%s: no answer within %v: see the daemon's log", nameOf(d), wait))
 	defer cancel()
 	status, answer, err := control.AskWith(ctx, d.Control, method, what, body)
 	if err == nil {
@@ -126,7 +127,7 @@ func ask(ctx context.Context, d find.Daemon, method, what string, body any) (jso
 	case status == http.StatusNotFound && refusal.Code == "not_found":
 		return nil, tooOld(ctx, d, what)
 	}
-	return nil, fmt.Errorf("%s: %s", nameOf(d), printable.Lines(refusal.Text))
+	return answer, fmt.Errorf("%s: %s", nameOf(d), printable.Lines(refusal.Text))
 }
 
 // tooOld is that a daemon does not know what it is asked for.

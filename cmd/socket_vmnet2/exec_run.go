@@ -103,9 +103,9 @@ func putInPlace(files []*os.File, place []int) error {
 // exec.
 func ordinarySIGPIPE() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
 
-// execCommand replaces this process by command, found as C's execvp finds it. It returns only with an error, and with the exit
+// become replaces this process by command, found as C's execvp finds it. It returns only with an error, and with the exit
 // code for it.
-func execCommand(command []string) (int, error) {
+func become(command []string) (int, error) {
 	err := execvp(command)
 	code := exitNotRun
 	if errors.Is(err, syscall.ENOENT) {

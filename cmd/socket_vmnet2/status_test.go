@@ -32,39 +32,33 @@ import (
 // call is a subcommand within this process.
 func call(name string, args ...string) (code int, stdout, stderr string) {
 	var out, err strings.Builder
-	code = subcommands()[name](args, compat.IO{Stdout: &out, Stderr: &err, LookupEnv: func(string) (string, bool) { return "", false }})
+	code = runCommand(name, args, compat.IO{Stdout: &out, Stderr: &err, LookupEnv: func(string) (string, bool) { return "", false }})
 	return code, out.String(), err.String()
 }
 
 func TestAskUsage(t *testing.T) {
-	texts := map[string]string{"status": statusText, "clients": clientsText, "kick": kickText, "log-level": logLevelText}
-	for name, text := range texts {
-		code, stdout, stderr := call(name, "--help")
-		assert.Zero(t, code)
-		assert.Equal(t, text, stdout)
-		assert.Empty(t, stderr)
-	}
 	for _, c := range []struct{ name, args, want string }{
 		{"status", "--nix", "unknown option --nix"},
-		{"status", "--watch=x", "--watch=x is no number of seconds from 0.1 to 86400"},
-		{"status", "--watch=0", "--watch=0 is no number"},
-		{"status", "--watch=NaN", "--watch=NaN is no number"},
+		{"status", "--interval=x", "--interval=x is no number of seconds from 0.1 to 86400"},
+		{"status", "--interval=0", "--interval=0 is no number"},
+		{"status", "--interval=NaN", "--interval=NaN is no number"},
 		{"status", "--hosts --json", "--hosts goes with neither --json nor --watch"},
 		{"status", "--hosts --watch", "--hosts goes with neither --json nor --watch"},
-		{"status", "/s --json", "--json is behind /s; options are in front of it"},
+		{"status", "--interval=1 /s", "--interval goes with --watch"},
+		{"status", "--watch=1", "option --watch takes no argument"},
 		{"clients", "--watch", "unknown option --watch"},
 		{"clients", "--json=x", "option --json takes no argument"},
 		{"kick", "", "no CLIENT"},
 		{"kick", "/s", "no CLIENT"},
-		{"kick", "1 --json", "--json is behind 1"},
+		{"kick", "1 --json", "unknown option --json"},
 		{"log-level", "loud", `"loud" is no LEVEL (debug, info, warn, error), and no SOCKET of that name is here`},
-		{"log-level", "debug /s /t", `not ["/s" "/t"]`},
+		{"log-level", "debug /s /t", `log-level takes [LEVEL] [SOCKET], not "/t" as well`},
 		{"log-level", "/s debug", `not ["/s" "debug"]`},
 	} {
 		t.Run(c.name+" "+c.args, func(t *testing.T) {
 			code, stdout, stderr := call(c.name, strings.Fields(c.args)...)
 			assert.Equal(t, 1, code)
-			assert.Equal(t, texts[c.name], stdout)
+			assert.True(t, strings.HasPrefix(stdout, "Usage: socket_vmnet2 "+c.name+" "), stdout)
 			assert.Contains(t, stderr, "ERROR| ")
 			assert.Contains(t, stderr, c.want)
 		})
@@ -90,7 +84,7 @@ func TestAsked(t *testing.T) {
 	_, table, _ := call("clients", p.sock)
 	assert.Len(t, strings.Split(table, "\n"), 4)
 	for line := range strings.Lines(table) {
-		assert.Len(t, strings.Fields(line), 14, "%q", line)
+		assert.Len(t, strings.Fields(line), 13, "%q", line)
 	}
 
 	code, stdout, _ = call("status", "--json", p.sock)

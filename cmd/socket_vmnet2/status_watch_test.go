@@ -23,7 +23,7 @@ import (
 // watching runs socket_vmnet2 status --watch on p's socket.
 func watching(t *testing.T, p *process, args ...string) *process {
 	t.Helper()
-	w := exec.Command(filepath.Join(binaries, "socket_vmnet2"), append(append([]string{"status", "--watch=0.1"}, args...), p.sock)...)
+	w := exec.Command(filepath.Join(binaries, "socket_vmnet2"), append(append([]string{"status", "--watch", "--interval=0.1"}, args...), p.sock)...)
 	return runDaemon(t, w, p.sock)
 }
 

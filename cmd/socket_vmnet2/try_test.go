@@ -201,7 +201,7 @@ func TestTryRefused(t *testing.T) {
 		{[]string{"--dir"}, "option --dir needs an argument", true},
 		{[]string{"--json=x"}, "option --json takes no argument", true},
 		{[]string{"--pidfile=/x"}, "unknown option --pidfile", true},
-		{[]string{"--vmnet-mode=x"}, `unknown vmnet mode "x"`, false},
+		{[]string{"--vmnet-mode=x"}, `unknown vmnet mode "x"`, true},
 		{[]string{"--vmnet-gateway=x"}, `invalid address "x"`, false},
 		{[]string{"--vmnet-mask=255.0.255.0"}, "is no netmask", false},
 		{[]string{"--vmnet-dhcp-end=192.168.7.9"}, "--vmnet-gateway=IP is needed", false},

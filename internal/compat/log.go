@@ -133,23 +133,6 @@ func plainValue(_ []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-func setLogFormat(s *settings, v string) error {
-	switch v {
-	case LogPlain, LogText, LogJSON:
-		s.LogFormat = v
-		return nil
-	}
-	return fmt.Errorf("--log-format=%s is none of plain, text and json", v)
-}
-
-func setLogLevel(s *settings, v string) error {
-	if _, err := parseLevel(v); err != nil {
-		return fmt.Errorf("--log-level=%s is none of debug, info, warn and error", v)
-	}
-	s.LogLevel = v
-	return nil
-}
-
 // identity are the attributes by which lines with one message are of different things.
 var identity = []string{"client", "mac", "address", "path", "option", "name"}
 

@@ -151,10 +151,10 @@ func TestLogOptions(t *testing.T) {
 		{name: "JSON", args: []string{"--log-format=json", "--log-level=warn"}, format: LogJSON, level: "warn"},
 		{name: "DEBUG goes before it", args: []string{"--log-format=text", "--log-level", "error"}, debug: true, format: LogText, level: "debug"},
 		{name: "the default", args: []string{"--log-format=plain", "--log-level=info"}, format: LogPlain, level: "info"},
-		{name: "another format", args: []string{"--log-format=xml"}, err: "--log-format=xml is none of plain, text and json"},
-		{name: "an empty one", args: []string{"--log-format="}, err: "--log-format= is none of plain, text and json"},
-		{name: "another level", args: []string{"--log-level=INFO"}, err: "--log-level=INFO is none of debug, info, warn and error"},
-		{name: "at once", args: []string{"--log-level=x", "--help"}, err: "--log-level=x is none of"},
+		{name: "another format", args: []string{"--log-format=xml"}, err: "--log-format=xml is unknown: use plain, text or json"},
+		{name: "an empty one", args: []string{"--log-format="}, err: "--log-format= is unknown: use plain, text or json"},
+		{name: "another level", args: []string{"--log-level=INFO"}, err: "--log-level=INFO is unknown: use debug, info, warn or error"},
+		{name: "at once", args: []string{"--log-level=x", "--help"}, err: "--log-level=x is unknown"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var out, errs bytes.Buffer

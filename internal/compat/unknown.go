@@ -11,14 +11,14 @@ import (
 
 // checkWord refuses a command line of the new program whose only operand looks like a mistyped subcommand: a daemon that
 // serves ./statsu is what nobody meant by "socket_vmnet2 statsu". A caller that names no subcommands has nothing refused.
-func (ps *parser) checkWord(operands []string) error {
-	if len(ps.env.Commands) == 0 || len(operands) != 1 || operands[0] == "" || strings.Contains(operands[0], "/") {
+func checkWord(word string, commands []string) error {
+	if len(commands) == 0 || word == "" || strings.Contains(word, "/") {
 		return nil
 	}
-	if info, err := os.Lstat(operands[0]); err == nil && info.Mode().Type() == os.ModeSocket {
+	if info, err := os.Lstat(word); err == nil && info.Mode().Type() == os.ModeSocket {
 		return nil
 	}
-	return plainError{fmt.Errorf("%w A socket is given by its path, such as ./%s", UnknownCommand(operands[0], ps.env.Commands), operands[0])}
+	return plainError{fmt.Errorf("%w A socket is given by its path, such as ./%s", UnknownCommand(word, commands), word)}
 }
 
 // UnknownCommand says that word is none of the subcommands names, and what to do. It is a whole sentence.

@@ -70,12 +70,3 @@ func TestRuntimeOptions(t *testing.T) {
 		})
 	}
 }
-
-// TestRuntimeOptionsOfNoNetwork: a subcommand that only opens a network has no sockets.
-func TestRuntimeOptionsOfNoNetwork(t *testing.T) {
-	for _, arg := range []string{"--runtime-dir=/r", "--allow-uid=0"} {
-		_, err := networkConfig(t, arg)
-		require.ErrorContains(t, err, "flag provided but not defined", arg)
-		assert.NotContains(t, NetworkUsage(), strings.Split(arg, "=")[0])
-	}
-}

@@ -234,8 +234,8 @@ func TestIdentifiers(t *testing.T) {
 		"0E21C1D4-43D9-4363-B767-A6488D25C93EA", "0E21C1D4-43D9-4363-B767-A6488D25C93G", "0E21C1D4143D9-4363-B767-A6488D25C93E",
 		"0E21C1D4--3D9-4363-B767-A6488D25C93E",
 	} {
-		_, ok := parseUUID(bad)
-		assert.False(t, ok, bad)
+		_, _, err := parseUUID("UUID", bad)
+		assert.EqualError(t, err, `Failed to parse UUID "`+bad+`"`)
 	}
 }
 

@@ -16,83 +16,7 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
 
-func setVmnetAPI(s *settings, v string) error {
-	switch v {
-	case APIAuto, APINetwork, APIInterface:
-		s.VmnetAPI = v
-		return nil
-	}
-	return fmt.Errorf("--vmnet-api=%s is unknown: use auto, network or interface", v)
-}
-
-func setVmnetInterfaces(s *settings, v string) error {
-	switch v {
-	case InterfacesClient, InterfacesOne:
-		s.VmnetInterfaces = v
-		return nil
-	}
-	return fmt.Errorf("--vmnet-interfaces=%s is unknown: use client or one", v)
-}
-
-func setHostLoopback(s *settings, v string) error {
-	switch v {
-	case "on", "off":
-		s.HostLoopback = v
-		return nil
-	}
-	return fmt.Errorf("--host-loopback=%s is unknown: use on or off", v)
-}
-
-func setDisableNAT44(s *settings, _ string) error {
-	s.DisableNAT44 = true
-	return nil
-}
-
-func setDisableNAT66(s *settings, _ string) error {
-	s.DisableNAT66 = true
-	return nil
-}
-
-func setDisableDNSProxy(s *settings, _ string) error {
-	s.DisableDNSProxy = true
-	return nil
-}
-
-func setDisableRA(s *settings, _ string) error {
-	s.DisableRA = true
-	return nil
-}
-
-func setGatewayAny(s *settings, _ string) error {
-	s.gatewayAny = true
-	return nil
-}
-
-func setIsolate(s *settings, _ string) error {
-	s.Isolate = true
-	return nil
-}
-
-func setOffload(s *settings, _ string) error {
-	s.Offload = true
-	return nil
-}
-
-func setListInterfaces(s *settings, _ string) error {
-	s.ListInterfaces = true
-	return nil
-}
-
-func setMTU(s *settings, v string) error {
-	n, ok := parseDecimal(v, MinMTU, MaxMTU)
-	if !ok {
-		return fmt.Errorf("--vmnet-mtu=%s is no number of bytes from %d to %d", v, MinMTU, MaxMTU)
-	}
-	s.MTU = n
-	return nil
-}
-
-func addReservation(s *settings, v string) error {
+func (s *settings) addReservation(v string) error {
 	mac, ip, ok := strings.Cut(v, "=")
 	if !ok {
 		return fmt.Errorf("--vmnet-reserve=%s is not of the form MAC=IP", v)
@@ -116,7 +40,7 @@ func addReservation(s *settings, v string) error {
 	return nil
 }
 
-func addForward(s *settings, v string) error {
+func (s *settings) addForward(v string) error {
 	host, guest, _ := strings.Cut(v, "=")
 	proto, hostPort, okHost := strings.Cut(host, ":")
 	ip, guestPort, okGuest := strings.Cut(guest, ":")
@@ -198,7 +122,7 @@ func (s *settings) checkReservations() error {
 	if len(s.Reservations) == 0 {
 		return nil
 	}
-	if s.gateway == nil {
+	if !s.given("vmnet-gateway") {
 		return errors.New("--vmnet-reserve=MAC=IP requires --vmnet-gateway=IP")
 	}
 	if s.withoutDHCP() {
