@@ -250,14 +250,6 @@ func TestRepeats(t *testing.T) {
 			}, []string{"5 INFO | a", "1 INFO | b", "1 INFO | a ... again not_logged=4"},
 		},
 		{
-			"an error is told within a second", func(l *Log) {
-				many(9, func(int) { l.Error("a") })
-				time.Sleep(foldTick)
-				synctest.Wait()
-				l.Info("b")
-			}, []string{"5 ERROR| a", "1 ERROR| a ... again not_logged=4", "1 INFO | b"},
-		},
-		{
 			"anew after a while", func(l *Log) {
 				many(9, func(int) { l.Info("a") })
 				time.Sleep(foldTime)
