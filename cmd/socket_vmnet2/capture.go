@@ -53,7 +53,8 @@ daemon's user, and goes on until it is interrupted.`,
 			&cli.StringFlag{Name: "socket", Usage: "`SOCKET` of the daemon at SOCKET, where several run"},
 		},
 		Description: `FILTER is in the syntax of tcpdump, see pcap-filter(7). tcpdump compiles it; without it only simple filters are understood.
-"capture -w - | tcpdump -nr -" tells more of each frame. Each client is an interface in the file. A frame that one client sends to another is there twice, once at each.
+"capture -w - | tcpdump -nr -" tells more of each frame. Each client is an interface in the file. A frame that one client
+sends to another is there twice, once at each.
 
 Exit code: 0 it was interrupted, the reader has gone or the count is reached, 1 anything else, with what was captured in FILE`,
 		Action: func(c *cli.Context) error { return captureAction(c, q, env) },

@@ -5,6 +5,9 @@
 package main
 
 import (
+	"errors"
+	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -53,4 +56,21 @@ func run(argv []string) int {
 		return 1
 	}
 	return 0
+}
+
+// printInterfaces writes the interfaces of this host that bridged mode takes to w, one per line.
+func printInterfaces(cfg *compat.Config, w io.Writer) error {
+	names, err := listInterfaces(cfg)
+	if err != nil {
+		return err
+	}
+	if len(names) == 0 {
+		return errors.New("macOS names no interface of this host that can be bridged to")
+	}
+	for _, name := range names {
+		if _, err := fmt.Fprintln(w, name); err != nil {
+			return fmt.Errorf("list interfaces: %w", err)
+		}
+	}
+	return nil
 }

@@ -113,7 +113,7 @@ func (v *viewer) run(c *cli.Context, env compat.IO) (int, error) {
 	}
 	looks := v.lookAll(c.Context, daemons)
 	code := v.complain(looks, len(args) > 0)
-	if err := v.print(looks); err != nil {
+	if err := v.print(looks); err != nil && !errors.Is(err, errUnread) {
 		return 1, err
 	}
 	if slices.ContainsFunc(looks, glance.unwell) {
@@ -157,9 +157,16 @@ func (v *viewer) print(looks []glance) error {
 	return v.write(b.Bytes())
 }
 
-// write writes to standard output. Whoever reads a part of it only, as head does, has what he wants.
+// errUnread is that the reader of standard output has seen enough, as head does. It ends a command with success.
+var errUnread = errors.New("nothing reads standard output")
+
+// write writes to standard output.
 func (v *viewer) write(b []byte) error {
-	if _, err := v.env.Stdout.Write(b); err != nil && !errors.Is(err, syscall.EPIPE) && !errors.Is(err, io.ErrClosedPipe) {
+	_, err := v.env.Stdout.Write(b)
+	switch {
+	case errors.Is(err, syscall.EPIPE), errors.Is(err, io.ErrClosedPipe):
+		return errUnread
+	case err != nil:
 		return fmt.Errorf("standard output: %w", err)
 	}
 	return nil

@@ -20,16 +20,12 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
-// noticeTime is how long a screen says that a daemon is back.
-const noticeTime = 10 * time.Second
-
 // A watched daemon is one that is looked at again and again.
 type watched struct {
 	glance
 	before *status.Status // the look before, of the same process
 	gone   time.Time      // since when it does not answer; zero: it does
-	back   time.Time      // when it was back
-	notice string         // what to say of it; in a pipe once
+	notice string         // what to say of it last; in a pipe once
 }
 
 // watch shows the daemons until ctx is done, which is how it ends in order.
@@ -53,8 +49,10 @@ func (v *viewer) watch(ctx context.Context, daemons []find.Daemon, named bool) (
 	tick := time.NewTicker(v.every)
 	defer tick.Stop()
 	for {
-		if err := v.show(list); err != nil {
-			return 0, brokenPipe(err)
+		if err := v.show(list); errors.Is(err, errUnread) {
+			return 0, nil
+		} else if err != nil {
+			return 0, err
 		}
 		select {
 		case <-ctx.Done():
@@ -71,14 +69,6 @@ func (v *viewer) watch(ctx context.Context, daemons []find.Daemon, named bool) (
 			continue // what it was asking did not fail
 		}
 	}
-}
-
-// brokenPipe leaves out the error that nobody reads any more, which ends a watch.
-func brokenPipe(err error) error {
-	if errors.Is(err, syscall.EPIPE) || errors.Is(err, io.ErrClosedPipe) {
-		return nil
-	}
-	return fmt.Errorf("standard output: %w", err)
 }
 
 // again looks at all of them once more.
@@ -111,14 +101,14 @@ func (w *watched) next(l glance, at time.Time) {
 		return
 	case !w.gone.IsZero():
 		w.notice = fmt.Sprintf("%s: back after %s", name, render.Duration(at.Sub(w.gone)))
-		w.gone, w.back = time.Time{}, at
+		w.gone = time.Time{}
 		w.glance, w.before = l, nil
 		return
 	}
 	if w.status.Daemon.PID == l.status.Daemon.PID {
 		w.before = w.status
 	} else {
-		w.before, w.back = nil, at
+		w.before = nil
 		w.notice = fmt.Sprintf("%s: started again", name)
 	}
 	w.glance = l
@@ -130,7 +120,7 @@ func (v *viewer) show(list []*watched) error {
 	for _, w := range list {
 		if w.notice != "" {
 			fmt.Fprintln(&notices, render.Clean(w.notice))
-			if !v.screen.moves || w.gone.IsZero() && time.Since(w.back) > noticeTime {
+			if !v.screen.moves {
 				w.notice = ""
 			}
 		}
@@ -146,13 +136,11 @@ func (v *viewer) show(list []*watched) error {
 	}
 	if v.json {
 		_, _ = v.env.Stderr.Write(notices.Bytes())
-		_, err := v.env.Stdout.Write(b.Bytes())
-		return err
+		return v.write(b.Bytes())
 	}
 	text := notices.String() + b.String()
 	if v.screen.moves {
 		text = v.screen.draw(text)
 	}
-	_, err := io.WriteString(v.env.Stdout, text)
-	return err
+	return v.write([]byte(text))
 }

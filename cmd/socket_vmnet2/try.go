@@ -12,7 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"time"
 
@@ -34,9 +33,7 @@ each client that comes and goes. Ctrl-C ends it and removes all that it has made
 		Flags: append([]cli.Flag{
 			&cli.BoolFlag{Name: "json", Usage: "print one line of JSON instead of text"},
 			&cli.StringFlag{Name: "dir", Usage: "`DIR` make this directory for the socket, and remove it at the end"},
-			&cli.StringFlag{Name: "socket-group", Usage: "`GROUP` group that may use the socket (default: \"staff\")"},
-			&cli.StringFlag{Name: "socket-user", Usage: "`USER` owner of the socket (default: the user that runs this); needs root"},
-		}, network.Flags()...),
+		}, append(network.SocketFlags(), network.Flags()...)...),
 		Description: `Without --vmnet-gateway a free subnet is chosen, as large as --vmnet-mask says.
 
 Exit code: 0 it ran until a signal ended it, 1 it did not start, or could not remove what it had made`,
@@ -95,45 +92,24 @@ const placeholder = "192.168.105.1"
 
 // configure reads the options. Where the subnet is for us to choose, resolve makes the final Config.
 func (t *trial) configure(c *cli.Context, network compat.Network, env compat.IO) (err error) {
-	given := c.LocalFlagNames()
 	t.resolve = func(gateway netip.Addr) (*compat.Config, error) {
 		if err := c.Set("vmnet-gateway", gateway.String()); err != nil {
 			return nil, err
 		}
-		cfg, err := network.Config(c, env)
-		if err != nil {
-			return nil, err
-		}
-		return cfg, ownSocket(c, cfg)
+		return network.Config(c, env)
 	}
-	if slices.Contains(given, "vmnet-gateway") || c.String("vmnet-mode") == string(vnet.ModeBridged) {
-		if t.cfg, err = network.Config(c, env); err != nil {
-			return err
-		}
-		return ownSocket(c, t.cfg)
+	if c.IsSet("vmnet-gateway") || c.String("vmnet-mode") == string(vnet.ModeBridged) {
+		t.cfg, err = network.Config(c, env)
+		return err
 	}
 	for _, name := range []string{"vmnet-dhcp-end", "vmnet-reserve", "vmnet-forward"} {
-		if slices.Contains(given, name) {
+		if c.IsSet(name) {
 			return fmt.Errorf("--%s names an address in the subnet, so --vmnet-gateway=IP is needed, too", name)
 		}
 	}
 	t.chosen = true
 	t.cfg, err = t.resolve(netip.MustParseAddr(placeholder))
 	return err
-}
-
-// ownSocket stores the options of the socket.
-func ownSocket(c *cli.Context, cfg *compat.Config) error {
-	for name, field := range map[string]*string{"socket-group": &cfg.SocketGroup, "socket-user": &cfg.SocketUser} {
-		if !c.IsSet(name) {
-			continue
-		}
-		if *field = c.String(name); *field == "" {
-			return fmt.Errorf("--%s is empty: give a name", name)
-		}
-	}
-	cfg.SocketGroupSet = c.IsSet("socket-group")
-	return nil
 }
 
 // setDir checks --dir as far as that is possible without looking at it.

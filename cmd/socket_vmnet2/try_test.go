@@ -209,7 +209,7 @@ func TestTryRefused(t *testing.T) {
 		{[]string{"--vmnet-forward=tcp:80=192.168.7.9:80"}, "--vmnet-gateway=IP is needed", false},
 		{[]string{"--vmnet-mode=bridged"}, "--vmnet-interface", false},
 		{[]string{"--vmnet-mode=bridged", "--vmnet-interface=eth0", "--backend=usernet"}, "bridged mode needs macOS vmnet", false},
-		{[]string{"--socket-group="}, "--socket-group is empty", false},
+		{[]string{"--socket-user="}, "--socket-user is empty", true},
 		{[]string{"--socket-group=no such group"}, `unknown group name "no such group"`, false},
 		{[]string{"--socket-user=no such user"}, `unknown user name "no such user"`, false},
 	}

@@ -32,7 +32,7 @@ func Flags(p Personality) []cli.Flag { return newSettings(p).flags(p) }
 // --help behind it. Of an option that is given twice the last one wins, unless it adds to a list.
 func (s *settings) flags(p Personality) []cli.Flag {
 	all := slices.Concat(
-		[]cli.Flag{text("socket-group", "`GROUP` group that may use the socket (default: \"staff\")", &s.SocketGroup)},
+		[]cli.Flag{s.socketGroup()},
 		s.upstreamNetwork(),
 		[]cli.Flag{
 			&cli.StringFlag{Name: "pidfile", Aliases: []string{"p"}, Usage: "`PIDFILE` file that holds the process id while the daemon is ready", Destination: &s.Pidfile},
@@ -43,6 +43,14 @@ func (s *settings) flags(p Personality) []cli.Flag {
 		all = slices.Concat(all, s.ownDaemon(), s.ownNetwork(), s.buildFlags())
 	}
 	return all
+}
+
+func (s *settings) socketGroup() cli.Flag {
+	return text("socket-group", "`GROUP` group that may use the socket (default: \"staff\")", &s.SocketGroup)
+}
+
+func (s *settings) socketUser() cli.Flag {
+	return named("socket-user", "`USER` owner of the socket (default: the daemon's user)", "the name of a user", &s.SocketUser)
 }
 
 // upstreamNetwork are socket_vmnet's options that say what network it opens.
@@ -63,7 +71,7 @@ func (s *settings) upstreamNetwork() []cli.Flag {
 // ownDaemon are options of socket_vmnet2 alone, about the daemon and its clients.
 func (s *settings) ownDaemon() []cli.Flag {
 	return []cli.Flag{
-		named("socket-user", "`USER` owner of the socket (default: the daemon's user)", "the name of a user", &s.SocketUser),
+		s.socketUser(),
 		cmdline.Checked("socket-mode", "`OCTAL` permissions of the socket (default: 0770)", s.setSocketMode),
 		cmdline.Checked("queue-size", "`BYTES` frames kept for a busy client, 64K to 8M (default: 2M)", s.setQueueSize),
 		number("max-clients", "`N` clients at once, 1 to 4096 (default: 256)", "number", 1, MaxMaxClients, &s.MaxClients),

@@ -40,6 +40,9 @@ func (n Network) Flags() []cli.Flag {
 	return all
 }
 
+// SocketFlags are those of the daemon that say whose its socket is; they fill n in as well.
+func (n Network) SocketFlags() []cli.Flag { return []cli.Flag{n.s.socketGroup(), n.s.socketUser()} }
+
 // Config is the daemon's Config for the network that the options given in c describe, checked as the daemon does. It has no SocketPath.
 func (n Network) Config(c *cli.Context, env IO) (*Config, error) {
 	s := *n.s
