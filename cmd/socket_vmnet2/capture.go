@@ -36,7 +36,7 @@ daemon's user, and goes on until it is interrupted.`,
 		ArgsUsage: "[FILTER]...",
 		Flags: []cli.Flag{
 			&cli.StringSliceFlag{Name: "client", Usage: "`CLIENT` of this client only: its number, name, Ethernet or IP address, as socket_vmnet2 clients shows them. May be given several times. Otherwise it is all clients, also those that connect later"},
-			&cli.StringFlag{Name: "write", Aliases: []string{"w"}, Usage: "`FILE` write pcapng to FILE, which must not exist unless it is a FIFO or a device; - is the standard output. Otherwise print a line for each frame"},
+			&cli.StringFlag{Name: "write", Aliases: []string{"w"}, Usage: "`FILE` write pcapng to FILE, which must not exist; - is the standard output, also for a FIFO or a device. Otherwise print a line for each frame"},
 			&cli.BoolFlag{Name: "overwrite", Usage: "replace a FILE that exists"},
 			cmdline.Checked("snaplen", "`N` keep the first N bytes of each frame, from 14 to 69632 (default: all)", func(v string) (err error) {
 				if q.SnapLen, err = strconv.Atoi(v); err != nil || q.SnapLen < capture.MinSnapLen || q.SnapLen > capture.MaxSnapLen {
@@ -90,7 +90,7 @@ func captureAction(c *cli.Context, q capture.Request, env compat.IO) (err error)
 	if q.Clients, err = captureClients(ctx, d, c.StringSlice("client")); err != nil {
 		return err
 	}
-	out, err := openCapture(ctx, c.String("write"), c.Bool("overwrite"), env.Stdout)
+	out, err := openCapture(c.String("write"), c.Bool("overwrite"), env.Stdout)
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,13 +22,8 @@ const (
 	LogJSON  = "json"  // an object a line
 )
 
-// levels are what --log-level takes, from the most to the least.
-var levels = []struct {
-	name  string
-	level slog.Level
-}{
-	{"debug", slog.LevelDebug}, {"info", slog.LevelInfo}, {"warn", slog.LevelWarn}, {"error", slog.LevelError},
-}
+// levels are what --log-level takes, from the most to the least: slog's names in small letters.
+var levels = []string{"debug", "info", "warn", "error"}
 
 // logTime is the form of times: RFC 3339 with milliseconds, in UTC.
 const logTime = "2006-01-02T15:04:05.000Z"
@@ -63,32 +59,17 @@ func (c *Config) OpenLog(w io.Writer) *Log {
 // Level is what is logged: "debug", "info", "warn" or "error". On nil it is "info".
 func (l *Log) Level() string {
 	if l != nil {
-		for _, v := range levels {
-			if l.level.Level() <= v.level {
-				return v.name
-			}
-		}
+		return strings.ToLower(l.level.Level().String())
 	}
 	return "info"
 }
 
 // SetLevel has what is of this level, or worse, logged from now on.
 func (l *Log) SetLevel(name string) error {
-	level, err := parseLevel(name)
-	if err == nil {
-		l.level.Set(level)
+	if !slices.Contains(levels, name) {
+		return fmt.Errorf("%q is no level: there are debug, info, warn and error", name)
 	}
-	return err
-}
-
-// parseLevel is the level with this name.
-func parseLevel(name string) (slog.Level, error) {
-	for _, v := range levels {
-		if v.name == name {
-			return v.level, nil
-		}
-	}
-	return 0, fmt.Errorf("%q is no level: there are debug, info, warn and error", name)
+	return l.level.UnmarshalText([]byte(name))
 }
 
 // Flush tells what is held back. It may be called on nil.

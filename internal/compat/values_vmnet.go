@@ -4,7 +4,6 @@ package compat
 
 import (
 	"bytes"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"net"
@@ -97,21 +96,12 @@ func (s *settings) checkBridged() error {
 	if s.Mode != vnet.ModeBridged {
 		return nil
 	}
-	for _, o := range []struct {
-		name  string
-		given bool
-	}{
-		{"--vmnet-disable-nat44", s.DisableNAT44},
-		{"--vmnet-disable-nat66", s.DisableNAT66},
-		{"--vmnet-disable-dns-proxy", s.DisableDNSProxy},
-		{"--vmnet-disable-ra", s.DisableRA},
-		{"--vmnet-mtu", s.MTU != 0},
-		{"--vmnet-reserve", len(s.Reservations) > 0},
-		{"--vmnet-forward", len(s.Forwards) > 0},
-		{"--isolate", s.Isolate},
+	for _, option := range []string{
+		"vmnet-disable-nat44", "vmnet-disable-nat66", "vmnet-disable-dns-proxy", "vmnet-disable-ra", "vmnet-mtu", "vmnet-reserve",
+		"vmnet-forward", "isolate",
 	} {
-		if o.given {
-			return errors.New(`vmnet mode "bridged" conflicts with ` + o.name)
+		if s.given(option) {
+			return errors.New(`vmnet mode "bridged" conflicts with --` + option)
 		}
 	}
 	return nil
@@ -165,21 +155,8 @@ func guestAddr(v string) (netip.Addr, bool) {
 // parseMAC reads six pairs of hexadecimal digits with colons between them, nil if v is something else or no address that
 // one NIC can have.
 func parseMAC(v string) net.HardwareAddr {
-	if len(v) != 17 {
-		return nil
-	}
-	mac := make(net.HardwareAddr, 0, 6)
-	for i := 0; i < len(v); i += 3 {
-		if i > 0 && v[i-1] != ':' {
-			return nil
-		}
-		b, err := hex.DecodeString(v[i : i+2])
-		if err != nil {
-			return nil
-		}
-		mac = append(mac, b...)
-	}
-	if mac[0]&1 != 0 || bytes.Equal(mac, make([]byte, 6)) {
+	mac, err := net.ParseMAC(v)
+	if err != nil || len(v) != 17 || v[2] != ':' || mac[0]&1 != 0 || bytes.Equal(mac, make([]byte, 6)) {
 		return nil
 	}
 	return mac
