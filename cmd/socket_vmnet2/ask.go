@@ -125,20 +125,13 @@ func askWithin(ctx context.Context, wait time.Duration, d find.Daemon, method, w
 	case !ok:
 		return nil, fmt.Errorf("%s: the daemon ended the connection without an answer: see its log, and whether it runs: %w", nameOf(d), err)
 	case status == http.StatusNotFound && refusal.Code == "not_found":
-		return nil, tooOld(ctx, d, what)
+		return nil, tooOld(d, what)
 	}
 	return answer, fmt.Errorf("%s: %s", nameOf(d), printable.Lines(refusal.Text))
 }
 
 // tooOld is that a daemon does not know what it is asked for.
-func tooOld(ctx context.Context, d find.Daemon, what string) error {
-	var v control.Version
-	if _, answer, err := control.Ask(ctx, d.Control, http.MethodGet, "/v1/version"); err == nil {
-		_ = json.Unmarshal(answer, &v)
-	}
-	if v.Version == "" {
-		v.Version = "unknown"
-	}
-	return fmt.Errorf("%s: the daemon is of version %s, which has no %s: have it become this program with socket_vmnet2 upgrade %[1]s, "+
-		"or start it again", nameOf(d), printable.Lines(v.Version), what)
+func tooOld(d find.Daemon, what string) error {
+	return fmt.Errorf("%s: the daemon is older than this program and has no %s: have it become this program with socket_vmnet2 upgrade %[1]s, "+
+		"or start it again", nameOf(d), what)
 }

@@ -52,7 +52,7 @@ func startCapture(ctx context.Context, d find.Daemon, q capture.Request) (*captu
 	}
 	if resp.StatusCode != http.StatusOK {
 		defer func() { _ = conn.Close() }()
-		return nil, refusedCapture(ctx, d, resp)
+		return nil, refusedCapture(d, resp)
 	}
 	_ = conn.SetDeadline(time.Time{})
 	return &captureStream{conn: conn, resp: resp}, nil
@@ -75,13 +75,13 @@ func ask1(conn *net.UnixConn, body []byte) (*http.Response, error) {
 }
 
 // refusedCapture is why there is none.
-func refusedCapture(ctx context.Context, d find.Daemon, resp *http.Response) error {
+func refusedCapture(d find.Daemon, resp *http.Response) error {
 	var e struct{ Error control.Error }
 	b, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
 	_ = json.Unmarshal(b, &e)
 	switch {
 	case resp.StatusCode == http.StatusNotFound && e.Error.Code == "not_found":
-		return tooOld(ctx, d, "/v1/capture")
+		return tooOld(d, "/v1/capture")
 	case e.Error.Text == "":
 		e.Error.Text = resp.Status
 	}

@@ -175,10 +175,10 @@ func (v *viewer) write(b []byte) error {
 // line is the document in one line.
 func (l glance) line() []byte {
 	var b bytes.Buffer
-	if bytes.ContainsRune(bytes.TrimSpace(l.answer), '\n') && json.Compact(&b, l.answer) == nil {
-		return append(b.Bytes(), '\n')
+	if json.Compact(&b, l.answer) != nil {
+		b.Write(bytes.TrimSpace(l.answer))
 	}
-	return append(bytes.TrimSpace(l.answer), '\n')
+	return append(b.Bytes(), '\n')
 }
 
 // unwell tells of a problem that has something not work.

@@ -176,18 +176,15 @@ func refuses(code int, what, text string) http.HandlerFunc {
 func TestAskRefused(t *testing.T) {
 	hangs := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 	one := status.Status{Clients: []status.Client{{ID: 1, Name: "a"}, {ID: 2, Hostname: "a"}, {ID: 3, Name: "b\x1b[2J"}}}
-	old := map[string]http.HandlerFunc{
-		"GET /v1/version": says(control.Version{Version: "v0.1\x1b[2J"}),
-		"/":               refuses(http.StatusNotFound, "not_found", "there is no such path"),
-	}
+	old := map[string]http.HandlerFunc{"/": refuses(http.StatusNotFound, "not_found", "there is no such path")}
 	for _, c := range []struct {
 		name     string
 		handlers map[string]http.HandlerFunc
 		args     []string
 		want     string
 	}{
-		{"too old", old, []string{"status"}, "the daemon is of version v0.1?[2J, which has no /v1/status: have it become this program with socket_vmnet2 upgrade "},
-		{"too old for a level", old, []string{"log-level"}, "which has no /v1/log-level"},
+		{"too old", old, []string{"status"}, "the daemon is older than this program and has no /v1/status: have it become this program with socket_vmnet2 upgrade "},
+		{"too old for a level", old, []string{"log-level"}, "and has no /v1/log-level"},
 		{"no answer", map[string]http.HandlerFunc{"/": hangs}, []string{"status"}, "no answer within 300ms: see the daemon's log"},
 		{"no JSON", map[string]http.HandlerFunc{"/": says("x")}, []string{"status"}, "the answer is not JSON"},
 		{"another JSON", map[string]http.HandlerFunc{"/": says("[1]")}, []string{"status"}, "the daemon answers something else"},

@@ -7,10 +7,10 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
-	"io/fs"
 	"net"
 	"net/netip"
 	"os"
+	"os/exec"
 	"os/user"
 	"path/filepath"
 	"runtime"
@@ -129,13 +129,9 @@ func clientProgram(executable func() (string, error)) string {
 	if err != nil {
 		return ""
 	}
-	programs := []string{program}
-	if real, err := filepath.EvalSymlinks(program); err == nil {
-		programs = append(programs, real)
-	}
-	for _, p := range programs {
-		client := filepath.Join(filepath.Dir(p), "socket_vmnet_client")
-		if info, err := os.Stat(client); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != fs.FileMode(0) {
+	real, _ := filepath.EvalSymlinks(program)
+	for _, p := range []string{program, real} {
+		if client, err := exec.LookPath(filepath.Join(filepath.Dir(p), "socket_vmnet_client")); err == nil && p != "" {
 			return client
 		}
 	}
