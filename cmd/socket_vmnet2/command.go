@@ -98,10 +98,10 @@ func runCommand(name string, args []string, env compat.IO) int {
 		err = c.Action(cli.NewContext(nil, set, nil))
 	}
 	code := 1
-	if e, ok := err.(exit); ok {
+	if e, ok := errors.AsType[exit](err); ok {
 		code, err = e.code, e.err
 	} else if err == nil {
-		return 0
+		code = 0
 	}
 	if err == nil {
 		return code

@@ -29,6 +29,6 @@ func TestManual(t *testing.T) {
 		}
 		got, err := os.ReadFile(path)
 		require.NoError(t, err)
-		assert.True(t, want == string(got), "%s is not current: run make manual", name)
+		assert.Equal(t, want, string(got), "%s is not current: run make manual", name)
 	}
 }

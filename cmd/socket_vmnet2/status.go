@@ -175,9 +175,7 @@ func (v *viewer) write(b []byte) error {
 // line is the document in one line.
 func (l glance) line() []byte {
 	var b bytes.Buffer
-	if json.Compact(&b, l.answer) != nil {
-		b.Write(bytes.TrimSpace(l.answer))
-	}
+	_ = json.Compact(&b, l.answer) // it has been read
 	return append(b.Bytes(), '\n')
 }
 

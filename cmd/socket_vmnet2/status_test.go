@@ -250,10 +250,10 @@ func TestStatusUnwell(t *testing.T) {
 	assert.Contains(t, stderr, "/nowhere/s: no daemon runs there")
 }
 
-// TestStatusLine: a document of several lines becomes one, and is else left as it is.
+// TestStatusLine: a document of several lines becomes one.
 func TestStatusLine(t *testing.T) {
 	for answer, want := range map[string]string{
-		"{\"a\" : 1}\n":   "{\"a\" : 1}\n",
+		"{\"a\" : 1}\n":   "{\"a\":1}\n",
 		"{\"a\":\n 1}\n":  "{\"a\":1}\n",
 		"{\"a\":\"\\n\"}": "{\"a\":\"\\n\"}\n",
 	} {

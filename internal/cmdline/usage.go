@@ -86,26 +86,26 @@ func Options(flags []cli.Flag) string {
 	return b.String()
 }
 
-// Form is a command's line of a usage text, without the program's name.
-func Form(c *cli.Command) string {
-	form := []string{c.Name}
+// form is a command's line of a usage text, without the program's name.
+func form(c *cli.Command) string {
+	words := []string{c.Name}
 	items := Items(c.Flags)
 	for i, it := range items {
 		switch {
 		case it.Category == "" && it.Name != "help":
-			form = append(form, "["+it.head()+"]")
+			words = append(words, "["+it.head()+"]")
 		case it.Category != "" && i == len(items)-1:
-			form = append(form, "[OPTION]...")
+			words = append(words, "[OPTION]...")
 		}
 	}
-	return strings.TrimSpace(strings.Join(append(form, c.ArgsUsage), " "))
+	return strings.TrimSpace(strings.Join(append(words, c.ArgsUsage), " "))
 }
 
 // Usage is the usage text of a command.
 func Usage(c *cli.Command) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Usage: %s ", Program)
-	b.WriteString(strings.Join(wrap(Form(c), lineLength-b.Len()), "\n       "))
+	b.WriteString(strings.Join(wrap(form(c), lineLength-b.Len()), "\n       "))
 	fmt.Fprintf(&b, "\n%s\n\n%s", c.Usage, Options(c.Flags))
 	if c.Description != "" {
 		fmt.Fprintf(&b, "\n%s\n", c.Description)

@@ -205,7 +205,7 @@ func compare(t *testing.T, v verdict, got run) string {
 	assert.Empty(t, got.stderr)
 	c, val := got.cfg, v.values
 	assert.Equal(t, v.socket, c.SocketPath)
-	compareText(t, val, "socket-group", c.SocketGroup, DefaultSocketGroup)
+	compareText(t, val, "socket-group", c.SocketGroup, defaultSocketGroup)
 	compareText(t, val, "vmnet-mode", string(c.Mode), "shared")
 	compareText(t, val, "vmnet-interface", c.Interface, "")
 	compareText(t, val, "pidfile", c.Pidfile, "")

@@ -17,9 +17,9 @@ import (
 
 // What --log-format takes.
 const (
-	LogPlain = "plain" // socket_vmnet's own form
-	LogText  = "text"  // key=value, with the time
-	LogJSON  = "json"  // an object a line
+	logPlain = "plain" // socket_vmnet's own form
+	logText  = "text"  // key=value, with the time
+	logJSON  = "json"  // an object a line
 )
 
 // levels are what --log-level takes, from the most to the least: slog's names in small letters.
@@ -39,9 +39,9 @@ type Log struct {
 // OpenLog makes the log that c asks for, on w. It is closed by Close.
 func (c *Config) OpenLog(w io.Writer) *Log {
 	l := &Log{level: new(slog.LevelVar)}
-	l.level.Set(LogLevel(c.Debug))
-	if !c.Debug {
-		_ = l.SetLevel(c.LogLevel)
+	_ = l.SetLevel(c.LogLevel)
+	if c.Debug {
+		l.level.Set(slog.LevelDebug)
 	}
 	if f, ok := w.(*LogFile); ok {
 		f.note = func(message string, lines int) []byte {
@@ -83,9 +83,9 @@ func (l *Log) Flush() {
 func newFormat(format string, w io.Writer, level slog.Leveler) slog.Handler {
 	o := &slog.HandlerOptions{Level: level, ReplaceAttr: plainValue}
 	switch format {
-	case LogJSON:
+	case logJSON:
 		return slog.NewJSONHandler(w, o)
-	case LogText:
+	case logText:
 		return slog.NewTextHandler(w, o)
 	}
 	return &handler{out: &lineWriter{w: w}, level: level}

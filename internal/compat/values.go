@@ -79,7 +79,7 @@ func (s *settings) setSocketMode(v string) error {
 
 func (s *settings) setQueueSize(v string) error {
 	n, ok := parseSize(v)
-	if !ok || n < MinQueueSize || n > MaxQueueSize {
+	if !ok || n < minQueueSize || n > maxQueueSize {
 		return fmt.Errorf("--queue-size=%s is no size from 64K to 8M", v)
 	}
 	s.QueueSize = n

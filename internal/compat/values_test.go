@@ -249,7 +249,7 @@ func TestNewOptions(t *testing.T) {
 		set  func(*Config)
 	}{
 		{"none", nil, func(*Config) {}},
-		{"backend", []string{"--backend=usernet"}, func(c *Config) { c.Backend = BackendUsernet }},
+		{"backend", []string{"--backend=usernet"}, func(c *Config) { c.Backend = backendUsernet }},
 		{"prefix", []string{"--back=vmnet"}, func(c *Config) { c.Backend = BackendVmnet }},
 		{"socket user", []string{"--socket-user", "me"}, func(c *Config) { c.SocketUser = "me" }},
 		{"socket mode", []string{"--socket-mode=0700"}, func(c *Config) { c.SocketMode = 0o700 }},

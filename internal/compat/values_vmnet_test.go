@@ -38,8 +38,8 @@ func TestNetworkOptions(t *testing.T) {
 	}{
 		{"none", "", func(*Config) {}},
 		{"API auto", "--vmnet-api=auto", func(*Config) {}},
-		{"API network", "--vmnet-api=network", func(c *Config) { c.VmnetAPI = APINetwork }},
-		{"API interface, prefix", "--vmnet-a interface", func(c *Config) { c.VmnetAPI = APIInterface }},
+		{"API network", "--vmnet-api=network", func(c *Config) { c.VmnetAPI = "network" }},
+		{"API interface, prefix", "--vmnet-a interface", func(c *Config) { c.VmnetAPI = "interface" }},
 		{"last API wins", "--vmnet-api=network --vmnet-api=auto", func(*Config) {}},
 		{"an interface each", "--vmnet-interfaces=client", func(*Config) {}},
 		{"one interface", "--vmnet-interfaces=one", func(c *Config) { c.VmnetInterfaces = InterfacesOne }},
