@@ -13,7 +13,6 @@ import (
 	"net"
 	"net/http"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/capture"
@@ -25,10 +24,8 @@ import (
 
 // A captureStream is a capture as it comes from the daemon.
 type captureStream struct {
-	conn  *net.UnixConn
-	resp  *http.Response
-	mu    sync.Mutex
-	timer *time.Timer
+	conn *net.UnixConn
+	resp *http.Response
 }
 
 // startCapture asks for one. Errors are in words for the user.
@@ -92,20 +89,11 @@ func (s *captureStream) body() io.Reader { return s.resp.Body }
 
 // end has the daemon send what it still has. If that takes too long it is left.
 func (s *captureStream) end() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.timer = time.AfterFunc(captureEnd, func() { _ = s.conn.Close() })
+	_ = s.conn.SetReadDeadline(time.Now().Add(captureEnd))
 	_ = s.conn.CloseWrite()
 }
 
-func (s *captureStream) close() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.timer != nil {
-		s.timer.Stop()
-	}
-	_ = s.conn.Close()
-}
+func (s *captureStream) close() { _ = s.conn.Close() }
 
 // A captureResult is what the daemon says of a capture that has ended.
 type captureResult struct {

@@ -38,16 +38,13 @@ func call(name string, args ...string) (code int, stdout, stderr string) {
 
 func TestAskUsage(t *testing.T) {
 	for _, c := range []struct{ name, args, want string }{
-		{"status", "--nix", "unknown option --nix"},
 		{"status", "--interval=x", "--interval=x is no number of seconds from 0.1 to 86400"},
 		{"status", "--interval=0", "--interval=0 is no number"},
 		{"status", "--interval=NaN", "--interval=NaN is no number"},
 		{"status", "--hosts --json", "--hosts goes with neither --json nor --watch"},
 		{"status", "--hosts --watch", "--hosts goes with neither --json nor --watch"},
 		{"status", "--interval=1 /s", "--interval goes with --watch"},
-		{"status", "--watch=1", "option --watch takes no argument"},
 		{"clients", "--watch", "unknown option --watch"},
-		{"clients", "--json=x", "option --json takes no argument"},
 		{"kick", "", "no CLIENT"},
 		{"kick", "/s", "no CLIENT"},
 		{"kick", "1 --json", "unknown option --json"},

@@ -196,10 +196,6 @@ func TestTryRefused(t *testing.T) {
 		want  string
 		usage bool
 	}{
-		{[]string{"/tmp/s"}, `try takes options only, not "/tmp/s"`, true},
-		{[]string{"--nope"}, "unknown option --nope", true},
-		{[]string{"--dir"}, "option --dir needs an argument", true},
-		{[]string{"--json=x"}, "option --json takes no argument", true},
 		{[]string{"--pidfile=/x"}, "unknown option --pidfile", true},
 		{[]string{"--vmnet-mode=x"}, `unknown vmnet mode "x"`, true},
 		{[]string{"--vmnet-gateway=x"}, `invalid address "x"`, false},

@@ -170,9 +170,6 @@ func TestLogOptions(t *testing.T) {
 			assert.Equal(t, c.level, cfg.OpenLog(io.Discard).Level())
 		})
 	}
-	var errs bytes.Buffer
-	cfg, _ := Parse(Old, []string{"socket_vmnet", "--log-format=json", "/s"}, IO{Stdout: io.Discard, Stderr: &errs, LookupEnv: os.LookupEnv})
-	assert.Nil(t, cfg, "the old program knows nothing of it")
 }
 
 // TestLostLines: what a log says of lines that nobody read has its form.

@@ -44,10 +44,6 @@ func TestRuntimeOptions(t *testing.T) {
 			assert.Equal(t, c.dir, r.cfg.RuntimeDir)
 			assert.Equal(t, c.uids, r.cfg.AllowUIDs)
 			assert.Empty(t, r.stdout+r.stderr)
-			if c.argv != nil {
-				r = parse(t, Old, append(append([]string{"socket_vmnet"}, c.argv...), "/s"))
-				assert.Nil(t, r.cfg, "the old program has no such option")
-			}
 		})
 	}
 	for _, c := range []struct{ arg, want string }{
