@@ -89,7 +89,7 @@ func explainDaemon(d find.Daemon) error {
 	case errors.Is(err, find.ErrNothing):
 		return fmt.Errorf("%s: no daemon runs there: start one, or name the SOCKET of the one that runs", name)
 	case errors.Is(err, find.ErrStopped):
-		return fmt.Errorf("%s: nobody listens there: the daemon has ended without removing it; start it again", name)
+		return fmt.Errorf("%s: nothing listens there: the daemon has ended without removing it; start it again", name)
 	case d.Old:
 		return fmt.Errorf("%s: socket_vmnet serves it%s, which cannot be asked anything; socket_vmnet2 migrate tells how to replace it", name, process)
 	case errors.Is(err, find.ErrNoControl):

@@ -146,7 +146,7 @@ func follow(ctx context.Context, s *captureStream, out *captureOutput, said io.W
 	var werr *read.WriteError
 	switch {
 	case errors.As(err, &werr) && errors.Is(err, syscall.EPIPE):
-		return nil // who read it has seen enough
+		return nil // its reader has seen enough
 	case errors.As(err, &werr):
 		why := werr.Err
 		if p, ok := errors.AsType[*fs.PathError](why); ok {

@@ -83,7 +83,7 @@ func kickAction(c *cli.Context, env compat.IO) error {
 		}
 	}
 	if len(errs) > 0 {
-		return errors.Join(errs...) // nobody is disconnected by half a command
+		return errors.Join(errs...) // half a command disconnects no client
 	}
 	for _, client := range list {
 		if _, err := ask(c.Context, d, http.MethodDelete, "/v1/clients/"+strconv.FormatUint(client.ID, 10), nil); err != nil {

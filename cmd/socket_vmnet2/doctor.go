@@ -17,7 +17,7 @@ func doctorCommand(env compat.IO) *cli.Command {
 	return &cli.Command{
 		Name: "doctor",
 		Usage: `Checks what of socket_vmnet and socket_vmnet2 is here and what it depends on: programs and their paths, Lima's sudoers file,
-jobs, running daemons, sockets and who may use them, subnets, macOS's DHCP server and firewall, QEMU. It says of each thing
+jobs, running daemons, sockets and their rights, subnets, macOS's DHCP server and firewall, QEMU. It says of each thing
 that is wrong what to do about it. It only reads. With sudo it can read more.`,
 		ArgsUsage: "[SOCKET]",
 		Flags: []cli.Flag{

@@ -27,8 +27,8 @@ interrupted anywhere and run again.`,
 			&cli.StringFlag{Name: "from", Usage: "`DIR` where the programs are: a directory with all of them, or with bin and libexec in it (default: where this program is)"},
 			&cli.BoolFlag{Name: "dry-run", Usage: "print what would be done, and change nothing"},
 		},
-		Description: `The programs are bin/socket_vmnet, bin/socket_vmnet2, bin/socket_vmnet_client and libexec/vmnet-helper. Nobody but root may be
-able to change the directories that lead to them; Lima demands the same. What was there is in share/socket_vmnet2/backup.
+		Description: `The programs are bin/socket_vmnet, bin/socket_vmnet2, bin/socket_vmnet_client and libexec/vmnet-helper. Only root may be able
+to change the directories that lead to them; Lima demands the same. What was there is in share/socket_vmnet2/backup.
 
 Exit code: 0 they are installed, 1 they are not`,
 		Action: installer(func(c *cli.Context, o install.Options) error {

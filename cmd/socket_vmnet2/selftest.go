@@ -35,7 +35,7 @@ func selftestCommand(env compat.IO) *cli.Command {
 	return &cli.Command{
 		Name: "selftest",
 		Usage: `Opens the network that a daemon with the same options would open, but for itself alone, and tries it with fake guests:
-addresses, frames, speed, how many interfaces start, and whether the same network can be had again. It needs no virtual
+addresses, frames, speed, how many interfaces start, and whether the same network opens again. It needs no virtual
 machine and takes less than a minute. A running daemon is left alone. The report is meant to be pasted into an issue.`,
 		Flags: append([]cli.Flag{
 			&cli.BoolFlag{Name: "json", Usage: "print one JSON document instead of text"},

@@ -194,7 +194,7 @@ func (t *trial) makeDir() (dir string, err error) {
 	} else if dir, err = os.MkdirTemp("/tmp", "socket_vmnet2-try-"); err != nil { // $TMPDIR is too long on macOS
 		return "", fmt.Errorf("no place for the socket, name one with --dir=DIR: %w", err)
 	}
-	if os.Geteuid() == 0 { // others are to reach the socket: its group decides who
+	if os.Geteuid() == 0 { // other users shall reach the socket, which its mode and group decide
 		err = os.Chmod(dir, 0o711)
 	}
 	return dir, err

@@ -61,7 +61,7 @@ func (r tryReady) text(asJSON bool) string {
 	} else {
 		fmt.Fprintf(&b, "Mode %s\n", r.Mode)
 	}
-	if os.Geteuid() == 0 { // else its directory lets nobody else in
+	if os.Geteuid() == 0 { // else its directory keeps others out
 		fmt.Fprintf(&b, "The socket is for user %s and group %s: --socket-user=USER and --socket-group=GROUP choose others\n", r.User, r.Group)
 	}
 	for _, l := range r.Lines {

@@ -54,7 +54,7 @@ func (b Backend) Resolve(goos string) Backend {
 // 26, "interface" is vmnet_start_interface.
 const APIAuto = "auto"
 
-// What --vmnet-interfaces takes: who gets a vmnet interface.
+// What --vmnet-interfaces takes.
 const (
 	InterfacesClient = "client" // each client its own
 	InterfacesOne    = "one"    // one for all clients
@@ -74,7 +74,7 @@ type Config struct {
 	SocketPath string
 
 	SocketGroup    string // name
-	SocketGroupSet bool   // given; when it is not, a group that cannot be had is no error
+	SocketGroupSet bool   // given; when it is not, a group that does not exist is no error
 	SocketUser     string // name, empty: the daemon's own user
 	SocketMode     os.FileMode
 
@@ -158,8 +158,8 @@ func defaultConfig() Config {
 	}
 }
 
-// ReachHostLoopback tells whether guests of the embedded network reach the host's loopback. Who keeps them from the outside, or from each
-// other, has not asked for a way to what the host's programs serve for this host alone.
+// ReachHostLoopback tells whether guests of the embedded network reach the host's loopback. A network that
+// keeps guests from the outside, or from each other, does not open what the host's programs serve to this host alone.
 func (c *Config) ReachHostLoopback() bool {
 	if c.HostLoopback != "" {
 		return c.HostLoopback == "on"

@@ -30,5 +30,5 @@ func clean(s string) bool {
 	return true
 }
 
-// quoted is s between the quotation marks of socket_vmnet's messages. Escaping is left to whoever prints the line.
+// quoted is s between the quotation marks of socket_vmnet's messages. The line is escaped when it is printed.
 func quoted(s string) string { return `"` + s + `"` }

@@ -36,7 +36,7 @@ const again = " ... again"
 type folding struct {
 	next   slog.Handler
 	folder *folder
-	who    string // of WithAttrs
+	about  string // of WithAttrs
 }
 
 // Enabled implements slog.Handler.
@@ -47,7 +47,7 @@ func (f *folding) WithAttrs(attrs []slog.Attr) slog.Handler {
 	c := *f
 	c.next = f.next.WithAttrs(attrs)
 	for _, a := range attrs {
-		c.who = who(c.who, a)
+		c.about = about(c.about, a)
 	}
 	return &c
 }
@@ -61,16 +61,16 @@ func (f *folding) WithGroup(name string) slog.Handler {
 
 // Handle implements slog.Handler. It holds no lock while it writes: the reader of the log may be slow.
 func (f *folding) Handle(ctx context.Context, r slog.Record) error {
-	k := fold{level: r.Level, message: r.Message, who: f.who}
+	k := fold{level: r.Level, message: r.Message, about: f.about}
 	r.Attrs(func(a slog.Attr) bool {
-		k.who = who(k.who, a)
+		k.about = about(k.about, a)
 		return true
 	})
 	write(ctx, f.folder.take(k, line{f.next, r}))
 	return nil
 }
 
-// A line is a record and who prints it.
+// A line is a record and the handler that prints it.
 type line struct {
 	to slog.Handler
 	r  slog.Record
@@ -86,7 +86,7 @@ func write(ctx context.Context, lines []line) {
 type fold struct {
 	level   slog.Level
 	message string
-	who     string
+	about   string
 }
 
 // A repeat counts them.

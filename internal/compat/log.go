@@ -117,8 +117,8 @@ func plainValue(_ []string, a slog.Attr) slog.Attr {
 // identity are the attributes by which lines with one message are of different things.
 var identity = []string{"client", "mac", "address", "path", "option", "name"}
 
-// who adds what a tells of what a line is about.
-func who(was string, a slog.Attr) string {
+// about adds what a tells of the thing that a line is about.
+func about(was string, a slog.Attr) string {
 	for _, key := range identity {
 		if a.Key == key {
 			return was + key + strings.ToValidUTF8(a.Value.String(), "") + "\n"

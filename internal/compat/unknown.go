@@ -10,7 +10,7 @@ import (
 )
 
 // checkWord refuses a command line of the new program whose only operand looks like a mistyped subcommand: a daemon that
-// serves ./statsu is what nobody meant by "socket_vmnet2 statsu". A caller that names no subcommands has nothing refused.
+// serves ./statsu is not what "socket_vmnet2 statsu" was meant for. A caller that names no subcommands has nothing refused.
 func checkWord(word string, commands []string) error {
 	if len(commands) == 0 || word == "" || strings.Contains(word, "/") {
 		return nil

@@ -90,7 +90,7 @@ func (s *settings) checkNetworkOptions() error {
 }
 
 // checkBridged refuses what bridged mode has no place for: there the network and everything in it is somebody else's. An
-// MTU there is an error by vmnet.h; whether isolation works there nobody has found out, and a promise of isolation that is
+// MTU there is an error by vmnet.h; whether isolation works there is not known, and a promise of isolation that is
 // not kept is worse than none.
 func (s *settings) checkBridged() error {
 	if s.Mode != vnet.ModeBridged {

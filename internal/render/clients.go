@@ -136,7 +136,7 @@ func drops(ways ...map[string]uint64) string {
 func toNet(c status.Client) status.Traffic    { return c.ToNet }
 func toClient(c status.Client) status.Traffic { return c.ToClient }
 
-// rate is what passed in a second since the last look; nothing for who was not there then.
+// rate is what passed in a second since the last look; nothing for a client that was not there then.
 func rate(now, before *status.Status, c status.Client, way func(status.Client) status.Traffic) string {
 	i := slices.IndexFunc(before.Clients, func(b status.Client) bool { return b.ID == c.ID && b.Connected.Equal(c.Connected) })
 	took := now.Now.Sub(before.Now)

@@ -64,7 +64,7 @@ func line(ci gopacket.CaptureInfo, name string, flags *pcapgo.NgEpbFlags, data [
 	return fmt.Sprintf("%s %s %s %s, length %d\n", ci.Timestamp.In(zone).Format(lineTime), name, way, Describe(data), ci.Length)
 }
 
-// Describe tells what is in a frame, which may be cut: addresses, protocols, ports, and who asks for whom. tcpdump tells the rest.
+// Describe tells what is in a frame, which may be cut: addresses, protocols, ports, and in ARP the two hosts. tcpdump tells the rest.
 // Whatever the bytes are, the text is printable.
 func Describe(data []byte) string {
 	if len(data) < 14 {
