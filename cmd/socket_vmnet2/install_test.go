@@ -36,7 +36,7 @@ func TestInstallCommandLine(t *testing.T) {
 			code, stdout, stderr := runAs(test.args[0], test.args[1:]...)
 			assert.Equal(t, 1, code)
 			assert.Equal(t, test.want, stderr)
-			assert.Contains(t, stdout, "Usage: socket_vmnet2 "+test.args[0]+" [--prefix=DIR]")
+			assert.Contains(t, stdout, "Usage: socket_vmnet2 "+test.args[0]+" [OPTION]...")
 		})
 	}
 	for _, name := range []string{"install", "rollback"} {

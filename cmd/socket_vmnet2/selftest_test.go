@@ -130,7 +130,7 @@ func TestSelftestCommandLine(t *testing.T) {
 		code           int
 		stdout, stderr string // parts
 	}{
-		{"help", []string{"--help"}, 0, "Usage: socket_vmnet2 selftest [--json]", ""},
+		{"help", []string{"--help"}, 0, "Usage: socket_vmnet2 selftest [OPTION]...", ""},
 		{"help tells of the network's options", []string{"-h"}, 0, "--vmnet-gateway=IP  ", ""},
 		{"an option of the daemon only", []string{"--pidfile=x"}, 1, "Usage: ", "ERROR| unknown option --pidfile\n"},
 		{"no time", []string{"--timeout=0s"}, 1, "Usage: ", "ERROR| --timeout=0s is no time, such as 30s\n"},

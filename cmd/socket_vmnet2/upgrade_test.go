@@ -41,7 +41,7 @@ func TestUpgradeUsage(t *testing.T) {
 		t.Run(c.args, func(t *testing.T) {
 			code, stdout, stderr := callUpgrade(strings.Fields(c.args)...)
 			assert.Equal(t, 1, code)
-			assert.True(t, strings.HasPrefix(stdout, "Usage: socket_vmnet2 upgrade [--json] [--timeout=DURATION] SOCKET\n"), stdout)
+			assert.True(t, strings.HasPrefix(stdout, "Usage: socket_vmnet2 upgrade [OPTION]... SOCKET\n"), stdout)
 			assert.Contains(t, stderr, "ERROR| ")
 			assert.Contains(t, stderr, c.want)
 		})

@@ -82,6 +82,8 @@ func Operands(c *cli.Command, operands []string) error {
 	switch n := len(operands); {
 	case strings.Contains(c.ArgsUsage, "SOCKET") && slices.Contains(own, ""):
 		return errors.New("SOCKET is empty")
+	case n < len(needed) && strings.Contains(needed[n], "|"):
+		return fmt.Errorf("what is %s to do? One of %s", c.Name, strings.ReplaceAll(needed[n], "|", ", "))
 	case n < len(needed):
 		return fmt.Errorf("no %s", needed[n])
 	case n > 0 && c.ArgsUsage == "":

@@ -81,7 +81,7 @@ func TestOperands(t *testing.T) {
 		{"CLIENT... [SOCKET]", "a b c", ""},
 		{"SOCKET -- COMMAND [ARG]...", "x", "no COMMAND"},
 		{"SOCKET -- COMMAND [ARG]...", "x -- y ''", ""},
-		{"start|stop [-- DAEMON OPTION... SOCKET]", "", "no start|stop"},
+		{"start|stop [-- DAEMON OPTION... SOCKET]", "", "what is do to do? One of start, stop"},
 		{"start|stop [-- DAEMON OPTION... SOCKET]", "start --a b", ""},
 	} {
 		t.Run(c.usage+" "+c.operands, func(t *testing.T) {
@@ -101,7 +101,7 @@ func TestOperands(t *testing.T) {
 
 func TestUsage(t *testing.T) {
 	all, _ := flags()
-	assert.Equal(t, `Usage: socket_vmnet2 do [--text=FILE] [--on] [--checked=(a|b)] [--version] [OPTION]... SOCKET
+	assert.Equal(t, `Usage: socket_vmnet2 do [OPTION]... SOCKET
 Does it.
 
 -t, --text=FILE                        a text

@@ -54,15 +54,6 @@ func Items(flags []cli.Flag) (all []Item) {
 	return append(all, more...)
 }
 
-// head is the option with its argument.
-func (it *Item) head() string {
-	h := "--" + it.Name
-	if it.Arg != "" {
-		h += "=" + it.Arg
-	}
-	return h
-}
-
 // Options are the lines of a usage text about flags.
 func Options(flags []cli.Flag) string {
 	var b strings.Builder
@@ -72,7 +63,10 @@ func Options(flags []cli.Flag) string {
 			category = it.Category
 			fmt.Fprintf(&b, "\n%s:\n", category)
 		}
-		head := it.head()
+		head := "--" + it.Name
+		if it.Arg != "" {
+			head += "=" + it.Arg
+		}
 		if it.Short != "" {
 			head = "-" + it.Short + ", " + head
 		}
@@ -86,31 +80,14 @@ func Options(flags []cli.Flag) string {
 	return b.String()
 }
 
-// form is a command's line of a usage text, without the program's name.
-func form(c *cli.Command) string {
-	words := []string{c.Name}
-	items := Items(c.Flags)
-	for i, it := range items {
-		switch {
-		case it.Category == "" && it.Name != "help":
-			words = append(words, "["+it.head()+"]")
-		case it.Category != "" && i == len(items)-1:
-			words = append(words, "[OPTION]...")
-		}
-	}
-	return strings.TrimSpace(strings.Join(append(words, c.ArgsUsage), " "))
-}
-
 // Usage is the usage text of a command.
 func Usage(c *cli.Command) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "Usage: %s ", Program)
-	b.WriteString(strings.Join(wrap(form(c), lineLength-b.Len()), "\n       "))
-	fmt.Fprintf(&b, "\n%s\n\n%s", c.Usage, Options(c.Flags))
+	form := strings.TrimSpace("[OPTION]... " + c.ArgsUsage)
+	text := fmt.Sprintf("Usage: %s %s %s\n%s\n\n%s", Program, c.Name, form, c.Usage, Options(c.Flags))
 	if c.Description != "" {
-		fmt.Fprintf(&b, "\n%s\n", c.Description)
+		text += "\n" + c.Description + "\n"
 	}
-	return b.String()
+	return text
 }
 
 // wrap breaks text into lines of so many bytes.

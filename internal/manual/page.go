@@ -46,17 +46,7 @@ func noMacro(line string) string {
 
 // form writes how a command is called, a macro for each part.
 func form(c *cli.Command) string {
-	lines := []string{".Nm " + cmdline.Program, ".Cm " + c.Name}
-	category := ""
-	for _, it := range cmdline.Items(c.Flags) {
-		switch {
-		case it.Category != category:
-			category = it.Category
-			lines = append(lines, ".Op Ar OPTION ...")
-		case category == "" && it.Name != "help":
-			lines = append(lines, ".Op "+macro(it))
-		}
-	}
+	lines := []string{".Nm " + cmdline.Program, ".Cm " + c.Name, ".Op Ar OPTION ..."}
 	for word := range strings.FieldsSeq(c.ArgsUsage) {
 		word, more := strings.CutSuffix(word, "...")
 		inner := strings.Trim(word, "[]")
