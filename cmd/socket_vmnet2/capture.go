@@ -154,13 +154,13 @@ func follow(ctx context.Context, s *captureStream, out *captureOutput, said io.W
 		}
 		return fmt.Errorf("write %s: %w: the capture ended, with %s in it", out.name, why, framesText(counts.Frames))
 	}
-	r := s.result(counts)
-	_, _ = fmt.Fprintf(said, "%s captured, %d dropped\n", framesText(counts.Frames), r.dropped)
+	dropped, reason := s.result(counts)
+	_, _ = fmt.Fprintf(said, "%s captured, %d dropped\n", framesText(counts.Frames), dropped)
 	switch {
-	case ctx.Err() != nil, err == nil && r.orderly:
+	case ctx.Err() != nil, err == nil && reason == capture.ErrCount.Error():
 		return nil
-	case r.reason != "":
-		return errors.New("the capture ended: " + printable.Lines(r.reason))
+	case reason != "":
+		return errors.New("the capture ended: " + printable.Lines(reason))
 	case err == nil || errors.Is(err, io.ErrUnexpectedEOF):
 		return errors.New("the capture ended: the daemon ended the connection: see its log, and whether it runs")
 	}

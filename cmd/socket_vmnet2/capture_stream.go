@@ -95,19 +95,10 @@ func (s *captureStream) end() {
 
 func (s *captureStream) close() { _ = s.conn.Close() }
 
-// A captureResult is what the daemon says of a capture that has ended.
-type captureResult struct {
-	dropped uint64
-	reason  string // empty: it says nothing
-	orderly bool   // it has sent all that was asked for
-}
-
-// result is read at the end of the stream.
-func (s *captureStream) result(c read.Counts) captureResult {
-	r := captureResult{dropped: c.Dropped, reason: s.resp.Trailer.Get(trailerReason)}
+// result is what the daemon says at the end of the stream: how many frames were dropped, and why it ended, which may be empty.
+func (s *captureStream) result(c read.Counts) (dropped uint64, reason string) {
 	if n, err := strconv.ParseUint(s.resp.Trailer.Get(trailerDropped), 10, 64); err == nil {
-		r.dropped = n
+		c.Dropped = n
 	}
-	r.orderly = r.reason == capture.ErrCount.Error()
-	return r
+	return c.Dropped, s.resp.Trailer.Get(trailerReason)
 }

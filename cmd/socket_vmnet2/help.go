@@ -47,7 +47,7 @@ func versionCommand(env compat.IO) *cli.Command {
 			line := []byte(compat.Version)
 			if c.Bool("json") {
 				var err error
-				if line, err = json.Marshal(programVersion{compat.Version, runtime.Version(), runtime.GOOS, runtime.GOARCH}); err != nil {
+				if line, err = json.Marshal(map[string]string{"version": compat.Version, "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH}); err != nil {
 					return fmt.Errorf("encode the version: %w", err)
 				}
 			}
@@ -55,12 +55,4 @@ func versionCommand(env compat.IO) *cli.Command {
 			return err
 		},
 	}
-}
-
-// A programVersion is what version --json prints.
-type programVersion struct {
-	Version string `json:"version"`
-	Go      string `json:"go"` // runtime.Version
-	OS      string `json:"os"` // runtime.GOOS
-	Arch    string `json:"arch"`
 }

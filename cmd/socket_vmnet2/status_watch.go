@@ -20,11 +20,10 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
-// A watched daemon is one that is looked at again and again.
+// A watched daemon is one that is looked at again and again. Its err is nil while it answers.
 type watched struct {
 	glance
 	before *status.Status // the look before, of the same process
-	gone   time.Time      // since when it does not answer; zero: it does
 	notice string         // what to say of it last; in a pipe once
 }
 
@@ -76,7 +75,7 @@ func (v *viewer) again(ctx context.Context, list []*watched) {
 	daemons := make([]find.Daemon, len(list))
 	for i, w := range list {
 		daemons[i] = w.daemon
-		if !w.gone.IsZero() { // its control socket may be elsewhere when it is back
+		if w.err != nil { // its control socket may be elsewhere when it is back
 			daemons[i] = find.One(machine(), cmp.Or(w.daemon.Socket, filepath.Dir(w.daemon.Control)))
 		}
 	}
@@ -85,33 +84,25 @@ func (v *viewer) again(ctx context.Context, list []*watched) {
 		return
 	}
 	for i, l := range looks {
-		list[i].next(l, time.Now())
+		list[i].next(l)
 	}
 }
 
 // next takes a new look.
-func (w *watched) next(l glance, at time.Time) {
-	name := nameOf(w.daemon)
+func (w *watched) next(l glance) {
+	name, was := nameOf(w.daemon), w.glance
+	l.daemon, w.glance, w.before = w.daemon, l, nil
 	switch {
-	case l.err != nil && w.gone.IsZero():
-		w.gone = at
+	case l.err != nil && was.err == nil:
 		w.notice = fmt.Sprintf("%s: gone; waiting for it to come back: %v", name, l.err)
-		return
 	case l.err != nil:
-		return
-	case !w.gone.IsZero():
-		w.notice = fmt.Sprintf("%s: back after %s", name, render.Duration(at.Sub(w.gone)))
-		w.gone = time.Time{}
-		w.glance, w.before = l, nil
-		return
+	case was.err != nil:
+		w.notice = name + ": back"
+	case was.status.Daemon.PID != l.status.Daemon.PID:
+		w.notice = name + ": started again"
+	default:
+		w.before = was.status
 	}
-	if w.status.Daemon.PID == l.status.Daemon.PID {
-		w.before = w.status
-	} else {
-		w.before = nil
-		w.notice = fmt.Sprintf("%s: started again", name)
-	}
-	w.glance = l
 }
 
 // show writes all of them.
@@ -125,7 +116,7 @@ func (v *viewer) show(list []*watched) error {
 			}
 		}
 		switch {
-		case !w.gone.IsZero():
+		case w.err != nil:
 		case v.json:
 			b.Write(w.line())
 		default:

@@ -9,6 +9,7 @@ import (
 	"math/bits"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
@@ -59,14 +60,10 @@ func (s *settings) withoutGateway() error {
 	if s.Mode == vnet.ModeShared {
 		s.warn("--vmnet-gateway=IP should be explicitly specified to avoid conflicting with other applications")
 	}
-	if s.given("vmnet-dhcp-end") {
-		return errors.New("--vmnet-dhcp-end=IP requires --vmnet-gateway=IP")
-	}
-	if s.given("vmnet-mask") {
-		return errors.New("--vmnet-mask=MASK requires --vmnet-gateway=IP")
-	}
-	if s.gatewayAny {
-		return errors.New("--vmnet-gateway-any requires --vmnet-gateway=IP")
+	for _, option := range []string{"vmnet-dhcp-end=IP", "vmnet-mask=MASK", "vmnet-gateway-any"} {
+		if name, _, _ := strings.Cut(option, "="); s.given(name) {
+			return fmt.Errorf("--%s requires --vmnet-gateway=IP", option)
+		}
 	}
 	return nil
 }
@@ -90,23 +87,27 @@ func (s *settings) withGateway() error {
 	if err != nil {
 		return err
 	}
+	if err := s.settleSubnet(gw); err != nil {
+		return plainError{err}
+	}
+	return nil
+}
+
+func (s *settings) settleSubnet(gw netip.Addr) (err error) {
 	maskBits := defaultMaskBits
 	if s.given("vmnet-mask") {
 		if maskBits, err = parseMask(s.mask); err != nil {
-			return plainError{err}
+			return err
 		}
 	}
 	s.Gateway, s.Subnet = gw, netip.PrefixFrom(gw, maskBits).Masked()
 	if err := checkGateway(gw, s.Subnet); err != nil {
-		return plainError{err}
+		return err
 	}
 	if err := s.checkPrivate(); err != nil {
-		return plainError{err}
+		return err
 	}
-	if err := s.settleDHCPEnd(); err != nil {
-		return plainError{err}
-	}
-	return nil
+	return s.settleDHCPEnd()
 }
 
 // parseMask returns the length of a netmask in bits. 31 and 32 leave no address for a guest.
