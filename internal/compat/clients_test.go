@@ -4,6 +4,7 @@ package compat
 
 import (
 	"net/netip"
+	"os"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -180,6 +181,11 @@ func TestUsage(t *testing.T) {
 		}
 		assert.Equal(t, c.want, got)
 	}
+	t.Run("socket_vmnet's, byte for byte", func(t *testing.T) {
+		want, err := os.ReadFile("testdata/usage.txt")
+		require.NoError(t, err)
+		assert.Equal(t, string(want), parse(t, Old, []string{"./socket_vmnet", "-h"}).stdout)
+	})
 	t.Run("no argv at all", func(t *testing.T) {
 		r := parse(t, Old, nil)
 		assert.Equal(t, 1, r.code)
