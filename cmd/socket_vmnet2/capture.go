@@ -123,18 +123,11 @@ func captureClients(ctx context.Context, d find.Daemon, names []string) (ids []u
 	if len(names) == 0 {
 		return nil, nil
 	}
-	s, err := askStatus(ctx, d)
-	if err != nil {
-		return nil, err
-	}
-	for _, name := range names {
-		client, err := choose(s.Clients, name)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", nameOf(d), err)
-		}
+	clients, err := chooseAll(ctx, d, names)
+	for _, client := range clients {
 		ids = append(ids, client.ID)
 	}
-	return ids, nil
+	return ids, err
 }
 
 // follow writes what comes until it ends, or ctx is done, and tells how much it was.

@@ -68,23 +68,11 @@ func kickAction(c *cli.Context, env compat.IO) error {
 	if err != nil {
 		return err
 	}
-	s, err := askStatus(c.Context, d)
+	list, err := chooseAll(c.Context, d, wanted)
 	if err != nil {
-		return err
+		return err // half a command disconnects no client
 	}
-	var list []status.Client
 	var errs []error
-	for _, w := range wanted {
-		client, err := choose(s.Clients, w)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", nameOf(d), err))
-		} else if !slices.ContainsFunc(list, func(c status.Client) bool { return c.ID == client.ID }) {
-			list = append(list, client)
-		}
-	}
-	if len(errs) > 0 {
-		return errors.Join(errs...) // half a command disconnects no client
-	}
 	for _, client := range list {
 		if _, err := ask(c.Context, d, http.MethodDelete, "/v1/clients/"+strconv.FormatUint(client.ID, 10), nil); err != nil {
 			errs = append(errs, err)
@@ -107,10 +95,22 @@ func splitSocket(args []string) (rest, socket []string) {
 	return args, nil
 }
 
-// askStatus is what a daemon tells of itself.
-func askStatus(ctx context.Context, d find.Daemon) (*status.Status, error) {
+// chooseAll are the clients of d that have these numbers, addresses or names.
+func chooseAll(ctx context.Context, d find.Daemon, wanted []string) (list []status.Client, err error) {
 	l := (&viewer{}).look(ctx, d)
-	return l.status, l.err
+	if l.err != nil {
+		return nil, l.err
+	}
+	var errs []error
+	for _, w := range wanted {
+		client, err := choose(l.status.Clients, w)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", nameOf(d), err))
+		} else if !slices.ContainsFunc(list, func(c status.Client) bool { return c.ID == client.ID }) {
+			list = append(list, client)
+		}
+	}
+	return list, errors.Join(errs...)
 }
 
 // choose is the client of this number, address or name.

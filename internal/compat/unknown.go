@@ -32,41 +32,33 @@ func UnknownCommand(word string, names []string) error {
 	return fmt.Errorf("unknown command %s: %s", quoted(word), hint)
 }
 
-// nearest is the name that word was meant for, empty if that cannot be guessed: one that it begins, or one that is a slip of the
-// keyboard for each three letters away.
+// nearest is the name that word was meant for, empty if that cannot be guessed: one that it begins, or one with the same letters but
+// for one in three.
 func nearest(word string, names []string) string {
 	word = strings.ToLower(word)
-	best, slips := "", (len(word)+1)/3
+	best, least := "", (len(word)+1)/3
 	for _, name := range names {
 		if len(word) > 1 && strings.HasPrefix(name, word) {
 			return name
 		}
-		if n := distance(word, name); n < slips || n == slips && best == "" {
-			best, slips = name, n
+		if n := difference(word, name); n < least || n == least && best == "" {
+			best, least = name, n
 		}
 	}
 	return best
 }
 
-// distance is the number of letters to add, leave out, change, or swap with the next one between a and b.
-func distance(a, b string) int {
-	var before, last, row []int // of the table, for the prefixes of b
-	for j := range len(b) + 1 {
-		row = append(row, j)
+// difference is the number of letters that only one of the two has, wherever they are.
+func difference(a, b string) (n int) {
+	var letters [256]int
+	for _, c := range []byte(a) {
+		letters[c]++
 	}
-	for i := range len(a) {
-		before, last, row = last, row, []int{i + 1}
-		for j := range len(b) {
-			change := last[j]
-			if a[i] != b[j] {
-				change++
-			}
-			n := min(change, last[j+1]+1, row[j]+1)
-			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
-				n = min(n, before[j-1]+1)
-			}
-			row = append(row, n)
-		}
+	for _, c := range []byte(b) {
+		letters[c]--
 	}
-	return row[len(b)]
+	for _, more := range letters {
+		n += max(more, -more)
+	}
+	return n
 }
