@@ -175,13 +175,13 @@ lint.text: test.setup
 	zsh -n etc/completions/_socket_vmnet2
 	mandoc -T lint -W warning docs/man/*.[18]
 	for page in docs/man/*.[18]; do groff -mdoc -ww -z "$$page" 2>&1 | (! grep .) || exit 1; done
-	$(GO) run ./internal/manual -go '$(GO)' -check
+	$(GO) test -count=1 -run 'TestManual$$' ./cmd/socket_vmnet2
 	$(GO) test -count=1 -run TestLinks .
 
-# Manual pages and completions, from the usage texts of the programs.
+# Manual pages and completions, from the tables of options and commands.
 .PHONY: manual
 manual:
-	$(GO) run ./internal/manual -go '$(GO)'
+	$(GO) test -count=1 -run 'TestManual$$' ./cmd/socket_vmnet2 -args -update
 
 # The figures as JSON, and the page of tables that is made from it.
 FIGURES ?= docs/performance/figures

@@ -78,7 +78,8 @@ var imports = map[string][]string{
 	"internal/capture":        {"internal/frame", "internal/printable"},
 	"internal/capture/expr":   {},
 	"internal/capture/read":   {},
-	"internal/compat":         {"internal/vnet", "internal/compat/errtext", "internal/handoff"},
+	"internal/cmdline":        {},
+	"internal/compat":         {"internal/cmdline", "internal/vnet", "internal/compat/errtext", "internal/handoff"},
 	"internal/compat/errtext": {},
 	"internal/lowfd":          {},
 	"internal/inherit":        {"internal/darwinapi"},
@@ -97,7 +98,7 @@ var imports = map[string][]string{
 	"internal/codesign":          {},
 	"internal/install":           {"internal/install/pathrules"},
 	"internal/install/pathrules": {"internal/shell"},
-	"internal/manual":            {},
+	"internal/manual":            {"internal/cmdline"},
 
 	"tools/release": {"internal/codesign"},
 
@@ -107,11 +108,11 @@ var imports = map[string][]string{
 		"internal/metrics", "internal/service", "internal/shell", "internal/render",
 		"internal/antispoof", "internal/darwinapi", "internal/freenet", "internal/httpd", "internal/printable",
 		"internal/inherit", "internal/lazynet", "internal/lowfd", "internal/peercred", "internal/status",
-		"internal/capture", "internal/capture/expr", "internal/capture/read", "internal/compat", "internal/control", "internal/doctor", "internal/find", "internal/handoff", "internal/health", "internal/install", "internal/upgrade", "internal/link", "internal/passing", "internal/passing/client", "internal/passing/proto", "internal/perclient", "internal/rundir", "internal/selftest", "internal/state", "internal/usernet", "internal/vnet",
+		"internal/capture", "internal/capture/expr", "internal/capture/read", "internal/cmdline", "internal/compat", "internal/control", "internal/doctor", "internal/find", "internal/handoff", "internal/health", "internal/install", "internal/upgrade", "internal/link", "internal/passing", "internal/passing/client", "internal/passing/proto", "internal/perclient", "internal/rundir", "internal/selftest", "internal/state", "internal/usernet", "internal/vnet",
 		"internal/unixgram", "internal/vmnet", "internal/vmnet/api", "internal/vmnet/ffi",
 	},
 	"cmd/socket_vmnet_client": {"internal/compat/errtext", "internal/lowfd"},
-	"cmd/vmnet-helper":        {"internal/compat", "internal/passing/client", "internal/passing/proto"},
+	"cmd/vmnet-helper":        {"internal/cmdline", "internal/compat", "internal/passing/client", "internal/passing/proto"},
 
 	"test/asmac":        {"test/machrun", "test/vmnetsim"},
 	"test/bench":        {"test/bench/rig", "test/lab"},
@@ -145,7 +146,7 @@ type use struct {
 
 // direct are the modules that go.mod and tools/release/go.mod require directly.
 var direct = map[string]use{
-	"github.com/urfave/cli/v2": {"MIT", []string{"internal/compat", "cmd/socket_vmnet2"}, nil},
+	"github.com/urfave/cli/v2": {"MIT", []string{"internal/cmdline", "internal/compat", "internal/manual", "cmd/socket_vmnet2"}, nil},
 	"golang.org/x/sys": {"BSD-3-Clause", []string{
 		"internal/doctor", "internal/install", "internal/link", "internal/mmsg", "internal/peercred", "internal/unixgram", "internal/compat", "internal/handoff", "internal/upgrade", "internal/inherit", "internal/rundir", "internal/service", "internal/state", "internal/vmnet/pkt", "internal/vmnet/ffi", "internal/darwinapi",
 		"cmd/socket_vmnet2", "cmd/socket_vmnet_client", "cmd/vmnet-helper", "internal/passing", "internal/passing/proto", "internal/passing/client", "internal/usernet",

@@ -185,9 +185,6 @@ func TestDoctorCommandLines(t *testing.T) {
 		code int
 		want string
 	}{
-		"two sockets":      {[]string{"/a", "/b"}, 1, `doctor takes one SOCKET, not "/b" as well`},
-		"an option behind": {[]string{"/a", "--json"}, 1, "--json is behind SOCKET"},
-		"an empty socket":  {[]string{""}, 1, "SOCKET is empty"},
 		"no address":       {[]string{"--reach=web"}, 1, "--reach=web is no IP address"},
 		"a zone":           {[]string{"--reach=fe80::1%en0"}, 1, "is no IP address"},
 		"no root":          {[]string{"--root=/does/not/exist"}, 1, "there is no such directory"},

@@ -16,80 +16,61 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/shell"
 )
 
-// installText is the usage text.
-const installText = `Usage: socket_vmnet2 install [--prefix=DIR] [--root=DIR] [--from=DIR] [--dry-run]
-Puts the programs where socket_vmnet's are, as real files, and keeps what was there: "socket_vmnet2 rollback" brings all of
+func installCommand(env compat.IO) *cli.Command {
+	return &cli.Command{
+		Name: "install",
+		Usage: `Puts the programs where socket_vmnet's are, as real files, and keeps what was there: "socket_vmnet2 rollback" brings all of
 it back as it was. What starts them, such as a job of launchd or Lima's networks.yaml and sudoers, stays as it is. It can be
-interrupted anywhere and run again.
-
---prefix=DIR                           install below this directory (default: /opt/socket_vmnet)
---root=DIR                             prepare another system's files below this directory (default: /)
---from=DIR                             where the programs are: a directory with all of them, or with bin and libexec in it
-                                       (default: where this program is)
---dry-run                              print what would be done, and change nothing
--h, --help                             print this text and end
-
-The programs are bin/socket_vmnet, bin/socket_vmnet2, bin/socket_vmnet_client and libexec/vmnet-helper. Only root may be able to
-change the directories that lead to them; Lima demands the same. What was there is in share/socket_vmnet2/backup.
-
-Exit code: 0 they are installed, 1 they are not
-`
-
-// rollbackText is the usage text.
-const rollbackText = `Usage: socket_vmnet2 rollback [--prefix=DIR] [--root=DIR] [--dry-run]
-Undoes "socket_vmnet2 install": every file is again what it was, with owner, mode and time, and what was not there is gone.
-What has been put in the place of a program since, by others, is left alone. It can be interrupted anywhere and run again.
-
---prefix=DIR                           roll back below this directory (default: /opt/socket_vmnet)
---root=DIR                             work below this directory (default: /)
---dry-run                              print what would be done, and change nothing
--h, --help                             print this text and end
-
-Exit code: 0 everything is as it was, 1 it is not
-`
-
-// runInstall is the subcommand: args are what follows its name.
-func runInstall(args []string, env compat.IO) int {
-	return runInstaller("install", installText, args, env, func(c *cli.Context, o install.Options) error {
-		o.From = c.String("from")
-		r, err := install.Install(c.Context, o)
-		if r == nil {
-			return err
-		}
-		return installReport(env.Stdout, fmt.Sprintf("Install %s below %s", r.Version, r.Prefix), o, r, err, afterInstall(r))
-	}, &cli.StringFlag{Name: "from"})
-}
-
-// runRollback is the subcommand: args are what follows its name.
-func runRollback(args []string, env compat.IO) int {
-	return runInstaller("rollback", rollbackText, args, env, func(c *cli.Context, o install.Options) error {
-		r, err := install.Rollback(c.Context, o)
-		return installReport(env.Stdout, "Roll back below "+o.Prefix, o, r, err)
-	})
-}
-
-// runInstaller is what both have in common.
-func runInstaller(name, usage string, args []string, env compat.IO, do func(*cli.Context, install.Options) error, flags ...cli.Flag) int {
-	return subcommand{
-		name:  name,
-		usage: usage,
-		flags: append(flags,
-			&cli.StringFlag{Name: "prefix", Value: install.DefaultPrefix},
-			&cli.StringFlag{Name: "root"},
-			&cli.BoolFlag{Name: "dry-run"},
-		),
-		action: func(c *cli.Context) (int, error) {
-			for _, flag := range c.FlagNames() {
-				if flag != "dry-run" && c.String(flag) == "" {
-					return 1, errUsage{fmt.Errorf("--%s= names no directory", flag)}
-				}
-			}
-			if c.Args().Present() {
-				return 1, errUsage{fmt.Errorf("%s takes options alone, not %q", name, c.Args().First())}
-			}
-			return 0, do(c, install.Options{Prefix: c.String("prefix"), Root: c.String("root"), DryRun: c.Bool("dry-run")})
+interrupted anywhere and run again.`,
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "prefix", Value: install.DefaultPrefix, Usage: "`DIR` install below this directory (default: /opt/socket_vmnet)"},
+			&cli.StringFlag{Name: "root", Usage: "`DIR` prepare another system's files below this directory (default: /)"},
+			&cli.StringFlag{Name: "from", Usage: "`DIR` where the programs are: a directory with all of them, or with bin and libexec in it (default: where this program is)"},
+			&cli.BoolFlag{Name: "dry-run", Usage: "print what would be done, and change nothing"},
 		},
-	}.run(args, env)
+		Description: `The programs are bin/socket_vmnet, bin/socket_vmnet2, bin/socket_vmnet_client and libexec/vmnet-helper. Only root may be able
+to change the directories that lead to them; Lima demands the same. What was there is in share/socket_vmnet2/backup.
+
+Exit code: 0 they are installed, 1 they are not`,
+		Action: installer(func(c *cli.Context, o install.Options) error {
+			o.From = c.String("from")
+			r, err := install.Install(c.Context, o)
+			if r == nil {
+				return err
+			}
+			return installReport(env.Stdout, fmt.Sprintf("Install %s below %s", r.Version, r.Prefix), o, r, err, afterInstall(r))
+		}),
+	}
+}
+
+func rollbackCommand(env compat.IO) *cli.Command {
+	return &cli.Command{
+		Name: "rollback",
+		Usage: `Undoes "socket_vmnet2 install": every file is again what it was, with owner, mode and time, and what was not there is gone.
+What has been put in the place of a program since, by others, is left alone. It can be interrupted anywhere and run again.`,
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "prefix", Value: install.DefaultPrefix, Usage: "`DIR` roll back below this directory (default: /opt/socket_vmnet)"},
+			&cli.StringFlag{Name: "root", Usage: "`DIR` work below this directory (default: /)"},
+			&cli.BoolFlag{Name: "dry-run", Usage: "print what would be done, and change nothing"},
+		},
+		Description: "Exit code: 0 everything is as it was, 1 it is not",
+		Action: installer(func(c *cli.Context, o install.Options) error {
+			r, err := install.Rollback(c.Context, o)
+			return installReport(env.Stdout, "Roll back below "+o.Prefix, o, r, err)
+		}),
+	}
+}
+
+// installer is what both have in common.
+func installer(do func(*cli.Context, install.Options) error) cli.ActionFunc {
+	return func(c *cli.Context) error {
+		for _, name := range []string{"prefix", "root", "from"} {
+			if c.IsSet(name) && c.String(name) == "" {
+				return errUsage{fmt.Errorf("--%s= names no directory", name)}
+			}
+		}
+		return do(c, install.Options{Prefix: c.String("prefix"), Root: c.String("root"), DryRun: c.Bool("dry-run")})
+	}
 }
 
 // installReport tells a person what happened, and what to do now.

@@ -21,42 +21,29 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/find"
 )
 
-// migrateText is the usage text.
-const migrateText = `Usage: socket_vmnet2 migrate [--json] [--root=DIR] [--home=DIR]
-Looks for what of socket_vmnet is here - programs, jobs, Lima's networks, Colima, minikube, running daemons and their clients -
-and prints it, and the lines to type to have socket_vmnet2 in its place. It only reads. With sudo it can read more.
+func migrateCommand(env compat.IO) *cli.Command {
+	return &cli.Command{
+		Name: "migrate",
+		Usage: `Looks for what of socket_vmnet is here - programs, jobs, Lima's networks, Colima, minikube, running daemons and their clients -
+and prints it, and the lines to type to have socket_vmnet2 in its place. It only reads. With sudo it can read more.`,
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "json", Usage: "print one JSON document instead of text"},
+			&cli.StringFlag{Name: "root", Usage: "`DIR` look below this directory as if it were /, and at no running process"},
+			&cli.StringFlag{Name: "home", Usage: homeUsage},
+		},
+		Description: "Exit code: 0 there is something to move or it has been moved, 1 an error, 2 no socket_vmnet was found that can be moved",
+		Action:      coded(migrateAction, env),
+	}
+}
 
---json                                 print one JSON document instead of text
---root=DIR                             look below this directory as if it were /, and at no running process
---home=DIR                             look at this home directory only, as seen from --root (default: the user's own, and
-                                       under --root or as root on macOS those in /Users)
--h, --help                             print this text and end
-
-Exit code: 0 there is something to move or it has been moved, 1 an error, 2 no socket_vmnet was found that can be moved
-`
+// homeUsage is that of the option --home, which doctor has as well.
+const homeUsage = "`DIR` look at this home directory only, as seen from --root (default: the user's own, and under --root or as root on macOS those in /Users)"
 
 // exitNothing is the exit code when there is nothing to migrate.
 const exitNothing = 2
 
-// runMigrate is the subcommand: args are what follows its name.
-func runMigrate(args []string, env compat.IO) int {
-	return subcommand{
-		name:  "migrate",
-		usage: migrateText,
-		flags: []cli.Flag{
-			&cli.BoolFlag{Name: "json"},
-			&cli.StringFlag{Name: "root"},
-			&cli.StringFlag{Name: "home"},
-		},
-		action: func(c *cli.Context) (int, error) { return orOne(migrateAction(c, env)) },
-	}.run(args, env)
-}
-
 // migrateAction does what a command line of known options asks for.
 func migrateAction(c *cli.Context, env compat.IO) (int, error) {
-	if c.Args().Present() {
-		return 0, errUsage{fmt.Errorf("migrate takes options only, not %q", c.Args().First())}
-	}
 	s, err := systemToLookAt(c)
 	if err != nil {
 		return 0, err

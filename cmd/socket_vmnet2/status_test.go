@@ -33,39 +33,30 @@ import (
 // call is a subcommand within this process.
 func call(name string, args ...string) (code int, stdout, stderr string) {
 	var out, err strings.Builder
-	code = subcommands()[name](args, compat.IO{Stdout: &out, Stderr: &err, LookupEnv: func(string) (string, bool) { return "", false }})
+	code = runCommand(name, args, compat.IO{Stdout: &out, Stderr: &err, LookupEnv: func(string) (string, bool) { return "", false }})
 	return code, out.String(), err.String()
 }
 
 func TestAskUsage(t *testing.T) {
-	texts := map[string]string{"status": statusText, "clients": clientsText, "kick": kickText, "log-level": logLevelText}
-	for name, text := range texts {
-		code, stdout, stderr := call(name, "--help")
-		assert.Zero(t, code)
-		assert.Equal(t, text, stdout)
-		assert.Empty(t, stderr)
-	}
 	for _, c := range []struct{ name, args, want string }{
-		{"status", "--nix", "unknown option --nix"},
-		{"status", "--watch=x", "--watch=x is no number of seconds from 0.1 to 86400"},
-		{"status", "--watch=0", "--watch=0 is no number"},
-		{"status", "--watch=NaN", "--watch=NaN is no number"},
+		{"status", "--interval=x", "--interval=x is no number of seconds from 0.1 to 86400"},
+		{"status", "--interval=0", "--interval=0 is no number"},
+		{"status", "--interval=NaN", "--interval=NaN is no number"},
 		{"status", "--hosts --json", "--hosts goes with neither --json nor --watch"},
 		{"status", "--hosts --watch", "--hosts goes with neither --json nor --watch"},
-		{"status", "/s --json", "--json is behind /s; options are in front of it"},
+		{"status", "--interval=1 /s", "--interval goes with --watch"},
 		{"clients", "--watch", "unknown option --watch"},
-		{"clients", "--json=x", "option --json takes no argument"},
 		{"kick", "", "no CLIENT"},
 		{"kick", "/s", "no CLIENT"},
-		{"kick", "1 --json", "--json is behind 1"},
+		{"kick", "1 --json", "unknown option --json"},
 		{"log-level", "loud", `"loud" is no LEVEL (debug, info, warn, error), and no SOCKET of that name is here`},
-		{"log-level", "debug /s /t", `not ["/s" "/t"]`},
+		{"log-level", "debug /s /t", `log-level takes [LEVEL] [SOCKET], not "/t" as well`},
 		{"log-level", "/s debug", `not ["/s" "debug"]`},
 	} {
 		t.Run(c.name+" "+c.args, func(t *testing.T) {
 			code, stdout, stderr := call(c.name, strings.Fields(c.args)...)
 			assert.Equal(t, 1, code)
-			assert.Equal(t, texts[c.name], stdout)
+			assert.True(t, strings.HasPrefix(stdout, "Usage: socket_vmnet2 "+c.name+" "), stdout)
 			assert.Contains(t, stderr, "ERROR| ")
 			assert.Contains(t, stderr, c.want)
 		})
@@ -183,18 +174,15 @@ func refuses(code int, what, text string) http.HandlerFunc {
 func TestAskRefused(t *testing.T) {
 	hangs := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 	one := status.Status{Clients: []status.Client{{ID: 1, Name: "a"}, {ID: 2, Hostname: "a"}, {ID: 3, Name: "b\x1b[2J"}}}
-	old := map[string]http.HandlerFunc{
-		"GET /v1/version": says(control.Version{Version: "v0.1\x1b[2J"}),
-		"/":               refuses(http.StatusNotFound, "not_found", "there is no such path"),
-	}
+	old := map[string]http.HandlerFunc{"/": refuses(http.StatusNotFound, "not_found", "there is no such path")}
 	for _, c := range []struct {
 		name     string
 		handlers map[string]http.HandlerFunc
 		args     []string
 		want     string
 	}{
-		{"too old", old, []string{"status"}, "the daemon is of version v0.1?[2J, which has no /v1/status: have it become this program with socket_vmnet2 upgrade "},
-		{"too old for a level", old, []string{"log-level"}, "which has no /v1/log-level"},
+		{"too old", old, []string{"status"}, "the daemon is older than this program and has no /v1/status: have it become this program with socket_vmnet2 upgrade "},
+		{"too old for a level", old, []string{"log-level"}, "and has no /v1/log-level"},
 		{"no answer", map[string]http.HandlerFunc{"/": hangs}, []string{"status"}, "no answer within 300ms: see the daemon's log"},
 		{"no JSON", map[string]http.HandlerFunc{"/": says("x")}, []string{"status"}, "the answer is not JSON"},
 		{"another JSON", map[string]http.HandlerFunc{"/": says("[1]")}, []string{"status"}, "the daemon answers something else"},
@@ -260,10 +248,10 @@ func TestStatusUnwell(t *testing.T) {
 	assert.Contains(t, stderr, "/nowhere/s: no daemon runs there")
 }
 
-// TestStatusLine: a document of several lines becomes one, and is else left as it is.
+// TestStatusLine: a document of several lines becomes one.
 func TestStatusLine(t *testing.T) {
 	for answer, want := range map[string]string{
-		"{\"a\" : 1}\n":   "{\"a\" : 1}\n",
+		"{\"a\" : 1}\n":   "{\"a\":1}\n",
 		"{\"a\":\n 1}\n":  "{\"a\":1}\n",
 		"{\"a\":\"\\n\"}": "{\"a\":\"\\n\"}\n",
 	} {
@@ -343,7 +331,7 @@ func TestExplainDaemon(t *testing.T) {
 	}{
 		{find.Daemon{Socket: "/s", Err: find.ErrNothing}, "/s: no daemon runs there"},
 		{find.Daemon{Socket: "/s", Err: find.ErrNothing, PID: 3, Program: "p"}, "/s: its daemon (process 3, p) runs, but the socket is not there"},
-		{find.Daemon{Socket: "/s", Err: find.ErrStopped}, "/s: nobody listens there"},
+		{find.Daemon{Socket: "/s", Err: find.ErrStopped}, "/s: nothing listens there"},
 		{find.Daemon{Socket: "/s", Err: find.ErrOld, Old: true}, "/s: socket_vmnet serves it, which"},
 		{find.Daemon{Socket: "/s", Err: find.ErrNoControl, PID: 3, Program: "p\x1b"}, "/s: the daemon (process 3, p?) has no control socket: it was started with --runtime-dir=none"},
 		{find.Daemon{Socket: "/s", Err: &fs.PathError{Op: "dial", Path: "/s", Err: fs.ErrPermission}}, "/s: this user may not ask the daemon: use sudo"},
