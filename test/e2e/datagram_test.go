@@ -31,6 +31,9 @@ const (
 // aliveFrames is how many frames must have come from a guest that sends: at full speed it takes some ten milliseconds.
 const aliveFrames = 100
 
+// reconnectEvery is QEMU's reconnect-ms in these tests.
+const reconnectEvery = 500 * time.Millisecond
+
 // countMAC is the address of the stream client that counts.
 const countMAC = "52:54:00:e2:e3:99"
 

@@ -81,7 +81,7 @@ func (r *rig) wholeFrames(t *testing.T) {
 }
 
 // TestRestartOnVmnet is the same with the vmnet back end on the simulator, where a killed owner's subnet stays busy for a
-// while. It is in the long version only: test/e2e has restarts on vmnet.
+// while. It is in the long version only: test/e2e has a restart on vmnet, the daemon's own tests have one of a killed daemon.
 func TestRestartOnVmnet(t *testing.T) {
 	if !*long {
 		return
