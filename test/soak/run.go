@@ -51,8 +51,6 @@ type run struct {
 	watch   *witnesses
 	totals  totals
 	mortal  atomic.Int64 // connections that end with the daemon
-	// tamper, if not nil, gets the frames in place of the ledger: tests show by it that faults are found.
-	tamper func(s *station, f []byte)
 	// enough, if not nil, tells whether there was enough for the run to end in time: tests want something to have happened, however
 	// busy the machine is.
 	enough func() bool

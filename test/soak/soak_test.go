@@ -12,7 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"sync"
 	"syscall"
 	"testing"
@@ -91,29 +90,6 @@ func TestSoak(t *testing.T) {
 func eventful(res *result) bool {
 	t, c := &res.r.totals, &res.r.ledger.Stats
 	return len(res.Ways) == len(res.r.ways) && t.upgrades.Load()+t.kills.Load() > 0 && len(res.Hostile) > 0 && c.Owned.Load() > 0 && c.Settled.Load() > 0
-}
-
-// TestFaultsAreFound has frames of a real daemon spoiled: each kind of fault is found.
-func TestFaultsAreFound(t *testing.T) {
-	o := short(8 * time.Second)
-	o.Pace = 3 * time.Second
-	o.Seed = 8
-	r, cleanup, err := prepare(t.Context(), o, io.Discard)
-	require.NoError(t, err)
-	defer cleanup(true)
-	r.tamper = newSaboteur(r).spoil
-	kinds := []ledger.Kind{
-		ledger.Misdelivered, ledger.Corrupted, ledger.Cut, ledger.Duplicated, ledger.Reordered, ledger.Lost, ledger.Miscounted,
-	}
-	r.enough = func() bool {
-		counts := r.ledger.Counts()
-		return !slices.ContainsFunc(kinds, func(k ledger.Kind) bool { return counts[k] == 0 })
-	}
-	require.NoError(t, r.run(t.Context()))
-	res := r.result()
-	for _, k := range kinds {
-		assert.Positive(t, res.Counts[k], k)
-	}
 }
 
 // TestDaemonThatDies: that the daemon exits by itself is a violation, and ends the run.
