@@ -25,7 +25,7 @@ var onBoth = []string{
 	"TestPanics",
 	"TestForgeries",
 	"TestAddressesOverAnUpgrade",
-	"TestUpgradeUnderLoad", "TestUpgradeThatCannotExec",
+	"TestUpgradeUnderLoad",
 	"TestDescriptionOverAnUpgrade", "TestDescribeAtAnyTime", "TestDescribesVmnet",
 	"TestUpgradeOfAllKinds", "TestUpgradeKeepsWhatEndsAClient", "TestFailedUpgradeKeepsAllKinds",
 	"TestGuestWithoutAddress",

@@ -35,8 +35,6 @@ func TestMain(m *testing.M) {
 	switch os.Getenv("CONTROL_TEST_ROLE") {
 	case "ask":
 		os.Exit(askChild())
-	case "daemon":
-		os.Exit(daemonChild())
 	}
 	goleak.VerifyTestMain(m)
 }
