@@ -213,9 +213,6 @@ func (g *Guest) Must(ctx context.Context, command string) (Result, error) {
 // QMP is the connection to the guest's QEMU.
 func (g *Guest) QMP() *QMP { return g.qmp }
 
-// Console is what came on the guest's first serial port and what QEMU printed.
-func (g *Guest) Console() *Output { return g.proc.out }
-
 // Process is the QEMU process.
 func (g *Guest) Process() *Process { return g.proc }
 
