@@ -76,8 +76,7 @@ func TestSimConformance(t *testing.T) {
 		{"macOS 14", vmnetsim.NoMacOS15, home(), nil},
 		{"one interface", vmnetsim.Full, one, nil},
 		{"no room for clients", vmnetsim.Full, onNetwork(), map[vmnetsim.Switch]int64{vmnetsim.MaxInterfaces: 1}},
-		{"short reads", vmnetsim.Full, onNetwork(), map[vmnetsim.Switch]int64{vmnetsim.ReadMax: 3}},
-		{"late events", vmnetsim.Full, onNetwork(), map[vmnetsim.Switch]int64{vmnetsim.EventDelay: 500}},
+		{"short reads, late events", vmnetsim.Full, onNetwork(), map[vmnetsim.Switch]int64{vmnetsim.ReadMax: 3, vmnetsim.EventDelay: 500}},
 		{"offload", vmnetsim.Full, with(onNetwork(), func(o *Options) { o.Offload = true }), nil},
 	}
 	for _, tt := range tests {
