@@ -7,14 +7,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -234,40 +232,6 @@ func TestDescribeNetwork(t *testing.T) {
 	assert.Equal(t, "sharing service busy", n.Error)
 	assert.Nil(t, n.Vmnet)
 	assert.Nil(t, n.Usernet)
-}
-
-// TestDeafClientsAreTold: a client of any kind that does not read is stalled, and nobody else.
-func TestDeafClientsAreTold(t *testing.T) {
-	t.Parallel()
-	p := startOpen(t, "--queue-size=64K")
-	ways := []vnettest.Transport{p.stream(), p.connected(), p.unconnected(), p.attach(proto.Datagram), p.attach(proto.Stream)}
-	for i, way := range ways {
-		l := dialWay(t, way)
-		require.NoError(t, l.Send(testFrame(fakeguest.Broadcast, net.HardwareAddr{2, 0, 0, 0, 9, byte(i)}, "here I am")))
-	}
-	talker := p.dial(t, 0x77)
-	require.NoError(t, talker.SetDeadline(time.Time{}))
-	var draining sync.WaitGroup
-	draining.Go(func() { _, _ = io.Copy(io.Discard, talker) })
-	stalled := func(s status.Status) (n int) {
-		for _, c := range s.Clients {
-			if c.State == status.StateStalled {
-				assert.GreaterOrEqual(t, c.Queue.Stalled, 3.0)
-				n++
-			}
-		}
-		return n
-	}
-	s := p.describes(t, func(s status.Status) bool {
-		for range 50 {
-			talker.send(0, strings.Repeat("x", 1400))
-		}
-		return stalled(s) == len(ways)
-	})
-	assert.Equal(t, len(ways), stalled(s))
-	assert.Positive(t, s.Totals.ToClient.Drops["drop_queue_full"])
-	require.NoError(t, talker.Close())
-	draining.Wait()
 }
 
 // TestDescribeAtAnyTime: while the network starts, while clients come and go, while everything stands still for an upgrade that is

@@ -420,16 +420,6 @@ func TestExecHelp(t *testing.T) {
 	}
 }
 
-func TestExecKilledBySignal(t *testing.T) {
-	p := startPassing(t)
-	err := execCmd(t, p.sock, "--", "sh", "-c", "kill -TERM $$").Run()
-	exit, ok := errors.AsType[*exec.ExitError](err)
-	require.True(t, ok, "%v", err)
-	ws, ok := exit.Sys().(syscall.WaitStatus)
-	require.True(t, ok)
-	assert.Equal(t, syscall.SIGTERM, ws.Signal())
-}
-
 // TestExecPermission: who may not connect is told who may.
 func TestExecPermission(t *testing.T) {
 	if os.Geteuid() != 0 {

@@ -7,14 +7,12 @@ import (
 	"encoding/json"
 	"errors"
 	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -195,31 +193,4 @@ func TestUpgradeCheckAlone(t *testing.T) {
 		assert.Equal(t, 1, cmd.ProcessState.ExitCode())
 		assert.Contains(t, stderr.String(), c.want)
 	}
-}
-
-// TestControlSocket is what a daemon tells of itself.
-func TestControlSocket(t *testing.T) {
-	p := start(t)
-	var fi os.FileInfo
-	require.Eventually(t, func() (ok bool) { // SOCKET comes first
-		var err error
-		fi, err = os.Lstat(p.sock + ".d/control")
-		return err == nil && fi.Mode().Perm() == 0o770
-	}, patience, time.Millisecond)
-	assert.Equal(t, os.ModeSocket|0o770, fi.Mode())
-	_, answer, err := control.Ask(t.Context(), p.sock+".d/control", http.MethodGet, "/v1/version")
-	require.NoError(t, err)
-	var v control.Version
-	require.NoError(t, json.Unmarshal(answer, &v))
-	assert.Less(t, v.Uptime, patience.Seconds())
-	v.Uptime = 0
-	assert.Equal(t, control.Version{Version: compat.Version, PID: p.Process.Pid, Socket: p.sock}, v)
-
-	asking, err := net.Dial("unix", p.sock+".d/control") // and does not
-	require.NoError(t, err)
-	defer asking.Close()
-	code, took := p.signal(t, os.Interrupt)
-	assert.Zero(t, code)
-	assert.Less(t, took, stopTime)
-	assert.NoFileExists(t, p.sock+".d/control")
 }
