@@ -85,6 +85,10 @@ func Looked(s System) []string { return s.Places }
 func One(s System, socket string) Daemon {
 	fi, err := s.Stat(socket)
 	if err != nil || !fi.IsDir() {
+		d := Daemon{Socket: socket, Control: socket + runtimeSuffix + controlName}
+		if s.connectControl(d.Control) == nil {
+			return d // as nearly always, and without a look at all processes
+		}
 		return s.daemon(socket, s.servers())
 	}
 	d := Daemon{Control: filepath.Join(socket, controlName)}
