@@ -52,9 +52,9 @@ var imports = map[string][]string{
 	"internal/vmnet/ffi": {"internal/vmnet/api", "internal/vmnet/pkt", "internal/vnet"},
 	"internal/darwinapi": {},
 
-	"internal/link":      {"internal/faults", "internal/frame", "internal/mmsg"},
-	"internal/mmsg":      {"internal/darwinapi", "internal/frame"},
-	"internal/peercred":  {},
+	"internal/link":     {"internal/faults", "internal/frame", "internal/mmsg"},
+	"internal/mmsg":     {"internal/darwinapi", "internal/frame"},
+	"internal/peercred": {},
 	"internal/perclient": {
 		"internal/faults", "internal/frame", "internal/vnet", "internal/link", "internal/passing/proto", "internal/peercred", "internal/status", "internal/watch",
 	},

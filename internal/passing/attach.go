@@ -63,10 +63,10 @@ func (c *conn) readAttach() (proto.Request, error) {
 func (s *Server) join(c *conn, l link.Link, r proto.Request, cl perclient.Client, lifeline bool) {
 	// The session has copies of its own, which it may close at any time.
 	theirs, err := copyOf(cl.Theirs)
-	defer theirs.Close()
 	if err == nil && lifeline {
 		cl.Lifeline, err = copyOf(link.Holding(c.UnixConn))
 	}
+	defer func() { theirs.Close() }()
 	if err != nil {
 		_ = l.Close()
 		cl.Theirs.Close()

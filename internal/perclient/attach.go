@@ -77,8 +77,7 @@ func (s *Server) Detach(ctx context.Context, closeNetwork func(), late func(Deta
 		c.link.Interrupt()
 	}
 	s.mu.Unlock()
-	s.sweeping.Lock() // until a look that is under way has ended
-	s.sweeping.Unlock()
+	s.awaitSweep()
 	sessions := s.Sessions()
 	rest, slow := comeToRest(ctx, sessions, func(c *Session) <-chan struct{} { return c.still })
 	for _, c := range rest {

@@ -341,7 +341,8 @@ func overTheWire(t *testing.T, list []Detached) (out []Detached) {
 	for i := range out {
 		for _, d := range []struct{ was, is *link.Descriptor }{
 			{&list[i].Link.Socket, &out[i].Link.Socket},
-			{&list[i].Client.Lifeline, &out[i].Client.Lifeline}, {&list[i].Client.Theirs, &out[i].Client.Theirs},
+			{&list[i].Client.Lifeline, &out[i].Client.Lifeline},
+			{&list[i].Client.Theirs, &out[i].Client.Theirs},
 		} {
 			if d.was.IsNone() {
 				continue

@@ -5,7 +5,6 @@ package perclient
 import (
 	"context"
 	"errors"
-	"net"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -233,15 +232,6 @@ func TestListWaitsForNobody(t *testing.T) {
 	assert.Equal(t, status.StateRunning, list[0].State)
 	assert.Equal(t, uint64(1), list[1].Link.ToNetFrames)
 	close(l.hold)
-}
-
-func drainUntilClosed(c net.Conn) {
-	buf := make([]byte, 64<<10)
-	for {
-		if _, err := c.Read(buf); err != nil {
-			return
-		}
-	}
 }
 
 // TestStalledClient: one that does not read is told from one that nothing is for.

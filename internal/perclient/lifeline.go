@@ -101,6 +101,12 @@ func (s *Server) sweep() {
 	}
 }
 
+// awaitSweep waits for a look at the sessions that is under way.
+func (s *Server) awaitSweep() {
+	s.sweeping.Lock()
+	defer s.sweeping.Unlock()
+}
+
 func (c *Session) check() error {
 	faults.In("perclient.sweep", []byte(c.client.Path))
 	c.closeTheirs()
