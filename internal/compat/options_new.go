@@ -14,6 +14,7 @@ var newOptions = []option{
 	{name: "allow-uid", arg: "UID", help: "user, by number or name, whose datagram sockets are served where they would be\nrefused, as root's are; may be given several times", set: addAllowUID, atOnce: true, repeat: true},
 	{name: "dns-record", arg: "NAME=IP", help: "a name for the guests' DNS, may be given several times", set: addDNSRecord, atOnce: true, repeat: true},
 	{name: "host-loopback", arg: "(on|off)", help: "guests of the embedded network reach 127.0.0.1 of this host as host.internal\n(default: on; off in mode \"host\" and with --isolate)", set: setHostLoopback, atOnce: true},
+	{name: "gateway-user", arg: "USER", help: "user that the embedded network's gateway becomes under root (default: nobody)", set: setGatewayUser, atOnce: true},
 	{name: "metrics-listen", arg: "ADDR:PORT", help: "tell Prometheus what happens at http://ADDR:PORT/metrics, as in \"127.0.0.1:9105\"", set: setMetricsListen, atOnce: true},
 	{name: "metrics-anywhere", help: "let ADDR be one that other hosts reach; there is no password", set: setMetricsAnywhere},
 	{name: "vmnet-gateway-any", help: "let --vmnet-gateway be a public address, whose owner guests then do not reach", set: setGatewayAny},

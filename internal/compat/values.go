@@ -81,6 +81,14 @@ func setSocketUser(s *settings, v string) error {
 	return nil
 }
 
+func setGatewayUser(s *settings, v string) error {
+	if v == "" {
+		return errors.New("--gateway-user is empty: give the name of a user")
+	}
+	s.GatewayUser = v
+	return nil
+}
+
 func setSocketMode(s *settings, v string) error {
 	n, err := strconv.ParseUint(v, 8, 32)
 	if err != nil || n > 0o777 {
