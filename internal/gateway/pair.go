@@ -81,10 +81,10 @@ func (p *Pair) readOnce(fd uintptr) bool {
 	switch {
 	case errors.Is(err, unix.EAGAIN):
 		return !p.readWait
+	case errors.Is(err, unix.ECONNRESET), err == nil && n == 0 && len(p.in) > 0: // reset: it ended with something unread
+		p.readErr = io.EOF
 	case err != nil:
 		p.readErr = err
-	case n == 0 && len(p.in) > 0:
-		p.readErr = io.EOF
 	case len(oob) > 0:
 		p.keepFiles(oob)
 	}

@@ -109,6 +109,7 @@ func (s *supervisor) adopt(i *Inherited) (*life, error) {
 	s.net.sessions.last.Store(st.Sessions)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.state = running
 	s.hello, s.asked, s.last, s.counters, s.restarts = st.Hello, st.Asked, st.Last, st.Counters, st.Restarts
 	return l, nil
 }

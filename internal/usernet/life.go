@@ -124,7 +124,6 @@ func (l *life) end() {
 // greet waits for hello and tells the gateway what it is to do.
 func (l *life) greet() error {
 	if l.inherited {
-		l.say(running)
 		l.send(gateway.AppendMessage(nil, gateway.KindBack, nil))
 		return nil
 	}

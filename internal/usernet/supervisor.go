@@ -107,22 +107,35 @@ func (s *supervisor) gone(session uint64) {
 
 // start begins with a gateway that runs already, or starts one.
 func (s *supervisor) start(i *Inherited) {
+	var l *life
+	if i != nil {
+		var err error
+		if l, err = s.adopt(i); err != nil {
+			s.note(err, 0)
+		} else {
+			s.have(l)
+		}
+	}
 	go func() {
 		defer close(s.ended)
-		s.run(i)
+		s.run(l)
 	}()
 }
 
-// run starts one gateway after the other until stop.
-func (s *supervisor) run(i *Inherited) {
+// run serves l and then starts one gateway after the other until stop.
+func (s *supervisor) run(l *life) {
 	delay := time.Duration(0)
 	for {
-		began := time.Now()
-		l, err := s.begin(i)
-		i = nil
+		began, err := time.Now(), error(nil)
+		if l == nil {
+			if l, err = s.spawn(); err == nil {
+				s.have(l)
+			}
+		}
 		if err == nil {
 			err = l.run()
 		}
+		l = nil
 		if s.isOver() {
 			return
 		}
@@ -137,16 +150,8 @@ func (s *supervisor) run(i *Inherited) {
 	}
 }
 
-// begin makes a life of a new gateway, or of one that was inherited.
-func (s *supervisor) begin(i *Inherited) (l *life, err error) {
-	if i != nil {
-		l, err = s.adopt(i)
-	} else {
-		l, err = s.spawn()
-	}
-	if err != nil {
-		return nil, err
-	}
+// have makes l the gateway of now.
+func (s *supervisor) have(l *life) {
 	s.mu.Lock()
 	s.life = l
 	s.now.Store(l)
@@ -154,7 +159,6 @@ func (s *supervisor) begin(i *Inherited) (l *life, err error) {
 	if s.isOver() { // close or Detach came before there was anything to end
 		l.end()
 	}
-	return l, nil
 }
 
 // isOver tells whether no gateway is to be started any more.
