@@ -153,7 +153,7 @@ func TestUsage(t *testing.T) {
 	own := []string{
 		"--backend=(auto|usernet|vmnet)", "--socket-user=USER", "--socket-mode=OCTAL", "--queue-size=BYTES", "--max-clients=N",
 		"--state-dir=DIR", "--runtime-dir=DIR|none", "--allow-uid=UID", "--dns-record=NAME=IP",
-		"--host-loopback=(on|off)", "--metrics-listen=ADDR:PORT", "--metrics-anywhere", "--vmnet-gateway-any",
+		"--host-loopback=(on|off)", "--gateway-user=USER", "--metrics-listen=ADDR:PORT", "--metrics-anywhere", "--vmnet-gateway-any",
 		"--vmnet-api=(auto|network|interface)", "--vmnet-interfaces=(client|one)", "--vmnet-disable-nat44", "--vmnet-disable-nat66",
 		"--vmnet-disable-dns-proxy", "--vmnet-disable-ra", "--vmnet-mtu=BYTES", "--vmnet-reserve=MAC=IP",
 		"--vmnet-forward=PROTO:PORT=IP:PORT", "--isolate", "--anti-spoof", "--offload",

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/shell"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
@@ -138,6 +139,19 @@ func sharedInterface(v *view) []finding {
 }
 
 // forwards finds forwarded ports that lead nowhere.
+// gatewayDown finds a gateway that has ended, until there is another.
+func gatewayDown(v *view) []finding {
+	u := v.Network.Usernet
+	if u == nil || v.Network.State != status.NetworkRunning || u.Gateway.Error == "" {
+		return nil
+	}
+	return []finding{{Problem: status.Problem{
+		Code: status.GatewayDown, Severity: status.Error,
+		Text: fmt.Sprintf("The network's gateway ended and is started again: %s. Until then guests have no DHCP, no DNS and no way out.", u.Gateway.Error),
+		Fix:  []string{"See in the daemon's log what ended it. If the program was replaced meanwhile:", command("socket_vmnet2 upgrade %s", shell.Quote(v.Daemon.Socket))},
+	}}}
+}
+
 func forwards(v *view) (found []finding) {
 	u := v.Network.Usernet
 	if u == nil || v.Network.State != status.NetworkRunning {

@@ -61,7 +61,7 @@ type view struct {
 // rules are all there are, in the order in which problems of equal weight are told.
 var rules = []func(*view) []finding{
 	networkNotRunning, sharingBusy, subnetOverlap, noDHCP, poolFilling, duplicateIP, duplicateMAC, noInterface, stalled, slow,
-	storm, flapping, offloadMixed, sharedInterface, refused, forwards, notKept, replaced,
+	storm, flapping, offloadMixed, sharedInterface, refused, gatewayDown, forwards, notKept, replaced,
 }
 
 // Problems tells what is wrong with the daemon that st describes, the worst first; Health in st is not looked at. What is new and
