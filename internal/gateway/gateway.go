@@ -3,11 +3,11 @@
 // Package gateway is the gateway of a network: DHCP, DNS, and a TCP/IP stack with the flows to the outside and to the host. It is a
 // client of the network, in a process of its own, and knows of it what its Config says and no more.
 //
-//	daemon ══ pair of sockets ══ serve ── queue ── handle ─┬─ DHCP
+//	daemon ══ pair of sockets ══ serve ── queues ── handle ┬─ DHCP
 //	              ^                                        ├─ DNS
 //	              └──────── outlet ────────────────────────┴─ TCP/IP stack: ARP, ping, flows to the outside and to the host
 //
-// One goroutine reads the pair, sorts what it reads into a queue for each session and handles one chunk of one session at a time.
+// One goroutine reads the pair, sorts what it reads into a queue for each session and handles one run of each in turn.
 // It never waits for the other direction: what does not fit the outlet is dropped.
 //
 // The stack's (gVisor's) work is per packet, so it sees few and large ones: TCP segments of a chunk that follow each other are joined
@@ -44,7 +44,7 @@ type Gateway struct {
 	tune tuning
 	log  *slog.Logger // to the daemon
 	pair *Pair
-	in   *Queue
+	in   queues
 	out  *outlet
 
 	session uint64 // that the next frames come from
@@ -77,19 +77,18 @@ type tuning struct {
 type drops struct {
 	unwanted  atomic.Uint64 // not for the gateway, or a protocol it does not speak
 	malformed atomic.Uint64 // lengths or addresses that cannot be
-	queueFull atomic.Uint64 // the client had too much waiting
 	outFull   atomic.Uint64 // too much waits towards the guests
 }
 
 // Stats are what the gateway counts.
 type Stats struct {
-	Unwanted, Malformed, QueueFull, OutFull uint64 // frames that were dropped, by reason
-	TCPFlows, UDPFlows                      int    // open now
+	Unwanted, Malformed, OutFull uint64 // frames that were dropped, by reason
+	TCPFlows, UDPFlows           int    // open now
 }
 
 func (g *Gateway) stats() Stats {
 	d := &g.drops
-	s := Stats{Unwanted: d.unwanted.Load(), Malformed: d.malformed.Load(), QueueFull: d.queueFull.Load(), OutFull: d.outFull.Load()}
+	s := Stats{Unwanted: d.unwanted.Load(), Malformed: d.malformed.Load(), OutFull: d.outFull.Load()}
 	if g.engine != nil {
 		s.TCPFlows, s.UDPFlows = g.engine.flows.counts()
 	}
@@ -131,13 +130,13 @@ func (g *Gateway) close() {
 	g.out.close()
 }
 
-// handleChunk handles frames of one session.
-func (g *Gateway) handleChunk(c *Chunk) {
-	it := c.frames().Iter()
+// handleRun handles frames of one session.
+func (g *Gateway) handleRun(session uint64, b frame.Batch) {
+	it := b.Iter()
 	for it.Next() {
-		g.handle(c.session, it.Frame())
+		g.handle(session, it.Frame())
 	}
-	g.flush(c.session)
+	g.flush(session)
 }
 
 func (g *Gateway) handle(src uint64, f []byte) {

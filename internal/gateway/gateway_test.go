@@ -180,46 +180,18 @@ func TestNoDHCP(t *testing.T) {
 	assert.Nil(t, n.gw.dhcp)
 }
 
-// TestQueueIsFair: a flooding client fills its own share of the queue only, and the others' frames are next in turn.
-func TestQueueIsFair(t *testing.T) {
-	q := NewQueue()
-	one := frame.NewBatch(frame.Append(nil, make([]byte, frame.MaxEthernetLen)), 1)
-	all := func([]byte) bool { return true }
-	sent, full := 0, 0
-	for range 20 * queueTotal / len(one.Bytes()) {
-		_, n := q.Put(1, one, all)
-		full += n
-		sent++
-	}
-	assert.LessOrEqual(t, q.bytes, queuePerSession)
-	assert.Equal(t, sent-q.bytes/len(one.Bytes()), full)
-	for src := range uint64(20) { // as many as the total has room for, and more
-		for range queuePerSession / len(one.Bytes()) {
-			q.Put(2+src, one, all)
+// TestQueuesTakeTurns: of what one read brought, each session has its first run handled before any has its second one.
+func TestQueuesTakeTurns(t *testing.T) {
+	q := queues{bySession: map[uint64]int{}}
+	for range 2 {
+		for i, session := range []uint64{7, 7, 9, 7, 9, 1 << 62} {
+			q.put(session, frame.NewBatch(nil, i))
 		}
+		var got []string
+		q.handle(func(session uint64, b frame.Batch) { got = append(got, fmt.Sprint(session, " ", b.Len())) })
+		assert.Equal(t, []string{"7 0", "9 2", fmt.Sprint(uint64(1<<62), " 5"), "7 1", "9 4", "7 3"}, got)
 	}
-	assert.LessOrEqual(t, q.bytes, queueTotal+20*queueShare)
-	q.Put(99, one, all)
-	q.Gone(99)
-	q.Gone(100) // had nothing to send
-	unwanted, _ := q.Put(99, one, func([]byte) bool { return false })
-	assert.Equal(t, 1, unwanted)
-	seen := map[uint64]string{}
-	for range 23 {
-		c := q.Next()
-		seen[c.session] = string(c.Wire())
-		q.Free(c)
-	}
-	assert.Len(t, seen, 23, "each had a turn")
-	gone := string(AppendMessage(nil, KindGone, uint64(99)))
-	assert.Equal(t, string(AppendSession(nil, 99))+string(one.Bytes())+gone, seen[99])
-	assert.Equal(t, len(AppendSession(nil, 100))+len(gone)+1, len(seen[100]))
-	for c := q.Next(); c != nil; c = q.Next() {
-		q.Free(c)
-	}
-	assert.Zero(t, q.bytes)
-	assert.LessOrEqual(t, len(q.spare), spareCount)
-	assert.True(t, q.Empty())
+	q.handle(func(uint64, frame.Batch) { assert.Fail(t, "it is empty") })
 }
 
 // FuzzFrames feeds any frames to the gateway of a running network: there is no panic, the gateway keeps answering,

@@ -44,7 +44,7 @@ func newGateway(conn *net.UnixConn, t tuning) (*Gateway, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &Gateway{tune: t, pair: p, in: NewQueue()}
+	g := &Gateway{tune: t, pair: p, in: queues{bySession: map[uint64]int{}}}
 	g.out = newOutlet(frame.MaxLen, func(b []byte, wait bool) (int, error) { return p.WriteWire(nil, b, wait) }, &g.drops)
 	g.log = slog.New(logger{out: g.out})
 	return g, nil
@@ -61,12 +61,7 @@ func (g *Gateway) serve(hello Hello) error {
 	parser := Parser{Frames: g.take, Message: g.message, MaxMessage: maxConfig}
 	buf, have := make([]byte, readSize), 0
 	for {
-		waiting := g.in.Next()
-		n, err := g.pair.ReadWire(buf[have:], waiting == nil)
-		if waiting != nil {
-			g.handleChunk(waiting)
-			g.in.Free(waiting)
-		}
+		n, err := g.pair.ReadWire(buf[have:], true)
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
@@ -77,6 +72,7 @@ func (g *Gateway) serve(hello Hello) error {
 		if err != nil {
 			return fmt.Errorf("read from the daemon: %w", err)
 		}
+		g.in.handle(g.handleRun)
 		have = copy(buf, buf[used:have+n])
 		if have == len(buf) { // a long configuration
 			buf = append(buf, make([]byte, len(buf))...)
@@ -84,18 +80,61 @@ func (g *Gateway) serve(hello Hello) error {
 	}
 }
 
-// take sorts frames into the queue.
+// take sorts a run of frames into its session's queue. It stays in the read buffer.
 func (g *Gateway) take(b frame.Batch) error {
 	if !g.started {
 		return errors.New("frames before the start")
 	}
-	_, full := g.in.Put(g.session, b, func(f []byte) bool { return true })
-	g.drops.queueFull.Add(uint64(full))
+	g.in.put(g.session, b)
 	return nil
+}
+
+// queues hold what one read brought, by session, until it is handled with a turn for each.
+type queues struct {
+	bySession map[uint64]int // where in all
+	all       []queue        // in the order in which the sessions came
+}
+
+type queue struct {
+	session uint64
+	runs    []frame.Batch
+}
+
+func (q *queues) put(session uint64, b frame.Batch) {
+	i, ok := q.bySession[session]
+	if !ok {
+		i = len(q.all)
+		q.bySession[session] = i
+		if i < cap(q.all) {
+			q.all = q.all[:i+1] // with its memory for runs
+		} else {
+			q.all = append(q.all, queue{})
+		}
+		q.all[i].session, q.all[i].runs = session, q.all[i].runs[:0]
+	}
+	q.all[i].runs = append(q.all[i].runs, b)
+}
+
+// handle passes one run of each session in turn to do, until all are handled.
+func (q *queues) handle(do func(session uint64, b frame.Batch)) {
+	for turn, more := 0, len(q.all) > 0; more; turn++ {
+		more = false
+		for i := range q.all {
+			if s := &q.all[i]; turn < len(s.runs) {
+				do(s.session, s.runs[turn])
+				more = true
+			}
+		}
+	}
+	clear(q.bySession)
+	q.all = q.all[:0]
 }
 
 // message does what the daemon says.
 func (g *Gateway) message(kind byte, body []byte) (err error) {
+	if kind != KindSession {
+		g.in.handle(g.handleRun) // what came before
+	}
 	switch kind {
 	case KindConfig:
 		return json.Unmarshal(body, &g.cfg)
@@ -140,13 +179,8 @@ func (g *Gateway) takeForward(number int) error {
 	return g.fwd.add(g, number, socket)
 }
 
-// gone handles what waits from a session, and lets its flows wait for its return.
+// gone lets the flows of a session wait for the client's return.
 func (g *Gateway) gone(id uint64) {
-	for g.in.Waits(id) {
-		c := g.in.Next()
-		g.handleChunk(c)
-		g.in.Free(c)
-	}
 	if g.engine != nil {
 		g.engine.flows.guestGone(id)
 	}

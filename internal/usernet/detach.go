@@ -81,7 +81,7 @@ func (l *life) leave() {
 	l.leaving = true
 	_ = l.conn.SetWriteDeadline(time.Now().Add(flushTime))
 	l.mu.Unlock()
-	l.sup.queue.Wake()
+	l.sup.queue.wake()
 }
 
 // adopt goes on with a gateway of the network before this one.

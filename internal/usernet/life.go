@@ -180,7 +180,7 @@ func (l *life) send(message []byte) {
 	l.mu.Lock()
 	l.messages = append(l.messages, message...)
 	l.mu.Unlock()
-	l.sup.queue.Wake()
+	l.sup.queue.wake()
 }
 
 // deliver writes frames of a session if the pair takes them now and nothing waits. It reports false if they are to be queued. What a
@@ -190,7 +190,7 @@ func (l *life) deliver(session uint64, b frame.Batch) bool {
 		return false
 	}
 	defer l.turn.Unlock()
-	if !l.open || len(l.left) > 0 || !l.sup.queue.Empty() {
+	if !l.open || len(l.left) > 0 || !l.sup.queue.empty() {
 		return false
 	}
 	l.head = gateway.AppendSession(l.head[:0], session)
@@ -204,7 +204,7 @@ func (l *life) deliver(session uint64, b frame.Batch) bool {
 	}
 	if rest := b.Bytes()[n-len(l.head):]; len(l.left)+len(rest) > 0 {
 		l.left = append(l.left, rest...)
-		l.sup.queue.Wake()
+		l.sup.queue.wake()
 	}
 	return true
 }
@@ -224,7 +224,7 @@ func (l *life) write() {
 			continue
 		}
 		select {
-		case <-l.sup.queue.Woken():
+		case <-l.sup.queue.woken():
 		case <-l.done:
 			return
 		}
@@ -248,10 +248,10 @@ func (l *life) writeNext() (more bool, err error) {
 	if len(messages) > 0 {
 		return true, l.put(messages)
 	}
-	if c := l.sup.queue.Next(); c != nil {
-		defer l.sup.queue.Free(c)
-		if err = l.put(c.Wire()); err != nil && !leaving {
-			l.sup.lost.Add(uint64(c.Len()))
+	if c := l.sup.queue.next(); c != nil {
+		defer l.sup.queue.free(c)
+		if err = l.put(c.buf); err != nil && !leaving {
+			l.sup.lost.Add(uint64(c.n))
 		}
 		return true, err
 	}

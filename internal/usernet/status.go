@@ -16,7 +16,7 @@ func (n *Network) Status() (*status.DHCP, *status.Usernet) {
 		HostAddress: n.Alias(),
 		TCPFlows:    c.TCPFlows, UDPFlows: c.UDPFlows,
 		Drops: map[string]uint64{
-			"unwanted": c.Unwanted + n.gw.unwanted.Load(), "malformed": c.Malformed, "queue_full": c.QueueFull + n.gw.full.Load(),
+			"unwanted": c.Unwanted + n.gw.unwanted.Load(), "malformed": c.Malformed, "queue_full": n.gw.full.Load(),
 			"restart": n.gw.lost.Load(), "out_full": c.OutFull,
 		},
 		Forwards: n.fwd.status(),

@@ -36,7 +36,7 @@ const (
 type supervisor struct {
 	net   *Network
 	mac   [6]byte
-	queue *gateway.Queue
+	queue *queue
 
 	now                  atomic.Pointer[life] // what clients' readers may write to; nil while there is none
 	unwanted, full, lost atomic.Uint64        // frames to the gateway that were dropped
@@ -59,7 +59,7 @@ type supervisor struct {
 }
 
 func (s *supervisor) init(n *Network) {
-	s.net, s.mac, s.queue = n, [6]byte(n.facts.MAC), gateway.NewQueue()
+	s.net, s.mac, s.queue = n, [6]byte(n.facts.MAC), newQueue()
 	s.stopped, s.stop = context.WithCancel(context.Background())
 	s.ended, s.answered, s.state = make(chan struct{}), make(chan struct{}), starting
 }
@@ -76,7 +76,7 @@ func (s *supervisor) DeliverFrom(src bridge.PortID, b frame.Batch) {
 	if l := s.now.Load(); l != nil && s.wantsAll(b) && l.deliver(session, b) {
 		return
 	}
-	unwanted, full := s.queue.Put(session, b, s.wants)
+	unwanted, full := s.queue.putAll(session, b, s.wants)
 	if unwanted+full > 0 {
 		s.unwanted.Add(uint64(unwanted))
 		s.full.Add(uint64(full))
@@ -101,7 +101,7 @@ func (s *supervisor) gone(session uint64) {
 	leaving := s.leaving
 	s.mu.Unlock()
 	if !leaving {
-		s.queue.Gone(session)
+		s.queue.gone(session)
 	}
 }
 
@@ -209,7 +209,6 @@ func (s *supervisor) close() {
 func add(a, b gateway.Answer) gateway.Answer {
 	a.Stats.Unwanted += b.Stats.Unwanted
 	a.Stats.Malformed += b.Stats.Malformed
-	a.Stats.QueueFull += b.Stats.QueueFull
 	a.Stats.OutFull += b.Stats.OutFull
 	a.Malformed += b.Malformed
 	a.Foreign += b.Foreign

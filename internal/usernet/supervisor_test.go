@@ -198,6 +198,48 @@ func TestLogLines(t *testing.T) {
 	assert.Contains(t, out.String(), "keeps the daemon's rights")
 }
 
+// TestQueueIsFair: a flooding client fills its own share of the queue only, and the others' frames are next in turn.
+func TestQueueIsFair(t *testing.T) {
+	q := newQueue()
+	one := frame.NewBatch(frame.Append(nil, make([]byte, frame.MaxEthernetLen)), 1)
+	all := func([]byte) bool { return true }
+	sent, full := 0, 0
+	for range 20 * queueTotal / len(one.Bytes()) {
+		_, n := q.putAll(1, one, all)
+		full += n
+		sent++
+	}
+	assert.LessOrEqual(t, q.bytes, queuePerSession)
+	assert.Equal(t, sent-q.bytes/len(one.Bytes()), full)
+	for src := range uint64(20) { // as many as the total has room for, and more
+		for range queuePerSession / len(one.Bytes()) {
+			q.putAll(2+src, one, all)
+		}
+	}
+	assert.LessOrEqual(t, q.bytes, queueTotal+20*queueShare)
+	q.putAll(99, one, all)
+	q.gone(99)
+	q.gone(100) // had nothing to send
+	unwanted, _ := q.putAll(99, one, func([]byte) bool { return false })
+	assert.Equal(t, 1, unwanted)
+	seen := map[uint64]string{}
+	for range 23 {
+		c := q.next()
+		seen[c.session] = string(c.buf)
+		q.free(c)
+	}
+	assert.Len(t, seen, 23, "each had a turn")
+	gone := string(gateway.AppendMessage(nil, gateway.KindGone, uint64(99)))
+	assert.Equal(t, string(gateway.AppendSession(nil, 99))+string(one.Bytes())+gone, seen[99])
+	assert.Equal(t, len(gateway.AppendSession(nil, 100))+len(gone)+1, len(seen[100]))
+	for c := q.next(); c != nil; c = q.next() {
+		q.free(c)
+	}
+	assert.Zero(t, q.bytes)
+	assert.LessOrEqual(t, len(q.spare), spareCount)
+	assert.True(t, q.empty())
+}
+
 // TestLeaseTable: one lease for each client and each address, as many as the state file takes, and the wall clock changes nothing
 // while the daemon runs.
 func TestLeaseTable(t *testing.T) {

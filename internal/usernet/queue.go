@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package gateway
+package usernet
 
 import (
 	"sync"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/gateway"
 )
 
-// Bounds of a Queue, in bytes of wire form.
+// Bounds of a queue, in bytes of wire form.
 const (
 	// queuePerSession is how much one client may have waiting: about 700 full frames, more than a guest's virtio ring.
 	queuePerSession = 1 << 20
@@ -21,47 +22,38 @@ const (
 	spareCount = 16 // chunks, and sources, kept for reuse
 )
 
-// A Chunk is frames of one session.
-type Chunk struct {
+// A chunk is frames of one session.
+type chunk struct {
 	session uint64
 	buf     []byte // as it goes over the pair: KindSession, the frames, and maybe KindGone
 	n       int    // frames
 	end     int    // of the frames in buf
 }
 
-// Wire is the chunk as it goes over the pair.
-func (c *Chunk) Wire() []byte { return c.buf }
-
-// Len is the number of frames.
-func (c *Chunk) Len() int { return c.n }
-
-func (c *Chunk) frames() frame.Batch { return frame.NewBatch(c.buf[SessionLen:c.end], c.n) }
-
 // source is what waits from one session.
 type source struct {
-	chunks []*Chunk
+	chunks []*chunk
 	bytes  int
 }
 
-// A Queue holds frames for the gateway. It is bounded, drops at its tail and is served round robin by session, so that one
-// client's flood delays no other's frames. There is one on each side of the pair: the daemon's keeps clients' readers from waiting
-// for the socket, the gateway's keeps frames that wait in the socket from standing in front of others'.
-type Queue struct {
+// A queue holds frames for the gateway while the pair is full. It is bounded, drops at its tail and is served round robin by session,
+// so that one client's flood delays no other's frames.
+type queue struct {
 	mu      sync.Mutex
 	sources map[uint64]*source // those with frames waiting
 	turns   []uint64           // their order
 	bytes   int
-	spare   []*Chunk
+	spare   []*chunk
 	rested  []*source // without chunks
 
-	wake chan struct{} // one token: something waits
+	token chan struct{} // one: something waits, or wake was called
 }
 
-// NewQueue makes an empty queue.
-func NewQueue() *Queue { return &Queue{sources: map[uint64]*source{}, wake: make(chan struct{}, 1)} }
+// newQueue makes an empty queue.
+func newQueue() *queue { return &queue{sources: map[uint64]*source{}, token: make(chan struct{}, 1)} }
 
-// Put queues those frames of b that want has. It returns how many it does not want, and for how many there was no room.
-func (q *Queue) Put(session uint64, b frame.Batch, want func(f []byte) bool) (unwanted, full int) {
+// putAll queues those frames of b that want has. It returns how many it does not want, and for how many there was no room.
+func (q *queue) putAll(session uint64, b frame.Batch, want func(f []byte) bool) (unwanted, full int) {
 	queued := false
 	q.mu.Lock()
 	it := b.Iter()
@@ -78,13 +70,13 @@ func (q *Queue) Put(session uint64, b frame.Batch, want func(f []byte) bool) (un
 	}
 	q.mu.Unlock()
 	if queued {
-		q.Wake()
+		q.wake()
 	}
 	return unwanted, full
 }
 
 // put queues f and reports whether there was room. The caller holds mu.
-func (q *Queue) put(session uint64, f []byte) bool {
+func (q *queue) put(session uint64, f []byte) bool {
 	n := frame.PrefixLen + len(f)
 	s := q.sources[session]
 	waiting := 0
@@ -94,7 +86,7 @@ func (q *Queue) put(session uint64, f []byte) bool {
 	if waiting+n > queueShare && (waiting+n > queuePerSession || q.bytes+n > queueTotal) {
 		return false
 	}
-	c := q.chunk(session, n)
+	c := q.last(session, n)
 	c.buf = frame.Append(c.buf, f)
 	c.end = len(c.buf)
 	c.n++
@@ -103,8 +95,8 @@ func (q *Queue) put(session uint64, f []byte) bool {
 	return true
 }
 
-// chunk is the last chunk of a session, or a new one if that has no room for n bytes. The caller holds mu.
-func (q *Queue) chunk(session uint64, n int) *Chunk {
+// last is the last chunk of a session, or a new one if that has no room for n bytes. The caller holds mu.
+func (q *queue) last(session uint64, n int) *chunk {
 	s := q.sources[session]
 	if s == nil {
 		s = q.newSource()
@@ -119,16 +111,16 @@ func (q *Queue) chunk(session uint64, n int) *Chunk {
 	return c
 }
 
-// Gone queues the message that a session has ended, behind its frames.
-func (q *Queue) Gone(session uint64) {
+// gone queues the message that a session has ended, behind its frames.
+func (q *queue) gone(session uint64) {
 	q.mu.Lock()
-	c := q.chunk(session, 0)
-	c.buf = AppendMessage(c.buf, KindGone, session)
+	c := q.last(session, 0)
+	c.buf = gateway.AppendMessage(c.buf, gateway.KindGone, session)
 	q.mu.Unlock()
-	q.Wake()
+	q.wake()
 }
 
-func (q *Queue) newSource() *source {
+func (q *queue) newSource() *source {
 	if n := len(q.rested); n > 0 {
 		s := q.rested[n-1]
 		q.rested = q.rested[:n-1]
@@ -137,30 +129,30 @@ func (q *Queue) newSource() *source {
 	return &source{}
 }
 
-func (q *Queue) newChunk(session uint64) *Chunk {
-	c := &Chunk{}
+func (q *queue) newChunk(session uint64) *chunk {
+	c := &chunk{}
 	if n := len(q.spare); n > 0 {
 		c = q.spare[n-1]
 		q.spare = q.spare[:n-1]
 	}
-	c.session, c.buf, c.n = session, AppendSession(c.buf[:0], session), 0
-	c.end = SessionLen
+	c.session, c.buf, c.n = session, gateway.AppendSession(c.buf[:0], session), 0
+	c.end = gateway.SessionLen
 	return c
 }
 
-// Woken has a token when there may be something in the queue, or somebody called Wake.
-func (q *Queue) Woken() <-chan struct{} { return q.wake }
+// woken has a token when there may be something in the queue.
+func (q *queue) woken() <-chan struct{} { return q.token }
 
-// Wake puts the token there.
-func (q *Queue) Wake() {
+// wake puts the token there.
+func (q *queue) wake() {
 	select {
-	case q.wake <- struct{}{}:
+	case q.token <- struct{}{}:
 	default:
 	}
 }
 
-// Next takes the oldest chunk of the session whose turn it is, nil if none waits. The chunk goes back with Free.
-func (q *Queue) Next() *Chunk {
+// next takes the oldest chunk of the session whose turn it is, nil if none waits. The chunk goes back with free.
+func (q *queue) next() *chunk {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(q.turns) == 0 {
@@ -182,31 +174,24 @@ func (q *Queue) Next() *Chunk {
 }
 
 // pop takes the first chunk of s. The caller holds mu.
-func (q *Queue) pop(s *source) *Chunk {
+func (q *queue) pop(s *source) *chunk {
 	c := s.chunks[0]
 	s.chunks = append(s.chunks[:0], s.chunks[1:]...)
-	n := c.end - SessionLen
+	n := c.end - gateway.SessionLen
 	s.bytes -= n
 	q.bytes -= n
 	return c
 }
 
-// Empty tells whether nothing waits.
-func (q *Queue) Empty() bool {
+// empty tells whether nothing waits.
+func (q *queue) empty() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return len(q.turns) == 0
 }
 
-// Waits tells whether frames of the session wait.
-func (q *Queue) Waits(session uint64) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.sources[session] != nil
-}
-
-// Free gives a chunk back.
-func (q *Queue) Free(c *Chunk) {
+// free gives a chunk back.
+func (q *queue) free(c *chunk) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(q.spare) < spareCount {
