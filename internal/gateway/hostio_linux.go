@@ -36,6 +36,9 @@ func rawIO(call, fd uintptr, b []byte, flags uintptr) (int, error) {
 
 // write writes what the socket takes without waiting.
 func (v *vector) write(fd uintptr) (int, error) {
+	if len(v[0]) == 0 {
+		return writeNow(fd, v[1])
+	}
 	var iov [2]unix.Iovec
 	n := 0
 	for _, b := range v {
@@ -80,6 +83,12 @@ func rawMessage(call, fd uintptr, h *unix.Msghdr, flags uintptr) (int, error) {
 		}
 	}
 }
+
+// bufferOptions set the size of the pair's buffers; the last one that the system permits counts.
+var bufferOptions = []int{unix.SO_SNDBUF, unix.SO_SNDBUFFORCE}
+
+// Yield lets other processes run.
+func Yield() { _, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }
 
 // socketpair makes a pair of sockets that children do not inherit.
 func socketpair() ([2]int, error) {

@@ -6,6 +6,7 @@ package gateway
 
 import (
 	"errors"
+	"runtime"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -62,6 +63,12 @@ func (m *message) receive(fd uintptr, b []byte) (n int, oob []byte, err error) {
 		}
 	}
 }
+
+// bufferOptions set the size of the pair's buffers.
+var bufferOptions = []int{unix.SO_SNDBUF, unix.SO_RCVBUF}
+
+// Yield lets other goroutines run: the system has nothing for other processes that is to be had without cgo.
+func Yield() { runtime.Gosched() }
 
 // socketpair makes a pair of sockets that children do not inherit.
 func socketpair() (fds [2]int, err error) {

@@ -42,7 +42,8 @@ type life struct {
 	conn *gateway.Pair
 	proc gateway.Process
 	buf  []byte
-	have int // bytes in buf
+	have int  // bytes in buf
+	bulk bool // the last read brought much
 
 	inherited bool
 	ready     bool // has said hello
@@ -336,7 +337,7 @@ func (l *life) tick() error {
 
 // receive reads once and handles what is there.
 func (l *life) receive() error {
-	n, err := l.conn.ReadWire(l.buf[l.have:], true)
+	n, err := l.readMore()
 	if err != nil {
 		return err
 	}
@@ -348,6 +349,24 @@ func (l *life) receive() error {
 		l.failure = fmt.Errorf("it sent what cannot be: %w", err)
 	}
 	return l.failure
+}
+
+// bulk is from how much in one read on, in bytes, more is taken to be on its way.
+const bulk = 16 << 10
+
+// readMore reads once. In the midst of a transfer it lets the gateway run before it goes to sleep: to be woken for each packet would
+// cost more than to read it.
+func (l *life) readMore() (n int, err error) {
+	if l.bulk {
+		if n, err = l.conn.ReadWire(l.buf[l.have:], false); n == 0 && err == nil {
+			gateway.Yield()
+		}
+	}
+	if n == 0 && err == nil {
+		n, err = l.conn.ReadWire(l.buf[l.have:], true)
+	}
+	l.bulk = n >= bulk
+	return n, err
 }
 
 var errForeign = errors.New("frames in the name of others")
