@@ -69,6 +69,7 @@ type tuning struct {
 	dialTimeout time.Duration
 	udpIdle     time.Duration
 	dnsPort     string             // of the host's resolvers
+	onStart     func()             // called when it has started; nil = nothing
 	onFrame     func(frame []byte) // called with each frame before it reaches the stack; nil = nothing
 	dial        func(ctx context.Context, network, address string) (net.Conn, error)
 }
@@ -114,6 +115,9 @@ func (g *Gateway) start() (err error) {
 	}
 	g.started = true
 	g.fwd.serve()
+	if g.tune.onStart != nil {
+		g.tune.onStart()
+	}
 	return nil
 }
 

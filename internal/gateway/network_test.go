@@ -78,6 +78,8 @@ func start(t testing.TB, c Config, tune tuning) *Network {
 	ours, theirs, err := NewPair()
 	require.NoError(t, err)
 	n.conn = ours
+	started := make(chan struct{})
+	tune.onStart = func() { close(started) }
 	n.gw = onPair(t, theirs, tune)
 	n.port, err = n.Bridge.Attach(bridge.PortOptions{Name: "gateway", StaticMACs: []net.HardwareAddr{n.plan.mac}, KnownOnly: true}, n)
 	require.NoError(t, err)
@@ -92,7 +94,7 @@ func start(t testing.TB, c Config, tune tuning) *Network {
 		n.pass(i, listen(t, c, f))
 	}
 	n.write(AppendMessage(nil, KindStart, nil))
-	n.ask() // it has started
+	<-started
 	return n
 }
 

@@ -198,9 +198,6 @@ func (p *plan) identify() {
 	p.gatewayID = u
 }
 
-// mask is the subnet mask in dotted form.
-func (p *plan) mask() string { return net.IP(net.CIDRMask(p.subnet.Bits(), 32)).String() }
-
 // own tells whether the gateway answers for ip.
 func (p *plan) own(ip netip.Addr) bool { return ip == p.gateway || ip == p.alias && ip.IsValid() }
 

@@ -41,7 +41,7 @@ type GatewayState struct {
 
 // Detach ends the network, but for its gateway and the sockets of forwarded ports. It is called when no client is read any more and
 // before their ports are closed: a port that is closed later does not tell the gateway of its end. The gateway reads nothing from
-// the host until a network is started with what Detach returns, and loses nothing. After an error the network is as Close leaves it.
+// the host until a network that was started with what Detach returns is told to Resume, and loses nothing. After an error the network is as Close leaves it.
 func (n *Network) Detach() (*Inherited, error) {
 	s := &n.gw
 	s.mu.Lock()
@@ -57,6 +57,7 @@ func (n *Network) Detach() (*Inherited, error) {
 	if l == nil {
 		return nil, errors.Join(ErrNoGateway, n.Close())
 	}
+	s.goOn()
 	<-s.ended
 	select {
 	case <-l.done: // it ended meanwhile
@@ -73,6 +74,9 @@ func (n *Network) Detach() (*Inherited, error) {
 	})
 	return i, nil
 }
+
+// Resume lets an inherited gateway go on: the clients have their ports again, so nothing that comes from it is lost.
+func (n *Network) Resume() { n.gw.goOn() }
 
 // leave ends the life but for the gateway: first the writer, when all that waits is written, then the reader. The caller holds
 // sup.mu.

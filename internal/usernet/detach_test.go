@@ -135,6 +135,7 @@ func TestDetach(t *testing.T) {
 		o.Inherited = i
 		n = start(t, o)
 		g.attach(t, n)
+		n.Resume()
 		g.answered(t, text)
 		assert.Equal(t, source, g.echo(t, host, "again"), "it is the same flow")
 		_, u := n.Status()
@@ -157,7 +158,7 @@ func TestDetachUnderLoad(t *testing.T) {
 	n := start(t, o)
 	require.Eventually(t, func() bool { return gatewayStatus(n) == running }, patience, time.Millisecond)
 	g := &guest{mac: net.HardwareAddr{2, 0, 0, 0, 0, 7}, got: make(chan []byte, 1<<16)}
-	for range 20 {
+	for round := range 20 {
 		g.attach(t, n)
 		ip := fakeguest.IPv4Packet(guestIP, gatewayIP, fakeguest.ProtoICMP, fakeguest.ICMPMessage(fakeguest.EchoRequest, 7, 1, make([]byte, 1400)))
 		ping := frame.Append(nil, fakeguest.EthernetFrame(n.GatewayMAC(), g.mac, fakeguest.TypeIPv4, ip))
@@ -169,7 +170,11 @@ func TestDetachUnderLoad(t *testing.T) {
 		require.NoError(t, g.p.Close())
 		o.Inherited = again(t, i)
 		n = start(t, o)
+		if round%2 == 0 {
+			n.Resume()
+		}
 	}
+	n.Resume()
 	_, u := n.Status()
 	assert.Zero(t, u.Gateway.Restarts)
 	assert.Zero(t, u.Drops["malformed"])
@@ -200,6 +205,7 @@ func TestInheritedIsDead(t *testing.T) {
 			spoil(i)
 			o.Inherited = i
 			n = start(t, o)
+			n.Resume()
 			require.Eventually(t, func() bool {
 				_, u := n.Status()
 				return u.Gateway.State == running && u.Gateway.PID != i.State.PID

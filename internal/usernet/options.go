@@ -16,7 +16,8 @@ type Options struct {
 
 	// Start starts a gateway on its end of a pair of sockets, which it takes over.
 	Start func(end *os.File) (gateway.Process, error)
-	// Inherited is a gateway that runs already; nil = one is started. After an error of New it is still the caller's.
+	// Inherited is a gateway that runs already, and goes on with Resume; nil = one is started. After an error of New it is still the
+	// caller's.
 	Inherited *Inherited
 
 	// LateForwards lets the network start without the ports that others have now, and tries those again. Else New fails.

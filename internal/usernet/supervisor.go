@@ -44,6 +44,7 @@ type supervisor struct {
 	stop    context.CancelFunc
 	stopped context.Context
 	ended   chan struct{} // run has returned
+	goOn    func()        // starts run, once
 
 	mu       sync.Mutex
 	life     *life // nil while there is none
@@ -105,7 +106,7 @@ func (s *supervisor) gone(session uint64) {
 	}
 }
 
-// start begins with a gateway that runs already, or starts one.
+// start takes over a gateway that runs already, which waits for Resume, or starts one.
 func (s *supervisor) start(i *Inherited) {
 	var l *life
 	if i != nil {
@@ -116,10 +117,15 @@ func (s *supervisor) start(i *Inherited) {
 			s.have(l)
 		}
 	}
-	go func() {
-		defer close(s.ended)
-		s.run(l)
-	}()
+	s.goOn = sync.OnceFunc(func() {
+		go func() {
+			defer close(s.ended)
+			s.run(l)
+		}()
+	})
+	if l == nil {
+		s.goOn()
+	}
 }
 
 // run serves l and then starts one gateway after the other until stop.
@@ -202,6 +208,7 @@ func (s *supervisor) close() {
 		s.life.end()
 	}
 	s.mu.Unlock()
+	s.goOn()
 	<-s.ended
 }
 

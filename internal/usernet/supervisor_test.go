@@ -231,7 +231,7 @@ func TestQueueIsFair(t *testing.T) {
 	assert.Len(t, seen, 23, "each had a turn")
 	gone := string(gateway.AppendMessage(nil, gateway.KindGone, uint64(99)))
 	assert.Equal(t, string(gateway.AppendSession(nil, 99))+string(one.Bytes())+gone, seen[99])
-	assert.Equal(t, len(gateway.AppendSession(nil, 100))+len(gone)+1, len(seen[100]))
+	assert.Len(t, seen[100], len(gateway.AppendSession(nil, 100))+len(gone)+1)
 	for c := q.next(); c != nil; c = q.next() {
 		q.free(c)
 	}
