@@ -64,7 +64,7 @@ demo:
 UNIT = $(shell $(GO) list ./... | grep -v -e '/test/e2e' -e '/test/lab' -e '/test/reconnect')
 TAGS = -tags vmnetsim
 # The race detector has nothing to find in tests that do no more than run make, go and the programs, or change files in turn.
-PLAIN = $(addprefix $(MODULE),/internal/install /internal/release /internal/manual /test/docs /test/formula) $(MODULE)
+PLAIN = $(addprefix $(MODULE),/internal/install /internal/manual /test/docs /test/formula) $(MODULE)
 RACE  = $(filter-out $(PLAIN),$(UNIT))
 
 # What a change of the core breaks first. The downloads of Go's modules come on top.
@@ -95,12 +95,13 @@ test.setup:
 .PHONY: test.unit
 test.unit: test.setup
 	$(GO) test $(UNIT) $(TAGS) -count=1 -timeout 20m
-	cd attach && $(GO) test ./... -count=1
+	for dir in attach tools/release; do $(GO) -C $$dir test ./... -count=1 -timeout 20m || exit 1; done
 
 # Those that test.race has not. Of the others, test.mac has once more, without the race detector, all that macOS changes.
 .PHONY: test.plain
 test.plain: test.setup
 	$(GO) test $(PLAIN) $(TAGS) -count=1 -timeout 20m
+	$(GO) -C tools/release test ./... -count=1 -timeout 20m
 
 .PHONY: test.race
 test.race: test.setup
@@ -151,7 +152,7 @@ mac: $(if $(filter Linux,$(shell uname -s)),machrun)
 check: lint
 	$(GO) vet ./...
 	$(GO) vet $(TAGS) ./...
-	$(GO) -C attach vet ./...
+	for dir in attach tools/release; do $(GO) -C $$dir vet ./... || exit 1; done
 	for dir in . attach; do for arch in arm64 amd64; do GOOS=darwin GOARCH=$$arch $(GO) -C $$dir build -o /dev/null ./... && \
 		GOOS=darwin GOARCH=$$arch $(GO) -C $$dir vet ./... || exit 1; done; done
 
@@ -159,6 +160,7 @@ check: lint
 lint: lint.text
 	$(GO) tool -modfile=tools/go.mod golangci-lint run --build-tags vmnetsim
 	cd attach && $(GO) tool -modfile=../tools/go.mod golangci-lint run
+	cd tools/release && $(GO) tool -modfile=../go.mod golangci-lint run
 	$(GO) tool -modfile=tools/actionlint/go.mod actionlint -pyflakes= .github/workflows/*.yml $(wildcard docs/integrations/*.yml)
 
 # Scripts and pages: those of the tree, without what was built.
@@ -173,13 +175,13 @@ lint.text: test.setup
 	zsh -n etc/completions/_socket_vmnet2
 	mandoc -T lint -W warning docs/man/*.[18]
 	for page in docs/man/*.[18]; do groff -mdoc -ww -z "$$page" 2>&1 | (! grep .) || exit 1; done
-	$(GO) run ./internal/manual -go '$(GO)' -check
+	$(GO) test -count=1 -run 'TestManual$$' ./cmd/socket_vmnet2
 	$(GO) test -count=1 -run TestLinks .
 
-# Manual pages and completions, from the usage texts of the programs.
+# Manual pages and completions, from the tables of options and commands.
 .PHONY: manual
 manual:
-	$(GO) run ./internal/manual -go '$(GO)'
+	$(GO) test -count=1 -run 'TestManual$$' ./cmd/socket_vmnet2 -args -update
 
 # The figures as JSON, and the page of tables that is made from it.
 FIGURES ?= docs/performance/figures
@@ -225,12 +227,12 @@ fuzz:
 .PHONY: artifacts
 artifacts: check.version
 	rm -rf artifacts
-	GOOS= GOARCH= $(GO) run ./internal/release -go '$(GO)' -version '$(or $(VERSION),v0.0.0-unknown)' -ldflags "$(LDFLAGS)" -out artifacts
+	GOOS= GOARCH= $(GO) -C tools/release run . -go '$(GO)' -version '$(or $(VERSION),v0.0.0-unknown)' -ldflags "$(LDFLAGS)" -out artifacts
 
 # Makes them in two places and compares; what is in them is checked as well.
 .PHONY: test.repro
 test.repro:
-	$(GO) test -count=1 -run TestArtifacts ./internal/release
+	$(GO) -C tools/release test -count=1 -run TestArtifacts .
 
 .PHONY: clean
 clean:

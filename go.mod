@@ -6,7 +6,6 @@ toolchain go1.26.8
 
 require (
 	github.com/Code-Hex/vz/v3 v3.7.1
-	github.com/blacktop/go-macho v1.1.296
 	github.com/ebitengine/purego v0.11.3
 	github.com/goccy/go-yaml v1.19.2
 	github.com/gopacket/gopacket v1.7.7
@@ -28,7 +27,6 @@ require (
 require (
 	github.com/Code-Hex/go-infinity-channel v1.0.0 // indirect
 	github.com/beorn7/perks v1.0.1 // indirect
-	github.com/blacktop/go-dwarf v1.1.0 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/cpuguy83/go-md2man/v2 v2.0.7 // indirect
 	github.com/google/btree v1.1.2 // indirect

@@ -53,13 +53,15 @@ var imports = map[string][]string{
 	"internal/vmnet/ffi": {"internal/vmnet/api", "internal/vmnet/pkt", "internal/vnet"},
 	"internal/darwinapi": {},
 
-	"internal/link":      {"internal/faults", "internal/frame", "internal/mmsg"},
-	"internal/mmsg":      {"internal/darwinapi", "internal/frame"},
-	"internal/peercred":  {},
-	"internal/perclient": {"internal/faults", "internal/frame", "internal/vnet", "internal/link", "internal/peercred", "internal/status", "internal/watch"},
-	"internal/unixgram":  {"internal/faults", "internal/frame", "internal/handoff", "internal/link", "internal/mmsg", "internal/perclient"},
+	"internal/link":     {"internal/faults", "internal/frame", "internal/mmsg"},
+	"internal/mmsg":     {"internal/darwinapi", "internal/frame"},
+	"internal/peercred": {},
+	"internal/perclient": {
+		"internal/faults", "internal/frame", "internal/vnet", "internal/link", "internal/passing/proto", "internal/peercred", "internal/status", "internal/watch",
+	},
+	"internal/unixgram": {"internal/faults", "internal/frame", "internal/link", "internal/mmsg"},
 	"internal/passing": {
-		"internal/faults", "internal/frame", "internal/handoff", "internal/link", "internal/mmsg", "internal/passing/proto", "internal/peercred", "internal/perclient", "internal/unixgram",
+		"internal/faults", "internal/frame", "internal/link", "internal/mmsg", "internal/passing/proto", "internal/peercred", "internal/perclient", "internal/unixgram",
 		"internal/status", "internal/vnet",
 	},
 	"internal/passing/proto":  {},
@@ -68,7 +70,7 @@ var imports = map[string][]string{
 	"internal/watch":          {},
 	"internal/health":         {"internal/freenet", "internal/shell", "internal/status", "internal/watch"},
 	"internal/hostfs":         {},
-	"internal/state":          {"internal/faults", "internal/hostfs"},
+	"internal/state":          {"internal/hostfs"},
 	"internal/handoff":        {},
 	"internal/upgrade":        {"internal/handoff", "internal/hostfs", "internal/printable"},
 	"internal/printable":      {},
@@ -77,41 +79,41 @@ var imports = map[string][]string{
 	"internal/capture":        {"internal/frame", "internal/printable"},
 	"internal/capture/expr":   {},
 	"internal/capture/read":   {},
-	"internal/compat":         {"internal/vnet", "internal/compat/errtext", "internal/handoff"},
+	"internal/cmdline":        {},
+	"internal/compat":         {"internal/cmdline", "internal/vnet", "internal/compat/errtext", "internal/handoff"},
 	"internal/compat/errtext": {},
 	"internal/lowfd":          {},
 	"internal/inherit":        {"internal/darwinapi"},
 	"internal/rundir":         {"internal/compat", "internal/handoff"},
 
 	"internal/fakeguest": {"internal/frame", "internal/vnet"},
-	"internal/selftest":  {"internal/fakeguest", "internal/frame", "internal/vnet"},
+	"internal/selftest":  {"internal/codesign", "internal/fakeguest", "internal/frame", "internal/vnet"},
 	"internal/vnettest":  {"internal/fakeguest", "internal/frame", "internal/passing/client", "internal/passing/proto", "internal/vnet"},
 
 	"internal/freenet": {},
 	"internal/shell":   {},
-	"internal/find":    {"internal/compat", "internal/inherit"},
-	"internal/migrate": {"internal/compat", "internal/find", "internal/install/pathrules", "internal/printable", "internal/shell"},
+	"internal/find":    {"internal/compat", "internal/inherit", "internal/install/pathrules", "internal/printable", "internal/shell"},
 	"internal/doctor": {
-		"internal/codesign", "internal/control", "internal/find", "internal/freenet", "internal/install/pathrules", "internal/migrate", "internal/shell", "internal/status",
+		"internal/codesign", "internal/control", "internal/find", "internal/freenet", "internal/install/pathrules", "internal/shell", "internal/status",
 	},
 	"internal/codesign":          {},
-	"internal/codesign/sign":     {"internal/codesign"},
 	"internal/install":           {"internal/install/pathrules"},
 	"internal/install/pathrules": {"internal/shell"},
-	"internal/release":           {"internal/codesign"},
-	"internal/manual":            {},
+	"internal/manual":            {"internal/cmdline"},
 
-	"internal/service": {"internal/compat", "internal/install/pathrules", "internal/vnet"},
+	"tools/release": {"internal/codesign"},
+
+	"internal/service": {"internal/compat", "internal/install/pathrules", "internal/shell", "internal/vnet"},
 
 	"cmd/socket_vmnet2": {
 		"internal/metrics", "internal/service", "internal/shell", "internal/render",
 		"internal/antispoof", "internal/darwinapi", "internal/freenet", "internal/httpd", "internal/printable",
 		"internal/inherit", "internal/lazynet", "internal/lowfd", "internal/peercred", "internal/status",
-		"internal/capture", "internal/capture/expr", "internal/capture/read", "internal/compat", "internal/control", "internal/doctor", "internal/find", "internal/gateway", "internal/handoff", "internal/health", "internal/install", "internal/upgrade", "internal/link", "internal/migrate", "internal/passing", "internal/passing/client", "internal/passing/proto", "internal/perclient", "internal/rundir", "internal/selftest", "internal/state", "internal/usernet", "internal/vnet",
+		"internal/capture", "internal/capture/expr", "internal/capture/read", "internal/cmdline", "internal/compat", "internal/control", "internal/doctor", "internal/find", "internal/gateway", "internal/handoff", "internal/health", "internal/install", "internal/upgrade", "internal/link", "internal/passing", "internal/passing/client", "internal/passing/proto", "internal/perclient", "internal/rundir", "internal/selftest", "internal/state", "internal/usernet", "internal/vnet",
 		"internal/unixgram", "internal/vmnet", "internal/vmnet/api", "internal/vmnet/ffi",
 	},
 	"cmd/socket_vmnet_client": {"internal/compat/errtext", "internal/lowfd"},
-	"cmd/vmnet-helper":        {"internal/compat", "internal/passing/client", "internal/passing/proto"},
+	"cmd/vmnet-helper":        {"internal/cmdline", "internal/compat", "internal/passing/client", "internal/passing/proto"},
 
 	"test/asmac":        {"test/machrun", "test/vmnetsim"},
 	"test/bench":        {"test/bench/rig", "test/lab"},
@@ -130,7 +132,6 @@ var imports = map[string][]string{
 	"test/soak/ledger": {},
 	"test/machrun":     {"internal/frame", "test/cbuild", "test/vmnetsim"},
 	"test/machrun/cmd": {"test/machrun", "test/vmnetsim"},
-	"test/migrate":     {},
 	"test/perf":        {"internal/peercred", "test/lab"},
 	"test/vzguest":     {},
 	"test/reconnect":   {"test/lab/sequence"},
@@ -144,18 +145,18 @@ type use struct {
 	tests   []string
 }
 
-// direct are the modules that go.mod requires directly.
+// direct are the modules that go.mod and tools/release/go.mod require directly.
 var direct = map[string]use{
-	"github.com/urfave/cli/v2": {"MIT", []string{"internal/compat", "cmd/socket_vmnet2"}, nil},
+	"github.com/urfave/cli/v2": {"MIT", []string{"internal/cmdline", "internal/compat", "internal/manual", "cmd/socket_vmnet2"}, nil},
 	"golang.org/x/sys": {"BSD-3-Clause", []string{
-		"internal/doctor", "internal/install", "internal/link", "internal/mmsg", "internal/peercred", "internal/unixgram", "internal/compat", "internal/handoff", "internal/upgrade", "internal/inherit", "internal/rundir", "internal/state", "internal/vmnet/pkt", "internal/vmnet/ffi", "internal/darwinapi",
+		"internal/doctor", "internal/install", "internal/link", "internal/mmsg", "internal/peercred", "internal/unixgram", "internal/compat", "internal/handoff", "internal/upgrade", "internal/inherit", "internal/rundir", "internal/service", "internal/state", "internal/vmnet/pkt", "internal/vmnet/ffi", "internal/darwinapi",
 		"cmd/socket_vmnet2", "cmd/socket_vmnet_client", "cmd/vmnet-helper", "internal/passing", "internal/passing/proto", "internal/passing/client", "internal/gateway", "internal/usernet",
 		"test/lab/guest", "test/lab", "test/soak", "test/vzguest",
 	}, []string{"*"}},
 	"gvisor.dev/gvisor":            {"Apache-2.0", []string{"internal/gateway"}, []string{"internal/fakeguest"}},
 	"github.com/Code-Hex/vz/v3":    {"MIT", []string{"test/vzguest"}, nil},
 	"github.com/ebitengine/purego": {"Apache-2.0", []string{"internal/vmnet/ffi", "internal/darwinapi"}, nil},
-	"github.com/blacktop/go-macho": {"MIT", []string{"internal/codesign"}, nil},
+	"github.com/blacktop/go-macho": {"MIT", []string{"tools/release"}, nil},
 	"github.com/insomniacslk/dhcp": {
 		"BSD-3-Clause",
 		[]string{"internal/gateway/dhcp", "internal/fakeguest", "test/soak"},
@@ -165,8 +166,8 @@ var direct = map[string]use{
 		"Apache-2.0", []string{"internal/metrics"}, nil,
 	},
 	"github.com/kardianos/service": {"Zlib", []string{"internal/service"}, nil},
-	"github.com/goccy/go-yaml":     {"MIT", []string{"internal/migrate"}, []string{"*"}},
-	"howett.net/plist":             {"BSD-3-Clause", []string{"internal/doctor", "internal/migrate"}, []string{"*"}},
+	"github.com/goccy/go-yaml":     {"MIT", []string{"internal/find"}, []string{"*"}},
+	"howett.net/plist":             {"BSD-3-Clause", []string{"internal/find", "internal/service", "tools/release"}, []string{"*"}},
 	"golang.org/x/term":            {"BSD-3-Clause", []string{"cmd/socket_vmnet2"}, nil},
 	"golang.org/x/net":             {"BSD-3-Clause", []string{"internal/capture", "internal/capture/expr", "internal/freenet", "internal/httpd"}, nil},
 	"golang.org/x/time":            {"BSD-3-Clause", []string{"internal/httpd"}, nil},
@@ -276,29 +277,32 @@ func TestOtherFilesHaveLicence(t *testing.T) {
 	}
 }
 
-// TestDirectDependencies compares go.mod with the list above and the licences with what the modules ship.
+// TestDirectDependencies compares the go.mod files with the list above and the licences with what the modules ship.
 func TestDirectDependencies(t *testing.T) {
-	_, err := os.ReadFile("go.mod") // so that go test does not reuse a result from before it changed
-	require.NoError(t, err)
-	var mod struct {
-		Require []struct {
-			Path     string
-			Indirect bool
+	required := map[string]string{} // the directory of a go.mod, by what it requires
+	for _, dir := range []string{"tools/release", "."} {
+		_, err := os.ReadFile(dir + "/go.mod") // so that go test does not reuse a result from before it changed
+		require.NoError(t, err)
+		var mod struct {
+			Require []struct {
+				Path     string
+				Indirect bool
+			}
+			Tool []struct{ Path string }
 		}
-		Tool []struct{ Path string }
-	}
-	require.NoError(t, json.Unmarshal(run(t, nil, "go", "mod", "edit", "-json"), &mod))
-	var required []string
-	for _, r := range mod.Require {
-		if !r.Indirect {
-			required = append(required, r.Path)
+		require.NoError(t, json.Unmarshal(run(t, nil, "go", "-C", dir, "mod", "edit", "-json"), &mod))
+		for _, r := range mod.Require {
+			if !r.Indirect && r.Path != module {
+				required[r.Path] = dir
+			}
 		}
+		assert.Empty(t, mod.Tool, "tools have a module of their own, in tools")
 	}
-	assert.ElementsMatch(t, keys(direct), required, "direct dependencies in go.mod")
-	assert.Empty(t, mod.Tool, "tools have a module of their own, in tools")
+	assert.ElementsMatch(t, keys(direct), keys(required), "direct dependencies in go.mod")
 	for path, u := range direct {
-		run(t, nil, "go", "mod", "download", path) // what only macOS needs is not here yet on a machine that has built nothing else
-		dir := strings.TrimSpace(string(run(t, nil, "go", "list", "-m", "-f", "{{.Dir}}", path)))
+		in := required[path]
+		run(t, nil, "go", "-C", in, "mod", "download", path) // what only macOS needs is not here yet on a machine that has built nothing else
+		dir := strings.TrimSpace(string(run(t, nil, "go", "-C", in, "list", "-m", "-f", "{{.Dir}}", path)))
 		assert.Equal(t, u.licence, licenceOf(t, dir), path)
 	}
 }
@@ -367,10 +371,10 @@ func run(t *testing.T, env []string, name string, args ...string) []byte {
 	return out
 }
 
-// tracked are the files of the repository, by slash-separated path, without what git ignores and nested modules.
+// tracked are the files of the repository, by slash-separated path, without what git ignores and the module attach.
 func tracked(t *testing.T) (paths []string) {
 	t.Helper()
-	ignored := []string{".git", "bin", "build", "artifacts", "tools", "attach"} // whole paths
+	ignored := []string{".git", "bin", "build", "artifacts", "attach"} // whole paths
 	require.NoError(t, filepath.WalkDir(".", func(path string, d os.DirEntry, err error) error {
 		switch {
 		case err != nil:

@@ -28,6 +28,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 )
 
 // A Link is one client's connection to a network, and its lifeline.
@@ -103,8 +104,29 @@ func Adopt(ctx context.Context, socket string, file *os.File, opts ...Option) (*
 	return l, nil
 }
 
-// ask sends one request, with a descriptor if file is not nil, and makes a Link of the reply.
+// stoppingTime is how long a daemon is asked again that says that it is stopping, and stoppingPause the distance: it may become another
+// version of itself, which takes a moment; one that ends is gone soon.
+const (
+	stoppingTime  = 3 * time.Second
+	stoppingPause = 10 * time.Millisecond
+)
+
+// ask sends a request, with a descriptor if file is not nil, and makes a Link of the reply.
 func ask(ctx context.Context, socket, name string, o *settings, file *os.File) (*Link, error) {
+	for began := time.Now(); ; {
+		l, err := askOnce(ctx, socket, name, o, file)
+		if !errors.Is(err, ErrStopping) || time.Since(began) >= stoppingTime {
+			return l, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(stoppingPause):
+		}
+	}
+}
+
+func askOnce(ctx context.Context, socket, name string, o *settings, file *os.File) (*Link, error) {
 	conn, path, err := connect(ctx, socket, name)
 	if err != nil {
 		return nil, err

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -285,14 +286,35 @@ func TestSlowAnswer(t *testing.T) {
 func TestRefusedUnread(t *testing.T) {
 	noLeaks(t)
 	socket := serve(t, "adopt", func(c *net.UnixConn) {
-		answer(t, c, `{"version":1,"error":{"code":"stopping","text":"x"}}`+"\n")
+		answer(t, c, `{"version":1,"error":{"code":"full","text":"x"}}`+"\n")
 		_ = c.CloseRead()
 	})
 	_, theirs := pair(t, syscall.SOCK_DGRAM)
 	for range 20 {
-		if _, err := Adopt(t.Context(), socket, theirs); !errors.Is(err, ErrStopping) && !errors.Is(err, syscall.ECONNRESET) {
-			t.Fatalf("error %v, want %v", err, ErrStopping)
+		if _, err := Adopt(t.Context(), socket, theirs); !errors.Is(err, ErrFull) && !errors.Is(err, syscall.ECONNRESET) {
+			t.Fatalf("error %v, want %v", err, ErrFull)
 		}
+	}
+}
+
+// TestStopping: a daemon that becomes another version of itself is asked again, until the context ends.
+func TestStopping(t *testing.T) {
+	noLeaks(t)
+	var asked atomic.Int32
+	socket := serve(t, "attach", func(c *net.UnixConn) {
+		code := "stopping"
+		if asked.Add(1) == 3 {
+			code = "full"
+		}
+		answer(t, c, `{"version":1,"error":{"code":"`+code+`","text":"x"}}`+"\n")
+	})
+	if _, err := Dial(t.Context(), socket); !errors.Is(err, ErrFull) || asked.Load() != 3 {
+		t.Fatalf("error %v after %d requests, want %v after 3", err, asked.Load(), ErrFull)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := Dial(ctx, socket); err == nil || asked.Load() < 4 {
+		t.Fatalf("error %v", err)
 	}
 }
 

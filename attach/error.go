@@ -25,7 +25,8 @@ const (
 	ErrIDInUse Code = "id-in-use"
 	// ErrFull: the daemon has as many clients as it takes (--max-clients). Later may work.
 	ErrFull Code = "full"
-	// ErrStopping: the daemon is about to end. Ask the next one.
+	// ErrStopping: the daemon is about to end. It was asked again for a while, since a daemon that becomes another version of itself
+	// says the same.
 	ErrStopping Code = "stopping"
 	// ErrNoNetwork: the client's interface could not be started; the text has the system's reason.
 	ErrNoNetwork Code = "no-network"

@@ -21,7 +21,7 @@ TARGETOS := $(or $(GOOS),$(shell uname -s | tr '[:upper:]' '[:lower:]'))
 # sudo on macOS keeps HOME: root would fill the user's caches with files that the user cannot change any more.
 SUDOCACHE := $(shell if [ -n "$$SUDO_UID" ] && [ "$$(id -u)" = 0 ] && [ -d "$$HOME" ] && [ ! -O "$$HOME" ]; then pwd; fi)
 GOCOMMAND = $(if $(SUDOCACHE),GOCACHE=$(call q,$(SUDOCACHE)/build/root/cache) GOMODCACHE=$(call q,$(SUDOCACHE)/build/root/modules) GOFLAGS=-modcacherw )$(GO)
-SIGN = GOOS= GOARCH= $(GOCOMMAND) run ./internal/codesign/sign -identifier io.github.socket-vmnet2.$(1) $(2) $(call q,$(BIN)/$(1))
+SIGN = GOOS= GOARCH= $(GOCOMMAND) -C tools/release run . sign -identifier io.github.socket-vmnet2.$(1) $(2) $(call q,$(BIN)/$(1))
 
 .PHONY: check.version
 check.version:
@@ -55,7 +55,7 @@ ASKED = $(if $(filter command environment,$(origin VERSION)),$(call q,VERSION=$(
 built: check.version
 	@cd $(call q,$(CURDIR)) && built=$(call q,$(BIN)/built.txt) && \
 	if [ -f "$$built" ] && (for a in $(ASKED); do grep -qxFe "$$a" "$$built" || exit 1; done) && \
-		[ -z "$$(find cmd internal etc/entitlements.plist go.mod go.sum -type f -newer "$$built" ! -name '*_test.go' -print)" ]; \
+		[ -z "$$(find cmd internal tools/release etc/entitlements.plist go.mod go.sum -type f -newer "$$built" ! -name '*_test.go' -print)" ]; \
 	then echo 'what was built last is installed'; else $(MAKE) build; fi
 
 DEST    = $(DESTDIR)$(PREFIX)

@@ -43,7 +43,7 @@ func (d *daemon) acceptAll(ctx context.Context, then func(context.Context)) {
 				d.log.Debug("a connection that waits is left to the next process")
 				return
 			}
-			link.AcceptWaiting(ln, handle, d.log)
+			link.AcceptWaiting(ln, handle)
 		})
 	}
 	loop(inherit.Stream, d.ln, d.server.Handle)

@@ -4,7 +4,6 @@ package main
 
 import (
 	"bytes"
-	"encoding/binary"
 	"net"
 	"net/netip"
 	"slices"
@@ -177,52 +176,6 @@ func TestForgeries(t *testing.T) {
 			assert.Equal(t, 4, bytes.Count([]byte(p.stderr.String()), []byte(forgedLine)), "one line for each forger")
 		})
 	}
-}
-
-// TestHonestGuests: by all ways at once, guests with --anti-spoof do all that guests do, and nothing of it is refused.
-func TestHonestGuests(t *testing.T) {
-	p := startOpen(t, antiSpoof)
-	var guests []*fakeguest.Guest
-	for _, way := range p.ways() {
-		g := over(t, way)
-		require.NoError(t, g.Send(icmp6(g.MAC(), make([]byte, 16), neighbour(135, linkLocal(g.MAC()), nil)[:24])), "duplicate address detection")
-		_, err := g.Resolve(gatewayAddr) // a probe
-		require.NoError(t, err, way.Name)
-		l, err := g.Configure()
-		require.NoError(t, err, way.Name)
-		require.NoError(t, g.Announce())
-		_, err = g.Ping(l.Gateway, 1400)
-		require.NoError(t, err, way.Name)
-		again, err := g.Renew(l)
-		require.NoError(t, err, way.Name)
-		assert.Equal(t, l.Addr, again.Addr)
-		again, err = g.Reboot(l.Addr.Addr())
-		require.NoError(t, err, way.Name)
-		assert.Equal(t, l.Addr, again.Addr)
-		if !onSimulator() { // its host has no TCP
-			flags, err := g.ExchangeSYN(netip.AddrPortFrom(l.Gateway, 53))
-			require.NoError(t, err, way.Name)
-			assert.EqualValues(t, fakeguest.TCPSyn|fakeguest.TCPAck, flags)
-		}
-		guests = append(guests, g)
-	}
-	for i, g := range guests {
-		next := guests[(i+1)%len(guests)]
-		_, err := g.Ping(next.Addr().Addr(), 1000)
-		assert.NoError(t, err, p.ways()[i].Name)
-		heard := next.Listen(func(f []byte) bool { return binary.BigEndian.Uint16(f[12:]) == 0x86dd && f[54] == 136 })
-		require.NoError(t, g.Send(icmp6(g.MAC(), linkLocal(g.MAC()), neighbour(136, linkLocal(g.MAC()), g.MAC()))))
-		f, err := heard.Next(patience)
-		require.NoError(t, err, p.ways()[i].Name)
-		assert.Equal(t, []byte(g.MAC()), f[6:12])
-		heard.Close()
-	}
-	for _, g := range guests {
-		g.Close()
-	}
-	require.Eventually(t, func() bool { return bytes.Count([]byte(p.stderr.String()), []byte("client gone")) >= len(guests) }, patience, 10*time.Millisecond)
-	assert.NotContains(t, p.stderr.String(), forgedLine)
-	assert.NotContains(t, p.stderr.String(), "spoofed")
 }
 
 // TestAddressesOverAnUpgrade: who holds which address is known to the next program, leased or not, and so is what was dropped.

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/control"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/find"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
@@ -26,8 +25,8 @@ var askTime = 10 * time.Second
 var machine = find.Machine
 
 // theDaemon is the one whose SOCKET is in args, or the only one that runs. Its control socket is there.
-func theDaemon(args []string, env compat.IO) (find.Daemon, error) {
-	all, err := theDaemons(args, env)
+func theDaemon(args []string) (find.Daemon, error) {
+	all, err := theDaemons(args)
 	switch {
 	case err != nil:
 		return find.Daemon{}, err
@@ -40,7 +39,7 @@ func theDaemon(args []string, env compat.IO) (find.Daemon, error) {
 }
 
 // theDaemons are those whose SOCKETs are in args, or all that run: at least one. Some may have an Err.
-func theDaemons(args []string, _ compat.IO) ([]find.Daemon, error) {
+func theDaemons(args []string) ([]find.Daemon, error) {
 	s := machine()
 	if len(args) == 0 {
 		all := find.Daemons(s)
@@ -52,9 +51,6 @@ func theDaemons(args []string, _ compat.IO) ([]find.Daemon, error) {
 	}
 	all := make([]find.Daemon, 0, len(args))
 	for _, socket := range args {
-		if socket == "" {
-			return nil, errUsage{errors.New("SOCKET is empty")}
-		}
 		if path, err := filepath.Abs(socket); err == nil {
 			socket = path
 		}
@@ -93,7 +89,7 @@ func explainDaemon(d find.Daemon) error {
 	case errors.Is(err, find.ErrNothing):
 		return fmt.Errorf("%s: no daemon runs there: start one, or name the SOCKET of the one that runs", name)
 	case errors.Is(err, find.ErrStopped):
-		return fmt.Errorf("%s: nobody listens there: the daemon has ended without removing it; start it again", name)
+		return fmt.Errorf("%s: nothing listens there: the daemon has ended without removing it; start it again", name)
 	case d.Old:
 		return fmt.Errorf("%s: socket_vmnet serves it%s, which cannot be asked anything; socket_vmnet2 migrate tells how to replace it", name, process)
 	case errors.Is(err, find.ErrNoControl):
@@ -107,7 +103,12 @@ func explainDaemon(d find.Daemon) error {
 
 // ask makes a request to a daemon, with a body unless that is nil. Errors are in words for its user.
 func ask(ctx context.Context, d find.Daemon, method, what string, body any) (json.RawMessage, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, askTime, fmt.Errorf("%s: no answer within %v: see the daemon's log", nameOf(d), askTime))
+	return askWithin(ctx, askTime, d, method, what, body)
+}
+
+// askWithin is ask with another time to wait. What the daemon answers is returned with an error, too.
+func askWithin(ctx context.Context, wait time.Duration, d find.Daemon, method, what string, body any) (json.RawMessage, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, wait, fmt.Errorf("%s: no answer within %v: see the daemon's log", nameOf(d), wait))
 	defer cancel()
 	status, answer, err := control.AskWith(ctx, d.Control, method, what, body)
 	if err == nil {
@@ -124,20 +125,13 @@ func ask(ctx context.Context, d find.Daemon, method, what string, body any) (jso
 	case !ok:
 		return nil, fmt.Errorf("%s: the daemon ended the connection without an answer: see its log, and whether it runs: %w", nameOf(d), err)
 	case status == http.StatusNotFound && refusal.Code == "not_found":
-		return nil, tooOld(ctx, d, what)
+		return nil, tooOld(d, what)
 	}
-	return nil, fmt.Errorf("%s: %s", nameOf(d), printable.Lines(refusal.Text))
+	return answer, fmt.Errorf("%s: %s", nameOf(d), printable.Lines(refusal.Text))
 }
 
 // tooOld is that a daemon does not know what it is asked for.
-func tooOld(ctx context.Context, d find.Daemon, what string) error {
-	var v control.Version
-	if _, answer, err := control.Ask(ctx, d.Control, http.MethodGet, "/v1/version"); err == nil {
-		_ = json.Unmarshal(answer, &v)
-	}
-	if v.Version == "" {
-		v.Version = "unknown"
-	}
-	return fmt.Errorf("%s: the daemon is of version %s, which has no %s: have it become this program with socket_vmnet2 upgrade %[1]s, "+
-		"or start it again", nameOf(d), printable.Lines(v.Version), what)
+func tooOld(d find.Daemon, what string) error {
+	return fmt.Errorf("%s: the daemon is older than this program and has no %s: have it become this program with socket_vmnet2 upgrade %[1]s, "+
+		"or start it again", nameOf(d), what)
 }

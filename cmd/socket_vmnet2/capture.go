@@ -20,60 +20,59 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/capture"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/capture/expr"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/capture/read"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/cmdline"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/find"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
 )
 
-// captureText is the usage text.
-const captureText = `Usage: socket_vmnet2 capture [--client=CLIENT]... [--write=FILE] [--overwrite] [--snaplen=N] [--count=N]
-       [--socket=SOCKET] [FILTER]...
-Shows the frames of a running daemon's clients, or writes them in the format pcapng, which Wireshark, tshark and tcpdump read.
+func captureCommand(env compat.IO) *cli.Command {
+	var q capture.Request
+	return &cli.Command{
+		Name: "capture",
+		Usage: `Shows the frames of a running daemon's clients, or writes them in the format pcapng, which Wireshark, tshark and tcpdump read.
 The clients notice nothing: frames that cannot be kept are left out and counted. It needs to be called by root or the
-daemon's user, and goes on until it is interrupted.
+daemon's user, and goes on until it is interrupted.`,
+		ArgsUsage: "[FILTER]...",
+		Flags: []cli.Flag{
+			&cli.StringSliceFlag{Name: "client", Usage: "`CLIENT` of this client only: its number, name, Ethernet or IP address, as socket_vmnet2 clients shows them. May be given several times. Otherwise it is all clients, also those that connect later"},
+			&cli.StringFlag{Name: "write", Aliases: []string{"w"}, Usage: "`FILE` write pcapng to FILE, which must not exist; - is the standard output, also for a FIFO or a device. Otherwise print a line for each frame"},
+			&cli.BoolFlag{Name: "overwrite", Usage: "replace a FILE that exists"},
+			cmdline.Checked("snaplen", "`N` keep the first N bytes of each frame, from 14 to 69632 (default: all)", func(v string) (err error) {
+				if q.SnapLen, err = strconv.Atoi(v); err != nil || q.SnapLen < capture.MinSnapLen || q.SnapLen > capture.MaxSnapLen {
+					return fmt.Errorf("--snaplen=%s is no number from %d to %d", printable.Lines(v), capture.MinSnapLen, capture.MaxSnapLen)
+				}
+				return nil
+			}, "s"),
+			cmdline.Checked("count", "`N` end after N frames", func(v string) (err error) {
+				if q.Count, err = strconv.ParseUint(v, 10, 64); err != nil || q.Count == 0 {
+					return fmt.Errorf("--count=%s is no number from 1 on", printable.Lines(v))
+				}
+				return nil
+			}, "c"),
+			&cli.StringFlag{Name: "socket", Usage: "`SOCKET` of the daemon at SOCKET, where several run"},
+		},
+		Description: `FILTER is in the syntax of tcpdump, see pcap-filter(7). tcpdump compiles it; without it only simple filters are understood.
+"capture -w - | tcpdump -nr -" tells more of each frame. Each client is an interface in the file. A frame that one client
+sends to another is there twice, once at each.
 
---client=CLIENT                        of this client only: its number, name, Ethernet or IP address, as socket_vmnet2 clients
-                                       shows them. May be given several times. Otherwise it is all clients, also those that
-                                       connect later
--w, --write=FILE                       write pcapng to FILE, which must not exist unless it is a FIFO or a device; - is the
-                                       standard output. Otherwise print a line for each frame
---overwrite                            replace a FILE that exists
--s, --snaplen=N                        keep the first N bytes of each frame, from 14 to 69632 (default: all)
--c, --count=N                          end after N frames
---socket=SOCKET                        of the daemon at SOCKET, where several run
--h, --help                             print this text and end
-
-FILTER is in the syntax of tcpdump, see pcap-filter(7). tcpdump compiles it; without it only simple filters are understood.
-Each client is an interface in the file. A frame that one client sends to another is there twice, once at each.
-
-Exit code: 0 it was interrupted, the reader has gone or the count is reached, 1 anything else, with what was captured in FILE
-`
+Exit code: 0 it was interrupted, the reader has gone or the count is reached, 1 anything else, with what was captured in FILE`,
+		Action: func(c *cli.Context) error { return captureAction(c, q, env) },
+	}
+}
 
 // captureEnd is how long the end of a capture waits for what the daemon still has.
 const captureEnd = 3 * time.Second
 
-// runCapture is the subcommand: args are what follows its name.
-func runCapture(args []string, env compat.IO) int {
-	return subcommand{
-		name:  "capture",
-		usage: captureText,
-		flags: []cli.Flag{
-			&cli.StringSliceFlag{Name: "client"},
-			&cli.StringFlag{Name: "write", Aliases: []string{"w"}},
-			&cli.BoolFlag{Name: "overwrite"},
-			&cli.StringFlag{Name: "snaplen", Aliases: []string{"s"}},
-			&cli.StringFlag{Name: "count", Aliases: []string{"c"}},
-			&cli.StringFlag{Name: "socket"},
-		},
-		action: func(c *cli.Context) (int, error) { return 0, captureAction(c, env) },
-	}.run(args, env)
-}
-
 // captureAction does what a command line of known options asks for. Everything is checked before anything is opened.
-func captureAction(c *cli.Context, env compat.IO) error {
-	q, err := checkCapture(c, env)
-	if err != nil {
-		return err
+func captureAction(c *cli.Context, q capture.Request, env compat.IO) (err error) {
+	switch file := c.String("write"); {
+	case c.IsSet("write") && file == "":
+		return errUsage{errors.New("--write has no FILE")}
+	case c.Bool("overwrite") && !c.IsSet("write"):
+		return errUsage{errors.New("--overwrite goes with --write=FILE")}
+	case file == "-" && screenOf(env).fd >= 0:
+		return errUsage{errors.New("standard output is a terminal, which cannot show pcapng: have another program read it, or leave --write out")}
 	}
 	ctx, stop := signal.NotifyContext(c.Context, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
@@ -84,14 +83,14 @@ func captureAction(c *cli.Context, env compat.IO) error {
 	if c.IsSet("socket") {
 		sockets = []string{c.String("socket")}
 	}
-	d, err := theDaemon(sockets, env)
+	d, err := theDaemon(sockets)
 	if err != nil {
 		return err
 	}
 	if q.Clients, err = captureClients(ctx, d, c.StringSlice("client")); err != nil {
 		return err
 	}
-	out, err := openCapture(ctx, c.String("write"), c.Bool("overwrite"), env.Stdout)
+	out, err := openCapture(c.String("write"), c.Bool("overwrite"), env.Stdout)
 	if err != nil {
 		return err
 	}
@@ -105,34 +104,6 @@ func captureAction(c *cli.Context, env compat.IO) error {
 	}
 	_, _ = fmt.Fprintf(env.Stderr, "capturing at %s; interrupt to end\n", nameOf(d))
 	return follow(ctx, s, out, env.Stderr)
-}
-
-// checkCapture refuses values that cannot be, and makes the request of them as far as it does not depend on anything else.
-func checkCapture(c *cli.Context, env compat.IO) (q capture.Request, err error) {
-	if v := c.String("snaplen"); c.IsSet("snaplen") {
-		if q.SnapLen, err = strconv.Atoi(v); err != nil || q.SnapLen < capture.MinSnapLen || q.SnapLen > capture.MaxSnapLen {
-			return q, errUsage{fmt.Errorf("--snaplen=%s is no number from %d to %d", printable.Lines(v), capture.MinSnapLen, capture.MaxSnapLen)}
-		}
-	}
-	if v := c.String("count"); c.IsSet("count") {
-		if q.Count, err = strconv.ParseUint(v, 10, 64); err != nil || q.Count == 0 {
-			return q, errUsage{fmt.Errorf("--count=%s is no number from 1 on", printable.Lines(v))}
-		}
-	}
-	switch file := c.String("write"); {
-	case c.IsSet("write") && file == "":
-		return q, errUsage{errors.New("--write has no FILE")}
-	case c.Bool("overwrite") && !c.IsSet("write"):
-		return q, errUsage{errors.New("--overwrite goes with --write=FILE")}
-	case file == "-" && screenOf(env).fd >= 0:
-		return q, errUsage{errors.New("standard output is a terminal, which cannot show pcapng: have another program read it, or leave --write out")}
-	}
-	for _, a := range c.Args().Slice() {
-		if len(a) > 1 && a[0] == '-' && (a[1] == '-' || a[1] >= 'a' && a[1] <= 'z') {
-			return q, errUsage{fmt.Errorf("%s is in the filter; options are in front of it", printable.Lines(a))}
-		}
-	}
-	return q, nil
 }
 
 // captureFilter is the program that the operands ask for.
@@ -152,18 +123,11 @@ func captureClients(ctx context.Context, d find.Daemon, names []string) (ids []u
 	if len(names) == 0 {
 		return nil, nil
 	}
-	s, err := askStatus(ctx, d)
-	if err != nil {
-		return nil, err
-	}
-	for _, name := range names {
-		client, err := choose(s.Clients, name)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", nameOf(d), err)
-		}
+	clients, err := chooseAll(ctx, d, names)
+	for _, client := range clients {
 		ids = append(ids, client.ID)
 	}
-	return ids, nil
+	return ids, err
 }
 
 // follow writes what comes until it ends, or ctx is done, and tells how much it was.
@@ -175,7 +139,7 @@ func follow(ctx context.Context, s *captureStream, out *captureOutput, said io.W
 	var werr *read.WriteError
 	switch {
 	case errors.As(err, &werr) && errors.Is(err, syscall.EPIPE):
-		return nil // who read it has seen enough
+		return nil // its reader has seen enough
 	case errors.As(err, &werr):
 		why := werr.Err
 		if p, ok := errors.AsType[*fs.PathError](why); ok {
@@ -183,13 +147,13 @@ func follow(ctx context.Context, s *captureStream, out *captureOutput, said io.W
 		}
 		return fmt.Errorf("write %s: %w: the capture ended, with %s in it", out.name, why, framesText(counts.Frames))
 	}
-	r := s.result(counts)
-	_, _ = fmt.Fprintf(said, "%s captured, %d dropped\n", framesText(counts.Frames), r.dropped)
+	dropped, reason := s.result(counts)
+	_, _ = fmt.Fprintf(said, "%s captured, %d dropped\n", framesText(counts.Frames), dropped)
 	switch {
-	case ctx.Err() != nil, err == nil && r.orderly:
+	case ctx.Err() != nil, err == nil && reason == capture.ErrCount.Error():
 		return nil
-	case r.reason != "":
-		return errors.New("the capture ended: " + printable.Lines(r.reason))
+	case reason != "":
+		return errors.New("the capture ended: " + printable.Lines(reason))
 	case err == nil || errors.Is(err, io.ErrUnexpectedEOF):
 		return errors.New("the capture ended: the daemon ended the connection: see its log, and whether it runs")
 	}

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -12,8 +11,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/capture/read"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
@@ -26,64 +23,35 @@ type captureOutput struct {
 	lines bool
 
 	file  *os.File // nil: none of ours
-	fresh bool     // it is a regular file, which was made for this capture
-	path  string   // of a fresh file
-	final string   // where a fresh file goes when the capture begins; empty: it is there
+	path  string   // of file
+	final string   // where it goes when the capture begins; empty: it is there
 }
 
-// openCapture opens FILE, in a way that a link, or whoever may write in its directory, leads to no other file than one that is made
-// here.
-func openCapture(ctx context.Context, path string, overwrite bool, stdout io.Writer) (*captureOutput, error) {
+// openCapture makes FILE, in a way that a link, or another user who may write in its directory, leads to no other file.
+func openCapture(path string, overwrite bool, stdout io.Writer) (*captureOutput, error) {
 	switch path {
 	case "":
 		return &captureOutput{name: "the standard output", w: stdout, lines: true}, nil
 	case "-":
 		return &captureOutput{name: "the standard output", w: stdout}, nil
 	}
-	o := &captureOutput{name: printable.Lines(path), path: path, fresh: true}
+	o := &captureOutput{name: printable.Lines(path), path: path}
 	fi, err := os.Lstat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-	case err != nil:
-		return nil, fmt.Errorf("write the capture: %w", err)
-	case fi.Mode()&(fs.ModeNamedPipe|fs.ModeCharDevice) != 0:
-		return o, o.open(ctx, unix.O_NOFOLLOW|unix.O_NONBLOCK)
-	case !fi.Mode().IsRegular():
-		return nil, fmt.Errorf("write the capture: %s is neither a file nor a FIFO or a device", o.name)
-	case !overwrite:
+	case err == nil && !fi.Mode().IsRegular():
+		return nil, fmt.Errorf("write the capture: %s is no file: have a FIFO or a device written to by the shell, with --write=- >", o.name)
+	case err == nil && !overwrite:
 		return nil, fmt.Errorf("write the capture: %s exists: choose another name, or say --overwrite", o.name)
-	default: // the capture takes its place once there is one
+	case err == nil: // the capture takes its place once there is one
 		o.final = path
 		o.path = filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+"."+strconv.Itoa(os.Getpid()))
 	}
-	return o, o.open(ctx, os.O_CREATE|os.O_EXCL)
-}
-
-// fifoPause is how often it is looked whether somebody reads a FIFO.
-const fifoPause = 50 * time.Millisecond
-
-// open opens what is at the path. A FIFO waits for its reader until ctx is done.
-func (o *captureOutput) open(ctx context.Context, flags int) error {
-	f, err := os.OpenFile(o.path, os.O_WRONLY|flags, 0o600)
-	for errors.Is(err, unix.ENXIO) && ctx.Err() == nil {
-		select {
-		case <-ctx.Done():
-		case <-time.After(fifoPause):
-		}
-		f, err = os.OpenFile(o.path, os.O_WRONLY|flags, 0o600)
+	if o.file, err = os.OpenFile(o.path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600); err != nil {
+		return nil, fmt.Errorf("write the capture: %w", err)
 	}
-	if err != nil {
-		return fmt.Errorf("write the capture: %w", err)
-	}
-	o.file, o.w = f, f
-	if o.fresh = flags&os.O_EXCL != 0; o.fresh {
-		return nil
-	}
-	if fi, err := f.Stat(); err != nil || fi.Mode().IsRegular() || fi.IsDir() { // it was replaced meanwhile
-		_ = f.Close()
-		return fmt.Errorf("write the capture: %s is no FIFO or device any more", o.name)
-	}
-	return nil
+	o.w = o.file
+	return o, nil
 }
 
 // begin puts a file into its place.
@@ -103,11 +71,7 @@ func (o *captureOutput) discard() error {
 	if o.file == nil {
 		return nil
 	}
-	err := o.file.Close()
-	if o.fresh {
-		err = errors.Join(err, os.Remove(o.path))
-	}
-	return err
+	return errors.Join(o.file.Close(), os.Remove(o.path))
 }
 
 // copy writes what r has.
@@ -123,7 +87,7 @@ func (o *captureOutput) finish(c read.Counts, err error) error {
 	if o.file == nil {
 		return err
 	}
-	if errors.As(err, new(*read.WriteError)) && o.fresh {
+	if errors.As(err, new(*read.WriteError)) {
 		if terr := o.file.Truncate(c.Bytes); terr != nil {
 			err = errors.Join(err, terr)
 		}

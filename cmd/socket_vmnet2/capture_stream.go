@@ -13,7 +13,6 @@ import (
 	"net"
 	"net/http"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/capture"
@@ -25,10 +24,8 @@ import (
 
 // A captureStream is a capture as it comes from the daemon.
 type captureStream struct {
-	conn  *net.UnixConn
-	resp  *http.Response
-	mu    sync.Mutex
-	timer *time.Timer
+	conn *net.UnixConn
+	resp *http.Response
 }
 
 // startCapture asks for one. Errors are in words for the user.
@@ -52,7 +49,7 @@ func startCapture(ctx context.Context, d find.Daemon, q capture.Request) (*captu
 	}
 	if resp.StatusCode != http.StatusOK {
 		defer func() { _ = conn.Close() }()
-		return nil, refusedCapture(ctx, d, resp)
+		return nil, refusedCapture(d, resp)
 	}
 	_ = conn.SetDeadline(time.Time{})
 	return &captureStream{conn: conn, resp: resp}, nil
@@ -75,13 +72,13 @@ func ask1(conn *net.UnixConn, body []byte) (*http.Response, error) {
 }
 
 // refusedCapture is why there is none.
-func refusedCapture(ctx context.Context, d find.Daemon, resp *http.Response) error {
+func refusedCapture(d find.Daemon, resp *http.Response) error {
 	var e struct{ Error control.Error }
 	b, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
 	_ = json.Unmarshal(b, &e)
 	switch {
 	case resp.StatusCode == http.StatusNotFound && e.Error.Code == "not_found":
-		return tooOld(ctx, d, "/v1/capture")
+		return tooOld(d, "/v1/capture")
 	case e.Error.Text == "":
 		e.Error.Text = resp.Status
 	}
@@ -92,34 +89,16 @@ func (s *captureStream) body() io.Reader { return s.resp.Body }
 
 // end has the daemon send what it still has. If that takes too long it is left.
 func (s *captureStream) end() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.timer = time.AfterFunc(captureEnd, func() { _ = s.conn.Close() })
+	_ = s.conn.SetReadDeadline(time.Now().Add(captureEnd))
 	_ = s.conn.CloseWrite()
 }
 
-func (s *captureStream) close() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.timer != nil {
-		s.timer.Stop()
-	}
-	_ = s.conn.Close()
-}
+func (s *captureStream) close() { _ = s.conn.Close() }
 
-// A captureResult is what the daemon says of a capture that has ended.
-type captureResult struct {
-	dropped uint64
-	reason  string // empty: it says nothing
-	orderly bool   // it has sent all that was asked for
-}
-
-// result is read at the end of the stream.
-func (s *captureStream) result(c read.Counts) captureResult {
-	r := captureResult{dropped: c.Dropped, reason: s.resp.Trailer.Get(trailerReason)}
+// result is what the daemon says at the end of the stream: how many frames were dropped, and why it ended, which may be empty.
+func (s *captureStream) result(c read.Counts) (dropped uint64, reason string) {
 	if n, err := strconv.ParseUint(s.resp.Trailer.Get(trailerDropped), 10, 64); err == nil {
-		r.dropped = n
+		c.Dropped = n
 	}
-	r.orderly = r.reason == capture.ErrCount.Error()
-	return r
+	return c.Dropped, s.resp.Trailer.Get(trailerReason)
 }

@@ -22,89 +22,57 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
-// clientsText is the usage text.
-const clientsText = `Usage: socket_vmnet2 clients [--json] [--wide] [SOCKET]...
-Lists the clients of the daemon at SOCKET, or of all daemons that are found: the table of socket_vmnet2 status alone.
+func clientsCommand(env compat.IO) *cli.Command {
+	return &cli.Command{
+		Name:      "clients",
+		Usage:     "Lists the clients of the daemon at SOCKET, or of all daemons that are found: the table of socket_vmnet2 status alone.",
+		ArgsUsage: "[SOCKET]...",
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "json", Usage: "print the daemon's list, one JSON document a line"},
+			&cli.BoolFlag{Name: "wide", Usage: "print all columns, however narrow the terminal"},
+		},
+		Description: `SOCKET may also be the directory that was given to the daemon with --runtime-dir.
 
---json                                 print the daemon's list, one JSON document a line
---wide                                 print all columns, however narrow the terminal
--h, --help                             print this text and end
-
-SOCKET may also be the directory that was given to the daemon with --runtime-dir.
-
-Exit code: 0 the daemon answers, 1 it does not
-`
-
-// kickText is the usage text.
-const kickText = `Usage: socket_vmnet2 kick CLIENT... [SOCKET]
-Ends the connections of clients: they see the daemon close it, between two frames, and most of them connect again. It needs to
-be called by root or the daemon's user. CLIENT is a client's number, name, Ethernet or IP address, as socket_vmnet2 clients
-shows them. A name that several clients have is refused.
-
--h, --help                             print this text and end
-
-SOCKET has a slash in it, or is behind --, as in "kick 3 -- sock". It may be left out where one daemon alone runs.
-
-Exit code: 0 all of them are disconnected, 1 not all
-`
-
-// runClients is the subcommand: args are what follows its name.
-func runClients(args []string, env compat.IO) int {
-	return subcommand{
-		name:  "clients",
-		usage: clientsText,
-		flags: []cli.Flag{&cli.BoolFlag{Name: "json"}, &cli.BoolFlag{Name: "wide"}},
-		action: func(c *cli.Context) (int, error) {
-			v := &viewer{env: env, screen: screenOf(env), json: c.Bool("json"), wide: c.Bool("wide"), what: "/v1/clients", text: render.Clients}
-			code, err := v.run(c)
+Exit code: 0 the daemon answers, 1 it does not`,
+		Action: coded(func(c *cli.Context, env compat.IO) (int, error) {
+			code, err := (&viewer{env: env, what: "/v1/clients", text: render.Clients}).run(c, env)
 			if code == exitUnwell { // health was not asked for
 				code = 0
 			}
 			return code, err
-		},
-	}.run(args, env)
+		}, env),
+	}
 }
 
-// runKick is the subcommand: args are what follows its name.
-func runKick(args []string, env compat.IO) int {
-	return subcommand{
-		name:   "kick",
-		usage:  kickText,
-		action: func(c *cli.Context) (int, error) { return 0, kickAction(c, env) },
-	}.run(args, env)
+func kickCommand(env compat.IO) *cli.Command {
+	return &cli.Command{
+		Name: "kick",
+		Usage: `Ends the connections of clients: they see the daemon close it, between two frames, and most of them connect again. It needs to
+be called by root or the daemon's user. CLIENT is a client's number, name, Ethernet or IP address, as socket_vmnet2 clients
+shows them. A name that several clients have is refused.`,
+		ArgsUsage: "CLIENT... [SOCKET]",
+		Description: `SOCKET has a slash in it, or is a socket or directory that is there. It may be left out where one daemon alone runs.
+
+Exit code: 0 all of them are disconnected, 1 not all`,
+		Action: func(c *cli.Context) error { return kickAction(c, env) },
+	}
 }
 
 // kickAction does what a command line of known options asks for.
 func kickAction(c *cli.Context, env compat.IO) error {
-	args, err := operands(c)
-	if err != nil {
-		return err
-	}
-	wanted, socket := splitSocket(args)
+	wanted, socket := splitSocket(c.Args().Slice())
 	if len(wanted) == 0 {
 		return errUsage{errors.New("no CLIENT")}
 	}
-	d, err := theDaemon(socket, env)
+	d, err := theDaemon(socket)
 	if err != nil {
 		return err
 	}
-	s, err := askStatus(c.Context, d)
+	list, err := chooseAll(c.Context, d, wanted)
 	if err != nil {
-		return err
+		return err // half a command disconnects no client
 	}
-	var list []status.Client
 	var errs []error
-	for _, w := range wanted {
-		client, err := choose(s.Clients, w)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", nameOf(d), err))
-		} else if !slices.ContainsFunc(list, func(c status.Client) bool { return c.ID == client.ID }) {
-			list = append(list, client)
-		}
-	}
-	if len(errs) > 0 {
-		return errors.Join(errs...) // nobody is disconnected by half a command
-	}
 	for _, client := range list {
 		if _, err := ask(c.Context, d, http.MethodDelete, "/v1/clients/"+strconv.FormatUint(client.ID, 10), nil); err != nil {
 			errs = append(errs, err)
@@ -119,12 +87,6 @@ func kickAction(c *cli.Context, env compat.IO) error {
 
 // splitSocket takes SOCKET from the end of what a command was given: what has a slash, or is a socket or a directory here.
 func splitSocket(args []string) (rest, socket []string) {
-	if i := slices.Index(args, "--"); i >= 0 {
-		return args[:i], args[i+1:]
-	}
-	if len(args) == 0 {
-		return nil, nil
-	}
 	last := args[len(args)-1]
 	fi, err := os.Stat(last)
 	if strings.Contains(last, "/") || len(args) > 1 && err == nil && (fi.IsDir() || fi.Mode()&os.ModeSocket != 0) {
@@ -133,10 +95,22 @@ func splitSocket(args []string) (rest, socket []string) {
 	return args, nil
 }
 
-// askStatus is what a daemon tells of itself.
-func askStatus(ctx context.Context, d find.Daemon) (*status.Status, error) {
+// chooseAll are the clients of d that have these numbers, addresses or names.
+func chooseAll(ctx context.Context, d find.Daemon, wanted []string) (list []status.Client, err error) {
 	l := (&viewer{}).look(ctx, d)
-	return l.status, l.err
+	if l.err != nil {
+		return nil, l.err
+	}
+	var errs []error
+	for _, w := range wanted {
+		client, err := choose(l.status.Clients, w)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", nameOf(d), err))
+		} else if !slices.ContainsFunc(list, func(c status.Client) bool { return c.ID == client.ID }) {
+			list = append(list, client)
+		}
+	}
+	return list, errors.Join(errs...)
 }
 
 // choose is the client of this number, address or name.

@@ -7,62 +7,111 @@ import (
 	"io"
 	"log/slog"
 	"slices"
-	"sync"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/cmdline"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
 )
 
-// A subcommand is what the first argument can ask for: its options and what it does.
-type subcommand struct {
-	name  string // behind socket_vmnet2
-	usage string // the whole text, in the form that internal/manual reads
-	flags []cli.Flag
-	// action does it, and returns the exit code. With an error that is at least 1, and a usage error has the usage text follow.
-	action func(c *cli.Context) (code int, err error)
+// commands are what the first argument of socket_vmnet2 can ask for in place of the daemon. Package cmdline says how texts are made
+// of them; internal/manual makes the manual pages and the completions.
+func commands(env compat.IO) []*cli.Command {
+	all := []*cli.Command{
+		captureCommand(env),
+		clientsCommand(env),
+		doctorCommand(env),
+		execCommand(env),
+		helpCommand(env),
+		installCommand(env),
+		kickCommand(env),
+		logLevelCommand(env),
+		migrateCommand(env),
+		rollbackCommand(env),
+		selftestCommand(env),
+		serviceCommand(env),
+		statusCommand(env),
+		tryCommand(env),
+		upgradeCommand(env),
+		versionCommand(env),
+	}
+	for _, c := range all {
+		c.Flags = append(c.Flags, &cli.BoolFlag{Name: "help", Aliases: []string{"h"}, Usage: "print this text and end"})
+	}
+	return all
 }
 
-// ownHelp takes the library's --help away, which takes an operand for a topic.
-var ownHelp = sync.OnceFunc(func() { cli.HelpFlag = nil })
-
-// run carries out the command line whose arguments behind the command's name are args.
-func (m subcommand) run(args []string, env compat.IO) (code int) {
-	ownHelp()
-	app := &cli.App{
-		Name:                      "socket_vmnet2 " + m.name,
-		Flags:                     append(slices.Clip(m.flags), &cli.BoolFlag{Name: "help", Aliases: []string{"h"}}),
-		Writer:                    env.Stdout,
-		ErrWriter:                 env.Stderr,
-		HideHelpCommand:           true,
-		HideVersion:               true,
-		DisableSliceFlagSeparator: true,
-		ExitErrHandler:            func(*cli.Context, error) {},
-		OnUsageError:              func(_ *cli.Context, err error, _ bool) error { return errUsage{inOurWords(err)} },
-		Action: func(c *cli.Context) (err error) {
-			if c.Bool("help") {
-				_, err = io.WriteString(env.Stdout, m.usage)
-				return err
-			}
-			code, err = m.action(c)
-			return err
-		},
+// commandNames are the names of the subcommands.
+func commandNames() (names []string) {
+	for _, c := range commands(compat.IO{}) {
+		names = append(names, c.Name)
 	}
-	err := app.Run(append([]string{app.Name}, args...))
+	return names
+}
+
+// errUsage is a command line that is none: the usage text follows it.
+type errUsage struct{ error }
+
+// An exit is the exit code of an action, which may have no error.
+type exit struct {
+	code int
+	err  error
+}
+
+// Error is that of the error.
+func (e exit) Error() string { return e.err.Error() }
+
+// coded makes an action of one that returns its exit code. With an error that is at least 1.
+func coded(action func(c *cli.Context, env compat.IO) (int, error), env compat.IO) cli.ActionFunc {
+	return func(c *cli.Context) error {
+		code, err := action(c, env)
+		if err != nil {
+			code = max(code, 1)
+		}
+		return exit{code, err}
+	}
+}
+
+// eachError are the errors that errors.Join has put together.
+func eachError(err error) []error {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok && err.Error() == errors.Join(joined.Unwrap()...).Error() {
+		return joined.Unwrap()
+	}
+	return []error{err}
+}
+
+// runCommand carries out a subcommand, whose arguments are args, and returns the exit code.
+func runCommand(name string, args []string, env compat.IO) int {
+	all := commands(env)
+	c := all[slices.IndexFunc(all, func(c *cli.Command) bool { return c.Name == name })]
+	set, err := cmdline.Parse(c.Flags, args, strings.Contains(c.ArgsUsage, "-- COMMAND"))
+	if err == nil {
+		err = cmdline.Operands(c, set.Args())
+	}
+	switch {
+	case errors.Is(err, cmdline.ErrHelp):
+		_, err = io.WriteString(env.Stdout, cmdline.Usage(c))
+	case err != nil:
+		err = errUsage{err}
+	default:
+		err = c.Action(cli.NewContext(nil, set, nil))
+	}
+	code := 1
+	if e, ok := errors.AsType[exit](err); ok {
+		code, err = e.code, e.err
+	} else if err == nil {
+		code = 0
+	}
 	if err == nil {
 		return code
 	}
-	compat.LogError(compat.NewLogger(env.Stderr, slog.LevelInfo), err)
+	log := compat.NewLogger(env.Stderr, slog.LevelInfo)
+	for _, err := range eachError(err) {
+		compat.LogError(log, err)
+	}
 	if errors.As(err, new(errUsage)) {
-		_, _ = io.WriteString(env.Stdout, m.usage)
+		_, _ = io.WriteString(env.Stdout, cmdline.Usage(c))
 	}
-	return max(code, 1)
-}
-
-// orOne makes the exit code of any error 1, for actions whose other codes tell of what they found.
-func orOne(code int, err error) (int, error) {
-	if err != nil {
-		code = 1
-	}
-	return code, err
+	return code
 }

@@ -88,16 +88,16 @@ func (c *controller) run(ctx context.Context) {
 	}
 }
 
-// pause leaves those who come from here on to resume, or to the next image.
-func (c *controller) pause() {
+// detach leaves the connections that come from here on to attach, or to the next image.
+func (c *controller) detach() {
 	if c != nil {
-		c.server.Pause()
+		c.server.Detach()
 	}
 }
 
-func (c *controller) resume() {
+func (c *controller) attach() {
 	if c != nil {
-		c.server.Resume()
+		c.server.Attach()
 	}
 }
 

@@ -17,7 +17,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/control"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
 // ask asks at the daemon's control socket and decodes the answer into v.
@@ -28,53 +27,6 @@ func (p *process) ask(t *testing.T, method, what string, body, v any) (code int,
 		require.NoError(t, json.Unmarshal(answer, v), string(answer))
 	}
 	return code, err
-}
-
-// TestControlStatus: what two clients that talk look like from outside.
-func TestControlStatus(t *testing.T) {
-	p := start(t)
-	p.talkers(t).check("hello")
-	var s status.Status
-	code, err := p.ask(t, http.MethodGet, "/v1/status", nil, &s)
-	require.NoError(t, err)
-	assert.Equal(t, 200, code)
-	assert.Equal(t, p.Process.Pid, s.Daemon.PID)
-	assert.Equal(t, p.sock, s.Daemon.Socket)
-	assert.Equal(t, status.NetworkRunning, s.Network.State)
-	require.Len(t, s.Clients, 2)
-	assert.NotNil(t, s.Health)
-	for i, mac := range []string{"02:00:00:00:00:a1", "02:00:00:00:00:b1"} {
-		var c status.Client
-		_, err := p.ask(t, http.MethodGet, fmt.Sprint("/v1/clients/", s.Clients[i].ID), nil, &c)
-		require.NoError(t, err)
-		assert.Equal(t, mac, c.MAC)
-		assert.Equal(t, s.Clients[i].ID, c.ID)
-		assert.Equal(t, os.Getpid(), c.Peer.PID)
-		assert.GreaterOrEqual(t, c.ToNet.Frames, uint64(1))
-	}
-}
-
-// TestControlKick: a client is disconnected in order, told from who has left by himself, and may come back.
-func TestControlKick(t *testing.T) {
-	p := start(t)
-	tk := p.talkers(t)
-	var l control.Clients
-	_, err := p.ask(t, http.MethodGet, "/v1/clients", nil, &l)
-	require.NoError(t, err)
-	require.Len(t, l.Clients, 2)
-	path := fmt.Sprint("/v1/clients/", l.Clients[0].ID)
-	var k control.Kicked
-	code, err := p.ask(t, http.MethodDelete, path, nil, &k)
-	require.NoError(t, err)
-	assert.Equal(t, 200, code)
-	assert.Equal(t, control.Kicked{ID: l.Clients[0].ID, Ended: true}, k)
-	tk.a.ended()
-	p.matches(t, fmt.Sprintf(`INFO \| client gone client=%d reason="disconnected by .* \(process %d\)" duration=.* mac=02:00:00:00:00:a1 `, k.ID, os.Getpid()))
-	code, err = p.ask(t, http.MethodDelete, path, nil, nil)
-	require.Error(t, err)
-	assert.Equal(t, 404, code)
-	tk.a = p.dial(t, 0xa1)
-	tk.meet()
 }
 
 // TestControlLogLevel: it changes while the daemon runs, and an upgrade keeps it.

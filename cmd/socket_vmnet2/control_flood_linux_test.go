@@ -7,8 +7,10 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/user"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -152,4 +154,25 @@ func TestControlForRoot(t *testing.T) {
 	code, _ := p.signal(t, stopSignals[2])
 	assert.Zero(t, code)
 	assert.NoDirExists(t, p.sock+".d")
+}
+
+// asUser runs f on a thread of that user's, who is in root's group.
+func asUser(uid int, f func()) {
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if uid != os.Geteuid() {
+			runtime.LockOSThread() // it ends with the goroutine, and the rights with it
+			_, _, _ = unix.RawSyscall(unix.SYS_SETRESUID, uintptr(uid), uintptr(uid), uintptr(uid))
+		}
+		f()
+	})
+	wg.Wait()
+}
+
+// ownGroup is the name of this process's group.
+func ownGroup(t *testing.T) string {
+	t.Helper()
+	g, err := user.LookupGroupId(strconv.Itoa(os.Getegid()))
+	require.NoError(t, err)
+	return g.Name
 }

@@ -4,7 +4,6 @@ package main
 
 import (
 	"bytes"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -365,30 +364,6 @@ func TestStopSignals(t *testing.T) {
 	}
 }
 
-func TestStopIsInTimeWhateverClientsDo(t *testing.T) {
-	p := start(t)
-	tk := p.talkers(t)
-	half := p.dial(t, 3)
-	_, err := half.Write(wire(0, 3, "half a frame")[:10])
-	require.NoError(t, err)
-	deaf := p.dial(t, 4)
-	deaf.send(0, "hello")
-	var wg sync.WaitGroup
-	wg.Go(func() { // floods the deaf client until the daemon ends the connection
-		b := bytes.Repeat(wire(4, tk.a.mac, strings.Repeat("x", 1500)), 40)
-		for {
-			if _, err := tk.a.Write(b); err != nil {
-				return
-			}
-		}
-	})
-	time.Sleep(200 * time.Millisecond)
-	code, took := p.signal(t, syscall.SIGTERM)
-	assert.Zero(t, code)
-	assert.Less(t, took, stopTime)
-	wg.Wait()
-}
-
 func TestStopServesTheBacklog(t *testing.T) {
 	p := start(t)
 	tk := p.talkers(t)
@@ -402,129 +377,6 @@ func TestStopServesTheBacklog(t *testing.T) {
 	for _, c := range []*client{waiting, tk.a, tk.b} {
 		c.ended()
 	}
-}
-
-func TestLengths(t *testing.T) {
-	for name, c := range map[string]struct {
-		send   []byte
-		closed bool
-	}{
-		"0":          {send: []byte{0, 0, 0, 0}},
-		"1":          {send: []byte{0, 0, 0, 1, 'x'}},
-		"13":         {send: append([]byte{0, 0, 0, 13}, make([]byte, 13)...)},
-		"69633":      {send: []byte{0, 1, 0x10, 1}, closed: true},
-		"0x41414141": {send: []byte("AAAA"), closed: true},
-		"0xffffffff": {send: []byte{255, 255, 255, 255}, closed: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			p := start(t)
-			tk := p.talkers(t)
-			bad := p.dial(t, 9)
-			_, err := bad.Write(append(wire(0, 9, "before"), c.send...))
-			require.NoError(t, err)
-			tk.a.receive("before")
-			if c.closed {
-				bad.ended()
-				require.Eventually(t, func() bool {
-					return strings.Contains(p.stderr.String(), "frame length above 69632 bytes")
-				}, patience, time.Millisecond)
-			} else {
-				bad.send(0, "after")
-				tk.b.receive("after")
-			}
-			tk.check("others run on")
-		})
-	}
-}
-
-func TestHalfFrames(t *testing.T) {
-	p := start(t)
-	tk := p.talkers(t)
-	whole := wire(0, 9, "whole")
-	silent := p.dial(t, 9)
-	_, err := silent.Write(whole[:2])
-	require.NoError(t, err)
-	leaves := p.dial(t, 8)
-	_, err = leaves.Write(whole[:len(whole)-1])
-	require.NoError(t, err)
-	require.NoError(t, leaves.Close())
-	tk.check("others run on")
-	time.Sleep(300 * time.Millisecond)
-	_, err = silent.Write(whole[2:])
-	require.NoError(t, err, "a silent client is not closed for it")
-	tk.a.receive("whole")
-}
-
-func TestLargestFrames(t *testing.T) {
-	p := start(t)
-	tk := p.talkers(t)
-	tk.a.send(0, strings.Repeat("x", frame.MaxLen-frame.MinLen)) // nobody takes it: stream clients get 32,768 at most
-	largest := strings.Repeat("y", frame.MaxStreamLen-frame.MinLen)
-	tk.check(largest)
-}
-
-// knock connects to a socket and leaves. A queue of connections that is full makes a client wait on Linux, and is ECONNREFUSED on
-// macOS.
-func knock(t *testing.T, path string) {
-	t.Helper()
-	for until := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
-		c, err := net.Dial("unix", path)
-		if runtime.GOOS == "darwin" && errors.Is(err, syscall.ECONNREFUSED) && time.Now().Before(until) {
-			continue
-		}
-		require.NoError(t, err)
-		require.NoError(t, c.Close())
-		return
-	}
-}
-
-func TestProbes(t *testing.T) {
-	p := start(t)
-	before := p.base(t)
-	for range 1000 {
-		knock(t, p.sock)
-	}
-	// Clients are accepted in order, so all probes have been once this one is served. On a busy machine it may be one too many
-	// while their sessions end: a client that is refused comes again.
-	require.Eventually(t, func() bool { return p.serves(t) }, patience, 10*time.Millisecond)
-	require.Eventually(t, func() bool { return p.files(t) <= before }, patience, 10*time.Millisecond)
-	p.talkers(t).check("still here")
-}
-
-func TestDeafClientHarmsNobody(t *testing.T) {
-	p := start(t)
-	tk := p.talkers(t)
-	deaf := p.dial(t, 4)
-	deaf.send(0, "hello")
-	tk.a.receive("hello")
-	flood := bytes.Repeat(wire(4, tk.a.mac, strings.Repeat("x", 1500)), 40)
-	for range 500 {
-		_, err := tk.a.Write(flood)
-		require.NoError(t, err)
-	}
-	tk.check("at full speed")
-}
-
-func TestForgedAddresses(t *testing.T) {
-	p := start(t)
-	tk := p.talkers(t)
-	thief := p.dial(t, tk.b.mac)
-	thief.send(0, "mine now")
-	tk.a.receive("mine now")
-	tk.b.send(tk.a.mac, "no, mine") // the owner's next frame brings it back
-	tk.a.receive("no, mine")
-	tk.check("and stays")
-	filler := p.dial(t, 7)
-	var b []byte
-	for i := range 20_000 {
-		f := wire(0xee, 7, "fill")
-		f[4+7], f[4+8], f[4+9] = byte(i>>16), byte(i>>8), byte(i)
-		b = append(b, f...)
-	}
-	_, err := filler.Write(b)
-	require.NoError(t, err)
-	tk.check("table is not full")
 }
 
 func TestTwoDaemonsOnePath(t *testing.T) {

@@ -167,53 +167,6 @@ func TestSilentPathClientsAreReached(t *testing.T) {
 	}
 }
 
-// TestLifeline: the session of an attached client ends with its lifeline, and that of one whose descriptor is closed when
-// somebody sends to it. Its port is gone then.
-func TestLifeline(t *testing.T) {
-	t.Parallel()
-	p := startOpen(t)
-	s1, s2 := over(t, p.stream()), over(t, p.stream())
-	introduce(t, s1, s2)
-	for _, kind := range []proto.Transport{proto.Datagram, proto.Stream} {
-		for name, end := range map[string]func(a *passed.Attached) error{
-			"lifeline closed":   func(a *passed.Attached) error { return a.Lifeline.Close() },
-			"descriptor closed": func(a *passed.Attached) error { return a.File.Close() },
-		} {
-			t.Run(string(kind)+" "+name, func(t *testing.T) {
-				a, err := passed.Attach(t.Context(), p.sock, proto.Request{Transport: kind, Name: "web"})
-				require.NoError(t, err)
-				defer a.Close()
-				mac := net.HardwareAddr{2, 0, 0, 0, 5, 1}
-				hello := testFrame(fakeguest.Broadcast, mac, "hello")
-				if kind == proto.Stream {
-					hello = append([]byte{0, 0, 0, byte(len(hello))}, hello...)
-				}
-				hears(t, s1, "hello", func() error {
-					_, err := a.File.Write(hello)
-					return err
-				})
-				l := s2.Listen(func(f []byte) bool { return bytes.Equal(f[:6], mac) })
-				require.NoError(t, s1.Send(testFrame(mac, s1.MAC(), "to the client alone")))
-				require.NoError(t, s1.Send(testFrame(fakeguest.Broadcast, s1.MAC(), "behind it")))
-				assert.Empty(t, l.Collect(10*time.Millisecond), "its port has its address")
-				l.Close()
-				require.NoError(t, end(a))
-				hears(t, s2, "gone", func() error { return s1.Send(testFrame(mac, s1.MAC(), "gone")) })
-				if name == "descriptor closed" {
-					ended := make(chan error, 1)
-					go func() { _, err := a.Lifeline.Read(make([]byte, 1)); ended <- err }()
-					select {
-					case err := <-ended:
-						assert.Error(t, err)
-					case <-time.After(patience):
-						assert.Fail(t, "the lifeline is open although the session has ended")
-					}
-				}
-			})
-		}
-	}
-}
-
 // keeps waits until the daemon's state file has leases for these addresses.
 func keeps(t *testing.T, dir, sock string, macs ...net.HardwareAddr) {
 	t.Helper()

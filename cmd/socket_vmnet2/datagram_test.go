@@ -84,14 +84,6 @@ func (p *process) ways() []vnettest.Transport {
 	return vnettest.Ways(p.sock, filepath.Dir(p.sock))
 }
 
-// datagramWays are those whose clients send datagrams.
-func (p *process) datagramWays() []vnettest.Transport {
-	return []vnettest.Transport{
-		p.connected(), p.unconnected(), p.attach(proto.Datagram), p.adopt(proto.Datagram, false),
-		vnettest.AdoptBound(p.sock, filepath.Dir(p.sock)),
-	}
-}
-
 // dialWay makes a client that reads nothing before it is plugged into a guest.
 func dialWay(t *testing.T, way vnettest.Transport) fakeguest.Link {
 	t.Helper()
@@ -219,4 +211,20 @@ func TestLeasesOverEachTransport(t *testing.T) {
 	for i, g := range guests {
 		assert.NoError(t, g.Err(), p.ways()[i].Name)
 	}
+}
+
+// texts are those of the frames that have come.
+func texts(l *fakeguest.Listener) (all []string) {
+	for _, f := range l.Collect(10 * time.Millisecond) {
+		all = append(all, string(f[14:]))
+	}
+	return all
+}
+
+// TestWithoutRuntimeDirectory: --runtime-dir=none has no such sockets and no warning.
+func TestWithoutRuntimeDirectory(t *testing.T) {
+	p := start(t, gatewayFlag, "--runtime-dir=none")
+	p.talkers(t).check("stream clients are served")
+	assert.NoDirExists(t, p.sock+".d")
+	assert.NotContains(t, p.stderr.String(), "WARN")
 }

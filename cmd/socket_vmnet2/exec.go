@@ -16,6 +16,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/cmdline"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
 	passed "github.com/socket-vmnet2/socket_vmnet2/internal/passing/client"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/passing/proto"
@@ -23,34 +24,6 @@ import (
 
 // execTime is how long the daemon may take to give a connection: an interface of vmnet takes seconds at times.
 const execTime = 30 * time.Second
-
-// execText is the usage text.
-const execText = `Usage: socket_vmnet2 exec [OPTION]... SOCKET -- COMMAND [ARG]...
-Connects to the network of the daemon at SOCKET and runs COMMAND in the place of this process, with the connection as an
-open file descriptor. COMMAND's exit code is the exit code.
-
-In COMMAND and each ARG, {fd} stands for the number of that descriptor, and {mac} for an Ethernet address.
-
---stream                               a stream socket, each frame with its length in front, as QEMU's -netdev stream and
-                                       socket have it (default)
---dgram                                a datagram socket, one frame in each, as vfkit, krunkit and QEMU's -netdev dgram have it
---fd=N                                 the descriptor's number (default: 3)
---mac=ADDRESS                          the guest's Ethernet address: {mac}, and told to the daemon (default for {mac}: that of
-                                       the daemon's interface)
---name=NAME                            what the client is called in the daemon's log
---interface-id=UUID                    the identity of the daemon's interface: the same one gets the same address again
---json=FILE                            write what the daemon tells of the connection to FILE, as a line of JSON; - is stdout
--h, --help                             print this text and end
-
-The connection ends with COMMAND: a second descriptor, 4 or the lowest free one from there on, is open in it for that, and
-COMMAND need not know of it. SOCKET may also be a directory with a socket named attach (--runtime-dir). Where there is none
-such, --stream without --mac, --name, --interface-id and --json connects to SOCKET itself, as socket_vmnet_client does.
-
-If descriptor 3 is taken by a file that the caller passes on, the lowest free one takes its place if COMMAND or an ARG has
-{fd}; else that is an error.
-
-Exit code: COMMAND's; 1 there is no connection, or no such option; 126 COMMAND cannot be run; 127 there is no COMMAND
-`
 
 // An execution is what the command line asks for.
 type execution struct {
@@ -63,93 +36,96 @@ type execution struct {
 	stdout  io.Writer
 }
 
-// runExec is the subcommand: args are what follows its name. It returns only if the command could not be started.
-func runExec(args []string, env compat.IO) int {
+func execCommand(env compat.IO) *cli.Command {
+	x := &execution{fd: -1, stdout: env.Stdout}
+	return &cli.Command{
+		Name: "exec",
+		Usage: `Connects to the network of the daemon at SOCKET and runs COMMAND in the place of this process, with the connection as an
+open file descriptor. COMMAND's exit code is the exit code.
+
+In COMMAND and each ARG, {fd} stands for the number of that descriptor, and {mac} for an Ethernet address.`,
+		ArgsUsage: "SOCKET -- COMMAND [ARG]...",
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "stream", Usage: "a stream socket, each frame with its length in front, as QEMU's -netdev stream and socket have it (default)"},
+			&cli.BoolFlag{Name: "dgram", Usage: "a datagram socket, one frame in each, as vfkit, krunkit and QEMU's -netdev dgram have it"},
+			cmdline.Checked("fd", "`N` the descriptor's number (default: 3)", x.setFD),
+			cmdline.Checked("mac", "`ADDRESS` the guest's Ethernet address: {mac}, and told to the daemon (default for {mac}: that of the daemon's interface)", func(v string) (err error) {
+				x.request.MAC, err = proto.ParseMAC(v)
+				return ofOption("mac", err)
+			}),
+			cmdline.Checked("name", "`NAME` what the client is called in the daemon's log", func(v string) error {
+				x.request.Name = v
+				return ofOption("name", proto.CheckName(v))
+			}),
+			cmdline.Checked("interface-id", "`UUID` the identity of the daemon's interface: the same one gets the same address again", func(v string) (err error) {
+				x.request.InterfaceID, err = proto.ParseUUID(v)
+				return ofOption("interface-id", err)
+			}),
+			&cli.StringFlag{Name: "json", Usage: "`FILE` write what the daemon tells of the connection to FILE, as a line of JSON; - is stdout", Destination: &x.json},
+		},
+		Description: `The connection ends with COMMAND: a second descriptor, 4 or the lowest free one from there on, is open in it for that, and
+COMMAND need not know of it. SOCKET may also be a directory with a socket named attach (--runtime-dir). Where there is none
+such, --stream without --mac, --name, --interface-id and --json connects to SOCKET itself, as socket_vmnet_client does.
+
+If descriptor 3 is taken by a file that the caller passes on, the lowest free one takes its place if COMMAND or an ARG has
+{fd}; else that is an error.
+
+Exit code: COMMAND's; 1 there is no connection, or no such option; 126 COMMAND cannot be run; 127 there is no COMMAND`,
+		Action: coded(x.action, env),
+	}
+}
+
+// action returns only if the command could not be started.
+func (x *execution) action(c *cli.Context, env compat.IO) (int, error) {
 	level := slog.LevelWarn
 	if _, debug := env.LookupEnv("DEBUG"); debug {
 		level = slog.LevelDebug
 	}
-	x := &execution{log: compat.NewLogger(env.Stderr, level), stdout: env.Stdout}
-	return subcommand{
-		name:  "exec",
-		usage: execText,
-		flags: []cli.Flag{
-			&cli.BoolFlag{Name: "stream"},
-			&cli.BoolFlag{Name: "dgram"},
-			&cli.StringFlag{Name: "fd"},
-			&cli.StringFlag{Name: "mac"},
-			&cli.StringFlag{Name: "name"},
-			&cli.StringFlag{Name: "interface-id"},
-			&cli.StringFlag{Name: "json"},
-		},
-		action: func(c *cli.Context) (int, error) {
-			if err := x.parse(c); err != nil {
-				return 1, errUsage{err}
-			}
-			return x.run()
-		},
-	}.run(args, env)
+	x.log = compat.NewLogger(env.Stderr, level)
+	if err := x.parse(c); err != nil {
+		return 1, errUsage{err}
+	}
+	return x.run()
 }
 
 // parse fills x from a command line of known options.
-func (x *execution) parse(c *cli.Context) (err error) {
+func (x *execution) parse(c *cli.Context) error {
 	args := c.Args().Slice()
+	x.socket, x.command = args[0], args[1:]
 	switch {
-	case len(args) == 0 || args[0] == "":
-		return errors.New("no SOCKET")
-	case len(args) > 1 && args[1] == "--":
+	case x.command[0] == "--":
 		x.command = args[2:]
-	case len(args) > 1 && strings.HasPrefix(args[1], "-"):
+	case strings.HasPrefix(x.command[0], "-"):
 		return fmt.Errorf("%s is behind SOCKET; options are in front of it, and COMMAND follows \"--\"", args[1])
-	default:
-		x.command = args[1:]
 	}
-	x.socket = args[0]
-	if len(x.command) == 0 {
+	switch {
+	case len(x.command) == 0:
 		return errors.New("no COMMAND")
-	}
-	if c.Bool("stream") && c.Bool("dgram") {
+	case c.Bool("stream") && c.Bool("dgram"):
 		return errors.New("--stream and --dgram exclude each other")
+	case c.IsSet("json") && x.json == "":
+		return errors.New("--json= names no file; - is stdout")
 	}
 	x.request.Transport = proto.Stream
 	if c.Bool("dgram") {
 		x.request.Transport = proto.Datagram
 	}
-	x.fd = -1
-	if c.IsSet("fd") {
-		if x.fd, err = strconv.Atoi(c.String("fd")); err != nil || x.fd != 0 && x.fd < execFD || x.fd > maxExecFD {
-			return fmt.Errorf("--fd=%s is no number that a descriptor can have: 0, or %d to %d", c.String("fd"), execFD, maxExecFD)
-		}
-	}
-	x.json = c.String("json")
-	if c.IsSet("json") && x.json == "" {
-		return errors.New("--json= names no file; - is stdout")
-	}
-	return x.parseIdentity(c)
+	return nil
 }
 
-// parseIdentity fills in who the client is. The daemon checks the same, in words that have no option.
-func (x *execution) parseIdentity(c *cli.Context) error {
-	for _, o := range []struct {
-		option string
-		set    func(string) error
-	}{
-		{"mac", func(s string) (err error) { x.request.MAC, err = proto.ParseMAC(s); return err }},
-		{"name", func(s string) error { x.request.Name = s; return proto.CheckName(s) }},
-		{"interface-id", func(s string) (err error) { x.request.InterfaceID, err = proto.ParseUUID(s); return err }},
-	} {
-		if !c.IsSet(o.option) {
-			continue
-		}
-		if err := o.set(c.String(o.option)); err != nil {
-			text := err.Error()
-			if e, ok := errors.AsType[*proto.Error](err); ok {
-				text = e.Text
-			}
-			return fmt.Errorf("--%s: %s", o.option, text)
-		}
+func (x *execution) setFD(v string) (err error) {
+	if x.fd, err = strconv.Atoi(v); err != nil || x.fd != 0 && x.fd < execFD || x.fd > maxExecFD {
+		return fmt.Errorf("--fd=%s is no number that a descriptor can have: 0, or %d to %d", v, execFD, maxExecFD)
 	}
 	return nil
+}
+
+// ofOption names the option in err. The daemon checks the same, in words that have no option.
+func ofOption(name string, err error) error {
+	if e, ok := errors.AsType[*proto.Error](err); ok {
+		return fmt.Errorf("--%s: %s", name, e.Text)
+	}
+	return err
 }
 
 // run connects and becomes the command. It returns only with an error.
@@ -180,7 +156,7 @@ func (x *execution) run() (code int, err error) {
 	if err := putInPlace(files, place); err != nil {
 		return 1, err
 	}
-	return execCommand(command)
+	return become(command)
 }
 
 // connect gets the link and, except from a daemon without a socket for it, the lifeline.

@@ -6,8 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"os/signal"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -103,48 +103,23 @@ func putInPlace(files []*os.File, place []int) error {
 // exec.
 func ordinarySIGPIPE() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
 
-// execCommand replaces this process by command, found as C's execvp finds it. It returns only with an error, and with the exit
-// code for it.
-func execCommand(command []string) (int, error) {
-	err := execvp(command)
+// become replaces this process by command. It returns only with an error, and with the exit code for it.
+func become(command []string) (int, error) {
+	file, err := command[0], error(nil)
+	if !strings.Contains(file, "/") {
+		if file, err = exec.LookPath(file); errors.Is(err, exec.ErrNotFound) {
+			err = syscall.ENOENT
+		}
+	}
+	if err == nil {
+		err = syscall.Exec(file, command, os.Environ())
+	}
+	if errors.Is(err, syscall.ENOEXEC) { // a script without an interpreter line
+		err = syscall.Exec("/bin/sh", append([]string{"/bin/sh", file}, command[1:]...), os.Environ())
+	}
 	code := exitNotRun
 	if errors.Is(err, syscall.ENOENT) {
 		code = exitNotFound
 	}
 	return code, fmt.Errorf("run %q: %s", command[0], compat.Strerror(err))
-}
-
-// execvp looks for command in PATH, where an empty element is the current directory, unless its name has a slash.
-func execvp(command []string) error {
-	name := command[0]
-	if strings.Contains(name, "/") || name == "" {
-		return execFile(name, command)
-	}
-	path, ok := os.LookupEnv("PATH")
-	if !ok {
-		path = "/usr/bin:/bin"
-	}
-	var result error = syscall.ENOENT
-	for dir := range strings.SplitSeq(path, ":") {
-		file := "./" + name
-		if dir != "" {
-			file = filepath.Join(dir, name)
-		}
-		switch err := execFile(file, command); {
-		case errors.Is(err, syscall.EACCES):
-			result = err // unless a later one can be run
-		case !errors.Is(err, syscall.ENOENT) && !errors.Is(err, syscall.ENOTDIR):
-			return err
-		}
-	}
-	return result
-}
-
-// execFile runs one file, by the shell if it is a script without an interpreter line.
-func execFile(file string, command []string) error {
-	err := syscall.Exec(file, command, os.Environ())
-	if errors.Is(err, syscall.ENOEXEC) {
-		err = syscall.Exec("/bin/sh", append([]string{"/bin/sh", file}, command[1:]...), os.Environ())
-	}
-	return err
 }

@@ -16,6 +16,7 @@ import (
 	"sync"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/handoff"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/inherit"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/passing"
@@ -29,15 +30,15 @@ import (
 // extras are the sockets beside SOCKET: for datagram clients, and to pass descriptors in either direction. The daemon does
 // its work without them.
 type extras struct {
-	dir     *rundir.Dir
-	log     *slog.Logger
-	given   *inherit.Sockets
-	attach  *net.UnixListener
-	adopt   *net.UnixListener
-	passing *passing.Server
-	shared  *unixgram.Server
-	recall  bool // datagram clients of the last process may be there
-	running sync.WaitGroup
+	dir      *rundir.Dir
+	log      *slog.Logger
+	given    *inherit.Sockets
+	attachLn *net.UnixListener
+	adoptLn  *net.UnixListener
+	passing  *passing.Server
+	shared   *unixgram.Server
+	recall   bool // datagram clients of the last process may be there
+	running  sync.WaitGroup
 }
 
 // openExtras makes those that were not given; nil when they are not to be had, which the log tells. That is an error only if one
@@ -91,10 +92,10 @@ func (e *extras) listenDatagram() (*net.UnixConn, error) {
 
 // open binds the sockets. What it has opened is closed by close, also after an error.
 func (e *extras) open(d *daemon) (err error) {
-	if e.attach, err = e.listen(e.given, inherit.Attach); err != nil {
+	if e.attachLn, err = e.listen(e.given, inherit.Attach); err != nil {
 		return err
 	}
-	if e.adopt, err = e.listen(e.given, inherit.Adopt); err != nil {
+	if e.adoptLn, err = e.listen(e.given, inherit.Adopt); err != nil {
 		return err
 	}
 	conn, err := e.listenDatagram()
@@ -122,22 +123,17 @@ func (e *extras) trust(d *daemon) unixgram.Trust {
 
 // sharedOptions are those of the server of the shared datagram socket, without the socket.
 func (e *extras) sharedOptions(d *daemon) unixgram.Options {
-	client := func(path string, uid uint32) perclient.Client {
-		return perclient.Client{
-			Transport: status.Unixgram, Path: path, Peer: datagramPeer(uid), Log: datagramLog(path, uid),
-		}
-	}
 	renew := e.dir.ListenDatagram
 	if e.given.Has(inherit.Dgram) {
 		renew = nil // the service manager keeps the socket that has the path
 	}
 	return unixgram.Options{
 		Renew: renew, Trust: e.trust(d), QueueSize: d.cfg.QueueSize, Log: e.log,
-		Serve: func(l link.Link, path string, uid uint32) (unixgram.Session, error) {
-			return d.server.Serve(l, client(path, uid))
-		},
-		Restored: func(l link.Link, path string, uid uint32, v perclient.Saved) (unixgram.Session, error) {
-			return d.server.Restore(l, client(path, uid), v)
+		Serve: func(l link.Link, path string, uid uint32) error {
+			// On Linux the kernel has said that the datagrams come from that user or from root; elsewhere nothing tells who sent one.
+			peer := peercred.Peer{Known: true, UID: uid, Unverified: runtime.GOOS != "linux"}
+			_, err := d.server.Serve(l, perclient.Client{Transport: status.Unixgram, Path: path, Peer: peer})
+			return err
 		},
 	}
 }
@@ -148,22 +144,75 @@ func (e *extras) passingOptions(d *daemon) passing.Options {
 	}
 }
 
-// run serves until close and returns at once. It may be called on nil.
-func (e *extras) run() {
+// run serves until detach or close, datagrams from when held is closed, and returns at once. It may be called on nil.
+func (e *extras) run(held <-chan struct{}) {
 	if e == nil {
 		return
 	}
-	e.running.Go(e.shared.Run)
+	e.running.Go(func() {
+		<-held
+		e.shared.Run()
+	})
 	if e.recall {
+		e.recall = false
 		e.running.Go(e.invite)
 	}
+}
+
+// detach leaves datagrams in the shared socket, and has no client come by a passed descriptor. It may be called on nil, like attach
+// and save.
+func (e *extras) detach() []passing.Unread {
+	if e == nil {
+		return nil
+	}
+	unread := e.passing.Detach()
+	e.running.Wait() // for run, which could undo what follows
+	e.shared.Halt()
+	return unread
+}
+
+// attach goes on with the connections that detach has left.
+func (e *extras) attach(unread []passing.Unread) {
+	if e != nil {
+		e.passing.Attach(unread)
+	}
+}
+
+// save notes what the new program needs of the extras and of c, whose socket is in their directory. It comes after detach.
+func (e *extras) save(o *handoff.Out, c *controller) (_ *savedExtras, err error) {
+	if e == nil {
+		return nil, nil
+	}
+	v := &savedExtras{Dgram: e.shared.State()}
+	list(o, v.Dgram.Descriptors())
+	if v.Dir, err = e.dir.Save(o); err != nil {
+		return nil, err
+	}
+	type listener struct {
+		ln *net.UnixListener
+		to *int
+	}
+	listeners := []listener{{e.attachLn, &v.Attach}, {e.adoptLn, &v.Adopt}}
+	if c != nil {
+		listeners = append(listeners, listener{c.ln, &v.Control})
+		if c.root != nil {
+			listeners = append(listeners, listener{c.root, &v.Root})
+		}
+	}
+	for _, l := range listeners {
+		if *l.to, err = o.Conn(l.ln); err != nil {
+			return nil, err
+		}
+	}
+	return v, nil
 }
 
 // accept has loop accept at the listeners. It may be called on nil.
 func (e *extras) accept(loop func(name string, ln *net.UnixListener, handle func(*net.UnixConn))) {
 	if e != nil {
-		loop(inherit.Attach, e.attach, e.passing.Attach)
-		loop(inherit.Adopt, e.adopt, e.passing.Adopt)
+		for name, ln := range map[string]*net.UnixListener{inherit.Attach: e.attachLn, inherit.Adopt: e.adoptLn} {
+			loop(name, ln, func(c *net.UnixConn) { e.passing.Connected(name, c) })
+		}
 	}
 }
 
@@ -208,7 +257,7 @@ func (e *extras) close(ctx context.Context) {
 		_ = e.shared.Close()
 	}
 	e.running.Wait()
-	for _, ln := range []*net.UnixListener{e.attach, e.adopt} {
+	for _, ln := range []*net.UnixListener{e.attachLn, e.adoptLn} {
 		if ln != nil {
 			_ = ln.Close()
 		}
@@ -216,19 +265,4 @@ func (e *extras) close(ctx context.Context) {
 	if e.passing != nil {
 		e.passing.Wait(ctx)
 	}
-}
-
-// datagramPeer is who is behind a datagram client whose socket belongs to uid. On Linux the kernel has said that the datagrams
-// come from that user or from root; elsewhere nothing tells who sent one.
-func datagramPeer(uid uint32) peercred.Peer {
-	return peercred.Peer{Known: true, UID: uid, Unverified: runtime.GOOS != "linux"}
-}
-
-// datagramLog is what each line in the log about such a client has.
-func datagramLog(path string, uid uint32) []any {
-	args := []any{"transport", "dgram", "path", path, "uid", uid}
-	if datagramPeer(uid).Unverified {
-		args = append(args, "unverified", true)
-	}
-	return args
 }

@@ -215,18 +215,11 @@ func injections() []injection {
 			}
 		}, true},
 		{"perclient.end", onePer, (*victim).introduce, func(v *victim) { fromEnd(v) }, false},
-		{"perclient.accept", streamOnly, nil, (*victim).dial, false},
 		{"passing.request", streamOnly, nil, attachRaw, false},
-		{"passing.lifeline", streamOnly, nil, attachRaw, false},
-		{"passing.watch", func(p *process) []vnettest.Transport {
-			return []vnettest.Transport{p.adopt(proto.Datagram, true)}
-		}, (*victim).introduce, nil, false},
-		{"unixgram.sweep", func(p *process) []vnettest.Transport {
-			return []vnettest.Transport{p.connected()}
+		{"perclient.lifeline", streamOnly, nil, attachRaw, false},
+		{"perclient.sweep", func(p *process) []vnettest.Transport {
+			return []vnettest.Transport{vnettest.PathSocket(p.sock, markedDir(p), true)}
 		}, (*victim).introduce, nil, true},
-		{"unixgram.receive", func(p *process) []vnettest.Transport {
-			return []vnettest.Transport{p.unconnected()}
-		}, (*victim).introduce, fromVictim, false},
 		{"unixgram.read", func(p *process) []vnettest.Transport {
 			return []vnettest.Transport{vnettest.PathSocket(p.sock, markedDir(p), false), vnettest.PathSocket(p.sock, markedDir(p), true)}
 		}, (*victim).introduce, fromVictim, true},

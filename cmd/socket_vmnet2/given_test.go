@@ -161,6 +161,24 @@ func startProcess(t *testing.T, cmd *exec.Cmd, sock string) *process {
 	return p
 }
 
+// told has the daemons tell the manager how they are, and returns what waits for the next message.
+func (m *manager) told() (next func() string) {
+	m.t.Helper()
+	path := m.dir + "/notify"
+	c, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	require.NoError(m.t, err)
+	m.t.Cleanup(func() { _ = c.Close() })
+	require.NoError(m.t, os.Chmod(path, 0o777))
+	m.vars = []string{"NOTIFY_SOCKET=" + path}
+	return func() string {
+		b := make([]byte, 4096)
+		require.NoError(m.t, c.SetReadDeadline(time.Now().Add(patience)))
+		n, err := c.Read(b)
+		require.NoError(m.t, err)
+		return string(b[:n])
+	}
+}
+
 // logs waits until the daemon has logged text.
 func (p *process) logs(t *testing.T, text string) {
 	t.Helper()
@@ -185,18 +203,7 @@ func testGivenSocket(t *testing.T, m *manager) {
 	require.NoError(t, os.Chmod(m.sock, 0o604))
 	before, err := os.Lstat(m.sock)
 	require.NoError(t, err)
-	told, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: m.dir + "/notify", Net: "unixgram"})
-	require.NoError(t, err)
-	defer told.Close()
-	require.NoError(t, os.Chmod(m.dir+"/notify", 0o777))
-	next := func() string {
-		b := make([]byte, 4096)
-		require.NoError(t, told.SetReadDeadline(time.Now().Add(patience)))
-		n, err := told.Read(b)
-		require.NoError(t, err)
-		return string(b[:n])
-	}
-	m.vars = []string{"NOTIFY_SOCKET=" + m.dir + "/notify"}
+	next := m.told()
 	p := m.start("--pidfile="+m.dir+"/pid", "--socket-mode=0700")
 	assert.Regexp(t, "^READY=1\nSTATUS=serving "+m.sock+": [a-z]+, shared, ", next())
 	assert.FileExists(t, m.dir+"/pid", "it is there when the manager is told")
@@ -316,18 +323,11 @@ func visit(path string) error {
 func TestUpgradeOfGivenSocket(t *testing.T) {
 	m := newManager(t)
 	m.listen("stream", "s")
-	told, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: m.dir + "/notify", Net: "unixgram"})
-	require.NoError(t, err)
-	defer told.Close()
-	require.NoError(t, os.Chmod(m.dir+"/notify", 0o777))
+	next := m.told()
 	hears := func(want string) {
-		b := make([]byte, 4096)
-		require.NoError(t, told.SetReadDeadline(time.Now().Add(patience)))
-		n, err := told.Read(b)
-		require.NoError(t, err)
-		require.True(t, strings.HasPrefix(string(b[:n]), want), "%q", b[:n])
+		got := next()
+		require.True(t, strings.HasPrefix(got, want), "%q", got)
 	}
-	m.vars = []string{"NOTIFY_SOCKET=" + m.dir + "/notify"}
 	p := m.start()
 	hears("READY=1\n")
 	tk := p.talkers(t)
@@ -490,43 +490,39 @@ func TestClientsBeforeTheNetwork(t *testing.T) {
 	assert.Contains(t, log.String(), "drop_starting=", "what is held is bounded")
 }
 
-// TestNetworkThatDoesNotStart: the daemon ends with the network's error, and those who wait are let go in order.
-func TestNetworkThatDoesNotStart(t *testing.T) {
-	gate, cause := make(chan struct{}), errors.New("no network today")
-	d, sock, log := early(t, func(context.Context) (vnet.Network, error) {
-		<-gate
-		return nil, cause
-	})
-	startEarly(t.Context(), t, d)
-	ended := make(chan error, 1)
-	go func() { ended <- d.run(t.Context()) }()
-	a := (&process{sock: sock}).dial(t, 1)
-	a.send(0, "hello")
-	require.Eventually(t, func() bool { return d.server.Clients() == 1 }, patience, time.Millisecond, "%s", log)
-	close(gate)
-	require.ErrorIs(t, <-ended, cause)
-	d.stop()
-	a.ended()
-	assert.NoFileExists(t, sock+".pid")
-	assert.FileExists(t, sock)
-}
-
-// TestStopBeforeTheNetwork: a signal in the middle of the start is no error.
-func TestStopBeforeTheNetwork(t *testing.T) {
-	d, sock, _ := early(t, func(ctx context.Context) (vnet.Network, error) {
-		<-ctx.Done()
-		return nil, ctx.Err()
-	})
-	ctx, cancel := context.WithCancel(t.Context())
-	startEarly(ctx, t, d)
-	ended := make(chan error, 1)
-	go func() { ended <- d.run(ctx) }()
-	a := (&process{sock: sock}).dial(t, 1)
-	a.send(0, "hello")
-	require.Eventually(t, func() bool { return d.server.Clients() == 1 }, patience, time.Millisecond)
-	cancel()
-	require.NoError(t, <-ended)
-	d.stop()
-	a.ended()
-	assert.FileExists(t, sock)
+// TestStartThatEnds: a network that does not start ends the daemon with the network's error; a signal in the middle of the start is
+// no error. Clients that wait are let go in order.
+func TestStartThatEnds(t *testing.T) {
+	cause := errors.New("no network today")
+	for name, want := range map[string]error{"no network": cause, "a signal": nil} {
+		t.Run(name, func(t *testing.T) {
+			gate := make(chan struct{})
+			d, sock, log := early(t, func(ctx context.Context) (vnet.Network, error) {
+				select {
+				case <-gate:
+					return nil, cause
+				case <-ctx.Done():
+					return nil, ctx.Err()
+				}
+			})
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			startEarly(ctx, t, d)
+			ended := make(chan error, 1)
+			go func() { ended <- d.run(ctx) }()
+			a := (&process{sock: sock}).dial(t, 1)
+			a.send(0, "hello")
+			require.Eventually(t, func() bool { return d.server.Clients() == 1 }, patience, time.Millisecond, "%s", log)
+			if want != nil {
+				close(gate)
+			} else {
+				cancel()
+			}
+			require.ErrorIs(t, <-ended, want)
+			d.stop()
+			a.ended()
+			assert.NoFileExists(t, sock+".pid")
+			assert.FileExists(t, sock)
+		})
+	}
 }

@@ -16,19 +16,20 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/handoff"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/inherit"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/lazynet"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/passing"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/rundir"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/unixgram"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/upgrade"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
 
 const (
-	// standTime is how long it may take until no client is read any more and all ports are closed. On vmnet that is the time
+	// detachTime is how long it may take until no client is read any more and all ports are closed. On vmnet that is the time
 	// of stopping an interface.
-	standTime = 5 * time.Second
-
-	// flushTime is how long clients that are behind have to take what is queued for them.
-	flushTime = 20 * time.Millisecond
+	detachTime = 5 * time.Second
 
 	// reopenTime is how long a network that clients wait for is tried to be started, and reopenPause the time between two
 	// attempts: the system may need a while to let go of the former one.
@@ -36,27 +37,46 @@ const (
 	reopenPause = 250 * time.Millisecond
 )
 
-// saved is what the daemon hands to the program that takes its place, besides its extras.
-type saved struct {
-	Began   time.Time            `json:"began"`  // of the daemon
-	Paused  time.Time            `json:"paused"` // when the last frame was carried
+// A detached daemon has everything and serves nobody. attach makes it serve again, from the same values in this image as in the next.
+type detached struct {
+	Stopped time.Time            `json:"stopped"` // when the last frame was carried
+	Clients []perclient.Detached `json:"clients"`
+	Unread  []passing.Unread     `json:"unread,omitempty"`
+	Notes   []string             `json:"notes"` // what does not survive
+
+	networkClosed bool
+}
+
+// A manifest is what the daemon hands to the program that takes its place.
+type manifest struct {
+	detached
+	Began   time.Time            `json:"began"` // of the daemon
 	Lock    compat.SavedLock     `json:"lock"`
 	Pidfile *compat.SavedPidfile `json:"pidfile,omitempty"`
 	Socket  int                  `json:"socket"` // the listener
-	Clients []perclient.Saved    `json:"clients"`
 	Call    control.SavedCall    `json:"call"`
-	Notes   []string             `json:"notes"` // what does not survive
 	Given   inherit.Saved        `json:"given"`
 	Manager string               `json:"manager"` // address of the service manager
 	Guards  *antispoof.Saved     `json:"guards,omitempty"`
 	Level   string               `json:"log_level,omitempty"`
 	Metrics int                  `json:"metrics,omitempty"` // the listener for Prometheus; 0: there is none
+	Extras  *savedExtras         `json:"extras,omitempty"`
 
 	Upgrades int              `json:"upgrades,omitempty"` // before this one
 	Server   perclient.Totals `json:"server,omitzero"`
 }
 
-// section is where it is in the manifest.
+// savedExtras are the extras for the program that takes the daemon's place. Listeners are descriptors.
+type savedExtras struct {
+	Dir     rundir.Saved   `json:"dir"`
+	Attach  int            `json:"attach"`
+	Adopt   int            `json:"adopt"`
+	Control int            `json:"control,omitempty"`      // 0: there is none
+	Root    int            `json:"control_root,omitempty"` // 0: there is none
+	Dgram   unixgram.State `json:"dgram"`
+}
+
+// section is where the manifest is among what is handed over.
 const section = "daemon"
 
 // upgrade goes on as the program that is now at the daemon's path. It returns only if that did not come about.
@@ -64,51 +84,50 @@ func (d *daemon) upgrade(ctx context.Context, call *control.Call) {
 	d.changing.Lock()
 	defer d.changing.Unlock()
 	steps := upgradeSteps(d.path, os.Args, d.kept, d.log)
-	var v saved
-	steps.Pause = func(ctx context.Context) error { return d.pause(ctx, &v) }
-	steps.Save = func(o *handoff.Out) error { return d.save(o, &v, call) }
-	steps.Resume = func() { d.resume(ctx) }
+	var v *detached
+	steps.Detach = func(ctx context.Context) (err error) { v, err = d.detach(ctx); return err }
+	steps.Save = func(o *handoff.Out) error { return d.save(o, v, call) }
+	steps.Attach = func() { d.attachAgain(ctx, v) }
 	steps.Log = d.log
 	refuseUpgrade(call, upgrade.Run(ctx, compat.Version, steps))
 }
 
-// pause has everything stand still: nobody is accepted, no frame is read, and the network ends, with what it keeps written.
-func (d *daemon) pause(ctx context.Context, v *saved) error {
+// detach ends all that serves: nobody is accepted, no frame is read, and the network ends, with what it keeps written. An error says
+// that not all clients have come to rest; those are attached again when they have. The result is nil if nothing has changed.
+func (d *daemon) detach(ctx context.Context) (*detached, error) {
 	if d.network.Load().Inner() == nil {
-		return errors.New("the daemon is still starting")
+		return nil, errors.New("the daemon is still starting")
 	}
-	d.stood = true
+	v := &detached{}
 	d.manager.Reloading()
 	d.accept.stop(errHandover)
-	d.control.pause()
-	d.metrics.Pause()
-	d.extras.pauseRequests()
-	ctx, cancel := context.WithTimeoutCause(ctx, standTime, fmt.Errorf("it took longer than %v", standTime))
+	d.control.detach()
+	d.metrics.Detach()
+	v.Unread = d.extras.detach()
+	ctx, cancel := context.WithTimeoutCause(ctx, detachTime, fmt.Errorf("it took longer than %v", detachTime))
 	defer cancel()
-	d.extras.pauseFrames()
-	v.Paused = time.Now()
-	if err := d.server.Pause(ctx); err != nil {
-		return err
-	}
-	if n := flows(d.network.Load().Inner()); n > 0 {
-		v.Notes = append(v.Notes, fmt.Sprintf("%d NAT connections ended: the embedded network's connections to the outside and the host are its own", n))
-	}
-	d.closeNetwork()
-	d.server.Flush(flushTime)
-	return nil
+	v.Stopped = time.Now()
+	var err error
+	v.Clients, err = d.server.Detach(ctx, func() {
+		if n := flows(d.network.Load().Inner()); n > 0 {
+			v.Notes = append(v.Notes, fmt.Sprintf("%d NAT connections ended: the embedded network's connections to the outside and the host are its own", n))
+		}
+		d.closeNetwork()
+		v.networkClosed = true
+	}, d.attachLate)
+	return v, err
 }
 
 // save notes what the new program needs.
-func (d *daemon) save(o *handoff.Out, v *saved, call *control.Call) (err error) {
-	v.Began, v.Given, v.Manager = d.began, d.given.Save(), d.manager.Addr()
-	v.Level = d.logs.Level()
+func (d *daemon) save(o *handoff.Out, v *detached, call *control.Call) (err error) {
+	m := manifest{detached: *v, Began: d.began, Given: d.given.Save(), Manager: d.manager.Addr(), Level: d.logs.Level()}
 	d.logs.Flush() // nothing that was held back is lost with this image
-	v.Upgrades, v.Server = d.self.upgrades, d.server.Save()
+	m.Upgrades, m.Server = d.self.upgrades, d.server.Gone()
 	if d.guards != nil {
 		g := d.guards.Save()
-		v.Guards = &g
+		m.Guards = &g
 	}
-	if v.Lock, err = d.lock.Save(o); err != nil {
+	if m.Lock, err = d.lock.Save(o); err != nil {
 		return err
 	}
 	if d.pidfile != nil {
@@ -116,48 +135,80 @@ func (d *daemon) save(o *handoff.Out, v *saved, call *control.Call) (err error) 
 		if err != nil {
 			return err
 		}
-		v.Pidfile = &p
+		m.Pidfile = &p
 	}
-	if v.Socket, err = o.Conn(d.ln); err != nil {
+	if m.Socket, err = o.Conn(d.ln); err != nil {
 		return err
 	}
-	if v.Call, err = call.Save(o); err != nil {
+	if m.Call, err = call.Save(o); err != nil {
 		return err
 	}
-	for _, x := range d.server.Sessions() {
-		if x.Transport() != status.Stream {
-			continue // its owner saves it
+	for i := range m.Clients {
+		list(o, m.Clients[i].Descriptors())
+	}
+	for _, u := range m.Unread {
+		o.FD(u.Socket.FD)
+	}
+	if m.Extras, err = d.extras.save(o, d.control); err != nil {
+		return err
+	}
+	if ln := d.metrics.Listener(); ln != nil {
+		if m.Metrics, err = o.Conn(ln); err != nil {
+			return err
 		}
-		if c, ok := x.Save(); ok {
-			o.FD(c.Link.FD)
-			v.Clients = append(v.Clients, c)
-		}
 	}
-	if err := d.extras.save(o, d.control); err != nil {
-		return err
-	}
-	if err := d.saveMetrics(o, v); err != nil {
-		return err
-	}
-	return o.Put(section, v)
+	return o.Put(section, m)
 }
 
-// resume undoes pause and save, however far they came.
-func (d *daemon) resume(ctx context.Context) {
-	if !d.stood {
+// list notes that descriptors survive.
+func list(o *handoff.Out, descriptors []link.Descriptor) {
+	for _, d := range descriptors {
+		o.FD(d.FD)
+	}
+}
+
+// attachAgain serves again after an upgrade that did not come about. v is nil if nothing was detached.
+func (d *daemon) attachAgain(ctx context.Context, v *detached) {
+	if v == nil {
 		return
 	}
-	d.stood = false
-	if ctx.Err() == nil {
-		d.closeNetwork() // if it did not come to that
+	if v.networkClosed && ctx.Err() == nil {
 		d.restartNetwork(ctx)
-		d.server.Use(d.network.Load())
+		d.server.Network(d.network.Load())
 	}
-	d.server.Resume()
-	d.extras.resume()
-	d.control.resume()
-	d.metrics.Resume()
+	d.attach(v)
+	d.extras.run(d.server.Held())
+	d.control.attach()
+	d.metrics.Attach()
 	d.acceptAll(ctx, func(context.Context) { d.tellReady() })
+}
+
+// attach has the clients of v served, and answered that wait at the extras.
+func (d *daemon) attach(v *detached) {
+	for id, err := range d.server.Attach(v.Clients, d.linkOf) {
+		d.log.Warn("a client is lost in the upgrade", "client", id, "error", err)
+	}
+	d.extras.attach(v.Unread)
+}
+
+// attachLate serves a client again that did not come to rest in time.
+func (d *daemon) attachLate(v perclient.Detached) {
+	d.changing.Lock()
+	defer d.changing.Unlock()
+	d.attach(&detached{Clients: []perclient.Detached{v}})
+}
+
+// linkOf makes the link of a client that was detached, whose sockets it takes over.
+func (d *daemon) linkOf(v *perclient.Detached) (link.Link, error) {
+	switch {
+	case v.Client.Transport == status.Stream:
+		return link.AttachStream(link.StreamOptions{QueueSize: d.cfg.QueueSize}, v.Link)
+	case d.extras == nil:
+		return nil, errors.New("the socket that it came by is lost")
+	case v.Client.Transport == status.Unixgram:
+		return d.extras.shared.Link(v.Client.Path, v.Link)
+	}
+	return d.extras.passing.Link(v)
 }
 
 // restartNetwork begins to start the network for clients that are there already, with what it kept.
@@ -198,7 +249,7 @@ const (
 	// docs/upstream/go-preemptone.md.
 	execLimit = 5 * time.Second
 
-	// execAlarm is when the system ends a process that could not end itself. Whoever waits in the exec holds a lock that the scheduler
+	// execAlarm is when the system ends a process that could not end itself. What waits in the exec holds a lock that the scheduler
 	// needs, so that no goroutine may run any more: with GOMAXPROCS=1, or once the garbage collector has begun to stop the others.
 	execAlarm = 6 // seconds
 )

@@ -13,85 +13,70 @@ import (
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/install"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/shell"
 )
 
-// installText is the usage text.
-const installText = `Usage: socket_vmnet2 install [--prefix=DIR] [--root=DIR] [--from=DIR] [--dry-run]
-Puts the programs where socket_vmnet's are, as real files, and keeps what was there: "socket_vmnet2 rollback" brings all of
+func installCommand(env compat.IO) *cli.Command {
+	return &cli.Command{
+		Name: "install",
+		Usage: `Puts the programs where socket_vmnet's are, as real files, and keeps what was there: "socket_vmnet2 rollback" brings all of
 it back as it was. What starts them, such as a job of launchd or Lima's networks.yaml and sudoers, stays as it is. It can be
-interrupted anywhere and run again.
-
---prefix=DIR                           install below this directory (default: /opt/socket_vmnet)
---root=DIR                             prepare another system's files below this directory (default: /)
---from=DIR                             where the programs are: a directory with all of them, or with bin and libexec in it
-                                       (default: where this program is)
---dry-run                              print what would be done, and change nothing
--h, --help                             print this text and end
-
-The programs are bin/socket_vmnet, bin/socket_vmnet2, bin/socket_vmnet_client and libexec/vmnet-helper. Nobody but root may be
-able to change the directories that lead to them; Lima demands the same. What was there is in share/socket_vmnet2/backup.
-
-Exit code: 0 they are installed, 1 they are not
-`
-
-// rollbackText is the usage text.
-const rollbackText = `Usage: socket_vmnet2 rollback [--prefix=DIR] [--root=DIR] [--dry-run]
-Undoes "socket_vmnet2 install": every file is again what it was, with owner, mode and time, and what was not there is gone.
-What somebody else has put in the place of a program since is left alone. It can be interrupted anywhere and run again.
-
---prefix=DIR                           roll back below this directory (default: /opt/socket_vmnet)
---root=DIR                             work below this directory (default: /)
---dry-run                              print what would be done, and change nothing
--h, --help                             print this text and end
-
-Exit code: 0 everything is as it was, 1 it is not
-`
-
-// runInstall is the subcommand: args are what follows its name.
-func runInstall(args []string, env compat.IO) int {
-	return runInstaller("install", installText, args, env, func(c *cli.Context, o install.Options) error {
-		o.From = c.String("from")
-		r, err := install.Install(c.Context, o)
-		return installReport(env.Stdout, o, r, err)
-	}, &cli.StringFlag{Name: "from"})
-}
-
-// runRollback is the subcommand: args are what follows its name.
-func runRollback(args []string, env compat.IO) int {
-	return runInstaller("rollback", rollbackText, args, env, func(c *cli.Context, o install.Options) error {
-		r, err := install.Rollback(c.Context, o)
-		return rollbackReport(env.Stdout, o, r, err)
-	})
-}
-
-// runInstaller is what both have in common.
-func runInstaller(name, usage string, args []string, env compat.IO, do func(*cli.Context, install.Options) error, flags ...cli.Flag) int {
-	return subcommand{
-		name:  name,
-		usage: usage,
-		flags: append(flags,
-			&cli.StringFlag{Name: "prefix", Value: install.DefaultPrefix},
-			&cli.StringFlag{Name: "root"},
-			&cli.BoolFlag{Name: "dry-run"},
-		),
-		action: func(c *cli.Context) (int, error) {
-			for _, flag := range c.FlagNames() {
-				if flag != "dry-run" && c.String(flag) == "" {
-					return 1, errUsage{fmt.Errorf("--%s= names no directory", flag)}
-				}
-			}
-			if c.Args().Present() {
-				return 1, errUsage{fmt.Errorf("%s takes options alone, not %q", name, c.Args().First())}
-			}
-			return 0, do(c, install.Options{Prefix: c.String("prefix"), Root: c.String("root"), DryRun: c.Bool("dry-run")})
+interrupted anywhere and run again.`,
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "prefix", Value: install.DefaultPrefix, Usage: "`DIR` install below this directory (default: /opt/socket_vmnet)"},
+			&cli.StringFlag{Name: "root", Usage: "`DIR` prepare another system's files below this directory (default: /)"},
+			&cli.StringFlag{Name: "from", Usage: "`DIR` where the programs are: a directory with all of them, or with bin and libexec in it (default: where this program is)"},
+			&cli.BoolFlag{Name: "dry-run", Usage: "print what would be done, and change nothing"},
 		},
-	}.run(args, env)
+		Description: `The programs are bin/socket_vmnet, bin/socket_vmnet2, bin/socket_vmnet_client and libexec/vmnet-helper. Only root may be able
+to change the directories that lead to them; Lima demands the same. What was there is in share/socket_vmnet2/backup.
+
+Exit code: 0 they are installed, 1 they are not`,
+		Action: installer(func(c *cli.Context, o install.Options) error {
+			o.From = c.String("from")
+			r, err := install.Install(c.Context, o)
+			if r == nil {
+				return err
+			}
+			return installReport(env.Stdout, fmt.Sprintf("Install %s below %s", r.Version, r.Prefix), o, r, err, afterInstall(r))
+		}),
+	}
 }
 
-// steps writes what was done, and the sentences about it.
-func steps(w io.Writer, o install.Options, head string, r *install.Report, err error) {
-	if r == nil || len(r.Files)+len(r.Notes) == 0 {
-		return
+func rollbackCommand(env compat.IO) *cli.Command {
+	return &cli.Command{
+		Name: "rollback",
+		Usage: `Undoes "socket_vmnet2 install": every file is again what it was, with owner, mode and time, and what was not there is gone.
+What has been put in the place of a program since, by others, is left alone. It can be interrupted anywhere and run again.`,
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "prefix", Value: install.DefaultPrefix, Usage: "`DIR` roll back below this directory (default: /opt/socket_vmnet)"},
+			&cli.StringFlag{Name: "root", Usage: "`DIR` work below this directory (default: /)"},
+			&cli.BoolFlag{Name: "dry-run", Usage: "print what would be done, and change nothing"},
+		},
+		Description: "Exit code: 0 everything is as it was, 1 it is not",
+		Action: installer(func(c *cli.Context, o install.Options) error {
+			r, err := install.Rollback(c.Context, o)
+			return installReport(env.Stdout, "Roll back below "+o.Prefix, o, r, err)
+		}),
+	}
+}
+
+// installer is what both have in common.
+func installer(do func(*cli.Context, install.Options) error) cli.ActionFunc {
+	return func(c *cli.Context) error {
+		for _, name := range []string{"prefix", "root", "from"} {
+			if c.IsSet(name) && c.String(name) == "" {
+				return errUsage{fmt.Errorf("--%s= names no directory", name)}
+			}
+		}
+		return do(c, install.Options{Prefix: c.String("prefix"), Root: c.String("root"), DryRun: c.Bool("dry-run")})
+	}
+}
+
+// installReport tells a person what happened, and what to do now.
+func installReport(w io.Writer, head string, o install.Options, r *install.Report, err error, more ...string) error {
+	if r == nil {
+		return err
 	}
 	switch {
 	case o.DryRun && r.Changed:
@@ -106,79 +91,46 @@ func steps(w io.Writer, o install.Options, head string, r *install.Report, err e
 		fmt.Fprintf(w, "  %-24s %s\n", s.Path, s.What)
 	}
 	if err != nil {
-		return
+		return err
 	}
 	for _, n := range r.Notes {
 		fmt.Fprintln(w, n)
 	}
+	if !r.Changed {
+		return nil
+	}
+	_, err = io.WriteString(w, "\nNow\n"+restartLines(o)+strings.Join(more, ""))
+	return err
 }
 
-// installReport tells a person what happened, and what to do now.
-func installReport(w io.Writer, o install.Options, r *install.Report, err error) error {
-	if r != nil {
-		steps(w, o, fmt.Sprintf("Install %s below %s", r.Version, r.Prefix), r, err)
-	}
-	if err != nil || r == nil || !r.Changed {
-		return err
-	}
-	var b strings.Builder
-	fmt.Fprintln(&b, "\nNow")
-	restartLines(&b, o)
+// afterInstall is what there is to say besides.
+func afterInstall(r *install.Report) (lines string) {
+	program := shell.Quote(filepath.Join(r.Prefix, "bin/socket_vmnet2"))
 	if r.Update {
-		fmt.Fprintf(&b, "  or, for a daemon of socket_vmnet2's, without losing a client: sudo %s upgrade SOCKET\n", word(filepath.Join(r.Prefix, "bin/socket_vmnet2")))
+		lines = fmt.Sprintf("  or, for a daemon of socket_vmnet2's, without losing a client: sudo %s upgrade SOCKET\n", program)
 	}
 	if strings.Contains(r.Prefix, " ") {
-		fmt.Fprintln(&b, "  Lima takes no program from a path with a space: its networks cannot use these.")
+		lines += "  Lima takes no program from a path with a space: its networks cannot use these.\n"
 	}
-	fmt.Fprintf(&b, "To go back: sudo %s rollback%s\n", word(filepath.Join(r.Prefix, "bin/socket_vmnet2")), prefixOption(r.Prefix))
-	_, err = io.WriteString(w, b.String())
-	return err
-}
-
-// rollbackReport likewise.
-func rollbackReport(w io.Writer, o install.Options, r *install.Report, err error) error {
-	if r != nil {
-		steps(w, o, "Roll back below "+r.Prefix, r, err)
+	lines += fmt.Sprintf("To go back: sudo %s rollback", program)
+	if r.Prefix != install.DefaultPrefix {
+		lines += " --prefix=" + shell.Quote(r.Prefix)
 	}
-	if err != nil || r == nil || !r.Changed {
-		return err
-	}
-	var b strings.Builder
-	fmt.Fprintln(&b, "\nNow")
-	restartLines(&b, o)
-	_, err = io.WriteString(w, b.String())
-	return err
+	return lines + "\n"
 }
 
 // restartLines are about what runs from the prefix.
-func restartLines(b *strings.Builder, o install.Options) {
+func restartLines(o install.Options) (lines string) {
 	o.DryRun = true // it is only looked
-	jobs := install.Jobs(o)
-	for _, j := range jobs {
-		fmt.Fprintf(b, "  start what %s runs anew: %s\n", j.File, j.Restart)
+	for _, j := range install.Jobs(o) {
+		lines += fmt.Sprintf("  start what %s runs anew: %s\n", j.File, j.Restart)
 	}
-	if len(jobs) == 0 {
-		fmt.Fprintln(b, "  no job of launchd or systemd runs a program from there; a daemon that was started by hand goes on as it is until it is stopped")
+	if lines == "" {
+		lines = "  no job of launchd or systemd runs a program from there; a daemon that was started by hand goes on as it is until it is stopped\n"
 	}
 	if runtime.GOOS != "darwin" && o.Root == "" {
-		return
+		return lines
 	}
-	fmt.Fprintln(b, "  Lima's own networks (lima: in lima.yaml): nothing to change; the daemon is the one that is there now after the last instance on its network was")
-	fmt.Fprintln(b, "  stopped and one is started: limactl stop NAME && limactl start NAME")
-}
-
-// prefixOption is the option that names a prefix, if it needs to be.
-func prefixOption(prefix string) string {
-	if prefix == install.DefaultPrefix {
-		return ""
-	}
-	return " --prefix=" + word(prefix)
-}
-
-// word makes a path one word of a shell's.
-func word(path string) string {
-	if strings.ContainsAny(path, " \t'\"$&;|<>()*?[]\\`!#~") {
-		return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
-	}
-	return path
+	return lines + "  Lima's own networks (lima: in lima.yaml): nothing to change; the daemon is the one that is there now after the last instance on its network was\n" +
+		"  stopped and one is started: limactl stop NAME && limactl start NAME\n"
 }

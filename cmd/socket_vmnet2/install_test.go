@@ -17,7 +17,7 @@ import (
 // runAs runs a subcommand and returns what it writes.
 func runAs(name string, args ...string) (code int, stdout, stderr string) {
 	var out, err bytes.Buffer
-	code = subcommands()[name](args, compat.IO{Stdout: &out, Stderr: &err, LookupEnv: func(string) (string, bool) { return "", false }})
+	code = runCommand(name, args, compat.IO{Stdout: &out, Stderr: &err, LookupEnv: func(string) (string, bool) { return "", false }})
 	return code, out.String(), err.String()
 }
 
@@ -27,7 +27,7 @@ func TestInstallCommandLine(t *testing.T) {
 		want string
 	}{
 		"unknown option":   {[]string{"install", "--bogus"}, "ERROR| unknown option --bogus\n"},
-		"operand":          {[]string{"install", "/opt/x"}, "ERROR| install takes options alone, not \"/opt/x\"\n"},
+		"operand":          {[]string{"install", "/opt/x"}, "ERROR| install takes options only, not \"/opt/x\"\n"},
 		"empty prefix":     {[]string{"install", "--prefix="}, "ERROR| --prefix= names no directory\n"},
 		"empty root":       {[]string{"rollback", "--root="}, "ERROR| --root= names no directory\n"},
 		"rollback of what": {[]string{"rollback", "--from=/x"}, "ERROR| unknown option --from\n"},
@@ -36,7 +36,7 @@ func TestInstallCommandLine(t *testing.T) {
 			code, stdout, stderr := runAs(test.args[0], test.args[1:]...)
 			assert.Equal(t, 1, code)
 			assert.Equal(t, test.want, stderr)
-			assert.Contains(t, stdout, "Usage: socket_vmnet2 "+test.args[0]+" [--prefix=DIR]")
+			assert.Contains(t, stdout, "Usage: socket_vmnet2 "+test.args[0]+" [OPTION]...")
 		})
 	}
 	for _, name := range []string{"install", "rollback"} {

@@ -18,36 +18,25 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/render"
 )
 
-// logLevelText is the usage text.
-const logLevelText = `Usage: socket_vmnet2 log-level [LEVEL] [SOCKET]
-Tells how much the daemon at SOCKET writes to its log, or changes that while it runs. LEVEL is debug, info, warn or error. It
-lasts until the daemon ends; an upgrade in place keeps it. To change it needs root or the daemon's user.
+func logLevelCommand(env compat.IO) *cli.Command {
+	return &cli.Command{
+		Name: "log-level",
+		Usage: `Tells how much the daemon at SOCKET writes to its log, or changes that while it runs. LEVEL is debug, info, warn or error. It
+lasts until the daemon ends; an upgrade in place keeps it. To change it needs root or the daemon's user.`,
+		ArgsUsage: "[LEVEL] [SOCKET]",
+		Description: `SOCKET may be left out where one daemon alone runs. It may also be the directory that was given to the daemon with --runtime-dir.
 
--h, --help                             print this text and end
-
-SOCKET may be left out where one daemon alone runs. It may also be the directory that was given to the daemon with --runtime-dir.
-
-Exit code: 0 done, 1 not done
-`
+Exit code: 0 done, 1 not done`,
+		Action: func(c *cli.Context) error { return logLevelAction(c, env) },
+	}
+}
 
 // logLevels are what LEVEL can be.
 var logLevels = []string{"debug", "info", "warn", "error"}
 
-// runLogLevel is the subcommand: args are what follows its name.
-func runLogLevel(args []string, env compat.IO) int {
-	return subcommand{
-		name:   "log-level",
-		usage:  logLevelText,
-		action: func(c *cli.Context) (int, error) { return 0, logLevelAction(c, env) },
-	}.run(args, env)
-}
-
 // logLevelAction does what a command line of known options asks for.
 func logLevelAction(c *cli.Context, env compat.IO) error {
-	args, err := operands(c)
-	if err != nil {
-		return err
-	}
+	args := c.Args().Slice()
 	level := ""
 	if len(args) > 0 && slices.Contains(logLevels, args[0]) {
 		level, args = args[0], args[1:]
@@ -60,7 +49,7 @@ func logLevelAction(c *cli.Context, env compat.IO) error {
 			return errUsage{fmt.Errorf("%q is no LEVEL (%s), and no SOCKET of that name is here", args[0], strings.Join(logLevels, ", "))}
 		}
 	}
-	d, err := theDaemon(args, env)
+	d, err := theDaemon(args)
 	if err != nil {
 		return err
 	}

@@ -3,14 +3,11 @@
 package main
 
 import (
-	"errors"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -47,29 +44,4 @@ func TestStalledLogHarmsNobody(t *testing.T) {
 	code, took := p.signal(t, syscall.SIGTERM)
 	assert.Zero(t, code)
 	assert.Less(t, took, stopTime)
-}
-
-// serves reports whether the daemon keeps newcomers, who are the last in the queue: one of two hears the other.
-func (p *process) serves(t *testing.T) bool {
-	t.Helper()
-	a, errA := net.Dial("unix", p.sock)
-	require.NoError(t, errA)
-	defer a.Close()
-	b, errB := net.Dial("unix", p.sock)
-	require.NoError(t, errB)
-	defer b.Close()
-	_, err := b.Write(wire(0, 0xc2, "newcomer"))
-	for end := time.Now().Add(patience); err == nil && time.Now().Before(end); {
-		if _, err = a.Write(wire(0, 0xc1, "newcomer")); err != nil {
-			break
-		}
-		require.NoError(t, b.SetReadDeadline(time.Now().Add(20*time.Millisecond)))
-		if _, err = b.Read(make([]byte, 1)); err == nil {
-			return true
-		}
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			err = nil
-		}
-	}
-	return false // one of them was turned away
 }

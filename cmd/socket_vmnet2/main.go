@@ -5,11 +5,12 @@
 package main
 
 import (
+	"errors"
+	"fmt"
+	"io"
 	"log/slog"
-	"maps"
 	"os"
 	"os/signal"
-	"slices"
 	"syscall"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
@@ -23,32 +24,6 @@ func main() {
 	}
 	os.Exit(run(os.Args))
 }
-
-// subcommands are what the first argument of socket_vmnet2 can ask for in place of the daemon. They get the arguments behind
-// it and return the exit code.
-func subcommands() map[string]func(args []string, env compat.IO) int {
-	return map[string]func(args []string, env compat.IO) int{
-		"capture":   runCapture,
-		"clients":   runClients,
-		"doctor":    runDoctor,
-		"exec":      runExec,
-		"help":      runHelp,
-		"install":   runInstall,
-		"rollback":  runRollback,
-		"kick":      runKick,
-		"log-level": runLogLevel,
-		"migrate":   runMigrate,
-		"selftest":  runSelftest,
-		"service":   runService,
-		"status":    runStatus,
-		"try":       runTry,
-		"upgrade":   runUpgrade,
-		"version":   runVersion,
-	}
-}
-
-// commandNames are the names of the subcommands.
-func commandNames() []string { return slices.Sorted(maps.Keys(subcommands())) }
 
 func run(argv []string) int {
 	// A client that has gone is an error of one write. Without this a closed stderr would end the daemon.
@@ -65,7 +40,7 @@ func run(argv []string) int {
 		return runUpgradeCheck(os.Stdin, env)
 	}
 	if name, args := compat.Subcommand(argv, env.Commands); name != "" {
-		return subcommands()[name](args, env)
+		return runCommand(name, args, env)
 	}
 	cfg, outcome := compat.Parse(personality, argv, env)
 	if cfg == nil {
@@ -85,4 +60,21 @@ func run(argv []string) int {
 		return 1
 	}
 	return 0
+}
+
+// printInterfaces writes the interfaces of this host that bridged mode takes to w, one per line.
+func printInterfaces(cfg *compat.Config, w io.Writer) error {
+	names, err := listInterfaces(cfg)
+	if err != nil {
+		return err
+	}
+	if len(names) == 0 {
+		return errors.New("macOS names no interface of this host that can be bridged to")
+	}
+	for _, name := range names {
+		if _, err := fmt.Fprintln(w, name); err != nil {
+			return fmt.Errorf("list interfaces: %w", err)
+		}
+	}
+	return nil
 }

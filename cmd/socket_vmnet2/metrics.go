@@ -32,14 +32,6 @@ func (d *daemon) serveMetrics(ln *net.TCPListener) {
 	d.log.Info("metrics can be read", "url", fmt.Sprintf("http://%s%s", ln.Addr(), metrics.Path))
 }
 
-// saveMetrics notes the port, so that nobody is refused while the next program starts.
-func (d *daemon) saveMetrics(o *handoff.Out, v *saved) (err error) {
-	if ln := d.metrics.Listener(); ln != nil {
-		v.Metrics, err = o.Conn(ln)
-	}
-	return err
-}
-
 // takeMetrics goes on with the port. The clients do not depend on it, so the daemon does without where it has to.
 func (d *daemon) takeMetrics(in *handoff.In, fd int) {
 	if !d.cfg.MetricsListen.IsValid() {

@@ -98,19 +98,6 @@ func TestMetrics(t *testing.T) {
 	assert.Positive(t, metric(t, after, "socket_vmnet2_network_transmit_packets_total"))
 }
 
-// TestMetricsPortInUse: the daemon does not start, and nothing is left behind.
-func TestMetricsPortInUse(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer ln.Close()
-	dir := t.TempDir()
-	r := refused(t, dir, "socket_vmnet2", "--backend=usernet", "--state-dir="+dir+"/state", "--pidfile="+dir+"/pid",
-		"--metrics-listen="+ln.Addr().String(), dir+"/s")
-	assert.Contains(t, r.stderr, "ERROR| listen for metrics at "+ln.Addr().String()+": another program uses that port; end it or give --metrics-listen another port")
-	r = refused(t, dir, "socket_vmnet2", "--backend=usernet", "--metrics-listen=0.0.0.0:0", dir+"/s")
-	assert.Contains(t, r.stderr, "--metrics-anywhere")
-}
-
 // TestMetricsUpgrade: the port stays, nobody is refused, and counters go on.
 func TestMetricsUpgrade(t *testing.T) {
 	p, path := startOwn(t, "--metrics-listen=127.0.0.1:0")

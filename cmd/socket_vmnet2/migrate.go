@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/user"
@@ -18,81 +19,73 @@ import (
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/find"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/migrate"
 )
 
-// migrateText is the usage text.
-const migrateText = `Usage: socket_vmnet2 migrate [--json] [--root=DIR] [--home=DIR]
-Looks for what of socket_vmnet is here - programs, launchd jobs, Lima's networks, Colima, minikube, running daemons and their
-clients - and prints a plan: what changes, which virtual machines lose their network and for how long, the commands in order,
-how to check them and how to undo them. It only reads. With sudo it can read more.
+func migrateCommand(env compat.IO) *cli.Command {
+	return &cli.Command{
+		Name: "migrate",
+		Usage: `Looks for what of socket_vmnet is here - programs, jobs, Lima's networks, Colima, minikube, running daemons and their clients -
+and prints it, and the lines to type to have socket_vmnet2 in its place. It only reads. With sudo it can read more.`,
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "json", Usage: "print one JSON document instead of text"},
+			&cli.StringFlag{Name: "root", Usage: "`DIR` look below this directory as if it were /, and at no running process"},
+			&cli.StringFlag{Name: "home", Usage: homeUsage},
+		},
+		Description: "Exit code: 0 there is something to move or it has been moved, 1 an error, 2 no socket_vmnet was found that can be moved",
+		Action:      coded(migrateAction, env),
+	}
+}
 
---json                                 print one JSON document instead of text
---root=DIR                             look below this directory as if it were /, and at no running process
---home=DIR                             look at this home directory only, as seen from --root (default: the user's own, and
-                                       under --root or as root on macOS those in /Users)
--h, --help                             print this text and end
-
-Exit code: 0 there is something to move or it has been moved, 1 an error, 2 no socket_vmnet was found that can be moved
-`
+// homeUsage is that of the option --home, which doctor has as well.
+const homeUsage = "`DIR` look at this home directory only, as seen from --root (default: the user's own, and under --root or as root on macOS those in /Users)"
 
 // exitNothing is the exit code when there is nothing to migrate.
 const exitNothing = 2
 
-// runMigrate is the subcommand: args are what follows its name.
-func runMigrate(args []string, env compat.IO) int {
-	return subcommand{
-		name:  "migrate",
-		usage: migrateText,
-		flags: []cli.Flag{
-			&cli.BoolFlag{Name: "json"},
-			&cli.StringFlag{Name: "root"},
-			&cli.StringFlag{Name: "home"},
-		},
-		action: func(c *cli.Context) (int, error) { return orOne(migrateAction(c, env)) },
-	}.run(args, env)
-}
-
 // migrateAction does what a command line of known options asks for.
-func migrateAction(c *cli.Context, env compat.IO) (code int, err error) {
-	if c.Args().Present() {
-		return 0, errUsage{fmt.Errorf("migrate takes options only, not %q", c.Args().First())}
-	}
-	s, err := systemToMigrate(c)
+func migrateAction(c *cli.Context, env compat.IO) (int, error) {
+	s, err := systemToLookAt(c)
 	if err != nil {
 		return 0, err
 	}
-	plan := migrate.Find(c.Context, s)
-	if plan.Verdict == migrate.VerdictNothing {
+	inventory := find.Look(c.Context, s)
+	moves := inventory.Moves(s.Program)
+	code := 0
+	if !inventory.Ours() && !slices.ContainsFunc(moves, func(m find.Move) bool { return len(m.Lines) > 0 }) {
 		code = exitNothing
 	}
 	if !c.Bool("json") {
-		return code, plan.WriteText(env.Stdout)
+		return code, inventory.WriteText(env.Stdout, moves)
 	}
-	out := json.NewEncoder(env.Stdout)
-	out.SetEscapeHTML(false)
-	out.SetIndent("", "  ")
-	return code, out.Encode(plan)
+	return code, writeJSON(env.Stdout, struct {
+		*find.Inventory
+		Moves []find.Move `json:"moves"`
+	}{inventory, moves})
 }
 
-// systemToMigrate is what the options ask to look at.
-func systemToMigrate(c *cli.Context) (migrate.System, error) {
-	s := migrate.System{GOOS: runtime.GOOS, Version: compat.Version}
-	program, err := os.Executable()
-	if err != nil {
+// writeJSON writes one document for programs, and for a person to read.
+func writeJSON(w io.Writer, document any) error {
+	out := json.NewEncoder(w)
+	out.SetEscapeHTML(false)
+	out.SetIndent("", "  ")
+	return out.Encode(document)
+}
+
+// systemToLookAt is what the options of migrate and doctor ask to look at.
+func systemToLookAt(c *cli.Context) (s find.System, err error) {
+	s = find.Machine()
+	if s.Program, err = os.Executable(); err != nil {
 		return s, fmt.Errorf("the path of this program is not known: %w", err)
 	}
-	s.Program = program
+	s.Version = compat.Version
 	if c.IsSet("root") {
-		if s.Root, err = directory("root", c.String("root")); err != nil {
+		root, err := directory("root", c.String("root"))
+		if err != nil {
 			return s, err
 		}
-	}
-	if s.Root == "/" {
-		s.Root = ""
-	}
-	if s.Root == "" {
-		s.Env, s.Run, s.Processes = os.Getenv, find.RunProgram, find.Processes
+		if root != "/" {
+			s = find.System{Root: root, GOOS: s.GOOS, Program: s.Program, Version: s.Version}
+		}
 	}
 	if !c.IsSet("home") {
 		s.Homes = homes(s.Root)
@@ -110,7 +103,7 @@ func systemToMigrate(c *cli.Context) (migrate.System, error) {
 		return s, err
 	}
 	s.Homes = []string{home}
-	if s.Root == "" {
+	if s.Env != nil {
 		s.Env = func(key string) string { // the tools' own directories are those of the caller, not of that home
 			if key == "PATH" {
 				return os.Getenv(key)
@@ -130,41 +123,35 @@ func directory(option, dir string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("--%s=%s: %w", option, dir, err)
 	}
-	fi, err := os.Stat(abs)
-	if errors.Is(err, fs.ErrNotExist) {
+	switch fi, err := os.Stat(abs); {
+	case errors.Is(err, fs.ErrNotExist):
 		return "", fmt.Errorf("--%s=%s: there is no such directory", option, dir)
-	}
-	if err != nil {
+	case err != nil:
 		return "", fmt.Errorf("--%s=%s cannot be looked at: %w", option, dir, err)
-	}
-	if !fi.IsDir() {
+	case !fi.IsDir():
 		return "", fmt.Errorf("--%s=%s is not a directory", option, dir)
 	}
 	return abs, nil
 }
 
-// homes are the home directories to look at: that of the user and, behind sudo, that of who called it. All of a staged
-// system's, and all for root on macOS, are those in /Users.
+// homes are the home directories to look at: that of the user, behind sudo also that of its caller, and for a staged system or as
+// root on macOS all in /Users.
 func homes(root string) []string {
 	var all []string
 	if root == "" {
-		if home, err := os.UserHomeDir(); err == nil && filepath.IsAbs(home) {
-			all = append(all, filepath.Clean(home))
-		}
-		if name := os.Getenv("SUDO_USER"); name != "" && os.Geteuid() == 0 {
-			if u, err := user.Lookup(name); err == nil && filepath.IsAbs(u.HomeDir) {
-				all = append(all, filepath.Clean(u.HomeDir))
-			}
+		home, _ := os.UserHomeDir()
+		all = append(all, home)
+		if u, err := user.Lookup(os.Getenv("SUDO_USER")); err == nil && os.Geteuid() == 0 {
+			all = append(all, u.HomeDir)
 		}
 	}
 	if root != "" || runtime.GOOS == "darwin" && os.Geteuid() == 0 {
-		entries, err := os.ReadDir(filepath.Join(root, "/Users"))
-		if err == nil {
-			for _, e := range entries {
-				all = append(all, filepath.Join("/Users", e.Name()))
-			}
+		entries, _ := os.ReadDir(filepath.Join(root, "/Users"))
+		for _, e := range entries {
+			all = append(all, filepath.Join("/Users", e.Name()))
 		}
 	}
+	all = slices.DeleteFunc(all, func(home string) bool { return !filepath.IsAbs(home) })
 	slices.Sort(all)
 	return slices.Compact(all)
 }

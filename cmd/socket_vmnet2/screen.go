@@ -37,7 +37,7 @@ func (s screen) options(wide bool) render.Options {
 	return render.Options{Piped: s.fd < 0, Width: width, Wide: wide, Color: s.color}
 }
 
-// size is its width and height; 0 where nobody knows.
+// size is its width and height; 0 where they are not known.
 func (s screen) size() (width, height int) {
 	if s.fd < 0 {
 		return 0, 0

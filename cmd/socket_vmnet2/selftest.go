@@ -30,71 +30,30 @@ const selftestTime = 50 * time.Second
 // macOSLeases is where macOS's DHCP server records its leases.
 const macOSLeases = "/var/db/dhcpd_leases"
 
-// selftestText is the usage text in front of the network's options.
-const selftestText = `Usage: socket_vmnet2 selftest [--json] [--quick] [--timeout=DURATION] [NETWORK OPTION]...
-Opens the network that a daemon with the same options would open, but for itself alone, and tries it with fake guests:
-addresses, frames, speed, how many interfaces start, and whether the same network can be had again. It needs no virtual
-machine and takes less than a minute. A running daemon is left alone. The report is meant to be pasted into an issue.
-
---json                                 print one JSON document instead of text
---quick                                short bursts and 8 interfaces at most: a few seconds in all
---timeout=DURATION                     end the test after this time, such as "30s" (default: 50s)
--h, --help                             print this text and end
-
-The network's options are those of the daemon:
-`
-
-// selftestCodes is the end of the usage text.
-const selftestCodes = `
-Exit code: 0 no step failed, 1 a step failed or the test was interrupted, 2 the network did not start
-`
-
-// errUsage is a command line that is none.
-type errUsage struct{ error }
-
-// runSelftest is the subcommand: args are what follows its name.
-func runSelftest(args []string, env compat.IO) int {
-	return subcommand{
-		name:  "selftest",
-		usage: selftestUsage(),
-		flags: append([]cli.Flag{
-			&cli.BoolFlag{Name: "json"},
-			&cli.BoolFlag{Name: "quick"},
-			&cli.StringFlag{Name: "timeout", Value: selftestTime.String()},
-		}, compat.NetworkFlags()...),
-		action: func(c *cli.Context) (int, error) { return orOne(selftestAction(c, env)) },
-	}.run(args, env)
-}
-
-// inOurWords says an error of the flag package as the daemon's parser would.
-func inOurWords(err error) error {
-	for theirs, ours := range map[string]string{
-		"flag provided but not defined: -": "unknown option --%s",
-		"flag needs an argument: -":        "option --%s needs an argument",
-	} {
-		if name, ok := strings.CutPrefix(err.Error(), theirs); ok {
-			return fmt.Errorf(ours, name)
-		}
+func selftestCommand(env compat.IO) *cli.Command {
+	network := compat.NewNetwork()
+	return &cli.Command{
+		Name: "selftest",
+		Usage: `Opens the network that a daemon with the same options would open, but for itself alone, and tries it with fake guests:
+addresses, frames, speed, how many interfaces start, and whether the same network starts again. It needs no virtual
+machine and takes less than a minute. A running daemon is left alone. The report is meant to be pasted into an issue.`,
+		Flags: append([]cli.Flag{
+			&cli.BoolFlag{Name: "json", Usage: "print one JSON document instead of text"},
+			&cli.BoolFlag{Name: "quick", Usage: "short bursts and 8 interfaces at most: a few seconds in all"},
+			&cli.StringFlag{Name: "timeout", Value: selftestTime.String(), Usage: "`DURATION` end the test after this time, such as \"30s\" (default: 50s)"},
+		}, network.Flags()...),
+		Description: "Exit code: 0 no step failed, 1 a step failed or the test was interrupted, 2 the network did not start",
+		Action:      coded(func(c *cli.Context, env compat.IO) (int, error) { return selftestAction(c, network, env) }, env),
 	}
-	if _, rest, ok := strings.Cut(err.Error(), " for -"); ok && strings.HasPrefix(err.Error(), "invalid boolean value ") {
-		name, _, _ := strings.Cut(rest, ":")
-		return fmt.Errorf("option --%s takes no argument", name)
-	}
-	return err
 }
-
-func selftestUsage() string { return selftestText + compat.NetworkUsage() + selftestCodes }
 
 // selftestAction does what a command line of known options asks for.
-func selftestAction(c *cli.Context, env compat.IO) (code int, err error) {
-	if c.Args().Present() {
-		return 0, errUsage{fmt.Errorf("selftest takes options only, not %q", c.Args().First())}
-	}
+func selftestAction(c *cli.Context, network compat.Network, env compat.IO) (code int, err error) {
 	timeout, err := time.ParseDuration(c.String("timeout"))
 	if err != nil || timeout <= 0 {
 		return 0, errUsage{fmt.Errorf("--timeout=%s is no time, such as 30s", c.String("timeout"))}
 	}
-	cfg, err := compat.NetworkConfig(c, env)
+	cfg, err := network.Config(c, env)
 	if err != nil {
 		return 0, err
 	}

@@ -130,15 +130,11 @@ func TestSelftestCommandLine(t *testing.T) {
 		code           int
 		stdout, stderr string // parts
 	}{
-		{"help", []string{"--help"}, 0, "Usage: socket_vmnet2 selftest [--json]", ""},
+		{"help", []string{"--help"}, 0, "Usage: socket_vmnet2 selftest [OPTION]...", ""},
 		{"help tells of the network's options", []string{"-h"}, 0, "--vmnet-gateway=IP  ", ""},
-		{"unknown flag", []string{"--nix"}, 1, "Usage: socket_vmnet2 selftest", "ERROR| unknown option --nix\n"},
 		{"an option of the daemon only", []string{"--pidfile=x"}, 1, "Usage: ", "ERROR| unknown option --pidfile\n"},
-		{"operand", []string{"/tmp/socket"}, 1, "Usage: ", `ERROR| selftest takes options only, not "/tmp/socket"`},
 		{"no time", []string{"--timeout=0s"}, 1, "Usage: ", "ERROR| --timeout=0s is no time, such as 30s\n"},
 		{"no duration", []string{"--timeout=x"}, 1, "Usage: ", "ERROR| --timeout=x is no time, such as 30s\n"},
-		{"no value", []string{"--timeout"}, 1, "Usage: ", "ERROR| option --timeout needs an argument\n"},
-		{"a value for a switch", []string{"--json=yes"}, 1, "Usage: ", "ERROR| option --json takes no argument\n"},
 		{"bad value, as the daemon says it", []string{"--vmnet-mode=x"}, 1, "", `ERROR| Unknown vmnet mode "x"`},
 		{"bad combination, as the daemon says it", []string{"--vmnet-mask=255.255.255.0"}, 1, "", "ERROR| --vmnet-mask=MASK requires --vmnet-gateway=IP"},
 		{

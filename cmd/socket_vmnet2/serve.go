@@ -69,7 +69,6 @@ type daemon struct {
 	network  atomic.Pointer[lazynet.Network] // it may start while clients are served already
 	accept   accepting
 	then     func(context.Context) // what run does once the network has started
-	stood    bool                  // everything was told to stand still
 
 	self self // what describe needs besides
 }
@@ -227,7 +226,7 @@ func (d *daemon) run(ctx context.Context) error {
 		d.server.Stop()
 		d.manager.Stopping()
 	})
-	d.extras.run()
+	d.extras.run(d.server.Held())
 	d.changing.Lock() // an upgrade may be asked for from here on
 	d.control.run(ctx)
 	d.metrics.Run(ctx)

@@ -3,10 +3,7 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -20,29 +17,26 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/service"
 )
 
-// serviceText is the usage text of all verbs.
-const serviceText = `Usage: socket_vmnet2 service install [--network=NETWORK] [--interface=IF] [--name=NAME] [--user] [--socket-activated] [--prefix=DIR] [--dry-run] [-- DAEMON OPTION... SOCKET]
-       socket_vmnet2 service uninstall|start|stop|restart [--network=NETWORK] [--interface=IF] [--name=NAME] [--user] [--dry-run]
-       socket_vmnet2 service status [--network=NETWORK] [--interface=IF] [--name=NAME] [--user]
-Makes the daemon a service of this system, launchd's on macOS and systemd's on Linux: it runs from boot on and is started again
+func serviceCommand(env compat.IO) *cli.Command {
+	return &cli.Command{
+		Name: "service",
+		Usage: `Makes the daemon a service of this system, launchd's on macOS and systemd's on Linux: it runs from boot on and is started again
 when it has ended. Each network is a service of its own. What is as it should be already is left alone, and that is no error.
 
-install                                write the service's files, start it, and have it started at boot; one that
-                                       is installed otherwise is changed and started again
-uninstall                              stop the service and remove its files; logs and state stay
-start, stop, restart                   of a service that is installed
-status                                 whether it runs, its process, socket, options, files and log
-
---network=NETWORK                      shared, host or bridged (default: shared)
---interface=IF                         the interface of this host that bridged mode uses, such as "en0"
---name=NAME                            a service with a name of its own, for a further network
---user                                 a service of this user, without root; on macOS from version 26 on
---socket-activated                     the service manager makes the socket: no client is refused during a restart
---prefix=DIR                           the program is DIR/bin/socket_vmnet2 (default: /opt/socket_vmnet)
---dry-run                              print every file and command, and change nothing
--h, --help                             print this text and end
-
-The daemon's options and SOCKET behind -- take the place of the network's own, which are those of socket_vmnet: the gateway
+"install" writes the service's files, starts it, and has it started at boot; one that is installed otherwise is changed and
+started again. "uninstall" stops it and removes its files; logs and state stay. "start", "stop" and "restart" are for a
+service that is installed. "status" tells whether it runs, its process, socket, options, files and log.`,
+		ArgsUsage: "install|uninstall|start|stop|restart|status [-- DAEMON OPTION... SOCKET]",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "network", Usage: "`(shared|host|bridged)` the kind of network (default: shared)"},
+			&cli.StringFlag{Name: "interface", Usage: "`IF` the interface of this host that bridged mode uses, such as \"en0\""},
+			&cli.StringFlag{Name: "name", Usage: "`NAME` a service with a name of its own, for a further network"},
+			&cli.BoolFlag{Name: "user", Usage: "a service of this user, without root; on macOS from version 26 on"},
+			&cli.BoolFlag{Name: "socket-activated", Usage: "with install: the service manager makes the socket, and no client is refused during a restart"},
+			&cli.StringFlag{Name: "prefix", Value: service.DefaultPrefix, Usage: "`DIR` with install: the program is DIR/bin/socket_vmnet2 (default: /opt/socket_vmnet)"},
+			&cli.BoolFlag{Name: "dry-run", Usage: "print every file and command, and change nothing"},
+		},
+		Description: `The daemon's options and SOCKET behind -- take the place of the network's own, which are those of socket_vmnet: the gateway
 192.168.105.1 (host: 192.168.106.1), and the socket /var/run/socket_vmnet (host: /var/run/socket_vmnet.host, bridged:
 /var/run/socket_vmnet.bridged.en0). Services of a user have theirs in $HOME/.socket_vmnet2. On Linux they are in
 /run/socket_vmnet2 or $XDG_RUNTIME_DIR/socket_vmnet2.
@@ -50,120 +44,40 @@ The daemon's options and SOCKET behind -- take the place of the network's own, w
 A program that the system starts must be at a path that only root can change, links not allowed: "socket_vmnet2 install" puts
 it at one.
 
-Exit code: 0 done, or the service runs; 1 not done; status also: 3 it is stopped, 4 it is not installed
-`
+Exit code: 0 done, or the service runs; 1 not done; status also: 3 it is stopped, 4 it is not installed`,
+		Action: coded(serviceAction, env),
+	}
+}
 
 // serviceVerbs are what service can do.
 var serviceVerbs = []string{"install", "uninstall", "start", "stop", "restart", "status"}
 
-// runService is the subcommand: args are what follows its name.
-func runService(args []string, env compat.IO) int {
-	code, err := serviceCommand(args, env)
-	if err == nil {
-		return code
+// serviceOptions refuses what the verb has no use for.
+func serviceOptions(c *cli.Context, verb string) error {
+	switch {
+	case !slices.Contains(serviceVerbs, verb):
+		return fmt.Errorf("service cannot %s, only %s", verb, strings.Join(serviceVerbs, ", "))
+	case c.NArg() > 1 && verb != "install":
+		return fmt.Errorf("the daemon's options behind -- are for service install, not for service %s", verb)
 	}
-	log := compat.NewLogger(env.Stderr, slog.LevelInfo)
-	for _, err := range eachError(err) {
-		compat.LogError(log, err)
-	}
-	if errors.As(err, new(errUsage)) {
-		_, _ = io.WriteString(env.Stdout, serviceText)
-	}
-	return max(code, 1)
-}
-
-// eachError are the errors that errors.Join has put together.
-func eachError(err error) []error {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		return joined.Unwrap()
-	}
-	return []error{err}
-}
-
-// serviceCommand reads the verb, and then its options.
-func serviceCommand(args []string, env compat.IO) (code int, err error) {
-	verb := ""
-	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
-		verb, args = args[0], args[1:]
-		if !slices.Contains(serviceVerbs, verb) {
-			return 1, errUsage{fmt.Errorf("service cannot %s, only %s", verb, strings.Join(serviceVerbs, ", "))}
+	for _, f := range c.LocalFlagNames() {
+		switch {
+		case c.String(f) == "":
+			return fmt.Errorf("--%s needs a value", f)
+		case verb != "install" && (f == "socket-activated" || f == "prefix"), verb == "status" && f == "dry-run":
+			return fmt.Errorf("--%s is not for service %s", f, verb)
 		}
 	}
-	o := service.Options{Installing: verb == "install"}
-	if i := slices.Index(args, "--"); i >= 0 {
-		o.Daemon, o.DaemonSet, args = args[i+1:], true, args[:i]
-	}
-	if slices.Contains(args, "--help") || slices.Contains(args, "-h") {
-		_, err = io.WriteString(env.Stdout, serviceText)
-		return 0, err
-	}
-	app := &cli.App{
-		Name:                      "socket_vmnet2 service " + verb,
-		Flags:                     serviceFlags(verb),
-		Writer:                    env.Stdout,
-		ErrWriter:                 env.Stderr,
-		HideHelp:                  true,
-		HideHelpCommand:           true,
-		HideVersion:               true,
-		DisableSliceFlagSeparator: true,
-		ExitErrHandler:            func(*cli.Context, error) {},
-		OnUsageError:              func(_ *cli.Context, err error, _ bool) error { return errUsage{serviceWords(verb, err)} },
-		Action: func(c *cli.Context) error {
-			code, err = serviceAction(c, verb, o, env)
-			return err
-		},
-	}
-	return code, app.Run(append([]string{app.Name}, args...))
-}
-
-// serviceFlags are the options of a verb. Without a verb there is --help alone.
-func serviceFlags(verb string) (flags []cli.Flag) {
-	if verb == "" {
-		return nil
-	}
-	for _, name := range []string{"network", "interface", "name"} {
-		flags = append(flags, &cli.StringFlag{Name: name})
-	}
-	flags = append(flags, &cli.BoolFlag{Name: "user"})
-	if verb != "status" {
-		flags = append(flags, &cli.BoolFlag{Name: "dry-run"})
-	}
-	if verb == "install" {
-		flags = append(flags, &cli.BoolFlag{Name: "socket-activated"}, &cli.StringFlag{Name: "prefix", Value: service.DefaultPrefix})
-	}
-	return flags
-}
-
-// serviceWords is inOurWords, and tells of options that another verb has.
-func serviceWords(verb string, err error) error {
-	err = inOurWords(err)
-	name, ok := strings.CutPrefix(err.Error(), "unknown option --")
-	if verb == "" || !ok {
-		return err
-	}
-	for _, f := range serviceFlags("install") {
-		if slices.Contains(f.Names(), name) {
-			return fmt.Errorf("--%s is not for service %s", name, verb)
-		}
-	}
-	return err
+	return nil
 }
 
 // serviceAction does what a command line of known options asks for.
-func serviceAction(c *cli.Context, verb string, o service.Options, env compat.IO) (int, error) {
-	switch {
-	case verb == "":
-		return 1, errUsage{fmt.Errorf("what is service to do? One of %s", strings.Join(serviceVerbs, ", "))}
-	case c.Args().Present():
-		return 1, errUsage{fmt.Errorf("%q is no option; the daemon's options and SOCKET are behind --", c.Args().First())}
-	case o.DaemonSet && verb != "install":
-		return 1, errUsage{fmt.Errorf("the daemon's options behind -- are for service install, not for service %s", verb)}
+func serviceAction(c *cli.Context, env compat.IO) (int, error) {
+	verb := c.Args().First()
+	if err := serviceOptions(c, verb); err != nil {
+		return 1, errUsage{err}
 	}
-	for _, name := range []string{"network", "interface", "name", "prefix"} {
-		if c.IsSet(name) && c.String(name) == "" {
-			return 1, errUsage{fmt.Errorf("--%s needs a value", name)}
-		}
-	}
+	o := service.Options{Installing: verb == "install", Daemon: c.Args().Tail(), DaemonSet: c.NArg() > 1}
 	o.Network, o.Interface, o.Name, o.User = c.String("network"), c.String("interface"), c.String("name"), c.Bool("user")
 	o.Activated, o.Prefix = c.Bool("socket-activated"), c.String("prefix")
 	log := compat.NewLogger(env.Stderr, slog.LevelInfo)
@@ -175,11 +89,8 @@ func serviceAction(c *cli.Context, verb string, o service.Options, env compat.IO
 	}
 	ctx, stop := signal.NotifyContext(c.Context, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
-	do := map[string]func(context.Context) error{
-		"install": s.Install, "uninstall": s.Uninstall, "start": s.Start, "stop": s.Stop, "restart": s.Restart,
-	}
 	if verb == "status" {
 		return s.Status(ctx)
 	}
-	return 0, do[verb](ctx)
+	return 0, s.Do(ctx, verb)
 }

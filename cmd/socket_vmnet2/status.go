@@ -15,95 +15,68 @@ import (
 	"os/signal"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/cmdline"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/find"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/render"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
-// statusText is the usage text.
-const statusText = `Usage: socket_vmnet2 status [--json] [--watch] [--hosts] [--wide] [SOCKET]...
-Tells what the daemon at SOCKET does: its network, its clients, and what is wrong with what to do about it. Without SOCKET it
+func statusCommand(env compat.IO) *cli.Command {
+	v := &viewer{env: env, every: time.Second, what: "/v1/status", text: render.Status}
+	return &cli.Command{
+		Name: "status",
+		Usage: `Tells what the daemon at SOCKET does: its network, its clients, and what is wrong with what to do about it. Without SOCKET it
 is all daemons that are found: at the paths of socket_vmnet, Lima, Homebrew, Colima and of services of this program, and by
-the list of processes.
-
---json                                 print the daemon's description, one JSON document a line
---watch                                show it again each second, with rates, until interrupted; --watch=N: each N seconds. A
-                                       daemon that ends is waited for
---hosts                                print lines for /etc/hosts, with the guests' names and addresses
---wide                                 print all columns, however narrow the terminal
--h, --help                             print this text and end
-
-On a terminal as much is shown as it is wide. Otherwise all columns are, in this order, without colours, and no cell has a
+the list of processes.`,
+		ArgsUsage: "[SOCKET]...",
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "json", Usage: "print the daemon's description, one JSON document a line"},
+			&cli.BoolFlag{Name: "watch", Usage: "show it again each second, with rates, until interrupted. A daemon that ends is waited for"},
+			cmdline.Checked("interval", "`SECONDS` the time between two looks of --watch (default: 1)", v.setInterval),
+			&cli.BoolFlag{Name: "hosts", Usage: "print lines for /etc/hosts, with the guests' names and addresses"},
+			&cli.BoolFlag{Name: "wide", Usage: "print all columns, however narrow the terminal"},
+		},
+		Description: `On a terminal as much is shown as it is wide. Otherwise all columns are, in this order, without colours, and no cell has a
 blank: ID, NAME (what the client or its guest calls itself), PROTO, PEER (user, process, program), MAC, IP, STATE, AGE,
 TO-NET (frames and bytes that the client sent), TO-CLIENT, DROPS (of both ways, by reason), QUEUE, IFACE.
 
 SOCKET may also be the directory that was given to the daemon with --runtime-dir.
 
-Exit code: 0 the daemon answers and has no serious problem, 1 it does not answer, 2 it answers and has a problem of the severity "error"
-`
+Exit code: 0 the daemon answers and has no serious problem, 1 it does not answer, 2 it answers and has a problem of the severity "error"`,
+		Action: coded(v.statusAction, env),
+	}
+}
 
 // exitUnwell is the exit code for a daemon with a serious problem.
 const exitUnwell = 2
 
-// runStatus is the subcommand: args are what follows its name.
-func runStatus(args []string, env compat.IO) int {
-	every := &interval{}
-	return subcommand{
-		name:  "status",
-		usage: statusText,
-		flags: []cli.Flag{
-			&cli.BoolFlag{Name: "json"},
-			&cli.GenericFlag{Name: "watch", Value: every},
-			&cli.BoolFlag{Name: "hosts"},
-			&cli.BoolFlag{Name: "wide"},
-		},
-		action: func(c *cli.Context) (int, error) {
-			if every.err != nil {
-				return 1, errUsage{every.err}
-			}
-			v := &viewer{env: env, screen: screenOf(env), json: c.Bool("json"), wide: c.Bool("wide"), every: every.Duration}
-			v.what, v.text = "/v1/status", render.Status
-			if c.Bool("hosts") {
-				if v.json || every.Duration > 0 {
-					return 1, errUsage{errors.New("--hosts goes with neither --json nor --watch")}
-				}
-				v.text = func(s *status.Status, _ render.Options) string { return render.Hosts(s) }
-			}
-			return v.run(c)
-		},
-	}.run(args, env)
-}
-
-// An interval is the value of --watch, which may be given without one: each second.
-type interval struct {
-	time.Duration
-	err error // the flag package has words of its own for what Set returns
-}
-
-// IsBoolFlag tells the flag package that no value need follow.
-func (i *interval) IsBoolFlag() bool { return true }
-
-// Set is called with "true" for an option without a value.
-func (i *interval) Set(text string) error {
-	i.Duration = time.Second
-	if text == "true" {
-		return nil
-	}
+// setInterval reads --interval.
+func (v *viewer) setInterval(text string) error {
 	n, err := strconv.ParseFloat(text, 64)
 	if err != nil || !(n >= 0.1 && n <= 86400) {
-		i.err = fmt.Errorf("--watch=%s is no number of seconds from 0.1 to 86400", text)
-		return nil
+		return fmt.Errorf("--interval=%s is no number of seconds from 0.1 to 86400", text)
 	}
-	i.Duration = time.Duration(n * float64(time.Second))
+	v.every = time.Duration(n * float64(time.Second))
 	return nil
+}
+
+func (v *viewer) statusAction(c *cli.Context, env compat.IO) (int, error) {
+	switch {
+	case c.IsSet("interval") && !c.Bool("watch"):
+		return 1, errUsage{errors.New("--interval goes with --watch")}
+	case c.Bool("hosts") && (c.Bool("json") || c.Bool("watch")):
+		return 1, errUsage{errors.New("--hosts goes with neither --json nor --watch")}
+	case c.Bool("hosts"):
+		v.text = func(s *status.Status, _ render.Options) string { return render.Hosts(s) }
+	}
+	return v.run(c, env)
 }
 
 // A viewer shows what daemons tell of themselves.
@@ -114,7 +87,7 @@ type viewer struct {
 	text   func(*status.Status, render.Options) string
 	json   bool
 	wide   bool
-	every  time.Duration // 0: once
+	every  time.Duration
 }
 
 // A glance is what one daemon has answered.
@@ -125,38 +98,22 @@ type glance struct {
 	err    error
 }
 
-// operands are the arguments of a command whose options are in front of them.
-func operands(c *cli.Context) ([]string, error) {
-	args := c.Args().Slice()
-	for i, a := range args {
-		if i > 0 && len(a) > 1 && strings.HasPrefix(a, "-") {
-			return nil, errUsage{fmt.Errorf("%s is behind %s; options are in front of it", a, args[i-1])}
-		}
-		if a == "" {
-			return nil, errUsage{errors.New("SOCKET is empty")}
-		}
-	}
-	return args, nil
-}
-
 // run does what a command line of known options asks for.
-func (v *viewer) run(c *cli.Context) (int, error) {
-	args, err := operands(c)
+func (v *viewer) run(c *cli.Context, env compat.IO) (int, error) {
+	v.screen, v.json, v.wide = screenOf(env), c.Bool("json"), c.Bool("wide")
+	args := c.Args().Slice()
+	daemons, err := theDaemons(args)
 	if err != nil {
 		return 1, err
 	}
-	daemons, err := theDaemons(args, v.env)
-	if err != nil {
-		return 1, err
-	}
-	if v.every > 0 {
+	if c.Bool("watch") {
 		ctx, stop := signal.NotifyContext(c.Context, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 		defer stop()
 		return v.watch(ctx, daemons, len(args) > 0)
 	}
 	looks := v.lookAll(c.Context, daemons)
 	code := v.complain(looks, len(args) > 0)
-	if err := v.print(looks); err != nil {
+	if err := v.print(looks); err != nil && !errors.Is(err, errUnread) {
 		return 1, err
 	}
 	if slices.ContainsFunc(looks, glance.unwell) {
@@ -200,9 +157,16 @@ func (v *viewer) print(looks []glance) error {
 	return v.write(b.Bytes())
 }
 
-// write writes to standard output. Whoever reads a part of it only, as head does, has what he wants.
+// errUnread is that the reader of standard output has seen enough, as head does. It ends a command with success.
+var errUnread = errors.New("nothing reads standard output")
+
+// write writes to standard output.
 func (v *viewer) write(b []byte) error {
-	if _, err := v.env.Stdout.Write(b); err != nil && !errors.Is(err, syscall.EPIPE) && !errors.Is(err, io.ErrClosedPipe) {
+	_, err := v.env.Stdout.Write(b)
+	switch {
+	case errors.Is(err, syscall.EPIPE), errors.Is(err, io.ErrClosedPipe):
+		return errUnread
+	case err != nil:
 		return fmt.Errorf("standard output: %w", err)
 	}
 	return nil
@@ -211,10 +175,8 @@ func (v *viewer) write(b []byte) error {
 // line is the document in one line.
 func (l glance) line() []byte {
 	var b bytes.Buffer
-	if bytes.ContainsRune(bytes.TrimSpace(l.answer), '\n') && json.Compact(&b, l.answer) == nil {
-		return append(b.Bytes(), '\n')
-	}
-	return append(bytes.TrimSpace(l.answer), '\n')
+	_ = json.Compact(&b, l.answer) // it has been read
+	return append(b.Bytes(), '\n')
 }
 
 // unwell tells of a problem that has something not work.

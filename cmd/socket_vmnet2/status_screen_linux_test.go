@@ -145,7 +145,7 @@ func TestScreen(t *testing.T) {
 // TestScreenWatch: it is drawn in place, again when the window changes, and no line is below it.
 func TestScreenWatch(t *testing.T) {
 	p := start(t)
-	w := open(t, 100, 40, []string{"TERM=xterm"}, "status", "--watch=3600", p.sock)
+	w := open(t, 100, 40, []string{"TERM=xterm"}, "status", "--watch", "--interval=3600", p.sock)
 	if w == nil {
 		return
 	}
@@ -163,7 +163,7 @@ func TestScreenWatch(t *testing.T) {
 	w.lines(t)
 	assert.Zero(t, w.ProcessState.ExitCode())
 
-	w = open(t, 100, 40, []string{"TERM=dumb"}, "status", "--watch=0.1", p.sock)
+	w = open(t, 100, 40, []string{"TERM=dumb"}, "status", "--watch", "--interval=0.1", p.sock)
 	w.shows(t, "\nhealth: ", 2)
 	assert.NotContains(t, w.stdout.String(), "\x1b")
 }

@@ -20,16 +20,11 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
-// noticeTime is how long a screen says that a daemon is back.
-const noticeTime = 10 * time.Second
-
-// A watched daemon is one that is looked at again and again.
+// A watched daemon is one that is looked at again and again. Its err is nil while it answers.
 type watched struct {
 	glance
 	before *status.Status // the look before, of the same process
-	gone   time.Time      // since when it does not answer; zero: it does
-	back   time.Time      // when it was back
-	notice string         // what to say of it; in a pipe once
+	notice string         // what to say of it last; in a pipe once
 }
 
 // watch shows the daemons until ctx is done, which is how it ends in order.
@@ -53,8 +48,10 @@ func (v *viewer) watch(ctx context.Context, daemons []find.Daemon, named bool) (
 	tick := time.NewTicker(v.every)
 	defer tick.Stop()
 	for {
-		if err := v.show(list); err != nil {
-			return 0, brokenPipe(err)
+		if err := v.show(list); errors.Is(err, errUnread) {
+			return 0, nil
+		} else if err != nil {
+			return 0, err
 		}
 		select {
 		case <-ctx.Done():
@@ -73,20 +70,12 @@ func (v *viewer) watch(ctx context.Context, daemons []find.Daemon, named bool) (
 	}
 }
 
-// brokenPipe leaves out the error that nobody reads any more, which ends a watch.
-func brokenPipe(err error) error {
-	if errors.Is(err, syscall.EPIPE) || errors.Is(err, io.ErrClosedPipe) {
-		return nil
-	}
-	return fmt.Errorf("standard output: %w", err)
-}
-
 // again looks at all of them once more.
 func (v *viewer) again(ctx context.Context, list []*watched) {
 	daemons := make([]find.Daemon, len(list))
 	for i, w := range list {
 		daemons[i] = w.daemon
-		if !w.gone.IsZero() { // its control socket may be elsewhere when it is back
+		if w.err != nil { // its control socket may be elsewhere when it is back
 			daemons[i] = find.One(machine(), cmp.Or(w.daemon.Socket, filepath.Dir(w.daemon.Control)))
 		}
 	}
@@ -95,33 +84,25 @@ func (v *viewer) again(ctx context.Context, list []*watched) {
 		return
 	}
 	for i, l := range looks {
-		list[i].next(l, time.Now())
+		list[i].next(l)
 	}
 }
 
 // next takes a new look.
-func (w *watched) next(l glance, at time.Time) {
-	name := nameOf(w.daemon)
+func (w *watched) next(l glance) {
+	name, was := nameOf(w.daemon), w.glance
+	l.daemon, w.glance, w.before = w.daemon, l, nil
 	switch {
-	case l.err != nil && w.gone.IsZero():
-		w.gone = at
+	case l.err != nil && was.err == nil:
 		w.notice = fmt.Sprintf("%s: gone; waiting for it to come back: %v", name, l.err)
-		return
 	case l.err != nil:
-		return
-	case !w.gone.IsZero():
-		w.notice = fmt.Sprintf("%s: back after %s", name, render.Duration(at.Sub(w.gone)))
-		w.gone, w.back = time.Time{}, at
-		w.glance, w.before = l, nil
-		return
+	case was.err != nil:
+		w.notice = name + ": back"
+	case was.status.Daemon.PID != l.status.Daemon.PID:
+		w.notice = name + ": started again"
+	default:
+		w.before = was.status
 	}
-	if w.status.Daemon.PID == l.status.Daemon.PID {
-		w.before = w.status
-	} else {
-		w.before, w.back = nil, at
-		w.notice = fmt.Sprintf("%s: started again", name)
-	}
-	w.glance = l
 }
 
 // show writes all of them.
@@ -130,12 +111,12 @@ func (v *viewer) show(list []*watched) error {
 	for _, w := range list {
 		if w.notice != "" {
 			fmt.Fprintln(&notices, render.Clean(w.notice))
-			if !v.screen.moves || w.gone.IsZero() && time.Since(w.back) > noticeTime {
+			if !v.screen.moves {
 				w.notice = ""
 			}
 		}
 		switch {
-		case !w.gone.IsZero():
+		case w.err != nil:
 		case v.json:
 			b.Write(w.line())
 		default:
@@ -146,13 +127,11 @@ func (v *viewer) show(list []*watched) error {
 	}
 	if v.json {
 		_, _ = v.env.Stderr.Write(notices.Bytes())
-		_, err := v.env.Stdout.Write(b.Bytes())
-		return err
+		return v.write(b.Bytes())
 	}
 	text := notices.String() + b.String()
 	if v.screen.moves {
 		text = v.screen.draw(text)
 	}
-	_, err := io.WriteString(v.env.Stdout, text)
-	return err
+	return v.write([]byte(text))
 }

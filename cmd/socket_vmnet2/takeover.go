@@ -4,9 +4,9 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
@@ -14,8 +14,11 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/handoff"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/inherit"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/passing"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/rundir"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/unixgram"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/upgrade"
 )
 
@@ -25,19 +28,19 @@ const portTime = 10 * time.Second
 // takeOver goes on as the daemon that has handed itself over. Clients are read at once, while the network starts.
 func (d *daemon) takeOver(ctx context.Context, in *handoff.In) (err error) {
 	defer in.CloseRest()
-	var v saved
-	if err := in.Get(section, &v); err != nil {
+	var m manifest
+	if err := in.Get(section, &m); err != nil {
 		return fmt.Errorf("take over the running daemon: %w", err)
 	}
-	d.began, d.self.upgrades = v.Began, v.Upgrades+1
-	if v.Level != "" { // as it was last set, whatever the command line says
-		_ = d.logs.SetLevel(v.Level)
+	d.began, d.self.upgrades = m.Began, m.Upgrades+1
+	if m.Level != "" { // as it was last set, whatever the command line says
+		_ = d.logs.SetLevel(m.Level)
 	}
-	d.manager = inherit.NewNotifier(v.Manager, d.log)
-	d.given = inherit.Restore(v.Given, nil, nil)
-	call, err := control.RestoreCall(in, v.Call)
+	d.manager = inherit.NewNotifier(m.Manager, d.log)
+	d.given = inherit.Restore(m.Given, nil, nil)
+	call, err := control.RestoreCall(in, m.Call)
 	if err != nil {
-		d.log.Warn("whoever asked for the upgrade gets no answer", "error", err)
+		d.log.Warn("the program that asked for the upgrade gets no answer", "error", err)
 	}
 	defer func() {
 		if err != nil {
@@ -47,32 +50,109 @@ func (d *daemon) takeOver(ctx context.Context, in *handoff.In) (err error) {
 	if err := d.prepare(); err != nil {
 		return err
 	}
-	if err := d.takeOwned(in, &v); err != nil {
+	if err := d.takeOwned(in, &m); err != nil {
 		return err
 	}
-	if d.guards != nil && v.Guards != nil {
-		if err := d.guards.Restore(*v.Guards); err != nil {
+	if d.guards != nil && m.Guards != nil {
+		if err := d.guards.Restore(*m.Guards); err != nil {
 			d.log.Warn("clients have to show their addresses again", "error", err)
 		}
 	}
-	d.takeMetrics(in, v.Metrics)
+	d.takeMetrics(in, m.Metrics)
 	d.restartNetwork(ctx)
 	d.server = d.newServer()
-	d.server.Recall(v.Server)
-	d.takeClients(in, v.Clients)
-	var beside savedExtras
-	d.extras, beside = takeExtras(d, in)
-	d.control = takeControl(in, d.extras, beside, d.controlOptions())
+	d.server.Recall(m.Server)
+	d.extras = takeExtras(d, in, m.Extras)
+	d.control = takeControl(in, d.extras, m.Extras, d.controlOptions())
 	d.control.answering(call)
-	d.server.Restored()
+	d.takeDescriptors(in, &m)
+	d.attach(&m.detached)
 	sessions := d.server.Sessions()
 	d.guards.restored(sessions)
-	d.then = func(ctx context.Context) { d.answer(ctx, call, in.From(), &v, sessions) }
+	d.then = func(ctx context.Context) { d.answer(ctx, call, in.From(), &m, sessions) }
 	return nil
 }
 
+// takeDescriptors takes over those of the clients and of the connections without a request. What has not all of its own is lost.
+func (d *daemon) takeDescriptors(in *handoff.In, m *manifest) {
+	m.Clients = slices.DeleteFunc(m.Clients, func(v perclient.Detached) bool {
+		err := takeAll(in, v.Descriptors())
+		if err != nil {
+			d.log.Warn("a client is lost in the upgrade", "client", v.ID, "error", err)
+		}
+		return err != nil
+	})
+	m.Unread = slices.DeleteFunc(m.Unread, func(u passing.Unread) bool {
+		return takeAll(in, []link.Descriptor{u.Socket}) != nil
+	})
+}
+
+func takeAll(in *handoff.In, descriptors []link.Descriptor) error {
+	for _, d := range descriptors {
+		if err := in.Take(d.FD); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// takeExtras takes the extras over; nil when there are none, or when they cannot be, which the log tells and costs their clients only.
+func takeExtras(d *daemon, in *handoff.In, v *savedExtras) *extras {
+	if v == nil {
+		return nil
+	}
+	e := &extras{log: d.log, given: d.given}
+	if err := e.take(d, in, v); err != nil {
+		e.close(context.Background())
+		d.log.Warn("datagram clients and passed descriptors are lost in the upgrade", "error", err)
+		return nil
+	}
+	return e
+}
+
+// take fills e in. What it has taken is closed by close, also after an error.
+func (e *extras) take(d *daemon, in *handoff.In, v *savedExtras) (err error) {
+	if e.dir, err = rundir.Restore(in, v.Dir, e.log); err != nil {
+		return err
+	}
+	if e.attachLn, err = in.UnixListener(v.Attach); err != nil {
+		return fmt.Errorf("take over the socket attach: %w", err)
+	}
+	if e.adoptLn, err = in.UnixListener(v.Adopt); err != nil {
+		return fmt.Errorf("take over the socket adopt: %w", err)
+	}
+	if err = takeAll(in, v.Dgram.Descriptors()); err != nil {
+		return err
+	}
+	if e.shared, err = unixgram.Attach(e.sharedOptions(d), v.Dgram); err != nil {
+		return err
+	}
+	e.passing = passing.NewServer(e.passingOptions(d))
+	return nil
+}
+
+// takeControl takes the control sockets over; nil when there are none. A daemon that had none for root gets it now.
+func takeControl(in *handoff.In, e *extras, v *savedExtras, o control.Options) *controller {
+	if e == nil || v.Control == 0 {
+		return nil
+	}
+	ln, err := in.UnixListener(v.Control)
+	if err != nil {
+		o.Log.Warn("the daemon cannot be asked or upgraded, it does its work", "error", err)
+		return nil
+	}
+	if v.Root == 0 {
+		return newController(ln, e.listenRoot(), o)
+	}
+	root, err := in.UnixListener(v.Root)
+	if err != nil {
+		o.Log.Warn("root and the daemon's user share the control socket with its group", "error", err)
+	}
+	return newController(ln, root, o)
+}
+
 // takeOwned takes over what there is one of: locks, pidfile, listener.
-func (d *daemon) takeOwned(in *handoff.In, v *saved) (err error) {
+func (d *daemon) takeOwned(in *handoff.In, v *manifest) (err error) {
 	if d.lock, err = compat.RestoreSocketLock(in, v.Lock, d.cfg.SocketPath, d.log); err != nil {
 		return err
 	}
@@ -87,38 +167,14 @@ func (d *daemon) takeOwned(in *handoff.In, v *saved) (err error) {
 	return nil
 }
 
-// takeClients serves the clients of SOCKET. One that cannot be is closed, and may come back.
-func (d *daemon) takeClients(in *handoff.In, clients []perclient.Saved) {
-	for _, v := range clients {
-		if err := d.takeClient(in, v); err != nil {
-			d.log.Warn("a client is lost in the upgrade", "client", v.ID, "error", err)
-		}
-	}
-}
-
-func (d *daemon) takeClient(in *handoff.In, v perclient.Saved) error {
-	conn, err := in.UnixConn(v.Link.FD)
-	if err != nil {
-		return err
-	}
-	l, err := link.RestoreStream(conn, link.StreamOptions{QueueSize: d.cfg.QueueSize}, v.Link)
-	if err != nil {
-		return errors.Join(err, conn.Close())
-	}
-	if _, err = d.server.Restore(l, perclient.Client{}, v); err != nil {
-		return errors.Join(err, l.Close())
-	}
-	return nil
-}
-
 // answer tells who asked for the upgrade, and the log, how it went, once all clients have their ports again.
-func (d *daemon) answer(ctx context.Context, call *control.Call, from string, v *saved, sessions []*perclient.Session) {
+func (d *daemon) answer(ctx context.Context, call *control.Call, from string, v *manifest, sessions []*perclient.Session) {
 	limit, cancel := context.WithTimeout(ctx, portTime)
 	defer cancel()
-	late, gap := 0, time.Since(v.Paused)
+	late, gap := 0, time.Since(v.Stopped)
 	for _, x := range sessions {
 		if _, err := x.Ready(limit); err == nil {
-			gap = time.Since(v.Paused)
+			gap = time.Since(v.Stopped)
 		} else if !ended(x) {
 			late++
 		}

@@ -12,7 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"time"
 
@@ -24,41 +23,22 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
 
-// tryText is the usage text in front of the network's options.
-const tryText = `Usage: socket_vmnet2 try [--json] [--dir=DIR] [NETWORK OPTION]...
-Runs a daemon in the foreground to try it beside whatever is installed: on a socket of its own, with a subnet that nothing on
+func tryCommand(env compat.IO) *cli.Command {
+	network := compat.NewNetwork()
+	return &cli.Command{
+		Name: "try",
+		Usage: `Runs a daemon in the foreground to try it beside whatever is installed: on a socket of its own, with a subnet that nothing on
 this host uses. Prints what to put into Lima, minikube or a QEMU command line to use it, and how to undo that; its log tells of
-each client that comes and goes. Ctrl-C ends it and removes all that it has made.
+each client that comes and goes. Ctrl-C ends it and removes all that it has made.`,
+		Flags: append([]cli.Flag{
+			&cli.BoolFlag{Name: "json", Usage: "print one line of JSON instead of text"},
+			&cli.StringFlag{Name: "dir", Usage: "`DIR` make this directory for the socket, and remove it at the end"},
+		}, append(network.SocketFlags(), network.Flags()...)...),
+		Description: `Without --vmnet-gateway a free subnet is chosen, as large as --vmnet-mask says.
 
---json                                 print one line of JSON instead of text
---dir=DIR                              make this directory for the socket, and remove it at the end
---socket-group=GROUP                   group that may use the socket (default: "staff")
---socket-user=USER                     owner of the socket (default: the user that runs this); needs root
--h, --help                             print this text and end
-
-Without --vmnet-gateway a free subnet is chosen, as large as --vmnet-mask says. The network's options are those of the daemon:
-`
-
-// tryCodes is the end of the usage text.
-const tryCodes = `
-Exit code: 0 it ran until a signal ended it, 1 it did not start, or could not remove what it had made
-`
-
-func tryUsage() string { return tryText + compat.NetworkUsage() + tryCodes }
-
-// runTry is the subcommand: args are what follows its name.
-func runTry(args []string, env compat.IO) int {
-	return subcommand{
-		name:  "try",
-		usage: tryUsage(),
-		flags: append([]cli.Flag{
-			&cli.BoolFlag{Name: "json"},
-			&cli.StringFlag{Name: "dir"},
-			&cli.StringFlag{Name: "socket-group"},
-			&cli.StringFlag{Name: "socket-user"},
-		}, compat.NetworkFlags()...),
-		action: func(c *cli.Context) (int, error) { return 0, tryAction(c, env) },
-	}.run(args, env)
+Exit code: 0 it ran until a signal ended it, 1 it did not start, or could not remove what it had made`,
+		Action: func(c *cli.Context) error { return tryAction(c, network, env) },
+	}
 }
 
 // A trial is one run of the subcommand.
@@ -74,12 +54,9 @@ type trial struct {
 }
 
 // tryAction does what a command line of known options asks for. Nothing is touched before all of it was checked.
-func tryAction(c *cli.Context, env compat.IO) error {
-	if c.Args().Present() {
-		return errUsage{fmt.Errorf("try takes options only, not %q", c.Args().First())}
-	}
+func tryAction(c *cli.Context, network compat.Network, env compat.IO) error {
 	t := &trial{json: c.Bool("json"), out: env.Stdout}
-	if err := t.configure(c, env); err != nil {
+	if err := t.configure(c, network, env); err != nil {
 		return err
 	}
 	if c.IsSet("dir") {
@@ -114,46 +91,25 @@ func logOf(w io.Writer) io.Writer {
 const placeholder = "192.168.105.1"
 
 // configure reads the options. Where the subnet is for us to choose, resolve makes the final Config.
-func (t *trial) configure(c *cli.Context, env compat.IO) (err error) {
-	given := c.LocalFlagNames()
+func (t *trial) configure(c *cli.Context, network compat.Network, env compat.IO) (err error) {
 	t.resolve = func(gateway netip.Addr) (*compat.Config, error) {
 		if err := c.Set("vmnet-gateway", gateway.String()); err != nil {
 			return nil, err
 		}
-		cfg, err := compat.NetworkConfig(c, env)
-		if err != nil {
-			return nil, err
-		}
-		return cfg, ownSocket(c, cfg)
+		return network.Config(c, env)
 	}
-	if slices.Contains(given, "vmnet-gateway") || c.String("vmnet-mode") == string(vnet.ModeBridged) {
-		if t.cfg, err = compat.NetworkConfig(c, env); err != nil {
-			return err
-		}
-		return ownSocket(c, t.cfg)
+	if c.IsSet("vmnet-gateway") || c.String("vmnet-mode") == string(vnet.ModeBridged) {
+		t.cfg, err = network.Config(c, env)
+		return err
 	}
 	for _, name := range []string{"vmnet-dhcp-end", "vmnet-reserve", "vmnet-forward"} {
-		if slices.Contains(given, name) {
+		if c.IsSet(name) {
 			return fmt.Errorf("--%s names an address in the subnet, so --vmnet-gateway=IP is needed, too", name)
 		}
 	}
 	t.chosen = true
 	t.cfg, err = t.resolve(netip.MustParseAddr(placeholder))
 	return err
-}
-
-// ownSocket stores the options of the socket.
-func ownSocket(c *cli.Context, cfg *compat.Config) error {
-	for name, field := range map[string]*string{"socket-group": &cfg.SocketGroup, "socket-user": &cfg.SocketUser} {
-		if !c.IsSet(name) {
-			continue
-		}
-		if *field = c.String(name); *field == "" {
-			return fmt.Errorf("--%s is empty: give a name", name)
-		}
-	}
-	cfg.SocketGroupSet = c.IsSet("socket-group")
-	return nil
 }
 
 // setDir checks --dir as far as that is possible without looking at it.
@@ -238,7 +194,7 @@ func (t *trial) makeDir() (dir string, err error) {
 	} else if dir, err = os.MkdirTemp("/tmp", "socket_vmnet2-try-"); err != nil { // $TMPDIR is too long on macOS
 		return "", fmt.Errorf("no place for the socket, name one with --dir=DIR: %w", err)
 	}
-	if os.Geteuid() == 0 { // others are to reach the socket: its group decides who
+	if os.Geteuid() == 0 { // other users shall reach the socket, which its mode and group decide
 		err = os.Chmod(dir, 0o711)
 	}
 	return dir, err

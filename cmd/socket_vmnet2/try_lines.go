@@ -7,10 +7,10 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
-	"io/fs"
 	"net"
 	"net/netip"
 	"os"
+	"os/exec"
 	"os/user"
 	"path/filepath"
 	"runtime"
@@ -61,7 +61,7 @@ func (r tryReady) text(asJSON bool) string {
 	} else {
 		fmt.Fprintf(&b, "Mode %s\n", r.Mode)
 	}
-	if os.Geteuid() == 0 { // else its directory lets nobody else in
+	if os.Geteuid() == 0 { // else its directory keeps others out
 		fmt.Fprintf(&b, "The socket is for user %s and group %s: --socket-user=USER and --socket-group=GROUP choose others\n", r.User, r.Group)
 	}
 	for _, l := range r.Lines {
@@ -129,13 +129,9 @@ func clientProgram(executable func() (string, error)) string {
 	if err != nil {
 		return ""
 	}
-	programs := []string{program}
-	if real, err := filepath.EvalSymlinks(program); err == nil {
-		programs = append(programs, real)
-	}
-	for _, p := range programs {
-		client := filepath.Join(filepath.Dir(p), "socket_vmnet_client")
-		if info, err := os.Stat(client); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != fs.FileMode(0) {
+	real, _ := filepath.EvalSymlinks(program)
+	for _, p := range []string{program, real} {
+		if client, err := exec.LookPath(filepath.Join(filepath.Dir(p), "socket_vmnet_client")); err == nil && p != "" {
 			return client
 		}
 	}

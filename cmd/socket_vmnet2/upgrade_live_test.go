@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"os"
@@ -346,38 +345,6 @@ func TestUpgradeIsRefused(t *testing.T) {
 	require.NoError(t, err, stderr)
 	assert.Equal(t, 2, r.Clients["stream"])
 	tk.check("and is upgraded in the end")
-}
-
-// TestUpgradeThatCannotExec: the program passes its check and is replaced by one that cannot run, at the last moment. The
-// network starts again.
-func TestUpgradeThatCannotExec(t *testing.T) {
-	p, path := startOwn(t)
-	tk := p.talkers(t)
-	// In check mode it answers by the real program, and has no interpreter afterwards.
-	sh := filepath.Join(t.TempDir(), "sh")
-	require.NoError(t, os.Symlink("/bin/sh", sh))
-	real := filepath.Join(binaries, "socket_vmnet2")
-	text := fmt.Sprintf("#!%s\nif [ \"$1\" = --upgrade-check ]; then /bin/rm %s; exec %s %s --upgrade-check; fi\n", sh, sh, os.Getenv("MACHRUN"), real)
-	require.NoError(t, os.Remove(path))
-	require.NoError(t, os.WriteFile(path, []byte(text), 0o755))
-	_, stderr, err := p.upgradeOnce(t)
-	assert.Error(t, err)
-	assert.Contains(t, stderr, "no such file or directory")
-	tk.a.reaches(tk.b)
-	tk.b.reaches(tk.a)
-	tk.check("the daemon goes on as it was")
-	newcomer := p.dial(t, 9)
-	newcomer.send(0, "who is there")
-	tk.a.receive("who is there")
-	require.NoError(t, os.Remove(path))
-	replaceProgram(t, path)
-	_, stderr, err = p.upgradeOnce(t)
-	require.NoError(t, err, stderr)
-	tk.a.reaches(tk.b)
-	code, took := p.signal(t, syscall.SIGTERM)
-	assert.Zero(t, code)
-	assert.Less(t, took, stopTime)
-	assert.NoFileExists(t, p.sock)
 }
 
 // TestStopDuringAnUpgrade: a signal at any time ends the daemon, and in order but for the first milliseconds of the new

@@ -7,12 +7,10 @@ package main
 import (
 	"fmt"
 	"net"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -31,25 +29,17 @@ func TestOnVmnet(t *testing.T) {
 		return
 	}
 	for name, test := range map[string]func(*testing.T){
-		"start fails":                              testStartFails,
-		"busy subnet":                              testBusySubnet,
-		"other subnet":                             testOtherSubnet,
-		"framework too old":                        testFrameworkTooOld,
-		"more clients than interfaces":             testMoreClientsThanInterfaces,
-		"interface of a client does not start":     testClientStartFails,
-		"all reconnect at once":                    testReconnectAtOnce,
-		"interface dies":                           testInterfaceDies,
-		"client leaves while its interface starts": testClientLeavesEarly,
-		"stop while starting":                      testStopWhileStarting,
-		"framework hangs at the stop":              testFrameworkHangs,
-		"killed":                                   testKilled,
-		"identity survives a restart":              testIdentity,
-		"list of interfaces":                       testListInterfaces,
-		"bridged":                                  testBridged,
-		"without effect":                           testWithoutEffect,
-		"public addresses":                         testPublicAddresses,
-		"bootpd blocked":                           testBootpdBlocked,
-		"sharing service busy":                     testSharingBusy,
+		"start fails":                 testStartFails,
+		"framework too old":           testFrameworkTooOld,
+		"stop while starting":         testStopWhileStarting,
+		"killed":                      testKilled,
+		"identity survives a restart": testIdentity,
+		"list of interfaces":          testListInterfaces,
+		"bridged":                     testBridged,
+		"public addresses":            testPublicAddresses,
+		"without effect":              testWithoutEffect,
+		"bootpd blocked":              testBootpdBlocked,
+		"sharing service busy":        testSharingBusy,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -85,7 +75,7 @@ func testStartFails(t *testing.T) {
 		for call, s := range switches {
 			for status := api.Failure; status <= api.NotAuthorized; status++ {
 				if status == api.SharingServiceBusy || status == api.Failure && call == "vmnet_network_create" {
-					continue // waited for: testBusySubnet
+					continue // waited for: TestBusy of package vmnet
 				}
 				t.Run(fmt.Sprintf("%s %d", call, status), func(t *testing.T) {
 					sock := socketPath(t)
@@ -99,39 +89,6 @@ func testStartFails(t *testing.T) {
 				})
 			}
 		}
-	}
-}
-
-// testBusySubnet: a subnet that is busy for a while is waited for, for one that stays so the daemon gives up.
-func testBusySubnet(t *testing.T) {
-	for name, times := range map[string]int64{"for a while": 2, "for ever": vmnetsim.Forever} {
-		t.Run(name, func(t *testing.T) {
-			sock := socketPath(t)
-			simulated(t, sock).Set(vmnetsim.StartStatus, int64(api.SharingServiceBusy), times)
-			since := time.Now()
-			p := launch(t, "socket_vmnet2", sock, "--vmnet-api=interface", "--vmnet-gateway=192.168.105.1")
-			if times == 2 {
-				p.ready(t)
-				p.talkers(t).check("serving")
-				return
-			}
-			<-p.ended
-			assert.Equal(t, 1, p.ProcessState.ExitCode())
-			p.says(t, "[1009] VMNET_SHARING_SERVICE_BUSY")
-			assert.Greater(t, time.Since(since), 4*time.Second)
-		})
-	}
-}
-
-// testOtherSubnet: guests have addresses of the subnet that was asked for, so another one is no success.
-func testOtherSubnet(t *testing.T) {
-	sock := socketPath(t)
-	simulated(t, sock).Set(vmnetsim.OtherSubnet, vmnetsim.SubnetValue(netip.MustParseAddr("192.168.77.0")))
-	p := launch(t, "socket_vmnet2", sock, "--vmnet-gateway=192.168.105.1")
-	<-p.ended
-	assert.Equal(t, 1, p.ProcessState.ExitCode())
-	for _, subnet := range []string{"192.168.77.0/24", "192.168.105.0/24"} {
-		p.says(t, subnet)
 	}
 }
 
@@ -152,126 +109,6 @@ func testFrameworkTooOld(t *testing.T) {
 			assert.NoFileExists(t, sock+".lock")
 		})
 	}
-}
-
-// testMoreClientsThanInterfaces: clients beyond what macOS can start share the anchor, and nobody notices.
-func testMoreClientsThanInterfaces(t *testing.T) {
-	sock := socketPath(t)
-	c := simulated(t, sock)
-	c.Set(vmnetsim.MaxInterfaces, 5)
-	p := launch(t, "socket_vmnet2", sock)
-	p.ready(t)
-	var clients []*client
-	for i := range byte(10) {
-		clients = append(clients, p.dial(t, 10+i))
-	}
-	mesh(t, clients)
-	assert.LessOrEqual(t, c.Gauges().Interfaces, int64(5))
-	// When some with an interface of their own leave, others move to one, in the middle of what they do.
-	for _, one := range clients[:4] {
-		require.NoError(t, one.Close())
-	}
-	require.Eventually(t, func() bool { return c.Gauges().Interfaces == 5 }, patience, 10*time.Millisecond,
-		"at once, not when they try again after 30 s")
-	mesh(t, clients[4:])
-}
-
-// testClientStartFails: whatever the framework does in place of starting a client's interface, the client gets its frames.
-func testClientStartFails(t *testing.T) {
-	for name, breakIt := range map[string]func(*vmnetsim.Control){
-		"status":                func(c *vmnetsim.Control) { c.Set(vmnetsim.StartStatus, int64(api.MemFailure), 2) },
-		"NULL, and the handler": func(c *vmnetsim.Control) { c.Set(vmnetsim.StartNull, 1, 2) },
-		"NULL, and no handler":  func(c *vmnetsim.Control) { c.Set(vmnetsim.StartNull, 2, 2) },
-		"no handler":            func(c *vmnetsim.Control) { c.Set(vmnetsim.StartSilent, 1, 1) },
-		"no room, another status": func(c *vmnetsim.Control) {
-			c.Set(vmnetsim.MaxInterfaces, 2)
-			c.Set(vmnetsim.MaxInterfacesError, int64(api.MemFailure))
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel() // some wait for an answer that never comes
-			sock := socketPath(t)
-			c := simulated(t, sock)
-			p := launch(t, "socket_vmnet2", sock)
-			p.ready(t)
-			breakIt(c)
-			a, b := p.dial(t, 0xa1), p.dial(t, 0xb1)
-			a.reaches(b)
-			b.reaches(a)
-		})
-	}
-}
-
-// testReconnectAtOnce: thirty clients come, leave without a word, and come again.
-func testReconnectAtOnce(t *testing.T) {
-	sock := socketPath(t)
-	c := simulated(t, sock)
-	c.Set(vmnetsim.StartDelay, 50)
-	p := launch(t, "socket_vmnet2", sock)
-	p.ready(t)
-	tk := p.talkers(t)
-	for range 3 {
-		conns := make([]net.Conn, 30)
-		var all sync.WaitGroup
-		for i := range conns {
-			all.Go(func() {
-				conn, err := net.Dial("unix", sock)
-				if err == nil {
-					_, err = conn.Write(wire(0, byte(100+i), "hello"))
-				}
-				assert.NoError(t, err)
-				conns[i] = conn
-			})
-		}
-		all.Wait()
-		tk.check("in between")
-		for _, conn := range conns {
-			_ = conn.Close()
-		}
-	}
-	require.Eventually(t, func() bool { return c.Gauges().Interfaces == 3 }, patience, 10*time.Millisecond,
-		"those of two clients and the anchor")
-	tk.check("and afterwards")
-}
-
-// testInterfaceDies: another interface is started behind the client, who stays connected.
-func testInterfaceDies(t *testing.T) {
-	sock := socketPath(t)
-	c := simulated(t, sock)
-	p := launch(t, "socket_vmnet2", sock)
-	p.ready(t)
-	tk := p.talkers(t)
-	c.Set(vmnetsim.DieOrdinal, -1)
-	for end := time.Now().Add(patience); !strings.Contains(p.stderr.String(), "a client's interface has died"); { // what is sent finds out
-		require.True(t, time.Now().Before(end), "nobody notices")
-		tk.a.send(tk.b.mac, "lost")
-		time.Sleep(time.Millisecond)
-	}
-	c.Set(vmnetsim.DieOrdinal, 0)
-	tk.a.reaches(tk.b)
-	tk.b.reaches(tk.a)
-	tk.check("restarted")
-}
-
-// testClientLeavesEarly: the interface of a client that left while it was starting is stopped.
-func testClientLeavesEarly(t *testing.T) {
-	sock := socketPath(t)
-	c := simulated(t, sock)
-	p := launch(t, "socket_vmnet2", sock)
-	p.ready(t)
-	tk := p.talkers(t)
-	c.Set(vmnetsim.StartDelay, 1000)
-	for i := range byte(8) {
-		leaver := p.dial(t, 50+i)
-		_, _ = leaver.Write(wire(0, 50+i, "hello"))
-		time.Sleep(30 * time.Millisecond)
-		_ = leaver.Close()
-	}
-	tk.check("meanwhile")
-	c.Set(vmnetsim.StartDelay, 0)
-	require.Eventually(t, func() bool { return c.Gauges().Interfaces == 3 }, patience, 10*time.Millisecond,
-		"those of two clients and the anchor")
-	tk.check("afterwards")
 }
 
 // testStopWhileStarting: the daemon ends in time with code 0 while its network or a client's interface is starting.
@@ -303,20 +140,6 @@ func testStopWhileStarting(t *testing.T) {
 		assert.Zero(t, code)
 		assert.Less(t, took, stopTime)
 	})
-}
-
-// testFrameworkHangs: a framework that never answers a stop does not keep the daemon.
-func testFrameworkHangs(t *testing.T) {
-	sock := socketPath(t)
-	c := simulated(t, sock)
-	p := launch(t, "socket_vmnet2", sock)
-	p.ready(t)
-	p.talkers(t)
-	c.Set(vmnetsim.StopSilent, 1)
-	code, took := p.signal(t, syscall.SIGTERM)
-	assert.Zero(t, code)
-	assert.Less(t, took, stopTime)
-	assert.NoFileExists(t, sock)
 }
 
 // testKilled: a daemon that was killed comes back with its subnet, as Lima and others start it. By way of a network object

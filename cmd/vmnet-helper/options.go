@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/cmdline"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/passing/proto"
 )
@@ -63,7 +64,7 @@ type config struct {
 }
 
 // options are vmnet-helper's, and --daemon.
-var options = []compat.Option{
+var options = []cmdline.Option{
 	{Name: "fd", Short: 'f', Argument: true},
 	{Name: "socket", Short: 's', Argument: true},
 	{Name: "interface-id", Short: 'i', Argument: true},
@@ -94,7 +95,7 @@ var errAtOnce = errors.New("at once")
 func parse(args []string) (*config, error) {
 	c := &config{fd: -1}
 	_, posixly := os.LookupEnv("POSIXLY_CORRECT")
-	operands, err := compat.Scan(options, args, posixly, c.set)
+	operands, err := cmdline.Scan(options, args, posixly, c.set)
 	if errors.Is(err, errAtOnce) {
 		return c, nil
 	}

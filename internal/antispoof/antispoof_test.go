@@ -209,43 +209,6 @@ func TestFrames(t *testing.T) {
 	}
 }
 
-// TestRuns: what passes is handed on in order, as runs of the batch, and the rest is left out.
-func TestRuns(t *testing.T) {
-	good := func(n int) []byte { return raw(all, macA, "88b5", be16(n)) }
-	bad := raw(all, macB, "88b5")
-	for _, tt := range []struct {
-		name   string
-		frames [][]byte
-		want   [][]int
-	}{
-		{"all", [][]byte{good(1), good(2), good(3)}, [][]int{{1, 2, 3}}},
-		{"none", [][]byte{bad, bad}, nil},
-		{"nothing", nil, nil},
-		{"first", [][]byte{bad, good(1), good(2)}, [][]int{{1, 2}}},
-		{"last", [][]byte{good(1), good(2), bad}, [][]int{{1, 2}}},
-		{"middle", [][]byte{good(1), bad, bad, good(2), good(3)}, [][]int{{1}, {2, 3}}},
-		{"every other", [][]byte{bad, good(1), bad, good(2), bad}, [][]int{{1}, {2}}},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			c := newRig(t).client(t, macA)
-			var wire []byte
-			for _, f := range tt.frames {
-				wire = frame.Append(wire, f)
-			}
-			var got [][]int
-			c.Filter(frame.NewBatch(wire, len(tt.frames)), func(b frame.Batch) {
-				var run []int
-				for it := b.Iter(); it.Next(); {
-					run = append(run, int(it.Frame()[15]))
-				}
-				assert.Len(t, run, b.Len())
-				got = append(got, run)
-			})
-			assert.Equal(t, tt.want, got)
-		})
-	}
-}
-
 func TestMACs(t *testing.T) {
 	lldp := func(mac string) []byte { return raw("0180c200000e", mac, "88cc") }
 	t.Run("first seen", func(t *testing.T) {

@@ -62,6 +62,8 @@ type PortID uint16
 // PortOptions describe a port.
 type PortOptions struct {
 	Name string // for logs
+	// MACs are learned from the start, as if a frame had come from each.
+	MACs []vnet.MAC
 	// StaticMACs belong to the port from the start, do not age and are never learned elsewhere.
 	StaticMACs []net.HardwareAddr
 	// KnownOnly keeps unknown unicast from being flooded to the port: it gets frames for its own addresses, broadcast and
@@ -148,6 +150,9 @@ func (b *Bridge) Attach(o PortOptions, sink frame.Sink) (*Port, error) {
 		p.addStatic(m)
 	}
 	b.byID[id].Store(p)
+	for _, m := range o.MACs {
+		p.learn(numberOf(m[:]), seconds(b.opts.Now()))
+	}
 	ports := append(slices.Clone(*b.all.Load()), p)
 	b.all.Store(&ports)
 	return p, nil

@@ -122,14 +122,6 @@ func three(t *testing.T, o Options) (b *bench, ports [3]*Port, sinks [3]*recorde
 	return b, ports, sinks
 }
 
-func TestUnicastGoesToItsOwnerOnly(t *testing.T) {
-	_, p, s := three(t, Options{})
-	p[0].Send(batch(one(macB, macA, "1"), one(macB, macA, "2"), one(macC, macA, "3"), one(macB, macA, "4")))
-	assert.Equal(t, [][]string{{"1", "2"}, {"4"}}, s[1].take(), "a run is one delivery, and order is kept")
-	assert.Equal(t, [][]string{{"3"}}, s[2].take())
-	assert.Empty(t, s[0].take())
-}
-
 // TestFind: where an address is that nobody has sent from may be known otherwise; what a port has sent from counts first.
 func TestFind(t *testing.T) {
 	var up *Port
@@ -286,19 +278,6 @@ func TestPortNumbersComeRoundLate(t *testing.T) {
 	}
 	_, err := b.Attach(PortOptions{}, &recorder{})
 	assert.ErrorIs(t, err, errTooManyPorts)
-}
-
-func TestCloseEndsPorts(t *testing.T) {
-	b, p, s := three(t, Options{})
-	require.NoError(t, b.Close())
-	for i := range p {
-		<-p[i].Done()
-		assert.ErrorIs(t, p[i].Err(), vnet.ErrClosed)
-		p[i].Send(batch(one(all, macA, "late")))
-		assert.Empty(t, s[i].take())
-	}
-	_, err := b.Attach(PortOptions{}, &recorder{})
-	assert.ErrorIs(t, err, vnet.ErrClosed)
 }
 
 func TestSendAllocatesNothing(t *testing.T) {

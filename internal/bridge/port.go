@@ -110,6 +110,19 @@ func (p *Port) Unlearned() (full, static uint64) {
 	return p.learning.full.Load(), p.learning.static.Load()
 }
 
+// MACs are the addresses known behind the port now.
+func (p *Port) MACs() []vnet.MAC {
+	t := p.br.table
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	list := make([]vnet.MAC, 0, len(p.macs))
+	for _, slot := range p.macs {
+		m := t.words[slot].Load() >> 16
+		list = append(list, vnet.MAC{byte(m >> 40), byte(m >> 32), byte(m >> 24), byte(m >> 16), byte(m >> 8), byte(m)})
+	}
+	return list
+}
+
 func (p *Port) maxMACs() int {
 	if p.opts.Trusted {
 		return maxTrustedMACs
@@ -122,11 +135,7 @@ func (p *Port) Moves() uint64 { return p.learning.moved.Load() }
 
 // addStatic enters an address that never ages or moves.
 func (p *Port) addStatic(m net.HardwareAddr) {
-	t := p.br.table
-	var a macAddr
-	for _, x := range m {
-		a = a<<8 | macAddr(x)
-	}
+	t, a := p.br.table, numberOf(m)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	slot, _, ok := t.find(a)

@@ -12,6 +12,13 @@ import (
 // A macAddr is a 48-bit Ethernet address in the low bits.
 type macAddr uint64
 
+func numberOf(b []byte) (m macAddr) {
+	for _, x := range b {
+		m = m<<8 | macAddr(x)
+	}
+	return m
+}
+
 // isGroup reports a broadcast or multicast address.
 func (m macAddr) isGroup() bool { return m>>40&1 != 0 }
 

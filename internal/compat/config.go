@@ -11,20 +11,20 @@ import (
 
 // Defaults and limits of the new program's options.
 const (
-	DefaultSocketGroup = "staff"
+	defaultSocketGroup = "staff"
 
-	DefaultQueueSize = 2 << 20  // bytes
-	MinQueueSize     = 64 << 10 // bytes, room for one longest stream frame
-	MaxQueueSize     = 8 << 20  // bytes
+	defaultQueueSize = 2 << 20  // bytes
+	minQueueSize     = 64 << 10 // bytes, room for one longest stream frame
+	maxQueueSize     = 8 << 20  // bytes
 
-	DefaultMaxClients = 256
-	MaxMaxClients     = 4096
+	defaultMaxClients = 256
+	maxMaxClients     = 4096
 
-	// MinMTU is what a link with IPv6 must carry (RFC 8200, section 5), and vmnet's networks have IPv6.
-	MinMTU = 1280 // bytes, layer 3
-	// MaxMTU is the largest MTU that macOS gives a network interface. A frame of that size is one that every stream client
+	// minMTU is what a link with IPv6 must carry (RFC 8200, section 5), and vmnet's networks have IPv6.
+	minMTU = 1280 // bytes, layer 3
+	// maxMTU is the largest MTU that macOS gives a network interface. A frame of that size is one that every stream client
 	// takes.
-	MaxMTU = 16384 // bytes, layer 3
+	maxMTU = 16384 // bytes, layer 3
 
 	DefaultSocketMode os.FileMode = 0o770
 )
@@ -35,7 +35,7 @@ type Backend string
 // The back ends that --backend takes.
 const (
 	BackendAuto    Backend = "auto"
-	BackendUsernet Backend = "usernet"
+	backendUsernet Backend = "usernet"
 	BackendVmnet   Backend = "vmnet"
 )
 
@@ -47,17 +47,14 @@ func (b Backend) Resolve(goos string) Backend {
 	case goos == "darwin":
 		return BackendVmnet
 	}
-	return BackendUsernet
+	return backendUsernet
 }
 
-// What --vmnet-api takes: which of vmnet.framework's two ways to make a network is used.
-const (
-	APIAuto      = "auto"
-	APINetwork   = "network"   // vmnet_network_create, macOS 26
-	APIInterface = "interface" // vmnet_start_interface
-)
+// APIAuto is --vmnet-api's choice of one of vmnet.framework's two ways to make a network. "network" is vmnet_network_create of macOS
+// 26, "interface" is vmnet_start_interface.
+const APIAuto = "auto"
 
-// What --vmnet-interfaces takes: who gets a vmnet interface.
+// What --vmnet-interfaces takes.
 const (
 	InterfacesClient = "client" // each client its own
 	InterfacesOne    = "one"    // one for all clients
@@ -77,7 +74,7 @@ type Config struct {
 	SocketPath string
 
 	SocketGroup    string // name
-	SocketGroupSet bool   // given; when it is not, a group that cannot be had is no error
+	SocketGroupSet bool   // given; when it is not, a group that does not exist is no error
 	SocketUser     string // name, empty: the daemon's own user
 	SocketMode     os.FileMode
 
@@ -102,7 +99,7 @@ type Config struct {
 	NAT66Prefix netip.Prefix // a /64, zero when not given
 	DisableDHCP bool
 
-	VmnetAPI        string // APIAuto, APINetwork or APIInterface
+	VmnetAPI        string // APIAuto, "network" or "interface"
 	VmnetInterfaces string // InterfacesClient or InterfacesOne
 	DisableNAT44    bool
 	DisableNAT66    bool
@@ -138,7 +135,7 @@ type Config struct {
 
 	buildConfig // what only some builds of this program know
 
-	LogFormat string // LogPlain, LogText or LogJSON
+	LogFormat string // logPlain, logText or logJSON
 	LogLevel  string // "debug", "info", "warn" or "error"; Debug goes before it
 
 	// Debug is set by the mere presence of DEBUG in the environment.
@@ -150,21 +147,21 @@ type Config struct {
 // defaultConfig is what a command line with nothing but SOCKET means.
 func defaultConfig() Config {
 	return Config{
-		SocketGroup:     DefaultSocketGroup,
+		SocketGroup:     defaultSocketGroup,
 		SocketMode:      DefaultSocketMode,
 		Mode:            vnet.ModeShared,
 		VmnetAPI:        APIAuto,
 		VmnetInterfaces: InterfacesClient,
 		Backend:         BackendAuto,
-		QueueSize:       DefaultQueueSize,
-		MaxClients:      DefaultMaxClients,
-		LogFormat:       LogPlain,
+		QueueSize:       defaultQueueSize,
+		MaxClients:      defaultMaxClients,
+		LogFormat:       logPlain,
 		LogLevel:        "info",
 	}
 }
 
-// ReachHostLoopback tells whether guests of the embedded network reach the host's loopback. Who keeps them from the outside, or from each
-// other, has not asked for a way to what the host's programs serve for this host alone.
+// ReachHostLoopback tells whether guests of the embedded network reach the host's loopback. A network that
+// keeps guests from the outside, or from each other, does not open what the host's programs serve to this host alone.
 func (c *Config) ReachHostLoopback() bool {
 	if c.HostLoopback != "" {
 		return c.HostLoopback == "on"

@@ -17,6 +17,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/cmdline"
 )
 
 const (
@@ -67,6 +69,9 @@ var randomValues = map[string][]string{
 	"pidfile":                  {"/p", "", "--", "=x", "-v", "a=b"},
 }
 
+// upstream are socket_vmnet's options.
+var upstream = cmdline.Items(Flags(Old))
+
 // randomLoose are arguments by themselves.
 var randomLoose = []string{
 	"/s", "/s", "/s", "s", "-", "--", "", "help", "-h", "-v", "-hv", "-vh", "-vp", "-p", "-hp/x", "-x", "-xh", "-h=", "-p=/q",
@@ -92,24 +97,24 @@ func randomArgv(r *rand.Rand) []string {
 
 // randomOption is one option with its argument, its name often cut.
 func randomOption(r *rand.Rand) []string {
-	o := upstreamOptions[r.IntN(len(upstreamOptions))]
-	if o.key != keyNone && r.IntN(4) > 0 {
-		o = upstreamOptions[r.IntN(len(upstreamOptions))] // or most lines would end there
+	o := upstream[r.IntN(len(upstream))]
+	if randomValues[o.Name] == nil && r.IntN(4) > 0 {
+		o = upstream[r.IntN(len(upstream))] // or most lines would end there
 	}
-	name := o.name
+	name := o.Name
 	if r.IntN(3) == 0 {
 		name = name[:1+r.IntN(len(name))]
 	}
-	if o.arg == "" {
+	if o.Arg == "" {
 		return []string{"--" + name}
 	}
-	value := randomValues[o.name][r.IntN(len(randomValues[o.name]))]
+	value := randomValues[o.Name][r.IntN(len(randomValues[o.Name]))]
 	switch {
-	case o.short != 0 && r.IntN(2) == 0:
+	case o.Short != "" && r.IntN(2) == 0:
 		if r.IntN(2) == 0 {
-			return []string{"-" + string(rune(o.short)) + value}
+			return []string{"-" + o.Short + value}
 		}
-		return []string{"-" + string(rune(o.short)), value}
+		return []string{"-" + o.Short, value}
 	case r.IntN(3) == 0:
 		return []string{"--" + name, value}
 	}
@@ -135,7 +140,7 @@ func decodeVerdict(t *testing.T, text string) verdict {
 	v.socket = f[3]
 	for i, given := range f[4:15] {
 		if value, ok := strings.CutPrefix(given, "="); ok {
-			v.values[upstreamOptions[i].name] = value
+			v.values[upstream[i].Name] = value
 		}
 	}
 	return v
@@ -200,7 +205,7 @@ func compare(t *testing.T, v verdict, got run) string {
 	assert.Empty(t, got.stderr)
 	c, val := got.cfg, v.values
 	assert.Equal(t, v.socket, c.SocketPath)
-	compareText(t, val, "socket-group", c.SocketGroup, DefaultSocketGroup)
+	compareText(t, val, "socket-group", c.SocketGroup, defaultSocketGroup)
 	compareText(t, val, "vmnet-mode", string(c.Mode), "shared")
 	compareText(t, val, "vmnet-interface", c.Interface, "")
 	compareText(t, val, "pidfile", c.Pidfile, "")

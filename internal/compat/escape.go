@@ -5,7 +5,6 @@ package compat
 import (
 	"strconv"
 	"strings"
-	"unicode/utf8"
 )
 
 // escape replaces what does not belong into one line of a log: control characters, bytes that are not UTF-8 and everything
@@ -14,20 +13,12 @@ func escape(s string) string {
 	if clean(s) {
 		return s
 	}
-	var b strings.Builder
-	for len(s) > 0 {
-		r, n := utf8.DecodeRuneInString(s)
-		switch {
-		case r == '"' || r == '\\', strconv.IsPrint(r) && (r != utf8.RuneError || n > 1):
-			b.WriteString(s[:n])
-		default:
-			q := strconv.Quote(s[:n])
-			b.WriteString(q[1 : len(q)-1])
-		}
-		s = s[n:]
-	}
-	return b.String()
+	q := strconv.Quote(s)
+	return unquoter.Replace(q[1 : len(q)-1])
 }
+
+// unquoter undoes what strconv.Quote does to quotation marks and backslashes alone.
+var unquoter = strings.NewReplacer(`\"`, `"`, `\\`, `\`)
 
 // clean tells whether escape has nothing to do, which is nearly always.
 func clean(s string) bool {
@@ -39,5 +30,5 @@ func clean(s string) bool {
 	return true
 }
 
-// quoted is s between the quotation marks of socket_vmnet's messages. Escaping is left to whoever prints the line.
+// quoted is s between the quotation marks of socket_vmnet's messages. The line is escaped when it is printed.
 func quoted(s string) string { return `"` + s + `"` }

@@ -16,7 +16,7 @@ const (
 	foldTime  = 10 * time.Second
 	foldAfter = 5
 
-	// foldTick is how often is looked for what has been held back for long enough, while anything is. No ERROR waits longer.
+	// foldTick is how often is looked for what has been held back for long enough, when something is logged.
 	foldTick = time.Second
 
 	// maxFolds is how many different lines are told from each other at once.
@@ -34,10 +34,9 @@ const again = " ... again"
 // A folding is a handler that has its folder count lines that repeat. socket_vmnet's own may repeat, those about
 // connections up to a number of them in all.
 type folding struct {
-	next    slog.Handler
-	folder  *folder
-	who     string // of WithAttrs
-	grouped bool   // keys are not what they seem
+	next   slog.Handler
+	folder *folder
+	about  string // of WithAttrs
 }
 
 // Enabled implements slog.Handler.
@@ -47,10 +46,8 @@ func (f *folding) Enabled(ctx context.Context, l slog.Level) bool { return f.nex
 func (f *folding) WithAttrs(attrs []slog.Attr) slog.Handler {
 	c := *f
 	c.next = f.next.WithAttrs(attrs)
-	if !c.grouped {
-		for _, a := range attrs {
-			c.who = who(c.who, a)
-		}
+	for _, a := range attrs {
+		c.about = about(c.about, a)
 	}
 	return &c
 }
@@ -58,44 +55,29 @@ func (f *folding) WithAttrs(attrs []slog.Attr) slog.Handler {
 // WithGroup implements slog.Handler.
 func (f *folding) WithGroup(name string) slog.Handler {
 	c := *f
-	c.next, c.grouped = f.next.WithGroup(name), f.grouped || name != ""
+	c.next = f.next.WithGroup(name)
 	return &c
 }
 
-// Handle implements slog.Handler.
+// Handle implements slog.Handler. It holds no lock while it writes: the reader of the log may be slow.
 func (f *folding) Handle(ctx context.Context, r slog.Record) error {
-	if _, legacy := legacyEvents[r.Message]; legacy {
-		if strings.Contains(r.Message, "connection") && !f.folder.takeConnection(r.Level) {
-			return nil
-		}
-		return f.next.Handle(ctx, r)
-	}
-	k := fold{level: r.Level, message: r.Message, who: f.who}
-	if !f.grouped {
-		r.Attrs(func(a slog.Attr) bool {
-			k.who = who(k.who, a)
-			return true
-		})
-	}
-	before, ok := f.folder.take(k, line{f.next, r})
-	before.write(ctx)
-	if !ok {
-		return nil
-	}
-	return f.next.Handle(ctx, r)
+	k := fold{level: r.Level, message: r.Message, about: f.about}
+	r.Attrs(func(a slog.Attr) bool {
+		k.about = about(k.about, a)
+		return true
+	})
+	write(ctx, f.folder.take(k, line{f.next, r}))
+	return nil
 }
 
-// A line is a record and who prints it.
+// A line is a record and the handler that prints it.
 type line struct {
 	to slog.Handler
 	r  slog.Record
 }
 
-// lines are to be written, by nobody who holds a lock: whoever reads the log may take his time.
-type lines []line
-
-func (ls lines) write(ctx context.Context) {
-	for _, l := range ls {
+func write(ctx context.Context, lines []line) {
+	for _, l := range lines {
 		_ = l.to.Handle(ctx, l.r)
 	}
 }
@@ -104,18 +86,18 @@ func (ls lines) write(ctx context.Context) {
 type fold struct {
 	level   slog.Level
 	message string
-	who     string
+	about   string
 }
 
 // A repeat counts them.
 type repeat struct {
 	since time.Time
 	n     int  // logged since then
-	held  int  // and not logged, nor told
+	held  int  // and not logged
 	last  line // of these
 }
 
-// tell is the line about what was held back, and forgets it.
+// tell is the line about what was held back.
 func (p *repeat) tell(now time.Time) line {
 	r := slog.NewRecord(now, p.last.r.Level, p.last.r.Message+again, 0)
 	p.last.r.Attrs(func(a slog.Attr) bool {
@@ -123,12 +105,10 @@ func (p *repeat) tell(now time.Time) line {
 		return true
 	})
 	r.AddAttrs(slog.Int("not_logged", p.held))
-	l := line{p.last.to, r}
-	p.held, p.last = 0, line{}
-	return l
+	return line{p.last.to, r}
 }
 
-// A folder decides what is logged now, later as a number, or among others. A timer runs only while something is held back.
+// A folder decides what is logged, and what is told as a number when the next line is logged, or at the end.
 type folder struct {
 	base slog.Handler // for what is told of lines of many kinds
 
@@ -138,91 +118,71 @@ type folder struct {
 	budget      tokens
 	connections tokens // of socket_vmnet's lines about connections, three for each
 	rest        repeat // of lines that were one too many in all
-	timer       *time.Timer
 }
 
 func newFolder(base slog.Handler) *folder {
 	return &folder{base: base, folds: map[fold]*repeat{}}
 }
 
-// take reports whether l is to be logged now, and what is to be before it.
-func (f *folder) take(k fold, l line) (before lines, ok bool) {
+// take returns what is to be logged now: l itself, unless it is held back, behind what was held back for long enough.
+func (f *folder) take(k fold, l line) (lines []line) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now := time.Now()
-	p := f.find(k, now)
+	if now.Sub(f.swept) >= foldTick {
+		lines = f.sweep(now, foldTime)
+	}
+	if _, legacy := legacyEvents[k.message]; legacy {
+		if strings.Contains(k.message, "connection") && !f.connections.take(now) {
+			f.holdRest(1, k.level, now)
+			return lines
+		}
+		return append(lines, l)
+	}
+	p := f.folds[k]
 	if p == nil {
-		if f.budget.take(now) {
-			return nil, true
+		if p = (&repeat{since: now}); len(f.folds) < maxFolds {
+			f.folds[k] = p
 		}
-		f.holdRest(1, l.r.Level, now)
-		return nil, false
 	}
-	if now.Sub(p.since) >= foldTime {
-		if p.held > 0 {
-			before = f.told(p, now, before)
-		}
-		p.since, p.n = now, 0
-	}
-	if p.n < foldAfter && f.budget.take(now) {
+	switch {
+	case p.n >= foldAfter:
+		p.held++
+		p.last = l
+	case !f.budget.take(now):
+		f.holdRest(1, k.level, now)
+	default:
 		p.n++
-		return before, true
+		lines = append(lines, l)
 	}
-	p.held++
-	p.last = l
-	f.tickLater()
-	return before, false
+	return lines
 }
 
-// takeConnection is take for one of socket_vmnet's lines about connections.
-func (f *folder) takeConnection(level slog.Level) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	now := time.Now()
-	if f.connections.take(now) {
-		return true
-	}
-	f.holdRest(1, level, now)
-	return false
-}
-
-// find is k's counter, nil when there are too many. What follows is called under mu.
-func (f *folder) find(k fold, now time.Time) *repeat {
-	if p := f.folds[k]; p != nil {
-		return p
-	}
-	if len(f.folds) >= maxFolds {
-		if now.Sub(f.swept) < foldTick {
-			return nil
-		}
-		f.swept = now
-		f.sweep(now)
-		if len(f.folds) >= maxFolds {
-			return nil
-		}
-	}
-	p := &repeat{since: now}
-	f.folds[k] = p
-	return p
-}
-
-// sweep forgets what has not repeated.
-func (f *folder) sweep(now time.Time) {
+// sweep forgets the folds that began so long ago, and tells of what they held back.
+func (f *folder) sweep(now time.Time, age time.Duration) (lines []line) {
+	f.swept = now
+	var old []*repeat
 	for k, p := range f.folds {
-		if p.held == 0 && now.Sub(p.since) >= foldTime {
+		if now.Sub(p.since) >= age {
 			delete(f.folds, k)
+			old = append(old, p)
 		}
 	}
-}
-
-// told adds the line about p to ls, or counts it among the others if there are too many lines.
-func (f *folder) told(p *repeat, now time.Time, ls lines) lines {
-	if f.budget.take(now) {
-		return append(ls, p.tell(now))
+	slices.SortFunc(old, func(a, b *repeat) int { return a.since.Compare(b.since) })
+	for _, p := range old {
+		switch {
+		case p.held == 0:
+		case f.budget.take(now):
+			lines = append(lines, p.tell(now))
+		default:
+			f.holdRest(p.held, p.last.r.Level, now)
+		}
 	}
-	f.holdRest(p.held, p.last.r.Level, now)
-	p.held, p.last = 0, line{}
-	return ls
+	if f.rest.held > 0 && now.Sub(f.rest.since) >= age {
+		lines = append(lines, f.rest.tell(now))
+		f.rest = repeat{}
+	}
+	return lines
 }
 
 // holdRest counts n lines among the others.
@@ -233,63 +193,14 @@ func (f *folder) holdRest(n int, level slog.Level, now time.Time) {
 	}
 	f.rest.held += n
 	f.rest.last.r.Level = max(f.rest.last.r.Level, level)
-	f.tickLater()
-}
-
-// tickLater has tick be called.
-func (f *folder) tickLater() {
-	if f.timer == nil {
-		f.timer = time.AfterFunc(foldTick, f.tick)
-	}
-}
-
-// tick tells what has been held back for long enough.
-func (f *folder) tick() {
-	f.mu.Lock()
-	f.timer = nil
-	ls := f.due(time.Now(), false)
-	f.mu.Unlock()
-	ls.write(context.Background())
 }
 
 // flush tells all that is held back.
 func (f *folder) flush() {
 	f.mu.Lock()
-	ls := f.due(time.Now(), true)
-	if f.timer != nil {
-		f.timer.Stop()
-		f.timer = nil
-	}
+	lines := f.sweep(time.Now(), 0)
 	f.mu.Unlock()
-	ls.write(context.Background())
-}
-
-// due collects what is to be told, all of it or what has been held back for long enough, and sees to the rest.
-func (f *folder) due(now time.Time, all bool) (ls lines) {
-	late := func(p *repeat) bool {
-		return p.held > 0 && (all || p.last.r.Level >= slog.LevelError || now.Sub(p.since) >= foldTime)
-	}
-	var tell []*repeat
-	waits := false
-	for _, p := range f.folds {
-		if late(p) {
-			tell = append(tell, p)
-		} else if p.held > 0 {
-			waits = true
-		}
-	}
-	slices.SortFunc(tell, func(a, b *repeat) int { return a.since.Compare(b.since) })
-	for _, p := range tell {
-		ls = f.told(p, now, ls)
-	}
-	f.sweep(now)
-	if late(&f.rest) {
-		ls = append(ls, f.rest.tell(now))
-	}
-	if waits || f.rest.held > 0 {
-		f.tickLater()
-	}
-	return ls
+	write(context.Background(), lines)
 }
 
 // tokens is a budget of lines. The zero value is full.

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,18 +17,13 @@ import (
 
 // What --log-format takes.
 const (
-	LogPlain = "plain" // socket_vmnet's own form
-	LogText  = "text"  // key=value, with the time
-	LogJSON  = "json"  // an object a line
+	logPlain = "plain" // socket_vmnet's own form
+	logText  = "text"  // key=value, with the time
+	logJSON  = "json"  // an object a line
 )
 
-// levels are what --log-level takes, from the most to the least.
-var levels = []struct {
-	name  string
-	level slog.Level
-}{
-	{"debug", slog.LevelDebug}, {"info", slog.LevelInfo}, {"warn", slog.LevelWarn}, {"error", slog.LevelError},
-}
+// levels are what --log-level takes, from the most to the least: slog's names in small letters.
+var levels = []string{"debug", "info", "warn", "error"}
 
 // logTime is the form of times: RFC 3339 with milliseconds, in UTC.
 const logTime = "2006-01-02T15:04:05.000Z"
@@ -43,9 +39,9 @@ type Log struct {
 // OpenLog makes the log that c asks for, on w. It is closed by Close.
 func (c *Config) OpenLog(w io.Writer) *Log {
 	l := &Log{level: new(slog.LevelVar)}
-	l.level.Set(LogLevel(c.Debug))
-	if !c.Debug {
-		_ = l.SetLevel(c.LogLevel)
+	_ = l.SetLevel(c.LogLevel)
+	if c.Debug {
+		l.level.Set(slog.LevelDebug)
 	}
 	if f, ok := w.(*LogFile); ok {
 		f.note = func(message string, lines int) []byte {
@@ -63,32 +59,17 @@ func (c *Config) OpenLog(w io.Writer) *Log {
 // Level is what is logged: "debug", "info", "warn" or "error". On nil it is "info".
 func (l *Log) Level() string {
 	if l != nil {
-		for _, v := range levels {
-			if l.level.Level() <= v.level {
-				return v.name
-			}
-		}
+		return strings.ToLower(l.level.Level().String())
 	}
 	return "info"
 }
 
 // SetLevel has what is of this level, or worse, logged from now on.
 func (l *Log) SetLevel(name string) error {
-	level, err := parseLevel(name)
-	if err == nil {
-		l.level.Set(level)
+	if !slices.Contains(levels, name) {
+		return fmt.Errorf("%q is no level: there are debug, info, warn and error", name)
 	}
-	return err
-}
-
-// parseLevel is the level with this name.
-func parseLevel(name string) (slog.Level, error) {
-	for _, v := range levels {
-		if v.name == name {
-			return v.level, nil
-		}
-	}
-	return 0, fmt.Errorf("%q is no level: there are debug, info, warn and error", name)
+	return l.level.UnmarshalText([]byte(name))
 }
 
 // Flush tells what is held back. It may be called on nil.
@@ -102,9 +83,9 @@ func (l *Log) Flush() {
 func newFormat(format string, w io.Writer, level slog.Leveler) slog.Handler {
 	o := &slog.HandlerOptions{Level: level, ReplaceAttr: plainValue}
 	switch format {
-	case LogJSON:
+	case logJSON:
 		return slog.NewJSONHandler(w, o)
-	case LogText:
+	case logText:
 		return slog.NewTextHandler(w, o)
 	}
 	return &handler{out: &lineWriter{w: w}, level: level}
@@ -133,28 +114,11 @@ func plainValue(_ []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-func setLogFormat(s *settings, v string) error {
-	switch v {
-	case LogPlain, LogText, LogJSON:
-		s.LogFormat = v
-		return nil
-	}
-	return fmt.Errorf("--log-format=%s is none of plain, text and json", v)
-}
-
-func setLogLevel(s *settings, v string) error {
-	if _, err := parseLevel(v); err != nil {
-		return fmt.Errorf("--log-level=%s is none of debug, info, warn and error", v)
-	}
-	s.LogLevel = v
-	return nil
-}
-
 // identity are the attributes by which lines with one message are of different things.
 var identity = []string{"client", "mac", "address", "path", "option", "name"}
 
-// who adds what a tells of what a line is about.
-func who(was string, a slog.Attr) string {
+// about adds what a tells of the thing that a line is about.
+func about(was string, a slog.Attr) string {
 	for _, key := range identity {
 		if a.Key == key {
 			return was + key + strings.ToValidUTF8(a.Value.String(), "") + "\n"

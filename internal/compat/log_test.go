@@ -95,9 +95,9 @@ func TestFormats(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := func(l *Log) { c.log(l.Logger) }
-			assert.Equal(t, c.plain+"\n", logOf(t, LogPlain, f))
-			assert.Equal(t, "time=2000-01-01T00:00:00.000Z "+c.text+"\n", logOf(t, LogText, f))
-			got := logOf(t, LogJSON, f)
+			assert.Equal(t, c.plain+"\n", logOf(t, logPlain, f))
+			assert.Equal(t, "time=2000-01-01T00:00:00.000Z "+c.text+"\n", logOf(t, logText, f))
+			got := logOf(t, logJSON, f)
 			assert.Equal(t, `{"time":"2000-01-01T00:00:00.000Z",`+c.json+"\n", got)
 			assert.True(t, json.Valid([]byte(got)))
 		})
@@ -146,15 +146,15 @@ func TestLogOptions(t *testing.T) {
 		level  string // of the log
 		err    string
 	}{
-		{name: "none", format: LogPlain, level: "info"},
-		{name: "DEBUG", debug: true, format: LogPlain, level: "debug"},
-		{name: "JSON", args: []string{"--log-format=json", "--log-level=warn"}, format: LogJSON, level: "warn"},
-		{name: "DEBUG goes before it", args: []string{"--log-format=text", "--log-level", "error"}, debug: true, format: LogText, level: "debug"},
-		{name: "the default", args: []string{"--log-format=plain", "--log-level=info"}, format: LogPlain, level: "info"},
-		{name: "another format", args: []string{"--log-format=xml"}, err: "--log-format=xml is none of plain, text and json"},
-		{name: "an empty one", args: []string{"--log-format="}, err: "--log-format= is none of plain, text and json"},
-		{name: "another level", args: []string{"--log-level=INFO"}, err: "--log-level=INFO is none of debug, info, warn and error"},
-		{name: "at once", args: []string{"--log-level=x", "--help"}, err: "--log-level=x is none of"},
+		{name: "none", format: logPlain, level: "info"},
+		{name: "DEBUG", debug: true, format: logPlain, level: "debug"},
+		{name: "JSON", args: []string{"--log-format=json", "--log-level=warn"}, format: logJSON, level: "warn"},
+		{name: "DEBUG goes before it", args: []string{"--log-format=text", "--log-level", "error"}, debug: true, format: logText, level: "debug"},
+		{name: "the default", args: []string{"--log-format=plain", "--log-level=info"}, format: logPlain, level: "info"},
+		{name: "another format", args: []string{"--log-format=xml"}, err: "--log-format=xml is unknown: use plain, text or json"},
+		{name: "an empty one", args: []string{"--log-format="}, err: "--log-format= is unknown: use plain, text or json"},
+		{name: "another level", args: []string{"--log-level=INFO"}, err: "--log-level=INFO is unknown: use debug, info, warn or error"},
+		{name: "at once", args: []string{"--log-level=x", "--help"}, err: "--log-level=x is unknown"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var out, errs bytes.Buffer
@@ -170,17 +170,14 @@ func TestLogOptions(t *testing.T) {
 			assert.Equal(t, c.level, cfg.OpenLog(io.Discard).Level())
 		})
 	}
-	var errs bytes.Buffer
-	cfg, _ := Parse(Old, []string{"socket_vmnet", "--log-format=json", "/s"}, IO{Stdout: io.Discard, Stderr: &errs, LookupEnv: os.LookupEnv})
-	assert.Nil(t, cfg, "the old program knows nothing of it")
 }
 
 // TestLostLines: what a log says of lines that nobody read has its form.
 func TestLostLines(t *testing.T) {
 	for format, want := range map[string]string{
-		LogPlain: "WARN | log lines were lost, nobody read them lines=1\n",
-		LogText:  `level=WARN msg="log lines were lost, nobody read them" lines=1` + "\n",
-		LogJSON:  `"level":"WARN","msg":"log lines were lost, nobody read them","lines":1}` + "\n",
+		logPlain: "WARN | log lines were lost, nobody read them lines=1\n",
+		logText:  `level=WARN msg="log lines were lost, nobody read them" lines=1` + "\n",
+		logJSON:  `"level":"WARN","msg":"log lines were lost, nobody read them","lines":1}` + "\n",
 	} {
 		t.Run(format, func(t *testing.T) {
 			r, w, err := os.Pipe()
@@ -216,7 +213,7 @@ func TestLostLines(t *testing.T) {
 // folds logs into a plain log, in a bubble whose time f makes pass.
 func folds(t *testing.T, f func(l *Log)) []string {
 	t.Helper()
-	return strings.Split(strings.TrimSuffix(logOf(t, LogPlain, f), "\n"), "\n")
+	return strings.Split(strings.TrimSuffix(logOf(t, logPlain, f), "\n"), "\n")
 }
 
 func TestRepeats(t *testing.T) {
@@ -248,14 +245,6 @@ func TestRepeats(t *testing.T) {
 				time.Sleep(foldTime - foldTick)
 				l.Info("b")
 			}, []string{"5 INFO | a", "1 INFO | b", "1 INFO | a ... again not_logged=4"},
-		},
-		{
-			"an error is told within a second", func(l *Log) {
-				many(9, func(int) { l.Error("a") })
-				time.Sleep(foldTick)
-				synctest.Wait()
-				l.Info("b")
-			}, []string{"5 ERROR| a", "1 ERROR| a ... again not_logged=4", "1 INFO | b"},
 		},
 		{
 			"anew after a while", func(l *Log) {

@@ -44,14 +44,6 @@ func NewLogger(w io.Writer, level slog.Leveler) *slog.Logger {
 	return slog.New(&handler{out: &lineWriter{w: w}, level: level})
 }
 
-// LogLevel is Debug when debug is set, which is what DEBUG in the environment means, else Info.
-func LogLevel(debug bool) slog.Level {
-	if debug {
-		return slog.LevelDebug
-	}
-	return slog.LevelInfo
-}
-
 // Enabled reports whether records of level l are printed.
 func (h *handler) Enabled(_ context.Context, l slog.Level) bool { return l >= h.level.Level() }
 

@@ -140,7 +140,7 @@ func TestPrivilegeWarnings(t *testing.T) {
 		{"root on macOS", "darwin", 24, BackendAuto, 0, 0, nil},
 		{"user on macOS", "darwin", 24, BackendAuto, 501, 501, []string{root}},
 		{"user on macOS with vmnet", "darwin", 24, BackendVmnet, 501, 501, []string{root}},
-		{"user on macOS without vmnet", "darwin", 24, BackendUsernet, 501, 501, nil},
+		{"user on macOS without vmnet", "darwin", 24, backendUsernet, 501, 501, nil},
 		{"user on macOS 26", "darwin", 25, BackendAuto, 501, 501, nil},
 		{"user on macOS 27", "darwin", 26, BackendVmnet, 501, 501, nil},
 		{"user on a macOS that does not tell", "darwin", 0, BackendVmnet, 501, 501, []string{root}},
@@ -160,6 +160,6 @@ func TestPrivilegeWarnings(t *testing.T) {
 	assert.Positive(t, kernelMajor(kernelRelease()), "of this system")
 	assert.Nil(t, PrivilegeWarnings("linux", BackendAuto, 1000, 1000))
 	assert.Equal(t, BackendVmnet, BackendAuto.Resolve("darwin"))
-	assert.Equal(t, BackendUsernet, BackendAuto.Resolve("linux"))
+	assert.Equal(t, backendUsernet, BackendAuto.Resolve("linux"))
 	assert.Equal(t, BackendVmnet, BackendVmnet.Resolve("linux"))
 }

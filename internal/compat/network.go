@@ -9,6 +9,7 @@ import (
 	"math/bits"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
@@ -25,7 +26,11 @@ type plainError struct{ error }
 
 // finish checks the values against each other, in socket_vmnet's order, and fills in what depends on others.
 func (s *settings) finish() error {
-	if s.gateway != nil && s.dhcpEnd == nil {
+	s.SocketGroupSet, s.PidfileSet = s.given("socket-group"), s.given("pidfile")
+	if s.given("vmnet-interface") && s.Interface == "" {
+		return plainError{errors.New(`--vmnet-interface is empty: give an interface of this host, such as "en0"`)}
+	}
+	if s.given("vmnet-gateway") && !s.given("vmnet-dhcp-end") {
 		if _, err := s.parseGateway(); err != nil {
 			return err
 		}
@@ -33,7 +38,7 @@ func (s *settings) finish() error {
 	if s.Mode == vnet.ModeBridged && s.Interface == "" {
 		return errors.New(`vmnet mode "bridged" require --vmnet-interface to be specified`)
 	}
-	if s.gateway == nil {
+	if !s.given("vmnet-gateway") {
 		if err := s.withoutGateway(); err != nil {
 			return err
 		}
@@ -55,14 +60,10 @@ func (s *settings) withoutGateway() error {
 	if s.Mode == vnet.ModeShared {
 		s.warn("--vmnet-gateway=IP should be explicitly specified to avoid conflicting with other applications")
 	}
-	if s.dhcpEnd != nil {
-		return errors.New("--vmnet-dhcp-end=IP requires --vmnet-gateway=IP")
-	}
-	if s.mask != nil {
-		return errors.New("--vmnet-mask=MASK requires --vmnet-gateway=IP")
-	}
-	if s.gatewayAny {
-		return errors.New("--vmnet-gateway-any requires --vmnet-gateway=IP")
+	for _, option := range []string{"vmnet-dhcp-end=IP", "vmnet-mask=MASK", "vmnet-gateway-any"} {
+		if name, _, _ := strings.Cut(option, "="); s.given(name) {
+			return fmt.Errorf("--%s requires --vmnet-gateway=IP", option)
+		}
 	}
 	return nil
 }
@@ -70,9 +71,9 @@ func (s *settings) withoutGateway() error {
 func (s *settings) warn(text string) { s.Warnings = append(s.Warnings, text) }
 
 func (s *settings) parseGateway() (netip.Addr, error) {
-	a, ok := InetAton(*s.gateway)
+	a, ok := InetAton(s.gateway)
 	if !ok {
-		return a, fmt.Errorf("invalid address %s was specified for --vmnet-gateway", quoted(*s.gateway))
+		return a, fmt.Errorf("invalid address %s was specified for --vmnet-gateway", quoted(s.gateway))
 	}
 	return a, nil
 }
@@ -86,23 +87,27 @@ func (s *settings) withGateway() error {
 	if err != nil {
 		return err
 	}
+	if err := s.settleSubnet(gw); err != nil {
+		return plainError{err}
+	}
+	return nil
+}
+
+func (s *settings) settleSubnet(gw netip.Addr) (err error) {
 	maskBits := defaultMaskBits
-	if s.mask != nil {
-		if maskBits, err = parseMask(*s.mask); err != nil {
-			return plainError{err}
+	if s.given("vmnet-mask") {
+		if maskBits, err = parseMask(s.mask); err != nil {
+			return err
 		}
 	}
 	s.Gateway, s.Subnet = gw, netip.PrefixFrom(gw, maskBits).Masked()
 	if err := checkGateway(gw, s.Subnet); err != nil {
-		return plainError{err}
+		return err
 	}
 	if err := s.checkPrivate(); err != nil {
-		return plainError{err}
+		return err
 	}
-	if err := s.settleDHCPEnd(); err != nil {
-		return plainError{err}
-	}
-	return nil
+	return s.settleDHCPEnd()
 }
 
 // parseMask returns the length of a netmask in bits. 31 and 32 leave no address for a guest.
@@ -158,10 +163,10 @@ func (s *settings) checkPrivate() error {
 func (s *settings) settleDHCPEnd() error {
 	last := toUint(lastAddr(s.Subnet)) - 1
 	end := toUint(s.Gateway)&^0xff | 254
-	if s.dhcpEnd != nil {
-		a, ok := InetAton(*s.dhcpEnd)
+	if s.given("vmnet-dhcp-end") {
+		a, ok := InetAton(s.dhcpEnd)
 		if !ok {
-			return fmt.Errorf("invalid address %s was specified for --vmnet-dhcp-end", quoted(*s.dhcpEnd))
+			return fmt.Errorf("invalid address %s was specified for --vmnet-dhcp-end", quoted(s.dhcpEnd))
 		}
 		if !s.Subnet.Contains(a) {
 			return fmt.Errorf("--vmnet-dhcp-end=%s is not in the network %s", a, s.Subnet)
@@ -209,12 +214,12 @@ var ulaBlock = netip.MustParsePrefix("fd00::/8")
 const nat66Bits = 64
 
 func (s *settings) checkNAT66() error {
-	if s.nat66 == nil {
+	if !s.given("vmnet-nat66-prefix") {
 		return nil
 	}
-	a, err := netip.ParseAddr(*s.nat66)
+	a, err := netip.ParseAddr(s.nat66)
 	if err != nil || !a.Is6() || a.Zone() != "" {
-		return plainError{fmt.Errorf("invalid IPv6 prefix %s for --vmnet-nat66-prefix", quoted(*s.nat66))}
+		return plainError{fmt.Errorf("invalid IPv6 prefix %s for --vmnet-nat66-prefix", quoted(s.nat66))}
 	}
 	if !ulaBlock.Contains(a) {
 		return plainError{fmt.Errorf("--vmnet-nat66-prefix=%s is not in %s: use fd00:1234:: or the like", a, ulaBlock)}

@@ -2,85 +2,125 @@
 
 package compat
 
-import "slices"
+import (
+	"slices"
+	"strings"
 
-// An optionKey names the options that the parser itself acts on.
-type optionKey int
+	"github.com/urfave/cli/v2"
 
-const (
-	keyNone optionKey = iota
-	keyHelp
-	keyVersion
+	"github.com/socket-vmnet2/socket_vmnet2/internal/cmdline"
 )
-
-// An option is one line of the table from which everything else is made: what the scanner knows, urfave's flags, the usage
-// text and the checks.
-type option struct {
-	name  string
-	short byte   // 0 where there is none
-	arg   string // the argument's name in the usage text, empty where there is none
-	help  string // for the usage text, lines broken with \n
-
-	// set stores a given value. It is never nil, except for help and version.
-	set func(s *settings, value string) error
-	// atOnce has the value checked in order of appearance, so that an error comes before a --help behind it. It is what
-	// socket_vmnet does for the values it parses in its option loop.
-	atOnce bool
-	repeat bool // may be given several times; for all others the last one wins
-	alone  bool // SOCKET may be left out
-	key    optionKey
-}
 
 // settings is a Config being filled. The addresses stay text until all of them are known.
 type settings struct {
 	Config
-	gateway, dhcpEnd, mask, nat66 *string // nil: not given
+	given func(option string) bool
+
+	gateway, dhcpEnd, mask, nat66 string
 
 	gatewayAny bool // a public one is meant
 	old        bool // of the old program, which has no such option and takes any
 }
 
-// upstreamOptions are those of socket_vmnet's main branch, in the order of its usage text.
-var upstreamOptions = []option{
-	{name: "socket-group", arg: "GROUP", help: `group that may use the socket (default: "staff")`, set: setSocketGroup},
-	{name: "vmnet-mode", arg: "(host|shared|bridged)", help: `kind of network (default: "shared")`, set: setMode, atOnce: true},
-	{name: "vmnet-interface", arg: "INTERFACE", help: `interface of this host, needed with mode "bridged", such as "en0"`, set: setInterface},
-	{name: "vmnet-gateway", arg: "IP", help: "this host's address in the network, such as \"192.168.105.1\"\nguests get the addresses behind it", set: text(func(s *settings) **string { return &s.gateway })},
-	{name: "vmnet-dhcp-end", arg: "IP", help: "last address for guests (default: the gateway's with 254 as last byte)\nneeds --vmnet-gateway", set: text(func(s *settings) **string { return &s.dhcpEnd })},
-	{name: "vmnet-mask", arg: "MASK", help: "netmask (default: \"255.255.255.0\")\nneeds --vmnet-gateway", set: text(func(s *settings) **string { return &s.mask })},
-	{name: "vmnet-interface-id", arg: "UUID", help: "id of the vmnet interface (default: random)", set: setInterfaceID, atOnce: true},
-	{name: "vmnet-network-identifier", arg: "UUID", help: "with mode \"host\": id of an isolated network without DHCP", set: setNetworkID, atOnce: true},
-	{name: "vmnet-nat66-prefix", arg: "PREFIX::", help: "IPv6 prefix of 64 bits out of fd00::/8, for mode \"shared\" (default: random)", set: text(func(s *settings) **string { return &s.nat66 })},
-	{name: "vmnet-disable-dhcp", help: "no DHCP server in the network", set: setDisableDHCP},
-	{name: "pidfile", short: 'p', arg: "PIDFILE", help: "file that holds the process id while the daemon is ready", set: setPidfile},
-	{name: "help", short: 'h', help: "print this text and end", key: keyHelp},
-	{name: "version", short: 'v', help: "print the version and end", key: keyVersion},
+func newSettings(p Personality) *settings { return &settings{Config: defaultConfig(), old: p == Old} }
+
+// Flags are the daemon's options, in the order of its usage text.
+func Flags(p Personality) []cli.Flag { return newSettings(p).flags(p) }
+
+// flags is the table of the daemon's options, which set what is in s. Those of socket_vmnet's main branch come first, in the order of
+// its usage text. A value that socket_vmnet parses in its option loop is checked when it is met, so that an error comes before a
+// --help behind it. Of an option that is given twice the last one wins, unless it adds to a list.
+func (s *settings) flags(p Personality) []cli.Flag {
+	all := slices.Concat(
+		[]cli.Flag{s.socketGroup()},
+		s.upstreamNetwork(),
+		[]cli.Flag{
+			&cli.StringFlag{Name: "pidfile", Aliases: []string{"p"}, Usage: "`PIDFILE` file that holds the process id while the daemon is ready", Destination: &s.Pidfile},
+			&cli.BoolFlag{Name: "help", Aliases: []string{"h"}, Usage: "print this text and end"},
+			&cli.BoolFlag{Name: "version", Aliases: []string{"v"}, Usage: "print the version and end"},
+		})
+	if p == New {
+		all = slices.Concat(all, s.ownDaemon(), s.ownNetwork(), s.buildFlags())
+	}
+	return all
 }
 
-// optionsOf returns the table of p, in the order of its usage text.
-func optionsOf(p Personality) []option {
-	if p == Old {
-		return upstreamOptions
-	}
-	return slices.Concat(upstreamOptions, newOptions, buildOptions)
+func (s *settings) socketGroup() cli.Flag {
+	return text("socket-group", "`GROUP` group that may use the socket (default: \"staff\")", &s.SocketGroup)
 }
 
-// specsOf is the scanner's view of opts.
-func specsOf(opts []option) []spec {
-	specs := make([]spec, len(opts))
-	for i, o := range opts {
-		specs[i] = spec{name: o.name, short: o.short}
-		if o.arg != "" {
-			specs[i].arg = requiredArgument
-		}
-	}
-	return specs
+func (s *settings) socketUser() cli.Flag {
+	return named("socket-user", "`USER` owner of the socket (default: the daemon's user)", "the name of a user", &s.SocketUser)
 }
 
-// text makes a set function that keeps the value as it is.
-func text(field func(*settings) **string) func(*settings, string) error {
-	return func(s *settings, v string) error {
-		*field(s) = &v
-		return nil
+// upstreamNetwork are socket_vmnet's options that say what network it opens.
+func (s *settings) upstreamNetwork() []cli.Flag {
+	return []cli.Flag{
+		oneOf("vmnet-mode", "`(host|shared|bridged)` kind of network (default: \"shared\")", &s.Mode),
+		text("vmnet-interface", "`INTERFACE` interface of this host, needed with mode \"bridged\", such as \"en0\"", &s.Interface),
+		text("vmnet-gateway", "`IP` this host's address in the network, such as \"192.168.105.1\"\nguests get the addresses behind it", &s.gateway),
+		text("vmnet-dhcp-end", "`IP` last address for guests (default: the gateway's with 254 as last byte)\nneeds --vmnet-gateway", &s.dhcpEnd),
+		text("vmnet-mask", "`MASK` netmask (default: \"255.255.255.0\")\nneeds --vmnet-gateway", &s.mask),
+		cmdline.Checked("vmnet-interface-id", "`UUID` id of the vmnet interface (default: random)", s.setInterfaceID),
+		cmdline.Checked("vmnet-network-identifier", "`UUID` with mode \"host\": id of an isolated network without DHCP", s.setNetworkID),
+		text("vmnet-nat66-prefix", "`PREFIX::` IPv6 prefix of 64 bits out of fd00::/8, for mode \"shared\" (default: random)", &s.nat66),
+		on("vmnet-disable-dhcp", "no DHCP server in the network", &s.DisableDHCP),
 	}
+}
+
+// ownDaemon are options of socket_vmnet2 alone, about the daemon and its clients.
+func (s *settings) ownDaemon() []cli.Flag {
+	return []cli.Flag{
+		s.socketUser(),
+		cmdline.Checked("socket-mode", "`OCTAL` permissions of the socket (default: 0770)", s.setSocketMode),
+		cmdline.Checked("queue-size", "`BYTES` frames kept for a busy client, 64K to 8M (default: 2M)", s.setQueueSize),
+		number("max-clients", "`N` clients at once, 1 to 4096 (default: 256)", "number", 1, maxMaxClients, &s.MaxClients),
+		named("state-dir", "`DIR` where leases and identities are kept over restarts", "a directory", &s.StateDir),
+		cmdline.Checked("runtime-dir", "`DIR|none` where the sockets for datagrams and passed descriptors are (default: SOCKET.d)\n\"none\": there are no such sockets", s.setRuntimeDir),
+		cmdline.Checked("allow-uid", "`UID` serve this user's datagram sockets, by number or name, where they would be refused\nroot's need it, too; may be given several times", s.addAllowUID),
+		cmdline.Checked("metrics-listen", "`ADDR:PORT` tell Prometheus what happens at http://ADDR:PORT/metrics, as in \"127.0.0.1:9105\"", s.setMetricsListen),
+		on("metrics-anywhere", "let ADDR be one that other hosts reach; there is no password", &s.MetricsAnywhere),
+		oneOf("log-format", "`(plain|text|json)` form of the log: socket_vmnet's own, or with times, as key=value or JSON\n(default: plain)", &s.LogFormat),
+		oneOf("log-level", "`(debug|info|warn|error)` what is logged, and what is worse (default: info)\nDEBUG in the environment means debug", &s.LogLevel),
+		on("list-interfaces", "print the interfaces that mode \"bridged\" can use, and end; needs no SOCKET", &s.ListInterfaces),
+	}
+}
+
+// ownNetwork are options of socket_vmnet2 alone, about the network.
+func (s *settings) ownNetwork() []cli.Flag {
+	return []cli.Flag{
+		oneOf("backend", "`(auto|usernet|vmnet)` what makes the network: vmnet.framework or the embedded one\n(default: vmnet on macOS, usernet elsewhere)", &s.Backend),
+		cmdline.Checked("dns-record", "`NAME=IP` a name for the guests' DNS, may be given several times", s.addDNSRecord),
+		oneOf("host-loopback", "`(on|off)` guests of the embedded network reach 127.0.0.1 of this host as host.internal\n(default: on; off in mode \"host\" and with --isolate)", &s.HostLoopback),
+		named("gateway-user", "`USER` user that the embedded network's gateway becomes under root (default: nobody)", "the name of a user", &s.GatewayUser),
+		on("vmnet-gateway-any", "let --vmnet-gateway be a public address, whose owner guests then do not reach", &s.gatewayAny),
+		oneOf("vmnet-api", "`(auto|network|interface)` how vmnet makes the network: by a network object (macOS 26) or plain interfaces\n(default: interfaces, unless another option needs the network object)", &s.VmnetAPI),
+		oneOf("vmnet-interfaces", "`(client|one)` a vmnet interface for each client or one for all (default: client)", &s.VmnetInterfaces),
+		on("vmnet-disable-nat44", "no way out of the network by IPv4", &s.DisableNAT44),
+		on("vmnet-disable-nat66", "no way out of the network by IPv6", &s.DisableNAT66),
+		on("vmnet-disable-dns-proxy", "no DNS server in the network", &s.DisableDNSProxy),
+		on("vmnet-disable-ra", "no router advertisements in the network (IPv6)", &s.DisableRA),
+		number("vmnet-mtu", "`BYTES` largest packet, 1280 to 16384 (default: 1500)", "number of bytes", minMTU, maxMTU, &s.MTU),
+		cmdline.Checked("vmnet-reserve", "`MAC=IP` an address that DHCP gives to this guest only, may be given several times\nneeds --vmnet-gateway", s.addReservation),
+		cmdline.Checked("vmnet-forward", "`PROTO:PORT=IP:PORT` lead a TCP or UDP port of this host to a guest, may be given several times\nas in \"tcp:8080=192.168.105.5:80\"", s.addForward),
+		on("isolate", "guests do not reach each other", &s.Isolate),
+		on("anti-spoof", "drop what guests send from addresses of others; one MAC address per client\nnot for guests that bridge or route", &s.AntiSpoof),
+		on("offload", "leave checksums and the cutting of large TCP packets to the host\nclients of SOCKET get frames of 32768 bytes at most, larger ones are dropped", &s.Offload),
+	}
+}
+
+// text makes an option whose value is kept as it is; what field holds is the default.
+func text(name, usage string, field *string) cli.Flag {
+	return &cli.StringFlag{Name: name, Usage: usage, Value: *field, Destination: field}
+}
+
+// on makes an option without an argument.
+func on(name, usage string, field *bool) cli.Flag {
+	return &cli.BoolFlag{Name: name, Usage: usage, Destination: field}
+}
+
+// choices are the values that the usage of an option names: (a|b|c) has three.
+func choices(usage string) []string {
+	arg, _, _ := strings.Cut(strings.TrimPrefix(usage, "`("), ")`")
+	return strings.Split(arg, "|")
 }

@@ -4,11 +4,13 @@
 
 package compat
 
-// buildOptions is empty: this program loads no library but Apple's, whatever it is told.
-var buildOptions []option
+import "github.com/urfave/cli/v2"
 
-// buildConfig is what buildOptions fill in.
+// buildFlags is empty: this program loads no library but Apple's, whatever it is told.
+func (*settings) buildFlags() []cli.Flag { return nil }
+
+// buildConfig is what buildFlags fill in.
 type buildConfig struct{}
 
-// checkBuild checks what buildOptions filled in.
+// checkBuild checks what buildFlags filled in.
 func (*settings) checkBuild() error { return nil }

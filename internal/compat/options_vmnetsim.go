@@ -4,15 +4,21 @@
 
 package compat
 
-import "errors"
+import (
+	"errors"
 
-// buildOptions are for tests: they put a simulator in the place of vmnet.framework.
-var buildOptions = []option{
-	{name: "vmnetsim-lib", arg: "PATH", help: "the library to load in place of vmnet.framework", set: setSimulatorLib, atOnce: true},
-	{name: "vmnetsim-dir", arg: "DIR", help: "what the simulator shares with other processes\nneeds --vmnetsim-lib", set: setSimulatorDir, atOnce: true},
+	"github.com/urfave/cli/v2"
+)
+
+// buildFlags are for tests: they put a simulator in the place of vmnet.framework. No text tells of them.
+func (s *settings) buildFlags() []cli.Flag {
+	lib := named("vmnetsim-lib", "`PATH` the library to load in place of vmnet.framework", "the path of the simulator", &s.Simulator.Lib)
+	dir := named("vmnetsim-dir", "`DIR` what the simulator shares with other processes, needs --vmnetsim-lib", "a directory", &s.Simulator.Dir)
+	lib.Hidden, dir.Hidden = true, true
+	return []cli.Flag{lib, dir}
 }
 
-// buildConfig is what buildOptions fill in.
+// buildConfig is what buildFlags fill in.
 type buildConfig struct {
 	Simulator Simulator
 }
@@ -23,23 +29,7 @@ type Simulator struct {
 	Dir string // directory it shares with other processes; empty: it keeps everything to itself
 }
 
-func setSimulatorLib(s *settings, v string) error {
-	if v == "" {
-		return errors.New("--vmnetsim-lib is empty: give the path of the simulator")
-	}
-	s.Simulator.Lib = v
-	return nil
-}
-
-func setSimulatorDir(s *settings, v string) error {
-	if v == "" {
-		return errors.New("--vmnetsim-dir is empty: give a directory")
-	}
-	s.Simulator.Dir = v
-	return nil
-}
-
-// checkBuild checks what buildOptions filled in.
+// checkBuild checks what buildFlags filled in.
 func (s *settings) checkBuild() error {
 	if s.Simulator.Dir != "" && s.Simulator.Lib == "" {
 		return errors.New("--vmnetsim-dir=DIR requires --vmnetsim-lib=PATH")

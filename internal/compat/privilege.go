@@ -31,7 +31,7 @@ func privilegeWarnings(goos string, kernel int, b Backend, euid, uid int) []stri
 	return w
 }
 
-// kernelRelease is what uname -r prints, empty if that cannot be had.
+// kernelRelease is what uname -r prints, empty if the system does not tell.
 func kernelRelease() string {
 	var u unix.Utsname
 	if unix.Uname(&u) != nil {

@@ -3,8 +3,6 @@
 package compat
 
 import (
-	"bytes"
-	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +10,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"github.com/urfave/cli/v2"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/cmdline"
 )
 
 func TestSubcommand(t *testing.T) {
@@ -46,16 +46,14 @@ func TestSubcommand(t *testing.T) {
 }
 
 // networkConfig reads args as a subcommand does.
-func networkConfig(t *testing.T, args ...string) (cfg *Config, err error) {
+func networkConfig(t *testing.T, args ...string) (*Config, error) {
 	t.Helper()
-	app := &cli.App{
-		Flags: NetworkFlags(), DisableSliceFlagSeparator: true, Writer: io.Discard, ErrWriter: io.Discard,
-		Action: func(c *cli.Context) (err error) {
-			cfg, err = NetworkConfig(c, IO{Stdout: io.Discard, Stderr: io.Discard, LookupEnv: func(string) (string, bool) { return "", false }})
-			return err
-		},
+	n := NewNetwork()
+	set, err := cmdline.Parse(n.Flags(), args, false)
+	if err != nil {
+		return nil, err
 	}
-	return cfg, app.Run(append([]string{"x"}, args...))
+	return n.Config(cli.NewContext(nil, set, nil), IO{LookupEnv: func(string) (string, bool) { return "", false }})
 }
 
 // TestNetworkConfigIsTheDaemons: the same options mean the same network, and the same complaints.
@@ -91,26 +89,10 @@ func TestNetworkConfigIsTheDaemons(t *testing.T) {
 	}
 }
 
-// TestNetworkFlags: each option of the daemon is either one of its network or on the list of the others.
+// TestNetworkFlags: a subcommand that only opens a network takes no option of the daemon.
 func TestNetworkFlags(t *testing.T) {
-	var all, network []string
-	for _, o := range optionsOf(New) {
-		all = append(all, o.name)
-	}
-	for _, f := range NetworkFlags() {
-		network = append(network, f.Names()...)
-	}
-	assert.ElementsMatch(t, all, append(network, notOfNetwork...))
-	for _, name := range network {
-		assert.Contains(t, NetworkUsage(), "--"+name)
-	}
-	for _, arg := range []string{"--pidfile=x", "--socket-group=x", "--state-dir=x", "--list-interfaces"} {
+	for _, arg := range []string{"--pidfile=x", "--socket-group=x", "--state-dir=x", "--list-interfaces", "--runtime-dir=/r", "--allow-uid=0", "--version"} {
 		_, err := networkConfig(t, arg)
-		assert.ErrorContains(t, err, "flag provided but not defined")
-	}
-	var b bytes.Buffer
-	(&parser{opts: optionsOf(New), argv0: "x", env: IO{Stdout: &b}}).usage()
-	for line := range strings.Lines(NetworkUsage()) {
-		assert.Contains(t, b.String(), line, "as in the daemon's usage text")
+		assert.ErrorContains(t, err, "unknown option --", arg)
 	}
 }

@@ -6,90 +6,69 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"math"
 	"net/netip"
 	"os"
+	"os/user"
+	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
+	"github.com/urfave/cli/v2"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/cmdline"
 )
 
-func setSocketGroup(s *settings, v string) error {
-	s.SocketGroup, s.SocketGroupSet = v, true
-	return nil
+// oneOf makes an option that takes one of the values which its usage names.
+func oneOf[T ~string](name, usage string, field *T) cli.Flag {
+	values := choices(usage)
+	return cmdline.Checked(name, usage, func(v string) error {
+		switch last := len(values) - 1; {
+		case slices.Contains(values, v):
+			*field = T(v)
+			return nil
+		case name == "vmnet-mode":
+			return fmt.Errorf("Unknown vmnet mode %s", quoted(v)) //nolint:staticcheck // socket_vmnet's own text
+		default:
+			return fmt.Errorf("--%s=%s is unknown: use %s or %s", name, v, strings.Join(values[:last], ", "), values[last])
+		}
+	})
 }
 
-func setMode(s *settings, v string) error {
-	switch m := vnet.Mode(v); m {
-	case vnet.ModeHost, vnet.ModeShared, vnet.ModeBridged:
-		s.Mode = m
+// named makes an option whose value, which is what, may not be empty.
+func named(name, usage, what string, field *string) *cli.GenericFlag {
+	return cmdline.Checked(name, usage, func(v string) error {
+		if v == "" {
+			return fmt.Errorf("--%s is empty: give %s", name, what)
+		}
+		*field = v
 		return nil
-	}
-	return fmt.Errorf("Unknown vmnet mode %s", quoted(v)) //nolint:staticcheck // socket_vmnet's own text
+	})
 }
 
-func setInterface(s *settings, v string) error {
-	if v == "" {
-		return plainError{errors.New(`--vmnet-interface is empty: give an interface of this host, such as "en0"`)}
-	}
-	s.Interface = v
-	return nil
-}
-
-func setInterfaceID(s *settings, v string) error {
-	id, ok := parseUUID(v)
-	if !ok {
-		return fmt.Errorf("Failed to parse UUID %s", quoted(v)) //nolint:staticcheck // socket_vmnet's own text
-	}
-	s.InterfaceID, s.InterfaceIDSet = id, id != [16]byte{}
-	return nil
-}
-
-func setNetworkID(s *settings, v string) error {
-	id, ok := parseUUID(v)
-	if !ok {
-		return fmt.Errorf("Failed to parse network identifier UUID %s", quoted(v)) //nolint:staticcheck // socket_vmnet's own text
-	}
-	s.NetworkID, s.NetworkIDSet = id, id != [16]byte{}
-	return nil
-}
-
-func setDisableDHCP(s *settings, _ string) error {
-	s.DisableDHCP = true
-	return nil
-}
-
-func setPidfile(s *settings, v string) error {
-	s.Pidfile, s.PidfileSet = v, true
-	return nil
-}
-
-func setBackend(s *settings, v string) error {
-	switch b := Backend(v); b {
-	case BackendAuto, BackendUsernet, BackendVmnet:
-		s.Backend = b
+// number makes an option that takes a decimal number.
+func number(name, usage, what string, low, high int, field *int) cli.Flag {
+	return cmdline.Checked(name, usage, func(v string) error {
+		n, ok := parseDecimal(v, low, high)
+		if !ok {
+			return fmt.Errorf("--%s=%s is no %s from %d to %d", name, v, what, low, high)
+		}
+		*field = n
 		return nil
-	}
-	return fmt.Errorf("--backend=%s is unknown: use auto, usernet or vmnet", v)
+	})
 }
 
-func setSocketUser(s *settings, v string) error {
-	if v == "" {
-		return errors.New("--socket-user is empty: give the name of a user")
-	}
-	s.SocketUser = v
-	return nil
+func (s *settings) setInterfaceID(v string) (err error) {
+	s.InterfaceID, s.InterfaceIDSet, err = parseUUID("UUID", v)
+	return err
 }
 
-func setGatewayUser(s *settings, v string) error {
-	if v == "" {
-		return errors.New("--gateway-user is empty: give the name of a user")
-	}
-	s.GatewayUser = v
-	return nil
+func (s *settings) setNetworkID(v string) (err error) {
+	s.NetworkID, s.NetworkIDSet, err = parseUUID("network identifier UUID", v)
+	return err
 }
 
-func setSocketMode(s *settings, v string) error {
+func (s *settings) setSocketMode(v string) error {
 	n, err := strconv.ParseUint(v, 8, 32)
 	if err != nil || n > 0o777 {
 		return fmt.Errorf("--socket-mode=%s is no octal mode from 0 to 0777", v)
@@ -98,33 +77,87 @@ func setSocketMode(s *settings, v string) error {
 	return nil
 }
 
-func setQueueSize(s *settings, v string) error {
+func (s *settings) setQueueSize(v string) error {
 	n, ok := parseSize(v)
-	if !ok || n < MinQueueSize || n > MaxQueueSize {
+	if !ok || n < minQueueSize || n > maxQueueSize {
 		return fmt.Errorf("--queue-size=%s is no size from 64K to 8M", v)
 	}
 	s.QueueSize = n
 	return nil
 }
 
-func setMaxClients(s *settings, v string) error {
-	n, err := strconv.ParseUint(v, 10, 16)
-	if err != nil || n < 1 || n > MaxMaxClients {
-		return fmt.Errorf("--max-clients=%s is no number from 1 to %d", v, MaxMaxClients)
-	}
-	s.MaxClients = int(n)
-	return nil
-}
+// LongestRuntimePath is the name, below the runtime directory, of the socket with the longest path.
+const LongestRuntimePath = "/dgram/sock"
 
-func setStateDir(s *settings, v string) error {
+func (s *settings) setRuntimeDir(v string) error {
 	if v == "" {
-		return errors.New("--state-dir is empty: give a directory")
+		return errors.New(`--runtime-dir is empty: give a directory, or "none"`)
 	}
-	s.StateDir = v
+	if n := len(v) + len(LongestRuntimePath); v != RuntimeDirNone && n > maxSocketPath {
+		return fmt.Errorf("--runtime-dir=%s is too long: the path of %s below it has %d bytes, that of a socket %d at most",
+			v, LongestRuntimePath[1:], n, maxSocketPath)
+	}
+	s.RuntimeDir = v
 	return nil
 }
 
-func addDNSRecord(s *settings, v string) error {
+// addAllowUID takes a number or a name. What consists of digits is a number: no user's name does on macOS or Linux.
+func (s *settings) addAllowUID(v string) error {
+	uid, err := parseUID(v)
+	if err != nil {
+		return err
+	}
+	if !slices.Contains(s.AllowUIDs, uid) {
+		s.AllowUIDs = append(s.AllowUIDs, uid)
+	}
+	return nil
+}
+
+func parseUID(v string) (uint32, error) {
+	text := v
+	if strings.Trim(v, "0123456789") != "" {
+		u, err := user.Lookup(v)
+		if err != nil {
+			return 0, fmt.Errorf("--allow-uid=%s is no number and no user's name", v)
+		}
+		text = u.Uid
+	}
+	// The largest number stands for "no user" in every call that takes one.
+	n, err := strconv.ParseUint(text, 10, 32)
+	if err != nil || n == math.MaxUint32 {
+		return 0, fmt.Errorf("--allow-uid=%s is no user's number from 0 to %d", v, uint32(math.MaxUint32-1))
+	}
+	return uint32(n), nil
+}
+
+// setMetricsListen takes an address, no name: what a name leads to is not ours to say.
+func (s *settings) setMetricsListen(v string) error {
+	text := v
+	if port, ok := strings.CutPrefix(v, "localhost:"); ok {
+		text = "127.0.0.1:" + port
+	}
+	a, err := netip.ParseAddrPort(text)
+	if err != nil || a.Addr().Zone() != "" {
+		return fmt.Errorf("--metrics-listen=%s is no address with a port, such as 127.0.0.1:9105", v)
+	}
+	s.MetricsListen = netip.AddrPortFrom(a.Addr().Unmap(), a.Port())
+	return nil
+}
+
+// checkMetrics keeps the metrics on this host unless it was said that they may leave it.
+func (s *settings) checkMetrics() error {
+	a := s.MetricsListen
+	switch {
+	case s.MetricsAnywhere && !a.IsValid():
+		return errors.New("--metrics-anywhere needs --metrics-listen=ADDR:PORT")
+	case a.IsValid() && !a.Addr().IsLoopback() && !s.MetricsAnywhere:
+		return fmt.Errorf("--metrics-listen=%s can be read from other hosts, without a password; use an address of this host alone, "+
+			"such as 127.0.0.1, or allow it by --metrics-anywhere", a)
+	}
+	return nil
+}
+
+func (s *settings) addDNSRecord(v string) error {
 	name, ip, ok := strings.Cut(v, "=")
 	if !ok {
 		return fmt.Errorf("--dns-record=%s is not of the form NAME=IP", v)
@@ -160,13 +193,14 @@ func parseSize(v string) (int, bool) {
 	return int(n) << shift, true
 }
 
-// parseUUID reads the form 01234567-89ab-cdef-0123-456789abcdef, the only one that uuid_parse takes.
-func parseUUID(v string) (id [16]byte, ok bool) {
-	if len(v) != 36 || v[8] != '-' || v[13] != '-' || v[18] != '-' || v[23] != '-' {
-		return id, false
+// parseUUID reads the form 01234567-89ab-cdef-0123-456789abcdef, the only one that uuid_parse takes. The null UUID counts as not given.
+func parseUUID(what, v string) (id [16]byte, given bool, err error) {
+	if len(v) == 36 && v[8] == '-' && v[13] == '-' && v[18] == '-' && v[23] == '-' {
+		if n, err := hex.Decode(id[:], []byte(v[:8]+v[9:13]+v[14:18]+v[19:23]+v[24:])); err == nil && n == len(id) {
+			return id, id != [16]byte{}, nil
+		}
 	}
-	n, err := hex.Decode(id[:], []byte(v[:8]+v[9:13]+v[14:18]+v[19:23]+v[24:]))
-	return id, err == nil && n == len(id)
+	return id, false, fmt.Errorf("Failed to parse %s %s", what, quoted(v)) //nolint:staticcheck // socket_vmnet's own text
 }
 
 // validName tells whether name is a host name in lower case: labels of 1 to 63 letters, digits, hyphens and underscores,

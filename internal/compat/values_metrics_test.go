@@ -59,10 +59,6 @@ func TestMetricsOptions(t *testing.T) {
 			}
 			assert.Equal(t, want, r.cfg.MetricsListen)
 			assert.Equal(t, c.anywhere, r.cfg.MetricsAnywhere)
-			if len(c.args) > 0 {
-				r = parse(t, Old, append(append([]string{"socket_vmnet"}, c.args...), "/s"))
-				assert.Nil(t, r.cfg, "the old program has no such option")
-			}
 		})
 	}
 }

@@ -44,10 +44,6 @@ func TestRuntimeOptions(t *testing.T) {
 			assert.Equal(t, c.dir, r.cfg.RuntimeDir)
 			assert.Equal(t, c.uids, r.cfg.AllowUIDs)
 			assert.Empty(t, r.stdout+r.stderr)
-			if c.argv != nil {
-				r = parse(t, Old, append(append([]string{"socket_vmnet"}, c.argv...), "/s"))
-				assert.Nil(t, r.cfg, "the old program has no such option")
-			}
 		})
 	}
 	for _, c := range []struct{ arg, want string }{
@@ -68,14 +64,5 @@ func TestRuntimeOptions(t *testing.T) {
 			assert.Equal(t, "ERROR| "+c.want+"\n", r.stderr)
 			assert.True(t, strings.HasPrefix(r.stdout, "Usage: socket_vmnet2 "))
 		})
-	}
-}
-
-// TestRuntimeOptionsOfNoNetwork: a subcommand that only opens a network has no sockets.
-func TestRuntimeOptionsOfNoNetwork(t *testing.T) {
-	for _, arg := range []string{"--runtime-dir=/r", "--allow-uid=0"} {
-		_, err := networkConfig(t, arg)
-		require.ErrorContains(t, err, "flag provided but not defined", arg)
-		assert.NotContains(t, NetworkUsage(), strings.Split(arg, "=")[0])
 	}
 }

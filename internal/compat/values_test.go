@@ -234,8 +234,8 @@ func TestIdentifiers(t *testing.T) {
 		"0E21C1D4-43D9-4363-B767-A6488D25C93EA", "0E21C1D4-43D9-4363-B767-A6488D25C93G", "0E21C1D4143D9-4363-B767-A6488D25C93E",
 		"0E21C1D4--3D9-4363-B767-A6488D25C93E",
 	} {
-		_, ok := parseUUID(bad)
-		assert.False(t, ok, bad)
+		_, _, err := parseUUID("UUID", bad)
+		assert.EqualError(t, err, `Failed to parse UUID "`+bad+`"`)
 	}
 }
 
@@ -249,7 +249,7 @@ func TestNewOptions(t *testing.T) {
 		set  func(*Config)
 	}{
 		{"none", nil, func(*Config) {}},
-		{"backend", []string{"--backend=usernet"}, func(c *Config) { c.Backend = BackendUsernet }},
+		{"backend", []string{"--backend=usernet"}, func(c *Config) { c.Backend = backendUsernet }},
 		{"prefix", []string{"--back=vmnet"}, func(c *Config) { c.Backend = BackendVmnet }},
 		{"gateway user", []string{"--gateway-user", "me"}, func(c *Config) { c.GatewayUser = "me" }},
 		{"socket user", []string{"--socket-user", "me"}, func(c *Config) { c.SocketUser = "me" }},

@@ -4,7 +4,6 @@ package compat
 
 import (
 	"bytes"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"net"
@@ -16,83 +15,7 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
 
-func setVmnetAPI(s *settings, v string) error {
-	switch v {
-	case APIAuto, APINetwork, APIInterface:
-		s.VmnetAPI = v
-		return nil
-	}
-	return fmt.Errorf("--vmnet-api=%s is unknown: use auto, network or interface", v)
-}
-
-func setVmnetInterfaces(s *settings, v string) error {
-	switch v {
-	case InterfacesClient, InterfacesOne:
-		s.VmnetInterfaces = v
-		return nil
-	}
-	return fmt.Errorf("--vmnet-interfaces=%s is unknown: use client or one", v)
-}
-
-func setHostLoopback(s *settings, v string) error {
-	switch v {
-	case "on", "off":
-		s.HostLoopback = v
-		return nil
-	}
-	return fmt.Errorf("--host-loopback=%s is unknown: use on or off", v)
-}
-
-func setDisableNAT44(s *settings, _ string) error {
-	s.DisableNAT44 = true
-	return nil
-}
-
-func setDisableNAT66(s *settings, _ string) error {
-	s.DisableNAT66 = true
-	return nil
-}
-
-func setDisableDNSProxy(s *settings, _ string) error {
-	s.DisableDNSProxy = true
-	return nil
-}
-
-func setDisableRA(s *settings, _ string) error {
-	s.DisableRA = true
-	return nil
-}
-
-func setGatewayAny(s *settings, _ string) error {
-	s.gatewayAny = true
-	return nil
-}
-
-func setIsolate(s *settings, _ string) error {
-	s.Isolate = true
-	return nil
-}
-
-func setOffload(s *settings, _ string) error {
-	s.Offload = true
-	return nil
-}
-
-func setListInterfaces(s *settings, _ string) error {
-	s.ListInterfaces = true
-	return nil
-}
-
-func setMTU(s *settings, v string) error {
-	n, ok := parseDecimal(v, MinMTU, MaxMTU)
-	if !ok {
-		return fmt.Errorf("--vmnet-mtu=%s is no number of bytes from %d to %d", v, MinMTU, MaxMTU)
-	}
-	s.MTU = n
-	return nil
-}
-
-func addReservation(s *settings, v string) error {
+func (s *settings) addReservation(v string) error {
 	mac, ip, ok := strings.Cut(v, "=")
 	if !ok {
 		return fmt.Errorf("--vmnet-reserve=%s is not of the form MAC=IP", v)
@@ -116,7 +39,7 @@ func addReservation(s *settings, v string) error {
 	return nil
 }
 
-func addForward(s *settings, v string) error {
+func (s *settings) addForward(v string) error {
 	host, guest, _ := strings.Cut(v, "=")
 	proto, hostPort, okHost := strings.Cut(host, ":")
 	ip, guestPort, okGuest := strings.Cut(guest, ":")
@@ -167,27 +90,18 @@ func (s *settings) checkNetworkOptions() error {
 }
 
 // checkBridged refuses what bridged mode has no place for: there the network and everything in it is somebody else's. An
-// MTU there is an error by vmnet.h; whether isolation works there nobody has found out, and a promise of isolation that is
+// MTU there is an error by vmnet.h; whether isolation works there is not known, and a promise of isolation that is
 // not kept is worse than none.
 func (s *settings) checkBridged() error {
 	if s.Mode != vnet.ModeBridged {
 		return nil
 	}
-	for _, o := range []struct {
-		name  string
-		given bool
-	}{
-		{"--vmnet-disable-nat44", s.DisableNAT44},
-		{"--vmnet-disable-nat66", s.DisableNAT66},
-		{"--vmnet-disable-dns-proxy", s.DisableDNSProxy},
-		{"--vmnet-disable-ra", s.DisableRA},
-		{"--vmnet-mtu", s.MTU != 0},
-		{"--vmnet-reserve", len(s.Reservations) > 0},
-		{"--vmnet-forward", len(s.Forwards) > 0},
-		{"--isolate", s.Isolate},
+	for _, option := range []string{
+		"vmnet-disable-nat44", "vmnet-disable-nat66", "vmnet-disable-dns-proxy", "vmnet-disable-ra", "vmnet-mtu", "vmnet-reserve",
+		"vmnet-forward", "isolate",
 	} {
-		if o.given {
-			return errors.New(`vmnet mode "bridged" conflicts with ` + o.name)
+		if s.given(option) {
+			return errors.New(`vmnet mode "bridged" conflicts with --` + option)
 		}
 	}
 	return nil
@@ -198,7 +112,7 @@ func (s *settings) checkReservations() error {
 	if len(s.Reservations) == 0 {
 		return nil
 	}
-	if s.gateway == nil {
+	if !s.given("vmnet-gateway") {
 		return errors.New("--vmnet-reserve=MAC=IP requires --vmnet-gateway=IP")
 	}
 	if s.withoutDHCP() {
@@ -241,21 +155,8 @@ func guestAddr(v string) (netip.Addr, bool) {
 // parseMAC reads six pairs of hexadecimal digits with colons between them, nil if v is something else or no address that
 // one NIC can have.
 func parseMAC(v string) net.HardwareAddr {
-	if len(v) != 17 {
-		return nil
-	}
-	mac := make(net.HardwareAddr, 0, 6)
-	for i := 0; i < len(v); i += 3 {
-		if i > 0 && v[i-1] != ':' {
-			return nil
-		}
-		b, err := hex.DecodeString(v[i : i+2])
-		if err != nil {
-			return nil
-		}
-		mac = append(mac, b...)
-	}
-	if mac[0]&1 != 0 || bytes.Equal(mac, make([]byte, 6)) {
+	mac, err := net.ParseMAC(v)
+	if err != nil || len(v) != 17 || v[2] != ':' || mac[0]&1 != 0 || bytes.Equal(mac, make([]byte, 6)) {
 		return nil
 	}
 	return mac

@@ -5,7 +5,6 @@ package compat
 import (
 	"net"
 	"net/netip"
-	"slices"
 	"strings"
 	"testing"
 
@@ -39,8 +38,8 @@ func TestNetworkOptions(t *testing.T) {
 	}{
 		{"none", "", func(*Config) {}},
 		{"API auto", "--vmnet-api=auto", func(*Config) {}},
-		{"API network", "--vmnet-api=network", func(c *Config) { c.VmnetAPI = APINetwork }},
-		{"API interface, prefix", "--vmnet-a interface", func(c *Config) { c.VmnetAPI = APIInterface }},
+		{"API network", "--vmnet-api=network", func(c *Config) { c.VmnetAPI = "network" }},
+		{"API interface, prefix", "--vmnet-a interface", func(c *Config) { c.VmnetAPI = "interface" }},
 		{"last API wins", "--vmnet-api=network --vmnet-api=auto", func(*Config) {}},
 		{"an interface each", "--vmnet-interfaces=client", func(*Config) {}},
 		{"one interface", "--vmnet-interfaces=one", func(c *Config) { c.VmnetInterfaces = InterfacesOne }},
@@ -259,10 +258,11 @@ func TestListInterfaces(t *testing.T) {
 
 // TestOldProgramKnowsNone: every new name is unknown to it, and what was an unambiguous prefix still is.
 func TestOldProgramKnowsNone(t *testing.T) {
-	for _, o := range slices.Concat(newOptions, buildOptions) {
-		r := parse(t, Old, words("--"+o.name+"=x /s"))
+	for _, f := range Flags(New)[len(Flags(Old)):] {
+		name := f.Names()[0]
+		r := parse(t, Old, words("--"+name+"=x /s"))
 		assert.Nil(t, r.cfg)
-		assert.Equal(t, "ERROR| unknown option --"+o.name+"\n", r.stderr, o.name)
+		assert.Equal(t, "ERROR| unknown option --"+name+"\n", r.stderr, name)
 	}
 	for prefix, want := range map[string]func(*Config){
 		"--vmnet-disable":      noDHCP,
@@ -290,7 +290,7 @@ func FuzzReservation(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, v string) {
 		var s settings
-		if err := addReservation(&s, v); err != nil {
+		if err := s.addReservation(v); err != nil {
 			require.True(t, strings.HasPrefix(err.Error(), "--vmnet-reserve="+v))
 			require.Empty(t, s.Reservations)
 			return
@@ -301,7 +301,7 @@ func FuzzReservation(f *testing.F) {
 		require.Len(t, r.MAC, 6)
 		require.Zero(t, r.MAC[0]&1)
 		require.True(t, r.Addr.Is4() && r.Addr.IsGlobalUnicast() || r.Addr.IsLinkLocalUnicast(), v)
-		require.Error(t, addReservation(&s, v), "a second time")
+		require.Error(t, s.addReservation(v), "a second time")
 	})
 }
 
@@ -314,7 +314,7 @@ func FuzzForward(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, v string) {
 		var s settings
-		if err := addForward(&s, v); err != nil {
+		if err := s.addForward(v); err != nil {
 			require.True(t, strings.HasPrefix(err.Error(), "--vmnet-forward="+v))
 			require.Empty(t, s.Forwards)
 			return
@@ -324,6 +324,6 @@ func FuzzForward(f *testing.F) {
 		require.Equal(t, v, fw.Proto+":"+netip.AddrPortFrom(fw.Guest.Addr(), fw.HostPort).String()[len(fw.Guest.Addr().String())+1:]+"="+fw.Guest.String())
 		require.NotZero(t, fw.HostPort)
 		require.NotZero(t, fw.Guest.Port())
-		require.Error(t, addForward(&s, v), "a second time")
+		require.Error(t, s.addForward(v), "a second time")
 	})
 }

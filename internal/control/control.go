@@ -122,24 +122,24 @@ func byPath(a, b string) int {
 // Run takes requests until ctx is done or Close, and returns at once.
 func (s *Server) Run(ctx context.Context) { s.http.Run(ctx) }
 
-// Pause stops accepting: a client that connects from here on waits for Resume, or for the new image. Requests that were accepted are
+// Detach stops accepting: a client that connects from here on waits for Attach, or for the new image. Requests that were accepted are
 // answered meanwhile, and streams end, for 100 ms at most; those of an upgrade do not count.
-func (s *Server) Pause() {
+func (s *Server) Detach() {
 	s.streams.stop("busy", "the daemon is being upgraded: ask again")
-	s.http.Pause(pauseTime)
+	s.http.Detach(pauseTime)
 	s.streams.cutOff()
 }
 
-// Resume undoes Pause, within a second.
-func (s *Server) Resume() {
+// Attach undoes Detach, within a second.
+func (s *Server) Attach() {
 	s.streams.start()
-	s.http.Resume()
+	s.http.Attach()
 }
 
 // Close ends Run, and the calls that run, and waits for them until ctx is done. Streams have 100 ms to end in order.
 func (s *Server) Close(ctx context.Context) {
 	s.streams.stop("stopping", "the daemon is stopping")
-	s.http.Pause(pauseTime)
+	s.http.Detach(pauseTime)
 	s.streams.cutOff()
 	s.http.Close()
 	done := make(chan struct{})

@@ -35,8 +35,6 @@ func TestMain(m *testing.M) {
 	switch os.Getenv("CONTROL_TEST_ROLE") {
 	case "ask":
 		os.Exit(askChild())
-	case "daemon":
-		os.Exit(daemonChild())
 	}
 	goleak.VerifyTestMain(m)
 }
@@ -193,17 +191,6 @@ func TestBadRequests(t *testing.T) {
 	}
 }
 
-// TestSilentClient: who does not ask does not stay.
-func TestSilentClient(t *testing.T) {
-	t.Parallel()
-	_, path := serve(t, nil)
-	var wg sync.WaitGroup
-	for _, text := range []string{"", "GET /v1/version HTTP/1.1\r\nHost"} {
-		wg.Go(func() { assert.NotContains(t, raw(t, path, text), "200 OK") })
-	}
-	wg.Wait()
-}
-
 func TestTrusted(t *testing.T) {
 	me := uint32(os.Geteuid())
 	for _, c := range []struct {
@@ -333,49 +320,6 @@ func TestContinue(t *testing.T) {
 	status, _, err = ask(t, path, http.MethodPost, "/v1/upgrade")
 	require.NoError(t, err)
 	assert.Equal(t, 200, status)
-}
-
-// TestPause: who connects meanwhile is served afterwards, and who is inside is waited for, but not for long.
-func TestPause(t *testing.T) {
-	inside, leave := make(chan struct{}), make(chan struct{})
-	s, path := serve(t, func(o *Options) {
-		o.Handle = map[string]http.Handler{"GET /v1/slow": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			inside <- struct{}{}
-			<-leave
-			WriteJSON(w, http.StatusOK, "done")
-		})}
-	})
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		_, answer, err := ask(t, path, http.MethodGet, "/v1/slow")
-		assert.NoError(t, err)
-		assert.Equal(t, `"done"`, answer)
-	})
-	<-inside
-	s.Pause()
-	s.Pause()
-	served := make(chan error, 1)
-	wg.Go(func() {
-		_, _, err := ask(t, path, http.MethodGet, "/v1/version")
-		served <- err
-	})
-	select {
-	case err := <-served:
-		assert.Fail(t, "served while paused", "%v", err)
-	case <-time.After(100 * time.Millisecond):
-	}
-	close(leave)
-	s.Resume()
-	s.Resume()
-	require.NoError(t, <-served)
-	wg.Wait()
-	for range 20 {
-		s.Pause()
-		s.Resume()
-		_, _, err := ask(t, path, http.MethodGet, "/v1/version")
-		require.NoError(t, err)
-	}
-	s.Pause() // and Close ends it
 }
 
 // TestAskErrors is what a client tells of those who are no daemon.

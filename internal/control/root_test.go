@@ -69,10 +69,10 @@ func staleAt(path string) error {
 	return ln.Close()
 }
 
-// TestPauseBoth: neither is served in a pause, and both after it.
-func TestPauseBoth(t *testing.T) {
+// TestDetachBoth: neither is served in a pause, and both after it.
+func TestDetachBoth(t *testing.T) {
 	s, path := serveBoth(t)
-	s.Pause()
+	s.Detach()
 	answers := make(chan string, 2)
 	for _, p := range []string{path, path + RootSuffix} {
 		c, err := net.Dial("unix", p)
@@ -88,7 +88,7 @@ func TestPauseBoth(t *testing.T) {
 	}
 	time.Sleep(50 * time.Millisecond)
 	assert.Empty(t, answers)
-	s.Resume()
+	s.Attach()
 	for range 2 {
 		assert.Equal(t, "HTTP/1.1 200 OK", <-answers)
 	}

@@ -18,9 +18,9 @@ const maxStreams = 16
 // it can tell its end from a connection that broke. Write is used by one goroutine at a time; it blocks while the client does not
 // read, until SetWriteDeadline or the end of the daemon.
 //
-//	open -- the client leaves, Pause, or the server's Close --> done -- Close --> closed
+//	open -- the client leaves, Detach, or the server's Close --> done -- Close --> closed
 //
-// Who does not call Close within 100 ms of a Pause is cut off.
+// Who does not call Close within 100 ms of a Detach is cut off.
 type Stream struct {
 	w  http.ResponseWriter
 	rc *http.ResponseController

@@ -80,7 +80,7 @@ func TestStreamEnds(t *testing.T) {
 		left bool // the client has
 	}{
 		{name: "the client leaves", left: true, end: func(t *testing.T, _ *Server, c net.Conn) { require.NoError(t, c.Close()) }},
-		{name: "an upgrade", end: func(_ *testing.T, s *Server, _ net.Conn) { s.Pause(); s.Resume() }},
+		{name: "an upgrade", end: func(_ *testing.T, s *Server, _ net.Conn) { s.Detach(); s.Attach() }},
 		{name: "the end of the daemon", end: func(t *testing.T, s *Server, _ net.Conn) { s.Close(t.Context()) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -109,7 +109,7 @@ func TestStreamNobodyReads(t *testing.T) {
 		name string
 		end  func(s *Server)
 	}{
-		{"an upgrade", func(s *Server) { s.Pause(); s.Resume() }},
+		{"an upgrade", func(s *Server) { s.Detach(); s.Attach() }},
 		{"the end of the daemon", func(s *Server) { s.Close(context.Background()) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -150,8 +150,8 @@ func TestStreamLimits(t *testing.T) {
 	status, _, err := ask(t, path, http.MethodPost, "/v1/stream")
 	assert.Equal(t, 503, status)
 	assert.Equal(t, "busy", errorOf(t, err).Code)
-	s.Pause()
-	s.Resume()
+	s.Detach()
+	s.Attach()
 	for range maxStreams {
 		wait(t, ended)
 	}

@@ -6,9 +6,7 @@ package darwinapi_test
 
 import (
 	"bytes"
-	"encoding/binary"
 	"runtime"
-	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -47,54 +45,6 @@ func newReceiver(t testing.TB, n, head, size int) *darwinapi.Receiver {
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, r.Free()) })
 	return r
-}
-
-func TestSendReceive(t *testing.T) {
-	prepare(t)
-	require.True(t, darwinapi.Available())
-	a, b := socketPair(t)
-	s, r := newSender(t, 8), newReceiver(t, 8, 4, 1514)
-	n, err := s.Send(a)
-	require.NoError(t, err)
-	assert.Zero(t, n, "nothing to send")
-
-	var want [][]byte
-	for k := range 8 {
-		msg := bytes.Repeat([]byte{byte(k)}, 1+k*216)
-		want = append(want, msg)
-		require.True(t, s.Add(msg))
-	}
-	assert.False(t, s.Add([]byte{1}), "full")
-	assert.Equal(t, 8, s.Len())
-	_, err = newReceiver(t, 1, 0, 1).Receive(b)
-	assert.Equal(t, syscall.EAGAIN, err)
-	_, err = s.Send(-1)
-	assert.Equal(t, syscall.EBADF, err)
-	n, err = s.Send(a)
-	require.NoError(t, err)
-	assert.Equal(t, []int{8, 0}, []int{n, s.Len()})
-	s.Reset()
-
-	for round := range 2 { // slots are ready again
-		n, err = r.Receive(b)
-		require.NoError(t, err)
-		require.Equal(t, 8, n)
-		for k := range n {
-			m := r.Message(k)
-			assert.Equal(t, want[k], m[4:])
-			assert.Equal(t, len(m), cap(m), "an append must not reach the next one")
-			assert.Same(t, &m[0], &r.Slots()[k*(4+1514)])
-			binary.BigEndian.PutUint32(m, 0xffffffff) // the caller's
-		}
-		if round == 0 {
-			for k := range want {
-				want[k] = bytes.Repeat([]byte{0xa0 + byte(k)}, 1514-k)
-				require.True(t, s.Add(want[k]))
-			}
-			_, err = s.Send(a)
-			require.NoError(t, err)
-		}
-	}
 }
 
 func TestLimits(t *testing.T) {

@@ -9,51 +9,54 @@ import (
 	"io/fs"
 	"net"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/migrate"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/find"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/shell"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
-// errPermission is what the system says to users who may not.
-var errPermission = fs.ErrPermission
-
 // checkDaemons tells what runs, and what that says of its health.
 func checkDaemons(x *exam) {
-	if x.staged() && !x.live() {
+	if x.System.Processes == nil {
 		x.skip(false, "running daemons: on a staged system none runs")
 		return
 	}
 	serving := x.serving()
-	for _, p := range serving {
-		if p.Status == nil {
-			x.silent(p)
-			continue
+	for _, k := range serving {
+		if k.Status == nil {
+			x.silent(k)
+		} else {
+			x.daemon(k)
 		}
-		x.daemon(p)
 	}
 	switch {
 	case len(serving) > 0:
 	case len(x.Sockets) > 0:
-		x.find(status.Warning, fmt.Sprintf("no daemon serves %s, as far as the processes and its control socket tell", list(x.Sockets)), nil,
-			"start it, or see which daemons run:", command("socket_vmnet2 status"))
+		x.report(status.Warning, []string{"start it, or see which daemons run:", "    socket_vmnet2 status"},
+			"no daemon serves %s, as far as the processes and its control socket tell", list(x.Sockets))
 	default:
-		x.find(status.Notice, "no daemon runs", nil, "start one, as a job that is started at every boot:", command("sudo socket_vmnet2 service install"),
-			"or, to look at it first:", command("socket_vmnet2 try"))
+		x.report(status.Notice, []string{
+			"start one, as a job that is started at every boot:", "    sudo socket_vmnet2 service install", "or, to look at it first:", "    socket_vmnet2 try",
+		}, "no daemon runs")
 	}
 }
 
 // daemon tells of a daemon that describes itself.
-func (x *exam) daemon(p *place) {
-	st := p.Status
-	data := map[string]any{"socket": p.Socket, "pid": st.Daemon.PID, "version": st.Daemon.Version}
-	x.find(OK, fmt.Sprintf("the daemon at %s is socket_vmnet2 %s (process %d): %s, %s mode, %s, %s",
-		p.Socket, st.Daemon.Version, st.Daemon.PID, st.Network.Backend, st.Network.Mode, subnetText(st), count(len(st.Clients), "client")), data)
-	for _, h := range st.Health {
+func (x *exam) daemon(k *socket) {
+	d, n := k.Status.Daemon, k.Status.Network
+	subnet := "no subnet of its own"
+	if n.Subnet.IsValid() {
+		subnet = n.Subnet.String()
+	}
+	x.ok("the daemon at %s is socket_vmnet2 %s (process %d): %s, %s mode, %s, %s", k.Path, d.Version, d.PID, n.Backend, n.Mode, subnet, count(len(k.Status.Clients), "client"))
+	replaced := false
+	for _, h := range k.Status.Health {
+		replaced = replaced || h.Code == status.ProgramReplaced
 		if h.Code == status.SubnetOverlap && x.Table != nil || h.Code == status.StateNotKept {
 			continue // there are checks of our own
 		}
@@ -61,216 +64,174 @@ func (x *exam) daemon(p *place) {
 		if rank(severity) < 0 {
 			severity = status.Notice
 		}
-		x.find(severity, fmt.Sprintf("the daemon at %s says: %s", p.Socket, h.Text), map[string]any{"socket": p.Socket, "code": h.Code}, h.Fix...)
+		x.report(severity, h.Fix, "the daemon at %s says: %s", k.Path, h.Text)
 	}
-	x.versions(p)
-}
-
-func subnetText(st *status.Status) string {
-	if st.Network.Subnet.IsValid() {
-		return st.Network.Subnet.String()
+	if !replaced {
+		x.versions(k)
 	}
-	return "no subnet of its own"
 }
 
 // versions compares what runs with what an upgrade would start.
-func (x *exam) versions(p *place) {
-	st := p.Status
-	for _, h := range st.Health {
-		if h.Code == status.ProgramReplaced {
-			return // it says so itself
-		}
-	}
+func (x *exam) versions(k *socket) {
+	d := k.Status.Daemon
 	installed := ""
-	if migrate.SamePath(st.Daemon.Program, x.Program) {
+	if find.SamePath(d.Program, x.Program) {
 		installed = x.Version
 	}
-	for _, in := range x.plan.Installs {
-		if migrate.SamePath(in.Program, st.Daemon.Program) || migrate.SamePath(in.Links, st.Daemon.Program) {
-			installed = in.Version
-			if !in.Ours {
-				x.find(status.Notice, fmt.Sprintf("the daemon at %s is socket_vmnet2, and the program at its path, %s, is another one now", p.Socket, in.Program),
-					map[string]any{"socket": p.Socket}, "it becomes that one at its next start; if that is not wanted:", command("sudo socket_vmnet2 install"))
-				return
-			}
+	if p := x.ProgramAt(d.Program); p != nil {
+		if installed = p.Version; !p.Ours {
+			x.report(status.Notice, []string{"it becomes that one at its next start; if that is not wanted:", "    sudo socket_vmnet2 install"},
+				"the daemon at %s is socket_vmnet2, and the program at its path, %s, is another one now", k.Path, p.Path)
+			return
 		}
 	}
-	if installed == "" || installed == st.Daemon.Version {
-		return
+	if installed != "" && installed != d.Version {
+		x.report(status.Notice, upgrade(k, "have it go on as the new one; no client is disconnected:"), "the daemon at %s is %s, and %s is %s now", k.Path, d.Version, d.Program, installed)
 	}
-	x.find(status.Notice, fmt.Sprintf("the daemon at %s is %s, and %s is %s now", p.Socket, st.Daemon.Version, st.Daemon.Program, installed),
-		map[string]any{"socket": p.Socket, "running": st.Daemon.Version, "installed": installed},
-		"have it go on as the new one; no client is disconnected:", command("sudo socket_vmnet2 upgrade "+shell.Quote(p.Socket)))
+}
+
+func upgrade(k *socket, why string) []string {
+	return []string{why, "    sudo socket_vmnet2 upgrade " + shell.Quote(k.Path)}
 }
 
 // silent tells of a daemon that does not describe itself.
-func (x *exam) silent(p *place) {
-	who := fmt.Sprintf("the daemon at %s (process %d)", p.Socket, p.Daemon.PID)
-	data := map[string]any{"socket": p.Socket, "pid": p.Daemon.PID}
-	restart := []string{"start it again as the program that is installed; clients that do not reconnect lose their network:", command("sudo socket_vmnet2 service restart")}
-	switch err := p.AskErr; {
-	case !p.Daemon.Ours:
-		x.find(OK, who+" is socket_vmnet: it can tell nothing of itself", data)
+func (x *exam) silent(k *socket) {
+	who := fmt.Sprintf("the daemon at %s (process %d)", k.Path, k.Server.PID)
+	restart := []string{"start it again as the program that is installed; clients that do not reconnect lose their network:", "    sudo socket_vmnet2 service restart"}
+	switch err := k.AskErr; {
+	case !k.Server.Ours:
+		x.ok("%s is socket_vmnet: it can tell nothing of itself", who)
 	case err == nil:
 		x.skip(false, "%s was not asked", who)
-	case errors.Is(err, errPermission):
+	case errors.Is(err, fs.ErrPermission):
 		x.skip(true, "%s: its control socket is for others", who)
-	case absent(err):
-		x.find(status.Notice, who+" has no control socket: status and upgrade do not work", data,
+	case find.Absent(err):
+		x.report(status.Notice, []string{
 			"see its log; it makes none with --runtime-dir=none, and none beside a socket whose directory is neither root's nor its own:",
-			"give it a directory with --runtime-dir=DIR")
+			"give it a directory with --runtime-dir=DIR; if it is still the program from before an install, start it again",
+		}, "%s has no control socket: status and upgrade do not work", who)
 	case errors.Is(err, syscall.ECONNREFUSED):
-		x.find(status.Warning, who+" does not listen at its control socket", data, restart...)
+		x.report(status.Warning, restart, "%s does not listen at its control socket", who)
 	case errors.Is(err, errOlder):
-		x.find(status.Notice, who+": "+err.Error(), data,
-			"have it go on as the installed program; no client is disconnected:", command("sudo socket_vmnet2 upgrade "+shell.Quote(p.Socket)))
+		x.report(status.Notice, upgrade(k, "have it go on as the installed program; no client is disconnected:"), "%s: %v", who, err)
 	case errors.Is(err, context.DeadlineExceeded):
-		x.find(status.Error, fmt.Sprintf("%s gave no answer within %v", who, askTime), data, append([]string{"see its log."}, restart...)...)
+		x.report(status.Error, append([]string{"see its log."}, restart...), "%s gave no answer within %v", who, askTime)
 	default:
-		x.find(status.Warning, fmt.Sprintf("%s: %v", who, err), data, restart...)
+		x.report(status.Warning, restart, "%s: %v", who, err)
 	}
 }
 
 // checkStale looks for sockets and pidfiles of daemons that are gone.
 func checkStale(x *exam) {
-	for _, p := range x.places {
-		x.staleSocket(p)
+	for _, k := range x.sockets {
+		x.staleSocket(k)
 	}
-	for file, socket := range x.pidfiles() {
-		x.stalePidfile(file, socket)
-	}
-	if len(x.findings) == 0 {
-		x.ok("no socket and no pidfile is left over")
-	}
+	x.pidfiles()
 }
 
-// staleSocket connects where nothing else tells that somebody serves.
-func (x *exam) staleSocket(p *place) {
-	if !p.exists || p.Status != nil {
+func isSocket(mode fs.FileMode) bool { return mode.Type() == fs.ModeSocket }
+
+// staleSocket connects where nothing else tells that something listens.
+func (x *exam) staleSocket(k *socket) {
+	if !k.exists || k.Status != nil {
 		return
 	}
-	remove := []string{"remove it, or start the daemon, which takes its place:", command("sudo rm " + shell.Quote(p.Socket))}
-	data := map[string]any{"socket": p.Socket}
-	if p.node.Type() != fs.ModeSocket {
-		if len(p.By) > 0 && !p.node.IsDir() {
-			x.find(status.Error, fmt.Sprintf("%s, where %s wants a socket, is no socket (%s)", p.Socket, list(p.By), p.node.Type()), data,
-				"look at it, and move it away: the daemon never removes what is no socket", command("ls -l "+shell.Quote(p.Socket)))
+	if !isSocket(k.node.FileMode) {
+		if len(k.By) > 0 && !k.node.IsDir() {
+			x.report(status.Error, []string{"look at it, and move it away: the daemon never removes what is no socket", "    ls -l " + shell.Quote(k.Path)},
+				"%s, where %s wants a socket, is no socket (%s)", k.Path, list(k.By), k.node.Type())
 		}
 		return
 	}
-	if x.Dial == nil || x.listening(p) {
+	if x.Dial == nil || x.listening(k) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(x.ctx, time.Second)
 	defer cancel()
-	c, err := x.Dial(ctx, "unix", x.real(p.Socket))
+	c, err := x.Dial(ctx, "unix", filepath.Join(x.Root, k.Path))
 	switch {
 	case err == nil:
 		_ = c.Close()
 	case errors.Is(err, syscall.ECONNREFUSED):
-		x.find(status.Warning, fmt.Sprintf("%s is a socket that nobody listens at; programs that only look whether it is there take it for a daemon, as minikube does", p.Socket), data, remove...)
-	case errors.Is(err, errPermission):
-		x.skip(true, "whether somebody listens at %s", p.Socket)
-	case errors.Is(err, syscall.EAGAIN), errors.Is(err, context.DeadlineExceeded), isTimeout(err):
-		x.find(status.Error, fmt.Sprintf("the daemon at %s takes no connections: its queue is full", p.Socket), data, "see its log, and start it again")
-	case absent(err):
-	default:
-		x.find(status.Warning, fmt.Sprintf("%s: %v", p.Socket, err), data)
+		x.report(status.Warning, []string{"remove it, or start the daemon, which takes its place:", "    sudo rm " + shell.Quote(k.Path)},
+			"%s is a socket that nothing listens at; programs that only look whether it is there take it for a daemon, as minikube does", k.Path)
+	case errors.Is(err, fs.ErrPermission):
+		x.skip(true, "whether something listens at %s", k.Path)
+	case errors.Is(err, syscall.EAGAIN), isTimeout(err):
+		x.report(status.Error, []string{"see its log, and start it again"}, "the daemon at %s takes no connections: its queue is full", k.Path)
+	case !find.Absent(err):
+		x.report(status.Warning, nil, "%s: %v", k.Path, err)
 	}
 }
 
-// listening tells without connecting whether somebody has a socket open: to connect could have a service manager start its
-// daemon. Linux lists the sockets in /proc/net/unix, the path last; jobs of launchd may hold theirs while nothing runs.
-func (x *exam) listening(p *place) bool {
-	for _, j := range x.plan.Jobs {
-		if migrate.SamePath(j.Socket, p.Socket) && j.State != notLoaded && j.State != "" {
-			return true
-		}
+// listening tells without connecting whether a process has a socket open: to connect could make a service manager start its daemon.
+// Linux lists the sockets in /proc/net/unix, the path last; jobs of launchd may hold theirs while nothing runs.
+func (x *exam) listening(k *socket) bool {
+	if slices.ContainsFunc(x.Jobs, func(j find.Job) bool {
+		return find.SamePath(j.Socket, k.Path) && j.State != find.NotLoaded && j.State != ""
+	}) {
+		return true
 	}
-	if x.GOOS != "linux" || x.staged() {
+	if x.GOOS != "linux" || x.Staged() {
 		return false
 	}
-	b, err := x.readFile("/proc/net/unix")
-	if err != nil {
-		return false
-	}
-	for line := range strings.Lines(string(b)) {
-		if strings.HasSuffix(line, " "+p.Socket+"\n") {
-			return true
-		}
-	}
-	return false
+	b, _ := x.readFile("/proc/net/unix")
+	return strings.Contains(string(b), " "+k.Path+"\n")
 }
 
 func isTimeout(err error) bool {
 	t, ok := errors.AsType[net.Error](err)
-	return ok && t.Timeout()
+	return ok && t.Timeout() || errors.Is(err, context.DeadlineExceeded)
 }
 
-// pidfiles are those that are known, and the sockets of their daemons.
-func (x *exam) pidfiles() map[string]string {
-	all := map[string]string{}
-	add := func(file, socket string) {
+// pidfiles looks at those that are known.
+func (x *exam) pidfiles() {
+	var all []string
+	for _, d := range x.Servers {
+		all = append(all, d.Pidfile)
+	}
+	for _, j := range x.Jobs {
+		all = append(all, j.Pidfile)
+	}
+	for _, n := range x.Networks {
+		all = append(all, n.Pidfile)
+	}
+	for _, k := range x.sockets {
+		if k.Status != nil {
+			all = append(all, k.Status.Daemon.Pidfile)
+		}
+		all = append(all, k.Path+".pid") // the usual name
+	}
+	slices.Sort(all)
+	for _, file := range slices.Compact(all) {
 		if filepath.IsAbs(file) {
-			all[file] = socket
+			x.stalePidfile(file)
 		}
 	}
-	for _, d := range x.plan.Daemons {
-		add(d.Pidfile, d.Socket)
-	}
-	for _, j := range x.plan.Jobs {
-		add(j.Pidfile, j.Socket)
-	}
-	for _, n := range x.plan.Networks {
-		add(n.Pidfile, n.Socket)
-	}
-	for _, p := range x.places {
-		if p.Status != nil {
-			add(p.Status.Daemon.Pidfile, p.Socket)
-		}
-		// Where a daemon is given none of the above, its neighbours' names are the usual ones.
-		add(p.Socket+".pid", p.Socket)
-	}
-	return all
 }
 
 // stalePidfile compares a pidfile with the processes.
-func (x *exam) stalePidfile(file, socket string) {
+func (x *exam) stalePidfile(file string) {
 	b, err := x.readFile(file)
 	if err != nil {
-		if !absent(err) {
-			x.skip(errors.Is(err, errPermission), "%s: %s", file, reason(err))
+		if !find.Absent(err) {
+			x.skip(errors.Is(err, fs.ErrPermission), "%s: %s", file, find.Reason(err))
 		}
 		return
 	}
-	remove := []string{"remove it; a daemon that starts writes its own:", command("sudo rm " + shell.Quote(file))}
-	data := map[string]any{"pidfile": file, "socket": socket}
+	remove := []string{"remove it; a daemon that starts writes its own:", "    sudo rm " + shell.Quote(file)}
 	pid, err := strconv.Atoi(strings.TrimSpace(string(b[:min(len(b), 64)])))
-	if err != nil || pid <= 0 {
-		x.find(status.Warning, fmt.Sprintf("the pidfile %s has no process number in it", file), data, remove...)
-		return
-	}
-	if !x.known {
-		return
-	}
-	data["pid"] = pid
-	p, runs := x.processes[pid]
+	p, runs := x.Processes[pid]
 	switch {
+	case err != nil || pid <= 0:
+		x.report(status.Warning, remove, "the pidfile %s has no process number in it", file)
+	case x.Processes == nil:
 	case !runs:
-		x.find(status.Notice, fmt.Sprintf("the pidfile %s names process %d, which does not run", file, pid), data, remove...)
-	case !strings.HasPrefix(filepath.Base(p.Args[0]), "socket_vmnet") && !x.serves(pid):
-		x.find(status.Warning, fmt.Sprintf("the pidfile %s names process %d, which is another program (%s): what stops the daemon by it, as Lima does, would end that", file, pid, p.Args[0]), data, remove...)
+		x.report(status.Notice, remove, "the pidfile %s names process %d, which does not run", file, pid)
+	case !strings.HasPrefix(filepath.Base(p.Args[0]), "socket_vmnet") &&
+		!slices.ContainsFunc(x.telling(), func(k *socket) bool { return k.Status.Daemon.PID == pid }): // a daemon under another name
+		x.report(status.Warning, remove, "the pidfile %s names process %d, which is another program (%s): what stops the daemon by it, as Lima does, would end that", file, pid, p.Args[0])
 	default:
-		x.find(OK, fmt.Sprintf("the pidfile %s names process %d, a daemon", file, pid), data)
+		x.ok("the pidfile %s names process %d, a daemon", file, pid)
 	}
-}
-
-// serves tells whether a process says that it is a daemon, under whatever name.
-func (x *exam) serves(pid int) bool {
-	for _, p := range x.places {
-		if p.Status != nil && p.Status.Daemon.PID == pid {
-			return true
-		}
-	}
-	return false
 }

@@ -5,13 +5,16 @@ package doctor
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
+	"net"
 	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/find"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
@@ -30,11 +33,10 @@ const manyLeases = 200
 // vmnet changes that as its networks come and go.
 type bootpdConfig struct {
 	Nets []struct {
-		Creator  string `plist:"_creator"`
-		Name     string `plist:"name"`
-		Address  string `plist:"net_address"`
-		Mask     string `plist:"net_mask"`
-		Allocate bool   `plist:"allocate"`
+		Creator string `plist:"_creator"`
+		Name    string `plist:"name"`
+		Address string `plist:"net_address"`
+		Mask    string `plist:"net_mask"`
 	} `plist:"Subnets"`
 }
 
@@ -42,15 +44,15 @@ type bootpdConfig struct {
 func checkBootpd(x *exam) {
 	var c bootpdConfig
 	switch err := x.readPlist(bootpdConf, &c); {
-	case absent(err):
-		x.ok("%s is not there: vmnet writes it when a network starts", bootpdConf)
-	case errors.Is(err, errPermission):
-		x.skip(true, "%s cannot be read", bootpdConf)
-	case err != nil:
-		x.find(status.Error, fmt.Sprintf("%s is not the property list that bootpd wants (%s): it answers nobody", bootpdConf, reason(err)), nil,
-			"move it away and start the daemons again: vmnet writes a new one", command("sudo mv "+bootpdConf+" "+bootpdConf+".old"))
-	default:
+	case err == nil:
 		x.bootpdConfig(c)
+	case find.Absent(err):
+		x.ok("%s is not there: vmnet writes it when a network starts", bootpdConf)
+	case errors.Is(err, fs.ErrPermission):
+		x.skip(true, "%s cannot be read", bootpdConf)
+	default:
+		x.report(status.Error, []string{"move it away and start the daemons again: vmnet writes a new one", "    sudo mv " + bootpdConf + " " + bootpdConf + ".old"},
+			"%s is not the property list that bootpd wants (%s): it answers no guest", bootpdConf, find.Reason(err))
 	}
 	x.bootpdDisabled()
 	x.leases()
@@ -58,22 +60,22 @@ func checkBootpd(x *exam) {
 
 // bootpdConfig compares the configuration with the networks.
 func (x *exam) bootpdConfig(c bootpdConfig) {
-	foreign := 0
+	foreign := false
 	for _, s := range c.Nets {
 		// vmnet's own subnets, and those of Internet Sharing, are by com.apple.NetworkSharing.
 		prefix, ok := maskedPrefix(s.Address, s.Mask)
 		if !ok || strings.HasPrefix(s.Creator, "com.apple.") {
 			continue
 		}
-		for _, n := range x.nets() {
+		for _, n := range x.subnets() {
 			if n.prefix.Overlaps(prefix) {
-				foreign++
-				x.find(status.Warning, fmt.Sprintf("%s has a subnet %q, %s, that was not made by macOS and has the addresses of %s: bootpd may give guests what it says", bootpdConf, s.Name, prefix, n.name),
-					map[string]any{"subnet": prefix.String()}, "take it out, if you do not need it:", command("sudo plutil -p "+bootpdConf), command("sudo vi "+bootpdConf))
+				foreign = true
+				x.report(status.Warning, []string{"take it out, if you do not need it:", "    sudo plutil -p " + bootpdConf, "    sudo vi " + bootpdConf},
+					"%s has a subnet %q, %s, that was not made by macOS and has the addresses of %s: bootpd may give guests what it says", bootpdConf, s.Name, prefix, n.name)
 			}
 		}
 	}
-	if foreign == 0 {
+	if !foreign {
 		x.ok("%s has %s, and nothing in it is in the way", bootpdConf, count(len(c.Nets), "subnet"))
 	}
 }
@@ -85,28 +87,23 @@ func maskedPrefix(address, mask string) (netip.Prefix, bool) {
 	if err1 != nil || err2 != nil || !a.Is4() || !m.Is4() {
 		return netip.Prefix{}, false
 	}
-	bits := 0
-	for _, b := range m.As4() {
-		for ; b&0x80 != 0; b <<= 1 {
-			bits++
-		}
-	}
+	bits, _ := net.IPMask(m.AsSlice()).Size()
 	return netip.PrefixFrom(a, bits).Masked(), bits > 0
 }
 
-// bootpdDisabled asks launchd. "launchctl print-disabled system" has a line for each job that somebody enabled or disabled:
+// bootpdDisabled asks launchd. "launchctl print-disabled system" has a line for each job that was enabled or disabled by hand:
 // "com.apple.bootpd" => disabled, and => true up to macOS 12.
 func (x *exam) bootpdDisabled() {
 	out, err := x.program("/bin/launchctl", "print-disabled", "system")
 	if err != nil {
 		x.skip(false, "whether bootpd is disabled: %v", err)
-		return
 	}
 	for line := range strings.Lines(out) {
 		job, state, _ := strings.Cut(strings.TrimSpace(line), "=>")
 		if state = strings.TrimSpace(state); strings.Contains(job, `"com.apple.bootpd"`) && (state == "disabled" || state == "true") {
-			x.find(status.Error, "the job com.apple.bootpd is disabled: guests get no address", nil, "enable it:",
-				command("sudo launchctl enable system/com.apple.bootpd"), command("sudo launchctl bootstrap system /System/Library/LaunchDaemons/bootps.plist"))
+			x.report(status.Error, []string{
+				"enable it:", "    sudo launchctl enable system/com.apple.bootpd", "    sudo launchctl bootstrap system /System/Library/LaunchDaemons/bootps.plist",
+			}, "the job com.apple.bootpd is disabled: guests get no address")
 		}
 	}
 }
@@ -146,44 +143,39 @@ func parseLeases(text string) (all []leased) {
 func (x *exam) leases() {
 	b, err := x.readFile(bootpdLease)
 	if err != nil {
-		if !absent(err) {
-			x.skip(errors.Is(err, errPermission), "%s: %s", bootpdLease, reason(err))
+		if !find.Absent(err) {
+			x.skip(errors.Is(err, fs.ErrPermission), "%s: %s", bootpdLease, find.Reason(err))
 		}
 		return
 	}
 	leases, owner := map[netip.Prefix]int{}, map[netip.Addr]string{}
 	var twice []string
 	for _, l := range parseLeases(string(b)) {
-		if !l.end.IsZero() && l.end.Before(time.Now()) {
-			continue
-		}
-		if known, ok := owner[l.ip]; ok {
-			if known != l.mac {
-				twice = append(twice, l.ip.String())
-			}
-			continue
-		}
-		owner[l.ip] = l.mac
-		if p, err := l.ip.Prefix(24); err == nil {
+		known, ok := owner[l.ip]
+		switch {
+		case !l.end.IsZero() && l.end.Before(time.Now()):
+		case ok && known != l.mac:
+			twice = append(twice, l.ip.String())
+		case !ok:
+			owner[l.ip] = l.mac
+			p, _ := l.ip.Prefix(24)
 			leases[p]++
 		}
 	}
 	forget := []string{
 		"have bootpd forget all leases; guests that run keep their address until they ask for it again:",
-		command("sudo rm " + bootpdLease), command("sudo /bin/launchctl kickstart -kp system/com.apple.bootpd"),
+		"    sudo rm " + bootpdLease, "    sudo /bin/launchctl kickstart -kp system/com.apple.bootpd",
 	}
 	full := false
 	for _, p := range slices.SortedFunc(maps.Keys(leases), netip.Prefix.Compare) {
 		if leases[p] > manyLeases {
 			full = true
-			x.find(status.Warning, fmt.Sprintf("%d of the 253 addresses of %s are leased by bootpd, each for up to a day: new guests get none when they are used up", leases[p], p),
-				map[string]any{"subnet": p.String(), "leases": leases[p]}, forget...)
+			x.report(status.Warning, forget, "%d of the 253 addresses of %s are leased by bootpd, each for up to a day: new guests get none when they are used up", leases[p], p)
 		}
 	}
 	if len(twice) > 0 {
-		x.find(status.Warning, fmt.Sprintf("bootpd has leased %s to two guests", list(twice[:min(len(twice), 8)])), map[string]any{"addresses": twice}, forget...)
-	}
-	if !full && len(twice) == 0 {
+		x.report(status.Warning, forget, "bootpd has leased %s to two guests", list(twice[:min(len(twice), 8)]))
+	} else if !full {
 		x.ok("bootpd has given %s", count(len(owner), "lease"))
 	}
 }
@@ -197,34 +189,26 @@ func checkFirewall(x *exam) {
 		x.skip(false, "the firewall's state: %v", err)
 		return
 	}
-	fix := []string{
-		"allow bootpd; on a managed Mac that is refused, and up to whoever manages it:",
-		command("sudo " + firewall + " --add " + bootpd), command("sudo " + firewall + " --unblockapp " + bootpd),
-		command("sudo /bin/launchctl kickstart -kp system/com.apple.bootpd"),
-	}
-	state := strings.ToLower(out)
-	data := map[string]any{"state": firstLine(out)}
-	if strings.Contains(state, "disabled") || strings.Contains(state, "state = 0") {
-		x.find(OK, "the Application Firewall is off", data)
-		return
-	}
-	if !strings.Contains(state, "enabled") && !strings.Contains(state, "block all") && !strings.Contains(state, "state = ") {
-		x.skip(false, "the firewall's state is not understood: %s", firstLine(out))
-		return
-	}
 	all, _ := x.program(firewall, "--getblockall")
-	all = strings.ToLower(all)
-	if strings.Contains(state, "state = 2") || strings.Contains(state, "block all") || strings.Contains(all, "block all enabled") || strings.Contains(all, "is set to block all") ||
-		strings.Contains(all, "set to enabled") {
-		x.find(status.Error, "the Application Firewall blocks all incoming connections, so also what guests ask bootpd for: they get no address", data,
-			"turn that off:", command("sudo "+firewall+" --setblockall off"))
-		return
+	state, all := strings.ToLower(out), strings.ToLower(all)
+	has := func(text string, any ...string) bool {
+		return slices.ContainsFunc(any, func(s string) bool { return strings.Contains(text, s) })
 	}
-	x.firewallApps(data, fix)
+	switch {
+	case has(state, "disabled", "state = 0"):
+		x.ok("the Application Firewall is off")
+	case !has(state, "enabled", "block all", "state = "):
+		x.skip(false, "the firewall's state is not understood: %s", firstLine(out))
+	case has(state, "state = 2", "block all"), has(all, "block all enabled", "is set to block all", "set to enabled"):
+		x.report(status.Error, []string{"turn that off:", "    sudo " + firewall + " --setblockall off"},
+			"the Application Firewall blocks all incoming connections, so also what guests ask bootpd for: they get no address")
+	default:
+		x.firewallApps()
+	}
 }
 
 // firewallApps looks whether bootpd is allowed, with the firewall on.
-func (x *exam) firewallApps(data map[string]any, fix []string) {
+func (x *exam) firewallApps() {
 	apps, err := x.program(firewall, "--listapps")
 	if err != nil {
 		x.skip(false, "the firewall's list: %v", err)
@@ -232,21 +216,37 @@ func (x *exam) firewallApps(data map[string]any, fix []string) {
 	}
 	listed := ""
 	lines := strings.Split(apps, "\n")
-	for i, line := range lines {
-		if strings.Contains(line, bootpd) && i+1 < len(lines) {
+	for i, line := range lines[:len(lines)-1] {
+		if strings.Contains(line, bootpd) {
 			listed = strings.ToLower(line + lines[i+1])
 		}
 	}
+	fix := []string{
+		"allow bootpd; on a managed Mac that is refused, and up to those who manage it:",
+		"    sudo " + firewall + " --add " + bootpd, "    sudo " + firewall + " --unblockapp " + bootpd,
+		"    sudo /bin/launchctl kickstart -kp system/com.apple.bootpd",
+	}
 	signed, _ := x.program(firewall, "--getallowsigned") // macOS 15 and later
-	builtIn := strings.Contains(strings.ToLower(signed), "built-in signed software enabled")
 	switch {
 	case strings.Contains(listed, "block"):
-		x.find(status.Error, "the Application Firewall is on and blocks bootpd: guests get no address", data, fix...)
+		x.report(status.Error, fix, "the Application Firewall is on and blocks bootpd: guests get no address")
 	case strings.Contains(listed, "allow"):
-		x.find(OK, "the Application Firewall is on and lets bootpd answer", data)
-	case builtIn:
-		x.find(OK, "the Application Firewall is on and lets macOS's own programs answer, so bootpd", data)
+		x.ok("the Application Firewall is on and lets bootpd answer")
+	case strings.Contains(strings.ToLower(signed), "built-in signed software enabled"):
+		x.ok("the Application Firewall is on and lets macOS's own programs answer, so bootpd")
 	default:
-		x.find(status.Warning, "the Application Firewall is on, and bootpd is not among the programs that it lets answer: guests may get no address", data, fix...)
+		x.report(status.Warning, fix, "the Application Firewall is on, and bootpd is not among the programs that it lets answer: guests may get no address")
 	}
+}
+
+// program runs one and returns what it says.
+func (x *exam) program(name string, args ...string) (string, error) {
+	if x.Run == nil {
+		return "", errors.New("programs are not run on a staged system")
+	}
+	out, err := x.Run(x.ctx, name, args...)
+	if err != nil && x.ctx.Err() != nil {
+		return "", fmt.Errorf("%s gave no answer within %v", name, checkTime)
+	}
+	return string(out), err
 }

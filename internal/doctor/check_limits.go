@@ -5,7 +5,9 @@ package doctor
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -23,87 +25,62 @@ const goodDgramLen = 512
 
 // checkLimits looks at limits of Linux that a daemon meets.
 func checkLimits(x *exam) {
-	n := 0
-	for _, p := range x.places {
-		if p.Status == nil {
-			continue
-		}
-		n++
-		x.files4(p)
-		x.ports(p)
-		x.datagrams(p)
-	}
-	if n == 0 {
-		x.ok("no daemon tells how many clients it takes")
+	for _, k := range x.telling() {
+		x.openFiles(k)
+		x.ports(k)
+		x.datagrams(k)
 	}
 }
 
 // number reads a file of one.
 func (x *exam) number(path string) (int, bool) {
-	b, err := x.readFile(path)
-	if err != nil {
-		return 0, false
-	}
+	b, _ := x.readFile(path)
 	n, err := strconv.Atoi(strings.TrimSpace(string(b)))
 	return n, err == nil
 }
 
-// files4 compares how many files a daemon may open with its clients: each has a socket, and a port of vmnet or flows of the
+// openFiles compares how many files a daemon may open with its clients: each has a socket, and a port of vmnet or flows of the
 // embedded network may have more.
-func (x *exam) files4(p *place) {
-	st := p.Status
-	b, err := x.readFile(fmt.Sprintf("/proc/%d/limits", st.Daemon.PID))
-	if err != nil {
-		if errors.Is(err, errPermission) {
-			x.skip(true, "the limits of process %d", st.Daemon.PID)
-		}
-		return
+func (x *exam) openFiles(k *socket) {
+	d := k.Status.Daemon
+	b, err := x.readFile(fmt.Sprintf("/proc/%d/limits", d.PID))
+	if errors.Is(err, fs.ErrPermission) {
+		x.skip(true, "the limits of process %d", d.PID)
 	}
-	for line := range strings.Lines(string(b)) {
-		words := strings.Fields(line) // Max open files  SOFT  HARD  files
-		if len(words) < 5 || !strings.HasPrefix(line, "Max open files") {
-			continue
-		}
-		soft, err := strconv.Atoi(words[3])
-		need := 2*st.Daemon.MaxClients + 64
-		data := map[string]any{"socket": p.Socket, "limit": words[3], "clients": st.Daemon.MaxClients}
+	_, line, found := strings.Cut(string(b), "Max open files") // SOFT  HARD  files
+	if words := strings.Fields(line); found && len(words) > 1 {
+		soft, err := strconv.Atoi(words[0])
+		need := 2*d.MaxClients + 64
 		if err != nil || soft >= need { // "unlimited"
-			x.find(OK, fmt.Sprintf("the daemon at %s may have %s files open, for %d clients", p.Socket, words[3], st.Daemon.MaxClients), data)
+			x.ok("the daemon at %s may have %s files open, for %d clients", k.Path, words[0], d.MaxClients)
 			return
 		}
-		x.find(status.Warning, fmt.Sprintf("the daemon at %s may have %d files open, which is little for %d clients", p.Socket, soft, st.Daemon.MaxClients), data,
-			"give it more, in a unit of systemd by", command(fmt.Sprintf("LimitNOFILE=%d", max(4096, need))), "or fewer clients, by --max-clients")
-		return
+		x.report(status.Warning, []string{"give it more, in a unit of systemd by", fmt.Sprintf("    LimitNOFILE=%d", max(4096, need)), "or fewer clients, by --max-clients"},
+			"the daemon at %s may have %d files open, which is little for %d clients", k.Path, soft, d.MaxClients)
 	}
 }
 
 // ports looks at forwards from ports that are root's.
-func (x *exam) ports(p *place) {
+func (x *exam) ports(k *socket) {
 	first, ok := x.number(firstPort)
-	if !ok || p.Status.Network.Usernet == nil || p.Status.Daemon.UID == 0 {
+	if !ok || k.Status.Network.Usernet == nil || k.Status.Daemon.UID == 0 {
 		return
 	}
-	for _, f := range p.Status.Network.Usernet.Forwards {
-		_, text, err := net.SplitHostPort(f.Host)
-		port, perr := strconv.Atoi(text)
-		if err == nil && perr == nil && port < first && f.Error != "" {
-			x.find(status.Warning, fmt.Sprintf("the daemon at %s cannot open %s: ports below %d are root's", p.Socket, f.Host, first), map[string]any{"socket": p.Socket, "port": port},
-				fmt.Sprintf("forward a port from %d on, or let everybody have lower ones:", first), command(fmt.Sprintf("sudo sysctl net.ipv4.ip_unprivileged_port_start=%d", port)))
+	for _, f := range k.Status.Network.Usernet.Forwards {
+		_, text, _ := net.SplitHostPort(f.Host)
+		if port, err := strconv.Atoi(text); err == nil && port < first && f.Error != "" {
+			x.report(status.Warning, []string{
+				fmt.Sprintf("forward a port from %d on, or let everybody have lower ones:", first), fmt.Sprintf("    sudo sysctl net.ipv4.ip_unprivileged_port_start=%d", port),
+			}, "the daemon at %s cannot open %s: ports below %d are root's", k.Path, f.Host, first)
 		}
 	}
 }
 
 // datagrams looks at how many frames the kernel takes ahead for datagram clients.
-func (x *exam) datagrams(p *place) {
+func (x *exam) datagrams(k *socket) {
 	n, ok := x.number(dgramLen)
-	if !ok || n >= goodDgramLen {
-		return
-	}
-	for _, c := range p.Status.Clients {
-		if c.Transport == status.Unixgram {
-			x.find(status.Notice, fmt.Sprintf("the kernel takes %d frames ahead for a datagram client of the daemon at %s (net.unix.max_dgram_qlen): more costs less processor time", n, p.Socket),
-				map[string]any{"socket": p.Socket, "max_dgram_qlen": n}, "raise it before the daemon and the machines start:", command(fmt.Sprintf("sudo sysctl net.unix.max_dgram_qlen=%d", goodDgramLen)))
-			return
-		}
+	if ok && n < goodDgramLen && slices.ContainsFunc(k.Status.Clients, func(c status.Client) bool { return c.Transport == status.Unixgram }) {
+		x.report(status.Notice, []string{"raise it before the daemon and the machines start:", fmt.Sprintf("    sudo sysctl net.unix.max_dgram_qlen=%d", goodDgramLen)},
+			"the kernel takes %d frames ahead for a datagram client of the daemon at %s (net.unix.max_dgram_qlen): more costs less processor time", n, k.Path)
 	}
 }

@@ -8,18 +8,19 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/find"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/freenet"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/migrate"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/shell"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
-// A net4 is a subnet that a daemon has, or would make.
-type net4 struct {
+// A subnet is one that a daemon has, or would make.
+type subnet struct {
 	prefix  netip.Prefix
 	gateway netip.Addr
 	name    string // of what makes it
@@ -28,159 +29,117 @@ type net4 struct {
 	vmnet   bool // on the host there is an interface for it
 }
 
-// nets are all subnets that are known, the ones that run first.
-func (f *facts) nets() []net4 {
-	var running, others []net4
-	add := func(n net4) {
-		for _, known := range append(running, others...) {
-			if migrate.SamePath(known.socket, n.socket) {
-				return
-			}
-		}
-		if !n.prefix.IsValid() {
-			return
-		}
-		if n.runs {
-			running = append(running, n)
-		} else {
-			others = append(others, n)
+// subnets are all that are known, one for each socket, the ones that run first.
+func (f *facts) subnets() (all []subnet) {
+	add := func(n subnet) {
+		if n.prefix.IsValid() && !slices.ContainsFunc(all, func(known subnet) bool { return find.SamePath(known.socket, n.socket) }) {
+			all = append(all, n)
 		}
 	}
-	for _, p := range f.places {
-		if p.Status != nil {
-			nw := p.Status.Network
-			add(net4{nw.Subnet, nw.Gateway, fmt.Sprintf("the daemon at %s", p.Socket), p.Socket, true, nw.Backend == "vmnet"})
-		}
+	for _, k := range f.telling() {
+		nw := k.Status.Network
+		add(subnet{nw.Subnet, nw.Gateway, "the daemon at " + k.Path, k.Path, true, nw.Backend == "vmnet"})
 	}
-	parsed := func(subnet, gateway, name, socket string, runs bool) {
-		prefix, _ := netip.ParsePrefix(subnet)
-		addr, _ := netip.ParseAddr(gateway)
-		add(net4{prefix, addr, name, socket, runs, f.GOOS == "darwin"})
+	of := func(name string, s find.Setup, runs bool) {
+		add(subnet{s.Subnet, s.Gateway, name, s.Socket, runs, f.GOOS == "darwin"})
 	}
-	for _, d := range f.plan.Daemons {
-		parsed(d.Subnet, d.Gateway, fmt.Sprintf("the daemon at %s", d.Socket), d.Socket, true)
+	for _, d := range f.Servers {
+		of("the daemon at "+d.Socket, d.Setup, true)
 	}
-	for _, j := range f.plan.Jobs {
-		parsed(j.Subnet, j.Gateway, "the job "+j.Label, j.Socket, false)
+	for _, j := range f.Jobs {
+		of("the job "+j.Label, j.Setup, false)
 	}
-	for _, n := range f.plan.Networks {
-		parsed(n.Subnet, n.Gateway, n.Tool+"'s network "+n.Name, n.Socket, false)
+	for _, n := range f.Networks {
+		of(n.Tool+"'s network "+n.Name, n.Setup, false)
 	}
-	return append(running, others...)
+	return all
 }
 
 // checkSubnets compares the subnets with each other.
 func checkSubnets(x *exam) {
-	all := x.nets()
-	clash := false
+	all := x.subnets()
 	for i, a := range all {
 		for _, b := range all[i+1:] {
 			if !a.prefix.Overlaps(b.prefix) || !x.asked(a.socket) && !x.asked(b.socket) {
 				continue
 			}
-			clash = true
 			severity := status.Warning
-			if a.runs && b.runs && a.vmnet && b.vmnet {
+			switch {
+			case a.runs && b.runs && a.vmnet && b.vmnet:
 				severity = status.Error
-			}
-			if !a.vmnet && !b.vmnet {
+			case !a.vmnet && !b.vmnet:
 				severity = status.Notice // embedded networks do not meet
 			}
 			text := fmt.Sprintf("%s and %s have the same subnet, %s", a.name, b.name, a.prefix)
 			if a.prefix != b.prefix {
 				text = fmt.Sprintf("%s and %s have subnets with the same addresses, %s and %s", a.name, b.name, a.prefix, b.prefix)
 			}
-			x.find(severity, text,
-				map[string]any{"sockets": []string{a.socket, b.socket}, "subnets": []string{a.prefix.String(), b.prefix.String()}}, x.anotherNet(b)...)
+			x.report(severity, x.anotherNet(b), "%s", text)
 		}
-	}
-	if !clash {
-		x.ok("no two networks have the same subnet (%d known)", len(all))
 	}
 }
 
 // anotherNet proposes a subnet that is free, for n.
-func (x *exam) anotherNet(n net4) []string {
+func (x *exam) anotherNet(n subnet) []string {
 	const otherwise = "give one of them another --vmnet-gateway; socket_vmnet2 try finds a free subnet"
-	table, err := x.table()
-	if table == nil || err != nil {
+	if x.Table == nil {
 		return []string{otherwise}
 	}
-	bits := min(max(n.prefix.Bits(), freenet.MinBits), freenet.MaxBits)
+	table, err := x.Table()
+	if err != nil {
+		return []string{otherwise}
+	}
 	taken := x.proposed
-	for _, other := range x.nets() {
+	for _, other := range x.subnets() {
 		taken = append(taken, other.prefix)
 	}
-	free, err := table.Choose(bits, taken...)
+	free, err := table.Choose(min(max(n.prefix.Bits(), freenet.MinBits), freenet.MaxBits), taken...)
 	if err != nil {
 		return []string{otherwise}
 	}
 	x.proposed = append(x.proposed, free)
-	fix := []string{
-		fmt.Sprintf("%s is free: start %s with", free, n.name),
-		command("--vmnet-gateway=" + free.Addr().Next().String()),
-	}
+	fix := []string{fmt.Sprintf("%s is free: start %s with", free, n.name), "    --vmnet-gateway=" + free.Addr().Next().String()}
 	if strings.Contains(n.name, "'s network ") {
 		fix = append(fix, "by its gateway, dhcpEnd and netmask in Lima's networks.yaml, and then limactl sudoers")
 	}
 	return fix
 }
 
-// table is the host's, nil on a staged system.
-func (f *facts) table() (*freenet.Table, error) {
-	if f.Table == nil {
-		return nil, nil
-	}
-	return f.Table()
-}
-
 // checkOverlap compares the subnets with what this host uses.
 func checkOverlap(x *exam) {
-	table, err := x.table()
+	if x.Table == nil {
+		x.skip(false, "interfaces and routes: on a staged system there are none")
+		return
+	}
+	table, err := x.Table()
 	if err != nil {
 		x.skip(false, "%v", err)
 	}
 	if table == nil {
-		if err == nil {
-			x.skip(false, "interfaces and routes: on a staged system there are none")
-		}
 		return
 	}
-	all := x.nets()
-	clash := false
-	for _, n := range all {
-		if !x.asked(n.socket) {
-			continue
-		}
+	for _, n := range x.subnets() {
 		var names []string
 		for _, c := range table.Overlaps(n.prefix) {
-			if !n.itself(c) {
+			if !n.itself(c) && x.asked(n.socket) {
 				names = append(names, c.String())
 			}
 		}
 		if len(names) == 0 {
 			continue
 		}
-		clash = true
 		severity := status.Warning
 		if n.runs {
 			severity = status.Error
 		}
-		x.find(severity, fmt.Sprintf("%s has %s, and so has this host: %s; guests do not reach what is there, and the host may not reach guests", n.name, n.prefix, list(names)),
-			map[string]any{"socket": n.socket, "subnet": n.prefix.String(), "overlaps": names}, x.anotherNet(n)...)
-	}
-	if !clash && err == nil {
-		x.ok("nothing else on this host uses the networks' subnets (%d known)", len(all))
+		x.report(severity, x.anotherNet(n), "%s has %s, and so has this host: %s; guests do not reach what is there, and the host may not reach guests", n.name, n.prefix, list(names))
 	}
 }
 
 // itself tells whether c is what vmnet makes on the host for this very network: a bridge with the gateway's address, and the
 // route that belongs to it.
-func (n net4) itself(c freenet.Conflict) bool {
-	if !n.runs || !n.vmnet {
-		return false
-	}
-	return c.Prefix.Addr() == n.gateway || strings.Contains(c.Name, "bridge") && c.Prefix.Masked() == n.prefix.Masked()
+func (n subnet) itself(c freenet.Conflict) bool {
+	return n.runs && n.vmnet && (c.Prefix.Addr() == n.gateway || strings.Contains(c.Name, "bridge") && c.Prefix.Masked() == n.prefix.Masked())
 }
 
 // reachTime is how long a guest has for its answer.
@@ -191,76 +150,78 @@ const reachPort = "22"
 
 // checkReach tries to reach one guest, and explains.
 func checkReach(x *exam) {
-	if !x.Reach.IsValid() {
+	switch {
+	case !x.Reach.IsValid():
 		return
-	}
-	data := map[string]any{"address": x.Reach.String()}
-	if x.Dial == nil {
+	case x.Dial == nil:
 		x.skip(false, "--reach=%s: on a staged system there are no guests", x.Reach)
 		return
 	}
-	p, guest := x.guest(x.Reach)
-	if p != nil && p.Status.Network.Backend == "usernet" {
-		x.embedded(p, data)
+	k, id := x.guest(x.Reach)
+	if k != nil && k.Status.Network.Backend == "usernet" {
+		x.embedded(k)
 		return
 	}
 	ctx, cancel := context.WithTimeout(x.ctx, reachTime)
 	defer cancel()
 	c, err := x.Dial(ctx, "tcp", net.JoinHostPort(x.Reach.String(), reachPort))
-	if err == nil {
-		_ = c.Close()
-	}
 	switch {
-	case err == nil, errors.Is(err, syscall.ECONNREFUSED):
-		x.find(OK, fmt.Sprintf("%s answers", x.Reach), data)
-	case p == nil:
-		x.find(status.Warning, fmt.Sprintf("no daemon that can be asked has a guest with the address %s, and it does not answer: %v", x.Reach, err), data,
-			"compare it with the guests' addresses, as the daemons know them:", command("socket_vmnet2 status"))
-	case x.GOOS == "darwin" && errors.Is(err, syscall.EHOSTUNREACH):
-		x.find(status.Error, fmt.Sprintf("the guest %s is there (client %d of the daemon at %s), but macOS says \"No route to host\" to this program: "+
-			"that is how Local Network privacy (macOS 15 and later) keeps a program from the network", x.Reach, guest.ID, p.Socket), data,
-			"allow it to the app that you run this in (Terminal, your editor, ...): System Settings, Privacy & Security, Local Network",
-			"a job of launchd that no app has started is never asked about: run it as root, or from an app",
-			"then try again, from that app:", command("socket_vmnet2 doctor --reach="+x.Reach.String()))
-	case isTimeout(err), errors.Is(err, context.DeadlineExceeded):
-		x.find(status.Warning, fmt.Sprintf("the guest %s is there (client %d of the daemon at %s), but does not answer within %v: its own firewall drops what it gets, or it hangs",
-			x.Reach, guest.ID, p.Socket, reachTime), data, "look at what arrives there:", command(fmt.Sprintf("sudo socket_vmnet2 capture --client=%d --count=20 --socket=%s", guest.ID, shell.Quote(p.Socket))))
+	case err == nil:
+		_ = c.Close()
+		x.ok("%s answers", x.Reach)
+	case errors.Is(err, syscall.ECONNREFUSED):
+		x.ok("%s answers", x.Reach)
+	case k == nil:
+		x.report(status.Warning, []string{"compare it with the guests' addresses, as the daemons know them:", "    socket_vmnet2 status"},
+			"no daemon that can be asked has a guest with the address %s, and it does not answer: %v", x.Reach, err)
 	default:
-		x.find(status.Warning, fmt.Sprintf("the guest %s is there (client %d of the daemon at %s), but cannot be reached: %v", x.Reach, guest.ID, p.Socket, err), data,
-			"see whether another interface or a VPN has taken the subnet: the check \"overlap\" above")
+		x.unreached(fmt.Sprintf("the guest %s is there (client %d of the daemon at %s)", x.Reach, id, k.Path), k, id, err)
 	}
 }
 
-// guest finds who has an address.
-func (x *exam) guest(addr netip.Addr) (*place, *status.Client) {
-	for _, p := range x.places {
-		if p.Status == nil {
-			continue
-		}
-		for i, c := range p.Status.Clients {
+// unreached explains why a guest that is there does not answer.
+func (x *exam) unreached(guest string, k *socket, id uint64, err error) {
+	switch {
+	case x.GOOS == "darwin" && errors.Is(err, syscall.EHOSTUNREACH):
+		x.report(status.Error, []string{
+			"allow it to the app that you run this in (Terminal, your editor, ...): System Settings, Privacy & Security, Local Network",
+			"a job of launchd that no app has started is never asked about: run it as root, or from an app",
+			"then try again, from that app:", "    socket_vmnet2 doctor --reach=" + x.Reach.String(),
+		}, "%s, but macOS says \"No route to host\" to this program: that is how Local Network privacy (macOS 15 and later) keeps a program from the network", guest)
+	case isTimeout(err):
+		x.report(status.Warning, []string{"look at what arrives there:", fmt.Sprintf("    sudo socket_vmnet2 capture --client=%d --count=20 --socket=%s", id, shell.Quote(k.Path))},
+			"%s, but does not answer within %v: its own firewall drops what it gets, or it hangs", guest, reachTime)
+	default:
+		x.report(status.Warning, []string{"see whether another interface or a VPN has taken the subnet: the check \"overlap\" above"}, "%s, but cannot be reached: %v", guest, err)
+	}
+}
+
+// guest finds the client that has an address.
+func (x *exam) guest(addr netip.Addr) (*socket, uint64) {
+	for _, k := range x.telling() {
+		for _, c := range k.Status.Clients {
 			if c.IP == addr {
-				return p, &p.Status.Clients[i]
+				return k, c.ID
 			}
 		}
 	}
-	return nil, nil
+	return nil, 0
 }
 
 // embedded explains that the embedded network has no interface on the host.
-func (x *exam) embedded(p *place, data map[string]any) {
+func (x *exam) embedded(k *socket) {
 	var ways []string
-	if u := p.Status.Network.Usernet; u != nil {
+	if u := k.Status.Network.Usernet; u != nil {
 		for _, f := range u.Forwards {
 			if host, _, err := net.SplitHostPort(f.Guest); err == nil && host == x.Reach.String() {
 				ways = append(ways, f.Proto+" "+f.Host)
 			}
 		}
 	}
-	text := fmt.Sprintf("%s is on the embedded network of the daemon at %s, which has no interface on this host: it is reached by forwarded ports only", x.Reach, p.Socket)
+	text := fmt.Sprintf("%s is on the embedded network of the daemon at %s, which has no interface on this host: it is reached by forwarded ports only", x.Reach, k.Path)
 	if len(ways) > 0 {
-		x.find(OK, text+", here "+list(ways), data)
+		x.ok("%s, here %s", text, list(ways))
 		return
 	}
-	x.find(status.Warning, text+", and none leads there", data, "start the daemon with a forward, such as",
-		command("--vmnet-forward=tcp:127.0.0.1:2222:"+x.Reach.String()+":22"))
+	x.report(status.Warning, []string{"start the daemon with a forward, such as", "    --vmnet-forward=tcp:127.0.0.1:2222:" + x.Reach.String() + ":22"}, "%s, and none leads there", text)
 }

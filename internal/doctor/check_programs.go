@@ -7,50 +7,40 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
-	"slices"
 	"strings"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/codesign"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/find"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/install/pathrules"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/migrate"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/shell"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
-// ownTool tells whether an install belongs to a tool that takes no other.
-func ownTool(in migrate.Install) bool {
-	return in.Kind == migrate.KindColima || in.Kind == migrate.KindRancher || in.Kind == migrate.KindFinch
-}
-
 // checkInstalls tells which programs there are, and which sockets are served by which.
 func checkInstalls(x *exam) {
 	var general []string
-	for _, in := range x.plan.Installs {
-		switch served := x.servedBy(in); {
-		case in.Missing:
-			x.find(status.Error, fmt.Sprintf("%s is not there, but a job or a configuration names it", in.Program), nil,
-				"install it, or change what names it: socket_vmnet2 migrate tells",
-				command("sudo socket_vmnet2 install --prefix="+shell.Quote(in.Prefix)))
-		default:
-			if !ownTool(in) {
-				general = append(general, in.Program)
-			}
-			data := map[string]any{"program": in.Program, "version": in.Version, "socket_vmnet2": in.Ours, "sockets": served}
-			x.find(OK, describeInstall(in, served), data)
+	for _, p := range x.Programs {
+		fix := []string{
+			"install it, or change what names it: socket_vmnet2 migrate tells",
+			"    sudo socket_vmnet2 install --prefix=" + shell.Quote(p.Prefix),
+		}
+		if p.Missing != "" || p.Fault != "" {
+			x.report(status.Error, fix, "%s", p)
+			continue
+		}
+		if !p.Bundled() {
+			general = append(general, p.Path)
+		}
+		if served := x.Served(p); len(served) > 0 {
+			x.ok("%s and serves %s", p, list(served))
+		} else {
+			x.ok("%s and serves no socket", p)
 		}
 	}
 	if len(general) > 1 {
-		x.find(status.Warning, fmt.Sprintf("there is more than one socket_vmnet: %s; an update of one does not reach what the others serve", list(general)),
-			map[string]any{"programs": general},
-			"keep the one that serves your sockets and remove the others; socket_vmnet2 migrate makes a plan",
-			command("socket_vmnet2 migrate"))
-	}
-	if len(x.plan.Installs) == 0 {
-		x.ok("this program, %s, is the only one that was found", x.Program)
-	}
-	for _, c := range x.plan.Conflicts {
-		if c.Kind == "half-installed" {
-			x.find(status.Error, c.Text, nil, c.Fix)
-		}
+		x.report(status.Warning, []string{
+			"keep the one that serves your sockets and remove the others; socket_vmnet2 migrate has the lines to type", "    socket_vmnet2 migrate",
+		}, "there is more than one socket_vmnet: %s; an update of one does not reach what the others serve", list(general))
 	}
 	x.unread()
 }
@@ -61,12 +51,12 @@ const manyUnread = 3
 // unread tells what could not be looked at.
 func (x *exam) unread() {
 	var closed []string
-	for _, p := range x.plan.Problems {
-		if strings.Contains(p.Fix, "sudo") { // migrate's problems are texts
+	for _, p := range x.Problems {
+		if p.Root {
 			closed = append(closed, p.Path)
-			continue
+		} else {
+			x.skip(false, "%s: %s", p.Path, p.Error)
 		}
-		x.skip(false, "%s: %s", p.Path, p.Error)
 	}
 	if more := len(closed) - manyUnread; more > 1 {
 		closed = append(closed[:manyUnread], fmt.Sprintf("%d more", more))
@@ -76,151 +66,156 @@ func (x *exam) unread() {
 	}
 }
 
-// describeInstall is a line about a program.
-func describeInstall(in migrate.Install, served []string) string {
-	text := in.Program
-	if in.Links != "" {
-		text += " (a link to " + in.Links + ")"
-	}
-	what := "socket_vmnet"
-	if in.Ours {
-		what = "socket_vmnet2"
-	}
-	text += " is " + what
-	if in.Version != "" {
-		text += " " + in.Version
-	}
-	if in.Kind != migrate.KindOther {
-		text += " by " + in.Kind
-	}
-	if len(served) == 0 {
-		return text + " and serves no socket"
-	}
-	return text + " and serves " + list(served)
-}
-
-// servedBy are the sockets of what runs, or would run, this program.
-func (f *facts) servedBy(in migrate.Install) []string {
-	sockets := []string{}
-	add := func(program, socket string) {
-		if socket != "" && (migrate.SamePath(program, in.Program) || migrate.SamePath(program, in.Links)) && !slices.Contains(sockets, socket) {
-			sockets = append(sockets, socket)
-		}
-	}
-	for _, d := range f.plan.Daemons {
-		add(d.Program, d.Socket)
-	}
-	for _, j := range f.plan.Jobs {
-		add(j.Program, j.Socket)
-	}
-	for _, n := range f.plan.Networks {
-		add(n.Program, n.Socket)
-	}
-	return sockets
-}
-
 // checkPaths holds Lima's rules against all that root runs or Lima names: every directory on the way counts.
 func checkPaths(x *exam) {
 	seen := map[string]bool{}
-	check := func(path, why string, o pathrules.Options) {
+	check := func(path, why string, lima bool, o pathrules.Options) {
 		if path == "" || seen[path] {
 			return
 		}
 		seen[path] = true
 		o.Root = x.Root
-		err := pathrules.Check(path, o)
-		if err == nil {
-			x.ok("%s, %s, can be changed by root only", path, why)
+		if err := pathrules.Check(path, o); err != nil {
+			x.badPath(path, why, lima, err)
 			return
 		}
-		x.badPath(path, why, err)
+		x.ok("%s, %s, can be changed by root only", path, why)
 	}
-	for _, n := range x.plan.Networks {
-		if n.Tool != "lima" {
-			continue
-		}
-		check(n.Program, "which "+n.Config+" names", pathrules.Options{Missing: true})
-		check(filepath.Dir(n.Socket), "Lima's varRun", pathrules.Options{Missing: true, AllowDaemonGroup: true})
-		check(n.Sudoers, "Lima's sudoers file", pathrules.Options{Missing: true})
-	}
-	for _, j := range x.plan.Jobs {
-		if !j.User {
-			check(j.Program, "which the job "+j.Label+" runs as root", pathrules.Options{Missing: true, AllowSpace: true})
+	for _, n := range x.Networks {
+		if n.Tool == "lima" {
+			check(n.Program, "which "+n.Config+" names", true, pathrules.Options{Missing: true})
+			check(filepath.Dir(n.Socket), "Lima's varRun", true, pathrules.Options{Missing: true, AllowDaemonGroup: true})
+			check(n.Sudoers, "Lima's sudoers file", true, pathrules.Options{Missing: true})
 		}
 	}
-	for _, in := range x.plan.Installs {
-		// Homebrew's belong to who installed it, always; elsewhere somebody may have put one to run as an ordinary user.
-		if (in.Kind == migrate.KindUpstream || in.Kind == migrate.KindMacPorts) && !in.Missing {
-			check(in.Program, "an installed program", pathrules.Options{})
+	for _, j := range x.Jobs {
+		if !j.User() {
+			check(j.Program, "which the job "+j.Label+" runs as root", false, pathrules.Options{Missing: true, AllowSpace: true})
 		}
 	}
-	if len(seen) == 0 {
-		x.ok("nothing was found that root runs")
+	for _, p := range x.Programs {
+		// Homebrew's belong to the user who installed it, always; elsewhere one may be there to run as an ordinary user.
+		if (p.Kind == find.KindUpstream || p.Kind == find.KindMacPorts || p.Kind == find.KindColima) && p.Missing == "" {
+			check(p.Path, "an installed program", false, pathrules.Options{})
+		}
 	}
 }
 
 // badPath words what is wrong with a path.
-func (x *exam) badPath(path, why string, err error) {
+func (x *exam) badPath(path, why string, lima bool, err error) {
 	bad, ok := errors.AsType[*pathrules.Error](err)
-	if !ok {
+	switch {
+	case !ok:
 		x.skip(false, "%s: %v", path, err)
 		return
-	}
-	if errors.Is(err, errPermission) {
+	case errors.Is(err, fs.ErrPermission):
 		x.skip(true, "%s cannot be looked at", bad.Component)
 		return
 	}
-	severity, effect := status.Warning, "somebody else than root could change what root runs"
-	if strings.Contains(why, "Lima") || strings.Contains(why, "names") {
+	severity, effect := status.Warning, "other users than root could change what root runs"
+	if lima {
 		severity, effect = status.Error, "Lima refuses to use it"
 	}
-	fix := []string{}
-	if bad.Fix != "" {
-		if strings.HasPrefix(bad.Fix, "sudo ") {
-			fix = append(fix, "do this, or install to a path that only root can change:", command(bad.Fix))
-		} else {
-			fix = append(fix, bad.Fix)
-		}
-	}
-	if n, err := x.lstat(bad.Component); err == nil && n.FileMode&fs.ModeSticky != 0 { // everybody's, as /tmp is
-		fix = []string{"that is a directory for everybody: install to a path that only root can change", command("sudo socket_vmnet2 install")}
-	}
-	if kind := "/opt/homebrew/"; strings.HasPrefix(path, kind) || strings.HasPrefix(path, "/usr/local/") {
+	var fix []string
+	n, nerr := x.lstat(bad.Component)
+	switch {
+	case strings.HasPrefix(path, "/opt/homebrew/") || strings.HasPrefix(path, "/usr/local/"):
 		fix = []string{
-			"Homebrew's directories belong to who installed it: install a copy that only root can change, and name that",
-			command("sudo socket_vmnet2 install --prefix=" + migrate.DefaultPrefix),
+			"Homebrew's directories belong to the user who installed it: install a copy that only root can change, and name that",
+			"    sudo socket_vmnet2 install --prefix=" + find.DefaultPrefix,
 		}
+	case nerr == nil && n.FileMode&fs.ModeSticky != 0: // everybody's, as /tmp is
+		fix = []string{"that is a directory for everybody: install to a path that only root can change", "    sudo socket_vmnet2 install"}
+	case strings.HasPrefix(bad.Fix, "sudo "):
+		fix = []string{"do this, or install to a path that only root can change:", commandIndent + bad.Fix}
+	case bad.Fix != "":
+		fix = []string{bad.Fix}
 	}
-	x.find(severity, fmt.Sprintf("%s, %s, is not safe: %s %s; %s", path, why, bad.Component, bad.Problem, effect),
-		map[string]any{"path": path, "component": bad.Component}, fix...)
+	x.report(severity, fix, "%s, %s, is not safe: %s %s; %s", path, why, bad.Component, bad.Problem, effect)
 }
 
 // checkSudoers compares Lima's sudoers file with what its networks.yaml asks for.
 func checkSudoers(x *exam) {
 	seen := map[string]bool{}
-	for _, n := range x.plan.Networks {
+	for _, n := range x.Networks {
 		if n.Tool != "lima" || n.Sudoers == "" || seen[n.Config] {
 			continue
 		}
 		seen[n.Config] = true
-		data := map[string]any{"config": n.Config, "sudoers": n.Sudoers, "state": n.State}
 		fix := []string{
 			"have Lima write it again; limactl sudoers --check tells whether that was needed:",
-			command("limactl sudoers >etc_sudoers.d_lima && sudo install -o root -m 0440 etc_sudoers.d_lima " + shell.Quote(n.Sudoers)),
-			command("limactl sudoers --check"),
+			commandIndent + find.LimaSudoers(n.Sudoers), "    limactl sudoers --check",
 		}
 		switch n.State {
-		case migrate.SudoersInSync:
-			x.find(OK, fmt.Sprintf("%s is what Lima makes of %s", n.Sudoers, n.Config), data)
-		case migrate.SudoersOutOfSync:
-			x.find(status.Error, fmt.Sprintf("%s is not what Lima makes of %s, as far as known here: Lima refuses to start these networks", n.Sudoers, n.Config), data, fix...)
-		case migrate.SudoersMissing:
-			x.find(status.Error, fmt.Sprintf("%s is missing: Lima cannot start its networks where sudo asks for a password", n.Sudoers), data, fix...)
-		case migrate.SudoersUnreadable:
+		case find.SudoersInSync:
+			x.ok("%s is what Lima makes of %s", n.Sudoers, n.Config)
+		case find.SudoersOutOfSync:
+			x.report(status.Error, fix, "%s is not what Lima makes of %s, as far as known here: Lima refuses to start these networks", n.Sudoers, n.Config)
+		case find.SudoersMissing:
+			x.report(status.Error, fix, "%s is missing: Lima cannot start its networks where sudo asks for a password", n.Sudoers)
+		case find.SudoersUnreadable:
 			x.skip(true, "%s cannot be read", n.Sudoers)
 		}
 	}
-	if len(seen) == 0 {
-		x.ok("Lima has no networks with a daemon")
+}
+
+// entitlement is what vmnet asks for from macOS 26 on where the daemon is not root.
+const entitlement = "com.apple.security.virtualization"
+
+// maxProgram is the largest program whose signature is looked at, in bytes.
+const maxProgram = 64 << 20
+
+// checkSignatures reads the signatures of the programs that are ours.
+func checkSignatures(x *exam) {
+	for _, p := range x.ours() {
+		x.signature(p)
 	}
+}
+
+// ours are the programs that are ours: this one and those that are installed.
+func (x *exam) ours() (programs []string) {
+	if !x.Staged() && x.Program != "" {
+		programs = append(programs, x.Program)
+	}
+	for _, p := range x.Programs {
+		if p.Ours && !find.SamePath(p.Path, x.Program) {
+			programs = append(programs, p.Path)
+		}
+	}
+	return programs
+}
+
+func (x *exam) signature(program string) {
+	b, err := x.ReadFile(program, maxProgram)
+	if err != nil {
+		x.skip(errors.Is(err, fs.ErrPermission), "%s: %s", program, find.Reason(err))
+		return
+	}
+	fix := []string{
+		"install it again as it was released: another tool signed or changed it",
+		"    sudo socket_vmnet2 install",
+		"or sign it by hand, as a build does, with etc/entitlements.plist:",
+		"    sudo codesign --force --sign - --entitlements etc/entitlements.plist " + shell.Quote(program),
+	}
+	sig, err := codesign.Read(b)
+	switch {
+	case err != nil:
+		x.report(status.Warning, fix, "%s has no signature that can be read: %v; Macs with Apple's processors run no program without one", program, err)
+	case sig.Damaged != "":
+		x.report(status.Error, fix, "%s was changed after it was signed (%s): macOS kills it at its start", program, sig.Damaged)
+	case entitled(sig.Entitlements):
+		x.ok("%s is signed as %s, with the entitlement %s", program, sig.Identifier, entitlement)
+	case x.macMajor() >= 26:
+		x.report(status.Warning, fix, "%s is signed without the entitlement %s: so it works as root only", program, entitlement)
+	default:
+		x.report(status.Notice, fix, "%s is signed without the entitlement %s: it needs that from macOS 26 on to run without root", program, entitlement)
+	}
+}
+
+// entitled tells whether a property list has our entitlement.
+func entitled(list []byte) bool {
+	all := map[string]any{}
+	_ = find.UnmarshalPlist(list, &all)
+	yes, _ := all[entitlement].(bool)
+	return yes
 }

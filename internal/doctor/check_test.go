@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/codesign"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/find"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/freenet"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
@@ -31,7 +31,7 @@ func of(t *testing.T, s System, id string) string {
 		if c.ID != id {
 			continue
 		}
-		r := examine(t.Context(), s, []Check{c}, checkTime)
+		r := examine(t.Context(), s, []Check{c})
 		for _, f := range r.Findings {
 			fmt.Fprintf(&b, "%s: %s\n", f.Severity, f.Text)
 			for _, fix := range f.Fix {
@@ -109,7 +109,7 @@ func TestQEMU(t *testing.T) {
 			assert.NotContains(t, name, dir)
 			return nil, errors.New("no")
 		}
-		x := &exam{facts: &facts{System: s}, ctx: t.Context(), id: "qemu"}
+		x := &exam{facts: &facts{System: s, Inventory: &find.Inventory{}}, ctx: t.Context(), id: "qemu"}
 		checkQEMU(x)
 		require.NotEmpty(t, x.skipped)
 		assert.Contains(t, x.skipped[0].Why, "it is not run as root")
@@ -181,7 +181,7 @@ func TestAllows(t *testing.T) {
 }
 
 func TestPermissionFix(t *testing.T) {
-	p := &place{Socket: "/s", Daemon: nil, Status: &status.Status{}}
+	p := &socket{Path: "/s", Status: &status.Status{}}
 	group := func(gid int) string { return map[int]string{20: "staff", 80: "admin"}[gid] }
 	for name, tt := range map[string]struct {
 		goos    string
@@ -198,7 +198,7 @@ func TestPermissionFix(t *testing.T) {
 		"Linux, own":      {"linux", node{0o700, 0, 80}, nil, "--socket-group=staff"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			x := &exam{facts: &facts{System: System{GOOS: tt.goos, User: User{UID: 501, GID: 20, Name: "ann"}, Group: group, Members: func(string) []int { return tt.members }}}}
+			x := &exam{facts: &facts{System: System{System: find.System{GOOS: tt.goos}, User: User{UID: 501, GID: 20, Name: "ann"}, Group: group, Members: func(string) []int { return tt.members }}}}
 			assert.Contains(t, strings.Join(x.socketFix(p, tt.at), "\n"), tt.want)
 		})
 	}
@@ -215,23 +215,29 @@ func TestSignature(t *testing.T) {
 	require.NoError(t, err)
 	list, err := os.ReadFile("../../etc/entitlements.plist")
 	require.NoError(t, err)
-	sign := func(o codesign.Options) []byte {
-		o.Identifier = "io.github.socket-vmnet2"
-		signed, err := codesign.Sign(plain, o)
+	sign := func(list []byte) []byte {
+		dir := t.TempDir()
+		require.NoError(t, os.WriteFile(dir+"/p", plain, 0o755))
+		require.NoError(t, os.WriteFile(dir+"/list", list, 0o600))
+		c := exec.CommandContext(t.Context(), "go", "run", ".", "sign", "-identifier=io.github.socket-vmnet2", "-entitlements="+dir+"/list", dir+"/p")
+		c.Dir, c.Env = "../../tools/release", append(os.Environ(), "GOOS=", "GOARCH=")
+		text, err := c.CombinedOutput()
+		require.NoError(t, err, "%s", text)
+		signed, err := os.ReadFile(dir + "/p")
 		require.NoError(t, err)
 		return signed
 	}
-	damaged := sign(codesign.Options{Entitlements: list})
+	damaged := sign(list)
 	damaged[len(plain)/2] ^= 1
 	for name, tt := range map[string]struct {
 		program []byte
 		version string
 		want    string
 	}{
-		"as released":        {sign(codesign.Options{Entitlements: list}), "26.1", "ok: /opt/socket_vmnet/bin/socket_vmnet is signed as io.github.socket-vmnet2, with the entitlement com.apple.security.virtualization"},
-		"without, macOS 26":  {sign(codesign.Options{}), "26.1", "warning: /opt/socket_vmnet/bin/socket_vmnet is signed without the entitlement"},
-		"without, macOS 15":  {sign(codesign.Options{}), "15.3", "notice: /opt/socket_vmnet/bin/socket_vmnet is signed without the entitlement"},
-		"other entitlements": {sign(codesign.Options{Entitlements: []byte("<plist><dict><key>x</key><true/></dict></plist>")}), "26.1", "warning: /opt/socket_vmnet/bin/socket_vmnet is signed without"},
+		"as released":        {sign(list), "26.1", "ok: /opt/socket_vmnet/bin/socket_vmnet is signed as io.github.socket-vmnet2, with the entitlement com.apple.security.virtualization"},
+		"without, macOS 26":  {sign(nil), "26.1", "warning: /opt/socket_vmnet/bin/socket_vmnet is signed without the entitlement"},
+		"without, macOS 15":  {sign(nil), "15.3", "notice: /opt/socket_vmnet/bin/socket_vmnet is signed without the entitlement"},
+		"other entitlements": {sign([]byte("<plist><dict><key>x</key><true/></dict></plist>")), "26.1", "warning: /opt/socket_vmnet/bin/socket_vmnet is signed without"},
 		"not signed":         {plain, "26.1", "warning: /opt/socket_vmnet/bin/socket_vmnet has no signature that can be read: not signed"},
 		"changed since":      {damaged, "26.1", "error: /opt/socket_vmnet/bin/socket_vmnet was changed after it was signed (from byte "},
 		"nothing of ours":    {[]byte("#!/bin/sh\n"), "26.1", "ok: no socket_vmnet2 is installed"},
@@ -258,7 +264,7 @@ func TestJobs(t *testing.T) {
 		want    []string
 	}{
 		"brew without sudo on macOS 15": {agent, macOS15, []string{"error: the job homebrew.mxcl.socket_vmnet", "brew services is called without sudo", "    brew services stop socket_vmnet"}},
-		"brew without sudo on macOS 26": {agent, map[string]string{"/usr/bin/sw_vers -productVersion": "26.0", "launchctl print gui/$(id -u)/homebrew.mxcl.socket_vmnet": "x = {\n\tstate = running\n}\n"}, []string{"ok: the job homebrew.mxcl.socket_vmnet"}},
+		"brew without sudo on macOS 26": {agent, map[string]string{"/usr/bin/sw_vers -productVersion": "26.0", fmt.Sprintf("launchctl print gui/%d/homebrew.mxcl.socket_vmnet", os.Getuid()): "x = {\n\tstate = running\n}\n"}, []string{"ok: the job homebrew.mxcl.socket_vmnet"}},
 		"a file and nothing else":       {daemon("org.macports.socket_vmnet"), macOS15, []string{"notice: the job org.macports.socket_vmnet", "is not loaded", "launchctl bootstrap system /Library/LaunchDaemons/org.macports.socket_vmnet.plist"}},
 		"ended":                         {daemon("io.github.lima-vm.socket_vmnet"), map[string]string{"launchctl print system/io.github.lima-vm.socket_vmnet": "\tstate = not running\n"}, []string{`warning: the job io.github.lima-vm.socket_vmnet`, `its state is "not running"`, "launchctl kickstart -k system/io.github.lima-vm.socket_vmnet"}},
 		"none":                          {tree{"/Users/ann": "dir"}, macOS15, []string{"ok: no job starts a daemon"}},

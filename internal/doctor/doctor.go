@@ -3,8 +3,8 @@
 // Package doctor checks an installation of socket_vmnet or socket_vmnet2 and its surroundings, and says of what is wrong what to
 // do about it. It changes nothing, and never calls sudo.
 //
-// Every check looks through a System only, so that it can be tried on staged trees and recorded answers. Each has a limited
-// time, and one that hangs or panics is a finding like another.
+// The checks look at the inventory of package find, at what the daemons tell of themselves, and through a System at files and
+// programs, so that they can be tried on staged trees and recorded answers. Each has a limited time.
 package doctor
 
 import (
@@ -13,9 +13,10 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"sync"
 	"time"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/migrate"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/find"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
@@ -25,22 +26,20 @@ const Format = 1
 // OK is the severity of a finding that nothing is wrong; the others are status.Notice, status.Warning and status.Error.
 const OK = "ok"
 
-// Limits on time. The facts come first, then all checks at once, so an examination takes no longer than 20 s.
+// Limits on time for programs and daemons that are asked. The facts come first, then all checks at once, so an examination takes no
+// longer than 20 s.
 const (
-	factTime  = 6 * time.Second // for what is installed and runs
-	placeTime = 2 * time.Second // for where sockets are
-	askTime   = 3 * time.Second // for all daemons' answers
-	checkTime = 5 * time.Second // for each check
-	grace     = time.Second     // on top of each, for what heeds its limit
+	factTime  = 12 * time.Second // for what is installed and runs
+	askTime   = 3 * time.Second  // for all daemons' answers
+	checkTime = 5 * time.Second  // for each check
 )
 
 // A Finding is one thing that a check found.
 type Finding struct {
-	Check    string         `json:"check"`
-	Severity string         `json:"severity"` // ok, notice, warning or error
-	Text     string         `json:"text"`
-	Fix      []string       `json:"fix"` // what to do, a step each; commands are indented by four blanks
-	Data     map[string]any `json:"data,omitempty"`
+	Check    string   `json:"check"`
+	Severity string   `json:"severity"` // ok, notice, warning or error
+	Text     string   `json:"text"`
+	Fix      []string `json:"fix"` // what to do, a step each; commands are indented by four blanks
 }
 
 // A Skip is something that was not checked.
@@ -65,13 +64,7 @@ type Report struct {
 
 // ExitCode is what the command ends with.
 func (r *Report) ExitCode() int {
-	switch r.Worst {
-	case status.Warning:
-		return 2
-	case status.Error:
-		return 3
-	}
-	return 0
+	return map[string]int{status.Warning: 2, status.Error: 3}[r.Worst]
 }
 
 // rank orders severities, the worst first.
@@ -86,6 +79,7 @@ type Check struct {
 	Title string // what it answers
 	goos  string // the only system that it is for; empty: all
 	run   func(*exam)
+	none  string // what is ok if it found nothing
 }
 
 // Groups of checks, in the order of their output.
@@ -99,47 +93,47 @@ const (
 // Checks are all checks, in the order of their output.
 func Checks() []Check {
 	return []Check{
-		{"installs", groupPrograms, "Is there one socket_vmnet, and what does each serve?", "", checkInstalls},
-		{"paths", groupPrograms, "Would Lima, and sudo, take the paths?", "", checkPaths},
-		{"sudoers", groupPrograms, "Does Lima's sudoers file belong to its networks.yaml?", "", checkSudoers},
-		{"signature", groupPrograms, "Are the programs signed as macOS wants them?", "darwin", checkSignatures},
-		{"jobs", groupPrograms, "What do launchd and systemd start?", "", checkJobs},
-		{"daemons", groupDaemons, "What do the running daemons say of themselves?", "", checkDaemons},
-		{"permissions", groupDaemons, "May this user connect to the sockets?", "", checkPermissions},
-		{"stale", groupDaemons, "Are there sockets and pidfiles that nobody serves?", "", checkStale},
-		{"state", groupDaemons, "Are leases and identities kept, where nobody else can write?", "", checkState},
-		{"runtime", groupDaemons, "Is the directory SOCKET.d as it should be?", "", checkRuntime},
-		{"limits", groupDaemons, "Do the limits of this system suffice for the clients?", "linux", checkLimits},
-		{"subnets", groupNetwork, "Does every daemon have a subnet of its own?", "", checkSubnets},
-		{"overlap", groupNetwork, "Does anything else on this host use the subnets?", "", checkOverlap},
-		{"bootpd", groupNetwork, "Can macOS's DHCP server answer?", "darwin", checkBootpd},
-		{"firewall", groupNetwork, "Does macOS's firewall let the DHCP server answer?", "darwin", checkFirewall},
-		{"reach", groupNetwork, "Can this program reach the guest of --reach?", "", checkReach},
-		{"macos", groupSystem, "What can this macOS do?", "darwin", checkMacOS},
-		{"qemu", groupSystem, "Can this QEMU reconnect?", "", checkQEMU},
+		{"installs", groupPrograms, "Is there one socket_vmnet, and what does each serve?", "", checkInstalls, "this program is the only one that was found"},
+		{"paths", groupPrograms, "Would Lima, and sudo, take the paths?", "", checkPaths, "nothing was found that root runs"},
+		{"sudoers", groupPrograms, "Does Lima's sudoers file belong to its networks.yaml?", "", checkSudoers, "Lima has no networks with a daemon"},
+		{"signature", groupPrograms, "Are the programs signed as macOS wants them?", "darwin", checkSignatures, "no socket_vmnet2 is installed whose signature could be looked at"},
+		{"jobs", groupPrograms, "What do launchd and systemd start?", "", checkJobs, "no job starts a daemon: it is started by hand, or by Lima"},
+		{"daemons", groupDaemons, "What do the running daemons say of themselves?", "", checkDaemons, ""},
+		{"permissions", groupDaemons, "May this user connect to the sockets?", "", checkPermissions, "there is no daemon's socket that could be connected to"},
+		{"stale", groupDaemons, "Are there sockets and pidfiles that nothing serves?", "", checkStale, "no socket and no pidfile is left over"},
+		{"state", groupDaemons, "Are leases and identities kept, where no other user can write?", "", checkState, "no daemon tells where it keeps its state"},
+		{"runtime", groupDaemons, "Is the directory SOCKET.d as it should be?", "", checkRuntime, "no daemon tells of a runtime directory"},
+		{"limits", groupDaemons, "Do the limits of this system suffice for the clients?", "linux", checkLimits, "no daemon tells how many clients it takes"},
+		{"subnets", groupNetwork, "Does every daemon have a subnet of its own?", "", checkSubnets, "no two networks have the same subnet"},
+		{"overlap", groupNetwork, "Does anything else on this host use the subnets?", "", checkOverlap, "nothing else on this host uses the networks' subnets"},
+		{"bootpd", groupNetwork, "Can macOS's DHCP server answer?", "darwin", checkBootpd, ""},
+		{"firewall", groupNetwork, "Does macOS's firewall let the DHCP server answer?", "darwin", checkFirewall, ""},
+		{"reach", groupNetwork, "Can this program reach the guest of --reach?", "", checkReach, ""},
+		{"macos", groupSystem, "What can this macOS do?", "darwin", checkMacOS, ""},
+		{"qemu", groupSystem, "Can this QEMU reconnect?", "", checkQEMU, "there is no QEMU"},
 	}
 }
 
 // Examine makes all checks on s.
 func Examine(ctx context.Context, s System) *Report {
-	return examine(ctx, s, Checks(), checkTime)
+	return examine(ctx, s, Checks())
 }
 
-func examine(ctx context.Context, s System, checks []Check, limit time.Duration) *Report {
+func examine(ctx context.Context, s System, checks []Check) *Report {
 	f := gather(ctx, s)
 	r := &Report{
 		Format: Format, Program: s.Program, Version: s.Version, System: f.systemName(), Root: s.Root,
-		User: s.User.String(), Worst: OK, Findings: f.findings, Skipped: f.skipped,
+		User: s.User.String(), Worst: OK, Findings: []Finding{}, Skipped: []Skip{},
 	}
-	results := make([]chan *exam, len(checks))
+	results := make([]*exam, len(checks))
+	var all sync.WaitGroup
 	for i, c := range checks {
-		results[i] = start(ctx, f, c, limit)
+		all.Go(func() { results[i] = f.check(ctx, c) })
 	}
-	for _, done := range results {
-		x := <-done
+	all.Wait()
+	for _, x := range results {
 		slices.SortStableFunc(x.findings, func(a, b Finding) int { return cmp.Compare(rank(a.Severity), rank(b.Severity)) })
-		r.Findings = append(r.Findings, x.findings...)
-		r.Skipped = append(r.Skipped, x.skipped...)
+		r.Findings, r.Skipped = append(r.Findings, x.findings...), append(r.Skipped, x.skipped...)
 	}
 	for _, found := range r.Findings {
 		if rank(found.Severity) < rank(r.Worst) {
@@ -149,40 +143,19 @@ func examine(ctx context.Context, s System, checks []Check, limit time.Duration)
 	return r
 }
 
-// start makes a check beside others. Its result comes within the limit: what takes longer is left behind.
-func start(ctx context.Context, f *facts, c Check, limit time.Duration) chan *exam {
-	out := make(chan *exam, 1)
-	late := &exam{id: c.ID}
+// check makes one check.
+func (f *facts) check(ctx context.Context, c Check) *exam {
+	ctx, cancel := context.WithTimeout(ctx, checkTime)
+	defer cancel()
+	x := &exam{facts: f, ctx: ctx, id: c.ID}
 	if c.goos != "" && c.goos != f.GOOS {
-		out <- late
-		return out
+		return x
 	}
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	done := make(chan *exam, 1)
-	go func() {
-		defer cancel()
-		x := &exam{facts: f, ctx: ctx, id: c.ID}
-		c.run(x)
-		done <- x
-	}()
-	go func() {
-		select {
-		case x := <-done:
-			out <- x
-		case <-time.After(limit + grace): // a check notices the limit itself, mostly
-			late.findings = append(late.findings, broken(c.ID, fmt.Sprintf("the check was not done within %v: something that it asked hangs", limit)))
-			out <- late
-		}
-	}()
-	return out
-}
-
-// broken is a check that did not come to its end.
-func broken(id, text string) Finding {
-	return Finding{
-		Check: id, Severity: status.Warning, Text: migrate.Clean(text),
-		Fix: []string{"run doctor again; if that stays, please report it with the output of doctor --json"},
+	c.run(x)
+	if c.none != "" && len(x.findings)+len(x.skipped) == 0 {
+		x.ok("%s", c.none)
 	}
+	return x
 }
 
 // An exam is one check at work. It has the facts for reading only.
@@ -195,24 +168,21 @@ type exam struct {
 	proposed []netip.Prefix // subnets that a fix has
 }
 
-// find notes a finding. What is in it may be foreign.
-func (x *exam) find(severity, text string, data map[string]any, fix ...string) {
-	found := Finding{Check: x.id, Severity: severity, Text: migrate.Clean(text), Fix: []string{}, Data: data}
+// report notes a finding. What is in it may be foreign.
+func (x *exam) report(severity string, fix []string, format string, args ...any) {
+	found := Finding{Check: x.id, Severity: severity, Text: find.Clean(fmt.Sprintf(format, args...)), Fix: []string{}}
 	for _, f := range fix {
-		found.Fix = append(found.Fix, migrate.Clean(f))
+		found.Fix = append(found.Fix, find.Clean(f))
 	}
 	x.findings = append(x.findings, found)
 }
 
-func (x *exam) ok(format string, args ...any) { x.find(OK, fmt.Sprintf(format, args...), nil) }
+func (x *exam) ok(format string, args ...any) { x.report(OK, nil, format, args...) }
 
 // skip notes something that was not checked.
 func (x *exam) skip(root bool, format string, args ...any) {
-	x.skipped = append(x.skipped, Skip{Check: x.id, Why: migrate.Clean(fmt.Sprintf(format, args...)), Root: root && !x.User.isRoot()})
+	x.skipped = append(x.skipped, Skip{Check: x.id, Why: find.Clean(fmt.Sprintf(format, args...)), Root: root && !x.User.isRoot()})
 }
 
-// commandIndent is in front of what is a command.
+// commandIndent is in front of a step that is a command.
 const commandIndent = "    "
-
-// command is a line of a Fix that is one.
-func command(line string) string { return commandIndent + line }

@@ -7,110 +7,85 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/http"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
-
-	"howett.net/plist"
+	"sync"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/find"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/migrate"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
 // facts are what several checks look at. They are gathered once, and only read then.
 type facts struct {
 	System
-	plan      *migrate.Plan
-	processes map[int]find.Process
-	known     bool // the processes are
-	places    []*place
-	macOS     string // version, as in "26.1"; empty: not known, or no macOS
-	findings  []Finding
-	skipped   []Skip
+	*find.Inventory
+	sockets []*socket
+	macOS   string // version, as in "26.1"; empty: not known, or no macOS
 }
 
-// A place is a socket that a daemon has, had or will have.
-type place struct {
-	Socket  string
-	By      []string        // what names it
-	Daemon  *migrate.Daemon // the process that serves it, by its command line
-	Status  *status.Status  // what its daemon tells
-	AskErr  error           // why it does not
-	control string          // path of the control socket
+// A socket is one that a daemon has, had or will have.
+type socket struct {
+	Path    string
+	By      []string       // what names it
+	Server  *find.Server   // the process that serves it, by its command line
+	Status  *status.Status // what its daemon tells
+	AskErr  error          // why it does not
+	control string         // path of the control socket
 	exists  bool
 	node    node
 }
 
-// usualSockets is where minikube looks for a socket, in its order.
-var usualSockets = []string{"/var/run/socket_vmnet", "/opt/homebrew/var/run/socket_vmnet", "/usr/local/var/run/socket_vmnet"}
+// maxSockets bounds how many sockets are looked at.
+const maxSockets = 64
 
-// maxPlaces bounds how many sockets are looked at.
-const maxPlaces = 64
-
-// gather never takes longer than its times: what hangs is a finding.
+// gather collects them.
 func gather(ctx context.Context, s System) *facts {
-	f := &facts{System: s, plan: &migrate.Plan{}, findings: []Finding{}, skipped: []Skip{}}
-	var found []find.Daemon
-	f.limited(ctx, factTime, []task{
-		{"installs", "what is installed", func(ctx context.Context) (func(), error) {
-			p := migrate.Find(ctx, migrate.System{
-				Root: s.Root, Homes: s.Homes, GOOS: s.GOOS, Program: s.Program, Version: s.Version, Env: s.Env, Run: s.Run, Processes: s.Processes,
-			})
-			return func() { f.plan = p }, nil
-		}},
-		{"daemons", "which processes run", func(ctx context.Context) (func(), error) {
-			if s.Processes == nil {
-				return nil, nil
-			}
-			all, err := s.Processes(ctx)
-			return func() { f.takeProcesses(all) }, err
-		}},
-		{"macos", "the version of macOS", func(ctx context.Context) (func(), error) {
-			version := s.macOSVersion(ctx)
-			return func() { f.macOS = version }, nil
-		}},
-		{"daemons", "which daemons run", func(context.Context) (func(), error) {
-			if s.Find == nil {
-				return nil, nil
-			}
-			all := s.Find(s.Sockets)
-			return func() { found = all }, nil
-		}},
-	})
-	f.limited(ctx, placeTime, []task{{"daemons", "where the sockets are", func(context.Context) (func(), error) {
-		g := *f
-		g.findPlaces(found)
-		return func() { f.places = g.places }, nil
-	}}})
+	look, cancel := context.WithTimeout(ctx, factTime)
+	defer cancel()
+	f := &facts{System: s, Inventory: find.Look(look, s.System)}
+	f.macOS = f.macOSVersion(look)
+	f.findSockets()
 	f.askAll(ctx)
 	return f
 }
 
-func (f *facts) takeProcesses(all []find.Process) {
-	f.known, f.processes = true, map[int]find.Process{}
-	for _, p := range all {
-		f.processes[p.PID] = p
+// askAll asks every daemon, all at once.
+func (f *facts) askAll(ctx context.Context) {
+	if f.Ask == nil {
+		return
 	}
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	var all sync.WaitGroup
+	for _, k := range f.sockets {
+		all.Go(func() { k.Status, k.AskErr = f.ask(ctx, k.control) })
+	}
+	all.Wait()
 }
 
 // macOSVersion asks sw_vers(1), which prints the version and nothing else. A staged system has it in a property list.
-func (s System) macOSVersion(ctx context.Context) string {
-	if s.GOOS != "darwin" {
+func (f *facts) macOSVersion(ctx context.Context) string {
+	if f.GOOS != "darwin" {
 		return ""
 	}
-	if s.Run != nil {
-		if out, err := s.Run(ctx, "/usr/bin/sw_vers", "-productVersion"); err == nil {
-			return firstLine(migrate.Clean(strings.TrimSpace(string(out))))
+	if f.Run != nil {
+		if out, err := f.Run(ctx, "/usr/bin/sw_vers", "-productVersion"); err == nil {
+			return firstLine(find.Clean(strings.TrimSpace(string(out))))
 		}
 	}
 	var v struct{ ProductVersion string }
-	if s.readPlist("/System/Library/CoreServices/SystemVersion.plist", &v) != nil {
-		return ""
-	}
-	return migrate.Clean(v.ProductVersion)
+	_ = f.readPlist("/System/Library/CoreServices/SystemVersion.plist", &v)
+	return find.Clean(v.ProductVersion)
+}
+
+// macMajor is the major version of macOS, 0 if it is not known.
+func (f *facts) macMajor() int {
+	major, _, _ := strings.Cut(f.macOS, ".")
+	n, _ := strconv.Atoi(major)
+	return max(n, 0)
 }
 
 func (f *facts) systemName() string {
@@ -120,124 +95,94 @@ func (f *facts) systemName() string {
 	return strings.TrimSpace("macOS " + f.macOS)
 }
 
-// readPlist reads a property list in any of its forms.
-func (s System) readPlist(path string, into any) error {
-	b, err := s.readFile(path)
-	if err != nil {
-		return err
-	}
-	return decodePlist(b, into)
-}
-
-func decodePlist(b []byte, into any) (err error) {
-	defer func() {
-		if recover() != nil { // the parser is not made for files that lie
-			err = errors.New("is no property list")
-		}
-	}()
-	_, err = plist.Unmarshal(b, into)
-	return err
-}
-
-// findPlaces collects the sockets.
-func (f *facts) findPlaces(found []find.Daemon) {
-	for i := range f.plan.Daemons {
-		d := &f.plan.Daemons[i]
-		if p := f.place(d.Socket, fmt.Sprintf("process %d", d.PID)); p != nil {
-			p.Daemon = d
+// findSockets collects the sockets of daemons, jobs and networks, those that were named, and those that minikube looks for.
+func (f *facts) findSockets() {
+	for i := range f.Servers {
+		d := &f.Servers[i]
+		if k := f.socket(d.Socket, fmt.Sprintf("process %d", d.PID)); k != nil {
+			k.Server = d
 		}
 	}
-	for _, j := range f.plan.Jobs {
-		f.place(j.Socket, "the job "+j.Label)
+	for _, j := range f.Jobs {
+		f.socket(j.Socket, "the job "+j.Label)
 	}
-	for _, n := range f.plan.Networks {
-		f.place(n.Socket, n.Tool+"'s network "+n.Name)
+	for _, n := range f.Networks {
+		f.socket(n.Socket, n.Tool+"'s network "+n.Name)
 	}
 	for _, s := range f.Sockets {
-		f.place(s, "")
+		f.socket(s, "")
 	}
-	f.findMore(found)
-	for _, s := range usualSockets {
-		if n, err := f.lstat(s); err == nil && n.Type() == fs.ModeSocket {
-			f.place(s, "")
+	f.findDaemons()
+	for _, s := range find.MinikubeSockets {
+		if fi, err := f.Stat(s); err == nil && isSocket(fi.Mode()) {
+			f.socket(s, "")
 		}
 	}
-	f.places = slices.DeleteFunc(f.places, func(p *place) bool { return !f.asked(p.Socket) })
-	for _, p := range f.places {
-		n, err := f.lstat(p.Socket)
-		p.exists, p.node = err == nil, n
+	f.sockets = slices.DeleteFunc(f.sockets, func(k *socket) bool { return !f.asked(k.Path) })
+	for _, k := range f.sockets {
+		n, err := f.lstat(k.Path)
+		k.exists, k.node = err == nil, n
 	}
 }
 
-// findMore takes over the daemons that the machine has, beyond those that migrate knows.
-func (f *facts) findMore(found []find.Daemon) {
-	for _, d := range found {
-		p := f.place(d.Socket, "")
-		if p == nil && d.Control != "" { // a runtime directory was named, and nobody knows the socket
-			p = f.place(filepath.Dir(d.Control), "")
+// findDaemons adds the daemons that are found by their sockets, and where their control sockets are.
+func (f *facts) findDaemons() {
+	var found []find.Daemon
+	switch {
+	case f.Dial == nil:
+	case len(f.Sockets) == 0:
+		found = find.Daemons(f.System.System)
+	default:
+		for _, s := range f.Sockets {
+			found = append(found, find.One(f.System.System, s))
 		}
-		if p == nil {
+	}
+	for _, d := range found {
+		k := f.socket(d.Socket, "")
+		if k == nil && d.Control != "" { // a runtime directory was named, and its socket is not known
+			k = f.socket(filepath.Dir(d.Control), "")
+		}
+		if k == nil {
 			continue
 		}
 		if d.Control != "" {
-			p.control = d.Control
+			k.control = d.Control
 		}
-		if p.Daemon == nil && d.PID != 0 {
-			p.Daemon = &migrate.Daemon{PID: d.PID, UID: -1, Ours: !d.Old}
+		if k.Server == nil && d.PID != 0 {
+			k.Server = &find.Server{Process: find.Process{PID: d.PID, UID: -1}, Ours: !d.Old}
 		}
 	}
 }
 
-// place is the place of a socket, added if need be; nil for what is no absolute path.
-func (f *facts) place(socket, by string) *place {
-	if !filepath.IsAbs(socket) || len(f.places) >= maxPlaces {
+// socket is the known socket at a path, added if need be; nil for what is no absolute path.
+func (f *facts) socket(path, by string) *socket {
+	if !filepath.IsAbs(path) || len(f.sockets) >= maxSockets {
 		return nil
 	}
-	truly := f.truePath(socket)
-	i := slices.IndexFunc(f.places, func(p *place) bool { return migrate.SamePath(p.Socket, socket) || f.truePath(p.Socket) == truly })
+	i := slices.IndexFunc(f.sockets, func(k *socket) bool { return f.same(k.Path, path) })
 	if i < 0 {
-		i = len(f.places)
-		f.places = append(f.places, &place{Socket: filepath.Clean(socket), control: filepath.Clean(socket) + ".d/control"})
+		i = len(f.sockets)
+		f.sockets = append(f.sockets, &socket{Path: filepath.Clean(path), control: filepath.Clean(path) + ".d/control"})
 	}
 	if by != "" {
-		f.places[i].By = append(f.places[i].By, by)
+		f.sockets[i].By = append(f.sockets[i].By, by)
 	}
-	return f.places[i]
+	return f.sockets[i]
 }
+
+func (f *facts) same(a, b string) bool { return find.SamePath(a, b) || f.Real(a) == f.Real(b) }
 
 // asked tells whether a socket is among those that were asked for, if any were.
-func (f *facts) asked(socket string) bool {
-	return len(f.Sockets) == 0 || slices.ContainsFunc(f.Sockets, func(s string) bool {
-		return migrate.SamePath(s, socket) || f.truePath(s) == f.truePath(socket)
-	})
+func (f *facts) asked(path string) bool {
+	return len(f.Sockets) == 0 || slices.ContainsFunc(f.Sockets, func(s string) bool { return f.same(s, path) })
 }
 
-// truePath is path without links in its directory.
-func (f *facts) truePath(path string) string {
-	if dir, err := f.files().Resolve(filepath.Dir(path)); err == nil {
-		return filepath.Join(dir, filepath.Base(path))
-	}
-	return filepath.Clean(path)
-}
+// errOlder says that a daemon has no status: it is of a version before that.
+var errOlder = errors.New("it is older than this program and does not describe itself")
 
-// askAll asks every daemon for its status, all at once.
-func (f *facts) askAll(ctx context.Context) {
-	if f.Ask == nil {
-		return
-	}
-	var tasks []task
-	for _, p := range f.places {
-		tasks = append(tasks, task{"daemons", "how the daemon at " + p.Socket + " is", func(ctx context.Context) (func(), error) {
-			st, err := f.ask(ctx, p.control)
-			return func() { p.Status, p.AskErr = st, err }, nil
-		}})
-	}
-	f.limited(ctx, askTime, tasks)
-}
-
-// ask asks one daemon.
+// ask asks one daemon for its status.
 func (f *facts) ask(ctx context.Context, controlSocket string) (*status.Status, error) {
-	code, answer, err := f.Ask(ctx, f.real(controlSocket), "/v1/status")
+	code, answer, err := f.Ask(ctx, filepath.Join(f.Root, controlSocket), "/v1/status")
 	if code == http.StatusNotFound {
 		return nil, errOlder
 	}
@@ -251,15 +196,17 @@ func (f *facts) ask(ctx context.Context, controlSocket string) (*status.Status, 
 	return &st, nil
 }
 
-// errOlder says that a daemon has no status: it is of a version before that.
-var errOlder = errors.New("it is older than this program and does not describe itself")
-
-// serving are the places that a daemon tells of, or seems to serve.
-func (f *facts) serving() (all []*place) {
-	for _, p := range f.places {
-		if p.Status != nil || p.Daemon != nil {
-			all = append(all, p)
+// serving are the sockets whose daemons tell of themselves, or seem to run.
+func (f *facts) serving() (all []*socket) {
+	for _, k := range f.sockets {
+		if k.Status != nil || k.Server != nil {
+			all = append(all, k)
 		}
 	}
 	return all
+}
+
+// telling are those whose daemons tell of themselves.
+func (f *facts) telling() []*socket {
+	return slices.DeleteFunc(f.serving(), func(k *socket) bool { return k.Status == nil })
 }

@@ -15,22 +15,17 @@ func FuzzAnswers(f *testing.F) {
 		f.Add(answer)
 	}
 	f.Add(lease("192.168.105.2", "2:3") + plistOf("<key>Subnets</key><array/>"))
-	f.Add("Id=socket_vmnet2.service\nActiveState=failed\n\nId=x\n")
-	f.Add("7 1 0 socket_vmnet2 /x\n")
 	f.Fuzz(func(t *testing.T, answer string) {
-		x := &exam{facts: &facts{System: System{GOOS: "darwin", Run: func(context.Context, string, ...string) ([]byte, error) { return []byte(answer), nil }}}, ctx: t.Context()}
-		for _, b := range properties(answer) {
-			x.unit(map[string]string{"Id": b, "ActiveState": answer})
-		}
+		s := find.System{GOOS: "darwin", Run: func(context.Context, string, ...string) ([]byte, error) { return []byte(answer), nil }}
+		x := &exam{facts: &facts{System: System{System: s}, Inventory: &find.Inventory{}}, ctx: t.Context()}
 		parseLeases(answer)
 		maskedPrefix(answer, answer)
 		entitled([]byte(answer))
 		x.qemu("/q", answer)
 		x.bootpdDisabled()
-		x.firewallApps(nil, nil)
+		x.firewallApps()
 		x.macOS = answer
 		x.macMajor()
-		_ = find.ParsePS(answer)
 		for _, found := range x.findings {
 			for _, r := range found.Text {
 				if r < ' ' || r == 0x7f {

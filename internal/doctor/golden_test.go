@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/find"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
@@ -183,11 +184,9 @@ func TestStages(t *testing.T) {
 			s := tt.system(t)
 			r := Examine(t.Context(), s)
 			assert.Equal(t, tt.code, r.ExitCode())
-			var text, doc bytes.Buffer
+			var text bytes.Buffer
 			require.NoError(t, r.WriteText(&text))
-			require.NoError(t, r.WriteJSON(&doc))
 			golden(t, name+".txt", text.String(), s.Root)
-			golden(t, name+".json", doc.String(), s.Root)
 		})
 	}
 }
@@ -214,7 +213,7 @@ func golden(t *testing.T, name, text, root string) {
 // TestStaged is what --root does: files only.
 func TestStaged(t *testing.T) {
 	root := lima.build(t)
-	r := Examine(t.Context(), Staged(root, "/download/socket_vmnet2", "v0.0.0-new", []string{"/Users/ann"}))
+	r := Examine(t.Context(), Host(find.System{Root: root, Homes: []string{"/Users/ann"}}))
 	assert.Equal(t, 0, r.ExitCode(), "%+v", r.Findings)
 	assert.Equal(t, "macOS", r.System)
 	skipped := map[string]bool{}

@@ -114,19 +114,21 @@ func (s stage) system(tb testing.TB) System {
 		tb.Cleanup(func() { _ = os.Chmod(filepath.Join(root, path), 0o755) }) //nolint:gosec // so that it can be removed
 	}
 	sys := System{
-		Root: root, Homes: []string{"/Users/ann"}, GOOS: s.goos, Program: "/download/socket_vmnet2", Version: "v0.0.0-new",
+		System: find.System{
+			Root: root, Homes: []string{"/Users/ann"}, GOOS: s.goos, Program: "/download/socket_vmnet2", Version: "v0.0.0-new",
+			Run: s.run, Processes: func(context.Context) ([]find.Process, error) { return find.ParsePS(s.processes), nil },
+			Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+				if network == "unix" {
+					return new(net.Dialer).DialContext(ctx, network, address)
+				}
+				return nil, s.dial[address]
+			},
+		},
 		User: User{UID: 501, GID: 20, Groups: []int{12, 20, 80}, Name: "ann"}, Sockets: s.sockets,
-		Run: s.run, Processes: func(context.Context) ([]find.Process, error) { return find.ParsePS(s.processes), nil },
 		Table: func() (*freenet.Table, error) {
 			return freenet.NewTable(conflicts(tb, s.addresses), conflicts(tb, s.routes)), nil
 		},
 		Group: func(gid int) string { return map[int]string{0: "wheel", 1: "daemon", 20: "staff", 80: "admin"}[gid] },
-		Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
-			if network == "unix" {
-				return new(net.Dialer).DialContext(ctx, network, address)
-			}
-			return nil, s.dial[address]
-		},
 		Ask: func(_ context.Context, path, _ string) (int, json.RawMessage, error) {
 			st, ok := s.daemons[strings.TrimPrefix(path, root)]
 			if !ok {
@@ -217,7 +219,6 @@ var macOS15 = map[string]string{
 	firewall + " --getglobalstate":                    "Firewall is enabled. (State = 1) \n",
 	firewall + " --getblockall":                       "Firewall has block all state set to disabled. \n",
 	firewall + " --listapps":                          "Total number of apps = 1 \n1 : /usr/libexec/sharingd \n             (Allow incoming connections)\n",
-	"lsof -nP -U -F pdn":                              "p1\n",
 	firewall + " --getallowsigned":                    "Automatically allow built-in signed software ENABLED. \nAutomatically allow downloaded signed software ENABLED. \n",
 	"/bin/launchctl print-disabled system":            "\tdisabled services = {\n\t\t\"com.apple.ftpd\" => disabled\n\t\t\"com.openssh.sshd\" => enabled\n\t}\n",
 	"/opt/homebrew/bin/qemu-system-aarch64 --version": "QEMU emulator version 10.1.0\nCopyright (c) 2003-2025 Fabrice Bellard and the QEMU Project developers\n",

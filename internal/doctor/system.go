@@ -5,87 +5,128 @@ package doctor
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"io/fs"
-	"net"
+	"net/http"
 	"net/netip"
 	"os"
+	"os/user"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
-	"strings"
 	"syscall"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/control"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/find"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/freenet"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/migrate"
 )
 
 // A System is what there is to examine, and all that checks ask.
 type System struct {
-	Root    string   // a staged root directory; empty: the machine itself
-	Homes   []string // home directories, below Root
-	GOOS    string
-	Program string // the socket_vmnet2 that runs this
-	Version string // of it
-	User    User   // who permissions are checked for
-
+	find.System
+	User    User       // for whom permissions are checked
 	Sockets []string   // to look at, and at no other; empty: all that are found
 	Reach   netip.Addr // a guest that should be reachable; zero: none
 
 	// A staged system has none of these, unless they are recorded.
-	Env       func(key string) string
-	Run       find.Runner // a program, within its context's time
-	Processes func(context.Context) ([]find.Process, error)
-	Table     func() (*freenet.Table, error)                                                // interfaces and routes
-	Dial      func(ctx context.Context, network, address string) (net.Conn, error)          // socket or guest
-	Ask       func(ctx context.Context, control, what string) (int, json.RawMessage, error) // a control socket
-	Writable  func(path string) error                                                       // for the user: access(2)
-	Find      func(sockets []string) []find.Daemon                                          // those named, or all
-	Group     func(gid int) string                                                          // its name
-	Members   func(user string) []int                                                       // groups as the next login would have them
+	Table    func() (*freenet.Table, error)                                                // interfaces and routes
+	Ask      func(ctx context.Context, control, what string) (int, json.RawMessage, error) // a control socket
+	Writable func(path string) error                                                       // for the user: access(2)
+	Group    func(gid int) string                                                          // its name
+	Members  func(user string) []int                                                       // groups as the next login would have them
 }
 
-// A User is somebody whose permissions are checked.
+// Host is the machine itself, or below another root the files of a system.
+func Host(s find.System) System {
+	if s.Staged() {
+		s.GOOS = stagedOS(s)
+		return System{System: s, User: User{Staged: true}}
+	}
+	h := System{
+		System: s, User: caller(), Table: freenet.System, Group: groupName, Members: members,
+		Ask: func(ctx context.Context, controlSocket, what string) (int, json.RawMessage, error) {
+			return control.Ask(ctx, controlSocket, http.MethodGet, what)
+		},
+	}
+	if !h.User.Behind {
+		h.Writable = func(path string) error { return unix.Access(path, unix.W_OK) }
+	}
+	return h
+}
+
+// stagedOS tells by a directory that only macOS has what kind of system is staged.
+func stagedOS(s find.System) string {
+	for _, dir := range []string{"/System/Library", "/Library/LaunchDaemons", "/Users", "/opt/homebrew"} {
+		if _, err := s.Stat(dir); err == nil {
+			return "darwin"
+		}
+	}
+	return runtime.GOOS
+}
+
+// A User is the one whose permissions are checked.
 type User struct {
 	UID, GID int
 	Groups   []int
 	Name     string
-	Staged   bool // nobody in particular: permissions are not checked
-	Behind   bool // it is who called sudo
+	Staged   bool // no particular one: permissions are not checked
+	Behind   bool // it is the one that called sudo
 }
 
 func (u User) isRoot() bool { return u.UID == 0 && !u.Staged && !u.Behind }
 
+// String names the user for the report.
 func (u User) String() string {
 	switch {
 	case u.Staged:
-		return "nobody in particular"
+		return "no particular one"
 	case u.Name != "":
 		return u.Name + " (" + strconv.Itoa(u.UID) + ")"
 	}
 	return strconv.Itoa(u.UID)
 }
 
-func (u User) in(gid int) bool { return u.GID == gid || slices.Contains(u.Groups, gid) }
+// caller is the user, behind sudo(8) the one that called it. Only permissions are looked at with it.
+func caller() User {
+	if entry, err := user.Lookup(os.Getenv("SUDO_USER")); err == nil && os.Getuid() == 0 && entry.Uid != "0" {
+		u := User{Name: entry.Username, Behind: true, Groups: members(entry.Username)}
+		u.UID, err = strconv.Atoi(entry.Uid)
+		u.GID, _ = strconv.Atoi(entry.Gid)
+		if err == nil {
+			return u
+		}
+	}
+	u := User{UID: os.Getuid(), GID: os.Getgid()}
+	u.Groups, _ = os.Getgroups()
+	if entry, err := user.LookupId(strconv.Itoa(u.UID)); err == nil {
+		u.Name = entry.Username
+	}
+	return u
+}
 
-// staged tells whether the machine itself is looked at.
-func (s System) staged() bool { return s.Root != "" }
+// members are the groups that a login of the user would have.
+func members(name string) (gids []int) {
+	entry, err := user.Lookup(name)
+	if err != nil {
+		return nil
+	}
+	ids, _ := entry.GroupIds()
+	for _, id := range ids {
+		if gid, err := strconv.Atoi(id); err == nil {
+			gids = append(gids, gid)
+		}
+	}
+	return gids
+}
 
-// live tells whether the processes and daemons of the machine can be looked at.
-func (s System) live() bool { return s.Processes != nil }
-
-// files is the part of the system that migrate knows how to read.
-func (s System) files() migrate.System { return migrate.System{Root: s.Root} }
-
-func (s System) real(path string) string { return filepath.Join(s.Root, path) }
-
-func (s System) env(key string) string {
-	if s.Env == nil {
+func groupName(gid int) string {
+	g, err := user.LookupGroupId(strconv.Itoa(gid))
+	if err != nil {
 		return ""
 	}
-	return s.Env(key)
+	return g.Name
 }
 
 // groupName names a group.
@@ -104,89 +145,69 @@ type node struct {
 	uid, gid int
 }
 
-// lstat does not follow a link at path's end, nor on its way in a staged system.
+// lstat does not follow a link at path's end. The owner of a staged root counts as root.
 func (s System) lstat(path string) (node, error) {
-	dir := filepath.Dir(path)
-	if at, err := s.files().Resolve(dir); err == nil {
-		dir = at
-	}
-	fi, err := os.Lstat(filepath.Join(s.Root, dir, filepath.Base(path)))
+	fi, err := os.Lstat(filepath.Join(s.Root, s.truePath(path)))
 	if err != nil {
 		return node{}, err
 	}
-	return s.nodeOf(fi), nil
-}
-
-// nodeOf is fi with the owner of a staged root as root.
-func (s System) nodeOf(fi fs.FileInfo) node {
 	n := node{FileMode: fi.Mode(), uid: -1, gid: -1}
-	st, ok := fi.Sys().(*syscall.Stat_t)
-	if !ok {
-		return n
+	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
+		n.uid, n.gid = int(st.Uid), int(st.Gid)
 	}
-	n.uid, n.gid = int(st.Uid), int(st.Gid)
-	if s.staged() {
-		if top, err := os.Lstat(s.Root); err == nil {
-			if st, ok := top.Sys().(*syscall.Stat_t); ok {
-				if n.uid == int(st.Uid) {
-					n.uid = 0
-				}
-				if n.gid == int(st.Gid) {
-					n.gid = 0
-				}
+	if !s.Staged() {
+		return n, nil
+	}
+	if top, err := os.Lstat(s.Root); err == nil {
+		if st, ok := top.Sys().(*syscall.Stat_t); ok {
+			if n.uid == int(st.Uid) {
+				n.uid = 0
+			}
+			if n.gid == int(st.Gid) {
+				n.gid = 0
 			}
 		}
 	}
-	return n
+	return n, nil
+}
+
+// truePath is path without links in its directory.
+func (s System) truePath(path string) string {
+	if dir, err := s.Resolve(filepath.Dir(path)); err == nil {
+		return filepath.Join(dir, filepath.Base(path))
+	}
+	return filepath.Clean(path)
+}
+
+// Bits of a mode, as they are for others.
+const (
+	mayWrite = 0o2
+	mayEnter = 0o1
+)
+
+// allows tells whether a user has this bit by the mode. Only one class counts: an owner is not helped by the group.
+func (n node) allows(u User, bit fs.FileMode) bool {
+	switch {
+	case u.UID == 0:
+		return true
+	case n.uid == u.UID:
+		bit <<= 6
+	case u.GID == n.gid || slices.Contains(u.Groups, n.gid):
+		bit <<= 3
+	}
+	return n.Perm()&bit != 0
 }
 
 // maxFile is the largest file that is read, in bytes: some thousand leases.
 const maxFile = 1 << 20
 
-func (s System) readFile(path string) ([]byte, error) { return s.files().ReadFile(path, maxFile) }
+func (s System) readFile(path string) ([]byte, error) { return s.ReadFile(path, maxFile) }
 
-// errNoPrograms says that programs are not run here.
-var errNoPrograms = errors.New("programs are not run on a staged system")
-
-// program runs one and returns what it says.
-func (x *exam) program(name string, args ...string) (string, error) {
-	if x.Run == nil {
-		return "", errNoPrograms
+// readPlist reads a property list in any of its forms.
+func (s System) readPlist(path string, into any) error {
+	b, err := s.readFile(path)
+	if err != nil {
+		return err
 	}
-	out, err := x.Run(x.ctx, name, args...)
-	if err != nil && x.ctx.Err() != nil {
-		return "", fmt.Errorf("%s gave no answer within %v", filepath.Base(name), checkTime)
-	}
-	return string(out), err
-}
-
-// absent tells that there is no such file.
-func absent(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) }
-
-// reason is what the system said, without the path.
-func reason(err error) string {
-	if pe, ok := errors.AsType[*fs.PathError](err); ok {
-		return pe.Err.Error()
-	}
-	return err.Error()
-}
-
-// list joins words for a sentence.
-func list(words []string) string {
-	switch n := len(words); n {
-	case 0:
-		return "none"
-	case 1:
-		return words[0]
-	default:
-		return strings.Join(words[:n-1], ", ") + " and " + words[n-1]
-	}
-}
-
-// count is a number with what is counted.
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
+	return find.UnmarshalPlist(b, into)
 }

@@ -3,7 +3,6 @@
 package doctor
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -12,16 +11,11 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
-// WriteJSON writes the report as one document.
-func (r *Report) WriteJSON(w io.Writer) error {
-	out := json.NewEncoder(w)
-	out.SetEscapeHTML(false)
-	out.SetIndent("", "  ")
-	return out.Encode(r)
-}
-
 // severityWidth is that of the longest of the words.
 const severityWidth = len(status.Warning)
+
+// margin is in front of what belongs to a finding.
+var margin = strings.Repeat(" ", len("  ")+severityWidth+len("  "))
 
 // WriteText writes the report for people.
 func (r *Report) WriteText(w io.Writer) error {
@@ -31,48 +25,42 @@ func (r *Report) WriteText(w io.Writer) error {
 		fmt.Fprintf(&b, ", below %s", r.Root)
 	}
 	b.WriteString("\n")
-	for _, group := range []string{groupPrograms, groupDaemons, groupNetwork, groupSystem} {
-		r.writeGroup(&b, group)
+	group := ""
+	for _, c := range Checks() {
+		for _, f := range r.Findings {
+			if f.Check != c.ID {
+				continue
+			}
+			if c.Group != group {
+				group = c.Group
+				fmt.Fprintf(&b, "\n%s\n", group)
+			}
+			f.write(&b)
+		}
 	}
 	if len(r.Skipped) > 0 {
 		b.WriteString("\nNot checked\n")
-		for _, s := range r.Skipped {
-			text := s.Check + ": " + s.Why
-			if s.Root {
-				text += " (run with sudo for that)"
-			}
-			wrap(&b, strings.Repeat(" ", len("  ")+severityWidth+len("  ")), text)
+	}
+	for _, s := range r.Skipped {
+		text := s.Check + ": " + s.Why
+		if s.Root {
+			text += " (run with sudo for that)"
 		}
+		wrap(&b, margin, text)
 	}
 	fmt.Fprintf(&b, "\n%s\n", r.verdict())
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-// writeGroup writes what the checks of a group found.
-func (r *Report) writeGroup(b *strings.Builder, group string) {
-	begun := false
-	for _, c := range Checks() {
-		if c.Group != group {
-			continue
-		}
-		for _, f := range r.Findings {
-			if f.Check != c.ID {
-				continue
-			}
-			if !begun {
-				fmt.Fprintf(b, "\n%s\n", group)
-				begun = true
-			}
-			wrap(b, fmt.Sprintf("  %-*s  ", severityWidth, f.Severity), f.Check+": "+f.Text)
-			for _, fix := range f.Fix {
-				first := strings.Repeat(" ", len("  ")+severityWidth+len("  "))
-				if line, ok := strings.CutPrefix(fix, commandIndent); ok {
-					fmt.Fprintf(b, "%s      %s\n", first, line) // in one line, to be copied
-					continue
-				}
-				wrap(b, first+"  - ", fix)
-			}
+// write writes a finding and its steps. A command is one line, so that it can be copied.
+func (f Finding) write(b *strings.Builder) {
+	wrap(b, fmt.Sprintf("  %-*s  ", severityWidth, f.Severity), f.Check+": "+f.Text)
+	for _, fix := range f.Fix {
+		if line, ok := strings.CutPrefix(fix, commandIndent); ok {
+			fmt.Fprintf(b, "%s      %s\n", margin, line)
+		} else {
+			wrap(b, margin+"  - ", fix)
 		}
 	}
 }
@@ -104,22 +92,43 @@ func wrap(b *strings.Builder, first, text string) {
 
 // verdict sums it up.
 func (r *Report) verdict() string {
-	count := map[string]int{}
+	found := map[string]int{}
 	for _, f := range r.Findings {
-		count[f.Severity]++
+		found[f.Severity]++
 	}
 	var parts []string
 	for _, s := range []string{status.Error, status.Warning, status.Notice} {
-		switch n := count[s]; n {
-		case 0:
-		case 1:
-			parts = append(parts, "1 "+s)
-		default:
-			parts = append(parts, fmt.Sprintf("%d %ss", n, s))
+		if found[s] > 0 {
+			parts = append(parts, count(found[s], s))
 		}
 	}
 	if len(parts) == 0 {
 		return "Nothing is wrong, as far as was checked."
 	}
 	return "Found " + list(parts) + "."
+}
+
+// list joins words for a sentence.
+func list(words []string) string {
+	n := len(words)
+	if n < 2 {
+		return strings.Join(words, "")
+	}
+	return strings.Join(words[:n-1], ", ") + " and " + words[n-1]
+}
+
+// count is a number with what is counted.
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// maxLine is the longest line of a program's answer that is shown, in bytes.
+const maxLine = 200
+
+func firstLine(text string) string {
+	line, _, _ := strings.Cut(text, "\n")
+	return line[:min(len(line), maxLine)]
 }

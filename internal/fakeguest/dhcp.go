@@ -27,8 +27,6 @@ type Lease struct {
 	Server    netip.Addr       // option 54
 	ServerMAC net.HardwareAddr // the ACK's Ethernet source
 	Time      time.Duration    // option 51
-	T1, T2    time.Duration    // options 58 and 59, zero when absent
-	ACK       *dhcpv4.DHCPv4   // everything else
 }
 
 // Configure gets a lease by DISCOVER and REQUEST and uses its address.
@@ -62,71 +60,36 @@ func (g *Guest) Request(offer *dhcpv4.DHCPv4, mods ...dhcpv4.Modifier) (Lease, e
 		dhcpv4.WithOption(dhcpv4.OptRequestedIPAddress(offer.YourIPAddr)),
 		dhcpv4.WithOption(dhcpv4.OptServerIdentifier(offer.ServerIdentifier())),
 	}, mods...)
-	return g.lease(dhcpv4.MessageTypeRequest, toAll, mods)
+	return g.lease(toAll, mods)
 }
 
 // Reboot asks for the address that the Guest had before it was rebooted (INIT-REBOOT): a broadcast without server and
 // client address. It returns the lease or ErrNAK; a server that does not know the Guest may stay silent (ErrTimeout).
 func (g *Guest) Reboot(old netip.Addr) (Lease, error) {
-	return g.lease(dhcpv4.MessageTypeRequest, toAll,
+	return g.lease(toAll,
 		[]dhcpv4.Modifier{dhcpv4.WithOption(dhcpv4.OptRequestedIPAddress(old.AsSlice()))})
 }
 
 // Renew extends l by a unicast to its server (RENEWING, from T1 on).
 func (g *Guest) Renew(l Lease) (Lease, error) {
-	return g.lease(dhcpv4.MessageTypeRequest, l.toServer(), []dhcpv4.Modifier{dhcpv4.WithClientIP(l.Addr.Addr().AsSlice())})
-}
-
-// Rebind extends l by a broadcast to any server (REBINDING, from T2 on).
-func (g *Guest) Rebind(l Lease) (Lease, error) {
-	to := toAll
-	to.src = l.Addr.Addr()
-	return g.lease(dhcpv4.MessageTypeRequest, to, []dhcpv4.Modifier{dhcpv4.WithClientIP(l.Addr.Addr().AsSlice())})
-}
-
-// Inform asks for options only, with the address that the Guest has, and returns the ACK.
-func (g *Guest) Inform(mods ...dhcpv4.Modifier) (*dhcpv4.DHCPv4, error) {
-	own := g.Addr().Addr()
-	if !own.IsValid() {
-		return nil, errNoAddress
-	}
-	m, err := g.message(dhcpv4.MessageTypeInform, append([]dhcpv4.Modifier{dhcpv4.WithClientIP(own.AsSlice())}, mods...))
-	if err != nil {
-		return nil, err
-	}
-	to := toAll
-	to.src = own
-	reply, _, err := g.exchangeDHCP(m, to, dhcpv4.MessageTypeAck)
-	return reply, err
+	return g.lease(l.toServer(), []dhcpv4.Modifier{dhcpv4.WithClientIP(l.Addr.Addr().AsSlice())})
 }
 
 // Release gives l back by a unicast to its server. There is no answer. The Guest goes on using the address unless told
 // otherwise.
 func (g *Guest) Release(l Lease) error {
-	return g.tell(dhcpv4.MessageTypeRelease, l.toServer(), []dhcpv4.Modifier{
+	m, err := g.message(dhcpv4.MessageTypeRelease, []dhcpv4.Modifier{
 		dhcpv4.WithClientIP(l.Addr.Addr().AsSlice()),
 		dhcpv4.WithOption(dhcpv4.OptServerIdentifier(l.Server.AsSlice())),
 	})
-}
-
-// Decline tells the server by broadcast that somebody else uses the address of l. There is no answer.
-func (g *Guest) Decline(l Lease) error {
-	return g.tell(dhcpv4.MessageTypeDecline, toAll, []dhcpv4.Modifier{
-		dhcpv4.WithOption(dhcpv4.OptRequestedIPAddress(l.Addr.Addr().AsSlice())),
-		dhcpv4.WithOption(dhcpv4.OptServerIdentifier(l.Server.AsSlice())),
-	})
+	if err != nil {
+		return err
+	}
+	return g.Send(g.dhcpFrame(m, l.toServer()))
 }
 
 // SendDHCP broadcasts any message, however wrong, from the Guest's MAC address.
 func (g *Guest) SendDHCP(m *dhcpv4.DHCPv4) error { return g.Send(g.dhcpFrame(m, toAll)) }
-
-// ListenDHCP collects DHCP replies to the Guest; ParseDHCP reads them.
-func (g *Guest) ListenDHCP() *Listener {
-	return g.Listen(func(f []byte) bool {
-		m, err := ParseDHCP(f)
-		return err == nil && g.accepts(f[:6]) && bytes.Equal(m.ClientHWAddr, g.MAC())
-	})
-}
 
 // ParseDHCP reads a frame with a DHCP reply on its way to a client.
 func ParseDHCP(f []byte) (*dhcpv4.DHCPv4, error) {
@@ -159,8 +122,7 @@ func (g *Guest) message(kind dhcpv4.MessageType, mods []dhcpv4.Modifier) (*dhcpv
 		dhcpv4.WithTransactionID(xid),
 		dhcpv4.WithMessageType(kind),
 	}, mods...)
-	switch kind {
-	case dhcpv4.MessageTypeDiscover, dhcpv4.MessageTypeRequest, dhcpv4.MessageTypeInform:
+	if kind != dhcpv4.MessageTypeRelease {
 		all = append(all, dhcpv4.WithOption(dhcpv4.OptHostName(g.opts.Name)), dhcpv4.WithRequestedOptions(
 			dhcpv4.OptionSubnetMask, dhcpv4.OptionRouter, dhcpv4.OptionDomainNameServer,
 		))
@@ -175,15 +137,6 @@ func (g *Guest) message(kind dhcpv4.MessageType, mods []dhcpv4.Modifier) (*dhcpv
 func (g *Guest) dhcpFrame(m *dhcpv4.DHCPv4, to route) []byte {
 	src, dst := netip.AddrPortFrom(to.src, dhcpv4.ClientPort), netip.AddrPortFrom(to.dst, dhcpv4.ServerPort)
 	return EthernetFrame(to.mac, g.MAC(), TypeIPv4, UDPPacket(src, dst, m.ToBytes()))
-}
-
-// tell sends a message that has no answer.
-func (g *Guest) tell(kind dhcpv4.MessageType, to route, mods []dhcpv4.Modifier) error {
-	m, err := g.message(kind, mods)
-	if err != nil {
-		return err
-	}
-	return g.Send(g.dhcpFrame(m, to))
 }
 
 // exchangeDHCP sends m and waits for a reply of the kind wanted or a NAK, which is an error.
@@ -207,9 +160,9 @@ func (g *Guest) exchangeDHCP(m *dhcpv4.DHCPv4, to route, want dhcpv4.MessageType
 	return r, f, nil
 }
 
-// lease sends a message whose answer is an ACK with an address.
-func (g *Guest) lease(kind dhcpv4.MessageType, to route, mods []dhcpv4.Modifier) (Lease, error) {
-	m, err := g.message(kind, mods)
+// lease sends a REQUEST, whose answer is an ACK with an address.
+func (g *Guest) lease(to route, mods []dhcpv4.Modifier) (Lease, error) {
+	m, err := g.message(dhcpv4.MessageTypeRequest, mods)
 	if err != nil {
 		return Lease{}, err
 	}
@@ -234,9 +187,6 @@ func newLease(ack *dhcpv4.DHCPv4, f []byte) (Lease, error) {
 		Addr:      netip.PrefixFrom(addr, ones),
 		ServerMAC: bytes.Clone(f[6:12]),
 		Time:      ack.IPAddressLeaseTime(0),
-		T1:        ack.IPAddressRenewalTime(0),
-		T2:        ack.IPAddressRebindingTime(0),
-		ACK:       ack,
 	}
 	l.Server, _ = netip.AddrFromSlice(ack.ServerIdentifier().To4())
 	if r := ack.Router(); len(r) > 0 {

@@ -11,7 +11,6 @@ import (
 
 // TCP flags.
 const (
-	TCPFin = 1
 	TCPSyn = 2
 	TCPRst = 4
 	TCPAck = 16

@@ -25,7 +25,7 @@ var ErrTimeout = errors.New("nothing came in time")
 // DefaultTimeout is how long a Guest waits for an answer.
 const DefaultTimeout = 5 * time.Second
 
-// queueLen is how many frames a Guest's network card holds for its processor, in frames. More are dropped and counted.
+// queueLen is how many frames a Guest's network card holds for its processor, in frames. More are dropped.
 const queueLen = 4096
 
 // Options describe a Guest. The zero value is usable.
@@ -45,13 +45,12 @@ type Guest struct {
 	opts Options
 	link Link
 
-	queue   chan []byte
-	dropped atomic.Uint64
-	tap     atomic.Pointer[func(f []byte) bool]
-	wg      sync.WaitGroup
-	stop    chan struct{}
-	done    chan struct{} // closed when the link ended
-	err     error         // why; set before done is closed
+	queue chan []byte
+	tap   atomic.Pointer[func(f []byte) bool]
+	wg    sync.WaitGroup
+	stop  chan struct{}
+	done  chan struct{} // closed when the link ended
+	err   error         // why; set before done is closed
 
 	sendMu sync.Mutex // one goroutine at a time sends
 
@@ -166,9 +165,6 @@ func (g *Guest) Err() error {
 	}
 }
 
-// Dropped is how many frames came faster than the Guest took them.
-func (g *Guest) Dropped() uint64 { return g.dropped.Load() }
-
 // Close unplugs the Guest and waits for its goroutines. It may be called more than once.
 func (g *Guest) Close() {
 	g.mu.Lock()
@@ -218,7 +214,6 @@ func (g *Guest) receive(f []byte) {
 	select {
 	case g.queue <- bytes.Clone(f):
 	default:
-		g.dropped.Add(1)
 	}
 }
 

@@ -16,11 +16,11 @@ var errNoAddress = errors.New("the guest has no address; call SetAddr or Configu
 // ErrUnreachable is returned when an ICMP message said that a destination cannot be reached.
 var ErrUnreachable = errors.New("destination unreachable")
 
-// firstPort is the lowest source port that NextPort gives.
+// firstPort is the lowest source port that nextPort gives.
 const firstPort = 20000
 
-// NextPort is a source port that was not used for a while.
-func (g *Guest) NextPort() uint16 { return firstPort + uint16(g.ids.Add(1)%40000) }
+// nextPort is a source port that was not used for a while.
+func (g *Guest) nextPort() uint16 { return firstPort + uint16(g.ids.Add(1)%40000) }
 
 // Resolve asks for the MAC address of ip by ARP. Nothing is taken from the cache.
 func (g *Guest) Resolve(ip netip.Addr) (net.HardwareAddr, error) {
@@ -53,8 +53,8 @@ func (g *Guest) Announce() error {
 	return g.Send(EthernetFrame(Broadcast, g.MAC(), TypeARP, ARPPacket(ARPRequest, g.MAC(), own, make(net.HardwareAddr, 6), own)))
 }
 
-// NextHop is the MAC address to which packets for ip go: its own in the subnet, else the gateway's. Answers are cached.
-func (g *Guest) NextHop(ip netip.Addr) (net.HardwareAddr, error) {
+// nextHop is the MAC address to which packets for ip go: its own in the subnet, else the gateway's. Answers are cached.
+func (g *Guest) nextHop(ip netip.Addr) (net.HardwareAddr, error) {
 	g.mu.Lock()
 	hop := ip
 	if !g.addr.IsValid() {
@@ -74,7 +74,7 @@ func (g *Guest) NextHop(ip netip.Addr) (net.HardwareAddr, error) {
 
 // IPFrame is a frame from the Guest that carries an IPv4 packet, such as IPv4Packet makes, to where ip is routed.
 func (g *Guest) IPFrame(ip netip.Addr, packet []byte) ([]byte, error) {
-	mac, err := g.NextHop(ip)
+	mac, err := g.nextHop(ip)
 	if err != nil {
 		return nil, err
 	}
@@ -114,53 +114,9 @@ func (g *Guest) Ping(ip netip.Addr, n int) (time.Duration, error) {
 	return rtt, nil
 }
 
-// SendUDP sends one datagram from a source port of the Guest.
-func (g *Guest) SendUDP(from uint16, to netip.AddrPort, data []byte) error {
-	f, err := g.IPFrame(to.Addr(), UDPPacket(netip.AddrPortFrom(g.Addr().Addr(), from), to, data))
-	if err != nil {
-		return fmt.Errorf("send UDP to %s: %w", to, err)
-	}
-	return g.Send(f)
-}
-
-// ListenUDP collects the datagrams to a port of the Guest; Parse tells their Data.
-func (g *Guest) ListenUDP(port uint16) *Listener {
-	return g.Listen(g.matchPacket(func(p *Packet) bool {
-		return p.Proto == ProtoUDP && p.DstPort == port && (p.DstIP == g.Addr().Addr() || p.DstIP == broadcastIP)
-	}))
-}
-
-// ExchangeUDP sends one datagram and returns the first that comes back from where it went, such as a DNS answer.
-func (g *Guest) ExchangeUDP(to netip.AddrPort, data []byte) ([]byte, error) {
-	from := g.NextPort()
-	l := g.ListenUDP(from)
-	defer l.Close()
-	if err := g.SendUDP(from, to, data); err != nil {
-		return nil, err
-	}
-	for end := time.Now().Add(g.opts.Timeout); ; {
-		f, err := l.Next(time.Until(end))
-		if err != nil {
-			return nil, fmt.Errorf("wait for UDP from %s: %w", to, err)
-		}
-		if p, err := Parse(f); err == nil && p.From() == to {
-			return p.Data, nil
-		}
-	}
-}
-
-// SendTCP sends one TCP segment without data, such as a SYN.
-func (g *Guest) SendTCP(from uint16, to netip.AddrPort, flags byte, seq, ack uint32) error {
-	f, err := g.IPFrame(to.Addr(), TCPPacket(netip.AddrPortFrom(g.Addr().Addr(), from), to, flags, seq, ack))
-	if err != nil {
-		return fmt.Errorf("send TCP to %s: %w", to, err)
-	}
-	return g.Send(f)
-}
-
 // ExchangeSYN sends a SYN and returns the flags of the answer: TCPSyn|TCPAck, or TCPRst|TCPAck where it is refused.
 func (g *Guest) ExchangeSYN(to netip.AddrPort) (flags byte, err error) {
-	from := g.NextPort()
+	from := g.nextPort()
 	f, err := g.IPFrame(to.Addr(), TCPPacket(netip.AddrPortFrom(g.Addr().Addr(), from), to, TCPSyn, 1, 0))
 	if err != nil {
 		return 0, fmt.Errorf("send SYN to %s: %w", to, err)

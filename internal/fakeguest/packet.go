@@ -54,7 +54,6 @@ type Packet struct {
 	// IPv4; for ARP the sender's and the target's address.
 	SrcIP, DstIP netip.Addr
 	Proto        byte
-	TTL          byte
 
 	// UDP and TCP.
 	SrcPort, DstPort uint16
@@ -118,7 +117,7 @@ func (p *Packet) parseIPv4() error {
 		return fmt.Errorf("parse IPv4 header: checksum is off by %#04x", sum)
 	}
 	p.SrcIP, p.DstIP = netip.AddrFrom4([4]byte(b[12:16])), netip.AddrFrom4([4]byte(b[16:20]))
-	p.Proto, p.TTL, p.Data = b[9], b[8], b[hl:total]
+	p.Proto, p.Data = b[9], b[hl:total]
 	if binary.BigEndian.Uint16(b[6:])&0x3fff != 0 {
 		return nil // a fragment
 	}

@@ -58,7 +58,6 @@ func TestParse(t *testing.T) {
 	assert.Equal(t, mac, p.Src)
 	assert.Equal(t, src, p.From())
 	assert.Equal(t, dst, p.To())
-	assert.EqualValues(t, 64, p.TTL)
 	assert.Equal(t, "data", string(p.Data))
 
 	p, err = Parse(EthernetFrame(Broadcast, mac, TypeIPv4, TCPPacket(src, dst, TCPSyn, 1, 2)))

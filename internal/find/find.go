@@ -1,15 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package find looks for the daemons that run on this machine: sockets at the usual places, and processes named socket_vmnet.
+// Package find tells what of socket_vmnet and socket_vmnet2 a machine has: the daemons that can be asked (Daemons, One), and the
+// inventory of programs, jobs, networks of tools, processes and clients (Look), with the commands that move them (WriteText). It
+// only reads, asks ps, launchctl and systemctl where they are, and connects to no socket but in Daemons and One.
+//
+// What is read belongs to others: what is unreadable, too large or not what it should be is noted and hinders nothing else.
 package find
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"io/fs"
 	"path/filepath"
 	"slices"
-	"strings"
 	"syscall"
+	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
 )
@@ -18,9 +24,9 @@ import (
 var (
 	// ErrNothing is that nothing is at the path: no daemon serves it.
 	ErrNothing = errors.New("there is no socket")
-	// ErrStopped is that a socket is there, and nobody listens: its daemon has ended.
-	ErrStopped = errors.New("nobody listens any more")
-	// ErrOld is that socket_vmnet serves it, which can be asked nothing.
+	// ErrStopped is that a socket is there and nothing listens: its daemon has ended.
+	ErrStopped = errors.New("nothing listens any more")
+	// ErrOld is that socket_vmnet serves it, which answers no questions.
 	ErrOld = errors.New("socket_vmnet serves it, which cannot be asked anything")
 	// ErrNoControl is that the daemon was started without a control socket, or could not make one.
 	ErrNoControl = errors.New("the daemon has no control socket")
@@ -36,75 +42,6 @@ type Daemon struct {
 	Err     error  // why it cannot be asked anything
 }
 
-// A System is where to look. Machine is the real one.
-type System interface {
-	// Sockets are the paths of sockets at the usual places, and the patterns of these places.
-	Sockets() (found, looked []string)
-	// Mode is the type of a file, links followed.
-	Mode(path string) (fs.FileMode, error)
-	// Real is the path without links, as far as it exists.
-	Real(path string) string
-	// Connect tells whether somebody listens on a stream socket.
-	Connect(path string) error
-	// Wait is Connect with some patience.
-	Wait(path string) bool
-	Processes() ([]Process, error)
-}
-
-// Daemons are those that run, by socket. One that cannot be asked has an Err: somebody else's, or socket_vmnet.
-//
-// A socket without a control socket beside it, and without a process whose it is, is left alone: to connect could have a
-// service manager start its daemon.
-func Daemons(s System) []Daemon {
-	processes := daemonsOf(s)
-	found, _ := s.Sockets()
-	var all []Daemon
-	seen := map[string]bool{}
-	add := func(socket string) {
-		path := s.Real(socket)
-		if seen[path] {
-			return
-		}
-		seen[path] = true
-		if d := one(s, socket, processes); d.PID != 0 || d.Control != "" {
-			all = append(all, d)
-		}
-	}
-	for _, socket := range found {
-		if _, ok := serving(s, socket, processes); ok {
-			add(socket)
-		} else if _, err := s.Mode(socket + runtimeSuffix + controlName); err == nil || errors.Is(err, fs.ErrPermission) {
-			add(socket)
-		}
-	}
-	for _, p := range processes {
-		add(p.socket)
-	}
-	slices.SortStableFunc(all, func(a, b Daemon) int { return strings.Compare(a.Socket, b.Socket) })
-	return all
-}
-
-// Looked is where Daemons looks, for the one who wonders why it finds none.
-func Looked(s System) []string {
-	_, looked := s.Sockets()
-	return looked
-}
-
-// One is the daemon at socket, which may also be a directory that was given with --runtime-dir.
-func One(s System, socket string) Daemon {
-	if mode, err := s.Mode(socket); err == nil && mode.IsDir() {
-		d := Daemon{Control: filepath.Join(socket, controlName)}
-		switch d.Err = connectControl(s, d.Control); {
-		case errors.Is(d.Err, fs.ErrNotExist):
-			d.Err = ErrNothing
-		case errors.Is(d.Err, syscall.ECONNREFUSED) || errors.Is(d.Err, syscall.ENOTSOCK):
-			d.Err = ErrStopped
-		}
-		return d
-	}
-	return one(s, socket, daemonsOf(s))
-}
-
 // Where the control socket is, without --runtime-dir, and the one for root and the daemon's user beside it.
 const (
 	runtimeSuffix = ".d/"
@@ -112,49 +49,100 @@ const (
 	rootSuffix    = ".root"
 )
 
-// connectControl tells whether a control socket answers: for those who may use it the one that others cannot crowd.
-func connectControl(s System, path string) error {
-	if s.Connect(path+rootSuffix) == nil {
-		return nil
-	}
-	return s.Connect(path)
-}
-
-// serving is the process that serves a socket.
-func serving(s System, socket string, processes []server) (server, bool) {
-	path := s.Real(socket)
-	i := slices.IndexFunc(processes, func(p server) bool { return s.Real(p.socket) == path })
-	if i < 0 {
-		return server{}, false
-	}
-	return processes[i], true
-}
-
-// one is the daemon at a stream socket.
-func one(s System, socket string, processes []server) Daemon {
-	d := Daemon{Socket: socket, Control: socket + runtimeSuffix + controlName}
-	p, known := serving(s, socket, processes)
-	if known {
-		d.PID, d.Program = p.PID, p.Args[0]
-		if p.runtimeDir != "" {
-			d.Control = filepath.Join(p.runtimeDir, controlName)
+// Daemons are those that run, by socket. One that cannot be asked has an Err: it is another user's, or socket_vmnet.
+//
+// A socket without a control socket beside it and without a process that serves it is left alone: connecting could make a
+// service manager start its daemon.
+func Daemons(s System) []Daemon {
+	servers := s.servers()
+	var all []Daemon
+	seen := map[string]bool{}
+	add := func(socket string) {
+		if path := s.Real(socket); !seen[path] {
+			seen[path] = true
+			if d := s.daemon(socket, servers); d.PID != 0 || d.Control != "" {
+				all = append(all, d)
+			}
 		}
 	}
-	d.Err = connectControl(s, d.Control)
+	for _, socket := range s.sockets() {
+		_, err := s.Stat(socket + runtimeSuffix + controlName)
+		if s.serving(socket, servers) != nil || err == nil || errors.Is(err, fs.ErrPermission) {
+			add(socket)
+		}
+	}
+	for _, p := range servers {
+		add(p.Socket)
+	}
+	slices.SortStableFunc(all, func(a, b Daemon) int { return cmp.Compare(a.Socket, b.Socket) })
+	return all
+}
+
+// Looked is where Daemons looks, to be told where it finds none.
+func Looked(s System) []string { return s.Places }
+
+// One is the daemon at socket, which may also be a directory that was given with --runtime-dir.
+func One(s System, socket string) Daemon {
+	fi, err := s.Stat(socket)
+	if err != nil || !fi.IsDir() {
+		return s.daemon(socket, s.servers())
+	}
+	d := Daemon{Control: filepath.Join(socket, controlName)}
+	switch d.Err = s.connectControl(d.Control); {
+	case errors.Is(d.Err, fs.ErrNotExist):
+		d.Err = ErrNothing
+	case errors.Is(d.Err, syscall.ECONNREFUSED) || errors.Is(d.Err, syscall.ENOTSOCK):
+		d.Err = ErrStopped
+	}
+	return d
+}
+
+// servers are the daemons among the processes whose sockets are known. Where processes cannot be listed, there are none.
+func (s System) servers() []Server {
+	if s.Processes == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), processesTime)
+	defer cancel()
+	list, _ := s.Processes(ctx)
+	return slices.DeleteFunc(serversIn(list), func(p Server) bool { return p.Socket == "" })
+}
+
+// serving is the process that serves a socket, or nil.
+func (s System) serving(socket string, servers []Server) *Server {
+	path := s.Real(socket)
+	i := slices.IndexFunc(servers, func(p Server) bool { return s.Real(p.Socket) == path })
+	if i < 0 {
+		return nil
+	}
+	return &servers[i]
+}
+
+// daemon is the one at a stream socket.
+func (s System) daemon(socket string, servers []Server) Daemon {
+	d := Daemon{Socket: socket, Control: socket + runtimeSuffix + controlName}
+	p := s.serving(socket, servers)
+	if p != nil {
+		d.PID, d.Program = p.PID, p.Program
+		if p.RuntimeDir != "" {
+			d.Control = filepath.Join(p.RuntimeDir, controlName)
+		}
+	}
+	d.Err = s.connectControl(d.Control)
 	if d.Err == nil || errors.Is(d.Err, fs.ErrPermission) {
 		return d
 	}
-	switch err := s.Connect(socket); {
+	switch err := s.connect(socket); {
 	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR):
 		d.Err = ErrNothing
 	case errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ENOTSOCK):
 		d.Err = ErrStopped
 	case err != nil:
 		d.Err = err
-	case !known && s.Wait(d.Control): // a service manager has started it now
+	case p == nil && s.wait(d.Control): // a service manager has started it now
 		d.Err = nil
 		return d
-	case isOurs(s, d):
+	case s.isOurs(d):
 		d.Err = ErrNoControl
 	default:
 		d.Err, d.Old = ErrOld, true
@@ -164,10 +152,43 @@ func one(s System, socket string, processes []server) Daemon {
 }
 
 // isOurs tells whether a daemon without a control socket is socket_vmnet2 all the same: by its name, or its lock.
-func isOurs(s System, d Daemon) bool {
+func (s System) isOurs(d Daemon) bool {
 	if d.PID != 0 && compat.PersonalityOf(d.Program) == compat.New {
 		return true
 	}
-	_, err := s.Mode(d.Socket + ".lock")
+	_, err := s.Stat(d.Socket + ".lock")
 	return err == nil
+}
+
+// connectControl tells whether a control socket answers: first the one that only root and the daemon's user can use, which other
+// users cannot fill.
+func (s System) connectControl(path string) error {
+	if s.connect(path+rootSuffix) == nil {
+		return nil
+	}
+	return s.connect(path)
+}
+
+// connect tells whether something listens on a stream socket.
+func (s System) connect(path string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), connectTime)
+	defer cancel()
+	c, err := s.Dial(ctx, "unix", filepath.Join(s.Root, path))
+	if errors.Is(err, syscall.EAGAIN) {
+		return nil // its queue is full, so something listens
+	}
+	if err != nil {
+		return err
+	}
+	return c.Close()
+}
+
+// wait is connect with patience for a daemon that is being started.
+func (s System) wait(path string) bool {
+	for until := time.Now().Add(startTime); time.Now().Before(until); time.Sleep(50 * time.Millisecond) {
+		if s.connect(path) == nil {
+			return true
+		}
+	}
+	return false
 }

@@ -3,6 +3,7 @@
 package find
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"net"
@@ -19,42 +20,67 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A fake is a machine on which these files and processes are.
+// A fake is a machine on which these sockets, files and processes are.
 type fake struct {
-	sockets   []string
-	files     map[string]fs.FileMode // what is no socket that listens
-	listens   map[string]error       // to connect to them
-	starts    string                 // the control socket that appears late
+	sockets   []string         // at the usual places
+	listens   map[string]error // what connecting to them comes to; what is not here is not there
+	files     []string
+	links     map[string]string
+	starts    string // a control socket that appears once its service manager has started the daemon
 	processes []Process
 	failed    error
 }
 
-func (f fake) Sockets() (found, looked []string) { return f.sockets, []string{"/run/*"} }
-
-func (f fake) Mode(path string) (fs.FileMode, error) {
-	if mode, ok := f.files[path]; ok {
-		return mode, nil
+func (f fake) system(t *testing.T) System {
+	t.Helper()
+	root, err := os.MkdirTemp("/tmp", "f") // short enough for sockets
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(root) })
+	place := func(path string) string {
+		full := filepath.Join(root, path)
+		require.NoError(t, os.MkdirAll(filepath.Dir(full), 0o755))
+		return full
 	}
-	if err, ok := f.listens[path]; ok {
-		if errors.Is(err, fs.ErrPermission) {
-			return 0, err
+	for path, to := range f.links {
+		require.NoError(t, os.Symlink(to, place(path)))
+	}
+	for path := range f.listens {
+		ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: place(path), Net: "unix"})
+		require.NoError(t, err)
+		ln.SetUnlinkOnClose(false)
+		_ = ln.Close()
+	}
+	for _, path := range f.files {
+		full := place(path)
+		if strings.HasSuffix(path, "/") {
+			require.NoError(t, os.MkdirAll(full, 0o755))
+		} else {
+			require.NoError(t, os.WriteFile(full, nil, 0o600))
 		}
-		return fs.ModeSocket, nil
 	}
-	return 0, fs.ErrNotExist
-}
-
-func (f fake) Real(path string) string { return strings.TrimPrefix(path, "/private") }
-
-func (f fake) Connect(path string) error {
-	if err, ok := f.listens[path]; ok {
-		return err
+	tried := false
+	return System{
+		Root: root, Places: f.sockets,
+		Processes: func(context.Context) ([]Process, error) { return f.processes, f.failed },
+		Dial: func(_ context.Context, _, path string) (net.Conn, error) {
+			path = strings.TrimPrefix(path, root)
+			err, ok := f.listens[path]
+			if path == f.starts && tried {
+				ok = true
+			}
+			tried = tried || path == f.starts
+			switch {
+			case !ok:
+				return nil, syscall.ENOENT
+			case err != nil:
+				return nil, err
+			}
+			a, b := net.Pipe()
+			_ = b.Close()
+			return a, nil
+		},
 	}
-	return syscall.ENOENT
 }
-
-func (f fake) Wait(path string) bool         { return path == f.starts }
-func (f fake) Processes() ([]Process, error) { return f.processes, f.failed }
 
 func process(pid int, args ...string) Process {
 	return Process{PID: pid, PPID: 1, Args: args, Dir: "/wd"}
@@ -76,29 +102,29 @@ func TestDaemons(t *testing.T) {
 		{
 			"two, one by a link",
 			fake{
-				sockets: []string{"/run/b", "/private/run/a", "/run/a"},
-				listens: map[string]error{"/run/a": nil, "/run/b": nil, "/private/run/a.d/control": nil, "/run/b.d/control": nil},
+				sockets: []string{"/run/b", "/run/a", "/var/run/a"}, links: map[string]string{"/var/run": "../run"},
+				listens: map[string]error{"/run/a": nil, "/run/b": nil, "/run/a.d/control": nil, "/run/b.d/control": nil},
 			},
-			[]Daemon{{Socket: "/private/run/a", Control: "/private/run/a.d/control"}, {Socket: "/run/b", Control: "/run/b.d/control"}},
+			[]Daemon{{Socket: "/run/a", Control: "/run/a.d/control"}, {Socket: "/run/b", Control: "/run/b.d/control"}},
 		},
 		{
 			"crowded by others, as macOS tells it",
 			fake{
-				sockets: []string{"/run/a"},
+				sockets: []string{"/run/*"},
 				listens: map[string]error{"/run/a": nil, "/run/a.d/control": syscall.ECONNREFUSED, "/run/a.d/control.root": nil},
 			},
 			[]Daemon{{Socket: "/run/a", Control: "/run/a.d/control"}},
 		},
 		{
-			"for its group",
+			"for its group, and busy",
 			fake{
 				sockets: []string{"/run/a"},
-				listens: map[string]error{"/run/a": nil, "/run/a.d/control": nil, "/run/a.d/control.root": fs.ErrPermission},
+				listens: map[string]error{"/run/a": nil, "/run/a.d/control": syscall.EAGAIN, "/run/a.d/control.root": fs.ErrPermission},
 			},
 			[]Daemon{{Socket: "/run/a", Control: "/run/a.d/control"}},
 		},
 		{
-			"somebody else's",
+			"another user's",
 			fake{
 				sockets: []string{"/run/a"},
 				listens: map[string]error{"/run/a": fs.ErrPermission, "/run/a.d/control": fs.ErrPermission},
@@ -125,7 +151,6 @@ func TestDaemons(t *testing.T) {
 		{
 			"without one",
 			fake{
-				sockets:   []string{"/run/a"},
 				processes: []Process{process(7, "socket_vmnet2", "--runtime-dir=none", "/run/a")},
 				listens:   map[string]error{"/run/a": nil},
 			},
@@ -134,7 +159,6 @@ func TestDaemons(t *testing.T) {
 		{
 			"socket_vmnet",
 			fake{
-				sockets:   []string{"/run/a"},
 				processes: []Process{process(7, "/opt/socket_vmnet/bin/socket_vmnet", "--vmnet-gateway=192.168.105.1", "/run/a")},
 				listens:   map[string]error{"/run/a": nil},
 			},
@@ -144,8 +168,7 @@ func TestDaemons(t *testing.T) {
 			"under that name, ours",
 			fake{
 				processes: []Process{process(7, "socket_vmnet", "/run/a")},
-				listens:   map[string]error{"/run/a": nil},
-				files:     map[string]fs.FileMode{"/run/a.lock": 0},
+				listens:   map[string]error{"/run/a": nil}, files: []string{"/run/a.lock"},
 			},
 			[]Daemon{{Socket: "/run/a", PID: 7, Program: "socket_vmnet", Err: ErrNoControl}},
 		},
@@ -155,7 +178,7 @@ func TestDaemons(t *testing.T) {
 			[]Daemon{{Socket: "/run/a", PID: 7, Program: "socket_vmnet2", Err: ErrNothing}},
 		},
 		{
-			"a path that nobody knows",
+			"paths that are not known",
 			fake{processes: []Process{{PID: 7, Args: []string{"socket_vmnet2", "a"}}, process(8, "socket_vmnet2", "--bad", "/x")}},
 			nil,
 		},
@@ -168,9 +191,9 @@ func TestDaemons(t *testing.T) {
 			[]Daemon{{Socket: "/run/a", Control: "/run/a.d/control"}},
 		},
 	} {
-		t.Run(tt.name, func(t *testing.T) { assert.Equal(t, tt.want, Daemons(tt.f)) })
+		t.Run(tt.name, func(t *testing.T) { assert.Equal(t, tt.want, Daemons(tt.f.system(t))) })
 	}
-	assert.Equal(t, []string{"/run/*"}, Looked(fake{}))
+	assert.Equal(t, []string{"/run/*"}, Looked(System{Places: []string{"/run/*"}}))
 }
 
 func TestOne(t *testing.T) {
@@ -184,45 +207,27 @@ func TestOne(t *testing.T) {
 		{"a file", fake{listens: map[string]error{"/a": syscall.ENOTSOCK}}, "/a", Daemon{Socket: "/a", Err: ErrStopped}},
 		{"another error", fake{listens: map[string]error{"/a": syscall.EINVAL}}, "/a", Daemon{Socket: "/a", Err: syscall.EINVAL}},
 		{"old", fake{listens: map[string]error{"/a": nil}}, "/a", Daemon{Socket: "/a", Old: true, Err: ErrOld}},
-		{
-			"started by its service manager",
-			fake{listens: map[string]error{"/a": nil}, starts: "/a.d/control"},
-			"/a",
-			Daemon{Socket: "/a", Control: "/a.d/control"},
-		},
-		{
-			"a directory",
-			fake{files: map[string]fs.FileMode{"/d": fs.ModeDir}, listens: map[string]error{"/d/control": nil}},
-			"/d",
-			Daemon{Control: "/d/control"},
-		},
-		{"an empty one", fake{files: map[string]fs.FileMode{"/d": fs.ModeDir}}, "/d", Daemon{Control: "/d/control", Err: ErrNothing}},
-		{
-			"one that was left",
-			fake{files: map[string]fs.FileMode{"/d": fs.ModeDir}, listens: map[string]error{"/d/control": syscall.ECONNREFUSED}},
-			"/d",
-			Daemon{Control: "/d/control", Err: ErrStopped},
-		},
+		{"started by its service manager", fake{listens: map[string]error{"/a": nil}, starts: "/a.d/control"}, "/a", Daemon{Socket: "/a", Control: "/a.d/control"}},
+		{"a directory", fake{listens: map[string]error{"/d/control": nil}}, "/d", Daemon{Control: "/d/control"}},
+		{"an empty one", fake{files: []string{"/d/"}}, "/d", Daemon{Control: "/d/control", Err: ErrNothing}},
+		{"one that was left", fake{listens: map[string]error{"/d/control": syscall.ECONNREFUSED}}, "/d", Daemon{Control: "/d/control", Err: ErrStopped}},
 	} {
-		t.Run(tt.name, func(t *testing.T) { assert.Equal(t, tt.want, One(tt.f, tt.socket)) })
+		t.Run(tt.name, func(t *testing.T) { assert.Equal(t, tt.want, One(tt.f.system(t), tt.socket)) })
 	}
 }
 
-// quiet is the machine without its processes: Daemons would connect to those of other tests, which count who comes.
-type quiet struct{ machine }
-
-func (quiet) Processes() ([]Process, error) { return nil, nil }
-
-// TestMachine looks at real sockets.
+// TestMachine looks at real sockets, but at no process: Daemons would connect to those of other tests.
 func TestMachine(t *testing.T) {
 	dir, err := os.MkdirTemp("/tmp", "find")
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	m := quiet{machine{places: []string{dir + "/*"}}}
+	m := Machine()
+	m.Places, m.Processes = []string{dir + "/*"}, nil
 	socket := filepath.Join(dir, "s")
 	listen := func(path string) *net.UnixListener {
 		ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 		require.NoError(t, err)
+		ln.SetUnlinkOnClose(false)
 		t.Cleanup(func() { _ = ln.Close() })
 		return ln
 	}
@@ -234,23 +239,15 @@ func TestMachine(t *testing.T) {
 	want := Daemon{Socket: socket, Control: socket + ".d/control"}
 	assert.Equal(t, want, One(m, socket))
 	assert.Equal(t, Daemon{Control: socket + ".d/control"}, One(m, socket+".d"))
-	require.NoError(t, os.Symlink(socket, socket+"2"))
 	require.NoError(t, os.WriteFile(socket+".lock", nil, 0o600))
-	assert.Contains(t, Daemons(m), want)
-	found, looked := m.Sockets()
-	assert.Equal(t, []string{socket, socket + "2"}, found)
-	assert.Equal(t, m.places, looked)
+	assert.Equal(t, []Daemon{want}, Daemons(m))
 
-	control.SetUnlinkOnClose(false)
 	require.NoError(t, control.Close())
 	assert.Equal(t, Daemon{Socket: socket, Err: ErrNoControl}, One(m, socket))
-	ln.SetUnlinkOnClose(false)
 	require.NoError(t, ln.Close())
 	assert.Equal(t, Daemon{Socket: socket, Err: ErrStopped}, One(m, socket))
-	assert.NotContains(t, Daemons(m), want)
-	require.Error(t, m.Connect(strings.Repeat("x", 200)))
-	assert.Equal(t, filepath.Join(m.Real(dir), "none"), m.Real(filepath.Join(dir, "none")))
-	assert.Equal(t, "/no/such/path", m.Real("/no/such/path"))
+	assert.Empty(t, Daemons(m))
+	require.Error(t, m.connect(strings.Repeat("x", 200)))
 }
 
 func TestPlaces(t *testing.T) {
@@ -279,5 +276,12 @@ func TestPlaces(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) { assert.Equal(t, tt.want, places(tt.goos, tt.euid, tt.env)) })
 	}
-	assert.NotNil(t, Machine())
+}
+
+func TestSamePath(t *testing.T) {
+	assert.True(t, SamePath("/var/run/x", "/private/var/run/x"))
+	assert.True(t, SamePath("/etc/x", "/private/etc/x"))
+	assert.False(t, SamePath("/var/run/x", "/var/run/y"))
+	assert.False(t, SamePath("", ""))
+	assert.Equal(t, "/private/other/x", public("/private/other/x"))
 }

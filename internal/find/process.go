@@ -6,9 +6,9 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net/netip"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
@@ -16,13 +16,32 @@ import (
 
 // A Process is one that runs.
 type Process struct {
-	PID, PPID, UID int
-	Args           []string
-	Dir            string // its working directory; empty: not known
+	PID  int      `json:"pid"`
+	PPID int      `json:"-"`
+	UID  int      `json:"uid"`
+	Args []string `json:"arguments"`
+	Dir  string   `json:"-"` // its working directory; empty: not known
 }
 
-// A Runner runs a program to its end and returns what it wrote to its standard output.
-type Runner func(ctx context.Context, name string, args ...string) ([]byte, error)
+// A Setup is what a daemon's command line asks for. Of one that the daemon would refuse, only Program is known.
+type Setup struct {
+	Program    string       `json:"program"`
+	Socket     string       `json:"socket,omitempty"`
+	Mode       string       `json:"mode,omitempty"`
+	Interface  string       `json:"interface,omitempty"`
+	Gateway    netip.Addr   `json:"gateway,omitzero"`
+	Subnet     netip.Prefix `json:"subnet,omitzero"`
+	Pidfile    string       `json:"pidfile,omitempty"`
+	RuntimeDir string       `json:"-"` // of --runtime-dir; empty: SOCKET.d
+}
+
+// A Server is a process that is a daemon.
+type Server struct {
+	Process
+	Setup
+	Ours      bool   `json:"socket_vmnet2"`
+	StartedBy string `json:"started_by"`
+}
 
 // Subcommands are the first arguments that make socket_vmnet2 something else than a daemon.
 var Subcommands = []string{
@@ -30,8 +49,8 @@ var Subcommands = []string{
 	"upgrade", "version",
 }
 
-// IsDaemon tells whether argv runs a daemon: socket_vmnet or socket_vmnet2 by whatever path, and no subcommand of the latter.
-func IsDaemon(argv []string) bool {
+// isDaemon tells whether argv runs a daemon: socket_vmnet or socket_vmnet2 by whatever path, and no subcommand of the latter.
+func isDaemon(argv []string) bool {
 	if len(argv) == 0 {
 		return false
 	}
@@ -43,48 +62,45 @@ func IsDaemon(argv []string) bool {
 	return name == "" && !slices.Contains(argv[1:], "--help") && !slices.Contains(argv[1:], "--version")
 }
 
-// Parse reads a daemon's command line as the daemon would; nil for one that it would refuse.
-func Parse(argv []string) *compat.Config {
-	if len(argv) == 0 {
-		return nil
-	}
-	cfg, _ := compat.Parse(compat.PersonalityOf(argv[0]), argv, compat.IO{
-		Stdout: io.Discard, Stderr: io.Discard, LookupEnv: func(string) (string, bool) { return "", false },
-	})
-	return cfg
-}
-
-// A server is a process that serves a socket, as its arguments say.
-type server struct {
-	Process
-	socket     string // absolute
-	runtimeDir string // absolute; empty: SOCKET.d
-}
-
-// daemonsOf are the daemons among the processes. Where these cannot be listed, there are none.
-func daemonsOf(s System) []server {
-	list, _ := s.Processes()
-	var all []server
+// serversIn are the daemons among processes.
+func serversIn(list []Process) (all []Server) {
 	for _, p := range list {
-		if !IsDaemon(p.Args) {
+		if !isDaemon(p.Args) {
 			continue
 		}
-		cfg := Parse(p.Args)
-		if cfg == nil {
-			continue
+		s := Server{Process: p, Setup: setupOf(p.Args)}
+		s.Ours = compat.PersonalityOf(s.Program) == compat.New
+		for _, path := range []*string{&s.Socket, &s.Pidfile, &s.RuntimeDir} {
+			*path = p.absolute(*path)
 		}
-		d := server{Process: p, socket: p.absolute(cfg.SocketPath)}
-		if cfg.RuntimeDir != compat.RuntimeDirNone {
-			d.runtimeDir = p.absolute(cfg.RuntimeDir)
-		}
-		if d.socket != "" {
-			all = append(all, d)
-		}
+		all = append(all, s)
 	}
 	return all
 }
 
-// absolute is a path of the process; empty if it is empty, or relative to a directory that nobody knows.
+// setupOf reads a daemon's command line as the daemon would.
+func setupOf(argv []string) Setup {
+	if len(argv) == 0 {
+		return Setup{}
+	}
+	s := Setup{Program: argv[0]}
+	cfg, _ := compat.Parse(compat.PersonalityOf(argv[0]), argv, compat.IO{
+		Stdout: io.Discard, Stderr: io.Discard, LookupEnv: func(string) (string, bool) { return "", false },
+	})
+	if cfg == nil {
+		return s
+	}
+	s.Socket, s.Pidfile, s.Interface, s.Mode = cfg.SocketPath, cfg.Pidfile, cfg.Interface, string(cfg.Mode)
+	if cfg.Gateway.IsValid() {
+		s.Gateway, s.Subnet = cfg.Gateway, cfg.Subnet
+	}
+	if cfg.RuntimeDir != compat.RuntimeDirNone {
+		s.RuntimeDir = cfg.RuntimeDir
+	}
+	return s
+}
+
+// absolute is a path of the process; empty if it is empty, or relative to a directory that is not known.
 func (p Process) absolute(path string) string {
 	switch {
 	case path == "" || filepath.IsAbs(path):
@@ -103,16 +119,10 @@ func ParsePS(out string) []Process {
 		if len(words) < 4 {
 			continue
 		}
-		var p Process
-		var errs [3]error
-		p.PID, errs[0] = strconv.Atoi(words[0])
-		p.PPID, errs[1] = strconv.Atoi(words[1])
-		p.UID, errs[2] = strconv.Atoi(words[2])
-		if errs != [3]error{} {
-			continue
+		p := Process{Args: words[3:]}
+		if _, err := fmt.Sscanf(strings.Join(words[:3], " "), "%d %d %d", &p.PID, &p.PPID, &p.UID); err == nil {
+			list = append(list, p)
 		}
-		p.Args = words[3:]
-		list = append(list, p)
 	}
 	return list
 }

@@ -3,6 +3,7 @@
 package find
 
 import (
+	"net/netip"
 	"os"
 	"os/exec"
 	"slices"
@@ -57,6 +58,28 @@ func TestIsDaemon(t *testing.T) {
 		{[]string{"vim", "socket_vmnet"}, false},
 		{nil, false},
 	} {
-		assert.Equal(t, tt.want, IsDaemon(tt.argv), "%q", tt.argv)
+		assert.Equal(t, tt.want, isDaemon(tt.argv), "%q", tt.argv)
+	}
+}
+
+func TestSetupOf(t *testing.T) {
+	const colima = "/opt/colima/bin/socket_vmnet"
+	for _, tt := range []struct {
+		name string
+		argv []string
+		want Setup
+	}{
+		{
+			"colima, with spaces",
+			[]string{colima, "--vmnet-mode", "shared", "--socket-group", "staff", "--vmnet-gateway", "192.168.106.1", "--vmnet-dhcp-end", "192.168.106.254", "--pidfile", "/p", "/s"},
+			Setup{Program: colima, Socket: "/s", Mode: "shared", Gateway: netip.MustParseAddr("192.168.106.1"), Subnet: netip.MustParsePrefix("192.168.106.0/24"), Pidfile: "/p"},
+		},
+		{"bridged", []string{"x", "--vmnet-mode=bridged", "--vmnet-interface=en7", "/s"}, Setup{Program: "x", Socket: "/s", Mode: "bridged", Interface: "en7"}},
+		{"option of the new one", []string{"socket_vmnet2", "--max-clients=3", "/s"}, Setup{Program: "socket_vmnet2", Socket: "/s", Mode: "shared"}},
+		{"refused by the old one", []string{"socket_vmnet", "--max-clients=3", "/s"}, Setup{Program: "socket_vmnet"}},
+		{"no socket", []string{"socket_vmnet"}, Setup{Program: "socket_vmnet"}},
+		{"nothing", nil, Setup{}},
+	} {
+		t.Run(tt.name, func(t *testing.T) { assert.Equal(t, tt.want, setupOf(tt.argv)) })
 	}
 }

@@ -118,6 +118,7 @@ func TestGoldenBytes(t *testing.T) {
 }
 
 func TestLengths(t *testing.T) {
+	assert.Equal(t, []int{14, 1514, 32768, 69632}, []int{frame.MinLen, frame.MaxEthernetLen, frame.MaxStreamLen, frame.MaxLen})
 	tests := []struct {
 		name    string
 		length  uint32
@@ -325,7 +326,8 @@ func TestEmptyAndCutBatches(t *testing.T) {
 	assert.False(t, it.Next())
 	var zero frame.Iter
 	assert.False(t, zero.Next())
-	cut := frame.NewBatch([]byte{0, 0, 0, 20, 1}, 1).Iter()
+	cut := frame.NewBatch(append(frame.Append(nil, header), 0, 0, 0, 2, 1), 2).Iter()
+	assert.True(t, cut.Next())
 	assert.False(t, cut.Next(), "less than it announces, which no caller may pass")
 	_, used, runts, err := frame.Scan(nil)
 	assert.Zero(t, used+runts)

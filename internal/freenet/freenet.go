@@ -5,6 +5,7 @@
 package freenet
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"net/netip"
@@ -51,7 +52,7 @@ func NewTable(interfaces, routes []Conflict) *Table {
 	return t
 }
 
-// shortestRoute is the length in bits of the shortest prefix that somebody can mean by a network of his own: 10.0.0.0/8.
+// shortestRoute is the length in bits of the shortest prefix that is meant as a network: 10.0.0.0/8.
 const shortestRoute = 8
 
 // Overlaps returns what on this host uses addresses of p, and nil if p is free. Networks that only might be used, because
@@ -84,7 +85,8 @@ const (
 )
 
 // Choose returns the first network with a prefix of length n that nothing uses: no interface, no route, no network that other
-// programs are known to choose, and none of taken. The order is always the same. The error is a *NoneFree.
+// programs are known to choose, and none of taken. The order is always the same. The error names what
+// is in the way.
 func (t *Table) Choose(n int, taken ...netip.Prefix) (netip.Prefix, error) {
 	if n < MinBits || n > MaxBits {
 		return netip.Prefix{}, fmt.Errorf("no network has a prefix of %d bits: it has %d to %d", n, MinBits, MaxBits)
@@ -93,73 +95,62 @@ func (t *Table) Choose(n int, taken ...netip.Prefix) (netip.Prefix, error) {
 	for _, p := range taken {
 		used = append(used, Conflict{"another network", p})
 	}
-	none := &NoneFree{Bits: n}
+	var inTheWay []Conflict
 	for _, b := range blocks {
 		if n < b.prefix.Bits() {
 			continue
 		}
-		last := toUint(b.prefix.Addr()) | ^uint32(0)>>b.prefix.Bits()
+		begin, last := toUint(b.prefix.Addr()), toUint(b.prefix.Addr())|^uint32(0)>>b.prefix.Bits()
 		first := toUint(b.first) &^ (^uint32(0) >> n)
-		if p, ok := none.search(used, n, first, last); ok {
-			return p, nil
-		}
-		if p, ok := none.search(used, n, toUint(b.prefix.Addr()), first-1); ok {
-			return p, nil
+		for _, part := range [][2]uint32{{first, last}, {begin, first - 1}} {
+			p, met := search(used, n, part[0], part[1])
+			if p.IsValid() {
+				return p, nil
+			}
+			inTheWay = append(inTheWay, met...)
 		}
 	}
-	return netip.Prefix{}, none
+	return netip.Prefix{}, fmt.Errorf("no private network with a prefix of %d bits is free: in the way are %s", n, worst(inTheWay))
 }
 
-// A NoneFree says that no network is free, and names the Overlaps.
-type NoneFree struct {
-	Bits     int
-	Overlaps []Conflict
-}
-
-// mostNamed bounds the overlaps in an error's text.
+// mostNamed bounds the conflicts in an error's text.
 const mostNamed = 8
 
-func (e *NoneFree) Error() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "no private network with a prefix of %d bits is free", e.Bits)
-	// What takes most is named first.
-	list := slices.Clone(e.Overlaps)
-	slices.SortStableFunc(list, func(a, b Conflict) int { return a.Prefix.Bits() - b.Prefix.Bits() })
-	for i, c := range list {
-		switch i {
-		case mostNamed:
-			fmt.Fprintf(&b, ", and %d more", len(list)-i)
-			return b.String()
-		case 0:
-			b.WriteString(": in the way are ")
-		default:
-			b.WriteString(", ")
-		}
-		b.WriteString(c.String())
+// worst names the conflicts that take most first.
+func worst(list []Conflict) string {
+	slices.SortFunc(list, func(a, b Conflict) int {
+		return cmp.Or(a.Prefix.Bits()-b.Prefix.Bits(), a.Prefix.Compare(b.Prefix), cmp.Compare(a.Name, b.Name))
+	})
+	list = slices.Compact(list)
+	var names []string
+	for _, c := range list[:min(len(list), mostNamed)] {
+		names = append(names, c.String())
 	}
-	return b.String()
+	text := strings.Join(names, ", ")
+	if more := len(list) - mostNamed; more > 0 {
+		text += fmt.Sprintf(", and %d more", more)
+	}
+	return text
 }
 
-// search looks for a free network of n bits from first to last. It does not try what one conflict covers one by one.
-func (e *NoneFree) search(used []Conflict, n int, first, last uint32) (netip.Prefix, bool) {
+// search looks for a free network of n bits from first to last, and returns what it met. It does not try what one conflict covers one
+// by one.
+func search(used []Conflict, n int, first, last uint32) (free netip.Prefix, met []Conflict) {
 	size := uint64(1) << (32 - n)
 	for at := uint64(first); at+size-1 <= uint64(last); {
 		p := netip.PrefixFrom(fromUint(uint32(at)), n)
 		found := overlaps(used, p)
 		if len(found) == 0 {
-			return p, true
+			return p, nil
 		}
-		if !slices.Contains(e.Overlaps, found[0]) { // one is enough to explain it, and this host's own come first
-			e.Overlaps = append(e.Overlaps, found[0])
-		}
-		next := at + size
+		met = append(met, found[0]) // one is enough to explain it, and this host's own come first
+		at += size
 		for _, c := range found {
 			end := uint64(toUint(c.Prefix.Masked().Addr())) + uint64(1)<<(32-c.Prefix.Bits())
-			next = max(next, (end+size-1)&^(size-1))
+			at = max(at, (end+size-1)&^(size-1))
 		}
-		at = next
 	}
-	return netip.Prefix{}, false
+	return netip.Prefix{}, met
 }
 
 func toUint(a netip.Addr) uint32 {

@@ -18,7 +18,7 @@ import (
 // An In is what the image before this one handed over. It is for one goroutine.
 type In struct {
 	m    Manifest
-	left []int // not taken yet
+	left map[int]bool // not taken yet
 }
 
 // From is the version of the image before this one.
@@ -45,12 +45,19 @@ func (i *In) Get(section string, v any) error {
 // File takes descriptor fd over: it belongs to the caller from here on, and children do not inherit it. Each can be taken
 // once.
 func (i *In) File(fd int) (*os.File, error) {
-	at := slices.Index(i.left, fd)
-	if at < 0 {
-		return nil, fmt.Errorf("take descriptor %d over: it was not handed over, or is taken already", fd)
+	if err := i.Take(fd); err != nil {
+		return nil, err
 	}
-	i.left = slices.Delete(i.left, at, at+1)
 	return os.NewFile(uintptr(fd), fmt.Sprintf("descriptor %d", fd)), nil
+}
+
+// Take is File for a caller that needs no more than the number.
+func (i *In) Take(fd int) error {
+	if !i.left[fd] {
+		return fmt.Errorf("take descriptor %d over: it was not handed over, or is taken already", fd)
+	}
+	delete(i.left, fd)
+	return nil
 }
 
 // UnixConn takes descriptor fd over as a unix socket, whatever its type and whether or not it is connected. The
@@ -108,7 +115,7 @@ func listener[L net.Listener](i *In, fd int, kind string) (l L, err error) {
 
 // CloseRest closes what nobody took.
 func (i *In) CloseRest() {
-	for _, fd := range i.left {
+	for fd := range i.left {
 		_ = unix.Close(fd)
 	}
 	i.left = nil
@@ -123,6 +130,9 @@ func (i *In) own() error {
 			return fmt.Errorf("descriptor %d, which the manifest lists, is not open: %w", fd, err)
 		}
 	}
-	i.left = slices.Clone(i.m.FDs)
+	i.left = make(map[int]bool, len(i.m.FDs))
+	for _, fd := range i.m.FDs {
+		i.left[fd] = true
+	}
 	return nil
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"slices"
 	"syscall"
 	"time"
 )
@@ -19,13 +18,18 @@ type Out struct {
 
 	sections map[string]json.RawMessage
 	fds      []int
+	listed   map[int]bool   // what is in fds
 	keep     []any          // whose descriptors are listed: nothing may close them when they are no longer used
 	came     chan os.Signal // stop signals since Watch; nil without
 }
 
 // FD notes that descriptor fd survives, and returns it. The caller keeps it open. A negative one stands for none.
 func (o *Out) FD(fd int) int {
-	if fd >= 0 && !slices.Contains(o.fds, fd) {
+	if fd >= 0 && !o.listed[fd] {
+		if o.listed == nil {
+			o.listed = map[int]bool{}
+		}
+		o.listed[fd] = true
 		o.fds = append(o.fds, fd)
 	}
 	return fd

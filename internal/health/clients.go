@@ -4,11 +4,8 @@ package health
 
 import (
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/shell"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
@@ -20,18 +17,23 @@ const (
 	flappingMoves = 10
 )
 
+// dropQueueFull is a reason for drops, as the status names it.
+const dropQueueFull = "drop_queue_full"
+
 // growth is what a counter of c has added, since a look that was long enough ago or since c connected.
 type growth struct {
-	n    uint64
-	over time.Duration
-	news bool // it is recent; else it may be over
+	n     uint64
+	over  time.Duration
+	known bool // it is since such a look
+	news  bool // it is recent; else it may be over
 }
 
 // grew is how much the counter that pick finds has grown.
 func (v *view) grew(c *status.Client, pick func(counters) uint64) growth {
 	g := growth{n: pick(countersOf(c)), over: seconds(c.Age)}
 	if v.base != nil {
-		if before, ok := v.base.clients[c.ID]; ok {
+		var before counters
+		if before, g.known = v.base.clients[c.ID]; g.known {
 			g.over = v.Now.Sub(v.base.at)
 			if p := pick(before); p <= g.n { // else it was reset
 				g.n -= p
@@ -48,107 +50,85 @@ func (v *view) recently(c *status.Client, pick func(counters) uint64) bool {
 	return g.news && g.n > 0
 }
 
-// growing makes a problem of the clients whose counter grew by more than limit in window. Where nobody looked for a while it
-// is a notice: it may be over.
-func (v *view) growing(pick func(counters) uint64, limit uint64, which func(*status.Client) bool, make func(list []*status.Client, n uint64, over string) status.Problem) []finding {
-	var list []*status.Client
+// all is every client, for which.
+func all(*status.Client) bool { return true }
+
+// growing makes a problem of those among list whose counter grew by more than limit in window. Where nothing was looked at for a while
+// it is a notice: it may be over.
+func (v *view) growing(list []*status.Client, pick func(counters) uint64, limit uint64, problem func(list []*status.Client, n uint64, over string) finding) []finding {
 	var sum uint64
 	var longest time.Duration
 	news := false
-	for i := range v.Clients {
-		c := &v.Clients[i]
+	var those []*status.Client
+	for _, c := range list {
 		g := v.grew(c, pick)
-		if !which(c) || g.n <= limit || g.news && g.n*uint64(window) <= limit*uint64(g.over) {
+		if g.n <= limit || g.news && g.n*uint64(window) <= limit*uint64(g.over) {
 			continue
 		}
-		list = append(list, c)
+		those = append(those, c)
 		sum += g.n
 		longest, news = max(longest, g.over), news || g.news
 	}
-	if len(list) == 0 {
+	if len(those) == 0 {
 		return nil
 	}
-	p := make(list, sum, "in the last "+span(longest))
-	p.Clients, p.Severity = ids(list), status.Warning
+	f := problem(those, sum, "in the last "+span(longest))
 	if !news {
-		p.Severity = status.Notice
-		p.Fix = append([]string{"It may be over: ask again in a minute."}, p.Fix...)
+		f.Severity = status.Notice
+		f.Fix = append([]string{"It may be over: ask again in a minute."}, f.Fix...)
 	}
-	return []finding{{Problem: p}}
+	return []finding{f}
 }
-
-// anyClient and reads are whose counters growing looks at.
-func anyClient(*status.Client) bool { return true }
-
-func reads(c *status.Client) bool { return seconds(c.Queue.Stalled) < stalledTime }
 
 // storm finds clients that send more broadcasts than are passed on.
 func storm(v *view) []finding {
-	return v.growing(func(c counters) uint64 { return c.storm }, 0, anyClient, func(list []*status.Client, n uint64, over string) status.Problem {
-		return status.Problem{
-			Code: status.Storm,
-			Text: fmt.Sprintf("%s %s a storm: %s %d broadcasts and frames for unknown addresses beyond 50,000 a second were dropped.",
-				names(list), verb(list, "sends", "send"), over, n),
-			Fix: []string{
-				"Look for a loop inside of the guest: a bridge with two interfaces on this network, or a program that scans.",
-				"See what it sends:",
-				command("socket_vmnet2 capture --client=%d -c 100 -w storm.pcapng --socket=%s", list[0].ID, shell.Quote(v.Daemon.Socket)),
-				"Or throw it off the network:",
-				command("socket_vmnet2 kick %d %s", list[0].ID, shell.Quote(v.Daemon.Socket)),
-			},
-		}
+	return v.growing(v.which(all), func(c counters) uint64 { return c.storm }, 0, func(list []*status.Client, n uint64, over string) finding {
+		return found(status.Storm, status.Warning, list, []string{
+			"Look for a loop inside of the guest: a bridge with two interfaces on this network, or a program that scans.",
+			"See what it sends:",
+			command("socket_vmnet2 capture --client=%d -c 100 -w storm.pcapng --socket=%s", list[0].ID, v.socket()),
+			"Or throw it off the network:", v.kick(list),
+		}, "%s %s a storm: %s %d broadcasts and frames for unknown addresses beyond 50,000 a second were dropped.", names(list), verb(list, "sends", "send"), over, n)
 	})
 }
 
 // slow finds clients for which frames were dropped because they are behind. One that has stopped reading is stalled's.
 func slow(v *view) []finding {
-	return v.growing(func(c counters) uint64 { return c.queueFull }, 0, reads, func(list []*status.Client, n uint64, over string) status.Problem {
-		return status.Problem{
-			Code: status.SlowClient,
-			Text: fmt.Sprintf("%s %s slower than others send: %s %d frames for %s were dropped.",
-				names(list), verb(list, "reads", "read"), over, n, verb(list, "it", "them")),
-			Fix: []string{
-				"That is normal where something is sent without regard for who receives it, as in UDP tests.",
-				"Else give the guest more processor time, or if frames come in bursts, the daemon a larger --queue-size " +
-					fmt.Sprintf("(now %dK, of at most 8M).", v.Daemon.QueueSize>>10),
-			},
-		}
+	reads := func(c *status.Client) bool { return !isStalled(c) }
+	return v.growing(v.which(reads), func(c counters) uint64 { return c.queueFull }, 0, func(list []*status.Client, n uint64, over string) finding {
+		return found(status.SlowClient, status.Warning, list, []string{
+			"That is normal where something is sent without regard for who receives it, as in UDP tests.",
+			fmt.Sprintf("Else give the guest more processor time, or if frames come in bursts, the daemon a larger --queue-size (now %dK, of at most 8M).", v.Daemon.QueueSize>>10),
+		}, "%s %s slower than others send: %s %d frames for %s were dropped.", names(list), verb(list, "reads", "read"), over, n, verb(list, "it", "them"))
 	})
 }
 
 // offloadMixed finds clients that are sent larger frames than they can take.
 func offloadMixed(v *view) []finding {
-	return v.growing(func(c counters) uint64 { return c.oversize }, 0, anyClient, func(list []*status.Client, n uint64, over string) status.Problem {
+	return v.growing(v.which(all), func(c counters) uint64 { return c.oversize }, 0, func(list []*status.Client, n uint64, over string) finding {
 		fix := "Set the same MTU in all guests."
 		if v.Network.Offload {
 			fix = "Start the daemon without --offload, or give it clients only that take large frames."
 		}
-		return status.Problem{
-			Code: status.OffloadMixed,
-			Text: fmt.Sprintf("Frames that are too long for %s were dropped: %d %s.", names(list), n, over),
-			Fix:  []string{fix},
-		}
+		return found(status.OffloadMixed, status.Warning, list, []string{fix}, "Frames that are too long for %s were dropped: %d %s.", names(list), n, over)
 	})
 }
 
 // flapping finds clients to whose ports addresses come from others all the time.
 func flapping(v *view) []finding {
-	return v.growing(func(c counters) uint64 { return c.moves }, flappingMoves, anyClient, func(list []*status.Client, n uint64, over string) status.Problem {
-		return status.Problem{
-			Code: status.Flapping,
-			Text: fmt.Sprintf("MAC addresses move between clients all the time: %d times to %s %s, and frames for them go astray.",
-				n, names(list), over),
-			Fix: []string{
-				"Give every guest a MAC address of its own.",
-				"If a guest is a bridge, see that it does not connect two clients of this network: that is a loop.",
-			},
-		}
+	return v.growing(v.which(all), func(c counters) uint64 { return c.moves }, flappingMoves, func(list []*status.Client, n uint64, over string) finding {
+		return found(status.Flapping, status.Warning, list, []string{
+			"Give every guest a MAC address of its own.",
+			"If a guest is a bridge, see that it does not connect two clients of this network: that is a loop.",
+		}, "MAC addresses move between clients all the time: %d times to %s %s, and frames for them go astray.", n, names(list), over)
 	})
 }
 
+func isStalled(c *status.Client) bool { return seconds(c.Queue.Stalled) >= stalledTime }
+
 // stalled finds clients that do not read.
 func stalled(v *view) []finding {
-	list := v.which(func(c *status.Client) bool { return seconds(c.Queue.Stalled) >= stalledTime })
+	list := v.which(isStalled)
 	if len(list) == 0 {
 		return nil
 	}
@@ -158,32 +138,55 @@ func stalled(v *view) []finding {
 		waiting += c.Queue.Bytes
 		dropped += c.ToClient.Drops[dropQueueFull]
 	}
-	fix := []string{
-		"Its virtual machine is paused, hangs or was stopped by a debugger: look at it, and let it go on. Others are not affected.",
-		"A guest that has gone for good is thrown off by",
-		command("socket_vmnet2 kick %d %s", list[0].ID, shell.Quote(v.Daemon.Socket)),
-	}
+	fix := []string{"Its virtual machine is paused, hangs or was stopped by a debugger: look at it, and let it go on. Others are not affected."}
 	if p := list[0].Peer; p.PID > 0 {
-		fix = slices.Insert(fix, 1, "Its process:", command("ps -o pid,stat,command -p %d", p.PID))
+		fix = append(fix, "Its process:", command("ps -o pid,stat,command -p %d", p.PID))
 	}
-	return []finding{{Problem: status.Problem{
-		Code: status.StalledClient, Severity: status.Warning, Clients: ids(list), Fix: fix, Since: v.Now.Add(-seconds(longest)),
-		Text: fmt.Sprintf("%s %s not read, and has taken nothing for %s: %d bytes wait, %d frames were dropped since it connected.",
-			names(list), verb(list, "does", "do"), span(seconds(longest)), waiting, dropped),
-	}}}
+	fix = append(fix, "A guest that has gone for good is thrown off by", v.kick(list))
+	f := found(status.StalledClient, status.Warning, list, fix, "%s %s not read, and has taken nothing for %s: %d bytes wait, %d frames were dropped since it connected.",
+		names(list), verb(list, "does", "do"), span(seconds(longest)), waiting, dropped)
+	f.Since = v.Now.Add(-seconds(longest))
+	return []finding{f}
 }
 
 // noInterface finds clients whose port cannot be started. That macOS's sharing service is busy is another problem.
 func noInterface(v *view) []finding {
 	list := v.which(func(c *status.Client) bool {
-		return c.Error != "" && c.State != status.StateLeaving && !strings.Contains(c.Error, busyName)
+		return c.Error != "" && c.State != status.StateLeaving && !isBusy(c.Error)
 	})
 	if len(list) == 0 {
 		return nil
 	}
-	fix := []string{"It is tried again by itself, at last every 30 s. The error says what is in the way."}
-	return []finding{{Problem: status.Problem{
-		Code: status.NoInterface, Severity: status.Error, Clients: ids(list), Fix: fix,
-		Text: fmt.Sprintf("%s %s no network: %s.", names(list), verb(list, "has", "have"), list[0].Error),
-	}}}
+	return []finding{found(status.NoInterface, status.Error, list, []string{"It is tried again by itself, at last every 30 s. The error says what is in the way."},
+		"%s %s no network: %s.", names(list), verb(list, "has", "have"), list[0].Error)}
+}
+
+// sharedInterface finds clients that share a vmnet interface though each should have one.
+func sharedInterface(v *view) []finding {
+	m := v.Network.Vmnet
+	if m == nil || m.Shared == 0 || v.opts.OneInterface || m.LastFailure == "" {
+		return nil
+	}
+	return []finding{found(status.SharedInterface, status.Warning, v.which(func(c *status.Client) bool { return c.Interface.Kind == status.InterfaceShared }),
+		[]string{"macOS has 32 interfaces for all programs together. Stop virtual machines that are not needed: a client gets its own when another leaves."},
+		"%d clients share one vmnet interface because no other could be started, which makes them slower; %d have their own: %s.", m.Shared, m.Own, m.LastFailure)}
+}
+
+// refused finds that clients were turned away.
+func refused(v *view) []finding {
+	n, over := v.Totals.Refused, seconds(v.Daemon.Uptime)
+	if v.base != nil && v.base.refused <= n {
+		n, over = n-v.base.refused, v.Now.Sub(v.base.at)
+	}
+	if n == 0 {
+		return nil
+	}
+	severity := status.Warning
+	if over > recent {
+		severity = status.Notice
+	}
+	return []finding{found(status.ClientsRefused, severity, nil, []string{
+		"See who has the connections, and start the daemon with a larger --max-clients if that is right:", command("socket_vmnet2 clients %s", v.socket()),
+	}, "%d connections were refused in the last %s because there were %d clients, as many as --max-clients allows; there are %d now.",
+		n, span(over), v.Daemon.MaxClients, len(v.Clients))}
 }

@@ -122,8 +122,8 @@ func TestNoAnswerIsWarnedOfOnce(t *testing.T) {
 		time.Sleep(200 * time.Millisecond)
 		synctest.Wait()
 		assert.Equal(t, 1, l.lines(waitLine), l.log.String())
-		assert.Equal(t, 1, l.lines("client=1 "))
-		assert.Contains(t, l.log.String(), `cause="the embedded network's gateway does not answer"`)
+		assert.Equal(t, 1, l.lines("clients=[1] "))
+		assert.Contains(t, l.log.String(), "the embedded network's gateway does not answer, though it has addresses.")
 		for range 100 {
 			time.Sleep(4 * time.Second)
 			l.asks(1)
@@ -271,8 +271,8 @@ func TestAfterUpgrade(t *testing.T) {
 	assert.Empty(t, w.log.String())
 	w.after(5 * time.Second)
 	assert.Equal(t, []uint64{1, 2}, w.look(t)[status.NoDHCPAnswer].Clients)
-	assert.Contains(t, w.log.String(), "client=2 ")
-	assert.NotContains(t, w.log.String(), "client=1 ")
+	assert.Contains(t, w.log.String(), "clients=[2] ")
+	assert.NotContains(t, w.log.String(), "clients=[1")
 }
 
 // TestOneEpisode: what is in between does not begin it anew.

@@ -95,9 +95,9 @@ func (s *Server) Run(ctx context.Context) {
 	}
 }
 
-// Pause stops accepting: a client that connects from here on waits for Resume, or for the next image. It waits until the connections
+// Detach stops accepting: a client that connects from here on waits for Attach, or for the next image. It waits until the connections
 // that were accepted are closed, but no longer than most.
-func (s *Server) Pause(most time.Duration) {
+func (s *Server) Detach(most time.Duration) {
 	t := time.NewTimer(most)
 	defer t.Stop()
 	for _, ln := range s.sockets {
@@ -114,8 +114,8 @@ func (s *Server) Pause(most time.Duration) {
 	}
 }
 
-// Resume undoes Pause, within a second.
-func (s *Server) Resume() {
+// Attach undoes Detach, within a second.
+func (s *Server) Attach() {
 	for _, ln := range s.sockets {
 		_ = ln.SetDeadline(time.Time{})
 	}
@@ -200,7 +200,7 @@ type Conn struct {
 	once   sync.Once
 }
 
-// Leave has Pause not wait for c any more.
+// Leave has Detach not wait for c any more.
 func (c *Conn) Leave() { c.once.Do(func() { c.socket.count(-1) }) }
 
 // Close implements net.Conn.
@@ -239,7 +239,7 @@ func PeerOf(r *http.Request) peercred.Peer {
 	return peercred.Peer{}
 }
 
-// Hijack takes the connection of r out of the server's hands: Pause does not wait for it. The caller closes nc, which is c as the
+// Hijack takes the connection of r out of the server's hands: Detach does not wait for it. The caller closes nc, which is c as the
 // server knows it.
 func Hijack(w http.ResponseWriter, r *http.Request) (c *Conn, nc net.Conn, err error) {
 	if c = ConnOf(r); c == nil {

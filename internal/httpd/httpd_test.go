@@ -87,7 +87,7 @@ func TestFlood(t *testing.T) {
 	assert.Greater(t, time.Since(began), 450*time.Millisecond)
 }
 
-// TestPeerAndHijack: who asks is known, also of a connection that a handler keeps, for which Pause does not wait.
+// TestPeerAndHijack: who asks is known, also of a connection that a handler keeps, for which Detach does not wait.
 func TestPeerAndHijack(t *testing.T) {
 	kept := make(chan net.Conn, 1)
 	s, path := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -103,21 +103,21 @@ func TestPeerAndHijack(t *testing.T) {
 	c := dial(t, path, get)
 	nc := <-kept
 	began := time.Now()
-	s.Pause(patience)
+	s.Detach(patience)
 	assert.Less(t, time.Since(began), patience)
 	_, err := io.WriteString(nc, "mine")
 	require.NoError(t, err)
 	require.NoError(t, nc.Close())
 	assert.Equal(t, "mine", answered(t, c))
 	for range MaxConns { // its place is free again
-		s.Resume()
+		s.Attach()
 		dial(t, path, get)
 		_ = (<-kept).Close()
 	}
 }
 
-// TestPause: a request that was accepted is answered, one that comes later waits in the queue.
-func TestPause(t *testing.T) {
+// TestDetach: a request that was accepted is answered, one that comes later waits in the queue.
+func TestDetach(t *testing.T) {
 	inside, leave := make(chan struct{}), make(chan struct{})
 	s, path := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		inside <- struct{}{}
@@ -126,7 +126,7 @@ func TestPause(t *testing.T) {
 	})
 	first := dial(t, path, get)
 	<-inside
-	s.Pause(10 * time.Millisecond)
+	s.Detach(10 * time.Millisecond)
 	second := dial(t, path, get)
 	select {
 	case <-inside:
@@ -135,21 +135,21 @@ func TestPause(t *testing.T) {
 	}
 	close(leave)
 	assert.Contains(t, answered(t, first), "hello")
-	s.Pause(patience) // nobody is left
+	s.Detach(patience) // nobody is left
 	assert.Zero(t, s.sockets[0].inside())
-	s.Resume()
+	s.Attach()
 	<-inside
 	assert.Contains(t, answered(t, second), "hello")
 }
 
-// TestPauseInAccept: what Accept is about to return when Pause begins is waited for.
-func TestPauseInAccept(t *testing.T) {
+// TestDetachInAccept: what Accept is about to return when Detach begins is waited for.
+func TestDetachInAccept(t *testing.T) {
 	for range 200 {
 		s, path := serve(t, hello)
 		c := dial(t, path, get)
-		s.Pause(patience)
+		s.Detach(patience)
 		assert.Zero(t, s.sockets[0].inside())
-		s.Resume()
+		s.Attach()
 		assert.Contains(t, answered(t, c), "hello")
 		s.Close()
 	}

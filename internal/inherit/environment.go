@@ -30,10 +30,6 @@ func processEnvironment() environment {
 	}
 }
 
-// Heeded reports whether this process heeds what a service manager says in the environment: as root only as a child of process
-// 1, and never with more rights than whoever started it, whose environment it is.
-func Heeded() bool { return processEnvironment().heeded() }
-
 // Getenv is os.Getenv for what is the user's to say: empty in a process that has more rights than whoever started it.
 func Getenv(name string) string { return processEnvironment().get(name) }
 
@@ -55,6 +51,8 @@ func (e environment) dropUnheeded() {
 	}
 }
 
+// heeded reports whether this process heeds what a service manager says in the environment: as root only as a child of process 1,
+// and never with more rights than the account that started it, whose environment it is.
 func (e environment) heeded() bool {
 	return e.uid == e.euid && e.gid == e.egid && (e.euid != 0 || e.ppid == 1)
 }

@@ -7,9 +7,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -69,20 +71,12 @@ func assertInstalled(t *testing.T, s stage, before tree, from string) {
 	after := s.tree().timeless()
 	for path, line := range before.timeless() {
 		rel := strings.TrimPrefix(path, "/opt/socket_vmnet/")
-		if indexOf(targets, rel) < 0 {
+		if !slices.Contains(targets, rel) {
 			assert.Equal(t, line, after[path], "%s is none of ours", path)
 		}
 	}
-	assertTidy(t, after)
-}
-
-// assertTidy looks for what only an interruption may leave.
-func assertTidy(t *testing.T, tr tree) {
-	t.Helper()
-	for path := range tr {
-		assert.NotContains(t, path, tempSuffix)
-		assert.NotContains(t, path, "backup.new")
-		assert.NotContains(t, path, "backup.old")
+	for path := range after {
+		assert.NotContains(t, path, "socket_vmnet2-new", "only an interruption may leave that")
 	}
 }
 
@@ -204,7 +198,7 @@ func TestForeign(t *testing.T) {
 	t.Run("rolled back", func(t *testing.T) {
 		s, want := again(t)
 		r := rollback(t, s.options(""))
-		assert.Equal(t, Step{"bin/socket_vmnet", "left alone: somebody has put another one there since"}, r.Files[2])
+		assert.Equal(t, Step{"bin/socket_vmnet", "left alone: another one has been put there since"}, r.Files[2])
 		assert.Contains(t, r.Notes, "The older bin/socket_vmnet in the backup is given up: what is in its place came after it.")
 		assert.Equal(t, want, s.tree().timeless())
 	})
@@ -212,7 +206,7 @@ func TestForeign(t *testing.T) {
 		s, want := again(t)
 		from := sourceOf(t, "v1.0")
 		r := install(t, s.options(from))
-		assert.Contains(t, r.Files[2].What, "somebody has put another one there since, which takes the place of the older one in the backup")
+		assert.Contains(t, r.Files[2].What, "another one has been put there since, which takes the place of the older one in the backup")
 		assertInstalled(t, s, s.tree(), from)
 		rollback(t, s.options(""))
 		assert.Equal(t, want, s.tree().timeless())
@@ -237,25 +231,21 @@ func TestForeign(t *testing.T) {
 	})
 }
 
-// Where a file system has no second names for a file, copies do.
+// Where there can be no second name for a file, a copy does. Two file systems are such a case.
 func TestWithoutHardLinks(t *testing.T) {
-	s := newStage(t)
-	s.socketVMNet("v1.2.2")
-	s.file("opt/socket_vmnet/bin/socket_vmnet", strings.Repeat("setuid", 100), 0o755|fs.ModeSetuid)
-	before := s.tree()
-	o := s.options(sourceOf(t, "v1.0"))
-	o.hook = func(op, _ string) error {
-		switch op {
-		case "link":
-			return syscall.EPERM
-		case "sync":
-			return errSkip
-		}
-		return nil
+	other, err := os.MkdirTemp("/dev/shm", "install")
+	if err != nil {
+		other = t.TempDir()
 	}
-	install(t, o)
-	rollback(t, o)
-	assert.Equal(t, before, s.tree())
+	t.Cleanup(func() { assert.NoError(t, os.RemoveAll(other)) })
+	s := newStage(t)
+	s.file("program", "setuid", 0o755|fs.ModeSetuid)
+	want, err := look(s.path("program"))
+	require.NoError(t, err)
+	require.NoError(t, duplicate(s.path("program"), filepath.Join(other, "a/copy"), want))
+	got, err := look(filepath.Join(other, "a/copy"))
+	require.NoError(t, err)
+	assert.Equal(t, want, got)
 }
 
 // A file that is known under other names, too, is the same file afterwards.
@@ -273,7 +263,17 @@ func TestHardLink(t *testing.T) {
 	assert.True(t, os.SameFile(a, b))
 }
 
-// A daemon that runs goes on as what it was.
+// asDaemon has this program be a daemon.
+const asDaemon = "SOCKET_VMNET2_INSTALL_DAEMON"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asDaemon) != "" {
+		time.Sleep(time.Hour) // it is killed
+	}
+	os.Exit(m.Run())
+}
+
+// A daemon that runs goes on as what it was: its file is never written to.
 func TestRunning(t *testing.T) {
 	self, err := os.Executable()
 	require.NoError(t, err)
@@ -282,7 +282,7 @@ func TestRunning(t *testing.T) {
 	s := newStage(t)
 	s.file("opt/socket_vmnet/bin/socket_vmnet", string(b), 0o755)
 	daemon := exec.Command(s.path("opt/socket_vmnet/bin/socket_vmnet"))
-	daemon.Env = append(os.Environ(), killedAt+"=sleep")
+	daemon.Env = append(os.Environ(), asDaemon+"=1")
 	require.NoError(t, daemon.Start())
 	defer func() {
 		assert.NoError(t, daemon.Process.Kill())
@@ -293,4 +293,107 @@ func TestRunning(t *testing.T) {
 	rollback(t, s.options(""))
 	assert.Equal(t, before, s.tree())
 	assert.NoError(t, daemon.Process.Signal(syscall.Signal(0)))
+}
+
+// obstacle is a directory that cannot be removed where a file is made.
+func (s stage) obstacle(path string) (remove func()) {
+	at := tempName(s.path("opt/socket_vmnet/" + path))
+	require.NoError(s.t, os.MkdirAll(at+"/x", 0o755))
+	return func() { require.NoError(s.t, os.RemoveAll(at)) }
+}
+
+// Whatever fails, and wherever: once it is put right the same again, or the other command, does all of it.
+func TestFailures(t *testing.T) {
+	for name, prepare := range befores {
+		for _, fails := range targets {
+			for _, next := range []string{"install", "rollback"} {
+				t.Run(name+"/"+fails+"/"+next, func(t *testing.T) {
+					s, from := newStage(t), sourceOf(t, "v1.0")
+					prepare(t, s)
+					for _, dir := range []string{"bin", "libexec"} {
+						require.NoError(t, os.MkdirAll(s.path("opt/socket_vmnet/"+dir), 0o755))
+					}
+					before := s.tree()
+					remove := s.obstacle(fails)
+					_, err := Install(t.Context(), s.options(from))
+					if err == nil { // that one was there already
+						remove()
+						return
+					}
+					assert.Contains(t, err.Error(), "not everything is installed; do the same again once that is put right, or roll back with "+
+						"/opt/socket_vmnet/share/socket_vmnet2/backup/socket_vmnet2 rollback --prefix=/opt/socket_vmnet")
+					remove()
+					if next == "install" {
+						install(t, s.options(from))
+						assertInstalled(t, s, before, from)
+					}
+					rollback(t, s.options(""))
+					assert.Equal(t, before.timeless(), s.tree().timeless())
+				})
+			}
+		}
+	}
+}
+
+// A backup that cannot be made is no reason to change anything.
+func TestNothingChanged(t *testing.T) {
+	s, from := newStage(t), sourceOf(t, "v1.0")
+	s.socketVMNet("v1.2.2")
+	before := s.tree()
+	p, err := s.options(from).place()
+	require.NoError(t, err)
+	source, err := findSource(t.Context(), from, false)
+	require.NoError(t, err)
+	source.sums["bin/socket_vmnet2"] = "another" // it changes while it is copied
+	pl, err := p.plan(nil, source, &Report{})
+	require.NoError(t, err)
+	require.ErrorContains(t, p.keep(pl, source), "socket_vmnet2 was changed meanwhile; do it again when it is complete")
+	require.NoError(t, p.forget(pl.manifest))
+	assert.Equal(t, before, s.tree())
+}
+
+// What an interruption leaves before there is a manifest, and after the manifest is gone, is removed.
+func TestLeftovers(t *testing.T) {
+	s, from := newStage(t), sourceOf(t, "v1.0")
+	s.socketVMNet("v1.2.2")
+	before := s.tree()
+	install(t, s.options(from))
+	require.NoError(t, os.Remove(s.path("opt/socket_vmnet/"+manifestFile)))
+	s.socketVMNet("v1.2.2")
+	require.NoError(t, os.RemoveAll(s.path("opt/socket_vmnet/libexec")))
+	require.NoError(t, os.Remove(s.path("opt/socket_vmnet/bin/socket_vmnet2")))
+	install(t, s.options(from))
+	rollback(t, s.options(""))
+	assert.NoFileExists(t, s.path("opt/socket_vmnet/"+backupDir))
+	s.file("opt/socket_vmnet/"+ownCopy, "x", 0o755)
+	rollback(t, s.options(""))
+	assert.Equal(t, before.timeless(), s.tree().timeless())
+}
+
+// A rollback that was interrupted is ended by the next one, or by an installation and the one after that.
+func TestRollbackInterrupted(t *testing.T) {
+	for n := range targets {
+		for _, again := range []bool{false, true} {
+			s, from := newStage(t), sourceOf(t, "v1.0")
+			befores["links"](t, s)
+			before := s.tree()
+			install(t, s.options(from))
+			p, err := s.options("").place()
+			require.NoError(t, err)
+			m, err := p.readManifest()
+			require.NoError(t, err)
+			for _, e := range m.Entries[:n+1] {
+				require.NoError(t, p.restore(e))
+			}
+			if n == len(targets)-1 {
+				require.NoError(t, os.RemoveAll(p.at(filesDir)))
+			}
+			if again {
+				install(t, s.options(from))
+				assertInstalled(t, s, before, from)
+			}
+			rollback(t, s.options(""))
+			assert.Equal(t, before, s.tree())
+		}
+	}
 }

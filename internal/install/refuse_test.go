@@ -135,28 +135,38 @@ func TestBadBackup(t *testing.T) {
 			func(t *testing.T, s stage) { require.NoError(t, os.RemoveAll(s.path(backup+"files"))) },
 			"it was changed or removed since; nothing was changed now", "",
 		},
+		"no manifest": {
+			func(t *testing.T, s stage) { require.NoError(t, os.Remove(s.path("opt/socket_vmnet/"+manifestFile))) },
+			"is the only copy of what was at", "the manifest beside it is missing: put it back, or move it away",
+		},
 		"manifest of half": {
-			func(_ *testing.T, s stage) { s.file(backup+manifestFile, `{"format": 1, "entries": [`, 0o644) },
+			func(_ *testing.T, s stage) {
+				s.file("opt/socket_vmnet/"+manifestFile, `{"format": 1, "entries": [`, 0o644)
+			},
 			"manifest.json is damaged", "manifest.json is damaged",
 		},
 		"manifest of a newer one": {
-			func(_ *testing.T, s stage) { s.file(backup+manifestFile, `{"format": 2, "version": "v3.0"}`, 0o644) },
+			func(_ *testing.T, s stage) {
+				s.file("opt/socket_vmnet/"+manifestFile, `{"format": 3, "version": "v3.0"}`, 0o644)
+			},
 			"manifest.json is of a newer socket_vmnet2 (v3.0); use that one", "is of a newer socket_vmnet2",
 		},
 		"manifest with other paths": {
 			func(_ *testing.T, s stage) {
-				s.file(backup+manifestFile, `{"format": 1, "entries": [{"path": "../../etc/passwd", "before": {"kind": "absent"}}]}`, 0o644)
+				s.file("opt/socket_vmnet/"+manifestFile, `{"format": 1, "entries": [{"path": "../../etc/passwd", "before": {"kind": "absent"}}]}`, 0o644)
 			},
 			`names "../../etc/passwd", which is none of ours`, `names "../../etc/passwd"`,
 		},
 		"manifest with another backup": {
 			func(_ *testing.T, s stage) {
-				s.file(backup+manifestFile, `{"format": 1, "entries": [{"path": "bin/socket_vmnet", "backup": "/etc/passwd"}]}`, 0o644)
+				s.file("opt/socket_vmnet/"+manifestFile, `{"format": 1, "entries": [{"path": "bin/socket_vmnet", "backup": "/etc/passwd"}]}`, 0o644)
 			},
 			`names "bin/socket_vmnet", which is none of ours`, "changed by hand",
 		},
 		"manifest with nothing in an entry": {
-			func(_ *testing.T, s stage) { s.file(backup+manifestFile, `{"format": 1, "entries": [null]}`, 0o644) },
+			func(_ *testing.T, s stage) {
+				s.file("opt/socket_vmnet/"+manifestFile, `{"format": 1, "entries": [null]}`, 0o644)
+			},
 			"damaged", "damaged",
 		},
 	} {
@@ -183,22 +193,15 @@ func TestBadBackup(t *testing.T) {
 
 func TestTwoAtOnce(t *testing.T) {
 	s, from := newStage(t), sourceOf(t, "v1.0")
-	o := s.options(from)
-	var second []error
-	o.hook = func(op, _ string) error {
-		if op == "rename" { // in the middle
-			_, err1 := Install(t.Context(), s.options(from))
-			_, err2 := Rollback(t.Context(), s.options(from))
-			second = append(second, err1, err2)
-		}
-		return nil
-	}
-	install(t, o)
-	assert.Greater(t, len(second), 10)
-	for _, err := range second {
+	_, lock, err := s.options(from).begin() // another one is in the middle
+	require.NoError(t, err)
+	_, err1 := Install(t.Context(), s.options(from))
+	_, err2 := Rollback(t.Context(), s.options(from))
+	for _, err := range []error{err1, err2} {
 		require.EqualError(t, err, "another install or rollback is at work: try again when it has ended")
 	}
-	rollback(t, s.options(""))
+	require.NoError(t, lock.Close())
+	install(t, s.options(from))
 }
 
 // The programs for this machine must run on it.
@@ -206,9 +209,9 @@ func TestDoesNotRun(t *testing.T) {
 	from := sourceOf(t, "v1.0")
 	require.NoError(t, os.WriteFile(filepath.Join(from, "socket_vmnet2"), []byte("\x7fELF no program"), 0o755))
 	require.NoError(t, os.WriteFile(filepath.Join(from, "socket_vmnet"), []byte("\x7fELF no program"), 0o755))
-	_, err := findSource(t.Context(), from, "", true)
+	_, err := findSource(t.Context(), from, true)
 	require.ErrorContains(t, err, "socket_vmnet2 does not run here, so it is of no use")
-	s, err := findSource(t.Context(), from, "", false)
+	s, err := findSource(t.Context(), from, false)
 	require.NoError(t, err, "those for a staged root need not")
 	assert.Equal(t, "socket_vmnet2", s.version)
 }
@@ -221,13 +224,13 @@ func TestSourceInPrefix(t *testing.T) {
 		require.NoError(t, os.MkdirAll(filepath.Join(dir, filepath.Dir(target)), 0o755))
 		require.NoError(t, os.Rename(filepath.Join(from, filepath.Base(target)), filepath.Join(dir, target)))
 	}
-	s, err := findSource(t.Context(), dir, "", true)
+	s, err := findSource(t.Context(), dir, true)
 	require.NoError(t, err)
 	assert.Equal(t, "v1.0", s.version)
 	for _, target := range targets {
 		assert.Equal(t, filepath.Join(dir, target), s.files[target])
 	}
-	_, err = findSource(t.Context(), "", "", true)
+	_, err = findSource(t.Context(), "", true)
 	require.ErrorContains(t, err, "has neither libexec/vmnet-helper nor vmnet-helper", "the program of this test is alone")
 }
 

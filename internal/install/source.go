@@ -8,7 +8,10 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
+	"time"
 )
 
 // A source is the programs to install.
@@ -18,10 +21,8 @@ type source struct {
 	version string
 }
 
-// findSource looks for the programs. They must run if they are for this machine, which those for a staged root need not be; their
-// version may be known.
-func findSource(ctx context.Context, from, known string, try bool) (*source, error) {
-	where := from
+// findSource looks for the programs. They must run if they are for this machine, which those for a staged root need not be.
+func findSource(ctx context.Context, from string, try bool) (*source, error) {
 	if from == "" {
 		program, err := os.Executable()
 		if err == nil {
@@ -30,14 +31,14 @@ func findSource(ctx context.Context, from, known string, try bool) (*source, err
 		if err != nil {
 			return nil, fmt.Errorf("find this program: %w; say where the programs are with --from", err)
 		}
-		where = filepath.Dir(program)
-		if filepath.Base(where) == "bin" && exists(filepath.Join(where, "../libexec/vmnet-helper")) {
-			where = filepath.Dir(where)
+		from = filepath.Dir(program)
+		if _, err := os.Stat(filepath.Join(from, "../libexec/vmnet-helper")); err == nil && filepath.Base(from) == "bin" {
+			from = filepath.Dir(from)
 		}
 	}
-	s := &source{files: map[string]string{}, sums: map[string]string{}}
+	s := &source{files: map[string]string{}, sums: map[string]string{}, version: "socket_vmnet2"}
 	for _, t := range targets {
-		file, err := findProgram(where, t)
+		file, err := findProgram(from, t)
 		if err != nil {
 			return nil, err
 		}
@@ -48,17 +49,16 @@ func findSource(ctx context.Context, from, known string, try bool) (*source, err
 	}
 	if s.sums["bin/socket_vmnet"] != s.sums["bin/socket_vmnet2"] {
 		return nil, fmt.Errorf("%s and %s differ, but are one program under two names: %s is half installed, or socket_vmnet's own; build it again",
-			s.files["bin/socket_vmnet"], s.files["bin/socket_vmnet2"], where)
+			s.files["bin/socket_vmnet"], s.files["bin/socket_vmnet2"], from)
 	}
-	if s.version = known; known != "" {
-		return s, nil
-	}
-	s.version = "socket_vmnet2"
-	version, err := version(ctx, s.files["bin/socket_vmnet2"])
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	program := s.files["bin/socket_vmnet2"]
+	out, err := exec.CommandContext(ctx, program, "--version").Output()
 	if err == nil {
-		s.version = version
+		s.version = strings.TrimSpace(string(out))
 	} else if try {
-		return nil, err
+		return nil, fmt.Errorf("%s does not run here, so it is of no use: %w", program, err)
 	}
 	return s, nil
 }
@@ -84,9 +84,4 @@ func findProgram(where, target string) (string, error) {
 	}
 	return "", fmt.Errorf("%s has neither %s nor %s: name a directory that has all programs with --from, as bin after make",
 		where, target, filepath.Base(target))
-}
-
-func exists(path string) bool {
-	_, err := os.Lstat(path)
-	return err == nil
 }

@@ -5,10 +5,8 @@ package link
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
-	"runtime/debug"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -53,7 +51,7 @@ func Accept(ctx context.Context, ln *net.UnixListener, handle func(*net.UnixConn
 		switch {
 		case err == nil:
 			retry = 0
-			handleSafely(conn, handle, log)
+			handle(conn)
 			continue
 		case errors.Is(err, net.ErrClosed), ctx.Err() != nil:
 			return
@@ -69,7 +67,7 @@ func Accept(ctx context.Context, ln *net.UnixListener, handle func(*net.UnixConn
 
 // AcceptWaiting hands the connections of ln to handle that wait to be accepted, so that a stop resets none, until none has come
 // for backlogPause or backlogMax is over. It comes after Accept.
-func AcceptWaiting(ln *net.UnixListener, handle func(*net.UnixConn), log *slog.Logger) {
+func AcceptWaiting(ln *net.UnixListener, handle func(*net.UnixConn)) {
 	raw, err := ln.SyscallConn()
 	if err != nil {
 		return
@@ -88,20 +86,8 @@ func AcceptWaiting(ln *net.UnixListener, handle func(*net.UnixConn), log *slog.L
 		if err != nil {
 			return
 		}
-		handleSafely(conn, handle, log)
+		handle(conn)
 	}
-}
-
-// handleSafely is handle, of which a panic ends this connection alone.
-func handleSafely(conn *net.UnixConn, handle func(*net.UnixConn), log *slog.Logger) {
-	defer func() {
-		if r := recover(); r != nil {
-			log.Error("internal error: this connection is closed, the others run on; please report it",
-				"doing", "accepting", "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
-			_ = conn.Close()
-		}
-	}()
-	handle(conn)
 }
 
 // pause sleeps for d or until ctx is done.

@@ -40,7 +40,7 @@ func TestAcceptWaiting(t *testing.T) {
 	AcceptWaiting(ln, func(c *net.UnixConn) {
 		accepted++
 		_ = c.Close()
-	}, slog.New(slog.DiscardHandler))
+	})
 	assert.Equal(t, n, accepted)
 	for _, c := range clients {
 		_, err := c.Read(make([]byte, 1))

@@ -117,6 +117,13 @@ func (d *Datagram) Gone() bool {
 	return gone || err != nil
 }
 
+// Check ends the link if the client is known to have left.
+func (d *Datagram) Check() {
+	if d.Gone() {
+		d.fail(unix.ECONNREFUSED)
+	}
+}
+
 // isGone reports whether err says that the other end of a socket does not exist any more, or takes nothing. macOS tells ECONNRESET
 // once, to the reader too, and then EDESTADDRREQ to each send; EINVAL is its EPIPE of datagrams (sosendcheck in XNU's
 // bsd/kern/uipc_socket.c, sbappendaddr in uipc_socket2.c).
@@ -170,8 +177,8 @@ func (d *Datagram) Run(h Handler) error {
 	case f != nil && interrupted(err):
 		d.rest(h)
 		return *f
-	case d.standing(err):
-		return ErrPaused
+	case d.detached(err):
+		return ErrDetached
 	case err == nil, os.IsTimeout(err) && d.shutdown.Load() != nil:
 		err = ErrShutdown
 	}

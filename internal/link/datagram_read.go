@@ -25,7 +25,7 @@ func (d *Datagram) readFrames(h Handler) error {
 		defer r.Free()
 		for {
 			var again bool
-			if again, err = d.receive(r, int(fd), h); err != nil || d.shutdown.Load() != nil || d.paused.Load() {
+			if again, err = d.receive(r, int(fd), h); err != nil || d.shutdown.Load() != nil || d.detaching.Load() {
 				return true
 			}
 			if again {

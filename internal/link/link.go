@@ -28,6 +28,9 @@ var (
 	ErrShutdown = errors.New("link shut down")
 	// ErrNoMemory: the system had no memory for a read buffer. Only this client is given up.
 	ErrNoMemory = errors.New("no memory for a read buffer")
+	// ErrDetached: Interrupt was called. Nothing is lost: what the client has sent and was not handed on waits in its socket or
+	// in the link's State.
+	ErrDetached = errors.New("link detached")
 )
 
 // A Handler takes the frames that a client sent. It is called by the client's read loop, one call at a time; b is borrowed
@@ -39,10 +42,11 @@ type Handler interface {
 // A Link is one client, whatever its socket is. Run belongs to one goroutine; everything else may be called from any.
 //
 //	open --Shutdown, or the client has gone--> draining --Run returns--> Close --> closed
+//	open --Interrupt--> Run returns ErrDetached --Detach--> a State, of which another Link is made
 type Link interface {
 	frame.Sink
-	// Run hands the client's frames to h until the client has gone (io.EOF), its link has failed, or Shutdown is called
-	// (ErrShutdown). h is not called any more once it has returned.
+	// Run hands the client's frames to h until the client has gone (io.EOF), its link has failed, Shutdown is called
+	// (ErrShutdown), or Interrupt (ErrDetached). h is not called any more once it has returned.
 	Run(h Handler) error
 	// Drain is what Run does before it returns, for a caller whose Run has ended by a panic.
 	Drain()
@@ -50,6 +54,11 @@ type Link interface {
 	Shutdown(sched DrainSchedule)
 	// Close ends the link at once; nothing is written after it returns. It is called after Run.
 	Close() error
+	// Interrupt makes Run return ErrDetached once every whole frame that was read is handed on, unless it ends otherwise.
+	Interrupt()
+	// Detach ends the link without a word to the client, whose socket stays open: State has it. It is called once Run has
+	// returned ErrDetached and nobody calls Deliver. Whole frames that wait for the client are dropped and counted.
+	Detach() State
 	// Gone reports whether the client is known to have left, without waiting.
 	Gone() bool
 	Stats() Stats

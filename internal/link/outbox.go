@@ -52,7 +52,7 @@ type Outbox struct {
 	busy   bool  // a drainer runs: everything goes through out, so that the order is kept
 	ended  bool  // frames are dropped: Stop, Close or an error
 	closed bool  // nothing is sent any more
-	parked bool  // nothing is sent and no frame is taken until Unpark
+	counts bool  // Detach: what is not sent is counted as dropped
 	deaf   bool  // the patience came to an end, and nothing was taken since
 	stats  Stats
 
@@ -95,34 +95,56 @@ func (o *Outbox) Stop() {
 	o.mu.Unlock()
 }
 
-// Close ends the drainer and drops the queue. Pipe.Send is not called after it returns. It is idempotent.
+// Close ends the drainer and drops the queue. Pipe.Send is not called after it returns. It is idempotent. The caller wakes the
+// Pipe's Wait unless its stop channel does.
 func (o *Outbox) Close() {
+	o.shut(false)
 	o.mu.Lock()
-	if !o.closed {
-		o.closed, o.ended = true, true
-		if !o.parked {
-			close(o.stop)
-		}
-	}
-	o.mu.Unlock()
-	o.drainer.Wait()
-	o.mu.Lock()
+	defer o.mu.Unlock()
 	o.out.drop()
 	if o.cut != nil {
 		o.cut.forget()
 	}
+}
+
+// Detach is Close for a client that goes on elsewhere: what is queued is counted as dropped, and what the Pipe owes of a frame
+// that was cut stays there.
+func (o *Outbox) Detach() {
+	o.shut(true)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	frames, size := o.out.count(), o.out.size
+	o.out.drop()
+	o.stats.ToClientFrames -= uint64(frames)
+	o.stats.ToClientBytes -= uint64(size - frames*frame.PrefixLen)
+	o.stats.DropQueueFull += uint64(frames)
+}
+
+// shut ends the drainer.
+func (o *Outbox) shut(counts bool) {
+	o.mu.Lock()
+	if !o.closed {
+		o.closed, o.ended, o.counts = true, true, counts
+		close(o.stop)
+	}
 	o.mu.Unlock()
+	o.drainer.Wait()
+}
+
+// Attach has the Outbox go on where that with the counters st was. What the Pipe owes is written.
+func (o *Outbox) Attach(st Stats) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.stats = Stats{
+		ToClientFrames: st.ToClientFrames, ToClientBytes: st.ToClientBytes, DropQueueFull: st.DropQueueFull,
+		DropClosed: st.DropClosed, DropOversize: st.DropOversize,
+	}
+	o.wake()
 }
 
 // Deliver sends b if that is possible at once. What is not taken, or comes while earlier frames still wait, is queued up to
 // the queue's size and dropped above it. See frame.Sink.
 func (o *Outbox) Deliver(b frame.Batch) {
-	defer func() { // the caller serves another client
-		if r := recover(); r != nil {
-			o.Stop()
-			o.dead(fmt.Errorf("panic while sending: %v\n%s", r, debug.Stack()))
-		}
-	}()
 	if err := o.deliver(b); err != nil {
 		o.dead(err)
 	}
@@ -134,10 +156,6 @@ func (o *Outbox) deliver(b frame.Batch) error {
 	faults.In("link.deliver", b.Bytes())
 	if o.ended {
 		o.stats.DropClosed += uint64(b.Len())
-		return nil
-	}
-	if o.parked {
-		o.stats.DropQueueFull += uint64(b.Len())
 		return nil
 	}
 	if !o.busy && !o.queueAll {
@@ -219,13 +237,20 @@ func (o *Outbox) wake() {
 // drain sends the queue, waiting for the Pipe outside the lock, until the queue is empty.
 func (o *Outbox) drain() {
 	defer o.drainer.Done()
+	defer func() {
+		if r := recover(); r != nil { // it is the end of this client alone
+			o.Stop()
+			o.dead(fmt.Errorf("panic while sending: %v\n%s", r, debug.Stack()))
+		}
+	}()
 	for {
 		c, ok := o.next()
 		if !ok {
 			return
 		}
 		n, _ := fit(c, len(c))
-		left, oversize, err := o.sendChunkSafely(frame.NewBatch(c, n))
+		faults.In("link.drain", c)
+		left, oversize, err := o.sendChunk(frame.NewBatch(c, n))
 		o.settle(left, oversize, err)
 		if c != nil {
 			chunks.put(c)
@@ -246,29 +271,13 @@ func (o *Outbox) next() ([]byte, bool) {
 	if o.closed {
 		return nil, false
 	}
-	var c []byte
-	ok := false
-	if !o.parked {
-		c, ok = o.out.pop()
-		ok = ok || o.owed() > 0
-	}
-	if !ok {
+	c, ok := o.out.pop()
+	if !ok && o.owed() == 0 {
 		o.busy = false
 		return nil, false
 	}
 	o.flight = len(c)
 	return c, true
-}
-
-// sendChunkSafely is sendChunk, of which a panic is the end of this client.
-func (o *Outbox) sendChunkSafely(b frame.Batch) (left frame.Batch, oversize tally, err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("panic while sending: %v\n%s", r, debug.Stack())
-		}
-	}()
-	faults.In("link.drain", b.Bytes())
-	return o.sendChunk(b)
 }
 
 // sendChunk sends b, waiting where there is no room. left is what was not sent because of Close, an error, or because the
@@ -322,8 +331,8 @@ func (o *Outbox) settle(left frame.Batch, oversize tally, err error) {
 		o.out.drop()
 	case left.Len() == 0:
 		o.deaf = false
-	case !o.closed:
-		o.deaf = !o.parked
+	case !o.closed || o.counts:
+		o.deaf = true
 		o.stats.ToClientFrames -= uint64(left.Len())
 		o.stats.ToClientBytes -= uint64(left.DataLen())
 		o.stats.DropQueueFull += uint64(left.Len())

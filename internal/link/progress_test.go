@@ -85,17 +85,6 @@ func TestOutboxStalls(t *testing.T) {
 	}
 }
 
-// TestOutboxParked: frames that wait at an upgrade are dropped, and that is no sign of deafness.
-func TestOutboxParked(t *testing.T) {
-	p := &testPipe{room: none, wait: untilStop}
-	o, _ := newOutbox(t, p, 0)
-	o.Deliver(numbered(0, 10, 100))
-	o.Park()
-	assert.Zero(t, outboxStats(o).Stalled)
-	o.Unpark()
-	assert.Zero(t, outboxStats(o).Stalled)
-}
-
 // TestProgressAllocatesNothing: neither noting progress nor asking for it does.
 func TestProgressAllocatesNothing(t *testing.T) {
 	daemon, _ := pair(t)

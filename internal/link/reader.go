@@ -40,8 +40,8 @@ func (s *Stream) Run(h Handler) error {
 		s.release()
 		return err
 	}
-	if s.standing(err) {
-		return ErrPaused
+	if s.detached(err) {
+		return ErrDetached
 	}
 	s.Drain()
 	if s.rd.eof && !s.rd.lost && s.failure.Load() != nil {
@@ -89,7 +89,7 @@ func (s *Stream) readFrames(h Handler) error {
 			if again, err = s.readOnce(int(fd), h); err != nil {
 				return true
 			}
-			if s.shutdown.Load() != nil || s.paused.Load() {
+			if s.shutdown.Load() != nil || s.detaching.Load() {
 				return true
 			}
 			if again {

@@ -15,18 +15,17 @@ import (
 // past as a deadline wakes a goroutine that waits for a socket.
 var past = time.Unix(1, 0)
 
-// A socket is what Stream and Datagram have in common: the client's socket, the way out to it, and how its reader is ended or
-// paused.
+// A socket is what Stream and Datagram have in common: the client's socket, the way out to it, and how its reader is ended.
 type socket struct {
 	conn *net.UnixConn
 	rc   syscall.RawConn
 	fd   int // of conn; writes use it while out is not closed
 	out  *Outbox
 
-	shutdown atomic.Pointer[DrainSchedule]
-	failure  atomic.Pointer[error] // of a write, tells why shutdown was set
-	paused   atomic.Bool
-	closed   atomic.Bool
+	shutdown  atomic.Pointer[DrainSchedule]
+	failure   atomic.Pointer[error] // of a write, tells why shutdown was set
+	detaching atomic.Bool
+	closed    atomic.Bool
 }
 
 // Fd is the number of the client's descriptor, for logs only.
@@ -50,31 +49,18 @@ func (s *socket) end(sched DrainSchedule) {
 	}
 }
 
-// Pause implements Pausable.
-func (s *socket) Pause() {
-	s.paused.Store(true)
+// Interrupt implements Link.
+func (s *socket) Interrupt() {
+	s.detaching.Store(true)
 	_ = s.conn.SetReadDeadline(past)
 }
 
-// Resume implements Pausable.
-func (s *socket) Resume() {
-	s.out.Unpark()
-	s.paused.Store(false)
-	if s.shutdown.Load() == nil {
-		_ = s.conn.SetReadDeadline(time.Time{})
-	}
-	if s.shutdown.Load() != nil { // meanwhile
-		_ = s.conn.SetReadDeadline(past)
-	}
-}
-
-// park stops everything that is on its way to the client.
-func (s *socket) park() {
+// detach ends what is on its way to the client, and leaves its socket to what it returns.
+func (s *socket) detach() State {
 	_ = s.conn.SetWriteDeadline(past) // wakes the drainer
-	s.out.Park()
-	if !s.closed.Load() {
-		_ = s.conn.SetWriteDeadline(time.Time{})
-	}
+	s.out.Detach()
+	_ = s.conn.SetDeadline(time.Time{})
+	return State{Socket: Holding(s.conn)}
 }
 
 // hangUp ends the way to the client, and the connection.
@@ -84,9 +70,9 @@ func (s *socket) hangUp() error {
 	return s.conn.Close()
 }
 
-// standing reports whether err, with which the read loop ended, is due to Pause and nothing else.
-func (s *socket) standing(err error) bool {
-	return s.paused.Load() && s.shutdown.Load() == nil && interrupted(err)
+// detached reports whether err, with which the read loop ended, is due to Interrupt and nothing else.
+func (s *socket) detached(err error) bool {
+	return s.detaching.Load() && s.shutdown.Load() == nil && interrupted(err)
 }
 
 // interrupted reports whether a read loop that ended with err ended because it was told to.

@@ -1,139 +1,93 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package manual
 
 import (
-	"bytes"
-	"embed"
-	"regexp"
 	"slices"
 	"strings"
-	"text/template"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/cmdline"
 )
 
-// The shell code is a template too: it gets the tables.
-//
-//go:embed all:shell
-var shell embed.FS
-
-// tables are what the shells have to know.
+// tables are what the shells have to know beside the Tree.
 type tables struct {
-	Commands []entry   // socket_vmnet2's subcommands
-	Options  []command // of every command
-	Values   []value   // what options take
-	Operands []operands
+	Tree
+	Names  []string // of the commands
+	Texts  []string // "name:text"
+	Takers []taker
+	Values []value
 }
 
-// An entry is a word that is offered, and what is said of it. What takes a value ends with an equals sign.
-type entry struct{ Word, Text string }
-
-// A command has options; its name may be two words.
-type command struct {
-	Name    string
-	Entries []entry
+// A taker is a program, or one of its commands, with what it takes.
+type taker struct {
+	Name     string
+	Words    []string // options; one that takes a value ends with an equals sign
+	Texts    []string // "option:text"
+	Operands []string // one after the other, as for a value
 }
 
 // A value is what several options take: words, and kinds of things with a colon in front.
 type value struct {
-	Keys []string // "command --option"
 	Kind string
+	Keys []string // "taker --option", quoted
 }
-
-// operands are what a command takes behind its options, one after the other: as for a value.
-type operands struct {
-	Name  string
-	Kinds []string
-}
-
-// completion returns what makes the file name for a shell.
-func completion(name string) func(programs) ([]byte, error) {
-	return func(all programs) ([]byte, error) {
-		t, err := template.New(name).Funcs(template.FuncMap{
-			"quote": quote,
-			"words": func(list []entry) string {
-				var words []string
-				for _, e := range list {
-					words = append(words, e.Word)
-				}
-				return strings.Join(words, " ")
-			},
-			"patterns": func(keys []string) string {
-				var quoted []string
-				for _, k := range keys {
-					quoted = append(quoted, quote(k))
-				}
-				return strings.Join(quoted, " | ")
-			},
-		}).ParseFS(shell, "shell/"+name)
-		if err != nil {
-			return nil, err
-		}
-		var b bytes.Buffer
-		err = t.ExecuteTemplate(&b, name, tablesOf(all))
-		return b.Bytes(), err
-	}
-}
-
-// quote makes one word for a shell.
-func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
 // tablesOf makes the tables.
-func tablesOf(all programs) tables {
-	var t tables
-	for _, u := range all.commands {
-		text := ""
-		if len(u.blocks) > 0 {
-			text, _, _ = strings.Cut(u.blocks[0].text, ". ")
-			text, _, _ = strings.Cut(text, ": ")
-		}
-		t.Commands = append(t.Commands, entry{strings.TrimPrefix(u.command, "socket_vmnet2 "), text})
+func tablesOf(tree Tree) *tables {
+	t := &tables{Tree: tree}
+	for _, c := range tree.Commands {
+		t.Names = append(t.Names, c.Name)
+		summary, _, _ := strings.Cut(strings.ReplaceAll(c.Usage, "\n", " "), ". ")
+		summary, _, _ = strings.Cut(summary, ": ")
+		t.Texts = append(t.Texts, c.Name+":"+summary)
 	}
-	for _, u := range append([]usage{all.daemon, all.old}, all.commands...) {
-		c := command{Name: u.command}
-		for _, it := range u.options() {
-			e := entry{"--" + it.long, it.clauses(u.isTable())[0]}
-			if it.arg != "" {
-				e.Word += "="
-				kind := kindOf(it.arg)
-				if m := oneOf.FindStringSubmatch(it.text[0]); m != nil && kind == ":none" {
-					kind = strings.NewReplacer(", ", " ", " or ", " ").Replace(m[1])
-				}
-				t.value(kind, u.command+" --"+it.long)
-				if it.short != "" {
-					t.value(kind, u.command+" -"+it.short)
-				}
-			}
-			c.Entries = append(c.Entries, e)
+	t.take(cmdline.Program, tree.Daemon, "SOCKET")
+	t.take("socket_vmnet", tree.Old, "SOCKET")
+	for _, c := range tree.Commands {
+		operands := c.ArgsUsage
+		if c.Name == "help" { // its COMMAND is none of the system's
+			operands = strings.Join(t.Names, "|")
 		}
-		t.Options = append(t.Options, c)
-		kinds := operandKinds(u.synopsis)
-		if u.command == "socket_vmnet2 help" { // its COMMAND is none of the system's
-			kinds = []string{strings.Join(all.daemon.commands, " ")}
-		}
-		t.Operands = append(t.Operands, operands{u.command, kinds})
+		t.take(cmdline.Program+" "+c.Name, c.Flags, operands)
 	}
 	return t
 }
 
-// oneOf finds the values of an option that names them in its text: "shared, host or bridged (default: shared)".
-var oneOf = regexp.MustCompile(`^((?:[a-z0-9]+, )*[a-z0-9]+ or [a-z0-9]+)(?: \(|$)`)
+// take notes what something takes.
+func (t *tables) take(name string, flags []cli.Flag, operands string) {
+	k := taker{Name: name, Operands: operandKinds(operands)}
+	for _, it := range cmdline.Items(flags) {
+		word := "--" + it.Name
+		if it.Arg != "" {
+			t.value(kindOf(it.Arg), name+" "+word)
+			if it.Short != "" {
+				t.value(kindOf(it.Arg), name+" -"+it.Short)
+			}
+			word += "="
+		}
+		k.Words = append(k.Words, word)
+		k.Texts = append(k.Texts, word+":"+it.Text[0])
+	}
+	t.Takers = append(t.Takers, k)
+}
 
 // value notes that an option takes something.
 func (t *tables) value(kind, key string) {
-	for i := range t.Values {
-		if t.Values[i].Kind == kind {
-			t.Values[i].Keys = append(t.Values[i].Keys, key)
-			return
-		}
+	i := slices.IndexFunc(t.Values, func(v value) bool { return v.Kind == kind })
+	if i < 0 {
+		i = len(t.Values)
+		t.Values = append(t.Values, value{Kind: kind})
 	}
-	t.Values = append(t.Values, value{[]string{key}, kind})
+	t.Values[i].Keys = append(t.Values[i].Keys, quote(key))
 }
 
 // kinds are what arguments are, by their names in usage texts.
 var kinds = map[string]string{
 	"SOCKET": ":file", "FILE": ":file", "PIDFILE": ":file", "PATH": ":file",
 	"DIR": ":dir", "USER": ":user", "UID": ":user", "GROUP": ":group", "INTERFACE": ":interface", "IF": ":interface",
-	"COMMAND": ":command",
+	"COMMAND": ":command", "LEVEL": "debug info warn error", "--": "--",
 }
 
 // kindOf tells what an argument may be: "(a|b)" are words, "DIR|none" is a directory or a word.
@@ -153,36 +107,15 @@ func kindOf(arg string) string {
 	return strings.Join(all, " ")
 }
 
-// operandKinds tells what the operands of a command may be, from its forms. "--" stands where it is needed, with ":option" where
-// it may also be left out; ":daemon" means that a command line of the daemon follows.
-func operandKinds(synopsis []string) []string {
-	var all []string
-	for _, form := range synopsis {
-		parts, err := splitForm(form)
-		if err != nil {
-			continue // has been found when the page was made
-		}
-		n := 0
-		for _, p := range parts {
-			p = strings.TrimSuffix(p, "...")
-			inner := strings.Trim(p, "[]")
-			kind := kindOf(inner)
-			switch {
-			case strings.HasPrefix(inner, "-- DAEMON"):
-				all = append(all[:n], ":option --", ":daemon")
-				n = len(all)
-				continue
-			case inner == "--":
-				kind = "--"
-			case strings.HasPrefix(inner, "-"), strings.Contains(inner, "OPTION"), kind == ":none" && p != inner:
-				continue
-			}
-			if n == len(all) {
-				all = append(all, kind)
-			} else if !slices.Contains(strings.Fields(all[n]), kind) {
-				all[n] += " " + kind
-			}
-			n++
+// operandKinds tells what the operands of a command may be. "--" stands where it is needed, with ":option" where it may also be left
+// out; ":daemon" means that a command line of the daemon follows.
+func operandKinds(argsUsage string) (all []string) {
+	for word := range strings.FieldsSeq(argsUsage) {
+		switch kind := kindOf(strings.Trim(strings.TrimSuffix(word, "..."), "[]")); {
+		case word == "[--":
+			return append(all, ":option --", ":daemon")
+		case kind != ":none" || word[0] != '[':
+			all = append(all, kind)
 		}
 	}
 	return all

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package manual
 
 import (
 	"os"
@@ -22,24 +22,13 @@ type completionCase struct {
 
 // completionCases are for a directory with the file "sock" and the directory "state".
 func completionCases(t *testing.T) []completionCase {
-	progs, err := all()
-	require.NoError(t, err)
-	options := func(u usage) (words []string) {
-		for _, it := range u.options() {
-			w := "--" + it.long
-			if it.arg != "" {
-				w += "="
-			}
-			words = append(words, w)
-		}
-		return words
-	}
+	names := commandNames(t)
 	cases := []completionCase{
 		{"socket_vmnet2 up", []string{"upgrade"}},
 		{"socket_vmnet2 upgr", []string{"upgrade"}},
-		{"socket_vmnet2 ", progs.daemon.commands},
+		{"socket_vmnet2 ", names},
 		{"socket_vmnet2 so", []string{"sock"}},
-		{"socket_vmnet2 -", options(progs.daemon)},
+		{"socket_vmnet2 -", optionWords(t, "socket_vmnet2")},
 		{"socket_vmnet2 --vmnet-mo", []string{"--vmnet-mode="}},
 		{"socket_vmnet2 --vmnet-mode=", []string{"host", "shared", "bridged"}},
 		{"socket_vmnet2 --vmnet-mode ", []string{"host", "shared", "bridged"}},
@@ -57,7 +46,7 @@ func completionCases(t *testing.T) []completionCase {
 		{"socket_vmnet2 --isolate --anti", []string{"--anti-spoof"}},
 		{"socket_vmnet2 sock --iso", []string{"--isolate"}},
 		{"socket_vmnet2 -- --", nil},
-		{"socket_vmnet2 help ", progs.daemon.commands},
+		{"socket_vmnet2 help ", names},
 		{"socket_vmnet2 help se", []string{"selftest", "service"}},
 		{"socket_vmnet2 upgrade --", []string{"--json", "--timeout=", "--help"}},
 		{"socket_vmnet2 upgrade --timeout=1", nil},
@@ -77,7 +66,7 @@ func completionCases(t *testing.T) []completionCase {
 		{"socket_vmnet2 exec --dg", []string{"--dgram"}},
 		{"socket_vmnet2 exec --name upgrade so", []string{"sock"}},
 		{"/opt/socket_vmnet/bin/socket_vmnet2 upg", []string{"upgrade"}},
-		{"socket_vmnet -", options(progs.old)},
+		{"socket_vmnet -", optionWords(t, "socket_vmnet")},
 		{"socket_vmnet up", nil},
 		{"socket_vmnet so", []string{"sock"}},
 		{"socket_vmnet --back", nil},
@@ -88,8 +77,8 @@ func completionCases(t *testing.T) []completionCase {
 	if _, err := os.Stat("/sys/class/net/lo"); err == nil {
 		cases = append(cases, completionCase{"socket_vmnet2 service install --network host --interface=l", []string{"lo"}})
 	}
-	for _, u := range progs.commands {
-		cases = append(cases, completionCase{u.command + " -", options(u)})
+	for _, name := range names {
+		cases = append(cases, completionCase{"socket_vmnet2 " + name + " -", optionWords(t, "socket_vmnet2 "+name)})
 	}
 	return cases
 }

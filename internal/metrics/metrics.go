@@ -64,13 +64,8 @@ func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements prometheus.Collector. It runs on a goroutine of Prometheus's, so a panic is contained here.
+// Collect implements prometheus.Collector.
 func (c *collector) Collect(ch chan<- prometheus.Metric) {
-	defer func() {
-		if r := recover(); r != nil {
-			ch <- prometheus.NewInvalidMetric(buildInfo.desc, fmt.Errorf("panic: %v", r))
-		}
-	}()
 	st := c.describe()
 	out := output{ch}
 	out.daemon(&st)

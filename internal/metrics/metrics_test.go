@@ -281,7 +281,7 @@ func TestManyClients(t *testing.T) {
 func TestPanicIsContained(t *testing.T) {
 	rec := scrape(t, func() status.Status { panic("oh") })
 	assert.Equal(t, http.StatusInternalServerError, rec.Code)
-	assert.Contains(t, rec.Body.String(), "panic: oh")
+	assert.Contains(t, rec.Body.String(), "error=oh")
 }
 
 // TestSameReason: what would become one series becomes one.

@@ -85,18 +85,18 @@ func (s *Server) Listener() *net.TCPListener {
 	return s.ln
 }
 
-// Pause stops accepting: who connects from here on waits for Resume, or for the next image, which gets the Listener. Who has asked is
+// Detach stops accepting: who connects from here on waits for Attach, or for the next image, which gets the Listener. Who has asked is
 // answered meanwhile, for 100 ms at most.
-func (s *Server) Pause() {
+func (s *Server) Detach() {
 	if s != nil {
-		s.http.Pause(pauseTime)
+		s.http.Detach(pauseTime)
 	}
 }
 
-// Resume undoes Pause.
-func (s *Server) Resume() {
+// Attach undoes Detach.
+func (s *Server) Attach() {
 	if s != nil {
-		s.http.Resume()
+		s.http.Attach()
 	}
 }
 

@@ -10,10 +10,11 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/passing/proto"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/peercred"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
 )
 
 // adopt serves a descriptor that a client hands over.
-func (s *Server) adopt(c *conn) (rest func()) {
+func (s *Server) adopt(c *conn) {
 	m, err := proto.ReadMessage(c.UnixConn, proto.MaxLine)
 	bare := m.Bare()
 	defer m.Close() // also what came before an error
@@ -32,20 +33,27 @@ func (s *Server) adopt(c *conn) (rest func()) {
 			l, err = s.adopted(h, r.Transport, c.peer)
 		}
 	}
+	cl := perclient.Client{Path: h.bound}
 	switch {
 	case err != nil && bare:
-		if !errors.Is(err, io.EOF) {
-			e := c.wire(err)
-			s.complain(c, "client refused", "code", string(e.Code), "error", e.Text)
-		}
+		s.refuseBare(c, err)
 	case err != nil:
 		s.refuse(c, err)
-	case bare:
-		s.serveBare(&member{conn: c, link: l, request: r, handed: h, theirs: proto.None})
+	case bare: // it is told nothing, and its connection means nothing
+		if _, err := s.begin(c, l, r, cl); err != nil {
+			s.refuseBare(c, err)
+		}
 	default:
-		return s.join(&member{conn: c, link: l, request: r, handed: h, lifeline: r.Wait, theirs: proto.None})
+		s.join(c, l, r, cl, r.Wait)
 	}
-	return nil
+}
+
+// refuseBare is refuse for a client that waits for no answer.
+func (s *Server) refuseBare(c *conn, err error) {
+	if !errors.Is(err, io.EOF) {
+		e := c.wire(err)
+		s.complain(c, "client refused", "code", string(e.Code), "error", e.Text)
+	}
 }
 
 // adopted makes the link on h, which it takes over from giver.
@@ -54,19 +62,11 @@ func (s *Server) adopted(h handed, t proto.Transport, giver peercred.Peer) (link
 	if h.bound == "" {
 		return s.newLink(h.fd, t, o)
 	}
-	uc, err := unixConn(h.fd)
+	uc, err := link.Descriptor{FD: h.fd}.Conn()
 	if err != nil {
 		return nil, err
 	}
 	return newPending(uc, h.bound, o, s), nil
-}
-
-// serveBare serves a client that is told nothing and whose connection means nothing.
-func (s *Server) serveBare(m *member) {
-	if err := s.begin(m); err != nil {
-		e := m.conn.wire(err)
-		s.complain(m.conn, "client refused", "code", string(e.Code), "error", e.Text)
-	}
 }
 
 // giverOf is in whose name a daemon of root's acts when p hands something over; nil if in its own.

@@ -3,9 +3,9 @@
 package passing
 
 import (
-	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -19,8 +19,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/passing/client"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/passing/proto"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/peercred"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
 )
 
@@ -187,11 +189,12 @@ func TestAdoptVectors(t *testing.T) {
 				atEnd(t, c)
 			}
 			if q.Refused || q.Code != "" {
-				assert.Zero(t, r.clients.count())
+				assert.Zero(t, r.opts.Clients.Clients())
 				assert.Contains(t, r.log.String(), "client refused")
 				return
 			}
-			assert.Subset(t, r.clients.session(t, 0).client.Log, []any{"via", "adopt", "peer_pid", os.Getpid()})
+			require.Eventually(t, func() bool { return strings.Contains(r.log.String(), "serving a client") }, patience, time.Millisecond)
+			assert.Contains(t, r.log.String(), "via=adopt")
 		})
 	}
 }
@@ -211,13 +214,12 @@ func TestAdopt(t *testing.T) {
 			r := newRig(t, elsewhere)
 			kept, a := r.adopt(t, c.transport, c.request)
 			assert.Nil(t, a.Lifeline)
-			x := r.clients.session(t, 0)
-			assert.True(t, x.client.Start)
+			x := r.only(t)
 			if c.request != nil {
 				assert.Equal(t, testMAC.String(), a.Reply.MACAddress)
 				assert.Equal(t, c.transport, a.Reply.Transport)
-				assert.Equal(t, c.request.Name, x.client.Name)
-				assert.Equal(t, c.request.MAC, x.client.MAC)
+				assert.Equal(t, c.request.Name, x.Name)
+				assert.Equal(t, c.request.MAC, x.MAC)
 			} else {
 				assert.Zero(t, a.Reply)
 			}
@@ -230,8 +232,9 @@ func TestAdopt(t *testing.T) {
 func TestNotAdopted(t *testing.T) {
 	r := newRig(t, func(r *rig) {
 		elsewhere(r)
-		r.clients.serve = func() error { return perclient.ErrFull }
+		r.opts.Clients = perclient.NewServer(perclient.Options{Network: r.net, MaxClients: 1, Log: slog.New(slog.DiscardHandler)})
 	})
+	r.attach(t, proto.Request{})
 	kept, _ := r.adopt(t, proto.Datagram, nil)
 	require.Eventually(t, func() bool { return strings.Contains(r.log.String(), "code=full") }, patience, time.Millisecond)
 	_, err := kept.Write(ethernet(60))
@@ -263,7 +266,7 @@ func TestBadDescriptors(t *testing.T) {
 			_, err := client.Adopt(t.Context(), r.dir, openFor(t, c.what), &proto.Request{Transport: c.transport})
 			assert.Equal(t, proto.BadDescriptor, codeOf(t, err))
 			assert.ErrorContains(t, err, c.says)
-			assert.Zero(t, r.clients.count())
+			assert.Zero(t, r.opts.Clients.Clients())
 		})
 	}
 }
@@ -321,16 +324,12 @@ func TestOwnSocketsAreRefused(t *testing.T) {
 
 // TestClosedPairEnds: on macOS a look tells that the client has gone, elsewhere the next frame for it.
 func TestClosedPairEnds(t *testing.T) {
-	r := newRig(t, func(r *rig) { elsewhere(r); r.watch.every = 10 * time.Millisecond })
-	for i := range 2 { // it begins again with the next one
-		kept, _ := r.adopt(t, proto.Datagram, nil)
-		x := r.clients.session(t, i) // nobody tells that it has been adopted
-		exchange(t, kept, proto.Datagram)
-		require.NoError(t, kept.Close())
-		if reason := x.unheard(t); reason != nil { // else its link has seen it
-			require.ErrorIs(t, reason, errPeerGone)
-		}
-	}
+	r := newRig(t, elsewhere)
+	kept, _ := r.adopt(t, proto.Datagram, nil)
+	r.only(t) // nothing tells that it has been adopted
+	exchange(t, kept, proto.Datagram)
+	require.NoError(t, kept.Close())
+	r.unheard(t)
 }
 
 // bindAt binds a new datagram socket to path.
@@ -341,36 +340,40 @@ func bindAt(t *testing.T, path string) *os.File {
 	return f
 }
 
-// TestBoundPathGone: nobody can become the first sender any more, or somebody else has taken the path, also while an upgrade
-// takes place.
+// TestBoundPathGone: nothing can become the first sender any more, or something else has taken the path, also while the link was
+// detached.
 func TestBoundPathGone(t *testing.T) {
-	for _, upgraded := range []bool{false, true} {
-		t.Run(fmt.Sprintf("upgraded=%v", upgraded), func(t *testing.T) {
-			r := newRig(t, func(r *rig) { elsewhere(r); r.watch.every = 10 * time.Millisecond })
+	for _, detached := range []bool{false, true} {
+		t.Run(fmt.Sprint("detached ", detached), func(t *testing.T) {
 			path := filepath.Join(shortDir(t), "b")
-			a, err := client.Adopt(t.Context(), r.dir, bindAt(t, path), &proto.Request{Wait: true})
+			fd, err := unix.Dup(int(bindAt(t, path).Fd()))
 			require.NoError(t, err)
-			defer a.Lifeline.Close()
-			assert.Equal(t, testMAC.String(), a.Reply.MACAddress, "told before anybody has sent")
-			require.Eventually(t, func() bool { // it has been seen where it is
-				r.watch.mu.Lock()
-				defer r.watch.mu.Unlock()
-				for e := range r.watch.sessions {
-					return e.at.Load() != nil
-				}
-				return false
-			}, patience, time.Millisecond)
-			if upgraded {
-				r.standStill(t)
-				v, in := r.save(t)
+			s := NewServer(Options{Log: slog.New(slog.DiscardHandler)})
+			l, err := s.adopted(handed{fd: fd, bound: path}, proto.Datagram, peercred.Peer{})
+			require.NoError(t, err)
+			p := l.(*pending)
+			over := make(chan error, 1)
+			run := func() { over <- p.Run(nil) }
+			go run()
+			p.Check()
+			require.Eventually(t, func() bool { return p.at.Load() != nil }, patience, time.Millisecond)
+			if detached {
+				p.Interrupt()
+				require.ErrorIs(t, <-over, link.ErrDetached)
+				v := perclient.Detached{Client: perclient.Client{Via: viaAdopt, Path: path}, Link: p.Detach()}
 				require.NoError(t, os.Rename(path, path+".moved"))
 				bindAt(t, path)
-				r.next(t, v, in)
+				l, err = s.Link(&v)
+				require.NoError(t, err)
+				p = l.(*pending)
+				go run()
 			} else {
 				require.NoError(t, os.Remove(path))
 			}
-			require.ErrorIs(t, r.clients.session(t, 0).ended(t), errPathGone)
-			atEnd(t, a.Lifeline)
+			require.Eventually(t, func() bool { p.Check(); return len(over) == 1 }, patience, time.Millisecond)
+			require.ErrorIs(t, <-over, errPathGone)
+			require.Eventually(t, func() bool { return !p.looking.Load() }, patience, time.Millisecond)
+			require.NoError(t, p.Close())
 		})
 	}
 }
@@ -381,13 +384,13 @@ func TestBoundEndsBeforeTheFirstSender(t *testing.T) {
 	a, err := client.Adopt(t.Context(), r.dir, openFor(t, "bound"), &proto.Request{Wait: true})
 	require.NoError(t, err)
 	require.NoError(t, a.Lifeline.Close())
-	assert.ErrorIs(t, r.clients.session(t, 0).ended(t), errLifeline)
+	r.gone(t, lifelineEnded)
 	_, err = client.Adopt(t.Context(), r.dir, openFor(t, "bound"), nil)
 	require.NoError(t, err)
-	x := r.clients.session(t, 1)
+	r.only(t)
 	r.Stop()
-	r.clients.stop()
-	assert.ErrorIs(t, x.ended(t), errStopped)
+	r.opts.Clients.Stop()
+	r.gone(t, link.ErrShutdown.Error())
 }
 
 // TestDescriptorsAmongFrames: a client that sends some with its frames, also the other end of the pair, leaves none with us,
@@ -395,7 +398,7 @@ func TestBoundEndsBeforeTheFirstSender(t *testing.T) {
 func TestDescriptorsAmongFrames(t *testing.T) {
 	for _, transport := range []proto.Transport{proto.Datagram, proto.Stream} {
 		t.Run(string(transport), func(t *testing.T) {
-			r := newRig(t, func(r *rig) { elsewhere(r); r.watch.every = 10 * time.Millisecond })
+			r := newRig(t, elsewhere)
 			kept, handed := pair(t, transport)
 			_, err := client.Adopt(t.Context(), r.dir, handed, &proto.Request{Transport: transport})
 			require.NoError(t, err)
@@ -412,18 +415,16 @@ func TestDescriptorsAmongFrames(t *testing.T) {
 			assert.Eventually(t, func() bool { return openFiles(t) <= before }, patience, time.Millisecond)
 			require.NoError(t, handed.Close())
 			require.NoError(t, kept.Close())
-			err = r.clients.session(t, 0).unheard(t)
-			assert.True(t, err == nil || errors.Is(err, errPeerGone), "%v", err)
+			r.unheard(t)
 		})
 	}
 }
 
 // TestAdoptManyTimes leaves nothing behind, whatever was wrong.
 func TestAdoptManyTimes(t *testing.T) {
-	r := newRig(t, func(r *rig) { elsewhere(r); r.watch.every = 10 * time.Millisecond })
+	r := newRig(t, elsewhere)
 	file := openFor(t, "file")
-	const rounds = 50
-	for i := range rounds {
+	for range 50 {
 		for _, data := range []string{"\x00", "{}\n", "hello\n", "{"} {
 			c := r.dial(t, "adopt")
 			hand(t, c, data, file)
@@ -432,10 +433,8 @@ func TestAdoptManyTimes(t *testing.T) {
 		c := r.dial(t, "adopt")
 		kept, handed := pair(t, proto.Datagram)
 		hand(t, c, "\x00", handed)
-		x := r.clients.session(t, i) // macOS tells by getpeername that kept has gone, and the pair is refused
+		r.only(t) // macOS tells by getpeername that kept has gone, and the pair is refused
 		_, _, _ = kept.Close(), handed.Close(), c.Close()
-		_ = x.unheard(t)
+		r.unheard(t)
 	}
-	require.Eventually(t, func() bool { r.clients.mu.Lock(); defer r.clients.mu.Unlock(); return r.clients.open == 0 }, patience, time.Millisecond)
-	assert.Equal(t, rounds, r.clients.count())
 }

@@ -9,7 +9,6 @@ import (
 	"io"
 	"net"
 	"net/netip"
-	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -17,6 +16,7 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/passing/proto"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
 
@@ -24,24 +24,24 @@ import (
 const vmnetMaxPackets = 256
 
 // attach serves a client that asks for a descriptor. The connection is its lifeline.
-func (s *Server) attach(c *conn) (rest func()) {
+func (s *Server) attach(c *conn) {
 	r, err := c.readAttach()
 	if err != nil {
 		s.refuse(c, err)
-		return nil
+		return
 	}
 	ours, theirs, err := proto.Pair(r.Transport)
 	if err != nil {
 		s.refuse(c, err)
-		return nil
+		return
 	}
 	l, err := s.newLink(ours, r.Transport, link.DatagramOptions{})
 	if err != nil {
 		_ = unix.Close(theirs)
 		s.refuse(c, err)
-		return nil
+		return
 	}
-	return s.join(&member{conn: c, link: l, request: r, lifeline: true, theirs: theirs})
+	s.join(c, l, r, perclient.Client{Theirs: link.Descriptor{FD: theirs}}, true)
 }
 
 // readAttach reads what the client asks for.
@@ -58,84 +58,123 @@ func (c *conn) readAttach() (proto.Request, error) {
 	return r, err
 }
 
-// join serves m and tells the client what came of it. The rest waits for the session's end, if the connection is its
-// lifeline. It takes m over.
-func (s *Server) join(m *member) (rest func()) {
-	m.owed = true
-	defer func() {
-		if rest == nil { // also after a panic
-			m.closeTheirs()
-		}
-	}()
-	if err := s.begin(m); err != nil {
-		s.refuse(m.conn, err)
-		return nil
+// join serves the client behind l, which asked for r, and tells it what came of that. It takes over l and cl.Theirs. lifeline: the
+// session ends with c.
+func (s *Server) join(c *conn, l link.Link, r proto.Request, cl perclient.Client, lifeline bool) {
+	// The session has copies of its own, which it may close at any time.
+	theirs, err := copyOf(cl.Theirs)
+	defer theirs.Close()
+	if err == nil && lifeline {
+		cl.Lifeline, err = copyOf(link.Holding(c.UnixConn))
 	}
-	return s.conclude(m)
-}
-
-// conclude waits for the interface of m, which has a session, and answers the client. The rest is as of join, and without one
-// the client's end of the pair is the caller's to close.
-func (s *Server) conclude(m *member) (rest func()) {
-	c := m.conn
-	info, err := s.started(m)
 	if err != nil {
-		if !errors.Is(err, errStopped) { // else it is ended with all the others, and the next daemon may serve its socket
-			m.session.End(err)
-		}
+		_ = l.Close()
+		cl.Theirs.Close()
 		s.refuse(c, err)
-		return nil
+		return
 	}
-	err = c.send(s.reply(m.request.Transport, m.link, info), m.theirs)
-	s.answered(m)
-	if !m.lifeline {
-		return nil // a client that did not wait for the answer has what it wanted
-	}
+	x, err := s.begin(c, l, r, cl)
 	if err != nil {
-		m.session.End(fmt.Errorf("reply not taken: %w", err))
+		s.refuse(c, err)
+		return
 	}
-	return m.outlive
-}
-
-// started waits for the interface of m, in vain if its lifeline ends before. While the server is paused it stands still.
-func (s *Server) started(m *member) (info vnet.PortInfo, err error) {
-	for {
-		if info, err = s.startedOnce(m); !errors.Is(err, errPausing) {
-			return info, err
+	info, err := s.started(c, x)
+	switch {
+	case errors.Is(err, perclient.ErrGone):
+	case errors.Is(err, errStopped): // it is ended with all the others, and the next daemon may serve its socket
+		s.refuse(c, err)
+	case errors.Is(err, errReplaced): // it asks again
+		x.GiveUp()
+		s.refuse(c, err)
+	case err != nil:
+		s.refuse(c, err)
+		x.End(err)
+	default:
+		fd := proto.None
+		if !theirs.IsNone() {
+			fd = theirs.FD
 		}
-		s.stand(m.conn)
+		err = c.send(s.reply(r.Transport, l, info), fd)
+		x.Told()
+		if err != nil && lifeline {
+			x.End(fmt.Errorf("reply not taken: %w", err))
+		}
 	}
 }
 
-func (s *Server) startedOnce(m *member) (vnet.PortInfo, error) {
-	ctx, cancel := context.WithCancelCause(s.ctx)
-	defer cancel(nil)
-	s.interruptible(m, cancel)
-	defer s.interruptible(m, nil)
-	if m.lifeline {
-		defer m.conn.hold(cancel)()
+// copyOf duplicates a descriptor.
+func copyOf(d link.Descriptor) (link.Descriptor, error) {
+	if d.IsNone() {
+		return d, nil
 	}
-	return s.ready(ctx, m.session)
+	fd, err := unix.FcntlInt(uintptr(d.FD), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return link.Descriptor{}, fmt.Errorf("copy a descriptor for the session: %w", err)
+	}
+	return link.Descriptor{FD: fd}, nil
 }
 
-// ready waits for x's interface. Its error is a *notStarted.
-func (s *Server) ready(ctx context.Context, x session) (vnet.PortInfo, error) {
-	limit, stop := context.WithTimeout(ctx, s.times.ready)
+// begin makes a session for the client behind l. It takes l and the descriptors of cl over.
+func (s *Server) begin(c *conn, l link.Link, r proto.Request, cl perclient.Client) (*perclient.Session, error) {
+	cl.Transport = status.PassedDatagram
+	if r.Transport == proto.Stream {
+		cl.Transport = status.PassedStream
+	}
+	cl.Via, cl.Name, cl.Peer, cl.MAC, cl.InterfaceID, cl.Start = c.via, r.Name, c.peer, r.MAC, r.InterfaceID, true
+	x, err := s.opts.Clients.Serve(l, cl)
+	if err != nil {
+		if errors.Is(err, perclient.ErrStopping) {
+			l.Shutdown(link.DrainStop) // the next daemon may serve it
+		}
+		_ = l.Close()
+		cl.Theirs.Close()
+		cl.Lifeline.Close()
+		return nil, err
+	}
+	c.session = x
+	return x, nil
+}
+
+// started waits for the interface of x, which c has asked for.
+func (s *Server) started(c *conn, x *perclient.Session) (vnet.PortInfo, error) {
+	limit, stop := context.WithTimeout(c.ctx, s.ready)
 	defer stop()
 	info, err := x.Ready(limit)
 	if err != nil {
-		if ctx.Err() != nil {
-			err = context.Cause(ctx)
+		if c.ctx.Err() != nil {
+			err = context.Cause(c.ctx)
 		}
 		return info, &notStarted{err}
 	}
 	return info, nil
 }
 
+// Link makes the link of a client that was detached, whose socket it takes over.
+func (s *Server) Link(v *perclient.Detached) (link.Link, error) {
+	o := link.DatagramOptions{QueueSize: s.opts.QueueSize}
+	if v.Client.Via == viaAdopt {
+		o.Shared, o.As = true, giverOf(v.Client.Peer)
+	}
+	switch {
+	case v.Link.Waits:
+		conn, err := v.Link.Socket.Conn()
+		if err != nil {
+			return nil, err
+		}
+		p := newPending(conn, v.Client.Path, o, s)
+		p.early.Store(v.Link.Stats.DropClosed)
+		p.at.Store(v.Link.At)
+		return p, nil
+	case v.Client.Transport == status.PassedStream:
+		return link.AttachStream(link.StreamOptions{QueueSize: o.QueueSize, Shared: o.Shared}, v.Link)
+	}
+	return link.AttachDatagram(o, v.Link)
+}
+
 // newLink makes the link on our end of a pair, or, with o saying so, on a descriptor that its sender has as well. It takes fd
 // over.
 func (s *Server) newLink(fd int, t proto.Transport, o link.DatagramOptions) (link.Link, error) {
-	uc, err := unixConn(fd)
+	uc, err := link.Descriptor{FD: fd}.Conn()
 	if err != nil {
 		return nil, err
 	}
@@ -151,22 +190,6 @@ func (s *Server) newLink(fd int, t proto.Transport, o link.DatagramOptions) (lin
 		return nil, fmt.Errorf("use the socket: %w", err)
 	}
 	return l, nil
-}
-
-// unixConn makes a connection of a descriptor, which it takes over.
-func unixConn(fd int) (*net.UnixConn, error) {
-	f := os.NewFile(uintptr(fd), "client")
-	defer func() { _ = f.Close() }() // the connection has a duplicate
-	nc, err := net.FileConn(f)
-	if err != nil {
-		return nil, fmt.Errorf("use the socket: %w", err)
-	}
-	uc, ok := nc.(*net.UnixConn)
-	if !ok {
-		_ = nc.Close()
-		return nil, errors.New("use the socket: it is no unix socket")
-	}
-	return uc, nil
 }
 
 // reply describes the network and a client's port on it.
@@ -220,7 +243,7 @@ func (c *conn) send(r proto.Reply, fd int) error {
 // refuse tells the client why it is not served, and the log.
 func (s *Server) refuse(c *conn, err error) {
 	e := c.wire(err)
-	if !errors.Is(err, io.EOF) && !errors.Is(err, errLifeline) { // one that left again without a word is no news
+	if !errors.Is(err, io.EOF) { // one that left again without a word is no news
 		s.complain(c, "client refused", "code", string(e.Code), "error", e.Text)
 	}
 	if c.send(proto.Reply{Error: e}, proto.None) == nil {
@@ -252,15 +275,14 @@ func (e *notStarted) Unwrap() error { return e.error }
 
 // wire is err as the client is told it.
 func (c *conn) wire(err error) *proto.Error {
-	s := c.srv
-	if e, ok := errors.AsType[*proto.Error](err); ok && s.ctx.Err() == nil && !c.cut.Load() {
+	if e, ok := errors.AsType[*proto.Error](err); ok && c.ctx.Err() == nil {
 		return e
 	}
 	e := &proto.Error{Code: proto.Internal, Text: err.Error()}
 	switch {
-	case s.ctx.Err() == nil && c.cut.Load():
-		e.Code, e.Text = proto.Stopping, errReplaced.Error()
-	case s.ctx.Err() != nil, errors.Is(err, perclient.ErrStopping), errors.Is(err, vnet.ErrClosed):
+	case c.ctx.Err() != nil:
+		e.Code, e.Text = proto.Stopping, context.Cause(c.ctx).Error()
+	case errors.Is(err, perclient.ErrStopping), errors.Is(err, vnet.ErrClosed):
 		e.Code, e.Text = proto.Stopping, errStopped.Error()
 	case errors.Is(err, io.EOF):
 		e.Code, e.Text = proto.BadRequest, "the connection ended before a request"
@@ -269,7 +291,7 @@ func (c *conn) wire(err error) *proto.Error {
 	case errors.Is(err, perclient.ErrFull):
 		e.Code = proto.Full
 	case errors.Is(err, context.DeadlineExceeded):
-		e.Code, e.Text = proto.NoNetwork, fmt.Sprintf("the client's interface did not start within %v; see the daemon's log", s.times.ready)
+		e.Code, e.Text = proto.NoNetwork, fmt.Sprintf("the client's interface did not start within %v; see the daemon's log", c.srv.ready)
 	case errors.As(err, new(*notStarted)):
 		e.Code = proto.NoNetwork
 	}

@@ -9,7 +9,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -20,6 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/passing/client"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/passing/proto"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/peercred"
@@ -58,16 +61,15 @@ func TestAttach(t *testing.T) {
 			}, a.Reply)
 			exchange(t, a.File, transport)
 
-			x := r.clients.session(t, 0)
-			assert.Equal(t, "web", x.client.Name)
-			assert.Equal(t, testMAC, x.client.MAC)
-			assert.Equal(t, [16]byte(id), x.client.InterfaceID)
-			assert.True(t, x.client.Start)
-			assert.Subset(t, x.client.Log, []any{"via", "attach", "transport", string(transport), "peer_uid", uint32(os.Geteuid())})
-			assert.Subset(t, x.client.Log, []any{"peer_pid", os.Getpid()})
-
+			i := r.only(t)
+			assert.Equal(t, "web", i.Name)
+			assert.Equal(t, uint32(os.Geteuid()), i.Peer.UID)
 			require.NoError(t, a.Lifeline.Close())
-			assert.ErrorIs(t, x.ended(t), errLifeline)
+			r.gone(t, lifelineEnded)
+			assert.Contains(t, r.log.String(), "via=attach transport="+string(transport))
+			if runtime.GOOS != "darwin" {
+				assert.Contains(t, r.log.String(), fmt.Sprint("peer_pid=", os.Getpid()))
+			}
 		})
 	}
 }
@@ -76,10 +78,11 @@ func TestAttach(t *testing.T) {
 func TestSessionEndIsSeen(t *testing.T) {
 	r := newRig(t, nil)
 	a := r.attach(t, proto.Request{Transport: proto.Datagram})
-	r.clients.session(t, 0).End(errors.New("for a test"))
+	_, err := r.opts.Clients.Kick(r.only(t).ID, errors.New("for a test"))
+	require.NoError(t, err)
 	atEnd(t, a.Lifeline)
-	_, err := a.File.Write(ethernet(60))
-	assert.Error(t, err, "nobody is there")
+	_, err = a.File.Write(ethernet(60))
+	assert.Error(t, err, "nothing is there")
 }
 
 // TestCopiesOfTheLifeline: only the end of the last one counts.
@@ -91,7 +94,7 @@ func TestCopiesOfTheLifeline(t *testing.T) {
 	require.NoError(t, a.Lifeline.Close())
 	exchange(t, a.File, proto.Datagram)
 	require.NoError(t, unix.Close(fd))
-	assert.ErrorIs(t, r.clients.session(t, 0).ended(t), errLifeline)
+	r.gone(t, lifelineEnded)
 }
 
 func readVectors(t *testing.T, v any) {
@@ -111,12 +114,12 @@ func TestAttachTakesNoDescriptor(t *testing.T) {
 		assert.Contains(t, refused(t, c, proto.BadDescriptor), text)
 		_ = c.Close()
 	}
-	assert.Zero(t, r.clients.count())
+	assert.Zero(t, r.opts.Clients.Clients())
 }
 
 // TestHalfSent: who does not finish his request is told, at either door.
 func TestHalfSent(t *testing.T) {
-	r := newRig(t, func(r *rig) { r.times.request = 20 * time.Millisecond })
+	r := newRig(t, func(r *rig) { r.request = 20 * time.Millisecond })
 	for _, door := range []string{"attach", "adopt"} {
 		c := r.ask(t, door, `{"version":1,`)
 		assert.Contains(t, refused(t, c, proto.BadRequest), "too slow")
@@ -133,35 +136,39 @@ func TestProbe(t *testing.T) {
 	}
 	r.until(t, func() bool { return r.open == 0 })
 	assert.Empty(t, r.log.String())
-	assert.Zero(t, r.clients.count())
+	assert.Zero(t, r.opts.Clients.Clients())
 }
 
 // TestNotServed: the client is told why, and its session ends.
 func TestNotServed(t *testing.T) {
 	for _, c := range []struct {
-		name         string
-		serve, ready error
-		code         proto.Code
-		says         string
+		name   string
+		change func(*perclient.Server)
+		start  error
+		code   proto.Code
+		says   string
 	}{
 		{"id in use", nil, fmt.Errorf("start a port: %w", vnet.ErrIDInUse), proto.IDInUse, ""},
 		{"no network", nil, errors.New("VMNET_SHARING_SERVICE_BUSY"), proto.NoNetwork, "VMNET_SHARING_SERVICE_BUSY"},
 		{"network closed", nil, fmt.Errorf("start a port: %w", vnet.ErrClosed), proto.Stopping, ""},
 		{"interface too slow", nil, context.DeadlineExceeded, proto.NoNetwork, "30ms"},
-		{"full", perclient.ErrFull, nil, proto.Full, ""},
-		{"stopping", perclient.ErrStopping, nil, proto.Stopping, ""},
-		{"anything else", errors.New("x"), nil, proto.Internal, ""},
+		{"stopping", (*perclient.Server).Stop, nil, proto.Stopping, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRig(t, func(r *rig) {
 				elsewhere(r)
-				r.times.ready = 30 * time.Millisecond
-				r.clients.serve = func() error { return c.serve }
-				r.clients.ready = func(ctx context.Context) (vnet.PortInfo, error) {
-					if errors.Is(c.ready, context.DeadlineExceeded) {
+				r.ready = 30 * time.Millisecond
+				if errors.Is(c.start, vnet.ErrIDInUse) {
+					r.ready = patience // it is tried again for a while
+				}
+				r.net.start = func(ctx context.Context) error {
+					if errors.Is(c.start, context.DeadlineExceeded) {
 						<-ctx.Done()
 					}
-					return vnet.PortInfo{}, c.ready
+					return c.start
+				}
+				if c.change != nil {
+					c.change(r.opts.Clients)
 				}
 			})
 			_, err := client.Attach(t.Context(), r.dir, proto.Request{})
@@ -170,48 +177,41 @@ func TestNotServed(t *testing.T) {
 			_, handed := pair(t, proto.Datagram)
 			_, err = client.Adopt(t.Context(), r.dir, handed, &proto.Request{})
 			assert.Equal(t, c.code, codeOf(t, err), "%v", err)
-			for i := range r.clients.count() {
-				require.ErrorIs(t, r.clients.session(t, i).ended(t), c.ready)
-			}
-			assert.Contains(t, r.log.String(), "client refused")
+			r.gone(t, "client refused")
 		})
 	}
 }
 
+// starting has no port start before the test's end, and tells when one is to.
+func starting(r *rig) (started chan struct{}) {
+	started = make(chan struct{}, 10)
+	r.net.start = func(ctx context.Context) error {
+		started <- struct{}{}
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return started
+}
+
 // TestClientLeavesEarly: the start is not waited for any more.
 func TestClientLeavesEarly(t *testing.T) {
-	started := make(chan struct{})
-	r := newRig(t, func(r *rig) {
-		r.clients.ready = func(ctx context.Context) (vnet.PortInfo, error) {
-			close(started)
-			<-ctx.Done()
-			return vnet.PortInfo{}, ctx.Err()
-		}
-	})
+	var started chan struct{}
+	r := newRig(t, func(r *rig) { started = starting(r) })
 	c := r.ask(t, "attach", "{}\n")
 	<-started
 	require.NoError(t, c.Close())
-	assert.ErrorIs(t, r.clients.session(t, 0).ended(t), errLifeline)
+	r.gone(t, lifelineEnded)
+	assert.NotContains(t, r.log.String(), "refused")
 }
 
 func TestStop(t *testing.T) {
-	started := make(chan struct{}, 1)
-	r := newRig(t, func(r *rig) {
-		r.clients.ready = func(ctx context.Context) (vnet.PortInfo, error) {
-			started <- struct{}{}
-			<-ctx.Done()
-			return vnet.PortInfo{}, ctx.Err()
-		}
-	})
+	var started chan struct{}
+	r := newRig(t, func(r *rig) { started = starting(r) })
 	silent, starting := r.dial(t, "adopt"), r.dial(t, "attach")
 	_, err := io.WriteString(starting, "{}\n")
 	require.NoError(t, err)
 	<-started
-	require.Eventually(t, func() bool {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		return r.users[uint32(os.Getuid())] == 2
-	}, patience, time.Millisecond)
+	r.until(t, func() bool { return r.users[uint32(os.Getuid())] == 2 })
 	r.Stop()
 	late := r.ask(t, "attach", "{}\n")
 	refused(t, starting, proto.Stopping)
@@ -225,14 +225,16 @@ func TestStopLeavesLifelines(t *testing.T) {
 	a := r.attach(t, proto.Request{})
 	r.Stop()
 	exchange(t, a.File, proto.Datagram)
-	r.clients.stop()
+	r.opts.Clients.Stop()
 	atEnd(t, a.Lifeline)
 }
 
 // TestAThousandAtOnce: each is answered, with a descriptor or with "full".
 func TestAThousandAtOnce(t *testing.T) {
 	const clients, room = 1000, 150
-	r := newRig(t, func(r *rig) { r.clients.max = room })
+	r := newRig(t, func(r *rig) {
+		r.opts.Clients = perclient.NewServer(perclient.Options{Network: r.net, MaxClients: room, Log: slog.New(slog.DiscardHandler)})
+	})
 	var served, full atomic.Int32
 	var wg, answered sync.WaitGroup
 	answered.Add(clients)
@@ -288,9 +290,9 @@ func TestBytesOnTheLifeline(t *testing.T) {
 	r := newRig(t, nil)
 	a := r.attach(t, proto.Request{})
 	before := openFiles(t)
-	own, err := unix.Dup(int(a.Lifeline.Fd())) // unixConn closes what it is given, and the number may be another one's at once
+	own, err := unix.Dup(int(a.Lifeline.Fd())) // Conn closes what it is given, and the number may be another one's at once
 	require.NoError(t, err)
-	ll, err := unixConn(own)
+	ll, err := link.Descriptor{FD: own}.Conn()
 	require.NoError(t, err)
 	require.NoError(t, ll.SetDeadline(time.Now().Add(patience)))
 	for range 5 {
@@ -306,7 +308,7 @@ func TestBytesOnTheLifeline(t *testing.T) {
 	exchange(t, a.File, proto.Datagram)
 	require.NoError(t, ll.Close())
 	require.NoError(t, a.Lifeline.Close())
-	assert.ErrorIs(t, r.clients.session(t, 0).ended(t), errLifeline)
+	r.gone(t, lifelineEnded)
 	require.NoError(t, a.File.Close())
 	assert.Eventually(t, func() bool { return openFiles(t) < before }, patience, time.Millisecond)
 }
@@ -315,17 +317,17 @@ func TestBytesOnTheLifeline(t *testing.T) {
 func TestPanicEndsOneConnection(t *testing.T) {
 	var first atomic.Bool
 	r := newRig(t, func(r *rig) {
-		r.clients.serve = func() error {
+		r.opts.Network = func() vnet.NetworkInfo {
 			if first.CompareAndSwap(false, true) {
 				panic("for a test")
 			}
-			return nil
+			return testNet
 		}
 	})
 	c := r.ask(t, "attach", "{}\n")
 	atEnd(t, c)
+	r.gone(t, "internal error")
 	r.attach(t, proto.Request{})
-	assert.Contains(t, r.log.String(), "internal error")
 	r.log.mu.Lock()
 	r.log.b.Reset() // it was meant to be there
 	r.log.mu.Unlock()
@@ -335,17 +337,17 @@ func TestReplyOfVmnet(t *testing.T) {
 	n := testNet
 	n.Backend, n.Mode, n.Interface, n.Isolated, n.Offload = "vmnet", vnet.ModeBridged, "en0", true, true
 	n.Subnet, n.Gateway, n.DHCPEnd = vnet.NetworkInfo{}.Subnet, vnet.NetworkInfo{}.Gateway, vnet.NetworkInfo{}.DHCPEnd
-	r := newRig(t, func(r *rig) {
-		r.opts.Network = func() vnet.NetworkInfo { return n }
-		r.clients.ready = func(context.Context) (vnet.PortInfo, error) {
-			return vnet.PortInfo{MTU: 1500, MaxFrame: 65550}, nil
-		}
-	})
-	a := r.attach(t, proto.Request{Transport: proto.Stream})
+	s := NewServer(Options{Network: func() vnet.NetworkInfo { return n }})
+	ours, theirs, err := proto.Pair(proto.Stream)
+	require.NoError(t, err)
+	defer unix.Close(theirs)
+	l, err := s.newLink(ours, proto.Stream, link.DatagramOptions{})
+	require.NoError(t, err)
+	defer l.Close()
 	assert.Equal(t, proto.Reply{
 		Version: 1, Transport: proto.Stream, Backend: "vmnet", Mode: "bridged", Interface: "en0", Isolated: true, Offload: true,
 		MTU: 1500, MaxPacketSize: 32768, ReadMaxPackets: 256, WriteMaxPackets: 256,
-	}, a.Reply)
+	}, s.reply(proto.Stream, l, vnet.PortInfo{MTU: 1500, MaxFrame: 65550}))
 }
 
 // TestUsersHaveRoom: one user's connections do not take the last place.
@@ -354,12 +356,11 @@ func TestUsersHaveRoom(t *testing.T) {
 	connect := func(uid uint32) proto.Code {
 		ours, theirs, err := proto.Pair(proto.Stream)
 		require.NoError(t, err)
-		uc, err := unixConn(ours)
+		uc, err := link.Descriptor{FD: ours}.Conn()
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = unix.Close(theirs) })
 		code := r.admit(&conn{
-			UnixConn: uc, srv: r.Server, handle: r.Server.attach, until: time.Now().Add(time.Minute), door: "attach",
-			peer: peercred.Peer{Known: true, UID: uid},
+			UnixConn: uc, srv: r.Server, until: time.Now().Add(time.Minute), via: viaAttach, peer: peercred.Peer{Known: true, UID: uid},
 		})
 		if code != "" {
 			_ = uc.Close()

@@ -18,8 +18,6 @@ import (
 type handed struct {
 	fd    int
 	bound string // the path that it is bound to, if it is not connected
-
-	at *fileID // what was at that path, if it was looked at before
 }
 
 // badDescriptor says that a descriptor cannot carry frames.

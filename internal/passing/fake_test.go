@@ -11,7 +11,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -53,211 +52,83 @@ var (
 	}
 )
 
-// fakeClients serve clients whose frames come back to them.
-type fakeClients struct {
-	max   int                                              // 0: any number
-	serve func() error                                     // may refuse; nil: nobody
-	ready func(ctx context.Context) (vnet.PortInfo, error) // nil: at once
+// A mirror is a network whose ports send back what they get.
+type mirror struct {
+	start func(ctx context.Context) error // of a port; nil: it starts at once
 
-	mu       sync.Mutex
-	sessions []*fakeSession
-	open     int
-	running  sync.WaitGroup
+	mu    sync.Mutex
+	ports map[*mirrorPort]struct{}
 }
 
-// A fakeSession serves one link.
-type fakeSession struct {
-	owner  *fakeClients
-	link   link.Link
-	client perclient.Client
-	done   chan struct{}
-	stood  chan bool // true: the pause is over; false: the session is another server's
-	stands atomic.Bool
-
-	restored *perclient.Saved // not nil: by Restore
-
-	mu     sync.Mutex
-	reason error // of End
-	err    error // of Run
+type mirrorPort struct {
+	net  *mirror
+	sink frame.Sink
+	info vnet.PortInfo
 }
 
-func (f *fakeClients) Serve(l link.Link, c perclient.Client) (session, error) {
-	if f.serve != nil {
-		if err := f.serve(); err != nil {
+func (n *mirror) Attach(ctx context.Context, _ vnet.PortOptions, toClient frame.Sink) (vnet.Port, error) {
+	if n.start != nil {
+		if err := n.start(ctx); err != nil {
 			return nil, err
 		}
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.max > 0 && f.open >= f.max {
-		return nil, perclient.ErrFull
-	}
-	x := &fakeSession{owner: f, link: l, client: c, done: make(chan struct{}), stood: make(chan bool)}
-	f.start(x)
-	return x, nil
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	p := &mirrorPort{n, toClient, testInfo}
+	n.ports[p] = struct{}{}
+	return p, nil
 }
 
-// start runs x. The caller holds mu.
-func (f *fakeClients) start(x *fakeSession) {
-	l, c := x.link, x.client
-	f.open++
-	f.sessions = append(f.sessions, x)
-	f.running.Go(func() {
-		defer func() {
-			close(x.done)
-			c.Ended()
-		}()
-		var err error
-		for {
-			if err = l.Run(x); !errors.Is(err, link.ErrPaused) {
-				break
-			}
-			x.stands.Store(true)
-			if !<-x.stood { // another image has it now
-				f.mu.Lock()
-				f.open--
-				f.mu.Unlock()
-				return
-			}
-		}
-		_ = l.Close()
-		x.mu.Lock()
-		x.err = err
-		x.mu.Unlock()
-		f.mu.Lock()
-		f.open--
-		f.mu.Unlock()
-	})
-}
+func (n *mirror) Info() vnet.NetworkInfo { return testNet }
+func (n *mirror) Close() error           { return nil }
 
-// Restore is Serve for a client that another server had.
-func (f *fakeClients) Restore(l link.Link, c perclient.Client, v perclient.Saved) (session, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	x := &fakeSession{owner: f, link: l, client: c, restored: &v, done: make(chan struct{}), stood: make(chan bool)}
-	f.start(x)
-	return x, nil
-}
-
-// pause has every session stand still, resume go on, and abandon leave it to another server.
-func (f *fakeClients) pause()   { f.each(func(x *fakeSession) { x.link.(link.Pausable).Pause() }) }
-func (f *fakeClients) abandon() { f.each(func(x *fakeSession) { x.send(false) }) }
-
-func (f *fakeClients) resume() {
-	f.each(func(x *fakeSession) {
-		x.stands.Store(false)
-		x.link.(link.Pausable).Resume()
-		x.send(true)
-	})
-}
-
-func (x *fakeSession) send(on bool) {
-	select {
-	case x.stood <- on:
-	case <-x.done:
+// toAll sends a frame to all clients.
+func (n *mirror) toAll() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for p := range n.ports {
+		p.sink.Deliver(frame.NewBatch(frame.Append(nil, ethernet(60)), 1))
 	}
 }
 
-// each calls do for all sessions there were.
-func (f *fakeClients) each(do func(*fakeSession)) {
-	f.mu.Lock()
-	list := slices.Clone(f.sessions)
-	f.mu.Unlock()
-	for _, x := range list {
-		do(x)
-	}
+func (p *mirrorPort) Send(b frame.Batch)    { p.sink.Deliver(b) }
+func (p *mirrorPort) Info() vnet.PortInfo   { return p.info }
+func (p *mirrorPort) Stats() vnet.PortStats { return vnet.PortStats{} }
+func (p *mirrorPort) MACs() []vnet.MAC      { return nil }
+func (p *mirrorPort) Done() <-chan struct{} { return nil }
+func (p *mirrorPort) Err() error            { return nil }
+
+func (p *mirrorPort) Close() error {
+	p.net.mu.Lock()
+	defer p.net.mu.Unlock()
+	delete(p.net.ports, p)
+	return nil
 }
 
-// Save is as perclient's.
-func (x *fakeSession) Save() (v perclient.Saved, ok bool) {
-	select {
-	case <-x.done:
-		return v, false
-	default:
-	}
-	l := x.link.(link.Pausable)
-	if l.Gone() {
-		return v, false
-	}
-	return perclient.Saved{ID: 7, Client: perclient.SavedClient{Name: x.client.Name}, Link: l.Save()}, true
-}
-
-// Frames sends what came back.
-func (x *fakeSession) Frames(b frame.Batch) { x.link.Deliver(b) }
-
-func (x *fakeSession) Ready(ctx context.Context) (vnet.PortInfo, error) {
-	if x.owner.ready != nil {
-		return x.owner.ready(ctx)
-	}
-	return testInfo, nil
-}
-
-func (x *fakeSession) End(reason error) {
-	x.mu.Lock()
-	if x.reason == nil {
-		x.reason = reason
-	}
-	x.mu.Unlock()
-	x.link.Shutdown(link.DrainSchedule{Hard: time.Millisecond})
-}
-
-func (x *fakeSession) Done() <-chan struct{} { return x.done }
-
-// ended waits for the session's end and returns why End was called, if it was.
-func (x *fakeSession) ended(t *testing.T) error {
+// only waits until there is one client, and returns what is known of it.
+func (r *rig) only(t *testing.T) perclient.Info {
 	t.Helper()
-	select {
-	case <-x.done:
-	case <-time.After(patience):
-		require.Fail(t, "the session has not ended")
-	}
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.reason
+	require.Eventually(t, func() bool { return r.opts.Clients.Clients() == 1 }, patience, time.Millisecond)
+	return r.opts.Clients.List()[0]
 }
 
-// unheard is ended for a client whose end of a pair was closed: on macOS a look tells, elsewhere the next frame for it does.
-func (x *fakeSession) unheard(t *testing.T) error {
+// gone waits until there is no client, and until the log has the reason.
+func (r *rig) gone(t *testing.T, reason string) {
 	t.Helper()
-	if runtime.GOOS != "darwin" {
-		require.Eventually(t, func() bool { // the client's end may still be kept here
-			x.link.Deliver(frame.NewBatch(frame.Append(nil, make([]byte, 60)), 1))
-			return x.link.Gone()
-		}, patience, time.Millisecond)
-	}
-	return x.ended(t)
+	require.Eventually(t, func() bool { return r.opts.Clients.Clients() == 0 }, patience, time.Millisecond, "a session has not ended")
+	require.Eventually(t, func() bool { return strings.Contains(r.log.String(), reason) }, patience, time.Millisecond, "%q in\n%s", reason, r.log)
 }
 
-// session waits for the n-th session.
-func (f *fakeClients) session(t *testing.T, n int) *fakeSession {
+// unheard is gone for a client whose end of a pair was closed: on macOS a look tells, elsewhere the next frame for it does.
+func (r *rig) unheard(t *testing.T) {
 	t.Helper()
-	require.Eventually(t, func() bool {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		return len(f.sessions) > n
-	}, patience, time.Millisecond, "no session %d", n)
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.sessions[n]
+	require.Eventually(t, func() bool { // the client's end may still be kept here
+		r.net.toAll()
+		return r.opts.Clients.Clients() == 0
+	}, patience, time.Millisecond)
 }
 
-// count is how many sessions there were.
-func (f *fakeClients) count() int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return len(f.sessions)
-}
-
-// stop ends all sessions.
-func (f *fakeClients) stop() {
-	f.mu.Lock()
-	list := slices.Clone(f.sessions)
-	f.mu.Unlock()
-	for _, x := range list {
-		x.End(errStopped)
-	}
-	f.running.Wait()
-}
+const lifelineEnded = `reason="attach connection closed"`
 
 // logLines collects what is logged.
 type logLines struct {
@@ -277,13 +148,13 @@ func (l *logLines) String() string {
 	return l.b.String()
 }
 
-// A rig is a server with its two sockets and fake clients.
+// A rig is a server with its two sockets on a mirror.
 type rig struct {
 	*Server
-	clients *fakeClients
-	dir     string // holds attach and adopt
-	log     *logLines
-	now     atomic.Pointer[Server] // who takes connections
+	net *mirror
+	dir string // holds attach and adopt
+	log *logLines
+	now atomic.Pointer[Server] // that takes connections
 }
 
 // newRig starts a server. change, if not nil, may change it before it gets a connection. At the end of the test nothing of it
@@ -291,30 +162,28 @@ type rig struct {
 func newRig(t *testing.T, change func(*rig)) *rig {
 	t.Helper()
 	before := openFiles(t)
-	r := &rig{clients: &fakeClients{}, log: &logLines{}}
+	r := &rig{net: &mirror{ports: map[*mirrorPort]struct{}{}}, log: &logLines{}}
 	var err error
 	r.dir, err = os.MkdirTemp("/tmp", "passing")
 	require.NoError(t, err)
+	log := slog.New(slog.NewTextHandler(r.log, nil))
 	r.Server = NewServer(Options{
 		Network: func() vnet.NetworkInfo { return testNet },
-		Log:     slog.New(slog.NewTextHandler(r.log, nil)),
+		Clients: perclient.NewServer(perclient.Options{Network: r.net, Log: log}),
+		Log:     log,
 	})
 	r.opts.Trust.Own = []string{filepath.Join(r.dir, "attach"), filepath.Join(r.dir, "adopt")}
-	r.serve = r.clients.Serve
 	if change != nil {
 		change(r)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var accepting sync.WaitGroup
 	r.now.Store(r.Server)
-	for name, take := range map[string]func(*net.UnixConn){
-		"attach": func(c *net.UnixConn) { r.now.Load().Attach(c) },
-		"adopt":  func(c *net.UnixConn) { r.now.Load().Adopt(c) },
-	} {
-		ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(r.dir, name), Net: "unix"})
+	for _, via := range []string{viaAttach, viaAdopt} {
+		ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(r.dir, via), Net: "unix"})
 		require.NoError(t, err)
 		accepting.Go(func() {
-			link.Accept(ctx, ln, take, slog.New(slog.DiscardHandler))
+			link.Accept(ctx, ln, func(c *net.UnixConn) { r.now.Load().Connected(via, c) }, slog.New(slog.DiscardHandler))
 			_ = ln.Close()
 		})
 	}
@@ -322,9 +191,10 @@ func newRig(t *testing.T, change func(*rig)) *rig {
 		cancel()
 		r.Stop()
 		accepting.Wait()
-		r.clients.stop()
+		r.opts.Clients.Stop()
 		limit, end := context.WithTimeout(context.Background(), patience)
 		defer end()
+		r.opts.Clients.Wait(limit)
 		r.Wait(limit)
 		assert.NoError(t, limit.Err(), "connections are left")
 		r.mu.Lock()

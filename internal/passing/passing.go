@@ -14,8 +14,9 @@ import (
 	"runtime/debug"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/faults"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
@@ -36,41 +37,33 @@ const (
 	// readyTime is how long a client's interface may take to start.
 	readyTime = 15 * time.Second
 
-	// keepTime is how long the client's end of a pair stays open here for a client that took the answer and says nothing.
-	keepTime = 10 * time.Second
-
 	// replyTime is how long a client may take to make room for the reply, which is short.
 	replyTime = 5 * time.Second
 
-	// maxOpen is how many connections there may be in all, those included that are the lifeline of a session.
-	maxOpen = 2048
-	// maxOpenUser is how many of these one user may have.
+	// maxOpen is how many connections without an answer there may be in all, and maxOpenUser how many of one user.
+	maxOpen     = 2048
 	maxOpenUser = maxOpen / 2
 )
 
 // The sockets that connections come by.
 const (
-	doorAttach = "attach"
-	doorAdopt  = "adopt"
+	viaAttach = "attach"
+	viaAdopt  = "adopt"
 )
 
 var (
-	// errLifeline is why a session ends whose client has closed the connection that it attached by.
-	errLifeline = errors.New("attach connection closed")
-	// errStopped is the cause of a context that Stop has ended.
-	errStopped = errors.New("the daemon is stopping")
-	// errReplaced is what a client is told whose request was not whole when Pause had waited long enough.
+	// errStopped and errReplaced are the causes of a context that Stop and Detach have ended.
+	errStopped  = errors.New("the daemon is stopping")
 	errReplaced = errors.New("the daemon is being replaced by another version; ask again")
 )
+
+// past is a deadline that wakes a goroutine that waits for a socket.
+var past = time.Unix(1, 0)
 
 // Options set up a Server.
 type Options struct {
 	Network func() vnet.NetworkInfo // for replies
-	// Clients is the *perclient.Server of the daemon.
-	Clients interface {
-		Serve(l link.Link, c perclient.Client) (*perclient.Session, error)
-		Restore(l link.Link, c perclient.Client, v perclient.Saved) (*perclient.Session, error)
-	}
+	Clients *perclient.Server       // of the daemon
 	// Trust says whom a socket that was handed over bound, not connected, may be answered to, and which sockets are the
 	// daemon's own.
 	Trust     unixgram.Trust
@@ -78,97 +71,66 @@ type Options struct {
 	Log       *slog.Logger
 }
 
-// times are limits that tests make shorter.
-type times struct{ request, ready, keep, pause time.Duration }
-
-// A session is a perclient.Session.
-type session interface {
-	Ready(ctx context.Context) (vnet.PortInfo, error)
-	End(reason error)
-	Done() <-chan struct{}
-	Save() (v perclient.Saved, ok bool)
-}
-
-// A Server serves the connections of attach and adopt.
+// A Server serves the connections of attach and adopt until their requests are answered. Those that are lifelines are the sessions'
+// then.
 //
-//	accepted --> reading --request--> served, or answered with an error --> closed
-//	reading, not a byte has come --Pause--> left as it is --Resume, or by the next image--> reading
+//	accepted --> reading --request--> served, or answered with an error --> the session's, or closed
+//	reading, not a byte has come --Detach--> Unread --Attach, of this process or its next image--> reading
 //	accepted --maxOpen are open, or maxOpenUser--> answered with "full", closed
 type Server struct {
-	opts    Options
-	serve   func(link.Link, perclient.Client) (session, error)
-	restore func(link.Link, perclient.Client, perclient.Saved) (session, error)
+	opts Options
+	self int // our process id
 
-	ctx    context.Context // until Stop
-	cancel context.CancelCauseFunc
-	times  times
-	self   int // our process id
-	watch  watcher
+	request, ready time.Duration // requestTime and readyTime, but in tests
 
-	mu       sync.Mutex
-	stopping bool
-	open     int            // connections
-	users    map[uint32]int // connections of each user that has any
-	unread   map[*conn]struct{}
-	members  map[*member]struct{}
-	pause    pause
-	running  sync.WaitGroup
+	mu      sync.Mutex
+	ctx     context.Context // until Stop or Detach
+	cancel  context.CancelCauseFunc
+	stopped bool           // by Stop
+	open    int            // connections
+	users   map[uint32]int // connections of each user that has any
+	unread  []Unread       // left by Detach
+	running sync.WaitGroup
+}
+
+// An Unread is a connection of which nothing was read yet.
+type Unread struct {
+	Socket link.Descriptor `json:"socket"`
+	Via    string          `json:"via"`  // the socket that it came by: "attach" or "adopt"
+	Peer   peercred.Peer   `json:"peer"` // as it was when it connected
+	Left   time.Duration   `json:"left"` // until its request has to be there
 }
 
 // NewServer makes a server. It runs nothing by itself until it is given a connection.
 func NewServer(o Options) *Server {
-	s := &Server{
-		opts: o, self: os.Getpid(), users: map[uint32]int{}, unread: map[*conn]struct{}{}, members: map[*member]struct{}{},
-		times: times{request: requestTime, ready: readyTime, keep: keepTime, pause: pauseTime},
-	}
-	s.serve = func(l link.Link, c perclient.Client) (session, error) {
-		x, err := o.Clients.Serve(l, c)
-		if err != nil {
-			return nil, err // and no session that is a nil pointer
-		}
-		return x, nil
-	}
-	s.restore = func(l link.Link, c perclient.Client, v perclient.Saved) (session, error) {
-		x, err := o.Clients.Restore(l, c, v)
-		if err != nil {
-			return nil, err
-		}
-		return x, nil
-	}
+	s := &Server{opts: o, self: os.Getpid(), users: map[uint32]int{}, request: requestTime, ready: readyTime}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
-	s.watch.init(s)
 	return s
 }
 
 // A conn is one connection.
 type conn struct {
 	*net.UnixConn
-	srv    *Server
-	handle func(*conn) (rest func())
-	until  time.Time // when the request has to be there
-	peer   peercred.Peer
-	door   string
-	calm   func() bool // ends that Stop interrupts reading
-	cut    atomic.Bool // its request is not waited for any more
-	round  int         // the Server's when the request's deadline was set
+	srv   *Server
+	ctx   context.Context // the Server's when it came
+	until time.Time       // when the request has to be there
+	peer  peercred.Peer
+	via   string
+	left  bool // for Attach
+
+	session *perclient.Session // nil before there is one
 }
 
-// Attach takes over a connection to the socket attach: it serves the client that asks for a descriptor. It never blocks.
-func (s *Server) Attach(c *net.UnixConn) { s.accept(c, doorAttach, s.attach) }
-
-// Adopt takes over a connection to the socket adopt: it serves the descriptor that comes with it. It never blocks.
-func (s *Server) Adopt(c *net.UnixConn) { s.accept(c, doorAdopt, s.adopt) }
-
-// accept gives a connection to a goroutine if there is room, else it turns it away.
-func (s *Server) accept(uc *net.UnixConn, door string, handle func(*conn) (rest func())) {
-	s.take(&conn{UnixConn: uc, srv: s, handle: handle, until: time.Now().Add(s.times.request), door: door, peer: peercred.Of(uc)})
+// Connected takes over a connection to the socket via, "attach" or "adopt". It never blocks.
+func (s *Server) Connected(via string, uc *net.UnixConn) {
+	s.take(&conn{UnixConn: uc, srv: s, until: time.Now().Add(s.request), via: via, peer: peercred.Of(uc)})
 }
 
-// take is accept for a connection of which more is known.
+// take has c served by a goroutine if there is room, else turns it away.
 func (s *Server) take(c *conn) {
 	switch s.admit(c) {
 	case proto.Stopping:
-		c.turnAway(&proto.Error{Code: proto.Stopping, Text: errStopped.Error()})
+		c.turnAway(&proto.Error{Code: proto.Stopping, Text: context.Cause(c.ctx).Error()})
 	case proto.Full:
 		c.turnAway(&proto.Error{Code: proto.Full, Text: "there are too many such connections, of this user or in all; try again later"})
 		s.complain(c, "connection refused: there are too many", "most", maxOpen, "most_of_a_user", maxOpenUser)
@@ -179,89 +141,104 @@ func (s *Server) take(c *conn) {
 func (s *Server) admit(c *conn) proto.Code {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	c.ctx = s.ctx
 	switch {
-	case s.stopping:
+	case s.ctx.Err() != nil:
 		return proto.Stopping
 	case s.open >= maxOpen, s.users[c.peer.User()] >= maxOpenUser:
 		return proto.Full
 	}
-	s.count(c)
-	s.unread[c] = struct{}{}
+	s.open++
+	s.users[c.peer.User()]++
 	s.running.Go(c.run)
 	return ""
 }
 
-// count counts a connection that is open. The caller holds mu.
-func (s *Server) count(c *conn) {
-	s.open++
-	s.users[c.peer.User()]++
-}
-
-// run serves one connection to its end. The rest, which lasts as long as a virtual machine, has a goroutine of its own: the
-// stack of one that has read a request is larger.
+// run reads the request of a connection and does what it asks for.
 func (c *conn) run() {
-	rest := c.request()
-	if rest == nil {
-		c.end()
+	s := c.srv
+	defer c.end()
+	defer func() {
+		if r := recover(); r != nil {
+			s.opts.Log.Error("internal error: this connection is closed, the others run on; please report it",
+				"doing", c.via, "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
+			if c.session != nil {
+				c.session.End(fmt.Errorf("panic while answering: %v", r))
+			}
+		}
+	}()
+	if c.SetReadDeadline(c.until) != nil {
 		return
 	}
-	c.srv.running.Go(func() {
-		defer c.end()
-		defer c.srv.recovered(c)
-		rest()
-	})
-}
-
-// request reads the request and does what it asks for.
-func (c *conn) request() (rest func()) {
-	s := c.srv
-	defer s.recovered(c)
-	c.calm = context.AfterFunc(s.ctx, func() { _ = c.SetReadDeadline(past) })
-	defer c.calm()
-	if !c.begins() {
-		return nil
+	defer context.AfterFunc(c.ctx, func() { _ = c.SetReadDeadline(past) })()
+	if !c.awaitInput() && errors.Is(context.Cause(c.ctx), errReplaced) {
+		c.leave()
+		return
 	}
-	defer s.rests(c)
 	faults.Point("passing.request")
-	return c.handle(c)
+	if c.via == viaAdopt {
+		s.adopt(c)
+	} else {
+		s.attach(c)
+	}
 }
 
-// end closes the connection.
+// awaitInput waits until there is something to read, or for c's deadline. It reports whether there is.
+func (c *conn) awaitInput() (there bool) {
+	rc, err := c.SyscallConn()
+	if err != nil {
+		return false
+	}
+	_ = rc.Read(func(fd uintptr) bool {
+		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+		n, err := unix.Poll(fds, 0)
+		there = n > 0
+		return there || err != nil && err != unix.EINTR
+	})
+	return there
+}
+
+// leave leaves c, of which nothing was read, for Attach.
+func (c *conn) leave() {
+	_ = c.SetDeadline(time.Time{})
+	c.left = true
+	c.srv.mu.Lock()
+	defer c.srv.mu.Unlock()
+	c.srv.unread = append(c.srv.unread, Unread{Socket: link.Holding(c.UnixConn), Via: c.via, Peer: c.peer, Left: time.Until(c.until)})
+}
+
+// end closes the connection, unless it is left for Attach. A lifeline is held by its session as well.
 func (c *conn) end() {
 	s := c.srv
-	_ = c.Close()
+	if !c.left {
+		_ = c.Close()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.unread, c)
 	s.open--
 	if s.users[c.peer.User()]--; s.users[c.peer.User()] == 0 {
 		delete(s.users, c.peer.User())
 	}
 }
 
-// recovered turns a panic into the end of one connection.
-func (s *Server) recovered(c *conn) {
-	if r := recover(); r != nil {
-		s.opts.Log.Error("internal error: this connection is closed, the others run on; please report it",
-			"doing", c.door, "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
-	}
-}
-
-// turnAway answers a connection that nobody serves, and closes it. It does not wait: a new connection has room for the answer.
+// turnAway answers a connection that is not served, and closes it. It does not wait: a new connection has room for the answer.
 func (c *conn) turnAway(e *proto.Error) {
 	_ = c.SetDeadline(time.Now().Add(replyTime))
 	_ = proto.WriteMessage(c.UnixConn, proto.Reply{Error: e}.Encode(), proto.None)
 	_ = c.Close()
 }
 
-// Stop answers connections with "stopping" from now on, those too whose request has not come yet or whose interface has not
-// started. Sessions are ended by whoever serves them, and their connections with them.
-func (s *Server) Stop() {
+// finish has the connections that there are, and those that come, answered with "stopping" because of cause.
+func (s *Server) finish(cause error) {
 	s.mu.Lock()
-	s.stopping = true
-	s.mu.Unlock()
-	s.cancel(errStopped)
+	defer s.mu.Unlock()
+	s.stopped = s.stopped || errors.Is(cause, errStopped)
+	s.cancel(cause)
 }
+
+// Stop answers connections with "stopping" from now on, those too whose request has not come yet or whose interface has not
+// started. Sessions are ended by the perclient.Server.
+func (s *Server) Stop() { s.finish(errStopped) }
 
 // Wait waits until no connection is left or ctx is done. Callers call Stop and end the accept loops and the sessions first.
 func (s *Server) Wait(ctx context.Context) {
@@ -276,12 +253,38 @@ func (s *Server) Wait(ctx context.Context) {
 	}
 }
 
-// complain logs what a client did wrong, or what was wrong for it.
-func (s *Server) complain(c *conn, what string, args ...any) {
-	s.opts.Log.Warn(what, slices.Concat([]any{"via", c.door}, args, c.peer.Args())...)
+// Detach answers requests that are not served yet with "stopping", and returns the connections of which nothing was read. It is
+// called after the accept loops have ended and before the sessions are detached.
+func (s *Server) Detach() []Unread {
+	s.finish(errReplaced)
+	s.running.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	unread := s.unread
+	s.unread = nil
+	return unread
 }
 
-// broken logs what recover returned in a goroutine that looks after clients; the next look is tried.
-func (s *Server) broken(doing string, r any) {
-	s.opts.Log.Error("internal error: clients are served on; please report it", "doing", doing, "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
+// Attach goes on after a Detach, of this Server or of another image's, with the connections that it has left. In a new Server it comes
+// before any connection.
+func (s *Server) Attach(unread []Unread) {
+	s.mu.Lock()
+	s.ctx, s.cancel = context.WithCancelCause(context.Background())
+	if s.stopped { // meanwhile
+		s.cancel(errStopped)
+	}
+	s.mu.Unlock()
+	for _, u := range unread {
+		uc, err := u.Socket.Conn()
+		if err != nil {
+			s.opts.Log.Warn("a connection without a request is lost in the upgrade", "via", u.Via, "error", err)
+			continue
+		}
+		s.take(&conn{UnixConn: uc, srv: s, until: time.Now().Add(min(u.Left, s.request)), via: u.Via, peer: u.Peer})
+	}
+}
+
+// complain logs what a client did wrong, or what was wrong for it.
+func (s *Server) complain(c *conn, what string, args ...any) {
+	s.opts.Log.Warn(what, slices.Concat([]any{"via", c.via}, args, c.peer.Args())...)
 }

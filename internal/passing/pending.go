@@ -4,10 +4,14 @@ package passing
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"sync"
 	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
@@ -15,141 +19,135 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/unixgram"
 )
 
+// errPathGone is why a session ends that waits at a path to which nothing can be sent any more.
+var errPathGone = errors.New("the path that the socket was bound to is gone")
+
 // A pending is the link of a client that handed over a bound socket: it becomes a link.Datagram once the first datagram
 // tells who the client is. Until then frames for it are dropped.
 //
 //	waiting --first sender--> serving, all by the inner link --> closed
-//	waiting --Pause--> paused --Resume--> waiting
 type pending struct {
 	conn  *net.UnixConn
 	fd    int
+	path  string // that it is bound to
 	opts  link.DatagramOptions
-	first func(ctx context.Context, conn *net.UnixConn) (path string, err error)
-	found func(path string) // told who it is
+	trust unixgram.Trust
+	found func(path string) // told who the client is
 
-	ctx    context.Context // until Shutdown
-	cancel context.CancelFunc
+	ctx    context.Context // until the wait is to end, with why as its cause
+	cancel context.CancelCauseFunc
 	early  atomic.Uint64 // frames for the client before it was known
 
-	inner atomic.Pointer[link.Datagram]
+	looking atomic.Bool // a goroutine looks at path
+	at      atomic.Pointer[link.File]
 
-	mu     sync.Mutex
-	sched  *link.DrainSchedule // that of Shutdown
-	paused bool
-	halt   context.CancelFunc // interrupts the wait, not nil meanwhile
+	mu    sync.Mutex
+	sched *link.DrainSchedule // that of Shutdown
+	inner atomic.Pointer[link.Datagram]
 }
 
-var _ link.Pausable = (*pending)(nil)
-
-// waits reports whether the first sender is not known yet.
-func (p *pending) waits() bool { return p.inner.Load() == nil }
+var _ link.Link = (*pending)(nil)
 
 // newPending takes over conn, which is bound to path and which the user o.As has handed over, nil for root.
 func newPending(conn *net.UnixConn, path string, o link.DatagramOptions, s *Server) *pending {
-	var giver uint32
-	if o.As != nil {
-		giver = o.As.UID
-	}
 	p := &pending{
-		conn: conn,
-		opts: o,
-		first: func(ctx context.Context, conn *net.UnixConn) (string, error) {
-			return unixgram.FirstSender(ctx, conn, s.opts.Trust, giver)
-		},
+		conn: conn, path: path, opts: o, trust: s.opts.Trust, fd: link.Holding(conn).FD,
 		found: func(client string) {
 			s.opts.Log.Info("first sender found", "bound", path, "path", client)
 		},
 	}
-	if rc, err := conn.SyscallConn(); err == nil {
-		_ = rc.Control(func(fd uintptr) { p.fd = int(fd) })
-	}
-	p.ctx, p.cancel = context.WithCancel(context.Background())
+	p.ctx, p.cancel = context.WithCancelCause(context.Background())
 	return p
 }
 
 // Run waits for the first sender and is then the inner link's.
 func (p *pending) Run(h link.Handler) error {
-	d := p.inner.Load()
-	if d == nil {
-		var err error
-		if d, err = p.wait(); err != nil {
-			return err
+	var giver uint32
+	if p.opts.As != nil {
+		giver = p.opts.As.UID
+	}
+	client, err := unixgram.FirstSender(p.ctx, p.conn, p.trust, giver)
+	if err != nil {
+		if p.ctx.Err() != nil {
+			return context.Cause(p.ctx)
 		}
-	}
-	return d.Run(h)
-}
-
-// wait waits for the first sender and makes the inner link.
-func (p *pending) wait() (*link.Datagram, error) {
-	ctx, cancel := context.WithCancel(p.ctx)
-	defer cancel()
-	if !p.interruptible(cancel) {
-		return nil, link.ErrPaused
-	}
-	defer p.interruptible(nil)
-	client, err := p.first(ctx, p.conn)
-	switch {
-	case err == nil:
-	case p.ctx.Err() != nil:
-		return nil, link.ErrShutdown
-	case ctx.Err() != nil:
-		return nil, link.ErrPaused
-	default:
-		return nil, fmt.Errorf("wait for the first sender: %w", err)
+		return fmt.Errorf("wait for the first sender: %w", err)
 	}
 	p.found(client)
 	d, err := link.NewDatagram(p.conn, p.opts)
 	if err != nil {
-		return nil, fmt.Errorf("serve the first sender: %w", err)
+		return fmt.Errorf("serve the first sender: %w", err)
 	}
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	p.inner.Store(d)
-	if p.sched != nil { // meanwhile
+	switch cause := context.Cause(p.ctx); { // meanwhile
+	case p.sched != nil:
 		d.Shutdown(*p.sched)
+	case errors.Is(cause, link.ErrDetached):
+		d.Interrupt()
+	case cause != nil:
+		d.Shutdown(link.DrainOne)
 	}
-	if p.paused {
-		d.Pause()
-	}
-	return d, nil
+	p.mu.Unlock()
+	return d.Run(h)
 }
 
-// interruptible has halt called by Pause; nil ends that. It reports false when the link is paused already.
-func (p *pending) interruptible(halt context.CancelFunc) bool {
+// stop ends the wait with cause, or calls f with the inner link.
+func (p *pending) stop(cause error, f func(*link.Datagram)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.halt = halt
-	return !p.paused
+	p.cancel(cause)
+	if d := p.inner.Load(); d != nil {
+		f(d)
+	}
 }
 
-// Pause implements link.Pausable.
-func (p *pending) Pause() {
+// Interrupt implements link.Link.
+func (p *pending) Interrupt() { p.stop(link.ErrDetached, (*link.Datagram).Interrupt) }
+
+// Shutdown ends the wait, or the inner link.
+func (p *pending) Shutdown(sched link.DrainSchedule) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.paused = true
-	if p.halt != nil {
-		p.halt()
+	if p.sched == nil {
+		p.sched = &sched
 	}
+	p.mu.Unlock()
+	p.stop(link.ErrShutdown, func(d *link.Datagram) { d.Shutdown(sched) })
+}
+
+// Check implements perclient's checker: it ends the link where the client has gone, or where nothing can reach it at its path any more.
+// The path is the client's choice, and its file system may not answer: the look has a goroutine of its own.
+func (p *pending) Check() {
 	if d := p.inner.Load(); d != nil {
-		d.Pause()
+		d.Check()
+		return
+	}
+	if p.looking.CompareAndSwap(false, true) {
+		go p.look()
 	}
 }
 
-// Resume implements link.Pausable.
-func (p *pending) Resume() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.paused = false
-	if d := p.inner.Load(); d != nil {
-		d.Resume()
+func (p *pending) look() {
+	defer p.looking.Store(false)
+	var st unix.Stat_t
+	err := unix.Lstat(p.path, &st)
+	is := link.File{UID: st.Uid, Dev: uint64(st.Dev), Ino: st.Ino}
+	switch at := p.at.Load(); {
+	case at == nil && err == nil:
+		p.at.Store(&is)
+	case at == nil: // never seen
+	case errors.Is(err, unix.ENOENT), err == nil && (is.Dev != at.Dev || is.Ino != at.Ino):
+		p.stop(errPathGone, func(*link.Datagram) {})
 	}
 }
 
-// Save implements link.Pausable.
-func (p *pending) Save() link.Saved {
-	v := link.Saved{FD: p.fd}
+// Detach implements link.Link.
+func (p *pending) Detach() (v link.State) {
 	if d := p.inner.Load(); d != nil {
-		v = d.Save()
+		v = d.Detach()
+	} else {
+		_ = p.conn.SetDeadline(time.Time{}) // the end of the wait has set one
+		v = link.State{Socket: link.Holding(p.conn), Waits: true, At: p.at.Load()}
 	}
 	v.Stats.DropClosed += p.early.Load()
 	return v
@@ -174,23 +172,9 @@ func (p *pending) Drain() {
 	}
 }
 
-// Shutdown ends the wait, or the inner link.
-func (p *pending) Shutdown(sched link.DrainSchedule) {
-	p.mu.Lock()
-	if p.sched == nil {
-		p.sched = &sched
-	}
-	d := p.inner.Load()
-	p.mu.Unlock()
-	p.cancel()
-	if d != nil {
-		d.Shutdown(sched)
-	}
-}
-
 // Close implements link.Link.
 func (p *pending) Close() error {
-	p.cancel()
+	p.cancel(link.ErrShutdown)
 	if d := p.inner.Load(); d != nil {
 		return d.Close()
 	}

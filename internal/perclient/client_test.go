@@ -15,6 +15,7 @@ import (
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/peercred"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
@@ -35,6 +36,8 @@ func (l *fakeLink) Gone() bool                  { return false }
 func (l *fakeLink) Stats() link.Stats           { return link.Stats{} }
 func (l *fakeLink) Fd() int                     { return -1 }
 func (l *fakeLink) Shutdown(link.DrainSchedule) { l.end(link.ErrShutdown) }
+func (l *fakeLink) Interrupt()                  { l.end(link.ErrDetached) }
+func (l *fakeLink) Detach() link.State          { return link.State{} }
 
 func (l *fakeLink) end(err error) {
 	select {
@@ -54,9 +57,8 @@ func within(t *testing.T) context.Context {
 func TestServe(t *testing.T) {
 	r := newRig(t, Options{})
 	began := time.Now()
-	ended := make(chan struct{})
 	x, err := r.Serve(newFakeLink(), Client{
-		Name: "vm", Transport: status.PassedDatagram, Log: []any{"transport", "dgram", "uid", 501}, Start: true, Ended: func() { close(ended) },
+		Name: "vm", Transport: status.PassedDatagram, Via: "attach", Peer: peercred.Peer{Known: true, UID: 501}, Start: true,
 	})
 	require.NoError(t, err)
 	_, err = x.Ready(within(t))
@@ -67,10 +69,9 @@ func TestServe(t *testing.T) {
 	assert.Equal(t, 1, r.Clients())
 	x.End(errors.New("its owner has left"))
 	<-x.Done()
-	<-ended
 	assert.Zero(t, r.Clients())
 	assert.Equal(t, []string{"name vm"}, r.net.identities())
-	for _, want := range []string{"serving a client", "name=vm", "transport=dgram", "uid=501", `reason="its owner has left"`} {
+	for _, want := range []string{"serving a client", "name=vm", "via=attach", "transport=dgram", "peer_uid=501", `reason="its owner has left"`} {
 		assert.Contains(t, r.log.String(), want)
 	}
 	assert.NotContains(t, r.log.String(), "accepted a connection", "that is what socket_vmnet says of its socket")
@@ -100,7 +101,7 @@ func TestReady(t *testing.T) {
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	x.End(errors.New("enough"))
 	_, err = x.Ready(within(t))
-	require.ErrorIs(t, err, errEnded)
+	require.ErrorIs(t, err, ErrGone)
 	<-x.Done()
 }
 

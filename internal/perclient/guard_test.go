@@ -17,6 +17,7 @@ import (
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/bridge"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
@@ -115,9 +116,7 @@ func TestGuardOfOneThatLeftInAnUpgrade(t *testing.T) {
 		r.starts <- struct{}{}
 	}
 	l := newFakeLink()
-	_, err := r.Restore(l, Client{}, Saved{ID: 7})
-	require.NoError(t, err)
-	r.Restored()
+	require.Empty(t, r.Attach([]Detached{{ID: 7}}, func(*Detached) (link.Link, error) { return l, nil }))
 	require.Equal(t, 1, r.Clients())
 	l.end(io.EOF)
 	eventually(t, func() bool { return r.Clients() == 0 })
@@ -154,9 +153,7 @@ func TestGuardOfOneWhoseEndPanics(t *testing.T) {
 		Guard: func(uint64, Client, *slog.Logger) Guard { return &g },
 	})
 	l := newFakeLink()
-	_, err := s.Restore(l, Client{}, Saved{ID: 7})
-	require.NoError(t, err)
-	s.Restored()
+	require.Empty(t, s.Attach([]Detached{{ID: 7}}, func(*Detached) (link.Link, error) { return l, nil }))
 	eventually(t, func() bool { return s.List()[0].State == status.StateRunning })
 	armed.Store(true)
 	l.end(io.EOF)

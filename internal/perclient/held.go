@@ -49,7 +49,7 @@ func (c *Session) lastWords(err error) {
 	if !left(err) || !holds {
 		return
 	}
-	ctx, cancel := context.WithTimeout(c.pause.work(), lastTime)
+	ctx, cancel := context.WithTimeout(c.ctx, lastTime)
 	defer cancel()
 	_, _ = c.Ready(ctx)
 }

@@ -50,6 +50,7 @@ func (s *Server) SetTap(t Tap) {
 
 // Deliver implements frame.Sink: the network delivers to the client by it.
 func (c *Session) Deliver(b frame.Batch) {
+	defer c.caught("delivering to the client", nil) // the caller serves another one
 	if c.guard != nil {
 		c.guard.ToClient(b)
 	}
@@ -150,23 +151,13 @@ func (c *Session) guardDrops() (sum uint64, args []any) {
 	return g.Drops()
 }
 
-// closeGuard is called once the session's port and its reader have ended. A client that was restored and left before it had a port
+// closeGuard is called once the session's port and its reader have ended. A client that was attached and left before it had a port
 // has never had a guard in this process: what is kept for it is free now, so that its guest has its own address when it is back.
 func (c *Session) closeGuard() {
-	if c.restored {
+	if c.attached {
 		c.makeGuard()
 	}
 	if c.guard != nil {
 		c.guard.Close()
 	}
-}
-
-// giveUpGuard is closeGuard for a session that panicked, perhaps in its guard.
-func (c *Session) giveUpGuard() {
-	defer func() {
-		if r := recover(); r != nil {
-			_ = c.panicked("giving up what the guard holds", r)
-		}
-	}()
-	c.closeGuard()
 }

@@ -36,8 +36,8 @@ func TestSummaryNamesDrops(t *testing.T) {
 	c.settle(vnet.PortStats{
 		Drops: map[vnet.DropReason]uint64{vnet.DropRefused: 1, vnet.DropExhausted: 2, vnet.DropDown: 3},
 		Lost:  map[vnet.DropReason]uint64{vnet.DropOversize: 4},
-	})
-	c.settle(vnet.PortStats{Lost: map[vnet.DropReason]uint64{vnet.DropOversize: 1}})
+	}, nil)
+	c.settle(vnet.PortStats{Lost: map[vnet.DropReason]uint64{vnet.DropOversize: 1}}, nil)
 	assert.Equal(t, []any{
 		"drop_refused", uint64(1), "drop_exhausted", uint64(2), "drop_down", uint64(3), "lost_oversize", uint64(12),
 	}, c.dropArgs(link.Stats{DropOversize: 7}))

@@ -95,12 +95,6 @@ type phase struct {
 	leaving atomic.Bool           // the daemon closes it, or it has gone
 }
 
-// shutdown ends the session's link.
-func (c *Session) shutdown(sched link.DrainSchedule) {
-	c.phase.leaving.Store(true)
-	c.link.Shutdown(sched)
-}
-
 // state is as Info tells it.
 func (c *Session) state(st link.Stats) (state string, err error) {
 	if e := c.phase.failed.Load(); e != nil {

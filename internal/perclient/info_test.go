@@ -76,7 +76,7 @@ func TestInfoOfALeavingClient(t *testing.T) {
 	l := newFakeLink()
 	hold := make(chan struct{})
 	x, err := r.Serve(&lastingLink{fakeLink: l, hold: hold}, Client{
-		Name: "vm", Transport: status.PassedDatagram, Path: "/p", Log: []any{"via", "attach"}, Start: true,
+		Name: "vm", Transport: status.PassedDatagram, Path: "/p", Via: "attach", Start: true,
 	})
 	require.NoError(t, err)
 	i := r.lists(t, inState(status.StateRunning))
@@ -118,6 +118,8 @@ func (p *countingPort) Info() vnet.PortInfo   { return vnet.PortInfo{Kind: vnet.
 func (p *countingPort) Done() <-chan struct{} { return p.died }
 func (p *countingPort) Err() error            { return errors.New("interface gone") }
 func (p *countingPort) Close() error          { return nil }
+func (p *countingPort) MACs() []vnet.MAC      { return nil }
+
 func (p *countingPort) Stats() vnet.PortStats {
 	n := p.drops.Load()
 	return vnet.PortStats{
@@ -153,7 +155,7 @@ func (n *countingNetwork) last() *countingPort {
 func TestDropsOfPorts(t *testing.T) {
 	r := newRig(t, Options{})
 	n := &countingNetwork{}
-	r.Use(n)
+	r.Network(n)
 	c := r.dial(t)
 	stop := make(chan struct{})
 	var asking sync.WaitGroup

@@ -18,22 +18,10 @@ import (
 // dies, and closes it at the end. Starting may take long and may fail; the client stays connected meanwhile.
 func (c *Session) keep() {
 	defer func() {
-		if r := recover(); r != nil {
-			_ = c.panicked("keeping the client's port", r)
-			c.shutdown(link.DrainOne)
-		}
-		c.first.set(vnet.PortInfo{}, errEnded)
-		c.pause.end()
-		c.gathered(c.ctx, false) // nobody asks it to rejoin any more
+		c.first.set(vnet.PortInfo{}, ErrGone)
+		c.others.arrived(c)
 	}()
-	for {
-		ctx := c.pause.work()
-		c.connect(ctx)
-		if ctx.Err() == nil || c.ctx.Err() != nil {
-			return
-		}
-		c.pause.stand(c.ctx, atKeeper)
-	}
+	c.connect(c.ctx)
 }
 
 // connect keeps the port until ctx ends, the client has gone or the network has.
@@ -44,7 +32,7 @@ func (c *Session) connect(ctx context.Context) {
 	c.phase.started.Store(true)
 	for attempt := 0; ; {
 		p, err := c.start(ctx)
-		c.gathered(ctx, err == nil)
+		c.others.arrived(c)
 		if err == nil {
 			attempt = 0
 			if ctx.Err() == nil {
@@ -94,7 +82,7 @@ func (c *Session) start(ctx context.Context) (vnet.Port, error) {
 	}
 	defer func() { <-c.srv.starts }()
 	faults.Point("perclient.keep")
-	o := vnet.PortOptions{Name: c.name, Session: c.id, ID: c.identity(), InterfaceID: c.client.InterfaceID}
+	o := vnet.PortOptions{Name: c.name, Session: c.id, ID: c.identity(), InterfaceID: c.client.InterfaceID, MACs: c.learned}
 	c.makeGuard()
 	network := c.srv.now()
 	p, err := network.Attach(ctx, o, c)
@@ -114,8 +102,8 @@ func (c *Session) start(ctx context.Context) (vnet.Port, error) {
 // same guest has it again when it comes back. It is empty when the client was silent so far. Nothing keeps two clients from
 // naming the same one.
 func (c *Session) identity() string {
-	if c.named != "" {
-		return c.named
+	if c.client.Identity != "" {
+		return c.client.Identity
 	}
 	if c.client.MAC != nil {
 		return c.client.MAC.String()
@@ -135,9 +123,16 @@ func (c *Session) use(ctx context.Context, p vnet.Port) error {
 	defer func() {
 		c.send.Store(nil)
 		c.phase.port.Store(false)
+		macs := p.MACs()
 		_ = p.Close() // one that cannot be closed in order is gone all the same
-		c.settle(p.Stats())
+		c.settle(p.Stats(), macs)
 	}()
+	if c.others != nil { // what is held may be for one of them
+		select {
+		case <-c.others.open:
+		case <-ctx.Done():
+		}
+	}
 	c.open(p)
 	select {
 	case <-ctx.Done():
@@ -165,10 +160,10 @@ func (c *Session) open(p vnet.Port) {
 }
 
 // settle adds what the port counted to what those before it did, once it is closed.
-func (c *Session) settle(st vnet.PortStats) {
+func (c *Session) settle(st vnet.PortStats, macs []vnet.MAC) {
 	c.telling.Lock()
 	defer c.telling.Unlock()
-	c.live = nil
+	c.live, c.learned = nil, macs
 	c.ports.add(st)
 }
 

@@ -103,7 +103,7 @@ func (n *network) Attach(ctx context.Context, o vnet.PortOptions, s frame.Sink) 
 	if fail {
 		return nil, errors.New("too many interfaces")
 	}
-	bp, err := n.Bridge.Attach(bridge.PortOptions{Name: o.Name}, s)
+	bp, err := n.Bridge.Attach(bridge.PortOptions{Name: o.Name, MACs: o.MACs}, s)
 	if err != nil {
 		return nil, err
 	}

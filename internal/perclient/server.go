@@ -7,12 +7,13 @@ package perclient
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/faults"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/peercred"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
@@ -60,22 +61,23 @@ type Server struct {
 	starts chan struct{} // semaphore of maxStarts
 	refuse chan struct{} // semaphore of maxRefusing
 
-	mu       sync.Mutex
-	sessions map[*Session]struct{}
-	network  vnet.Network
-	gather   *gathering // of the sessions that are being restored
-	lastID   uint64
-	stopping bool
-	paused   bool // nobody new is served
-	running  sync.WaitGroup
+	mu        sync.Mutex
+	sessions  map[*Session]struct{}
+	network   vnet.Network
+	hold      *barrier // of the sessions that were attached last; nil: there were none
+	lastID    uint64
+	stopping  bool
+	detaching bool // nobody new is served
+	running   sync.WaitGroup
 
 	tap    atomic.Pointer[Tap]
 	memory freer
 	gone   Totals // under mu; its Ports' maps are copied before mu is let go
 
-	startDelay time.Duration // the constant, but in some tests
+	sweeping sync.Mutex  // held while sessions are looked at
+	sweeper  *time.Timer // under mu; nil: no session needs to be looked at
 
-	recalled bool // what another program counted was taken over; under mu
+	startDelay time.Duration // the constant, but in some tests
 }
 
 // NewServer makes a server without clients.
@@ -97,7 +99,6 @@ func NewServer(o Options) *Server {
 // Handle serves conn as a new client, in a goroutine of its own. It takes conn over and never blocks. Above MaxClients the
 // client is drained and closed.
 func (s *Server) Handle(conn *net.UnixConn) {
-	faults.Point("perclient.accept")
 	cl := Client{Peer: peercred.Of(conn)}
 	l, err := link.NewStream(conn, link.StreamOptions{QueueSize: s.opts.QueueSize})
 	if err != nil {
@@ -114,7 +115,7 @@ func (s *Server) Handle(conn *net.UnixConn) {
 // and never blocks.
 func (s *Server) Serve(l link.Link, c Client) (*Session, error) {
 	s.mu.Lock()
-	stopping := s.stopping || s.paused
+	stopping := s.stopping || s.detaching
 	s.mu.Unlock()
 	if stopping {
 		return nil, ErrStopping
@@ -131,16 +132,21 @@ func (s *Server) Serve(l link.Link, c Client) (*Session, error) {
 func (s *Server) admit(l link.Link, cl Client) *Session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.sessions) >= s.opts.MaxClients || s.paused {
+	if len(s.sessions) >= s.opts.MaxClients || s.detaching {
 		return nil
 	}
 	s.lastID++
-	c := newSession(s, s.lastID, l, cl)
-	s.sessions[c] = struct{}{}
 	s.gone.Connects++
+	return s.begin(newSession(s, s.lastID, l, cl))
+}
+
+// begin has c run. The caller holds mu.
+func (s *Server) begin(c *Session) *Session {
+	s.sessions[c] = struct{}{}
 	if s.stopping { // it was still in the backlog
 		c.shutdown(link.DrainStop)
 	}
+	s.lookAfter(c)
 	s.running.Go(c.run)
 	return c
 }
@@ -197,9 +203,24 @@ func (s *Server) Stop() {
 	defer s.mu.Unlock()
 	s.stopping = true
 	s.memory.stop()
+	s.hold.release()
 	for c := range s.sessions {
 		c.shutdown(link.DrainStop)
 	}
+}
+
+// now is the network that a port is to be of.
+func (s *Server) now() vnet.Network {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.network
+}
+
+// Sessions are those of the clients that are served now.
+func (s *Server) Sessions() []*Session {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Keys(s.sessions))
 }
 
 // Wait waits until every session has ended or ctx is done. Callers call Stop and end the accept loop first. It takes a

@@ -3,6 +3,9 @@
 package perclient
 
 import (
+	"maps"
+	"slices"
+
 	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
 )
 
@@ -39,7 +42,7 @@ func (s *Server) Census() (clients []Info, t Totals) {
 	s.mu.Lock()
 	t = s.gone
 	t.Ports = t.Ports.clone()
-	sessions := s.sessionsLocked()
+	sessions := slices.Collect(maps.Keys(s.sessions))
 	s.mu.Unlock()
 	clients = infos(sessions)
 	for _, i := range clients {
@@ -48,9 +51,9 @@ func (s *Server) Census() (clients []Info, t Totals) {
 	return clients, t
 }
 
-// Save is what clients did that have left, for the program that takes this one's place. It is called between Pause and Resume,
-// like Session.Save. What is left of a session that is not saved is lost.
-func (s *Server) Save() Totals {
+// Gone is what clients did that have left, for the program that takes this one's place. What is left of a session
+// that is not attached again is lost.
+func (s *Server) Gone() Totals {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := s.gone
@@ -64,5 +67,4 @@ func (s *Server) Recall(t Totals) {
 	defer s.mu.Unlock()
 	s.gone = t
 	s.gone.Ports = t.Ports.clone()
-	s.recalled = t.Connects > 0
 }

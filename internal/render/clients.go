@@ -27,7 +27,7 @@ func columnsOf(now, before *status.Status) []column {
 		{"PROTO", 13, 0, false, func(c status.Client) string { return c.Transport }},
 		{"PEER", 9, 12, false, func(c status.Client) string { return peer(c.Peer) }},
 		{"MAC", 4, 0, false, func(c status.Client) string { return c.MAC }},
-		{"IP", 2, 0, false, func(c status.Client) string { return address(c.IP) }},
+		{"IP", 2, 0, false, func(c status.Client) string { return valid(c.IP) }},
 		{"STATE", 3, 0, false, func(c status.Client) string { return c.State }},
 		{"AGE", 10, 0, true, func(c status.Client) string { return seconds(c.Age) }},
 		{"TO-NET", 8, 0, true, func(c status.Client) string { return traffic(c.ToNet) }},
@@ -101,26 +101,11 @@ func peer(p status.Peer) string {
 	if !p.Known {
 		return ""
 	}
-	words := []string{cmp.Or(p.User, strconv.FormatUint(uint64(p.UID), 10))}
+	pid := ""
 	if p.PID != 0 {
-		words = append(words, strconv.Itoa(p.PID))
+		pid = "/" + strconv.Itoa(p.PID)
 	}
-	if p.Command != "" {
-		words = append(words, p.Command)
-	}
-	return strings.Join(words, "/")
-}
-
-// address is an address, or nothing if there is none.
-func address(a interface {
-	IsValid() bool
-	String() string
-},
-) string {
-	if !a.IsValid() {
-		return ""
-	}
-	return a.String()
+	return cmp.Or(p.User, strconv.FormatUint(uint64(p.UID), 10)) + pid + behind("/", p.Command)
 }
 
 func traffic(t status.Traffic) string { return Count(t.Frames) + "/" + Bytes(t.Bytes) }
@@ -151,7 +136,7 @@ func drops(ways ...map[string]uint64) string {
 func toNet(c status.Client) status.Traffic    { return c.ToNet }
 func toClient(c status.Client) status.Traffic { return c.ToClient }
 
-// rate is what passed in a second since the last look; nothing for who was not there then.
+// rate is what passed in a second since the last look; nothing for a client that was not there then.
 func rate(now, before *status.Status, c status.Client, way func(status.Client) status.Traffic) string {
 	i := slices.IndexFunc(before.Clients, func(b status.Client) bool { return b.ID == c.ID && b.Connected.Equal(c.Connected) })
 	took := now.Now.Sub(before.Now)

@@ -39,37 +39,34 @@ func (p *page) health(s *status.Status) {
 
 // about is since when, and whom it concerns.
 func about(s *status.Status, problem status.Problem) string {
-	var words []string
+	since := ""
 	if !problem.Since.IsZero() && !s.Now.IsZero() {
-		words = append(words, "for "+Duration(s.Now.Sub(problem.Since)))
+		since = "for " + Duration(s.Now.Sub(problem.Since))
 	}
-	if len(problem.Clients) > 0 {
-		words = append(words, named(s, problem.Clients))
+	if text := list(since, named(s, problem.Clients)); text != "" {
+		return " (" + text + ")"
 	}
-	if len(words) == 0 {
-		return ""
-	}
-	return " (" + strings.Join(words, ", ") + ")"
+	return ""
 }
 
 // named are clients by number and name.
 func named(s *status.Status, ids []uint64) string {
-	var list []string
+	var names []string
 	for _, id := range ids[:min(len(ids), maxNamed)] {
 		text := strconv.FormatUint(id, 10)
 		i := slices.IndexFunc(s.Clients, func(c status.Client) bool { return c.ID == id })
 		if i >= 0 && NameOf(s.Clients[i]) != "" {
 			text += " " + NameOf(s.Clients[i])
 		}
-		list = append(list, text)
+		names = append(names, text)
 	}
 	if more := len(ids) - maxNamed; more > 0 {
-		list = append(list, fmt.Sprintf("%d more", more))
+		names = append(names, fmt.Sprintf("%d more", more))
 	}
 	if len(ids) == 1 {
-		return "client " + list[0]
+		return "client " + names[0]
 	}
-	return "clients " + strings.Join(list, ", ")
+	return behind("clients ", list(names...))
 }
 
 func plural(n int, what string) string {

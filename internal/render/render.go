@@ -7,6 +7,7 @@ package render
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
@@ -97,81 +98,81 @@ func gateway(g status.Gateway) string {
 }
 
 func network(n status.Network) string {
-	text := n.Backend + ", " + n.Mode
-	if n.Interface != "" {
-		text += " on " + n.Interface
-	}
-	return text + ", " + n.State
+	return list(n.Backend, n.Mode+behind(" on ", n.Interface), n.State)
 }
 
 func subnet(n status.Network) string {
-	var words []string
-	if n.Subnet.IsValid() {
-		words = append(words, n.Subnet.String())
-	}
-	if n.Gateway.IsValid() {
-		words = append(words, "gateway "+n.Gateway.String())
-	}
+	mtu := ""
 	if n.MTU > 0 {
-		words = append(words, fmt.Sprintf("MTU %d", n.MTU))
+		mtu = fmt.Sprintf("MTU %d", n.MTU)
 	}
-	return strings.Join(words, ", ")
+	return list(valid(n.Subnet), behind("gateway ", valid(n.Gateway)), mtu)
 }
 
 func dhcp(d *status.DHCP) string {
 	if d == nil {
 		return "none"
 	}
-	text := d.Start.String() + " to " + d.End.String()
+	leased := ""
 	if d.Size > 0 {
-		text += fmt.Sprintf(", %d of %d leased", d.Leased, d.Size)
+		leased = fmt.Sprintf("%d of %d leased", d.Leased, d.Size)
 	}
-	return text
+	return list(d.Start.String()+" to "+d.End.String(), leased)
 }
 
 func vmnet(v status.Vmnet) string {
-	text := v.API + " API"
+	api, failed := v.API+" API", ""
 	if v.Why != "" {
-		text += " (" + v.Why + ")"
+		api += " (" + v.Why + ")"
 	}
-	text += fmt.Sprintf(", %d own interfaces, %d clients share one", v.Own, v.Shared)
 	if v.StartFailures > 0 {
-		text += fmt.Sprintf(", %d starts failed", v.StartFailures)
+		failed = fmt.Sprintf("%d starts failed", v.StartFailures)
 	}
-	if v.LastFailure != "" {
-		text += ", the last one: " + v.LastFailure
-	}
-	return text
+	return list(api, fmt.Sprintf("%d own interfaces", v.Own), fmt.Sprintf("%d clients share one", v.Shared), failed, behind("the last one: ", v.LastFailure))
 }
 
 func forward(f status.Forward) string {
-	text := fmt.Sprintf("%s %s to %s", f.Proto, f.Host, f.Guest)
-	if f.Error != "" {
-		text += ", failed: " + f.Error
-	}
-	return text
+	return list(fmt.Sprintf("%s %s to %s", f.Proto, f.Host, f.Guest), behind("failed: ", f.Error))
 }
 
 func process(d status.Daemon) string {
-	text := fmt.Sprintf("%d of user %d", d.PID, d.UID)
-	if d.Program != "" {
-		text += ", " + d.Program
-	}
-	if d.LogLevel != "" {
-		text += ", log level " + d.LogLevel
-	}
-	return text
+	return list(fmt.Sprintf("%d of user %d", d.PID, d.UID), d.Program, behind("log level ", d.LogLevel))
 }
 
 func uptime(d status.Daemon) string {
-	text := seconds(d.Uptime)
-	switch d.Upgrades {
-	case 0:
-		return text
-	case 1:
-		return text + ", upgraded in place once"
+	upgraded := ""
+	switch {
+	case d.Upgrades == 1:
+		upgraded = "upgraded in place once"
+	case d.Upgrades > 1:
+		upgraded = fmt.Sprintf("upgraded in place %d times", d.Upgrades)
 	}
-	return fmt.Sprintf("%s, upgraded in place %d times", text, d.Upgrades)
+	return list(seconds(d.Uptime), upgraded)
+}
+
+// list puts commas between the texts that are not empty.
+func list(texts ...string) string {
+	return strings.Join(slices.DeleteFunc(texts, func(t string) bool { return t == "" }), ", ")
+}
+
+// behind is text behind its label, or nothing.
+func behind(label, text string) string {
+	if text == "" {
+		return ""
+	}
+	return label + text
+}
+
+// valid is an address or a prefix, or nothing if there is none.
+func valid(a interface {
+	IsValid() bool
+	String() string
+},
+) string {
+	if !a.IsValid() {
+		return ""
+	}
+	return a.String()
 }
 
 func onOff(on bool) string {

@@ -76,9 +76,19 @@ func stepOf(t assert.TestingT, rep *Report, name string) Step {
 	return Step{}
 }
 
-func logText(t *testing.T, rep *Report) {
+// text is a whole report for people.
+func text(t *testing.T, rep *Report) string {
 	t.Helper()
 	var b strings.Builder
-	require.NoError(t, rep.WriteText(&b))
-	t.Log(b.String())
+	require.NoError(t, WriteHead(&b, rep.Environment))
+	for _, s := range rep.Steps {
+		require.NoError(t, WriteStep(&b, s))
+	}
+	require.NoError(t, rep.WriteTail(&b))
+	return b.String()
+}
+
+func logText(t *testing.T, rep *Report) {
+	t.Helper()
+	t.Log(text(t, rep))
 }

@@ -3,11 +3,10 @@
 package selftest
 
 import (
-	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
-	"math"
 	"strings"
 	"time"
 
@@ -59,26 +58,19 @@ func (f Facts) Value(name string) any {
 
 // MarshalJSON writes an object whose keys have the order of f.
 func (f Facts) MarshalJSON() ([]byte, error) {
-	var b bytes.Buffer
-	b.WriteByte('{')
+	out := []byte("{")
 	for i, v := range f {
-		if i > 0 {
-			b.WriteByte(',')
-		}
 		key, err := json.Marshal(v.Name)
-		if err != nil {
-			return nil, err
-		}
-		value, err := json.Marshal(v.Value)
-		if err != nil {
+		value, err2 := json.Marshal(v.Value)
+		if err = errors.Join(err, err2); err != nil {
 			return nil, fmt.Errorf("write %s: %w", v.Name, err)
 		}
-		b.Write(key)
-		b.WriteByte(':')
-		b.Write(value)
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = append(append(append(out, key...), ':'), value...)
 	}
-	b.WriteByte('}')
-	return b.Bytes(), nil
+	return append(out, '}'), nil
 }
 
 // A Step is one line of the report.
@@ -111,16 +103,8 @@ type Report struct {
 // finish counts and judges. stopped tells why the run was ended early, if it was.
 func (rep *Report) finish(stopped string) {
 	noStart := ""
-	if rep.Log == nil {
-		rep.Log = []string{}
-	}
+	rep.Log = []string{}
 	for _, s := range rep.Steps {
-		switch {
-		case s.Name == "open" && s.Outcome == Fail:
-			noStart = s.Text
-		case s.Name == "info":
-			rep.Network = s.Values
-		}
 		switch s.Outcome {
 		case Pass:
 			rep.Passed++
@@ -128,6 +112,12 @@ func (rep *Report) finish(stopped string) {
 			rep.Failed++
 		case Skip:
 			rep.Skipped++
+		}
+		if s.Name == "info" {
+			rep.Network = s.Values
+		}
+		if s.Name == "open" && s.Outcome == Fail {
+			noStart = s.Text
 		}
 	}
 	switch {
@@ -144,14 +134,7 @@ func (rep *Report) finish(stopped string) {
 
 // ExitCode is 0 for Passed, 2 for NoStart, else 1.
 func (rep *Report) ExitCode() int {
-	switch rep.Verdict {
-	case Passed:
-		return 0
-	case NoStart:
-		return 2
-	case Failed, Incomplete:
-	}
-	return 1
+	return map[Verdict]int{Passed: 0, NoStart: 2, Failed: 1, Incomplete: 1}[rep.Verdict]
 }
 
 // WriteJSON writes the report as one JSON document.
@@ -203,19 +186,6 @@ func (rep *Report) WriteTail(w io.Writer) error {
 	return err
 }
 
-// WriteText writes the whole report for people.
-func (rep *Report) WriteText(w io.Writer) error {
-	if err := WriteHead(w, rep.Environment); err != nil {
-		return err
-	}
-	for _, s := range rep.Steps {
-		if err := WriteStep(w, s); err != nil {
-			return err
-		}
-	}
-	return rep.WriteTail(w)
-}
-
 func writeFacts(b *strings.Builder, facts Facts) {
 	width := 10 // as the names of steps have
 	for _, f := range facts {
@@ -227,15 +197,9 @@ func writeFacts(b *strings.Builder, facts Facts) {
 }
 
 // oneLine keeps what others wrote, such as an error of several parts, from breaking the lines up.
-func oneLine(s string) string { return strings.Join(strings.FieldsFunc(s, isBreak), "; ") }
-
-func isBreak(r rune) bool { return r < ' ' || r == 0x7f }
-
-// seconds is d in seconds with three decimals.
-func seconds(d time.Duration) float64 { return math.Round(d.Seconds()*1e3) / 1e3 }
-
-// millis is d in milliseconds with three decimals.
-func millis(d time.Duration) float64 { return math.Round(float64(d)/1e3) / 1e3 }
+func oneLine(s string) string {
+	return strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f }), "; ")
+}
 
 // describe is what a network's Info tells, as facts.
 func describe(i vnet.NetworkInfo) Facts {

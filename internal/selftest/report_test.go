@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"net/netip"
-	"strings"
 	"testing"
 	"time"
 
@@ -24,11 +23,8 @@ func TestInLeases(t *testing.T) {
 
 func TestFreeAddresses(t *testing.T) {
 	take := func(subnet, gateway string, n int) (got []string) {
-		next := freeAddresses(netip.MustParsePrefix(subnet), netip.MustParseAddr(gateway))
-		for range n {
-			if a, ok := next(); ok {
-				got = append(got, a.String())
-			}
+		for _, a := range freeAddresses(netip.MustParsePrefix(subnet), netip.MustParseAddr(gateway), n) {
+			got = append(got, a.String())
 		}
 		return got
 	}
@@ -59,13 +55,12 @@ func TestJSON(t *testing.T) {
 
 // TestText: a report is one line per step whatever errors hold, so that it survives being pasted.
 func TestText(t *testing.T) {
-	rep := Report{Environment: Facts{{"uid", 501}}, Log: []string{"WARN a\nb"}, Steps: []Step{
+	rep := Report{Environment: Facts{{"uid", 501}}, Steps: []Step{
 		{Name: "open", Outcome: Pass, Text: "started"},
 		{Name: "full-frame", Outcome: Fail, Text: "one\ntwo\x1b[31m"},
 	}}
 	rep.finish("")
-	var b strings.Builder
-	require.NoError(t, rep.WriteText(&b))
+	rep.Log = []string{"WARN a\nb"}
 	assert.Equal(t, `socket_vmnet2 selftest
 
 uid         501
@@ -76,7 +71,7 @@ fail  full-frame  one; two; [31m
 log: WARN a; b
 
 verdict: fail: 1 passed, 1 failed, 0 skipped in 0.0 s
-`, b.String())
+`, text(t, &rep))
 }
 
 func TestShort(t *testing.T) {

@@ -5,8 +5,11 @@ package selftest
 import (
 	"context"
 	"crypto/rand"
+	"fmt"
+	"math"
 	"net"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/fakeguest"
@@ -16,10 +19,9 @@ import (
 
 // run is a run under way. Its steps use it one after the other.
 type run struct {
-	ctx   context.Context // of the whole run: its end closes the guests, so that nobody waits for an answer
-	opts  Options
-	began time.Time
-	hung  string // the step that did not come back; then nothing below is touched any more
+	ctx  context.Context // of the whole run: its end closes the guests, so that no step waits for an answer
+	opts Options
+	hung string // the step that did not come back; then nothing below is touched any more
 
 	network vnet.Network // nil while closed
 	info    vnet.NetworkInfo
@@ -40,27 +42,19 @@ type guest struct {
 // names of the guests.
 var names = []string{"a", "b", "c"}
 
-func newRun(ctx context.Context, o Options) *run { return &run{ctx: ctx, opts: o, began: time.Now()} }
-
-// plug attaches a guest to the network. mac is nil for a new one.
+// plug attaches a guest to the network. mac is nil for a random one, which no server remembers from another run.
 func (r *run) plug(ctx context.Context, name string, mac net.HardwareAddr) (*guest, error) {
 	if mac == nil {
-		mac = newMAC()
+		mac = net.HardwareAddr{0x5a, 0x32, 0, 0, 0, 0}
+		_, _ = rand.Read(mac[2:]) // never fails
 	}
 	g, err := fakeguest.Attach(ctx, r.network, fakeguest.Options{
 		Name: "selftest-" + name, MAC: mac, Timeout: r.opts.Answer, MaxFrame: frame.MaxLen,
 	})
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("guest %s: %w", name, err)
 	}
 	return &guest{Guest: g, name: name, unwatch: context.AfterFunc(r.ctx, g.Close)}, nil
-}
-
-// newMAC is a random address, so that no server remembers it from another run.
-func newMAC() net.HardwareAddr {
-	mac := net.HardwareAddr{0x5a, 0x32, 0, 0, 0, 0}
-	_, _ = rand.Read(mac[2:]) // never fails
-	return mac
 }
 
 // unplug gives the guests' leases back, except that of keep, and closes them.
@@ -79,32 +73,18 @@ func (r *run) unplug(keep *guest) {
 
 // end closes what the steps left open.
 func (r *run) end() {
-	if r.hung != "" {
-		return
-	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		r.unplug(nil)
-		if r.network != nil {
-			_ = r.network.Close()
-		}
-	}()
-	select {
-	case <-done:
-	case <-time.After(atEnd):
+	r.unplug(nil)
+	if r.network != nil {
+		_ = r.network.Close()
 	}
 }
 
 // gateway is the host's address, invalid where nothing is known of one.
 func (r *run) gateway() netip.Addr {
-	if r.info.Gateway.IsValid() {
-		return r.info.Gateway
-	}
-	if len(r.guests) > 0 && r.guests[0].lease != nil {
+	if !r.info.Gateway.IsValid() && len(r.guests) > 0 && r.guests[0].lease != nil {
 		return r.guests[0].lease.Gateway
 	}
-	return netip.Addr{}
+	return r.info.Gateway
 }
 
 // mtu is the smallest one of the guests' ports, in bytes.
@@ -133,97 +113,69 @@ func (r *run) sharing() (int, error) {
 	return r.opts.Sharing(r.network)
 }
 
-func (r *run) needNetwork() string {
+// missing tells why a step cannot be tried, empty if it can.
+func (r *run) missing(s step) string {
 	switch {
-	case r.network != nil:
-		return ""
-	case r.opened:
-		return "the network is closed"
-	}
-	return "the network did not start"
-}
-
-func (r *run) needClosed() string {
-	switch {
+	case s.needs == needNothing:
 	case !r.opened:
 		return "the network did not start"
-	case r.network != nil:
+	case s.needs == needClosed && r.network != nil:
 		return "the network was not closed"
-	}
-	return ""
-}
-
-func (r *run) needGuests() string {
-	if missing := r.needNetwork(); missing != "" {
-		return missing
-	}
-	if len(r.guests) < len(names) {
-		return "the guests could not be attached"
-	}
-	return ""
-}
-
-func (r *run) needAddresses() string {
-	if missing := r.needGuests(); missing != "" {
-		return missing
-	}
-	for _, g := range r.guests {
-		if !g.Addr().IsValid() {
-			return "guest " + g.name + " has no address"
+	case s.needs == needClosed:
+	case s.needs == needRecord && r.opts.LeasesFile == "":
+		return "only macOS's own DHCP server records leases"
+	case r.network == nil:
+		return "the network is closed"
+	case s.needs <= needNetwork:
+	case s.needs <= needRecord:
+		if r.first == nil || r.first.lease == nil {
+			return "guest a has no lease"
 		}
-	}
-	return ""
-}
-
-func (r *run) needGateway() string {
-	if missing := r.needAddresses(); missing != "" {
-		return missing
-	}
-	if !r.gateway().IsValid() {
+	case len(r.guests) < len(names):
+		return "the guests could not be attached"
+	case s.traffic && r.opts.Isolated:
+		return "guests are isolated from each other"
+	case s.needs >= needAddresses && slices.ContainsFunc(r.guests, func(g *guest) bool { return !g.Addr().IsValid() }):
+		return "a guest has no address"
+	case s.needs == needGateway && !r.gateway().IsValid():
 		return "the network has no gateway"
 	}
 	return ""
 }
 
-func (r *run) needTraffic() string {
-	if r.opts.Isolated {
-		return "guests are isolated from each other"
+// because is what follows a statement when its reason is known.
+func because(why error) string {
+	if why == nil {
+		return ""
 	}
-	return r.needAddresses()
+	return ": " + why.Error()
 }
 
-func (r *run) needTrafficAndGateway() string {
-	if missing := r.needTraffic(); missing != "" {
-		return missing
+// median is the middle of ds, 0 for none.
+func median(ds []time.Duration) time.Duration {
+	if len(ds) == 0 {
+		return 0
 	}
-	return r.needGateway()
+	return slices.Sorted(slices.Values(ds))[len(ds)/2]
 }
 
-func (r *run) needRecord() string {
-	switch {
-	case r.opts.LeasesFile == "":
-		return "only macOS's own DHCP server records leases"
-	case len(r.guests) == 0 || r.guests[0].lease == nil:
-		return "guest a has no lease"
+// spread are the least, the middle and the most of ds.
+func spread(ds []time.Duration) Facts {
+	if len(ds) == 0 {
+		return nil
 	}
-	return ""
+	return Facts{{"min_ms", millis(slices.Min(ds))}, {"median_ms", millis(median(ds))}, {"max_ms", millis(slices.Max(ds))}}
 }
 
-func (r *run) needLease() string {
-	if missing := r.needNetwork(); missing != "" {
-		return missing
+// short is d with three digits, for people.
+func short(d time.Duration) string {
+	unit := time.Duration(1)
+	for d/unit >= 1000 {
+		unit *= 10
 	}
-	if r.first == nil || r.first.lease == nil {
-		return "guest a had no lease"
-	}
-	return ""
+	return d.Round(unit).String()
 }
 
-// facts is all that the network tells of itself.
-func (r *run) facts() Facts {
-	facts := describe(r.info)
-	if r.opts.Describe != nil {
-		facts = append(facts, r.opts.Describe(r.network)...)
-	}
-	return facts
-}
+// seconds is d in seconds with three decimals, and millis in milliseconds.
+func seconds(d time.Duration) float64 { return math.Round(d.Seconds()*1e3) / 1e3 }
+func millis(d time.Duration) float64  { return math.Round(float64(d)/1e3) / 1e3 }

@@ -6,6 +6,7 @@
 package selftest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,17 +15,8 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
 
-// Defaults of Options, and limits.
-const (
-	DefaultAnswer     = 2 * time.Second
-	DefaultBurst      = 2 * time.Second
-	DefaultInterfaces = 40
-
-	// hangs is how long a step may take beyond its limit before it is left alone.
-	hangs = 3 * time.Second
-	// atEnd is how long closing what is still open may take after the last step.
-	atEnd = 3 * time.Second
-)
+// hangs is how long a step may take beyond its limit before it is left alone, and closing what is still open after the last step.
+const hangs = 3 * time.Second
 
 // Options describe a run. Only Open is required.
 type Options struct {
@@ -46,49 +38,63 @@ type Options struct {
 
 	Environment Facts // about the machine and the program, for the report
 
-	Answer     time.Duration // how long an answer may take; default DefaultAnswer
-	Burst      time.Duration // how long each of two bursts lasts; default DefaultBurst
-	Interfaces int           // how many are started at most; default DefaultInterfaces
+	Answer     time.Duration // how long an answer may take; default 2 s
+	Burst      time.Duration // how long each of two bursts lasts; default 2 s
+	Interfaces int           // how many are started at most; default 40
 
 	OnStep func(Step) // called after each step; nil = nothing
 
 	limit time.Duration // of every step, in tests; 0 = its own
 }
 
+// need is what there must be for a step to be tried. Each includes those in front of it, down to network.
+type need int
+
+const (
+	needNothing need = iota
+	needClosed       // the network was open and is closed
+	needNetwork
+	needLease  // guest a has, or had, one
+	needRecord // and the system records leases
+	needGuests
+	needAddresses
+	needGateway
+)
+
 // A step is one thing that is tried.
 type step struct {
-	name  string
-	limit time.Duration
-	needs func(r *run) (missing string) // why it cannot be tried, empty if it can; nil = it always can
-	run   func(r *run, ctx context.Context) result
+	name    string
+	limit   time.Duration
+	needs   need
+	traffic bool // between guests, which isolation forbids
+	run     func(r *run, ctx context.Context) result
 }
 
 // steps are tried in this order. docs/selftest.md tells of each.
 var steps = []step{
-	{"open", 20 * time.Second, nil, (*run).open},
-	{"info", time.Second, (*run).needNetwork, (*run).tell},
-	{"attach", 15 * time.Second, (*run).needNetwork, (*run).attach},
-	{"lease", 15 * time.Second, (*run).needGuests, (*run).lease},
-	{"arp", 5 * time.Second, (*run).needGateway, (*run).arp},
-	{"ping", 8 * time.Second, (*run).needGateway, (*run).ping},
-	{"unicast", 8 * time.Second, (*run).needAddresses, (*run).unicast},
-	{"broadcast", 5 * time.Second, (*run).needAddresses, (*run).broadcast},
-	{"full-frame", 8 * time.Second, (*run).needAddresses, (*run).fullFrame},
-	{"throughput", 10 * time.Second, (*run).needTraffic, (*run).throughput},
-	{"ping-load", 10 * time.Second, (*run).needTrafficAndGateway, (*run).pingUnderLoad},
-	{"recorded", 5 * time.Second, (*run).needRecord, (*run).recorded},
-	{"interfaces", 25 * time.Second, (*run).needGuests, (*run).interfaces},
-	{"close", 8 * time.Second, (*run).needNetwork, (*run).close},
-	{"reopen", 15 * time.Second, (*run).needClosed, (*run).reopen},
-	{"same-lease", 12 * time.Second, (*run).needLease, (*run).sameLease},
-	{"stop", 8 * time.Second, (*run).needNetwork, (*run).close},
+	{"open", 20 * time.Second, needNothing, false, (*run).open},
+	{"info", time.Second, needNetwork, false, (*run).tell},
+	{"attach", 15 * time.Second, needNetwork, false, (*run).attach},
+	{"lease", 15 * time.Second, needGuests, false, (*run).lease},
+	{"arp", 5 * time.Second, needGateway, false, (*run).arp},
+	{"ping", 8 * time.Second, needGateway, false, (*run).ping},
+	{"unicast", 8 * time.Second, needAddresses, false, (*run).unicast},
+	{"broadcast", 5 * time.Second, needAddresses, false, (*run).broadcast},
+	{"full-frame", 8 * time.Second, needAddresses, false, (*run).fullFrame},
+	{"throughput", 10 * time.Second, needAddresses, true, (*run).throughput},
+	{"ping-load", 10 * time.Second, needGateway, true, (*run).pingUnderLoad},
+	{"recorded", 5 * time.Second, needRecord, false, (*run).recorded},
+	{"interfaces", 25 * time.Second, needGuests, false, (*run).interfaces},
+	{"close", 8 * time.Second, needNetwork, false, (*run).close},
+	{"reopen", 15 * time.Second, needClosed, false, (*run).reopen},
+	{"same-lease", 12 * time.Second, needLease, false, (*run).sameLease},
+	{"stop", 8 * time.Second, needNetwork, false, (*run).close},
 }
 
 // StepNames are the names of all steps in the order of a Report.
-func StepNames() []string {
-	names := make([]string, len(steps))
-	for i, s := range steps {
-		names[i] = s.name
+func StepNames() (names []string) {
+	for _, s := range steps {
+		names = append(names, s.name)
 	}
 	return names
 }
@@ -96,20 +102,16 @@ func StepNames() []string {
 // Run tries the network until it is through or ctx is done; what was not tried is skipped then, and the Report is
 // incomplete. It leaves nothing running, unless a call into the network does not return.
 func Run(ctx context.Context, o Options) Report {
-	if o.Answer <= 0 {
-		o.Answer = DefaultAnswer
-	}
-	if o.Burst <= 0 {
-		o.Burst = DefaultBurst
-	}
-	if o.Interfaces <= 0 {
-		o.Interfaces = DefaultInterfaces
-	}
-	r := newRun(ctx, o)
-	rep := Report{Schema: Schema, Started: time.Now().UTC().Truncate(time.Second), Environment: o.Environment}
+	o.Answer, o.Burst = cmp.Or(o.Answer, 2*time.Second), cmp.Or(o.Burst, 2*time.Second)
+	o.Interfaces = cmp.Or(o.Interfaces, 40)
+	r := &run{ctx: ctx, opts: o}
+	start := time.Now()
+	rep := Report{Schema: Schema, Started: start.UTC().Truncate(time.Second), Environment: o.Environment}
 	cut := "" // why the run was ended early
 	for _, s := range steps {
-		done := r.try(ctx, s)
+		begun := time.Now()
+		res := r.attempt(ctx, s)
+		done := Step{Name: s.name, Outcome: res.outcome, Text: res.text, Seconds: seconds(time.Since(begun)), Values: res.values}
 		rep.Steps = append(rep.Steps, done)
 		if why := stopped(ctx); done.Outcome == Skip && done.Text == why {
 			cut = why
@@ -118,76 +120,74 @@ func Run(ctx context.Context, o Options) Report {
 			o.OnStep(done)
 		}
 	}
-	r.end()
+	if r.hung == "" {
+		at, cancel := context.WithCancel(ctx)
+		cancel()
+		within(at, r.end)
+	}
 	rep.finish(cut)
-	rep.Seconds = seconds(time.Since(r.began))
+	rep.Seconds = seconds(time.Since(start))
 	return rep
 }
 
 // stopped tells why ctx ended, empty while it has not.
 func stopped(ctx context.Context) string {
-	switch {
-	case ctx.Err() == nil:
+	switch cause := context.Cause(ctx); {
+	case cause == nil:
 		return ""
-	case errors.Is(context.Cause(ctx), context.DeadlineExceeded):
+	case errors.Is(cause, context.DeadlineExceeded):
 		return "out of time"
-	case errors.Is(context.Cause(ctx), context.Canceled):
+	case errors.Is(cause, context.Canceled):
 		return "interrupted"
+	default:
+		return "interrupted: " + cause.Error()
 	}
-	return "interrupted: " + context.Cause(ctx).Error()
 }
 
-// try does one step, if it can be done.
-func (r *run) try(ctx context.Context, s step) Step {
-	start := time.Now()
-	res := r.attempt(ctx, s)
-	return Step{Name: s.name, Outcome: res.outcome, Text: res.text, Seconds: seconds(time.Since(start)), Values: res.values}
-}
-
-func (r *run) attempt(ctx context.Context, s step) result {
+// attempt does one step, if it can be done.
+func (r *run) attempt(ctx context.Context, s step) (res result) {
 	if why := stopped(ctx); why != "" {
 		return skip("%s", why)
 	}
 	if r.hung != "" {
 		return skip("%s did not come back", r.hung)
 	}
-	if s.needs != nil {
-		if missing := s.needs(r); missing != "" {
-			return skip("%s", missing)
-		}
-	}
-	if r.opts.limit > 0 {
-		s.limit = r.opts.limit
+	if missing := r.missing(s); missing != "" {
+		return skip("%s", missing)
 	}
 	start := time.Now()
-	limited, cancel := context.WithTimeout(ctx, s.limit)
+	limited, cancel := context.WithTimeout(ctx, cmp.Or(r.opts.limit, s.limit))
 	defer cancel()
 	done := make(chan result, 1)
-	go func() { done <- s.run(r, limited) }()
-	res, ok := await(limited, done)
-	if !ok {
+	if !within(limited, func() { done <- s.run(r, limited) }) {
 		// The step may still use what belongs to the run, so nothing else does from here on.
 		r.hung = s.name
-		res = fail("did not come back within %s", short(time.Since(start)))
+		return fail("did not come back within %s", short(time.Since(start)))
 	}
-	if why := stopped(ctx); why != "" && ok && res.outcome == Fail {
+	res = <-done
+	if why := stopped(ctx); why != "" && res.outcome == Fail {
 		return skip("%s", why)
 	}
 	return res
 }
 
-// await waits for a step's result until hangs after its time is over.
-func await(limited context.Context, done <-chan result) (result, bool) {
+// within runs do, and tells whether it came back until hangs after the end of ctx.
+func within(ctx context.Context, do func()) bool {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		do()
+	}()
 	select {
-	case res := <-done:
-		return res, true
-	case <-limited.Done():
+	case <-done:
+		return true
+	case <-ctx.Done():
 	}
 	select {
-	case res := <-done:
-		return res, true
+	case <-done:
+		return true
 	case <-time.After(hangs):
-		return result{}, false
+		return false
 	}
 }
 

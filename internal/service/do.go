@@ -6,185 +6,149 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
 )
 
-// Install installs the job and starts it, or changes the one that is there and starts it again.
-func (s *Service) Install(ctx context.Context) error {
-	if err := s.allowed(ctx, s.installFaults); err != nil {
-		return err
-	}
-	before, err := s.ask(ctx)
+// Do installs, uninstalls, starts, stops or restarts the job. What is as it should be is left alone.
+func (s *Service) Do(ctx context.Context, verb string) error {
+	before, err := s.ask(ctx, verb)
 	if err != nil {
 		return err
 	}
 	p := &plan{sys: s.sys}
-	if err := s.manager.install(before, p); err != nil {
+	if verb != "install" {
+		s.findSocket(before)
+	}
+	nothing, says := "", ""
+	switch verb {
+	case "install":
+		err = s.manager.install(before, p)
+		nothing, says = "is installed like this and runs", "is installed and started, on "+s.job.Socket
+		if before.installed() {
+			says = "was installed before: it is changed and has been started again, on " + s.job.Socket
+		}
+	case "uninstall":
+		s.manager.uninstall(before, p)
+		says = "is uninstalled. Kept are " + s.kept()
+	case "start":
+		if !before.active {
+			s.manager.start(before, p)
+		}
+		nothing, says = "runs already", "is started, on "+s.job.Socket
+	case "stop":
+		s.manager.stop(before, p)
+		nothing, says = "does not run", "is stopped until the next boot or login, or \"service start\"; \"service uninstall\" removes it"
+	case "restart":
+		s.manager.restart(before, p)
+		says = "is started again, on " + s.job.Socket + "; \"socket_vmnet2 upgrade\" does that without disconnecting a client"
+	}
+	if err != nil {
 		return err
 	}
 	if len(p.steps) == 0 {
-		s.say("is installed like this and runs: there is nothing to do")
-		return nil
-	}
-	if err := s.serving(ctx, p); err != nil || s.dry {
-		return err
-	}
-	if before.installed() {
-		s.say("was installed before: it is changed and has been started again, on %s", s.job.Socket)
-	} else {
-		s.say("is installed and started, on %s", s.job.Socket)
-	}
-	return nil
-}
-
-// Uninstall stops the job and removes it.
-func (s *Service) Uninstall(ctx context.Context) error {
-	before, p, err := s.plan(ctx)
-	if err != nil {
-		return err
-	}
-	if !before.installed() && !before.loaded {
-		s.say("is not installed: there is nothing to do")
-		return nil
-	}
-	s.findSocket(before)
-	s.manager.uninstall(before, p)
-	if err := p.carryOut(ctx, s.out, s.dry); err != nil {
-		return err
-	}
-	rest := &plan{sys: s.sys}
-	s.leftovers(rest)
-	if err := rest.carryOut(ctx, s.out, s.dry); err != nil || s.dry {
-		return err
-	}
-	s.say("is uninstalled. Kept are %s", s.kept())
-	return nil
-}
-
-// Start starts the job.
-func (s *Service) Start(ctx context.Context) error {
-	before, p, err := s.plan(ctx)
-	if err != nil {
-		return err
-	}
-	switch {
-	case !before.installed():
-		return s.notInstalled()
-	case before.active:
-		s.say("runs already: there is nothing to do")
-		return nil
-	}
-	s.findSocket(before)
-	s.manager.start(before, p)
-	if err := s.serving(ctx, p); err != nil || s.dry {
-		return err
-	}
-	s.say("is started, on %s", s.job.Socket)
-	return nil
-}
-
-// Stop stops the job. It stays installed.
-func (s *Service) Stop(ctx context.Context) error {
-	before, p, err := s.plan(ctx)
-	if err != nil {
-		return err
-	}
-	s.manager.stop(before, p)
-	if len(p.steps) == 0 {
-		if !before.installed() {
-			s.say("is not installed: there is nothing to do")
-			return nil
+		if verb != "install" && !before.installed() {
+			nothing = "is not installed"
 		}
-		s.say("does not run: there is nothing to do")
+		s.say("%s: there is nothing to do", nothing)
 		return nil
 	}
-	if err := p.carryOut(ctx, s.out, s.dry); err != nil || s.dry {
-		return err
-	}
-	s.say("is stopped until the next boot or login, or \"service start\"; \"service uninstall\" removes it")
-	return nil
-}
-
-// Restart starts the job again, or starts it if it does not run.
-func (s *Service) Restart(ctx context.Context) error {
-	before, p, err := s.plan(ctx)
-	if err != nil {
-		return err
-	}
-	if !before.installed() {
-		return s.notInstalled()
-	}
-	s.findSocket(before)
-	s.manager.restart(before, p)
-	if err := s.serving(ctx, p); err != nil || s.dry {
-		return err
-	}
-	s.say("is started again, on %s; \"socket_vmnet2 upgrade\" does that without disconnecting anybody", s.job.Socket)
-	return nil
-}
-
-func (s *Service) notInstalled() error {
-	return fmt.Errorf("%s is not installed: \"socket_vmnet2 service install\" with the same options does that", s.job.Name)
-}
-
-// plan is what each change of an installed job begins with.
-func (s *Service) plan(ctx context.Context) (state, *plan, error) {
-	if err := s.allowed(ctx, s.commonFaults); err != nil {
-		return state{}, nil, err
-	}
-	before, err := s.ask(ctx)
-	return before, &plan{sys: s.sys}, err
-}
-
-// ask asks for the state. A dry run goes on without a manager: there nothing is installed.
-func (s *Service) ask(ctx context.Context) (state, error) {
-	before, err := s.manager.state(ctx)
-	if err != nil && s.dry {
-		if s.managerFault() == nil { // that has been said
-			s.warn(err.Error())
-		}
-		return before, nil
-	}
-	return before, err
-}
-
-// allowed refuses what cannot be done on this system. A dry run only says so.
-func (s *Service) allowed(ctx context.Context, faults func(context.Context) []error) error {
-	found := faults(ctx)
-	if !s.dry {
-		return errors.Join(found...)
-	}
-	for _, err := range found {
-		s.warn(err.Error())
-	}
-	return nil
-}
-
-// serving carries p out and waits until the socket of the job is served. systemctl does that by itself.
-func (s *Service) serving(ctx context.Context, p *plan) error {
-	if s.job.Socket != "" && s.sys.GOOS == "darwin" {
+	if slices.Contains([]string{"install", "start", "restart"}, verb) && s.job.Socket != "" && s.sys.GOOS == "darwin" { // systemctl waits by itself
 		p.wait(fmt.Sprintf("it is started, but nothing serves %s yet; see %s", s.job.Socket, s.manager.logs()), func(context.Context) bool {
 			return s.sys.Reach(s.job.Socket) == nil
 		})
 	}
-	return p.carryOut(ctx, s.out, s.dry)
+	if err := p.carryOut(ctx, s.out, s.dry); err != nil || s.dry {
+		return err
+	}
+	s.say("%s", says)
+	return nil
 }
 
-// until waits until done says so, as long as the system's patience lasts.
-func (s *System) until(ctx context.Context, what string, done func(ctx context.Context) bool) error {
-	tick := time.NewTicker(s.Tick)
-	defer tick.Stop()
-	for end := time.Now().Add(s.Patience); ; {
-		if done(ctx) {
-			return nil
-		}
-		if time.Now().After(end) {
-			return fmt.Errorf("%s (waited %v)", what, s.Patience)
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("%s: %w", what, context.Cause(ctx))
-		case <-tick.C:
+// ask asks for the state, and refuses what cannot be done on this system. A dry run only says so, and goes on without a manager as if
+// nothing were installed.
+func (s *Service) ask(ctx context.Context, verb string) (state, error) {
+	before, err := s.manager.state(ctx)
+	if err != nil {
+		err = fmt.Errorf("%w: to do without a service, run the daemon yourself, as in \"socket_vmnet2 --vmnet-gateway=192.168.105.1 SOCKET\"", err)
+	}
+	faults := []error{err, s.userFault()}
+	switch {
+	case verb == "install":
+		faults = append(faults, s.programFault(), s.groupFault(), s.socketFault(ctx, before))
+	case (verb == "start" || verb == "restart") && err == nil && !before.installed():
+		faults = append(faults, fmt.Errorf("%s is not installed: \"socket_vmnet2 service install\" with the same options does that", s.job.Name))
+	}
+	if !s.dry {
+		return before, errors.Join(faults...)
+	}
+	for _, err := range faults {
+		if err != nil {
+			s.warn(err.Error())
 		}
 	}
+	return before, nil
+}
+
+// kept tells what uninstalling leaves.
+func (s *Service) kept() string {
+	logs, network := "the journal", linuxState
+	if s.sys.GOOS == "darwin" {
+		logs, network = "the logs in "+s.job.LogDir, "/var/db/socket_vmnet2"
+	} else if !s.job.User {
+		logs += ", the user " + linuxUser + ","
+	}
+	if s.job.User {
+		network = filepath.Join(s.sys.Home, map[bool]string{true: "Library/Application Support", false: ".local/state"}[s.sys.GOOS == "darwin"], "socket_vmnet2")
+	}
+	return logs + " and what the network remembers, in " + network
+}
+
+// findSocket sets the socket to that of the job as it is installed.
+func (s *Service) findSocket(before state) {
+	if args := s.manager.arguments(before); len(args) > 0 {
+		s.job.Socket = args[len(args)-1]
+	}
+}
+
+// Status prints what there is of the job and returns the exit code, as systemctl has it.
+func (s *Service) Status(ctx context.Context) (int, error) {
+	before, err := s.manager.state(ctx)
+	code := ExitStopped
+	switch {
+	case err != nil:
+		return ExitFailed, err
+	case before.active:
+		s.say("is running")
+		code = ExitRunning
+	case before.loaded && s.sys.GOOS == "darwin":
+		s.say("has no process: it ends as soon as launchd starts it; the log tells why")
+	case before.installed() || before.loaded:
+		s.say("is stopped")
+	default:
+		s.say("is not installed")
+		return ExitNotInstalled, nil
+	}
+	s.findSocket(before)
+	line := func(what, text string) { _, _ = fmt.Fprintf(s.out, "  %-8s %s\n", what, text) }
+	if before.pid != 0 {
+		line("process", fmt.Sprint(before.pid))
+	}
+	if s.job.Socket != "" {
+		answer := "accepts connections"
+		if err := s.sys.Reach(s.job.Socket); err != nil {
+			answer = "does not: " + err.Error()
+		}
+		line("socket", s.job.Socket+" "+answer)
+		line("options", shellLine(s.manager.arguments(before)))
+	}
+	files := strings.Join(slices.Sorted(maps.Keys(before.files)), " ")
+	if files == "" {
+		files = "none: it is gone with the next boot"
+	}
+	line("files", files)
+	line("log", s.manager.logs())
+	return code, nil
 }

@@ -45,7 +45,7 @@ func commandLines(t *testing.T) (all []commandLine) {
 		for _, file := range files {
 			b, err := os.ReadFile(file)
 			require.NoError(t, err)
-			argv := unitArguments(string(b), "/run/user/1000")
+			argv := append([]string{rigProgram}, unitArguments(string(b), "/run/user/1000")...)
 			all = append(all, commandLine{file, argv, false}, commandLine{file, argv, true})
 		}
 	}

@@ -50,8 +50,6 @@ const (
 	// linuxGroup is who may use the sockets on Linux: those who may use KVM.
 	linuxGroup = "kvm"
 	linuxUser  = "socket_vmnet2"
-	// staff is the number of the group staff on macOS.
-	staff = 20
 	// unprivileged is the kernel of macOS 26, from which on vmnet needs no root.
 	unprivileged = 25
 )
@@ -65,11 +63,8 @@ type Job struct {
 	Socket    string // the last of Args
 	User      bool
 	Activated bool
-	Prefix    string
 
 	Group   string // systemd: of the daemon and its socket
-	GID     int    // launchd: of an activated socket
-	Mode    int    // of an activated socket
 	LogDir  string // launchd
 	LogName string // launchd: in front of stdout and stderr
 	Runtime string // systemd, of the user: the directory of the socket, as %t knows it
@@ -85,25 +80,25 @@ var reserved = []string{"shared", "host", "bridged", "activated", "agent", unitB
 
 // newJob is the job that o names.
 func (s *System) newJob(o Options) (*Job, error) {
-	if o.Network == "" {
-		o.Network = "shared"
-	}
-	if o.Prefix == "" {
-		o.Prefix = DefaultPrefix
-	}
+	o.Network, o.Prefix = cmp.Or(o.Network, "shared"), cmp.Or(o.Prefix, DefaultPrefix)
 	suffix, err := s.suffix(o)
 	if err != nil {
 		return nil, err
 	}
 	j := &Job{
-		Network: o.Network, User: o.User, Activated: o.Activated, Prefix: filepath.Clean(o.Prefix), GID: staff, Mode: 0o660,
+		Name: unitBase, Network: cmp.Or(suffix, o.Network), User: o.User, Activated: o.Activated,
 	}
-	j.Program = filepath.Join(j.Prefix, "bin", "socket_vmnet2")
+	j.Program = filepath.Join(o.Prefix, "bin", "socket_vmnet2")
+	switch {
+	case suffix != "" && s.GOOS != "darwin":
+		j.Name += "-" + suffix
+	case suffix != "" && o.Name == "":
+		j.Name += "." + suffix
+	case suffix != "":
+		j.Name = suffix
+	}
 	if s.GOOS == "darwin" {
-		j.Name = labelBase + "." + cmp.Or(suffix, unitBase)
-		if suffix != "" && o.Name == "" {
-			j.Name = labelBase + "." + unitBase + "." + suffix
-		}
+		j.Name = labelBase + "." + j.Name
 		j.LogDir = "/var/log/socket_vmnet2"
 		if o.User {
 			j.LogDir = filepath.Join(s.Home, "Library/Logs/socket_vmnet2")
@@ -111,25 +106,16 @@ func (s *System) newJob(o Options) (*Job, error) {
 		if suffix != "" {
 			j.LogName = suffix + "."
 		}
-	} else {
-		j.Name = unitBase
-		if suffix != "" {
-			j.Name += "-" + suffix
-		}
-	}
-	if suffix != "" {
-		j.Network = suffix
 	}
 	if !o.Installing {
 		return j, nil
 	}
-	if !filepath.IsAbs(o.Prefix) {
+	switch {
+	case !filepath.IsAbs(o.Prefix):
 		return nil, fmt.Errorf("--prefix=%s is no absolute path", o.Prefix)
-	}
-	if s.GOOS != "darwin" && strings.ContainsAny(j.Program, "\"'\\") {
+	case s.GOOS != "darwin" && strings.ContainsAny(j.Program, "\"'\\"):
 		return nil, fmt.Errorf("--prefix=%s: systemd takes no program with a quotation mark or a backslash in its path", o.Prefix)
-	}
-	if !storable(j.Program) {
+	case !storable(j.Program):
 		return nil, fmt.Errorf("--prefix=%q has a control character, or is no text: the files of service managers take none", o.Prefix)
 	}
 	return j, s.arguments(j, o, suffix)
@@ -156,15 +142,11 @@ func (s *System) suffix(o Options) (string, error) {
 		return "", fmt.Errorf("--name=%s needs the daemon's options and SOCKET behind --, as in -- --vmnet-gateway=192.168.107.1 SOCKET", o.Name)
 	case o.Name != "":
 		return o.Name, nil
-	case o.Network == "bridged":
-		return "bridged." + o.Interface, nil
-	case o.Network == "host":
-		return "host", nil
 	}
-	return "", nil
+	return map[string]string{"host": "host", "bridged": "bridged." + o.Interface}[o.Network], nil
 }
 
-// arguments fills in the daemon's command line: the one that was given, or the network's own.
+// arguments fills in the daemon's command line: the one that was given, or the network's own. It refuses one that could not be a job's.
 func (s *System) arguments(j *Job, o Options, suffix string) error {
 	j.Args = slices.Clone(o.Daemon)
 	if !o.DaemonSet {
@@ -174,22 +156,37 @@ func (s *System) arguments(j *Job, o Options, suffix string) error {
 	if err != nil {
 		return err
 	}
-	if want := map[string]vnet.Mode{"shared": vnet.ModeShared, "host": vnet.ModeHost, "bridged": vnet.ModeBridged}[o.Network]; o.Name == "" && cfg.Mode != want {
+	mode := map[string]vnet.Mode{"shared": vnet.ModeShared, "host": vnet.ModeHost, "bridged": vnet.ModeBridged}[o.Network]
+	switch {
+	case o.Name == "" && cfg.Mode != mode:
 		return fmt.Errorf("the daemon's options make a network of another kind than --network=%s: add --vmnet-mode=%[1]s behind --, or say another --network or a --name", o.Network)
-	}
-	if o.Network == "bridged" && o.Name == "" && cfg.Interface != o.Interface {
+	case o.Name == "" && o.Network == "bridged" && cfg.Interface != o.Interface:
 		return fmt.Errorf("the daemon's options name the interface %s and --interface is %s", cfg.Interface, o.Interface)
+	case j.Activated && (cfg.SocketUser != "" || cfg.SocketGroupSet || cfg.SocketMode != compat.DefaultSocketMode):
+		return errors.New("with --socket-activated the service manager makes the socket: leave out --socket-user, --socket-group and --socket-mode, " +
+			"and change what it makes in the file that is installed")
 	}
 	j.Socket = cfg.SocketPath
 	for what, path := range map[string]string{"SOCKET": cfg.SocketPath, "--pidfile": cfg.Pidfile, "--state-dir": cfg.StateDir, "--runtime-dir": cfg.RuntimeDir} {
-		if path == "" || what == "--runtime-dir" && path == compat.RuntimeDirNone {
-			continue
-		}
-		if err := s.checkPlace(j, what, path); err != nil {
-			return err
+		if path != "" && (what != "--runtime-dir" || path != compat.RuntimeDirNone) {
+			if err := s.checkPlace(j, what, path); err != nil {
+				return err
+			}
 		}
 	}
-	return s.ownership(j, cfg)
+	if s.GOOS == "darwin" {
+		return nil
+	}
+	j.Group = linuxGroup
+	if cfg.SocketGroupSet {
+		j.Group = cfg.SocketGroup
+	}
+	if j.User {
+		j.Runtime = s.userRuntime()
+	} else if cfg.SocketUser != "" {
+		return errors.New("--socket-user needs root, and the service runs as a user of its own: use --socket-group")
+	}
+	return nil
 }
 
 // storable tells whether the files of service managers can have s in them.
@@ -222,12 +219,15 @@ func parseDaemon(args []string) (*compat.Config, error) {
 
 // defaultArguments are those of socket_vmnet's own jobs.
 func (s *System) defaultArguments(o Options, suffix string) []string {
-	socket := s.socketDir(o.User) + "/" + cmp.Or(suffix, "shared")
-	if s.GOOS == "darwin" && !o.User {
-		socket = "/var/run/socket_vmnet"
-		if suffix != "" {
-			socket += "." + suffix
-		}
+	name := cmp.Or(suffix, "shared")
+	socket := linuxRun + "/" + name
+	switch {
+	case o.User && s.GOOS == "darwin":
+		socket = filepath.Join(s.Home, ".socket_vmnet2", name)
+	case o.User:
+		socket = s.userRuntime() + "/socket_vmnet2/" + name
+	case s.GOOS == "darwin":
+		socket = strings.TrimSuffix("/var/run/socket_vmnet."+suffix, ".")
 	}
 	switch o.Network {
 	case "host":
@@ -236,19 +236,6 @@ func (s *System) defaultArguments(o Options, suffix string) []string {
 		return []string{"--vmnet-mode=bridged", "--vmnet-interface=" + o.Interface, socket}
 	}
 	return []string{"--vmnet-gateway=" + sharedGateway, socket}
-}
-
-// socketDir is where the default sockets are.
-func (s *System) socketDir(user bool) string {
-	switch {
-	case user && s.GOOS == "darwin":
-		return filepath.Join(s.Home, ".socket_vmnet2")
-	case user:
-		return s.userRuntime() + "/socket_vmnet2"
-	case s.GOOS == "darwin":
-		return "/var/run"
-	}
-	return linuxRun
 }
 
 // userRuntime is what systemd knows as %t in the user's units.
@@ -270,26 +257,4 @@ func (s *System) checkPlace(j *Job, what, path string) error {
 		return nil
 	}
 	return fmt.Errorf("%s (%s) must be in %s: the service has a user of its own and can write nowhere else; --user makes one that is yours", what, path, linuxRun)
-}
-
-// ownership settles who may use the socket.
-func (s *System) ownership(j *Job, cfg *compat.Config) error {
-	if j.Activated && (cfg.SocketUser != "" || cfg.SocketGroupSet || cfg.SocketMode != compat.DefaultSocketMode) {
-		return errors.New("with --socket-activated the service manager makes the socket: leave out --socket-user, --socket-group and --socket-mode, " +
-			"and change what it makes in the file that is installed")
-	}
-	if s.GOOS == "darwin" {
-		return nil
-	}
-	j.Group = linuxGroup
-	if cfg.SocketGroupSet {
-		j.Group = cfg.SocketGroup
-	}
-	if j.User {
-		j.Runtime = s.userRuntime()
-	}
-	if !j.User && cfg.SocketUser != "" {
-		return errors.New("--socket-user needs root, and the service runs as a user of its own: use --socket-group")
-	}
-	return nil
 }

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
-	"strings"
 )
 
 // launchd is the manager of macOS.
@@ -16,13 +15,6 @@ type launchd struct {
 	sys *System
 	job *Job
 }
-
-// The codes of launchctl that are no failures here.
-const (
-	inProgress = 36 // EINPROGRESS: the job is about to end
-	noService  = 113
-	noProcess  = 3 // ESRCH: there is no such job
-)
 
 func (l *launchd) path() string { return l.dir() + "/" + l.job.Name + ".plist" }
 
@@ -33,24 +25,22 @@ func (l *launchd) dir() string {
 	return "/Library/LaunchDaemons"
 }
 
-// domain is where the job lives, which launchctl is always told.
-func (l *launchd) domain() string {
+// target is the job and the domain that it lives in.
+func (l *launchd) target() string {
 	if l.job.User {
-		return "gui/" + strconv.Itoa(l.sys.UID)
+		return "gui/" + strconv.Itoa(l.sys.UID) + "/" + l.job.Name
 	}
-	return "system"
+	return "system/" + l.job.Name
 }
-
-func (l *launchd) target() string { return l.domain() + "/" + l.job.Name }
 
 func (l *launchd) logs() string { return filepath.Join(l.job.LogDir, l.job.LogName+"stderr") }
 
-// printed are the lines of "launchctl print" that count. Nested blocks are indented further.
-var (
-	printedPID   = regexp.MustCompile(`(?m)^\tpid = ([0-9]+)$`)
-	printedState = regexp.MustCompile(`(?m)^\tstate = (.*)$`)
-)
+func (l *launchd) arguments(s state) []string { return launchdArguments(s.files[l.path()]) }
 
+// printed is the line of "launchctl print" that tells the process. Nested blocks are indented further.
+var printed = regexp.MustCompile(`(?m)^\tpid = ([0-9]+)$`)
+
+// state asks launchd by "print", which unlike "list" tells everybody about the jobs of the system.
 func (l *launchd) state(ctx context.Context) (state, error) {
 	files, err := l.sys.read(l.path())
 	if err != nil {
@@ -59,20 +49,15 @@ func (l *launchd) state(ctx context.Context) (state, error) {
 	s := state{files: files}
 	r, err := l.sys.Run(ctx, "launchctl", "print", l.target())
 	if err != nil {
-		return s, fmt.Errorf("ask launchd: %w", err)
+		return s, fmt.Errorf("launchd cannot be asked: %w", err)
 	}
-	if r.Code != 0 {
-		return s, nil
+	if r.Code == 0 {
+		s.loaded, s.enabled = true, true
+		if m := printed.FindStringSubmatch(r.Stdout); m != nil {
+			s.pid, _ = strconv.Atoi(m[1])
+		}
 	}
-	s.loaded = true
-	if m := printedPID.FindStringSubmatch(r.Stdout); m != nil {
-		s.pid, _ = strconv.Atoi(m[1])
-	}
-	if m := printedState.FindStringSubmatch(r.Stdout); m != nil {
-		s.active = m[1] == "running"
-	}
-	s.active = s.active || s.pid != 0
-	s.enabled = true
+	s.active = s.pid != 0
 	return s, nil
 }
 
@@ -81,84 +66,61 @@ func (l *launchd) install(s state, p *plan) error {
 	if err != nil {
 		return err
 	}
-	f := file{l.path(), text}
-	if s.files[f.path] == text && s.loaded {
+	if s.files[l.path()] == text && s.loaded {
 		if !s.active {
-			l.start(s, p)
+			l.restart(s, p)
 		}
 		return nil
 	}
-	if s.loaded {
-		l.bootout(p)
-	}
-	again := s.loaded
 	// launchd makes files for the output, not their directory.
 	p.directory(l.job.LogDir, 0o755)
 	if l.job.User {
 		p.directory(l.dir(), 0o755)
 		p.directory(filepath.Dir(l.job.Socket), 0o700)
 	}
-	if s.files[f.path] != text {
-		if s.installed() {
-			p.remove(f.path) // the library writes no file that is there
-		}
-		p.library(&f, nil, func() error {
-			if err := l.sys.Library.Install(l.job, text); err != nil {
-				return fmt.Errorf("write %s: %w", f.path, err)
-			}
-			return l.sys.installed(f)
-		})
+	if s.files[l.path()] != text {
+		p.write(l.path(), text)
 	}
-	l.bootstrap(again, p)
+	l.restart(s, p)
 	return nil
 }
 
-// bootstrap loads the job, which starts it. A job that was disabled cannot be loaded; nor, for a moment, one that was just booted
-// out, even if launchd knows it no more.
-func (l *launchd) bootstrap(again bool, p *plan) {
-	p.command("launchctl", "enable", l.target())
-	p.commandTried(again, "launchctl", "bootstrap", l.domain(), l.path())
+func (l *launchd) uninstall(s state, p *plan) {
+	l.stop(s, p)
+	if s.installed() {
+		p.remove(l.path())
+	}
 }
 
-// bootout ends the job and has launchd forget it, and waits until that is so: it cannot be loaded before.
-func (l *launchd) bootout(p *plan) {
-	p.commandUnless(func(r Result) bool {
-		return r.Code == inProgress || r.Code == noProcess || r.Code == noService || strings.Contains(r.Stderr, "Operation now in progress")
-	}, "launchctl", "bootout", l.target())
+// start loads the job, which starts it. A job that was disabled cannot be loaded.
+func (l *launchd) start(s state, p *plan) {
+	if s.loaded {
+		l.restart(s, p)
+		return
+	}
+	p.run("launchctl", "enable", l.target())
+	p.control(l.job, "start", l.logs(), "run "+shellLine([]string{"launchctl", "load", l.path()}))
+}
+
+// stop has launchd forget the job: it would start it again at once otherwise. It is loaded again at boot. The library unloads a job by its
+// file; the end of the process takes a while, and until then the job cannot be loaded again.
+func (l *launchd) stop(s state, p *plan) {
+	switch {
+	case !s.loaded:
+		return
+	case s.installed():
+		p.control(l.job, "stop", l.logs(), "run "+shellLine([]string{"launchctl", "unload", l.path()}))
+	default:
+		p.run("launchctl", "bootout", l.target())
+	}
 	p.wait(l.job.Name+" has not ended", func(ctx context.Context) bool {
 		s, err := l.state(ctx)
 		return err == nil && !s.loaded
 	})
 }
 
-func (l *launchd) uninstall(s state, p *plan) {
-	if s.loaded {
-		l.bootout(p)
-	}
-	if s.installed() {
-		p.remove(l.path())
-	}
-}
-
-func (l *launchd) start(s state, p *plan) {
-	if s.loaded {
-		p.command("launchctl", "kickstart", l.target())
-		return
-	}
-	l.bootstrap(false, p)
-}
-
-// stop has launchd forget the job: it would start it again at once otherwise. It is loaded again at boot.
-func (l *launchd) stop(s state, p *plan) {
-	if s.loaded {
-		l.bootout(p)
-	}
-}
-
 func (l *launchd) restart(s state, p *plan) {
-	if s.loaded {
-		p.command("launchctl", "kickstart", "-k", l.target())
-		return
-	}
-	l.bootstrap(false, p)
+	l.stop(s, p)
+	p.again, s.loaded = s.loaded, false
+	l.start(s, p)
 }

@@ -5,8 +5,8 @@ package service
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -24,11 +24,11 @@ type mac struct {
 	loaded  map[string]string // property lists by target
 	stopped map[string]bool   // loaded, and no process
 	off     map[string]bool   // disabled
-	ending  int               // how often print still shows a job that was booted out
-	busy    int               // how often bootstrap fails after bootout
+	ending  int               // how often print still shows a job that was unloaded
 	served  map[string]bool   // sockets that others serve
 	calls   []string          // without print, which only asks
 	fail    string            // the verb that fails
+	busy    int               // how often load fails after unload
 	jobs    map[string]string // what each target serves
 }
 
@@ -41,33 +41,44 @@ func newMac(t *testing.T) *mac {
 	}
 	require.NoError(t, os.WriteFile(root+"/opt/socket_vmnet/bin/socket_vmnet2", nil, 0o755))
 	m.sys = &System{
-		GOOS: "darwin", Root: root, Home: "/Users/me", Darwin: 25, Run: m.run, Library: m,
-		Find: func(string) error { return nil }, Manager: func() string { return "darwin-launchd" },
-		Reach:    m.reach,
-		Group:    func(string) (int, error) { return 0, nil },
+		GOOS: "darwin", Root: root, Home: "/Users/me", Darwin: 25, Run: m.run, Control: m.control, Reach: m.reach,
 		Patience: time.Minute, Tick: time.Millisecond,
 	}
 	return m
 }
 
-// Install is what the library does on macOS: write the file, if it is not there, in the place that it knows itself.
-func (m *mac) Install(j *Job, text string) error {
-	path := m.sys.at("/Library/LaunchDaemons/" + j.Name + ".plist")
+// control is what the library does on macOS: it loads and unloads a job by its file.
+func (m *mac) control(j *Job, verb string) error {
+	domain, path := "system/", "/Library/LaunchDaemons/"+j.Name+".plist"
 	if j.User {
-		path = m.sys.at("/Users/me/Library/LaunchAgents/" + j.Name + ".plist")
+		domain, path = "gui/501/", "/Users/me/Library/LaunchAgents/"+j.Name+".plist"
 	}
-	if _, err := os.Stat(path); err == nil {
-		return fmt.Errorf("Init already exists: %s", path)
+	target := domain + j.Name
+	command := map[string]string{"start": "load", "stop": "unload"}[verb]
+	m.calls = append(m.calls, "launchctl "+command+" "+path)
+	b, err := os.ReadFile(m.sys.at(path))
+	require.NoError(m.t, err)
+	switch {
+	case command == "load" && m.busy > 0:
+		m.busy--
+		m.calls = m.calls[:len(m.calls)-1]
+		return errors.New("busy")
+	case command == m.fail:
+		return errors.New(`"launchctl" failed with stderr: ` + command + " failed: 5: Input/output error")
+	case command == "load" && (m.off[target] || m.loaded[target] != "" || m.ending > 0):
+		return errors.New(`"launchctl" failed with stderr: Load failed: 5: Input/output error`)
+	case command == "load":
+		arguments := launchdArguments(string(b))
+		m.loaded[target], m.jobs[target] = string(b), arguments[len(arguments)-1]
+		delete(m.stopped, target)
+	case command == "unload":
+		delete(m.loaded, target)
+		m.ending, m.busy = 2, 1
+	default:
+		m.t.Errorf("verb %q", verb)
 	}
-	return os.WriteFile(path, []byte(text), 0o666)
+	return nil
 }
-
-func (m *mac) Uninstall(*Job) error {
-	return errors.New("the library unloads jobs in the wrong domain")
-}
-func (m *mac) Start(*Job) error   { return m.Uninstall(nil) }
-func (m *mac) Stop(*Job) error    { return m.Uninstall(nil) }
-func (m *mac) Restart(*Job) error { return m.Uninstall(nil) }
 
 // reach: a job's socket is served while the job runs.
 func (m *mac) reach(path string) error {
@@ -90,41 +101,8 @@ func (m *mac) run(_ context.Context, argv ...string) (Result, error) {
 		return m.print(args[0]), nil
 	}
 	m.calls = append(m.calls, strings.Join(argv, " "))
-	if verb == m.fail {
-		return Result{Code: 5, Stderr: "Bootstrap failed: 5: Input/output error\n"}, nil
-	}
-	switch target := args[len(args)-1]; verb {
-	case "enable":
-		delete(m.off, target)
-	case "bootstrap":
-		b, err := os.ReadFile(m.sys.at(args[1]))
-		require.NoError(m.t, err)
-		target = args[0] + "/" + strings.TrimSuffix(filepath.Base(args[1]), ".plist")
-		if m.busy > 0 { // for a moment after bootout
-			m.busy--
-			m.calls = m.calls[:len(m.calls)-1]
-			return Result{Code: 5, Stderr: "Bootstrap failed: 5: Input/output error\n"}, nil
-		}
-		if m.off[target] || m.loaded[target] != "" || m.ending > 0 {
-			return Result{Code: 5, Stderr: "Bootstrap failed: 5: Input/output error\n"}, nil
-		}
-		arguments := launchdArguments(string(b))
-		m.loaded[target], m.jobs[target] = string(b), arguments[len(arguments)-1]
-	case "bootout":
-		if m.loaded[target] == "" {
-			return Result{Code: noProcess, Stderr: "Boot-out failed: 3: No such process\n"}, nil
-		}
-		delete(m.loaded, target)
-		m.ending, m.busy = 2, 1
-		return Result{Code: inProgress, Stderr: "Boot-out failed: 36: Operation now in progress\n"}, nil
-	case "kickstart":
-		if m.loaded[target] == "" {
-			return Result{Code: noService, Stderr: "Could not find service\n"}, nil
-		}
-		delete(m.stopped, target)
-	default:
-		m.t.Errorf("launchctl %s", verb)
-	}
+	require.Equal(m.t, "enable", verb)
+	delete(m.off, args[0])
 	return Result{}, nil
 }
 
@@ -134,7 +112,7 @@ func (m *mac) print(target string) Result {
 		m.ending--
 		return Result{Stdout: target + " = {\n\tstate = running\n\tpid = 7\n}\n"}
 	case m.loaded[target] == "":
-		return Result{Code: noService, Stderr: "Could not find service"}
+		return Result{Code: 113, Stderr: "Could not find service"}
 	case m.stopped[target]:
 		return Result{Stdout: target + " = {\n\tstate = not running\n\n\tendpoints = {\n\t\tpid = 9\n\t}\n}\n"}
 	}
@@ -150,8 +128,7 @@ func (m *mac) service(verb string, o Options, dry bool) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	do := map[string]func(context.Context) error{"install": s.Install, "uninstall": s.Uninstall, "start": s.Start, "stop": s.Stop, "restart": s.Restart}[verb]
-	err = do(m.t.Context())
+	err = s.Do(m.t.Context(), verb)
 	return warnings.String() + out.String(), err
 }
 
@@ -210,7 +187,7 @@ func TestLaunchd(t *testing.T) {
 	m.off[target] = true // somebody has disabled it once
 
 	m.do("is installed and started, on /var/run/socket_vmnet", "install", shared)
-	assert.Equal(t, []string{"launchctl enable " + target, "launchctl bootstrap system " + daemon1}, m.calls)
+	assert.Equal(t, []string{"launchctl enable " + target, "launchctl load " + daemon1}, m.calls)
 	want, err := os.ReadFile(etc + "launchd/" + label + ".plist")
 	require.NoError(t, err)
 	assert.Equal(t, string(want), m.loaded[target], "what launchd has is what is shipped")
@@ -221,20 +198,20 @@ func TestLaunchd(t *testing.T) {
 	m.do("there is nothing to do", "install", shared)
 	m.do("there is nothing to do", "start", shared)
 	m.do("is started again", "restart", shared)
-	assert.Equal(t, []string{"launchctl kickstart -k " + target}, m.calls)
+	assert.Equal(t, []string{"launchctl unload " + daemon1, "launchctl enable " + target, "launchctl load " + daemon1}, m.calls)
 	m.stopped[target] = true
 	m.status(ExitStopped, "has no process", shared)
 	m.do("is started", "start", shared)
-	assert.Equal(t, []string{"launchctl kickstart " + target}, m.calls)
+	assert.Equal(t, []string{"launchctl unload " + daemon1, "launchctl enable " + target, "launchctl load " + daemon1}, m.calls)
 	m.do("is stopped", "stop", shared)
-	m.busy = 0
-	assert.Equal(t, []string{"launchctl bootout " + target}, m.calls)
+	assert.Equal(t, []string{"launchctl unload " + daemon1}, m.calls)
 	m.do("there is nothing to do", "stop", shared)
 	m.status(ExitStopped, daemon1, shared)
+	m.busy = 0 // a while later
 	m.do("is installed and started", "install", Options{Network: "host"})
 	m.do("is started", "restart", shared)
 	m.do("it is changed", "install", Options{Activated: true})
-	assert.Equal(t, []string{"launchctl bootout " + target, "launchctl enable " + target, "launchctl bootstrap system " + daemon1}, m.calls)
+	assert.Equal(t, []string{"launchctl unload " + daemon1, "launchctl enable " + target, "launchctl load " + daemon1}, m.calls)
 	assert.Contains(t, m.loaded[target], "<key>Sockets</key>")
 	m.do("it is changed", "install", Options{DaemonSet: true, Daemon: []string{"--vmnet-gateway=192.168.109.1", "/var/run/other"}})
 	m.status(ExitRunning, "/var/run/other accepts", shared)
@@ -249,7 +226,7 @@ func TestLaunchdOfAUser(t *testing.T) {
 	m.sys.UID = 501
 	o := Options{User: true}
 	m.do("is installed and started, on /Users/me/.socket_vmnet2/shared", "install", o)
-	assert.Equal(t, []string{"launchctl enable gui/501/" + label, "launchctl bootstrap gui/501 /Users/me/Library/LaunchAgents/" + label + ".plist"}, m.calls)
+	assert.Equal(t, []string{"launchctl enable gui/501/" + label, "launchctl load /Users/me/Library/LaunchAgents/" + label + ".plist"}, m.calls)
 	want, err := os.ReadFile(etc + "launchd/" + label + ".agent.plist")
 	require.NoError(t, err)
 	assert.Equal(t, strings.ReplaceAll(string(want), "@HOME@", "/Users/me"), m.loaded["gui/501/"+label])
@@ -257,7 +234,6 @@ func TestLaunchdOfAUser(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, os.FileMode(0o700), fi.Mode().Perm())
 	m.do("is uninstalled", "uninstall", o)
-	assert.NoDirExists(t, m.sys.at("/Users/me/.socket_vmnet2"))
 
 	m.sys.Darwin = 24
 	_, err = m.service("install", o, false)
@@ -267,63 +243,28 @@ func TestLaunchdOfAUser(t *testing.T) {
 	require.ErrorContains(t, err, "--user is for a job of your own")
 }
 
-// TestLeftovers: what a killed daemon leaves is removed with the service, and what somebody uses is not.
-func TestLeftovers(t *testing.T) {
-	m := newMac(t)
-	m.do("is installed", "install", Options{})
-	const socket = "/var/run/socket_vmnet"
-	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
-	require.NoError(t, err)
-	defer func() { _ = syscall.Close(fd) }()
-	t.Chdir(m.sys.at("/var/run"))
-	require.NoError(t, syscall.Bind(fd, &syscall.SockaddrUnix{Name: "socket_vmnet"}))
-	require.NoError(t, os.WriteFile(m.sys.at(socket+".lock"), nil, 0o600))
-	require.NoError(t, os.MkdirAll(m.sys.at(socket+".d/dgram"), 0o750))
-	held, err := os.Open(m.sys.at(socket + ".lock"))
-	require.NoError(t, err)
-	require.NoError(t, syscall.Flock(int(held.Fd()), syscall.LOCK_EX))
-
-	m.served[socket] = true // by another daemon
-	_, err = m.service("uninstall", Options{}, false)
-	require.NoError(t, err)
-	fi, err := os.Lstat(m.sys.at(socket))
-	require.NoError(t, err, "another daemon serves it")
-	assert.NotZero(t, fi.Mode()&os.ModeSocket)
-
-	delete(m.served, socket)
-	require.NoError(t, os.MkdirAll(m.sys.at(socket+".d/dgram"), 0o750))
-	m.busy, m.ending = 0, 0
-	m.do("is installed", "install", Options{})
-	_, err = m.service("uninstall", Options{}, false)
-	require.NoError(t, err)
-	_, err = os.Lstat(m.sys.at(socket))
-	require.ErrorIs(t, err, os.ErrNotExist)
-	assert.NoDirExists(t, m.sys.at(socket+".d"))
-	assert.FileExists(t, m.sys.at(socket+".lock"), "somebody holds it")
-	require.NoError(t, held.Close())
-}
-
 func TestLaunchdRefusals(t *testing.T) {
 	for name, tt := range map[string]struct {
 		prepare func(m *mac)
 		o       Options
 		want    string
 	}{
-		"not root":                        {func(m *mac) { m.sys.UID = 501 }, Options{}, "a job of the system needs root: use sudo, or --user"},
-		"not root before macOS 26":        {func(m *mac) { m.sys.UID, m.sys.Darwin = 501, 24 }, Options{}, "a job of the system needs root: use sudo"},
-		"no launchctl":                    {func(m *mac) { m.sys.Find = func(string) error { return errors.New("not found") } }, Options{}, "there is no launchctl"},
+		"not root":                 {func(m *mac) { m.sys.UID = 501 }, Options{}, "a job of the system needs root: use sudo, or --user"},
+		"not root before macOS 26": {func(m *mac) { m.sys.UID, m.sys.Darwin = 501, 24 }, Options{}, "a job of the system needs root: use sudo"},
+		"no launchctl": {func(m *mac) {
+			m.sys.Run = func(context.Context, ...string) (Result, error) { return Result{}, exec.ErrNotFound }
+		}, Options{}, "launchd cannot be asked: executable file not found in $PATH: to do without a service, run the daemon yourself"},
 		"no program":                      {func(m *mac) { m.remove("/opt/socket_vmnet/bin/socket_vmnet2") }, Options{}, "/opt/socket_vmnet/bin/socket_vmnet2 is not there: \"socket_vmnet2 install\""},
 		"program that cannot run":         {func(m *mac) { m.chmod("/opt/socket_vmnet/bin/socket_vmnet2", 0o644) }, Options{}, "is no program"},
 		"prefix that others can write to": {func(m *mac) { m.chmod("/opt/socket_vmnet", 0o777) }, Options{}, "/opt/socket_vmnet can be written"},
 		"prefix that is a link": {func(m *mac) {
 			require.NoError(m.t, os.Symlink("socket_vmnet", m.sys.at("/opt/link")))
 		}, Options{Prefix: "/opt/link"}, "/opt/link is a symbolic link"},
-		"directory that is not there": {func(m *mac) { m.remove("/Library/LaunchDaemons") }, Options{}, "no job can be written to /Library/LaunchDaemons"},
-		"Lima's job":                  {func(m *mac) { m.foreign("io.github.lima-vm.socket_vmnet", "/var/run/socket_vmnet") }, Options{}, `the job io.github.lima-vm.socket_vmnet serves /var/run/socket_vmnet: stop it first, with "sudo launchctl bootout system/io.github.lima-vm.socket_vmnet"`},
-		"Homebrew's job":              {func(m *mac) { m.foreign("homebrew.mxcl.socket_vmnet", "/private/var/run/socket_vmnet") }, Options{}, "sudo brew services stop socket_vmnet"},
-		"MacPorts' job":               {func(m *mac) { m.foreign("org.macports.socket_vmnet", "/var/run/socket_vmnet") }, Options{}, "sudo port unload socket_vmnet"},
-		"a job of ours":               {func(m *mac) { m.foreign("io.github.socket-vmnet2.lab", "/var/run/socket_vmnet") }, Options{}, "the job io.github.socket-vmnet2.lab serves"},
-		"somebody":                    {func(m *mac) { m.served["/var/run/socket_vmnet"] = true }, Options{}, "something serves /var/run/socket_vmnet already"},
+		"Lima's job":     {func(m *mac) { m.foreign("io.github.lima-vm.socket_vmnet", "/var/run/socket_vmnet") }, Options{}, `the job io.github.lima-vm.socket_vmnet serves /var/run/socket_vmnet: stop it first, with "sudo launchctl bootout system/io.github.lima-vm.socket_vmnet"`},
+		"Homebrew's job": {func(m *mac) { m.foreign("homebrew.mxcl.socket_vmnet", "/var/run/./socket_vmnet") }, Options{}, "sudo brew services stop socket_vmnet"},
+		"MacPorts' job":  {func(m *mac) { m.foreign("org.macports.socket_vmnet", "/var/run/socket_vmnet") }, Options{}, "sudo port unload socket_vmnet"},
+		"a job of ours":  {func(m *mac) { m.foreign("io.github.socket-vmnet2.lab", "/var/run/socket_vmnet") }, Options{}, "the job io.github.socket-vmnet2.lab serves"},
+		"somebody":       {func(m *mac) { m.served["/var/run/socket_vmnet"] = true }, Options{}, "something serves /var/run/socket_vmnet already"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newMac(t)
@@ -337,7 +278,7 @@ func TestLaunchdRefusals(t *testing.T) {
 			require.NoError(t, err, "a dry run goes on")
 			assert.Contains(t, out, "WARN ")
 			assert.Contains(t, out, tt.want)
-			assert.Contains(t, out, "launchctl bootstrap")
+			assert.Contains(t, out, "launchctl load")
 		})
 	}
 }
@@ -358,25 +299,30 @@ func (m *mac) foreign(label, socket string) {
 // TestLaunchdFailures: a step that fails is told with its command, and the next call mends it.
 func TestLaunchdFailures(t *testing.T) {
 	m := newMac(t)
-	m.fail = "bootstrap"
-	m.sys.Patience = 20 * time.Millisecond // it fails whenever it is tried
+	m.fail = "load"
 	_, err := m.service("install", Options{}, false)
-	require.ErrorContains(t, err, "launchctl bootstrap system "+daemon1+": exit code 5: Bootstrap failed: 5: Input/output error")
+	require.ErrorContains(t, err, "launchctl load "+daemon1+`: "launchctl" failed with stderr: load failed: 5: Input/output error; /var/log/socket_vmnet2/stderr tells more`)
 	m.status(ExitStopped, "is stopped", Options{})
-	m.fail, m.sys.Patience = "", time.Minute
+	m.fail = ""
 	m.do("is changed", "install", Options{})
-	assert.Equal(t, []string{"launchctl enable " + target, "launchctl bootstrap system " + daemon1}, m.calls)
+	assert.Equal(t, []string{"launchctl enable " + target, "launchctl load " + daemon1}, m.calls)
+
+	m = newMac(t)
+	m.remove("/Library/LaunchDaemons")
+	_, err = m.service("install", Options{}, false)
+	require.ErrorContains(t, err, "write "+daemon1+": ")
+	assert.Empty(t, m.calls, "nothing was stopped or started")
 
 	m = newMac(t)
 	m.sys.Reach, m.sys.Patience = func(string) error { return syscall.ECONNREFUSED }, 20*time.Millisecond
 	_, err = m.service("install", Options{}, false)
-	require.ErrorContains(t, err, "it is started, but nothing serves /var/run/socket_vmnet yet; see /var/log/socket_vmnet2/stderr")
+	require.ErrorContains(t, err, "it is started, but nothing serves /var/run/socket_vmnet yet; see /var/log/socket_vmnet2/stderr: waited 20ms")
 
 	m = newMac(t)
 	m.do("is installed", "install", Options{})
-	m.fail = "bootout"
+	m.fail = "unload"
 	_, err = m.service("uninstall", Options{}, false)
-	require.ErrorContains(t, err, "launchctl bootout")
+	require.ErrorContains(t, err, "launchctl unload")
 	assert.FileExists(t, m.sys.at(daemon1), "it is loaded still")
 }
 

@@ -3,12 +3,10 @@
 package service
 
 import (
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -16,100 +14,36 @@ import (
 	"github.com/stretchr/testify/require"
 	"howett.net/plist"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/inherit"
 )
 
-// everyJob is what each property list has besides what tells them apart.
-var everyJob = map[string]any{
-	"RunAtLoad": true, "KeepAlive": true, "ThrottleInterval": uint64(1), "ExitTimeOut": uint64(5), "ProcessType": "Interactive",
-	"SoftResourceLimits": map[string]any{"NumberOfFiles": uint64(8192)}, "HardResourceLimits": map[string]any{"NumberOfFiles": uint64(8192)},
-}
-
-// TestPlists parses the property lists and checks them key by key: nothing is missing and nothing is there besides.
+// TestPlists parses the property lists. What is in them TestShipped compares with what is installed.
 func TestPlists(t *testing.T) {
-	const label, program, logs = "io.github.socket-vmnet2.socket_vmnet2", "/opt/socket_vmnet/bin/socket_vmnet2", "/var/log/socket_vmnet2/"
-	want := map[string]map[string]any{
-		label: {
-			"Label": label, "ProgramArguments": []any{program, "--vmnet-gateway=192.168.105.1", "/var/run/socket_vmnet"}, "UserName": "root",
-			"StandardOutPath": logs + "stdout", "StandardErrorPath": logs + "stderr",
-		},
-		label + ".host": {
-			"Label": label + ".host", "ProgramArguments": []any{program, "--vmnet-mode=host", "--vmnet-gateway=192.168.106.1", "/var/run/socket_vmnet.host"}, "UserName": "root",
-			"StandardOutPath": logs + "host.stdout", "StandardErrorPath": logs + "host.stderr",
-		},
-		label + ".bridged.en0": {
-			"Label": label + ".bridged.en0", "ProgramArguments": []any{program, "--vmnet-mode=bridged", "--vmnet-interface=en0", "/var/run/socket_vmnet.bridged.en0"}, "UserName": "root",
-			"StandardOutPath": logs + "bridged.en0.stdout", "StandardErrorPath": logs + "bridged.en0.stderr",
-		},
-		label + ".activated": {
-			"Label": label, "ProgramArguments": []any{program, "--vmnet-gateway=192.168.105.1", "/var/run/socket_vmnet"}, "UserName": "root",
-			"StandardOutPath": logs + "stdout", "StandardErrorPath": logs + "stderr",
-			"Sockets": map[string]any{inherit.Stream: map[string]any{"SockPathName": "/var/run/socket_vmnet", "SockPathMode": uint64(0o660), "SockPathGroup": uint64(20)}},
-		},
-		label + ".agent": {
-			"Label": label, "ProgramArguments": []any{program, "--vmnet-gateway=192.168.105.1", "@HOME@/.socket_vmnet2/shared"},
-			"StandardOutPath": "@HOME@/Library/Logs/socket_vmnet2/stdout", "StandardErrorPath": "@HOME@/Library/Logs/socket_vmnet2/stderr",
-		},
-	}
 	files, err := filepath.Glob(etc + "launchd/*")
 	require.NoError(t, err)
-	var names []string
+	assert.Len(t, files, 5)
 	for _, file := range files {
-		name := strings.TrimSuffix(filepath.Base(file), ".plist")
-		names = append(names, name)
-		t.Run(name, func(t *testing.T) {
-			b, err := os.ReadFile(file)
-			require.NoError(t, err)
-			var got map[string]any
-			format, err := plist.Unmarshal(b, &got)
-			require.NoError(t, err)
-			assert.Equal(t, plist.XMLFormat, format)
-			expected := maps.Clone(everyJob)
-			maps.Copy(expected, want[name])
-			assert.Equal(t, expected, got)
-			for _, comment := range regexp.MustCompile(`(?s)<!--(.*?)-->`).FindAllSubmatch(b, -1) {
-				assert.NotContains(t, string(comment[1]), "--", "XML knows no such comment")
-			}
-			args := launchdArguments(string(b))
-			assert.Equal(t, got["ProgramArguments"], slices.Collect(func(yield func(any) bool) {
-				_ = !slices.ContainsFunc(args, func(a string) bool { return !yield(a) })
-			}), "what status reads is what is there")
-		})
-	}
-	assert.ElementsMatch(t, slices.Collect(maps.Keys(want)), names)
-}
-
-// TestStop: what the managers wait for is longer than the daemon takes, 2 seconds.
-func TestUnitsAgree(t *testing.T) {
-	var units []map[string][]string
-	for _, name := range []string{"socket_vmnet2.service", "socket_vmnet2-host.service", "user/socket_vmnet2.service"} {
-		b, err := os.ReadFile(etc + "systemd/" + name)
+		b, err := os.ReadFile(file)
 		require.NoError(t, err)
-		unit := map[string][]string{}
-		for line := range strings.Lines(string(b)) {
-			if key, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok && !strings.HasPrefix(line, "#") {
-				unit[key] = append(unit[key], value)
-			}
+		var job struct {
+			Label, ProcessType string
+			KeepAlive          bool
+			ProgramArguments   []string
+			Sockets            map[string]struct{ SockPathName string }
 		}
-		for key, value := range map[string]string{
-			"Type": "notify", "NotifyAccess": "main", "Restart": "always", "RestartSec": "1", "TimeoutStopSec": "5", "LimitNOFILE": "8192", "NoNewPrivileges": "yes",
-			"RestrictAddressFamilies": "AF_UNIX AF_INET AF_INET6", "MemoryDenyWriteExecute": "yes", "RuntimeDirectory": "socket_vmnet2", "RuntimeDirectoryPreserve": "yes",
-		} {
-			assert.Equal(t, []string{value}, unit[key], "%s: %s", name, key)
+		format, err := plist.Unmarshal(b, &job)
+		require.NoError(t, err, file)
+		assert.Equal(t, plist.XMLFormat, format)
+		assert.Contains(t, file, strings.TrimSuffix(job.Label, ".host"))
+		assert.True(t, job.KeepAlive && job.ProcessType == "Interactive", file)
+		assert.Equal(t, job.ProgramArguments[1:], launchdArguments(string(b)), "what status reads is what is there")
+		if job.Sockets != nil {
+			assert.Equal(t, job.ProgramArguments[len(job.ProgramArguments)-1], job.Sockets[inherit.Stream].SockPathName)
 		}
-		units = append(units, unit)
+		for _, comment := range regexp.MustCompile(`(?s)<!--(.*?)-->`).FindAllSubmatch(b, -1) {
+			assert.NotContains(t, string(comment[1]), "--", "XML knows no such comment")
+		}
 	}
-	for key, value := range map[string]string{
-		"CapabilityBoundingSet": "", "ProtectSystem": "strict", "StateDirectory": "socket_vmnet2", "User": "socket_vmnet2", "Group": "kvm", "PrivateDevices": "yes",
-	} {
-		assert.Equal(t, []string{value}, units[0][key], key)
-	}
-	for _, u := range units {
-		delete(u, "Description")
-		delete(u, "ExecStart")
-	}
-	assert.Equal(t, units[0], units[1], "the networks of the system differ in nothing else")
 }
 
 // tool is the path of a program that a test needs.
@@ -200,9 +134,4 @@ func TestSudoers(t *testing.T) {
 			assert.Equal(t, pidfiles[i-1][1], cfg.Pidfile, "what stops a daemon is next to what starts it")
 		}
 	}
-}
-
-// TestPersonality: what jobs run is the new program, whose options the parser here knows.
-func TestPersonality(t *testing.T) {
-	assert.Equal(t, compat.New, compat.PersonalityOf(rigProgramPath))
 }

@@ -12,17 +12,13 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/shell"
 )
 
-// A file is one that is written.
-type file struct {
-	path, text string
-}
-
-// A step is one change. What it shows is what it does.
+// A step is one change, or a wait, which shows nothing.
 type step struct {
-	shows []string // one per line, without what a file has in it
-	file  *file
+	shows string // one line, or several
 	do    func(ctx context.Context) error
 }
 
@@ -30,62 +26,87 @@ type step struct {
 type plan struct {
 	sys   *System
 	steps []step
+	again bool // what is added is tried again for a while
 }
 
-func (p *plan) add(s step) { p.steps = append(p.steps, s) }
+func (p *plan) add(shows string, do func(ctx context.Context) error) {
+	p.steps = append(p.steps, step{shows, do})
+}
 
-// command runs a command, which has to succeed.
-func (p *plan) command(argv ...string) { p.commandUnless(nil, argv...) }
-
-// commandTried runs a command, and again for a while if it fails and again is set.
-func (p *plan) commandTried(again bool, argv ...string) {
-	p.add(step{shows: []string{"run " + shellLine(argv)}, do: func(ctx context.Context) error {
-		err := p.sys.command(ctx, nil, argv)
-		for end := time.Now().Add(p.sys.Patience / 2); again && err != nil && time.Now().Before(end) && ctx.Err() == nil; {
-			time.Sleep(p.sys.Tick)
-			err = p.sys.command(ctx, nil, argv)
+// run runs a command, which has to succeed.
+func (p *plan) run(argv ...string) {
+	p.add("run "+shellLine(argv), func(ctx context.Context) error {
+		r, err := p.sys.Run(ctx, argv...)
+		if err == nil && r.Code != 0 {
+			err = fmt.Errorf("exit code %d: %s", r.Code, cmp.Or(strings.TrimSpace(r.Stderr+r.Stdout), "it says nothing"))
 		}
-		return err
-	}})
+		if err != nil {
+			return fmt.Errorf("%s: %w", shellLine(argv), err)
+		}
+		return nil
+	})
 }
 
-// commandUnless runs a command; accepted tells of a failure whether it is none.
-func (p *plan) commandUnless(accepted func(Result) bool, argv ...string) {
-	p.add(step{shows: []string{"run " + shellLine(argv)}, do: func(ctx context.Context) error {
-		return p.sys.command(ctx, accepted, argv)
-	}})
+// control has the library do something; commands are what it runs then.
+func (p *plan) control(j *Job, verb, logs string, commands ...string) {
+	again := p.again
+	p.add(strings.Join(commands, "\n"), func(ctx context.Context) error {
+		err := p.sys.Control(j, verb)
+		if err != nil && again { // launchd may refuse a job for a moment that was just unloaded, even if it knows it no more
+			_ = p.sys.until(ctx, func(context.Context) bool { err = p.sys.Control(j, verb); return err == nil })
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w; %s tells more", strings.TrimPrefix(commands[0], "run "), err, logs)
+		}
+		return nil
+	})
 }
 
-// command runs a command, and tells how it failed.
-func (s *System) command(ctx context.Context, accepted func(Result) bool, argv []string) error {
-	r, err := s.Run(ctx, argv...)
-	if err == nil && r.Code != 0 && (accepted == nil || !accepted(r)) {
-		err = fmt.Errorf("exit code %d: %s", r.Code, cmp.Or(strings.TrimSpace(r.Stderr+r.Stdout), "it says nothing"))
-	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", shellLine(argv), err)
+// wait waits until done says so.
+func (p *plan) wait(what string, done func(ctx context.Context) bool) {
+	p.add("", func(ctx context.Context) error {
+		if err := p.sys.until(ctx, done); err != nil {
+			return fmt.Errorf("%s: %w", what, err)
+		}
+		return nil
+	})
+}
+
+// until waits until done says so, as long as the system's patience lasts.
+func (s *System) until(ctx context.Context, done func(ctx context.Context) bool) error {
+	tick := time.NewTicker(s.Tick)
+	defer tick.Stop()
+	for end := time.Now().Add(s.Patience); !done(ctx); {
+		if time.Now().After(end) {
+			return fmt.Errorf("waited %v", s.Patience)
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-tick.C:
+		}
 	}
 	return nil
 }
 
-// wait waits until done says so. It changes nothing, so it is not shown.
-func (p *plan) wait(what string, done func(ctx context.Context) bool) {
-	p.add(step{do: func(ctx context.Context) error { return p.sys.until(ctx, what, done) }})
-}
-
-// write writes a file that the library knows nothing of.
-func (p *plan) write(f file) {
-	p.add(step{shows: []string{"write " + f.path + ", mode 0644:"}, file: &f, do: func(context.Context) error {
-		return p.sys.writeFile(f)
-	}})
-}
-
-// library has the library do something; shows are the commands that it runs.
-func (p *plan) library(f *file, shows []string, do func() error) {
-	if f != nil {
-		shows = append([]string{"write " + f.path + ", mode 0644:"}, shows...)
-	}
-	p.add(step{shows: shows, file: f, do: func(context.Context) error { return do() }})
+// write puts a file in its place all at once, with a mode that launchd takes: it loads no job that a group can write to.
+func (p *plan) write(path, text string) {
+	shows := "write " + path + ", mode 0644:\n| " + strings.ReplaceAll(strings.TrimSuffix(text, "\n"), "\n", "\n| ")
+	p.add(shows, func(context.Context) error {
+		tmp, err := os.CreateTemp(filepath.Dir(p.sys.at(path)), ".socket_vmnet2-")
+		if err != nil {
+			return fmt.Errorf("write %s: %w", path, err)
+		}
+		defer func() { _ = os.Remove(tmp.Name()) }()
+		_, err = tmp.WriteString(text)
+		if err = errors.Join(err, tmp.Chmod(0o644), tmp.Close()); err == nil {
+			err = os.Rename(tmp.Name(), p.sys.at(path))
+		}
+		if err != nil {
+			return fmt.Errorf("write %s: %w", path, err)
+		}
+		return nil
+	})
 }
 
 // directory makes a directory unless it is there.
@@ -93,38 +114,34 @@ func (p *plan) directory(path string, mode os.FileMode) {
 	if fi, err := os.Stat(p.sys.at(path)); err == nil && fi.IsDir() {
 		return
 	}
-	p.add(step{shows: []string{fmt.Sprintf("make directory %s, mode %04o", path, mode)}, do: func(context.Context) error {
+	p.add(fmt.Sprintf("make directory %s, mode %04o", path, mode), func(context.Context) error {
 		if err := os.MkdirAll(p.sys.at(path), mode); err != nil {
 			return fmt.Errorf("make the directory %s: %w", path, err)
 		}
 		return nil
-	}})
+	})
 }
 
-// remove removes a file, or an empty directory. That it is not there is no error.
+// remove removes a file. That it is not there is no error.
 func (p *plan) remove(path string) {
-	p.add(step{shows: []string{"remove " + path}, do: func(context.Context) error {
+	p.add("remove "+path, func(context.Context) error {
 		if err := os.Remove(p.sys.at(path)); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return fmt.Errorf("remove %s: %w", path, err)
 		}
 		return nil
-	}})
+	})
 }
 
 // carryOut does all steps, or prints them.
 func (p *plan) carryOut(ctx context.Context, out io.Writer, dry bool) error {
 	for _, s := range p.steps {
-		if !dry {
+		switch {
+		case !dry:
 			if err := s.do(ctx); err != nil {
 				return err
 			}
-			continue
-		}
-		for i, line := range s.shows {
-			_, _ = fmt.Fprintln(out, line)
-			if i == 0 && s.file != nil {
-				_, _ = fmt.Fprintln(out, "| "+strings.ReplaceAll(strings.TrimSuffix(s.file.text, "\n"), "\n", "\n| "))
-			}
+		case s.shows != "":
+			_, _ = fmt.Fprintln(out, s.shows)
 		}
 	}
 	return nil
@@ -136,25 +153,6 @@ func (s *System) at(path string) string {
 		return path
 	}
 	return filepath.Join(s.Root, path)
-}
-
-// writeFile puts a file in its place all at once.
-func (s *System) writeFile(f file) error {
-	path := s.at(f.path)
-	tmp, err := os.CreateTemp(filepath.Dir(path), ".socket_vmnet2-")
-	if err != nil {
-		return fmt.Errorf("write %s: %w", f.path, err)
-	}
-	defer func() { _ = os.Remove(tmp.Name()) }()
-	_, err = tmp.WriteString(f.text)
-	err = errors.Join(err, tmp.Chmod(0o644), tmp.Close())
-	if err == nil {
-		err = os.Rename(tmp.Name(), path)
-	}
-	if err != nil {
-		return fmt.Errorf("write %s: %w", f.path, err)
-	}
-	return nil
 }
 
 // read reads the files that are there.
@@ -172,30 +170,11 @@ func (s *System) read(paths ...string) (map[string]string, error) {
 	return files, nil
 }
 
-// installed checks what the library has written, and gives it the mode that it has to have: with the umask's, a group might
-// write to it, and launchd loads no such job.
-func (s *System) installed(f file) error {
-	got, err := os.ReadFile(s.at(f.path))
-	if err == nil && string(got) != f.text {
-		err = errors.New("it has another text than it was given")
-	}
-	if err == nil {
-		err = os.Chmod(s.at(f.path), 0o644)
-	}
-	if err != nil {
-		return fmt.Errorf("write %s: %w", f.path, err)
-	}
-	return nil
-}
-
 // shellLine is a command as a shell takes it.
 func shellLine(argv []string) string {
 	words := make([]string, len(argv))
 	for i, a := range argv {
-		words[i] = a
-		if !plain().MatchString(a) {
-			words[i] = "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
-		}
+		words[i] = shell.Quote(a)
 	}
 	return strings.Join(words, " ")
 }

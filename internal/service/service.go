@@ -3,17 +3,9 @@
 // Package service makes the daemon a job of the service manager: launchd on macOS, systemd on Linux. What it installs for the
 // default prefix is, byte for byte, what lies in etc/launchd and etc/systemd.
 //
-// github.com/kardianos/service does what it does right: it writes the job's file where the manager looks for it, and for a
-// systemd unit it runs systemctl. What it would write is of no use here (no ProcessType, RunAtLoad false, RestartSec 120), so
-// it gets our texts as its templates. The rest is done here, for reasons:
-//
-//   - It starts and stops launchd jobs with load and unload, which exit with 0 even when they fail, and act on the caller's own
-//     domain. Here it is enable, bootstrap, kickstart and bootout with the domain said.
-//   - It asks for the state of a launchd job in the caller's domain: a user would be told that the daemon is stopped.
-//   - It knows no unit but the service: the sockets of an activated service are enabled, started and stopped here.
-//   - It refuses to install what is installed ("Init already exists"): here that is changed, or left alone if it is the same.
-//   - Its files get the umask's mode, and launchd loads none that a group can write to.
-//   - Without systemd it falls back to System V scripts: here systemd is asked for by name.
+// github.com/kardianos/service loads, starts and stops jobs. The rest is done here: the files, which it would write in another form and
+// not change; the question what there is, since it asks launchd about the caller's own jobs only; and systemd's sockets, of which
+// it knows nothing.
 //
 // Everything that is changed is a step of a plan first. A dry run prints the plan, a real one carries out the same.
 package service
@@ -36,16 +28,10 @@ type System struct {
 
 	// Run runs a command. A command that ends with another code than 0 is no error.
 	Run func(ctx context.Context, argv ...string) (Result, error)
-	// Find tells whether there is such a program, and Manager what manages services: "linux-systemd" is the one that is known.
-	Find    func(program string) error
-	Manager func() string
-	// Library is what writes jobs, and has systemctl start and stop them.
-	Library Library
+	// Control has the manager start, stop or restart a job, or on systemd uninstall it.
+	Control func(j *Job, verb string) error
 	// Reach tells whether something accepts connections at a socket.
 	Reach func(path string) error
-	// Group and Account tell whether there is such a group or user.
-	Group   func(name string) (gid int, err error)
-	Account func(name string) error
 	// Patience is how long a job may take to start or to end, Tick how often it is looked at.
 	Patience, Tick time.Duration
 }
@@ -55,15 +41,6 @@ type Result struct {
 	Code   int
 	Stdout string
 	Stderr string
-}
-
-// A Library writes the file of a job and, for systemd, runs systemctl.
-type Library interface {
-	Install(j *Job, text string) error
-	Uninstall(j *Job) error
-	Start(j *Job) error
-	Stop(j *Job) error
-	Restart(j *Job) error
 }
 
 // The exit codes of status, as systemctl has them.
@@ -93,6 +70,8 @@ type manager interface {
 	start(s state, p *plan)
 	stop(s state, p *plan)
 	restart(s state, p *plan)
+	// arguments are those in the file of the job that is installed, its program apart.
+	arguments(s state) []string
 	// logs tells where to look when the daemon does not start.
 	logs() string
 }

@@ -33,7 +33,6 @@ var shipped = []struct {
 	{"systemd/socket_vmnet2.socket", "linux", "systemd.socket.tmpl", Options{Activated: true}},
 	{"systemd/socket_vmnet2-host.service", "linux", "systemd.service.tmpl", Options{Network: "host"}},
 	{"systemd/socket_vmnet2-host.socket", "linux", "systemd.socket.tmpl", Options{Network: "host", Activated: true}},
-	{"sysusers.d/socket_vmnet2.conf", "linux", "sysusers.conf.tmpl", Options{}},
 	{"systemd/user/socket_vmnet2.service", "linux", "systemd.service.tmpl", Options{User: true}},
 	{"systemd/user/socket_vmnet2.socket", "linux", "systemd.socket.tmpl", Options{User: true, Activated: true}},
 }

@@ -12,28 +12,33 @@ import (
 	"os/user"
 	"runtime"
 	"strconv"
+	"strings"
 	"time"
+
+	kardianos "github.com/kardianos/service"
+	"golang.org/x/sys/unix"
 )
 
 // This is the system that the program runs on.
 func This() *System {
-	return &System{
-		GOOS: runtime.GOOS, Home: homeDirectory(), RuntimeDir: os.Getenv("XDG_RUNTIME_DIR"), UID: os.Geteuid(), Darwin: darwinKernel(),
-		Run:     runCommand,
-		Find:    func(program string) error { _, err := exec.LookPath(program); return err },
-		Manager: detected,
-		Library: kardianosLibrary{runtime.GOOS},
-		Reach:   reach,
-		Group: func(name string) (int, error) {
-			g, err := user.LookupGroup(name)
-			if err != nil {
-				return 0, err
-			}
-			return strconv.Atoi(g.Gid)
-		},
-		Account:  func(name string) error { _, err := user.Lookup(name); return err },
+	s := &System{
+		GOOS: runtime.GOOS, RuntimeDir: os.Getenv("XDG_RUNTIME_DIR"), UID: os.Geteuid(),
+		Run: runCommand, Control: control, Reach: reach,
 		Patience: 20 * time.Second, Tick: 100 * time.Millisecond,
 	}
+	// The library writes to the home directory that HOME says, but for macOS.
+	s.Home, _ = os.UserHomeDir()
+	if s.GOOS == "darwin" {
+		if u, err := user.Current(); err == nil {
+			s.Home = u.HomeDir
+		}
+		var name unix.Utsname
+		if unix.Uname(&name) == nil {
+			major, _, _ := strings.Cut(unix.ByteSliceToString(name.Release[:]), ".")
+			s.Darwin, _ = strconv.Atoi(major)
+		}
+	}
+	return s
 }
 
 // runCommand runs a command of the service manager.
@@ -57,3 +62,18 @@ func reach(path string) error {
 	}
 	return c.Close()
 }
+
+// control does it with github.com/kardianos/service.
+func control(j *Job, verb string) error {
+	s, err := kardianos.New(noProgram{}, &kardianos.Config{Name: j.Name, Option: kardianos.KeyValue{"UserService": j.User}})
+	if err != nil {
+		return err
+	}
+	return kardianos.Control(s, verb)
+}
+
+// noProgram stands for a program that the library would run: it runs none.
+type noProgram struct{}
+
+func (noProgram) Start(kardianos.Service) error { return nil }
+func (noProgram) Stop(kardianos.Service) error  { return nil }

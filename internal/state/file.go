@@ -16,12 +16,9 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/socket-vmnet2/socket_vmnet2/internal/faults"
 )
 
 // saveDelay is how long changes are gathered before they are written.
@@ -116,23 +113,11 @@ func (f *File) change(do func()) {
 	f.dirty = true
 	if !f.armed {
 		f.armed = true
-		f.timer = time.AfterFunc(saveDelay, f.saveSafely)
+		f.timer = time.AfterFunc(saveDelay, f.save)
 	}
 }
 
-// saveSafely is save, of which a panic costs nothing but that the state may not be saved. It is the timer's function; Close
-// calls it too.
-func (f *File) saveSafely() {
-	defer func() {
-		if r := recover(); r != nil {
-			f.log.Error("internal error: the state is not saved, the daemon runs on; please report it",
-				"path", f.path, "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
-		}
-	}()
-	f.save()
-}
-
-// save writes the state if it changed.
+// save writes the state if it changed. It is the timer's function; Close calls it too.
 func (f *File) save() {
 	f.writing.Lock()
 	defer f.writing.Unlock()
@@ -146,7 +131,6 @@ func (f *File) save() {
 	snapshot, id := f.snapshot, f.id
 	f.mu.Unlock()
 
-	faults.Point("state.save")
 	leases := f.loaded.leases
 	if snapshot != nil {
 		leases = snapshot()
@@ -172,7 +156,7 @@ func (f *File) Close() error {
 		f.timer.Stop()
 	}
 	f.mu.Unlock()
-	f.saveSafely()
+	f.save()
 	return nil
 }
 

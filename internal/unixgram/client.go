@@ -4,8 +4,6 @@ package unixgram
 
 import (
 	"errors"
-	"fmt"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 
@@ -23,16 +21,14 @@ const maxHeld = 64 << 10
 // A client is one address on the shared socket. It is a link.Link.
 //
 //	known --Run--> served --it has gone, Shutdown, or the Server's Close--> ended --Run returns--> Close --> closed
-//	served --Pause--> Run returns --Resume--> known
 //
 // Its frames are handed on by the Server's reader, under dispatch, so that Run can wait for it to be out.
 type client struct {
-	srv     *Server
-	path    string
-	uid     uint32
-	out     *link.Outbox
-	pipe    *pipe
-	session Session // nil before there is one
+	srv  *Server
+	path string
+	uid  uint32
+	out  *link.Outbox
+	pipe *pipe
 
 	frames, bytes, runts, longs atomic.Uint64
 	early                       atomic.Uint64 // of frames, those that were not kept until Run
@@ -41,17 +37,18 @@ type client struct {
 	ended  atomic.Bool
 	endOne sync.Once
 	reason error // why, once done is closed
-	halt   halt
+
+	interrupted  chan struct{} // closed by Interrupt
+	interruptOne sync.Once
 
 	// dispatch is held while the handler works.
 	dispatch sync.Mutex
 	handler  link.Handler // nil before Run and after its end
 	held     []byte       // frames in wire form that came before Run
 	heldN    int
-	panicked any // what the handler panicked with
 }
 
-var _ link.Pausable = (*client)(nil)
+var _ link.Link = (*client)(nil)
 
 // newClient makes the link of a new client, whose datagrams come by the socket by. It owns t unless there is an error.
 func newClient(by *shared, t *Target) (*client, error) {
@@ -64,7 +61,7 @@ func newClient(by *shared, t *Target) (*client, error) {
 
 // clientOn makes the link of the client that p leads to.
 func clientOn(s *Server, p *pipe) *client {
-	c := &client{srv: s, path: p.path, uid: p.uid, pipe: p, done: make(chan struct{})}
+	c := &client{srv: s, path: p.path, uid: p.uid, pipe: p, done: make(chan struct{}), interrupted: make(chan struct{})}
 	c.out = link.NewOutbox(p, s.opts.QueueSize, c.end)
 	return c
 }
@@ -89,18 +86,6 @@ func (c *client) take(r *mmsg.Receiver, first, end int) {
 		c.hold(b)
 		return
 	}
-	c.handOn(b)
-}
-
-// handOn calls the handler. A panic in it ends this client only, whose Run then panics in its place.
-func (c *client) handOn(b frame.Batch) {
-	defer func() {
-		if r := recover(); r != nil {
-			c.panicked = fmt.Sprintf("%v\n%s", r, debug.Stack())
-			c.handler = nil
-			c.end(fmt.Errorf("panic while handling frames: %v", r))
-		}
-	}()
 	c.handler.Frames(b)
 }
 
@@ -120,20 +105,23 @@ func (c *client) hold(b frame.Batch) {
 // Run implements link.Link: frames are handed to h by the Server's reader, but those that came before.
 func (c *client) Run(h link.Handler) error {
 	c.begin(h)
-	if c.halted() {
-		return link.ErrPaused
+	select {
+	case <-c.done:
+	case <-c.interrupted:
 	}
 	c.dispatch.Lock()
-	c.handler, c.held, c.heldN = nil, nil, 0
-	p := c.panicked
-	c.panicked = nil
+	c.handler = nil // what comes from now on is held
 	c.dispatch.Unlock()
-	c.out.Stop()
-	if p != nil {
-		panic(p)
+	if !c.ended.Load() {
+		return link.ErrDetached
 	}
+	<-c.done
+	c.out.Stop()
 	return c.reason
 }
+
+// Interrupt implements link.Link.
+func (c *client) Interrupt() { c.interruptOne.Do(func() { close(c.interrupted) }) }
 
 // begin hands on what is held and lets the reader do the rest.
 func (c *client) begin(h link.Handler) {
@@ -144,7 +132,7 @@ func (c *client) begin(h link.Handler) {
 	}
 	c.handler = h
 	if b := frame.NewBatch(c.held, c.heldN); b.Len() > 0 {
-		c.handOn(b)
+		h.Frames(b)
 	}
 	c.held, c.heldN = nil, 0
 }
@@ -187,7 +175,14 @@ func (c *client) Close() error {
 	return nil
 }
 
-// Gone implements link.Link. A client is found out by a failed send or by the sweep.
+// Check ends the link where the client has gone, or cannot be found at its path any more: the system does not tell.
+func (c *client) Check() {
+	if err := c.pipe.check(); err != nil {
+		c.end(err)
+	}
+}
+
+// Gone implements link.Link. A client is found out by a failed send or by Check.
 func (c *client) Gone() bool { return c.ended.Load() || c.pipe.gone() }
 
 // Stats implements link.Link.

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"os"
@@ -66,13 +67,11 @@ func batchOf(frames ...[]byte) frame.Batch {
 
 // A session is what serves one client in a test.
 type session struct {
-	link     link.Link
-	path     string
-	uid      uint32
-	done     chan struct{} // closed when Run has returned, and the link is closed
-	err      error         // of Run
-	panicked any
-	stood    chan bool // true: the pause is over; false: the client is another Server's now
+	link link.Link
+	path string
+	uid  uint32
+	done chan struct{} // closed when Run has returned, and the link is closed unless it was interrupted
+	err  error         // of Run
 
 	mu      sync.Mutex
 	frames  [][]byte
@@ -94,15 +93,15 @@ func (s *session) Frames(b frame.Batch) {
 
 func (s *session) run() {
 	defer close(s.done)
-	func() {
-		defer func() { s.panicked = recover() }()
-		for {
-			if s.err = s.link.Run(s); !errors.Is(s.err, link.ErrPaused) || !<-s.stood {
-				return
-			}
+	defer func() {
+		if r := recover(); r != nil { // the handler was given what was held
+			s.err = fmt.Errorf("panic: %v", r)
+			_ = s.link.Close()
 		}
 	}()
-	_ = s.link.Close()
+	if s.err = s.link.Run(s); !errors.Is(s.err, link.ErrDetached) {
+		_ = s.link.Close()
+	}
 }
 
 func (s *session) got() [][]byte {
@@ -119,7 +118,7 @@ func (s *session) waitFrames(t testing.TB, n int) [][]byte {
 }
 
 // waitEnd waits for the session's end.
-func (s *session) waitEnd(t *testing.T) error {
+func (s *session) waitEnd(t testing.TB) error {
 	t.Helper()
 	select {
 	case <-s.done:
@@ -136,7 +135,6 @@ type lab struct {
 	dir   string
 	path  string
 	log   *logBuffer
-	ran   chan struct{}
 	peers []*peer // that either made
 
 	mu       sync.Mutex
@@ -170,7 +168,7 @@ func (b *logBuffer) String() string {
 // newLab starts a Server at a path of its own. Sockets of root are allowed unless set says otherwise.
 func newLab(t testing.TB, set func(l *lab, o *Options)) *lab {
 	t.Helper()
-	l := &lab{t: t, dir: shortDir(t), log: &logBuffer{}, ran: make(chan struct{}), sessions: map[string]*session{}}
+	l := &lab{t: t, dir: shortDir(t), log: &logBuffer{}, sessions: map[string]*session{}}
 	l.path = filepath.Join(l.dir, "sock")
 	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: l.path, Net: "unixgram"})
 	require.NoError(t, err)
@@ -191,12 +189,9 @@ func newLab(t testing.TB, set func(l *lab, o *Options)) *lab {
 	if l.isSelf {
 		l.self = os.Getpid()
 	}
-	go func() {
-		defer close(l.ran)
-		if !l.noReader {
-			l.Run()
-		}
-	}()
+	if !l.noReader {
+		l.Run()
+	}
 	t.Cleanup(l.stop)
 	return l
 }
@@ -216,18 +211,14 @@ func countOf(text, what string) int { return strings.Count(text, what) }
 // stop closes the Server and waits for everything.
 func (l *lab) stop() {
 	assert.NoError(l.t, l.Close())
-	if !l.noRun {
-		l.each(func(s *session) { go s.send(false) }) // of a test that failed
-	}
-	<-l.ran
 	l.running.Wait()
 }
 
-func (l *lab) serve(k link.Link, path string, uid uint32) (Session, error) {
-	s := &session{link: k, path: path, uid: uid, done: make(chan struct{}), stood: make(chan bool)}
+func (l *lab) serve(k link.Link, path string, uid uint32) error {
+	s := &session{link: k, path: path, uid: uid, done: make(chan struct{})}
 	if l.onServe != nil {
 		if err := l.onServe(s); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	l.mu.Lock()
@@ -237,7 +228,18 @@ func (l *lab) serve(k link.Link, path string, uid uint32) (Session, error) {
 	if !l.noRun {
 		l.running.Go(s.run)
 	}
-	return s, nil
+	return nil
+}
+
+// sweep looks at all clients and at the sockets once, as perclient and the Server do from time to time.
+func (l *lab) sweep() {
+	l.Server.mu.Lock()
+	all := l.list()
+	l.Server.mu.Unlock()
+	for _, c := range all {
+		c.Check()
+	}
+	l.sweepOld()
 }
 
 // session waits for the session of path, other than those in not.

@@ -33,8 +33,6 @@ func (s *Server) Invite(path string) error {
 		return unreachable(path, err)
 	}
 	_ = conn.Close()
-	s.pause.gate.RLock()
-	defer s.pause.gate.RUnlock()
 	_, err = s.admit(path, sender{uid: t.uid, known: true}, s.current())
 	return err
 }

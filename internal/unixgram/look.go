@@ -4,7 +4,6 @@ package unixgram
 
 import (
 	"errors"
-	"fmt"
 	"sync/atomic"
 	"time"
 )
@@ -38,15 +37,10 @@ func look[T any](l *looker, f func() T, undo func(T)) (v T, err error) {
 		l.busy.Add(-1)
 		return v, errSlow
 	}
-	done, gone, failed := make(chan T), make(chan struct{}), make(chan error, 1)
+	done, gone := make(chan T), make(chan struct{})
 	defer close(gone)
 	go func() {
 		defer l.busy.Add(-1)
-		defer func() {
-			if r := recover(); r != nil { // for one client, whose path it is
-				failed <- fmt.Errorf("panic while looking up a path: %v", r)
-			}
-		}()
 		began := time.Now()
 		v := f()
 		if d := time.Since(began); d > slowLook {
@@ -65,8 +59,6 @@ func look[T any](l *looker, f func() T, undo func(T)) (v T, err error) {
 	select {
 	case v = <-done:
 		return v, nil
-	case err := <-failed:
-		return v, err
 	case <-t.C:
 		return v, errSlow
 	}

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/handoff"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
 )
 
 // errOther: a descriptor that was handed over does not hold the socket that it is said to.
@@ -55,29 +55,18 @@ func newPin(fd int) (pin, unix.Stat_t, error) {
 	return p, st, nil
 }
 
-// save is the number of the descriptor, which is noted in o.
-func (p pin) save(o *handoff.Out) int { return o.FD(p.fd) }
+// descriptor is what another pin of the same inode is made of.
+func (p pin) descriptor() link.Descriptor { return link.Descriptor{FD: p.fd} }
 
-// restorePin makes the pin of id that another process image had as descriptor fd.
-func restorePin(in *handoff.In, fd int, id inode) (pin, error) {
-	f, err := in.File(fd)
-	if err != nil {
-		return pin{fd: -1}, fmt.Errorf("restore a pinned path: %w", err)
+// pinOf makes the pin of id of what descriptor has let go. It takes d over.
+func pinOf(d link.Descriptor, id inode) (pin, error) {
+	if d.IsNone() {
+		return pin{fd: -1}, errOther
 	}
-	defer func() { _ = f.Close() }() // the pin is a duplicate
-	rc, err := f.SyscallConn()
-	if err != nil {
-		return pin{fd: -1}, fmt.Errorf("restore a pinned path: %w", err)
-	}
-	n := -1
-	cerr := rc.Control(func(fd uintptr) { n, err = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 0) })
-	if err = errors.Join(cerr, err); err != nil {
-		return pin{fd: -1}, fmt.Errorf("restore a pinned path: %w", err)
-	}
-	p, st, err := newPin(n)
+	p, st, err := newPin(d.FD)
 	switch {
 	case err != nil:
-		return p, fmt.Errorf("restore a pinned path: %w", err)
+		return p, fmt.Errorf("attach to a pinned path: %w", err)
 	case inodeOf(&st) != id:
 		p.close()
 		return pin{fd: -1}, errOther

@@ -7,7 +7,7 @@ package unixgram
 import (
 	"golang.org/x/sys/unix"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/handoff"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
 )
 
 // A pin is nothing here: the system has no path that leads to an inode. The path is looked at again before each use.
@@ -22,12 +22,12 @@ func pinPath(path string) (pin, unix.Stat_t, error) {
 	return pin{}, st, err
 }
 
-// save is -1: there is nothing to be handed over.
-func (pin) save(*handoff.Out) int { return -1 }
+// descriptor is none.
+func (pin) descriptor() link.Descriptor { return link.Descriptor{} }
 
-// restorePin makes no pin: what the client's path leads to is compared with id before each use, so that nothing is trusted that
-// took its place.
-func restorePin(*handoff.In, int, inode) (pin, error) { return pin{}, nil }
+// pinOf makes no pin: what the client's path leads to is compared with id before each use, so that nothing is trusted that took its
+// place.
+func pinOf(link.Descriptor, inode) (pin, error) { return pin{}, nil }
 
 // mayHang is not known.
 func (pin) mayHang() bool { return false }

@@ -34,8 +34,7 @@ type pipe struct {
 	via     *shared // nil: through reply
 	guest   bool    // of via
 	stopped bool
-	frozen  bool // nothing changes until thaw
-	vain    int  // how often Send has taken nothing in a row
+	vain    int // how often Send has taken nothing in a row
 }
 
 // newPipe finds out which kind of client t is, which has sent by the socket by. It owns t unless there is an error.
@@ -111,9 +110,6 @@ func (p *pipe) Send(b frame.Batch) (taken int, err error) {
 	defer p.mu.Unlock()
 	if p.stopped {
 		return 0, net.ErrClosed
-	}
-	if p.frozen {
-		return 0, nil
 	}
 	taken, err = p.send(b)
 	if isGone(err) {
@@ -204,22 +200,12 @@ func (p *pipe) gone() bool {
 	return !p.target.alive()
 }
 
-// freeze keeps everything as it is until thaw, and ends Wait. Send takes nothing meanwhile.
-func (p *pipe) freeze() {
+// wake ends Wait, now and later.
+func (p *pipe) wake() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.frozen = true
 	if p.reply != nil {
 		p.reply.wake()
-	}
-}
-
-func (p *pipe) thaw() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.frozen = false
-	if p.reply != nil && !p.stopped {
-		p.reply.calm()
 	}
 }
 

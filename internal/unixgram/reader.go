@@ -22,37 +22,22 @@ var hello = []byte("VFKT")
 // readPause is how long the reader rests after an error of the shared socket that it cannot do anything about.
 const readPause = 10 * time.Millisecond
 
-// readLoop reads until the Server or the socket is closed.
+// readLoop reads until the Server is halted or the socket is closed.
 func (sh *shared) readLoop() {
 	s := sh.srv
 	for warned := (time.Time{}); !s.stopping.Load(); {
-		err := sh.readSafely()
+		err := sh.readAll()
 		if s.stopping.Load() || sh.gone() {
 			break
-		}
-		if s.pause.on.Load() {
-			continue
 		}
 		if time.Since(warned) >= warnEvery {
 			warned = time.Now()
 			s.opts.Log.Warn("cannot read datagrams, trying again", "error", err)
 		}
-		select {
-		case <-s.quit:
-		case <-time.After(readPause):
-		}
+		time.Sleep(readPause)
 	}
 	sh.release()
-}
-
-// readSafely is readAll, of which a panic is an error: the memory that was read into is left behind.
-func (sh *shared) readSafely() (err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err, sh.rcv = sh.srv.panicked("receiving datagrams", r), nil
-		}
-	}()
-	return sh.readAll()
+	sh.last = nil
 }
 
 // release gives the receive memory back.
@@ -64,16 +49,12 @@ func (sh *shared) release() {
 }
 
 // readAll reads and dispatches datagrams until an error or the end. All of it runs inside one RawConn.Read, whose callback
-// returns false to wait for the next event; the poller reports edges, so it reads until there is nothing. It waits while the
-// Server is paused.
+// returns false to wait for the next event; the poller reports edges, so it reads until there is nothing.
 func (sh *shared) readAll() (err error) {
 	s := sh.srv
-	s.pause.gate.RLock()
-	defer s.pause.gate.RUnlock()
-	s.settle()
 	poll := sh.rc.Read(func(fd uintptr) bool {
 		for {
-			if s.stopping.Load() || s.pause.on.Load() {
+			if s.stopping.Load() {
 				return true
 			}
 			if sh.rcv == nil {
@@ -82,7 +63,6 @@ func (sh *shared) readAll() (err error) {
 					return true
 				}
 			}
-			faults.Point("unixgram.receive")
 			n, rerr := sh.rcv.Receive(int(fd))
 			switch {
 			case rerr == unix.EAGAIN:
@@ -260,7 +240,7 @@ func (s *Server) admit(path string, from sender, by *shared) (*client, error) {
 		return nil, unreachable(path, err)
 	}
 	s.mu.Lock()
-	if s.closed {
+	if s.closed || s.stopping.Load() {
 		s.mu.Unlock()
 		_ = c.Close()
 		return nil, errClosed
@@ -273,26 +253,13 @@ func (s *Server) admit(path string, from sender, by *shared) (*client, error) {
 	}
 	s.clients[path] = c
 	s.mu.Unlock()
-	s.wakeSweep()
-	err = s.serve(c, func() (Session, error) { return s.opts.Serve(c, c.path, c.uid) })
-	if err != nil {
+	if err = s.opts.Serve(c, c.path, c.uid); err != nil {
 		c.end(err)
 		_ = c.Close()
 		return nil, err
 	}
 	c.pipe.settled()
 	return c, nil
-}
-
-// serve has f make c's session. A panic of f is an error.
-func (s *Server) serve(c *client, f func() (Session, error)) (err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = s.panicked("making a session", r)
-		}
-	}()
-	c.session, err = f()
-	return err
 }
 
 var errClosed = errors.New("the daemon stops")

@@ -39,6 +39,7 @@ func newReply(conn *net.UnixConn) (*reply, error) {
 		_ = conn.Close()
 		return nil, fmt.Errorf("get descriptor of reply socket: %w", err)
 	}
+	_ = conn.SetWriteDeadline(time.Time{}) // a detached link has woken its drainer by one
 	r := &reply{conn: conn, rc: rc}
 	err = rc.Control(func(fd uintptr) {
 		r.fd = int(fd)
@@ -102,9 +103,7 @@ func (r *reply) wait() {
 	})
 }
 
-// wake ends wait, now and later, until calm.
+// wake ends wait, now and later.
 func (r *reply) wake() { _ = r.conn.SetWriteDeadline(time.Unix(1, 0)) }
-
-func (r *reply) calm() { _ = r.conn.SetWriteDeadline(time.Time{}) }
 
 func (r *reply) close() { _ = r.conn.Close() }

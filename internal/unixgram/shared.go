@@ -25,6 +25,7 @@ import (
 // to only as long as half of the buffer is free, so that it cannot keep the first one from its frames.
 type shared struct {
 	srv  *Server
+	id   int // of this Server and of the images before
 	conn *net.UnixConn
 	rc   syscall.RawConn
 	fd   int
@@ -40,6 +41,7 @@ type shared struct {
 
 	// srv.mu guards what follows.
 	users int               // clients that are answered through it
+	idle  bool              // the last sweep found none
 	first inode             // the socket of the first one
 	kept  map[inode]*Target // those of clients that were disconnected: their next datagram comes by this socket
 }
@@ -47,6 +49,10 @@ type shared struct {
 // newShared sets the buffers of conn, which it owns unless there is an error, and has its datagrams carry their sender's user.
 func newShared(s *Server, conn *net.UnixConn) (*shared, error) {
 	sh := &shared{srv: s, conn: conn, kept: map[inode]*Target{}}
+	s.mu.Lock()
+	s.lastID++
+	sh.id = s.lastID
+	s.mu.Unlock()
 	var err error
 	if sh.rc, err = conn.SyscallConn(); err != nil {
 		return nil, fmt.Errorf("get descriptor of datagram socket: %w", err)
@@ -70,6 +76,7 @@ func (sh *shared) join(t *Target) (guest bool) {
 	sh.srv.mu.Lock()
 	defer sh.srv.mu.Unlock()
 	sh.users++
+	sh.idle = false
 	if old := sh.kept[t.id]; old != nil {
 		old.Close()
 		delete(sh.kept, t.id)
@@ -178,10 +185,8 @@ func (s *Server) wantTurn() {
 
 // turn gives the path to a new socket if the present one has become a client's.
 func (s *Server) turn() {
-	s.pause.gate.RLock()
-	defer s.pause.gate.RUnlock()
 	s.mu.Lock()
-	due := s.cur.users > 0 && !s.fixed && !s.closed && !s.pause.on.Load()
+	due := s.cur.users > 0 && !s.fixed
 	s.mu.Unlock()
 	if !due {
 		return
@@ -196,16 +201,10 @@ func (s *Server) turn() {
 		return
 	}
 	s.mu.Lock()
-	late := s.closed
-	if !late {
-		s.old[s.cur] = struct{}{}
-		s.cur = next
-		s.running.Go(next.readLoop)
-	}
-	s.mu.Unlock()
-	if late {
-		next.close()
-	}
+	defer s.mu.Unlock()
+	s.old[s.cur] = struct{}{}
+	s.cur = next // it has the path, so it is kept also when the Server is about to end
+	s.running.Go(next.readLoop)
 }
 
 // renew makes the socket that has the path from now on.
@@ -224,7 +223,8 @@ func (s *Server) renew() (*shared, error) {
 	return next, err
 }
 
-// sweepOld closes the sockets that no client will send to again, and reports whether there are more that had the path.
+// sweepOld closes the sockets that no client has used for a while, and reports whether there are more that had the path: one that
+// has connected to such a socket says so by a datagram, at once as vfkit and libkrun do.
 func (s *Server) sweepOld() bool {
 	s.mu.Lock()
 	sockets := s.all()
@@ -242,6 +242,7 @@ func (s *Server) sweepOld() bool {
 			}
 		}
 		over := sh != s.cur && sh.users == 0 && len(sh.kept) == 0
+		over, sh.idle = over && sh.idle, over
 		if over {
 			delete(s.old, sh)
 		}

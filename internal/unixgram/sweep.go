@@ -2,24 +2,20 @@
 
 package unixgram
 
-import (
-	"time"
+import "time"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/faults"
-)
-
-// sweepEvery is how often clients are looked after that have perhaps gone: the system does not tell.
+// sweepEvery is how often the sockets are looked after that clients may have left.
 const sweepEvery = 3 * time.Second
 
-// sweepLoop looks after the clients and the path until the Server is closed. It sleeps as long as there are none.
-func (s *Server) sweepLoop() {
+// sweepLoop looks after the sockets until quit is closed. It sleeps as long as there is but one.
+func (s *Server) sweepLoop(quit <-chan struct{}) {
 	t := time.NewTimer(sweepEvery)
 	defer t.Stop()
 	t.Stop()
 	armed := false
 	for {
 		select {
-		case <-s.quit:
+		case <-quit:
 			return
 		case <-s.turns:
 			s.turn()
@@ -29,49 +25,17 @@ func (s *Server) sweepLoop() {
 			}
 			armed = true
 		case <-t.C:
-			if armed = s.sweep(); armed {
+			if armed = s.sweepOld(); armed {
 				t.Reset(sweepEvery)
 			}
 		}
 	}
 }
 
-// wakeSweep is called when there is a client.
+// wakeSweep is called when a client has left a socket.
 func (s *Server) wakeSweep() {
 	select {
 	case s.some <- struct{}{}:
 	default:
 	}
-}
-
-// sweep ends the clients that have gone and reports whether there is anything left to look after.
-func (s *Server) sweep() bool {
-	s.mu.Lock()
-	all := s.list()
-	s.mu.Unlock()
-	for _, c := range all {
-		if s.stopping.Load() {
-			return false
-		}
-		if s.pause.on.Load() {
-			break
-		}
-		if err := s.check(c); err != nil {
-			c.end(err)
-		}
-	}
-	s.pause.gate.RLock()
-	defer s.pause.gate.RUnlock()
-	return s.sweepOld() || s.Clients() > 0
-}
-
-// check is c.pipe.check, of which a panic is an error.
-func (s *Server) check(c *client) (err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = s.panicked("looking after a client", r)
-		}
-	}()
-	faults.Point("unixgram.sweep")
-	return c.pipe.check()
 }

@@ -21,7 +21,6 @@ import (
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/mmsg"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
 )
 
 // sharedBufLen is the send and receive buffer asked for on the shared socket, in bytes.
@@ -39,38 +38,30 @@ type Options struct {
 
 	// Serve makes a session for l, whose client bound path and whose socket belongs to uid. The session calls Run and then
 	// Close. Serve is called by the reader, so it must not block. An error: the client is not served, and the Server closes l.
-	Serve func(l link.Link, path string, uid uint32) (Session, error)
-	// Restored is Serve for a client that another process image had, whose session was saved as v.
-	Restored func(l link.Link, path string, uid uint32, v perclient.Saved) (Session, error)
-}
-
-// A Session is a *perclient.Session.
-type Session interface {
-	Save() (v perclient.Saved, ok bool)
+	Serve func(l link.Link, path string, uid uint32) error
 }
 
 // A Server reads the shared socket and hands each client's frames to its link.
 //
-//	New or Restore --Run--> running --Close--> closed
-//	running --Pause--> paused --Save--> saved --Resume--> running
+//	New or Attach --Run--> running --Halt--> halted --Run--> running
+//	any --Close--> closed
 type Server struct {
 	opts  Options
 	self  int           // our process id, which is no client's
-	quit  chan struct{} // closed by Close
 	some  chan struct{} // has something when there is a client
 	turns chan struct{} // has something when the path may need another socket
 
 	mu      sync.Mutex
+	quit    chan struct{}        // closed by Halt; nil: it does not run
+	lastID  int                  // of a shared
 	cur     *shared              // that has the path
 	old     map[*shared]struct{} // that had it, and have clients
 	fixed   bool                 // cur stays
 	clients map[string]*client   // by the path that they bound
-	started bool
 	closed  bool
 	running sync.WaitGroup
 
-	stopping atomic.Bool
-	pause    pause
+	stopping atomic.Bool // the readers end
 	refused  refusals
 	look     looker
 }
@@ -84,7 +75,7 @@ func New(o Options) (*Server, error) {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	s := &Server{
-		opts: o, self: os.Getpid(), quit: make(chan struct{}), some: make(chan struct{}, 1), turns: make(chan struct{}, 1),
+		opts: o, self: os.Getpid(), some: make(chan struct{}, 1), turns: make(chan struct{}, 1),
 		old: map[*shared]struct{}{}, clients: map[string]*client{},
 	}
 	s.refused.log = o.Log
@@ -98,48 +89,56 @@ func New(o Options) (*Server, error) {
 // errGiven is why a socket stays the one at its path.
 var errGiven = errors.New("the socket was given by the service manager")
 
-// Run serves clients until Close is called. It is called once.
+// Run begins to serve clients, and returns at once. It does nothing while the Server runs, or when it is closed.
 func (s *Server) Run() {
 	s.mu.Lock()
-	if s.started || s.closed {
-		s.mu.Unlock()
+	defer s.mu.Unlock()
+	if s.quit != nil || s.closed {
 		return
 	}
-	s.started = true
+	s.quit = make(chan struct{})
+	s.stopping.Store(false)
 	for _, sh := range s.all() {
+		sh.interrupt(false)
 		s.running.Go(sh.readLoop)
 	}
-	s.running.Go(s.sweepLoop)
-	s.mu.Unlock()
-	<-s.quit
+	quit := s.quit
+	s.running.Go(func() { s.sweepLoop(quit) })
+	s.wakeSweep()
+	s.wantTurn()
 }
 
-// Close ends Run and, with link.ErrShutdown, every client's Run, and closes the shared socket. It waits for the reader, which
-// must not be its caller, but not for the sessions. It may be called more than once, and without Run. Its error is nil.
-func (s *Server) Close() error {
-	s.mu.Lock()
-	if s.closed {
-		s.mu.Unlock()
-		s.running.Wait()
-		return nil
-	}
-	s.closed = true
-	all := s.list()
-	sockets := s.all()
-	s.mu.Unlock()
+// Halt ends Run: nothing is read from the shared socket any more, so that datagrams wait there, and no client comes by it. It waits
+// for the reader, which must not be its caller and may be looking up a client's path, for at most lookTime. Clients are not ended.
+func (s *Server) Halt() {
 	s.stopping.Store(true)
-	close(s.quit)
-	for _, sh := range sockets { // wakes a reader that waits; one that reads looks at stopping after each batch
+	s.mu.Lock()
+	if s.quit != nil {
+		close(s.quit)
+		s.quit = nil
+	}
+	for _, sh := range s.all() { // wakes a reader that waits; one that reads looks at stopping after each batch
 		sh.interrupt(true)
 	}
-	s.Resume()
+	s.mu.Unlock()
+	s.running.Wait()
+}
+
+// Close ends Run and, with link.ErrShutdown, every client's Run, and closes the shared socket. It may be called more than once, and
+// without Run. Its error is nil.
+func (s *Server) Close() error {
+	s.Halt()
+	s.mu.Lock()
+	over := s.closed
+	s.closed = true
+	all, sockets := s.list(), s.all()
+	s.mu.Unlock()
+	if over {
+		return nil
+	}
 	for _, c := range all {
 		c.end(link.ErrShutdown)
 	}
-	s.running.Wait()
-	s.mu.Lock()
-	sockets = s.all()
-	s.mu.Unlock()
 	for _, sh := range sockets {
 		sh.close()
 	}

@@ -18,15 +18,15 @@ type Steps struct {
 	Find func() (*Binary, error)
 	// Check tries it and returns its version.
 	Check func(ctx context.Context, b *Binary) (version string, err error)
-	// Pause stops everything that moves: after it no frame is read or delivered and nothing changes. It may have done half
+	// Detach ends everything that serves: after it no frame is read or delivered and nothing changes. It may have done half
 	// of that when it fails.
-	Pause func(ctx context.Context) error
-	// Save writes what the new image needs, and lists the descriptors. Frames may be lost from here on.
+	Detach func(ctx context.Context) error
+	// Save writes what the new image needs, and lists the descriptors.
 	Save func(o *handoff.Out) error
 	// Exec becomes the new program. It returns only with an error.
 	Exec func(o *handoff.Out, b *Binary) error
-	// Resume undoes what Pause and Save have done, however far they came.
-	Resume func()
+	// Attach has this image serve again, however far Detach came.
+	Attach func()
 
 	Log *slog.Logger
 }
@@ -66,9 +66,9 @@ func (s *Steps) run(ctx context.Context, from string, log *slog.Logger) (to stri
 	o := &handoff.Out{From: from, Began: time.Now()}
 	o.Watch()
 	defer o.Unwatch()
-	defer s.Resume()
-	if err := s.Pause(ctx); err != nil {
-		return to, fmt.Errorf("pause: %w", err)
+	defer s.Attach()
+	if err := s.Detach(ctx); err != nil {
+		return to, fmt.Errorf("detach: %w", err)
 	}
 	if err := ctx.Err(); err != nil {
 		return to, err

@@ -38,10 +38,10 @@ func (s *script) steps(log *slog.Logger) Steps {
 	return Steps{
 		Find:   func() (*Binary, error) { return &Binary{Path: "/p"}, s.step("find") },
 		Check:  func(context.Context, *Binary) (string, error) { return "v2", s.step("check") },
-		Pause:  func(context.Context) error { return s.step("pause") },
+		Detach: func(context.Context) error { return s.step("detach") },
 		Save:   func(*handoff.Out) error { return s.step("save") },
 		Exec:   func(*handoff.Out, *Binary) error { return s.step("exec") },
-		Resume: func() { _ = s.step("resume") },
+		Attach: func() { _ = s.step("attach") },
 		Log:    log,
 	}
 }
@@ -61,14 +61,14 @@ func TestRun(t *testing.T) {
 		{"untrusted", "find", refuse(CodeUntrusted, broken), "", []string{"find"}, CodeUntrusted, "it is broken"},
 		{"cannot look", "find", broken, "", []string{"find"}, CodeFailed, "the upgrade failed, and the daemon goes on as it was: it is broken"},
 		{"check", "check", refuse(CodeCheck, broken), "", []string{"find", "check"}, CodeCheck, "it is broken"},
-		{"pause", "pause", broken, "", []string{"find", "check", "pause", "resume"}, CodeFailed, "as it was: pause: it is broken"},
-		{"save", "save", broken, "", []string{"find", "check", "pause", "save", "resume"}, CodeFailed, "as it was: save: it is broken"},
-		{"exec", "exec", broken, "", []string{"find", "check", "pause", "save", "exec", "resume"}, CodeFailed, "as it was: it is broken"},
-		{"exec returns", "", nil, "", []string{"find", "check", "pause", "save", "exec", "resume"}, CodeFailed, "exec returned"},
-		{"replaced meanwhile", "exec", refuse(CodeUnusable, broken), "", []string{"find", "check", "pause", "save", "exec", "resume"}, CodeUnusable, "it is broken"},
-		{"signal at exec", "exec", handoff.ErrStopping, "", []string{"find", "check", "pause", "save", "exec", "resume"}, CodeStopping, "the daemon is being stopped"},
+		{"detach", "detach", broken, "", []string{"find", "check", "detach", "attach"}, CodeFailed, "as it was: detach: it is broken"},
+		{"save", "save", broken, "", []string{"find", "check", "detach", "save", "attach"}, CodeFailed, "as it was: save: it is broken"},
+		{"exec", "exec", broken, "", []string{"find", "check", "detach", "save", "exec", "attach"}, CodeFailed, "as it was: it is broken"},
+		{"exec returns", "", nil, "", []string{"find", "check", "detach", "save", "exec", "attach"}, CodeFailed, "exec returned"},
+		{"replaced meanwhile", "exec", refuse(CodeUnusable, broken), "", []string{"find", "check", "detach", "save", "exec", "attach"}, CodeUnusable, "it is broken"},
+		{"signal at exec", "exec", handoff.ErrStopping, "", []string{"find", "check", "detach", "save", "exec", "attach"}, CodeStopping, "the daemon is being stopped"},
 		{"stopped in check", "", nil, "check", []string{"find", "check"}, CodeStopping, "the daemon is being stopped"},
-		{"stopped in pause", "", nil, "pause", []string{"find", "check", "pause", "resume"}, CodeStopping, "the daemon is being stopped"},
+		{"stopped in detach", "", nil, "detach", []string{"find", "check", "detach", "attach"}, CodeStopping, "the daemon is being stopped"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
@@ -110,7 +110,7 @@ func TestRunExec(t *testing.T) {
 	require.True(t, ok)
 	assert.Equal(t, CodeFailed, r.Code)
 	assert.Contains(t, r.Text, "exec /nowhere: no such file or directory")
-	steps.Pause = func(context.Context) error {
+	steps.Detach = func(context.Context) error {
 		require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGTERM))
 		<-came // it has come, and nobody has acted on it yet
 		return nil

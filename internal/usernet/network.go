@@ -130,7 +130,7 @@ func (n *Network) Attach(ctx context.Context, o vnet.PortOptions, toClient frame
 	if err != nil {
 		return nil, fmt.Errorf("attach %s: %w", o.Name, err)
 	}
-	p, err := n.bridge.Attach(bridge.PortOptions{Name: o.Name, Isolated: n.opts.Isolate}, toClient)
+	p, err := n.bridge.Attach(bridge.PortOptions{Name: o.Name, MACs: o.MACs, Isolated: n.opts.Isolate}, toClient)
 	if err != nil {
 		n.ids.free(id)
 		return nil, err

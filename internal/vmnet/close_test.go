@@ -185,33 +185,6 @@ func TestCallHangs(t *testing.T) {
 	}
 }
 
-// TestPanickingSink: a client whose sink panics loses its port, and nobody else does.
-func TestPanickingSink(t *testing.T) {
-	for _, way := range []string{InterfacesClient, InterfacesOne} {
-		r := newRig(t, newFake(), with(onNetwork(), func(o *Options) { o.Interfaces = way }))
-		a, b := r.attach(1), r.attach(2)
-		bad := &guest{r: r, mac: guestMAC(3), max: 1514, hook: func(frame.Batch) { panic("oops") }}
-		require.NoError(t, bad.plug(context.Background()))
-		a.say(a.to(everybody, "hello"))
-		<-bad.Done()
-		require.ErrorContains(t, bad.Err(), "oops")
-		assert.Equal(t, 1, r.log.count("level=ERROR", "internal error", "oops", "guest 3"))
-		r.talk(a, b)
-		bad.say(bad.to(everybody, "from the dead"))
-		r.talk(a, b)
-		assert.False(t, a.hears("from the dead"))
-		require.NoError(t, bad.Close())
-		assert.NoError(t, a.Err())
-		assert.Zero(t, r.Status().Restarts)
-		bad.hook = nil
-		require.NoError(t, bad.plug(context.Background()), "it may come back")
-		r.talk(a, bad)
-		require.NoError(t, r.Close())
-		assert.Empty(t, r.fake.running())
-		assert.Empty(t, r.fake.rules())
-	}
-}
-
 // TestPanickingFramework: a panic below a goroutine of ours costs that interface.
 func TestPanickingFramework(t *testing.T) {
 	r := newRig(t, newFake(), onNetwork())

@@ -130,7 +130,7 @@ func (d *device) stop() <-chan struct{} {
 		read = d.rd.halt()
 	}
 	idle, stopped := d.writes.Shut(), make(chan struct{})
-	d.net.spawn(func() {
+	d.net.work.Go(func() {
 		defer close(stopped)
 		if read != nil {
 			<-read

@@ -55,7 +55,7 @@ func (h *hub) join(p *port) (*line, error) {
 	if len(h.ports) == 0 {
 		h.read(true)
 	}
-	if l.shared, err = h.br.Attach(bridge.PortOptions{Name: p.name, Isolated: h.net.opts.Isolate}, sharing{p}); err != nil {
+	if l.shared, err = h.br.Attach(bridge.PortOptions{Name: p.name, MACs: p.macs, Isolated: h.net.opts.Isolate}, sharing{p}); err != nil {
 		l.out.free()
 		if len(h.ports) == 0 {
 			h.deafen()
@@ -110,7 +110,7 @@ func (h *hub) leave(p *port, l *line) {
 	h.linesMu.Lock()
 	delete(h.lines, l.shared.ID())
 	h.linesMu.Unlock()
-	h.net.spawn(func() { // a write to the anchor may take its time
+	h.net.work.Go(func() { // a write to the anchor may take its time
 		<-idle
 		l.out.free()
 	})
@@ -154,7 +154,7 @@ func (h *hub) deafen() {
 		return
 	}
 	d, off := h.dev, make(chan struct{})
-	h.net.spawn(func() {
+	h.net.work.Go(func() {
 		defer close(off)
 		if err := d.ifc.Notify(false); err != nil {
 			d.die(err)

@@ -36,7 +36,6 @@ func (b *backoff) next() time.Duration {
 // keep watches over what is behind the port until the port ends.
 func (p *port) keep() {
 	defer close(p.kept)
-	defer p.net.caught()
 	defer func() { p.drop(p.line.Swap(nil)) }()
 	defer p.caught("keeping the port")
 	retry := time.NewTimer(0)
@@ -224,7 +223,7 @@ func (p *port) hint() {
 // retire stops l's interface and frees what belongs to l. It waits for that, but not for ever.
 func (n *Network) retire(l *line) {
 	idle, stopped := l.sends.Shut(), l.dev.stop()
-	n.spawn(func() {
+	n.work.Go(func() {
 		<-stopped
 		n.ownCount.Add(-1)
 		n.hub.hintOldest()

@@ -30,7 +30,8 @@ type port struct {
 	key   string   // unique among the live ports
 	id    [16]byte // of the own interface
 	sink  frame.Sink
-	limit int // of the sink, bytes
+	limit int        // of the sink, bytes
+	macs  []vnet.MAC // that were behind the client's former port
 
 	counts counters
 	gate   gate.Gate            // deliveries to the sink
@@ -124,26 +125,17 @@ func (l *line) send(b frame.Batch) {
 	l.out.send(l.dev, b)
 }
 
-// deliver hands b to the sink, in which no frame is longer than longest bytes. A sink that panics ends this port alone.
+// deliver hands b to the sink, in which no frame is longer than longest bytes.
 func (p *port) deliver(b frame.Batch, longest int) {
 	if !p.gate.Enter() {
 		return
 	}
-	defer p.delivered()
+	defer p.gate.Leave()
 	if longest <= p.limit {
 		p.sink.Deliver(b)
 		return
 	}
 	p.deliverCut(b)
-}
-
-// delivered leaves the gate.
-func (p *port) delivered() {
-	r := recover()
-	p.gate.Leave()
-	if r != nil {
-		p.panicked("delivering to the client", r)
-	}
 }
 
 // deliverCut delivers what the sink takes of b, and counts the rest.
@@ -220,6 +212,16 @@ func (p *port) Stats() vnet.PortStats {
 	}
 	add(s.Lost, map[vnet.DropReason]uint64{vnet.DropOversize: c.lostOversize.Load(), dropRunt: c.lostOdd.Load()})
 	return s
+}
+
+// MACs implements vnet.Port. Only the bridge of a shared interface needs them.
+func (p *port) MACs() []vnet.MAC {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.bridged == nil {
+		return nil
+	}
+	return p.bridged.MACs()
 }
 
 // dropRunt counts packets that are shorter than an Ethernet header, or longer than macOS said they would be.

@@ -46,7 +46,7 @@ func newReader(d *device, deliver func(frame.Batch), odd func(int)) (*reader, er
 // begin starts the goroutine, which turns the events on.
 func (r *reader) begin() {
 	r.begun = true
-	r.dev.net.spawn(r.run)
+	r.dev.net.work.Go(r.run)
 }
 
 // halt ends the reader. When it returns nothing is delivered any more; the channel is closed when the goroutine has ended,

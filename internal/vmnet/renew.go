@@ -21,7 +21,7 @@ func (n *Network) create(ctx context.Context, subnet netip.Prefix) (api.Network,
 		err error
 	}
 	done := make(chan result) // without room: a network is either taken or released
-	n.spawn(func() {
+	n.work.Go(func() {
 		ref, err := n.opts.API.NewNetwork(n.networkConfig(subnet))
 		select {
 		case done <- result{ref, err}:

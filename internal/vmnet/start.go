@@ -226,7 +226,7 @@ func (n *Network) startDevice(ctx context.Context, who string, id [16]byte) (*de
 	started := make(chan *device) // without room: a device is either taken or stopped
 	failed := make(chan error, 1)
 	config := n.interfaceConfig(id)
-	n.spawn(func() {
+	n.work.Go(func() {
 		defer ref.drop()
 		call, cancel := context.WithTimeout(n.ctx, startTimeout)
 		defer cancel()

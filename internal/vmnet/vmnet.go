@@ -19,7 +19,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"runtime/debug"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -102,7 +101,6 @@ func New(ctx context.Context, o Options) (*Network, error) {
 	n.hub.set(d)
 	go func() {
 		defer close(n.kept)
-		defer n.caught()
 		n.hub.keep(n.ctx, d)
 	}()
 	return n, nil
@@ -150,6 +148,7 @@ func (n *Network) Attach(ctx context.Context, o vnet.PortOptions, toClient frame
 		return nil, err
 	}
 	p := newPort(n, o.Name, toClient)
+	p.macs = o.MACs
 	if err := n.register(p, o); err != nil {
 		p.cancel()
 		return nil, err
@@ -263,7 +262,6 @@ func (n *Network) end() {
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)
-		defer n.caught()
 		<-n.kept
 		if d := n.hub.close(); d != nil {
 			<-d.stop()
@@ -275,21 +273,6 @@ func (n *Network) end() {
 	case <-stopped:
 	case <-rest.C:
 		n.log.Warn("vmnet.framework does not answer: the network is left to the end of the process")
-	}
-}
-
-// spawn runs f on a goroutine that Close waits for. A panic ends f alone.
-func (n *Network) spawn(f func()) {
-	n.work.Go(func() {
-		defer n.caught()
-		f()
-	})
-}
-
-// caught logs a panic; it is deferred.
-func (n *Network) caught() {
-	if r := recover(); r != nil {
-		n.log.Error("internal error: the network runs on; please report it", "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
 	}
 }
 

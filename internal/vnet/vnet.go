@@ -46,6 +46,8 @@ type Port interface {
 	Send(b frame.Batch)
 	Info() PortInfo
 	Stats() PortStats
+	// MACs are the addresses that are known behind the port now.
+	MACs() []MAC
 	// Done is closed when the port has died by itself; Err then tells why.
 	Done() <-chan struct{}
 	Err() error
@@ -66,7 +68,13 @@ type PortOptions struct {
 	// InterfaceID is the identity that the client asks for, in the form of a UUID; null for none. A back end that cannot
 	// give it, because another port has it, returns ErrIDInUse.
 	InterfaceID [16]byte
+	// MACs are addresses that are known to be behind the port, since the client had one before: frames to them need not be
+	// flooded until the first one comes from there.
+	MACs []MAC
 }
+
+// A MAC is an Ethernet address.
+type MAC [6]byte
 
 // NetworkInfo describes a network. Fields that do not apply are zero.
 type NetworkInfo struct {

@@ -279,6 +279,9 @@ func (p *clientPort) Info() vnet.PortInfo {
 	return vnet.PortInfo{MTU: 1500, MaxFrame: p.network.o.MaxFrame}
 }
 
+// MACs implements vnet.Port: what is behind a socket is not known.
+func (p *clientPort) MACs() []vnet.MAC { return nil }
+
 // Stats implements vnet.Port. Only frames sent after Close are counted.
 func (p *clientPort) Stats() vnet.PortStats {
 	s := vnet.PortStats{Drops: map[vnet.DropReason]uint64{}}

@@ -168,6 +168,8 @@ func (p *toyPort) Err() error {
 	return nil
 }
 
+func (p *toyPort) MACs() []vnet.MAC { return nil }
+
 func (p *toyPort) Stats() vnet.PortStats {
 	p.mu.Lock()
 	defer p.mu.Unlock()

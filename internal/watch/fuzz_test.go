@@ -41,7 +41,7 @@ func FuzzWatch(f *testing.F) {
 		require.Equal(t, after.Waiting.IsZero(), after.Asked.IsZero())
 		require.False(t, after.Asked.Before(after.Waiting))
 		var other watch.Watch
-		other.Restore(w.Save())
+		other.Restore(w.Snapshot())
 		require.Equal(t, after, other.Snapshot())
 		if !changed {
 			require.Equal(t, before.IP, after.IP)

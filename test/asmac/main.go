@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command asmac runs the unit tests as programs for macOS (darwin/amd64): test/machrun loads them on Linux, with test/vmnetsim as
-// vmnet.framework. It ends with how many there were; a test that is skipped must name the rule of macOS that forbids it.
+// vmnet.framework. layout_test.go has the tests that a rule of macOS forbids.
 //
 //	go run ./test/asmac [-packages "./internal/link ./cmd/..."] [-- FLAG OF go test...]
 //
@@ -58,32 +58,22 @@ func run(ctx context.Context, goTool, only string, flags []string) error {
 	if err != nil {
 		return err
 	}
-	var failed error
-	all := results{}
 	for _, m := range modules {
-		failed = errors.Join(failed, test(ctx, env, goTool, m[0], m[1], flags, all))
+		err = errors.Join(err, test(ctx, env, goTool, m[0], m[1], flags))
 	}
-	return errors.Join(failed, all.report(os.Stdout))
+	return err
 }
 
-// test runs the tests of a module's packages, and counts them into all.
-func test(ctx context.Context, env []string, goTool, module, packages string, flags []string, all results) error {
+// test runs the tests of a module's packages.
+func test(ctx context.Context, env []string, goTool, module, packages string, flags []string) error {
 	root, err := os.Getwd()
 	if err != nil {
 		return err
 	}
-	args := []string{"test", "-json", "-tags", tags, "-vet=off", "-count=1", "-timeout", timeout, "-short", "-exec", filepath.Join(root, "test/asmac/exec.sh")}
+	args := []string{"test", "-tags", tags, "-vet=off", "-count=1", "-timeout", timeout, "-short", "-exec", filepath.Join(root, "test/asmac/exec.sh")}
 	c := exec.CommandContext(ctx, goTool, slices.Concat(args, flags, strings.Fields(packages))...)
-	c.Dir, c.Env, c.Stderr = filepath.Join(root, module), env, os.Stderr
-	events, err := c.StdoutPipe()
-	if err == nil {
-		err = c.Start()
-	}
-	if err != nil {
-		return err
-	}
-	err = all.count(events, os.Stdout)
-	return errors.Join(err, c.Wait())
+	c.Dir, c.Env, c.Stdout, c.Stderr = filepath.Join(root, module), env, os.Stdout, os.Stderr
+	return c.Run()
 }
 
 // environment is go test's: for macOS, with the loader and the simulator where exec.sh and the loader look for them.
@@ -97,4 +87,47 @@ func environment(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	return append(os.Environ(), "GOOS=darwin", "GOARCH=amd64", "CGO_ENABLED=0", "MACHRUN="+loader, "MACHRUN_VMNET="+sim), nil
+}
+
+// module is what the paths of packages begin with.
+const module = "github.com/socket-vmnet2/socket_vmnet2"
+
+// excluded are the packages, without the module, whose tests say nothing more of the Mac's program, and why.
+var excluded = map[string]string{
+	"":                   "reads the sources, and builds for every system",
+	"/internal/manual":   "makes manual pages, and asks linters about them",
+	"/test/bench":        "measures this machine with C programs",
+	"/test/bench/rig":    "measures this machine with C programs",
+	"/test/docs":         "reads pages, and asks the programs for their usage",
+	"/test/e2e":          "has virtual machines",
+	"/test/lab":          "has virtual machines",
+	"/test/formula":      "reads a Ruby file",
+	"/test/integrations": "reads pages and scripts",
+	"/test/machrun":      "is about the loader, a program of Linux",
+	"/test/perf":         "measures virtual machines",
+	"/test/reconnect":    "has virtual machines",
+	"/test/vmnetsim":     "is about the simulator, a library of Linux that uses its locks",
+}
+
+// packages are those with tests, but for the excluded ones. A row that names no package is an error.
+func packages(ctx context.Context, goTool string) ([]string, error) {
+	out, err := exec.CommandContext(ctx, goTool, "list", "-tags", tags, "-f", "{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}", "./...").Output()
+	if err != nil {
+		return nil, fmt.Errorf("list packages: %w", err)
+	}
+	var wanted []string
+	found := map[string]bool{}
+	for p := range strings.FieldsSeq(string(out)) {
+		name := strings.TrimPrefix(p, module)
+		found[name] = true
+		if excluded[name] == "" {
+			wanted = append(wanted, p)
+		}
+	}
+	for name := range excluded {
+		if !found[name] {
+			return nil, fmt.Errorf("the list of what is left out names %q, which has no tests", module+name)
+		}
+	}
+	return wanted, nil
 }

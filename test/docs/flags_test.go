@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/cmdline"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
 )
 
 // remarks say of each option of socket_vmnet what differs here; empty where nothing does.
@@ -32,49 +34,16 @@ var remarks = map[string]string{
 	"version":                  "",
 }
 
-// helpOption is a line of a usage text that begins an option.
-var helpOption = regexp.MustCompile(`^(?:(-\w), )?--([a-z0-9-]+)(=\S+)?\s+(\S.*)$`)
-
-// A helpLine is an option of a usage text.
-type helpLine struct{ short, name, arg, text string }
-
-// help are the options that a program prints.
-func help(t *testing.T, program string) (all []helpLine) {
-	t.Helper()
-	out, err := run(t, program, "--help")
-	require.NoError(t, err)
-	inOption := false
-	for line := range strings.SplitSeq(out, "\n") {
-		switch m := helpOption.FindStringSubmatch(line); {
-		case m != nil:
-			all = append(all, helpLine{m[1], m[2], m[3], m[4]})
-			inOption = true
-		case inOption && strings.HasPrefix(line, strings.Repeat(" ", 30)):
-			last := &all[len(all)-1].text
-			*last += joint(*last, strings.TrimSpace(line)) + strings.TrimSpace(line)
-		default:
-			inOption = false
-		}
+// option writes one for a table.
+func optionOf(it cmdline.Item) string {
+	text := "--" + it.Name
+	if it.Arg != "" {
+		text += "=" + strings.ReplaceAll(it.Arg, "|", `\|`)
 	}
-	require.GreaterOrEqual(t, len(all), 13)
-	return all
-}
-
-// joint is what stands between two lines of a text when they are one.
-func joint(before, after string) string {
-	if strings.HasPrefix(after, "(") || strings.HasSuffix(before, " be") {
-		return " "
+	if it.Short != "" {
+		return "`-" + it.Short + "`, `" + text + "`"
 	}
-	return "; "
-}
-
-// option writes it for a table.
-func (h helpLine) option() string {
-	short := ""
-	if h.short != "" {
-		short = "`" + h.short + "`, "
-	}
-	return short + "`--" + h.name + strings.ReplaceAll(h.arg, "|", `\|`) + "`"
+	return "`" + text + "`"
 }
 
 // tables are the two of MIGRATION.md.
@@ -83,23 +52,24 @@ func tables(t *testing.T) string {
 	var b strings.Builder
 	old := map[string]bool{}
 	fmt.Fprintf(&b, "| option | in socket_vmnet2 | what to know |\n| --- | --- | --- |\n")
-	for _, h := range help(t, "socket_vmnet") {
-		remark, ok := remarks[h.name]
-		assert.True(t, ok, "--%s: say in remarks what differs", h.name)
-		old[h.name] = true
-		fmt.Fprintf(&b, "| %s | same | %s |\n", h.option(), remark)
+	for _, it := range cmdline.Items(compat.Flags(compat.Old)) {
+		remark, ok := remarks[it.Name]
+		assert.True(t, ok, "--%s: say in remarks what differs", it.Name)
+		old[it.Name] = true
+		fmt.Fprintf(&b, "| %s | same | %s |\n", optionOf(it), remark)
 	}
 	for name := range remarks {
 		assert.True(t, old[name], "--%s is no option of socket_vmnet", name)
 	}
 	fmt.Fprintf(&b, "\nOnly the program called `socket_vmnet2` has these:\n\n| option | |\n| --- | --- |\n")
 	seen := 0
-	for _, h := range help(t, "socket_vmnet2") {
-		if old[h.name] {
+	for _, it := range cmdline.Items(compat.Flags(compat.New)) {
+		if old[it.Name] {
 			seen++
 			continue
 		}
-		fmt.Fprintf(&b, "| %s | %s |\n", h.option(), strings.ReplaceAll(h.text, "|", `\|`))
+		text := strings.ReplaceAll(strings.Join(it.Text, "; "), "; (", " (")
+		fmt.Fprintf(&b, "| %s | %s |\n", optionOf(it), strings.ReplaceAll(text, "|", `\|`))
 	}
 	assert.Len(t, old, seen, "socket_vmnet2 has all options of socket_vmnet")
 	return b.String()

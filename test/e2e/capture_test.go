@@ -6,8 +6,6 @@ package e2e
 
 import (
 	"bytes"
-	"encoding/json"
-	"io"
 	"os"
 	"os/exec"
 	"strings"
@@ -18,7 +16,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 	"github.com/socket-vmnet2/socket_vmnet2/test/lab"
 )
 
@@ -35,7 +32,7 @@ func tshark(t *testing.T) string {
 	return path
 }
 
-// TestCapture: tshark reads two guests live, and what it decodes is what the daemon has counted.
+// TestCapture: tshark reads two guests live.
 func TestCapture(t *testing.T) {
 	shark := tshark(t)
 	l := newLab(t)
@@ -58,53 +55,18 @@ func TestCapture(t *testing.T) {
 			require.NoError(t, err)
 		}
 	}
-	before := quietStatus(t, d.Socket)
 	rows := live.end(t)
-	after := statusOf(t, d.Socket)
-
-	got := map[string]uint64{} // by interface and direction
+	got := map[string]bool{} // by interface and direction
 	var icmp, dhcp int
 	for _, r := range rows {
-		got[r[0]+r[1]]++
+		got[r[0]+r[1]] = true
 		icmp += strings.Count(r[2], ":icmp:data")
 		dhcp += strings.Count(r[2], ":dhcp")
 	}
-	for _, c := range after.Clients {
-		assert.Contains(t, []string{"52:54:00:e2:e0:01", "52:54:00:e2:e0:02"}, c.MAC)
-	}
-	assert.Len(t, after.Clients, 2)
-	// The same, unless a guest of a busy machine got to say something as late as when the capture ended.
-	least, most := counted(t, before), counted(t, after)
-	assert.Len(t, got, len(most))
-	for name := range most {
-		assert.GreaterOrEqual(t, got[name], least[name], name)
-		assert.LessOrEqual(t, got[name], most[name], name)
-	}
+	assert.Len(t, got, 4, "two guests, both directions")
 	assert.GreaterOrEqual(t, dhcp, 2*4, "what is said for two leases")
 	assert.GreaterOrEqual(t, icmp, 2*2+2*4, "what is between guests is there twice")
-	t.Logf("%d frames; the daemon has counted the same: %v", len(rows), most)
-}
-
-// counted are the frames of each client and direction: 2 is outbound, 1 inbound.
-func counted(t *testing.T, s status.Status) map[string]uint64 {
-	t.Helper()
-	frames := map[string]uint64{}
-	for _, c := range s.Clients {
-		name := "client " + jsonText(t, c.ID)
-		frames[name+"2"] = c.ToNet.Frames
-		frames[name+"1"] = c.ToClient.Frames
-		for _, n := range c.ToClient.Drops {
-			frames[name+"1"] += n
-		}
-	}
-	return frames
-}
-
-func jsonText(t *testing.T, v any) string {
-	t.Helper()
-	b, err := json.Marshal(v)
-	require.NoError(t, err)
-	return string(b)
+	t.Logf("%d frames: %v", len(rows), got)
 }
 
 // A liveCapture is a capture that tshark reads.
@@ -179,32 +141,4 @@ func (c *liveCapture) end(t *testing.T) (rows [][]string) {
 		rows = append(rows, f)
 	}
 	return rows
-}
-
-// quietStatus waits until the counters stand still, and returns them.
-func quietStatus(t *testing.T, socket string) (s status.Status) {
-	t.Helper()
-	const still = 2 * time.Second
-	for end, since := time.Now().Add(2*patience), time.Now(); time.Since(since) <= still; time.Sleep(200 * time.Millisecond) {
-		require.True(t, time.Now().Before(end), "it is quiet")
-		next := statusOf(t, socket)
-		if next.Totals.ToNet.Frames != s.Totals.ToNet.Frames || next.Totals.ToClient.Frames != s.Totals.ToClient.Frames {
-			since = time.Now()
-		}
-		s = next
-	}
-	return s
-}
-
-// statusOf is what the daemon says of itself.
-func statusOf(t *testing.T, socket string) (s status.Status) {
-	t.Helper()
-	for end := time.Now().Add(patience); ; {
-		b, err := exec.Command(daemonNew, "status", "--json", socket).Output()
-		if len(b) > 0 { // with problems the exit code is another one than 0
-			require.NoError(t, json.NewDecoder(io.LimitReader(bytes.NewReader(b), 1<<20)).Decode(&s))
-			return s
-		}
-		require.True(t, time.Now().Before(end), "the daemon answers: %v", err)
-	}
 }

@@ -7,8 +7,6 @@ package e2e
 import (
 	"fmt"
 	"regexp"
-	"slices"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -68,7 +66,6 @@ func TestIPXE(t *testing.T) {
 	}
 	d := start()
 	var address string
-	t.Run("in the background", func(t *testing.T) { testDaemonized(t, l, machine("background", "52:54:00:12:34:57"), p) })
 	t.Run("lease and page", func(t *testing.T) { address = lease(t, machine("first", "52:54:00:12:34:56")) })
 	stop(t, d, syscall.SIGTERM)
 	t.Run("same address after a restart", func(t *testing.T) {
@@ -76,23 +73,6 @@ func TestIPXE(t *testing.T) {
 		assert.Equal(t, address, lease(t, machine("second", "52:54:00:12:34:56")))
 		stop(t, d, syscall.SIGHUP)
 	})
-}
-
-// testDaemonized: QEMU goes into the background, as minikube has it; the network on fd 3 goes with it.
-func testDaemonized(t *testing.T, l *lab.Lab, o lab.IPXEOptions, p *lab.Page) {
-	end, err := l.StartIPXE(within(t, patience), o)
-	require.NoError(t, err)
-	defer end()
-	var path string
-	require.Eventually(t, func() bool {
-		paths := p.Paths()
-		i := slices.IndexFunc(paths, func(s string) bool { return strings.HasPrefix(s, "/"+o.MAC+"/192.168.105.") })
-		if i >= 0 {
-			path = paths[i]
-		}
-		return i >= 0
-	}, 3*time.Minute, 50*time.Millisecond, "the machine fetches its page with its address in the path")
-	t.Logf("machine in the background fetched %s", path)
 }
 
 // stop stops a daemon, which must end with code 0 in less than 2 s.

@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/socket-vmnet2/socket_vmnet2/test/lab"
@@ -19,25 +18,6 @@ import (
 
 // patience is how long anything may take: a machine with much else to do has no time for a guest for seconds.
 const patience = time.Minute
-
-// tries is how often something is tried that such a machine may spoil.
-const tries = 5
-
-// once wants f not to complain once: what the machine is the reason of does not happen each time.
-func once(t *testing.T, f func() (complaint string)) {
-	t.Helper()
-	for try := 1; ; try++ {
-		complaint := f()
-		if complaint == "" {
-			return
-		}
-		t.Logf("try %d: %s", try, complaint)
-		if try == tries {
-			assert.Fail(t, complaint)
-			return
-		}
-	}
-}
 
 // load has g send all it can to a MAC address for a second.
 func load(t *testing.T, g *lab.Guest, to string) {
@@ -61,10 +41,18 @@ func sendsTo(t *testing.T, g, to *lab.Guest) {
 }
 
 // sendsToCounter is the same with a client that counts.
-func sendsToCounter(t *testing.T, g *lab.Guest, c *lab.Counter) {
+func sendsToCounter(t *testing.T, g *lab.Guest, c *lab.Peer) {
 	t.Helper()
 	for end := time.Now().Add(patience); c.From(g.MAC).Frames <= aliveFrames; {
 		require.True(t, time.Now().Before(end), "frames of %s that were meant for the client that counts", g.Name)
 		load(t, g, countMAC)
 	}
+}
+
+// wholeEnd waits for the end of a client's connection. The last thing that came must be a whole frame.
+func wholeEnd(t *testing.T, c *lab.Peer, since time.Time) {
+	t.Helper()
+	require.Eventually(t, func() bool { return !c.Ended(since).IsZero() }, patience, time.Millisecond)
+	require.Empty(t, c.Faults())
+	c.Close()
 }

@@ -174,8 +174,8 @@ func TestReleased(t *testing.T) {
 	b := newBrew(t)
 	source := filepath.Join(b.prefix, "source.tar.gz")
 	sourceArchive(t, source, "socket_vmnet2-1.2.3/", "Makefile", "go.mod", "etc/entitlements.plist")
-	c := exec.CommandContext(t.Context(), "go", "run", "./internal/release", "formula", "-version", "v1.2.3", "-source", source)
-	c.Dir = "../.."
+	c := exec.CommandContext(t.Context(), "go", "run", ".", "formula", "-version", "v1.2.3", "-source", source)
+	c.Dir = "../../tools/release"
 	text, err := c.Output()
 	require.NoError(t, err)
 	b.file, b.macos = filepath.Join(b.prefix, "socket_vmnet2.rb"), "15"

@@ -30,7 +30,7 @@ func (l *Lab) StartDaemon(ctx context.Context, program string, args []string, en
 	l.ownSocket(d.Socket)
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	err = poll(ctx, func() error {
+	err = Poll(ctx, func() error {
 		select {
 		case <-p.done:
 			return nil
@@ -53,7 +53,7 @@ func (l *Lab) StartDaemon(ctx context.Context, program string, args []string, en
 // RunDaemon runs program with args to its end, for command lines that must fail, and returns what it printed and its exit
 // code.
 func (l *Lab) RunDaemon(ctx context.Context, program string, args ...string) (Result, error) {
-	p, err := l.startProcess("daemon", append([]string{program}, args...), nil)
+	p, err := l.Start("daemon", append([]string{program}, args...)...)
 	if err != nil {
 		return Result{}, err
 	}

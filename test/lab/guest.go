@@ -32,10 +32,8 @@ type GuestOptions struct {
 	// Env is added to QEMU's environment.
 	Env []string
 	// UML has a User Mode Linux in place of QEMU's emulated machine: the same guest, 20 times as fast, without QMP. Its interface is the
-	// datagram socket that Wrap, "socket_vmnet2 exec --dgram" or the like, puts on descriptor 3; Netdev, QEMU and User mean nothing.
+	// datagram socket that Wrap, "socket_vmnet2 exec --dgram" or the like, puts on descriptor 3; Netdev, and QEMU mean nothing.
 	UML bool
-	// User is the account to start it under, nil for the caller's own. QEMU must be where that account can reach it.
-	User *User
 }
 
 // StreamNetdev is the -netdev argument for QEMU connecting to socket by itself. It reconnects after reconnect, which
@@ -115,13 +113,7 @@ func (l *Lab) boot(ctx context.Context, o GuestOptions, suffix string) (*Guest, 
 
 // launchQEMU starts QEMU and connects to its two sockets as soon as it has made them.
 func (l *Lab) launchQEMU(ctx context.Context, o GuestOptions, dir string) (*Guest, error) {
-	kernel, err := l.opts.Tools.Kernel, error(nil)
-	if o.User != nil {
-		if kernel, err = l.letIn(o.User, dir); err != nil {
-			return nil, err
-		}
-	}
-	p, err := l.start(command{name: o.Name, argv: l.qemuArgv(o, dir, kernel), env: o.Env, user: o.User})
+	p, err := l.start(command{name: o.Name, argv: l.qemuArgv(o, dir), env: o.Env})
 	if err != nil {
 		return nil, err
 	}
@@ -139,7 +131,7 @@ const (
 	monitorSocket = "qmp"
 )
 
-func (l *Lab) qemuArgv(o GuestOptions, dir, kernel string) []string {
+func (l *Lab) qemuArgv(o GuestOptions, dir string) []string {
 	qemu := o.QEMU
 	if qemu == "" {
 		qemu = l.opts.Tools.QEMU
@@ -147,7 +139,7 @@ func (l *Lab) qemuArgv(o GuestOptions, dir, kernel string) []string {
 	return append(append([]string(nil), o.Wrap...), qemu,
 		"-name", o.Name, "-machine", "q35", "-accel", "tcg", "-cpu", "max", "-m", "256",
 		"-nodefaults", "-display", "none", "-no-reboot",
-		"-kernel", kernel, "-initrd", l.image,
+		"-kernel", l.opts.Tools.Kernel, "-initrd", l.image,
 		// On a loaded machine the kernel's timer check can fail and panic.
 		"-append", "console=ttyS0 quiet no_timer_check panic=-1",
 		"-serial", "stdio",
@@ -185,7 +177,7 @@ func (g *Guest) waitReady(ctx context.Context) error {
 
 func (g *Guest) dial(ctx context.Context, path string) (net.Conn, error) {
 	var conn net.Conn
-	err := poll(ctx, func() (err error) {
+	err := Poll(ctx, func() (err error) {
 		select {
 		case <-g.proc.done:
 			return nil
@@ -220,9 +212,6 @@ func (g *Guest) Must(ctx context.Context, command string) (Result, error) {
 
 // QMP is the connection to the guest's QEMU.
 func (g *Guest) QMP() *QMP { return g.qmp }
-
-// Console is what came on the guest's first serial port and what QEMU printed.
-func (g *Guest) Console() *Output { return g.proc.out }
 
 // Process is the QEMU process.
 func (g *Guest) Process() *Process { return g.proc }

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"sync"
 	"time"
@@ -19,9 +20,7 @@ const PageText = "page from the host\n"
 
 // A Page is an HTTP server of the host that has one small page at every path.
 type Page struct {
-	srv  *http.Server
-	ln   net.Listener
-	done chan struct{}
+	*httptest.Server
 
 	mu    sync.Mutex
 	paths []string
@@ -33,12 +32,9 @@ func ServePage(ctx context.Context, address string) (*Page, error) {
 	if err != nil {
 		return nil, fmt.Errorf("serve a page: %w", err)
 	}
-	p := &Page{ln: ln, done: make(chan struct{})}
-	p.srv = &http.Server{ReadHeaderTimeout: 10 * time.Second, Handler: http.HandlerFunc(p.answer)}
-	go func() {
-		defer close(p.done)
-		_ = p.srv.Serve(ln) // ends with Close
-	}()
+	p := &Page{}
+	p.Server = &httptest.Server{Listener: ln, Config: &http.Server{ReadHeaderTimeout: 10 * time.Second, Handler: http.HandlerFunc(p.answer)}}
+	p.Start()
 	return p, nil
 }
 
@@ -50,20 +46,13 @@ func (p *Page) answer(w http.ResponseWriter, r *http.Request) {
 }
 
 // Port is the TCP port that was taken.
-func (p *Page) Port() int { return p.ln.Addr().(*net.TCPAddr).Port }
+func (p *Page) Port() int { return p.Listener.Addr().(*net.TCPAddr).Port }
 
 // Paths are the paths that have been asked for, oldest first.
 func (p *Page) Paths() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.paths)
-}
-
-// Close ends the server and its connections.
-func (p *Page) Close() error {
-	err := p.srv.Close()
-	<-p.done
-	return err
 }
 
 // OutsideAddress is an IPv4 address of this machine that is not a loopback one: for a guest it lies outside, and still

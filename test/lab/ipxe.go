@@ -6,9 +6,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
-	"strconv"
-	"strings"
 )
 
 // An IPXEOptions says how to run an iPXE script in a machine without an operating system.
@@ -29,7 +26,7 @@ func (l *Lab) RunIPXE(ctx context.Context, o IPXEOptions) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	p, err := l.startProcess(o.Name, append(argv, "-nographic"), nil)
+	p, err := l.Start(o.Name, append(argv, "-nographic")...)
 	if err != nil {
 		return "", err
 	}
@@ -43,29 +40,6 @@ func (l *Lab) RunIPXE(ctx context.Context, o IPXEOptions) (string, error) {
 	return p.out.String(), nil
 }
 
-// StartIPXE starts the machine as minikube does: QEMU puts itself into the background once it runs, and the command that
-// started it ends. There is no console. The returned function ends the machine if it still runs.
-func (l *Lab) StartIPXE(ctx context.Context, o IPXEOptions) (end func(), err error) {
-	argv, err := l.ipxeArgv(o)
-	if err != nil {
-		return nil, err
-	}
-	pidfile := l.Path(o.Name + ".pid")
-	end = func() { killPidfile(pidfile) }
-	l.AtClose(end)
-	p, err := l.startProcess(o.Name, append(argv, "-display", "none", "-daemonize", "-pidfile", pidfile), nil)
-	if err != nil {
-		return end, err
-	}
-	if err := p.Wait(ctx); err != nil {
-		return end, err
-	}
-	if code := p.ExitCode(); code != 0 {
-		return end, fmt.Errorf("start iPXE %s: exit code %d; it printed:\n%s", o.Name, code, p.out.Tail(20))
-	}
-	return end, nil
-}
-
 func (l *Lab) ipxeArgv(o IPXEOptions) ([]string, error) {
 	script := l.Path(o.Name + ".ipxe")
 	if err := os.WriteFile(script, []byte("#!ipxe\n"+o.Script), 0o600); err != nil {
@@ -77,24 +51,4 @@ func (l *Lab) ipxeArgv(o IPXEOptions) ([]string, error) {
 		"-device", "virtio-net-pci,netdev=net0,romfile=,mac=" + o.MAC, "-netdev", "socket,id=net0,fd=3",
 		"-kernel", l.opts.Tools.IPXE, "-initrd", script,
 	}, nil
-}
-
-// killPidfile kills the QEMU whose pid is in file, if it still runs. QEMU removes the file when it ends by itself.
-func killPidfile(file string) {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return
-	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	if err != nil {
-		return
-	}
-	// The number may belong to somebody else by now; a file that the process was started with tells.
-	cmdline, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cmdline"))
-	if err != nil || !strings.Contains(string(cmdline), file) {
-		return
-	}
-	if p, err := os.FindProcess(pid); err == nil {
-		_ = p.Kill()
-	}
 }

@@ -47,9 +47,6 @@ type Lab struct {
 
 	hadState bool // the directory of root daemons' state was there before
 
-	kernelOnce sync.Once // for the copy that guests under another account read
-	kernelErr  error
-
 	mu      sync.Mutex
 	procs   []*Process
 	ends    []func()

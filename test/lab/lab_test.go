@@ -4,7 +4,6 @@ package lab
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"fmt"
 	"net"
@@ -38,28 +37,6 @@ func TestParseValues(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) { assert.Equal(t, tt.want, ParseValues(tt.text)) })
 	}
-}
-
-func TestCPIO(t *testing.T) {
-	var b bytes.Buffer
-	c := newCPIO(&b)
-	c.dir("d", 0o755)
-	c.file("d/f", 0o644, []byte("12345"))
-	require.NoError(t, c.close())
-	want := "070701" + "00000001" + "000041ed" + "00000000" + "00000000" + "00000001" + "00000000" + "00000000" +
-		"00000000" + "00000000" + "00000000" + "00000000" + "00000002" + "00000000" + "d\x00" +
-		"070701" + "00000002" + "000081a4" + "00000000" + "00000000" + "00000001" + "00000000" + "00000005" +
-		"00000000" + "00000000" + "00000000" + "00000000" + "00000004" + "00000000" + "d/f\x00" + "\x00\x00" +
-		"12345" + "\x00\x00\x00" +
-		"070701" + "00000003" + "00000000" + "00000000" + "00000000" + "00000001" + "00000000" + "00000000" +
-		"00000000" + "00000000" + "00000000" + "00000000" + "0000000b" + "00000000" + "TRAILER!!!\x00" + "\x00\x00\x00"
-	assert.Equal(t, want, b.String())
-}
-
-func TestParents(t *testing.T) {
-	files := map[string]string{"a": "", "b/c": "", "b/d/e/f": "", "b/d/g": ""}
-	assert.Equal(t, []string{"b", "b/d", "b/d/e"}, parents(files))
-	assert.Empty(t, parents(nil))
 }
 
 func TestOutput(t *testing.T) {
@@ -148,7 +125,7 @@ func TestQMP(t *testing.T) {
 	q, err := newQMP(host)
 	require.NoError(t, err)
 	defer q.Close()
-	got, err := q.Execute("query-status", nil)
+	got, err := q.Execute("query-status")
 	require.NoError(t, err)
 	assert.JSONEq(t, `{"running": true}`, string(got))
 
@@ -160,9 +137,9 @@ func TestQMP(t *testing.T) {
 	_, err = q.WaitEvent(ctx, EventStreamDisconnected, time.Unix(10, 6000))
 	require.Error(t, err, "an event before the time given")
 
-	_, err = q.Execute("nonsense", nil)
+	_, err = q.Execute("nonsense")
 	assert.ErrorContains(t, err, "no such command")
-	_, err = q.Execute("anything", nil)
+	_, err = q.Execute("anything")
 	require.Error(t, err, "after QEMU has gone")
 }
 
@@ -204,7 +181,7 @@ func TestFindQEMU(t *testing.T) {
 // TestClose: a lab leaves no process and no file.
 func TestClose(t *testing.T) {
 	l := emptyLab(t)
-	p, err := l.startProcess("sleeper", []string{"sh", "-c", "trap '' TERM; sleep 100 & echo up; wait; sleep 100"}, nil)
+	p, err := l.Start("sleeper", "sh", "-c", "trap '' TERM; sleep 100 & echo up; wait; sleep 100")
 	require.NoError(t, err)
 	_, err = p.Output().WaitFor(t.Context(), "up")
 	require.NoError(t, err)

@@ -5,7 +5,10 @@ package lab
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
+	"errors"
 	"fmt"
+	"io"
 	"net"
 	"sync"
 	"time"
@@ -21,6 +24,7 @@ type Peer struct {
 	socket   string
 	mac      net.HardwareAddr
 	interval time.Duration
+	all      bool      // it follows frames for others, too
 	zero     time.Time // of its clock
 	stop     context.CancelFunc
 	wg       sync.WaitGroup
@@ -42,9 +46,21 @@ const peerFrame = 200
 
 // NewPeer starts a Peer with the address mac that sends a frame to each guest every interval.
 func (l *Lab) NewPeer(socket string, mac net.HardwareAddr, interval time.Duration) *Peer {
+	return l.newPeer(socket, mac, interval, false)
+}
+
+// Count is a Peer that sends nothing and follows all numbered frames, also those for others. It waits for the connection.
+func (l *Lab) Count(ctx context.Context, socket string, mac net.HardwareAddr) (*Peer, error) {
+	began := time.Now()
+	p := l.newPeer(socket, mac, time.Hour, true)
+	_, err := p.WaitJoined(ctx, began)
+	return p, err
+}
+
+func (l *Lab) newPeer(socket string, mac net.HardwareAddr, interval time.Duration, all bool) *Peer {
 	ctx, stop := context.WithCancel(context.Background())
 	p := &Peer{
-		socket: socket, mac: mac, interval: interval, zero: time.Now(), stop: stop,
+		socket: socket, mac: mac, interval: interval, all: all, zero: time.Now(), stop: stop,
 		from: map[string]*sequence.Tracker{}, to: map[string][]byte{},
 	}
 	p.wg.Go(func() { p.stay(ctx) })
@@ -121,7 +137,7 @@ func (p *Peer) take(b frame.Batch) {
 	for it := b.Iter(); it.Next(); {
 		// A daemon that has just started floods frames between guests.
 		f, ok, intact := sequence.Parse(it.Frame())
-		if !ok || !bytes.Equal(it.Frame()[:6], p.mac) {
+		if !ok || !p.all && !bytes.Equal(it.Frame()[:6], p.mac) {
 			continue
 		}
 		from := net.HardwareAddr(it.Frame()[6:12]).String()
@@ -173,7 +189,7 @@ func (p *Peer) first(times *[]time.Time, since time.Time) time.Time {
 
 // WaitJoined waits for a connection made after since and returns when that was.
 func (p *Peer) WaitJoined(ctx context.Context, since time.Time) (t time.Time, err error) {
-	err = poll(ctx, func() error {
+	err = Poll(ctx, func() error {
 		if t = p.Joined(since); t.IsZero() {
 			return fmt.Errorf("no connection to %s", p.socket)
 		}
@@ -194,4 +210,54 @@ func (p *Peer) Faults() []error {
 func (p *Peer) Close() {
 	p.stop()
 	p.wg.Wait()
+}
+
+// join connects to socket and sends one frame to everybody, so that the bridge knows where mac is.
+func join(socket string, mac net.HardwareAddr) (net.Conn, error) {
+	conn, err := net.Dial("unix", socket)
+	if err != nil {
+		return nil, err
+	}
+	hello := append([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, mac...)
+	hello = append(binary.BigEndian.AppendUint16(hello, sequence.EtherType), make([]byte, 46)...)
+	if _, err := conn.Write(frame.Append(nil, hello)); err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return conn, nil
+}
+
+// readFrames hands the frames of a stream to take until it ends. An end between two frames, or by us, is no error.
+func readFrames(r io.Reader, take func(b frame.Batch)) error {
+	buf, have := make([]byte, 1<<20), 0
+	for {
+		n, err := r.Read(buf[have:])
+		rest, scanErr := scan(buf[:have+n], take)
+		if scanErr != nil {
+			return scanErr
+		}
+		have = copy(buf, rest)
+		switch {
+		case err == nil:
+			continue
+		case errors.Is(err, net.ErrClosed): // by us
+		case have > 0:
+			return fmt.Errorf("read frames: the last one was cut: %d bytes of it came before: %w", have, err)
+		case !errors.Is(err, io.EOF):
+			return fmt.Errorf("read frames: %w", err)
+		}
+		return nil
+	}
+}
+
+// scan takes the whole frames of b and returns the rest.
+func scan(b []byte, take func(b frame.Batch)) (rest []byte, err error) {
+	for {
+		batch, used, _, err := frame.Scan(b)
+		if err != nil || used == 0 {
+			return b, err
+		}
+		take(batch)
+		b = b[used:]
+	}
 }

@@ -11,8 +11,10 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -29,20 +31,14 @@ type Process struct {
 
 // Start starts a program beside daemons and guests. It ends with the Lab at the latest.
 func (l *Lab) Start(name string, argv ...string) (*Process, error) {
-	return l.startProcess(name, argv, nil)
+	return l.start(command{name: name, argv: argv})
 }
 
-// startProcess starts argv with env added to the environment.
-func (l *Lab) startProcess(name string, argv, env []string) (*Process, error) {
-	return l.start(command{name: name, argv: argv, env: env})
-}
-
-// A command is what to start: env is added to the environment, user is another account than the caller's, stdin stays the caller's,
+// A command is what to start: env is added to the environment, stdin stays the caller's,
 // line is as of Options.
 type command struct {
 	name      string
 	argv, env []string
-	user      *User
 	stdin     *os.File
 	line      func(text string)
 }
@@ -61,9 +57,6 @@ func (l *Lab) start(c command) (*Process, error) {
 	}
 	p.cmd.Stdout, p.cmd.Stderr = w, w
 	p.cmd.SysProcAttr = ownGroup()
-	if c.user != nil {
-		c.user.apply(p.cmd.SysProcAttr)
-	}
 	err = p.cmd.Start()
 	w.Close()
 	if err != nil {
@@ -230,8 +223,8 @@ func findLine(s, text string) (string, bool) {
 	return "", false
 }
 
-// poll calls f every 20 ms until it returns nil or ctx ends; the last error of f is then part of the error.
-func poll(ctx context.Context, f func() error) error {
+// Poll calls f every 20 ms until it returns nil or ctx ends; the last error of f is then part of the error.
+func Poll(ctx context.Context, f func() error) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -243,6 +236,18 @@ func poll(ctx context.Context, f func() error) error {
 		case <-tick.C:
 		case <-ctx.Done():
 			return fmt.Errorf("%w: %w", ctx.Err(), err)
+		}
+	}
+}
+
+// DropInherited keeps what this process was started with open, but for the standard streams, from all that it starts: with
+// descriptor 3 taken socket_vmnet_client has another one for QEMU, and a daemon would keep a caller's pipe open. Go's own
+// descriptors are not passed on anyway.
+func DropInherited() {
+	open, _ := os.ReadDir("/dev/fd") // on Linux and macOS
+	for _, e := range open {
+		if fd, err := strconv.Atoi(e.Name()); err == nil && fd > 2 {
+			syscall.CloseOnExec(fd)
 		}
 	}
 }

@@ -16,11 +16,6 @@ func ownGroup() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 
-// apply has a process started under the account.
-func (u *User) apply(a *syscall.SysProcAttr) {
-	a.Credential = &syscall.Credential{Uid: u.UID, Gid: u.GID}
-}
-
 func killGroup(p *os.Process) {
 	_ = syscall.Kill(-p.Pid, syscall.SIGKILL) // fails when all have ended
 }

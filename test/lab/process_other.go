@@ -11,9 +11,6 @@ import (
 
 func ownGroup() *syscall.SysProcAttr { return new(syscall.SysProcAttr) }
 
-// apply does nothing: only the tests, which run on Linux, need other accounts.
-func (u *User) apply(*syscall.SysProcAttr) {}
-
 func killGroup(p *os.Process) { _ = p.Kill() }
 
 // UseOf asks nobody: there is no /proc.

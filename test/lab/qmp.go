@@ -50,7 +50,7 @@ type qmpMessage struct {
 func newQMP(c net.Conn) (*QMP, error) {
 	q := &QMP{conn: c, done: make(chan struct{}), more: make(chan struct{}), replies: make(chan qmpMessage, 1)}
 	go q.read()
-	if _, err := q.Execute("qmp_capabilities", nil); err != nil {
+	if _, err := q.Execute("qmp_capabilities"); err != nil {
 		q.Close()
 		return nil, err
 	}
@@ -82,14 +82,10 @@ func (q *QMP) read() {
 }
 
 // Execute runs a command of the protocol and returns its result.
-func (q *QMP) Execute(command string, args map[string]any) (json.RawMessage, error) {
+func (q *QMP) Execute(command string) (json.RawMessage, error) {
 	q.send.Lock()
 	defer q.send.Unlock()
-	request := map[string]any{"execute": command}
-	if args != nil {
-		request["arguments"] = args
-	}
-	b, err := json.Marshal(request)
+	b, err := json.Marshal(map[string]any{"execute": command})
 	if err != nil {
 		return nil, fmt.Errorf("run qmp %s: %w", command, err)
 	}

@@ -5,14 +5,13 @@ package lab
 import (
 	"context"
 	"fmt"
+	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
 	"time"
 )
-
-// sinkPort is the TCP port on which a guest takes a Throughput.
-const sinkPort = "5001"
 
 // A Lease is what DHCP gave to a guest.
 type Lease struct {
@@ -84,25 +83,6 @@ func (g *Guest) Fetch(ctx context.Context, url string) (string, time.Duration, e
 	return r.Output, time.Since(start), nil
 }
 
-// Throughput sends to the guest at address to, in which ServeSink has been called, and returns what a TCP connection
-// carried in Mbit/s.
-func (g *Guest) Throughput(ctx context.Context, to string, length time.Duration) (float64, error) {
-	r, err := g.Must(ctx, fmt.Sprintf("guest send %s:%s %d", to, sinkPort, int(length.Seconds())))
-	if err != nil {
-		return 0, err
-	}
-	mbit, err := strconv.ParseFloat(r.Values()["mbit"], 64)
-	if err != nil {
-		return 0, fmt.Errorf("send to %s from %s: %w", to, g.Name, err)
-	}
-	return mbit, nil
-}
-
-// ServeSink starts the other side of Throughput.
-func (g *Guest) ServeSink(ctx context.Context) error {
-	return g.Background(ctx, "guest sink "+sinkPort, "sink")
-}
-
 // Background starts a command that goes on while others run. Its output goes to /tmp/NAME.log, its process id to
 // /tmp/NAME.pid.
 func (g *Guest) Background(ctx context.Context, command, name string) error {
@@ -113,4 +93,20 @@ func (g *Guest) Background(ctx context.Context, command, name string) error {
 // EndBackground ends a command started with Background and returns what it printed.
 func (g *Guest) EndBackground(ctx context.Context, name string) (Result, error) {
 	return g.Run(ctx, fmt.Sprintf("kill $(cat /tmp/%s.pid); cat /tmp/%s.log", name, name))
+}
+
+// SendBuffer builds test/e2e/sndbuf with the machine's C compiler and returns what to add to a guest's Env so that QEMU's
+// sockets get send buffers of size bytes.
+func (l *Lab) SendBuffer(ctx context.Context, size int) ([]string, error) {
+	root, err := ModuleRoot()
+	if err != nil {
+		return nil, err
+	}
+	lib := l.Path("sndbuf.so")
+	source := filepath.Join(root, "test", "e2e", "sndbuf", "sndbuf.c")
+	out, err := exec.CommandContext(ctx, "gcc", "-shared", "-fPIC", "-O2", "-o", lib, source).CombinedOutput()
+	if err != nil {
+		return nil, fmt.Errorf("build %s: %w\n%s", source, err, out)
+	}
+	return []string{"SNDBUF=" + strconv.Itoa(size), "LD_PRELOAD=" + lib}, nil
 }

@@ -25,7 +25,7 @@ func (g *Guest) Watch(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, bootTimeout)
 	defer cancel()
-	return poll(ctx, func() error {
+	return Poll(ctx, func() error {
 		_, err := g.Counted(ctx, false)
 		return err
 	})

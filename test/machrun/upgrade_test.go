@@ -83,7 +83,7 @@ func (d *daemon) upgrade(t *testing.T) ([]byte, error) {
 // see docs/upstream/go-preemptone.md.
 func TestUpgrades(t *testing.T) {
 	t.Parallel()
-	upgrades := 200
+	upgrades := 100
 	if testing.Short() {
 		upgrades = 20
 	}

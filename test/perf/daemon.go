@@ -157,15 +157,5 @@ func (p *perf) startProgram(ctx context.Context, src source, argv []string) (*da
 func (p *perf) await(ctx context.Context, f func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, p.patience)
 	defer cancel()
-	for {
-		err := f()
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return errors.Join(ctx.Err(), err)
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
+	return lab.Poll(ctx, f)
 }

@@ -172,7 +172,7 @@ func (r *rig) counted(ctx context.Context, g *lab.Guest, cut bool) (map[string]s
 func (r *rig) revive(t *testing.T, i int) {
 	t.Helper()
 	for _, command := range []string{"stop", "cont"} {
-		_, err := r.guests[i].QMP().Execute(command, nil)
+		_, err := r.guests[i].QMP().Execute(command)
 		require.NoError(t, err)
 	}
 	_, err := r.alive(t.Context(), patience, i)

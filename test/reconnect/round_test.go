@@ -39,8 +39,6 @@ type trial struct {
 	pace time.Duration
 	// least is how many rounds there are even when they take long.
 	least int
-	// lost are guests that have no way back, and are not waited for.
-	lost map[int]bool
 	// enough ends a run before it has all its rounds; nil does not.
 	enough func(outcomes [][]Outcome) bool
 }
@@ -103,28 +101,15 @@ func (c trial) round(t *testing.T) map[int]Outcome {
 	return outcomes
 }
 
-// lives waits until the guests are alive, those that need not be for a short time only.
+// lives waits until the guests are alive, for a short time only where they need not be.
 func (c trial) lives(t *testing.T) []life {
 	t.Helper()
 	wait := patience
 	if c.mayDie {
 		wait = hopeless
 	}
-	var hope, lost []int
-	for _, i := range c.guests {
-		if c.lost[i] {
-			lost = append(lost, i)
-		} else {
-			hope = append(hope, i)
-		}
-	}
-	lives, err := c.rig.alive(t.Context(), wait, hope...)
+	lives, err := c.rig.alive(t.Context(), wait, c.guests...)
 	require.NoError(t, err)
-	dead, err := c.rig.alive(t.Context(), hopeless/3, lost...)
-	require.NoError(t, err)
-	for _, i := range lost {
-		lives[i] = dead[i]
-	}
 	return lives
 }
 

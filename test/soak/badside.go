@@ -58,19 +58,9 @@ func badRequests() (all []choice[badThing]) {
 			return h.ask(ctx, s, socket, `{"version":1}`+"\n", fds...)
 		}}})
 	}
-	return append(
-		all, choice[badThing]{12, badThing{"control: bad call", func(h *hostile, ctx context.Context, s source) int {
-			return h.ask(ctx, s, "control", badCalls[s.IntN(len(badCalls))])
-		}}}, choice[badThing]{6, badThing{"attach: leaves before the answer", func(h *hostile, ctx context.Context, _ source) int {
-			c := h.dial(ctx, ".d/attach")
-			if c == nil {
-				return 0
-			}
-			_, _ = c.Write([]byte(`{"version":1}` + "\n"))
-			_ = c.Close()
-			return 1
-		}}},
-	)
+	return append(all, choice[badThing]{12, badThing{"control: bad call", func(h *hostile, ctx context.Context, s source) int {
+		return h.ask(ctx, s, "control", badCalls[s.IntN(len(badCalls))])
+	}}})
 }
 
 // ask sends a bad request and reads what comes. A request that is none must not be left open for ever: the daemon ends it.

@@ -4,7 +4,6 @@ package main
 
 import (
 	"fmt"
-	"maps"
 	"net"
 	"os"
 	"regexp"
@@ -29,7 +28,6 @@ type book struct {
 	mu      sync.Mutex
 	written int
 	last    []string
-	warned  map[string]int // by message
 	entries map[[6]byte]*entry
 }
 
@@ -42,7 +40,7 @@ type entry struct {
 }
 
 func newBook(r *run, file *os.File) *book {
-	return &book{r: r, file: file, warned: map[string]int{}, entries: map[[6]byte]*entry{}}
+	return &book{r: r, file: file, entries: map[[6]byte]*entry{}}
 }
 
 // suspicious is what the daemon must never log.
@@ -54,12 +52,7 @@ func (b *book) line(text string) {
 	if suspicious.MatchString(text) {
 		b.r.fail(logged, "%s", text)
 	}
-	level, message, _ := strings.Cut(text, "| ")
-	if strings.HasPrefix(level, "WARN") {
-		b.mu.Lock()
-		b.warned[valuesBegin.ReplaceAllString(message, "")]++
-		b.mu.Unlock()
-	}
+	_, message, _ := strings.Cut(text, "| ")
 	if rest, ok := strings.CutPrefix(message, "client gone "); ok {
 		b.gone(rest)
 	}
@@ -84,16 +77,6 @@ func (b *book) tail() string {
 	defer b.mu.Unlock()
 	return strings.Join(b.last, "\n")
 }
-
-// warnings are those so far, with how often each came.
-func (b *book) warnings() map[string]int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return maps.Clone(b.warned)
-}
-
-// valuesBegin is where a message has keys and values.
-var valuesBegin = regexp.MustCompile(` [a-z_]+=.*`)
 
 var field = regexp.MustCompile(`([a-z_]+)=("(?:[^"\\]|\\.)*"|\S*)`)
 

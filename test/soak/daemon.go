@@ -197,12 +197,9 @@ func (d *daemon) freeze(ctx context.Context, how time.Duration) {
 	_ = syscall.Kill(d.pid(), syscall.SIGCONT)
 }
 
-// errNoUpgrade is returned by upgrade when the daemon refused.
-var errNoUpgrade = errors.New("no upgrade")
-
-// upgrade puts program in place of the daemon's and asks it to become that.
-func (d *daemon) upgrade(ctx context.Context, program string) (time.Duration, error) {
-	if err := install(program, d.binary); err != nil {
+// upgrade puts a new file in place of the daemon's program and asks it to become that.
+func (d *daemon) upgrade(ctx context.Context) (time.Duration, error) {
+	if err := install(d.good, d.binary); err != nil {
 		return 0, err
 	}
 	d.r.ledger.End()
@@ -221,7 +218,7 @@ func (d *daemon) upgrade(ctx context.Context, program string) (time.Duration, er
 	cmd := exec.CommandContext(ctx, d.good, "upgrade", d.r.socket)
 	cmd.Env = append(os.Environ(), d.env...)
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return 0, fmt.Errorf("%w: %w: %s", errNoUpgrade, err, out)
+		return 0, fmt.Errorf("no upgrade: %w: %s", err, out)
 	}
 	return time.Since(began), nil
 }

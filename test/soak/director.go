@@ -6,8 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"syscall"
 	"time"
 
@@ -38,23 +36,22 @@ const (
 	chaosTerm    chaosKind = "term"    // stopped in order, started again
 	chaosKill    chaosKind = "kill"    // killed, started again
 	chaosUpgrade chaosKind = "upgrade" // replaced in place
-	chaosRefused chaosKind = "refused" // an upgrade to a program that is none
 	chaosFreeze  chaosKind = "freeze"  // stopped and continued by the system
 	chaosCalm    chaosKind = "calm"    // every client leaves; what the daemon uses is measured
 )
 
 // A chaos is an act of the director.
 type chaos struct {
-	After time.Duration `json:"after"` // since the last one
-	Kind  chaosKind     `json:"kind"`
-	For   time.Duration `json:"for"` // down, or frozen
+	After time.Duration // since the last one
+	Kind  chaosKind
+	For   time.Duration // down, or frozen
 }
 
 // nextChaos decides what happens to the daemon next.
 func (s source) nextChaos(pace time.Duration) chaos {
 	x := chaos{After: s.between(pace/2, pace*3/2)}
 	x.Kind = pick(s, []choice[chaosKind]{
-		{15, chaosTerm}, {12, chaosKill}, {30, chaosUpgrade}, {6, chaosRefused}, {7, chaosFreeze}, {22, chaosCalm},
+		{15, chaosTerm}, {12, chaosKill}, {30, chaosUpgrade}, {7, chaosFreeze}, {22, chaosCalm},
 	})
 	x.For = s.between(0, 500*time.Millisecond)
 	return x
@@ -77,7 +74,7 @@ func (r *run) direct(ctx context.Context, src source) error {
 			}
 			sleep(ctx, x.After)
 		}
-		r.note("director", x)
+		r.book.keep(fmt.Sprintf("soak: %s, %s", x.Kind, x.For))
 		if err := r.act(ctx, x); err != nil && ctx.Err() == nil {
 			return err
 		}
@@ -114,8 +111,6 @@ func (r *run) act(ctx context.Context, x chaos) error {
 		return r.restart(ctx, x, syscall.SIGKILL)
 	case chaosUpgrade:
 		r.upgrade(ctx)
-	case chaosRefused:
-		r.refuse(ctx)
 	case chaosFreeze:
 		r.totals.freezes.Add(1)
 		r.watch.rest()
@@ -158,7 +153,7 @@ func (r *run) restart(ctx context.Context, x chaos, s syscall.Signal) error {
 func (r *run) upgrade(ctx context.Context) {
 	pid := r.daemon.pid()
 	r.watch.rest()
-	took, err := r.daemon.upgrade(ctx, r.daemon.good)
+	took, err := r.daemon.upgrade(ctx)
 	r.watch.rest()
 	switch {
 	case ctx.Err() != nil:
@@ -171,25 +166,6 @@ func (r *run) upgrade(ctx context.Context) {
 		r.totals.mu.Lock()
 		r.totals.upgradeTimes = append(r.totals.upgradeTimes, took)
 		r.totals.mu.Unlock()
-	}
-}
-
-// refuse offers the daemon a program that is none.
-func (r *run) refuse(ctx context.Context) {
-	bad := filepath.Join(r.o.Dir, "bad")
-	err := os.WriteFile(bad, []byte("#!/bin/sh\nexit 3\n"), 0o755)
-	if err == nil {
-		_, err = r.daemon.upgrade(ctx, bad)
-	}
-	if again := install(r.daemon.good, r.daemon.binary); again != nil {
-		r.fail(upgraded, "%v", again)
-	}
-	switch {
-	case ctx.Err() != nil:
-	case errors.Is(err, errNoUpgrade):
-		r.totals.refusals.Add(1)
-	default:
-		r.fail(upgraded, "the daemon became a program that is none: %v", err)
 	}
 }
 

@@ -62,11 +62,11 @@ func pick[T any](s source, all []choice[T]) T {
 
 // A session is what a guest does from one connecting to its end.
 type session struct {
-	Way     int           `json:"way"`
-	Fresh   bool          `json:"fresh"` // an address that no guest has had before
-	Steps   int           `json:"steps"`
-	Orderly bool          `json:"orderly"` // at its end
-	Wait    time.Duration `json:"wait"`    // before the next one
+	Way     int
+	Fresh   bool // an address that no guest has had before
+	Steps   int
+	Orderly bool          // at its end
+	Wait    time.Duration // before the next one
 }
 
 // nextSession decides on the session of a guest whose usual way is usual.
@@ -128,7 +128,6 @@ func newGuest(r *run, id int) *guest {
 func (g *guest) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		x := g.src.nextSession(g.id%len(g.r.ways), len(g.r.ways))
-		g.r.note(g.name, x)
 		g.session(ctx, x, newSource(g.src.Uint64(), g.name))
 		sleep(ctx, x.Wait)
 	}

@@ -48,7 +48,6 @@ func (h *hostile) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		bad := pick(h.src, h.kinds)
 		if _, ok := h.r.daemon.wait(ctx); ok {
-			h.r.note(h.name, bad.name)
 			h.r.totals.count(&h.r.totals.hostile, bad.name, bad.try(h, ctx, newSource(h.src.Uint64(), bad.name)))
 		}
 		sleep(ctx, h.src.between(0, 4*h.r.o.Pause))

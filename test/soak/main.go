@@ -5,8 +5,8 @@
 // is changed, cut, doubled or out of order, that the daemon's counters are true, and that it goes back to using what it used at the
 // beginning.
 //
-// All decisions come from one seed, which is printed. Everything that was decided is in actions.jsonl, the daemon's log in
-// daemon.log, both in a directory that is kept when something was found.
+// All decisions come from one seed, which is printed. The daemon's log, with what was done to it, is in daemon.log, in a directory
+// that is kept when something was found.
 package main
 
 import (

@@ -45,7 +45,7 @@ func (x *result) print(out io.Writer) {
 	row("counters compared", "%d connections, %d for losses", c.Settled.Load(), c.GapConns.Load())
 	row("frames dropped", "%d and counted as that, %d in a restart or upgrade", c.Missing.Load(), c.Excused.Load())
 	row("starts, stops, kills", "%d, %d, %d", t.starts.Load(), t.terms.Load(), t.kills.Load())
-	row("upgrades", "%d, %d of a bad program refused", t.upgrades.Load(), t.refusals.Load())
+	row("upgrades", "%d", t.upgrades.Load())
 	if d := slices.Sorted(slices.Values(t.upgradeTimes)); len(d) > 0 {
 		row("upgrade took", "p50 %d ms, max %d ms", d[(len(d)-1)/2].Milliseconds(), d[len(d)-1].Milliseconds())
 	}
@@ -63,9 +63,6 @@ func (x *result) print(out io.Writer) {
 		row("violations: "+string(k), "%d", x.Counts[k])
 	}
 	row("violations", "%d", sum(x.Counts))
-	for text, n := range r.book.warnings() {
-		row("warned", "%d times: %s", n, text)
-	}
 }
 
 func sum[K comparable](m map[K]int) (n int) {

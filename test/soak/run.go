@@ -5,10 +5,8 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"net"
-	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -45,14 +43,11 @@ type run struct {
 	ledger  *ledger.Ledger
 	book    *book
 	daemon  *daemon
-	actions actions
 	guests  []*guest
 	hostile []*hostile
 	watch   *witnesses
 	totals  totals
 	mortal  atomic.Int64 // connections that end with the daemon
-	// tamper, if not nil, gets the frames in place of the ledger: tests show by it that faults are found.
-	tamper func(s *station, f []byte)
 	// enough, if not nil, tells whether there was enough for the run to end in time: tests want something to have happened, however
 	// busy the machine is.
 	enough func() bool
@@ -159,8 +154,7 @@ func (r *run) alien(f []byte) bool {
 type totals struct {
 	connections, retries, sent atomic.Uint64
 	starts, terms, kills       atomic.Int64
-	upgrades, refusals         atomic.Int64
-	freezes                    atomic.Int64
+	upgrades, freezes          atomic.Int64
 
 	mu           sync.Mutex
 	slowestStop  time.Duration
@@ -186,22 +180,3 @@ func (t *totals) count(m *map[string]int, key string, n int) {
 	}
 	(*m)[key] += n
 }
-
-// actions are written down, so that a run can be understood and repeated.
-type actions struct {
-	mu sync.Mutex
-	f  *os.File
-}
-
-func (a *actions) add(at time.Duration, actor string, what any) {
-	b, err := json.Marshal(map[string]any{"at": at.Seconds(), "actor": actor, "does": what})
-	if err != nil {
-		return
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	_, _ = a.f.Write(append(b, '\n'))
-}
-
-// note writes down what an actor does.
-func (r *run) note(actor string, what any) { r.actions.add(r.now(), actor, what) }

@@ -107,9 +107,6 @@ func (r *run) files(ctx context.Context) error {
 		return err
 	}
 	r.book = newBook(r, log)
-	if r.actions.f, err = os.Create(filepath.Join(o.Dir, "actions.jsonl")); err != nil {
-		return err
-	}
 	l, err := lab.New(ctx, lab.Options{Line: r.book.line})
 	if err != nil {
 		return err

@@ -5,14 +5,12 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"sync"
 	"syscall"
 	"testing"
@@ -28,7 +26,7 @@ import (
 )
 
 var (
-	soakDuration = flag.Duration("soak.duration", 10*time.Second, "how long TestSoak is")
+	soakDuration = flag.Duration("soak.duration", 8*time.Second, "how long TestSoak is")
 	soakSeed     = flag.Uint64("soak.seed", 0, "seed of TestSoak; 0: that of CI")
 )
 
@@ -60,7 +58,7 @@ func TestMain(m *testing.M) {
 func short(d time.Duration) options {
 	o := defaults()
 	o.Binary = builtDaemon
-	o.Duration, o.Clients, o.Pace, o.Pause = d, 14, 2500*time.Millisecond, 60*time.Millisecond
+	o.Duration, o.Clients, o.Pace, o.Pause = d, 14, 2*time.Second, 60*time.Millisecond
 	o.StopLimit, o.Patience, o.Race = 15*time.Second, 40*time.Second, raceEnabled
 	return o
 }
@@ -85,35 +83,13 @@ func TestSoak(t *testing.T) {
 	t.Log(out.String())
 	assert.Empty(t, res.Violations)
 	assert.True(t, eventful(res), "it was not for nothing")
+	assert.ErrorIs(t, syscall.Kill(res.r.daemon.pid(), 0), syscall.ESRCH, "no process is left")
 }
 
 // eventful tells whether a run has shown something.
 func eventful(res *result) bool {
 	t, c := &res.r.totals, &res.r.ledger.Stats
 	return len(res.Ways) == len(res.r.ways) && t.upgrades.Load()+t.kills.Load() > 0 && len(res.Hostile) > 0 && c.Owned.Load() > 0 && c.Settled.Load() > 0
-}
-
-// TestFaultsAreFound has frames of a real daemon spoiled: each kind of fault is found.
-func TestFaultsAreFound(t *testing.T) {
-	o := short(8 * time.Second)
-	o.Pace = 3 * time.Second
-	o.Seed = 8
-	r, cleanup, err := prepare(t.Context(), o, io.Discard)
-	require.NoError(t, err)
-	defer cleanup(true)
-	r.tamper = newSaboteur(r).spoil
-	kinds := []ledger.Kind{
-		ledger.Misdelivered, ledger.Corrupted, ledger.Cut, ledger.Duplicated, ledger.Reordered, ledger.Lost, ledger.Miscounted,
-	}
-	r.enough = func() bool {
-		counts := r.ledger.Counts()
-		return !slices.ContainsFunc(kinds, func(k ledger.Kind) bool { return counts[k] == 0 })
-	}
-	require.NoError(t, r.run(t.Context()))
-	res := r.result()
-	for _, k := range kinds {
-		assert.Positive(t, res.Counts[k], k)
-	}
 }
 
 // TestDaemonThatDies: that the daemon exits by itself is a violation, and ends the run.
@@ -161,9 +137,6 @@ func TestLog(t *testing.T) {
 	b.finished(s)
 	b.line("INFO | client gone client=1 reason=\"EOF a=b\" mac=" + s.conn.MAC.String() +
 		" frames_to_net=3 bytes_to_net=300 frames_to_client=0 bytes_to_client=0")
-	b.line("WARN | odd thing key=value")
-	b.line("WARN | odd thing key=other")
-	assert.Equal(t, map[string]int{"odd thing": 2}, b.warned)
 	assert.EqualValues(t, 1, r.ledger.Stats.Settled.Load())
 	assert.True(t, s.conn.Gone())
 	assert.Empty(t, r.ledger.Violations())
@@ -208,25 +181,4 @@ func TestArguments(t *testing.T) {
 		assert.NotEmpty(t, errs.String())
 	}
 	assert.Zero(t, run0([]string{"-h"}, io.Discard, io.Discard))
-}
-
-// TestInterrupted: a run that is ended by its context leaves no process behind.
-func TestInterrupted(t *testing.T) {
-	o := short(time.Hour)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	r, cleanup, err := prepare(ctx, o, io.Discard)
-	require.NoError(t, err)
-	defer cleanup(true)
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		_, ok := r.daemon.wait(ctx)
-		assert.True(t, ok)
-		time.Sleep(300 * time.Millisecond)
-		cancel()
-	})
-	err = r.run(ctx)
-	wg.Wait()
-	assert.True(t, err == nil || errors.Is(err, context.Canceled), "%v", err)
-	assert.ErrorIs(t, syscall.Kill(r.daemon.pid(), 0), syscall.ESRCH)
 }

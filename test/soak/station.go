@@ -81,11 +81,7 @@ func (s *station) excused() bool { return s.r.daemon.excusedEnd(int(s.life.Load(
 func (s *station) receive(f []byte) {
 	s.stalled.RLock()
 	defer s.stalled.RUnlock()
-	if s.r.tamper != nil {
-		s.r.tamper(s, f)
-	} else {
-		s.conn.Receive(f)
-	}
+	s.conn.Receive(f)
 	if s.also != nil {
 		s.also(f)
 	}

@@ -193,9 +193,3 @@ func text(b []byte) string {
 func ipv4(v int64) netip.Addr {
 	return netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, uint32(v))))
 }
-
-// SubnetValue is the value of OtherSubnet for an address.
-func SubnetValue(a netip.Addr) int64 {
-	b := a.As4()
-	return int64(binary.BigEndian.Uint32(b[:]))
-}

@@ -47,17 +47,15 @@ const (
 
 // Switches with one value.
 const (
-	DieOrdinal         Switch = "die_ordinal"           // the interface started as the nth since Reset dies; -1: all
-	DieStatus          Switch = "die_status"            // what its calls return; VMNET_INVALID_ACCESS unless set
-	StartDelay         Switch = "start_delay_ms"        // before the handler
-	StopDelay          Switch = "stop_delay_ms"         // before the handler
-	EventDelay         Switch = "event_delay_us"        // before each event
-	EventLoseEvery     Switch = "event_lose_every"      // every nth event is lost
-	ReadMax            Switch = "read_max"              // packets per vmnet_read
-	BusyAfter          Switch = "busy_ms"               // how long a subnet is busy after its owner let it go or died
-	OtherSubnet        Switch = "other_subnet"          // given instead of the one asked for; SubnetValue makes it
-	Host               Switch = "host"                  // 1: the host's side answers; 2: all but DHCP
-	NoUnicast          Switch = "no_unicast"            // 1: no unicast from interface to interface
-	MaxInterfaces      Switch = "interfaces_max"        // 32 unless set
-	MaxInterfacesError Switch = "interfaces_max_status" // VMNET_FAILURE unless set
+	DieOrdinal     Switch = "die_ordinal"      // the interface started as the nth since Reset dies; -1: all
+	DieStatus      Switch = "die_status"       // what its calls return; VMNET_INVALID_ACCESS unless set
+	StartDelay     Switch = "start_delay_ms"   // before the handler
+	StopDelay      Switch = "stop_delay_ms"    // before the handler
+	EventDelay     Switch = "event_delay_us"   // before each event
+	EventLoseEvery Switch = "event_lose_every" // every nth event is lost
+	ReadMax        Switch = "read_max"         // packets per vmnet_read
+	BusyAfter      Switch = "busy_ms"          // how long a subnet is busy after its owner let it go or died
+	Host           Switch = "host"             // 1: the host's side answers; 2: all but DHCP
+	NoUnicast      Switch = "no_unicast"       // 1: no unicast from interface to interface
+	MaxInterfaces  Switch = "interfaces_max"   // 32 unless set
 )

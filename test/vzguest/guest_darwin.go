@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"runtime"
 	"time"
 
@@ -26,11 +25,10 @@ func supported() error { return nil }
 // error is nil when the guest turned itself off, ctx's cause when that made it stop.
 func boot(ctx context.Context, o options, link *os.File) error {
 	defer runtime.KeepAlive(link) // the framework knows its number only
-	loader, remove, err := bootLoader(o)
+	loader, err := bootLoader(o)
 	if err != nil {
 		return err
 	}
-	defer remove()
 	config, err := configure(o, loader, link)
 	if err != nil {
 		return err
@@ -83,36 +81,17 @@ func watch(ctx context.Context, vm *vz.VirtualMachine, lost <-chan *vz.Disconnec
 	}
 }
 
-// bootLoader is a kernel, or EFI where there is none. The function removes what was made for it.
-func bootLoader(o options) (vz.BootLoader, func(), error) {
-	none := func() {}
-	if o.kernel != "" {
-		opts := []vz.LinuxBootLoaderOption{vz.WithCommandLine(o.cmdline)}
-		if o.initrd != "" {
-			opts = append(opts, vz.WithInitrd(o.initrd))
-		}
-		l, err := vz.NewLinuxBootLoader(o.kernel, opts...)
-		if err != nil {
-			return nil, nil, fmt.Errorf("load the kernel: %w", err)
-		}
-		return l, none, nil
+// bootLoader is that of the kernel.
+func bootLoader(o options) (vz.BootLoader, error) {
+	opts := []vz.LinuxBootLoaderOption{vz.WithCommandLine(o.cmdline)}
+	if o.initrd != "" {
+		opts = append(opts, vz.WithInitrd(o.initrd))
 	}
-	dir, err := os.MkdirTemp("", "vzguest")
+	l, err := vz.NewLinuxBootLoader(o.kernel, opts...)
 	if err != nil {
-		return nil, nil, fmt.Errorf("make a store for EFI's variables: %w", err)
+		return nil, fmt.Errorf("load the kernel: %w", err)
 	}
-	remove := func() { _ = os.RemoveAll(dir) }
-	store, err := vz.NewEFIVariableStore(filepath.Join(dir, "efi"), vz.WithCreatingEFIVariableStore())
-	if err != nil {
-		remove()
-		return nil, nil, fmt.Errorf("make a store for EFI's variables: %w", err)
-	}
-	l, err := vz.NewEFIBootLoader(vz.WithEFIVariableStore(store))
-	if err != nil {
-		remove()
-		return nil, nil, fmt.Errorf("load EFI: %w", err)
-	}
-	return l, remove, nil
+	return l, nil
 }
 
 // configure puts the machine together.
@@ -140,13 +119,6 @@ func configure(o options, loader vz.BootLoader, link *os.File) (*vz.VirtualMachi
 		return nil, fmt.Errorf("configure entropy: %w", err)
 	}
 	c.SetEntropyDevicesVirtualMachineConfiguration([]*vz.VirtioEntropyDeviceConfiguration{entropy})
-	if o.disk != "" {
-		disk, err := blockDevice(o.disk)
-		if err != nil {
-			return nil, fmt.Errorf("configure the disk: %w", err)
-		}
-		c.SetStorageDevicesVirtualMachineConfiguration([]vz.StorageDeviceConfiguration{disk})
-	}
 	ok, err := c.Validate()
 	if err == nil && !ok {
 		err = errors.New("no reason is given")
@@ -172,14 +144,6 @@ func networkDevice(o options, link *os.File) (*vz.VirtioNetworkDeviceConfigurati
 	}
 	nic.SetMACAddress(mac)
 	return nic, nil
-}
-
-func blockDevice(path string) (*vz.VirtioBlockDeviceConfiguration, error) {
-	attachment, err := vz.NewDiskImageStorageDeviceAttachment(path, false)
-	if err != nil {
-		return nil, err
-	}
-	return vz.NewVirtioBlockDeviceConfiguration(attachment)
 }
 
 // characterwise has a terminal give each character at once and not echo it, which the guest does. Ctrl-C still ends us. The

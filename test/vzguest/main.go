@@ -45,7 +45,6 @@ func (e errSignal) Error() string { return "received signal " + e.String() }
 type options struct {
 	fd                      int // of the connected datagram socket; the lifeline has the next number
 	kernel, initrd, cmdline string
-	disk                    string
 	cpus, memory            uint // memory in MiB
 	mac                     net.HardwareAddr
 	timeout                 time.Duration // 0: none
@@ -83,7 +82,6 @@ func parse(args []string, log io.Writer) (o options, err error) {
 	f.StringVar(&o.kernel, "kernel", "", "Linux kernel to boot, a `FILE`; on Apple silicon it must not be compressed")
 	f.StringVar(&o.initrd, "initrd", "", "its initial RAM disk, a `FILE`")
 	f.StringVar(&o.cmdline, "cmdline", "console=hvc0", "its command line, a `TEXT`")
-	f.StringVar(&o.disk, "disk", "", "disk image, a raw `FILE`; booted by EFI where there is no --kernel")
 	f.UintVar(&o.cpus, "cpus", 1, "`NUMBER` of processors")
 	f.UintVar(&o.memory, "memory", 512, "memory in `MIB`")
 	f.Func("mac", "the guest's Ethernet `ADDRESS`", func(text string) (err error) {
@@ -101,8 +99,8 @@ func parse(args []string, log io.Writer) (o options, err error) {
 	case err != nil:
 	case f.NArg() > 0:
 		err = fmt.Errorf("unexpected argument %q", f.Arg(0))
-	case o.kernel == "" && o.disk == "":
-		err = errors.New("nothing to boot: give --kernel or --disk")
+	case o.kernel == "":
+		err = errors.New("nothing to boot: give --kernel")
 	case o.mac == nil:
 		err = errors.New("--mac is missing: exec puts the address that the daemon gives in the place of {mac}")
 	}

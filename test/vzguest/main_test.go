@@ -25,12 +25,11 @@ func TestOptions(t *testing.T) {
 	for _, c := range []struct {
 		name, args, want string // want: the error's text, empty for none
 	}{
-		{"kernel", "--mac 52:54:00:12:34:56 --kernel a --initrd b --cmdline quiet --disk d --cpus 2 --memory 1024 --timeout 5m", ""},
-		{"disk", "--mac 52:54:00:12:34:56 --disk d --fd 5", ""},
+		{"kernel", "--mac 52:54:00:12:34:56 --kernel a --initrd b --cmdline quiet --cpus 2 --memory 1024 --timeout 5m", ""},
 		{"nothing", "--mac 52:54:00:12:34:56", "nothing to boot"},
-		{"no address", "--disk d", "--mac is missing"},
-		{"wrong address", "--disk d --mac x", "x"},
-		{"operand", "--disk d --mac 52:54:00:12:34:56 x", `unexpected argument "x"`},
+		{"no address", "--kernel a", "--mac is missing"},
+		{"wrong address", "--kernel a --mac x", "x"},
+		{"operand", "--kernel a --mac 52:54:00:12:34:56 x", `unexpected argument "x"`},
 		{"unknown", "--bridged", "-bridged"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pathrules tells whether a path can be changed by nobody but root. A program that sudo or launchd runs as root must be at
+// Package pathrules tells whether only root can change a path. A program that sudo or launchd runs as root must be at
 // such a path, and Lima refuses to start a socket_vmnet that is not: the rules are those of its validatePath
 // (pkg/networks/validate.go), for the path and for every directory above it.
 package pathrules
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -55,25 +56,30 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// Check returns nil if nobody but root can change path, a clean absolute path below Options.Root, and otherwise an *Error.
+// Check returns nil if only root can change path, a clean absolute path below Options.Root, and otherwise an *Error.
 func Check(path string, o Options) error {
-	if err := checkText(path, o); err != nil {
-		return err
+	if e := checkText(path, o); e != nil {
+		return e
 	}
-	owner, err := rootOf(path, o.Root)
+	owner, err := rootOf(path, o)
 	if err != nil {
 		return err
 	}
-	owner.daemon = o.AllowDaemonGroup
-	for _, component := range components(path) {
-		fi, err := os.Lstat(filepath.Join(o.Root, component))
-		if err != nil {
-			if os.IsNotExist(err) && o.Missing {
-				return nil
-			}
-			return unreadable(path, component, err)
+	for end := range len(path) + 1 {
+		if end > 0 && end < len(path) && path[end] != '/' || end == len(path) && path == "/" {
+			continue // not the end of a name
 		}
-		if e := owner.check(component, fi, filepath.Join(o.Root, component), component == path); e != nil {
+		component := cmp.Or(path[:end], "/")
+		real := filepath.Join(o.Root, component)
+		fi, err := os.Lstat(real)
+		if os.IsNotExist(err) && o.Missing {
+			return nil
+		}
+		e := unreadable(component, err)
+		if err == nil {
+			e = owner.check(component, fi, real, component == path)
+		}
+		if e != nil {
 			e.Path = path
 			return e
 		}
@@ -82,41 +88,21 @@ func Check(path string, o Options) error {
 }
 
 // checkText is about the path's spelling alone.
-func checkText(path string, o Options) error {
-	e := &Error{Path: path, Component: path}
+func checkText(path string, o Options) *Error {
 	switch {
 	case path == "":
-		e.Component = `""`
-		e.Path = e.Component
-		e.Problem, e.Fix = "is no path", "name one that begins with /"
+		return &Error{`""`, `""`, "is no path", "name one that begins with /", nil}
 	case !strings.HasPrefix(path, "/"):
-		e.Problem, e.Fix = "is not absolute", "name a path that begins with /"
+		return &Error{path, path, "is not absolute", "name a path that begins with /", nil}
 	case !o.AllowSpace && strings.ContainsRune(path, ' '):
-		e.Problem, e.Fix = "contains a space, which Lima does not take", "choose a path without"
+		return &Error{path, path, "contains a space, which Lima does not take", "choose a path without", nil}
 	case strings.ContainsAny(path, "\x00\n"):
-		e.Component = fmt.Sprintf("%q", path)
-		e.Path = e.Component
-		e.Problem, e.Fix = "contains a character that paths do not have", "choose a path without"
+		quoted := fmt.Sprintf("%q", path)
+		return &Error{quoted, quoted, "contains a character that paths do not have", "choose a path without", nil}
 	case filepath.Clean(path) != path:
-		e.Problem, e.Fix = "is not in its shortest form", "name it as "+filepath.Clean(path)
-	default:
-		return nil
+		return &Error{path, path, "is not in its shortest form", "name it as " + filepath.Clean(path), nil}
 	}
-	return e
-}
-
-// components are the root, and what is on the way to path, and path.
-func components(path string) []string {
-	all := []string{"/"}
-	for i, c := range path {
-		if c == '/' && i > 0 {
-			all = append(all, path[:i])
-		}
-	}
-	if path != "/" {
-		all = append(all, path)
-	}
-	return all
+	return nil
 }
 
 // trusted is who counts as root.
@@ -126,80 +112,69 @@ type trusted struct {
 	daemon   bool
 }
 
-// rootOf is root, or who owns the staged root.
-func rootOf(path, root string) (trusted, error) {
-	if root == "" || root == "/" {
-		return trusted{}, nil
+// rootOf is root, or the owner of the staged root.
+func rootOf(path string, o Options) (trusted, error) {
+	if o.Root == "" || o.Root == "/" {
+		return trusted{daemon: o.AllowDaemonGroup}, nil
 	}
-	fi, err := os.Stat(root)
+	fi, err := os.Stat(o.Root)
 	if err == nil && !fi.IsDir() {
-		err = &fs.PathError{Op: "stat", Path: root, Err: syscall.ENOTDIR}
+		err = syscall.ENOTDIR
 	}
 	if err != nil {
-		return trusted{}, &Error{Path: path, Component: root, Problem: "cannot be the root: " + reason(err), Err: err}
+		return trusted{}, &Error{Path: path, Component: o.Root, Problem: "cannot be the root: " + reason(err), Err: err}
 	}
 	st, ok := fi.Sys().(*syscall.Stat_t)
 	if !ok {
-		return trusted{}, &Error{Path: path, Component: root, Problem: "has no owner on this system"}
+		return trusted{}, &Error{Path: path, Component: o.Root, Problem: "has no owner on this system"}
 	}
-	return trusted{uid: st.Uid, gid: st.Gid, staged: true}, nil
+	return trusted{uid: st.Uid, gid: st.Gid, staged: true, daemon: o.AllowDaemonGroup}, nil
 }
 
 // check holds one component against the rules; real is where it is, last whether it is the path itself.
 func (r trusted) check(component string, fi fs.FileInfo, real string, last bool) *Error {
-	if fi.Mode()&fs.ModeSymlink != 0 {
-		e := &Error{Component: component, Problem: "is a symbolic link", Fix: "name the path it leads to"}
+	e := &Error{Component: component}
+	st, ok := fi.Sys().(*syscall.Stat_t)
+	perm := fi.Mode().Perm()
+	switch {
+	case fi.Mode()&fs.ModeSymlink != 0:
+		e.Problem, e.Fix = "is a symbolic link", "name the path it leads to"
 		if to, err := os.Readlink(real); err == nil {
 			e.Problem += " to " + to
 		}
-		return e
-	}
-	if !last && !fi.IsDir() {
-		return &Error{Component: component, Problem: "is not a directory", Fix: "move it away", Err: syscall.ENOTDIR}
-	}
-	st, ok := fi.Sys().(*syscall.Stat_t)
-	if !ok {
-		return &Error{Component: component, Problem: "has no owner on this system"}
-	}
-	perm := fi.Mode().Perm()
-	switch {
+	case !last && !fi.IsDir():
+		e.Problem, e.Fix, e.Err = "is not a directory", "move it away", syscall.ENOTDIR
+	case !ok:
+		e.Problem = "has no owner on this system"
 	case st.Uid != 0 && !(r.staged && st.Uid == r.uid):
-		return &Error{
-			Component: component, Problem: fmt.Sprintf("belongs to user %d, not to root", st.Uid), Fix: "sudo chown root " + shell.Quote(real),
-		}
+		e.Problem, e.Fix = fmt.Sprintf("belongs to user %d, not to root", st.Uid), "sudo chown root "+shell.Quote(real)
 	case perm&worldWritable != 0:
-		return &Error{Component: component, Problem: fmt.Sprintf("can be written by everybody (mode %04o)", perm), Fix: "sudo chmod o-w " + shell.Quote(real)}
-	case perm&groupWritable != 0 && !r.group(st.Gid):
-		return &Error{
-			Component: component, Problem: fmt.Sprintf("can be written by group %d (mode %04o)", st.Gid, perm), Fix: "sudo chmod g-w " + shell.Quote(real),
-		}
-	}
-	return nil
-}
-
-// group reports whether the members of a group are trusted.
-func (r trusted) group(gid uint32) bool {
-	return gid == 0 || r.daemon && gid == daemonGID || r.staged && gid == r.gid
-}
-
-// unreadable is for a component that cannot be looked at.
-func unreadable(path, component string, err error) *Error {
-	e := &Error{Path: path, Component: component, Problem: reason(err), Err: err}
-	switch {
-	case os.IsNotExist(err):
-		e.Problem = "does not exist"
-	case os.IsPermission(err):
-		e.Problem, e.Fix = "cannot be looked at: "+reason(err), "try it as root"
+		e.Problem, e.Fix = fmt.Sprintf("can be written by everybody (mode %04o)", perm), "sudo chmod o-w "+shell.Quote(real)
+	case perm&groupWritable != 0 && st.Gid != 0 && !(r.daemon && st.Gid == daemonGID) && !(r.staged && st.Gid == r.gid):
+		e.Problem, e.Fix = fmt.Sprintf("can be written by group %d (mode %04o)", st.Gid, perm), "sudo chmod g-w "+shell.Quote(real)
 	default:
-		e.Problem = "cannot be looked at: " + reason(err)
+		return nil
 	}
 	return e
 }
 
+// unreadable is for a component that cannot be looked at.
+func unreadable(component string, err error) *Error {
+	switch {
+	case err == nil:
+		return nil
+	case os.IsNotExist(err):
+		return &Error{Component: component, Problem: "does not exist", Err: err}
+	case os.IsPermission(err):
+		return &Error{Component: component, Problem: "cannot be looked at: " + reason(err), Fix: "try it as root", Err: err}
+	}
+	return &Error{Component: component, Problem: "cannot be looked at: " + reason(err), Err: err}
+}
+
 // reason is what the system said, without the path.
 func reason(err error) string {
-	if pe := new(fs.PathError); errors.As(err, &pe) {
-		return pe.Err.Error()
+	if pe, ok := errors.AsType[*fs.PathError](err); ok {
+		err = pe.Err
 	}
 	return err.Error()
 }

@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Completion of socket_vmnet2, socket_vmnet and socket_vmnet_client for bash, 3.2 or newer, with bash-completion or without.
-# Written by internal/manual from the programs' usage texts: change those or the code there, then run make manual.
+# Written by internal/manual: change the commands in cmd/socket_vmnet2 or the code there, then run make manual.
 
 # _socket_vmnet2_options COMMAND prints its options. Those that take a value end with an equals sign.
 _socket_vmnet2_options() {
 	case $1 in
-{{- range .Options}}
-	{{quote .Name}}) echo {{quote (words .Entries)}} ;;
+{{- range .Takers}}
+	{{quote .Name}}) echo {{quote (join .Words " ")}} ;;
 {{- end}}
 	esac
 }
@@ -17,7 +17,7 @@ _socket_vmnet2_options() {
 _socket_vmnet2_value() {
 	case $1 in
 {{- range .Values}}
-	{{patterns .Keys}})
+	{{join .Keys " | "}})
 		echo {{quote .Kind}} ;;
 {{- end}}
 	esac
@@ -26,7 +26,7 @@ _socket_vmnet2_value() {
 # _socket_vmnet2_operand COMMAND NUMBER prints what its operand of this number, from 0, may be.
 _socket_vmnet2_operand() {
 	case "$1 $2" in
-{{- range .Operands}}{{$name := .Name}}{{range $i, $kind := .Kinds}}
+{{- range .Takers}}{{$name := .Name}}{{range $i, $kind := .Operands}}
 	'{{$name}} {{$i}}') echo {{quote $kind}} ;;
 {{- end}}{{end}}
 	'socket_vmnet_client 0') echo ':file' ;;
@@ -101,7 +101,7 @@ _socket_vmnet2() {
 	command=${words[0]##*/}
 	i=1
 	if [[ $command == socket_vmnet2 ]]; then
-		for subcommand in {{words .Commands}}; do
+		for subcommand in {{join .Names " "}}; do
 			if ((cword > 1)) && [[ ${words[1]} == "$subcommand" ]]; then
 				command+=" $subcommand"
 				i=2
@@ -151,7 +151,7 @@ _socket_vmnet2() {
 		_socket_vmnet2_offer "${options[@]}"
 	elif [[ -n $kind ]]; then
 		if ((cword == 1)) && [[ $command == socket_vmnet2 ]]; then
-			_socket_vmnet2_offer {{words .Commands}}
+			_socket_vmnet2_offer {{join .Names " "}}
 			((${#COMPREPLY[@]} == 0)) || return 0
 		fi
 		read -r -a list <<<"$kind"

@@ -32,9 +32,14 @@ const (
 	// maxSocketPath is the longest path of a unix socket in bytes without its NUL: 103 on macOS, 107 on Linux.
 	maxSocketPath = int(unsafe.Sizeof(unix.RawSockaddrUnix{}.Path)) - 1
 
-	// connectPause is the distance of attempts to connect while the daemon's backlog is full.
+	// connectPause is the distance of attempts to connect while the daemon's backlog is full, and of requests while it becomes
+	// another version of itself.
 	connectPause = 10 * time.Millisecond
 )
+
+// replaceTime is how long it is asked again: a daemon that becomes another version says "stopping", and so does one that ends, but
+// that is gone soon.
+var replaceTime = 10 * time.Second
 
 // An Attached is a connection to the network.
 type Attached struct {
@@ -54,6 +59,25 @@ func (a *Attached) Close() error { return errors.Join(a.File.Close(), a.Lifeline
 // Attach asks the daemon at socket, the path of its stream socket or a directory with a socket named attach, for a connected
 // descriptor. What the daemon answers as an error is a *proto.Error in the chain of the one that is returned.
 func Attach(ctx context.Context, socket string, r proto.Request) (*Attached, error) {
+	return asked(ctx, func() (*Attached, error) { return attach(ctx, socket, r) })
+}
+
+// asked returns what f does, again while the daemon is stopping.
+func asked[T any](ctx context.Context, f func() (T, error)) (T, error) {
+	for began := time.Now(); ; {
+		v, err := f()
+		if e, ok := errors.AsType[*proto.Error](err); !ok || e.Code != proto.Stopping || time.Since(began) >= replaceTime {
+			return v, err
+		}
+		select {
+		case <-ctx.Done():
+			return v, err
+		case <-time.After(connectPause):
+		}
+	}
+}
+
+func attach(ctx context.Context, socket string, r proto.Request) (*Attached, error) {
 	c, path, err := connect(ctx, socket, "attach")
 	if err != nil {
 		return nil, err
@@ -91,6 +115,10 @@ type Adopted struct {
 // it. f stays open, and the caller closes it. With r being nil the daemon is told nothing and answers nothing: whether it
 // serves f cannot be known.
 func Adopt(ctx context.Context, socket string, f *os.File, r *proto.Request) (*Adopted, error) {
+	return asked(ctx, func() (*Adopted, error) { return adopt(ctx, socket, f, r) })
+}
+
+func adopt(ctx context.Context, socket string, f *os.File, r *proto.Request) (*Adopted, error) {
 	c, path, err := connect(ctx, socket, "adopt")
 	if err != nil {
 		return nil, err

@@ -161,8 +161,8 @@ func TestBadAnswers(t *testing.T) {
 		{"an error", send(`{"version":1,"error":{"code":"full","text":"no room"}}`+"\n", 0), "full: no room"},
 		{"an error with a descriptor", send(`{"version":1,"error":{"code":"full","text":"no room"}}`+"\n", unix.SOCK_DGRAM), "full: no room"},
 		{"an error before the request", func(c *net.UnixConn) {
-			_ = proto.WriteMessage(c, []byte(`{"version":1,"error":{"code":"stopping","text":"bye"}}`+"\n"), proto.None)
-		}, "stopping: bye"},
+			_ = proto.WriteMessage(c, []byte(`{"version":1,"error":{"code":"internal","text":"bye"}}`+"\n"), proto.None)
+		}, "internal: bye"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d := serve(t, c.answer)
@@ -174,6 +174,28 @@ func TestBadAnswers(t *testing.T) {
 			assert.Equal(t, strings.Contains(c.name, "an error"), told, "only what the daemon says is its error")
 		})
 	}
+}
+
+// TestStopping: a daemon that becomes another version is asked again, for a while.
+func TestStopping(t *testing.T) {
+	defer func(d time.Duration) { replaceTime = d }(replaceTime)
+	replaceTime = 50 * time.Millisecond
+	asked := 0
+	d := serve(t, func(c *net.UnixConn) {
+		m, _ := proto.ReadMessage(c, proto.MaxLine)
+		m.Close()
+		if asked++; asked < 3 {
+			_ = proto.WriteMessage(c, []byte(`{"version":1,"error":{"code":"stopping","text":"ask again"}}`+"\n"), proto.None)
+			return
+		}
+		_ = proto.WriteMessage(c, []byte(`{"version":1,"error":{"code":"full","text":"no room"}}`+"\n"), proto.None)
+	})
+	_, err := Attach(t.Context(), d.socket, proto.Request{})
+	require.ErrorContains(t, err, "full: no room")
+	assert.Equal(t, 3, asked)
+	asked = -1 << 20
+	_, err = Attach(t.Context(), d.socket, proto.Request{})
+	require.ErrorContains(t, err, "stopping: ask again")
 }
 
 func TestContext(t *testing.T) {

@@ -4,11 +4,6 @@
 
 // Command guest is the helper program in the end-to-end tests' guests, for what busybox cannot do.
 //
-//	guest sink PORT                         take TCP connections and throw away what comes
-//	guest send HOST:PORT SECONDS            send to such a sink; prints "E2E mbit=N"
-//	guest dial COUNT HOST:PORT SECONDS      open COUNT TCP connections at once and hold them; prints how many of them are
-//	                                        "E2E open=N refused=N pending=N" after SECONDS, then ends
-//	guest fetch COUNT URL                   fetch a page COUNT times; prints "E2E fetched=N slowest_ms=N"
 //	guest load IFACE MAC BYTES              send numbered frames of BYTES bytes to MAC as fast as the interface takes them
 //	guest pace IFACE MAC BYTES MICROSECONDS the same, one frame every MICROSECONDS
 //	guest watch IFACE                       follow the numbered frames that arrive and tell about them on 127.0.0.1:5002
@@ -39,11 +34,7 @@ func run(args []string) error {
 		args int
 		run  func(a []string) error
 	}{
-		"sink":  {1, func(a []string) error { return sink(a[0]) }},
-		"send":  {2, func(a []string) error { return send(a[0], number(a[1])) }},
-		"dial":  {3, func(a []string) error { return dial(number(a[0]), a[1], number(a[2])) }},
-		"fetch": {2, func(a []string) error { return fetch(number(a[0]), a[1]) }},
-		"load":  {3, func(a []string) error { return load(a[0], a[1], number(a[2]), 0) }},
+		"load": {3, func(a []string) error { return load(a[0], a[1], number(a[2]), 0) }},
 		"pace": {4, func(a []string) error {
 			return load(a[0], a[1], number(a[2]), time.Duration(number(a[3]))*time.Microsecond)
 		}},

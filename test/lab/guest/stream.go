@@ -95,7 +95,7 @@ func verifyConn(c net.Conn, p *progress) error {
 
 // pump sends blocks over one TCP connection, mbit of them in a second (0: all it takes), until it breaks or is killed.
 func pump(addr string, mbit int) error {
-	c, err := dialSink(addr)
+	c, err := dialVerify(addr)
 	if err != nil {
 		return err
 	}
@@ -119,6 +119,19 @@ func pump(addr string, mbit int) error {
 			p.latest = time.Now()
 		} else if wait < -time.Second {
 			next = time.Now()
+		}
+	}
+}
+
+// patience is how much longer than it takes on a machine with nothing else to do anything may take.
+const patience = 30 * time.Second
+
+// dialVerify tries for a while, since verify may just be starting.
+func dialVerify(addr string) (net.Conn, error) {
+	for end := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+		c, err := net.DialTimeout("tcp", addr, patience)
+		if err == nil || time.Now().After(end) {
+			return c, err
 		}
 	}
 }

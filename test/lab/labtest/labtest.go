@@ -140,7 +140,7 @@ func Page(t *testing.T, address string) *lab.Page {
 	t.Helper()
 	p, err := lab.ServePage(t.Context(), address)
 	check(t, err)
-	t.Cleanup(func() { check(t, p.Close()) })
+	t.Cleanup(p.Close)
 	return p
 }
 

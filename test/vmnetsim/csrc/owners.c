@@ -145,7 +145,7 @@ vmnet_return_t interface_count_up(void)
 	owners_lock();
 	bury_dead(control());
 	if (live_sum(LIVE_interfaces) >= SWITCH_VALUE(interfaces_max))
-		st = (vmnet_return_t)SWITCH_VALUE(interfaces_max_status);
+		st = VMNET_FAILURE;
 	else
 		live_add(LIVE_interfaces, 1);
 	owners_unlock();
@@ -243,10 +243,7 @@ vmnet_return_t owner_claim(struct settings *s, int *index)
 	owners_lock();
 	struct control *c = control();
 	bury_dead(c);
-	int64_t other = SWITCH_VALUE(other_subnet);
-	if (other != 0)
-		set_subnet(s, (uint32_t)other, s->asked ? s->mask : 0xffffff00);
-	if (s->asked || other != 0 ? busy(c, s) : !choose(c, s))
+	if (s->asked ? busy(c, s) : !choose(c, s))
 		st = s->kind == KIND_NETWORK ? VMNET_FAILURE : VMNET_SHARING_SERVICE_BUSY;
 	else if ((*index = record(c, s)) < 0)
 		st = VMNET_FAILURE;

@@ -39,8 +39,8 @@
 // Switches with a value only: name and preset.
 #define SWITCH_TABLE(X) \
 	X(die_ordinal, 0) X(die_status, 1005) X(start_delay_ms, 0) X(stop_delay_ms, 0) X(event_delay_us, 0) \
-	X(event_lose_every, 0) X(read_max, 0) X(busy_ms, 0) X(other_subnet, 0) X(no_unicast, 0) X(host, 0) \
-	X(interfaces_max, 32) X(interfaces_max_status, 1001)
+	X(event_lose_every, 0) X(read_max, 0) X(busy_ms, 0) X(no_unicast, 0) X(host, 0) \
+	X(interfaces_max, 32)
 
 // Sums over all processes, living and dead.
 #define GAUGE_TABLE(X) \

@@ -106,32 +106,6 @@ CASE(network_ignores_keys)
 	CFRelease(n);
 }
 
-CASE(start_on_a_released_network)
-{
-	struct nic a, b;
-	vmnet_network_ref n = create(config(VMNET_SHARED_MODE), VMNET_SUCCESS);
-	nic_open(&a, n, describe(0));
-	CFRelease(n);
-	EQUAL(VMNET_INVALID_ARGUMENT, nic_try(&b, n, describe(0))); // alive, but not for us
-	nic_close(&a);
-	EQUAL(VMNET_INVALID_ARGUMENT, nic_try(&b, n, describe(0)));
-}
-
-CASE(network_subnets_have_one_owner)
-{
-	vmnet_return_t st;
-	struct nic a;
-	vmnet_network_configuration_ref c = config(VMNET_SHARED_MODE);
-	EQUAL(VMNET_SUCCESS, set_subnet(c, "192.168.105.1", "255.255.255.0"));
-	vmnet_network_ref n = vmnet_network_create(c, &st);
-	CHECK(vmnet_network_create(c, &st) == NULL); // even for the same settings
-	EQUAL(VMNET_FAILURE, st);
-	EQUAL(VMNET_SHARING_SERVICE_BUSY,
-		nic_try(&a, NULL, describe_range(VMNET_SHARED_MODE, "192.168.105.1", "192.168.105.254", "255.255.255.0")));
-	CFRelease(n);
-	CFRelease(create(c, VMNET_SUCCESS));
-}
-
 // What vmnet_network_create refuses: addresses that are no guest's, and public subnets.
 CASE(network_creation_is_checked)
 {
@@ -153,27 +127,6 @@ CASE(network_creation_is_checked)
 		if (n != NULL)
 			CFRelease(n);
 	}
-}
-
-// The system chooses among 64 subnets for each mode, and has 255 networks in all.
-CASE(network_limits)
-{
-	vmnet_network_ref n[255];
-	int k = 0;
-	for (; k < 64; k++)
-		n[k] = create(config(VMNET_SHARED_MODE), VMNET_SUCCESS);
-	create(config(VMNET_SHARED_MODE), VMNET_FAILURE);
-	for (; k < 255; k++) {
-		char subnet[16];
-		vmnet_network_configuration_ref c = config(VMNET_SHARED_MODE);
-		snprintf(subnet, sizeof subnet, "10.80.%d.1", k - 64);
-		EQUAL(VMNET_SUCCESS, set_subnet(c, subnet, "255.255.255.0"));
-		n[k] = create(c, VMNET_SUCCESS);
-	}
-	create(config(VMNET_HOST_MODE), VMNET_FAILURE);
-	while (k-- > 0)
-		CFRelease(n[k]);
-	CFRelease(create(config(VMNET_HOST_MODE), VMNET_SUCCESS));
 }
 
 static int rules(void)

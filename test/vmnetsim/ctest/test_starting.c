@@ -37,14 +37,6 @@ static xpc_object_t with_id(xpc_object_t d, const char *key, uint8_t byte)
 	return d;
 }
 
-CASE(start_refuses_bad_mode)
-{
-	refuse(describe(0));
-	refuse(describe(999));
-	refuse(describe(1003));
-	refuse(with_string(describe(0), vmnet_operation_mode_key, "shared"));
-}
-
 CASE(start_refuses_bad_addresses)
 {
 	refuse_range("192.168.105.1", "192.168.105.254", NULL);
@@ -63,6 +55,7 @@ CASE(start_refuses_bad_addresses)
 
 CASE(start_refuses_bad_settings)
 {
+	refuse(describe(999));
 	refuse(with_number(describe(VMNET_SHARED_MODE), vmnet_mtu_key, 100));
 	refuse(with_number(describe(VMNET_SHARED_MODE), vmnet_mtu_key, 70000));
 	refuse(with_number(with_string(describe(VMNET_BRIDGED_MODE), vmnet_shared_interface_name_key, "en0"), vmnet_mtu_key, 1500));
@@ -107,28 +100,6 @@ CASE(default_subnets)
 	nic_open(&shared, NULL, describe(VMNET_SHARED_MODE));
 	addresses(&shared, "192.168.64.1", "192.168.64.254", "255.255.255.0");
 	nic_close(&shared);
-}
-
-static void busy(uint32_t mode, const char *start, const char *end, const char *mask)
-{
-	struct nic n;
-	EQUAL(VMNET_SHARING_SERVICE_BUSY, nic_try(&n, NULL, describe_range(mode, start, end, mask)));
-	CHECK(n.ref != NULL); // only the handler tells
-}
-
-CASE(subnets_have_one_owner)
-{
-	struct nic a, b;
-	nic_open(&a, NULL, describe_range(VMNET_SHARED_MODE, "192.168.105.1", "192.168.105.254", "255.255.255.0"));
-	busy(VMNET_HOST_MODE, "192.168.105.1", "192.168.105.254", "255.255.255.0");
-	busy(VMNET_SHARED_MODE, "192.168.105.1", "192.168.105.200", "255.255.255.0");
-	busy(VMNET_SHARED_MODE, "192.168.0.1", "192.168.255.254", "255.255.0.0");
-	busy(VMNET_SHARED_MODE, "192.168.105.129", "192.168.105.254", "255.255.255.128");
-	nic_open(&b, NULL, describe_range(VMNET_SHARED_MODE, "192.168.106.1", "192.168.106.254", "255.255.255.0"));
-	nic_close(&a);
-	nic_open(&a, NULL, describe_range(VMNET_HOST_MODE, "192.168.105.1", "192.168.105.254", "255.255.255.0"));
-	nic_close(&a);
-	nic_close(&b);
 }
 
 CASE(same_settings_share_a_bridge)

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package find
+
+import (
+	"encoding/json"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/shell"
+)
+
+// A Client is a virtual machine, or a process of one, that uses a socket.
+type Client struct {
+	Tool    string `json:"tool"` // lima, colima, minikube, rancher-desktop or finch, else the program's name
+	Name    string `json:"name"`
+	VM      string `json:"vm,omitempty"` // qemu, vz, krunkit
+	Running bool   `json:"running"`
+	PID     int    `json:"pid,omitempty"`
+	Network string `json:"network,omitempty"` // of Lima, by name
+	Socket  string `json:"socket"`
+	Stop    string `json:"stop,omitempty"` // the command, if its tool has one
+	Start   string `json:"start,omitempty"`
+}
+
+// addClient adds a machine whose pidfile is in dir.
+func (f *search) addClient(m Client, dir string) {
+	for _, name := range []string{"qemu.pid", "krunkit.pid", "vz.pid", "ha.pid"} {
+		pid, err := strconv.Atoi(strings.TrimSpace(string(f.read(filepath.Join(dir, name)))))
+		if _, runs := f.Inventory.Processes[pid]; err == nil && pid > 0 && !m.Running && (runs || f.Inventory.Processes == nil) {
+			m.PID, m.Running = pid, true
+		}
+	}
+	f.Clients = append(f.Clients, m)
+}
+
+// colimaConfig is what matters here of a profile's colima.yaml.
+type colimaConfig struct {
+	VMType  string `yaml:"vmType"`
+	Network struct {
+		Address bool   `yaml:"address"`
+		Mode    string `yaml:"mode"`
+	} `yaml:"network"`
+}
+
+// findColima looks for the profiles that have an address of their own, as far as that is by socket_vmnet.
+func (f *search) findColima() {
+	for _, dir := range f.under("COLIMA_HOME", ".colima", ".config/colima") {
+		for _, name := range f.list(dir) {
+			if !instanceName.MatchString(name) {
+				continue
+			}
+			c, ok := decode[colimaConfig](f, filepath.Join(dir, name, "colima.yaml"), "YAML", unmarshalYAML("vmType", "network"))
+			// With VZ and without a bridge Colima uses what VZ has itself.
+			if !ok || !c.Network.Address || c.VMType == "vz" && c.Network.Mode != "bridged" {
+				continue
+			}
+			instance := "colima"
+			if name != "default" {
+				instance += "-" + name
+			}
+			f.addClient(Client{
+				Tool: "colima", Name: name, VM: Clean(c.VMType), Socket: Clean(filepath.Join(dir, name, "daemon/vmnet.sock")),
+				Stop: command("colima", "stop", name), Start: command("colima", "start", name),
+			}, filepath.Join(dir, "_lima", instance))
+		}
+	}
+}
+
+// minikubeConfig is what matters here of a profile's config.json.
+type minikubeConfig struct {
+	Driver, Network, SocketVMnetPath, SocketVMnetClientPath string
+}
+
+// MinikubeSockets is where minikube looks for a socket by itself, in this order.
+var MinikubeSockets = []string{"/var/run/socket_vmnet", "/opt/homebrew/var/run/socket_vmnet", "/usr/local/var/run/socket_vmnet"}
+
+// findMinikube looks for the profiles that are on a socket_vmnet.
+func (f *search) findMinikube() {
+	for _, dir := range f.under("MINIKUBE_HOME", ".minikube") {
+		if filepath.Base(dir) != ".minikube" {
+			dir = filepath.Join(dir, ".minikube")
+		}
+		for _, name := range f.list(filepath.Join(dir, "profiles")) {
+			if instanceName.MatchString(name) {
+				f.readMinikube(dir, name)
+			}
+		}
+	}
+}
+
+func (f *search) readMinikube(dir, name string) {
+	c, ok := decode[minikubeConfig](f, filepath.Join(dir, "profiles", name, "config.json"), "JSON", json.Unmarshal)
+	if !ok || !strings.HasPrefix(c.Driver, "qemu") || c.Network != "socket_vmnet" && c.SocketVMnetPath == "" {
+		return
+	}
+	socket := c.SocketVMnetPath
+	if socket == "" {
+		socket = MinikubeSockets[max(0, slices.IndexFunc(MinikubeSockets, f.exists))]
+	}
+	if client := c.SocketVMnetClientPath; client != "" && !f.exists(client) {
+		f.addNamed(client, "minikube's profile "+name)
+	}
+	f.addClient(Client{
+		Tool: "minikube", Name: name, VM: "qemu", Socket: Clean(socket),
+		Stop: command("minikube", "stop", "--profile="+name), Start: command("minikube", "start", "--profile="+name),
+	}, filepath.Join(dir, "machines", name))
+}
+
+// findMonitors looks among the processes for machine monitors whose arguments name a known socket, and that are no machine of a tool.
+func (f *search) findMonitors() {
+	known := map[string]bool{}
+	for _, s := range f.setups() {
+		known[public(s.Socket)] = s.Socket != ""
+	}
+	for _, pid := range slices.Sorted(maps.Keys(f.Inventory.Processes)) {
+		p := f.Inventory.Processes[pid]
+		base := filepath.Base(p.Args[0])
+		if !strings.HasPrefix(base, "qemu-system-") && !slices.Contains([]string{"krunkit", "vfkit", "tart", "softnet"}, base) ||
+			slices.ContainsFunc(f.Clients, func(m Client) bool { return m.PID == pid }) {
+			continue
+		}
+		words := strings.FieldsFunc(strings.Join(p.Args, "\n"), func(r rune) bool { return strings.ContainsRune(",=\n", r) })
+		if i := slices.IndexFunc(words, func(w string) bool { return known[public(w)] }); i >= 0 {
+			f.Clients = append(f.Clients, Client{Tool: base, Name: "process " + strconv.Itoa(pid), Running: true, PID: pid, Socket: words[i]})
+		}
+	}
+}
+
+// setups are what all daemons are, were or will be started with.
+func (v *Inventory) setups() (all []Setup) {
+	for _, d := range v.Servers {
+		all = append(all, d.Setup)
+	}
+	for _, j := range v.Jobs {
+		all = append(all, j.Setup)
+	}
+	for _, n := range v.Networks {
+		all = append(all, n.Setup)
+	}
+	return all
+}
+
+// Served are the sockets of what runs, or would run, a program.
+func (v *Inventory) Served(p Program) []string {
+	sockets := []string{}
+	for _, s := range v.setups() {
+		if s.Socket != "" && p.Uses(s.Program) && !slices.Contains(sockets, s.Socket) {
+			sockets = append(sockets, s.Socket)
+		}
+	}
+	return sockets
+}
+
+// command is a shell command of these words.
+func command(words ...string) string {
+	quoted := make([]string, len(words))
+	for i, w := range words {
+		quoted[i] = shell.Quote(w)
+	}
+	return strings.Join(quoted, " ")
+}

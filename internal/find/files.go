@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package find
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+)
+
+// Limits on what is read. A Lima template with scripts is the largest of the files.
+const (
+	maxFile    = 256 << 10 // bytes
+	maxEntries = 1000      // of a directory
+	maxLinks   = 40        // on the way to a file, as the kernel's
+)
+
+// nonBlocking opens what may be a pipe or a terminal without waiting and without making it ours.
+const nonBlocking = syscall.O_NONBLOCK | syscall.O_NOCTTY | syscall.O_NOFOLLOW
+
+// Resolve follows the links on the way to path as the staged system would, and returns a path below Root without any. os.Root
+// refuses links that are absolute, which staged systems have.
+func (s System) Resolve(path string) (string, error) {
+	at, rest, links := "/", strings.Split(path, "/"), 0
+	for len(rest) > 0 {
+		name := rest[0]
+		rest = rest[1:]
+		switch name {
+		case "", ".":
+			continue
+		case "..":
+			at = filepath.Dir(at)
+			continue
+		}
+		next := filepath.Join(at, name)
+		fi, err := os.Lstat(filepath.Join(s.Root, next))
+		if err != nil {
+			return "", withoutRoot(err, path)
+		}
+		if fi.Mode()&fs.ModeSymlink == 0 {
+			at = next
+			continue
+		}
+		to, err := os.Readlink(filepath.Join(s.Root, next))
+		if err != nil {
+			return "", withoutRoot(err, path)
+		}
+		if links++; links > maxLinks {
+			return "", &fs.PathError{Op: "open", Path: path, Err: syscall.ELOOP}
+		}
+		if filepath.IsAbs(to) {
+			at = "/"
+		}
+		rest = append(strings.Split(to, "/"), rest...)
+	}
+	return at, nil
+}
+
+// Real is path without links, as far as it exists.
+func (s System) Real(path string) string {
+	if at, err := s.Resolve(path); err == nil {
+		return at
+	}
+	if dir, err := s.Resolve(filepath.Dir(path)); err == nil {
+		return filepath.Join(dir, filepath.Base(path))
+	}
+	return filepath.Clean(path)
+}
+
+// withoutRoot is err about path, without where the staged root is.
+func withoutRoot(err error, path string) error {
+	if of, ok := errors.AsType[*fs.PathError](err); ok {
+		return &fs.PathError{Op: of.Op, Path: path, Err: of.Err}
+	}
+	return err
+}
+
+// Stat tells of the file that path leads to.
+func (s System) Stat(path string) (fs.FileInfo, error) {
+	at, err := s.Resolve(path)
+	if err != nil {
+		return nil, err
+	}
+	fi, err := os.Lstat(filepath.Join(s.Root, at))
+	return fi, withoutRoot(err, path)
+}
+
+// open opens the regular file that path leads to. Nothing that it opens makes it wait.
+func (s System) open(path string) (*os.File, fs.FileInfo, error) {
+	at, err := s.Resolve(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	file, err := os.OpenFile(filepath.Join(s.Root, at), os.O_RDONLY|nonBlocking, 0)
+	if err != nil {
+		return nil, nil, withoutRoot(err, path)
+	}
+	fi, err := file.Stat()
+	if err == nil && !fi.Mode().IsRegular() {
+		err = fmt.Errorf("is no regular file but %s", fi.Mode().Type())
+	}
+	if err != nil {
+		file.Close()
+		return nil, nil, withoutRoot(err, path)
+	}
+	return file, fi, nil
+}
+
+// ReadFile returns the content of a regular file of at most limit bytes.
+func (s System) ReadFile(path string, limit int) ([]byte, error) {
+	file, _, err := s.open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	b, err := io.ReadAll(io.LimitReader(file, int64(limit)+1))
+	if err != nil {
+		return nil, withoutRoot(err, path)
+	}
+	if len(b) > limit {
+		return nil, fmt.Errorf("is larger than %d KiB, so it was not read", limit>>10)
+	}
+	return b, nil
+}
+
+// readDir returns the names in a directory, sorted; with an error some, if there are too many.
+func (s System) readDir(dir string) (names []string, err error) {
+	at, err := s.Resolve(dir)
+	if err != nil {
+		return nil, err
+	}
+	d, err := os.OpenFile(filepath.Join(s.Root, at), os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_DIRECTORY, 0)
+	if err != nil {
+		return nil, withoutRoot(err, dir)
+	}
+	defer d.Close()
+	names, err = d.Readdirnames(maxEntries + 1)
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	if len(names) > maxEntries {
+		names, err = names[:maxEntries], fmt.Errorf("has more than %d entries; only some were looked at", maxEntries)
+	}
+	slices.Sort(names)
+	return names, withoutRoot(err, dir)
+}
+
+// Absent tells that there is no such file.
+func Absent(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) }
+
+// Reason is what the system said, without the path.
+func Reason(err error) string {
+	if of, ok := errors.AsType[*fs.PathError](err); ok {
+		return of.Err.Error()
+	}
+	return err.Error()
+}
+
+// SamePath tells whether two paths are one on macOS, where /var, /etc and /tmp are links into /private.
+func SamePath(a, b string) bool { return a != "" && public(a) == public(b) }
+
+// public is path without the /private of macOS.
+func public(path string) string {
+	for _, dir := range []string{"/var/", "/etc/", "/tmp/"} {
+		if rest, ok := strings.CutPrefix(path, "/private"); ok && strings.HasPrefix(rest, dir) {
+			return rest
+		}
+	}
+	return path
+}

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package find
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
+)
+
+// An Inventory is what of socket_vmnet and socket_vmnet2 a machine has. All text in it is printable and short.
+type Inventory struct {
+	Programs []Program `json:"programs"`
+	Jobs     []Job     `json:"jobs"`
+	Units    []Unit    `json:"units"`
+	Networks []Network `json:"networks"`
+	Servers  []Server  `json:"daemons"`
+	Clients  []Client  `json:"clients"`
+	Problems []Problem `json:"problems"`
+
+	Processes map[int]Process `json:"-"` // nil: they are not known
+	Booted    bool            `json:"-"` // systemd runs
+}
+
+// A Problem is something that could not be read.
+type Problem struct {
+	Path  string `json:"path"`
+	Error string `json:"error"`
+	Root  bool   `json:"needs_root"` // sudo would help
+}
+
+// A search is one look. It fills its inventory.
+type search struct {
+	System
+	*Inventory
+	ctx context.Context //nolint:containedctx // of the one call of Look
+}
+
+// lookTime is how long the programs that are asked may take in all.
+const lookTime = 30 * time.Second
+
+// Look makes the inventory of s.
+func Look(ctx context.Context, s System) *Inventory {
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+	f := &search{System: s, ctx: ctx, Inventory: &Inventory{
+		Programs: []Program{}, Jobs: []Job{}, Units: []Unit{}, Networks: []Network{}, Servers: []Server{}, Clients: []Client{}, Problems: []Problem{},
+	}}
+	f.findProcesses()
+	f.findPrograms()
+	f.findJobs()
+	f.findUnits()
+	f.findLima()
+	f.findColima()
+	f.findMinikube()
+	f.nameServers()
+	f.findMonitors()
+	return f.Inventory
+}
+
+// findProcesses lists the processes and the daemons among them.
+func (f *search) findProcesses() {
+	if f.System.Processes == nil {
+		return
+	}
+	list, err := f.System.Processes(f.ctx)
+	if err != nil {
+		f.problem("the list of processes", fmt.Errorf("%w: what runs is not known", err))
+		return
+	}
+	f.Inventory.Processes = map[int]Process{}
+	for i := range list {
+		list[i].Args = cleanAll(list[i].Args)
+		f.Inventory.Processes[list[i].PID] = list[i]
+	}
+	f.Servers = append(f.Servers, serversIn(list)...)
+}
+
+// byHand is what started a daemon that no job, no tool and no configuration knows.
+const byHand = "hand"
+
+// nameServers says what started each daemon, and whether its program is ours whatever its name.
+func (f *search) nameServers() {
+	for i := range f.Servers {
+		d := &f.Servers[i]
+		f.addProgram(d.Program)
+		if p := f.ProgramAt(d.Program); p != nil && p.Ours {
+			d.Ours = true
+		}
+		job := slices.IndexFunc(f.Jobs, func(j Job) bool { return SamePath(j.Socket, d.Socket) })
+		network := slices.IndexFunc(f.Networks, func(n Network) bool { return SamePath(n.Socket, d.Socket) })
+		switch {
+		case job >= 0 && d.PPID == 1:
+			d.StartedBy = "the job " + f.Jobs[job].Label
+		case network >= 0:
+			d.StartedBy = f.Networks[network].Tool + " for its network " + f.Networks[network].Name
+		case strings.HasPrefix(d.Program, "/opt/colima/"):
+			d.StartedBy = "colima"
+		default:
+			d.StartedBy = byHand
+		}
+	}
+}
+
+// maxText is the longest text that is taken over from what is read, in bytes: longer than any path.
+const maxText = 1024
+
+// Clean makes foreign text one short line: nothing that is read can move the cursor or flood the screen.
+func Clean(text string) string { return printable.Line(text, maxText) }
+
+func cleanAll(texts []string) []string {
+	out := make([]string, len(texts))
+	for i, t := range texts {
+		out[i] = Clean(t)
+	}
+	return out
+}
+
+// problem notes that path could not be read, unless it is just not there.
+func (f *search) problem(path string, err error) {
+	if err == nil || Absent(err) {
+		return
+	}
+	p := Problem{Path: Clean(path), Error: Clean(Reason(err)), Root: errors.Is(err, fs.ErrPermission)}
+	if !slices.Contains(f.Problems, p) {
+		f.Problems = append(f.Problems, p)
+	}
+}
+
+// read returns a file's content, or nil: what is absent is no problem, all else is.
+func (f *search) read(path string) []byte {
+	b, err := f.ReadFile(path, maxFile)
+	f.problem(path, err)
+	return b
+}
+
+// list returns the names in a directory, sorted; none when it is not there.
+func (f *search) list(dir string) []string {
+	names, err := f.readDir(dir)
+	f.problem(dir, err)
+	return names
+}
+
+// exists tells whether something is at path.
+func (f *search) exists(path string) bool {
+	_, err := f.Stat(path)
+	f.problem(path, err)
+	return err == nil
+}
+
+// run asks a program.
+func (f *search) run(name string, args ...string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(f.ctx, askTime)
+	defer cancel()
+	out, err := f.Run(ctx, name, args...)
+	if err != nil && ctx.Err() != nil {
+		return out, fmt.Errorf("gave no answer within %v", askTime)
+	}
+	return out, err
+}
+
+// decode reads a file into a T with unmarshal.
+func decode[T any](f *search, path, format string, unmarshal func([]byte, any) error) (out T, ok bool) {
+	b := f.read(path)
+	if b == nil {
+		return out, false
+	}
+	if err := parse(func() error { return unmarshal(b, &out) }); err != nil {
+		f.problem(path, fmt.Errorf("is not the %s that it should be: %s", format, firstLine(err.Error())))
+		return out, false
+	}
+	return out, true
+}
+
+// parse calls a parser that is not made for files that lie.
+func parse(run func() error) (err error) {
+	defer func() {
+		if recover() != nil {
+			err = errors.New("its parser gave up")
+		}
+	}()
+	return run()
+}
+
+func firstLine(text string) string {
+	line, _, _ := strings.Cut(text, "\n")
+	return line
+}
+
+// ProgramAt is the known program at a path, by either of its names; nil if there is none.
+func (v *Inventory) ProgramAt(path string) *Program {
+	for i := range v.Programs {
+		if p := &v.Programs[i]; SamePath(p.Path, path) || SamePath(p.Links, path) {
+			return p
+		}
+	}
+	return nil
+}
+
+// Ours tells whether socket_vmnet2 is installed or runs.
+func (v *Inventory) Ours() bool {
+	return slices.ContainsFunc(v.Programs, func(p Program) bool { return p.Ours }) || slices.ContainsFunc(v.Servers, func(d Server) bool { return d.Ours })
+}
+
+// Uses tells whether what is started at path is the program p.
+func (p Program) Uses(path string) bool { return SamePath(p.Path, path) || SamePath(p.Links, path) }
+
+// under is dirs below each home, and first what a variable of the environment names.
+func (f *search) under(variable string, dirs ...string) (all []string) {
+	if dir := f.Getenv(variable); filepath.IsAbs(dir) {
+		all = append(all, filepath.Clean(dir))
+	}
+	for _, home := range f.Homes {
+		for _, dir := range dirs {
+			if dir = filepath.Join(home, dir); !slices.Contains(all, dir) {
+				all = append(all, dir)
+			}
+		}
+	}
+	return all
+}

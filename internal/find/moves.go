@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package find
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/shell"
+)
+
+// A Move is what to type to have socket_vmnet2 in place of one program.
+type Move struct {
+	Program string   `json:"program"`
+	Why     string   `json:"why"`
+	Lines   []string `json:"lines"` // commands, and comments that begin with #; none: nothing is to be done
+}
+
+// A mover makes the moves of an inventory.
+type mover struct {
+	*Inventory
+	program string   // the socket_vmnet2 that the lines call
+	lines   []string // of all moves so far
+	served  []string // sockets that the lines make jobs for
+}
+
+// Moves are the lines that move each program's jobs, networks and clients to socket_vmnet2, for the system that was looked at.
+func (v *Inventory) Moves(program string) []Move {
+	m := &mover{Inventory: v, program: program}
+	moves := []Move{}
+	for _, p := range v.Programs {
+		why, lines := m.move(p)
+		m.lines = append(m.lines, lines...)
+		moves = append(moves, Move{p.Path, why, append([]string{}, lines...)})
+	}
+	return moves
+}
+
+// inPlace tells whether a program is replaced. One that a package manager keeps, or that others can change, stays: ours go to
+// DefaultPrefix and serve the same sockets, so that clients need no change.
+func (p Program) inPlace() bool {
+	return p.Kind == KindUpstream || p.Kind == KindColima || p.Kind == KindOther && p.Unsafe == "" && p.Missing == ""
+}
+
+// move says what becomes of a program, and the lines for it.
+func (m *mover) move(p Program) (why string, lines []string) {
+	switch {
+	case p.Kind == KindRancher, p.Kind == KindFinch:
+		return "is left alone: " + p.Kind + " compares it with the one that it was built with, and puts that back", nil
+	case p.Ours:
+		return "is socket_vmnet2; a newer one comes in with socket_vmnet2 upgrade SOCKET, which disconnects no client", nil
+	case p.inPlace():
+		return "is replaced where it is; what runs goes on until it is restarted", append(m.install(p.Prefix), m.between(p, m.change(p, p.Path))...)
+	case len(m.Served(p)) == 0 && !slices.ContainsFunc(m.Servers, func(d Server) bool { return p.Uses(d.Program) }):
+		return "is run by nothing here; its socket_vmnet_client, which minikube uses, works with either daemon", nil
+	case p.Missing != "":
+		why = "has gone; what is installed to " + DefaultPrefix + " serves its sockets instead"
+	default:
+		why = "stays, since its package manager would put it back or others than root can change it; " + DefaultPrefix + " serves its sockets instead"
+	}
+	own := m.ProgramAt(DefaultPrefix + "/bin/socket_vmnet")
+	if own == nil || !own.Ours {
+		lines = m.install(DefaultPrefix)
+	}
+	return why, append(lines, m.between(p, m.change(p, DefaultPrefix+"/bin/socket_vmnet"))...)
+}
+
+// install is the line that installs to a prefix, once.
+func (m *mover) install(prefix string) []string {
+	line := "sudo " + command(m.program, "install")
+	if prefix != DefaultPrefix {
+		line += " " + command("--prefix="+prefix)
+	}
+	if slices.Contains(m.lines, line) {
+		return nil
+	}
+	return []string{line}
+}
+
+// between has a program's clients that run stopped before lines, and started behind them.
+func (m *mover) between(p Program, lines []string) []string {
+	sockets := m.Served(p)
+	var stops, starts []string
+	for _, c := range m.Clients {
+		uses := p.Kind == KindColima && c.Tool == "colima" || slices.ContainsFunc(sockets, func(s string) bool { return SamePath(s, c.Socket) })
+		switch {
+		case !uses || !c.Running || slices.Contains(stops, c.Stop):
+		case c.Stop == "":
+			starts = append(starts, fmt.Sprintf("# %s (%s) has to be restarted, unless it reconnects", c.Name, c.Tool))
+		default:
+			stops, starts = append(stops, c.Stop), append(starts, c.Start)
+		}
+	}
+	return slices.Concat(stops, lines, starts)
+}
+
+// change are the lines after which the program at path serves what p does: by its jobs, by daemons that nothing else restarts, and
+// for Lima, which has to be told where it is.
+func (m *mover) change(p Program, path string) (lines []string) {
+	for _, j := range m.Jobs {
+		switch {
+		case !p.Uses(j.Program) || j.State == NotLoaded:
+		case p.Path == path:
+			lines = append(lines, sudo(!j.User())+command("launchctl", "kickstart", "-k", j.Target()))
+		default:
+			lines = append(lines, m.moveJob(p, j)...)
+		}
+	}
+	for _, d := range m.Servers {
+		if p.Uses(d.Program) && d.StartedBy == byHand {
+			lines = append(lines, sudo(d.UID == 0)+"kill "+strconv.Itoa(d.PID), sudo(d.UID == 0)+command(append([]string{path}, d.Args[1:]...)...)+" &")
+		}
+	}
+	var configs []string
+	for _, n := range m.Networks {
+		if p.Path == path || !p.Uses(n.Program) || n.Tool != "lima" || slices.Contains(configs, n.Config) {
+			continue
+		}
+		configs = append(configs, n.Config)
+		lines = append(lines, fmt.Sprintf(`sed -i.before-socket_vmnet2 's|^\( *socketVMNet:\).*|\1 "%s"|' %s`, path, shell.Quote(n.Config)))
+		if n.Sudoers != "" && n.State != SudoersMissing {
+			lines = append(lines, LimaSudoers(n.Sudoers))
+		}
+	}
+	return lines
+}
+
+// sudo begins a line that root has to run.
+func sudo(root bool) string {
+	if root {
+		return "sudo "
+	}
+	return ""
+}
+
+// moveJob stops a job for good, and has one of ours serve its socket, unless there is one.
+func (m *mover) moveJob(p Program, j Job) []string {
+	lines := []string{sudo(!j.User()) + command("launchctl", "bootout", j.Target()), sudo(!j.User()) + command("mv", j.Path, j.Path+".before-socket_vmnet2")}
+	switch j.Owner {
+	case "homebrew":
+		brew := "/opt/homebrew/bin/brew"
+		if strings.HasPrefix(p.Path, "/usr/local/") {
+			brew = "/usr/local/bin/brew"
+		}
+		lines = []string{sudo(!j.User()) + command(brew, "services", "stop", "socket_vmnet")}
+	case "macports":
+		lines = []string{"sudo /opt/local/bin/port unload socket_vmnet"}
+	}
+	served := func(o Job) bool {
+		q := m.ProgramAt(o.Program)
+		return o.Label != j.Label && SamePath(o.Socket, j.Socket) && q != nil && (q.Ours || q.inPlace())
+	}
+	if slices.Contains(m.served, public(j.Socket)) || slices.ContainsFunc(m.Jobs, served) {
+		return lines
+	}
+	m.served = append(m.served, public(j.Socket))
+	words := []string{DefaultPrefix + "/bin/socket_vmnet2", "service", "install"}
+	if n := len(m.served); n > 1 || slices.ContainsFunc(m.Jobs, func(o Job) bool { return o.Label == "io.github.socket-vmnet2.socket_vmnet2" }) {
+		words = append(words, fmt.Sprintf("--name=%s%d", j.Owner, n))
+	}
+	return append(lines, "sudo "+command(append(append(words, "--"), j.Args[1:]...)...))
+}

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package find
+
+import (
+	"debug/buildinfo"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/install/pathrules"
+)
+
+// DefaultPrefix is where socket_vmnet's make install puts it, and where Lima looks first.
+const DefaultPrefix = "/opt/socket_vmnet"
+
+// Kinds of programs, by what put them there.
+const (
+	KindUpstream = "make install"
+	KindHomebrew = "Homebrew"
+	KindMacPorts = "MacPorts"
+	KindColima   = "Colima"
+	KindRancher  = "Rancher Desktop"
+	KindFinch    = "Finch"
+	KindOther    = "other"
+)
+
+// A Program is a socket_vmnet or socket_vmnet2 on the disk.
+type Program struct {
+	Path    string `json:"path"`
+	Links   string `json:"links_to,omitempty"` // the file that Path leads to by links
+	Kind    string `json:"kind"`
+	Prefix  string `json:"prefix"`
+	Version string `json:"version,omitempty"`
+	Ours    bool   `json:"socket_vmnet2"`
+	Missing string `json:"missing_for,omitempty"` // it is not there, and this names it
+	Fault   string `json:"fault,omitempty"`       // why it is no program
+	Unsafe  string `json:"unsafe,omitempty"`      // why others than root could change it
+}
+
+// Bundled tells whether a tool has it for itself, and takes no other.
+func (p Program) Bundled() bool {
+	return p.Kind == KindColima || p.Kind == KindRancher || p.Kind == KindFinch
+}
+
+// programs are the places that an installer or a package manager uses.
+var programs = []string{
+	DefaultPrefix + "/bin/socket_vmnet",
+	"/opt/homebrew/opt/socket_vmnet/bin/socket_vmnet",
+	"/usr/local/opt/socket_vmnet/bin/socket_vmnet",
+	"/opt/homebrew/opt/socket_vmnet2/bin/socket_vmnet2",
+	"/usr/local/opt/socket_vmnet2/bin/socket_vmnet2",
+	"/opt/local/bin/socket_vmnet",
+	"/opt/colima/bin/socket_vmnet",
+	"/opt/rancher-desktop/bin/socket_vmnet",
+	"/opt/finch/bin/socket_vmnet",
+	"/usr/local/bin/socket_vmnet",
+}
+
+// kindOf tells by the begin of a path what put a program there.
+func kindOf(path string) string {
+	for _, k := range [][2]string{
+		{DefaultPrefix, KindUpstream},
+		{"/opt/homebrew", KindHomebrew},
+		{"/usr/local/opt", KindHomebrew},
+		{"/usr/local/Cellar", KindHomebrew},
+		{"/opt/local", KindMacPorts},
+		{"/opt/colima", KindColima},
+		{"/opt/rancher-desktop", KindRancher},
+		{"/opt/finch", KindFinch},
+	} {
+		if strings.HasPrefix(path, k[0]+"/") {
+			return k[1]
+		}
+	}
+	return KindOther
+}
+
+// findPrograms looks where installers put programs, and where a shell finds them.
+func (f *search) findPrograms() {
+	for _, p := range programs {
+		f.addProgram(p)
+	}
+	for _, dir := range filepath.SplitList(f.Getenv("PATH")) {
+		f.addProgram(filepath.Join(dir, "socket_vmnet"))
+	}
+}
+
+// addProgram adds the program at this path, once, if there is one.
+func (f *search) addProgram(path string) {
+	path = filepath.Clean(path)
+	if !filepath.IsAbs(path) || f.ProgramAt(path) != nil {
+		return
+	}
+	if SamePath(path, f.Program) && strings.HasPrefix(filepath.Base(path), "socket_vmnet2") {
+		return // this very program
+	}
+	at, err := f.Resolve(path)
+	if err != nil {
+		f.problem(path, err)
+		return
+	}
+	if f.ProgramAt(at) != nil {
+		return // a link to what is known
+	}
+	p := newProgram(path)
+	if at != path {
+		p.Links = Clean(at)
+	}
+	if err := pathrules.Check(path, pathrules.Options{Root: f.Root}); err != nil {
+		p.Unsafe = Clean(err.Error())
+	}
+	f.describe(&p, at)
+	f.Programs = append(f.Programs, p)
+}
+
+// addNamed adds the program that a job or a configuration names, also if it is not there: after an update of Homebrew, Lima's
+// networks.yaml may name one that has gone.
+func (f *search) addNamed(path, by string) {
+	f.addProgram(path)
+	path = filepath.Clean(path)
+	if !filepath.IsAbs(path) || f.ProgramAt(path) != nil || SamePath(path, f.Program) {
+		return
+	}
+	p := newProgram(path)
+	p.Missing = Clean(by)
+	f.Programs = append(f.Programs, p)
+}
+
+func newProgram(path string) Program {
+	prefix := filepath.Dir(path)
+	if filepath.Base(prefix) == "bin" {
+		prefix = filepath.Dir(prefix)
+	}
+	return Program{Kind: kindOf(path), Path: Clean(path), Prefix: Clean(prefix)}
+}
+
+// describe fills in what the file at tells.
+func (f *search) describe(p *Program, at string) {
+	fi, err := f.Stat(at)
+	if err == nil && !fi.Mode().IsRegular() {
+		p.Fault = "is not a program but " + fi.Mode().String()
+		return
+	}
+	var file *os.File
+	if err == nil {
+		file, fi, err = f.open(at)
+	}
+	if err != nil {
+		f.problem(p.Path, err)
+		return
+	}
+	defer file.Close()
+	if fi.Mode()&0o111 == 0 || fi.Size() == 0 {
+		p.Fault = "is not a program: it is empty or cannot be executed"
+		return
+	}
+	p.Ours, p.Version = inFile(file, fi)
+	// Only a program that root may trust is run.
+	if f.Run == nil || f.Staged() || pathrules.Check(at, pathrules.Options{}) != nil {
+		return
+	}
+	out, err := f.run(at, "--version")
+	f.problem(p.Path, err)
+	if line := Clean(firstLine(strings.TrimSpace(string(out)))); err == nil && line != "" {
+		p.Version = line
+	}
+}
+
+// modulePath is how a program of ours says what it is.
+const modulePath = "github.com/socket-vmnet2/socket_vmnet2"
+
+// versionText is how the C compiler leaves a version in a program.
+var versionText = regexp.MustCompile(`\x00(v?[0-9]+\.[0-9]+\.[0-9]+(?:-[0-9A-Za-z.-]+)?)\x00`)
+
+// maxProgram is the largest program that is searched for a version, in bytes. The C program has some 60 KB.
+const maxProgram = 4 << 20
+
+// inFile tells by a program's content whether it is ours, and its version as far as the file tells it.
+func inFile(file *os.File, fi fs.FileInfo) (ours bool, version string) {
+	var info *buildinfo.BuildInfo
+	err := parse(func() (err error) {
+		info, err = buildinfo.Read(file)
+		return err
+	})
+	if err == nil {
+		return strings.HasPrefix(info.Path, modulePath+"/"), ""
+	}
+	if fi.Size() > maxProgram {
+		return false, ""
+	}
+	b, _ := io.ReadAll(io.NewSectionReader(file, 0, fi.Size()))
+	if m := versionText.FindSubmatch(b); m != nil {
+		return false, string(m[1])
+	}
+	return false, ""
+}

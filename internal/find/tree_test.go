@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package find
+
+import (
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A tree is a staged macOS: what is at a path. Text that begins with "#!" is a program, "-> " a link, "|" a pipe.
+type tree map[string]string
+
+// cProgram is a file that has a version where the C compiler leaves it.
+func cProgram(version string) string { return "#!/bin/false\n\x00" + version + "\x00" }
+
+// with adds other trees to a copy of t.
+func (t tree) with(others ...tree) tree {
+	all := tree{}
+	for _, o := range append([]tree{t}, others...) {
+		maps.Copy(all, o)
+	}
+	return all
+}
+
+// build makes the tree below a new directory.
+func (t tree) build(tb testing.TB) string {
+	tb.Helper()
+	root := filepath.Join(tb.TempDir(), "root")
+	require.NoError(tb, os.MkdirAll(root, 0o755))
+	for path, content := range t {
+		full := filepath.Join(root, path)
+		require.NoError(tb, os.MkdirAll(filepath.Dir(full), 0o755))
+		mode := fs.FileMode(0o644)
+		switch {
+		case strings.HasPrefix(content, "-> "):
+			require.NoError(tb, os.Symlink(content[3:], full))
+			continue
+		case content == "|":
+			require.NoError(tb, syscall.Mkfifo(full, 0o644))
+			continue
+		case content == "dir":
+			require.NoError(tb, os.MkdirAll(full, 0o755))
+			continue
+		case strings.HasPrefix(content, "#!"):
+			mode = 0o755
+		}
+		require.NoError(tb, os.WriteFile(full, []byte(content), mode))
+		require.NoError(tb, os.Chmod(full, mode)) // whatever the umask
+	}
+	return root
+}
+
+// job is a property list of launchd.
+func job(label string, args ...string) string {
+	return `<?xml version="1.0" encoding="UTF-8"?><plist version="1.0"><dict><key>Label</key><string>` + label +
+		"</string><key>ProgramArguments</key><array><string>" + strings.Join(args, "</string><string>") + "</string></array></dict></plist>\n"
+}
+
+// networksYAML is Lima's file with its three networks.
+func networksYAML(program, group string) string {
+	return fmt.Sprintf(`# Path to socket_vmnet executable.
+paths:
+  socketVMNet: "%s"
+  varRun: /private/var/run/lima
+  sudoers: /private/etc/sudoers.d/lima
+
+group: %s
+
+networks:
+  user-v2:
+    mode: user-v2
+    gateway: 192.168.104.1
+    netmask: 255.255.255.0
+  shared:
+    mode: shared
+    gateway: 192.168.105.1
+    dhcpEnd: 192.168.105.254
+    netmask: 255.255.255.0
+  bridged:
+    mode: bridged
+    interface: en0
+  host:
+    mode: host
+    gateway: 192.168.106.1
+    dhcpEnd: 192.168.106.254
+    netmask: 255.255.255.0
+`, program, group)
+}
+
+// sudoers is what limactl sudoers makes of that.
+func sudoers(program, group string) string {
+	const head = "%%%[2]s ALL=(root:wheel) NOPASSWD:NOSETENV: "
+	const run = "/private/var/run/lima"
+	network := func(name, options string) string {
+		return "\n# Manage \"" + name + "\" network daemons\n\n" + head + "\\\n    %[1]s --pidfile=" + run + "/" + name +
+			"_socket_vmnet.pid --socket-group=%[2]s --vmnet-mode=" + name + " " + options + " " + run + "/socket_vmnet." + name +
+			", \\\n    /usr/bin/pkill -F " + run + "/" + name + "_socket_vmnet.pid\n"
+	}
+	return fmt.Sprintf(head+"/bin/mkdir -m 775 -p "+run+"\n"+
+		network("bridged", "--vmnet-interface=en0")+
+		network("host", "--vmnet-gateway=192.168.106.1 --vmnet-dhcp-end=192.168.106.254 --vmnet-mask=255.255.255.0")+
+		network("shared", "--vmnet-gateway=192.168.105.1 --vmnet-dhcp-end=192.168.105.254 --vmnet-mask=255.255.255.0"),
+		program, group)
+}
+
+// What installers leave.
+var (
+	// socket_vmnet's make install.bin install.doc, and install.launchd.plist with BRIDGED=en0.
+	upstreamBin = tree{
+		"/opt/socket_vmnet/bin/socket_vmnet":        cProgram("v1.2.2"),
+		"/opt/socket_vmnet/bin/socket_vmnet_client": cProgram("v1.2.2"),
+	}
+	upstreamJob = tree{
+		"/Library/LaunchDaemons/io.github.lima-vm.socket_vmnet.plist": job("io.github.lima-vm.socket_vmnet",
+			"/opt/socket_vmnet/bin/socket_vmnet", "--vmnet-gateway=192.168.105.1", "/var/run/socket_vmnet"),
+	}
+	upstreamBridged = tree{
+		"/Library/LaunchDaemons/io.github.lima-vm.socket_vmnet.bridged.en0.plist": job("io.github.lima-vm.socket_vmnet.bridged.en0",
+			"/opt/socket_vmnet/bin/socket_vmnet", "--vmnet-mode=bridged", "--vmnet-interface=en0", "/var/run/socket_vmnet.bridged.en0"),
+	}
+	brew = tree{
+		"/opt/homebrew/Cellar/socket_vmnet/1.1.6/bin/socket_vmnet":        cProgram("1.1.6"),
+		"/opt/homebrew/Cellar/socket_vmnet/1.1.6/bin/socket_vmnet_client": cProgram("1.1.6"),
+		"/opt/homebrew/opt/socket_vmnet":                                  "-> ../Cellar/socket_vmnet/1.1.6",
+		"/opt/homebrew/var/run/.keep":                                     "",
+	}
+	brewJob = tree{
+		"/Library/LaunchDaemons/homebrew.mxcl.socket_vmnet.plist": job("homebrew.mxcl.socket_vmnet",
+			"/opt/homebrew/opt/socket_vmnet/bin/socket_vmnet", "--vmnet-gateway=192.168.105.1", "/opt/homebrew/var/run/socket_vmnet"),
+	}
+	macPorts = tree{
+		"/opt/local/bin/socket_vmnet":        cProgram("v1.2.2"),
+		"/opt/local/bin/socket_vmnet_client": cProgram("v1.2.2"),
+		"/Library/LaunchDaemons/org.macports.socket_vmnet.plist": job("org.macports.socket_vmnet",
+			"/opt/local/bin/socket_vmnet", "--vmnet-gateway=192.168.105.1", "/var/run/socket_vmnet"),
+	}
+	colima = tree{
+		"/opt/colima/bin/socket_vmnet":           cProgram("v1.1.5"),
+		"/opt/colima/bin/socket_vmnet_client":    cProgram("v1.1.5"),
+		"/private/etc/sudoers.d/colima":          "# starting vmnet daemon\n",
+		"/etc":                                   "-> private/etc",
+		"/Users/ann/.colima/default/colima.yaml": "cpu: 2\nvmType: qemu\nnetwork:\n  address: true\n  mode: shared\n  interface: en0\n",
+		"/Users/ann/.colima/_lima/colima/ha.pid": "4711\n",
+		"/Users/ann/.colima/vz/colima.yaml":      "vmType: vz\nnetwork:\n  address: true\n",
+		"/Users/ann/.colima/br/colima.yaml":      "vmType: vz\nnetwork:\n  address: true\n  mode: bridged\n",
+	}
+)
+
+// limaManaged is Lima with networks of its own, an instance of QEMU that runs and one of VZ that does not.
+func limaManaged(program string) tree {
+	return tree{
+		"/Users/ann/.lima/_config/networks.yaml": networksYAML(program, "admin"),
+		"/private/etc/sudoers.d/lima":            sudoers(program, "admin"),
+		"/Users/ann/.lima/dev/lima.yaml":         "vmType: qemu\nnetworks:\n- lima: shared\n",
+		"/Users/ann/.lima/dev/qemu.pid":          "4242\n",
+		"/Users/ann/.lima/dev/ha.pid":            "4241\n",
+		"/Users/ann/.lima/box/lima.yaml":         "vmType: vz\nnetworks:\n- lima: shared\n- lima: user-v2\n",
+	}
+}
+
+// limaSocket is an instance on a daemon that Lima does not start.
+func limaSocket(socket, vmType string) tree {
+	return tree{
+		"/Users/ann/.lima/sock/lima.yaml": "vmType: " + vmType + "\nnetworks:\n- socket: \"" + socket + "\"\n",
+		"/Users/ann/.lima/sock/ha.pid":    "5151",
+		"/Users/ann/.lima/sock/vz.pid":    "5151",
+	}
+}
+
+// minikube is a profile with QEMU.
+func minikube(socket, client string) tree {
+	return tree{
+		"/Users/ann/.minikube/profiles/minikube/config.json": fmt.Sprintf(
+			`{"Name":"minikube","Driver":"qemu2","Network":"socket_vmnet","SocketVMnetPath":%q,"SocketVMnetClientPath":%q}`, socket, client),
+		"/Users/ann/.minikube/machines/minikube/qemu.pid": "6161",
+	}
+}

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package install
+
+import (
+	"crypto/sha256"
+	"debug/buildinfo"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// The kinds of what may be at a path.
+const (
+	absent  = "absent"
+	regular = "file"
+	symlink = "symlink"
+)
+
+// A file is what is, or was, at a path.
+type file struct {
+	Kind   string      `json:"kind"`
+	Sum    string      `json:"sha256,omitempty"` // of the contents, or of where a link leads
+	Mode   fs.FileMode `json:"mode,omitempty"`   // permissions, with the bits for set-user-id and the like
+	UID    int         `json:"uid"`
+	GID    int         `json:"gid"`
+	Time   int64       `json:"mtime,omitempty"` // nanoseconds since 1970
+	Target string      `json:"target,omitempty"`
+
+	own bool // a program of this project, of any version; not on record
+}
+
+// modeBits are what chmod sets.
+const modeBits = fs.ModePerm | fs.ModeSetuid | fs.ModeSetgid | fs.ModeSticky
+
+// look tells what is at a path. Anything but a file and a symbolic link is an error.
+func look(path string) (file, error) {
+	fi, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return file{Kind: absent}, nil
+	}
+	if err != nil {
+		return file{}, err
+	}
+	f := file{Mode: fi.Mode() & modeBits, Time: fi.ModTime().UnixNano()}
+	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
+		f.UID, f.GID = int(st.Uid), int(st.Gid)
+	}
+	switch fi.Mode().Type() {
+	case 0:
+		f.Kind = regular
+		// Go records in a program what it was built from.
+		if info, err := buildinfo.ReadFile(path); err == nil {
+			f.own = strings.HasPrefix(info.Path, "github.com/socket-vmnet2/socket_vmnet2/")
+		}
+		f.Sum, err = sumOf(path)
+	case fs.ModeSymlink:
+		f.Kind, f.Mode = symlink, 0
+		f.Target, err = os.Readlink(path)
+		f.Sum = fmt.Sprintf("%x", sha256.Sum256([]byte(f.Target)))
+	case fs.ModeDir:
+		err = fmt.Errorf("%s is a directory where a program belongs; move it away", path)
+	default:
+		err = fmt.Errorf("%s is neither a file nor a link (%v) where a program belongs; move it away", path, fi.Mode().Type())
+	}
+	return f, err
+}
+
+// same reports whether the contents are the same, whatever the owner.
+func (f file) same(g file) bool { return f.Kind == g.Kind && f.Sum == g.Sum }
+
+// equal reports whether they are the same in every respect.
+func (f file) equal(g file) bool {
+	f.own, g.own = false, false
+	return f == g
+}
+
+// sumOf is the checksum of a file.
+func sumOf(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	h := sha256.New()
+	_, err = io.Copy(h, f)
+	return hex.EncodeToString(h.Sum(nil)), err
+}
+
+// exists reports whether anything is at a path below the prefix.
+func (p place) exists(rel string) bool {
+	_, err := os.Lstat(p.at(rel))
+	return err == nil
+}
+
+// tempName is the name next to path under which it is made. A file of that name is of nothing else than an interrupted run.
+func tempName(path string) string {
+	return filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".socket_vmnet2-new")
+}
+
+// mkdirAll makes a directory that everybody can read and only its owner write to, whatever the umask, and what is missing above it.
+func mkdirAll(path string) error {
+	if fi, err := os.Stat(path); err == nil && fi.IsDir() {
+		return nil
+	}
+	if err := mkdirAll(filepath.Dir(path)); err != nil {
+		return err
+	}
+	if err := os.Mkdir(path, 0o755); err != nil {
+		return err
+	}
+	return os.Chmod(path, 0o755)
+}
+
+// removeFile removes a file, and is content if there is none.
+func removeFile(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// replace makes a file under another name, has fill write to it, and then gives it its name. It belongs to root where this is root: a
+// directory may hand its own group on.
+func replace(path string, perm fs.FileMode, fill func(io.Writer) error) error {
+	if err := mkdirAll(filepath.Dir(path)); err != nil {
+		return err
+	}
+	temp := tempName(path)
+	if err := removeFile(temp); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL|syscall.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return err
+	}
+	err = fill(f)
+	if err == nil && os.Geteuid() == 0 {
+		err = f.Chown(0, 0)
+	}
+	if err == nil {
+		err = errors.Join(f.Chmod(perm), f.Sync())
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(temp, path)
+	}
+	if err != nil {
+		_ = os.Remove(temp)
+		return err
+	}
+	if dir, err := os.Open(filepath.Dir(path)); err == nil { // makes the name last, where the file system can
+		_ = dir.Sync()
+		_ = dir.Close()
+	}
+	return nil
+}
+
+// copyFile makes to a copy of a program, and fails unless its checksum is sum.
+func copyFile(from, to, sum string) error {
+	src, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	return replace(to, 0o755, func(w io.Writer) error {
+		h := sha256.New()
+		_, err := io.Copy(io.MultiWriter(w, h), src)
+		if err == nil && hex.EncodeToString(h.Sum(nil)) != sum {
+			err = fmt.Errorf("%s was changed meanwhile; do it again when it is complete", from)
+		}
+		return err
+	})
+}
+
+// duplicate gives a file a second name, so that everything about it is kept, or where the file system has no such thing makes a
+// copy with the same contents, mode, owner and time. Links are always made anew: macOS's link follows them.
+func duplicate(from, to string, f file) error {
+	if err := mkdirAll(filepath.Dir(to)); err != nil {
+		return err
+	}
+	if err := removeFile(to); err != nil {
+		return err
+	}
+	if f.Kind == symlink {
+		if err := os.Symlink(f.Target, to); err != nil {
+			return err
+		}
+	} else if err := os.Link(from, to); err == nil {
+		return nil
+	} else if err := copyFile(from, to, f.Sum); err != nil {
+		return err
+	}
+	return setAttributes(to, f)
+}
+
+// setAttributes gives a file or link its owner, mode and time, the owner first, since that takes mode bits away.
+func setAttributes(path string, f file) error {
+	if err := os.Lchown(path, f.UID, f.GID); err != nil {
+		return err
+	}
+	if f.Kind == regular {
+		if err := os.Chmod(path, f.Mode); err != nil {
+			return err
+		}
+	}
+	return setTime(path, f.Time)
+}
+
+// setTime sets the time of a file, a link or a directory.
+func setTime(path string, ns int64) error {
+	t := unix.NsecToTimespec(ns)
+	if err := unix.UtimesNanoAt(unix.AT_FDCWD, path, []unix.Timespec{t, t}, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return &fs.PathError{Op: "utimes", Path: path, Err: err}
+	}
+	return nil
+}

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package perclient
+
+import (
+	"context"
+	"errors"
+	"os"
+	"time"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/faults"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/passing/proto"
+)
+
+const (
+	// idlePause is how long the reader of a lifeline pauses after each read, so that a client that writes on without end costs
+	// next to nothing.
+	idlePause = 5 * time.Millisecond
+	// lifelineLen is how much is read from a lifeline at once, in bytes.
+	lifelineLen = 512
+
+	// sweepEvery is the distance of looks at clients of whose end the system does not tell.
+	sweepEvery = 3 * time.Second
+	// keepTime is how long the client's end of a pair stays open here for a client that took the answer and sends nothing.
+	keepTime = 10 * time.Second
+)
+
+// errLifeline is why a session ends whose client has closed its lifeline.
+var errLifeline = errors.New("attach connection closed")
+
+// past as a deadline wakes a goroutine that waits for a socket.
+var past = time.Unix(1, 0)
+
+// watchLifeline ends the session when its lifeline ends. What the client sends there is thrown away.
+func (c *Session) watchLifeline() {
+	conn, err := c.client.Lifeline.Conn()
+	if err != nil {
+		c.End(err)
+		return
+	}
+	c.client.Lifeline = link.Holding(conn)
+	faults.Point("perclient.lifeline")
+	_ = conn.SetReadDeadline(time.Time{})
+	defer context.AfterFunc(c.ctx, func() { _ = conn.SetReadDeadline(past) })()
+	buf := make([]byte, lifelineLen)
+	for {
+		switch _, err := proto.Discard(conn, buf); {
+		case err == nil:
+			if !sleep(c.ctx, idlePause) {
+				return
+			}
+		case os.IsTimeout(err): // the session has ended, or is detached
+			return
+		default:
+			c.End(errLifeline)
+			return
+		}
+	}
+}
+
+// A checker is a link of whose client's end no event tells.
+type checker interface {
+	// Check looks whether the client is still there; if it is not, the link's Run ends.
+	Check()
+}
+
+// lookAfter has c looked at from time to time, if it needs that. The caller holds mu.
+func (s *Server) lookAfter(c *Session) {
+	if s.sweeper == nil && !s.stopping && c.needsLook() {
+		s.sweeper = time.AfterFunc(sweepEvery, s.sweep)
+	}
+}
+
+// needsLook reports whether there is something to look after.
+func (c *Session) needsLook() bool {
+	c.telling.Lock()
+	defer c.telling.Unlock()
+	_, ok := c.link.(checker)
+	return ok || !c.client.Theirs.IsNone()
+}
+
+// sweep looks at all sessions that need it, and once more later while there are any.
+func (s *Server) sweep() {
+	s.sweeping.Lock()
+	defer s.sweeping.Unlock()
+	s.mu.Lock()
+	s.sweeper = nil
+	if s.detaching || s.stopping {
+		s.mu.Unlock()
+		return
+	}
+	s.mu.Unlock()
+	for _, c := range s.Sessions() {
+		if c.guarded("looking after the client", c.check) != nil {
+			c.shutdown(link.DrainOne)
+		}
+		s.mu.Lock()
+		s.lookAfter(c)
+		s.mu.Unlock()
+	}
+}
+
+func (c *Session) check() error {
+	faults.In("perclient.sweep", []byte(c.client.Path))
+	c.closeTheirs()
+	if l, ok := c.link.(checker); ok {
+		l.Check()
+	}
+	return nil
+}
+
+// Told notes that the client has been sent its end of the pair.
+func (c *Session) Told() {
+	c.telling.Lock()
+	defer c.telling.Unlock()
+	c.letGo = time.Now().Add(keepTime)
+}
+
+// closeTheirs closes the client's end of the pair when the client is known to have it: it has sent a frame, or had keepTime to take
+// the answer. Until then the end must not be in a message alone: XNU takes a socket for lost of which nothing but a message in a
+// queue is left, and shuts it down when any unix socket of the system is freed (unp_gc in bsd/kern/uipc_usrreq.c).
+func (c *Session) closeTheirs() {
+	sent := c.link.Stats().ToNetFrames > 0
+	c.telling.Lock()
+	defer c.telling.Unlock()
+	if c.client.Theirs.IsNone() || c.letGo.IsZero() || !sent && time.Now().Before(c.letGo) {
+		return
+	}
+	c.client.Theirs.Close()
+	c.client.Theirs = link.Descriptor{}
+}

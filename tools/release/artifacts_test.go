@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !race
+
+// It takes long, and nothing in it runs at the same time as anything else.
+
+package main
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestArtifacts makes the archives in two places, under conditions that must not matter, and looks into them.
+func TestArtifacts(t *testing.T) {
+	const epoch = 1_700_000_000
+	here, there := filepath.Join(t.TempDir(), "here"), filepath.Join(t.TempDir(), "there, at another place")
+	copySources(t, root, here, 0o755)
+	copySources(t, here, there, 0o700)
+	first := makeArtifacts(t, here, "VERSION=v1.2.3-test", "SOURCE_DATE_EPOCH=1700000000")
+	second := makeArtifacts(t, there, "VERSION=v1.2.3-test", "SOURCE_DATE_EPOCH=1700000000",
+		"GOFLAGS=-tags=vmnetsim", "GOAMD64=v3", "GOOS=plan9", "GOARCH=386", "CGO_ENABLED=1", "TZ=Asia/Tokyo", "LC_ALL=C")
+
+	names := []string{
+		"SHA256SUMS", "build-env.txt", "sbom.cdx.json", "socket_vmnet-1.2.3-test-arm64.tar.gz", "socket_vmnet-1.2.3-test-linux-arm64.tar.gz",
+		"socket_vmnet-1.2.3-test-linux-x86_64.tar.gz", "socket_vmnet-1.2.3-test-x86_64.tar.gz",
+	}
+	assert.ElementsMatch(t, names, keys(first))
+	assert.ElementsMatch(t, names, keys(second))
+	var sums string
+	for _, name := range names {
+		assert.Equal(t, sha256.Sum256(first[name]), sha256.Sum256(second[name]), "%s differs", name)
+		if name != "SHA256SUMS" {
+			sums += fmt.Sprintf("%x  %s\n", sha256.Sum256(first[name]), name)
+		}
+		t.Logf("%s: %d bytes", name, len(first[name]))
+	}
+	assert.Equal(t, sums, string(first["SHA256SUMS"]))
+	assert.Contains(t, string(first["build-env.txt"]), "\nVERSION: v1.2.3-test\nSOURCE_DATE_EPOCH: 1700000000\n")
+	checkBillOfMaterials(t, first["sbom.cdx.json"])
+	for _, on := range targets {
+		t.Run(on.name, func(t *testing.T) {
+			checkArchive(t, first["socket_vmnet-1.2.3-test-"+on.name+".tar.gz"], on, time.Unix(epoch, 0))
+		})
+	}
+}
+
+// checkBillOfMaterials: purego is in the programs for macOS alone, gVisor in all, testify in none.
+func checkBillOfMaterials(t *testing.T, text []byte) {
+	t.Helper()
+	var bom struct {
+		BOMFormat  string
+		Metadata   struct{ Component struct{ Version string } }
+		Components []struct{ Name, Version, PURL string }
+	}
+	require.NoError(t, json.Unmarshal(text, &bom))
+	assert.Equal(t, "CycloneDX", bom.BOMFormat)
+	assert.Equal(t, "v1.2.3-test", bom.Metadata.Component.Version)
+	versions := map[string]string{}
+	for _, c := range bom.Components {
+		assert.Equal(t, "pkg:golang/"+c.Name+"@"+c.Version, c.PURL)
+		versions[c.Name] = c.Version
+	}
+	assert.Equal(t, strings.TrimPrefix(runtime.Version(), "go"), versions["std"])
+	assert.Regexp(t, `^v0\.\d+\.\d+$`, versions["github.com/ebitengine/purego"])
+	assert.Contains(t, versions, "gvisor.dev/gvisor")
+	assert.NotContains(t, versions, "github.com/stretchr/testify")
+}
+
+// copySources copies what the artifacts are made of, with the given mode.
+func copySources(t *testing.T, from, to string, mode fs.FileMode) {
+	t.Helper()
+	for _, name := range []string{
+		"go.mod", "go.sum", "Makefile", "README.md", "MIGRATION.md", "LICENSE", "CHANGELOG.md", "etc", "docs/man", "cmd", "internal", "tools/release",
+	} {
+		copyTree(t, filepath.Join(from, name), filepath.Join(to, name), mode)
+	}
+}
+
+// makeArtifacts makes the artifacts in dir and returns them by name.
+func makeArtifacts(t *testing.T, dir string, env ...string) map[string][]byte {
+	t.Helper()
+	var args []string
+	for _, v := range env {
+		if strings.HasPrefix(v, "VERSION=") {
+			args = append(args, v)
+		}
+	}
+	c := exec.CommandContext(t.Context(), "make", append(args, "artifacts")...)
+	c.Dir = dir
+	c.Env = append(os.Environ(), "MAKEFLAGS=", "MAKELEVEL=")
+	c.Env = append(c.Env, env...)
+	start := time.Now()
+	out, err := c.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	t.Logf("make artifacts took %v", time.Since(start).Round(time.Millisecond))
+	made := map[string][]byte{}
+	entries, err := os.ReadDir(filepath.Join(dir, "artifacts"))
+	require.NoError(t, err)
+	for _, e := range entries {
+		made[e.Name()], err = os.ReadFile(filepath.Join(dir, "artifacts", e.Name()))
+		require.NoError(t, err)
+	}
+	return made
+}
+
+// copyTree copies a file, or a directory with all in it.
+func copyTree(t *testing.T, from, to string, mode fs.FileMode) {
+	t.Helper()
+	require.NoError(t, filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(from, path)
+		if err != nil {
+			return err
+		}
+		target := filepath.Join(to, rel)
+		if d.IsDir() {
+			return os.MkdirAll(target, mode)
+		}
+		b, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		if err := os.MkdirAll(filepath.Dir(target), mode); err != nil {
+			return err
+		}
+		return os.WriteFile(target, b, mode&^0o111)
+	}))
+}
+
+const (
+	testTop = "./opt/socket_vmnet/"
+	testDoc = testTop + "share/doc/socket_vmnet/"
+)
+
+// wantedDocuments are the files of the repository that must be in a system's archives, by their names there.
+func wantedDocuments(t *testing.T, goos string) map[string]string {
+	t.Helper()
+	wanted := map[string]string{
+		testDoc + "README.md":    "README.md",
+		testDoc + "MIGRATION.md": "MIGRATION.md",
+		testDoc + "LICENSE":      "LICENSE",
+		testDoc + "CHANGELOG.md": "CHANGELOG.md",
+
+		testTop + "share/man/man1/socket_vmnet_client.1":                  "docs/man/socket_vmnet_client.1",
+		testTop + "share/man/man8/socket_vmnet.8":                         "docs/man/socket_vmnet.8",
+		testTop + "share/man/man8/socket_vmnet2.8":                        "docs/man/socket_vmnet2.8",
+		testTop + "share/bash-completion/completions/socket_vmnet2":       "etc/completions/socket_vmnet2.bash",
+		testTop + "share/bash-completion/completions/socket_vmnet":        "etc/completions/socket_vmnet2.bash",
+		testTop + "share/bash-completion/completions/socket_vmnet_client": "etc/completions/socket_vmnet2.bash",
+		testTop + "share/zsh/site-functions/_socket_vmnet2":               "etc/completions/_socket_vmnet2",
+	}
+	dirs := map[string]string{"etc/systemd": "systemd/", "etc/systemd/user": "systemd/user/"}
+	if goos == "darwin" {
+		wanted[testDoc+"entitlements.plist"] = "etc/entitlements.plist"
+		dirs = map[string]string{"etc/launchd": "launchd/", "etc/sudoers.d": "etc_sudoers.d/"}
+	}
+	for from, to := range dirs {
+		files, err := os.ReadDir(from)
+		require.NoError(t, err)
+		for _, f := range files {
+			if !f.IsDir() {
+				wanted[testDoc+to+f.Name()] = from + "/" + f.Name()
+			}
+		}
+	}
+	return wanted
+}
+
+// checkArchive looks at everything in an archive.
+func checkArchive(t *testing.T, packed []byte, on target, when time.Time) {
+	t.Chdir(root) // where the checks find the entitlements
+	headers, contents := unpack(t, packed)
+	var listing []string
+	for _, h := range headers {
+		mode := fs.FileMode(0o644)
+		switch {
+		case strings.HasSuffix(h.Name, "/"):
+			mode = fs.ModeDir | 0o755
+		default:
+			listing = append(listing, h.Name)
+			if slices.Contains([]string{"bin", "libexec"}, filepath.Base(filepath.Dir(h.Name))) {
+				mode = 0o755
+			}
+		}
+		assert.Equal(t, mode, h.FileInfo().Mode(), h.Name)
+		assert.True(t, h.ModTime.Equal(when), "%s is of %v", h.Name, h.ModTime)
+		assert.Zero(t, h.Uid, h.Name)
+		assert.Zero(t, h.Gid, h.Name)
+		assert.Empty(t, h.Uname+h.Gname+h.Linkname, h.Name)
+		assert.Empty(t, h.PAXRecords, h.Name)
+	}
+	assert.Equal(t, []string{"./opt/", testTop, testTop + "bin/"}, []string{headers[0].Name, headers[1].Name, headers[2].Name})
+	documents := wantedDocuments(t, on.goos)
+	assert.ElementsMatch(t, append(keys(documents),
+		testTop+"bin/socket_vmnet", testTop+"bin/socket_vmnet2", testTop+"bin/socket_vmnet_client", testTop+"libexec/vmnet-helper",
+		testDoc+"LICENSE.third-party",
+	), listing)
+
+	for _, p := range programs {
+		for _, name := range p.names {
+			assert.NoError(t, p.check(contents[testTop+cmp.Or(p.dir, "bin")+"/"+name], on, "v1.2.3-test"), name)
+		}
+	}
+	assert.Equal(t, sha256.Sum256(contents[testTop+"bin/socket_vmnet"]), sha256.Sum256(contents[testTop+"bin/socket_vmnet2"]), "one program under two names")
+	for name, file := range documents {
+		b, err := os.ReadFile(file)
+		require.NoError(t, err)
+		assert.Equal(t, string(b), string(contents[name]), name)
+	}
+	licences := string(contents[testDoc+"LICENSE.third-party"])
+	for _, module := range []string{"Go: LICENSE\n", "\ngvisor.dev/gvisor v", "\ngithub.com/urfave/cli/v2 v"} {
+		assert.Contains(t, licences, module)
+	}
+	if on.goos == runtime.GOOS && on.goarch == runtime.GOARCH {
+		checkRuns(t, contents[testTop+"bin/socket_vmnet2"])
+	}
+}
+
+// checkRuns starts the program of this machine's archive.
+func checkRuns(t *testing.T, program []byte) {
+	file := filepath.Join(t.TempDir(), "socket_vmnet2")
+	require.NoError(t, os.WriteFile(file, program, 0o755))
+	out, err := exec.CommandContext(t.Context(), file, "--version").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	assert.Equal(t, "v1.2.3-test\n", string(out))
+}
+
+// TestNothingForgotten: what etc and docs/man have for users is in the archives of at least one system.
+func TestNothingForgotten(t *testing.T) {
+	t.Chdir(root)
+	var packed []string
+	for _, goos := range []string{"darwin", "linux"} {
+		entries, err := documents(goos)
+		require.NoError(t, err)
+		for _, e := range entries {
+			packed = append(packed, string(e.data))
+		}
+	}
+	for _, top := range []string{"etc/completions", "etc/launchd", "etc/sudoers.d", "etc/systemd", "docs/man"} {
+		require.NoError(t, filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() {
+				return err
+			}
+			b, err := os.ReadFile(path)
+			assert.Contains(t, packed, string(b), path)
+			return err
+		}))
+	}
+}
+
+func keys[V any](m map[string]V) (names []string) {
+	for name := range m {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
