@@ -297,24 +297,6 @@ func (f *faulty) settled(t *testing.T, files, goroutines int) {
 	}, patience, 50*time.Millisecond, "descriptors or goroutines are left")
 }
 
-// TestPanicsInServices: the state file is of no client. It is written again after a panic.
-func TestPanicsInServices(t *testing.T) {
-	t.Parallel()
-	if onSimulator() {
-		return // it has none
-	}
-	f := startFaulty(t)
-	before := f.count("state.save")
-	f.arm(t, "state.save")
-	g := over(t, f.stream())
-	_, err := g.Configure()
-	require.NoError(t, err)
-	require.Eventually(t, func() bool { return f.count("state.save") > before }, patience, 50*time.Millisecond, "no panic")
-	_, err = over(t, f.stream()).Configure()
-	require.NoError(t, err)
-	require.True(t, f.alive())
-}
-
 // TestGatewayEnds: the gateway's process is killed, and stopped so that it hangs. Another one takes its place, with the leases, and no
 // client loses a frame of another.
 func TestGatewayEnds(t *testing.T) {

@@ -26,6 +26,8 @@ const (
 	pairFD = 3
 	// oomScore makes the kernel end a gateway before a daemon when memory is short.
 	oomScore = "500"
+	// commandName is what ps shows in the place of the program's name, which may be that of a link in /proc.
+	commandName = "vmnet-gateway"
 )
 
 // A Program starts gateways as processes of their own.
@@ -124,6 +126,7 @@ func Main(version string) (code int, ran bool) {
 func dropRights(uid, gid int) error {
 	if runtime.GOOS == "linux" {
 		_ = os.WriteFile("/proc/self/oom_score_adj", []byte(oomScore), 0)
+		_ = os.WriteFile("/proc/self/comm", []byte(commandName), 0)
 	}
 	if uid < 0 {
 		return nil
