@@ -42,8 +42,9 @@ func NewPair() (daemon *net.UnixConn, gateway *os.File, err error) {
 // A Pair is one end. One goroutine at a time reads and one writes.
 type Pair struct {
 	*net.UnixConn
-	raw   syscall.RawConn
-	files []*os.File // came and were not taken
+	raw        syscall.RawConn
+	takesFiles bool       // the gateway's end; what a gateway sends to a daemon's is closed by the kernel
+	files      []*os.File // came and were not taken
 
 	// Of one read and one write, which would be on the heap otherwise.
 	tryRead, tryWrite   func(fd uintptr) bool
@@ -66,7 +67,7 @@ func PairOf(conn *net.UnixConn) (*Pair, error) {
 	return p, nil
 }
 
-// ReadWire reads what is there, and keeps the files that come with it; with wait it waits for something. io.EOF is the end of the
+// ReadWire reads what is there; with wait it waits for something. io.EOF is the end of the
 // other side.
 func (p *Pair) ReadWire(b []byte, wait bool) (int, error) {
 	p.in, p.readWait = b, wait
@@ -77,7 +78,14 @@ func (p *Pair) ReadWire(b []byte, wait bool) (int, error) {
 }
 
 func (p *Pair) readOnce(fd uintptr) bool {
-	n, oob, err := p.msg.receive(fd, p.in)
+	var n int
+	var oob []byte
+	var err error
+	if p.takesFiles {
+		n, oob, err = p.msg.receive(fd, p.in)
+	} else {
+		n, err = readNow(fd, p.in)
+	}
 	p.nRead, p.readErr = n, nil
 	switch {
 	case errors.Is(err, unix.EAGAIN):

@@ -81,7 +81,7 @@ func (p Program) Start(end *os.File) (Process, error) {
 // Goroutine runs a gateway on its end of the pair in this process, for tests.
 func Goroutine(end *os.File) (Process, error) {
 	g := goroutine{end: make(chan error, 1)}
-	go func() { g.end <- Serve(end, Hello{Version: "test", UID: os.Geteuid()}) }()
+	go func() { g.end <- serve(end, Hello{Version: "test", UID: os.Geteuid()}) }()
 	return g, nil
 }
 
@@ -115,14 +115,14 @@ func Main(version string) (code int, ran bool) {
 	}
 	hello.UID = os.Geteuid()
 	signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGPIPE)
-	if err := Serve(os.NewFile(pairFD, "daemon"), hello); err != nil {
+	if err := serve(os.NewFile(pairFD, "daemon"), hello); err != nil {
 		fmt.Fprintf(os.Stderr, "ERROR| the gateway of the embedded network ends: %v\n", err)
 		return 1, true
 	}
 	return 0, true
 }
 
-// dropRights becomes another user, for good.
+// dropRights becomes another user, for good, and says which process this is.
 func dropRights(uid, gid int) error {
 	if runtime.GOOS == "linux" {
 		_ = os.WriteFile("/proc/self/oom_score_adj", []byte(oomScore), 0)
@@ -131,7 +131,14 @@ func dropRights(uid, gid int) error {
 	if uid < 0 {
 		return nil
 	}
-	if err := errors.Join(syscall.Setgroups(nil), syscall.Setgid(gid), syscall.Setuid(uid)); err != nil {
+	err := syscall.Setgroups(nil)
+	if err == nil {
+		err = syscall.Setgid(gid)
+	}
+	if err == nil {
+		err = syscall.Setuid(uid)
+	}
+	if err != nil {
 		return fmt.Errorf("become user %d: %w", uid, err)
 	}
 	if unix.Getuid() != uid || unix.Geteuid() != uid || unix.Getegid() != gid {

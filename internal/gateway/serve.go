@@ -22,8 +22,8 @@ import (
 // readSize is how much is read from the pair at once, in bytes.
 const readSize = 256 << 10
 
-// Serve is the life of a gateway on its end of the pair, until the daemon closes the other one. It closes end.
-func Serve(end *os.File, hello Hello) error {
+// serve is the life of a gateway on its end of the pair, until the daemon closes the other one. It closes end.
+func serve(end *os.File, hello Hello) error {
 	c, err := net.FileConn(end)
 	if err := errors.Join(err, end.Close()); err != nil {
 		return err
@@ -44,6 +44,7 @@ func newGateway(conn *net.UnixConn, t tuning) (*Gateway, error) {
 	if err != nil {
 		return nil, err
 	}
+	p.takesFiles = true
 	g := &Gateway{tune: t, pair: p, in: queues{bySession: map[uint64]int{}}}
 	g.out = newOutlet(frame.MaxLen, func(b []byte, wait bool) (int, error) { return p.WriteWire(nil, b, wait) }, &g.drops)
 	g.log = slog.New(logger{out: g.out})
