@@ -24,7 +24,7 @@ export LC_ALL=C # the output of apt is read below
 # Loaded in this order; what the kernel has built in is left out.
 modules="virtio_ring virtio virtio_pci_modern_dev virtio_pci_legacy_dev virtio_pci failover net_failover virtio_net"
 # The number after the name changes whenever the contents do, so that an old cache is not taken for a current one.
-guest_dir=guest-1 qemu_dir=qemu-1 uml_dir=uml-1
+guest_dir=guest-1 qemu_dir=qemu-1 uml_dir=uml-2
 
 say() { echo "set-up: $*" >&2; }
 die() { echo "set-up: FAILED: $*" >&2; exit 1; }
@@ -304,6 +304,7 @@ uml() {
 		dpkg-deb -f "$f" Package Version | awk '/^Package/ {p = $2} /^Version/ {print p "=" $2}' >>"$work/uml.versions"
 	done
 	rm -rf "${stage:?}"/usr/{share,lib/uml} # pages, and modules that nothing here loads
+	gcc -O1 -shared -fPIC -o "$stage/usr/lib/uml_fp.so" "$(dirname "${BASH_SOURCE[0]}")/../lab/csrc/uml_fp.c" || die "build uml_fp.so: is gcc installed?"
 	cp "$work/uml.versions" "$stage/versions"
 	finish "$uml_dir"
 }

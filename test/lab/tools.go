@@ -19,7 +19,7 @@ import (
 const (
 	guestDir = "guest-1"
 	qemuDir  = "qemu-1"
-	umlDir   = "uml-1"
+	umlDir   = "uml-2"
 )
 
 // distroIPXE is where Debian's package ipxe puts the image that QEMU boots as a kernel.

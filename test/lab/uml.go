@@ -14,6 +14,9 @@ import (
 // umlProgram is the kernel as a program, in Tools.UML.
 const umlProgram = "usr/bin/linux.uml"
 
+// umlState is a library that it needs on CPUs with AMX: test/lab/csrc.
+const umlState = "usr/lib/uml_fp.so"
+
 // launchUML starts a User Mode Linux. Its commands come on its standard input, which is one end of a socket pair.
 func (l *Lab) launchUML(_ context.Context, o GuestOptions, dir string) (*Guest, error) {
 	theirs, ours, err := stdinPair()
@@ -21,7 +24,7 @@ func (l *Lab) launchUML(_ context.Context, o GuestOptions, dir string) (*Guest, 
 		return nil, fmt.Errorf("start %s: %w", o.Name, err)
 	}
 	defer theirs.Close()
-	p, err := l.start(command{name: o.Name, argv: l.umlArgv(o, dir), env: o.Env, stdin: theirs})
+	p, err := l.start(command{name: o.Name, argv: l.umlArgv(o, dir), env: append([]string{"LD_PRELOAD=" + filepath.Join(l.opts.Tools.UML, umlState)}, o.Env...), stdin: theirs})
 	if err != nil {
 		ours.Close()
 		return nil, err

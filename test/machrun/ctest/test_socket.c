@@ -7,18 +7,6 @@
 #include <grp.h>
 #include <sys/wait.h>
 
-CASE(kinds_of_sockets)
-{
-	int fds[2];
-	FAILS(43, s_socket(1, 5, 0)); // SOCK_SEQPACKET
-	FAILS(43, s_socketpair(1, 5, 0, fds));
-	FAILS(43, s_socket(1, 1 | SOCK_CLOEXEC, 0));
-	FAILS(43, s_socket(1, 3, 0));
-	FAILS(47, s_socket(16, 3, 0)); // AF_NETLINK
-	FAILS(102, s_socketpair(2, 1, 0, fds));
-	CHECK(s_socket(2, 1, 0) >= 0);
-}
-
 CASE(a_stream_closed_with_unread_data_ends)
 {
 	int fds[2];

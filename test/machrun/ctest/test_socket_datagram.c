@@ -93,18 +93,6 @@ CASE(a_program_for_linux_gives_the_room_back)
 	EQUAL(100, s_write(p[0], frame, 100));
 }
 
-CASE(peeking_takes_nothing)
-{
-	int p[2];
-	pair(2, p);
-	EQUAL(2000, s_write(p[0], frame, 2000));
-	EQUAL(2000, s_write(p[0], frame, 2000));
-	EQUAL(10, s_recvfrom(p[1], frame, 10, 2, NULL, NULL));
-	FAILS(55, s_write(p[0], frame, 1000));
-	EQUAL(10, s_recvfrom(p[1], frame, 10, 0, NULL, NULL)); // cut, and gone
-	EQUAL(1000, s_write(p[0], frame, 1000));
-}
-
 CASE(a_pair_whose_peer_has_closed)
 {
 	struct pollfd f;
