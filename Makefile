@@ -68,7 +68,7 @@ PLAIN = $(addprefix $(MODULE),/internal/install /internal/manual /test/docs /tes
 RACE  = $(filter-out $(PLAIN),$(UNIT))
 
 # What a change of the core breaks first. The downloads of Go's modules come on top.
-CORE = frame link bridge mmsg perclient passing/... unixgram compat/... handoff control antispoof watch state usernet/dhcp usernet/dns
+CORE = frame link bridge mmsg perclient passing/... unixgram compat/... handoff control antispoof watch state gateway/dhcp gateway/dns
 
 .PHONY: quick
 quick:
@@ -80,7 +80,7 @@ quick:
 # How much of the data path the tests of its packages run: at least 90 % of each.
 .PHONY: cover
 cover:
-	$(GO) test $(TAGS) -short -count=1 -cover $(addprefix ./internal/,frame link perclient usernet/...) | \
+	$(GO) test $(TAGS) -short -count=1 -cover $(addprefix ./internal/,frame link perclient usernet gateway/...) | \
 		awk '{ print } /coverage: / { n++; if ($$5 + 0 < 90) { print "make cover: less than 90 %: " $$2; bad = 1 } } END { exit bad || n < 6 }'
 
 .PHONY: test

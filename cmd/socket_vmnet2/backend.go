@@ -12,6 +12,7 @@ import (
 	"runtime"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/gateway"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/inherit"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/state"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/usernet"
@@ -30,8 +31,14 @@ func prepareNetwork(cfg *compat.Config, log *slog.Logger) (opener, error) {
 	if err := checkUsernet(cfg); err != nil {
 		return nil, err
 	}
+	program, err := gatewayProgram(cfg)
+	if err != nil {
+		return nil, err
+	}
 	return func(ctx context.Context, kept *state.File) (vnet.Network, error) {
-		return openUsernet(cfg, kept, log, ctx.Value(againKey{}) != nil)
+		o := usernetOptions(cfg, log)
+		o.Start, o.Leases, o.LateForwards = program.Start, kept, ctx.Value(againKey{}) != nil
+		return openUsernet(cfg, o)
 	}, nil
 }
 
@@ -45,11 +52,9 @@ func checkUsernet(cfg *compat.Config) error {
 }
 
 // openUsernet starts the embedded network.
-func openUsernet(cfg *compat.Config, kept *state.File, log *slog.Logger, again bool) (vnet.Network, error) {
-	logWithoutEffect(cfg, log)
-	log.Info("starting the embedded network", "mode", string(cfg.Mode))
-	o := usernetOptions(cfg, log)
-	o.Leases, o.LateForwards = kept, again
+func openUsernet(cfg *compat.Config, o usernet.Options) (vnet.Network, error) {
+	logWithoutEffect(cfg, o.Log)
+	o.Log.Info("starting the embedded network", "mode", string(cfg.Mode))
 	network, err := usernet.New(o)
 	if err != nil {
 		return nil, err // and no network that is a nil pointer
@@ -88,22 +93,24 @@ func logWithoutEffect(cfg *compat.Config, log *slog.Logger) {
 // usernetOptions is cfg as the embedded network takes it, but for the leases.
 func usernetOptions(cfg *compat.Config, log *slog.Logger) usernet.Options {
 	o := usernet.Options{
-		Mode:            cfg.Mode,
-		Gateway:         cfg.Gateway,
-		DHCPEnd:         cfg.DHCPEnd,
-		DisableDHCP:     cfg.DisableDHCP,
-		Reservations:    cfg.Reservations,
-		Forwards:        cfg.Forwards,
-		MTU:             cfg.MTU,
-		DisableNAT44:    cfg.DisableNAT44,
-		DisableDNSProxy: cfg.DisableDNSProxy,
-		Isolate:         cfg.Isolate,
-		Private:         cfg.MetricsListen,
-		DNSRecords:      map[string]netip.Addr{},
-		MaxClients:      cfg.MaxClients,
-		Log:             log,
+		Config: gateway.Config{
+			Mode:            cfg.Mode,
+			Gateway:         cfg.Gateway,
+			DHCPEnd:         cfg.DHCPEnd,
+			DisableDHCP:     cfg.DisableDHCP,
+			Reservations:    cfg.Reservations,
+			Forwards:        cfg.Forwards,
+			MTU:             cfg.MTU,
+			DisableNAT44:    cfg.DisableNAT44,
+			DisableDNSProxy: cfg.DisableDNSProxy,
+			Isolate:         cfg.Isolate,
+			Private:         cfg.MetricsListen,
+			DNSRecords:      map[string]netip.Addr{},
 
-		DisableHostLoopback: !cfg.ReachHostLoopback(),
+			DisableHostLoopback: !cfg.ReachHostLoopback(),
+		},
+		MaxClients: cfg.MaxClients,
+		Log:        log,
 	}
 	if cfg.Subnet.IsValid() {
 		o.PrefixLen = cfg.Subnet.Bits()
@@ -115,6 +122,23 @@ func usernetOptions(cfg *compat.Config, log *slog.Logger) usernet.Options {
 		o.DNSRecords[r.Name] = r.Addr
 	}
 	return o
+}
+
+// gatewayProgram is this program as the embedded network's gateway. On Linux it is the very file that runs, also where another one
+// took its path.
+func gatewayProgram(cfg *compat.Config) (gateway.Program, error) {
+	path, err := os.Executable()
+	if err != nil {
+		return gateway.Program{}, fmt.Errorf("find the program for the gateway: %w", err)
+	}
+	if self := "/proc/self/exe"; runtime.GOOS == "linux" {
+		if _, err := os.Stat(self); err == nil {
+			path = self
+		}
+	}
+	p := gateway.Program{Path: path, Socket: absolute(cfg.SocketPath)}
+	p.UID, p.GID, err = cfg.GatewayOwner()
+	return p, err
 }
 
 // stateDir is where state is kept, empty if nowhere.
@@ -146,6 +170,6 @@ func flows(n vnet.Network) int {
 	if !ok {
 		return 0
 	}
-	st := u.Stats()
+	_, st := u.Status()
 	return st.TCPFlows + st.UDPFlows
 }

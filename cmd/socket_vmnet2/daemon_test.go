@@ -22,7 +22,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/gateway"
 )
 
 const (
@@ -41,6 +43,9 @@ var (
 )
 
 func TestMain(m *testing.M) {
+	if code, ran := gateway.Main(compat.Version); ran { // of a network in this process
+		os.Exit(code)
+	}
 	flag.Parse()
 	_ = flag.Set("test.parallel", "8") // those that are parallel mostly wait. None of them writes a program: a fork would hold it open
 	os.Exit(func() int {

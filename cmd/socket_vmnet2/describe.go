@@ -108,6 +108,9 @@ func (d *daemon) describeNetwork() status.Network {
 	}
 	n.State = status.NetworkRunning
 	describeInner(&n, inner)
+	if u := n.Usernet; u != nil && u.Gateway.PID != 0 {
+		u.Gateway.User = d.self.users.name(uint32(u.Gateway.UID))
+	}
 	return n
 }
 

@@ -137,6 +137,9 @@ func zeroCounters(s status.Status) status.Status {
 			t.Frames, t.Bytes = 0, 0
 		}
 	}
+	if u := s.Network.Usernet; u != nil {
+		u.Gateway.PID, u.Gateway.UID, u.Gateway.User = 1, 65534, "nobody" // without root it is the daemon's user
+	}
 	zero(&s.Totals.ToNet, &s.Totals.ToClient)
 	for i := range s.Clients {
 		zero(&s.Clients[i].ToNet, &s.Clients[i].ToClient)

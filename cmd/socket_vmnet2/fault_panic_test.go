@@ -14,16 +14,17 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/fakeguest"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/faults"
 	passed "github.com/socket-vmnet2/socket_vmnet2/internal/passing/client"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/passing/proto"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnettest"
 )
 
@@ -296,45 +297,41 @@ func (f *faulty) settled(t *testing.T, files, goroutines int) {
 	}, patience, 50*time.Millisecond, "descriptors or goroutines are left")
 }
 
-// TestPanicsInServices: the embedded network's gateway and the state file are of no client. They go on after a panic, and
-// who provokes panics again and again finds the gateway resting for longer and longer.
-func TestPanicsInServices(t *testing.T) {
+// TestGatewayEnds: the gateway's process is killed, and stopped so that it hangs. Another one takes its place, with the leases, and no
+// client loses a frame of another.
+func TestGatewayEnds(t *testing.T) {
 	t.Parallel()
 	if onSimulator() {
 		return // it has none
 	}
-	f := startFaulty(t)
-	s1, s2, bad := over(t, f.stream()), over(t, f.unconnected()), over(t, f.stream())
-	introduce(t, s1, s2, bad)
-	for _, g := range []*fakeguest.Guest{s1, bad} {
-		_, err := g.Configure()
+	p := start(t, append([]string{"--state-dir=" + stateRoot(t)}, datagramArgs...)...)
+	p.servesDatagrams(t)
+	s1, s2, g := over(t, p.stream()), over(t, p.unconnected()), over(t, p.stream())
+	introduce(t, s1, s2, g)
+	lease, err := g.Configure()
+	require.NoError(t, err)
+	stop := beside(t, newFlow("stream to datagram", s1, s2), newFlow("datagram to stream", s2, s1))
+	process := func() status.Gateway { s, _ := p.status(t); return s.Network.Usernet.Gateway }
+	for restarts, s := range []syscall.Signal{syscall.SIGKILL, syscall.SIGKILL, syscall.SIGSTOP} {
+		was := process()
+		require.Equal(t, "running", was.State)
+		require.NoError(t, syscall.Kill(was.PID, s))
+		require.Eventually(t, func() bool {
+			now := process()
+			return now.State == "running" && now.PID != was.PID && now.Restarts == uint64(restarts+1)
+		}, patience, 50*time.Millisecond, s)
+		require.Error(t, syscall.Kill(was.PID, 0), "the one before was reaped")
+		again, err := g.Renew(lease)
+		require.NoError(t, err)
+		require.Equal(t, lease.Addr, again.Addr)
+		_, err = g.Ping(netip.MustParseAddr("192.168.105.1"), 56)
 		require.NoError(t, err)
 	}
-	stop := beside(t, newFlow("stream to datagram", s1, s2), newFlow("datagram to stream", s2, s1))
-	gateway := netip.MustParseAddr("192.168.105.1")
-	echo, err := bad.IPFrame(gateway, fakeguest.IPv4Packet(bad.Addr().Addr(), gateway, 1,
-		fakeguest.ICMPMessage(8, 7, 1, []byte(strings.Repeat(faults.Mark, 4)))))
+	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP} {
+		require.NoError(t, syscall.Kill(process().PID, s))
+	}
+	_, err = g.Ping(netip.MustParseAddr("192.168.105.1"), 56)
 	require.NoError(t, err)
-	for _, point := range []string{"usernet.send", "usernet.gateway"} {
-		t.Run(point, func(t *testing.T) {
-			before := f.count(point)
-			f.arm(t, point)
-			require.Eventually(t, func() bool {
-				require.NoError(t, bad.Send(echo))
-				return f.count(point) > before
-			}, patience, 50*time.Millisecond, "no panic")
-			require.Eventually(t, func() bool { _, err := bad.Configure(); return err == nil }, patience, time.Millisecond)
-			require.Eventually(t, func() bool { _, err := bad.Ping(gateway, 56); return err == nil }, patience, time.Millisecond)
-		})
-	}
-	f.tell(t, "usernet.gateway 1000000\n")
-	lines := strings.Count(f.stderr.String(), "\n")
-	for began := time.Now(); time.Since(began) < 4*time.Second; time.Sleep(time.Millisecond) {
-		require.NoError(t, bad.Send(echo))
-	}
-	assert.Less(t, strings.Count(f.stderr.String(), "\n")-lines, 50, "it is not said for each frame")
-	f.arm(t)
-	require.Eventually(t, func() bool { _, err := bad.Ping(gateway, 56); return err == nil }, 2*patience, 100*time.Millisecond, "rested")
 	stop()
-	require.True(t, f.alive())
+	require.EqualValues(t, 3, process().Restarts, "it heeds no signal but KILL")
 }

@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/gateway"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/inherit"
 	passed "github.com/socket-vmnet2/socket_vmnet2/internal/passing/client"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/passing/proto"
@@ -453,8 +454,7 @@ func TestClientsBeforeTheNetwork(t *testing.T) {
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
-		n, err := usernet.New(usernet.Options{Mode: vnet.ModeShared, Log: slog.New(slog.DiscardHandler)})
-		return n, err
+		return usernet.New(usernet.Options{Config: gateway.Config{Mode: vnet.ModeShared}, Start: gateway.Goroutine})
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	startEarly(ctx, t, d)

@@ -14,10 +14,14 @@ import (
 	"syscall"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/gateway"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/lowfd"
 )
 
 func main() {
+	if code, ran := gateway.Main(compat.Version); ran {
+		os.Exit(code)
+	}
 	os.Exit(run(os.Args))
 }
 

@@ -7,7 +7,7 @@
 # _socket_vmnet2_options COMMAND prints its options. Those that take a value end with an equals sign.
 _socket_vmnet2_options() {
 	case $1 in
-	'socket_vmnet2') echo '--socket-group= --vmnet-mode= --vmnet-interface= --vmnet-gateway= --vmnet-dhcp-end= --vmnet-mask= --vmnet-interface-id= --vmnet-network-identifier= --vmnet-nat66-prefix= --vmnet-disable-dhcp --pidfile= --help --version --socket-user= --socket-mode= --queue-size= --max-clients= --state-dir= --runtime-dir= --allow-uid= --metrics-listen= --metrics-anywhere --log-format= --log-level= --list-interfaces --backend= --dns-record= --host-loopback= --vmnet-gateway-any --vmnet-api= --vmnet-interfaces= --vmnet-disable-nat44 --vmnet-disable-nat66 --vmnet-disable-dns-proxy --vmnet-disable-ra --vmnet-mtu= --vmnet-reserve= --vmnet-forward= --isolate --anti-spoof --offload' ;;
+	'socket_vmnet2') echo '--socket-group= --vmnet-mode= --vmnet-interface= --vmnet-gateway= --vmnet-dhcp-end= --vmnet-mask= --vmnet-interface-id= --vmnet-network-identifier= --vmnet-nat66-prefix= --vmnet-disable-dhcp --pidfile= --help --version --socket-user= --socket-mode= --queue-size= --max-clients= --state-dir= --runtime-dir= --allow-uid= --metrics-listen= --metrics-anywhere --log-format= --log-level= --list-interfaces --backend= --dns-record= --host-loopback= --gateway-user= --vmnet-gateway-any --vmnet-api= --vmnet-interfaces= --vmnet-disable-nat44 --vmnet-disable-nat66 --vmnet-disable-dns-proxy --vmnet-disable-ra --vmnet-mtu= --vmnet-reserve= --vmnet-forward= --isolate --anti-spoof --offload' ;;
 	'socket_vmnet') echo '--socket-group= --vmnet-mode= --vmnet-interface= --vmnet-gateway= --vmnet-dhcp-end= --vmnet-mask= --vmnet-interface-id= --vmnet-network-identifier= --vmnet-nat66-prefix= --vmnet-disable-dhcp --pidfile= --help --version' ;;
 	'socket_vmnet2 capture') echo '--client= --write= --overwrite --snaplen= --count= --socket= --help' ;;
 	'socket_vmnet2 clients') echo '--json --wide --help' ;;
@@ -19,10 +19,10 @@ _socket_vmnet2_options() {
 	'socket_vmnet2 log-level') echo '--help' ;;
 	'socket_vmnet2 migrate') echo '--json --root= --home= --help' ;;
 	'socket_vmnet2 rollback') echo '--prefix= --root= --dry-run --help' ;;
-	'socket_vmnet2 selftest') echo '--json --quick --timeout= --help --vmnet-mode= --vmnet-interface= --vmnet-gateway= --vmnet-dhcp-end= --vmnet-mask= --vmnet-interface-id= --vmnet-network-identifier= --vmnet-nat66-prefix= --vmnet-disable-dhcp --backend= --dns-record= --host-loopback= --vmnet-gateway-any --vmnet-api= --vmnet-interfaces= --vmnet-disable-nat44 --vmnet-disable-nat66 --vmnet-disable-dns-proxy --vmnet-disable-ra --vmnet-mtu= --vmnet-reserve= --vmnet-forward= --isolate --anti-spoof --offload' ;;
+	'socket_vmnet2 selftest') echo '--json --quick --timeout= --help --vmnet-mode= --vmnet-interface= --vmnet-gateway= --vmnet-dhcp-end= --vmnet-mask= --vmnet-interface-id= --vmnet-network-identifier= --vmnet-nat66-prefix= --vmnet-disable-dhcp --backend= --dns-record= --host-loopback= --gateway-user= --vmnet-gateway-any --vmnet-api= --vmnet-interfaces= --vmnet-disable-nat44 --vmnet-disable-nat66 --vmnet-disable-dns-proxy --vmnet-disable-ra --vmnet-mtu= --vmnet-reserve= --vmnet-forward= --isolate --anti-spoof --offload' ;;
 	'socket_vmnet2 service') echo '--network= --interface= --name= --user --socket-activated --prefix= --dry-run --help' ;;
 	'socket_vmnet2 status') echo '--json --watch --interval= --hosts --wide --help' ;;
-	'socket_vmnet2 try') echo '--json --dir= --socket-group= --socket-user= --help --vmnet-mode= --vmnet-interface= --vmnet-gateway= --vmnet-dhcp-end= --vmnet-mask= --vmnet-interface-id= --vmnet-network-identifier= --vmnet-nat66-prefix= --vmnet-disable-dhcp --backend= --dns-record= --host-loopback= --vmnet-gateway-any --vmnet-api= --vmnet-interfaces= --vmnet-disable-nat44 --vmnet-disable-nat66 --vmnet-disable-dns-proxy --vmnet-disable-ra --vmnet-mtu= --vmnet-reserve= --vmnet-forward= --isolate --anti-spoof --offload' ;;
+	'socket_vmnet2 try') echo '--json --dir= --socket-group= --socket-user= --help --vmnet-mode= --vmnet-interface= --vmnet-gateway= --vmnet-dhcp-end= --vmnet-mask= --vmnet-interface-id= --vmnet-network-identifier= --vmnet-nat66-prefix= --vmnet-disable-dhcp --backend= --dns-record= --host-loopback= --gateway-user= --vmnet-gateway-any --vmnet-api= --vmnet-interfaces= --vmnet-disable-nat44 --vmnet-disable-nat66 --vmnet-disable-dns-proxy --vmnet-disable-ra --vmnet-mtu= --vmnet-reserve= --vmnet-forward= --isolate --anti-spoof --offload' ;;
 	'socket_vmnet2 upgrade') echo '--json --timeout= --help' ;;
 	'socket_vmnet2 version') echo '--json --help' ;;
 	esac
@@ -41,7 +41,7 @@ _socket_vmnet2_value() {
 		echo ':none' ;;
 	'socket_vmnet2 --pidfile' | 'socket_vmnet2 -p' | 'socket_vmnet --pidfile' | 'socket_vmnet -p' | 'socket_vmnet2 capture --write' | 'socket_vmnet2 capture -w' | 'socket_vmnet2 capture --socket' | 'socket_vmnet2 exec --json')
 		echo ':file' ;;
-	'socket_vmnet2 --socket-user' | 'socket_vmnet2 --allow-uid' | 'socket_vmnet2 try --socket-user')
+	'socket_vmnet2 --socket-user' | 'socket_vmnet2 --allow-uid' | 'socket_vmnet2 --gateway-user' | 'socket_vmnet2 selftest --gateway-user' | 'socket_vmnet2 try --socket-user' | 'socket_vmnet2 try --gateway-user')
 		echo ':user' ;;
 	'socket_vmnet2 --state-dir' | 'socket_vmnet2 doctor --root' | 'socket_vmnet2 doctor --home' | 'socket_vmnet2 install --prefix' | 'socket_vmnet2 install --root' | 'socket_vmnet2 install --from' | 'socket_vmnet2 migrate --root' | 'socket_vmnet2 migrate --home' | 'socket_vmnet2 rollback --prefix' | 'socket_vmnet2 rollback --root' | 'socket_vmnet2 service --prefix' | 'socket_vmnet2 try --dir')
 		echo ':dir' ;;

@@ -155,7 +155,7 @@ func TestUsage(t *testing.T) {
 		"--socket-user=USER", "--socket-mode=OCTAL", "--queue-size=BYTES", "--max-clients=N", "--state-dir=DIR", "--runtime-dir=DIR|none",
 		"--allow-uid=UID", "--metrics-listen=ADDR:PORT", "--metrics-anywhere", "--log-format=(plain|text|json)",
 		"--log-level=(debug|info|warn|error)", "--list-interfaces",
-		"--backend=(auto|usernet|vmnet)", "--dns-record=NAME=IP", "--host-loopback=(on|off)", "--vmnet-gateway-any",
+		"--backend=(auto|usernet|vmnet)", "--dns-record=NAME=IP", "--host-loopback=(on|off)", "--gateway-user=USER", "--vmnet-gateway-any",
 		"--vmnet-api=(auto|network|interface)", "--vmnet-interfaces=(client|one)", "--vmnet-disable-nat44", "--vmnet-disable-nat66",
 		"--vmnet-disable-dns-proxy", "--vmnet-disable-ra", "--vmnet-mtu=BYTES", "--vmnet-reserve=MAC=IP",
 		"--vmnet-forward=PROTO:PORT=IP:PORT", "--isolate", "--anti-spoof", "--offload",

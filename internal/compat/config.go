@@ -124,9 +124,11 @@ type Config struct {
 	StateDir   string // empty: chosen by the daemon
 	RuntimeDir string // of the sockets beside SOCKET; empty: SOCKET.d; RuntimeDirNone: there are none
 	// AllowUIDs are users whose datagram sockets are served although a rule would refuse them.
-	AllowUIDs  []uint32
-	AntiSpoof  bool // clients send from their own addresses only
-	DNSRecords []DNSRecord
+	AllowUIDs []uint32
+	// GatewayUser is whom the embedded network's gateway becomes; empty: GatewayOwner decides.
+	GatewayUser string
+	AntiSpoof   bool // clients send from their own addresses only
+	DNSRecords  []DNSRecord
 
 	MetricsListen   netip.AddrPort // of this host alone unless MetricsAnywhere; zero: no such port
 	MetricsAnywhere bool

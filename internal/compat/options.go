@@ -92,6 +92,7 @@ func (s *settings) ownNetwork() []cli.Flag {
 		oneOf("backend", "`(auto|usernet|vmnet)` what makes the network: vmnet.framework or the embedded one\n(default: vmnet on macOS, usernet elsewhere)", &s.Backend),
 		cmdline.Checked("dns-record", "`NAME=IP` a name for the guests' DNS, may be given several times", s.addDNSRecord),
 		oneOf("host-loopback", "`(on|off)` guests of the embedded network reach 127.0.0.1 of this host as host.internal\n(default: on; off in mode \"host\" and with --isolate)", &s.HostLoopback),
+		named("gateway-user", "`USER` user that the embedded network's gateway becomes under root (default: nobody)", "the name of a user", &s.GatewayUser),
 		on("vmnet-gateway-any", "let --vmnet-gateway be a public address, whose owner guests then do not reach", &s.gatewayAny),
 		oneOf("vmnet-api", "`(auto|network|interface)` how vmnet makes the network: by a network object (macOS 26) or plain interfaces\n(default: interfaces, unless another option needs the network object)", &s.VmnetAPI),
 		oneOf("vmnet-interfaces", "`(client|one)` a vmnet interface for each client or one for all (default: client)", &s.VmnetInterfaces),

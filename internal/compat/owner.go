@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"os/user"
+	"runtime"
 	"strconv"
 	"syscall"
 )
@@ -57,6 +58,37 @@ func (c *Config) Owner() (Owner, error) {
 	}
 	return o, nil
 }
+
+// GatewayOwner looks up the user that the gateway's process becomes, -1 for none: the one that was asked for, or where root runs the
+// daemon nobody. On macOS it is whether a child without root reaches the local network that is not known yet, so there root's stays.
+func (c *Config) GatewayOwner() (uid, gid int, err error) {
+	name, given := c.GatewayUser, c.GatewayUser != ""
+	switch euid := os.Geteuid(); {
+	case given && euid != 0:
+		return -1, -1, &TextError{Lines: []string{"--gateway-user=" + name + " needs root"}, Err: syscall.EPERM}
+	case !given && (euid != 0 || runtime.GOOS == "darwin"):
+		return -1, -1, nil
+	case !given:
+		name = "nobody"
+	}
+	u, err := user.Lookup(name)
+	if err == nil {
+		uid, err = strconv.Atoi(u.Uid)
+	}
+	if err == nil {
+		gid, err = strconv.Atoi(u.Gid)
+	}
+	switch {
+	case err != nil && given:
+		return -1, -1, &TextError{Lines: []string{"unknown user name " + quoted(name)}, Err: err}
+	case err != nil: // a system without it, as a container may be: its number is the same everywhere
+		return overflowID, overflowID, nil
+	}
+	return uid, gid, nil
+}
+
+// overflowID is nobody's number where it has no name.
+const overflowID = 65534
 
 // bindError is a failed step of making the socket, in the two lines that socket_vmnet prints.
 func bindError(step string, err error) *TextError {

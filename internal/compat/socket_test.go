@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -421,6 +422,26 @@ func TestOwnerLookup(t *testing.T) {
 		_, err = c.Owner()
 		assert.EqualError(t, err, `unknown user name "no-such-user"`)
 	})
+}
+
+// TestGatewayOwner: root's gateway becomes nobody unless another user is asked for, and only root's can.
+func TestGatewayOwner(t *testing.T) {
+	var c Config
+	uid, gid, err := c.GatewayOwner()
+	require.NoError(t, err)
+	root := os.Geteuid() == 0
+	assert.Equal(t, root && runtime.GOOS != "darwin", uid > 0 && gid > 0)
+	c.GatewayUser = "no-such-user"
+	_, _, err = c.GatewayOwner()
+	if !root {
+		assert.ErrorContains(t, err, "--gateway-user=no-such-user needs root")
+		return
+	}
+	assert.ErrorContains(t, err, `unknown user name "no-such-user"`)
+	c.GatewayUser = "root"
+	uid, gid, err = c.GatewayOwner()
+	require.NoError(t, err)
+	assert.Equal(t, [2]int{0, 0}, [2]int{uid, gid})
 }
 
 // TestSocketDefaultGroup: a group that cannot be had is one INFO line for the default and an error for a given one. Root

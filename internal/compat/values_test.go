@@ -251,6 +251,7 @@ func TestNewOptions(t *testing.T) {
 		{"none", nil, func(*Config) {}},
 		{"backend", []string{"--backend=usernet"}, func(c *Config) { c.Backend = backendUsernet }},
 		{"prefix", []string{"--back=vmnet"}, func(c *Config) { c.Backend = BackendVmnet }},
+		{"gateway user", []string{"--gateway-user", "me"}, func(c *Config) { c.GatewayUser = "me" }},
 		{"socket user", []string{"--socket-user", "me"}, func(c *Config) { c.SocketUser = "me" }},
 		{"socket mode", []string{"--socket-mode=0700"}, func(c *Config) { c.SocketMode = 0o700 }},
 		{"socket mode without zero", []string{"--socket-mode=660"}, func(c *Config) { c.SocketMode = 0o660 }},
@@ -273,7 +274,7 @@ func TestNewOptions(t *testing.T) {
 		})
 	}
 	for _, bad := range []string{
-		"--backend=", "--backend=tap", "--socket-user=", "--socket-mode=", "--socket-mode=rwx", "--socket-mode=1777", "--socket-mode=8",
+		"--backend=", "--backend=tap", "--socket-user=", "--gateway-user=", "--socket-mode=", "--socket-mode=rwx", "--socket-mode=1777", "--socket-mode=8",
 		"--socket-mode=-1", "--queue-size=", "--queue-size=K", "--queue-size=63K", "--queue-size=65535", "--queue-size=9M",
 		"--queue-size=8193K", "--queue-size=1G", "--queue-size=-1", "--queue-size=2 M", "--queue-size=18446744073709551616",
 		"--queue-size=2147483647M", "--max-clients=0", "--max-clients=4097", "--max-clients=x", "--max-clients=-1", "--state-dir=",

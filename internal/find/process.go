@@ -58,7 +58,7 @@ func isDaemon(argv []string) bool {
 	if !strings.HasPrefix(base, "socket_vmnet") || strings.HasPrefix(base, "socket_vmnet_client") {
 		return false
 	}
-	name, _ := compat.Subcommand(argv, Subcommands)
+	name, _ := compat.Subcommand(argv, append([]string{"gateway"}, Subcommands...)) // a daemon's own gateway, which no one types
 	return name == "" && !slices.Contains(argv[1:], "--help") && !slices.Contains(argv[1:], "--version")
 }
 

@@ -214,7 +214,7 @@ type view struct {
 // rules are all there are, in the order in which problems of equal weight are told.
 var rules = []func(*view) []finding{
 	networkNotRunning, sharingBusy, subnetOverlap, noDHCP, poolFilling, duplicateIP, duplicateMAC, noInterface, stalled, slow,
-	storm, flapping, offloadMixed, sharedInterface, refused, forwards, notKept, replaced,
+	storm, flapping, offloadMixed, sharedInterface, refused, gatewayDown, forwards, notKept, replaced,
 }
 
 // maxOfOne bounds the problems with one code: guests decide how many addresses they quarrel about.

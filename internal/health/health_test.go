@@ -301,6 +301,14 @@ func TestRules(t *testing.T) {
 			code: status.StateNotKept, severity: status.Notice, text: []string{"Nothing is kept"}, fix: []string{"--state-dir"},
 		},
 		{
+			name: "the gateway has ended",
+			problem: func(w *world) {
+				w.Network.Usernet.Gateway = status.Gateway{State: "restarting", Error: "exit status 2", Restarts: 3}
+			},
+			end:  func(w *world) { w.Network.Usernet.Gateway = status.Gateway{State: "running", Restarts: 3} },
+			code: status.GatewayDown, severity: status.Error, text: []string{"gateway ended and is started again: exit status 2"}, fix: []string{"    socket_vmnet2 upgrade /run/vm.sock"},
+		},
+		{
 			name: "forward failed",
 			problem: func(w *world) {
 				w.Network.Usernet.Forwards = []status.Forward{{Proto: "tcp", Host: "127.0.0.1:8080", Guest: "192.168.105.2:80", Error: "accept: too many open files"}}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/shell"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
@@ -77,6 +78,17 @@ func subnetOverlap(v *view) []finding {
 	f := found(status.SubnetOverlap, status.Warning, nil, fix, "This network, %s, overlaps %s: %s.", n.Subnet, strings.Join(others, ", "), consequence)
 	f.of = n.Subnet.String()
 	return []finding{f}
+}
+
+// gatewayDown finds a gateway that has ended, until there is another.
+func gatewayDown(v *view) []finding {
+	u := v.Network.Usernet
+	if u == nil || v.Network.State != status.NetworkRunning || u.Gateway.Error == "" {
+		return nil
+	}
+	fix := []string{"See in the daemon's log what ended it. If the program was replaced meanwhile:", command("socket_vmnet2 upgrade %s", shell.Quote(v.Daemon.Socket))}
+	return []finding{found(status.GatewayDown, status.Error, nil, fix,
+		"The network's gateway ended and is started again: %s. Until then guests have no DHCP, no DNS and no way out.", u.Gateway.Error)}
 }
 
 // forwards finds forwarded ports that lead nowhere.

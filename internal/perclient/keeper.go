@@ -82,7 +82,7 @@ func (c *Session) start(ctx context.Context) (vnet.Port, error) {
 	}
 	defer func() { <-c.srv.starts }()
 	faults.Point("perclient.keep")
-	o := vnet.PortOptions{Name: c.name, ID: c.identity(), InterfaceID: c.client.InterfaceID, MACs: c.learned}
+	o := vnet.PortOptions{Name: c.name, Session: c.id, ID: c.identity(), InterfaceID: c.client.InterfaceID, MACs: c.learned}
 	c.makeGuard()
 	network := c.srv.now()
 	p, err := network.Attach(ctx, o, c)

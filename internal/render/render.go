@@ -5,6 +5,7 @@
 package render
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -65,6 +66,7 @@ func (p *page) head(s *status.Status) {
 	}
 	if u := n.Usernet; u != nil {
 		p.field("flows", fmt.Sprintf("%d TCP, %d UDP", u.TCPFlows, u.UDPFlows))
+		p.field("gateway", gateway(u.Gateway))
 		for _, f := range u.Forwards {
 			p.field("forward", forward(f))
 		}
@@ -75,6 +77,24 @@ func (p *page) head(s *status.Status) {
 	p.field("uptime", uptime(d))
 	p.field("clients", fmt.Sprintf("%d of %d, %s since the start, %s refused", len(s.Clients), d.MaxClients,
 		Count(s.Totals.Connects), Count(s.Totals.Refused)))
+}
+
+// gateway tells of the process that has DHCP, DNS and NAT.
+func gateway(g status.Gateway) string {
+	text := g.State
+	if g.PID != 0 {
+		text += fmt.Sprintf(", process %d of %s", g.PID, cmp.Or(g.User, fmt.Sprintf("user %d", g.UID)))
+	}
+	if g.Rights != "" {
+		text += " (" + g.Rights + ")"
+	}
+	if g.Restarts > 0 {
+		text += fmt.Sprintf(", started again %s times", Count(g.Restarts))
+	}
+	if g.Error != "" {
+		text += ": " + g.Error
+	}
+	return text
 }
 
 func network(n status.Network) string {

@@ -38,7 +38,7 @@ func daemon() *status.Status {
 			DHCP: &status.DHCP{
 				Start: netip.MustParseAddr("192.168.105.2"), End: netip.MustParseAddr("192.168.105.254"), Size: 252, Leased: 2,
 			},
-			Usernet: &status.Usernet{TCPFlows: 3, UDPFlows: 1, Forwards: []status.Forward{
+			Usernet: &status.Usernet{TCPFlows: 3, UDPFlows: 1, Gateway: status.Gateway{State: "running", PID: 78, UID: 65534, User: "nobody", Restarts: 1}, Forwards: []status.Forward{
 				{Proto: "tcp", Host: "127.0.0.1:2222", Guest: "192.168.105.2:22"},
 				{Proto: "tcp", Host: "127.0.0.1:80", Guest: "192.168.105.2:80", Error: "bind: Permission denied"},
 			}},
@@ -85,6 +85,7 @@ func hostile() *status.Status {
 	s.Daemon.Version, s.Daemon.Socket, s.Daemon.Program, s.Daemon.LogLevel = evil, evil, evil, evil
 	s.Network.State, s.Network.Backend, s.Network.Mode, s.Network.Interface, s.Network.Error = evil, evil, evil, evil, evil
 	s.Network.Vmnet = &status.Vmnet{API: evil, Why: evil, LastFailure: evil}
+	s.Network.Usernet.Gateway = status.Gateway{State: evil, Error: evil, User: evil, PID: 1, Rights: evil}
 	s.Network.Usernet.Forwards[0] = status.Forward{Proto: evil, Host: evil, Guest: evil, Error: evil}
 	for i, name := range []string{evil, zalgo, "ein Name mit Leerzeichen", strings.Repeat("宽", 40), strings.Repeat("x", 500), "  "} {
 		c := client(uint64(100+i), name)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/fakeguest"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/gateway"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/state"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/usernet"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
@@ -71,7 +72,9 @@ func opener(f faults) func(context.Context) (vnet.Network, error) {
 		if f.opens > 0 && opened > f.opens {
 			return nil, errors.New("no network 2")
 		}
-		o := usernet.Options{Mode: vnet.ModeShared, DisableDHCP: f.noDHCP, DisableNAT44: f.noNAT44}
+		o := usernet.Options{
+			Config: gateway.Config{Mode: vnet.ModeShared, DisableDHCP: f.noDHCP, DisableNAT44: f.noNAT44}, Start: gateway.Goroutine,
+		}
 		if f.dhcpEnd != "" {
 			o.Gateway, o.DHCPEnd = netip.MustParseAddr("192.168.105.1"), netip.MustParseAddr(f.dhcpEnd)
 		}

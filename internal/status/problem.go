@@ -32,6 +32,7 @@ const (
 	ForwardFailed    = "forward-failed"    // a forwarded port could not be opened
 	StateNotKept     = "state-not-kept"    // leases and identities end with the process
 	ProgramReplaced  = "program-replaced"  // another version is installed than the one that runs
+	GatewayDown      = "gateway-down"      // the process with DHCP, DNS and NAT has ended, or does not answer
 	ForwardedUnknown = "forward-to-nobody" // a forward leads to an address that no guest has
 )
 

@@ -127,6 +127,20 @@ type Usernet struct {
 	UDPFlows int               `json:"udp_flows"`
 	Drops    map[string]uint64 `json:"drops"` // by the gateway, by reason
 	Forwards []Forward         `json:"forwards"`
+	Gateway  Gateway           `json:"gateway"`
+}
+
+// Gateway is the process that has the network's DHCP, DNS and NAT. What only one that runs has is left out otherwise.
+type Gateway struct {
+	State    string `json:"state"`           // "starting", "running" or "restarting"
+	Error    string `json:"error,omitempty"` // why the one before ended, until there is another
+	Restarts uint64 `json:"restarts"`
+	PID      int    `json:"pid,omitempty"`
+	UID      int    `json:"uid"`
+	User     string `json:"user,omitempty"`   // name of UID
+	Rights   string `json:"rights,omitempty"` // why it has the daemon's
+	Version  string `json:"version,omitempty"`
+	Protocol int    `json:"protocol,omitempty"`
 }
 
 // A Forward leads a port of the host to a guest.

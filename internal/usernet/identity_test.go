@@ -15,7 +15,7 @@ import (
 
 // TestPortIdentity: a port tells who it is, and gives its identity back. A client has the same one each time.
 func TestPortIdentity(t *testing.T) {
-	n := start(t, Options{}, tuning{})
+	n := start(t, Options{})
 	attach := func(o vnet.PortOptions) vnet.Port {
 		t.Helper()
 		p, err := n.Attach(t.Context(), o, discard{})
@@ -26,7 +26,7 @@ func TestPortIdentity(t *testing.T) {
 	asked, a, twin, one := attach(vnet.PortOptions{InterfaceID: ifid.ID{1}}), attach(vnet.PortOptions{ID: "a"}), attach(vnet.PortOptions{ID: "a"}), attach(vnet.PortOptions{})
 	assert.Equal(t, "01000000-0000-0000-0000-000000000000", id(asked))
 	assert.Equal(t, ifid.MAC(ifid.ID{1}), asked.Info().MAC)
-	for name, taken := range map[string]ifid.ID{"another port's": {1}, "the gateway's": n.plan.gatewayID} {
+	for name, taken := range map[string]ifid.ID{"another port's": {1}, "the gateway's": n.facts.ID} {
 		_, err := n.Attach(t.Context(), vnet.PortOptions{InterfaceID: taken}, discard{})
 		require.ErrorIs(t, err, vnet.ErrIDInUse, name)
 	}

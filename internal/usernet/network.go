@@ -1,61 +1,50 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package usernet is the embedded network: a learning bridge with a gateway of its own, all in this process and without
+// Package usernet is the embedded network: a learning bridge in this process and a gateway in a process of its own, without
 // privileges, on every system.
 //
 //	client ── port ─┐
-//	client ── port ─┼─ bridge ── inlet ── gateway ─┬─ DHCP
-//	client ── port ─┘    ^        (queue)          ├─ DNS
-//	                     └─────── outlet ──────────┴─ TCP/IP stack: ARP, ping, flows to the outside and to the host
+//	client ── port ─┼─ bridge ── queue ── writer ══ pair of sockets ══ gateway (internal/gateway)
+//	client ── port ─┘    ^                              ║
+//	                     └──────────── reader ══════════╝
 //
-// The gateway is one more port of the bridge. Frames reach it through a bounded queue that its own goroutine serves, so
-// the TCP/IP stack (gVisor's) never runs on a client's reader.
+// The gateway is one more port of the bridge. Frames reach it through a bounded queue with a turn for each client, so no client's
+// reader waits for it. Its process is supervised: one that ends or hangs is replaced, and its successor begins with the leases, the
+// forwards and the names of the one before. What it says is checked, and one that says what cannot be is replaced, too.
 //
-// The stack's work is per packet, so it sees few and large ones: TCP segments of a chunk from one guest that follow each other are
-// joined (coalesce.go), and what it sends is cut into frames behind it (segment.go).
-//
-// In shared mode guests reach the outside through the gateway: TCP and UDP flows end in the stack and are opened again by
-// the host (NAT). The host's loopback is reached through an alias, the last usable address of the subnet, which is also called
-// host.internal, unless that is disabled. Addresses that mean something else on the host than in the guest are refused. Ports of
-// the host that are forwarded lead the other way; guests see the gateway as the other end.
+// Only this side writes state, binds ports of the host and knows the clients.
 package usernet
 
 import (
 	"context"
 	"fmt"
-	"log/slog"
-	"maps"
 	"net"
 	"net/netip"
 	"slices"
-	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/bridge"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/gateway"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/ifid"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/usernet/dhcp"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/usernet/dns"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
 
 // A Network is the embedded network. It implements vnet.Network.
 type Network struct {
-	opts Options
-	tune tuning
-	plan plan
-	log  *slog.Logger // limited: for what guests can provoke
+	opts  Options
+	facts gateway.Facts
 
-	bridge *bridge.Bridge
-	gw     *gateway
-	port   *bridge.Port // the gateway's
-	fwd    forwards
-	dhcp   *dhcp.Server // nil without DHCP
-	dns    *dns.Server  // nil without a name server
-	ids    identities
+	bridge   *bridge.Bridge
+	port     *bridge.Port // the gateway's
+	sessions sessions
+	gw       supervisor
+	fwd      forwards
+	leases   leases
+	ids      identities
 
 	closing sync.Once
-	workers sync.WaitGroup // the outlet's goroutine
 }
 
 var (
@@ -65,130 +54,71 @@ var (
 
 // Check tells whether New would refuse o, without starting anything. A port of the host that is in use shows only at New.
 func Check(o Options) error {
-	_, err := newPlan(o)
+	_, err := o.Facts()
 	return err
 }
 
-// New starts the network and logs its parameters. It returns ErrBridged for bridged mode.
-func New(o Options) (*Network, error) { return newNetwork(o, tuning{}) }
-
-func newNetwork(o Options, t tuning) (*Network, error) {
+// New starts the network and logs its parameters. The gateway may still be starting when it returns: frames for it wait.
+func New(o Options) (*Network, error) {
 	o.setDefaults()
-	p, err := newPlan(o)
+	facts, err := o.Facts()
 	if err != nil {
 		return nil, err
 	}
-	n := &Network{opts: o, tune: t, plan: p, log: o.Log}
-	n.ids.init(p.gatewayID)
-	if p.dhcpStart.IsValid() {
-		n.startDHCP()
+	n := &Network{opts: o, facts: facts}
+	n.ids.init(facts.ID)
+	n.leases.init(&o, &facts)
+	n.sessions.init()
+	var inherited []Socket
+	if o.Inherited != nil {
+		inherited = o.Inherited.Sockets
 	}
-	if p.dns {
-		if n.dns, err = dns.New(n.dnsConfig()); err != nil {
-			return nil, fmt.Errorf("start embedded network: %w", err)
-		}
-	}
-	if err := n.fwd.open(n); err != nil {
+	if err := n.fwd.open(&n.opts, inherited); err != nil {
 		return nil, fmt.Errorf("start embedded network: %w", err)
 	}
 	n.bridge = bridge.New(bridge.Options{MaxClients: o.MaxClients, Log: o.Log})
-	if err := n.startGateway(); err != nil {
-		n.fwd.close(n)
-		_ = n.bridge.Close()
+	n.gw.init(n)
+	n.port, err = n.bridge.Attach(bridge.PortOptions{Name: "gateway", StaticMACs: []net.HardwareAddr{facts.MAC}, KnownOnly: true}, &n.gw)
+	if err != nil {
+		n.fwd.close(len(inherited))
 		return nil, fmt.Errorf("start embedded network: %w", err)
 	}
 	n.logParameters()
-	n.fwd.serve()
+	n.gw.start(o.Inherited)
 	return n, nil
 }
 
-func (n *Network) startDHCP() {
-	if p := &n.plan; !p.canLease() && len(n.opts.Reservations) == 0 {
-		n.opts.Log.Warn("no guest will get an address by DHCP, the range has none but those of the network itself; use a larger one",
-			"start", p.dhcpStart.String(), "end", p.dhcpEnd.String())
-	}
-	n.dhcp = dhcp.New(n.dhcpConfig())
-}
-
-func (n *Network) dhcpConfig() dhcp.Config {
-	c := dhcp.Config{
-		Subnet: n.plan.subnet, Gateway: n.plan.gateway,
-		First: n.plan.dhcpStart, Last: n.plan.dhcpEnd, Reserved: n.plan.reserved(),
-		Router: n.plan.nat, DNS: n.plan.dns, MTU: uint16(n.plan.mtu), Fixed: n.fixed(),
-		Store: n.opts.Leases, Log: n.log, Wall: n.opts.Clock, Elapsed: n.tune.elapsed,
-		NamesTaken: namesTaken(n.opts.DNSRecords),
-	}
-	if n.plan.dns {
-		c.Domain = Domain
-	}
-	return c
-}
-
-// fixed is the reservations as the DHCP server wants them.
-func (n *Network) fixed() map[[6]byte]netip.Addr {
-	fixed := map[[6]byte]netip.Addr{}
-	for _, r := range n.opts.Reservations {
-		fixed[[6]byte(r.MAC)] = r.Addr
-	}
-	return fixed
-}
-
-// dnsConfig adds our own names to the records that were asked for, which win.
-func (n *Network) dnsConfig() dns.Config {
-	records := map[string]netip.Addr{"gateway.internal": n.plan.gateway, hostName: n.plan.alias}
-	maps.Copy(records, n.opts.DNSRecords)
-	c := dns.Config{
-		Domain: Domain, Records: records, Subnet: n.plan.subnet, Forward: n.opts.Mode == vnet.ModeShared,
-		ResolvConf: n.opts.ResolvConf, Log: n.log, Port: n.tune.dnsPort,
-	}
-	if n.dhcp != nil && !n.opts.Isolate { // guests that may not reach each other need not know of each other
-		c.Guests = n.dhcp
-	}
-	return c
-}
-
-// serveDNS serves a guest's TCP connection to the gateway's port 53.
-func (n *Network) serveDNS(src bridge.PortID, c net.Conn) { n.dns.ServeTCP(uint16(src), c) }
-
-func (n *Network) startGateway() error {
-	g := &gateway{net: n, plan: &n.plan, ran: make(chan struct{})}
-	g.in = newInlet(n.plan.mac, n.plan.maxFrame(), &g.drops)
-	g.out = newOutlet(n.plan.maxFrame(), g.send, &g.drops)
-	e, err := newEngine(n, g.out)
-	if err != nil {
-		return err
-	}
-	g.engine = e
-	n.port, err = n.bridge.Attach(bridge.PortOptions{
-		Name: "gateway", StaticMACs: []net.HardwareAddr{n.plan.mac}, KnownOnly: true, Trusted: true,
-	}, g.in)
-	if err != nil {
-		e.close()
-		return err
-	}
-	n.gw = g
-	go g.run()
-	n.workers.Go(g.out.run)
-	return nil
-}
-
-// logParameters logs what vmnet.framework reports when an interface starts, in its order.
+// logParameters logs what vmnet.framework reports when an interface starts, in its order, and the forwards.
 func (n *Network) logParameters() {
-	end := n.plan.dhcpEnd
+	f := &n.facts
+	if f.DHCPStart.IsValid() && !f.CanLease && len(n.opts.Reservations) == 0 {
+		n.opts.Log.Warn("no guest will get an address by DHCP, the range has none but those of the network itself; use a larger one",
+			"start", f.DHCPStart.String(), "end", f.DHCPEnd.String())
+	}
+	end := f.DHCPEnd
 	if !end.IsValid() {
-		end = n.plan.lastGuest()
+		end = f.LastGuest
 	}
 	for _, kv := range [][2]string{
-		{"vmnet_mac_address", n.plan.mac.String()},
-		{"vmnet_mtu", fmt.Sprint(n.plan.mtu)},
-		{"vmnet_max_packet_size", fmt.Sprint(frame.MinLen + n.plan.mtu)},
-		{"vmnet_interface_id", ifid.String(n.plan.gatewayID)},
-		{"vmnet_start_address", n.plan.gateway.String()},
+		{"vmnet_mac_address", f.MAC.String()},
+		{"vmnet_mtu", fmt.Sprint(f.MTU)},
+		{"vmnet_max_packet_size", fmt.Sprint(frame.MinLen + f.MTU)},
+		{"vmnet_interface_id", ifid.String(f.ID)},
+		{"vmnet_start_address", f.Gateway.String()},
 		{"vmnet_end_address", end.String()},
-		{"vmnet_subnet_mask", n.plan.mask()},
+		{"vmnet_subnet_mask", net.IP(net.CIDRMask(f.Subnet.Bits(), 32)).String()},
 	} {
 		n.opts.Log.Info("interface parameter", "key", kv[0], "value", kv[1])
 	}
+	for i, w := range n.opts.Forwards {
+		if n.fwd.socket(i) != nil {
+			n.tellForward(i, w)
+		}
+	}
+}
+
+func (n *Network) tellForward(i int, f vnet.Forward) {
+	n.opts.Log.Info("forwarding a port", "proto", f.Proto, "address", n.fwd.address(i).String(), "guest", f.Guest.String())
 }
 
 // Attach implements vnet.Network.
@@ -205,37 +135,31 @@ func (n *Network) Attach(ctx context.Context, o vnet.PortOptions, toClient frame
 		n.ids.free(id)
 		return nil, err
 	}
-	n.gw.guestCame(p.ID())
+	n.sessions.came(p.ID(), o.Session)
 	return &port{Port: p, net: n, id: id}, nil
 }
 
 // Info implements vnet.Network.
 func (n *Network) Info() vnet.NetworkInfo {
+	f := &n.facts
 	return vnet.NetworkInfo{
-		Backend: "usernet", Mode: n.opts.Mode, Subnet: n.plan.subnet, Gateway: n.plan.gateway,
-		DHCPStart: n.plan.dhcpStart, DHCPEnd: n.plan.dhcpEnd, MTU: n.plan.mtu, MaxFrame: frame.MaxLen,
-		Isolated: n.opts.Isolate,
+		Backend: "usernet", Mode: n.opts.Mode, Subnet: f.Subnet, Gateway: f.Gateway,
+		DHCPStart: f.DHCPStart, DHCPEnd: f.DHCPEnd, MTU: f.MTU, MaxFrame: frame.MaxLen, Isolated: n.opts.Isolate,
 	}
 }
 
 // Alias is the address under which guests reach the host's loopback, the zero Addr without one.
-func (n *Network) Alias() netip.Addr { return n.plan.alias }
+func (n *Network) Alias() netip.Addr { return n.facts.Alias }
 
 // GatewayMAC is the gateway's, which is the DHCP server's too.
-func (n *Network) GatewayMAC() net.HardwareAddr { return slices.Clone(n.plan.mac) }
+func (n *Network) GatewayMAC() net.HardwareAddr { return slices.Clone(n.facts.MAC) }
 
-// Close implements vnet.Network. It ends every flow and returns when all goroutines have ended.
+// Close implements vnet.Network. It ends the gateway and with it every flow, and returns when all goroutines have ended.
 func (n *Network) Close() error {
 	n.closing.Do(func() {
 		_ = n.bridge.Close() // nothing is delivered or sent any more
-		if n.dns != nil {
-			n.dns.Close() // before the flows: some of them wait for it
-		}
-		n.fwd.close(n) // no new flow from outside
 		n.gw.close()
-		n.gw.out.close()
-		n.workers.Wait()
-		n.logStats()
+		n.fwd.close(0)
 	})
 	return nil
 }
@@ -251,7 +175,7 @@ type port struct {
 // Info implements vnet.Port.
 func (p *port) Info() vnet.PortInfo {
 	return vnet.PortInfo{
-		MAC: ifid.MAC(p.id), MTU: p.net.plan.mtu, MaxFrame: frame.MaxLen, InterfaceID: ifid.String(p.id),
+		MAC: ifid.MAC(p.id), MTU: p.net.facts.MTU, MaxFrame: frame.MaxLen, InterfaceID: ifid.String(p.id),
 	}
 }
 
@@ -259,27 +183,29 @@ func (p *port) Info() vnet.PortInfo {
 func (p *port) Close() error {
 	err := p.Port.Close()
 	p.once.Do(func() {
-		p.net.gw.guestGone(p.ID())
+		p.net.gw.gone(p.net.sessions.of(p.ID()))
 		p.net.ids.free(p.id)
 	})
 	return err
 }
 
-// Domain is where the name server has the guests, by the name that each told the DHCP server. DHCP tells guests to look there for
-// names without a dot.
-const Domain = "vmnet.internal"
-
-// hostName is the host's. Without an alias it has no address, and nobody else is asked for one.
-const hostName = "host.internal"
-
-// namesTaken are the names in Domain that records have. A record is never shadowed by a guest.
-func namesTaken(records map[string]netip.Addr) map[string]bool {
-	taken := map[string]bool{}
-	for name := range records {
-		name = strings.ToLower(strings.TrimSuffix(name, "."))
-		if label, ok := strings.CutSuffix(name, "."+Domain); ok {
-			taken[label] = true
-		}
-	}
-	return taken
+// sessions are the clients behind the bridge's ports, as the gateway knows them. The bridge uses the number of a port again, a
+// session's is never used again.
+type sessions struct {
+	byPort []atomic.Uint64
+	last   atomic.Uint64 // of those that have no number
 }
+
+// unnumbered marks the numbers of sessions that came without one.
+const unnumbered = 1 << 62
+
+func (s *sessions) init() { s.byPort = make([]atomic.Uint64, 1<<16) }
+
+func (s *sessions) came(p bridge.PortID, session uint64) {
+	if session == 0 {
+		session = unnumbered | s.last.Add(1)
+	}
+	s.byPort[p].Store(session)
+}
+
+func (s *sessions) of(p bridge.PortID) uint64 { return s.byPort[p].Load() }

@@ -3,66 +3,66 @@
 package usernet
 
 import (
+	"github.com/socket-vmnet2/socket_vmnet2/internal/gateway"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
 // Status describes the network. It may be called at any time, also after Close. The first is nil without a DHCP server. What both
-// count starts with the network.
+// count starts with the network. It waits for a gateway that does not answer no longer than a tenth of a second.
 func (n *Network) Status() (*status.DHCP, *status.Usernet) {
-	s := n.Stats()
+	hello, now := n.gw.ask()
+	c := &now.Stats
 	u := &status.Usernet{
 		HostAddress: n.Alias(),
-		TCPFlows:    s.TCPFlows, UDPFlows: s.UDPFlows,
+		TCPFlows:    c.TCPFlows, UDPFlows: c.UDPFlows,
 		Drops: map[string]uint64{
-			"unwanted": s.Unwanted, "malformed": s.Malformed, "queue_full": s.QueueFull, "restart": s.Restart, "out_full": s.OutFull,
+			"unwanted": c.Unwanted + n.gw.unwanted.Load(), "malformed": c.Malformed, "queue_full": n.gw.full.Load(),
+			"restart": n.gw.lost.Load(), "out_full": c.OutFull,
 		},
 		Forwards: n.fwd.status(),
+		Gateway:  n.gw.status(hello),
 	}
-	if n.dhcp == nil {
+	if !n.facts.DHCPStart.IsValid() {
 		return nil, u
 	}
-	return n.dhcpStatus(s), u
+	return n.dhcpStatus(&now), u
 }
 
-func (n *Network) dhcpStatus(s Stats) *status.DHCP {
-	usage := n.dhcp.Usage()
+// status describes the gateway's process.
+func (s *supervisor) status(hello gateway.Hello) status.Gateway {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	g := status.Gateway{State: s.state, Restarts: s.restarts}
+	if s.err != nil {
+		g.Error = text(s.err.Error())
+	}
+	if s.life != nil && s.state == running {
+		g.PID, g.UID, g.Version, g.Protocol = s.life.proc.PID(), hello.UID, hello.Version, hello.Protocol
+		g.Rights = hello.Error
+	}
+	return g
+}
+
+func (n *Network) dhcpStatus(a *gateway.Answer) *status.DHCP {
 	d := &status.DHCP{
-		Start: n.plan.dhcpStart, End: n.plan.dhcpEnd, Size: usage.Size, Leased: usage.Leased, Leases: []status.Lease{},
+		Start: n.facts.DHCPStart, End: n.facts.DHCPEnd, Size: a.DHCPSize, Leased: a.DHCPLeased, Leases: []status.Lease{},
 		Unanswered: map[string]uint64{
-			"malformed": s.DHCP.Malformed, "foreign": s.DHCP.Foreign, "port_full": s.DHCP.PortFull, "pool_full": s.DHCP.PoolFull,
+			"malformed": a.Malformed, "foreign": a.Foreign, "port_full": a.PortFull, "pool_full": a.PoolFull,
 		},
 	}
-	for _, l := range usage.Leases {
+	wall := n.opts.tune.wall().UTC()
+	for _, l := range n.leases.all() {
+		if l.Left <= 0 {
+			continue
+		}
 		name := l.Name
 		if name != "" {
-			name += "." + Domain
+			name += "." + gateway.Domain
 		}
+		_, reserved := n.leases.reserved[l.IP]
 		d.Leases = append(d.Leases, status.Lease{
-			IP: l.IP, MAC: l.MAC.String(), Hostname: l.Hostname, Name: name, Expires: l.Expires.UTC(), Reserved: l.Reserved,
+			IP: l.IP, MAC: l.MAC.String(), Hostname: l.Hostname, Name: name, Expires: wall.Add(l.Left), Reserved: reserved,
 		})
 	}
 	return d
-}
-
-// status describes the forwards, in the order in which they were asked for.
-func (fwd *forwards) status() []status.Forward {
-	out := make([]status.Forward, 0, len(fwd.all))
-	for _, f := range fwd.all {
-		one := status.Forward{Proto: f.Proto, Host: f.address().String(), Guest: f.Guest.String()}
-		if err := f.failing.Load(); err != nil {
-			one.Error = (*err).Error()
-		}
-		out = append(out, one)
-	}
-	return out
-}
-
-// fail notes why f takes nothing now, nil that it does again.
-func (f *forward) fail(err error) {
-	switch {
-	case err != nil:
-		f.failing.Store(&err)
-	case f.failing.Load() != nil:
-		f.failing.Store(nil)
-	}
 }

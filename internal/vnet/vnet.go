@@ -60,6 +60,8 @@ type Port interface {
 type PortOptions struct {
 	// Name tells the client in logs and status, such as "client 3".
 	Name string
+	// Session is the number of the client's session, which no other has before or after it. 0: it has none.
+	Session uint64
 	// ID is stable for the same client across restarts where one is known, else empty. A back end derives interface
 	// identities from it. It is what the client says of itself: two may have the same one at the same time.
 	ID string

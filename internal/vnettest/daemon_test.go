@@ -17,6 +17,7 @@ import (
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/fakeguest"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/gateway"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/usernet"
@@ -40,7 +41,7 @@ func (d ownDaemon) Close() error {
 func startDaemonFor(t *testing.T, dial func(vnettest.Transport) vnettest.Transport) ownDaemon {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
-	backend, err := usernet.New(usernet.Options{Mode: vnet.ModeHost, Log: log})
+	backend, err := usernet.New(usernet.Options{Config: gateway.Config{Mode: vnet.ModeHost}, Start: gateway.Goroutine, Log: log})
 	require.NoError(t, err)
 	path := filepath.Join(t.TempDir(), "s")
 	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})

@@ -87,6 +87,7 @@ func unnumbered(text string) string {
 	for _, r := range []struct{ what, with string }{
 		{`\S+/[0-9]+/\S+`, "PEER"},
 		{`v[0-9]\S*`, "VERSION"},
+		{`process [0-9]+ of [a-z0-9_-]+`, "process of USER"},
 		{`\b([0-9]+[dhms])+\b`, "TIME"},
 		{`[0-9]+(\.[0-9]+)?(k|M)?/[0-9.]+([KMG]i)?B`, "TRAFFIC"},
 		{`[0-9]+(\.[0-9]+)?`, "0"},

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"gvisor.dev/gvisor/pkg/tcpip"
+	"gvisor.dev/gvisor/pkg/tcpip/adapters/gonet"
+	"gvisor.dev/gvisor/pkg/tcpip/transport/tcp"
+	"gvisor.dev/gvisor/pkg/waiter"
+)
+
+// bufSize holds the longest UDP datagram, and is a good size for a write to a TCP connection, in bytes.
+const bufSize = 64 << 10
+
+// buffers are lent to flows while they have something in hand, so that an idle flow costs none.
+var buffers = sync.Pool{New: func() any { return new([bufSize]byte) }}
+
+var errFlowReset = errors.New("connection reset")
+
+// guestConn is the guest's end of a flow: an endpoint of the stack. Reading waits without holding a buffer.
+type guestConn struct {
+	net.Conn // for writing, deadlines and addresses
+	ep       tcpip.Endpoint
+	wq       *waiter.Queue
+	entries  [2]waiter.Entry // behind readable and writable
+	readable <-chan struct{}
+	writable <-chan struct{} // TCP only
+	tcp      *gonet.TCPConn  // nil for UDP
+	rest     bytes.Reader    // what write has left
+}
+
+// newGuestTCP takes over the endpoint of an established connection.
+func newGuestTCP(f *flow, wq *waiter.Queue, ep tcpip.Endpoint) *guestConn {
+	setKeepAlive(ep)
+	if f.crowd {
+		ep.SocketOptions().SetReceiveBufferSize(crowdBuffer, true)
+		ep.SocketOptions().SetSendBufferSize(crowdBuffer, true)
+	}
+	c := gonet.NewTCPConn(wq, ep)
+	g := &guestConn{Conn: c, tcp: c, ep: ep, wq: wq}
+	g.readable = g.watch(0, waiter.ReadableEvents)
+	g.writable = g.watch(1, waiter.WritableEvents)
+	return g
+}
+
+func newGuestUDP(wq *waiter.Queue, ep tcpip.Endpoint) *guestConn {
+	g := &guestConn{Conn: gonet.NewUDPConn(wq, ep), ep: ep, wq: wq}
+	g.readable = g.watch(0, waiter.ReadableEvents)
+	return g
+}
+
+// watch returns a channel that says that one of the events, or the end, has come since.
+func (g *guestConn) watch(i int, events waiter.EventMask) (happened <-chan struct{}) {
+	g.entries[i], happened = waiter.NewChannelEntry(events | waiter.EventHUp | waiter.EventErr)
+	g.wq.EventRegister(&g.entries[i])
+	return happened
+}
+
+// next returns what arrived, in a buffer that the caller puts back. io.EOF is the orderly end.
+func (g *guestConn) next() (*[bufSize]byte, int, error) {
+	for {
+		buf := buffers.Get().(*[bufSize]byte)
+		w := tcpip.SliceWriter(buf[:])
+		res, err := g.ep.Read(&w, tcpip.ReadOptions{})
+		if err == nil {
+			return buf, res.Count, nil
+		}
+		buffers.Put(buf)
+		switch err.(type) {
+		case *tcpip.ErrWouldBlock:
+			<-g.readable
+		case *tcpip.ErrClosedForReceive:
+			return nil, 0, io.EOF
+		default:
+			return nil, 0, errFlowReset
+		}
+	}
+}
+
+// drainTo passes on what arrives until the orderly end, for which it returns nil. The host's socket takes it straight from the
+// stack's memory; what it does not take waits there, and the guest's window closes.
+func (g *guestConn) drainTo(h *hostConn) error {
+	if h.raw == nil {
+		return pump(h.Write, g.next)
+	}
+	var w socketWriter
+	var readErr tcpip.Error
+	try := func(fd uintptr) bool {
+		w = socketWriter{fd: fd}
+		_, readErr = g.ep.Read(&w, tcpip.ReadOptions{})
+		return !w.full
+	}
+	for {
+		if err := h.raw.Write(try); err != nil {
+			return err
+		}
+		if w.err != nil {
+			return w.err
+		}
+		switch readErr.(type) {
+		case nil:
+		case *tcpip.ErrWouldBlock:
+			<-g.readable
+		case *tcpip.ErrClosedForReceive:
+			return nil
+		default:
+			return errFlowReset
+		}
+	}
+}
+
+// write sends b to the guest, waiting while the stack has no room.
+func (g *guestConn) write(b []byte) (int, error) {
+	g.rest.Reset(b)
+	for g.rest.Len() > 0 {
+		_, err := g.ep.Write(&g.rest, tcpip.WriteOptions{})
+		switch err.(type) {
+		case nil:
+		case *tcpip.ErrWouldBlock:
+			<-g.writable
+		default:
+			return 0, errFlowReset
+		}
+	}
+	g.rest.Reset(nil)
+	return len(b), nil
+}
+
+// offer sends a datagram. One that the stack has no room for, as while it looks for the guest, is lost as on any network:
+// waiting would hold up other flows.
+func (g *guestConn) offer(b []byte) {
+	_, _ = g.ep.Write(bytes.NewReader(b), tcpip.WriteOptions{})
+}
+
+// closeWrite ends our side of a TCP connection in order.
+func (g *guestConn) closeWrite() { _ = g.tcp.CloseWrite() }
+
+// abort resets the connection, and wakes whoever waits on it.
+func (g *guestConn) abort() {
+	g.ep.Abort()
+	g.wq.Notify(waiter.EventHUp | waiter.EventErr | waiter.ReadableEvents | waiter.WritableEvents)
+}
+
+// settle waits until the guest has confirmed the end of the connection and what was sent before it. A guest that reads slowly, or
+// whose machine is paused for a while, loses nothing. One that has been silent for settleTime has gone, and the connection is
+// reset. Until then it keeps its place among the guest's flows.
+func (g *guestConn) settle(ctx context.Context) {
+	heard, silent := g.heard(), time.Duration(0)
+	for wait := time.Millisecond; silent < settleTime; wait = min(2*wait, time.Second) {
+		switch tcp.EndpointState(g.ep.State()) {
+		case tcp.StateFinWait1, tcp.StateClosing, tcp.StateLastAck:
+		default:
+			return
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			g.abort()
+			return
+		}
+		silent += wait
+		if now := g.heard(); now != heard {
+			heard, silent = now, 0
+		}
+	}
+	g.abort()
+}
+
+// settleTime is what Linux gives to the end of a connection, too (tcp_fin_timeout).
+const settleTime = time.Minute
+
+// heard is how many segments of a TCP connection came from the guest.
+func (g *guestConn) heard() uint64 {
+	if s, ok := g.ep.Stats().(*tcp.Stats); ok {
+		return s.SegmentsReceived.Value()
+	}
+	return 0
+}
+
+// close frees the endpoint. A TCP connection whose two sides have ended is closed in order.
+func (g *guestConn) close() {
+	g.wq.EventUnregister(&g.entries[0])
+	if g.tcp != nil {
+		g.wq.EventUnregister(&g.entries[1])
+	}
+	_ = g.Close()
+}
+
+// setKeepAlive lets a TCP connection to a guest that has gone silently end after about two and a half minutes.
+func setKeepAlive(ep tcpip.Endpoint) {
+	idle, interval := tcpip.KeepaliveIdleOption(time.Minute), tcpip.KeepaliveIntervalOption(10*time.Second)
+	_ = ep.SetSockOpt(&idle)
+	_ = ep.SetSockOpt(&interval)
+	ep.SocketOptions().SetKeepAlive(true)
+}

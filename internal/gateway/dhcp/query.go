@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dhcp
+
+import (
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/insomniacslk/dhcp/dhcpv4"
+	"github.com/insomniacslk/dhcp/rfc1035label"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/state"
+)
+
+// query is one message on its way through the server, whose lock is held.
+type query struct {
+	*Server
+	m    *dhcpv4.DHCPv4
+	mac  mac48
+	port uint64
+	now  time.Duration
+}
+
+// discover offers the client's own address, or a new one.
+func (q *query) discover() (Reply, bool) {
+	if !q.admit() {
+		return Reply{}, false
+	}
+	l := q.pool.byMAC[q.mac]
+	if l == nil || !q.pool.usable(l.ip, q.mac, q.now) {
+		ip := q.pool.choose(q.mac, addr(q.m.RequestedIPAddress()), q.now)
+		if !ip.IsValid() {
+			q.poolFull()
+			return Reply{}, false
+		}
+		l = q.pool.take(q.mac, ip)
+	}
+	l.offered = q.now + OfferTime
+	q.pool.setPort(l, q.port)
+	return q.reply(dhcpv4.MessageTypeOffer, l.ip)
+}
+
+// request is SELECTING, INIT-REBOOT, RENEWING or REBINDING (RFC 2131, 4.3.2), told apart by what is filled in.
+func (q *query) request() (Reply, bool) {
+	if id := addr(q.m.ServerIdentifier()); id.IsValid() && id != q.cfg.Gateway {
+		q.forgetOffer()
+		return Reply{}, false
+	}
+	ip := addr(q.m.RequestedIPAddress())
+	if !ip.IsValid() {
+		ip = addr(q.m.ClientIPAddr)
+	}
+	if !ip.IsValid() {
+		q.stats.malformed.Add(1)
+		return Reply{}, false
+	}
+	if !q.pool.usable(ip, q.mac, q.now) {
+		return q.nak()
+	}
+	if !q.admit() {
+		return Reply{}, false
+	}
+	if q.pool.byMAC[q.mac] == nil && q.pool.byIP[ip] == nil && len(q.pool.byMAC) >= q.pool.limit {
+		old := q.pool.oldestExpired(q.now)
+		if old == nil {
+			q.poolFull()
+			return Reply{}, false
+		}
+		q.forget(old)
+	}
+	q.bind(q.pool.take(q.mac, ip))
+	return q.reply(dhcpv4.MessageTypeAck, ip)
+}
+
+// bind starts or extends a lease.
+func (q *query) bind(l *lease) {
+	fresh := !l.bound || l.expires <= q.now
+	l.bound, l.expires, l.offered = true, q.now+LeaseTime, 0
+	if name := state.CleanHostname(q.m.HostName()); name != "" {
+		l.hostname = name
+	}
+	q.pool.nameFor(l, q.now)
+	q.pool.setPort(l, q.port)
+	q.tellChange(l)
+	if fresh {
+		q.cfg.Log.Info("DHCP lease granted", "mac", l.mac.hardware().String(), "ip", l.ip.String(), "hostname", l.hostname)
+	}
+}
+
+// forgetOffer frees an address that was offered to a client which took another server's.
+func (q *query) forgetOffer() {
+	l := q.pool.byMAC[q.mac]
+	if l == nil {
+		return
+	}
+	l.offered = 0
+	if !l.bound {
+		q.pool.remove(l)
+	}
+}
+
+// decline takes the address out of use for a while: the client found it used by somebody else.
+func (q *query) decline() {
+	l := q.own(addr(q.m.RequestedIPAddress()))
+	if l == nil {
+		return
+	}
+	q.forget(l)
+	if _, fixed := q.pool.fixed[q.mac]; !fixed { // a reserved address is the only one its client can have
+		q.pool.quarantined[l.ip] = quarantine{until: q.now + QuarantineTime, port: q.port}
+	}
+	q.cfg.Log.Warn("DHCP client declined its address because another host uses it; look for a guest with a static address",
+		"mac", l.mac.hardware().String(), "ip", l.ip.String())
+}
+
+// release ends a lease. The address is remembered for the client as long as nobody else needs it.
+func (q *query) release() {
+	l := q.own(addr(q.m.ClientIPAddr))
+	if l == nil || !l.bound {
+		return
+	}
+	l.expires, l.offered = min(l.expires, q.now), 0
+	q.pool.unport(l)
+	q.tellChange(l)
+	q.cfg.Log.Debug("DHCP lease released", "mac", l.mac.hardware().String(), "ip", l.ip.String())
+}
+
+// own is the client's lease of ip if the client is where it was seen last: nobody ends the leases of others.
+func (q *query) own(ip netip.Addr) *lease {
+	if id := addr(q.m.ServerIdentifier()); id.IsValid() && id != q.cfg.Gateway {
+		return nil
+	}
+	l := q.pool.byMAC[q.mac]
+	if l == nil || l.ip != ip || !l.hasPort || l.port != q.port {
+		return nil
+	}
+	return l
+}
+
+// inform tells a client with an address of its own the rest.
+func (q *query) inform() (Reply, bool) {
+	if !q.cfg.Subnet.Contains(addr(q.m.ClientIPAddr)) {
+		q.stats.malformed.Add(1)
+		return Reply{}, false
+	}
+	return q.reply(dhcpv4.MessageTypeAck, netip.Addr{})
+}
+
+// admit tells whether the port may have one more address, the client's own not counted.
+func (q *query) admit() bool {
+	if q.pool.charged(q.port, q.mac, q.now) < MaxPerPort {
+		return true
+	}
+	q.stats.portFull.Add(1)
+	q.cfg.Log.Warn("DHCP client gets no address because too many are leased to its virtual machine",
+		"mac", q.mac.hardware().String(), "limit", MaxPerPort)
+	return false
+}
+
+func (q *query) poolFull() {
+	q.stats.poolFull.Add(1)
+	q.cfg.Log.Warn("DHCP client gets no address because all are leased; use a larger subnet",
+		"mac", q.mac.hardware().String(), "start", q.cfg.First.String(), "end", q.cfg.Last.String())
+}
+
+// nak tells the client to start over. It is broadcast because the client's address may be worth nothing here.
+func (q *query) nak() (Reply, bool) {
+	r := q.answer(dhcpv4.MessageTypeNak)
+	return Reply{Payload: r.ToBytes(), MAC: broadcastMAC, IP: netip.AddrFrom4([4]byte{255, 255, 255, 255})}, true
+}
+
+// answer is what all replies have in common.
+func (q *query) answer(t dhcpv4.MessageType) *dhcpv4.DHCPv4 {
+	r := &dhcpv4.DHCPv4{
+		OpCode: dhcpv4.OpcodeBootReply, HWType: q.m.HWType, TransactionID: q.m.TransactionID, Flags: q.m.Flags,
+		ClientHWAddr: q.m.ClientHWAddr, Options: dhcpv4.Options{},
+	}
+	r.UpdateOption(dhcpv4.OptMessageType(t))
+	r.UpdateOption(dhcpv4.OptServerIdentifier(q.cfg.Gateway.AsSlice()))
+	if id := q.m.Options.Get(dhcpv4.OptionClientIdentifier); len(id) > 0 && len(id) < 256 { // RFC 6842
+		r.UpdateOption(dhcpv4.OptGeneric(dhcpv4.OptionClientIdentifier, id))
+	}
+	return r
+}
+
+// reply is an OFFER or ACK. Without an address it is the answer to INFORM, which carries no lease.
+func (q *query) reply(t dhcpv4.MessageType, ip netip.Addr) (Reply, bool) {
+	r := q.answer(t)
+	gw := net.IP(q.cfg.Gateway.AsSlice())
+	r.ServerIPAddr = gw
+	r.UpdateOption(dhcpv4.OptSubnetMask(net.CIDRMask(q.cfg.Subnet.Bits(), 32)))
+	if q.cfg.DNS {
+		r.UpdateOption(dhcpv4.OptDNS(gw))
+	}
+	if q.cfg.Router {
+		r.UpdateOption(dhcpv4.OptRouter(gw))
+	}
+	if q.cfg.Domain != "" {
+		r.UpdateOption(dhcpv4.OptDomainName(q.cfg.Domain))
+		r.UpdateOption(dhcpv4.OptDomainSearch(&rfc1035label.Labels{Labels: []string{q.cfg.Domain}}))
+	}
+	r.UpdateOption(dhcpv4.OptGeneric(dhcpv4.OptionInterfaceMTU, []byte{byte(q.cfg.MTU >> 8), byte(q.cfg.MTU)}))
+	if ip.IsValid() {
+		r.YourIPAddr = ip.AsSlice()
+		r.UpdateOption(dhcpv4.OptIPAddressLeaseTime(LeaseTime))
+		r.UpdateOption(dhcpv4.OptRenewTimeValue(t1))
+		r.UpdateOption(dhcpv4.OptRebindingTimeValue(t2))
+	}
+	if c := addr(q.m.ClientIPAddr); c.IsValid() && t == dhcpv4.MessageTypeAck {
+		r.ClientIPAddr = c.AsSlice()
+	}
+	mac, dst := q.destination(ip)
+	return Reply{Payload: r.ToBytes(), MAC: mac, IP: dst}, true
+}
+
+// destination is where an OFFER or ACK goes (RFC 2131, 4.1). The client's MAC address is known, so a client without an
+// address is reached by unicast unless it asks for broadcast.
+func (q *query) destination(yours netip.Addr) (net.HardwareAddr, netip.Addr) {
+	if c := addr(q.m.ClientIPAddr); c.IsValid() {
+		return q.mac.hardware(), c
+	}
+	if q.m.IsBroadcast() || !yours.IsValid() {
+		return broadcastMAC, netip.AddrFrom4([4]byte{255, 255, 255, 255})
+	}
+	return q.mac.hardware(), yours
+}

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package dhcp is the DHCP server (RFC 2131) of the embedded network. It sees messages, not frames: whoever holds the
+// wire hands a message in with its source and sends the reply. The codec is insomniacslk/dhcp's, the address pool is ours.
+//
+// An address belongs to a MAC address: the same NIC gets the same address from its boot loader and its operating system,
+// whatever client identifiers they use, and across restarts of the server: whoever runs it is told of all leases and gives them back.
+package dhcp
+
+import (
+	"log/slog"
+	"maps"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/insomniacslk/dhcp/dhcpv4"
+	"github.com/insomniacslk/dhcp/iana"
+)
+
+const (
+	// LeaseTime is how long an address is leased; a client renews after half of it and asks anybody after 7/8.
+	LeaseTime = time.Hour
+	// OfferTime is how long an offered address is held for the client that was offered it.
+	OfferTime = 30 * time.Second
+	// QuarantineTime is how long an address that a client declined, because somebody else uses it, is not offered.
+	QuarantineTime = 10 * time.Minute
+	// MaxPerPort is how many addresses are leased to the NICs behind one port of the bridge.
+	MaxPerPort = 16
+	// maxLeases bounds what is remembered, expired leases included.
+	maxLeases = 8192
+
+	t1 = LeaseTime / 2
+	t2 = LeaseTime * 7 / 8
+)
+
+// A Lease is an address that a client has or had.
+type Lease struct {
+	MAC      net.HardwareAddr `json:"mac"`
+	IP       netip.Addr       `json:"ip"`
+	Left     time.Duration    `json:"left"` // until it ends; negative for an address that is only remembered
+	Hostname string           `json:"hostname,omitempty"`
+	Name     string           `json:"name,omitempty"` // by which Lookup finds it
+}
+
+// Config sets up a Server.
+type Config struct {
+	Subnet  netip.Prefix
+	Gateway netip.Addr // this server
+	// First and Last are the ends of the pool, both included. Reserved addresses are never leased.
+	First, Last netip.Addr
+	Reserved    []netip.Addr
+	// Fixed are addresses of Subnet, in the pool or not, that belong to one client each and are never leased to others.
+	Fixed  map[[6]byte]netip.Addr
+	Router bool // tell guests to use Gateway as their default route
+	DNS    bool // tell guests to use Gateway as their name server
+	MTU    uint16
+	// Domain is where guests are told to look up names without a dot; empty = nowhere.
+	Domain string
+	// NamesTaken are names that Lookup never has for a guest, in lower case.
+	NamesTaken map[string]bool
+	// Leases are those of the server before this one.
+	Leases []Lease
+	// Changed is told of each lease that is granted, renewed or released, before the client gets its answer; Forgotten of one
+	// that is no more. Both may be nil.
+	Changed   func(Lease)
+	Forgotten func(mac net.HardwareAddr)
+	Log       *slog.Logger
+	// Elapsed is a clock that never jumps, nil = the system's monotonic one. Leases run on it.
+	Elapsed func() time.Duration
+}
+
+// A Reply is a DHCP message to send, from the gateway's port 67 to port 68.
+type Reply struct {
+	Payload []byte
+	MAC     net.HardwareAddr // destination, broadcast included
+	IP      netip.Addr       // destination, broadcast included
+}
+
+// Stats count messages that were not answered, by reason.
+type Stats struct {
+	Malformed uint64 // not a DHCP request of an Ethernet client
+	Foreign   uint64 // chaddr is not the frame's source, or it came through a relay
+	PortFull  uint64 // MaxPerPort addresses are leased behind that port
+	PoolFull  uint64 // no address left
+}
+
+// A Server leases addresses. Its methods may be called from several goroutines.
+type Server struct {
+	cfg   Config
+	stats struct{ malformed, foreign, portFull, poolFull atomic.Uint64 }
+
+	mu   sync.Mutex
+	pool *pool
+}
+
+var broadcastMAC = net.HardwareAddr{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
+
+// New makes a server with the leases of the one before.
+func New(c Config) *Server {
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Elapsed == nil {
+		start := time.Now()
+		c.Elapsed = func() time.Duration { return time.Since(start) }
+	}
+	s := &Server{cfg: c, pool: newPool(c)}
+	s.restore(c.Leases)
+	return s
+}
+
+// restore takes over leases, but for those that have been reserved for others meanwhile. One that has expired is remembered all the
+// same, so a clock that was wrong costs nobody an address; one that is longer than a lease is cut to one. Guests with a name have it
+// again; leases without one, as an older program kept them, get theirs by address.
+func (s *Server) restore(leases []Lease) {
+	now := s.cfg.Elapsed()
+	for _, l := range leases {
+		if len(l.MAC) != 6 || len(s.pool.byMAC) >= s.pool.limit {
+			continue
+		}
+		mac := mac48(l.MAC)
+		if !s.pool.permits(l.IP, mac) || s.pool.byMAC[mac] != nil || s.pool.byIP[l.IP] != nil {
+			continue
+		}
+		taken := &lease{mac: mac, ip: l.IP, bound: true, expires: now + min(l.Left, LeaseTime), hostname: l.Hostname}
+		s.pool.insert(taken)
+		if l.Name != "" && follows(l.Name, strings.ToLower(l.Hostname)) && s.pool.nameFree(l.Name, now) {
+			s.pool.setName(taken, l.Name)
+		}
+	}
+	for _, l := range slices.SortedFunc(maps.Values(s.pool.byMAC), byAddress) {
+		if l.active(now) {
+			s.pool.nameFor(l, now)
+		}
+	}
+}
+
+func byAddress(a, b *lease) int { return a.ip.Compare(b.ip) }
+
+// tellChange tells of a lease as it is now. The caller holds mu.
+func (s *Server) tellChange(l *lease) {
+	if s.cfg.Changed != nil {
+		s.cfg.Changed(Lease{MAC: l.mac.hardware(), IP: l.ip, Left: l.expires - s.cfg.Elapsed(), Hostname: l.hostname, Name: l.name})
+	}
+}
+
+// forget takes a lease out of the pool and tells of it.
+func (s *Server) forget(l *lease) {
+	s.pool.remove(l)
+	if s.cfg.Forgotten != nil && l.bound {
+		s.cfg.Forgotten(l.mac.hardware())
+	}
+}
+
+// Stats are the counters.
+func (s *Server) Stats() Stats {
+	return Stats{
+		Malformed: s.stats.malformed.Load(), Foreign: s.stats.foreign.Load(),
+		PortFull: s.stats.portFull.Load(), PoolFull: s.stats.poolFull.Load(),
+	}
+}
+
+// PortGone tells that a port of the bridge was closed. Its leases stay: the guest comes back with another port.
+func (s *Server) PortGone(port uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pool.portGone(port)
+}
+
+// Handle takes the message of a frame from the given port of the bridge, whose Ethernet source was src, and returns the
+// answer if there is one. It borrows payload until it returns.
+func (s *Server) Handle(port uint64, src net.HardwareAddr, payload []byte) (Reply, bool) {
+	m, err := dhcpv4.FromBytes(payload)
+	if err != nil || m.OpCode != dhcpv4.OpcodeBootRequest || m.HWType != iana.HWTypeEthernet || len(m.ClientHWAddr) != 6 {
+		s.stats.malformed.Add(1)
+		return Reply{}, false
+	}
+	mac := mac48(m.ClientHWAddr)
+	if mac != mac48(src) || mac[0]&1 != 0 || mac == (mac48{}) || !unset(m.GatewayIPAddr) {
+		s.stats.foreign.Add(1)
+		return Reply{}, false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q := query{Server: s, m: m, mac: mac, port: port, now: s.cfg.Elapsed()}
+	switch m.MessageType() {
+	case dhcpv4.MessageTypeDiscover:
+		return q.discover()
+	case dhcpv4.MessageTypeRequest:
+		return q.request()
+	case dhcpv4.MessageTypeDecline:
+		q.decline()
+	case dhcpv4.MessageTypeRelease:
+		q.release()
+	case dhcpv4.MessageTypeInform:
+		return q.inform()
+	default:
+		s.stats.malformed.Add(1)
+	}
+	return Reply{}, false
+}
+
+// unset tells whether an address field of a message is empty.
+func unset(ip net.IP) bool { return len(ip) == 0 || ip.IsUnspecified() }
+
+// addr is an address field of a message, the zero Addr when it is empty.
+func addr(ip net.IP) netip.Addr {
+	a, ok := netip.AddrFromSlice(ip)
+	if !ok || a.Unmap().IsUnspecified() {
+		return netip.Addr{}
+	}
+	return a.Unmap()
+}

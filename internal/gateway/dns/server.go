@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package dns is the name server of the embedded network. It answers its own names and forwards everything else to the
+// host's resolvers. It sees messages, not packets: whoever holds the wire hands them in.
+//
+// The answers say what happened, because resolvers act on it: NXDOMAIN only if a resolver said so (or for an address of
+// our own subnet and a name in the domain of the guests), SERVFAIL if no resolver could be asked, REFUSED for what is not served, so that a guest with a second
+// network tries its other name servers.
+package dns
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/miekg/dns"
+)
+
+const (
+	// Timeout is how long the host's resolvers have for an answer, all attempts together.
+	Timeout = 5 * time.Second
+	// MaxPerClient is how many questions of one guest wait for the host's resolvers. More are not answered.
+	MaxPerClient = 64
+	// MaxInFlight is how many questions wait for the host's resolvers in all.
+	MaxInFlight = 1024
+	// ttl of our own records in seconds.
+	ttl = 60
+	// guestTTL is that of guests' names, which end with their leases. dnsmasq has the same by default (--local-ttl).
+	guestTTL = 0
+	// tcpIdle is how long a TCP connection may be silent.
+	tcpIdle = 10 * time.Second
+	// maxQuery is the longest question taken over TCP, in bytes.
+	maxQuery = 4096
+)
+
+// Config sets up a Server.
+type Config struct {
+	// Records are our own names, with the address of each; the zero Addr is a name without one.
+	Records map[string]netip.Addr
+	// Subnet is the network's: questions for names of its addresses are not forwarded.
+	Subnet netip.Prefix
+	// Domain is where guests have names, and never forwarded; empty = nowhere. A record of the same name wins.
+	Domain string
+	// Guests are asked for names in Domain; nil = there are none.
+	Guests Guests
+	// Forward turns on the host's resolvers. Without it everything but our own names is refused.
+	Forward bool
+	// ResolvConf is the file with the host's resolvers. It is read again when it has changed; it may be missing or empty.
+	ResolvConf string
+	Log        *slog.Logger
+	// Dial reaches the host's resolvers; nil = net.Dialer.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// Port of the host's resolvers; empty = 53.
+	Port string
+}
+
+// A Server answers questions. Its methods may be called from several goroutines.
+type Server struct {
+	cfg       Config
+	zone      zone
+	resolvers resolvConf
+
+	ctx    context.Context
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+
+	mu       sync.Mutex
+	closed   bool
+	inFlight map[uint64]int // questions to the host's resolvers, by client
+	total    int
+}
+
+// New makes a server. The only error is a record that is not a name.
+func New(c Config) (*Server, error) {
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Dial == nil {
+		c.Dial = (&net.Dialer{}).DialContext
+	}
+	if c.Port == "" {
+		c.Port = "53"
+	}
+	z, err := newZone(c)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{cfg: c, zone: z, resolvers: resolvConf{path: c.ResolvConf}, inFlight: map[uint64]int{}}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	return s, nil
+}
+
+// Close cancels what is in flight and waits for it.
+func (s *Server) Close() {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.cancel()
+	s.wg.Wait()
+}
+
+// HandleUDP answers a question that came in a datagram. It borrows query until it returns. reply is called at most once,
+// before or after HandleUDP returns, with an answer of at most maxReply bytes; not at all if the question is none, or if
+// too many are waiting.
+func (s *Server) HandleUDP(client uint64, query []byte, maxReply int, reply func([]byte)) {
+	q, answer := s.parse(query)
+	if q == nil && answer == nil {
+		return
+	}
+	if answer == nil {
+		answer = s.local(q)
+	}
+	if answer != nil {
+		s.send(q, answer, maxReply, reply)
+		return
+	}
+	if !s.acquire(client) {
+		return
+	}
+	s.wg.Go(func() {
+		defer s.release(client)
+		s.send(q, s.forward(q, false), maxReply, reply)
+	})
+}
+
+// ServeTCP answers the questions on a connection, one after the other, until the client is done or silent for too long. It
+// does not close c.
+func (s *Server) ServeTCP(client uint64, c net.Conn) {
+	buf := make([]byte, maxQuery)
+	for {
+		_ = c.SetDeadline(time.Now().Add(tcpIdle))
+		n, err := readQuery(c, buf)
+		if err != nil {
+			return
+		}
+		q, answer := s.parse(buf[:n])
+		if q == nil && answer == nil {
+			return
+		}
+		if answer == nil {
+			answer = s.local(q)
+		}
+		if answer == nil {
+			if !s.acquire(client) {
+				return
+			}
+			answer = s.forward(q, true)
+			s.release(client)
+		}
+		failed := false
+		s.send(q, answer, dns.MaxMsgSize-1, func(b []byte) {
+			_, err := c.Write(append([]byte{byte(len(b) >> 8), byte(len(b))}, b...))
+			failed = err != nil
+		})
+		if failed {
+			return
+		}
+	}
+}
+
+// acquire counts a question to the host's resolvers.
+func (s *Server) acquire(client uint64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed || s.total >= MaxInFlight || s.inFlight[client] >= MaxPerClient {
+		return false
+	}
+	s.total++
+	s.inFlight[client]++
+	return true
+}
+
+func (s *Server) release(client uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.total--
+	if s.inFlight[client]--; s.inFlight[client] <= 0 {
+		delete(s.inFlight, client)
+	}
+}

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"gvisor.dev/gvisor/pkg/buffer"
+	"gvisor.dev/gvisor/pkg/tcpip"
+	"gvisor.dev/gvisor/pkg/tcpip/header"
+	"gvisor.dev/gvisor/pkg/tcpip/network/arp"
+	"gvisor.dev/gvisor/pkg/tcpip/network/ipv4"
+	"gvisor.dev/gvisor/pkg/tcpip/stack"
+	"gvisor.dev/gvisor/pkg/tcpip/transport/tcp"
+	"gvisor.dev/gvisor/pkg/tcpip/transport/udp"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+)
+
+const nicID = 1
+
+const (
+	// tcpBuffer is the receive buffer, of which half is the window, and the largest send buffer of a connection to a guest in
+	// bytes. With half of it a busy host's processors had to change hands for each 10 KB, and took 10 to 20 % longer.
+	tcpBuffer = 1 << 20
+	// crowd is how many connections a guest has when new ones get buffers of crowdBuffer bytes. A guest whose maxFlows connections
+	// nobody reads at either end holds no more than 224 MiB.
+	crowd       = 64
+	crowdBuffer = 256 << 10
+	// tcpTimeWait is how long an ended connection is remembered. Nothing on the way to a guest keeps segments for longer,
+	// and the usual minute would let a guest pile them up.
+	tcpTimeWait = 2 * time.Second
+	// tcpSynRetries is how often the answer to a guest's SYN is repeated: half a minute.
+	tcpSynRetries = 4
+
+	dialTimeout    = 10 * time.Second
+	udpIdleTimeout = time.Minute
+	maxFlows       = 256 // TCP, and again UDP, per guest; of either per forward
+)
+
+// engine is the gateway's TCP/IP stack with its flows.
+//
+//	deliver (gateway's goroutine) → stack → tcpPacket, udpPacket: new flows → a goroutine each: dial, then relay
+type engine struct {
+	plan   *plan
+	tune   *tuning
+	log    *slog.Logger
+	flows  *flowTable
+	awake  *awake                       // flows read from the host only while it is
+	dnsTCP func(src uint64, c net.Conn) // serves a TCP connection to the gateway's port 53; nil without a name server
+
+	stack  *stack.Stack
+	link   *link
+	tcpFwd *tcp.Forwarder
+
+	src    uint64 // where the packet in deliver came from; touched by the goroutine in deliver only
+	ctx    context.Context
+	cancel context.CancelFunc
+	wg     sync.WaitGroup // flows
+}
+
+// newEngine makes a stack whose packets go to g's outlet.
+func newEngine(g *Gateway) (*engine, error) {
+	e := &engine{plan: &g.plan, tune: &g.tune, log: g.log, flows: newFlowTable(), awake: &g.awake}
+	if g.dns != nil {
+		e.dnsTCP = g.dns.ServeTCP
+	}
+	e.link = newLink(e.plan, g.out)
+	e.stack = stack.New(stack.Options{
+		NetworkProtocols:   []stack.NetworkProtocolFactory{ipv4.NewProtocol, arp.NewProtocol},
+		TransportProtocols: []stack.TransportProtocolFactory{tcp.NewProtocol, udp.NewProtocol},
+	})
+	if err := e.configure(); err != nil {
+		e.stack.Destroy()
+		return nil, err
+	}
+	e.ctx, e.cancel = context.WithCancel(context.Background())
+	// The limit that counts is the flow table's: the forwarder's own one is shared by all guests.
+	e.tcpFwd = tcp.NewForwarder(e.stack, tcpBuffer, 1<<20, e.serveTCP)
+	e.stack.SetTransportProtocolHandler(tcp.ProtocolNumber, e.tcpPacket)
+	e.stack.SetTransportProtocolHandler(udp.ProtocolNumber, e.udpPacket)
+	return e, nil
+}
+
+// configure gives the stack its interface, addresses, route and options.
+func (e *engine) configure() error {
+	if err := e.stack.CreateNIC(nicID, e.link); err != nil {
+		return fmt.Errorf("make gateway interface: %s", err)
+	}
+	for _, a := range []netip.Addr{e.plan.gateway, e.plan.alias} {
+		if !a.IsValid() {
+			continue
+		}
+		pa := tcpip.ProtocolAddress{
+			Protocol:          ipv4.ProtocolNumber,
+			AddressWithPrefix: tcpip.AddressWithPrefix{Address: tcpip.AddrFrom4(a.As4()), PrefixLen: e.plan.subnet.Bits()},
+		}
+		if err := e.stack.AddProtocolAddress(nicID, pa, stack.AddressProperties{}); err != nil {
+			return fmt.Errorf("add gateway address %s: %s", a, err)
+		}
+	}
+	// Flows to the whole world end here, and are answered with the addresses they were sent to.
+	if err := e.stack.SetPromiscuousMode(nicID, true); err != nil {
+		return fmt.Errorf("open gateway interface: %s", err)
+	}
+	if err := e.stack.SetSpoofing(nicID, true); err != nil {
+		return fmt.Errorf("open gateway interface: %s", err)
+	}
+	subnet, err := tcpip.NewSubnet(tcpip.AddrFrom4(e.plan.subnet.Addr().As4()), tcpip.MaskFrom(string(net.CIDRMask(e.plan.subnet.Bits(), 32))))
+	if err != nil {
+		return fmt.Errorf("set gateway route: %w", err)
+	}
+	e.stack.SetRouteTable([]tcpip.Route{{Destination: subnet, NIC: nicID}})
+	sack, timeWait, retries := tcpip.TCPSACKEnabled(true), tcpip.TCPTimeWaitTimeoutOption(tcpTimeWait), tcpip.TCPSynRetriesOption(tcpSynRetries)
+	for _, o := range []tcpip.SettableTransportProtocolOption{
+		&sack, &timeWait, &retries,
+		&tcpip.TCPReceiveBufferSizeRangeOption{Min: tcp.MinBufferSize, Default: tcpBuffer, Max: tcpBuffer},
+		&tcpip.TCPSendBufferSizeRangeOption{Min: tcp.MinBufferSize, Default: crowdBuffer, Max: tcpBuffer},
+	} {
+		if err := e.stack.SetTransportProtocolOption(tcp.ProtocolNumber, o); err != nil {
+			return fmt.Errorf("set gateway TCP option %T: %s", o, err)
+		}
+	}
+	return nil
+}
+
+// deliver passes a frame that inspect let through to the stack. One goroutine at a time calls it, or deliverPacket.
+func (e *engine) deliver(src uint64, f []byte) {
+	e.src = src
+	e.recycle(f)
+	e.deliverPacket(src, header.Ethernet(f).Type(), newPacket(f[frame.MinLen:]))
+}
+
+// deliverPacket passes a packet to the stack that opens no connection, and takes it over.
+func (e *engine) deliverPacket(src uint64, proto tcpip.NetworkProtocolNumber, pkt *stack.PacketBuffer) {
+	e.src = src
+	e.link.deliver(proto, pkt)
+	pkt.DecRef()
+}
+
+// newPacket copies a packet.
+func newPacket(p []byte) *stack.PacketBuffer {
+	return stack.NewPacketBuffer(stack.PacketBufferOptions{Payload: buffer.MakeWithData(p)})
+}
+
+// close ends all flows and the stack, and waits for their goroutines.
+func (e *engine) close() {
+	e.cancel()
+	e.flows.close()
+	e.wg.Wait()
+	e.stack.Destroy()
+}
+
+// start runs f, part of a flow, on a goroutine that close waits for.
+func (e *engine) start(f func()) { e.wg.Go(f) }
+
+// dial opens a flow to the outside or to the host's loopback.
+func (e *engine) dial(network, address string) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(e.ctx, e.dialTimeout())
+	defer cancel()
+	if e.tune.dial != nil {
+		return e.tune.dial(ctx, network, address)
+	}
+	return (&net.Dialer{}).DialContext(ctx, network, address)
+}
+
+// timeouts of the engine, which tests shorten.
+func (e *engine) dialTimeout() time.Duration { return orDefault(e.tune.dialTimeout, dialTimeout) }
+func (e *engine) udpIdle() time.Duration     { return orDefault(e.tune.udpIdle, udpIdleTimeout) }
+
+func orDefault(d, def time.Duration) time.Duration {
+	if d != 0 {
+		return d
+	}
+	return def
+}

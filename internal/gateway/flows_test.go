@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gateway
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func someKey(p proto, i int) flowKey {
+	k := flowKey{proto: p}
+	k.id.RemotePort, k.id.LocalPort = uint16(i), uint16(i>>16)
+	return k
+}
+
+// TestFlowLimit: each guest has so many TCP flows, and as many UDP flows, of which a new one takes the place of the one that was
+// idle for longest.
+func TestFlowLimit(t *testing.T) {
+	ft := newFlowTable()
+	for i := range maxFlows {
+		require.NotNil(t, ft.add(1, someKey(protoTCP, i)))
+		ft.add(1, someKey(protoUDP, i)).used.Store(int64(i))
+	}
+	assert.Nil(t, ft.add(1, someKey(protoTCP, 999)), "one too many")
+	assert.NotNil(t, ft.add(2, someKey(protoTCP, 1000)), "another guest counts for itself")
+	assert.Nil(t, ft.add(2, someKey(protoTCP, 3)), "these ports are in use")
+	ft.lookup(someKey(protoTCP, 3)).release()
+	assert.NotNil(t, ft.add(1, someKey(protoTCP, 999)), "there is room again")
+
+	other := ft.add(2, someKey(protoUDP, 2000))
+	other.used.Store(-1)
+	ft.lookup(someKey(protoUDP, 0)).touch()
+	ended := false
+	ft.lookup(someKey(protoUDP, 1)).onEnd(func() { ended = true })
+	assert.NotNil(t, ft.add(1, someKey(protoUDP, 999)))
+	assert.True(t, ended, "the one that was idle for longest")
+	_, udp := ft.counts()
+	assert.Equal(t, maxFlows+1, udp)
+}
+
+// TestOrphans: flows of guests that left live on for their return, but not more than maxOrphans; the guest that left first
+// loses them first.
+func TestOrphans(t *testing.T) {
+	ft := newFlowTable()
+	ended := map[uint64]int{}
+	for guest := uint64(1); guest <= 4; guest++ {
+		for i := range 200 {
+			ft.add(guest, someKey(protoTCP, int(guest)<<16|i)).onEnd(func() { ended[guest]++ })
+		}
+	}
+	ft.guestGone(9) // had none
+	ft.guestGone(1)
+	ft.guestGone(2)
+	assert.Empty(t, ended)
+	ft.guestGone(3)
+	assert.Equal(t, map[uint64]int{1: 200}, ended)
+	ft.guestCame(2) // the number is in use again
+	ft.guestGone(4)
+	assert.Equal(t, map[uint64]int{1: 200}, ended)
+	assert.Equal(t, []uint64{3, 4}, ft.orphans)
+}

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package gateway is the gateway of a network: DHCP, DNS, and a TCP/IP stack with the flows to the outside and to the host. It is a
+// client of the network, in a process of its own, and knows of it what its Config says and no more.
+//
+//	daemon ══ pair of sockets ══ serve ── queues ── handle ┬─ DHCP
+//	              ^                                        ├─ DNS
+//	              └──────── outlet ────────────────────────┴─ TCP/IP stack: ARP, ping, flows to the outside and to the host
+//
+// One goroutine reads the pair, sorts what it reads into a queue for each session and handles one run of each in turn.
+// It never waits for the other direction: what does not fit the outlet is dropped.
+//
+// The stack's (gVisor's) work is per packet, so it sees few and large ones: TCP segments of a chunk that follow each other are joined
+// (coalesce.go), and what it sends is cut into frames behind it (segment.go).
+//
+// In shared mode guests reach the outside through the gateway: TCP and UDP flows end in the stack and are opened again by
+// the host (NAT). The host's loopback is reached through an alias, the last usable address of the subnet, which is also called
+// host.internal, unless that is disabled. Addresses that mean something else on the host than in the guest are refused. Ports of
+// the host that are forwarded lead the other way; guests see the gateway as the other end. Their sockets are the daemon's, which
+// passes them, so that they outlive a gateway.
+//
+// Nothing here recovers from a panic: the process is what it costs, and the daemon starts another one.
+package gateway
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"net/netip"
+	"sync/atomic"
+	"time"
+
+	"gvisor.dev/gvisor/pkg/tcpip"
+	"gvisor.dev/gvisor/pkg/tcpip/checksum"
+	"gvisor.dev/gvisor/pkg/tcpip/header"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/gateway/dhcp"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/gateway/dns"
+)
+
+// A Gateway is one life of a gateway, on one pair of sockets.
+type Gateway struct {
+	tune tuning
+	log  *slog.Logger // to the daemon
+	pair *Pair
+	in   queues
+	out  *outlet
+
+	session uint64 // that the next frames come from
+	joined  coalescer
+	drops   drops
+	awake   awake
+
+	// What the daemon has sent so far, and from KindStart on what was made of it.
+	cfg     Config
+	leases  []dhcp.Lease
+	plan    plan
+	engine  *engine
+	dhcp    *dhcp.Server // nil without DHCP
+	dns     *dns.Server  // nil without a name server
+	fwd     forwards
+	started bool
+}
+
+// tuning is what tests change.
+type tuning struct {
+	elapsed     func() time.Duration // DHCP's clock; nil = monotonic
+	dialTimeout time.Duration
+	udpIdle     time.Duration
+	dnsPort     string             // of the host's resolvers
+	onStart     func()             // called when it has started; nil = nothing
+	onFrame     func(frame []byte) // called with each frame before it reaches the stack; nil = nothing
+	dial        func(ctx context.Context, network, address string) (net.Conn, error)
+}
+
+// drops count the frames that the gateway did not take or could not send, by reason.
+type drops struct {
+	unwanted  atomic.Uint64 // not for the gateway, or a protocol it does not speak
+	malformed atomic.Uint64 // lengths or addresses that cannot be
+	outFull   atomic.Uint64 // too much waits towards the guests
+}
+
+// Stats are what the gateway counts.
+type Stats struct {
+	Unwanted, Malformed, OutFull uint64 // frames that were dropped, by reason
+	TCPFlows, UDPFlows           int    // open now
+}
+
+func (g *Gateway) stats() Stats {
+	d := &g.drops
+	s := Stats{Unwanted: d.unwanted.Load(), Malformed: d.malformed.Load(), OutFull: d.outFull.Load()}
+	if g.engine != nil {
+		s.TCPFlows, s.UDPFlows = g.engine.flows.counts()
+	}
+	return s
+}
+
+// start makes the servers and the stack of what the daemon has sent.
+func (g *Gateway) start() (err error) {
+	if g.plan, err = newPlan(g.cfg); err != nil {
+		return err
+	}
+	g.out.max = g.plan.maxFrame() // nothing is sent before
+	if g.plan.dhcpStart.IsValid() {
+		g.dhcp = dhcp.New(g.dhcpConfig(g.leases))
+	}
+	if g.plan.dns {
+		if g.dns, err = dns.New(g.dnsConfig()); err != nil {
+			return err
+		}
+	}
+	if g.engine, err = newEngine(g); err != nil {
+		return err
+	}
+	g.started = true
+	g.fwd.serve()
+	if g.tune.onStart != nil {
+		g.tune.onStart()
+	}
+	return nil
+}
+
+// close ends everything, the flows with a reset.
+func (g *Gateway) close() {
+	g.awake.wake()
+	if g.dns != nil {
+		g.dns.Close() // before the flows: some of them wait for it
+	}
+	g.fwd.close() // no new flow from outside
+	if g.engine != nil {
+		g.engine.close()
+	}
+	g.out.close()
+}
+
+// handleRun handles frames of one session.
+func (g *Gateway) handleRun(session uint64, b frame.Batch) {
+	it := b.Iter()
+	for it.Next() {
+		g.handle(session, it.Frame())
+	}
+	g.flush(session)
+}
+
+func (g *Gateway) handle(src uint64, f []byte) {
+	if g.tune.onFrame != nil {
+		g.tune.onFrame(f)
+	}
+	if g.joined.join(f) {
+		return
+	}
+	switch v, d := g.plan.inspect(f); v {
+	case dropMalformed:
+		g.drops.malformed.Add(1)
+	case dropUnwanted:
+		g.drops.unwanted.Add(1)
+	case toDHCP:
+		g.handleDHCP(src, d)
+	case toDNS:
+		g.handleDNS(src, d)
+	case toStack:
+		g.toStack(src, f)
+	}
+}
+
+func (g *Gateway) handleDHCP(src uint64, d datagram) {
+	if g.dhcp == nil {
+		g.drops.unwanted.Add(1)
+		return
+	}
+	if r, ok := g.dhcp.Handle(src, d.mac[:], d.payload); ok {
+		g.sendUDP(r.MAC, portDHCPServer, netip.AddrPortFrom(r.IP, portDHCPClient), r.Payload)
+	}
+}
+
+func (g *Gateway) handleDNS(src uint64, d datagram) {
+	g.dns.HandleUDP(src, d.payload, g.plan.maxDatagram(), func(answer []byte) {
+		g.sendUDP(d.mac[:], portDNS, d.src, answer)
+	})
+}
+
+// maxDatagram is the longest UDP payload that the gateway's own services send, in bytes: what fits the MTU.
+func (p *plan) maxDatagram() int {
+	return min(p.mtu, MTU) - header.IPv4MinimumSize - header.UDPMinimumSize
+}
+
+// sendUDP sends a datagram of the gateway's own services.
+func (g *Gateway) sendUDP(mac net.HardwareAddr, port uint16, dst netip.AddrPort, payload []byte) {
+	if len(payload) > g.plan.maxDatagram() {
+		g.drops.malformed.Add(1)
+		return
+	}
+	var h [frame.MinLen + header.IPv4MinimumSize + header.UDPMinimumSize]byte
+	header.Ethernet(h[:]).Encode(&header.EthernetFields{
+		SrcAddr: tcpip.LinkAddress(g.plan.mac), DstAddr: tcpip.LinkAddress(mac), Type: header.IPv4ProtocolNumber,
+	})
+	ip, u := header.IPv4(h[frame.MinLen:]), header.UDP(h[frame.MinLen+header.IPv4MinimumSize:])
+	from, to := tcpip.AddrFrom4(g.plan.gateway.As4()), tcpip.AddrFrom4(dst.Addr().As4())
+	ip.Encode(&header.IPv4Fields{
+		TotalLength: uint16(len(h) - frame.MinLen + len(payload)),
+		TTL:         64, Protocol: uint8(header.UDPProtocolNumber), SrcAddr: from, DstAddr: to,
+	})
+	ip.SetChecksum(^ip.CalculateChecksum())
+	length := uint16(header.UDPMinimumSize + len(payload))
+	u.Encode(&header.UDPFields{SrcPort: port, DstPort: dst.Port(), Length: length})
+	sum := header.PseudoHeaderChecksum(header.UDPProtocolNumber, from, to, length)
+	sum = ^u.CalculateChecksum(checksum.Checksum(payload, sum))
+	if sum == 0 {
+		sum = 0xffff // RFC 768: 0 means no checksum
+	}
+	u.SetChecksum(sum)
+	g.out.put(len(h)+len(payload), h[:], payload)
+}

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gateway
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/insomniacslk/dhcp/dhcpv4"
+	"github.com/stretchr/testify/require"
+	"gvisor.dev/gvisor/pkg/buffer"
+	"gvisor.dev/gvisor/pkg/tcpip"
+	"gvisor.dev/gvisor/pkg/tcpip/adapters/gonet"
+	"gvisor.dev/gvisor/pkg/tcpip/header"
+	"gvisor.dev/gvisor/pkg/tcpip/network/arp"
+	"gvisor.dev/gvisor/pkg/tcpip/network/ipv4"
+	"gvisor.dev/gvisor/pkg/tcpip/stack"
+	"gvisor.dev/gvisor/pkg/tcpip/transport/tcp"
+	"gvisor.dev/gvisor/pkg/tcpip/transport/udp"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/fakeguest"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vnettest"
+)
+
+// rawGuest is a guest that sends frames as the test made them and keeps what it gets.
+type rawGuest struct {
+	t    testing.TB
+	net  *Network
+	port vnet.Port
+	mac  net.HardwareAddr
+	got  chan []byte
+}
+
+func newRawGuest(t testing.TB, n *Network, mac string) *rawGuest {
+	g := &rawGuest{t: t, net: n, got: make(chan []byte, 4096)}
+	g.mac, _ = net.ParseMAC(mac)
+	p, err := n.Attach(context.Background(), vnet.PortOptions{Name: "guest " + mac}, g)
+	require.NoError(t, err)
+	g.port = p
+	t.Cleanup(func() { _ = p.Close() })
+	return g
+}
+
+func (g *rawGuest) MaxFrame() int { return frame.MaxStreamLen }
+
+func (g *rawGuest) Deliver(b frame.Batch) {
+	for it := b.Iter(); it.Next(); {
+		select {
+		case g.got <- append([]byte(nil), it.Frame()...):
+		default:
+		}
+	}
+}
+
+func (g *rawGuest) send(f []byte) { g.port.Send(frame.NewBatch(frame.Append(nil, f), 1)) }
+
+// expect returns the first frame that match accepts, nil if there is none within d.
+func (g *rawGuest) expect(d time.Duration, match func(p *fakeguest.Packet) bool) *fakeguest.Packet {
+	timeout := time.After(d)
+	for {
+		select {
+		case f := <-g.got:
+			if p, err := fakeguest.Parse(f); err == nil && match(&p) {
+				return &p
+			}
+		case <-timeout:
+			return nil
+		}
+	}
+}
+
+func (g *rawGuest) eth(dst net.HardwareAddr, t uint16, body []byte) []byte {
+	return fakeguest.EthernetFrame(dst, g.mac, t, body)
+}
+
+// ping sends an echo request by way of the gateway and reports whether the answer came from dst.
+func (g *rawGuest) ping(src, dst netip.Addr, wait time.Duration) bool {
+	g.announce(src)
+	g.toGateway(fakeguest.IPv4Packet(src, dst, fakeguest.ProtoICMP, echoRequest()))
+	return g.expect(wait, func(p *fakeguest.Packet) bool {
+		return p.Proto == fakeguest.ProtoICMP && p.ICMPType == fakeguest.EchoReply && p.SrcIP == dst
+	}) != nil
+}
+
+// announce makes the gateway know the guest's address, as a guest does when it asks for the gateway.
+func (g *rawGuest) announce(src netip.Addr) {
+	g.send(g.eth(bcast, 0x0806, g.arp(fakeguest.ARPRequest, src, g.net.plan.gateway)))
+}
+
+// resolve asks for the MAC address of target; nil means no answer.
+func (g *rawGuest) resolve(src, target netip.Addr, wait time.Duration) net.HardwareAddr {
+	g.send(g.eth(bcast, 0x0806, g.arp(fakeguest.ARPRequest, src, target)))
+	p := g.expect(wait, func(p *fakeguest.Packet) bool { return p.ARPOp == fakeguest.ARPReply && p.SrcIP == target })
+	if p == nil {
+		return nil
+	}
+	return p.SenderMAC
+}
+
+// dhcp sends a message by broadcast and returns the answer.
+func (g *rawGuest) dhcp(m *dhcpv4.DHCPv4, err error) (answer *dhcpv4.DHCPv4) {
+	g.t.Helper()
+	require.NoError(g.t, err)
+	from, to := netip.MustParseAddrPort("0.0.0.0:68"), netip.MustParseAddrPort("255.255.255.255:67")
+	g.send(g.eth(bcast, 0x0800, fakeguest.UDPPacket(from, to, m.ToBytes())))
+	require.NotNil(g.t, g.expect(patience, func(p *fakeguest.Packet) bool {
+		if p.Proto != fakeguest.ProtoUDP || p.DstPort != 68 {
+			return false
+		}
+		answer, err = dhcpv4.FromBytes(p.Data)
+		return err == nil && answer.TransactionID == m.TransactionID
+	}), "no DHCP answer")
+	return answer
+}
+
+// attach plugs in a guest that waits for its answers for as long as tests do.
+func attach(t testing.TB, n *Network, o fakeguest.Options) *fakeguest.Guest {
+	o.Timeout = patience
+	return vnettest.Attach(t, n, o)
+}
+
+// lease gets an address the usual way.
+func (g *rawGuest) lease() (netip.Addr, *dhcpv4.DHCPv4) {
+	g.t.Helper()
+	offer := g.dhcp(dhcpv4.NewDiscovery(g.mac))
+	ack := g.dhcp(dhcpv4.NewRequestFromOffer(offer))
+	require.Equal(g.t, dhcpv4.MessageTypeAck, ack.MessageType())
+	ip, _ := netip.AddrFromSlice(ack.YourIPAddr.To4())
+	return ip, ack
+}
+
+// ipGuest is a guest with a TCP/IP stack.
+type ipGuest struct {
+	net   *Network
+	stack *stack.Stack
+	link  *link
+	tap   atomic.Pointer[func(f []byte) bool] // takes frames before the stack does
+	port  vnet.Port
+	out   *outlet
+	in    chan []byte
+	wg    sync.WaitGroup
+}
+
+func newIPGuest(t testing.TB, n *Network, mac string, ip netip.Addr) *ipGuest {
+	g := &ipGuest{net: n, in: make(chan []byte, 4096)}
+	hw, err := net.ParseMAC(mac)
+	require.NoError(t, err)
+	g.out = newOutlet(n.plan.maxFrame(), func(b []byte, _ bool) (int, error) {
+		g.port.Send(frame.NewBatch(b, countFrames(b)))
+		return len(b), nil
+	}, &drops{})
+	g.link = newLink(&plan{gateway: ip, mac: hw, mtu: n.plan.mtu}, g.out)
+	g.stack = stack.New(stack.Options{
+		NetworkProtocols:   []stack.NetworkProtocolFactory{ipv4.NewProtocol, arp.NewProtocol},
+		TransportProtocols: []stack.TransportProtocolFactory{tcp.NewProtocol, udp.NewProtocol},
+	})
+	require.Nil(t, g.stack.CreateNIC(1, g.link))
+	require.Nil(t, g.stack.AddProtocolAddress(1, tcpip.ProtocolAddress{
+		Protocol:          ipv4.ProtocolNumber,
+		AddressWithPrefix: tcpip.AddressWithPrefix{Address: tcpip.AddrFrom4(ip.As4()), PrefixLen: n.plan.subnet.Bits()},
+	}, stack.AddressProperties{}))
+	subnet, err := tcpip.NewSubnet(tcpip.AddrFrom4(n.plan.subnet.Addr().As4()), tcpip.MaskFrom(string(net.CIDRMask(n.plan.subnet.Bits(), 32))))
+	require.NoError(t, err)
+	g.stack.SetRouteTable([]tcpip.Route{
+		{Destination: subnet, NIC: 1},
+		{Destination: header.IPv4EmptySubnet, Gateway: tcpip.AddrFrom4(n.plan.gateway.As4()), NIC: 1},
+	})
+	sack, moderate := tcpip.TCPSACKEnabled(true), tcpip.TCPModerateReceiveBufferOption(true)
+	g.stack.SetTransportProtocolOption(tcp.ProtocolNumber, &sack)
+	g.stack.SetTransportProtocolOption(tcp.ProtocolNumber, &moderate)
+	p, err := n.Attach(context.Background(), vnet.PortOptions{Name: "guest " + mac}, g)
+	require.NoError(t, err)
+	g.port = p
+	g.wg.Go(g.out.run)
+	g.wg.Go(g.run)
+	t.Cleanup(g.close)
+	return g
+}
+
+func (g *ipGuest) close() {
+	_ = g.port.Close()
+	close(g.in)
+	g.out.close()
+	g.wg.Wait()
+	g.stack.Destroy()
+}
+
+// countFrames is how many frames are in b.
+func countFrames(b []byte) (n int) {
+	for it := frame.NewBatch(b, 0).Iter(); it.Next(); {
+		n++
+	}
+	return n
+}
+
+func (g *ipGuest) MaxFrame() int { return frame.MaxStreamLen }
+
+func (g *ipGuest) Deliver(b frame.Batch) {
+	for it := b.Iter(); it.Next(); {
+		if take := g.tap.Load(); take != nil && (*take)(it.Frame()) {
+			continue
+		}
+		select {
+		case g.in <- append([]byte(nil), it.Frame()...):
+		default:
+		}
+	}
+}
+
+func (g *ipGuest) run() {
+	for f := range g.in {
+		pkt := stack.NewPacketBuffer(stack.PacketBufferOptions{Payload: buffer.MakeWithData(f[14:])})
+		g.link.deliver(header.Ethernet(f).Type(), pkt)
+		pkt.DecRef()
+	}
+}
+
+func full(a netip.AddrPort) tcpip.FullAddress {
+	return tcpip.FullAddress{NIC: 1, Addr: tcpip.AddrFrom4(a.Addr().As4()), Port: a.Port()}
+}
+
+func (g *ipGuest) dialTCP(ctx context.Context, to netip.AddrPort) (*gonet.TCPConn, error) {
+	return gonet.DialContextTCP(ctx, g.stack, full(to), ipv4.ProtocolNumber)
+}
+
+func (g *ipGuest) dialUDP(to netip.AddrPort) (*gonet.UDPConn, error) {
+	raddr := full(to)
+	return gonet.DialUDP(g.stack, nil, &raddr, ipv4.ProtocolNumber)
+}
+
+// toGateway sends an IPv4 packet.
+func (g *rawGuest) toGateway(packet []byte) { g.send(g.eth(g.net.plan.mac, 0x0800, packet)) }
+
+var bcast = fakeguest.Broadcast
+
+// echoRequest is a ping's ICMP message.
+func echoRequest() []byte {
+	return fakeguest.ICMPMessage(fakeguest.EchoRequest, 7, 1, make([]byte, 32))
+}
+
+// synPacket is an IPv4 packet with a TCP SYN.
+func synPacket(src netip.Addr, port uint16, to netip.AddrPort) []byte {
+	return fakeguest.TCPPacket(netip.AddrPortFrom(src, port), to, fakeguest.TCPSyn, 1, 0)
+}
+
+func (g *rawGuest) arp(op uint16, sender, target netip.Addr) []byte {
+	return fakeguest.ARPPacket(op, g.mac, sender, make([]byte, 6), target)
+}

@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/bridge"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/gateway/dhcp"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var (
+	gatewayIP = netip.MustParseAddr("192.168.105.1")
+	aliasIP   = netip.MustParseAddr("192.168.105.254")
+	guestIP   = netip.MustParseAddr("192.168.105.77")
+	outside   = netip.MustParseAddr("203.0.113.9")
+)
+
+const mac1, mac2 = "52:54:00:12:34:01", "52:54:00:12:34:02"
+
+// patience is for what happens soon on a machine that is not busy.
+const patience = 30 * time.Second
+
+// A Network is a bridge with a gateway on a real pair of sockets, whose loop runs in this process, and the least of a daemon.
+type Network struct {
+	*bridge.Bridge
+	t       testing.TB
+	plan    plan
+	gw      *Gateway
+	port    *bridge.Port
+	conn    *net.UnixConn
+	writing sync.Mutex
+	log     lockedBuffer
+	done    chan struct{} // both loops have ended
+	err     error         // of the gateway's
+	closing sync.Once
+
+	answers chan Answer
+	mu      sync.Mutex
+	hello   Hello
+	failing map[int]string
+	leases  map[string]dhcp.Lease
+}
+
+// start makes a network.
+func start(t testing.TB, c Config, tune tuning) *Network {
+	t.Helper()
+	if c.Mode == "" {
+		c.Mode = vnet.ModeShared
+	}
+	n := &Network{
+		Bridge: bridge.New(bridge.Options{}), t: t, done: make(chan struct{}), answers: make(chan Answer, 100),
+		failing: map[int]string{}, leases: map[string]dhcp.Lease{},
+	}
+	var err error
+	n.plan, err = newPlan(c)
+	require.NoError(t, err)
+	ours, theirs, err := NewPair()
+	require.NoError(t, err)
+	n.conn = ours
+	started := make(chan struct{})
+	tune.onStart = func() { close(started) }
+	n.gw = onPair(t, theirs, tune)
+	n.port, err = n.Bridge.Attach(bridge.PortOptions{Name: "gateway", StaticMACs: []net.HardwareAddr{n.plan.mac}, KnownOnly: true}, n)
+	require.NoError(t, err)
+	var loops sync.WaitGroup
+	loops.Go(func() { n.err = n.gw.serve(Hello{Version: "test"}) })
+	loops.Go(n.read)
+	go func() { loops.Wait(); close(n.done) }()
+	t.Cleanup(func() { require.NoError(t, n.Close()) })
+
+	n.write(AppendMessage(nil, KindConfig, c))
+	for i, f := range c.Forwards {
+		n.pass(i, listen(t, c, f))
+	}
+	n.write(AppendMessage(nil, KindStart, nil))
+	<-started
+	return n
+}
+
+// onPair is a gateway on its end of a pair.
+func onPair(t testing.TB, end *os.File, tune tuning) *Gateway {
+	c, err := net.FileConn(end)
+	require.NoError(t, err)
+	require.NoError(t, end.Close())
+	g, err := newGateway(c.(*net.UnixConn), tune)
+	require.NoError(t, err)
+	return g
+}
+
+// listen opens the port of a forward as the daemon does it.
+func listen(t testing.TB, c Config, f vnet.Forward) *os.File {
+	at := netip.AddrPortFrom(c.ForwardAddress(), f.HostPort)
+	var socket interface {
+		io.Closer
+		File() (*os.File, error)
+	}
+	var err error
+	if f.Proto == "tcp" {
+		socket, err = net.ListenTCP("tcp4", net.TCPAddrFromAddrPort(at))
+	} else {
+		socket, err = net.ListenUDP("udp4", net.UDPAddrFromAddrPort(at))
+	}
+	require.NoError(t, err)
+	defer socket.Close()
+	file, err := socket.File()
+	require.NoError(t, err)
+	return file
+}
+
+// pass gives the gateway the socket of a forward.
+func (n *Network) pass(number int, f *os.File) {
+	n.writing.Lock()
+	defer n.writing.Unlock()
+	_, _, err := n.conn.WriteMsgUnix(AppendMessage(nil, KindForward, number), unix.UnixRights(int(f.Fd())), nil)
+	require.NoError(n.t, err)
+	require.NoError(n.t, f.Close())
+}
+
+func (n *Network) write(b []byte) {
+	n.writing.Lock()
+	defer n.writing.Unlock()
+	_, _ = n.conn.Write(b)
+}
+
+// MaxFrame implements frame.Sink.
+func (n *Network) MaxFrame() int { return n.plan.maxFrame() }
+
+// Deliver implements frame.Sink.
+func (n *Network) Deliver(frame.Batch) {}
+
+// DeliverFrom implements bridge.SourceSink.
+func (n *Network) DeliverFrom(src bridge.PortID, b frame.Batch) {
+	n.write(append(AppendSession(nil, uint64(src)), b.Bytes()...))
+}
+
+// read handles what comes from the gateway.
+func (n *Network) read() {
+	p := Parser{Frames: func(b frame.Batch) error { n.port.Send(b); return nil }, Message: n.message, MaxMessage: MaxMessage}
+	buf, have := make([]byte, readSize), 0
+	for {
+		k, err := n.conn.Read(buf[have:])
+		if err != nil {
+			return
+		}
+		used, err := p.Parse(buf[:have+k])
+		if !assert.NoError(n.t, err) {
+			return
+		}
+		have = copy(buf, buf[used:have+k])
+	}
+}
+
+func (n *Network) message(kind byte, body []byte) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	switch kind {
+	case KindHello:
+		return json.Unmarshal(body, &n.hello)
+	case KindAnswer:
+		var a Answer
+		if err := json.Unmarshal(body, &a); err != nil {
+			return err
+		}
+		n.answers <- a
+	case KindLeased:
+		var l dhcp.Lease
+		if err := json.Unmarshal(body, &l); err != nil {
+			return err
+		}
+		n.leases[l.MAC.String()] = l
+	case KindFailing:
+		var f Failing
+		if err := json.Unmarshal(body, &f); err != nil {
+			return err
+		}
+		n.failing[f.Forward] = f.Error
+	case KindLog:
+		var l LogLine
+		if err := json.Unmarshal(body, &l); err != nil {
+			return err
+		}
+		_, _ = n.log.Write([]byte(l.Message + " " + strings.Join(l.Args, " ") + "\n"))
+	}
+	return nil
+}
+
+// ask waits until the gateway has handled what it got before.
+func (n *Network) ask() Answer {
+	n.write(AppendMessage(nil, KindAsk, 1))
+	select {
+	case a := <-n.answers:
+		return a
+	case <-n.done:
+	case <-time.After(patience):
+		assert.Fail(n.t, "the gateway does not answer")
+	}
+	return Answer{}
+}
+
+// Stats are the gateway's counters, without the way to it.
+func (n *Network) Stats() Stats { return n.gw.stats() }
+
+// Attach implements vnet.Network.
+func (n *Network) Attach(_ context.Context, o vnet.PortOptions, toClient frame.Sink) (vnet.Port, error) {
+	p, err := n.Bridge.Attach(bridge.PortOptions{Name: o.Name}, toClient)
+	return guestPort{p, n}, err
+}
+
+// Info implements vnet.Network.
+func (n *Network) Info() vnet.NetworkInfo {
+	return vnet.NetworkInfo{Subnet: n.plan.subnet, Gateway: n.plan.gateway, MTU: n.plan.mtu, MaxFrame: frame.MaxLen}
+}
+
+// Close ends it, in the order of a daemon that stops.
+func (n *Network) Close() error {
+	n.closing.Do(func() {
+		_ = n.Bridge.Close()
+		_ = n.conn.CloseWrite()
+		<-n.done
+		_ = n.conn.Close()
+	})
+	return n.err
+}
+
+// guestPort is a port that tells the gateway of its end.
+type guestPort struct {
+	*bridge.Port
+	n *Network
+}
+
+func (p guestPort) Info() vnet.PortInfo {
+	return vnet.PortInfo{MTU: p.n.plan.mtu, MaxFrame: frame.MaxLen}
+}
+
+func (p guestPort) Close() error {
+	err := p.Port.Close()
+	p.n.write(AppendMessage(nil, KindGone, uint64(p.ID())))
+	return err
+}
+
+func TestLeaseAndPing(t *testing.T) {
+	n := start(t, Config{}, tuning{})
+	g := newRawGuest(t, n, mac1)
+	ip, ack := g.lease()
+	assert.Equal(t, "192.168.105.2", ip.String())
+	assert.Equal(t, "192.168.105.1", ack.Router()[0].String())
+	assert.Equal(t, "192.168.105.1", ack.DNS()[0].String())
+	n.mu.Lock()
+	assert.Equal(t, ip, n.leases[mac1].IP, "the daemon knew of it before the guest")
+	assert.Equal(t, Hello{Protocol: Protocol, Version: "test"}, n.hello)
+	n.mu.Unlock()
+	for _, tt := range []struct {
+		name  string
+		dst   netip.Addr
+		reply bool
+	}{
+		{"gateway", gatewayIP, true},
+		{"alias", aliasIP, true},
+		{"no guest of the subnet", netip.MustParseAddr("192.168.105.99"), false},
+		{"outside", netip.MustParseAddr("8.8.8.8"), false},
+		{"broadcast", netip.MustParseAddr("192.168.105.255"), false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			wait := patience
+			if !tt.reply {
+				wait = 100 * time.Millisecond
+			}
+			assert.Equal(t, tt.reply, g.ping(ip, tt.dst, wait))
+			assert.Equal(t, tt.reply, g.resolve(ip, tt.dst, wait) != nil, "ARP")
+		})
+	}
+}
+
+// lockedBuffer is a buffer for several goroutines.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// echoServer listens on the host's loopback and sends back what it gets, each half-close for itself.
+func echoServer(t testing.TB) uint16 {
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	require.NoError(t, err)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				_, _ = io.Copy(c, c)
+				_ = c.(*net.TCPConn).CloseWrite()
+			}()
+		}
+	}()
+	t.Cleanup(func() { l.Close(); <-done })
+	return l.Addr().(*net.TCPAddr).AddrPort().Port()
+}
+
+// deadPort is a port of the host's loopback that refuses connections, and is nobody else's until the end of the test.
+func deadPort(t *testing.T) uint16 {
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = syscall.Close(fd) })
+	require.NoError(t, syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
+	sa, err := syscall.Getsockname(fd)
+	require.NoError(t, err)
+	return uint16(sa.(*syscall.SockaddrInet4).Port)
+}

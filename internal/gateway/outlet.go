@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gateway
+
+import (
+	"encoding/binary"
+	"sync"
+
+	"gvisor.dev/gvisor/pkg/tcpip/stack"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+)
+
+const (
+	// outletLimit bounds the frames that wait for the pair, in bytes of wire form. The daemon always reads, so this is reached
+	// only when the processor is far behind.
+	outletLimit = 2 << 20
+	// outletKeep is the largest buffer that is kept for reuse, in bytes.
+	outletKeep = 256 << 10
+	// maxSegments is how many frames are cut while others wait for the outlet: a guest may ask for tiny ones.
+	maxSegments = 64
+)
+
+// outlet carries frames and messages from the gateway to the daemon. The stack's goroutines append, and one of them writes whatever
+// has gathered at once, so that clients see few large writes under load. A goroutine with a large packet writes what the socket
+// takes without waiting: waking another one for it costs more. What is small, mostly acknowledgements, gathers for the outlet's own
+// goroutine, which alone waits for the socket.
+type outlet struct {
+	max   int // longest frame, bytes
+	drops *drops
+	// write writes what the pair takes and reports how much that was; with wait it waits until that is something.
+	write func(b []byte, wait bool) (int, error)
+
+	mu     sync.Mutex
+	buf    []byte
+	closed bool
+
+	wake chan struct{} // one token: something waits, or closed
+
+	turn    sync.Mutex // held by the goroutine that writes
+	sending []byte     // swapped with buf, by the goroutine that writes
+	left    []byte     // of sending, not written yet
+}
+
+func newOutlet(maxFrame int, write func([]byte, bool) (int, error), d *drops) *outlet {
+	return &outlet{max: maxFrame, write: write, drops: d, wake: make(chan struct{}, 1)}
+}
+
+// putMessage queues a message.
+func (o *outlet) putMessage(kind byte, body any) {
+	o.mu.Lock()
+	if !o.closed {
+		o.buf = AppendMessage(o.buf, kind, body)
+	}
+	o.mu.Unlock()
+	o.signal()
+}
+
+// putPacket queues a packet of the stack, with its Ethernet header.
+func (o *outlet) putPacket(pkt *stack.PacketBuffer) {
+	if pkt.GSOOptions.Type != stack.GSONone {
+		o.putSegments(pkt)
+		return
+	}
+	o.put(pkt.Size(), pkt.AsSlices()...)
+}
+
+// putSegments queues a TCP packet that is still to be cut, or as much of it as there is room for.
+func (o *outlet) putSegments(pkt *stack.PacketBuffer) {
+	var s segments
+	s.init(pkt)
+	if s.size() > o.max {
+		o.drops.malformed.Add(uint64(s.len()))
+		return
+	}
+	for s.len() > 0 {
+		o.mu.Lock()
+		n := min(s.len(), maxSegments, (outletLimit-len(o.buf))/(frame.PrefixLen+s.size()))
+		if o.closed {
+			n = 0
+		}
+		o.buf = s.appendTo(o.buf, max(0, n))
+		o.mu.Unlock()
+		if n <= 0 {
+			break
+		}
+	}
+	o.drops.outFull.Add(uint64(s.len()))
+	o.drain()
+}
+
+// put queues a frame of size bytes that is given in parts.
+func (o *outlet) put(size int, parts ...[]byte) {
+	if size < frame.MinLen || size > o.max {
+		o.drops.malformed.Add(1)
+		return
+	}
+	o.mu.Lock()
+	if o.closed || len(o.buf)+frame.PrefixLen+size > outletLimit {
+		o.mu.Unlock()
+		o.drops.outFull.Add(1)
+		return
+	}
+	o.buf = binary.BigEndian.AppendUint32(o.buf, uint32(size))
+	for _, p := range parts {
+		o.buf = append(o.buf, p...)
+	}
+	o.mu.Unlock()
+	o.signal()
+}
+
+// run writes what others leave to it, until close or the end of the pair.
+func (o *outlet) run() {
+	for range o.wake {
+		err, more := error(nil), false
+		if o.turn.TryLock() { // else the goroutine that has it wakes us, if anything is left
+			for err == nil && o.next() {
+				err = o.send(true)
+			}
+			o.turn.Unlock()
+			more = true
+		}
+		o.mu.Lock()
+		closed := o.closed
+		more = more && len(o.buf) > 0 // came since, and was left to us
+		o.mu.Unlock()
+		if closed || err != nil {
+			return
+		}
+		if more {
+			o.signal()
+		}
+	}
+}
+
+// maxTurns is how often in a row a goroutine of the stack writes what others left to it meanwhile.
+const maxTurns = 4
+
+// drain writes what has gathered and the pair takes, unless another goroutine does already: then that one writes it.
+func (o *outlet) drain() {
+	for range maxTurns {
+		if !o.turn.TryLock() {
+			return
+		}
+		all := true
+		if o.next() {
+			all = o.send(false) == nil && len(o.left) == 0
+		}
+		o.turn.Unlock()
+		o.mu.Lock()
+		more := len(o.buf) > 0 // of one that did not get the turn
+		o.mu.Unlock()
+		if !all {
+			break
+		}
+		if !more {
+			return
+		}
+	}
+	o.signal()
+}
+
+// next reports whether there is something to write. The caller has the turn.
+func (o *outlet) next() bool {
+	if len(o.left) == 0 {
+		if cap(o.sending) > outletKeep {
+			o.sending = nil
+		}
+		o.mu.Lock()
+		o.sending, o.buf = o.buf, o.sending[:0]
+		o.mu.Unlock()
+		o.left = o.sending
+	}
+	return len(o.left) > 0
+}
+
+// send writes from left. The caller has the turn.
+func (o *outlet) send(wait bool) error {
+	n, err := o.write(o.left, wait)
+	o.left = o.left[n:]
+	return err
+}
+
+func (o *outlet) close() {
+	o.mu.Lock()
+	o.closed = true
+	o.mu.Unlock()
+	o.signal()
+}
+
+func (o *outlet) signal() {
+	select {
+	case o.wake <- struct{}{}:
+	default:
+	}
+}

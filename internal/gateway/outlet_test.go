@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gateway
+
+import (
+	"encoding/binary"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+)
+
+// TestOutletManySenders: whoever has the turn, each frame leaves once, in the order of its sender, and one sends at a time.
+func TestOutletManySenders(t *testing.T) {
+	const senders, each = 8, 3000
+	var next [senders]uint32
+	var sent, sending, turns atomic.Int32
+	o := newOutlet(frame.MinLen+MTU, func(wire []byte, wait bool) (int, error) {
+		if wait { // the socket takes a part, and without waiting nothing at all now and then
+			wire = wire[:(len(wire)+1)/2/64*64+min(64, len(wire))]
+		} else if turns.Add(1)%3 == 0 {
+			return 0, nil
+		}
+		b := frame.NewBatch(wire, 0)
+		assert.Equal(t, int32(1), sending.Add(1), "senders at a time")
+		for it := b.Iter(); it.Next(); {
+			who, seq := it.Frame()[14], binary.BigEndian.Uint32(it.Frame()[15:])
+			assert.Equal(t, next[who], seq)
+			next[who] = seq + 1
+			sent.Add(1)
+		}
+		sending.Add(-1)
+		return len(wire), nil
+	}, &drops{})
+	var run, wg sync.WaitGroup
+	run.Go(o.run)
+	for who := range senders {
+		wg.Go(func() {
+			f := make([]byte, 60)
+			f[14] = byte(who)
+			for seq := range uint32(each) {
+				binary.BigEndian.PutUint32(f[15:], seq)
+				o.put(len(f), f[:20], f[20:])
+				if who%2 == 0 {
+					o.drain() // as with a large packet
+				}
+			}
+		})
+	}
+	wg.Wait()
+	assert.Eventually(t, func() bool { return sent.Load() == senders*each }, patience, time.Millisecond)
+	o.close()
+	run.Wait()
+}
+
+// TestOutletCloseWhileSending: the goroutine ends though another one has the turn.
+func TestOutletCloseWhileSending(t *testing.T) {
+	var d drops
+	o := newOutlet(frame.MinLen+MTU, func(b []byte, _ bool) (int, error) { return len(b), nil }, &d)
+	var run sync.WaitGroup
+	run.Go(o.run)
+	o.turn.Lock()
+	o.put(60, make([]byte, 60))
+	o.close()
+	run.Wait()
+	o.put(60, make([]byte, 60))
+	assert.Equal(t, 1, int(d.outFull.Load()), "after close")
+	o.turn.Unlock()
+}

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package usernet
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/gateway"
+)
+
+const (
+	// helloTime is how long a gateway may take from its start until it is ready.
+	helloTime = 10 * time.Second
+	// maxLines is how many lines of a gateway are logged between two ticks.
+	maxLines = 100
+	// maxText is the longest text of a gateway that is logged or shown, in bytes.
+	maxText = 1 << 10
+	// bufferSize is how much is read from a gateway at once, in bytes. The longest message fits in.
+	bufferSize = 256 << 10
+)
+
+var (
+	errLeft = errors.New("the gateway goes on without this daemon")
+	errHung = errors.New("it does not answer")
+)
+
+// A life is one gateway's process on one pair of sockets.
+type life struct {
+	sup  *supervisor
+	conn *gateway.Pair
+	proc gateway.Process
+	buf  []byte
+	have int  // bytes in buf
+	bulk bool // the last read brought much
+
+	inherited bool
+	ready     bool // has said hello
+	lines     int  // logged since the last tick
+	failure   error
+
+	unanswered int // ticks; guarded by sup.mu
+
+	turn sync.Mutex // of the goroutine that writes; taken before mu
+	open bool       // clients' readers may write themselves
+	left []byte     // the end of what was begun
+	head []byte
+
+	mu       sync.Mutex
+	messages []byte // for the writer, before the queue
+	forwards []int  // to pass
+	leaving  bool   // the writer ends when the queue is empty
+	done     chan struct{}
+	ending   sync.Once
+}
+
+func (s *supervisor) newLife(conn *net.UnixConn, p gateway.Process) (*life, error) {
+	pair, err := gateway.PairOf(conn)
+	if err != nil {
+		return nil, err
+	}
+	return &life{sup: s, conn: pair, proc: p, buf: make([]byte, bufferSize), done: make(chan struct{})}, nil
+}
+
+// spawn starts a gateway.
+func (s *supervisor) spawn() (*life, error) {
+	ours, theirs, err := gateway.NewPair()
+	if err != nil {
+		return nil, err
+	}
+	p, err := s.net.opts.Start(theirs)
+	if err != nil {
+		return nil, errors.Join(err, ours.Close())
+	}
+	return s.newLife(ours, p)
+}
+
+// run serves the gateway until it ends, and tells why that was.
+func (l *life) run() error {
+	err := l.greet()
+	var writer sync.WaitGroup
+	if err == nil {
+		writer.Go(l.write)
+		err = l.read(l.sup.net.opts.tune.tick)
+	}
+	if l.abandoned(err) {
+		writer.Wait()
+		return errLeft
+	}
+	l.end()
+	writer.Wait()
+	if how := l.proc.Wait(); how != nil && !errors.Is(err, errHung) && l.failure == nil {
+		err = how
+	}
+	return err
+}
+
+// abandoned tells whether err is the end by Detach.
+func (l *life) abandoned(err error) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.leaving && errors.Is(err, os.ErrDeadlineExceeded)
+}
+
+// end closes the pair, which ends the gateway, and sees to it that it ends.
+func (l *life) end() {
+	l.ending.Do(func() {
+		close(l.done)
+		_ = l.conn.Close()
+		_ = l.proc.Kill()
+	})
+}
+
+// greet waits for hello and tells the gateway what it is to do.
+func (l *life) greet() error {
+	if l.inherited {
+		l.send(gateway.AppendMessage(nil, gateway.KindBack, nil))
+		return nil
+	}
+	_ = l.conn.SetDeadline(time.Now().Add(helloTime))
+	for !l.ready {
+		if err := l.receive(); err != nil {
+			return err
+		}
+	}
+	if err := l.introduce(); err != nil {
+		return err
+	}
+	_ = l.conn.SetDeadline(time.Time{})
+	l.say(running)
+	return nil
+}
+
+// introduce sends all that a gateway begins with.
+func (l *life) introduce() error {
+	n := l.sup.net
+	b := gateway.AppendMessage(nil, gateway.KindConfig, n.opts.Config)
+	for _, lease := range n.leases.all() {
+		b = gateway.AppendMessage(b, gateway.KindLease, lease)
+	}
+	if _, err := l.conn.Write(b); err != nil {
+		return err
+	}
+	for i := range n.opts.Forwards {
+		if err := l.pass(i); err != nil {
+			return err
+		}
+	}
+	_, err := l.conn.Write(gateway.AppendMessage(nil, gateway.KindStart, nil))
+	return err
+}
+
+// read handles what comes from the gateway until the end, and asks it at each tick whether it works.
+func (l *life) read(tick time.Duration) error {
+	for next := time.Now().Add(tick); ; next = time.Now().Add(tick) {
+		l.mu.Lock()
+		if !l.leaving {
+			_ = l.conn.SetReadDeadline(next)
+		}
+		l.mu.Unlock()
+		err := l.receive()
+		for err == nil {
+			err = l.receive()
+		}
+		if !errors.Is(err, os.ErrDeadlineExceeded) || l.abandoned(err) {
+			return err
+		}
+		if err := l.tick(); err != nil {
+			return err
+		}
+	}
+}
+
+// tick asks the gateway whether it works.
+func (l *life) tick() error {
+	s := l.sup
+	for _, i := range s.net.fwd.late() {
+		s.net.tellForward(i, s.net.opts.Forwards[i])
+		l.mu.Lock()
+		l.forwards = append(l.forwards, i)
+		l.mu.Unlock()
+	}
+	l.lines = 0
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l.unanswered >= hangTicks {
+		return errHung
+	}
+	l.unanswered++
+	s.question(l)
+	return nil
+}
+
+// receive reads once and handles what is there.
+func (l *life) receive() error {
+	n, err := l.readMore()
+	if err != nil {
+		return err
+	}
+	p := gateway.Parser{Frames: l.frames, Message: l.message, MaxMessage: gateway.MaxMessage}
+	l.have += n
+	used, err := p.Parse(l.buf[:l.have])
+	l.have = copy(l.buf, l.buf[used:l.have])
+	if err != nil {
+		l.failure = fmt.Errorf("it sent what cannot be: %w", err)
+	}
+	return l.failure
+}
+
+// bulk is from how much in one read on, in bytes, more is taken to be on its way.
+const bulk = 16 << 10
+
+// readMore reads once. In the midst of a transfer it lets the gateway run before it goes to sleep: to be woken for each packet would
+// cost more than to read it.
+func (l *life) readMore() (n int, err error) {
+	if l.bulk {
+		if n, err = l.conn.ReadWire(l.buf[l.have:], false); n == 0 && err == nil {
+			gateway.Yield()
+		}
+	}
+	if n == 0 && err == nil {
+		n, err = l.conn.ReadWire(l.buf[l.have:], true)
+	}
+	l.bulk = n >= bulk
+	return n, err
+}
