@@ -32,8 +32,11 @@ func (d *daemon) acceptAll(ctx context.Context, then func(context.Context)) {
 		case ctx.Err() != nil:
 		case err != nil:
 			d.fail(err)
-		case then != nil:
-			then(ctx)
+		default:
+			d.goOn()
+			if then != nil {
+				then(ctx)
+			}
 		}
 	})
 	loop := func(name string, ln *net.UnixListener, handle func(*net.UnixConn)) {

@@ -37,12 +37,14 @@ func prepareNetwork(cfg *compat.Config, log *slog.Logger) (opener, error) {
 	}
 	return func(ctx context.Context, kept *state.File) (vnet.Network, error) {
 		o := usernetOptions(cfg, log)
-		o.Start, o.Leases, o.LateForwards = program.Start, kept, ctx.Value(againKey{}) != nil
+		o.Start, o.Leases = program.Start, kept
+		o.Inherited, o.LateForwards = ctx.Value(againKey{}).(*usernet.Inherited)
 		return openUsernet(cfg, o)
 	}, nil
 }
 
-// againKey is in the context of a network that is opened for clients that are there already: they shall not go without a network
+// againKey is in the context of a network that is opened for clients that are there already, with its gateway, a *usernet.Inherited,
+// that may be nil: they shall not go without a network
 // because somebody has taken a port that is forwarded.
 type againKey struct{}
 
@@ -162,14 +164,4 @@ func absolute(path string) string {
 		return abs
 	}
 	return path
-}
-
-// flows is how many connections n keeps for its guests, which end with it. vmnet's are the system's.
-func flows(n vnet.Network) int {
-	u, ok := n.(*usernet.Network)
-	if !ok {
-		return 0
-	}
-	_, st := u.Status()
-	return st.TCPFlows + st.UDPFlows
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/unixgram"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/upgrade"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/usernet"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
 
@@ -44,6 +45,7 @@ type detached struct {
 	Unread  []passing.Unread     `json:"unread,omitempty"`
 	Notes   []string             `json:"notes"` // what does not survive
 
+	gateway       *usernet.Inherited // goes on; nil: there is none, or it ends
 	networkClosed bool
 }
 
@@ -61,6 +63,7 @@ type manifest struct {
 	Level   string               `json:"log_level,omitempty"`
 	Metrics int                  `json:"metrics,omitempty"` // the listener for Prometheus; 0: there is none
 	Extras  *savedExtras         `json:"extras,omitempty"`
+	Gateway *savedGateway        `json:"gateway,omitempty"`
 
 	Upgrades int              `json:"upgrades,omitempty"` // before this one
 	Server   perclient.Totals `json:"server,omitzero"`
@@ -74,6 +77,13 @@ type savedExtras struct {
 	Control int            `json:"control,omitempty"`      // 0: there is none
 	Root    int            `json:"control_root,omitempty"` // 0: there is none
 	Dgram   unixgram.State `json:"dgram"`
+}
+
+// A savedGateway is the gateway's process, for the program that takes the daemon's place. Sockets are descriptors.
+type savedGateway struct {
+	State    usernet.GatewayState `json:"state"`
+	Pair     int                  `json:"pair"`
+	Forwards []int                `json:"forwards,omitempty"` // 0: there is none yet
 }
 
 // section is where the manifest is among what is handed over.
@@ -108,14 +118,23 @@ func (d *daemon) detach(ctx context.Context) (*detached, error) {
 	defer cancel()
 	v.Stopped = time.Now()
 	var err error
-	v.Clients, err = d.server.Detach(ctx, func() {
-		if n := flows(d.network.Load().Inner()); n > 0 {
-			v.Notes = append(v.Notes, fmt.Sprintf("%d NAT connections ended: the embedded network's connections to the outside and the host are its own", n))
-		}
+	v.Clients, err = d.server.Detach(ctx, func() { d.detachGateway(v) }, func() {
 		d.closeNetwork()
 		v.networkClosed = true
 	}, d.attachLate)
 	return v, err
+}
+
+// detachGateway keeps the gateway's process, with its connections, for the next network.
+func (d *daemon) detachGateway(v *detached) {
+	u, ok := d.network.Load().Inner().(*usernet.Network)
+	if !ok {
+		return
+	}
+	var err error
+	if v.gateway, err = u.Detach(); err != nil {
+		v.Notes = append(v.Notes, fmt.Sprintf("connections to the outside ended: %v", err))
+	}
 }
 
 // save notes what the new program needs.
@@ -152,12 +171,33 @@ func (d *daemon) save(o *handoff.Out, v *detached, call *control.Call) (err erro
 	if m.Extras, err = d.extras.save(o, d.control); err != nil {
 		return err
 	}
+	if m.Gateway, err = saveGateway(o, v.gateway); err != nil {
+		return err
+	}
 	if ln := d.metrics.Listener(); ln != nil {
 		if m.Metrics, err = o.Conn(ln); err != nil {
 			return err
 		}
 	}
 	return o.Put(section, m)
+}
+
+func saveGateway(o *handoff.Out, i *usernet.Inherited) (g *savedGateway, err error) {
+	if i == nil {
+		return nil, nil
+	}
+	g = &savedGateway{State: i.State, Forwards: make([]int, len(i.Sockets))}
+	if g.Pair, err = o.Conn(i.Pair); err != nil {
+		return nil, err
+	}
+	for n, s := range i.Sockets {
+		if s != nil {
+			if g.Forwards[n], err = o.Conn(s); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return g, nil
 }
 
 // list notes that descriptors survive.
@@ -172,8 +212,12 @@ func (d *daemon) attachAgain(ctx context.Context, v *detached) {
 	if v == nil {
 		return
 	}
+	if v.gateway != nil && !v.networkClosed { // it has no gateway any more
+		d.closeNetwork()
+		v.networkClosed = true
+	}
 	if v.networkClosed && ctx.Err() == nil {
-		d.restartNetwork(ctx)
+		d.restartNetwork(ctx, v.gateway)
 		d.server.Network(d.network.Load())
 	}
 	d.attach(v)
@@ -211,15 +255,23 @@ func (d *daemon) linkOf(v *perclient.Detached) (link.Link, error) {
 	return d.extras.passing.Link(v)
 }
 
-// restartNetwork begins to start the network for clients that are there already, with what it kept.
-func (d *daemon) restartNetwork(ctx context.Context) {
+// restartNetwork begins to start the network for clients that are there already, with what it kept and the gateway that it had, if
+// that is not nil.
+func (d *daemon) restartNetwork(ctx context.Context, gateway *usernet.Inherited) {
 	d.openState()
-	d.network.Store(lazynet.Start(ctx, d.reopen))
+	d.network.Store(lazynet.Start(context.WithValue(ctx, againKey{}, gateway), d.reopen))
+}
+
+// goOn lets a gateway that was kept go on, once the clients are read again.
+func (d *daemon) goOn() {
+	if u, ok := d.network.Load().Inner().(*usernet.Network); ok {
+		<-d.server.Held()
+		u.Resume()
+	}
 }
 
 // reopen starts the network and is patient.
 func (d *daemon) reopen(ctx context.Context) (vnet.Network, error) {
-	ctx = context.WithValue(ctx, againKey{}, true)
 	for until := time.Now().Add(reopenTime); ; {
 		n, err := d.open(ctx, d.kept)
 		if err == nil || ctx.Err() != nil || time.Now().After(until) {

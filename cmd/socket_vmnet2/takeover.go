@@ -20,6 +20,7 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/unixgram"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/upgrade"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/usernet"
 )
 
 // portTime is how long the answer to an upgrade waits for the clients' ports.
@@ -59,7 +60,7 @@ func (d *daemon) takeOver(ctx context.Context, in *handoff.In) (err error) {
 		}
 	}
 	d.takeMetrics(in, m.Metrics)
-	d.restartNetwork(ctx)
+	d.restartNetwork(ctx, d.takeGateway(in, m.Gateway))
 	d.server = d.newServer()
 	d.server.Recall(m.Server)
 	d.extras = takeExtras(d, in, m.Extras)
@@ -71,6 +72,28 @@ func (d *daemon) takeOver(ctx context.Context, in *handoff.In) (err error) {
 	d.guards.restored(sessions)
 	d.then = func(ctx context.Context) { d.answer(ctx, call, in.From(), &m, sessions) }
 	return nil
+}
+
+// takeGateway takes the gateway's process over; nil when there is none, or when it cannot be: then another one is started.
+func (d *daemon) takeGateway(in *handoff.In, v *savedGateway) *usernet.Inherited {
+	if v == nil {
+		return nil
+	}
+	i := &usernet.Inherited{State: v.State, Sockets: make([]usernet.Socket, len(v.Forwards))}
+	var err error
+	if i.Pair, err = in.UnixConn(v.Pair); err != nil {
+		d.log.Warn("connections to the outside are lost in the upgrade", "error", err)
+		return nil
+	}
+	for n, fd := range v.Forwards {
+		if fd == 0 {
+			continue
+		}
+		if f, err := in.File(fd); err == nil {
+			i.Sockets[n] = f
+		} // else it is opened anew
+	}
+	return i
 }
 
 // takeDescriptors takes over those of the clients and of the connections without a request. What has not all of its own is lost.

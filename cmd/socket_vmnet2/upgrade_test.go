@@ -73,9 +73,9 @@ func TestUpgradeReport(t *testing.T) {
 			"clients",
 			upgrade.Result{
 				From: "v1", To: "v2", PID: 4711, Gap: 45.7, Clients: map[string]int{"stream": 2, "dgram": 1, "adopt": 0},
-				Notes: []string{"3 NAT connections ended."},
+				Notes: []string{"connections to the outside ended: it had ended"},
 			},
-			"upgraded from v1 to v2 (process 4711): no frame for 45.7 ms, 3 clients kept (dgram: 1, stream: 2)\n3 NAT connections ended.\n",
+			"upgraded from v1 to v2 (process 4711): no frame for 45.7 ms, 3 clients kept (dgram: 1, stream: 2)\nconnections to the outside ended: it had ended\n",
 		},
 		{
 			"one client",

@@ -32,7 +32,7 @@ func (r *rig) upgrade(t *testing.T, sameProcess bool, between func([]perclient.D
 	unread := r.Detach()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	list, err := r.opts.Clients.Detach(ctx, func() {}, nil)
+	list, err := r.opts.Clients.Detach(ctx, func() {}, func() {}, nil)
 	require.NoError(t, err)
 	if !sameProcess {
 		list, unread = overTheWire(t, list, unread)

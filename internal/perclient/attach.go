@@ -65,11 +65,12 @@ func (v *Detached) Close() {
 
 // Detach ends every session without its client noticing, and serves nobody until Attach. It is one barrier: all readers end first,
 // since a frame that one is handing on may be for the port of another; sessions that end at this moment have drained their clients
-// then; the ports are closed, then, by closeNetwork, the network; clients have flushTime to take what is queued for them.
+// then; standing is called while the ports are there still; the ports are closed, then, by closeNetwork, the network; clients have
+// flushTime to take what is queued for them.
 //
 // An error says that not all sessions have come to rest before ctx was done. The others are returned all the same, and the network is
 // not closed; the late ones are given to late one by one as they come to rest, from goroutines of their own.
-func (s *Server) Detach(ctx context.Context, closeNetwork func(), late func(Detached)) (list []Detached, err error) {
+func (s *Server) Detach(ctx context.Context, standing, closeNetwork func(), late func(Detached)) (list []Detached, err error) {
 	s.mu.Lock()
 	s.detaching = true
 	s.hold.release()
@@ -80,6 +81,9 @@ func (s *Server) Detach(ctx context.Context, closeNetwork func(), late func(Deta
 	s.awaitSweep()
 	sessions := s.Sessions()
 	rest, slow := comeToRest(ctx, sessions, func(c *Session) <-chan struct{} { return c.still })
+	if len(slow) == 0 {
+		standing()
+	}
 	for _, c := range rest {
 		c.cancel()
 	}

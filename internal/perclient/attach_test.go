@@ -83,7 +83,7 @@ func linkOf(v *Detached) (link.Link, error) { return link.AttachStream(link.Stre
 // detach is Detach of a server all of whose sessions come to rest.
 func detach(t *testing.T, s *Server) []Detached {
 	t.Helper()
-	list, err := s.Detach(within(t), func() {}, func(Detached) { assert.Fail(t, "a session is late") })
+	list, err := s.Detach(within(t), func() {}, func() {}, func(Detached) { assert.Fail(t, "a session is late") })
 	require.NoError(t, err)
 	return list
 }
@@ -114,6 +114,8 @@ func TestAttachToAnotherNetwork(t *testing.T) {
 	a, b := r.dial(t), r.dial(t)
 	reaches(t, a, b, 1, "before")
 	list, err := r.Detach(within(t), func() {
+		assert.False(t, r.net.all()[0].closed.Load(), "no port is closed yet")
+	}, func() {
 		for _, p := range r.net.all() {
 			assert.True(t, p.closed.Load(), "a port is open")
 		}
@@ -241,7 +243,7 @@ func TestOneIsLate(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	late := make(chan Detached, 1)
-	list, err := r.Detach(ctx, func() { assert.Fail(t, "the network is closed under a client") }, func(v Detached) { late <- v })
+	list, err := r.Detach(ctx, nil, func() { assert.Fail(t, "the network is closed under a client") }, func(v Detached) { late <- v })
 	require.ErrorContains(t, err, "client 1 (stubborn) and 0 other clients do not come to rest: context deadline exceeded")
 	require.Len(t, list, 2)
 	require.Empty(t, r.Attach(list, linkOf))

@@ -39,9 +39,10 @@ type GatewayState struct {
 	process gateway.Process // where the program is the same
 }
 
-// Detach ends the network, but for its gateway and the sockets of forwarded ports. It is called when no client is read any more and
-// before their ports are closed: a port that is closed later does not tell the gateway of its end. The gateway reads nothing from
-// the host until a network that was started with what Detach returns is told to Resume, and loses nothing. After an error the network is as Close leaves it.
+// Detach lets go of the gateway and the sockets of forwarded ports, for another network; Close ends the rest. It is called when no
+// client is read any more and before their ports are closed: a port that is closed later does not tell the gateway of its end. The
+// gateway reads nothing from the host until a network that was started with what Detach returns is told to Resume, and loses nothing.
+// After an error Close ends the gateway as well.
 func (n *Network) Detach() (*Inherited, error) {
 	s := &n.gw
 	s.mu.Lock()
@@ -55,23 +56,20 @@ func (n *Network) Detach() (*Inherited, error) {
 	}
 	s.mu.Unlock()
 	if l == nil {
-		return nil, errors.Join(ErrNoGateway, n.Close())
+		return nil, ErrNoGateway
 	}
 	s.goOn()
 	<-s.ended
 	select {
 	case <-l.done: // it ended meanwhile
-		return nil, errors.Join(ErrNoGateway, n.Close())
+		return nil, ErrNoGateway
 	default:
 	}
 	i := &Inherited{Pair: l.conn.UnixConn, Sockets: n.fwd.sockets, State: GatewayState{
 		PID: l.proc.PID(), Hello: s.hello, Rest: l.buf[:l.have], Owed: l.left, Asked: s.asked, Last: s.last, Counters: s.counters,
 		Restarts: s.restarts, Sessions: n.sessions.last.Load(), process: l.proc,
 	}}
-	n.closing.Do(func() {
-		s.stop()
-		_ = n.bridge.Close()
-	})
+	n.detached.Store(true)
 	return i, nil
 }
 

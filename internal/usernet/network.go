@@ -44,7 +44,8 @@ type Network struct {
 	leases   leases
 	ids      identities
 
-	closing sync.Once
+	closing  sync.Once
+	detached atomic.Bool // gateway and forwards are another network's
 }
 
 var (
@@ -158,6 +159,10 @@ func (n *Network) GatewayMAC() net.HardwareAddr { return slices.Clone(n.facts.MA
 func (n *Network) Close() error {
 	n.closing.Do(func() {
 		_ = n.bridge.Close() // nothing is delivered or sent any more
+		if n.detached.Load() {
+			n.gw.stop()
+			return
+		}
 		n.gw.close()
 		n.fwd.close(0)
 	})
