@@ -1,6 +1,6 @@
 module github.com/socket-vmnet2/socket_vmnet2
 
-go 1.26.0
+go 1.26.3
 
 toolchain go1.26.8
 
@@ -20,7 +20,7 @@ require (
 	golang.org/x/sys v0.49.0
 	golang.org/x/term v0.47.0
 	golang.org/x/time v0.16.0
-	gvisor.dev/gvisor v0.0.0-20240916094835-a174eb65023f
+	gvisor.dev/gvisor v0.0.0-20260905035102-160fafc42237
 	howett.net/plist v1.0.1
 )
 
@@ -41,6 +41,7 @@ require (
 	github.com/vishvananda/netlink v1.3.1 // indirect
 	github.com/xrash/smetrics v0.0.0-20240521201337-686a1a2994c1 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
+	golang.org/x/exp v0.0.0-20250711185948-6ae5c78190dc // indirect
 	golang.org/x/mod v0.38.0 // indirect
 	google.golang.org/protobuf v1.36.12 // indirect
 )

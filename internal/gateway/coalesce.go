@@ -163,7 +163,7 @@ func (h *held) packet() *stack.PacketBuffer {
 		return newPacket(f[atIP:])
 	}
 	length := h.header - atIP + h.size
-	binary.BigEndian.PutUint16(f[atLength:], uint16(length)) // nobody looks at the checksum
+	binary.BigEndian.PutUint16(f[atLength:], uint16(length)) // no check of the checksum follows
 	v := buffer.NewView(length)
 	_, _ = v.Write(f[atIP:h.header])
 	for _, p := range h.payloads {

@@ -143,7 +143,7 @@ func (g *guestConn) offer(b []byte) {
 // closeWrite ends our side of a TCP connection in order.
 func (g *guestConn) closeWrite() { _ = g.tcp.CloseWrite() }
 
-// abort resets the connection, and wakes whoever waits on it.
+// abort resets the connection, and wakes the goroutines that wait on it.
 func (g *guestConn) abort() {
 	g.ep.Abort()
 	g.wq.Notify(waiter.EventHUp | waiter.EventErr | waiter.ReadableEvents | waiter.WritableEvents)

@@ -30,7 +30,7 @@ const (
 	// bytes. With half of it a busy host's processors had to change hands for each 10 KB, and took 10 to 20 % longer.
 	tcpBuffer = 1 << 20
 	// crowd is how many connections a guest has when new ones get buffers of crowdBuffer bytes. A guest whose maxFlows connections
-	// nobody reads at either end holds no more than 224 MiB.
+	// are read at neither end holds no more than 224 MiB.
 	crowd       = 64
 	crowdBuffer = 256 << 10
 	// tcpTimeWait is how long an ended connection is remembered. Nothing on the way to a guest keeps segments for longer,

@@ -63,7 +63,7 @@ func (l *link) write(pkt *stack.PacketBuffer) {
 
 // outgoingARP prepares an ARP packet and tells whether it may leave.
 //
-// The stack asks for a guest's MAC address in the name of whoever has a packet for it, which may be the alias or an address
+// The stack asks for a guest's MAC address in the name of the sender of a packet for it, which may be the alias or an address
 // of the outside. Guests may not answer that, and inspectARP would not take the answer, so the gateway asks instead. Since
 // the stack takes every address for its own, it is held to answers about those that are.
 func (l *link) outgoingARP(a header.ARP) bool {
@@ -83,7 +83,7 @@ func (l *link) outgoingARP(a header.ARP) bool {
 // MTU implements stack.LinkEndpoint.
 func (l *link) MTU() uint32 { return uint32(l.plan.mtu) }
 
-// SetMTU implements stack.LinkEndpoint. Nobody changes it.
+// SetMTU implements stack.LinkEndpoint. It never changes.
 func (l *link) SetMTU(uint32) {}
 
 // MaxHeaderLength implements stack.LinkEndpoint.
@@ -92,7 +92,7 @@ func (l *link) MaxHeaderLength() uint16 { return header.EthernetMinimumSize }
 // LinkAddress implements stack.LinkEndpoint.
 func (l *link) LinkAddress() tcpip.LinkAddress { return l.mac }
 
-// SetLinkAddress implements stack.LinkEndpoint. Nobody changes it.
+// SetLinkAddress implements stack.LinkEndpoint. It never changes.
 func (l *link) SetLinkAddress(tcpip.LinkAddress) {}
 
 // Capabilities implements stack.LinkEndpoint. Checksums of what arrives are not looked at: the frames come over a socket of

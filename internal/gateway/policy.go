@@ -29,7 +29,7 @@ func (p *plan) target(dst netip.AddrPort) (netip.AddrPort, bool) {
 }
 
 // leadsToPrivate tells whether a connection to dst, which is a target, would end at the private port. All addresses of the host
-// lead there if it listens on all: the dialling goroutine asks which these are, so that nobody else waits.
+// lead there if it listens on all: the dialling goroutine asks which these are, so that no other flow waits.
 func (p *plan) leadsToPrivate(dst netip.AddrPort) bool {
 	at := p.private.Addr().Unmap()
 	if !at.IsValid() || dst.Port() != p.private.Port() {

@@ -107,7 +107,7 @@ func Main(version string) (code int, ran bool) {
 	_ = os.Unsetenv(envName)
 	var parent, uid, gid int
 	if n, err := fmt.Sscanf(text, "%d %d %d", &parent, &uid, &gid); n != 3 || err != nil || parent != os.Getppid() {
-		return 0, false // somebody else's, or its daemon has ended
+		return 0, false // set by another program, or its daemon has ended
 	}
 	hello := Hello{Version: version}
 	if err := dropRights(uid, gid); err != nil {

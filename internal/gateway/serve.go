@@ -202,7 +202,7 @@ func (g *Gateway) answer(ask uint64) Answer {
 
 // awake is where those wait who would read from the host while no daemon reads the pair.
 type awake struct {
-	asleep atomic.Pointer[chan struct{}] // closed by wake; nil = nobody waits
+	asleep atomic.Pointer[chan struct{}] // closed by wake; nil = awake
 }
 
 func (a *awake) sleep() {

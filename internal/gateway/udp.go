@@ -28,11 +28,12 @@ func (e *engine) udpPacket(id stack.TransportEndpointID, pkt *stack.PacketBuffer
 	wq := new(waiter.Queue)
 	var guest *guestConn
 	// A forwarder is a function call here: the endpoint must be there before the next packet, which is its own then.
-	udp.NewForwarder(e.stack, func(r *udp.ForwarderRequest) {
+	udp.NewForwarder(e.stack, func(r *udp.ForwarderRequest) bool {
 		ep, err := r.CreateEndpoint(wq)
 		if err == nil {
 			guest = newGuestUDP(wq, ep)
 		}
+		return err == nil
 	}).HandlePacket(id, pkt)
 	if guest == nil {
 		f.release()

@@ -37,7 +37,7 @@ const (
 	KindSession                 // 8 bytes, big-endian: the session that the frames behind it come from
 	KindGone                    // a uint64: that session has ended
 	KindAsk                     // a uint64, which the answer has as well
-	KindAway                    // nothing: nobody reads the pair until KindBack, so nothing is to be read from the host either
+	KindAway                    // nothing: the daemon does not read the pair until KindBack, so nothing is to be read from the host either
 	KindBack                    // nothing
 )
 

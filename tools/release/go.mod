@@ -1,6 +1,6 @@
 module github.com/socket-vmnet2/socket_vmnet2/tools/release
 
-go 1.26.0
+go 1.26.3
 
 toolchain go1.26.8
 

@@ -29,13 +29,13 @@ type lease struct {
 	hasPort bool
 }
 
-// active tells whether nobody else may have the address now.
+// active tells whether no other client may have the address now.
 func (l *lease) active(now time.Duration) bool { return l.bound && l.expires > now || l.offered > now }
 
 // leased tells whether the client has the address now.
 func (l *lease) leased(now time.Duration) bool { return l.bound && l.expires > now }
 
-// quarantine is an address that a client found in use by somebody else.
+// quarantine is an address that a client found in use by another host.
 type quarantine struct {
 	until time.Duration
 	port  uint64

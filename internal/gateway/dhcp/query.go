@@ -100,7 +100,7 @@ func (q *query) forgetOffer() {
 	}
 }
 
-// decline takes the address out of use for a while: the client found it used by somebody else.
+// decline takes the address out of use for a while: the client found it used by another host.
 func (q *query) decline() {
 	l := q.own(addr(q.m.RequestedIPAddress()))
 	if l == nil {
@@ -114,7 +114,7 @@ func (q *query) decline() {
 		"mac", l.mac.hardware().String(), "ip", l.ip.String())
 }
 
-// release ends a lease. The address is remembered for the client as long as nobody else needs it.
+// release ends a lease. The address is remembered for the client as long as no other client needs it.
 func (q *query) release() {
 	l := q.own(addr(q.m.ClientIPAddr))
 	if l == nil || !l.bound {
@@ -126,7 +126,7 @@ func (q *query) release() {
 	q.cfg.Log.Debug("DHCP lease released", "mac", l.mac.hardware().String(), "ip", l.ip.String())
 }
 
-// own is the client's lease of ip if the client is where it was seen last: nobody ends the leases of others.
+// own is the client's lease of ip if the client is where it was seen last: no guest ends the lease of another.
 func (q *query) own(ip netip.Addr) *lease {
 	if id := addr(q.m.ServerIdentifier()); id.IsValid() && id != q.cfg.Gateway {
 		return nil

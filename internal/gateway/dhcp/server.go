@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package dhcp is the DHCP server (RFC 2131) of the embedded network. It sees messages, not frames: whoever holds the
-// wire hands a message in with its source and sends the reply. The codec is insomniacslk/dhcp's, the address pool is ours.
+// Package dhcp is the DHCP server (RFC 2131) of the embedded network. It sees messages, not frames: the
+// gateway hands a message in with its source and sends the reply. The codec is insomniacslk/dhcp's, the address pool is ours.
 //
 // An address belongs to a MAC address: the same NIC gets the same address from its boot loader and its operating system,
-// whatever client identifiers they use, and across restarts of the server: whoever runs it is told of all leases and gives them back.
+// whatever client identifiers they use, and across restarts of the server: its owner is told of all leases and gives them back.
 package dhcp
 
 import (
@@ -27,7 +27,7 @@ const (
 	LeaseTime = time.Hour
 	// OfferTime is how long an offered address is held for the client that was offered it.
 	OfferTime = 30 * time.Second
-	// QuarantineTime is how long an address that a client declined, because somebody else uses it, is not offered.
+	// QuarantineTime is how long an address that a client declined, because another host uses it, is not offered.
 	QuarantineTime = 10 * time.Minute
 	// MaxPerPort is how many addresses are leased to the NICs behind one port of the bridge.
 	MaxPerPort = 16
@@ -115,7 +115,7 @@ func New(c Config) *Server {
 }
 
 // restore takes over leases, but for those that have been reserved for others meanwhile. One that has expired is remembered all the
-// same, so a clock that was wrong costs nobody an address; one that is longer than a lease is cut to one. Guests with a name have it
+// same, so a clock that was wrong costs no guest its address; one that is longer than a lease is cut to one. Guests with a name have it
 // again; leases without one, as an older program kept them, get theirs by address.
 func (s *Server) restore(leases []Lease) {
 	now := s.cfg.Elapsed()

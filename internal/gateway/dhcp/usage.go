@@ -7,8 +7,8 @@ import (
 	"net/netip"
 )
 
-// Usage is how many addresses there are for just anybody, without those that are reserved for somebody, and how many of them nobody
-// else can have now: leased, offered, or found in use by a client that did not ask. It may be asked for at any time.
+// Usage is how many addresses there are for any guest, without those that are reserved for one, and how many of them no
+// other guest can have now: leased, offered, or found in use by a client that did not ask. It may be asked for at any time.
 func (s *Server) Usage() (size, leased int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

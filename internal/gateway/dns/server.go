@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package dns is the name server of the embedded network. It answers its own names and forwards everything else to the
-// host's resolvers. It sees messages, not packets: whoever holds the wire hands them in.
+// host's resolvers. It sees messages, not packets: the gateway hands them in.
 //
 // The answers say what happened, because resolvers act on it: NXDOMAIN only if a resolver said so (or for an address of
 // our own subnet and a name in the domain of the guests), SERVFAIL if no resolver could be asked, REFUSED for what is not served, so that a guest with a second

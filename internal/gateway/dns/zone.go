@@ -61,7 +61,7 @@ func (s *Server) local(q *dns.Msg) *dns.Msg {
 	return nil
 }
 
-// inDomain tells whether name is the guests' domain or in it. Nobody else can answer such questions.
+// inDomain tells whether name is the guests' domain or in it. No other server can answer such questions.
 func (z zone) inDomain(name string) bool {
 	return z.domain != "" && dns.IsSubDomain(z.domain, name)
 }
