@@ -5,6 +5,7 @@ package perclient
 import (
 	"context"
 	"errors"
+	"net"
 	"os"
 	"time"
 
@@ -32,14 +33,22 @@ var errLifeline = errors.New("attach connection closed")
 // past as a deadline wakes a goroutine that waits for a socket.
 var past = time.Unix(1, 0)
 
-// watchLifeline ends the session when its lifeline ends. What the client sends there is thrown away.
-func (c *Session) watchLifeline() {
+// openLifeline is the client's lifeline, nil if it has none. It is called before anything else of the session runs.
+func (c *Session) openLifeline() *net.UnixConn {
+	if c.client.Lifeline.IsNone() {
+		return nil
+	}
 	conn, err := c.client.Lifeline.Conn()
 	if err != nil {
 		c.End(err)
-		return
+		return nil
 	}
 	c.client.Lifeline = link.Holding(conn)
+	return conn
+}
+
+// watchLifeline ends the session when its lifeline ends. What the client sends there is thrown away.
+func (c *Session) watchLifeline(conn *net.UnixConn) {
 	faults.Point("perclient.lifeline")
 	_ = conn.SetReadDeadline(time.Time{})
 	defer context.AfterFunc(c.ctx, func() { _ = conn.SetReadDeadline(past) })()

@@ -105,9 +105,10 @@ func newSession(s *Server, id uint64, l link.Link, cl Client) *Session {
 func (c *Session) run() {
 	defer close(c.done)
 	c.logBegin()
+	lifeline := c.openLifeline()
 	c.part("keeping the client's port", c.keep)
-	if !c.client.Lifeline.IsNone() {
-		c.part("watching the lifeline", c.watchLifeline)
+	if lifeline != nil {
+		c.part("watching the lifeline", func() { c.watchLifeline(lifeline) })
 	}
 	if c.others != nil {
 		<-c.others.open

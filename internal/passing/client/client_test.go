@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -180,11 +181,11 @@ func TestBadAnswers(t *testing.T) {
 func TestStopping(t *testing.T) {
 	defer func(d time.Duration) { replaceTime = d }(replaceTime)
 	replaceTime = 50 * time.Millisecond
-	asked := 0
+	var asked atomic.Int64
 	d := serve(t, func(c *net.UnixConn) {
 		m, _ := proto.ReadMessage(c, proto.MaxLine)
 		m.Close()
-		if asked++; asked < 3 {
+		if asked.Add(1) < 3 {
 			_ = proto.WriteMessage(c, []byte(`{"version":1,"error":{"code":"stopping","text":"ask again"}}`+"\n"), proto.None)
 			return
 		}
@@ -192,8 +193,8 @@ func TestStopping(t *testing.T) {
 	})
 	_, err := Attach(t.Context(), d.socket, proto.Request{})
 	require.ErrorContains(t, err, "full: no room")
-	assert.Equal(t, 3, asked)
-	asked = -1 << 20
+	assert.EqualValues(t, 3, asked.Load())
+	asked.Store(-1 << 20)
 	_, err = Attach(t.Context(), d.socket, proto.Request{})
 	require.ErrorContains(t, err, "stopping: ask again")
 }
