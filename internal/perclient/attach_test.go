@@ -375,6 +375,7 @@ func TestHeldFramesGoOver(t *testing.T) {
 	r := newRig(t, Options{})
 	r.net.set(1<<30, 0)
 	a, b := r.dial(t), r.dial(t)
+	eventually(t, func() bool { return len(r.Sessions()) == 2 })
 	for range 100 {
 		say(t, a, 1, string(make([]byte, 1000)))
 	}
