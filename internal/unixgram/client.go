@@ -33,6 +33,7 @@ type client struct {
 	frames, bytes, runts, longs atomic.Uint64
 	early                       atomic.Uint64 // of frames, those that were not kept until Run
 
+	begun  chan struct{} // closed once Run takes what comes
 	done   chan struct{} // closed when ended
 	ended  atomic.Bool
 	endOne sync.Once
@@ -61,7 +62,7 @@ func newClient(by *shared, t *Target) (*client, error) {
 
 // clientOn makes the link of the client that p leads to.
 func clientOn(s *Server, p *pipe) *client {
-	c := &client{srv: s, path: p.path, uid: p.uid, pipe: p, done: make(chan struct{}), interrupted: make(chan struct{})}
+	c := &client{srv: s, path: p.path, uid: p.uid, pipe: p, begun: make(chan struct{}), done: make(chan struct{}), interrupted: make(chan struct{})}
 	c.out = link.NewOutbox(p, s.opts.QueueSize, c.end)
 	return c
 }
@@ -135,6 +136,7 @@ func (c *client) begin(h link.Handler) {
 		h.Frames(b)
 	}
 	c.held, c.heldN = nil, 0
+	close(c.begun)
 }
 
 // end makes Run return reason. The first one counts. It neither blocks nor calls the Outbox, which calls it.

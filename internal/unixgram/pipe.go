@@ -171,12 +171,6 @@ func (p *pipe) current() *Target {
 	return p.target
 }
 
-// moved reports whether the client's path does not lead to its socket any more.
-func (p *pipe) moved() bool {
-	t := p.current()
-	return t == nil || !p.srv.look.same(t)
-}
-
 // check looks whether the client is still there, and can be found. io.EOF: it is not.
 func (p *pipe) check() error {
 	if t := p.current(); t != nil && (!p.srv.look.same(t) || p.gone()) {

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"runtime/debug"
 	"time"
 
@@ -177,8 +176,7 @@ func (sh *shared) from(name []byte, from sender, first, end int) {
 // replaced looks again at the address of c, of which n datagrams have come that begin with a hello, or that another user than its
 // owner has sent: the path may have been bound anew after c was gone. It returns the client of now, or nil.
 func (sh *shared) replaced(c *client, name []byte, from sender, n int) *client {
-	if c.pipe.moved() {
-		c.end(io.EOF)
+	if c.Check(); c.ended.Load() {
 		if c = sh.find(name, from, n); c == nil {
 			return nil
 		}

@@ -89,7 +89,8 @@ func New(o Options) (*Server, error) {
 // errGiven is why a socket stays the one at its path.
 var errGiven = errors.New("the socket was given by the service manager")
 
-// Run begins to serve clients, and returns at once. It does nothing while the Server runs, or when it is closed.
+// Run begins to serve clients, and returns at once. Nothing is read before the clients that it has are run. It does nothing while the
+// Server runs, or when it is closed.
 func (s *Server) Run() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -98,12 +99,24 @@ func (s *Server) Run() {
 	}
 	s.quit = make(chan struct{})
 	s.stopping.Store(false)
-	for _, sh := range s.all() {
+	quit, sockets, clients := s.quit, s.all(), s.list()
+	for _, sh := range sockets {
 		sh.interrupt(false)
-		s.running.Go(sh.readLoop)
 	}
-	quit := s.quit
-	s.running.Go(func() { s.sweepLoop(quit) })
+	s.running.Go(func() {
+		for _, c := range clients { // what waits for those that were attached may be more than hold keeps
+			select {
+			case <-c.begun:
+			case <-c.done:
+			case <-quit:
+				return
+			}
+		}
+		for _, sh := range sockets {
+			s.running.Go(sh.readLoop)
+		}
+		s.sweepLoop(quit)
+	})
 	s.wakeSweep()
 	s.wantTurn()
 }
