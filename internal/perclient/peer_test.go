@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestPeerOfAStreamClient: the log tells who connected.
+// TestPeerOfAStreamClient: the log tells who connected. (Of a peer that had gone before the server has it, macOS knows no process.)
 func TestPeerOfAStreamClient(t *testing.T) {
 	r := newRig(t, Options{})
 	c := r.dial(t)

@@ -165,9 +165,10 @@ func (n *network) attempts() int {
 // rig is a server on a listening socket.
 type rig struct {
 	*Server
-	net  *network
-	path string
-	log  *bytes.Buffer
+	net     *network
+	path    string
+	log     *bytes.Buffer
+	handled atomic.Int64 // connections
 }
 
 type lockedWriter struct {
@@ -201,7 +202,7 @@ func newPatientRig(t testing.TB, o Options, delay time.Duration) *rig {
 	accepting := make(chan struct{})
 	go func() {
 		defer close(accepting)
-		link.Accept(ctx, ln, r.Handle, o.Log)
+		link.Accept(ctx, ln, func(c *net.UnixConn) { r.Handle(c); r.handled.Add(1) }, o.Log)
 	}()
 	t.Cleanup(func() {
 		cancel()
@@ -218,10 +219,13 @@ func (r *rig) shutdown() {
 	r.Wait(context.Background())
 }
 
+// dial connects a client, which the server has when it returns.
 func (r *rig) dial(t testing.TB) net.Conn {
 	t.Helper()
+	before := r.handled.Load()
 	c, err := net.Dial("unix", r.path)
 	require.NoError(t, err)
+	require.Eventually(t, func() bool { return r.handled.Load() > before }, 20*time.Second, 100*time.Microsecond)
 	t.Cleanup(func() { _ = c.Close() })
 	require.NoError(t, c.SetDeadline(time.Now().Add(time.Minute)))
 	return c
