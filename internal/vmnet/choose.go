@@ -53,11 +53,7 @@ func Choose(o Options, f api.Features) (Choice, error) {
 	case !f.Networks && o.UseAPI == APINetwork:
 		return Choice{}, errors.New("--vmnet-api=network needs macOS 26 or newer: the vmnet.framework of this macOS has no vmnet_network_create; use --vmnet-api=auto")
 	}
-	c := pick(o, f, network, iface)
-	if c.API == APIInterface && !canForward(o, f) {
-		return Choice{}, errors.New("--vmnet-forward needs macOS 11 or newer: this macOS has no vmnet_interface_add_ip_port_forwarding_rule; leave it out")
-	}
-	return c, nil
+	return pick(o, f, network, iface), nil
 }
 
 // pick chooses when nothing is in conflict.
@@ -71,17 +67,12 @@ func pick(o Options, f api.Features, network, iface []string) Choice {
 		return Choice{API: APIInterface, Why: list(iface)}
 	case !f.Networks:
 		return Choice{API: APIInterface, Why: "the vmnet.framework of this macOS has no vmnet_network_create"}
-	case !canForward(o, f):
-		return Choice{API: APINetwork, Why: "--vmnet-forward"}
 	}
 	if why := preferInterface(o); why != "" {
 		return Choice{API: APIInterface, Why: why}
 	}
 	return Choice{API: APIInterface, Why: "nothing asked for needs vmnet_network_create", Fallback: true}
 }
-
-// canForward tells whether plain interfaces honour --vmnet-forward.
-func canForward(o Options, f api.Features) bool { return len(o.Forwards) == 0 || f.Forwards }
 
 // needNetwork names the options that only vmnet_network_create honours.
 func needNetwork(o Options) (names []string) {

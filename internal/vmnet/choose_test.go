@@ -16,9 +16,8 @@ import (
 )
 
 var (
-	macOS26 = api.Features{Networks: true, Forwards: true}
-	macOS15 = api.Features{Forwards: true}
-	macOS10 = api.Features{}
+	macOS26 = api.Features{Networks: true}
+	macOS15 = api.Features{}
 )
 
 // addressed is what the command line makes of --vmnet-gateway=gw, --vmnet-mask and, if end is not empty, --vmnet-dhcp-end.
@@ -203,15 +202,4 @@ func TestChoose(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestChooseForward: without the call for plain interfaces, forwards need the network object.
-func TestChooseForward(t *testing.T) {
-	o := with(home(), func(o *Options) { o.Forwards = someForward() })
-	_, err := Choose(o, macOS10)
-	assert.ErrorContains(t, err, "--vmnet-forward needs macOS 11")
-	c, err := Choose(o, api.Features{Networks: true})
-	require.NoError(t, err)
-	assert.Equal(t, APINetwork, c.API)
-	assert.False(t, c.Fallback, "the other way cannot forward")
 }

@@ -135,8 +135,6 @@ func (f *fake) Start(ctx context.Context, c api.InterfaceConfig) (api.Interface,
 
 func (n *fakeNetwork) Subnet() netip.Prefix { return n.subnet }
 
-func (n *fakeNetwork) Prefix6() netip.Prefix { return netip.Prefix{} }
-
 func (n *fakeNetwork) Release() {
 	n.f.mu.Lock()
 	defer n.f.mu.Unlock()

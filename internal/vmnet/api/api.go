@@ -18,7 +18,7 @@ import (
 type API interface {
 	Features() Features
 	// NewNetwork makes a vmnet_network_ref (macOS 26, host and shared mode). It fails with ErrMissing where the framework
-	// has none, or lacks a function that c asks for; that is found out before anything is made.
+	// has none.
 	NewNetwork(c NetworkConfig) (Network, error)
 	// Start is vmnet_start_interface, and waits until its handler was called or ctx is done. An interface whose handler
 	// comes after that is stopped by the binding.
@@ -29,20 +29,17 @@ type API interface {
 
 // Features tell which newer parts the framework has, by the symbols it exports and never by a version number.
 type Features struct {
-	Networks bool     // vmnet_network_create and what it needs: macOS 26
-	Forwards bool     // vmnet_interface_add_ip_port_forwarding_rule: macOS 11
-	Missing  []string // names of all symbols the binding knows and did not find
+	Networks bool // vmnet_network_create and what it needs: macOS 26
 }
 
 // A Network is a vmnet_network_ref that interfaces are started on.
 type Network interface {
 	// Start is vmnet_interface_start_with_network; see API.Start. Of c only Isolate and Offload apply.
 	Start(ctx context.Context, c InterfaceConfig) (Interface, error)
-	// Subnet is the IPv4 subnet as the framework tells it, masked.
+	// Subnet is the IPv4 subnet as the framework tells it, masked; invalid after Release.
 	Subnet() netip.Prefix
-	// Prefix6 is the IPv6 prefix, invalid where there is none.
-	Prefix6() netip.Prefix
-	// Release drops our reference. Started interfaces hold their own, so it may be called while some run. It is idempotent.
+	// Release drops our reference. Started interfaces and starts under way hold their own, so it may be called while there are
+	// some; a Start after it is an error. It is idempotent.
 	Release()
 }
 

@@ -6,7 +6,6 @@ package ffi
 
 import (
 	"fmt"
-	"slices"
 	"sync/atomic"
 	"unsafe"
 
@@ -19,7 +18,6 @@ type API struct {
 	f       functions
 	k       keys
 	s       statics
-	missing []string
 	blocks  tables
 
 	interfaces, queues, networks atomic.Int64 // that exist, for tests
@@ -41,13 +39,7 @@ func newAPI(handles ...uintptr) (*API, error) {
 }
 
 // Features implements api.API.
-func (a *API) Features() api.Features {
-	return api.Features{
-		Networks: need(a.networkFunctions()...) == nil,
-		Forwards: need(&a.f.addForward) == nil,
-		Missing:  slices.Clone(a.missing),
-	}
-}
+func (a *API) Features() api.Features { return api.Features{Networks: a.needNetworks() == nil} }
 
 // SharedInterfaces implements api.API.
 func (a *API) SharedInterfaces() ([]string, error) {

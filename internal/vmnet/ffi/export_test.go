@@ -147,21 +147,6 @@ func (h *handler[H]) Age() { h.since = h.since.Add(-lostAfter) }
 // Used counts the blocks in use.
 func (t Table) Used() int { return t.used() }
 
-// Older is the same library without some of what came after macOS 10.15.
-func (a *API) Older() (*API, error) {
-	b, err := newAPI(a.handles...)
-	if err != nil {
-		return nil, err
-	}
-	for _, k := range []*key{&b.k.networkID, &b.k.isolation, &b.k.tso, &b.k.checksum} {
-		k.addr = 0
-	}
-	for _, f := range []*fn{&b.f.addForward, &b.f.configMTU, &b.f.configNoRA, &b.f.networkPrefix6} {
-		f.addr = 0
-	}
-	return b, nil
-}
-
 // HoldNetworkStarts has calls of vmnet_interface_start_with_network wait before they do anything: calling gets a value for
 // each, resume lets them go on and ends the holding.
 func (a *API) HoldNetworkStarts() (calling <-chan struct{}, resume func()) {

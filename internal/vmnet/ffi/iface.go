@@ -121,15 +121,12 @@ func (i *Interface) Write(w *pkt.Writer) api.Status {
 // Forward implements api.Interface.
 func (i *Interface) Forward(ctx context.Context, fw vnet.Forward) error {
 	f := &i.a.f.addForward
-	if err := need(f); err != nil {
-		return err
-	}
 	if ctx.Err() != nil {
 		return fmt.Errorf("%s: %w", f.name, context.Cause(ctx))
 	}
-	r, err := newRule(f, fw)
+	r, err := newRule(fw)
 	if err != nil {
-		return err
+		return fmt.Errorf("%s: %w", f.name, err)
 	}
 	answer := make(chan error, 1)
 	go i.a.answered(f, func(block uintptr) api.Status {

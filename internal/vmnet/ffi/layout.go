@@ -112,11 +112,11 @@ type rule struct {
 	addr                       *in6Addr // struct in_addr or in6_addr
 }
 
-// newRule translates fw for f.
-func newRule(f *fn, fw vnet.Forward) (r rule, err error) {
+// newRule translates fw.
+func newRule(fw vnet.Forward) (r rule, err error) {
 	proto, ok := protocols[fw.Proto]
 	if !ok || !fw.Guest.IsValid() {
-		return r, fmt.Errorf("%s: forward %s port %d to %v: want tcp or udp, and an address", f.name, fw.Proto, fw.HostPort, fw.Guest)
+		return r, fmt.Errorf("forward %s port %d to %v: want tcp or udp, and an address", fw.Proto, fw.HostPort, fw.Guest)
 	}
 	r = rule{proto: proto, hostPort: uintptr(fw.HostPort), guestPort: uintptr(fw.Guest.Port()), family: afInet6, addr: new(in6Addr)}
 	guest := fw.Guest.Addr().Unmap()

@@ -6,11 +6,11 @@ package ffi
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/bits"
 	"net/netip"
-	"slices"
 	"sync"
 	"unsafe"
 
@@ -18,61 +18,42 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
 
-// networkFunctions are those that any network needs.
-func (a *API) networkFunctions() []*fn {
-	return []*fn{&a.f.configCreate, &a.f.networkCreate, &a.f.networkStart, &a.f.networkSubnet}
-}
-
 // A Network is a vmnet_network_ref.
 type Network struct {
-	a *API
+	a   *API
+	ref uintptr
 
 	mu       sync.Mutex
-	ref      uintptr // 0: released
-	uses     int     // our reference, and calls under way
+	uses     int // our reference, and calls under way
 	released bool
-	subnet   netip.Prefix // as last told
-	prefix6  netip.Prefix
 }
 
 var _ api.Network = (*Network)(nil)
 
-// An option is one call on a configuration.
-type option struct {
-	f    *fn
-	void bool // it has no result
-	call func(config uintptr) uintptr
-}
-
 // NewNetwork implements api.API. It takes as long as the framework takes.
 func (a *API) NewNetwork(c api.NetworkConfig) (api.Network, error) {
-	options, err := a.options(c)
-	if err != nil {
-		return nil, err
+	if c.Mode != vnet.ModeHost && c.Mode != vnet.ModeShared {
+		return nil, fmt.Errorf("%s: mode %q: want host or shared", a.f.configCreate.name, c.Mode)
 	}
-	if err := need(a.networkFunctions()...); err != nil {
+	if err := a.needNetworks(); err != nil {
 		return nil, err
-	}
-	for _, o := range options {
-		if err := need(o.f); err != nil {
-			return nil, err
-		}
 	}
 	status := new(uint32)
 	*status = uint32(api.Failure)
-	config := a.f.configCreate.call(modes[c.Mode], uintptr(unsafe.Pointer(status)))
-	if config == 0 {
+	ref := a.f.configCreate.call(modes[c.Mode], uintptr(unsafe.Pointer(status)))
+	if ref == 0 {
 		return nil, a.f.configCreate.refused(*status)
 	}
-	defer a.f.cfRelease.call(config)
-	for _, o := range options {
-		st := o.call(config)
-		if err := o.f.failed(api.Status(uint32(st))); err != nil && !o.void {
-			return nil, err
-		}
+	defer a.f.cfRelease.call(ref)
+	config := configuration{a: a, ref: ref}
+	config.addresses(c)
+	config.disable(c)
+	config.rules(c)
+	if config.err != nil {
+		return nil, config.err
 	}
 	*status = uint32(api.Failure)
-	ref := a.f.networkCreate.call(config, uintptr(unsafe.Pointer(status)))
+	ref = a.f.networkCreate.call(ref, uintptr(unsafe.Pointer(status)))
 	if ref == 0 {
 		return nil, a.f.networkCreate.refused(*status)
 	}
@@ -88,95 +69,95 @@ func (f *fn) refused(status uint32) error {
 	return f.failed(api.Status(status))
 }
 
-// options are the calls that c asks for.
-func (a *API) options(c api.NetworkConfig) (list []option, err error) {
-	if c.Mode != vnet.ModeHost && c.Mode != vnet.ModeShared {
-		return nil, fmt.Errorf("%s: mode %q: want host or shared", a.f.configCreate.name, c.Mode)
+// A configuration is a vmnet_network_configuration_ref.
+type configuration struct {
+	a   *API
+	ref uintptr
+	err error // the first; nothing is called any more
+}
+
+// set calls f with the configuration and args.
+//
+//go:uintptrescapes
+func (c *configuration) set(f *fn, args ...uintptr) {
+	if c.err == nil {
+		c.err = f.failed(f.status(append([]uintptr{c.ref}, args...)...))
 	}
-	set := func(f *fn, call func(config uintptr) uintptr) { list = append(list, option{f, false, call}) }
-	if c.ExternalInterface != "" {
-		set(&a.f.configExternal, func(config uintptr) uintptr {
-			return a.f.configExternal.call(config, uintptr(unsafe.Pointer(cstring(c.ExternalInterface))))
-		})
+}
+
+// refuse notes what is wrong with a value for f.
+func (c *configuration) refuse(f *fn, format string, args ...any) {
+	if c.err == nil {
+		c.err = fmt.Errorf("%s: %w", f.name, fmt.Errorf(format, args...))
 	}
-	if p := c.Subnet; p.IsValid() {
-		if !p.Addr().Is4() {
-			return nil, fmt.Errorf("%s: %v is not IPv4", a.f.configSubnet.name, p)
-		}
+}
+
+func (c *configuration) addresses(o api.NetworkConfig) {
+	f := &c.a.f
+	if o.ExternalInterface != "" {
+		c.set(&f.configExternal, uintptr(unsafe.Pointer(cstring(o.ExternalInterface))))
+	}
+	switch p := o.Subnet; {
+	case !p.IsValid():
+	case !p.Addr().Is4():
+		c.refuse(&f.configSubnet, "%v is not IPv4", p)
+	default:
 		// The system takes the address for the host's, whatever Apple's page says of "the subnet address": given the subnet's own,
 		// its DHCP server does not start on macOS 27 ("can't have the gateway at the subnet address": farrow, native/mac-network).
 		host := p.Masked().Addr().Next()
-		set(&a.f.configSubnet, func(config uintptr) uintptr {
-			return a.f.configSubnet.call(config, uintptr(unsafe.Pointer(in4(host))), uintptr(unsafe.Pointer(mask4(p))))
-		})
+		c.set(&f.configSubnet, uintptr(unsafe.Pointer(in4(host))), uintptr(unsafe.Pointer(mask4(p))))
 	}
-	if p := c.NAT66Prefix; p.IsValid() {
-		if !p.Addr().Is6() {
-			return nil, fmt.Errorf("%s: %v is not IPv6", a.f.configPrefix6.name, p)
-		}
-		set(&a.f.configPrefix6, func(config uintptr) uintptr {
-			addr := in6Addr(p.Masked().Addr().As16())
-			return a.f.configPrefix6.call(config, uintptr(unsafe.Pointer(&addr)), uintptr(p.Bits()))
-		})
+	switch p := o.NAT66Prefix; {
+	case !p.IsValid():
+	case !p.Addr().Is6():
+		c.refuse(&f.configPrefix6, "%v is not IPv6", p)
+	default:
+		addr := in6Addr(p.Masked().Addr().As16())
+		c.set(&f.configPrefix6, uintptr(unsafe.Pointer(&addr)), uintptr(p.Bits()))
 	}
-	if c.MTU != 0 {
-		set(&a.f.configMTU, func(config uintptr) uintptr { return a.f.configMTU.call(config, uintptr(c.MTU)) })
+	if o.MTU != 0 {
+		c.set(&f.configMTU, uintptr(o.MTU))
 	}
-	list = append(list, a.disable(c)...)
-	reservations, err := a.reserve(c.Reservations)
-	if err != nil {
-		return nil, err
-	}
-	forwards, err := a.forward(c.Forwards)
-	return slices.Concat(list, reservations, forwards), err
 }
 
-func (a *API) reserve(reservations []vnet.Reservation) (list []option, err error) {
-	f := &a.f.configReserve
-	for _, r := range reservations {
-		if len(r.MAC) != len(etherAddr{}) || !r.Addr.Is4() {
-			return nil, fmt.Errorf("%s: %v for %v: want an IPv4 address for an Ethernet address", f.name, r.Addr, r.MAC)
-		}
-		list = append(list, option{f, false, func(config uintptr) uintptr {
-			mac := etherAddr(r.MAC)
-			return f.call(config, uintptr(unsafe.Pointer(&mac)), uintptr(unsafe.Pointer(in4(r.Addr))))
-		}})
-	}
-	return list, nil
-}
-
-func (a *API) forward(forwards []vnet.Forward) (list []option, err error) {
-	f := &a.f.configForward
-	for _, fw := range forwards {
-		r, err := newRule(f, fw)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, option{f, false, func(config uintptr) uintptr {
-			// The guest's port comes first here, and the host's in the call for an interface.
-			return f.call(config, r.proto, r.family, r.guestPort, r.hostPort, uintptr(unsafe.Pointer(r.addr)))
-		}})
-	}
-	return list, nil
-}
-
-// disable are the calls that turn something off; they have no result.
-func (a *API) disable(c api.NetworkConfig) (list []option) {
+// disable turns services off. These calls have no result.
+func (c *configuration) disable(o api.NetworkConfig) {
+	f := &c.a.f
 	for _, d := range []struct {
 		f  *fn
 		on bool
 	}{
-		{&a.f.configNoNAT44, c.DisableNAT44},
-		{&a.f.configNoNAT66, c.DisableNAT66},
-		{&a.f.configNoDHCP, c.DisableDHCP},
-		{&a.f.configNoDNSProxy, c.DisableDNSProxy},
-		{&a.f.configNoRA, c.DisableRA},
+		{&f.configNoNAT44, o.DisableNAT44},
+		{&f.configNoNAT66, o.DisableNAT66},
+		{&f.configNoDHCP, o.DisableDHCP},
+		{&f.configNoDNSProxy, o.DisableDNSProxy},
+		{&f.configNoRA, o.DisableRA},
 	} {
-		if d.on {
-			list = append(list, option{d.f, true, func(config uintptr) uintptr { return d.f.call(config) }})
+		if d.on && c.err == nil {
+			d.f.call(c.ref)
 		}
 	}
-	return list
+}
+
+// rules adds reservations and forwards.
+func (c *configuration) rules(o api.NetworkConfig) {
+	for _, r := range o.Reservations {
+		f := &c.a.f.configReserve
+		if len(r.MAC) != len(etherAddr{}) || !r.Addr.Is4() {
+			c.refuse(f, "%v for %v: want an IPv4 address for an Ethernet address", r.Addr, r.MAC)
+			return
+		}
+		mac := etherAddr(r.MAC)
+		c.set(f, uintptr(unsafe.Pointer(&mac)), uintptr(unsafe.Pointer(in4(r.Addr))))
+	}
+	for _, fw := range o.Forwards {
+		r, err := newRule(fw)
+		if err != nil {
+			c.refuse(&c.a.f.configForward, "%w", err)
+		}
+		// The guest's port comes first here, and the host's in the call for an interface.
+		c.set(&c.a.f.configForward, r.proto, r.family, r.guestPort, r.hostPort, uintptr(unsafe.Pointer(r.addr)))
+	}
 }
 
 // errReleased is for calls after Release.
@@ -212,52 +193,24 @@ func (n *Network) Start(ctx context.Context, c api.InterfaceConfig) (api.Interfa
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", f.name, err)
 	}
-	d := &description{a: n.a}
-	d.switches(c)
-	return n.a.start(ctx, f, d, func(dict, queue, block uintptr) uintptr { return f.call(ref, dict, queue, block) }, n.drop)
+	return n.a.start(ctx, f, func(d description) { d.switches(c) }, func(dict, queue, block uintptr) uintptr {
+		return f.call(ref, dict, queue, block)
+	}, n.drop)
 }
 
-// Subnet implements api.Network.
+// Subnet implements api.Network. The framework tells the host's address, with the mask.
 func (n *Network) Subnet() netip.Prefix {
-	n.tell()
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.subnet
-}
-
-// Prefix6 implements api.Network.
-func (n *Network) Prefix6() netip.Prefix {
-	n.tell()
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.prefix6
-}
-
-// tell asks the framework for the addresses; after Release they stay what they were. It gets the host's one, with the mask.
-func (n *Network) tell() {
 	ref, err := n.use()
 	if err != nil {
-		return
+		return netip.Prefix{}
 	}
 	defer n.drop()
-	addr, mask, addr6, bits6 := new(inAddr), new(inAddr), new(in6Addr), new(uint8)
+	addr, mask := new(inAddr), new(inAddr)
 	n.a.f.networkSubnet.call(ref, uintptr(unsafe.Pointer(addr)), uintptr(unsafe.Pointer(mask)))
-	if need(&n.a.f.networkPrefix6) == nil {
-		n.a.f.networkPrefix6.call(ref, uintptr(unsafe.Pointer(addr6)), uintptr(unsafe.Pointer(bits6)))
+	if *addr == (inAddr{}) {
+		return netip.Prefix{}
 	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.subnet, n.prefix6 = netip.Prefix{}, netip.Prefix{}
-	if *addr != (inAddr{}) {
-		ones := 0
-		for _, b := range mask {
-			ones += bits.OnesCount8(b)
-		}
-		n.subnet = netip.PrefixFrom(netip.AddrFrom4(*addr), ones).Masked()
-	}
-	if *addr6 != (in6Addr{}) {
-		n.prefix6 = netip.PrefixFrom(netip.AddrFrom16(*addr6), int(*bits6)).Masked()
-	}
+	return netip.PrefixFrom(netip.AddrFrom4(*addr), bits.OnesCount32(binary.BigEndian.Uint32(mask[:]))).Masked()
 }
 
 // Release implements api.Network.

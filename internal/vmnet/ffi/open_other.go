@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build !darwin && !vmnetsim
+//go:build !darwin
 
 package ffi
 
-import "github.com/socket-vmnet2/socket_vmnet2/internal/vmnet/api"
+import (
+	"errors"
+	"fmt"
+	"runtime"
+)
 
-// An API is what Open returns on macOS.
-type API struct{ api.API }
-
-// Open returns an error: vmnet.framework is part of macOS.
-func Open() (*API, error) { return nil, errPlatform }
+// Open returns an error: vmnet.framework is part of macOS. Under the tag vmnetsim there is OpenSimulator.
+func Open() (*API, error) {
+	return nil, fmt.Errorf("open vmnet.framework: %w: it is part of macOS, and this is %s; use --backend=usernet",
+		errors.ErrUnsupported, runtime.GOOS)
+}

@@ -19,12 +19,12 @@ const nullWait = time.Second
 
 // Start implements api.API.
 func (a *API) Start(ctx context.Context, c api.InterfaceConfig) (api.Interface, error) {
-	d, err := a.describe(c)
-	if err != nil {
+	if err := checkPlain(c); err != nil {
 		return nil, err
 	}
-	return a.start(ctx, &a.f.startInterface, d, func(dict, queue, block uintptr) uintptr {
-		return a.f.startInterface.call(dict, queue, block)
+	f := &a.f.startInterface
+	return a.start(ctx, f, func(d description) { d.plain(c) }, func(dict, queue, block uintptr) uintptr {
+		return f.call(dict, queue, block)
 	}, func() {})
 }
 
@@ -42,31 +42,27 @@ type starting struct {
 	done      chan struct{} // closed once returned and answered, unless abandoned
 }
 
-// start makes one of the two start calls with the description d and waits until its handler was called or ctx is done. It
+// start makes one of the two start calls with what describe describes and waits until its handler was called or ctx is done. It
 // calls returned once the call has returned or is not going to be made: that may be after start itself, so what the call
 // uses lives until then.
 func (a *API) start(
-	ctx context.Context, f *fn, d *description, call func(dict, queue, block uintptr) uintptr, returned func(),
+	ctx context.Context, f *fn, describe func(description), call func(dict, queue, block uintptr) uintptr, returned func(),
 ) (api.Interface, error) {
 	if ctx.Err() != nil {
 		returned()
 		return nil, fmt.Errorf("%s: %w", f.name, context.Cause(ctx))
-	}
-	dict, err := d.dictionary()
-	if err != nil {
-		returned()
-		return nil, err
 	}
 	i := a.newInterface()
 	s := &starting{i: i, done: make(chan struct{})}
 	h, err := a.blocks.start.take(a.s.globalBlock, a.s.xpcRetain, s.handle, i.release)
 	if err != nil {
 		returned()
-		a.f.xpcRelease.call(dict)
 		i.release()
 		return nil, fmt.Errorf("%s: %w", f.name, err)
 	}
 	go func() {
+		dict := a.f.dictCreate.call(0, 0, 0)
+		describe(description{a, dict})
 		ref := call(dict, i.queue, h.block)
 		returned()
 		a.f.xpcRelease.call(dict)
