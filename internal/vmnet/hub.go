@@ -46,17 +46,13 @@ func (h *hub) join(p *port) (*line, error) {
 	if err := h.build(); err != nil {
 		return nil, err
 	}
-	l := &line{}
+	l := &line{out: newOutlet(h.net.writeMax, &p.counts)}
 	l.sends.Init()
-	var err error
-	if l.out, err = newOutlet(h.net.writeMax, &p.counts); err != nil {
-		return nil, err
-	}
 	if len(h.ports) == 0 {
 		h.read(true)
 	}
+	var err error
 	if l.shared, err = h.br.Attach(bridge.PortOptions{Name: p.name, MACs: p.macs, Isolated: h.net.opts.Isolate}, sharing{p}); err != nil {
-		l.out.free()
 		if len(h.ports) == 0 {
 			h.deafen()
 		}
@@ -96,9 +92,9 @@ func (h *hub) find(mac uint64) *bridge.Port {
 	return nil
 }
 
-// leave detaches p, whose line l is. When it returns l's outlet is free.
+// leave detaches p, whose line l is.
 func (h *hub) leave(p *port, l *line) {
-	idle := l.sends.Shut()
+	l.sends.Shut()
 	_ = l.shared.Close() // waits for deliveries, never fails
 	h.mu.Lock()
 	h.ports = slices.DeleteFunc(h.ports, func(q *port) bool { return q == p })
@@ -110,10 +106,6 @@ func (h *hub) leave(p *port, l *line) {
 	h.linesMu.Lock()
 	delete(h.lines, l.shared.ID())
 	h.linesMu.Unlock()
-	h.net.work.Go(func() { // a write to the anchor may take its time
-		<-idle
-		l.out.free()
-	})
 }
 
 // read begins to read the anchor, if there is one. The caller holds mu.
@@ -121,11 +113,7 @@ func (h *hub) read(stale bool) {
 	if h.dev == nil || h.dev.rd != nil { // or it hangs, and is dead
 		return
 	}
-	rd, err := newReader(h.dev, h.up.Send, func(int) {})
-	if err != nil {
-		h.dev.die(err)
-		return
-	}
+	rd := newReader(h.dev, h.up.Send, func(int) {})
 	rd.stale = stale // what came while nobody listened
 	h.dev.rd = rd
 	rd.begin()

@@ -220,17 +220,14 @@ func (p *port) hint() {
 	}
 }
 
-// retire stops l's interface and frees what belongs to l. It waits for that, but not for ever.
+// retire stops l's interface. It waits for that, but not for ever.
 func (n *Network) retire(l *line) {
-	idle, stopped := l.sends.Shut(), l.dev.stop()
+	l.sends.Shut()
+	stopped := l.dev.stop()
 	n.work.Go(func() {
 		<-stopped
 		n.ownCount.Add(-1)
 		n.hub.hintOldest()
-		<-idle
-		if l.out != nil {
-			l.out.free()
-		}
 	})
 	n.await(stopped)
 }
@@ -242,15 +239,8 @@ func (n *Network) openOwn(ctx context.Context, p *port) (*line, error) {
 		return nil, err
 	}
 	n.ownCount.Add(1)
-	l := &line{dev: d}
+	l := &line{dev: d, out: newOutlet(d.writeMax, &p.counts)}
 	l.sends.Init()
-	d.rd, err = newReader(d, func(b frame.Batch) { p.deliver(b, d.maxPacket) }, func(n int) { p.counts.lostOdd.Add(uint64(n)) })
-	if err == nil {
-		l.out, err = newOutlet(d.writeMax, &p.counts)
-	}
-	if err != nil {
-		n.retire(l)
-		return nil, err
-	}
+	d.rd = newReader(d, func(b frame.Batch) { p.deliver(b, d.maxPacket) }, func(n int) { p.counts.lostOdd.Add(uint64(n)) })
 	return l, nil
 }

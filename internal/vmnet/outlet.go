@@ -35,12 +35,8 @@ type outlet struct {
 }
 
 // newOutlet makes an outlet that writes at most so many packets with one call.
-func newOutlet(packets int, c *counters) (*outlet, error) {
-	w, err := pkt.NewWriter(packets)
-	if err != nil {
-		return nil, err
-	}
-	return &outlet{w: w, counts: c}, nil
+func newOutlet(packets int, c *counters) *outlet {
+	return &outlet{w: pkt.NewWriter(packets), counts: c}
 }
 
 // send writes b to d, which the caller has entered. It never sleeps.
@@ -145,8 +141,6 @@ func (o *outlet) part(start, n int) int {
 	}
 	return next
 }
-
-func (o *outlet) free() { _ = o.w.Free() }
 
 // maxSeen is how many of a client's addresses are remembered. Few have more than one.
 const maxSeen = 4

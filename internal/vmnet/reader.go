@@ -30,17 +30,13 @@ type reader struct {
 }
 
 // newReader lays out the memory. Whether begun or not, it is halted in the end.
-func newReader(d *device, deliver func(frame.Batch), odd func(int)) (*reader, error) {
-	mem, err := pkt.NewReader(d.slots(), d.maxPacket)
-	if err != nil {
-		return nil, err
-	}
+func newReader(d *device, deliver func(frame.Batch), odd func(int)) *reader {
 	r := &reader{
-		dev: d, deliver: deliver, odd: odd, mem: mem,
+		dev: d, deliver: deliver, odd: odd, mem: pkt.NewReader(d.slots(), d.maxPacket),
 		quit: make(chan struct{}), done: make(chan struct{}), ready: make(chan struct{}),
 	}
 	r.gate.Init()
-	return r, nil
+	return r
 }
 
 // begin starts the goroutine, which turns the events on.
@@ -56,7 +52,6 @@ func (r *reader) halt() <-chan struct{} {
 		close(r.quit)
 		r.dev.ifc.Wake()
 		if !r.begun {
-			_ = r.mem.Free()
 			close(r.done)
 		}
 	})
@@ -72,7 +67,6 @@ const (
 
 func (r *reader) run() {
 	defer close(r.done)
-	defer r.mem.Free() //nolint:errcheck // nothing can be done about it
 	defer func() {
 		if x := recover(); x != nil {
 			r.dev.panicked(x)

@@ -52,21 +52,6 @@ func sound(f []byte, number uint64) bool {
 	return len(f) >= 22 && binary.BigEndian.Uint64(f[14:]) == number && bytes.Equal(f[22:], rising[byte(number):][:len(f)-22])
 }
 
-// newWriter makes a Writer that is freed with the test.
-func newWriter(t testing.TB, n int) *pkt.Writer {
-	w, err := pkt.NewWriter(n)
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, w.Free()) })
-	return w
-}
-
-func newReader(t testing.TB, n, maxPacket int) *pkt.Reader {
-	r, err := pkt.NewReader(n, maxPacket)
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, r.Free()) })
-	return r
-}
-
 // fill puts a batch into w.
 func fill(w *pkt.Writer, b frame.Batch) {
 	w.Begin(b)
@@ -82,7 +67,7 @@ func send(t testing.TB, i api.Interface, frames ...[]byte) {
 	for _, f := range frames {
 		buf = frame.Append(buf, f)
 	}
-	w := newWriter(t, len(frames))
+	w := pkt.NewWriter(len(frames))
 	fill(w, frame.NewBatch(buf, len(frames)))
 	require.Equal(t, api.Success, i.Write(w))
 	w.End()
@@ -91,7 +76,7 @@ func send(t testing.TB, i api.Interface, frames ...[]byte) {
 // receive reads until there is nothing more.
 func receive(t testing.TB, i api.Interface) (frames [][]byte) {
 	t.Helper()
-	r := newReader(t, 8, i.Params().MaxPacket)
+	r := pkt.NewReader(8, i.Params().MaxPacket)
 	for {
 		require.Equal(t, api.Success, i.Read(r))
 		b, odd := r.Batch()
@@ -121,7 +106,7 @@ func TestReadWrite(t *testing.T) {
 func TestReadWriteStatus(t *testing.T) {
 	s := open(t, vmnetsim.Full)
 	i := s.start(t)
-	r, w := newReader(t, 4, 1514), newWriter(t, 4)
+	r, w := pkt.NewReader(4, 1514), pkt.NewWriter(4)
 	b := frame.NewBatch(frame.Append(nil, numbered(1, 60)), 1)
 	for _, st := range statuses {
 		s.c.Set(vmnetsim.ReadResult, int64(st), 1)
@@ -134,8 +119,8 @@ func TestReadWriteStatus(t *testing.T) {
 		w.End()
 	}
 	assert.Equal(t, api.InvalidArgument, i.Write(w), "nothing to write")
-	assert.Equal(t, api.TooManyPackets, i.Read(newReader(t, 257, 1514)))
-	assert.Equal(t, api.InvalidArgument, i.Read(newReader(t, 1, 1513)), "buffers too small for this interface")
+	assert.Equal(t, api.TooManyPackets, i.Read(pkt.NewReader(257, 1514)))
+	assert.Equal(t, api.InvalidArgument, i.Read(pkt.NewReader(1, 1513)), "buffers too small for this interface")
 	fill(w, frame.NewBatch(frame.Append(nil, numbered(1, 1515)), 1))
 	assert.Equal(t, api.PacketTooBig, i.Write(w))
 }
@@ -145,7 +130,7 @@ func TestUpperHalf(t *testing.T) {
 	s := open(t, vmnetsim.Full)
 	i := s.start(t)
 	s.c.Set(vmnetsim.ReadResult, int64(api.InvalidAccess)|0x5a5a<<32, 1)
-	assert.Equal(t, api.InvalidAccess, i.Read(newReader(t, 1, 1514)))
+	assert.Equal(t, api.InvalidAccess, i.Read(pkt.NewReader(1, 1514)))
 }
 
 // waitFor waits for an event on i. It reports false if none came.
@@ -280,7 +265,7 @@ func TestStop(t *testing.T) {
 	require.NoError(t, i.Stop(within(t)))
 	assert.Equal(t, uint64(1), s.c.Calls()["vmnet_stop_interface"])
 	assert.Equal(t, uint64(2), s.c.Calls()["vmnet_interface_set_event_callback"], "on and off")
-	assert.Equal(t, api.InvalidAccess, i.Read(newReader(t, 1, 1514)))
+	assert.Equal(t, api.InvalidAccess, i.Read(pkt.NewReader(1, 1514)))
 }
 
 func TestStopStatus(t *testing.T) {
@@ -302,7 +287,7 @@ func TestStopRefused(t *testing.T) {
 	require.NoError(t, i.Notify(true))
 	s.c.Set(vmnetsim.DieStatus, int64(api.SetupIncomplete))
 	s.c.Set(vmnetsim.DieOrdinal, -1)
-	assert.Equal(t, api.SetupIncomplete, i.Read(newReader(t, 1, 1514)))
+	assert.Equal(t, api.SetupIncomplete, i.Read(pkt.NewReader(1, 1514)))
 	isStatus(t, i.Stop(within(t)), "vmnet_stop_interface", api.SetupIncomplete)
 }
 
@@ -333,7 +318,7 @@ func TestNoAllocation(t *testing.T) {
 	for n := range uint64(32) {
 		buf = frame.Append(buf, numbered(n, 60+int(n)))
 	}
-	r, w := newReader(t, 32, 1514), newWriter(t, 32)
+	r, w := pkt.NewReader(32, 1514), pkt.NewWriter(32)
 	frames := 0
 	assert.Zero(t, testing.AllocsPerRun(100, func() {
 		fill(w, frame.NewBatch(buf, 32))

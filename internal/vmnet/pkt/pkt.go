@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pkt lays out the packet descriptors of vmnet_read and vmnet_write in memory that the garbage collector does not
-// know, so that C may hold their addresses.
+// Package pkt lays out the packet descriptors of vmnet_read and vmnet_write.
 //
-// One anonymous mapping holds, for n packets,
+// One piece of memory holds, for n packets,
 //
 //	+0          int32 count             in: descriptors offered, out: packets
 //	+64         struct vmpktdesc [n]    24 bytes each
@@ -12,19 +11,16 @@
 //
 // A slot begins with room for the length prefix; the iovec points behind it. A full-sized packet thus ends where the next
 // one's prefix begins, and a run of them is in wire form once the prefixes are written.
+//
+// The memory is of Go's heap, which does not move, and C has its address during a call only; for that long whoever calls keeps the
+// Reader or the Writer alive.
 package pkt
 
 import (
-	"fmt"
 	"unsafe"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 )
-
-// maxSlots bounds the descriptors of one call. vmnet.framework takes 200, or 256 on macOS 26.
-const maxSlots = 4096
 
 // headLen keeps the count, which C writes, on a cache line of its own.
 const headLen = 64
@@ -53,9 +49,8 @@ const (
 	_ = 1 / (1 - (unsafe.Offsetof(iovec{}.len) ^ 8))
 )
 
-// An arena is the mapping.
+// An arena is the memory.
 type arena struct {
-	mem   []byte
 	count *int32
 	desc  []vmpktdesc
 	iov   []iovec
@@ -63,17 +58,10 @@ type arena struct {
 	args  [3]uintptr // of the call; here, so that it takes no allocation
 }
 
-// newArena maps n descriptors with n slots of slot bytes each.
-func newArena(n, slot int) (a arena, err error) {
-	if n < 1 || n > maxSlots {
-		return a, fmt.Errorf("lay out packets: %d descriptors, want 1 to %d", n, maxSlots)
-	}
+// newArena lays out n descriptors with n slots of slot bytes each.
+func newArena(n, slot int) (a arena) {
 	descLen, iovLen := n*int(unsafe.Sizeof(vmpktdesc{})), n*int(unsafe.Sizeof(iovec{}))
-	mem, err := unix.Mmap(-1, 0, headLen+descLen+iovLen+n*slot, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
-	if err != nil {
-		return a, fmt.Errorf("map memory for %d packets: %w", n, err)
-	}
-	a.mem = mem
+	mem := make([]byte, headLen+descLen+iovLen+n*slot)
 	a.count = (*int32)(unsafe.Pointer(&mem[0]))
 	a.desc = unsafe.Slice((*vmpktdesc)(unsafe.Pointer(&mem[headLen])), n)
 	a.iov = unsafe.Slice((*iovec)(unsafe.Pointer(&mem[headLen+descLen])), n)
@@ -82,20 +70,7 @@ func newArena(n, slot int) (a arena, err error) {
 		a.desc[i].iov = address(&a.iov[i])
 		a.desc[i].iovcnt = 1
 	}
-	return a, nil
-}
-
-// free gives the memory back. It is idempotent.
-func (a *arena) free() error {
-	if a.mem == nil {
-		return nil
-	}
-	mem := a.mem
-	*a = arena{}
-	if err := unix.Munmap(mem); err != nil {
-		return fmt.Errorf("unmap packets: %w", err)
-	}
-	return nil
+	return a
 }
 
 // call is the argument list (ref, descriptors, count).
@@ -116,31 +91,20 @@ type Reader struct {
 	dirty int // slots from the first on that are not known to be ready
 }
 
-// NewReader makes a Reader of n slots, 1 to 4096, for packets of up to maxPacket bytes, frame.MinLen to frame.MaxLen. Pages
-// of it take memory only once a packet was in them. Free it.
-func NewReader(n, maxPacket int) (*Reader, error) {
-	if maxPacket < frame.MinLen || maxPacket > frame.MaxLen {
-		return nil, fmt.Errorf("lay out packets: at most %d bytes each, want %d to %d", maxPacket, frame.MinLen, frame.MaxLen)
-	}
+// NewReader makes a Reader of n slots, at least 1, for packets of up to maxPacket bytes, frame.MinLen to frame.MaxLen.
+func NewReader(n, maxPacket int) *Reader {
 	slot := frame.PrefixLen + maxPacket
-	a, err := newArena(n, slot)
-	if err != nil {
-		return nil, err
-	}
-	r := &Reader{arena: a, slot: slot, dirty: n}
+	r := &Reader{arena: newArena(n, slot), slot: slot, dirty: n}
 	for i := range r.iov {
 		r.iov[i].base = address(&r.slots[i*slot+frame.PrefixLen])
 	}
 	r.Reset()
-	return r, nil
+	return r
 }
 
 // Reset readies all slots for the next read: sizes, lengths, flags and the count. It touches those that the last read used;
 // all of them when Batch was not called since, as after a read that failed; none when no read came since the last Reset.
 func (r *Reader) Reset() {
-	if r.mem == nil {
-		return
-	}
 	room := uint64(r.slot - frame.PrefixLen)
 	for i := range r.dirty {
 		d := &r.desc[i]
@@ -167,9 +131,6 @@ func (r *Reader) Call(ref uintptr) []uintptr {
 // packets that no frame can be (shorter than frame.MinLen or longer than the slot), which are left out. b is valid until
 // the next Reset. It is called once after a read.
 func (r *Reader) Batch() (b frame.Batch, odd int) {
-	if r.mem == nil {
-		return b, 0
-	}
 	n := int(*r.count)
 	if n < 0 || n > len(r.desc) { // no framework does; what it touched is anyone's guess
 		n = min(max(n, 0), len(r.desc))
@@ -194,9 +155,3 @@ func (r *Reader) Batch() (b frame.Batch, odd int) {
 	}
 	return frame.NewBatch(r.slots[:end:end], n-odd), odd
 }
-
-// Cap is the number of slots.
-func (r *Reader) Cap() int { return len(r.desc) }
-
-// Free gives the memory back; no batch of r may be in use any more. It is idempotent.
-func (r *Reader) Free() error { return r.free() }

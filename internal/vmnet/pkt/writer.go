@@ -23,16 +23,10 @@ type Writer struct {
 	sum   int // bytes
 }
 
-// NewWriter makes a Writer of n descriptors, 1 to 4096. Free it.
+// NewWriter makes a Writer of n descriptors, at least 1.
 //
 //go:noinline
-func NewWriter(n int) (*Writer, error) { // not inlined, so that the Writer is never on a stack
-	a, err := newArena(n, 0)
-	if err != nil {
-		return nil, err
-	}
-	return &Writer{arena: a}, nil
-}
+func NewWriter(n int) *Writer { return &Writer{arena: newArena(n, 0)} } // not inlined, so that it is never on a stack
 
 // Begin empties w and makes b the batch whose frames are added. b stays borrowed until End.
 func (w *Writer) Begin(b frame.Batch) {
@@ -66,9 +60,6 @@ func (w *Writer) Len() int { return w.n }
 // Bytes is the sum of the lengths of the packets in bytes.
 func (w *Writer) Bytes() int { return w.sum }
 
-// Cap is the number of descriptors.
-func (w *Writer) Cap() int { return len(w.desc) }
-
 // Truncate drops all packets, to fill w again from the same batch.
 func (w *Writer) Truncate() { w.n, w.sum = 0, 0 }
 
@@ -88,10 +79,4 @@ func (w *Writer) Args() (desc unsafe.Pointer, count *int32) {
 func (w *Writer) Call(ref uintptr) []uintptr {
 	*w.count = int32(w.n)
 	return w.call(ref)
-}
-
-// Free gives the memory back. It is idempotent.
-func (w *Writer) Free() error {
-	w.End()
-	return w.free()
 }
