@@ -20,8 +20,8 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
 
-// An Interface is a started interface_ref, with a serial queue of its own and the block for its events.
-type Interface struct {
+// An interfaceRef is a started interface_ref, with a serial queue of its own and the block for its events.
+type interfaceRef struct {
 	a      *API
 	ref    uintptr
 	queue  uintptr
@@ -37,16 +37,16 @@ type Interface struct {
 	stopErr  error
 }
 
-var _ api.Interface = (*Interface)(nil)
+var _ api.Interface = (*interfaceRef)(nil)
 
 // newInterface makes what is needed to start an interface. release or stopping frees it.
-func (a *API) newInterface() *Interface {
+func (a *API) newInterface() *interfaceRef {
 	a.interfaces.Add(1)
-	return &Interface{a: a, queue: a.newQueue(), stopped: make(chan struct{})}
+	return &interfaceRef{a: a, queue: a.newQueue(), stopped: make(chan struct{})}
 }
 
 // listen makes the event block, once, for an interface that has started.
-func (i *Interface) listen() (err error) {
+func (i *interfaceRef) listen() (err error) {
 	if i.events, err = i.a.eventBlock(); err != nil {
 		return err
 	}
@@ -54,7 +54,7 @@ func (i *Interface) listen() (err error) {
 }
 
 // release frees queue and event block, once. If the event block is called nevertheless, its slot's next user hears of it.
-func (i *Interface) release() {
+func (i *interfaceRef) release() {
 	i.free.Do(func() {
 		if i.events != nil {
 			i.a.blocks.event.cancel(i.events)
@@ -65,10 +65,10 @@ func (i *Interface) release() {
 }
 
 // Params implements api.Interface.
-func (i *Interface) Params() api.Params { return i.params }
+func (i *interfaceRef) Params() api.Params { return i.params }
 
 // Notify implements api.Interface.
-func (i *Interface) Notify(on bool) error {
+func (i *interfaceRef) Notify(on bool) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if !on {
@@ -87,7 +87,7 @@ func (i *Interface) Notify(on bool) error {
 }
 
 // mute turns events off. i.mu is held.
-func (i *Interface) mute() error {
+func (i *interfaceRef) mute() error {
 	if !i.notifies {
 		return nil
 	}
@@ -97,13 +97,13 @@ func (i *Interface) mute() error {
 }
 
 // Wait implements api.Interface.
-func (i *Interface) Wait() { i.events.do.wait() }
+func (i *interfaceRef) Wait() { i.events.do.wait() }
 
 // Wake implements api.Interface.
-func (i *Interface) Wake() { i.events.do.wake() }
+func (i *interfaceRef) Wake() { i.events.do.wake() }
 
 // Read implements api.Interface.
-func (i *Interface) Read(r *pkt.Reader) api.Status {
+func (i *interfaceRef) Read(r *pkt.Reader) api.Status {
 	r.Reset()
 	st, _, _ := purego.SyscallN(i.a.f.read.addr, r.Call(i.ref)...)
 	runtime.KeepAlive(r)
@@ -112,14 +112,14 @@ func (i *Interface) Read(r *pkt.Reader) api.Status {
 
 // Write implements api.Interface. Each Writer brings its own argument list, so that goroutines do not get in each other's
 // way.
-func (i *Interface) Write(w *pkt.Writer) api.Status {
+func (i *interfaceRef) Write(w *pkt.Writer) api.Status {
 	st, _, _ := purego.SyscallN(i.a.f.write.addr, w.Call(i.ref)...)
 	runtime.KeepAlive(w)
 	return api.Status(uint32(st))
 }
 
 // Forward implements api.Interface.
-func (i *Interface) Forward(ctx context.Context, fw vnet.Forward) error {
+func (i *interfaceRef) Forward(ctx context.Context, fw vnet.Forward) error {
 	f := &i.a.f.addForward
 	if ctx.Err() != nil {
 		return fmt.Errorf("%s: %w", f.name, context.Cause(ctx))
@@ -155,7 +155,7 @@ func (a *API) answered(f *fn, call func(block uintptr) api.Status, done func(err
 
 // Stop implements api.Interface. If ctx ends first, the interface is freed when the handler comes; another Stop waits for
 // that again.
-func (i *Interface) Stop(ctx context.Context) error {
+func (i *interfaceRef) Stop(ctx context.Context) error {
 	i.begin()
 	select {
 	case <-i.stopped:
@@ -171,7 +171,7 @@ func (i *Interface) Stop(ctx context.Context) error {
 }
 
 // begin begins to stop, once, and does not wait.
-func (i *Interface) begin() {
+func (i *interfaceRef) begin() {
 	if !i.stopping.CompareAndSwap(false, true) {
 		return
 	}

@@ -18,8 +18,8 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
 
-// A Network is a vmnet_network_ref.
-type Network struct {
+// A networkRef is a vmnet_network_ref.
+type networkRef struct {
 	a   *API
 	ref uintptr
 
@@ -28,7 +28,7 @@ type Network struct {
 	released bool
 }
 
-var _ api.Network = (*Network)(nil)
+var _ api.Network = (*networkRef)(nil)
 
 // NewNetwork implements api.API. It takes as long as the framework takes.
 func (a *API) NewNetwork(c api.NetworkConfig) (api.Network, error) {
@@ -58,7 +58,7 @@ func (a *API) NewNetwork(c api.NetworkConfig) (api.Network, error) {
 		return nil, a.f.networkCreate.refused(*status)
 	}
 	a.networks.Add(1)
-	return &Network{a: a, ref: ref, uses: 1}, nil
+	return &networkRef{a: a, ref: ref, uses: 1}, nil
 }
 
 // refused is the error of a function that returned NULL. Some status says why.
@@ -164,7 +164,7 @@ func (c *configuration) rules(o api.NetworkConfig) {
 var errReleased = errors.New("the network was released")
 
 // use keeps the reference for a call, unless the network was released.
-func (n *Network) use() (ref uintptr, err error) {
+func (n *networkRef) use() (ref uintptr, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.released {
@@ -175,7 +175,7 @@ func (n *Network) use() (ref uintptr, err error) {
 }
 
 // drop ends a use, or our own reference.
-func (n *Network) drop() {
+func (n *networkRef) drop() {
 	n.mu.Lock()
 	n.uses--
 	last := n.uses == 0
@@ -187,7 +187,7 @@ func (n *Network) drop() {
 }
 
 // Start implements api.Network.
-func (n *Network) Start(ctx context.Context, c api.InterfaceConfig) (api.Interface, error) {
+func (n *networkRef) Start(ctx context.Context, c api.InterfaceConfig) (api.Interface, error) {
 	f := &n.a.f.networkStart
 	ref, err := n.use()
 	if err != nil {
@@ -199,7 +199,7 @@ func (n *Network) Start(ctx context.Context, c api.InterfaceConfig) (api.Interfa
 }
 
 // Subnet implements api.Network. The framework tells the host's address, with the mask.
-func (n *Network) Subnet() netip.Prefix {
+func (n *networkRef) Subnet() netip.Prefix {
 	ref, err := n.use()
 	if err != nil {
 		return netip.Prefix{}
@@ -214,7 +214,7 @@ func (n *Network) Subnet() netip.Prefix {
 }
 
 // Release implements api.Network.
-func (n *Network) Release() {
+func (n *networkRef) Release() {
 	n.mu.Lock()
 	again := n.released
 	n.released = true

@@ -31,7 +31,7 @@ func (a *API) Start(ctx context.Context, c api.InterfaceConfig) (api.Interface, 
 // A starting is an interface from the call until both the call has returned and its handler was called, whichever comes
 // first, and whether or not somebody still waits for it.
 type starting struct {
-	i *Interface
+	i *interfaceRef
 
 	mu        sync.Mutex
 	returned  bool
