@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
+	"net"
 	"net/netip"
 	"strings"
 
@@ -28,7 +29,7 @@ type Choice struct {
 // vmnet_network_create gives all interfaces one network object of our own, but decides some things by itself: the host gets
 // the first address, guests may get all others up to the last one, and there is no bridged mode. vmnet_start_interface
 // takes other addresses and identities, but cannot switch off single services. An option that only one of them honours is
-// an error where that one is not to be had or another option needs the other one; it is never left out silently.
+// an error where that one is missing or another option needs the other one; it is never left out silently.
 //
 // Where both will do, plain interfaces are taken, and the other way is for when they fail. The subnet of a network object
 // stays registered when its owner is killed: on macOS 27.0 another program found vmnet_network_create refused for the same
@@ -180,11 +181,7 @@ func needs(who string, names []string) string {
 func firstHost(p netip.Prefix) netip.Addr { return p.Masked().Addr().Next() }
 
 // mask is the netmask of so many bits.
-func mask(bits int) netip.Addr {
-	var b [4]byte
-	binary.BigEndian.PutUint32(b[:], ^uint32(0)<<(32-bits))
-	return netip.AddrFrom4(b)
-}
+func mask(bits int) netip.Addr { return netip.AddrFrom4([4]byte(net.CIDRMask(bits, 32))) }
 
 // maskBits is the length of a netmask.
 func maskBits(m netip.Addr) int {

@@ -4,7 +4,7 @@ package vmnet
 
 import (
 	"context"
-	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -39,27 +39,22 @@ func TestCloseOrder(t *testing.T) {
 	assert.Len(t, f.order, 5, "once")
 }
 
-// TestClientGoneWhileStarting: Attach returns when its context ends, whether the framework heeds that or not, and the
-// interface that comes later is stopped. Others attach meanwhile.
-func TestClientGoneWhileStarting(t *testing.T) {
-	for _, heeds := range []bool{true, false} {
-		f := newFake()
-		r := newRig(t, f, onNetwork())
-		in, out := make(chan struct{}), make(chan struct{})
-		var once sync.Once
+// TestGoneWhileStarting: Attach returns when its context or the network ends. Others attach meanwhile.
+func TestGoneWhileStarting(t *testing.T) {
+	for want, end := range map[error]func(r *rig, cancel func()){
+		context.Canceled: func(_ *rig, cancel func()) { cancel() },
+		vnet.ErrClosed:   func(r *rig, _ func()) { assert.NoError(t, r.Close()) },
+	} {
+		r := newRig(t, newFake(), onNetwork())
+		in := make(chan struct{})
+		var first atomic.Bool
 		r.fake.setStart(func(ctx context.Context, _ bool) error {
-			slow := false
-			once.Do(func() { slow = true })
-			if !slow {
+			if !first.CompareAndSwap(false, true) {
 				return nil
 			}
 			close(in)
-			if heeds {
-				<-ctx.Done()
-				return ctx.Err()
-			}
-			<-out
-			return nil
+			<-ctx.Done()
+			return ctx.Err()
 		})
 		ctx, cancel := context.WithCancel(context.Background())
 		done := make(chan error)
@@ -70,43 +65,17 @@ func TestClientGoneWhileStarting(t *testing.T) {
 		<-in
 		a, b := r.attach(2), r.attach(3)
 		r.talk(a, b)
+		assert.Zero(t, r.Status().Shared)
+		end(r, cancel)
+		assert.ErrorIs(t, <-done, want)
+		if want == context.Canceled { //nolint:errorlint // it is a key of the table
+			assert.Zero(t, r.Status().Shared, "a client that has gone shares nothing")
+			r.talk(r.attach(1), a)
+			assert.Equal(t, 3, r.Status().Own)
+		}
 		cancel()
-		assert.ErrorIs(t, <-done, context.Canceled)
-		close(out)
-		r.until("it stops", func() bool { return len(f.running()) == 3 })
-		again := r.attach(1)
-		r.talk(again, a)
-		assert.Equal(t, 3, r.Status().Own)
-		assert.Zero(t, r.Status().Shared, "a client that has gone shares nothing")
 		r.end()
 	}
-}
-
-// TestCloseDuringStart: so does Close of the network, whatever the framework does.
-func TestCloseDuringStart(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, newFake(), onNetwork())
-		r.attach(1)
-		out := make(chan struct{})
-		r.fake.setStart(func(context.Context, bool) error { <-out; return nil })
-		done := make(chan error)
-		go func() {
-			_, err := r.tryAttach(context.Background(), 2)
-			done <- err
-		}()
-		synctest.Wait()
-		began := time.Now()
-		require.NoError(t, r.Close())
-		assert.LessOrEqual(t, time.Since(began), 1500*time.Millisecond)
-		assert.ErrorIs(t, <-done, vnet.ErrClosed)
-		assert.Zero(t, r.fake.released, "the start under way needs the network object")
-		assert.Equal(t, 1, r.log.count("level=WARN", "does not answer"))
-		close(out)
-		synctest.Wait()
-		assert.Empty(t, r.fake.running(), "stopped after all")
-		assert.Equal(t, 1, r.fake.released)
-		assert.Empty(t, r.fake.rules())
-	})
 }
 
 // TestStopHangs: the port closes all the same, and so does the network.

@@ -5,6 +5,7 @@ package vmnet
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -138,6 +139,9 @@ func (n *fakeNetwork) Subnet() netip.Prefix { return n.subnet }
 func (n *fakeNetwork) Release() {
 	n.f.mu.Lock()
 	defer n.f.mu.Unlock()
+	if n.gone {
+		return
+	}
 	n.f.released++
 	n.f.order = append(n.f.order, "release")
 	n.gone = true
@@ -150,7 +154,11 @@ func (n *fakeNetwork) Start(ctx context.Context, c api.InterfaceConfig) (api.Int
 	f.mu.Lock()
 	do := f.onStart
 	anchor := len(f.every) == 0
+	gone := n.gone
 	f.mu.Unlock()
+	if gone {
+		return nil, errors.New("the network was released")
+	}
 	if do != nil {
 		if err := do(ctx, anchor); err != nil {
 			return nil, err
@@ -158,9 +166,6 @@ func (n *fakeNetwork) Start(ctx context.Context, c api.InterfaceConfig) (api.Int
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if n.gone {
-		f.bad = append(f.bad, "start on a released network")
-	}
 	if f.limit > 0 && len(f.started) >= f.limit {
 		return nil, &api.CallError{Call: "vmnet_start_interface", Status: api.Failure}
 	}

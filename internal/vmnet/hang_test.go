@@ -149,7 +149,7 @@ func TestReservationsOutliveTheAnchor(t *testing.T) {
 	o.Reservations = []vnet.Reservation{{MAC: guestMAC(1), Addr: netip.MustParseAddr("192.168.64.9")}}
 	r := newRig(t, f, o)
 	defer r.end()
-	r.hub.dev.die(api.InvalidAccess)
+	r.shared.anchor.Load().die(api.InvalidAccess)
 	r.until("a new anchor", func() bool { return r.Status().Starts == 2 })
 	f.mu.Lock()
 	defer f.mu.Unlock()

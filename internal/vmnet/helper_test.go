@@ -230,8 +230,8 @@ func (r *rig) own(g *guest) *fakeInterface {
 func (r *rig) replaced(g *guest, old *fakeInterface) {
 	r.t.Helper()
 	r.until("a new interface", func() bool {
-		l := g.Port.(*port).line.Load()
-		return l != nil && l.dev != nil && l.dev.ifc != old
+		i := g.Port.(*port).own.Load()
+		return i != nil && i.ifc != old
 	})
 	assert.EqualValues(r.t, 1, r.Status().Restarts)
 }

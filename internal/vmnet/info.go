@@ -13,26 +13,26 @@ import (
 )
 
 // logParameters logs what macOS says of a started interface, as socket_vmnet does.
-func (n *Network) logParameters(level slog.Level, d *device) {
-	for _, e := range d.params.Entries {
+func (n *Network) logParameters(level slog.Level, i *iface) {
+	for _, e := range i.params.Entries {
 		n.log.Log(context.Background(), level, "interface parameter", "key", e.Key, "value", e.Value)
 	}
 }
 
 // subnet is the network's IPv4 subnet, invalid when macOS does not tell.
-func (n *Network) subnet(d *device) netip.Prefix {
-	if r := n.ref.Load(); r != nil {
-		if s := r.net.Subnet(); s.IsValid() {
+func (n *Network) subnet(i *iface) netip.Prefix {
+	if object := n.object.Load(); object != nil {
+		if s := (*object).Subnet(); s.IsValid() {
 			return s
 		}
 	}
-	return paramSubnet(d.params)
+	return paramSubnet(i.params)
 }
 
 // describe is the network as macOS tells it.
-func (n *Network) describe(d *device) vnet.NetworkInfo {
+func (n *Network) describe(anchor *iface) vnet.NetworkInfo {
 	i := vnet.NetworkInfo{
-		Backend: "vmnet", Mode: n.opts.Mode, Subnet: n.subnet(d), MTU: d.params.MTU, MaxFrame: d.maxPacket,
+		Backend: "vmnet", Mode: n.opts.Mode, Subnet: n.subnet(anchor), MTU: anchor.params.MTU, MaxFrame: anchor.maxPacket,
 		Isolated: n.opts.Isolate, Offload: n.opts.Offload,
 	}
 	if n.opts.Mode == vnet.ModeBridged {
@@ -44,13 +44,13 @@ func (n *Network) describe(d *device) vnet.NetworkInfo {
 	if !i.Subnet.IsValid() {
 		return i
 	}
-	if i.Gateway = d.params.Start; !i.Gateway.IsValid() {
+	if i.Gateway = anchor.params.Start; !i.Gateway.IsValid() {
 		i.Gateway = firstHost(i.Subnet)
 	}
 	if n.opts.DisableDHCP || n.opts.NetworkID != [16]byte{} && n.opts.Mode == vnet.ModeHost || n.opts.Mode == vnet.ModeBridged {
 		return i
 	}
-	i.DHCPStart, i.DHCPEnd = i.Gateway.Next(), d.params.End
+	i.DHCPStart, i.DHCPEnd = i.Gateway.Next(), anchor.params.End
 	if !i.DHCPEnd.IsValid() {
 		i.DHCPEnd = lastHost(i.Subnet)
 	}
@@ -87,7 +87,7 @@ type Status struct {
 // Status returns the counters. It may be called after Close.
 func (n *Network) Status() Status {
 	s := Status{
-		API: n.choice.API, Why: n.choice.Why, AnchorID: n.id, Own: int(n.ownCount.Load()), Shared: n.hub.shared(),
+		API: n.choice.API, Why: n.choice.Why, AnchorID: n.id, Own: int(n.own.Load()), Shared: n.shared.count(),
 		Starts: n.starts.Load(), StartFailures: n.failures.Load(), Restarts: n.restarts.Load(), Promoted: n.promoted.Load(),
 		Exhausted: n.exhausted.Load(),
 	}

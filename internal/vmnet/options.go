@@ -3,6 +3,7 @@
 package vmnet
 
 import (
+	"cmp"
 	"log/slog"
 	"net/netip"
 	"time"
@@ -81,16 +82,8 @@ type Store interface {
 }
 
 func (o *Options) setDefaults() {
-	if o.UseAPI == "" {
-		o.UseAPI = APIAuto
-	}
-	if o.Interfaces == "" {
-		o.Interfaces = InterfacesClient
-	}
-	if o.Patience <= 0 {
-		o.Patience = DefaultPatience
-	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
+	o.UseAPI = cmp.Or(o.UseAPI, APIAuto)
+	o.Interfaces = cmp.Or(o.Interfaces, InterfacesClient)
+	o.Patience = cmp.Or(o.Patience, DefaultPatience)
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 }

@@ -4,7 +4,7 @@ package vmnet
 
 import (
 	"fmt"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/faults"
@@ -14,48 +14,36 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vmnet/pkt"
 )
 
-// A reader passes what arrives at a device on. It has a goroutine of its own, which sleeps until macOS tells of packets.
+// A reader passes what arrives at an interface on. It has a goroutine of its own, which sleeps until macOS tells of packets.
 type reader struct {
-	dev     *device
-	deliver func(b frame.Batch) // b holds nothing longer than the device's maxPacket
-	odd     func(n int)         // told of packets that no frame can be
+	from    *iface
+	stale   bool                // begins by throwing away what waits
+	deliver func(b frame.Batch) // b holds nothing longer than the interface's maxPacket
+	odd     *atomic.Uint64      // counts packets that no frame can be
 	mem     *pkt.Reader
-	quit    chan struct{}
-	once    sync.Once
-	begun   bool          // used by the owner
-	stale   bool          // begins by throwing away what waits
 	ready   chan struct{} // closed when that is done, and at the end
-	gate    gate.Gate     // deliveries
+	gate    gate.Gate     // deliveries; shut at the end
 	done    chan struct{} // closed when the goroutine has ended
 }
 
-// newReader lays out the memory. Whether begun or not, it is halted in the end.
-func newReader(d *device, deliver func(frame.Batch), odd func(int)) *reader {
+// read begins to read the interface. What waits already is thrown away if it is stale.
+func (i *iface) read(stale bool, deliver func(frame.Batch), odd *atomic.Uint64) {
+	slots := max(1, min(i.readMax, maxBytes/i.maxPacket))
 	r := &reader{
-		dev: d, deliver: deliver, odd: odd, mem: pkt.NewReader(d.slots(), d.maxPacket),
-		quit: make(chan struct{}), done: make(chan struct{}), ready: make(chan struct{}),
+		from: i, stale: stale, deliver: deliver, odd: odd, mem: pkt.NewReader(slots, i.maxPacket),
+		ready: make(chan struct{}), done: make(chan struct{}),
 	}
 	r.gate.Init()
-	return r
-}
-
-// begin starts the goroutine, which turns the events on.
-func (r *reader) begin() {
-	r.begun = true
-	r.dev.net.work.Go(r.run)
+	i.reader = r
+	i.net.work.Go(r.run)
 }
 
 // halt ends the reader. When it returns nothing is delivered any more; the channel is closed when the goroutine has ended,
 // which is never if a read does not come back.
 func (r *reader) halt() <-chan struct{} {
-	r.once.Do(func() {
-		close(r.quit)
-		r.dev.ifc.Wake()
-		if !r.begun {
-			close(r.done)
-		}
-	})
-	<-r.gate.Shut()
+	idle := r.gate.Shut()
+	r.from.ifc.Wake()
+	<-idle
 	return r.done
 }
 
@@ -69,14 +57,13 @@ func (r *reader) run() {
 	defer close(r.done)
 	defer func() {
 		if x := recover(); x != nil {
-			r.dev.panicked(x)
+			r.from.panicked(x)
 		}
 	}()
 	if !r.prepare() {
 		return
 	}
-	pause := time.Duration(0)
-	for {
+	for pause := time.Duration(0); ; {
 		// Events are edge-triggered and may have come before Notify, so it begins with a read.
 		if r.drain() {
 			pause = 0
@@ -84,8 +71,11 @@ func (r *reader) run() {
 			pause = min(max(minReadPause, 2*pause), maxReadPause)
 		}
 		if !r.wait(pause) {
-			return
+			break
 		}
+	}
+	if !r.from.isDead() {
+		_ = r.from.ifc.Notify(false) // the anchor may go on without a reader
 	}
 }
 
@@ -95,8 +85,8 @@ func (r *reader) prepare() bool {
 	if r.stale {
 		r.discard()
 	}
-	if err := r.dev.ifc.Notify(true); err != nil {
-		r.dev.die(fmt.Errorf("turn events on: %w", err))
+	if err := r.from.ifc.Notify(true); err != nil {
+		r.from.die(fmt.Errorf("turn events on: %w", err))
 		return false
 	}
 	return true
@@ -106,13 +96,13 @@ func (r *reader) prepare() bool {
 // It returns false when a read failed.
 func (r *reader) drain() bool {
 	for !r.ended() {
-		if st := r.dev.ifc.Read(r.mem); st != api.Success {
-			r.dev.fault(callRead, st)
+		if st := r.from.ifc.Read(r.mem); st != api.Success {
+			r.from.fault(callRead, st)
 			return false
 		}
 		b, odd := r.mem.Batch()
 		if odd > 0 {
-			r.odd(odd)
+			r.odd.Add(uint64(odd))
 		}
 		if b.Len() > 0 {
 			r.hand(b)
@@ -132,11 +122,11 @@ func (r *reader) hand(b frame.Batch) {
 	r.deliver(b)
 }
 
-// discard throws away what has been waiting, before the reader begins. A flood may not hold it up.
+// discard throws away what has been waiting. A flood may not hold it up.
 func (r *reader) discard() {
 	for range 64 {
-		if st := r.dev.ifc.Read(r.mem); st != api.Success {
-			r.dev.fault(callRead, st)
+		if st := r.from.ifc.Read(r.mem); st != api.Success {
+			r.from.fault(callRead, st)
 			return
 		}
 		if b, odd := r.mem.Batch(); b.Len()+odd == 0 {
@@ -145,25 +135,16 @@ func (r *reader) discard() {
 	}
 }
 
-func (r *reader) ended() bool {
-	select {
-	case <-r.quit:
-		return true
-	case <-r.dev.dead:
-		return true
-	default:
-		return false
-	}
-}
+func (r *reader) ended() bool { return r.gate.IsShut() || r.from.isDead() }
 
 // wait sleeps until there may be packets, or after a failed read until the pause is over. It returns false at the end.
 func (r *reader) wait(pause time.Duration) bool {
 	if pause > 0 {
-		defer time.AfterFunc(pause, r.dev.ifc.Wake).Stop()
+		defer time.AfterFunc(pause, r.from.ifc.Wake).Stop()
 	}
 	if r.ended() {
 		return false
 	}
-	r.dev.ifc.Wait()
+	r.from.ifc.Wait()
 	return !r.ended()
 }

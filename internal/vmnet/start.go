@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vmnet/api"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
 
 const (
@@ -23,12 +22,9 @@ const (
 	maxStarting = 4
 )
 
-// errNoNetwork is returned while there is no network object: between two of them, or at the end.
-var errNoNetwork = errors.New("the network object is gone")
-
 // begin starts the network object, if there is to be one, and the anchor, and tries again as long as Options.Patience
 // allows and the failure may pass: macOS keeps a subnet busy for a while after its owner died.
-func (n *Network) begin(ctx context.Context) (*device, error) {
+func (n *Network) begin(ctx context.Context) (*iface, error) {
 	start := time.Now()
 	last, rounds := start.Add(n.opts.Patience), start.Add(min(n.opts.Patience, DefaultPatience))
 	subnet, asked := n.wanted()
@@ -67,18 +63,14 @@ func (n *Network) wanted() (subnet netip.Prefix, asked bool) {
 		return n.opts.Subnet, true
 	}
 	// A plain interface without addresses gets those of macOS's own default network, which stay the same by themselves.
-	if n.opts.Identity == nil || n.choice.API != APINetwork {
-		return netip.Prefix{}, false
-	}
-	subnet, ok := n.opts.Identity.Subnet()
-	if !ok {
-		return netip.Prefix{}, false
+	if n.opts.Identity != nil && n.choice.API == APINetwork {
+		subnet, _ = n.opts.Identity.Subnet()
 	}
 	return subnet, false
 }
 
 // fallBack tries the other way after the one chosen has failed with cause.
-func (n *Network) fallBack(ctx context.Context, cause error) (*device, error) {
+func (n *Network) fallBack(ctx context.Context, cause error) (*iface, error) {
 	if !n.choice.Fallback || ctx.Err() != nil {
 		return nil, cause
 	}
@@ -101,65 +93,49 @@ func (n *Network) mayPass(err error) bool {
 	}
 	// A network object that cannot be made because its subnet is busy fails in general terms.
 	var call *api.CallError
-	return errors.As(err, &call) && call.Call == callCreate && call.Status == api.Failure
+	return errors.As(err, &call) && call.Call == "vmnet_network_create" && call.Status == api.Failure
 }
 
 // attempt makes the network in one way.
-func (n *Network) attempt(ctx context.Context, way string, subnet netip.Prefix) (*device, error) {
+func (n *Network) attempt(ctx context.Context, way string, subnet netip.Prefix) (*iface, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	both, cancel := context.WithCancel(n.ctx)
-	defer cancel()
-	defer context.AfterFunc(ctx, cancel)()
+	n.object.Store(nil)
 	if way == APINetwork {
-		ref, err := n.create(both, subnet)
+		object, err := n.create(ctx, subnet)
 		if err != nil {
 			return nil, err
 		}
-		n.ref.Store(newNetRef(ref))
+		n.object.Store(&object)
 	}
-	d, err := n.startAnchor(both)
+	i, err := n.startAnchor(ctx)
 	if err == nil {
-		if err = n.checkSubnet(d, subnet); err != nil {
-			n.await(d.stop())
+		if err = n.checkSubnet(i, subnet); err != nil {
+			n.await(i.stop())
 		}
 	}
 	if err != nil {
-		n.ref.Swap(nil).end()
+		n.release()
 		return nil, err
 	}
-	return d, nil
+	return i, nil
 }
 
 // checkSubnet fails when the user asked for a subnet and macOS took another one: guests with addresses of their own, and
 // programs that know the gateway, would not find it.
-func (n *Network) checkSubnet(d *device, asked netip.Prefix) error {
-	got := n.subnet(d)
+func (n *Network) checkSubnet(i *iface, asked netip.Prefix) error {
+	got := n.subnet(i)
 	if !asked.IsValid() || !got.IsValid() || got == asked || n.opts.NetworkID != [16]byte{} {
 		return nil
 	}
 	return fmt.Errorf("macOS made the subnet %s, not %s as asked for: another program may use it, choose another --vmnet-gateway", got, asked)
 }
 
-// networkConfig is the network object with a subnet, invalid for any.
-func (n *Network) networkConfig(subnet netip.Prefix) api.NetworkConfig {
-	o := &n.opts
-	c := api.NetworkConfig{
-		Mode: o.Mode, Subnet: subnet, NAT66Prefix: o.NAT66Prefix, MTU: o.MTU,
-		DisableNAT44: o.DisableNAT44, DisableNAT66: o.DisableNAT66, DisableDHCP: o.DisableDHCP,
-		DisableDNSProxy: o.DisableDNSProxy, DisableRA: o.DisableRA, Reservations: o.Reservations, Forwards: o.Forwards,
-	}
-	if o.Mode == vnet.ModeShared {
-		c.ExternalInterface = o.Interface
-	}
-	return c
-}
-
 // interfaceConfig is an interface with an id.
 func (n *Network) interfaceConfig(id [16]byte) api.InterfaceConfig {
 	o := &n.opts
-	if n.ref.Load() != nil {
+	if n.object.Load() != nil {
 		return api.InterfaceConfig{Isolate: o.Isolate, Offload: o.Offload}
 	}
 	c := api.InterfaceConfig{
@@ -173,90 +149,63 @@ func (n *Network) interfaceConfig(id [16]byte) api.InterfaceConfig {
 }
 
 // startAnchor starts the anchor and logs its parameters as socket_vmnet does.
-func (n *Network) startAnchor(ctx context.Context) (*device, error) {
-	d, err := n.startDevice(ctx, "anchor", n.id)
+func (n *Network) startAnchor(ctx context.Context) (*iface, error) {
+	i, err := n.startInterface(ctx, "anchor", n.id, false)
 	if err != nil {
 		return nil, err
 	}
-	if n.ref.Load() == nil {
+	if n.object.Load() == nil {
 		ctx, cancel := context.WithTimeout(ctx, startTimeout)
 		defer cancel()
 		for _, f := range n.opts.Forwards {
-			if err := d.ifc.Forward(ctx, f); err != nil {
-				n.await(d.stop())
+			if err := i.ifc.Forward(ctx, f); err != nil {
+				n.await(i.stop())
 				return nil, fmt.Errorf("--vmnet-forward=%s:%d=%s: %w", f.Proto, f.HostPort, f.Guest, err)
 			}
 		}
 	}
-	n.logParameters(slog.LevelInfo, d)
-	n.anchor.Store(&d.params)
-	return d, nil
+	n.logParameters(slog.LevelInfo, i)
+	n.anchor.Store(&i.params)
+	return i, nil
 }
 
 // start starts a client's interface. One that macOS puts into another subnet than the anchor is of no use.
-func (n *Network) start(ctx context.Context, who string, id [16]byte) (*device, error) {
-	d, err := n.startDevice(ctx, who, id)
+func (n *Network) start(ctx context.Context, who string, id [16]byte) (*iface, error) {
+	i, err := n.startInterface(ctx, who, id, true)
 	if err != nil {
 		return nil, err
 	}
-	n.logParameters(slog.LevelDebug, d)
-	got, want := paramSubnet(d.params), n.info.Subnet
+	n.own.Add(1)
+	n.logParameters(slog.LevelDebug, i)
+	got, want := paramSubnet(i.params), n.info.Subnet
 	if got.IsValid() && want.IsValid() && got != want {
-		d.stop()
+		i.stop()
 		return nil, n.failed(fmt.Errorf("macOS started it in the subnet %s, not in %s like the others", got, want))
 	}
-	return d, nil
+	return i, nil
 }
 
-// startDevice starts an interface. When ctx ends it returns at once; what macOS starts after that is stopped, and the room
-// that it had meanwhile is offered. For that the call itself goes on without its client.
-func (n *Network) startDevice(ctx context.Context, who string, id [16]byte) (*device, error) {
+// startInterface starts an interface, a client's own or the anchor. When ctx ends it returns at once; what macOS starts after
+// that the binding stops.
+func (n *Network) startInterface(ctx context.Context, who string, id [16]byte, own bool) (*iface, error) {
 	select {
 	case n.starting <- struct{}{}:
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
 	defer func() { <-n.starting }()
-	ref := n.ref.Load()
-	if !ref.use() {
-		return nil, errNoNetwork
-	}
-	wait, cancel := context.WithTimeout(ctx, startTimeout)
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	started := make(chan *device) // without room: a device is either taken or stopped
-	failed := make(chan error, 1)
-	config := n.interfaceConfig(id)
-	n.work.Go(func() {
-		defer ref.drop()
-		call, cancel := context.WithTimeout(n.ctx, startTimeout)
-		defer cancel()
-		ifc, err := n.startCall(call, ref, config)
-		if err != nil {
-			failed <- err
-			return
-		}
-		d := newDevice(n, who, ifc)
-		select {
-		case started <- d:
-		case <-wait.Done():
-			<-d.stop()
-			if ctx.Err() != nil { // not if macOS is slow: that would be tried again and again
-				n.hub.hintOldest()
-			}
-		}
-	})
-	var err error
-	select {
-	case d := <-started:
-		n.starts.Add(1)
-		return d, nil
-	case err = <-failed:
-	case <-wait.Done():
-		if err = wait.Err(); errors.Is(err, context.DeadlineExceeded) {
-			err = fmt.Errorf("start interface: %w", api.ErrNoAnswer)
-		}
+	start := n.opts.API.Start
+	if object := n.object.Load(); object != nil {
+		start = (*object).Start
 	}
-	return nil, n.failed(err)
+	ifc, err := start(ctx, n.interfaceConfig(id))
+	if err != nil {
+		return nil, n.failed(err)
+	}
+	n.starts.Add(1)
+	return newInterface(n, who, own, ifc), nil
 }
 
 // failed counts a start that failed and returns err.
@@ -264,13 +213,6 @@ func (n *Network) failed(err error) error {
 	n.failures.Add(1)
 	n.lastFailure.Store(&err)
 	return err
-}
-
-func (n *Network) startCall(ctx context.Context, ref *netRef, c api.InterfaceConfig) (api.Interface, error) {
-	if ref != nil {
-		return ref.net.Start(ctx, c)
-	}
-	return n.opts.API.Start(ctx, c)
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

@@ -2,14 +2,15 @@
 
 // Package vmnet is the network of macOS's vmnet.framework, in portable Go over the calls in api.
 //
-//	client ── port ── own interface ───────┐
-//	client ── port ── own interface ───────┤  bridge of macOS ── host, NAT, DHCP
-//	client ── port ─┬─ bridge ── anchor ───┘
-//	client ── port ─┘
+//	client ── port ── own interface ──────────┐
+//	client ── port ── own interface ──────────┤  bridge of macOS ── host, NAT, DHCP
+//	client ── port ─┬─ bridge ── the anchor ──┘
+//	client ── port ─┘  the shared interface
 //
-// Each client has a vmnet interface of its own, so that macOS delivers to it what it is to get and nothing else. One more,
-// the anchor, is there from start to end: it keeps the gateway alive while there is no client. When no interface can be
-// had, for macOS has few, a client shares the anchor with others through a bridge, until there is room again.
+// A port is a client's attachment. An interface is one of vmnet's that was started, with its reader and its health; what is
+// written to it comes from a port's writer. Each client has an interface of its own, so that macOS delivers to it what it is to get
+// and nothing else. One more, the anchor, is there from start to end: it keeps the gateway alive while there is no client. When
+// macOS, which has few, gives no interface, a client shares the anchor with others through a bridge, until there is room again.
 //
 // What can fail is the framework's: an interface that dies is started again behind its client, a frame that is refused
 // costs that frame, and a call that hangs is left behind. The clients stay connected.
@@ -24,6 +25,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/bridge"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/ifid"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vmnet/api"
@@ -37,28 +39,23 @@ type Network struct {
 	id     [16]byte // of the anchor; the clients' are derived from it
 	log    *slog.Logger
 
-	ref      atomic.Pointer[netRef] // the network object, nil when interfaces are plain
+	object   atomic.Pointer[api.Network] // nil when interfaces are plain
 	info     vnet.NetworkInfo
 	writeMax int // of the first anchor, packets
-	hub      hub
+	shared   sharedInterface
 
 	ctx      context.Context // ends with the network
 	cancel   context.CancelFunc
 	starting chan struct{} // holds one for each start that is under way
 	hurry    chan struct{} // closed when Close does not wait for stops any more
 	work     sync.WaitGroup
-	kept     chan struct{} // closed when the hub's keeper has ended
+	closing  sync.Once
 
-	closing sync.Once
-	ended   chan struct{} // closed when Close is done
-
-	mu     sync.Mutex
-	closed bool
-	ports  map[string]*port        // by key
-	list   atomic.Pointer[[]*port] // the same, for who must not wait
+	mu    sync.Mutex // for changes of ports, and the end of ctx
+	ports atomic.Pointer[[]*port]
 
 	anchor                                          atomic.Pointer[api.Params]
-	ownCount                                        atomic.Int64
+	own                                             atomic.Int64 // interfaces of clients
 	starts, failures, restarts, exhausted, promoted atomic.Uint64
 
 	lastFailure atomic.Pointer[error] // of a start
@@ -73,14 +70,11 @@ func New(ctx context.Context, o Options) (*Network, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &Network{
-		opts: o, choice: c, log: o.Log, ports: map[string]*port{},
-		starting: make(chan struct{}, maxStarting),
-		hurry:    make(chan struct{}), kept: make(chan struct{}), ended: make(chan struct{}),
-	}
+	n := &Network{opts: o, choice: c, log: o.Log, starting: make(chan struct{}, maxStarting), hurry: make(chan struct{})}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
-	n.hub.net = n
-	n.list.Store(new([]*port))
+	n.ports.Store(new([]*port))
+	n.shared.net = n
+	n.shared.byID.Store(&map[bridge.PortID]*port{})
 	n.identify()
 	n.log.Info("initializing network", "mode", string(o.Mode))
 	if o.Interface != "" {
@@ -89,20 +83,17 @@ func New(ctx context.Context, o Options) (*Network, error) {
 			n.log.Warn("--vmnet-interface has no effect: a network in host mode has no way out")
 		}
 	}
-	d, err := n.begin(ctx)
+	anchor, err := n.begin(ctx)
 	if err != nil {
 		n.cancel()
 		return nil, err // as it is: socket_vmnet's log line begins with the call
 	}
 	n.log.Info("vmnet network started", "api", n.choice.API, "reason", n.choice.Why)
-	n.writeMax = d.writeMax
-	n.info = n.describe(d)
+	n.writeMax = anchor.writeMax
+	n.info = n.describe(anchor)
 	n.remember()
-	n.hub.set(d)
-	go func() {
-		defer close(n.kept)
-		n.hub.keep(n.ctx, d)
-	}()
+	n.shared.anchor.Store(anchor)
+	n.work.Go(func() { n.shared.keep(anchor) })
 	return n, nil
 }
 
@@ -147,8 +138,7 @@ func (n *Network) Attach(ctx context.Context, o vnet.PortOptions, toClient frame
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	p := newPort(n, o.Name, toClient)
-	p.macs = o.MACs
+	p := newPort(n, o, toClient)
 	if err := n.register(p, o); err != nil {
 		p.cancel()
 		return nil, err
@@ -162,11 +152,9 @@ func (n *Network) Attach(ctx context.Context, o vnet.PortOptions, toClient frame
 		go p.keep()
 		return p, nil
 	}
-	p.closing.Store(true)
 	p.cancel()
-	p.drop(p.line.Swap(nil))
-	close(p.kept)
-	n.forget(p)
+	go p.keep() // ends at once
+	_ = p.Close()
 	switch {
 	case n.ctx.Err() != nil:
 		return nil, vnet.ErrClosed
@@ -176,59 +164,41 @@ func (n *Network) Attach(ctx context.Context, o vnet.PortOptions, toClient frame
 	return nil, fmt.Errorf("attach %s: %w", o.Name, err)
 }
 
-// register gives p a key and an identity that no other live port has.
+// register gives p an identity that no other live port has: the one that its client asks for, or one that follows from what is
+// known of the client, or from the lowest free slot.
 func (n *Network) register(p *port, o vnet.PortOptions) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.closed {
+	if n.ctx.Err() != nil {
 		return vnet.ErrClosed
 	}
-	if o.InterfaceID != (ifid.ID{}) {
-		return n.registerAs(p, o.InterfaceID)
+	ports := *n.ports.Load()
+	taken := func() bool {
+		return p.id == n.id || slices.ContainsFunc(ports, func(q *port) bool { return q.id == p.id })
 	}
-	p.key = o.ID
-	for i := 1; p.key == "" || n.ports[p.key] != nil; i++ {
+	if p.id = o.InterfaceID; p.id != (ifid.ID{}) && taken() {
+		return fmt.Errorf("attach %s as interface %s: %w", p.name, ifid.String(p.id), vnet.ErrIDInUse)
+	}
+	for i := 1; p.id == (ifid.ID{}) || taken(); i++ {
+		key := fmt.Sprintf("%s #%d", o.ID, i)
 		if o.ID == "" {
-			p.key = fmt.Sprintf("slot %d", i)
-		} else {
-			p.key = fmt.Sprintf("%s #%d", o.ID, i+1)
+			key = fmt.Sprintf("slot %d", i)
+		} else if i == 1 {
+			key = o.ID
 		}
+		p.id = ifid.Derive(n.id, key)
 	}
-	p.id = ifid.Derive(n.id, p.key)
-	n.add(p)
+	n.setPorts(append(slices.Clone(ports), p))
 	return nil
 }
 
-// registerAs gives p the identity that its client asks for. The caller holds mu.
-func (n *Network) registerAs(p *port, id ifid.ID) error {
-	taken := id == n.id
-	for _, other := range n.ports {
-		taken = taken || other.id == id
-	}
-	if taken {
-		return fmt.Errorf("attach %s as interface %s: %w", p.name, ifid.String(id), vnet.ErrIDInUse)
-	}
-	p.id, p.key = id, "interface "+ifid.String(id)
-	n.add(p)
-	return nil
-}
-
-// add puts p on the list. The caller holds mu.
-func (n *Network) add(p *port) {
-	n.ports[p.key] = p
-	list := append(slices.Clone(*n.list.Load()), p)
-	n.list.Store(&list)
-}
+func (n *Network) setPorts(ports []*port) { n.ports.Store(&ports) }
 
 // forget takes p off the list.
 func (n *Network) forget(p *port) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.ports[p.key] == p {
-		delete(n.ports, p.key)
-		list := slices.DeleteFunc(slices.Clone(*n.list.Load()), func(q *port) bool { return q == p })
-		n.list.Store(&list)
-	}
+	n.setPorts(slices.DeleteFunc(slices.Clone(*n.ports.Load()), func(q *port) bool { return q == p }))
 }
 
 // Times that Close takes at most, whatever the framework does: for the ports, and in all.
@@ -237,54 +207,41 @@ const (
 	closeAll   = 1400 * time.Millisecond
 )
 
-// Close implements vnet.Network. In order: nobody attaches any more, the clients' interfaces stop, the anchor stops, the
+// Close implements vnet.Network. In order: no client attaches any more, the clients' interfaces stop, the anchor stops, the
 // network object is released. What hangs is left behind.
 func (n *Network) Close() error {
-	n.closing.Do(func() { go n.end() })
-	<-n.ended
+	n.closing.Do(n.end)
 	return nil
 }
 
 func (n *Network) end() {
-	defer close(n.ended)
-	ports := n.shutDoor()
+	n.mu.Lock()
 	n.cancel() // ends starts that are under way, and every keeper
+	ports := *n.ports.Load()
+	n.mu.Unlock()
 	t := time.AfterFunc(closePorts, func() { close(n.hurry) })
 	defer t.Stop()
 	rest := time.NewTimer(closeAll)
 	defer rest.Stop()
 	var all sync.WaitGroup
 	for _, p := range ports {
-		p.fail(vnet.ErrClosed)
 		all.Go(func() { _ = p.Close() })
 	}
 	all.Wait() // bounded by hurry, for sinks do not block
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)
-		<-n.kept
-		if d := n.hub.close(); d != nil {
-			<-d.stop()
+		if anchor := n.shared.close(); anchor != nil {
+			anchor.stop()
 		}
-		n.work.Wait() // stops that others left behind, interfaces that came too late
-		n.ref.Load().end()
+		n.work.Wait() // that one, those that others left behind, and what comes too late
+		n.release()
 	}()
 	select {
 	case <-stopped:
 	case <-rest.C:
 		n.log.Warn("vmnet.framework does not answer: the network is left to the end of the process")
 	}
-}
-
-// shutDoor lets nobody attach any more and returns who has.
-func (n *Network) shutDoor() (ports []*port) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.closed = true
-	for _, p := range n.ports {
-		ports = append(ports, p)
-	}
-	return ports
 }
 
 // await waits for c, but not longer than a stop may take.
@@ -299,11 +256,4 @@ func (n *Network) await(c <-chan struct{}) bool {
 		return false
 	}
 	return true
-}
-
-// awaitStop is await for a client's port, with a warning.
-func (n *Network) awaitStop(c <-chan struct{}, who string) {
-	if !n.await(c) {
-		n.log.Warn("vmnet.framework does not stop an interface: it is left behind", "client", who)
-	}
 }

@@ -263,3 +263,17 @@ func TestMap(t *testing.T) {
 		assert.Regexp(t, "`(internal/)?"+name+"`|internal/"+name+`\b`, page)
 	}
 }
+
+// TestFunctions: docs/architecture.md names functions, and types, that there are.
+func TestFunctions(t *testing.T) {
+	code := sources(t)
+	found := regexp.MustCompile("`([a-z0-9]+)\\.(?:([A-Za-z]+)\\.)?([A-Za-z]+)`").FindAllStringSubmatch(read(t, "docs/architecture.md"), -1)
+	assert.Greater(t, len(found), 30)
+	for _, f := range found {
+		pattern := `(?m)^(func|type) ` + f[3] + `\b`
+		if f[2] != "" {
+			pattern = `(?m)^func \((\w+ )?\*?` + f[2] + `\) ` + f[3] + `\(`
+		}
+		assert.True(t, regexp.MustCompile(pattern).MatchString(code), "there is no %s", f[0])
+	}
+}

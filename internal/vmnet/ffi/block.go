@@ -161,7 +161,7 @@ func (t *table[H]) take(isa, retain uintptr, do H, abandon func()) (*handler[H],
 	return h, nil
 }
 
-// slot is a slot that nobody uses, with its block written, or -1. t.mu is held.
+// slot is an unused slot, with its block written, or -1. t.mu is held.
 func (t *table[H]) slot(isa, retain uintptr) int {
 	if free := t.free[isa]; len(free) > 0 {
 		slot := free[len(free)-1]

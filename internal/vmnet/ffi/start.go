@@ -37,7 +37,7 @@ type starting struct {
 	returned  bool
 	answered  bool
 	lost      bool // answered by us: the handler did not come
-	abandoned bool // nobody waits
+	abandoned bool // it is not waited for
 	status    api.Status
 	done      chan struct{} // closed once returned and answered, unless abandoned
 }

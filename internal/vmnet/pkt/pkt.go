@@ -12,7 +12,7 @@
 // A slot begins with room for the length prefix; the iovec points behind it. A full-sized packet thus ends where the next
 // one's prefix begins, and a run of them is in wire form once the prefixes are written.
 //
-// The memory is of Go's heap, which does not move, and C has its address during a call only; for that long whoever calls keeps the
+// The memory is of Go's heap, which does not move, and C has its address during a call only; for that long the caller keeps the
 // Reader or the Writer alive.
 package pkt
 

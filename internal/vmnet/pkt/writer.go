@@ -63,7 +63,7 @@ func (w *Writer) Bytes() int { return w.sum }
 // Truncate drops all packets, to fill w again from the same batch.
 func (w *Writer) Truncate() { w.n, w.sum = 0, 0 }
 
-// End empties w and lets go of the batch. The addresses stay in the descriptors, where nobody uses them any more.
+// End empties w and lets go of the batch. The addresses stay in the descriptors, unused.
 func (w *Writer) End() {
 	w.batch = frame.Batch{}
 	w.Truncate()

@@ -16,136 +16,120 @@ import (
 // single packets in 8 steps.
 const maxRetries = 8
 
-// counters are a client's frames that were dropped.
-type counters struct {
-	hairpin, oversize, refused, exhausted, down, closed atomic.Uint64 // from the client
-	lostOversize, lostOdd                               atomic.Uint64 // for the client
-}
-
-// An outlet writes one client's frames to a device. One goroutine at a time uses it. In the common case a batch of the
-// client is one vmnet_write straight from the client's buffer.
-type outlet struct {
-	w      *pkt.Writer
+// A writer writes one client's frames to the interface behind its port, own or shared. One goroutine at a time uses it. In the
+// common case a batch of the client is one vmnet_write straight from the client's buffer.
+type writer struct {
+	*pkt.Writer
 	counts *counters
 
 	// of the batch that is being sent
-	dev     *device
+	to      *iface
 	batch   frame.Batch
 	retries int
 }
 
-// newOutlet makes an outlet that writes at most so many packets with one call.
-func newOutlet(packets int, c *counters) *outlet {
-	return &outlet{w: pkt.NewWriter(packets), counts: c}
-}
-
-// send writes b to d, which the caller has entered. It never sleeps.
-func (o *outlet) send(d *device, b frame.Batch) {
-	o.dev, o.batch, o.retries = d, b, maxRetries
-	o.w.Begin(b)
-	defer o.end()
+// send writes b to an interface, nil if there is none. It never sleeps.
+func (w *writer) send(to *iface, b frame.Batch) {
+	if to == nil || !to.writes.Enter() {
+		w.counts.down.Add(uint64(b.Len()))
+		return
+	}
+	defer to.writes.Leave()
+	w.to, w.batch, w.retries = to, b, maxRetries
+	w.Begin(b)
+	defer w.finish()
 	start := 0     // offset of the chunk that is being gathered
 	it := b.Iter() // not in the for clause: there each turn makes a copy of it, which costs more than all else
 	for it.Next() {
 		f := it.Frame()
-		if len(f) > d.maxPacket {
-			o.counts.oversize.Add(1)
+		if len(f) > to.maxPacket {
+			w.counts.oversize.Add(1)
 			continue
 		}
-		if o.w.Len() > 0 && (o.w.Len() >= d.writeMax || o.w.Bytes()+len(f) > maxBytes) || !o.w.Add(f) {
-			o.flush(start)
+		if w.Len() > 0 && (w.Len() >= to.writeMax || w.Bytes()+len(f) > maxBytes) || !w.Add(f) {
+			w.flush(start)
 			start = it.Offset()
-			o.w.Add(f)
+			w.Add(f)
 		}
 	}
-	o.flush(start)
+	w.flush(start)
 }
 
-func (o *outlet) end() {
-	o.w.End()
-	o.dev, o.batch = nil, frame.Batch{}
+func (w *writer) finish() {
+	w.End()
+	w.to, w.batch = nil, frame.Batch{}
 }
 
 // flush writes the chunk that begins at offset start of the batch, and empties the writer.
-func (o *outlet) flush(start int) {
-	n := o.w.Len()
+func (w *writer) flush(start int) {
+	n := w.Len()
 	if n == 0 {
 		return
 	}
-	st := o.write()
-	if st != api.Success {
-		o.rescue(start, n, st)
+	if st := w.write(); st != api.Success {
+		w.rescue(start, n, st)
 	}
 }
 
-func (o *outlet) write() api.Status {
-	if o.dev.isDead() {
-		o.w.Truncate()
+func (w *writer) write() api.Status {
+	defer w.Truncate()
+	if w.to.isDead() {
 		return api.InvalidAccess
 	}
-	st := o.dev.ifc.Write(o.w)
-	o.w.Truncate()
-	return st
+	return w.to.ifc.Write(w.Writer)
 }
 
 // rescue writes what can be written of n frames from offset start on, after writing them together has failed with st, and
 // counts the rest. vmnet_write does all or nothing, so a bad frame is found by halving.
-func (o *outlet) rescue(start, n int, st api.Status) {
+func (w *writer) rescue(start, n int, st api.Status) {
 	var count *atomic.Uint64
-	switch o.dev.fault(callWrite, st) {
+	switch w.to.fault("vmnet_write", st) {
 	case verdictDead:
-		count = &o.counts.down
+		count = &w.counts.down
 	case verdictRefused:
 		if n > 1 {
-			o.halves(start, n)
+			w.halves(start, n)
 			return
 		}
-		count = &o.counts.refused
-		o.dev.net.log.Warn("macOS did not take a frame", "client", o.dev.who, "error", st)
+		count = &w.counts.refused
+		w.to.net.log.Warn("macOS did not take a frame", "client", w.to.who, "error", st)
 	case verdictExhausted:
-		if n > 1 && o.retries > 0 {
-			o.halves(start, n)
+		if n > 1 && w.retries > 0 {
+			w.halves(start, n)
 			return
 		}
-		count = &o.counts.exhausted
-		o.dev.net.exhausted.Add(uint64(n))
+		count = &w.counts.exhausted
+		w.to.net.exhausted.Add(uint64(n))
 	default:
-		count = &o.counts.refused
-		o.dev.net.log.Warn("macOS did not take frames", "client", o.dev.who, "frames", n, "error", st)
+		count = &w.counts.refused
+		w.to.net.log.Warn("macOS did not take frames", "client", w.to.who, "frames", n, "error", st)
 	}
 	count.Add(uint64(n))
 }
 
 // halves writes n frames from offset start on in two parts.
-func (o *outlet) halves(start, n int) {
-	next := o.part(start, n/2)
-	o.part(next, n-n/2)
+func (w *writer) halves(start, n int) {
+	next := w.part(start, n/2)
+	w.part(next, n-n/2)
 }
 
 // part writes n frames from offset start on and returns the offset behind them.
-func (o *outlet) part(start, n int) int {
-	it := frame.NewBatch(o.batch.Bytes()[start:], n).Iter()
-	for o.w.Len() < n && it.Next() {
-		if f := it.Frame(); len(f) <= o.dev.maxPacket {
-			o.w.Add(f)
+func (w *writer) part(start, n int) int {
+	it := frame.NewBatch(w.batch.Bytes()[start:], n).Iter()
+	for w.Len() < n && it.Next() {
+		if f := it.Frame(); len(f) <= w.to.maxPacket {
+			w.Add(f)
 		}
 	}
-	next := start + it.End()
-	n = o.w.Len()
-	if n == 0 {
-		return next
-	}
-	o.retries--
-	if st := o.write(); st != api.Success {
-		o.rescue(start, n, st)
-	}
-	return next
+	w.retries--
+	w.flush(start)
+	return start + it.End()
 }
 
 // maxSeen is how many of a client's addresses are remembered. Few have more than one.
 const maxSeen = 4
 
-// seenMACs are the addresses that a client last sent from. One goroutine at a time notes, others may list.
+// seenMACs are the addresses that a client last sent from. One goroutine at a time notes, others may look.
 type seenMACs struct {
 	mac  [maxSeen]atomic.Uint64 // 0 = none
 	next int
@@ -157,14 +141,10 @@ func (s *seenMACs) note(b frame.Batch) {
 	if !it.Next() {
 		return
 	}
-	mac := binary.BigEndian.Uint64(it.Frame()[6:]) >> 16
-	for i := range s.mac {
-		if s.mac[i].Load() == mac {
-			return
-		}
+	if mac := binary.BigEndian.Uint64(it.Frame()[6:]) >> 16; !s.contains(mac) {
+		s.mac[s.next%maxSeen].Store(mac)
+		s.next++
 	}
-	s.mac[s.next%maxSeen].Store(mac)
-	s.next++
 }
 
 // contains reports whether mac is one of the addresses.
@@ -188,7 +168,7 @@ func (s *seenMACs) count() (n int) {
 }
 
 // announcement is a batch with one broadcast from each address, so that bridges learn where they are now: a reverse ARP
-// request (RFC 903), which hypervisors send after a guest has moved. Nobody answers it.
+// request (RFC 903), which hypervisors send after a guest has moved. It has no answer.
 func (s *seenMACs) announcement() frame.Batch {
 	var buf []byte
 	n := 0
