@@ -15,12 +15,12 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
 
-// A Choice is the way in which the network is made.
-type Choice struct {
-	API string // APINetwork or APIInterface
-	Why string // for logs and status
-	// Fallback tells that the other way honours all options as well, so that it may be tried when this one fails.
-	Fallback bool
+// A choice is the way in which the network is made.
+type choice struct {
+	api string // apiNetwork or apiInterface
+	why string // for logs and status
+	// fallback tells that the other way honours all options as well, so that it may be tried when this one fails.
+	fallback bool
 }
 
 // Choose decides how the network is made, by what the framework has and what the options need, never by the version of
@@ -35,44 +35,44 @@ type Choice struct {
 // stays registered when its owner is killed: on macOS 27.0 another program found vmnet_network_create refused for the same
 // subnet 48 s later, twice of twice, since the system keeps the object as an idle one. A daemon that has crashed must come
 // back with the subnet its guests have. (nicholas-lonsinger/kernova, docs/research/2026-09-22.)
-func Choose(o Options, f api.Features) (Choice, error) {
+func Choose(o Options, f api.Features) (choice, error) {
 	o.setDefaults()
 	if err := checkBoth(o); err != nil {
-		return Choice{}, err
+		return choice{}, err
 	}
 	network, iface := needNetwork(o), needInterface(o)
 	switch {
 	case len(network) > 0 && len(iface) > 0:
-		return Choice{}, fmt.Errorf("%s cannot be used together with %s: %s macOS 26's vmnet_network_create, %s vmnet_start_interface; leave one of the two out",
+		return choice{}, fmt.Errorf("%s cannot be used together with %s: %s macOS 26's vmnet_network_create, %s vmnet_start_interface; leave one of the two out",
 			list(iface), list(network), needs("the latter", network), needs("the former", iface))
-	case len(network) > 0 && o.UseAPI == APIInterface:
-		return Choice{}, fmt.Errorf("--vmnet-api=interface cannot honour %s: use --vmnet-api=auto on macOS 26, or leave the option out", list(network))
-	case len(iface) > 0 && o.UseAPI == APINetwork:
-		return Choice{}, fmt.Errorf("--vmnet-api=network cannot honour %s: use --vmnet-api=auto, or leave the option out", list(iface))
+	case len(network) > 0 && o.UseAPI == apiInterface:
+		return choice{}, fmt.Errorf("--vmnet-api=interface cannot honour %s: use --vmnet-api=auto on macOS 26, or leave the option out", list(network))
+	case len(iface) > 0 && o.UseAPI == apiNetwork:
+		return choice{}, fmt.Errorf("--vmnet-api=network cannot honour %s: use --vmnet-api=auto, or leave the option out", list(iface))
 	case !f.Networks && len(network) > 0:
-		return Choice{}, fmt.Errorf("%s needs macOS 26 or newer: the vmnet.framework of this macOS has no vmnet_network_create; leave the option out", list(network))
-	case !f.Networks && o.UseAPI == APINetwork:
-		return Choice{}, errors.New("--vmnet-api=network needs macOS 26 or newer: the vmnet.framework of this macOS has no vmnet_network_create; use --vmnet-api=auto")
+		return choice{}, fmt.Errorf("%s needs macOS 26 or newer: the vmnet.framework of this macOS has no vmnet_network_create; leave the option out", list(network))
+	case !f.Networks && o.UseAPI == apiNetwork:
+		return choice{}, errors.New("--vmnet-api=network needs macOS 26 or newer: the vmnet.framework of this macOS has no vmnet_network_create; use --vmnet-api=auto")
 	}
 	return pick(o, f, network, iface), nil
 }
 
 // pick chooses when nothing is in conflict.
-func pick(o Options, f api.Features, network, iface []string) Choice {
+func pick(o Options, f api.Features, network, iface []string) choice {
 	switch {
-	case o.UseAPI != APIAuto:
-		return Choice{API: o.UseAPI, Why: "--vmnet-api=" + o.UseAPI}
+	case o.UseAPI != apiAuto:
+		return choice{api: o.UseAPI, why: "--vmnet-api=" + o.UseAPI}
 	case len(network) > 0:
-		return Choice{API: APINetwork, Why: list(network)}
+		return choice{api: apiNetwork, why: list(network)}
 	case len(iface) > 0:
-		return Choice{API: APIInterface, Why: list(iface)}
+		return choice{api: apiInterface, why: list(iface)}
 	case !f.Networks:
-		return Choice{API: APIInterface, Why: "the vmnet.framework of this macOS has no vmnet_network_create"}
+		return choice{api: apiInterface, why: "the vmnet.framework of this macOS has no vmnet_network_create"}
 	}
 	if why := preferInterface(o); why != "" {
-		return Choice{API: APIInterface, Why: why}
+		return choice{api: apiInterface, why: why}
 	}
-	return Choice{API: APIInterface, Why: "nothing asked for needs vmnet_network_create", Fallback: true}
+	return choice{api: apiInterface, why: "nothing asked for needs vmnet_network_create", fallback: true}
 }
 
 // needNetwork names the options that only vmnet_network_create honours.
@@ -136,12 +136,12 @@ func preferInterface(o Options) string {
 // checkBoth refuses what neither way honours.
 func checkBoth(o Options) error {
 	switch o.UseAPI {
-	case APIAuto, APINetwork, APIInterface:
+	case apiAuto, apiNetwork, apiInterface:
 	default:
 		return fmt.Errorf("--vmnet-api=%s is unknown: use auto, network or interface", o.UseAPI)
 	}
 	switch o.Interfaces {
-	case InterfacesClient, InterfacesOne:
+	case interfacesClient, interfacesOne:
 	default:
 		return fmt.Errorf("--vmnet-interfaces=%s is unknown: use client or one", o.Interfaces)
 	}

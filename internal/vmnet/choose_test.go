@@ -37,7 +37,7 @@ func home() Options {
 // onNetwork is home by way of a network object.
 func onNetwork() Options {
 	o := home()
-	o.UseAPI = APINetwork
+	o.UseAPI = apiNetwork
 	return o
 }
 
@@ -65,7 +65,7 @@ func TestChoose(t *testing.T) {
 		fallback bool
 		mention  string // several, separated by "|"
 	}
-	either, onlyNetwork, iface := want{api: APIInterface, fallback: true}, want{api: APINetwork}, want{api: APIInterface}
+	either, onlyNetwork, iface := want{api: apiInterface, fallback: true}, want{api: apiNetwork}, want{api: apiInterface}
 	need26 := func(flag string) want { return want{mention: flag + "|macOS 26|leave the option out"} }
 	clash := func(a, b string) want {
 		return want{mention: a + "|" + b + "|vmnet_network_create|vmnet_start_interface|leave one"}
@@ -90,7 +90,7 @@ func TestChoose(t *testing.T) {
 		{"offload", with(home(), func(o *Options) { o.Offload = true }), either, iface},
 		{"isolation", with(home(), func(o *Options) { o.Isolate = true }), iface, iface},
 		{
-			"isolation by a network object", with(home(), func(o *Options) { o.Isolate, o.UseAPI = true, APINetwork }),
+			"isolation by a network object", with(home(), func(o *Options) { o.Isolate, o.UseAPI = true, apiNetwork }),
 			want{mention: "--isolate"},
 			want{mention: "--isolate"},
 		},
@@ -101,7 +101,7 @@ func TestChoose(t *testing.T) {
 		},
 		{"nothing but the socket", Options{Mode: vnet.ModeShared}, either, iface},
 		{"no DHCP and no addresses", Options{Mode: vnet.ModeShared, DisableDHCP: true}, onlyNetwork, need26("--vmnet-disable-dhcp")},
-		{"one interface", with(home(), func(o *Options) { o.Interfaces = InterfacesOne }), either, iface},
+		{"one interface", with(home(), func(o *Options) { o.Interfaces = interfacesOne }), either, iface},
 		{"forward", with(home(), func(o *Options) { o.Forwards = someForward() }), either, iface},
 
 		{"no DHCP", with(home(), func(o *Options) { o.DisableDHCP = true }), onlyNetwork, need26("--vmnet-disable-dhcp")},
@@ -143,21 +143,21 @@ func TestChoose(t *testing.T) {
 			onlyNetwork, need26("--vmnet-disable-dhcp"),
 		},
 
-		{"network asked for", with(home(), func(o *Options) { o.UseAPI = APINetwork }), onlyNetwork, want{mention: "--vmnet-api=network|macOS 26"}},
+		{"network asked for", with(home(), func(o *Options) { o.UseAPI = apiNetwork }), onlyNetwork, want{mention: "--vmnet-api=network|macOS 26"}},
 		{
-			"network asked for, bridged", with(bridged(), func(o *Options) { o.UseAPI = APINetwork }),
+			"network asked for, bridged", with(bridged(), func(o *Options) { o.UseAPI = apiNetwork }),
 			want{mention: "--vmnet-api=network|--vmnet-mode=bridged"},
 			want{mention: "--vmnet-api=network|--vmnet-mode=bridged"},
 		},
 		{
 			"network asked for, other end",
-			with(addressed(vnet.ModeShared, "10.0.0.0/24", "10.0.0.1", "10.0.0.99", "10.0.0.254"), func(o *Options) { o.UseAPI = APINetwork }),
+			with(addressed(vnet.ModeShared, "10.0.0.0/24", "10.0.0.1", "10.0.0.99", "10.0.0.254"), func(o *Options) { o.UseAPI = apiNetwork }),
 			want{mention: "--vmnet-api=network|--vmnet-dhcp-end=10.0.0.99"},
 			want{mention: "--vmnet-api=network|--vmnet-dhcp-end=10.0.0.99"},
 		},
-		{"interface asked for", with(home(), func(o *Options) { o.UseAPI = APIInterface }), iface, iface},
+		{"interface asked for", with(home(), func(o *Options) { o.UseAPI = apiInterface }), iface, iface},
 		{
-			"interface asked for, no DHCP", with(home(), func(o *Options) { o.UseAPI, o.DisableDHCP = APIInterface, true }),
+			"interface asked for, no DHCP", with(home(), func(o *Options) { o.UseAPI, o.DisableDHCP = apiInterface, true }),
 			want{mention: "--vmnet-api=interface|--vmnet-disable-dhcp"},
 			want{mention: "--vmnet-api=interface|--vmnet-disable-dhcp"},
 		},
@@ -189,13 +189,13 @@ func TestChoose(t *testing.T) {
 				c, err := Choose(tt.o, x.f)
 				if x.want.mention == "" {
 					require.NoError(t, err, x.os)
-					assert.Equal(t, x.want.api, c.API, x.os)
-					assert.Equal(t, x.want.fallback, c.Fallback, x.os)
-					assert.NotEmpty(t, c.Why, x.os)
+					assert.Equal(t, x.want.api, c.api, x.os)
+					assert.Equal(t, x.want.fallback, c.fallback, x.os)
+					assert.NotEmpty(t, c.why, x.os)
 					continue
 				}
 				require.Error(t, err, x.os)
-				assert.Equal(t, Choice{}, c, x.os)
+				assert.Equal(t, choice{}, c, x.os)
 				for m := range strings.SplitSeq(x.want.mention, "|") {
 					assert.ErrorContains(t, err, m, x.os)
 				}

@@ -32,7 +32,7 @@ func TestForwardIsNotAnswered(t *testing.T) {
 		f := newFake()
 		f.wrap = func(i *fakeInterface) api.Interface { return slowForward{i} }
 		o := onNetwork()
-		o.API, o.UseAPI = f, APIInterface
+		o.API, o.UseAPI = f, apiInterface
 		o.Forwards = []vnet.Forward{{Proto: "tcp", HostPort: 1, Guest: netip.MustParseAddrPort("192.168.64.9:1")}}
 		ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
 		defer cancel()
@@ -82,7 +82,7 @@ func TestCreateHangs(t *testing.T) {
 // stopped under it.
 func TestAnchorReadHangsAndClientsChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, newFake(), with(onNetwork(), func(o *Options) { o.Interfaces = InterfacesOne }))
+		r := newRig(t, newFake(), with(onNetwork(), func(o *Options) { o.Interfaces = interfacesOne }))
 		a := r.attach(1)
 		anchor := r.anchorOf()
 		in, out := make(chan struct{}), make(chan struct{})
@@ -113,7 +113,7 @@ func TestAnchorReadHangsAndClientsChange(t *testing.T) {
 
 // TestAnchorHangsWhileJoining: Attach ends with its context, and Status answers, though the anchor's first read hangs.
 func TestAnchorHangsWhileJoining(t *testing.T) {
-	r := newRig(t, newFake(), with(onNetwork(), func(o *Options) { o.Interfaces = InterfacesOne }))
+	r := newRig(t, newFake(), with(onNetwork(), func(o *Options) { o.Interfaces = interfacesOne }))
 	in, out := make(chan struct{}), make(chan struct{})
 	var once sync.Once
 	r.anchorOf().fault(func(i *fakeInterface) {

@@ -67,7 +67,7 @@ func paramSubnet(p api.Params) netip.Prefix {
 
 // A Status is what the network tells of its interfaces, for status and selftest.
 type Status struct {
-	API      string     // APINetwork or APIInterface
+	API      string     // apiNetwork or apiInterface
 	Why      string     // that one
 	AnchorID [16]byte   // what the clients' interface ids are derived from
 	Anchor   api.Params // as the anchor was last started
@@ -87,7 +87,7 @@ type Status struct {
 // Status returns the counters. It may be called after Close.
 func (n *Network) Status() Status {
 	s := Status{
-		API: n.choice.API, Why: n.choice.Why, AnchorID: n.id, Own: int(n.own.Load()), Shared: n.shared.count(),
+		API: n.choice.api, Why: n.choice.why, AnchorID: n.id, Own: int(n.own.Load()), Shared: n.shared.count(),
 		Starts: n.starts.Load(), StartFailures: n.failures.Load(), Restarts: n.restarts.Load(), Promoted: n.promoted.Load(),
 		Exhausted: n.exhausted.Load(),
 	}

@@ -31,7 +31,7 @@ func (b *backoff) next() time.Duration {
 
 // first puts something behind a new port.
 func (p *port) first() error {
-	if p.net.opts.Interfaces != InterfacesClient {
+	if p.net.opts.Interfaces != interfacesClient {
 		return p.net.shared.join(p)
 	}
 	err := p.start()
@@ -76,7 +76,7 @@ func (p *port) keep() {
 
 // hope sets the time of the next attempt to get an own interface, unless no client is to have one.
 func (p *port) hope(retry *time.Timer) {
-	if p.net.opts.Interfaces == InterfacesClient {
+	if p.net.opts.Interfaces == interfacesClient {
 		retry.Reset(p.waiting.next())
 	}
 }

@@ -14,18 +14,17 @@ import (
 
 // Values of Options.UseAPI and Options.Interfaces.
 const (
-	APIAuto      = "auto"      // whichever can do what is asked for
-	APINetwork   = "network"   // vmnet_network_create, macOS 26
-	APIInterface = "interface" // vmnet_start_interface
+	apiAuto      = "auto"      // whichever can do what is asked for
+	apiNetwork   = "network"   // vmnet_network_create, macOS 26
+	apiInterface = "interface" // vmnet_start_interface
 
-	InterfacesClient = "client" // one for each client
-	InterfacesOne    = "one"    // all clients share one
+	interfacesClient = "client" // one for each client
+	interfacesOne    = "one"    // all clients share one
 )
 
-// Defaults of Options.
 const (
-	// DefaultPatience is how long a busy subnet is waited for: macOS frees one seconds after its owner died.
-	DefaultPatience = 5 * time.Second
+	// defaultPatience is how long a busy subnet is waited for: macOS frees one seconds after its owner died.
+	defaultPatience = 5 * time.Second
 	// LaunchdPatience is for a job of launchd, which may start before the services that vmnet needs.
 	LaunchdPatience = time.Minute
 )
@@ -58,21 +57,21 @@ type Options struct {
 	Isolate         bool // clients do not reach each other
 	Offload         bool // checksums and segmentation are left to the host: frames of 64 KiB
 
-	UseAPI     string // empty = APIAuto
-	Interfaces string // empty = InterfacesClient
+	UseAPI     string // empty = apiAuto
+	Interfaces string // empty = interfacesClient
 	MaxClients int    // sizes the tables of the bridge for clients that share an interface; 0 = 256
 
-	// Patience is how long New tries again when macOS refuses to start the network; 0 = DefaultPatience.
+	// Patience is how long New tries again when macOS refuses to start the network; 0 = defaultPatience.
 	Patience time.Duration
 	// RetryAll tries again after any failure to start, not only when the subnet is busy.
 	RetryAll bool
 
-	Identity Store // nil = nothing is kept
+	Identity store // nil = nothing is kept
 	Log      *slog.Logger
 }
 
-// A Store keeps what makes a network the same one after a restart. Its methods may be called from several goroutines.
-type Store interface {
+// A store keeps what makes a network the same one after a restart. Its methods may be called from several goroutines.
+type store interface {
 	// AnchorID is the UUID that the anchor was last started with, false when none is known.
 	AnchorID() ([16]byte, bool)
 	SaveAnchorID([16]byte) error
@@ -82,8 +81,8 @@ type Store interface {
 }
 
 func (o *Options) setDefaults() {
-	o.UseAPI = cmp.Or(o.UseAPI, APIAuto)
-	o.Interfaces = cmp.Or(o.Interfaces, InterfacesClient)
-	o.Patience = cmp.Or(o.Patience, DefaultPatience)
+	o.UseAPI = cmp.Or(o.UseAPI, apiAuto)
+	o.Interfaces = cmp.Or(o.Interfaces, interfacesClient)
+	o.Patience = cmp.Or(o.Patience, defaultPatience)
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 }

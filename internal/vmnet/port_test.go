@@ -72,7 +72,7 @@ func TestBadFrames(t *testing.T) {
 				o := onNetwork()
 				if shared {
 					f.tune = nil
-					o.Interfaces = InterfacesOne
+					o.Interfaces = interfacesOne
 				}
 				r := newRig(t, f, o)
 				a := r.attach(1)
@@ -292,7 +292,7 @@ func TestRestartFails(t *testing.T) {
 // TestAnchorDies: the clients that share it are served again when it is back.
 func TestAnchorDies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, newFake(), with(onNetwork(), func(o *Options) { o.UseAPI, o.Interfaces, o.Forwards = APIInterface, InterfacesOne, someForward() }))
+		r := newRig(t, newFake(), with(onNetwork(), func(o *Options) { o.UseAPI, o.Interfaces, o.Forwards = apiInterface, interfacesOne, someForward() }))
 		a, b := r.attach(1), r.attach(2)
 		first := r.anchorOf()
 		r.fake.setStart(func(context.Context, bool) error { return failure() })
@@ -457,7 +457,7 @@ func TestManyReconnect(t *testing.T) {
 // TestOtherSubnetForClient: an interface that cannot reach the others is not used.
 func TestOtherSubnetForClient(t *testing.T) {
 	f := newFake()
-	r := newRig(t, f, with(onNetwork(), func(o *Options) { o.UseAPI = APIInterface }))
+	r := newRig(t, f, with(onNetwork(), func(o *Options) { o.UseAPI = apiInterface }))
 	f.mu.Lock()
 	f.tune = func(p *api.Params) { p.Start = netip.MustParseAddr("192.168.99.1") }
 	f.mu.Unlock()
@@ -471,7 +471,7 @@ func TestOtherSubnetForClient(t *testing.T) {
 
 // TestIsolated: guests reach the outside and not each other, whether they share the anchor or not.
 func TestIsolated(t *testing.T) {
-	for _, way := range []string{InterfacesClient, InterfacesOne} {
+	for _, way := range []string{interfacesClient, interfacesOne} {
 		r := newRig(t, newFake(), with(home(), func(o *Options) { o.Isolate, o.Interfaces = true, way }))
 		a, b := r.attach(1), r.attach(2)
 		b.say(b.to(everybody, "hello"))
@@ -494,7 +494,7 @@ func TestIsolated(t *testing.T) {
 
 // TestSinkLimit: what a client does not take is left out and counted, the rest comes in order.
 func TestSinkLimit(t *testing.T) {
-	for _, way := range []string{InterfacesClient, InterfacesOne} {
+	for _, way := range []string{interfacesClient, interfacesOne} {
 		r := newRig(t, newFake(), with(onNetwork(), func(o *Options) { o.MTU, o.Interfaces = 9000, way }))
 		a := r.attach(1)
 		b := &guest{r: r, mac: guestMAC(2), max: 1514}
@@ -540,7 +540,7 @@ func TestWaitingPackets(t *testing.T) {
 
 // TestStalePackets: what the anchor received while nobody listened is not for a client that begins to share it.
 func TestStalePackets(t *testing.T) {
-	r := newRig(t, newFake(), with(onNetwork(), func(o *Options) { o.Interfaces = InterfacesOne }))
+	r := newRig(t, newFake(), with(onNetwork(), func(o *Options) { o.Interfaces = interfacesOne }))
 	anchor := r.anchorOf()
 	for round := range 2 {
 		anchor.put((&guest{mac: guestMAC(9)}).to(everybody, "stale"))

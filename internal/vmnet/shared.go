@@ -215,7 +215,7 @@ func (s *sharedInterface) close() *iface {
 // hintOldest tells the port that has shared the anchor longest and may move that there may be an interface for it. A hint that
 // gets lost costs it until its next attempt.
 func (s *sharedInterface) hintOldest() {
-	if s.net.opts.Interfaces != InterfacesClient || s.net.ctx.Err() != nil {
+	if s.net.opts.Interfaces != interfacesClient || s.net.ctx.Err() != nil {
 		return
 	}
 	s.mu.Lock()

@@ -64,7 +64,7 @@ func (s *sim) options(o Options) Options {
 
 // TestSimConformance runs the suite that every network must pass, through the binding into the simulator.
 func TestSimConformance(t *testing.T) {
-	one := with(onNetwork(), func(o *Options) { o.Interfaces = InterfacesOne })
+	one := with(onNetwork(), func(o *Options) { o.Interfaces = interfacesOne })
 	tests := []struct {
 		name    string
 		flavour vmnetsim.Flavour

@@ -26,10 +26,10 @@ const (
 // allows and the failure may pass: macOS keeps a subnet busy for a while after its owner died.
 func (n *Network) begin(ctx context.Context) (*iface, error) {
 	start := time.Now()
-	last, rounds := start.Add(n.opts.Patience), start.Add(min(n.opts.Patience, DefaultPatience))
+	last, rounds := start.Add(n.opts.Patience), start.Add(min(n.opts.Patience, defaultPatience))
 	subnet, asked := n.wanted()
 	for {
-		d, err := n.attempt(ctx, n.choice.API, subnet)
+		d, err := n.attempt(ctx, n.choice.api, subnet)
 		if err == nil {
 			return d, nil
 		}
@@ -43,7 +43,7 @@ func (n *Network) begin(ctx context.Context) (*iface, error) {
 			}
 			if d, err2 := n.fallBack(ctx, err); err2 == nil {
 				return d, nil
-			} else if n.choice.Fallback {
+			} else if n.choice.fallback {
 				err = fmt.Errorf("%w; and the other way: %w", err, err2)
 			}
 		}
@@ -63,7 +63,7 @@ func (n *Network) wanted() (subnet netip.Prefix, asked bool) {
 		return n.opts.Subnet, true
 	}
 	// A plain interface without addresses gets those of macOS's own default network, which stay the same by themselves.
-	if n.opts.Identity != nil && n.choice.API == APINetwork {
+	if n.opts.Identity != nil && n.choice.api == apiNetwork {
 		subnet, _ = n.opts.Identity.Subnet()
 	}
 	return subnet, false
@@ -71,15 +71,15 @@ func (n *Network) wanted() (subnet netip.Prefix, asked bool) {
 
 // fallBack tries the other way after the one chosen has failed with cause.
 func (n *Network) fallBack(ctx context.Context, cause error) (*iface, error) {
-	if !n.choice.Fallback || ctx.Err() != nil {
+	if !n.choice.fallback || ctx.Err() != nil {
 		return nil, cause
 	}
-	d, err := n.attempt(ctx, APINetwork, n.opts.Subnet)
+	d, err := n.attempt(ctx, apiNetwork, n.opts.Subnet)
 	if err != nil {
 		return nil, err
 	}
 	n.log.Warn("plain interfaces do not start, the network is made by vmnet_network_create", "error", cause)
-	n.choice = Choice{API: APINetwork, Why: "vmnet_start_interface failed"}
+	n.choice = choice{api: apiNetwork, why: "vmnet_start_interface failed"}
 	return d, nil
 }
 
@@ -102,7 +102,7 @@ func (n *Network) attempt(ctx context.Context, way string, subnet netip.Prefix) 
 		return nil, err
 	}
 	n.object.Store(nil)
-	if way == APINetwork {
+	if way == apiNetwork {
 		object, err := n.create(ctx, subnet)
 		if err != nil {
 			return nil, err

@@ -22,7 +22,7 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
 
-// A memory is a Store.
+// A memory is a store.
 type memory struct {
 	mu     sync.Mutex
 	id     [16]byte
@@ -156,7 +156,7 @@ func TestConfigs(t *testing.T) {
 // TestInterfaceID: a client has the interface that it asks for, unless another has it, the anchor for one.
 func TestInterfaceID(t *testing.T) {
 	f := newFake()
-	r := newRig(t, f, with(onNetwork(), func(o *Options) { o.UseAPI = APIInterface }))
+	r := newRig(t, f, with(onNetwork(), func(o *Options) { o.UseAPI = apiInterface }))
 	defer r.end()
 	asked, sink := ifid.New(), &guest{r: &rig{t: t}, mac: guestMAC(1), max: frame.MaxStreamLen}
 	p, err := r.Attach(t.Context(), vnet.PortOptions{Name: "a", ID: "x", InterfaceID: asked}, sink)
@@ -176,7 +176,7 @@ func TestInterfaceID(t *testing.T) {
 // from it and differ from each other.
 func TestIdentities(t *testing.T) {
 	m := &memory{}
-	older := with(onNetwork(), func(o *Options) { o.UseAPI, o.Identity = APIInterface, m })
+	older := with(onNetwork(), func(o *Options) { o.UseAPI, o.Identity = apiInterface, m })
 	f := newFake()
 	r := newRig(t, f, older)
 	ports := map[[16]byte]bool{r.Status().AnchorID: true}
@@ -219,7 +219,7 @@ func TestIdentities(t *testing.T) {
 // TestSubnetIsKept: a network without --vmnet-gateway asks for the subnet of its last start, and does without where
 // that is not to be had.
 func TestSubnetIsKept(t *testing.T) {
-	auto := Options{Mode: vnet.ModeShared, UseAPI: APINetwork}
+	auto := Options{Mode: vnet.ModeShared, UseAPI: apiNetwork}
 	last := netip.MustParsePrefix("192.168.77.0/24")
 	m := &memory{subnet: last}
 	f := newFake()
@@ -239,7 +239,7 @@ func TestSubnetIsKept(t *testing.T) {
 		began := time.Now()
 		r := newRig(t, f, with(auto, func(o *Options) { o.Identity = m }))
 		assert.Equal(t, fakeDefault, r.Info().Subnet)
-		assert.Equal(t, APINetwork, r.Status().API)
+		assert.Equal(t, apiNetwork, r.Status().API)
 		assert.Equal(t, 1, r.log.count("level=WARN", last.String()))
 		assert.InDelta(t, 5, time.Since(began).Seconds(), 1)
 		r.end()
@@ -262,7 +262,7 @@ func TestSubnetIsKept(t *testing.T) {
 
 // TestOtherSubnet: what the user asked for and did not get ends the start, in either way.
 func TestOtherSubnet(t *testing.T) {
-	for _, way := range []string{APIAuto, APINetwork, APIInterface} {
+	for _, way := range []string{apiAuto, apiNetwork, apiInterface} {
 		f := newFake()
 		f.other = fakeDefault
 		_, _, err := tryNew(f, with(onNetwork(), func(o *Options) { o.UseAPI = way }))
@@ -286,22 +286,22 @@ func TestBusy(t *testing.T) {
 		after         time.Duration // until New returns
 		api           string        // empty = an error
 	}{
-		{"network, free in time", onNetwork(), busy, nil, 3 * time.Second, 3 * time.Second, APINetwork},
-		{"network, general failure at create, free in time", onNetwork(), general, nil, 3 * time.Second, 3 * time.Second, APINetwork},
-		{"first start on a network, free in time", onNetwork(), nil, busy, 3 * time.Second, 3 * time.Second, APINetwork},
+		{"network, free in time", onNetwork(), busy, nil, 3 * time.Second, 3 * time.Second, apiNetwork},
+		{"network, general failure at create, free in time", onNetwork(), general, nil, 3 * time.Second, 3 * time.Second, apiNetwork},
+		{"first start on a network, free in time", onNetwork(), nil, busy, 3 * time.Second, 3 * time.Second, apiNetwork},
 		{"network, never", onNetwork(), busy, nil, never, 5 * time.Second, ""},
 		{"network, another failure", onNetwork(), authorized, nil, never, 0, ""},
 		{"network only, never", with(home(), func(o *Options) { o.DisableRA = true }), busy, nil, never, 5 * time.Second, ""},
-		{"interface, free in time", with(home(), func(o *Options) { o.UseAPI = APIInterface }), nil, busy, 3 * time.Second, 3 * time.Second, APIInterface},
-		{"interface, never", with(home(), func(o *Options) { o.UseAPI = APIInterface }), nil, busy, never, 5 * time.Second, ""},
-		{"interface, another failure", with(home(), func(o *Options) { o.UseAPI = APIInterface }), nil, failure, never, 0, ""},
-		{"either, free in time", home(), busy, busy, 3 * time.Second, 3 * time.Second, APIInterface},
-		{"either, plain ones never", home(), nil, busy, never, 5 * time.Second, APINetwork},
-		{"either, plain ones fail otherwise", home(), nil, failure, never, 0, APINetwork},
+		{"interface, free in time", with(home(), func(o *Options) { o.UseAPI = apiInterface }), nil, busy, 3 * time.Second, 3 * time.Second, apiInterface},
+		{"interface, never", with(home(), func(o *Options) { o.UseAPI = apiInterface }), nil, busy, never, 5 * time.Second, ""},
+		{"interface, another failure", with(home(), func(o *Options) { o.UseAPI = apiInterface }), nil, failure, never, 0, ""},
+		{"either, free in time", home(), busy, busy, 3 * time.Second, 3 * time.Second, apiInterface},
+		{"either, plain ones never", home(), nil, busy, never, 5 * time.Second, apiNetwork},
+		{"either, plain ones fail otherwise", home(), nil, failure, never, 0, apiNetwork},
 		{"both, never", home(), busy, busy, never, 5 * time.Second, ""},
 		{
-			"a job of launchd, another failure", with(onNetwork(), func(o *Options) { o.UseAPI, o.RetryAll, o.Patience = APIInterface, true, LaunchdPatience }),
-			nil, failure, 40 * time.Second, 40 * time.Second, APIInterface,
+			"a job of launchd, another failure", with(onNetwork(), func(o *Options) { o.UseAPI, o.RetryAll, o.Patience = apiInterface, true, LaunchdPatience }),
+			nil, failure, 40 * time.Second, 40 * time.Second, apiInterface,
 		},
 		{
 			"a job of launchd, never", with(onNetwork(), func(o *Options) { o.RetryAll, o.Patience = true, LaunchdPatience }),
@@ -335,7 +335,7 @@ func TestBusy(t *testing.T) {
 				} else {
 					require.NoError(t, err)
 					assert.Equal(t, tt.api, n.Status().API)
-					fell := tt.o.UseAPI == "" && tt.api == APINetwork
+					fell := tt.o.UseAPI == "" && tt.api == apiNetwork
 					assert.Equal(t, fell, log.count("level=WARN", "plain interfaces do not start") > 0, log)
 					require.NoError(t, n.Close())
 				}
@@ -360,7 +360,7 @@ func TestNoAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
 		f.onStart = func(ctx context.Context, _ bool) error { <-ctx.Done(); return api.ErrNoAnswer }
-		_, _, err := tryNew(f, with(onNetwork(), func(o *Options) { o.UseAPI = APINetwork }))
+		_, _, err := tryNew(f, with(onNetwork(), func(o *Options) { o.UseAPI = apiNetwork }))
 		require.ErrorIs(t, err, api.ErrNoAnswer)
 		synctest.Wait()
 	})
@@ -370,7 +370,7 @@ func TestNoAnswer(t *testing.T) {
 func TestForwardRefused(t *testing.T) {
 	f := newFake()
 	f.onForward = errors.New("port in use")
-	_, _, err := tryNew(f, with(onNetwork(), func(o *Options) { o.UseAPI, o.Forwards = APIInterface, someForward() }))
+	_, _, err := tryNew(f, with(onNetwork(), func(o *Options) { o.UseAPI, o.Forwards = apiInterface, someForward() }))
 	assert.ErrorContains(t, err, "--vmnet-forward=tcp:8080=192.168.105.9:80: port in use")
 	assert.Empty(t, f.running())
 }

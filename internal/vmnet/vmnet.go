@@ -35,7 +35,7 @@ import (
 // A Network is a network of vmnet.framework. It implements vnet.Network.
 type Network struct {
 	opts   Options
-	choice Choice
+	choice choice
 	id     [16]byte // of the anchor; the clients' are derived from it
 	log    *slog.Logger
 
@@ -79,7 +79,7 @@ func New(ctx context.Context, o Options) (*Network, error) {
 	n.log.Info("initializing network", "mode", string(o.Mode))
 	if o.Interface != "" {
 		n.log.Info("using network interface", "name", o.Interface)
-		if c.API == APINetwork && o.Mode == vnet.ModeHost {
+		if c.api == apiNetwork && o.Mode == vnet.ModeHost {
 			n.log.Warn("--vmnet-interface has no effect: a network in host mode has no way out")
 		}
 	}
@@ -88,7 +88,7 @@ func New(ctx context.Context, o Options) (*Network, error) {
 		n.cancel()
 		return nil, err // as it is: socket_vmnet's log line begins with the call
 	}
-	n.log.Info("vmnet network started", "api", n.choice.API, "reason", n.choice.Why)
+	n.log.Info("vmnet network started", "api", n.choice.api, "reason", n.choice.why)
 	n.writeMax = anchor.writeMax
 	n.info = n.describe(anchor)
 	n.remember()
