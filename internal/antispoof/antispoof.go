@@ -7,7 +7,7 @@
 //	MAC     the one that the client declared, else the first that it sent from; nobody else's
 //	IPv4    the one that the network's DHCP server leased to this MAC; without a lease the first one that the client
 //	        announced or used, if it lies in the subnet and nobody else holds it
-//	IPv6    the link-local one that follows from the MAC, and the first MaxIPv6 others that nobody else holds
+//	IPv6    the link-local one that follows from the MAC, and the first maxIPv6 others that nobody else holds
 //
 // ARP and neighbour discovery may tell of these addresses only. Clients play neither DHCP server nor router. Frames with a
 // VLAN tag, or with IP or ARP behind an LLC/SNAP header, are refused without looking further: what is inside could be taken
@@ -30,8 +30,8 @@ import (
 )
 
 const (
-	// MaxIPv6 is how many IPv6 addresses a client may use besides the one that follows from its MAC.
-	MaxIPv6 = 8
+	// maxIPv6 is how many IPv6 addresses a client may use besides the one that follows from its MAC.
+	maxIPv6 = 8
 
 	// idleIPv6 is how long one of them must have been unused to give way to a new one: addresses for privacy (RFC 8981)
 	// change, and old ones are not given up in any way that shows.

@@ -70,7 +70,7 @@ type Guard struct {
 
 	// What only Filter's goroutine uses.
 	linkLocal uint64 // the lower half of the link-local address that follows from mac
-	six       []used // capacity MaxIPv6
+	six       []used // capacity maxIPv6
 	next      time.Duration
 	warned    uint64 // frames refused when that was last logged
 
@@ -111,7 +111,7 @@ func (r *Registry) Guard(id uint64, declared net.HardwareAddr, log *slog.Logger)
 }
 
 func (r *Registry) newGuard(id uint64) *Guard {
-	return &Guard{reg: r, id: id, log: slog.New(slog.DiscardHandler), six: make([]used, 0, MaxIPv6)}
+	return &Guard{reg: r, id: id, log: slog.New(slog.DiscardHandler), six: make([]used, 0, maxIPv6)}
 }
 
 // Filter calls pass with the frames of b that the client may send, in order, as runs of b. b is borrowed until it returns.

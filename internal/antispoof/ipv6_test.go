@@ -116,7 +116,7 @@ func TestIPv6(t *testing.T) {
 	}
 }
 
-// TestIPv6Addresses: who comes first has an address, MaxIPv6 at most.
+// TestIPv6Addresses: who comes first has an address, maxIPv6 at most.
 func TestIPv6Addresses(t *testing.T) {
 	at := func(n int) string { return fmt.Sprintf("2001 0db8 0000 0000 0000 0000 0001 %04x", n) }
 	r := newRig(t)
@@ -129,7 +129,7 @@ func TestIPv6Addresses(t *testing.T) {
 	assert.True(t, b.sends(ipv6(macB, "2001 0db8 0000 0000 0000 00ff fe00 0009", noNext)), "of nobody who is there")
 	assert.True(t, b.sends(ipv6(macB, globalB, noNext)))
 
-	for n := range MaxIPv6 - 1 {
+	for n := range maxIPv6 - 1 {
 		assert.True(t, a.sends(ipv6(macA, at(n), noNext)), n)
 	}
 	assert.False(t, a.sends(ipv6(macA, at(100), noNext)), "too many")

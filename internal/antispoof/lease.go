@@ -216,7 +216,7 @@ func (g *Guard) claimIPv6(a ip6, now time.Duration) bool {
 		return false
 	}
 	at := len(g.six)
-	if at == MaxIPv6 {
+	if at == maxIPv6 {
 		at = 0
 		for i := range g.six {
 			if g.six[i].used < g.six[at].used {

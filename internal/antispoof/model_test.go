@@ -115,7 +115,7 @@ func requireOneHolder(t *testing.T, r *Registry, live map[uint64]*client) {
 			l := r.leased[ip4(ip)]
 			require.True(t, r.static[ip4(ip)] == c.Guard || l != nil && l.mac == mac48(c.mac.Load()), "%s is not known", ip4(ip).addr())
 		}
-		require.LessOrEqual(t, len(c.six), MaxIPv6)
+		require.LessOrEqual(t, len(c.six), maxIPv6)
 		for _, u := range c.six {
 			require.False(t, six[u.addr])
 			require.Same(t, c.Guard, r.six[u.addr])

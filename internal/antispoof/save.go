@@ -132,7 +132,7 @@ func (r *Registry) restore(v savedGuard, now time.Duration) (*Guard, error) {
 	switch {
 	case r.pending[v.ID] != nil:
 		return nil, errors.New("it is there twice")
-	case len(v.IPv6) > MaxIPv6:
+	case len(v.IPv6) > maxIPv6:
 		return nil, fmt.Errorf("it has %d IPv6 addresses", len(v.IPv6))
 	case v.MAC == "":
 		return g, nil

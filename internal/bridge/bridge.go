@@ -25,17 +25,17 @@ import (
 
 // Defaults and limits.
 const (
-	// DefaultMaxClients is how many ports the MAC table is sized for.
-	DefaultMaxClients = 256
-	// MaxMACs is how many addresses are learned behind one port. Frames from further ones are forwarded, not learned, and
+	// defaultMaxClients is how many ports the MAC table is sized for.
+	defaultMaxClients = 256
+	// maxMACs is how many addresses are learned behind one port. Frames from further ones are forwarded, not learned, and
 	// counted, so that nobody can fill the table.
-	MaxMACs = 256
+	maxMACs = 256
 	// maxTrustedMACs is the same for a trusted port, behind which there may be a whole network.
-	maxTrustedMACs = 16 * MaxMACs
-	// DefaultStormRate is the flood budget of a source port in frames a second, counted before they are multiplied.
-	DefaultStormRate = 50_000
-	// DefaultStormBurst is how many frames may be flooded at once, in frames.
-	DefaultStormBurst = 5_000
+	maxTrustedMACs = 16 * maxMACs
+	// defaultStormRate is the flood budget of a source port in frames a second, counted before they are multiplied.
+	defaultStormRate = 50_000
+	// defaultStormBurst is how many frames may be flooded at once, in frames.
+	defaultStormBurst = 5_000
 	// maxAge is how long an address is remembered, in seconds: the default of IEEE 802.1D.
 	maxAge = 300
 )
@@ -45,9 +45,9 @@ var errTooManyPorts = errors.New("attach port: all port numbers are in use")
 
 // Options set up a Bridge. The zero value is usable.
 type Options struct {
-	MaxClients int // ports to size the tables for; 0 = DefaultMaxClients
-	StormRate  int // frames a second; 0 = DefaultStormRate
-	StormBurst int // frames; 0 = DefaultStormBurst
+	MaxClients int // ports to size the tables for; 0 = defaultMaxClients
+	StormRate  int // frames a second; 0 = defaultStormRate
+	StormBurst int // frames; 0 = defaultStormBurst
 	Log        *slog.Logger
 	// Find is asked where an address is that no port has sent from, as 48 bits. nil, or the result nil: nobody knows, and the
 	// frame is flooded. It is called by Send and must not wait.
@@ -75,9 +75,9 @@ type PortOptions struct {
 	Isolated bool
 }
 
-// A SourceSink is a sink that wants to know where frames come from. The bridge calls DeliverFrom in place of Deliver, by
+// A sourceSink is a sink that wants to know where frames come from. The bridge calls DeliverFrom in place of Deliver, by
 // the same rules.
-type SourceSink interface {
+type sourceSink interface {
 	frame.Sink
 	DeliverFrom(src PortID, b frame.Batch)
 }
@@ -100,13 +100,13 @@ type Bridge struct {
 // New makes a bridge without ports.
 func New(o Options) *Bridge {
 	if o.MaxClients <= 0 {
-		o.MaxClients = DefaultMaxClients
+		o.MaxClients = defaultMaxClients
 	}
 	if o.StormRate <= 0 {
-		o.StormRate = DefaultStormRate
+		o.StormRate = defaultStormRate
 	}
 	if o.StormBurst <= 0 {
-		o.StormBurst = DefaultStormBurst
+		o.StormBurst = defaultStormBurst
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -117,7 +117,7 @@ func New(o Options) *Bridge {
 	}
 	b := &Bridge{
 		opts:  o,
-		table: newMACTable(2 * MaxMACs * o.MaxClients),
+		table: newMACTable(2 * maxMACs * o.MaxClients),
 		byID:  make([]atomic.Pointer[Port], min(1<<bits.Len(uint(4*o.MaxClients)), 1<<15)),
 	}
 	b.all.Store(new([]*Port))
@@ -135,7 +135,7 @@ func (b *Bridge) Attach(o PortOptions, sink frame.Sink) (*Port, error) {
 		done:     make(chan struct{}),
 	}
 	p.deliveries.Init()
-	p.source, _ = sink.(SourceSink)
+	p.source, _ = sink.(sourceSink)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {

@@ -168,8 +168,8 @@ func TestLastSeenWinsAndComesBack(t *testing.T) {
 	p[1].Send(batch(one(macA, macB, "mine")))
 	assert.Equal(t, [][]string{{"mine"}}, s[0].take())
 	assert.Empty(t, s[2].take())
-	assert.Equal(t, uint64(1), p[2].Moves())
-	assert.Equal(t, uint64(1), p[0].Moves())
+	assert.Equal(t, uint64(1), p[2].moves())
+	assert.Equal(t, uint64(1), p[0].moves())
 	assert.Equal(t, 1, p[2].Stats().MACs, "C keeps its own only")
 }
 
@@ -221,7 +221,7 @@ func TestStaticAddressNeverMovesOrAges(t *testing.T) {
 	p[1].Send(batch(one(unknown, macB, "1"), one(0x020000000077, macB, "nobody"), one(all, macB, "2")))
 	assert.Equal(t, [][]string{{"1"}, {"2"}}, gw.take(), "unknown unicast does not reach it")
 	assert.Equal(t, []PortID{p[1].ID(), p[1].ID()}, gw.from)
-	_, static := p[0].Unlearned()
+	_, static := p[0].unlearned()
 	assert.Equal(t, uint64(1), static)
 	assert.Equal(t, 1, g.Stats().MACs)
 }
@@ -233,7 +233,7 @@ func TestEveryClientGetsItsShare(t *testing.T) {
 	for c := range clients {
 		p, _ := b.attach(t, fmt.Sprint(c))
 		ports = append(ports, p)
-		for i := range MaxMACs {
+		for i := range maxMACs {
 			p.learn(macAddr(0x0a0000000000+uint64(c)<<16+uint64(i)), 1)
 		}
 	}
@@ -241,7 +241,7 @@ func TestEveryClientGetsItsShare(t *testing.T) {
 	for _, p := range ports {
 		learned += p.Stats().MACs
 	}
-	assert.GreaterOrEqual(t, learned, clients*MaxMACs*999/1000, "the table takes them all, but for rare full buckets")
+	assert.GreaterOrEqual(t, learned, clients*maxMACs*999/1000, "the table takes them all, but for rare full buckets")
 }
 
 func TestStormBudget(t *testing.T) {

@@ -64,7 +64,7 @@ func (y *model) learn(p *modelPort, m uint64, now uint32) {
 		p.static++
 		return
 	}
-	if len(p.macs) >= MaxMACs && p.swept != now {
+	if len(p.macs) >= maxMACs && p.swept != now {
 		p.swept = now
 		for a := range p.macs {
 			if y.old(a, now) {
@@ -73,7 +73,7 @@ func (y *model) learn(p *modelPort, m uint64, now uint32) {
 			}
 		}
 	}
-	if len(p.macs) >= MaxMACs {
+	if len(p.macs) >= maxMACs {
 		p.full++
 		return
 	}
@@ -329,10 +329,10 @@ func (c *comparison) compare() {
 		}
 		require.Equal(c.t, p.want, slices.Concat(p.sink.take()...), "frames for port %d", p.number)
 		p.want = nil
-		full, static := p.port.Unlearned()
+		full, static := p.port.unlearned()
 		st := p.port.Stats()
 		require.Equal(c.t, []uint64{p.full, p.static, p.moved, p.oversize, p.hairpin, p.isolated, uint64(len(p.macs))},
-			[]uint64{full, static, p.port.Moves(), st.Drops["drop_oversize"], st.Drops["drop_hairpin"], st.Drops["drop_isolated"], uint64(st.MACs)},
+			[]uint64{full, static, p.port.moves(), st.Drops["drop_oversize"], st.Drops["drop_hairpin"], st.Drops["drop_isolated"], uint64(st.MACs)},
 			"port %d: full, static, moved, oversize, hairpin, isolated, addresses", p.number)
 	}
 }

@@ -22,7 +22,7 @@ type Port struct {
 	id       PortID
 	opts     PortOptions
 	sink     frame.Sink
-	source   SourceSink // sink, if it asks for the source
+	source   sourceSink // sink, if it asks for the source
 	maxFrame int        // of sink, bytes
 
 	storm budget // used by Send only
@@ -99,14 +99,14 @@ func (p *Port) Stats() vnet.PortStats {
 	p.br.table.mu.Lock()
 	s.MACs = len(p.macs)
 	p.br.table.mu.Unlock()
-	full, static := p.Unlearned()
-	s.Moved, s.Unlearned = p.Moves(), full+static
+	full, static := p.unlearned()
+	s.Moved, s.Unlearned = p.moves(), full+static
 	return s
 }
 
-// Unlearned is how many source addresses were not learned because the port already has as many as it may, or the table is full, and
+// unlearned is how many source addresses were not learned because the port already has as many as it may, or the table is full, and
 // how many because they are static addresses of another port. Both count sightings, not addresses.
-func (p *Port) Unlearned() (full, static uint64) {
+func (p *Port) unlearned() (full, static uint64) {
 	return p.learning.full.Load(), p.learning.static.Load()
 }
 
@@ -127,11 +127,11 @@ func (p *Port) maxMACs() int {
 	if p.opts.Trusted {
 		return maxTrustedMACs
 	}
-	return MaxMACs
+	return maxMACs
 }
 
-// Moves is how many times an address moved to this port from another one.
-func (p *Port) Moves() uint64 { return p.learning.moved.Load() }
+// moves is how many times an address moved to this port from another one.
+func (p *Port) moves() uint64 { return p.learning.moved.Load() }
 
 // addStatic enters an address that never ages or moves.
 func (p *Port) addStatic(m net.HardwareAddr) {

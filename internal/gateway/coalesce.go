@@ -190,7 +190,7 @@ func (c *coalescer) clear() {
 }
 
 // toStack passes f to the stack, now or with what continues it.
-func (g *Gateway) toStack(src uint64, f []byte) {
+func (g *gateway) toStack(src uint64, f []byte) {
 	if g.joined.blocks(f) {
 		g.flush(src)
 	}
@@ -200,7 +200,7 @@ func (g *Gateway) toStack(src uint64, f []byte) {
 }
 
 // flush passes to the stack what was held.
-func (g *Gateway) flush(src uint64) {
+func (g *gateway) flush(src uint64) {
 	for i := range g.joined.all() {
 		g.engine.deliverPacket(src, header.IPv4ProtocolNumber, g.joined.all()[i].packet())
 	}

@@ -20,8 +20,8 @@ import (
 var ErrBridged = errors.New("bridged mode needs macOS vmnet; use --vmnet-mode=shared or host with the embedded network")
 
 const (
-	// MTU is the default of Config.MTU.
-	MTU = 1500
+	// defaultMTU is the default of Config.MTU.
+	defaultMTU = 1500
 
 	minMTU, maxMTU = 1280, 16384 // as --vmnet-mtu has them
 
@@ -106,7 +106,7 @@ const Domain = "vmnet.internal"
 const hostName = "host.internal"
 
 // dhcpConfig is what the DHCP server is to do.
-func (g *Gateway) dhcpConfig(leases []dhcp.Lease) dhcp.Config {
+func (g *gateway) dhcpConfig(leases []dhcp.Lease) dhcp.Config {
 	p := &g.plan
 	c := dhcp.Config{
 		Subnet: p.subnet, Gateway: p.gateway, First: p.dhcpStart, Last: p.dhcpEnd, Reserved: p.reserved(),
@@ -125,7 +125,7 @@ func (g *Gateway) dhcpConfig(leases []dhcp.Lease) dhcp.Config {
 }
 
 // dnsConfig adds our own names to the records that were asked for, which win.
-func (g *Gateway) dnsConfig() dns.Config {
+func (g *gateway) dnsConfig() dns.Config {
 	records := map[string]netip.Addr{"gateway.internal": g.plan.gateway, hostName: g.plan.alias}
 	maps.Copy(records, g.cfg.DNSRecords)
 	c := dns.Config{

@@ -66,7 +66,7 @@ type engine struct {
 }
 
 // newEngine makes a stack whose packets go to g's outlet.
-func newEngine(g *Gateway) (*engine, error) {
+func newEngine(g *gateway) (*engine, error) {
 	e := &engine{plan: &g.plan, tune: &g.tune, log: g.log, flows: newFlowTable(), awake: &g.awake}
 	if g.dns != nil {
 		e.dnsTCP = g.dns.ServeTCP

@@ -31,7 +31,7 @@ const acceptPause = 50 * time.Millisecond
 // A forward leads a port of the host to a guest. One of its two sockets is nil.
 type forward struct {
 	vnet.Forward
-	gw     *Gateway
+	gw     *gateway
 	number int // in Config
 	tcp    net.Listener
 	udp    *stickySocket
@@ -51,7 +51,7 @@ type forwards struct {
 }
 
 // add takes the socket of the forward with that number.
-func (fwd *forwards) add(g *Gateway, number int, socket *os.File) error {
+func (fwd *forwards) add(g *gateway, number int, socket *os.File) error {
 	defer socket.Close() // listeners and connections have duplicates
 	if number < 0 || number >= len(g.cfg.Forwards) {
 		return fmt.Errorf("take the socket of forward %d: there are %d", number, len(g.cfg.Forwards))

@@ -39,8 +39,8 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/gateway/dns"
 )
 
-// A Gateway is one life of a gateway, on one pair of sockets.
-type Gateway struct {
+// A gateway is one life of a gateway, on one pair of sockets.
+type gateway struct {
 	tune tuning
 	log  *slog.Logger // to the daemon
 	pair *Pair
@@ -81,15 +81,15 @@ type drops struct {
 	outFull   atomic.Uint64 // too much waits towards the guests
 }
 
-// Stats are what the gateway counts.
-type Stats struct {
+// stats are what the gateway counts.
+type stats struct {
 	Unwanted, Malformed, OutFull uint64 // frames that were dropped, by reason
 	TCPFlows, UDPFlows           int    // open now
 }
 
-func (g *Gateway) stats() Stats {
+func (g *gateway) stats() stats {
 	d := &g.drops
-	s := Stats{Unwanted: d.unwanted.Load(), Malformed: d.malformed.Load(), OutFull: d.outFull.Load()}
+	s := stats{Unwanted: d.unwanted.Load(), Malformed: d.malformed.Load(), OutFull: d.outFull.Load()}
 	if g.engine != nil {
 		s.TCPFlows, s.UDPFlows = g.engine.flows.counts()
 	}
@@ -97,7 +97,7 @@ func (g *Gateway) stats() Stats {
 }
 
 // start makes the servers and the stack of what the daemon has sent.
-func (g *Gateway) start() (err error) {
+func (g *gateway) start() (err error) {
 	if g.plan, err = newPlan(g.cfg); err != nil {
 		return err
 	}
@@ -122,7 +122,7 @@ func (g *Gateway) start() (err error) {
 }
 
 // close ends everything, the flows with a reset.
-func (g *Gateway) close() {
+func (g *gateway) close() {
 	g.awake.wake()
 	if g.dns != nil {
 		g.dns.Close() // before the flows: some of them wait for it
@@ -135,7 +135,7 @@ func (g *Gateway) close() {
 }
 
 // handleRun handles frames of one session.
-func (g *Gateway) handleRun(session uint64, b frame.Batch) {
+func (g *gateway) handleRun(session uint64, b frame.Batch) {
 	it := b.Iter()
 	for it.Next() {
 		g.handle(session, it.Frame())
@@ -143,7 +143,7 @@ func (g *Gateway) handleRun(session uint64, b frame.Batch) {
 	g.flush(session)
 }
 
-func (g *Gateway) handle(src uint64, f []byte) {
+func (g *gateway) handle(src uint64, f []byte) {
 	if g.tune.onFrame != nil {
 		g.tune.onFrame(f)
 	}
@@ -164,7 +164,7 @@ func (g *Gateway) handle(src uint64, f []byte) {
 	}
 }
 
-func (g *Gateway) handleDHCP(src uint64, d datagram) {
+func (g *gateway) handleDHCP(src uint64, d datagram) {
 	if g.dhcp == nil {
 		g.drops.unwanted.Add(1)
 		return
@@ -174,7 +174,7 @@ func (g *Gateway) handleDHCP(src uint64, d datagram) {
 	}
 }
 
-func (g *Gateway) handleDNS(src uint64, d datagram) {
+func (g *gateway) handleDNS(src uint64, d datagram) {
 	g.dns.HandleUDP(src, d.payload, g.plan.maxDatagram(), func(answer []byte) {
 		g.sendUDP(d.mac[:], portDNS, d.src, answer)
 	})
@@ -182,11 +182,11 @@ func (g *Gateway) handleDNS(src uint64, d datagram) {
 
 // maxDatagram is the longest UDP payload that the gateway's own services send, in bytes: what fits the MTU.
 func (p *plan) maxDatagram() int {
-	return min(p.mtu, MTU) - header.IPv4MinimumSize - header.UDPMinimumSize
+	return min(p.mtu, defaultMTU) - header.IPv4MinimumSize - header.UDPMinimumSize
 }
 
 // sendUDP sends a datagram of the gateway's own services.
-func (g *Gateway) sendUDP(mac net.HardwareAddr, port uint16, dst netip.AddrPort, payload []byte) {
+func (g *gateway) sendUDP(mac net.HardwareAddr, port uint16, dst netip.AddrPort, payload []byte) {
 	if len(payload) > g.plan.maxDatagram() {
 		g.drops.malformed.Add(1)
 		return

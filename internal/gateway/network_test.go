@@ -46,7 +46,7 @@ type Network struct {
 	*bridge.Bridge
 	t       testing.TB
 	plan    plan
-	gw      *Gateway
+	gw      *gateway
 	port    *bridge.Port
 	conn    *net.UnixConn
 	writing sync.Mutex
@@ -99,7 +99,7 @@ func start(t testing.TB, c Config, tune tuning) *Network {
 }
 
 // onPair is a gateway on its end of a pair.
-func onPair(t testing.TB, end *os.File, tune tuning) *Gateway {
+func onPair(t testing.TB, end *os.File, tune tuning) *gateway {
 	c, err := net.FileConn(end)
 	require.NoError(t, err)
 	require.NoError(t, end.Close())
@@ -149,7 +149,7 @@ func (n *Network) MaxFrame() int { return n.plan.maxFrame() }
 // Deliver implements frame.Sink.
 func (n *Network) Deliver(frame.Batch) {}
 
-// DeliverFrom implements bridge.SourceSink.
+// DeliverFrom implements bridge.sourceSink.
 func (n *Network) DeliverFrom(src bridge.PortID, b frame.Batch) {
 	n.write(append(AppendSession(nil, uint64(src)), b.Bytes()...))
 }
@@ -219,7 +219,7 @@ func (n *Network) ask() Answer {
 }
 
 // Stats are the gateway's counters, without the way to it.
-func (n *Network) Stats() Stats { return n.gw.stats() }
+func (n *Network) Stats() stats { return n.gw.stats() }
 
 // Attach implements vnet.Network.
 func (n *Network) Attach(_ context.Context, o vnet.PortOptions, toClient frame.Sink) (vnet.Port, error) {

@@ -19,7 +19,7 @@ func TestOutletManySenders(t *testing.T) {
 	const senders, each = 8, 3000
 	var next [senders]uint32
 	var sent, sending, turns atomic.Int32
-	o := newOutlet(frame.MinLen+MTU, func(wire []byte, wait bool) (int, error) {
+	o := newOutlet(frame.MinLen+defaultMTU, func(wire []byte, wait bool) (int, error) {
 		if wait { // the socket takes a part, and without waiting nothing at all now and then
 			wire = wire[:(len(wire)+1)/2/64*64+min(64, len(wire))]
 		} else if turns.Add(1)%3 == 0 {
@@ -60,7 +60,7 @@ func TestOutletManySenders(t *testing.T) {
 // TestOutletCloseWhileSending: the goroutine ends though another one has the turn.
 func TestOutletCloseWhileSending(t *testing.T) {
 	var d drops
-	o := newOutlet(frame.MinLen+MTU, func(b []byte, _ bool) (int, error) { return len(b), nil }, &d)
+	o := newOutlet(frame.MinLen+defaultMTU, func(b []byte, _ bool) (int, error) { return len(b), nil }, &d)
 	var run sync.WaitGroup
 	run.Go(o.run)
 	o.turn.Lock()

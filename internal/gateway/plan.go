@@ -59,7 +59,7 @@ func newPlan(c Config) (plan, error) {
 	}
 	p := plan{
 		gateway: c.Gateway, subnet: netip.PrefixFrom(c.Gateway, c.PrefixLen).Masked(),
-		mtu: cmp.Or(c.MTU, MTU), nat: c.Mode == vnet.ModeShared && !c.DisableNAT44, dns: !c.DisableDNSProxy,
+		mtu: cmp.Or(c.MTU, defaultMTU), nat: c.Mode == vnet.ModeShared && !c.DisableNAT44, dns: !c.DisableDNSProxy,
 		private: c.Private,
 	}
 	if p.mtu < minMTU || p.mtu > maxMTU {
@@ -137,7 +137,7 @@ func (p *plan) checkGuest(a netip.Addr) error {
 
 // maxFrame is the longest frame to and from the gateway, in bytes. It takes full Ethernet frames even with a smaller MTU:
 // guests that did not hear of that send them.
-func (p *plan) maxFrame() int { return frame.MinLen + max(p.mtu, MTU) }
+func (p *plan) maxFrame() int { return frame.MinLen + max(p.mtu, defaultMTU) }
 
 // setPool sets the DHCP range: gateway + 1 up to end. Without an end it is x.x.x.254 as in socket_vmnet where that is
 // possible, else the last address; with a gateway at the top, the addresses below it. The end is moved down

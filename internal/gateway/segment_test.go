@@ -124,7 +124,7 @@ func TestSegments(t *testing.T) {
 func TestOutletSegments(t *testing.T) {
 	var d drops
 	out := 0
-	o := newOutlet(frame.MinLen+MTU, func(b []byte, _ bool) (int, error) { out += countFrames(b); return len(b), nil }, &d)
+	o := newOutlet(frame.MinLen+defaultMTU, func(b []byte, _ bool) (int, error) { out += countFrames(b); return len(b), nil }, &d)
 	o.turn.Lock() // somebody is sending
 	pkt := largePacket(randomBytes(65000), 65536, 1448, 12)
 	defer pkt.DecRef()

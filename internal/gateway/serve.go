@@ -39,19 +39,19 @@ func serve(end *os.File, hello Hello) error {
 	return g.serve(hello)
 }
 
-func newGateway(conn *net.UnixConn, t tuning) (*Gateway, error) {
+func newGateway(conn *net.UnixConn, t tuning) (*gateway, error) {
 	p, err := PairOf(conn)
 	if err != nil {
 		return nil, err
 	}
 	p.takesFiles = true
-	g := &Gateway{tune: t, pair: p, in: queues{bySession: map[uint64]int{}}}
+	g := &gateway{tune: t, pair: p, in: queues{bySession: map[uint64]int{}}}
 	g.out = newOutlet(frame.MaxLen, func(b []byte, wait bool) (int, error) { return p.WriteWire(nil, b, wait) }, &g.drops)
 	g.log = slog.New(logger{out: g.out})
 	return g, nil
 }
 
-func (g *Gateway) serve(hello Hello) error {
+func (g *gateway) serve(hello Hello) error {
 	var sender sync.WaitGroup
 	defer sender.Wait()
 	defer g.pair.close()
@@ -82,7 +82,7 @@ func (g *Gateway) serve(hello Hello) error {
 }
 
 // take sorts a run of frames into its session's queue. It stays in the read buffer.
-func (g *Gateway) take(b frame.Batch) error {
+func (g *gateway) take(b frame.Batch) error {
 	if !g.started {
 		return errors.New("frames before the start")
 	}
@@ -132,8 +132,8 @@ func (q *queues) handle(do func(session uint64, b frame.Batch)) {
 }
 
 // message does what the daemon says.
-func (g *Gateway) message(kind byte, body []byte) (err error) {
-	if kind != KindSession {
+func (g *gateway) message(kind byte, body []byte) (err error) {
+	if kind != kindSession {
 		g.in.handle(g.handleRun) // what came before
 	}
 	switch kind {
@@ -150,7 +150,7 @@ func (g *Gateway) message(kind byte, body []byte) (err error) {
 		}
 	case KindStart:
 		return g.start()
-	case KindSession:
+	case kindSession:
 		if len(body) != 8 {
 			return errStream
 		}
@@ -172,7 +172,7 @@ func (g *Gateway) message(kind byte, body []byte) (err error) {
 	return err
 }
 
-func (g *Gateway) takeForward(number int) error {
+func (g *gateway) takeForward(number int) error {
 	socket := g.pair.takeFile()
 	if socket == nil {
 		return errors.New("a forward without a socket")
@@ -181,7 +181,7 @@ func (g *Gateway) takeForward(number int) error {
 }
 
 // gone lets the flows of a session wait for the client's return.
-func (g *Gateway) gone(id uint64) {
+func (g *gateway) gone(id uint64) {
 	if g.engine != nil {
 		g.engine.flows.guestGone(id)
 	}
@@ -190,7 +190,7 @@ func (g *Gateway) gone(id uint64) {
 	}
 }
 
-func (g *Gateway) answer(ask uint64) Answer {
+func (g *gateway) answer(ask uint64) Answer {
 	a := Answer{Ask: ask, Stats: g.stats()}
 	if g.dhcp != nil {
 		s := g.dhcp.Stats()

@@ -34,7 +34,7 @@ const (
 	KindLease                   // a dhcp.Lease of the gateway before this one
 	KindForward                 // an int, the number of a forward in Config; its socket comes with the message
 	KindStart                   // nothing: all of the above has been sent
-	KindSession                 // 8 bytes, big-endian: the session that the frames behind it come from
+	kindSession                 // 8 bytes, big-endian: the session that the frames behind it come from
 	KindGone                    // a uint64: that session has ended
 	KindAsk                     // a uint64, which the answer has as well
 	KindAway                    // nothing: the daemon does not read the pair until KindBack, so nothing is to be read from the host either
@@ -62,7 +62,7 @@ type Hello struct {
 // An Answer tells that the gateway works, and its counters.
 type Answer struct {
 	Ask                                    uint64 // which it answers
-	Stats                                  Stats
+	Stats                                  stats
 	DHCPSize, DHCPLeased                   int // as dhcp.Server.Usage has them
 	Malformed, Foreign, PortFull, PoolFull uint64
 }
@@ -152,5 +152,5 @@ const SessionLen = headLen + 8
 // AppendSession appends the message that the frames behind it come from a session.
 func AppendSession(dst []byte, id uint64) []byte {
 	dst = binary.BigEndian.AppendUint32(dst, messageBit|(1+8))
-	return binary.BigEndian.AppendUint64(append(dst, KindSession), id)
+	return binary.BigEndian.AppendUint64(append(dst, kindSession), id)
 }

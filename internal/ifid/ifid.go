@@ -8,10 +8,8 @@ import (
 	"crypto/rand"
 	"crypto/sha1"
 	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"net"
-	"strings"
 )
 
 // An ID is a UUID. The null UUID is no identity.
@@ -44,22 +42,6 @@ func String(id ID) string {
 		return ""
 	}
 	return fmt.Sprintf("%X-%X-%X-%X-%X", id[:4], id[4:6], id[6:8], id[8:10], id[10:])
-}
-
-// Parse reads the text of a UUID in letters of any case.
-func Parse(s string) (id ID, err error) {
-	const groups = "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx"
-	hyphens := len(s) == len(groups)
-	for i := 0; hyphens && i < len(groups); i++ {
-		hyphens = (s[i] == '-') == (groups[i] == '-')
-	}
-	if hyphens {
-		_, err = hex.Decode(id[:], []byte(strings.ReplaceAll(s, "-", "")))
-	}
-	if !hyphens || err != nil {
-		return ID{}, fmt.Errorf("%q is no UUID: it must look like 8F1CE6E0-3C2B-4C38-9D0D-1A6F5C0B7E11", s)
-	}
-	return id, nil
 }
 
 // MAC is a locally administered address that belongs to id: always the same, and another one for another id.

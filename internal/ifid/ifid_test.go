@@ -3,31 +3,16 @@
 package ifid
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 )
 
 func TestText(t *testing.T) {
 	const text = "8F1CE6E0-3C2B-4C38-9D0D-1A6F5C0B7E11"
-	id, err := Parse(text)
-	require.NoError(t, err)
-	assert.Equal(t, ID{0x8f, 0x1c, 0xe6, 0xe0, 0x3c, 0x2b, 0x4c, 0x38, 0x9d, 0x0d, 0x1a, 0x6f, 0x5c, 0x0b, 0x7e, 0x11}, id)
+	id := ID{0x8f, 0x1c, 0xe6, 0xe0, 0x3c, 0x2b, 0x4c, 0x38, 0x9d, 0x0d, 0x1a, 0x6f, 0x5c, 0x0b, 0x7e, 0x11}
 	assert.Equal(t, text, String(id))
-	small, err := Parse(strings.ToLower(text))
-	require.NoError(t, err)
-	assert.Equal(t, id, small)
 	assert.Empty(t, String(ID{}))
-	for name, bad := range map[string]string{
-		"empty": "", "short": text[1:], "long": text + "0", "no hyphens": strings.ReplaceAll(text, "-", ""),
-		"hyphen elsewhere": "8F1CE6E-03C2B-4C38-9D0D-1A6F5C0B7E11", "hyphen more": "8F1CE6E0-3C2B-4C38-9D0D-1A6F5C-B7E11",
-		"no digit": "8F1CE6E0-3C2B-4C38-9D0D-1A6F5C0B7E1G", "braces": "{" + text[2:] + "}",
-	} {
-		_, err := Parse(bad)
-		require.ErrorContains(t, err, "is no UUID", name)
-	}
 }
 
 func TestIdentities(t *testing.T) {

@@ -50,9 +50,6 @@ func Start(ctx context.Context, open func(context.Context) (vnet.Network, error)
 	return n
 }
 
-// Started is closed once the network has started or has failed to; Err then tells which.
-func (n *Network) Started() <-chan struct{} { return n.started }
-
 // Err is why the network did not start. It is nil while the network starts and when it has started.
 func (n *Network) Err() error {
 	select {

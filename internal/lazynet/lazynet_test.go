@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package lazynet_test
+package lazynet
 
 import (
 	"context"
@@ -14,7 +14,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/lazynet"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
 
@@ -49,7 +48,7 @@ func gated(gate <-chan struct{}, inner vnet.Network, err error) func(context.Con
 
 func TestAttachWaits(t *testing.T) {
 	gate, inner := make(chan struct{}), &fake{}
-	n := lazynet.Start(t.Context(), gated(gate, inner, nil))
+	n := Start(t.Context(), gated(gate, inner, nil))
 	assert.Nil(t, n.Inner())
 	assert.Zero(t, n.Info())
 	require.NoError(t, n.Err())
@@ -61,7 +60,7 @@ func TestAttachWaits(t *testing.T) {
 	select {
 	case err := <-got:
 		require.Fail(t, "attached to nothing", "%v", err)
-	case <-n.Started():
+	case <-n.started:
 		require.Fail(t, "started by itself")
 	case <-time.After(20 * time.Millisecond):
 	}
@@ -77,7 +76,7 @@ func TestAttachWaits(t *testing.T) {
 }
 
 func TestAttachGivesUp(t *testing.T) {
-	n := lazynet.Start(t.Context(), gated(nil, nil, nil))
+	n := Start(t.Context(), gated(nil, nil, nil))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err := n.Attach(ctx, vnet.PortOptions{}, nil)
@@ -91,7 +90,7 @@ func TestFailedStart(t *testing.T) {
 	for want, err := range map[string]error{"no such luck": errors.New("no such luck"), "there is no network": nil} {
 		gate := make(chan struct{})
 		close(gate)
-		n := lazynet.Start(t.Context(), gated(gate, nil, err))
+		n := Start(t.Context(), gated(gate, nil, err))
 		got := n.Wait(t.Context())
 		require.ErrorContains(t, got, want)
 		require.ErrorIs(t, n.Err(), got)
@@ -104,7 +103,7 @@ func TestFailedStart(t *testing.T) {
 
 // Close in the middle of the start ends it, and waiting clients are told.
 func TestCloseWhileStarting(t *testing.T) {
-	n := lazynet.Start(t.Context(), gated(nil, nil, nil))
+	n := Start(t.Context(), gated(nil, nil, nil))
 	got := make(chan error)
 	go func() {
 		_, err := n.Attach(t.Context(), vnet.PortOptions{}, nil)
@@ -118,7 +117,7 @@ func TestCloseWhileStarting(t *testing.T) {
 // A network that has started although nobody wants it any more is closed.
 func TestCloseTooLate(t *testing.T) {
 	gate, inner := make(chan struct{}), &fake{closeErr: errors.New("stuck")}
-	n := lazynet.Start(t.Context(), func(context.Context) (vnet.Network, error) {
+	n := Start(t.Context(), func(context.Context) (vnet.Network, error) {
 		<-gate
 		return inner, nil
 	})

@@ -14,8 +14,8 @@ import (
 // flushTime is how long Detach waits for a gateway to take what waits for it.
 const flushTime = 100 * time.Millisecond
 
-// ErrNoGateway is returned by Detach while there is no gateway that could go on.
-var ErrNoGateway = errors.New("the gateway is being started again")
+// errNoGateway is returned by Detach while there is no gateway that could go on.
+var errNoGateway = errors.New("the gateway is being started again")
 
 // Inherited is a gateway that goes on while its daemon becomes another program, with its connections.
 type Inherited struct {
@@ -56,13 +56,13 @@ func (n *Network) Detach() (*Inherited, error) {
 	}
 	s.mu.Unlock()
 	if l == nil {
-		return nil, ErrNoGateway
+		return nil, errNoGateway
 	}
 	s.goOn()
 	<-s.ended
 	select {
 	case <-l.done: // it ended meanwhile
-		return nil, ErrNoGateway
+		return nil, errNoGateway
 	default:
 	}
 	i := &Inherited{Pair: l.conn.UnixConn, Sockets: n.fwd.sockets, State: GatewayState{

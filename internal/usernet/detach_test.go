@@ -185,7 +185,7 @@ func TestDetachUnderLoad(t *testing.T) {
 func TestDetachWithoutGateway(t *testing.T) {
 	n := start(t, Options{Start: gateway.Program{Path: "/nonexistent"}.Start})
 	_, err := n.Detach()
-	assert.ErrorIs(t, err, ErrNoGateway)
+	assert.ErrorIs(t, err, errNoGateway)
 }
 
 // TestInheritedIsDead: a gateway that ended while its daemon was replaced, or speaks another protocol, makes room for a new one.

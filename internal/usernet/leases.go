@@ -21,8 +21,8 @@ import (
 // maxLeases is how many are remembered, as in the state file.
 const maxLeases = 8192
 
-// A Store keeps leases across restarts. *state.File is one.
-type Store interface {
+// A store keeps leases across restarts. *state.File is one.
+type store interface {
 	// Leases is what was kept, read once at the start.
 	Leases() []state.Lease
 	// SaveLeases tells that the leases changed. snapshot returns them; it is called later, from another goroutine, as
@@ -34,7 +34,7 @@ type Store interface {
 type leases struct {
 	facts    *gateway.Facts
 	reserved map[netip.Addr]net.HardwareAddr // to whom
-	store    Store
+	store    store
 	wall     func() time.Time
 
 	mu    sync.Mutex

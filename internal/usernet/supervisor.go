@@ -71,7 +71,7 @@ func (s *supervisor) MaxFrame() int { return s.net.facts.MaxFrame }
 // Deliver implements frame.Sink. The bridge calls DeliverFrom.
 func (s *supervisor) Deliver(frame.Batch) {}
 
-// DeliverFrom implements bridge.SourceSink.
+// DeliverFrom implements bridge.sourceSink.
 func (s *supervisor) DeliverFrom(src bridge.PortID, b frame.Batch) {
 	session := s.net.sessions.of(src)
 	if l := s.now.Load(); l != nil && s.wantsAll(b) && l.deliver(session, b) {

@@ -98,16 +98,16 @@ type PortInfo struct {
 	MTU         int              // bytes, layer 3
 	MaxFrame    int              // bytes, layer 2, without the prefix
 	InterfaceID string           // UUID, empty where there is none
-	Kind        InterfaceKind    // whether the interface is the client's alone; it may change while the port lives
+	Kind        interfaceKind    // whether the interface is the client's alone; it may change while the port lives
 }
 
-// An InterfaceKind tells whether clients share an interface of the system. The names are part of the status output.
-type InterfaceKind string
+// An interfaceKind tells whether clients share an interface of the system. The names are part of the status output.
+type interfaceKind string
 
-// Kinds of interfaces. The zero InterfaceKind is that of a network whose ports are not interfaces of the system.
+// Kinds of interfaces. The zero interfaceKind is that of a network whose ports are not interfaces of the system.
 const (
-	InterfaceOwn    InterfaceKind = "own"    // one for this port
-	InterfaceShared InterfaceKind = "shared" // one for several ports
+	InterfaceOwn    interfaceKind = "own"    // one for this port
+	InterfaceShared interfaceKind = "shared" // one for several ports
 )
 
 // PortStats are counters since the port was attached.

@@ -154,7 +154,7 @@ func TestUsage(t *testing.T) {
 	assert.Equal(t, [2]int{3, 0}, usage())
 	r.tell(1, discover)
 	assert.Equal(t, [2]int{3, 1}, usage(), "offered")
-	r.pass(OfferTime)
+	r.pass(offerTime)
 	assert.Equal(t, [2]int{3, 0}, usage(), "the offer has ended")
 	r.lease(1)
 	r.leaseAs(9, "nine")
@@ -164,7 +164,7 @@ func TestUsage(t *testing.T) {
 	r.lease(2)
 	assert.Equal(t, [2]int{3, 3}, usage(), "one is in quarantine")
 	assert.Empty(t, r.tell(3, discover), "none left")
-	r.pass(LeaseTime + QuarantineTime)
+	r.pass(LeaseTime + quarantineTime)
 	assert.Equal(t, [2]int{3, 0}, usage(), "all over")
 }
 

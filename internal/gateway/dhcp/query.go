@@ -23,29 +23,29 @@ type query struct {
 }
 
 // discover offers the client's own address, or a new one.
-func (q *query) discover() (Reply, bool) {
+func (q *query) discover() (reply, bool) {
 	if !q.admit() {
-		return Reply{}, false
+		return reply{}, false
 	}
 	l := q.pool.byMAC[q.mac]
 	if l == nil || !q.pool.usable(l.ip, q.mac, q.now) {
 		ip := q.pool.choose(q.mac, addr(q.m.RequestedIPAddress()), q.now)
 		if !ip.IsValid() {
 			q.poolFull()
-			return Reply{}, false
+			return reply{}, false
 		}
 		l = q.pool.take(q.mac, ip)
 	}
-	l.offered = q.now + OfferTime
+	l.offered = q.now + offerTime
 	q.pool.setPort(l, q.port)
 	return q.reply(dhcpv4.MessageTypeOffer, l.ip)
 }
 
 // request is SELECTING, INIT-REBOOT, RENEWING or REBINDING (RFC 2131, 4.3.2), told apart by what is filled in.
-func (q *query) request() (Reply, bool) {
+func (q *query) request() (reply, bool) {
 	if id := addr(q.m.ServerIdentifier()); id.IsValid() && id != q.cfg.Gateway {
 		q.forgetOffer()
-		return Reply{}, false
+		return reply{}, false
 	}
 	ip := addr(q.m.RequestedIPAddress())
 	if !ip.IsValid() {
@@ -53,19 +53,19 @@ func (q *query) request() (Reply, bool) {
 	}
 	if !ip.IsValid() {
 		q.stats.malformed.Add(1)
-		return Reply{}, false
+		return reply{}, false
 	}
 	if !q.pool.usable(ip, q.mac, q.now) {
 		return q.nak()
 	}
 	if !q.admit() {
-		return Reply{}, false
+		return reply{}, false
 	}
 	if q.pool.byMAC[q.mac] == nil && q.pool.byIP[ip] == nil && len(q.pool.byMAC) >= q.pool.limit {
 		old := q.pool.oldestExpired(q.now)
 		if old == nil {
 			q.poolFull()
-			return Reply{}, false
+			return reply{}, false
 		}
 		q.forget(old)
 	}
@@ -108,7 +108,7 @@ func (q *query) decline() {
 	}
 	q.forget(l)
 	if _, fixed := q.pool.fixed[q.mac]; !fixed { // a reserved address is the only one its client can have
-		q.pool.quarantined[l.ip] = quarantine{until: q.now + QuarantineTime, port: q.port}
+		q.pool.quarantined[l.ip] = quarantine{until: q.now + quarantineTime, port: q.port}
 	}
 	q.cfg.Log.Warn("DHCP client declined its address because another host uses it; look for a guest with a static address",
 		"mac", l.mac.hardware().String(), "ip", l.ip.String())
@@ -139,22 +139,22 @@ func (q *query) own(ip netip.Addr) *lease {
 }
 
 // inform tells a client with an address of its own the rest.
-func (q *query) inform() (Reply, bool) {
+func (q *query) inform() (reply, bool) {
 	if !q.cfg.Subnet.Contains(addr(q.m.ClientIPAddr)) {
 		q.stats.malformed.Add(1)
-		return Reply{}, false
+		return reply{}, false
 	}
 	return q.reply(dhcpv4.MessageTypeAck, netip.Addr{})
 }
 
 // admit tells whether the port may have one more address, the client's own not counted.
 func (q *query) admit() bool {
-	if q.pool.charged(q.port, q.mac, q.now) < MaxPerPort {
+	if q.pool.charged(q.port, q.mac, q.now) < maxPerPort {
 		return true
 	}
 	q.stats.portFull.Add(1)
 	q.cfg.Log.Warn("DHCP client gets no address because too many are leased to its virtual machine",
-		"mac", q.mac.hardware().String(), "limit", MaxPerPort)
+		"mac", q.mac.hardware().String(), "limit", maxPerPort)
 	return false
 }
 
@@ -165,9 +165,9 @@ func (q *query) poolFull() {
 }
 
 // nak tells the client to start over. It is broadcast because the client's address may be worth nothing here.
-func (q *query) nak() (Reply, bool) {
+func (q *query) nak() (reply, bool) {
 	r := q.answer(dhcpv4.MessageTypeNak)
-	return Reply{Payload: r.ToBytes(), MAC: broadcastMAC, IP: netip.AddrFrom4([4]byte{255, 255, 255, 255})}, true
+	return reply{Payload: r.ToBytes(), MAC: broadcastMAC, IP: netip.AddrFrom4([4]byte{255, 255, 255, 255})}, true
 }
 
 // answer is what all replies have in common.
@@ -185,7 +185,7 @@ func (q *query) answer(t dhcpv4.MessageType) *dhcpv4.DHCPv4 {
 }
 
 // reply is an OFFER or ACK. Without an address it is the answer to INFORM, which carries no lease.
-func (q *query) reply(t dhcpv4.MessageType, ip netip.Addr) (Reply, bool) {
+func (q *query) reply(t dhcpv4.MessageType, ip netip.Addr) (reply, bool) {
 	r := q.answer(t)
 	gw := net.IP(q.cfg.Gateway.AsSlice())
 	r.ServerIPAddr = gw
@@ -211,7 +211,7 @@ func (q *query) reply(t dhcpv4.MessageType, ip netip.Addr) (Reply, bool) {
 		r.ClientIPAddr = c.AsSlice()
 	}
 	mac, dst := q.destination(ip)
-	return Reply{Payload: r.ToBytes(), MAC: mac, IP: dst}, true
+	return reply{Payload: r.ToBytes(), MAC: mac, IP: dst}, true
 }
 
 // destination is where an OFFER or ACK goes (RFC 2131, 4.1). The client's MAC address is known, so a client without an

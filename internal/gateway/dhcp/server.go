@@ -25,12 +25,12 @@ import (
 const (
 	// LeaseTime is how long an address is leased; a client renews after half of it and asks anybody after 7/8.
 	LeaseTime = time.Hour
-	// OfferTime is how long an offered address is held for the client that was offered it.
-	OfferTime = 30 * time.Second
-	// QuarantineTime is how long an address that a client declined, because another host uses it, is not offered.
-	QuarantineTime = 10 * time.Minute
-	// MaxPerPort is how many addresses are leased to the NICs behind one port of the bridge.
-	MaxPerPort = 16
+	// offerTime is how long an offered address is held for the client that was offered it.
+	offerTime = 30 * time.Second
+	// quarantineTime is how long an address that a client declined, because another host uses it, is not offered.
+	quarantineTime = 10 * time.Minute
+	// maxPerPort is how many addresses are leased to the NICs behind one port of the bridge.
+	maxPerPort = 16
 	// maxLeases bounds what is remembered, expired leases included.
 	maxLeases = 8192
 
@@ -74,18 +74,18 @@ type Config struct {
 	Elapsed func() time.Duration
 }
 
-// A Reply is a DHCP message to send, from the gateway's port 67 to port 68.
-type Reply struct {
+// A reply is a DHCP message to send, from the gateway's port 67 to port 68.
+type reply struct {
 	Payload []byte
 	MAC     net.HardwareAddr // destination, broadcast included
 	IP      netip.Addr       // destination, broadcast included
 }
 
-// Stats count messages that were not answered, by reason.
-type Stats struct {
+// stats count messages that were not answered, by reason.
+type stats struct {
 	Malformed uint64 // not a DHCP request of an Ethernet client
 	Foreign   uint64 // chaddr is not the frame's source, or it came through a relay
-	PortFull  uint64 // MaxPerPort addresses are leased behind that port
+	PortFull  uint64 // maxPerPort addresses are leased behind that port
 	PoolFull  uint64 // no address left
 }
 
@@ -158,8 +158,8 @@ func (s *Server) forget(l *lease) {
 }
 
 // Stats are the counters.
-func (s *Server) Stats() Stats {
-	return Stats{
+func (s *Server) Stats() stats {
+	return stats{
 		Malformed: s.stats.malformed.Load(), Foreign: s.stats.foreign.Load(),
 		PortFull: s.stats.portFull.Load(), PoolFull: s.stats.poolFull.Load(),
 	}
@@ -174,16 +174,16 @@ func (s *Server) PortGone(port uint64) {
 
 // Handle takes the message of a frame from the given port of the bridge, whose Ethernet source was src, and returns the
 // answer if there is one. It borrows payload until it returns.
-func (s *Server) Handle(port uint64, src net.HardwareAddr, payload []byte) (Reply, bool) {
+func (s *Server) Handle(port uint64, src net.HardwareAddr, payload []byte) (reply, bool) {
 	m, err := dhcpv4.FromBytes(payload)
 	if err != nil || m.OpCode != dhcpv4.OpcodeBootRequest || m.HWType != iana.HWTypeEthernet || len(m.ClientHWAddr) != 6 {
 		s.stats.malformed.Add(1)
-		return Reply{}, false
+		return reply{}, false
 	}
 	mac := mac48(m.ClientHWAddr)
 	if mac != mac48(src) || mac[0]&1 != 0 || mac == (mac48{}) || !unset(m.GatewayIPAddr) {
 		s.stats.foreign.Add(1)
-		return Reply{}, false
+		return reply{}, false
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -202,7 +202,7 @@ func (s *Server) Handle(port uint64, src net.HardwareAddr, payload []byte) (Repl
 	default:
 		s.stats.malformed.Add(1)
 	}
-	return Reply{}, false
+	return reply{}, false
 }
 
 // unset tells whether an address field of a message is empty.

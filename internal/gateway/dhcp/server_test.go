@@ -167,7 +167,7 @@ func TestLifeCycle(t *testing.T) {
 		{"wish for the alias", []step{say(1, discover, "OFFER "+a2, wish("192.168.105.254"))}},
 		{"wish for elsewhere", []step{say(1, discover, "OFFER "+a2, wish("10.0.0.5"))}},
 		{"an offer is held", []step{say(1, discover, "OFFER "+a2), say(2, discover, "OFFER "+a3)}},
-		{"but not for long", []step{say(1, discover, "OFFER "+a2), later(OfferTime, say(2, discover, "OFFER "+a2))}},
+		{"but not for long", []step{say(1, discover, "OFFER "+a2), later(offerTime, say(2, discover, "OFFER "+a2))}},
 		{"offer of another server taken", []step{
 			say(1, discover, "OFFER "+a2), say(1, request, "", wish("192.168.105.50"), server("192.168.105.9")), say(2, discover, "OFFER "+a2),
 		}},
@@ -196,7 +196,7 @@ func TestLifeCycle(t *testing.T) {
 		{"RELEASE to another server", after(say(1, release, "", ciaddr(a2), server(a9)), say(2, request, "NAK", wish(a2)))},
 		{"DECLINE", after(
 			say(1, decline, "", wish(a2), server(gw)), say(1, discover, "OFFER "+a3), say(2, request, "NAK", wish(a2)),
-			later(QuarantineTime, say(2, request, "ACK "+a2, wish(a2))),
+			later(quarantineTime, say(2, request, "ACK "+a2, wish(a2))),
 		)},
 		{"DECLINE of another's", after(say(2, decline, "", wish(a2), server(gw)), say(1, request, "ACK "+a2, ciaddr(a2)))},
 		{"INFORM", []step{say(1, inform, "ACK 0.0.0.0", ciaddr("192.168.105.200"))}},
@@ -309,7 +309,7 @@ func TestFullPool(t *testing.T) {
 // TestPerPort: 16 addresses behind a port, offers and declined ones included; the rest of the pool is for others.
 func TestPerPort(t *testing.T) {
 	r := newRig(t, "192.168.105.254")
-	for n := 1; n <= MaxPerPort; n++ {
+	for n := 1; n <= maxPerPort; n++ {
 		require.NotEmpty(t, r.leaseFrom(7, n))
 	}
 	assert.Empty(t, r.tellFrom(7, 99, discover))
@@ -351,9 +351,9 @@ func TestDropped(t *testing.T) {
 			r := newRig(t, "192.168.105.254")
 			_, ok := r.srv.Handle(1, mac(1), tt.payload)
 			assert.False(t, ok)
-			want := Stats{Malformed: 1}
+			want := stats{Malformed: 1}
 			if tt.foreign {
-				want = Stats{Foreign: 1}
+				want = stats{Foreign: 1}
 			}
 			assert.Equal(t, want, r.srv.Stats())
 			assert.Empty(t, r.kept, "nothing changed")
@@ -420,7 +420,7 @@ func TestBounded(t *testing.T) {
 	require.Equal(t, maxLeases, r.srv.pool.limit)
 	r.srv.pool.limit = 200 // the real one takes too long under the race detector
 	for n := range 300 {
-		if n%MaxPerPort == 0 {
+		if n%maxPerPort == 0 {
 			r.pass(LeaseTime)
 		}
 		require.NotEmpty(t, r.leaseFrom(1, n), n)
@@ -429,7 +429,7 @@ func TestBounded(t *testing.T) {
 	assert.Equal(t, "ACK 192.168.200.200", r.tellFrom(2, 9999, request, wish("192.168.200.200")), "INIT-REBOOT forgets the oldest")
 	assert.Len(t, r.srv.pool.byMAC, 200)
 	assert.Len(t, r.srv.pool.byIP, len(r.srv.pool.byMAC))
-	assert.LessOrEqual(t, len(r.srv.pool.byPort[1]), 2*MaxPerPort)
+	assert.LessOrEqual(t, len(r.srv.pool.byPort[1]), 2*maxPerPort)
 }
 
 // FuzzHandle feeds any bytes, from two clients in turn, and checks that the pool stays consistent.

@@ -26,7 +26,7 @@ var errMismatch = errors.New("answer to another question")
 // forward asks the host's resolvers, one after the other, and returns the first good answer, else the last bad one, else
 // SERVFAIL.
 func (s *Server) forward(q *dns.Msg, tcp bool) *dns.Msg {
-	ctx, cancel := context.WithTimeout(s.ctx, Timeout)
+	ctx, cancel := context.WithTimeout(s.ctx, timeout)
 	defer cancel()
 	up := upstreamQuery(q)
 	var bad *dns.Msg

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// guestsByName are Guests for tests.
+// guestsByName are guests for tests.
 type guestsByName map[string]string
 
 func (g guestsByName) Lookup(name string) (netip.Addr, bool) {

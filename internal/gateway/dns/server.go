@@ -20,12 +20,12 @@ import (
 )
 
 const (
-	// Timeout is how long the host's resolvers have for an answer, all attempts together.
-	Timeout = 5 * time.Second
-	// MaxPerClient is how many questions of one guest wait for the host's resolvers. More are not answered.
-	MaxPerClient = 64
-	// MaxInFlight is how many questions wait for the host's resolvers in all.
-	MaxInFlight = 1024
+	// timeout is how long the host's resolvers have for an answer, all attempts together.
+	timeout = 5 * time.Second
+	// maxPerClient is how many questions of one guest wait for the host's resolvers. More are not answered.
+	maxPerClient = 64
+	// maxInFlight is how many questions wait for the host's resolvers in all.
+	maxInFlight = 1024
 	// ttl of our own records in seconds.
 	ttl = 60
 	// guestTTL is that of guests' names, which end with their leases. dnsmasq has the same by default (--local-ttl).
@@ -45,7 +45,7 @@ type Config struct {
 	// Domain is where guests have names, and never forwarded; empty = nowhere. A record of the same name wins.
 	Domain string
 	// Guests are asked for names in Domain; nil = there are none.
-	Guests Guests
+	Guests guests
 	// Forward turns on the host's resolvers. Without it everything but our own names is refused.
 	Forward bool
 	// ResolvConf is the file with the host's resolvers. It is read again when it has changed; it may be missing or empty.
@@ -165,7 +165,7 @@ func (s *Server) ServeTCP(client uint64, c net.Conn) {
 func (s *Server) acquire(client uint64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed || s.total >= MaxInFlight || s.inFlight[client] >= MaxPerClient {
+	if s.closed || s.total >= maxInFlight || s.inFlight[client] >= maxPerClient {
 		return false
 	}
 	s.total++

@@ -382,7 +382,7 @@ func TestLimits(t *testing.T) {
 		s := newServer(t, Config{
 			Forward: true, ResolvConf: confFile(t, "nameserver 127.0.0.1\n"),
 			Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
-				if asked.Add(1) <= MaxPerClient {
+				if asked.Add(1) <= maxPerClient {
 					<-ctx.Done()
 				}
 				return nil, errors.New("nobody is there")
@@ -390,13 +390,13 @@ func TestLimits(t *testing.T) {
 		})
 		b, err := question("silent.test.", dns.TypeA).Pack()
 		require.NoError(t, err)
-		for range 10 * MaxPerClient {
+		for range 10 * maxPerClient {
 			s.HandleUDP(7, b, maxUDP, func([]byte) {})
 		}
 		synctest.Wait()
-		assert.EqualValues(t, MaxPerClient, asked.Load())
+		assert.EqualValues(t, maxPerClient, asked.Load())
 		assert.Equal(t, dns.RcodeServerFailure, ask(t, s, question("example.com.", dns.TypeA), patience).Rcode)
-		assert.Greater(t, asked.Load(), int32(MaxPerClient), "another's is asked")
+		assert.Greater(t, asked.Load(), int32(maxPerClient), "another's is asked")
 		begin := time.Now()
 		s.Close()
 		assert.Zero(t, time.Since(begin))

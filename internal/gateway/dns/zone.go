@@ -11,8 +11,8 @@ import (
 	"github.com/miekg/dns"
 )
 
-// Guests are the names that come and go with their guests.
-type Guests interface {
+// guests are the names that come and go with their guests.
+type guests interface {
 	// Lookup is the address of the guest with that name, in lower case and without the domain.
 	Lookup(name string) (netip.Addr, bool)
 	// NameOf is the name of the guest with that address, "" if there is none.
@@ -24,7 +24,7 @@ type zone struct {
 	names  map[string]netip.Addr // canonical name → address
 	subnet netip.Prefix
 	domain string // of guests, canonical; "" = none
-	guests Guests // nil = there are none
+	guests guests // nil = there are none
 }
 
 // newZone checks the records.
