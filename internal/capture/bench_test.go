@@ -16,7 +16,7 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 )
 
-// nowhere is an Output that takes everything at once, or nothing.
+// nowhere is an output that takes everything at once, or nothing.
 type nowhere struct {
 	full  chan struct{} // nil: it takes everything
 	bytes atomic.Int64
@@ -101,7 +101,7 @@ func BenchmarkTap(b *testing.B) {
 func TestNoAllocation(t *testing.T) {
 	for name, stopped := range map[string]bool{"read": false, "not read": true} {
 		t.Run(name, func(t *testing.T) {
-			r := newRing(DefaultMemory, frame.MaxLen)
+			r := newRing(defaultMemory, frame.MaxLen)
 			b := batch(0, 60, 1514)
 			m := merger{r: r, lost: func(uint64, uint64) {}, rest: func(uint64) {}}
 			assert.Zero(t, testing.AllocsPerRun(10_000, func() {

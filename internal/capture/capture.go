@@ -18,12 +18,12 @@ const (
 	// MaxSessions is how many captures may run at once.
 	MaxSessions = 4
 
-	// DefaultMemory is what each of them has for frames that are not yet written, in bytes.
-	DefaultMemory = 4 << 20
+	// defaultMemory is what each of them has for frames that are not yet written, in bytes.
+	defaultMemory = 4 << 20
 )
 
-// ErrTooMany is that MaxSessions run.
-var ErrTooMany = errors.New("4 captures run already: end one of them")
+// errTooMany is that MaxSessions run.
+var errTooMany = errors.New("4 captures run already: end one of them")
 
 // Options are those of a Hub.
 type Options struct {
@@ -32,11 +32,11 @@ type Options struct {
 	// Describe is called for each capture, and what it returns then tells of a client that is new in that; nil: its number.
 	Describe    func() func(id uint64) Description
 	Application string // for the file
-	Memory      int    // bytes for each capture; 0: DefaultMemory
+	Memory      int    // bytes for each capture; 0: defaultMemory
 	Log         *slog.Logger
 }
 
-// A Hub shows the clients' frames to all captures. It is a perclient.Tap while there are any.
+// A Hub shows the clients' frames to all captures. It is a perclient.tap while there are any.
 type Hub struct {
 	o    Options
 	list atomic.Pointer[[]*Session] // that run; never changed in place
@@ -49,7 +49,7 @@ type Hub struct {
 // NewHub makes one without captures.
 func NewHub(o Options) *Hub {
 	if o.Memory == 0 {
-		o.Memory = DefaultMemory
+		o.Memory = defaultMemory
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -72,7 +72,7 @@ func (h *Hub) see(id uint64, dir direction, b frame.Batch) {
 }
 
 // Start begins a capture: what the clients send from here on is kept for Run or Discard, one of which the caller calls. An
-// error is ErrTooMany, or tells what is wrong with q.
+// error is errTooMany, or tells what is wrong with q.
 func (h *Hub) Start(q Request) (*Session, error) {
 	s, err := newSession(h, q)
 	if err != nil {
@@ -82,7 +82,7 @@ func (h *Hub) Start(q Request) (*Session, error) {
 	defer h.mu.Unlock()
 	all := *h.list.Load()
 	if len(all) >= MaxSessions {
-		return nil, ErrTooMany
+		return nil, errTooMany
 	}
 	h.started++
 	all = append(slices.Clone(all), s)
@@ -94,7 +94,7 @@ func (h *Hub) Start(q Request) (*Session, error) {
 }
 
 // remove forgets s, which ended so.
-func (h *Hub) remove(s *Session, res Result) {
+func (h *Hub) remove(s *Session, res result) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	all := slices.DeleteFunc(slices.Clone(*h.list.Load()), func(x *Session) bool { return x == s })
@@ -102,22 +102,22 @@ func (h *Hub) remove(s *Session, res Result) {
 	if len(all) == 0 && h.o.Watch != nil {
 		h.o.Watch(false)
 	}
-	if errors.Is(res.Reason, ErrStalled) {
+	if errors.Is(res.Reason, errStalled) {
 		h.stalled++
 		h.o.Log.Warn("a capture ended: its reader takes nothing", "frames", res.Frames, "dropped", res.Dropped)
 	}
 }
 
-// Stats are numbers of a Hub.
-type Stats struct {
+// stats are numbers of a Hub.
+type stats struct {
 	Running int    // captures now
 	Started uint64 // captures, all that ever began
 	Stalled uint64 // captures whose readers stopped reading
 }
 
 // Stats tells how many captures there are and were.
-func (h *Hub) Stats() Stats {
+func (h *Hub) Stats() stats {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return Stats{Running: len(*h.list.Load()), Started: h.started, Stalled: h.stalled}
+	return stats{Running: len(*h.list.Load()), Started: h.started, Stalled: h.stalled}
 }

@@ -47,7 +47,7 @@ func numbered(n, length int) []byte {
 	return f
 }
 
-// A sheet is an Output that keeps everything. While held it takes nothing.
+// A sheet is an output that keeps everything. While held it takes nothing.
 type sheet struct {
 	mu       sync.Mutex
 	free     sync.Cond
@@ -145,7 +145,7 @@ type running struct {
 	*Session
 	out    *sheet
 	leave  context.CancelCauseFunc // as who reads, or the daemon
-	result chan Result
+	result chan result
 	gone   chan struct{}
 }
 
@@ -160,7 +160,7 @@ func start(t *testing.T, h *Hub, q Request) *running {
 func begin(t *testing.T, s *Session) *running {
 	t.Helper()
 	ctx, cancel := context.WithCancelCause(context.Background())
-	r := &running{s, newSheet(), cancel, make(chan Result, 1), make(chan struct{})}
+	r := &running{s, newSheet(), cancel, make(chan result, 1), make(chan struct{})}
 	go func() {
 		defer close(r.gone)
 		r.result <- s.Run(r.out, ctx.Done(), func() error { return context.Cause(ctx) })
@@ -174,7 +174,7 @@ func begin(t *testing.T, s *Session) *running {
 }
 
 // end has the reader leave, and returns all that there is.
-func (r *running) end(t *testing.T) (Result, []packet, []pcapgo.NgInterface) {
+func (r *running) end(t *testing.T) (result, []packet, []pcapgo.NgInterface) {
 	t.Helper()
 	r.leave(ErrLeft)
 	res := r.wait(t)
@@ -182,14 +182,14 @@ func (r *running) end(t *testing.T) (Result, []packet, []pcapgo.NgInterface) {
 	return res, p, n
 }
 
-func (r *running) wait(t *testing.T) Result {
+func (r *running) wait(t *testing.T) result {
 	t.Helper()
 	select {
 	case res := <-r.result:
 		return res
 	case <-time.After(patience):
 		require.Fail(t, "the capture does not end")
-		return Result{}
+		return result{}
 	}
 }
 
@@ -227,7 +227,7 @@ func TestFile(t *testing.T) {
 	h.ToClient(3, batch(3, 14))
 	r.sees(t, 5)
 	res, packets, intfs := r.end(t)
-	assert.Equal(t, Result{Frames: 5, Reason: ErrLeft}, res)
+	assert.Equal(t, result{Frames: 5, Reason: ErrLeft}, res)
 	require.Len(t, packets, 5)
 	require.Len(t, intfs, 3)
 	assert.Equal(t, []bool{true, false}, on)
@@ -272,7 +272,7 @@ func TestLongestFrameIsWhole(t *testing.T) {
 	h := NewHub(Options{})
 	r := start(t, h, Request{})
 	h.FromClient(1, batch(7, frame.MaxLen, frame.MaxLen, frame.MaxLen))
-	_, packets, _ := func() (Result, []packet, []pcapgo.NgInterface) { r.sees(t, 3); return r.end(t) }()
+	_, packets, _ := func() (result, []packet, []pcapgo.NgInterface) { r.sees(t, 3); return r.end(t) }()
 	require.Len(t, packets, 3)
 	assert.Equal(t, numbered(9, frame.MaxLen), packets[2].data)
 }
@@ -282,7 +282,7 @@ func TestNobodyThere(t *testing.T) {
 	r := start(t, h, Request{})
 	require.Eventually(t, func() bool { return len(r.out.seen()) > 0 }, patience, time.Millisecond, "the head comes at once")
 	res, packets, intfs := r.end(t)
-	assert.Equal(t, Result{Reason: ErrLeft}, res)
+	assert.Equal(t, result{Reason: ErrLeft}, res)
 	assert.Empty(t, packets)
 	assert.Len(t, intfs, 1)
 }
@@ -312,7 +312,7 @@ func TestFilterSeesWholeFrames(t *testing.T) {
 	h.FromClient(1, batch(0, 60, 100, 101, 1514))
 	r.sees(t, 2)
 	res, packets, intfs := r.end(t)
-	assert.Equal(t, Result{Frames: 2, Reason: ErrLeft}, res)
+	assert.Equal(t, result{Frames: 2, Reason: ErrLeft}, res)
 	require.Len(t, packets, 2)
 	assert.Equal(t, 101, packets[0].ci.Length)
 	assert.Equal(t, 14, packets[0].ci.CaptureLength)
@@ -325,10 +325,10 @@ func TestCountEndsIt(t *testing.T) {
 	h.FromClient(1, batch(0, 60, 60))
 	h.FromClient(2, batch(2, 60, 60, 60))
 	res := r.wait(t)
-	assert.Equal(t, Result{Frames: 3, Reason: ErrCount}, res)
+	assert.Equal(t, result{Frames: 3, Reason: ErrCount}, res)
 	packets, _, _ := parse(t, r.out.seen())
 	assert.Len(t, packets, 3)
-	assert.Equal(t, Stats{Started: 1}, h.Stats())
+	assert.Equal(t, stats{Started: 1}, h.Stats())
 }
 
 func TestOrderIsThatOfTime(t *testing.T) {
@@ -407,8 +407,8 @@ func TestReaderThatStopsForGoodEndsIt(t *testing.T) {
 	r.out.mu.Unlock()
 	assert.Greater(t, left, time.Second, "a write has a deadline")
 	r.out.breaks(os.ErrDeadlineExceeded)
-	assert.Equal(t, ErrStalled, r.wait(t).Reason)
-	require.Eventually(t, func() bool { return h.Stats() == Stats{Started: 1, Stalled: 1} }, patience, time.Millisecond)
+	assert.Equal(t, errStalled, r.wait(t).Reason)
+	require.Eventually(t, func() bool { return h.Stats() == stats{Started: 1, Stalled: 1} }, patience, time.Millisecond)
 	assert.Equal(t, 1, strings.Count(log.String(), "level=WARN"))
 }
 
@@ -420,7 +420,7 @@ func TestSeveralCaptures(t *testing.T) {
 		start(t, h, Request{Filter: accept88b5}), start(t, h, Request{SnapLen: 20, Count: 2}),
 	}
 	_, err := h.Start(Request{})
-	assert.ErrorIs(t, err, ErrTooMany)
+	assert.ErrorIs(t, err, errTooMany)
 	h.FromClient(1, batch(0, 60, 200))
 	h.ToClient(2, batch(0, 60, 200))
 	for i, want := range []int{4, 2, 2} {
@@ -438,7 +438,7 @@ func TestDaemonEndsIt(t *testing.T) {
 	r := start(t, h, Request{})
 	h.FromClient(1, batch(0, 60, 60))
 	r.leave(ErrStopped)
-	assert.Equal(t, Result{Frames: 2, Reason: ErrStopped}, r.wait(t))
+	assert.Equal(t, result{Frames: 2, Reason: ErrStopped}, r.wait(t))
 	packets, _, _ := parse(t, r.out.seen())
 	assert.Len(t, packets, 2)
 }
@@ -458,7 +458,7 @@ func TestDiscard(t *testing.T) {
 	s, err := h.Start(Request{})
 	require.NoError(t, err)
 	s.Discard()
-	assert.Equal(t, Stats{Started: 1}, h.Stats())
+	assert.Equal(t, stats{Started: 1}, h.Stats())
 	h.FromClient(1, batch(0, 60))
 }
 

@@ -29,17 +29,17 @@ var (
 	ErrLeft    = errors.New("the reader ended it")
 	ErrCount   = errors.New("all frames that were asked for are captured")
 	ErrStopped = errors.New("the daemon stops or is upgraded")
-	ErrStalled = fmt.Errorf("the reader took nothing for %v", stallTime)
+	errStalled = fmt.Errorf("the reader took nothing for %v", stallTime)
 )
 
-// An Output is where a capture is written.
-type Output interface {
+// An output is where a capture is written.
+type output interface {
 	io.Writer
 	SetWriteDeadline(t time.Time) error
 }
 
-// A Result is what became of a capture.
-type Result struct {
+// A result is what became of a capture.
+type result struct {
 	Frames  uint64 // written
 	Dropped uint64 // for want of memory, before the filter
 	Reason  error  // why it ended; never nil
@@ -64,7 +64,7 @@ type Session struct {
 	writer atomic.Int32
 	wake   chan struct{} // of one
 
-	out  Output          // of Run
+	out  output          // of Run
 	done <-chan struct{} // closed when it is to end; of Run
 
 	frames, dropped uint64 // of Run
@@ -95,7 +95,7 @@ func newSession(h *Hub, q Request) (*Session, error) {
 }
 
 // Discard ends a capture that Run is not called for.
-func (s *Session) Discard() { s.hub.remove(s, Result{Reason: ErrLeft}) }
+func (s *Session) Discard() { s.hub.remove(s, result{Reason: ErrLeft}) }
 
 // see copies the frames of b, if they are wanted. It is on their way.
 func (s *Session) see(client uint64, dir direction, b frame.Batch) {
@@ -116,18 +116,18 @@ func (s *Session) see(client uint64, dir direction, b frame.Batch) {
 }
 
 // Run writes to out until done is closed, for what reason tells then, or the capture ends for another reason. It is called once.
-func (s *Session) Run(out Output, done <-chan struct{}, reason func() error) (res Result) {
+func (s *Session) Run(out output, done <-chan struct{}, reason func() error) (res result) {
 	defer func() { s.hub.remove(s, res) }()
 	s.out, s.done = out, done
 	err := s.write()
 	switch {
 	case errors.Is(err, ErrCount):
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		err = ErrStalled // the output may have taken it for the end, but it began with this
+		err = errStalled // the output may have taken it for the end, but it began with this
 	case s.over():
 		err = reason()
 	}
-	return Result{Frames: s.frames, Dropped: s.dropped, Reason: err}
+	return result{Frames: s.frames, Dropped: s.dropped, Reason: err}
 }
 
 // Write implements io.Writer for the file: each write has its time.

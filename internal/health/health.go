@@ -52,7 +52,7 @@ type Options struct {
 	OneInterface bool
 }
 
-// A Monitor remembers what is needed to tell problems. It is a perclient.Observer. All methods may be called from several
+// A Monitor remembers what is needed to tell problems. It is a perclient.observer. All methods may be called from several
 // goroutines, and on nil.
 type Monitor struct {
 	opts  Options
@@ -84,7 +84,7 @@ func New(o Options) *Monitor {
 	return &Monitor{opts: o, began: time.Now(), seen: map[uint64]sight{}}
 }
 
-// Seen implements perclient.Observer.
+// Seen implements perclient.observer.
 func (m *Monitor) Seen(id uint64, s watch.Snapshot) {
 	if m == nil {
 		return
@@ -104,7 +104,7 @@ func (m *Monitor) Seen(id uint64, s watch.Snapshot) {
 	}
 }
 
-// Gone implements perclient.Observer.
+// Gone implements perclient.observer.
 func (m *Monitor) Gone(id uint64) {
 	if m == nil {
 		return

@@ -161,7 +161,7 @@ func (s *socket) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	s.count(1)
-	c := &Conn{Conn: nc, socket: s}
+	c := &conn{Conn: nc, socket: s}
 	if uc, ok := nc.(*net.UnixConn); ok {
 		c.peer = peercred.Of(uc)
 	}
@@ -191,8 +191,8 @@ func (s *socket) count(n int) {
 	}
 }
 
-// A Conn is a client's connection.
-type Conn struct {
+// A conn is a client's connection.
+type conn struct {
 	net.Conn // as it was accepted
 
 	peer   peercred.Peer // of a unix socket, as it was when it connected
@@ -200,21 +200,21 @@ type Conn struct {
 	once   sync.Once
 }
 
-// Leave has Detach not wait for c any more.
-func (c *Conn) Leave() { c.once.Do(func() { c.socket.count(-1) }) }
+// leave has Detach not wait for c any more.
+func (c *conn) leave() { c.once.Do(func() { c.socket.count(-1) }) }
 
 // Close implements net.Conn.
-func (c *Conn) Close() error {
-	defer c.Leave()
+func (c *conn) Close() error {
+	defer c.leave()
 	return c.Conn.Close()
 }
 
 // RemoteAddr implements net.Conn. It is how ConnOf finds c inside what netutil makes of it.
-func (c *Conn) RemoteAddr() net.Addr { return address{c.Conn.RemoteAddr(), c} }
+func (c *conn) RemoteAddr() net.Addr { return address{c.Conn.RemoteAddr(), c} }
 
 type address struct {
 	net.Addr
-	conn *Conn
+	conn *conn
 }
 
 // connKey is the context's key for the connection.
@@ -226,8 +226,8 @@ func withConn(ctx context.Context, nc net.Conn) context.Context {
 }
 
 // ConnOf is the connection that r came by, nil if no Server took it.
-func ConnOf(r *http.Request) *Conn {
-	c, _ := r.Context().Value(connKey{}).(*Conn)
+func ConnOf(r *http.Request) *conn {
+	c, _ := r.Context().Value(connKey{}).(*conn)
 	return c
 }
 
@@ -241,13 +241,13 @@ func PeerOf(r *http.Request) peercred.Peer {
 
 // Hijack takes the connection of r out of the server's hands: Detach does not wait for it. The caller closes nc, which is c as the
 // server knows it.
-func Hijack(w http.ResponseWriter, r *http.Request) (c *Conn, nc net.Conn, err error) {
+func Hijack(w http.ResponseWriter, r *http.Request) (c *conn, nc net.Conn, err error) {
 	if c = ConnOf(r); c == nil {
 		return nil, nil, errors.New("the connection is not this server's")
 	}
 	if nc, _, err = http.NewResponseController(w).Hijack(); err != nil {
 		return nil, nil, err
 	}
-	c.Leave()
+	c.leave()
 	return c, nc, c.SetDeadline(time.Time{})
 }

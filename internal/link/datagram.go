@@ -193,12 +193,12 @@ func (d *Datagram) Drain() {
 	d.rest(nil)
 }
 
-// A datagramPipe is a Pipe into a connected datagram socket.
+// A datagramPipe is a pipe into a connected datagram socket.
 type datagramPipe struct {
 	fd     int
 	rc     syscall.RawConn
 	sender *mmsg.Sender
 }
 
-// Send implements Pipe.
+// Send implements pipe.
 func (p *datagramPipe) Send(b frame.Batch) (int, error) { return p.sender.Send(p.fd, nil, b) }

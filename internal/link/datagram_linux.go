@@ -21,7 +21,7 @@ func setDatagramBuffers(fd int) {
 	}
 }
 
-// Wait implements Pipe. Linux wakes it when three quarters of the buffer are free. It is woken by the deadline that Close
+// Wait implements pipe. Linux wakes it when three quarters of the buffer are free. It is woken by the deadline that Close
 // sets, so stop need not be looked at.
 func (p *datagramPipe) Wait(<-chan struct{}) { waitWritable(p.rc) }
 

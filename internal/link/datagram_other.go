@@ -30,7 +30,7 @@ func setDatagramBuffers(fd int) {
 	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, datagramRecvBuf)
 }
 
-// Wait implements Pipe.
+// Wait implements pipe.
 func (p *datagramPipe) Wait(<-chan struct{}) { time.Sleep(waitTime) }
 
 // onlySender is whose datagrams to take from a socket that is bound and connected. Macs deliver to it whatever is sent to its path

@@ -19,7 +19,7 @@ func (d *Datagram) readFrames(h Handler) error {
 	poll := d.rc.Read(func(fd uintptr) bool {
 		var r *mmsg.Receiver
 		if r, err = mmsg.NewReceiver(d.named); err != nil {
-			err = fmt.Errorf("%w: %w", ErrNoMemory, err)
+			err = fmt.Errorf("%w: %w", errNoMemory, err)
 			return true
 		}
 		defer r.Free()

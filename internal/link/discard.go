@@ -14,7 +14,7 @@ import (
 )
 
 // discard reads until sched allows to close.
-func (s *Stream) discard(sched DrainSchedule) {
+func (s *stream) discard(sched DrainSchedule) {
 	if s.rd.buf == nil {
 		buf, err := readBufs.get()
 		if err != nil {
@@ -52,7 +52,7 @@ func (s *Stream) discard(sched DrainSchedule) {
 // EAGAIN, so that QEMU drops its frames and waits for nothing when it sees the end that follows. A client that found its
 // buffer full just before has settle to notice: silence alone says nothing about it on a machine that is short of
 // processors.
-func (s *Stream) refuse(settle time.Duration) {
+func (s *stream) refuse(settle time.Duration) {
 	refused := false
 	err := s.rc.Control(func(fd uintptr) { refused = refuseWrites(int(fd)) })
 	if err != nil || !refused || s.rd.eof || s.rd.buf == nil {
@@ -72,7 +72,7 @@ func (s *Stream) refuse(settle time.Duration) {
 
 // await reads once, waiting until the read deadline outside of system calls. conn.Read would wait inside of one, for ever,
 // where O_NONBLOCK was cleared.
-func (s *Stream) await(b []byte) (n int, err error) {
+func (s *stream) await(b []byte) (n int, err error) {
 	poll := s.rc.Read(func(fd uintptr) bool {
 		for {
 			if n, err = readNow(int(fd), b, s.shared); err != unix.EINTR {
@@ -91,7 +91,7 @@ func (s *Stream) await(b []byte) (n int, err error) {
 
 // look reads once more after a deadline has passed: a process that was held up finds the deadline over and never learns that
 // something waits. err comes back when nothing does.
-func (s *Stream) look(err error) (int, error) {
+func (s *stream) look(err error) (int, error) {
 	n, rerr := 0, error(unix.EBADF)
 	cerr := s.rc.Control(func(fd uintptr) { n, rerr = readNow(int(fd), s.rd.buf[s.rd.have:], s.shared) })
 	if cerr != nil {
@@ -131,12 +131,12 @@ func (d DrainSchedule) mayClose(start, last, now time.Time, boundary bool) bool 
 }
 
 // atBoundary reports whether everything read so far ends with a whole frame.
-func (s *Stream) atBoundary() bool {
+func (s *stream) atBoundary() bool {
 	return s.rd.lost || s.rd.have == 0 && s.rd.skip == 0
 }
 
 // advance notes n more bytes that are discarded, keeping no more than a prefix that was cut.
-func (s *Stream) advance(n int) {
+func (s *stream) advance(n int) {
 	r := &s.rd
 	if r.lost {
 		return

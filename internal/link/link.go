@@ -26,8 +26,8 @@ const (
 var (
 	// ErrShutdown: Shutdown was called.
 	ErrShutdown = errors.New("link shut down")
-	// ErrNoMemory: the system had no memory for a read buffer. Only this client is given up.
-	ErrNoMemory = errors.New("no memory for a read buffer")
+	// errNoMemory: the system had no memory for a read buffer. Only this client is given up.
+	errNoMemory = errors.New("no memory for a read buffer")
 	// ErrDetached: Interrupt was called. Nothing is lost: what the client has sent and was not handed on waits in its socket or
 	// in the link's State.
 	ErrDetached = errors.New("link detached")
@@ -66,7 +66,7 @@ type Link interface {
 	Fd() int
 }
 
-var _, _ Link = (*Stream)(nil), (*Datagram)(nil)
+var _, _ Link = (*stream)(nil), (*Datagram)(nil)
 
 // Stats are a link's counters. Directions are named from the daemon's clients' side: toNet is what the client sent.
 type Stats struct {

@@ -94,9 +94,9 @@ func numbered(first, n, length int) frame.Batch {
 	return frame.NewBatch(buf, n)
 }
 
-// running is a Stream whose Run is under way.
+// running is a stream whose Run is under way.
 type running struct {
-	*Stream
+	*stream
 	collector
 	err  error
 	done chan struct{}
@@ -106,7 +106,7 @@ func start(t *testing.T, conn *net.UnixConn, o StreamOptions) *running {
 	t.Helper()
 	s, err := NewStream(conn, o)
 	require.NoError(t, err)
-	r := &running{Stream: s, done: make(chan struct{})}
+	r := &running{stream: s, done: make(chan struct{})}
 	go func() {
 		defer close(r.done)
 		r.err = s.Run(&r.collector)

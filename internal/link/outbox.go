@@ -18,8 +18,8 @@ import (
 // oddWaits is how many waits in a row may end without anything being sent.
 const oddWaits = 100
 
-// A Pipe takes frames for one client without waiting. Its methods are never called at the same time.
-type Pipe interface {
+// A pipe takes frames for one client without waiting. Its methods are never called at the same time.
+type pipe interface {
 	// Send sends the frames of b in order and returns how many were taken. Fewer than all without an error: there is no
 	// room now; EAGAIN and ENOBUFS mean the same. EMSGSIZE: the first frame that was not taken is too long for the socket
 	// and has to be dropped. Any other error: the client cannot be reached any more.
@@ -29,10 +29,10 @@ type Pipe interface {
 	Wait(stop <-chan struct{})
 }
 
-// An Outbox is the output side of a client: frames go to its Pipe at once if it takes them, else into a bounded
+// An Outbox is the output side of a client: frames go to its pipe at once if it takes them, else into a bounded
 // queue that a goroutine empties, which exists only as long as something waits.
 type Outbox struct {
-	p     Pipe
+	p     pipe
 	limit int // of the queue, bytes
 	dead  func(error)
 
@@ -65,7 +65,7 @@ type Outbox struct {
 // NewOutbox makes an Outbox for p. limit is the size of its queue in bytes, 0 for DefaultQueueSize. dead is called at most
 // once, from any goroutine, when Send failed; it must not block nor call back into the Outbox. Frames are dropped from then
 // on.
-func NewOutbox(p Pipe, limit int, dead func(error)) *Outbox {
+func NewOutbox(p pipe, limit int, dead func(error)) *Outbox {
 	if limit == 0 {
 		limit = DefaultQueueSize
 	}
@@ -95,8 +95,8 @@ func (o *Outbox) Stop() {
 	o.mu.Unlock()
 }
 
-// Close ends the drainer and drops the queue. Pipe.Send is not called after it returns. It is idempotent. The caller wakes the
-// Pipe's Wait unless its stop channel does.
+// Close ends the drainer and drops the queue. pipe.Send is not called after it returns. It is idempotent. The caller wakes the
+// pipe's Wait unless its stop channel does.
 func (o *Outbox) Close() {
 	o.shut(false)
 	o.mu.Lock()
@@ -107,7 +107,7 @@ func (o *Outbox) Close() {
 	}
 }
 
-// Detach is Close for a client that goes on elsewhere: what is queued is counted as dropped, and what the Pipe owes of a frame
+// Detach is Close for a client that goes on elsewhere: what is queued is counted as dropped, and what the pipe owes of a frame
 // that was cut stays there.
 func (o *Outbox) Detach() {
 	o.shut(true)
@@ -131,7 +131,7 @@ func (o *Outbox) shut(counts bool) {
 	o.drainer.Wait()
 }
 
-// Attach has the Outbox go on where that with the counters st was. What the Pipe owes is written.
+// Attach has the Outbox go on where that with the counters st was. What the pipe owes is written.
 func (o *Outbox) Attach(st Stats) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -178,7 +178,7 @@ func (o *Outbox) deliver(b frame.Batch) error {
 // A tally counts frames and their bytes.
 type tally struct{ frames, bytes int }
 
-// owed is how many bytes of a frame that the Pipe has taken are not written yet.
+// owed is how many bytes of a frame that the pipe has taken are not written yet.
 func (o *Outbox) owed() int {
 	if o.cut == nil {
 		return 0
@@ -186,7 +186,7 @@ func (o *Outbox) owed() int {
 	return o.cut.owed()
 }
 
-// send passes b to the Pipe until it has no room, leaving out frames that are too long for its socket. An error is the end
+// send passes b to the pipe until it has no room, leaving out frames that are too long for its socket. An error is the end
 // of the client.
 func (o *Outbox) send(b frame.Batch) (rest frame.Batch, oversize tally, err error) {
 	for b.Len() > 0 || o.owed() > 0 {
@@ -234,7 +234,7 @@ func (o *Outbox) wake() {
 	go o.drainFn()
 }
 
-// drain sends the queue, waiting for the Pipe outside the lock, until the queue is empty.
+// drain sends the queue, waiting for the pipe outside the lock, until the queue is empty.
 func (o *Outbox) drain() {
 	defer o.drainer.Done()
 	defer func() {

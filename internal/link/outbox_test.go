@@ -17,7 +17,7 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 )
 
-// A testPipe is a Pipe that does what room and fail say, and checks that its methods are called as they may be.
+// A testPipe is a pipe that does what room and fail say, and checks that its methods are called as they may be.
 type testPipe struct {
 	mu    sync.Mutex
 	got   []uint64 // numbers of the frames
@@ -75,12 +75,12 @@ func (p *testPipe) numbers() []uint64 {
 	return append([]uint64(nil), p.got...)
 }
 
-// untilStop is a Pipe's Wait of a client that never reads.
+// untilStop is a pipe's Wait of a client that never reads.
 func untilStop(stop <-chan struct{}) { <-stop }
 
 func none(int) int { return 0 }
 
-// newOutbox is an Outbox that is closed at the end, when the Pipe must have been used properly.
+// newOutbox is an Outbox that is closed at the end, when the pipe must have been used properly.
 func newOutbox(t *testing.T, p *testPipe, limit int) (o *Outbox, died func() []error) {
 	t.Helper()
 	var mu sync.Mutex

@@ -15,7 +15,7 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 )
 
-// A reader is the input side of a Stream, used by the goroutine in Run.
+// A reader is the input side of a stream, used by the goroutine in Run.
 type reader struct {
 	buf  []byte // nil while nothing is readable and no frame has partly arrived
 	have int    // bytes in buf: the begin of a frame that has not fully arrived
@@ -31,7 +31,7 @@ type reader struct {
 // Run reads the client's frames and hands them to h until the client closes its end (io.EOF), its framing is lost
 // (frame.ErrTooLong), its socket fails, or Shutdown is called (ErrShutdown). Unless the client closed, it then reads and
 // discards by a DrainSchedule before it returns.
-func (s *Stream) Run(h Handler) error {
+func (s *stream) Run(h Handler) error {
 	err := s.readFrames(h)
 	if s.failure.Load() != nil && interrupted(err) {
 		err = s.lastFrames(h)
@@ -58,7 +58,7 @@ func (s *Stream) Run(h Handler) error {
 
 // Drain reads and discards what the client sends, by the schedule that Shutdown was given, else by DrainOne. Run calls it;
 // the goroutine of a Run that ended by a panic calls it too.
-func (s *Stream) Drain() {
+func (s *stream) Drain() {
 	sched := DrainOne
 	if p := s.shutdown.Load(); p != nil {
 		sched = *p
@@ -71,7 +71,7 @@ func (s *Stream) Drain() {
 }
 
 // release gives the read buffer back.
-func (s *Stream) release() {
+func (s *stream) release() {
 	if s.rd.buf != nil {
 		readBufs.put(s.rd.buf)
 		s.rd.buf, s.rd.have = nil, 0
@@ -81,7 +81,7 @@ func (s *Stream) release() {
 // readFrames is the read loop. The whole of it runs inside one RawConn.Read, whose callback returns false to wait for the
 // next event. The socket is read until it says EAGAIN: the poller reports edges, and an end that arrives together with data
 // is reported once.
-func (s *Stream) readFrames(h Handler) error {
+func (s *stream) readFrames(h Handler) error {
 	var err error
 	poll := s.rc.Read(func(fd uintptr) bool {
 		for {
@@ -107,7 +107,7 @@ func (s *Stream) readFrames(h Handler) error {
 }
 
 // lastFrames hands on what the client had sent when a write to it failed: mostly it has closed, and these are its last words.
-func (s *Stream) lastFrames(h Handler) (err error) {
+func (s *stream) lastFrames(h Handler) (err error) {
 	const most = 4 // reads; more than the socket's buffer holds
 	// It fails only once closed, and then there is nothing to read.
 	_ = s.rc.Control(func(fd uintptr) {
@@ -122,12 +122,12 @@ func (s *Stream) lastFrames(h Handler) (err error) {
 }
 
 // readOnce reads once and hands on the frames that are whole. again reports that nothing was there to read.
-func (s *Stream) readOnce(fd int, h Handler) (again bool, err error) {
+func (s *stream) readOnce(fd int, h Handler) (again bool, err error) {
 	r := &s.rd
 	if r.buf == nil {
 		if r.buf, err = readBufs.get(); err != nil {
 			r.buf = nil
-			return false, fmt.Errorf("%w: %w", ErrNoMemory, err)
+			return false, fmt.Errorf("%w: %w", errNoMemory, err)
 		}
 	}
 	n, err := readNow(fd, r.buf[r.have:], s.shared)
@@ -146,7 +146,7 @@ func (s *Stream) readOnce(fd int, h Handler) (again bool, err error) {
 }
 
 // walk hands on the whole frames in the buffer and moves what is left of it to the front.
-func (s *Stream) walk(h Handler) error {
+func (s *stream) walk(h Handler) error {
 	r := &s.rd
 	done := 0
 	for {

@@ -31,7 +31,7 @@ func blockedClientIsRefused(t *testing.T) (noticed bool) {
 	}
 	require.ErrorIs(t, err, unix.EAGAIN)
 
-	r := running{Stream: s, done: make(chan struct{})}
+	r := running{stream: s, done: make(chan struct{})}
 	s.Shutdown(DrainStop)
 	go func() {
 		defer close(r.done)

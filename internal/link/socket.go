@@ -15,7 +15,7 @@ import (
 // past as a deadline wakes a goroutine that waits for a socket.
 var past = time.Unix(1, 0)
 
-// A socket is what Stream and Datagram have in common: the client's socket, the way out to it, and how its reader is ended.
+// A socket is what stream and Datagram have in common: the client's socket, the way out to it, and how its reader is ended.
 type socket struct {
 	conn *net.UnixConn
 	rc   syscall.RawConn
@@ -34,7 +34,7 @@ func (s *socket) Fd() int { return s.fd }
 // Deliver implements frame.Sink; see Outbox.Deliver.
 func (s *socket) Deliver(b frame.Batch) { s.out.Deliver(b) }
 
-// Shutdown makes Run discard what the client still sends, a Stream by the times of sched, and return ErrShutdown. Frames for
+// Shutdown makes Run discard what the client still sends, a stream by the times of sched, and return ErrShutdown. Frames for
 // the client are dropped from now on; what is queued still goes out meanwhile. A second call with a longer schedule than the
 // first changes nothing.
 func (s *socket) Shutdown(sched DrainSchedule) {

@@ -93,7 +93,7 @@ func (v *State) check() error {
 }
 
 // Detach implements Link.
-func (s *Stream) Detach() State {
+func (s *stream) Detach() State {
 	v := s.detach()
 	v.In, v.Out, v.Stats = slices.Clone(s.rd.buf[:s.rd.have]), slices.Clone(s.pipe.rest), s.Stats()
 	v.Stats.Queued = 0
@@ -103,7 +103,7 @@ func (s *Stream) Detach() State {
 }
 
 // AttachStream makes a link of v, whose socket it takes over.
-func AttachStream(o StreamOptions, v State) (*Stream, error) {
+func AttachStream(o StreamOptions, v State) (*stream, error) {
 	conn, err := v.Socket.Conn()
 	if err != nil {
 		return nil, err
@@ -115,7 +115,7 @@ func AttachStream(o StreamOptions, v State) (*Stream, error) {
 	return s, nil
 }
 
-func attachStream(conn *net.UnixConn, o StreamOptions, v State) (*Stream, error) {
+func attachStream(conn *net.UnixConn, o StreamOptions, v State) (*stream, error) {
 	if err := v.check(); err != nil {
 		return nil, err
 	}
@@ -128,13 +128,13 @@ func attachStream(conn *net.UnixConn, o StreamOptions, v State) (*Stream, error)
 	s.rd.runts.Store(v.Stats.DropRunt)
 	if len(v.In) > 0 {
 		if s.rd.buf, err = readBufs.get(); err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrNoMemory, err)
+			return nil, fmt.Errorf("%w: %w", errNoMemory, err)
 		}
 		s.rd.have = copy(s.rd.buf, v.In)
 	}
 	if len(v.Out) > 0 {
 		if s.pipe.rest, err = chunks.get(); err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrNoMemory, err)
+			return nil, fmt.Errorf("%w: %w", errNoMemory, err)
 		}
 		s.pipe.owe(v.Out)
 	}

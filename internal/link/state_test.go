@@ -47,7 +47,7 @@ func serving(t *testing.T, l Link, h Handler) (stop func()) {
 }
 
 // replaced is the link of the client of l, in this process or in the next image.
-func replaced(t *testing.T, l *Stream, sameProcess bool) *Stream {
+func replaced(t *testing.T, l *stream, sameProcess bool) *stream {
 	t.Helper()
 	v := l.Detach()
 	if !sameProcess {

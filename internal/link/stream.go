@@ -11,19 +11,19 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 )
 
-// A Stream is a client on a stream socket, speaking the format of package frame. It is a frame.Sink.
+// A stream is a client on a stream socket, speaking the format of package frame. It is a frame.Sink.
 //
 //	open --Shutdown or a lost framing--> draining: input is discarded, output dropped --Run returns--> Close --> closed
 //
 // Run belongs to one goroutine. Deliver and the other methods may be called from any.
-type Stream struct {
+type stream struct {
 	socket
 	rd     reader
 	pipe   streamPipe
 	shared bool // see StreamOptions
 }
 
-// StreamOptions set up a Stream.
+// StreamOptions set up a stream.
 type StreamOptions struct {
 	QueueSize int // bytes; 0 = DefaultQueueSize
 
@@ -33,12 +33,12 @@ type StreamOptions struct {
 }
 
 // NewStream takes over conn, which must be an unblocked stream socket. Its buffers are enlarged if the system allows.
-func NewStream(conn *net.UnixConn, o StreamOptions) (*Stream, error) {
+func NewStream(conn *net.UnixConn, o StreamOptions) (*stream, error) {
 	rc, err := conn.SyscallConn()
 	if err != nil {
 		return nil, fmt.Errorf("get descriptor of client socket: %w", err)
 	}
-	s := &Stream{socket: socket{conn: conn, rc: rc}, shared: o.Shared}
+	s := &stream{socket: socket{conn: conn, rc: rc}, shared: o.Shared}
 	err = rc.Control(func(fd uintptr) {
 		s.fd = int(fd)
 		enlarge(s.fd, unix.SO_SNDBUF)
@@ -62,17 +62,17 @@ func enlarge(fd, option int) {
 }
 
 // MaxFrame implements frame.Sink.
-func (s *Stream) MaxFrame() int { return frame.MaxStreamLen }
+func (s *stream) MaxFrame() int { return frame.MaxStreamLen }
 
 // Stats are the counters so far.
-func (s *Stream) Stats() Stats {
+func (s *stream) Stats() Stats {
 	st := Stats{ToNetFrames: s.rd.frames.Load(), ToNetBytes: s.rd.bytes.Load(), DropRunt: s.rd.runts.Load()}
 	s.out.Add(&st)
 	return st
 }
 
 // Gone reports whether the client has already closed its end, without waiting and without taking anything from its input.
-func (s *Stream) Gone() bool {
+func (s *stream) Gone() bool {
 	gone := false
 	closed := s.rc.Control(func(fd uintptr) {
 		n, _, err := unix.Recvfrom(int(fd), make([]byte, 1), unix.MSG_PEEK|unix.MSG_DONTWAIT)
@@ -82,7 +82,7 @@ func (s *Stream) Gone() bool {
 }
 
 // fail shuts the link down because a write failed: the client does not read any more.
-func (s *Stream) fail(err error) {
+func (s *stream) fail(err error) {
 	err = fmt.Errorf("write to client: %w", err)
 	s.failure.CompareAndSwap(nil, &err)
 	s.end(DrainOne)
@@ -90,7 +90,7 @@ func (s *Stream) fail(err error) {
 
 // Close ends the link at once. Run and the drainer have ended, or end, and no write happens after it returns. Callers let
 // Run return first, since that is what drains the client.
-func (s *Stream) Close() error {
+func (s *stream) Close() error {
 	s.closed.Store(true)
 	s.out.Stop()
 	if s.shared {

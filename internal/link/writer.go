@@ -12,7 +12,7 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 )
 
-// A streamPipe is a Pipe into a stream socket. A write may cut a frame. The frame counts as taken then, and what is left of it
+// A streamPipe is a pipe into a stream socket. A write may cut a frame. The frame counts as taken then, and what is left of it
 // is owed to the client, however full its queue is: without it the client would lose the framing.
 type streamPipe struct {
 	fd   int
@@ -21,7 +21,7 @@ type streamPipe struct {
 	left atomic.Int64 // len(rest), for those who do not own the pipe
 }
 
-// Send implements Pipe. Only what is owed may be left when all of b is taken.
+// Send implements pipe. Only what is owed may be left when all of b is taken.
 func (p *streamPipe) Send(b frame.Batch) (taken int, err error) {
 	if p.rest != nil {
 		n, err := writeNow(p.fd, p.rest)
@@ -41,7 +41,7 @@ func (p *streamPipe) Send(b frame.Batch) (taken int, err error) {
 	}
 	if n > it.Offset() {
 		if p.rest, _ = chunks.get(); p.rest == nil {
-			return taken, fmt.Errorf("keep the rest of a frame: %w", ErrNoMemory)
+			return taken, fmt.Errorf("keep the rest of a frame: %w", errNoMemory)
 		}
 		p.owe(buf[n:it.End()])
 		taken++
@@ -70,7 +70,7 @@ func (p *streamPipe) forget() {
 // owed is how many bytes of a frame that was cut are left to write.
 func (p *streamPipe) owed() int { return int(p.left.Load()) }
 
-// Wait implements Pipe. It is woken by the deadline that Close and Save set, so stop need not be looked at.
+// Wait implements pipe. It is woken by the deadline that Close and Save set, so stop need not be looked at.
 func (p *streamPipe) Wait(<-chan struct{}) {
 	waitWritable(p.rc)
 }

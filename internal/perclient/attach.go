@@ -56,8 +56,8 @@ func (v *Detached) Descriptors() []link.Descriptor {
 	return slices.DeleteFunc(d, link.Descriptor.IsNone)
 }
 
-// Close gives the client up without a word: it is for one that nobody attaches.
-func (v *Detached) Close() {
+// close gives the client up without a word: it is for one that nobody attaches.
+func (v *Detached) close() {
 	for _, d := range v.Descriptors() {
 		d.Close()
 	}
@@ -175,7 +175,7 @@ func (c *Session) take() (v Detached, ok bool) {
 	delete(c.srv.sessions, c)
 	c.srv.mu.Unlock()
 	if c.givenUp.Load() {
-		defer func() { v.Close() }()
+		defer func() { v.close() }()
 	}
 	c.telling.Lock()
 	defer c.telling.Unlock()
@@ -248,13 +248,13 @@ func (s *Server) Held() <-chan struct{} {
 func (s *Server) attach(v *Detached, linkOf func(*Detached) (link.Link, error)) (*Session, error) {
 	held, err := frames(v.Held)
 	if err != nil {
-		v.Close()
+		v.close()
 		return nil, err
 	}
 	l, err := linkOf(v)
 	if err != nil {
 		v.Link = link.State{} // it is linkOf's
-		v.Close()
+		v.close()
 		return nil, err
 	}
 	v.Client.Start = true

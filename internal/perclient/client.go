@@ -103,8 +103,8 @@ func (c *Session) Ready(ctx context.Context) (vnet.PortInfo, error) {
 	}
 }
 
-// MAC is the address of the client's guest: that of its first frame, else the one that it has named, else nil.
-func (c *Session) MAC() net.HardwareAddr {
+// mac is the address of the client's guest: that of its first frame, else the one that it has named, else nil.
+func (c *Session) mac() net.HardwareAddr {
 	if m := c.watch.MAC(); m != nil {
 		return m
 	}

@@ -9,16 +9,16 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/watch"
 )
 
-// A Tap sees what clients send and what the network delivers to them, before the clients' links take or drop it. It is called on
+// A tap sees what clients send and what the network delivers to them, before the clients' links take or drop it. It is called on
 // the way of the frames, from several goroutines: it must not wait, keep b or write to it.
-type Tap interface {
+type tap interface {
 	FromClient(id uint64, b frame.Batch)
 	ToClient(id uint64, b frame.Batch)
 }
 
-// An Observer is told what the ARP and DHCP of guests say. It is called on the way of the frames and must not wait; a guest
+// An observer is told what the ARP and DHCP of guests say. It is called on the way of the frames and must not wait; a guest
 // decides how often.
-type Observer interface {
+type observer interface {
 	// Seen: an ARP or DHCP frame of the client, or a DHCP answer to it, has been looked at, and s is what is known now.
 	Seen(id uint64, s watch.Snapshot)
 	// Gone: the client has left. Nothing is told of it any more.
@@ -40,7 +40,7 @@ type Guard interface {
 }
 
 // SetTap shows all frames of all clients to t from now on; nil ends that. What is under way may still reach the former one.
-func (s *Server) SetTap(t Tap) {
+func (s *Server) SetTap(t tap) {
 	if t == nil {
 		s.tap.Store(nil)
 	} else {

@@ -36,7 +36,7 @@ func dhcpFrame(kind watch.Kind, guest byte) []byte {
 	return append(append(f, 0, 0), p...)
 }
 
-// seen is an Observer that remembers.
+// seen is an observer that remembers.
 type seen struct {
 	mu   sync.Mutex
 	last map[uint64]watch.Snapshot
@@ -85,7 +85,7 @@ func TestObserver(t *testing.T) {
 	eventually(t, func() bool { _, gone := o.of(1); return gone })
 }
 
-// nothing is a Tap.
+// nothing is a tap.
 type nothing struct{ batches int }
 
 func (n *nothing) FromClient(uint64, frame.Batch) { n.batches++ }
@@ -104,7 +104,7 @@ func looked(on bool) (*Session, *nothing) {
 	send := func(frame.Batch) {}
 	c.send.Store(&send)
 	if on {
-		var t Tap = n
+		var t tap = n
 		srv.tap.Store(&t)
 	}
 	return c, n

@@ -95,7 +95,7 @@ type phase struct {
 	leaving atomic.Bool           // the daemon closes it, or it has gone
 }
 
-// state is as Info tells it.
+// state is as info tells it.
 func (c *Session) state(st link.Stats) (state string, err error) {
 	if e := c.phase.failed.Load(); e != nil {
 		err = *e
@@ -119,12 +119,12 @@ func (c *Session) ID() uint64 { return c.id }
 // Transport is how the client came, status.Stream and so on.
 func (c *Session) Transport() string { return c.client.Transport }
 
-// Info is what is known of the session's client now. It waits for nobody: no lock is held while the port is asked.
-func (c *Session) Info() Info {
+// info is what is known of the session's client now. It waits for nobody: no lock is held while the port is asked.
+func (c *Session) info() Info {
 	st := c.link.Stats()
 	i := Info{
 		ID: c.id, Name: c.client.Name, Transport: c.client.Transport, Path: c.client.Path, FD: c.link.Fd(), Peer: c.client.Peer,
-		MAC: c.MAC(), Watch: c.watch.Snapshot(), Began: c.began,
+		MAC: c.mac(), Watch: c.watch.Snapshot(), Began: c.began,
 		Link: st, QueueLimit: cmp.Or(c.srv.opts.QueueSize, link.DefaultQueueSize),
 	}
 	i.State, i.Err = c.state(st)
@@ -150,7 +150,7 @@ func (s *Server) List() []Info {
 func infos(sessions []*Session) []Info {
 	list := make([]Info, 0, len(sessions))
 	for _, c := range sessions {
-		list = append(list, c.Info())
+		list = append(list, c.info())
 	}
 	slices.SortFunc(list, func(a, b Info) int { return cmp.Compare(a.ID, b.ID) })
 	return list

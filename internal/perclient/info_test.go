@@ -253,6 +253,6 @@ func TestStalledClient(t *testing.T) {
 func TestSpoofedFrames(t *testing.T) {
 	r := newRig(t, Options{})
 	c := &Session{srv: r.Server, link: newFakeLink(), guard: &fakeGuard{kept: 3}}
-	assert.Equal(t, uint64(3), c.Info().Spoofed)
-	assert.Zero(t, (&Session{srv: r.Server, link: newFakeLink()}).Info().Spoofed)
+	assert.Equal(t, uint64(3), c.info().Spoofed)
+	assert.Zero(t, (&Session{srv: r.Server, link: newFakeLink()}).info().Spoofed)
 }

@@ -52,7 +52,7 @@ type Options struct {
 	// Guard makes the guard of a client, by the number of its session; nil, or a nil Guard, lets everything pass.
 	Guard func(id uint64, c Client, log *slog.Logger) Guard
 	// Observer is told what guests' ARP and DHCP say; nil for nobody.
-	Observer Observer
+	Observer observer
 }
 
 // A Server serves clients.
@@ -70,7 +70,7 @@ type Server struct {
 	detaching bool // nobody new is served
 	running   sync.WaitGroup
 
-	tap    atomic.Pointer[Tap]
+	tap    atomic.Pointer[tap]
 	memory freer
 	gone   Totals // under mu; its Ports' maps are copied before mu is let go
 

@@ -180,7 +180,7 @@ func (c *Session) end(err error) {
 	st := c.link.Stats()
 	_ = c.link.Close()
 	c.closeOthers()
-	c.srv.remove(c, c.Info())
+	c.srv.remove(c, c.info())
 	c.summarise(err, st)
 }
 

@@ -14,19 +14,19 @@ import (
 
 // A State is a halted Server without its clients, for the next image of this process.
 type State struct {
-	Sockets []SocketState     `json:"sockets"` // the first one has the path
-	Dropped map[Reason]uint64 `json:"dropped,omitempty"`
+	Sockets []socketState    `json:"sockets"` // the first one has the path
+	Dropped map[cause]uint64 `json:"dropped,omitempty"`
 }
 
-// A SocketState is a socket that clients send to.
-type SocketState struct {
+// A socketState is a socket that clients send to.
+type socketState struct {
 	ID     int             `json:"id"`
 	Socket link.Descriptor `json:"socket"`
-	Kept   []KeptClient    `json:"kept,omitempty"`
+	Kept   []keptClient    `json:"kept,omitempty"`
 }
 
-// A KeptClient is the socket of a client that may come back by one of the Server's sockets, although it is not served.
-type KeptClient struct {
+// A keptClient is the socket of a client that may come back by one of the Server's sockets, although it is not served.
+type keptClient struct {
 	Path []byte    `json:"path"` // any bytes
 	At   link.File `json:"at"`
 }
@@ -39,9 +39,9 @@ func (s *Server) State() State {
 	sockets := s.all()
 	slices.Reverse(sockets) // all has the one with the path last
 	for _, sh := range sockets {
-		state := SocketState{ID: sh.id, Socket: link.Holding(sh.conn)}
+		state := socketState{ID: sh.id, Socket: link.Holding(sh.conn)}
 		for _, t := range sh.kept {
-			state.Kept = append(state.Kept, KeptClient{Path: []byte(t.path), At: t.file()})
+			state.Kept = append(state.Kept, keptClient{Path: []byte(t.path), At: t.file()})
 		}
 		v.Sockets = append(v.Sockets, state)
 	}
@@ -59,7 +59,7 @@ func (v *State) Descriptors() (d []link.Descriptor) {
 	return slices.DeleteFunc(d, link.Descriptor.IsNone)
 }
 
-func (t *Target) file() link.File {
+func (t *target) file() link.File {
 	return link.File{UID: t.uid, Dev: t.id.dev, Ino: t.id.ino, Pin: t.pin.descriptor()}
 }
 
@@ -88,7 +88,7 @@ func Attach(o Options, v State) (*Server, error) {
 }
 
 // attachOld takes over a socket that has the path no more.
-func (s *Server) attachOld(v SocketState) {
+func (s *Server) attachOld(v socketState) {
 	conn, err := v.Socket.Conn()
 	if err != nil {
 		return
@@ -103,7 +103,7 @@ func (s *Server) attachOld(v SocketState) {
 }
 
 // take gives sh what v has of it.
-func (sh *shared) take(v SocketState) {
+func (sh *shared) take(v socketState) {
 	sh.id, sh.srv.lastID = v.ID, max(sh.srv.lastID, v.ID)
 	for _, k := range v.Kept {
 		if t, err := targetOf(k.Path, k.At); err == nil {
@@ -112,18 +112,18 @@ func (sh *shared) take(v SocketState) {
 	}
 }
 
-// targetOf makes the Target of a client that another link has let go. It takes its pin over.
-func targetOf(path []byte, at link.File) (*Target, error) {
+// targetOf makes the target of a client that another link has let go. It takes its pin over.
+func targetOf(path []byte, at link.File) (*target, error) {
 	if r := classify(path); r != "" {
 		at.Pin.Close()
-		return nil, &Untrusted{Path: string(path), Reason: r, Advice: adviceFor(r)}
+		return nil, &untrusted{Path: string(path), Reason: r, Advice: adviceFor(r)}
 	}
 	id := inode{dev: at.Dev, ino: at.Ino}
 	p, err := pinOf(at.Pin, id)
 	if err != nil {
 		return nil, err
 	}
-	t := &Target{path: string(path), uid: at.UID, id: id, pin: p}
+	t := &target{path: string(path), uid: at.UID, id: id, pin: p}
 	t.to = []byte(t.name())
 	return t, nil
 }
@@ -170,7 +170,7 @@ func (s *Server) Link(path string, v link.State) (link.Link, error) {
 	}
 	p, err := s.pipeOf(t, v)
 	if err != nil {
-		t.Close()
+		t.close()
 		return nil, err
 	}
 	c := clientOn(s, p)
@@ -187,7 +187,7 @@ func (s *Server) Link(path string, v link.State) (link.Link, error) {
 }
 
 // pipeOf makes the pipe to t, which it owns unless there is an error.
-func (s *Server) pipeOf(t *Target, v link.State) (*pipe, error) {
+func (s *Server) pipeOf(t *target, v link.State) (*pipe, error) {
 	p := &pipe{srv: s, path: t.path, uid: t.uid, sender: mmsg.NewSender(), target: t}
 	if v.Socket.IsNone() {
 		s.mu.Lock()

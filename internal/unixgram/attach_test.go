@@ -158,7 +158,7 @@ func TestUpgrade(t *testing.T) {
 			n := l.next(list, false)
 			r := n.session(p.path)
 			assert.Equal(t, s.uid, r.uid)
-			assert.Equal(t, 1, n.Clients())
+			assert.Equal(t, 1, n.clientCount())
 			r.link.Deliver(batchOf(testFrame(200, 8)))
 			assert.Equal(t, testFrame(200, 8), p.recv())
 			assert.Equal(t, [][]byte{testFrame(ethernetLen, 3), testFrame(ethernetLen, 4), testFrame(ethernetLen, 5)}, r.waitFrames(t, 3))
@@ -170,7 +170,7 @@ func TestUpgrade(t *testing.T) {
 			before.ToClientFrames++
 			before.ToClientBytes += 200
 			assert.Equal(t, before, after, "counters go on")
-			assert.Equal(t, map[Reason]uint64{Unbound: 1}, n.Dropped())
+			assert.Equal(t, map[cause]uint64{unbound: 1}, n.refused.counts())
 			assert.Equal(t, 1, n.served(), "it was never a new one")
 			assert.NotContains(t, n.log.String(), "level=WARN")
 		})
@@ -319,7 +319,7 @@ func TestUpgradeLosesTheDead(t *testing.T) {
 			list := l.detach()
 			kill(later)
 			n := l.next(list, false)
-			assert.Equal(t, 2, n.Clients())
+			assert.Equal(t, 2, n.clientCount())
 			s := n.session(later.path)
 			require.Eventually(t, func() bool { s.link.Deliver(batchOf(testFrame(60, 1))); return s.link.Gone() }, patience, time.Millisecond)
 			n.session(other.path).link.Deliver(batchOf(testFrame(60, 3)))
@@ -386,7 +386,7 @@ func TestAttachRefuses(t *testing.T) {
 	require.ErrorContains(t, err, "take over the datagram socket: there is none")
 	fd, err := unix.Open(t.TempDir(), unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	require.NoError(t, err)
-	_, err = Attach(Options{}, State{Sockets: []SocketState{{Socket: link.Descriptor{FD: fd}}}})
+	_, err = Attach(Options{}, State{Sockets: []socketState{{Socket: link.Descriptor{FD: fd}}}})
 	require.ErrorContains(t, err, "take over the datagram socket")
 }
 

@@ -52,7 +52,7 @@ type client struct {
 var _ link.Link = (*client)(nil)
 
 // newClient makes the link of a new client, whose datagrams come by the socket by. It owns t unless there is an error.
-func newClient(by *shared, t *Target) (*client, error) {
+func newClient(by *shared, t *target) (*client, error) {
 	p, err := newPipe(by, t)
 	if err != nil {
 		return nil, err
@@ -146,7 +146,7 @@ func (c *client) end(reason error) {
 		c.ended.Store(true)
 		c.srv.forget(c)
 		if errors.Is(reason, unix.EPERM) { // it is connected to another socket, and would be a client again with its next frame
-			c.srv.refused.remember(c.path, c.uid, Refused)
+			c.srv.refused.remember(c.path, c.uid, refused)
 		}
 		close(c.done)
 	})

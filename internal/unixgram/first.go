@@ -86,19 +86,19 @@ func firstOf(ctx context.Context, fd int, t Trust, giver uint32, refusal *error)
 
 // connectTo connects fd to the socket at path, of which from has sent, if giver may have it sent to.
 func connectTo(fd int, trust Trust, path string, giver uint32, from sender) error {
-	t, err := trust.Check(path)
+	t, err := trust.check(path)
 	if err != nil {
 		return err
 	}
-	defer t.Close()
+	defer t.close()
 	if giver != 0 && t.uid != giver {
 		err := fmt.Errorf("it belongs to user %d, and user %d handed the descriptor over", t.uid, giver)
-		return &Untrusted{Path: path, Reason: Foreign, Err: err, Advice: adviceFor(Foreign)}
+		return &untrusted{Path: path, Reason: foreign, Err: err, Advice: adviceFor(foreign)}
 	}
 	if from.known && !from.is(t.uid) {
 		return forgedBy(path, from, t.uid)
 	}
-	if t.pin.via == "" && !t.Same() {
+	if t.pin.via == "" && !t.same() {
 		return syscall.ENOENT
 	}
 	if err := unix.Connect(fd, &unix.SockaddrUnix{Name: t.name()}); err != nil {
@@ -108,7 +108,7 @@ func connectTo(fd int, trust Trust, path string, giver uint32, from sender) erro
 	if err != nil {
 		return fmt.Errorf("connect to client %q: %w", path, err)
 	}
-	if a, ok := peer.(*unix.SockaddrUnix); !ok || a.Name != path || t.pin.via == "" && !t.Same() {
+	if a, ok := peer.(*unix.SockaddrUnix); !ok || a.Name != path || t.pin.via == "" && !t.same() {
 		disconnect(fd)
 		return fmt.Errorf("connect to client %q: %w", path, errElsewhere)
 	}

@@ -101,7 +101,7 @@ func TestForged(t *testing.T) {
 			require.NoError(t, os.Chmod(filepath.Join(root, l.dir), 0o777))
 			require.NoError(t, os.Link(l.path, filepath.Join(root, l.path)))
 			as(t, attacker, root, bound(&theirs, path, l.path, connected, testFrame(60, 1), testFrame(60, 2)))
-			l.dropped(Forged, 2)
+			l.dropped(forged, 2)
 			assert.Zero(t, l.served(), "nobody is made a client by somebody else")
 			assert.Contains(t, l.log.String(), "sent by user 4002, the socket belongs to user 4001")
 
@@ -112,7 +112,7 @@ func TestForged(t *testing.T) {
 			as(t, attacker, root, bound(&theirs, path, l.path, connected, testFrame(60, 4), testFrame(60, 5)))
 			as(t, victim, "/", bound(&mine, path, l.path, connected, testFrame(60, 6)))
 			assert.Equal(t, [][]byte{testFrame(60, 3), testFrame(60, 6)}, s.waitFrames(t, 2), "only its own")
-			l.dropped(Forged, 4)
+			l.dropped(forged, 4)
 
 			s.link.Deliver(batchOf(testFrame(60, 7)))
 			buf := make([]byte, 100)
@@ -141,7 +141,7 @@ func TestOtherPath(t *testing.T) {
 	var fd int
 	defer func() { _ = unix.Close(fd) }()
 	as(t, attacker, root, bound(&fd, "/mine", "/sock", false, testFrame(60, 1)))
-	l.dropped(Vanished, 1)
+	l.dropped(vanished, 1)
 	assert.Contains(t, l.log.String(), "another root directory")
 }
 
@@ -162,7 +162,7 @@ func TestPathOfAnother(t *testing.T) {
 	assert.Equal(t, [][]byte{testFrame(60, 2)}, other.waitFrames(t, 1))
 	assert.EqualValues(t, attacker, other.uid)
 	require.ErrorIs(t, s.waitEnd(t), io.EOF)
-	assert.Empty(t, l.Dropped())
+	assert.Empty(t, l.refused.counts())
 }
 
 // TestFirstSenderOfAnother: a user hands a socket over and has it answer to another user's, which that one alone may write to.
@@ -227,7 +227,7 @@ func TestOwnDatagrams(t *testing.T) {
 	l := newLab(t, func(l *lab, _ *Options) { l.isSelf = true })
 	p := l.connected("c")
 	p.send(testFrame(60, 1), testFrame(60, 2))
-	l.dropped(Loop, 2)
+	l.dropped(loop, 2)
 	assert.Zero(t, l.served())
 	assert.Contains(t, l.log.String(), "not served: looping")
 }
@@ -267,7 +267,7 @@ func TestSentBeforeStart(t *testing.T) {
 		p = l.unconnected("c")
 		p.send(testFrame(60, 1))
 	})
-	l.dropped(Early, 1)
+	l.dropped(early, 1)
 	assert.Empty(t, l.log.String(), "the client cannot help it")
 	p.send(testFrame(60, 2))
 	assert.Equal(t, [][]byte{testFrame(60, 2)}, l.session(p.path).waitFrames(t, 1))

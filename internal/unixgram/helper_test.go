@@ -261,12 +261,19 @@ func (l *lab) served() int {
 	return l.count
 }
 
+// clientCount is how many clients there are.
+func (s *Server) clientCount() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.clients)
+}
+
 // dropped waits until n datagrams were dropped for r.
-func (l *lab) dropped(r Reason, n int) {
+func (l *lab) dropped(r cause, n int) {
 	l.t.Helper()
-	require.Eventually(l.t, func() bool { return l.Dropped()[r] >= uint64(n) }, patience, time.Millisecond,
-		"dropped for %q: %v", r, l.Dropped())
-	require.EqualValues(l.t, n, l.Dropped()[r])
+	require.Eventually(l.t, func() bool { return l.refused.counts()[r] >= uint64(n) }, patience, time.Millisecond,
+		"dropped for %q: %v", r, l.refused.counts())
+	require.EqualValues(l.t, n, l.refused.counts()[r])
 }
 
 // shortDir is a directory with a short name.

@@ -24,7 +24,7 @@ func (s *Server) Invite(path string) error {
 	if err != nil {
 		return err
 	}
-	defer t.Close()
+	defer t.close()
 	conn, err := t.connect()
 	if errors.Is(err, unix.EPERM) {
 		return fmt.Errorf("client %q is connected to a socket that is gone: start it again", path)

@@ -64,29 +64,29 @@ func look[T any](l *looker, f func() T, undo func(T)) (v T, err error) {
 	}
 }
 
-// check is t.Check within lookTime.
-func (l *looker) check(t Trust, path string) (*Target, error) {
+// check is t.check within lookTime.
+func (l *looker) check(t Trust, path string) (*target, error) {
 	type result struct {
-		t   *Target
+		t   *target
 		err error
 	}
 	r, err := look(l, func() result {
-		t, err := t.Check(path)
+		t, err := t.check(path)
 		return result{t, err}
 	}, func(r result) {
 		if r.t != nil {
-			r.t.Close()
+			r.t.close()
 		}
 	})
 	if err != nil {
-		return nil, &Untrusted{Path: path, Reason: Slow, Err: err, Advice: adviceFor(Slow)}
+		return nil, &untrusted{Path: path, Reason: slow, Err: err, Advice: adviceFor(slow)}
 	}
 	return r.t, r.err
 }
 
-// same is t.Same within lookTime. What cannot be found out in time is taken for true: a client is not ended because a file system,
+// same is t.same within lookTime. What cannot be found out in time is taken for true: a client is not ended because a file system,
 // or the whole machine, is slow; the next look tells.
-func (l *looker) same(t *Target) bool {
-	same, err := look(l, t.Same, nil)
+func (l *looker) same(t *target) bool {
+	same, err := look(l, t.same, nil)
 	return errors.Is(err, errSlow) || err == nil && same
 }

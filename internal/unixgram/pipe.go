@@ -16,7 +16,7 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/mmsg"
 )
 
-// A pipe sends to one client: a link.Pipe.
+// A pipe sends to one client: a link.pipe.
 //
 // A client may change while it is served: one that was not connected becomes so, which is noticed by what a send returns. One whose
 // socket has gone ends; a process that takes its place at its path, as QEMU does when it is started again, is another client.
@@ -29,7 +29,7 @@ type pipe struct {
 
 	// mu guards what follows. It covers one batch, which does not wait.
 	mu      sync.Mutex
-	target  *Target
+	target  *target
 	reply   *reply  // nil: through the socket via
 	via     *shared // nil: through reply
 	guest   bool    // of via
@@ -38,7 +38,7 @@ type pipe struct {
 }
 
 // newPipe finds out which kind of client t is, which has sent by the socket by. It owns t unless there is an error.
-func newPipe(by *shared, t *Target) (*pipe, error) {
+func newPipe(by *shared, t *target) (*pipe, error) {
 	p := &pipe{srv: by.srv, path: t.path, uid: t.uid, sender: mmsg.NewSender()}
 	r, err := openReply(t)
 	if err != nil && (!errors.Is(err, unix.EPERM) || p.srv.opts.Trust.ReplySocket) {
@@ -99,12 +99,12 @@ func (p *pipe) detach(comesBack bool) {
 		p.srv.wakeSweep()
 	}
 	if p.target != nil {
-		p.target.Close()
+		p.target.close()
 	}
 	p.reply, p.via, p.target = nil, nil, nil
 }
 
-// Send implements link.Pipe.
+// Send implements link.pipe.
 func (p *pipe) Send(b frame.Batch) (taken int, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -162,7 +162,7 @@ func isGone(err error) bool {
 
 // current is what is sent to, nil if there is nothing any more. It may be closed at any time: what it was made of is still good
 // for a look at the path.
-func (p *pipe) current() *Target {
+func (p *pipe) current() *target {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.stopped {

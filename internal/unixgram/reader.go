@@ -148,11 +148,11 @@ func (sh *shared) from(name []byte, from sender, first, end int) {
 	s := sh.srv
 	tells := s.opts.Trust.senders()
 	if tells && !from.known { // it came before the socket was set up
-		s.refused.add(Early, end-first)
+		s.refused.add(early, end-first)
 		return
 	}
 	if from.self { // by a socket that a client has handed over and then connected to this one
-		s.refused.bad(name, Loop, end-first)
+		s.refused.bad(name, loop, end-first)
 		return
 	}
 	c := sh.last
@@ -210,7 +210,7 @@ func (sh *shared) find(name []byte, from sender, n int) *client {
 		return nil
 	}
 	if s.look.resting(now) {
-		s.refused.add(Slow, n)
+		s.refused.add(slow, n)
 		return nil
 	}
 	c, err := s.admit(string(name), from, sh)
@@ -229,12 +229,12 @@ func (s *Server) admit(path string, from sender, by *shared) (*client, error) {
 		return nil, err
 	}
 	if trust.senders() && !from.is(t.uid) {
-		t.Close()
+		t.close()
 		return nil, forgedBy(path, from, t.uid)
 	}
 	c, err := newClient(by, t)
 	if err != nil {
-		t.Close()
+		t.close()
 		return nil, unreachable(path, err)
 	}
 	s.mu.Lock()

@@ -27,10 +27,10 @@ type refusals struct {
 	log *slog.Logger
 
 	mu     sync.Mutex
-	n      map[Reason]uint64
-	warned map[Reason]time.Time // when the last warning was
-	broke  time.Time            // when a panic was logged last
-	unsaid map[Reason]int       // datagrams dropped since
+	n      map[cause]uint64
+	warned map[cause]time.Time // when the last warning was
+	broke  time.Time           // when a panic was logged last
+	unsaid map[cause]int       // datagrams dropped since
 	recent map[speaker]refusal
 }
 
@@ -43,12 +43,12 @@ type speaker struct {
 
 // A refusal is why an address was refused, and until when that is taken as known.
 type refusal struct {
-	reason Reason
+	reason cause
 	until  time.Time
 }
 
 // restore begins with the counters of another process image.
-func (r *refusals) restore(n map[Reason]uint64) {
+func (r *refusals) restore(n map[cause]uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for reason, n := range n {
@@ -58,7 +58,7 @@ func (r *refusals) restore(n map[Reason]uint64) {
 }
 
 // counts is a copy of the counters.
-func (r *refusals) counts() map[Reason]uint64 {
+func (r *refusals) counts() map[cause]uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return maps.Clone(r.n)
@@ -77,33 +77,33 @@ func (r *refusals) recently(name []byte, uid uint32, now time.Time, n int) bool 
 }
 
 // count is called with mu held.
-func (r *refusals) count(reason Reason, n int) {
+func (r *refusals) count(reason cause, n int) {
 	if r.n == nil {
-		r.n, r.warned, r.unsaid = map[Reason]uint64{}, map[Reason]time.Time{}, map[Reason]int{}
+		r.n, r.warned, r.unsaid = map[cause]uint64{}, map[cause]time.Time{}, map[cause]int{}
 	}
 	r.n[reason] += uint64(n)
 	r.unsaid[reason] += n
 }
 
 // add counts n datagrams without a word.
-func (r *refusals) add(reason Reason, n int) {
+func (r *refusals) add(reason cause, n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.count(reason, n)
 }
 
 // bad counts n datagrams of an address that says by itself why it is refused.
-func (r *refusals) bad(name []byte, reason Reason, n int) {
+func (r *refusals) bad(name []byte, reason cause, n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.count(reason, n)
-	r.warn(reason, &Untrusted{Path: string(name), Reason: reason, Advice: adviceFor(reason)})
+	r.warn(reason, &untrusted{Path: string(name), Reason: reason, Advice: adviceFor(reason)})
 }
 
 // failed counts n datagrams that uid has sent from an address that could not be made a client, and remembers that.
 func (r *refusals) failed(path string, uid uint32, err error, now time.Time, n int) {
-	reason := Refused
-	if u, ok := errors.AsType[*Untrusted](err); ok {
+	reason := refused
+	if u, ok := errors.AsType[*untrusted](err); ok {
 		reason = u.Reason
 	}
 	r.mu.Lock()
@@ -114,7 +114,7 @@ func (r *refusals) failed(path string, uid uint32, err error, now time.Time, n i
 }
 
 // remember has what uid, or root in its place, sends from path refused for a moment.
-func (r *refusals) remember(path string, uid uint32, reason Reason) {
+func (r *refusals) remember(path string, uid uint32, reason cause) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := time.Now()
@@ -123,7 +123,7 @@ func (r *refusals) remember(path string, uid uint32, reason Reason) {
 }
 
 // note is remember with mu held.
-func (r *refusals) note(who speaker, reason Reason, now time.Time) {
+func (r *refusals) note(who speaker, reason cause, now time.Time) {
 	if r.recent == nil {
 		r.recent = map[speaker]refusal{}
 	}
@@ -140,8 +140,8 @@ func (r *refusals) note(who speaker, reason Reason, now time.Time) {
 func (r *refusals) forged(path string, from sender, owner uint32, n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.count(Forged, n)
-	r.warn(Forged, forgedBy(path, from, owner))
+	r.count(forged, n)
+	r.warn(forged, forgedBy(path, from, owner))
 }
 
 // unreachable is the error of an address that is trusted, and that nothing can be sent to.
@@ -158,25 +158,25 @@ func unreachable(path string, err error) error {
 	if errno, ok := errors.AsType[syscall.Errno](err); ok {
 		err = errno // without the path that it was asked by
 	}
-	return &Untrusted{Path: path, Reason: Refused, Err: err, Advice: advice}
+	return &untrusted{Path: path, Reason: refused, Err: err, Advice: advice}
 }
 
 // forgedBy is the error of an address that somebody else uses.
 func forgedBy(path string, from sender, owner uint32) error {
 	err := fmt.Errorf("sent by user %d, the socket belongs to user %d", from.uid, owner)
-	return &Untrusted{Path: path, Reason: Forged, Err: err, Advice: adviceFor(Forged)}
+	return &untrusted{Path: path, Reason: forged, Err: err, Advice: adviceFor(forged)}
 }
 
 // warn logs err, which has the reason, unless that was done a short while ago, and how many datagrams were dropped for it
 // since. The caller holds mu.
-func (r *refusals) warn(reason Reason, err error) {
+func (r *refusals) warn(reason cause, err error) {
 	now := time.Now()
 	if now.Sub(r.warned[reason]) < warnEvery {
 		return
 	}
 	dropped := r.unsaid[reason]
 	r.warned[reason], r.unsaid[reason] = now, 0
-	u, ok := errors.AsType[*Untrusted](err)
+	u, ok := errors.AsType[*untrusted](err)
 	if !ok {
 		r.log.Warn("datagram dropped: its sender is not served", "error", err, "dropped", dropped)
 		return
@@ -189,9 +189,9 @@ func (r *refusals) warn(reason Reason, err error) {
 }
 
 // text is the reason in a sentence.
-func (r Reason) text() string {
+func (r cause) text() string {
 	switch r {
-	case IsLink, NoSocket:
+	case isLink, noSocket:
 		return "its address is " + string(r)
 	}
 	return "its address is not served: " + string(r)

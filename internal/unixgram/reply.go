@@ -24,7 +24,7 @@ var errElsewhere = errors.New("the path leads to a socket that was bound by anot
 
 // openReply connects a new socket to t. EPERM: the client has connected its socket to another one, and takes nothing from
 // this one.
-func openReply(t *Target) (*reply, error) {
+func openReply(t *target) (*reply, error) {
 	conn, err := t.connect()
 	if err != nil {
 		return nil, err
@@ -54,8 +54,8 @@ func newReply(conn *net.UnixConn) (*reply, error) {
 
 // connect connects a new socket to what was checked: to its inode itself where the system can name that; else it looks
 // before, and after at the name that the peer has bound.
-func (t *Target) connect() (*net.UnixConn, error) {
-	if t.pin.via == "" && !t.Same() {
+func (t *target) connect() (*net.UnixConn, error) {
+	if t.pin.via == "" && !t.same() {
 		return nil, unix.ENOENT
 	}
 	conn, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: t.name(), Net: "unixgram"})
@@ -68,7 +68,7 @@ func (t *Target) connect() (*net.UnixConn, error) {
 		err = unix.ECONNREFUSED // it has gone meanwhile
 	case peer.Name != t.path:
 		err = fmt.Errorf("connect to client %q: %w: %q", t.path, errElsewhere, peer.Name)
-	case t.pin.via == "" && !t.Same():
+	case t.pin.via == "" && !t.same():
 		err = unix.ENOENT
 	default:
 		return conn, nil
@@ -78,7 +78,7 @@ func (t *Target) connect() (*net.UnixConn, error) {
 }
 
 // name is what to give to connect and sendto.
-func (t *Target) name() string {
+func (t *target) name() string {
 	if t.pin.via != "" {
 		return t.pin.via
 	}
@@ -86,7 +86,7 @@ func (t *Target) name() string {
 }
 
 // alive reports whether a process has the socket. It asks by connecting: sending something would be taken for a frame.
-func (t *Target) alive() bool {
+func (t *target) alive() bool {
 	conn, err := t.connect()
 	if err == nil {
 		_ = conn.Close()

@@ -43,12 +43,12 @@ type shared struct {
 	users int               // clients that are answered through it
 	idle  bool              // the last sweep found none
 	first inode             // the socket of the first one
-	kept  map[inode]*Target // those of clients that were disconnected: their next datagram comes by this socket
+	kept  map[inode]*target // those of clients that were disconnected: their next datagram comes by this socket
 }
 
 // newShared sets the buffers of conn, which it owns unless there is an error, and has its datagrams carry their sender's user.
 func newShared(s *Server, conn *net.UnixConn) (*shared, error) {
-	sh := &shared{srv: s, conn: conn, kept: map[inode]*Target{}}
+	sh := &shared{srv: s, conn: conn, kept: map[inode]*target{}}
 	s.mu.Lock()
 	s.lastID++
 	sh.id = s.lastID
@@ -72,13 +72,13 @@ func newShared(s *Server, conn *net.UnixConn) (*shared, error) {
 }
 
 // join notes that the client at t is answered through it from now on. guest: it is not the first.
-func (sh *shared) join(t *Target) (guest bool) {
+func (sh *shared) join(t *target) (guest bool) {
 	sh.srv.mu.Lock()
 	defer sh.srv.mu.Unlock()
 	sh.users++
 	sh.idle = false
 	if old := sh.kept[t.id]; old != nil {
-		old.Close()
+		old.close()
 		delete(sh.kept, t.id)
 	}
 	if sh.first == (inode{}) {
@@ -88,19 +88,19 @@ func (sh *shared) join(t *Target) (guest bool) {
 }
 
 // leave undoes join. keep is t for a client that may come back by it, else nil.
-func (sh *shared) leave(id inode, keep *Target) {
+func (sh *shared) leave(id inode, keep *target) {
 	sh.srv.mu.Lock()
 	defer sh.srv.mu.Unlock()
 	sh.users--
 	switch {
 	case keep != nil && sh.kept != nil && !sh.srv.closed:
 		if old := sh.kept[id]; old != nil {
-			old.Close()
+			old.close()
 		}
 		sh.kept[id] = keep
 		return
 	case keep != nil:
-		keep.Close()
+		keep.close()
 	}
 	if sh.first == id {
 		sh.first = inode{}
@@ -123,7 +123,7 @@ func (sh *shared) close() {
 	sh.use.Unlock()
 	sh.srv.mu.Lock()
 	for _, t := range sh.kept {
-		t.Close()
+		t.close()
 	}
 	sh.kept = nil
 	sh.srv.mu.Unlock()
@@ -138,13 +138,13 @@ func (sh *shared) gone() bool {
 }
 
 // send sends the frames of b to t. A guest has half of the buffer at most.
-func (sh *shared) send(via *mmsg.Sender, t *Target, guest bool, b frame.Batch) (taken int, err error) {
+func (sh *shared) send(via *mmsg.Sender, t *target, guest bool, b frame.Batch) (taken int, err error) {
 	sh.use.RLock()
 	defer sh.use.RUnlock()
 	if sh.closed {
 		return 0, net.ErrClosed
 	}
-	if t.pin.via == "" && !t.Same() {
+	if t.pin.via == "" && !t.same() {
 		return 0, unix.ENOENT
 	}
 	if guest {
@@ -233,12 +233,12 @@ func (s *Server) sweepOld() bool {
 		s.mu.Lock()
 		kept := maps.Clone(sh.kept)
 		s.mu.Unlock()
-		maps.DeleteFunc(kept, func(_ inode, t *Target) bool { return t.Same() && t.alive() })
+		maps.DeleteFunc(kept, func(_ inode, t *target) bool { return t.same() && t.alive() })
 		s.mu.Lock()
 		for id, t := range kept {
 			if sh.kept[id] == t { // it has not come back meanwhile
 				delete(sh.kept, id)
-				t.Close()
+				t.close()
 			}
 		}
 		over := sh != s.cur && sh.users == 0 && len(sh.kept) == 0

@@ -28,37 +28,37 @@ type Trust struct {
 	ReplySocket bool
 }
 
-// A Reason is why an address is not trusted. It is a key for counters and a part of Untrusted's text.
-type Reason string
+// A cause is why an address is not trusted. It is a key for counters and a part of untrusted's text.
+type cause string
 
 // The reasons.
 const (
-	Unbound   Reason = "unbound"
-	Abstract  Reason = "abstract"
-	Relative  Reason = "relative"
-	TooLong   Reason = "too long"
-	OwnPath   Reason = "own path"
-	Vanished  Reason = "vanished"
-	NoSocket  Reason = "not a socket"
-	IsLink    Reason = "a link"
-	OwnerRoot Reason = "owned by root"
-	Forged    Reason = "forged"
-	Foreign   Reason = "another user's"
-	Loop      Reason = "looping" // sent by the daemon itself
-	Slow      Reason = "slow"    // on a file system that does not answer, or may not
-	Refused   Reason = "refused"
-	Early     Reason = "early" // before the socket was set up
+	unbound   cause = "unbound"
+	abstract  cause = "abstract"
+	relative  cause = "relative"
+	tooLong   cause = "too long"
+	ownPath   cause = "own path"
+	vanished  cause = "vanished"
+	noSocket  cause = "not a socket"
+	isLink    cause = "a link"
+	ownerRoot cause = "owned by root"
+	forged    cause = "forged"
+	foreign   cause = "another user's"
+	loop      cause = "looping" // sent by the daemon itself
+	slow      cause = "slow"    // on a file system that does not answer, or may not
+	refused   cause = "refused"
+	early     cause = "early" // before the socket was set up
 )
 
-// Untrusted is the error of Check.
-type Untrusted struct {
+// untrusted is the error of check.
+type untrusted struct {
 	Path   string // as the sender bound it, may be anything
-	Reason Reason
+	Reason cause
 	Err    error  // the system's, may be nil
 	Advice string // what to do
 }
 
-func (e *Untrusted) Error() string {
+func (e *untrusted) Error() string {
 	s := fmt.Sprintf("client address %q: %s", e.Path, e.Reason)
 	if e.Err != nil {
 		s += ": " + e.Err.Error()
@@ -67,7 +67,7 @@ func (e *Untrusted) Error() string {
 }
 
 // Unwrap returns the system's error.
-func (e *Untrusted) Unwrap() error { return e.Err }
+func (e *untrusted) Unwrap() error { return e.Err }
 
 // An inode identifies a file for as long as it exists.
 type inode struct {
@@ -76,9 +76,9 @@ type inode struct {
 
 func inodeOf(st *unix.Stat_t) inode { return inode{dev: uint64(st.Dev), ino: st.Ino} }
 
-// A Target is a client's socket in the file system. Where the system can, it holds the very inode that was checked, so that
-// whatever happens to the path later, nothing else is sent to. Close releases it.
-type Target struct {
+// A target is a client's socket in the file system. Where the system can, it holds the very inode that was checked, so that
+// whatever happens to the path later, nothing else is sent to. close releases it.
+type target struct {
 	path string
 	uid  uint32
 	id   inode
@@ -86,17 +86,11 @@ type Target struct {
 	to   []byte // what to give to sendto
 }
 
-// Path is the path as the client bound it.
-func (t *Target) Path() string { return t.path }
+// close releases what the target holds. The target is not used any more.
+func (t *target) close() { t.pin.close() }
 
-// UID is the owner of the socket.
-func (t *Target) UID() uint32 { return t.uid }
-
-// Close releases what the Target holds. The Target is not used any more.
-func (t *Target) Close() { t.pin.close() }
-
-// Same reports whether the path still leads to the socket that was checked, and not by a link.
-func (t *Target) Same() bool {
+// same reports whether the path still leads to the socket that was checked, and not by a link.
+func (t *target) same() bool {
 	var st unix.Stat_t
 	err := lstat(t.path, &st)
 	return err == nil && inodeOf(&st) == t.id && isSocket(&st)
@@ -114,50 +108,50 @@ func lstat(path string, st *unix.Stat_t) error {
 func isSocket(st *unix.Stat_t) bool { return st.Mode&unix.S_IFMT == unix.S_IFSOCK }
 
 // classify looks at an address alone, as a sender bound it, without the file system. A nil name is an unbound sender.
-func classify(name []byte) Reason {
+func classify(name []byte) cause {
 	switch {
 	case len(name) == 0:
-		return Unbound
+		return unbound
 	case name[0] == 0:
-		return Abstract
+		return abstract
 	case name[0] != '/':
-		return Relative
+		return relative
 	case len(name) > maxPath:
-		return TooLong
+		return tooLong
 	}
 	return ""
 }
 
-// Check looks whether frames may be sent to path, which is what a client bound. Its error is an *Untrusted.
-func (t Trust) Check(path string) (*Target, error) {
-	bad := func(r Reason, err error, advice string) (*Target, error) {
-		return nil, &Untrusted{Path: path, Reason: r, Err: err, Advice: advice}
+// check looks whether frames may be sent to path, which is what a client bound. Its error is an *untrusted.
+func (t Trust) check(path string) (*target, error) {
+	bad := func(r cause, err error, advice string) (*target, error) {
+		return nil, &untrusted{Path: path, Reason: r, Err: err, Advice: advice}
 	}
 	if r := classify([]byte(path)); r != "" {
 		return bad(r, nil, adviceFor(r))
 	}
 	if strings.IndexByte(path, 0) >= 0 {
-		return bad(Vanished, nil, adviceFor(Vanished))
+		return bad(vanished, nil, adviceFor(vanished))
 	}
 	if slices.Contains(t.Own, path) || slices.Contains(t.Own, filepath.Clean(path)) {
-		return bad(OwnPath, nil, adviceFor(OwnPath))
+		return bad(ownPath, nil, adviceFor(ownPath))
 	}
 	p, st, err := pinPath(path)
 	if err != nil {
 		if errors.Is(err, unix.ELOOP) {
-			return bad(IsLink, nil, adviceFor(IsLink))
+			return bad(isLink, nil, adviceFor(isLink))
 		}
-		return bad(Vanished, err, adviceFor(Vanished))
+		return bad(vanished, err, adviceFor(vanished))
 	}
 	r := t.judge(&st)
 	if r == "" && p.mayHang() && !t.besideOwn(&st) {
-		r = Slow
+		r = slow
 	}
 	if r != "" {
 		p.close()
 		return bad(r, nil, adviceFor(r))
 	}
-	target := &Target{path: path, uid: st.Uid, id: inodeOf(&st), pin: p}
+	target := &target{path: path, uid: st.Uid, id: inodeOf(&st), pin: p}
 	target.to = []byte(target.name())
 	return target, nil
 }
@@ -174,50 +168,50 @@ func (t Trust) besideOwn(st *unix.Stat_t) bool {
 }
 
 // judge looks at what a path leads to.
-func (t Trust) judge(st *unix.Stat_t) Reason {
+func (t Trust) judge(st *unix.Stat_t) cause {
 	switch {
 	case st.Mode&unix.S_IFMT == unix.S_IFLNK:
-		return IsLink
+		return isLink
 	case !isSocket(st):
-		return NoSocket
+		return noSocket
 	case st.Uid == 0 && !slices.Contains(t.AllowUIDs, 0):
-		return OwnerRoot
+		return ownerRoot
 	}
 	for _, own := range t.Own {
 		var o unix.Stat_t
 		if lstat(own, &o) == nil && inodeOf(&o) == inodeOf(st) {
-			return OwnPath
+			return ownPath
 		}
 	}
 	return ""
 }
 
 // adviceFor is what a user does about r.
-func adviceFor(r Reason) string {
+func adviceFor(r cause) string {
 	switch r {
-	case Unbound:
+	case unbound:
 		return "bind the client's socket to a path, else nothing can be sent back"
-	case Abstract:
+	case abstract:
 		return "bind the client's socket to a path: abstract names have no owner that could be checked"
-	case Relative:
+	case relative:
 		return "bind the client's socket to an absolute path: a relative one means something else in this process"
-	case TooLong:
+	case tooLong:
 		return "bind the client's socket to a shorter path"
-	case OwnPath:
+	case ownPath:
 		return "this is a socket of the daemon: bind the client's socket to a path of its own"
-	case Vanished:
+	case vanished:
 		return "it cannot be found at this path by the daemon: keep the socket there, and do not bind it in another root directory"
-	case NoSocket, IsLink:
+	case noSocket, isLink:
 		return "the path must be the socket itself"
-	case OwnerRoot:
+	case ownerRoot:
 		return "run the client as another user, or start the daemon with --allow-uid 0"
-	case Slow:
+	case slow:
 		return "bind the client's socket in a local directory, best beside the daemon's"
-	case Foreign:
+	case foreign:
 		return "hand the socket over as the user who runs the virtual machine"
-	case Loop:
+	case loop:
 		return "a socket that was handed over to the daemon leads to the daemon itself: connect it to the virtual machine"
-	case Forged:
+	case forged:
 		return "the sender is not the socket's owner: whoever binds a socket must use it"
 	default:
 		return "see the error"

@@ -40,41 +40,41 @@ func TestCheck(t *testing.T) {
 	trust := Trust{AllowUIDs: []uint32{me}, Own: []string{at("own")}}
 	tests := []struct {
 		name, path string
-		want       Reason
+		want       cause
 	}{
 		{"a socket", at("sock"), ""},
 		{"by another way", dir + "/./dir/../sock", ""},
-		{"nothing", "", Unbound},
-		{"abstract", "\x00sock", Abstract},
-		{"relative", "sock", Relative},
-		{"relative with dots", "../sock", Relative},
-		{"an @, which is a name here", "@sock", Relative},
-		{"own", at("own"), OwnPath},
-		{"own, by another way", dir + "//own", OwnPath},
-		{"own, by another name", at("own2"), OwnPath},
-		{"a link", at("link"), IsLink},
-		{"a file", at("file"), NoSocket},
-		{"a directory", at("dir"), NoSocket},
-		{"a device", "/dev/null", NoSocket},
-		{"gone", at("nothing"), Vanished},
-		{"through a file", at("file") + "/sock", Vanished},
-		{"with a zero", at("so\x00ck"), Vanished},
-		{"long", "/" + strings.Repeat("x", 107), TooLong},
-		{"longer than any name", "/" + strings.Repeat("x", 5000), TooLong},
-		{"the root", "/", NoSocket},
+		{"nothing", "", unbound},
+		{"abstract", "\x00sock", abstract},
+		{"relative", "sock", relative},
+		{"relative with dots", "../sock", relative},
+		{"an @, which is a name here", "@sock", relative},
+		{"own", at("own"), ownPath},
+		{"own, by another way", dir + "//own", ownPath},
+		{"own, by another name", at("own2"), ownPath},
+		{"a link", at("link"), isLink},
+		{"a file", at("file"), noSocket},
+		{"a directory", at("dir"), noSocket},
+		{"a device", "/dev/null", noSocket},
+		{"gone", at("nothing"), vanished},
+		{"through a file", at("file") + "/sock", vanished},
+		{"with a zero", at("so\x00ck"), vanished},
+		{"long", "/" + strings.Repeat("x", 107), tooLong},
+		{"longer than any name", "/" + strings.Repeat("x", 5000), tooLong},
+		{"the root", "/", noSocket},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			target, err := trust.Check(tt.path)
+			target, err := trust.check(tt.path)
 			if tt.want == "" {
 				require.NoError(t, err)
-				defer target.Close()
-				assert.Equal(t, tt.path, target.Path())
-				assert.Equal(t, me, target.UID())
-				assert.True(t, target.Same())
+				defer target.close()
+				assert.Equal(t, tt.path, target.path)
+				assert.Equal(t, me, target.uid)
+				assert.True(t, target.same())
 				return
 			}
-			var u *Untrusted
+			var u *untrusted
 			require.ErrorAs(t, err, &u)
 			assert.Equal(t, tt.want, u.Reason, "%v", err)
 			assert.NotEmpty(t, u.Advice)
@@ -88,17 +88,17 @@ func TestTargetNotices(t *testing.T) {
 	path := filepath.Join(dir, "a")
 	conn := bindAt(t, path)
 	trust := Trust{AllowUIDs: []uint32{0}}
-	target, err := trust.Check(path)
+	target, err := trust.check(path)
 	require.NoError(t, err)
-	defer target.Close()
+	defer target.close()
 	assert.True(t, target.alive())
 	require.NoError(t, os.Rename(path, path+"2"))
-	assert.False(t, target.Same(), "renamed")
+	assert.False(t, target.same(), "renamed")
 	require.NoError(t, os.Symlink(path+"2", path))
-	assert.False(t, target.Same(), "a link, though it leads there")
+	assert.False(t, target.same(), "a link, though it leads there")
 	require.NoError(t, os.Remove(path))
 	other := bindAt(t, path)
-	assert.False(t, target.Same(), "another")
+	assert.False(t, target.same(), "another")
 	require.NoError(t, other.Close())
 	require.NoError(t, conn.Close())
 	assert.False(t, target.alive())
@@ -108,12 +108,12 @@ func TestTargetNotices(t *testing.T) {
 func TestUntrusted(t *testing.T) {
 	for _, tt := range []struct {
 		name string
-		want Reason
+		want cause
 		says string
 	}{
-		{"unbound", Unbound, "bind the client's socket to a path"},
-		{"abstract", Abstract, "no owner"},
-		{"relative", Relative, "absolute path"},
+		{"unbound", unbound, "bind the client's socket to a path"},
+		{"abstract", abstract, "no owner"},
+		{"relative", relative, "absolute path"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			l := newLab(t, nil)
@@ -157,7 +157,7 @@ func TestRootOwned(t *testing.T) {
 		return
 	}
 	p.send(testFrame(60, 1))
-	l.dropped(OwnerRoot, 1)
+	l.dropped(ownerRoot, 1)
 	assert.Contains(t, l.log.String(), "--allow-uid 0")
 	p.silent(20 * time.Millisecond)
 }
@@ -170,12 +170,12 @@ func TestVanishedAddress(t *testing.T) {
 	for range 5 {
 		p.send(testFrame(60, 1))
 	}
-	l.dropped(Vanished, 5)
+	l.dropped(vanished, 5)
 	// It is back, and looked at again after a moment.
 	require.NoError(t, os.Rename(p.path+"2", p.path))
 	require.Eventually(t, func() bool {
 		p.send(testFrame(60, 1))
-		return l.Clients() == 1
+		return l.clientCount() == 1
 	}, patience, 50*time.Millisecond)
 }
 
@@ -201,7 +201,7 @@ func TestLinkTrick(t *testing.T) {
 				for range 3 {
 					p.send(testFrame(60, 5))
 				}
-				require.Eventually(t, func() bool { return l.Dropped()[IsLink] >= 3 }, patience, time.Millisecond)
+				require.Eventually(t, func() bool { return l.refused.counts()[isLink] >= 3 }, patience, time.Millisecond)
 				(&peer{UnixConn: log, t: t}).silent(50 * time.Millisecond)
 			})
 		}
@@ -228,9 +228,9 @@ func FuzzClassify(f *testing.F) {
 			require.True(t, filepath.IsAbs(string(name)))
 			require.LessOrEqual(t, len(name), maxPath)
 		}
-		target, err := trust.Check(string(name))
+		target, err := trust.check(string(name))
 		if err != nil {
-			var u *Untrusted
+			var u *untrusted
 			require.ErrorAs(t, err, &u)
 			require.NotEmpty(t, u.Advice)
 			if r != "" {
@@ -239,7 +239,7 @@ func FuzzClassify(f *testing.F) {
 			require.NotContains(t, err.Error(), "\n")
 			return
 		}
-		target.Close()
+		target.close()
 		require.Empty(t, r)
 	})
 }
@@ -249,9 +249,9 @@ func TestWarningsByReason(t *testing.T) {
 	var b bytes.Buffer
 	r := refusals{log: slog.New(slog.NewTextHandler(&b, nil))}
 	for range 1000 {
-		r.bad(nil, Unbound, 1)
+		r.bad(nil, unbound, 1)
 	}
-	r.bad([]byte("relative"), Relative, 2)
+	r.bad([]byte("relative"), relative, 2)
 	assert.Equal(t, 2, strings.Count(b.String(), "level=WARN"), b.String())
 	assert.Contains(t, b.String(), "not served: relative\" address=relative dropped=2")
 	assert.NotContains(t, b.String(), "<nil>")

@@ -167,16 +167,6 @@ func (s *Server) list() []*client {
 	return all
 }
 
-// Clients is how many clients there are.
-func (s *Server) Clients() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.clients)
-}
-
-// Dropped is how many datagrams came from addresses that are not trusted, by reason.
-func (s *Server) Dropped() map[Reason]uint64 { return s.refused.counts() }
-
 // forget takes c out of the table, so that its address may become a new client.
 func (s *Server) forget(c *client) {
 	s.mu.Lock()

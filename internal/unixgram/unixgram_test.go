@@ -44,7 +44,7 @@ func TestBothWays(t *testing.T) {
 			}, st)
 			assert.Equal(t, connected && !replyOnly, s.link.Fd() == at.fd, "whose socket answers")
 			assert.False(t, s.link.Gone())
-			assert.Equal(t, 1, l.Clients())
+			assert.Equal(t, 1, l.clientCount())
 		})
 	}
 }
@@ -91,7 +91,7 @@ func TestFirstFrames(t *testing.T) {
 	got := s.waitFrames(t, kept)
 	assert.Len(t, got, kept)
 	assert.EqualValues(t, n-kept, s.link.Stats().DropStarting)
-	assert.Empty(t, l.Dropped(), "it is the client's loss, and counted there")
+	assert.Empty(t, l.refused.counts(), "it is the client's loss, and counted there")
 	for i, f := range got {
 		require.Equal(t, testFrame(ethernetLen, i), f)
 	}
@@ -123,8 +123,8 @@ func TestServeRefuses(t *testing.T) {
 	})
 	p := l.connected("c")
 	p.send(testFrame(60, 1), testFrame(60, 2), testFrame(60, 3))
-	l.dropped(Refused, 3)
-	assert.Zero(t, l.Clients())
+	l.dropped(refused, 3)
+	assert.Zero(t, l.clientCount())
 	assert.Contains(t, l.log.String(), "too many clients")
 }
 
@@ -177,7 +177,7 @@ func TestVanish(t *testing.T) {
 					l.sweep()
 				}
 				require.ErrorIs(t, s.waitEnd(t), io.EOF)
-				assert.Zero(t, l.Clients())
+				assert.Zero(t, l.clientCount())
 			})
 		}
 	}
@@ -198,7 +198,7 @@ func TestSweepSparesTheLiving(t *testing.T) {
 		assert.Equal(t, testFrame(60, i), p.recv())
 		p.silent(20 * time.Millisecond) // nothing but frames
 	}
-	assert.Equal(t, 4, l.Clients())
+	assert.Equal(t, 4, l.clientCount())
 }
 
 // TestComesBack: QEMU that is started again removes its socket and binds another, and is another client.
@@ -300,7 +300,7 @@ func TestConnectedElsewhere(t *testing.T) {
 	s.link.Deliver(batchOf(testFrame(60, 2)))
 	require.ErrorIs(t, s.waitEnd(t), syscall.EPERM)
 	require.NoError(t, sendAnyway(t, p, l.path))
-	l.dropped(Refused, 1)
+	l.dropped(refused, 1)
 	assert.Equal(t, 1, l.served(), "not again at once")
 }
 
@@ -325,7 +325,7 @@ func TestStrangers(t *testing.T) {
 	defer stream.Close()
 	_, err = conn.WriteToUnix(testFrame(60, 1), &net.UnixAddr{Name: l.path, Net: "unixgram"})
 	require.NoError(t, err)
-	l.dropped(Refused, 1)
+	l.dropped(refused, 1)
 	assert.Contains(t, l.log.String(), "must be a datagram socket")
 	assert.Contains(t, l.log.String(), path)
 }
@@ -342,7 +342,7 @@ func TestManyBadAddresses(t *testing.T) {
 	last := []byte(fmt.Sprint("/", 10*maxBad-1))
 	assert.True(t, r.recently(last, 0, now, 2))
 	assert.False(t, r.recently(last, 0, now.Add(badFor+1), 1), "it is looked at again")
-	assert.EqualValues(t, 10*maxBad+2, r.counts()[Refused])
+	assert.EqualValues(t, 10*maxBad+2, r.counts()[refused])
 }
 
 // TestPanicWhileReading: whatever goes wrong with one client, the others are served on.

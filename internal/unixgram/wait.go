@@ -16,7 +16,7 @@ const (
 	maxVain = 3
 )
 
-// Wait implements link.Pipe. A reply socket's readiness is waited for where the system has it; else, and where that has said
+// Wait implements link.pipe. A reply socket's readiness is waited for where the system has it; else, and where that has said
 // too often what was not so, the drainer pauses.
 func (p *pipe) Wait(stop <-chan struct{}) {
 	p.mu.Lock()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package watch_test
+package watch
 
 import (
 	"bytes"
@@ -8,8 +8,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/socket-vmnet2/socket_vmnet2/internal/watch"
 )
 
 // FuzzWatch passes arbitrary frames in both directions. Nothing may panic or write to the frame, a frame that is not
@@ -26,21 +24,21 @@ func FuzzWatch(f *testing.F) {
 	f.Add(goldenRequest[:43])
 	f.Fuzz(func(t *testing.T, in []byte) {
 		got := slices.Clip(bytes.Clone(in))
-		var w watch.Watch
+		var w Watch
 		w.FromClient(goldenARP)
 		before := w.Snapshot()
 		changed := w.FromClient(got)
 		changed = w.ToClient(got) || changed
 		require.True(t, bytes.Equal(in, got), "the frame was written to")
 		after := w.Snapshot()
-		if !watch.Interesting(got) {
+		if !Interesting(got) {
 			require.False(t, changed)
 		}
 		require.LessOrEqual(t, total(before.Counts)+total(after.Counts), uint64(2), "one frame, in both directions")
 		require.Equal(t, w.Waiting(), !after.Waiting.IsZero())
 		require.Equal(t, after.Waiting.IsZero(), after.Asked.IsZero())
 		require.False(t, after.Asked.Before(after.Waiting))
-		var other watch.Watch
+		var other Watch
 		other.Restore(w.Snapshot())
 		require.Equal(t, after, other.Snapshot())
 		if !changed {
@@ -55,4 +53,4 @@ func FuzzWatch(f *testing.F) {
 }
 
 // total is how many messages were counted.
-func total(c watch.Counts) uint64 { return c.Discovers + c.Requests + c.Offers + c.Acks + c.Naks }
+func total(c Counts) uint64 { return c.Discovers + c.Requests + c.Offers + c.Acks + c.Naks }

@@ -49,11 +49,11 @@ const (
 	DISCOVER Kind = iota + 1
 	OFFER
 	REQUEST
-	DECLINE
+	kindDecline
 	ACK
 	NAK
-	RELEASE
-	INFORM
+	kindRelease
+	kindInform
 )
 
 var kindNames = [...]string{"none", "DISCOVER", "OFFER", "REQUEST", "DECLINE", "ACK", "NAK", "RELEASE", "INFORM"}
@@ -185,7 +185,7 @@ func (m *message) options(b []byte) {
 // option takes one option's value; one of the wrong length is ignored.
 func (m *message) option(code byte, v []byte) {
 	switch {
-	case code == optionType && len(v) == 1 && v[0] <= byte(INFORM):
+	case code == optionType && len(v) == 1 && v[0] <= byte(kindInform):
 		m.kind = Kind(v[0])
 	case code == optionRequestedIP && len(v) == 4:
 		m.requested = netip.AddrFrom4([4]byte(v))

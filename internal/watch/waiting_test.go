@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package watch_test
+package watch
 
 import (
 	"encoding/json"
@@ -10,8 +10,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/socket-vmnet2/socket_vmnet2/internal/watch"
 )
 
 // start is when the clock of these tests begins.
@@ -37,31 +35,31 @@ func TestWaiting(t *testing.T) {
 		name   string
 		frames [][]byte      // a second apart; replies go to the client
 		want   time.Duration // since the start; negative: it does not wait
-		counts watch.Counts
+		counts Counts
 	}{
-		{"nothing", nil, -1, watch.Counts{}},
-		{"discover", [][]byte{discover}, 0, watch.Counts{Discovers: 1}},
-		{"again and again: since the first", [][]byte{goldenARP, discover, discover, discover}, time.Second, watch.Counts{Discovers: 3}},
-		{"offer", [][]byte{discover, offer}, -1, watch.Counts{Discovers: 1, Offers: 1}},
-		{"request after an offer", [][]byte{discover, offer, request}, 2 * time.Second, watch.Counts{Discovers: 1, Offers: 1, Requests: 1}},
-		{"all of it", [][]byte{discover, offer, request, ack}, -1, watch.Counts{Discovers: 1, Offers: 1, Requests: 1, Acks: 1}},
-		{"refused", [][]byte{request, nak}, -1, watch.Counts{Requests: 1, Naks: 1}},
-		{"two servers", [][]byte{discover, offer, offer}, -1, watch.Counts{Discovers: 1, Offers: 2}},
-		{"renewal without an answer", [][]byte{discover, offer, request, ack, renew}, 4 * time.Second, watch.Counts{Discovers: 1, Offers: 1, Requests: 2, Acks: 1}},
-		{"release", [][]byte{request, release}, -1, watch.Counts{Requests: 1}},
-		{"decline", [][]byte{request, decline}, -1, watch.Counts{Requests: 1}},
-		{"another guest's", [][]byte{goldenARP, dhcp{kind: 1, chaddr: foreign}.frame()}, -1, watch.Counts{}},
-		{"another guest's answer", [][]byte{discover, dhcp{kind: 2, reply: true, chaddr: foreign}.frame()}, 0, watch.Counts{Discovers: 1}},
-		{"a static address", [][]byte{discover, goldenARP}, -1, watch.Counts{Discovers: 1}},
-		{"a probe is none", [][]byte{discover, probe}, 0, watch.Counts{Discovers: 1}},
-		{"an address for want of one", [][]byte{discover, linkLocal}, 0, watch.Counts{Discovers: 1}},
-		{"renewals go on with the address", [][]byte{renew, goldenARP}, 0, watch.Counts{Requests: 1}},
+		{"nothing", nil, -1, Counts{}},
+		{"discover", [][]byte{discover}, 0, Counts{Discovers: 1}},
+		{"again and again: since the first", [][]byte{goldenARP, discover, discover, discover}, time.Second, Counts{Discovers: 3}},
+		{"offer", [][]byte{discover, offer}, -1, Counts{Discovers: 1, Offers: 1}},
+		{"request after an offer", [][]byte{discover, offer, request}, 2 * time.Second, Counts{Discovers: 1, Offers: 1, Requests: 1}},
+		{"all of it", [][]byte{discover, offer, request, ack}, -1, Counts{Discovers: 1, Offers: 1, Requests: 1, Acks: 1}},
+		{"refused", [][]byte{request, nak}, -1, Counts{Requests: 1, Naks: 1}},
+		{"two servers", [][]byte{discover, offer, offer}, -1, Counts{Discovers: 1, Offers: 2}},
+		{"renewal without an answer", [][]byte{discover, offer, request, ack, renew}, 4 * time.Second, Counts{Discovers: 1, Offers: 1, Requests: 2, Acks: 1}},
+		{"release", [][]byte{request, release}, -1, Counts{Requests: 1}},
+		{"decline", [][]byte{request, decline}, -1, Counts{Requests: 1}},
+		{"another guest's", [][]byte{goldenARP, dhcp{kind: 1, chaddr: foreign}.frame()}, -1, Counts{}},
+		{"another guest's answer", [][]byte{discover, dhcp{kind: 2, reply: true, chaddr: foreign}.frame()}, 0, Counts{Discovers: 1}},
+		{"a static address", [][]byte{discover, goldenARP}, -1, Counts{Discovers: 1}},
+		{"a probe is none", [][]byte{discover, probe}, 0, Counts{Discovers: 1}},
+		{"an address for want of one", [][]byte{discover, linkLocal}, 0, Counts{Discovers: 1}},
+		{"renewals go on with the address", [][]byte{renew, goldenARP}, 0, Counts{Requests: 1}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			var w watch.Watch
+			var w Watch
 			now := start
-			w.SetClock(func() time.Time { return now })
+			w.now = func() time.Time { return now }
 			for _, f := range tt.frames {
 				if f[36] == 0 && f[37] == 68 {
 					w.ToClient(f)
@@ -84,9 +82,9 @@ func TestWaiting(t *testing.T) {
 }
 
 func TestWaitingEndsWithTheQuestions(t *testing.T) {
-	var w watch.Watch
+	var w Watch
 	now := start
-	w.SetClock(func() time.Time { return now })
+	w.now = func() time.Time { return now }
 	w.FromClient(discover)
 	now = start.Add(6 * time.Minute)
 	w.FromClient(discover)
@@ -102,9 +100,9 @@ func TestWaitingEndsWithTheQuestions(t *testing.T) {
 }
 
 func TestClaimed(t *testing.T) {
-	var w watch.Watch
+	var w Watch
 	now := start
-	w.SetClock(func() time.Time { return now })
+	w.now = func() time.Time { return now }
 	said := func(f []byte) time.Time {
 		now = now.Add(time.Second)
 		if f[37] == 68 && f[36] == 0 {
@@ -126,19 +124,19 @@ func TestClaimed(t *testing.T) {
 }
 
 func TestSaveGoesOver(t *testing.T) {
-	var w, other watch.Watch
-	w.SetClock(func() time.Time { return start })
-	other.SetClock(func() time.Time { return start.Add(time.Minute) })
+	var w, other Watch
+	w.now = func() time.Time { return start }
+	other.now = func() time.Time { return start.Add(time.Minute) }
 	w.FromClient(goldenARP)
 	w.FromClient(request)
 	b, err := json.Marshal(w.Snapshot())
 	require.NoError(t, err)
-	var v watch.Snapshot
+	var v Snapshot
 	require.NoError(t, json.Unmarshal(b, &v))
 	other.Restore(v)
 	assert.Equal(t, w.Snapshot(), other.Snapshot())
-	assert.Equal(t, watch.Snapshot{
-		MAC: guestMAC, IP: ip17, Claimed: start, Wanted: ip17, DHCP: watch.REQUEST, Counts: watch.Counts{Requests: 1},
+	assert.Equal(t, Snapshot{
+		MAC: guestMAC, IP: ip17, Claimed: start, Wanted: ip17, DHCP: REQUEST, Counts: Counts{Requests: 1},
 		Waiting: start, Asked: start,
 	}, other.Snapshot())
 }

@@ -145,13 +145,6 @@ func (w *Watch) IP() netip.Addr {
 	return w.ip
 }
 
-// Hostname is the name that the guest gave to its DHCP server: at most 63 bytes, letters, digits, '-', '.' and '_' only.
-func (w *Watch) Hostname() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.hostname
-}
-
 // Waiting reports whether the guest waits for an answer of a DHCP server. It costs one atomic load.
 func (w *Watch) Waiting() bool { return w.waits.Load() }
 
@@ -232,11 +225,11 @@ func (w *Watch) clientDHCP(m *message) (changed bool) {
 	switch m.kind {
 	case DISCOVER, REQUEST:
 		w.question(m)
-	case INFORM:
+	case kindInform:
 		if usable(m.ciaddr) {
 			w.setIP(m.ciaddr)
 		}
-	case RELEASE, DECLINE:
+	case kindRelease, kindDecline:
 		w.ip, w.claimed = netip.Addr{}, time.Time{}
 		w.answered()
 	default:

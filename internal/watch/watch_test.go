@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package watch_test
+package watch
 
 import (
 	"bytes"
@@ -12,8 +12,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/socket-vmnet2/socket_vmnet2/internal/watch"
 )
 
 var (
@@ -24,20 +22,20 @@ var (
 )
 
 // facts are what w knows but for counts and times.
-func facts(w *watch.Watch) watch.Snapshot {
+func facts(w *Watch) Snapshot {
 	s := w.Snapshot()
-	return watch.Snapshot{MAC: s.MAC, IP: s.IP, Hostname: s.Hostname, Wanted: s.Wanted, DHCP: s.DHCP}
+	return Snapshot{MAC: s.MAC, IP: s.IP, Hostname: s.Hostname, Wanted: s.Wanted, DHCP: s.DHCP}
 }
 
 func TestGoldenRequest(t *testing.T) {
-	var w watch.Watch
-	assert.True(t, watch.Interesting(goldenRequest))
+	var w Watch
+	assert.True(t, Interesting(goldenRequest))
 	assert.True(t, w.FromClient(goldenRequest), "MAC and hostname are new")
-	assert.Equal(t, watch.Snapshot{MAC: guestMAC, Hostname: "alpha", Wanted: ip17, DHCP: watch.REQUEST}, facts(&w))
+	assert.Equal(t, Snapshot{MAC: guestMAC, Hostname: "alpha", Wanted: ip17, DHCP: REQUEST}, facts(&w))
 	assert.Equal(t, guestMAC, w.MAC())
-	assert.Equal(t, "alpha", w.Hostname())
+	assert.Equal(t, "alpha", w.Snapshot().Hostname)
 	assert.Equal(t, "REQUEST", w.Snapshot().DHCP.String())
-	assert.Equal(t, "Kind(9)", watch.Kind(9).String())
+	assert.Equal(t, "Kind(9)", Kind(9).String())
 	assert.False(t, w.IP().IsValid(), "asked for, not given")
 	assert.False(t, w.FromClient(goldenRequest), "nothing new")
 }
@@ -74,13 +72,13 @@ func TestInteresting(t *testing.T) {
 		{"IP header longer than the frame", with(goldenRequest, 14, 0x4f)[:42+38], false},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) { assert.Equal(t, tt.want, watch.Interesting(tt.frame)) })
+		t.Run(tt.name, func(t *testing.T) { assert.Equal(t, tt.want, Interesting(tt.frame)) })
 	}
 }
 
 func TestMACIsTheFirstStation(t *testing.T) {
 	frameFrom := func(mac ...byte) []byte { return join(make([]byte, 6), mac, []byte{0x86, 0xdd}) }
-	var w watch.Watch
+	var w Watch
 	assert.Nil(t, w.MAC())
 	assert.False(t, w.FromClient(nil))
 	assert.False(t, w.FromClient(make([]byte, 13)), "runt")
@@ -116,7 +114,7 @@ func TestARP(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			var w watch.Watch
+			var w Watch
 			before := netip.Addr{}
 			w.FromClient(arpFrame(1, guestMAC, none, none))
 			if tt.known {
@@ -134,32 +132,32 @@ func TestDHCPFromClient(t *testing.T) {
 	tests := []struct {
 		name   string
 		msg    dhcp
-		want   watch.Snapshot // MAC apart
-		before []byte         // a frame that came first
+		want   Snapshot // MAC apart
+		before []byte   // a frame that came first
 	}{
-		{"discover", dhcp{kind: 1, options: option(12, "box")}, watch.Snapshot{DHCP: watch.DISCOVER, Hostname: "box"}, nil},
+		{"discover", dhcp{kind: 1, options: option(12, "box")}, Snapshot{DHCP: DISCOVER, Hostname: "box"}, nil},
 		{
 			"discover with a wish",
 			dhcp{kind: 1, options: option(50, string(ip17.AsSlice()))},
-			watch.Snapshot{DHCP: watch.DISCOVER, Wanted: ip17},
+			Snapshot{DHCP: DISCOVER, Wanted: ip17},
 			nil,
 		},
-		{"renew", dhcp{kind: 3, ciaddr: ip17.As4()}, watch.Snapshot{DHCP: watch.REQUEST, Wanted: ip17, IP: ip17}, nil},
-		{"inform", dhcp{kind: 8, ciaddr: ip17.As4()}, watch.Snapshot{DHCP: watch.INFORM, IP: ip17}, nil},
-		{"release", dhcp{kind: 7, ciaddr: ip17.As4()}, watch.Snapshot{DHCP: watch.RELEASE}, goldenARP},
-		{"decline", dhcp{kind: 4, options: option(50, string(ip17.AsSlice()))}, watch.Snapshot{DHCP: watch.DECLINE}, goldenARP},
-		{"behind IP options", dhcp{kind: 1, ipOptions: 10}, watch.Snapshot{DHCP: watch.DISCOVER}, nil},
-		{"padded", dhcp{kind: 1, padding: 40, options: option(12, "p")}, watch.Snapshot{DHCP: watch.DISCOVER, Hostname: "p"}, nil},
-		{"BOOTP", dhcp{options: option(12, "old")}, watch.Snapshot{}, nil},
-		{"offer from the client's side", dhcp{kind: 2, options: option(12, "x")}, watch.Snapshot{}, nil},
-		{"reply from the client's side", dhcp{kind: 5, reply: true, yiaddr: ip17.As4()}, watch.Snapshot{}, nil},
-		{"request on its way to a client", dhcp{kind: 3, reply: true, ciaddr: ip17.As4()}, watch.Snapshot{}, nil},
-		{"unknown type", dhcp{kind: 9, options: option(12, "x")}, watch.Snapshot{}, nil},
-		{"another station behind the client", dhcp{kind: 3, chaddr: other, ciaddr: ip17.As4()}, watch.Snapshot{}, nil},
+		{"renew", dhcp{kind: 3, ciaddr: ip17.As4()}, Snapshot{DHCP: REQUEST, Wanted: ip17, IP: ip17}, nil},
+		{"inform", dhcp{kind: 8, ciaddr: ip17.As4()}, Snapshot{DHCP: kindInform, IP: ip17}, nil},
+		{"release", dhcp{kind: 7, ciaddr: ip17.As4()}, Snapshot{DHCP: kindRelease}, goldenARP},
+		{"decline", dhcp{kind: 4, options: option(50, string(ip17.AsSlice()))}, Snapshot{DHCP: kindDecline}, goldenARP},
+		{"behind IP options", dhcp{kind: 1, ipOptions: 10}, Snapshot{DHCP: DISCOVER}, nil},
+		{"padded", dhcp{kind: 1, padding: 40, options: option(12, "p")}, Snapshot{DHCP: DISCOVER, Hostname: "p"}, nil},
+		{"BOOTP", dhcp{options: option(12, "old")}, Snapshot{}, nil},
+		{"offer from the client's side", dhcp{kind: 2, options: option(12, "x")}, Snapshot{}, nil},
+		{"reply from the client's side", dhcp{kind: 5, reply: true, yiaddr: ip17.As4()}, Snapshot{}, nil},
+		{"request on its way to a client", dhcp{kind: 3, reply: true, ciaddr: ip17.As4()}, Snapshot{}, nil},
+		{"unknown type", dhcp{kind: 9, options: option(12, "x")}, Snapshot{}, nil},
+		{"another station behind the client", dhcp{kind: 3, chaddr: other, ciaddr: ip17.As4()}, Snapshot{}, nil},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			var w watch.Watch
+			var w Watch
 			w.FromClient(arpFrame(1, guestMAC, none, none))
 			if tt.before != nil {
 				w.FromClient(tt.before)
@@ -192,14 +190,14 @@ func TestAckToClient(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			var w watch.Watch
+			var w Watch
 			w.FromClient(arpFrame(1, guestMAC, none, none))
 			assert.Equal(t, tt.want.IsValid(), w.ToClient(tt.frame))
 			assert.Equal(t, tt.want, w.IP())
 			assert.False(t, w.ToClient(tt.frame), "nothing new")
 		})
 	}
-	var w watch.Watch
+	var w Watch
 	assert.False(t, w.ToClient(dhcp{kind: 5, reply: true, yiaddr: ip17.As4()}.frame()), "before the client's first frame")
 }
 
@@ -221,20 +219,20 @@ func TestHostnameIsSanitised(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			var w watch.Watch
+			var w Watch
 			w.FromClient(dhcp{kind: 1, options: option(12, tt.in)}.frame())
-			assert.Equal(t, tt.want, w.Hostname())
+			assert.Equal(t, tt.want, w.Snapshot().Hostname)
 		})
 	}
 }
 
 func TestHostnameStaysAndChanges(t *testing.T) {
-	var w watch.Watch
+	var w Watch
 	require.True(t, w.FromClient(dhcp{kind: 1, options: option(12, "one")}.frame()))
 	assert.False(t, w.FromClient(dhcp{kind: 3}.frame()), "a message without a name does not take it away")
-	assert.Equal(t, "one", w.Hostname())
+	assert.Equal(t, "one", w.Snapshot().Hostname)
 	assert.True(t, w.FromClient(dhcp{kind: 3, options: option(12, "two")}.frame()))
-	assert.Equal(t, "two", w.Hostname())
+	assert.Equal(t, "two", w.Snapshot().Hostname)
 }
 
 func TestBadOptions(t *testing.T) {
@@ -253,15 +251,15 @@ func TestBadOptions(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			var w watch.Watch
+			var w Watch
 			f := dhcp{kind: 1, options: tt.options}.frame()
 			if tt.name == "code without a length" || tt.name == "value cut" {
 				f = f[:len(f)-1] // no end option
 				putLengths(f)
 			}
 			w.FromClient(f)
-			assert.Equal(t, tt.want, w.Hostname())
-			assert.Equal(t, watch.DISCOVER, w.Snapshot().DHCP)
+			assert.Equal(t, tt.want, w.Snapshot().Hostname)
+			assert.Equal(t, DISCOVER, w.Snapshot().DHCP)
 			assert.False(t, w.Snapshot().Wanted.IsValid())
 		})
 	}
@@ -276,7 +274,7 @@ func putLengths(f []byte) {
 func TestEveryCutOfAFrame(t *testing.T) {
 	for _, f := range [][]byte{goldenRequest, goldenARP, dhcp{kind: 5, reply: true, yiaddr: ip17.As4()}.frame()} {
 		for n := range len(f) {
-			var w watch.Watch
+			var w Watch
 			w.FromClient(arpFrame(1, guestMAC, none, none))
 			cut := bytes.Clone(f[:n])[:n:n]
 			assert.False(t, w.FromClient(cut), "%d bytes", n)
@@ -296,15 +294,15 @@ func TestNotDHCP(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := bytes.Clone(goldenRequest)
 			change(f)
-			var w watch.Watch
+			var w Watch
 			w.FromClient(f)
-			assert.Equal(t, watch.Snapshot{MAC: guestMAC}, facts(&w))
+			assert.Equal(t, Snapshot{MAC: guestMAC}, facts(&w))
 		})
 	}
 }
 
 func TestNoAllocation(t *testing.T) {
-	var w watch.Watch
+	var w Watch
 	ack := dhcp{kind: 5, reply: true, yiaddr: ip17.As4()}.frame()
 	data := join(guestMAC, serverMAC, []byte{8, 0, 0x45, 0}, make([]byte, 1498))
 	w.FromClient(goldenRequest)
@@ -314,14 +312,14 @@ func TestNoAllocation(t *testing.T) {
 		w.FromClient(goldenARP)
 		w.ToClient(ack)
 		w.ToClient(data)
-		watch.Interesting(data)
+		Interesting(data)
 		w.Snapshot()
 		w.Waiting()
 	}))
 }
 
 func TestConcurrentUse(t *testing.T) {
-	var w watch.Watch
+	var w Watch
 	var wg sync.WaitGroup
 	ack := dhcp{kind: 5, reply: true, yiaddr: ip18.As4()}.frame()
 	for _, f := range []func(){
@@ -329,7 +327,7 @@ func TestConcurrentUse(t *testing.T) {
 		func() { w.FromClient(goldenRequest) },
 		func() { w.ToClient(ack) },
 		func() { _ = w.Snapshot() },
-		func() { _, _, _ = w.MAC(), w.IP(), w.Hostname() },
+		func() { _, _, _ = w.MAC(), w.IP(), w.Snapshot().Hostname },
 	} {
 		wg.Go(func() {
 			for range 1000 {
@@ -338,6 +336,6 @@ func TestConcurrentUse(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	assert.Equal(t, "alpha", w.Hostname())
+	assert.Equal(t, "alpha", w.Snapshot().Hostname)
 	assert.Contains(t, []netip.Addr{ip17, ip18}, w.IP())
 }

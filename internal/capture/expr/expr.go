@@ -20,11 +20,11 @@ import (
 )
 
 const (
-	// MaxLen is the longest filter that is compiled, in bytes.
-	MaxLen = 16 << 10
+	// maxLen is the longest filter that is compiled, in bytes.
+	maxLen = 16 << 10
 
-	// MaxInstructions is the most that a filter may have. It is Linux's limit, and the daemon's.
-	MaxInstructions = 4096
+	// maxInstructions is the most that a filter may have. It is Linux's limit, and the daemon's.
+	maxInstructions = 4096
 
 	// compileTime is how long tcpdump may take: names of hosts are looked up.
 	compileTime = 10 * time.Second
@@ -42,14 +42,14 @@ func Compile(ctx context.Context, filter string, tcpdump []string) ([]bpf.RawIns
 	switch {
 	case filter == "":
 		return nil, nil
-	case len(filter) > MaxLen:
-		return nil, fmt.Errorf("the filter is longer than %d bytes", MaxLen)
+	case len(filter) > maxLen:
+		return nil, fmt.Errorf("the filter is longer than %d bytes", maxLen)
 	case strings.ContainsRune(filter, 0):
 		return nil, errors.New("the filter contains a NUL")
 	}
 	program, err := compile(ctx, filter, tcpdump)
-	if err == nil && len(program) > MaxInstructions {
-		return nil, fmt.Errorf("the filter takes %d instructions, more than %d", len(program), MaxInstructions)
+	if err == nil && len(program) > maxInstructions {
+		return nil, fmt.Errorf("the filter takes %d instructions, more than %d", len(program), maxInstructions)
 	}
 	return program, err
 }
@@ -117,8 +117,8 @@ func complaint(said string) string {
 func parse(out string) ([]bpf.RawInstruction, error) {
 	r := strings.NewReader(out)
 	var n int
-	if _, err := fmt.Fscanln(r, &n); err != nil || n < 1 || n > MaxInstructions {
-		return nil, fmt.Errorf("it prints no program, or one of more than %d instructions", MaxInstructions)
+	if _, err := fmt.Fscanln(r, &n); err != nil || n < 1 || n > maxInstructions {
+		return nil, fmt.Errorf("it prints no program, or one of more than %d instructions", maxInstructions)
 	}
 	program := make([]bpf.RawInstruction, n)
 	for i := range program {

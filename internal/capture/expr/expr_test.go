@@ -88,7 +88,7 @@ func TestCompileLimits(t *testing.T) {
 	p, err := Compile(t.Context(), "  ", nil)
 	require.NoError(t, err)
 	assert.Empty(t, p)
-	_, err = Compile(t.Context(), strings.Repeat("x", MaxLen+1), nil)
+	_, err = Compile(t.Context(), strings.Repeat("x", maxLen+1), nil)
 	assert.ErrorContains(t, err, "longer than")
 	_, err = Compile(t.Context(), "tcp\x00", nil)
 	assert.ErrorContains(t, err, "NUL")

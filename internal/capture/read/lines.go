@@ -22,7 +22,7 @@ const lineTime = "15:04:05.000000"
 func Lines(w io.Writer, r io.Reader, zone *time.Location) (c Counts, err error) {
 	pr, err := pcapgo.NewNgReader(r, pcapgo.NgReaderOptions{WantMixedLinkType: true})
 	if err != nil {
-		return c, fmt.Errorf("%w: %w", ErrFormat, err)
+		return c, fmt.Errorf("%w: %w", errFormat, err)
 	}
 	out := bufio.NewWriter(w)
 	for {
@@ -40,7 +40,7 @@ func Lines(w io.Writer, r io.Reader, zone *time.Location) (c Counts, err error) 
 		}
 		n, err := pr.Interface(ci.InterfaceIndex)
 		if err != nil {
-			return c, fmt.Errorf("%w: %w", ErrFormat, err)
+			return c, fmt.Errorf("%w: %w", errFormat, err)
 		}
 		c.Frames++
 		_, _ = out.WriteString(line(ci, n.Name, opts.Flags, data, zone))
@@ -61,12 +61,12 @@ func line(ci gopacket.CaptureInfo, name string, flags *pcapgo.NgEpbFlags, data [
 			way = "in "
 		}
 	}
-	return fmt.Sprintf("%s %s %s %s, length %d\n", ci.Timestamp.In(zone).Format(lineTime), name, way, Describe(data), ci.Length)
+	return fmt.Sprintf("%s %s %s %s, length %d\n", ci.Timestamp.In(zone).Format(lineTime), name, way, describe(data), ci.Length)
 }
 
-// Describe tells what is in a frame, which may be cut: addresses, protocols, ports, and in ARP the two hosts. tcpdump tells the rest.
+// describe tells what is in a frame, which may be cut: addresses, protocols, ports, and in ARP the two hosts. tcpdump tells the rest.
 // Whatever the bytes are, the text is printable.
-func Describe(data []byte) string {
+func describe(data []byte) string {
 	if len(data) < 14 {
 		return fmt.Sprintf("%x", data)
 	}

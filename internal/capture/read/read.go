@@ -26,8 +26,8 @@ const (
 // bufferSize is how much is read at once, in bytes. It holds the longest block.
 const bufferSize = 2 * blockMax
 
-// ErrFormat is that what is read is no pcapng, or not of the daemon's kind.
-var ErrFormat = errors.New("the daemon sends something that is no pcapng")
+// errFormat is that what is read is no pcapng, or not of the daemon's kind.
+var errFormat = errors.New("the daemon sends something that is no pcapng")
 
 // Counts are what has been written.
 type Counts struct {
@@ -94,13 +94,13 @@ func block(b []byte, first bool) (n int, ok bool, err error) {
 	typ, length := binary.LittleEndian.Uint32(b), binary.LittleEndian.Uint32(b[4:])
 	switch {
 	case first && typ != typeSection:
-		return 0, false, fmt.Errorf("%w: it begins with %#x", ErrFormat, typ)
+		return 0, false, fmt.Errorf("%w: it begins with %#x", errFormat, typ)
 	case length < blockMin || length > blockMax || length%4 != 0:
-		return 0, false, fmt.Errorf("%w: a block of %d bytes", ErrFormat, length)
+		return 0, false, fmt.Errorf("%w: a block of %d bytes", errFormat, length)
 	case int(length) > len(b):
 		return 0, false, nil
 	case binary.LittleEndian.Uint32(b[length-4:]) != length:
-		return 0, false, fmt.Errorf("%w: a block with two lengths", ErrFormat)
+		return 0, false, fmt.Errorf("%w: a block with two lengths", errFormat)
 	}
 	return int(length), true, nil
 }

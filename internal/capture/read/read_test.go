@@ -170,7 +170,7 @@ func TestCopyOfSomethingElse(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := Copy(io.Discard, bytes.NewReader(b))
-			assert.ErrorIs(t, err, ErrFormat)
+			assert.ErrorIs(t, err, errFormat)
 		})
 	}
 }
@@ -192,7 +192,7 @@ func TestLines(t *testing.T) {
 	_, err = Lines(&disk{room: 10}, bytes.NewReader(file(t, 0)), time.UTC)
 	require.ErrorAs(t, err, new(*WriteError))
 	_, err = Lines(io.Discard, strings.NewReader("HTTP/1.1 200 OK"), time.UTC)
-	require.ErrorIs(t, err, ErrFormat)
+	require.ErrorIs(t, err, errFormat)
 }
 
 func FuzzRead(f *testing.F) {
@@ -213,8 +213,8 @@ func FuzzDescribe(f *testing.F) {
 		f.Add([]byte(c.bytes))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		for _, r := range Describe(b) {
-			require.True(t, r >= ' ' && r < 0x7f, "%q", Describe(b))
+		for _, r := range describe(b) {
+			require.True(t, r >= ' ' && r < 0x7f, "%q", describe(b))
 		}
 	})
 }

@@ -226,9 +226,9 @@ func checkKind(fd int, t proto.Transport) error {
 	return nil
 }
 
-// Path is where the daemon with the stream socket at socket has its socket name, "attach" or "adopt". A directory may be given
+// socketPath is where the daemon with the stream socket at socket has its socket name, "attach" or "adopt". A directory may be given
 // for socket: it holds name.
-func Path(socket, name string) string {
+func socketPath(socket, name string) string {
 	if fi, err := os.Stat(socket); err == nil && fi.IsDir() {
 		return filepath.Join(socket, name)
 	}
@@ -237,7 +237,7 @@ func Path(socket, name string) string {
 
 // connect connects to the daemon's socket name. It waits while the daemon is busy.
 func connect(ctx context.Context, socket, name string) (*net.UnixConn, string, error) {
-	path := Path(socket, name)
+	path := socketPath(socket, name)
 	c, err := dial(ctx, socket, path)
 	return c, path, err
 }

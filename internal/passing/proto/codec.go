@@ -119,7 +119,7 @@ func decodeVersion(v json.RawMessage) (int, error) {
 	n, err := strconv.ParseInt(s, 10, 64)
 	switch {
 	case errors.Is(err, strconv.ErrRange) && s[0] != '-', err == nil && n > Version:
-		return 0, newError(UnsupportedVersion,
+		return 0, newError(unsupportedVersion,
 			"the request is of version %.30s, this daemon knows versions up to %d: it is older than the client", s, Version)
 	case err != nil || n < 1:
 		return 0, badValue("version", s, "a whole number from 1 on")
@@ -128,13 +128,13 @@ func decodeVersion(v json.RawMessage) (int, error) {
 }
 
 func (r *Request) setTransport(s string) error {
-	t, err := ParseTransport(s)
+	t, err := parseTransport(s)
 	r.Transport = t
 	return err
 }
 
-// ParseTransport reads the name of a transport.
-func ParseTransport(s string) (Transport, error) {
+// parseTransport reads the name of a transport.
+func parseTransport(s string) (Transport, error) {
 	if t := Transport(s); t == Datagram || t == Stream {
 		return t, nil
 	}

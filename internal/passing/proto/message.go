@@ -85,7 +85,7 @@ func ReadMessage(c *net.UnixConn, limit int) (Message, error) {
 		}
 		if len(m.Line) == limit {
 			m.Close()
-			return m, newError(TooLong, "the line is longer than %d bytes", limit)
+			return m, newError(tooLong, "the line is longer than %d bytes", limit)
 		}
 	}
 }

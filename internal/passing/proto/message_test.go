@@ -91,7 +91,7 @@ func TestReadMessage(t *testing.T) {
 		{"a descriptor late", []part{{"{", 0}, {"}\n", 1}}, "{}\n", false, false, BadDescriptor},
 		{"a descriptor twice", []part{{"{", 1}, {"}\n", 1}}, "{}\n", false, false, BadDescriptor},
 		{"an end in the middle", []part{{"{", 1}}, "{", false, false, BadRequest},
-		{"too long", []part{{strings.Repeat("x", 101), 1}}, strings.Repeat("x", 100), false, false, TooLong},
+		{"too long", []part{{strings.Repeat("x", 101), 1}}, strings.Repeat("x", 100), false, false, tooLong},
 		{"as long as it may be", []part{{strings.Repeat("x", 99) + "\n", 0}}, strings.Repeat("x", 99), false, false, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -51,14 +51,14 @@ type Code string
 // The codes of version 1.
 const (
 	BadRequest         Code = "bad-request"         // not JSON, or a key with a value that it cannot have
-	UnsupportedVersion Code = "unsupported-version" // of a later protocol
-	TooLong            Code = "too-long"            // the line
+	unsupportedVersion Code = "unsupported-version" // of a later protocol
+	tooLong            Code = "too-long"            // the line
 	BadDescriptor      Code = "bad-descriptor"      // none, several, or one that cannot carry frames
 	IDInUse            Code = "id-in-use"           // another client has the interface id
 	Full               Code = "full"                // as many clients as the daemon serves
 	Stopping           Code = "stopping"            // the daemon
 	NoNetwork          Code = "no-network"          // the client's interface could not be started
-	Denied             Code = "denied"              // the daemon does not serve this user or path
+	denied             Code = "denied"              // the daemon does not serve this user or path
 	Internal           Code = "internal"            // anything else
 )
 

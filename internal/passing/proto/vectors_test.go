@@ -112,7 +112,7 @@ func TestConstantsOfVectors(t *testing.T) {
 	assert.Equal(t, Version, v.Version)
 	assert.Equal(t, MaxLine, v.MaxLine)
 	ours := []Code{
-		BadRequest, UnsupportedVersion, TooLong, BadDescriptor, IDInUse, Full, Stopping, NoNetwork, Denied, Internal,
+		BadRequest, unsupportedVersion, tooLong, BadDescriptor, IDInUse, Full, Stopping, NoNetwork, denied, Internal,
 	}
 	assert.Equal(t, ours, v.Codes)
 }
@@ -207,7 +207,7 @@ func TestMoreBadRequests(t *testing.T) {
 		{"1 for wait", `{"wait":1}`, BadRequest, []string{"wait", "1"}},
 		{"version as fraction", `{"version":1.0}`, BadRequest, []string{"version", "1.0"}},
 		{"version with exponent", `{"version":1e0}`, BadRequest, []string{"version", "1e0"}},
-		{"version beyond 64 bits", `{"version":99999999999999999999}`, UnsupportedVersion, []string{"up to 1"}},
+		{"version beyond 64 bits", `{"version":99999999999999999999}`, unsupportedVersion, []string{"up to 1"}},
 		{"version far below", `{"version":-99999999999999999999}`, BadRequest, []string{"version"}},
 		{"no UTF-8", "{\"name\":\"\xff\"}", BadRequest, []string{"UTF-8"}},
 		{"NUL in front", "\x00{}", BadRequest, nil},
@@ -257,7 +257,7 @@ func FuzzDecodeRequest(f *testing.F) {
 		if err != nil {
 			e, ok := errors.AsType[*Error](err)
 			require.True(t, ok, "%v", err)
-			assert.Contains(t, []Code{BadRequest, UnsupportedVersion}, e.Code)
+			assert.Contains(t, []Code{BadRequest, unsupportedVersion}, e.Code)
 			assert.Less(t, len(Reply{Error: e}.Encode()), MaxLine)
 			return
 		}
