@@ -18,10 +18,10 @@ import (
 // source is the daemon as its control socket knows it.
 type source struct{ d *daemon }
 
-// Status implements control.Source.
+// Status implements control.daemon.
 func (s source) Status() status.Status { return s.d.describe() }
 
-// Kick implements control.Source.
+// Kick implements control.daemon.
 func (s source) Kick(ctx context.Context, id uint64, by peercred.Peer) error {
 	ended, err := s.d.server.Kick(id, errors.New("disconnected by "+byWhom(by)))
 	if errors.Is(err, perclient.ErrNoClient) {
@@ -50,10 +50,10 @@ func byWhom(p peercred.Peer) string {
 	return who
 }
 
-// Level implements control.Source.
+// Level implements control.daemon.
 func (s source) Level() string { return s.d.logs.Level() }
 
-// SetLevel implements control.Source. The line about it is there whatever the levels are.
+// SetLevel implements control.daemon. The line about it is there whatever the levels are.
 func (s source) SetLevel(level string, by peercred.Peer) error {
 	r := slog.NewRecord(time.Now(), slog.LevelInfo, "log level changed", 0)
 	r.Add("from", s.Level(), "to", level)

@@ -63,8 +63,8 @@ const (
 // RuntimeDirNone is what --runtime-dir takes besides a directory: no sockets beside SOCKET.
 const RuntimeDirNone = "none"
 
-// A DNSRecord is one --dns-record: a name in lower case without a dot at its end, and its IPv4 address.
-type DNSRecord struct {
+// A dnsRecord is one --dns-record: a name in lower case without a dot at its end, and its IPv4 address.
+type dnsRecord struct {
 	Name string
 	Addr netip.Addr
 }
@@ -128,7 +128,7 @@ type Config struct {
 	// GatewayUser is whom the embedded network's gateway becomes; empty: GatewayOwner decides.
 	GatewayUser string
 	AntiSpoof   bool // clients send from their own addresses only
-	DNSRecords  []DNSRecord
+	DNSRecords  []dnsRecord
 
 	MetricsListen   netip.AddrPort // of this host alone unless MetricsAnywhere; zero: no such port
 	MetricsAnywhere bool

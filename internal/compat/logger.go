@@ -57,7 +57,7 @@ func (h *handler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return &c
 }
 
-// WithGroup returns a handler that puts name and a dot in front of the keys that follow.
+// WithGroup implements slog.Handler: name and a dot stand in front of the keys that follow.
 func (h *handler) WithGroup(name string) slog.Handler {
 	if name == "" {
 		return h

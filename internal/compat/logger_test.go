@@ -109,8 +109,8 @@ func TestLogError(t *testing.T) {
 		err  error
 		want string
 	}{
-		{"text", textError("bind", syscall.EADDRINUSE), "ERROR| bind: Address already in use\n"},
-		{"wrapped text", fmt.Errorf("start: %w", textError("bind", syscall.EACCES)), "ERROR| bind: Permission denied\n"},
+		{"text", newTextError("bind", syscall.EADDRINUSE), "ERROR| bind: Address already in use\n"},
+		{"wrapped text", fmt.Errorf("start: %w", newTextError("bind", syscall.EACCES)), "ERROR| bind: Permission denied\n"},
 		{"two lines", bindError("chmod", syscall.EPERM), "ERROR| chmod: Operation not permitted\nERROR| socket_bindlisten: Operation not permitted\n"},
 		{"other error", &fs.PathError{Op: "open", Path: "/x", Err: syscall.ENOENT}, "ERROR| open /x: No such file or directory\n"},
 		{"no errno", errors.New("bridged mode needs macOS"), "ERROR| bridged mode needs macOS\n"},
@@ -120,7 +120,7 @@ func TestLogError(t *testing.T) {
 			assert.Equal(t, c.want, logged(slog.LevelInfo, func(l *slog.Logger) { LogError(l, c.err) }))
 		})
 	}
-	require.ErrorIs(t, textError("bind", syscall.EADDRINUSE), syscall.EADDRINUSE)
+	require.ErrorIs(t, newTextError("bind", syscall.EADDRINUSE), syscall.EADDRINUSE)
 	assert.Equal(t, "Address already in use", Strerror(&net.OpError{Op: "listen", Err: syscall.EADDRINUSE}))
 }
 

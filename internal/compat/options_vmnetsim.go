@@ -20,11 +20,11 @@ func (s *settings) buildFlags() []cli.Flag {
 
 // buildConfig is what buildFlags fill in.
 type buildConfig struct {
-	Simulator Simulator
+	Simulator simulator
 }
 
-// A Simulator stands in for vmnet.framework. Both fields are empty without one.
-type Simulator struct {
+// A simulator stands in for vmnet.framework. Both fields are empty without one.
+type simulator struct {
 	Lib string // path of the library
 	Dir string // directory it shares with other processes; empty: it keeps everything to itself
 }

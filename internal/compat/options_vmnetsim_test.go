@@ -14,11 +14,11 @@ import (
 func TestSimulator(t *testing.T) {
 	for _, c := range []struct {
 		name, argv string
-		want       Simulator
+		want       simulator
 	}{
-		{"none", "", Simulator{}},
-		{"library", "--vmnetsim-lib=/x/lib.so", Simulator{Lib: "/x/lib.so"}},
-		{"both", "--vmnetsim-dir=/d --vmnetsim-lib=/x/lib.so", Simulator{Lib: "/x/lib.so", Dir: "/d"}},
+		{"none", "", simulator{}},
+		{"library", "--vmnetsim-lib=/x/lib.so", simulator{Lib: "/x/lib.so"}},
+		{"both", "--vmnetsim-dir=/d --vmnetsim-lib=/x/lib.so", simulator{Lib: "/x/lib.so", Dir: "/d"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := parse(t, New, newWords(c.argv))

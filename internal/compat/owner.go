@@ -34,7 +34,7 @@ func (c *Config) Owner() (Owner, error) {
 		if !errors.As(err, new(user.UnknownGroupError)) {
 			return o, bindError("getgrnam", err)
 		}
-		return o, &TextError{Lines: []string{
+		return o, &textError{Lines: []string{
 			"unknown group name " + quoted(c.SocketGroup),
 			// socket_vmnet prints errno here, which getgrnam leaves undefined.
 			"socket_bindlisten: Invalid argument",
@@ -48,10 +48,10 @@ func (c *Config) Owner() (Owner, error) {
 		o.UID, err = strconv.Atoi(u.Uid)
 	}
 	if err != nil {
-		return o, &TextError{Lines: []string{"unknown user name " + quoted(c.SocketUser)}, Err: err}
+		return o, &textError{Lines: []string{"unknown user name " + quoted(c.SocketUser)}, Err: err}
 	}
 	if euid := os.Geteuid(); euid != 0 && euid != o.UID {
-		return o, &TextError{
+		return o, &textError{
 			Lines: []string{"--socket-user=" + c.SocketUser + " needs root"},
 			Err:   syscall.EPERM,
 		}
@@ -65,7 +65,7 @@ func (c *Config) GatewayOwner() (uid, gid int, err error) {
 	name, given := c.GatewayUser, c.GatewayUser != ""
 	switch euid := os.Geteuid(); {
 	case given && euid != 0:
-		return -1, -1, &TextError{Lines: []string{"--gateway-user=" + name + " needs root"}, Err: syscall.EPERM}
+		return -1, -1, &textError{Lines: []string{"--gateway-user=" + name + " needs root"}, Err: syscall.EPERM}
 	case !given && (euid != 0 || runtime.GOOS == "darwin"):
 		return -1, -1, nil
 	case !given:
@@ -80,7 +80,7 @@ func (c *Config) GatewayOwner() (uid, gid int, err error) {
 	}
 	switch {
 	case err != nil && given:
-		return -1, -1, &TextError{Lines: []string{"unknown user name " + quoted(name)}, Err: err}
+		return -1, -1, &textError{Lines: []string{"unknown user name " + quoted(name)}, Err: err}
 	case err != nil: // a system without it, as a container may be: its number is the same everywhere
 		return overflowID, overflowID, nil
 	}
@@ -91,8 +91,8 @@ func (c *Config) GatewayOwner() (uid, gid int, err error) {
 const overflowID = 65534
 
 // bindError is a failed step of making the socket, in the two lines that socket_vmnet prints.
-func bindError(step string, err error) *TextError {
-	te := textError(step, err)
-	te.Lines = append(te.Lines, textError("socket_bindlisten", err).Lines...)
+func bindError(step string, err error) *textError {
+	te := newTextError(step, err)
+	te.Lines = append(te.Lines, newTextError("socket_bindlisten", err).Lines...)
 	return te
 }

@@ -22,14 +22,14 @@ type IO struct {
 	Commands []string
 }
 
-// An Outcome tells what to do when Parse returned no Config: end with Code. All output has been made.
-type Outcome struct {
+// An outcome tells what to do when Parse returned no Config: end with Code. All output has been made.
+type outcome struct {
 	Code int // 0 after --help and --version, else 1
 }
 
 // Parse reads argv, its first element being the program's name. It returns either a Config or, after --help, --version or a
 // bad command line, nil and the exit code.
-func Parse(p Personality, argv []string, env IO) (*Config, Outcome) {
+func Parse(p Personality, argv []string, env IO) (*Config, outcome) {
 	argv0 := "socket_vmnet"
 	if len(argv) > 0 {
 		argv0, argv = argv[0], argv[1:]
@@ -40,13 +40,13 @@ func Parse(p Personality, argv []string, env IO) (*Config, Outcome) {
 	cfg, err := read(p, argv, env)
 	switch {
 	case err == nil:
-		return cfg, Outcome{}
+		return cfg, outcome{}
 	case errors.Is(err, cmdline.ErrHelp):
 		usage(p, argv0, env)
-		return nil, Outcome{}
+		return nil, outcome{}
 	case errors.Is(err, cmdline.ErrVersion):
 		_, _ = fmt.Fprintln(env.Stdout, Version)
-		return nil, Outcome{}
+		return nil, outcome{}
 	}
 	if !errors.Is(err, errSilent) {
 		_, _ = fmt.Fprintf(env.Stderr, "ERROR| %s\n", escape(err.Error()))
@@ -54,7 +54,7 @@ func Parse(p Personality, argv []string, env IO) (*Config, Outcome) {
 	if !errors.As(err, new(plainError)) {
 		usage(p, argv0, env)
 	}
-	return nil, Outcome{Code: 1}
+	return nil, outcome{Code: 1}
 }
 
 // read takes argv without the program's name through scanner and checks.

@@ -93,7 +93,7 @@ func (p *Pidfile) Release() {
 	}
 	switch {
 	case err != nil:
-		LogError(p.log, textError(fmt.Sprintf("Failed to remove pidfile: %s", quoted(p.path)), err))
+		LogError(p.log, newTextError(fmt.Sprintf("Failed to remove pidfile: %s", quoted(p.path)), err))
 	case ours && p.pid != 0:
 		p.log.Info("removed pidfile", "path", p.path, "pid", p.pid)
 	}
@@ -202,7 +202,7 @@ func (p *Pidfile) drop() {
 
 // openError words err as socket_vmnet does.
 func (p *Pidfile) openError(err error) error {
-	return textError("Failed to open pidfile: "+quoted(p.path), err)
+	return newTextError("Failed to open pidfile: "+quoted(p.path), err)
 }
 
 // flock takes the exclusive lock of f without waiting. A lock that somebody else has is EAGAIN. It is the same lock that

@@ -29,7 +29,7 @@ const (
 )
 
 // errInUse is the answer to anything at SOCKET that is not ours to remove.
-var errInUse = textError("bind", syscall.EADDRINUSE)
+var errInUse = newTextError("bind", syscall.EADDRINUSE)
 
 // A SocketLock owns a socket path for the life of the daemon, through a locked file SOCKET.lock beside it. Nothing is bound,
 // probed or removed at the path without it. RemoveIfOurs may be called at any time; all else is for one goroutine.
@@ -48,10 +48,10 @@ type SocketLock struct {
 // Bind.
 func LockSocket(ctx context.Context, path string, log *slog.Logger) (*SocketLock, error) {
 	if len(path) > maxSocketPath {
-		return nil, &TextError{Lines: []string{"the socket path is too long: " + strconv.Itoa(len(path))}, Err: syscall.ENAMETOOLONG}
+		return nil, &textError{Lines: []string{"the socket path is too long: " + strconv.Itoa(len(path))}, Err: syscall.ENAMETOOLONG}
 	}
 	if path == "" {
-		return nil, textError("bind", syscall.ENOENT)
+		return nil, newTextError("bind", syscall.ENOENT)
 	}
 	if _, err := socketAt(path); err != nil {
 		return nil, err
@@ -77,17 +77,17 @@ func (l *SocketLock) Bind(o Owner) (*net.UnixListener, error) {
 	}
 	if stale {
 		if err := os.Remove(l.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, textError("bind", err)
+			return nil, newTextError("bind", err)
 		}
 	}
 	fd, err := newSocket()
 	if err != nil {
-		return nil, textError("socket", err)
+		return nil, newTextError("socket", err)
 	}
 	f := os.NewFile(uintptr(fd), l.path)
 	defer func() { _ = f.Close() }() // the listener has a duplicate
 	if err := bindPrivate(fd, l.path); err != nil {
-		return nil, textError("bind", err)
+		return nil, newTextError("bind", err)
 	}
 	ln, err := l.open(f, o)
 	if err != nil {
@@ -101,7 +101,7 @@ func (l *SocketLock) Bind(o Owner) (*net.UnixListener, error) {
 func (l *SocketLock) open(f *os.File, o Owner) (*net.UnixListener, error) {
 	mine, err := os.Lstat(l.path)
 	if err != nil {
-		return nil, textError("bind", err)
+		return nil, newTextError("bind", err)
 	}
 	l.mu.Lock()
 	l.mine = mine
@@ -179,7 +179,7 @@ func (l *SocketLock) lock(ctx context.Context) error {
 		}
 		if !errors.Is(err, syscall.EAGAIN) {
 			l.warnLock(err)
-			return textError("bind", err)
+			return newTextError("bind", err)
 		}
 		there, serr := socketAt(l.path)
 		if serr != nil {
@@ -281,7 +281,7 @@ func LockGiven(ctx context.Context, path string, log *slog.Logger) (*SocketLock,
 			return l, nil
 		}
 		if !errors.Is(err, syscall.EAGAIN) {
-			return nil, textError("bind", err)
+			return nil, newTextError("bind", err)
 		}
 		if time.Now().After(deadline) {
 			return nil, errInUse

@@ -26,7 +26,7 @@ func socketAt(path string) (bool, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return false, nil
 	case err != nil:
-		return false, textError("bind", err)
+		return false, newTextError("bind", err)
 	case fi.Mode()&fs.ModeSocket == 0:
 		return false, errInUse
 	}

@@ -170,7 +170,7 @@ func (s *settings) addDNSRecord(v string) error {
 	if err != nil || !a.Is4() {
 		return fmt.Errorf("--dns-record=%s: %s is no IPv4 address", v, quoted(ip))
 	}
-	s.DNSRecords = append(s.DNSRecords, DNSRecord{Name: name, Addr: a})
+	s.DNSRecords = append(s.DNSRecords, dnsRecord{Name: name, Addr: a})
 	return nil
 }
 

@@ -262,7 +262,7 @@ func TestNewOptions(t *testing.T) {
 		{"clients", []string{"--max-clients=4096"}, func(c *Config) { c.MaxClients = 4096 }},
 		{"state", []string{"--state-dir=/var/db/x"}, func(c *Config) { c.StateDir = "/var/db/x" }},
 		{"names", []string{"--dns-record=Db.Internal.=10.0.0.9", "--dns-record", "a_b.x=10.0.0.8"}, func(c *Config) {
-			c.DNSRecords = []DNSRecord{{"db.internal", netip.MustParseAddr("10.0.0.9")}, {"a_b.x", netip.MustParseAddr("10.0.0.8")}}
+			c.DNSRecords = []dnsRecord{{"db.internal", netip.MustParseAddr("10.0.0.9")}, {"a_b.x", netip.MustParseAddr("10.0.0.8")}}
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -15,8 +15,8 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
-// A Source is the daemon, as far as it tells of itself and lets itself be changed. Its methods are called from many goroutines.
-type Source interface {
+// A daemon tells of itself and lets itself be changed. Its methods are called from many goroutines.
+type daemon interface {
 	// Status describes it now.
 	Status() status.Status
 	// Kick ends a client's session and waits for its end, as long as ctx lasts. ErrNoClient: there is none.
@@ -51,15 +51,15 @@ type Level struct {
 	Level string `json:"level"`
 }
 
-// Kicked is the answer to DELETE /v1/clients/{id}.
-type Kicked struct {
+// kickAnswer is the answer to DELETE /v1/clients/{id}.
+type kickAnswer struct {
 	ID    uint64 `json:"id"`
 	Ended bool   `json:"ended"` // false: its session is still ending
 }
 
-// An api answers for a Source.
+// An api answers for a daemon.
 type api struct {
-	src   Source
+	src   daemon
 	cache cache
 }
 
@@ -108,7 +108,7 @@ func (a *api) client(w http.ResponseWriter, r *http.Request) {
 // kick is DELETE /v1/clients/{id}.
 func (a *api) kick(w http.ResponseWriter, r *http.Request) {
 	id, ok := clientID(w, r)
-	if !ok || !Allowed(w, r, "disconnect its clients") {
+	if !ok || !allowed(w, r, "disconnect its clients") {
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), kickTime)
@@ -121,17 +121,17 @@ func (a *api) kick(w http.ResponseWriter, r *http.Request) {
 	case err != nil && !errors.Is(err, context.DeadlineExceeded):
 		WriteError(w, http.StatusInternalServerError, "failed", err.Error())
 	default:
-		WriteJSON(w, http.StatusOK, Kicked{ID: id, Ended: err == nil})
+		WriteJSON(w, http.StatusOK, kickAnswer{ID: id, Ended: err == nil})
 	}
 }
 
 // setLevel is PUT /v1/log-level.
 func (a *api) setLevel(w http.ResponseWriter, r *http.Request) {
-	if !Allowed(w, r, "change what it logs") {
+	if !allowed(w, r, "change what it logs") {
 		return
 	}
 	var l Level
-	if !ReadJSON(w, r, &l) {
+	if !readJSON(w, r, &l) {
 		return
 	}
 	if err := a.src.SetLevel(l.Level, httpd.PeerOf(r)); err != nil {

@@ -44,21 +44,6 @@ func AskWith(ctx context.Context, path, method, what string, body any) (status i
 	return resp.StatusCode, answer, err
 }
 
-// Follow is AskWith for an answer that goes on: reading it ends with io.EOF if it ended in order, with another error if the connection
-// broke or ctx has ended. Errors are those of AskWith.
-func Follow(ctx context.Context, path, method, what string, body any) (io.ReadCloser, error) {
-	resp, err := request(ctx, path, method, what, body)
-	if err != nil {
-		return nil, fmt.Errorf("ask %s: %w", path, err)
-	}
-	if resp.StatusCode == http.StatusOK {
-		return resp.Body, nil
-	}
-	defer func() { _ = resp.Body.Close() }()
-	_, err = readAnswer(path, resp)
-	return nil, err
-}
-
 // readAnswer is the document in resp, and an *Error if it is one.
 func readAnswer(path string, resp *http.Response) (json.RawMessage, error) {
 	b, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))

@@ -13,9 +13,9 @@ import (
 	"strings"
 )
 
-// ReadJSON decodes the body of r into v, a pointer to a struct, of which all members are known and nothing follows. When it cannot,
+// readJSON decodes the body of r into v, a pointer to a struct, of which all members are known and nothing follows. When it cannot,
 // r has been answered.
-func ReadJSON(w http.ResponseWriter, r *http.Request, v any) bool {
+func readJSON(w http.ResponseWriter, r *http.Request, v any) bool {
 	b, err := io.ReadAll(r.Body)
 	var large *http.MaxBytesError
 	switch {
@@ -33,7 +33,7 @@ func ReadJSON(w http.ResponseWriter, r *http.Request, v any) bool {
 	return err == nil
 }
 
-// decode is what ReadJSON takes.
+// decode is what readJSON takes.
 func decode(b []byte, v any) error {
 	if len(bytes.TrimSpace(b)) == 0 {
 		return errors.New("the body is empty: a JSON object is expected")

@@ -23,7 +23,7 @@ type cache struct {
 }
 
 // get is a description that is not older than cacheTime.
-func (c *cache) get(src Source) *snapshot {
+func (c *cache) get(src daemon) *snapshot {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.last == nil || time.Since(c.made) > cacheTime {

@@ -39,20 +39,12 @@ type SavedCall struct {
 	Peer peercred.Peer `json:"peer"`
 }
 
-// Peer is who asked.
-func (c *Call) Peer() peercred.Peer {
-	if c == nil {
-		return peercred.Peer{}
-	}
-	return c.peer
-}
-
 // Save notes what the next image needs to answer.
 func (c *Call) Save(o *handoff.Out) (SavedCall, error) {
-	s := SavedCall{FD: -1, Peer: c.Peer()}
 	if c == nil {
-		return s, nil
+		return SavedCall{FD: -1}, nil
 	}
+	s := SavedCall{FD: -1, Peer: c.peer}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.conn == nil {
@@ -117,7 +109,7 @@ func (c *Call) answer(status int, v any) {
 
 // upgrade is POST /v1/upgrade.
 func (s *Server) upgrade(w http.ResponseWriter, r *http.Request) {
-	if !Allowed(w, r, "upgrade it") {
+	if !allowed(w, r, "upgrade it") {
 		return
 	}
 	switch {

@@ -60,10 +60,10 @@ type Options struct {
 	Upgrade func(ctx context.Context, c *Call)
 
 	// Source is what the daemon tells of itself; nil: nothing.
-	Source Source
+	Source daemon
 
-	// Handle adds what else there is: patterns of http.ServeMux, such as "GET /metrics". httpd.PeerOf tells who asks, Allowed
-	// whether it may, ReadJSON what it sent; WriteJSON, WriteError and OpenStream answer.
+	// Handle adds what else there is: patterns of http.ServeMux, such as "GET /metrics". httpd.PeerOf tells who asks, allowed
+	// whether it may, readJSON what it sent; WriteJSON, WriteError and OpenStream answer.
 	Handle map[string]http.Handler
 }
 
@@ -81,7 +81,7 @@ func New(o Options) *Server {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{o: o, streams: streams{open: map[*Stream]struct{}{}}}
+	s := &Server{o: o, streams: streams{open: map[*stream]struct{}{}}}
 	sockets := []httpd.Socket{o.Listener}
 	if o.Root != nil {
 		sockets = append(sockets, o.Root)
@@ -153,8 +153,8 @@ func (s *Server) Close(ctx context.Context) {
 	}
 }
 
-// A Version is the answer to GET /v1/version.
-type Version struct {
+// A versionAnswer is the answer to GET /v1/version.
+type versionAnswer struct {
 	Version string  `json:"version"`
 	PID     int     `json:"pid"`
 	Socket  string  `json:"socket"`
@@ -162,7 +162,7 @@ type Version struct {
 }
 
 func (s *Server) version(w http.ResponseWriter, _ *http.Request) {
-	WriteJSON(w, http.StatusOK, Version{
+	WriteJSON(w, http.StatusOK, versionAnswer{
 		Version: s.o.Version,
 		PID:     os.Getpid(),
 		Socket:  s.o.Socket,
@@ -175,9 +175,9 @@ func Trusted(p peercred.Peer) bool {
 	return p.Known && !p.Unverified && (p.UID == 0 || int(p.UID) == os.Geteuid())
 }
 
-// Allowed tells whether who made r may change the daemon: root and the daemon's own user. When he may not, r has been answered. what
+// allowed tells whether who made r may change the daemon: root and the daemon's own user. When he may not, r has been answered. what
 // is what he wants to do to it, such as "upgrade it".
-func Allowed(w http.ResponseWriter, r *http.Request, what string) bool {
+func allowed(w http.ResponseWriter, r *http.Request, what string) bool {
 	if Trusted(httpd.PeerOf(r)) {
 		return true
 	}

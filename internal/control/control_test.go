@@ -111,11 +111,11 @@ func TestVersion(t *testing.T) {
 	status, answer, err := ask(t, path, http.MethodGet, "/v1/version")
 	require.NoError(t, err)
 	assert.Equal(t, 200, status)
-	var v Version
+	var v versionAnswer
 	require.NoError(t, json.Unmarshal([]byte(answer), &v))
 	assert.GreaterOrEqual(t, v.Uptime, 60.0)
 	v.Uptime = 0
-	assert.Equal(t, Version{Version: "v1", PID: os.Getpid(), Socket: "/s"}, v)
+	assert.Equal(t, versionAnswer{Version: "v1", PID: os.Getpid(), Socket: "/s"}, v)
 }
 
 func TestHandle(t *testing.T) {
@@ -271,7 +271,7 @@ func TestOneUpgrade(t *testing.T) {
 		_, _, err := Ask(ctx, path, http.MethodPost, "/v1/upgrade")
 		assert.ErrorIs(t, err, context.Canceled)
 	})
-	assert.Equal(t, uint32(os.Geteuid()), (<-began).Peer().UID)
+	assert.Equal(t, uint32(os.Geteuid()), (<-began).peer.UID)
 	status, _, err := ask(t, path, http.MethodPost, "/v1/upgrade")
 	assert.Equal(t, 409, status)
 	assert.Equal(t, "busy", errorOf(t, err).Code)

@@ -14,14 +14,14 @@ import (
 // maxStreams is how many streams there may be.
 const maxStreams = 16
 
-// A Stream is an answer that goes on for as long as its handler likes, such as a capture. It is a chunked body of HTTP: who reads
+// A stream is an answer that goes on for as long as its handler likes, such as a capture. It is a chunked body of HTTP: who reads
 // it can tell its end from a connection that broke. Write is used by one goroutine at a time; it blocks while the client does not
 // read, until SetWriteDeadline or the end of the daemon.
 //
 //	open -- the client leaves, Detach, or the server's Close --> done -- Close --> closed
 //
 // Who does not call Close within 100 ms of a Detach is cut off.
-type Stream struct {
+type stream struct {
 	w  http.ResponseWriter
 	rc *http.ResponseController
 	r  *http.Request
@@ -34,8 +34,8 @@ type Stream struct {
 
 // OpenStream begins an answer of this type that goes on, and sends its head; the request's body has been read. It returns nil when
 // there are too many, or the daemon is about to stop or to be upgraded; the request has been answered then. The handler calls Close.
-func OpenStream(w http.ResponseWriter, r *http.Request, contentType string) *Stream {
-	st := &Stream{w: w, rc: http.NewResponseController(w), r: r, of: streamsOf(r), done: make(chan struct{})}
+func OpenStream(w http.ResponseWriter, r *http.Request, contentType string) *stream {
+	st := &stream{w: w, rc: http.NewResponseController(w), r: r, of: streamsOf(r), done: make(chan struct{})}
 	if code, text := st.of.enter(st); code != "" {
 		WriteError(w, http.StatusServiceUnavailable, code, text)
 		return nil
@@ -51,7 +51,7 @@ func OpenStream(w http.ResponseWriter, r *http.Request, contentType string) *Str
 }
 
 // Write sends b as it is, at once.
-func (st *Stream) Write(b []byte) (int, error) {
+func (st *stream) Write(b []byte) (int, error) {
 	n, err := st.w.Write(b)
 	if err == nil {
 		err = st.rc.Flush()
@@ -60,20 +60,20 @@ func (st *Stream) Write(b []byte) (int, error) {
 }
 
 // SetWriteDeadline has Write fail from t on, for good. Zero: never.
-func (st *Stream) SetWriteDeadline(t time.Time) error { return st.rc.SetWriteDeadline(t) }
+func (st *stream) SetWriteDeadline(t time.Time) error { return st.rc.SetWriteDeadline(t) }
 
 // Done is closed when the stream is to end: the client has left, an upgrade is under way or the daemon stops.
-func (st *Stream) Done() <-chan struct{} { return st.done }
+func (st *stream) Done() <-chan struct{} { return st.done }
 
 // Left tells, once Done is closed, whether that is since the client has left.
-func (st *Stream) Left() bool {
+func (st *stream) Left() bool {
 	st.of.mu.Lock()
 	defer st.of.mu.Unlock()
 	return st.of.code == "" && (st.of.over == nil || st.of.over.Err() == nil)
 }
 
 // Close ends the stream in order, unless it has been cut off. The handler returns after it.
-func (st *Stream) Close() {
+func (st *stream) Close() {
 	st.stop()
 	st.end()
 	st.of.mu.Lock()
@@ -83,12 +83,12 @@ func (st *Stream) Close() {
 }
 
 // end closes Done.
-func (st *Stream) end() { st.once.Do(func() { close(st.done) }) }
+func (st *stream) end() { st.once.Do(func() { close(st.done) }) }
 
 // streams are those that go on.
 type streams struct {
 	mu         sync.Mutex
-	open       map[*Stream]struct{}
+	open       map[*stream]struct{}
 	code, text string          // why there is none now
 	over       context.Context // done when the server takes no more requests; nil in a test
 }
@@ -100,13 +100,13 @@ type streamsKey struct{}
 func streamsOf(r *http.Request) *streams {
 	s, _ := r.Context().Value(streamsKey{}).(*streams)
 	if s == nil { // a test without our server
-		s = &streams{open: map[*Stream]struct{}{}}
+		s = &streams{open: map[*stream]struct{}{}}
 	}
 	return s
 }
 
 // enter counts st in. If it may not, it says why.
-func (s *streams) enter(st *Stream) (code, text string) {
+func (s *streams) enter(st *stream) (code, text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {

@@ -17,11 +17,11 @@ import (
 
 // streaming is a server with POST /v1/stream, which says hello and goes on until it is to end, when it says goodbye. A handler
 // that has ended says so on ended.
-func streaming(t *testing.T, handle func(st *Stream)) (s *Server, path string, ended chan struct{}) {
+func streaming(t *testing.T, handle func(st *stream)) (s *Server, path string, ended chan struct{}) {
 	t.Helper()
 	ended = make(chan struct{}, 1000)
 	if handle == nil {
-		handle = func(st *Stream) {
+		handle = func(st *stream) {
 			_, _ = st.Write([]byte("hello\n"))
 			<-st.Done()
 			_, _ = st.Write([]byte("goodbye\n"))
@@ -114,7 +114,7 @@ func TestStreamNobodyReads(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			blocked := make(chan struct{}, maxStreams)
-			s, path, ended := streaming(t, func(st *Stream) {
+			s, path, ended := streaming(t, func(st *stream) {
 				big := make([]byte, 1<<20)
 				time.AfterFunc(20*time.Millisecond, func() { blocked <- struct{}{} })
 				_, err := st.Write(big)
@@ -163,7 +163,7 @@ func TestStreamLimits(t *testing.T) {
 // TestStreamOutlivesDeadlines: the times of a request are not those of a stream.
 func TestStreamOutlivesDeadlines(t *testing.T) {
 	t.Parallel()
-	_, path, _ := streaming(t, func(st *Stream) {
+	_, path, _ := streaming(t, func(st *stream) {
 		select {
 		case <-st.Done():
 			_, _ = st.Write([]byte("too early"))

@@ -77,7 +77,7 @@ func closeOnExec(fds []int) {
 
 // write makes the manifest.
 func (o *Out) write(argv []string) (*os.File, error) {
-	m := Manifest{
+	m := manifest{
 		Version: Version, PID: os.Getpid(), Argv: argv, From: o.From, Began: o.Began, Sections: o.sections, FDs: slices.Clone(o.fds),
 	}
 	if m.Began.IsZero() {

@@ -30,15 +30,15 @@ const maxSize = 640 << 20
 // maxFDs bounds the descriptors in a manifest: 4096 clients with two descriptors each, and some of the daemon's own.
 const maxFDs = 1 << 16
 
-// ErrNoSection is returned by In.Get for a section that the old image did not write.
-var ErrNoSection = errors.New("the manifest has no such section")
+// errNoSection is returned by In.Get for a section that the old image did not write.
+var errNoSection = errors.New("the manifest has no such section")
 
 // ErrStopping is returned by Exec when a stop signal came before the exec: it is on its way to those who asked for it by
 // signal.Notify, and the daemon should go on so that they can stop it.
 var ErrStopping = errors.New("not replaced, since a stop signal came")
 
-// A Manifest is what is written for the new image.
-type Manifest struct {
+// A manifest is what is written for the new image.
+type manifest struct {
 	Version  int                        `json:"version"`
 	PID      int                        `json:"pid"`
 	Argv     []string                   `json:"argv"`

@@ -117,8 +117,8 @@ func newImage() int {
 	var th things
 	fine(in.Get("things", &th))
 	r := report{
-		PID: os.Getpid(), Argv: os.Args, From: in.From(), Old: in.Argv(), Age: time.Since(in.Began()), Section: th.Dir,
-		NoSection: errors.Is(in.Get("none", new(int)), ErrNoSection), Inherited: openToChildren(),
+		PID: os.Getpid(), Argv: os.Args, From: in.From(), Old: in.m.Argv, Age: time.Since(in.m.Began), Section: th.Dir,
+		NoSection: errors.Is(in.Get("none", new(int)), errNoSection), Inherited: openToChildren(),
 	}
 	_, r.Env = os.LookupEnv(envName)
 	again, err := Inherited()
@@ -433,8 +433,8 @@ func TestErrStopping(t *testing.T) {
 	}
 }
 
-// manifest makes a manifest's descriptor, open as Exec leaves it.
-func manifest(t *testing.T, content []byte) int {
+// manifestFile makes a manifest's descriptor, open as Exec leaves it.
+func manifestFile(t *testing.T, content []byte) int {
 	t.Helper()
 	f, err := memoryFile()
 	require.NoError(t, err)
@@ -447,9 +447,9 @@ func manifest(t *testing.T, content []byte) int {
 	return fd
 }
 
-func encoded(t *testing.T, change func(m *Manifest)) []byte {
+func encoded(t *testing.T, change func(m *manifest)) []byte {
 	t.Helper()
-	m := Manifest{Version: Version, PID: os.Getpid(), From: "v1"}
+	m := manifest{Version: Version, PID: os.Getpid(), From: "v1"}
 	change(&m)
 	b, err := json.Marshal(m)
 	require.NoError(t, err)
@@ -458,10 +458,10 @@ func encoded(t *testing.T, change func(m *Manifest)) []byte {
 
 // TestInheritedRefuses what anybody may have put into the environment.
 func TestInheritedRefuses(t *testing.T) {
-	with := func(change func(m *Manifest)) func(t *testing.T) string {
-		return func(t *testing.T) string { return strconv.Itoa(manifest(t, encoded(t, change))) }
+	with := func(change func(m *manifest)) func(t *testing.T) string {
+		return func(t *testing.T) string { return strconv.Itoa(manifestFile(t, encoded(t, change))) }
 	}
-	good := func(*Manifest) {}
+	good := func(*manifest) {}
 	type test struct {
 		name string
 		make func(t *testing.T) string
@@ -488,30 +488,30 @@ func TestInheritedRefuses(t *testing.T) {
 			return strconv.Itoa(int(f.Fd()))
 		}, "it has a name in the file system"},
 		{"others may write", func(t *testing.T) string {
-			fd := manifest(t, encoded(t, good))
+			fd := manifestFile(t, encoded(t, good))
 			require.NoError(t, unix.Fchmod(fd, 0o620))
 			return strconv.Itoa(fd)
 		}, "others may write it (mode 0620)"},
 		{"too large", func(t *testing.T) string {
-			fd := manifest(t, nil)
+			fd := manifestFile(t, nil)
 			require.NoError(t, unix.Ftruncate(fd, maxSize+1))
 			return strconv.Itoa(fd)
 		}, "more than the limit"},
-		{"no JSON", func(t *testing.T) string { return strconv.Itoa(manifest(t, []byte("x"))) }, "read the manifest: invalid character"},
+		{"no JSON", func(t *testing.T) string { return strconv.Itoa(manifestFile(t, []byte("x"))) }, "read the manifest: invalid character"},
 		{"cut", func(t *testing.T) string {
 			b := encoded(t, good)
-			return strconv.Itoa(manifest(t, b[:len(b)-1]))
+			return strconv.Itoa(manifestFile(t, b[:len(b)-1]))
 		}, "read the manifest: unexpected end"},
-		{"another version", with(func(m *Manifest) { m.Version = 2 }), "the manifest has version 2, this program reads version 1"},
-		{"another process", with(func(m *Manifest) { m.PID = 1 }), "the manifest is for process 1, this is process "},
-		{"descriptor twice", with(func(m *Manifest) { m.FDs = []int{7, 7} }), "descriptor 7, which cannot be or is there twice"},
-		{"stdout", with(func(m *Manifest) { m.FDs = []int{1} }), "descriptor 1, which cannot be"},
-		{"closed descriptor", with(func(m *Manifest) { m.FDs = []int{987654} }), "descriptor 987654, which the manifest lists, is not open"},
-		{"too many descriptors", with(func(m *Manifest) { m.FDs = make([]int, maxFDs+1) }), "more than the limit of 65536"},
+		{"another version", with(func(m *manifest) { m.Version = 2 }), "the manifest has version 2, this program reads version 1"},
+		{"another process", with(func(m *manifest) { m.PID = 1 }), "the manifest is for process 1, this is process "},
+		{"descriptor twice", with(func(m *manifest) { m.FDs = []int{7, 7} }), "descriptor 7, which cannot be or is there twice"},
+		{"stdout", with(func(m *manifest) { m.FDs = []int{1} }), "descriptor 1, which cannot be"},
+		{"closed descriptor", with(func(m *manifest) { m.FDs = []int{987654} }), "descriptor 987654, which the manifest lists, is not open"},
+		{"too many descriptors", with(func(m *manifest) { m.FDs = make([]int, maxFDs+1) }), "more than the limit of 65536"},
 		{"itself", func(t *testing.T) string {
 			// The number of the next descriptor is known: it has just been free.
-			fd := manifest(t, nil)
-			b := encoded(t, func(m *Manifest) { m.FDs = []int{fd} })
+			fd := manifestFile(t, nil)
+			b := encoded(t, func(m *manifest) { m.FDs = []int{fd} })
 			_, err := unix.Pwrite(fd, b, 0)
 			require.NoError(t, err)
 			return strconv.Itoa(fd)
@@ -519,7 +519,7 @@ func TestInheritedRefuses(t *testing.T) {
 	}
 	if os.Geteuid() == 0 {
 		cases = append(cases, test{"another user's", func(t *testing.T) string {
-			fd := manifest(t, encoded(t, good))
+			fd := manifestFile(t, encoded(t, good))
 			require.NoError(t, unix.Fchown(fd, 65534, -1))
 			return strconv.Itoa(fd)
 		}, "it belongs to user 65534, not to us (user 0)"})
@@ -541,7 +541,7 @@ func TestInheritedRefuses(t *testing.T) {
 		assert.Nil(t, in)
 	})
 	t.Run("a good one", func(t *testing.T) {
-		fd := manifest(t, encoded(t, good))
+		fd := manifestFile(t, encoded(t, good))
 		t.Setenv(envName, strconv.Itoa(fd))
 		in, err := Inherited()
 		require.NoError(t, err)
@@ -553,7 +553,7 @@ func TestInheritedRefuses(t *testing.T) {
 
 // FuzzDecode: no content makes it panic or lists a descriptor that cannot be.
 func FuzzDecode(f *testing.F) {
-	good, err := json.Marshal(Manifest{Version: Version, PID: os.Getpid(), FDs: []int{3, 9}, Sections: map[string]json.RawMessage{"a": []byte("1")}})
+	good, err := json.Marshal(manifest{Version: Version, PID: os.Getpid(), FDs: []int{3, 9}, Sections: map[string]json.RawMessage{"a": []byte("1")}})
 	if err != nil {
 		f.Fatal(err)
 	}

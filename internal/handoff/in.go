@@ -8,33 +8,25 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"slices"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
 
 // An In is what the image before this one handed over. It is for one goroutine.
 type In struct {
-	m    Manifest
+	m    manifest
 	left map[int]bool // not taken yet
 }
 
 // From is the version of the image before this one.
 func (i *In) From() string { return i.m.From }
 
-// Began is when the image before this one stopped serving. It has no monotonic part, so the wall clock counts.
-func (i *In) Began() time.Time { return i.m.Began }
-
-// Argv is the command line that the image before this one was started with, as it told it.
-func (i *In) Argv() []string { return slices.Clone(i.m.Argv) }
-
-// Get reads a section into v. ErrNoSection: there is none.
+// Get reads a section into v. errNoSection: there is none.
 func (i *In) Get(section string, v any) error {
 	raw, ok := i.m.Sections[section]
 	if !ok {
-		return fmt.Errorf("section %s: %w", section, ErrNoSection)
+		return fmt.Errorf("section %s: %w", section, errNoSection)
 	}
 	if err := json.Unmarshal(raw, v); err != nil {
 		return fmt.Errorf("read section %s of the manifest: %w", section, err)

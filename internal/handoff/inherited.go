@@ -80,34 +80,34 @@ func trusted(fd int) error {
 }
 
 // decode reads and checks a manifest.
-func decode(b []byte) (Manifest, error) {
+func decode(b []byte) (manifest, error) {
 	if len(b) > maxSize {
-		return Manifest{}, fmt.Errorf("read the manifest: more than %d bytes", maxSize)
+		return manifest{}, fmt.Errorf("read the manifest: more than %d bytes", maxSize)
 	}
 	var head struct {
 		Version int `json:"version"`
 		PID     int `json:"pid"`
 	}
 	if err := json.Unmarshal(b, &head); err != nil {
-		return Manifest{}, fmt.Errorf("read the manifest: %w", err)
+		return manifest{}, fmt.Errorf("read the manifest: %w", err)
 	}
 	if head.Version != Version {
-		return Manifest{}, fmt.Errorf("the manifest has version %d, this program reads version %d", head.Version, Version)
+		return manifest{}, fmt.Errorf("the manifest has version %d, this program reads version %d", head.Version, Version)
 	}
 	if head.PID != os.Getpid() {
-		return Manifest{}, fmt.Errorf("the manifest is for process %d, this is process %d", head.PID, os.Getpid())
+		return manifest{}, fmt.Errorf("the manifest is for process %d, this is process %d", head.PID, os.Getpid())
 	}
-	var m Manifest
+	var m manifest
 	if err := json.Unmarshal(b, &m); err != nil {
-		return Manifest{}, fmt.Errorf("read the manifest: %w", err)
+		return manifest{}, fmt.Errorf("read the manifest: %w", err)
 	}
 	if len(m.FDs) > maxFDs {
-		return Manifest{}, fmt.Errorf("the manifest lists %d descriptors, more than the limit of %d", len(m.FDs), maxFDs)
+		return manifest{}, fmt.Errorf("the manifest lists %d descriptors, more than the limit of %d", len(m.FDs), maxFDs)
 	}
 	seen := make(map[int]bool, len(m.FDs))
 	for _, fd := range m.FDs {
 		if fd <= 2 || seen[fd] {
-			return Manifest{}, fmt.Errorf("the manifest lists descriptor %d, which cannot be or is there twice", fd)
+			return manifest{}, fmt.Errorf("the manifest lists descriptor %d, which cannot be or is there twice", fd)
 		}
 		seen[fd] = true
 	}

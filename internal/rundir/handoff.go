@@ -26,11 +26,11 @@ type Saved struct {
 	Dir     int           `json:"dir"`
 	Dgram   int           `json:"dgram"`
 	Lock    int           `json:"lock"`
-	Bound   []SavedSocket `json:"bound"`
+	Bound   []savedSocket `json:"bound"`
 }
 
-// A SavedSocket is a socket that was made.
-type SavedSocket struct {
+// A savedSocket is a socket that was made.
+type savedSocket struct {
 	Name  string `json:"name"`
 	Told  string `json:"told"`
 	Dgram bool   `json:"dgram"` // it is in dgram
@@ -54,7 +54,7 @@ func (d *Dir) Save(o *handoff.Out) (Saved, error) {
 		*h.to = o.FD(fd(h.f))
 	}
 	for _, b := range d.bound {
-		s.Bound = append(s.Bound, SavedSocket{Name: b.name, Told: b.told, Dgram: b.dir == d.dgram, Dev: b.node.dev, Ino: b.node.ino})
+		s.Bound = append(s.Bound, savedSocket{Name: b.name, Told: b.told, Dgram: b.dir == d.dgram, Dev: b.node.dev, Ino: b.node.ino})
 	}
 	return s, nil
 }

@@ -13,8 +13,8 @@ import (
 // program is the name of the directory that holds the files, in a directory that others use too.
 const program = "socket_vmnet2"
 
-// ErrNoDir is returned by Dir when nothing tells where state may be kept.
-var ErrNoDir = errors.New("choose state directory: neither XDG_STATE_HOME nor HOME is set; use --state-dir")
+// errNoDir is returned by Dir when nothing tells where state may be kept.
+var errNoDir = errors.New("choose state directory: neither XDG_STATE_HOME nor HOME is set; use --state-dir")
 
 // Environment is what Dir depends on.
 type Environment struct {
@@ -50,7 +50,7 @@ func Dir(e Environment) (string, error) {
 	home := e.Getenv("HOME")
 	if e.GOOS == "darwin" {
 		if !filepath.IsAbs(home) {
-			return "", ErrNoDir
+			return "", errNoDir
 		}
 		return filepath.Join(home, "Library", "Application Support", program), nil
 	}
@@ -58,7 +58,7 @@ func Dir(e Environment) (string, error) {
 		return filepath.Join(dir, program), nil
 	}
 	if !filepath.IsAbs(home) {
-		return "", ErrNoDir
+		return "", errNoDir
 	}
 	return filepath.Join(home, ".local", "state", program), nil
 }

@@ -16,7 +16,7 @@ func TestDir(t *testing.T) {
 		flag, goos string
 		euid, ppid int
 		env        env
-		want       string // empty = ErrNoDir
+		want       string // empty = errNoDir
 	}{
 		{"flag beats all", "/f", "linux", 0, 1, all, "/f"},
 		{"flag, user", "rel/ative", "darwin", 501, 1, all, "rel/ative"},
@@ -45,7 +45,7 @@ func TestDir(t *testing.T) {
 				Getenv: func(k string) string { return tt.env[k] },
 			})
 			if tt.want == "" {
-				assert.ErrorIs(t, err, ErrNoDir)
+				assert.ErrorIs(t, err, errNoDir)
 			}
 			assert.Equal(t, tt.want, got)
 		})

@@ -27,8 +27,8 @@ const (
 	CheckArgument = "--upgrade-check"
 	// checkName is the name under which the program is called for that: the new one, which has options of its own.
 	checkName = "socket_vmnet2"
-	// CheckTime is how long that may take.
-	CheckTime = 2 * time.Second
+	// checkTime is how long that may take.
+	checkTime = 2 * time.Second
 	// checkTries is how often a program is tried that takes longer. The first time it comes from the disk, and macOS looks at a
 	// program that was never started there before it lets it run.
 	checkTries = 2
@@ -67,7 +67,7 @@ type CheckOptions struct {
 	Argv    []string // of the daemon
 	POSIXLY bool     // POSIXLY_CORRECT is in its environment
 	State   []byte   // content of its state file, empty if there is none
-	// Time is CheckTime if it is zero.
+	// Time is checkTime if it is zero.
 	Time time.Duration
 }
 
@@ -76,7 +76,7 @@ type CheckOptions struct {
 // second try. A *Refusal says why b will not do.
 func Check(ctx context.Context, b *Binary, o CheckOptions) (version string, err error) {
 	if o.Time == 0 {
-		o.Time = CheckTime
+		o.Time = checkTime
 	}
 	for range checkTries {
 		version, err = check(ctx, b, o)

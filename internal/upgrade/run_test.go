@@ -55,17 +55,17 @@ func TestRun(t *testing.T) {
 		err  error
 		at   string // where the daemon is stopped
 		done []string
-		code Code
+		code code
 		text string
 	}{
-		{"untrusted", "find", refuse(CodeUntrusted, broken), "", []string{"find"}, CodeUntrusted, "it is broken"},
+		{"untrusted", "find", refuse(codeUntrusted, broken), "", []string{"find"}, codeUntrusted, "it is broken"},
 		{"cannot look", "find", broken, "", []string{"find"}, CodeFailed, "the upgrade failed, and the daemon goes on as it was: it is broken"},
 		{"check", "check", refuse(CodeCheck, broken), "", []string{"find", "check"}, CodeCheck, "it is broken"},
 		{"detach", "detach", broken, "", []string{"find", "check", "detach", "attach"}, CodeFailed, "as it was: detach: it is broken"},
 		{"save", "save", broken, "", []string{"find", "check", "detach", "save", "attach"}, CodeFailed, "as it was: save: it is broken"},
 		{"exec", "exec", broken, "", []string{"find", "check", "detach", "save", "exec", "attach"}, CodeFailed, "as it was: it is broken"},
 		{"exec returns", "", nil, "", []string{"find", "check", "detach", "save", "exec", "attach"}, CodeFailed, "exec returned"},
-		{"replaced meanwhile", "exec", refuse(CodeUnusable, broken), "", []string{"find", "check", "detach", "save", "exec", "attach"}, CodeUnusable, "it is broken"},
+		{"replaced meanwhile", "exec", refuse(codeUnusable, broken), "", []string{"find", "check", "detach", "save", "exec", "attach"}, codeUnusable, "it is broken"},
 		{"signal at exec", "exec", handoff.ErrStopping, "", []string{"find", "check", "detach", "save", "exec", "attach"}, CodeStopping, "the daemon is being stopped"},
 		{"stopped in check", "", nil, "check", []string{"find", "check"}, CodeStopping, "the daemon is being stopped"},
 		{"stopped in detach", "", nil, "detach", []string{"find", "check", "detach", "attach"}, CodeStopping, "the daemon is being stopped"},

@@ -36,7 +36,7 @@ func (b *Binary) Same() error {
 		err = errors.New("it was replaced while it was being tried: ask again")
 	}
 	if err != nil {
-		return refusef(CodeUnusable, "%s: %w", b.Path, err)
+		return refusef(codeUnusable, "%s: %w", b.Path, err)
 	}
 	return nil
 }
@@ -45,10 +45,10 @@ func (b *Binary) Same() error {
 func (b *Binary) look(euid int) (err error) {
 	b.Resolved, b.info, err = hostfs.Follow(b.Path, hostfs.Options{EUID: euid})
 	if u, ok := errors.AsType[*hostfs.Untrusted](err); ok {
-		return refusef(CodeUntrusted, "the new program %s is not run: %s%s", b.Path, u.Text, homebrew(u.Path))
+		return refusef(codeUntrusted, "the new program %s is not run: %s%s", b.Path, u.Text, homebrew(u.Path))
 	}
 	if err != nil {
-		return refusef(CodeUnusable, "the new program %s is not run: %w", b.Path, err)
+		return refusef(codeUnusable, "the new program %s is not run: %w", b.Path, err)
 	}
 	return b.usable()
 }
@@ -67,15 +67,15 @@ func homebrew(path string) string {
 func (b *Binary) usable() error {
 	switch {
 	case !b.info.Mode().IsRegular():
-		return refusef(CodeUnusable, "the new program %s is not run: it is no regular file", b.Path)
+		return refusef(codeUnusable, "the new program %s is not run: it is no regular file", b.Path)
 	case b.info.Mode()&(fs.ModeSetuid|fs.ModeSetgid) != 0:
-		return refusef(CodeUnusable, "the new program %s is not run: it would become another user (mode %v)", b.Path, b.info.Mode())
+		return refusef(codeUnusable, "the new program %s is not run: it would become another user (mode %v)", b.Path, b.info.Mode())
 	case b.info.Mode().Perm()&0o111 == 0 || unix.Access(b.Resolved, unix.X_OK) != nil:
-		return refusef(CodeUnusable, "the new program %s is not run: it is not executable: chmod +x %s", b.Path, b.Path)
+		return refusef(codeUnusable, "the new program %s is not run: it is not executable: chmod +x %s", b.Path, b.Path)
 	}
 	f, err := os.OpenFile(b.Resolved, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return refusef(CodeUnusable, "the new program %s is not run: %w", b.Path, err)
+		return refusef(codeUnusable, "the new program %s is not run: %w", b.Path, err)
 	}
 	return f.Close()
 }

@@ -29,7 +29,7 @@ func TestFind(t *testing.T) {
 		make func(dir string) error
 		path string
 		want string // resolved, empty if it is refused
-		code Code
+		code code
 		text string // of the refusal
 	}{
 		{"plain", func(d string) error { return file(d+"/bin/p", 0o755) }, "/bin/p", "/bin/p", "", ""},
@@ -48,35 +48,35 @@ func TestFind(t *testing.T) {
 		}, "/Cellar/x/1/bin/p", "/Cellar/x/2/bin/p", "", ""},
 		{"Cellar without opt", func(d string) error { return file(d+"/Cellar/x/1/bin/p", 0o755) }, "/Cellar/x/1/bin/p", "/Cellar/x/1/bin/p", "", ""},
 
-		{"nothing there", func(string) error { return nil }, "/bin/p", "", CodeUnusable, "/bin: no such file or directory"},
-		{"dangling link", func(d string) error { return link("nothing", d+"/bin/p") }, "/bin/p", "", CodeUnusable, "/bin/nothing: no such file"},
-		{"links in a circle", func(d string) error { return link("p", d+"/bin/p") }, "/bin/p", "", CodeUnusable, "too many levels of symbolic links"},
-		{"below a file", func(d string) error { return file(d+"/bin", 0o755) }, "/bin/p", "", CodeUnusable, "not a directory"},
-		{"directory", func(d string) error { return os.MkdirAll(d+"/bin/p", 0o755) }, "/bin/p", "", CodeUnusable, "no regular file"},
-		{"fifo", func(d string) error { return unix.Mkfifo(d+"/p", 0o755) }, "/p", "", CodeUnusable, "no regular file"},
-		{"not executable", func(d string) error { return file(d+"/p", 0o644) }, "/p", "", CodeUnusable, "not executable: chmod +x"},
-		{"set-user-id", func(d string) error { return file(d+"/p", 0o4755) }, "/p", "", CodeUnusable, "would become another user"},
-		{"set-group-id", func(d string) error { return file(d+"/p", 0o2755) }, "/p", "", CodeUnusable, "would become another user"},
+		{"nothing there", func(string) error { return nil }, "/bin/p", "", codeUnusable, "/bin: no such file or directory"},
+		{"dangling link", func(d string) error { return link("nothing", d+"/bin/p") }, "/bin/p", "", codeUnusable, "/bin/nothing: no such file"},
+		{"links in a circle", func(d string) error { return link("p", d+"/bin/p") }, "/bin/p", "", codeUnusable, "too many levels of symbolic links"},
+		{"below a file", func(d string) error { return file(d+"/bin", 0o755) }, "/bin/p", "", codeUnusable, "not a directory"},
+		{"directory", func(d string) error { return os.MkdirAll(d+"/bin/p", 0o755) }, "/bin/p", "", codeUnusable, "no regular file"},
+		{"fifo", func(d string) error { return unix.Mkfifo(d+"/p", 0o755) }, "/p", "", codeUnusable, "no regular file"},
+		{"not executable", func(d string) error { return file(d+"/p", 0o644) }, "/p", "", codeUnusable, "not executable: chmod +x"},
+		{"set-user-id", func(d string) error { return file(d+"/p", 0o4755) }, "/p", "", codeUnusable, "would become another user"},
+		{"set-group-id", func(d string) error { return file(d+"/p", 0o2755) }, "/p", "", codeUnusable, "would become another user"},
 
-		{"file for all to write", func(d string) error { return file(d+"/bin/p", 0o777) }, "/bin/p", "", CodeUntrusted, "/bin/p (mode 0777): chmod go-w "},
+		{"file for all to write", func(d string) error { return file(d+"/bin/p", 0o777) }, "/bin/p", "", codeUntrusted, "/bin/p (mode 0777): chmod go-w "},
 		{"directory for all to write", func(d string) error {
 			return errors.Join(file(d+"/bin/p", 0o755), mode(d+"/bin", 0o777))
-		}, "/bin/p", "", CodeUntrusted, "others may write"},
+		}, "/bin/p", "", codeUntrusted, "others may write"},
 		{"directory above for all to write", func(d string) error {
 			return errors.Join(file(d+"/a/b/p", 0o755), mode(d+"/a", 0o757))
-		}, "/a/b/p", "", CodeUntrusted, "/a (mode 0757)"},
+		}, "/a/b/p", "", codeUntrusted, "/a (mode 0757)"},
 		{"in a sticky directory", func(d string) error {
 			return errors.Join(file(d+"/tmp/p", 0o755), mode(d+"/tmp", 0o1777))
-		}, "/tmp/p", "", CodeUntrusted, "/tmp/p lies in a directory that everybody may write in"},
+		}, "/tmp/p", "", codeUntrusted, "/tmp/p lies in a directory that everybody may write in"},
 		{"link in a sticky directory", func(d string) error {
 			return errors.Join(file(d+"/v2/p", 0o755), link("../v2", d+"/tmp/l"), mode(d+"/tmp", 0o1777))
-		}, "/tmp/l/p", "", CodeUntrusted, "/tmp/l lies in a directory that everybody may write in"},
+		}, "/tmp/l/p", "", codeUntrusted, "/tmp/l lies in a directory that everybody may write in"},
 		{"link into one for all to write", func(d string) error {
 			return errors.Join(file(d+"/v2/p", 0o755), mode(d+"/v2", 0o777), link("../v2/p", d+"/bin/p"))
-		}, "/bin/p", "", CodeUntrusted, "/v2 (mode 0777)"},
+		}, "/bin/p", "", codeUntrusted, "/v2 (mode 0777)"},
 		{"up through one for all to write", func(d string) error {
 			return errors.Join(file(d+"/a/p", 0o755), os.Mkdir(d+"/w", 0o755), mode(d+"/w", 0o777))
-		}, "/w/../a/p", "", CodeUntrusted, "/w (mode 0777)"},
+		}, "/w/../a/p", "", codeUntrusted, "/w (mode 0777)"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := ownDir(t)

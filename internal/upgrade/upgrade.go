@@ -13,28 +13,28 @@ import (
 	"time"
 )
 
-// A Code tells a program why an upgrade was refused.
-type Code string
+// A code tells a program why an upgrade was refused.
+type code string
 
 // The reasons.
 const (
-	// CodeUntrusted: somebody else could change the new program.
-	CodeUntrusted Code = "untrusted"
-	// CodeUnusable: there is no program that can be run.
-	CodeUnusable Code = "unusable"
+	// codeUntrusted: somebody else could change the new program.
+	codeUntrusted code = "untrusted"
+	// codeUnusable: there is no program that can be run.
+	codeUnusable code = "unusable"
 	// CodeCheck: the new program was tried, and failed.
-	CodeCheck Code = "check_failed"
+	CodeCheck code = "check_failed"
 	// CodeSlow: the new program was tried, and did not answer in time.
-	CodeSlow Code = "check_timeout"
+	CodeSlow code = "check_timeout"
 	// CodeStopping: the daemon is being stopped.
-	CodeStopping Code = "stopping"
+	CodeStopping code = "stopping"
 	// CodeFailed: a step of the daemon itself failed. It goes on as it was.
-	CodeFailed Code = "failed"
+	CodeFailed code = "failed"
 )
 
 // A Refusal is why there was no upgrade. The daemon goes on as it was.
 type Refusal struct {
-	Code Code
+	Code code
 	Text string // what happened, and what to do
 	Err  error  // may be nil
 }
@@ -44,9 +44,9 @@ func (r *Refusal) Error() string { return r.Text }
 func (r *Refusal) Unwrap() error { return r.Err }
 
 // refuse is a Refusal that says what err says.
-func refuse(code Code, err error) *Refusal { return &Refusal{Code: code, Text: err.Error(), Err: err} }
+func refuse(code code, err error) *Refusal { return &Refusal{Code: code, Text: err.Error(), Err: err} }
 
-func refusef(code Code, format string, args ...any) *Refusal {
+func refusef(code code, format string, args ...any) *Refusal {
 	return refuse(code, fmt.Errorf(format, args...))
 }
 

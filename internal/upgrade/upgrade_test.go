@@ -185,7 +185,7 @@ func TestCheck(t *testing.T) {
 		name string
 		is   behaviour
 		o    CheckOptions
-		code Code // empty: it is accepted
+		code code // empty: it is accepted
 		text string
 	}{
 		{"good", behaviour{}, CheckOptions{}, "", ""},
