@@ -27,11 +27,11 @@ import (
 func of(t *testing.T, s System, id string) string {
 	t.Helper()
 	var b strings.Builder
-	for _, c := range Checks() {
+	for _, c := range checks() {
 		if c.ID != id {
 			continue
 		}
-		r := examine(t.Context(), s, []Check{c})
+		r := examine(t.Context(), s, []check{c})
 		for _, f := range r.Findings {
 			fmt.Fprintf(&b, "%s: %s\n", f.Severity, f.Text)
 			for _, fix := range f.Fix {
@@ -103,7 +103,7 @@ func TestQEMU(t *testing.T) {
 		dir := s.Root
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "qemu-system-aarch64"), nil, 0o777)) //nolint:gosec // that is the point
 		require.NoError(t, os.Chmod(filepath.Join(dir, "qemu-system-aarch64"), 0o777))          //nolint:gosec // that is the point
-		s.Root, s.User = "", User{}
+		s.Root, s.User = "", account{}
 		s.Env = func(string) string { return dir }
 		s.Run = func(_ context.Context, name string, _ ...string) ([]byte, error) {
 			assert.NotContains(t, name, dir)
@@ -156,11 +156,11 @@ func TestReach(t *testing.T) {
 }
 
 func TestAllows(t *testing.T) {
-	ann := User{UID: 501, GID: 20, Groups: []int{20, 80}, Name: "ann"}
+	ann := account{UID: 501, GID: 20, Groups: []int{20, 80}, Name: "ann"}
 	for name, tt := range map[string]struct {
 		mode     fs.FileMode
 		uid, gid int
-		who      User
+		who      account
 		want     bool
 	}{
 		"owner":                    {0o200, 501, 0, ann, true},
@@ -170,8 +170,8 @@ func TestAllows(t *testing.T) {
 		"main group":               {0o020, 0, 20, ann, true},
 		"others":                   {0o002, 0, 0, ann, true},
 		"nobody":                   {0o770, 0, 0, ann, false},
-		"root":                     {0, 501, 20, User{}, true},
-		"the one who called sudo":  {0o770, 0, 0, User{UID: 501, GID: 20, Behind: true}, false},
+		"root":                     {0, 501, 20, account{}, true},
+		"the one who called sudo":  {0o770, 0, 0, account{UID: 501, GID: 20, Behind: true}, false},
 		"a group of somebody else": {0o770, 0, 1, ann, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -198,7 +198,7 @@ func TestPermissionFix(t *testing.T) {
 		"Linux, own":      {"linux", node{0o700, 0, 80}, nil, "--socket-group=staff"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			x := &exam{facts: &facts{System: System{System: find.System{GOOS: tt.goos}, User: User{UID: 501, GID: 20, Name: "ann"}, Group: group, Members: func(string) []int { return tt.members }}}}
+			x := &exam{facts: &facts{System: System{System: find.System{GOOS: tt.goos}, User: account{UID: 501, GID: 20, Name: "ann"}, Group: group, Members: func(string) []int { return tt.members }}}}
 			assert.Contains(t, strings.Join(x.socketFix(p, tt.at), "\n"), tt.want)
 		})
 	}

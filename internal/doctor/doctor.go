@@ -20,11 +20,11 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
-// Format is the number of the JSON document's form: it changes when a key changes its meaning or goes.
-const Format = 1
+// reportFormat is the number of the JSON document's form: it changes when a key changes its meaning or goes.
+const reportFormat = 1
 
-// OK is the severity of a finding that nothing is wrong; the others are status.Notice, status.Warning and status.Error.
-const OK = "ok"
+// severityOK is the severity of a finding that nothing is wrong; the others are status.Notice, status.Warning and status.Error.
+const severityOK = "ok"
 
 // Limits on time for programs and daemons that are asked. The facts come first, then all checks at once, so an examination takes no
 // longer than 20 s.
@@ -34,16 +34,16 @@ const (
 	checkTime = 5 * time.Second  // for each check
 )
 
-// A Finding is one thing that a check found.
-type Finding struct {
+// A finding is one thing that a check found.
+type finding struct {
 	Check    string   `json:"check"`
 	Severity string   `json:"severity"` // ok, notice, warning or error
 	Text     string   `json:"text"`
 	Fix      []string `json:"fix"` // what to do, a step each; commands are indented by four blanks
 }
 
-// A Skip is something that was not checked.
-type Skip struct {
+// An omission is something that was not checked.
+type omission struct {
 	Check string `json:"check"`
 	Why   string `json:"why"`
 	Root  bool   `json:"needs_root"` // sudo would help
@@ -51,15 +51,15 @@ type Skip struct {
 
 // A Report is the outcome of an examination.
 type Report struct {
-	Format   int       `json:"format"`
-	Program  string    `json:"program"`
-	Version  string    `json:"version"`
-	System   string    `json:"system"` // as in "macOS 26.1" or "linux"
-	Root     string    `json:"root,omitempty"`
-	User     string    `json:"user"` // for whom permissions were checked
-	Worst    string    `json:"worst"`
-	Findings []Finding `json:"findings"` // in the order of the checks, the worst of each first
-	Skipped  []Skip    `json:"not_checked"`
+	Format   int        `json:"format"`
+	Program  string     `json:"program"`
+	Version  string     `json:"version"`
+	System   string     `json:"system"` // as in "macOS 26.1" or "linux"
+	Root     string     `json:"root,omitempty"`
+	User     string     `json:"user"` // for whom permissions were checked
+	Worst    string     `json:"worst"`
+	Findings []finding  `json:"findings"` // in the order of the checks, the worst of each first
+	Skipped  []omission `json:"not_checked"`
 }
 
 // ExitCode is what the command ends with.
@@ -69,11 +69,11 @@ func (r *Report) ExitCode() int {
 
 // rank orders severities, the worst first.
 func rank(severity string) int {
-	return slices.Index([]string{status.Error, status.Warning, status.Notice, OK}, severity)
+	return slices.Index([]string{status.Error, status.Warning, status.Notice, severityOK}, severity)
 }
 
-// A Check is one thing that is looked at.
-type Check struct {
+// A check is one thing that is looked at.
+type check struct {
 	ID    string
 	Group string
 	Title string // what it answers
@@ -90,9 +90,9 @@ const (
 	groupSystem   = "System"
 )
 
-// Checks are all checks, in the order of their output.
-func Checks() []Check {
-	return []Check{
+// checks are all checks, in the order of their output.
+func checks() []check {
+	return []check{
 		{"installs", groupPrograms, "Is there one socket_vmnet, and what does each serve?", "", checkInstalls, "this program is the only one that was found"},
 		{"paths", groupPrograms, "Would Lima, and sudo, take the paths?", "", checkPaths, "nothing was found that root runs"},
 		{"sudoers", groupPrograms, "Does Lima's sudoers file belong to its networks.yaml?", "", checkSudoers, "Lima has no networks with a daemon"},
@@ -116,14 +116,14 @@ func Checks() []Check {
 
 // Examine makes all checks on s.
 func Examine(ctx context.Context, s System) *Report {
-	return examine(ctx, s, Checks())
+	return examine(ctx, s, checks())
 }
 
-func examine(ctx context.Context, s System, checks []Check) *Report {
+func examine(ctx context.Context, s System, checks []check) *Report {
 	f := gather(ctx, s)
 	r := &Report{
-		Format: Format, Program: s.Program, Version: s.Version, System: f.systemName(), Root: s.Root,
-		User: s.User.String(), Worst: OK, Findings: []Finding{}, Skipped: []Skip{},
+		Format: reportFormat, Program: s.Program, Version: s.Version, System: f.systemName(), Root: s.Root,
+		User: s.User.String(), Worst: severityOK, Findings: []finding{}, Skipped: []omission{},
 	}
 	results := make([]*exam, len(checks))
 	var all sync.WaitGroup
@@ -132,7 +132,7 @@ func examine(ctx context.Context, s System, checks []Check) *Report {
 	}
 	all.Wait()
 	for _, x := range results {
-		slices.SortStableFunc(x.findings, func(a, b Finding) int { return cmp.Compare(rank(a.Severity), rank(b.Severity)) })
+		slices.SortStableFunc(x.findings, func(a, b finding) int { return cmp.Compare(rank(a.Severity), rank(b.Severity)) })
 		r.Findings, r.Skipped = append(r.Findings, x.findings...), append(r.Skipped, x.skipped...)
 	}
 	for _, found := range r.Findings {
@@ -144,7 +144,7 @@ func examine(ctx context.Context, s System, checks []Check) *Report {
 }
 
 // check makes one check.
-func (f *facts) check(ctx context.Context, c Check) *exam {
+func (f *facts) check(ctx context.Context, c check) *exam {
 	ctx, cancel := context.WithTimeout(ctx, checkTime)
 	defer cancel()
 	x := &exam{facts: f, ctx: ctx, id: c.ID}
@@ -163,25 +163,25 @@ type exam struct {
 	*facts
 	ctx      context.Context //nolint:containedctx // of one check
 	id       string
-	findings []Finding
-	skipped  []Skip
+	findings []finding
+	skipped  []omission
 	proposed []netip.Prefix // subnets that a fix has
 }
 
 // report notes a finding. What is in it may be foreign.
 func (x *exam) report(severity string, fix []string, format string, args ...any) {
-	found := Finding{Check: x.id, Severity: severity, Text: find.Clean(fmt.Sprintf(format, args...)), Fix: []string{}}
+	found := finding{Check: x.id, Severity: severity, Text: find.Clean(fmt.Sprintf(format, args...)), Fix: []string{}}
 	for _, f := range fix {
 		found.Fix = append(found.Fix, find.Clean(f))
 	}
 	x.findings = append(x.findings, found)
 }
 
-func (x *exam) ok(format string, args ...any) { x.report(OK, nil, format, args...) }
+func (x *exam) ok(format string, args ...any) { x.report(severityOK, nil, format, args...) }
 
 // skip notes something that was not checked.
 func (x *exam) skip(root bool, format string, args ...any) {
-	x.skipped = append(x.skipped, Skip{Check: x.id, Why: find.Clean(fmt.Sprintf(format, args...)), Root: root && !x.User.isRoot()})
+	x.skipped = append(x.skipped, omission{Check: x.id, Why: find.Clean(fmt.Sprintf(format, args...)), Root: root && !x.User.isRoot()})
 }
 
 // commandIndent is in front of a step that is a command.

@@ -24,7 +24,7 @@ func TestPage(t *testing.T) {
 	require.NoError(t, err)
 	text := string(b)
 	sections := regexp.MustCompile("(?m)^### `(.*)`$").FindAllStringSubmatchIndex(text, -1)
-	checks := Checks()
+	checks := checks()
 	require.Len(t, sections, len(checks))
 	told := severities(t)
 	for i, c := range checks {
@@ -39,7 +39,7 @@ func TestPage(t *testing.T) {
 			assert.Contains(t, strings.ToLower(section), map[string]string{"darwin": "macos", "linux": "linux"}[c.goos], c.ID)
 		}
 		for severity := range told[c.ID] {
-			if severity == OK || c.ID == "daemons" { // whatever a daemon says
+			if severity == severityOK || c.ID == "daemons" { // whatever a daemon says
 				continue
 			}
 			assert.Regexp(t, `(?m)^\| [a-z, ]*`+severity, section, "%s: %s", c.ID, severity)
@@ -94,7 +94,7 @@ func TestSamples(t *testing.T) {
 func TestSchema(t *testing.T) {
 	b, err := os.ReadFile(page)
 	require.NoError(t, err)
-	for _, typ := range []reflect.Type{reflect.TypeFor[Report](), reflect.TypeFor[Finding](), reflect.TypeFor[Skip]()} {
+	for _, typ := range []reflect.Type{reflect.TypeFor[Report](), reflect.TypeFor[finding](), reflect.TypeFor[omission]()} {
 		for f := range typ.Fields() {
 			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 			assert.Contains(t, string(b), "`"+name+"`", "%s.%s", typ, f.Name)

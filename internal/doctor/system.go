@@ -26,7 +26,7 @@ import (
 // A System is what there is to examine, and all that checks ask.
 type System struct {
 	find.System
-	User    User       // for whom permissions are checked
+	User    account    // for whom permissions are checked
 	Sockets []string   // to look at, and at no other; empty: all that are found
 	Reach   netip.Addr // a guest that should be reachable; zero: none
 
@@ -42,7 +42,7 @@ type System struct {
 func Host(s find.System) System {
 	if s.Staged() {
 		s.GOOS = stagedOS(s)
-		return System{System: s, User: User{Staged: true}}
+		return System{System: s, User: account{Staged: true}}
 	}
 	h := System{
 		System: s, User: caller(), Table: freenet.System, Group: groupName, Members: members,
@@ -66,8 +66,8 @@ func stagedOS(s find.System) string {
 	return runtime.GOOS
 }
 
-// A User is the one whose permissions are checked.
-type User struct {
+// An account is the one whose permissions are checked.
+type account struct {
 	UID, GID int
 	Groups   []int
 	Name     string
@@ -75,10 +75,10 @@ type User struct {
 	Behind   bool // it is the one that called sudo
 }
 
-func (u User) isRoot() bool { return u.UID == 0 && !u.Staged && !u.Behind }
+func (u account) isRoot() bool { return u.UID == 0 && !u.Staged && !u.Behind }
 
 // String names the user for the report.
-func (u User) String() string {
+func (u account) String() string {
 	switch {
 	case u.Staged:
 		return "no particular one"
@@ -89,16 +89,16 @@ func (u User) String() string {
 }
 
 // caller is the user, behind sudo(8) the one that called it. Only permissions are looked at with it.
-func caller() User {
+func caller() account {
 	if entry, err := user.Lookup(os.Getenv("SUDO_USER")); err == nil && os.Getuid() == 0 && entry.Uid != "0" {
-		u := User{Name: entry.Username, Behind: true, Groups: members(entry.Username)}
+		u := account{Name: entry.Username, Behind: true, Groups: members(entry.Username)}
 		u.UID, err = strconv.Atoi(entry.Uid)
 		u.GID, _ = strconv.Atoi(entry.Gid)
 		if err == nil {
 			return u
 		}
 	}
-	u := User{UID: os.Getuid(), GID: os.Getgid()}
+	u := account{UID: os.Getuid(), GID: os.Getgid()}
 	u.Groups, _ = os.Getgroups()
 	if entry, err := user.LookupId(strconv.Itoa(u.UID)); err == nil {
 		u.Name = entry.Username
@@ -186,7 +186,7 @@ const (
 )
 
 // allows tells whether a user has this bit by the mode. Only one class counts: an owner is not helped by the group.
-func (n node) allows(u User, bit fs.FileMode) bool {
+func (n node) allows(u account, bit fs.FileMode) bool {
 	switch {
 	case u.UID == 0:
 		return true

@@ -26,7 +26,7 @@ func (r *Report) WriteText(w io.Writer) error {
 	}
 	b.WriteString("\n")
 	group := ""
-	for _, c := range Checks() {
+	for _, c := range checks() {
 		for _, f := range r.Findings {
 			if f.Check != c.ID {
 				continue
@@ -54,7 +54,7 @@ func (r *Report) WriteText(w io.Writer) error {
 }
 
 // write writes a finding and its steps. A command is one line, so that it can be copied.
-func (f Finding) write(b *strings.Builder) {
+func (f finding) write(b *strings.Builder) {
 	wrap(b, fmt.Sprintf("  %-*s  ", severityWidth, f.Severity), f.Check+": "+f.Text)
 	for _, fix := range f.Fix {
 		if line, ok := strings.CutPrefix(fix, commandIndent); ok {

@@ -13,8 +13,8 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/shell"
 )
 
-// A Client is a virtual machine, or a process of one, that uses a socket.
-type Client struct {
+// A client is a virtual machine, or a process of one, that uses a socket.
+type client struct {
 	Tool    string `json:"tool"` // lima, colima, minikube, rancher-desktop or finch, else the program's name
 	Name    string `json:"name"`
 	VM      string `json:"vm,omitempty"` // qemu, vz, krunkit
@@ -27,7 +27,7 @@ type Client struct {
 }
 
 // addClient adds a machine whose pidfile is in dir.
-func (f *search) addClient(m Client, dir string) {
+func (f *search) addClient(m client, dir string) {
 	for _, name := range []string{"qemu.pid", "krunkit.pid", "vz.pid", "ha.pid"} {
 		pid, err := strconv.Atoi(strings.TrimSpace(string(f.read(filepath.Join(dir, name)))))
 		if _, runs := f.Inventory.Processes[pid]; err == nil && pid > 0 && !m.Running && (runs || f.Inventory.Processes == nil) {
@@ -62,7 +62,7 @@ func (f *search) findColima() {
 			if name != "default" {
 				instance += "-" + name
 			}
-			f.addClient(Client{
+			f.addClient(client{
 				Tool: "colima", Name: name, VM: Clean(c.VMType), Socket: Clean(filepath.Join(dir, name, "daemon/vmnet.sock")),
 				Stop: command("colima", "stop", name), Start: command("colima", "start", name),
 			}, filepath.Join(dir, "_lima", instance))
@@ -104,7 +104,7 @@ func (f *search) readMinikube(dir, name string) {
 	if client := c.SocketVMnetClientPath; client != "" && !f.exists(client) {
 		f.addNamed(client, "minikube's profile "+name)
 	}
-	f.addClient(Client{
+	f.addClient(client{
 		Tool: "minikube", Name: name, VM: "qemu", Socket: Clean(socket),
 		Stop: command("minikube", "stop", "--profile="+name), Start: command("minikube", "start", "--profile="+name),
 	}, filepath.Join(dir, "machines", name))
@@ -120,12 +120,12 @@ func (f *search) findMonitors() {
 		p := f.Inventory.Processes[pid]
 		base := filepath.Base(p.Args[0])
 		if !strings.HasPrefix(base, "qemu-system-") && !slices.Contains([]string{"krunkit", "vfkit", "tart", "softnet"}, base) ||
-			slices.ContainsFunc(f.Clients, func(m Client) bool { return m.PID == pid }) {
+			slices.ContainsFunc(f.Clients, func(m client) bool { return m.PID == pid }) {
 			continue
 		}
 		words := strings.FieldsFunc(strings.Join(p.Args, "\n"), func(r rune) bool { return strings.ContainsRune(",=\n", r) })
 		if i := slices.IndexFunc(words, func(w string) bool { return known[public(w)] }); i >= 0 {
-			f.Clients = append(f.Clients, Client{Tool: base, Name: "process " + strconv.Itoa(pid), Running: true, PID: pid, Socket: words[i]})
+			f.Clients = append(f.Clients, client{Tool: base, Name: "process " + strconv.Itoa(pid), Running: true, PID: pid, Socket: words[i]})
 		}
 	}
 }
@@ -145,10 +145,10 @@ func (v *Inventory) setups() (all []Setup) {
 }
 
 // Served are the sockets of what runs, or would run, a program.
-func (v *Inventory) Served(p Program) []string {
+func (v *Inventory) Served(p program) []string {
 	sockets := []string{}
 	for _, s := range v.setups() {
-		if s.Socket != "" && p.Uses(s.Program) && !slices.Contains(sockets, s.Socket) {
+		if s.Socket != "" && p.uses(s.Program) && !slices.Contains(sockets, s.Socket) {
 			sockets = append(sockets, s.Socket)
 		}
 	}

@@ -17,20 +17,20 @@ import (
 
 // An Inventory is what of socket_vmnet and socket_vmnet2 a machine has. All text in it is printable and short.
 type Inventory struct {
-	Programs []Program `json:"programs"`
+	Programs []program `json:"programs"`
 	Jobs     []Job     `json:"jobs"`
 	Units    []Unit    `json:"units"`
-	Networks []Network `json:"networks"`
+	Networks []network `json:"networks"`
 	Servers  []Server  `json:"daemons"`
-	Clients  []Client  `json:"clients"`
-	Problems []Problem `json:"problems"`
+	Clients  []client  `json:"clients"`
+	Problems []problem `json:"problems"`
 
 	Processes map[int]Process `json:"-"` // nil: they are not known
 	Booted    bool            `json:"-"` // systemd runs
 }
 
-// A Problem is something that could not be read.
-type Problem struct {
+// A problem is something that could not be read.
+type problem struct {
 	Path  string `json:"path"`
 	Error string `json:"error"`
 	Root  bool   `json:"needs_root"` // sudo would help
@@ -51,7 +51,7 @@ func Look(ctx context.Context, s System) *Inventory {
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
 	f := &search{System: s, ctx: ctx, Inventory: &Inventory{
-		Programs: []Program{}, Jobs: []Job{}, Units: []Unit{}, Networks: []Network{}, Servers: []Server{}, Clients: []Client{}, Problems: []Problem{},
+		Programs: []program{}, Jobs: []Job{}, Units: []Unit{}, Networks: []network{}, Servers: []Server{}, Clients: []client{}, Problems: []problem{},
 	}}
 	f.findProcesses()
 	f.findPrograms()
@@ -95,7 +95,7 @@ func (f *search) nameServers() {
 			d.Ours = true
 		}
 		job := slices.IndexFunc(f.Jobs, func(j Job) bool { return SamePath(j.Socket, d.Socket) })
-		network := slices.IndexFunc(f.Networks, func(n Network) bool { return SamePath(n.Socket, d.Socket) })
+		network := slices.IndexFunc(f.Networks, func(n network) bool { return SamePath(n.Socket, d.Socket) })
 		switch {
 		case job >= 0 && d.PPID == 1:
 			d.StartedBy = "the job " + f.Jobs[job].Label
@@ -128,7 +128,7 @@ func (f *search) problem(path string, err error) {
 	if err == nil || Absent(err) {
 		return
 	}
-	p := Problem{Path: Clean(path), Error: Clean(Reason(err)), Root: errors.Is(err, fs.ErrPermission)}
+	p := problem{Path: Clean(path), Error: Clean(Reason(err)), Root: errors.Is(err, fs.ErrPermission)}
 	if !slices.Contains(f.Problems, p) {
 		f.Problems = append(f.Problems, p)
 	}
@@ -195,7 +195,7 @@ func firstLine(text string) string {
 }
 
 // ProgramAt is the known program at a path, by either of its names; nil if there is none.
-func (v *Inventory) ProgramAt(path string) *Program {
+func (v *Inventory) ProgramAt(path string) *program {
 	for i := range v.Programs {
 		if p := &v.Programs[i]; SamePath(p.Path, path) || SamePath(p.Links, path) {
 			return p
@@ -206,11 +206,11 @@ func (v *Inventory) ProgramAt(path string) *Program {
 
 // Ours tells whether socket_vmnet2 is installed or runs.
 func (v *Inventory) Ours() bool {
-	return slices.ContainsFunc(v.Programs, func(p Program) bool { return p.Ours }) || slices.ContainsFunc(v.Servers, func(d Server) bool { return d.Ours })
+	return slices.ContainsFunc(v.Programs, func(p program) bool { return p.Ours }) || slices.ContainsFunc(v.Servers, func(d Server) bool { return d.Ours })
 }
 
-// Uses tells whether what is started at path is the program p.
-func (p Program) Uses(path string) bool { return SamePath(p.Path, path) || SamePath(p.Links, path) }
+// uses tells whether what is started at path is the program p.
+func (p program) uses(path string) bool { return SamePath(p.Path, path) || SamePath(p.Links, path) }
 
 // under is dirs below each home, and first what a variable of the environment names.
 func (f *search) under(variable string, dirs ...string) (all []string) {

@@ -122,8 +122,8 @@ func TestPage(t *testing.T) {
 		assert.Equal(t, want, sample, "go test ./internal/find -update")
 	}
 	for _, typ := range []reflect.Type{
-		reflect.TypeFor[Inventory](), reflect.TypeFor[Program](), reflect.TypeFor[Job](), reflect.TypeFor[Unit](), reflect.TypeFor[Network](),
-		reflect.TypeFor[Server](), reflect.TypeFor[Client](), reflect.TypeFor[Problem](), reflect.TypeFor[Move](), reflect.TypeFor[Setup](),
+		reflect.TypeFor[Inventory](), reflect.TypeFor[program](), reflect.TypeFor[Job](), reflect.TypeFor[Unit](), reflect.TypeFor[network](),
+		reflect.TypeFor[Server](), reflect.TypeFor[client](), reflect.TypeFor[problem](), reflect.TypeFor[Move](), reflect.TypeFor[Setup](),
 	} {
 		for f := range typ.Fields() {
 			if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" && name != "-" {
@@ -219,7 +219,7 @@ func TestNobodyToAsk(t *testing.T) {
 	for _, err := range []error{exec.ErrNotFound, errors.New("exit status 1")} {
 		s := busy(t)
 		s.Run = func(context.Context, string, ...string) ([]byte, error) { return nil, err }
-		s.Processes = PS(s.Run)
+		s.Processes = ps(s.Run)
 		v := Look(t.Context(), s)
 		assert.Empty(t, v.Servers)
 		assert.Len(t, v.Jobs, 2)
@@ -292,7 +292,7 @@ func TestProblems(t *testing.T) {
 	for _, err := range []error{fs.ErrNotExist, &fs.PathError{Path: "/x", Err: syscall.EACCES}, &fs.PathError{Path: "/x", Err: syscall.EACCES}, errors.New("odd\nline")} {
 		f.problem("/x", err)
 	}
-	assert.Equal(t, []Problem{{"/x", "permission denied", true}, {"/x", "odd line", false}}, f.Problems)
+	assert.Equal(t, []problem{{"/x", "permission denied", true}, {"/x", "odd line", false}}, f.Problems)
 	var b bytes.Buffer
 	require.NoError(t, f.WriteText(&b, nil))
 	assert.Contains(t, b.String(), "unread   /x: permission denied; run this again with sudo\n")
@@ -394,7 +394,7 @@ func FuzzPrograms(f *testing.F) {
 	f.Add("-1 0 0 \x00\n 1 1 1")
 	f.Fuzz(func(t *testing.T, out string) {
 		run := func(context.Context, string, ...string) ([]byte, error) { return []byte(out), nil }
-		s := System{Root: t.TempDir(), GOOS: "linux", Run: run, Processes: PS(run)}
+		s := System{Root: t.TempDir(), GOOS: "linux", Run: run, Processes: ps(run)}
 		v := Look(t.Context(), s)
 		_ = properties(out)
 		require.NoError(t, v.WriteText(&bytes.Buffer{}, v.Moves("p")), fmt.Sprint(v))

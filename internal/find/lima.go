@@ -23,8 +23,8 @@ const (
 	SudoersUnreadable = "not readable"
 )
 
-// A Network is one that Lima, or a tool that has Lima built in, starts a daemon for, from a networks.yaml.
-type Network struct {
+// A network is one that Lima, or a tool that has Lima built in, starts a daemon for, from a networks.yaml.
+type network struct {
 	Tool    string `json:"tool"` // lima, rancher-desktop or finch
 	Config  string `json:"config"`
 	Name    string `json:"name"`
@@ -126,7 +126,7 @@ func (f *search) readNetworks(tool, path string) {
 		s := setupOf(strings.Split(c.start(name), " "))
 		s.Program, s.Mode, s.Interface = Clean(c.Paths.SocketVMNet), Clean(nw.Mode), Clean(nw.Interface)
 		s.Socket, s.Pidfile = Clean(filepath.Join(c.Paths.VarRun, "socket_vmnet."+name)), Clean(c.pidfile(name))
-		f.Networks = append(f.Networks, Network{tool, Clean(path), Clean(name), Clean(c.Paths.Sudoers), state, s})
+		f.Networks = append(f.Networks, network{tool, Clean(path), Clean(name), Clean(c.Paths.Sudoers), state, s})
 	}
 }
 
@@ -202,9 +202,9 @@ func (f *search) readInstance(tool, home, name string) {
 		return
 	}
 	for _, nw := range c.Networks[:min(len(c.Networks), maxAttached)] {
-		m := Client{Tool: tool, Name: name, VM: Clean(c.VMType), Network: Clean(nw.Lima), Socket: Clean(nw.Socket)}
+		m := client{Tool: tool, Name: name, VM: Clean(c.VMType), Network: Clean(nw.Lima), Socket: Clean(nw.Socket)}
 		if nw.Lima != "" {
-			i := slices.IndexFunc(f.Networks, func(n Network) bool {
+			i := slices.IndexFunc(f.Networks, func(n network) bool {
 				return n.Name == nw.Lima && n.Config == Clean(filepath.Join(home, "_config/networks.yaml"))
 			})
 			if i < 0 {

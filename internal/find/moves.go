@@ -40,20 +40,20 @@ func (v *Inventory) Moves(program string) []Move {
 
 // inPlace tells whether a program is replaced. One that a package manager keeps, or that others can change, stays: ours go to
 // DefaultPrefix and serve the same sockets, so that clients need no change.
-func (p Program) inPlace() bool {
-	return p.Kind == KindUpstream || p.Kind == KindColima || p.Kind == KindOther && p.Unsafe == "" && p.Missing == ""
+func (p program) inPlace() bool {
+	return p.Kind == KindUpstream || p.Kind == KindColima || p.Kind == kindOther && p.Unsafe == "" && p.Missing == ""
 }
 
 // move says what becomes of a program, and the lines for it.
-func (m *mover) move(p Program) (why string, lines []string) {
+func (m *mover) move(p program) (why string, lines []string) {
 	switch {
-	case p.Kind == KindRancher, p.Kind == KindFinch:
+	case p.Kind == kindRancher, p.Kind == kindFinch:
 		return "is left alone: " + p.Kind + " compares it with the one that it was built with, and puts that back", nil
 	case p.Ours:
 		return "is socket_vmnet2; a newer one comes in with socket_vmnet2 upgrade SOCKET, which disconnects no client", nil
 	case p.inPlace():
 		return "is replaced where it is; what runs goes on until it is restarted", append(m.install(p.Prefix), m.between(p, m.change(p, p.Path))...)
-	case len(m.Served(p)) == 0 && !slices.ContainsFunc(m.Servers, func(d Server) bool { return p.Uses(d.Program) }):
+	case len(m.Served(p)) == 0 && !slices.ContainsFunc(m.Servers, func(d Server) bool { return p.uses(d.Program) }):
 		return "is run by nothing here; its socket_vmnet_client, which minikube uses, works with either daemon", nil
 	case p.Missing != "":
 		why = "has gone; what is installed to " + DefaultPrefix + " serves its sockets instead"
@@ -80,7 +80,7 @@ func (m *mover) install(prefix string) []string {
 }
 
 // between has a program's clients that run stopped before lines, and started behind them.
-func (m *mover) between(p Program, lines []string) []string {
+func (m *mover) between(p program, lines []string) []string {
 	sockets := m.Served(p)
 	var stops, starts []string
 	for _, c := range m.Clients {
@@ -98,10 +98,10 @@ func (m *mover) between(p Program, lines []string) []string {
 
 // change are the lines after which the program at path serves what p does: by its jobs, by daemons that nothing else restarts, and
 // for Lima, which has to be told where it is.
-func (m *mover) change(p Program, path string) (lines []string) {
+func (m *mover) change(p program, path string) (lines []string) {
 	for _, j := range m.Jobs {
 		switch {
-		case !p.Uses(j.Program) || j.State == NotLoaded:
+		case !p.uses(j.Program) || j.State == NotLoaded:
 		case p.Path == path:
 			lines = append(lines, sudo(!j.User())+command("launchctl", "kickstart", "-k", j.Target()))
 		default:
@@ -109,13 +109,13 @@ func (m *mover) change(p Program, path string) (lines []string) {
 		}
 	}
 	for _, d := range m.Servers {
-		if p.Uses(d.Program) && d.StartedBy == byHand {
+		if p.uses(d.Program) && d.StartedBy == byHand {
 			lines = append(lines, sudo(d.UID == 0)+"kill "+strconv.Itoa(d.PID), sudo(d.UID == 0)+command(append([]string{path}, d.Args[1:]...)...)+" &")
 		}
 	}
 	var configs []string
 	for _, n := range m.Networks {
-		if p.Path == path || !p.Uses(n.Program) || n.Tool != "lima" || slices.Contains(configs, n.Config) {
+		if p.Path == path || !p.uses(n.Program) || n.Tool != "lima" || slices.Contains(configs, n.Config) {
 			continue
 		}
 		configs = append(configs, n.Config)
@@ -136,7 +136,7 @@ func sudo(root bool) string {
 }
 
 // moveJob stops a job for good, and has one of ours serve its socket, unless there is one.
-func (m *mover) moveJob(p Program, j Job) []string {
+func (m *mover) moveJob(p program, j Job) []string {
 	lines := []string{sudo(!j.User()) + command("launchctl", "bootout", j.Target()), sudo(!j.User()) + command("mv", j.Path, j.Path+".before-socket_vmnet2")}
 	switch j.Owner {
 	case "homebrew":

@@ -127,8 +127,8 @@ func ParsePS(out string) []Process {
 	return list
 }
 
-// PS lists the processes by means of ps.
-func PS(run Runner) func(context.Context) ([]Process, error) {
+// ps lists the processes by means of ps.
+func ps(run runner) func(context.Context) ([]Process, error) {
 	return func(ctx context.Context) ([]Process, error) {
 		// Without -ww some of them cut lines at the width of a terminal.
 		out, err := run(ctx, "ps", "-axww", "-o", "pid=,ppid=,uid=,args=")

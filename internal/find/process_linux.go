@@ -11,8 +11,8 @@ import (
 	"syscall"
 )
 
-// Processes lists the processes of this machine. A bare Linux has no ps, but it has /proc, which also keeps arguments apart.
-func Processes(ctx context.Context) ([]Process, error) {
+// processes lists the processes of this machine. A bare Linux has no ps, but it has /proc, which also keeps arguments apart.
+func processes(ctx context.Context) ([]Process, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return nil, err

@@ -6,5 +6,5 @@ package find
 
 import "context"
 
-// Processes lists the processes of this machine.
-func Processes(ctx context.Context) ([]Process, error) { return PS(RunProgram)(ctx) }
+// processes lists the processes of this machine.
+func processes(ctx context.Context) ([]Process, error) { return ps(RunProgram)(ctx) }

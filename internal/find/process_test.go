@@ -16,14 +16,14 @@ import (
 
 // TestProcesses finds this test among the machine's processes, by whichever way this system has.
 func TestProcesses(t *testing.T) {
-	list, err := Processes(t.Context())
+	list, err := processes(t.Context())
 	require.NoError(t, err)
 	checkOwn(t, list)
 }
 
 // TestPS does so by ps, where there is one; macOS has it always.
 func TestPS(t *testing.T) {
-	list, err := PS(RunProgram)(t.Context())
+	list, err := ps(RunProgram)(t.Context())
 	if _, missing := exec.LookPath("ps"); missing != nil {
 		require.Error(t, err)
 		return

@@ -20,16 +20,16 @@ const DefaultPrefix = "/opt/socket_vmnet"
 // Kinds of programs, by what put them there.
 const (
 	KindUpstream = "make install"
-	KindHomebrew = "Homebrew"
+	kindHomebrew = "Homebrew"
 	KindMacPorts = "MacPorts"
 	KindColima   = "Colima"
-	KindRancher  = "Rancher Desktop"
-	KindFinch    = "Finch"
-	KindOther    = "other"
+	kindRancher  = "Rancher Desktop"
+	kindFinch    = "Finch"
+	kindOther    = "other"
 )
 
-// A Program is a socket_vmnet or socket_vmnet2 on the disk.
-type Program struct {
+// A program is a socket_vmnet or socket_vmnet2 on the disk.
+type program struct {
 	Path    string `json:"path"`
 	Links   string `json:"links_to,omitempty"` // the file that Path leads to by links
 	Kind    string `json:"kind"`
@@ -42,8 +42,8 @@ type Program struct {
 }
 
 // Bundled tells whether a tool has it for itself, and takes no other.
-func (p Program) Bundled() bool {
-	return p.Kind == KindColima || p.Kind == KindRancher || p.Kind == KindFinch
+func (p program) Bundled() bool {
+	return p.Kind == KindColima || p.Kind == kindRancher || p.Kind == kindFinch
 }
 
 // programs are the places that an installer or a package manager uses.
@@ -64,19 +64,19 @@ var programs = []string{
 func kindOf(path string) string {
 	for _, k := range [][2]string{
 		{DefaultPrefix, KindUpstream},
-		{"/opt/homebrew", KindHomebrew},
-		{"/usr/local/opt", KindHomebrew},
-		{"/usr/local/Cellar", KindHomebrew},
+		{"/opt/homebrew", kindHomebrew},
+		{"/usr/local/opt", kindHomebrew},
+		{"/usr/local/Cellar", kindHomebrew},
 		{"/opt/local", KindMacPorts},
 		{"/opt/colima", KindColima},
-		{"/opt/rancher-desktop", KindRancher},
-		{"/opt/finch", KindFinch},
+		{"/opt/rancher-desktop", kindRancher},
+		{"/opt/finch", kindFinch},
 	} {
 		if strings.HasPrefix(path, k[0]+"/") {
 			return k[1]
 		}
 	}
-	return KindOther
+	return kindOther
 }
 
 // findPrograms looks where installers put programs, and where a shell finds them.
@@ -130,16 +130,16 @@ func (f *search) addNamed(path, by string) {
 	f.Programs = append(f.Programs, p)
 }
 
-func newProgram(path string) Program {
+func newProgram(path string) program {
 	prefix := filepath.Dir(path)
 	if filepath.Base(prefix) == "bin" {
 		prefix = filepath.Dir(prefix)
 	}
-	return Program{Kind: kindOf(path), Path: Clean(path), Prefix: Clean(prefix)}
+	return program{Kind: kindOf(path), Path: Clean(path), Prefix: Clean(prefix)}
 }
 
 // describe fills in what the file at tells.
-func (f *search) describe(p *Program, at string) {
+func (f *search) describe(p *program, at string) {
 	fi, err := f.Stat(at)
 	if err == nil && !fi.Mode().IsRegular() {
 		p.Fault = "is not a program but " + fi.Mode().String()

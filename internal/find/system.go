@@ -37,19 +37,19 @@ type System struct {
 
 	// A staged system has none of these, unless they are recorded.
 	Env       func(key string) string
-	Run       Runner
+	Run       runner
 	Processes func(context.Context) ([]Process, error)
 	Dial      func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
-// A Runner runs a program to its end and returns what it wrote to its standard output.
-type Runner func(ctx context.Context, name string, args ...string) ([]byte, error)
+// A runner runs a program to its end and returns what it wrote to its standard output.
+type runner func(ctx context.Context, name string, args ...string) ([]byte, error)
 
 // Machine is this machine as its user sees it.
 func Machine() System {
 	return System{
 		GOOS: runtime.GOOS, Places: places(runtime.GOOS, os.Geteuid(), inherit.Getenv),
-		Env: os.Getenv, Run: RunProgram, Processes: Processes, Dial: new(net.Dialer).DialContext,
+		Env: os.Getenv, Run: RunProgram, Processes: processes, Dial: new(net.Dialer).DialContext,
 	}
 }
 
@@ -107,7 +107,7 @@ func (s System) Getenv(key string) string {
 // maxOutput bounds what a program may say, in bytes.
 const maxOutput = 8 << 20
 
-// RunProgram is the Runner of this machine.
+// RunProgram is the runner of this machine.
 func RunProgram(ctx context.Context, name string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, name, args...) //nolint:gosec // system programs, and programs that only root can change
 	cmd.Env = []string{"PATH=/usr/bin:/bin:/usr/sbin:/sbin", "LC_ALL=C"}

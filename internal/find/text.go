@@ -64,7 +64,7 @@ func behind(separator, text string) string {
 }
 
 // String is a line about a program.
-func (p Program) String() string {
+func (p program) String() string {
 	if p.Missing != "" {
 		return p.Path + " is not there, but " + p.Missing + " names it"
 	}
@@ -80,7 +80,7 @@ func (p Program) String() string {
 		text += "2"
 	}
 	text += behind(" ", p.Version)
-	if p.Kind != KindOther {
+	if p.Kind != kindOther {
 		text += " by " + p.Kind
 	}
 	return text

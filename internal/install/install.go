@@ -115,17 +115,17 @@ func (o Options) begin() (place, *os.File, error) {
 type Report struct {
 	Prefix  string
 	Version string
-	Files   []Step
+	Files   []step
 	Notes   []string // whole sentences
 	Changed bool     // something was, or would be
 	Update  bool     // one of our own programs was replaced by another version
 }
 
-// A Step is about one path below the prefix.
-type Step struct{ Path, What string }
+// A step is about one path below the prefix.
+type step struct{ Path, What string }
 
 func (r *Report) add(path, format string, args ...any) {
-	r.Files = append(r.Files, Step{path, fmt.Sprintf(format, args...)})
+	r.Files = append(r.Files, step{path, fmt.Sprintf(format, args...)})
 }
 
 func (r *Report) note(format string, args ...any) {

@@ -198,7 +198,7 @@ func TestForeign(t *testing.T) {
 	t.Run("rolled back", func(t *testing.T) {
 		s, want := again(t)
 		r := rollback(t, s.options(""))
-		assert.Equal(t, Step{"bin/socket_vmnet", "left alone: another one has been put there since"}, r.Files[2])
+		assert.Equal(t, step{"bin/socket_vmnet", "left alone: another one has been put there since"}, r.Files[2])
 		assert.Contains(t, r.Notes, "The older bin/socket_vmnet in the backup is given up: what is in its place came after it.")
 		assert.Equal(t, want, s.tree().timeless())
 	})

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// A Job is what a service manager runs from the prefix.
-type Job struct {
+// A job is what a service manager runs from the prefix.
+type job struct {
 	Name    string
 	File    string // without the staged root
 	Restart string // the command
@@ -18,7 +18,7 @@ type Job struct {
 
 // Jobs finds the jobs of launchd and units of systemd that name a program below the prefix, whatever made them. What runs goes on
 // as the program that it was until it is started again.
-func Jobs(o Options) (jobs []Job) {
+func Jobs(o Options) (jobs []job) {
 	p, err := o.place()
 	if err != nil {
 		return nil
@@ -42,7 +42,7 @@ func Jobs(o Options) (jobs []Job) {
 			if found := label.FindSubmatch(b); found != nil {
 				name = string(found[1])
 			}
-			jobs = append(jobs, Job{name, file, kind.restart + name})
+			jobs = append(jobs, job{name, file, kind.restart + name})
 		}
 	}
 	return jobs

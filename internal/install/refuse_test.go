@@ -261,7 +261,7 @@ func TestJobs(t *testing.T) {
 	s.file("etc/systemd/system/socket_vmnet2.service", "ExecStart=/opt/socket_vmnet/bin/socket_vmnet2 /run/x", 0o644)
 	s.file("etc/systemd/system/other.service", "ExecStart=/bin/true", 0o644)
 	const daemons = "/Library/LaunchDaemons/"
-	assert.Equal(t, []Job{
+	assert.Equal(t, []job{
 		{
 			"io.github.lima-vm.socket_vmnet.bridged.en0", daemons + "io.github.lima-vm.socket_vmnet.bridged.en0.plist",
 			"sudo launchctl kickstart -k system/io.github.lima-vm.socket_vmnet.bridged.en0",

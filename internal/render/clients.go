@@ -35,7 +35,7 @@ func columnsOf(now, before *status.Status) []column {
 		{"NET/S", 5, 0, true, nil},
 		{"CLIENT/S", 5, 0, true, nil},
 		{"DROPS", 6, 10, false, func(c status.Client) string { return drops(c.ToNet.Drops, c.ToClient.Drops) }},
-		{"QUEUE", 11, 0, true, func(c status.Client) string { return Bytes(uint64(max(0, c.Queue.Bytes))) }},
+		{"QUEUE", 11, 0, true, func(c status.Client) string { return humanBytes(uint64(max(0, c.Queue.Bytes))) }},
 		{"IFACE", 14, 0, false, func(c status.Client) string { return c.Interface.Kind }},
 	}
 	var all []column
@@ -108,7 +108,7 @@ func peer(p status.Peer) string {
 	return cmp.Or(p.User, strconv.FormatUint(uint64(p.UID), 10)) + pid + behind("/", p.Command)
 }
 
-func traffic(t status.Traffic) string { return Count(t.Frames) + "/" + Bytes(t.Bytes) }
+func traffic(t status.Traffic) string { return humanCount(t.Frames) + "/" + humanBytes(t.Bytes) }
 
 // drops is how many frames were dropped and why, the most frequent reason first.
 func drops(ways ...map[string]uint64) string {
@@ -127,10 +127,10 @@ func drops(ways ...map[string]uint64) string {
 		return cmp.Or(cmp.Compare(by[b], by[a]), cmp.Compare(a, b))
 	}) {
 		if n := by[reason]; n > 0 {
-			list = append(list, fmt.Sprintf("%s:%s", reason, Count(n)))
+			list = append(list, fmt.Sprintf("%s:%s", reason, humanCount(n)))
 		}
 	}
-	return fmt.Sprintf("%s(%s)", Count(sum), strings.Join(list, ","))
+	return fmt.Sprintf("%s(%s)", humanCount(sum), strings.Join(list, ","))
 }
 
 func toNet(c status.Client) status.Traffic    { return c.ToNet }
@@ -148,5 +148,5 @@ func rate(now, before *status.Status, c status.Client, way func(status.Client) s
 		return ""
 	}
 	per := func(n uint64) uint64 { return uint64(float64(n)/took.Seconds() + 0.5) }
-	return Count(per(is.Frames-was.Frames)) + "/" + Bytes(per(is.Bytes-was.Bytes))
+	return humanCount(per(is.Frames-was.Frames)) + "/" + humanBytes(per(is.Bytes-was.Bytes))
 }

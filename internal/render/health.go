@@ -41,7 +41,7 @@ func (p *page) health(s *status.Status) {
 func about(s *status.Status, problem status.Problem) string {
 	since := ""
 	if !problem.Since.IsZero() && !s.Now.IsZero() {
-		since = "for " + Duration(s.Now.Sub(problem.Since))
+		since = "for " + humanDuration(s.Now.Sub(problem.Since))
 	}
 	if text := list(since, named(s, problem.Clients)); text != "" {
 		return " (" + text + ")"

@@ -13,13 +13,13 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
 )
 
-// Bytes is a number of bytes for people, such as 1.2MiB.
-func Bytes(n uint64) string {
+// humanBytes is a number of bytes for people, such as 1.2MiB.
+func humanBytes(n uint64) string {
 	return scaled(float64(n), 1024, []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"})
 }
 
-// Count is a number for people, such as 12.3k.
-func Count(n uint64) string {
+// humanCount is a number for people, such as 12.3k.
+func humanCount(n uint64) string {
 	return scaled(float64(n), 1000, []string{"", "k", "M", "G", "T", "P", "E"})
 }
 
@@ -38,8 +38,8 @@ func scaled(v, base float64, units []string) string {
 	return strconv.FormatFloat(v, 'f', 0, 64) + units[i]
 }
 
-// Duration is a time for people: its two largest units, such as 3m12s.
-func Duration(d time.Duration) string {
+// humanDuration is a time for people: its two largest units, such as 3m12s.
+func humanDuration(d time.Duration) string {
 	const day = 24 * time.Hour
 	switch d = max(d, 0); {
 	case d < time.Minute:
@@ -60,7 +60,7 @@ func seconds(s float64) string {
 	if math.IsNaN(s) {
 		s = 0
 	}
-	return Duration(time.Duration(min(max(s, 0), maxSeconds) * float64(time.Second)))
+	return humanDuration(time.Duration(min(max(s, 0), maxSeconds) * float64(time.Second)))
 }
 
 // Clean is text as one line that moves no cursor. All that is shown passes through it, since guests and clients choose their names.

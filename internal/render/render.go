@@ -76,7 +76,7 @@ func (p *page) head(s *status.Status) {
 	p.field("process", process(d))
 	p.field("uptime", uptime(d))
 	p.field("clients", fmt.Sprintf("%d of %d, %s since the start, %s refused", len(s.Clients), d.MaxClients,
-		Count(s.Totals.Connects), Count(s.Totals.Refused)))
+		humanCount(s.Totals.Connects), humanCount(s.Totals.Refused)))
 }
 
 // gateway tells of the process that has DHCP, DNS and NAT.
@@ -89,7 +89,7 @@ func gateway(g status.Gateway) string {
 		text += " (" + g.Rights + ")"
 	}
 	if g.Restarts > 0 {
-		text += fmt.Sprintf(", started again %s times", Count(g.Restarts))
+		text += fmt.Sprintf(", started again %s times", humanCount(g.Restarts))
 	}
 	if g.Error != "" {
 		text += ": " + g.Error

@@ -216,12 +216,12 @@ func TestBytes(t *testing.T) {
 		0: "0B", 1: "1B", 1023: "1023B", 1024: "1.0KiB", 1536: "1.5KiB", 102348: "99.9KiB", 102400: "100KiB", 1048575: "1.0MiB", 1258291: "1.2MiB",
 		5 << 30: "5.0GiB", math.MaxUint64: "16.0EiB",
 	} {
-		assert.Equal(t, want, Bytes(n), "%d", n)
+		assert.Equal(t, want, humanBytes(n), "%d", n)
 	}
 	for n, want := range map[uint64]string{
 		0: "0", 999: "999", 1000: "1.0k", 12345: "12.3k", 99949: "99.9k", 99999: "100k", 999499: "999k", 999999: "1.0M", math.MaxUint64: "18.4E",
 	} {
-		assert.Equal(t, want, Count(n), "%d", n)
+		assert.Equal(t, want, humanCount(n), "%d", n)
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 )
 
 // Do installs, uninstalls, starts, stops or restarts the job. What is as it should be is left alone.
-func (s *Service) Do(ctx context.Context, verb string) error {
+func (s *service) Do(ctx context.Context, verb string) error {
 	before, err := s.ask(ctx, verb)
 	if err != nil {
 		return err
@@ -69,7 +69,7 @@ func (s *Service) Do(ctx context.Context, verb string) error {
 
 // ask asks for the state, and refuses what cannot be done on this system. A dry run only says so, and goes on without a manager as if
 // nothing were installed.
-func (s *Service) ask(ctx context.Context, verb string) (state, error) {
+func (s *service) ask(ctx context.Context, verb string) (state, error) {
 	before, err := s.manager.state(ctx)
 	if err != nil {
 		err = fmt.Errorf("%w: to do without a service, run the daemon yourself, as in \"socket_vmnet2 --vmnet-gateway=192.168.105.1 SOCKET\"", err)
@@ -93,7 +93,7 @@ func (s *Service) ask(ctx context.Context, verb string) (state, error) {
 }
 
 // kept tells what uninstalling leaves.
-func (s *Service) kept() string {
+func (s *service) kept() string {
 	logs, network := "the journal", linuxState
 	if s.sys.GOOS == "darwin" {
 		logs, network = "the logs in "+s.job.LogDir, "/var/db/socket_vmnet2"
@@ -107,29 +107,29 @@ func (s *Service) kept() string {
 }
 
 // findSocket sets the socket to that of the job as it is installed.
-func (s *Service) findSocket(before state) {
+func (s *service) findSocket(before state) {
 	if args := s.manager.arguments(before); len(args) > 0 {
 		s.job.Socket = args[len(args)-1]
 	}
 }
 
 // Status prints what there is of the job and returns the exit code, as systemctl has it.
-func (s *Service) Status(ctx context.Context) (int, error) {
+func (s *service) Status(ctx context.Context) (int, error) {
 	before, err := s.manager.state(ctx)
-	code := ExitStopped
+	code := exitStopped
 	switch {
 	case err != nil:
-		return ExitFailed, err
+		return exitFailed, err
 	case before.active:
 		s.say("is running")
-		code = ExitRunning
+		code = exitRunning
 	case before.loaded && s.sys.GOOS == "darwin":
 		s.say("has no process: it ends as soon as launchd starts it; the log tells why")
 	case before.installed() || before.loaded:
 		s.say("is stopped")
 	default:
 		s.say("is not installed")
-		return ExitNotInstalled, nil
+		return exitNotInstalled, nil
 	}
 	s.findSocket(before)
 	line := func(what, text string) { _, _ = fmt.Fprintf(s.out, "  %-8s %s\n", what, text) }

@@ -15,7 +15,7 @@ import (
 )
 
 // userFault tells when the user cannot have a job of that kind.
-func (s *Service) userFault() error {
+func (s *service) userFault() error {
 	old := s.sys.GOOS == "darwin" && s.sys.Darwin < unprivileged
 	switch mine := s.job.User; {
 	case !mine && s.sys.UID != 0 && old:
@@ -33,7 +33,7 @@ func (s *Service) userFault() error {
 }
 
 // programFault tells what is wrong with the program, or with its path: what the system starts must be root's to change alone.
-func (s *Service) programFault() error {
+func (s *service) programFault() error {
 	fi, err := os.Stat(s.sys.at(s.job.Program))
 	switch {
 	case errors.Is(err, os.ErrNotExist):
@@ -52,7 +52,7 @@ func (s *Service) programFault() error {
 }
 
 // groupFault tells when systemd could not start the service for want of its group. The default one is made if need be.
-func (s *Service) groupFault() error {
+func (s *service) groupFault() error {
 	if s.job.Group == "" || s.job.Group == linuxGroup || s.job.User {
 		return nil
 	}
@@ -72,7 +72,7 @@ var foreign = []struct{ label, stop string }{
 }
 
 // socketFault finds another job, or any other program, at the socket. before is what there is of this job.
-func (s *Service) socketFault(ctx context.Context, before state) error {
+func (s *service) socketFault(ctx context.Context, before state) error {
 	for _, f := range foreign {
 		if s.sys.GOOS != "darwin" {
 			break

@@ -54,8 +54,8 @@ const (
 	unprivileged = 25
 )
 
-// A Job is one daemon as its manager knows it.
-type Job struct {
+// A job is one daemon as its manager knows it.
+type job struct {
 	Name      string // launchd's label, or the name of the unit without .service
 	Network   string // as Description tells it
 	Program   string
@@ -79,13 +79,13 @@ var (
 var reserved = []string{"shared", "host", "bridged", "activated", "agent", unitBase}
 
 // newJob is the job that o names.
-func (s *System) newJob(o Options) (*Job, error) {
+func (s *system) newJob(o Options) (*job, error) {
 	o.Network, o.Prefix = cmp.Or(o.Network, "shared"), cmp.Or(o.Prefix, DefaultPrefix)
 	suffix, err := s.suffix(o)
 	if err != nil {
 		return nil, err
 	}
-	j := &Job{
+	j := &job{
 		Name: unitBase, Network: cmp.Or(suffix, o.Network), User: o.User, Activated: o.Activated,
 	}
 	j.Program = filepath.Join(o.Prefix, "bin", "socket_vmnet2")
@@ -122,7 +122,7 @@ func (s *System) newJob(o Options) (*Job, error) {
 }
 
 // suffix is what the job's name has behind that of the shared network.
-func (s *System) suffix(o Options) (string, error) {
+func (s *system) suffix(o Options) (string, error) {
 	switch {
 	case !slices.Contains([]string{"shared", "host", "bridged"}, o.Network):
 		return "", fmt.Errorf("--network=%s is none of shared, host and bridged", o.Network)
@@ -147,7 +147,7 @@ func (s *System) suffix(o Options) (string, error) {
 }
 
 // arguments fills in the daemon's command line: the one that was given, or the network's own. It refuses one that could not be a job's.
-func (s *System) arguments(j *Job, o Options, suffix string) error {
+func (s *system) arguments(j *job, o Options, suffix string) error {
 	j.Args = slices.Clone(o.Daemon)
 	if !o.DaemonSet {
 		j.Args = s.defaultArguments(o, suffix)
@@ -218,7 +218,7 @@ func parseDaemon(args []string) (*compat.Config, error) {
 }
 
 // defaultArguments are those of socket_vmnet's own jobs.
-func (s *System) defaultArguments(o Options, suffix string) []string {
+func (s *system) defaultArguments(o Options, suffix string) []string {
 	name := cmp.Or(suffix, "shared")
 	socket := linuxRun + "/" + name
 	switch {
@@ -239,12 +239,12 @@ func (s *System) defaultArguments(o Options, suffix string) []string {
 }
 
 // userRuntime is what systemd knows as %t in the user's units.
-func (s *System) userRuntime() string {
+func (s *system) userRuntime() string {
 	return cmp.Or(s.RuntimeDir, "/run/user/"+strconv.Itoa(s.UID))
 }
 
 // checkPlace refuses paths that the daemon could not use as a job.
-func (s *System) checkPlace(j *Job, what, path string) error {
+func (s *system) checkPlace(j *job, what, path string) error {
 	if !filepath.IsAbs(path) {
 		return fmt.Errorf("%s (%s) is no absolute path, and a job has no directory of yours", what, path)
 	}

@@ -12,13 +12,13 @@ import (
 	"howett.net/plist"
 )
 
-func darwin() *System { return &System{GOOS: "darwin", Home: "/Users/me", UID: 501} }
-func linux() *System  { return &System{GOOS: "linux", Home: "/home/me", UID: 1000} }
+func darwin() *system { return &system{GOOS: "darwin", Home: "/Users/me", UID: 501} }
+func linux() *system  { return &system{GOOS: "linux", Home: "/home/me", UID: 1000} }
 
 func TestBadOptions(t *testing.T) {
 	daemon := func(args ...string) Options { return Options{Daemon: args, DaemonSet: true} }
 	for name, tt := range map[string]struct {
-		sys  *System
+		sys  *system
 		o    Options
 		want string
 	}{
@@ -70,7 +70,7 @@ func TestBadOptions(t *testing.T) {
 
 func TestNames(t *testing.T) {
 	for _, tt := range []struct {
-		sys          *System
+		sys          *system
 		o            Options
 		name, socket string
 	}{
@@ -99,7 +99,7 @@ var nasty = []string{
 
 // TestEscapes: whatever is in a path or an option is the same in the program that is started. The readers are not ours.
 func TestEscapes(t *testing.T) {
-	j := &Job{Name: "x", Network: "x", Program: "/opt/" + strings.Join(nasty, ""), LogDir: nasty[0] + nasty[6] + nasty[12], Args: append([]string{";", ""}, nasty...)}
+	j := &job{Name: "x", Network: "x", Program: "/opt/" + strings.Join(nasty, ""), LogDir: nasty[0] + nasty[6] + nasty[12], Args: append([]string{";", ""}, nasty...)}
 	j.Socket = j.Args[len(j.Args)-1]
 	want := j.Args
 

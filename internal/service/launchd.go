@@ -12,8 +12,8 @@ import (
 
 // launchd is the manager of macOS.
 type launchd struct {
-	sys *System
-	job *Job
+	sys *system
+	job *job
 }
 
 func (l *launchd) path() string { return l.dir() + "/" + l.job.Name + ".plist" }

@@ -20,7 +20,7 @@ import (
 // A mac is a staged macOS: a tree of files, and a launchd that knows jobs. It runs on any system.
 type mac struct {
 	t       *testing.T
-	sys     *System
+	sys     *system
 	loaded  map[string]string // property lists by target
 	stopped map[string]bool   // loaded, and no process
 	off     map[string]bool   // disabled
@@ -40,7 +40,7 @@ func newMac(t *testing.T) *mac {
 		require.NoError(t, os.MkdirAll(filepath.Join(root, dir), 0o755))
 	}
 	require.NoError(t, os.WriteFile(root+"/opt/socket_vmnet/bin/socket_vmnet2", nil, 0o755))
-	m.sys = &System{
+	m.sys = &system{
 		GOOS: "darwin", Root: root, Home: "/Users/me", Darwin: 25, Run: m.run, Control: m.control, Reach: m.reach,
 		Patience: time.Minute, Tick: time.Millisecond,
 	}
@@ -48,7 +48,7 @@ func newMac(t *testing.T) *mac {
 }
 
 // control is what the library does on macOS: it loads and unloads a job by its file.
-func (m *mac) control(j *Job, verb string) error {
+func (m *mac) control(j *job, verb string) error {
 	domain, path := "system/", "/Library/LaunchDaemons/"+j.Name+".plist"
 	if j.User {
 		domain, path = "gui/501/", "/Users/me/Library/LaunchAgents/"+j.Name+".plist"
@@ -94,7 +94,7 @@ func (m *mac) reach(path string) error {
 }
 
 // run is launchctl.
-func (m *mac) run(_ context.Context, argv ...string) (Result, error) {
+func (m *mac) run(_ context.Context, argv ...string) (result, error) {
 	require.Equal(m.t, "launchctl", argv[0])
 	verb, args := argv[1], argv[2:]
 	if verb == "print" {
@@ -103,20 +103,20 @@ func (m *mac) run(_ context.Context, argv ...string) (Result, error) {
 	m.calls = append(m.calls, strings.Join(argv, " "))
 	require.Equal(m.t, "enable", verb)
 	delete(m.off, args[0])
-	return Result{}, nil
+	return result{}, nil
 }
 
-func (m *mac) print(target string) Result {
+func (m *mac) print(target string) result {
 	switch {
 	case m.loaded[target] == "" && m.ending > 0:
 		m.ending--
-		return Result{Stdout: target + " = {\n\tstate = running\n\tpid = 7\n}\n"}
+		return result{Stdout: target + " = {\n\tstate = running\n\tpid = 7\n}\n"}
 	case m.loaded[target] == "":
-		return Result{Code: 113, Stderr: "Could not find service"}
+		return result{Code: 113, Stderr: "Could not find service"}
 	case m.stopped[target]:
-		return Result{Stdout: target + " = {\n\tstate = not running\n\n\tendpoints = {\n\t\tpid = 9\n\t}\n}\n"}
+		return result{Stdout: target + " = {\n\tstate = not running\n\n\tendpoints = {\n\t\tpid = 9\n\t}\n}\n"}
 	}
-	return Result{Stdout: target + " = {\n\tactive count = 1\n\tstate = running\n\n\tprogram = x\n\tpid = 4711\n}\n"}
+	return result{Stdout: target + " = {\n\tactive count = 1\n\tstate = running\n\n\tprogram = x\n\tpid = 4711\n}\n"}
 }
 
 // service runs one verb, and returns what it prints.
@@ -181,7 +181,7 @@ func TestLaunchd(t *testing.T) {
 	old := syscall.Umask(0) // of a careless caller
 	defer syscall.Umask(old)
 	shared := Options{}
-	m.status(ExitNotInstalled, label+" is not installed", shared)
+	m.status(exitNotInstalled, label+" is not installed", shared)
 	m.do("there is nothing to do", "stop", shared)
 	m.do("there is nothing to do", "uninstall", shared)
 	m.off[target] = true // somebody has disabled it once
@@ -192,21 +192,21 @@ func TestLaunchd(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, string(want), m.loaded[target], "what launchd has is what is shipped")
 	assert.DirExists(t, m.sys.at("/var/log/socket_vmnet2"), "launchd does not make it")
-	m.status(ExitRunning, "4711", shared)
-	m.status(ExitRunning, "/var/run/socket_vmnet accepts connections", shared)
+	m.status(exitRunning, "4711", shared)
+	m.status(exitRunning, "/var/run/socket_vmnet accepts connections", shared)
 
 	m.do("there is nothing to do", "install", shared)
 	m.do("there is nothing to do", "start", shared)
 	m.do("is started again", "restart", shared)
 	assert.Equal(t, []string{"launchctl unload " + daemon1, "launchctl enable " + target, "launchctl load " + daemon1}, m.calls)
 	m.stopped[target] = true
-	m.status(ExitStopped, "has no process", shared)
+	m.status(exitStopped, "has no process", shared)
 	m.do("is started", "start", shared)
 	assert.Equal(t, []string{"launchctl unload " + daemon1, "launchctl enable " + target, "launchctl load " + daemon1}, m.calls)
 	m.do("is stopped", "stop", shared)
 	assert.Equal(t, []string{"launchctl unload " + daemon1}, m.calls)
 	m.do("there is nothing to do", "stop", shared)
-	m.status(ExitStopped, daemon1, shared)
+	m.status(exitStopped, daemon1, shared)
 	m.busy = 0 // a while later
 	m.do("is installed and started", "install", Options{Network: "host"})
 	m.do("is started", "restart", shared)
@@ -214,10 +214,10 @@ func TestLaunchd(t *testing.T) {
 	assert.Equal(t, []string{"launchctl unload " + daemon1, "launchctl enable " + target, "launchctl load " + daemon1}, m.calls)
 	assert.Contains(t, m.loaded[target], "<key>Sockets</key>")
 	m.do("it is changed", "install", Options{DaemonSet: true, Daemon: []string{"--vmnet-gateway=192.168.109.1", "/var/run/other"}})
-	m.status(ExitRunning, "/var/run/other accepts", shared)
+	m.status(exitRunning, "/var/run/other accepts", shared)
 	m.do("Kept are the logs in /var/log/socket_vmnet2", "uninstall", shared)
-	m.status(ExitNotInstalled, "is not installed", shared)
-	m.status(ExitRunning, "192.168.106.1", Options{Network: "host"})
+	m.status(exitNotInstalled, "is not installed", shared)
+	m.status(exitRunning, "192.168.106.1", Options{Network: "host"})
 	m.do("there is nothing to do", "uninstall", shared)
 }
 
@@ -252,7 +252,7 @@ func TestLaunchdRefusals(t *testing.T) {
 		"not root":                 {func(m *mac) { m.sys.UID = 501 }, Options{}, "a job of the system needs root: use sudo, or --user"},
 		"not root before macOS 26": {func(m *mac) { m.sys.UID, m.sys.Darwin = 501, 24 }, Options{}, "a job of the system needs root: use sudo"},
 		"no launchctl": {func(m *mac) {
-			m.sys.Run = func(context.Context, ...string) (Result, error) { return Result{}, exec.ErrNotFound }
+			m.sys.Run = func(context.Context, ...string) (result, error) { return result{}, exec.ErrNotFound }
 		}, Options{}, "launchd cannot be asked: executable file not found in $PATH: to do without a service, run the daemon yourself"},
 		"no program":                      {func(m *mac) { m.remove("/opt/socket_vmnet/bin/socket_vmnet2") }, Options{}, "/opt/socket_vmnet/bin/socket_vmnet2 is not there: \"socket_vmnet2 install\""},
 		"program that cannot run":         {func(m *mac) { m.chmod("/opt/socket_vmnet/bin/socket_vmnet2", 0o644) }, Options{}, "is no program"},
@@ -302,7 +302,7 @@ func TestLaunchdFailures(t *testing.T) {
 	m.fail = "load"
 	_, err := m.service("install", Options{}, false)
 	require.ErrorContains(t, err, "launchctl load "+daemon1+`: "launchctl" failed with stderr: load failed: 5: Input/output error; /var/log/socket_vmnet2/stderr tells more`)
-	m.status(ExitStopped, "is stopped", Options{})
+	m.status(exitStopped, "is stopped", Options{})
 	m.fail = ""
 	m.do("is changed", "install", Options{})
 	assert.Equal(t, []string{"launchctl enable " + target, "launchctl load " + daemon1}, m.calls)

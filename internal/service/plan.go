@@ -24,7 +24,7 @@ type step struct {
 
 // A plan is what is done, in order.
 type plan struct {
-	sys   *System
+	sys   *system
 	steps []step
 	again bool // what is added is tried again for a while
 }
@@ -48,7 +48,7 @@ func (p *plan) run(argv ...string) {
 }
 
 // control has the library do something; commands are what it runs then.
-func (p *plan) control(j *Job, verb, logs string, commands ...string) {
+func (p *plan) control(j *job, verb, logs string, commands ...string) {
 	again := p.again
 	p.add(strings.Join(commands, "\n"), func(ctx context.Context) error {
 		err := p.sys.Control(j, verb)
@@ -73,7 +73,7 @@ func (p *plan) wait(what string, done func(ctx context.Context) bool) {
 }
 
 // until waits until done says so, as long as the system's patience lasts.
-func (s *System) until(ctx context.Context, done func(ctx context.Context) bool) error {
+func (s *system) until(ctx context.Context, done func(ctx context.Context) bool) error {
 	tick := time.NewTicker(s.Tick)
 	defer tick.Stop()
 	for end := time.Now().Add(s.Patience); !done(ctx); {
@@ -148,7 +148,7 @@ func (p *plan) carryOut(ctx context.Context, out io.Writer, dry bool) error {
 }
 
 // at is where path is in the system.
-func (s *System) at(path string) string {
+func (s *system) at(path string) string {
 	if s.Root == "" {
 		return path
 	}
@@ -156,7 +156,7 @@ func (s *System) at(path string) string {
 }
 
 // read reads the files that are there.
-func (s *System) read(paths ...string) (map[string]string, error) {
+func (s *system) read(paths ...string) (map[string]string, error) {
 	files := map[string]string{}
 	for _, path := range paths {
 		b, err := os.ReadFile(s.at(path))

@@ -17,8 +17,8 @@ import (
 	"time"
 )
 
-// A System is where jobs are installed. Tests make their own.
-type System struct {
+// A system is where jobs are installed. Tests make their own.
+type system struct {
 	GOOS       string
 	Root       string // in front of every path; empty: the real one
 	Home       string // of the user
@@ -27,17 +27,17 @@ type System struct {
 	Darwin     int // major version of the kernel, 25 in macOS 26; 0: not known
 
 	// Run runs a command. A command that ends with another code than 0 is no error.
-	Run func(ctx context.Context, argv ...string) (Result, error)
+	Run func(ctx context.Context, argv ...string) (result, error)
 	// Control has the manager start, stop or restart a job, or on systemd uninstall it.
-	Control func(j *Job, verb string) error
+	Control func(j *job, verb string) error
 	// Reach tells whether something accepts connections at a socket.
 	Reach func(path string) error
 	// Patience is how long a job may take to start or to end, Tick how often it is looked at.
 	Patience, Tick time.Duration
 }
 
-// A Result is how a command ended.
-type Result struct {
+// A result is how a command ended.
+type result struct {
 	Code   int
 	Stdout string
 	Stderr string
@@ -45,16 +45,16 @@ type Result struct {
 
 // The exit codes of status, as systemctl has them.
 const (
-	ExitRunning      = 0
-	ExitFailed       = 1
-	ExitStopped      = 3
-	ExitNotInstalled = 4
+	exitRunning      = 0
+	exitFailed       = 1
+	exitStopped      = 3
+	exitNotInstalled = 4
 )
 
-// A Service is one job on one system, and what is to be done with it.
-type Service struct {
-	sys     *System
-	job     *Job
+// A service is one job on one system, and what is to be done with it.
+type service struct {
+	sys     *system
+	job     *job
 	manager manager
 	out     io.Writer
 	dry     bool
@@ -95,12 +95,12 @@ type Run struct {
 }
 
 // New is the service for o. An error is a bad command line, or a network that there is not on this system.
-func New(sys *System, o Options, r Run) (*Service, error) {
+func New(sys *system, o Options, r Run) (*service, error) {
 	job, err := sys.newJob(o)
 	if err != nil {
 		return nil, err
 	}
-	s := &Service{sys: sys, job: job, out: r.Out, dry: r.Dry, warn: r.Warn}
+	s := &service{sys: sys, job: job, out: r.Out, dry: r.Dry, warn: r.Warn}
 	if sys.GOOS == "darwin" {
 		s.manager = &launchd{sys: sys, job: job}
 	} else {
@@ -110,6 +110,6 @@ func New(sys *System, o Options, r Run) (*Service, error) {
 }
 
 // say prints a line about the job.
-func (s *Service) say(format string, a ...any) {
+func (s *service) say(format string, a ...any) {
 	_, _ = fmt.Fprintf(s.out, "%s %s\n", s.job.Name, fmt.Sprintf(format, a...))
 }

@@ -38,8 +38,8 @@ var shipped = []struct {
 }
 
 // shipping is the system of whoever made the files: @HOME@ is what a user puts the home directory in for.
-func shipping(goos string) *System {
-	return &System{GOOS: goos, Home: "@HOME@", RuntimeDir: "/run/user/1000", UID: 1000}
+func shipping(goos string) *system {
+	return &system{GOOS: goos, Home: "@HOME@", RuntimeDir: "/run/user/1000", UID: 1000}
 }
 
 // TestShipped compares what is installed for the default prefix with the files in etc, byte for byte.

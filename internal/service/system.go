@@ -20,8 +20,8 @@ import (
 )
 
 // This is the system that the program runs on.
-func This() *System {
-	s := &System{
+func This() *system {
+	s := &system{
 		GOOS: runtime.GOOS, RuntimeDir: os.Getenv("XDG_RUNTIME_DIR"), UID: os.Geteuid(),
 		Run: runCommand, Control: control, Reach: reach,
 		Patience: 20 * time.Second, Tick: 100 * time.Millisecond,
@@ -42,12 +42,12 @@ func This() *System {
 }
 
 // runCommand runs a command of the service manager.
-func runCommand(ctx context.Context, argv ...string) (Result, error) {
+func runCommand(ctx context.Context, argv ...string) (result, error) {
 	var stdout, stderr bytes.Buffer
 	c := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	c.Stdout, c.Stderr = &stdout, &stderr
 	err := c.Run()
-	r := Result{Stdout: stdout.String(), Stderr: stderr.String()}
+	r := result{Stdout: stdout.String(), Stderr: stderr.String()}
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.Exited() {
 		r.Code, err = exit.ExitCode(), nil
 	}
@@ -64,7 +64,7 @@ func reach(path string) error {
 }
 
 // control does it with github.com/kardianos/service.
-func control(j *Job, verb string) error {
+func control(j *job, verb string) error {
 	s, err := kardianos.New(noProgram{}, &kardianos.Config{Name: j.Name, Option: kardianos.KeyValue{"UserService": j.User}})
 	if err != nil {
 		return err

@@ -13,8 +13,8 @@ import (
 
 // systemd is the manager of Linux.
 type systemd struct {
-	sys *System
-	job *Job
+	sys *system
+	job *job
 }
 
 func (d *systemd) dir() string {

@@ -141,7 +141,7 @@ func TestSystemd(t *testing.T) {
 		return
 	}
 	c := newCaller(t, nil, "/etc/systemd/system", "root")
-	c.status(ExitNotInstalled, "is not installed")
+	c.status(exitNotInstalled, "is not installed")
 	c.do("there is nothing to do", "stop")
 	c.do("there is nothing to do", "uninstall")
 	code, out := c.service("start")
@@ -150,7 +150,7 @@ func TestSystemd(t *testing.T) {
 
 	testRefusals(t, c)
 	c.do("is installed and started", "install")
-	c.status(ExitRunning, shared+" accepts connections")
+	c.status(exitRunning, shared+" accepts connections")
 	assert.True(t, c.connects(member, kvm, shared), "the group kvm may connect")
 	assert.False(t, c.connects(stranger, stranger, shared), "others may not")
 	c.do("there is nothing to do", "install")
@@ -171,20 +171,20 @@ func TestSystemd(t *testing.T) {
 	})
 	c.do("is started again", "restart")
 	c.do("is stopped", "stop")
-	c.status(ExitStopped, "is stopped")
+	c.status(exitStopped, "is stopped")
 	c.do("there is nothing to do", "stop")
 	c.do("is started", "restart")
 	c.do("it is changed", "install", "--", "--vmnet-gateway=192.168.107.1", "--dns-record=a.b=192.168.107.9", shared)
-	c.status(ExitRunning, "--dns-record=a.b=192.168.107.9")
+	c.status(exitRunning, "--dns-record=a.b=192.168.107.9")
 
 	testActivated(t, c)
 	testOddPaths(t, c)
 	c.do("is installed and started", "install", "--network=host")
 	c.do("is uninstalled", "uninstall")
-	c.status(ExitRunning, "192.168.106.1", "--network=host")
+	c.status(exitRunning, "192.168.106.1", "--network=host")
 	c.do("is stopped", "stop", "--network=host")
 	c.do("is uninstalled", "uninstall", "--network=host")
-	c.status(ExitNotInstalled, "is not installed", "--network=host")
+	c.status(exitNotInstalled, "is not installed", "--network=host")
 	assert.DirExists(t, "/var/lib/socket_vmnet2")
 }
 
@@ -230,11 +230,11 @@ func testActivated(t *testing.T, c *caller) {
 	require.NoError(t, os.RemoveAll("/run/socket_vmnet2"))
 	code, out := c.run("/usr/bin/systemctl", "start", "socket_vmnet2.socket")
 	require.Equal(t, 0, code, out)
-	c.status(ExitStopped, "accepts connections") // and that has started it
+	c.status(exitStopped, "accepts connections") // and that has started it
 	eventually(t, "the connection starts the service", func() bool {
 		code, _ := c.service("status")
 		_, err := os.Stat(shared + ".d/control")
-		return code == ExitRunning && err == nil
+		return code == exitRunning && err == nil
 	})
 	assert.True(t, c.connects(member, kvm, shared), "the group kvm may connect")
 	assert.False(t, c.connects(stranger, stranger, shared), "others may not")
@@ -259,7 +259,7 @@ func testOddPaths(t *testing.T, c *caller) {
 	require.NoError(t, reach(socket))
 	c.do("it is changed", append([]string{"install", "--socket-activated"}, args...)...)
 	require.NoError(t, reach(socket))
-	c.status(ExitRunning, "accepts connections", "--name=odd")
+	c.status(exitRunning, "accepts connections", "--name=odd")
 	c.do("is uninstalled", "uninstall", "--name=odd")
 }
 
@@ -294,14 +294,14 @@ func TestSystemdUser(t *testing.T) {
 	require.NoError(t, os.Chown(home+"/.config/systemd", member, member))
 	require.NoError(t, os.Chown(units, member, member))
 
-	c.status(ExitNotInstalled, "is not installed", "--user")
+	c.status(exitNotInstalled, "is not installed", "--user")
 	c.do("is installed and started", "install", "--user")
-	c.status(ExitRunning, runtime+"/socket_vmnet2/shared accepts connections", "--user")
+	c.status(exitRunning, runtime+"/socket_vmnet2/shared accepts connections", "--user")
 	c.do("there is nothing to do", "install", "--user")
 	c.do("it is changed", "install", "--user", "--socket-activated")
 	c.do("is started again", "restart", "--user")
 	c.do("is stopped", "stop", "--user")
-	c.status(ExitStopped, "is stopped", "--user")
+	c.status(exitStopped, "is stopped", "--user")
 	c.do("is started", "start", "--user")
 	c.do("is uninstalled", "uninstall", "--user")
 	code, out := root.service("install", "--user")

@@ -28,12 +28,12 @@ var templates = sync.OnceValue(func() *template.Template {
 			return b.String(), err
 		},
 		"exec": execStart,
-		"path": func(j *Job, path string) string { return j.inRuntime(path, escapePercent) }, // nothing is quoted in settings
+		"path": func(j *job, path string) string { return j.inRuntime(path, escapePercent) }, // nothing is quoted in settings
 	}).ParseFS(templateFiles, "templates/*.tmpl"))
 })
 
 // text is the file of j that the template of this name makes.
-func (j *Job) text(name string) (string, error) {
+func (j *job) text(name string) (string, error) {
 	var b strings.Builder
 	if err := templates().ExecuteTemplate(&b, name, j); err != nil {
 		return "", fmt.Errorf("make the job's file: %w", err)
@@ -46,7 +46,7 @@ var plain = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[
 
 // execStart is the command line of j as ExecStart= has it. "%" begins a specifier everywhere, "$" a variable in the arguments
 // only.
-func execStart(j *Job) string {
+func execStart(j *job) string {
 	words := []string{quoteUnit(escapePercent(j.Program))}
 	argument := func(s string) string { return quoteUnit(strings.ReplaceAll(escapePercent(s), "$", "$$")) }
 	for i, a := range j.Args {
@@ -62,7 +62,7 @@ func execStart(j *Job) string {
 func escapePercent(s string) string { return strings.ReplaceAll(s, "%", "%%") }
 
 // inRuntime writes the user's runtime directory as %t, so that the unit is the same for everybody.
-func (j *Job) inRuntime(path string, escape func(string) string) string {
+func (j *job) inRuntime(path string, escape func(string) string) string {
 	rest, ok := strings.CutPrefix(path, j.Runtime+"/")
 	if j.Runtime == "" || !ok || !plain().MatchString(rest) {
 		return escape(path)
