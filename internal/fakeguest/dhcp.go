@@ -146,7 +146,7 @@ func (g *Guest) exchangeDHCP(m *dhcpv4.DHCPv4, to route, want dhcpv4.MessageType
 		return err == nil && g.accepts(f[:6]) && r.TransactionID == m.TransactionID && bytes.Equal(r.ClientHWAddr, g.MAC()) &&
 			(r.MessageType() == want || r.MessageType() == dhcpv4.MessageTypeNak)
 	}
-	f, err := g.Exchange(g.dhcpFrame(m, to), match)
+	f, err := g.exchange(g.dhcpFrame(m, to), match)
 	if err != nil {
 		return nil, nil, fmt.Errorf("DHCP %s: %w", m.MessageType(), err)
 	}

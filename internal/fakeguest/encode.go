@@ -13,7 +13,6 @@ import (
 const (
 	TCPSyn = 2
 	TCPRst = 4
-	TCPAck = 16
 )
 
 // EthernetFrame is a frame without prefix, padding and FCS.
@@ -64,8 +63,8 @@ func TCPPacket(src, dst netip.AddrPort, flags byte, seq, ack uint32) []byte {
 	binary.BigEndian.PutUint32(b[8:], ack)
 	b[12], b[13] = 5<<4, flags
 	binary.BigEndian.PutUint16(b[14:], 0xffff) // window
-	binary.BigEndian.PutUint16(b[16:], checksum(pseudo(src.Addr(), dst.Addr(), ProtoTCP, len(b)), b))
-	return IPv4Packet(src.Addr(), dst.Addr(), ProtoTCP, b)
+	binary.BigEndian.PutUint16(b[16:], checksum(pseudo(src.Addr(), dst.Addr(), protoTCP, len(b)), b))
+	return IPv4Packet(src.Addr(), dst.Addr(), protoTCP, b)
 }
 
 // ICMPMessage is an ICMP echo request or reply.

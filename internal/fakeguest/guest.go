@@ -22,8 +22,8 @@ import (
 // ErrTimeout is returned when what was waited for did not come in time.
 var ErrTimeout = errors.New("nothing came in time")
 
-// DefaultTimeout is how long a Guest waits for an answer.
-const DefaultTimeout = 5 * time.Second
+// defaultTimeout is how long a Guest waits for an answer.
+const defaultTimeout = 5 * time.Second
 
 // queueLen is how many frames a Guest's network card holds for its processor, in frames. More are dropped.
 const queueLen = 4096
@@ -32,7 +32,7 @@ const queueLen = 4096
 type Options struct {
 	Name    string           // for DHCP (option 12) and for a port; default "guest"
 	MAC     net.HardwareAddr // default: one that no other Guest of the process has
-	Timeout time.Duration    // for each answer; default DefaultTimeout
+	Timeout time.Duration    // for each answer; default defaultTimeout
 	// MaxFrame is the longest frame that a port's Guest takes, in bytes; default frame.MaxStreamLen.
 	MaxFrame int
 	// Quiet turns the answers to ARP and ping off.
@@ -98,27 +98,27 @@ func (o *Options) setDefaults() {
 		o.MAC = net.HardwareAddr{0x52, 0x54, 0x00, byte(n >> 16), byte(n >> 8), byte(n)}
 	}
 	if o.Timeout == 0 {
-		o.Timeout = DefaultTimeout
+		o.Timeout = defaultTimeout
 	}
 }
 
 // Attach plugs a Guest into a port of n. ctx bounds the attaching only.
 func Attach(ctx context.Context, n vnet.Network, o Options) (*Guest, error) {
 	o.setDefaults()
-	return New(PortLink(ctx, n, o.Name, o.MaxFrame), o)
+	return New(newPortLink(ctx, n, o.Name, o.MaxFrame), o)
 }
 
-// Dial connects a Guest to the stream socket of a daemon, waiting up to DefaultTimeout for the socket to take it.
+// Dial connects a Guest to the stream socket of a daemon, waiting up to defaultTimeout for the socket to take it.
 func Dial(path string, o Options) (*Guest, error) {
-	conn, err := DialStream(path, DefaultTimeout)
+	conn, err := dialStream(path, defaultTimeout)
 	if err != nil {
 		return nil, err
 	}
 	return New(StreamLink(conn), o)
 }
 
-// DialStream connects to the stream socket of a daemon that may still be starting.
-func DialStream(path string, timeout time.Duration) (net.Conn, error) {
+// dialStream connects to the stream socket of a daemon that may still be starting.
+func dialStream(path string, timeout time.Duration) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	for {

@@ -112,7 +112,7 @@ func TestUnreachable(t *testing.T) {
 	a.neighbour[host(3).Addr()] = b.MAC()
 	a.mu.Unlock()
 	_, err := a.Ping(host(3).Addr(), 8)
-	assert.ErrorIs(t, err, ErrUnreachable)
+	assert.ErrorIs(t, err, errUnreachable)
 }
 
 func TestListener(t *testing.T) {

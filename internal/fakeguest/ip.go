@@ -13,8 +13,8 @@ import (
 // errNoAddress is returned by what needs an IP address before the Guest has one.
 var errNoAddress = errors.New("the guest has no address; call SetAddr or Configure")
 
-// ErrUnreachable is returned when an ICMP message said that a destination cannot be reached.
-var ErrUnreachable = errors.New("destination unreachable")
+// errUnreachable is returned when an ICMP message said that a destination cannot be reached.
+var errUnreachable = errors.New("destination unreachable")
 
 // firstPort is the lowest source port that nextPort gives.
 const firstPort = 20000
@@ -29,7 +29,7 @@ func (g *Guest) Resolve(ip netip.Addr) (net.HardwareAddr, error) {
 		own = netip.IPv4Unspecified() // a probe
 	}
 	ask := ARPPacket(ARPRequest, g.MAC(), own, make(net.HardwareAddr, 6), ip)
-	f, err := g.Exchange(EthernetFrame(Broadcast, g.MAC(), TypeARP, ask),
+	f, err := g.exchange(EthernetFrame(Broadcast, g.MAC(), TypeARP, ask),
 		g.matchPacket(func(p *Packet) bool { return p.ARPOp == ARPReply && p.SrcIP == ip }))
 	if err != nil {
 		return nil, fmt.Errorf("resolve %s: %w", ip, err)
@@ -72,8 +72,8 @@ func (g *Guest) nextHop(ip netip.Addr) (net.HardwareAddr, error) {
 	return g.Resolve(hop)
 }
 
-// IPFrame is a frame from the Guest that carries an IPv4 packet, such as IPv4Packet makes, to where ip is routed.
-func (g *Guest) IPFrame(ip netip.Addr, packet []byte) ([]byte, error) {
+// ipFrame is a frame from the Guest that carries an IPv4 packet, such as IPv4Packet makes, to where ip is routed.
+func (g *Guest) ipFrame(ip netip.Addr, packet []byte) ([]byte, error) {
 	mac, err := g.nextHop(ip)
 	if err != nil {
 		return nil, err
@@ -81,7 +81,7 @@ func (g *Guest) IPFrame(ip netip.Addr, packet []byte) ([]byte, error) {
 	return EthernetFrame(mac, g.MAC(), TypeIPv4, packet), nil
 }
 
-// Ping sends one echo request with n bytes of data and returns the round-trip time. ErrUnreachable is returned when an
+// Ping sends one echo request with n bytes of data and returns the round-trip time. errUnreachable is returned when an
 // ICMP message says so.
 func (g *Guest) Ping(ip netip.Addr, n int) (time.Duration, error) {
 	data := make([]byte, n)
@@ -89,12 +89,12 @@ func (g *Guest) Ping(ip netip.Addr, n int) (time.Duration, error) {
 		data[i] = byte(i)
 	}
 	id := uint16(g.ids.Add(1))
-	f, err := g.IPFrame(ip, IPv4Packet(g.Addr().Addr(), ip, ProtoICMP, ICMPMessage(EchoRequest, id, 1, data)))
+	f, err := g.ipFrame(ip, IPv4Packet(g.Addr().Addr(), ip, ProtoICMP, ICMPMessage(EchoRequest, id, 1, data)))
 	if err != nil {
 		return 0, fmt.Errorf("ping %s: %w", ip, err)
 	}
 	start := time.Now()
-	got, err := g.Exchange(f, g.matchPacket(func(p *Packet) bool {
+	got, err := g.exchange(f, g.matchPacket(func(p *Packet) bool {
 		return p.Proto == ProtoICMP && p.DstIP == g.Addr().Addr() &&
 			(p.ICMPType == EchoReply && p.EchoID == id && p.SrcIP == ip || p.ICMPType == Unreachable)
 	}))
@@ -107,7 +107,7 @@ func (g *Guest) Ping(ip netip.Addr, n int) (time.Duration, error) {
 	case err != nil:
 		return 0, err
 	case p.ICMPType == Unreachable:
-		return rtt, fmt.Errorf("ping %s: %w: code %d from %s", ip, ErrUnreachable, p.ICMPCode, p.SrcIP)
+		return rtt, fmt.Errorf("ping %s: %w: code %d from %s", ip, errUnreachable, p.ICMPCode, p.SrcIP)
 	case string(p.Data) != string(data):
 		return rtt, fmt.Errorf("ping %s: the reply holds other data: %d bytes, sent %d", ip, len(p.Data), len(data))
 	}
@@ -117,12 +117,12 @@ func (g *Guest) Ping(ip netip.Addr, n int) (time.Duration, error) {
 // ExchangeSYN sends a SYN and returns the flags of the answer: TCPSyn|TCPAck, or TCPRst|TCPAck where it is refused.
 func (g *Guest) ExchangeSYN(to netip.AddrPort) (flags byte, err error) {
 	from := g.nextPort()
-	f, err := g.IPFrame(to.Addr(), TCPPacket(netip.AddrPortFrom(g.Addr().Addr(), from), to, TCPSyn, 1, 0))
+	f, err := g.ipFrame(to.Addr(), TCPPacket(netip.AddrPortFrom(g.Addr().Addr(), from), to, TCPSyn, 1, 0))
 	if err != nil {
 		return 0, fmt.Errorf("send SYN to %s: %w", to, err)
 	}
-	got, err := g.Exchange(f, g.matchPacket(func(p *Packet) bool {
-		return p.Proto == ProtoTCP && p.From() == to && p.DstPort == from
+	got, err := g.exchange(f, g.matchPacket(func(p *Packet) bool {
+		return p.Proto == protoTCP && p.From() == to && p.DstPort == from
 	}))
 	if err != nil {
 		return 0, fmt.Errorf("wait for an answer to SYN from %s: %w", to, err)

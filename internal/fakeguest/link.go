@@ -116,9 +116,9 @@ type portLink struct {
 	buf      []byte
 }
 
-// PortLink attaches to n as a client that takes frames of at most maxFrame bytes; 0 is frame.MaxStreamLen. ctx bounds the
+// newPortLink attaches to n as a client that takes frames of at most maxFrame bytes; 0 is frame.MaxStreamLen. ctx bounds the
 // attaching only.
-func PortLink(ctx context.Context, n vnet.Network, name string, maxFrame int) Link {
+func newPortLink(ctx context.Context, n vnet.Network, name string, maxFrame int) Link {
 	if maxFrame == 0 {
 		maxFrame = frame.MaxStreamLen
 	}

@@ -97,8 +97,8 @@ func (g *Guest) dispatch(f []byte) {
 	}
 }
 
-// Exchange sends f and waits for the first frame that matches.
-func (g *Guest) Exchange(f []byte, match func(f []byte) bool) ([]byte, error) {
+// exchange sends f and waits for the first frame that matches.
+func (g *Guest) exchange(f []byte, match func(f []byte) bool) ([]byte, error) {
 	l := g.Listen(match)
 	defer l.Close()
 	if err := g.Send(f); err != nil {

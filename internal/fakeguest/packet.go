@@ -21,7 +21,7 @@ const (
 // IPv4 protocol numbers.
 const (
 	ProtoICMP = 1
-	ProtoTCP  = 6
+	protoTCP  = 6
 	ProtoUDP  = 17
 )
 
@@ -124,7 +124,7 @@ func (p *Packet) parseIPv4() error {
 	switch p.Proto {
 	case ProtoUDP:
 		return p.parseUDP()
-	case ProtoTCP:
+	case protoTCP:
 		return p.parseTCP()
 	case ProtoICMP:
 		return p.parseICMP()
@@ -155,7 +155,7 @@ func (p *Packet) parseTCP() error {
 	if len(b) < 20 || int(b[12]>>4)*4 < 20 || int(b[12]>>4)*4 > len(b) {
 		return fmt.Errorf("parse TCP header: %w", errCut)
 	}
-	if sum := checksum(pseudo(p.SrcIP, p.DstIP, ProtoTCP, len(b)), b); sum != 0 {
+	if sum := checksum(pseudo(p.SrcIP, p.DstIP, protoTCP, len(b)), b); sum != 0 {
 		return fmt.Errorf("parse TCP header: checksum is off by %#04x", sum)
 	}
 	p.SrcPort, p.DstPort, p.TCPFlags = binary.BigEndian.Uint16(b), binary.BigEndian.Uint16(b[2:]), b[13]

@@ -245,7 +245,7 @@ func (r *run) unicast(ctx context.Context) result {
 			values = append(values, Fact{name + "_arrived", c[0].came}, Fact{name + "_sent", probeFrames}, Fact{name + "_median_ms", millis(median(c[0].delays))})
 			medians = append(medians, short(median(c[0].delays)))
 		}
-		if res.outcome == Fail {
+		if res.outcome == stepFailed {
 			return res.with(values)
 		}
 	}
@@ -263,7 +263,7 @@ func (r *run) broadcast(ctx context.Context) result {
 	}
 	values := Facts{{"b_arrived", c[0].came}, {"c_arrived", c[1].came}, {"sent", probeFrames}}
 	switch {
-	case res.outcome == Fail:
+	case res.outcome == stepFailed:
 		return res.with(values)
 	case r.opts.Isolated:
 		return pass(values, "nothing arrives, as isolation asks")
@@ -278,7 +278,7 @@ func (r *run) fullFrame(ctx context.Context) result {
 	var done []string
 	if !r.opts.Isolated {
 		b := r.guests[1]
-		if res, _ := r.flight(ctx, r.guests[0], b.MAC(), b.Addr().Addr(), mtu, b); res.outcome == Fail {
+		if res, _ := r.flight(ctx, r.guests[0], b.MAC(), b.Addr().Addr(), mtu, b); res.outcome == stepFailed {
 			return res.with(values)
 		}
 		done = append(done, "between guests")

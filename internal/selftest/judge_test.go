@@ -32,7 +32,7 @@ func (c *complaints) Errorf(format string, args ...any) {
 }
 
 // patiently runs what options makes until check does not complain. It returns the last report, and the complaints of it.
-func patiently(ctx context.Context, options func() Options, check func(t assert.TestingT, rep *Report)) (rep Report, said complaints) {
+func patiently(ctx context.Context, options func() Options, check func(t assert.TestingT, rep *report)) (rep report, said complaints) {
 	for _, p := range patiences {
 		o := options()
 		o.Answer, o.Burst, o.limit = p, p/20, 8*p
@@ -45,7 +45,7 @@ func patiently(ctx context.Context, options func() Options, check func(t assert.
 }
 
 // judge is patiently for one test.
-func judge(t *testing.T, options func() Options, check func(t assert.TestingT, rep *Report)) {
+func judge(t *testing.T, options func() Options, check func(t assert.TestingT, rep *report)) {
 	t.Helper()
 	rep, said := patiently(t.Context(), options, check)
 	for _, s := range said {
@@ -58,15 +58,15 @@ func judge(t *testing.T, options func() Options, check func(t assert.TestingT, r
 func of(f faults) func() Options { return func() Options { return quickly(opener(f)) } }
 
 // outcomes are a report's, by step.
-func outcomes(rep *Report) map[string]Outcome {
-	m := map[string]Outcome{}
+func outcomes(rep *report) map[string]outcome {
+	m := map[string]outcome{}
 	for _, s := range rep.Steps {
 		m[s.Name] = s.Outcome
 	}
 	return m
 }
 
-func stepOf(t assert.TestingT, rep *Report, name string) Step {
+func stepOf(t assert.TestingT, rep *report, name string) Step {
 	for _, s := range rep.Steps {
 		if s.Name == name {
 			return s
@@ -77,7 +77,7 @@ func stepOf(t assert.TestingT, rep *Report, name string) Step {
 }
 
 // text is a whole report for people.
-func text(t *testing.T, rep *Report) string {
+func text(t *testing.T, rep *report) string {
 	t.Helper()
 	var b strings.Builder
 	require.NoError(t, WriteHead(&b, rep.Environment))
@@ -88,7 +88,7 @@ func text(t *testing.T, rep *Report) string {
 	return b.String()
 }
 
-func logText(t *testing.T, rep *Report) {
+func logText(t *testing.T, rep *report) {
 	t.Helper()
 	t.Log(text(t, rep))
 }

@@ -112,8 +112,8 @@ func (r *run) lease(ctx context.Context) result {
 	case len(bad) > 0:
 		return fail("%s", strings.Join(bad, "; ")).with(values)
 	}
-	offer, _ := values.Value("a_offer_ms").(float64)
-	ack, _ := values.Value("a_ack_ms").(float64)
+	offer, _ := values.value("a_offer_ms").(float64)
+	ack, _ := values.value("a_ack_ms").(float64)
 	s := fmt.Sprintf("%s from %s, the first one offered after %.3g ms and given after %.3g ms", strings.Join(texts, ", "), r.guests[0].lease.Server, offer, ack)
 	if beyond > 0 {
 		s += fmt.Sprintf("; the range has none for %d more", beyond)

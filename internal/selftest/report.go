@@ -16,25 +16,25 @@ import (
 // Schema is the version of the JSON document. Keys are added without changing it, never renamed or removed.
 const Schema = 1
 
-// An Outcome is what became of a step.
-type Outcome string
+// An outcome is what became of a step.
+type outcome string
 
 // The outcomes of steps.
 const (
-	Pass Outcome = "pass"
-	Fail Outcome = "fail"
-	Skip Outcome = "skip" // was not tried; the text tells why
+	stepPassed  outcome = "pass"
+	stepFailed  outcome = "fail"
+	stepSkipped outcome = "skip" // was not tried; the text tells why
 )
 
-// A Verdict is what became of a run.
-type Verdict string
+// A verdict is what became of a run.
+type verdict string
 
 // The verdicts, and the exit codes they stand for.
 const (
-	Passed     Verdict = "pass"       // 0: no step failed
-	Failed     Verdict = "fail"       // 1: at least one did
-	Incomplete Verdict = "incomplete" // 1: the run was ended before all was tried
-	NoStart    Verdict = "no-start"   // 2: the network could not be started
+	passed     verdict = "pass"       // 0: no step failed
+	failed     verdict = "fail"       // 1: at least one did
+	incomplete verdict = "incomplete" // 1: the run was ended before all was tried
+	noStart    verdict = "no-start"   // 2: the network could not be started
 )
 
 // A Fact is a named value: a string, a number or a bool.
@@ -46,8 +46,8 @@ type Fact struct {
 // Facts are an object in JSON, in their order.
 type Facts []Fact
 
-// Value is the value of the fact called name, nil when there is none.
-func (f Facts) Value(name string) any {
+// value is the value of the fact called name, nil when there is none.
+func (f Facts) value(name string) any {
 	for _, v := range f {
 		if v.Name == name {
 			return v.Value
@@ -76,17 +76,17 @@ func (f Facts) MarshalJSON() ([]byte, error) {
 // A Step is one line of the report.
 type Step struct {
 	Name    string  `json:"name"`
-	Outcome Outcome `json:"outcome"`
+	Outcome outcome `json:"outcome"`
 	Text    string  `json:"text"`
 	Seconds float64 `json:"seconds"`
 	Values  Facts   `json:"values"` // measured, by stable names
 }
 
-// A Report is the outcome of a run.
-type Report struct {
+// A report is the outcome of a run.
+type report struct {
 	Schema  int       `json:"schema"`
-	Verdict Verdict   `json:"verdict"`
-	Reason  string    `json:"reason"` // of NoStart and Incomplete, else empty
+	Verdict verdict   `json:"verdict"`
+	Reason  string    `json:"reason"` // of noStart and incomplete, else empty
 	Started time.Time `json:"started"`
 	Seconds float64   `json:"seconds"`
 
@@ -101,44 +101,44 @@ type Report struct {
 }
 
 // finish counts and judges. stopped tells why the run was ended early, if it was.
-func (rep *Report) finish(stopped string) {
-	noStart := ""
+func (rep *report) finish(stopped string) {
+	unstarted := ""
 	rep.Log = []string{}
 	for _, s := range rep.Steps {
 		switch s.Outcome {
-		case Pass:
+		case stepPassed:
 			rep.Passed++
-		case Fail:
+		case stepFailed:
 			rep.Failed++
-		case Skip:
+		case stepSkipped:
 			rep.Skipped++
 		}
 		if s.Name == "info" {
 			rep.Network = s.Values
 		}
-		if s.Name == "open" && s.Outcome == Fail {
-			noStart = s.Text
+		if s.Name == "open" && s.Outcome == stepFailed {
+			unstarted = s.Text
 		}
 	}
 	switch {
 	case stopped != "":
-		rep.Verdict, rep.Reason = Incomplete, stopped
-	case noStart != "":
-		rep.Verdict, rep.Reason = NoStart, noStart
+		rep.Verdict, rep.Reason = incomplete, stopped
+	case unstarted != "":
+		rep.Verdict, rep.Reason = noStart, unstarted
 	case rep.Failed > 0:
-		rep.Verdict = Failed
+		rep.Verdict = failed
 	default:
-		rep.Verdict = Passed
+		rep.Verdict = passed
 	}
 }
 
-// ExitCode is 0 for Passed, 2 for NoStart, else 1.
-func (rep *Report) ExitCode() int {
-	return map[Verdict]int{Passed: 0, NoStart: 2, Failed: 1, Incomplete: 1}[rep.Verdict]
+// ExitCode is 0 for passed, 2 for noStart, else 1.
+func (rep *report) ExitCode() int {
+	return map[verdict]int{passed: 0, noStart: 2, failed: 1, incomplete: 1}[rep.Verdict]
 }
 
 // WriteJSON writes the report as one JSON document.
-func (rep *Report) WriteJSON(w io.Writer) error {
+func (rep *report) WriteJSON(w io.Writer) error {
 	b, err := json.MarshalIndent(rep, "", "  ")
 	if err != nil {
 		return err
@@ -164,7 +164,7 @@ func WriteStep(w io.Writer, s Step) error {
 }
 
 // WriteTail writes what follows the steps; the last line is the verdict.
-func (rep *Report) WriteTail(w io.Writer) error {
+func (rep *report) WriteTail(w io.Writer) error {
 	var b strings.Builder
 	b.WriteByte('\n')
 	if len(rep.Network) > 0 {

@@ -35,9 +35,9 @@ func TestFreeAddresses(t *testing.T) {
 }
 
 func TestJSON(t *testing.T) {
-	rep := Report{
+	rep := report{
 		Schema: Schema, Environment: Facts{{"b", 1}, {"a", "x\"y"}},
-		Steps: []Step{{Name: "open", Outcome: Pass}, {Name: "info", Outcome: Fail, Values: Facts{{"mtu_bytes", 1500}}}},
+		Steps: []Step{{Name: "open", Outcome: stepPassed}, {Name: "info", Outcome: stepFailed, Values: Facts{{"mtu_bytes", 1500}}}},
 	}
 	rep.finish("")
 	var b bytes.Buffer
@@ -55,9 +55,9 @@ func TestJSON(t *testing.T) {
 
 // TestText: a report is one line per step whatever errors hold, so that it survives being pasted.
 func TestText(t *testing.T) {
-	rep := Report{Environment: Facts{{"uid", 501}}, Steps: []Step{
-		{Name: "open", Outcome: Pass, Text: "started"},
-		{Name: "full-frame", Outcome: Fail, Text: "one\ntwo\x1b[31m"},
+	rep := report{Environment: Facts{{"uid", 501}}, Steps: []Step{
+		{Name: "open", Outcome: stepPassed, Text: "started"},
+		{Name: "full-frame", Outcome: stepFailed, Text: "one\ntwo\x1b[31m"},
 	}}
 	rep.finish("")
 	rep.Log = []string{"WARN a\nb"}

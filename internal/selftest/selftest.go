@@ -2,7 +2,7 @@
 
 // Package selftest tries a network with fake guests instead of virtual machines, on the machine it runs on: does it start,
 // does a guest get an address, do frames go where they should and nowhere else, how fast, how many guests fit, and is the
-// network the same one after it was closed. The outcome is a Report.
+// network the same one after it was closed. The outcome is a report.
 package selftest
 
 import (
@@ -91,7 +91,7 @@ var steps = []step{
 	{"stop", 8 * time.Second, needNetwork, false, (*run).close},
 }
 
-// StepNames are the names of all steps in the order of a Report.
+// StepNames are the names of all steps in the order of a report.
 func StepNames() (names []string) {
 	for _, s := range steps {
 		names = append(names, s.name)
@@ -99,21 +99,21 @@ func StepNames() (names []string) {
 	return names
 }
 
-// Run tries the network until it is through or ctx is done; what was not tried is skipped then, and the Report is
+// Run tries the network until it is through or ctx is done; what was not tried is skipped then, and the report is
 // incomplete. It leaves nothing running, unless a call into the network does not return.
-func Run(ctx context.Context, o Options) Report {
+func Run(ctx context.Context, o Options) report {
 	o.Answer, o.Burst = cmp.Or(o.Answer, 2*time.Second), cmp.Or(o.Burst, 2*time.Second)
 	o.Interfaces = cmp.Or(o.Interfaces, 40)
 	r := &run{ctx: ctx, opts: o}
 	start := time.Now()
-	rep := Report{Schema: Schema, Started: start.UTC().Truncate(time.Second), Environment: o.Environment}
+	rep := report{Schema: Schema, Started: start.UTC().Truncate(time.Second), Environment: o.Environment}
 	cut := "" // why the run was ended early
 	for _, s := range steps {
 		begun := time.Now()
 		res := r.attempt(ctx, s)
 		done := Step{Name: s.name, Outcome: res.outcome, Text: res.text, Seconds: seconds(time.Since(begun)), Values: res.values}
 		rep.Steps = append(rep.Steps, done)
-		if why := stopped(ctx); done.Outcome == Skip && done.Text == why {
+		if why := stopped(ctx); done.Outcome == stepSkipped && done.Text == why {
 			cut = why
 		}
 		if o.OnStep != nil {
@@ -165,7 +165,7 @@ func (r *run) attempt(ctx context.Context, s step) (res result) {
 		return fail("did not come back within %s", short(time.Since(start)))
 	}
 	res = <-done
-	if why := stopped(ctx); why != "" && res.outcome == Fail {
+	if why := stopped(ctx); why != "" && res.outcome == stepFailed {
 		return skip("%s", why)
 	}
 	return res
@@ -193,18 +193,22 @@ func within(ctx context.Context, do func()) bool {
 
 // result is what a step found.
 type result struct {
-	outcome Outcome
+	outcome outcome
 	text    string
 	values  Facts
 }
 
 func pass(values Facts, format string, args ...any) result {
-	return result{Pass, fmt.Sprintf(format, args...), values}
+	return result{stepPassed, fmt.Sprintf(format, args...), values}
 }
 
-func skip(format string, args ...any) result { return result{Skip, fmt.Sprintf(format, args...), nil} }
+func skip(format string, args ...any) result {
+	return result{stepSkipped, fmt.Sprintf(format, args...), nil}
+}
 
-func fail(format string, args ...any) result { return result{Fail, fmt.Sprintf(format, args...), nil} }
+func fail(format string, args ...any) result {
+	return result{stepFailed, fmt.Sprintf(format, args...), nil}
+}
 
 // with adds measured values to a result.
 func (res result) with(values Facts) result {

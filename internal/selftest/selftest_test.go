@@ -34,18 +34,18 @@ func TestGoodNetwork(t *testing.T) {
 				told = nil
 				o.OnStep = func(s Step) { told = append(told, s.Name) }
 				return o
-			}, func(t assert.TestingT, rep *Report) {
-				assert.Equal(t, Passed, rep.Verdict)
+			}, func(t assert.TestingT, rep *report) {
+				assert.Equal(t, passed, rep.Verdict)
 				assert.Zero(t, rep.ExitCode())
 				assert.Equal(t, StepNames(), told)
 				assert.Equal(t, len(steps)-1, rep.Passed)
 				assert.Equal(t, 1, rep.Skipped, "only macOS records leases")
-				assert.Equal(t, Skip, outcomes(rep)["recorded"])
-				assert.Equal(t, "network", rep.Network.Value("api"))
-				assert.Equal(t, "192.168.105.0/24", rep.Network.Value("subnet"))
-				assert.Equal(t, 12, stepOf(t, rep, "interfaces").Values.Value("own"))
-				assert.Equal(t, "reboot", stepOf(t, rep, "same-lease").Values.Value("how"))
-				assert.Equal(t, 1514, stepOf(t, rep, "full-frame").Values.Value("frame_bytes"))
+				assert.Equal(t, stepSkipped, outcomes(rep)["recorded"])
+				assert.Equal(t, "network", rep.Network.value("api"))
+				assert.Equal(t, "192.168.105.0/24", rep.Network.value("subnet"))
+				assert.Equal(t, 12, stepOf(t, rep, "interfaces").Values.value("own"))
+				assert.Equal(t, "reboot", stepOf(t, rep, "same-lease").Values.value("how"))
+				assert.Equal(t, 1514, stepOf(t, rep, "full-frame").Values.value("frame_bytes"))
 				assert.Contains(t, stepOf(t, rep, "throughput").Text, "frames/s of 1514 bytes")
 			})
 		})
@@ -90,23 +90,23 @@ func TestBrokenNetworks(t *testing.T) {
 		{"another subnet", faults{moves: true}, "reopen", "another subnet: 192.168.106.0/24 with gateway 192.168.106.1, before", []string{"same-lease"}},
 		{"forgets the guest", faults{forgets: true}, "same-lease", "had 192.168.105.2/24 and has 192.168.105.", nil},
 	}
-	check := func(i int) func(t assert.TestingT, rep *Report) {
+	check := func(i int) func(t assert.TestingT, rep *report) {
 		tt := tests[i]
-		return func(t assert.TestingT, rep *Report) {
+		return func(t assert.TestingT, rep *report) {
 			got := outcomes(rep)
-			assert.Equal(t, Failed, rep.Verdict)
+			assert.Equal(t, failed, rep.Verdict)
 			assert.Equal(t, 1, rep.ExitCode())
-			assert.Equal(t, Fail, got[tt.step])
+			assert.Equal(t, stepFailed, got[tt.step])
 			assert.Contains(t, stepOf(t, rep, tt.step).Text, tt.text)
 			for name, outcome := range got {
-				if outcome == Fail && name != tt.step && !slices.Contains(tt.also, name) {
+				if outcome == stepFailed && name != tt.step && !slices.Contains(tt.also, name) {
 					assert.Fail(t, "another step fails", "%s: %s", name, stepOf(t, rep, name).Text)
 				}
 			}
 		}
 	}
 	// They wait most of the time, so several run beside each other.
-	reports, said := make([]Report, len(tests)), make([]complaints, len(tests))
+	reports, said := make([]report, len(tests)), make([]complaints, len(tests))
 	var wg sync.WaitGroup
 	few := make(chan struct{}, 16)
 	for i, tt := range tests {
@@ -141,7 +141,7 @@ func TestNoStart(t *testing.T) {
 	rep := Run(t.Context(), quickly(func(context.Context) (vnet.Network, error) {
 		return nil, errors.New("VMNET_NOT_AUTHORIZED (1010): this program may not use vmnet; run as root")
 	}))
-	assert.Equal(t, NoStart, rep.Verdict)
+	assert.Equal(t, noStart, rep.Verdict)
 	assert.Equal(t, 2, rep.ExitCode())
 	assert.Contains(t, rep.Reason, "run as root")
 	assert.Equal(t, 1, rep.Failed)
@@ -188,10 +188,10 @@ func TestInterrupted(t *testing.T) {
 			rep := Run(ctx, o)
 			wg.Wait()
 			assert.Less(t, time.Since(at), 20*time.Second)
-			assert.Equal(t, Incomplete, rep.Verdict)
+			assert.Equal(t, incomplete, rep.Verdict)
 			assert.Equal(t, 1, rep.ExitCode())
 			assert.Equal(t, "interrupted: received signal interrupt", rep.Reason)
-			assert.Equal(t, Skip, outcomes(&rep)["stop"])
+			assert.Equal(t, stepSkipped, outcomes(&rep)["stop"])
 			if !assert.Zero(t, rep.Failed) {
 				logText(t, &rep)
 			}
@@ -207,7 +207,7 @@ func TestOutOfTime(t *testing.T) {
 	start := time.Now()
 	rep := Run(ctx, o)
 	assert.Less(t, time.Since(start), 20*time.Second)
-	assert.Equal(t, Incomplete, rep.Verdict)
+	assert.Equal(t, incomplete, rep.Verdict)
 	assert.Equal(t, "out of time", rep.Reason)
 	assert.Equal(t, "out of time", stepOf(t, &rep, "lease").Text)
 }
@@ -241,7 +241,7 @@ func TestHang(t *testing.T) {
 			rep := Run(t.Context(), quickly(tt.open))
 			assert.Less(t, time.Since(start), 40*time.Second)
 			s := stepOf(t, &rep, tt.step)
-			assert.Equal(t, Fail, s.Outcome)
+			assert.Equal(t, stepFailed, s.Outcome)
 			assert.Contains(t, s.Text, "did not come back within")
 			assert.Equal(t, tt.step+" did not come back", stepOf(t, &rep, "stop").Text)
 			assert.NotZero(t, rep.ExitCode())
@@ -260,31 +260,31 @@ func TestIsolated(t *testing.T) {
 			return o
 		}
 	}
-	judge(t, isolated(faults{isolate: true}), func(t assert.TestingT, rep *Report) {
+	judge(t, isolated(faults{isolate: true}), func(t assert.TestingT, rep *report) {
 		got := outcomes(rep)
-		assert.Equal(t, Passed, rep.Verdict)
-		assert.Equal(t, Pass, got["unicast"])
-		assert.Equal(t, Pass, got["broadcast"])
-		assert.Equal(t, Pass, got["full-frame"])
-		assert.Equal(t, Skip, got["throughput"])
+		assert.Equal(t, passed, rep.Verdict)
+		assert.Equal(t, stepPassed, got["unicast"])
+		assert.Equal(t, stepPassed, got["broadcast"])
+		assert.Equal(t, stepPassed, got["full-frame"])
+		assert.Equal(t, stepSkipped, got["throughput"])
 	})
-	judge(t, isolated(faults{}), func(t assert.TestingT, rep *Report) {
+	judge(t, isolated(faults{}), func(t assert.TestingT, rep *report) {
 		got := outcomes(rep)
-		assert.Equal(t, Fail, got["unicast"])
-		assert.Equal(t, Fail, got["broadcast"])
+		assert.Equal(t, stepFailed, got["unicast"])
+		assert.Equal(t, stepFailed, got["broadcast"])
 		assert.Contains(t, stepOf(t, rep, "unicast").Text, "guest b got frames though guests are isolated")
 	})
 }
 
 // TestWithoutDHCP: then nobody may offer anything, and the other steps go on with addresses of their own.
 func TestWithoutDHCP(t *testing.T) {
-	judge(t, of(faults{noDHCP: true}), func(t assert.TestingT, rep *Report) {
-		assert.Equal(t, Passed, rep.Verdict)
+	judge(t, of(faults{noDHCP: true}), func(t assert.TestingT, rep *report) {
+		assert.Equal(t, passed, rep.Verdict)
 		assert.Contains(t, stepOf(t, rep, "lease").Text, "no DHCP server, as the network tells")
-		assert.Equal(t, Pass, outcomes(rep)["ping"])
-		assert.Equal(t, Skip, outcomes(rep)["same-lease"])
+		assert.Equal(t, stepPassed, outcomes(rep)["ping"])
+		assert.Equal(t, stepSkipped, outcomes(rep)["same-lease"])
 	})
-	judge(t, of(faults{hideDHCP: true}), func(t assert.TestingT, rep *Report) {
+	judge(t, of(faults{hideDHCP: true}), func(t assert.TestingT, rep *report) {
 		assert.Contains(t, stepOf(t, rep, "lease").Text, "is offered by 192.168.105.1, though")
 	})
 }
@@ -298,16 +298,16 @@ func TestSmallRange(t *testing.T) {
 	} {
 		t.Run(end, func(t *testing.T) {
 			t.Parallel()
-			judge(t, of(faults{dhcpEnd: end}), func(t assert.TestingT, rep *Report) {
-				assert.Equal(t, Passed, rep.Verdict)
+			judge(t, of(faults{dhcpEnd: end}), func(t assert.TestingT, rep *report) {
+				assert.Equal(t, passed, rep.Verdict)
 				assert.Contains(t, stepOf(t, rep, "lease").Text, want)
 				assert.Regexp(t, `; the range has none for [12] more$`, stepOf(t, rep, "lease").Text)
-				assert.Equal(t, Pass, outcomes(rep)["same-lease"])
+				assert.Equal(t, stepPassed, outcomes(rep)["same-lease"])
 			})
 		})
 	}
 	rep := Run(t.Context(), quickly(opener(faults{dhcpEnd: "192.168.105.3", noLease: true})))
-	assert.Equal(t, Fail, outcomes(&rep)["lease"])
+	assert.Equal(t, stepFailed, outcomes(&rep)["lease"])
 }
 
 // TestWithoutRouter: where guests have no way out, leases need not name a gateway, and elsewhere they must.
@@ -317,9 +317,9 @@ func TestWithoutRouter(t *testing.T) {
 			o := quickly(opener(faults{noNAT44: true}))
 			o.NoRouter = noRouter
 			return o
-		}, func(t assert.TestingT, rep *Report) {
+		}, func(t assert.TestingT, rep *report) {
 			if noRouter {
-				assert.Equal(t, Passed, rep.Verdict)
+				assert.Equal(t, passed, rep.Verdict)
 				return
 			}
 			assert.Contains(t, stepOf(t, rep, "lease").Text, "the lease names no gateway, the network 192.168.105.1")
@@ -340,13 +340,13 @@ func TestBusySubnet(t *testing.T) {
 			}
 			return open(ctx)
 		})
-	}, func(t assert.TestingT, rep *Report) {
-		assert.Equal(t, Passed, rep.Verdict)
+	}, func(t assert.TestingT, rep *report) {
+		assert.Equal(t, passed, rep.Verdict)
 		s := stepOf(t, rep, "reopen")
-		assert.Equal(t, "subnet busy", s.Values.Value("first_failure"))
-		after, _ := s.Values.Value("after_ms").(float64)
+		assert.Equal(t, "subnet busy", s.Values.value("first_failure"))
+		after, _ := s.Values.value("after_ms").(float64)
 		assert.GreaterOrEqual(t, after, 300.0)
-		assert.Equal(t, 4, s.Values.Value("tries"))
+		assert.Equal(t, 4, s.Values.value("tries"))
 	})
 }
 
@@ -359,17 +359,17 @@ func TestSharing(t *testing.T) {
 			return o
 		}
 	}
-	judge(t, with(5, false), func(t assert.TestingT, rep *Report) {
-		assert.Equal(t, Passed, rep.Verdict)
+	judge(t, with(5, false), func(t assert.TestingT, rep *report) {
+		assert.Equal(t, passed, rep.Verdict)
 		s := stepOf(t, rep, "interfaces")
-		assert.Equal(t, 12, s.Values.Value("started"))
-		assert.Equal(t, 5, s.Values.Value("own"))
-		assert.Equal(t, 5, s.Values.Value("first_failure_at"))
+		assert.Equal(t, 12, s.Values.value("started"))
+		assert.Equal(t, 5, s.Values.value("own"))
+		assert.Equal(t, 5, s.Values.value("first_failure_at"))
 		assert.Contains(t, s.Text, "from port 6 on shared: limit")
-		assert.Equal(t, "limit", s.Values.Value("first_failure"))
+		assert.Equal(t, "limit", s.Values.value("first_failure"))
 	})
-	judge(t, with(1, true), func(t assert.TestingT, rep *Report) {
-		assert.Equal(t, Passed, rep.Verdict)
+	judge(t, with(1, true), func(t assert.TestingT, rep *report) {
+		assert.Equal(t, passed, rep.Verdict)
 		assert.NotContains(t, stepOf(t, rep, "interfaces").Text, "limit", "it is no failure")
 	})
 }
@@ -393,14 +393,14 @@ func TestRecorded(t *testing.T) {
 			return o
 		}
 	}
-	judge(t, in(path, faults{onRequest: write}), func(t assert.TestingT, rep *Report) {
-		assert.Equal(t, Passed, rep.Verdict)
-		assert.Equal(t, Pass, outcomes(rep)["recorded"])
+	judge(t, in(path, faults{onRequest: write}), func(t assert.TestingT, rep *report) {
+		assert.Equal(t, passed, rep.Verdict)
+		assert.Equal(t, stepPassed, outcomes(rep)["recorded"])
 	})
-	judge(t, in(path, faults{}), func(t assert.TestingT, rep *Report) { // of another run
+	judge(t, in(path, faults{}), func(t assert.TestingT, rep *report) { // of another run
 		assert.Contains(t, stepOf(t, rep, "recorded").Text, "guest a, guest b, guest c not in")
 	})
-	judge(t, in(filepath.Join(t.TempDir(), "absent"), faults{}), func(t assert.TestingT, rep *Report) {
-		assert.Equal(t, Fail, outcomes(rep)["recorded"])
+	judge(t, in(filepath.Join(t.TempDir(), "absent"), faults{}), func(t assert.TestingT, rep *report) {
+		assert.Equal(t, stepFailed, outcomes(rep)["recorded"])
 	})
 }

@@ -23,7 +23,7 @@ func Ways(socket, dir string) []Transport {
 	return []Transport{
 		StreamSocket(socket), PathSocket(socket, "", true), PathSocket(socket, "", false), AttachSocket(socket, proto.Datagram),
 		AttachSocket(socket, proto.Stream), AdoptSocket(socket, proto.Datagram, false), AdoptSocket(socket, proto.Datagram, true),
-		AdoptSocket(socket, proto.Stream, true), AdoptBound(socket, dir),
+		AdoptSocket(socket, proto.Stream, true), adoptBound(socket, dir),
 	}
 }
 
@@ -34,7 +34,7 @@ func AttachSocket(socket string, t proto.Transport) Transport {
 		if err != nil {
 			return nil, err
 		}
-		l, err := FileLink(a.File, t)
+		l, err := fileLink(a.File, t)
 		if err != nil {
 			_ = a.Lifeline.Close()
 			return nil, err
@@ -64,13 +64,13 @@ func AdoptSocket(socket string, t proto.Transport, ask bool) Transport {
 			_ = own.Close()
 			return nil, err
 		}
-		return FileLink(own, t)
+		return fileLink(own, t)
 	}}
 }
 
-// AdoptBound is the adopt socket of a daemon on socket, to which somebody hands a socket bound in dir for a client that cannot
+// adoptBound is the adopt socket of a daemon on socket, to which somebody hands a socket bound in dir for a client that cannot
 // take a descriptor, but knows the path to connect to: vfkit or libkrun behind vmnet-helper.
-func AdoptBound(socket, dir string) Transport {
+func adoptBound(socket, dir string) Transport {
 	return Transport{Name: "adopt bound", MaxFrame: fakeguest.MaxDatagramLen, Dial: func(ctx context.Context) (fakeguest.Link, error) {
 		server := filepath.Join(dir, fmt.Sprintf("b%d-%d", os.Getpid(), paths.Add(1)))
 		conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: server, Net: "unixgram"})
@@ -129,8 +129,8 @@ func socketPair(t proto.Transport) (a, b *os.File, err error) {
 	return os.NewFile(uintptr(fds[0]), "client's end"), os.NewFile(uintptr(fds[1]), "daemon's end"), nil
 }
 
-// FileLink makes a link of a connected socket, which it takes over.
-func FileLink(f *os.File, t proto.Transport) (fakeguest.Link, error) {
+// fileLink makes a link of a connected socket, which it takes over.
+func fileLink(f *os.File, t proto.Transport) (fakeguest.Link, error) {
 	conn, err := net.FileConn(f)
 	if err := errors.Join(err, f.Close()); err != nil {
 		return nil, err
