@@ -179,6 +179,72 @@ func checkSPDX(files []*source) (bad []string) {
 	return bad
 }
 
+// checkExported finds what packages below internal export although no other package uses it; a package's own tests, with whatever
+// name, are no other package. A method is known by its name only, and exempt if an interface of ours has that name or the method's
+// comment says that it implements another one.
+func checkExported(files []*source) (bad []string) {
+	// directories that use a method, or another directory's name
+	users := map[string][]string{"Unwrap": {"errors"}, "MarshalJSON": {"json"}, "UnmarshalJSON": {"json"}}
+	use := func(name, dir string) { users[name] = append(users[name], dir) }
+	for _, s := range files {
+		dirs := map[string]string{} // by the name of the import
+		for _, i := range s.ast.Imports {
+			dir := strings.TrimPrefix(strings.Trim(i.Path.Value, `"`), module+"/")
+			dirs[path.Base(dir)] = dir
+			if i.Name != nil {
+				dirs[i.Name.Name] = dir
+			}
+		}
+		ast.Inspect(s.ast, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.SelectorExpr:
+				use(n.Sel.Name, s.dir())
+				if x, ok := n.X.(*ast.Ident); ok {
+					use(dirs[x.Name]+"."+n.Sel.Name, s.dir())
+				}
+			case *ast.InterfaceType:
+				for _, m := range n.Methods.List {
+					for _, id := range m.Names {
+						use(id.Name, "")
+					}
+				}
+			}
+			return true
+		})
+	}
+	for _, s := range files {
+		if s.test() || !strings.HasPrefix(s.dir(), "internal/") || strings.HasPrefix(s.dir(), "internal/vmnet") {
+			continue
+		}
+		ast.Inspect(s.ast, func(n ast.Node) bool {
+			var ids []*ast.Ident
+			prefix := s.dir() + "."
+			switch n := n.(type) {
+			case *ast.FuncDecl:
+				if n.Recv != nil {
+					prefix = ""
+				}
+				if n.Recv == nil || !strings.Contains(n.Doc.Text(), "implements") {
+					ids = []*ast.Ident{n.Name}
+				}
+			case *ast.TypeSpec:
+				ids = []*ast.Ident{n.Name}
+			case *ast.ValueSpec:
+				ids = n.Names
+			default:
+				return true
+			}
+			for _, id := range ids {
+				if id.IsExported() && !slices.ContainsFunc(users[prefix+id.Name], func(dir string) bool { return dir != s.dir() }) {
+					bad = append(bad, fmt.Sprintf("%s:%d: no other package uses %s", s.path, s.line(id.Pos()), id.Name))
+				}
+			}
+			return false
+		})
+	}
+	return bad
+}
+
 // functions calls f for each function with its length in lines.
 func functions(s *source, f func(d *ast.FuncDecl, lines int)) {
 	for _, d := range s.ast.Decls {

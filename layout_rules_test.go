@@ -46,6 +46,10 @@ func TestRulesCanFail(t *testing.T) {
 		{"cgo in cmd", checkCgo, "cmd/socket_vmnet2/x.go", imp("C"), "cgo"},
 		{"cgo in a macOS test guest", checkCgo, "test/vzguest/x.go", imp("C"), ""},
 
+		{"exported for nothing", checkExported, "internal/x/x.go", "package x\nvar V, v = 1, 2\n", "uses V"},
+		{"method for itself", checkExported, "internal/x/x.go", "package x\nfunc (t) M() { t.M() }\n", "uses M"},
+		{"method of an interface", checkExported, "internal/x/x.go", "package x\ntype i interface{ M() }\nfunc (t) M() {}\n", ""},
+
 		{"no package comment", checkPackageDocs, "internal/x/x.go", head + "package x\n", "0 package comments"},
 		{"package comment", checkPackageDocs, "internal/x/x.go", head + "// Package x is.\npackage x\n", ""},
 		{"comment of another package", checkPackageDocs, "internal/x/x.go", head + "// Package y is.\npackage x\n", "does not begin"},
@@ -75,6 +79,16 @@ func TestRulesCanFail(t *testing.T) {
 
 // imp is a file that imports one package.
 func imp(p string) string { return fmt.Sprintf("package x\nimport _ %q\n", p) }
+
+func TestExportedForAnotherPackage(t *testing.T) {
+	x, err := parse("internal/x/x.go", "package x\nfunc F() {}\n")
+	require.NoError(t, err)
+	for file, want := range map[string]int{"internal/x/x_test.go": 1, "internal/y/y_test.go": 0} {
+		user, err := parse(file, "package x_test\nimport z \""+module+"/internal/x\"\nvar _ = z.F\n")
+		require.NoError(t, err)
+		assert.Len(t, checkExported([]*source{x, user}), want, file)
+	}
+}
 
 func TestSkipsAreFound(t *testing.T) {
 	for _, call := range []string{`t.Skip("x")`, `t.Skipf("%d", 1)`, `b.SkipNow()`, `func() { t.Skip() }()`} {

@@ -219,6 +219,7 @@ func TestLayout(t *testing.T) {
 		"own imports":         checkOwnImports,
 		"third-party imports": checkThirdParty,
 		"cgo":                 checkCgo,
+		"exported names":      checkExported,
 		"package docs":        checkPackageDocs,
 		"licence lines":       checkSPDX,
 		"sizes":               checkSizes,
