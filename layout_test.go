@@ -68,7 +68,7 @@ var imports = map[string][]string{
 	"internal/passing/client": {"internal/passing/proto"},
 
 	"internal/watch":          {},
-	"internal/health":         {"internal/freenet", "internal/shell", "internal/status", "internal/watch"},
+	"internal/health":         {"internal/freenet", "internal/printable", "internal/status", "internal/watch"},
 	"internal/hostfs":         {},
 	"internal/state":          {"internal/hostfs"},
 	"internal/handoff":        {},
@@ -91,22 +91,21 @@ var imports = map[string][]string{
 	"internal/vnettest":  {"internal/fakeguest", "internal/frame", "internal/passing/client", "internal/passing/proto", "internal/vnet"},
 
 	"internal/freenet": {},
-	"internal/shell":   {},
-	"internal/find":    {"internal/compat", "internal/inherit", "internal/install/pathrules", "internal/printable", "internal/shell"},
+	"internal/find":    {"internal/compat", "internal/inherit", "internal/install/pathrules", "internal/printable"},
 	"internal/doctor": {
-		"internal/codesign", "internal/control", "internal/find", "internal/freenet", "internal/install/pathrules", "internal/shell", "internal/status",
+		"internal/codesign", "internal/control", "internal/find", "internal/freenet", "internal/install/pathrules", "internal/printable", "internal/status",
 	},
 	"internal/codesign":          {},
 	"internal/install":           {"internal/install/pathrules"},
-	"internal/install/pathrules": {"internal/shell"},
+	"internal/install/pathrules": {"internal/printable"},
 	"internal/manual":            {"internal/cmdline"},
 
 	"tools/release": {"internal/codesign"},
 
-	"internal/service": {"internal/compat", "internal/install/pathrules", "internal/shell", "internal/vnet"},
+	"internal/service": {"internal/compat", "internal/install/pathrules", "internal/printable", "internal/vnet"},
 
 	"cmd/socket_vmnet2": {
-		"internal/metrics", "internal/service", "internal/shell", "internal/render",
+		"internal/metrics", "internal/service", "internal/render",
 		"internal/antispoof", "internal/darwinapi", "internal/freenet", "internal/httpd", "internal/printable",
 		"internal/inherit", "internal/lazynet", "internal/lowfd", "internal/peercred", "internal/status",
 		"internal/capture", "internal/capture/expr", "internal/capture/read", "internal/cmdline", "internal/compat", "internal/control", "internal/doctor", "internal/find", "internal/gateway", "internal/handoff", "internal/health", "internal/install", "internal/upgrade", "internal/link", "internal/passing", "internal/passing/client", "internal/passing/proto", "internal/perclient", "internal/rundir", "internal/selftest", "internal/state", "internal/usernet", "internal/vnet",

@@ -13,7 +13,7 @@ import (
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/install"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/shell"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
 )
 
 func installCommand(env compat.IO) *cli.Command {
@@ -105,7 +105,7 @@ func installReport(w io.Writer, head string, o install.Options, r *install.Repor
 
 // afterInstall is what there is to say besides.
 func afterInstall(r *install.Report) (lines string) {
-	program := shell.Quote(filepath.Join(r.Prefix, "bin/socket_vmnet2"))
+	program := printable.Quote(filepath.Join(r.Prefix, "bin/socket_vmnet2"))
 	if r.Update {
 		lines = fmt.Sprintf("  or, for a daemon of socket_vmnet2's, without losing a client: sudo %s upgrade SOCKET\n", program)
 	}
@@ -114,7 +114,7 @@ func afterInstall(r *install.Report) (lines string) {
 	}
 	lines += fmt.Sprintf("To go back: sudo %s rollback", program)
 	if r.Prefix != install.DefaultPrefix {
-		lines += " --prefix=" + shell.Quote(r.Prefix)
+		lines += " --prefix=" + printable.Quote(r.Prefix)
 	}
 	return lines + "\n"
 }

@@ -19,7 +19,7 @@ import (
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/freenet"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/shell"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
 
@@ -140,7 +140,7 @@ func needsRoot(goos string, b compat.Backend, euid int, argv []string) error {
 	}
 	words := append([]string{"sudo", program}, argv[1:]...)
 	for i, w := range words {
-		words[i] = shell.Quote(w)
+		words[i] = printable.Quote(w)
 	}
 	return fmt.Errorf("vmnet needs root on macOS 15 and older, so run: %s (nothing was touched; --backend=usernet needs no root)", strings.Join(words, " "))
 }

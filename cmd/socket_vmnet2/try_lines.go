@@ -20,7 +20,6 @@ import (
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/shell"
 )
 
 // A tryLine tells how one program is made to use the network.
@@ -161,7 +160,7 @@ func tryLines(r tryReady, goos string, gateway netip.Addr, mac net.HardwareAddr)
 		},
 		{
 			For: "lima", What: "Lima, a new machine for the trial",
-			Use:  "limactl start --tty=false --name=" + tryGuest + " --set=" + shell.Quote(`.networks=[{"socket":`+jsonString(r.Socket)+"}]"),
+			Use:  "limactl start --tty=false --name=" + tryGuest + " --set=" + printable.Quote(`.networks=[{"socket":`+jsonString(r.Socket)+"}]"),
 			Undo: "limactl delete --force " + tryGuest,
 		},
 		minikubeLine(r, goos, gateway),
@@ -175,11 +174,11 @@ func tryLines(r tryReady, goos string, gateway netip.Addr, mac net.HardwareAddr)
 		lines,
 		tryLine{
 			For: "vfkit", What: "vfkit",
-			Use: "vfkit ... --device " + shell.Quote("virtio-net,unixSocketPath="+r.Dgram+",mac="+mac.String()), Undo: undo,
+			Use: "vfkit ... --device " + printable.Quote("virtio-net,unixSocketPath="+r.Dgram+",mac="+mac.String()), Undo: undo,
 		},
 		tryLine{
 			For: "krunkit", What: "krunkit",
-			Use: "krunkit ... --device " + shell.Quote("virtio-net,type=unixgram,path="+r.Dgram+",mac="+mac.String()), Undo: undo,
+			Use: "krunkit ... --device " + printable.Quote("virtio-net,type=unixgram,path="+r.Dgram+",mac="+mac.String()), Undo: undo,
 		},
 	)
 }
@@ -199,7 +198,7 @@ func minikubeLine(r tryReady, goos string, gateway netip.Addr) tryLine {
 		return l
 	}
 	l.Use = fmt.Sprintf("minikube start --profile=%s --driver=qemu --network=socket_vmnet --socket-vmnet-path=%s --socket-vmnet-client-path=%s",
-		tryGuest, shell.Quote(r.Socket), shell.Quote(r.Client))
+		tryGuest, printable.Quote(r.Socket), printable.Quote(r.Client))
 	l.Undo = "minikube delete --profile=" + tryGuest
 	if gateway.String() != minikubeHost {
 		l.Note = fmt.Sprintf("minikube takes this host to be %s whatever the network, so that host.minikube.internal leads nowhere here; "+
@@ -214,15 +213,15 @@ func qemuLines(r tryReady, mac net.HardwareAddr) []tryLine {
 	stream := "stream,id=n0,server=off,addr.type=unix,addr.path=" + strings.ReplaceAll(r.Socket, ",", ",,")
 	const undo = "leave these options away again"
 	lines := []tryLine{
-		{For: "qemu", What: "QEMU 9.2 and newer", Use: device + " -netdev " + shell.Quote(stream+",reconnect-ms=500"), Undo: undo},
-		{For: "qemu-8.0", What: "QEMU 8.0 to 9.1", Use: device + " -netdev " + shell.Quote(stream+",reconnect=1"), Undo: undo},
-		{For: "qemu-7.2", What: "QEMU 7.2", Use: device + " -netdev " + shell.Quote(stream), Undo: undo},
+		{For: "qemu", What: "QEMU 9.2 and newer", Use: device + " -netdev " + printable.Quote(stream+",reconnect-ms=500"), Undo: undo},
+		{For: "qemu-8.0", What: "QEMU 8.0 to 9.1", Use: device + " -netdev " + printable.Quote(stream+",reconnect=1"), Undo: undo},
+		{For: "qemu-7.2", What: "QEMU 7.2", Use: device + " -netdev " + printable.Quote(stream), Undo: undo},
 	}
 	old := tryLine{For: "qemu-old", What: "any older QEMU"}
 	if r.Client == "" {
 		old.Note = "it needs socket_vmnet_client, and there is none beside this program; \"make\" builds both into one directory"
 	} else {
-		old.Use = shell.Quote(r.Client) + " " + shell.Quote(r.Socket) + " qemu-system-... " + device + " -netdev socket,id=n0,fd=3"
+		old.Use = printable.Quote(r.Client) + " " + printable.Quote(r.Socket) + " qemu-system-... " + device + " -netdev socket,id=n0,fd=3"
 		old.Undo = "start QEMU as before"
 	}
 	return append(lines, old)
@@ -239,7 +238,7 @@ func jsonString(v any) string {
 
 // yamlString is an absolute path in YAML, quoted where it could be read as something else.
 func yamlString(path string) string {
-	if shell.Quote(path) == path && !strings.Contains(path, ": ") {
+	if printable.Quote(path) == path && !strings.Contains(path, ": ") {
 		return path
 	}
 	return jsonString(path)

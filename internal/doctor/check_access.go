@@ -13,7 +13,7 @@ import (
 	"strings"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/find"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/shell"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
@@ -80,7 +80,7 @@ func (x *exam) socketFix(k *socket, at node) []string {
 	}
 	fix := []string{"its group has no access, or is root's: start the daemon for a group that the user is in, or for this user alone", "    --socket-group=" + own}
 	if k.Status != nil || k.Server != nil && k.Server.Ours {
-		fix = append(fix, "    --socket-user="+shell.Quote(x.userName()))
+		fix = append(fix, "    --socket-user="+printable.Quote(x.userName()))
 	}
 	return fix
 }
@@ -95,7 +95,7 @@ func (x *exam) joinGroup(n node) []string {
 	if x.Members != nil && slices.Contains(x.Members(x.User.Name), n.gid) {
 		return []string{"the user is in that group, but has been only since this login: log out and in again"}
 	}
-	group, user := shell.Quote(x.groupName(n.gid)), shell.Quote(x.userName())
+	group, user := printable.Quote(x.groupName(n.gid)), printable.Quote(x.userName())
 	line := "    sudo usermod --append --groups " + group + " " + user
 	if x.GOOS == "darwin" {
 		line = "    sudo dseditgroup -o edit -a " + user + " -t user " + group
@@ -125,10 +125,10 @@ func (x *exam) own(k *socket, dir, does string) {
 	case err != nil:
 		x.skip(errors.Is(err, fs.ErrPermission), "%s: %s", dir, find.Reason(err))
 	case at.uid != 0 && at.uid != uid:
-		x.report(status.Warning, []string{"give it to the daemon's user, and start the daemon again:", fmt.Sprintf("    sudo chown -R %d %s", uid, shell.Quote(dir))},
+		x.report(status.Warning, []string{"give it to the daemon's user, and start the daemon again:", fmt.Sprintf("    sudo chown -R %d %s", uid, printable.Quote(dir))},
 			"%s, which belongs to user %d, and runs as user %d", who, at.uid, uid)
 	case at.Perm()&mayWrite != 0 && at.FileMode&fs.ModeSticky == 0 || at.Perm()&(mayWrite<<3) != 0 && at.gid != 0 && !strings.HasSuffix(dir, "/dgram"):
-		x.report(status.Warning, []string{"take that from them:", "    sudo chmod go-w " + shell.Quote(dir)}, "%s, which others can change (%s)", who, x.ownerText(at))
+		x.report(status.Warning, []string{"take that from them:", "    sudo chmod go-w " + printable.Quote(dir)}, "%s, which others can change (%s)", who, x.ownerText(at))
 	default:
 		x.ok("%s, which others cannot change", who)
 	}

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/find"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/shell"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
@@ -91,7 +91,7 @@ func (x *exam) versions(k *socket) {
 }
 
 func upgrade(k *socket, why string) []string {
-	return []string{why, "    sudo socket_vmnet2 upgrade " + shell.Quote(k.Path)}
+	return []string{why, "    sudo socket_vmnet2 upgrade " + printable.Quote(k.Path)}
 }
 
 // silent tells of a daemon that does not describe itself.
@@ -138,7 +138,7 @@ func (x *exam) staleSocket(k *socket) {
 	}
 	if !isSocket(k.node.FileMode) {
 		if len(k.By) > 0 && !k.node.IsDir() {
-			x.report(status.Error, []string{"look at it, and move it away: the daemon never removes what is no socket", "    ls -l " + shell.Quote(k.Path)},
+			x.report(status.Error, []string{"look at it, and move it away: the daemon never removes what is no socket", "    ls -l " + printable.Quote(k.Path)},
 				"%s, where %s wants a socket, is no socket (%s)", k.Path, list(k.By), k.node.Type())
 		}
 		return
@@ -153,7 +153,7 @@ func (x *exam) staleSocket(k *socket) {
 	case err == nil:
 		_ = c.Close()
 	case errors.Is(err, syscall.ECONNREFUSED):
-		x.report(status.Warning, []string{"remove it, or start the daemon, which takes its place:", "    sudo rm " + shell.Quote(k.Path)},
+		x.report(status.Warning, []string{"remove it, or start the daemon, which takes its place:", "    sudo rm " + printable.Quote(k.Path)},
 			"%s is a socket that nothing listens at; programs that only look whether it is there take it for a daemon, as minikube does", k.Path)
 	case errors.Is(err, fs.ErrPermission):
 		x.skip(true, "whether something listens at %s", k.Path)
@@ -219,7 +219,7 @@ func (x *exam) stalePidfile(file string) {
 		}
 		return
 	}
-	remove := []string{"remove it; a daemon that starts writes its own:", "    sudo rm " + shell.Quote(file)}
+	remove := []string{"remove it; a daemon that starts writes its own:", "    sudo rm " + printable.Quote(file)}
 	pid, err := strconv.Atoi(strings.TrimSpace(string(b[:min(len(b), 64)])))
 	p, runs := x.Processes[pid]
 	switch {

@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/find"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/shell"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
@@ -43,11 +43,11 @@ func (x *exam) job(j find.Job) {
 	case j.State == find.NotLoaded:
 		x.report(status.Notice, []string{
 			"load it, or remove its file if it is not wanted any more:",
-			"    sudo launchctl bootstrap system " + shell.Quote(j.Path), "    sudo rm " + shell.Quote(j.Path),
+			"    sudo launchctl bootstrap system " + printable.Quote(j.Path), "    sudo rm " + printable.Quote(j.Path),
 		}, text+", but is not loaded, so nothing starts it", args...)
 	case j.State != "" && j.State != "running":
 		x.report(status.Warning, []string{
-			"start it again; its log is where StandardErrorPath in the file says:", "    sudo launchctl kickstart -k " + shell.Quote(j.Target()),
+			"start it again; its log is where StandardErrorPath in the file says:", "    sudo launchctl kickstart -k " + printable.Quote(j.Target()),
 		}, text+", and its state is %q: see its log", append(args, j.State)...)
 	default:
 		x.ok(text, args...)
@@ -66,12 +66,12 @@ func stopJob(j find.Job) []string {
 	case "macports":
 		return []string{"    sudo port unload socket_vmnet"}
 	}
-	return []string{sudo + "launchctl bootout " + shell.Quote(j.Target()), sudo + "rm " + shell.Quote(j.Path)}
+	return []string{sudo + "launchctl bootout " + printable.Quote(j.Target()), sudo + "rm " + printable.Quote(j.Path)}
 }
 
 // unit tells of one unit of systemd.
 func (x *exam) unit(u find.Unit) {
-	name := shell.Quote(u.Name)
+	name := printable.Quote(u.Name)
 	restart := "    sudo systemctl restart " + name
 	switch {
 	case !x.Booted:

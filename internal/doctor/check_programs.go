@@ -12,7 +12,7 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/codesign"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/find"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/install/pathrules"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/shell"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
@@ -22,7 +22,7 @@ func checkInstalls(x *exam) {
 	for _, p := range x.Programs {
 		fix := []string{
 			"install it, or change what names it: socket_vmnet2 migrate tells",
-			"    sudo socket_vmnet2 install --prefix=" + shell.Quote(p.Prefix),
+			"    sudo socket_vmnet2 install --prefix=" + printable.Quote(p.Prefix),
 		}
 		if p.Missing != "" || p.Fault != "" {
 			x.report(status.Error, fix, "%s", p)
@@ -195,7 +195,7 @@ func (x *exam) signature(program string) {
 		"install it again as it was released: another tool signed or changed it",
 		"    sudo socket_vmnet2 install",
 		"or sign it by hand, as a build does, with etc/entitlements.plist:",
-		"    sudo codesign --force --sign - --entitlements etc/entitlements.plist " + shell.Quote(program),
+		"    sudo codesign --force --sign - --entitlements etc/entitlements.plist " + printable.Quote(program),
 	}
 	sig, err := codesign.Read(b)
 	switch {

@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/shell"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
 )
 
 // A client is a virtual machine, or a process of one, that uses a socket.
@@ -159,7 +159,7 @@ func (v *Inventory) Served(p program) []string {
 func command(words ...string) string {
 	quoted := make([]string, len(words))
 	for i, w := range words {
-		quoted[i] = shell.Quote(w)
+		quoted[i] = printable.Quote(w)
 	}
 	return strings.Join(quoted, " ")
 }

@@ -12,7 +12,7 @@ import (
 
 	"github.com/goccy/go-yaml"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/shell"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
 )
 
 // How far Lima's sudoers file is what Lima asks for.
@@ -188,7 +188,7 @@ func (f *search) sudoersState(c limaConfig) string {
 
 // LimaSudoers is how Lima says to install its sudoers file: a limactl that fails leaves it as it is.
 func LimaSudoers(file string) string {
-	return "limactl sudoers >etc_sudoers.d_lima && sudo install -o root -m 0440 etc_sudoers.d_lima " + shell.Quote(file)
+	return "limactl sudoers >etc_sudoers.d_lima && sudo install -o root -m 0440 etc_sudoers.d_lima " + printable.Quote(file)
 }
 
 // maxAttached bounds how many networks of one instance are looked at.

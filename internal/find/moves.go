@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/shell"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
 )
 
 // A Move is what to type to have socket_vmnet2 in place of one program.
@@ -119,7 +119,7 @@ func (m *mover) change(p program, path string) (lines []string) {
 			continue
 		}
 		configs = append(configs, n.Config)
-		lines = append(lines, fmt.Sprintf(`sed -i.before-socket_vmnet2 's|^\( *socketVMNet:\).*|\1 "%s"|' %s`, path, shell.Quote(n.Config)))
+		lines = append(lines, fmt.Sprintf(`sed -i.before-socket_vmnet2 's|^\( *socketVMNet:\).*|\1 "%s"|' %s`, path, printable.Quote(n.Config)))
 		if n.Sudoers != "" && n.State != SudoersMissing {
 			lines = append(lines, LimaSudoers(n.Sudoers))
 		}

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/shell"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
@@ -86,7 +86,7 @@ func gatewayDown(v *view) []finding {
 	if u == nil || v.Network.State != status.NetworkRunning || u.Gateway.Error == "" {
 		return nil
 	}
-	fix := []string{"See in the daemon's log what ended it. If the program was replaced meanwhile:", command("socket_vmnet2 upgrade %s", shell.Quote(v.Daemon.Socket))}
+	fix := []string{"See in the daemon's log what ended it. If the program was replaced meanwhile:", command("socket_vmnet2 upgrade %s", printable.Quote(v.Daemon.Socket))}
 	return []finding{found(status.GatewayDown, status.Error, nil, fix,
 		"The network's gateway ended and is started again: %s. Until then guests have no DHCP, no DNS and no way out.", u.Gateway.Error)}
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/shell"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
@@ -19,7 +19,7 @@ const commandIndent = "    "
 func command(format string, args ...any) string { return commandIndent + fmt.Sprintf(format, args...) }
 
 // socket is the daemon's, for a command.
-func (v *view) socket() string { return shell.Quote(v.Daemon.Socket) }
+func (v *view) socket() string { return printable.Quote(v.Daemon.Socket) }
 
 // kick is the command that ends the connection of the first of list.
 func (v *view) kick(list []*status.Client) string {

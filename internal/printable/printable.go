@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package printable makes foreign text harmless where it is shown or logged: guests, clients and files choose names.
+// Package printable makes foreign text harmless where people read, log or type it: guests, clients and files choose names.
 package printable
 
 import (
@@ -42,4 +42,15 @@ func Lines(s string) string {
 		}
 		return r
 	}, s)
+}
+
+// plain are the characters that mean themselves anywhere in a word of a shell.
+const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-"
+
+// Quote is text as one word of a shell's command, as it is where that is one already. No shell can be given a zero byte.
+func Quote(text string) string {
+	if text != "" && strings.Trim(text, plain) == "" {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }

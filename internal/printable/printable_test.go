@@ -3,11 +3,13 @@
 package printable
 
 import (
+	"os/exec"
 	"strings"
 	"testing"
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestLine(t *testing.T) {
@@ -40,5 +42,35 @@ func FuzzLine(f *testing.F) {
 		assert.True(t, utf8.ValidString(got))
 		assert.False(t, strings.ContainsFunc(got, func(r rune) bool { return r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 }))
 		assert.Equal(t, got, Line(got, most))
+	})
+}
+
+// TestQuote: a path that needs nothing stays readable.
+func TestQuote(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                          "''",
+		"/var/run/socket_vmnet":     "/var/run/socket_vmnet",
+		"/Users/a b/s":              "'/Users/a b/s'",
+		"it's":                      `'it'\''s'`,
+		"$(id)":                     "'$(id)'",
+		"~":                         "'~'",
+		"system/org.example.a@1,2%": "system/org.example.a@1,2%",
+	} {
+		assert.Equal(t, want, Quote(text))
+	}
+}
+
+// FuzzQuote compares quoting with what a shell makes of it.
+func FuzzQuote(f *testing.F) {
+	for _, s := range []string{"", "a", "a b", "'", `\`, "$(id)", "`id`", "~", "-n", "*", "#", "é", "a\nb"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		if strings.ContainsRune(s, 0) {
+			return
+		}
+		out, err := exec.Command("sh", "-c", "set -f; for a in "+Quote(s)+" "+Quote(s)+"; do printf '[%s]' \"$a\"; done").Output() //nolint:gosec // that is the test
+		require.NoError(t, err)
+		assert.Equal(t, "["+s+"]["+s+"]", string(out))
 	})
 }

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/shell"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
 )
 
 // A step is one change, or a wait, which shows nothing.
@@ -174,7 +174,7 @@ func (s *system) read(paths ...string) (map[string]string, error) {
 func shellLine(argv []string) string {
 	words := make([]string, len(argv))
 	for i, a := range argv {
-		words[i] = shell.Quote(a)
+		words[i] = printable.Quote(a)
 	}
 	return strings.Join(words, " ")
 }

@@ -15,7 +15,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/shell"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
 )
 
 // daemonGID is the group daemon on macOS and Linux, which may write to Lima's varRun.
@@ -147,11 +147,11 @@ func (r trusted) check(component string, fi fs.FileInfo, real string, last bool)
 	case !ok:
 		e.Problem = "has no owner on this system"
 	case st.Uid != 0 && !(r.staged && st.Uid == r.uid):
-		e.Problem, e.Fix = fmt.Sprintf("belongs to user %d, not to root", st.Uid), "sudo chown root "+shell.Quote(real)
+		e.Problem, e.Fix = fmt.Sprintf("belongs to user %d, not to root", st.Uid), "sudo chown root "+printable.Quote(real)
 	case perm&worldWritable != 0:
-		e.Problem, e.Fix = fmt.Sprintf("can be written by everybody (mode %04o)", perm), "sudo chmod o-w "+shell.Quote(real)
+		e.Problem, e.Fix = fmt.Sprintf("can be written by everybody (mode %04o)", perm), "sudo chmod o-w "+printable.Quote(real)
 	case perm&groupWritable != 0 && st.Gid != 0 && !(r.daemon && st.Gid == daemonGID) && !(r.staged && st.Gid == r.gid):
-		e.Problem, e.Fix = fmt.Sprintf("can be written by group %d (mode %04o)", st.Gid, perm), "sudo chmod g-w "+shell.Quote(real)
+		e.Problem, e.Fix = fmt.Sprintf("can be written by group %d (mode %04o)", st.Gid, perm), "sudo chmod g-w "+printable.Quote(real)
 	default:
 		return nil
 	}
