@@ -69,7 +69,7 @@ var imports = map[string][]string{
 
 	"internal/watch":          {},
 	"internal/health":         {"internal/freenet", "internal/printable", "internal/status", "internal/watch"},
-	"internal/hostfs":         {},
+	"internal/hostfs":         {"internal/printable"},
 	"internal/state":          {"internal/hostfs"},
 	"internal/handoff":        {},
 	"internal/upgrade":        {"internal/handoff", "internal/hostfs", "internal/printable"},
@@ -91,18 +91,17 @@ var imports = map[string][]string{
 	"internal/vnettest":  {"internal/fakeguest", "internal/frame", "internal/passing/client", "internal/passing/proto", "internal/vnet"},
 
 	"internal/freenet": {},
-	"internal/find":    {"internal/compat", "internal/inherit", "internal/install/pathrules", "internal/printable"},
+	"internal/find":    {"internal/compat", "internal/inherit", "internal/hostfs", "internal/printable"},
 	"internal/doctor": {
-		"internal/codesign", "internal/control", "internal/find", "internal/freenet", "internal/install/pathrules", "internal/printable", "internal/status",
+		"internal/codesign", "internal/control", "internal/find", "internal/freenet", "internal/hostfs", "internal/printable", "internal/status",
 	},
-	"internal/codesign":          {},
-	"internal/install":           {"internal/install/pathrules"},
-	"internal/install/pathrules": {"internal/printable"},
-	"internal/manual":            {"internal/cmdline"},
+	"internal/codesign": {},
+	"internal/install":  {"internal/hostfs"},
+	"internal/manual":   {"internal/cmdline"},
 
 	"tools/release": {"internal/codesign"},
 
-	"internal/service": {"internal/compat", "internal/install/pathrules", "internal/printable", "internal/vnet"},
+	"internal/service": {"internal/compat", "internal/hostfs", "internal/printable", "internal/vnet"},
 
 	"cmd/socket_vmnet2": {
 		"internal/metrics", "internal/service", "internal/render",
@@ -196,7 +195,7 @@ var skips = map[string]string{
 	"internal/state/file_test.go: TestUntrustedDirectory":               "root, for whom the rules are stricter",
 	"internal/manual/page_test.go: missing":                             "linters and shells, which test/e2e/setup.sh gets",
 	"internal/unixgram/forged_linux_test.go: needRoot":                  "root, to become other users in other root directories",
-	"internal/install/pathrules/pathrules_test.go: needRoot":            "root, to give files to others",
+	"internal/hostfs/rules_test.go: needRoot":                           "root, to give files to others",
 	"internal/mmsg/mmsg_linux_test.go: TestSendAs":                      "root, to name other users",
 	"internal/passing/giver_linux_test.go: TestGiverConnectsToAService": "root, to name other users",
 	"test/bench/rig/fortest.go: ForTest":                                "gcc, for the load generator and the C relays",

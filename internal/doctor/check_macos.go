@@ -8,7 +8,7 @@ import (
 	"regexp"
 	"slices"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/install/pathrules"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/hostfs"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
@@ -65,7 +65,7 @@ func checkQEMU(x *exam) {
 	}
 	for _, p := range x.qemus() {
 		// What others can change is not run as root.
-		if (x.User.UID == 0 || x.User.Behind) && !x.Staged() && pathrules.Check(p, pathrules.Options{}) != nil {
+		if (x.User.UID == 0 || x.User.Behind) && !x.Staged() && hostfs.Check(p, hostfs.Options{}) != nil {
 			x.skip(false, "the version of %s: it is not run as root, since others could change it; run doctor without sudo", p)
 			continue
 		}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/codesign"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/find"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/install/pathrules"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/hostfs"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
@@ -69,13 +69,13 @@ func (x *exam) unread() {
 // checkPaths holds Lima's rules against all that root runs or Lima names: every directory on the way counts.
 func checkPaths(x *exam) {
 	seen := map[string]bool{}
-	check := func(path, why string, lima bool, o pathrules.Options) {
+	check := func(path, why string, lima bool, o hostfs.Options) {
 		if path == "" || seen[path] {
 			return
 		}
 		seen[path] = true
 		o.Root = x.Root
-		if err := pathrules.Check(path, o); err != nil {
+		if err := hostfs.Check(path, o); err != nil {
 			x.badPath(path, why, lima, err)
 			return
 		}
@@ -83,27 +83,27 @@ func checkPaths(x *exam) {
 	}
 	for _, n := range x.Networks {
 		if n.Tool == "lima" {
-			check(n.Program, "which "+n.Config+" names", true, pathrules.Options{Missing: true})
-			check(filepath.Dir(n.Socket), "Lima's varRun", true, pathrules.Options{Missing: true, AllowDaemonGroup: true})
-			check(n.Sudoers, "Lima's sudoers file", true, pathrules.Options{Missing: true})
+			check(n.Program, "which "+n.Config+" names", true, hostfs.Options{Missing: true})
+			check(filepath.Dir(n.Socket), "Lima's varRun", true, hostfs.Options{Missing: true, AllowDaemonGroup: true})
+			check(n.Sudoers, "Lima's sudoers file", true, hostfs.Options{Missing: true})
 		}
 	}
 	for _, j := range x.Jobs {
 		if !j.User() {
-			check(j.Program, "which the job "+j.Label+" runs as root", false, pathrules.Options{Missing: true, AllowSpace: true})
+			check(j.Program, "which the job "+j.Label+" runs as root", false, hostfs.Options{Missing: true, AllowSpace: true})
 		}
 	}
 	for _, p := range x.Programs {
 		// Homebrew's belong to the user who installed it, always; elsewhere one may be there to run as an ordinary user.
 		if (p.Kind == find.KindUpstream || p.Kind == find.KindMacPorts || p.Kind == find.KindColima) && p.Missing == "" {
-			check(p.Path, "an installed program", false, pathrules.Options{})
+			check(p.Path, "an installed program", false, hostfs.Options{})
 		}
 	}
 }
 
 // badPath words what is wrong with a path.
 func (x *exam) badPath(path, why string, lima bool, err error) {
-	bad, ok := errors.AsType[*pathrules.Error](err)
+	bad, ok := errors.AsType[*hostfs.Error](err)
 	switch {
 	case !ok:
 		x.skip(false, "%s: %v", path, err)

@@ -11,7 +11,7 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/install/pathrules"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/hostfs"
 )
 
 // DefaultPrefix is where socket_vmnet's make install puts it, and where Lima looks first.
@@ -110,7 +110,7 @@ func (f *search) addProgram(path string) {
 	if at != path {
 		p.Links = Clean(at)
 	}
-	if err := pathrules.Check(path, pathrules.Options{Root: f.Root}); err != nil {
+	if err := hostfs.Check(path, hostfs.Options{Root: f.Root}); err != nil {
 		p.Unsafe = Clean(err.Error())
 	}
 	f.describe(&p, at)
@@ -160,7 +160,7 @@ func (f *search) describe(p *program, at string) {
 	}
 	p.Ours, p.Version = inFile(file, fi)
 	// Only a program that root may trust is run.
-	if f.Run == nil || f.Staged() || pathrules.Check(at, pathrules.Options{}) != nil {
+	if f.Run == nil || f.Staged() || hostfs.Check(at, hostfs.Options{}) != nil {
 		return
 	}
 	out, err := f.run(at, "--version")

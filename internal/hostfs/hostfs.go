@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package hostfs tells whether others than root and this user can change what a path leads to.
+// Package hostfs tells whether others can change what a path leads to: others than root and this user (Follow), or, for what sudo or
+// launchd runs as root, others than root (Check).
 package hostfs
 
 import (
@@ -25,8 +26,8 @@ type Untrusted struct {
 // Error implements error.
 func (u *Untrusted) Error() string { return u.Text }
 
-// Options of Follow.
-type Options struct {
+// FollowOptions are whose files Follow trusts, and whether it makes what is not there.
+type FollowOptions struct {
 	EUID int  // whose files are trusted besides root's
 	Make bool // make directories that do not exist, with mode 0700
 }
@@ -38,8 +39,8 @@ type Options struct {
 // systems give each user one of its own, and Homebrew's directories belong to a group. A directory with the sticky bit, such as /tmp, may
 // be writable on the way, since nobody can replace what is root's or the user's there, but only a directory in it counts, not a link or
 // a file, which others could have put there first.
-func Follow(path string, o Options) (real string, info fs.FileInfo, err error) {
-	w := walk{Options: o, todo: strings.Split(path, "/")}
+func Follow(path string, o FollowOptions) (real string, info fs.FileInfo, err error) {
+	w := walk{FollowOptions: o, todo: strings.Split(path, "/")}
 	if err := w.goTo("/"); err != nil {
 		return "", nil, err
 	}
@@ -53,7 +54,7 @@ func Follow(path string, o Options) (real string, info fs.FileInfo, err error) {
 
 // A walk goes along a path.
 type walk struct {
-	Options
+	FollowOptions
 	todo   []string
 	at     string      // without links
 	info   fs.FileInfo // of at

@@ -24,7 +24,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/install/pathrules"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/hostfs"
 )
 
 // DefaultPrefix is where Lima looks first.
@@ -73,7 +73,7 @@ func (o Options) place() (p place, err error) {
 	}
 	for _, dir := range []string{"", "bin", "libexec", backupDir} {
 		// A space is for Lima to refuse: it is not safe or unsafe.
-		if err := pathrules.Check(filepath.Join(p.prefix, dir), pathrules.Options{Root: p.root, Missing: true, AllowSpace: true}); err != nil {
+		if err := hostfs.Check(filepath.Join(p.prefix, dir), hostfs.Options{Root: p.root, Missing: true, AllowSpace: true}); err != nil {
 			return p, fmt.Errorf("--prefix=%s: %w", p.prefix, err)
 		}
 	}

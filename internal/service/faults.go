@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/install/pathrules"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/hostfs"
 )
 
 // userFault tells when the user cannot have a job of that kind.
@@ -45,7 +45,7 @@ func (s *service) programFault() error {
 	case s.job.User:
 		return nil
 	}
-	if err := pathrules.Check(s.job.Program, pathrules.Options{Root: s.sys.Root, AllowSpace: true}); err != nil {
+	if err := hostfs.Check(s.job.Program, hostfs.Options{Root: s.sys.Root, AllowSpace: true}); err != nil {
 		return fmt.Errorf("the system would run what others than root can change: %w", err)
 	}
 	return nil

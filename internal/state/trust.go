@@ -29,7 +29,7 @@ func owner(info fs.FileInfo) (int, bool) {
 // trustDir returns dir without links, if nobody but euid and root can change it or what leads to it. It is made, with its parents,
 // where it does not exist.
 func trustDir(dir string, euid int) (string, error) {
-	real, info, err := hostfs.Follow(dir, hostfs.Options{EUID: euid, Make: true})
+	real, info, err := hostfs.Follow(dir, hostfs.FollowOptions{EUID: euid, Make: true})
 	switch {
 	case err != nil:
 		return "", err

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pathrules tells whether only root can change a path. A program that sudo or launchd runs as root must be at
-// such a path, and Lima refuses to start a socket_vmnet that is not: the rules are those of its validatePath
-// (pkg/networks/validate.go), for the path and for every directory above it.
-package pathrules
+package hostfs
 
 import (
 	"cmp"
@@ -26,7 +23,7 @@ const (
 	worldWritable = 0o002
 )
 
-// Options say what is no fault.
+// Options say what is no fault for Check.
 type Options struct {
 	Root             string // a staged root: nothing above it is looked at, and its owner and group count as root's; empty: the real one
 	Missing          bool   // what is not there yet is no fault, nor is what would be below it
@@ -56,7 +53,9 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// Check returns nil if only root can change path, a clean absolute path below Options.Root, and otherwise an *Error.
+// Check returns nil if only root can change path, a clean absolute path below Options.Root, and otherwise an *Error. Lima refuses to
+// start a socket_vmnet that is at another one: the rules are those of its validatePath (pkg/networks/validate.go), for the path and
+// for every directory above it.
 func Check(path string, o Options) error {
 	if e := checkText(path, o); e != nil {
 		return e

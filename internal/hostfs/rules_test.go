@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package pathrules
+package hostfs
 
 import (
 	"os"
@@ -112,8 +112,8 @@ func link(path string) func(*testing.T, string) {
 	}
 }
 
-// TestOwners needs no change of owners: it says who is trusted.
-func TestOwners(t *testing.T) {
+// TestStagedOwners needs no change of owners: it says who is trusted.
+func TestStagedOwners(t *testing.T) {
 	root := stage(t)
 	fi, err := os.Lstat(filepath.Join(root, "opt"))
 	require.NoError(t, err)
