@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package vnettest tests networks: a conformance suite that every vnet.Network passes (TestNetwork), a running daemon as such
+// a network, by each of its transports (DaemonNetwork), and the fake guests of fakeguest for the length of a test (Attach,
+// Dial).
 package vnettest
 
 import (
@@ -9,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/fakeguest"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
 
@@ -79,4 +83,26 @@ func runCheck(t tester, c check, n vnet.Network, patience time.Duration) {
 	l := &lan{t: t, network: n, patience: patience}
 	defer l.finish()
 	c.run(l)
+}
+
+// Attach plugs a guest into a port of n. The end of the test closes it.
+func Attach(tb testing.TB, n vnet.Network, o fakeguest.Options) *fakeguest.Guest {
+	tb.Helper()
+	g, err := fakeguest.Attach(tb.Context(), n, o)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(g.Close)
+	return g
+}
+
+// Dial connects a guest to the stream socket of a daemon that may still be starting. The end of the test closes it.
+func Dial(tb testing.TB, path string, o fakeguest.Options) *fakeguest.Guest {
+	tb.Helper()
+	g, err := fakeguest.Dial(path, o)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(g.Close)
+	return g
 }
