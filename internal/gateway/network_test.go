@@ -3,7 +3,6 @@
 package gateway
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"io"
@@ -25,6 +24,7 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/gateway/dhcp"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vnettest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -50,7 +50,7 @@ type Network struct {
 	port    *bridge.Port
 	conn    *net.UnixConn
 	writing sync.Mutex
-	log     lockedBuffer
+	log     vnettest.Log
 	done    chan struct{} // both loops have ended
 	err     error         // of the gateway's
 	closing sync.Once
@@ -290,24 +290,6 @@ func TestLeaseAndPing(t *testing.T) {
 			assert.Equal(t, tt.reply, g.resolve(ip, tt.dst, wait) != nil, "ARP")
 		})
 	}
-}
-
-// lockedBuffer is a buffer for several goroutines.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 // echoServer listens on the host's loopback and sends back what it gets, each half-close for itself.

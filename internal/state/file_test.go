@@ -3,7 +3,6 @@
 package state
 
 import (
-	"bytes"
 	"errors"
 	"log/slog"
 	"net"
@@ -21,38 +20,19 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vnettest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const socket = "/var/run/socket_vmnet"
 
-// logBuffer collects what is logged.
-type logBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
+// warnings is how many there are in the log.
+func warnings(log *vnettest.Log) int { return strings.Count(log.String(), "level=WARN") }
 
-func (l *logBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logBuffer) warnings() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.b.String(), "level=WARN")
-}
-
-func (l *logBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
-func open(dir string) (*File, *logBuffer) {
-	log := &logBuffer{}
+func open(dir string) (*File, *vnettest.Log) {
+	log := &vnettest.Log{}
 	return Open(Options{Dir: dir, Socket: socket, Log: slog.New(slog.NewTextHandler(log, nil))}), log
 }
 
@@ -163,7 +143,7 @@ func TestIgnored(t *testing.T) {
 			dir, file := stateDir(t, tt.content)
 			f, log := open(dir)
 			assert.Empty(t, f.Leases())
-			assert.Equal(t, 1, log.warnings(), log)
+			assert.Equal(t, 1, warnings(log), log)
 			assert.Contains(t, log.String(), file)
 			f.SaveLeases(someLeases)
 			require.NoError(t, f.Close())
@@ -212,7 +192,7 @@ func TestForeign(t *testing.T) {
 			tt.make(t, file)
 			f, log := open(dir)
 			assert.Empty(t, f.Leases())
-			assert.Equal(t, 1, log.warnings(), log)
+			assert.Equal(t, 1, warnings(log), log)
 			f.SaveLeases(someLeases)
 			require.NoError(t, f.Close())
 			info, err := os.Lstat(file)
@@ -230,10 +210,10 @@ func TestDirectoryAtPath(t *testing.T) {
 	dir, file := stateDir(t, "")
 	require.NoError(t, os.Mkdir(file, 0o700))
 	f, log := open(dir)
-	assert.Equal(t, 1, log.warnings())
+	assert.Equal(t, 1, warnings(log))
 	f.SaveLeases(someLeases)
 	require.NoError(t, f.Close())
-	assert.Equal(t, 2, log.warnings(), "one for reading, one for writing")
+	assert.Equal(t, 2, warnings(log), "one for reading, one for writing")
 	entries, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	assert.Len(t, entries, 1)
@@ -326,7 +306,7 @@ func TestUntrustedDirectory(t *testing.T) {
 				assert.FileExists(t, f.Path())
 				return
 			}
-			assert.Equal(t, 1, log.warnings(), log)
+			assert.Equal(t, 1, warnings(log), log)
 			assert.Empty(t, f.Path())
 			assert.NoFileExists(t, filepath.Join(dir, FileName(socket)))
 		})
@@ -358,7 +338,7 @@ func TestDiskFull(t *testing.T) {
 		f.SaveLeases(func() []Lease { return someLeases()[:1] })
 		f.save()
 	}
-	assert.Equal(t, 1, log.warnings(), log)
+	assert.Equal(t, 1, warnings(log), log)
 	assert.Contains(t, log.String(), "no space left")
 	b, err := os.ReadFile(file)
 	require.NoError(t, err)

@@ -123,7 +123,7 @@ func TestDamagedIdentity(t *testing.T) {
 			_, ok = f.Subnet()
 			assert.False(t, ok)
 			assert.Empty(t, f.Leases())
-			assert.Equal(t, 1, log.warnings(), log)
+			assert.Equal(t, 1, warnings(log), log)
 			assert.Contains(t, log.String(), file)
 			require.NoError(t, f.SaveSubnet(someSubnet))
 			require.NoError(t, f.Close())

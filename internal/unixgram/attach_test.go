@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vnettest"
 )
 
 // A detachedClient is what its session would keep.
@@ -58,7 +59,7 @@ func (l *lab) next(list []detachedClient, sameProcess bool) *lab {
 	if !sameProcess {
 		var st State
 		list, st = l.overTheWire(list)
-		n = &lab{t: l.t, dir: l.dir, path: l.path, log: &logBuffer{}, sessions: map[string]*session{}}
+		n = &lab{t: l.t, dir: l.dir, path: l.path, log: &vnettest.Log{}, sessions: map[string]*session{}}
 		o := l.opts
 		o.Conn, o.Log, o.Serve, o.Renew = nil, slog.New(slog.NewTextHandler(n.log, nil)), n.serve, n.renew
 		var err error

@@ -25,6 +25,7 @@ import (
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vnettest"
 )
 
 func TestMain(m *testing.M) {
@@ -134,7 +135,7 @@ type lab struct {
 	t     testing.TB
 	dir   string
 	path  string
-	log   *logBuffer
+	log   *vnettest.Log
 	peers []*peer // that either made
 
 	mu       sync.Mutex
@@ -147,28 +148,10 @@ type lab struct {
 	running  sync.WaitGroup
 }
 
-// A logBuffer keeps the log.
-type logBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *logBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *logBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
-}
-
 // newLab starts a Server at a path of its own. Sockets of root are allowed unless set says otherwise.
 func newLab(t testing.TB, set func(l *lab, o *Options)) *lab {
 	t.Helper()
-	l := &lab{t: t, dir: shortDir(t), log: &logBuffer{}, sessions: map[string]*session{}}
+	l := &lab{t: t, dir: shortDir(t), log: &vnettest.Log{}, sessions: map[string]*session{}}
 	l.path = filepath.Join(l.dir, "sock")
 	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: l.path, Net: "unixgram"})
 	require.NoError(t, err)

@@ -3,7 +3,6 @@
 package usernet
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -13,7 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -71,26 +69,9 @@ func attach(t testing.TB, n *Network, o fakeguest.Options) *fakeguest.Guest {
 }
 
 // log is a logger and what it wrote.
-func log() (*slog.Logger, *lockedBuffer) {
-	var b lockedBuffer
+func log() (*slog.Logger, *vnettest.Log) {
+	var b vnettest.Log
 	return slog.New(slog.NewTextHandler(&b, &slog.HandlerOptions{Level: slog.LevelDebug})), &b
-}
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 // gatewayStatus is what the status says of the gateway.

@@ -6,6 +6,8 @@
 package vnettest
 
 import (
+	"bytes"
+	"sync"
 	"testing"
 	"time"
 
@@ -105,4 +107,24 @@ func Dial(tb testing.TB, path string, o fakeguest.Options) *fakeguest.Guest {
 	}
 	tb.Cleanup(g.Close)
 	return g
+}
+
+// A Log keeps what is logged, for any number of goroutines.
+type Log struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (l *Log) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+// String is all that was logged.
+func (l *Log) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
 }
