@@ -3,6 +3,7 @@
 package rundir
 
 import (
+	"encoding/json"
 	"fmt"
 	"io/fs"
 	"log/slog"
@@ -21,6 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/handoff"
 )
 
 const (
@@ -393,4 +395,27 @@ func TestRelative(t *testing.T) {
 			assert.Equal(t, []string{fmt.Sprintf("a dir 0755 %d:%d", os.Geteuid(), os.Getegid())}, tree(t, dir))
 		})
 	}
+}
+
+// TestRestoreRefuses a directory that is none, and gives back what it has taken.
+func TestRestoreRefuses(t *testing.T) {
+	d := open(t, tempDir(t)+"/s")
+	var o handoff.Out
+	s, err := d.Save(&o)
+	require.NoError(t, err)
+	b, err := json.Marshal(s)
+	require.NoError(t, err)
+	assert.Regexp(t, `"owner":\{"UID":-1,"GID":\d+,"Mode":504,.*"bound":null\}$`, string(b))
+	var back Saved
+	require.NoError(t, json.Unmarshal(b, &back))
+	assert.Equal(t, s, back)
+	for _, fd := range []int{s.Parent, s.Dir, s.Dgram, s.Lock} {
+		_, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
+		require.NoError(t, err)
+	}
+	_, err = Restore(&handoff.In{}, s, discard())
+	require.ErrorContains(t, err, "take over the runtime directory "+s.Path+": take descriptor")
+	d.Remove()
+	_, err = d.Save(&o)
+	require.ErrorIs(t, err, net.ErrClosed)
 }
