@@ -18,7 +18,6 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/capture"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/capture/expr"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/capture/read"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/cmdline"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
@@ -108,12 +107,9 @@ func captureAction(c *cli.Context, q capture.Request, env compat.IO) (err error)
 
 // captureFilter is the program that the operands ask for.
 func captureFilter(ctx context.Context, c *cli.Context) (f []capture.Instruction, err error) {
-	program, err := expr.Compile(ctx, strings.Join(c.Args().Slice(), " "), expr.Tcpdump)
+	f, err = capture.Compile(ctx, strings.Join(c.Args().Slice(), " "), capture.Tcpdump)
 	if err != nil {
 		return nil, errors.New(printable.Lines(err.Error()))
-	}
-	for _, i := range program {
-		f = append(f, capture.Instruction{Op: i.Op, JT: i.Jt, JF: i.Jf, K: i.K})
 	}
 	return f, nil
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package expr has tcpdump, which is libpcap itself, compile filters to classic BPF for Ethernet frames.
-package expr
+package capture
 
 import (
 	"bytes"
@@ -15,46 +14,41 @@ import (
 	"os/exec"
 	"strings"
 	"time"
-
-	"golang.org/x/net/bpf"
 )
 
 const (
-	// maxLen is the longest filter that is compiled, in bytes.
-	maxLen = 16 << 10
-
-	// maxInstructions is the most that a filter may have. It is Linux's limit, and the daemon's.
-	maxInstructions = 4096
+	// maxSource is the longest filter that is compiled, in bytes.
+	maxSource = 16 << 10
 
 	// compileTime is how long tcpdump may take: names of hosts are looked up.
 	compileTime = 10 * time.Second
 
-	// snapLen is what accepted frames return, the longest that libpcap knows, in bytes.
-	snapLen = 262144
+	// wholeFrame is what accepted frames return, the longest that libpcap knows, in bytes.
+	wholeFrame = 262144
 )
 
 // Tcpdump is where tcpdump is looked for: on a Mac it always is at the first. Only root can put something there.
 var Tcpdump = []string{"/usr/sbin/tcpdump", "/usr/bin/tcpdump"}
 
-// Compile makes a program of a filter, which returns 0 for frames that it does not want. An empty filter is none.
-func Compile(ctx context.Context, filter string, tcpdump []string) ([]bpf.RawInstruction, error) {
+// Compile has tcpdump, which is libpcap itself, make a program of a filter, which returns 0 for frames that it does not want. An empty filter is none.
+func Compile(ctx context.Context, filter string, tcpdump []string) ([]Instruction, error) {
 	filter = strings.TrimSpace(filter)
 	switch {
 	case filter == "":
 		return nil, nil
-	case len(filter) > maxLen:
-		return nil, fmt.Errorf("the filter is longer than %d bytes", maxLen)
+	case len(filter) > maxSource:
+		return nil, fmt.Errorf("the filter is longer than %d bytes", maxSource)
 	case strings.ContainsRune(filter, 0):
 		return nil, errors.New("the filter contains a NUL")
 	}
 	program, err := compile(ctx, filter, tcpdump)
-	if err == nil && len(program) > maxInstructions {
-		return nil, fmt.Errorf("the filter takes %d instructions, more than %d", len(program), maxInstructions)
+	if err == nil && len(program) > maxFilter {
+		return nil, fmt.Errorf("the filter takes %d instructions, more than %d", len(program), maxFilter)
 	}
 	return program, err
 }
 
-func compile(ctx context.Context, filter string, tcpdump []string) ([]bpf.RawInstruction, error) {
+func compile(ctx context.Context, filter string, tcpdump []string) ([]Instruction, error) {
 	for _, path := range tcpdump {
 		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 			continue
@@ -66,7 +60,7 @@ func compile(ctx context.Context, filter string, tcpdump []string) ([]bpf.RawIns
 }
 
 // byTcpdump has tcpdump compile, which is given a capture without packets to read: it opens no interface for that, in no version.
-func byTcpdump(ctx context.Context, path, filter string) ([]bpf.RawInstruction, error) {
+func byTcpdump(ctx context.Context, path, filter string) ([]Instruction, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, compileTime, fmt.Errorf("%s has not compiled the filter within %v: does it name hosts?", path, compileTime))
 	defer cancel()
 	c := exec.CommandContext(ctx, path, "-ddd", "-r", "-", "--", filter)
@@ -85,7 +79,7 @@ func byTcpdump(ctx context.Context, path, filter string) ([]bpf.RawInstruction, 
 	} else if err != nil {
 		return nil, fmt.Errorf("compile the filter with %s: %w", path, err)
 	}
-	program, err := parse(out.String())
+	program, err := instructions(out.String())
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
@@ -98,7 +92,7 @@ func emptyCapture() []byte {
 	b = binary.LittleEndian.AppendUint16(b, 2) // version 2.4
 	b = binary.LittleEndian.AppendUint16(b, 4)
 	b = append(b, make([]byte, 8)...) // time zone, accuracy
-	b = binary.LittleEndian.AppendUint32(b, snapLen)
+	b = binary.LittleEndian.AppendUint32(b, wholeFrame)
 	return binary.LittleEndian.AppendUint32(b, 1)
 }
 
@@ -113,17 +107,17 @@ func complaint(said string) string {
 	return found
 }
 
-// parse reads the output of tcpdump -ddd: the number of instructions, and a line with four numbers for each.
-func parse(out string) ([]bpf.RawInstruction, error) {
+// instructions reads the output of tcpdump -ddd: the number of instructions, and a line with four numbers for each.
+func instructions(out string) ([]Instruction, error) {
 	r := strings.NewReader(out)
 	var n int
-	if _, err := fmt.Fscanln(r, &n); err != nil || n < 1 || n > maxInstructions {
-		return nil, fmt.Errorf("it prints no program, or one of more than %d instructions", maxInstructions)
+	if _, err := fmt.Fscanln(r, &n); err != nil || n < 1 || n > maxFilter {
+		return nil, fmt.Errorf("it prints no program, or one of more than %d instructions", maxFilter)
 	}
-	program := make([]bpf.RawInstruction, n)
+	program := make([]Instruction, n)
 	for i := range program {
 		p := &program[i]
-		if _, err := fmt.Fscanln(r, &p.Op, &p.Jt, &p.Jf, &p.K); err != nil {
+		if _, err := fmt.Fscanln(r, &p.Op, &p.JT, &p.JF, &p.K); err != nil {
 			return nil, fmt.Errorf("it prints no instruction %d: %w", i, err)
 		}
 	}

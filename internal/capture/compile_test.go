@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package expr
+package capture
 
 import (
 	"context"
@@ -12,7 +12,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/net/bpf"
 )
 
 // tcpdump is where it is on this machine.
@@ -33,8 +32,8 @@ func tcpdump(t *testing.T) []string {
 	return []string{path}
 }
 
-// frame is an ARP request, or else a TCP segment from 192.168.105.2, port 1000, to 192.168.105.3, port 80.
-func frame(arp bool) []byte {
+// ethernet is an ARP request, or else a TCP segment from 192.168.105.2, port 1000, to 192.168.105.3, port 80.
+func ethernet(arp bool) []byte {
 	b := make([]byte, 60)
 	if arp {
 		b[12], b[13] = 8, 6
@@ -56,14 +55,10 @@ func TestCompile(t *testing.T) {
 		t.Run(filter, func(t *testing.T) {
 			p, err := Compile(t.Context(), filter, tcpdump(t))
 			require.NoError(t, err)
-			instructions, ok := bpf.Disassemble(p)
-			require.True(t, ok)
-			vm, err := bpf.NewVM(instructions)
+			vm, err := newFilter(p)
 			require.NoError(t, err)
 			for arp, want := range map[bool]bool{true: want.arp, false: want.tcp} {
-				n, err := vm.Run(frame(arp))
-				require.NoError(t, err)
-				assert.Equal(t, want, n != 0, "ARP: %v", arp)
+				assert.Equal(t, want, accepts(vm, ethernet(arp)), "ARP: %v", arp)
 			}
 		})
 	}
@@ -88,7 +83,7 @@ func TestCompileLimits(t *testing.T) {
 	p, err := Compile(t.Context(), "  ", nil)
 	require.NoError(t, err)
 	assert.Empty(t, p)
-	_, err = Compile(t.Context(), strings.Repeat("x", maxLen+1), nil)
+	_, err = Compile(t.Context(), strings.Repeat("x", maxSource+1), nil)
 	assert.ErrorContains(t, err, "longer than")
 	_, err = Compile(t.Context(), "tcp\x00", nil)
 	assert.ErrorContains(t, err, "NUL")
