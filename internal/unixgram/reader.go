@@ -52,6 +52,8 @@ func (sh *shared) release() {
 func (sh *shared) readAll() (err error) {
 	s := sh.srv
 	poll := sh.rc.Read(func(fd uintptr) bool {
+		sh.busy.Store(true)
+		defer sh.busy.Store(false)
 		for {
 			if s.stopping.Load() {
 				return true

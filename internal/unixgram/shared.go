@@ -8,6 +8,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -16,6 +17,9 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/mmsg"
 )
+
+// turnTime is how long a socket that has just been given the path is not read at most.
+const turnTime = 250 * time.Millisecond
 
 // A shared is a socket that was bound to the path that clients send to, with a reader of its own.
 //
@@ -31,6 +35,7 @@ type shared struct {
 	fd   int
 	size int // bytes of the send buffer, as the system counts
 
+	busy atomic.Bool    // the reader has taken datagrams, or is about to, that it has not handed on
 	rcv  *mmsg.Receiver // used by the reader
 	last *client        // whose datagram the reader had last; nil when it has ended
 	at   *client        // to whom the reader hands datagrams just now
@@ -202,9 +207,25 @@ func (s *Server) turn() {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.old[s.cur] = struct{}{}
+	last := s.cur
+	s.old[last] = struct{}{}
 	s.cur = next // it has the path, so it is kept also when the Server is about to end
-	s.running.Go(next.readLoop)
+	s.running.Go(func() {
+		last.handOn()
+		next.readLoop()
+	})
+}
+
+// handOn waits until all that had come by sh when it lost the path has been handed on, for turnTime at most: a client that sends by
+// the path has its next frames in the next socket, and none may overtake those.
+func (sh *shared) handOn() {
+	waiting := []unix.PollFd{{Fd: int32(sh.fd), Events: unix.POLLIN}}
+	for end := time.Now().Add(turnTime); time.Now().Before(end) && !sh.srv.stopping.Load(); time.Sleep(time.Millisecond) {
+		// In this order: what does not wait was taken by a reader that was busy before.
+		if n, err := unix.Poll(waiting, 0); err == nil && n == 0 && !sh.busy.Load() {
+			return
+		}
+	}
 }
 
 // renew makes the socket that has the path from now on.

@@ -90,6 +90,30 @@ func TestDeafClients(t *testing.T) {
 	})
 }
 
+// TestOrderAcrossATurn: no frame that came by the path's next socket overtakes one that came by the last.
+func TestOrderAcrossATurn(t *testing.T) {
+	clients := make(chan *peer, 1)
+	l := newLab(t, func(made *lab, _ *Options) {
+		made.onServe = func(*session) error { // its reader has the first frame
+			at := made.current()
+			made.Server.mu.Lock()
+			at.users++ // as if a client that came before had connected its socket
+			made.Server.mu.Unlock()
+			made.wantTurn()
+			for made.current() == at {
+				time.Sleep(time.Millisecond)
+			}
+			(<-clients).send(testFrame(60, 2))
+			time.Sleep(5 * time.Millisecond) // for the other reader
+			return nil
+		}
+	})
+	p := l.unconnected("a")
+	p.send(testFrame(60, 1))
+	clients <- p
+	assert.Equal(t, [][]byte{testFrame(60, 1), testFrame(60, 2)}, l.session(p.path).waitFrames(t, 2))
+}
+
 // TestPathCannotTurn: without another socket the clients share the one that there is, which is told once.
 func TestPathCannotTurn(t *testing.T) {
 	l := newLab(t, func(_ *lab, o *Options) {

@@ -238,7 +238,7 @@ func (*sharedInterface) MaxFrame() int { return frame.MaxLen }
 // Deliver implements frame.Sink; the bridge calls DeliverFrom.
 func (*sharedInterface) Deliver(frame.Batch) {}
 
-// DeliverFrom implements bridge.SourceSink: it runs on the goroutine of the client that sends, within Send.
+// DeliverFrom implements bridge.sourceSink: it runs on the goroutine of the client that sends, within Send.
 func (s *sharedInterface) DeliverFrom(src bridge.PortID, b frame.Batch) {
 	if p := (*s.byID.Load())[src]; p != nil {
 		p.writer.send(s.anchor.Load(), b)

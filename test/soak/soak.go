@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnettest"
@@ -69,9 +70,12 @@ func prepare(ctx context.Context, o options, out io.Writer) (r *run, cleanup fun
 		cleanup(true)
 		return nil, nil, err
 	}
+	var printing sync.Mutex
 	r.ledger = ledger.New(ledger.Options{
 		Run: uint32(o.Seed), Now: r.now, Alien: r.alien,
 		Report: func(v ledger.Violation) {
+			printing.Lock()
+			defer printing.Unlock()
 			_, _ = fmt.Fprintf(out, "soak: %8.3f %s: %s\n", v.At.Seconds(), v.Kind, v.Text)
 		},
 	})
