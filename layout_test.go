@@ -25,7 +25,8 @@ const module = "github.com/socket-vmnet2/socket_vmnet2"
 
 // imports is the import table of our own packages: what the code of each one, tests apart, may import. Imports go one
 // way: contracts (frame, vnet) know only each other; bridge and usernet know no clients; link and perclient know no back
-// end; watch, state and compat are leaves that know contracts at most; cmd wires.
+// end; watch, state and compat are leaves that know contracts at most; daemon wires, and cmd
+// has the commands.
 //
 // Tests may import any internal package, vnettest above all.
 var imports = map[string][]string{
@@ -102,12 +103,18 @@ var imports = map[string][]string{
 
 	"internal/service": {"internal/compat", "internal/hostfs", "internal/printable", "internal/vnet"},
 
+	"internal/daemon": {
+		"internal/antispoof", "internal/capture", "internal/compat", "internal/control", "internal/darwinapi", "internal/freenet", "internal/gateway",
+		"internal/handoff", "internal/health", "internal/httpd", "internal/inherit", "internal/lazynet", "internal/link", "internal/metrics",
+		"internal/passing", "internal/peercred", "internal/perclient", "internal/printable", "internal/rundir", "internal/state", "internal/status",
+		"internal/unixgram", "internal/upgrade", "internal/usernet", "internal/vmnet", "internal/vmnet/api", "internal/vmnet/ffi", "internal/vnet",
+	},
+
 	"cmd/socket_vmnet2": {
-		"internal/metrics", "internal/service", "internal/render",
-		"internal/antispoof", "internal/darwinapi", "internal/freenet", "internal/httpd", "internal/printable",
-		"internal/inherit", "internal/lazynet", "internal/lowfd", "internal/peercred", "internal/status",
-		"internal/capture", "internal/capture/read", "internal/cmdline", "internal/compat", "internal/control", "internal/doctor", "internal/find", "internal/gateway", "internal/handoff", "internal/health", "internal/install", "internal/upgrade", "internal/link", "internal/passing", "internal/passing/client", "internal/passing/proto", "internal/perclient", "internal/rundir", "internal/selftest", "internal/state", "internal/usernet", "internal/vnet",
-		"internal/unixgram", "internal/vmnet", "internal/vmnet/api", "internal/vmnet/ffi",
+		"internal/capture", "internal/capture/read", "internal/cmdline", "internal/compat", "internal/control",
+		"internal/daemon", "internal/doctor", "internal/find", "internal/freenet", "internal/gateway", "internal/install", "internal/lowfd",
+		"internal/passing/client", "internal/passing/proto", "internal/printable", "internal/render", "internal/selftest", "internal/service",
+		"internal/status", "internal/upgrade", "internal/vnet",
 	},
 	"cmd/socket_vmnet_client": {"internal/compat/errtext", "internal/lowfd"},
 	"cmd/vmnet-helper":        {"internal/cmdline", "internal/compat", "internal/passing/client", "internal/passing/proto"},
@@ -146,7 +153,7 @@ type use struct {
 var direct = map[string]use{
 	"github.com/urfave/cli/v2": {"MIT", []string{"internal/cmdline", "internal/compat", "internal/manual", "cmd/socket_vmnet2"}, nil},
 	"golang.org/x/sys": {"BSD-3-Clause", []string{
-		"internal/doctor", "internal/install", "internal/link", "internal/mmsg", "internal/peercred", "internal/unixgram", "internal/compat", "internal/handoff", "internal/upgrade", "internal/inherit", "internal/rundir", "internal/service", "internal/state", "internal/vmnet/ffi", "internal/darwinapi",
+		"internal/doctor", "internal/install", "internal/link", "internal/mmsg", "internal/peercred", "internal/unixgram", "internal/compat", "internal/handoff", "internal/upgrade", "internal/inherit", "internal/rundir", "internal/service", "internal/state", "internal/vmnet/ffi", "internal/darwinapi", "internal/daemon",
 		"cmd/socket_vmnet2", "cmd/socket_vmnet_client", "cmd/vmnet-helper", "internal/passing", "internal/passing/proto", "internal/passing/client", "internal/gateway", "internal/usernet",
 		"test/lab/guest", "test/lab", "test/soak", "test/vzguest",
 	}, []string{"*"}},
@@ -351,7 +358,7 @@ func TestDarwinBinary(t *testing.T) {
 			for _, c := range checkLinked(deps) {
 				t.Error(c)
 			}
-			ignored := run(t, env, "go", "list", "-f", "{{.IgnoredGoFiles}}", "./cmd/socket_vmnet2")
+			ignored := run(t, env, "go", "list", "-f", "{{.IgnoredGoFiles}}", "./internal/daemon")
 			assert.Contains(t, string(ignored), "vmnet_sim.go")
 		})
 	}

@@ -270,7 +270,7 @@ func testAttack(t *testing.T, user int, x attack) {
 	if user != 0 {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(user), Gid: uint32(user)}}
 	}
-	p := startProcess(t, cmd, a.dir+"/s")
+	p := runDaemon(t, cmd, a.dir+"/s")
 	if x.runs {
 		require.Eventually(t, func() bool {
 			b, err := os.ReadFile(a.dir + "/pid")
@@ -330,7 +330,7 @@ func TestRootAndItsEnvironment(t *testing.T) {
 		cmd.Env = append(cmd.Env, name+"="+bait)
 	}
 	cmd.Env = append(cmd.Env, "PATH="+os.Getenv("PATH"), "LISTEN_FDS=1", "LISTEN_PID=1", "LD_PRELOAD="+bait+"/x.so", "http_proxy=http://127.0.0.1:1")
-	p := startProcess(t, cmd, dir+"/s")
+	p := runDaemon(t, cmd, dir+"/s")
 	p.ready(t)
 	_, err := over(t, p.stream()).Configure()
 	require.NoError(t, err)
@@ -380,7 +380,7 @@ func TestNobodyConnectsBeforeTheMode(t *testing.T) {
 		mode := []string{"--socket-mode=0700", "--socket-mode=0770"}[i%2]
 		p := startUnhindered(t, func() *process {
 			_ = os.Remove(a.dir + "/mine")
-			return startProcess(t, exec.Command(filepath.Join(binaries, "socket_vmnet2"), "--backend=usernet", "--state-dir="+a.safe+"/state",
+			return runDaemon(t, exec.Command(filepath.Join(binaries, "socket_vmnet2"), "--backend=usernet", "--state-dir="+a.safe+"/state",
 				"--socket-group=root", mode, sock), sock)
 		})
 		info, err := os.Stat(sock)

@@ -97,8 +97,8 @@ func (s *captureStream) close() { _ = s.conn.Close() }
 
 // result is what the daemon says at the end of the stream: how many frames were dropped, and why it ended, which may be empty.
 func (s *captureStream) result(c read.Counts) (dropped uint64, reason string) {
-	if n, err := strconv.ParseUint(s.resp.Trailer.Get(trailerDropped), 10, 64); err == nil {
+	if n, err := strconv.ParseUint(s.resp.Trailer.Get(capture.TrailerDropped), 10, 64); err == nil {
 		c.Dropped = n
 	}
-	return c.Dropped, s.resp.Trailer.Get(trailerReason)
+	return c.Dropped, s.resp.Trailer.Get(capture.TrailerReason)
 }

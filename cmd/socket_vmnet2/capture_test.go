@@ -25,11 +25,7 @@ import (
 )
 
 // A capturing is the command as a process.
-type capturing struct {
-	*exec.Cmd
-	stdout, stderr *output
-	ended          chan struct{}
-}
+type capturing struct{ *process }
 
 // capture starts the command on p, and waits until it captures.
 func (p *process) capture(t *testing.T, args ...string) *capturing {
@@ -41,26 +37,8 @@ func (p *process) capture(t *testing.T, args ...string) *capturing {
 
 func (p *process) tryCapture(t *testing.T, args ...string) *capturing {
 	t.Helper()
-	c := &capturing{
-		Cmd:    exec.Command(filepath.Join(binaries, "socket_vmnet2"), append([]string{"capture", "--socket=" + p.sock}, args...)...),
-		stdout: &output{}, stderr: &output{}, ended: make(chan struct{}),
-	}
-	c.Stdout, c.Stderr = c.stdout, c.stderr
-	c.begin(t)
-	return c
-}
-
-func (c *capturing) begin(t *testing.T) {
-	t.Helper()
-	require.NoError(t, c.Start())
-	go func() {
-		defer close(c.ended)
-		_ = c.Wait()
-	}()
-	t.Cleanup(func() {
-		_ = c.Process.Kill()
-		<-c.ended
-	})
+	c := exec.Command(filepath.Join(binaries, "socket_vmnet2"), append([]string{"capture", "--socket=" + p.sock}, args...)...)
+	return &capturing{runDaemon(t, c, p.sock)}
 }
 
 // wait is for the end, and returns the exit code.

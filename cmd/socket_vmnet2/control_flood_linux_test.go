@@ -151,7 +151,7 @@ func TestControlForRoot(t *testing.T) {
 	require.NoError(t, err, stderr)
 
 	p, _ = startOwn(t)
-	code, _ := p.signal(t, stopSignals[2])
+	code, _ := p.signal(t, unix.SIGTERM)
 	assert.Zero(t, code)
 	assert.NoDirExists(t, p.sock+".d")
 }

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"log/slog"
 	"net"
 	"os"
 	"os/exec"
@@ -21,15 +20,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/gateway"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/inherit"
 	passed "github.com/socket-vmnet2/socket_vmnet2/internal/passing/client"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/passing/proto"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/state"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/usernet"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
 
 // A manager is a service manager: it makes sockets and starts daemons with them, one after the other. Root's are in a PID namespace
@@ -136,29 +128,7 @@ func (m *manager) start(args ...string) *process {
 	} else if os.Geteuid() == 0 && !m.byUser && asProcess1(cmd) {
 		cmd.Args[2] = initShell
 	}
-	return startProcess(m.t, cmd, m.sock)
-}
-
-// startProcess starts a daemon that has not the usual way to.
-func startProcess(t *testing.T, cmd *exec.Cmd, sock string) *process {
-	t.Helper()
-	p := &process{Cmd: cmd, sock: sock, stdout: &output{}, stderr: &output{}, ended: make(chan struct{})}
-	p.Stdout, p.Stderr = p.stdout, p.stderr
-	require.NoError(t, p.Start())
-	go func() {
-		defer close(p.ended)
-		_ = p.Wait()
-	}()
-	t.Cleanup(func() {
-		_ = p.Process.Kill()
-		<-p.ended
-		assert.NotContains(t, p.stderr.String(), "DATA RACE")
-		assert.NotContains(t, p.stderr.String(), "internal error")
-		if t.Failed() {
-			t.Logf("%s\n%s", p.Cmd, p.stderr)
-		}
-	})
-	return p
+	return runDaemon(m.t, cmd, m.sock)
 }
 
 // told has the daemons tell the manager how they are, and returns what waits for the next message.
@@ -412,117 +382,6 @@ func TestGivenSocketsThatAreRefused(t *testing.T) {
 			p.says(t, "ERROR| ")
 			p.says(t, tt.want)
 			assert.NoFileExists(t, m.dir+"/pid")
-		})
-	}
-}
-
-// early is a daemon in this process whose SOCKET was given and whose network starts when the gate opens.
-func early(t *testing.T, open func(context.Context) (vnet.Network, error)) (d *daemon, sock string, log *output) {
-	t.Helper()
-	sock = filepath.Join(shortDir(t), "s")
-	log = &output{}
-	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: sock, Net: "unix"})
-	require.NoError(t, err)
-	ln.SetUnlinkOnClose(false)
-	cfg := &compat.Config{SocketPath: sock, Pidfile: sock + ".pid", PidfileSet: true, MaxClients: perclient.DefaultMaxClients, RuntimeDir: compat.RuntimeDirNone}
-	d = &daemon{
-		cfg: cfg, log: slog.New(slog.NewTextHandler(log, nil)), failed: make(chan error, 1),
-		open:  func(ctx context.Context, _ *state.File) (vnet.Network, error) { return open(ctx) },
-		given: inherit.Restore(inherit.Saved{Names: []string{inherit.Stream}}, map[string]*net.UnixListener{inherit.Stream: ln}, nil),
-	}
-	d.cfg.StateDir = sock + ".state"
-	return d, sock, log
-}
-
-// startEarly is start with a network that is not the command line's.
-func startEarly(ctx context.Context, t *testing.T, d *daemon) {
-	t.Helper()
-	var err error
-	d.pidfile, err = compat.AcquirePidfile(d.cfg.Pidfile, d.log)
-	require.NoError(t, err)
-	require.NoError(t, d.startGiven(ctx))
-	d.server = d.newServer()
-}
-
-// TestClientsBeforeTheNetwork: they are accepted and read at once, what they send is held, and nobody is told that the daemon is
-// ready.
-func TestClientsBeforeTheNetwork(t *testing.T) {
-	gate := make(chan struct{})
-	d, sock, log := early(t, func(ctx context.Context) (vnet.Network, error) {
-		select {
-		case <-gate:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-		return usernet.New(usernet.Options{Config: gateway.Config{Mode: vnet.ModeShared}, Start: gateway.Goroutine})
-	})
-	ctx, cancel := context.WithCancel(t.Context())
-	startEarly(ctx, t, d)
-	ended := make(chan error, 1)
-	go func() { ended <- d.run(ctx) }()
-	p := &process{sock: sock}
-	a := p.dial(t, 1)
-	guest := over(t, p.stream())
-	var asking sync.WaitGroup
-	asking.Go(func() {
-		_, err := guest.Configure() // asks once, and waits
-		assert.NoError(t, err)
-	})
-	big := []byte{}
-	for len(big) < 4<<20 { // more than a socket holds: the daemon reads it
-		big = append(big, wire(9, 1, strings.Repeat("x", 1400))...)
-	}
-	_, err := a.Write(big)
-	require.NoError(t, err)
-	require.Eventually(t, func() bool {
-		clients, totals := d.server.Census()
-		return len(clients) == 2 && totals.Link.ToNetBytes > uint64(len(big))*9/10
-	}, patience, time.Millisecond, "%s", log)
-	assert.NoFileExists(t, sock+".pid")
-	close(gate)
-	asking.Wait()
-	require.Eventually(t, func() bool { _, err := os.Stat(sock + ".pid"); return err == nil }, patience, time.Millisecond)
-	p.talkers(t).check("served")
-	cancel()
-	require.NoError(t, <-ended)
-	d.stop()
-	assert.NoFileExists(t, sock+".pid")
-	assert.Contains(t, log.String(), "drop_starting=", "what is held is bounded")
-}
-
-// TestStartThatEnds: a network that does not start ends the daemon with the network's error; a signal in the middle of the start is
-// no error. Clients that wait are let go in order.
-func TestStartThatEnds(t *testing.T) {
-	cause := errors.New("no network today")
-	for name, want := range map[string]error{"no network": cause, "a signal": nil} {
-		t.Run(name, func(t *testing.T) {
-			gate := make(chan struct{})
-			d, sock, log := early(t, func(ctx context.Context) (vnet.Network, error) {
-				select {
-				case <-gate:
-					return nil, cause
-				case <-ctx.Done():
-					return nil, ctx.Err()
-				}
-			})
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			startEarly(ctx, t, d)
-			ended := make(chan error, 1)
-			go func() { ended <- d.run(ctx) }()
-			a := (&process{sock: sock}).dial(t, 1)
-			a.send(0, "hello")
-			require.Eventually(t, func() bool { return d.server.Clients() == 1 }, patience, time.Millisecond, "%s", log)
-			if want != nil {
-				close(gate)
-			} else {
-				cancel()
-			}
-			require.ErrorIs(t, <-ended, want)
-			d.stop()
-			a.ended()
-			assert.NoFileExists(t, sock+".pid")
-			assert.FileExists(t, sock)
 		})
 	}
 }

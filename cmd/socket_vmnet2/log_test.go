@@ -4,7 +4,6 @@ package main
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"syscall"
 	"testing"
@@ -18,8 +17,7 @@ func TestStalledLogHarmsNobody(t *testing.T) {
 	r, w, err := os.Pipe()
 	require.NoError(t, err)
 	defer r.Close()
-	dir := t.TempDir()
-	p := &process{sock: filepath.Join(dir, "s"), stderr: &output{}, ended: make(chan struct{})}
+	sock := filepath.Join(t.TempDir(), "s")
 	// The pipe is full before the daemon says a word.
 	fd := int(w.Fd())
 	require.NoError(t, syscall.SetNonblock(fd, true))
@@ -27,18 +25,10 @@ func TestStalledLogHarmsNobody(t *testing.T) {
 	}
 	require.ErrorIs(t, err, syscall.EAGAIN)
 	require.NoError(t, syscall.SetNonblock(fd, false))
-	p.Cmd = exec.Command(filepath.Join(binaries, "socket_vmnet2"), "--backend=usernet", "--state-dir="+dir+"/state", p.sock)
-	p.Stderr = w
-	require.NoError(t, p.Start())
+	c := command("socket_vmnet2", sock)
+	c.Stderr = w
+	p := runDaemon(t, c, sock)
 	require.NoError(t, w.Close())
-	go func() {
-		defer close(p.ended)
-		_ = p.Wait()
-	}()
-	t.Cleanup(func() {
-		_ = p.Process.Kill()
-		<-p.ended
-	})
 	p.ready(t)
 	p.talkers(t).check("the network runs on")
 	code, took := p.signal(t, syscall.SIGTERM)

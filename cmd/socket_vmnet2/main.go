@@ -14,6 +14,7 @@ import (
 	"syscall"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/gateway"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/lowfd"
 )
@@ -36,8 +37,8 @@ func run(argv []string) int {
 		personality = compat.PersonalityOf(argv[0])
 	}
 	env := compat.IO{Stdout: os.Stdout, Stderr: os.Stderr, LookupEnv: os.LookupEnv, Commands: commandNames()}
-	if isUpgradeCheck(argv) {
-		return runUpgradeCheck(os.Stdin, env)
+	if code, ran := daemon.Check(argv, os.Stdin, env); ran {
+		return code
 	}
 	if name, args := compat.Subcommand(argv, env.Commands); name != "" {
 		return runCommand(name, args, env)
@@ -53,7 +54,7 @@ func run(argv []string) int {
 	if cfg.ListInterfaces {
 		err = printInterfaces(cfg, os.Stdout)
 	} else {
-		err = serve(cfg, log)
+		err = daemon.Serve(cfg, log)
 	}
 	if err != nil {
 		compat.LogError(log.Logger, err)
@@ -64,7 +65,7 @@ func run(argv []string) int {
 
 // printInterfaces writes the interfaces of this host that bridged mode takes to w, one per line.
 func printInterfaces(cfg *compat.Config, w io.Writer) error {
-	names, err := listInterfaces(cfg)
+	names, err := daemon.ListInterfaces(cfg)
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -150,7 +151,7 @@ func TestMetricsUpgrade(t *testing.T) {
 	if c, err := net.Dial("tcp", addr); assert.NoError(t, err) { // silent at the stop
 		defer c.Close()
 	}
-	code, _ := p.signal(t, stopSignals[2])
+	code, _ := p.signal(t, syscall.SIGTERM)
 	assert.Zero(t, code)
 	_, err = net.Dial("tcp", addr)
 	assert.Error(t, err)

@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -19,8 +18,8 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/selftest"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/state"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
 
@@ -76,7 +75,7 @@ func selfTest(c *cli.Context, timeout time.Duration, cfg *compat.Config, env com
 	kept := &keeper{w: env.Stderr}
 	log := compat.NewLogger(kept, level)
 	slog.SetDefault(log) // libraries that know no other logger
-	ctx, stop := untilSignal(log)
+	ctx, stop := daemon.UntilSignal(log)
 	defer stop()
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -105,24 +104,13 @@ func selfTest(c *cli.Context, timeout time.Duration, cfg *compat.Config, env com
 // selftestOptions are the options for the network of cfg.
 func selftestOptions(cfg *compat.Config, log *slog.Logger) selftest.Options {
 	o := selftest.Options{
-		Open: func(ctx context.Context) (vnet.Network, error) {
-			open, err := prepareNetwork(cfg, log)
-			if err != nil {
-				return nil, err
-			}
-			kept := openState(cfg, log)
-			network, err := open(ctx, kept)
-			if err != nil {
-				return nil, errors.Join(err, kept.Close())
-			}
-			return withState{network, kept}, nil
-		},
+		Open:         func(ctx context.Context) (vnet.Network, error) { return daemon.OpenNetwork(ctx, cfg, log) },
 		Isolated:     cfg.Isolate,
 		NoRouter:     cfg.DisableNAT44,
 		SharingAsked: cfg.VmnetInterfaces == compat.InterfacesOne,
 		Environment:  environment(cfg),
 	}
-	if resolveBackend(cfg) == compat.BackendVmnet {
+	if cfg.Backend.Resolve(runtime.GOOS) == compat.BackendVmnet {
 		o.Describe, o.Sharing = describeVmnet, vmnetSharing
 		if runtime.GOOS == "darwin" && cfg.Mode != vnet.ModeBridged {
 			o.LeasesFile = macOSLeases
@@ -131,14 +119,24 @@ func selftestOptions(cfg *compat.Config, log *slog.Logger) selftest.Options {
 	return o
 }
 
-// withState is a network and the file that it is kept in, which is closed with it.
-type withState struct {
-	vnet.Network
-	kept *state.File
+// describeVmnet tells which way a vmnet network was made, and what macOS said of its first interface.
+func describeVmnet(n vnet.Network) selftest.Facts {
+	s, ok := daemon.VmnetStatus(n)
+	if !ok {
+		return nil
+	}
+	facts := selftest.Facts{{Name: "api", Value: s.API}, {Name: "api_why", Value: s.Why}}
+	for _, e := range s.Anchor.Entries {
+		facts = append(facts, selftest.Fact{Name: e.Key, Value: fmt.Sprint(e.Value)})
+	}
+	return facts
 }
 
-// Close closes the network and writes what changed last.
-func (n withState) Close() error { return errors.Join(n.Network.Close(), n.kept.Close()) }
+// vmnetSharing is how many clients have no interface of their own, and why the last one could not be started.
+func vmnetSharing(n vnet.Network) (int, error) {
+	s, _ := daemon.VmnetStatus(n)
+	return s.Shared, s.LastFailure
+}
 
 // environment is what the report tells of the program, the machine and the user.
 func environment(cfg *compat.Config) selftest.Facts {
@@ -155,7 +153,7 @@ func environment(cfg *compat.Config) selftest.Facts {
 		{Name: "cpus", Value: runtime.NumCPU()},
 		{Name: "uid", Value: os.Geteuid()},
 		{Name: "root", Value: os.Geteuid() == 0},
-		{Name: "backend", Value: string(resolveBackend(cfg))},
+		{Name: "backend", Value: string(cfg.Backend.Resolve(runtime.GOOS))},
 	}
 	if runtime.GOOS == "darwin" {
 		facts = append(facts, selftest.Fact{Name: "entitlement", Value: selftest.Entitlement(program)})

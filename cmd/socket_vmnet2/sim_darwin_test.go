@@ -26,7 +26,7 @@ var onBoth = []string{
 	"TestForgeries",
 	"TestAddressesOverAnUpgrade",
 	"TestUpgradeUnderLoad",
-	"TestDescriptionOverAnUpgrade", "TestDescribeAtAnyTime", "TestDescribesVmnet",
+	"TestDescriptionOverAnUpgrade", "TestDescribesVmnet",
 	"TestUpgradeOfAllKinds", "TestUpgradeKeepsWhatEndsAClient", "TestFailedUpgradeKeepsAllKinds",
 	"TestGuestWithoutAddress",
 	"TestOnVmnet",

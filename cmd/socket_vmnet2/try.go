@@ -13,11 +13,11 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"time"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/freenet"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
@@ -74,7 +74,7 @@ func tryAction(c *cli.Context, network compat.Network, env compat.IO) error {
 	defer t.logs.Flush()
 	t.log = t.logs.Logger
 	slog.SetDefault(t.log) // libraries that know no other logger
-	ctx, stop := untilSignal(t.log)
+	ctx, stop := daemon.UntilSignal(t.log)
 	defer stop()
 	return t.run(ctx)
 }
@@ -157,24 +157,12 @@ func (t *trial) run(ctx context.Context) (err error) {
 	}
 	t.cfg.SocketPath, t.cfg.StateDir = filepath.Join(dir, trySocket), filepath.Join(dir, "state")
 
-	// It has no path to upgrade by: what is tried ends with this process.
-	d := &daemon{cfg: t.cfg, log: t.log, logs: t.logs, began: time.Now(), failed: make(chan error, 1)}
-	defer d.stop()
-	if err := d.start(ctx); err != nil {
-		return unlessStopped(ctx, err)
-	}
-	if _, err := io.WriteString(t.out, t.describe(d).text(t.json)); err != nil {
-		return fmt.Errorf("cannot tell where the socket is: %w", err)
-	}
-	return d.run(ctx)
-}
-
-// unlessStopped is err unless a signal was the reason for it.
-func unlessStopped(ctx context.Context, err error) error {
-	if errors.As(context.Cause(ctx), new(errSignal)) {
+	return daemon.Try(ctx, t.cfg, t.logs, func(n vnet.NetworkInfo, datagrams bool) error {
+		if _, err := io.WriteString(t.out, t.describe(n, datagrams).text(t.json)); err != nil {
+			return fmt.Errorf("cannot tell where the socket is: %w", err)
+		}
 		return nil
-	}
-	return err
+	})
 }
 
 // trySocket is the name of the socket in the run's directory.

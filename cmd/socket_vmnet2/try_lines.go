@@ -20,6 +20,7 @@ import (
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
 
 // A tryLine tells how one program is made to use the network.
@@ -81,9 +82,8 @@ func (r tryReady) text(asJSON bool) string {
 	return printable.Lines(b.String())
 }
 
-// describe tells what d serves.
-func (t *trial) describe(d *daemon) tryReady {
-	info := d.network.Load().Info()
+// describe tells of the network that is served.
+func (t *trial) describe(info vnet.NetworkInfo, datagrams bool) tryReady {
 	r := tryReady{
 		Version: compat.Version, PID: os.Getpid(), Backend: info.Backend, Mode: string(info.Mode),
 		Socket: t.cfg.SocketPath, Client: clientProgram(os.Executable),
@@ -94,7 +94,7 @@ func (t *trial) describe(d *daemon) tryReady {
 	if info.DHCPEnd.IsValid() {
 		r.DHCPEnd = info.DHCPEnd.String()
 	}
-	if d.extras != nil {
+	if datagrams {
 		r.Dgram = r.Socket + ".d" + compat.LongestRuntimePath
 	}
 	r.User, r.Group = ownersOf(r.Socket)

@@ -5,8 +5,8 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -106,8 +106,8 @@ func TestUpgradeReport(t *testing.T) {
 }
 
 func TestUpgradeSaysWhyNot(t *testing.T) {
-	refuse := func(err error) string {
-		return fakeControl(t, func(_ context.Context, c *control.Call) { refuseUpgrade(c, err) })
+	refuse := func(code, text string) string {
+		return fakeControl(t, func(_ context.Context, c *control.Call) { c.Refuse(http.StatusInternalServerError, code, text) })
 	}
 	silent := fakeControl(t, func(ctx context.Context, _ *control.Call) { <-ctx.Done() })
 	for _, c := range []struct {
@@ -115,8 +115,8 @@ func TestUpgradeSaysWhyNot(t *testing.T) {
 		args []string
 		want []string
 	}{
-		{"refused", []string{refuse(&upgrade.Refusal{Code: upgrade.CodeCheck, Text: "it\ncrashed\x1b"})}, []string{"ERROR| not upgraded: ", "it", "crashed?\n"}},
-		{"something else", []string{refuse(errors.New("odd"))}, []string{"not upgraded: ", ": odd\n"}},
+		{"refused", []string{refuse(string(upgrade.CodeCheck), "it\ncrashed\x1b")}, []string{"ERROR| not upgraded: ", "it", "crashed?\n"}},
+		{"something else", []string{refuse(string(upgrade.CodeFailed), "odd")}, []string{"not upgraded: ", ": odd\n"}},
 		{"no daemon", []string{"/nowhere/s"}, []string{"/nowhere/s: no daemon runs there: start one"}},
 		{"no answer in time", []string{"--timeout=50ms", silent}, []string{"no answer within 50ms: see the daemon's log"}},
 		{"long path", []string{"/" + strings.Repeat("x", 200)}, []string{"ERROR| "}},
@@ -132,7 +132,7 @@ func TestUpgradeSaysWhyNot(t *testing.T) {
 		})
 	}
 	t.Run("json", func(t *testing.T) {
-		code, stdout, _ := callUpgrade("--json", refuse(&upgrade.Refusal{Code: upgrade.CodeSlow, Text: "slow"}))
+		code, stdout, _ := callUpgrade("--json", refuse(string(upgrade.CodeSlow), "slow"))
 		assert.Equal(t, 1, code)
 		assert.JSONEq(t, `{"error":{"code":"check_timeout","text":"slow"}}`, stdout)
 	})
@@ -156,6 +156,7 @@ func TestUpgradeCheck(t *testing.T) {
 		{"value that does not fit", "socket_vmnet2", append([]string{"--vmnet-mtu=1"}, good...), "", "--vmnet-mtu"},
 		{"a group that is gone", "socket_vmnet2", append([]string{"--socket-group=gone-for-good"}, good...), "", `unknown group name "gone-for-good"`},
 		{"no daemon", "socket_vmnet2", []string{"--version"}, "", "it starts no daemon"},
+		{"no command either", "socket_vmnet2", []string{"statsu"}, "", `unknown command "statsu": did you mean "status"?`},
 		{"no socket", "socket_vmnet2", nil, "", "the daemon's command line: "},
 		{"newer state", "socket_vmnet2", good, `{"version": 2}`, "the daemon's state: decode state: version 2: another version of the program wrote it"},
 		{"no state", "socket_vmnet2", good, `x`, "the daemon's state: "},

@@ -27,6 +27,13 @@ const (
 	MaxSnapLen = frame.MaxLen
 )
 
+// The trailer of a capture's answer, which tells how it went.
+const (
+	TrailerFrames  = "Capture-Frames"
+	TrailerDropped = "Capture-Dropped"
+	TrailerReason  = "Capture-Reason"
+)
+
 // A Request says what to capture.
 type Request struct {
 	Clients []uint64      `json:"clients,omitempty"` // of these only; empty: of all, also of those that come later

@@ -34,15 +34,15 @@ type Backend string
 
 // The back ends that --backend takes.
 const (
-	BackendAuto    Backend = "auto"
+	backendAuto    Backend = "auto"
 	backendUsernet Backend = "usernet"
 	BackendVmnet   Backend = "vmnet"
 )
 
-// Resolve replaces BackendAuto by the one for goos: vmnet on macOS, usernet elsewhere.
+// Resolve replaces backendAuto by the one for goos: vmnet on macOS, usernet elsewhere.
 func (b Backend) Resolve(goos string) Backend {
 	switch {
-	case b != BackendAuto:
+	case b != backendAuto:
 		return b
 	case goos == "darwin":
 		return BackendVmnet
@@ -152,7 +152,7 @@ func defaultConfig() Config {
 		Mode:            vnet.ModeShared,
 		VmnetAPI:        APIAuto,
 		VmnetInterfaces: InterfacesClient,
-		Backend:         BackendAuto,
+		Backend:         backendAuto,
 		QueueSize:       defaultQueueSize,
 		MaxClients:      defaultMaxClients,
 		LogFormat:       logPlain,

@@ -137,18 +137,18 @@ func TestPrivilegeWarnings(t *testing.T) {
 		euid, uid int
 		want      []string
 	}{
-		{"root on macOS", "darwin", 24, BackendAuto, 0, 0, nil},
-		{"user on macOS", "darwin", 24, BackendAuto, 501, 501, []string{root}},
+		{"root on macOS", "darwin", 24, backendAuto, 0, 0, nil},
+		{"user on macOS", "darwin", 24, backendAuto, 501, 501, []string{root}},
 		{"user on macOS with vmnet", "darwin", 24, BackendVmnet, 501, 501, []string{root}},
 		{"user on macOS without vmnet", "darwin", 24, backendUsernet, 501, 501, nil},
-		{"user on macOS 26", "darwin", 25, BackendAuto, 501, 501, nil},
+		{"user on macOS 26", "darwin", 25, backendAuto, 501, 501, nil},
 		{"user on macOS 27", "darwin", 26, BackendVmnet, 501, 501, nil},
 		{"user on a macOS that does not tell", "darwin", 0, BackendVmnet, 501, 501, []string{root}},
-		{"setuid somebody on macOS 26", "darwin", 25, BackendAuto, 502, 501, []string{setuid}},
-		{"setuid root on macOS", "darwin", 24, BackendAuto, 0, 501, []string{setuid}},
-		{"setuid somebody on macOS", "darwin", 24, BackendAuto, 502, 501, []string{root, setuid}},
-		{"user on Linux", "linux", 6, BackendAuto, 1000, 1000, nil},
-		{"setuid root on Linux", "linux", 6, BackendAuto, 0, 1000, []string{setuid}},
+		{"setuid somebody on macOS 26", "darwin", 25, backendAuto, 502, 501, []string{setuid}},
+		{"setuid root on macOS", "darwin", 24, backendAuto, 0, 501, []string{setuid}},
+		{"setuid somebody on macOS", "darwin", 24, backendAuto, 502, 501, []string{root, setuid}},
+		{"user on Linux", "linux", 6, backendAuto, 1000, 1000, nil},
+		{"setuid root on Linux", "linux", 6, backendAuto, 0, 1000, []string{setuid}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			assert.Equal(t, c.want, privilegeWarnings(c.goos, c.kernel, c.backend, c.euid, c.uid))
@@ -158,8 +158,8 @@ func TestPrivilegeWarnings(t *testing.T) {
 		assert.Equal(t, want, kernelMajor(release), release)
 	}
 	assert.Positive(t, kernelMajor(kernelRelease()), "of this system")
-	assert.Nil(t, PrivilegeWarnings("linux", BackendAuto, 1000, 1000))
-	assert.Equal(t, BackendVmnet, BackendAuto.Resolve("darwin"))
-	assert.Equal(t, backendUsernet, BackendAuto.Resolve("linux"))
+	assert.Nil(t, PrivilegeWarnings("linux", backendAuto, 1000, 1000))
+	assert.Equal(t, BackendVmnet, backendAuto.Resolve("darwin"))
+	assert.Equal(t, backendUsernet, backendAuto.Resolve("linux"))
 	assert.Equal(t, BackendVmnet, BackendVmnet.Resolve("linux"))
 }

@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	// DefaultMaxClients is how many clients are served at once.
-	DefaultMaxClients = 256
+	// defaultMaxClients is how many clients are served at once.
+	defaultMaxClients = 256
 
 	// startDelay is how long a client may be silent before it gets a port. A connection that is closed earlier without a
 	// frame, such as a health check, costs nothing.
@@ -46,7 +46,7 @@ var retryDelays = []time.Duration{
 // Options set up a Server.
 type Options struct {
 	Network    vnet.Network
-	MaxClients int // 0 = DefaultMaxClients
+	MaxClients int // 0 = defaultMaxClients
 	QueueSize  int // bytes of a client's queue; 0 = link.DefaultQueueSize
 	Log        *slog.Logger
 	// Guard makes the guard of a client, by the number of its session; nil, or a nil Guard, lets everything pass.
@@ -83,7 +83,7 @@ type Server struct {
 // NewServer makes a server without clients.
 func NewServer(o Options) *Server {
 	if o.MaxClients == 0 {
-		o.MaxClients = DefaultMaxClients
+		o.MaxClients = defaultMaxClients
 	}
 	return &Server{
 		opts:     o,

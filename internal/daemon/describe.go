@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package daemon
 
 import (
 	"os"
+	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -90,7 +91,7 @@ func seconds(d time.Duration) float64 {
 func (d *daemon) describeNetwork() status.Network {
 	cfg := d.cfg
 	n := status.Network{
-		State: status.NetworkStarting, Backend: string(resolveBackend(cfg)), Mode: string(cfg.Mode), Subnet: cfg.Subnet, Gateway: cfg.Gateway,
+		State: status.NetworkStarting, Backend: string(cfg.Backend.Resolve(runtime.GOOS)), Mode: string(cfg.Mode), Subnet: cfg.Subnet, Gateway: cfg.Gateway,
 		Interface: cfg.Interface, Isolated: cfg.Isolate, AntiSpoof: cfg.AntiSpoof,
 	}
 	vmnet := n.Backend == string(compat.BackendVmnet)
@@ -125,7 +126,15 @@ func describeInner(n *status.Network, inner vnet.Network) {
 	if u, ok := inner.(*usernet.Network); ok {
 		n.DHCP, n.Usernet = u.Status()
 	}
-	n.Vmnet = vmnetStatus(inner)
+	if s, ok := VmnetStatus(inner); ok {
+		n.Vmnet = &status.Vmnet{
+			API: s.API, Why: s.Why, InterfaceID: s.Anchor.InterfaceID, Own: s.Own, Shared: s.Shared, Starts: s.Starts,
+			StartFailures: s.StartFailures, Restarts: s.Restarts, Promoted: s.Promoted, Exhausted: s.Exhausted,
+		}
+		if s.LastFailure != nil {
+			n.Vmnet.LastFailure = s.LastFailure.Error()
+		}
+	}
 }
 
 // newHealth makes what tells the daemon's problems.

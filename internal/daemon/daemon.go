@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+// Package daemon is the daemon: one network on one socket, from the start to the stop, through upgrades in place.
+package daemon
 
 import (
 	"context"
@@ -73,29 +74,51 @@ type daemon struct {
 	self self // what describe needs besides
 }
 
-// serve runs the daemon until a signal stops it. An error means it could not start; nothing is left behind then.
-func serve(cfg *compat.Config, log *compat.Log) error {
-	ctx, stop := untilSignal(log.Logger)
+// Serve runs the daemon until a signal stops it. An error means it could not start; nothing is left behind then.
+func Serve(cfg *compat.Config, log *compat.Log) error {
+	ctx, stop := UntilSignal(log.Logger)
 	defer stop()
 	in, err := handoff.Inherited()
 	if err != nil {
 		return err
 	}
-	d := &daemon{cfg: cfg, log: log.Logger, logs: log, began: time.Now(), failed: make(chan error, 1)}
+	d := newDaemon(cfg, log)
 	if d.path, err = upgrade.StartPath(os.Args[0]); err != nil {
 		log.Debug("the daemon cannot be upgraded in place", "error", err)
 	}
-	if in != nil {
-		err = d.takeOver(ctx, in)
-	} else {
-		err = d.start(ctx)
-	}
+	return d.serve(ctx, func() error {
+		if in != nil {
+			return d.takeOver(ctx, in)
+		}
+		return d.start(ctx)
+	})
+}
+
+// Try is Serve until ctx of UntilSignal is done, without upgrades. When clients can connect, ready is told the network and whether
+// there are datagram clients' sockets; its error ends the daemon.
+func Try(ctx context.Context, cfg *compat.Config, log *compat.Log, ready func(n vnet.NetworkInfo, datagrams bool) error) error {
+	d := newDaemon(cfg, log)
+	return d.serve(ctx, func() error {
+		if err := d.start(ctx); err != nil {
+			return err
+		}
+		return ready(d.networkInfo(), d.extras != nil)
+	})
+}
+
+func newDaemon(cfg *compat.Config, log *compat.Log) *daemon {
+	return &daemon{cfg: cfg, log: log.Logger, logs: log, began: time.Now(), failed: make(chan error, 1)}
+}
+
+// serve begins, and runs until ctx is done. A signal in the middle of the start is no error.
+func (d *daemon) serve(ctx context.Context, begin func() error) error {
+	err := begin()
 	if err == nil {
 		err = d.run(ctx)
 	}
 	d.stop()
 	if errors.As(context.Cause(ctx), new(errSignal)) {
-		return nil // stopped in the middle of the start
+		return nil
 	}
 	return err
 }
@@ -112,8 +135,8 @@ func (d *daemon) prepare() (err error) {
 	return nil
 }
 
-// untilSignal returns a context that the first stop signal ends. Further ones change nothing.
-func untilSignal(log *slog.Logger) (context.Context, func()) {
+// UntilSignal returns a context that the first stop signal ends. Further ones change nothing.
+func UntilSignal(log *slog.Logger) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, stopSignals...)

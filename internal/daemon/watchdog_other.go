@@ -2,7 +2,7 @@
 
 //go:build !darwin
 
-package main
+package daemon
 
 // endAfter does nothing: Go waits for nothing before an exec here.
 func endAfter(uint) (undo func()) { return func() {} }

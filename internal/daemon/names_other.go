@@ -2,7 +2,7 @@
 
 //go:build !darwin && !linux
 
-package main
+package daemon
 
 import "time"
 

@@ -2,7 +2,7 @@
 
 //go:build darwin && !vmnetsim
 
-package main
+package daemon
 
 import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"

@@ -2,25 +2,16 @@
 
 //go:build vmnetsim
 
-package main
+package daemon
 
 import (
 	"errors"
 	"os"
-	"runtime"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vmnet/api"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vmnet/ffi"
 )
-
-// resolveBackend takes vmnet wherever there is a simulator of it.
-func resolveBackend(cfg *compat.Config) compat.Backend {
-	if cfg.Backend == compat.BackendAuto && cfg.Simulator.Lib != "" {
-		return compat.BackendVmnet
-	}
-	return cfg.Backend.Resolve(runtime.GOOS)
-}
 
 // openFramework loads the simulator, whose host answers as macOS does.
 func openFramework(cfg *compat.Config) (api.API, error) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package daemon
 
 import "github.com/socket-vmnet2/socket_vmnet2/internal/darwinapi"
 

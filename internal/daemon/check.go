@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package daemon
 
 import (
 	"bytes"
@@ -18,29 +18,27 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/upgrade"
 )
 
-// isUpgradeCheck tells whether argv is that of check mode, in which a running daemon asks whether this program can take
-// over.
-func isUpgradeCheck(argv []string) bool {
-	return len(argv) == 2 && compat.PersonalityOf(argv[0]) == compat.New && argv[1] == upgrade.CheckArgument
-}
-
-// runUpgradeCheck is check mode. It starts nothing and changes nothing.
-func runUpgradeCheck(in io.Reader, env compat.IO) int {
-	err := upgrade.Answer(in, env.Stdout, upgrade.Checks{Version: compat.Version, Argv: checkArgv, State: state.Check})
-	if err != nil {
-		_, _ = fmt.Fprintln(env.Stderr, err)
-		return 1
+// Check is check mode, if argv asks for that: a running daemon wants to know, on in, whether this program can take over. It starts
+// nothing and changes nothing.
+func Check(argv []string, in io.Reader, env compat.IO) (code int, ran bool) {
+	if len(argv) != 2 || compat.PersonalityOf(argv[0]) != compat.New || argv[1] != upgrade.CheckArgument {
+		return 0, false
 	}
-	return 0
+	check := func(argv []string, posixly bool) error { return checkArgv(argv, posixly, env.Commands) }
+	if err := upgrade.Answer(in, env.Stdout, upgrade.Checks{Version: compat.Version, Argv: check, State: state.Check}); err != nil {
+		_, _ = fmt.Fprintln(env.Stderr, err)
+		return 1, true
+	}
+	return 0, true
 }
 
-// checkArgv tells whether this program could be started as a daemon with argv. It asks all that is asked before anything is
-// touched.
-func checkArgv(argv []string, posixly bool) error {
+// checkArgv tells whether this program, which has these commands, could be started as a daemon with argv. It asks all that is asked
+// before anything is touched.
+func checkArgv(argv []string, posixly bool, commands []string) error {
 	var said bytes.Buffer
 	cfg, _ := compat.Parse(compat.PersonalityOf(argv[0]), argv, compat.IO{
 		Stdout: io.Discard, Stderr: &said,
-		LookupEnv: func(key string) (string, bool) { return "", posixly && key == "POSIXLY_CORRECT" }, Commands: commandNames(),
+		LookupEnv: func(key string) (string, bool) { return "", posixly && key == "POSIXLY_CORRECT" }, Commands: commands,
 	})
 	switch {
 	case cfg == nil && said.Len() > 0:

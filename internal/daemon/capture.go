@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package daemon
 
 import (
 	"errors"
@@ -14,13 +14,6 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/control"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/httpd"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
-)
-
-// The trailer of a capture's answer, which tells how it went.
-const (
-	trailerFrames  = "Capture-Frames"
-	trailerDropped = "Capture-Dropped"
-	trailerReason  = "Capture-Reason"
 )
 
 // newCaptures makes the tap of all captures.
@@ -120,7 +113,7 @@ func (d *daemon) runCapture(w http.ResponseWriter, r *http.Request, s *capture.S
 	})
 	d.log.Info("capture ended", "reason", res.Reason, "frames", res.Frames, "dropped", res.Dropped,
 		"duration", time.Since(began).Round(time.Millisecond))
-	w.Header().Set(http.TrailerPrefix+trailerFrames, fmt.Sprint(res.Frames))
-	w.Header().Set(http.TrailerPrefix+trailerDropped, fmt.Sprint(res.Dropped))
-	w.Header().Set(http.TrailerPrefix+trailerReason, res.Reason.Error())
+	w.Header().Set(http.TrailerPrefix+capture.TrailerFrames, fmt.Sprint(res.Frames))
+	w.Header().Set(http.TrailerPrefix+capture.TrailerDropped, fmt.Sprint(res.Dropped))
+	w.Header().Set(http.TrailerPrefix+capture.TrailerReason, res.Reason.Error())
 }

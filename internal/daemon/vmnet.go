@@ -2,7 +2,7 @@
 
 //go:build darwin || vmnetsim
 
-package main
+package daemon
 
 import (
 	"context"
@@ -127,11 +127,23 @@ func vmnetOptions(cfg *compat.Config) vmnet.Options {
 	return o
 }
 
-// listInterfaces are the interfaces of this host that bridged mode takes.
-func listInterfaces(cfg *compat.Config) ([]string, error) {
+// ListInterfaces are the interfaces of this host that bridged mode takes.
+func ListInterfaces(cfg *compat.Config) ([]string, error) {
 	framework, err := openFramework(cfg)
 	if err != nil {
 		return nil, err
 	}
 	return framework.SharedInterfaces()
+}
+
+// VmnetStatus is what only a network of vmnet tells of itself; false of any other.
+func VmnetStatus(n vnet.Network) (vmnet.Status, bool) {
+	if s, ok := n.(withState); ok {
+		n = s.Network
+	}
+	v, ok := n.(*vmnet.Network)
+	if !ok {
+		return vmnet.Status{}, false
+	}
+	return v.Status(), true
 }

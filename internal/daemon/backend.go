@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -25,7 +26,7 @@ type opener func(ctx context.Context, kept *state.File) (vnet.Network, error)
 
 // prepareNetwork refuses what the back end cannot do, before anything is touched, and returns what starts the network.
 func prepareNetwork(cfg *compat.Config, log *slog.Logger) (opener, error) {
-	if resolveBackend(cfg) == compat.BackendVmnet {
+	if cfg.Backend.Resolve(runtime.GOOS) == compat.BackendVmnet {
 		return prepareVmnet(cfg, log)
 	}
 	if err := checkUsernet(cfg); err != nil {
@@ -42,6 +43,29 @@ func prepareNetwork(cfg *compat.Config, log *slog.Logger) (opener, error) {
 		return openUsernet(cfg, o)
 	}, nil
 }
+
+// OpenNetwork opens the network that a daemon with cfg would have. It keeps the state file open until it is closed.
+func OpenNetwork(ctx context.Context, cfg *compat.Config, log *slog.Logger) (vnet.Network, error) {
+	open, err := prepareNetwork(cfg, log)
+	if err != nil {
+		return nil, err
+	}
+	kept := openState(cfg, log)
+	network, err := open(ctx, kept)
+	if err != nil {
+		return nil, errors.Join(err, kept.Close())
+	}
+	return withState{network, kept}, nil
+}
+
+// withState is a network and the file that it is kept in, which is closed with it.
+type withState struct {
+	vnet.Network
+	kept *state.File
+}
+
+// Close closes the network and writes what changed last.
+func (n withState) Close() error { return errors.Join(n.Network.Close(), n.kept.Close()) }
 
 // againKey is in the context of a network that is opened for clients that are there already, with its gateway, a *usernet.Inherited,
 // that may be nil: they shall not go without a network

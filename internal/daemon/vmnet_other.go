@@ -2,13 +2,15 @@
 
 //go:build !darwin && !vmnetsim
 
-package main
+package daemon
 
 import (
 	"errors"
 	"log/slog"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vmnet"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
 
 // prepareVmnet says what there is in place of vmnet.framework.
@@ -16,7 +18,10 @@ func prepareVmnet(*compat.Config, *slog.Logger) (opener, error) {
 	return nil, errors.New("vmnet needs macOS; leave --backend away or use --backend=usernet, the embedded network")
 }
 
-// listInterfaces is for bridged mode, which only vmnet has.
-func listInterfaces(*compat.Config) ([]string, error) {
+// ListInterfaces is for bridged mode, which only vmnet has.
+func ListInterfaces(*compat.Config) ([]string, error) {
 	return nil, errors.New("--list-interfaces lists what vmnet can bridge to, and vmnet needs macOS")
 }
+
+// VmnetStatus is false: there is no network of vmnet.
+func VmnetStatus(vnet.Network) (s vmnet.Status, ok bool) { return s, false }

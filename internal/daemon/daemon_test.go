@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/fakeguest"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/gateway"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/inherit"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/lazynet"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/state"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/usernet"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/vnettest"
+)
+
+// patience is how long a test waits for what must happen.
+const patience = 20 * time.Second
+
+func TestMain(m *testing.M) {
+	if code, ran := gateway.Main(compat.Version); ran { // of a network in this process
+		os.Exit(code)
+	}
+	os.Exit(m.Run())
+}
+
+// backendArgs are the options for a back end, which may keep files in dir.
+type backendArgs func(t *testing.T, dir string) []string
+
+// backends are those that daemons under test can have, by name.
+var backends = map[string]backendArgs{
+	"usernet": func(*testing.T, string) []string { return []string{"--backend=usernet"} },
+}
+
+// ownDaemon is a daemon in this process, for the race detector, which no client has reached yet.
+func ownDaemon(t *testing.T, backend backendArgs, args ...string) *daemon {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "d") // short enough for the sockets' paths
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	args = append(args, "--pidfile="+dir+"/s.pid", "--state-dir="+dir+"/state", "--allow-uid=0", dir+"/s")
+	args = append(backend(t, dir+"/backend"), args...)
+	cfg, outcome := compat.Parse(compat.New, append([]string{"socket_vmnet2"}, args...), compat.IO{
+		Stdout: io.Discard, Stderr: io.Discard, LookupEnv: func(string) (string, bool) { return "", false },
+	})
+	require.NotNil(t, cfg, outcome)
+	return newDaemon(cfg, cfg.OpenLog(io.Discard))
+}
+
+// testFrame is one frame from a test address to all, as it is on a stream.
+func testFrame(src byte, payload string) []byte {
+	return frame.Append(nil, fakeguest.EthernetFrame(fakeguest.Broadcast, net.HardwareAddr{2, 0, 0, 0, 0, src}, fakeguest.TypeTest, []byte(payload)))
+}
+
+// early is a daemon whose SOCKET was given and which serves already. Its network opens when gate is closed.
+func early(ctx context.Context, t *testing.T, open func() (vnet.Network, error)) (d *daemon, gate chan struct{}, ended chan error) {
+	t.Helper()
+	d, gate, ended = ownDaemon(t, backends["usernet"], "--runtime-dir=none"), make(chan struct{}), make(chan error, 1)
+	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: d.cfg.SocketPath, Net: "unix"})
+	require.NoError(t, err)
+	ln.SetUnlinkOnClose(false)
+	d.given = inherit.Restore(inherit.Saved{Names: []string{inherit.Stream}}, map[string]*net.UnixListener{inherit.Stream: ln}, nil)
+	d.open = func(ctx context.Context, _ *state.File) (vnet.Network, error) {
+		select {
+		case <-gate:
+			return open()
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	d.pidfile, err = compat.AcquirePidfile(d.cfg.Pidfile, d.log)
+	require.NoError(t, err)
+	require.NoError(t, d.startGiven(ctx))
+	d.server = d.newServer()
+	go func() { ended <- d.run(ctx) }()
+	return d, gate, ended
+}
+
+// dial is a bare client of d's.
+func dial(t *testing.T, d *daemon) net.Conn {
+	t.Helper()
+	c, err := net.Dial("unix", d.cfg.SocketPath)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// TestClientsBeforeTheNetwork: they are accepted and read at once, what they send is held, and nobody is told that the daemon is
+// ready.
+func TestClientsBeforeTheNetwork(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	d, gate, ended := early(ctx, t, func() (vnet.Network, error) {
+		return usernet.New(usernet.Options{Config: gateway.Config{Mode: vnet.ModeShared}, Start: gateway.Goroutine})
+	})
+	a, guest := dial(t, d), vnettest.Dial(t, d.cfg.SocketPath, fakeguest.Options{})
+	var asking sync.WaitGroup
+	asking.Go(func() {
+		_, err := guest.Configure() // asks once, and waits
+		assert.NoError(t, err)
+	})
+	big := bytes.Repeat(testFrame(1, strings.Repeat("x", 1400)), 3000) // more than a socket holds: the daemon reads it
+	_, err := a.Write(big)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		clients, totals := d.server.Census()
+		return len(clients) == 2 && totals.Link.ToNetBytes > uint64(len(big))*9/10
+	}, patience, time.Millisecond)
+	assert.NoFileExists(t, d.cfg.Pidfile)
+	close(gate)
+	asking.Wait()
+	require.Eventually(t, func() bool { _, err := os.Stat(d.cfg.Pidfile); return err == nil }, patience, time.Millisecond)
+	_, err = vnettest.Dial(t, d.cfg.SocketPath, fakeguest.Options{}).Configure()
+	require.NoError(t, err, "served")
+	cancel()
+	require.NoError(t, <-ended)
+	d.stop()
+	assert.NoFileExists(t, d.cfg.Pidfile)
+	assert.Positive(t, d.describe().Totals.ToNet.Drops["drop_starting"], "what is held is bounded")
+}
+
+// TestStartThatEnds: a network that does not start ends the daemon with the network's error; a signal in the middle of the start is
+// no error. Clients that wait are let go in order.
+func TestStartThatEnds(t *testing.T) {
+	cause := errors.New("no network today")
+	for name, want := range map[string]error{"no network": cause, "a signal": nil} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			d, gate, ended := early(ctx, t, func() (vnet.Network, error) { return nil, cause })
+			a := dial(t, d)
+			_, err := a.Write(testFrame(1, "hello"))
+			require.NoError(t, err)
+			require.Eventually(t, func() bool { return d.server.Clients() == 1 }, patience, time.Millisecond)
+			if want != nil {
+				close(gate)
+			} else {
+				cancel()
+			}
+			require.ErrorIs(t, <-ended, want)
+			d.stop()
+			_, err = io.Copy(io.Discard, a)
+			assert.NoError(t, err)
+			assert.NoFileExists(t, d.cfg.Pidfile)
+			assert.FileExists(t, d.cfg.SocketPath)
+		})
+	}
+}
+
+// TestDescribeNetwork: before the network has started the command line tells what it is to be, and a failure is told.
+func TestDescribeNetwork(t *testing.T) {
+	d := ownDaemon(t, backends["usernet"])
+	n := d.describeNetwork()
+	assert.Equal(t, status.NetworkStarting, n.State)
+	assert.Equal(t, "usernet", n.Backend)
+	assert.Equal(t, "shared", n.Mode)
+	hold := make(chan struct{})
+	d.network.Store(lazynet.Start(t.Context(), func(context.Context) (vnet.Network, error) {
+		<-hold
+		return nil, errors.New("sharing service busy")
+	}))
+	assert.Equal(t, status.NetworkStarting, d.describeNetwork().State)
+	close(hold)
+	require.Error(t, d.network.Load().Wait(t.Context()))
+	n = d.describeNetwork()
+	assert.Equal(t, status.NetworkFailed, n.State)
+	assert.Equal(t, "sharing service busy", n.Error)
+	assert.Nil(t, n.Vmnet)
+	assert.Nil(t, n.Usernet)
+}
+
+// TestDescribeAtAnyTime: while the network starts, while clients come and go, while everything stands still for an upgrade that is
+// then given up, and while the daemon stops.
+func TestDescribeAtAnyTime(t *testing.T) {
+	for name, backend := range backends {
+		t.Run(name, func(t *testing.T) { describeAtAnyTime(t, ownDaemon(t, backend)) })
+	}
+}
+
+func describeAtAnyTime(t *testing.T, d *daemon) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	require.NoError(t, d.start(ctx))
+	var asking, coming, running sync.WaitGroup
+	running.Go(func() { assert.NoError(t, d.run(ctx)) })
+	stop := make(chan struct{})
+	for range 2 {
+		asking.Go(func() {
+			var last status.Status
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				d.changing.Lock() // as nothing is asked while clients are detached
+				now := d.describe()
+				d.changing.Unlock()
+				assert.GreaterOrEqual(t, now.Totals.ToNet.Frames, last.Totals.ToNet.Frames)
+				assert.NotNil(t, now.Health)
+				assert.NotEqual(t, status.NetworkFailed, now.Network.State)
+				last = now
+			}
+		})
+	}
+	first := dial(t, d)
+	require.Eventually(t, func() bool { return d.describe().Totals.Connects == 1 }, patience, time.Millisecond, "not accepted")
+	require.NoError(t, first.Close())
+	for i := range byte(3) {
+		coming.Go(func() {
+			for range 10 {
+				c := dial(t, d)
+				_, _ = c.Write(testFrame(i, "hello"))
+				time.Sleep(10 * time.Millisecond)
+				_ = c.Close()
+			}
+		})
+	}
+	for range 3 {
+		d.changing.Lock()
+		v, err := d.detach(ctx)
+		assert.NoError(t, err)
+		d.attachAgain(ctx, v)
+		d.changing.Unlock()
+		assert.NoError(t, d.network.Load().Wait(ctx))
+	}
+	coming.Wait()
+	const all = 1 + 30
+	require.Eventually(t, func() bool { return d.describe().Totals.Connects == all }, patience, time.Millisecond)
+	cancel()
+	running.Wait()
+	d.stop()
+	close(stop)
+	asking.Wait()
+	assert.Empty(t, d.describe().Clients)
+	assert.Equal(t, uint64(all), d.describe().Totals.Connects)
+}
