@@ -29,7 +29,7 @@ func prepareNetwork(cfg *compat.Config, log *slog.Logger) (opener, error) {
 	if cfg.Backend.Resolve(runtime.GOOS) == compat.BackendVmnet {
 		return prepareVmnet(cfg, log)
 	}
-	if err := checkUsernet(cfg); err != nil {
+	if err := usernet.Check(usernetOptions(cfg, nil)); err != nil {
 		return nil, err
 	}
 	program, err := gatewayProgram(cfg)
@@ -40,7 +40,13 @@ func prepareNetwork(cfg *compat.Config, log *slog.Logger) (opener, error) {
 		o := usernetOptions(cfg, log)
 		o.Start, o.Leases = program.Start, kept
 		o.Inherited, o.LateForwards = ctx.Value(againKey{}).(*usernet.Inherited)
-		return openUsernet(cfg, o)
+		logWithoutEffect(cfg, log)
+		log.Info("starting the embedded network", "mode", string(cfg.Mode))
+		network, err := usernet.New(o)
+		if err != nil {
+			return nil, err // and no network that is a nil pointer
+		}
+		return network, nil
 	}, nil
 }
 
@@ -67,30 +73,19 @@ type withState struct {
 // Close closes the network and writes what changed last.
 func (n withState) Close() error { return errors.Join(n.Network.Close(), n.kept.Close()) }
 
-// againKey is in the context of a network that is opened for clients that are there already, with its gateway, a *usernet.Inherited,
-// that may be nil: they shall not go without a network
-// because somebody has taken a port that is forwarded.
+// againKey is in the context of a network that is opened for clients that are there already, with its gateway, a *usernet.Inherited
+// that may be nil: they shall not go without a network because somebody has taken a port that is forwarded.
 type againKey struct{}
-
-// checkUsernet refuses what the embedded network cannot do.
-func checkUsernet(cfg *compat.Config) error {
-	return usernet.Check(usernetOptions(cfg, nil))
-}
-
-// openUsernet starts the embedded network.
-func openUsernet(cfg *compat.Config, o usernet.Options) (vnet.Network, error) {
-	logWithoutEffect(cfg, o.Log)
-	o.Log.Info("starting the embedded network", "mode", string(cfg.Mode))
-	network, err := usernet.New(o)
-	if err != nil {
-		return nil, err // and no network that is a nil pointer
-	}
-	return network, nil
-}
 
 // openState reads what the network of cfg kept when it ran last. The caller holds the socket's lock.
 func openState(cfg *compat.Config, log *slog.Logger) *state.File {
-	return state.Open(state.Options{Dir: stateDir(cfg, log), Socket: absolute(cfg.SocketPath), Log: log})
+	dir, err := state.Dir(state.Environment{
+		StateDir: cfg.StateDir, GOOS: runtime.GOOS, EUID: os.Geteuid(), PPID: os.Getppid(), Getenv: inherit.Getenv,
+	})
+	if err != nil { // dir is empty then
+		log.Warn("guests may get other addresses after a restart", "error", err)
+	}
+	return state.Open(state.Options{Dir: dir, Socket: absolute(cfg.SocketPath), Log: log})
 }
 
 // logWithoutEffect names the options that change nothing in the embedded network and need not: guests can do the same with
@@ -165,21 +160,6 @@ func gatewayProgram(cfg *compat.Config) (gateway.Program, error) {
 	p := gateway.Program{Path: path, Socket: absolute(cfg.SocketPath)}
 	p.UID, p.GID, err = cfg.GatewayOwner()
 	return p, err
-}
-
-// stateDir is where state is kept, empty if nowhere.
-func stateDir(cfg *compat.Config, log *slog.Logger) string {
-	dir, err := state.Dir(state.Environment{
-		StateDir: cfg.StateDir,
-		GOOS:     runtime.GOOS,
-		EUID:     os.Geteuid(),
-		PPID:     os.Getppid(),
-		Getenv:   inherit.Getenv,
-	})
-	if err != nil {
-		log.Warn("guests may get other addresses after a restart", "error", err)
-	}
-	return dir
 }
 
 // absolute is path from the root, as well as it can be told.

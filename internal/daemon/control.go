@@ -5,6 +5,7 @@ package daemon
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -14,10 +15,12 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/control"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/inherit"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/metrics"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/upgrade"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/peercred"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
-// controller is the control socket. The daemon does its work without it; all methods may be called on nil.
+// controller is the control socket. The daemon does its work without it.
 type controller struct {
 	server *control.Server
 	ln     *net.UnixListener
@@ -25,102 +28,84 @@ type controller struct {
 }
 
 // openControl makes the socket in the runtime directory; nil when there is none, which the log tells.
-func openControl(e *extras, given *inherit.Sockets, o control.Options) *controller {
-	if e == nil {
+func (d *daemon) openControl() *controller {
+	if d.extras == nil {
 		return nil
 	}
-	ln, err := e.listen(given, inherit.Control)
+	ln, err := d.extras.listen(inherit.Control)
 	if err != nil {
-		o.Log.Warn("the daemon cannot be asked or upgraded, it does its work", "error", err)
+		d.log.Warn("the daemon cannot be asked or upgraded, it does its work", "error", err)
 		return nil
 	}
-	return newController(ln, e.listenRoot(), o)
+	return d.newController(ln, d.extras.listenRoot())
 }
 
 // newController serves on ln and root, which another image may have made.
-func newController(ln, root *net.UnixListener, o control.Options) *controller {
-	o.Listener, o.Root = ln, root
-	return &controller{server: control.New(o), ln: ln, root: root}
-}
-
-// listenRoot makes the control socket that only root and the daemon's user can connect to; nil when it is not to be had, which the
-// log tells.
-func (e *extras) listenRoot() *net.UnixListener {
-	ln, err := e.dir.ListenPrivate(inherit.Control + control.RootSuffix)
-	if err != nil {
-		e.log.Warn("root and the daemon's user share the control socket with its group", "error", err)
-		return nil
-	}
-	return ln
-}
-
-// controlOptions are those of the daemon with cfg, which began at that time.
-func controlOptions(cfg *compat.Config, began time.Time, log *slog.Logger, up func(context.Context, *control.Call)) control.Options {
-	return control.Options{
-		Version: compat.Version,
-		Socket:  absolute(cfg.SocketPath),
-		Began:   began,
-		Log:     log,
-		Upgrade: up,
-	}
-}
-
-// routes are what the control socket answers beyond what every daemon does.
-func (d *daemon) routes() map[string]http.Handler {
+func (d *daemon) newController(ln, root *net.UnixListener) *controller {
 	d.captures = d.newCaptures()
-	return map[string]http.Handler{
-		"GET " + metrics.Path: metrics.Handler(d.describe, d.log),
-		"POST /v1/capture":    d.captureHandler(d.captures),
-	}
+	return &controller{ln: ln, root: root, server: control.New(control.Options{
+		Version: compat.Version, Socket: absolute(d.cfg.SocketPath), Began: d.began, Log: d.log, Upgrade: d.upgrade, Source: source{d},
+		Listener: ln, Root: root,
+		Handle: map[string]http.Handler{ // beyond what every daemon answers
+			"GET " + metrics.Path: metrics.Handler(d.describe, d.log),
+			"POST /v1/capture":    d.captureHandler(d.captures),
+		},
+	})}
 }
 
-// answering has further upgrades refused until call is answered.
-func (c *controller) answering(call *control.Call) {
+// do calls f with the server, if there is one.
+func (c *controller) do(f func(*control.Server)) {
 	if c != nil {
-		c.server.Continue(call)
+		f(c.server)
 	}
 }
 
-// run serves until ctx is done or close, and returns at once.
-func (c *controller) run(ctx context.Context) {
-	if c != nil {
-		c.server.Run(ctx)
+// source is the daemon as its control socket knows it.
+type source struct{ d *daemon }
+
+// Status implements control.Source.
+func (s source) Status() status.Status { return s.d.describe() }
+
+// Kick implements control.Source.
+func (s source) Kick(ctx context.Context, id uint64, by peercred.Peer) error {
+	ended, err := s.d.server.Kick(id, errors.New("disconnected by "+byWhom(by)))
+	if errors.Is(err, perclient.ErrNoClient) {
+		return control.ErrNoClient
+	}
+	if err != nil {
+		return err
+	}
+	select {
+	case <-ended:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 
-// detach leaves the connections that come from here on to attach, or to the next image.
-func (c *controller) detach() {
-	if c != nil {
-		c.server.Detach()
+// byWhom names who asked for something.
+func byWhom(p peercred.Peer) string {
+	who := fmt.Sprintf("user %d", p.UID)
+	if p.UID == 0 {
+		who = "root"
 	}
+	if p.PID > 0 {
+		who += fmt.Sprintf(" (process %d)", p.PID)
+	}
+	return who
 }
 
-func (c *controller) attach() {
-	if c != nil {
-		c.server.Attach()
-	}
-}
+// Level implements control.Source.
+func (s source) Level() string { return s.d.logs.Level() }
 
-// close ends what is left until ctx is done.
-func (c *controller) close(ctx context.Context) {
-	if c != nil {
-		c.server.Close(ctx)
+// SetLevel implements control.Source. The line about it is there whatever the levels are.
+func (s source) SetLevel(level string, by peercred.Peer) error {
+	r := slog.NewRecord(time.Now(), slog.LevelInfo, "log level changed", 0)
+	r.Add("from", s.Level(), "to", level)
+	r.Add(by.Args()...)
+	if err := s.d.logs.SetLevel(level); err != nil {
+		return err
 	}
-}
-
-// refuseUpgrade answers a call that ended with err.
-func refuseUpgrade(c *control.Call, err error) {
-	r, ok := errors.AsType[*upgrade.Refusal](err)
-	if !ok {
-		c.Refuse(http.StatusInternalServerError, string(upgrade.CodeFailed), err.Error())
-		return
-	}
-	status := http.StatusUnprocessableEntity // the new program will not do
-	switch r.Code {
-	case upgrade.CodeStopping:
-		status = http.StatusServiceUnavailable
-	case upgrade.CodeFailed:
-		status = http.StatusInternalServerError
-	}
-	c.Refuse(status, string(r.Code), r.Text)
+	_ = s.d.log.Handler().Handle(context.Background(), r)
+	return nil
 }

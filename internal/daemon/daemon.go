@@ -10,7 +10,6 @@ import (
 	"net"
 	"os"
 	"os/signal"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/capture"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/control"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/handoff"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/health"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/inherit"
@@ -59,7 +59,7 @@ type daemon struct {
 	server   *perclient.Server
 	health   *health.Monitor // as server
 	extras   *extras         // nil when they are not to be had
-	control  *controller
+	control  *controller     // nil when it is not to be had, as captures
 	metrics  *metrics.Server // nil without --metrics-listen
 	captures *capture.Hub
 	failed   chan error // why the daemon cannot go on; of one
@@ -71,7 +71,11 @@ type daemon struct {
 	accept   accepting
 	then     func(context.Context) // what run does once the network has started
 
-	self self // what describe needs besides
+	// What describe needs besides.
+	upgrades  int                    // in place, since the start; set before clients are served
+	stateFile atomic.Pointer[string] // its path
+	users     userNames
+	processes processNames
 }
 
 // Serve runs the daemon until a signal stops it. An error means it could not start; nothing is left behind then.
@@ -123,18 +127,6 @@ func (d *daemon) serve(ctx context.Context, begin func() error) error {
 	return err
 }
 
-// prepare checks everything that can be checked before anything is touched.
-func (d *daemon) prepare() (err error) {
-	if d.owner, err = d.cfg.Owner(); err != nil {
-		return err
-	}
-	if d.open, err = prepareNetwork(d.cfg, d.log); err != nil {
-		return err
-	}
-	d.guards, d.open = guardClients(d.cfg, d.open, d.log)
-	return nil
-}
-
 // UntilSignal returns a context that the first stop signal ends. Further ones change nothing.
 func UntilSignal(log *slog.Logger) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
@@ -157,89 +149,6 @@ func UntilSignal(log *slog.Logger) (context.Context, func()) {
 	}
 }
 
-// start brings the daemon up. The pidfile comes last: who sees it may connect. Where SOCKET was given, clients are served while
-// the network starts, and run does the rest.
-func (d *daemon) start(ctx context.Context) (err error) {
-	warnings := compat.PrivilegeWarnings(runtime.GOOS, d.cfg.Backend, os.Geteuid(), os.Getuid())
-	for _, w := range append(d.cfg.Warnings, warnings...) {
-		d.log.Warn(w)
-	}
-	if err = d.prepare(); err != nil {
-		return err
-	}
-	if err = d.openMetrics(); err != nil {
-		return err
-	}
-	if err = d.takeGiven(); err != nil {
-		return err
-	}
-	if d.cfg.PidfileSet {
-		if d.pidfile, err = compat.AcquirePidfile(d.cfg.Pidfile, d.log); err != nil {
-			return err
-		}
-	}
-	if d.given.Has(inherit.Stream) {
-		err = d.startGiven(ctx)
-	} else {
-		err = d.startOwn(ctx)
-	}
-	if err != nil {
-		return err
-	}
-	d.server = d.newServer()
-	if d.extras, err = openExtras(d); err != nil {
-		return err
-	}
-	d.control = openControl(d.extras, d.given, d.controlOptions())
-	if d.given.Has(inherit.Stream) {
-		return nil
-	}
-	// Last of the sockets: who can connect to it finds the others as well.
-	if d.ln, err = d.lock.Bind(d.owner); err != nil {
-		return err
-	}
-	return d.ready()
-}
-
-// newServer makes the server of all clients.
-func (d *daemon) newServer() *perclient.Server {
-	d.health = d.newHealth()
-	return perclient.NewServer(perclient.Options{
-		Network:    d.network.Load(),
-		MaxClients: d.cfg.MaxClients,
-		QueueSize:  d.cfg.QueueSize,
-		Log:        d.log,
-		Guard:      d.guards.guard(),
-		Observer:   d.health,
-	})
-}
-
-// startOwn takes SOCKET's lock and starts the network.
-func (d *daemon) startOwn(ctx context.Context) (err error) {
-	if d.lock, err = compat.LockSocket(ctx, d.cfg.SocketPath, d.log); err != nil {
-		return err
-	}
-	d.startNetwork(ctx)
-	return d.network.Load().Wait(ctx)
-}
-
-// startNetwork begins to start the network, with what it kept.
-func (d *daemon) startNetwork(ctx context.Context) {
-	d.openState()
-	d.network.Store(lazynet.Start(ctx, func(ctx context.Context) (vnet.Network, error) { return d.open(ctx, d.kept) }))
-}
-
-// ready tells everybody that the daemon serves.
-func (d *daemon) ready() error {
-	if d.pidfile != nil {
-		if err := d.pidfile.Publish(os.Getpid()); err != nil {
-			return err
-		}
-	}
-	d.tellReady()
-	return nil
-}
-
 // run serves clients until ctx is done, and then those that are still waiting to be accepted. An error means that the start,
 // which was not over, has failed, or that the network did not start again.
 func (d *daemon) run(ctx context.Context) error {
@@ -251,7 +160,7 @@ func (d *daemon) run(ctx context.Context) error {
 	})
 	d.extras.run(d.server.Held())
 	d.changing.Lock() // an upgrade may be asked for from here on
-	d.control.run(ctx)
+	d.control.do(func(s *control.Server) { s.Run(ctx) })
 	d.metrics.Run(ctx)
 	if d.given.Has(inherit.Stream) && d.then == nil {
 		d.then = func(context.Context) { d.fail(d.ready()) }
@@ -303,7 +212,7 @@ func (d *daemon) stop() {
 		d.server.Wait(limit)
 	}
 	d.extras.close(limit)
-	d.control.close(limit)
+	d.control.do(func(s *control.Server) { s.Close(limit) })
 	d.metrics.Close()
 	d.given.Close()
 	select {

@@ -86,7 +86,7 @@ func early(ctx context.Context, t *testing.T, open func() (vnet.Network, error))
 	}
 	d.pidfile, err = compat.AcquirePidfile(d.cfg.Pidfile, d.log)
 	require.NoError(t, err)
-	require.NoError(t, d.startGiven(ctx))
+	require.NoError(t, d.startNetwork(ctx))
 	d.server = d.newServer()
 	go func() { ended <- d.run(ctx) }()
 	return d, gate, ended

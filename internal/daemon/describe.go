@@ -3,33 +3,21 @@
 package daemon
 
 import (
+	"cmp"
 	"os"
 	"runtime"
-	"sync/atomic"
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/freenet"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/health"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/usernet"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
-
-// self is what a daemon knows of itself for describe alone.
-type self struct {
-	upgrades  int                    // in place, since the start; set before clients are served
-	stateFile atomic.Pointer[string] // its path
-	users     userNames
-	processes processNames
-}
-
-// openState reads what the network kept when it ran last.
-func (d *daemon) openState() {
-	d.kept = openState(d.cfg, d.log)
-	path := d.kept.Path()
-	d.self.stateFile.Store(&path)
-}
 
 // describe tells all that the daemon knows of itself. It may be called from any goroutine at any time once clients may be served:
 // while the network starts, during an upgrade, at the stop. It waits for nothing that a client or macOS could hold up.
@@ -49,24 +37,21 @@ func (d *daemon) describe() status.Status {
 	}
 	st.Totals.ToNet = toNet(totals.Link, totals.Ports, totals.DropHeld, totals.Spoofed)
 	st.Totals.ToClient = toClient(totals.Link, totals.Ports)
-	d.self.processes.forget(clients)
-	st.Health = d.problems(st)
+	d.processes.forget(clients)
+	st.Health = d.health.Problems(st)
 	return st
 }
-
-// problems are what a user would want to know of a daemon that is as st tells.
-func (d *daemon) problems(st status.Status) []status.Problem { return d.health.Problems(st) }
 
 func (d *daemon) describeDaemon(now time.Time) status.Daemon {
 	s := status.Daemon{
 		Version: compat.Version, PID: os.Getpid(), UID: os.Geteuid(), Program: d.path, Socket: absolute(d.cfg.SocketPath),
-		Started: d.began.UTC(), Uptime: seconds(now.Sub(d.began)), Upgrades: d.self.upgrades, LogLevel: d.logs.Level(),
+		Started: d.began.UTC(), Uptime: seconds(now.Sub(d.began)), Upgrades: d.upgrades, LogLevel: d.logs.Level(),
 		MaxClients: d.cfg.MaxClients, QueueSize: d.cfg.QueueSize,
 	}
 	if d.extras != nil {
 		s.RuntimeDir = d.extras.dir.Path()
 	}
-	if p := d.self.stateFile.Load(); p != nil {
+	if p := d.stateFile.Load(); p != nil {
 		s.StateFile = *p
 	}
 	if d.captures != nil {
@@ -110,7 +95,7 @@ func (d *daemon) describeNetwork() status.Network {
 	n.State = status.NetworkRunning
 	describeInner(&n, inner)
 	if u := n.Usernet; u != nil && u.Gateway.PID != 0 {
-		u.Gateway.User = d.self.users.name(uint32(u.Gateway.UID))
+		u.Gateway.User = d.users.name(uint32(u.Gateway.UID))
 	}
 	return n
 }
@@ -157,4 +142,96 @@ func dhcpOff(cfg *compat.Config) string {
 		return "--vmnet-network-identifier"
 	}
 	return ""
+}
+
+// maxName is how long a name of a client's or of a process may be in a description, in bytes.
+const maxName = 128
+
+// describeClient is i at that time.
+func (d *daemon) describeClient(i perclient.Info, now time.Time) status.Client {
+	w := i.Watch
+	c := status.Client{
+		ID: i.ID, Name: printable.Line(i.Name, maxName), Transport: i.Transport, Path: printable.Line(i.Path, compat.MaxSocketPath), FD: i.FD,
+		Peer: d.describePeer(i), IP: w.IP, Hostname: w.Hostname, State: i.State,
+		Connected: i.Began.UTC(), Age: seconds(now.Sub(i.Began)),
+		Interface: describeInterface(i),
+		ToNet:     toNet(i.Link, i.Ports, i.DropHeld, i.Spoofed),
+		ToClient:  toClient(i.Link, i.Ports),
+		Queue:     status.Queue{Bytes: i.Link.Queued, Limit: i.QueueLimit, Stalled: seconds(i.Link.Stalled)},
+		MACs:      i.MACs,
+		MACMoves:  i.Ports.Moved,
+		DHCP: status.ClientDHCP{
+			Discovers: w.Counts.Discovers, Requests: w.Counts.Requests, Offers: w.Counts.Offers, Acks: w.Counts.Acks, Naks: w.Counts.Naks,
+		},
+	}
+	if i.MAC != nil {
+		c.MAC = i.MAC.String()
+	}
+	if i.Err != nil {
+		c.Error = i.Err.Error()
+	}
+	if w.IP.IsValid() {
+		c.IPSeen = w.Claimed.UTC()
+	}
+	if !w.Waiting.IsZero() {
+		c.DHCP.Waiting = seconds(now.Sub(w.Waiting))
+	}
+	return c
+}
+
+// describePeer names the user and the process at the other end, as far as that is known.
+func (d *daemon) describePeer(i perclient.Info) status.Peer {
+	p := status.Peer{Known: i.Peer.Known, UID: i.Peer.UID, GID: i.Peer.Group(), PID: i.Peer.PID}
+	if !p.Known {
+		return status.Peer{PID: i.Peer.PID, Command: d.processes.name(i.ID, i.Peer.PID, i.Began)}
+	}
+	p.User = d.users.name(p.UID)
+	p.Command = d.processes.name(i.ID, p.PID, i.Began)
+	return p
+}
+
+func describeInterface(i perclient.Info) status.Interface {
+	if i.Port == nil {
+		return status.Interface{Kind: status.InterfaceNone}
+	}
+	f := status.Interface{
+		Kind: cmp.Or(string(i.Port.Kind), status.InterfaceNone), ID: i.Port.InterfaceID, MTU: i.Port.MTU, MaxFrame: i.Port.MaxFrame,
+	}
+	if i.Port.MAC != nil {
+		f.MAC = i.Port.MAC.String()
+	}
+	return f
+}
+
+// toNet is what clients sent, with what was dropped of it anywhere on its way.
+func toNet(st link.Stats, ports perclient.PortTotals, held, spoofed uint64) status.Traffic {
+	t := status.Traffic{Frames: st.ToNetFrames, Bytes: st.ToNetBytes, Drops: map[string]uint64{}}
+	for reason, n := range ports.Drops {
+		t.Drops[string(reason)] += n
+	}
+	addDrops(t.Drops, "drop_runt", st.DropRunt)
+	addDrops(t.Drops, "drop_long", st.DropLong)
+	addDrops(t.Drops, "drop_foreign", st.DropForeign)
+	addDrops(t.Drops, "drop_starting", held+st.DropStarting)
+	addDrops(t.Drops, "drop_spoofed", spoofed)
+	return t
+}
+
+// toClient is the same for what was for clients.
+func toClient(st link.Stats, ports perclient.PortTotals) status.Traffic {
+	t := status.Traffic{Frames: st.ToClientFrames, Bytes: st.ToClientBytes, Drops: map[string]uint64{}}
+	for reason, n := range ports.Lost {
+		t.Drops[string(reason)] += n
+	}
+	addDrops(t.Drops, "drop_queue_full", st.DropQueueFull)
+	addDrops(t.Drops, "drop_closed", st.DropClosed)
+	addDrops(t.Drops, "drop_oversize", st.DropOversize)
+	return t
+}
+
+// addDrops adds n to what was dropped for that reason. Reasons that never were are left out.
+func addDrops(drops map[string]uint64, reason string, n uint64) {
+	if n > 0 {
+		drops[reason] += n
+	}
 }

@@ -16,6 +16,7 @@ import (
 	"sync"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/control"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/handoff"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/inherit"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
@@ -30,9 +31,8 @@ import (
 // extras are the sockets beside SOCKET: for datagram clients, and to pass descriptors in either direction. The daemon does
 // its work without them.
 type extras struct {
+	d        *daemon
 	dir      *rundir.Dir
-	log      *slog.Logger
-	given    *inherit.Sockets
 	attachLn *net.UnixListener
 	adoptLn  *net.UnixListener
 	passing  *passing.Server
@@ -43,7 +43,7 @@ type extras struct {
 
 // openExtras makes those that were not given; nil when they are not to be had, which the log tells. That is an error only if one
 // of them was given.
-func openExtras(d *daemon) (*extras, error) {
+func (d *daemon) openExtras() (*extras, error) {
 	dir, err := rundir.Open(rundir.Options{
 		Socket: absolute(d.cfg.SocketPath), Dir: d.cfg.RuntimeDir, Owner: d.owner, Log: d.log,
 	})
@@ -62,8 +62,8 @@ func openExtras(d *daemon) (*extras, error) {
 		d.log.Warn("datagram clients and passed descriptors are not served, stream clients are", "error", err)
 		return nil, nil
 	}
-	e := &extras{dir: dir, log: d.log, given: d.given, recall: true}
-	if err := e.open(d); err != nil {
+	e := &extras{d: d, dir: dir, recall: true}
+	if err := e.open(); err != nil {
 		e.close(context.Background())
 		if needed {
 			return nil, err
@@ -75,72 +75,75 @@ func openExtras(d *daemon) (*extras, error) {
 }
 
 // listen is the listener of this name, which was given or is made.
-func (e *extras) listen(given *inherit.Sockets, name string) (*net.UnixListener, error) {
-	if ln := given.Listener(name); ln != nil {
+func (e *extras) listen(name string) (*net.UnixListener, error) {
+	if ln := e.d.given.Listener(name); ln != nil {
 		return ln, nil
 	}
 	return e.dir.Listen(name)
 }
 
-// listenDatagram is the shared datagram socket, which was given or is made.
-func (e *extras) listenDatagram() (*net.UnixConn, error) {
-	if c := e.given.Datagram(); c != nil {
-		return c, nil
+// listenRoot makes the control socket that only root and the daemon's user can connect to; nil when it is not to be had, which the
+// log tells.
+func (e *extras) listenRoot() *net.UnixListener {
+	ln, err := e.dir.ListenPrivate(inherit.Control + control.RootSuffix)
+	if err != nil {
+		e.d.log.Warn("root and the daemon's user share the control socket with its group", "error", err)
+		return nil
 	}
-	return e.dir.ListenDatagram()
+	return ln
 }
 
 // open binds the sockets. What it has opened is closed by close, also after an error.
-func (e *extras) open(d *daemon) (err error) {
-	if e.attachLn, err = e.listen(e.given, inherit.Attach); err != nil {
+func (e *extras) open() (err error) {
+	if e.attachLn, err = e.listen(inherit.Attach); err != nil {
 		return err
 	}
-	if e.adoptLn, err = e.listen(e.given, inherit.Adopt); err != nil {
+	if e.adoptLn, err = e.listen(inherit.Adopt); err != nil {
 		return err
 	}
-	conn, err := e.listenDatagram()
-	if err != nil {
-		return err
+	o := e.sharedOptions()
+	if o.Conn = e.d.given.Datagram(); o.Conn == nil {
+		if o.Conn, err = e.dir.ListenDatagram(); err != nil {
+			return err
+		}
 	}
-	o := e.sharedOptions(d)
-	o.Conn = conn
 	if e.shared, err = unixgram.New(o); err != nil {
-		_ = conn.Close()
+		_ = o.Conn.Close()
 		return err
 	}
-	e.passing = passing.NewServer(e.passingOptions(d))
+	e.passing = passing.NewServer(e.passingOptions())
 	return nil
 }
 
 // trust is whose sockets are served.
-func (e *extras) trust(d *daemon) unixgram.Trust {
+func (e *extras) trust() unixgram.Trust {
 	return unixgram.Trust{
-		AllowUIDs:   d.cfg.AllowUIDs,
-		Own:         slices.Concat(e.dir.Paths(), e.given.Paths(), []string{absolute(d.cfg.SocketPath)}),
+		AllowUIDs:   e.d.cfg.AllowUIDs,
+		Own:         slices.Concat(e.dir.Paths(), e.d.given.Paths(), []string{absolute(e.d.cfg.SocketPath)}),
 		ReplySocket: runtime.GOOS == "darwin",
 	}
 }
 
 // sharedOptions are those of the server of the shared datagram socket, without the socket.
-func (e *extras) sharedOptions(d *daemon) unixgram.Options {
+func (e *extras) sharedOptions() unixgram.Options {
 	renew := e.dir.ListenDatagram
-	if e.given.Has(inherit.Dgram) {
+	if e.d.given.Has(inherit.Dgram) {
 		renew = nil // the service manager keeps the socket that has the path
 	}
 	return unixgram.Options{
-		Renew: renew, Trust: e.trust(d), QueueSize: d.cfg.QueueSize, Log: e.log,
+		Renew: renew, Trust: e.trust(), QueueSize: e.d.cfg.QueueSize, Log: e.d.log,
 		Serve: func(l link.Link, path string, uid uint32) error {
 			// On Linux the kernel has said that the datagrams come from that user or from root; elsewhere nothing tells who sent one.
 			peer := peercred.Peer{Known: true, UID: uid, Unverified: runtime.GOOS != "linux"}
-			_, err := d.server.Serve(l, perclient.Client{Transport: status.Unixgram, Path: path, Peer: peer})
+			_, err := e.d.server.Serve(l, perclient.Client{Transport: status.Unixgram, Path: path, Peer: peer})
 			return err
 		},
 	}
 }
 
-func (e *extras) passingOptions(d *daemon) passing.Options {
+func (e *extras) passingOptions() passing.Options {
 	return passing.Options{
-		Network: d.networkInfo, Clients: d.server, Trust: e.trust(d), QueueSize: d.cfg.QueueSize, Log: e.log,
+		Network: e.d.networkInfo, Clients: e.d.server, Trust: e.trust(), QueueSize: e.d.cfg.QueueSize, Log: e.d.log,
 	}
 }
 
@@ -222,7 +225,7 @@ func (e *extras) invite() {
 	dir := filepath.Join(e.dir.Path(), "dgram")
 	there, err := os.ReadDir(dir)
 	if err != nil {
-		e.log.Debug("datagram clients of the last process are not looked for", "error", err)
+		e.d.log.Debug("datagram clients of the last process are not looked for", "error", err)
 		return
 	}
 	for _, f := range there {
@@ -231,7 +234,7 @@ func (e *extras) invite() {
 			continue
 		}
 		if err := e.shared.Invite(path); err != nil {
-			e.log.Debug("a datagram client of the last process is not served", "path", path, "error", err)
+			e.d.log.Debug("a datagram client of the last process is not served", "path", path, "error", err)
 		}
 	}
 }

@@ -6,8 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"os"
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/antispoof"
@@ -22,7 +20,6 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/rundir"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/unixgram"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/upgrade"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/usernet"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
@@ -89,19 +86,6 @@ type savedGateway struct {
 // section is where the manifest is among what is handed over.
 const section = "daemon"
 
-// upgrade goes on as the program that is now at the daemon's path. It returns only if that did not come about.
-func (d *daemon) upgrade(ctx context.Context, call *control.Call) {
-	d.changing.Lock()
-	defer d.changing.Unlock()
-	steps := upgradeSteps(d.path, os.Args, d.kept, d.log)
-	var v *detached
-	steps.Detach = func(ctx context.Context) (err error) { v, err = d.detach(ctx); return err }
-	steps.Save = func(o *handoff.Out) error { return d.save(o, v, call) }
-	steps.Attach = func() { d.attachAgain(ctx, v) }
-	steps.Log = d.log
-	refuseUpgrade(call, upgrade.Run(ctx, compat.Version, steps))
-}
-
 // detach ends all that serves: nobody is accepted, no frame is read, and the network ends, with what it keeps written. An error says
 // that not all clients have come to rest; those are attached again when they have. The result is nil if nothing has changed.
 func (d *daemon) detach(ctx context.Context) (*detached, error) {
@@ -111,7 +95,7 @@ func (d *daemon) detach(ctx context.Context) (*detached, error) {
 	v := &detached{}
 	d.manager.Reloading()
 	d.accept.stop(errHandover)
-	d.control.detach()
+	d.control.do((*control.Server).Detach)
 	d.metrics.Detach()
 	v.Unread = d.extras.detach()
 	ctx, cancel := context.WithTimeoutCause(ctx, detachTime, fmt.Errorf("it took longer than %v", detachTime))
@@ -141,7 +125,7 @@ func (d *daemon) detachGateway(v *detached) {
 func (d *daemon) save(o *handoff.Out, v *detached, call *control.Call) (err error) {
 	m := manifest{detached: *v, Began: d.began, Given: d.given.Save(), Manager: d.manager.Addr(), Level: d.logs.Level()}
 	d.logs.Flush() // nothing that was held back is lost with this image
-	m.Upgrades, m.Server = d.self.upgrades, d.server.Gone()
+	m.Upgrades, m.Server = d.upgrades, d.server.Gone()
 	if d.guards != nil {
 		g := d.guards.Save()
 		m.Guards = &g
@@ -222,7 +206,7 @@ func (d *daemon) attachAgain(ctx context.Context, v *detached) {
 	}
 	d.attach(v)
 	d.extras.run(d.server.Held())
-	d.control.attach()
+	d.control.do((*control.Server).Attach)
 	d.metrics.Attach()
 	d.acceptAll(ctx, func(context.Context) { d.tellReady() })
 }
@@ -288,34 +272,3 @@ func (d *daemon) reopen(ctx context.Context) (vnet.Network, error) {
 
 // networkInfo describes the network; zero before it has started.
 func (d *daemon) networkInfo() vnet.NetworkInfo { return d.network.Load().Info() }
-
-// controlOptions are those of the daemon's control socket.
-func (d *daemon) controlOptions() control.Options {
-	o := controlOptions(d.cfg, d.began, d.log, d.upgrade)
-	o.Handle, o.Source = d.routes(), source{d}
-	return o
-}
-
-const (
-	// execLimit is how long an exec may take. It is a matter of milliseconds, but on macOS Go waits before it, possibly for ever: see
-	// docs/upstream/go-preemptone.md.
-	execLimit = 5 * time.Second
-
-	// execAlarm is when the system ends a process that could not end itself. What waits in the exec holds a lock that the scheduler
-	// needs, so that no goroutine may run any more: with GOMAXPROCS=1, or once the garbage collector has begun to stop the others.
-	execAlarm = 6 // seconds
-)
-
-// endUnlessReplaced ends the process unless the exec happens in time, so that the service manager starts it again. The
-// returned function is to be called when the exec has failed.
-func endUnlessReplaced(log *slog.Logger) (undo func()) {
-	timer := time.AfterFunc(execLimit, func() {
-		log.Error("upgrade: exec did not happen in 5 s, ending so that the service manager starts the program again")
-		os.Exit(1)
-	})
-	undoAlarm := endAfter(execAlarm)
-	return func() {
-		undoAlarm()
-		timer.Stop()
-	}
-}

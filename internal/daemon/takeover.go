@@ -5,6 +5,7 @@ package daemon
 import (
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"slices"
 	"time"
@@ -33,7 +34,7 @@ func (d *daemon) takeOver(ctx context.Context, in *handoff.In) (err error) {
 	if err := in.Get(section, &m); err != nil {
 		return fmt.Errorf("take over the running daemon: %w", err)
 	}
-	d.began, d.self.upgrades = m.Began, m.Upgrades+1
+	d.began, d.upgrades = m.Began, m.Upgrades+1
 	if m.Level != "" { // as it was last set, whatever the command line says
 		_ = d.logs.SetLevel(m.Level)
 	}
@@ -45,7 +46,7 @@ func (d *daemon) takeOver(ctx context.Context, in *handoff.In) (err error) {
 	}
 	defer func() {
 		if err != nil {
-			refuseUpgrade(call, fmt.Errorf("the new program could not take over, and the daemon has ended: %w", err))
+			refuse(call, fmt.Errorf("the new program could not take over, and the daemon has ended: %w", err))
 		}
 	}()
 	if err := d.prepare(); err != nil {
@@ -63,9 +64,9 @@ func (d *daemon) takeOver(ctx context.Context, in *handoff.In) (err error) {
 	d.restartNetwork(ctx, d.takeGateway(in, m.Gateway))
 	d.server = d.newServer()
 	d.server.Recall(m.Server)
-	d.extras = takeExtras(d, in, m.Extras)
-	d.control = takeControl(in, d.extras, m.Extras, d.controlOptions())
-	d.control.answering(call)
+	d.extras = d.takeExtras(in, m.Extras)
+	d.control = d.takeControl(in, m.Extras)
+	d.control.do(func(s *control.Server) { s.Continue(call) }) // further upgrades are refused until it is answered
 	d.takeDescriptors(in, &m)
 	d.attach(&m.detached)
 	sessions := d.server.Sessions()
@@ -120,12 +121,12 @@ func takeAll(in *handoff.In, descriptors []link.Descriptor) error {
 }
 
 // takeExtras takes the extras over; nil when there are none, or when they cannot be, which the log tells and costs their clients only.
-func takeExtras(d *daemon, in *handoff.In, v *savedExtras) *extras {
+func (d *daemon) takeExtras(in *handoff.In, v *savedExtras) *extras {
 	if v == nil {
 		return nil
 	}
-	e := &extras{log: d.log, given: d.given}
-	if err := e.take(d, in, v); err != nil {
+	e := &extras{d: d}
+	if err := e.take(in, v); err != nil {
 		e.close(context.Background())
 		d.log.Warn("datagram clients and passed descriptors are lost in the upgrade", "error", err)
 		return nil
@@ -134,8 +135,8 @@ func takeExtras(d *daemon, in *handoff.In, v *savedExtras) *extras {
 }
 
 // take fills e in. What it has taken is closed by close, also after an error.
-func (e *extras) take(d *daemon, in *handoff.In, v *savedExtras) (err error) {
-	if e.dir, err = rundir.Restore(in, v.Dir, e.log); err != nil {
+func (e *extras) take(in *handoff.In, v *savedExtras) (err error) {
+	if e.dir, err = rundir.Restore(in, v.Dir, e.d.log); err != nil {
 		return err
 	}
 	if e.attachLn, err = in.UnixListener(v.Attach); err != nil {
@@ -147,31 +148,31 @@ func (e *extras) take(d *daemon, in *handoff.In, v *savedExtras) (err error) {
 	if err = takeAll(in, v.Dgram.Descriptors()); err != nil {
 		return err
 	}
-	if e.shared, err = unixgram.Attach(e.sharedOptions(d), v.Dgram); err != nil {
+	if e.shared, err = unixgram.Attach(e.sharedOptions(), v.Dgram); err != nil {
 		return err
 	}
-	e.passing = passing.NewServer(e.passingOptions(d))
+	e.passing = passing.NewServer(e.passingOptions())
 	return nil
 }
 
 // takeControl takes the control sockets over; nil when there are none. A daemon that had none for root gets it now.
-func takeControl(in *handoff.In, e *extras, v *savedExtras, o control.Options) *controller {
-	if e == nil || v.Control == 0 {
+func (d *daemon) takeControl(in *handoff.In, v *savedExtras) *controller {
+	if d.extras == nil || v.Control == 0 {
 		return nil
 	}
 	ln, err := in.UnixListener(v.Control)
 	if err != nil {
-		o.Log.Warn("the daemon cannot be asked or upgraded, it does its work", "error", err)
+		d.log.Warn("the daemon cannot be asked or upgraded, it does its work", "error", err)
 		return nil
 	}
 	if v.Root == 0 {
-		return newController(ln, e.listenRoot(), o)
+		return d.newController(ln, d.extras.listenRoot())
 	}
 	root, err := in.UnixListener(v.Root)
 	if err != nil {
-		o.Log.Warn("root and the daemon's user share the control socket with its group", "error", err)
+		d.log.Warn("root and the daemon's user share the control socket with its group", "error", err)
 	}
-	return newController(ln, root, o)
+	return d.newController(ln, root)
 }
 
 // takeOwned takes over what there is one of: locks, pidfile, listener.
@@ -240,4 +241,22 @@ func byTransport(sessions []*perclient.Session) map[string]int {
 		}
 	}
 	return n
+}
+
+// takeMetrics goes on with the port. The clients do not depend on it, so the daemon does without where it has to.
+func (d *daemon) takeMetrics(in *handoff.In, fd int) {
+	if !d.cfg.MetricsListen.IsValid() {
+		return
+	}
+	err := error(nil)
+	if fd != 0 {
+		var ln *net.TCPListener
+		if ln, err = in.TCPListener(fd); err == nil {
+			d.serveMetrics(ln)
+			return
+		}
+	}
+	if again := d.openMetrics(); again != nil {
+		d.log.Warn("metrics cannot be read at the port any more", "error", again, "taking_over", err)
+	}
 }
