@@ -3,66 +3,79 @@
 package main
 
 import (
-	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/fakeguest"
 )
 
-// TestUpgradeKeepsTheGateway: its process goes on through upgrades, and so do the connections of guests to
-// the host: what comes back is from the same port of the host.
-func TestUpgradeKeepsTheGateway(t *testing.T) {
-	t.Parallel()
-	if onSimulator() {
-		return // it has none
-	}
-	p, path := startOwn(t, gatewayFlag)
-	g := guest(t, p, 1)
-	lease, err := g.Configure()
+// An outside is a guest's TCP connection through the gateway to a program on the host.
+type outside struct {
+	t        *testing.T
+	g        *fakeguest.Guest
+	gateway  net.HardwareAddr
+	host     net.Conn
+	from, to netip.AddrPort
+	seq, ack uint32
+}
+
+// goOutside connects a guest of p to the host.
+func goOutside(t *testing.T, p *process) *outside {
+	t.Helper()
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	require.NoError(t, err)
-	g.SetAddr(lease.Addr, gatewayAddr)
-	host, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	defer l.Close()
+	o := &outside{t: t, g: guest(t, p, 1), to: netip.AddrPortFrom(hostAlias, l.Addr().(*net.TCPAddr).AddrPort().Port()), seq: 1}
+	lease, err := o.g.Configure()
 	require.NoError(t, err)
-	defer host.Close()
-	to := netip.AddrPortFrom(hostAlias, host.LocalAddr().(*net.UDPAddr).AddrPort().Port())
-	mac, err := g.Resolve(gatewayAddr)
+	o.g.SetAddr(lease.Addr, gatewayAddr)
+	o.gateway, err = o.g.Resolve(gatewayAddr)
 	require.NoError(t, err)
-	exchange := func(text string) netip.AddrPort {
-		answers := g.Listen(func(f []byte) bool {
-			p, err := fakeguest.Parse(f)
-			return err == nil && p.Proto == fakeguest.ProtoUDP && string(p.Data) == text
-		})
-		from := netip.AddrPortFrom(g.Addr().Addr(), 1000)
-		require.NoError(t, g.Send(fakeguest.EthernetFrame(mac, g.MAC(), fakeguest.TypeIPv4, fakeguest.UDPPacket(from, to, []byte(text)))))
-		buf := make([]byte, 100)
-		require.NoError(t, host.SetReadDeadline(time.Now().Add(patience)))
-		n, source, err := host.ReadFromUDPAddrPort(buf)
-		require.NoError(t, err)
-		require.Equal(t, text, string(buf[:n]))
-		_, err = host.WriteToUDPAddrPort(buf[:n], source)
-		require.NoError(t, err)
-		_, err = answers.Next(patience)
-		require.NoError(t, err)
-		return source
-	}
-	source := exchange("before")
-	before, _ := p.status(t)
-	gateway := before.Network.Usernet.Gateway
-	require.NotZero(t, gateway.PID)
-	for round := range 6 {
-		replaceProgram(t, path)
-		r, stderr, err := p.upgrade(t)
-		require.NoError(t, err, stderr)
-		assert.Empty(t, r.Notes)
-		assert.Equal(t, source, exchange(fmt.Sprint("after upgrade ", round)), "the same connection")
-	}
-	after, _ := p.status(t)
-	assert.Equal(t, gateway.PID, after.Network.Usernet.Gateway.PID)
-	assert.Zero(t, after.Network.Usernet.Gateway.Restarts)
+	o.from = netip.AddrPortFrom(lease.Addr.Addr(), 1000)
+	answers := o.g.Listen(func(f []byte) bool {
+		p, err := fakeguest.Parse(f)
+		return err == nil && p.From() == o.to && p.TCPFlags == fakeguest.TCPSyn|fakeguest.TCPAck
+	})
+	o.send(fakeguest.TCPSyn)
+	f, err := answers.Next(patience)
+	require.NoError(t, err)
+	answer, _ := fakeguest.Parse(f)
+	o.seq, o.ack = o.seq+1, answer.TCPSeq+1
+	o.send(fakeguest.TCPAck)
+	require.NoError(t, l.(*net.TCPListener).SetDeadline(time.Now().Add(patience)))
+	o.host, err = l.Accept()
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = o.host.Close() })
+	return o
+}
+
+// send sends a segment.
+func (o *outside) send(flags byte, data ...byte) {
+	p := fakeguest.TCPPacket(o.from, o.to, flags, o.seq, o.ack, data...)
+	require.NoError(o.t, o.g.Send(fakeguest.EthernetFrame(o.gateway, o.g.MAC(), fakeguest.TypeIPv4, p)))
+}
+
+// exchange sends a text, which no other exchange had, to the host and back.
+func (o *outside) exchange(text string) {
+	o.t.Helper()
+	answers := o.g.Listen(func(f []byte) bool {
+		p, err := fakeguest.Parse(f)
+		return err == nil && p.From() == o.to && string(p.Data) == text
+	})
+	o.send(fakeguest.TCPAck, []byte(text)...)
+	require.NoError(o.t, o.host.SetDeadline(time.Now().Add(patience)))
+	b := make([]byte, len(text))
+	_, err := io.ReadFull(o.host, b)
+	require.NoError(o.t, err)
+	_, err = o.host.Write(b) // which the guest compares
+	require.NoError(o.t, err)
+	_, err = answers.Next(patience)
+	require.NoError(o.t, err)
+	o.seq, o.ack = o.seq+uint32(len(text)), o.ack+uint32(len(text))
+	o.send(fakeguest.TCPAck)
 }

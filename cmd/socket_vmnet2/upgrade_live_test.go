@@ -6,6 +6,8 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"flag"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -78,6 +80,7 @@ type numbers struct {
 	sent     atomic.Uint64
 	got      atomic.Uint64 // frames
 	bad      atomic.Uint64 // out of order, twice, or changed
+	foreign  atomic.Uint64 // frames for one other client
 	gap      atomic.Int64  // longest time between two, ns
 	err      error         // of reading, once read has ended
 	stuck    error         // of writing, once write has ended
@@ -126,7 +129,7 @@ func (n *numbers) write(stop <-chan struct{}) {
 			return
 		}
 		n.sent.Store(i - 1)
-		time.Sleep(500 * time.Microsecond)
+		time.Sleep(8 * time.Millisecond)
 		ahead.wait(i-1, &n.got)
 	}
 }
@@ -145,6 +148,9 @@ func (n *numbers) read() {
 		if _, err := io.ReadFull(n.to, f); err != nil {
 			n.err = err
 			return
+		}
+		if f[0]&1 == 0 && f[5] != n.to.mac {
+			n.foreign.Add(1)
 		}
 		if len(f) < 22 || f[5] != n.to.mac || f[11] != n.from.mac {
 			continue // of the start
@@ -167,20 +173,36 @@ func (n *numbers) read() {
 	}
 }
 
-// TestUpgradeUnderLoad: clients of the stream socket notice nothing of upgrades but a gap.
+var loadUpgrades = flag.Int("upgrades", 6, "how many TestUpgradeUnderLoad makes; with more than 6 no frame may be lost")
+
+// TestUpgradeUnderLoad: eight clients of the stream socket, each with 1,000 frames a second to another, notice nothing of upgrades but a
+// gap; the gateway's process goes on, and with it a guest's TCP connection to the outside.
 func TestUpgradeUnderLoad(t *testing.T) {
-	p, path := startOwn(t)
+	p, path := startOwn(t, gatewayFlag)
 	pidfile := filepath.Join(filepath.Dir(p.sock), "pid")
 	content, err := os.ReadFile(pidfile)
 	require.NoError(t, err)
-	a, b := p.talkers(t), talking{p.dial(t, 0xc1), p.dial(t, 0xd1)}
-	b.a.reaches(b.b)
-	b.b.reaches(b.a)
+	var flows []*numbers
+	var clients []*client
+	for i := range byte(4) {
+		a, b := p.dial(t, 0xa0+i), p.dial(t, 0xb0+i)
+		talking{a, b}.meet()
+		flows = append(flows, &numbers{from: a, to: b}, &numbers{from: b, to: a})
+		clients = append(clients, a, b)
+	}
 	idle := p.dial(t, 0xe1)
 	require.NoError(t, idle.SetDeadline(time.Time{}))
 	_, err = idle.Write(wire(0, 0xe1, "in two pieces")[:7])
 	require.NoError(t, err)
-	flows := []*numbers{{from: a.a, to: a.b}, {from: a.b, to: a.a}, {from: b.a, to: b.b}, {from: b.b, to: b.a}}
+	clients = append(clients, idle)
+	var out *outside
+	there := len(clients)
+	if !onSimulator() {
+		out = goOutside(t, p)
+		there++
+	}
+	p.serving(t, there) // the idle client may not even have been accepted before, and one that only looked be there still
+	begin, _ := p.status(t)
 	stop := make(chan struct{})
 	var writing, reading sync.WaitGroup
 	for _, n := range flows {
@@ -188,11 +210,12 @@ func TestUpgradeUnderLoad(t *testing.T) {
 		writing.Go(func() { n.write(stop) })
 		reading.Go(n.read)
 	}
-	p.serving(t, 5) // the idle client may not even have been accepted before, and one that only looked be there still
 	base := p.base(t)
 	var gaps []time.Duration
-	const times = 6
-	for range times {
+	for _, n := range flows {
+		n.foreign.Store(0) // those of the start
+	}
+	for round := range *loadUpgrades {
 		before := flows[0].got.Load()
 		require.Eventually(t, func() bool { return flows[0].got.Load() > before+20 }, patience, time.Millisecond)
 		for _, n := range flows {
@@ -202,9 +225,12 @@ func TestUpgradeUnderLoad(t *testing.T) {
 		r, stderr, err := p.upgrade(t)
 		require.NoError(t, err, stderr)
 		assert.Equal(t, p.Process.Pid, r.PID)
-		assert.Equal(t, map[string]int{"stream": 5}, r.Clients)
-		before = flows[3].got.Load()
-		require.Eventually(t, func() bool { return flows[3].got.Load() > before+20 }, patience, time.Millisecond)
+		assert.Equal(t, map[string]int{"stream": there}, r.Clients)
+		if out != nil {
+			out.exchange(fmt.Sprint("after upgrade ", round))
+		}
+		before = flows[7].got.Load()
+		require.Eventually(t, func() bool { return flows[7].got.Load() > before+20 }, patience, time.Millisecond)
 		gap := time.Duration(0)
 		for _, n := range flows {
 			gap = max(gap, time.Duration(n.gap.Load()))
@@ -222,10 +248,14 @@ func TestUpgradeUnderLoad(t *testing.T) {
 	}
 	reading.Wait()
 	for i, n := range flows {
+		assert.Zero(t, n.foreign.Load(), "frames for another client in flow %d", i)
 		assert.NoError(t, n.stuck)
 		assert.ErrorIs(t, n.err, os.ErrDeadlineExceeded, "a disconnect")
 		t.Logf("flow %d: %d frames sent, %d lost", i, n.sent.Load(), n.sent.Load()-n.got.Load())
 		assert.Greater(t, n.got.Load(), n.sent.Load()/2)
+		if *loadUpgrades > 6 {
+			assert.Equal(t, n.sent.Load(), n.got.Load())
+		}
 	}
 	slices.Sort(gaps)
 	t.Logf("gap: p50 %v, max %v", gaps[len(gaps)/2], gaps[len(gaps)-1])
@@ -239,19 +269,23 @@ func TestUpgradeUnderLoad(t *testing.T) {
 	second := launch(t, "socket_vmnet2", p.sock)
 	<-second.ended
 	assert.Contains(t, second.stderr.String(), "bind: Address already in use", "the locks are still held")
-	for _, c := range []*client{a.a, a.b, b.a, b.b, idle} {
+	for _, c := range clients {
 		require.NoError(t, c.SetDeadline(time.Now().Add(patience)))
+	}
+	if end, _ := p.status(t); begin.Network.Usernet != nil {
+		assert.Equal(t, begin.Network.Usernet.Gateway.PID, end.Network.Usernet.Gateway.PID)
+		assert.Zero(t, end.Network.Usernet.Gateway.Restarts)
 	}
 	code, took := p.signal(t, syscall.SIGTERM)
 	assert.Zero(t, code)
 	assert.Less(t, took, stopTime)
-	for _, c := range []*client{a.a, a.b, b.a, b.b, idle} {
+	for _, c := range clients {
 		c.ended()
 	}
 	assert.NoFileExists(t, pidfile)
 	assert.NoFileExists(t, p.sock)
 	assert.NoDirExists(t, p.sock+".d")
-	assert.Equal(t, times, strings.Count(p.stderr.String(), "INFO | upgraded "))
+	assert.Equal(t, *loadUpgrades, strings.Count(p.stderr.String(), "INFO | upgraded "))
 	assert.NotContains(t, p.stderr.String(), "is lost in the upgrade")
 }
 

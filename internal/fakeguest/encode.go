@@ -13,6 +13,7 @@ import (
 const (
 	TCPSyn = 2
 	TCPRst = 4
+	TCPAck = 16
 )
 
 // EthernetFrame is a frame without prefix, padding and FCS.
@@ -53,10 +54,9 @@ func UDPPacket(src, dst netip.AddrPort, data []byte) []byte {
 	return IPv4Packet(src.Addr(), dst.Addr(), ProtoUDP, b)
 }
 
-// TCPPacket is the payload of an IPv4 frame that holds a TCP segment without options and data. A SYN opens a connection;
-// nothing here completes it.
-func TCPPacket(src, dst netip.AddrPort, flags byte, seq, ack uint32) []byte {
-	b := make([]byte, 20)
+// TCPPacket is the payload of an IPv4 frame that holds a TCP segment without options.
+func TCPPacket(src, dst netip.AddrPort, flags byte, seq, ack uint32, data ...byte) []byte {
+	b := append(make([]byte, 20), data...)
 	binary.BigEndian.PutUint16(b, src.Port())
 	binary.BigEndian.PutUint16(b[2:], dst.Port())
 	binary.BigEndian.PutUint32(b[4:], seq)

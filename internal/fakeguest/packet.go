@@ -58,6 +58,7 @@ type Packet struct {
 	// UDP and TCP.
 	SrcPort, DstPort uint16
 	TCPFlags         byte
+	TCPSeq           uint32
 
 	// ICMP.
 	ICMPType, ICMPCode byte
@@ -159,6 +160,7 @@ func (p *Packet) parseTCP() error {
 		return fmt.Errorf("parse TCP header: checksum is off by %#04x", sum)
 	}
 	p.SrcPort, p.DstPort, p.TCPFlags = binary.BigEndian.Uint16(b), binary.BigEndian.Uint16(b[2:]), b[13]
+	p.TCPSeq = binary.BigEndian.Uint32(b[4:])
 	p.Data = b[int(b[12]>>4)*4:]
 	return nil
 }
