@@ -3,7 +3,6 @@
 // Sending and receiving by macOS's rules. Each function takes Linux's message and macOS's flags.
 #include "socket.h"
 
-#include <time.h>
 
 int flags_known(int flags, int known)
 {
@@ -30,15 +29,6 @@ static size_t sum(const struct msghdr *m)
 	for (size_t i = 0; i < m->msg_iovlen; i++)
 		n += m->msg_iov[i].iov_len;
 	return n;
-}
-
-// so_update_last_owner_locked
-static void touch(struct sock *s)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
-	s->pid = getpid();
-	s->used = (uint64_t)t.tv_sec;
 }
 
 // sendit in uipc_syscalls.c: SO_NOSIGPIPE and MSG_NOSIGNAL. psignal is for the process.
@@ -120,7 +110,7 @@ static long send_datagram(int fd, struct sock *s, struct msghdr *m, int flags)
 
 long socket_send(int fd, struct sock *s, struct msghdr *m, int flags)
 {
-	touch(s);
+	s->pid = getpid(); // so_update_last_owner_locked
 	if (flags_known(flags, D_MSG_OOB | D_MSG_DONTROUTE | D_MSG_EOR | D_MSG_DONTWAIT | D_MSG_NOSIGNAL) < 0)
 		return -1;
 	if (sock_is_datagram(s))
@@ -157,7 +147,7 @@ static long nothing_waits(int fd, struct sock *s, int flags)
 
 long socket_receive(int fd, struct sock *s, struct msghdr *m, int flags)
 {
-	touch(s);
+	s->pid = getpid(); // so_update_last_owner_locked
 	if (flags_known(flags, D_MSG_OOB | D_MSG_PEEK | D_MSG_WAITALL | D_MSG_DONTWAIT | D_MSG_DONTROUTE | D_MSG_NOSIGNAL) < 0)
 		return -1;
 	if (s->family == AF_UNIX && flags & D_MSG_OOB)

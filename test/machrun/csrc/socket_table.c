@@ -23,6 +23,7 @@ struct table {
 
 static struct table *table;
 static _Atomic(struct sock *) cached[MAX_FD]; // by descriptor; NULL: not asked for yet
+static _Atomic uint64_t inodes[MAX_FD];         // of those
 static struct sock no_socket;
 
 static void open_table(void)
@@ -67,22 +68,24 @@ struct sock *sock_by_inode(uint64_t inode)
 }
 
 // claim takes a place for a new socket: an empty one, or that of the one that was not used for longest. CLAIMED keeps other processes
-// from taking the same one before it has its time.
+// from taking the same one before it has its time; one that was taken since it was looked at has another inode.
 static struct sock *claim(uint64_t inode)
 {
 	struct sock *at = &table->sock[inode % SOCKETS];
 	for (;;) {
 		struct sock *s = NULL;
-		for (int i = 0; i < WINDOW && (s == NULL || s->inode != 0); i++)
-			if (at[i].inode != CLAIMED && (s == NULL || at[i].inode == 0 || at[i].used < s->used))
-				s = &at[i];
-		uint64_t before = s != NULL ? s->inode : CLAIMED;
-		if (before != CLAIMED && atomic_compare_exchange_strong(&s->inode, &before, CLAIMED))
+		uint64_t before = CLAIMED, used = 0;
+		for (int i = 0; i < WINDOW && before != 0; i++) {
+			uint64_t its = at[i].inode, then = at[i].used;
+			if (its != CLAIMED && (s == NULL || its == 0 || then < used))
+				s = &at[i], before = its, used = then;
+		}
+		if (s != NULL && atomic_compare_exchange_strong(&s->inode, &before, CLAIMED))
 			return s;
 	}
 }
 
-static struct sock *entry(uint64_t inode)
+static struct sock *entry(uint64_t inode, int family, int type)
 {
 	struct sock *s = sock_by_inode(inode);
 	if (s == NULL)
@@ -95,6 +98,7 @@ static struct sock *entry(uint64_t inode)
 	s->waiting = 0;
 	s->named = UNNAMED;
 	s->pid = 0;
+	s->family = family, s->type = type;
 	s->inode = inode;
 	return s;
 }
@@ -113,8 +117,7 @@ static struct sock *foreign(int fd, uint64_t inode)
 {
 	enum { USUAL = 212992 }; // net.core.wmem_default and rmem_default; what was asked for is doubled by Linux
 	int family = option(fd, SO_DOMAIN), type = option(fd, SO_TYPE), send = option(fd, SO_SNDBUF), receive = option(fd, SO_RCVBUF);
-	struct sock *s = entry(inode);
-	s->family = family, s->type = type;
+	struct sock *s = entry(inode, family, type);
 	if (!sock_is_datagram(s))
 		return s;
 	union address a;
@@ -139,6 +142,8 @@ struct sock *sock_of(int fd)
 	if (fd < 0 || fd >= MAX_FD)
 		return NULL;
 	struct sock *s = atomic_load(&cached[fd]);
+	if (s != NULL && s != &no_socket && s->inode != inodes[fd]) // its place was taken
+		s = NULL;
 	if (s == NULL) {
 		struct stat st;
 		if (fstat(fd, &st) != 0)
@@ -147,9 +152,13 @@ struct sock *sock_of(int fd)
 			s = &no_socket;
 		else if ((s = sock_by_inode(st.st_ino)) == NULL)
 			s = foreign(fd, st.st_ino);
+		inodes[fd] = st.st_ino;
 		atomic_store(&cached[fd], s);
 	}
-	return s == &no_socket ? NULL : s;
+	if (s == &no_socket)
+		return NULL;
+	s->used = now();
+	return s;
 }
 
 struct sock *sock_made(int fd, int family, int type)
@@ -158,8 +167,9 @@ struct sock *sock_made(int fd, int family, int type)
 	init();
 	if (fstat(fd, &st) != 0 || fd >= MAX_FD)
 		return &no_socket;
-	struct sock *s = entry(st.st_ino);
-	s->family = family, s->type = type, s->pid = getpid();
+	struct sock *s = entry(st.st_ino, family, type);
+	s->pid = getpid();
+	inodes[fd] = st.st_ino;
 	atomic_store(&cached[fd], s);
 	return s;
 }
