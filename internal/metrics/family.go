@@ -80,7 +80,7 @@ var (
 	clientWaiting         = gauge("client_dhcp_waiting_seconds", "For how long the guest has been asking for an address without an answer.", perClient()...)
 
 	dhcpPool       = gauge("dhcp_pool_addresses", "Addresses that guests without a reservation can get. Not known of vmnet's own server.")
-	dhcpLeased     = gauge("dhcp_leased_addresses", "Addresses of the pool that nobody else can get now. Not known of vmnet's own server.")
+	dhcpLeased     = gauge("dhcp_leased_addresses", "Addresses of the pool that no other guest can get now. Not known of vmnet's own server.")
 	dhcpLeases     = gauge("dhcp_leases", "Leases of the embedded network, those of reserved addresses included.")
 	dhcpUnanswered = counter("dhcp_unanswered_total", "DHCP requests that the embedded network did not answer.", "reason")
 
