@@ -94,7 +94,7 @@ func Adopt(ctx context.Context, socket string, file *os.File, opts ...Option) (*
 	if err != nil {
 		return nil, err
 	}
-	if l.File != nil { // nobody asked for one
+	if l.File != nil { // none was asked for
 		l.File.Close()
 		l.File = nil
 	}
@@ -171,7 +171,7 @@ func newLink(conn *net.UnixConn, file *os.File, info Info) *Link {
 		err := conn.Close() // net.ErrClosed: the daemon was first
 		<-l.done
 		if file != nil {
-			file.Close() // whoever has closed it already is right to
+			file.Close() // a caller that has closed it already is right to
 		}
 		if errors.Is(err, net.ErrClosed) {
 			return nil
@@ -194,8 +194,8 @@ func newLink(conn *net.UnixConn, file *os.File, info Info) *Link {
 	return l
 }
 
-// untilEnd waits for the end of the lifeline and throws away what else comes. It does not rely on the socket's flags: somebody
-// who has a duplicate may have changed them, as os/exec does with its ExtraFiles, and then a plain read would not be woken by
+// untilEnd waits for the end of the lifeline and throws away what else comes. It does not rely on the socket's flags: a holder
+// of a duplicate may have changed them, as os/exec does with its ExtraFiles, and then a plain read would not be woken by
 // Close.
 func untilEnd(conn *net.UnixConn) error {
 	buf, oob := make([]byte, 512), make([]byte, syscall.CmsgSpace(8*4))

@@ -23,5 +23,5 @@ func recvRights(fd int, buf, oob []byte) (n, oobn, flags int, fds []int, err err
 	return n, oobn, flags, fds, err
 }
 
-// refusedTime is nothing: a full backlog is EAGAIN, and a refused connection means that nobody listens.
+// refusedTime is nothing: a full backlog is EAGAIN, and a refused connection means that there is no listener.
 const refusedTime = time.Duration(0)

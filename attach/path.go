@@ -78,7 +78,7 @@ func explain(ctx context.Context, err error, socket, dir, path string) error {
 	case errors.Is(err, fs.ErrNotExist):
 		hint = absent(socket, dir)
 	case errors.Is(err, syscall.ECONNREFUSED):
-		hint = "; nobody listens there any more: start the daemon again"
+		hint = "; no daemon listens there any more: start it again"
 	}
 	return fmt.Errorf("attach: connect to %s: %w%s", path, err, hint)
 }

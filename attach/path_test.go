@@ -43,7 +43,7 @@ func TestNotThere(t *testing.T) {
 			l.SetUnlinkOnClose(false)
 			l.Close()
 			return socket
-		}, syscall.ECONNREFUSED, []string{"nobody listens there any more"}},
+		}, syscall.ECONNREFUSED, []string{"no daemon listens there any more"}},
 		{
 			"a long path", func(_ *testing.T, socket string) string { return socket + strings.Repeat("x", 200) },
 			syscall.ENAMETOOLONG,
@@ -161,7 +161,7 @@ func TestBusy(t *testing.T) {
 	}
 }
 
-// TestRefusedForAMoment: on macOS a full backlog refuses, as a socket does that nobody listens on yet.
+// TestRefusedForAMoment: on macOS a full backlog refuses, as a socket does that has no listener yet.
 func TestRefusedForAMoment(t *testing.T) {
 	path := filepath.Join(shortDir(t), "s")
 	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)

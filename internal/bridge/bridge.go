@@ -28,7 +28,7 @@ const (
 	// defaultMaxClients is how many ports the MAC table is sized for.
 	defaultMaxClients = 256
 	// maxMACs is how many addresses are learned behind one port. Frames from further ones are forwarded, not learned, and
-	// counted, so that nobody can fill the table.
+	// counted, so that no port can fill the table.
 	maxMACs = 256
 	// maxTrustedMACs is the same for a trusted port, behind which there may be a whole network.
 	maxTrustedMACs = 16 * maxMACs
@@ -49,7 +49,7 @@ type Options struct {
 	StormRate  int // frames a second; 0 = defaultStormRate
 	StormBurst int // frames; 0 = defaultStormBurst
 	Log        *slog.Logger
-	// Find is asked where an address is that no port has sent from, as 48 bits. nil, or the result nil: nobody knows, and the
+	// Find is asked where an address is that no port has sent from, as 48 bits. nil, or the result nil: it is not known, and the
 	// frame is flooded. It is called by Send and must not wait.
 	Find func(mac uint64) *Port
 	// Now is a monotonic clock, time since an arbitrary start; nil = the system's.

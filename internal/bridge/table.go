@@ -29,7 +29,7 @@ const slotsPerBucket = 8
 const never = ^uint32(0)
 
 // A macTable maps addresses to ports. Look-ups take no lock; every change is made under mu, which is taken only when an
-// address is new or has moved. Each address has two buckets it may live in, chosen by a secret seed, so that nobody can
+// address is new or has moved. Each address has two buckets it may live in, chosen by a secret seed, so that no guest can
 // aim at a bucket; a full pair of buckets means "not learned", never an eviction of a live entry.
 type macTable struct {
 	seed uint64

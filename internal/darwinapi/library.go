@@ -57,7 +57,7 @@ func lib() *library {
 func Available() bool { return lib().sendmsgX != 0 && lib().recvmsgX != 0 }
 
 // ActivateSocket returns the listening sockets that launchd made for the entry name of the job's Sockets. The caller owns
-// the descriptors. It can be had once per name. The error is ErrNotLaunchd if launchd did not start this process.
+// the descriptors. launchd gives it once per name. The error is ErrNotLaunchd if launchd did not start this process.
 func ActivateSocket(name string) ([]int, error) {
 	l := lib()
 	if l.activate == 0 || l.free == 0 {

@@ -53,8 +53,8 @@ func newDatagramLink(conn *net.UnixConn) (*datagramLink, error) {
 type PathOptions struct {
 	Server string // the daemon's socket
 	Local  string // the client's own, which it makes and removes
-	// Connected: the socket is connected to the daemon's, as vfkit's and libkrun's, and takes datagrams from nobody else. It
-	// does not outlive the daemon. Otherwise it is as QEMU's netdev dgram: anybody may send to it, and it goes on when a daemon
+	// Connected: the socket is connected to the daemon's, as vfkit's and libkrun's, and takes datagrams from no other. It
+	// does not outlive the daemon. Otherwise it is as QEMU's netdev dgram: any process may send to it, and it goes on when a daemon
 	// comes back.
 	Connected bool
 	// Hello: the first datagram is vfkit's VFKT.
@@ -107,7 +107,7 @@ func (o *PathOptions) open(ctx context.Context) (*net.UnixConn, error) {
 		if err == nil {
 			return conn, nil
 		}
-		// The name was bound before the connect failed, unless it was somebody else's.
+		// The name was bound before the connect failed, unless another process had bound it.
 		if !errors.Is(err, syscall.EADDRINUSE) {
 			_ = os.Remove(o.Local)
 		}

@@ -19,7 +19,7 @@ type Listener struct {
 }
 
 // Listen begins to collect frames for which match returns true; nil matches all. match gets frames without prefix, keeps
-// none and does not block. Beyond queueLen frames that nobody took, new ones are dropped.
+// none and does not block. Beyond queueLen frames that were not taken, new ones are dropped.
 func (g *Guest) Listen(match func(f []byte) bool) *Listener {
 	if match == nil {
 		match = func([]byte) bool { return true }

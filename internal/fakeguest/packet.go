@@ -14,7 +14,7 @@ import (
 const (
 	TypeIPv4 = 0x0800
 	TypeARP  = 0x0806
-	// TypeTest is the EtherType of frames that mean nothing to anybody: IEEE's local experimental one.
+	// TypeTest is the EtherType of frames without a meaning: IEEE's local experimental one.
 	TypeTest = 0x88b5
 )
 

@@ -56,14 +56,14 @@ func (v *Detached) Descriptors() []link.Descriptor {
 	return slices.DeleteFunc(d, link.Descriptor.IsNone)
 }
 
-// close gives the client up without a word: it is for one that nobody attaches.
+// close gives the client up without a word: it is for one that is not attached again.
 func (v *Detached) close() {
 	for _, d := range v.Descriptors() {
 		d.Close()
 	}
 }
 
-// Detach ends every session without its client noticing, and serves nobody until Attach. It is one barrier: all readers end first,
+// Detach ends every session without its client noticing, and serves no client until Attach. It is one barrier: all readers end first,
 // since a frame that one is handing on may be for the port of another; sessions that end at this moment have drained their clients
 // then; standing is called while the ports are there still; the ports are closed, then, by closeNetwork, the network; clients have
 // flushTime to take what is queued for them.

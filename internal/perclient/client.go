@@ -42,7 +42,7 @@ type Client struct {
 	InterfaceID [16]byte `json:"interface_id,omitzero"`
 	// Identity is by what its port is started, if that is known already: see vnet.PortOptions.
 	Identity string `json:"identity,omitempty"`
-	// Start starts the port at once, not at the first frame: somebody waits in Ready.
+	// Start starts the port at once, not at the first frame: a caller waits in Ready.
 	Start bool `json:"-"`
 
 	// Lifeline is a connection whose end ends the session, none if it is not set. The session reads from it and closes it.

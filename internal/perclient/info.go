@@ -119,7 +119,7 @@ func (c *Session) ID() uint64 { return c.id }
 // Transport is how the client came, status.Stream and so on.
 func (c *Session) Transport() string { return c.client.Transport }
 
-// info is what is known of the session's client now. It waits for nobody: no lock is held while the port is asked.
+// info is what is known of the session's client now. It waits for nothing: no lock is held while the port is asked.
 func (c *Session) info() Info {
 	st := c.link.Stats()
 	i := Info{
@@ -142,7 +142,7 @@ func (c *Session) info() Info {
 	return i
 }
 
-// List is what is known of each client that is connected now, by ID. It holds up nobody and waits for nobody.
+// List is what is known of each client that is connected now, by ID. It holds up no client and waits for none.
 func (s *Server) List() []Info {
 	return infos(s.Sessions())
 }

@@ -51,7 +51,7 @@ type Options struct {
 	Log        *slog.Logger
 	// Guard makes the guard of a client, by the number of its session; nil, or a nil Guard, lets everything pass.
 	Guard func(id uint64, c Client, log *slog.Logger) Guard
-	// Observer is told what guests' ARP and DHCP say; nil for nobody.
+	// Observer is told what guests' ARP and DHCP say; nil: it is not told.
 	Observer observer
 }
 
@@ -67,7 +67,7 @@ type Server struct {
 	hold      *barrier // of the sessions that were attached last; nil: there were none
 	lastID    uint64
 	stopping  bool
-	detaching bool // nobody new is served
+	detaching bool // no new client is served
 	running   sync.WaitGroup
 
 	tap    atomic.Pointer[tap]

@@ -36,7 +36,7 @@ func (n *Network) begin(ctx context.Context) (*iface, error) {
 		again := n.mayPass(err) && ctx.Err() == nil
 		if !again || time.Now().After(rounds) {
 			if subnet.IsValid() && !asked && ctx.Err() == nil {
-				n.log.Warn("the subnet of the last start is not to be had, guests get other addresses",
+				n.log.Warn("the subnet of the last start is taken, guests get other addresses",
 					"subnet", subnet.String(), "error", err)
 				subnet = netip.Prefix{}
 				continue

@@ -104,7 +104,7 @@ func checkCloseWaits(l *lan) {
 	}
 }
 
-// checkCloseTwice: closing a port again, or from several goroutines, does no harm to anybody, before and after its
+// checkCloseTwice: closing a port again, or from several goroutines, does no harm, before and after its
 // network was closed.
 func checkCloseTwice(l *lan) {
 	a, b, c := l.three()

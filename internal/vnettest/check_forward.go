@@ -47,7 +47,7 @@ func assertAlive(l *lan, s *station) {
 	assert.NoError(l.t, s.port.Err(), "Err of %s", s.name)
 }
 
-// checkUnicast: a frame to a known address reaches its owner, once, and nobody else.
+// checkUnicast: a frame to a known address reaches its owner, once, and no other station.
 func checkUnicast(l *lan) {
 	a, b, c := l.three()
 	all := []*station{a, b, c}
@@ -116,7 +116,7 @@ func checkMulticast(l *lan) {
 	}
 }
 
-// checkUnknownUnicast: a frame to an address that nobody has used reaches all other stations and does not come back.
+// checkUnknownUnicast: a frame to an address that no station has used reaches all other stations and does not come back.
 func checkUnknownUnicast(l *lan) { checkFlood(l, newMAC()) }
 
 // checkNoHairpin: a frame to an address behind the sender's own port goes nowhere.

@@ -68,7 +68,7 @@ func AdoptSocket(socket string, t proto.Transport, ask bool) Transport {
 	}}
 }
 
-// adoptBound is the adopt socket of a daemon on socket, to which somebody hands a socket bound in dir for a client that cannot
+// adoptBound is the adopt socket of a daemon on socket, to which a helper passes a socket bound in dir for a client that cannot
 // take a descriptor, but knows the path to connect to: vfkit or libkrun behind vmnet-helper.
 func adoptBound(socket, dir string) Transport {
 	return Transport{Name: "adopt bound", MaxFrame: fakeguest.MaxDatagramLen, Dial: func(ctx context.Context) (fakeguest.Link, error) {

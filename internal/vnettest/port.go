@@ -18,7 +18,7 @@ const lowestPort = 20000
 // given are the ports that FreePort gave: a test asks for several before it uses the first.
 var given sync.Map
 
-// FreePort is a TCP and UDP port of this host that nobody uses, for what has to be given a number. It is none of those that the
+// FreePort is a TCP and UDP port of this host that is not in use, for what has to be given a number. It is none of those that the
 // system hands out: one of these, closed again, may be a connection's of another test by the time it is used.
 func FreePort(tb testing.TB) uint16 {
 	tb.Helper()
@@ -32,7 +32,7 @@ func FreePort(tb testing.TB) uint16 {
 	return 0
 }
 
-// highestPort is the first port that the system may give to whoever asks for any.
+// highestPort is the first port that the system may give to a program that asks for any.
 func highestPort() int {
 	first := 49152 // IANA's, and macOS's
 	if runtime.GOOS == "linux" {

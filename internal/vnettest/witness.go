@@ -13,7 +13,7 @@ import (
 )
 
 // witnesses are two more clients of a daemon, by which one sees from outside that it has forgotten another: a frame from
-// the one to an address of the client that has gone reaches the other only when nobody has that address any more. Until
+// the one to an address of the client that has gone reaches the other only when no station has that address any more. Until
 // then it makes the daemon send to the client that has gone.
 type witnesses struct {
 	socket   string
@@ -73,7 +73,7 @@ func (w *witnesses) get() (*pair, func(), error) {
 	return w.pair, w.users.Done, nil
 }
 
-// await waits until nobody has the address mac, which a client had.
+// await waits until no station has the address mac, which a client had.
 func (w *witnesses) await(mac net.HardwareAddr) error {
 	p, done, err := w.get()
 	if err != nil {

@@ -80,7 +80,7 @@ func usable(ip netip.Addr) bool {
 // claim is an address from an ARP packet.
 type claim struct {
 	addr   netip.Addr
-	always bool // surely the sender's own address; otherwise it may answer for somebody else (proxy ARP)
+	always bool // surely the sender's own address; otherwise it may answer for another (proxy ARP)
 }
 
 // arpSender is the address that the station mac claims with f, which is an Interesting ARP frame. A probe (RFC 5227, sender

@@ -43,7 +43,7 @@ const (
 //go:embed baseline.json
 var baselineJSON []byte
 
-// A baseline is what the ratios were when somebody last found them right. Where runs on one machine differ, the larger ratio is
+// A baseline is what the ratios were when they were last reviewed. Where runs on one machine differ, the larger ratio is
 // committed: from-passed was at 1.06 and at 1.40 within an hour, with the same programs.
 type baseline struct {
 	Renew   string             `json:"renew"` // the command that writes the file anew

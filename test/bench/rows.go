@@ -157,7 +157,7 @@ func latencyRows() []row {
 }
 
 // datagramRows hold a mixed pair against a floor of its own: each datagram costs the kernel about as much as some frames of a
-// stream do, whoever relays them.
+// stream do, whatever relays them.
 func datagramRows() (all []row) {
 	for _, t := range []struct {
 		key, text, kinds string

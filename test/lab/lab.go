@@ -30,7 +30,7 @@ type Options struct {
 	// of the host. All of them are executable.
 	Files map[string]string
 	// Progress is told what a daemon or a guest is doing, in a few words, for a human who waits. It may be called by
-	// several goroutines at once. Nil means that nobody wants to know.
+	// several goroutines at once. Nil: it is not told.
 	Progress func(who, what string)
 	// Line is told each line that a daemon prints, without its end, by one goroutine for each daemon. Nil means that nobody wants
 	// to know.

@@ -13,5 +13,5 @@ func ownGroup() *syscall.SysProcAttr { return new(syscall.SysProcAttr) }
 
 func killGroup(p *os.Process) { _ = p.Kill() }
 
-// UseOf asks nobody: there is no /proc.
+// UseOf knows nothing: there is no /proc.
 func UseOf(int) (Use, error) { return Use{}, nil }

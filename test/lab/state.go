@@ -46,7 +46,7 @@ func forgetState(sockets []string, hadDir bool) error {
 		}
 	}
 	if !hadDir {
-		_ = os.Remove(dir) // stays if somebody else uses it by now
+		_ = os.Remove(dir) // stays if another process uses it by now
 	}
 	return errors.Join(errs...)
 }

@@ -177,7 +177,7 @@ func (h *hostile) forged(s source) (b []byte, n int) {
 		switch {
 		case h.r.o.AntiSpoof && victim != nil && s.IntN(2) == 0:
 			copy(f[6:12], victim.conn.MAC)
-		case gw != nil && h.r.o.Backend != backendSimulator: // where it is a bridge like any other, it is nobody's
+		case gw != nil && h.r.o.Backend != backendSimulator: // where it is a bridge like any other, it is no gateway's
 			copy(f[6:12], gw[:])
 		}
 		b = frame.Append(b, f)
@@ -185,7 +185,7 @@ func (h *hostile) forged(s source) (b []byte, n int) {
 	return b, n
 }
 
-// badFloods are more than anybody needs.
+// badFloods are more than a guest needs.
 func badFloods() []choice[badThing] {
 	return []choice[badThing]{
 		{3, onStream("stream: storm to all", 0, func(h *hostile, s source) ([]byte, int) {
@@ -199,7 +199,7 @@ func badFloods() []choice[badThing] {
 		{4, onStream("stream: a flood of addresses", 0, func(h *hostile, s source) (b []byte, n int) {
 			n = 100 + s.IntN(2000)
 			me := h.mac(s)
-			for range n { // to itself, so that nobody else is bothered
+			for range n { // to itself, so that no other client is bothered
 				b = frame.Append(b, h.frame(s, me, 60))
 				copy(b[len(b)-60:], me)
 			}
@@ -279,7 +279,7 @@ func (h *hostile) dhcpFlood(s source) (b []byte, n int) {
 	return b, n
 }
 
-// gatewayFlood has the gateway answer what nobody waits for.
+// gatewayFlood has the gateway answer without a guest that waits.
 func (h *hostile) gatewayFlood(s source) (b []byte, n int) {
 	gw := h.r.watch.mac.Load()
 	if gw == nil {

@@ -119,7 +119,7 @@ func (r *run) maxFrame() int {
 	return fakeguest.MaxDatagramLen
 }
 
-// target is where frames from somebody to guest n go, and how long they may be for its present way in. When it is not there
+// target is where frames from a station to guest n go, and how long they may be for its present way in. When it is not there
 // they go to the next one who is: what goes to an address that is not there is flooded.
 func (r *run) target(from *station, n int) (ledger.Target, int) {
 	for i := range r.guests {

@@ -37,7 +37,7 @@ type station struct {
 
 	stalled sync.RWMutex // held while nothing is to be read
 
-	also func(f []byte) // sees frames behind the ledger; nil for nobody
+	also func(f []byte) // sees frames behind the ledger; nil: not used
 	out  [][]byte       // frames to be sent in one go
 	buf  []byte         // they lie there
 }
@@ -156,7 +156,7 @@ func (s *station) failed(err error) bool {
 	return ok
 }
 
-// noDaemon reports that nobody listens at a datagram socket's path.
+// noDaemon reports that no daemon listens at a datagram socket's path.
 func noDaemon(err error) bool {
 	for _, e := range []error{syscall.ECONNREFUSED, syscall.ENOENT, syscall.ECONNRESET, syscall.EPIPE} {
 		if errors.Is(err, e) {

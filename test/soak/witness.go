@@ -159,7 +159,7 @@ func (x *witness) judge(since time.Time) {
 	}
 }
 
-// findGateway asks for the gateway's address before anybody else is there.
+// findGateway asks for the gateway's address before any guest is there.
 func (r *run) findGateway() error {
 	g, err := fakeguest.Dial(r.socket, fakeguest.Options{MAC: newMAC(hostilePrefix)})
 	if err != nil {

@@ -29,7 +29,7 @@ const (
 var meanings = map[Status]struct{ name, meaning, remedy string }{
 	Success: {"VMNET_SUCCESS", "no error", ""},
 	Failure: {
-		"VMNET_FAILURE", "usually missing rights, or no more interfaces can be had",
+		"VMNET_FAILURE", "usually missing rights, or no more interfaces are free",
 		"run as root, or on macOS 26 with a signature that has com.apple.security.virtualization, from outside of ~/Documents, ~/Desktop and ~/Downloads",
 	},
 	MemFailure: {

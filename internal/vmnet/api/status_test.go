@@ -12,7 +12,7 @@ import (
 
 func TestStatusTexts(t *testing.T) {
 	for s, want := range map[Status]string{
-		Failure: "[1001] VMNET_FAILURE: usually missing rights, or no more interfaces can be had; " +
+		Failure: "[1001] VMNET_FAILURE: usually missing rights, or no more interfaces are free; " +
 			"run as root, or on macOS 26 with a signature that has com.apple.security.virtualization, from outside of ~/Documents, ~/Desktop and ~/Downloads",
 		SetupIncomplete: "[1004] VMNET_SETUP_INCOMPLETE: the interface is not ready",
 		1234:            "[1234] unknown vmnet status",

@@ -29,7 +29,7 @@ func (a *API) Start(ctx context.Context, c api.InterfaceConfig) (api.Interface, 
 }
 
 // A starting is an interface from the call until both the call has returned and its handler was called, whichever comes
-// first, and whether or not somebody still waits for it.
+// first, and whether or not a caller still waits for it.
 type starting struct {
 	i *interfaceRef
 

@@ -55,7 +55,7 @@ func watch(iface string) error {
 		if err != nil {
 			return fmt.Errorf("receive: %w", err)
 		}
-		// What a bridge floods for somebody else does not count. It arrives where the interface is promiscuous.
+		// What a bridge floods for another station does not count. It arrives where the interface is promiscuous.
 		if f, ok, intact := sequence.Parse(b[:n]); ok && bytes.Equal(b[:6], ifi.HardwareAddr) {
 			w.take(net.HardwareAddr(b[6:12]).String(), f, clock, intact)
 		}

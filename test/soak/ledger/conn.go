@@ -131,7 +131,7 @@ func (c *Conn) alien(f []byte) {
 // alienAge is how old a frame is at most that does not tell when it was sent.
 const alienAge = 20 * time.Second
 
-// learned notes that the network has seen c's address: somebody received a frame from there.
+// learned notes that the network has seen c's address: a station received a frame from there.
 func (c *Conn) learned(h header, e *era, now time.Duration) {
 	if !e.active || h.sent < e.began || c.knownIn.Load() == int64(e.number) {
 		return

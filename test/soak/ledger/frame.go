@@ -33,7 +33,7 @@ const (
 	MinLen = headerLen + 4
 )
 
-// Numbers of connections that are none: of frames to the broadcast address, and to whoever has an address.
+// Numbers of connections that are none: of frames to the broadcast address, and to the owner of an address.
 const (
 	Everybody = ^uint32(0)
 	Anybody   = Everybody - 1

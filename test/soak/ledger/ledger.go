@@ -6,7 +6,7 @@
 // whether it may be there, is whole, and comes once and in order; and at the end, whether what is missing was counted by the
 // network as dropped.
 //
-// Nothing is assumed of the network but what it promises: an address is its owner's from the first frame on that anybody
+// Nothing is assumed of the network but what it promises: an address is its owner's from the first frame on that a station
 // received from there, until the connection ends or the network starts again.
 package ledger
 
@@ -25,9 +25,9 @@ type Kind string
 
 // The kinds of violations.
 const (
-	Misdelivered Kind = "misdelivered" // unicast at somebody who does not own the address
+	Misdelivered Kind = "misdelivered" // unicast at a station that does not own the address
 	Returned     Kind = "returned"     // a frame at the connection that it came from
-	Corrupted    Kind = "corrupted"    // a frame that nobody sent like this
+	Corrupted    Kind = "corrupted"    // a frame that was not sent like this
 	Cut          Kind = "cut"          // a frame that is shorter or longer than it was sent
 	Duplicated   Kind = "duplicated"
 	Reordered    Kind = "reordered"
@@ -47,8 +47,8 @@ type Options struct {
 	Run uint32 // a number that all frames carry, so that those of another run are not taken for ours
 	// Now is the time since the beginning of the run; nil = the system's monotonic clock.
 	Now func() time.Duration
-	// Alien says of a frame that is not the ledger's whether it may be there: it came from somebody else on the network, and
-	// not of a frame of ours that was changed. nil = there is nobody else.
+	// Alien says of a frame that is not the ledger's whether it may be there: it came from another station on the network, and
+	// not of a frame of ours that was changed. nil = there is no other.
 	Alien func(f []byte) bool
 	// Report is told of each violation, from any goroutine; nil = Violations has them.
 	Report func(Violation)
