@@ -268,8 +268,8 @@ func TestSudo(t *testing.T) {
 	}
 	x.answer(t, reply)
 	h.info()
-	assert.Contains(t, h.stderr.String(), "dropped privileges to uid: 65534 gid: 65534")
 	assert.Equal(t, 0, h.stop())
+	assert.Contains(t, h.stderr.String(), "dropped privileges to uid: 65534 gid: 65534")
 
 	h = runHelper(t, []string{"SUDO_UID=x"}, nil, "--daemon", d.socket, "--socket", path)
 	assert.Equal(t, 1, h.exit())

@@ -32,7 +32,11 @@ type LogFile struct {
 
 // Write implements io.Writer for whole lines.
 func (f *LogFile) Write(line []byte) (int, error) {
-	if f.lost > 0 && f.ready() {
+	if f.lost > 0 {
+		if !f.ready() {
+			f.lose(false)
+			return len(line), nil
+		}
 		why := "nobody read them"
 		if f.failed {
 			why = "they could not be written"
@@ -41,9 +45,11 @@ func (f *LogFile) Write(line []byte) (int, error) {
 		if f.cut {
 			note = append([]byte("\n"), note...)
 		}
-		if _, err := unix.Write(f.FD, note); err == nil {
-			f.lost, f.cut, f.failed = 0, false, false
+		if _, err := unix.Write(f.FD, note); err != nil { // the line would follow one that is cut
+			f.lose(false)
+			return 0, err
 		}
+		f.lost, f.cut, f.failed = 0, false, false
 	}
 	for rest := line; len(rest) > 0; {
 		if !f.ready() {
