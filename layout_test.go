@@ -38,7 +38,7 @@ var imports = map[string][]string{
 	"internal/status": {},
 	"internal/render": {"internal/printable", "internal/status"},
 
-	"internal/metrics": {"internal/httpd", "internal/printable", "internal/status"},
+	"internal/metrics": {"internal/printable", "internal/status"},
 
 	"internal/lazynet":      {"internal/frame", "internal/vnet"},
 	"internal/antispoof":    {"internal/frame", "internal/vnet"},
@@ -75,8 +75,7 @@ var imports = map[string][]string{
 	"internal/handoff":        {},
 	"internal/upgrade":        {"internal/handoff", "internal/hostfs", "internal/printable"},
 	"internal/printable":      {},
-	"internal/httpd":          {"internal/peercred"},
-	"internal/control":        {"internal/handoff", "internal/httpd", "internal/peercred", "internal/status"},
+	"internal/control":        {"internal/handoff", "internal/peercred", "internal/status"},
 	"internal/capture":        {"internal/frame", "internal/printable"},
 	"internal/capture/read":   {},
 	"internal/cmdline":        {},
@@ -105,7 +104,7 @@ var imports = map[string][]string{
 
 	"internal/daemon": {
 		"internal/antispoof", "internal/capture", "internal/compat", "internal/control", "internal/darwinapi", "internal/freenet", "internal/gateway",
-		"internal/handoff", "internal/health", "internal/httpd", "internal/inherit", "internal/lazynet", "internal/link", "internal/metrics",
+		"internal/handoff", "internal/health", "internal/inherit", "internal/lazynet", "internal/link", "internal/metrics",
 		"internal/passing", "internal/peercred", "internal/perclient", "internal/printable", "internal/rundir", "internal/state", "internal/status",
 		"internal/unixgram", "internal/upgrade", "internal/usernet", "internal/vmnet", "internal/vmnet/api", "internal/vmnet/ffi", "internal/vnet",
 	},
@@ -173,8 +172,8 @@ var direct = map[string]use{
 	"github.com/goccy/go-yaml":     {"MIT", []string{"internal/find"}, []string{"*"}},
 	"howett.net/plist":             {"BSD-3-Clause", []string{"internal/find", "internal/service", "tools/release"}, []string{"*"}},
 	"golang.org/x/term":            {"BSD-3-Clause", []string{"cmd/socket_vmnet2"}, nil},
-	"golang.org/x/net":             {"BSD-3-Clause", []string{"internal/capture", "internal/freenet", "internal/httpd"}, nil},
-	"golang.org/x/time":            {"BSD-3-Clause", []string{"internal/httpd"}, nil},
+	"golang.org/x/net":             {"BSD-3-Clause", []string{"internal/capture", "internal/freenet"}, nil},
+	"golang.org/x/time":            {"BSD-3-Clause", []string{"internal/control"}, nil},
 	"github.com/gopacket/gopacket": {"BSD-3-Clause", []string{"internal/capture", "internal/capture/read"}, []string{"cmd/socket_vmnet2"}},
 	"github.com/miekg/dns":         {"BSD-3-Clause", []string{"internal/gateway/dns"}, []string{"internal/gateway", "cmd/socket_vmnet2"}},
 	"github.com/stretchr/testify":  {"MIT", []string{"internal/vnettest"}, []string{"*"}},

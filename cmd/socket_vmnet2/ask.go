@@ -110,28 +110,28 @@ func ask(ctx context.Context, d find.Daemon, method, what string, body any) (jso
 func askWithin(ctx context.Context, wait time.Duration, d find.Daemon, method, what string, body any) (json.RawMessage, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, wait, fmt.Errorf("%s: no answer within %v: see the daemon's log", nameOf(d), wait))
 	defer cancel()
-	status, answer, err := control.AskWith(ctx, d.Control, method, what, body)
+	status, answer, err := control.Ask(ctx, d.Control, method, what, body)
 	if err == nil {
 		return answer, nil
 	}
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
+	return answer, explainAnswer(d, what, status, err)
+}
+
+// explainAnswer words err, which came of asking d for what.
+func explainAnswer(d find.Daemon, what string, status int, err error) error {
 	refusal, ok := errors.AsType[*control.Error](err)
 	switch {
 	case !ok && errors.Is(err, fs.ErrPermission):
 		d.Err = err
-		return nil, explainDaemon(d)
+		return explainDaemon(d)
 	case !ok:
-		return nil, fmt.Errorf("%s: the daemon ended the connection without an answer: see its log, and whether it runs: %w", nameOf(d), err)
+		return fmt.Errorf("%s: the daemon ended the connection without an answer: see its log, and whether it runs: %w", nameOf(d), err)
 	case status == http.StatusNotFound && refusal.Code == "not_found":
-		return nil, tooOld(d, what)
+		return fmt.Errorf("%s: the daemon is older than this program and has no %s: have it become this program with socket_vmnet2 upgrade %[1]s, "+
+			"or start it again", nameOf(d), what)
 	}
-	return answer, fmt.Errorf("%s: %s", nameOf(d), printable.Lines(refusal.Text))
-}
-
-// tooOld is that a daemon does not know what it is asked for.
-func tooOld(d find.Daemon, what string) error {
-	return fmt.Errorf("%s: the daemon is older than this program and has no %s: have it become this program with socket_vmnet2 upgrade %[1]s, "+
-		"or start it again", nameOf(d), what)
+	return fmt.Errorf("%s: %s", nameOf(d), printable.Lines(refusal.Text))
 }

@@ -22,7 +22,7 @@ import (
 // ask asks at the daemon's control socket and decodes the answer into v.
 func (p *process) ask(t *testing.T, method, what string, body, v any) (code int, err error) {
 	t.Helper()
-	code, answer, err := control.AskWith(t.Context(), p.sock+".d/control", method, what, body)
+	code, answer, err := control.Ask(t.Context(), p.sock+".d/control", method, what, body)
 	if err == nil && v != nil {
 		require.NoError(t, json.Unmarshal(answer, v), string(answer))
 	}

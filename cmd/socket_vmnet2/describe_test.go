@@ -28,7 +28,7 @@ import (
 // status is the daemon's description, and its text.
 func (p *process) status(t *testing.T) (s status.Status, text []byte) {
 	t.Helper()
-	_, text, err := control.AskWith(t.Context(), p.sock+".d/control", http.MethodGet, "/v1/status", nil)
+	_, text, err := control.Ask(t.Context(), p.sock+".d/control", http.MethodGet, "/v1/status", nil)
 	require.NoError(t, err, p.stderr)
 	require.NoError(t, json.Unmarshal(text, &s), string(text))
 	return s, text

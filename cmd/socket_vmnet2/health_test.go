@@ -22,7 +22,7 @@ import (
 // problems are what a daemon says is wrong with it, by code.
 func problems(t *testing.T, p *process) map[string]status.Problem {
 	t.Helper()
-	_, answer, err := control.Ask(t.Context(), p.sock+".d/control", http.MethodGet, "/v1/health")
+	_, answer, err := control.Ask(t.Context(), p.sock+".d/control", http.MethodGet, "/v1/health", nil)
 	require.NoError(t, err)
 	var h control.Health
 	require.NoError(t, json.Unmarshal(answer, &h))

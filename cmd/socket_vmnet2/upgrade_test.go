@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -53,7 +54,7 @@ func fakeControl(t *testing.T, up func(ctx context.Context, c *control.Call)) st
 	require.NoError(t, os.Mkdir(socket+".d", 0o700))
 	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket + ".d/control", Net: "unix"})
 	require.NoError(t, err)
-	s := control.New(control.Options{Listener: ln, Upgrade: up})
+	s := control.New(control.Options{Listener: ln, Upgrade: up, Log: slog.New(slog.DiscardHandler)})
 	var wg sync.WaitGroup
 	wg.Go(func() { s.Run(t.Context()) })
 	t.Cleanup(func() {

@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/httpd"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/peercred"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
@@ -57,22 +56,19 @@ type kickAnswer struct {
 	Ended bool   `json:"ended"` // false: its session is still ending
 }
 
-// An api answers for a daemon.
-type api struct {
-	src   daemon
-	cache cache
-}
-
-// routes are the paths of a.
-func (a *api) routes() map[string]http.HandlerFunc {
+// routes are the paths that every daemon has.
+func (s *Server) routes() map[string]http.HandlerFunc {
+	last := func() *snapshot { return s.cache.get(s.o.Source) }
 	return map[string]http.HandlerFunc{
-		"GET /v1/status":          func(w http.ResponseWriter, _ *http.Request) { a.cache.get(a.src).write(w, wholeStatus) },
-		"GET /v1/health":          func(w http.ResponseWriter, _ *http.Request) { a.cache.get(a.src).write(w, onlyHealth) },
-		"GET /v1/clients":         func(w http.ResponseWriter, _ *http.Request) { a.cache.get(a.src).write(w, onlyClients) },
-		"GET /v1/clients/{id}":    a.client,
-		"DELETE /v1/clients/{id}": a.kick,
-		"GET /v1/log-level":       func(w http.ResponseWriter, _ *http.Request) { WriteJSON(w, http.StatusOK, Level{a.src.Level()}) },
-		"PUT /v1/log-level":       a.setLevel,
+		"GET /v1/version":         s.version,
+		"GET /v1/status":          func(w http.ResponseWriter, r *http.Request) { last().whole(w, r) },
+		"GET /v1/health":          func(w http.ResponseWriter, r *http.Request) { last().health(w, r) },
+		"GET /v1/clients":         func(w http.ResponseWriter, r *http.Request) { last().clients(w, r) },
+		"GET /v1/clients/{id}":    s.client,
+		"DELETE /v1/clients/{id}": s.kick,
+		"GET /v1/log-level":       func(w http.ResponseWriter, _ *http.Request) { WriteJSON(w, http.StatusOK, Level{s.o.Source.Level()}) },
+		"PUT /v1/log-level":       s.setLevel,
+		"POST /v1/upgrade":        s.upgrade,
 	}
 }
 
@@ -91,12 +87,12 @@ func noClient(w http.ResponseWriter, id uint64) {
 }
 
 // client is GET /v1/clients/{id}.
-func (a *api) client(w http.ResponseWriter, r *http.Request) {
+func (s *Server) client(w http.ResponseWriter, r *http.Request) {
 	id, ok := clientID(w, r)
 	if !ok {
 		return
 	}
-	for _, c := range a.cache.get(a.src).status.Clients {
+	for _, c := range s.cache.get(s.o.Source).status.Clients {
 		if c.ID == id {
 			WriteJSON(w, http.StatusOK, c)
 			return
@@ -106,15 +102,15 @@ func (a *api) client(w http.ResponseWriter, r *http.Request) {
 }
 
 // kick is DELETE /v1/clients/{id}.
-func (a *api) kick(w http.ResponseWriter, r *http.Request) {
+func (s *Server) kick(w http.ResponseWriter, r *http.Request) {
 	id, ok := clientID(w, r)
 	if !ok || !allowed(w, r, "disconnect its clients") {
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), kickTime)
 	defer cancel()
-	err := a.src.Kick(ctx, id, httpd.PeerOf(r))
-	a.cache.forget()
+	err := s.o.Source.Kick(ctx, id, PeerOf(r))
+	s.cache.forget()
 	switch {
 	case errors.Is(err, ErrNoClient):
 		noClient(w, id)
@@ -126,7 +122,7 @@ func (a *api) kick(w http.ResponseWriter, r *http.Request) {
 }
 
 // setLevel is PUT /v1/log-level.
-func (a *api) setLevel(w http.ResponseWriter, r *http.Request) {
+func (s *Server) setLevel(w http.ResponseWriter, r *http.Request) {
 	if !allowed(w, r, "change what it logs") {
 		return
 	}
@@ -134,10 +130,10 @@ func (a *api) setLevel(w http.ResponseWriter, r *http.Request) {
 	if !readJSON(w, r, &l) {
 		return
 	}
-	if err := a.src.SetLevel(l.Level, httpd.PeerOf(r)); err != nil {
+	if err := s.o.Source.SetLevel(l.Level, PeerOf(r)); err != nil {
 		WriteError(w, http.StatusBadRequest, "bad_level", err.Error())
 		return
 	}
-	a.cache.forget()
-	WriteJSON(w, http.StatusOK, Level{a.src.Level()})
+	s.cache.forget()
+	WriteJSON(w, http.StatusOK, Level{s.o.Source.Level()})
 }

@@ -218,7 +218,7 @@ func TestKick(t *testing.T) {
 func TestLevel(t *testing.T) {
 	f, path := source(t, 1)
 	put := func(body any) (int, string, error) {
-		status, b, err := AskWith(t.Context(), path, http.MethodPut, "/v1/log-level", body)
+		status, b, err := Ask(t.Context(), path, http.MethodPut, "/v1/log-level", body)
 		return status, strings.TrimSpace(string(b)), err
 	}
 	status, answer, err := put(Level{"debug"})
@@ -240,18 +240,18 @@ func TestLevel(t *testing.T) {
 func TestBodies(t *testing.T) {
 	f, path := source(t, 1)
 	for _, c := range []struct{ name, body, want string }{
-		{"none", "", "400 bad_json the body is empty: a JSON object is expected"},
-		{"blanks", " \r\n\t", "400 bad_json the body is empty: a JSON object is expected"},
-		{"no JSON", "level=debug", "400 bad_json the body is no JSON, at byte 1: invalid character 'l' looking for beginning of value"},
-		{"cut", `{"level":"deb`, "400 bad_json the body is no JSON: it ends at byte 13, before the JSON does"},
-		{"an array", `["debug"]`, "400 bad_json the body is a JSON array, and has to be an object, at byte 1"},
-		{"another type", `{"level":7}`, `400 bad_json "level" is a JSON number, and has to be a string, at byte 10`},
-		{"another member", `{"level":"debug","for":"1m"}`, `400 bad_json there is no member "for", at byte 28`},
-		{"something behind it", `{"level":"debug"} {}`, "400 bad_json something follows the JSON object, at byte 19 of the body"},
+		{"none", "", "400 bad_json the body is no such JSON object, at byte 0: EOF"},
+		{"blanks", " \r\n\t", "400 bad_json the body is no such JSON object, at byte 0: EOF"},
+		{"no JSON", "level=debug", "400 bad_json the body is no such JSON object, at byte 0: invalid character 'l' looking for beginning of value"},
+		{"cut", `{"level":"deb`, "400 bad_json the body is no such JSON object, at byte 0: unexpected EOF"},
+		{"an array", `["debug"]`, "400 bad_json the body is no such JSON object, at byte 9: cannot unmarshal array"},
+		{"another type", `{"level":7}`, `400 bad_json the body is no such JSON object, at byte 11: cannot unmarshal number into Go struct field Level.level`},
+		{"another member", `{"level":"debug","for":"1m"}`, `400 bad_json the body is no such JSON object, at byte 28: unknown field "for"`},
+		{"something behind it", `{"level":"debug"} {}`, "400 bad_json the body is no such JSON object, at byte 19: something follows the JSON object"},
 		{"null", `null`, `400 bad_level "" is no level`},
 		{"an empty object", `{}`, `400 bad_level "" is no level`},
 		{"no UTF-8", "{\"level\":\"\xff\"}", `400 bad_level "�" is no level`},
-		{"deep", strings.Repeat("[", 60000), "400 bad_json the body is no JSON, at byte"},
+		{"deep", strings.Repeat("[", 60000), "400 bad_json the body is no such JSON object, at byte"},
 		{"large", `{"level":"` + strings.Repeat("x", maxBody) + `"}`, "413 too_large the body is larger than 65536 bytes"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -3,7 +3,6 @@
 package control
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -21,20 +20,15 @@ const maxAnswer = 32 << 20
 // Error makes it an error of Ask, whose text is for people.
 func (e *Error) Error() string { return e.Text }
 
-// Ask makes a request on the control socket at path and returns the answer, a JSON document, with the status of HTTP. An
-// answer that is an error is returned with an *Error; other errors are those of the connection.
-func Ask(ctx context.Context, path, method, what string) (status int, answer json.RawMessage, err error) {
-	return AskWith(ctx, path, method, what, nil)
-}
-
-// AskWith is Ask with a body, which is sent as JSON unless it is nil. An answer may also be empty (204).
-func AskWith(ctx context.Context, path, method, what string, body any) (status int, answer json.RawMessage, err error) {
-	resp, err := request(ctx, path, method, what, body)
+// Ask makes a request on the control socket at path, with a body of JSON unless that is nil, and returns the answer, a JSON
+// document, with the status of HTTP. An answer that is an error is returned with an *Error; other errors are those of the connection.
+func Ask(ctx context.Context, path, method, what string, body any) (status int, answer json.RawMessage, err error) {
+	resp, _, err := Open(ctx, path, method, what, body)
 	if err != nil {
 		return 0, nil, fmt.Errorf("ask %s: %w", path, err)
 	}
 	defer func() { _ = resp.Body.Close() }()
-	answer, err = readAnswer(path, resp)
+	answer, err = ReadAnswer(path, resp)
 	if _, told := errors.AsType[*Error](err); err != nil && !told {
 		if ctx.Err() != nil {
 			err = ctx.Err()
@@ -44,12 +38,9 @@ func AskWith(ctx context.Context, path, method, what string, body any) (status i
 	return resp.StatusCode, answer, err
 }
 
-// readAnswer is the document in resp, and an *Error if it is one.
-func readAnswer(path string, resp *http.Response) (json.RawMessage, error) {
+// ReadAnswer is the document in resp, and an *Error if it is one.
+func ReadAnswer(path string, resp *http.Response) (json.RawMessage, error) {
 	b, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
-	if err == nil && resp.StatusCode == http.StatusNoContent {
-		return nil, nil
-	}
 	if err == nil && (len(b) > maxAnswer || !json.Valid(b)) {
 		err = errors.New("the answer is not JSON, or too long")
 	}
@@ -66,44 +57,38 @@ func readAnswer(path string, resp *http.Response) (json.RawMessage, error) {
 	return b, &e.Error
 }
 
-// request connects, asks and returns the answer, whose body ends the connection. A daemon that is busy answers before it has read
-// the request, so an error to write is none if there is an answer.
-func request(ctx context.Context, path, method, what string, body any) (*http.Response, error) {
+// Open makes a request as Ask does, and returns the answer, whose body ends the connection, as ctx does.
+func Open(ctx context.Context, path, method, what string, body any) (*http.Response, net.Conn, error) {
 	var b []byte
 	if body != nil {
 		var err error
 		if b, err = json.Marshal(body); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	r, err := http.NewRequestWithContext(ctx, method, "http://socket_vmnet2"+what, bytes.NewReader(b))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	r.Close = true
 	if body != nil {
 		r.Header.Set("Content-Type", "application/json")
 	}
-	c, err := dial(ctx, path)
-	if err != nil {
-		return nil, err
+	var c net.Conn
+	t := &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (_ net.Conn, err error) {
+			c, err = dial(ctx, path)
+			return c, err
+		},
+		DisableKeepAlives: true, DisableCompression: true,
 	}
-	a := &answered{conn: c, ctx: ctx, stop: context.AfterFunc(ctx, func() { _ = c.Close() })}
-	werr := r.Write(c)
-	resp, err := http.ReadResponse(bufio.NewReader(c), r)
-	if err != nil {
-		_ = a.Close()
-		switch {
-		case ctx.Err() != nil:
-			return nil, ctx.Err()
-		case werr != nil:
-			return nil, werr
-		}
-		return nil, err
+	resp, err := t.RoundTrip(r)
+	switch {
+	case ctx.Err() != nil:
+		return nil, nil, ctx.Err()
+	case err != nil:
+		return nil, nil, err
 	}
-	a.body = resp.Body
-	resp.Body = a
-	return resp, nil
+	return resp, c, nil
 }
 
 // RootSuffix is behind the path of a control socket in that of the one for root and the daemon's user.
@@ -119,27 +104,4 @@ func dial(ctx context.Context, path string) (net.Conn, error) {
 		return c, nil
 	}
 	return d.DialContext(ctx, "unix", path)
-}
-
-// answered is an answer's body with its connection.
-type answered struct {
-	body io.ReadCloser
-	conn net.Conn
-	ctx  context.Context
-	stop func() bool
-}
-
-// Read implements io.Reader.
-func (a *answered) Read(b []byte) (int, error) {
-	n, err := a.body.Read(b)
-	if err != nil && !errors.Is(err, io.EOF) && a.ctx.Err() != nil {
-		err = a.ctx.Err()
-	}
-	return n, err
-}
-
-// Close implements io.Closer.
-func (a *answered) Close() error {
-	a.stop()
-	return a.conn.Close()
 }

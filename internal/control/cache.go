@@ -27,7 +27,8 @@ func (c *cache) get(src daemon) *snapshot {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.last == nil || time.Since(c.made) > cacheTime {
-		c.last = &snapshot{status: src.Status()}
+		st := src.Status()
+		c.last = &snapshot{st, encoded(st), encoded(Clients{st.Format, st.Now, st.Clients}), encoded(Health{st.Format, st.Now, st.Health})}
 		c.made = time.Now()
 	}
 	return c.last
@@ -40,49 +41,17 @@ func (c *cache) forget() {
 	c.last = nil
 }
 
-// A part is what of a description is asked for.
-type part int
-
-const (
-	wholeStatus part = iota
-	onlyClients
-	onlyHealth
-	parts
-)
-
-// A snapshot is a description and its encoded parts.
+// A snapshot is a description, and the answers that have it or a part of it.
 type snapshot struct {
-	status  status.Status
-	encoded [parts]struct {
-		once sync.Once
-		body []byte // ends with a line feed
-		err  error
-	}
+	status                 status.Status
+	whole, clients, health http.HandlerFunc
 }
 
-// encode is part p in JSON.
-func (s *snapshot) encode(p part) ([]byte, error) {
-	e := &s.encoded[p]
-	e.once.Do(func() {
-		var v any = s.status
-		switch p {
-		case onlyClients:
-			v = Clients{s.status.Format, s.status.Now, s.status.Clients}
-		case onlyHealth:
-			v = Health{s.status.Format, s.status.Now, s.status.Health}
-		}
-		e.body, e.err = json.Marshal(v)
-		e.body = append(e.body, '\n')
-	})
-	return e.body, e.err
-}
-
-// write answers with part p.
-func (s *snapshot) write(w http.ResponseWriter, p part) {
-	body, err := s.encode(p)
-	if err != nil {
-		writeInternal(w, err)
-		return
+// encoded answers with v, which is encoded once.
+func encoded(v any) http.HandlerFunc {
+	body := sync.OnceValues(func() ([]byte, error) { return json.Marshal(v) })
+	return func(w http.ResponseWriter, _ *http.Request) {
+		b, err := body()
+		writeBody(w, http.StatusOK, b, err)
 	}
-	writeBody(w, http.StatusOK, body)
 }

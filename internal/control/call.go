@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/handoff"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/httpd"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/peercred"
 )
 
@@ -112,11 +111,7 @@ func (s *Server) upgrade(w http.ResponseWriter, r *http.Request) {
 	if !allowed(w, r, "upgrade it") {
 		return
 	}
-	switch {
-	case s.o.Upgrade == nil:
-		WriteError(w, http.StatusNotImplemented, "not_implemented", "this daemon cannot be upgraded in place: stop and start it")
-		return
-	case !s.upgrading.CompareAndSwap(false, true):
+	if !s.upgrading.CompareAndSwap(false, true) {
 		WriteError(w, http.StatusConflict, "busy", "an upgrade is under way: wait for its end")
 		return
 	}
@@ -124,26 +119,28 @@ func (s *Server) upgrade(w http.ResponseWriter, r *http.Request) {
 	defer s.calls.Done()
 	over := sync.OnceFunc(func() { s.upgrading.Store(false) })
 	defer over()
-	c := take(w, r, over)
+	c := take(w, over)
 	if c == nil {
 		WriteError(w, http.StatusInternalServerError, "internal", "the connection cannot be kept")
 		return
 	}
 	defer c.Refuse(http.StatusInternalServerError, "internal", "the upgrade ended without a reason; the daemon goes on")
 	s.o.Log.Info("upgrade asked for", c.peer.Args()...)
-	s.o.Upgrade(s.http.Context(), c) // not the request's context: it is done even if the client goes
+	s.o.Upgrade(s.http.ctx, c) // not the request's context: it is done even if the client goes
 }
 
-// take gets the connection from the HTTP server, nil if that is not possible.
-func take(w http.ResponseWriter, r *http.Request, over func()) *Call {
-	c, nc, err := httpd.Hijack(w, r)
+// take gets the connection from the HTTP server, nil if that is not possible. A Detach does not wait for it then.
+func take(w http.ResponseWriter, over func()) *Call {
+	nc, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		return nil
 	}
-	uc, ok := c.Conn.(*net.UnixConn)
-	if !ok {
+	c, ours := nc.(*conn)
+	if !ours || nc.SetDeadline(time.Time{}) != nil {
 		_ = nc.Close()
 		return nil
 	}
-	return &Call{peer: httpd.PeerOf(r), over: over, conn: uc, end: nc}
+	c.leave()
+	uc, _ := c.Conn.(*net.UnixConn) // all that is served is
+	return &Call{peer: c.peer, over: over, conn: uc, end: nc}
 }

@@ -33,16 +33,12 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/httpd"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/peercred"
 )
 
 // Limits of a client. Time counts from accept.
 const (
-	headerTime = 5 * time.Second
 	answerTime = 30 * time.Second
-	pauseTime  = 100 * time.Millisecond
-	maxHeader  = 16 << 10 // bytes
 	maxBody    = 64 << 10 // bytes
 )
 
@@ -56,13 +52,13 @@ type Options struct {
 	Log      *slog.Logger
 
 	// Upgrade does what POST /v1/upgrade asks for, for somebody who may. It may not return at all, or it ends the call, by
-	// Refuse as a rule. ctx ends with that of Run. There is one call at a time. nil: there is no upgrade.
+	// Refuse as a rule. ctx ends with that of Run. There is one call at a time.
 	Upgrade func(ctx context.Context, c *Call)
 
-	// Source is what the daemon tells of itself; nil: nothing.
+	// Source is what the daemon tells of itself.
 	Source daemon
 
-	// Handle adds what else there is: patterns of http.ServeMux, such as "GET /metrics". httpd.PeerOf tells who asks, allowed
+	// Handle adds what else there is: patterns of http.ServeMux, such as "GET /metrics". PeerOf tells who asks, allowed
 	// whether it may, readJSON what it sent; WriteJSON, WriteError and OpenStream answer.
 	Handle map[string]http.Handler
 }
@@ -70,45 +66,54 @@ type Options struct {
 // A Server answers until Close.
 type Server struct {
 	o         Options
-	http      *httpd.Server
+	http      *HTTP
+	cache     cache
 	upgrading atomic.Bool
 	calls     sync.WaitGroup
-	streams   streams
+
+	mu         sync.Mutex
+	streams    context.Context // that of the streams that go on; its cause, an *Error, is why there is none now
+	endStreams context.CancelCauseFunc
 }
 
 // New makes a server. Run has it serve.
 func New(o Options) *Server {
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
-	s := &Server{o: o, streams: streams{open: map[*stream]struct{}{}}}
-	sockets := []httpd.Socket{o.Listener}
+	s := &Server{o: o}
+	s.startStreams()
+	sockets := []listener{o.Listener}
 	if o.Root != nil {
 		sockets = append(sockets, o.Root)
 	}
-	s.http = httpd.New(httpd.Options{
-		Handler: s.front(), RequestTime: headerTime, AnswerTime: answerTime, MaxHeader: maxHeader, Log: o.Log,
-	}, sockets...)
-	s.streams.over = s.http.Context()
+	s.http = NewHTTP(s.front(), answerTime, o.Log, sockets...)
 	return s
 }
 
 // front is the handler of all paths that there are.
 func (s *Server) front() http.Handler {
-	handle := map[string]http.Handler{
-		"GET /v1/version":  withoutQuery(s.version),
-		"POST /v1/upgrade": withoutQuery(s.upgrade),
-	}
-	if s.o.Source != nil {
-		for pattern, h := range (&api{src: s.o.Source}).routes() {
-			handle[pattern] = withoutQuery(h)
-		}
+	handle := map[string]http.Handler{}
+	for pattern, h := range s.routes() {
+		handle[pattern] = withoutQuery(h)
 	}
 	maps.Copy(handle, s.o.Handle)
-	f := &front{mux: http.NewServeMux(), log: s.o.Log, streams: &s.streams, known: strings.Join(slices.SortedFunc(maps.Keys(handle), byPath), ", ")}
-	for pattern, h := range handle {
-		f.mux.Handle(pattern, h)
+	patterns := slices.SortedFunc(maps.Keys(handle), byPath)
+	f := &front{mux: http.NewServeMux(), log: s.o.Log, known: strings.Join(patterns, ", ")}
+	methods := map[string][]string{} // that a path takes
+	for _, pattern := range patterns {
+		f.mux.Handle(pattern, handle[pattern])
+		method, path, _ := strings.Cut(pattern, " ")
+		if method == http.MethodGet {
+			method = "GET, HEAD"
+		}
+		methods[path] = append(methods[path], method)
 	}
+	for path, methods := range methods {
+		allow := strings.Join(methods, ", ")
+		f.mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Allow", allow)
+			WriteError(w, http.StatusMethodNotAllowed, "method", fmt.Sprintf("%s takes %s", clip(r.URL.Path), allow))
+		})
+	}
+	f.mux.HandleFunc("/", f.unknown)
 	return f
 }
 
@@ -125,22 +130,20 @@ func (s *Server) Run(ctx context.Context) { s.http.Run(ctx) }
 // Detach stops accepting: a client that connects from here on waits for Attach, or for the new image. Requests that were accepted are
 // answered meanwhile, and streams end, for 100 ms at most; those of an upgrade do not count.
 func (s *Server) Detach() {
-	s.streams.stop("busy", "the daemon is being upgraded: ask again")
-	s.http.Detach(pauseTime)
-	s.streams.cutOff()
+	s.stopStreams("busy", "the daemon is being upgraded: ask again")
+	s.http.Detach()
 }
 
-// Attach undoes Detach, within a second.
+// Attach undoes Detach.
 func (s *Server) Attach() {
-	s.streams.start()
+	s.startStreams()
 	s.http.Attach()
 }
 
 // Close ends Run, and the calls that run, and waits for them until ctx is done. Streams have 100 ms to end in order.
 func (s *Server) Close(ctx context.Context) {
-	s.streams.stop("stopping", "the daemon is stopping")
-	s.http.Detach(pauseTime)
-	s.streams.cutOff()
+	s.stopStreams("stopping", "the daemon is stopping")
+	s.http.Detach()
 	s.http.Close()
 	done := make(chan struct{})
 	go func() {
@@ -178,7 +181,7 @@ func Trusted(p peercred.Peer) bool {
 // allowed tells whether who made r may change the daemon: root and the daemon's own user. When he may not, r has been answered. what
 // is what he wants to do to it, such as "upgrade it".
 func allowed(w http.ResponseWriter, r *http.Request, what string) bool {
-	if Trusted(httpd.PeerOf(r)) {
+	if Trusted(PeerOf(r)) {
 		return true
 	}
 	WriteError(w, http.StatusForbidden, "forbidden", whoMay(os.Geteuid(), what))

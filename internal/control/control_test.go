@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -24,7 +25,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/httpd"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/peercred"
 )
 
@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 
 // askChild is a client: it asks at os.Args[1] for os.Args[2] os.Args[3].
 func askChild() int {
-	status, answer, err := Ask(context.Background(), os.Args[1], os.Args[2], os.Args[3])
+	status, answer, err := Ask(context.Background(), os.Args[1], os.Args[2], os.Args[3], nil)
 	fmt.Printf("%d %s %v", status, strings.TrimSpace(string(answer)), err)
 	return 0
 }
@@ -74,7 +74,9 @@ func serve(t *testing.T, change func(o *Options)) (*Server, string) {
 	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	require.NoError(t, err)
 	require.NoError(t, os.Chmod(path, 0o777))
-	o := Options{Listener: ln, Version: "v1", Socket: "/s", Began: time.Now().Add(-time.Minute)}
+	o := Options{
+		Listener: ln, Version: "v1", Socket: "/s", Began: time.Now().Add(-time.Minute), Log: slog.New(slog.DiscardHandler), Source: &fakeSource{},
+	}
 	if change != nil {
 		change(&o)
 	}
@@ -94,7 +96,7 @@ func ask(t *testing.T, path, method, what string) (int, string, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	status, b, err := Ask(ctx, path, method, what)
+	status, b, err := Ask(ctx, path, method, what, nil)
 	return status, strings.TrimSpace(string(b)), err
 }
 
@@ -121,7 +123,7 @@ func TestVersion(t *testing.T) {
 func TestHandle(t *testing.T) {
 	_, path := serve(t, func(o *Options) {
 		o.Handle = map[string]http.Handler{
-			"GET /v1/me": http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { WriteJSON(w, http.StatusOK, httpd.PeerOf(r)) }),
+			"GET /v1/me": http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { WriteJSON(w, http.StatusOK, PeerOf(r)) }),
 			"POST /v1/size": http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				b, err := io.ReadAll(r.Body)
 				WriteJSON(w, http.StatusOK, fmt.Sprint(len(b), err))
@@ -138,10 +140,10 @@ func TestHandle(t *testing.T) {
 	assert.Equal(t, 500, status)
 	assert.Equal(t, "internal", errorOf(t, err).Code)
 
-	_, b, err := AskWith(t.Context(), path, http.MethodPost, "/v1/size", map[string]int{"n": 1})
+	_, b, err := Ask(t.Context(), path, http.MethodPost, "/v1/size", map[string]int{"n": 1})
 	require.NoError(t, err)
 	assert.Contains(t, string(b), `"7 `, "the body has 7 bytes")
-	_, _, err = AskWith(t.Context(), path, http.MethodPost, "/v1/size", func() {})
+	_, _, err = Ask(t.Context(), path, http.MethodPost, "/v1/size", func() {})
 	require.ErrorContains(t, err, "ask "+path)
 
 	answer = raw(t, path, "POST /v1/size HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n"+strings.Repeat("x", 100000))
@@ -167,7 +169,7 @@ func raw(t *testing.T, path, text string) string {
 func TestBadRequests(t *testing.T) {
 	_, path := serve(t, nil)
 	for _, c := range []struct{ name, text, want string }{
-		{"no such path", "GET /v1/nothing HTTP/1.1\r\nHost: x\r\n\r\n", `{"error":{"code":"not_found","text":"there is no /v1/nothing here; there are POST /v1/upgrade, GET /v1/version"}}`},
+		{"no such path", "GET /v1/nothing HTTP/1.1\r\nHost: x\r\n\r\n", `{"error":{"code":"not_found","text":"there is no /v1/nothing here; there are GET /v1/clients, DELETE /v1/clients/{id}, GET`},
 		{"long path", "GET /" + strings.Repeat("x", 8000) + " HTTP/1.1\r\nHost: x\r\n\r\n", `"there is no /xxx`},
 		{"another version", "GET /v2/version HTTP/1.1\r\nHost: x\r\n\r\n", "404 Not Found"},
 		{"wrong method", "GET /v1/upgrade HTTP/1.1\r\nHost: x\r\n\r\n", `{"error":{"code":"method","text":"/v1/upgrade takes POST"}}`},
@@ -210,12 +212,6 @@ func TestTrusted(t *testing.T) {
 }
 
 func TestUpgradeRefused(t *testing.T) {
-	t.Run("none", func(t *testing.T) {
-		_, path := serve(t, nil)
-		status, _, err := ask(t, path, http.MethodPost, "/v1/upgrade")
-		assert.Equal(t, 501, status)
-		assert.Equal(t, "not_implemented", errorOf(t, err).Code)
-	})
 	t.Run("by the daemon", func(t *testing.T) {
 		_, path := serve(t, func(o *Options) {
 			o.Upgrade = func(_ context.Context, c *Call) {
@@ -268,7 +264,7 @@ func TestOneUpgrade(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		_, _, err := Ask(ctx, path, http.MethodPost, "/v1/upgrade")
+		_, _, err := Ask(ctx, path, http.MethodPost, "/v1/upgrade", nil)
 		assert.ErrorIs(t, err, context.Canceled)
 	})
 	assert.Equal(t, uint32(os.Geteuid()), (<-began).peer.UID)

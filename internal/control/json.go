@@ -3,11 +3,14 @@
 package control
 
 import (
-	"context"
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
+	"os"
 	"path"
 	"runtime/debug"
 	"strings"
@@ -15,20 +18,16 @@ import (
 	"unicode/utf8"
 )
 
-// A front is the handler of all requests. It bounds the body, has a handler's panic end its request only, and says in JSON what
-// http.ServeMux says in plain text: no such path, no such method.
+// A front is the handler of all requests. It bounds the body, and has a handler's panic end its request only.
 type front struct {
 	mux   *http.ServeMux
 	known string // the methods and paths
 	log   *slog.Logger
 	told  sync.Once
-
-	streams *streams
 }
 
 // ServeHTTP implements http.Handler.
 func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	r = r.WithContext(context.WithValue(r.Context(), streamsKey{}, f.streams))
 	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 	defer func() {
 		if p := recover(); p != nil {
@@ -39,22 +38,11 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			WriteError(w, http.StatusInternalServerError, "internal", "internal error: see the daemon's log, and please report it")
 		}
 	}()
-	h, pattern := f.mux.Handler(r)
-	switch {
-	case r.RequestURI == "*" || r.Method == http.MethodConnect || path.Clean(r.URL.Path) != r.URL.Path: // for which the mux has words of its own
+	if r.RequestURI == "*" || r.Method == http.MethodConnect || path.Clean(r.URL.Path) != r.URL.Path { // for which the mux has words of its own
 		f.unknown(w, r)
-	case pattern != "":
-		f.mux.ServeHTTP(w, r)
-	default:
-		said := &statusOnly{header: http.Header{}}
-		h.ServeHTTP(said, r)
-		if said.status == http.StatusMethodNotAllowed {
-			w.Header().Set("Allow", said.header.Get("Allow"))
-			WriteError(w, said.status, "method", fmt.Sprintf("%s takes %s", clip(r.URL.Path), said.header.Get("Allow")))
-			return
-		}
-		f.unknown(w, r)
+		return
 	}
+	f.mux.ServeHTTP(w, r)
 }
 
 // unknown answers who asks for what there is not.
@@ -80,23 +68,54 @@ func withoutQuery(h http.HandlerFunc) http.Handler {
 // WriteJSON answers with v.
 func WriteJSON(w http.ResponseWriter, status int, v any) {
 	b, err := json.Marshal(v)
+	writeBody(w, status, b, err)
+}
+
+// writeBody answers with b, JSON that was encoded unless err says why it could not.
+func writeBody(w http.ResponseWriter, status int, b []byte, err error) {
 	if err != nil {
-		writeInternal(w, err)
+		WriteError(w, http.StatusInternalServerError, "internal", fmt.Sprintf("the answer cannot be written: %v", err))
 		return
 	}
-	writeBody(w, status, append(b, '\n'))
-}
-
-// writeBody answers with JSON and its line feed.
-func writeBody(w http.ResponseWriter, status int, b []byte) {
 	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Content-Length", fmt.Sprint(len(b)))
+	w.Header().Set("Content-Length", fmt.Sprint(len(b)+1))
 	w.WriteHeader(status)
 	_, _ = w.Write(b)
+	_, _ = io.WriteString(w, "\n")
 }
 
-func writeInternal(w http.ResponseWriter, err error) {
-	WriteError(w, http.StatusInternalServerError, "internal", fmt.Sprintf("the answer cannot be written: %v", err))
+// readJSON decodes the body of r into v, a pointer to a struct, of which all members are known and nothing follows. When it cannot,
+// r has been answered.
+func readJSON(w http.ResponseWriter, r *http.Request, v any) bool {
+	b, err := io.ReadAll(r.Body)
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &large):
+		WriteError(w, http.StatusRequestEntityTooLarge, "too_large", fmt.Sprintf("the body is larger than %d bytes", large.Limit))
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		WriteError(w, http.StatusRequestTimeout, "timeout", fmt.Sprintf("the body did not come within %v", headerTime))
+	case err != nil:
+		WriteError(w, http.StatusBadRequest, "bad_body", fmt.Sprintf("the body cannot be read: %v", err))
+	default:
+		if err = decode(b, v); err != nil {
+			WriteError(w, http.StatusBadRequest, "bad_json", err.Error())
+		}
+	}
+	return err == nil
+}
+
+// decode is what readJSON takes. Its error tells what is wrong, and where.
+func decode(b []byte, v any) error {
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.DisallowUnknownFields()
+	err := d.Decode(v)
+	if err == nil {
+		if _, err = d.Token(); errors.Is(err, io.EOF) {
+			return nil
+		}
+		err = errors.New("something follows the JSON object")
+	}
+	return fmt.Errorf("the body is no such JSON object, at byte %d: %s", d.InputOffset(), clip(strings.TrimPrefix(err.Error(), "json: ")))
 }
 
 // An Error is what went wrong, for programs and for people.
@@ -113,25 +132,6 @@ type errorBody struct {
 // WriteError answers with an error.
 func WriteError(w http.ResponseWriter, status int, code, text string) {
 	WriteJSON(w, status, errorBody{Error{code, text}})
-}
-
-// statusOnly is a response of which only the status and the header count.
-type statusOnly struct {
-	header http.Header
-	status int
-}
-
-func (s *statusOnly) Header() http.Header { return s.header }
-
-func (s *statusOnly) Write(b []byte) (int, error) {
-	s.WriteHeader(http.StatusOK)
-	return len(b), nil
-}
-
-func (s *statusOnly) WriteHeader(status int) {
-	if s.status == 0 {
-		s.status = status
-	}
 }
 
 // clip shortens what a client sent, for a message to him.

@@ -11,8 +11,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/socket-vmnet2/socket_vmnet2/internal/httpd"
 )
 
 // serveBoth is serve with a socket for root and the daemon's user beside the other one.
@@ -28,7 +26,7 @@ func serveBoth(t *testing.T) (*Server, string) {
 // TestRoot: a crowd at one socket leaves the other one alone, and Ask takes the one that is not full.
 func TestRoot(t *testing.T) {
 	_, path := serveBoth(t)
-	for range httpd.MaxConns + 32 {
+	for range maxConns + 32 {
 		c, err := net.Dial("unix", path)
 		require.NoError(t, err)
 		defer c.Close()

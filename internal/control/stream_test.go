@@ -29,7 +29,7 @@ func streaming(t *testing.T, handle func(st *stream)) (s *Server, path string, e
 	}
 	s, path = serve(t, func(o *Options) {
 		o.Handle = map[string]http.Handler{"POST /v1/stream": http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			st := OpenStream(w, r, "text/plain")
+			st := s.OpenStream(w, r, "text/plain")
 			if st == nil {
 				return
 			}
@@ -65,13 +65,6 @@ func wait(t *testing.T, ended chan struct{}) {
 	}
 }
 
-// count is how many streams there are.
-func (s *Server) count() int {
-	s.streams.mu.Lock()
-	defer s.streams.mu.Unlock()
-	return len(s.streams.open)
-}
-
 // TestStreamEnds: whatever ends it, the handler ends, and the client can tell an end in order.
 func TestStreamEnds(t *testing.T) {
 	for _, c := range []struct {
@@ -93,7 +86,6 @@ func TestStreamEnds(t *testing.T) {
 			assert.Equal(t, "hello\n", line)
 			c.end(t, s, conn)
 			wait(t, ended)
-			require.Eventually(t, func() bool { return s.count() == 0 }, patience, time.Millisecond)
 			if !c.left {
 				rest, err := io.ReadAll(body)
 				require.NoError(t, err, "the body has its end")
@@ -113,49 +105,39 @@ func TestStreamNobodyReads(t *testing.T) {
 		{"the end of the daemon", func(s *Server) { s.Close(context.Background()) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			blocked := make(chan struct{}, maxStreams)
+			const n = 4
+			blocked := make(chan struct{}, n)
 			s, path, ended := streaming(t, func(st *stream) {
 				big := make([]byte, 1<<20)
 				time.AfterFunc(20*time.Millisecond, func() { blocked <- struct{}{} })
 				_, err := st.Write(big)
 				assert.Error(t, err)
 			})
-			for range maxStreams {
+			for range n {
 				openStream(t, path)
 			}
-			for range maxStreams {
+			for range n {
 				<-blocked
 			}
 			status, _, err := ask(t, path, http.MethodGet, "/v1/version")
 			require.NoError(t, err)
 			assert.Equal(t, 200, status)
 			c.end(s)
-			for range maxStreams {
+			for range n {
 				wait(t, ended)
 			}
-			require.Eventually(t, func() bool { return s.count() == 0 }, patience, time.Millisecond)
 		})
 	}
 }
 
-// TestStreamLimits: there are so many, and each refusal says why.
-func TestStreamLimits(t *testing.T) {
-	s, path, ended := streaming(t, nil)
-	for range maxStreams {
-		openStream(t, path)
-	}
-	require.Eventually(t, func() bool {
-		return s.count() == maxStreams
-	}, patience, time.Millisecond)
+// TestStreamRefused: while the daemon pauses there is none, and the refusal says why.
+func TestStreamRefused(t *testing.T) {
+	s, path, _ := streaming(t, nil)
+	s.stopStreams("busy", "wait")
 	status, _, err := ask(t, path, http.MethodPost, "/v1/stream")
 	assert.Equal(t, 503, status)
-	assert.Equal(t, "busy", errorOf(t, err).Code)
-	s.Detach()
-	s.Attach()
-	for range maxStreams {
-		wait(t, ended)
-	}
-	require.Eventually(t, func() bool { return s.count() == 0 }, patience, time.Millisecond)
+	assert.Equal(t, Error{"busy", "wait"}, errorOf(t, err))
+	s.startStreams()
 	resp, _, _ := openStream(t, path)
 	assert.Equal(t, 200, resp.StatusCode)
 }

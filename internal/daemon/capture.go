@@ -12,7 +12,6 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/capture"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/control"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/httpd"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
 )
 
@@ -73,7 +72,7 @@ func describeClient(id uint64, i perclient.Info) capture.Description {
 // captureHandler answers POST /v1/capture.
 func (d *daemon) captureHandler(h *capture.Hub) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !control.Trusted(httpd.PeerOf(r)) {
+		if !control.Trusted(control.PeerOf(r)) {
 			control.WriteError(w, http.StatusForbidden, "forbidden", "only root and the daemon's user may see the frames of guests: use sudo")
 			return
 		}
@@ -97,14 +96,14 @@ func (d *daemon) captureHandler(h *capture.Hub) http.Handler {
 
 // runCapture streams s until it ends.
 func (d *daemon) runCapture(w http.ResponseWriter, r *http.Request, s *capture.Session) {
-	out := control.OpenStream(w, r, "application/x-pcapng")
+	out := d.control.server.OpenStream(w, r, "application/x-pcapng")
 	if out == nil {
 		s.Discard()
 		return
 	}
 	defer out.Close()
 	began := time.Now()
-	d.log.Info("capture begins", httpd.PeerOf(r).Args()...)
+	d.log.Info("capture begins", control.PeerOf(r).Args()...)
 	res := s.Run(out, out.Done(), func() error {
 		if out.Left() {
 			return capture.ErrLeft

@@ -22,7 +22,6 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/health"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/inherit"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/lazynet"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/metrics"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/state"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/upgrade"
@@ -50,19 +49,20 @@ type daemon struct {
 	began time.Time // of the daemon; an upgrade does not change it
 	path  string    // of the program, as it was started
 
-	guards   *guards           // nil without --anti-spoof
-	given    *inherit.Sockets  // by the service manager
-	manager  *inherit.Notifier // nil without one
-	pidfile  *compat.Pidfile   // nil without --pidfile
-	lock     *compat.SocketLock
-	ln       *net.UnixListener
-	server   *perclient.Server
-	health   *health.Monitor // as server
-	extras   *extras         // nil when they are not to be had
-	control  *controller     // nil when it is not to be had, as captures
-	metrics  *metrics.Server // nil without --metrics-listen
-	captures *capture.Hub
-	failed   chan error // why the daemon cannot go on; of one
+	guards    *guards           // nil without --anti-spoof
+	given     *inherit.Sockets  // by the service manager
+	manager   *inherit.Notifier // nil without one
+	pidfile   *compat.Pidfile   // nil without --pidfile
+	lock      *compat.SocketLock
+	ln        *net.UnixListener
+	server    *perclient.Server
+	health    *health.Monitor  // as server
+	extras    *extras          // nil when they are not to be had
+	control   *controller      // nil when it is not to be had, as captures
+	metrics   *control.HTTP    // without a socket if there is no --metrics-listen
+	metricsLn *net.TCPListener // its socket; nil without
+	captures  *capture.Hub
+	failed    chan error // why the daemon cannot go on; of one
 
 	// changing is held while an upgrade or the stop changes what follows.
 	changing sync.Mutex
@@ -111,7 +111,8 @@ func Try(ctx context.Context, cfg *compat.Config, log *compat.Log, ready func(n 
 }
 
 func newDaemon(cfg *compat.Config, log *compat.Log) *daemon {
-	return &daemon{cfg: cfg, log: log.Logger, logs: log, began: time.Now(), failed: make(chan error, 1)}
+	none := control.NewHTTP(nil, 0, log.Logger)
+	return &daemon{cfg: cfg, log: log.Logger, logs: log, began: time.Now(), metrics: none, failed: make(chan error, 1)}
 }
 
 // serve begins, and runs until ctx is done. A signal in the middle of the start is no error.

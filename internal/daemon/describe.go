@@ -58,8 +58,8 @@ func (d *daemon) describeDaemon(now time.Time) status.Daemon {
 		c := d.captures.Stats()
 		s.Captures = status.Captures{Running: c.Running, Started: c.Started, Stalled: c.Stalled}
 	}
-	if d.metrics != nil {
-		s.Metrics = d.metrics.Addr().String()
+	if d.metricsLn != nil {
+		s.Metrics = d.metricsLn.Addr().String()
 	}
 	if d.cfg.PidfileSet {
 		s.Pidfile = absolute(d.cfg.Pidfile)

@@ -158,8 +158,8 @@ func (d *daemon) save(o *handoff.Out, v *detached, call *control.Call) (err erro
 	if m.Gateway, err = saveGateway(o, v.gateway); err != nil {
 		return err
 	}
-	if ln := d.metrics.Listener(); ln != nil {
-		if m.Metrics, err = o.Conn(ln); err != nil {
+	if d.metricsLn != nil {
+		if m.Metrics, err = o.Conn(d.metricsLn); err != nil {
 			return err
 		}
 	}

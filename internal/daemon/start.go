@@ -9,8 +9,10 @@ import (
 	"os"
 	"runtime"
 	"syscall"
+	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/control"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/inherit"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/lazynet"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/metrics"
@@ -142,12 +144,16 @@ func (d *daemon) openMetrics() error {
 	return nil
 }
 
+// metricsTime is how long an answer at the port for metrics may take.
+const metricsTime = 10 * time.Second
+
 // serveMetrics comes before the network, which keeps guests away from the port.
 func (d *daemon) serveMetrics(ln *net.TCPListener) {
 	if a, ok := ln.Addr().(*net.TCPAddr); ok { // the port may have been 0
 		d.cfg.MetricsListen = a.AddrPort()
 	}
-	d.metrics = metrics.NewServer(ln, metrics.Handler(d.describe, d.log), d.cfg.MetricsAnywhere, d.log)
+	d.metricsLn = ln
+	d.metrics = control.NewHTTP(metrics.Alone(metrics.Handler(d.describe, d.log), d.cfg.MetricsAnywhere), metricsTime, d.log, ln)
 	d.log.Info("metrics can be read", "url", fmt.Sprintf("http://%s%s", ln.Addr(), metrics.Path))
 }
 

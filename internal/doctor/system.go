@@ -47,7 +47,7 @@ func Host(s find.System) System {
 	h := System{
 		System: s, User: caller(), Table: freenet.System, Group: groupName, Members: members,
 		Ask: func(ctx context.Context, controlSocket, what string) (int, json.RawMessage, error) {
-			return control.Ask(ctx, controlSocket, http.MethodGet, what)
+			return control.Ask(ctx, controlSocket, http.MethodGet, what, nil)
 		},
 	}
 	if !h.User.Behind {

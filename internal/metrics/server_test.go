@@ -4,7 +4,7 @@ package metrics
 
 import (
 	"bufio"
-	"fmt"
+	"context"
 	"io"
 	"log/slog"
 	"net"
@@ -16,8 +16,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/socket-vmnet2/socket_vmnet2/internal/vnettest"
 )
 
 // patience is how long a test waits for what must happen.
@@ -27,10 +25,11 @@ const patience = 20 * time.Second
 func serve(t *testing.T, anyHost bool) string {
 	ln, err := Listen(netip.MustParseAddrPort("127.0.0.1:0"))
 	require.NoError(t, err)
-	s := NewServer(ln, Handler(full, nil), anyHost, slog.New(slog.DiscardHandler))
-	s.Run(t.Context())
-	t.Cleanup(s.Close)
-	return s.Addr().String()
+	s := http.Server{Handler: Alone(Handler(full, nil), anyHost), ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0), MaxHeaderBytes: 8 << 10}
+	s.SetKeepAlivesEnabled(false)
+	go func() { _ = s.Serve(ln) }()
+	t.Cleanup(func() { _ = s.Shutdown(context.Background()) })
+	return ln.Addr().String()
 }
 
 // ask sends text and returns the answer.
@@ -98,38 +97,4 @@ func TestPortInUse(t *testing.T) {
 	assert.ErrorContains(t, err, "another program uses that port; end it or give --metrics-listen another port")
 	_, err = Listen(netip.MustParseAddrPort("192.0.2.1:0"))
 	assert.ErrorContains(t, err, "this host does not have that address")
-}
-
-// errTimeout is what a deadline of a connection makes.
-var errTimeout = func() error {
-	c, _ := net.Pipe()
-	_ = c.SetDeadline(time.Unix(1, 0))
-	_, err := c.Read(make([]byte, 1))
-	return err
-}()
-
-// TestClose ends connections in whatever state, and frees the port.
-func TestClose(t *testing.T) {
-	ln, err := Listen(netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), vnettest.FreePort(t)))
-	require.NoError(t, err)
-	s := NewServer(ln, Handler(full, nil), false, slog.New(slog.DiscardHandler))
-	s.Run(t.Context())
-	c, err := net.Dial("tcp", ln.Addr().String())
-	require.NoError(t, err)
-	defer c.Close()
-	_, err = fmt.Fprint(c, "GET /metrics HTTP/1.1\r\n")
-	require.NoError(t, err)
-	s.Close()
-	require.NoError(t, c.SetDeadline(time.Now().Add(patience)))
-	_, err = c.Read(make([]byte, 1))
-	require.Error(t, err)
-	require.NotErrorIs(t, err, errTimeout)
-	again, err := Listen(netip.MustParseAddrPort(ln.Addr().String()))
-	require.NoError(t, err)
-	_ = again.Close()
-
-	var none *Server
-	none.Run(t.Context())
-	none.Close()
-	assert.Nil(t, none.Listener())
 }
