@@ -114,10 +114,8 @@ func TestDoctorOfADaemonThatIsForOthers(t *testing.T) {
 	sock := filepath.Join(dir, "s")
 	p := launch(t, "socket_vmnet2", sock, "--socket-group=daemon")
 	p.ready(t)
-	b, err := os.ReadFile(filepath.Join(binaries, "socket_vmnet2"))
-	require.NoError(t, err)
 	copied := filepath.Join(dir, "socket_vmnet2")
-	require.NoError(t, os.WriteFile(copied, b, 0o755))
+	replaceProgram(t, copied)
 	as := func(groups ...uint32) func(*exec.Cmd) {
 		return func(cmd *exec.Cmd) {
 			cmd.Path, cmd.Dir = copied, "/"

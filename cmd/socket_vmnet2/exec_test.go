@@ -429,10 +429,8 @@ func TestExecPermission(t *testing.T) {
 		t.Skip("needs root to become a user without access: run the tests as root")
 	}
 	p := startPassing(t)
-	b, err := os.ReadFile(filepath.Join(binaries, "socket_vmnet2"))
-	require.NoError(t, err)
 	copied := filepath.Join(execDir(t), "socket_vmnet2")
-	require.NoError(t, os.WriteFile(copied, b, 0o755))
+	replaceProgram(t, copied)
 	for _, way := range []string{"--stream", "--dgram"} {
 		cmd := execCmd(t, way, p.sock, "--", "true")
 		cmd.Path = copied

@@ -43,11 +43,14 @@ func startOwn(t *testing.T, args ...string) (*process, string) {
 	return p, path
 }
 
-// replaceProgram puts a copy of the program under test at path, as an installation does.
+// replaceProgram puts a copy of the program under test at path, as an installation does. No child of this process starts meanwhile: it
+// would have the file open to be written, and the system refuses to run one that is ("text file busy").
 func replaceProgram(t *testing.T, path string) {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(binaries, "socket_vmnet2"))
 	require.NoError(t, err)
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
 	require.NoError(t, os.WriteFile(path+".new", b, 0o755))
 	require.NoError(t, os.Rename(path+".new", path))
 }
