@@ -37,7 +37,6 @@ func (d *daemon) describe() status.Status {
 	}
 	st.Totals.ToNet = toNet(totals.Link, totals.Ports, totals.DropHeld, totals.Spoofed)
 	st.Totals.ToClient = toClient(totals.Link, totals.Ports)
-	d.processes.forget(clients)
 	st.Health = d.health.Problems(st)
 	return st
 }

@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
 )
 
@@ -99,10 +98,11 @@ func lookUpUser(uid uint32) string {
 	return u.Username
 }
 
-// processNames are the names of the clients' processes. The zero value is ready for use.
+// processNames are the names of the clients' processes, which are good for processNameAge. The zero value is ready for use.
 type processNames struct {
 	mu    sync.Mutex
-	known map[clientProcess]processName // of clients that are there
+	known map[clientProcess]string
+	since time.Time
 }
 
 // A clientProcess is a process of one client. Its number may be another's by the time of the next client.
@@ -111,51 +111,28 @@ type clientProcess struct {
 	pid    int
 }
 
-type processName struct {
-	name string
-	at   time.Time
-}
-
 // name is that of pid, empty where it cannot be told, or where the process began after its client, which began at that time: it
 // is another one then that has got the number.
 func (n *processNames) name(client uint64, pid int, began time.Time) string {
 	if pid <= 0 {
 		return ""
 	}
-	key := clientProcess{client, pid}
-	n.mu.Lock()
-	p, ok := n.known[key]
-	n.mu.Unlock()
-	if ok && time.Since(p.at) < processNameAge {
-		return p.name
-	}
-	p = processName{at: time.Now()}
-	if name, age, ok := processOf(pid); ok && age+processSlack >= time.Since(began) {
-		p.name = printable.Line(name, maxCommand)
-	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.known == nil {
-		n.known = map[clientProcess]processName{}
+	if n.known == nil || time.Since(n.since) >= processNameAge {
+		n.known, n.since = map[clientProcess]string{}, time.Now()
 	}
-	n.known[key] = p
-	return p.name
+	key := clientProcess{client, pid}
+	name, ok := n.known[key]
+	if ok {
+		return name
+	}
+	if text, age, ok := processOf(pid); ok && age+processSlack >= time.Since(began) {
+		name = printable.Line(text, maxCommand)
+	}
+	n.known[key] = name
+	return name
 }
 
 // processSlack is how much younger than its client a process may seem: clocks differ, and are coarse.
 const processSlack = 2 * time.Second
-
-// forget forgets the processes of all but these clients.
-func (n *processNames) forget(clients []perclient.Info) {
-	there := make(map[uint64]bool, len(clients))
-	for _, i := range clients {
-		there[i.ID] = true
-	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for key := range n.known {
-		if !there[key.client] {
-			delete(n.known, key)
-		}
-	}
-}

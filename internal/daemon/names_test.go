@@ -14,8 +14,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
 )
 
 func TestUserNames(t *testing.T) {
@@ -77,13 +75,13 @@ func TestProcessNames(t *testing.T) {
 		n = processNames{}
 		return n.name(1, c.Process.Pid, began) == "sleep"
 	}, patience, time.Millisecond)
-	n.known[clientProcess{1, c.Process.Pid}] = processName{"sleep", time.Now().Add(time.Hour)} // however late the next look is
+	n.since = time.Now().Add(time.Hour) // however late the next look is
 	assert.Empty(t, n.name(2, c.Process.Pid, began.Add(-time.Hour)), "the client is older than the process that has its number now")
 	assert.Equal(t, "sleep", n.name(1, c.Process.Pid, began.Add(-time.Hour)), "what was told is good for a while")
 	assert.Empty(t, n.name(1, 0, began))
 	assert.Empty(t, n.name(1, -1, began))
 	assert.NotEmpty(t, n.name(3, os.Getpid(), began))
-	n.forget([]perclient.Info{{ID: 1}, {ID: 4}})
+	n.since = time.Now().Add(-processNameAge)
+	assert.Empty(t, n.name(1, c.Process.Pid, began.Add(-time.Hour)), "and not for longer")
 	assert.Len(t, n.known, 1)
-	assert.Contains(t, n.known, clientProcess{1, c.Process.Pid})
 }
