@@ -21,17 +21,20 @@ const other = "other"
 type clients struct {
 	limit int              // maxClients; tests have less
 	named map[uint64]names // of those with series of their own
-	// rest are the counters of all that have none, and seen is what each of them had when it was counted last: a sum of those that
-	// are there would go backwards when one leaves, or becomes one with series of its own.
-	rest tally
-	seen map[uint64]tally
+	// rest is the sum of all that have none, and seen is what each of them had when it was counted last: a sum of the counters of those
+	// that are there would go backwards when one leaves, or becomes one with series of its own.
+	rest status.Client
+	used bool // there is a series of rest
+	seen map[uint64]status.Client
 }
 
 // names are the labels of a client. Once they are not empty they stay, since each new value is a new series.
 type names struct{ name, mac string }
 
 func newClients() clients {
-	return clients{limit: maxClients, named: map[uint64]names{}, rest: newTally(), seen: map[uint64]tally{}}
+	c := clients{limit: maxClients, named: map[uint64]names{}, seen: map[uint64]status.Client{}}
+	c.rest.ToClient.Drops, c.rest.ToNet.Drops = map[string]uint64{}, map[string]uint64{}
+	return c
 }
 
 // collect gives out the series of all.
@@ -47,7 +50,7 @@ func (c *clients) collect(out output, all []status.Client) {
 		n := c.naming(x)
 		labels := []string{strconv.FormatUint(x.ID, 10), n.name, n.mac}
 		out.put(clientInfo, 1, append(slices.Clone(labels), x.Transport, x.State, x.Interface.Kind)...)
-		out.client(labels, tallyOf(x), gaugesOf(x))
+		out.client(labels, x)
 	}
 	maps.DeleteFunc(c.named, func(id uint64, _ names) bool { return !here[id] })
 	c.collectRest(out, all[len(own):])
@@ -65,56 +68,42 @@ func (c *clients) naming(x *status.Client) names {
 // collectRest gives out the sums of those without series of their own.
 func (c *clients) collectRest(out output, all []status.Client) {
 	here := make(map[uint64]bool, len(all))
-	var g gauges
+	c.rest.Queue, c.rest.DHCP = status.Queue{}, status.ClientDHCP{}
 	for i := range all {
 		x := &all[i]
 		here[x.ID] = true
-		now := tallyOf(x)
-		c.rest.add(now, c.seen[x.ID])
-		c.seen[x.ID] = now
-		g.add(gaugesOf(x))
+		addClient(&c.rest, x, c.seen[x.ID])
+		c.seen[x.ID] = *x
 	}
-	maps.DeleteFunc(c.seen, func(id uint64, _ tally) bool { return !here[id] })
-	if len(all) > 0 || c.rest.used {
-		c.rest.used = true
-		out.client([]string{other, "", ""}, c.rest, g)
+	maps.DeleteFunc(c.seen, func(id uint64, _ status.Client) bool { return !here[id] })
+	if len(all) > 0 || c.used {
+		c.used = true
+		out.client([]string{other, "", ""}, &c.rest)
 	}
 }
 
 // client gives out the series behind labels.
-func (o output) client(labels []string, t tally, g gauges) {
-	o.count(clientReceiveBytes, t.toClient.Bytes, labels...)
-	o.count(clientReceivePackets, t.toClient.Frames, labels...)
-	o.reasons(clientReceiveDrop, t.toClient.Drops, labels...)
-	o.count(clientTransmitBytes, t.toNet.Bytes, labels...)
-	o.count(clientTransmitPackets, t.toNet.Frames, labels...)
-	o.reasons(clientTransmitDrop, t.toNet.Drops, labels...)
-	o.count(clientMoves, t.moves, labels...)
-	o.put(clientQueue, g.queue, labels...)
-	o.put(clientStalled, g.stalled, labels...)
-	o.put(clientWaiting, g.waiting, labels...)
+func (o output) client(labels []string, x *status.Client) {
+	o.count(clientReceiveBytes, x.ToClient.Bytes, labels...)
+	o.count(clientReceivePackets, x.ToClient.Frames, labels...)
+	o.reasons(clientReceiveDrop, x.ToClient.Drops, labels...)
+	o.count(clientTransmitBytes, x.ToNet.Bytes, labels...)
+	o.count(clientTransmitPackets, x.ToNet.Frames, labels...)
+	o.reasons(clientTransmitDrop, x.ToNet.Drops, labels...)
+	o.count(clientMoves, x.MACMoves, labels...)
+	o.put(clientQueue, float64(x.Queue.Bytes), labels...)
+	o.put(clientStalled, x.Queue.Stalled, labels...)
+	o.put(clientWaiting, x.DHCP.Waiting, labels...)
 }
 
-// A tally is the counters of a client, or sums of them.
-type tally struct {
-	toClient, toNet status.Traffic
-	moves           uint64
-	used            bool // there is a series of it
-}
-
-func newTally() tally {
-	return tally{toClient: status.Traffic{Drops: map[string]uint64{}}, toNet: status.Traffic{Drops: map[string]uint64{}}}
-}
-
-func tallyOf(x *status.Client) tally {
-	return tally{toClient: x.ToClient, toNet: x.ToNet, moves: x.MACMoves}
-}
-
-// add adds what came between before and now.
-func (t *tally) add(now, before tally) {
-	addTraffic(&t.toClient, now.toClient, before.toClient)
-	addTraffic(&t.toNet, now.toNet, before.toNet)
-	t.moves += since(now.moves, before.moves)
+// addClient adds what came between before and now, and now's gauges: the bytes, and the longest of the times.
+func addClient(sum, now *status.Client, before status.Client) {
+	addTraffic(&sum.ToClient, now.ToClient, before.ToClient)
+	addTraffic(&sum.ToNet, now.ToNet, before.ToNet)
+	sum.MACMoves += since(now.MACMoves, before.MACMoves)
+	sum.Queue.Bytes += now.Queue.Bytes
+	sum.Queue.Stalled = max(sum.Queue.Stalled, now.Queue.Stalled)
+	sum.DHCP.Waiting = max(sum.DHCP.Waiting, now.DHCP.Waiting)
 }
 
 func addTraffic(t *status.Traffic, now, before status.Traffic) {
@@ -131,17 +120,4 @@ func since(now, before uint64) uint64 {
 		return now
 	}
 	return now - before
-}
-
-// gauges are what goes up and down: a sum of the bytes, and the longest of the times.
-type gauges struct{ queue, stalled, waiting float64 }
-
-func gaugesOf(x *status.Client) gauges {
-	return gauges{queue: float64(x.Queue.Bytes), stalled: x.Queue.Stalled, waiting: x.DHCP.Waiting}
-}
-
-func (g *gauges) add(x gauges) {
-	g.queue += x.queue
-	g.stalled = max(g.stalled, x.stalled)
-	g.waiting = max(g.waiting, x.waiting)
 }
