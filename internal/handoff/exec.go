@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -27,7 +26,7 @@ import (
 func Exec(o *Out, path string, argv, env []string) error {
 	o.Watch()
 	defer o.Unwatch()
-	f, err := o.write(argv)
+	f, err := o.write()
 	if err != nil {
 		return err
 	}
@@ -76,13 +75,8 @@ func closeOnExec(fds []int) {
 }
 
 // write makes the manifest.
-func (o *Out) write(argv []string) (*os.File, error) {
-	m := manifest{
-		Version: Version, PID: os.Getpid(), Argv: argv, From: o.From, Began: o.Began, Sections: o.sections, FDs: slices.Clone(o.fds),
-	}
-	if m.Began.IsZero() {
-		m.Began = time.Now()
-	}
+func (o *Out) write() (*os.File, error) {
+	m := manifest{Version: Version, PID: os.Getpid(), From: o.From, Sections: o.sections, FDs: slices.Clone(o.fds)}
 	for _, fd := range m.FDs {
 		if fd <= 2 {
 			return nil, fmt.Errorf("write the manifest: descriptor %d is always inherited and cannot be handed over", fd)

@@ -13,7 +13,6 @@ package handoff
 import (
 	"encoding/json"
 	"errors"
-	"time"
 )
 
 // Version is the version of the manifest's own fields. The sections have their versions in their types: a field that is
@@ -41,9 +40,7 @@ var ErrStopping = errors.New("not replaced, since a stop signal came")
 type manifest struct {
 	Version  int                        `json:"version"`
 	PID      int                        `json:"pid"`
-	Argv     []string                   `json:"argv"`
-	From     string                     `json:"from"`  // version of the old image
-	Began    time.Time                  `json:"began"` // when the old image stopped serving
+	From     string                     `json:"from"` // version of the old image
 	Sections map[string]json.RawMessage `json:"sections"`
 	FDs      []int                      `json:"fds"` // all descriptors that are handed over
 }

@@ -8,13 +8,11 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
-	"time"
 )
 
 // An Out collects what is handed over. Its zero value may be used. It is for one goroutine.
 type Out struct {
-	From  string    // version of this image
-	Began time.Time // when it stopped serving; Exec sets it if it is zero
+	From string // version of this image
 
 	sections map[string]json.RawMessage
 	fds      []int

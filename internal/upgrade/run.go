@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/handoff"
 )
@@ -63,7 +62,7 @@ func (s *Steps) run(ctx context.Context, from string, log *slog.Logger) (to stri
 		return to, err
 	}
 	log.Info("upgrading", "from", from, "to", to, "path", b.Path)
-	o := &handoff.Out{From: from, Began: time.Now()}
+	o := &handoff.Out{From: from}
 	o.Watch()
 	defer o.Unwatch()
 	defer s.Attach()
