@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -143,13 +144,13 @@ func follow(ctx context.Context, s *captureStream, out *captureOutput, said io.W
 		}
 		return fmt.Errorf("write %s: %w: the capture ended, with %s in it", out.name, why, framesText(counts.Frames))
 	}
-	dropped, reason := s.result(counts)
-	_, _ = fmt.Fprintf(said, "%s captured, %d dropped\n", framesText(counts.Frames), dropped)
+	dropped, reason := s.result()
+	_, _ = fmt.Fprintf(said, "%s captured, %s dropped\n", framesText(counts.Frames), cmp.Or(dropped, "an unknown number"))
 	switch {
 	case ctx.Err() != nil, err == nil && reason == capture.ErrCount.Error():
 		return nil
 	case reason != "":
-		return errors.New("the capture ended: " + printable.Lines(reason))
+		return errors.New("the capture ended: " + reason)
 	case err == nil || errors.Is(err, io.ErrUnexpectedEOF):
 		return errors.New("the capture ended: the daemon ended the connection: see its log, and whether it runs")
 	}

@@ -8,13 +8,12 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/capture"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/capture/read"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/control"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/find"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
 )
 
 // A captureStream is a capture as it comes from the daemon.
@@ -55,10 +54,8 @@ func (s *captureStream) end() {
 
 func (s *captureStream) close() { _ = s.resp.Body.Close() }
 
-// result is what the daemon says at the end of the stream: how many frames were dropped, and why it ended, which may be empty.
-func (s *captureStream) result(c read.Counts) (dropped uint64, reason string) {
-	if n, err := strconv.ParseUint(s.resp.Trailer.Get(capture.TrailerDropped), 10, 64); err == nil {
-		c.Dropped = n
-	}
-	return c.Dropped, s.resp.Trailer.Get(capture.TrailerReason)
+// result is what the daemon says at the end of the stream: how many frames were dropped, and why it ended. Both are empty if the stream
+// was cut.
+func (s *captureStream) result() (dropped, reason string) {
+	return printable.Lines(s.resp.Trailer.Get(capture.TrailerDropped)), printable.Lines(s.resp.Trailer.Get(capture.TrailerReason))
 }

@@ -28,11 +28,6 @@ func Lines(w io.Writer, r io.Reader, zone *time.Location) (c Counts, err error) 
 	for {
 		data, ci, opts, err := pr.ReadPacketDataWithOptions()
 		if err != nil {
-			for i := range pr.NInterfaces() {
-				if n, ierr := pr.Interface(i); ierr == nil && n.Statistics.PacketsDropped != pcapgo.NgNoValue64 {
-					c.Dropped += n.Statistics.PacketsDropped
-				}
-			}
 			if errors.Is(err, io.EOF) {
 				err = nil
 			}

@@ -10,13 +10,10 @@ import (
 	"io"
 )
 
-// Types of blocks, and options of statistics, of pcapng (draft-ietf-opsawg-pcapng).
+// Types of blocks of pcapng (draft-ietf-opsawg-pcapng).
 const (
-	typeSection    = 0x0a0d0d0a
-	typeStatistics = 5
-	typePacket     = 6
-
-	optionDropped = 5 // isb_ifdrop
+	typeSection = 0x0a0d0d0a
+	typePacket  = 6
 
 	blockHead = 8       // type and length
 	blockMin  = 12      // and the length again
@@ -31,9 +28,8 @@ var errFormat = errors.New("the daemon sends something that is no pcapng")
 
 // Counts are what has been written.
 type Counts struct {
-	Frames  uint64 // whole
-	Dropped uint64 // by the daemon, for want of memory, as it says at the end
-	Bytes   int64  // of whole blocks
+	Frames uint64 // whole
+	Bytes  int64  // of whole blocks
 }
 
 // A WriteError is one of the writer of Copy.
@@ -112,33 +108,10 @@ func (c *Counts) add(b []byte) {
 		if err != nil || !ok {
 			return
 		}
-		switch binary.LittleEndian.Uint32(b) {
-		case typePacket:
+		if binary.LittleEndian.Uint32(b) == typePacket {
 			c.Frames++
-		case typeStatistics:
-			c.Dropped += dropped(b[:n])
 		}
 		c.Bytes += int64(n)
 		b = b[n:]
 	}
-}
-
-// dropped is what a block of statistics says.
-func dropped(b []byte) (n uint64) {
-	const head = 20 // type, length, interface and time
-	if len(b) < head+4 {
-		return 0
-	}
-	for b = b[head : len(b)-4]; len(b) >= 4; {
-		code, length := binary.LittleEndian.Uint16(b), int(binary.LittleEndian.Uint16(b[2:]))
-		padded := 4 + (length+3)&^3
-		if code == 0 || padded > len(b) {
-			return n
-		}
-		if code == optionDropped && length == 8 {
-			n += binary.LittleEndian.Uint64(b[4:])
-		}
-		b = b[padded:]
-	}
-	return n
 }
