@@ -15,7 +15,7 @@ import (
 const (
 	// maxResolvers is how many resolvers of the file are used, as in the C libraries.
 	maxResolvers = 3
-	// recheck is how long the file is taken as unchanged without looking.
+	// recheck is how long the file is taken as unchanged.
 	recheck = time.Second
 	// maxResolvConf is how much of the file is read, in bytes.
 	maxResolvConf = 64 << 10
@@ -27,7 +27,6 @@ type resolvConf struct {
 
 	mu      sync.Mutex
 	checked time.Time
-	info    os.FileInfo // of the file as it was read, nil if there was none
 	list    []string
 }
 
@@ -35,18 +34,8 @@ type resolvConf struct {
 func (r *resolvConf) servers() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.checked.IsZero() && time.Since(r.checked) < recheck {
-		return r.list
-	}
-	r.checked = time.Now()
-	info, err := os.Stat(r.path)
-	if err != nil {
-		r.info, r.list = nil, nil
-		return nil
-	}
-	if r.info == nil || !os.SameFile(r.info, info) || info.ModTime() != r.info.ModTime() || info.Size() != r.info.Size() {
-		r.list = readResolvers(r.path)
-		r.info = info
+	if r.checked.IsZero() || time.Since(r.checked) >= recheck {
+		r.checked, r.list = time.Now(), readResolvers(r.path)
 	}
 	return r.list
 }
