@@ -19,7 +19,6 @@ package antispoof
 
 import (
 	"encoding/binary"
-	"log/slog"
 	"net"
 	"net/netip"
 	"sync"
@@ -46,7 +45,6 @@ const (
 
 // Options set up a Registry.
 type Options struct {
-	Log *slog.Logger // limited here; nil = none
 	// Now is a clock that never jumps, since an arbitrary start; nil = the system's monotonic one.
 	Now func() time.Duration
 	// Changed is called when a lease has come or gone, without a lock, on the way of a frame; it does not block. nil = not.
@@ -82,14 +80,12 @@ type Registry struct {
 
 	mu      sync.Mutex
 	guards  map[uint64]*Guard
-	pending map[uint64]*Guard // of a Restore: their clients come back, until patience
+	pending map[uint64]*Guard // of a Restore: their clients come back
 	macs    map[mac48]*Guard
 	leases  map[mac48]*lease // also of clients that are not there
 	leased  map[ip4]*lease
 	static  map[ip4]*Guard // addresses without a lease
 	six     map[ip6]*Guard // but for those that follow from a MAC
-
-	patience time.Duration // end of what is kept for pending
 
 	strangers    map[ip6]stranger // IPv4 addresses as mapped ones
 	swept        time.Duration    // when strangers was last cleared of old ones
@@ -128,9 +124,6 @@ func New(o Options) *Registry {
 	}
 	if o.Changed == nil {
 		o.Changed = func() {}
-	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
 	}
 	return &Registry{
 		now:     o.Now,

@@ -47,8 +47,8 @@ func newRig(t testing.TB, mods ...func(*Network)) *rig {
 	r.logger = slog.New(slog.NewTextHandler(&r.log, nil))
 	r.clock.Store(int64(time.Hour))
 	r.Registry = New(Options{
-		Log: r.logger, Changed: func() { r.changes.Add(1) },
-		Now: func() time.Duration { return time.Duration(r.clock.Load()) },
+		Changed: func() { r.changes.Add(1) },
+		Now:     func() time.Duration { return time.Duration(r.clock.Load()) },
 	})
 	n := Network{
 		Subnet: netip.MustParsePrefix("192.168.105.0/24"), Gateway: netip.MustParseAddr("192.168.105.1"),
@@ -609,7 +609,8 @@ func TestSave(t *testing.T) {
 	r.pass(time.Hour - time.Second)
 	assert.True(t, a.talks(macA, ipA))
 
-	other := r.client(t, "") // comes after patience for those who have not come back
+	r.Restored([]uint64{1, 2})
+	other := r.client(t, "")
 	assert.True(t, other.talks("020000000003", ipC))
 	again := r.Save()
 	assert.Len(t, again.Guards, 3)

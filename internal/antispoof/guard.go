@@ -94,7 +94,6 @@ func (r *Registry) Guard(id uint64, declared net.HardwareAddr, log *slog.Logger)
 	r.mu.Lock()
 	g := r.pending[id]
 	delete(r.pending, id)
-	r.giveUp(now)
 	if g == nil {
 		g = r.newGuard(id)
 	}
@@ -111,7 +110,7 @@ func (r *Registry) Guard(id uint64, declared net.HardwareAddr, log *slog.Logger)
 }
 
 func (r *Registry) newGuard(id uint64) *Guard {
-	return &Guard{reg: r, id: id, log: slog.New(slog.DiscardHandler), six: make([]used, 0, maxIPv6)}
+	return &Guard{reg: r, id: id, six: make([]used, 0, maxIPv6)}
 }
 
 // Filter calls pass with the frames of b that the client may send, in order, as runs of b. b is borrowed until it returns.

@@ -18,10 +18,7 @@ func (g *Guard) refuse(r reason, f []byte, now time.Duration) {
 		return
 	}
 	g.next = now + warnEvery
-	var sum uint64
-	for i := range g.drops {
-		sum += g.drops[i].Load()
-	}
+	sum, _ := g.Drops()
 	frames := sum - g.warned
 	g.warned = sum
 	g.log.Warn("frames with forged addresses are dropped (--anti-spoof)",

@@ -11,9 +11,6 @@ import (
 	"time"
 )
 
-// patience is how long what clients held is kept for them after Restore.
-const patience = time.Minute
-
 // Saved is what a Registry hands to the process that replaces it.
 type Saved struct {
 	Leases []savedLease `json:"leases,omitempty"`
@@ -78,7 +75,7 @@ func (g *Guard) save() savedGuard {
 }
 
 // Restore takes over what Save returned, before any Guard is made. A Guard that is then made with the id of a former one goes on
-// where that was; what is held for those that do not come is free after patience.
+// where that was; what is held for those that do not come is free after Restored.
 func (r *Registry) Restore(s Saved) error {
 	now := r.now()
 	r.mu.Lock()
@@ -90,7 +87,6 @@ func (r *Registry) Restore(s Saved) error {
 		}
 		r.lease(mac, addr4(l.IP), after(now, l.Left), now)
 	}
-	r.patience = after(now, patience)
 	for _, v := range s.Guards {
 		g, err := r.restore(v, now)
 		if err != nil {
@@ -156,17 +152,6 @@ func (r *Registry) restore(v savedGuard, now time.Duration) (*Guard, error) {
 		}
 	}
 	return g, nil
-}
-
-// giveUp frees what is held for clients that have not come back. The caller holds mu.
-func (r *Registry) giveUp(now time.Duration) {
-	if len(r.pending) == 0 || now < r.patience {
-		return
-	}
-	for id, g := range r.pending {
-		delete(r.pending, id)
-		r.release(g)
-	}
 }
 
 func parseMAC(s string) (mac48, error) {

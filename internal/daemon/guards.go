@@ -26,12 +26,12 @@ type guards struct {
 }
 
 // guardClients makes the guards that cfg asks for, or nil, and has open tell them of the network.
-func guardClients(cfg *compat.Config, open opener, log *slog.Logger) (*guards, opener) {
+func guardClients(cfg *compat.Config, open opener) (*guards, opener) {
 	if !cfg.AntiSpoof {
 		return nil, open
 	}
 	g := &guards{cfg: cfg}
-	g.Registry = antispoof.New(antispoof.Options{Log: log, Changed: func() {
+	g.Registry = antispoof.New(antispoof.Options{Changed: func() {
 		if g.keep != nil {
 			g.keep()
 		}

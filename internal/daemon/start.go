@@ -29,7 +29,7 @@ func (d *daemon) prepare() (err error) {
 	if d.open, err = prepareNetwork(d.cfg, d.log); err != nil {
 		return err
 	}
-	d.guards, d.open = guardClients(d.cfg, d.open, d.log)
+	d.guards, d.open = guardClients(d.cfg, d.open)
 	return nil
 }
 
