@@ -193,8 +193,7 @@ func (g *gateway) gone(id uint64) {
 func (g *gateway) answer(ask uint64) Answer {
 	a := Answer{Ask: ask, Stats: g.stats()}
 	if g.dhcp != nil {
-		s := g.dhcp.Stats()
-		a.Malformed, a.Foreign, a.PortFull, a.PoolFull = s.Malformed, s.Foreign, s.PortFull, s.PoolFull
+		a.Counters = g.dhcp.Stats()
 		a.DHCPSize, a.DHCPLeased = g.dhcp.Usage()
 	}
 	return a

@@ -9,6 +9,7 @@ import (
 	"fmt"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/gateway/dhcp"
 )
 
 // Protocol is the version of what is spoken on the pair of sockets.
@@ -61,10 +62,10 @@ type Hello struct {
 
 // An Answer tells that the gateway works, and its counters.
 type Answer struct {
-	Ask                                    uint64 // which it answers
-	Stats                                  stats
-	DHCPSize, DHCPLeased                   int // as dhcp.Server.Usage has them
-	Malformed, Foreign, PortFull, PoolFull uint64
+	Ask                  uint64 // which it answers
+	Stats                stats
+	DHCPSize, DHCPLeased int // as dhcp.Server.Usage has them
+	dhcp.Counters
 }
 
 // Failing tells why a forward took nothing when it was tried last, and with an empty Error that it does again.

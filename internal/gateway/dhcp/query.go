@@ -52,7 +52,7 @@ func (q *query) request() (reply, bool) {
 		ip = addr(q.m.ClientIPAddr)
 	}
 	if !ip.IsValid() {
-		q.stats.malformed.Add(1)
+		q.stats.Malformed++
 		return reply{}, false
 	}
 	if !q.pool.usable(ip, q.mac, q.now) {
@@ -141,7 +141,7 @@ func (q *query) own(ip netip.Addr) *lease {
 // inform tells a client with an address of its own the rest.
 func (q *query) inform() (reply, bool) {
 	if !q.cfg.Subnet.Contains(addr(q.m.ClientIPAddr)) {
-		q.stats.malformed.Add(1)
+		q.stats.Malformed++
 		return reply{}, false
 	}
 	return q.reply(dhcpv4.MessageTypeAck, netip.Addr{})
@@ -152,14 +152,14 @@ func (q *query) admit() bool {
 	if q.pool.charged(q.port, q.mac, q.now) < maxPerPort {
 		return true
 	}
-	q.stats.portFull.Add(1)
+	q.stats.PortFull++
 	q.cfg.Log.Warn("DHCP client gets no address because too many are leased to its virtual machine",
 		"mac", q.mac.hardware().String(), "limit", maxPerPort)
 	return false
 }
 
 func (q *query) poolFull() {
-	q.stats.poolFull.Add(1)
+	q.stats.PoolFull++
 	q.cfg.Log.Warn("DHCP client gets no address because all are leased; use a larger subnet",
 		"mac", q.mac.hardware().String(), "start", q.cfg.First.String(), "end", q.cfg.Last.String())
 }

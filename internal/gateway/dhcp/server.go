@@ -15,7 +15,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/insomniacslk/dhcp/dhcpv4"
@@ -81,8 +80,8 @@ type reply struct {
 	IP      netip.Addr       // destination, broadcast included
 }
 
-// stats count messages that were not answered, by reason.
-type stats struct {
+// Counters count messages that were not answered, by reason.
+type Counters struct {
 	Malformed uint64 // not a DHCP request of an Ethernet client
 	Foreign   uint64 // chaddr is not the frame's source, or it came through a relay
 	PortFull  uint64 // maxPerPort addresses are leased behind that port
@@ -91,11 +90,11 @@ type stats struct {
 
 // A Server leases addresses. Its methods may be called from several goroutines.
 type Server struct {
-	cfg   Config
-	stats struct{ malformed, foreign, portFull, poolFull atomic.Uint64 }
+	cfg Config
 
-	mu   sync.Mutex
-	pool *pool
+	mu    sync.Mutex
+	pool  *pool
+	stats Counters
 }
 
 var broadcastMAC = net.HardwareAddr{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
@@ -158,11 +157,10 @@ func (s *Server) forget(l *lease) {
 }
 
 // Stats are the counters.
-func (s *Server) Stats() stats {
-	return stats{
-		Malformed: s.stats.malformed.Load(), Foreign: s.stats.foreign.Load(),
-		PortFull: s.stats.portFull.Load(), PoolFull: s.stats.poolFull.Load(),
-	}
+func (s *Server) Stats() Counters {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stats
 }
 
 // PortGone tells that a port of the bridge was closed. Its leases stay: the guest comes back with another port.
@@ -176,17 +174,17 @@ func (s *Server) PortGone(port uint64) {
 // answer if there is one. It borrows payload until it returns.
 func (s *Server) Handle(port uint64, src net.HardwareAddr, payload []byte) (reply, bool) {
 	m, err := dhcpv4.FromBytes(payload)
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if err != nil || m.OpCode != dhcpv4.OpcodeBootRequest || m.HWType != iana.HWTypeEthernet || len(m.ClientHWAddr) != 6 {
-		s.stats.malformed.Add(1)
+		s.stats.Malformed++
 		return reply{}, false
 	}
 	mac := mac48(m.ClientHWAddr)
 	if mac != mac48(src) || mac[0]&1 != 0 || mac == (mac48{}) || !unset(m.GatewayIPAddr) {
-		s.stats.foreign.Add(1)
+		s.stats.Foreign++
 		return reply{}, false
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	q := query{Server: s, m: m, mac: mac, port: port, now: s.cfg.Elapsed()}
 	switch m.MessageType() {
 	case dhcpv4.MessageTypeDiscover:
@@ -200,7 +198,7 @@ func (s *Server) Handle(port uint64, src net.HardwareAddr, payload []byte) (repl
 	case dhcpv4.MessageTypeInform:
 		return q.inform()
 	default:
-		s.stats.malformed.Add(1)
+		s.stats.Malformed++
 	}
 	return reply{}, false
 }

@@ -351,9 +351,9 @@ func TestDropped(t *testing.T) {
 			r := newRig(t, "192.168.105.254")
 			_, ok := r.srv.Handle(1, mac(1), tt.payload)
 			assert.False(t, ok)
-			want := stats{Malformed: 1}
+			want := Counters{Malformed: 1}
 			if tt.foreign {
-				want = stats{Foreign: 1}
+				want = Counters{Foreign: 1}
 			}
 			assert.Equal(t, want, r.srv.Stats())
 			assert.Empty(t, r.kept, "nothing changed")
