@@ -176,9 +176,6 @@ func (h *held) packet() *stack.PacketBuffer {
 // can be.
 func (c *coalescer) blocks(f []byte) bool { return c.n == maxHeld || c.find(f) != nil }
 
-// all is what is held, in the order in which it came.
-func (c *coalescer) all() []held { return c.held[:c.n] }
-
 // clear forgets what is held.
 func (c *coalescer) clear() {
 	for i := range c.held[:c.n] {
@@ -201,8 +198,8 @@ func (g *gateway) toStack(src uint64, f []byte) {
 
 // flush passes to the stack what was held.
 func (g *gateway) flush(src uint64) {
-	for i := range g.joined.all() {
-		g.engine.deliverPacket(src, header.IPv4ProtocolNumber, g.joined.all()[i].packet())
+	for i := range g.joined.held[:g.joined.n] { // in the order in which it came
+		g.engine.deliverPacket(src, header.IPv4ProtocolNumber, g.joined.held[i].packet())
 	}
 	g.joined.clear()
 }

@@ -62,8 +62,8 @@ func (x tcpFrame) bytes() []byte {
 // coalesce passes frames by way of a coalescer and returns what reaches the stack, without Ethernet headers.
 func coalesce(c *coalescer, frames [][]byte) (out [][]byte) {
 	flush := func() {
-		for i := range c.all() {
-			pkt := c.all()[i].packet()
+		for i := range c.held[:c.n] {
+			pkt := c.held[i].packet()
 			out = append(out, bytes.Clone(pkt.ToView().AsSlice()))
 			pkt.DecRef()
 		}

@@ -3,6 +3,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -62,7 +63,7 @@ type engine struct {
 	src    uint64 // where the packet in deliver came from; touched by the goroutine in deliver only
 	ctx    context.Context
 	cancel context.CancelFunc
-	wg     sync.WaitGroup // flows
+	wg     sync.WaitGroup // flows, for which close waits
 }
 
 // newEngine makes a stack whose packets go to g's outlet.
@@ -157,9 +158,6 @@ func (e *engine) close() {
 	e.stack.Destroy()
 }
 
-// start runs f, part of a flow, on a goroutine that close waits for.
-func (e *engine) start(f func()) { e.wg.Go(f) }
-
 // dial opens a flow to the outside or to the host's loopback.
 func (e *engine) dial(network, address string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(e.ctx, e.dialTimeout())
@@ -171,12 +169,5 @@ func (e *engine) dial(network, address string) (net.Conn, error) {
 }
 
 // timeouts of the engine, which tests shorten.
-func (e *engine) dialTimeout() time.Duration { return orDefault(e.tune.dialTimeout, dialTimeout) }
-func (e *engine) udpIdle() time.Duration     { return orDefault(e.tune.udpIdle, udpIdleTimeout) }
-
-func orDefault(d, def time.Duration) time.Duration {
-	if d != 0 {
-		return d
-	}
-	return def
-}
+func (e *engine) dialTimeout() time.Duration { return cmp.Or(e.tune.dialTimeout, dialTimeout) }
+func (e *engine) udpIdle() time.Duration     { return cmp.Or(e.tune.udpIdle, udpIdleTimeout) }

@@ -189,13 +189,6 @@ func (t *flowTable) guestGone(src uint64) {
 	}
 }
 
-// guestCame tells that a port has that number now, maybe one that was used before.
-func (t *flowTable) guestCame(src uint64) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.orphans = slices.DeleteFunc(t.orphans, func(id uint64) bool { return id == src })
-}
-
 func (g *guestFlows) appendAll(to []*flow) []*flow {
 	for _, flows := range g.flows {
 		for f := range flows {

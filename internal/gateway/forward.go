@@ -149,7 +149,7 @@ func (f *forward) connect(host *hostConn) {
 		host.abort()
 		return
 	}
-	e.start(func() {
+	e.wg.Go(func() {
 		defer flow.release()
 		defer host.Close()
 		e.serveForwarded(flow, host, f.Guest)

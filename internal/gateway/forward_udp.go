@@ -73,7 +73,7 @@ func (f *forward) flowFrom(outside netip.AddrPort, at netip.Addr) *forwardedUDP 
 	f.mu.Lock()
 	f.flows[outside] = d
 	f.mu.Unlock()
-	e.start(func() {
+	e.wg.Go(func() {
 		defer added.release()
 		defer guest.close()
 		defer f.forget(outside, d)

@@ -8,13 +8,15 @@ import (
 
 	"gvisor.dev/gvisor/pkg/tcpip"
 	"gvisor.dev/gvisor/pkg/tcpip/header"
+	"gvisor.dev/gvisor/pkg/tcpip/link/channel"
 	"gvisor.dev/gvisor/pkg/tcpip/stack"
 )
 
-// link is the Ethernet interface of the gateway's TCP/IP stack.
+// link is the Ethernet interface of the gateway's TCP/IP stack. Of the Endpoint, which has no room for a packet, it takes only what
+// never changes: its address and capabilities, and that there is no goroutine to wait for.
 type link struct {
+	*channel.Endpoint
 	plan *plan
-	mac  tcpip.LinkAddress
 	out  *outlet
 
 	dispatcher stack.NetworkDispatcher // the stack's side, set while the interface exists
@@ -25,8 +27,13 @@ var (
 	_ stack.GSOEndpoint  = (*link)(nil)
 )
 
+// newLink makes it. Checksums of what arrives are not looked at: the frames come over a socket of this host, and many guests leave
+// them to the hardware that is not there. The outlet cuts large TCP packets and computes their checksums.
 func newLink(p *plan, out *outlet) *link {
-	return &link{plan: p, mac: tcpip.LinkAddress(p.mac), out: out}
+	l := &link{Endpoint: channel.New(0, uint32(p.mtu), tcpip.LinkAddress(p.mac)), plan: p, out: out}
+	l.LinkEPCapabilities = stack.CapabilityResolutionRequired | stack.CapabilityRXChecksumOffload
+	l.SupportedGSOKind = stack.HostGSOSupported
+	return l
 }
 
 // deliver passes a packet without its Ethernet header to the stack. The caller keeps its reference.
@@ -51,9 +58,9 @@ func (l *link) write(pkt *stack.PacketBuffer) {
 	if proto == header.ARPProtocolNumber && !l.outgoingARP(header.ARP(pkt.NetworkHeader().Slice())) {
 		return
 	}
-	src := l.mac
-	if pkt.EgressRoute.LocalLinkAddress != "" {
-		src = pkt.EgressRoute.LocalLinkAddress
+	src := pkt.EgressRoute.LocalLinkAddress
+	if src == "" {
+		src = l.LinkAddress()
 	}
 	header.Ethernet(pkt.LinkHeader().Push(header.EthernetMinimumSize)).Encode(&header.EthernetFields{
 		Type: proto, SrcAddr: src, DstAddr: pkt.EgressRoute.RemoteLinkAddress,
@@ -83,26 +90,8 @@ func (l *link) outgoingARP(a header.ARP) bool {
 // MTU implements stack.LinkEndpoint.
 func (l *link) MTU() uint32 { return uint32(l.plan.mtu) }
 
-// SetMTU implements stack.LinkEndpoint. It never changes.
-func (l *link) SetMTU(uint32) {}
-
 // MaxHeaderLength implements stack.LinkEndpoint.
 func (l *link) MaxHeaderLength() uint16 { return header.EthernetMinimumSize }
-
-// LinkAddress implements stack.LinkEndpoint.
-func (l *link) LinkAddress() tcpip.LinkAddress { return l.mac }
-
-// SetLinkAddress implements stack.LinkEndpoint. It never changes.
-func (l *link) SetLinkAddress(tcpip.LinkAddress) {}
-
-// Capabilities implements stack.LinkEndpoint. Checksums of what arrives are not looked at: the frames come over a socket of
-// this host, and many guests leave them to the hardware that is not there.
-func (l *link) Capabilities() stack.LinkEndpointCapabilities {
-	return stack.CapabilityResolutionRequired | stack.CapabilityRXChecksumOffload
-}
-
-// SupportedGSO implements stack.GSOEndpoint: the outlet cuts large TCP packets and computes their checksums.
-func (l *link) SupportedGSO() stack.SupportedGSO { return stack.HostGSOSupported }
 
 // GSOMaxSize implements stack.GSOEndpoint: the longest IPv4 packet.
 func (l *link) GSOMaxSize() uint32 { return math.MaxUint16 }
@@ -113,20 +102,5 @@ func (l *link) Attach(d stack.NetworkDispatcher) { l.dispatcher = d }
 // IsAttached implements stack.LinkEndpoint.
 func (l *link) IsAttached() bool { return l.dispatcher != nil }
 
-// Wait implements stack.LinkEndpoint: there is no goroutine to wait for.
-func (l *link) Wait() {}
-
 // ARPHardwareType implements stack.LinkEndpoint.
 func (l *link) ARPHardwareType() header.ARPHardwareType { return header.ARPHardwareEther }
-
-// AddHeader implements stack.LinkEndpoint: write adds it.
-func (l *link) AddHeader(*stack.PacketBuffer) {}
-
-// ParseHeader implements stack.LinkEndpoint: deliver is given packets without it.
-func (l *link) ParseHeader(*stack.PacketBuffer) bool { return true }
-
-// Close implements stack.LinkEndpoint.
-func (l *link) Close() {}
-
-// SetOnCloseAction implements stack.LinkEndpoint.
-func (l *link) SetOnCloseAction(func()) {}

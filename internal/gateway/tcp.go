@@ -143,7 +143,7 @@ func (e *engine) accept(f *flow, r *tcp.ForwarderRequest) *guestConn {
 	wq := new(waiter.Queue)
 	shaken := make(chan struct{})
 	defer close(shaken)
-	f.onEnd(func() { e.start(func() { wakeHandshake(wq, shaken) }) })
+	f.onEnd(func() { e.wg.Go(func() { wakeHandshake(wq, shaken) }) })
 	ep, err := r.CreateEndpoint(wq)
 	if err != nil {
 		r.Complete(true)

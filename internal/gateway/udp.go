@@ -39,7 +39,7 @@ func (e *engine) udpPacket(id stack.TransportEndpointID, pkt *stack.PacketBuffer
 		f.release()
 		return true
 	}
-	e.start(func() {
+	e.wg.Go(func() {
 		defer f.release()
 		defer guest.close()
 		e.serveUDP(f, guest, dst.String())

@@ -140,10 +140,7 @@ func (q *queue) newChunk(session uint64) *chunk {
 	return c
 }
 
-// woken has a token when there may be something in the queue.
-func (q *queue) woken() <-chan struct{} { return q.token }
-
-// wake puts the token there.
+// wake puts the token there: there may be something in the queue.
 func (q *queue) wake() {
 	select {
 	case q.token <- struct{}{}:

@@ -76,7 +76,7 @@ func (l *life) write() {
 			continue
 		}
 		select {
-		case <-l.sup.queue.woken():
+		case <-l.sup.queue.token:
 		case <-l.done:
 			return
 		}
