@@ -26,17 +26,22 @@ type Inherited struct {
 
 // GatewayState is the rest of an Inherited, as JSON.
 type GatewayState struct {
-	PID      int            `json:"pid"`
-	Hello    gateway.Hello  `json:"hello"`          // with its protocol
-	Rest     []byte         `json:"rest,omitempty"` // was read from it, and is not a whole frame yet
-	Owed     []byte         `json:"owed,omitempty"` // is to be written before anything else
-	Asked    uint64         `json:"asked"`
-	Last     gateway.Answer `json:"last"`
-	Counters gateway.Answer `json:"counters"`
-	Restarts uint64         `json:"restarts"`
-	Sessions uint64         `json:"sessions"` // that had no number
+	record
+	PID      int    `json:"pid"`
+	Rest     []byte `json:"rest,omitempty"` // was read from it, and is not a whole frame yet
+	Owed     []byte `json:"owed,omitempty"` // is to be written before anything else
+	Sessions uint64 `json:"sessions"`       // that had no number
 
 	process gateway.Process // where the program is the same
+}
+
+// record is what is known of the gateway's lives.
+type record struct {
+	Hello    gateway.Hello  `json:"hello"`    // of this one, with its protocol
+	Asked    uint64         `json:"asked"`    // number of the last question
+	Last     gateway.Answer `json:"last"`     // the latest of this one
+	Counters gateway.Answer `json:"counters"` // of the lives before this one
+	Restarts uint64         `json:"restarts"` // since the network started
 }
 
 // Detach lets go of the gateway and the sockets of forwarded ports, for another network; Close ends the rest. It is called when no
@@ -66,8 +71,7 @@ func (n *Network) Detach() (*Inherited, error) {
 	default:
 	}
 	i := &Inherited{Pair: l.conn.UnixConn, Sockets: n.fwd.sockets, State: GatewayState{
-		PID: l.proc.PID(), Hello: s.hello, Rest: l.buf[:l.have], Owed: l.left, Asked: s.asked, Last: s.last, Counters: s.counters,
-		Restarts: s.restarts, Sessions: n.sessions.last.Load(), process: l.proc,
+		record: s.record, PID: l.proc.PID(), Rest: l.buf[:l.have], Owed: l.left, Sessions: n.sessions.last.Load(), process: l.proc,
 	}}
 	n.detached.Store(true)
 	return i, nil
@@ -111,7 +115,6 @@ func (s *supervisor) adopt(i *Inherited) (*life, error) {
 	s.net.sessions.last.Store(st.Sessions)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.state = running
-	s.hello, s.asked, s.last, s.counters, s.restarts = st.Hello, st.Asked, st.Last, st.Counters, st.Restarts
+	s.state, s.record = running, st.record
 	return l, nil
 }

@@ -75,7 +75,7 @@ func (l *life) greeted(h gateway.Hello) error {
 	}
 	l.ready = true
 	l.sup.mu.Lock()
-	l.sup.hello = h
+	l.sup.Hello = h
 	l.sup.mu.Unlock()
 	return nil
 }

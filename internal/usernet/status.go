@@ -32,7 +32,7 @@ func (n *Network) Status() (*status.DHCP, *status.Usernet) {
 func (s *supervisor) status(hello gateway.Hello) status.Gateway {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	g := status.Gateway{State: s.state, Restarts: s.restarts}
+	g := status.Gateway{State: s.state, Restarts: s.Restarts}
 	if s.err != nil {
 		g.Error = text(s.err.Error())
 	}

@@ -46,17 +46,13 @@ type supervisor struct {
 	ended   chan struct{} // run has returned
 	goOn    func()        // starts run, once
 
-	mu       sync.Mutex
+	mu sync.Mutex
+	record
 	life     *life // nil while there is none
 	state    string
-	err      error  // why the last one ended
-	restarts uint64 // since the network started
-	hello    gateway.Hello
-	counters gateway.Answer // of the lives before this one
-	last     gateway.Answer // the latest of this one
-	asked    uint64         // number of the last question
-	answered chan struct{}  // closed at the next answer
-	leaving  bool           // by Detach: nothing more is sent
+	err      error         // why the last one ended
+	answered chan struct{} // closed at the next answer
+	leaving  bool          // by Detach: nothing more is sent
 }
 
 func (s *supervisor) init(n *Network) {
@@ -178,9 +174,9 @@ func (s *supervisor) isOver() bool {
 func (s *supervisor) note(err error, delay time.Duration) {
 	s.mu.Lock()
 	s.now.Store(nil)
-	s.counters = add(s.counters, s.last)
-	s.life, s.last, s.state, s.err = nil, gateway.Answer{}, restarting, err
-	s.restarts++
+	s.Counters = add(s.Counters, s.Last)
+	s.life, s.Last, s.state, s.err = nil, gateway.Answer{}, restarting, err
+	s.Restarts++
 	close(s.answered)
 	s.answered = make(chan struct{})
 	s.mu.Unlock()
@@ -228,10 +224,10 @@ func add(a, b gateway.Answer) gateway.Answer {
 func (s *supervisor) answer(l *life, a gateway.Answer) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if a.Ask <= s.last.Ask || a.Ask > s.asked {
-		return fmt.Errorf("an answer to question %d, of %d", a.Ask, s.asked)
+	if a.Ask <= s.Last.Ask || a.Ask > s.Asked {
+		return fmt.Errorf("an answer to question %d, of %d", a.Ask, s.Asked)
 	}
-	s.last = a
+	s.Last = a
 	l.unanswered = 0
 	close(s.answered)
 	s.answered = make(chan struct{})
@@ -248,10 +244,10 @@ func (s *supervisor) ask() (hello gateway.Hello, now gateway.Answer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.life == nil || s.state != running {
-		return s.hello, add(gateway.Answer{}, s.counters)
+		return s.Hello, add(gateway.Answer{}, s.Counters)
 	}
 	number := s.question(s.life)
-	for s.last.Ask < number && s.life != nil {
+	for s.Last.Ask < number && s.life != nil {
 		answered := s.answered
 		s.mu.Unlock()
 		select {
@@ -263,12 +259,12 @@ func (s *supervisor) ask() (hello gateway.Hello, now gateway.Answer) {
 		s.mu.Lock()
 		break
 	}
-	return s.hello, add(s.last, s.counters)
+	return s.Hello, add(s.Last, s.Counters)
 }
 
 // question sends one and returns its number. The caller holds mu.
 func (s *supervisor) question(l *life) uint64 {
-	s.asked++
-	l.send(gateway.AppendMessage(nil, gateway.KindAsk, s.asked))
-	return s.asked
+	s.Asked++
+	l.send(gateway.AppendMessage(nil, gateway.KindAsk, s.Asked))
+	return s.Asked
 }
