@@ -40,7 +40,6 @@ var imports = map[string][]string{
 
 	"internal/metrics": {"internal/printable", "internal/status"},
 
-	"internal/lazynet":      {"internal/frame", "internal/vnet"},
 	"internal/antispoof":    {"internal/frame", "internal/vnet"},
 	"internal/bridge":       {"internal/frame", "internal/gate", "internal/vnet"},
 	"internal/usernet":      {"internal/frame", "internal/gateway", "internal/gateway/dhcp", "internal/ifid", "internal/printable", "internal/state", "internal/status", "internal/vnet", "internal/bridge"},
@@ -103,8 +102,8 @@ var imports = map[string][]string{
 	"internal/service": {"internal/compat", "internal/hostfs", "internal/printable", "internal/vnet"},
 
 	"internal/daemon": {
-		"internal/antispoof", "internal/capture", "internal/compat", "internal/control", "internal/darwinapi", "internal/freenet", "internal/gateway",
-		"internal/handoff", "internal/health", "internal/inherit", "internal/lazynet", "internal/link", "internal/metrics",
+		"internal/antispoof", "internal/capture", "internal/compat", "internal/control", "internal/darwinapi", "internal/frame", "internal/freenet",
+		"internal/gateway", "internal/handoff", "internal/health", "internal/inherit", "internal/link", "internal/metrics",
 		"internal/passing", "internal/peercred", "internal/perclient", "internal/printable", "internal/rundir", "internal/state", "internal/status",
 		"internal/unixgram", "internal/upgrade", "internal/usernet", "internal/vmnet", "internal/vmnet/api", "internal/vmnet/ffi", "internal/vnet",
 	},

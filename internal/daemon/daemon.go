@@ -21,7 +21,6 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/handoff"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/health"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/inherit"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/lazynet"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/state"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/upgrade"
@@ -66,8 +65,8 @@ type daemon struct {
 
 	// changing is held while an upgrade or the stop changes what follows.
 	changing sync.Mutex
-	kept     *state.File                     // of the network, over restarts
-	network  atomic.Pointer[lazynet.Network] // it may start while clients are served already
+	kept     *state.File                 // of the network, over restarts
+	network  atomic.Pointer[lazyNetwork] // it may start while clients are served already
 	accept   accepting
 	then     func(context.Context) // what run does once the network has started
 

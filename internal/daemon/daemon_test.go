@@ -22,7 +22,6 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/gateway"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/inherit"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/lazynet"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/state"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/usernet"
@@ -170,7 +169,7 @@ func TestDescribeNetwork(t *testing.T) {
 	assert.Equal(t, "usernet", n.Backend)
 	assert.Equal(t, "shared", n.Mode)
 	hold := make(chan struct{})
-	d.network.Store(lazynet.Start(t.Context(), func(context.Context) (vnet.Network, error) {
+	d.network.Store(startLazy(t.Context(), func(context.Context) (vnet.Network, error) {
 		<-hold
 		return nil, errors.New("sharing service busy")
 	}))

@@ -84,7 +84,7 @@ func (d *daemon) describeNetwork() status.Network {
 	if lazy == nil {
 		return n
 	}
-	inner := lazy.Inner()
+	inner := lazy.opened()
 	if inner == nil {
 		if err := lazy.Err(); err != nil {
 			n.State, n.Error = status.NetworkFailed, err.Error()

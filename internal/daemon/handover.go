@@ -13,7 +13,6 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/control"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/handoff"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/inherit"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/lazynet"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/passing"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
@@ -89,7 +88,7 @@ const section = "daemon"
 // detach ends all that serves: nobody is accepted, no frame is read, and the network ends, with what it keeps written. An error says
 // that not all clients have come to rest; those are attached again when they have. The result is nil if nothing has changed.
 func (d *daemon) detach(ctx context.Context) (*detached, error) {
-	if d.network.Load().Inner() == nil {
+	if d.network.Load().opened() == nil {
 		return nil, errors.New("the daemon is still starting")
 	}
 	v := &detached{}
@@ -111,7 +110,7 @@ func (d *daemon) detach(ctx context.Context) (*detached, error) {
 
 // detachGateway keeps the gateway's process, with its connections, for the next network.
 func (d *daemon) detachGateway(v *detached) {
-	u, ok := d.network.Load().Inner().(*usernet.Network)
+	u, ok := d.network.Load().opened().(*usernet.Network)
 	if !ok {
 		return
 	}
@@ -243,12 +242,12 @@ func (d *daemon) linkOf(v *perclient.Detached) (link.Link, error) {
 // that is not nil.
 func (d *daemon) restartNetwork(ctx context.Context, gateway *usernet.Inherited) {
 	d.openState()
-	d.network.Store(lazynet.Start(context.WithValue(ctx, againKey{}, gateway), d.reopen))
+	d.network.Store(startLazy(context.WithValue(ctx, againKey{}, gateway), d.reopen))
 }
 
 // goOn lets a gateway that was kept go on, once the clients are read again.
 func (d *daemon) goOn() {
-	if u, ok := d.network.Load().Inner().(*usernet.Network); ok {
+	if u, ok := d.network.Load().opened().(*usernet.Network); ok {
 		<-d.server.Held()
 		u.Resume()
 	}

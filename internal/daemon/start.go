@@ -14,7 +14,6 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/control"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/inherit"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/lazynet"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/metrics"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/rundir"
@@ -116,7 +115,7 @@ func (d *daemon) startNetwork(ctx context.Context) (err error) {
 		return err
 	}
 	d.openState()
-	d.network.Store(lazynet.Start(ctx, func(ctx context.Context) (vnet.Network, error) { return d.open(ctx, d.kept) }))
+	d.network.Store(startLazy(ctx, func(ctx context.Context) (vnet.Network, error) { return d.open(ctx, d.kept) }))
 	if given {
 		d.ln = d.given.Listener(inherit.Stream)
 		return nil

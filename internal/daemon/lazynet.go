@@ -1,18 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package lazynet is a vnet.Network that is still starting: its clients are there, their ports wait.
-//
-// A daemon that has its listeners and its clients before its network, because it was given them, uses it so:
-//
-//	n := lazynet.Start(ctx, open)            // returns at once
-//	clients := perclient.NewServer(perclient.Options{Network: n, …}) // sessions read and hold what their clients send
-//	…accept…
-//	err := n.Wait(ctx)                       // the outcome: nil = ready; else Close, and the daemon has failed to start
-package lazynet
+package daemon
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 
@@ -20,11 +11,12 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
 
-// A Network starts another one, and then is that.
+// A lazyNetwork is a network that is still starting, and then is that network. A daemon that was given its listeners and clients
+// before its network uses it: the clients are there, and their ports wait.
 //
 //	starting --open returned a network--> started --Close--> closed
 //	starting --open failed, or Close--> failed, closed
-type Network struct {
+type lazyNetwork struct {
 	cancel  context.CancelFunc // of the start
 	started chan struct{}      // closed when inner and err are set
 	inner   vnet.Network       // nil if err is set
@@ -33,25 +25,22 @@ type Network struct {
 	closed  error // of Close
 }
 
-var _ vnet.Network = (*Network)(nil)
+var _ vnet.Network = (*lazyNetwork)(nil)
 
-// Start calls open in a goroutine and returns at once. The context that open gets ends with ctx and with Close, while open runs;
+// startLazy calls open in a goroutine and returns at once. The context that open gets ends with ctx and with Close, while open runs;
 // what it returns is closed by Close.
-func Start(ctx context.Context, open func(context.Context) (vnet.Network, error)) *Network {
+func startLazy(ctx context.Context, open func(context.Context) (vnet.Network, error)) *lazyNetwork {
 	ctx, cancel := context.WithCancel(ctx)
-	n := &Network{cancel: cancel, started: make(chan struct{})}
+	n := &lazyNetwork{cancel: cancel, started: make(chan struct{})}
 	go func() {
 		defer close(n.started)
 		n.inner, n.err = open(ctx)
-		if n.err == nil && n.inner == nil {
-			n.err = errors.New("there is no network")
-		}
 	}()
 	return n
 }
 
 // Err is why the network did not start. It is nil while the network starts and when it has started.
-func (n *Network) Err() error {
+func (n *lazyNetwork) Err() error {
 	select {
 	case <-n.started:
 		return n.err
@@ -61,7 +50,7 @@ func (n *Network) Err() error {
 }
 
 // Wait waits until the network has started. The error is why it has not, or ctx's.
-func (n *Network) Wait(ctx context.Context) error {
+func (n *lazyNetwork) Wait(ctx context.Context) error {
 	select {
 	case <-n.started:
 		return n.err
@@ -70,8 +59,8 @@ func (n *Network) Wait(ctx context.Context) error {
 	}
 }
 
-// Inner is the network that was started, nil while there is none.
-func (n *Network) Inner() vnet.Network {
+// opened is the network that was started, nil while there is none.
+func (n *lazyNetwork) opened() vnet.Network {
 	select {
 	case <-n.started:
 		return n.inner
@@ -82,7 +71,7 @@ func (n *Network) Inner() vnet.Network {
 
 // Attach waits for the network, then attaches a port to it. While it waits, ctx ends it. When the network could not be started
 // its error wraps vnet.ErrClosed and tells why.
-func (n *Network) Attach(ctx context.Context, o vnet.PortOptions, toClient frame.Sink) (vnet.Port, error) {
+func (n *lazyNetwork) Attach(ctx context.Context, o vnet.PortOptions, toClient frame.Sink) (vnet.Port, error) {
 	select {
 	case <-n.started:
 	case <-ctx.Done():
@@ -95,15 +84,15 @@ func (n *Network) Attach(ctx context.Context, o vnet.PortOptions, toClient frame
 }
 
 // Info describes the network once it has started; before it is zero. Who has a port can ask.
-func (n *Network) Info() vnet.NetworkInfo {
-	if inner := n.Inner(); inner != nil {
+func (n *lazyNetwork) Info() vnet.NetworkInfo {
+	if inner := n.opened(); inner != nil {
 		return inner.Info()
 	}
 	return vnet.NetworkInfo{}
 }
 
 // Close ends the start, waits for its end, and closes the network that came of it. It is idempotent.
-func (n *Network) Close() error {
+func (n *lazyNetwork) Close() error {
 	n.closing.Do(func() {
 		n.cancel()
 		<-n.started

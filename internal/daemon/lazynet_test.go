@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package lazynet
+package daemon
 
 import (
 	"context"
@@ -11,28 +11,25 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// fake is a network that counts.
-type fake struct {
+// fakeNetwork is a network that counts.
+type fakeNetwork struct {
 	attached, closed atomic.Int32
 	closeErr         error
 }
 
-type port struct{ vnet.Port }
+type lazyPort struct{ vnet.Port }
 
-func (f *fake) Attach(context.Context, vnet.PortOptions, frame.Sink) (vnet.Port, error) {
+func (f *fakeNetwork) Attach(context.Context, vnet.PortOptions, frame.Sink) (vnet.Port, error) {
 	f.attached.Add(1)
-	return port{}, nil
+	return lazyPort{}, nil
 }
-func (f *fake) Info() vnet.NetworkInfo { return vnet.NetworkInfo{Backend: "fake"} }
-func (f *fake) Close() error           { f.closed.Add(1); return f.closeErr }
+func (f *fakeNetwork) Info() vnet.NetworkInfo { return vnet.NetworkInfo{Backend: "fake"} }
+func (f *fakeNetwork) Close() error           { f.closed.Add(1); return f.closeErr }
 
 // gated starts inner, or fails with err, when gate is closed or its context ends.
 func gated(gate <-chan struct{}, inner vnet.Network, err error) func(context.Context) (vnet.Network, error) {
@@ -47,9 +44,9 @@ func gated(gate <-chan struct{}, inner vnet.Network, err error) func(context.Con
 }
 
 func TestAttachWaits(t *testing.T) {
-	gate, inner := make(chan struct{}), &fake{}
-	n := Start(t.Context(), gated(gate, inner, nil))
-	assert.Nil(t, n.Inner())
+	gate, inner := make(chan struct{}), &fakeNetwork{}
+	n := startLazy(t.Context(), gated(gate, inner, nil))
+	assert.Nil(t, n.opened())
 	assert.Zero(t, n.Info())
 	require.NoError(t, n.Err())
 	got := make(chan error)
@@ -69,14 +66,14 @@ func TestAttachWaits(t *testing.T) {
 	require.NoError(t, n.Wait(t.Context()))
 	assert.Equal(t, int32(1), inner.attached.Load())
 	assert.Equal(t, "fake", n.Info().Backend)
-	assert.Same(t, inner, n.Inner())
+	assert.Same(t, inner, n.opened())
 	require.NoError(t, n.Close())
 	require.NoError(t, n.Close())
 	assert.Equal(t, int32(1), inner.closed.Load())
 }
 
 func TestAttachGivesUp(t *testing.T) {
-	n := Start(t.Context(), gated(nil, nil, nil))
+	n := startLazy(t.Context(), gated(nil, nil, nil))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err := n.Attach(ctx, vnet.PortOptions{}, nil)
@@ -85,25 +82,22 @@ func TestAttachGivesUp(t *testing.T) {
 	require.NoError(t, n.Close())
 }
 
-// TestFailedStart: a start that fails, or brings no network, is told to who waits and who attaches.
+// TestFailedStart: a start that fails is told to who waits and who attaches.
 func TestFailedStart(t *testing.T) {
-	for want, err := range map[string]error{"no such luck": errors.New("no such luck"), "there is no network": nil} {
-		gate := make(chan struct{})
-		close(gate)
-		n := Start(t.Context(), gated(gate, nil, err))
-		got := n.Wait(t.Context())
-		require.ErrorContains(t, got, want)
-		require.ErrorIs(t, n.Err(), got)
-		_, attached := n.Attach(t.Context(), vnet.PortOptions{}, nil)
-		require.ErrorIs(t, attached, vnet.ErrClosed)
-		require.ErrorIs(t, attached, got)
-		require.NoError(t, n.Close())
-	}
+	gate, want := make(chan struct{}), errors.New("no such luck")
+	close(gate)
+	n := startLazy(t.Context(), gated(gate, nil, want))
+	require.ErrorIs(t, n.Wait(t.Context()), want)
+	require.ErrorIs(t, n.Err(), want)
+	_, err := n.Attach(t.Context(), vnet.PortOptions{}, nil)
+	require.ErrorIs(t, err, vnet.ErrClosed)
+	require.ErrorIs(t, err, want)
+	require.NoError(t, n.Close())
 }
 
 // Close in the middle of the start ends it, and waiting clients are told.
 func TestCloseWhileStarting(t *testing.T) {
-	n := Start(t.Context(), gated(nil, nil, nil))
+	n := startLazy(t.Context(), gated(nil, nil, nil))
 	got := make(chan error)
 	go func() {
 		_, err := n.Attach(t.Context(), vnet.PortOptions{}, nil)
@@ -116,8 +110,8 @@ func TestCloseWhileStarting(t *testing.T) {
 
 // A network that has started although nobody wants it any more is closed.
 func TestCloseTooLate(t *testing.T) {
-	gate, inner := make(chan struct{}), &fake{closeErr: errors.New("stuck")}
-	n := Start(t.Context(), func(context.Context) (vnet.Network, error) {
+	gate, inner := make(chan struct{}), &fakeNetwork{closeErr: errors.New("stuck")}
+	n := startLazy(t.Context(), func(context.Context) (vnet.Network, error) {
 		<-gate
 		return inner, nil
 	})
