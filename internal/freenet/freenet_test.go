@@ -167,22 +167,3 @@ func TestSystem(t *testing.T) {
 	require.NoError(t, err)
 	assert.Empty(t, table.Overlaps(got))
 }
-
-func TestPrefixOf(t *testing.T) {
-	for _, tt := range []struct {
-		addr net.Addr
-		want string
-	}{
-		{&net.IPNet{IP: net.IPv4(192, 168, 1, 7), Mask: net.CIDRMask(24, 32)}, "192.168.1.7/24"},
-		{&net.IPNet{IP: net.IPv4(192, 168, 1, 7), Mask: net.CIDRMask(120, 128)}, "192.168.1.7/24"},
-		{&net.IPNet{IP: net.ParseIP("fe80::1"), Mask: net.CIDRMask(64, 128)}, ""},
-		{&net.IPNet{IP: net.IPv4(192, 168, 1, 7), Mask: net.IPMask{255, 0, 255, 0}}, ""},
-		{&net.IPAddr{IP: net.IPv4(192, 168, 1, 7)}, ""},
-	} {
-		p, ok := prefixOf(tt.addr)
-		assert.Equal(t, tt.want != "", ok, tt.addr.String())
-		if ok {
-			assert.Equal(t, tt.want, p.String())
-		}
-	}
-}

@@ -33,33 +33,12 @@ func interfaces() (list []Conflict, err error) {
 			continue
 		}
 		for _, a := range addrs {
-			if p, ok := prefixOf(a); ok {
+			if p, err := netip.ParsePrefix(a.String()); err == nil {
 				list = append(list, Conflict{i.Name, p})
 			}
 		}
 	}
 	return list, errors.Join(errs...)
-}
-
-// prefixOf is an interface's IPv4 address.
-func prefixOf(a net.Addr) (netip.Prefix, bool) {
-	n, ok := a.(*net.IPNet)
-	if !ok {
-		return netip.Prefix{}, false
-	}
-	ip, ok := netip.AddrFromSlice(n.IP.To4())
-	if !ok {
-		return netip.Prefix{}, false
-	}
-	ones, size := n.Mask.Size()
-	switch size {
-	case 32:
-	case 128: // of a mapped address
-		ones -= 96
-	default:
-		return netip.Prefix{}, false
-	}
-	return netip.PrefixFrom(ip, ones), ones >= 0
 }
 
 // interfaceName names the interface of a route.
