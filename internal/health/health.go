@@ -53,7 +53,7 @@ type Options struct {
 }
 
 // A Monitor remembers what is needed to tell problems. It is a perclient.observer. All methods may be called from several
-// goroutines, and on nil.
+// goroutines, Close and Problems also on nil.
 type Monitor struct {
 	opts  Options
 	began time.Time
@@ -86,9 +86,6 @@ func New(o Options) *Monitor {
 
 // Seen implements perclient.observer.
 func (m *Monitor) Seen(id uint64, s watch.Snapshot) {
-	if m == nil {
-		return
-	}
 	now := sight{ip: s.IP, waiting: !s.Waiting.IsZero()}
 	copy(now.mac[:], s.MAC)
 	m.mu.Lock()
@@ -106,9 +103,6 @@ func (m *Monitor) Seen(id uint64, s watch.Snapshot) {
 
 // Gone implements perclient.observer.
 func (m *Monitor) Gone(id uint64) {
-	if m == nil {
-		return
-	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.seen, id)
@@ -116,9 +110,6 @@ func (m *Monitor) Gone(id uint64) {
 
 // Look has everything looked at soon: the network has started. Before the first time nothing is looked at unless it is asked for.
 func (m *Monitor) Look() {
-	if m == nil {
-		return
-	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.ready = true

@@ -20,7 +20,6 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/freenet"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/health"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/watch"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -153,9 +152,6 @@ func TestNothingWrong(t *testing.T) {
 	assert.Empty(t, w.log.String())
 	var none *health.Monitor
 	assert.NotNil(t, none.Problems(w.Status))
-	none.Seen(1, watch.Snapshot{})
-	none.Gone(1)
-	none.Look()
 	none.Close()
 }
 
