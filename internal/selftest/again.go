@@ -109,7 +109,7 @@ func (r *run) sameLease(ctx context.Context) result {
 	old := r.first
 	g, err := r.plug(ctx, old.name, old.MAC())
 	if err != nil {
-		return fail("%v", err)
+		return fail("guest %s: %v", old.name, err)
 	}
 	r.guests = []*guest{g}
 	how, start := "reboot", time.Now()

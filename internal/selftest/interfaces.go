@@ -3,7 +3,6 @@
 package selftest
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"slices"
@@ -13,54 +12,26 @@ import (
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/fakeguest"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
 
 // interfacesTime is how long interfaces are started; the rest of the step is for closing them.
 const interfacesTime = 15 * time.Second
 
-// listener is a sink that notes whether a frame of a probe came.
-type listener struct {
-	want []byte
-	once sync.Once
-	came chan struct{}
-}
-
-// Deliver implements frame.Sink.
-func (l *listener) Deliver(b frame.Batch) {
-	for it := b.Iter(); it.Next(); {
-		if bytes.Equal(it.Frame(), l.want) {
-			l.once.Do(func() { close(l.came) })
-		}
-	}
-}
-
-// MaxFrame implements frame.Sink.
-func (l *listener) MaxFrame() int { return frame.MaxLen }
-
 // interfaces starts as many ports as it may, and checks that a broadcast reaches all of them.
 func (r *run) interfaces(ctx context.Context) result {
-	var probe []byte
-	if a := r.guests[0]; !r.opts.Isolated && a.Addr().IsValid() {
-		probe = frames(a, fakeguest.Broadcast, broadcastIP, 1, 100)[0]
-	}
-	var ports []vnet.Port
-	var sinks []*listener
+	var more []*guest
 	var took []time.Duration
 	var refused error
 	all := len(r.guests)
 	for end := time.Now().Add(interfacesTime); all < r.opts.Interfaces && time.Now().Before(end) && ctx.Err() == nil; all++ {
-		sink := &listener{want: probe, came: make(chan struct{})}
 		start := time.Now()
-		id := "selftest-" + strconv.Itoa(all+1)
-		p, err := r.network.Attach(ctx, vnet.PortOptions{Name: id, ID: id}, sink)
+		g, err := r.plug(ctx, strconv.Itoa(all+1), nil)
 		if err != nil {
 			refused = err
 			break
 		}
 		took = append(took, time.Since(start))
-		ports, sinks = append(ports, p), append(sinks, sink)
+		more = append(more, g)
 	}
 	sharing, first := r.sharing()
 	at := 0 // how many ports there were before the first one that was refused, or has no interface of its own
@@ -69,9 +40,9 @@ func (r *run) interfaces(ctx context.Context) result {
 	} else if sharing > 0 {
 		at = all - sharing
 	}
-	deaf := r.deaf(ctx, sinks, probe)
+	deaf := r.deaf(ctx, more)
 	closing := time.Now()
-	closed := closeAll(ports)
+	closed := closeAll(more)
 	values := Facts{
 		{"started", all},
 		{"own", all - sharing},
@@ -96,42 +67,36 @@ func (r *run) interfaces(ctx context.Context) result {
 	return pass(values, "%s", s)
 }
 
-// deaf broadcasts a frame and returns which ports did not get it.
-func (r *run) deaf(ctx context.Context, sinks []*listener, probe []byte) (ports []string) {
-	if probe == nil || r.guests[0].Send(probe) != nil {
+// deaf broadcasts a frame and returns which guests of more did not get it.
+func (r *run) deaf(ctx context.Context, more []*guest) (ports []string) {
+	from := r.guests[0]
+	if r.opts.Isolated || !from.Addr().IsValid() {
 		return nil
 	}
-	answer, cancel := context.WithTimeout(ctx, r.opts.Answer)
-	defer cancel()
-	for i, s := range sinks {
-		select {
-		case <-s.came:
-			continue
-		case <-answer.Done():
+	r.guests = append(r.guests, more...)
+	got, err := r.probe(ctx, from, frames(from, fakeguest.Broadcast, broadcastIP, 1, 100), more)
+	r.guests = r.guests[:len(names)]
+	for _, g := range more {
+		if err == nil && got[g].came == 0 {
+			ports = append(ports, g.name)
 		}
-		select {
-		case <-s.came:
-		default:
-			ports = append(ports, strconv.Itoa(len(r.guests)+i+1))
-		}
-	}
-	if ctx.Err() != nil {
-		return nil
 	}
 	return ports
 }
 
-// closeAll closes ports, a few at once as a daemon does, and returns an error of one of them.
-func closeAll(ports []vnet.Port) error {
+// closeAll closes guests, a few at once as a daemon does, and returns an error of one of their ports.
+func closeAll(guests []*guest) error {
 	var wg sync.WaitGroup
-	failed := make(chan error, len(ports))
+	failed := make(chan error, len(guests))
 	few := make(chan struct{}, 4)
-	for _, p := range ports {
+	for _, g := range guests {
 		few <- struct{}{}
 		wg.Go(func() {
-			if err := p.Close(); err != nil {
+			if err := g.Port().Close(); err != nil {
 				failed <- err
 			}
+			g.unwatch()
+			g.Close()
 			<-few
 		})
 	}

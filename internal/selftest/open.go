@@ -63,7 +63,7 @@ func (r *run) attach(ctx context.Context) result {
 		g, err := r.plug(ctx, name, nil)
 		d := time.Since(start)
 		if err != nil {
-			return fail("%v", err).with(values)
+			return fail("guest %s: %v", name, err).with(values)
 		}
 		r.guests = append(r.guests, g)
 		values = append(values, Fact{name + "_start_ms", millis(d)})

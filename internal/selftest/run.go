@@ -5,7 +5,6 @@ package selftest
 import (
 	"context"
 	"crypto/rand"
-	"fmt"
 	"math"
 	"net"
 	"net/netip"
@@ -52,7 +51,7 @@ func (r *run) plug(ctx context.Context, name string, mac net.HardwareAddr) (*gue
 		Name: "selftest-" + name, MAC: mac, Timeout: r.opts.Answer, MaxFrame: frame.MaxLen,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("guest %s: %w", name, err)
+		return nil, err
 	}
 	return &guest{Guest: g, name: name, unwatch: context.AfterFunc(r.ctx, g.Close)}, nil
 }
