@@ -47,7 +47,7 @@ var imports = map[string][]string{
 	"internal/gateway/dhcp": {"internal/state"},
 	"internal/gateway/dns":  {},
 
-	"internal/vmnet":     {"internal/faults", "internal/frame", "internal/gate", "internal/ifid", "internal/vnet", "internal/bridge", "internal/vmnet/api", "internal/vmnet/pkt"},
+	"internal/vmnet":     {"internal/faults", "internal/frame", "internal/gate", "internal/ifid", "internal/printable", "internal/vnet", "internal/bridge", "internal/vmnet/api", "internal/vmnet/pkt"},
 	"internal/vmnet/api": {"internal/frame", "internal/vnet", "internal/vmnet/pkt"},
 	"internal/vmnet/pkt": {"internal/frame"},
 	"internal/vmnet/ffi": {"internal/vmnet/api", "internal/vmnet/pkt", "internal/vnet"},
@@ -77,7 +77,7 @@ var imports = map[string][]string{
 	"internal/control":        {"internal/handoff", "internal/peercred", "internal/status"},
 	"internal/capture":        {"internal/frame", "internal/printable"},
 	"internal/capture/read":   {},
-	"internal/cmdline":        {},
+	"internal/cmdline":        {"internal/printable"},
 	"internal/compat":         {"internal/cmdline", "internal/vnet", "internal/compat/errtext", "internal/handoff"},
 	"internal/compat/errtext": {},
 	"internal/lowfd":          {},

@@ -12,7 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -138,11 +137,8 @@ func needsRoot(goos string, b compat.Backend, euid int, argv []string) error {
 	if err != nil {
 		program = argv[0]
 	}
-	words := append([]string{"sudo", program}, argv[1:]...)
-	for i, w := range words {
-		words[i] = printable.Quote(w)
-	}
-	return fmt.Errorf("vmnet needs root on macOS 15 and older, so run: %s (nothing was touched; --backend=usernet needs no root)", strings.Join(words, " "))
+	command := printable.Command(append([]string{"sudo", program}, argv[1:]...)...)
+	return fmt.Errorf("vmnet needs root on macOS 15 and older, so run: %s (nothing was touched; --backend=usernet needs no root)", command)
 }
 
 // run serves until ctx is done and removes everything afterwards.

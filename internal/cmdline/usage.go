@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/urfave/cli/v2"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
 )
 
 const (
@@ -71,7 +73,7 @@ func Options(flags []cli.Flag) string {
 			head = "-" + it.Short + ", " + head
 		}
 		for _, remark := range it.Text {
-			for _, line := range wrap(remark, lineLength-textColumn) {
+			for _, line := range printable.Wrap(remark, lineLength-textColumn) {
 				fmt.Fprintf(&b, "%-*s %s\n", textColumn-1, head, line)
 				head = ""
 			}
@@ -88,21 +90,4 @@ func Usage(c *cli.Command) string {
 		text += "\n" + c.Description + "\n"
 	}
 	return text
-}
-
-// wrap breaks text into lines of so many bytes.
-func wrap(text string, length int) (lines []string) {
-	line := ""
-	for word := range strings.SplitSeq(text, " ") {
-		switch {
-		case word == "":
-		case line == "":
-			line = word
-		case len(line)+1+len(word) > length:
-			lines, line = append(lines, line), word
-		default:
-			line += " " + word
-		}
-	}
-	return append(lines, line)
 }

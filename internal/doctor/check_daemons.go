@@ -38,7 +38,7 @@ func checkDaemons(x *exam) {
 	case len(serving) > 0:
 	case len(x.Sockets) > 0:
 		x.report(status.Warning, []string{"start it, or see which daemons run:", "    socket_vmnet2 status"},
-			"no daemon serves %s, as far as the processes and its control socket tell", list(x.Sockets))
+			"no daemon serves %s, as far as the processes and its control socket tell", printable.List(x.Sockets))
 	default:
 		x.report(status.Notice, []string{
 			"start one, as a job that is started at every boot:", "    sudo socket_vmnet2 service install", "or, to look at it first:", "    socket_vmnet2 try",
@@ -53,7 +53,7 @@ func (x *exam) daemon(k *socket) {
 	if n.Subnet.IsValid() {
 		subnet = n.Subnet.String()
 	}
-	x.ok("the daemon at %s is socket_vmnet2 %s (process %d): %s, %s mode, %s, %s", k.Path, d.Version, d.PID, n.Backend, n.Mode, subnet, count(len(k.Status.Clients), "client"))
+	x.ok("the daemon at %s is socket_vmnet2 %s (process %d): %s, %s mode, %s, %s", k.Path, d.Version, d.PID, n.Backend, n.Mode, subnet, printable.Count(len(k.Status.Clients), "client"))
 	replaced := false
 	for _, h := range k.Status.Health {
 		replaced = replaced || h.Code == status.ProgramReplaced
@@ -139,7 +139,7 @@ func (x *exam) staleSocket(k *socket) {
 	if !isSocket(k.node.FileMode) {
 		if len(k.By) > 0 && !k.node.IsDir() {
 			x.report(status.Error, []string{"look at it, and move it away: the daemon never removes what is no socket", "    ls -l " + printable.Quote(k.Path)},
-				"%s, where %s wants a socket, is no socket (%s)", k.Path, list(k.By), k.node.Type())
+				"%s, where %s wants a socket, is no socket (%s)", k.Path, printable.List(k.By), k.node.Type())
 		}
 		return
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/find"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
@@ -76,7 +77,7 @@ func (x *exam) bootpdConfig(c bootpdConfig) {
 		}
 	}
 	if !foreign {
-		x.ok("%s has %s, and nothing in it is in the way", bootpdConf, count(len(c.Nets), "subnet"))
+		x.ok("%s has %s, and nothing in it is in the way", bootpdConf, printable.Count(len(c.Nets), "subnet"))
 	}
 }
 
@@ -174,9 +175,9 @@ func (x *exam) leases() {
 		}
 	}
 	if len(twice) > 0 {
-		x.report(status.Warning, forget, "bootpd has leased %s to two guests", list(twice[:min(len(twice), 8)]))
+		x.report(status.Warning, forget, "bootpd has leased %s to two guests", printable.List(twice[:min(len(twice), 8)]))
 	} else if !full {
-		x.ok("bootpd has given %s", count(len(owner), "lease"))
+		x.ok("bootpd has given %s", printable.Count(len(owner), "lease"))
 	}
 }
 

@@ -132,7 +132,7 @@ func checkOverlap(x *exam) {
 		if n.runs {
 			severity = status.Error
 		}
-		x.report(severity, x.anotherNet(n), "%s has %s, and so has this host: %s; guests do not reach what is there, and the host may not reach guests", n.name, n.prefix, list(names))
+		x.report(severity, x.anotherNet(n), "%s has %s, and so has this host: %s; guests do not reach what is there, and the host may not reach guests", n.name, n.prefix, printable.List(names))
 	}
 }
 
@@ -220,7 +220,7 @@ func (x *exam) embedded(k *socket) {
 	}
 	text := fmt.Sprintf("%s is on the embedded network of the daemon at %s, which has no interface on this host: it is reached by forwarded ports only", x.Reach, k.Path)
 	if len(ways) > 0 {
-		x.ok("%s, here %s", text, list(ways))
+		x.ok("%s, here %s", text, printable.List(ways))
 		return
 	}
 	x.report(status.Warning, []string{"start the daemon with a forward, such as", "    --vmnet-forward=tcp:127.0.0.1:2222:" + x.Reach.String() + ":22"}, "%s, and none leads there", text)

@@ -32,7 +32,7 @@ func checkInstalls(x *exam) {
 			general = append(general, p.Path)
 		}
 		if served := x.Served(p); len(served) > 0 {
-			x.ok("%s and serves %s", p, list(served))
+			x.ok("%s and serves %s", p, printable.List(served))
 		} else {
 			x.ok("%s and serves no socket", p)
 		}
@@ -40,7 +40,7 @@ func checkInstalls(x *exam) {
 	if len(general) > 1 {
 		x.report(status.Warning, []string{
 			"keep the one that serves your sockets and remove the others; socket_vmnet2 migrate has the lines to type", "    socket_vmnet2 migrate",
-		}, "there is more than one socket_vmnet: %s; an update of one does not reach what the others serve", list(general))
+		}, "there is more than one socket_vmnet: %s; an update of one does not reach what the others serve", printable.List(general))
 	}
 	x.unread()
 }
@@ -62,7 +62,7 @@ func (x *exam) unread() {
 		closed = append(closed[:manyUnread], fmt.Sprintf("%d more", more))
 	}
 	if len(closed) > 0 {
-		x.skip(true, "this user may not look at %s", list(closed))
+		x.skip(true, "this user may not look at %s", printable.List(closed))
 	}
 }
 
@@ -127,7 +127,7 @@ func (x *exam) badPath(path, why string, lima bool, err error) {
 	case nerr == nil && n.FileMode&fs.ModeSticky != 0: // everybody's, as /tmp is
 		fix = []string{"that is a directory for everybody: install to a path that only root can change", "    sudo socket_vmnet2 install"}
 	case strings.HasPrefix(bad.Fix, "sudo "):
-		fix = []string{"do this, or install to a path that only root can change:", commandIndent + bad.Fix}
+		fix = []string{"do this, or install to a path that only root can change:", status.CommandIndent + bad.Fix}
 	case bad.Fix != "":
 		fix = []string{bad.Fix}
 	}
@@ -144,7 +144,7 @@ func checkSudoers(x *exam) {
 		seen[n.Config] = true
 		fix := []string{
 			"have Lima write it again; limactl sudoers --check tells whether that was needed:",
-			commandIndent + find.LimaSudoers(n.Sudoers), "    limactl sudoers --check",
+			status.CommandIndent + find.LimaSudoers(n.Sudoers), "    limactl sudoers --check",
 		}
 		switch n.State {
 		case find.SudoersInSync:

@@ -183,6 +183,3 @@ func (x *exam) ok(format string, args ...any) { x.report(severityOK, nil, format
 func (x *exam) skip(root bool, format string, args ...any) {
 	x.skipped = append(x.skipped, omission{Check: x.id, Why: find.Clean(fmt.Sprintf(format, args...)), Root: root && !x.User.isRoot()})
 }
-
-// commandIndent is in front of a step that is a command.
-const commandIndent = "    "

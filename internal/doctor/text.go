@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"unicode/utf8"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
@@ -57,7 +57,7 @@ func (r *Report) WriteText(w io.Writer) error {
 func (f finding) write(b *strings.Builder) {
 	wrap(b, fmt.Sprintf("  %-*s  ", severityWidth, f.Severity), f.Check+": "+f.Text)
 	for _, fix := range f.Fix {
-		if line, ok := strings.CutPrefix(fix, commandIndent); ok {
+		if line, ok := strings.CutPrefix(fix, status.CommandIndent); ok {
 			fmt.Fprintf(b, "%s      %s\n", margin, line)
 		} else {
 			wrap(b, margin+"  - ", fix)
@@ -70,24 +70,10 @@ const width = 118
 
 // wrap writes words behind first, and goes on below them.
 func wrap(b *strings.Builder, first, text string) {
-	at := 0
-	for i, word := range strings.Fields(text) {
-		n := utf8.RuneCountInString(word)
-		switch {
-		case i == 0:
-			b.WriteString(first)
-			at = len(first)
-		case at+1+n > width:
-			b.WriteString("\n" + strings.Repeat(" ", len(first)))
-			at = len(first)
-		default:
-			b.WriteString(" ")
-			at++
-		}
-		b.WriteString(word)
-		at += n
+	for _, line := range printable.Wrap(text, width-len(first)) {
+		b.WriteString(first + line + "\n")
+		first = strings.Repeat(" ", len(first))
 	}
-	b.WriteString("\n")
 }
 
 // verdict sums it up.
@@ -99,30 +85,13 @@ func (r *Report) verdict() string {
 	var parts []string
 	for _, s := range []string{status.Error, status.Warning, status.Notice} {
 		if found[s] > 0 {
-			parts = append(parts, count(found[s], s))
+			parts = append(parts, printable.Count(found[s], s))
 		}
 	}
 	if len(parts) == 0 {
 		return "Nothing is wrong, as far as was checked."
 	}
-	return "Found " + list(parts) + "."
-}
-
-// list joins words for a sentence.
-func list(words []string) string {
-	n := len(words)
-	if n < 2 {
-		return strings.Join(words, "")
-	}
-	return strings.Join(words[:n-1], ", ") + " and " + words[n-1]
-}
-
-// count is a number with what is counted.
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
+	return "Found " + printable.List(parts) + "."
 }
 
 // maxLine is the longest line of a program's answer that is shown, in bytes.

@@ -64,7 +64,7 @@ func (f *search) findColima() {
 			}
 			f.addClient(client{
 				Tool: "colima", Name: name, VM: Clean(c.VMType), Socket: Clean(filepath.Join(dir, name, "daemon/vmnet.sock")),
-				Stop: command("colima", "stop", name), Start: command("colima", "start", name),
+				Stop: printable.Command("colima", "stop", name), Start: printable.Command("colima", "start", name),
 			}, filepath.Join(dir, "_lima", instance))
 		}
 	}
@@ -106,7 +106,7 @@ func (f *search) readMinikube(dir, name string) {
 	}
 	f.addClient(client{
 		Tool: "minikube", Name: name, VM: "qemu", Socket: Clean(socket),
-		Stop: command("minikube", "stop", "--profile="+name), Start: command("minikube", "start", "--profile="+name),
+		Stop: printable.Command("minikube", "stop", "--profile="+name), Start: printable.Command("minikube", "start", "--profile="+name),
 	}, filepath.Join(dir, "machines", name))
 }
 
@@ -153,13 +153,4 @@ func (v *Inventory) Served(p program) []string {
 		}
 	}
 	return sockets
-}
-
-// command is a shell command of these words.
-func command(words ...string) string {
-	quoted := make([]string, len(words))
-	for i, w := range words {
-		quoted[i] = printable.Quote(w)
-	}
-	return strings.Join(quoted, " ")
 }

@@ -225,7 +225,7 @@ func (f *search) readInstance(tool, home, name string) {
 		case "rancher-desktop":
 			m.Stop, m.Start = "rdctl shutdown", "rdctl start"
 		default:
-			m.Stop, m.Start = command(append(limactl, "stop", name)...), command(append(limactl, "start", name)...)
+			m.Stop, m.Start = printable.Command(append(limactl, "stop", name)...), printable.Command(append(limactl, "start", name)...)
 		}
 		f.addClient(m, dir)
 	}

@@ -69,9 +69,9 @@ func (m *mover) move(p program) (why string, lines []string) {
 
 // install is the line that installs to a prefix, once.
 func (m *mover) install(prefix string) []string {
-	line := "sudo " + command(m.program, "install")
+	line := "sudo " + printable.Command(m.program, "install")
 	if prefix != DefaultPrefix {
-		line += " " + command("--prefix="+prefix)
+		line += " " + printable.Command("--prefix="+prefix)
 	}
 	if slices.Contains(m.lines, line) {
 		return nil
@@ -103,14 +103,14 @@ func (m *mover) change(p program, path string) (lines []string) {
 		switch {
 		case !p.uses(j.Program) || j.State == NotLoaded:
 		case p.Path == path:
-			lines = append(lines, sudo(!j.User())+command("launchctl", "kickstart", "-k", j.Target()))
+			lines = append(lines, sudo(!j.User())+printable.Command("launchctl", "kickstart", "-k", j.Target()))
 		default:
 			lines = append(lines, m.moveJob(p, j)...)
 		}
 	}
 	for _, d := range m.Servers {
 		if p.uses(d.Program) && d.StartedBy == byHand {
-			lines = append(lines, sudo(d.UID == 0)+"kill "+strconv.Itoa(d.PID), sudo(d.UID == 0)+command(append([]string{path}, d.Args[1:]...)...)+" &")
+			lines = append(lines, sudo(d.UID == 0)+"kill "+strconv.Itoa(d.PID), sudo(d.UID == 0)+printable.Command(append([]string{path}, d.Args[1:]...)...)+" &")
 		}
 	}
 	var configs []string
@@ -137,14 +137,14 @@ func sudo(root bool) string {
 
 // moveJob stops a job for good, and has one of ours serve its socket, unless there is one.
 func (m *mover) moveJob(p program, j Job) []string {
-	lines := []string{sudo(!j.User()) + command("launchctl", "bootout", j.Target()), sudo(!j.User()) + command("mv", j.Path, j.Path+".before-socket_vmnet2")}
+	lines := []string{sudo(!j.User()) + printable.Command("launchctl", "bootout", j.Target()), sudo(!j.User()) + printable.Command("mv", j.Path, j.Path+".before-socket_vmnet2")}
 	switch j.Owner {
 	case "homebrew":
 		brew := "/opt/homebrew/bin/brew"
 		if strings.HasPrefix(p.Path, "/usr/local/") {
 			brew = "/usr/local/bin/brew"
 		}
-		lines = []string{sudo(!j.User()) + command(brew, "services", "stop", "socket_vmnet")}
+		lines = []string{sudo(!j.User()) + printable.Command(brew, "services", "stop", "socket_vmnet")}
 	case "macports":
 		lines = []string{"sudo /opt/local/bin/port unload socket_vmnet"}
 	}
@@ -160,5 +160,5 @@ func (m *mover) moveJob(p program, j Job) []string {
 	if n := len(m.served); n > 1 || slices.ContainsFunc(m.Jobs, func(o Job) bool { return o.Label == "io.github.socket-vmnet2.socket_vmnet2" }) {
 		words = append(words, fmt.Sprintf("--name=%s%d", j.Owner, n))
 	}
-	return append(lines, "sudo "+command(append(append(words, "--"), j.Args[1:]...)...))
+	return append(lines, "sudo "+printable.Command(append(append(words, "--"), j.Args[1:]...)...))
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
 )
 
 // WriteText writes the inventory and the moves for a person.
@@ -18,13 +20,13 @@ func (v *Inventory) WriteText(w io.Writer, moves []Move) error {
 		row("program", "%s", p)
 	}
 	for _, j := range v.Jobs {
-		row("job", "%s%s%s", j.Label, j.text(), behind("; ", j.State))
+		row("job", "%s%s%s", j.Label, j.text(), printable.Behind("; ", j.State))
 	}
 	for _, u := range v.Units {
-		row("unit", "%s%s", u.Name, behind("; ", u.Active))
+		row("unit", "%s%s", u.Name, printable.Behind("; ", u.Active))
 	}
 	for _, n := range v.Networks {
-		row("network", "%s: %s%s%s", n.Tool, n.Name, n.text(), behind("; sudoers file ", n.State))
+		row("network", "%s: %s%s%s", n.Tool, n.Name, n.text(), printable.Behind("; sudoers file ", n.State))
 	}
 	for _, d := range v.Servers {
 		row("daemon", "process %d of %s, started by %s%s", d.PID, d.Program, d.StartedBy, d.text())
@@ -34,7 +36,7 @@ func (v *Inventory) WriteText(w io.Writer, moves []Move) error {
 		if c.Running {
 			state = fmt.Sprintf("process %d", c.PID)
 		}
-		row("client", "%s %s%s at %s; %s", c.Tool, c.Name, behind(", ", c.VM), c.Socket, state)
+		row("client", "%s %s%s at %s; %s", c.Tool, c.Name, printable.Behind(", ", c.VM), c.Socket, state)
 	}
 	for _, p := range v.Problems {
 		row("unread", "%s: %s%s", p.Path, p.Error, map[bool]string{true: "; run this again with sudo"}[p.Root])
@@ -55,14 +57,6 @@ func (v *Inventory) WriteText(w io.Writer, moves []Move) error {
 	return err
 }
 
-// behind is text behind a separator, if there is any.
-func behind(separator, text string) string {
-	if text == "" {
-		return ""
-	}
-	return separator + text
-}
-
 // String is a line about a program.
 func (p program) String() string {
 	if p.Missing != "" {
@@ -79,7 +73,7 @@ func (p program) String() string {
 	if p.Ours {
 		text += "2"
 	}
-	text += behind(" ", p.Version)
+	text += printable.Behind(" ", p.Version)
 	if p.Kind != kindOther {
 		text += " by " + p.Kind
 	}
@@ -88,9 +82,9 @@ func (p program) String() string {
 
 // text tells what a command line asks for, to stand behind the name of what has it.
 func (s Setup) text() string {
-	text := behind(", ", s.Mode) + behind(" on ", s.Interface)
+	text := printable.Behind(", ", s.Mode) + printable.Behind(" on ", s.Interface)
 	if s.Gateway.IsValid() {
 		text += " " + s.Gateway.String()
 	}
-	return text + behind(" at ", s.Socket)
+	return text + printable.Behind(" at ", s.Socket)
 }

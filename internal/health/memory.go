@@ -186,7 +186,7 @@ func (m *Monitor) warn(f *finding, clients []uint64) {
 	if len(f.Clients) > 0 && len(clients) == 0 {
 		return
 	}
-	fix := strings.ReplaceAll(strings.Join(f.Fix, "\n"), "\n"+commandIndent, "\n; ")
+	fix := strings.ReplaceAll(strings.Join(f.Fix, "\n"), "\n"+status.CommandIndent, "\n; ")
 	fix = strings.NewReplacer(":\n; ", ": ", "\n; ", "; ", "\n", " ").Replace(fix)
 	m.opts.Log.Warn(lines[f.Code], "clients", clients, "problem", f.Text, "try", fix)
 }

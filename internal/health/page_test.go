@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
@@ -99,30 +100,16 @@ func TestPage(t *testing.T) {
 // example is p about as the command status shows it.
 func example(p status.Problem) string {
 	var b strings.Builder
-	wrap(&b, fmt.Sprintf("%s %s: %s", p.Severity, p.Code, p.Text), "", "  ")
+	wrap := func(head, text string) {
+		b.WriteString(head + strings.Join(printable.Wrap(text, 120-len(head)), "\n"+strings.Repeat(" ", max(len(head), 2))) + "\n")
+	}
+	wrap("", fmt.Sprintf("%s %s: %s", p.Severity, p.Code, p.Text))
 	for _, step := range p.Fix {
-		if command, ok := strings.CutPrefix(step, "    "); ok {
+		if command, ok := strings.CutPrefix(step, status.CommandIndent); ok {
 			fmt.Fprintf(&b, "      %s\n", command)
 		} else {
-			wrap(&b, step, "  - ", "    ")
+			wrap("  - ", step)
 		}
 	}
 	return b.String()
-}
-
-// wrap writes text in lines of at most 120 bytes.
-func wrap(b *strings.Builder, text, first, further string) {
-	line := first
-	for i, word := range strings.Fields(text) {
-		if i > 0 && len(line)+1+len(word) > 120 {
-			b.WriteString(line + "\n")
-			line = further + word
-			continue
-		}
-		if i > 0 {
-			line += " "
-		}
-		line += word
-	}
-	b.WriteString(line + "\n")
 }

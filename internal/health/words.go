@@ -12,11 +12,10 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
-// commandIndent begins a step that is a command.
-const commandIndent = "    "
-
 // command is a step that is typed.
-func command(format string, args ...any) string { return commandIndent + fmt.Sprintf(format, args...) }
+func command(format string, args ...any) string {
+	return status.CommandIndent + fmt.Sprintf(format, args...)
+}
 
 // socket is the daemon's, for a command.
 func (v *view) socket() string { return printable.Quote(v.Daemon.Socket) }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
@@ -105,7 +106,7 @@ func peer(p status.Peer) string {
 	if p.PID != 0 {
 		pid = "/" + strconv.Itoa(p.PID)
 	}
-	return cmp.Or(p.User, strconv.FormatUint(uint64(p.UID), 10)) + pid + behind("/", p.Command)
+	return cmp.Or(p.User, strconv.FormatUint(uint64(p.UID), 10)) + pid + printable.Behind("/", p.Command)
 }
 
 func traffic(t status.Traffic) string { return humanCount(t.Frames) + "/" + humanBytes(t.Bytes) }

@@ -8,14 +8,12 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
 // maxNamed is how many clients a problem names.
 const maxNamed = 8
-
-// commandIndent marks a line of a fix as a command.
-const commandIndent = "    "
 
 // health tells of what is wrong, with what to do.
 func (p *page) health(s *status.Status) {
@@ -23,12 +21,12 @@ func (p *page) health(s *status.Status) {
 		p.whole("health: nothing to report")
 		return
 	}
-	p.whole(fmt.Sprintf("health: %s", plural(len(s.Health), "problem")))
+	p.whole(fmt.Sprintf("health: %s", printable.Count(len(s.Health), "problem")))
 	for _, problem := range s.Health {
 		p.whole("")
 		p.line(severityStyle(problem.Severity), problem.Severity, " "+problem.Code+": "+problem.Text+about(s, problem), 2)
 		for _, step := range problem.Fix {
-			if command, ok := strings.CutPrefix(step, commandIndent); ok {
+			if command, ok := strings.CutPrefix(step, status.CommandIndent); ok {
 				p.whole("      " + command)
 				continue
 			}
@@ -66,14 +64,7 @@ func named(s *status.Status, ids []uint64) string {
 	if len(ids) == 1 {
 		return "client " + names[0]
 	}
-	return behind("clients ", list(names...))
-}
-
-func plural(n int, what string) string {
-	if n != 1 {
-		what += "s"
-	}
-	return fmt.Sprintf("%d %s", n, what)
+	return printable.Behind("clients ", list(names...))
 }
 
 func severityStyle(severity string) string {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
@@ -98,7 +99,7 @@ func gateway(g status.Gateway) string {
 }
 
 func network(n status.Network) string {
-	return list(n.Backend, n.Mode+behind(" on ", n.Interface), n.State)
+	return list(n.Backend, n.Mode+printable.Behind(" on ", n.Interface), n.State)
 }
 
 func subnet(n status.Network) string {
@@ -106,7 +107,7 @@ func subnet(n status.Network) string {
 	if n.MTU > 0 {
 		mtu = fmt.Sprintf("MTU %d", n.MTU)
 	}
-	return list(valid(n.Subnet), behind("gateway ", valid(n.Gateway)), mtu)
+	return list(valid(n.Subnet), printable.Behind("gateway ", valid(n.Gateway)), mtu)
 }
 
 func dhcp(d *status.DHCP) string {
@@ -128,15 +129,15 @@ func vmnet(v status.Vmnet) string {
 	if v.StartFailures > 0 {
 		failed = fmt.Sprintf("%d starts failed", v.StartFailures)
 	}
-	return list(api, fmt.Sprintf("%d own interfaces", v.Own), fmt.Sprintf("%d clients share one", v.Shared), failed, behind("the last one: ", v.LastFailure))
+	return list(api, fmt.Sprintf("%d own interfaces", v.Own), fmt.Sprintf("%d clients share one", v.Shared), failed, printable.Behind("the last one: ", v.LastFailure))
 }
 
 func forward(f status.Forward) string {
-	return list(fmt.Sprintf("%s %s to %s", f.Proto, f.Host, f.Guest), behind("failed: ", f.Error))
+	return list(fmt.Sprintf("%s %s to %s", f.Proto, f.Host, f.Guest), printable.Behind("failed: ", f.Error))
 }
 
 func process(d status.Daemon) string {
-	return list(fmt.Sprintf("%d of user %d", d.PID, d.UID), d.Program, behind("log level ", d.LogLevel))
+	return list(fmt.Sprintf("%d of user %d", d.PID, d.UID), d.Program, printable.Behind("log level ", d.LogLevel))
 }
 
 func uptime(d status.Daemon) string {
@@ -153,14 +154,6 @@ func uptime(d status.Daemon) string {
 // list puts commas between the texts that are not empty.
 func list(texts ...string) string {
 	return strings.Join(slices.DeleteFunc(texts, func(t string) bool { return t == "" }), ", ")
-}
-
-// behind is text behind its label, or nothing.
-func behind(label, text string) string {
-	if text == "" {
-		return ""
-	}
-	return label + text
 }
 
 // valid is an address or a prefix, or nothing if there is none.

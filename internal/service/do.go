@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
 )
 
 // Do installs, uninstalls, starts, stops or restarts the job. What is as it should be is left alone.
@@ -142,7 +144,7 @@ func (s *service) Status(ctx context.Context) (int, error) {
 			answer = "does not: " + err.Error()
 		}
 		line("socket", s.job.Socket+" "+answer)
-		line("options", shellLine(s.manager.arguments(before)))
+		line("options", printable.Command(s.manager.arguments(before)...))
 	}
 	files := strings.Join(slices.Sorted(maps.Keys(before.files)), " ")
 	if files == "" {

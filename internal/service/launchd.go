@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
 )
 
 // launchd is the manager of macOS.
@@ -99,7 +101,7 @@ func (l *launchd) start(s state, p *plan) {
 		return
 	}
 	p.run("launchctl", "enable", l.target())
-	p.control(l.job, "start", l.logs(), "run "+shellLine([]string{"launchctl", "load", l.path()}))
+	p.control(l.job, "start", l.logs(), "run "+printable.Command("launchctl", "load", l.path()))
 }
 
 // stop has launchd forget the job: it would start it again at once otherwise. It is loaded again at boot. The library unloads a job by its
@@ -109,7 +111,7 @@ func (l *launchd) stop(s state, p *plan) {
 	case !s.loaded:
 		return
 	case s.installed():
-		p.control(l.job, "stop", l.logs(), "run "+shellLine([]string{"launchctl", "unload", l.path()}))
+		p.control(l.job, "stop", l.logs(), "run "+printable.Command("launchctl", "unload", l.path()))
 	default:
 		p.run("launchctl", "bootout", l.target())
 	}

@@ -35,13 +35,13 @@ func (p *plan) add(shows string, do func(ctx context.Context) error) {
 
 // run runs a command, which has to succeed.
 func (p *plan) run(argv ...string) {
-	p.add("run "+shellLine(argv), func(ctx context.Context) error {
+	p.add("run "+printable.Command(argv...), func(ctx context.Context) error {
 		r, err := p.sys.Run(ctx, argv...)
 		if err == nil && r.Code != 0 {
 			err = fmt.Errorf("exit code %d: %s", r.Code, cmp.Or(strings.TrimSpace(r.Stderr+r.Stdout), "it says nothing"))
 		}
 		if err != nil {
-			return fmt.Errorf("%s: %w", shellLine(argv), err)
+			return fmt.Errorf("%s: %w", printable.Command(argv...), err)
 		}
 		return nil
 	})
@@ -168,13 +168,4 @@ func (s *system) read(paths ...string) (map[string]string, error) {
 		}
 	}
 	return files, nil
-}
-
-// shellLine is a command as a shell takes it.
-func shellLine(argv []string) string {
-	words := make([]string, len(argv))
-	for i, a := range argv {
-		words[i] = printable.Quote(a)
-	}
-	return strings.Join(words, " ")
 }

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
 )
 
 // systemd is the manager of Linux.
@@ -137,8 +139,8 @@ func (d *systemd) uninstall(s state, p *plan) {
 		p.remove(d.socketPath())
 	}
 	if _, there := s.files[d.servicePath()]; there {
-		p.control(d.job, "uninstall", d.logs(), "run "+shellLine(d.systemctl("disable", d.service())),
-			"remove "+d.servicePath(), "run "+shellLine(d.systemctl("daemon-reload")))
+		p.control(d.job, "uninstall", d.logs(), "run "+printable.Command(d.systemctl("disable", d.service())...),
+			"remove "+d.servicePath(), "run "+printable.Command(d.systemctl("daemon-reload")...))
 	}
 }
 
@@ -152,7 +154,7 @@ func (d *systemd) starting(activated bool, p *plan) {
 	if activated {
 		p.run(d.systemctl("start", d.socket())...)
 	}
-	p.control(d.job, "start", d.logs(), "run "+shellLine(d.systemctl("start", d.service())))
+	p.control(d.job, "start", d.logs(), "run "+printable.Command(d.systemctl("start", d.service())...))
 }
 
 // stop stops the socket first: the next client would start the service again.
@@ -161,7 +163,7 @@ func (d *systemd) stop(s state, p *plan) {
 		p.run(d.systemctl("stop", d.socket())...)
 	}
 	if s.active {
-		p.control(d.job, "stop", d.logs(), "run "+shellLine(d.systemctl("stop", d.service())))
+		p.control(d.job, "stop", d.logs(), "run "+printable.Command(d.systemctl("stop", d.service())...))
 	}
 }
 
@@ -171,5 +173,5 @@ func (d *systemd) restart(s state, p *plan) {
 		d.start(s, p)
 		return
 	}
-	p.control(d.job, "restart", d.logs(), "run "+shellLine(d.systemctl("restart", d.service())))
+	p.control(d.job, "restart", d.logs(), "run "+printable.Command(d.systemctl("restart", d.service())...))
 }

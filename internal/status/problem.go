@@ -11,6 +11,9 @@ const (
 	Notice  = "notice"  // worth knowing
 )
 
+// CommandIndent begins a step of a Fix that is a command.
+const CommandIndent = "    "
+
 // Codes of problems, for programs. docs/health.md explains each.
 const (
 	NoDHCPAnswer     = "no-dhcp-answer"    // a guest asks and nobody answers

@@ -9,8 +9,8 @@ import (
 	"math/bits"
 	"net"
 	"net/netip"
-	"strings"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vmnet/api"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
@@ -44,13 +44,13 @@ func Choose(o Options, f api.Features) (choice, error) {
 	switch {
 	case len(network) > 0 && len(iface) > 0:
 		return choice{}, fmt.Errorf("%s cannot be used together with %s: %s macOS 26's vmnet_network_create, %s vmnet_start_interface; leave one of the two out",
-			list(iface), list(network), needs("the latter", network), needs("the former", iface))
+			printable.List(iface), printable.List(network), needs("the latter", network), needs("the former", iface))
 	case len(network) > 0 && o.UseAPI == apiInterface:
-		return choice{}, fmt.Errorf("--vmnet-api=interface cannot honour %s: use --vmnet-api=auto on macOS 26, or leave the option out", list(network))
+		return choice{}, fmt.Errorf("--vmnet-api=interface cannot honour %s: use --vmnet-api=auto on macOS 26, or leave the option out", printable.List(network))
 	case len(iface) > 0 && o.UseAPI == apiNetwork:
-		return choice{}, fmt.Errorf("--vmnet-api=network cannot honour %s: use --vmnet-api=auto, or leave the option out", list(iface))
+		return choice{}, fmt.Errorf("--vmnet-api=network cannot honour %s: use --vmnet-api=auto, or leave the option out", printable.List(iface))
 	case !f.Networks && len(network) > 0:
-		return choice{}, fmt.Errorf("%s needs macOS 26 or newer: the vmnet.framework of this macOS has no vmnet_network_create; leave the option out", list(network))
+		return choice{}, fmt.Errorf("%s needs macOS 26 or newer: the vmnet.framework of this macOS has no vmnet_network_create; leave the option out", printable.List(network))
 	case !f.Networks && o.UseAPI == apiNetwork:
 		return choice{}, errors.New("--vmnet-api=network needs macOS 26 or newer: the vmnet.framework of this macOS has no vmnet_network_create; use --vmnet-api=auto")
 	}
@@ -63,9 +63,9 @@ func pick(o Options, f api.Features, network, iface []string) choice {
 	case o.UseAPI != apiAuto:
 		return choice{api: o.UseAPI, why: "--vmnet-api=" + o.UseAPI}
 	case len(network) > 0:
-		return choice{api: apiNetwork, why: list(network)}
+		return choice{api: apiNetwork, why: printable.List(network)}
 	case len(iface) > 0:
-		return choice{api: apiInterface, why: list(iface)}
+		return choice{api: apiInterface, why: printable.List(iface)}
 	case !f.Networks:
 		return choice{api: apiInterface, why: "the vmnet.framework of this macOS has no vmnet_network_create"}
 	}
@@ -159,14 +159,6 @@ func checkBoth(o Options) error {
 		return errors.New("--vmnet-forward is not for bridged mode, where guests are reached without: leave it out")
 	}
 	return nil
-}
-
-// list joins option names for a sentence.
-func list(names []string) string {
-	if n := len(names); n > 1 {
-		return strings.Join(names[:n-1], ", ") + " and " + names[n-1]
-	}
-	return names[0]
 }
 
 // needs is "who needs".
