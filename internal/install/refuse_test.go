@@ -19,22 +19,11 @@ func TestRefusals(t *testing.T) {
 		prepare func(t *testing.T, s stage, from string, o *Options)
 		want    []string
 	}{
-		"everybody may write to a directory above": {
-			func(t *testing.T, s stage, _ string, _ *Options) { require.NoError(t, os.Chmod(s.path("opt"), 0o777)) },
-			[]string{"--prefix=/opt/socket_vmnet: ", "/opt can be written by everybody (mode 0777)"},
-		},
 		"everybody may write to bin": {
 			func(t *testing.T, s stage, _ string, _ *Options) {
 				require.NoError(t, os.Chmod(s.path("opt/socket_vmnet/bin"), 0o777))
 			},
 			[]string{"/opt/socket_vmnet/bin can be written by everybody (mode 0777)"},
-		},
-		"a link on the way": {
-			func(t *testing.T, s stage, _ string, _ *Options) {
-				require.NoError(t, os.Rename(s.path("opt"), s.path("data")))
-				require.NoError(t, os.Symlink("data", s.path("opt")))
-			},
-			[]string{"/opt is a symbolic link to data"},
 		},
 		"bin is a link": {
 			func(t *testing.T, s stage, _ string, _ *Options) {
@@ -42,13 +31,6 @@ func TestRefusals(t *testing.T) {
 				require.NoError(t, os.Symlink("../../bin", s.path("opt/socket_vmnet/bin")))
 			},
 			[]string{"/opt/socket_vmnet/bin is a symbolic link to ../../bin"},
-		},
-		"the prefix is a file": {
-			func(t *testing.T, s stage, _ string, o *Options) {
-				require.NoError(t, os.WriteFile(s.path("opt/file"), nil, 0o600))
-				o.Prefix = "/opt/file"
-			},
-			[]string{"/opt/file", "not a directory"},
 		},
 		"libexec is a file": {
 			func(t *testing.T, s stage, _ string, _ *Options) {
@@ -67,10 +49,6 @@ func TestRefusals(t *testing.T) {
 				require.NoError(t, syscall.Mkfifo(s.path("opt/socket_vmnet/bin/socket_vmnet2"), 0o600))
 			},
 			[]string{"bin/socket_vmnet2 is neither a file nor a link"},
-		},
-		"no absolute prefix": {
-			func(_ *testing.T, _ stage, _ string, o *Options) { o.Prefix = "opt/socket_vmnet" },
-			[]string{"--prefix=opt/socket_vmnet: ", "is not absolute"},
 		},
 		"a way out of the root": {
 			func(_ *testing.T, _ stage, _ string, o *Options) { o.Prefix = "/../.." },
