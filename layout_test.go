@@ -168,6 +168,7 @@ var direct = map[string]use{
 		"Apache-2.0", []string{"internal/metrics"}, nil,
 	},
 	"github.com/kardianos/service": {"Zlib", []string{"internal/service"}, nil},
+	"github.com/prometheus/procfs": {"Apache-2.0", []string{"internal/find"}, nil},
 	"github.com/goccy/go-yaml":     {"MIT", []string{"internal/find"}, []string{"*"}},
 	"howett.net/plist":             {"BSD-3-Clause", []string{"internal/find", "internal/service", "tools/release"}, []string{"*"}},
 	"golang.org/x/term":            {"BSD-3-Clause", []string{"cmd/socket_vmnet2"}, nil},

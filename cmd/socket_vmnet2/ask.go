@@ -45,7 +45,7 @@ func theDaemons(args []string) ([]find.Daemon, error) {
 		all := find.Daemons(s)
 		if len(all) == 0 {
 			return nil, fmt.Errorf("no daemon was found: neither a process named socket_vmnet2, nor a socket at %s. "+
-				"Name the SOCKET of one that is elsewhere, or start one: socket_vmnet2 service install, or socket_vmnet2 try", strings.Join(find.Looked(s), ", "))
+				"Name the SOCKET of one that is elsewhere, or start one: socket_vmnet2 service install, or socket_vmnet2 try", strings.Join(s.Places, ", "))
 		}
 		return all, nil
 	}

@@ -90,7 +90,7 @@ func selfTest(c *cli.Context, timeout time.Duration, cfg *compat.Config, env com
 	if c.Bool("json") {
 		rep := selftest.Run(ctx, o)
 		rep.Log = kept.kept()
-		return rep.ExitCode(), rep.WriteJSON(env.Stdout)
+		return rep.ExitCode(), writeJSON(env.Stdout, rep)
 	}
 	if err := selftest.WriteHead(env.Stdout, o.Environment); err != nil {
 		return 0, err

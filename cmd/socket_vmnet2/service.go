@@ -77,7 +77,7 @@ func serviceAction(c *cli.Context, env compat.IO) (int, error) {
 	if err := serviceOptions(c, verb); err != nil {
 		return 1, errUsage{err}
 	}
-	o := service.Options{Installing: verb == "install", Daemon: c.Args().Tail(), DaemonSet: c.NArg() > 1}
+	o := service.Options{Installing: verb == "install", Daemon: c.Args().Tail()}
 	o.Network, o.Interface, o.Name, o.User = c.String("network"), c.String("interface"), c.String("name"), c.Bool("user")
 	o.Activated, o.Prefix = c.Bool("socket-activated"), c.String("prefix")
 	log := compat.NewLogger(env.Stderr, slog.LevelInfo)

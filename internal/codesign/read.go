@@ -16,6 +16,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"regexp"
 )
 
 // A Signature is what a program says of who signed it and what it may do.
@@ -25,6 +26,14 @@ type Signature struct {
 	Entitlements []byte // a property list; nil for none
 	Damaged      string // how the program differs from what was signed; empty: it does not, as far as can be told here
 }
+
+// Entitlement is what macOS 26 asks for where the user that starts vmnet is not root.
+const Entitlement = "com.apple.security.virtualization"
+
+var entitled = regexp.MustCompile(`<key>` + regexp.QuoteMeta(Entitlement) + `</key>\s*<true\s*/>`)
+
+// Entitled tells whether a program has Entitlement.
+func (s *Signature) Entitled() bool { return entitled.Match(s.Entitlements) }
 
 // Values of <mach-o/loader.h> and <kern/cs_blobs.h>.
 const (

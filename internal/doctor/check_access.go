@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/find"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/hostfs"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
@@ -31,7 +32,7 @@ func checkPermissions(x *exam) {
 		switch {
 		case err != nil && find.Absent(err):
 		case err != nil:
-			x.skip(false, "%s: %s", k.Path, find.Reason(err))
+			x.skip(false, "%s: %s", k.Path, hostfs.Reason(err))
 		case where == "", x.Writable != nil && x.Writable(filepath.Join(x.Root, k.Path)) == nil: // access control lists may say more than modes
 			x.ok("%s may connect to %s", x.User, k.Path)
 		case where != k.Path:
@@ -123,7 +124,7 @@ func (x *exam) own(k *socket, dir, does string) {
 	case err != nil && find.Absent(err):
 		x.report(status.Notice, []string{"start the daemon again: it makes it"}, "%s, and that is not there (any more)", who)
 	case err != nil:
-		x.skip(errors.Is(err, fs.ErrPermission), "%s: %s", dir, find.Reason(err))
+		x.skip(errors.Is(err, fs.ErrPermission), "%s: %s", dir, hostfs.Reason(err))
 	case at.uid != 0 && at.uid != uid:
 		x.report(status.Warning, []string{"give it to the daemon's user, and start the daemon again:", fmt.Sprintf("    sudo chown -R %d %s", uid, printable.Quote(dir))},
 			"%s, which belongs to user %d, and runs as user %d", who, at.uid, uid)

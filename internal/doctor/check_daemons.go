@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/find"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/hostfs"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
@@ -215,7 +216,7 @@ func (x *exam) stalePidfile(file string) {
 	b, err := x.readFile(file)
 	if err != nil {
 		if !find.Absent(err) {
-			x.skip(errors.Is(err, fs.ErrPermission), "%s: %s", file, find.Reason(err))
+			x.skip(errors.Is(err, fs.ErrPermission), "%s: %s", file, hostfs.Reason(err))
 		}
 		return
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/find"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/hostfs"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
@@ -53,7 +54,7 @@ func checkBootpd(x *exam) {
 		x.skip(true, "%s cannot be read", bootpdConf)
 	default:
 		x.report(status.Error, []string{"move it away and start the daemons again: vmnet writes a new one", "    sudo mv " + bootpdConf + " " + bootpdConf + ".old"},
-			"%s is not the property list that bootpd wants (%s): it answers no guest", bootpdConf, find.Reason(err))
+			"%s is not the property list that bootpd wants (%s): it answers no guest", bootpdConf, hostfs.Reason(err))
 	}
 	x.bootpdDisabled()
 	x.leases()
@@ -145,7 +146,7 @@ func (x *exam) leases() {
 	b, err := x.readFile(bootpdLease)
 	if err != nil {
 		if !find.Absent(err) {
-			x.skip(errors.Is(err, fs.ErrPermission), "%s: %s", bootpdLease, find.Reason(err))
+			x.skip(errors.Is(err, fs.ErrPermission), "%s: %s", bootpdLease, hostfs.Reason(err))
 		}
 		return
 	}

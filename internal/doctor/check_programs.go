@@ -159,9 +159,6 @@ func checkSudoers(x *exam) {
 	}
 }
 
-// entitlement is what vmnet asks for from macOS 26 on where the daemon is not root.
-const entitlement = "com.apple.security.virtualization"
-
 // maxProgram is the largest program whose signature is looked at, in bytes.
 const maxProgram = 64 << 20
 
@@ -188,7 +185,7 @@ func (x *exam) ours() (programs []string) {
 func (x *exam) signature(program string) {
 	b, err := x.ReadFile(program, maxProgram)
 	if err != nil {
-		x.skip(errors.Is(err, fs.ErrPermission), "%s: %s", program, find.Reason(err))
+		x.skip(errors.Is(err, fs.ErrPermission), "%s: %s", program, hostfs.Reason(err))
 		return
 	}
 	fix := []string{
@@ -203,19 +200,11 @@ func (x *exam) signature(program string) {
 		x.report(status.Warning, fix, "%s has no signature that can be read: %v; Macs with Apple's processors run no program without one", program, err)
 	case sig.Damaged != "":
 		x.report(status.Error, fix, "%s was changed after it was signed (%s): macOS kills it at its start", program, sig.Damaged)
-	case entitled(sig.Entitlements):
-		x.ok("%s is signed as %s, with the entitlement %s", program, sig.Identifier, entitlement)
+	case sig.Entitled():
+		x.ok("%s is signed as %s, with the entitlement %s", program, sig.Identifier, codesign.Entitlement)
 	case x.macMajor() >= 26:
-		x.report(status.Warning, fix, "%s is signed without the entitlement %s: so it works as root only", program, entitlement)
+		x.report(status.Warning, fix, "%s is signed without the entitlement %s: so it works as root only", program, codesign.Entitlement)
 	default:
-		x.report(status.Notice, fix, "%s is signed without the entitlement %s: it needs that from macOS 26 on to run without root", program, entitlement)
+		x.report(status.Notice, fix, "%s is signed without the entitlement %s: it needs that from macOS 26 on to run without root", program, codesign.Entitlement)
 	}
-}
-
-// entitled tells whether a property list has our entitlement.
-func entitled(list []byte) bool {
-	all := map[string]any{}
-	_ = find.UnmarshalPlist(list, &all)
-	yes, _ := all[entitlement].(bool)
-	return yes
 }

@@ -148,7 +148,6 @@ func FuzzAnswers(f *testing.F) {
 		x := &exam{facts: &facts{System: System{System: s}, Inventory: &find.Inventory{}}, ctx: t.Context()}
 		parseLeases(answer)
 		maskedPrefix(answer, answer)
-		entitled([]byte(answer))
 		x.qemu("/q", answer)
 		x.bootpdDisabled()
 		x.firewallApps()

@@ -154,14 +154,6 @@ func (s System) readDir(dir string) (names []string, err error) {
 // Absent tells that there is no such file.
 func Absent(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) }
 
-// Reason is what the system said, without the path.
-func Reason(err error) string {
-	if of, ok := errors.AsType[*fs.PathError](err); ok {
-		return of.Err.Error()
-	}
-	return err.Error()
-}
-
 // SamePath tells whether two paths are one on macOS, where /var, /etc and /tmp are links into /private.
 func SamePath(a, b string) bool { return a != "" && public(a) == public(b) }
 

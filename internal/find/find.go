@@ -78,9 +78,6 @@ func Daemons(s System) []Daemon {
 	return all
 }
 
-// Looked is where Daemons looks, to be told where it finds none.
-func Looked(s System) []string { return s.Places }
-
 // One is the daemon at socket, which may also be a directory that was given with --runtime-dir.
 func One(s System, socket string) Daemon {
 	fi, err := s.Stat(socket)

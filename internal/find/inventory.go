@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/hostfs"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
 )
 
@@ -128,7 +129,7 @@ func (f *search) problem(path string, err error) {
 	if err == nil || Absent(err) {
 		return
 	}
-	p := problem{Path: Clean(path), Error: Clean(Reason(err)), Root: errors.Is(err, fs.ErrPermission)}
+	p := problem{Path: Clean(path), Error: Clean(hostfs.Reason(err)), Root: errors.Is(err, fs.ErrPermission)}
 	if !slices.Contains(f.Problems, p) {
 		f.Problems = append(f.Problems, p)
 	}

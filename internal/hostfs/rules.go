@@ -121,7 +121,7 @@ func rootOf(path string, o Options) (trusted, error) {
 		err = syscall.ENOTDIR
 	}
 	if err != nil {
-		return trusted{}, &Error{Path: path, Component: o.Root, Problem: "cannot be the root: " + reason(err), Err: err}
+		return trusted{}, &Error{Path: path, Component: o.Root, Problem: "cannot be the root: " + Reason(err), Err: err}
 	}
 	st, ok := fi.Sys().(*syscall.Stat_t)
 	if !ok {
@@ -165,13 +165,13 @@ func unreadable(component string, err error) *Error {
 	case os.IsNotExist(err):
 		return &Error{Component: component, Problem: "does not exist", Err: err}
 	case os.IsPermission(err):
-		return &Error{Component: component, Problem: "cannot be looked at: " + reason(err), Fix: "try it as root", Err: err}
+		return &Error{Component: component, Problem: "cannot be looked at: " + Reason(err), Fix: "try it as root", Err: err}
 	}
-	return &Error{Component: component, Problem: "cannot be looked at: " + reason(err), Err: err}
+	return &Error{Component: component, Problem: "cannot be looked at: " + Reason(err), Err: err}
 }
 
-// reason is what the system said, without the path.
-func reason(err error) string {
+// Reason is what the system said, without the path.
+func Reason(err error) string {
 	if pe, ok := errors.AsType[*fs.PathError](err); ok {
 		err = pe.Err
 	}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"regexp"
 	"strings"
 	"time"
 
@@ -140,16 +139,6 @@ func (rep *report) ExitCode() int {
 	return map[verdict]int{passed: 0, noStart: 2, failed: 1, incomplete: 1}[rep.Verdict]
 }
 
-// WriteJSON writes the report as one JSON document.
-func (rep *report) WriteJSON(w io.Writer) error {
-	b, err := json.MarshalIndent(rep, "", "  ")
-	if err != nil {
-		return err
-	}
-	_, err = w.Write(append(b, '\n'))
-	return err
-}
-
 // WriteHead writes what the text report begins with.
 func WriteHead(w io.Writer, environment Facts) error {
 	var b strings.Builder
@@ -219,11 +208,7 @@ func describe(i vnet.NetworkInfo) Facts {
 	return append(f, Fact{"mtu_bytes", i.MTU}, Fact{"max_frame_bytes", i.MaxFrame})
 }
 
-// virtualization is what macOS 26 asks for where the user is not root.
-var virtualization = regexp.MustCompile(`<key>com\.apple\.security\.virtualization</key>\s*<true\s*/>`)
-
-// Entitlement tells whether the program at path is signed with com.apple.security.virtualization, which lets macOS 26 start
-// vmnet for users other than root.
+// Entitlement tells whether the program at path is signed with codesign.Entitlement.
 func Entitlement(path string) string {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -235,8 +220,8 @@ func Entitlement(path string) string {
 		return "no: " + err.Error()
 	case s.Damaged != "":
 		return "no: the program was changed after it was signed: " + s.Damaged
-	case virtualization.Match(s.Entitlements):
-		return "yes: com.apple.security.virtualization"
+	case s.Entitled():
+		return "yes: " + codesign.Entitlement
 	}
-	return "no: signed without com.apple.security.virtualization"
+	return "no: signed without " + codesign.Entitlement
 }

@@ -3,7 +3,6 @@
 package selftest
 
 import (
-	"bytes"
 	"encoding/json"
 	"net/netip"
 	"testing"
@@ -40,16 +39,16 @@ func TestJSON(t *testing.T) {
 		Steps: []Step{{Name: "open", Outcome: stepPassed}, {Name: "info", Outcome: stepFailed, Values: Facts{{"mtu_bytes", 1500}}}},
 	}
 	rep.finish("")
-	var b bytes.Buffer
-	require.NoError(t, rep.WriteJSON(&b))
-	assert.Contains(t, b.String(), "\"b\": 1,\n    \"a\": \"x\\\"y\"", "in order")
+	b, err := json.MarshalIndent(rep, "", "  ")
+	require.NoError(t, err)
+	assert.Contains(t, string(b), "\"b\": 1,\n    \"a\": \"x\\\"y\"", "in order")
 	var m map[string]any
-	require.NoError(t, json.Unmarshal(b.Bytes(), &m))
+	require.NoError(t, json.Unmarshal(b, &m))
 	assert.Equal(t, "fail", m["verdict"])
 	assert.Equal(t, map[string]any{"mtu_bytes": 1500.0}, m["network"])
 	assert.Equal(t, map[string]any{}, m["steps"].([]any)[0].(map[string]any)["values"])
 	assert.Equal(t, []any{}, m["log"])
-	_, err := json.Marshal(Facts{{"bad", make(chan int)}})
+	_, err = json.Marshal(Facts{{"bad", make(chan int)}})
 	assert.ErrorContains(t, err, "write bad")
 }
 

@@ -20,14 +20,13 @@ import (
 
 // Options are what a command line says.
 type Options struct {
-	Network   string // shared, host or bridged; empty: shared
-	Interface string // with bridged
-	Name      string // of a job that is none of these
-	User      bool   // of the user, not of the system
-	Activated bool   // the manager makes the socket
-	Prefix    string // where the program is, as PREFIX/bin/socket_vmnet2
-	Daemon    []string
-	DaemonSet bool // Daemon was given
+	Network   string   // shared, host or bridged; empty: shared
+	Interface string   // with bridged
+	Name      string   // of a job that is none of these
+	User      bool     // of the user, not of the system
+	Activated bool     // the manager makes the socket
+	Prefix    string   // where the program is, as PREFIX/bin/socket_vmnet2
+	Daemon    []string // its command line; empty: the network's own
 	// Installing: the job will be written. Otherwise only its name counts.
 	Installing bool
 }
@@ -138,7 +137,7 @@ func (s *system) suffix(o Options) (string, error) {
 		return "", fmt.Errorf("--name=%s cannot be the name of a job: letters, digits, - and _, 64 at most, the first a letter or digit", o.Name)
 	case slices.Contains(reserved, o.Name):
 		return "", fmt.Errorf("--name=%s is taken by the networks of --network: choose another", o.Name)
-	case o.Name != "" && o.Installing && !o.DaemonSet:
+	case o.Name != "" && o.Installing && len(o.Daemon) == 0:
 		return "", fmt.Errorf("--name=%s needs the daemon's options and SOCKET behind --, as in -- --vmnet-gateway=192.168.107.1 SOCKET", o.Name)
 	case o.Name != "":
 		return o.Name, nil
@@ -149,7 +148,7 @@ func (s *system) suffix(o Options) (string, error) {
 // arguments fills in the daemon's command line: the one that was given, or the network's own. It refuses one that could not be a job's.
 func (s *system) arguments(j *job, o Options, suffix string) error {
 	j.Args = slices.Clone(o.Daemon)
-	if !o.DaemonSet {
+	if len(o.Daemon) == 0 {
 		j.Args = s.defaultArguments(o, suffix)
 	}
 	cfg, err := parseDaemon(j.Args)

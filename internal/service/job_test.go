@@ -16,7 +16,7 @@ func darwin() *system { return &system{GOOS: "darwin", Home: "/Users/me", UID: 5
 func linux() *system  { return &system{GOOS: "linux", Home: "/home/me", UID: 1000} }
 
 func TestBadOptions(t *testing.T) {
-	daemon := func(args ...string) Options { return Options{Daemon: args, DaemonSet: true} }
+	daemon := func(args ...string) Options { return Options{Daemon: args} }
 	for name, tt := range map[string]struct {
 		sys  *system
 		o    Options
@@ -39,7 +39,6 @@ func TestBadOptions(t *testing.T) {
 		"prefix with a quote":          {linux(), Options{Prefix: `/opt/"a"`}, "systemd takes no program with a quotation mark"},
 		"prefix with a line feed":      {darwin(), Options{Prefix: "/opt/a\n"}, "has a control character"},
 		"no socket":                    {darwin(), daemon("--vmnet-gateway=192.168.105.1"), "need one SOCKET"},
-		"nothing behind --":            {darwin(), daemon(), "need one SOCKET"},
 		"two sockets":                  {darwin(), daemon("/a", "/b"), "need one SOCKET"},
 		"relative socket":              {darwin(), daemon("a"), "SOCKET (a) is no absolute path"},
 		"socket of the name none":      {darwin(), daemon("none"), "SOCKET (none) is no absolute path"},
@@ -49,14 +48,14 @@ func TestBadOptions(t *testing.T) {
 		"help":                         {darwin(), daemon("--help"), "only print something"},
 		"list":                         {darwin(), daemon("--list-interfaces"), "only print something"},
 		"another mode":                 {darwin(), daemon("--vmnet-mode=host", "/a"), "another kind than --network=shared"},
-		"another interface":            {darwin(), Options{Network: "bridged", Interface: "en0", DaemonSet: true, Daemon: []string{"--vmnet-mode=bridged", "--vmnet-interface=en1", "/a"}}, "--interface is en0"},
+		"another interface":            {darwin(), Options{Network: "bridged", Interface: "en0", Daemon: []string{"--vmnet-mode=bridged", "--vmnet-interface=en1", "/a"}}, "--interface is en0"},
 		"control character":            {darwin(), daemon("/a\nb"), "has a control character"},
 		"no UTF-8":                     {linux(), daemon("/a\xff"), "is no text"},
 		"socket outside /run on Linux": {linux(), daemon("/tmp/a"), "SOCKET (/tmp/a) must be in /run/socket_vmnet2"},
 		"socket below a directory":     {linux(), daemon("/run/socket_vmnet2/a/b"), "must be in /run/socket_vmnet2"},
 		"socket that leads out":        {linux(), daemon("/run/socket_vmnet2/../a"), "must be in /run/socket_vmnet2"},
 		"state outside on Linux":       {linux(), daemon("--state-dir=/srv", "/run/socket_vmnet2/a"), "--state-dir (/srv) must be in"},
-		"owner of an activated socket": {linux(), Options{Activated: true, DaemonSet: true, Daemon: []string{"--socket-group=x", "/run/socket_vmnet2/a"}}, "leave out --socket-user"},
+		"owner of an activated socket": {linux(), Options{Activated: true, Daemon: []string{"--socket-group=x", "/run/socket_vmnet2/a"}}, "leave out --socket-user"},
 		"owner on Linux":               {linux(), daemon("--socket-user=me", "/run/socket_vmnet2/a"), "--socket-user needs root"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -77,11 +76,11 @@ func TestNames(t *testing.T) {
 		{darwin(), Options{}, "io.github.socket-vmnet2.socket_vmnet2", "/var/run/socket_vmnet"},
 		{darwin(), Options{Network: "host"}, "io.github.socket-vmnet2.socket_vmnet2.host", "/var/run/socket_vmnet.host"},
 		{darwin(), Options{Network: "bridged", Interface: "en7"}, "io.github.socket-vmnet2.socket_vmnet2.bridged.en7", "/var/run/socket_vmnet.bridged.en7"},
-		{darwin(), Options{Name: "lab", DaemonSet: true, Daemon: []string{"/var/run/lab"}}, "io.github.socket-vmnet2.lab", "/var/run/lab"},
+		{darwin(), Options{Name: "lab", Daemon: []string{"/var/run/lab"}}, "io.github.socket-vmnet2.lab", "/var/run/lab"},
 		{darwin(), Options{User: true, Network: "host"}, "io.github.socket-vmnet2.socket_vmnet2.host", "/Users/me/.socket_vmnet2/host"},
 		{linux(), Options{}, "socket_vmnet2", "/run/socket_vmnet2/shared"},
 		{linux(), Options{Network: "host"}, "socket_vmnet2-host", "/run/socket_vmnet2/host"},
-		{linux(), Options{Name: "lab", DaemonSet: true, Daemon: []string{"/run/socket_vmnet2/lab"}}, "socket_vmnet2-lab", "/run/socket_vmnet2/lab"},
+		{linux(), Options{Name: "lab", Daemon: []string{"/run/socket_vmnet2/lab"}}, "socket_vmnet2-lab", "/run/socket_vmnet2/lab"},
 		{linux(), Options{User: true}, "socket_vmnet2", "/run/user/1000/socket_vmnet2/shared"},
 	} {
 		tt.o.Installing = true

@@ -213,7 +213,7 @@ func TestLaunchd(t *testing.T) {
 	m.do("it is changed", "install", Options{Activated: true})
 	assert.Equal(t, []string{"launchctl unload " + daemon1, "launchctl enable " + target, "launchctl load " + daemon1}, m.calls)
 	assert.Contains(t, m.loaded[target], "<key>Sockets</key>")
-	m.do("it is changed", "install", Options{DaemonSet: true, Daemon: []string{"--vmnet-gateway=192.168.109.1", "/var/run/other"}})
+	m.do("it is changed", "install", Options{Daemon: []string{"--vmnet-gateway=192.168.109.1", "/var/run/other"}})
 	m.status(exitRunning, "/var/run/other accepts", shared)
 	m.do("Kept are the logs in /var/log/socket_vmnet2", "uninstall", shared)
 	m.status(exitNotInstalled, "is not installed", shared)

@@ -50,7 +50,7 @@ func TestShipped(t *testing.T) {
 			o.Installing = true
 			sys := shipping(tt.goos)
 			if o.User && tt.goos == "darwin" {
-				o.Daemon, o.DaemonSet = []string{"--vmnet-gateway=192.168.105.1", "/@HOME@/.socket_vmnet2/shared"}, true
+				o.Daemon = []string{"--vmnet-gateway=192.168.105.1", "/@HOME@/.socket_vmnet2/shared"}
 			}
 			j, err := sys.newJob(o)
 			require.NoError(t, err)
