@@ -4,7 +4,6 @@ package doctor
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"io/fs"
 	"path/filepath"
@@ -124,7 +123,7 @@ func (x *exam) own(k *socket, dir, does string) {
 	case err != nil && find.Absent(err):
 		x.report(status.Notice, []string{"start the daemon again: it makes it"}, "%s, and that is not there (any more)", who)
 	case err != nil:
-		x.skip(errors.Is(err, fs.ErrPermission), "%s: %s", dir, hostfs.Reason(err))
+		x.unreadable(dir, err)
 	case at.uid != 0 && at.uid != uid:
 		x.report(status.Warning, []string{"give it to the daemon's user, and start the daemon again:", fmt.Sprintf("    sudo chown -R %d %s", uid, printable.Quote(dir))},
 			"%s, which belongs to user %d, and runs as user %d", who, at.uid, uid)

@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/find"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/hostfs"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
@@ -188,14 +187,8 @@ func isTimeout(err error) bool {
 // pidfiles looks at those that are known.
 func (x *exam) pidfiles() {
 	var all []string
-	for _, d := range x.Servers {
-		all = append(all, d.Pidfile)
-	}
-	for _, j := range x.Jobs {
-		all = append(all, j.Pidfile)
-	}
-	for _, n := range x.Networks {
-		all = append(all, n.Pidfile)
+	for _, s := range x.Setups() {
+		all = append(all, s.Pidfile)
 	}
 	for _, k := range x.sockets {
 		if k.Status != nil {
@@ -215,9 +208,7 @@ func (x *exam) pidfiles() {
 func (x *exam) stalePidfile(file string) {
 	b, err := x.readFile(file)
 	if err != nil {
-		if !find.Absent(err) {
-			x.skip(errors.Is(err, fs.ErrPermission), "%s: %s", file, hostfs.Reason(err))
-		}
+		x.unreadable(file, err)
 		return
 	}
 	remove := []string{"remove it; a daemon that starts writes its own:", "    sudo rm " + printable.Quote(file)}

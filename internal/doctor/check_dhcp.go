@@ -145,9 +145,7 @@ func parseLeases(text string) (all []leased) {
 func (x *exam) leases() {
 	b, err := x.readFile(bootpdLease)
 	if err != nil {
-		if !find.Absent(err) {
-			x.skip(errors.Is(err, fs.ErrPermission), "%s: %s", bootpdLease, hostfs.Reason(err))
-		}
+		x.unreadable(bootpdLease, err)
 		return
 	}
 	leases, owner := map[netip.Prefix]int{}, map[netip.Addr]string{}

@@ -40,17 +40,12 @@ func (f *facts) subnets() (all []subnet) {
 		nw := k.Status.Network
 		add(subnet{nw.Subnet, nw.Gateway, "the daemon at " + k.Path, k.Path, true, nw.Backend == "vmnet"})
 	}
-	of := func(name string, s find.Setup, runs bool) {
+	for i, s := range f.Setups() {
+		name, runs := s.By, i < len(f.Servers)
+		if runs {
+			name = "the daemon at " + s.Socket
+		}
 		add(subnet{s.Subnet, s.Gateway, name, s.Socket, runs, f.GOOS == "darwin"})
-	}
-	for _, d := range f.Servers {
-		of("the daemon at "+d.Socket, d.Setup, true)
-	}
-	for _, j := range f.Jobs {
-		of("the job "+j.Label, j.Setup, false)
-	}
-	for _, n := range f.Networks {
-		of(n.Tool+"'s network "+n.Name, n.Setup, false)
 	}
 	return all
 }

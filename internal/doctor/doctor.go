@@ -10,13 +10,16 @@ package doctor
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net/netip"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/find"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/hostfs"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
@@ -178,6 +181,13 @@ func (x *exam) report(severity string, fix []string, format string, args ...any)
 }
 
 func (x *exam) ok(format string, args ...any) { x.report(severityOK, nil, format, args...) }
+
+// unreadable notes a path that could not be looked at, unless there is nothing.
+func (x *exam) unreadable(path string, err error) {
+	if !find.Absent(err) {
+		x.skip(errors.Is(err, fs.ErrPermission), "%s: %s", path, hostfs.Reason(err))
+	}
+}
 
 // skip notes something that was not checked.
 func (x *exam) skip(root bool, format string, args ...any) {

@@ -97,17 +97,10 @@ func (f *facts) systemName() string {
 
 // findSockets collects the sockets of daemons, jobs and networks, those that were named, and those that minikube looks for.
 func (f *facts) findSockets() {
-	for i := range f.Servers {
-		d := &f.Servers[i]
-		if k := f.socket(d.Socket, fmt.Sprintf("process %d", d.PID)); k != nil {
-			k.Server = d
+	for i, s := range f.Setups() {
+		if k := f.socket(s.Socket, s.By); k != nil && i < len(f.Servers) {
+			k.Server = &f.Servers[i]
 		}
-	}
-	for _, j := range f.Jobs {
-		f.socket(j.Socket, "the job "+j.Label)
-	}
-	for _, n := range f.Networks {
-		f.socket(n.Socket, n.Tool+"'s network "+n.Name)
 	}
 	for _, s := range f.Sockets {
 		f.socket(s, "")

@@ -4,6 +4,7 @@ package find
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -113,7 +114,7 @@ func (f *search) readMinikube(dir, name string) {
 // findMonitors looks among the processes for machine monitors whose arguments name a known socket, and that are no machine of a tool.
 func (f *search) findMonitors() {
 	known := map[string]bool{}
-	for _, s := range f.setups() {
+	for _, s := range f.Setups() {
 		known[public(s.Socket)] = s.Socket != ""
 	}
 	for _, pid := range slices.Sorted(maps.Keys(f.Inventory.Processes)) {
@@ -130,16 +131,19 @@ func (f *search) findMonitors() {
 	}
 }
 
-// setups are what all daemons are, were or will be started with.
-func (v *Inventory) setups() (all []Setup) {
+// Setups are what all daemons are, were or will be started with, those of the Servers first.
+func (v *Inventory) Setups() (all []setup) {
 	for _, d := range v.Servers {
-		all = append(all, d.Setup)
+		d.By = fmt.Sprintf("process %d", d.PID)
+		all = append(all, d.setup)
 	}
 	for _, j := range v.Jobs {
-		all = append(all, j.Setup)
+		j.By = "the job " + j.Label
+		all = append(all, j.setup)
 	}
 	for _, n := range v.Networks {
-		all = append(all, n.Setup)
+		n.By = n.Tool + "'s network " + n.Name
+		all = append(all, n.setup)
 	}
 	return all
 }
@@ -147,7 +151,7 @@ func (v *Inventory) setups() (all []Setup) {
 // Served are the sockets of what runs, or would run, a program.
 func (v *Inventory) Served(p program) []string {
 	sockets := []string{}
-	for _, s := range v.setups() {
+	for _, s := range v.Setups() {
 		if s.Socket != "" && p.uses(s.Program) && !slices.Contains(sockets, s.Socket) {
 			sockets = append(sockets, s.Socket)
 		}

@@ -26,7 +26,7 @@ type Job struct {
 	Domain string   `json:"domain"`          // system, or gui/UID of a user's job
 	State  string   `json:"state,omitempty"` // what launchctl says: running, not running, not loaded; empty: not asked
 	Args   []string `json:"arguments"`
-	Setup
+	setup
 }
 
 // User tells whether it is a user's job.
@@ -108,7 +108,7 @@ func (f *search) addJob(j Job) {
 	if j.Label == "" {
 		j.Label = strings.TrimSuffix(filepath.Base(j.Path), ".plist")
 	}
-	j.Label, j.Owner, j.Setup = Clean(j.Label), ownerOf(j.Label), setupOf(j.Args)
+	j.Label, j.Owner, j.setup = Clean(j.Label), ownerOf(j.Label), setupOf(j.Args)
 	f.addNamed(j.Program, "the job "+j.Label+" ("+j.Path+")")
 	j.State = f.jobState(j)
 	f.Jobs = append(f.Jobs, j)

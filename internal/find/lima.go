@@ -30,7 +30,7 @@ type network struct {
 	Name    string `json:"name"`
 	Sudoers string `json:"sudoers_file,omitempty"`
 	State   string `json:"sudoers,omitempty"` // of that file
-	Setup
+	setup
 }
 
 // limaConfig is what matters here of Lima's networks.yaml.

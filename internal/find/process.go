@@ -23,8 +23,8 @@ type Process struct {
 	Dir  string   `json:"-"` // its working directory; empty: not known
 }
 
-// A Setup is what a daemon's command line asks for. Of one that the daemon would refuse, only Program is known.
-type Setup struct {
+// A setup is what a daemon's command line asks for. Of one that the daemon would refuse, only Program is known.
+type setup struct {
 	Program    string       `json:"program"`
 	Socket     string       `json:"socket,omitempty"`
 	Mode       string       `json:"mode,omitempty"`
@@ -33,12 +33,13 @@ type Setup struct {
 	Subnet     netip.Prefix `json:"subnet,omitzero"`
 	Pidfile    string       `json:"pidfile,omitempty"`
 	RuntimeDir string       `json:"-"` // of --runtime-dir; empty: SOCKET.d
+	By         string       `json:"-"` // what has this command line, in Setups
 }
 
 // A Server is a process that is a daemon.
 type Server struct {
 	Process
-	Setup
+	setup
 	Ours      bool   `json:"socket_vmnet2"`
 	StartedBy string `json:"started_by"`
 }
@@ -68,7 +69,7 @@ func serversIn(list []Process) (all []Server) {
 		if !isDaemon(p.Args) {
 			continue
 		}
-		s := Server{Process: p, Setup: setupOf(p.Args)}
+		s := Server{Process: p, setup: setupOf(p.Args)}
 		s.Ours = compat.PersonalityOf(s.Program) == compat.New
 		for _, path := range []*string{&s.Socket, &s.Pidfile, &s.RuntimeDir} {
 			*path = p.absolute(*path)
@@ -79,11 +80,11 @@ func serversIn(list []Process) (all []Server) {
 }
 
 // setupOf reads a daemon's command line as the daemon would.
-func setupOf(argv []string) Setup {
+func setupOf(argv []string) setup {
 	if len(argv) == 0 {
-		return Setup{}
+		return setup{}
 	}
-	s := Setup{Program: argv[0]}
+	s := setup{Program: argv[0]}
 	cfg, _ := compat.Parse(compat.PersonalityOf(argv[0]), argv, compat.IO{
 		Stdout: io.Discard, Stderr: io.Discard, LookupEnv: func(string) (string, bool) { return "", false },
 	})

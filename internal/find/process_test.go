@@ -67,18 +67,18 @@ func TestSetupOf(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		argv []string
-		want Setup
+		want setup
 	}{
 		{
 			"colima, with spaces",
 			[]string{colima, "--vmnet-mode", "shared", "--socket-group", "staff", "--vmnet-gateway", "192.168.106.1", "--vmnet-dhcp-end", "192.168.106.254", "--pidfile", "/p", "/s"},
-			Setup{Program: colima, Socket: "/s", Mode: "shared", Gateway: netip.MustParseAddr("192.168.106.1"), Subnet: netip.MustParsePrefix("192.168.106.0/24"), Pidfile: "/p"},
+			setup{Program: colima, Socket: "/s", Mode: "shared", Gateway: netip.MustParseAddr("192.168.106.1"), Subnet: netip.MustParsePrefix("192.168.106.0/24"), Pidfile: "/p"},
 		},
-		{"bridged", []string{"x", "--vmnet-mode=bridged", "--vmnet-interface=en7", "/s"}, Setup{Program: "x", Socket: "/s", Mode: "bridged", Interface: "en7"}},
-		{"option of the new one", []string{"socket_vmnet2", "--max-clients=3", "/s"}, Setup{Program: "socket_vmnet2", Socket: "/s", Mode: "shared"}},
-		{"refused by the old one", []string{"socket_vmnet", "--max-clients=3", "/s"}, Setup{Program: "socket_vmnet"}},
-		{"no socket", []string{"socket_vmnet"}, Setup{Program: "socket_vmnet"}},
-		{"nothing", nil, Setup{}},
+		{"bridged", []string{"x", "--vmnet-mode=bridged", "--vmnet-interface=en7", "/s"}, setup{Program: "x", Socket: "/s", Mode: "bridged", Interface: "en7"}},
+		{"option of the new one", []string{"socket_vmnet2", "--max-clients=3", "/s"}, setup{Program: "socket_vmnet2", Socket: "/s", Mode: "shared"}},
+		{"refused by the old one", []string{"socket_vmnet", "--max-clients=3", "/s"}, setup{Program: "socket_vmnet"}},
+		{"no socket", []string{"socket_vmnet"}, setup{Program: "socket_vmnet"}},
+		{"nothing", nil, setup{}},
 	} {
 		t.Run(tt.name, func(t *testing.T) { assert.Equal(t, tt.want, setupOf(tt.argv)) })
 	}

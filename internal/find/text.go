@@ -81,7 +81,7 @@ func (p program) String() string {
 }
 
 // text tells what a command line asks for, to stand behind the name of what has it.
-func (s Setup) text() string {
+func (s setup) text() string {
 	text := printable.Behind(", ", s.Mode) + printable.Behind(" on ", s.Interface)
 	if s.Gateway.IsValid() {
 		text += " " + s.Gateway.String()
