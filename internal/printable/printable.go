@@ -94,7 +94,7 @@ func Behind(label, text string) string {
 // Wrap breaks text into lines of so many characters.
 func Wrap(text string, length int) (lines []string) {
 	line := ""
-	for _, word := range strings.Fields(text) {
+	for word := range strings.FieldsSeq(text) {
 		switch {
 		case line == "":
 			line = word
