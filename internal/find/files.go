@@ -21,43 +21,33 @@ const (
 	maxLinks   = 40        // on the way to a file, as the kernel's
 )
 
-// nonBlocking opens what may be a pipe or a terminal without waiting and without making it ours.
-const nonBlocking = syscall.O_NONBLOCK | syscall.O_NOCTTY | syscall.O_NOFOLLOW
-
 // Resolve follows the links on the way to path as the staged system would, and returns a path below Root without any. os.Root
 // refuses links that are absolute, which staged systems have.
 func (s System) Resolve(path string) (string, error) {
-	at, rest, links := "/", strings.Split(path, "/"), 0
-	for len(rest) > 0 {
-		name := rest[0]
-		rest = rest[1:]
-		switch name {
-		case "", ".":
-			continue
-		case "..":
-			at = filepath.Dir(at)
-			continue
-		}
-		next := filepath.Join(at, name)
+	at, rest, links := "/", path, 0
+	for rest != "" {
+		var name string
+		name, rest, _ = strings.Cut(rest, "/")
+		next := filepath.Join(at, name) // at is without links, so this is right for ".." as well
 		fi, err := os.Lstat(filepath.Join(s.Root, next))
-		if err != nil {
-			return "", withoutRoot(err, path)
-		}
-		if fi.Mode()&fs.ModeSymlink == 0 {
+		if err == nil && fi.Mode()&fs.ModeSymlink == 0 {
 			at = next
 			continue
 		}
-		to, err := os.Readlink(filepath.Join(s.Root, next))
+		to := ""
+		if err == nil {
+			to, err = os.Readlink(filepath.Join(s.Root, next))
+		}
+		if links++; err == nil && links > maxLinks {
+			err = &fs.PathError{Op: "open", Err: syscall.ELOOP}
+		}
 		if err != nil {
 			return "", withoutRoot(err, path)
-		}
-		if links++; links > maxLinks {
-			return "", &fs.PathError{Op: "open", Path: path, Err: syscall.ELOOP}
 		}
 		if filepath.IsAbs(to) {
 			at = "/"
 		}
-		rest = append(strings.Split(to, "/"), rest...)
+		rest = to + "/" + rest
 	}
 	return at, nil
 }
@@ -91,15 +81,21 @@ func (s System) Stat(path string) (fs.FileInfo, error) {
 	return fi, withoutRoot(err, path)
 }
 
-// open opens the regular file that path leads to. Nothing that it opens makes it wait.
-func (s System) open(path string) (*os.File, fs.FileInfo, error) {
+// openAt opens what path leads to. It waits for nothing, and makes nothing ours: it may be a pipe or a terminal.
+func (s System) openAt(path string, flags int) (*os.File, error) {
 	at, err := s.Resolve(path)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	file, err := os.OpenFile(filepath.Join(s.Root, at), os.O_RDONLY|nonBlocking, 0)
+	file, err := os.OpenFile(filepath.Join(s.Root, at), os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOCTTY|syscall.O_NOFOLLOW|flags, 0)
+	return file, withoutRoot(err, path)
+}
+
+// open opens the regular file that path leads to.
+func (s System) open(path string) (*os.File, fs.FileInfo, error) {
+	file, err := s.openAt(path, 0)
 	if err != nil {
-		return nil, nil, withoutRoot(err, path)
+		return nil, nil, err
 	}
 	fi, err := file.Stat()
 	if err == nil && !fi.Mode().IsRegular() {
@@ -131,13 +127,9 @@ func (s System) ReadFile(path string, limit int) ([]byte, error) {
 
 // readDir returns the names in a directory, sorted; with an error some, if there are too many.
 func (s System) readDir(dir string) (names []string, err error) {
-	at, err := s.Resolve(dir)
+	d, err := s.openAt(dir, syscall.O_DIRECTORY)
 	if err != nil {
 		return nil, err
-	}
-	d, err := os.OpenFile(filepath.Join(s.Root, at), os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_DIRECTORY, 0)
-	if err != nil {
-		return nil, withoutRoot(err, dir)
 	}
 	defer d.Close()
 	names, err = d.Readdirnames(maxEntries + 1)
