@@ -86,14 +86,13 @@ func (r *run) reopen(ctx context.Context) result {
 	}
 	took, before, now := time.Since(r.closed), r.info, r.network.Info()
 	r.info = now
-	subnets := Facts{{"subnet_before", ""}, {"subnet_after", ""}}
-	if before.Subnet.IsValid() {
-		subnets[0].Value = before.Subnet.String()
+	values := Facts{
+		{"after_ms", millis(took)},
+		{"tries", tries},
+		{"first_failure", strings.TrimPrefix(because(first), ": ")},
+		{"subnet_before", before.Subnet},
+		{"subnet_after", now.Subnet}, // empty texts where they are not known
 	}
-	if now.Subnet.IsValid() {
-		subnets[1].Value = now.Subnet.String()
-	}
-	values := append(Facts{{"after_ms", millis(took)}, {"tries", tries}, {"first_failure", strings.TrimPrefix(because(first), ": ")}}, subnets...)
 	if before.Subnet != now.Subnet || before.Gateway != now.Gateway {
 		return fail("another subnet: %s with gateway %s, before %s with gateway %s", now.Subnet, now.Gateway, before.Subnet, before.Gateway).with(values)
 	}
