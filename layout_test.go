@@ -238,7 +238,7 @@ func TestLayout(t *testing.T) {
 }
 
 // budgets are the most lines that there may be. They only fall: who adds some takes others away.
-var budgets = map[string]int{"product": 57_900, "Go below test/": 11_000, "tests": 60_700, "C": 13_000}
+var budgets = map[string]int{"product": 57_200, "Go below test/": 11_000, "tests": 60_600, "C": 13_000}
 
 func TestBudgets(t *testing.T) {
 	lines := map[string]int{}
