@@ -33,6 +33,7 @@ no client is disconnected. The new program is tried first, and the daemon goes o
 called by root or the daemon's user.`,
 		ArgsUsage: "SOCKET",
 		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "gateway", Usage: "start the embedded network's gateway anew as well, which ends the guests' connections to the outside"},
 			&cli.BoolFlag{Name: "json", Usage: "print the daemon's answer, a line of JSON, instead of text"},
 			cmdline.Checked("timeout", "`DURATION` wait no longer than this for the answer, such as \"10s\" (default: 1m0s)", func(v string) (err error) {
 				if timeout, err = time.ParseDuration(v); err != nil || timeout <= 0 {
@@ -54,7 +55,11 @@ func upgradeAction(c *cli.Context, timeout time.Duration, env compat.IO) error {
 	if err != nil {
 		return err
 	}
-	answer, err := askWithin(c.Context, timeout, d, http.MethodPost, "/v1/upgrade", nil)
+	what := "/v1/upgrade"
+	if c.Bool("gateway") {
+		what += "/gateway"
+	}
+	answer, err := askWithin(c.Context, timeout, d, http.MethodPost, what, nil)
 	if c.Bool("json") && answer != nil {
 		_, _ = fmt.Fprintf(env.Stdout, "%s\n", strings.TrimSpace(string(answer)))
 	}

@@ -3,12 +3,17 @@
 package main
 
 import (
+	"errors"
 	"io"
 	"net"
 	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/fakeguest"
@@ -78,4 +83,25 @@ func (o *outside) exchange(text string) {
 	require.NoError(o.t, err)
 	o.seq, o.ack = o.seq+uint32(len(text)), o.ack+uint32(len(text))
 	o.send(fakeguest.TCPAck)
+}
+
+// TestUpgradeOfTheGateway: with --gateway it is another process as well, and only connections through it end.
+func TestUpgradeOfTheGateway(t *testing.T) {
+	if onSimulator() {
+		return // it has none
+	}
+	p, _ := startOwn(t, gatewayFlag)
+	o := goOutside(t, p)
+	o.exchange("before")
+	before, _ := p.status(t)
+	said, err := exec.Command(filepath.Join(binaries, "socket_vmnet2"), "upgrade", "--gateway", p.sock).CombinedOutput()
+	require.NoError(t, err, "%s", said)
+	assert.Contains(t, string(said), "1 client kept (stream: 1)\nconnections to the outside ended: the gateway was started anew\n")
+	_, err = o.host.Read(make([]byte, 1))
+	assert.True(t, err != nil && !errors.Is(err, os.ErrDeadlineExceeded), "%v", err)
+	_, err = o.g.Ping(gatewayAddr, 56)
+	require.NoError(t, err)
+	after, _ := p.status(t)
+	assert.NotEqual(t, before.Network.Usernet.Gateway.PID, after.Network.Usernet.Gateway.PID)
+	assert.Zero(t, after.Network.Usernet.Gateway.Restarts)
 }

@@ -69,6 +69,8 @@ func (s *Server) routes() map[string]http.HandlerFunc {
 		"GET /v1/log-level":       func(w http.ResponseWriter, _ *http.Request) { WriteJSON(w, http.StatusOK, Level{s.o.Source.Level()}) },
 		"PUT /v1/log-level":       s.setLevel,
 		"POST /v1/upgrade":        s.upgrade,
+
+		"POST /v1/upgrade/gateway": s.upgrade,
 	}
 }
 

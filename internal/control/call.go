@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"path"
 	"sync"
 	"time"
 
@@ -22,6 +23,9 @@ const writeTime = 2 * time.Second
 // ends it; further ones do nothing. Its methods may be called on nil, and do nothing then: an upgrade may have been asked
 // for in another way.
 type Call struct {
+	// Gateway: the network's gateway shall become the new program as well, and its connections end.
+	Gateway bool
+
 	peer peercred.Peer
 
 	// over is called before the answer is written: who has it may ask again.
@@ -106,7 +110,7 @@ func (c *Call) answer(status int, v any) {
 	_, _ = conn.Write(append([]byte(head), append(b, '\n')...))
 }
 
-// upgrade is POST /v1/upgrade.
+// upgrade is POST /v1/upgrade, and /v1/upgrade/gateway.
 func (s *Server) upgrade(w http.ResponseWriter, r *http.Request) {
 	if !allowed(w, r, "upgrade it") {
 		return
@@ -125,6 +129,7 @@ func (s *Server) upgrade(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer c.Refuse(http.StatusInternalServerError, "internal", "the upgrade ended without a reason; the daemon goes on")
+	c.Gateway = path.Base(r.URL.Path) == "gateway"
 	s.o.Log.Info("upgrade asked for", c.peer.Args()...)
 	s.o.Upgrade(s.http.ctx, c) // not the request's context: it is done even if the client goes
 }

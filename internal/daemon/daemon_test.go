@@ -233,7 +233,7 @@ func describeAtAnyTime(t *testing.T, d *daemon) {
 	}
 	for range 3 {
 		d.changing.Lock()
-		v, err := d.detach(ctx)
+		v, err := d.detach(ctx, nil)
 		assert.NoError(t, err)
 		d.attachAgain(ctx, v)
 		d.changing.Unlock()

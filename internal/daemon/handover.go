@@ -87,7 +87,7 @@ const section = "daemon"
 
 // detach ends all that serves: nobody is accepted, no frame is read, and the network ends, with what it keeps written. An error says
 // that not all clients have come to rest; those are attached again when they have. The result is nil if nothing has changed.
-func (d *daemon) detach(ctx context.Context) (*detached, error) {
+func (d *daemon) detach(ctx context.Context, call *control.Call) (*detached, error) {
 	if d.network.Load().opened() == nil {
 		return nil, errors.New("the daemon is still starting")
 	}
@@ -101,17 +101,21 @@ func (d *daemon) detach(ctx context.Context) (*detached, error) {
 	defer cancel()
 	v.Stopped = time.Now()
 	var err error
-	v.Clients, err = d.server.Detach(ctx, func() { d.detachGateway(v) }, func() {
+	v.Clients, err = d.server.Detach(ctx, func() { d.detachGateway(v, call) }, func() {
 		d.closeNetwork()
 		v.networkClosed = true
 	}, d.attachLate)
 	return v, err
 }
 
-// detachGateway keeps the gateway's process, with its connections, for the next network.
-func (d *daemon) detachGateway(v *detached) {
+// detachGateway keeps the gateway's process, with its connections, for the next network, unless call says otherwise.
+func (d *daemon) detachGateway(v *detached, call *control.Call) {
 	u, ok := d.network.Load().opened().(*usernet.Network)
-	if !ok {
+	switch {
+	case !ok:
+		return
+	case call != nil && call.Gateway:
+		v.Notes = append(v.Notes, "connections to the outside ended: the gateway was started anew")
 		return
 	}
 	var err error

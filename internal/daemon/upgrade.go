@@ -29,7 +29,7 @@ func (d *daemon) upgrade(ctx context.Context, call *control.Call) {
 	refuse(call, upgrade.Run(ctx, compat.Version, upgrade.Steps{
 		Find:   func() (*upgrade.Binary, error) { return upgrade.Find(d.path) },
 		Check:  d.check,
-		Detach: func(ctx context.Context) (err error) { v, err = d.detach(ctx); return err },
+		Detach: func(ctx context.Context) (err error) { v, err = d.detach(ctx, call); return err },
 		Save:   func(o *handoff.Out) error { return d.save(o, v, call) },
 		Exec: func(o *handoff.Out, b *upgrade.Binary) error {
 			if err := b.Same(); err != nil {
