@@ -176,12 +176,15 @@ func (n *numbers) read() {
 	}
 }
 
-var loadUpgrades = flag.Int("upgrades", 6, "how many TestUpgradeUnderLoad makes; with more than 6 no frame may be lost")
+var (
+	loadUpgrades = flag.Int("upgrades", 6, "how many TestUpgradeUnderLoad makes; with more than 6 no frame may be lost")
+	loadIdle     = flag.Int("idle", 1, "how many clients without traffic it has besides, up to 4000")
+)
 
 // TestUpgradeUnderLoad: eight clients of the stream socket, each with 1,000 frames a second to another, notice nothing of upgrades but a
 // gap; the gateway's process goes on, and with it a guest's TCP connection to the outside.
 func TestUpgradeUnderLoad(t *testing.T) {
-	p, path := startOwn(t, gatewayFlag)
+	p, path := startOwn(t, gatewayFlag, "--max-clients=4096")
 	pidfile := filepath.Join(filepath.Dir(p.sock), "pid")
 	content, err := os.ReadFile(pidfile)
 	require.NoError(t, err)
@@ -197,6 +200,9 @@ func TestUpgradeUnderLoad(t *testing.T) {
 	require.NoError(t, idle.SetDeadline(time.Time{}))
 	_, err = idle.Write(wire(0, 0xe1, "in two pieces")[:7])
 	require.NoError(t, err)
+	for range *loadIdle - 1 {
+		clients = append(clients, p.dial(t, 0xe2))
+	}
 	clients = append(clients, idle)
 	var out *outside
 	there := len(clients)

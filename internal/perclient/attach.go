@@ -26,7 +26,7 @@ const (
 	flushTime = 20 * time.Millisecond
 	flushPoll = time.Millisecond
 
-	// holdTime is how long attached clients are not read at most while the ports of others start.
+	// holdTime is how long attached clients are not read at most while no port of the others starts: thousands take longer in all.
 	holdTime = 500 * time.Millisecond
 )
 
@@ -205,7 +205,7 @@ func (s *Server) Network(n vnet.Network) {
 }
 
 // Attach serves the clients of list, whose links linkOf makes, and new ones. No client of list is read before the ports of all have
-// been started, for holdTime at most: a frame would be lost that is for one of those that are not there yet. It returns which of
+// been started, or none of them for holdTime: a frame would be lost that is for one of those that are not there yet. It returns which of
 // list could not be attached, with why; they are closed.
 func (s *Server) Attach(list []Detached, linkOf func(*Detached) (link.Link, error)) (lost map[uint64]error) {
 	hold := newBarrier(len(list))
@@ -287,7 +287,7 @@ func frames(b []byte) (n int, err error) {
 	return n, nil
 }
 
-// A barrier opens when all that are attached together have tried to start their ports, or holdTime is over.
+// A barrier opens when all that are attached together have tried to start their ports, or none has for holdTime.
 type barrier struct {
 	open chan struct{}
 
@@ -318,6 +318,7 @@ func (b *barrier) one() {
 	b.mu.Lock()
 	b.left--
 	last := b.left == 0
+	b.timer.Reset(holdTime)
 	b.mu.Unlock()
 	if last {
 		b.release()

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -174,6 +175,17 @@ func TestDetachEndsAStart(t *testing.T) {
 			reaches(t, a, b, 1, "after")
 		})
 	}
+}
+
+// TestHoldGoesOn: attached clients are held as long as ports go on starting.
+func TestHoldGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, began := newBarrier(2), time.Now()
+		time.Sleep(holdTime - 1)
+		b.one()
+		<-b.open
+		assert.Equal(t, 2*holdTime-1, time.Since(began))
+	})
 }
 
 // TestNobodyNewWhileDetached: a client that comes then is told to come again.
