@@ -48,7 +48,7 @@ func completionCases(t *testing.T) []completionCase {
 		{"socket_vmnet2 -- --", nil},
 		{"socket_vmnet2 help ", names},
 		{"socket_vmnet2 help se", []string{"selftest", "service"}},
-		{"socket_vmnet2 upgrade --", []string{"--json", "--timeout=", "--help"}},
+		{"socket_vmnet2 upgrade --", []string{"--gateway", "--json", "--timeout=", "--help"}},
 		{"socket_vmnet2 upgrade --timeout=1", nil},
 		{"socket_vmnet2 upgrade --json so", []string{"sock"}},
 		{"socket_vmnet2 upgrade --vmnet-mode=", nil},
