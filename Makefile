@@ -64,11 +64,11 @@ demo:
 UNIT = $(shell $(GO) list ./... | grep -v -e '/test/e2e' -e '/test/lab' -e '/test/reconnect')
 TAGS = -tags vmnetsim
 # The race detector has nothing to find in tests that do no more than run make, go and the programs, or change files in turn.
-PLAIN = $(addprefix $(MODULE),/internal/install /internal/manual /test/docs /test/formula) $(MODULE)
+PLAIN = $(addprefix $(MODULE),/internal/ops/install /internal/compat/manual /test/docs /test/formula) $(MODULE)
 RACE  = $(filter-out $(PLAIN),$(UNIT))
 
 # What a change of the core breaks first. The downloads of Go's modules come on top.
-CORE = frame link bridge mmsg perclient passing/... unixgram compat/... handoff control antispoof watch state gateway/dhcp gateway/dns
+CORE = frame network/bridge perclient/... compat/... daemon/handover daemon/control state gateway/dhcp gateway/dns
 
 .PHONY: quick
 quick:
@@ -80,7 +80,7 @@ quick:
 # How much of the data path the tests of its packages run: at least 90 % of each.
 .PHONY: cover
 cover:
-	$(GO) test $(TAGS) -short -count=1 -cover $(addprefix ./internal/,frame link perclient usernet gateway/...) | \
+	$(GO) test $(TAGS) -short -count=1 -cover $(addprefix ./internal/,frame perclient/link perclient network/usernet gateway/...) | \
 		awk '{ print } /coverage: / { n++; if ($$5 + 0 < 90) { print "make cover: less than 90 %: " $$2; bad = 1 } } END { exit bad || n < 6 }'
 
 .PHONY: test
@@ -114,7 +114,7 @@ test.race: test.setup
 test.asan:
 	VMNETSIM_SANITIZE=1 $(GO) test $(TAGS) -short -count=1 -exec \
 		"env LD_PRELOAD=$$(gcc -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0:abort_on_error=1" \
-		./internal/vmnet/ffi ./internal/vmnet ./internal/darwinapi
+		./internal/network/vmnet/ffi ./internal/network/vmnet ./internal/darwinapi
 
 # The program for macOS, which test/machrun loads: what make mac does, with the programs of the release archive, and the unit tests
 # once more as programs for macOS. About 15 minutes, as root.

@@ -359,7 +359,7 @@ func asksForCI(s *source) (n int) {
 // notLinked are packages that no program for Linux may contain, with all below them.
 var notLinked = []string{
 	"C", "runtime/cgo", "testing", "github.com/ebitengine/purego", "github.com/Code-Hex", "github.com/stretchr", "go.uber.org/goleak",
-	module + "/internal/vnettest", module + "/internal/vmnet/ffi", module + "/internal/darwinapi", module + "/test",
+	module + "/internal/testing/vnettest", module + "/internal/network/vmnet/ffi", module + "/internal/darwinapi", module + "/test",
 }
 
 // checkLinked finds forbidden packages among the dependencies of a program.

@@ -27,22 +27,22 @@ func TestRulesCanFail(t *testing.T) {
 		text string
 		want string // part of a complaint, "" for none
 	}{
-		{"contract imports a back end", checkOwnImports, "internal/vnet/x.go", imp(module + "/internal/usernet"), "internal/usernet"},
-		{"bridge knows a client", checkOwnImports, "internal/bridge/x.go", imp(module + "/internal/link"), "internal/link"},
-		{"link knows a back end", checkOwnImports, "internal/link/x.go", imp(module + "/internal/bridge"), "internal/bridge"},
-		{"test imports a program", checkOwnImports, "internal/link/x_test.go", imp(module + "/cmd/socket_vmnet2"), "cmd/socket_vmnet2"},
+		{"contract imports a back end", checkOwnImports, "internal/network/x.go", imp(module + "/internal/network/usernet"), "internal/network/usernet"},
+		{"bridge knows a client", checkOwnImports, "internal/network/bridge/x.go", imp(module + "/internal/perclient/link"), "internal/perclient/link"},
+		{"link knows a back end", checkOwnImports, "internal/perclient/link/x.go", imp(module + "/internal/network/bridge"), "internal/network/bridge"},
+		{"test imports a program", checkOwnImports, "internal/perclient/link/x_test.go", imp(module + "/cmd/socket_vmnet2"), "cmd/socket_vmnet2"},
 		{"file for another platform", checkOwnImports, "internal/frame/x_darwin.go", imp(module + "/internal/state"), "internal/state"},
 		{"new package", checkOwnImports, "internal/news/x.go", "package x", "no row in the import table"},
 
-		{"cli outside compat and cmd", checkThirdParty, "internal/link/x.go", imp("github.com/urfave/cli/v2"), "not for internal/link"},
+		{"cli outside compat and cmd", checkThirdParty, "internal/perclient/link/x.go", imp("github.com/urfave/cli/v2"), "not for internal/perclient/link"},
 		{"cli in compat", checkThirdParty, "internal/compat/x.go", imp("github.com/urfave/cli/v2"), ""},
-		{"gvisor outside usernet", checkThirdParty, "internal/bridge/x.go", imp("gvisor.dev/gvisor/pkg/tcpip"), "not for internal/bridge"},
+		{"gvisor outside usernet", checkThirdParty, "internal/network/bridge/x.go", imp("gvisor.dev/gvisor/pkg/tcpip"), "not for internal/network/bridge"},
 		{"testify in code", checkThirdParty, "internal/frame/x.go", imp("github.com/stretchr/testify/assert"), "not for internal/frame"},
 		{"testify in a test", checkThirdParty, "internal/frame/x_test.go", imp("github.com/stretchr/testify/assert"), ""},
 		{"unknown module", checkThirdParty, "internal/frame/x_test.go", imp("example.com/x"), "not on the list"},
 		{"standard library", checkThirdParty, "internal/frame/x.go", imp("net/http"), ""},
 
-		{"cgo in internal", checkCgo, "internal/link/x_darwin.go", imp("C"), "cgo"},
+		{"cgo in internal", checkCgo, "internal/perclient/link/x_darwin.go", imp("C"), "cgo"},
 		{"cgo in cmd", checkCgo, "cmd/socket_vmnet2/x.go", imp("C"), "cgo"},
 		{"cgo in a macOS test guest", checkCgo, "test/vzguest/x.go", imp("C"), ""},
 
@@ -119,7 +119,7 @@ func TestForbiddenDependencies(t *testing.T) {
 	for _, d := range []string{"github.com/ebitengine/purego/internal/fakecgo", "testing", module + "/test/lab"} {
 		assert.Len(t, checkLinked([]string{"fmt", d}), 1, d)
 	}
-	assert.Empty(t, checkLinked([]string{"runtime", "internal/testlog", module + "/internal/vnet"}))
+	assert.Empty(t, checkLinked([]string{"runtime", "internal/testlog", module + "/internal/network"}))
 }
 
 // elfWith makes an ELF file that has program headers and nothing else.

@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"howett.net/plist"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/codesign"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/codesign"
 )
 
 // tryMake runs make in the tree without what this test may be run with.

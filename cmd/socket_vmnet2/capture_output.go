@@ -12,7 +12,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/capture/read"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/capture/read"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
 )
 

@@ -10,9 +10,9 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/capture"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/control"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/find"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/control"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/find"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/capture"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
 )
 

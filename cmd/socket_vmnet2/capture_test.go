@@ -21,7 +21,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/capture"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/capture"
 )
 
 // A capturing is the command as a process.

@@ -11,12 +11,12 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/cmdline"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/compat/cmdline"
 )
 
 // commands are what the first argument of socket_vmnet2 can ask for in place of the daemon. Package cmdline says how texts are made
-// of them; internal/manual makes the manual pages and the completions.
+// of them; internal/compat/manual makes the manual pages and the completions.
 func commands(env compat.IO) []*cli.Command {
 	all := []*cli.Command{
 		captureCommand(env),

@@ -18,11 +18,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/fakeguest"
-	passed "github.com/socket-vmnet2/socket_vmnet2/internal/passing/client"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/passing/proto"
+	passed "github.com/socket-vmnet2/socket_vmnet2/internal/perclient/passfd/client"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/passfd/proto"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/state"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/vnettest"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/fakeguest"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/vnettest"
 )
 
 // TestStopWithClientsOfAllKinds: the daemon stops in time whatever its clients are connected by and whether they read, and

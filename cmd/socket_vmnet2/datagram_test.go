@@ -16,11 +16,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/fakeguest"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/passing/proto"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/vnettest"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/passfd/proto"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/fakeguest"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/vnettest"
 )
 
 // shortDir is a directory whose paths fit into the address of a socket on every system, and which everybody may enter.
@@ -171,7 +171,7 @@ func TestDatagramConformance(t *testing.T) {
 			continue // the transports are the same ones
 		}
 		t.Run(name, func(t *testing.T) {
-			vnettest.TestNetwork(t, func(*testing.T) vnet.Network {
+			vnettest.TestNetwork(t, func(*testing.T) network.Network {
 				return vnettest.DaemonNetwork(vnettest.DaemonOptions{
 					Socket: p.sock, Gateway: gatewayAddr, MaxFrame: carried(), Transports: transports,
 				})

@@ -10,7 +10,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/doctor"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/doctor"
 )
 
 func doctorCommand(env compat.IO) *cli.Command {

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/doctor"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/doctor"
 )
 
 // doctorSays runs doctor --json and returns its report.

@@ -16,10 +16,10 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/cmdline"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
-	passed "github.com/socket-vmnet2/socket_vmnet2/internal/passing/client"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/passing/proto"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/compat/cmdline"
+	passed "github.com/socket-vmnet2/socket_vmnet2/internal/perclient/passfd/client"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/passfd/proto"
 )
 
 // execTime is how long the daemon may take to give a connection: an interface of vmnet takes seconds at times.

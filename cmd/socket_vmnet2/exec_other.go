@@ -7,7 +7,7 @@ package main
 import (
 	"golang.org/x/sys/unix"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/lowfd"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/lowfd"
 )
 
 // dup2 makes target the same file as fd, without close-on-exec.

@@ -20,12 +20,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/fakeguest"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/faults"
-	passed "github.com/socket-vmnet2/socket_vmnet2/internal/passing/client"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/passing/proto"
+	passed "github.com/socket-vmnet2/socket_vmnet2/internal/perclient/passfd/client"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/passfd/proto"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/vnettest"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/fakeguest"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/vnettest"
 )
 
 // faultyName is the daemon that is built with points where it panics.
@@ -220,7 +220,7 @@ func injections() []injection {
 		{"perclient.sweep", func(p *process) []vnettest.Transport {
 			return []vnettest.Transport{vnettest.PathSocket(p.sock, markedDir(p), true)}
 		}, (*victim).introduce, nil, true},
-		{"unixgram.read", func(p *process) []vnettest.Transport {
+		{"dgram.read", func(p *process) []vnettest.Transport {
 			return []vnettest.Transport{vnettest.PathSocket(p.sock, markedDir(p), false), vnettest.PathSocket(p.sock, markedDir(p), true)}
 		}, (*victim).introduce, fromVictim, true},
 	}

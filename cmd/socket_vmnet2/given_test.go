@@ -20,8 +20,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	passed "github.com/socket-vmnet2/socket_vmnet2/internal/passing/client"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/passing/proto"
+	passed "github.com/socket-vmnet2/socket_vmnet2/internal/perclient/passfd/client"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/passfd/proto"
 )
 
 // A manager is a service manager: it makes sockets and starts daemons with them, one after the other. Root's are in a PID namespace

@@ -12,7 +12,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/install"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/install"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
 )
 

@@ -14,8 +14,8 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/render"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/render"
 )
 
 func logLevelCommand(env compat.IO) *cli.Command {

@@ -15,8 +15,8 @@ import (
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/lowfd"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/gateway"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/lowfd"
 )
 
 func main() {

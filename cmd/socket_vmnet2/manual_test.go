@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/manual"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/compat/manual"
 )
 
 var update = flag.Bool("update", false, "write the manual pages and completions")

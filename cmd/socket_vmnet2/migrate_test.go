@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/find"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/find"
 )
 
 // TestMigrateKnowsSubcommands: a process whose first argument is a subcommand is no daemon to migrate.

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/render"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/render"
 )
 
 // A screen is what standard output leads to.

@@ -19,8 +19,8 @@ import (
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/selftest"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/selftest"
 )
 
 // selftestTime is how long a self test may take. Closing what is open then comes on top: all in all it is below a minute.
@@ -104,7 +104,7 @@ func selfTest(c *cli.Context, timeout time.Duration, cfg *compat.Config, env com
 // selftestOptions are the options for the network of cfg.
 func selftestOptions(cfg *compat.Config, log *slog.Logger) selftest.Options {
 	o := selftest.Options{
-		Open:         func(ctx context.Context) (vnet.Network, error) { return daemon.OpenNetwork(ctx, cfg, log) },
+		Open:         func(ctx context.Context) (network.Network, error) { return daemon.OpenNetwork(ctx, cfg, log) },
 		Isolated:     cfg.Isolate,
 		NoRouter:     cfg.DisableNAT44,
 		SharingAsked: cfg.VmnetInterfaces == compat.InterfacesOne,
@@ -112,7 +112,7 @@ func selftestOptions(cfg *compat.Config, log *slog.Logger) selftest.Options {
 	}
 	if cfg.Backend.Resolve(runtime.GOOS) == compat.BackendVmnet {
 		o.Describe, o.Sharing = describeVmnet, vmnetSharing
-		if runtime.GOOS == "darwin" && cfg.Mode != vnet.ModeBridged {
+		if runtime.GOOS == "darwin" && cfg.Mode != network.ModeBridged {
 			o.LeasesFile = macOSLeases
 		}
 	}
@@ -120,7 +120,7 @@ func selftestOptions(cfg *compat.Config, log *slog.Logger) selftest.Options {
 }
 
 // describeVmnet tells which way a vmnet network was made, and what macOS said of its first interface.
-func describeVmnet(n vnet.Network) selftest.Facts {
+func describeVmnet(n network.Network) selftest.Facts {
 	s, ok := daemon.VmnetStatus(n)
 	if !ok {
 		return nil
@@ -133,7 +133,7 @@ func describeVmnet(n vnet.Network) selftest.Facts {
 }
 
 // vmnetSharing is how many clients have no interface of their own, and why the last one could not be started.
-func vmnetSharing(n vnet.Network) (int, error) {
+func vmnetSharing(n network.Network) (int, error) {
 	s, _ := daemon.VmnetStatus(n)
 	return s.Shared, s.LastFailure
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/selftest"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/selftest"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/state"
 )
 

@@ -14,7 +14,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/service"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/service"
 )
 
 func serviceCommand(env compat.IO) *cli.Command {

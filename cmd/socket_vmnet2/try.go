@@ -17,9 +17,9 @@ import (
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/freenet"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/freenet"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
 
 func tryCommand(env compat.IO) *cli.Command {
@@ -90,15 +90,15 @@ func logOf(w io.Writer) io.Writer {
 const placeholder = "192.168.105.1"
 
 // configure reads the options. Where the subnet is for us to choose, resolve makes the final Config.
-func (t *trial) configure(c *cli.Context, network compat.Network, env compat.IO) (err error) {
+func (t *trial) configure(c *cli.Context, flags compat.Network, env compat.IO) (err error) {
 	t.resolve = func(gateway netip.Addr) (*compat.Config, error) {
 		if err := c.Set("vmnet-gateway", gateway.String()); err != nil {
 			return nil, err
 		}
-		return network.Config(c, env)
+		return flags.Config(c, env)
 	}
-	if c.IsSet("vmnet-gateway") || c.String("vmnet-mode") == string(vnet.ModeBridged) {
-		t.cfg, err = network.Config(c, env)
+	if c.IsSet("vmnet-gateway") || c.String("vmnet-mode") == string(network.ModeBridged) {
+		t.cfg, err = flags.Config(c, env)
 		return err
 	}
 	for _, name := range []string{"vmnet-dhcp-end", "vmnet-reserve", "vmnet-forward"} {
@@ -153,7 +153,7 @@ func (t *trial) run(ctx context.Context) (err error) {
 	}
 	t.cfg.SocketPath, t.cfg.StateDir = filepath.Join(dir, trySocket), filepath.Join(dir, "state")
 
-	return daemon.Try(ctx, t.cfg, t.logs, func(n vnet.NetworkInfo, datagrams bool) error {
+	return daemon.Try(ctx, t.cfg, t.logs, func(n network.Info, datagrams bool) error {
 		if _, err := io.WriteString(t.out, t.describe(n, datagrams).text(t.json)); err != nil {
 			return fmt.Errorf("cannot tell where the socket is: %w", err)
 		}
@@ -186,7 +186,7 @@ func (t *trial) makeDir() (dir string, err error) {
 
 // chooseSubnet chooses the subnet, or tells what the one that was asked for collides with.
 func (t *trial) chooseSubnet() error {
-	if t.cfg.Mode == vnet.ModeBridged {
+	if t.cfg.Mode == network.ModeBridged {
 		return nil
 	}
 	table, err := freenet.System()

@@ -19,8 +19,8 @@ import (
 	"syscall"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
 
 // A tryLine tells how one program is made to use the network.
@@ -83,7 +83,7 @@ func (r tryReady) text(asJSON bool) string {
 }
 
 // describe tells of the network that is served.
-func (t *trial) describe(info vnet.NetworkInfo, datagrams bool) tryReady {
+func (t *trial) describe(info network.Info, datagrams bool) tryReady {
 	r := tryReady{
 		Version: compat.Version, PID: os.Getpid(), Backend: info.Backend, Mode: string(info.Mode),
 		Socket: t.cfg.SocketPath, Client: clientProgram(os.Executable),

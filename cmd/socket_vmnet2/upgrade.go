@@ -15,10 +15,10 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/cmdline"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/compat/cmdline"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/upgrade"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/upgrade"
 )
 
 // upgradeTime is how long an upgrade may take: vmnet takes seconds at times to start a network again.

@@ -19,7 +19,7 @@ import (
 	"os"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat/errtext"
-	_ "github.com/socket-vmnet2/socket_vmnet2/internal/lowfd" // the connection gets such a number
+	_ "github.com/socket-vmnet2/socket_vmnet2/internal/daemon/lowfd" // the connection gets such a number
 )
 
 func main() {

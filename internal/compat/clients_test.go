@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
 )
 
 // A given is what one option of a command line changes in a Config.
@@ -22,7 +22,7 @@ func group(g string) given { return func(c *Config) { c.SocketGroup, c.SocketGro
 
 func pidfile(p string) given { return func(c *Config) { c.Pidfile, c.PidfileSet = p, true } }
 
-func mode(m vnet.Mode) given { return func(c *Config) { c.Mode = m } }
+func mode(m network.Mode) given { return func(c *Config) { c.Mode = m } }
 
 func iface(i string) given { return func(c *Config) { c.Interface = i } }
 

@@ -6,7 +6,7 @@ import (
 	"net/netip"
 	"os"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
 )
 
 // Defaults and limits of the new program's options.
@@ -81,7 +81,7 @@ type Config struct {
 	Pidfile    string
 	PidfileSet bool // given, may be empty even so
 
-	Mode      vnet.Mode
+	Mode      network.Mode
 	Interface string // of the host, empty when not given
 
 	// Gateway, Subnet and DHCPEnd are either all set or all zero: then the network chooses.
@@ -107,9 +107,9 @@ type Config struct {
 	DisableRA       bool
 	MTU             int // bytes, layer 3; 0: the default, 1500
 	// Reservations need a gateway, so they are inside Subnet.
-	Reservations []vnet.Reservation
+	Reservations []network.Reservation
 	// Forwards lead to addresses inside Subnet, where that is known.
-	Forwards     []vnet.Forward
+	Forwards     []network.Forward
 	HostLoopback string // "on", "off", or empty: as ReachHostLoopback has it
 	Isolate      bool   // guests reach the host and, in shared mode, the outside, but not each other
 	Offload      bool
@@ -149,7 +149,7 @@ func defaultConfig() Config {
 	return Config{
 		SocketGroup:     defaultSocketGroup,
 		SocketMode:      DefaultSocketMode,
-		Mode:            vnet.ModeShared,
+		Mode:            network.ModeShared,
 		VmnetAPI:        APIAuto,
 		VmnetInterfaces: InterfacesClient,
 		Backend:         backendAuto,
@@ -166,5 +166,5 @@ func (c *Config) ReachHostLoopback() bool {
 	if c.HostLoopback != "" {
 		return c.HostLoopback == "on"
 	}
-	return c.Mode == vnet.ModeShared && !c.Isolate
+	return c.Mode == network.ModeShared && !c.Isolate
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/cmdline"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/compat/cmdline"
 )
 
 const (

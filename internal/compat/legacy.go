@@ -10,7 +10,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
 )
 
 // legacyEvents are the messages that socket_vmnet logs too, with its text. A name in braces stands for that attribute's
@@ -32,9 +32,9 @@ var legacyEvents = map[string]string{
 
 // modeNumbers are the values of vmnet's operating_modes_t, by which socket_vmnet's log names the mode.
 var modeNumbers = map[string]string{
-	string(vnet.ModeHost):    "1000",
-	string(vnet.ModeShared):  "1001",
-	string(vnet.ModeBridged): "1002",
+	string(network.ModeHost):    "1000",
+	string(network.ModeShared):  "1001",
+	string(network.ModeBridged): "1002",
 }
 
 // legacyText returns socket_vmnet's text for a record, if it has one.

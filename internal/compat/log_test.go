@@ -22,7 +22,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
 )
 
 // logOf is what f logs in a format, at noon.
@@ -72,7 +72,7 @@ func TestFormats(t *testing.T) {
 		},
 		{
 			"addresses", func(l *slog.Logger) {
-				l.Info("x", "mac", net.HardwareAddr{2, 0, 0, 0, 0, 1}, "ip", netip.MustParseAddr("10.0.0.1"), "mode", vnet.ModeHost)
+				l.Info("x", "mac", net.HardwareAddr{2, 0, 0, 0, 0, 1}, "ip", netip.MustParseAddr("10.0.0.1"), "mode", network.ModeHost)
 			},
 			`INFO | x mac=02:00:00:00:00:01 ip=10.0.0.1 mode=host`,
 			`level=INFO msg=x mac=02:00:00:00:00:01 ip=10.0.0.1 mode=host`,

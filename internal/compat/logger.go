@@ -14,7 +14,7 @@ import (
 	"sync"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat/errtext"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
 )
 
 // A handler prints one line per record as socket_vmnet does: no time, "INFO | " or its like in front, and behind the message
@@ -130,7 +130,7 @@ func valueText(v slog.Value) string {
 		return errtext.Message(x)
 	case os.Signal:
 		return SignalText(x)
-	case vnet.Mode:
+	case network.Mode:
 		return string(x)
 	}
 	return v.String()

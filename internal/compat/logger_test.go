@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
 )
 
 // logged is what f prints.
@@ -46,7 +46,7 @@ func TestLegacyLines(t *testing.T) {
 		{"INFO | Received signal " + terminated, func(l *slog.Logger) { l.Info("received signal", "signal", syscall.SIGTERM) }},
 		{"INFO | Received signal " + hangup, func(l *slog.Logger) { l.Info("received signal", "signal", syscall.SIGHUP) }},
 		{"INFO | Received signal " + interrupt, func(l *slog.Logger) { l.Info("received signal", "signal", SignalText(os.Interrupt)) }},
-		{"INFO | Initializing vmnet.framework (mode 1000)", func(l *slog.Logger) { l.Info("initializing network", "mode", vnet.ModeHost) }},
+		{"INFO | Initializing vmnet.framework (mode 1000)", func(l *slog.Logger) { l.Info("initializing network", "mode", network.ModeHost) }},
 		{"INFO | Initializing vmnet.framework (mode 1001)", func(l *slog.Logger) { l.Info("initializing network", "mode", "shared") }},
 		{"INFO | Initializing vmnet.framework (mode 1002)", func(l *slog.Logger) { l.Info("initializing network", "mode", 1002) }},
 		{`INFO | Using network interface "en0"`, func(l *slog.Logger) { l.Info("using network interface", "name", "en0") }},

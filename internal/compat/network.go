@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
 )
 
 // defaultMaskBits is 255.255.255.0, socket_vmnet's default mask.
@@ -35,7 +35,7 @@ func (s *settings) finish() error {
 			return err
 		}
 	}
-	if s.Mode == vnet.ModeBridged && s.Interface == "" {
+	if s.Mode == network.ModeBridged && s.Interface == "" {
 		return errors.New(`vmnet mode "bridged" require --vmnet-interface to be specified`)
 	}
 	if !s.given("vmnet-gateway") {
@@ -57,7 +57,7 @@ func (s *settings) finish() error {
 
 // withoutGateway leaves the addresses to the network.
 func (s *settings) withoutGateway() error {
-	if s.Mode == vnet.ModeShared {
+	if s.Mode == network.ModeShared {
 		s.warn("--vmnet-gateway=IP should be explicitly specified to avoid conflicting with other applications")
 	}
 	for _, option := range []string{"vmnet-dhcp-end=IP", "vmnet-mask=MASK", "vmnet-gateway-any"} {
@@ -80,7 +80,7 @@ func (s *settings) parseGateway() (netip.Addr, error) {
 
 // withGateway settles gateway, subnet and the end of the pool.
 func (s *settings) withGateway() error {
-	if s.Mode == vnet.ModeBridged {
+	if s.Mode == network.ModeBridged {
 		return errors.New(`vmnet mode "bridged" conflicts with --vmnet-gateway`)
 	}
 	gw, err := s.parseGateway()
@@ -185,7 +185,7 @@ func (s *settings) settleDHCPEnd() error {
 
 // withoutDHCP tells whether the network will have no DHCP server, so that its pool does not matter.
 func (s *settings) withoutDHCP() bool {
-	return s.DisableDHCP || s.NetworkIDSet && s.Mode == vnet.ModeHost
+	return s.DisableDHCP || s.NetworkIDSet && s.Mode == network.ModeHost
 }
 
 // warnDisableDHCP names the options that have no effect beside --vmnet-disable-dhcp.

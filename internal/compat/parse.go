@@ -9,7 +9,7 @@ import (
 	"io"
 	"strings"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/cmdline"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/compat/cmdline"
 )
 
 // IO is what a command line acts on besides argv.

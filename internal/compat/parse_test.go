@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
 )
 
 // run is one call of Parse and all that it did.
@@ -58,7 +58,7 @@ func TestGetoptTable(t *testing.T) {
 	plain := func(more func(*Config)) *Config {
 		return addressed("/s", "192.168.105.1", "192.168.105.0/24", "192.168.105.254", more)
 	}
-	host := func(c *Config) { c.Mode = vnet.ModeHost }
+	host := func(c *Config) { c.Mode = network.ModeHost }
 	pid := func(p string) func(*Config) {
 		return func(c *Config) { c.Pidfile, c.PidfileSet = p, true }
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/urfave/cli/v2"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/cmdline"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/compat/cmdline"
 )
 
 func TestSubcommand(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
 )
 
 func TestInetAton(t *testing.T) {
@@ -242,7 +242,7 @@ func TestIdentifiers(t *testing.T) {
 func TestNewOptions(t *testing.T) {
 	base := []string{"/usr/bin/socket_vmnet2", "--vmnet-mode=host"}
 	plain := defaultConfig()
-	plain.Mode, plain.SocketPath = vnet.ModeHost, "/s"
+	plain.Mode, plain.SocketPath = network.ModeHost, "/s"
 	for _, c := range []struct {
 		name string
 		argv []string

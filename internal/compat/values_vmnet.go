@@ -12,7 +12,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
 )
 
 func (s *settings) addReservation(v string) error {
@@ -20,7 +20,7 @@ func (s *settings) addReservation(v string) error {
 	if !ok {
 		return fmt.Errorf("--vmnet-reserve=%s is not of the form MAC=IP", v)
 	}
-	r := vnet.Reservation{MAC: parseMAC(mac)}
+	r := network.Reservation{MAC: parseMAC(mac)}
 	if r.MAC == nil {
 		return fmt.Errorf("--vmnet-reserve=%s: %s is no MAC address of a guest, such as 52:54:00:12:34:56", v, quoted(mac))
 	}
@@ -61,8 +61,8 @@ func (s *settings) addForward(v string) error {
 	if !ok {
 		return fmt.Errorf("--vmnet-forward=%s: %s is no port from 1 to 65535", v, quoted(guestPort))
 	}
-	f := vnet.Forward{Proto: proto, HostPort: uint16(hp), Guest: netip.AddrPortFrom(a, uint16(gp))}
-	if i := slices.IndexFunc(s.Forwards, func(o vnet.Forward) bool { return o.Proto == f.Proto && o.HostPort == f.HostPort }); i >= 0 {
+	f := network.Forward{Proto: proto, HostPort: uint16(hp), Guest: netip.AddrPortFrom(a, uint16(gp))}
+	if i := slices.IndexFunc(s.Forwards, func(o network.Forward) bool { return o.Proto == f.Proto && o.HostPort == f.HostPort }); i >= 0 {
 		return fmt.Errorf("--vmnet-forward=%s: %s port %d is forwarded already, to %s", v, proto, hp, s.Forwards[i].Guest)
 	}
 	s.Forwards = append(s.Forwards, f)
@@ -93,7 +93,7 @@ func (s *settings) checkNetworkOptions() error {
 // MTU there is an error by vmnet.h; whether isolation works there is not known, and a promise of isolation that is
 // not kept is worse than none.
 func (s *settings) checkBridged() error {
-	if s.Mode != vnet.ModeBridged {
+	if s.Mode != network.ModeBridged {
 		return nil
 	}
 	for _, option := range []string{

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
 )
 
 // newWords is a command line of the new program with a gateway and a socket.
@@ -19,16 +19,16 @@ func newWords(args string) []string {
 	return strings.Fields("socket_vmnet2 --vmnet-gateway=192.168.105.1 " + args + " /s")
 }
 
-func reservation(mac, ip string) vnet.Reservation {
+func reservation(mac, ip string) network.Reservation {
 	hw, err := net.ParseMAC(mac)
 	if err != nil {
 		panic(err)
 	}
-	return vnet.Reservation{MAC: hw, Addr: netip.MustParseAddr(ip)}
+	return network.Reservation{MAC: hw, Addr: netip.MustParseAddr(ip)}
 }
 
-func forward(proto string, port uint16, guest string) vnet.Forward {
-	return vnet.Forward{Proto: proto, HostPort: port, Guest: netip.MustParseAddrPort(guest)}
+func forward(proto string, port uint16, guest string) network.Forward {
+	return network.Forward{Proto: proto, HostPort: port, Guest: netip.MustParseAddrPort(guest)}
 }
 
 func TestNetworkOptions(t *testing.T) {
@@ -57,17 +57,17 @@ func TestNetworkOptions(t *testing.T) {
 		{"no forged addresses", "--anti-spoof", func(c *Config) { c.AntiSpoof = true }},
 		{"offload", "--offload", func(c *Config) { c.Offload = true }},
 		{"reservations", "--vmnet-reserve=52:54:00:12:34:56=192.168.105.10 --vmnet-reserve 02:AB:cd:00:00:01=192.168.105.254", func(c *Config) {
-			c.Reservations = []vnet.Reservation{
+			c.Reservations = []network.Reservation{
 				reservation("52:54:00:12:34:56", "192.168.105.10"), reservation("02:ab:cd:00:00:01", "192.168.105.254"),
 			}
 		}},
 		{"forwards", "--vmnet-forward=tcp:1=192.168.105.2:65535 --vmnet-forward=udp:1=192.168.105.2:65535 --vmnet-forward tcp:65535=192.168.105.3:1", func(c *Config) {
-			c.Forwards = []vnet.Forward{
+			c.Forwards = []network.Forward{
 				forward("tcp", 1, "192.168.105.2:65535"), forward("udp", 1, "192.168.105.2:65535"), forward("tcp", 65535, "192.168.105.3:1"),
 			}
 		}},
 		{"several ports to one guest's", "--vmnet-forward=tcp:80=192.168.105.2:80 --vmnet-forward=tcp:81=192.168.105.2:80", func(c *Config) {
-			c.Forwards = []vnet.Forward{forward("tcp", 80, "192.168.105.2:80"), forward("tcp", 81, "192.168.105.2:80")}
+			c.Forwards = []network.Forward{forward("tcp", 80, "192.168.105.2:80"), forward("tcp", 81, "192.168.105.2:80")}
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -81,7 +81,7 @@ func TestNetworkOptions(t *testing.T) {
 	t.Run("forward into a network that is not known yet", func(t *testing.T) {
 		r := parse(t, New, words("--vmnet-mode=host --vmnet-forward=tcp:80=10.1.2.3:80 /s"))
 		require.NotNil(t, r.cfg, r.stderr)
-		assert.Equal(t, []vnet.Forward{forward("tcp", 80, "10.1.2.3:80")}, r.cfg.Forwards)
+		assert.Equal(t, []network.Forward{forward("tcp", 80, "10.1.2.3:80")}, r.cfg.Forwards)
 	})
 }
 

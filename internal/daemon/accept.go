@@ -8,8 +8,8 @@ import (
 	"net"
 	"sync"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/inherit"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/inherit"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/link"
 )
 
 // errHandover ends the loops of a daemon whose listeners go to its next image.

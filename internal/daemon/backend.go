@@ -13,16 +13,16 @@ import (
 	"runtime"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/inherit"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/gateway"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/inherit"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/network/usernet"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/state"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/usernet"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
 
 // An opener starts a network that has been checked. What the network keeps over restarts is in kept, which its caller closes after
 // the network.
-type opener func(ctx context.Context, kept *state.File) (vnet.Network, error)
+type opener func(ctx context.Context, kept *state.File) (network.Network, error)
 
 // prepareNetwork refuses what the back end cannot do, before anything is touched, and returns what starts the network.
 func prepareNetwork(cfg *compat.Config, log *slog.Logger) (opener, error) {
@@ -36,7 +36,7 @@ func prepareNetwork(cfg *compat.Config, log *slog.Logger) (opener, error) {
 	if err != nil {
 		return nil, err
 	}
-	return func(ctx context.Context, kept *state.File) (vnet.Network, error) {
+	return func(ctx context.Context, kept *state.File) (network.Network, error) {
 		o := usernetOptions(cfg, log)
 		o.Start, o.Leases = program.Start, kept
 		o.Inherited, o.LateForwards = ctx.Value(againKey{}).(*usernet.Inherited)
@@ -51,7 +51,7 @@ func prepareNetwork(cfg *compat.Config, log *slog.Logger) (opener, error) {
 }
 
 // OpenNetwork opens the network that a daemon with cfg would have. It keeps the state file open until it is closed.
-func OpenNetwork(ctx context.Context, cfg *compat.Config, log *slog.Logger) (vnet.Network, error) {
+func OpenNetwork(ctx context.Context, cfg *compat.Config, log *slog.Logger) (network.Network, error) {
 	open, err := prepareNetwork(cfg, log)
 	if err != nil {
 		return nil, err
@@ -66,7 +66,7 @@ func OpenNetwork(ctx context.Context, cfg *compat.Config, log *slog.Logger) (vne
 
 // withState is a network and the file that it is kept in, which is closed with it.
 type withState struct {
-	vnet.Network
+	network.Network
 	kept *state.File
 }
 

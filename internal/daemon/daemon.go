@@ -15,16 +15,16 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/capture"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/control"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/handoff"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/health"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/inherit"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/control"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/handover"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/inherit"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/upgrade"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/health"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/capture"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/state"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/upgrade"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
 
 // stopLimit is how long a stop may take. Clients have 1.8 s of it; whatever hangs beyond is left to the end of the process.
@@ -81,7 +81,7 @@ type daemon struct {
 func Serve(cfg *compat.Config, log *compat.Log) error {
 	ctx, stop := UntilSignal(log.Logger)
 	defer stop()
-	in, err := handoff.Inherited()
+	in, err := handover.Inherited()
 	if err != nil {
 		return err
 	}
@@ -99,7 +99,7 @@ func Serve(cfg *compat.Config, log *compat.Log) error {
 
 // Try is Serve until ctx of UntilSignal is done, without upgrades. When clients can connect, ready is told the network and whether
 // there are datagram clients' sockets; its error ends the daemon.
-func Try(ctx context.Context, cfg *compat.Config, log *compat.Log, ready func(n vnet.NetworkInfo, datagrams bool) error) error {
+func Try(ctx context.Context, cfg *compat.Config, log *compat.Log, ready func(n network.Info, datagrams bool) error) error {
 	d := newDaemon(cfg, log)
 	return d.serve(ctx, func() error {
 		if err := d.start(ctx); err != nil {

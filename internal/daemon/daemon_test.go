@@ -18,15 +18,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/fakeguest"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/inherit"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/gateway"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/inherit"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/network/usernet"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/state"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/usernet"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/vnettest"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/fakeguest"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/vnettest"
 )
 
 // patience is how long a test waits for what must happen.
@@ -68,14 +68,14 @@ func testFrame(src byte, payload string) []byte {
 }
 
 // early is a daemon whose SOCKET was given and which serves already. Its network opens when gate is closed.
-func early(ctx context.Context, t *testing.T, open func() (vnet.Network, error)) (d *daemon, gate chan struct{}, ended chan error) {
+func early(ctx context.Context, t *testing.T, open func() (network.Network, error)) (d *daemon, gate chan struct{}, ended chan error) {
 	t.Helper()
 	d, gate, ended = ownDaemon(t, backends["usernet"], "--runtime-dir=none"), make(chan struct{}), make(chan error, 1)
 	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: d.cfg.SocketPath, Net: "unix"})
 	require.NoError(t, err)
 	ln.SetUnlinkOnClose(false)
 	d.given = inherit.Restore(inherit.Saved{Names: []string{inherit.Stream}}, map[string]*net.UnixListener{inherit.Stream: ln}, nil)
-	d.open = func(ctx context.Context, _ *state.File) (vnet.Network, error) {
+	d.open = func(ctx context.Context, _ *state.File) (network.Network, error) {
 		select {
 		case <-gate:
 			return open()
@@ -104,8 +104,8 @@ func dial(t *testing.T, d *daemon) net.Conn {
 // ready.
 func TestClientsBeforeTheNetwork(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	d, gate, ended := early(ctx, t, func() (vnet.Network, error) {
-		return usernet.New(usernet.Options{Config: gateway.Config{Mode: vnet.ModeShared}, Start: gateway.Goroutine})
+	d, gate, ended := early(ctx, t, func() (network.Network, error) {
+		return usernet.New(usernet.Options{Config: gateway.Config{Mode: network.ModeShared}, Start: gateway.Goroutine})
 	})
 	a, guest := dial(t, d), vnettest.Dial(t, d.cfg.SocketPath, fakeguest.Options{})
 	var asking sync.WaitGroup
@@ -141,7 +141,7 @@ func TestStartThatEnds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			d, gate, ended := early(ctx, t, func() (vnet.Network, error) { return nil, cause })
+			d, gate, ended := early(ctx, t, func() (network.Network, error) { return nil, cause })
 			a := dial(t, d)
 			_, err := a.Write(testFrame(1, "hello"))
 			require.NoError(t, err)
@@ -169,7 +169,7 @@ func TestDescribeNetwork(t *testing.T) {
 	assert.Equal(t, "usernet", n.Backend)
 	assert.Equal(t, "shared", n.Mode)
 	hold := make(chan struct{})
-	d.network.Store(startLazy(t.Context(), func(context.Context) (vnet.Network, error) {
+	d.network.Store(startLazy(t.Context(), func(context.Context) (network.Network, error) {
 		<-hold
 		return nil, errors.New("sharing service busy")
 	}))

@@ -9,14 +9,14 @@ import (
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/freenet"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/health"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/network/usernet"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/freenet"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/health"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/link"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/usernet"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
 
 // describe tells all that the daemon knows of itself. It may be called from any goroutine at any time once clients may be served:
@@ -100,7 +100,7 @@ func (d *daemon) describeNetwork() status.Network {
 }
 
 // describeInner tells what a network that runs says of itself.
-func describeInner(n *status.Network, inner vnet.Network) {
+func describeInner(n *status.Network, inner network.Network) {
 	i := inner.Info()
 	n.Backend, n.Mode, n.Subnet, n.Gateway = i.Backend, string(i.Mode), i.Subnet, i.Gateway
 	n.MTU, n.MaxFrame, n.Interface, n.Isolated, n.Offload = i.MTU, i.MaxFrame, i.Interface, i.Isolated, i.Offload
@@ -137,7 +137,7 @@ func dhcpOff(cfg *compat.Config) string {
 	switch {
 	case cfg.DisableDHCP:
 		return "--vmnet-disable-dhcp"
-	case cfg.NetworkIDSet && cfg.Mode == vnet.ModeHost:
+	case cfg.NetworkIDSet && cfg.Mode == network.ModeHost:
 		return "--vmnet-network-identifier"
 	}
 	return ""

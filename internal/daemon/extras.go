@@ -16,16 +16,16 @@ import (
 	"sync"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/control"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/handoff"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/inherit"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/passing"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/control"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/handover"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/inherit"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/rundir"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/peercred"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/rundir"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/dgram"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/link"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/passfd"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/unixgram"
 )
 
 // extras are the sockets beside SOCKET: for datagram clients, and to pass descriptors in either direction. The daemon does
@@ -35,8 +35,8 @@ type extras struct {
 	dir      *rundir.Dir
 	attachLn *net.UnixListener
 	adoptLn  *net.UnixListener
-	passing  *passing.Server
-	shared   *unixgram.Server
+	passing  *passfd.Server
+	shared   *dgram.Server
 	recall   bool // datagram clients of the last process may be there
 	running  sync.WaitGroup
 }
@@ -107,17 +107,17 @@ func (e *extras) open() (err error) {
 			return err
 		}
 	}
-	if e.shared, err = unixgram.New(o); err != nil {
+	if e.shared, err = dgram.New(o); err != nil {
 		_ = o.Conn.Close()
 		return err
 	}
-	e.passing = passing.NewServer(e.passingOptions())
+	e.passing = passfd.NewServer(e.passingOptions())
 	return nil
 }
 
 // trust is whose sockets are served.
-func (e *extras) trust() unixgram.Trust {
-	return unixgram.Trust{
+func (e *extras) trust() dgram.Trust {
+	return dgram.Trust{
 		AllowUIDs:   e.d.cfg.AllowUIDs,
 		Own:         slices.Concat(e.dir.Paths(), e.d.given.Paths(), []string{absolute(e.d.cfg.SocketPath)}),
 		ReplySocket: runtime.GOOS == "darwin",
@@ -125,12 +125,12 @@ func (e *extras) trust() unixgram.Trust {
 }
 
 // sharedOptions are those of the server of the shared datagram socket, without the socket.
-func (e *extras) sharedOptions() unixgram.Options {
+func (e *extras) sharedOptions() dgram.Options {
 	renew := e.dir.ListenDatagram
 	if e.d.given.Has(inherit.Dgram) {
 		renew = nil // the service manager keeps the socket that has the path
 	}
-	return unixgram.Options{
+	return dgram.Options{
 		Renew: renew, Trust: e.trust(), QueueSize: e.d.cfg.QueueSize, Log: e.d.log,
 		Serve: func(l link.Link, path string, uid uint32) error {
 			// On Linux the kernel has said that the datagrams come from that user or from root; elsewhere nothing tells who sent one.
@@ -141,8 +141,8 @@ func (e *extras) sharedOptions() unixgram.Options {
 	}
 }
 
-func (e *extras) passingOptions() passing.Options {
-	return passing.Options{
+func (e *extras) passingOptions() passfd.Options {
+	return passfd.Options{
 		Network: e.d.networkInfo, Clients: e.d.server, Trust: e.trust(), QueueSize: e.d.cfg.QueueSize, Log: e.d.log,
 	}
 }
@@ -164,7 +164,7 @@ func (e *extras) run(held <-chan struct{}) {
 
 // detach leaves datagrams in the shared socket, and has no client come by a passed descriptor. It may be called on nil, like attach
 // and save.
-func (e *extras) detach() []passing.Unread {
+func (e *extras) detach() []passfd.Unread {
 	if e == nil {
 		return nil
 	}
@@ -175,14 +175,14 @@ func (e *extras) detach() []passing.Unread {
 }
 
 // attach goes on with the connections that detach has left.
-func (e *extras) attach(unread []passing.Unread) {
+func (e *extras) attach(unread []passfd.Unread) {
 	if e != nil {
 		e.passing.Attach(unread)
 	}
 }
 
 // save notes what the new program needs of the extras and of c, whose socket is in their directory. It comes after detach.
-func (e *extras) save(o *handoff.Out, c *controller) (_ *savedExtras, err error) {
+func (e *extras) save(o *handover.Out, c *controller) (_ *savedExtras, err error) {
 	if e == nil {
 		return nil, nil
 	}

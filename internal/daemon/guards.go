@@ -8,12 +8,12 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/antispoof"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/network/usernet"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/antispoof"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/state"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/usernet"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
 
 var _ perclient.Guard = (*antispoof.Guard)(nil)
@@ -36,7 +36,7 @@ func guardClients(cfg *compat.Config, open opener) (*guards, opener) {
 			g.keep()
 		}
 	}})
-	return g, func(ctx context.Context, kept *state.File) (vnet.Network, error) {
+	return g, func(ctx context.Context, kept *state.File) (network.Network, error) {
 		n, err := open(ctx, kept)
 		if err == nil {
 			g.describe(n, kept)
@@ -68,7 +68,7 @@ func (g *guards) restored(sessions []*perclient.Session) {
 }
 
 // describe tells of a network that has started, and of the leases that its file has.
-func (g *guards) describe(n vnet.Network, kept *state.File) {
+func (g *guards) describe(n network.Network, kept *state.File) {
 	info := n.Info()
 	d := antispoof.Network{Subnet: info.Subnet, Gateway: info.Gateway, Reservations: g.cfg.Reservations}
 	embedded, ok := n.(*usernet.Network)

@@ -8,19 +8,19 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/antispoof"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/control"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/handoff"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/inherit"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/passing"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/control"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/handover"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/inherit"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/rundir"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/network/usernet"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/rundir"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/antispoof"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/dgram"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/link"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/passfd"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/unixgram"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/usernet"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
 
 const (
@@ -38,7 +38,7 @@ const (
 type detached struct {
 	Stopped time.Time            `json:"stopped"` // when the last frame was carried
 	Clients []perclient.Detached `json:"clients"`
-	Unread  []passing.Unread     `json:"unread,omitempty"`
+	Unread  []passfd.Unread      `json:"unread,omitempty"`
 	Notes   []string             `json:"notes"` // what does not survive
 
 	gateway       *usernet.Inherited // goes on; nil: there is none, or it ends
@@ -67,12 +67,12 @@ type manifest struct {
 
 // savedExtras are the extras for the program that takes the daemon's place. Listeners are descriptors.
 type savedExtras struct {
-	Dir     rundir.Saved   `json:"dir"`
-	Attach  int            `json:"attach"`
-	Adopt   int            `json:"adopt"`
-	Control int            `json:"control,omitempty"`      // 0: there is none
-	Root    int            `json:"control_root,omitempty"` // 0: there is none
-	Dgram   unixgram.State `json:"dgram"`
+	Dir     rundir.Saved `json:"dir"`
+	Attach  int          `json:"attach"`
+	Adopt   int          `json:"adopt"`
+	Control int          `json:"control,omitempty"`      // 0: there is none
+	Root    int          `json:"control_root,omitempty"` // 0: there is none
+	Dgram   dgram.State  `json:"dgram"`
 }
 
 // A savedGateway is the gateway's process, for the program that takes the daemon's place. Sockets are descriptors.
@@ -125,7 +125,7 @@ func (d *daemon) detachGateway(v *detached, call *control.Call) {
 }
 
 // save notes what the new program needs.
-func (d *daemon) save(o *handoff.Out, v *detached, call *control.Call) (err error) {
+func (d *daemon) save(o *handover.Out, v *detached, call *control.Call) (err error) {
 	m := manifest{detached: *v, Began: d.began, Given: d.given.Save(), Manager: d.manager.Addr(), Level: d.logs.Level()}
 	d.logs.Flush() // nothing that was held back is lost with this image
 	m.Upgrades, m.Server = d.upgrades, d.server.Gone()
@@ -169,7 +169,7 @@ func (d *daemon) save(o *handoff.Out, v *detached, call *control.Call) (err erro
 	return o.Put(section, m)
 }
 
-func saveGateway(o *handoff.Out, i *usernet.Inherited) (g *savedGateway, err error) {
+func saveGateway(o *handover.Out, i *usernet.Inherited) (g *savedGateway, err error) {
 	if i == nil {
 		return nil, nil
 	}
@@ -188,7 +188,7 @@ func saveGateway(o *handoff.Out, i *usernet.Inherited) (g *savedGateway, err err
 }
 
 // list notes that descriptors survive.
-func list(o *handoff.Out, descriptors []link.Descriptor) {
+func list(o *handover.Out, descriptors []link.Descriptor) {
 	for _, d := range descriptors {
 		o.FD(d.FD)
 	}
@@ -258,7 +258,7 @@ func (d *daemon) goOn() {
 }
 
 // reopen starts the network and is patient.
-func (d *daemon) reopen(ctx context.Context) (vnet.Network, error) {
+func (d *daemon) reopen(ctx context.Context) (network.Network, error) {
 	for until := time.Now().Add(reopenTime); ; {
 		n, err := d.open(ctx, d.kept)
 		if err == nil || ctx.Err() != nil || time.Now().After(until) {
@@ -274,4 +274,4 @@ func (d *daemon) reopen(ctx context.Context) (vnet.Network, error) {
 }
 
 // networkInfo describes the network; zero before it has started.
-func (d *daemon) networkInfo() vnet.NetworkInfo { return d.network.Load().Info() }
+func (d *daemon) networkInfo() network.Info { return d.network.Load().Info() }

@@ -8,7 +8,7 @@ import (
 	"sync"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
 )
 
 // A lazyNetwork is a network that is still starting, and then is that network. A daemon that was given its listeners and clients
@@ -19,17 +19,17 @@ import (
 type lazyNetwork struct {
 	cancel  context.CancelFunc // of the start
 	started chan struct{}      // closed when inner and err are set
-	inner   vnet.Network       // nil if err is set
+	inner   network.Network    // nil if err is set
 	err     error
 	closing sync.Once
 	closed  error // of Close
 }
 
-var _ vnet.Network = (*lazyNetwork)(nil)
+var _ network.Network = (*lazyNetwork)(nil)
 
 // startLazy calls open in a goroutine and returns at once. The context that open gets ends with ctx and with Close, while open runs;
 // what it returns is closed by Close.
-func startLazy(ctx context.Context, open func(context.Context) (vnet.Network, error)) *lazyNetwork {
+func startLazy(ctx context.Context, open func(context.Context) (network.Network, error)) *lazyNetwork {
 	ctx, cancel := context.WithCancel(ctx)
 	n := &lazyNetwork{cancel: cancel, started: make(chan struct{})}
 	go func() {
@@ -60,7 +60,7 @@ func (n *lazyNetwork) Wait(ctx context.Context) error {
 }
 
 // opened is the network that was started, nil while there is none.
-func (n *lazyNetwork) opened() vnet.Network {
+func (n *lazyNetwork) opened() network.Network {
 	select {
 	case <-n.started:
 		return n.inner
@@ -70,25 +70,25 @@ func (n *lazyNetwork) opened() vnet.Network {
 }
 
 // Attach waits for the network, then attaches a port to it. While it waits, ctx ends it. When the network could not be started
-// its error wraps vnet.ErrClosed and tells why.
-func (n *lazyNetwork) Attach(ctx context.Context, o vnet.PortOptions, toClient frame.Sink) (vnet.Port, error) {
+// its error wraps network.ErrClosed and tells why.
+func (n *lazyNetwork) Attach(ctx context.Context, o network.PortOptions, toClient frame.Sink) (network.Port, error) {
 	select {
 	case <-n.started:
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
 	if n.err != nil {
-		return nil, fmt.Errorf("%w: it did not start: %w", vnet.ErrClosed, n.err)
+		return nil, fmt.Errorf("%w: it did not start: %w", network.ErrClosed, n.err)
 	}
 	return n.inner.Attach(ctx, o, toClient)
 }
 
 // Info describes the network once it has started; before it is zero. Who has a port can ask.
-func (n *lazyNetwork) Info() vnet.NetworkInfo {
+func (n *lazyNetwork) Info() network.Info {
 	if inner := n.opened(); inner != nil {
 		return inner.Info()
 	}
-	return vnet.NetworkInfo{}
+	return network.Info{}
 }
 
 // Close ends the start, waits for its end, and closes the network that came of it. It is idempotent.

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
 )
 
 // fakeNetwork is a network that counts.
@@ -22,18 +22,18 @@ type fakeNetwork struct {
 	closeErr         error
 }
 
-type lazyPort struct{ vnet.Port }
+type lazyPort struct{ network.Port }
 
-func (f *fakeNetwork) Attach(context.Context, vnet.PortOptions, frame.Sink) (vnet.Port, error) {
+func (f *fakeNetwork) Attach(context.Context, network.PortOptions, frame.Sink) (network.Port, error) {
 	f.attached.Add(1)
 	return lazyPort{}, nil
 }
-func (f *fakeNetwork) Info() vnet.NetworkInfo { return vnet.NetworkInfo{Backend: "fake"} }
-func (f *fakeNetwork) Close() error           { f.closed.Add(1); return f.closeErr }
+func (f *fakeNetwork) Info() network.Info { return network.Info{Backend: "fake"} }
+func (f *fakeNetwork) Close() error       { f.closed.Add(1); return f.closeErr }
 
 // gated starts inner, or fails with err, when gate is closed or its context ends.
-func gated(gate <-chan struct{}, inner vnet.Network, err error) func(context.Context) (vnet.Network, error) {
-	return func(ctx context.Context) (vnet.Network, error) {
+func gated(gate <-chan struct{}, inner network.Network, err error) func(context.Context) (network.Network, error) {
+	return func(ctx context.Context) (network.Network, error) {
 		select {
 		case <-gate:
 			return inner, err
@@ -51,7 +51,7 @@ func TestAttachWaits(t *testing.T) {
 	require.NoError(t, n.Err())
 	got := make(chan error)
 	go func() {
-		_, err := n.Attach(t.Context(), vnet.PortOptions{}, nil)
+		_, err := n.Attach(t.Context(), network.PortOptions{}, nil)
 		got <- err
 	}()
 	select {
@@ -76,7 +76,7 @@ func TestAttachGivesUp(t *testing.T) {
 	n := startLazy(t.Context(), gated(nil, nil, nil))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := n.Attach(ctx, vnet.PortOptions{}, nil)
+	_, err := n.Attach(ctx, network.PortOptions{}, nil)
 	require.ErrorIs(t, err, context.Canceled)
 	require.ErrorIs(t, n.Wait(ctx), context.Canceled)
 	require.NoError(t, n.Close())
@@ -89,8 +89,8 @@ func TestFailedStart(t *testing.T) {
 	n := startLazy(t.Context(), gated(gate, nil, want))
 	require.ErrorIs(t, n.Wait(t.Context()), want)
 	require.ErrorIs(t, n.Err(), want)
-	_, err := n.Attach(t.Context(), vnet.PortOptions{}, nil)
-	require.ErrorIs(t, err, vnet.ErrClosed)
+	_, err := n.Attach(t.Context(), network.PortOptions{}, nil)
+	require.ErrorIs(t, err, network.ErrClosed)
 	require.ErrorIs(t, err, want)
 	require.NoError(t, n.Close())
 }
@@ -100,18 +100,18 @@ func TestCloseWhileStarting(t *testing.T) {
 	n := startLazy(t.Context(), gated(nil, nil, nil))
 	got := make(chan error)
 	go func() {
-		_, err := n.Attach(t.Context(), vnet.PortOptions{}, nil)
+		_, err := n.Attach(t.Context(), network.PortOptions{}, nil)
 		got <- err
 	}()
 	require.NoError(t, n.Close())
-	require.ErrorIs(t, <-got, vnet.ErrClosed)
+	require.ErrorIs(t, <-got, network.ErrClosed)
 	require.ErrorIs(t, n.Err(), context.Canceled)
 }
 
 // A network that has started although nobody wants it any more is closed.
 func TestCloseTooLate(t *testing.T) {
 	gate, inner := make(chan struct{}), &fakeNetwork{closeErr: errors.New("stuck")}
-	n := startLazy(t.Context(), func(context.Context) (vnet.Network, error) {
+	n := startLazy(t.Context(), func(context.Context) (network.Network, error) {
 		<-gate
 		return inner, nil
 	})

@@ -12,12 +12,12 @@ import (
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/control"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/inherit"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/metrics"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/control"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/inherit"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/rundir"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/metrics"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/rundir"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
 
 // prepare checks everything that can be checked before anything is touched.
@@ -115,7 +115,7 @@ func (d *daemon) startNetwork(ctx context.Context) (err error) {
 		return err
 	}
 	d.openState()
-	d.network.Store(startLazy(ctx, func(ctx context.Context) (vnet.Network, error) { return d.open(ctx, d.kept) }))
+	d.network.Store(startLazy(ctx, func(ctx context.Context) (network.Network, error) { return d.open(ctx, d.kept) }))
 	if given {
 		d.ln = d.given.Listener(inherit.Stream)
 		return nil

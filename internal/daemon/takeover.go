@@ -11,24 +11,24 @@ import (
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/control"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/handoff"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/inherit"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/passing"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/control"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/handover"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/inherit"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/rundir"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/upgrade"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/network/usernet"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/rundir"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/dgram"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/link"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/passfd"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/unixgram"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/upgrade"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/usernet"
 )
 
 // portTime is how long the answer to an upgrade waits for the clients' ports.
 const portTime = 10 * time.Second
 
 // takeOver goes on as the daemon that has handed itself over. Clients are read at once, while the network starts.
-func (d *daemon) takeOver(ctx context.Context, in *handoff.In) (err error) {
+func (d *daemon) takeOver(ctx context.Context, in *handover.In) (err error) {
 	defer in.CloseRest()
 	var m manifest
 	if err := in.Get(section, &m); err != nil {
@@ -76,7 +76,7 @@ func (d *daemon) takeOver(ctx context.Context, in *handoff.In) (err error) {
 }
 
 // takeGateway takes the gateway's process over; nil when there is none, or when it cannot be: then another one is started.
-func (d *daemon) takeGateway(in *handoff.In, v *savedGateway) *usernet.Inherited {
+func (d *daemon) takeGateway(in *handover.In, v *savedGateway) *usernet.Inherited {
 	if v == nil {
 		return nil
 	}
@@ -98,7 +98,7 @@ func (d *daemon) takeGateway(in *handoff.In, v *savedGateway) *usernet.Inherited
 }
 
 // takeDescriptors takes over those of the clients and of the connections without a request. What has not all of its own is lost.
-func (d *daemon) takeDescriptors(in *handoff.In, m *manifest) {
+func (d *daemon) takeDescriptors(in *handover.In, m *manifest) {
 	m.Clients = slices.DeleteFunc(m.Clients, func(v perclient.Detached) bool {
 		err := takeAll(in, v.Descriptors())
 		if err != nil {
@@ -106,12 +106,12 @@ func (d *daemon) takeDescriptors(in *handoff.In, m *manifest) {
 		}
 		return err != nil
 	})
-	m.Unread = slices.DeleteFunc(m.Unread, func(u passing.Unread) bool {
+	m.Unread = slices.DeleteFunc(m.Unread, func(u passfd.Unread) bool {
 		return takeAll(in, []link.Descriptor{u.Socket}) != nil
 	})
 }
 
-func takeAll(in *handoff.In, descriptors []link.Descriptor) error {
+func takeAll(in *handover.In, descriptors []link.Descriptor) error {
 	for _, d := range descriptors {
 		if err := in.Take(d.FD); err != nil {
 			return err
@@ -121,7 +121,7 @@ func takeAll(in *handoff.In, descriptors []link.Descriptor) error {
 }
 
 // takeExtras takes the extras over; nil when there are none, or when they cannot be, which the log tells and costs their clients only.
-func (d *daemon) takeExtras(in *handoff.In, v *savedExtras) *extras {
+func (d *daemon) takeExtras(in *handover.In, v *savedExtras) *extras {
 	if v == nil {
 		return nil
 	}
@@ -135,7 +135,7 @@ func (d *daemon) takeExtras(in *handoff.In, v *savedExtras) *extras {
 }
 
 // take fills e in. What it has taken is closed by close, also after an error.
-func (e *extras) take(in *handoff.In, v *savedExtras) (err error) {
+func (e *extras) take(in *handover.In, v *savedExtras) (err error) {
 	if e.dir, err = rundir.Restore(in, v.Dir, e.d.log); err != nil {
 		return err
 	}
@@ -148,15 +148,15 @@ func (e *extras) take(in *handoff.In, v *savedExtras) (err error) {
 	if err = takeAll(in, v.Dgram.Descriptors()); err != nil {
 		return err
 	}
-	if e.shared, err = unixgram.Attach(e.sharedOptions(), v.Dgram); err != nil {
+	if e.shared, err = dgram.Attach(e.sharedOptions(), v.Dgram); err != nil {
 		return err
 	}
-	e.passing = passing.NewServer(e.passingOptions())
+	e.passing = passfd.NewServer(e.passingOptions())
 	return nil
 }
 
 // takeControl takes the control sockets over; nil when there are none. A daemon that had none for root gets it now.
-func (d *daemon) takeControl(in *handoff.In, v *savedExtras) *controller {
+func (d *daemon) takeControl(in *handover.In, v *savedExtras) *controller {
 	if d.extras == nil || v.Control == 0 {
 		return nil
 	}
@@ -176,7 +176,7 @@ func (d *daemon) takeControl(in *handoff.In, v *savedExtras) *controller {
 }
 
 // takeOwned takes over what there is one of: locks, pidfile, listener.
-func (d *daemon) takeOwned(in *handoff.In, v *manifest) (err error) {
+func (d *daemon) takeOwned(in *handover.In, v *manifest) (err error) {
 	if d.lock, err = compat.RestoreSocketLock(in, v.Lock, d.cfg.SocketPath, d.log); err != nil {
 		return err
 	}
@@ -244,7 +244,7 @@ func byTransport(sessions []*perclient.Session) map[string]int {
 }
 
 // takeMetrics goes on with the port. The clients do not depend on it, so the daemon does without where it has to.
-func (d *daemon) takeMetrics(in *handoff.In, fd int) {
+func (d *daemon) takeMetrics(in *handover.In, fd int) {
 	if !d.cfg.MetricsListen.IsValid() {
 		return
 	}

@@ -15,10 +15,10 @@ import (
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/control"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/handoff"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/control"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/handover"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/upgrade"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/state"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/upgrade"
 )
 
 // upgrade goes on as the program that is now at the daemon's path. It returns only if that did not come about.
@@ -30,13 +30,13 @@ func (d *daemon) upgrade(ctx context.Context, call *control.Call) {
 		Find:   func() (*upgrade.Binary, error) { return upgrade.Find(d.path) },
 		Check:  d.check,
 		Detach: func(ctx context.Context) (err error) { v, err = d.detach(ctx, call); return err },
-		Save:   func(o *handoff.Out) error { return d.save(o, v, call) },
-		Exec: func(o *handoff.Out, b *upgrade.Binary) error {
+		Save:   func(o *handover.Out) error { return d.save(o, v, call) },
+		Exec: func(o *handover.Out, b *upgrade.Binary) error {
 			if err := b.Same(); err != nil {
 				return err
 			}
 			defer endUnlessReplaced(d.log)()
-			return handoff.Exec(o, b.Resolved, os.Args, os.Environ())
+			return handover.Exec(o, b.Resolved, os.Args, os.Environ())
 		},
 		Attach: func() { d.attachAgain(ctx, v) },
 		Log:    d.log,

@@ -13,10 +13,10 @@ import (
 	"strings"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/network/vmnet"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/network/vmnet/api"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/state"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/vmnet"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/vmnet/api"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
 
 // prepareVmnet finds vmnet.framework and checks that it can do what cfg asks for. Nothing is started.
@@ -38,7 +38,7 @@ func prepareVmnet(cfg *compat.Config, log *slog.Logger) (opener, error) {
 			return nil, err
 		}
 	}
-	return func(ctx context.Context, kept *state.File) (vnet.Network, error) {
+	return func(ctx context.Context, kept *state.File) (network.Network, error) {
 		o.Identity = kept
 		return openVmnet(ctx, cfg, o)
 	}, nil
@@ -55,7 +55,7 @@ func checkPrivate(cfg *compat.Config) error {
 
 // checkInterface refuses a name that bridged mode does not take. vmnet itself only says that some value is wrong.
 func checkInterface(cfg *compat.Config, framework api.API) error {
-	if cfg.Mode != vnet.ModeBridged {
+	if cfg.Mode != network.ModeBridged {
 		return nil
 	}
 	names, err := framework.SharedInterfaces()
@@ -66,7 +66,7 @@ func checkInterface(cfg *compat.Config, framework api.API) error {
 }
 
 // openVmnet starts the network.
-func openVmnet(ctx context.Context, cfg *compat.Config, o vmnet.Options) (vnet.Network, error) {
+func openVmnet(ctx context.Context, cfg *compat.Config, o vmnet.Options) (network.Network, error) {
 	if cfg.HostLoopback != "" {
 		o.Log.Warn("--host-loopback has no effect: guests on vmnet never reach the host's loopback")
 	}
@@ -83,7 +83,7 @@ func openVmnet(ctx context.Context, cfg *compat.Config, o vmnet.Options) (vnet.N
 
 // warnForwards names the forwards that lead to no guest, which shows only when macOS has chosen the network. The others are
 // none the worse for it.
-func warnForwards(cfg *compat.Config, info vnet.NetworkInfo, log *slog.Logger) {
+func warnForwards(cfg *compat.Config, info network.Info, log *slog.Logger) {
 	if !info.Subnet.IsValid() {
 		return
 	}
@@ -137,7 +137,7 @@ func ListInterfaces(cfg *compat.Config) ([]string, error) {
 }
 
 // VmnetStatus is what only a network of vmnet tells of itself; false of any other.
-func VmnetStatus(n vnet.Network) (vmnet.Status, bool) {
+func VmnetStatus(n network.Network) (vmnet.Status, bool) {
 	if s, ok := n.(withState); ok {
 		n = s.Network
 	}

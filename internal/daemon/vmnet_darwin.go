@@ -6,8 +6,8 @@ package daemon
 
 import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/vmnet/api"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/vmnet/ffi"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/network/vmnet/api"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/network/vmnet/ffi"
 )
 
 // openFramework loads vmnet.framework.

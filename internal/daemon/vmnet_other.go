@@ -9,8 +9,8 @@ import (
 	"log/slog"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/vmnet"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/network/vmnet"
 )
 
 // prepareVmnet says what there is in place of vmnet.framework.
@@ -24,4 +24,4 @@ func ListInterfaces(*compat.Config) ([]string, error) {
 }
 
 // VmnetStatus is false: there is no network of vmnet.
-func VmnetStatus(vnet.Network) (s vmnet.Status, ok bool) { return s, false }
+func VmnetStatus(network.Network) (s vmnet.Status, ok bool) { return s, false }

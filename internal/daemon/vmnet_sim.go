@@ -9,8 +9,8 @@ import (
 	"os"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/vmnet/api"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/vmnet/ffi"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/network/vmnet/api"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/network/vmnet/ffi"
 )
 
 // openFramework loads the simulator, whose host answers as macOS does.

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/darwinapi"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/vmnet/ffi"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/network/vmnet/ffi"
 	"github.com/socket-vmnet2/socket_vmnet2/test/vmnetsim"
 )
 

@@ -12,8 +12,7 @@ import (
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/gateway/dhcp"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/gateway/dns"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/ifid"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
 )
 
 // ErrBridged is why there is no gateway in bridged mode.
@@ -30,18 +29,18 @@ const (
 
 // A Config is what a gateway is to do. It goes to the gateway's process as JSON. Only Mode is required.
 type Config struct {
-	Mode      vnet.Mode  // host or shared
-	Gateway   netip.Addr // IPv4; zero = 192.168.105.1
-	PrefixLen int        // 8 to 30; 0 = 24
-	DHCPEnd   netip.Addr // last address to lease; zero = x.x.x.254
+	Mode      network.Mode // host or shared
+	Gateway   netip.Addr   // IPv4; zero = 192.168.105.1
+	PrefixLen int          // 8 to 30; 0 = 24
+	DHCPEnd   netip.Addr   // last address to lease; zero = x.x.x.254
 
 	DisableDHCP       bool
 	NetworkIdentifier string // in host mode, any identifier means no DHCP, as in vmnet.framework
 
 	// Reservations are addresses of the subnet, inside or outside of the DHCP range, that one guest gets and no other.
-	Reservations []vnet.Reservation
+	Reservations []network.Reservation
 	// Forwards lead ports of the host to guests. Guests see the gateway as the other end.
-	Forwards []vnet.Forward
+	Forwards []network.Forward
 
 	MTU             int  // bytes, layer 3, 1280 to 16384; 0 = 1500
 	DisableNAT44    bool // no way out: only the gateway, its name server and the host's loopback are left
@@ -68,7 +67,7 @@ type Facts struct {
 	LastGuest          netip.Addr // the last address that a guest may have
 	Reserved           []netip.Addr
 	MAC                net.HardwareAddr // of the gateway
-	ID                 ifid.ID          // of its interface
+	ID                 network.ID       // of its interface
 	MTU                int              // bytes, layer 3
 	MaxFrame           int              // the longest frame to and from it, in bytes
 	CanLease           bool             // the DHCP range has an address for a guest
@@ -92,7 +91,7 @@ func (c Config) Facts() (Facts, error) {
 // ForwardAddress is where the host listens for its forwarded ports: in shared mode on all its IPv4 addresses, as vmnet.framework does
 // for "the outside network"; in host mode, where the outside is kept out, on its loopback.
 func (c Config) ForwardAddress() netip.Addr {
-	if c.Mode == vnet.ModeHost {
+	if c.Mode == network.ModeHost {
 		return loopback4
 	}
 	return netip.IPv4Unspecified()
@@ -129,7 +128,7 @@ func (g *gateway) dnsConfig() dns.Config {
 	records := map[string]netip.Addr{"gateway.internal": g.plan.gateway, hostName: g.plan.alias}
 	maps.Copy(records, g.cfg.DNSRecords)
 	c := dns.Config{
-		Domain: Domain, Records: records, Subnet: g.plan.subnet, Forward: g.cfg.Mode == vnet.ModeShared,
+		Domain: Domain, Records: records, Subnet: g.plan.subnet, Forward: g.cfg.Mode == network.ModeShared,
 		ResolvConf: g.cfg.ResolvConf, Log: g.log, Port: g.tune.dnsPort,
 	}
 	if c.ResolvConf == "" {

@@ -15,14 +15,14 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/fakeguest"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/fakeguest"
 )
 
-func reserve(mac, ip string) vnet.Reservation {
+func reserve(mac, ip string) network.Reservation {
 	hw, _ := net.ParseMAC(mac)
-	return vnet.Reservation{MAC: hw, Addr: netip.MustParseAddr(ip)}
+	return network.Reservation{MAC: hw, Addr: netip.MustParseAddr(ip)}
 }
 
 func TestCheck(t *testing.T) {
@@ -32,25 +32,25 @@ func TestCheck(t *testing.T) {
 		want string // in the error; empty = none
 	}{
 		{"nothing", Config{}, ""},
-		{"reservation in the pool", Config{Reservations: []vnet.Reservation{reserve(mac1, "192.168.105.9")}}, ""},
-		{"reservation beside the pool", Config{DHCPEnd: addrOf("10.0.0.9"), Gateway: addrOf("10.0.0.1"), Reservations: []vnet.Reservation{reserve(mac1, "10.0.0.99")}}, ""},
-		{"reservation outside", Config{Reservations: []vnet.Reservation{reserve(mac1, "192.168.106.9")}}, "192.168.106.9 is not in the network 192.168.105.0/24"},
-		{"reservation of the gateway", Config{Reservations: []vnet.Reservation{reserve(mac1, "192.168.105.1")}}, "no address of a guest"},
-		{"reservation of the alias", Config{Reservations: []vnet.Reservation{reserve(mac1, "192.168.105.254")}}, "192.168.105.254 is the host's own address"},
-		{"reservation of broadcast", Config{Reservations: []vnet.Reservation{reserve(mac1, "192.168.105.255")}}, "no address of a guest"},
-		{"reservation without DHCP", Config{DisableDHCP: true, Reservations: []vnet.Reservation{reserve(mac1, "192.168.105.9")}}, "there is no DHCP server"},
-		{"reservation without MAC", Config{Reservations: []vnet.Reservation{{Addr: addrOf("192.168.105.9")}}}, "is no MAC address"},
-		{"forward", Config{Forwards: []vnet.Forward{{Proto: "tcp", HostPort: 1, Guest: netip.MustParseAddrPort("192.168.105.9:1")}}}, ""},
-		{"forward outside", Config{Forwards: []vnet.Forward{{Proto: "tcp", HostPort: 1, Guest: netip.MustParseAddrPort("8.8.8.8:1")}}}, "forward tcp port 1 to 8.8.8.8:1: 8.8.8.8 is not in the network"},
-		{"forward to the alias", Config{Forwards: []vnet.Forward{{Proto: "udp", HostPort: 1, Guest: netip.MustParseAddrPort("192.168.105.254:1")}}}, "is the host's own address"},
-		{"too many forwards", Config{Forwards: make([]vnet.Forward, maxForwards+1)}, "1025 forwards are more than 1024"},
+		{"reservation in the pool", Config{Reservations: []network.Reservation{reserve(mac1, "192.168.105.9")}}, ""},
+		{"reservation beside the pool", Config{DHCPEnd: addrOf("10.0.0.9"), Gateway: addrOf("10.0.0.1"), Reservations: []network.Reservation{reserve(mac1, "10.0.0.99")}}, ""},
+		{"reservation outside", Config{Reservations: []network.Reservation{reserve(mac1, "192.168.106.9")}}, "192.168.106.9 is not in the network 192.168.105.0/24"},
+		{"reservation of the gateway", Config{Reservations: []network.Reservation{reserve(mac1, "192.168.105.1")}}, "no address of a guest"},
+		{"reservation of the alias", Config{Reservations: []network.Reservation{reserve(mac1, "192.168.105.254")}}, "192.168.105.254 is the host's own address"},
+		{"reservation of broadcast", Config{Reservations: []network.Reservation{reserve(mac1, "192.168.105.255")}}, "no address of a guest"},
+		{"reservation without DHCP", Config{DisableDHCP: true, Reservations: []network.Reservation{reserve(mac1, "192.168.105.9")}}, "there is no DHCP server"},
+		{"reservation without MAC", Config{Reservations: []network.Reservation{{Addr: addrOf("192.168.105.9")}}}, "is no MAC address"},
+		{"forward", Config{Forwards: []network.Forward{{Proto: "tcp", HostPort: 1, Guest: netip.MustParseAddrPort("192.168.105.9:1")}}}, ""},
+		{"forward outside", Config{Forwards: []network.Forward{{Proto: "tcp", HostPort: 1, Guest: netip.MustParseAddrPort("8.8.8.8:1")}}}, "forward tcp port 1 to 8.8.8.8:1: 8.8.8.8 is not in the network"},
+		{"forward to the alias", Config{Forwards: []network.Forward{{Proto: "udp", HostPort: 1, Guest: netip.MustParseAddrPort("192.168.105.254:1")}}}, "is the host's own address"},
+		{"too many forwards", Config{Forwards: make([]network.Forward, maxForwards+1)}, "1025 forwards are more than 1024"},
 		{"MTU", Config{MTU: 1279}, "MTU 1279 is not from 1280 to 16384"},
 		{"MTU too large", Config{MTU: 16385}, "MTU 16385"},
-		{"bridged", Config{Mode: vnet.ModeBridged}, ErrBridged.Error()},
+		{"bridged", Config{Mode: network.ModeBridged}, ErrBridged.Error()},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.o.Mode == "" {
-				c.o.Mode = vnet.ModeShared
+				c.o.Mode = network.ModeShared
 			}
 			_, err := c.o.Facts()
 			if c.want == "" {
@@ -63,7 +63,7 @@ func TestCheck(t *testing.T) {
 }
 
 func TestReservedAddress(t *testing.T) {
-	n := start(t, Config{Reservations: []vnet.Reservation{reserve(mac2, "192.168.105.200")}}, tuning{})
+	n := start(t, Config{Reservations: []network.Reservation{reserve(mac2, "192.168.105.200")}}, tuning{})
 	owner := newRawGuest(t, n, mac2)
 	ip, _ := owner.lease()
 	assert.Equal(t, "192.168.105.200", ip.String())
@@ -123,7 +123,7 @@ func TestMTU(t *testing.T) {
 // TestNoHostLoopback: without the alias its address is one like any other, nothing leads to the host's loopback, and the name is
 // known without an address; nobody else is asked for it.
 func TestNoHostLoopback(t *testing.T) {
-	for _, mode := range []vnet.Mode{vnet.ModeShared, vnet.ModeHost} {
+	for _, mode := range []network.Mode{network.ModeShared, network.ModeHost} {
 		t.Run(string(mode), func(t *testing.T) {
 			o := Config{Mode: mode, DisableHostLoopback: true}
 			n := start(t, o, tuning{dial: func(context.Context, string, string) (net.Conn, error) {
@@ -143,7 +143,7 @@ func TestNoHostLoopback(t *testing.T) {
 			assert.Equal(t, dns.RcodeSuccess, a.Rcode)
 			assert.Empty(t, a.Answer)
 			assert.Len(t, resolve(t, g, "gateway.internal.", false).Answer, 1)
-			o.Reservations = []vnet.Reservation{reserve(mac1, aliasIP.String())}
+			o.Reservations = []network.Reservation{reserve(mac1, aliasIP.String())}
 			_, err := o.Facts()
 			assert.NoError(t, err)
 		})

@@ -18,7 +18,7 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/transport/tcp"
 	"gvisor.dev/gvisor/pkg/waiter"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
 )
 
 // forwardBit marks the numbers under which the flow table counts forwards, each as if it were one more guest. Sessions have none
@@ -30,7 +30,7 @@ const acceptPause = 50 * time.Millisecond
 
 // A forward leads a port of the host to a guest. One of its two sockets is nil.
 type forward struct {
-	vnet.Forward
+	network.Forward
 	gw     *gateway
 	number int // in Config
 	tcp    net.Listener

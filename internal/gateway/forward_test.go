@@ -20,16 +20,16 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/adapters/gonet"
 	"gvisor.dev/gvisor/pkg/tcpip/network/ipv4"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/vnettest"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/vnettest"
 )
 
 // forwardTo forwards a free port of the host to the test's guest.
-func forwardTo(t testing.TB, proto string, guestPort uint16) vnet.Forward {
-	return vnet.Forward{Proto: proto, HostPort: vnettest.FreePort(t), Guest: netip.AddrPortFrom(guestIP, guestPort)}
+func forwardTo(t testing.TB, proto string, guestPort uint16) network.Forward {
+	return network.Forward{Proto: proto, HostPort: vnettest.FreePort(t), Guest: netip.AddrPortFrom(guestIP, guestPort)}
 }
 
-func dialHost(t testing.TB, f vnet.Forward) net.Conn {
+func dialHost(t testing.TB, f network.Forward) net.Conn {
 	t.Helper()
 	c, err := net.DialTimeout(f.Proto+"4", fmt.Sprintf("127.0.0.1:%d", f.HostPort), patience)
 	require.NoError(t, err)
@@ -39,7 +39,7 @@ func dialHost(t testing.TB, f vnet.Forward) net.Conn {
 }
 
 // endOf connects and returns how the connection ends. A reset may come before the connection is known to be there.
-func endOf(f vnet.Forward) error {
+func endOf(f network.Forward) error {
 	c, err := net.DialTimeout("tcp4", fmt.Sprintf("127.0.0.1:%d", f.HostPort), patience)
 	if err != nil {
 		return err
@@ -60,7 +60,7 @@ func listenGuest(t testing.TB, g *ipGuest, port uint16) *gonet.TCPListener {
 // TestForwardTCP: data both ways at once, the gateway as the other end, and both ways of an orderly end.
 func TestForwardTCP(t *testing.T) {
 	f := forwardTo(t, "tcp", 80)
-	n := start(t, Config{Forwards: []vnet.Forward{f}}, tuning{})
+	n := start(t, Config{Forwards: []network.Forward{f}}, tuning{})
 	l := listenGuest(t, newIPGuest(t, n, mac1, guestIP), 80)
 	outside := dialHost(t, f)
 	inside, err := l.Accept()
@@ -84,7 +84,7 @@ func TestForwardTCP(t *testing.T) {
 // TestForwardToNobody: who connects sees an end, not silence.
 func TestForwardToNobody(t *testing.T) {
 	f := forwardTo(t, "tcp", 80)
-	n := start(t, Config{Forwards: []vnet.Forward{f}}, tuning{dialTimeout: 200 * time.Millisecond})
+	n := start(t, Config{Forwards: []network.Forward{f}}, tuning{dialTimeout: 200 * time.Millisecond})
 	assert.ErrorIs(t, endOf(f), syscall.ECONNRESET, "no guest has the address")
 	newIPGuest(t, n, mac1, guestIP)
 	assert.ErrorIs(t, endOf(f), syscall.ECONNRESET, "the guest does not listen")
@@ -94,7 +94,7 @@ func TestForwardToNobody(t *testing.T) {
 // TestForwardLimit: one forward's connections are bounded, and others' are not touched by it.
 func TestForwardLimit(t *testing.T) {
 	f, other := forwardTo(t, "tcp", 80), forwardTo(t, "tcp", 81)
-	n := start(t, Config{Forwards: []vnet.Forward{f, other}}, tuning{})
+	n := start(t, Config{Forwards: []network.Forward{f, other}}, tuning{})
 	g := newIPGuest(t, n, mac1, guestIP)
 	l, l2 := listenGuest(t, g, 80), listenGuest(t, g, 81)
 	for range maxFlows {
@@ -133,7 +133,7 @@ func ask(t testing.TB, c net.Conn, text string) (sender string) {
 
 func TestForwardUDP(t *testing.T) {
 	f := forwardTo(t, "udp", 53)
-	n := start(t, Config{Forwards: []vnet.Forward{f}}, tuning{})
+	n := start(t, Config{Forwards: []network.Forward{f}}, tuning{})
 	g := newIPGuest(t, n, mac1, guestIP)
 	echoGuestUDP(t, g, 53)
 	a, b := dialHost(t, f), dialHost(t, f)
@@ -158,7 +158,7 @@ func TestForwardUDPAnswersFromWhereItWasAsked(t *testing.T) {
 		return // sticky_other.go leaves the choice to the host
 	}
 	f := forwardTo(t, "udp", 53)
-	n := start(t, Config{Forwards: []vnet.Forward{f}}, tuning{})
+	n := start(t, Config{Forwards: []network.Forward{f}}, tuning{})
 	echoGuestUDP(t, newIPGuest(t, n, mac1, guestIP), 53)
 	c, err := net.DialUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)}, &net.UDPAddr{IP: net.IPv4(127, 0, 0, 2), Port: int(f.HostPort)})
 	require.NoError(t, err)
@@ -169,7 +169,7 @@ func TestForwardUDPAnswersFromWhereItWasAsked(t *testing.T) {
 // TestForwardUDPEnds: an idle sender's flow ends, and of too many senders the one that was idle for longest makes room.
 func TestForwardUDPEnds(t *testing.T) {
 	f := forwardTo(t, "udp", 53)
-	n := start(t, Config{Forwards: []vnet.Forward{f}}, tuning{udpIdle: 200 * time.Millisecond})
+	n := start(t, Config{Forwards: []network.Forward{f}}, tuning{udpIdle: 200 * time.Millisecond})
 	echoGuestUDP(t, newIPGuest(t, n, mac1, guestIP), 53)
 	c := dialHost(t, f)
 	ask(t, c, "x")
@@ -187,7 +187,7 @@ func TestForwardUDPEnds(t *testing.T) {
 // TestForwardUDPToNobody: datagrams for a guest that is not there hold up nothing, a Close least of all.
 func TestForwardUDPToNobody(t *testing.T) {
 	f := forwardTo(t, "udp", 53)
-	n := start(t, Config{Forwards: []vnet.Forward{f}}, tuning{})
+	n := start(t, Config{Forwards: []network.Forward{f}}, tuning{})
 	senders := []net.Conn{dialHost(t, f), dialHost(t, f), dialHost(t, f)}
 	assert.Eventually(t, func() bool { // the host drops some
 		for _, c := range senders {
@@ -201,9 +201,9 @@ func TestForwardUDPToNobody(t *testing.T) {
 
 // TestForwardAddresses: in host mode the outside stays out.
 func TestForwardAddresses(t *testing.T) {
-	for mode, want := range map[vnet.Mode]string{vnet.ModeShared: "0.0.0.0", vnet.ModeHost: "127.0.0.1"} {
+	for mode, want := range map[network.Mode]string{network.ModeShared: "0.0.0.0", network.ModeHost: "127.0.0.1"} {
 		tcp, udp := forwardTo(t, "tcp", 80), forwardTo(t, "udp", 80)
-		n := start(t, Config{Mode: mode, Forwards: []vnet.Forward{tcp, udp}}, tuning{})
+		n := start(t, Config{Mode: mode, Forwards: []network.Forward{tcp, udp}}, tuning{})
 		assert.Equal(t, fmt.Sprintf("%s:%d", want, tcp.HostPort), n.gw.fwd.all[0].tcp.Addr().String())
 		assert.Equal(t, fmt.Sprintf("%s:%d", want, udp.HostPort), n.gw.fwd.all[1].udp.LocalAddr().String())
 	}
@@ -213,13 +213,13 @@ func TestForwardAddresses(t *testing.T) {
 func TestCloseWhileForwarding(t *testing.T) {
 	for range 2 {
 		tcp, udp := forwardTo(t, "tcp", 80), forwardTo(t, "udp", 53)
-		n := start(t, Config{Forwards: []vnet.Forward{tcp, udp}}, tuning{})
+		n := start(t, Config{Forwards: []network.Forward{tcp, udp}}, tuning{})
 		g := newIPGuest(t, n, mac1, guestIP)
 		listenGuest(t, g, 80)
 		echoGuestUDP(t, g, 53)
 		var wg sync.WaitGroup
 		ctx, stop := context.WithCancel(t.Context())
-		for _, f := range []vnet.Forward{tcp, udp, tcp, udp} {
+		for _, f := range []network.Forward{tcp, udp, tcp, udp} {
 			wg.Go(func() {
 				for ctx.Err() == nil {
 					if c, err := net.DialTimeout(f.Proto+"4", fmt.Sprintf("127.0.0.1:%d", f.HostPort), patience); err == nil {

@@ -18,10 +18,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"gvisor.dev/gvisor/pkg/tcpip/header"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/fakeguest"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/vnettest"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/fakeguest"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/vnettest"
 )
 
 // TestOnlyGateway: the gateway answers for itself and the alias, and nothing else goes in or comes out.
@@ -114,7 +114,7 @@ func TestNoWayOut(t *testing.T) {
 		o     Config
 		rcode int // of a name that is not ours
 	}{
-		{"host mode", Config{Mode: vnet.ModeHost}, dns.RcodeRefused},
+		{"host mode", Config{Mode: network.ModeHost}, dns.RcodeRefused},
 		{"no NAT", Config{DisableNAT44: true, ResolvConf: "/nonexistent/resolv.conf"}, dns.RcodeServerFailure}, // it would ask
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -23,17 +23,17 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/transport/tcp"
 	"gvisor.dev/gvisor/pkg/tcpip/transport/udp"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/fakeguest"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/vnettest"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/fakeguest"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/vnettest"
 )
 
 // rawGuest is a guest that sends frames as the test made them and keeps what it gets.
 type rawGuest struct {
 	t    testing.TB
 	net  *Network
-	port vnet.Port
+	port network.Port
 	mac  net.HardwareAddr
 	got  chan []byte
 }
@@ -41,7 +41,7 @@ type rawGuest struct {
 func newRawGuest(t testing.TB, n *Network, mac string) *rawGuest {
 	g := &rawGuest{t: t, net: n, got: make(chan []byte, 4096)}
 	g.mac, _ = net.ParseMAC(mac)
-	p, err := n.Attach(context.Background(), vnet.PortOptions{Name: "guest " + mac}, g)
+	p, err := n.Attach(context.Background(), network.PortOptions{Name: "guest " + mac}, g)
 	require.NoError(t, err)
 	g.port = p
 	t.Cleanup(func() { _ = p.Close() })
@@ -142,7 +142,7 @@ type ipGuest struct {
 	stack *stack.Stack
 	link  *link
 	tap   atomic.Pointer[func(f []byte) bool] // takes frames before the stack does
-	port  vnet.Port
+	port  network.Port
 	out   *outlet
 	in    chan []byte
 	wg    sync.WaitGroup
@@ -175,7 +175,7 @@ func newIPGuest(t testing.TB, n *Network, mac string, ip netip.Addr) *ipGuest {
 	sack, moderate := tcpip.TCPSACKEnabled(true), tcpip.TCPModerateReceiveBufferOption(true)
 	g.stack.SetTransportProtocolOption(tcp.ProtocolNumber, &sack)
 	g.stack.SetTransportProtocolOption(tcp.ProtocolNumber, &moderate)
-	p, err := n.Attach(context.Background(), vnet.PortOptions{Name: "guest " + mac}, g)
+	p, err := n.Attach(context.Background(), network.PortOptions{Name: "guest " + mac}, g)
 	require.NoError(t, err)
 	g.port = p
 	g.wg.Go(g.out.run)

@@ -20,11 +20,11 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/bridge"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/gateway/dhcp"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/vnettest"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/network/bridge"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/vnettest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -66,7 +66,7 @@ type Network struct {
 func start(t testing.TB, c Config, tune tuning) *Network {
 	t.Helper()
 	if c.Mode == "" {
-		c.Mode = vnet.ModeShared
+		c.Mode = network.ModeShared
 	}
 	n := &Network{
 		Bridge: bridge.New(bridge.Options{}), t: t, done: make(chan struct{}), answers: make(chan Answer, 100),
@@ -109,7 +109,7 @@ func onPair(t testing.TB, end *os.File, tune tuning) *gateway {
 }
 
 // listen opens the port of a forward as the daemon does it.
-func listen(t testing.TB, c Config, f vnet.Forward) *os.File {
+func listen(t testing.TB, c Config, f network.Forward) *os.File {
 	at := netip.AddrPortFrom(c.ForwardAddress(), f.HostPort)
 	var socket interface {
 		io.Closer
@@ -221,15 +221,15 @@ func (n *Network) ask() Answer {
 // Stats are the gateway's counters, without the way to it.
 func (n *Network) Stats() stats { return n.gw.stats() }
 
-// Attach implements vnet.Network.
-func (n *Network) Attach(_ context.Context, o vnet.PortOptions, toClient frame.Sink) (vnet.Port, error) {
+// Attach implements network.Network.
+func (n *Network) Attach(_ context.Context, o network.PortOptions, toClient frame.Sink) (network.Port, error) {
 	p, err := n.Bridge.Attach(bridge.PortOptions{Name: o.Name}, toClient)
 	return guestPort{p, n}, err
 }
 
-// Info implements vnet.Network.
-func (n *Network) Info() vnet.NetworkInfo {
-	return vnet.NetworkInfo{Subnet: n.plan.subnet, Gateway: n.plan.gateway, MTU: n.plan.mtu, MaxFrame: frame.MaxLen}
+// Info implements network.Network.
+func (n *Network) Info() network.Info {
+	return network.Info{Subnet: n.plan.subnet, Gateway: n.plan.gateway, MTU: n.plan.mtu, MaxFrame: frame.MaxLen}
 }
 
 // Close ends it, in the order of a daemon that stops.
@@ -249,8 +249,8 @@ type guestPort struct {
 	n *Network
 }
 
-func (p guestPort) Info() vnet.PortInfo {
-	return vnet.PortInfo{MTU: p.n.plan.mtu, MaxFrame: frame.MaxLen}
+func (p guestPort) Info() network.PortInfo {
+	return network.PortInfo{MTU: p.n.plan.mtu, MaxFrame: frame.MaxLen}
 }
 
 func (p guestPort) Close() error {

@@ -12,8 +12,7 @@ import (
 	"slices"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/ifid"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
 )
 
 // The network of a daemon that was given no gateway, as vmnet.framework's shared mode has it in socket_vmnet's examples.
@@ -30,7 +29,7 @@ type plan struct {
 	dhcpStart netip.Addr // both zero when there is no DHCP server
 	dhcpEnd   netip.Addr
 	mac       net.HardwareAddr // of the gateway
-	gatewayID ifid.ID          // of the gateway's interface
+	gatewayID network.ID       // of the gateway's interface
 	mtu       int              // bytes, layer 3
 	nat       bool             // guests reach the outside
 	dns       bool             // the gateway has a name server
@@ -39,10 +38,10 @@ type plan struct {
 
 // newPlan checks the options and works out the addresses.
 func newPlan(c Config) (plan, error) {
-	if c.Mode == vnet.ModeBridged {
+	if c.Mode == network.ModeBridged {
 		return plan{}, ErrBridged
 	}
-	if c.Mode != vnet.ModeHost && c.Mode != vnet.ModeShared {
+	if c.Mode != network.ModeHost && c.Mode != network.ModeShared {
 		return plan{}, fmt.Errorf("start embedded network: unknown mode %q", c.Mode)
 	}
 	if !c.Gateway.IsValid() {
@@ -59,7 +58,7 @@ func newPlan(c Config) (plan, error) {
 	}
 	p := plan{
 		gateway: c.Gateway, subnet: netip.PrefixFrom(c.Gateway, c.PrefixLen).Masked(),
-		mtu: cmp.Or(c.MTU, defaultMTU), nat: c.Mode == vnet.ModeShared && !c.DisableNAT44, dns: !c.DisableDNSProxy,
+		mtu: cmp.Or(c.MTU, defaultMTU), nat: c.Mode == network.ModeShared && !c.DisableNAT44, dns: !c.DisableDNSProxy,
 		private: c.Private,
 	}
 	if p.mtu < minMTU || p.mtu > maxMTU {
@@ -75,7 +74,7 @@ func newPlan(c Config) (plan, error) {
 	if err := p.setPool(c.DHCPEnd); err != nil {
 		return plan{}, err
 	}
-	if c.DisableDHCP || c.Mode == vnet.ModeHost && c.NetworkIdentifier != "" {
+	if c.DisableDHCP || c.Mode == network.ModeHost && c.NetworkIdentifier != "" {
 		p.dhcpStart, p.dhcpEnd = netip.Addr{}, netip.Addr{}
 	}
 	p.identify()
@@ -193,7 +192,7 @@ func (p *plan) canLease() bool {
 func (p *plan) identify() {
 	h := sha256.Sum256([]byte("socket_vmnet2 usernet gateway " + netip.PrefixFrom(p.gateway, p.subnet.Bits()).String()))
 	p.mac = net.HardwareAddr{0x5a, 0x94, 0xef, h[0], h[1], h[2]} // locally administered, individual
-	u := ifid.ID(h[3:19])
+	u := network.ID(h[3:19])
 	u[6], u[8] = u[6]&0x0f|0x80, u[8]&0x3f|0x80 // version 8 (RFC 9562: custom), variant 10
 	p.gatewayID = u
 }

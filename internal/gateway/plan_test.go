@@ -10,8 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/ifid"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
 )
 
 func addrOf(s string) netip.Addr {
@@ -29,7 +28,7 @@ func TestPlan(t *testing.T) {
 		subnet, alias  string
 		first, last    string // of the DHCP range
 		wantErr        string
-		mode           vnet.Mode
+		mode           network.Mode
 		disable, netID bool
 	}{
 		{name: "default", subnet: "192.168.105.0/24", alias: "192.168.105.254", first: "192.168.105.2", last: "192.168.105.253"},
@@ -47,11 +46,11 @@ func TestPlan(t *testing.T) {
 		{name: "end is the broadcast address", gateway: "10.0.0.1", end: "10.0.0.255", subnet: "10.0.0.0/24", alias: "10.0.0.254", first: "10.0.0.2", last: "10.0.0.253"},
 		{name: "end is the alias", gateway: "10.0.0.1", end: "10.0.0.254", subnet: "10.0.0.0/24", alias: "10.0.0.254", first: "10.0.0.2", last: "10.0.0.253"},
 		{name: "no DHCP", disable: true, subnet: "192.168.105.0/24", alias: "192.168.105.254"},
-		{name: "host mode", mode: vnet.ModeHost, subnet: "192.168.105.0/24", alias: "192.168.105.254", first: "192.168.105.2", last: "192.168.105.253"},
-		{name: "host mode, identifier", mode: vnet.ModeHost, netID: true, subnet: "192.168.105.0/24", alias: "192.168.105.254"},
+		{name: "host mode", mode: network.ModeHost, subnet: "192.168.105.0/24", alias: "192.168.105.254", first: "192.168.105.2", last: "192.168.105.253"},
+		{name: "host mode, identifier", mode: network.ModeHost, netID: true, subnet: "192.168.105.0/24", alias: "192.168.105.254"},
 		{name: "shared mode, identifier", netID: true, subnet: "192.168.105.0/24", alias: "192.168.105.254", first: "192.168.105.2", last: "192.168.105.253"},
 
-		{name: "bridged", mode: vnet.ModeBridged, wantErr: "macOS vmnet"},
+		{name: "bridged", mode: network.ModeBridged, wantErr: "macOS vmnet"},
 		{name: "unknown mode", mode: "x", wantErr: "unknown mode"},
 		{name: "/7", gateway: "10.0.0.1", bits: 7, wantErr: "between /8 and /30"},
 		{name: "/31", gateway: "10.0.0.1", bits: 31, wantErr: "between /8 and /30"},
@@ -71,7 +70,7 @@ func TestPlan(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			o := Config{Mode: tt.mode, Gateway: addrOf(tt.gateway), DHCPEnd: addrOf(tt.end), PrefixLen: tt.bits, DisableDHCP: tt.disable}
 			if o.Mode == "" {
-				o.Mode = vnet.ModeShared
+				o.Mode = network.ModeShared
 			}
 			if tt.netID {
 				o.NetworkIdentifier = "12345678-1234-1234-1234-123456789abc"
@@ -89,14 +88,14 @@ func TestPlan(t *testing.T) {
 			assert.NoError(t, p.checkGuest(p.lastGuest()), "told as the end without DHCP")
 		})
 	}
-	_, err := Config{Mode: vnet.ModeBridged}.Facts()
+	_, err := Config{Mode: network.ModeBridged}.Facts()
 	assert.ErrorIs(t, err, ErrBridged)
 }
 
 // TestIdentity: the gateway's addresses are the same in every life of a network, and others in another network.
 func TestIdentity(t *testing.T) {
 	plan := func(gw string) plan {
-		p, err := newPlan(Config{Mode: vnet.ModeShared, Gateway: addrOf(gw)})
+		p, err := newPlan(Config{Mode: network.ModeShared, Gateway: addrOf(gw)})
 		require.NoError(t, err)
 		return p
 	}
@@ -105,14 +104,14 @@ func TestIdentity(t *testing.T) {
 	assert.NotEqual(t, a.mac, b.mac)
 	assert.NotEqual(t, a.gatewayID, b.gatewayID)
 	assert.Equal(t, byte(2), a.mac[0]&3, "locally administered, individual")
-	assert.Regexp(t, `^[0-9A-F]{8}-[0-9A-F]{4}-8[0-9A-F]{3}-[89AB][0-9A-F]{3}-[0-9A-F]{12}$`, ifid.String(a.gatewayID))
+	assert.Regexp(t, `^[0-9A-F]{8}-[0-9A-F]{4}-8[0-9A-F]{3}-[89AB][0-9A-F]{3}-[0-9A-F]{12}$`, network.IDText(a.gatewayID))
 }
 
 // TestTarget is where flows lead; TestRefused shows the same on the wire.
 func TestTarget(t *testing.T) {
 	plans := map[string]plan{}
 	for name, o := range map[string]Config{
-		"shared": {Mode: vnet.ModeShared}, "host": {Mode: vnet.ModeHost}, "no NAT": {Mode: vnet.ModeShared, DisableNAT44: true},
+		"shared": {Mode: network.ModeShared}, "host": {Mode: network.ModeHost}, "no NAT": {Mode: network.ModeShared, DisableNAT44: true},
 	} {
 		p, err := newPlan(o)
 		require.NoError(t, err)
@@ -156,7 +155,7 @@ func TestTarget(t *testing.T) {
 		})
 	}
 	t.Run("no alias", func(t *testing.T) {
-		p, err := newPlan(Config{Mode: vnet.ModeHost, Gateway: addrOf("10.0.0.1"), PrefixLen: 30})
+		p, err := newPlan(Config{Mode: network.ModeHost, Gateway: addrOf("10.0.0.1"), PrefixLen: 30})
 		require.NoError(t, err)
 		_, ok := p.target(netip.AddrPortFrom(netip.Addr{}, 80))
 		assert.False(t, ok)
@@ -174,7 +173,7 @@ func TestEmptyRange(t *testing.T) {
 		{"10.0.0.253", "10.0.0.255", 24, true}, // the alias and the broadcast address
 		{"10.0.0.2", "10.0.0.3", 30, true},
 	} {
-		f, err := Config{Mode: vnet.ModeShared, Gateway: addrOf(tt.gateway), DHCPEnd: addrOf(tt.end), PrefixLen: tt.bits}.Facts()
+		f, err := Config{Mode: network.ModeShared, Gateway: addrOf(tt.gateway), DHCPEnd: addrOf(tt.end), PrefixLen: tt.bits}.Facts()
 		require.NoError(t, err)
 		assert.Equal(t, tt.warn, !f.CanLease)
 	}

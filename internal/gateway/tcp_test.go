@@ -23,7 +23,7 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/header"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
 )
 
 // hangingDial hangs on 203.0.113.0/24 until the context ends, as an address does that drops packets. Everything else
@@ -346,7 +346,7 @@ func (zeroes) Read(b []byte) (int, error) { return len(b), nil }
 // firstSYNs keeps back the SYNs that a guest's stack repeats: what the first one does not bring about does not come. A busy machine
 // may take longer than the second after which it is repeated.
 type firstSYNs struct {
-	vnet.Port
+	network.Port
 	mu   sync.Mutex
 	seen map[[16]byte]bool // addresses, ports and number
 }
@@ -355,7 +355,7 @@ func newFirstSYNs(g *ipGuest) {
 	g.port = &firstSYNs{Port: g.port, seen: map[[16]byte]bool{}}
 }
 
-// Send implements vnet.Port.
+// Send implements network.Port.
 func (p *firstSYNs) Send(b frame.Batch) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

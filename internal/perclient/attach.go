@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/watch"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/link"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/watch"
 )
 
 const (
@@ -40,7 +40,7 @@ type Detached struct {
 	Held     []byte         `json:"held,omitempty"` // frames in wire form that wait for the port
 	DropHeld uint64         `json:"drop_held,omitempty"`
 	Ports    PortTotals     `json:"ports"`
-	MACs     []vnet.MAC     `json:"macs,omitempty"` // behind its port
+	MACs     []network.MAC  `json:"macs,omitempty"` // behind its port
 	// LetGo is how long Client.Theirs is still kept at most.
 	LetGo time.Duration `json:"let_go,omitempty"`
 
@@ -198,7 +198,7 @@ func (c *Session) take() (v Detached, ok bool) {
 }
 
 // Network has ports that start from now on be of n. It is called between Detach and Attach.
-func (s *Server) Network(n vnet.Network) {
+func (s *Server) Network(n network.Network) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.network = n

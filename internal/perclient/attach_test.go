@@ -22,9 +22,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/bridge"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/network/bridge"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/link"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
@@ -67,7 +67,7 @@ func drainInput(c net.Conn) {
 }
 
 // all are the ports there have been.
-func (n *network) all() []*port {
+func (n *fakeNetwork) all() []*port {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return slices.Clone(n.ports)
@@ -123,7 +123,7 @@ func TestAttachToAnotherNetwork(t *testing.T) {
 		require.NoError(t, r.net.Close())
 	}, nil)
 	require.NoError(t, err)
-	n := &network{Bridge: bridge.New(bridge.Options{})}
+	n := &fakeNetwork{Bridge: bridge.New(bridge.Options{})}
 	t.Cleanup(func() { _ = n.Close() })
 	r.Network(n)
 	require.Empty(t, r.Attach(list, linkOf))
@@ -158,9 +158,9 @@ func wireTo(dst, src byte, payload string) []byte {
 
 // TestDetachEndsAStart: a port that is starting, or is to be started later, holds nothing up.
 func TestDetachEndsAStart(t *testing.T) {
-	for name, prepare := range map[string]func(*network){
-		"slow":    func(n *network) { n.set(0, time.Hour) },
-		"failing": func(n *network) { n.set(1<<30, 0) },
+	for name, prepare := range map[string]func(*fakeNetwork){
+		"slow":    func(n *fakeNetwork) { n.set(0, time.Hour) },
+		"failing": func(n *fakeNetwork) { n.set(1<<30, 0) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, Options{})
@@ -316,7 +316,7 @@ func TestAttachInAnotherServer(t *testing.T) {
 		if round%2 == 0 {
 			last = overTheWire(t, last)
 		}
-		n := &network{Bridge: bridge.New(bridge.Options{})}
+		n := &fakeNetwork{Bridge: bridge.New(bridge.Options{})}
 		t.Cleanup(func() { _ = n.Close() })
 		s = NewServer(Options{Network: n, Log: log})
 		require.Empty(t, s.Attach(last, linkOf))
@@ -370,7 +370,7 @@ func overTheWire(t *testing.T, list []Detached) (out []Detached) {
 }
 
 func TestAttachRefusesDamage(t *testing.T) {
-	s := NewServer(Options{Network: &network{Bridge: bridge.New(bridge.Options{})}, Log: slog.New(slog.DiscardHandler)})
+	s := NewServer(Options{Network: &fakeNetwork{Bridge: bridge.New(bridge.Options{})}, Log: slog.New(slog.DiscardHandler)})
 	for name, held := range map[string][]byte{
 		"half a frame": {0, 0, 0, 20, 1, 2, 3},
 		"a runt":       {0, 0, 0, 1, 9},

@@ -8,10 +8,10 @@ import (
 	"net"
 	"sync"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/peercred"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/link"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
 
 // Why Serve does not serve a client.
@@ -40,7 +40,7 @@ type Client struct {
 	MAC net.HardwareAddr `json:"mac,omitempty"`
 	// InterfaceID is the vmnet interface's identity that it asks for; null for none.
 	InterfaceID [16]byte `json:"interface_id,omitzero"`
-	// Identity is by what its port is started, if that is known already: see vnet.PortOptions.
+	// Identity is by what its port is started, if that is known already: see network.PortOptions.
 	Identity string `json:"identity,omitempty"`
 	// Start starts the port at once, not at the first frame: a caller waits in Ready.
 	Start bool `json:"-"`
@@ -78,14 +78,14 @@ func (c *Client) args() (args []any) {
 type firstStart struct {
 	once sync.Once
 	done chan struct{}
-	info vnet.PortInfo // set before done is closed
+	info network.PortInfo // set before done is closed
 	err  error
 }
 
 func (f *firstStart) init() { f.done = make(chan struct{}) }
 
 // set tells the outcome; only the first call counts.
-func (f *firstStart) set(info vnet.PortInfo, err error) {
+func (f *firstStart) set(info network.PortInfo, err error) {
 	f.once.Do(func() {
 		f.info, f.err = info, err
 		close(f.done)
@@ -94,12 +94,12 @@ func (f *firstStart) set(info vnet.PortInfo, err error) {
 
 // Ready waits until the session's port has been started for the first time and describes it. The error is why that failed,
 // or ctx's; the session goes on trying unless it is ended.
-func (c *Session) Ready(ctx context.Context) (vnet.PortInfo, error) {
+func (c *Session) Ready(ctx context.Context) (network.PortInfo, error) {
 	select {
 	case <-c.first.done:
 		return c.first.info, c.first.err
 	case <-ctx.Done():
-		return vnet.PortInfo{}, ctx.Err()
+		return network.PortInfo{}, ctx.Err()
 	}
 }
 

@@ -14,10 +14,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/peercred"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/link"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
 
 // fakeLink is a link that does nothing but end.
@@ -134,7 +134,7 @@ func TestIdentityOfFormerSession(t *testing.T) {
 	y, err := r.Serve(newFakeLink(), Client{InterfaceID: [16]byte{1}, Start: true})
 	require.NoError(t, err)
 	_, err = y.Ready(within(t))
-	require.ErrorIs(t, err, vnet.ErrIDInUse)
+	require.ErrorIs(t, err, network.ErrIDInUse)
 	for _, s := range []*Session{x, y} {
 		s.End(errors.New("enough"))
 		<-s.Done()

@@ -15,9 +15,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/bridge"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/network/bridge"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/link"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
@@ -149,7 +149,7 @@ func TestGuardOfOneWhoseEndPanics(t *testing.T) {
 	var armed atomic.Bool
 	log := slog.New(panicky{slog.NewTextHandler(t.Output(), nil), &armed})
 	s := NewServer(Options{
-		Network: &network{Bridge: bridge.New(bridge.Options{})}, Log: log,
+		Network: &fakeNetwork{Bridge: bridge.New(bridge.Options{})}, Log: log,
 		Guard: func(uint64, Client, *slog.Logger) Guard { return &g },
 	})
 	l := newFakeLink()

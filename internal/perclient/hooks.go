@@ -5,8 +5,8 @@ package perclient
 import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/faults"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/watch"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/watch"
 )
 
 // A tap sees what clients send and what the network delivers to them, before the clients' links take or drop it. It is called on
@@ -121,7 +121,7 @@ func (c *Session) observed() {
 }
 
 // sender is how frames get to p: by the client's guard, if it has one.
-func (c *Session) sender(p vnet.Port) func(frame.Batch) {
+func (c *Session) sender(p network.Port) func(frame.Batch) {
 	if c.guard == nil {
 		return p.Send
 	}

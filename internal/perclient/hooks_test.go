@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/watch"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/link"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/watch"
 )
 
 // dhcpFrame is a DHCP message of the guest with that last byte in its MAC address, or one for it.

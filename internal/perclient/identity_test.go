@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/link"
 )
 
 // TestIdentity: the network is told the address of a guest that speaks first, again when it comes back, and nothing of one
@@ -35,11 +35,11 @@ func TestIdentity(t *testing.T) {
 // TestSummaryNamesDrops: what the network dropped is in the client's last line, in both directions.
 func TestSummaryNamesDrops(t *testing.T) {
 	c := &Session{}
-	c.settle(vnet.PortStats{
-		Drops: map[vnet.DropReason]uint64{vnet.DropRefused: 1, vnet.DropExhausted: 2, vnet.DropDown: 3},
-		Lost:  map[vnet.DropReason]uint64{vnet.DropOversize: 4},
+	c.settle(network.PortStats{
+		Drops: map[network.DropReason]uint64{network.DropRefused: 1, network.DropExhausted: 2, network.DropDown: 3},
+		Lost:  map[network.DropReason]uint64{network.DropOversize: 4},
 	}, nil)
-	c.settle(vnet.PortStats{Lost: map[vnet.DropReason]uint64{vnet.DropOversize: 1}}, nil)
+	c.settle(network.PortStats{Lost: map[network.DropReason]uint64{network.DropOversize: 1}}, nil)
 	assert.Equal(t, []any{
 		"drop_refused", uint64(1), "drop_exhausted", uint64(2), "drop_down", uint64(3), "lost_oversize", uint64(12),
 	}, c.dropArgs(link.Stats{DropOversize: 7}))

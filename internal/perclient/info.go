@@ -12,11 +12,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/peercred"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/link"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/watch"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/watch"
 )
 
 // stalledAfter is for how long a client that is behind may take nothing before it is told from one that is only slow.
@@ -45,16 +45,16 @@ type Info struct {
 	DropHeld   uint64 // frames from the client that were dropped because its port took too long to start
 	Spoofed    uint64 // frames from the client that its guard dropped
 	Ports      PortTotals
-	MACs       int            // addresses behind its port
-	Port       *vnet.PortInfo // nil while it has none
+	MACs       int               // addresses behind its port
+	Port       *network.PortInfo // nil while it has none
 }
 
 // PortTotals are what all of a client's ports counted.
 type PortTotals struct {
-	Drops     map[vnet.DropReason]uint64 `json:"drops,omitempty"` // frames from the client
-	Lost      map[vnet.DropReason]uint64 `json:"lost,omitempty"`  // frames for it
-	Moved     uint64                     `json:"moved,omitempty"`
-	Unlearned uint64                     `json:"unlearned,omitempty"`
+	Drops     map[network.DropReason]uint64 `json:"drops,omitempty"` // frames from the client
+	Lost      map[network.DropReason]uint64 `json:"lost,omitempty"`  // frames for it
+	Moved     uint64                        `json:"moved,omitempty"`
+	Unlearned uint64                        `json:"unlearned,omitempty"`
 }
 
 // clone is a copy that shares nothing.
@@ -64,7 +64,7 @@ func (t PortTotals) clone() PortTotals {
 }
 
 // add adds what one port counted.
-func (t *PortTotals) add(st vnet.PortStats) {
+func (t *PortTotals) add(st network.PortStats) {
 	t.addAll(PortTotals{Drops: st.Drops, Lost: st.Lost, Moved: st.Moved, Unlearned: st.Unlearned})
 }
 
@@ -75,13 +75,13 @@ func (t *PortTotals) addAll(o PortTotals) {
 	t.Unlearned += o.Unlearned
 }
 
-func addTo(sum *map[vnet.DropReason]uint64, more map[vnet.DropReason]uint64) {
+func addTo(sum *map[network.DropReason]uint64, more map[network.DropReason]uint64) {
 	for reason, n := range more {
 		if n == 0 {
 			continue
 		}
 		if *sum == nil {
-			*sum = map[vnet.DropReason]uint64{}
+			*sum = map[network.DropReason]uint64{}
 		}
 		(*sum)[reason] += n
 	}

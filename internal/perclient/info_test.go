@@ -14,9 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/link"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
 
 // lists waits until the only client is as what says, and returns it.
@@ -112,17 +112,17 @@ type countingPort struct {
 	died  chan struct{}
 }
 
-func (p *countingPort) Send(b frame.Batch)    { p.drops.Add(uint64(b.Len())) }
-func (p *countingPort) Info() vnet.PortInfo   { return vnet.PortInfo{Kind: vnet.InterfaceOwn} }
-func (p *countingPort) Done() <-chan struct{} { return p.died }
-func (p *countingPort) Err() error            { return errors.New("interface gone") }
-func (p *countingPort) Close() error          { return nil }
-func (p *countingPort) MACs() []vnet.MAC      { return nil }
+func (p *countingPort) Send(b frame.Batch)     { p.drops.Add(uint64(b.Len())) }
+func (p *countingPort) Info() network.PortInfo { return network.PortInfo{Kind: network.InterfaceOwn} }
+func (p *countingPort) Done() <-chan struct{}  { return p.died }
+func (p *countingPort) Err() error             { return errors.New("interface gone") }
+func (p *countingPort) Close() error           { return nil }
+func (p *countingPort) MACs() []network.MAC    { return nil }
 
-func (p *countingPort) Stats() vnet.PortStats {
+func (p *countingPort) Stats() network.PortStats {
 	n := p.drops.Load()
-	return vnet.PortStats{
-		Drops: map[vnet.DropReason]uint64{vnet.DropStorm: n}, Lost: map[vnet.DropReason]uint64{vnet.DropOversize: 1},
+	return network.PortStats{
+		Drops: map[network.DropReason]uint64{network.DropStorm: n}, Lost: map[network.DropReason]uint64{network.DropOversize: 1},
 		Moved: n, Unlearned: n, MACs: 3,
 	}
 }
@@ -133,9 +133,9 @@ type countingNetwork struct {
 	ports []*countingPort
 }
 
-func (n *countingNetwork) Info() vnet.NetworkInfo { return vnet.NetworkInfo{} }
-func (n *countingNetwork) Close() error           { return nil }
-func (n *countingNetwork) Attach(context.Context, vnet.PortOptions, frame.Sink) (vnet.Port, error) {
+func (n *countingNetwork) Info() network.Info { return network.Info{} }
+func (n *countingNetwork) Close() error       { return nil }
+func (n *countingNetwork) Attach(context.Context, network.PortOptions, frame.Sink) (network.Port, error) {
 	p := &countingPort{died: make(chan struct{})}
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -167,7 +167,7 @@ func TestDropsOfPorts(t *testing.T) {
 			default:
 			}
 			_, totals := r.Census()
-			now := totals.Ports.Drops[vnet.DropStorm]
+			now := totals.Ports.Drops[network.DropStorm]
 			assert.GreaterOrEqual(t, now, last, "drops are lost from sight")
 			last = now
 		}
@@ -176,22 +176,24 @@ func TestDropsOfPorts(t *testing.T) {
 	for i := range uint64(ports) {
 		for k := range uint64(each) {
 			say(t, c, 7, "dropped")
-			r.lists(t, func(in Info) bool { return in.Ports.Drops[vnet.DropStorm] == i*each+k+1 })
+			r.lists(t, func(in Info) bool { return in.Ports.Drops[network.DropStorm] == i*each+k+1 })
 		}
 		close(n.last().died)
-		r.lists(t, func(in Info) bool { return in.State == status.StateRunning && in.Ports.Lost[vnet.DropOversize] == i+2 })
+		r.lists(t, func(in Info) bool {
+			return in.State == status.StateRunning && in.Ports.Lost[network.DropOversize] == i+2
+		})
 	}
 	i := r.List()[0]
 	assert.Equal(t, uint64(ports*each), i.Ports.Moved)
 	assert.Equal(t, uint64(ports*each), i.Ports.Unlearned)
 	assert.Equal(t, 3, i.MACs)
-	assert.Equal(t, vnet.InterfaceOwn, i.Port.Kind)
+	assert.Equal(t, network.InterfaceOwn, i.Port.Kind)
 	require.NoError(t, c.Close())
 	eventually(t, func() bool { return r.Clients() == 0 })
 	close(stop)
 	asking.Wait()
 	_, totals := r.Census()
-	assert.Equal(t, uint64(ports*each), totals.Ports.Drops[vnet.DropStorm])
+	assert.Equal(t, uint64(ports*each), totals.Ports.Drops[network.DropStorm])
 	assert.Equal(t, uint64(ports*each), totals.Link.ToNetFrames)
 }
 

@@ -10,15 +10,15 @@ import (
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/faults"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/link"
 )
 
 // keep starts the session's port once the client sends something or has been there for startDelay, starts it again when it
 // dies, and closes it at the end. Starting may take long and may fail; the client stays connected meanwhile.
 func (c *Session) keep() {
 	defer func() {
-		c.first.set(vnet.PortInfo{}, ErrGone)
+		c.first.set(network.PortInfo{}, ErrGone)
 		c.others.arrived(c)
 	}()
 	c.connect(c.ctx)
@@ -44,8 +44,8 @@ func (c *Session) connect(ctx context.Context) {
 			return
 		}
 		c.phase.failed.Store(&err)
-		c.first.set(vnet.PortInfo{}, err)
-		if errors.Is(err, vnet.ErrClosed) {
+		c.first.set(network.PortInfo{}, err)
+		if errors.Is(err, network.ErrClosed) {
 			c.shutdown(link.DrainStop)
 			return
 		}
@@ -74,7 +74,7 @@ func (c *Session) wanted(ctx context.Context) bool {
 }
 
 // start attaches a port, as soon as no more than maxStarts are at it.
-func (c *Session) start(ctx context.Context) (vnet.Port, error) {
+func (c *Session) start(ctx context.Context) (network.Port, error) {
 	select {
 	case <-ctx.Done():
 		return nil, ctx.Err()
@@ -82,15 +82,15 @@ func (c *Session) start(ctx context.Context) (vnet.Port, error) {
 	}
 	defer func() { <-c.srv.starts }()
 	faults.Point("perclient.keep")
-	o := vnet.PortOptions{Name: c.name, Session: c.id, ID: c.identity(), InterfaceID: c.client.InterfaceID, MACs: c.learned}
+	o := network.PortOptions{Name: c.name, Session: c.id, ID: c.identity(), InterfaceID: c.client.InterfaceID, MACs: c.learned}
 	c.makeGuard()
-	network := c.srv.now()
-	p, err := network.Attach(ctx, o, c)
+	n := c.srv.now()
+	p, err := n.Attach(ctx, o, c)
 	for range idTries { // it may be the same client's former session that has the identity, and that session is ending
-		if !errors.Is(err, vnet.ErrIDInUse) || !sleep(ctx, idPause) {
+		if !errors.Is(err, network.ErrIDInUse) || !sleep(ctx, idPause) {
 			break
 		}
-		p, err = network.Attach(ctx, o, c)
+		p, err = n.Attach(ctx, o, c)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("start a port: %w", err)
@@ -119,7 +119,7 @@ func (c *Session) identity() string {
 
 // use sends what was held, lets the reader send to p, and closes p when it died or ctx ends. The error tells why
 // the port died.
-func (c *Session) use(ctx context.Context, p vnet.Port) error {
+func (c *Session) use(ctx context.Context, p network.Port) error {
 	defer func() {
 		c.send.Store(nil)
 		c.phase.port.Store(false)
@@ -143,7 +143,7 @@ func (c *Session) use(ctx context.Context, p vnet.Port) error {
 }
 
 // open sends what was held and lets the reader send to p.
-func (c *Session) open(p vnet.Port) {
+func (c *Session) open(p network.Port) {
 	c.telling.Lock()
 	c.live = p
 	c.telling.Unlock()
@@ -160,7 +160,7 @@ func (c *Session) open(p vnet.Port) {
 }
 
 // settle adds what the port counted to what those before it did, once it is closed.
-func (c *Session) settle(st vnet.PortStats, macs []vnet.MAC) {
+func (c *Session) settle(st network.PortStats, macs []network.MAC) {
 	c.telling.Lock()
 	defer c.telling.Unlock()
 	c.live, c.learned = nil, macs

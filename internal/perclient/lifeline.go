@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/faults"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/passing/proto"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/link"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/passfd/proto"
 )
 
 const (

@@ -8,9 +8,9 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/link"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
 )
 
 // maxAddressLogs is how many times the addresses of a client are logged at INFO when they change.
@@ -75,7 +75,7 @@ func (c *Session) dropArgs(st link.Stats) (args []any) {
 	c.telling.Lock()
 	defer c.telling.Unlock()
 	for _, d := range []struct {
-		reason vnet.DropReason
+		reason network.DropReason
 		n      uint64
 	}{
 		{"drop_queue_full", st.DropQueueFull},
@@ -83,14 +83,14 @@ func (c *Session) dropArgs(st link.Stats) (args []any) {
 		{"drop_long", st.DropLong},
 		{"drop_foreign", st.DropForeign},
 		{"drop_starting", c.dropHeld.Load() + st.DropStarting},
-		{vnet.DropStorm, c.ports.Drops[vnet.DropStorm]},
-		{vnet.DropOversize, c.ports.Drops[vnet.DropOversize]},
-		{vnet.DropHairpin, c.ports.Drops[vnet.DropHairpin]},
-		{vnet.DropIsolated, c.ports.Drops[vnet.DropIsolated]},
-		{vnet.DropRefused, c.ports.Drops[vnet.DropRefused]},
-		{vnet.DropExhausted, c.ports.Drops[vnet.DropExhausted]},
-		{vnet.DropDown, c.ports.Drops[vnet.DropDown]},
-		{"lost_oversize", c.ports.Lost[vnet.DropOversize] + st.DropOversize},
+		{network.DropStorm, c.ports.Drops[network.DropStorm]},
+		{network.DropOversize, c.ports.Drops[network.DropOversize]},
+		{network.DropHairpin, c.ports.Drops[network.DropHairpin]},
+		{network.DropIsolated, c.ports.Drops[network.DropIsolated]},
+		{network.DropRefused, c.ports.Drops[network.DropRefused]},
+		{network.DropExhausted, c.ports.Drops[network.DropExhausted]},
+		{network.DropDown, c.ports.Drops[network.DropDown]},
+		{"lost_oversize", c.ports.Lost[network.DropOversize] + st.DropOversize},
 	} {
 		if d.n > 0 {
 			args = append(args, string(d.reason), d.n)

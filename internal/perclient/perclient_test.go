@@ -23,10 +23,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/bridge"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/network/bridge"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/link"
 )
 
 func TestMain(m *testing.M) {
@@ -34,8 +34,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// network is a bridge as a vnet.Network whose ports can be made to fail.
-type network struct {
+// network is a bridge as a network.Network whose ports can be made to fail.
+type fakeNetwork struct {
 	*bridge.Bridge
 
 	mu       sync.Mutex
@@ -57,9 +57,9 @@ type port struct {
 	closed atomic.Bool
 }
 
-func (p *port) Info() vnet.PortInfo   { return vnet.PortInfo{} }
-func (p *port) Done() <-chan struct{} { return p.died }
-func (p *port) Err() error            { return errors.New("interface gone") }
+func (p *port) Info() network.PortInfo { return network.PortInfo{} }
+func (p *port) Done() <-chan struct{}  { return p.died }
+func (p *port) Err() error             { return errors.New("interface gone") }
 func (p *port) Send(b frame.Batch) {
 	if p.panics && bytes.Contains(b.Bytes(), []byte("boom")) {
 		time.Sleep(20 * time.Millisecond) // so that the reader gets to wait for what is sent here
@@ -68,9 +68,9 @@ func (p *port) Send(b frame.Batch) {
 	p.Port.Send(b)
 }
 
-func (n *network) Info() vnet.NetworkInfo { return vnet.NetworkInfo{} }
+func (n *fakeNetwork) Info() network.Info { return network.Info{} }
 
-func (n *network) Attach(ctx context.Context, o vnet.PortOptions, s frame.Sink) (vnet.Port, error) {
+func (n *fakeNetwork) Attach(ctx context.Context, o network.PortOptions, s frame.Sink) (network.Port, error) {
 	n.mu.Lock()
 	n.attached++
 	n.ids = append(n.ids, o.ID)
@@ -98,7 +98,7 @@ func (n *network) Attach(ctx context.Context, o vnet.PortOptions, s frame.Sink) 
 		}
 	}
 	if busy {
-		return nil, vnet.ErrIDInUse
+		return nil, network.ErrIDInUse
 	}
 	if fail {
 		return nil, errors.New("too many interfaces")
@@ -115,14 +115,14 @@ func (n *network) Attach(ctx context.Context, o vnet.PortOptions, s frame.Sink) 
 }
 
 // set makes the next attempts fail, and all of them slow.
-func (n *network) set(fail int, slow time.Duration) {
+func (n *fakeNetwork) set(fail int, slow time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.fail, n.slow = fail, slow
 }
 
 // block has attempts that do not fail wait until release is called.
-func (n *network) block() (release func()) {
+func (n *fakeNetwork) block() (release func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	hold := make(chan struct{})
@@ -136,27 +136,27 @@ func (n *network) block() (release func()) {
 }
 
 // starting is how many attempts are under way.
-func (n *network) starting() int {
+func (n *fakeNetwork) starting() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.atOnce
 }
 
 // inUse has the next attempts find their interface id in use.
-func (n *network) inUse(times int) {
+func (n *fakeNetwork) inUse(times int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.busy = times
 }
 
 // identities are the clients' identities in the order of the attempts.
-func (n *network) identities() []string {
+func (n *fakeNetwork) identities() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return slices.Clone(n.ids)
 }
 
-func (n *network) attempts() int {
+func (n *fakeNetwork) attempts() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.attached
@@ -165,7 +165,7 @@ func (n *network) attempts() int {
 // rig is a server on a listening socket.
 type rig struct {
 	*Server
-	net     *network
+	net     *fakeNetwork
 	path    string
 	log     *bytes.Buffer
 	handled atomic.Int64 // connections
@@ -190,7 +190,7 @@ func newRig(t testing.TB, o Options) *rig {
 // newPatientRig is newRig with another startDelay: a test that says something in time is too slow for the real one now and then.
 func newPatientRig(t testing.TB, o Options, delay time.Duration) *rig {
 	t.Helper()
-	r := &rig{net: &network{Bridge: bridge.New(bridge.Options{})}, log: &bytes.Buffer{}}
+	r := &rig{net: &fakeNetwork{Bridge: bridge.New(bridge.Options{})}, log: &bytes.Buffer{}}
 	o.Network = r.net
 	o.Log = slog.New(slog.NewTextHandler(&lockedWriter{w: r.log}, nil))
 	r.Server = NewServer(o)

@@ -14,9 +14,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/peercred"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/link"
 )
 
 const (
@@ -45,7 +45,7 @@ var retryDelays = []time.Duration{
 
 // Options set up a Server.
 type Options struct {
-	Network    vnet.Network
+	Network    network.Network
 	MaxClients int // 0 = defaultMaxClients
 	QueueSize  int // bytes of a client's queue; 0 = link.DefaultQueueSize
 	Log        *slog.Logger
@@ -63,7 +63,7 @@ type Server struct {
 
 	mu        sync.Mutex
 	sessions  map[*Session]struct{}
-	network   vnet.Network
+	network   network.Network
 	hold      *barrier // of the sessions that were attached last; nil: there were none
 	lastID    uint64
 	stopping  bool
@@ -210,7 +210,7 @@ func (s *Server) Stop() {
 }
 
 // now is the network that a port is to be of.
-func (s *Server) now() vnet.Network {
+func (s *Server) now() network.Network {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.network

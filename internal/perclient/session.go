@@ -17,10 +17,10 @@ import (
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/faults"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/link"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/watch"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/vnet"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/watch"
 )
 
 // A Session is one client: its link, its port, its lifeline and its counters.
@@ -66,13 +66,13 @@ type Session struct {
 	heldN    int
 	dropHeld atomic.Uint64 // frames dropped because held was full, or the client left before its port
 
-	telling sync.Mutex // guards what follows; nothing waits while it is held
-	gone    bool       // detached: the link is another session's
-	guard   Guard      // nil: none; set by the keeper, which reads it without the lock
-	live    vnet.Port  // whose counters are not in ports yet; nil: none
-	ports   PortTotals // of the ports so far
-	learned []vnet.MAC // addresses behind the last port
-	letGo   time.Time  // when Theirs is closed at the latest; zero: not yet
+	telling sync.Mutex    // guards what follows; nothing waits while it is held
+	gone    bool          // detached: the link is another session's
+	guard   Guard         // nil: none; set by the keeper, which reads it without the lock
+	live    network.Port  // whose counters are not in ports yet; nil: none
+	ports   PortTotals    // of the ports so far
+	learned []network.MAC // addresses behind the last port
+	letGo   time.Time     // when Theirs is closed at the latest; zero: not yet
 }
 
 func newSession(s *Server, id uint64, l link.Link, cl Client) *Session {

@@ -6,7 +6,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/link"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/link"
 )
 
 // Totals are what all clients did since the start of the daemon, those that have left included.

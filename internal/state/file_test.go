@@ -21,7 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/vnettest"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/vnettest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -3,7 +3,7 @@
 // Command asmac runs the unit tests as programs for macOS (darwin/amd64): test/machrun loads them on Linux, with test/vmnetsim as
 // vmnet.framework. layout_test.go has the tests that a rule of macOS forbids.
 //
-//	go run ./test/asmac [-packages "./internal/link ./cmd/..."] [-- FLAG OF go test...]
+//	go run ./test/asmac [-packages "./internal/perclient/link ./cmd/..."] [-- FLAG OF go test...]
 //
 // It needs root, for a network namespace around each test program, and gcc.
 package main
@@ -94,19 +94,19 @@ const module = "github.com/socket-vmnet2/socket_vmnet2"
 
 // excluded are the packages, without the module, whose tests say nothing more of the Mac's program, and why.
 var excluded = map[string]string{
-	"":                   "reads the sources, and builds for every system",
-	"/internal/manual":   "makes manual pages, and asks linters about them",
-	"/test/bench":        "measures this machine with C programs",
-	"/test/bench/rig":    "measures this machine with C programs",
-	"/test/docs":         "reads pages, and asks the programs for their usage",
-	"/test/e2e":          "has virtual machines",
-	"/test/lab":          "has virtual machines",
-	"/test/formula":      "reads a Ruby file",
-	"/test/integrations": "reads pages and scripts",
-	"/test/machrun":      "is about the loader, a program of Linux",
-	"/test/perf":         "measures virtual machines",
-	"/test/reconnect":    "has virtual machines",
-	"/test/vmnetsim":     "is about the simulator, a library of Linux that uses its locks",
+	"":                        "reads the sources, and builds for every system",
+	"/internal/compat/manual": "makes manual pages, and asks linters about them",
+	"/test/bench":             "measures this machine with C programs",
+	"/test/bench/rig":         "measures this machine with C programs",
+	"/test/docs":              "reads pages, and asks the programs for their usage",
+	"/test/e2e":               "has virtual machines",
+	"/test/lab":               "has virtual machines",
+	"/test/formula":           "reads a Ruby file",
+	"/test/integrations":      "reads pages and scripts",
+	"/test/machrun":           "is about the loader, a program of Linux",
+	"/test/perf":              "measures virtual machines",
+	"/test/reconnect":         "has virtual machines",
+	"/test/vmnetsim":          "is about the simulator, a library of Linux that uses its locks",
 }
 
 // packages are those with tests, but for the excluded ones. A row that names no package is an error.

@@ -14,7 +14,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/vnettest"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/vnettest"
 	"github.com/socket-vmnet2/socket_vmnet2/test/lab"
 	"github.com/socket-vmnet2/socket_vmnet2/test/soak/ledger"
 	"github.com/socket-vmnet2/socket_vmnet2/test/vmnetsim"

@@ -9,7 +9,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/codesign"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/codesign"
 )
 
 // Load commands of <mach-o/loader.h> that debug/macho does not name, with what they must say.

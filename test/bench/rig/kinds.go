@@ -124,7 +124,7 @@ func BuildVmnetC(ctx context.Context, r *Rig) error {
 // baselines a full Ethernet frame takes about twice the time between streams with that: enough to be found out whatever the
 // machine's mood.
 var Slowness = Change{
-	File: "internal/bridge/send.go",
+	File: "internal/network/bridge/send.go",
 	Old:  "func (p *Port) Send(b frame.Batch) {\n",
 	New: `var wasted uint32
 

@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/fakeguest"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/fakeguest"
 	"github.com/socket-vmnet2/socket_vmnet2/test/lab"
 )
 

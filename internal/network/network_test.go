@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package network
+
+import (
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+func TestGate(t *testing.T) {
+	var g, unused Gate
+	g.Init()
+	unused.Init()
+	assert.True(t, g.Enter())
+	assert.True(t, g.Enter())
+	assert.False(t, g.IsShut())
+	empty := g.Shut()
+	assert.True(t, g.IsShut())
+	assert.False(t, g.Enter(), "it is shut")
+	g.Leave()
+	select {
+	case <-empty:
+		t.Error("one is inside")
+	default:
+	}
+	g.Leave()
+	<-empty
+	assert.False(t, g.Enter())
+	assert.Equal(t, empty, g.Shut(), "again")
+	<-unused.Shut()
+}
+
+// TestGateIsEmptyOnceShut lets many come and go while the gate is shut by several.
+func TestGateIsEmptyOnceShut(t *testing.T) {
+	for range 200 {
+		var g Gate
+		g.Init()
+		var inside, after atomic.Int64
+		var all sync.WaitGroup
+		for range 4 {
+			all.Go(func() {
+				for g.Enter() {
+					inside.Add(1)
+					inside.Add(-1)
+					g.Leave()
+				}
+			})
+		}
+		for range 2 {
+			all.Go(func() {
+				<-g.Shut()
+				after.Add(inside.Load())
+			})
+		}
+		all.Wait()
+		assert.Zero(t, after.Load())
+	}
+}
+
+func TestText(t *testing.T) {
+	const text = "8F1CE6E0-3C2B-4C38-9D0D-1A6F5C0B7E11"
+	id := ID{0x8f, 0x1c, 0xe6, 0xe0, 0x3c, 0x2b, 0x4c, 0x38, 0x9d, 0x0d, 0x1a, 0x6f, 0x5c, 0x0b, 0x7e, 0x11}
+	assert.Equal(t, text, IDText(id))
+	assert.Empty(t, IDText(ID{}))
+}
+
+func TestIdentities(t *testing.T) {
+	a, b := NewID(), NewID()
+	assert.NotEqual(t, a, b)
+	assert.NotEqual(t, DeriveID(a, "x"), DeriveID(a, "y"))
+	assert.NotEqual(t, DeriveID(a, "x"), DeriveID(b, "x"))
+	dns := ID{0x6b, 0xa7, 0xb8, 0x10, 0x9d, 0xad, 0x11, 0xd1, 0x80, 0xb4, 0x00, 0xc0, 0x4f, 0xd4, 0x30, 0xc8}
+	assert.Equal(t, "2ED6657D-E927-568B-95E1-2665A8AEA6A2", IDText(DeriveID(dns, "www.example.com")), "RFC 9562, A.4")
+	assert.Equal(t, "5a:94:76:88:f9:d6", MACOf(dns).String(), "the same in every version")
+	assert.NotEqual(t, MACOf(a), MACOf(b))
+	assert.Equal(t, byte(2), MACOf(a)[0]&3, "locally administered, individual")
+}

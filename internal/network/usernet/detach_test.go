@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package usernet
+
+import (
+	"encoding/json"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/gateway"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/fakeguest"
+)
+
+// again is i as a new program has it: from JSON and descriptors.
+func again(t *testing.T, i *Inherited) *Inherited {
+	b, err := json.Marshal(i.State)
+	require.NoError(t, err)
+	var out Inherited
+	require.NoError(t, json.Unmarshal(b, &out.State))
+	f, err := i.Pair.File()
+	require.NoError(t, err)
+	require.NoError(t, i.Pair.Close())
+	c, err := net.FileConn(f)
+	require.NoError(t, err)
+	require.NoError(t, f.Close())
+	out.Pair = c.(*net.UnixConn)
+	for _, s := range i.Sockets {
+		if _, ok := s.(*os.File); ok {
+			out.Sockets = append(out.Sockets, s)
+			continue
+		}
+		file, err := s.(interface{ File() (*os.File, error) }).File()
+		require.NoError(t, err)
+		require.NoError(t, s.Close())
+		out.Sockets = append(out.Sockets, file)
+	}
+	return &out
+}
+
+// guest is a client that comes back with its session.
+type guest struct {
+	mu  sync.Mutex
+	net *Network
+	p   network.Port
+	mac net.HardwareAddr
+	got chan []byte
+}
+
+func (g *guest) MaxFrame() int { return frame.MaxLen }
+
+func (g *guest) Deliver(b frame.Batch) {
+	for it := b.Iter(); it.Next(); {
+		g.got <- append([]byte(nil), it.Frame()...)
+	}
+}
+
+func (g *guest) attach(t *testing.T, n *Network) {
+	p, err := n.Attach(t.Context(), network.PortOptions{Name: "guest", Session: 7}, g)
+	require.NoError(t, err)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.net, g.p = n, p
+}
+
+func (g *guest) send(f []byte) { g.p.Send(frame.NewBatch(frame.Append(nil, f), 1)) }
+
+// echo exchanges a datagram with a socket on the host's loopback by way of the gateway, and returns the source that the host saw.
+func (g *guest) echo(t *testing.T, host *net.UDPConn, text string) netip.AddrPort {
+	t.Helper()
+	to := netip.AddrPortFrom(g.net.Alias(), host.LocalAddr().(*net.UDPAddr).AddrPort().Port())
+	from := netip.AddrPortFrom(guestIP, 1000)
+	g.send(fakeguest.EthernetFrame(fakeguest.Broadcast, g.mac, fakeguest.TypeARP, fakeguest.ARPPacket(fakeguest.ARPRequest, g.mac, guestIP, make([]byte, 6), gatewayIP)))
+	g.send(fakeguest.EthernetFrame(g.net.GatewayMAC(), g.mac, fakeguest.TypeIPv4, fakeguest.UDPPacket(from, to, []byte(text))))
+	buf := make([]byte, 1500)
+	require.NoError(t, host.SetReadDeadline(time.Now().Add(patience)))
+	k, source, err := host.ReadFromUDPAddrPort(buf)
+	require.NoError(t, err)
+	require.Equal(t, text, string(buf[:k]))
+	_, err = host.WriteToUDPAddrPort(buf[:k], source)
+	require.NoError(t, err)
+	g.answered(t, text)
+	return source
+}
+
+// answered waits for a datagram with text.
+func (g *guest) answered(t *testing.T, text string) {
+	t.Helper()
+	for {
+		select {
+		case f := <-g.got:
+			if p, err := fakeguest.Parse(f); err == nil && p.Proto == fakeguest.ProtoUDP && string(p.Data) == text {
+				return
+			}
+		case <-time.After(patience):
+			require.Fail(t, "no answer", text)
+		}
+	}
+}
+
+// TestDetach: a gateway's process goes on from one network to the next with its connections, its leases and its forwards; what comes
+// from the host in between waits, and a client that comes back is the same to it.
+func TestDetach(t *testing.T) {
+	f := forwardTo(t, "tcp", 80)
+	o := Options{Start: process()}
+	o.Mode, o.Forwards = network.ModeShared, []network.Forward{f}
+	n := start(t, o)
+	host, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	require.NoError(t, err)
+	defer host.Close()
+	g := &guest{mac: net.HardwareAddr{2, 0, 0, 0, 0, 7}, got: make(chan []byte, 4096)}
+	g.attach(t, n)
+	source := g.echo(t, host, "before")
+	_, u := n.Status()
+	pid := u.Gateway.PID
+	for round, text := range []string{"one", "two", "three"} {
+		i, err := n.Detach()
+		require.NoError(t, err)
+		require.NoError(t, g.p.Close())
+		require.NoError(t, n.Close(), "it has nothing left")
+		_, err = host.WriteToUDPAddrPort([]byte(text), source) // while there is no network
+		require.NoError(t, err)
+		if round > 0 {
+			i = again(t, i) // else the exec has failed, and it is the same program
+		}
+		o.Inherited = i
+		n = start(t, o)
+		g.attach(t, n)
+		n.Resume()
+		g.answered(t, text)
+		assert.Equal(t, source, g.echo(t, host, "again"), "it is the same flow")
+		_, u := n.Status()
+		assert.Equal(t, pid, u.Gateway.PID)
+		assert.Equal(t, 1, u.UDPFlows)
+		assert.Equal(t, running, u.Gateway.State)
+		reaches(t, n, f)
+	}
+	_, err = attach(t, n, fakeguest.Options{}).Configure()
+	require.NoError(t, err)
+	require.NoError(t, n.Close())
+	assert.Error(t, syscall.Kill(pid, 0), "reaped")
+	occupy(t, f)
+}
+
+// TestDetachUnderLoad: nothing of what a client sends is cut, whatever the gateway has taken of it.
+func TestDetachUnderLoad(t *testing.T) {
+	o := Options{Start: process()}
+	o.Mode = network.ModeShared
+	n := start(t, o)
+	require.Eventually(t, func() bool { return gatewayStatus(n) == running }, patience, time.Millisecond)
+	g := &guest{mac: net.HardwareAddr{2, 0, 0, 0, 0, 7}, got: make(chan []byte, 1<<16)}
+	for round := range 20 {
+		g.attach(t, n)
+		ip := fakeguest.IPv4Packet(guestIP, gatewayIP, fakeguest.ProtoICMP, fakeguest.ICMPMessage(fakeguest.EchoRequest, 7, 1, make([]byte, 1400)))
+		ping := frame.Append(nil, fakeguest.EthernetFrame(n.GatewayMAC(), g.mac, fakeguest.TypeIPv4, ip))
+		for range 300 {
+			g.p.Send(frame.NewBatch(ping, 1))
+		}
+		i, err := n.Detach()
+		require.NoError(t, err)
+		require.NoError(t, g.p.Close())
+		o.Inherited = again(t, i)
+		n = start(t, o)
+		if round%2 == 0 {
+			n.Resume()
+		}
+	}
+	n.Resume()
+	_, u := n.Status()
+	assert.Zero(t, u.Gateway.Restarts)
+	assert.Zero(t, u.Drops["malformed"])
+	require.NoError(t, n.Close())
+}
+
+// TestDetachWithoutGateway: a network whose gateway is being started again ends as by Close.
+func TestDetachWithoutGateway(t *testing.T) {
+	n := start(t, Options{Start: gateway.Program{Path: "/nonexistent"}.Start})
+	_, err := n.Detach()
+	assert.ErrorIs(t, err, errNoGateway)
+}
+
+// TestInheritedIsDead: a gateway that ended while its daemon was replaced, or speaks another protocol, makes room for a new one.
+func TestInheritedIsDead(t *testing.T) {
+	for name, spoil := range map[string]func(i *Inherited){
+		"killed":           func(i *Inherited) { _ = syscall.Kill(i.State.PID, syscall.SIGKILL) },
+		"another protocol": func(i *Inherited) { i.State.Hello.Protocol = 99 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := Options{Start: process()}
+			o.Mode = network.ModeShared
+			n := start(t, o)
+			require.Eventually(t, func() bool { return gatewayStatus(n) == running }, patience, time.Millisecond)
+			i, err := n.Detach()
+			require.NoError(t, err)
+			i = again(t, i)
+			spoil(i)
+			o.Inherited = i
+			n = start(t, o)
+			n.Resume()
+			require.Eventually(t, func() bool {
+				_, u := n.Status()
+				return u.Gateway.State == running && u.Gateway.PID != i.State.PID
+			}, patience, time.Millisecond)
+			assert.Error(t, syscall.Kill(i.State.PID, 0), "reaped")
+		})
+	}
+}

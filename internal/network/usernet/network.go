@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package usernet is the embedded network: a learning bridge in this process and a gateway in a process of its own, without
+// privileges, on every system.
+//
+//	client ── port ─┐
+//	client ── port ─┼─ bridge ── queue ── writer ══ pair of sockets ══ gateway (internal/gateway)
+//	client ── port ─┘    ^                              ║
+//	                     └──────────── reader ══════════╝
+//
+// The gateway is one more port of the bridge. Frames reach it through a bounded queue with a turn for each client, so no client's
+// reader waits for it. Its process is supervised: one that ends or hangs is replaced, and its successor begins with the leases, the
+// forwards and the names of the one before. What it says is checked, and one that says what cannot be is replaced, too.
+//
+// Only this side writes state, binds ports of the host and knows the clients.
+package usernet
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/gateway"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/network/bridge"
+)
+
+// A Network is the embedded network. It implements network.Network.
+type Network struct {
+	opts  Options
+	facts gateway.Facts
+
+	bridge   *bridge.Bridge
+	port     *bridge.Port // the gateway's
+	sessions sessions
+	gw       supervisor
+	fwd      forwards
+	leases   leases
+	ids      identities
+
+	closing  sync.Once
+	detached atomic.Bool // gateway and forwards are another network's
+}
+
+var (
+	_ network.Network = (*Network)(nil)
+	_ network.Port    = (*port)(nil)
+)
+
+// Check tells whether New would refuse o, without starting anything. A port of the host that is in use shows only at New.
+func Check(o Options) error {
+	_, err := o.Facts()
+	return err
+}
+
+// New starts the network and logs its parameters. The gateway may still be starting when it returns: frames for it wait.
+func New(o Options) (*Network, error) {
+	o.setDefaults()
+	facts, err := o.Facts()
+	if err != nil {
+		return nil, err
+	}
+	n := &Network{opts: o, facts: facts}
+	n.ids.init(facts.ID)
+	n.leases.init(&o, &facts)
+	n.sessions.init()
+	var inherited []Socket
+	if o.Inherited != nil {
+		inherited = o.Inherited.Sockets
+	}
+	if err := n.fwd.open(&n.opts, inherited); err != nil {
+		return nil, fmt.Errorf("start embedded network: %w", err)
+	}
+	n.bridge = bridge.New(bridge.Options{MaxClients: o.MaxClients, Log: o.Log})
+	n.gw.init(n)
+	n.port, err = n.bridge.Attach(bridge.PortOptions{Name: "gateway", StaticMACs: []net.HardwareAddr{facts.MAC}, KnownOnly: true}, &n.gw)
+	if err != nil {
+		n.fwd.close(len(inherited))
+		return nil, fmt.Errorf("start embedded network: %w", err)
+	}
+	n.logParameters()
+	n.gw.start(o.Inherited)
+	return n, nil
+}
+
+// logParameters logs what vmnet.framework reports when an interface starts, in its order, and the forwards.
+func (n *Network) logParameters() {
+	f := &n.facts
+	if f.DHCPStart.IsValid() && !f.CanLease && len(n.opts.Reservations) == 0 {
+		n.opts.Log.Warn("no guest will get an address by DHCP, the range has none but those of the network itself; use a larger one",
+			"start", f.DHCPStart.String(), "end", f.DHCPEnd.String())
+	}
+	end := f.DHCPEnd
+	if !end.IsValid() {
+		end = f.LastGuest
+	}
+	for _, kv := range [][2]string{
+		{"vmnet_mac_address", f.MAC.String()},
+		{"vmnet_mtu", fmt.Sprint(f.MTU)},
+		{"vmnet_max_packet_size", fmt.Sprint(frame.MinLen + f.MTU)},
+		{"vmnet_interface_id", network.IDText(f.ID)},
+		{"vmnet_start_address", f.Gateway.String()},
+		{"vmnet_end_address", end.String()},
+		{"vmnet_subnet_mask", net.IP(net.CIDRMask(f.Subnet.Bits(), 32)).String()},
+	} {
+		n.opts.Log.Info("interface parameter", "key", kv[0], "value", kv[1])
+	}
+	for i, w := range n.opts.Forwards {
+		if n.fwd.socket(i) != nil {
+			n.tellForward(i, w)
+		}
+	}
+}
+
+func (n *Network) tellForward(i int, f network.Forward) {
+	n.opts.Log.Info("forwarding a port", "proto", f.Proto, "address", n.fwd.address(i).String(), "guest", f.Guest.String())
+}
+
+// Attach implements network.Network.
+func (n *Network) Attach(ctx context.Context, o network.PortOptions, toClient frame.Sink) (network.Port, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	id, err := n.ids.take(o)
+	if err != nil {
+		return nil, fmt.Errorf("attach %s: %w", o.Name, err)
+	}
+	p, err := n.bridge.Attach(bridge.PortOptions{Name: o.Name, MACs: o.MACs, Isolated: n.opts.Isolate}, toClient)
+	if err != nil {
+		n.ids.free(id)
+		return nil, err
+	}
+	n.sessions.came(p.ID(), o.Session)
+	return &port{Port: p, net: n, id: id}, nil
+}
+
+// Info implements network.Network.
+func (n *Network) Info() network.Info {
+	f := &n.facts
+	return network.Info{
+		Backend: "usernet", Mode: n.opts.Mode, Subnet: f.Subnet, Gateway: f.Gateway,
+		DHCPStart: f.DHCPStart, DHCPEnd: f.DHCPEnd, MTU: f.MTU, MaxFrame: frame.MaxLen, Isolated: n.opts.Isolate,
+	}
+}
+
+// Alias is the address under which guests reach the host's loopback, the zero Addr without one.
+func (n *Network) Alias() netip.Addr { return n.facts.Alias }
+
+// GatewayMAC is the gateway's, which is the DHCP server's too.
+func (n *Network) GatewayMAC() net.HardwareAddr { return slices.Clone(n.facts.MAC) }
+
+// Close implements network.Network. It ends the gateway and with it every flow, and returns when all goroutines have ended.
+func (n *Network) Close() error {
+	n.closing.Do(func() {
+		_ = n.bridge.Close() // nothing is delivered or sent any more
+		if n.detached.Load() {
+			n.gw.stop()
+			return
+		}
+		n.gw.close()
+		n.fwd.close(0)
+	})
+	return nil
+}
+
+// port is a client's port: the bridge's, with the network's facts.
+type port struct {
+	*bridge.Port
+	net  *Network
+	id   network.ID
+	once sync.Once
+}
+
+// Info implements network.Port.
+func (p *port) Info() network.PortInfo {
+	return network.PortInfo{
+		MAC: network.MACOf(p.id), MTU: p.net.facts.MTU, MaxFrame: frame.MaxLen, InterfaceID: network.IDText(p.id),
+	}
+}
+
+// Close implements network.Port.
+func (p *port) Close() error {
+	err := p.Port.Close()
+	p.once.Do(func() {
+		p.net.gw.gone(p.net.sessions.of(p.ID()))
+		p.net.ids.free(p.id)
+	})
+	return err
+}
+
+// sessions are the clients behind the bridge's ports, as the gateway knows them. The bridge uses the number of a port again, a
+// session's is never used again.
+type sessions struct {
+	byPort []atomic.Uint64
+	last   atomic.Uint64 // of those that have no number
+}
+
+// unnumbered marks the numbers of sessions that came without one.
+const unnumbered = 1 << 62
+
+func (s *sessions) init() { s.byPort = make([]atomic.Uint64, 1<<16) }
+
+func (s *sessions) came(p bridge.PortID, session uint64) {
+	if session == 0 {
+		session = unnumbered | s.last.Add(1)
+	}
+	s.byPort[p].Store(session)
+}
+
+func (s *sessions) of(p bridge.PortID) uint64 { return s.byPort[p].Load() }

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build vmnetsim && !darwin
+
+package ffi_test
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/network/vmnet/api"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/network/vmnet/pkt"
+	"github.com/socket-vmnet2/socket_vmnet2/test/vmnetsim"
+)
+
+// garbage allocates and collects until the returned function is called.
+func garbage() (end func()) {
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		var keep [][]byte
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				if keep = append(keep, make([]byte, 64<<10)); len(keep) > 64 {
+					keep = nil
+					runtime.GC()
+					time.Sleep(time.Millisecond) // the test is of something else
+				}
+			}
+		}
+	})
+	return func() { close(stop); wg.Wait() }
+}
+
+// TestManyPackets sends 200,000 frames of all sizes from one interface to another, each batch from a fresh buffer of
+// Go's heap, while the collector runs all the time. Every wake-up comes from a thread of C's. None is lost, doubled or
+// damaged.
+func TestManyPackets(t *testing.T) {
+	const total = uint64(200_000)
+	const batch, window = 32, 256 // frames; 512 KiB at most are under way, half of what the simulator queues
+	s := open(t, vmnetsim.Full)
+	x, y := s.start(t), s.start(t)
+	require.NoError(t, y.Notify(true))
+	defer garbage()()
+
+	var got atomic.Uint64
+	room := make(chan struct{}, 1)
+	var wg sync.WaitGroup
+	r := pkt.NewReader(64, 1514)
+	wg.Go(func() {
+		for got.Load() < total {
+			if !assert.Equal(t, api.Success, y.Read(r)) {
+				return
+			}
+			b, odd := r.Batch()
+			assert.Zero(t, odd)
+			n := got.Load()
+			for it := b.Iter(); it.Next(); n++ {
+				if !sound(it.Frame(), n) || len(it.Frame()) != 22+int(n%1493) {
+					assert.Fail(t, "lost or damaged", "frame %d is % x of %d bytes; %+v", n, it.Frame()[:22], len(it.Frame()), s.c.Gauges())
+					return
+				}
+			}
+			got.Store(n)
+			select {
+			case room <- struct{}{}:
+			default:
+			}
+			if b.Len() > 0 {
+				continue
+			}
+			if !waitFor(t, y) {
+				t.Logf("%d of %d frames", n, total)
+				return
+			}
+		}
+	})
+	w := pkt.NewWriter(batch)
+	for seq := uint64(0); seq < total; {
+		n := min(batch, total-seq)
+		for seq+n-got.Load() > window {
+			select {
+			case <-room:
+			case <-time.After(patience):
+				require.Fail(t, "the reader is stuck", "%d written, %d read", seq, got.Load())
+			}
+		}
+		var buf []byte
+		for k := range n {
+			size := 22 + int((seq+k)%1493)
+			at := len(buf)
+			buf = slices.Grow(buf, frame.PrefixLen+size)[:at+frame.PrefixLen+size]
+			frame.PutPrefix(buf[at:], size)
+			putNumbered(buf[at+frame.PrefixLen:], seq+k)
+		}
+		fill(w, frame.NewBatch(buf, int(n)))
+		buf = nil // only w has it now
+		require.Equal(t, api.Success, x.Write(w))
+		w.End()
+		seq += n
+	}
+	wg.Wait()
+	g := s.c.Gauges()
+	t.Logf("%d frames, %d reads, %d writes, %d events", got.Load(), s.c.Calls()["vmnet_read"], s.c.Calls()["vmnet_write"], g.Events)
+	assert.Zero(t, g.FramesDropped)
+}
+
+// TestManyStarts starts and stops far more interfaces than there can be callbacks or blocks, from several goroutines.
+func TestManyStarts(t *testing.T) {
+	const cycles = 150 // 1,200 starts: more than the 1,024 blocks
+	s := open(t, vmnetsim.Full)
+	n, err := s.NewNetwork(api.NetworkConfig{Mode: network.ModeShared})
+	require.NoError(t, err)
+	defer n.Release()
+	made := s.BlocksMade()
+	var wg sync.WaitGroup
+	for g := range 8 {
+		wg.Go(func() {
+			for range cycles {
+				var i api.Interface
+				var err error
+				if g%2 == 0 {
+					i, err = s.Start(within(t), shared)
+				} else {
+					i, err = n.Start(within(t), api.InterfaceConfig{})
+				}
+				if !assert.NoError(t, err) || !assert.NoError(t, i.Notify(true)) || !exchange(t, i) ||
+					!assert.NoError(t, i.Stop(within(t))) {
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	c := s.c.Calls()
+	assert.Equal(t, uint64(8*cycles), c["vmnet_stop_interface"])
+	assert.LessOrEqual(t, s.BlocksMade()-made, 64, "blocks are used again")
+}
+
+// exchange writes one frame and reads what there is.
+func exchange(t *testing.T, i api.Interface) bool {
+	w, r := pkt.NewWriter(1), pkt.NewReader(16, i.Params().MaxPacket)
+	fill(w, frame.NewBatch(frame.Append(nil, numbered(7, 60)), 1))
+	ok := assert.Equal(t, api.Success, i.Write(w)) && assert.Equal(t, api.Success, i.Read(r))
+	b, _ := r.Batch()
+	for it := b.Iter(); it.Next(); {
+		ok = assert.Equal(t, uint64(7), binary.BigEndian.Uint64(it.Frame()[14:])) && ok
+	}
+	return ok
+}
+
+// TestNothingUnused goes through the whole API: every function that is bound has been called, every key been used.
+func TestNothingUnused(t *testing.T) {
+	s := open(t, vmnetsim.Full)
+	_, err := s.SharedInterfaces()
+	require.NoError(t, err)
+	n, err := s.NewNetwork(everything())
+	require.NoError(t, err)
+	n.Subnet()
+	i, err := n.Start(within(t), api.InterfaceConfig{Isolate: true})
+	require.NoError(t, err)
+	n.Release()
+	require.NoError(t, i.Notify(true))
+	require.True(t, exchange(t, i))
+	require.NoError(t, i.Stop(within(t)))
+	i, err = s.Start(within(t), api.InterfaceConfig{
+		Mode: network.ModeShared, InterfaceID: [16]byte{1}, NAT66Prefix: everything().NAT66Prefix,
+	})
+	require.NoError(t, err)
+	require.NoError(t, i.Forward(within(t), network.Forward{Proto: "tcp", HostPort: 22, Guest: netip.AddrPortFrom(i.Params().End, 22)}))
+	require.NoError(t, i.Stop(within(t)))
+	s.MadeUpParams() // the framework has been seen to send int64 and bool values, the simulator does not
+
+	calls := s.c.Calls()
+	for _, f := range s.Functions() {
+		assert.NotZero(t, calls[f], "%s is bound and unused", f)
+	}
+	for f, n := range calls {
+		if n > 0 {
+			assert.Contains(t, append(s.Functions(), "xpc_retain", "xpc_dictionary_set_int64", "xpc_dictionary_set_value"), f)
+		}
+	}
+}

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build vmnetsim
+
+package vmnet
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/network/vmnet/ffi"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/vnettest"
+	"github.com/socket-vmnet2/socket_vmnet2/test/vmnetsim"
+)
+
+// A sim is a simulator with its switches.
+type sim struct {
+	*ffi.API
+	*vmnetsim.Control
+}
+
+// simulator opens a simulator that is this test's alone: a copy of the library has its own state. At the end of the test
+// nothing may be left in it.
+func simulator(t *testing.T, f vmnetsim.Flavour) *sim {
+	t.Helper()
+	lib, err := os.ReadFile(vmnetsim.Library(t, f))
+	require.NoError(t, err)
+	dir := t.TempDir() // the process goes on using what it has mapped
+	own := filepath.Join(dir, "own.so")
+	require.NoError(t, os.WriteFile(own, lib, 0o700))
+	c, err := vmnetsim.Open(filepath.Join(dir, "sim"))
+	require.NoError(t, err)
+	a, err := ffi.OpenSimulator(own, filepath.Join(dir, "sim"))
+	require.NoError(t, err)
+	s := &sim{API: a, Control: c}
+	t.Cleanup(func() {
+		s.Reset()
+		s.empty(t)
+	})
+	return s
+}
+
+// empty waits until nothing is left in the simulator.
+func (s *sim) empty(t *testing.T) {
+	t.Helper()
+	assert.Eventually(t, func() bool {
+		g := s.Gauges()
+		return g.Interfaces == 0 && g.Networks == 0 && g.Queues == 0
+	}, patience, time.Millisecond, "left: %+v", s.Gauges())
+}
+
+func (s *sim) options(o Options) Options {
+	o.API = s
+	return o
+}
+
+// TestSimConformance runs the suite that every network must pass, through the binding into the simulator.
+func TestSimConformance(t *testing.T) {
+	one := with(onNetwork(), func(o *Options) { o.Interfaces = interfacesOne })
+	tests := []struct {
+		name    string
+		flavour vmnetsim.Flavour
+		o       Options
+		set     map[vmnetsim.Switch]int64
+	}{
+		{"network", vmnetsim.Full, onNetwork(), nil},
+		{"bridged", vmnetsim.Full, bridged(), nil},
+		{"macOS 14", vmnetsim.NoMacOS15, home(), nil},
+		{"one interface", vmnetsim.Full, one, nil},
+		{"no room for clients", vmnetsim.Full, onNetwork(), map[vmnetsim.Switch]int64{vmnetsim.MaxInterfaces: 1}},
+		{"short reads, late events", vmnetsim.Full, onNetwork(), map[vmnetsim.Switch]int64{vmnetsim.ReadMax: 3, vmnetsim.EventDelay: 500}},
+		{"offload", vmnetsim.Full, with(onNetwork(), func(o *Options) { o.Offload = true }), nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := simulator(t, tt.flavour)
+			for k, v := range tt.set {
+				s.Set(k, v)
+			}
+			vnettest.TestNetwork(t, func(t *testing.T) network.Network {
+				n, err := New(context.Background(), s.options(tt.o))
+				require.NoError(t, err)
+				return n
+			})
+		})
+	}
+}
+
+// meet lets two guests talk until they hear each other: frames may be lost before.
+func (r *rig) meet(a, b *guest) {
+	r.t.Helper()
+	word := fmt.Sprintf("meet %d", talks.add())
+	r.until("they meet", func() bool {
+		a.say(a.to(everybody, word), a.to(b.mac, word+"!"))
+		b.say(b.to(everybody, word), b.to(a.mac, word+"!"))
+		return a.hears(word+"!") && b.hears(word+"!") && a.hears(word) && b.hears(word)
+	})
+}
+
+// TestSimLostEvents: an event that never comes holds packets back until the next one, and no longer.
+func TestSimLostEvents(t *testing.T) {
+	s := simulator(t, vmnetsim.Full)
+	r := startRig(t, s.options(onNetwork()))
+	a, b := r.attach(1), r.attach(2)
+	s.Set(vmnetsim.EventLoseEvery, 2)
+	for range 5 {
+		r.meet(a, b)
+	}
+	s.Set(vmnetsim.EventLoseEvery, 0)
+	r.end()
+}

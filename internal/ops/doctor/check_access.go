@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"cmp"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/hostfs"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/find"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
+)
+
+// checkPermissions tells whether the user may connect to the sockets, and what to do where not.
+func checkPermissions(x *exam) {
+	if x.User.Staged {
+		x.skip(false, "whether a user may connect: on a staged system there is none")
+		return
+	}
+	for _, k := range x.sockets {
+		if k.exists && !isSocket(k.node.FileMode) || k.Status == nil && k.Server == nil && len(x.Sockets) == 0 {
+			continue // being allowed to connect to what is left over is of no use
+		}
+		where, at, err := x.denied(k.Path)
+		switch {
+		case err != nil && find.Absent(err):
+		case err != nil:
+			x.skip(false, "%s: %s", k.Path, hostfs.Reason(err))
+		case where == "", x.Writable != nil && x.Writable(filepath.Join(x.Root, k.Path)) == nil: // access control lists may say more than modes
+			x.ok("%s may connect to %s", x.User, k.Path)
+		case where != k.Path:
+			x.report(status.Error, append([]string{"have the daemon make its socket in another directory, or join the group:"}, x.joinGroup(at)...),
+				"%s may not connect to %s: the directory %s (%s) lets only its owner and group in", x.User, k.Path, where, x.ownerText(at))
+		default:
+			x.report(status.Error, x.socketFix(k, at), "%s may not connect to %s (%s): programs that try get \"Permission denied\"", x.User, k.Path, x.ownerText(at))
+		}
+	}
+}
+
+// denied is what on the way to a socket keeps the user from it; empty if nothing does.
+func (x *exam) denied(path string) (where string, at node, err error) {
+	truly := x.truePath(path)
+	for i, c := range truly {
+		if c != '/' {
+			continue
+		}
+		component := truly[:max(i, 1)]
+		if at, err = x.lstat(component); err != nil {
+			return "", at, err
+		}
+		if !at.allows(x.User, mayEnter) {
+			return component, at, nil
+		}
+	}
+	if at, err = x.lstat(path); err == nil && !at.allows(x.User, mayWrite) {
+		where = path
+	}
+	return where, at, err
+}
+
+// ownerText is as ls -l has it.
+func (x *exam) ownerText(n node) string {
+	return fmt.Sprintf("user %d, group %s, mode %04o", n.uid, x.groupName(n.gid), n.Perm())
+}
+
+// socketFix is what helps a user who may not write to a socket.
+func (x *exam) socketFix(k *socket, at node) []string {
+	if at.gid != 0 && at.Perm()&(mayWrite<<3) != 0 {
+		return x.joinGroup(at)
+	}
+	own := "admin"
+	if x.GOOS != "darwin" {
+		own = x.groupName(x.User.GID)
+	}
+	fix := []string{"its group has no access, or is root's: start the daemon for a group that the user is in, or for this user alone", "    --socket-group=" + own}
+	if k.Status != nil || k.Server != nil && k.Server.Ours {
+		fix = append(fix, "    --socket-user="+printable.Quote(x.userName()))
+	}
+	return fix
+}
+
+func (x *exam) userName() string { return cmp.Or(x.User.Name, strconv.Itoa(x.User.UID)) }
+
+// joinGroup is how the user becomes a member of a file's group. dseditgroup(8) and usermod(8).
+func (x *exam) joinGroup(n node) []string {
+	if n.gid == 0 || n.Perm()&0o070 == 0 {
+		return []string{"its group would not help; see --socket-user and --socket-group of the daemon"}
+	}
+	if x.Members != nil && slices.Contains(x.Members(x.User.Name), n.gid) {
+		return []string{"the user is in that group, but has been only since this login: log out and in again"}
+	}
+	group, user := printable.Quote(x.groupName(n.gid)), printable.Quote(x.userName())
+	line := "    sudo usermod --append --groups " + group + " " + user
+	if x.GOOS == "darwin" {
+		line = "    sudo dseditgroup -o edit -a " + user + " -t user " + group
+	}
+	return []string{"add the user to the group, then log out and in again: groups are read at the login", line}
+}
+
+// checkState looks at where daemons keep leases and identities.
+func checkState(x *exam) {
+	for _, k := range x.telling() {
+		if file := k.Status.Daemon.StateFile; file != "" {
+			x.own(k, filepath.Dir(file), "keeps its state in")
+			continue
+		}
+		x.report(status.Notice, []string{"see the warning in its log; --state-dir=DIR names a directory that only it and root can change"},
+			"the daemon at %s keeps no state: after a restart guests may get other addresses", k.Path)
+	}
+}
+
+// own checks that no other user can change a directory of a daemon.
+func (x *exam) own(k *socket, dir, does string) {
+	at, err := x.lstat(dir)
+	uid, who := k.Status.Daemon.UID, fmt.Sprintf("the daemon at %s %s %s", k.Path, does, dir)
+	switch {
+	case err != nil && find.Absent(err):
+		x.report(status.Notice, []string{"start the daemon again: it makes it"}, "%s, and that is not there (any more)", who)
+	case err != nil:
+		x.unreadable(dir, err)
+	case at.uid != 0 && at.uid != uid:
+		x.report(status.Warning, []string{"give it to the daemon's user, and start the daemon again:", fmt.Sprintf("    sudo chown -R %d %s", uid, printable.Quote(dir))},
+			"%s, which belongs to user %d, and runs as user %d", who, at.uid, uid)
+	case at.Perm()&mayWrite != 0 && at.FileMode&fs.ModeSticky == 0 || at.Perm()&(mayWrite<<3) != 0 && at.gid != 0 && !strings.HasSuffix(dir, "/dgram"):
+		x.report(status.Warning, []string{"take that from them:", "    sudo chmod go-w " + printable.Quote(dir)}, "%s, which others can change (%s)", who, x.ownerText(at))
+	default:
+		x.ok("%s, which others cannot change", who)
+	}
+}
+
+// checkRuntime looks at the directories SOCKET.d.
+func checkRuntime(x *exam) {
+	for _, k := range x.telling() {
+		if dir := k.Status.Daemon.RuntimeDir; dir != "" {
+			x.own(k, dir, "has its further sockets in")
+			continue
+		}
+		x.report(status.Notice, nil, "the daemon at %s says nothing of a runtime directory", k.Path)
+	}
+}

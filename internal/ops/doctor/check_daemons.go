@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/find"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
+)
+
+// checkDaemons tells what runs, and what that says of its health.
+func checkDaemons(x *exam) {
+	if x.System.Processes == nil {
+		x.skip(false, "running daemons: on a staged system none runs")
+		return
+	}
+	serving := x.serving()
+	for _, k := range serving {
+		if k.Status == nil {
+			x.silent(k)
+		} else {
+			x.daemon(k)
+		}
+	}
+	switch {
+	case len(serving) > 0:
+	case len(x.Sockets) > 0:
+		x.report(status.Warning, []string{"start it, or see which daemons run:", "    socket_vmnet2 status"},
+			"no daemon serves %s, as far as the processes and its control socket tell", printable.List(x.Sockets))
+	default:
+		x.report(status.Notice, []string{
+			"start one, as a job that is started at every boot:", "    sudo socket_vmnet2 service install", "or, to look at it first:", "    socket_vmnet2 try",
+		}, "no daemon runs")
+	}
+}
+
+// daemon tells of a daemon that describes itself.
+func (x *exam) daemon(k *socket) {
+	d, n := k.Status.Daemon, k.Status.Network
+	subnet := "no subnet of its own"
+	if n.Subnet.IsValid() {
+		subnet = n.Subnet.String()
+	}
+	x.ok("the daemon at %s is socket_vmnet2 %s (process %d): %s, %s mode, %s, %s", k.Path, d.Version, d.PID, n.Backend, n.Mode, subnet, printable.Count(len(k.Status.Clients), "client"))
+	replaced := false
+	for _, h := range k.Status.Health {
+		replaced = replaced || h.Code == status.ProgramReplaced
+		if h.Code == status.SubnetOverlap && x.Table != nil || h.Code == status.StateNotKept {
+			continue // there are checks of our own
+		}
+		severity := h.Severity
+		if rank(severity) < 0 {
+			severity = status.Notice
+		}
+		x.report(severity, h.Fix, "the daemon at %s says: %s", k.Path, h.Text)
+	}
+	if !replaced {
+		x.versions(k)
+	}
+}
+
+// versions compares what runs with what an upgrade would start.
+func (x *exam) versions(k *socket) {
+	d := k.Status.Daemon
+	installed := ""
+	if find.SamePath(d.Program, x.Program) {
+		installed = x.Version
+	}
+	if p := x.ProgramAt(d.Program); p != nil {
+		if installed = p.Version; !p.Ours {
+			x.report(status.Notice, []string{"it becomes that one at its next start; if that is not wanted:", "    sudo socket_vmnet2 install"},
+				"the daemon at %s is socket_vmnet2, and the program at its path, %s, is another one now", k.Path, p.Path)
+			return
+		}
+	}
+	if installed != "" && installed != d.Version {
+		x.report(status.Notice, upgrade(k, "have it go on as the new one; no client is disconnected:"), "the daemon at %s is %s, and %s is %s now", k.Path, d.Version, d.Program, installed)
+	}
+}
+
+func upgrade(k *socket, why string) []string {
+	return []string{why, "    sudo socket_vmnet2 upgrade " + printable.Quote(k.Path)}
+}
+
+// silent tells of a daemon that does not describe itself.
+func (x *exam) silent(k *socket) {
+	who := fmt.Sprintf("the daemon at %s (process %d)", k.Path, k.Server.PID)
+	restart := []string{"start it again as the program that is installed; clients that do not reconnect lose their network:", "    sudo socket_vmnet2 service restart"}
+	switch err := k.AskErr; {
+	case !k.Server.Ours:
+		x.ok("%s is socket_vmnet: it can tell nothing of itself", who)
+	case err == nil:
+		x.skip(false, "%s was not asked", who)
+	case errors.Is(err, fs.ErrPermission):
+		x.skip(true, "%s: its control socket is for others", who)
+	case find.Absent(err):
+		x.report(status.Notice, []string{
+			"see its log; it makes none with --runtime-dir=none, and none beside a socket whose directory is neither root's nor its own:",
+			"give it a directory with --runtime-dir=DIR; if it is still the program from before an install, start it again",
+		}, "%s has no control socket: status and upgrade do not work", who)
+	case errors.Is(err, syscall.ECONNREFUSED):
+		x.report(status.Warning, restart, "%s does not listen at its control socket", who)
+	case errors.Is(err, errOlder):
+		x.report(status.Notice, upgrade(k, "have it go on as the installed program; no client is disconnected:"), "%s: %v", who, err)
+	case errors.Is(err, context.DeadlineExceeded):
+		x.report(status.Error, append([]string{"see its log."}, restart...), "%s gave no answer within %v", who, askTime)
+	default:
+		x.report(status.Warning, restart, "%s: %v", who, err)
+	}
+}
+
+// checkStale looks for sockets and pidfiles of daemons that are gone.
+func checkStale(x *exam) {
+	for _, k := range x.sockets {
+		x.staleSocket(k)
+	}
+	x.pidfiles()
+}
+
+func isSocket(mode fs.FileMode) bool { return mode.Type() == fs.ModeSocket }
+
+// staleSocket connects where nothing else tells that something listens.
+func (x *exam) staleSocket(k *socket) {
+	if !k.exists || k.Status != nil {
+		return
+	}
+	if !isSocket(k.node.FileMode) {
+		if len(k.By) > 0 && !k.node.IsDir() {
+			x.report(status.Error, []string{"look at it, and move it away: the daemon never removes what is no socket", "    ls -l " + printable.Quote(k.Path)},
+				"%s, where %s wants a socket, is no socket (%s)", k.Path, printable.List(k.By), k.node.Type())
+		}
+		return
+	}
+	if x.Dial == nil || x.listening(k) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(x.ctx, time.Second)
+	defer cancel()
+	c, err := x.Dial(ctx, "unix", filepath.Join(x.Root, k.Path))
+	switch {
+	case err == nil:
+		_ = c.Close()
+	case errors.Is(err, syscall.ECONNREFUSED):
+		x.report(status.Warning, []string{"remove it, or start the daemon, which takes its place:", "    sudo rm " + printable.Quote(k.Path)},
+			"%s is a socket that nothing listens at; programs that only look whether it is there take it for a daemon, as minikube does", k.Path)
+	case errors.Is(err, fs.ErrPermission):
+		x.skip(true, "whether something listens at %s", k.Path)
+	case errors.Is(err, syscall.EAGAIN), isTimeout(err):
+		x.report(status.Error, []string{"see its log, and start it again"}, "the daemon at %s takes no connections: its queue is full", k.Path)
+	case !find.Absent(err):
+		x.report(status.Warning, nil, "%s: %v", k.Path, err)
+	}
+}
+
+// listening tells without connecting whether a process has a socket open: to connect could make a service manager start its daemon.
+// Linux lists the sockets in /proc/net/unix, the path last; jobs of launchd may hold theirs while nothing runs.
+func (x *exam) listening(k *socket) bool {
+	if slices.ContainsFunc(x.Jobs, func(j find.Job) bool {
+		return find.SamePath(j.Socket, k.Path) && j.State != find.NotLoaded && j.State != ""
+	}) {
+		return true
+	}
+	if x.GOOS != "linux" || x.Staged() {
+		return false
+	}
+	b, _ := x.readFile("/proc/net/unix")
+	return strings.Contains(string(b), " "+k.Path+"\n")
+}
+
+func isTimeout(err error) bool {
+	t, ok := errors.AsType[net.Error](err)
+	return ok && t.Timeout() || errors.Is(err, context.DeadlineExceeded)
+}
+
+// pidfiles looks at those that are known.
+func (x *exam) pidfiles() {
+	var all []string
+	for _, s := range x.Setups() {
+		all = append(all, s.Pidfile)
+	}
+	for _, k := range x.sockets {
+		if k.Status != nil {
+			all = append(all, k.Status.Daemon.Pidfile)
+		}
+		all = append(all, k.Path+".pid") // the usual name
+	}
+	slices.Sort(all)
+	for _, file := range slices.Compact(all) {
+		if filepath.IsAbs(file) {
+			x.stalePidfile(file)
+		}
+	}
+}
+
+// stalePidfile compares a pidfile with the processes.
+func (x *exam) stalePidfile(file string) {
+	b, err := x.readFile(file)
+	if err != nil {
+		x.unreadable(file, err)
+		return
+	}
+	remove := []string{"remove it; a daemon that starts writes its own:", "    sudo rm " + printable.Quote(file)}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(b[:min(len(b), 64)])))
+	p, runs := x.Processes[pid]
+	switch {
+	case err != nil || pid <= 0:
+		x.report(status.Warning, remove, "the pidfile %s has no process number in it", file)
+	case x.Processes == nil:
+	case !runs:
+		x.report(status.Notice, remove, "the pidfile %s names process %d, which does not run", file, pid)
+	case !strings.HasPrefix(filepath.Base(p.Args[0]), "socket_vmnet") &&
+		!slices.ContainsFunc(x.telling(), func(k *socket) bool { return k.Status.Daemon.PID == pid }): // a daemon under another name
+		x.report(status.Warning, remove, "the pidfile %s names process %d, which is another program (%s): what stops the daemon by it, as Lima does, would end that", file, pid, p.Args[0])
+	default:
+		x.ok("the pidfile %s names process %d, a daemon", file, pid)
+	}
+}

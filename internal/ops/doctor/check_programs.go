@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strings"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/hostfs"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/codesign"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/find"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
+)
+
+// checkInstalls tells which programs there are, and which sockets are served by which.
+func checkInstalls(x *exam) {
+	var general []string
+	for _, p := range x.Programs {
+		fix := []string{
+			"install it, or change what names it: socket_vmnet2 migrate tells",
+			"    sudo socket_vmnet2 install --prefix=" + printable.Quote(p.Prefix),
+		}
+		if p.Missing != "" || p.Fault != "" {
+			x.report(status.Error, fix, "%s", p)
+			continue
+		}
+		if !p.Bundled() {
+			general = append(general, p.Path)
+		}
+		if served := x.Served(p); len(served) > 0 {
+			x.ok("%s and serves %s", p, printable.List(served))
+		} else {
+			x.ok("%s and serves no socket", p)
+		}
+	}
+	if len(general) > 1 {
+		x.report(status.Warning, []string{
+			"keep the one that serves your sockets and remove the others; socket_vmnet2 migrate has the lines to type", "    socket_vmnet2 migrate",
+		}, "there is more than one socket_vmnet: %s; an update of one does not reach what the others serve", printable.List(general))
+	}
+	x.unread()
+}
+
+// manyUnread is from how many paths on they are not told one by one: a user has many that others may not look at.
+const manyUnread = 3
+
+// unread tells what could not be looked at.
+func (x *exam) unread() {
+	var closed []string
+	for _, p := range x.Problems {
+		if p.Root {
+			closed = append(closed, p.Path)
+		} else {
+			x.skip(false, "%s: %s", p.Path, p.Error)
+		}
+	}
+	if more := len(closed) - manyUnread; more > 1 {
+		closed = append(closed[:manyUnread], fmt.Sprintf("%d more", more))
+	}
+	if len(closed) > 0 {
+		x.skip(true, "this user may not look at %s", printable.List(closed))
+	}
+}
+
+// checkPaths holds Lima's rules against all that root runs or Lima names: every directory on the way counts.
+func checkPaths(x *exam) {
+	seen := map[string]bool{}
+	check := func(path, why string, lima bool, o hostfs.Options) {
+		if path == "" || seen[path] {
+			return
+		}
+		seen[path] = true
+		o.Root = x.Root
+		if err := hostfs.Check(path, o); err != nil {
+			x.badPath(path, why, lima, err)
+			return
+		}
+		x.ok("%s, %s, can be changed by root only", path, why)
+	}
+	for _, n := range x.Networks {
+		if n.Tool == "lima" {
+			check(n.Program, "which "+n.Config+" names", true, hostfs.Options{Missing: true})
+			check(filepath.Dir(n.Socket), "Lima's varRun", true, hostfs.Options{Missing: true, AllowDaemonGroup: true})
+			check(n.Sudoers, "Lima's sudoers file", true, hostfs.Options{Missing: true})
+		}
+	}
+	for _, j := range x.Jobs {
+		if !j.User() {
+			check(j.Program, "which the job "+j.Label+" runs as root", false, hostfs.Options{Missing: true, AllowSpace: true})
+		}
+	}
+	for _, p := range x.Programs {
+		// Homebrew's belong to the user who installed it, always; elsewhere one may be there to run as an ordinary user.
+		if (p.Kind == find.KindUpstream || p.Kind == find.KindMacPorts || p.Kind == find.KindColima) && p.Missing == "" {
+			check(p.Path, "an installed program", false, hostfs.Options{})
+		}
+	}
+}
+
+// badPath words what is wrong with a path.
+func (x *exam) badPath(path, why string, lima bool, err error) {
+	bad, ok := errors.AsType[*hostfs.Error](err)
+	switch {
+	case !ok:
+		x.skip(false, "%s: %v", path, err)
+		return
+	case errors.Is(err, fs.ErrPermission):
+		x.skip(true, "%s cannot be looked at", bad.Component)
+		return
+	}
+	severity, effect := status.Warning, "other users than root could change what root runs"
+	if lima {
+		severity, effect = status.Error, "Lima refuses to use it"
+	}
+	var fix []string
+	n, nerr := x.lstat(bad.Component)
+	switch {
+	case strings.HasPrefix(path, "/opt/homebrew/") || strings.HasPrefix(path, "/usr/local/"):
+		fix = []string{
+			"Homebrew's directories belong to the user who installed it: install a copy that only root can change, and name that",
+			"    sudo socket_vmnet2 install --prefix=" + find.DefaultPrefix,
+		}
+	case nerr == nil && n.FileMode&fs.ModeSticky != 0: // everybody's, as /tmp is
+		fix = []string{"that is a directory for everybody: install to a path that only root can change", "    sudo socket_vmnet2 install"}
+	case strings.HasPrefix(bad.Fix, "sudo "):
+		fix = []string{"do this, or install to a path that only root can change:", status.CommandIndent + bad.Fix}
+	case bad.Fix != "":
+		fix = []string{bad.Fix}
+	}
+	x.report(severity, fix, "%s, %s, is not safe: %s %s; %s", path, why, bad.Component, bad.Problem, effect)
+}
+
+// checkSudoers compares Lima's sudoers file with what its networks.yaml asks for.
+func checkSudoers(x *exam) {
+	seen := map[string]bool{}
+	for _, n := range x.Networks {
+		if n.Tool != "lima" || n.Sudoers == "" || seen[n.Config] {
+			continue
+		}
+		seen[n.Config] = true
+		fix := []string{
+			"have Lima write it again; limactl sudoers --check tells whether that was needed:",
+			status.CommandIndent + find.LimaSudoers(n.Sudoers), "    limactl sudoers --check",
+		}
+		switch n.State {
+		case find.SudoersInSync:
+			x.ok("%s is what Lima makes of %s", n.Sudoers, n.Config)
+		case find.SudoersOutOfSync:
+			x.report(status.Error, fix, "%s is not what Lima makes of %s, as far as known here: Lima refuses to start these networks", n.Sudoers, n.Config)
+		case find.SudoersMissing:
+			x.report(status.Error, fix, "%s is missing: Lima cannot start its networks where sudo asks for a password", n.Sudoers)
+		case find.SudoersUnreadable:
+			x.skip(true, "%s cannot be read", n.Sudoers)
+		}
+	}
+}
+
+// maxProgram is the largest program whose signature is looked at, in bytes.
+const maxProgram = 64 << 20
+
+// checkSignatures reads the signatures of the programs that are ours.
+func checkSignatures(x *exam) {
+	for _, p := range x.ours() {
+		x.signature(p)
+	}
+}
+
+// ours are the programs that are ours: this one and those that are installed.
+func (x *exam) ours() (programs []string) {
+	if !x.Staged() && x.Program != "" {
+		programs = append(programs, x.Program)
+	}
+	for _, p := range x.Programs {
+		if p.Ours && !find.SamePath(p.Path, x.Program) {
+			programs = append(programs, p.Path)
+		}
+	}
+	return programs
+}
+
+func (x *exam) signature(program string) {
+	b, err := x.ReadFile(program, maxProgram)
+	if err != nil {
+		x.skip(errors.Is(err, fs.ErrPermission), "%s: %s", program, hostfs.Reason(err))
+		return
+	}
+	fix := []string{
+		"install it again as it was released: another tool signed or changed it",
+		"    sudo socket_vmnet2 install",
+		"or sign it by hand, as a build does, with etc/entitlements.plist:",
+		"    sudo codesign --force --sign - --entitlements etc/entitlements.plist " + printable.Quote(program),
+	}
+	sig, err := codesign.Read(b)
+	switch {
+	case err != nil:
+		x.report(status.Warning, fix, "%s has no signature that can be read: %v; Macs with Apple's processors run no program without one", program, err)
+	case sig.Damaged != "":
+		x.report(status.Error, fix, "%s was changed after it was signed (%s): macOS kills it at its start", program, sig.Damaged)
+	case sig.Entitled():
+		x.ok("%s is signed as %s, with the entitlement %s", program, sig.Identifier, codesign.Entitlement)
+	case x.macMajor() >= 26:
+		x.report(status.Warning, fix, "%s is signed without the entitlement %s: so it works as root only", program, codesign.Entitlement)
+	default:
+		x.report(status.Notice, fix, "%s is signed without the entitlement %s: it needs that from macOS 26 on to run without root", program, codesign.Entitlement)
+	}
+}

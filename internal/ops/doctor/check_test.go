@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/find"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/freenet"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
+)
+
+// of makes one check on s and returns what it says: severities, texts and fixes, and what was not checked.
+func of(t *testing.T, s System, id string) string {
+	t.Helper()
+	var b strings.Builder
+	for _, c := range checks() {
+		if c.ID != id {
+			continue
+		}
+		r := examine(t.Context(), s, []check{c})
+		for _, f := range r.Findings {
+			fmt.Fprintf(&b, "%s: %s\n", f.Severity, f.Text)
+			for _, fix := range f.Fix {
+				fmt.Fprintf(&b, "  %s\n", fix)
+			}
+		}
+		for _, s := range r.Skipped {
+			fmt.Fprintf(&b, "skipped: %s: %s %v\n", s.Check, s.Why, s.Root)
+		}
+		return b.String()
+	}
+	require.Fail(t, "no such check", id)
+	return ""
+}
+
+func TestFirewall(t *testing.T) {
+	const on = "Firewall is enabled. (State = 1) \n"
+	for name, tt := range map[string]struct {
+		state, all, apps, signed string
+		want                     string
+	}{
+		"off":                 {"Firewall is disabled. (State = 0)\n", "", "", "", "ok: the Application Firewall is off"},
+		"blocks all":          {"Firewall is blocking all non-essential incoming connections. (State = 2)\n", "", "", "", "error: the Application Firewall blocks all"},
+		"blocks all, asked":   {on, "Firewall is set to block all non-essential incoming connections\n", "", "", "error: the Application Firewall blocks all"},
+		"blocks all, enabled": {on, "Block all ENABLED! \n", "", "", "error: the Application Firewall blocks all"},
+		"listed":              {on, "Block all DISABLED! \n", "1 :  /usr/libexec/bootpd \n \t ( Allow incoming connections ) \n", "", "ok: the Application Firewall is on and lets bootpd"},
+		"blocked":             {on, "", "1 : /usr/libexec/bootpd\n   (Block incoming connections)\n", "built-in signed software ENABLED", "error: the Application Firewall is on and blocks bootpd"},
+		"listed last":         {on, "", "1 : /usr/libexec/bootpd", "", "warning: "},
+		"built-in":            {on, "", "Total number of apps = 0\n", "Automatically allow built-in signed software ENABLED.\n", "ok: the Application Firewall is on and lets macOS's own"},
+		"built-in off":        {on, "", "Total number of apps = 0\n", "Automatically allow built-in signed software DISABLED.\n", "warning: the Application Firewall is on, and bootpd is not among"},
+		"before macOS 15":     {on, "", "", "", "warning: the Application Firewall is on, and bootpd is not among"},
+		"not understood":      {"?\n", "", "", "", "skipped: firewall: the firewall's state is not understood: ? false"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := of(t, stage{tree: tree{}, answers: map[string]string{
+				firewall + " --getglobalstate": tt.state, firewall + " --getblockall": tt.all, firewall + " --listapps": tt.apps, firewall + " --getallowsigned": tt.signed,
+			}}.system(t), "firewall")
+			assert.Contains(t, got, tt.want)
+			if strings.HasPrefix(got, "error") || strings.HasPrefix(got, "warning") {
+				assert.Contains(t, got, "sudo "+firewall)
+			}
+		})
+	}
+}
+
+func TestQEMU(t *testing.T) {
+	for version, want := range map[string]string{
+		"QEMU emulator version 6.2.0 (Debian)\n": "notice: %s is QEMU 6.2.0: it has no -netdev stream",
+		"QEMU emulator version 7.1.90\n":         "notice: %s is QEMU 7.1.90: it has no -netdev stream",
+		"QEMU emulator version 7.2.22 (D)\n":     "notice: %s is QEMU 7.2.22: it has -netdev stream without reconnect",
+		"QEMU emulator version 8.0.0\n":          "ok: %s is QEMU 8.0.0: machines reconnect with -netdev stream,...,reconnect=1",
+		"QEMU emulator version 9.1.3\n":          "ok: %s is QEMU 9.1.3: machines reconnect with -netdev stream,...,reconnect=1",
+		"QEMU emulator version 9.2.0\n":          "ok: %s is QEMU 9.2.0: machines reconnect with -netdev stream,...,reconnect-ms=",
+		"QEMU emulator version 11.0-rc1\n":       "ok: %s is QEMU 11.0-rc1: machines reconnect with -netdev stream,...,reconnect-ms=",
+		"something else\n":                       `notice: %s does not tell its version: "something else"`,
+		"QEMU emulator version x.y\n":            "notice: %s does not tell its version",
+	} {
+		t.Run(version, func(t *testing.T) {
+			const program = "/opt/homebrew/Cellar/qemu/bin/qemu-system-aarch64"
+			got := of(t, stage{
+				tree:    tree{program: "#!", "/opt/homebrew/bin/qemu-system-aarch64": "-> ../Cellar/qemu/bin/qemu-system-aarch64"},
+				answers: map[string]string{program + " --version": version},
+			}.system(t), "qemu")
+			assert.Contains(t, got, fmt.Sprintf(want, program))
+		})
+	}
+	t.Run("root runs nothing that others can change", func(t *testing.T) {
+		s := stage{tree: tree{}}.system(t)
+		dir := s.Root
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "qemu-system-aarch64"), nil, 0o777)) //nolint:gosec // that is the point
+		require.NoError(t, os.Chmod(filepath.Join(dir, "qemu-system-aarch64"), 0o777))          //nolint:gosec // that is the point
+		s.Root, s.User = "", account{}
+		s.Env = func(string) string { return dir }
+		s.Run = func(_ context.Context, name string, _ ...string) ([]byte, error) {
+			assert.NotContains(t, name, dir)
+			return nil, errors.New("no")
+		}
+		x := &exam{facts: &facts{System: s, Inventory: &find.Inventory{}}, ctx: t.Context(), id: "qemu"}
+		checkQEMU(x)
+		require.NotEmpty(t, x.skipped)
+		assert.Contains(t, x.skipped[0].Why, "it is not run as root")
+	})
+}
+
+func TestReach(t *testing.T) {
+	embedded := func(forwards ...status.Forward) func(*status.Status) {
+		return func(st *status.Status) {
+			st.Network.Backend, st.Network.Usernet = "usernet", &status.Usernet{Forwards: forwards}
+		}
+	}
+	for name, tt := range map[string]struct {
+		ip     string
+		goos   string
+		err    error
+		change func(*status.Status)
+		want   string
+	}{
+		"refused":               {"192.168.105.9", "", syscall.ECONNREFUSED, nil, "ok: 192.168.105.9 answers"},
+		"privacy":               {"192.168.105.9", "", syscall.EHOSTUNREACH, nil, "Privacy & Security, Local Network"},
+		"no route, elsewhere":   {"192.168.105.9", "linux", syscall.EHOSTUNREACH, nil, "warning: the guest 192.168.105.9 is there (client 3 of the daemon at /var/run/socket_vmnet), but cannot be reached"},
+		"silent":                {"192.168.105.9", "", context.DeadlineExceeded, nil, "capture --client=3 --count=20 --socket=/var/run/socket_vmnet"},
+		"nobody":                {"192.168.105.77", "", syscall.EHOSTUNREACH, nil, "warning: no daemon that can be asked has a guest with the address 192.168.105.77"},
+		"embedded":              {"192.168.105.9", "", nil, embedded(), "--vmnet-forward=tcp:127.0.0.1:2222:192.168.105.9:22"},
+		"embedded, with a port": {"192.168.105.9", "", nil, embedded(status.Forward{Proto: "tcp", Host: "127.0.0.1:80", Guest: "192.168.105.9:80"}), "ok: 192.168.105.9 is on the embedded network of the daemon at /var/run/socket_vmnet, which has no interface on this host: it is reached by forwarded ports only, here tcp 127.0.0.1:80"},
+		"not asked for":         {"", "", nil, nil, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dial := map[string]error{}
+			if tt.ip != "" {
+				dial[tt.ip+":22"] = &fs.PathError{Op: "dial", Err: errors.Join(tt.err, errors.New("x"))}
+			}
+			got := of(t, stage{
+				tree: oursTree, processes: oursProcess, goos: tt.goos, reach: tt.ip, dial: dial,
+				daemons: map[string]status.Status{"/var/run/socket_vmnet.d/control": ours(tt.change)},
+			}.system(t), "reach")
+			if tt.want == "" {
+				assert.NotContains(t, got, "reach")
+			}
+			assert.Contains(t, got, tt.want)
+		})
+	}
+}
+
+func TestAllows(t *testing.T) {
+	ann := account{UID: 501, GID: 20, Groups: []int{20, 80}, Name: "ann"}
+	for name, tt := range map[string]struct {
+		mode     fs.FileMode
+		uid, gid int
+		who      account
+		want     bool
+	}{
+		"owner":                    {0o200, 501, 0, ann, true},
+		"owner, by group only":     {0o020, 501, 20, ann, false},
+		"group":                    {0o020, 0, 80, ann, true},
+		"group, by others only":    {0o002, 0, 80, ann, false},
+		"main group":               {0o020, 0, 20, ann, true},
+		"others":                   {0o002, 0, 0, ann, true},
+		"nobody":                   {0o770, 0, 0, ann, false},
+		"root":                     {0, 501, 20, account{}, true},
+		"the one who called sudo":  {0o770, 0, 0, account{UID: 501, GID: 20, Behind: true}, false},
+		"a group of somebody else": {0o770, 0, 1, ann, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			assert.Equal(t, tt.want, node{FileMode: tt.mode, uid: tt.uid, gid: tt.gid}.allows(tt.who, mayWrite))
+		})
+	}
+}
+
+func TestPermissionFix(t *testing.T) {
+	p := &socket{Path: "/s", Status: &status.Status{}}
+	group := func(gid int) string { return map[int]string{20: "staff", 80: "admin"}[gid] }
+	for name, tt := range map[string]struct {
+		goos    string
+		at      node
+		members []int
+		want    string
+	}{
+		"macOS, a group":  {"darwin", node{0o770, 0, 80}, nil, "sudo dseditgroup -o edit -a ann -t user admin"},
+		"Linux, a group":  {"linux", node{0o770, 0, 80}, nil, "sudo usermod --append --groups admin ann"},
+		"no name":         {"linux", node{0o770, 0, 77}, nil, "--groups 77 ann"},
+		"since the login": {"linux", node{0o770, 0, 80}, []int{20, 80}, "log out and in again"},
+		"root's group":    {"darwin", node{0o770, 0, 0}, nil, "--socket-group=admin"},
+		"the owner alone": {"darwin", node{0o700, 0, 80}, nil, "--socket-user=ann"},
+		"Linux, own":      {"linux", node{0o700, 0, 80}, nil, "--socket-group=staff"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := &exam{facts: &facts{System: System{System: find.System{GOOS: tt.goos}, User: account{UID: 501, GID: 20, Name: "ann"}, Group: group, Members: func(string) []int { return tt.members }}}}
+			assert.Contains(t, strings.Join(x.socketFix(p, tt.at), "\n"), tt.want)
+		})
+	}
+}
+
+// TestSignature looks at real programs, signed in several ways.
+func TestSignature(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "p")
+	c := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-o", out, "../../../cmd/socket_vmnet_client")
+	c.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=darwin", "GOARCH=amd64") // the linker does not sign for that
+	text, err := c.CombinedOutput()
+	require.NoError(t, err, "%s", text)
+	plain, err := os.ReadFile(out)
+	require.NoError(t, err)
+	list, err := os.ReadFile("../../../etc/entitlements.plist")
+	require.NoError(t, err)
+	sign := func(list []byte) []byte {
+		dir := t.TempDir()
+		require.NoError(t, os.WriteFile(dir+"/p", plain, 0o755))
+		require.NoError(t, os.WriteFile(dir+"/list", list, 0o600))
+		c := exec.CommandContext(t.Context(), "go", "run", ".", "sign", "-identifier=io.github.socket-vmnet2", "-entitlements="+dir+"/list", dir+"/p")
+		c.Dir, c.Env = "../../../tools/release", append(os.Environ(), "GOOS=", "GOARCH=")
+		text, err := c.CombinedOutput()
+		require.NoError(t, err, "%s", text)
+		signed, err := os.ReadFile(dir + "/p")
+		require.NoError(t, err)
+		return signed
+	}
+	damaged := sign(list)
+	damaged[len(plain)/2] ^= 1
+	for name, tt := range map[string]struct {
+		program []byte
+		version string
+		want    string
+	}{
+		"as released":        {sign(list), "26.1", "ok: /opt/socket_vmnet/bin/socket_vmnet is signed as io.github.socket-vmnet2, with the entitlement com.apple.security.virtualization"},
+		"without, macOS 26":  {sign(nil), "26.1", "warning: /opt/socket_vmnet/bin/socket_vmnet is signed without the entitlement"},
+		"without, macOS 15":  {sign(nil), "15.3", "notice: /opt/socket_vmnet/bin/socket_vmnet is signed without the entitlement"},
+		"other entitlements": {sign([]byte("<plist><dict><key>x</key><true/></dict></plist>")), "26.1", "warning: /opt/socket_vmnet/bin/socket_vmnet is signed without"},
+		"not signed":         {plain, "26.1", "warning: /opt/socket_vmnet/bin/socket_vmnet has no signature that can be read: not signed"},
+		"changed since":      {damaged, "26.1", "error: /opt/socket_vmnet/bin/socket_vmnet was changed after it was signed (from byte "},
+		"nothing of ours":    {[]byte("#!/bin/sh\n"), "26.1", "ok: no socket_vmnet2 is installed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := stage{tree: tree{"/opt/socket_vmnet/bin/socket_vmnet": "#!"}, answers: map[string]string{"/usr/bin/sw_vers -productVersion": tt.version}}.system(t)
+			require.NoError(t, os.WriteFile(filepath.Join(s.Root, "/opt/socket_vmnet/bin/socket_vmnet"), tt.program, 0o755))
+			assert.Contains(t, of(t, s, "signature"), tt.want)
+		})
+	}
+}
+
+func TestJobs(t *testing.T) {
+	agent := tree{
+		"/opt/homebrew/opt/socket_vmnet/bin/socket_vmnet":                  cProgram("1.1.6"),
+		"/Users/ann/Library/LaunchAgents/homebrew.mxcl.socket_vmnet.plist": job("homebrew.mxcl.socket_vmnet", "/opt/homebrew/opt/socket_vmnet/bin/socket_vmnet", "/opt/homebrew/var/run/socket_vmnet"),
+	}
+	daemon := func(label string) tree {
+		return tree{"/opt/local/bin/socket_vmnet": cProgram("1"), "/Library/LaunchDaemons/" + label + ".plist": job(label, "/opt/local/bin/socket_vmnet", "/var/run/socket_vmnet")}
+	}
+	for name, tt := range map[string]struct {
+		tree    tree
+		answers map[string]string
+		want    []string
+	}{
+		"brew without sudo on macOS 15": {agent, macOS15, []string{"error: the job homebrew.mxcl.socket_vmnet", "brew services is called without sudo", "    brew services stop socket_vmnet"}},
+		"brew without sudo on macOS 26": {agent, map[string]string{"/usr/bin/sw_vers -productVersion": "26.0", fmt.Sprintf("launchctl print gui/%d/homebrew.mxcl.socket_vmnet", os.Getuid()): "x = {\n\tstate = running\n}\n"}, []string{"ok: the job homebrew.mxcl.socket_vmnet"}},
+		"a file and nothing else":       {daemon("org.macports.socket_vmnet"), macOS15, []string{"notice: the job org.macports.socket_vmnet", "is not loaded", "launchctl bootstrap system /Library/LaunchDaemons/org.macports.socket_vmnet.plist"}},
+		"ended":                         {daemon("io.github.lima-vm.socket_vmnet"), map[string]string{"launchctl print system/io.github.lima-vm.socket_vmnet": "\tstate = not running\n"}, []string{`warning: the job io.github.lima-vm.socket_vmnet`, `its state is "not running"`, "launchctl kickstart -k system/io.github.lima-vm.socket_vmnet"}},
+		"none":                          {tree{"/Users/ann": "dir"}, macOS15, []string{"ok: no job starts a daemon"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := of(t, stage{tree: tt.tree, answers: tt.answers}.system(t), "jobs")
+			for _, want := range tt.want {
+				assert.Contains(t, got, want)
+			}
+		})
+	}
+}
+
+func TestMaskedPrefix(t *testing.T) {
+	for name, tt := range map[string]struct{ address, mask, want string }{
+		"a /24": {"192.168.105.7", "255.255.255.0", "192.168.105.0/24"},
+		"a /20": {"10.1.255.0", "255.255.240.0", "10.1.240.0/20"},
+		"none":  {"10.0.0.0", "0.0.0.0", ""},
+		"text":  {"x", "255.0.0.0", ""},
+		"IPv6":  {"fe80::1", "255.0.0.0", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, ok := maskedPrefix(tt.address, tt.mask)
+			assert.Equal(t, tt.want != "", ok)
+			if ok {
+				assert.Equal(t, netip.MustParsePrefix(tt.want), p)
+			}
+		})
+	}
+}
+
+// TestGuardedDirectories: vmnet fails on macOS 26 for programs there.
+func TestGuardedDirectories(t *testing.T) {
+	self, err := os.Executable()
+	require.NoError(t, err)
+	program, err := os.ReadFile(self) // of this module, so it counts as ours
+	require.NoError(t, err)
+	for path, want := range map[string]map[string]bool{
+		"/Users/ann/Documents/vm/socket_vmnet2": {"26.1": true, "15.3": false},
+		"/Users/ann/Downloads/socket_vmnet2":    {"26.1": true},
+		"/Users/ann/bin/socket_vmnet2":          {"26.1": false},
+	} {
+		for version, warns := range want {
+			s := stage{
+				tree: tree{
+					path: "#!",
+					"/Library/LaunchDaemons/vm.socket_vmnet.plist": job("vm.socket_vmnet", path, "/var/run/socket_vmnet"),
+				},
+				answers: answers(map[string]string{"/usr/bin/sw_vers -productVersion": version}),
+			}.system(t)
+			require.NoError(t, os.WriteFile(filepath.Join(s.Root, path), program, 0o755))
+			assert.Equal(t, warns, strings.Contains(of(t, s, "macos"), "warning: "+path+": macOS "+version+" lets no program start vmnet"), "%s %s", path, version)
+		}
+	}
+}
+
+// TestUnknownRoutesAreNotFree: without the routes nothing can be said to be free.
+func TestUnknownRoutesAreNotFree(t *testing.T) {
+	s := stage{tree: oursTree}.system(t)
+	read := s.Table
+	assert.Contains(t, of(t, s, "overlap"), "ok: nothing else on this host")
+	s.Table = func() (*freenet.Table, error) {
+		table, _ := read()
+		return table, errors.New("the routing table cannot be read")
+	}
+	got := of(t, s, "overlap")
+	assert.NotContains(t, got, "nothing else")
+	assert.Contains(t, got, "the routing table cannot be read")
+}

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package doctor checks an installation of socket_vmnet or socket_vmnet2 and its surroundings, and says of what is wrong what to
+// do about it. It changes nothing, and never calls sudo.
+//
+// The checks look at the inventory of package find, at what the daemons tell of themselves, and through a System at files and
+// programs, so that they can be tried on staged trees and recorded answers. Each has a limited time.
+package doctor
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/hostfs"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/find"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
+)
+
+// reportFormat is the number of the JSON document's form: it changes when a key changes its meaning or goes.
+const reportFormat = 1
+
+// severityOK is the severity of a finding that nothing is wrong; the others are status.Notice, status.Warning and status.Error.
+const severityOK = "ok"
+
+// Limits on time for programs and daemons that are asked. The facts come first, then all checks at once, so an examination takes no
+// longer than 20 s.
+const (
+	factTime  = 12 * time.Second // for what is installed and runs
+	askTime   = 3 * time.Second  // for all daemons' answers
+	checkTime = 5 * time.Second  // for each check
+)
+
+// A finding is one thing that a check found.
+type finding struct {
+	Check    string   `json:"check"`
+	Severity string   `json:"severity"` // ok, notice, warning or error
+	Text     string   `json:"text"`
+	Fix      []string `json:"fix"` // what to do, a step each; commands are indented by four blanks
+}
+
+// An omission is something that was not checked.
+type omission struct {
+	Check string `json:"check"`
+	Why   string `json:"why"`
+	Root  bool   `json:"needs_root"` // sudo would help
+}
+
+// A Report is the outcome of an examination.
+type Report struct {
+	Format   int        `json:"format"`
+	Program  string     `json:"program"`
+	Version  string     `json:"version"`
+	System   string     `json:"system"` // as in "macOS 26.1" or "linux"
+	Root     string     `json:"root,omitempty"`
+	User     string     `json:"user"` // for whom permissions were checked
+	Worst    string     `json:"worst"`
+	Findings []finding  `json:"findings"` // in the order of the checks, the worst of each first
+	Skipped  []omission `json:"not_checked"`
+}
+
+// ExitCode is what the command ends with.
+func (r *Report) ExitCode() int {
+	return map[string]int{status.Warning: 2, status.Error: 3}[r.Worst]
+}
+
+// rank orders severities, the worst first.
+func rank(severity string) int {
+	return slices.Index([]string{status.Error, status.Warning, status.Notice, severityOK}, severity)
+}
+
+// A check is one thing that is looked at.
+type check struct {
+	ID    string
+	Group string
+	Title string // what it answers
+	goos  string // the only system that it is for; empty: all
+	run   func(*exam)
+	none  string // what is ok if it found nothing
+}
+
+// Groups of checks, in the order of their output.
+const (
+	groupPrograms = "Programs"
+	groupDaemons  = "Daemons"
+	groupNetwork  = "Network"
+	groupSystem   = "System"
+)
+
+// checks are all checks, in the order of their output.
+func checks() []check {
+	return []check{
+		{"installs", groupPrograms, "Is there one socket_vmnet, and what does each serve?", "", checkInstalls, "this program is the only one that was found"},
+		{"paths", groupPrograms, "Would Lima, and sudo, take the paths?", "", checkPaths, "nothing was found that root runs"},
+		{"sudoers", groupPrograms, "Does Lima's sudoers file belong to its networks.yaml?", "", checkSudoers, "Lima has no networks with a daemon"},
+		{"signature", groupPrograms, "Are the programs signed as macOS wants them?", "darwin", checkSignatures, "no socket_vmnet2 is installed whose signature could be looked at"},
+		{"jobs", groupPrograms, "What do launchd and systemd start?", "", checkJobs, "no job starts a daemon: it is started by hand, or by Lima"},
+		{"daemons", groupDaemons, "What do the running daemons say of themselves?", "", checkDaemons, ""},
+		{"permissions", groupDaemons, "May this user connect to the sockets?", "", checkPermissions, "there is no daemon's socket that could be connected to"},
+		{"stale", groupDaemons, "Are there sockets and pidfiles that nothing serves?", "", checkStale, "no socket and no pidfile is left over"},
+		{"state", groupDaemons, "Are leases and identities kept, where no other user can write?", "", checkState, "no daemon tells where it keeps its state"},
+		{"runtime", groupDaemons, "Is the directory SOCKET.d as it should be?", "", checkRuntime, "no daemon tells of a runtime directory"},
+		{"limits", groupDaemons, "Do the limits of this system suffice for the clients?", "linux", checkLimits, "no daemon tells how many clients it takes"},
+		{"subnets", groupNetwork, "Does every daemon have a subnet of its own?", "", checkSubnets, "no two networks have the same subnet"},
+		{"overlap", groupNetwork, "Does anything else on this host use the subnets?", "", checkOverlap, "nothing else on this host uses the networks' subnets"},
+		{"bootpd", groupNetwork, "Can macOS's DHCP server answer?", "darwin", checkBootpd, ""},
+		{"firewall", groupNetwork, "Does macOS's firewall let the DHCP server answer?", "darwin", checkFirewall, ""},
+		{"reach", groupNetwork, "Can this program reach the guest of --reach?", "", checkReach, ""},
+		{"macos", groupSystem, "What can this macOS do?", "darwin", checkMacOS, ""},
+		{"qemu", groupSystem, "Can this QEMU reconnect?", "", checkQEMU, "there is no QEMU"},
+	}
+}
+
+// Examine makes all checks on s.
+func Examine(ctx context.Context, s System) *Report {
+	return examine(ctx, s, checks())
+}
+
+func examine(ctx context.Context, s System, checks []check) *Report {
+	f := gather(ctx, s)
+	r := &Report{
+		Format: reportFormat, Program: s.Program, Version: s.Version, System: f.systemName(), Root: s.Root,
+		User: s.User.String(), Worst: severityOK, Findings: []finding{}, Skipped: []omission{},
+	}
+	results := make([]*exam, len(checks))
+	var all sync.WaitGroup
+	for i, c := range checks {
+		all.Go(func() { results[i] = f.check(ctx, c) })
+	}
+	all.Wait()
+	for _, x := range results {
+		slices.SortStableFunc(x.findings, func(a, b finding) int { return cmp.Compare(rank(a.Severity), rank(b.Severity)) })
+		r.Findings, r.Skipped = append(r.Findings, x.findings...), append(r.Skipped, x.skipped...)
+	}
+	for _, found := range r.Findings {
+		if rank(found.Severity) < rank(r.Worst) {
+			r.Worst = found.Severity
+		}
+	}
+	return r
+}
+
+// check makes one check.
+func (f *facts) check(ctx context.Context, c check) *exam {
+	ctx, cancel := context.WithTimeout(ctx, checkTime)
+	defer cancel()
+	x := &exam{facts: f, ctx: ctx, id: c.ID}
+	if c.goos != "" && c.goos != f.GOOS {
+		return x
+	}
+	c.run(x)
+	if c.none != "" && len(x.findings)+len(x.skipped) == 0 {
+		x.ok("%s", c.none)
+	}
+	return x
+}
+
+// An exam is one check at work. It has the facts for reading only.
+type exam struct {
+	*facts
+	ctx      context.Context //nolint:containedctx // of one check
+	id       string
+	findings []finding
+	skipped  []omission
+	proposed []netip.Prefix // subnets that a fix has
+}
+
+// report notes a finding. What is in it may be foreign.
+func (x *exam) report(severity string, fix []string, format string, args ...any) {
+	found := finding{Check: x.id, Severity: severity, Text: find.Clean(fmt.Sprintf(format, args...)), Fix: []string{}}
+	for _, f := range fix {
+		found.Fix = append(found.Fix, find.Clean(f))
+	}
+	x.findings = append(x.findings, found)
+}
+
+func (x *exam) ok(format string, args ...any) { x.report(severityOK, nil, format, args...) }
+
+// unreadable notes a path that could not be looked at, unless there is nothing.
+func (x *exam) unreadable(path string, err error) {
+	if !find.Absent(err) {
+		x.skip(errors.Is(err, fs.ErrPermission), "%s: %s", path, hostfs.Reason(err))
+	}
+}
+
+// skip notes something that was not checked.
+func (x *exam) skip(root bool, format string, args ...any) {
+	x.skipped = append(x.skipped, omission{Check: x.id, Why: find.Clean(fmt.Sprintf(format, args...)), Root: root && !x.User.isRoot()})
+}

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"context"
+	"encoding/json"
+	"io/fs"
+	"net/http"
+	"net/netip"
+	"os"
+	"os/user"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/control"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/find"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/freenet"
+)
+
+// A System is what there is to examine, and all that checks ask.
+type System struct {
+	find.System
+	User    account    // for whom permissions are checked
+	Sockets []string   // to look at, and at no other; empty: all that are found
+	Reach   netip.Addr // a guest that should be reachable; zero: none
+
+	// A staged system has none of these, unless they are recorded.
+	Table    func() (*freenet.Table, error)                                                // interfaces and routes
+	Ask      func(ctx context.Context, control, what string) (int, json.RawMessage, error) // a control socket
+	Writable func(path string) error                                                       // for the user: access(2)
+	Group    func(gid int) string                                                          // its name
+	Members  func(user string) []int                                                       // groups as the next login would have them
+}
+
+// Host is the machine itself, or below another root the files of a system.
+func Host(s find.System) System {
+	if s.Staged() {
+		s.GOOS = stagedOS(s)
+		return System{System: s, User: account{Staged: true}}
+	}
+	h := System{
+		System: s, User: caller(), Table: freenet.System, Group: groupName, Members: members,
+		Ask: func(ctx context.Context, controlSocket, what string) (int, json.RawMessage, error) {
+			return control.Ask(ctx, controlSocket, http.MethodGet, what, nil)
+		},
+	}
+	if !h.User.Behind {
+		h.Writable = func(path string) error { return unix.Access(path, unix.W_OK) }
+	}
+	return h
+}
+
+// stagedOS tells by a directory that only macOS has what kind of system is staged.
+func stagedOS(s find.System) string {
+	for _, dir := range []string{"/System/Library", "/Library/LaunchDaemons", "/Users", "/opt/homebrew"} {
+		if _, err := s.Stat(dir); err == nil {
+			return "darwin"
+		}
+	}
+	return runtime.GOOS
+}
+
+// An account is the one whose permissions are checked.
+type account struct {
+	UID, GID int
+	Groups   []int
+	Name     string
+	Staged   bool // no particular one: permissions are not checked
+	Behind   bool // it is the one that called sudo
+}
+
+func (u account) isRoot() bool { return u.UID == 0 && !u.Staged && !u.Behind }
+
+// String names the user for the report.
+func (u account) String() string {
+	switch {
+	case u.Staged:
+		return "no particular one"
+	case u.Name != "":
+		return u.Name + " (" + strconv.Itoa(u.UID) + ")"
+	}
+	return strconv.Itoa(u.UID)
+}
+
+// caller is the user, behind sudo(8) the one that called it. Only permissions are looked at with it.
+func caller() account {
+	if entry, err := user.Lookup(os.Getenv("SUDO_USER")); err == nil && os.Getuid() == 0 && entry.Uid != "0" {
+		u := account{Name: entry.Username, Behind: true, Groups: members(entry.Username)}
+		u.UID, err = strconv.Atoi(entry.Uid)
+		u.GID, _ = strconv.Atoi(entry.Gid)
+		if err == nil {
+			return u
+		}
+	}
+	u := account{UID: os.Getuid(), GID: os.Getgid()}
+	u.Groups, _ = os.Getgroups()
+	if entry, err := user.LookupId(strconv.Itoa(u.UID)); err == nil {
+		u.Name = entry.Username
+	}
+	return u
+}
+
+// members are the groups that a login of the user would have.
+func members(name string) (gids []int) {
+	entry, err := user.Lookup(name)
+	if err != nil {
+		return nil
+	}
+	ids, _ := entry.GroupIds()
+	for _, id := range ids {
+		if gid, err := strconv.Atoi(id); err == nil {
+			gids = append(gids, gid)
+		}
+	}
+	return gids
+}
+
+func groupName(gid int) string {
+	g, err := user.LookupGroupId(strconv.Itoa(gid))
+	if err != nil {
+		return ""
+	}
+	return g.Name
+}
+
+// groupName names a group.
+func (s System) groupName(gid int) string {
+	if s.Group != nil {
+		if name := s.Group(gid); name != "" {
+			return name
+		}
+	}
+	return strconv.Itoa(gid)
+}
+
+// A node is what stat tells of a file.
+type node struct {
+	fs.FileMode
+	uid, gid int
+}
+
+// lstat does not follow a link at path's end. The owner of a staged root counts as root.
+func (s System) lstat(path string) (node, error) {
+	fi, err := os.Lstat(filepath.Join(s.Root, s.truePath(path)))
+	if err != nil {
+		return node{}, err
+	}
+	n := node{FileMode: fi.Mode(), uid: -1, gid: -1}
+	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
+		n.uid, n.gid = int(st.Uid), int(st.Gid)
+	}
+	if !s.Staged() {
+		return n, nil
+	}
+	if top, err := os.Lstat(s.Root); err == nil {
+		if st, ok := top.Sys().(*syscall.Stat_t); ok {
+			if n.uid == int(st.Uid) {
+				n.uid = 0
+			}
+			if n.gid == int(st.Gid) {
+				n.gid = 0
+			}
+		}
+	}
+	return n, nil
+}
+
+// truePath is path without links in its directory.
+func (s System) truePath(path string) string {
+	if dir, err := s.Resolve(filepath.Dir(path)); err == nil {
+		return filepath.Join(dir, filepath.Base(path))
+	}
+	return filepath.Clean(path)
+}
+
+// Bits of a mode, as they are for others.
+const (
+	mayWrite = 0o2
+	mayEnter = 0o1
+)
+
+// allows tells whether a user has this bit by the mode. Only one class counts: an owner is not helped by the group.
+func (n node) allows(u account, bit fs.FileMode) bool {
+	switch {
+	case u.UID == 0:
+		return true
+	case n.uid == u.UID:
+		bit <<= 6
+	case u.GID == n.gid || slices.Contains(u.Groups, n.gid):
+		bit <<= 3
+	}
+	return n.Perm()&bit != 0
+}
+
+// maxFile is the largest file that is read, in bytes: some thousand leases.
+const maxFile = 1 << 20
+
+func (s System) readFile(path string) ([]byte, error) { return s.ReadFile(path, maxFile) }
+
+// readPlist reads a property list in any of its forms.
+func (s System) readPlist(path string, into any) error {
+	b, err := s.readFile(path)
+	if err != nil {
+		return err
+	}
+	return find.UnmarshalPlist(b, into)
+}

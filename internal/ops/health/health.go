@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package health tells what goes wrong in a running daemon, in plain English and with what to do about it.
+//
+// A Monitor looks at the status document when it is asked for. By itself it only looks after something has happened that
+// may be a problem: a guest began to wait for DHCP, an address was claimed. An idle daemon has no timer. For what is only told by
+// counters (storms, drops) it remembers those of former looks: what grew since a look at least ten seconds ago is news, and on the
+// first look, what happened at all is mentioned.
+package health
+
+import (
+	"cmp"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/freenet"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/watch"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
+)
+
+const (
+	// answerTime is how long a guest waits for DHCP before that is a problem. Clients repeat the question after four seconds
+	// (RFC 2131 section 4.1), and a server that checks an address with an echo takes one.
+	answerTime = 5 * time.Second
+
+	// lookPause is the time between two looks that were not asked for: a guest decides how often something happens.
+	lookPause = time.Second
+
+	// suspectTime is for how long after something has happened the Monitor goes on looking while it may become a problem.
+	suspectTime = 40 * time.Second
+
+	// maxSeen bounds the clients that are remembered, far above --max-clients.
+	maxSeen = 4096
+)
+
+// Options set up a Monitor.
+type Options struct {
+	Log *slog.Logger
+	// Status describes the daemon. It is called on a goroutine of its own for looks that were not asked for, never before the first
+	// Look, and calls Problems.
+	Status func() status.Status
+	// Addresses tells what uses addresses of this host; nil: that is not looked at.
+	Addresses func() (*freenet.Table, error)
+	// DHCPOff is the option that made a network without a DHCP server; empty: it has one, or never has.
+	DHCPOff string
+	// OneInterface: all clients share one vmnet interface because the daemon was told so.
+	OneInterface bool
+}
+
+// A Monitor remembers what is needed to tell problems. It is a perclient.observer. All methods may be called from several
+// goroutines, Close and Problems also on nil.
+type Monitor struct {
+	opts  Options
+	began time.Time
+
+	mu         sync.Mutex // held for moments only: Seen is on the way of frames
+	seen       map[uint64]sight
+	timer      *time.Timer // nil: nothing is to be looked at
+	looked     time.Time   // when it fired last
+	until      time.Time   // the Monitor goes on looking until then, if there is reason to
+	suspicious bool        // a rule may know more on the next look
+	ready      bool        // Look was called
+	closed     bool
+	looking    sync.WaitGroup
+
+	look   sync.Mutex // one at a time
+	memory memory
+}
+
+// A sight is what a client's guest said last.
+type sight struct {
+	mac     [6]byte
+	ip      netip.Addr
+	waiting bool
+}
+
+// New makes a Monitor that looks at nothing yet.
+func New(o Options) *Monitor {
+	return &Monitor{opts: o, began: time.Now(), seen: map[uint64]sight{}}
+}
+
+// Seen implements perclient.observer.
+func (m *Monitor) Seen(id uint64, s watch.Snapshot) {
+	now := sight{ip: s.IP, waiting: !s.Waiting.IsZero()}
+	copy(now.mac[:], s.MAC)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	before, known := m.seen[id]
+	if !known && len(m.seen) >= maxSeen {
+		return
+	}
+	m.seen[id] = now
+	if m.suspicious || now != before {
+		m.until = time.Now().Add(suspectTime)
+		m.schedule()
+	}
+}
+
+// Gone implements perclient.observer.
+func (m *Monitor) Gone(id uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.seen, id)
+}
+
+// Look has everything looked at soon: the network has started. Before the first time nothing is looked at unless it is asked for.
+func (m *Monitor) Look() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.ready = true
+	m.schedule()
+}
+
+// Close ends the Monitor and waits for a look that is under way. Problems goes on to answer.
+func (m *Monitor) Close() {
+	if m == nil {
+		return
+	}
+	m.mu.Lock()
+	m.closed = true
+	if m.timer != nil && m.timer.Stop() {
+		m.looking.Done()
+	}
+	m.timer = nil
+	m.mu.Unlock()
+	m.looking.Wait()
+}
+
+// schedule has the status looked at, within lookPause. m.mu is held.
+func (m *Monitor) schedule() {
+	if m.timer != nil || m.closed || !m.ready || m.opts.Status == nil {
+		return
+	}
+	m.looking.Add(1)
+	after := lookPause
+	if m.looked.IsZero() {
+		after = 0
+	}
+	m.timer = time.AfterFunc(after, m.fire)
+}
+
+// fire looks at the status, and again as long as there is reason to.
+func (m *Monitor) fire() {
+	defer m.looking.Done()
+	m.mu.Lock()
+	m.timer, m.looked = nil, time.Now()
+	closed := m.closed
+	m.mu.Unlock()
+	if closed {
+		return
+	}
+	st := m.opts.Status()
+	waits := slices.ContainsFunc(st.Clients, func(c status.Client) bool {
+		return c.DHCP.Waiting > 0 && seconds(c.DHCP.Waiting) < answerTime
+	})
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if (waits || m.suspicious) && time.Now().Before(m.until) {
+		m.schedule()
+	}
+}
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+// A finding is a problem that a rule has found.
+type finding struct {
+	status.Problem
+	of    string // tells it from others with its code, such as the address; empty if there is only one
+	waits bool   // its clients wait for DHCP
+}
+
+// found is a problem of clients, in a sentence.
+func found(code, severity string, list []*status.Client, fix []string, format string, args ...any) finding {
+	ids := make([]uint64, len(list))
+	for i, c := range list {
+		ids[i] = c.ID
+	}
+	text := fmt.Sprintf(format, args...)
+	if rest, ok := strings.CutPrefix(text, "client "); ok {
+		text = "Client " + rest
+	}
+	return finding{Problem: status.Problem{Code: code, Severity: severity, Clients: ids, Text: text, Fix: fix}}
+}
+
+// A view is what the rules see.
+type view struct {
+	*status.Status
+	opts     *Options
+	base     *sample            // nil on the first look
+	episodes map[string]episode // of the last look
+	overlaps []freenet.Conflict
+	free     netip.Prefix // a subnet that is free instead; invalid: none was found
+
+	programGone     bool
+	programReplaced time.Time
+
+	suspicious bool // set by rules that may know more on the next look
+}
+
+// rules are all there are, in the order in which problems of equal weight are told.
+var rules = []func(*view) []finding{
+	networkNotRunning, sharingBusy, subnetOverlap, noDHCP, poolFilling, duplicateIP, duplicateMAC, noInterface, stalled, slow,
+	storm, flapping, offloadMixed, sharedInterface, refused, gatewayDown, forwards, notKept, replaced,
+}
+
+// maxOfOne bounds the problems with one code: guests decide how many addresses they quarrel about.
+const maxOfOne = 8
+
+// Problems tells what is wrong with the daemon that st describes, the worst first; Health in st is not looked at. What is new and
+// bad is also logged, once.
+func (m *Monitor) Problems(st status.Status) []status.Problem {
+	problems := []status.Problem{}
+	if m == nil {
+		return problems
+	}
+	m.look.Lock()
+	defer m.look.Unlock()
+	v := m.view(&st)
+	var all []finding
+	for _, rule := range rules {
+		list := rule(v)
+		if more := len(list) - maxOfOne; more > 0 {
+			list = list[:maxOfOne]
+			list[maxOfOne-1].Text += fmt.Sprintf(" (and %d more like this)", more)
+		}
+		all = append(all, list...)
+	}
+	weight := func(f finding) int {
+		return slices.Index([]string{status.Error, status.Warning, status.Notice}, f.Severity)
+	}
+	slices.SortStableFunc(all, func(a, b finding) int { return cmp.Compare(weight(a), weight(b)) })
+	m.remember(v, all)
+	m.mu.Lock()
+	m.suspicious = v.suspicious
+	m.mu.Unlock()
+	for _, f := range all {
+		problems = append(problems, f.Problem)
+	}
+	return problems
+}
+
+// view collects what the rules look at. m.look is held.
+func (m *Monitor) view(st *status.Status) *view {
+	v := &view{Status: st, opts: &m.opts, base: m.memory.compare(st)}
+	v.episodes = m.memory.episodes
+	v.programGone, v.programReplaced = m.memory.replaced(st.Now, st.Daemon.Program)
+	n := &st.Network
+	t := m.memory.table(st.Now, m.opts.Addresses)
+	if n.Mode == bridged || !n.Subnet.IsValid() || t == nil {
+		return v
+	}
+	// On vmnet, the host's own interface in the network has the gateway's address.
+	v.overlaps = slices.DeleteFunc(t.Overlaps(n.Subnet), func(c freenet.Conflict) bool { return n.Backend == vmnet && c.Prefix.Addr() == n.Gateway })
+	if len(v.overlaps) > 0 {
+		v.free, _ = t.Choose(max(n.Subnet.Bits(), freenet.MinBits), n.Subnet)
+	}
+	return v
+}

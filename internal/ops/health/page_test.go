@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package health_test
+
+import (
+	"flag"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
+)
+
+// update has the examples of docs/health.md written again.
+var update = flag.Bool("update", false, "write the examples of docs/health.md")
+
+// page is what explains the codes.
+const page = "../../../docs/health.md"
+
+// codes are all codes of problems that the status package names.
+func codes(t *testing.T) (list []string) {
+	t.Helper()
+	f, err := parser.ParseFile(token.NewFileSet(), "../../status/problem.go", nil, parser.ParseComments)
+	require.NoError(t, err)
+	for _, d := range f.Decls {
+		g, ok := d.(*ast.GenDecl)
+		if !ok || !strings.HasPrefix(g.Doc.Text(), "Codes of problems") {
+			continue
+		}
+		for _, s := range g.Specs {
+			code, err := strconv.Unquote(s.(*ast.ValueSpec).Values[0].(*ast.BasicLit).Value)
+			require.NoError(t, err)
+			list = append(list, code)
+		}
+	}
+	require.NotEmpty(t, list)
+	return list
+}
+
+// inOrder is in the environment of a process that runs all tests of the package once, in their order.
+const inOrder = "SOCKET_VMNET2_HEALTH_IN_ORDER"
+
+// TestEveryCode is behind the tests of the rules: every code that there is was produced by one of them, and the page shows it. So
+// that this holds whatever is run, and in which order, it has all of them run by a process of its own.
+func TestEveryCode(t *testing.T) {
+	if os.Getenv(inOrder) == "" {
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-update="+strconv.FormatBool(*update))
+		cmd.Env = append(os.Environ(), inOrder+"=1")
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		return
+	}
+	assert.ElementsMatch(t, codes(t), slices.Collect(maps.Keys(produced)))
+	b, err := os.ReadFile(page)
+	require.NoError(t, err)
+	text := string(b)
+	maps.Copy(produced, shown)
+	for code, p := range produced {
+		block := regexp.MustCompile("(?s)(\n## `" + code + "`\n\n)```text\n.*?```\n")
+		if !assert.True(t, block.MatchString(text), "no example of %s", code) {
+			continue
+		}
+		text = block.ReplaceAllStringFunc(text, func(s string) string {
+			return block.FindStringSubmatch(s)[1] + "```text\n" + example(p) + "```\n"
+		})
+	}
+	if *update {
+		require.NoError(t, os.WriteFile(page, []byte(text), 0o644))
+	} else if text != string(b) {
+		t.Errorf("go test ./internal/ops/health -args -update writes the examples of %s", page)
+	}
+}
+
+// TestPage compares the page's headings with the codes.
+func TestPage(t *testing.T) {
+	b, err := os.ReadFile(page)
+	require.NoError(t, err)
+	var headings []string
+	for line := range strings.Lines(string(b)) {
+		if name, ok := strings.CutPrefix(strings.TrimSpace(line), "## `"); ok {
+			headings = append(headings, strings.TrimSuffix(name, "`"))
+		}
+	}
+	assert.ElementsMatch(t, codes(t), headings, "docs/health.md explains each code under a heading of its own")
+}
+
+// example is p about as the command status shows it.
+func example(p status.Problem) string {
+	var b strings.Builder
+	wrap := func(head, text string) {
+		b.WriteString(head + strings.Join(printable.Wrap(text, 120-len(head)), "\n"+strings.Repeat(" ", max(len(head), 2))) + "\n")
+	}
+	wrap("", fmt.Sprintf("%s %s: %s", p.Severity, p.Code, p.Text))
+	for _, step := range p.Fix {
+		if command, ok := strings.CutPrefix(step, status.CommandIndent); ok {
+			fmt.Fprintf(&b, "      %s\n", command)
+		} else {
+			wrap("  - ", step)
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package selftest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/fakeguest"
+)
+
+// open starts the network.
+func (r *run) open(ctx context.Context) result {
+	start := time.Now()
+	n, err := r.opts.Open(ctx)
+	values := Facts{{"start_ms", millis(time.Since(start))}}
+	if err != nil {
+		return fail("%v", err).with(values)
+	}
+	r.network, r.opened, r.info = n, true, n.Info()
+	return pass(values, "started in %s", short(time.Since(start)))
+}
+
+// tell looks at what the network tells of itself.
+func (r *run) tell(context.Context) result {
+	i := r.info
+	facts := describe(i)
+	if r.opts.Describe != nil {
+		facts = append(facts, r.opts.Describe(r.network)...)
+	}
+	inside := func(a netip.Addr) bool { return !a.IsValid() || !i.Subnet.IsValid() || i.Subnet.Contains(a) }
+	switch {
+	case i.Backend == "" || i.Mode == "":
+		return fail("the network does not tell its kind").with(facts)
+	case i.MTU < 576 || i.MaxFrame < i.MTU+14:
+		return fail("the network's MTU is %d and its longest frame %d bytes, which do not fit together", i.MTU, i.MaxFrame).with(facts)
+	case !inside(i.Gateway):
+		return fail("the gateway %s is not in the subnet %s", i.Gateway, i.Subnet).with(facts)
+	case !inside(i.DHCPStart) || !inside(i.DHCPEnd):
+		return fail("the DHCP range %s to %s is not in the subnet %s", i.DHCPStart, i.DHCPEnd, i.Subnet).with(facts)
+	}
+	text := i.Backend + ", " + string(i.Mode)
+	if i.Subnet.IsValid() {
+		text += ", " + i.Subnet.String()
+	}
+	if i.DHCPStart.IsValid() {
+		text += fmt.Sprintf(", leases %s to %s", i.DHCPStart, i.DHCPEnd)
+	}
+	return pass(facts, "%s, MTU %d", text, i.MTU)
+}
+
+// attach plugs the guests in.
+func (r *run) attach(ctx context.Context) result {
+	var values Facts
+	var took []string
+	for _, name := range names {
+		start := time.Now()
+		g, err := r.plug(ctx, name, nil)
+		d := time.Since(start)
+		if err != nil {
+			return fail("guest %s: %v", name, err).with(values)
+		}
+		r.guests = append(r.guests, g)
+		values = append(values, Fact{name + "_start_ms", millis(d)})
+		took = append(took, short(d))
+	}
+	r.first = r.guests[0]
+	shared, why := r.sharing()
+	values = append(values, Fact{"sharing", shared})
+	if shared > 0 && !r.opts.SharingAsked {
+		return fail("%d of %d guests have no interface of their own%s", shared, len(names), because(why)).with(values)
+	}
+	return pass(values, "%d guests, started in %s", len(names), strings.Join(took, ", "))
+}
+
+// leaseTries is how often the first guest asks: a server that is started by its request may lose it.
+const leaseTries = 3
+
+// lease gets an address for every guest.
+func (r *run) lease(ctx context.Context) result {
+	defer r.setAddresses()
+	if !r.info.DHCPStart.IsValid() && r.info.Mode != network.ModeBridged {
+		return r.noLease()
+	}
+	var values Facts
+	var texts, bad []string
+	beyond := 0 // guests for which the range has no address
+	for i, g := range r.guests {
+		full, tries := i > 0 && !r.hasMore(i), leaseTries
+		if full || len(bad) > 0 {
+			tries = 1
+		}
+		facts, err := r.acquire(ctx, g, tries)
+		values = append(values, facts...)
+		switch {
+		case err == nil:
+			texts = append(texts, g.lease.Addr.Addr().String())
+		case full && errors.Is(err, fakeguest.ErrTimeout):
+			beyond++
+		default:
+			bad = append(bad, fmt.Sprintf("guest %s: %v", g.name, err))
+		}
+	}
+	switch {
+	case len(bad) == len(r.guests) && r.info.Mode == network.ModeBridged:
+		return skip("the bridged network has no DHCP server: %s", strings.Join(bad, "; ")).with(values)
+	case len(bad) > 0:
+		return fail("%s", strings.Join(bad, "; ")).with(values)
+	}
+	offer, _ := values.value("a_offer_ms").(float64)
+	ack, _ := values.value("a_ack_ms").(float64)
+	s := fmt.Sprintf("%s from %s, the first one offered after %.3g ms and given after %.3g ms", strings.Join(texts, ", "), r.guests[0].lease.Server, offer, ack)
+	if beyond > 0 {
+		s += fmt.Sprintf("; the range has none for %d more", beyond)
+	}
+	return pass(values, "%s", s)
+}
+
+// hasMore tells whether the DHCP range has more than n addresses, if that is known.
+func (r *run) hasMore(n int) bool {
+	a := r.info.DHCPStart
+	for ; a.IsValid() && n > 0; n-- {
+		a = a.Next()
+	}
+	return !a.IsValid() || !r.info.DHCPEnd.Less(a) || r.info.DHCPEnd.Less(r.info.DHCPStart)
+}
+
+// noLease makes sure that a network without DHCP has none.
+func (r *run) noLease() result {
+	offer, err := r.guests[0].Discover()
+	switch {
+	case err == nil:
+		return fail("%s is offered by %s, though the network should have no DHCP server", offer.YourIPAddr, offer.ServerIdentifier())
+	case errors.Is(err, fakeguest.ErrTimeout):
+		return pass(nil, "no DHCP server, as the network tells: no offer within %s", short(r.opts.Answer))
+	}
+	return fail("%v", err)
+}
+
+// acquire gets a lease for g.
+func (r *run) acquire(ctx context.Context, g *guest, tries int) (Facts, error) {
+	err := ctx.Err()
+	for try := 1; try <= tries && ctx.Err() == nil; try++ {
+		start := time.Now()
+		offer, e := g.Discover()
+		offered := time.Since(start)
+		if err = e; err != nil {
+			continue
+		}
+		l, e := g.Request(offer)
+		if err = e; err != nil {
+			continue
+		}
+		given := time.Since(start)
+		g.lease = &l
+		g.SetAddr(l.Addr, l.Gateway)
+		return Facts{
+			{g.name + "_address", l.Addr.String()},
+			{g.name + "_offer_ms", millis(offered)},
+			{g.name + "_ack_ms", millis(given)},
+			{g.name + "_tries", try},
+		}, r.checkLease(&l)
+	}
+	return nil, err
+}
+
+// checkLease compares a lease with what the network tells of itself.
+func (r *run) checkLease(l *fakeguest.Lease) error {
+	i, a := r.info, l.Addr.Addr()
+	switch {
+	case i.DHCPStart.IsValid() && (a.Less(i.DHCPStart) || i.DHCPEnd.Less(a)):
+		return fmt.Errorf("%s is not in the range %s to %s", a, i.DHCPStart, i.DHCPEnd)
+	case i.Subnet.IsValid() && l.Addr.Masked() != i.Subnet.Masked():
+		return fmt.Errorf("%s is not in the subnet %s", l.Addr, i.Subnet)
+	case i.Mode == network.ModeShared && i.Gateway.IsValid() && !l.Gateway.IsValid() && !r.opts.NoRouter:
+		return fmt.Errorf("the lease names no gateway, the network %s", i.Gateway)
+	case i.Mode == network.ModeShared && i.Gateway.IsValid() && l.Gateway.IsValid() && l.Gateway != i.Gateway:
+		return fmt.Errorf("the lease names %s as the gateway, the network %s", l.Gateway, i.Gateway)
+	case l.Server.IsValid() && i.Gateway.IsValid() && l.Server != i.Gateway:
+		return fmt.Errorf("the lease is from %s, not from the gateway %s", l.Server, i.Gateway)
+	}
+	for _, g := range r.guests {
+		if g.lease != nil && g.lease != l && g.lease.Addr.Addr() == a {
+			return fmt.Errorf("%s belongs to guest %s already", a, g.name)
+		}
+	}
+	return nil
+}
+
+// setAddresses gives addresses to guests that got no lease, so that the other steps can tell something.
+func (r *run) setAddresses() {
+	subnet := r.info.Subnet
+	if !subnet.IsValid() {
+		if r.info.Mode == network.ModeBridged {
+			return // whose network it is, is not known
+		}
+		subnet = netip.MustParsePrefix("198.18.0.0/24") // for tests of networks, RFC 2544
+	}
+	free := freeAddresses(subnet, r.info.Gateway, len(r.guests))
+	for i, g := range r.guests {
+		if !g.Addr().IsValid() && i < len(free) {
+			g.SetAddr(netip.PrefixFrom(free[i], subnet.Bits()), r.info.Gateway)
+		}
+	}
+}
+
+// freeAddresses are n addresses from the end of a subnet, if it has so many. The last one is left out: usernet's alias for the host.
+func freeAddresses(subnet netip.Prefix, gateway netip.Addr, n int) (free []netip.Addr) {
+	b := subnet.Masked().Addr().As4()
+	for bit := subnet.Bits(); bit < 32; bit++ {
+		b[bit/8] |= 0x80 >> (bit % 8)
+	}
+	last := netip.AddrFrom4(b)
+	for a := last.Prev().Prev(); len(free) < n && subnet.Contains(a) && a != subnet.Masked().Addr(); a = a.Prev() {
+		if a != gateway {
+			free = append(free, a)
+		}
+	}
+	return free
+}

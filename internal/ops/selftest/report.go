@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package selftest
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/codesign"
+)
+
+// Schema is the version of the JSON document. Keys are added without changing it, never renamed or removed.
+const Schema = 1
+
+// An outcome is what became of a step.
+type outcome string
+
+// The outcomes of steps.
+const (
+	stepPassed  outcome = "pass"
+	stepFailed  outcome = "fail"
+	stepSkipped outcome = "skip" // was not tried; the text tells why
+)
+
+// A verdict is what became of a run.
+type verdict string
+
+// The verdicts, and the exit codes they stand for.
+const (
+	passed     verdict = "pass"       // 0: no step failed
+	failed     verdict = "fail"       // 1: at least one did
+	incomplete verdict = "incomplete" // 1: the run was ended before all was tried
+	noStart    verdict = "no-start"   // 2: the network could not be started
+)
+
+// A Fact is a named value: a string, a number or a bool.
+type Fact struct {
+	Name  string
+	Value any
+}
+
+// Facts are an object in JSON, in their order.
+type Facts []Fact
+
+// value is the value of the fact called name, nil when there is none.
+func (f Facts) value(name string) any {
+	for _, v := range f {
+		if v.Name == name {
+			return v.Value
+		}
+	}
+	return nil
+}
+
+// MarshalJSON writes an object whose keys have the order of f.
+func (f Facts) MarshalJSON() ([]byte, error) {
+	out := []byte("{")
+	for i, v := range f {
+		key, err := json.Marshal(v.Name)
+		value, err2 := json.Marshal(v.Value)
+		if err = errors.Join(err, err2); err != nil {
+			return nil, fmt.Errorf("write %s: %w", v.Name, err)
+		}
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = append(append(append(out, key...), ':'), value...)
+	}
+	return append(out, '}'), nil
+}
+
+// A Step is one line of the report.
+type Step struct {
+	Name    string  `json:"name"`
+	Outcome outcome `json:"outcome"`
+	Text    string  `json:"text"`
+	Seconds float64 `json:"seconds"`
+	Values  Facts   `json:"values"` // measured, by stable names
+}
+
+// A report is the outcome of a run.
+type report struct {
+	Schema  int       `json:"schema"`
+	Verdict verdict   `json:"verdict"`
+	Reason  string    `json:"reason"` // of noStart and incomplete, else empty
+	Started time.Time `json:"started"`
+	Seconds float64   `json:"seconds"`
+
+	Passed  int `json:"passed"`
+	Failed  int `json:"failed"`
+	Skipped int `json:"skipped"`
+
+	Environment Facts    `json:"environment"`
+	Network     Facts    `json:"network"`
+	Steps       []Step   `json:"steps"`
+	Log         []string `json:"log"` // warnings and errors while it ran; set by the caller
+}
+
+// finish counts and judges. stopped tells why the run was ended early, if it was.
+func (rep *report) finish(stopped string) {
+	unstarted := ""
+	rep.Log = []string{}
+	for _, s := range rep.Steps {
+		switch s.Outcome {
+		case stepPassed:
+			rep.Passed++
+		case stepFailed:
+			rep.Failed++
+		case stepSkipped:
+			rep.Skipped++
+		}
+		if s.Name == "info" {
+			rep.Network = s.Values
+		}
+		if s.Name == "open" && s.Outcome == stepFailed {
+			unstarted = s.Text
+		}
+	}
+	switch {
+	case stopped != "":
+		rep.Verdict, rep.Reason = incomplete, stopped
+	case unstarted != "":
+		rep.Verdict, rep.Reason = noStart, unstarted
+	case rep.Failed > 0:
+		rep.Verdict = failed
+	default:
+		rep.Verdict = passed
+	}
+}
+
+// ExitCode is 0 for passed, 2 for noStart, else 1.
+func (rep *report) ExitCode() int {
+	return map[verdict]int{passed: 0, noStart: 2, failed: 1, incomplete: 1}[rep.Verdict]
+}
+
+// WriteHead writes what the text report begins with.
+func WriteHead(w io.Writer, environment Facts) error {
+	var b strings.Builder
+	b.WriteString("socket_vmnet2 selftest\n\n")
+	writeFacts(&b, environment)
+	b.WriteByte('\n')
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// WriteStep writes the line of one step.
+func WriteStep(w io.Writer, s Step) error {
+	_, err := fmt.Fprintf(w, "%s  %-10s  %s\n", s.Outcome, s.Name, oneLine(s.Text))
+	return err
+}
+
+// WriteTail writes what follows the steps; the last line is the verdict.
+func (rep *report) WriteTail(w io.Writer) error {
+	var b strings.Builder
+	b.WriteByte('\n')
+	if len(rep.Network) > 0 {
+		writeFacts(&b, rep.Network)
+		b.WriteByte('\n')
+	}
+	for _, l := range rep.Log {
+		fmt.Fprintf(&b, "log: %s\n", oneLine(l))
+	}
+	if len(rep.Log) > 0 {
+		b.WriteByte('\n')
+	}
+	fmt.Fprintf(&b, "verdict: %s: %d passed, %d failed, %d skipped in %.1f s", rep.Verdict, rep.Passed, rep.Failed, rep.Skipped, rep.Seconds)
+	if rep.Reason != "" {
+		fmt.Fprintf(&b, ": %s", oneLine(rep.Reason))
+	}
+	b.WriteByte('\n')
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func writeFacts(b *strings.Builder, facts Facts) {
+	width := 10 // as the names of steps have
+	for _, f := range facts {
+		width = max(width, len(f.Name))
+	}
+	for _, f := range facts {
+		fmt.Fprintf(b, "%-*s  %s\n", width, f.Name, oneLine(fmt.Sprint(f.Value)))
+	}
+}
+
+// oneLine keeps what others wrote, such as an error of several parts, from breaking the lines up.
+func oneLine(s string) string {
+	return strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f }), "; ")
+}
+
+// describe is what a network's Info tells, as facts.
+func describe(i network.Info) Facts {
+	f := Facts{{"backend", i.Backend}, {"mode", string(i.Mode)}}
+	if i.Subnet.IsValid() {
+		f = append(f, Fact{"subnet", i.Subnet.String()})
+	}
+	if i.Gateway.IsValid() {
+		f = append(f, Fact{"gateway", i.Gateway.String()})
+	}
+	if i.DHCPStart.IsValid() {
+		f = append(f, Fact{"dhcp_start", i.DHCPStart.String()}, Fact{"dhcp_end", i.DHCPEnd.String()})
+	}
+	return append(f, Fact{"mtu_bytes", i.MTU}, Fact{"max_frame_bytes", i.MaxFrame})
+}
+
+// Entitlement tells whether the program at path is signed with codesign.Entitlement.
+func Entitlement(path string) string {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return "not known: " + err.Error()
+	}
+	s, err := codesign.Read(b)
+	switch {
+	case err != nil:
+		return "no: " + err.Error()
+	case s.Damaged != "":
+		return "no: the program was changed after it was signed: " + s.Damaged
+	case s.Entitled():
+		return "yes: " + codesign.Entitlement
+	}
+	return "no: signed without " + codesign.Entitlement
+}

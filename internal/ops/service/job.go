@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"unicode/utf8"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
+)
+
+// Options are what a command line says.
+type Options struct {
+	Network   string   // shared, host or bridged; empty: shared
+	Interface string   // with bridged
+	Name      string   // of a job that is none of these
+	User      bool     // of the user, not of the system
+	Activated bool     // the manager makes the socket
+	Prefix    string   // where the program is, as PREFIX/bin/socket_vmnet2
+	Daemon    []string // its command line; empty: the network's own
+	// Installing: the job will be written. Otherwise only its name counts.
+	Installing bool
+}
+
+// DefaultPrefix is socket_vmnet's own.
+const DefaultPrefix = "/opt/socket_vmnet"
+
+// The gateways of the default networks, those of socket_vmnet and of Lima.
+const (
+	sharedGateway = "192.168.105.1"
+	hostGateway   = "192.168.106.1"
+)
+
+const (
+	labelBase = "io.github.socket-vmnet2"
+	unitBase  = "socket_vmnet2"
+	// linuxRun is where the sockets of systemd's services are: it belongs to the user that they run as.
+	linuxRun   = "/run/socket_vmnet2"
+	linuxState = "/var/lib/socket_vmnet2"
+	// linuxGroup is who may use the sockets on Linux: those who may use KVM.
+	linuxGroup = "kvm"
+	linuxUser  = "socket_vmnet2"
+	// unprivileged is the kernel of macOS 26, from which on vmnet needs no root.
+	unprivileged = 25
+)
+
+// A job is one daemon as its manager knows it.
+type job struct {
+	Name      string // launchd's label, or the name of the unit without .service
+	Network   string // as Description tells it
+	Program   string
+	Args      []string
+	Socket    string // the last of Args
+	User      bool
+	Activated bool
+
+	Group   string // systemd: of the daemon and its socket
+	LogDir  string // launchd
+	LogName string // launchd: in front of stdout and stderr
+	Runtime string // systemd, of the user: the directory of the socket, as %t knows it
+}
+
+var (
+	nameRule      = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`) })
+	interfaceRule = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z][A-Za-z0-9]{0,14}$`) })
+)
+
+// reserved are names that a network has.
+var reserved = []string{"shared", "host", "bridged", "activated", "agent", unitBase}
+
+// newJob is the job that o names.
+func (s *system) newJob(o Options) (*job, error) {
+	o.Network, o.Prefix = cmp.Or(o.Network, "shared"), cmp.Or(o.Prefix, DefaultPrefix)
+	suffix, err := s.suffix(o)
+	if err != nil {
+		return nil, err
+	}
+	j := &job{
+		Name: unitBase, Network: cmp.Or(suffix, o.Network), User: o.User, Activated: o.Activated,
+	}
+	j.Program = filepath.Join(o.Prefix, "bin", "socket_vmnet2")
+	switch {
+	case suffix != "" && s.GOOS != "darwin":
+		j.Name += "-" + suffix
+	case suffix != "" && o.Name == "":
+		j.Name += "." + suffix
+	case suffix != "":
+		j.Name = suffix
+	}
+	if s.GOOS == "darwin" {
+		j.Name = labelBase + "." + j.Name
+		j.LogDir = "/var/log/socket_vmnet2"
+		if o.User {
+			j.LogDir = filepath.Join(s.Home, "Library/Logs/socket_vmnet2")
+		}
+		if suffix != "" {
+			j.LogName = suffix + "."
+		}
+	}
+	if !o.Installing {
+		return j, nil
+	}
+	switch {
+	case !filepath.IsAbs(o.Prefix):
+		return nil, fmt.Errorf("--prefix=%s is no absolute path", o.Prefix)
+	case s.GOOS != "darwin" && strings.ContainsAny(j.Program, "\"'\\"):
+		return nil, fmt.Errorf("--prefix=%s: systemd takes no program with a quotation mark or a backslash in its path", o.Prefix)
+	case !storable(j.Program):
+		return nil, fmt.Errorf("--prefix=%q has a control character, or is no text: the files of service managers take none", o.Prefix)
+	}
+	return j, s.arguments(j, o, suffix)
+}
+
+// suffix is what the job's name has behind that of the shared network.
+func (s *system) suffix(o Options) (string, error) {
+	switch {
+	case !slices.Contains([]string{"shared", "host", "bridged"}, o.Network):
+		return "", fmt.Errorf("--network=%s is none of shared, host and bridged", o.Network)
+	case o.Interface != "" && o.Network != "bridged":
+		return "", fmt.Errorf("--interface=%s is for --network=bridged", o.Interface)
+	case o.Network == "bridged" && s.GOOS != "darwin":
+		return "", errors.New("--network=bridged needs macOS: the network of this system is the embedded one, shared or host")
+	case o.Network == "bridged" && o.Interface == "":
+		return "", errors.New("--network=bridged needs --interface, such as --interface=en0; socket_vmnet2 --list-interfaces prints those that there are")
+	case o.Interface != "" && !interfaceRule().MatchString(o.Interface):
+		return "", fmt.Errorf("--interface=%s is no name of an interface, such as en0", o.Interface)
+	case o.Name != "" && !nameRule().MatchString(o.Name):
+		return "", fmt.Errorf("--name=%s cannot be the name of a job: letters, digits, - and _, 64 at most, the first a letter or digit", o.Name)
+	case slices.Contains(reserved, o.Name):
+		return "", fmt.Errorf("--name=%s is taken by the networks of --network: choose another", o.Name)
+	case o.Name != "" && o.Installing && len(o.Daemon) == 0:
+		return "", fmt.Errorf("--name=%s needs the daemon's options and SOCKET behind --, as in -- --vmnet-gateway=192.168.107.1 SOCKET", o.Name)
+	case o.Name != "":
+		return o.Name, nil
+	}
+	return map[string]string{"host": "host", "bridged": "bridged." + o.Interface}[o.Network], nil
+}
+
+// arguments fills in the daemon's command line: the one that was given, or the network's own. It refuses one that could not be a job's.
+func (s *system) arguments(j *job, o Options, suffix string) error {
+	j.Args = slices.Clone(o.Daemon)
+	if len(o.Daemon) == 0 {
+		j.Args = s.defaultArguments(o, suffix)
+	}
+	cfg, err := parseDaemon(j.Args)
+	if err != nil {
+		return err
+	}
+	mode := map[string]network.Mode{"shared": network.ModeShared, "host": network.ModeHost, "bridged": network.ModeBridged}[o.Network]
+	switch {
+	case o.Name == "" && cfg.Mode != mode:
+		return fmt.Errorf("the daemon's options make a network of another kind than --network=%s: add --vmnet-mode=%[1]s behind --, or say another --network or a --name", o.Network)
+	case o.Name == "" && o.Network == "bridged" && cfg.Interface != o.Interface:
+		return fmt.Errorf("the daemon's options name the interface %s and --interface is %s", cfg.Interface, o.Interface)
+	case j.Activated && (cfg.SocketUser != "" || cfg.SocketGroupSet || cfg.SocketMode != compat.DefaultSocketMode):
+		return errors.New("with --socket-activated the service manager makes the socket: leave out --socket-user, --socket-group and --socket-mode, " +
+			"and change what it makes in the file that is installed")
+	}
+	j.Socket = cfg.SocketPath
+	for what, path := range map[string]string{"SOCKET": cfg.SocketPath, "--pidfile": cfg.Pidfile, "--state-dir": cfg.StateDir, "--runtime-dir": cfg.RuntimeDir} {
+		if path != "" && (what != "--runtime-dir" || path != compat.RuntimeDirNone) {
+			if err := s.checkPlace(j, what, path); err != nil {
+				return err
+			}
+		}
+	}
+	if s.GOOS == "darwin" {
+		return nil
+	}
+	j.Group = linuxGroup
+	if cfg.SocketGroupSet {
+		j.Group = cfg.SocketGroup
+	}
+	if j.User {
+		j.Runtime = s.userRuntime()
+	} else if cfg.SocketUser != "" {
+		return errors.New("--socket-user needs root, and the service runs as a user of its own: use --socket-group")
+	}
+	return nil
+}
+
+// storable tells whether the files of service managers can have s in them.
+func storable(s string) bool {
+	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f || r == '\uFFFE' || r == '\uFFFF' })
+}
+
+// parseDaemon reads the daemon's options as the daemon does.
+func parseDaemon(args []string) (*compat.Config, error) {
+	for _, a := range args {
+		if !storable(a) {
+			return nil, fmt.Errorf("the daemon's option %q has a control character, or is no text: the files of service managers take none", a)
+		}
+	}
+	var out, stderr strings.Builder
+	cfg, outcome := compat.Parse(compat.New, append([]string{"socket_vmnet2"}, args...), compat.IO{
+		Stdout: &out, Stderr: &stderr, LookupEnv: func(string) (string, bool) { return "", false },
+	})
+	switch {
+	case cfg != nil && !cfg.ListInterfaces:
+		return cfg, nil
+	case cfg != nil || outcome.Code == 0:
+		return nil, errors.New("the daemon's options behind -- only print something: a service needs one that serves")
+	case stderr.Len() == 0:
+		return nil, errors.New("the daemon's options behind -- need one SOCKET, no more and no less")
+	}
+	lines := strings.Split(strings.TrimSpace(stderr.String()), "\n")
+	return nil, fmt.Errorf("the daemon's options behind --: %s", strings.TrimPrefix(lines[len(lines)-1], "ERROR| "))
+}
+
+// defaultArguments are those of socket_vmnet's own jobs.
+func (s *system) defaultArguments(o Options, suffix string) []string {
+	name := cmp.Or(suffix, "shared")
+	socket := linuxRun + "/" + name
+	switch {
+	case o.User && s.GOOS == "darwin":
+		socket = filepath.Join(s.Home, ".socket_vmnet2", name)
+	case o.User:
+		socket = s.userRuntime() + "/socket_vmnet2/" + name
+	case s.GOOS == "darwin":
+		socket = strings.TrimSuffix("/var/run/socket_vmnet."+suffix, ".")
+	}
+	switch o.Network {
+	case "host":
+		return []string{"--vmnet-mode=host", "--vmnet-gateway=" + hostGateway, socket}
+	case "bridged":
+		return []string{"--vmnet-mode=bridged", "--vmnet-interface=" + o.Interface, socket}
+	}
+	return []string{"--vmnet-gateway=" + sharedGateway, socket}
+}
+
+// userRuntime is what systemd knows as %t in the user's units.
+func (s *system) userRuntime() string {
+	return cmp.Or(s.RuntimeDir, "/run/user/"+strconv.Itoa(s.UID))
+}
+
+// checkPlace refuses paths that the daemon could not use as a job.
+func (s *system) checkPlace(j *job, what, path string) error {
+	if !filepath.IsAbs(path) {
+		return fmt.Errorf("%s (%s) is no absolute path, and a job has no directory of yours", what, path)
+	}
+	path = filepath.Clean(path)
+	if s.GOOS == "darwin" || j.User {
+		return nil
+	}
+	inRun := strings.HasPrefix(path, linuxRun+"/")
+	if what == "SOCKET" && filepath.Dir(path) == linuxRun || what != "SOCKET" && (inRun || strings.HasPrefix(path, linuxState+"/")) {
+		return nil
+	}
+	return fmt.Errorf("%s (%s) must be in %s: the service has a user of its own and can write nowhere else; --user makes one that is yours", what, path, linuxRun)
+}

@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dgram
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// The users in these tests.
+const (
+	victim   = 4001
+	attacker = 4002
+)
+
+// needRoot skips without root.
+func needRoot(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		if os.Getenv("CI") != "" {
+			t.Fatal("CI runs this as root")
+		}
+		t.Skip("needs root to become other users in another root directory: run the tests as root")
+	}
+}
+
+// as runs f as another user, with dir as its root directory, in a thread that ends with it.
+func as(t *testing.T, uid int, dir string, f func() error) {
+	t.Helper()
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread is of no use any more
+		done <- func() error {
+			if err := unix.Unshare(unix.CLONE_FS); err != nil {
+				return fmt.Errorf("unshare: %w", err)
+			}
+			if err := errors.Join(unix.Chroot(dir), unix.Chdir("/")); err != nil {
+				return fmt.Errorf("chroot: %w", err)
+			}
+			if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, uintptr(uid), uintptr(uid), uintptr(uid)); errno != 0 {
+				return fmt.Errorf("setresuid: %w", errno)
+			}
+			return f()
+		}()
+	}()
+	require.NoError(t, <-done)
+}
+
+// bound makes a datagram socket at path for the thread that it runs in, and sends frames to the socket at to.
+func bound(fd *int, path, to string, connected bool, frames ...[]byte) func() error {
+	return func() (err error) {
+		if *fd == 0 {
+			if *fd, err = unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0); err != nil {
+				return err
+			}
+			if err := unix.Bind(*fd, &unix.SockaddrUnix{Name: path}); err != nil {
+				return fmt.Errorf("bind: %w", err)
+			}
+			if connected {
+				if err := unix.Connect(*fd, &unix.SockaddrUnix{Name: to}); err != nil {
+					return fmt.Errorf("connect: %w", err)
+				}
+			}
+		}
+		for _, f := range frames {
+			if err := unix.Sendto(*fd, f, 0, &unix.SockaddrUnix{Name: to}); err != nil {
+				return fmt.Errorf("send: %w", err)
+			}
+		}
+		return nil
+	}
+}
+
+// TestForged: a client in a root directory of its own binds a path that is somebody else's socket here.
+func TestForged(t *testing.T) {
+	needRoot(t)
+	for _, connected := range []bool{true, false} {
+		t.Run(fmt.Sprintf("connected=%t", connected), func(t *testing.T) {
+			l := newLab(t, nil)
+			path := filepath.Join(l.dir, "c")
+			var mine, theirs int
+			defer func() { _, _ = unix.Close(mine), unix.Close(theirs) }()
+			as(t, victim, "/", bound(&mine, path, l.path, connected))
+
+			// The attacker's root directory has the daemon's socket at the same path, and no other.
+			root := shortDir(t)
+			require.NoError(t, os.MkdirAll(filepath.Join(root, l.dir), 0o777))
+			require.NoError(t, os.Chmod(filepath.Join(root, l.dir), 0o777))
+			require.NoError(t, os.Link(l.path, filepath.Join(root, l.path)))
+			as(t, attacker, root, bound(&theirs, path, l.path, connected, testFrame(60, 1), testFrame(60, 2)))
+			l.dropped(forged, 2)
+			assert.Zero(t, l.served(), "nobody is made a client by somebody else")
+			assert.Contains(t, l.log.String(), "sent by user 4002, the socket belongs to user 4001")
+
+			as(t, victim, "/", bound(&mine, path, l.path, connected, testFrame(60, 3)))
+			s := l.session(path)
+			assert.EqualValues(t, victim, s.uid)
+			s.waitFrames(t, 1)
+			as(t, attacker, root, bound(&theirs, path, l.path, connected, testFrame(60, 4), testFrame(60, 5)))
+			as(t, victim, "/", bound(&mine, path, l.path, connected, testFrame(60, 6)))
+			assert.Equal(t, [][]byte{testFrame(60, 3), testFrame(60, 6)}, s.waitFrames(t, 2), "only its own")
+			l.dropped(forged, 4)
+
+			s.link.Deliver(batchOf(testFrame(60, 7)))
+			buf := make([]byte, 100)
+			n, err := unix.Read(mine, buf)
+			require.NoError(t, err)
+			assert.Equal(t, testFrame(60, 7), buf[:n])
+			_, err = unix.Read(theirs, nonblock(t, theirs, buf))
+			require.ErrorIs(t, err, unix.EAGAIN, "the attacker gets nothing")
+		})
+	}
+}
+
+func nonblock(t *testing.T, fd int, buf []byte) []byte {
+	t.Helper()
+	require.NoError(t, unix.SetNonblock(fd, true))
+	return buf
+}
+
+// TestOtherPath: a client in a root directory of its own, whose path is nothing here.
+func TestOtherPath(t *testing.T) {
+	needRoot(t)
+	l := newLab(t, nil)
+	root := shortDir(t)
+	require.NoError(t, os.Chmod(root, 0o777))
+	require.NoError(t, os.Link(l.path, filepath.Join(root, "sock")))
+	var fd int
+	defer func() { _ = unix.Close(fd) }()
+	as(t, attacker, root, bound(&fd, "/mine", "/sock", false, testFrame(60, 1)))
+	l.dropped(vanished, 1)
+	assert.Contains(t, l.log.String(), "another root directory")
+}
+
+// TestPathOfAnother: a path is used again by another user; that is another client, at once.
+func TestPathOfAnother(t *testing.T) {
+	needRoot(t)
+	l := newLab(t, nil)
+	path := filepath.Join(l.dir, "c")
+	var one, two int
+	as(t, victim, "/", bound(&one, path, l.path, false, testFrame(60, 1)))
+	s := l.session(path)
+	s.waitFrames(t, 1)
+	require.NoError(t, unix.Close(one))
+	require.NoError(t, os.Remove(path))
+	as(t, attacker, "/", bound(&two, path, l.path, false, testFrame(60, 2)))
+	defer func() { _ = unix.Close(two) }()
+	other := l.session(path, s)
+	assert.Equal(t, [][]byte{testFrame(60, 2)}, other.waitFrames(t, 1))
+	assert.EqualValues(t, attacker, other.uid)
+	require.ErrorIs(t, s.waitEnd(t), io.EOF)
+	assert.Empty(t, l.refused.counts())
+}
+
+// TestFirstSenderOfAnother: a user hands a socket over and has it answer to another user's, which that one alone may write to.
+func TestFirstSenderOfAnother(t *testing.T) {
+	needRoot(t)
+	dir := shortDir(t)
+	require.NoError(t, os.Chmod(dir, 0o777))
+	at := func(name string) string { return filepath.Join(dir, name) }
+	handed := bindAt(t, at("handed"))
+	require.NoError(t, os.Chmod(at("handed"), 0o777))
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		_, err := FirstSender(ctx, handed, Trust{}, attacker)
+		done <- err
+	}()
+	var theirs, mine int
+	as(t, victim, "/", bound(&theirs, at("victim"), at("handed"), false, testFrame(60, 1)))
+	defer unix.Close(theirs)
+	require.Eventually(t, func() bool { // until that has been thrown away
+		n := 0
+		onFd(t, handed, func(fd int) (err error) { n, err = unix.IoctlGetInt(fd, unix.SIOCINQ); return err })
+		return n == 0
+	}, patience, time.Millisecond)
+	cancel()
+	err := <-done
+	require.ErrorIs(t, err, context.Canceled)
+	require.ErrorContains(t, err, "it belongs to user 4001, and user 4002 handed the descriptor over")
+
+	require.NoError(t, handed.SetReadDeadline(time.Time{}))
+	go func() {
+		_, err := FirstSender(t.Context(), handed, Trust{}, attacker)
+		done <- err
+	}()
+	as(t, attacker, "/", bound(&mine, at("attacker"), at("handed"), false, testFrame(60, 2)))
+	defer unix.Close(mine)
+	require.NoError(t, result(t, done), "its own it may have")
+}
+
+// TestFirstSenderTakesNoDescriptors: they may come along, and would be ours.
+func TestFirstSenderTakesNoDescriptors(t *testing.T) {
+	for _, asked := range []bool{true, false} {
+		dir := shortDir(t)
+		handed, client := bindAt(t, filepath.Join(dir, "handed")), bindAt(t, filepath.Join(dir, "client"))
+		onFd(t, handed, func(fd int) error { askSenders(fd, asked); return nil })
+		_, _, err := client.WriteMsgUnix(testFrame(60, 1), unix.UnixRights(0, 0, 0), handed.LocalAddr().(*net.UnixAddr))
+		require.NoError(t, err)
+		before := len(descriptors(t))
+		onFd(t, handed, func(fd int) error {
+			var refusal error
+			path, err := firstOf(t.Context(), fd, Trust{AllowUIDs: []uint32{0}}, 0, &refusal)
+			assert.NotEmpty(t, path, "%v", refusal)
+			return err
+		})
+		assert.Len(t, descriptors(t), before)
+	}
+}
+
+// TestOwnDatagrams: what the daemon itself sends to the shared socket, as by a socket that was handed over and connected to it
+// afterwards, speaks for nobody.
+func TestOwnDatagrams(t *testing.T) {
+	l := newLab(t, func(l *lab, _ *Options) { l.isSelf = true })
+	p := l.connected("c")
+	p.send(testFrame(60, 1), testFrame(60, 2))
+	l.dropped(loop, 2)
+	assert.Zero(t, l.served())
+	assert.Contains(t, l.log.String(), "not served: looping")
+}
+
+// TestNoDescriptorsLeft: clients that come and go leave nothing.
+func TestNoDescriptorsLeft(t *testing.T) {
+	hasNothingLeft(t)
+	l := newLab(t, func(l *lab, _ *Options) {
+		l.onServe = func(s *session) error {
+			if strings.HasSuffix(s.path, "3") {
+				return errors.New("no")
+			}
+			return nil
+		}
+	})
+	for i := range 40 {
+		p := l.either(fmt.Sprint("c", i), i%2 == 0)
+		p.send(testFrame(60, i))
+		if i%10 != 3 {
+			l.session(p.path).link.Deliver(batchOf(testFrame(ethernetLen, 1)))
+		}
+		switch i % 3 {
+		case 0:
+			require.NoError(t, p.Close())
+		case 1:
+			require.NoError(t, os.Remove(p.path))
+		}
+	}
+	l.sweep()
+}
+
+// TestSentBeforeStart: a datagram that came before the socket's senders were told makes nobody a client, but does not keep
+// one from becoming it.
+func TestSentBeforeStart(t *testing.T) {
+	var p *peer
+	l := newLab(t, func(l *lab, _ *Options) {
+		p = l.unconnected("c")
+		p.send(testFrame(60, 1))
+	})
+	l.dropped(early, 1)
+	assert.Empty(t, l.log.String(), "the client cannot help it")
+	p.send(testFrame(60, 2))
+	assert.Equal(t, [][]byte{testFrame(60, 2)}, l.session(p.path).waitFrames(t, 1))
+}

@@ -1,0 +1,370 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dgram
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/link"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/mmsg"
+)
+
+func TestBothWays(t *testing.T) {
+	for _, connected := range []bool{true, false} {
+		t.Run(fmt.Sprintf("connected=%t", connected), func(t *testing.T) {
+			l := newLab(t, nil)
+			at := l.current()
+			p := l.either("c", connected)
+			p.send(testFrame(60, 1), testFrame(ethernetLen, 2))
+			s := l.session(p.path)
+			assert.Equal(t, [][]byte{testFrame(60, 1), testFrame(ethernetLen, 2)}, s.waitFrames(t, 2))
+			assert.EqualValues(t, os.Geteuid(), s.uid)
+			s.link.Deliver(batchOf(testFrame(14, 0), testFrame(9014, 7), testFrame(mmsg.MaxLen, 8)))
+			assert.Equal(t, testFrame(14, 0), p.recv())
+			assert.Equal(t, testFrame(9014, 7), p.recv())
+			assert.Equal(t, testFrame(mmsg.MaxLen, 8), p.recv())
+			st := s.link.Stats()
+			assert.Equal(t, link.Stats{
+				ToNetFrames: 2, ToNetBytes: 60 + ethernetLen, ToClientFrames: 3, ToClientBytes: 14 + 9014 + mmsg.MaxLen,
+			}, st)
+			assert.Equal(t, connected && !replyOnly, s.link.Fd() == at.fd, "whose socket answers")
+			assert.False(t, s.link.Gone())
+			assert.Equal(t, 1, l.clientCount())
+		})
+	}
+}
+
+func TestHello(t *testing.T) {
+	l := newLab(t, nil)
+	p := l.connected("c")
+	p.send([]byte("VFKT"))
+	s := l.session(p.path)
+	s.link.Deliver(batchOf(testFrame(60, 1)))
+	assert.Equal(t, testFrame(60, 1), p.recv(), "it is known before it has sent a frame")
+	p.send([]byte("VFKT"), testFrame(60, 2), []byte("VFKT"))
+	s.waitFrames(t, 1)
+	assert.Zero(t, s.link.Stats().DropRunt)
+	assert.Equal(t, 1, l.served())
+}
+
+func TestLengths(t *testing.T) {
+	l := newLab(t, nil)
+	p := l.unconnected("c")
+	p.send([]byte{}, []byte("VFK?"), make([]byte, 13), testFrame(14, 0))
+	s := l.session(p.path)
+	s.waitFrames(t, 1)
+	p.send(make([]byte, mmsg.MaxLen+1), testFrame(mmsg.MaxLen, 1), make([]byte, 70000), testFrame(1515, 3))
+	got := s.waitFrames(t, 3)
+	assert.Equal(t, [][]byte{testFrame(14, 0), testFrame(mmsg.MaxLen, 1), testFrame(1515, 3)}, got)
+	st := s.link.Stats()
+	assert.EqualValues(t, 3, st.DropRunt)
+	assert.EqualValues(t, 2, st.DropLong)
+}
+
+// TestFirstFrames: what comes before the session has called Run is kept up to a limit, in order.
+func TestFirstFrames(t *testing.T) {
+	l := newLab(t, func(l *lab, _ *Options) { l.noRun = true })
+	p := l.connected("c")
+	const n = 100
+	for i := range n {
+		p.send(testFrame(ethernetLen, i))
+	}
+	s := l.session(p.path)
+	require.Eventually(t, func() bool { return s.link.Stats().ToNetFrames == n }, patience, time.Millisecond)
+	l.running.Go(s.run)
+	kept := maxHeld / (frame.PrefixLen + ethernetLen)
+	got := s.waitFrames(t, kept)
+	assert.Len(t, got, kept)
+	assert.EqualValues(t, n-kept, s.link.Stats().DropStarting)
+	assert.Empty(t, l.refused.counts(), "it is the client's loss, and counted there")
+	for i, f := range got {
+		require.Equal(t, testFrame(ethernetLen, i), f)
+	}
+	p.send(testFrame(60, n))
+	assert.Equal(t, testFrame(60, n), s.waitFrames(t, kept+1)[kept], "and the rest as it comes")
+}
+
+func TestPanicEndsOne(t *testing.T) {
+	l := newLab(t, func(l *lab, _ *Options) {
+		l.onServe = func(s *session) error {
+			if s.path == l.dir+"/bad" {
+				s.onBatch = func(frame.Batch) { panic("a bug") }
+			}
+			return nil
+		}
+	})
+	good, bad := l.connected("good"), l.unconnected("bad")
+	good.send(testFrame(60, 1))
+	bad.send(testFrame(60, 1))
+	s := l.session(bad.path)
+	require.ErrorContains(t, s.waitEnd(t), "a bug")
+	good.send(testFrame(60, 2))
+	l.session(good.path).waitFrames(t, 2)
+}
+
+func TestServeRefuses(t *testing.T) {
+	l := newLab(t, func(l *lab, _ *Options) {
+		l.onServe = func(*session) error { return errors.New("there are too many clients") }
+	})
+	p := l.connected("c")
+	p.send(testFrame(60, 1), testFrame(60, 2), testFrame(60, 3))
+	l.dropped(refused, 3)
+	assert.Zero(t, l.clientCount())
+	assert.Contains(t, l.log.String(), "too many clients")
+}
+
+func TestShutdown(t *testing.T) {
+	l := newLab(t, nil)
+	p, s := l.joined("c", false)
+	s.link.Shutdown(link.DrainStop)
+	require.ErrorIs(t, s.waitEnd(t), link.ErrShutdown)
+	s.link.Deliver(batchOf(testFrame(60, 2)))
+	assert.EqualValues(t, 1, s.link.Stats().DropClosed)
+	assert.True(t, s.link.Gone())
+	p.send(testFrame(60, 3))
+	l.session(p.path, s).waitFrames(t, 1) // a new session
+}
+
+func TestCloseEndsAll(t *testing.T) {
+	l := newLab(t, nil)
+	var all []*session
+	for i := range 6 {
+		p := l.either(fmt.Sprint("c", i), i%2 == 0)
+		p.send(testFrame(60, 1))
+		s := l.session(p.path)
+		for range 50 { // never read
+			s.link.Deliver(batchOf(testFrame(ethernetLen, 1), testFrame(ethernetLen, 2)))
+		}
+		all = append(all, s)
+	}
+	require.NoError(t, l.Close())
+	for _, s := range all {
+		require.ErrorIs(t, s.waitEnd(t), link.ErrShutdown)
+	}
+	require.NoError(t, l.Close(), "again")
+	l.Run() // ends at once
+}
+
+// TestVanish: a client that has gone without a word is found by the next frame for it, or by the sweep.
+func TestVanish(t *testing.T) {
+	for _, connected := range []bool{true, false} {
+		for _, how := range []string{"frame", "sweep", "sweep, path left"} {
+			t.Run(fmt.Sprintf("connected=%t/%s", connected, how), func(t *testing.T) {
+				l := newLab(t, nil)
+				p, s := l.joined("c", connected)
+				require.NoError(t, p.Close())
+				if how == "sweep" {
+					require.NoError(t, os.Remove(p.path))
+				}
+				if how == "frame" {
+					s.link.Deliver(batchOf(testFrame(60, 1)))
+				} else {
+					l.sweep()
+				}
+				require.ErrorIs(t, s.waitEnd(t), io.EOF)
+				assert.Zero(t, l.clientCount())
+			})
+		}
+	}
+}
+
+// TestSweepSparesTheLiving sweeps clients that are there.
+func TestSweepSparesTheLiving(t *testing.T) {
+	l := newLab(t, nil)
+	for i := range 4 {
+		p := l.either(fmt.Sprint("c", i), i%2 == 0)
+		p.send(testFrame(60, i))
+		s := l.session(p.path)
+		s.waitFrames(t, 1)
+		for range 3 {
+			l.sweep()
+		}
+		s.link.Deliver(batchOf(testFrame(60, i)))
+		assert.Equal(t, testFrame(60, i), p.recv())
+		p.silent(20 * time.Millisecond) // nothing but frames
+	}
+	assert.Equal(t, 4, l.clientCount())
+}
+
+// TestComesBack: QEMU that is started again removes its socket and binds another, and is another client.
+func TestComesBack(t *testing.T) {
+	for _, how := range []string{"frame", "hello", "sweep"} {
+		t.Run(how, func(t *testing.T) {
+			l := newLab(t, nil)
+			p, s := l.joined("c", false)
+			require.NoError(t, p.Close())
+			q := l.unconnected("c")
+			switch how {
+			case "frame":
+				s.link.Deliver(batchOf(testFrame(60, 1)))
+				require.ErrorIs(t, s.waitEnd(t), io.EOF)
+			case "sweep":
+				l.sweep()
+				require.ErrorIs(t, s.waitEnd(t), io.EOF)
+			}
+			q.send(hello, testFrame(60, 2))
+			again := l.session(q.path, s)
+			assert.Equal(t, [][]byte{testFrame(60, 2)}, again.waitFrames(t, 1))
+			again.link.Deliver(batchOf(testFrame(60, 3), testFrame(60, 4)))
+			assert.Equal(t, testFrame(60, 3), q.recv())
+			assert.Equal(t, testFrame(60, 4), q.recv())
+			require.ErrorIs(t, s.waitEnd(t), io.EOF)
+		})
+	}
+}
+
+// TestBecomesConnected: a client that is not connected at first connects, after which a reply socket is refused.
+func TestBecomesConnected(t *testing.T) {
+	l := newLab(t, nil)
+	p, s := l.joined("c", false)
+	s.link.Deliver(batchOf(testFrame(60, 2)))
+	assert.Equal(t, testFrame(60, 2), p.recv())
+	at := l.current()
+	connectFd(t, p.UnixConn, l.path)
+	s.link.Deliver(batchOf(testFrame(60, 3), testFrame(60, 4)))
+	assert.Equal(t, testFrame(60, 3), p.recv())
+	assert.Equal(t, testFrame(60, 4), p.recv())
+	assert.Equal(t, !replyOnly, s.link.Fd() == at.fd)
+	assert.Equal(t, 1, l.served())
+}
+
+// TestReplySocketTakesNothing: nobody can send to a reply socket, which has no name.
+func TestReplySocketTakesNothing(t *testing.T) {
+	l := newLab(t, nil)
+	p := l.unconnected("c")
+	p.send(testFrame(60, 1))
+	c, _ := l.session(p.path).link.(*client)
+	r := c.pipe.reply
+	require.NotNil(t, r)
+	assert.Contains(t, []string{"", "@"}, r.conn.LocalAddr().String(), "package net writes @ for no name on Linux")
+	other := l.unconnected("other")
+	for _, name := range []string{"", "@", fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), r.fd), fmt.Sprintf("/dev/fd/%d", r.fd)} {
+		_, err := other.WriteToUnix(testFrame(60, 2), &net.UnixAddr{Name: name, Net: "unixgram"})
+		require.Error(t, err, "%q", name)
+	}
+	require.NoError(t, r.conn.SetReadDeadline(time.Now().Add(20*time.Millisecond)))
+	_, err := r.conn.Read(make([]byte, 100))
+	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+}
+
+// TestNeverReads: a client that never reads loses its own frames, no one else's, and costs a bounded queue.
+func TestNeverReads(t *testing.T) {
+	for _, connected := range []bool{true, false} {
+		t.Run(fmt.Sprintf("connected=%t", connected), func(t *testing.T) {
+			l := newLab(t, func(_ *lab, o *Options) { o.QueueSize = 128 << 10 })
+			deaf, d := l.joined("deaf", connected)
+			other, o := l.joined("other", connected)
+			const frames = 5000
+			for i := range frames {
+				d.link.Deliver(batchOf(testFrame(ethernetLen, i)))
+			}
+			st := d.link.Stats()
+			assert.Positive(t, st.DropQueueFull)
+			assert.LessOrEqual(t, st.Queued, 128<<10)
+			assert.EqualValues(t, frames, st.ToClientFrames+st.DropQueueFull)
+			o.link.Deliver(batchOf(testFrame(60, 7)))
+			assert.Equal(t, testFrame(60, 7), other.recv())
+			for i := range 50 { // it wakes up: what was kept comes, in order
+				require.Equal(t, testFrame(ethernetLen, i), deaf.recv())
+			}
+		})
+	}
+}
+
+// TestConnectedElsewhere: a client that takes datagrams from somebody else only cannot be served.
+func TestConnectedElsewhere(t *testing.T) {
+	l := newLab(t, nil)
+	if replyOnly {
+		return // such a client takes them from anybody
+	}
+	p := l.unconnected("c")
+	bindAt(t, l.dir+"/elsewhere")
+	connectFd(t, p.UnixConn, l.dir+"/elsewhere")
+	require.NoError(t, sendAnyway(t, p, l.path))
+	s := l.session(p.path)
+	s.link.Deliver(batchOf(testFrame(60, 2)))
+	require.ErrorIs(t, s.waitEnd(t), syscall.EPERM)
+	require.NoError(t, sendAnyway(t, p, l.path))
+	l.dropped(refused, 1)
+	assert.Equal(t, 1, l.served(), "not again at once")
+}
+
+// sendAnyway sends from a connected socket to another one.
+func sendAnyway(t *testing.T, p *peer, path string) (err error) {
+	t.Helper()
+	onFd(t, p.UnixConn, func(fd int) error {
+		err = unix.Sendto(fd, testFrame(60, 1), 0, &unix.SockaddrUnix{Name: path})
+		return nil
+	})
+	return err
+}
+
+// TestStrangers: what is trusted but cannot be sent to is refused with the reason.
+func TestStrangers(t *testing.T) {
+	l := newLab(t, nil)
+	path := l.dir + "/c"
+	conn := bindAt(t, path)
+	require.NoError(t, os.Remove(path))
+	stream, err := net.Listen("unix", path)
+	require.NoError(t, err)
+	defer stream.Close()
+	_, err = conn.WriteToUnix(testFrame(60, 1), &net.UnixAddr{Name: l.path, Net: "unixgram"})
+	require.NoError(t, err)
+	l.dropped(refused, 1)
+	assert.Contains(t, l.log.String(), "must be a datagram socket")
+	assert.Contains(t, l.log.String(), path)
+}
+
+// TestManyBadAddresses: the memory of refused addresses is bounded.
+func TestManyBadAddresses(t *testing.T) {
+	var r refusals
+	r.log = slog.New(slog.DiscardHandler)
+	now := time.Now()
+	for i := range 10 * maxBad {
+		r.failed(fmt.Sprint("/", i), 0, errClosed, now, 1)
+		assert.LessOrEqual(t, len(r.recent), maxBad)
+	}
+	last := []byte(fmt.Sprint("/", 10*maxBad-1))
+	assert.True(t, r.recently(last, 0, now, 2))
+	assert.False(t, r.recently(last, 0, now.Add(badFor+1), 1), "it is looked at again")
+	assert.EqualValues(t, 10*maxBad+2, r.counts()[refused])
+}
+
+// TestPanicWhileReading: whatever goes wrong with one client, the others are served on.
+func TestPanicWhileReading(t *testing.T) {
+	l := newLab(t, func(l *lab, _ *Options) {
+		l.onServe = func(s *session) error {
+			if filepath.Base(s.path) == "bad" {
+				panic("in Serve")
+			}
+			return nil
+		}
+	})
+	good, bad := l.unconnected("good"), l.unconnected("bad")
+	good.send(testFrame(60, 1))
+	s := l.session(good.path)
+	for i := range 3 {
+		bad.send(testFrame(60, i))
+		good.send(testFrame(60, i+2))
+	}
+	s.waitFrames(t, 1)
+	other := l.unconnected("other")
+	other.send(testFrame(60, 9))
+	l.session(other.path).waitFrames(t, 1)
+	assert.Equal(t, 1, strings.Count(l.log.String(), "internal error"), l.log)
+}

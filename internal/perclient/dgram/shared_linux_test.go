@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dgram
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/link"
+)
+
+// greet says hello and returns the session.
+func (p *peer) greet(l *lab) *session {
+	p.send(hello)
+	return l.session(p.path)
+}
+
+// turned waits until the path has another socket than sh.
+func (l *lab) turned(sh *shared) {
+	l.t.Helper()
+	require.Eventually(l.t, func() bool { return l.current() != sh }, patience, time.Millisecond)
+}
+
+// fill sends to a client that does not read until nothing more goes out.
+func (s *session) fill(t *testing.T) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		for i := range 100 {
+			s.link.Deliver(batchOf(testFrame(ethernetLen, i)))
+		}
+		return s.link.Stats().Queued > 64<<10
+	}, patience, time.Millisecond)
+}
+
+// gets sends frames to the client and wants them there.
+func (s *session) gets(t *testing.T, p *peer) {
+	t.Helper()
+	const batch = 64 // at most so many are under way
+	for i := 0; i < 10*batch; i += batch {
+		var frames [][]byte
+		for k := range batch {
+			frames = append(frames, testFrame(ethernetLen, i+k))
+		}
+		s.link.Deliver(batchOf(frames...))
+		for _, want := range frames {
+			require.Equal(t, want, p.recv(), "%+v", s.link.Stats())
+		}
+	}
+	assert.Zero(t, s.link.Stats().DropQueueFull)
+}
+
+// TestDeafClients: connected clients that never read leave the others alone.
+func TestDeafClients(t *testing.T) {
+	quick := func(_ *lab, o *Options) { o.QueueSize = 512 << 10 }
+	t.Run("one after another", func(t *testing.T) {
+		l := newLab(t, quick)
+		for i := range 12 {
+			at := l.current()
+			deaf := l.connected(fmt.Sprint("deaf", i)).greet(l)
+			l.turned(at)
+			deaf.fill(t)
+		}
+		p := l.connected("healthy")
+		p.greet(l).gets(t, p)
+	})
+	t.Run("connected before the first one spoke", func(t *testing.T) {
+		l := newLab(t, quick)
+		at := l.current()
+		first, second := l.connected("first"), l.connected("second")
+		served := first.greet(l)
+		l.turned(at)
+		guest := second.greet(l)
+		guest.gets(t, second)
+		guest.fill(t)
+		served.gets(t, first)
+	})
+	t.Run("before it was heard", func(t *testing.T) {
+		l := newLab(t, quick)
+		deaf, p := l.connected("deaf").greet(l), l.connected("healthy")
+		healthy := p.greet(l) // perhaps by the same socket
+		deaf.link.Deliver(batchOf(testFrame(ethernetLen, 1)))
+		healthy.gets(t, p)
+	})
+}
+
+// TestOrderAcrossATurn: no frame that came by the path's next socket overtakes one that came by the last.
+func TestOrderAcrossATurn(t *testing.T) {
+	clients := make(chan *peer, 1)
+	l := newLab(t, func(made *lab, _ *Options) {
+		made.onServe = func(*session) error { // its reader has the first frame
+			at := made.current()
+			made.Server.mu.Lock()
+			at.users++ // as if a client that came before had connected its socket
+			made.Server.mu.Unlock()
+			made.wantTurn()
+			for made.current() == at {
+				time.Sleep(time.Millisecond)
+			}
+			(<-clients).send(testFrame(60, 2))
+			time.Sleep(5 * time.Millisecond) // for the other reader
+			return nil
+		}
+	})
+	p := l.unconnected("a")
+	p.send(testFrame(60, 1))
+	clients <- p
+	assert.Equal(t, [][]byte{testFrame(60, 1), testFrame(60, 2)}, l.session(p.path).waitFrames(t, 2))
+}
+
+// TestPathCannotTurn: without another socket the clients share the one that there is, which is told once.
+func TestPathCannotTurn(t *testing.T) {
+	l := newLab(t, func(_ *lab, o *Options) {
+		o.Renew = func() (*net.UnixConn, error) { return nil, errors.New("no room on the disk") }
+	})
+	for i := range 3 {
+		p := l.connected(fmt.Sprint(i))
+		p.greet(l).gets(t, p)
+	}
+	require.Eventually(t, func() bool { return assert.ObjectsAreEqual(1, countOf(l.log.String(), "no room on the disk")) }, patience, time.Millisecond)
+}
+
+// TestDisconnectedComesBack: a client whose session was ended is connected to a socket that has the path no more, and is served
+// again with its next frame.
+func TestDisconnectedComesBack(t *testing.T) {
+	l := newLab(t, nil)
+	at := l.current()
+	p := l.connected("a")
+	s := p.greet(l)
+	l.turned(at)
+	s.link.Shutdown(link.DrainOne)
+	_ = s.waitEnd(t)
+	l.sweepOld()
+	p.send(testFrame(ethernetLen, 1))
+	again := l.session(p.path, s)
+	again.gets(t, p)
+	again.link.Shutdown(link.DrainOne)
+	_ = again.waitEnd(t)
+	require.NoError(t, p.Close())
+	require.Eventually(t, func() bool { return !l.sweepOld() }, patience, time.Millisecond, "its socket is closed")
+}
+
+// TestPathIsNeverAbsent: clients reach one of the sockets at any time.
+func TestPathIsNeverAbsent(t *testing.T) {
+	l := newLab(t, nil)
+	stop, stopped := make(chan struct{}), make(chan error, 1)
+	go func() {
+		for {
+			select {
+			case <-stop:
+				stopped <- nil
+				return
+			default:
+			}
+			if _, err := os.Lstat(l.path); err != nil {
+				stopped <- err
+				return
+			}
+		}
+	}()
+	for i := range 20 {
+		at := l.current()
+		l.connected(fmt.Sprint(i)).greet(l)
+		l.turned(at)
+	}
+	close(stop)
+	assert.NoError(t, <-stopped)
+}

@@ -1,0 +1,382 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package link
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/mmsg"
+)
+
+// datagramPair is a connected pair of datagram sockets, both non-blocking: the daemon's end and the client's.
+func datagramPair(t testing.TB) (daemon, client *net.UnixConn) {
+	t.Helper()
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM, 0)
+	require.NoError(t, err)
+	var conns [2]*net.UnixConn
+	for i, fd := range fds {
+		require.NoError(t, unix.SetNonblock(fd, true))
+		makeRoom(t, fd)
+		f := os.NewFile(uintptr(fd), "socketpair")
+		c, err := net.FileConn(f)
+		require.NoError(t, err)
+		require.NoError(t, f.Close())
+		conns[i] = c.(*net.UnixConn)
+	}
+	t.Cleanup(func() { _ = conns[1].Close() })
+	return conns[0], conns[1]
+}
+
+// send writes one datagram. Where the receiver has no room Linux waits, and macOS says ENOBUFS.
+func send(t *testing.T, c *net.UnixConn, b []byte) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		_, err := c.Write(b)
+		if !errors.Is(err, unix.ENOBUFS) {
+			require.NoError(t, err)
+		}
+		return err == nil
+	}, 20*time.Second, 50*time.Microsecond)
+}
+
+// runningDatagram is a Datagram whose Run is under way.
+type runningDatagram struct {
+	*Datagram
+	collector
+	err  error
+	done chan struct{}
+}
+
+func startDatagram(t *testing.T, conn *net.UnixConn, o DatagramOptions) *runningDatagram {
+	t.Helper()
+	d, err := NewDatagram(conn, o)
+	require.NoError(t, err)
+	r := &runningDatagram{Datagram: d, done: make(chan struct{})}
+	go func() {
+		defer close(r.done)
+		r.err = d.Run(&r.collector)
+	}()
+	t.Cleanup(func() {
+		d.Shutdown(DrainOne)
+		<-r.done
+		_ = d.Close()
+	})
+	return r
+}
+
+func (r *runningDatagram) wait(t *testing.T) error {
+	t.Helper()
+	select {
+	case <-r.done:
+		return r.err
+	case <-time.After(20 * time.Second):
+		require.Fail(t, "Run did not return")
+		return nil
+	}
+}
+
+// frameOf is a frame with the given payload.
+func frameOf(payload string) []byte { return wire(payload)[frame.PrefixLen:] }
+
+// received are the lengths of the datagrams that wait at a client.
+func received(t *testing.T, client *net.UnixConn) (lens []int) {
+	t.Helper()
+	rc, err := client.SyscallConn()
+	require.NoError(t, err)
+	buf := make([]byte, mmsg.MaxLen+1)
+	require.NoError(t, rc.Control(func(fd uintptr) {
+		for {
+			n, _, err := unix.Recvfrom(int(fd), buf, unix.MSG_DONTWAIT)
+			if err != nil {
+				return
+			}
+			lens = append(lens, n)
+		}
+	}))
+	return lens
+}
+
+// fill sends frames until the client's socket takes no more, and returns how many it took.
+func fill(t *testing.T, client *net.UnixConn) (n int) {
+	t.Helper()
+	rc, err := client.SyscallConn()
+	require.NoError(t, err)
+	require.NoError(t, rc.Control(func(fd uintptr) {
+		f := frameOf("fill")
+		for unix.Send(int(fd), f, unix.MSG_DONTWAIT) == nil {
+			n++
+		}
+	}))
+	require.NotZero(t, n)
+	return n
+}
+
+func TestDatagramBadInput(t *testing.T) {
+	for name, c := range map[string]struct {
+		input [][]byte
+		want  Stats
+	}{
+		"empty":              {[][]byte{{}, {}}, Stats{DropRunt: 2}},
+		"vfkit's hello":      {[][]byte{[]byte("VFKT")}, Stats{}},
+		"four other bytes":   {[][]byte{[]byte("VFKX")}, Stats{DropRunt: 1}},
+		"one byte too few":   {[][]byte{make([]byte, 13)}, Stats{DropRunt: 1}},
+		"a header alone":     {[][]byte{make([]byte, 14)}, Stats{ToNetFrames: 1, ToNetBytes: 14}},
+		"longest":            {[][]byte{make([]byte, mmsg.MaxLen)}, Stats{ToNetFrames: 1, ToNetBytes: mmsg.MaxLen}},
+		"one byte too many":  {[][]byte{make([]byte, mmsg.MaxLen+1)}, Stats{DropLong: 1}},
+		"64 KiB":             {[][]byte{make([]byte, 64<<10)}, Stats{ToNetFrames: 1, ToNetBytes: 64 << 10}},
+		"QEMU's longest":     {[][]byte{make([]byte, frame.MaxLen)}, Stats{DropLong: 1}},
+		"wrong ones between": {[][]byte{make([]byte, 14), {}, make([]byte, 99000), make([]byte, 60)}, Stats{ToNetFrames: 2, ToNetBytes: 74, DropRunt: 1, DropLong: 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			daemon, client := datagramPair(t)
+			r := startDatagram(t, daemon, DatagramOptions{})
+			for _, b := range c.input {
+				_, err := client.Write(b)
+				require.NoError(t, err)
+			}
+			_, err := client.Write(frameOf("still here"))
+			require.NoError(t, err)
+			require.Eventually(t, func() bool {
+				got := r.got()
+				return len(got) > 0 && got[len(got)-1] == "still here"
+			}, 20*time.Second, time.Millisecond)
+			c.want.ToNetFrames++
+			c.want.ToNetBytes += uint64(len(frameOf("still here")))
+			assert.Equal(t, c.want, r.Stats())
+		})
+	}
+}
+
+func TestDatagramLongFrames(t *testing.T) {
+	daemon, client := datagramPair(t)
+	r := startDatagram(t, daemon, DatagramOptions{})
+	r.Deliver(numbered(0, 2, mmsg.MaxLen))
+	assert.Equal(t, mmsg.MaxLen, received(t, client)[0], "its buffer is made for that")
+	require.NoError(t, daemon.SetWriteBuffer(4096))
+	var buf []byte
+	for _, n := range []int{60, 60000, 70} {
+		buf = frame.Append(buf, make([]byte, n))
+	}
+	received(t, client)
+	r.Deliver(frame.NewBatch(buf, 3))
+	var lens []int
+	require.Eventually(t, func() bool {
+		lens = append(lens, received(t, client)...)
+		return len(lens) > 1 && lens[len(lens)-1] == 70
+	}, 20*time.Second, time.Millisecond)
+	assert.Equal(t, uint64(1), r.Stats().DropOversize)
+}
+
+func TestDatagramClientLeaves(t *testing.T) {
+	for name, leave := range map[string]func(c *net.UnixConn) error{
+		"closes":                 (*net.UnixConn).Close,
+		"refuses to be written":  (*net.UnixConn).CloseRead,
+		"closes, and both ended": func(c *net.UnixConn) error { return errors.Join(c.CloseRead(), c.CloseWrite(), c.Close()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			daemon, client := datagramPair(t)
+			r := startDatagram(t, daemon, DatagramOptions{})
+			for range 50 {
+				_, err := client.Write(frameOf("last words"))
+				require.NoError(t, err)
+			}
+			require.NoError(t, leave(client))
+			require.Eventually(t, func() bool { return len(r.got()) == 50 }, 20*time.Second, time.Millisecond)
+			r.Deliver(numbered(0, 3, 100)) // only that tells
+			assert.Equal(t, io.EOF, r.wait(t))
+			assert.Equal(t, uint64(3), r.Stats().DropClosed)
+			assert.True(t, r.Gone())
+			r.Deliver(numbered(0, 1, 100))
+			assert.Equal(t, uint64(4), r.Stats().DropClosed)
+			require.NoError(t, r.Close())
+		})
+	}
+}
+
+func TestDatagramDeafClient(t *testing.T) {
+	daemon, client := datagramPair(t)
+	r := startDatagram(t, daemon, DatagramOptions{QueueSize: smallQueue})
+	began := time.Now()
+	for i := range 10_000 {
+		r.Deliver(numbered(i, 1, 1514))
+	}
+	assert.Less(t, time.Since(began), 20*time.Second, "whoever waits for it waits for ever")
+	st := r.Stats()
+	assert.LessOrEqual(t, st.Queued, smallQueue)
+	assert.NotZero(t, st.DropQueueFull)
+	assert.Equal(t, uint64(10_000), st.DropQueueFull+st.ToClientFrames)
+	_, err := client.Write(frameOf("I can talk")) // a deaf client may still send
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return len(r.got()) == 1 }, 20*time.Second, time.Millisecond)
+	r.Shutdown(DrainOne)
+	assert.ErrorIs(t, r.wait(t), ErrShutdown)
+	require.NoError(t, r.Close())
+	assert.Zero(t, r.Stats().Queued)
+}
+
+func TestDatagramShutdownUnblocksTheClient(t *testing.T) {
+	daemon, client := datagramPair(t)
+	d, err := NewDatagram(daemon, DatagramOptions{})
+	require.NoError(t, err)
+	fill(t, client)
+	d.Shutdown(DrainStop)
+	var c collector
+	assert.ErrorIs(t, d.Run(&c), ErrShutdown)
+	fill(t, client) // there is room again
+	require.NoError(t, d.Close())
+	// What was read before the shutdown was noticed is handed on.
+	assert.LessOrEqual(t, len(c.got()), mmsg.BatchLen)
+}
+
+func TestDatagramHandlerPanics(t *testing.T) {
+	daemon, client := datagramPair(t)
+	d, err := NewDatagram(daemon, DatagramOptions{})
+	require.NoError(t, err)
+	fill(t, client)
+	assert.Panics(t, func() { _ = d.Run(panicking{}) })
+	d.Drain()
+	fill(t, client)
+	require.NoError(t, d.Close())
+}
+
+func TestNewDatagramOfAClosedSocket(t *testing.T) {
+	daemon, _ := datagramPair(t)
+	require.NoError(t, daemon.Close())
+	_, err := NewDatagram(daemon, DatagramOptions{})
+	assert.ErrorIs(t, err, net.ErrClosed)
+}
+
+// counting is a Handler that allocates nothing.
+type counting struct{ n atomic.Int64 }
+
+func (c *counting) Frames(b frame.Batch) { c.n.Add(int64(b.Len())) }
+
+func TestDatagramAllocatesNothing(t *testing.T) {
+	daemon, client := datagramPair(t)
+	d, err := NewDatagram(daemon, DatagramOptions{})
+	require.NoError(t, err)
+	var c counting
+	rc, err := client.SyscallConn()
+	require.NoError(t, err)
+	s, b := mmsg.NewSender(), numbered(0, 40, 1514)
+	sent := int64(0)
+	send := func(fd uintptr) bool {
+		n, _ := s.Send(int(fd), nil, b)
+		sent += int64(n)
+		return true
+	}
+	// Without Run: AllocsPerRun leaves one processor, on which waiting for another goroutine takes long.
+	assert.Zero(t, testing.AllocsPerRun(200, func() {
+		_ = rc.Write(send)
+		r, err := mmsg.NewReceiver(false)
+		for again := false; err == nil && !again; {
+			again, err = d.receive(r, d.fd, &c)
+		}
+		if err != nil {
+			panic(err)
+		}
+		r.Free()
+	}), "from the client")
+	assert.NotZero(t, sent)
+	assert.Equal(t, sent, c.n.Load())
+
+	// On macOS the queue of a client that does not read for a while is dropped, and this one may have to wait for a processor.
+	buf := make([]byte, 2048)
+	read := func(fd uintptr) bool {
+		for left := true; left; {
+			left = d.Stats().Queued > 0
+			if _, err := unix.Read(int(fd), buf); err == nil {
+				left = true
+			} else if left {
+				runtime.Gosched()
+			}
+		}
+		return true
+	}
+	assert.Zero(t, int(testing.AllocsPerRun(200, func() {
+		d.Deliver(b)
+		_ = rc.Read(read)
+	})), "for the client")
+	timers := 0
+	if runtime.GOOS != "linux" {
+		timers = 10 // one for each drainer that sleeps
+	}
+	assert.LessOrEqual(t, int(testing.AllocsPerRun(20, func() {
+		for range 10 {
+			d.Deliver(b)
+		}
+		_ = rc.Read(read)
+	})), timers, "by the queue")
+	require.NoError(t, d.Close())
+}
+
+// TestOnlyTheClientIsServed: whoever may write a socket's path could send frames in the client's name.
+func TestOnlyTheClientIsServed(t *testing.T) {
+	dir, err := os.MkdirTemp("/tmp", "link")
+	require.NoError(t, err)
+	defer os.RemoveAll(dir)
+	at := func(name string) *net.UnixAddr { return &net.UnixAddr{Name: filepath.Join(dir, name), Net: "unixgram"} }
+	client, err := net.ListenUnixgram("unixgram", at("client"))
+	require.NoError(t, err)
+	defer client.Close()
+	daemon, err := net.DialUnix("unixgram", at("daemon"), at("client"))
+	require.NoError(t, err)
+	r := startDatagram(t, daemon, DatagramOptions{Shared: true})
+	bound, err := net.ListenUnixgram("unixgram", at("other"))
+	require.NoError(t, err)
+	defer bound.Close()
+	for range 3 {
+		_, _ = bound.WriteToUnix(frameOf("injected"), at("daemon")) // Linux refuses
+		_, err = client.WriteToUnix(frameOf("mine"), at("daemon"))
+		require.NoError(t, err)
+	}
+	if unbound, err := net.DialUnix("unixgram", nil, at("daemon")); err == nil { // Linux refuses
+		defer unbound.Close()
+		_, err = unbound.Write(frameOf("injected"))
+		require.NoError(t, err)
+	}
+	_, err = client.WriteToUnix(frameOf("last"), at("daemon"))
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return slices.Contains(r.got(), "last") }, 20*time.Second, time.Millisecond)
+	assert.Equal(t, []string{"mine", "mine", "mine", "last"}, r.got())
+	want := 4
+	if runtime.GOOS == "linux" {
+		want = 0 // they never came
+	}
+	assert.EqualValues(t, want, r.Stats().DropForeign)
+}
+
+func TestDatagramBothWays(t *testing.T) {
+	daemon, client := datagramPair(t)
+	r := startDatagram(t, daemon, DatagramOptions{})
+	assert.Equal(t, mmsg.MaxLen, r.MaxFrame())
+	assert.NotZero(t, r.Fd())
+	_, err := client.Write(frameOf("up"))
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return len(r.got()) == 1 }, 20*time.Second, time.Millisecond)
+	assert.Equal(t, []string{"up"}, r.got())
+	r.Deliver(numbered(0, 3, 100))
+	assert.Equal(t, []int{100, 100, 100}, received(t, client))
+	assert.False(t, r.Gone())
+	r.Shutdown(DrainOne)
+	assert.ErrorIs(t, r.wait(t), ErrShutdown)
+	assert.Equal(t, Stats{ToNetFrames: 1, ToNetBytes: 16, ToClientFrames: 3, ToClientBytes: 300}, r.Stats())
+	r.Deliver(numbered(0, 3, 100))
+	assert.Equal(t, uint64(3), r.Stats().DropClosed)
+	require.NoError(t, r.Close())
+	assert.True(t, r.Gone())
+}

@@ -1,0 +1,440 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package passfd
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/peercred"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/link"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/passfd/client"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/passfd/proto"
+)
+
+// pair is a connected pair of sockets as a client makes it: the end that it keeps and the one that it hands over.
+func pair(t *testing.T, transport proto.Transport) (kept, handed *os.File) {
+	t.Helper()
+	a, b, err := proto.Pair(transport)
+	require.NoError(t, err)
+	kept, handed = os.NewFile(uintptr(a), "kept"), os.NewFile(uintptr(b), "handed")
+	t.Cleanup(func() { _, _ = kept.Close(), handed.Close() })
+	return kept, handed
+}
+
+// socketOf is a new socket as a file.
+func socketOf(t *testing.T, kind int) *os.File {
+	t.Helper()
+	fd, err := unix.Socket(unix.AF_UNIX, kind, 0)
+	require.NoError(t, err)
+	unix.CloseOnExec(fd)
+	f := os.NewFile(uintptr(fd), "socket")
+	t.Cleanup(func() { _ = f.Close() })
+	return f
+}
+
+// shortDir is a temporary directory whose name leaves room for the name of a unix socket.
+func shortDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/tmp", "passing")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+// elsewhere makes the system's answer about this process that of another one for as long as the test runs: here client and
+// daemon are one process, and its own sockets are refused.
+func elsewhere(r *rig) { r.self = -1 }
+
+// openFor makes the descriptor that the vectors name.
+func openFor(t *testing.T, what string) *os.File {
+	t.Helper()
+	fileOf := func(c interface{ File() (*os.File, error) }) *os.File {
+		f, err := c.File()
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = f.Close() })
+		return f
+	}
+	switch what {
+	case "dgram":
+		_, f := pair(t, proto.Datagram)
+		return f
+	case "stream":
+		_, f := pair(t, proto.Stream)
+		return f
+	case "seqpacket":
+		if runtime.GOOS == "darwin" {
+			t.Skip("darwin: unix sockets are streams or datagrams (xnu, bsd/kern/uipc_proto.c)")
+		}
+		fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET, 0)
+		require.NoError(t, err)
+		require.NoError(t, unix.Close(fds[1]))
+		f := os.NewFile(uintptr(fds[0]), what)
+		t.Cleanup(func() { _ = f.Close() })
+		return f
+	case "bound":
+		f := socketOf(t, unix.SOCK_DGRAM)
+		require.NoError(t, unix.Bind(int(f.Fd()), &unix.SockaddrUnix{Name: filepath.Join(shortDir(t), "b")}))
+		return f
+	case "relative":
+		f := socketOf(t, unix.SOCK_DGRAM)
+		t.Chdir(shortDir(t))
+		require.NoError(t, unix.Bind(int(f.Fd()), &unix.SockaddrUnix{Name: "b"}))
+		return f
+	case "unbound":
+		return socketOf(t, unix.SOCK_DGRAM)
+	case "unconnected stream":
+		return socketOf(t, unix.SOCK_STREAM)
+	case "listener":
+		f := socketOf(t, unix.SOCK_STREAM)
+		require.NoError(t, unix.Bind(int(f.Fd()), &unix.SockaddrUnix{Name: filepath.Join(shortDir(t), "l")}))
+		require.NoError(t, unix.Listen(int(f.Fd()), 1))
+		return f
+	case "file":
+		f, err := os.CreateTemp(t.TempDir(), "file")
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = f.Close() })
+		return f
+	case "directory", "device":
+		f, err := os.Open(map[string]string{"directory": "/", "device": os.DevNull}[what])
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = f.Close() })
+		return f
+	case "pipe":
+		a, b, err := os.Pipe()
+		require.NoError(t, err)
+		t.Cleanup(func() { _, _ = a.Close(), b.Close() })
+		return a
+	case "tcp":
+		ln, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = ln.Close() })
+		c, err := net.DialTCP("tcp", nil, ln.Addr().(*net.TCPAddr))
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = c.Close() })
+		return fileOf(c)
+	case "udp":
+		c, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = c.Close() })
+		return fileOf(c)
+	}
+	require.Fail(t, "no such descriptor", what)
+	return nil
+}
+
+// hand sends a first message with descriptors.
+func hand(t *testing.T, c *net.UnixConn, data string, files ...*os.File) {
+	t.Helper()
+	var fds []int
+	for _, f := range files {
+		fds = append(fds, int(f.Fd()))
+	}
+	var oob []byte
+	if len(fds) > 0 {
+		oob = unix.UnixRights(fds...)
+	}
+	_, _, err := c.WriteMsgUnix([]byte(data), oob, nil)
+	require.NoError(t, err)
+}
+
+func TestAdoptVectors(t *testing.T) {
+	var v struct {
+		Adopt []struct {
+			Name, Data  string
+			Descriptors []string
+			Reply       bool
+			Refused     bool
+			Code        proto.Code
+		}
+	}
+	readVectors(t, &v)
+	require.NotEmpty(t, v.Adopt)
+	for _, q := range v.Adopt {
+		t.Run(q.Name, func(t *testing.T) {
+			r := newRig(t, elsewhere)
+			c := r.dial(t, "adopt")
+			var files []*os.File
+			for _, d := range q.Descriptors {
+				files = append(files, openFor(t, d))
+			}
+			hand(t, c, q.Data, files...)
+			if q.Reply {
+				m, reply := readReply(t, c)
+				assert.Equal(t, proto.None, m.FD)
+				if q.Code != "" {
+					require.NotNil(t, reply.Error)
+					assert.Equal(t, q.Code, reply.Error.Code)
+				} else {
+					require.Nil(t, reply.Error)
+				}
+			}
+			if strings.Contains(q.Data, "wait") {
+				require.NoError(t, c.Close())
+			} else {
+				atEnd(t, c)
+			}
+			if q.Refused || q.Code != "" {
+				assert.Zero(t, r.opts.Clients.Clients())
+				assert.Contains(t, r.log.String(), "client refused")
+				return
+			}
+			require.Eventually(t, func() bool { return strings.Contains(r.log.String(), "serving a client") }, patience, time.Millisecond)
+			assert.Contains(t, r.log.String(), "via=adopt")
+		})
+	}
+}
+
+// TestAdopt hands an end over in each way, closes it and the connection, and is served all the same.
+func TestAdopt(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		transport proto.Transport
+		request   *proto.Request
+	}{
+		{"Lima's way", proto.Datagram, nil},
+		{"datagram", proto.Datagram, &proto.Request{Name: "vm", MAC: testMAC}},
+		{"stream", proto.Stream, &proto.Request{Transport: proto.Stream}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(t, elsewhere)
+			kept, a := r.adopt(t, c.transport, c.request)
+			assert.Nil(t, a.Lifeline)
+			x := r.only(t)
+			if c.request != nil {
+				assert.Equal(t, testMAC.String(), a.Reply.MACAddress)
+				assert.Equal(t, c.transport, a.Reply.Transport)
+				assert.Equal(t, c.request.Name, x.Name)
+				assert.Equal(t, c.request.MAC, x.MAC)
+			} else {
+				assert.Zero(t, a.Reply)
+			}
+			exchange(t, kept, c.transport)
+		})
+	}
+}
+
+// TestNotAdopted: nobody is told where no answer is expected, but the socket ends.
+func TestNotAdopted(t *testing.T) {
+	r := newRig(t, func(r *rig) {
+		elsewhere(r)
+		r.opts.Clients = perclient.NewServer(perclient.Options{Network: r.net, MaxClients: 1, Log: slog.New(slog.DiscardHandler)})
+	})
+	r.attach(t, proto.Request{})
+	kept, _ := r.adopt(t, proto.Datagram, nil)
+	require.Eventually(t, func() bool { return strings.Contains(r.log.String(), "code=full") }, patience, time.Millisecond)
+	_, err := kept.Write(ethernet(60))
+	require.Error(t, err)
+}
+
+func TestBadDescriptors(t *testing.T) {
+	for _, c := range []struct {
+		what      string
+		transport proto.Transport
+		says      string
+	}{
+		{"file", proto.Datagram, "a regular file"},
+		{"directory", proto.Datagram, "a directory"},
+		{"device", proto.Datagram, "a device"},
+		{"pipe", proto.Datagram, "a pipe"},
+		{"tcp", proto.Stream, "an internet socket"},
+		{"udp", proto.Datagram, "an internet socket"},
+		{"seqpacket", proto.Datagram, "socket type 5"},
+		{"listener", proto.Stream, "a socket that listens"},
+		{"unconnected stream", proto.Stream, "not connected"},
+		{"unbound", proto.Datagram, "neither connected nor bound"},
+		{"relative", proto.Datagram, "bind it to an absolute path"},
+		{"stream", proto.Datagram, `"stream"`},
+		{"dgram", proto.Stream, `"dgram"`},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			r := newRig(t, elsewhere)
+			_, err := client.Adopt(t.Context(), r.dir, openFor(t, c.what), &proto.Request{Transport: c.transport})
+			assert.Equal(t, proto.BadDescriptor, codeOf(t, err))
+			assert.ErrorContains(t, err, c.says)
+			assert.Zero(t, r.opts.Clients.Clients())
+		})
+	}
+}
+
+// TestOwnSocketsAreRefused: frames would go round, and some would keep themselves alive.
+func TestOwnSocketsAreRefused(t *testing.T) {
+	shared := filepath.Join(shortDir(t), "sock")
+	own := bindAt(t, shared)
+	fileOf := func(t *testing.T, c *net.UnixConn) *os.File {
+		f, err := c.File()
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = f.Close() })
+		return f
+	}
+	for _, c := range []struct {
+		name      string
+		transport proto.Transport
+		elsewhere bool
+		make      func(t *testing.T, r *rig) *os.File
+	}{
+		{"the other end of what attach gave", proto.Datagram, false, func(t *testing.T, r *rig) *os.File {
+			return r.attach(t, proto.Request{}).File
+		}},
+		{"the same, a stream", proto.Stream, false, func(t *testing.T, r *rig) *os.File {
+			return r.attach(t, proto.Request{Transport: proto.Stream}).File
+		}},
+		{"a connection to the daemon", proto.Stream, true, func(t *testing.T, r *rig) *os.File { return fileOf(t, r.dial(t, "attach")) }},
+		{"a socket connected to the shared one", proto.Datagram, true, func(t *testing.T, _ *rig) *os.File {
+			f := socketOf(t, unix.SOCK_DGRAM)
+			require.NoError(t, unix.Connect(int(f.Fd()), &unix.SockaddrUnix{Name: shared}))
+			return f
+		}},
+		{"the shared one", proto.Datagram, true, func(*testing.T, *rig) *os.File { return own }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(t, func(r *rig) {
+				r.opts.Trust.Own = append(r.opts.Trust.Own, shared)
+				if c.elsewhere {
+					elsewhere(r)
+				}
+			})
+			_, err := client.Adopt(t.Context(), r.dir, c.make(t, r), &proto.Request{Transport: c.transport, Wait: true})
+			assert.Equal(t, proto.BadDescriptor, codeOf(t, err))
+			assert.ErrorContains(t, err, "daemon")
+		})
+	}
+	t.Run("the very connection", func(t *testing.T) {
+		r := newRig(t, elsewhere)
+		c := r.dial(t, "adopt")
+		hand(t, c, `{"transport":"stream","wait":true}`+"\n", fileOf(t, c))
+		refused(t, c, proto.BadDescriptor)
+		atEnd(t, c)
+	})
+}
+
+// TestClosedPairEnds: on macOS a look tells that the client has gone, elsewhere the next frame for it.
+func TestClosedPairEnds(t *testing.T) {
+	r := newRig(t, elsewhere)
+	kept, _ := r.adopt(t, proto.Datagram, nil)
+	r.only(t) // nothing tells that it has been adopted
+	exchange(t, kept, proto.Datagram)
+	require.NoError(t, kept.Close())
+	r.unheard(t)
+}
+
+// bindAt binds a new datagram socket to path.
+func bindAt(t *testing.T, path string) *os.File {
+	t.Helper()
+	f := socketOf(t, unix.SOCK_DGRAM)
+	require.NoError(t, unix.Bind(int(f.Fd()), &unix.SockaddrUnix{Name: path}))
+	return f
+}
+
+// TestBoundPathGone: nothing can become the first sender any more, or something else has taken the path, also while the link was
+// detached.
+func TestBoundPathGone(t *testing.T) {
+	for _, detached := range []bool{false, true} {
+		t.Run(fmt.Sprint("detached ", detached), func(t *testing.T) {
+			path := filepath.Join(shortDir(t), "b")
+			fd, err := unix.Dup(int(bindAt(t, path).Fd()))
+			require.NoError(t, err)
+			s := NewServer(Options{Log: slog.New(slog.DiscardHandler)})
+			l, err := s.adopted(handed{fd: fd, bound: path}, proto.Datagram, peercred.Peer{})
+			require.NoError(t, err)
+			p := l.(*pending)
+			over := make(chan error, 1)
+			run := func() { over <- p.Run(nil) }
+			go run()
+			p.Check()
+			require.Eventually(t, func() bool { return p.at.Load() != nil }, patience, time.Millisecond)
+			if detached {
+				p.Interrupt()
+				require.ErrorIs(t, <-over, link.ErrDetached)
+				v := perclient.Detached{Client: perclient.Client{Via: viaAdopt, Path: path}, Link: p.Detach()}
+				require.NoError(t, os.Rename(path, path+".moved"))
+				bindAt(t, path)
+				l, err = s.Link(&v)
+				require.NoError(t, err)
+				p = l.(*pending)
+				go run()
+			} else {
+				require.NoError(t, os.Remove(path))
+			}
+			require.Eventually(t, func() bool { p.Check(); return len(over) == 1 }, patience, time.Millisecond)
+			require.ErrorIs(t, <-over, errPathGone)
+			require.Eventually(t, func() bool { return !p.looking.Load() }, patience, time.Millisecond)
+			require.NoError(t, p.Close())
+		})
+	}
+}
+
+// TestBoundEndsBeforeTheFirstSender as any other does.
+func TestBoundEndsBeforeTheFirstSender(t *testing.T) {
+	r := newRig(t, elsewhere)
+	a, err := client.Adopt(t.Context(), r.dir, openFor(t, "bound"), &proto.Request{Wait: true})
+	require.NoError(t, err)
+	require.NoError(t, a.Lifeline.Close())
+	r.gone(t, lifelineEnded)
+	_, err = client.Adopt(t.Context(), r.dir, openFor(t, "bound"), nil)
+	require.NoError(t, err)
+	r.only(t)
+	r.Stop()
+	r.opts.Clients.Stop()
+	r.gone(t, link.ErrShutdown.Error())
+}
+
+// TestDescriptorsAmongFrames: a client that sends some with its frames, also the other end of the pair, leaves none with us,
+// and its end is seen.
+func TestDescriptorsAmongFrames(t *testing.T) {
+	for _, transport := range []proto.Transport{proto.Datagram, proto.Stream} {
+		t.Run(string(transport), func(t *testing.T) {
+			r := newRig(t, elsewhere)
+			kept, handed := pair(t, transport)
+			_, err := client.Adopt(t.Context(), r.dir, handed, &proto.Request{Transport: transport})
+			require.NoError(t, err)
+			before := openFiles(t)
+			b := ethernet(60)
+			if transport == proto.Stream {
+				b = frame.Append(nil, b)
+			}
+			for range 20 {
+				require.NoError(t, unix.Sendmsg(int(kept.Fd()), b, unix.UnixRights(0, int(handed.Fd()), int(kept.Fd())), nil, 0))
+				_, err = io.ReadFull(kept, make([]byte, len(b)))
+				require.NoError(t, err)
+			}
+			assert.Eventually(t, func() bool { return openFiles(t) <= before }, patience, time.Millisecond)
+			require.NoError(t, handed.Close())
+			require.NoError(t, kept.Close())
+			r.unheard(t)
+		})
+	}
+}
+
+// TestAdoptManyTimes leaves nothing behind, whatever was wrong.
+func TestAdoptManyTimes(t *testing.T) {
+	r := newRig(t, elsewhere)
+	file := openFor(t, "file")
+	for range 50 {
+		for _, data := range []string{"\x00", "{}\n", "hello\n", "{"} {
+			c := r.dial(t, "adopt")
+			hand(t, c, data, file)
+			_ = c.Close()
+		}
+		c := r.dial(t, "adopt")
+		kept, handed := pair(t, proto.Datagram)
+		hand(t, c, "\x00", handed)
+		r.only(t) // macOS tells by getpeername that kept has gone, and the pair is refused
+		_, _, _ = kept.Close(), handed.Close(), c.Close()
+		r.unheard(t)
+	}
+}

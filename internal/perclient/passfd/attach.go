@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package passfd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/link"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/passfd/proto"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
+)
+
+// vmnetMaxPackets is how many packets vmnet moves in one call at most. vmnet-helper's clients are told.
+const vmnetMaxPackets = 256
+
+// attach serves a client that asks for a descriptor. The connection is its lifeline.
+func (s *Server) attach(c *conn) {
+	r, err := c.readAttach()
+	if err != nil {
+		s.refuse(c, err)
+		return
+	}
+	ours, theirs, err := proto.Pair(r.Transport)
+	if err != nil {
+		s.refuse(c, err)
+		return
+	}
+	l, err := s.newLink(ours, r.Transport, link.DatagramOptions{})
+	if err != nil {
+		_ = unix.Close(theirs)
+		s.refuse(c, err)
+		return
+	}
+	s.join(c, l, r, perclient.Client{Theirs: link.Descriptor{FD: theirs}}, true)
+}
+
+// readAttach reads what the client asks for.
+func (c *conn) readAttach() (proto.Request, error) {
+	m, err := proto.ReadMessage(c.UnixConn, proto.MaxLine)
+	var r proto.Request
+	defer m.Close() // also what came before an error
+	if err == nil {
+		r, err = proto.DecodeRequest(m.Line)
+	}
+	if err == nil && m.FD != proto.None {
+		err = &proto.Error{Code: proto.BadDescriptor, Text: "attach takes no descriptor; hand it over on the socket adopt"}
+	}
+	return r, err
+}
+
+// join serves the client behind l, which asked for r, and tells it what came of that. It takes over l and cl.Theirs. lifeline: the
+// session ends with c.
+func (s *Server) join(c *conn, l link.Link, r proto.Request, cl perclient.Client, lifeline bool) {
+	// The session has copies of its own, which it may close at any time.
+	theirs, err := copyOf(cl.Theirs)
+	if err == nil && lifeline {
+		cl.Lifeline, err = copyOf(link.Holding(c.UnixConn))
+	}
+	defer func() { theirs.Close() }()
+	if err != nil {
+		_ = l.Close()
+		cl.Theirs.Close()
+		s.refuse(c, err)
+		return
+	}
+	x, err := s.begin(c, l, r, cl)
+	if err != nil {
+		s.refuse(c, err)
+		return
+	}
+	info, err := s.started(c, x)
+	switch {
+	case errors.Is(err, perclient.ErrGone):
+	case errors.Is(err, errStopped): // it is ended with all the others, and the next daemon may serve its socket
+		s.refuse(c, err)
+	case errors.Is(err, errReplaced): // it asks again
+		x.GiveUp()
+		s.refuse(c, err)
+	case err != nil:
+		s.refuse(c, err)
+		x.End(err)
+	default:
+		fd := proto.None
+		if !theirs.IsNone() {
+			fd = theirs.FD
+		}
+		err = c.send(s.reply(r.Transport, l, info), fd)
+		x.Told()
+		if err != nil && lifeline {
+			x.End(fmt.Errorf("reply not taken: %w", err))
+		}
+	}
+}
+
+// copyOf duplicates a descriptor.
+func copyOf(d link.Descriptor) (link.Descriptor, error) {
+	if d.IsNone() {
+		return d, nil
+	}
+	fd, err := unix.FcntlInt(uintptr(d.FD), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return link.Descriptor{}, fmt.Errorf("copy a descriptor for the session: %w", err)
+	}
+	return link.Descriptor{FD: fd}, nil
+}
+
+// begin makes a session for the client behind l. It takes l and the descriptors of cl over.
+func (s *Server) begin(c *conn, l link.Link, r proto.Request, cl perclient.Client) (*perclient.Session, error) {
+	cl.Transport = status.PassedDatagram
+	if r.Transport == proto.Stream {
+		cl.Transport = status.PassedStream
+	}
+	cl.Via, cl.Name, cl.Peer, cl.MAC, cl.InterfaceID, cl.Start = c.via, r.Name, c.peer, r.MAC, r.InterfaceID, true
+	x, err := s.opts.Clients.Serve(l, cl)
+	if err != nil {
+		if errors.Is(err, perclient.ErrStopping) {
+			l.Shutdown(link.DrainStop) // the next daemon may serve it
+		}
+		_ = l.Close()
+		cl.Theirs.Close()
+		cl.Lifeline.Close()
+		return nil, err
+	}
+	c.session = x
+	return x, nil
+}
+
+// started waits for the interface of x, which c has asked for.
+func (s *Server) started(c *conn, x *perclient.Session) (network.PortInfo, error) {
+	limit, stop := context.WithTimeout(c.ctx, s.ready)
+	defer stop()
+	info, err := x.Ready(limit)
+	if err != nil {
+		if c.ctx.Err() != nil {
+			err = context.Cause(c.ctx)
+		}
+		return info, &notStarted{err}
+	}
+	return info, nil
+}
+
+// Link makes the link of a client that was detached, whose socket it takes over.
+func (s *Server) Link(v *perclient.Detached) (link.Link, error) {
+	o := link.DatagramOptions{QueueSize: s.opts.QueueSize}
+	if v.Client.Via == viaAdopt {
+		o.Shared, o.As = true, giverOf(v.Client.Peer)
+	}
+	switch {
+	case v.Link.Waits:
+		conn, err := v.Link.Socket.Conn()
+		if err != nil {
+			return nil, err
+		}
+		p := newPending(conn, v.Client.Path, o, s)
+		p.early.Store(v.Link.Stats.DropClosed)
+		p.at.Store(v.Link.At)
+		return p, nil
+	case v.Client.Transport == status.PassedStream:
+		return link.AttachStream(link.StreamOptions{QueueSize: o.QueueSize, Shared: o.Shared}, v.Link)
+	}
+	return link.AttachDatagram(o, v.Link)
+}
+
+// newLink makes the link on our end of a pair, or, with o saying so, on a descriptor that its sender has as well. It takes fd
+// over.
+func (s *Server) newLink(fd int, t proto.Transport, o link.DatagramOptions) (link.Link, error) {
+	uc, err := link.Descriptor{FD: fd}.Conn()
+	if err != nil {
+		return nil, err
+	}
+	var l link.Link
+	if t == proto.Stream {
+		l, err = link.NewStream(uc, link.StreamOptions{QueueSize: s.opts.QueueSize, Shared: o.Shared})
+	} else {
+		o.QueueSize = s.opts.QueueSize
+		l, err = link.NewDatagram(uc, o)
+	}
+	if err != nil {
+		_ = uc.Close()
+		return nil, fmt.Errorf("use the socket: %w", err)
+	}
+	return l, nil
+}
+
+// reply describes the network and a client's port on it.
+func (s *Server) reply(t proto.Transport, l link.Link, p network.PortInfo) proto.Reply {
+	n := s.opts.Network()
+	r := proto.Reply{
+		Version: proto.Version, Transport: t, Backend: n.Backend, Mode: string(n.Mode), Interface: n.Interface,
+		Gateway: addr(n.Gateway), Isolated: n.Isolated, Offload: n.Offload,
+		MTU: p.MTU, MaxPacketSize: maxPacket(n, l, p), InterfaceID: p.InterfaceID,
+		StartAddress: addr(n.Gateway), EndAddress: addr(n.DHCPEnd),
+	}
+	if p.MAC != nil {
+		r.MACAddress = p.MAC.String()
+	}
+	if n.Subnet.IsValid() && n.Subnet.Addr().Is4() {
+		r.SubnetMask = net.IP(net.CIDRMask(n.Subnet.Bits(), 32)).String()
+	}
+	if n.Backend == "vmnet" {
+		r.ReadMaxPackets, r.WriteMaxPackets = vmnetMaxPackets, vmnetMaxPackets
+	}
+	return r
+}
+
+// maxPacket is the longest frame that the client has to expect, in bytes. Without offload nobody sends one above the MTU, even
+// where a network would carry it.
+func maxPacket(n network.Info, l link.Link, p network.PortInfo) int {
+	const ethernetHeader = 14
+	most := min(p.MaxFrame, l.MaxFrame())
+	if !n.Offload && p.MTU > 0 {
+		most = min(most, p.MTU+ethernetHeader)
+	}
+	return most
+}
+
+// addr is a as text, empty if there is none.
+func addr(a netip.Addr) string {
+	if !a.IsValid() {
+		return ""
+	}
+	return a.String()
+}
+
+// send sends a reply, with fd unless that is proto.None.
+func (c *conn) send(r proto.Reply, fd int) error {
+	if err := c.SetWriteDeadline(time.Now().Add(replyTime)); err != nil {
+		return fmt.Errorf("send: %w", err)
+	}
+	return proto.WriteMessage(c.UnixConn, r.Encode(), fd)
+}
+
+// refuse tells the client why it is not served, and the log.
+func (s *Server) refuse(c *conn, err error) {
+	e := c.wire(err)
+	if !errors.Is(err, io.EOF) { // one that left again without a word is no news
+		s.complain(c, "client refused", "code", string(e.Code), "error", e.Text)
+	}
+	if c.send(proto.Reply{Error: e}, proto.None) == nil {
+		c.settle()
+	}
+}
+
+// settle reads what the client has still sent: closing with something unread would be a reset for it, perhaps in front of
+// the reply.
+func (c *conn) settle() {
+	const most = 16
+	_ = c.CloseWrite()
+	_ = c.SetReadDeadline(time.Now().Add(settleTime))
+	buf := make([]byte, proto.MaxLine)
+	for range most {
+		if _, err := proto.Discard(c.UnixConn, buf); err != nil {
+			return
+		}
+	}
+}
+
+// notStarted is why a client's interface did not start.
+type notStarted struct{ error }
+
+func (e *notStarted) Error() string {
+	return "the client's interface did not start: " + e.error.Error()
+}
+func (e *notStarted) Unwrap() error { return e.error }
+
+// wire is err as the client is told it.
+func (c *conn) wire(err error) *proto.Error {
+	if e, ok := errors.AsType[*proto.Error](err); ok && c.ctx.Err() == nil {
+		return e
+	}
+	e := &proto.Error{Code: proto.Internal, Text: err.Error()}
+	switch {
+	case c.ctx.Err() != nil:
+		e.Code, e.Text = proto.Stopping, context.Cause(c.ctx).Error()
+	case errors.Is(err, perclient.ErrStopping), errors.Is(err, network.ErrClosed):
+		e.Code, e.Text = proto.Stopping, errStopped.Error()
+	case errors.Is(err, io.EOF):
+		e.Code, e.Text = proto.BadRequest, "the connection ended before a request"
+	case errors.Is(err, network.ErrIDInUse):
+		e.Code = proto.IDInUse
+	case errors.Is(err, perclient.ErrFull):
+		e.Code = proto.Full
+	case errors.Is(err, context.DeadlineExceeded):
+		e.Code, e.Text = proto.NoNetwork, fmt.Sprintf("the client's interface did not start within %v; see the daemon's log", c.srv.ready)
+	case errors.As(err, new(*notStarted)):
+		e.Code = proto.NoNetwork
+	}
+	return e
+}

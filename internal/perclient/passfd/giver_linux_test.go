@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package passfd
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/peercred"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/link"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/passfd/proto"
+)
+
+// TestGiverConnectsToAService: a user who has handed a socket over connects it to a service, which must not take the frames
+// for messages of root.
+func TestGiverConnectsToAService(t *testing.T) {
+	if os.Geteuid() != 0 {
+		if os.Getenv("CI") != "" {
+			t.Fatal("CI runs this as root")
+		}
+		t.Skip("needs root to name other users: run the tests as root")
+	}
+	dir := shortDir(t)
+	service := filepath.Join(dir, "notify")
+	in, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	require.NoError(t, err)
+	defer unix.Close(in)
+	require.NoError(t, unix.Bind(in, &unix.SockaddrUnix{Name: service}))
+	require.NoError(t, unix.SetsockoptInt(in, unix.SOL_SOCKET, unix.SO_PASSCRED, 1))
+
+	s := NewServer(Options{})
+	defer s.Stop()
+	for _, giver := range []peercred.Peer{{Known: true, UID: 4001, GID: 4002, PID: 1}, {Known: true}, {}} {
+		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+		require.NoError(t, err)
+		require.NoError(t, unix.Connect(fd, &unix.SockaddrUnix{Name: service}))
+		l, err := s.adopted(handed{fd: fd}, proto.Datagram, giver)
+		require.NoError(t, err)
+		done := make(chan error, 1)
+		go func() { done <- l.Run(nil) }()
+		l.Deliver(frame.NewBatch(frame.Append(nil, ethernet(60)), 1))
+		buf, oob := make([]byte, 100), make([]byte, 100)
+		require.NoError(t, unix.SetsockoptTimeval(in, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: int64(patience / time.Second)}))
+		_, n, _, _, err := unix.Recvmsg(in, buf, oob, 0)
+		require.NoError(t, err)
+		list, err := unix.ParseSocketControlMessage(oob[:n])
+		require.NoError(t, err)
+		c, err := unix.ParseUnixCredentials(&list[0])
+		require.NoError(t, err)
+		const nobody = 65534
+		want := unix.Ucred{Pid: int32(os.Getpid()), Uid: giver.UID, Gid: giver.GID}
+		if !giver.Known {
+			want.Uid, want.Gid = nobody, nobody
+		}
+		assert.Equal(t, want, *c)
+		l.Shutdown(link.DrainStop)
+		require.ErrorIs(t, <-done, link.ErrShutdown)
+		require.NoError(t, l.Close())
+	}
+}

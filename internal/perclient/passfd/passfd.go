@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package passfd serves clients that get a connected descriptor from the daemon, on the socket attach, or hand one over, on
+// the socket adopt. Both become sessions like those of any other client. The protocol is in package proto.
+package passfd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/faults"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/peercred"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/dgram"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/link"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/passfd/proto"
+)
+
+const (
+	// requestTime is how long a client may take from its connection to the end of its request.
+	requestTime = 5 * time.Second
+
+	// settleTime is how long a client that was refused may take to read that, at most.
+	settleTime = 100 * time.Millisecond
+
+	// readyTime is how long a client's interface may take to start.
+	readyTime = 15 * time.Second
+
+	// replyTime is how long a client may take to make room for the reply, which is short.
+	replyTime = 5 * time.Second
+
+	// maxOpen is how many connections without an answer there may be in all, and maxOpenUser how many of one user.
+	maxOpen     = 2048
+	maxOpenUser = maxOpen / 2
+)
+
+// The sockets that connections come by.
+const (
+	viaAttach = "attach"
+	viaAdopt  = "adopt"
+)
+
+var (
+	// errStopped and errReplaced are the causes of a context that Stop and Detach have ended.
+	errStopped  = errors.New("the daemon is stopping")
+	errReplaced = errors.New("the daemon is being replaced by another version; ask again")
+)
+
+// past is a deadline that wakes a goroutine that waits for a socket.
+var past = time.Unix(1, 0)
+
+// Options set up a Server.
+type Options struct {
+	Network func() network.Info // for replies
+	Clients *perclient.Server   // of the daemon
+	// Trust says whom a socket that was handed over bound, not connected, may be answered to, and which sockets are the
+	// daemon's own.
+	Trust     dgram.Trust
+	QueueSize int // bytes of a client's queue; 0 = link.DefaultQueueSize
+	Log       *slog.Logger
+}
+
+// A Server serves the connections of attach and adopt until their requests are answered. Those that are lifelines are the sessions'
+// then.
+//
+//	accepted --> reading --request--> served, or answered with an error --> the session's, or closed
+//	reading, not a byte has come --Detach--> Unread --Attach, of this process or its next image--> reading
+//	accepted --maxOpen are open, or maxOpenUser--> answered with "full", closed
+type Server struct {
+	opts Options
+	self int // our process id
+
+	request, ready time.Duration // requestTime and readyTime, but in tests
+
+	mu      sync.Mutex
+	ctx     context.Context // until Stop or Detach
+	cancel  context.CancelCauseFunc
+	stopped bool           // by Stop
+	open    int            // connections
+	users   map[uint32]int // connections of each user that has any
+	unread  []Unread       // left by Detach
+	running sync.WaitGroup
+}
+
+// An Unread is a connection of which nothing was read yet.
+type Unread struct {
+	Socket link.Descriptor `json:"socket"`
+	Via    string          `json:"via"`  // the socket that it came by: "attach" or "adopt"
+	Peer   peercred.Peer   `json:"peer"` // as it was when it connected
+	Left   time.Duration   `json:"left"` // until its request has to be there
+}
+
+// NewServer makes a server. It runs nothing by itself until it is given a connection.
+func NewServer(o Options) *Server {
+	s := &Server{opts: o, self: os.Getpid(), users: map[uint32]int{}, request: requestTime, ready: readyTime}
+	s.ctx, s.cancel = context.WithCancelCause(context.Background())
+	return s
+}
+
+// A conn is one connection.
+type conn struct {
+	*net.UnixConn
+	srv   *Server
+	ctx   context.Context // the Server's when it came
+	until time.Time       // when the request has to be there
+	peer  peercred.Peer
+	via   string
+	left  bool // for Attach
+
+	session *perclient.Session // nil before there is one
+}
+
+// Connected takes over a connection to the socket via, "attach" or "adopt". It never blocks.
+func (s *Server) Connected(via string, uc *net.UnixConn) {
+	s.take(&conn{UnixConn: uc, srv: s, until: time.Now().Add(s.request), via: via, peer: peercred.Of(uc)})
+}
+
+// take has c served by a goroutine if there is room, else turns it away.
+func (s *Server) take(c *conn) {
+	switch s.admit(c) {
+	case proto.Stopping:
+		c.turnAway(&proto.Error{Code: proto.Stopping, Text: context.Cause(c.ctx).Error()})
+	case proto.Full:
+		c.turnAway(&proto.Error{Code: proto.Full, Text: "there are too many such connections, of this user or in all; try again later"})
+		s.complain(c, "connection refused: there are too many", "most", maxOpen, "most_of_a_user", maxOpenUser)
+	}
+}
+
+// admit has c served, unless it returns why not.
+func (s *Server) admit(c *conn) proto.Code {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c.ctx = s.ctx
+	switch {
+	case s.ctx.Err() != nil:
+		return proto.Stopping
+	case s.open >= maxOpen, s.users[c.peer.User()] >= maxOpenUser:
+		return proto.Full
+	}
+	s.open++
+	s.users[c.peer.User()]++
+	s.running.Go(c.run)
+	return ""
+}
+
+// run reads the request of a connection and does what it asks for.
+func (c *conn) run() {
+	s := c.srv
+	defer c.end()
+	defer func() {
+		if r := recover(); r != nil {
+			s.opts.Log.Error("internal error: this connection is closed, the others run on; please report it",
+				"doing", c.via, "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
+			if c.session != nil {
+				c.session.End(fmt.Errorf("panic while answering: %v", r))
+			}
+		}
+	}()
+	if c.SetReadDeadline(c.until) != nil {
+		return
+	}
+	defer context.AfterFunc(c.ctx, func() { _ = c.SetReadDeadline(past) })()
+	if !c.awaitInput() && errors.Is(context.Cause(c.ctx), errReplaced) {
+		c.leave()
+		return
+	}
+	faults.Point("passing.request")
+	if c.via == viaAdopt {
+		s.adopt(c)
+	} else {
+		s.attach(c)
+	}
+}
+
+// awaitInput waits until there is something to read, or for c's deadline. It reports whether there is.
+func (c *conn) awaitInput() (there bool) {
+	rc, err := c.SyscallConn()
+	if err != nil {
+		return false
+	}
+	_ = rc.Read(func(fd uintptr) bool {
+		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+		n, err := unix.Poll(fds, 0)
+		there = n > 0
+		return there || err != nil && err != unix.EINTR
+	})
+	return there
+}
+
+// leave leaves c, of which nothing was read, for Attach.
+func (c *conn) leave() {
+	_ = c.SetDeadline(time.Time{})
+	c.left = true
+	c.srv.mu.Lock()
+	defer c.srv.mu.Unlock()
+	c.srv.unread = append(c.srv.unread, Unread{Socket: link.Holding(c.UnixConn), Via: c.via, Peer: c.peer, Left: time.Until(c.until)})
+}
+
+// end closes the connection, unless it is left for Attach. A lifeline is held by its session as well.
+func (c *conn) end() {
+	s := c.srv
+	if !c.left {
+		_ = c.Close()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open--
+	if s.users[c.peer.User()]--; s.users[c.peer.User()] == 0 {
+		delete(s.users, c.peer.User())
+	}
+}
+
+// turnAway answers a connection that is not served, and closes it. It does not wait: a new connection has room for the answer.
+func (c *conn) turnAway(e *proto.Error) {
+	_ = c.SetDeadline(time.Now().Add(replyTime))
+	_ = proto.WriteMessage(c.UnixConn, proto.Reply{Error: e}.Encode(), proto.None)
+	_ = c.Close()
+}
+
+// finish has the connections that there are, and those that come, answered with "stopping" because of cause.
+func (s *Server) finish(cause error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stopped = s.stopped || errors.Is(cause, errStopped)
+	s.cancel(cause)
+}
+
+// Stop answers connections with "stopping" from now on, those too whose request has not come yet or whose interface has not
+// started. Sessions are ended by the perclient.Server.
+func (s *Server) Stop() { s.finish(errStopped) }
+
+// Wait waits until no connection is left or ctx is done. Callers call Stop and end the accept loops and the sessions first.
+func (s *Server) Wait(ctx context.Context) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.running.Wait()
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+}
+
+// Detach answers requests that are not served yet with "stopping", and returns the connections of which nothing was read. It is
+// called after the accept loops have ended and before the sessions are detached.
+func (s *Server) Detach() []Unread {
+	s.finish(errReplaced)
+	s.running.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	unread := s.unread
+	s.unread = nil
+	return unread
+}
+
+// Attach goes on after a Detach, of this Server or of another image's, with the connections that it has left. In a new Server it comes
+// before any connection.
+func (s *Server) Attach(unread []Unread) {
+	s.mu.Lock()
+	s.ctx, s.cancel = context.WithCancelCause(context.Background())
+	if s.stopped { // meanwhile
+		s.cancel(errStopped)
+	}
+	s.mu.Unlock()
+	for _, u := range unread {
+		uc, err := u.Socket.Conn()
+		if err != nil {
+			s.opts.Log.Warn("a connection without a request is lost in the upgrade", "via", u.Via, "error", err)
+			continue
+		}
+		s.take(&conn{UnixConn: uc, srv: s, until: time.Now().Add(min(u.Left, s.request)), via: u.Via, peer: u.Peer})
+	}
+}
+
+// complain logs what a client did wrong, or what was wrong for it.
+func (s *Server) complain(c *conn, what string, args ...any) {
+	s.opts.Log.Warn(what, slices.Concat([]any{"via", c.via}, args, c.peer.Args())...)
+}

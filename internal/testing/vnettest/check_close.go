@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package vnettest
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/fakeguest"
+)
+
+// Checks that try something many times stop after roundsTime, but not before fewRounds: a daemon that waits for what a client
+// may still send takes a tenth of a second for each.
+const (
+	fewRounds  = 5
+	roundsTime = 500 * time.Millisecond
+)
+
+// lateness is how long the checks wait for a delivery that must not come.
+const lateness = 5 * time.Millisecond
+
+// checkFirstFrame: a port carries from the moment Attach returns: its very first frame is not lost.
+func checkFirstFrame(l *lan) {
+	a, b, c := l.three()
+	for i := range 10 {
+		s := l.attach("new", nil)
+		s.send(s.to(a, uint32(i+1), 60))
+		l.until("the first frame of a new port", func() bool { return a.in.count() > 0 })
+		assert.Equal(l.t, []seen{s.expect(a.mac, uint32(i+1), 60)}, a.in.take())
+		a.send(a.to(s, uint32(i+1), 60))
+		l.until("the answer to it", func() bool { return s.in.count() > 0 })
+		s.close()
+	}
+	assert.Empty(l.t, b.in.take())
+	assert.Empty(l.t, c.in.take())
+}
+
+// checkAttachContext: the context bounds Attach, not the life of the port.
+func checkAttachContext(l *lan) {
+	a := l.attach("A", nil)
+	ctx, cancel := context.WithCancel(context.Background())
+	b, err := l.tryAttach(ctx, "B", nil)
+	cancel()
+	require.NoError(l.t, err)
+	time.Sleep(lateness)
+	l.settle(a, b)
+	assertAlive(l, b)
+}
+
+// checkSendAfterClose: frames sent after Close go nowhere and are counted, each.
+func checkSendAfterClose(l *lan) {
+	a, b, c := l.three()
+	a.close()
+	before := a.port.Stats().Drops[network.DropClosed]
+	a.send(a.to(b, 1, 60), a.toMAC(fakeguest.Broadcast, 2, 60), a.to(c, 3, 1514))
+	a.send(a.to(a, 4, 60))
+	assert.EqualValues(l.t, 4, a.port.Stats().Drops[network.DropClosed]-before, "frames counted as %s", network.DropClosed)
+	l.settle(b, c)
+	assert.Empty(l.t, b.in.take())
+	assert.Empty(l.t, c.in.take())
+}
+
+// checkCloseWaits: Close returns only when the deliveries in flight have ended, for each of several callers.
+func checkCloseWaits(l *lan) {
+	a := l.attach("A", nil)
+	for range 5 {
+		var inside atomic.Int32
+		var calling sync.WaitGroup // the callers of Close, which the sink waits for to be late
+		calling.Add(3)
+		entered := make(chan struct{}, 16)
+		b := l.attach("B", func(in *inbox) {
+			in.hold = func() {
+				inside.Add(1)
+				entered <- struct{}{}
+				calling.Wait()
+				time.Sleep(20 * time.Millisecond)
+				inside.Add(-1)
+			}
+		})
+		b.send(b.to(a, 1, 60))
+		l.until("the new station's frame", func() bool { return a.in.count() > 0 })
+		a.in.take()
+		var wg sync.WaitGroup
+		wg.Go(func() { a.send(a.to(b, 2, 60)) })
+		select {
+		case <-entered:
+		case <-time.After(l.patience):
+			require.Fail(l.t, "lost", "the frame did not arrive")
+		}
+		for range 3 {
+			wg.Go(func() {
+				calling.Done()
+				assert.NoError(l.t, b.port.Close())
+				assert.Zero(l.t, inside.Load(), "deliveries running when Close returned")
+			})
+		}
+		l.returns("Close", wg.Wait)
+	}
+}
+
+// checkCloseTwice: closing a port again, or from several goroutines, does no harm, before and after its
+// network was closed.
+func checkCloseTwice(l *lan) {
+	a, b, c := l.three()
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			defer func() { assert.Nil(l.t, recover(), "panic in Close") }()
+			assert.NoError(l.t, c.port.Close())
+			assert.NoError(l.t, c.port.Close())
+		})
+	}
+	l.returns("Close", wg.Wait)
+	l.settle(a, b)
+	assertAlive(l, a)
+	for range 2 {
+		l.returns("Close of the network", func() { assert.NoError(l.t, l.network.Close()) })
+		l.returns("Close of a port", func() { assert.NoError(l.t, c.port.Close()) })
+	}
+}
+
+// checkNothingAfterClose: once Close has returned, the sink is never called again, while two others send to it by
+// unicast and broadcast as fast as they can. 50 rounds, unless one shows it or they take long.
+func checkNothingAfterClose(l *lan) {
+	a, b, c := l.three()
+	began := time.Now()
+	for round := 0; round < 50 && (round < fewRounds || time.Since(began) < roundsTime); round++ {
+		victim := l.attach("victim", nil)
+		victim.send(victim.to(a, 1, 60))
+		var stop atomic.Bool
+		var wg sync.WaitGroup
+		for _, s := range []*station{a, b} {
+			wg.Go(func() {
+				for i := uint32(1); !stop.Load(); i++ {
+					s.send(s.to(victim, i, 60), s.to(victim, i, 1514))
+					if i%8 == 0 {
+						s.send(s.toMAC(fakeguest.Broadcast, i, 60))
+					}
+				}
+			})
+		}
+		reached := l.soon(func() bool { return victim.in.count() > 10 })
+		victim.close()
+		time.Sleep(time.Millisecond)
+		stop.Store(true)
+		wg.Wait()
+		// Frames to one that has gone reach all, the next victim too: a backlog of them would push out what it asks for.
+		for n := -1; n != c.in.count(); time.Sleep(10 * time.Millisecond) {
+			n = c.in.count()
+		}
+		require.True(l.t, reached, "the station got nothing before it was closed")
+		if victim.in.broken() {
+			return
+		}
+	}
+	time.Sleep(lateness)
+}
+
+// checkAttachCloseStorm: eight goroutines attach, talk and close while two stations go on talking. Afterwards those two
+// still do, and new ones can join. (That no goroutine is left is checked for every check.)
+func checkAttachCloseStorm(l *lan) {
+	a, b, _ := l.three()
+	var stop atomic.Bool
+	var talkers, visitors sync.WaitGroup
+	began := time.Now()
+	talkers.Go(func() {
+		for !stop.Load() {
+			_, _, _ = a.port.Stats(), a.port.Info(), l.network.Info()
+			b.send(b.to(a, 1, 60))
+		}
+	})
+	for range 8 {
+		visitors.Go(func() {
+			for round := 0; round < 25 && (round < fewRounds || time.Since(began) < roundsTime); round++ {
+				s, err := l.tryAttach(context.Background(), "visitor", nil)
+				if !assert.NoError(l.t, err) {
+					return
+				}
+				s.send(s.toMAC(fakeguest.Broadcast, 1, 60), s.to(a, 2, 60), s.to(b, 3, 1514))
+				_ = s.port.Stats()
+				s.close()
+			}
+		})
+	}
+	visitors.Wait()
+	stop.Store(true)
+	talkers.Wait()
+	// A network may drop what a full buffer does not hold, so what is on its way to a goes first.
+	l.until("the flood has ended", func() bool {
+		time.Sleep(20 * time.Millisecond)
+		return len(a.in.take()) == 0
+	})
+	l.settle(a, b)
+	a.in.take()
+	b.in.take()
+	flow(l, a, b, 100)
+	late := l.attach("late", nil)
+	l.settle(a, b, late)
+}
+
+// checkNetworkClose: Close ends every port, whose Done is closed and whose Err tells why, and can be called again. Attach
+// returns network.ErrClosed then. A port that was closed before is left alone.
+func checkNetworkClose(l *lan) {
+	a, b, c := l.three()
+	c.close()
+	l.returns("Close", func() { assert.NoError(l.t, l.network.Close()) })
+	for _, s := range []*station{a, b} {
+		s.in.closed.Store(true)
+		select {
+		case <-s.port.Done():
+			assert.Error(l.t, s.port.Err(), "Err of %s", s.name)
+		case <-time.After(l.patience):
+			assert.Fail(l.t, "alive", "Done of %s is still open", s.name)
+		}
+		s.send(s.to(a, 1, 60), s.to(b, 2, 60), s.toMAC(fakeguest.Broadcast, 3, 60))
+	}
+	_, err := l.tryAttach(context.Background(), "late", nil)
+	require.ErrorIs(l.t, err, network.ErrClosed, "Attach on a closed network")
+	l.returns("second Close", func() { assert.NoError(l.t, l.network.Close()) })
+	time.Sleep(lateness)
+}
+
+// checkNetworkCloseUnderTraffic: the network may be closed while everybody sends and new clients come; no sink is called
+// after Close returned, and every Attach either works or returns network.ErrClosed.
+func checkNetworkCloseUnderTraffic(l *lan) {
+	a, b, c := l.three()
+	var stop atomic.Bool
+	var wg sync.WaitGroup
+	for i, s := range []*station{a, b, c} {
+		to := []*station{b, c, a}[i]
+		wg.Go(func() {
+			for i := uint32(1); !stop.Load(); i++ {
+				s.send(s.to(to, i, 60), s.toMAC(fakeguest.Broadcast, i, 60))
+				if i%64 == 0 {
+					time.Sleep(100 * time.Microsecond)
+				}
+			}
+		})
+	}
+	wg.Go(func() {
+		for !stop.Load() {
+			if _, err := l.tryAttach(context.Background(), "visitor", nil); err != nil {
+				assert.ErrorIs(l.t, err, network.ErrClosed)
+				return
+			}
+			time.Sleep(time.Millisecond)
+		}
+	})
+	flowing := l.soon(func() bool { return a.in.count() > 100 })
+	l.attempt("Close", func() { assert.NoError(l.t, l.network.Close()) })
+	for _, s := range []*station{a, b, c} {
+		s.in.closed.Store(true)
+	}
+	time.Sleep(lateness)
+	stop.Store(true)
+	wg.Wait()
+	require.True(l.t, flowing, "nothing arrived before Close")
+}

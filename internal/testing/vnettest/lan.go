@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package vnettest
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/fakeguest"
+)
+
+// A lan is a network under test with the stations attached to it. Every station checks all the time that what it is given
+// is well formed and undamaged, that it is given nothing after Close, and that what it sent was not written to.
+type lan struct {
+	t        tester
+	network  network.Network
+	patience time.Duration
+
+	mu       sync.Mutex
+	stations []*station
+	marks    uint32
+}
+
+// A station is one client.
+type station struct {
+	lan  *lan
+	name string
+	mac  net.HardwareAddr
+	port network.Port
+	in   *inbox
+
+	mu  sync.Mutex // one goroutine at a time sends
+	buf []byte
+}
+
+// stationPrefix begins the MAC addresses of stations, so that other senders can be told from them.
+const stationPrefix = "\x02vnt"
+
+// macs numbers the addresses of stations.
+var macs atomic.Uint32
+
+// newMAC is an address that no station had before.
+func newMAC() net.HardwareAddr {
+	n := macs.Add(1)
+	return net.HardwareAddr(stationPrefix + string([]byte{byte(n >> 8), byte(n)}))
+}
+
+// attach adds a station. change, if not nil, adjusts its inbox before anything can come.
+func (l *lan) attach(name string, change func(*inbox)) *station {
+	l.t.Helper()
+	s, err := l.tryAttach(context.Background(), name, change)
+	require.NoError(l.t, err, "attach %s", name)
+	return s
+}
+
+func (l *lan) tryAttach(ctx context.Context, name string, change func(*inbox)) (*station, error) {
+	s := &station{lan: l, name: name, mac: newMAC(), in: &inbox{name: name, max: frame.MaxLen}}
+	if change != nil {
+		change(s.in)
+	}
+	p, err := l.network.Attach(ctx, network.PortOptions{Name: name, ID: name}, s.in)
+	if err != nil {
+		return nil, err
+	}
+	s.port = p
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.stations = append(l.stations, s)
+	return s, nil
+}
+
+// three attaches the stations A, B and C and lets everybody know them.
+func (l *lan) three() (a, b, c *station) {
+	l.t.Helper()
+	a, b, c = l.attach("A", nil), l.attach("B", nil), l.attach("C", nil)
+	l.settle(a, b, c)
+	return a, b, c
+}
+
+// poison overwrites batches when Send has returned.
+const poison = 0xa5
+
+// send sends test frames in one batch. When Send has returned it checks that the batch was not written to, then
+// overwrites it, so that a network that kept it is found out.
+func (s *station) send(frames ...[]byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.buf = s.buf[:0]
+	for _, f := range frames {
+		s.buf = frame.Append(s.buf, f)
+	}
+	before := bytes.Clone(s.buf)
+	s.port.Send(frame.NewBatch(s.buf, len(frames)))
+	if !bytes.Equal(before, s.buf) {
+		s.in.complain("Send wrote to the batch")
+	}
+	for i := range s.buf {
+		s.buf[i] = poison
+	}
+}
+
+// to makes a frame from s to the station d.
+func (s *station) to(d *station, tag uint32, n int) []byte { return testFrame(d.mac, s.mac, tag, n) }
+
+// toMAC makes a frame from s to an address.
+func (s *station) toMAC(dst net.HardwareAddr, tag uint32, n int) []byte {
+	return testFrame(dst, s.mac, tag, n)
+}
+
+// expect is how a frame from s looks where it arrives.
+func (s *station) expect(dst net.HardwareAddr, tag uint32, n int) seen {
+	return seen{src: string(s.mac), dst: string(dst), tag: tag, n: n}
+}
+
+// close closes the station's port; from then on it complains about deliveries.
+func (s *station) close() {
+	s.lan.returns("Close of the port of "+s.name, func() {
+		err := s.port.Close()
+		s.in.closed.Store(true)
+		assert.NoError(s.lan.t, err, "close the port of %s", s.name)
+	})
+}
+
+// until waits until cond is true and fails the check if that takes too long.
+func (l *lan) until(what string, cond func() bool) {
+	l.t.Helper()
+	if !l.soon(cond) {
+		require.Fail(l.t, "did not happen", "%s within %s", what, l.patience)
+	}
+}
+
+// soon waits until cond is true and reports whether it became so.
+func (l *lan) soon(cond func() bool) bool {
+	for end := time.Now().Add(l.patience); !cond(); time.Sleep(100 * time.Microsecond) {
+		if time.Now().After(end) {
+			return false
+		}
+	}
+	return true
+}
+
+// returns makes a call that may not block for long and ends the check if it does.
+func (l *lan) returns(what string, call func()) {
+	l.t.Helper()
+	if !l.attempt(what, call) {
+		l.t.FailNow()
+	}
+}
+
+// attempt makes a call that may neither block for long nor panic, and reports whether it returned.
+func (l *lan) attempt(what string, call func()) bool {
+	l.t.Helper()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer func() {
+			if p := recover(); p != nil {
+				assert.Fail(l.t, "panic", "%s: %v", what, p)
+			}
+		}()
+		call()
+	}()
+	select {
+	case <-done:
+		return true
+	case <-time.After(l.patience):
+		return assert.Fail(l.t, "blocked", "%s did not return within %s", what, l.patience)
+	}
+}
+
+// markBase is the first tag of marks; checks use lower ones.
+const markBase = 1 << 31
+
+// arrived checks that s has got exactly want, in that order.
+func (l *lan) arrived(s *station, want ...seen) {
+	l.t.Helper()
+	got := s.in.take()
+	assert.Equal(l.t, want, got)
+}
+
+// await waits until s has so many test frames. It says nothing if they do not come: who looks at them does.
+func (l *lan) await(s *station, frames int) { l.soon(func() bool { return s.in.count() >= frames }) }
+
+// settle makes sure that everything sent so far has arrived: each station broadcasts a mark and waits for the marks of all
+// others. Marks are taken out of the inboxes.
+func (l *lan) settle(stations ...*station) {
+	l.t.Helper()
+	l.mu.Lock()
+	l.marks++
+	mark := markBase + l.marks
+	l.mu.Unlock()
+	for _, s := range stations {
+		s.send(s.toMAC(fakeguest.Broadcast, mark, 60))
+	}
+	for _, s := range stations {
+		l.until("marks of all others reach "+s.name, func() bool { return s.in.marks(mark) >= len(stations)-1 })
+	}
+	time.Sleep(time.Millisecond) // for networks with a queue per direction
+	for _, s := range stations {
+		s.in.dropMarks()
+	}
+}
+
+// finish closes everything and reports the broken rules.
+func (l *lan) finish() {
+	l.t.Helper()
+	l.mu.Lock()
+	stations := slices.Clone(l.stations)
+	l.mu.Unlock()
+	var wg sync.WaitGroup
+	for _, s := range stations {
+		wg.Go(s.close)
+	}
+	wg.Wait()
+	l.attempt("close the network", func() { assert.NoError(l.t, l.network.Close(), "close the network") })
+	for _, s := range stations {
+		s.in.mu.Lock()
+		for _, b := range s.in.bad {
+			assert.Fail(l.t, "rule broken", "%s: %s", s.name, b)
+		}
+		s.in.mu.Unlock()
+	}
+}

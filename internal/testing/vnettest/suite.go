@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package vnettest tests networks: a conformance suite that every network.Network passes (TestNetwork), a running daemon as such
+// a network, by each of its transports (DaemonNetwork), and the fake guests of fakeguest for the length of a test (Attach,
+// Dial).
+package vnettest
+
+import (
+	"bytes"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/fakeguest"
+)
+
+// patience is how long the suite waits for a frame or a call to come back.
+const patience = 30 * time.Second
+
+// A tester is what the checks need of *testing.T, so that they can be tried on networks that must fail.
+type tester interface {
+	require.TestingT
+	Helper()
+}
+
+// A check is one subtest of the suite.
+type check struct {
+	name string
+	run  func(*lan)
+}
+
+// checks is the suite. What each one proves stands with its function.
+var checks = []check{
+	{"Info", checkInfo},
+	{"Unicast", checkUnicast},
+	{"Broadcast", checkBroadcast},
+	{"Multicast", checkMulticast},
+	{"UnknownUnicast", checkUnknownUnicast},
+	{"NoHairpin", checkNoHairpin},
+	{"MixedBatch", checkMixedBatch},
+	{"Order", checkOrder},
+	{"ManyToOne", checkManyToOne},
+	{"FrameSizes", checkFrameSizes},
+	{"SinkMaxFrame", checkSinkMaxFrame},
+	{"BatchIsBorrowed", checkBatchIsBorrowed},
+	{"AddressMoves", checkAddressMoves},
+	{"AddressLeavesWithPort", checkAddressLeavesWithPort},
+	{"DeafSink", checkDeafSink},
+	{"HeldSink", checkHeldSink},
+	{"FirstFrame", checkFirstFrame},
+	{"AttachContext", checkAttachContext},
+	{"SendAfterClose", checkSendAfterClose},
+	{"CloseWaits", checkCloseWaits},
+	{"CloseTwice", checkCloseTwice},
+	{"NothingAfterClose", checkNothingAfterClose},
+	{"AttachCloseStorm", checkAttachCloseStorm},
+	{"NetworkClose", checkNetworkClose},
+	{"NetworkCloseUnderTraffic", checkNetworkCloseUnderTraffic},
+}
+
+// TestNetwork runs the conformance suite: each subtest gets a network of its own from mk and closes it. When that is done,
+// no goroutine that mk or the network started may be left. The frames are of an experimental EtherType; others, such as a
+// gateway's, are ignored. A network may take seconds per port and deliver from any goroutine.
+//
+// Run it with the race detector too.
+func TestNetwork(t *testing.T, mk func(t *testing.T) network.Network) {
+	t.Helper()
+	for _, c := range checks {
+		t.Run(c.name, func(t *testing.T) {
+			before := goleak.IgnoreCurrent()
+			runCheck(t, c, mk(t), patience)
+			if err := goleak.Find(before); err != nil {
+				t.Errorf("after Close: %v", err)
+			}
+		})
+	}
+}
+
+// runCheck runs one check on n and closes n.
+func runCheck(t tester, c check, n network.Network, patience time.Duration) {
+	l := &lan{t: t, network: n, patience: patience}
+	defer l.finish()
+	c.run(l)
+}
+
+// Attach plugs a guest into a port of n. The end of the test closes it.
+func Attach(tb testing.TB, n network.Network, o fakeguest.Options) *fakeguest.Guest {
+	tb.Helper()
+	g, err := fakeguest.Attach(tb.Context(), n, o)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(g.Close)
+	return g
+}
+
+// Dial connects a guest to the stream socket of a daemon that may still be starting. The end of the test closes it.
+func Dial(tb testing.TB, path string, o fakeguest.Options) *fakeguest.Guest {
+	tb.Helper()
+	g, err := fakeguest.Dial(path, o)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(g.Close)
+	return g
+}
+
+// A Log keeps what is logged, for any number of goroutines.
+type Log struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (l *Log) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+// String is all that was logged.
+func (l *Log) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package vnettest
+
+import (
+	"fmt"
+	"reflect"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// TestToyPasses runs the whole suite on a network that keeps all rules.
+func TestToyPasses(t *testing.T) {
+	TestNetwork(t, func(*testing.T) network.Network { return newToy(faults{}) })
+}
+
+// A recorder is a tester that notes failures instead of failing.
+type recorder struct {
+	mu     sync.Mutex
+	failed []string
+}
+
+func (r *recorder) Errorf(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failed = append(r.failed, fmt.Sprintf(format, args...))
+}
+
+func (r *recorder) FailNow() { runtime.Goexit() }
+func (r *recorder) Helper()  {}
+
+// verdict runs one check on a toy with faults and returns what it complained about.
+func verdict(t *testing.T, c check, f faults, patience time.Duration) []string {
+	t.Helper()
+	r := &recorder{}
+	before := goleak.IgnoreCurrent()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runCheck(r, c, newToy(f), patience)
+	}()
+	select {
+	case <-done:
+	case <-time.After(20 * time.Second):
+		require.Fail(t, "the check hangs", c.name)
+	}
+	if f.leak {
+		if err := goleak.Find(before); err != nil {
+			r.Errorf("%v", err)
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.failed
+}
+
+// TestEveryFaultIsCaught breaks the toy in one way at a time. The check that is named must complain; the others may.
+func TestEveryFaultIsCaught(t *testing.T) {
+	tests := []struct {
+		fault faults
+		check string
+	}{
+		{faults{floodUnicast: true}, "Unicast"},
+		{faults{mirror: true}, "Broadcast"},
+		{faults{hairpin: true}, "NoHairpin"},
+		{faults{loseMulticast: true}, "Multicast"},
+		{faults{loseUnknown: true}, "UnknownUnicast"},
+		{faults{loseLast: true}, "Broadcast"},
+		{faults{duplicate: true}, "Unicast"},
+		{faults{reorder: true}, "Order"},
+		{faults{oneByOneLIFO: true}, "MixedBatch"},
+		{faults{firstOnly: true}, "Order"},
+		{faults{oneRun: true}, "MixedBatch"},
+		{faults{dropShort: true}, "FrameSizes"},
+		{faults{dropLong: true}, "FrameSizes"},
+		{faults{pad: true}, "FrameSizes"},
+		{faults{cut: true}, "SinkMaxFrame"},
+		{faults{oversize: true}, "SinkMaxFrame"},
+		{faults{dropBatch: true}, "SinkMaxFrame"},
+		{faults{stickyMAC: true}, "AddressMoves"},
+		{faults{lateMAC: true}, "AddressMoves"},
+		{faults{keepMACs: true}, "AddressLeavesWithPort"},
+		{faults{lock: true}, "HeldSink"},
+		{faults{stuckBlocks: true}, "HeldSink"},
+		{faults{retain: true}, "BatchIsBorrowed"},
+		{faults{scribble: true}, "BatchIsBorrowed"},
+		{faults{miscount: true}, "Unicast"},
+		{faults{deliverLate: true}, "NothingAfterClose"},
+		{faults{closeNoWait: true}, "CloseWaits"},
+		{faults{secondNoWait: true}, "CloseWaits"},
+		{faults{closePanics: true}, "CloseTwice"},
+		{faults{leak: true}, "AttachCloseStorm"},
+		{faults{openAfterClose: true}, "NetworkClose"},
+		{faults{otherError: true}, "NetworkClose"},
+		{faults{portsSurvive: true}, "NetworkClose"},
+		{faults{silentEnd: true}, "NetworkClose"},
+		{faults{noErr: true}, "NetworkClose"},
+		{faults{earlyDone: true}, "Info"},
+		{faults{uncountedDrop: true}, "SendAfterClose"},
+		{faults{sendAfterClose: true}, "SendAfterClose"},
+		{faults{lyingInfo: true}, "Info"},
+		{faults{wrongMTU: true}, "Info"},
+		{faults{attachLosesFirst: true}, "FirstFrame"},
+		{faults{endsWithContext: true}, "AttachContext"},
+	}
+	tried := map[string]bool{}
+	for _, tt := range tests {
+		name := faultName(tt.fault)
+		tried[name] = true
+		t.Run(name, func(t *testing.T) {
+			c := checkNamed(t, tt.check)
+			complaints := verdict(t, c, tt.fault, 150*time.Millisecond)
+			require.NotEmpty(t, complaints, "%s did not notice", c.name)
+			t.Logf("%s: %s", c.name, firstLines(complaints[0]))
+		})
+	}
+	assert.Len(t, tried, reflect.TypeFor[faults]().NumField(), "every fault is tried")
+}
+
+// faultName is the name of the first field of f that is set.
+func faultName(f faults) string {
+	v := reflect.ValueOf(f)
+	for i := range v.NumField() {
+		if v.Field(i).Bool() {
+			return v.Type().Field(i).Name
+		}
+	}
+	return ""
+}
+
+// TestEveryCheckCanFail makes sure that no check passes whatever the network does.
+func TestEveryCheckCanFail(t *testing.T) {
+	all := faults{
+		loseLast: true, loseUnknown: true, floodUnicast: true, oneByOneLIFO: true, earlyDone: true, attachLosesFirst: true,
+		lyingInfo: true, scribble: true, miscount: true,
+	}
+	for _, c := range checks {
+		assert.NotEmpty(t, verdict(t, c, all, 50*time.Millisecond), c.name)
+	}
+}
+
+func checkNamed(t *testing.T, name string) check {
+	t.Helper()
+	for _, c := range checks {
+		if c.name == name {
+			return c
+		}
+	}
+	require.Fail(t, "no such check", name)
+	return check{}
+}
+
+// firstLines is the part of testify's message that tells something.
+func firstLines(s string) string {
+	s = strings.Join(strings.Fields(s), " ")
+	if i := strings.Index(s, "Error: "); i >= 0 {
+		s = s[i+len("Error: "):]
+	}
+	return s[:min(len(s), 150)]
+}

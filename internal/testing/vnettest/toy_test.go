@@ -1,0 +1,367 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package vnettest
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/fakeguest"
+)
+
+// faults break a toy network in one way each, to prove that the suite notices.
+type faults struct {
+	floodUnicast     bool // unicast to a known address reaches everybody
+	mirror           bool // floods come back to their sender
+	hairpin          bool // a frame to an address behind its own port comes back
+	loseMulticast    bool
+	loseUnknown      bool
+	loseLast         bool // a flood misses the port attached last
+	duplicate        bool // every frame arrives twice
+	reorder          bool // the first two frames of a batch change places
+	oneByOneLIFO     bool // a batch is delivered backwards
+	firstOnly        bool // only the first frame of a batch is looked at
+	oneRun           bool // the whole batch goes where its first frame goes
+	dropShort        bool // frames below 60 bytes vanish
+	dropLong         bool // frames above 1514 bytes vanish
+	pad              bool // short frames arrive with 60 bytes
+	cut              bool // a frame too long for the sink arrives shortened
+	oversize         bool // a frame too long for the sink arrives whole
+	dropBatch        bool // a frame too long for the sink takes its whole batch with it
+	stickyMAC        bool // the first port to use an address keeps it
+	lateMAC          bool // a moved address is believed only at its third frame
+	keepMACs         bool // addresses stay with a closed port
+	lock             bool // one lock is held while a sink is called
+	retain           bool // frames are delivered once more with the next batch
+	scribble         bool // the sender's buffer is written to
+	miscount         bool // a batch tells a wrong number of frames
+	deliverLate      bool // a frame may be delivered after Close returned
+	closeNoWait      bool // Close does not wait for a delivery in flight
+	secondNoWait     bool // a second Close does not wait for the first one
+	closePanics      bool // a second Close panics
+	leak             bool // every port leaves a goroutine behind
+	openAfterClose   bool // Attach works on a closed network
+	otherError       bool // Attach on a closed network returns another error
+	portsSurvive     bool // ports of a closed network do not end
+	silentEnd        bool // ports of a closed network carry nothing, but Done stays open
+	noErr            bool // Err is nil after Done
+	earlyDone        bool // Done is closed from the start
+	uncountedDrop    bool // frames sent after Close are not counted
+	sendAfterClose   bool // frames sent after Close arrive
+	lyingInfo        bool // PortInfo promises longer frames than the network carries
+	wrongMTU         bool // the MTU is larger than the longest frame
+	attachLosesFirst bool // a frame sent at once after Attach is lost
+	stuckBlocks      bool // a sink that does not return blocks Close of others
+	endsWithContext  bool // a port closes when the context of its Attach ends
+}
+
+// toyMax is the longest frame of a toy network, in bytes.
+const toyMax = frame.MaxLen
+
+// toy is the plainest network: a map and a lock. It keeps every rule of the contracts, unless told otherwise.
+type toy struct {
+	faults
+
+	mu     sync.RWMutex
+	ports  []*toyPort
+	owner  map[string]*toyPort
+	seen   map[string]int // for lateMAC
+	closed bool
+
+	deliver sync.RWMutex // for lock and stuckBlocks
+}
+
+func newToy(f faults) *toy {
+	return &toy{faults: f, owner: map[string]*toyPort{}, seen: map[string]int{}}
+}
+
+type toyPort struct {
+	n    *toy
+	sink frame.Sink
+	done chan struct{}
+
+	mu      sync.Mutex
+	idle    *sync.Cond
+	flying  int
+	closed  bool
+	died    bool
+	closes  int
+	dropped uint64
+	sent    int
+	kept    [][]byte // for retain
+}
+
+func (n *toy) Info() network.Info {
+	i := network.Info{Backend: "toy", Mode: network.ModeHost, MTU: toyMax - 14, MaxFrame: toyMax}
+	if n.wrongMTU {
+		i.MTU = toyMax + 1
+	}
+	return i
+}
+
+func (n *toy) Attach(ctx context.Context, _ network.PortOptions, sink frame.Sink) (network.Port, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	switch {
+	case n.closed && n.otherError:
+		return nil, context.Canceled
+	case n.closed && !n.openAfterClose:
+		return nil, network.ErrClosed
+	}
+	p := &toyPort{n: n, sink: sink, done: make(chan struct{})}
+	p.idle = sync.NewCond(&p.mu)
+	n.ports = append(slices.Clone(n.ports), p)
+	if n.leak {
+		go func() { time.Sleep(2 * time.Second) }()
+	}
+	if n.earlyDone {
+		close(p.done)
+	}
+	if n.endsWithContext {
+		context.AfterFunc(ctx, func() { _ = p.Close() })
+	}
+	return p, nil
+}
+
+func (n *toy) Close() error {
+	n.mu.Lock()
+	n.closed = true
+	ports := n.ports
+	n.mu.Unlock()
+	if n.portsSurvive {
+		return nil
+	}
+	for _, p := range ports {
+		p.mu.Lock()
+		first := !p.died && !p.closed
+		p.died = true
+		p.mu.Unlock()
+		_ = p.shut()
+		if first && !n.silentEnd && !n.earlyDone {
+			close(p.done)
+		}
+	}
+	return nil
+}
+
+func (p *toyPort) Info() network.PortInfo {
+	i := network.PortInfo{MTU: toyMax - 14, MaxFrame: toyMax}
+	if p.n.lyingInfo {
+		i.MaxFrame = 2 * toyMax
+	}
+	return i
+}
+
+func (p *toyPort) Done() <-chan struct{} { return p.done }
+
+func (p *toyPort) Err() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.died && !p.n.noErr {
+		return network.ErrClosed
+	}
+	return nil
+}
+
+func (p *toyPort) MACs() []network.MAC { return nil }
+
+func (p *toyPort) Stats() network.PortStats {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := network.PortStats{Drops: map[network.DropReason]uint64{}}
+	if p.dropped > 0 && !p.n.uncountedDrop {
+		s.Drops[network.DropClosed] = p.dropped
+	}
+	return s
+}
+
+func (p *toyPort) Close() error {
+	p.mu.Lock()
+	p.closes++
+	again := p.closes > 1
+	p.mu.Unlock()
+	switch {
+	case again && p.n.closePanics:
+		panic("closed twice")
+	case again && p.n.secondNoWait:
+		return nil
+	}
+	if p.n.stuckBlocks {
+		p.n.deliver.Lock()
+		p.n.deliver.Unlock() //nolint:staticcheck // it only waits
+	}
+	return p.shut()
+}
+
+// shut detaches p and waits until nothing is delivered to it.
+func (p *toyPort) shut() error {
+	p.n.mu.Lock()
+	p.n.ports = slices.DeleteFunc(slices.Clone(p.n.ports), func(q *toyPort) bool { return q == p })
+	for mac, owner := range p.n.owner {
+		if owner == p && !p.n.keepMACs {
+			delete(p.n.owner, mac)
+		}
+	}
+	p.n.mu.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	for p.flying > 0 && !p.n.closeNoWait {
+		p.idle.Wait()
+	}
+	return nil
+}
+
+func (p *toyPort) Send(b frame.Batch) {
+	n := p.n
+	p.mu.Lock()
+	p.sent += b.Len()
+	lost := n.attachLosesFirst && p.sent == b.Len()
+	if p.closed && !n.sendAfterClose {
+		p.dropped += uint64(b.Len())
+		lost = true
+	}
+	p.mu.Unlock()
+	if lost {
+		return
+	}
+	var frames [][]byte
+	for it := b.Iter(); it.Next(); {
+		frames = append(frames, it.Frame())
+	}
+	frames = n.disorder(frames)
+	if n.retain {
+		frames, p.kept = slices.Concat(p.kept, frames), frames
+	}
+	var first []*toyPort
+	for i, f := range frames {
+		to := p.destinations(f)
+		if i == 0 {
+			first = to
+		}
+		if n.oneRun {
+			to = first
+		}
+		for _, q := range to {
+			q.take(f, frames)
+		}
+	}
+	if n.scribble {
+		b.Bytes()[len(b.Bytes())-1] ^= 0xff
+	}
+}
+
+// disorder applies the faults that concern a batch.
+func (n *toy) disorder(frames [][]byte) [][]byte {
+	if n.reorder && len(frames) > 1 {
+		frames[0], frames[1] = frames[1], frames[0]
+	}
+	if n.oneByOneLIFO {
+		slices.Reverse(frames)
+	}
+	if n.firstOnly {
+		frames = frames[:1]
+	}
+	return frames
+}
+
+// destinations learns the source of f and looks up where it goes.
+func (p *toyPort) destinations(f []byte) (to []*toyPort) {
+	n := p.n
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	src := string(f[6:12])
+	if old := n.owner[src]; old != nil && old != p {
+		n.seen[src]++
+	}
+	if f[6]&1 == 0 && (n.owner[src] == nil || !n.stickyMAC) && (n.owner[src] == nil || !n.lateMAC || n.seen[src] > 2) {
+		n.owner[src] = p
+	}
+	ports := n.ports
+	if q := n.owner[string(f[:6])]; q != nil && !n.floodUnicast {
+		if q == p && !n.hairpin {
+			return nil
+		}
+		return []*toyPort{q}
+	}
+	switch {
+	case f[0]&1 != 0 && n.loseMulticast && !bytes.Equal(f[:6], fakeguest.Broadcast), f[0]&1 == 0 && n.loseUnknown:
+		return nil
+	case n.loseLast && len(ports) > 2:
+		ports = ports[:len(ports)-1]
+	}
+	for _, q := range ports {
+		if q != p || n.mirror {
+			to = append(to, q)
+		}
+	}
+	return to
+}
+
+// take delivers f, which is one of batch, to p's sink.
+func (p *toyPort) take(f []byte, batch [][]byte) {
+	n := p.n
+	limit := p.sink.MaxFrame()
+	tooLong := slices.ContainsFunc(batch, func(f []byte) bool { return len(f) > limit })
+	switch {
+	case n.dropShort && len(f) < 60, n.dropLong && len(f) > 1514, n.dropBatch && tooLong:
+		return
+	case n.pad && len(f) < 60:
+		f = append(bytes.Clone(f), make([]byte, 60-len(f))...)
+	case len(f) > limit && n.cut:
+		f = f[:limit]
+	case len(f) > limit && !n.oversize:
+		return
+	}
+	p.mu.Lock()
+	if p.closed && !n.keepMACs && !n.sendAfterClose {
+		p.mu.Unlock()
+		return
+	}
+	p.flying++
+	p.mu.Unlock()
+	switch {
+	case n.deliverLate:
+		f = bytes.Clone(f)
+		p.landed()
+		go func() {
+			time.Sleep(2 * time.Millisecond)
+			p.sink.Deliver(frame.NewBatch(frame.Append(nil, f), 1))
+		}()
+	default:
+		p.put(f)
+	}
+	if n.duplicate {
+		p.sink.Deliver(frame.NewBatch(frame.Append(nil, f), 1))
+	}
+}
+
+// put calls the sink.
+func (p *toyPort) put(f []byte) {
+	switch {
+	case p.n.lock:
+		p.n.deliver.Lock()
+		defer p.n.deliver.Unlock()
+	case p.n.stuckBlocks:
+		p.n.deliver.RLock()
+		defer p.n.deliver.RUnlock()
+	}
+	count := 1
+	if p.n.miscount {
+		count = 2
+	}
+	p.sink.Deliver(frame.NewBatch(frame.Append(nil, f), count))
+	p.landed()
+}
+
+func (p *toyPort) landed() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.flying--
+	p.idle.Broadcast()
+}
