@@ -8,6 +8,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"net"
+	"sync"
 )
 
 // An ID is the identity of an interface, a UUID as vmnet.framework uses it. The null UUID is no identity.
@@ -46,4 +47,73 @@ func IDText(id ID) string {
 func MACOf(id ID) net.HardwareAddr {
 	h := sha256.Sum256(append([]byte("socket_vmnet2 interface "), id[:]...))
 	return net.HardwareAddr{0x5a, 0x94, h[0], h[1], h[2], h[3]}
+}
+
+// IDs hands out identities of interfaces: a client that asks for one has it, one that says who it is has the same one each time,
+// and of the others each has the first free one of a row. Init makes the zero value usable.
+type IDs struct {
+	space ID
+
+	mu   sync.Mutex
+	live map[ID]slot
+	rows map[string]row
+}
+
+// A row is the identities of one name: how many there are, and the first number that may be free.
+type row struct{ live, from int }
+
+// A slot is what an identity follows from; none for one that was asked for.
+type slot struct {
+	name string
+	n    int
+}
+
+// Init readies s. The identities follow from space, which is never handed out.
+func (s *IDs) Init(space ID) { s.space, s.live, s.rows = space, map[ID]slot{}, map[string]row{} }
+
+// Take is an identity for o that is no other's until it is freed. The error is ErrIDInUse.
+func (s *IDs) Take(o PortOptions) (ID, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if id := o.InterfaceID; id != (ID{}) {
+		if !s.claim(id, slot{}) {
+			return ID{}, fmt.Errorf("interface %s: %w", IDText(id), ErrIDInUse)
+		}
+		return id, nil
+	}
+	r := s.rows[o.ID]
+	for n := max(r.from, 1); ; n++ {
+		text := fmt.Sprintf("%s #%d", o.ID, n)
+		if o.ID == "" {
+			text = fmt.Sprintf("slot %d", n)
+		} else if n == 1 {
+			text = o.ID
+		}
+		if id := DeriveID(s.space, text); s.claim(id, slot{o.ID, n}) {
+			s.rows[o.ID] = row{r.live + 1, n + 1}
+			return id, nil
+		}
+	}
+}
+
+// claim notes id unless it is taken. The caller holds mu.
+func (s *IDs) claim(id ID, of slot) bool {
+	if _, taken := s.live[id]; taken || id == s.space {
+		return false
+	}
+	s.live[id] = of
+	return true
+}
+
+// Free gives an identity back.
+func (s *IDs) Free(id ID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	of := s.live[id]
+	delete(s.live, id)
+	if r := s.rows[of.name]; of.n > 0 && r.live > 1 {
+		s.rows[of.name] = row{r.live - 1, min(r.from, of.n)}
+	} else if of.n > 0 {
+		delete(s.rows, of.name)
+	}
 }

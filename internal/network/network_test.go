@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestGate(t *testing.T) {
@@ -77,4 +78,32 @@ func TestIdentities(t *testing.T) {
 	assert.Equal(t, "5a:94:76:88:f9:d6", MACOf(dns).String(), "the same in every version")
 	assert.NotEqual(t, MACOf(a), MACOf(b))
 	assert.Equal(t, byte(2), MACOf(a)[0]&3, "locally administered, individual")
+}
+
+// TestIDs: a client has the same identity each time, and those that say nothing of themselves the first free one of their row.
+func TestIDs(t *testing.T) {
+	var s IDs
+	s.Init(ID{9})
+	take := func(o PortOptions) ID {
+		id, err := s.Take(o)
+		require.NoError(t, err)
+		return id
+	}
+	asked, a, twin, third := take(PortOptions{InterfaceID: ID{1}}), take(PortOptions{ID: "a"}), take(PortOptions{ID: "a"}), take(PortOptions{ID: "a"})
+	one, two := take(PortOptions{}), take(PortOptions{})
+	assert.Len(t, map[ID]bool{asked: true, a: true, twin: true, third: true, one: true, two: true}, 6)
+	for _, taken := range []ID{{1}, {9}, a} {
+		_, err := s.Take(PortOptions{InterfaceID: taken})
+		require.ErrorIs(t, err, ErrIDInUse)
+	}
+	for _, id := range []ID{asked, a, twin, one} {
+		s.Free(id)
+	}
+	assert.Equal(t, asked, take(PortOptions{InterfaceID: ID{1}}))
+	assert.Equal(t, []ID{a, twin}, []ID{take(PortOptions{ID: "a"}), take(PortOptions{ID: "a"})})
+	assert.Equal(t, one, take(PortOptions{}))
+	for id := range s.live {
+		s.Free(id)
+	}
+	assert.Empty(t, s.rows, "nothing is kept of those that have gone")
 }

@@ -41,7 +41,7 @@ type Network struct {
 	gw       supervisor
 	fwd      forwards
 	leases   leases
-	ids      identities
+	ids      network.IDs
 
 	closing  sync.Once
 	detached atomic.Bool // gateway and forwards are another network's
@@ -66,7 +66,7 @@ func New(o Options) (*Network, error) {
 		return nil, err
 	}
 	n := &Network{opts: o, facts: facts}
-	n.ids.init(facts.ID)
+	n.ids.Init(facts.ID)
 	n.leases.init(&o, &facts)
 	n.sessions.init()
 	var inherited []Socket
@@ -126,13 +126,13 @@ func (n *Network) Attach(ctx context.Context, o network.PortOptions, toClient fr
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	id, err := n.ids.take(o)
+	id, err := n.ids.Take(o)
 	if err != nil {
 		return nil, fmt.Errorf("attach %s: %w", o.Name, err)
 	}
 	p, err := n.bridge.Attach(bridge.PortOptions{Name: o.Name, MACs: o.MACs, Isolated: n.opts.Isolate}, toClient)
 	if err != nil {
-		n.ids.free(id)
+		n.ids.Free(id)
 		return nil, err
 	}
 	n.sessions.came(p.ID(), o.Session)
@@ -188,7 +188,7 @@ func (p *port) Close() error {
 	err := p.Port.Close()
 	p.once.Do(func() {
 		p.net.gw.gone(p.net.sessions.of(p.ID()))
-		p.net.ids.free(p.id)
+		p.net.ids.Free(p.id)
 	})
 	return err
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/gateway"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/state"
@@ -270,3 +271,23 @@ func TestStatus(t *testing.T) {
 	require.NoError(t, err)
 	assert.NotContains(t, string(b), "null")
 }
+
+// TestPortIdentity: a port tells who it is, and gives its identity back.
+func TestPortIdentity(t *testing.T) {
+	n := start(t, Options{})
+	for range 2 {
+		p, err := n.Attach(t.Context(), network.PortOptions{InterfaceID: network.ID{1}}, discard{})
+		require.NoError(t, err)
+		assert.Equal(t, "01000000-0000-0000-0000-000000000000", p.Info().InterfaceID)
+		assert.Equal(t, network.MACOf(network.ID{1}), p.Info().MAC)
+		_, err = n.Attach(t.Context(), network.PortOptions{InterfaceID: n.facts.ID}, discard{})
+		require.ErrorIs(t, err, network.ErrIDInUse, "the gateway's")
+		require.NoError(t, p.Close())
+	}
+}
+
+// discard is a sink whose frames are not looked at.
+type discard struct{}
+
+func (discard) Deliver(frame.Batch) {}
+func (discard) MaxFrame() int       { return frame.MaxLen }

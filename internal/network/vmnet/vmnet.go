@@ -36,6 +36,7 @@ type Network struct {
 	opts   Options
 	choice choice
 	id     [16]byte // of the anchor; the clients' are derived from it
+	ids    network.IDs
 	log    *slog.Logger
 
 	object   atomic.Pointer[api.Network] // nil when interfaces are plain
@@ -75,6 +76,7 @@ func New(ctx context.Context, o Options) (*Network, error) {
 	n.shared.net = n
 	n.shared.byID.Store(&map[bridge.PortID]*port{})
 	n.identify()
+	n.ids.Init(n.id)
 	n.log.Info("initializing network", "mode", string(o.Mode))
 	if o.Interface != "" {
 		n.log.Info("using network interface", "name", o.Interface)
@@ -163,31 +165,17 @@ func (n *Network) Attach(ctx context.Context, o network.PortOptions, toClient fr
 	return nil, fmt.Errorf("attach %s: %w", o.Name, err)
 }
 
-// register gives p an identity that no other live port has: the one that its client asks for, or one that follows from what is
-// known of the client, or from the lowest free slot.
-func (n *Network) register(p *port, o network.PortOptions) error {
+// register gives p an identity that no other live port has, and puts it on the list.
+func (n *Network) register(p *port, o network.PortOptions) (err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.ctx.Err() != nil {
 		return network.ErrClosed
 	}
-	ports := *n.ports.Load()
-	taken := func() bool {
-		return p.id == n.id || slices.ContainsFunc(ports, func(q *port) bool { return q.id == p.id })
+	if p.id, err = n.ids.Take(o); err != nil {
+		return fmt.Errorf("attach %s: %w", p.name, err)
 	}
-	if p.id = o.InterfaceID; p.id != (network.ID{}) && taken() {
-		return fmt.Errorf("attach %s as interface %s: %w", p.name, network.IDText(p.id), network.ErrIDInUse)
-	}
-	for i := 1; p.id == (network.ID{}) || taken(); i++ {
-		key := fmt.Sprintf("%s #%d", o.ID, i)
-		if o.ID == "" {
-			key = fmt.Sprintf("slot %d", i)
-		} else if i == 1 {
-			key = o.ID
-		}
-		p.id = network.DeriveID(n.id, key)
-	}
-	n.setPorts(append(slices.Clone(ports), p))
+	n.setPorts(append(slices.Clone(*n.ports.Load()), p))
 	return nil
 }
 
@@ -198,6 +186,7 @@ func (n *Network) forget(p *port) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.setPorts(slices.DeleteFunc(slices.Clone(*n.ports.Load()), func(q *port) bool { return q == p }))
+	n.ids.Free(p.id)
 }
 
 // Times that Close takes at most, whatever the framework does: for the ports, and in all.
