@@ -87,7 +87,7 @@ cover:
 test: check test.plain test.race test.asan test.mac test.gate test.e2e
 	@echo 'make test: everything passed'
 
-# Programs that lint and tests call, besides Go's own. Root gets them on Debian; anybody else is told what is missing.
+# Programs that lint and tests call, besides Go's own. Root gets them on Debian; other users are told what is missing.
 .PHONY: test.setup
 test.setup:
 	test/e2e/setup.sh tools

@@ -99,7 +99,7 @@ func TestEndedByDaemon(t *testing.T) {
 	}
 }
 
-// TestLifeline hands the lifeline to somebody else: the session lives until both have closed it.
+// TestLifeline hands the lifeline to another process: the session lives until both have closed it.
 func TestLifeline(t *testing.T) {
 	noLeaks(t)
 	_, theirs := pair(t, syscall.SOCK_DGRAM)
@@ -117,7 +117,7 @@ func TestLifeline(t *testing.T) {
 	f, err := l.Lifeline()
 	check(t, err)
 	closeOnExec(t, f)
-	// As os/exec does for each of its ExtraFiles, by Fd, and whoever inherits it may. Close must not wait for a read.
+	// As os/exec does for each of its ExtraFiles, by Fd, and a process that inherits it may. Close must not wait for a read.
 	check(t, syscall.SetNonblock(int(f.Fd()), false))
 	close(more)
 	time.Sleep(20 * time.Millisecond)

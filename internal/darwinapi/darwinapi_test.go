@@ -66,7 +66,7 @@ func TestSlowReceiver(t *testing.T) {
 		n, err = s.Send(a)
 		sent += n
 	}
-	assert.Equal(t, syscall.ENOBUFS, err, "nobody reads")
+	assert.Equal(t, syscall.ENOBUFS, err, "the peer does not read")
 	assert.Positive(t, sent)
 	assert.Equal(t, 256-sent, s.Len(), "what is left can be sent later")
 	for {

@@ -278,7 +278,7 @@ func TestHeadAndAfter(t *testing.T) {
 	assert.Zero(t, b.Head(0).Len())
 	assert.Equal(t, 1, b.Head(1).Len())
 	assert.Equal(t, buf[:18], b.Head(1).Bytes())
-	assert.Equal(t, 18, cap(b.Head(1).Bytes()), "nobody appends to the next frame")
+	assert.Equal(t, 18, cap(b.Head(1).Bytes()), "an append does not reach the next frame")
 	assert.Equal(t, b, b.Head(2))
 	assert.Equal(t, b, b.Head(3))
 	assert.Equal(t, b, b.After(0))

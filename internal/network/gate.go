@@ -15,13 +15,13 @@ const shut = 1 << 62
 type Gate struct {
 	state atomic.Int64
 	once  sync.Once
-	empty chan struct{} // closed when shut and nobody is inside
+	empty chan struct{} // closed when shut and empty
 }
 
 // Init readies the gate, open. It is called once, before anything else.
 func (g *Gate) Init() { g.empty = make(chan struct{}) }
 
-// Enter reports whether the gate is open; whoever was let in calls Leave.
+// Enter reports whether the gate is open; after true the caller calls Leave.
 func (g *Gate) Enter() bool {
 	if g.state.Add(1)&shut != 0 {
 		g.Leave()
@@ -37,7 +37,7 @@ func (g *Gate) Leave() {
 	}
 }
 
-// Shut keeps everybody out from now on. The channel is closed once nobody is inside. It may be called again.
+// Shut has Enter fail from now on. The channel is closed once all inside have left. It may be called again.
 func (g *Gate) Shut() <-chan struct{} {
 	g.state.Or(shut)
 	if g.state.Load() == shut {

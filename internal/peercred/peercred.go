@@ -17,7 +17,7 @@ type Peer struct {
 	Unverified bool `json:"unverified,omitempty"`
 }
 
-// nobody is a user that owns nothing, and stands for one that is not known.
+// nobody is the system's user of that name, which owns nothing; it stands for a user that is not known.
 const nobody = 65534
 
 // User is the peer's, nobody's if it is not known.

@@ -86,7 +86,7 @@ type Queue struct {
 	Stalled float64 `json:"stalled_s"`
 }
 
-// ClientDHCP is what passed between the guest and whoever serves DHCP.
+// ClientDHCP is what passed between the guest and the DHCP server.
 type ClientDHCP struct {
 	Discovers uint64 `json:"discovers"`
 	Requests  uint64 `json:"requests"`

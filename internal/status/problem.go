@@ -16,7 +16,7 @@ const CommandIndent = "    "
 
 // Codes of problems, for programs. docs/health.md explains each.
 const (
-	NoDHCPAnswer     = "no-dhcp-answer"    // a guest asks and nobody answers
+	NoDHCPAnswer     = "no-dhcp-answer"    // a guest asks and no server answers
 	DHCPDisabled     = "dhcp-disabled"     // the same, and the network has no DHCP server
 	PoolExhausted    = "pool-exhausted"    // all addresses are leased, or nearly
 	DuplicateIP      = "duplicate-ip"      // two guests use one address, or one uses the gateway's

@@ -85,7 +85,7 @@ type Network struct {
 type DHCP struct {
 	Start netip.Addr `json:"start"`
 	End   netip.Addr `json:"end"`
-	// Size is how many addresses there are for guests that have none reserved, Leased how many of these nobody else can get now.
+	// Size is how many addresses there are for guests that have none reserved, Leased how many of these are taken now.
 	Size   int     `json:"size,omitempty"`
 	Leased int     `json:"leased,omitempty"`
 	Leases []Lease `json:"leases,omitempty"` // by address; of the embedded network

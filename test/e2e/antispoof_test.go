@@ -17,7 +17,7 @@ import (
 )
 
 // TestAntiSpoof has guests on a daemon with --anti-spoof: Linux does nothing that is refused, also over a restart of the daemon,
-// until somebody gives a guest the address of another.
+// until a guest is given the address of another.
 func TestAntiSpoof(t *testing.T) {
 	m := newMixed(t, daemonNew, "--anti-spoof", "--allow-uid=0")
 	m.guests = boot(

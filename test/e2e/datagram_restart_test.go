@@ -16,7 +16,7 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/test/lab"
 )
 
-// A datagram guest on a path sends to whoever has the path by then. QEMU's socket there is not connected, so that nothing
+// A datagram guest on a path sends to the process that has the path by then. QEMU's socket there is not connected, so that nothing
 // ends with the daemon, and QEMU does not get stuck when it was blocked, as it does on a stream. A guest on a passed
 // descriptor has the other end of one that died with the daemon.
 

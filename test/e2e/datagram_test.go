@@ -177,12 +177,12 @@ func (m *mixed) testLease(t *testing.T) {
 	for i, g := range m.guests {
 		t.Logf("%s: %s", g.Name, m.leases[i].IP)
 		assert.Equal(t, gateway, m.leases[i].Router)
-		assert.Empty(t, owner[m.leases[i].IP], "%s has the address of somebody else", g.Name)
+		assert.Empty(t, owner[m.leases[i].IP], "%s has the address of another", g.Name)
 		owner[m.leases[i].IP] = g.Name
 	}
 }
 
-// testPing: everybody reaches everybody.
+// testPing: every guest reaches every other.
 func (m *mixed) testPing(t *testing.T) {
 	m.each(t, m.guests, func(i int, g *lab.Guest) error {
 		to := map[string]string{"gateway": gateway}
@@ -210,7 +210,7 @@ func (m *mixed) testPrivate(t *testing.T) {
 	sendsTo(t, path, fd)
 	sendsTo(t, fd, path)
 	for _, g := range []*lab.Guest{path, fd} {
-		assert.Zero(t, third.From(g.MAC).Frames, "frames of %s that were meant for somebody else", g.Name)
+		assert.Zero(t, third.From(g.MAC).Frames, "frames of %s that were meant for another guest", g.Name)
 		sendsToCounter(t, g, third)
 	}
 	require.Empty(t, third.Faults())

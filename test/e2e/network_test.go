@@ -90,7 +90,7 @@ func (n *network) testLease(t *testing.T) {
 		ip := net.ParseIP(lease.IP).To4()
 		require.NotNil(t, ip, lease.IP)
 		assert.Equal(t, net.IPv4(192, 168, 105, 0).To4(), ip.Mask(net.CIDRMask(24, 32)))
-		assert.NotContains(t, []byte{0, 1, 254, 255}, ip[3], "address of somebody else")
+		assert.NotContains(t, []byte{0, 1, 254, 255}, ip[3], "address of another")
 		n.leases[i] = lease
 	}
 	assert.NotEqual(t, n.leases[0].IP, n.leases[1].IP)
@@ -134,7 +134,7 @@ func (n *network) testGuestNames(t *testing.T) {
 		assert.NoError(t, err)
 		r := run(t, g, "nslookup "+ip)
 		assert.Contains(t, r.Output, other+".vmnet.internal")
-		r, err = g.Run(within(t, time.Minute), "nslookup nobody.vmnet.internal")
+		r, err = g.Run(within(t, time.Minute), "nslookup unknown.vmnet.internal")
 		require.NoError(t, err)
 		assert.Contains(t, r.Output, "NXDOMAIN")
 	}
@@ -170,7 +170,7 @@ func (n *network) testPrivate(t *testing.T) {
 	third, err := n.lab.Count(within(t, patience), n.daemon.Socket, mustMAC(t, countMAC))
 	require.NoError(t, err)
 	sendsTo(t, n.guests[0], n.guests[1])
-	assert.Zero(t, third.From(n.guests[0].MAC).Frames, "frames that were meant for somebody else")
+	assert.Zero(t, third.From(n.guests[0].MAC).Frames, "frames that were meant for another guest")
 	sendsToCounter(t, n.guests[0], third)
 	require.Empty(t, third.Faults())
 }

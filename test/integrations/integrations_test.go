@@ -243,7 +243,7 @@ func run(t *testing.T, cmd *exec.Cmd) string {
 	return out.String()
 }
 
-// buildOutside builds a program that uses the module attach as somebody else would, in a module of its own.
+// buildOutside builds a program that uses the module attach as other projects do, in a module of its own.
 func buildOutside(t *testing.T, program string) (binary string) {
 	t.Helper()
 	dir := t.TempDir()

@@ -32,7 +32,7 @@ type Options struct {
 	// Progress is told what a daemon or a guest is doing, in a few words, for a human who waits. It may be called by
 	// several goroutines at once. Nil: it is not told.
 	Progress func(who, what string)
-	// Line is told each line that a daemon prints, without its end, by one goroutine for each daemon. Nil means that nobody wants
+	// Line is told each line that a daemon prints, without its end, by one goroutine for each daemon. Nil means that the caller does not want
 	// to know.
 	Line func(text string)
 }

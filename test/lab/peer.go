@@ -212,7 +212,7 @@ func (p *Peer) Close() {
 	p.wg.Wait()
 }
 
-// join connects to socket and sends one frame to everybody, so that the bridge knows where mac is.
+// join connects to socket and broadcasts one frame, so that the bridge knows where mac is.
 func join(socket string, mac net.HardwareAddr) (net.Conn, error) {
 	conn, err := net.Dial("unix", socket)
 	if err != nil {

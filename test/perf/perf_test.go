@@ -134,7 +134,7 @@ func TestRunBridgedWithOneMachine(t *testing.T) {
 	w.listen(w.path("run/socket_vmnet.bridged.en0"))
 	w.ok("run", "-c", "1", "-b", "en0")
 	assert.FileExists(t, w.path("out/bridged-vz-1/host-to-vm.json"))
-	assert.NoFileExists(t, w.path("out/bridged-vz-1/vm-to-vm.json"), "one machine has nobody to talk to")
+	assert.NoFileExists(t, w.path("out/bridged-vz-1/vm-to-vm.json"), "one machine has no other to talk to")
 	assert.Contains(t, quote(w.calls()), `.networks[0].socket = "DIR/run/socket_vmnet.bridged.en0"`)
 }
 

@@ -169,7 +169,7 @@ func (r *run) upgrade(ctx context.Context) {
 	}
 }
 
-// calm has everybody leave and checks that the daemon is back at what it used without clients.
+// calm has all clients leave and checks that the daemon is back at what it used without clients.
 func (r *run) calm(ctx context.Context) error {
 	r.leave()
 	left := make(chan struct{})

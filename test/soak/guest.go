@@ -170,7 +170,7 @@ func (g *guest) step(ctx context.Context, s *station, x step) bool {
 		}
 	case stepUnknown:
 		for range 1 + x.frames/11 {
-			s.add(ledger.Target{MAC: net.HardwareAddr{guestPrefix, 0xff, 0, 0, 0, byte(x.to)}, To: ledger.Anybody}, min(x.size, 1514))
+			s.add(ledger.Target{MAC: net.HardwareAddr{guestPrefix, 0xff, 0, 0, 0, byte(x.to)}, To: ledger.Any}, min(x.size, 1514))
 		}
 	case stepStall:
 		s.stalled.Lock()

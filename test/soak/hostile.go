@@ -192,7 +192,7 @@ func badFloods() []choice[badThing] {
 			n := 100 + s.IntN(storm)
 			return bytes.Repeat(frame.Append(nil, h.frame(s, fakeguest.Broadcast, 60)), n), n
 		})},
-		{3, onStream("stream: storm to nobody", 0, func(h *hostile, s source) ([]byte, int) {
+		{3, onStream("stream: storm to an unknown address", 0, func(h *hostile, s source) ([]byte, int) {
 			n := 100 + s.IntN(storm)
 			return bytes.Repeat(frame.Append(nil, h.frame(s, net.HardwareAddr{hostilePrefix, 1, 1, 1, 1, 1}, 60)), n), n
 		})},

@@ -91,7 +91,7 @@ func (r *run) run(ctx context.Context) error {
 	return err
 }
 
-// come has everybody come and go from now on.
+// come has the clients come and go from now on.
 func (r *run) come() {
 	r.turn, r.leave = context.WithCancel(r.ctx)
 	for _, g := range r.guests {

@@ -70,7 +70,7 @@ type Owner struct {
 	External   string
 }
 
-// Owners are the subnets that are owned, and those freed that nobody has asked for since.
+// Owners are the subnets that are owned, and those freed that were not asked for since.
 func (c *Control) Owners() (all []Owner) {
 	for i := range c.owners.count {
 		at := c.owners.at(i)

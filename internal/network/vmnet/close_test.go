@@ -114,7 +114,7 @@ func TestStopHangs(t *testing.T) {
 	}
 }
 
-// TestCallHangs: a read or write that never comes back holds up nobody but its client, and the interface is not stopped
+// TestCallHangs: a read or write that never comes back holds up its client alone, and the interface is not stopped
 // under it.
 func TestCallHangs(t *testing.T) {
 	for _, what := range []string{"read", "write"} {
@@ -131,9 +131,9 @@ func TestCallHangs(t *testing.T) {
 				}
 			})
 			if what == "read" {
-				b.say(b.to(everybody, "x"))
+				b.say(b.to(broadcast, "x"))
 			} else {
-				go a.say(a.to(everybody, "x"))
+				go a.say(a.to(broadcast, "x"))
 			}
 			synctest.Wait()
 			r.talk(b, c)
@@ -160,7 +160,7 @@ func TestPanickingFramework(t *testing.T) {
 	a, b := r.attach(1), r.attach(2)
 	first := r.own(b)
 	first.fault(func(i *fakeInterface) { i.onRead = func() api.Status { panic("oops") } })
-	a.say(a.to(everybody, "hello"))
+	a.say(a.to(broadcast, "hello"))
 	r.replaced(b, first)
 	assert.Equal(t, 1, r.log.count("level=ERROR", "internal error", "oops"))
 	r.talk(a, b)
@@ -179,12 +179,12 @@ func TestCloseWhileRestarting(t *testing.T) {
 		return ctx.Err()
 	})
 	r.own(a).fault(func(i *fakeInterface) { i.onWrite = func([][]byte) api.Status { return api.InvalidAccess } })
-	a.say(a.to(everybody, "die"))
+	a.say(a.to(broadcast, "die"))
 	<-in
-	a.say(a.to(everybody, "down"))
+	a.say(a.to(broadcast, "down"))
 	assert.EqualValues(t, 2, a.Stats().Drops[network.DropDown])
 	require.NoError(t, a.Close())
-	a.say(a.to(everybody, "closed"))
+	a.say(a.to(broadcast, "closed"))
 	assert.EqualValues(t, 1, a.Stats().Drops[network.DropClosed])
 	r.fake.setStart(nil)
 	r.talk(r.attach(1), r.attach(2))

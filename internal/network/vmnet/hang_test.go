@@ -96,11 +96,11 @@ func TestAnchorReadHangsAndClientsChange(t *testing.T) {
 				return api.Success
 			}
 		})
-		anchor.put(a.to(everybody, "x"))
+		anchor.put(a.to(broadcast, "x"))
 		<-in
-		require.NoError(t, a.Close()) // the last one: nobody listens any more
+		require.NoError(t, a.Close()) // the last one: no port listens any more
 		b := r.attach(2)
-		b.say(b.to(everybody, "y"))
+		b.say(b.to(broadcast, "y"))
 		assert.Eventually(t, func() bool { return r.Status().Starts == 2 }, patience, time.Millisecond, "another anchor takes over")
 		_ = b.Close()
 		require.NoError(t, r.Close())

@@ -157,8 +157,8 @@ func (g *guest) Deliver(b frame.Batch) {
 // testType is an EtherType for experiments.
 var testType = []byte{0x88, 0xb5}
 
-// everybody is the broadcast address.
-var everybody = []byte{255, 255, 255, 255, 255, 255}
+// broadcast is the address of all.
+var broadcast = []byte{255, 255, 255, 255, 255, 255}
 
 // to makes a frame.
 func (g *guest) to(dst []byte, payload string) []byte {
@@ -192,7 +192,7 @@ func (r *rig) until(what string, cond func() bool) {
 func (r *rig) talk(a, b *guest) {
 	r.t.Helper()
 	word := fmt.Sprintf("word %d", talks.add())
-	a.say(a.to(everybody, word+" to all"))
+	a.say(a.to(broadcast, word+" to all"))
 	r.until("a broadcast", func() bool { return b.hears(word + " to all") })
 	b.say(b.to(a.mac, word+" back"))
 	r.until("the answer", func() bool { return a.hears(word + " back") })

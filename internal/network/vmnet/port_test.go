@@ -98,13 +98,13 @@ func TestBadFrames(t *testing.T) {
 				for k := range 200 {
 					p := long(k, 60)
 					if k == 0 || k == 77 || k == 78 || k == 199 {
-						frames = append(frames, a.to(everybody, "bad"))
+						frames = append(frames, a.to(broadcast, "bad"))
 					} else {
 						want = append(want, p)
-						frames = append(frames, a.to(everybody, p))
+						frames = append(frames, a.to(broadcast, p))
 					}
 					if k == 100 {
-						frames = append(frames, a.to(everybody, long(k, 1515))) // never offered
+						frames = append(frames, a.to(broadcast, long(k, 1515))) // never offered
 					}
 				}
 				a.say(frames...)
@@ -144,7 +144,7 @@ func TestExhausted(t *testing.T) {
 			})
 			var frames [][]byte
 			for k := range 200 {
-				frames = append(frames, a.to(everybody, long(k, 60)))
+				frames = append(frames, a.to(broadcast, long(k, 60)))
 			}
 			a.say(frames...)
 			assert.Equal(t, tt.want, a.Stats().Drops[network.DropExhausted])
@@ -210,14 +210,14 @@ func TestThreeFailures(t *testing.T) {
 			i.onWrite = func([][]byte) api.Status { return api.Failure }
 		})
 		for range 10 {
-			a.say(a.to(everybody, "x"))
+			a.say(a.to(broadcast, "x"))
 			time.Sleep(501 * time.Millisecond)
 		}
 		assert.Zero(t, r.Status().Restarts, "never more than two in a second")
 		assert.EqualValues(t, 10, a.Stats().Drops[network.DropRefused])
 		time.Sleep(time.Second)
 		for range 3 {
-			a.say(a.to(everybody, "x"))
+			a.say(a.to(broadcast, "x"))
 		}
 		time.Sleep(time.Millisecond)
 		synctest.Wait()
@@ -236,7 +236,7 @@ func TestDyingInterface(t *testing.T) {
 		a, b := r.attach(1), r.attach(2)
 		kill := func() {
 			r.own(b).fault(func(i *fakeInterface) { i.onRead = func() api.Status { return api.InvalidAccess } })
-			a.say(a.to(everybody, "die"))
+			a.say(a.to(broadcast, "die"))
 			synctest.Wait()
 		}
 		kill()
@@ -258,19 +258,19 @@ func TestDyingInterface(t *testing.T) {
 		time.Sleep(2 * settled)
 		kill()
 		assert.Equal(t, 2, r.Status().Own, "at once again after it had run for long")
-		assert.Zero(t, r.log.count("MAC address moved"), "nobody took it from another client")
+		assert.Zero(t, r.log.count("MAC address moved"), "no client took it from another")
 		r.end()
 	})
 }
 
-// TestRestartFails: the client shares the anchor until an interface can be had again.
+// TestRestartFails: the client shares the anchor until an interface starts again.
 func TestRestartFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, newFake(), onNetwork())
 		a, b := r.attach(1), r.attach(2)
 		r.fake.setStart(func(context.Context, bool) error { return failure() })
 		r.own(b).fault(func(i *fakeInterface) { i.onRead = func() api.Status { return api.SetupIncomplete } })
-		a.say(a.to(everybody, "die"))
+		a.say(a.to(broadcast, "die"))
 		synctest.Wait()
 		assert.Equal(t, 1, r.Status().Shared)
 		r.talk(a, b)
@@ -296,11 +296,11 @@ func TestAnchorDies(t *testing.T) {
 		first := r.anchorOf()
 		r.fake.setStart(func(context.Context, bool) error { return failure() })
 		first.fault(func(i *fakeInterface) { i.onWrite = func([][]byte) api.Status { return api.InvalidAccess } })
-		a.say(a.to(everybody, "die"))
+		a.say(a.to(broadcast, "die"))
 		time.Sleep(10 * time.Second)
-		a.say(a.to(everybody, "nobody out there"))
+		a.say(a.to(broadcast, "no host out there"))
 		assert.EqualValues(t, 2, a.Stats().Drops[network.DropDown])
-		assert.True(t, b.hears("nobody out there"), "those that share it still reach each other")
+		assert.True(t, b.hears("no host out there"), "those that share it still reach each other")
 		r.fake.setStart(nil)
 		r.fake.mu.Lock()
 		r.fake.tune = func(p *api.Params) { p.WriteMax = 16 } // by a macOS that thinks otherwise now
@@ -311,11 +311,11 @@ func TestAnchorDies(t *testing.T) {
 		require.NotSame(t, first, second)
 		assert.Equal(t, someForward(), second.forwards, "made again")
 		assert.Equal(t, first.net.f.configs[0], first.net.f.configs[len(r.fake.configs)-1], "with the same identity")
-		a.say(a.to(everybody, "hello"))
+		a.say(a.to(broadcast, "hello"))
 		assert.EqualValues(t, 1, second.packets.Load())
 		var frames [][]byte
 		for i := range 40 {
-			frames = append(frames, a.to(everybody, long(i, 60)))
+			frames = append(frames, a.to(broadcast, long(i, 60)))
 		}
 		a.say(frames...)
 		assert.EqualValues(t, 41, second.packets.Load())
@@ -326,7 +326,7 @@ func TestAnchorDies(t *testing.T) {
 	})
 }
 
-// TestMoreClientsThanInterfaces: nobody is refused. When an interface becomes free, the client that has shared the anchor
+// TestMoreClientsThanInterfaces: no client is refused. When an interface becomes free, the client that has shared the anchor
 // longest gets it, and no frame twice or of its own.
 func TestMoreClientsThanInterfaces(t *testing.T) {
 	f := newFake()
@@ -357,7 +357,7 @@ func TestMoreClientsThanInterfaces(t *testing.T) {
 	var mine atomic.Int64
 	wg.Go(func() { // 3 broadcasts all the time: it must not get that back by the anchor
 		for ; !stop.Load(); mine.Add(1) {
-			g[3].say(g[3].to(everybody, fmt.Sprintf("m%d", mine.Load())))
+			g[3].say(g[3].to(broadcast, fmt.Sprintf("m%d", mine.Load())))
 			time.Sleep(20 * time.Microsecond)
 		}
 	})
@@ -384,13 +384,13 @@ func TestMoreClientsThanInterfaces(t *testing.T) {
 	}
 	require.NoError(t, g[4].Close())
 	require.NoError(t, g[5].Close())
-	r.until("nobody shares", func() bool { return r.Status().Shared == 0 })
+	r.until("no client shares", func() bool { return r.Status().Shared == 0 })
 	anchor := r.anchorOf()
 	reads := anchor.reads.Load()
 	for range 20 {
 		r.talk(g[0], g[3])
 	}
-	assert.Equal(t, reads, anchor.reads.Load(), "nobody reads the anchor")
+	assert.Equal(t, reads, anchor.reads.Load(), "the anchor is not read")
 	assert.False(t, anchor.notifies, "and it has no events")
 	r.end()
 }
@@ -473,9 +473,9 @@ func TestIsolated(t *testing.T) {
 	for _, way := range []string{interfacesClient, interfacesOne} {
 		r := newRig(t, newFake(), with(home(), func(o *Options) { o.Isolate, o.Interfaces = true, way }))
 		a, b := r.attach(1), r.attach(2)
-		b.say(b.to(everybody, "hello"))
-		a.say(a.to(everybody, "hello"), a.to(b.mac, "hello"))
-		host := a.to(everybody, "from the host")
+		b.say(b.to(broadcast, "hello"))
+		a.say(a.to(broadcast, "hello"), a.to(b.mac, "hello"))
+		host := a.to(broadcast, "from the host")
 		host[11] = 77
 		for _, i := range r.fake.running() {
 			i.put(host)
@@ -498,7 +498,7 @@ func TestSinkLimit(t *testing.T) {
 		a := r.attach(1)
 		b := &guest{r: r, mac: guestMAC(2), max: 1514}
 		require.NoError(t, b.plug(context.Background()))
-		b.say(b.to(everybody, "here"))
+		b.say(b.to(broadcast, "here"))
 		r.until("known", func() bool { return a.hears("here") })
 		a.say(a.to(b.mac, long(1, 9014)), a.to(b.mac, long(2, 60)), a.to(b.mac, long(3, 1515)), a.to(b.mac, long(4, 1514)), a.to(b.mac, long(5, 9000)))
 		r.until("two", func() bool { return len(b.heard()) >= 2 })
@@ -530,21 +530,21 @@ func TestWaitingPackets(t *testing.T) {
 	r.fake.setStart(func(context.Context, bool) error { return nil })
 	r.fake.mu.Lock()
 	r.fake.tune = func(*api.Params) {}
-	r.fake.born = func(i *fakeInterface) { i.queue = append(i.queue, a.to(everybody, "early")) }
+	r.fake.born = func(i *fakeInterface) { i.queue = append(i.queue, a.to(broadcast, "early")) }
 	r.fake.mu.Unlock()
 	b := r.attach(2)
 	r.until("what was there before", func() bool { return b.hears("early") })
 	r.end()
 }
 
-// TestStalePackets: what the anchor received while nobody listened is not for a client that begins to share it.
+// TestStalePackets: what the anchor received while no port listened is not for a client that begins to share it.
 func TestStalePackets(t *testing.T) {
 	r := newRig(t, newFake(), with(onNetwork(), func(o *Options) { o.Interfaces = interfacesOne }))
 	anchor := r.anchorOf()
 	for round := range 2 {
-		anchor.put((&guest{mac: guestMAC(9)}).to(everybody, "stale"))
+		anchor.put((&guest{mac: guestMAC(9)}).to(broadcast, "stale"))
 		a := r.attach(1)
-		anchor.put((&guest{mac: guestMAC(9)}).to(everybody, "fresh"))
+		anchor.put((&guest{mac: guestMAC(9)}).to(broadcast, "fresh"))
 		r.until("what came since", func() bool { return a.hears("fresh") })
 		assert.Equal(t, []string{"fresh"}, a.heard(), "round %d", round)
 		require.NoError(t, a.Close())
@@ -578,7 +578,7 @@ func (r *rig) calls() (n int64) {
 }
 
 // TestNetworkObjectDies: when the service behind vmnet is started again, all interfaces die and the network object is of no
-// use: another one is made on the same subnet, and everybody is served by it.
+// use: another one is made on the same subnet, and serves all clients.
 func TestNetworkObjectDies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
@@ -619,7 +619,7 @@ func TestNetworkObjectDies(t *testing.T) {
 			})
 		}
 		for _, a := range g {
-			a.say(a.to(everybody, "x"))
+			a.say(a.to(broadcast, "x"))
 		}
 		time.Sleep(5 * time.Minute)
 		synctest.Wait()

@@ -27,10 +27,10 @@ func TestNothingComesTwiceByMoving(t *testing.T) {
 		f.mu.Unlock()
 		filler := r.attach(2)
 		a, sharer := r.attach(3), r.attach(4)
-		a.say(a.to(everybody, "hello")) // who is silent until it moves may hear itself once
+		a.say(a.to(broadcast, "hello")) // one that is silent until it moves may hear itself once
 		r.until("all are there", func() bool {
-			c.say(c.to(everybody, "hello"))
-			sharer.say(sharer.to(everybody, "hello"))
+			c.say(c.to(broadcast, "hello"))
+			sharer.say(sharer.to(broadcast, "hello"))
 			return a.hears("hello") && sharer.hears("hello") && c.hears("hello")
 		})
 		var sent [2]int
@@ -39,7 +39,7 @@ func TestNothingComesTwiceByMoving(t *testing.T) {
 		for i, g := range []*guest{c, sharer} {
 			wg.Go(func() {
 				for !stop.Load() {
-					g.say(g.to(everybody, strconv.Itoa(i)+" "+strconv.Itoa(sent[i])))
+					g.say(g.to(broadcast, strconv.Itoa(i)+" "+strconv.Itoa(sent[i])))
 					if sent[i]++; sent[i]%16 == 0 {
 						time.Sleep(200 * time.Microsecond)
 					}
@@ -48,7 +48,7 @@ func TestNothingComesTwiceByMoving(t *testing.T) {
 		}
 		wg.Go(func() {
 			for !stop.Load() {
-				a.say(a.to(everybody, "mine"))
+				a.say(a.to(broadcast, "mine"))
 				time.Sleep(100 * time.Microsecond)
 			}
 		})
@@ -58,7 +58,7 @@ func TestNothingComesTwiceByMoving(t *testing.T) {
 		stop.Store(true)
 		wg.Wait()
 		r.until("the network of the new interface", func() bool {
-			c.say(c.to(everybody, "end"))
+			c.say(c.to(broadcast, "end"))
 			return a.hears("end")
 		})
 		next := [2]int{-1, -1}
@@ -76,7 +76,7 @@ func TestNothingComesTwiceByMoving(t *testing.T) {
 	}
 }
 
-// TestSharersAreSpared: what one client that shares the anchor sends to one that has an interface of its own reaches nobody
+// TestSharersAreSpared: what one client that shares the anchor sends to one that has an interface of its own reaches no other
 // else, also when the anchor has never heard of it.
 func TestSharersAreSpared(t *testing.T) {
 	f := newFake()
@@ -84,13 +84,13 @@ func TestSharersAreSpared(t *testing.T) {
 	r := newRig(t, f, onNetwork())
 	defer r.end()
 	own := r.attach(1)
-	own.say(own.to(everybody, "before anybody shares"))
+	own.say(own.to(broadcast, "before any client shares"))
 	a, b := r.attach(2), r.attach(3)
 	require.Equal(t, 2, r.Status().Shared)
-	a.say(a.to(everybody, "a"))
+	a.say(a.to(broadcast, "a"))
 	r.until("a broadcast", func() bool { return b.hears("a") && own.hears("a") })
-	a.say(a.to(own.mac, "secret"), a.to(guestMAC(9), "to nobody"))
-	r.until("both", func() bool { return own.hears("secret") && b.hears("to nobody") })
+	a.say(a.to(own.mac, "secret"), a.to(guestMAC(9), "to an unknown"))
+	r.until("both", func() bool { return own.hears("secret") && b.hears("to an unknown") })
 	assert.False(t, b.hears("secret"))
 }
 
@@ -106,7 +106,7 @@ func TestManyAddressesBehindTheAnchor(t *testing.T) {
 	mac := hostile.mac
 	for i := range 3000 { // a bridge learns 256 behind a client
 		hostile.mac = []byte{2, 0, 0, 1, byte(i >> 8), byte(i)}
-		hostile.say(hostile.to(everybody, strconv.Itoa(i)))
+		hostile.say(hostile.to(broadcast, strconv.Itoa(i)))
 	}
 	hostile.mac = mac
 	r.until("the spray", func() bool { return b.hears("2999") })

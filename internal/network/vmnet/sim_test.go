@@ -99,8 +99,8 @@ func (r *rig) meet(a, b *guest) {
 	r.t.Helper()
 	word := fmt.Sprintf("meet %d", talks.add())
 	r.until("they meet", func() bool {
-		a.say(a.to(everybody, word), a.to(b.mac, word+"!"))
-		b.say(b.to(everybody, word), b.to(a.mac, word+"!"))
+		a.say(a.to(broadcast, word), a.to(b.mac, word+"!"))
+		b.say(b.to(broadcast, word), b.to(a.mac, word+"!"))
 		return a.hears(word+"!") && b.hears(word+"!") && a.hears(word) && b.hears(word)
 	})
 }

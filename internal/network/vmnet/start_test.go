@@ -209,7 +209,7 @@ func TestIdentities(t *testing.T) {
 }
 
 // TestSubnetIsKept: a network without --vmnet-gateway asks for the subnet of its last start, and does without where
-// that is not to be had.
+// that does not exist.
 func TestSubnetIsKept(t *testing.T) {
 	auto := Options{Mode: network.ModeShared, UseAPI: apiNetwork}
 	last := netip.MustParsePrefix("192.168.77.0/24")

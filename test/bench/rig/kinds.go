@@ -20,7 +20,7 @@ const (
 	Daemon        = "daemon"         // with the embedded network
 	DaemonSlow    = "daemon-slow"    // the same, made slower on purpose
 	DaemonVmnet   = "daemon-vmnet"   // with interfaces of the simulated vmnet
-	DaemonBridged = "daemon-bridged" // the same in bridged mode, where nobody simulates a host
+	DaemonBridged = "daemon-bridged" // the same in bridged mode, where no host is simulated
 	VmnetC        = "vmnet-c"        // a C program on the simulated vmnet
 	Floor         = "floor"          // C: the least a bridge has to do
 	Blind         = "blind"          // C: a copy from one client to the other, unread

@@ -32,7 +32,7 @@ type Options struct {
 	Time     time.Duration // of a measurement whose Load says nothing else; 600 ms
 	Warm     time.Duration // of a flow before the measurement begins; 200 ms
 	Kinds    []Kind        // more kinds of relays than those that the package knows; for tests
-	Progress func(string)  // is told what takes a while; nil: nobody is
+	Progress func(string)  // is told what takes a while; may be nil
 }
 
 // A Rig holds the compiled programs and the directory everything happens in.

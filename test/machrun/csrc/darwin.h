@@ -89,7 +89,7 @@ struct d_mcontext {
 	uint32_t err;
 	uint64_t faultvaddr;
 	uint64_t rax, rbx, rcx, rdx, rdi, rsi, rbp, rsp, r8, r9, r10, r11, r12, r13, r14, r15, rip, rflags, cs, fs, gs;
-	char fpu[524]; // of which nobody asks
+	char fpu[524]; // which no program asks for
 };
 struct d_ucontext {
 	int32_t onstack;

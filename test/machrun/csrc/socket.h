@@ -59,7 +59,7 @@ struct sock {
 };
 
 enum {
-	PAIR = 1,        // made by socketpair: nobody else sends to its peer
+	PAIR = 1,        // made by socketpair: no other socket sends to its peer
 	CONNECTED = 2,   // a datagram socket that Linux's kernel has connected
 	NAMED = 4,       // a datagram socket that is connected to a path, in here
 	LOST = 8,        // its peer has gone, and it was told

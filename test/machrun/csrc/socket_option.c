@@ -81,7 +81,7 @@ static long get_local(int fd, struct sock *s, int o, void *v, uint32_t *n)
 	case LOCAL_PEERCRED:
 		return credentials(fd, s, v, n);
 	case LOCAL_PEERPID:
-	case LOCAL_PEEREPID: // nobody is delegated here
+	case LOCAL_PEEREPID: // no process is delegated here
 		return process(fd, s, v, n);
 	}
 	refused("local option", o);

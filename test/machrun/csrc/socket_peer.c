@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Datagram sockets that are connected. On macOS such a socket takes datagrams from everybody who may write to its path
+// Datagram sockets that are connected. On macOS such a socket takes datagrams from every process that may write to its path
 // (uipc_usrreq.c, uipc_send: the receiver's unp_conn is not looked at), and on Linux only from its peer. Thus a socket with a
 // name is never connected in Linux's kernel: its peer is held here by a descriptor of the path, so that it stays the same
 // socket when the path is given to another, and datagrams are sent to that. A socket without a name is connected as Linux does
@@ -78,7 +78,7 @@ int datagram_target(int fd, struct sock *s, union address *a, socklen_t *len)
 	return 0;
 }
 
-// reach connects another socket to the address, which tells whether somebody is there. 0, or an errno of Linux.
+// reach connects another socket to the address, which tells whether there is one. 0, or an errno of Linux.
 static int reach(const union address *a, socklen_t len)
 {
 	int s = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);

@@ -47,7 +47,7 @@ SAME(WRAP)
 #define DECLARE(name) extern char s_##name[];
 SHIMS(DECLARE)
 
-// What libSystem has and nobody needs here.
+// What libSystem has and no program needs here.
 static long zero(void) { return 0; }
 static long no_job(void) { return D_ESRCH; }
 

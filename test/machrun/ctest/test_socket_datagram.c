@@ -107,7 +107,7 @@ CASE(a_pair_whose_peer_has_closed)
 		FAILS(57, s_getpeername(p[0], &a, &n));
 		EQUAL(5, s_read(p[0], frame, sizeof frame));
 		f = (struct pollfd){.fd = p[0], .events = POLLIN};
-		EQUAL(0, poll(&f, 1, 0)); // nobody is woken
+		EQUAL(0, poll(&f, 1, 0)); // no reader is woken
 		switch (i) {
 		case 0: FAILS(54, s_write(p[0], frame, 60)); break;
 		case 1: FAILS(54, s_read(p[0], frame, 60)); break; // a blocking one

@@ -53,7 +53,7 @@ type flow struct {
 	last  uint64 // sequence
 	seen  uint64 // bit n: last-n came
 	mine  place  // in the frames for this connection
-	all   place  // in those for everybody
+	all   place  // in those for all
 	lost  uint64
 	first string // where that began
 	known bool   // lost was taken into account
@@ -116,7 +116,7 @@ func (c *Conn) Receive(f []byte) {
 // alien judges a frame that is not of the ledger.
 func (c *Conn) alien(f []byte) {
 	if c.l.opts.Alien == nil || !c.l.opts.Alien(f) {
-		c.l.Fail(Corrupted, "%s received a frame of %d bytes that nobody sent: % x", c, len(f), f[:min(len(f), 64)])
+		c.l.Fail(Corrupted, "%s received a frame of %d bytes that no client sent: % x", c, len(f), f[:min(len(f), 64)])
 		return
 	}
 	if f[0]&1 != 0 || bytes.Equal(f[:6], c.MAC) {
@@ -203,7 +203,7 @@ func (c *Conn) order(h header, sender *Conn, e *era) {
 	switch h.to {
 	case c.ID:
 		c.count(&x.mine, x, h, e)
-	case Everybody:
+	case All:
 		c.count(&x.all, x, h, e)
 	}
 }

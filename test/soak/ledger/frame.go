@@ -35,8 +35,8 @@ const (
 
 // Numbers of connections that are none: of frames to the broadcast address, and to the owner of an address.
 const (
-	Everybody = ^uint32(0)
-	Anybody   = Everybody - 1
+	All = ^uint32(0)
+	Any   = All - 1
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -54,14 +54,14 @@ type header struct {
 // A Target is whom a frame is for.
 type Target struct {
 	MAC net.HardwareAddr
-	To  uint32 // connection, Everybody or Anybody
+	To  uint32 // connection, All or Any
 }
 
 // Target is c as one.
 func (c *Conn) Target() Target { return Target{c.MAC, c.ID} }
 
 // Broadcast is for all.
-var Broadcast = Target{net.HardwareAddr{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, Everybody}
+var Broadcast = Target{net.HardwareAddr{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, All}
 
 // Compose appends a frame of n bytes from c to b; n below MinLen is MinLen. One goroutine at a time composes frames of a
 // connection, and sends them in that order.

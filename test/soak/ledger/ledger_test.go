@@ -212,7 +212,7 @@ func TestOrder(t *testing.T) {
 // TestAddressThatIsNotKnown: unicast may be flooded before its owner has spoken, after it has left, and after a start.
 func TestAddressThatIsNotKnown(t *testing.T) {
 	y := newToy(Options{})
-	flood := func() { // by a network that knows nobody
+	flood := func() { // by a network that knows no address
 		clear(y.table)
 		y.send(0, y.to(1), 64)
 	}
@@ -282,7 +282,7 @@ func TestAliens(t *testing.T) {
 	y := newToy(Options{Alien: func(f []byte) bool { return f[6] == 0x0e }})
 	y.talk()
 	y.conns[0].Receive(other)
-	y.conns[1].Receive(other) // to somebody who is not known for long
+	y.conns[1].Receive(other) // to a connection that is not known for long
 	y.only(t)
 	y.now += 2 * alienAge
 	y.conns[1].Receive(other)

@@ -19,7 +19,7 @@ struct control *_Atomic the_control;
 static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
 static char open_dir[4096];
 
-// Fills a zeroed control. The magic comes last, so that nobody takes half a file for a whole one.
+// Fills a zeroed control. The magic comes last, so that no reader takes half a file for a whole one.
 static void fill(struct control *c)
 {
 	c->version = CONTROL_VERSION;

@@ -64,7 +64,7 @@ uint32_t lease_find(const struct client *c, uint32_t wish)
 	if (lease_usable(c, wish))
 		return wish;
 	uint32_t first = c->net->start + 1, last = c->net->end - first < SEARCHED ? c->net->end : first + SEARCHED;
-	for (int again = 0; again < 2; again++) // one that nobody had before is better
+	for (int again = 0; again < 2; again++) // one that was not leased before is better
 		for (uint32_t a = first; a <= last; a++)
 			if (lease_usable(c, a) && (again || on(c, a) == NULL))
 				return a;
@@ -95,7 +95,7 @@ static void write_file(void)
 	snprintf(new, sizeof new, "%s.new", path);
 	FILE *f = fopen(new, "w");
 	if (f == NULL)
-		return; // the directory has gone, with whoever asks
+		return; // the directory has gone, with its user
 	for (int i = 0; i < LEASES; i++) {
 		const struct lease *l = &control()->leases[i];
 		if (atomic_load(&l->mac) != 0 && atomic_load(&l->given))

@@ -117,7 +117,7 @@ static struct iface *start(struct net *n, bool ok, struct description *d, struct
 	struct faults f)
 {
 	if (f.null == 2 || !queue_lives(q) || b == NULL)
-		return NULL; // and nobody to tell
+		return NULL; // and there is no one to tell
 	struct answer *a = answer_new(q, b);
 	if (f.null != 0 || !ok) {
 		fail(a, !ok ? VMNET_INVALID_ARGUMENT : f.handler != 0 ? (vmnet_return_t)f.handler : VMNET_FAILURE);

@@ -142,7 +142,7 @@ CASE(bridge_learns)
 	struct frame f;
 	for (int i = 0; i < 3; i++)
 		nic_open(&n[i], NULL, describe(VMNET_SHARED_MODE));
-	frame_make(&f, 2, 1, 60); // nobody knows 2: to all but the sender
+	frame_make(&f, 2, 1, 60); // 2 is unknown: to all but the sender
 	EQUAL(VMNET_SUCCESS, nic_send(&n[0], &f));
 	nic_expect(&n[1], &f);
 	nic_expect(&n[2], &f);
@@ -170,7 +170,7 @@ CASE(bridge_learns)
 	nic_close(&n[1]);
 }
 
-// An isolated interface reaches the host and nobody else.
+// An isolated interface reaches the host alone.
 CASE(isolation)
 {
 	struct nic a, b, c;

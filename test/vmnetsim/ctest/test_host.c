@@ -94,7 +94,7 @@ CASE(host_leases_addresses)
 	CHECK(strcmp(a, "10.12.0.2") == 0);
 	EQUAL(ACK, dhcp(&n, 1, REQUEST, "0.0.0.0", a, a));
 	CHECK(strcmp(a, "10.12.0.2") == 0);
-	EQUAL(NAK, dhcp(&n, 2, REQUEST, "0.0.0.0", a, b));			// somebody else's
+	EQUAL(NAK, dhcp(&n, 2, REQUEST, "0.0.0.0", a, b));			// another's
 	EQUAL(NAK, dhcp(&n, 2, REQUEST, "0.0.0.0", "10.12.0.4", b)); // beyond the range
 	EQUAL(NAK, dhcp(&n, 2, REQUEST, "0.0.0.0", "10.12.0.1", b)); // the host's
 	EQUAL(ACK, dhcp(&n, 2, REQUEST, "0.0.0.0", "10.12.0.3", b));

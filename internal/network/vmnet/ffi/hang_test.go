@@ -17,8 +17,8 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/test/vmnetsim"
 )
 
-// TestReleaseUnderStart: a call to start that does not return has the network's reference, so it is not released under it,
-// whoever has stopped waiting.
+// TestReleaseUnderStart: a call to start that does not return has the network's reference, so it is not released under it when
+// its caller has stopped waiting.
 func TestReleaseUnderStart(t *testing.T) {
 	s := open(t, vmnetsim.Full)
 	n, err := s.NewNetwork(api.NetworkConfig{Mode: network.ModeShared})

@@ -181,7 +181,7 @@ func TestWake(t *testing.T) {
 }
 
 // TestLateEvent turns events off while one is on its way, which the simulator delivers nevertheless: at worst that wakes
-// somebody for nothing, also when it comes so late that the block has another user.
+// a reader for nothing, also when it comes so late that the block has another user.
 func TestLateEvent(t *testing.T) {
 	s := open(t, vmnetsim.Full)
 	x := s.start(t)

@@ -189,7 +189,7 @@ static void wait_ready(void)
 	}
 }
 
-// tell_event waits until whoever reads it has done what belongs to that moment.
+// tell_event waits until its reader has done what belongs to that moment.
 static void tell_event(const char *event)
 {
 	char byte;

@@ -52,9 +52,9 @@ void learn(const uint8_t *src, int client)
 int look_up(const uint8_t *dst)
 {
 	if (dst[0] & 1)
-		return EVERYBODY;
+		return ALL_CLIENTS;
 	uint64_t have = atomic_load_explicit(find_slot(mac_key(dst)), memory_order_relaxed);
-	return have == 0 ? EVERYBODY : (int)(have & 0xffff) - 1;
+	return have == 0 ? ALL_CLIENTS : (int)(have & 0xffff) - 1;
 }
 
 void write_run(struct client *c, const uint8_t *run, size_t n)
@@ -70,9 +70,9 @@ void write_run(struct client *c, const uint8_t *run, size_t n)
 
 static void deliver(int from, int to, const uint8_t *run, size_t n)
 {
-	if (n == 0 || to == from || to == NOBODY)
+	if (n == 0 || to == from || to == NO_CLIENT)
 		return;
-	if (to != EVERYBODY) {
+	if (to != ALL_CLIENTS) {
 		write_run(&clients[to], run, n);
 		return;
 	}
@@ -87,7 +87,7 @@ static ssize_t forward(void *client, const uint8_t *buf, size_t len)
 {
 	int from = (int)((struct client *)client - clients);
 	size_t off = 0, run = 0;
-	int to = NOBODY, run_to = NOBODY;
+	int to = NO_CLIENT, run_to = NO_CLIENT;
 	const uint8_t *before = NULL;
 	while (len - off >= PREFIX_LEN) {
 		uint32_t n = get_prefix(buf + off);

@@ -13,8 +13,8 @@
 enum {
 	MAX_CLIENTS = 256,
 	BATCH_DATAGRAMS = 32, // per recvmmsg and sendmmsg, as the daemon does
-	EVERYBODY = -1,       // in place of a client's index
-	NOBODY = -2
+	ALL_CLIENTS = -1,       // in place of a client's index
+	NO_CLIENT = -2
 };
 
 struct client {
@@ -31,7 +31,7 @@ extern atomic_int client_count;
 // add_client copies *c to the end of clients and returns its index.
 int add_client(const struct client *c);
 
-// learn notes that an address is client's; look_up returns whose it is, or EVERYBODY.
+// learn notes that an address is client's; look_up returns whose it is, or ALL_CLIENTS.
 void learn(const uint8_t *src, int client);
 int look_up(const uint8_t *dst);
 

@@ -115,11 +115,11 @@ static void write_slots(struct client *c, struct slots *s, int first, int end)
 
 static void deliver_slots(int from, int to, struct slots *s, int first, int end)
 {
-	if (first == end || to == from || to == NOBODY)
+	if (first == end || to == from || to == NO_CLIENT)
 		return;
-	if (to != EVERYBODY && clients[to].datagrams) {
+	if (to != ALL_CLIENTS && clients[to].datagrams) {
 		send_slots(&clients[to], s, first, end);
-	} else if (to != EVERYBODY) {
+	} else if (to != ALL_CLIENTS) {
 		write_slots(&clients[to], s, first, end);
 	} else {
 		for (int i = 0, count = atomic_load(&client_count); i < count; i++)
@@ -131,12 +131,12 @@ static void deliver_slots(int from, int to, struct slots *s, int first, int end)
 // forward_slots sends some slots of one client on.
 static void forward_slots(int from, struct slots *s, int first, int end)
 {
-	int to = NOBODY, run = first, run_to = NOBODY;
+	int to = NO_CLIENT, run = first, run_to = NO_CLIENT;
 	const uint8_t *before = NULL;
 	for (int i = first; i < end; i++) {
 		const uint8_t *frame = s->wire[i] + PREFIX_LEN;
 		if (length(s, i) < ETHER_HEADER_LEN || s->msgs[i].msg_hdr.msg_flags & MSG_TRUNC) {
-			to = NOBODY;
+			to = NO_CLIENT;
 		} else if (!before || memcmp(frame, before, 2 * MAC_LEN) != 0) {
 			learn(frame + MAC_LEN, from);
 			to = look_up(frame);
@@ -174,7 +174,7 @@ static int add_path(const struct sockaddr_un *from)
 		return add_client(&c);
 	}
 	if (errno != EPERM)
-		return NOBODY; // it has gone
+		return NO_CLIENT; // it has gone
 	close(c.fd);
 	c.fd = shared_sock;
 	c.addr_len = sizeof *from;
@@ -203,7 +203,7 @@ static void *shared_loop(void *arg)
 			for (end = first + 1; end < s->count; end++)
 				if (strcmp(s->from[end].sun_path, s->from[first].sun_path) != 0)
 					break;
-			int from = s->from[first].sun_path[0] ? find_path(&s->from[first]) : NOBODY;
+			int from = s->from[first].sun_path[0] ? find_path(&s->from[first]) : NO_CLIENT;
 			if (from >= 0)
 				forward_slots(from, s, first, end);
 		}

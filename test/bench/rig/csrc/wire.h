@@ -21,7 +21,7 @@ enum {
 	ETHER_HEADER_LEN = 14,
 	MAX_FRAME_LEN = 69632,     // QEMU's NET_BUFSIZE
 	READ_LEN = 256 * 1024,     // one read(2) of a batching reader, in bytes
-	SOCKET_BUFFER = 256 * 1024, // SO_SNDBUF of the daemon, of socket_vmnet_client, and so of everybody here, in bytes
+	SOCKET_BUFFER = 256 * 1024, // SO_SNDBUF of the daemon, of socket_vmnet_client, and so of all programs here, in bytes
 	DATAGRAM_BUFFER = 4 * 1024 * 1024 // the same of datagram sockets that are bound to a path
 };
 
