@@ -36,7 +36,7 @@ const (
 // Numbers of connections that are none: of frames to the broadcast address, and to the owner of an address.
 const (
 	All = ^uint32(0)
-	Any   = All - 1
+	Any = All - 1
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
