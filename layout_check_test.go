@@ -3,8 +3,6 @@
 package layout_test
 
 import (
-	"bytes"
-	"debug/elf"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -30,8 +28,6 @@ type source struct {
 
 func (s *source) dir() string          { return path.Dir(s.path) }
 func (s *source) test() bool           { return strings.HasSuffix(s.path, "_test.go") }
-func (s *source) lines() int           { return strings.Count(s.text, "\n") }
-func (s *source) main() bool           { return s.ast.Name.Name == "main" }
 func (s *source) line(p token.Pos) int { return s.fset.Position(p).Line }
 
 // parse reads one file.
@@ -125,36 +121,6 @@ func checkCgo(files []*source) (bad []string) {
 	return bad
 }
 
-// checkPackageDocs wants one package comment per package, in the form that go doc expects.
-func checkPackageDocs(files []*source) (bad []string) {
-	docs := map[string][]string{}
-	for _, s := range files {
-		if s.test() {
-			continue
-		}
-		if _, ok := docs[s.dir()]; !ok {
-			docs[s.dir()] = nil
-		}
-		if s.ast.Doc == nil {
-			continue
-		}
-		docs[s.dir()] = append(docs[s.dir()], s.path)
-		want := "Package " + s.ast.Name.Name + " "
-		if s.main() {
-			want = "Command " + path.Base(s.dir()) + " "
-		}
-		if !strings.HasPrefix(s.ast.Doc.Text(), want) {
-			bad = append(bad, fmt.Sprintf("%s: the package comment does not begin with %q", s.path, want))
-		}
-	}
-	for dir, in := range docs {
-		if len(in) != 1 {
-			bad = append(bad, fmt.Sprintf("%s: %d package comments, want one: %v", dir, len(in), in))
-		}
-	}
-	return bad
-}
-
 // spdx is what the first line of a file says.
 const spdx = "SPDX-License-Identifier: Apache-2.0"
 
@@ -245,56 +211,6 @@ func checkExported(files []*source) (bad []string) {
 	return bad
 }
 
-// functions calls f for each function with its length in lines.
-func functions(s *source, f func(d *ast.FuncDecl, lines int)) {
-	for _, d := range s.ast.Decls {
-		if fd, ok := d.(*ast.FuncDecl); ok {
-			f(fd, s.line(fd.End())-s.line(fd.Pos())+1)
-		}
-	}
-}
-
-// checkSizes bounds files and, tests apart, functions.
-func checkSizes(files []*source) (bad []string) {
-	for _, s := range files {
-		if s.test() {
-			continue
-		}
-		if s.lines() > maxFile {
-			bad = append(bad, fmt.Sprintf("%s: %d lines, at most %d", s.path, s.lines(), maxFile))
-		}
-		functions(s, func(d *ast.FuncDecl, n int) {
-			if n > maxFunction {
-				bad = append(bad, fmt.Sprintf("%s:%d: %s has %d lines, at most %d", s.path, s.line(d.Pos()), d.Name.Name, n, maxFunction))
-			}
-		})
-	}
-	return bad
-}
-
-// habits tells how many files and functions are longer than they should be.
-func habits(files []*source) string {
-	var nf, nfn int
-	var long []string
-	for _, s := range files {
-		if s.test() {
-			continue
-		}
-		nf++
-		if s.lines() > habitFile {
-			long = append(long, fmt.Sprintf("%s: %d lines", s.path, s.lines()))
-		}
-		functions(s, func(d *ast.FuncDecl, n int) {
-			nfn++
-			if n > habitFunction {
-				long = append(long, fmt.Sprintf("%s: %s has %d lines", s.path, d.Name.Name, n))
-			}
-		})
-	}
-	return fmt.Sprintf("%d files and %d functions without tests; above the habit of %d and %d lines:\n\t%s",
-		nf, nfn, habitFile, habitFunction, strings.Join(long, "\n\t"))
-}
-
 // checkSkips finds tests that skip without being on the list, and rows of the list that are not needed.
 func checkSkips(files []*source) (bad []string) {
 	unused := keys(skips)
@@ -369,20 +285,6 @@ func checkLinked(deps []string) (bad []string) {
 			if d == no || strings.HasPrefix(d, no+"/") {
 				bad = append(bad, d+" is linked into the program")
 			}
-		}
-	}
-	return bad
-}
-
-// checkStatic tells what in an ELF binary asks for a dynamic loader.
-func checkStatic(binary []byte) (bad []string) {
-	f, err := elf.NewFile(bytes.NewReader(binary))
-	if err != nil {
-		return []string{err.Error()}
-	}
-	for _, p := range f.Progs {
-		if p.Type == elf.PT_INTERP || p.Type == elf.PT_DYNAMIC {
-			bad = append(bad, fmt.Sprintf("the binary is not static: it has a %s segment", p.Type))
 		}
 	}
 	return bad

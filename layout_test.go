@@ -7,6 +7,7 @@ package layout_test
 
 import (
 	"bytes"
+	"debug/elf"
 	"encoding/json"
 	"os"
 	"os/exec"
@@ -230,12 +231,6 @@ var skips = map[string]string{
 	"test/lab/labtest/labtest.go: NewLab":                                        "QEMU, a guest kernel and iPXE, which test/e2e/setup.sh gets",
 }
 
-// Sizes in lines. The habit is what one aims at; the test reports how often it is missed.
-const (
-	maxFile, habitFile         = 500, 300
-	maxFunction, habitFunction = 80, 40
-)
-
 func TestLayout(t *testing.T) {
 	files := repository(t)
 	for name, rule := range map[string]func([]*source) []string{
@@ -243,9 +238,7 @@ func TestLayout(t *testing.T) {
 		"third-party imports": checkThirdParty,
 		"cgo":                 checkCgo,
 		"exported names":      checkExported,
-		"package docs":        checkPackageDocs,
 		"licence lines":       checkSPDX,
-		"sizes":               checkSizes,
 		"skips":               checkSkips,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -254,11 +247,10 @@ func TestLayout(t *testing.T) {
 			}
 		})
 	}
-	t.Log(habits(files))
 }
 
 // budgets are the most lines that there may be. They only fall: who adds some takes others away.
-var budgets = map[string]int{"product": 57_170, "Go below test/": 11_000, "tests": 60_600, "C": 13_000}
+var budgets = map[string]int{"product": 57_170, "Go below test/": 11_000, "tests": 60_430, "C": 13_000}
 
 func TestBudgets(t *testing.T) {
 	lines := map[string]int{}
@@ -349,10 +341,11 @@ func TestLinuxBinaries(t *testing.T) {
 
 			binary := filepath.Join(t.TempDir(), program)
 			run(t, env, "go", "build", "-o", binary, "./cmd/"+program)
-			b, err := os.ReadFile(binary)
+			f, err := elf.Open(binary)
 			require.NoError(t, err)
-			for _, c := range checkStatic(b) {
-				t.Errorf("%s: %s", program, c)
+			defer f.Close()
+			for _, p := range f.Progs {
+				assert.NotContains(t, []elf.ProgType{elf.PT_INTERP, elf.PT_DYNAMIC}, p.Type, "it is not static")
 			}
 		})
 	}

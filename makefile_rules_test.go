@@ -10,7 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/goccy/go-yaml"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -140,34 +139,5 @@ func TestMake381(t *testing.T) {
 		"\t[ a != b ]", "X = $(call q,$(1))", "# private X = 1", "define X\n1\nendef", "\techo a::=b", "a.%: b.%", "X ?= $(shell date)",
 	} {
 		assert.Empty(t, newer(line), line)
-	}
-}
-
-// What Lima's own workflow runs, with our URL for socket_vmnet's.
-func TestLimaWorkflow(t *testing.T) {
-	text, err := os.ReadFile("docs/integrations/lima-ci.yml")
-	require.NoError(t, err)
-	var workflow struct {
-		Jobs map[string]struct {
-			Steps []struct{ Name, Run string }
-		}
-	}
-	require.NoError(t, yaml.Unmarshal(text, &workflow))
-	var run string
-	for _, step := range workflow.Jobs["vmnet"].Steps {
-		if step.Name == "Install socket_vmnet" {
-			run = step.Run
-		}
-	}
-	assert.Contains(t, run, "git clone https://github.com/socket-vmnet2/socket_vmnet2 socket_vmnet\n")
-	assert.Contains(t, run, "\n  sudo make PREFIX=/opt/socket_vmnet install\n")
-	for line := range strings.SplitSeq(string(text), "\n") {
-		if words := strings.Fields(strings.TrimPrefix(strings.TrimSpace(line), "run: ")); len(words) > 1 && words[0] == "sudo" && words[1] == "make" {
-			for _, word := range words[2:] {
-				if !strings.Contains(word, "=") && !strings.HasPrefix(word, "-") && !strings.HasPrefix(word, "~") {
-					assert.Contains(t, upstreamTargets, word)
-				}
-			}
-		}
 	}
 }
