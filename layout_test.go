@@ -171,7 +171,7 @@ type use struct {
 
 // direct are the modules that go.mod and tools/release/go.mod require directly.
 var direct = map[string]use{
-	"github.com/urfave/cli/v2": {"MIT", []string{"internal/compat/cmdline", "internal/compat", "internal/compat/manual", "cmd/socket_vmnet2"}, nil},
+	"github.com/urfave/cli/v2": {"MIT", []string{"internal/compat/cmdline", "internal/compat", "internal/compat/manual", "cmd/socket_vmnet2", "cmd/vmnet-helper"}, nil},
 	"golang.org/x/sys": {"BSD-3-Clause", []string{
 		"internal/ops/doctor", "internal/ops/install", "internal/perclient/link", "internal/perclient/mmsg", "internal/peercred", "internal/perclient/dgram", "internal/compat", "internal/daemon/handover", "internal/daemon/upgrade", "internal/daemon/inherit", "internal/daemon/rundir", "internal/ops/service", "internal/state", "internal/network/vmnet/ffi", "internal/darwinapi", "internal/daemon",
 		"cmd/socket_vmnet2", "cmd/socket_vmnet_client", "cmd/vmnet-helper", "internal/perclient/passfd", "internal/perclient/passfd/proto", "internal/perclient/passfd/client", "internal/gateway", "internal/network/usernet",
