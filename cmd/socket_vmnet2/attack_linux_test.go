@@ -280,12 +280,7 @@ func testAttack(t *testing.T, user int, x attack) {
 		code, _ := p.signal(t, syscall.SIGTERM)
 		assert.Zero(t, code)
 	} else {
-		select {
-		case <-p.ended:
-		case <-time.After(patience):
-			require.Fail(t, "it runs")
-		}
-		assert.Equal(t, 1, p.ProcessState.ExitCode())
+		p.exits(t, 1)
 	}
 	p.says(t, x.want)
 	after := a.look()

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"os"
 	"os/user"
-	"path/filepath"
 	"runtime"
 	"strconv"
 	"sync"
@@ -91,13 +90,7 @@ func (p *process) floodControl(t *testing.T) *flood {
 // descriptors. The clients stay, and after each upgrade it is the same.
 func TestControlFlood(t *testing.T) {
 	needRoot(t)
-	path := filepath.Join(t.TempDir(), "socket_vmnet2")
-	replaceProgram(t, path)
-	sock := filepath.Join(shortDir(t), "s")
-	c := command("socket_vmnet2", sock, "--socket-group="+ownGroup(t))
-	c.Path, c.Args[0] = path, path
-	p := runDaemon(t, c, sock)
-	p.ready(t)
+	p, _ := startOwn(t, "--socket-group="+ownGroup(t))
 	tk := p.talkers(t)
 	tk.check("before")
 	before := p.base(t)

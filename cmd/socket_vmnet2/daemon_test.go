@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -25,6 +26,8 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/gateway"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/fakeguest"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/vnettest"
 )
 
 const (
@@ -209,6 +212,17 @@ func (p *process) signal(t *testing.T, s os.Signal) (code int, took time.Duratio
 	}
 }
 
+// exits waits for an end that is not asked for, and checks the exit code.
+func (p *process) exits(t *testing.T, code int) {
+	t.Helper()
+	select {
+	case <-p.ended:
+		assert.Equal(t, code, p.ProcessState.ExitCode(), "%s", p.stderr)
+	case <-time.After(patience):
+		require.Fail(t, "it does not end", "%s", p.stderr)
+	}
+}
+
 // alive reports whether the daemon still runs.
 func (p *process) alive() bool {
 	select {
@@ -280,16 +294,30 @@ func (c *client) send(dst byte, payload string) {
 // receive reads frames until one has payload.
 func (c *client) receive(payload string) {
 	c.t.Helper()
-	require.NoError(c.t, c.SetReadDeadline(time.Now().Add(2*patience)))
+	require.True(c.t, c.hears(payload, 2*patience), "waiting for %q", payload)
+}
+
+// hears reads frames until one has payload, and reports false when none came for a while.
+func (c *client) hears(payload string, wait time.Duration) bool {
+	c.t.Helper()
+	defer func() { require.NoError(c.t, c.SetDeadline(time.Now().Add(patience))) }()
 	for {
+		require.NoError(c.t, c.SetReadDeadline(time.Now().Add(wait)))
 		head := make([]byte, frame.PrefixLen)
-		_, err := io.ReadFull(c, head)
-		require.NoError(c.t, err, "waiting for %q", payload)
+		n, err := io.ReadFull(c, head)
+		if errors.Is(err, os.ErrDeadlineExceeded) && n == 0 {
+			return false
+		}
+		require.NoError(c.t, c.SetReadDeadline(time.Now().Add(patience)))
+		if errors.Is(err, os.ErrDeadlineExceeded) { // in the middle of a frame
+			_, err = io.ReadFull(c, head[n:])
+		}
+		require.NoError(c.t, err)
 		f := make([]byte, int(head[2])<<8|int(head[3]))
 		_, err = io.ReadFull(c, f)
 		require.NoError(c.t, err)
 		if string(f[frame.MinLen:]) == payload {
-			return
+			return true
 		}
 	}
 }
@@ -386,13 +414,11 @@ func TestTwoDaemonsOnePath(t *testing.T) {
 	first.ready(t)
 	for range 5 {
 		second := launch(t, "socket_vmnet2", sock)
-		<-second.ended
-		assert.Equal(t, 1, second.ProcessState.ExitCode())
+		second.exits(t, 1)
 		assert.Contains(t, second.stderr.String(), "ERROR| bind: Address already in use")
 	}
 	third := launch(t, "socket_vmnet2", filepath.Join(dir, "s3"), "--pidfile="+pid)
-	<-third.ended
-	assert.Equal(t, 1, third.ProcessState.ExitCode())
+	third.exits(t, 1)
 	assert.Contains(t, third.stderr.String(),
 		fmt.Sprintf("ERROR| Failed to open pidfile: %q: Resource temporarily unavailable", pid))
 	assert.NoFileExists(t, filepath.Join(dir, "s3"))
@@ -443,4 +469,20 @@ func TestKilledDaemonIsReplaced(t *testing.T) {
 	tk.check("without its path")
 	code, _ := p.signal(t, syscall.SIGTERM)
 	assert.Zero(t, code)
+}
+
+// stateRoot is a directory that only this user can change, all the way up from it, as the daemon wants for its state.
+func stateRoot(t *testing.T) string {
+	t.Helper()
+	home, err := os.UserHomeDir()
+	require.NoError(t, err)
+	dir, err := os.MkdirTemp(home, ".socket_vmnet2-test")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+func guest(t *testing.T, p *process, last byte) *fakeguest.Guest {
+	t.Helper()
+	return vnettest.Dial(t, p.sock, fakeguest.Options{MAC: net.HardwareAddr{2, 0, 0, 0, 1, last}, Timeout: patience})
 }

@@ -37,7 +37,8 @@ func call(name string, args ...string) (code int, stdout, stderr string) {
 	return code, out.String(), err.String()
 }
 
-func TestAskUsage(t *testing.T) {
+// TestUsageErrors: a bad command line is told of, on a line of its own and with the usage text, before anything is done.
+func TestUsageErrors(t *testing.T) {
 	for _, c := range []struct{ name, args, want string }{
 		{"status", "--interval=x", "--interval=x is no number of seconds from 0.1 to 86400"},
 		{"status", "--interval=0", "--interval=0 is no number"},
@@ -52,13 +53,40 @@ func TestAskUsage(t *testing.T) {
 		{"log-level", "loud", `"loud" is no LEVEL (debug, info, warn, error), and no SOCKET of that name is here`},
 		{"log-level", "debug /s /t", `log-level takes [LEVEL] [SOCKET], not "/t" as well`},
 		{"log-level", "/s debug", `not ["/s" "debug"]`},
+		{"upgrade", "", "no SOCKET"},
+		{"upgrade", "--timeout /s", "no time, such as 10s"},
+		{"upgrade", "--timeout=-1s /s", "--timeout=-1s is no time, such as 10s"},
+		{"upgrade", "--timeout=0 /s", "--timeout=0 is no time, such as 10s"},
+		{"help", "status kick", `help takes [COMMAND], not "kick" as well`},
+		{"version", "x", `version takes options only, not "x"`},
+		{"selftest", "--pidfile=x", "unknown option --pidfile"},
+		{"selftest", "--timeout=0s", "--timeout=0s is no time, such as 30s"},
+		{"selftest", "--timeout=x", "--timeout=x is no time, such as 30s"},
+		{"try", "--pidfile=/x", "unknown option --pidfile"},
+		{"try", "--vmnet-mode=x", `unknown vmnet mode "x"`},
+		{"try", "--socket-user=", "--socket-user is empty"},
+		{"exec", "", "no SOCKET"},
+		{"exec", "/s", "no COMMAND"},
+		{"exec", "/s --", "no COMMAND"},
+		{"exec", "/s --dgram -- true", "--dgram is behind SOCKET"},
+		{"exec", "--datagram /s -- true", "unknown option --datagram"},
+		{"exec", "--dgram --stream /s true", "exclude each other"},
+		{"exec", "--fd=1 /s true", "--fd=1"},
+		{"exec", "--fd=1024 /s true", "--fd=1024"},
+		{"exec", "--fd=three /s true", "--fd=three"},
+		{"exec", "--mac=01:00:5e:00:00:01 /s true", "--mac: "},
+		{"exec", "--mac= /s true", "--mac: "},
+		{"exec", "--interface-id=x /s true", "--interface-id: "},
+		{"exec", "--name=\x01 /s true", "--name: "},
+		{"exec", "--json= /s true", "--json="},
 	} {
 		t.Run(c.name+" "+c.args, func(t *testing.T) {
 			code, stdout, stderr := call(c.name, strings.Fields(c.args)...)
 			assert.Equal(t, 1, code)
 			assert.True(t, strings.HasPrefix(stdout, "Usage: socket_vmnet2 "+c.name+" "), stdout)
-			assert.Contains(t, stderr, "ERROR| ")
-			assert.Contains(t, stderr, c.want)
+			assert.True(t, strings.HasPrefix(stderr, "ERROR| "), stderr)
+			assert.Contains(t, strings.ToLower(stderr), strings.ToLower(c.want))
+			assert.Equal(t, 1, strings.Count(stderr, "\n"), stderr)
 		})
 	}
 	code, _, stderr := call("status", "")
@@ -246,17 +274,6 @@ func TestStatusUnwell(t *testing.T) {
 	code, _, stderr = call("status", d.socket, "/nowhere/s")
 	assert.Equal(t, 2, code, "the worst counts")
 	assert.Contains(t, stderr, "/nowhere/s: no daemon runs there")
-}
-
-// TestStatusLine: a document of several lines becomes one.
-func TestStatusLine(t *testing.T) {
-	for answer, want := range map[string]string{
-		"{\"a\" : 1}\n":   "{\"a\":1}\n",
-		"{\"a\":\n 1}\n":  "{\"a\":1}\n",
-		"{\"a\":\"\\n\"}": "{\"a\":\"\\n\"}\n",
-	} {
-		assert.Equal(t, want, string(glance{answer: json.RawMessage(answer)}.line()))
-	}
 }
 
 // someDaemons is what theDaemon looks at in a test.

@@ -65,20 +65,6 @@ func echo(mac net.HardwareAddr) int {
 	}
 }
 
-// startOwnOpen is startOwn for a daemon with clients of all kinds.
-func startOwnOpen(t *testing.T) (p *process, path string) {
-	t.Helper()
-	path = filepath.Join(t.TempDir(), "socket_vmnet2")
-	replaceProgram(t, path)
-	sock := filepath.Join(shortDir(t), "s")
-	c := command("socket_vmnet2", sock, append([]string{"--state-dir=" + stateRoot(t)}, datagramArgs...)...)
-	c.Path, c.Args[0] = path, path
-	p = runDaemon(t, c, sock)
-	p.ready(t)
-	p.servesDatagrams(t)
-	return p, path
-}
-
 // A checkedFlow is numbered frames from one guest to another; what comes is checked byte by byte.
 type checkedFlow struct {
 	from, to *fakeguest.Guest

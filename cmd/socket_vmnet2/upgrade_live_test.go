@@ -34,12 +34,20 @@ func startOwn(t *testing.T, args ...string) (*process, string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "socket_vmnet2")
 	replaceProgram(t, path)
-	dir := t.TempDir()
+	dir := shortDir(t)
 	c := command("socket_vmnet2", filepath.Join(dir, "s"), append([]string{"--pidfile=" + dir + "/pid"}, args...)...)
 	c.Path, c.Args[0] = path, path
 	p := runDaemon(t, c, filepath.Join(dir, "s"))
 	p.ready(t)
 	p.base(t)
+	return p, path
+}
+
+// startOwnOpen is startOwn for a daemon with clients of all kinds.
+func startOwnOpen(t *testing.T) (p *process, path string) {
+	t.Helper()
+	p, path = startOwn(t, append([]string{"--state-dir=" + stateRoot(t)}, datagramArgs...)...)
+	p.servesDatagrams(t)
 	return p, path
 }
 
