@@ -397,22 +397,13 @@ func startUnhindered(t *testing.T, start func() *process) *process {
 	t.Helper()
 	for range 20 {
 		p := start()
-		for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+		for end := time.Now().Add(patience); p.alive(); time.Sleep(5 * time.Millisecond) {
 			if visit(p.sock) == nil {
 				return p
 			}
-			ended := false
-			select {
-			case <-p.ended:
-				ended = true
-			default:
-			}
-			if ended {
-				require.Contains(t, p.stderr.String(), "Address already in use")
-				break
-			}
 			require.True(t, time.Now().Before(end), "not ready: %s", p.stderr)
 		}
+		require.Contains(t, p.stderr.String(), "Address already in use")
 	}
 	t.Fatal("hindered each time")
 	return nil

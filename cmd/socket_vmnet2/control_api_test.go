@@ -100,7 +100,6 @@ func TestLogForms(t *testing.T) {
 		"plain": {`INFO \| Created pidfile ".*/pid" for process \d+`, `INFO \| Accepted a connection \(fd \d+\)`, `INFO \| client gone client=\d+ reason=EOF duration=[\d.]+m?s peer_uid=`},
 		"text": {
 			`(?m)^time=\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z level=INFO msg="created pidfile" path=.*/pid pid=\d+$`,
-			`(?m)^time=\S+ level=INFO msg="accepted a connection" client=\d+ fd=\d+$`,
 			`(?m)^time=\S+ level=INFO msg="client gone" client=\d+ reason=EOF duration=[\d.]+ peer_uid=\d+ peer_gid=\d+ peer_pid=\d+ mac=02:00:00:00:00:a1 frames_to_net=\d+`,
 			`(?m)^time=\S+ level=INFO msg="received signal" signal="?Terminated(: 15")?$`,
 		},

@@ -115,11 +115,14 @@ func command(name, sock string, args ...string) *exec.Cmd {
 	return exec.Command(filepath.Join(binaries, name), append(append(defaults, args...), sock)...)
 }
 
-// runDaemon starts a daemon on sock, with its log in a pipe unless it goes elsewhere.
+// runDaemon starts a daemon on sock, with its output and its log in pipes unless they go elsewhere.
 func runDaemon(t *testing.T, c *exec.Cmd, sock string) *process {
 	t.Helper()
 	p := &process{Cmd: c, sock: sock, stdout: &output{}, stderr: &output{}}
-	if p.Stdout = p.stdout; p.Stderr == nil {
+	if p.Stdout == nil {
+		p.Stdout = p.stdout
+	}
+	if p.Stderr == nil {
 		p.Stderr = p.stderr
 	}
 	p.ended = make(chan struct{})

@@ -23,18 +23,15 @@ import (
 // scrape is the daemon's metrics, from its control socket, or from an address that is not empty.
 func (p *process) scrape(t *testing.T, addr string) string {
 	t.Helper()
-	tr := &http.Transport{DialContext: func(ctx context.Context, network, a string) (net.Conn, error) {
-		if addr == "" {
-			network, a = "unix", p.sock+".d/control"
-		}
-		return new(net.Dialer).DialContext(ctx, network, a)
+	network := "tcp"
+	if addr == "" {
+		network, addr = "unix", p.sock+".d/control"
+	}
+	tr := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, network, addr)
 	}}
 	defer tr.CloseIdleConnections()
-	host := addr
-	if addr == "" {
-		host = "localhost"
-	}
-	resp, err := (&http.Client{Transport: tr, Timeout: patience}).Get("http://" + host + "/metrics")
+	resp, err := (&http.Client{Transport: tr, Timeout: patience}).Get("http://localhost/metrics")
 	require.NoError(t, err)
 	defer resp.Body.Close()
 	b, err := io.ReadAll(resp.Body)

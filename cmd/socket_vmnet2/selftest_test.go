@@ -41,11 +41,9 @@ func selftestRun(t *testing.T, args ...string) (code int, stdout, stderr string)
 	t.Helper()
 	c := exec.CommandContext(t.Context(), filepath.Join(binaries, "socket_vmnet2"), append([]string{"selftest"}, args...)...)
 	c.Env = append(os.Environ(), "TMPDIR="+t.TempDir())
-	var out, errs bytes.Buffer
-	c.Stdout, c.Stderr = &out, &errs
-	_ = c.Run()
-	assert.NotContains(t, errs.String(), "DATA RACE")
-	return c.ProcessState.ExitCode(), out.String(), errs.String()
+	code, stdout, stderr = outcome(t, c)
+	assert.NotContains(t, stderr, "DATA RACE")
+	return code, stdout, stderr
 }
 
 func parseReport(t *testing.T, text string) (r report) {
