@@ -203,7 +203,6 @@ var direct = map[string]use{
 // skips are the only places where a test may skip, by file and function, with what it needs. CI has all of it.
 var skips = map[string]string{
 	"cmd/socket_vmnet_client/main_test.go: TestPermissionDenied":                 "root, to become a user without access",
-	"cmd/socket_vmnet2/exec_test.go: TestExecPermission":                         "root, to become a user without access",
 	"cmd/socket_vmnet2/given_test.go: needRoot":                                  "root, to become another user",
 	"cmd/vmnet-helper/fake_test.go: TestSudo":                                    "root, to become another user",
 	"internal/perclient/capture/compile_test.go: tcpdump":                        "tcpdump, which test/e2e/setup.sh gets",

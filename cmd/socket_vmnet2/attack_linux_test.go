@@ -277,8 +277,7 @@ func testAttack(t *testing.T, user int, x attack) {
 			return err == nil && len(b) > 0 && len(b) < 10 && string(b) != "secret"
 		},
 			patience, 2*time.Millisecond, "it does not run: %s", p.stderr)
-		code, _ := p.signal(t, syscall.SIGTERM)
-		assert.Zero(t, code)
+		p.stop(t)
 	} else {
 		p.exits(t, 1)
 	}
@@ -331,8 +330,7 @@ func TestRootAndItsEnvironment(t *testing.T) {
 	require.NoError(t, err)
 	kept := fmt.Sprintf("/proc/%d/root/var/lib/socket_vmnet2/%s", p.Process.Pid, state.FileName(dir+"/s"))
 	require.Eventually(t, func() bool { _, err := os.Stat(kept); return err == nil }, patience, 10*time.Millisecond, "%s", p.stderr)
-	code, _ := p.signal(t, syscall.SIGTERM)
-	assert.Zero(t, code)
+	p.stop(t)
 	left, err := os.ReadDir(bait)
 	require.NoError(t, err)
 	assert.Empty(t, left)
@@ -381,8 +379,7 @@ func TestNobodyConnectsBeforeTheMode(t *testing.T) {
 		info, err := os.Stat(sock)
 		require.NoError(t, err)
 		assert.Equal(t, []os.FileMode{0o700, 0o770}[i%2], info.Mode().Perm())
-		code, _ := p.signal(t, syscall.SIGTERM)
-		require.Zero(t, code)
+		p.stop(t)
 		_ = os.Remove(a.dir + "/mine")
 	}
 	close(quit)

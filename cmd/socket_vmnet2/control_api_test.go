@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -58,8 +57,7 @@ func TestControlLogLevel(t *testing.T) {
 	require.NoError(t, err)
 	p.talkers(t)
 	p.says(t, `"msg":"client connected"`)
-	code, _ = p.signal(t, syscall.SIGTERM)
-	assert.Zero(t, code)
+	p.stop(t)
 	p.checkJSONLog(t)
 }
 
@@ -89,8 +87,7 @@ func TestLogForms(t *testing.T) {
 		tk.check("hello")
 		require.NoError(t, tk.a.Close())
 		p.says(t, "client gone")
-		code, _ := p.signal(t, syscall.SIGTERM)
-		assert.Zero(t, code)
+		p.stop(t)
 		if format == "json" {
 			p.checkJSONLog(t)
 		}

@@ -215,6 +215,14 @@ func (p *process) signal(t *testing.T, s os.Signal) (code int, took time.Duratio
 	}
 }
 
+// stop ends the daemon in order, and in time.
+func (p *process) stop(t *testing.T) {
+	t.Helper()
+	code, took := p.signal(t, syscall.SIGTERM)
+	assert.Zero(t, code, "%s", p.stderr)
+	assert.Less(t, took, stopTime)
+}
+
 // exits waits for an end that is not asked for, and checks the exit code.
 func (p *process) exits(t *testing.T, code int) {
 	t.Helper()
@@ -446,8 +454,7 @@ func TestRaceForOnePath(t *testing.T) {
 			b, err := os.ReadFile(pid)
 			return err == nil && string(b) == fmt.Sprint(winner.Process.Pid)
 		}, patience, time.Millisecond, "round %d", round)
-		code, _ := winner.signal(t, syscall.SIGTERM)
-		require.Zero(t, code)
+		winner.stop(t)
 		require.NoFileExists(t, pid)
 	}
 }
@@ -470,8 +477,7 @@ func TestKilledDaemonIsReplaced(t *testing.T) {
 	tk := p.talkers(t)
 	require.NoError(t, os.Remove(sock))
 	tk.check("without its path")
-	code, _ := p.signal(t, syscall.SIGTERM)
-	assert.Zero(t, code)
+	p.stop(t)
 }
 
 // stateRoot is a directory that only this user can change, all the way up from it, as the daemon wants for its state.

@@ -271,7 +271,7 @@ func TestExecJSON(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "reply")
 	const id = "6ba7b810-9dad-41d1-80b4-00c04fd430c8"
-	check := func(t *testing.T, line, mac string) {
+	check := func(t *testing.T, line, id, mac string) {
 		t.Helper()
 		reply, err := proto.DecodeReply([]byte(line))
 		require.NoError(t, err, line)
@@ -289,23 +289,12 @@ func TestExecJSON(t *testing.T) {
 		assert.Empty(t, before)
 		b, err := os.ReadFile(file)
 		require.NoError(t, err)
-		check(t, string(b), r.Args[0])
+		check(t, string(b), id, r.Args[0])
 	})
 	t.Run("stdout", func(t *testing.T) {
-		var r execReport
-		var before string
-		require.Eventually(t, func() bool { // until the one before has left its identity
-			cmd := execCmd(t, "--json=-", "--interface-id="+strings.ToUpper(id), p.sock, "--", testBinary(t), "{mac}")
-			cmd.Env = append(cmd.Env, probeVar+"=1")
-			code, stdout, _ := outcome(t, cmd)
-			if code != 7 {
-				return false
-			}
-			first, second, _ := strings.Cut(stdout, "\n")
-			before = first + "\n"
-			return json.Unmarshal([]byte(second), &r) == nil
-		}, patience, 20*time.Millisecond)
-		check(t, before, r.Args[0])
+		other := strings.ToUpper(strings.Replace(id, "6", "7", 1)) // the one before may not have left yet
+		r, before := runProbe(t, execCmd(t, "--json=-", "--interface-id="+other, p.sock, "--", testBinary(t), "{mac}"))
+		check(t, before, other, r.Args[0])
 	})
 	t.Run("a link", func(t *testing.T) {
 		link := filepath.Join(dir, "link")
@@ -393,12 +382,7 @@ func TestExecErrors(t *testing.T) {
 
 // TestExecPermission: who may not connect is told who may.
 func TestExecPermission(t *testing.T) {
-	if os.Geteuid() != 0 {
-		if os.Getenv("CI") != "" {
-			t.Fatal("CI has to run the tests as root: this one becomes another user")
-		}
-		t.Skip("needs root to become a user without access: run the tests as root")
-	}
+	needRoot(t)
 	p := startPassing(t)
 	copied := filepath.Join(execDir(t), "socket_vmnet2")
 	replaceProgram(t, copied)

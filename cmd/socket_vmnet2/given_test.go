@@ -149,12 +149,6 @@ func (m *manager) told() (next func() string) {
 	}
 }
 
-// logs waits until the daemon has logged text.
-func (p *process) logs(t *testing.T, text string) {
-	t.Helper()
-	require.Eventually(t, func() bool { return strings.Contains(p.stderr.String(), text) }, patience, time.Millisecond, "no %q: %s", text, p.stderr)
-}
-
 // TestGivenSocket: a socket that a service manager has made is served and left as it is, and the manager is told.
 func TestGivenSocket(t *testing.T) {
 	t.Run("root's", func(t *testing.T) { testGivenSocket(t, newManager(t)) })
@@ -182,8 +176,7 @@ func testGivenSocket(t *testing.T, m *manager) {
 	info, err := os.Stat(m.sock + ".d")
 	require.NoError(t, err)
 	assert.Equal(t, os.FileMode(0o700), info.Mode().Perm(), "the socket's group may not connect, so it may not here")
-	code, _ := p.signal(t, syscall.SIGTERM)
-	assert.Zero(t, code)
+	p.stop(t)
 	assert.Equal(t, "STOPPING=1\nSTATUS=stopping", next())
 	after, err := os.Lstat(m.sock)
 	require.NoError(t, err)
@@ -233,7 +226,7 @@ func TestBacklogIsLeftToTheNext(t *testing.T) {
 		}
 	})
 	require.NoError(t, first.Process.Signal(syscall.SIGTERM))
-	first.logs(t, "Received signal")
+	first.says(t, "Received signal")
 	require.Eventually(t, func() bool {
 		return strings.Count(first.stderr.String(), "is left to the next process") == 2 // of stream and attach
 	}, patience, time.Millisecond, "%s", first.stderr)
@@ -255,7 +248,7 @@ func TestBacklogIsLeftToTheNext(t *testing.T) {
 	assert.Zero(t, first.ProcessState.ExitCode())
 
 	second := m.start()
-	second.logs(t, "peer_uid")
+	second.says(t, "peer_uid")
 	pair := talking{second.dial(t, 0xd1), late}
 	pair.meet()
 	pair.check("the same connection")
@@ -304,8 +297,7 @@ func TestUpgradeOfGivenSocket(t *testing.T) {
 		tk.check("the same connections")
 	}
 	p.talkers(t).check("and new ones")
-	code, _ := p.signal(t, syscall.SIGTERM)
-	assert.Zero(t, code)
+	p.stop(t)
 	hears("STOPPING=1\n")
 	assert.FileExists(t, m.sock)
 	p.says(t, "is left to the next process")
@@ -330,8 +322,7 @@ func TestAllGivenSockets(t *testing.T) {
 			_, err := over(t, way).Configure()
 			require.NoError(t, err, way.Name)
 		}
-		code, _ := p.signal(t, syscall.SIGTERM)
-		assert.Zero(t, code)
+		p.stop(t)
 		assert.Empty(t, p.stdout.String())
 		for _, name := range []string{"s", "s.d/attach", "s.d/adopt", "s.d/control", "s.d/dgram/sock"} {
 			assert.FileExists(t, filepath.Join(m.dir, name))

@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -148,8 +147,7 @@ func TestMetricsUpgrade(t *testing.T) {
 	if c, err := net.Dial("tcp", addr); assert.NoError(t, err) { // silent at the stop
 		defer c.Close()
 	}
-	code, _ := p.signal(t, syscall.SIGTERM)
-	assert.Zero(t, code)
+	p.stop(t)
 	_, err = net.Dial("tcp", addr)
 	assert.Error(t, err)
 }

@@ -27,8 +27,7 @@ func TestTimeOfAStart(t *testing.T) {
 			require.True(t, time.Now().Before(end), "not ready: %s", p.stderr)
 		}
 		times = append(times, time.Since(began))
-		code, _ := p.signal(t, syscall.SIGTERM)
-		require.Zero(t, code)
+		p.stop(t)
 		require.NoError(t, os.RemoveAll(filepath.Dir(sock)))
 	}
 	slices.Sort(times)
@@ -47,8 +46,7 @@ func TestSocketIsTheLast(t *testing.T) {
 		for _, name := range []string{"attach", "adopt", "control", "control.root"} {
 			require.NoError(t, visit(filepath.Join(sock+".d", name)))
 		}
-		code, _ := p.signal(t, syscall.SIGTERM)
-		require.Zero(t, code)
+		p.stop(t)
 	}
 }
 
@@ -71,7 +69,5 @@ func TestStalledLogHarmsNobody(t *testing.T) {
 	require.NoError(t, w.Close())
 	p.ready(t)
 	p.talkers(t).check("the network runs on")
-	code, took := p.signal(t, syscall.SIGTERM)
-	assert.Zero(t, code)
-	assert.Less(t, took, stopTime)
+	p.stop(t)
 }

@@ -73,13 +73,6 @@ func (r *tryRig) ready(p *process) (v tryReady) {
 	return v
 }
 
-// end ends p by a signal, and checks that nothing is left.
-func (r *tryRig) end(p *process, s os.Signal) {
-	r.t.Helper()
-	code, _ := p.signal(r.t, s)
-	assert.Zero(r.t, code, "%s", p.stderr)
-}
-
 func TestTryGuest(t *testing.T) {
 	r := newTryRig(t)
 	p := r.try("--json")
@@ -122,7 +115,7 @@ func TestTryGuest(t *testing.T) {
 	assert.Contains(t, string(out), "not upgraded")
 	p.ready(t)
 
-	r.end(p, syscall.SIGINT)
+	p.interrupt(t)
 	assert.NoDirExists(t, dir)
 }
 
@@ -137,7 +130,8 @@ func TestTrySignals(t *testing.T) {
 			assert.Contains(t, text, "The network is ready: "+dir+"/sock on usernet\n")
 			assert.Contains(t, text, "    networks:\n    - socket: \""+dir+"/sock\"\n")
 			assert.Contains(t, text, "  undo: limactl delete --force socket-vmnet2-try\n")
-			r.end(p, s)
+			code, _ := p.signal(t, s)
+			assert.Zero(t, code, "%s", p.stderr)
 			assert.NoDirExists(t, dir)
 		})
 	}
@@ -212,7 +206,7 @@ func TestTryAsRoot(t *testing.T) {
 	info, err = os.Lstat(dir)
 	require.NoError(t, err)
 	assert.Equal(t, os.FileMode(0o711), info.Mode().Perm())
-	r.end(p, syscall.SIGTERM)
+	p.stop(t)
 	assert.NoDirExists(t, dir)
 }
 

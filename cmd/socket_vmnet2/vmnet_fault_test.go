@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -120,9 +119,7 @@ func testStopWhileStarting(t *testing.T) {
 		c.Set(vmnetsim.StartDelay, 60_000)
 		p := launch(t, "socket_vmnet2", sock)
 		require.Eventually(t, func() bool { return c.Gauges().Queues > 0 }, patience, time.Millisecond)
-		code, took := p.signal(t, syscall.SIGTERM)
-		assert.Zero(t, code)
-		assert.Less(t, took, stopTime)
+		p.stop(t)
 		assert.NoFileExists(t, sock)
 	})
 	t.Run("client", func(t *testing.T) {
@@ -137,9 +134,7 @@ func testStopWhileStarting(t *testing.T) {
 		_, err = one.Write(wire(0, 9, "hello"))
 		require.NoError(t, err)
 		require.Eventually(t, func() bool { return c.Gauges().Queues > 1 }, patience, time.Millisecond)
-		code, took := p.signal(t, syscall.SIGTERM)
-		assert.Zero(t, code)
-		assert.Less(t, took, stopTime)
+		p.stop(t)
 	})
 }
 
@@ -204,8 +199,7 @@ func testIdentity(t *testing.T) {
 					<-p.ended
 					continue
 				}
-				code, _ := p.signal(t, syscall.SIGTERM)
-				require.Zero(t, code)
+				p.stop(t)
 			}
 		})
 	}
@@ -387,7 +381,7 @@ func TestOnVmnetTry(t *testing.T) {
 	_, err = g.Ping(lease.Gateway, 1)
 	require.NoError(t, err)
 	g.Close()
-	r.end(p, syscall.SIGTERM)
+	p.stop(t)
 	assert.NoDirExists(t, dir+"/try")
 }
 
