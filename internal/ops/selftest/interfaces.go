@@ -4,7 +4,6 @@ package selftest
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,7 +17,7 @@ import (
 const interfacesTime = 15 * time.Second
 
 // interfaces starts as many ports as it may, and checks that a broadcast reaches all of them.
-func (r *run) interfaces(ctx context.Context) result {
+func (r *run) interfaces(ctx context.Context) Step {
 	var more []*guest
 	var took []time.Duration
 	var refused error
@@ -60,11 +59,7 @@ func (r *run) interfaces(ctx context.Context) result {
 	case closed != nil:
 		return fail("close a port: %v", closed).with(values)
 	}
-	s := fmt.Sprintf("%d ports, %d with an interface of their own, median start %s", all, all-sharing, short(median(took)))
-	if sharing > 0 && !r.opts.SharingAsked {
-		s += fmt.Sprintf("; from port %d on shared%s", at+1, because(first))
-	}
-	return pass(values, "%s", s)
+	return pass(values)
 }
 
 // deaf broadcasts a frame and returns which guests of more did not get it.

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"net/netip"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -71,13 +70,4 @@ log: WARN a; b
 
 verdict: fail: 1 passed, 1 failed, 0 skipped in 0.0 s
 `, text(t, &rep))
-}
-
-func TestShort(t *testing.T) {
-	for d, want := range map[time.Duration]string{
-		12345 * time.Millisecond: "12.3s", 1234567 * time.Microsecond: "1.23s", 12345 * time.Microsecond: "12.3ms",
-		1234567 * time.Nanosecond: "1.23ms", 12345 * time.Nanosecond: "12.3µs", 123 * time.Nanosecond: "123ns", 0: "0s",
-	} {
-		assert.Equal(t, want, short(d))
-	}
 }

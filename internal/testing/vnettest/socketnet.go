@@ -25,11 +25,10 @@ const (
 
 // DaemonOptions describe a running daemon as a network.
 type DaemonOptions struct {
-	Socket   string     // its stream socket
-	Gateway  netip.Addr // of its network
-	MaxFrame int        // the longest frame that its network carries, in bytes
-	// Transports are the ways to the daemon. Ports take turns over them; empty is the stream socket alone.
-	Transports []Transport
+	Socket     string      // its stream socket
+	Gateway    netip.Addr  // of its network
+	MaxFrame   int         // the longest frame that its network carries, in bytes
+	Transports []Transport // the ways to the daemon, over which ports take turns
 }
 
 // daemonNetwork makes a network of a daemon: a port is a client of it.
@@ -43,19 +42,11 @@ type daemonNetwork struct {
 	open      sync.Map // of the clientPorts that have not left
 }
 
-// SocketNetwork is the network behind the stream socket of a running daemon.
-func SocketNetwork(path string, gateway netip.Addr, maxFrame int) network.Network {
-	return DaemonNetwork(DaemonOptions{Socket: path, Gateway: gateway, MaxFrame: maxFrame})
-}
-
 // DaemonNetwork is the network behind the sockets of a running daemon, so that TestNetwork can be run on the whole of it.
 // Its longest frame is one that reaches clients of all its transports. Since a daemon starts a client's port late, Attach
 // asks for the MAC address of the gateway and waits for the answer. Since a datagram tells no end, closing a port makes the
 // daemon send to the client that has gone, until it shows that it has forgotten it.
 func DaemonNetwork(o DaemonOptions) network.Network {
-	if len(o.Transports) == 0 {
-		o.Transports = []Transport{StreamSocket(o.Socket)}
-	}
 	for _, t := range o.Transports {
 		o.MaxFrame = min(o.MaxFrame, t.MaxFrame)
 	}
