@@ -68,11 +68,17 @@ func (r *run) deaf(ctx context.Context, more []*guest) (ports []string) {
 	if r.opts.Isolated || !from.Addr().IsValid() {
 		return nil
 	}
-	r.guests = append(r.guests, more...)
-	got, err := r.probe(ctx, from, frames(from, fakeguest.Broadcast, broadcastIP, 1, 100), more)
-	r.guests = r.guests[:len(names)]
-	for _, g := range more {
-		if err == nil && got[g].came == 0 {
+	f := frames(from, fakeguest.Broadcast, broadcastIP, 1, 100)[0]
+	heard := make([]*fakeguest.Listener, len(more))
+	for i, g := range more {
+		heard[i] = g.Listen(like(f))
+	}
+	if from.Send(f) != nil {
+		return nil
+	}
+	end := time.Now().Add(r.opts.Answer)
+	for i, g := range more {
+		if _, err := heard[i].Next(time.Until(end)); err != nil && ctx.Err() == nil {
 			ports = append(ports, g.name)
 		}
 	}
