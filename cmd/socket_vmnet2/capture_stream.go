@@ -72,7 +72,7 @@ type captureOutput struct {
 	file  *os.File // nil: none of ours
 }
 
-// openCapture makes FILE, in a way that a link, or another user who may write in its directory, leads to no other file.
+// openCapture makes FILE, in a way that a link, or another user that may write in its directory, leads to no other file.
 func openCapture(path string, overwrite bool, stdout io.Writer) (*captureOutput, error) {
 	switch path {
 	case "":

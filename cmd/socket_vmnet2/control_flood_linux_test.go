@@ -86,7 +86,7 @@ func (p *process) floodControl(t *testing.T) *flood {
 	return f
 }
 
-// TestControlFlood: a member of the group who floods the control socket keeps root from nothing, nor does the daemon run out of
+// TestControlFlood: a member of the group that floods the control socket keeps root from nothing, nor does the daemon run out of
 // descriptors. The clients stay, and after each upgrade it is the same.
 func TestControlFlood(t *testing.T) {
 	needRoot(t)
@@ -148,7 +148,7 @@ func TestControlForRoot(t *testing.T) {
 	assert.NoDirExists(t, p.sock+".d")
 }
 
-// asUser runs f on a thread of that user's, who is in root's group.
+// asUser runs f on a thread of that user's, which is in root's group.
 func asUser(uid int, f func()) {
 	var wg sync.WaitGroup
 	wg.Go(func() {

@@ -106,8 +106,8 @@ func TestPathClientsOutliveTheDaemon(t *testing.T) {
 				keeps(t, state, sock, guests[0].MAC(), guests[1].MAC(), silent.MAC(), gone.MAC(), g.MAC())
 			}
 			p.signal(t, end)
-			assert.Error(t, guests[0].Send(testFrame(fakeguest.Broadcast, guests[0].MAC(), "to nobody")))
-			assert.Error(t, g.Send(testFrame(fakeguest.Broadcast, g.MAC(), "to nobody")))
+			assert.Error(t, guests[0].Send(testFrame(fakeguest.Broadcast, guests[0].MAC(), "to no daemon")))
+			assert.Error(t, g.Send(testFrame(fakeguest.Broadcast, g.MAC(), "to no daemon")))
 			<-g.Done()
 			g.Close()
 			gone.Close()

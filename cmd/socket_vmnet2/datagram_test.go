@@ -23,7 +23,7 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/vnettest"
 )
 
-// shortDir is a directory whose paths fit into the address of a socket on every system, and which everybody may enter.
+// shortDir is a directory whose paths fit into the address of a socket on every system, and which all users may enter.
 func shortDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "d")

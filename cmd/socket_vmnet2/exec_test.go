@@ -150,7 +150,7 @@ func startPassing(t *testing.T, args ...string) *process {
 	return p
 }
 
-// execDir is a directory with a short path that everybody may enter.
+// execDir is a directory with a short path that all users may enter.
 func execDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/tmp", "x")
@@ -380,7 +380,7 @@ func TestExecErrors(t *testing.T) {
 	}
 }
 
-// TestExecPermission: who may not connect is told who may.
+// TestExecPermission: a user that may not connect is told which users may.
 func TestExecPermission(t *testing.T) {
 	needRoot(t)
 	p := startPassing(t)

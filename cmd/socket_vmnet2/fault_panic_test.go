@@ -126,7 +126,7 @@ func marked(dst, src net.HardwareAddr) []byte {
 
 var victimMAC = net.HardwareAddr{2, 0, 0, 0, 0xf, 1}
 
-// A victim is who an injected panic is about.
+// A victim is the client that an injected panic is about.
 type victim struct {
 	*faulty
 	t    *testing.T
@@ -255,7 +255,7 @@ func (f *faulty) inject(t *testing.T, in injection, way vnettest.Transport, s1, 
 	require.True(t, f.alive(), "%s", f.stderr)
 	if v.link != nil {
 		_ = v.link.Close()
-		// Whoever is not connected is known to have gone when a frame for it does not arrive.
+		// A client that is not connected is known to have gone when a frame for it does not arrive.
 		require.NoError(t, s1.Send(testFrame(victimMAC, s1.MAC(), "gone?")))
 	}
 	require.Eventually(t, func() bool {

@@ -189,7 +189,7 @@ func testGivenSocket(t *testing.T, m *manager) {
 	p.matches(t, `client gone .*peer_uid=\d+ peer_gid=\d+`)
 }
 
-// TestRootHeedsProcess1Alone: whoever starts a daemon as root, by sudo for example, gives it nothing but DEBUG.
+// TestRootHeedsProcess1Alone: a daemon that a user starts as root, by sudo for example, takes nothing but DEBUG from it.
 func TestRootHeedsProcess1Alone(t *testing.T) {
 	needRoot(t)
 	m := &manager{t: t, dir: shortDir(t), byUser: true}
@@ -204,7 +204,7 @@ func TestRootHeedsProcess1Alone(t *testing.T) {
 	assert.FileExists(t, m.sock)
 }
 
-// TestBacklogIsLeftToTheNext: who connects while the daemon stops is served by the next one, on that very connection.
+// TestBacklogIsLeftToTheNext: a client that connects while the daemon stops is served by the next one, on that very connection.
 func TestBacklogIsLeftToTheNext(t *testing.T) {
 	m := newManager(t)
 	m.listen("stream", "s")
@@ -231,7 +231,7 @@ func TestBacklogIsLeftToTheNext(t *testing.T) {
 		return strings.Count(first.stderr.String(), "is left to the next process") == 2 // of stream and attach
 	}, patience, time.Millisecond, "%s", first.stderr)
 	late := first.dial(t, 0xc1)
-	late.send(0, "sent while nobody listened")
+	late.send(0, "sent while no daemon listened")
 	attached := make(chan error, 1)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()

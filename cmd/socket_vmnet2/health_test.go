@@ -41,7 +41,7 @@ func discover(t *testing.T, g *fakeguest.Guest) {
 	require.NoError(t, g.SendDHCP(m))
 }
 
-// TestGuestWithoutAddress: who gets no answer is warned of once, and it is a problem until the guest has an address.
+// TestGuestWithoutAddress: a guest without an answer is warned of once, and it is a problem until the guest has an address.
 func TestGuestWithoutAddress(t *testing.T) {
 	t.Parallel()
 	p := start(t, "--vmnet-disable-dhcp", "--vmnet-gateway=192.168.106.1")

@@ -95,7 +95,7 @@ func TestMetrics(t *testing.T) {
 	assert.Positive(t, metric(t, after, "socket_vmnet2_network_transmit_packets_total"))
 }
 
-// TestMetricsUpgrade: the port stays, nobody is refused, and counters go on.
+// TestMetricsUpgrade: the port stays, no reader is refused, and counters go on.
 func TestMetricsUpgrade(t *testing.T) {
 	p, path := startOwn(t, "--metrics-listen=127.0.0.1:0")
 	addr := p.metricsAddr(t)

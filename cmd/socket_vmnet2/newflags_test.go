@@ -87,7 +87,7 @@ func TestHostLoopback(t *testing.T) {
 			_, err = g.Resolve(gatewayAddr) // what was asked before is answered before
 			require.NoError(t, err)
 			_, err = answers.Next(0)
-			require.Equal(t, c.want, err == nil, "somebody has the address")
+			require.Equal(t, c.want, err == nil, "the address is answered for")
 			if !c.want {
 				return
 			}

@@ -50,8 +50,8 @@ func TestSocketIsTheLast(t *testing.T) {
 	}
 }
 
-// TestStalledLogHarmsNobody has a daemon write its log into a pipe that nobody reads.
-func TestStalledLogHarmsNobody(t *testing.T) {
+// TestStalledLogHarmsNoClient has a daemon write its log into a pipe that is not read.
+func TestStalledLogHarmsNoClient(t *testing.T) {
 	r, w, err := os.Pipe()
 	require.NoError(t, err)
 	defer r.Close()

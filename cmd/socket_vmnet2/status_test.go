@@ -135,10 +135,10 @@ func TestAsked(t *testing.T) {
 	_, stdout, _ = call("log-level", "debug", p.sock)
 	assert.Equal(t, "debug\n", stdout)
 
-	code, stdout, stderr = call("kick", "02:00:00:00:00:a1", "nobody", p.sock)
+	code, stdout, stderr = call("kick", "02:00:00:00:00:a1", "none", p.sock)
 	assert.Equal(t, 1, code)
-	assert.Empty(t, stdout, "nobody is disconnected by half a command")
-	assert.Contains(t, stderr, "no client nobody is connected")
+	assert.Empty(t, stdout, "no client is disconnected by half a command")
+	assert.Contains(t, stderr, "no client none is connected")
 	code, stdout, stderr = call("kick", "02:00:00:00:00:A1", fmt.Sprint(s.Clients[0].ID), p.sock)
 	assert.Zero(t, code, stderr)
 	assert.Equal(t, fmt.Sprintf("disconnected: client %d, 02:00:00:00:00:a1\n", s.Clients[0].ID), stdout)
@@ -229,7 +229,7 @@ func TestAskRefused(t *testing.T) {
 			"only root may",
 		},
 		{
-			"kick who has left",
+			"kick one that has left",
 			map[string]http.HandlerFunc{"GET /v1/status": says(one), "DELETE /": refuses(404, "no_client", "there is no client 1 now")},
 			[]string{"kick", "1"},
 			"there is no client 1 now",
@@ -240,7 +240,7 @@ func TestAskRefused(t *testing.T) {
 			[]string{"kick", "a"},
 			"a could be one of 2 clients, name it by its number: client 1, a; client 2, a",
 		},
-		{"kick nobody", map[string]http.HandlerFunc{"GET /v1/status": says(one)}, []string{"kick", "4"}, "no client 4 is connected"},
+		{"kick none", map[string]http.HandlerFunc{"GET /v1/status": says(one)}, []string{"kick", "4"}, "no client 4 is connected"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.name == "no answer" { // the others come, however late
@@ -361,7 +361,7 @@ func TestExplainDaemon(t *testing.T) {
 
 // TestAskAsAnother: a member of the socket's group may look and not touch, and a stranger is told what to do.
 func TestAskAsAnother(t *testing.T) {
-	if os.Geteuid() != 0 { // who is not root cannot become another user; TestAskRefused has the words
+	if os.Geteuid() != 0 { // only root can become another user; TestAskRefused has the words
 		return
 	}
 	const other = 65534

@@ -262,7 +262,7 @@ func TestUpgradeOfAllKinds(t *testing.T) {
 		flows = append(flows, newCheckedFlow(g, guests[(i+1)%len(guests)]))
 	}
 	asker := over(t, p.attach(proto.Datagram)) // whom the command answers
-	hears(t, asker, "anybody there", func() error { return asker.Send(testFrame(executed, asker.MAC(), "anybody there")) })
+	hears(t, asker, "is a machine there", func() error { return asker.Send(testFrame(executed, asker.MAC(), "is a machine there")) })
 	back := newCheckedFlow(asker, asker)
 	back.dst, back.src = executed, executed
 	flows, names = append(flows, back), append(names, "exec --dgram")
@@ -314,7 +314,7 @@ func TestUpgradeOfAllKinds(t *testing.T) {
 }
 
 // TestUpgradeKeepsWhatEndsAClient: a lifeline ends its session in the next image too, and so does the end of a pair that was
-// handed over; both may come while nobody looks.
+// handed over; both may come while no image looks.
 func TestUpgradeKeepsWhatEndsAClient(t *testing.T) {
 	p, _ := startOwnOpen(t)
 	s1, s2 := over(t, p.stream()), over(t, p.stream())
@@ -374,7 +374,7 @@ func TestUpgradeKeepsWhatEndsAClient(t *testing.T) {
 		if i%2 == 1 {
 			require.NoError(t, e.close())
 		}
-		// As long as the port is there, nobody else sees its frames.
+		// As long as the port is there, no other client sees its frames.
 		hears(t, s2, "gone "+e.name, func() error { return s1.Send(testFrame(e.mac, s1.MAC(), "gone "+e.name)) })
 	}
 	p.stop(t)

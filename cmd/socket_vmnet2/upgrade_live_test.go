@@ -83,7 +83,7 @@ func (p *process) upgradeOnce(t *testing.T) (r upgrade.Result, stderr string, er
 	return r, said.String(), err
 }
 
-// lead keeps the sender of a flow near those who take it. The daemon loses what a client is too slow to take, which on a busy
+// lead keeps the sender of a flow near those that take it. The daemon loses what a client is too slow to take, which on a busy
 // machine would be most of it.
 type lead struct{ lost int64 }
 
@@ -185,7 +185,7 @@ func TestUpgradeUnderLoad(t *testing.T) {
 	assert.NotContains(t, p.stderr.String(), "is lost in the upgrade")
 }
 
-// TestUpgradeWhileClientsComeAndGo: nobody is refused, whenever he connects.
+// TestUpgradeWhileClientsComeAndGo: no client is refused, whenever it connects.
 func TestUpgradeWhileClientsComeAndGo(t *testing.T) {
 	p, _ := startOwn(t)
 	tk := p.talkers(t)

@@ -60,7 +60,7 @@ func TestUpgradeReport(t *testing.T) {
 			"upgraded from v1 to v2 (process 1): no frame for 100 ms, 1 client kept (stream: 1)\n",
 		},
 		{
-			"nobody",
+			"no clients",
 			upgrade.Result{From: "v1\x1b[2J", To: "v2"},
 			"upgraded from v1?[2J to v2 (process 0): no frame for 0 ms, there were no clients\n",
 		},
@@ -152,7 +152,7 @@ func TestUpgradeCheck(t *testing.T) {
 	}
 }
 
-// TestUpgradeCheckAlone: nobody gets a daemon, or hangs, by the hidden option.
+// TestUpgradeCheckAlone: no daemon starts, or hangs, by the hidden option.
 func TestUpgradeCheckAlone(t *testing.T) {
 	for _, c := range []struct {
 		program, stdin, want string

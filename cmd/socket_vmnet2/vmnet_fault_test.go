@@ -239,7 +239,7 @@ func testBridged(t *testing.T) {
 	assert.Regexp(t, `ERROR\| .*en7.*en0.*en1`, wrong.stderr.String(), "it names those there are")
 }
 
-// testWithoutEffect: what serves nobody is said.
+// testWithoutEffect: options that serve no client are named.
 func testWithoutEffect(t *testing.T) {
 	p := start(t, "--dns-record=a.b=192.168.105.9", "--host-loopback=on", "--vmnet-forward=tcp:18080=10.9.9.9:80", "--vmnet-forward=udp:18080=192.168.64.9:80")
 	p.says(t, "WARN | --dns-record has no effect")

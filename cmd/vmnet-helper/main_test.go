@@ -194,7 +194,7 @@ func newFake(t *testing.T) *fakeDaemon {
 			}
 			m, err := proto.ReadMessage(c, proto.MaxLine)
 			if err != nil {
-				c.Close() // looks whether somebody listens
+				c.Close() // looks whether a daemon listens
 				continue
 			}
 			r, err := proto.DecodeRequest(m.Line)
@@ -206,7 +206,7 @@ func newFake(t *testing.T) *fakeDaemon {
 	return d
 }
 
-// stop ends the daemon: nobody listens any more, and nothing is at the path.
+// stop ends the daemon: there is no listener any more, and nothing is at the path.
 func (d *fakeDaemon) stop() {
 	d.ln.Close()
 	d.wg.Wait()

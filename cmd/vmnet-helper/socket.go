@@ -25,7 +25,7 @@ func (c *config) setSocket(path string) error {
 }
 
 // An endpoint is the end of the machine's link that the daemon is to have. A copy is kept as long as this process lives: the next
-// daemon gets it. Then it is closed, and the machine learns that nobody serves it.
+// daemon gets it. Then it is closed, and the machine learns that it is not served.
 type endpoint struct {
 	file   *os.File
 	socket string // path that file is bound to and that is removed at the end; empty for --fd

@@ -276,7 +276,7 @@ func TestIsolated(t *testing.T) {
 	})
 }
 
-// TestWithoutDHCP: then nobody may offer anything, and the other steps go on with addresses of their own.
+// TestWithoutDHCP: then no server may offer anything, and the other steps go on with addresses of their own.
 func TestWithoutDHCP(t *testing.T) {
 	judge(t, of(faults{noDHCP: true}), func(t assert.TestingT, rep *report) {
 		assert.Equal(t, passed, rep.Verdict)

@@ -219,7 +219,7 @@ func checkNetworkClose(l *lan) {
 	time.Sleep(lateness)
 }
 
-// checkNetworkCloseUnderTraffic: the network may be closed while everybody sends and new clients come; no sink is called
+// checkNetworkCloseUnderTraffic: the network may be closed while all stations send and new clients come; no sink is called
 // after Close returned, and every Attach either works or returns network.ErrClosed.
 func checkNetworkCloseUnderTraffic(l *lan) {
 	a, b, c := l.three()

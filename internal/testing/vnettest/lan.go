@@ -20,7 +20,7 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/fakeguest"
 )
 
-// A lan is a network under test with the stations attached to it. It knows, of each frame that a station sends, who must get it:
+// A lan is a network under test with the stations attached to it. It knows, of each frame that a station sends, which stations must get it:
 // the model of a switch that learns, against which compare holds what came. Every station checks all the time that what it is given
 // is well formed and undamaged, that it is given nothing after Close, and that what it sent was not written to.
 type lan struct {
@@ -82,7 +82,7 @@ func (l *lan) tryAttach(ctx context.Context, name string, change func(*inbox)) (
 	return s, nil
 }
 
-// three attaches the stations A, B and C and lets everybody know them.
+// three attaches the stations A, B and C and lets all stations know them.
 func (l *lan) three() (a, b, c *station) {
 	l.t.Helper()
 	a, b, c = l.attach("A", nil), l.attach("B", nil), l.attach("C", nil)
@@ -93,7 +93,7 @@ func (l *lan) three() (a, b, c *station) {
 // poison overwrites batches when Send has returned.
 const poison = 0xa5
 
-// send sends test frames in one batch, and notes who must get them.
+// send sends test frames in one batch, and notes which stations must get them.
 func (s *station) send(frames ...[]byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -127,7 +127,7 @@ func (s *station) put(frames [][]byte) {
 	}
 }
 
-// predict notes for whom f is, which s sends.
+// predict notes which stations must get f, which s sends.
 func (l *lan) predict(s *station, f []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
