@@ -76,28 +76,10 @@ func TestMain(m *testing.M) {
 type process struct {
 	*exec.Cmd
 	sock   string
-	stdout *output
-	stderr *output
+	stdout *vnettest.Log
+	stderr *vnettest.Log
 	ended  chan struct{} // closed when it has exited
 	panics bool          // a panic in it is part of the test
-}
-
-// output collects what a process writes.
-type output struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (o *output) Write(b []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.Write(b)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.String()
 }
 
 // backendArgs choose the network of daemons under test, for a daemon on sock.
@@ -118,7 +100,7 @@ func command(name, sock string, args ...string) *exec.Cmd {
 // runDaemon starts a daemon on sock, with its output and its log in pipes unless they go elsewhere.
 func runDaemon(t *testing.T, c *exec.Cmd, sock string) *process {
 	t.Helper()
-	p := &process{Cmd: c, sock: sock, stdout: &output{}, stderr: &output{}}
+	p := &process{Cmd: c, sock: sock, stdout: &vnettest.Log{}, stderr: &vnettest.Log{}}
 	if p.Stdout == nil {
 		p.Stdout = p.stdout
 	}
