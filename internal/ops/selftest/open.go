@@ -184,25 +184,13 @@ func (r *run) setAddresses() {
 		}
 		subnet = netip.MustParsePrefix("198.18.0.0/24") // for tests of networks, RFC 2544
 	}
-	free := freeAddresses(subnet, r.info.Gateway, len(r.guests))
 	for i, g := range r.guests {
-		if !g.Addr().IsValid() && i < len(free) {
-			g.SetAddr(netip.PrefixFrom(free[i], subnet.Bits()), r.info.Gateway)
+		a := subnet.Masked().Addr()
+		for range 240 + i { // behind the leases, in a subnet that is so large
+			a = a.Next()
+		}
+		if !g.Addr().IsValid() && subnet.Contains(a) && a != r.info.Gateway {
+			g.SetAddr(netip.PrefixFrom(a, subnet.Bits()), r.info.Gateway)
 		}
 	}
-}
-
-// freeAddresses are n addresses from the end of a subnet, if it has so many. The last one is left out: usernet's alias for the host.
-func freeAddresses(subnet netip.Prefix, gateway netip.Addr, n int) (free []netip.Addr) {
-	b := subnet.Masked().Addr().As4()
-	for bit := subnet.Bits(); bit < 32; bit++ {
-		b[bit/8] |= 0x80 >> (bit % 8)
-	}
-	last := netip.AddrFrom4(b)
-	for a := last.Prev().Prev(); len(free) < n && subnet.Contains(a) && a != subnet.Masked().Addr(); a = a.Prev() {
-		if a != gateway {
-			free = append(free, a)
-		}
-	}
-	return free
 }
