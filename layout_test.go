@@ -172,7 +172,7 @@ type use struct {
 
 // direct are the modules that go.mod and tools/release/go.mod require directly.
 var direct = map[string]use{
-	"github.com/urfave/cli/v2": {"MIT", []string{"internal/compat/cmdline", "internal/compat", "internal/compat/manual", "cmd/socket_vmnet2"}, nil},
+	"github.com/urfave/cli/v2": {"MIT", []string{"internal/compat/cmdline", "internal/compat", "internal/compat/manual", "cmd/socket_vmnet2", "cmd/vmnet-helper"}, nil},
 	"golang.org/x/sys": {"BSD-3-Clause", []string{
 		"internal/ops/doctor", "internal/ops/install", "internal/perclient/link", "internal/perclient/mmsg", "internal/peercred", "internal/perclient/dgram", "internal/compat", "internal/daemon/handover", "internal/daemon/upgrade", "internal/daemon/inherit", "internal/daemon/rundir", "internal/ops/service", "internal/state", "internal/network/vmnet/ffi", "internal/darwinapi", "internal/daemon",
 		"cmd/socket_vmnet2", "cmd/socket_vmnet_client", "cmd/vmnet-helper", "internal/perclient/passfd", "internal/perclient/passfd/proto", "internal/perclient/passfd/client", "internal/gateway", "internal/network/usernet",
@@ -204,7 +204,6 @@ var direct = map[string]use{
 // skips are the only places where a test may skip, by file and function, with what it needs. CI has all of it.
 var skips = map[string]string{
 	"cmd/socket_vmnet_client/main_test.go: TestPermissionDenied":                 "root, to become a user without access",
-	"cmd/socket_vmnet2/exec_test.go: TestExecPermission":                         "root, to become a user without access",
 	"cmd/socket_vmnet2/given_test.go: needRoot":                                  "root, to become another user",
 	"cmd/vmnet-helper/fake_test.go: TestSudo":                                    "root, to become another user",
 	"internal/perclient/capture/compile_test.go: tcpdump":                        "tcpdump, which test/e2e/setup.sh gets",

@@ -23,7 +23,7 @@ import (
 // antiSpoof turns it on; it is off by default.
 const antiSpoof = "--anti-spoof"
 
-// forgedLine is in the log once somebody forges.
+// forgedLine is in the log once a client forges.
 const forgedLine = "frames with forged addresses are dropped"
 
 // linkLocal is the IPv6 address that follows from mac.
@@ -31,7 +31,7 @@ func linkLocal(mac net.HardwareAddr) []byte {
 	return []byte{0xfe, 0x80, 0, 0, 0, 0, 0, 0, mac[0] ^ 2, mac[1], mac[2], 0xff, 0xfe, mac[3], mac[4], mac[5]}
 }
 
-// icmp6 is a frame to all nodes with an ICMPv6 message, without a checksum: nobody here looks at it.
+// icmp6 is a frame to all nodes with an ICMPv6 message, without a checksum, which is not looked at here.
 func icmp6(mac net.HardwareAddr, src, message []byte) []byte {
 	head := []byte{0x60, 0, 0, 0, byte(len(message) >> 8), byte(len(message)), 58, 255}
 	allNodes := []byte{0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}
@@ -178,7 +178,7 @@ func TestForgeries(t *testing.T) {
 	}
 }
 
-// TestAddressesOverAnUpgrade: who holds which address is known to the next program, leased or not, and so is what was dropped.
+// TestAddressesOverAnUpgrade: the next program knows which client holds which address, leased or not, and so is what was dropped.
 func TestAddressesOverAnUpgrade(t *testing.T) {
 	p := startOpen(t, antiSpoof)
 	leased, static, forger, witness := over(t, p.stream()), over(t, p.connected()), over(t, p.attach(proto.Datagram)), over(t, p.stream())

@@ -22,10 +22,10 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/state"
 )
 
-// attacker is a user who prepares paths for the daemon. He shares no group with it.
+// attacker is a user that prepares paths for the daemon, and shares no group with it.
 const attacker = 4242
 
-// An arena is a directory where everybody may make files, as in /tmp, and what an attacker is after.
+// An arena is a directory where all users may make files, as in /tmp, and what an attacker is after.
 type arena struct {
 	t      *testing.T
 	dir    string // of SOCKET and the pidfile
@@ -81,7 +81,7 @@ func (a *arena) fifo(path string) {
 	a.own(attacker, path)
 }
 
-// stale is a socket that nobody listens on.
+// stale is a socket without a listener.
 func (a *arena) stale(path string) {
 	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	require.NoError(a.t, err)
@@ -145,7 +145,7 @@ func attacks() []attack {
 	fifo := ways{"fifo": func(a *arena, p string) { a.fifo(p) }}
 	hard := ways{"hard link": func(a *arena, p string) { a.hardLink(p) }}
 	dir := ways{"directory": func(a *arena, p string) { a.directory(p, attacker, 0o777) }}
-	foreign := ways{"somebody's directory": func(a *arena, p string) { a.directory(p, attacker, 0o755) }}
+	foreign := ways{"another user's directory": func(a *arena, p string) { a.directory(p, attacker, 0o755) }}
 	inside := func(w ways) ways { // in a SOCKET.d of the daemon's
 		in := ways{}
 		for name, way := range w {
@@ -188,7 +188,7 @@ func attacks() []attack {
 			add("s.d/"+name, "there is something that is no socket", true, inside(w))
 		}
 	}
-	stale := ways{"somebody's socket": func(a *arena, p string) { a.stale(p) }}
+	stale := ways{"another user's socket": func(a *arena, p string) { a.stale(p) }}
 	add("s.d/attach", "there is one of user 4242, not ours", true, inside(stale))
 	add("s.d/dgram/sock", "", true, inside(stale)) // clients may leave one there
 	return append(list, attacksOnState()...)
@@ -209,11 +209,11 @@ func attacksOnState() []attack {
 			prepare: func(a *arena) { a.link(a.dir+"/state", a.safe) },
 		},
 		{
-			name: "state: somebody's directory", want: none, runs: true, args: []string{"--state-dir=A/state"},
+			name: "state: another user's directory", want: none, runs: true, args: []string{"--state-dir=A/state"},
 			prepare: func(a *arena) { a.directory(a.dir+"/state", attacker, 0o755) },
 		},
 		{
-			name: "state: below somebody's directory", want: none, runs: true, args: []string{"--state-dir=A/x/state"},
+			name: "state: below another user's directory", want: none, runs: true, args: []string{"--state-dir=A/x/state"},
 			prepare: func(a *arena) { a.directory(a.dir+"/x", attacker, 0o755) },
 		},
 		{
@@ -225,21 +225,21 @@ func attacksOnState() []attack {
 			prepare: func(a *arena) { a.file(a.dir + "/state") },
 		},
 		{name: "state file: link", want: ignored, runs: true, prepare: own(func(a *arena, p string) { a.link(p, a.victim) })},
-		{name: "state file: somebody's", want: ignored, runs: true, prepare: own(func(a *arena, p string) { a.file(p) })},
+		{name: "state file: another user's", want: ignored, runs: true, prepare: own(func(a *arena, p string) { a.file(p) })},
 		{name: "state file: fifo", want: ignored, runs: true, prepare: own(func(a *arena, p string) { a.fifo(p) })},
 		{name: "state file: link in the place of the next one", runs: true, prepare: own(func(a *arena, p string) { a.link(p+".tmp", a.victim) })},
 		{
-			name: "SOCKET: somebody's that is stale", runs: true, prepare: func(a *arena) { a.stale(a.dir + "/s") },
+			name: "SOCKET: another user's that is stale", runs: true, prepare: func(a *arena) { a.stale(a.dir + "/s") },
 			runsFor: map[int]bool{daemonUser: false}, wantFor: map[int]string{daemonUser: "ERROR| bind: Operation not permitted\n"},
 		},
 		{
-			name: "SOCKET: in somebody's directory", runs: true, want: "belongs to user 4242, neither to root nor to us",
+			name: "SOCKET: in another user's directory", runs: true, want: "belongs to user 4242, neither to root nor to us",
 			prepare: func(a *arena) { a.own(attacker, a.dir) },
 		},
 	}
 }
 
-// TestAttacksOnPaths: whatever somebody prepares where the daemon makes its files, nothing that he may not touch is touched.
+// TestAttacksOnPaths: whatever another user prepares where the daemon makes its files, nothing is touched that this user may not touch.
 func TestAttacksOnPaths(t *testing.T) {
 	needRoot(t)
 	require.NoError(t, os.Chmod(binaries, 0o755))
@@ -277,15 +277,9 @@ func testAttack(t *testing.T, user int, x attack) {
 			return err == nil && len(b) > 0 && len(b) < 10 && string(b) != "secret"
 		},
 			patience, 2*time.Millisecond, "it does not run: %s", p.stderr)
-		code, _ := p.signal(t, syscall.SIGTERM)
-		assert.Zero(t, code)
+		p.stop(t)
 	} else {
-		select {
-		case <-p.ended:
-		case <-time.After(patience):
-			require.Fail(t, "it runs")
-		}
-		assert.Equal(t, 1, p.ProcessState.ExitCode())
+		p.exits(t, 1)
 	}
 	p.says(t, x.want)
 	after := a.look()
@@ -336,15 +330,14 @@ func TestRootAndItsEnvironment(t *testing.T) {
 	require.NoError(t, err)
 	kept := fmt.Sprintf("/proc/%d/root/var/lib/socket_vmnet2/%s", p.Process.Pid, state.FileName(dir+"/s"))
 	require.Eventually(t, func() bool { _, err := os.Stat(kept); return err == nil }, patience, 10*time.Millisecond, "%s", p.stderr)
-	code, _ := p.signal(t, syscall.SIGTERM)
-	assert.Zero(t, code)
+	p.stop(t)
 	left, err := os.ReadDir(bait)
 	require.NoError(t, err)
 	assert.Empty(t, left)
 }
 
-// TestNobodyConnectsBeforeTheMode races a user who may not connect against starts of the daemon.
-func TestNobodyConnectsBeforeTheMode(t *testing.T) {
+// TestNoConnectionBeforeTheMode races a user that may not connect against starts of the daemon.
+func TestNoConnectionBeforeTheMode(t *testing.T) {
 	needRoot(t)
 	const starts = 20
 	a := newArena(t, 0)
@@ -386,8 +379,7 @@ func TestNobodyConnectsBeforeTheMode(t *testing.T) {
 		info, err := os.Stat(sock)
 		require.NoError(t, err)
 		assert.Equal(t, []os.FileMode{0o700, 0o770}[i%2], info.Mode().Perm())
-		code, _ := p.signal(t, syscall.SIGTERM)
-		require.Zero(t, code)
+		p.stop(t)
 		_ = os.Remove(a.dir + "/mine")
 	}
 	close(quit)
@@ -397,27 +389,18 @@ func TestNobodyConnectsBeforeTheMode(t *testing.T) {
 }
 
 // startUnhindered starts a daemon until it serves. One that finds a second name of its socket, made in the moment before it is given
-// to its owner, ends: whoever may write in the socket's directory can do that, and other harm.
+// to its owner, ends: a user that may write in the socket's directory can do that, and other harm.
 func startUnhindered(t *testing.T, start func() *process) *process {
 	t.Helper()
 	for range 20 {
 		p := start()
-		for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+		for end := time.Now().Add(patience); p.alive(); time.Sleep(5 * time.Millisecond) {
 			if visit(p.sock) == nil {
 				return p
 			}
-			ended := false
-			select {
-			case <-p.ended:
-				ended = true
-			default:
-			}
-			if ended {
-				require.Contains(t, p.stderr.String(), "Address already in use")
-				break
-			}
 			require.True(t, time.Now().Before(end), "not ready: %s", p.stderr)
 		}
+		require.Contains(t, p.stderr.String(), "Address already in use")
 	}
 	t.Fatal("hindered each time")
 	return nil

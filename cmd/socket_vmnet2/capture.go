@@ -20,7 +20,6 @@ import (
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat/cmdline"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/find"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/capture"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/capture/read"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
@@ -64,7 +63,7 @@ Exit code: 0 it was interrupted, the reader has gone or the count is reached, 1 
 // captureEnd is how long the end of a capture waits for what the daemon still has.
 const captureEnd = 3 * time.Second
 
-// captureAction does what a command line of known options asks for. Everything is checked before anything is opened.
+// captureAction does what a command line of known options asks for. FILE is made when the daemon captures.
 func captureAction(c *cli.Context, q capture.Request, env compat.IO) (err error) {
 	switch file := c.String("write"); {
 	case c.IsSet("write") && file == "":
@@ -76,7 +75,7 @@ func captureAction(c *cli.Context, q capture.Request, env compat.IO) (err error)
 	}
 	ctx, stop := signal.NotifyContext(c.Context, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
-	if q.Filter, err = captureFilter(ctx, c); err != nil {
+	if q.Filter, err = captureFilter(ctx, c.Args().Slice()); err != nil {
 		return err
 	}
 	var sockets []string
@@ -87,48 +86,37 @@ func captureAction(c *cli.Context, q capture.Request, env compat.IO) (err error)
 	if err != nil {
 		return err
 	}
-	if q.Clients, err = captureClients(ctx, d, c.StringSlice("client")); err != nil {
+	clients, err := chooseAll(ctx, d, c.StringSlice("client"))
+	if err != nil {
+		return err
+	}
+	for _, client := range clients {
+		q.Clients = append(q.Clients, client.ID)
+	}
+	s, err := startCapture(ctx, d, q)
+	if err != nil {
 		return err
 	}
 	out, err := openCapture(c.String("write"), c.Bool("overwrite"), env.Stdout)
 	if err != nil {
-		return err
-	}
-	s, err := startCapture(ctx, d, q)
-	if err != nil {
-		return errors.Join(err, out.discard())
-	}
-	if err := out.begin(); err != nil {
 		s.close()
 		return err
 	}
-	_, _ = fmt.Fprintf(env.Stderr, "capturing at %s; interrupt to end\n", nameOf(d))
-	return follow(ctx, s, out, env.Stderr)
+	return follow(ctx, nameOf(d), s, out, env.Stderr)
 }
 
 // captureFilter is the program that the operands ask for.
-func captureFilter(ctx context.Context, c *cli.Context) (f []capture.Instruction, err error) {
-	f, err = capture.Compile(ctx, strings.Join(c.Args().Slice(), " "), capture.Tcpdump)
+func captureFilter(ctx context.Context, words []string) ([]capture.Instruction, error) {
+	f, err := capture.Compile(ctx, strings.Join(words, " "), capture.Tcpdump)
 	if err != nil {
 		return nil, errors.New(printable.Lines(err.Error()))
 	}
 	return f, nil
 }
 
-// captureClients are the numbers of the clients that are named.
-func captureClients(ctx context.Context, d find.Daemon, names []string) (ids []uint64, err error) {
-	if len(names) == 0 {
-		return nil, nil
-	}
-	clients, err := chooseAll(ctx, d, names)
-	for _, client := range clients {
-		ids = append(ids, client.ID)
-	}
-	return ids, err
-}
-
-// follow writes what comes until it ends, or ctx is done, and tells how much it was.
-func follow(ctx context.Context, s *captureStream, out *captureOutput, said io.Writer) error {
+// follow writes what comes from the daemon called name until it ends, or ctx is done, and tells how much it was.
+func follow(ctx context.Context, name string, s *captureStream, out *captureOutput, said io.Writer) error {
+	_, _ = fmt.Fprintf(said, "capturing at %s; interrupt to end\n", name)
 	defer s.close()
 	defer context.AfterFunc(ctx, s.end)()
 	counts, err := out.copy(s.body())

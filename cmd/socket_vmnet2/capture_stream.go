@@ -4,15 +4,19 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
+	"os"
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/control"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/find"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/capture"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/capture/read"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
 )
 
@@ -58,4 +62,64 @@ func (s *captureStream) close() { _ = s.resp.Body.Close() }
 // was cut.
 func (s *captureStream) result() (dropped, reason string) {
 	return printable.Lines(s.resp.Trailer.Get(capture.TrailerDropped)), printable.Lines(s.resp.Trailer.Get(capture.TrailerReason))
+}
+
+// A captureOutput is where a capture goes: a file, standard output, or lines on that.
+type captureOutput struct {
+	name  string // for messages
+	w     io.Writer
+	lines bool
+	file  *os.File // nil: none of ours
+}
+
+// openCapture makes FILE, in a way that a link, or another user that may write in its directory, leads to no other file.
+func openCapture(path string, overwrite bool, stdout io.Writer) (*captureOutput, error) {
+	switch path {
+	case "":
+		return &captureOutput{name: "the standard output", w: stdout, lines: true}, nil
+	case "-":
+		return &captureOutput{name: "the standard output", w: stdout}, nil
+	}
+	name := printable.Lines(path)
+	fi, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err == nil && !fi.Mode().IsRegular():
+		return nil, fmt.Errorf("write the capture: %s is no file: have a FIFO or a device written to by the shell, with --write=- >", name)
+	case err == nil && !overwrite:
+		return nil, fmt.Errorf("write the capture: %s exists: choose another name, or say --overwrite", name)
+	case err == nil:
+		if err := os.Remove(path); err != nil {
+			return nil, fmt.Errorf("write the capture: %w", err)
+		}
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("write the capture: %w", err)
+	}
+	return &captureOutput{name: name, w: f, file: f}, nil
+}
+
+// copy writes what r has.
+func (o *captureOutput) copy(r io.Reader) (read.Counts, error) {
+	if o.lines {
+		return read.Lines(o.w, r, time.Local)
+	}
+	return read.Copy(o.w, r)
+}
+
+// finish closes a file, which ends with a whole block whatever happened. It returns err, or what went wrong here.
+func (o *captureOutput) finish(c read.Counts, err error) error {
+	if o.file == nil {
+		return err
+	}
+	if errors.As(err, new(*read.WriteError)) {
+		if terr := o.file.Truncate(c.Bytes); terr != nil {
+			err = errors.Join(err, terr)
+		}
+	}
+	if cerr := o.file.Close(); cerr != nil && err == nil {
+		err = &read.WriteError{Err: cerr}
+	}
+	return err
 }

@@ -24,39 +24,24 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/capture"
 )
 
-// A capturing is the command as a process.
-type capturing struct{ *process }
-
 // capture starts the command on p, and waits until it captures.
-func (p *process) capture(t *testing.T, args ...string) *capturing {
+func (p *process) capture(t *testing.T, args ...string) *process {
 	t.Helper()
 	c := p.tryCapture(t, args...)
 	require.Eventually(t, func() bool { return strings.Contains(c.stderr.String(), "capturing at ") }, patience, time.Millisecond, "%s", c.stderr)
 	return c
 }
 
-func (p *process) tryCapture(t *testing.T, args ...string) *capturing {
+func (p *process) tryCapture(t *testing.T, args ...string) *process {
 	t.Helper()
-	c := exec.Command(filepath.Join(binaries, "socket_vmnet2"), append([]string{"capture", "--socket=" + p.sock}, args...)...)
-	return &capturing{runDaemon(t, c, p.sock)}
-}
-
-// wait is for the end, and returns the exit code.
-func (c *capturing) wait(t *testing.T) int {
-	t.Helper()
-	select {
-	case <-c.ended:
-	case <-time.After(patience):
-		require.Fail(t, "it does not end", "%s", c.stderr)
-	}
-	return c.ProcessState.ExitCode()
+	return runDaemon(t, exec.Command(filepath.Join(binaries, "socket_vmnet2"), append([]string{"capture", "--socket=" + p.sock}, args...)...), p.sock)
 }
 
 // interrupt ends it as a user does.
-func (c *capturing) interrupt(t *testing.T) int {
+func (p *process) interrupt(t *testing.T) {
 	t.Helper()
-	require.NoError(t, c.Process.Signal(os.Interrupt))
-	return c.wait(t)
+	code, _ := p.signal(t, os.Interrupt)
+	assert.Zero(t, code, "%s", p.stderr)
 }
 
 // payloads are what the frames of a file say, by the last byte of the guest's address and the direction, such as "a1 out".
@@ -106,8 +91,8 @@ func TestCaptureToFile(t *testing.T) {
 	third.send(0, "third")
 	tk.a.receive("third")
 	tk.b.receive("third")
-	assert.Zero(t, c.interrupt(t))
-	assert.Zero(t, one.interrupt(t))
+	c.interrupt(t)
+	one.interrupt(t)
 	tk.check("after") // nothing of it is captured
 
 	fi, err := os.Stat(path)
@@ -136,7 +121,7 @@ func TestCaptureLinesCountAndFilter(t *testing.T) {
 	tk.check("one")
 	tk.check("two")
 	tk.check("three")
-	assert.Zero(t, c.wait(t))
+	c.exits(t, 0)
 	lines := strings.Split(strings.TrimSpace(c.stdout.String()), "\n")
 	require.Len(t, lines, 3)
 	for _, l := range lines {
@@ -169,7 +154,7 @@ func TestCaptureRefusesFiles(t *testing.T) {
 	} {
 		t.Run(c.want, func(t *testing.T) {
 			x := p.tryCapture(t, c.args...)
-			assert.Equal(t, 1, x.wait(t))
+			x.exits(t, 1)
 			assert.Contains(t, x.stderr.String(), c.want)
 			assert.Equal(t, 1, strings.Count(x.stderr.String(), "\n"), "%s", x.stderr)
 		})
@@ -188,7 +173,7 @@ func TestCaptureOverwrites(t *testing.T) {
 	other := filepath.Join(dir, "other name")
 	require.NoError(t, os.Link(path, other))
 	c := p.capture(t, "--overwrite", "-w", path)
-	assert.Zero(t, c.interrupt(t))
+	c.interrupt(t)
 	assert.Empty(t, payloads(t, readFile(t, path)))
 	assert.Len(t, readFile(t, other), 30_000, "the old file itself is not written to")
 	e, err := os.ReadDir(dir)
@@ -220,7 +205,7 @@ func TestCaptureFileEndsWithABlock(t *testing.T) {
 	for range 20 {
 		tk.check("some words")
 	}
-	assert.Zero(t, whole.interrupt(t))
+	whole.interrupt(t)
 	b := []byte(whole.stdout.String())
 	for room := len(b) / 2; room < len(b)/2+40; room++ {
 		path := filepath.Join(t.TempDir(), "x")
@@ -257,8 +242,8 @@ func TestCaptureWhenTheDaemonEnds(t *testing.T) {
 				assert.Zero(t, code)
 				assert.Less(t, took, stopTime)
 			}
-			assert.Equal(t, 1, x.wait(t))
-			assert.Equal(t, 1, lines.wait(t))
+			x.exits(t, 1)
+			lines.exits(t, 1)
 			assert.Contains(t, x.stderr.String(), c.want)
 			assert.Contains(t, lines.stderr.String(), c.want)
 			assert.Contains(t, payloads(t, readFile(t, path))["a1 in"], "word")
@@ -272,14 +257,14 @@ func TestCaptureAcrossAnUpgrade(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x")
 	c := p.capture(t, "-w", path)
 	tk.check("before")
-	code, _, stderr := callUpgrade(p.sock)
+	code, _, stderr := call("upgrade", p.sock)
 	require.Zero(t, code, stderr)
-	assert.Equal(t, 1, c.wait(t))
+	c.exits(t, 1)
 	assert.Contains(t, c.stderr.String(), "the daemon stops or is upgraded")
 	assert.Contains(t, payloads(t, readFile(t, path))["a1 in"], "before")
 	again := p.capture(t, "-w", "-")
 	tk.check("after")
-	assert.Zero(t, again.interrupt(t))
+	again.interrupt(t)
 	assert.Contains(t, payloads(t, []byte(again.stdout.String()))["a1 in"], "after")
 }
 

@@ -97,6 +97,9 @@ func splitSocket(args []string) (rest, socket []string) {
 
 // chooseAll are the clients of d that have these numbers, addresses or names.
 func chooseAll(ctx context.Context, d find.Daemon, wanted []string) (list []status.Client, err error) {
+	if len(wanted) == 0 {
+		return nil, nil
+	}
 	l := (&viewer{}).look(ctx, d)
 	if l.err != nil {
 		return nil, l.err

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"os"
 	"os/user"
-	"path/filepath"
 	"runtime"
 	"strconv"
 	"sync"
@@ -87,17 +86,11 @@ func (p *process) floodControl(t *testing.T) *flood {
 	return f
 }
 
-// TestControlFlood: a member of the group who floods the control socket keeps root from nothing, nor does the daemon run out of
+// TestControlFlood: a member of the group that floods the control socket keeps root from nothing, nor does the daemon run out of
 // descriptors. The clients stay, and after each upgrade it is the same.
 func TestControlFlood(t *testing.T) {
 	needRoot(t)
-	path := filepath.Join(t.TempDir(), "socket_vmnet2")
-	replaceProgram(t, path)
-	sock := filepath.Join(shortDir(t), "s")
-	c := command("socket_vmnet2", sock, "--socket-group="+ownGroup(t))
-	c.Path, c.Args[0] = path, path
-	p := runDaemon(t, c, sock)
-	p.ready(t)
+	p, _ := startOwn(t, "--socket-group="+ownGroup(t))
 	tk := p.talkers(t)
 	tk.check("before")
 	before := p.base(t)
@@ -151,12 +144,11 @@ func TestControlForRoot(t *testing.T) {
 	require.NoError(t, err, stderr)
 
 	p, _ = startOwn(t)
-	code, _ := p.signal(t, unix.SIGTERM)
-	assert.Zero(t, code)
+	p.stop(t)
 	assert.NoDirExists(t, p.sock+".d")
 }
 
-// asUser runs f on a thread of that user's, who is in root's group.
+// asUser runs f on a thread of that user's, which is in root's group.
 func asUser(uid int, f func()) {
 	var wg sync.WaitGroup
 	wg.Go(func() {

@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -25,6 +26,8 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/gateway"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/fakeguest"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/vnettest"
 )
 
 const (
@@ -73,28 +76,10 @@ func TestMain(m *testing.M) {
 type process struct {
 	*exec.Cmd
 	sock   string
-	stdout *output
-	stderr *output
+	stdout *vnettest.Log
+	stderr *vnettest.Log
 	ended  chan struct{} // closed when it has exited
 	panics bool          // a panic in it is part of the test
-}
-
-// output collects what a process writes.
-type output struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (o *output) Write(b []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.Write(b)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.String()
 }
 
 // backendArgs choose the network of daemons under test, for a daemon on sock.
@@ -112,11 +97,14 @@ func command(name, sock string, args ...string) *exec.Cmd {
 	return exec.Command(filepath.Join(binaries, name), append(append(defaults, args...), sock)...)
 }
 
-// runDaemon starts a daemon on sock, with its log in a pipe unless it goes elsewhere.
+// runDaemon starts a daemon on sock, with its output and its log in pipes unless they go elsewhere.
 func runDaemon(t *testing.T, c *exec.Cmd, sock string) *process {
 	t.Helper()
-	p := &process{Cmd: c, sock: sock, stdout: &output{}, stderr: &output{}}
-	if p.Stdout = p.stdout; p.Stderr == nil {
+	p := &process{Cmd: c, sock: sock, stdout: &vnettest.Log{}, stderr: &vnettest.Log{}}
+	if p.Stdout == nil {
+		p.Stdout = p.stdout
+	}
+	if p.Stderr == nil {
 		p.Stderr = p.stderr
 	}
 	p.ended = make(chan struct{})
@@ -209,6 +197,25 @@ func (p *process) signal(t *testing.T, s os.Signal) (code int, took time.Duratio
 	}
 }
 
+// stop ends the daemon in order, and in time.
+func (p *process) stop(t *testing.T) {
+	t.Helper()
+	code, took := p.signal(t, syscall.SIGTERM)
+	assert.Zero(t, code, "%s", p.stderr)
+	assert.Less(t, took, stopTime)
+}
+
+// exits waits for an end that is not asked for, and checks the exit code.
+func (p *process) exits(t *testing.T, code int) {
+	t.Helper()
+	select {
+	case <-p.ended:
+		assert.Equal(t, code, p.ProcessState.ExitCode(), "%s", p.stderr)
+	case <-time.After(patience):
+		require.Fail(t, "it does not end", "%s", p.stderr)
+	}
+}
+
 // alive reports whether the daemon still runs.
 func (p *process) alive() bool {
 	select {
@@ -280,16 +287,30 @@ func (c *client) send(dst byte, payload string) {
 // receive reads frames until one has payload.
 func (c *client) receive(payload string) {
 	c.t.Helper()
-	require.NoError(c.t, c.SetReadDeadline(time.Now().Add(2*patience)))
+	require.True(c.t, c.hears(payload, 2*patience), "waiting for %q", payload)
+}
+
+// hears reads frames until one has payload, and reports false when none came for a while.
+func (c *client) hears(payload string, wait time.Duration) bool {
+	c.t.Helper()
+	defer func() { require.NoError(c.t, c.SetDeadline(time.Now().Add(patience))) }()
 	for {
+		require.NoError(c.t, c.SetReadDeadline(time.Now().Add(wait)))
 		head := make([]byte, frame.PrefixLen)
-		_, err := io.ReadFull(c, head)
-		require.NoError(c.t, err, "waiting for %q", payload)
+		n, err := io.ReadFull(c, head)
+		if errors.Is(err, os.ErrDeadlineExceeded) && n == 0 {
+			return false
+		}
+		require.NoError(c.t, c.SetReadDeadline(time.Now().Add(patience)))
+		if errors.Is(err, os.ErrDeadlineExceeded) { // in the middle of a frame
+			_, err = io.ReadFull(c, head[n:])
+		}
+		require.NoError(c.t, err)
 		f := make([]byte, int(head[2])<<8|int(head[3]))
 		_, err = io.ReadFull(c, f)
 		require.NoError(c.t, err)
 		if string(f[frame.MinLen:]) == payload {
-			return
+			return true
 		}
 	}
 }
@@ -386,13 +407,11 @@ func TestTwoDaemonsOnePath(t *testing.T) {
 	first.ready(t)
 	for range 5 {
 		second := launch(t, "socket_vmnet2", sock)
-		<-second.ended
-		assert.Equal(t, 1, second.ProcessState.ExitCode())
+		second.exits(t, 1)
 		assert.Contains(t, second.stderr.String(), "ERROR| bind: Address already in use")
 	}
 	third := launch(t, "socket_vmnet2", filepath.Join(dir, "s3"), "--pidfile="+pid)
-	<-third.ended
-	assert.Equal(t, 1, third.ProcessState.ExitCode())
+	third.exits(t, 1)
 	assert.Contains(t, third.stderr.String(),
 		fmt.Sprintf("ERROR| Failed to open pidfile: %q: Resource temporarily unavailable", pid))
 	assert.NoFileExists(t, filepath.Join(dir, "s3"))
@@ -417,8 +436,7 @@ func TestRaceForOnePath(t *testing.T) {
 			b, err := os.ReadFile(pid)
 			return err == nil && string(b) == fmt.Sprint(winner.Process.Pid)
 		}, patience, time.Millisecond, "round %d", round)
-		code, _ := winner.signal(t, syscall.SIGTERM)
-		require.Zero(t, code)
+		winner.stop(t)
 		require.NoFileExists(t, pid)
 	}
 }
@@ -441,6 +459,21 @@ func TestKilledDaemonIsReplaced(t *testing.T) {
 	tk := p.talkers(t)
 	require.NoError(t, os.Remove(sock))
 	tk.check("without its path")
-	code, _ := p.signal(t, syscall.SIGTERM)
-	assert.Zero(t, code)
+	p.stop(t)
+}
+
+// stateRoot is a directory that only this user can change, all the way up from it, as the daemon wants for its state.
+func stateRoot(t *testing.T) string {
+	t.Helper()
+	home, err := os.UserHomeDir()
+	require.NoError(t, err)
+	dir, err := os.MkdirTemp(home, ".socket_vmnet2-test")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+func guest(t *testing.T, p *process, last byte) *fakeguest.Guest {
+	t.Helper()
+	return vnettest.Dial(t, p.sock, fakeguest.Options{MAC: net.HardwareAddr{2, 0, 0, 0, 1, last}, Timeout: patience})
 }

@@ -54,9 +54,7 @@ func TestStopWithClientsOfAllKinds(t *testing.T) {
 		}
 	})
 	time.Sleep(200 * time.Millisecond)
-	code, took := p.signal(t, syscall.SIGTERM)
-	assert.Zero(t, code)
-	assert.Less(t, took, stopTime)
+	p.stop(t)
 	wg.Wait()
 	for _, path := range append(p.extraSockets(), p.sock) {
 		assert.NoFileExists(t, path)
@@ -67,7 +65,8 @@ func TestStopWithClientsOfAllKinds(t *testing.T) {
 }
 
 // TestPathClientsOutliveTheDaemon: guests on sockets that are not connected, as QEMU's, go on with the next daemon without
-// doing anything for it, and have the same lease. One that is connected, as vfkit's, has it when it comes back on its path.
+// doing anything for it, and have the same lease: one that has nothing to say is there for others as soon as that daemon is, and one
+// that has gone meanwhile is none. One that is connected, as vfkit's, has its lease when it comes back on its path.
 func TestPathClientsOutliveTheDaemon(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]os.Signal{"stopped": syscall.SIGTERM, "killed": syscall.SIGKILL} {
@@ -83,12 +82,14 @@ func TestPathClientsOutliveTheDaemon(t *testing.T) {
 			p := run()
 			var guests []*fakeguest.Guest
 			var leases []fakeguest.Lease
-			for range 2 {
+			for range 4 {
 				g := over(t, p.unconnected())
 				l, err := g.Configure()
 				require.NoError(t, err)
 				guests, leases = append(guests, g), append(leases, l)
 			}
+			silent, gone := guests[2], guests[3]
+			guests = guests[:2]
 			vfkit := fakeguest.PathOptions{
 				Server: vnettest.DatagramPath(sock), Local: filepath.Join(dir, "vfkit"), Connected: true, Hello: true,
 			}
@@ -102,56 +103,13 @@ func TestPathClientsOutliveTheDaemon(t *testing.T) {
 			}
 			g, lease := connect()
 			if end == syscall.SIGKILL { // a crash may lose the last second of leases
-				keeps(t, state, sock, guests[0].MAC(), guests[1].MAC(), g.MAC())
+				keeps(t, state, sock, guests[0].MAC(), guests[1].MAC(), silent.MAC(), gone.MAC(), g.MAC())
 			}
 			p.signal(t, end)
-			assert.Error(t, guests[0].Send(testFrame(fakeguest.Broadcast, guests[0].MAC(), "to nobody")))
-			assert.Error(t, g.Send(testFrame(fakeguest.Broadcast, g.MAC(), "to nobody")))
+			assert.Error(t, guests[0].Send(testFrame(fakeguest.Broadcast, guests[0].MAC(), "to no daemon")))
+			assert.Error(t, g.Send(testFrame(fakeguest.Broadcast, g.MAC(), "to no daemon")))
 			<-g.Done()
 			g.Close()
-
-			_ = run()
-			for i, g := range guests {
-				require.NoError(t, g.Announce()) // or whatever it sends first
-				again, err := g.Renew(leases[i])
-				require.NoError(t, err)
-				assert.Equal(t, leases[i].Addr, again.Addr)
-				assert.NoError(t, g.Err())
-			}
-			_, err := guests[0].Ping(guests[1].Addr().Addr(), 56)
-			require.NoError(t, err)
-			_, again := connect()
-			assert.Equal(t, lease.Addr, again.Addr)
-			_, err = guests[1].Ping(lease.Addr.Addr(), 56)
-			assert.NoError(t, err)
-		})
-	}
-}
-
-// TestSilentPathClientsAreReached: guests that have nothing to say are there for others as soon as the next daemon is. One
-// that has gone meanwhile is none.
-func TestSilentPathClientsAreReached(t *testing.T) {
-	t.Parallel()
-	for name, end := range map[string]os.Signal{"stopped": syscall.SIGTERM, "killed": syscall.SIGKILL} {
-		t.Run(name, func(t *testing.T) {
-			kept, dir := stateRoot(t), shortDir(t)
-			sock := filepath.Join(dir, "s")
-			run := func() *process {
-				p := launch(t, "socket_vmnet2", sock, append([]string{"--state-dir=" + kept}, datagramArgs...)...)
-				p.ready(t)
-				p.servesDatagrams(t)
-				return p
-			}
-			p := run()
-			silent, gone := over(t, p.unconnected()), over(t, p.unconnected())
-			for _, g := range []*fakeguest.Guest{silent, gone} {
-				_, err := g.Configure()
-				require.NoError(t, err)
-			}
-			if end == syscall.SIGKILL { // a crash may lose the last second of what is kept
-				keeps(t, kept, sock, silent.MAC(), gone.MAC())
-			}
-			p.signal(t, end)
 			gone.Close()
 
 			p = run()
@@ -162,7 +120,19 @@ func TestSilentPathClientsAreReached(t *testing.T) {
 				_, err := other.Ping(silent.Addr().Addr(), 56)
 				return err == nil
 			}, patience, time.Millisecond, "%s", p.stderr)
-			p.signal(t, syscall.SIGTERM)
+			for i, g := range guests {
+				require.NoError(t, g.Announce()) // or whatever it sends first
+				again, err := g.Renew(leases[i])
+				require.NoError(t, err)
+				assert.Equal(t, leases[i].Addr, again.Addr)
+				assert.NoError(t, g.Err())
+			}
+			_, err = guests[0].Ping(guests[1].Addr().Addr(), 56)
+			require.NoError(t, err)
+			_, again := connect()
+			assert.Equal(t, lease.Addr, again.Addr)
+			_, err = guests[1].Ping(lease.Addr.Addr(), 56)
+			assert.NoError(t, err)
 		})
 	}
 }

@@ -136,8 +136,8 @@ func (p *process) eight() (ways []vnettest.Transport) {
 	return ways
 }
 
-// TestSevenDeafAndOneHealthy: seven of eight clients of the shared socket never read, one more has put a link to somebody
-// else's socket where its own was, and one has a relative address. All are sent to at full speed. The healthy one and the
+// TestSevenDeafAndOneHealthy: seven of eight clients of the shared socket never read, one more has put a link to another
+// program's socket where its own was, and one has a relative address. All are sent to at full speed. The healthy one and the
 // stream clients lose nothing, and what is not meant to get anything gets nothing.
 func TestSevenDeafAndOneHealthy(t *testing.T) {
 	for name, healthy := range map[string]int{"connected": 0, "unconnected": 1} {
@@ -199,7 +199,7 @@ func testOneHealthy(t *testing.T, healthy int) {
 			if i == 500 { // 4,000 frames for each deaf client: what can be full is full
 				close(full)
 			}
-			if i%8 == 0 { // these reach everybody perhaps, who must not be flooded
+			if i%8 == 0 { // these reach all others perhaps, which must not be flooded
 				assert.NoError(t, flooder.Send(few...))
 				_ = relative.Send(testFrame(fakeguest.Broadcast, stray, "from nowhere"))
 			}
@@ -234,7 +234,7 @@ func trick(t *testing.T, p *process, witness *fakeguest.Guest, n byte, connected
 	return mac
 }
 
-// listenGram binds a datagram socket of somebody who has nothing to do with the daemon.
+// listenGram binds a datagram socket that has nothing to do with the daemon.
 func listenGram(t *testing.T, path string) *net.UnixConn {
 	t.Helper()
 	c, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})

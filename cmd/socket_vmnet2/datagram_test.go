@@ -23,7 +23,7 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/vnettest"
 )
 
-// shortDir is a directory whose paths fit into the address of a socket on every system, and which everybody may enter.
+// shortDir is a directory whose paths fit into the address of a socket on every system, and which all users may enter.
 func shortDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "d")
@@ -163,11 +163,12 @@ func introduce(t *testing.T, all ...*fakeguest.Guest) {
 func TestDatagramConformance(t *testing.T) {
 	p := startOpen(t) // one for all checks, each with clients of its own
 	for name, transports := range map[string][]vnettest.Transport{
+		"stream":           {p.stream()},
 		"path unconnected": {vnettest.PathSocket(p.sock, shortDir(t), false)},
 		"attach stream":    {p.attach(proto.Stream)},
 		"mixed":            p.ways(),
 	} {
-		if onSimulator() && len(transports) == 1 {
+		if onSimulator() && len(transports) == 1 && name != "stream" {
 			continue // the transports are the same ones
 		}
 		t.Run(name, func(t *testing.T) {
@@ -179,6 +180,9 @@ func TestDatagramConformance(t *testing.T) {
 		})
 	}
 }
+
+// maxFrame is the longest frame that one stream client of the daemons under test can send to another, in bytes.
+var maxFrame = frame.MaxStreamLen
 
 // onSimulator reports that the daemons under test are on the simulated vmnet, which carries Ethernet's frames only.
 func onSimulator() bool { return maxFrame == frame.MaxEthernetLen }

@@ -179,7 +179,7 @@ func (x *execution) connect(ctx context.Context) ([]*os.File, proto.Reply, error
 	return []*os.File{f}, proto.Reply{}, nil
 }
 
-// writeJSON writes the reply where --json asks for it. Root does not follow a link there, which somebody else may have laid.
+// writeJSON writes the reply where --json asks for it. Root does not follow a link there, which another user may have laid.
 func (x *execution) writeJSON(line []byte) error {
 	line = append(line, '\n')
 	switch x.json {

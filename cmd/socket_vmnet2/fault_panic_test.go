@@ -71,18 +71,11 @@ func startFaulty(t *testing.T) *faulty {
 // arm has the daemon panic at the points, once each, and disarms all others. It returns how many goroutines it has.
 func (f *faulty) arm(t *testing.T, points ...string) (goroutines int) {
 	t.Helper()
-	text := ""
+	f.nonce++
+	text := fmt.Sprintln(f.nonce)
 	for _, p := range points {
 		text += p + " 1\n"
 	}
-	return f.tell(t, text)
-}
-
-// tell gives the daemon a list of points.
-func (f *faulty) tell(t *testing.T, points string) (goroutines int) {
-	t.Helper()
-	f.nonce++
-	text := fmt.Sprintln(f.nonce) + points
 	require.NoError(t, os.WriteFile(f.file+".new", []byte(text), 0o600))
 	require.NoError(t, os.Rename(f.file+".new", f.file))
 	require.Eventually(t, func() bool {
@@ -99,13 +92,6 @@ func (f *faulty) count(point string) int {
 	return strings.Count(f.stderr.String(), "injected at "+point)
 }
 
-// gone waits until the log has said n times that a client has gone.
-func (f *faulty) gone(t *testing.T, n int) {
-	t.Helper()
-	require.Eventually(t, func() bool { return strings.Count(f.stderr.String(), "client gone") >= n },
-		patience, time.Millisecond, "no session ended")
-}
-
 // beside runs flows between healthy clients until the returned function is called, which checks that nothing was lost.
 func beside(t *testing.T, flows ...*flow) (stop func()) {
 	t.Helper()
@@ -114,10 +100,11 @@ func beside(t *testing.T, flows ...*flow) (stop func()) {
 	go func() {
 		defer close(done)
 		for rounds := 0; rounds == 0 || !end.Load(); rounds++ {
-			for _, f := range flows {
-				f.reset()
+			again := make([]*flow, len(flows))
+			for i, f := range flows {
+				again[i] = newFlow(f.name, f.from, f.to)
 			}
-			runFlows(t, 500, flows...)
+			runFlows(t, 500, again...)
 			if t.Failed() {
 				return
 			}
@@ -132,14 +119,6 @@ func beside(t *testing.T, flows ...*flow) (stop func()) {
 	return stop
 }
 
-// reset makes f ready to run again.
-func (f *flow) reset() {
-	f.high.Store(0)
-	f.got.Store(0)
-	f.back.Store(0)
-	f.damaged.Store(0)
-}
-
 // marked is a frame over which a point panics.
 func marked(dst, src net.HardwareAddr) []byte {
 	return testFrame(dst, src, strings.Repeat(faults.Mark+" ", 20))
@@ -147,7 +126,7 @@ func marked(dst, src net.HardwareAddr) []byte {
 
 var victimMAC = net.HardwareAddr{2, 0, 0, 0, 0xf, 1}
 
-// A victim is who an injected panic is about.
+// A victim is the client that an injected panic is about.
 type victim struct {
 	*faulty
 	t    *testing.T
@@ -214,7 +193,7 @@ func injections() []injection {
 				_ = l.Send(testFrame(fakeguest.Broadcast, victimMAC, "never heard"))
 			}
 		}, true},
-		{"perclient.end", onePer, (*victim).introduce, func(v *victim) { fromEnd(v) }, false},
+		{"perclient.end", onePer, (*victim).introduce, func(v *victim) { _ = v.link.Close() }, false},
 		{"passing.request", streamOnly, nil, attachRaw, false},
 		{"perclient.lifeline", streamOnly, nil, attachRaw, false},
 		{"perclient.sweep", func(p *process) []vnettest.Transport {
@@ -232,9 +211,6 @@ func injections() []injection {
 	}
 	return all
 }
-
-// fromEnd has a victim leave.
-func fromEnd(v *victim) { _ = v.link.Close() }
 
 // markedDir is a directory whose name has the mark.
 func markedDir(p *process) string {
@@ -273,28 +249,22 @@ func (f *faulty) inject(t *testing.T, in injection, way vnettest.Transport, s1, 
 	}
 	require.Eventually(t, func() bool { return f.count(in.point) > before }, patience, time.Millisecond, "no panic")
 	if in.ends {
-		f.gone(t, gone+1)
+		require.Eventually(t, func() bool { return strings.Count(f.stderr.String(), "client gone") > gone }, patience, time.Millisecond, "no session ended")
 	}
 	stop()
 	require.True(t, f.alive(), "%s", f.stderr)
 	if v.link != nil {
 		_ = v.link.Close()
-		// Whoever is not connected is known to have gone when a frame for it does not arrive.
+		// A client that is not connected is known to have gone when a frame for it does not arrive.
 		require.NoError(t, s1.Send(testFrame(victimMAC, s1.MAC(), "gone?")))
 	}
-	f.settled(t, files, goroutines)
-	for _, x := range []*fakeguest.Guest{s1, s2, g} {
-		require.NoError(t, x.Err())
-	}
-}
-
-// settled waits until the daemon has no more descriptors and goroutines than it had.
-func (f *faulty) settled(t *testing.T, files, goroutines int) {
-	t.Helper()
 	require.Eventually(t, func() bool {
 		n, r := f.files(t), f.arm(t)
 		return n <= files+1 && r <= goroutines+1 // the socket for questions about sockets, a timer that fires
 	}, patience, 50*time.Millisecond, "descriptors or goroutines are left")
+	for _, x := range []*fakeguest.Guest{s1, s2, g} {
+		require.NoError(t, x.Err())
+	}
 }
 
 // TestGatewayEnds: the gateway's process is killed, and stopped so that it hangs. Another one takes its place, with the leases, and no

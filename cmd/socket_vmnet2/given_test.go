@@ -149,12 +149,6 @@ func (m *manager) told() (next func() string) {
 	}
 }
 
-// logs waits until the daemon has logged text.
-func (p *process) logs(t *testing.T, text string) {
-	t.Helper()
-	require.Eventually(t, func() bool { return strings.Contains(p.stderr.String(), text) }, patience, time.Millisecond, "no %q: %s", text, p.stderr)
-}
-
 // TestGivenSocket: a socket that a service manager has made is served and left as it is, and the manager is told.
 func TestGivenSocket(t *testing.T) {
 	t.Run("root's", func(t *testing.T) { testGivenSocket(t, newManager(t)) })
@@ -182,8 +176,7 @@ func testGivenSocket(t *testing.T, m *manager) {
 	info, err := os.Stat(m.sock + ".d")
 	require.NoError(t, err)
 	assert.Equal(t, os.FileMode(0o700), info.Mode().Perm(), "the socket's group may not connect, so it may not here")
-	code, _ := p.signal(t, syscall.SIGTERM)
-	assert.Zero(t, code)
+	p.stop(t)
 	assert.Equal(t, "STOPPING=1\nSTATUS=stopping", next())
 	after, err := os.Lstat(m.sock)
 	require.NoError(t, err)
@@ -196,7 +189,7 @@ func testGivenSocket(t *testing.T, m *manager) {
 	p.matches(t, `client gone .*peer_uid=\d+ peer_gid=\d+`)
 }
 
-// TestRootHeedsProcess1Alone: whoever starts a daemon as root, by sudo for example, gives it nothing but DEBUG.
+// TestRootHeedsProcess1Alone: a daemon that a user starts as root, by sudo for example, takes nothing but DEBUG from it.
 func TestRootHeedsProcess1Alone(t *testing.T) {
 	needRoot(t)
 	m := &manager{t: t, dir: shortDir(t), byUser: true}
@@ -204,19 +197,14 @@ func TestRootHeedsProcess1Alone(t *testing.T) {
 	m.listen("stream", "s")
 	m.vars = []string{"NOTIFY_SOCKET=" + m.dir + "/notify"}
 	p := m.start()
-	select {
-	case <-p.ended:
-	case <-time.After(patience):
-		require.Fail(t, "it serves a socket that is another process's")
-	}
-	assert.Equal(t, 1, p.ProcessState.ExitCode())
+	p.exits(t, 1)
 	p.says(t, "WARN | LISTEN_FDS is ignored: a daemon that runs as root heeds it only when process 1 has started it")
 	p.says(t, "DEBUG| NOTIFY_SOCKET is ignored")
 	p.says(t, "ERROR| bind: Address already in use")
 	assert.FileExists(t, m.sock)
 }
 
-// TestBacklogIsLeftToTheNext: who connects while the daemon stops is served by the next one, on that very connection.
+// TestBacklogIsLeftToTheNext: a client that connects while the daemon stops is served by the next one, on that very connection.
 func TestBacklogIsLeftToTheNext(t *testing.T) {
 	m := newManager(t)
 	m.listen("stream", "s")
@@ -238,12 +226,12 @@ func TestBacklogIsLeftToTheNext(t *testing.T) {
 		}
 	})
 	require.NoError(t, first.Process.Signal(syscall.SIGTERM))
-	first.logs(t, "Received signal")
+	first.says(t, "Received signal")
 	require.Eventually(t, func() bool {
 		return strings.Count(first.stderr.String(), "is left to the next process") == 2 // of stream and attach
 	}, patience, time.Millisecond, "%s", first.stderr)
 	late := first.dial(t, 0xc1)
-	late.send(0, "sent while nobody listened")
+	late.send(0, "sent while no daemon listened")
 	attached := make(chan error, 1)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -260,7 +248,7 @@ func TestBacklogIsLeftToTheNext(t *testing.T) {
 	assert.Zero(t, first.ProcessState.ExitCode())
 
 	second := m.start()
-	second.logs(t, "peer_uid")
+	second.says(t, "peer_uid")
 	pair := talking{second.dial(t, 0xd1), late}
 	pair.meet()
 	pair.check("the same connection")
@@ -309,8 +297,7 @@ func TestUpgradeOfGivenSocket(t *testing.T) {
 		tk.check("the same connections")
 	}
 	p.talkers(t).check("and new ones")
-	code, _ := p.signal(t, syscall.SIGTERM)
-	assert.Zero(t, code)
+	p.stop(t)
 	hears("STOPPING=1\n")
 	assert.FileExists(t, m.sock)
 	p.says(t, "is left to the next process")
@@ -335,8 +322,7 @@ func TestAllGivenSockets(t *testing.T) {
 			_, err := over(t, way).Configure()
 			require.NoError(t, err, way.Name)
 		}
-		code, _ := p.signal(t, syscall.SIGTERM)
-		assert.Zero(t, code)
+		p.stop(t)
 		assert.Empty(t, p.stdout.String())
 		for _, name := range []string{"s", "s.d/attach", "s.d/adopt", "s.d/control", "s.d/dgram/sock"} {
 			assert.FileExists(t, filepath.Join(m.dir, name))
@@ -373,12 +359,7 @@ func TestGivenSocketsThatAreRefused(t *testing.T) {
 				tt.args[i] = strings.ReplaceAll(a, "=x", "="+m.dir+"/x")
 			}
 			p := m.start(append(tt.args, "--pidfile="+m.dir+"/pid")...)
-			select {
-			case <-p.ended:
-			case <-time.After(patience):
-				require.Fail(t, "it runs")
-			}
-			assert.Equal(t, 1, p.ProcessState.ExitCode())
+			p.exits(t, 1)
 			p.says(t, "ERROR| ")
 			p.says(t, tt.want)
 			assert.NoFileExists(t, m.dir+"/pid")

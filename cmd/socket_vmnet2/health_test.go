@@ -41,7 +41,7 @@ func discover(t *testing.T, g *fakeguest.Guest) {
 	require.NoError(t, g.SendDHCP(m))
 }
 
-// TestGuestWithoutAddress: who gets no answer is warned of once, and it is a problem until the guest has an address.
+// TestGuestWithoutAddress: a guest without an answer is warned of once, and it is a problem until the guest has an address.
 func TestGuestWithoutAddress(t *testing.T) {
 	t.Parallel()
 	p := start(t, "--vmnet-disable-dhcp", "--vmnet-gateway=192.168.106.1")
@@ -65,7 +65,7 @@ func TestGuestWithoutAddress(t *testing.T) {
 	assert.Contains(t, strings.Join(one.Fix, "\n"), "static address in 192.168.106.0/24")
 	assert.NotContains(t, found, status.NoDHCPAnswer)
 
-	code, _, stderr := callUpgrade(p.sock)
+	code, _, stderr := call("upgrade", p.sock)
 	require.Zero(t, code, stderr)
 	after := problems(t, p)[status.DHCPDisabled]
 	assert.Equal(t, one.Clients, after.Clients, "it waits on over an upgrade")

@@ -27,8 +27,7 @@ func TestTimeOfAStart(t *testing.T) {
 			require.True(t, time.Now().Before(end), "not ready: %s", p.stderr)
 		}
 		times = append(times, time.Since(began))
-		code, _ := p.signal(t, syscall.SIGTERM)
-		require.Zero(t, code)
+		p.stop(t)
 		require.NoError(t, os.RemoveAll(filepath.Dir(sock)))
 	}
 	slices.Sort(times)
@@ -47,7 +46,28 @@ func TestSocketIsTheLast(t *testing.T) {
 		for _, name := range []string{"attach", "adopt", "control", "control.root"} {
 			require.NoError(t, visit(filepath.Join(sock+".d", name)))
 		}
-		code, _ := p.signal(t, syscall.SIGTERM)
-		require.Zero(t, code)
+		p.stop(t)
 	}
+}
+
+// TestStalledLogHarmsNoClient has a daemon write its log into a pipe that is not read.
+func TestStalledLogHarmsNoClient(t *testing.T) {
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	defer r.Close()
+	sock := filepath.Join(t.TempDir(), "s")
+	// The pipe is full before the daemon says a word.
+	fd := int(w.Fd())
+	require.NoError(t, syscall.SetNonblock(fd, true))
+	for err = nil; err == nil; _, err = syscall.Write(fd, make([]byte, 512)) {
+	}
+	require.ErrorIs(t, err, syscall.EAGAIN)
+	require.NoError(t, syscall.SetNonblock(fd, false))
+	c := command("socket_vmnet2", sock)
+	c.Stderr = w
+	p := runDaemon(t, c, sock)
+	require.NoError(t, w.Close())
+	p.ready(t)
+	p.talkers(t).check("the network runs on")
+	p.stop(t)
 }

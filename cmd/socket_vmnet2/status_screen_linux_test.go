@@ -4,14 +4,13 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -22,6 +21,7 @@ import (
 type window struct {
 	*process
 	master *os.File
+	read   chan struct{} // closed when all of its output was read
 }
 
 // open runs socket_vmnet2 in a terminal of this size. It is nil where there are no terminals.
@@ -54,28 +54,13 @@ func open(t *testing.T, width, height uint16, env []string, args ...string) *win
 	c.Env = env
 	c.Stdin, c.Stdout, c.Stderr = slave, slave, slave
 	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-	w.process = &process{Cmd: c, stdout: &output{}, stderr: &output{}, ended: make(chan struct{})}
-	require.NoError(t, c.Start())
-	var reading sync.WaitGroup
-	reading.Go(func() {
-		b := make([]byte, 4096)
-		for {
-			n, err := master.Read(b)
-			_, _ = w.stdout.Write(b[:n])
-			if err != nil {
-				return // EIO: the last one has closed it
-			}
-		}
-	})
+	w.process = runDaemon(t, c, "")
+	w.read = make(chan struct{})
 	go func() {
-		defer close(w.ended)
-		_ = c.Wait()
-		reading.Wait()
+		defer close(w.read)
+		_, _ = io.Copy(w.stdout, master) // until EIO: the last one has closed it
 	}()
-	t.Cleanup(func() {
-		_ = c.Process.Kill()
-		<-w.ended
-	})
+	t.Cleanup(func() { _ = w.Process.Kill(); <-w.read })
 	return w
 }
 
@@ -92,11 +77,8 @@ func (w *window) resize(t *testing.T, width, height uint16) {
 // lines are what the command printed, when it has ended.
 func (w *window) lines(t *testing.T) []string {
 	t.Helper()
-	select {
-	case <-w.ended:
-	case <-time.After(patience):
-		require.Fail(t, "it does not end", w.stdout.String())
-	}
+	w.exits(t, 0)
+	<-w.read
 	return strings.Split(strings.TrimSpace(strings.ReplaceAll(w.stdout.String(), "\r\n", "\n")), "\n")
 }
 
@@ -161,7 +143,6 @@ func TestScreenWatch(t *testing.T) {
 	_, err := w.master.Write([]byte{3}) // Ctrl-C
 	require.NoError(t, err)
 	w.lines(t)
-	assert.Zero(t, w.ProcessState.ExitCode())
 
 	w = open(t, 100, 40, []string{"TERM=dumb"}, "status", "--watch", "--interval=0.1", p.sock)
 	w.shows(t, "\nhealth: ", 2)

@@ -37,7 +37,8 @@ func call(name string, args ...string) (code int, stdout, stderr string) {
 	return code, out.String(), err.String()
 }
 
-func TestAskUsage(t *testing.T) {
+// TestUsageErrors: a bad command line is told of, on a line of its own and with the usage text, before anything is done.
+func TestUsageErrors(t *testing.T) {
 	for _, c := range []struct{ name, args, want string }{
 		{"status", "--interval=x", "--interval=x is no number of seconds from 0.1 to 86400"},
 		{"status", "--interval=0", "--interval=0 is no number"},
@@ -52,13 +53,40 @@ func TestAskUsage(t *testing.T) {
 		{"log-level", "loud", `"loud" is no LEVEL (debug, info, warn, error), and no SOCKET of that name is here`},
 		{"log-level", "debug /s /t", `log-level takes [LEVEL] [SOCKET], not "/t" as well`},
 		{"log-level", "/s debug", `not ["/s" "debug"]`},
+		{"upgrade", "", "no SOCKET"},
+		{"upgrade", "--timeout /s", "no time, such as 10s"},
+		{"upgrade", "--timeout=-1s /s", "--timeout=-1s is no time, such as 10s"},
+		{"upgrade", "--timeout=0 /s", "--timeout=0 is no time, such as 10s"},
+		{"help", "status kick", `help takes [COMMAND], not "kick" as well`},
+		{"version", "x", `version takes options only, not "x"`},
+		{"selftest", "--pidfile=x", "unknown option --pidfile"},
+		{"selftest", "--timeout=0s", "--timeout=0s is no time, such as 30s"},
+		{"selftest", "--timeout=x", "--timeout=x is no time, such as 30s"},
+		{"try", "--pidfile=/x", "unknown option --pidfile"},
+		{"try", "--vmnet-mode=x", `unknown vmnet mode "x"`},
+		{"try", "--socket-user=", "--socket-user is empty"},
+		{"exec", "", "no SOCKET"},
+		{"exec", "/s", "no COMMAND"},
+		{"exec", "/s --", "no COMMAND"},
+		{"exec", "/s --dgram -- true", "--dgram is behind SOCKET"},
+		{"exec", "--datagram /s -- true", "unknown option --datagram"},
+		{"exec", "--dgram --stream /s true", "exclude each other"},
+		{"exec", "--fd=1 /s true", "--fd=1"},
+		{"exec", "--fd=1024 /s true", "--fd=1024"},
+		{"exec", "--fd=three /s true", "--fd=three"},
+		{"exec", "--mac=01:00:5e:00:00:01 /s true", "--mac: "},
+		{"exec", "--mac= /s true", "--mac: "},
+		{"exec", "--interface-id=x /s true", "--interface-id: "},
+		{"exec", "--name=\x01 /s true", "--name: "},
+		{"exec", "--json= /s true", "--json="},
 	} {
 		t.Run(c.name+" "+c.args, func(t *testing.T) {
 			code, stdout, stderr := call(c.name, strings.Fields(c.args)...)
 			assert.Equal(t, 1, code)
 			assert.True(t, strings.HasPrefix(stdout, "Usage: socket_vmnet2 "+c.name+" "), stdout)
-			assert.Contains(t, stderr, "ERROR| ")
-			assert.Contains(t, stderr, c.want)
+			assert.True(t, strings.HasPrefix(stderr, "ERROR| "), stderr)
+			assert.Contains(t, strings.ToLower(stderr), strings.ToLower(c.want))
+			assert.Equal(t, 1, strings.Count(stderr, "\n"), stderr)
 		})
 	}
 	code, _, stderr := call("status", "")
@@ -107,10 +135,10 @@ func TestAsked(t *testing.T) {
 	_, stdout, _ = call("log-level", "debug", p.sock)
 	assert.Equal(t, "debug\n", stdout)
 
-	code, stdout, stderr = call("kick", "02:00:00:00:00:a1", "nobody", p.sock)
+	code, stdout, stderr = call("kick", "02:00:00:00:00:a1", "none", p.sock)
 	assert.Equal(t, 1, code)
-	assert.Empty(t, stdout, "nobody is disconnected by half a command")
-	assert.Contains(t, stderr, "no client nobody is connected")
+	assert.Empty(t, stdout, "no client is disconnected by half a command")
+	assert.Contains(t, stderr, "no client none is connected")
 	code, stdout, stderr = call("kick", "02:00:00:00:00:A1", fmt.Sprint(s.Clients[0].ID), p.sock)
 	assert.Zero(t, code, stderr)
 	assert.Equal(t, fmt.Sprintf("disconnected: client %d, 02:00:00:00:00:a1\n", s.Clients[0].ID), stdout)
@@ -201,7 +229,7 @@ func TestAskRefused(t *testing.T) {
 			"only root may",
 		},
 		{
-			"kick who has left",
+			"kick one that has left",
 			map[string]http.HandlerFunc{"GET /v1/status": says(one), "DELETE /": refuses(404, "no_client", "there is no client 1 now")},
 			[]string{"kick", "1"},
 			"there is no client 1 now",
@@ -212,7 +240,7 @@ func TestAskRefused(t *testing.T) {
 			[]string{"kick", "a"},
 			"a could be one of 2 clients, name it by its number: client 1, a; client 2, a",
 		},
-		{"kick nobody", map[string]http.HandlerFunc{"GET /v1/status": says(one)}, []string{"kick", "4"}, "no client 4 is connected"},
+		{"kick none", map[string]http.HandlerFunc{"GET /v1/status": says(one)}, []string{"kick", "4"}, "no client 4 is connected"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.name == "no answer" { // the others come, however late
@@ -246,17 +274,6 @@ func TestStatusUnwell(t *testing.T) {
 	code, _, stderr = call("status", d.socket, "/nowhere/s")
 	assert.Equal(t, 2, code, "the worst counts")
 	assert.Contains(t, stderr, "/nowhere/s: no daemon runs there")
-}
-
-// TestStatusLine: a document of several lines becomes one.
-func TestStatusLine(t *testing.T) {
-	for answer, want := range map[string]string{
-		"{\"a\" : 1}\n":   "{\"a\":1}\n",
-		"{\"a\":\n 1}\n":  "{\"a\":1}\n",
-		"{\"a\":\"\\n\"}": "{\"a\":\"\\n\"}\n",
-	} {
-		assert.Equal(t, want, string(glance{answer: json.RawMessage(answer)}.line()))
-	}
 }
 
 // someDaemons is what theDaemon looks at in a test.
@@ -344,7 +361,7 @@ func TestExplainDaemon(t *testing.T) {
 
 // TestAskAsAnother: a member of the socket's group may look and not touch, and a stranger is told what to do.
 func TestAskAsAnother(t *testing.T) {
-	if os.Geteuid() != 0 { // who is not root cannot become another user; TestAskRefused has the words
+	if os.Geteuid() != 0 { // only root can become another user; TestAskRefused has the words
 		return
 	}
 	const other = 65534

@@ -5,11 +5,9 @@ package main
 import (
 	"encoding/json"
 	"errors"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -43,8 +41,7 @@ func TestWatch(t *testing.T) {
 	assert.Contains(t, w.stdout.String(), "\n\nsocket_vmnet2 ", "an empty line is between two looks")
 	assert.Contains(t, w.stdout.String(), "NET/S")
 	assert.NotContains(t, w.stdout.String(), "\x1b")
-	code, _ := p.signal(t, syscall.SIGTERM)
-	assert.Zero(t, code)
+	p.stop(t)
 	w.shows(t, p.sock+": gone; waiting for it to come back: ", 1)
 	j.says(t, p.sock+": gone; ")
 	again := launch(t, "socket_vmnet2", p.sock)
@@ -54,11 +51,9 @@ func TestWatch(t *testing.T) {
 	w.shows(t, "\nhealth: ", before+2)
 	assert.Equal(t, 1, strings.Count(w.stdout.String(), ": gone; "), "a pipe is told once")
 	assert.Equal(t, 1, strings.Count(w.stdout.String(), ": back\n"))
-	code, _ = w.signal(t, os.Interrupt)
-	assert.Zero(t, code)
+	w.interrupt(t)
 	assert.Empty(t, w.stderr.String())
-	code, _ = j.signal(t, syscall.SIGTERM)
-	assert.Zero(t, code)
+	j.stop(t)
 	for line := range strings.Lines(j.stdout.String()) {
 		var s status.Status
 		require.NoError(t, json.Unmarshal([]byte(line), &s), line)
@@ -74,8 +69,7 @@ func TestWatchUpgrade(t *testing.T) {
 	_, stderr, err := p.upgrade(t)
 	require.NoError(t, err, stderr)
 	w.shows(t, "upgraded in place once", 2)
-	code, _ := w.signal(t, os.Interrupt)
-	assert.Zero(t, code)
+	w.interrupt(t)
 }
 
 // TestWatched is what is said of a daemon as looks follow each other.

@@ -150,81 +150,72 @@ const tryGuest = "socket-vmnet2-try"
 // minikubeHost is where minikube's qemu driver takes the host to be on any socket_vmnet network (pkg/minikube/cluster/ip.go).
 const minikubeHost = "192.168.105.1"
 
-// tryLines are the lines for all programs that can be on this system.
+// tryLines are the lines for all programs that can be on this system. QEMU comes back by itself after a restart of the daemon from 8.0
+// on.
 func tryLines(r tryReady, goos string, gateway netip.Addr, mac net.HardwareAddr) []tryLine {
-	lines := []tryLine{
-		{
-			For: "lima-yaml", What: "Lima, in a machine's lima.yaml",
-			Use:  "networks:\n- socket: " + yamlString(r.Socket),
-			Undo: "take these lines out again and start the machine again",
-		},
-		{
-			For: "lima", What: "Lima, a new machine for the trial",
-			Use:  "limactl start --tty=false --name=" + tryGuest + " --set=" + printable.Quote(`.networks=[{"socket":`+jsonString(r.Socket)+"}]"),
-			Undo: "limactl delete --force " + tryGuest,
-		},
-		minikubeLine(r, goos, gateway),
-	}
-	lines = append(lines, qemuLines(r, mac)...)
-	if goos != "darwin" || r.Dgram == "" {
-		return lines
-	}
-	const undo = "leave the option away again"
-	return append(
-		lines,
-		tryLine{
-			For: "vfkit", What: "vfkit",
-			Use: "vfkit ... --device " + printable.Quote("virtio-net,unixSocketPath="+r.Dgram+",mac="+mac.String()), Undo: undo,
-		},
-		tryLine{
-			For: "krunkit", What: "krunkit",
-			Use: "krunkit ... --device " + printable.Quote("virtio-net,type=unixgram,path="+r.Dgram+",mac="+mac.String()), Undo: undo,
-		},
-	)
-}
-
-// minikubeLine is for minikube's qemu driver, in a profile of its own.
-func minikubeLine(r tryReady, goos string, gateway netip.Addr) tryLine {
-	l := tryLine{For: "minikube", What: "minikube with the qemu driver, a new cluster for the trial"}
-	switch {
-	case goos != "darwin":
-		l.Note = "minikube has the network socket_vmnet on macOS only"
-		return l
-	case r.Backend != string(compat.BackendVmnet):
-		l.Note = "minikube looks for its guests in /var/db/dhcpd_leases, where only vmnet's DHCP server writes: leave --backend away"
-		return l
-	case r.Client == "":
-		l.Note = "it needs socket_vmnet_client, and there is none beside this program; \"make\" builds both into one directory"
-		return l
-	}
-	l.Use = fmt.Sprintf("minikube start --profile=%s --driver=qemu --network=socket_vmnet --socket-vmnet-path=%s --socket-vmnet-client-path=%s",
-		tryGuest, printable.Quote(r.Socket), printable.Quote(r.Client))
-	l.Undo = "minikube delete --profile=" + tryGuest
-	if gateway.String() != minikubeHost {
-		l.Note = fmt.Sprintf("minikube takes this host to be %s whatever the network, so that host.minikube.internal leads nowhere here; "+
-			"the cluster runs all the same. To have it right, stop socket_vmnet and try with --vmnet-gateway=%s", minikubeHost, minikubeHost)
-	}
-	return l
-}
-
-// qemuLines are for the versions of QEMU: those from 9.2 on come back by themselves after a restart of the daemon.
-func qemuLines(r tryReady, mac net.HardwareAddr) []tryLine {
+	const leave = "leave these options away again"
+	quote := printable.Quote
 	device := "-device virtio-net-pci,netdev=n0,mac=" + mac.String()
 	stream := "stream,id=n0,server=off,addr.type=unix,addr.path=" + strings.ReplaceAll(r.Socket, ",", ",,")
-	const undo = "leave these options away again"
 	lines := []tryLine{
-		{For: "qemu", What: "QEMU 9.2 and newer", Use: device + " -netdev " + printable.Quote(stream+",reconnect-ms=500"), Undo: undo},
-		{For: "qemu-8.0", What: "QEMU 8.0 to 9.1", Use: device + " -netdev " + printable.Quote(stream+",reconnect=1"), Undo: undo},
-		{For: "qemu-7.2", What: "QEMU 7.2", Use: device + " -netdev " + printable.Quote(stream), Undo: undo},
+		{
+			"lima-yaml", "Lima, in a machine's lima.yaml", "networks:\n- socket: " + yamlString(r.Socket),
+			"take these lines out again and start the machine again", "",
+		},
+		{"lima", "Lima, a new machine for the trial", "limactl start --tty=false --name=" + tryGuest + " --set=" +
+			quote(`.networks=[{"socket":`+jsonString(r.Socket)+"}]"), "limactl delete --force " + tryGuest, ""},
+		{
+			"minikube", "minikube with the qemu driver, a new cluster for the trial", "minikube start --profile=" + tryGuest +
+				" --driver=qemu --network=socket_vmnet --socket-vmnet-path=" + quote(r.Socket) + " --socket-vmnet-client-path=" + quote(r.Client),
+			"minikube delete --profile=" + tryGuest, minikubeNote(gateway),
+		},
+		{"qemu", "QEMU 9.2 and newer", device + " -netdev " + quote(stream+",reconnect-ms=500"), leave, ""},
+		{"qemu-8.0", "QEMU 8.0 to 9.1", device + " -netdev " + quote(stream+",reconnect=1"), leave, ""},
+		{"qemu-7.2", "QEMU 7.2", device + " -netdev " + quote(stream), leave, ""},
+		{
+			"qemu-old", "any older QEMU", quote(r.Client) + " " + quote(r.Socket) + " qemu-system-... " + device + " -netdev socket,id=n0,fd=3",
+			"start QEMU as before", "",
+		},
 	}
-	old := tryLine{For: "qemu-old", What: "any older QEMU"}
-	if r.Client == "" {
-		old.Note = "it needs socket_vmnet_client, and there is none beside this program; \"make\" builds both into one directory"
-	} else {
-		old.Use = printable.Quote(r.Client) + " " + printable.Quote(r.Socket) + " qemu-system-... " + device + " -netdev socket,id=n0,fd=3"
-		old.Undo = "start QEMU as before"
+	if goos == "darwin" && r.Dgram != "" {
+		lines = append(lines,
+			tryLine{
+				"vfkit", "vfkit", "vfkit ... --device " + quote("virtio-net,unixSocketPath="+r.Dgram+",mac="+mac.String()),
+				"leave the option away again", "",
+			},
+			tryLine{
+				"krunkit", "krunkit", "krunkit ... --device " + quote("virtio-net,type=unixgram,path="+r.Dgram+",mac="+mac.String()),
+				"leave the option away again", "",
+			})
 	}
-	return append(lines, old)
+	for i, l := range lines {
+		if why := r.unusable(l.For, goos); why != "" {
+			lines[i] = tryLine{For: l.For, What: l.What, Note: why}
+		}
+	}
+	return lines
+}
+
+// unusable tells why a program cannot use the network, empty if it can.
+func (r tryReady) unusable(program, goos string) string {
+	switch {
+	case program == "minikube" && goos != "darwin":
+		return "minikube has the network socket_vmnet on macOS only"
+	case program == "minikube" && r.Backend != string(compat.BackendVmnet):
+		return "minikube looks for its guests in /var/db/dhcpd_leases, where only vmnet's DHCP server writes: leave --backend away"
+	case (program == "minikube" || program == "qemu-old") && r.Client == "":
+		return "it needs socket_vmnet_client, and there is none beside this program; \"make\" builds both into one directory"
+	}
+	return ""
+}
+
+// minikubeNote warns of a gateway that minikube does not expect.
+func minikubeNote(gateway netip.Addr) string {
+	if gateway.String() == minikubeHost {
+		return ""
+	}
+	return fmt.Sprintf("minikube takes this host to be %s whatever the network, so that host.minikube.internal leads nowhere here; "+
+		"the cluster runs all the same. To have it right, stop socket_vmnet and try with --vmnet-gateway=%s", minikubeHost, minikubeHost)
 }
 
 // jsonString is v in JSON, without escapes that only HTML needs.

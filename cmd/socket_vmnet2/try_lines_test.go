@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/goccy/go-yaml"
@@ -108,7 +107,7 @@ func TestTryClientLine(t *testing.T) {
 	out, err = exec.Command("/bin/sh", "-c", "$MACHRUN "+strings.Replace(use, "qemu-system-...", fake, 1)).CombinedOutput()
 	require.NoError(t, err, "%s\n%s", use, out)
 	assert.Regexp(t, `^-device virtio-net-pci,netdev=n0,mac=52:54:00(:[0-9a-f]{2}){3} -netdev socket,id=n0,fd=3\n$`, string(out))
-	r.end(p, syscall.SIGTERM)
+	p.stop(t)
 }
 
 func TestClientProgram(t *testing.T) {

@@ -8,12 +8,10 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -65,30 +63,23 @@ func echo(mac net.HardwareAddr) int {
 	}
 }
 
-// startOwnOpen is startOwn for a daemon with clients of all kinds.
-func startOwnOpen(t *testing.T) (p *process, path string) {
-	t.Helper()
-	path = filepath.Join(t.TempDir(), "socket_vmnet2")
-	replaceProgram(t, path)
-	sock := filepath.Join(shortDir(t), "s")
-	c := command("socket_vmnet2", sock, append([]string{"--state-dir=" + stateRoot(t)}, datagramArgs...)...)
-	c.Path, c.Args[0] = path, path
-	p = runDaemon(t, c, sock)
-	p.ready(t)
-	p.servesDatagrams(t)
-	return p, path
-}
-
 // A checkedFlow is numbered frames from one guest to another; what comes is checked byte by byte.
 type checkedFlow struct {
 	from, to *fakeguest.Guest
-	back     bool // they come back to the sender
+	dst, src net.HardwareAddr // of the frames that are sent, and of those that come
 
 	sent, got, bad atomic.Uint64
-	last           uint64       // number
-	at             time.Time    // of it
-	gap            atomic.Int64 // the longest time between two frames, ns
+	foreign        atomic.Uint64 // frames for one other client
+	last           uint64        // number
+	at             time.Time     // of it
+	gap            atomic.Int64  // the longest time between two frames, ns
 	failed         atomic.Pointer[error]
+}
+
+func newCheckedFlow(from, to *fakeguest.Guest) *checkedFlow {
+	n := &checkedFlow{from: from, to: to, dst: to.MAC(), src: from.MAC()}
+	to.SetTap(n.take)
+	return n
 }
 
 // err is that of sending, nil while there is none.
@@ -97,6 +88,52 @@ func (n *checkedFlow) err() error {
 		return *p
 	}
 	return nil
+}
+
+// check is for the end.
+func (n *checkedFlow) check(t *testing.T, name string) {
+	t.Helper()
+	assert.NoError(t, n.err(), name)
+	assert.NoError(t, n.from.Err(), "a disconnect: %s", name)
+	assert.Zero(t, n.bad.Load(), "frames out of order, twice or changed: %s", name)
+	t.Logf("%s: %d frames, %d lost", name, n.sent.Load(), n.sent.Load()-n.got.Load())
+	assert.Greater(t, n.got.Load(), n.sent.Load()/2, name)
+}
+
+// sendAll has all flows send until stop, which waits for what is on its way.
+func sendAll(flows []*checkedFlow) (stop func()) {
+	quit := make(chan struct{})
+	var wg sync.WaitGroup
+	for _, n := range flows {
+		n.foreign.Store(0) // those of the start
+		wg.Go(func() { n.send(quit) })
+	}
+	return func() {
+		close(quit)
+		wg.Wait()
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+// upgradeBeside has the flows move before and after an upgrade, and returns the longest silence of one.
+func (p *process) upgradeBeside(t *testing.T, flows []*checkedFlow, upgrade func()) (gap time.Duration) {
+	t.Helper()
+	for _, n := range flows {
+		n.moves(t, p)
+		n.gap.Store(0)
+	}
+	upgrade()
+	for _, n := range flows {
+		n.moves(t, p)
+		gap = max(gap, time.Duration(n.gap.Load()))
+	}
+	return gap.Round(time.Millisecond)
+}
+
+// filesSettle waits until the daemon has no more descriptors than at the begin.
+func (p *process) filesSettle(t *testing.T, base int) {
+	t.Helper()
+	require.Eventually(t, func() bool { return p.files(t) <= base+2 }, patience, 10*time.Millisecond, "descriptors: %d, then %d", base, p.files(t))
 }
 
 // flowFrame is frame i of a flow: lengths of all kinds, and bytes that belong to the number.
@@ -109,16 +146,16 @@ func flowFrame(dst, src net.HardwareAddr, i uint64) []byte {
 	return fakeguest.EthernetFrame(dst, src, 0x88b6, p)
 }
 
-// send sends until stop, about 2,000 frames a second.
-func (n *checkedFlow) send(dst net.HardwareAddr, stop <-chan struct{}) {
+// send sends until stop, about 1,000 frames a second.
+func (n *checkedFlow) send(stop <-chan struct{}) {
 	var ahead lead
 	for i := uint64(1); ; i += 2 {
 		select {
 		case <-stop:
 			return
-		case <-time.After(time.Millisecond):
+		case <-time.After(2 * time.Millisecond):
 		}
-		if err := n.from.Send(flowFrame(dst, n.from.MAC(), i), flowFrame(dst, n.from.MAC(), i+1)); err != nil {
+		if err := n.from.Send(flowFrame(n.dst, n.from.MAC(), i), flowFrame(n.dst, n.from.MAC(), i+1)); err != nil {
 			n.failed.Store(&err)
 			return
 		}
@@ -127,13 +164,16 @@ func (n *checkedFlow) send(dst net.HardwareAddr, stop <-chan struct{}) {
 	}
 }
 
-// take is the receiver's tap: it checks the flow's frames that come from src.
-func (n *checkedFlow) take(src, f []byte) bool {
-	if len(f) < frame.MinLen+16 || f[12] != 0x88 || f[13] != 0xb6 {
+// take is the receiver's tap: it checks the flow's frames.
+func (n *checkedFlow) take(f []byte) bool {
+	if f[0]&1 == 0 && !slices.Equal(f[:6], n.to.MAC()) {
+		n.foreign.Add(1)
+	}
+	if len(f) < frame.MinLen+16 || f[12] != 0x88 || f[13] != 0xb6 || !slices.Equal(f[6:12], n.src) {
 		return false
 	}
 	i := binary.BigEndian.Uint64(f[14:])
-	if i <= n.last || !slices.Equal(flowFrame(f[:6], src, i), f) {
+	if i <= n.last || !slices.Equal(flowFrame(f[:6], n.src, i), f) {
 		n.bad.Add(1)
 	}
 	n.last = i
@@ -218,69 +258,40 @@ func TestUpgradeOfAllKinds(t *testing.T) {
 	introduce(t, guests[0], guests[len(guests)-1])
 
 	var flows []*checkedFlow
-	stop := make(chan struct{})
-	var wg sync.WaitGroup
 	for i, g := range guests {
-		to := guests[(i+1)%len(guests)]
-		n := &checkedFlow{from: g, to: to}
-		flows = append(flows, n)
-		src := g.MAC()
-		to.SetTap(func(f []byte) bool { return slices.Equal(f[6:12], src) && n.take(src, f) })
+		flows = append(flows, newCheckedFlow(g, guests[(i+1)%len(guests)]))
 	}
 	asker := over(t, p.attach(proto.Datagram)) // whom the command answers
-	hears(t, asker, "anybody there", func() error { return asker.Send(testFrame(executed, asker.MAC(), "anybody there")) })
-	n := &checkedFlow{from: asker, to: asker, back: true}
-	asker.SetTap(func(f []byte) bool { return slices.Equal(f[6:12], executed) && n.take(executed, f) })
-	flows, names = append(flows, n), append(names, "exec --dgram")
-	for _, n := range flows {
-		dst := n.to.MAC()
-		if n.back {
-			dst = executed
-		}
-		wg.Go(func() { n.send(dst, stop) })
-	}
+	hears(t, asker, "is a machine there", func() error { return asker.Send(testFrame(executed, asker.MAC(), "is a machine there")) })
+	back := newCheckedFlow(asker, asker)
+	back.dst, back.src = executed, executed
+	flows, names = append(flows, back), append(names, "exec --dgram")
+	stop := sendAll(flows)
 	for _, n := range flows {
 		n.moves(t, p)
 	}
-	base := 0
-	if runtime.GOOS == "linux" {
-		base = p.base(t)
-	}
+	base := p.base(t)
 	var gaps []time.Duration
 	for range upgrades {
-		for _, n := range flows {
-			n.moves(t, p)
-			n.gap.Store(0)
-		}
 		replaceProgram(t, path)
-		told := p.halfRequests(t)
-		r, stderr, err := p.upgrade(t)
-		require.NoError(t, err, stderr)
-		told()
-		assert.Equal(t, p.Process.Pid, r.PID)
-		sum := 0
-		for _, n := range r.Clients {
-			sum += n
-		}
-		assert.GreaterOrEqual(t, sum, len(guests)+3, "%v", r.Clients) // and perhaps one that is on its way out
-		var gap int64
-		for _, n := range flows {
-			n.moves(t, p)
-			gap = max(gap, n.gap.Load())
-		}
-		gaps = append(gaps, time.Duration(gap).Round(time.Millisecond))
+		gaps = append(gaps, p.upgradeBeside(t, flows, func() {
+			told := p.halfRequests(t)
+			r, stderr, err := p.upgrade(t)
+			require.NoError(t, err, stderr)
+			told()
+			assert.Equal(t, p.Process.Pid, r.PID)
+			sum := 0
+			for _, n := range r.Clients {
+				sum += n
+			}
+			assert.GreaterOrEqual(t, sum, len(guests)+3, "%v", r.Clients) // and perhaps one that is on its way out
+		}))
 		require.Eventually(t, func() bool { _, err := guests[0].Ping(silent.Addr().Addr(), 56); return err == nil },
 			patience, time.Millisecond, "a client that says nothing is reached")
 	}
-	close(stop)
-	wg.Wait()
-	time.Sleep(100 * time.Millisecond)
+	stop()
 	for i, n := range flows {
-		assert.NoError(t, n.err(), names[i])
-		assert.NoError(t, n.from.Err(), "a disconnect: %s", names[i])
-		assert.Zero(t, n.bad.Load(), "frames that nobody sent so: %s", names[i])
-		t.Logf("%s: %d frames, %d lost", names[i], n.sent.Load(), n.sent.Load()-n.got.Load())
-		assert.Greater(t, n.got.Load(), n.sent.Load()/2, names[i])
+		n.check(t, names[i])
 	}
 	assert.NoError(t, silent.Err())
 	select {
@@ -294,9 +305,7 @@ func TestUpgradeOfAllKinds(t *testing.T) {
 		require.NoError(t, err, names[i])
 		assert.Equal(t, leases[i].Addr, again.Addr, names[i])
 	}
-	if runtime.GOOS == "linux" {
-		require.Eventually(t, func() bool { return p.files(t) <= base+2 }, patience, 10*time.Millisecond, "descriptors: %d, then %d", base, p.files(t))
-	}
+	p.filesSettle(t, base)
 	for _, text := range []string{"is lost in the upgrade", "are lost in the upgrade", "internal error"} {
 		assert.NotContains(t, p.stderr.String(), text)
 	}
@@ -305,7 +314,7 @@ func TestUpgradeOfAllKinds(t *testing.T) {
 }
 
 // TestUpgradeKeepsWhatEndsAClient: a lifeline ends its session in the next image too, and so does the end of a pair that was
-// handed over; both may come while nobody looks.
+// handed over; both may come while no image looks.
 func TestUpgradeKeepsWhatEndsAClient(t *testing.T) {
 	p, _ := startOwnOpen(t)
 	s1, s2 := over(t, p.stream()), over(t, p.stream())
@@ -365,12 +374,10 @@ func TestUpgradeKeepsWhatEndsAClient(t *testing.T) {
 		if i%2 == 1 {
 			require.NoError(t, e.close())
 		}
-		// As long as the port is there, nobody else sees its frames.
+		// As long as the port is there, no other client sees its frames.
 		hears(t, s2, "gone "+e.name, func() error { return s1.Send(testFrame(e.mac, s1.MAC(), "gone "+e.name)) })
 	}
-	code, took := p.signal(t, syscall.SIGTERM)
-	assert.Zero(t, code)
-	assert.Less(t, took, stopTime)
+	p.stop(t)
 	assert.NotContains(t, p.stderr.String(), "lost in the upgrade")
 }
 

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -26,7 +25,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/upgrade"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 )
 
 // startOwn starts a daemon from a copy of the program, which a test may replace, and returns the path of that.
@@ -34,12 +32,20 @@ func startOwn(t *testing.T, args ...string) (*process, string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "socket_vmnet2")
 	replaceProgram(t, path)
-	dir := t.TempDir()
+	dir := shortDir(t)
 	c := command("socket_vmnet2", filepath.Join(dir, "s"), append([]string{"--pidfile=" + dir + "/pid"}, args...)...)
 	c.Path, c.Args[0] = path, path
 	p := runDaemon(t, c, filepath.Join(dir, "s"))
 	p.ready(t)
 	p.base(t)
+	return p, path
+}
+
+// startOwnOpen is startOwn for a daemon with clients of all kinds.
+func startOwnOpen(t *testing.T) (p *process, path string) {
+	t.Helper()
+	p, path = startOwn(t, append([]string{"--state-dir=" + stateRoot(t)}, datagramArgs...)...)
+	p.servesDatagrams(t)
 	return p, path
 }
 
@@ -77,22 +83,7 @@ func (p *process) upgradeOnce(t *testing.T) (r upgrade.Result, stderr string, er
 	return r, said.String(), err
 }
 
-// A stream is one client's numbered frames to another.
-type numbers struct {
-	from, to *client
-	sent     atomic.Uint64
-	got      atomic.Uint64 // frames
-	bad      atomic.Uint64 // out of order, twice, or changed
-	foreign  atomic.Uint64 // frames for one other client
-	gap      atomic.Int64  // longest time between two, ns
-	err      error         // of reading, once read has ended
-	stuck    error         // of writing, once write has ended
-}
-
-// length is that of the frames, by their number: all kinds.
-func (n *numbers) length(i uint64) int { return frame.MinLen + 16 + int(i*37%1400) }
-
-// lead keeps the sender of a flow near those who take it. The daemon loses what a client is too slow to take, which on a busy
+// lead keeps the sender of a flow near those that take it. The daemon loses what a client is too slow to take, which on a busy
 // machine would be most of it.
 type lead struct{ lost int64 }
 
@@ -103,76 +94,6 @@ func (l *lead) wait(sent uint64, got *atomic.Uint64) {
 		if time.Now().After(end) {
 			l.lost = int64(sent - got.Load())
 		}
-	}
-}
-
-func (n *numbers) write(stop <-chan struct{}) {
-	var b []byte
-	var ahead lead
-	for i := uint64(1); ; {
-		select {
-		case <-stop:
-			return
-		default:
-		}
-		b = b[:0]
-		for range 8 {
-			f := make([]byte, n.length(i))
-			copy(f, []byte{2, 0, 0, 0, 0, n.to.mac, 2, 0, 0, 0, 0, n.from.mac, 0x88, 0xb5})
-			binary.BigEndian.PutUint64(f[14:], i)
-			for k := 22; k < len(f); k++ {
-				f[k] = byte(i) + byte(k)
-			}
-			b = frame.Append(b, f)
-			i++
-		}
-		_ = n.from.SetWriteDeadline(time.Now().Add(patience))
-		if _, err := n.from.Write(b); err != nil {
-			n.stuck = err
-			return
-		}
-		n.sent.Store(i - 1)
-		time.Sleep(8 * time.Millisecond)
-		ahead.wait(i-1, &n.got)
-	}
-}
-
-func (n *numbers) read() {
-	head := make([]byte, frame.PrefixLen)
-	f := make([]byte, frame.MaxLen)
-	var last uint64
-	var at time.Time
-	for {
-		if _, err := io.ReadFull(n.to, head); err != nil {
-			n.err = err
-			return
-		}
-		f := f[:min(binary.BigEndian.Uint32(head), frame.MaxLen)]
-		if _, err := io.ReadFull(n.to, f); err != nil {
-			n.err = err
-			return
-		}
-		if f[0]&1 == 0 && f[5] != n.to.mac {
-			n.foreign.Add(1)
-		}
-		if len(f) < 22 || f[5] != n.to.mac || f[11] != n.from.mac {
-			continue // of the start
-		}
-		i := binary.BigEndian.Uint64(f[14:])
-		ok := i > last && len(f) == n.length(i)
-		for k := 22; ok && k < len(f); k++ {
-			ok = f[k] == byte(i)+byte(k)
-		}
-		if !ok {
-			n.bad.Add(1)
-		}
-		last = i
-		now := time.Now()
-		if d := now.Sub(at); !at.IsZero() && int64(d) > n.gap.Load() {
-			n.gap.Store(int64(d))
-		}
-		at = now
-		n.got.Add(1)
 	}
 }
 
@@ -188,80 +109,49 @@ func TestUpgradeUnderLoad(t *testing.T) {
 	pidfile := filepath.Join(filepath.Dir(p.sock), "pid")
 	content, err := os.ReadFile(pidfile)
 	require.NoError(t, err)
-	var flows []*numbers
-	var clients []*client
-	for i := range byte(4) {
-		a, b := p.dial(t, 0xa0+i), p.dial(t, 0xb0+i)
-		talking{a, b}.meet()
-		flows = append(flows, &numbers{from: a, to: b}, &numbers{from: b, to: a})
-		clients = append(clients, a, b)
+	var flows []*checkedFlow
+	for range 4 {
+		a, b := over(t, p.stream()), over(t, p.stream())
+		introduce(t, a, b)
+		flows = append(flows, newCheckedFlow(a, b), newCheckedFlow(b, a))
 	}
 	idle := p.dial(t, 0xe1)
 	require.NoError(t, idle.SetDeadline(time.Time{}))
 	_, err = idle.Write(wire(0, 0xe1, "in two pieces")[:7])
 	require.NoError(t, err)
+	clients := []*client{idle}
 	for range *loadIdle - 1 {
 		clients = append(clients, p.dial(t, 0xe2))
 	}
-	clients = append(clients, idle)
 	var out *outside
-	there := len(clients)
+	there := len(flows) + len(clients)
 	if !onSimulator() {
 		out = goOutside(t, p)
 		there++
 	}
 	p.serving(t, there) // the idle client may not even have been accepted before, and one that only looked be there still
 	begin, _ := p.status(t)
-	stop := make(chan struct{})
-	var writing, reading sync.WaitGroup
-	for _, n := range flows {
-		require.NoError(t, n.to.SetDeadline(time.Time{}))
-		writing.Go(func() { n.write(stop) })
-		reading.Go(n.read)
-	}
 	base := p.base(t)
+	stop := sendAll(flows)
 	var gaps []time.Duration
-	for _, n := range flows {
-		n.foreign.Store(0) // those of the start
-	}
 	for round := range *loadUpgrades {
-		before := flows[0].got.Load()
-		require.Eventually(t, func() bool { return flows[0].got.Load() > before+20 }, patience, time.Millisecond)
-		for _, n := range flows {
-			n.gap.Store(0)
-		}
 		replaceProgram(t, path)
-		r, stderr, err := p.upgrade(t)
-		require.NoError(t, err, stderr)
-		assert.Equal(t, p.Process.Pid, r.PID)
-		assert.Equal(t, map[string]int{"stream": there}, r.Clients)
-		if out != nil {
-			out.exchange(fmt.Sprint("after upgrade ", round))
-		}
-		before = flows[7].got.Load()
-		require.Eventually(t, func() bool { return flows[7].got.Load() > before+20 }, patience, time.Millisecond)
-		gap := time.Duration(0)
-		for _, n := range flows {
-			gap = max(gap, time.Duration(n.gap.Load()))
-		}
-		gaps = append(gaps, gap.Round(time.Millisecond))
+		gaps = append(gaps, p.upgradeBeside(t, flows, func() {
+			r, stderr, err := p.upgrade(t)
+			require.NoError(t, err, stderr)
+			assert.Equal(t, p.Process.Pid, r.PID)
+			assert.Equal(t, map[string]int{"stream": there}, r.Clients)
+			if out != nil {
+				out.exchange(fmt.Sprint("after upgrade ", round))
+			}
+		}))
 	}
-	close(stop)
-	writing.Wait()
+	stop()
 	_, err = idle.Write(wire(0, 0xe1, "in two pieces")[7:])
 	require.NoError(t, err, "half a frame was carried")
-	time.Sleep(100 * time.Millisecond)
 	for i, n := range flows {
-		_ = n.to.SetReadDeadline(time.Now())
-		assert.Zero(t, n.bad.Load(), "frames out of order, twice or changed in flow %d", i)
-	}
-	reading.Wait()
-	for i, n := range flows {
+		n.check(t, fmt.Sprint("flow ", i))
 		assert.True(t, onSimulator() || n.foreign.Load() == 0, "frames for another client in flow %d", i) // a kernel's bridge forgets
-		assert.NoError(t, n.stuck)
-		assert.ErrorIs(t, n.err, os.ErrDeadlineExceeded, "a disconnect")
-		t.Logf("flow %d: %d frames sent, %d lost", i, n.sent.Load(), n.sent.Load()-n.got.Load())
-		assert.Greater(t, n.got.Load(), n.sent.Load()/2)
 		if *loadUpgrades > 6 {
 			assert.Equal(t, n.sent.Load(), n.got.Load())
 		}
@@ -272,24 +162,21 @@ func TestUpgradeUnderLoad(t *testing.T) {
 	after, err := os.ReadFile(pidfile)
 	require.NoError(t, err)
 	assert.Equal(t, string(content), string(after))
-	if runtime.GOOS == "linux" {
-		require.Eventually(t, func() bool { return p.files(t) <= base+2 }, patience, 10*time.Millisecond, "descriptors: %d at the begin", base)
-	}
+	p.filesSettle(t, base)
 	second := launch(t, "socket_vmnet2", p.sock)
-	<-second.ended
+	second.exits(t, 1)
 	assert.Contains(t, second.stderr.String(), "bind: Address already in use", "the locks are still held")
-	for _, c := range clients {
-		require.NoError(t, c.SetDeadline(time.Now().Add(patience)))
-	}
 	if end, _ := p.status(t); begin.Network.Usernet != nil {
 		assert.Equal(t, begin.Network.Usernet.Gateway.PID, end.Network.Usernet.Gateway.PID)
 		assert.Zero(t, end.Network.Usernet.Gateway.Restarts)
 	}
-	code, took := p.signal(t, syscall.SIGTERM)
-	assert.Zero(t, code)
-	assert.Less(t, took, stopTime)
+	p.stop(t)
 	for _, c := range clients {
 		c.ended()
+	}
+	for i, n := range flows {
+		<-n.from.Done()
+		assert.ErrorIs(t, n.from.Err(), io.EOF, "flow %d ends in order", i)
 	}
 	assert.NoFileExists(t, pidfile)
 	assert.NoFileExists(t, p.sock)
@@ -298,7 +185,7 @@ func TestUpgradeUnderLoad(t *testing.T) {
 	assert.NotContains(t, p.stderr.String(), "is lost in the upgrade")
 }
 
-// TestUpgradeWhileClientsComeAndGo: nobody is refused, whenever he connects.
+// TestUpgradeWhileClientsComeAndGo: no client is refused, whenever it connects.
 func TestUpgradeWhileClientsComeAndGo(t *testing.T) {
 	p, _ := startOwn(t)
 	tk := p.talkers(t)

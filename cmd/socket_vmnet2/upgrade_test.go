@@ -23,30 +23,6 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/upgrade"
 )
 
-// callUpgrade is the subcommand within this process.
-func callUpgrade(args ...string) (code int, stdout, stderr string) {
-	var out, err strings.Builder
-	code = runCommand("upgrade", args, compat.IO{Stdout: &out, Stderr: &err, LookupEnv: func(string) (string, bool) { return "", false }})
-	return code, out.String(), err.String()
-}
-
-func TestUpgradeUsage(t *testing.T) {
-	for _, c := range []struct{ args, want string }{
-		{"", "no SOCKET"},
-		{"--timeout /s", "no time, such as 10s"},
-		{"--timeout=-1s /s", "--timeout=-1s is no time, such as 10s"},
-		{"--timeout=0 /s", "--timeout=0 is no time, such as 10s"},
-	} {
-		t.Run(c.args, func(t *testing.T) {
-			code, stdout, stderr := callUpgrade(strings.Fields(c.args)...)
-			assert.Equal(t, 1, code)
-			assert.True(t, strings.HasPrefix(stdout, "Usage: socket_vmnet2 upgrade [OPTION]... SOCKET\n"), stdout)
-			assert.Contains(t, stderr, "ERROR| ")
-			assert.Contains(t, stderr, c.want)
-		})
-	}
-}
-
 // fakeControl is a daemon's control socket beside the path that it returns.
 func fakeControl(t *testing.T, up func(ctx context.Context, c *control.Call)) string {
 	t.Helper()
@@ -84,18 +60,18 @@ func TestUpgradeReport(t *testing.T) {
 			"upgraded from v1 to v2 (process 1): no frame for 100 ms, 1 client kept (stream: 1)\n",
 		},
 		{
-			"nobody",
+			"no clients",
 			upgrade.Result{From: "v1\x1b[2J", To: "v2"},
 			"upgraded from v1?[2J to v2 (process 0): no frame for 0 ms, there were no clients\n",
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			socket := fakeControl(t, func(_ context.Context, call *control.Call) { call.Answer(c.result) })
-			code, stdout, stderr := callUpgrade(socket)
+			code, stdout, stderr := call("upgrade", socket)
 			assert.Zero(t, code, stderr)
 			assert.Equal(t, c.want, stdout)
 			assert.Empty(t, stderr)
-			code, stdout, _ = callUpgrade("--json", socket+".d")
+			code, stdout, _ = call("upgrade", "--json", socket+".d")
 			assert.Zero(t, code)
 			var got upgrade.Result
 			require.NoError(t, json.Unmarshal([]byte(stdout), &got))
@@ -123,7 +99,7 @@ func TestUpgradeSaysWhyNot(t *testing.T) {
 		{"long path", []string{"/" + strings.Repeat("x", 200)}, []string{"ERROR| "}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			code, stdout, stderr := callUpgrade(c.args...)
+			code, stdout, stderr := call("upgrade", c.args...)
 			assert.Equal(t, 1, code)
 			assert.Empty(t, stdout)
 			for _, w := range c.want {
@@ -133,7 +109,7 @@ func TestUpgradeSaysWhyNot(t *testing.T) {
 		})
 	}
 	t.Run("json", func(t *testing.T) {
-		code, stdout, _ := callUpgrade("--json", refuse(string(upgrade.CodeSlow), "slow"))
+		code, stdout, _ := call("upgrade", "--json", refuse(string(upgrade.CodeSlow), "slow"))
 		assert.Equal(t, 1, code)
 		assert.JSONEq(t, `{"error":{"code":"check_timeout","text":"slow"}}`, stdout)
 	})
@@ -176,7 +152,7 @@ func TestUpgradeCheck(t *testing.T) {
 	}
 }
 
-// TestUpgradeCheckAlone: nobody gets a daemon, or hangs, by the hidden option.
+// TestUpgradeCheckAlone: no daemon starts, or hangs, by the hidden option.
 func TestUpgradeCheckAlone(t *testing.T) {
 	for _, c := range []struct {
 		program, stdin, want string

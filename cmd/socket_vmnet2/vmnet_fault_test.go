@@ -7,11 +7,11 @@ package main
 import (
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -19,6 +19,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network/vmnet/api"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/fakeguest"
 	"github.com/socket-vmnet2/socket_vmnet2/test/vmnetsim"
 )
 
@@ -81,8 +83,7 @@ func testStartFails(t *testing.T) {
 					sock := socketPath(t)
 					simulated(t, sock).Set(s, int64(status))
 					p := launch(t, "socket_vmnet2", sock, "--vmnet-api="+way, "--pidfile="+sock+".pid")
-					<-p.ended
-					assert.Equal(t, 1, p.ProcessState.ExitCode())
+					p.exits(t, 1)
 					p.says(t, fmt.Sprintf("ERROR| %s: [%d] %s", call, status, status.Name()))
 					assert.NoFileExists(t, sock)
 					assert.NoFileExists(t, sock+".pid")
@@ -103,8 +104,7 @@ func testFrameworkTooOld(t *testing.T) {
 
 			sock := socketPath(t)
 			refused := launch(t, "socket_vmnet2", sock, lib, "--vmnet-disable-nat44", "--pidfile="+sock+".pid")
-			<-refused.ended
-			assert.Equal(t, 1, refused.ProcessState.ExitCode())
+			refused.exits(t, 1)
 			assert.Regexp(t, `ERROR\| .*--vmnet-disable-nat44.*macOS 26`, refused.stderr.String())
 			assert.NoFileExists(t, sock+".lock")
 		})
@@ -119,9 +119,7 @@ func testStopWhileStarting(t *testing.T) {
 		c.Set(vmnetsim.StartDelay, 60_000)
 		p := launch(t, "socket_vmnet2", sock)
 		require.Eventually(t, func() bool { return c.Gauges().Queues > 0 }, patience, time.Millisecond)
-		code, took := p.signal(t, syscall.SIGTERM)
-		assert.Zero(t, code)
-		assert.Less(t, took, stopTime)
+		p.stop(t)
 		assert.NoFileExists(t, sock)
 	})
 	t.Run("client", func(t *testing.T) {
@@ -136,9 +134,7 @@ func testStopWhileStarting(t *testing.T) {
 		_, err = one.Write(wire(0, 9, "hello"))
 		require.NoError(t, err)
 		require.Eventually(t, func() bool { return c.Gauges().Queues > 1 }, patience, time.Millisecond)
-		code, took := p.signal(t, syscall.SIGTERM)
-		assert.Zero(t, code)
-		assert.Less(t, took, stopTime)
+		p.stop(t)
 	})
 }
 
@@ -157,8 +153,7 @@ func testKilled(t *testing.T) {
 			<-p.ended
 			p = launch(t, "socket_vmnet2", sock, args...)
 			if way == "network" {
-				<-p.ended
-				assert.Equal(t, 1, p.ProcessState.ExitCode())
+				p.exits(t, 1)
 				p.matches(t, `ERROR\| vmnet_network_create: \[10\d\d\] .*killed`)
 				return
 			}
@@ -204,8 +199,7 @@ func testIdentity(t *testing.T) {
 					<-p.ended
 					continue
 				}
-				code, _ := p.signal(t, syscall.SIGTERM)
-				require.Zero(t, code)
+				p.stop(t)
 			}
 		})
 	}
@@ -224,15 +218,13 @@ func parameters(log string, keys []string) string {
 
 func testListInterfaces(t *testing.T) {
 	p := launch(t, "socket_vmnet2", socketPath(t), "--list-interfaces")
-	<-p.ended
-	assert.Zero(t, p.ProcessState.ExitCode())
+	p.exits(t, 0)
 	assert.Equal(t, "en0\nen1\n", p.stdout.String())
 
 	sock := socketPath(t)
 	simulated(t, sock).Set(vmnetsim.SharedListResult, int64(api.Failure))
 	none := launch(t, "socket_vmnet2", sock, "--list-interfaces")
-	<-none.ended
-	assert.Equal(t, 1, none.ProcessState.ExitCode())
+	none.exits(t, 1)
 	assert.Equal(t, "ERROR| macOS names no interface of this host that can be bridged to\n", none.stderr.String())
 }
 
@@ -243,12 +235,11 @@ func testBridged(t *testing.T) {
 	p.says(t, "INFO | Initializing vmnet.framework (mode 1002)\nINFO | Using network interface \"en1\"\n")
 
 	wrong := launch(t, "socket_vmnet2", socketPath(t), "--vmnet-mode=bridged", "--vmnet-interface=en7")
-	<-wrong.ended
-	assert.Equal(t, 1, wrong.ProcessState.ExitCode())
+	wrong.exits(t, 1)
 	assert.Regexp(t, `ERROR\| .*en7.*en0.*en1`, wrong.stderr.String(), "it names those there are")
 }
 
-// testWithoutEffect: what serves nobody is said.
+// testWithoutEffect: options that serve no client are named.
 func testWithoutEffect(t *testing.T) {
 	p := start(t, "--dns-record=a.b=192.168.105.9", "--host-loopback=on", "--vmnet-forward=tcp:18080=10.9.9.9:80", "--vmnet-forward=udp:18080=192.168.64.9:80")
 	p.says(t, "WARN | --dns-record has no effect")
@@ -268,9 +259,235 @@ func testPublicAddresses(t *testing.T) {
 	} {
 		sock := socketPath(t)
 		p := launch(t, "socket_vmnet2", sock, append(args, "--vmnet-gateway-any", "--pidfile="+sock+".pid")...)
-		<-p.ended
-		assert.Equal(t, 1, p.ProcessState.ExitCode())
+		p.exits(t, 1)
 		p.says(t, "ERROR| vmnet's addresses must be private ones, ")
 		assert.NoFileExists(t, sock+".lock")
+	}
+}
+
+// TestDescribesVmnet: which way the network was made and why, and which clients have an interface of their own. It runs in
+// TestOnSimulator's process.
+func TestDescribesVmnet(t *testing.T) {
+	if os.Getenv(simulatorEnv) == "" {
+		return
+	}
+	sock := socketPath(t)
+	c := simulated(t, sock)
+	c.Set(vmnetsim.MaxInterfaces, 3) // one is the anchor
+	p := launch(t, "socket_vmnet2", sock)
+	p.ready(t)
+	var clients []*client
+	for i := range byte(4) {
+		clients = append(clients, p.dial(t, 10+i))
+		clients[i].send(99, "here I am")
+		p.describes(t, func(s status.Status) bool {
+			return len(s.Clients) == int(i)+1 && s.Clients[i].State == status.StateRunning && s.Clients[i].MACs == 1
+		})
+	}
+	mesh(t, clients)
+	s := p.describes(t, func(s status.Status) bool { // an answer may be a little old
+		return !slices.ContainsFunc(s.Clients, func(c status.Client) bool { return c.ToNet.Frames < uint64(len(clients)) })
+	})
+	assert.Equal(t, "vmnet", s.Network.Backend)
+	assert.Equal(t, status.NetworkRunning, s.Network.State)
+	assert.True(t, s.Network.Subnet.IsValid())
+	assert.Nil(t, s.Network.Usernet)
+	v := s.Network.Vmnet
+	if assert.NotNil(t, v) {
+		assert.Contains(t, []string{"network", "interface"}, v.API)
+		assert.NotEmpty(t, v.Why)
+		assert.Equal(t, 2, v.Own)
+		assert.Equal(t, 2, v.Shared)
+		assert.Positive(t, v.Starts)
+		assert.Positive(t, v.StartFailures)
+		assert.NotEmpty(t, v.LastFailure)
+	}
+	for i, kind := range []string{status.InterfaceOwn, status.InterfaceOwn, status.InterfaceShared, status.InterfaceShared} {
+		one := s.Clients[i]
+		assert.Equal(t, kind, one.Interface.Kind)
+		assert.NotEmpty(t, one.Interface.ID)
+		assert.NotEmpty(t, one.Interface.MAC)
+		assert.Equal(t, 1, one.MACs)
+	}
+	_ = clients[0].Close() // its interface becomes the third one's
+	s = p.describes(t, func(s status.Status) bool { return len(s.Clients) == 3 && s.Network.Vmnet.Own == 2 })
+	assert.Equal(t, 1, s.Network.Vmnet.Shared)
+	p.describes(t, func(s status.Status) bool { return s.Clients[1].Interface.Kind == status.InterfaceOwn })
+}
+
+// testBootpdBlocked: a firewall in front of the DHCP server is warned of once, with the commands that open it, until it answers.
+func testBootpdBlocked(t *testing.T) {
+	sock := socketPath(t)
+	c := simulated(t, sock)
+	p := launch(t, "socket_vmnet2", sock, "--vmnet-gateway=192.168.105.1")
+	p.ready(t)
+	c.Set(vmnetsim.Host, 2)
+	g := guest(t, p, 1)
+	discover(t, g)
+	const line = "a guest gets no address: nobody answers its DHCP requests"
+	p.says(t, line)
+	one := problems(t, p)[status.NoDHCPAnswer]
+	assert.Equal(t, status.Error, one.Severity)
+	assert.Contains(t, one.Text, "macOS's DHCP server (bootpd) does not answer, most likely because the firewall is in front of it")
+	const command = "sudo /usr/libexec/ApplicationFirewall/socketfilterfw --unblockapp /usr/libexec/bootpd"
+	assert.Contains(t, one.Fix, "    "+command)
+	p.says(t, command)
+	c.Set(vmnetsim.Host, 1)
+	l, err := g.Configure()
+	require.NoError(t, err)
+	assert.True(t, netip.MustParsePrefix("192.168.105.0/24").Contains(l.Addr.Addr()))
+	require.Eventually(t, func() bool { return problems(t, p)[status.NoDHCPAnswer].Code == "" }, patience, patience/100)
+	p.says(t, "the guest waits for no address any more")
+	assert.Equal(t, 1, strings.Count(p.stderr.String(), line))
+}
+
+// testSharingBusy: clients for whom macOS starts no interface share one, and status tells why.
+func testSharingBusy(t *testing.T) {
+	sock := socketPath(t)
+	c := simulated(t, sock)
+	p := launch(t, "socket_vmnet2", sock)
+	p.ready(t)
+	c.Set(vmnetsim.StartStatus, int64(api.SharingServiceBusy))
+	c.Set(vmnetsim.StartOnStatus, int64(api.SharingServiceBusy))
+	g := guest(t, p, 1)
+	_, err := g.Configure()
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		found := problems(t, p)
+		return strings.Contains(found[status.SharingBusy].Text, "VMNET_SHARING_SERVICE_BUSY") && len(found[status.SharedInterface].Clients) == 1
+	}, patience, patience/100, "%v", problems(t, p))
+}
+
+// TestOnVmnetTry tries the simulated vmnet: the subnet that was chosen is what it is asked for. It runs in TestOnSimulator's
+// process.
+func TestOnVmnetTry(t *testing.T) {
+	lib := os.Getenv(simulatorEnv)
+	if lib == "" {
+		return
+	}
+	r := newTryRig(t)
+	dir := shortDir(t)
+	p := r.try(append([]string{"--json", "--dir=" + dir + "/try"}, simulatorArgs(lib, dir+"/vmnetsim")...)...)
+	v := r.ready(p)
+	assert.Equal(t, "vmnet", v.Backend)
+	subnet := netip.MustParsePrefix(v.Subnet)
+	assert.Equal(t, subnet.Addr().Next().String(), v.Gateway)
+	assert.NotEqual(t, "192.168.105.0/24", v.Subnet)
+	g, err := fakeguest.Dial(v.Socket, fakeguest.Options{Timeout: patience})
+	require.NoError(t, err)
+	lease, err := g.Configure()
+	require.NoError(t, err)
+	assert.True(t, subnet.Contains(lease.Addr.Addr()), lease.Addr.String())
+	_, err = g.Ping(lease.Gateway, 1)
+	require.NoError(t, err)
+	g.Close()
+	p.stop(t)
+	assert.NoDirExists(t, dir+"/try")
+}
+
+// mesh passes a frame from every client to every other one. The first ones may be lost, while interfaces are starting.
+func mesh(t *testing.T, clients []*client) {
+	t.Helper()
+	for _, from := range clients {
+		for _, to := range clients {
+			if from != to {
+				from.reaches(to)
+			}
+		}
+	}
+}
+
+// reaches sends a frame to another client until it arrives.
+func (c *client) reaches(to *client) {
+	c.t.Helper()
+	word := fmt.Sprintf("%d to %d at %d", c.mac, to.mac, time.Now().UnixNano())
+	for range 400 {
+		c.send(to.mac, word)
+		if to.hears(word, 50*time.Millisecond) {
+			return
+		}
+	}
+	require.Fail(c.t, "frames do not arrive", "from %d to %d", c.mac, to.mac)
+}
+
+// TestOnVmnetSelftest runs the self test on the simulated vmnet, whole and broken. It runs in TestOnSimulator's process.
+func TestOnVmnetSelftest(t *testing.T) {
+	if os.Getenv(simulatorEnv) == "" {
+		return
+	}
+	const notAuthorized = 1010
+	on := func(s vmnetsim.Switch, v int64) func(*vmnetsim.Control) {
+		return func(c *vmnetsim.Control) { c.Set(s, v) }
+	}
+	tests := []struct {
+		name    string
+		flavour vmnetsim.Flavour
+		breakIt func(*vmnetsim.Control)
+		code    int
+		fails   string // step
+		check   func(t *testing.T, r report, values map[string]map[string]any)
+	}{
+		{"macOS 26", vmnetsim.Full, nil, 0, "", func(t *testing.T, r report, values map[string]map[string]any) {
+			assert.Equal(t, "interface", r.Network["api"])
+			assert.NotEmpty(t, r.Network["api_why"])
+			assert.Equal(t, "1500", r.Network["vmnet_mtu"])
+			assert.EqualValues(t, 8, values["interfaces"]["own"])
+			assert.EqualValues(t, 0, values["attach"]["sharing"])
+			assert.Equal(t, "reboot", values["same-lease"]["how"])
+		}},
+		{"macOS 15", vmnetsim.NoMacOS26, nil, 0, "", func(t *testing.T, r report, _ map[string]map[string]any) {
+			assert.Equal(t, "interface", r.Network["api"])
+		}},
+		{"few interfaces", vmnetsim.Full, on(vmnetsim.MaxInterfaces, 6), 0, "", func(t *testing.T, r report, values map[string]map[string]any) {
+			// One is the anchor.
+			assert.EqualValues(t, 5, values["interfaces"]["own"])
+			assert.EqualValues(t, 5, values["interfaces"]["first_failure_at"])
+			assert.EqualValues(t, 8, values["interfaces"]["started"])
+			assert.Contains(t, values["interfaces"]["first_failure"], "VMNET_FAILURE")
+			require.NotEmpty(t, r.Log)
+			assert.Contains(t, r.Log[len(r.Log)-1], "VMNET_FAILURE")
+		}},
+		{"too few interfaces", vmnetsim.Full, on(vmnetsim.MaxInterfaces, 3), 1, "attach", nil},
+		{"no unicast", vmnetsim.Full, on(vmnetsim.NoUnicast, 1), 1, "unicast", nil},
+		{"slow start", vmnetsim.Full, on(vmnetsim.StartDelay, 200), 0, "", func(t *testing.T, _ report, values map[string]map[string]any) {
+			assert.GreaterOrEqual(t, values["attach"]["a_start_ms"], 200.0)
+			assert.GreaterOrEqual(t, values["interfaces"]["start_median_ms"], 200.0)
+		}},
+		{"busy for a while", vmnetsim.Full, on(vmnetsim.BusyAfter, 500), 0, "", func(t *testing.T, _ report, values map[string]map[string]any) {
+			// The time runs from somewhere within the close, however long the rest of that takes.
+			assert.GreaterOrEqual(t, values["reopen"]["after_ms"].(float64)+values["close"]["network_ms"].(float64), 480.0)
+			assert.Equal(t, values["reopen"]["subnet_before"], values["reopen"]["subnet_after"])
+		}},
+		{"not authorized", vmnetsim.NoMacOS26, on(vmnetsim.StartStatus, notAuthorized), 2, "open", func(t *testing.T, r report, _ map[string]map[string]any) {
+			assert.Equal(t, "no-start", r.Verdict)
+			assert.Contains(t, r.Reason, "VMNET_NOT_AUTHORIZED")
+			assert.Contains(t, r.Reason, "run as root")
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := t.TempDir()
+			if tt.breakIt != nil {
+				c, err := vmnetsim.Open(dir)
+				require.NoError(t, err)
+				defer c.Close()
+				tt.breakIt(c)
+			}
+			args := append([]string{"--json", "--quick", "--vmnet-gateway=192.168.105.1"}, simulatorArgs(vmnetsim.Library(t, tt.flavour), dir)...)
+			code, stdout, stderr := selftestRun(t, args...)
+			r := parseReport(t, stdout)
+			assert.Equal(t, tt.code, code, "%s\n%s", stdout, stderr)
+			assert.Equal(t, "vmnet", r.Environment["backend"])
+			values := map[string]map[string]any{}
+			for _, s := range r.Steps {
+				values[s.Name] = s.Values
+				if s.Name == tt.fails {
+					assert.Equal(t, "fail", s.Outcome, "%s: %s", s.Name, s.Text)
+				}
+			}
+			if tt.check != nil {
+				tt.check(t, r, values)
+			}
+		})
 	}
 }

@@ -20,13 +20,14 @@ import (
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/passfd/proto"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/fakeguest"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/vnettest"
 )
 
 // A daemon is socket_vmnet2 itself.
 type daemon struct {
 	*exec.Cmd
 	socket string
-	stderr *output
+	stderr *vnettest.Log
 	ended  chan struct{}
 }
 
@@ -40,7 +41,7 @@ func startDaemon(t *testing.T, socket string, args ...string) *daemon {
 		"--backend=usernet", "--vmnet-gateway=192.168.105.1", "--state-dir=" + socket + ".state",
 		"--allow-uid=" + strconv.Itoa(os.Getuid()), // a daemon of root's takes no machine for root's otherwise
 	}, args...)
-	d := &daemon{Cmd: exec.Command(filepath.Join(built, "bin/socket_vmnet2"), append(args, socket)...), socket: socket, stderr: &output{}}
+	d := &daemon{Cmd: exec.Command(filepath.Join(built, "bin/socket_vmnet2"), append(args, socket)...), socket: socket, stderr: &vnettest.Log{}}
 	d.Stderr = d.stderr
 	d.ended = make(chan struct{})
 	require.NoError(t, d.Start())

@@ -125,7 +125,7 @@ func TestDescriptor(t *testing.T) {
 	require.NoError(t, err, "the helper has a copy")
 	assert.Equal(t, 0, h.stop())
 	_, err = machine.Write([]byte("frame"))
-	require.Error(t, err, "nobody has one")
+	require.Error(t, err, "no process has one")
 }
 
 func TestBadDescriptors(t *testing.T) {
@@ -228,7 +228,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestNoDaemon has nobody to ask.
+// TestNoDaemon has no daemon to ask.
 func TestNoDaemon(t *testing.T) {
 	dir := shortDir(t)
 	h := runHelper(t, nil, nil, "--socket", filepath.Join(dir, "s"), "--daemon", filepath.Join(dir, "none"))

@@ -16,10 +16,12 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/compat/cmdline"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/passfd/proto"
 )
 
@@ -31,7 +33,14 @@ func main() {
 func run(argv []string, stdout, stderr io.Writer) int {
 	log := &logger{w: stderr}
 	c, err := parse(argv[min(1, len(argv)):])
-	if err != nil {
+	switch {
+	case errors.Is(err, cmdline.ErrHelp):
+		fmt.Fprint(stderr, usage)
+		return 0
+	case errors.Is(err, cmdline.ErrVersion):
+		fmt.Fprint(stdout, versionText(compat.Version))
+		return 0
+	case err != nil:
 		log.error("%v", err)
 		fmt.Fprint(stderr, usage)
 		return 1
@@ -41,16 +50,8 @@ func run(argv []string, stdout, stderr io.Writer) int {
 	defer stop()
 	// A reader that has gone is an error of one write.
 	signal.Ignore(syscall.SIGPIPE)
-	switch c.action {
-	case showHelp:
-		fmt.Fprint(stderr, usage)
-		return 0
-	case showVersion:
-		fmt.Fprint(stdout, versionText(compat.Version))
-		return 0
-	}
 	if err = dropPrivileges(log); err == nil {
-		if c.action == listInterfaces {
+		if c.list {
 			err = list(ctx, stdout, stderr)
 		} else {
 			err = serve(ctx, c, stdout, log)
@@ -126,5 +127,26 @@ func stay(ctx context.Context, c *config, end *endpoint, s *session, log *logger
 		s.lifeline.Close()
 		s = again
 		log.info("running again on the daemon at %q", s.socket)
+	}
+}
+
+// A logger writes vmnet-helper's lines: LEVEL [main] text.
+type logger struct {
+	w       io.Writer
+	verbose bool
+}
+
+func (l *logger) line(level, format string, args []any) {
+	text := strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", " ")
+	fmt.Fprintf(l.w, "%-5s [main] %s\n", level, text)
+}
+
+func (l *logger) error(format string, args ...any) { l.line("ERROR", format, args) }
+func (l *logger) warn(format string, args ...any)  { l.line("WARN", format, args) }
+func (l *logger) info(format string, args ...any)  { l.line("INFO", format, args) }
+
+func (l *logger) debug(format string, args ...any) {
+	if l.verbose {
+		l.line("DEBUG", format, args)
 	}
 }

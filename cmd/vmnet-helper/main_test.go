@@ -4,7 +4,6 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -23,6 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/passfd/proto"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/vnettest"
 )
 
 // testPatience is how long a test waits for what must happen.
@@ -74,32 +74,14 @@ type helper struct {
 	t      *testing.T
 	out    *bufio.Reader
 	pipe   *os.File // what out reads
-	stderr *output
+	stderr *vnettest.Log
 	ended  chan struct{} // closed when it has exited
-}
-
-// output collects what a process writes.
-type output struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (o *output) Write(b []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.Write(b)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.String()
 }
 
 // runHelper starts the program with files as descriptors 3, 4 ...
 func runHelper(t *testing.T, env []string, files []*os.File, args ...string) *helper {
 	t.Helper()
-	h := &helper{Cmd: exec.Command(filepath.Join(built, "libexec/vmnet-helper"), args...), t: t, stderr: &output{}}
+	h := &helper{Cmd: exec.Command(filepath.Join(built, "libexec/vmnet-helper"), args...), t: t, stderr: &vnettest.Log{}}
 	h.Env = append(append(os.Environ(), "XDG_CONFIG_HOME=/nonexistent"), env...)
 	h.ExtraFiles = files
 	h.Stderr = h.stderr
@@ -194,7 +176,7 @@ func newFake(t *testing.T) *fakeDaemon {
 			}
 			m, err := proto.ReadMessage(c, proto.MaxLine)
 			if err != nil {
-				c.Close() // looks whether somebody listens
+				c.Close() // looks whether a daemon listens
 				continue
 			}
 			r, err := proto.DecodeRequest(m.Line)
@@ -206,7 +188,7 @@ func newFake(t *testing.T) *fakeDaemon {
 	return d
 }
 
-// stop ends the daemon: nobody listens any more, and nothing is at the path.
+// stop ends the daemon: there is no listener any more, and nothing is at the path.
 func (d *fakeDaemon) stop() {
 	d.ln.Close()
 	d.wg.Wait()

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/urfave/cli/v2"
+
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat/cmdline"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/passfd/proto"
@@ -33,19 +35,9 @@ compared with what that daemon has.
 
 `
 
-// An action is what is to be done in place of serving a machine.
-type action int
-
-const (
-	serveMachine action = iota
-	showHelp
-	showVersion
-	listInterfaces
-)
-
 // config is a command line.
 type config struct {
-	action          action
+	list            bool   // the interfaces, in place of serving a machine
 	fd              int    // -1: not given
 	socket          string // empty: not given
 	interfaceID     proto.UUID
@@ -63,107 +55,84 @@ type config struct {
 	verbose         bool
 }
 
-// options are vmnet-helper's, and --daemon.
-var options = []cmdline.Option{
-	{Name: "fd", Short: 'f', Argument: true},
-	{Name: "socket", Short: 's', Argument: true},
-	{Name: "interface-id", Short: 'i', Argument: true},
-	{Name: "operation-mode", Argument: true},
-	{Name: "shared-interface", Argument: true},
-	{Name: "start-address", Argument: true},
-	{Name: "end-address", Argument: true},
-	{Name: "subnet-mask", Argument: true},
-	{Name: "network-id", Argument: true},
-	{Name: "host-ip-address", Argument: true},
-	{Name: "host-subnet-mask", Argument: true},
-	{Name: "enable-tso"},
-	{Name: "enable-checksum-offload"},
-	{Name: "enable-isolation"},
-	{Name: "list-shared-interfaces"},
-	{Name: "network", Argument: true},
-	{Name: "stats-interval", Argument: true},
-	{Name: "daemon", Argument: true},
-	{Name: "verbose", Short: 'v'},
-	{Name: "version"},
-	{Name: "help", Short: 'h'},
+// flags are vmnet-helper's options, and --daemon.
+func (c *config) flags() []cli.Flag {
+	hosts := func(name string) cli.Flag {
+		return cmdline.Checked(name, "", func(string) error {
+			return fmt.Errorf("--%s is the daemon's: start one with --vmnet-mode=host --vmnet-network-identifier=UUID and name its "+
+				"socket with --daemon", name)
+		})
+	}
+	return []cli.Flag{
+		number("fd", &c.fd, 0, "f"),
+		cmdline.Checked("socket", "", c.setSocket, "s"),
+		cmdline.Checked("interface-id", "", func(v string) (err error) {
+			c.interfaceID, err = proto.ParseUUID(v)
+			return err
+		}, "i"),
+		cmdline.Checked("operation-mode", "", func(v string) error {
+			if c.mode = v; v != "shared" && v != "host" && v != "bridged" {
+				return fmt.Errorf("invalid --operation-mode %q: want shared, host or bridged", v)
+			}
+			return nil
+		}),
+		&cli.StringFlag{Name: "shared-interface", Destination: &c.sharedInterface},
+		address("start-address", &c.start),
+		address("end-address", &c.end),
+		address("subnet-mask", &c.mask),
+		hosts("network-id"),
+		hosts("host-ip-address"),
+		hosts("host-subnet-mask"),
+		&cli.BoolFlag{Name: "enable-tso", Destination: &c.tso},
+		&cli.BoolFlag{Name: "enable-checksum-offload", Destination: &c.checksum},
+		&cli.BoolFlag{Name: "enable-isolation", Destination: &c.isolation},
+		&cli.BoolFlag{Name: "list-shared-interfaces", Destination: &c.list},
+		&cli.StringFlag{Name: "network", Destination: &c.network},
+		number("stats-interval", &c.statsInterval, 1),
+		&cli.StringFlag{Name: "daemon", Destination: &c.daemon},
+		&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Destination: &c.verbose},
+		&cli.BoolFlag{Name: "version"},
+		&cli.BoolFlag{Name: "help", Aliases: []string{"h"}},
+	}
 }
 
-// errAtOnce ends the parsing: what stands behind --help, --version and --list-shared-interfaces is not looked at.
-var errAtOnce = errors.New("at once")
+// number is an option with a decimal number of at least least.
+func number(name string, n *int, least int64, letter ...string) cli.Flag {
+	return cmdline.Checked(name, "", func(v string) error {
+		x, err := strconv.ParseInt(v, 10, 32)
+		if err != nil || x < least {
+			return fmt.Errorf("invalid --%s %q: want a number from %d to %d", name, v, least, math.MaxInt32)
+		}
+		*n = int(x)
+		return nil
+	}, letter...)
+}
 
-// parse reads a command line without the program's name.
+// address is an option with an IPv4 address, which is read as C does it.
+func address(name string, a *netip.Addr) cli.Flag {
+	return cmdline.Checked(name, "", func(v string) error {
+		var ok bool
+		if *a, ok = compat.InetAton(v); !ok {
+			return fmt.Errorf("invalid --%s %q: want an IPv4 address", name, v)
+		}
+		return nil
+	})
+}
+
+// parse reads a command line without the program's name. With cmdline.ErrHelp or cmdline.ErrVersion the text is asked for.
 func parse(args []string) (*config, error) {
 	c := &config{fd: -1}
 	_, posixly := os.LookupEnv("POSIXLY_CORRECT")
-	operands, err := cmdline.Scan(options, args, posixly, c.set)
-	if errors.Is(err, errAtOnce) {
+	set, err := cmdline.Parse(c.flags(), args, posixly)
+	switch {
+	case err != nil:
+		return nil, err
+	case set.NArg() > 0:
+		return nil, fmt.Errorf("what is %q for? there are only options", set.Arg(0))
+	case c.list:
 		return c, nil
 	}
-	if err != nil {
-		return nil, err
-	}
-	if len(operands) > 0 {
-		return nil, fmt.Errorf("what is %q for? there are only options", operands[0])
-	}
 	return c, c.check()
-}
-
-// set takes one option.
-func (c *config) set(name, value string) (err error) {
-	switch name {
-	case "fd":
-		c.fd, err = number(name, value, 0)
-	case "socket":
-		c.socket, err = socketPath(value)
-	case "interface-id":
-		c.interfaceID, err = proto.ParseUUID(value)
-	case "operation-mode":
-		c.mode, err = modeOf(value)
-	case "shared-interface":
-		c.sharedInterface = value
-	case "start-address":
-		c.start, err = address(name, value)
-	case "end-address":
-		c.end, err = address(name, value)
-	case "subnet-mask":
-		c.mask, err = address(name, value)
-	case "network-id", "host-ip-address", "host-subnet-mask":
-		err = fmt.Errorf("--%s is the daemon's: start one with --vmnet-mode=host --vmnet-network-identifier=UUID and name its "+
-			"socket with --daemon", name)
-	case "network":
-		c.network = value
-	case "stats-interval":
-		c.statsInterval, err = number(name, value, 1)
-	case "daemon":
-		c.daemon = value
-	default:
-		err = c.setFlag(name)
-	}
-	return err
-}
-
-// setFlag takes an option without an argument.
-func (c *config) setFlag(name string) error {
-	switch name {
-	case "enable-tso":
-		c.tso = true
-	case "enable-checksum-offload":
-		c.checksum = true
-	case "enable-isolation":
-		c.isolation = true
-	case "verbose":
-		c.verbose = true
-	case "list-shared-interfaces":
-		c.action = listInterfaces
-		return errAtOnce
-	case "version":
-		c.action = showVersion
-		return errAtOnce
-	case "help":
-		c.action = showHelp
-		return errAtOnce
-	}
-	return nil
 }
 
 // check finds what does not go together.
@@ -192,33 +161,6 @@ func (c *config) check() error {
 		c.mode = "shared"
 	}
 	return nil
-}
-
-// number reads a decimal number of at least least.
-func number(name, value string, least int) (int, error) {
-	n, err := strconv.ParseInt(value, 10, 32)
-	if err != nil || n < int64(least) {
-		return 0, fmt.Errorf("invalid --%s %q: want a number from %d to %d", name, value, least, math.MaxInt32)
-	}
-	return int(n), nil
-}
-
-// modeOf reads an operation mode.
-func modeOf(value string) (string, error) {
-	switch value {
-	case "shared", "host", "bridged":
-		return value, nil
-	}
-	return "", fmt.Errorf("invalid --operation-mode %q: want shared, host or bridged", value)
-}
-
-// address reads an IPv4 address as C does.
-func address(name, value string) (netip.Addr, error) {
-	a, ok := compat.InetAton(value)
-	if !ok {
-		return a, fmt.Errorf("invalid --%s %q: want an IPv4 address", name, value)
-	}
-	return a, nil
 }
 
 // versionText is what --version prints. Minikube reads it as YAML and takes the version for vmnet-helper's, from 0.9.0 of which

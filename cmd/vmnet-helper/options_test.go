@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/compat/cmdline"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/passfd/proto"
 )
 
@@ -46,9 +47,7 @@ func TestParse(t *testing.T) {
 		{"network", "--fd 3 --network shared", config{fd: 3, network: "shared"}},
 		{"statistics", "--fd 3 --stats-interval 10", config{fd: 3, mode: "shared", statsInterval: 10}},
 		{"daemon", "--fd 3 --daemon /s", config{fd: 3, mode: "shared", daemon: "/s"}},
-		{"help, whatever else", "-h --bogus", config{fd: -1, action: showHelp}},
-		{"version, whatever else", "--version --bogus", config{fd: -1, action: showVersion}},
-		{"list, whatever else", "--list-shared-interfaces --bogus", config{fd: -1, action: listInterfaces}},
+		{"list", "--list-shared-interfaces -v", config{fd: -1, list: true, verbose: true}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -62,6 +61,8 @@ func TestParse(t *testing.T) {
 func TestParseRefuses(t *testing.T) {
 	for args, mention := range map[string]string{
 		"":                                     "either --fd or --socket",
+		"-h --bogus":                           cmdline.ErrHelp.Error(),
+		"--version --bogus":                    cmdline.ErrVersion.Error(),
 		"--fd 3 --socket /s":                   "--fd conflicts with --socket",
 		"--fd x":                               `--fd "x"`,
 		"--fd -1":                              `--fd "-1"`,

@@ -9,26 +9,23 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/passfd/proto"
 )
 
-// maxSocketPath is the longest path of a unix socket in bytes without its NUL: 103 on macOS, 107 on Linux.
-const maxSocketPath = int(unsafe.Sizeof(unix.RawSockaddrUnix{}.Path)) - 1
-
-// socketPath checks the argument of --socket.
-func socketPath(path string) (string, error) {
-	if path == "" || len(path) > maxSocketPath {
-		return "", fmt.Errorf("invalid --socket %q: it has %d bytes, want 1 to %d", path, len(path), maxSocketPath)
+// setSocket reads --socket.
+func (c *config) setSocket(path string) error {
+	if c.socket = path; path == "" || len(path) > compat.MaxSocketPath {
+		return fmt.Errorf("invalid --socket %q: it has %d bytes, want 1 to %d", path, len(path), compat.MaxSocketPath)
 	}
-	return path, nil
+	return nil
 }
 
 // An endpoint is the end of the machine's link that the daemon is to have. A copy is kept as long as this process lives: the next
-// daemon gets it. Then it is closed, and the machine learns that nobody serves it.
+// daemon gets it. Then it is closed, and the machine learns that it is not served.
 type endpoint struct {
 	file   *os.File
 	socket string // path that file is bound to and that is removed at the end; empty for --fd
@@ -41,7 +38,7 @@ func open(c *config, log *logger) (*endpoint, error) {
 		return inherit(c.fd)
 	}
 	// Absolute if that fits: the daemon looks whether the path is still there.
-	if path, err := filepath.Abs(c.socket); err == nil && len(path) <= maxSocketPath {
+	if path, err := filepath.Abs(c.socket); err == nil && len(path) <= compat.MaxSocketPath {
 		c.socket = path
 	}
 	e := &endpoint{socket: c.socket}

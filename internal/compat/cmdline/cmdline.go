@@ -27,7 +27,7 @@ var (
 // Parse reads args into flags, with values set in order of their appearance; the operands are the Args of what it returns.
 func Parse(flags []cli.Flag, args []string, posixly bool) (*flag.FlagSet, error) {
 	set := flag.NewFlagSet("", flag.ContinueOnError)
-	options := make([]Option, len(flags))
+	options := make([]option, len(flags))
 	for i, f := range flags {
 		if err := f.Apply(set); err != nil {
 			return nil, err
@@ -38,7 +38,7 @@ func Parse(flags []cli.Flag, args []string, posixly bool) (*flag.FlagSet, error)
 		}
 		options[i].Argument = takesValue(f)
 	}
-	operands, err := Scan(options, args, posixly, func(name, value string) error {
+	operands, err := scan(options, args, posixly, func(name, value string) error {
 		switch b, _ := set.Lookup(name).Value.(interface{ IsBoolFlag() bool }); {
 		case name == "help":
 			return ErrHelp

@@ -7,18 +7,18 @@ import (
 	"strings"
 )
 
-// An Option is what Scan needs to know of one.
-type Option struct {
+// An option is what scan needs to know of one.
+type option struct {
 	Name     string // long name without dashes
 	Short    byte   // 0 where there is none
 	Argument bool   // it takes one
 }
 
-// Scan reads args, which is argv without the program's name, as getopt_long(3) does, glibc's and macOS's alike: options and operands
+// scan reads args, which is argv without the program's name, as getopt_long(3) does, glibc's and macOS's alike: options and operands
 // in any order unless posixly is set, clusters of short options, arguments attached or separate, and long names cut to any prefix
-// that fits only one option. An exact name wins over longer ones that it begins. Scan calls each for every option, with its long name
+// that fits only one option. An exact name wins over longer ones that it begins. scan calls each for every option, with its long name
 // and its argument, and stops at the first error of each or of its own.
-func Scan(options []Option, args []string, posixly bool, each func(name, value string) error) (operands []string, err error) {
+func scan(options []option, args []string, posixly bool, each func(name, value string) error) (operands []string, err error) {
 	s := scanner{options, args, each}
 	for len(s.args) > 0 && err == nil {
 		arg, _ := s.shift()
@@ -41,9 +41,9 @@ func Scan(options []Option, args []string, posixly bool, each func(name, value s
 	return operands, nil
 }
 
-// A scanner is one call of Scan.
+// A scanner is one call of scan.
 type scanner struct {
-	options []Option
+	options []option
 	args    []string // those that are left
 	each    func(name, value string) error
 }
@@ -70,13 +70,13 @@ func (s *scanner) cluster(letters string) error {
 	return nil
 }
 
-func (s *scanner) letter(c byte) (Option, bool) {
+func (s *scanner) letter(c byte) (option, bool) {
 	for _, o := range s.options {
 		if o.Short == c && c != 0 {
 			return o, true
 		}
 	}
-	return Option{}, false
+	return option{}, false
 }
 
 // long takes body, an argument without its leading dashes.
@@ -99,8 +99,8 @@ func (s *scanner) long(body string) error {
 }
 
 // find returns the option with this name or the only one that begins with it.
-func (s *scanner) find(name string) (Option, error) {
-	var hits []Option
+func (s *scanner) find(name string) (option, error) {
+	var hits []option
 	var names []string
 	for _, o := range s.options {
 		if o.Name == name {
@@ -112,11 +112,11 @@ func (s *scanner) find(name string) (Option, error) {
 	}
 	switch len(hits) {
 	case 0:
-		return Option{}, fmt.Errorf("unknown option --%s", name)
+		return option{}, fmt.Errorf("unknown option --%s", name)
 	case 1:
 		return hits[0], nil
 	}
-	return Option{}, fmt.Errorf("option --%s is ambiguous: %s", name, strings.Join(names, " "))
+	return option{}, fmt.Errorf("option --%s is ambiguous: %s", name, strings.Join(names, " "))
 }
 
 // shift takes the next argument whatever it looks like: an option's argument may begin with a dash.

@@ -11,7 +11,7 @@ import (
 )
 
 func TestScan(t *testing.T) {
-	options := []Option{{Name: "socket", Short: 's', Argument: true}, {Name: "verbose", Short: 'v'}, {Name: "version"}}
+	options := []option{{Name: "socket", Short: 's', Argument: true}, {Name: "verbose", Short: 'v'}, {Name: "version"}}
 	stop := errors.New("stop")
 	tests := []struct {
 		name     string
@@ -40,7 +40,7 @@ func TestScan(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			var got []string
-			operands, err := Scan(options, tt.args, tt.posixly, func(name, value string) error {
+			operands, err := scan(options, tt.args, tt.posixly, func(name, value string) error {
 				got = append(got, name+"="+value)
 				if name == "version" {
 					return stop

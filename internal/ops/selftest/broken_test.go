@@ -35,10 +35,10 @@ type faults struct {
 	noKind          bool // the network does not tell what it is
 	maxPorts        int  // more are refused
 	ownPorts        int  // more share an interface
-	noLease         bool // nobody hears DHCP requests
+	noLease         bool // DHCP requests are lost
 	sameLease       bool // every ACK gives the same address
-	noARP           bool // nobody hears ARP requests for the gateway
-	noPing          bool // nobody hears pings to the gateway
+	noARP           bool // ARP requests for the gateway are lost
+	noPing          bool // pings to the gateway are lost
 	losePing        int  // every so manieth ping is lost
 	loseUnicast     bool // nothing passes from guest to guest
 	floodUnicast    bool // what passes from guest to guest reaches all
@@ -52,11 +52,11 @@ type faults struct {
 	loseBatches     bool // batches of more than one frame are lost
 	twiceBatches    bool // and arrive twice
 	loseLoadedPing  bool // pings are lost while there are such batches
-	portCloseError  bool // ports of nobody but guests fail to close
+	portCloseError  bool // ports beyond those of the guests fail to close
 	closeError      bool // the network fails to close
 	opens           int  // more often it does not open
 	moves           bool // opened again, it has another subnet
-	forgets         bool // opened again, it has given the first address to somebody else
+	forgets         bool // opened again, it has given the first address to another guest
 
 	onRequest func(mac []byte) // called for DHCP requests
 }
@@ -107,7 +107,7 @@ func (f *faults) wait(ctx context.Context) error {
 	}
 }
 
-// store tells of a lease that somebody else has.
+// store tells of a lease that another guest has.
 type store struct{}
 
 func (store) Leases() []state.Lease {
@@ -305,11 +305,11 @@ func sameAddress(f []byte) []byte {
 	return fakeguest.EthernetFrame(p.Dst, p.Src, fakeguest.TypeIPv4, fakeguest.UDPPacket(p.From(), p.To(), m.ToBytes()))
 }
 
-// nothing is a network that takes nobody.
+// nothing is a network that takes no port.
 type nothing struct{}
 
 func (nothing) Attach(context.Context, network.PortOptions, frame.Sink) (network.Port, error) {
-	return nil, errors.New("nobody")
+	return nil, errors.New("no port")
 }
 
 func (nothing) Info() network.Info {

@@ -15,7 +15,7 @@ import (
 )
 
 // open starts the network.
-func (r *run) open(ctx context.Context) result {
+func (r *run) open(ctx context.Context) Step {
 	start := time.Now()
 	n, err := r.opts.Open(ctx)
 	values := Facts{{"start_ms", millis(time.Since(start))}}
@@ -23,11 +23,11 @@ func (r *run) open(ctx context.Context) result {
 		return fail("%v", err).with(values)
 	}
 	r.network, r.opened, r.info = n, true, n.Info()
-	return pass(values, "started in %s", short(time.Since(start)))
+	return pass(values)
 }
 
 // tell looks at what the network tells of itself.
-func (r *run) tell(context.Context) result {
+func (r *run) tell(context.Context) Step {
 	i := r.info
 	facts := describe(i)
 	if r.opts.Describe != nil {
@@ -44,30 +44,20 @@ func (r *run) tell(context.Context) result {
 	case !inside(i.DHCPStart) || !inside(i.DHCPEnd):
 		return fail("the DHCP range %s to %s is not in the subnet %s", i.DHCPStart, i.DHCPEnd, i.Subnet).with(facts)
 	}
-	text := i.Backend + ", " + string(i.Mode)
-	if i.Subnet.IsValid() {
-		text += ", " + i.Subnet.String()
-	}
-	if i.DHCPStart.IsValid() {
-		text += fmt.Sprintf(", leases %s to %s", i.DHCPStart, i.DHCPEnd)
-	}
-	return pass(facts, "%s, MTU %d", text, i.MTU)
+	return Step{Outcome: stepPassed, Text: i.Backend + ", " + string(i.Mode), Values: facts}
 }
 
 // attach plugs the guests in.
-func (r *run) attach(ctx context.Context) result {
+func (r *run) attach(ctx context.Context) Step {
 	var values Facts
-	var took []string
 	for _, name := range names {
 		start := time.Now()
 		g, err := r.plug(ctx, name, nil)
-		d := time.Since(start)
 		if err != nil {
 			return fail("guest %s: %v", name, err).with(values)
 		}
 		r.guests = append(r.guests, g)
-		values = append(values, Fact{name + "_start_ms", millis(d)})
-		took = append(took, short(d))
+		values = append(values, Fact{name + "_start_ms", millis(time.Since(start))})
 	}
 	r.first = r.guests[0]
 	shared, why := r.sharing()
@@ -75,21 +65,21 @@ func (r *run) attach(ctx context.Context) result {
 	if shared > 0 && !r.opts.SharingAsked {
 		return fail("%d of %d guests have no interface of their own%s", shared, len(names), because(why)).with(values)
 	}
-	return pass(values, "%d guests, started in %s", len(names), strings.Join(took, ", "))
+	return pass(values)
 }
 
 // leaseTries is how often the first guest asks: a server that is started by its request may lose it.
 const leaseTries = 3
 
 // lease gets an address for every guest.
-func (r *run) lease(ctx context.Context) result {
+func (r *run) lease(ctx context.Context) Step {
 	defer r.setAddresses()
 	if !r.info.DHCPStart.IsValid() && r.info.Mode != network.ModeBridged {
 		return r.noLease()
 	}
 	var values Facts
-	var texts, bad []string
-	beyond := 0 // guests for which the range has no address
+	var bad []string
+	beyond := 0
 	for i, g := range r.guests {
 		full, tries := i > 0 && !r.hasMore(i), leaseTries
 		if full || len(bad) > 0 {
@@ -99,7 +89,6 @@ func (r *run) lease(ctx context.Context) result {
 		values = append(values, facts...)
 		switch {
 		case err == nil:
-			texts = append(texts, g.lease.Addr.Addr().String())
 		case full && errors.Is(err, fakeguest.ErrTimeout):
 			beyond++
 		default:
@@ -112,13 +101,7 @@ func (r *run) lease(ctx context.Context) result {
 	case len(bad) > 0:
 		return fail("%s", strings.Join(bad, "; ")).with(values)
 	}
-	offer, _ := values.value("a_offer_ms").(float64)
-	ack, _ := values.value("a_ack_ms").(float64)
-	s := fmt.Sprintf("%s from %s, the first one offered after %.3g ms and given after %.3g ms", strings.Join(texts, ", "), r.guests[0].lease.Server, offer, ack)
-	if beyond > 0 {
-		s += fmt.Sprintf("; the range has none for %d more", beyond)
-	}
-	return pass(values, "%s", s)
+	return pass(append(values, Fact{"without_address", beyond}, Fact{"server", r.guests[0].lease.Server.String()}))
 }
 
 // hasMore tells whether the DHCP range has more than n addresses, if that is known.
@@ -131,13 +114,13 @@ func (r *run) hasMore(n int) bool {
 }
 
 // noLease makes sure that a network without DHCP has none.
-func (r *run) noLease() result {
+func (r *run) noLease() Step {
 	offer, err := r.guests[0].Discover()
 	switch {
 	case err == nil:
 		return fail("%s is offered by %s, though the network should have no DHCP server", offer.YourIPAddr, offer.ServerIdentifier())
 	case errors.Is(err, fakeguest.ErrTimeout):
-		return pass(nil, "no DHCP server, as the network tells: no offer within %s", short(r.opts.Answer))
+		return pass(nil, "no DHCP server, as the network tells: no offer within "+r.opts.Answer.String())
 	}
 	return fail("%v", err)
 }
@@ -201,25 +184,13 @@ func (r *run) setAddresses() {
 		}
 		subnet = netip.MustParsePrefix("198.18.0.0/24") // for tests of networks, RFC 2544
 	}
-	free := freeAddresses(subnet, r.info.Gateway, len(r.guests))
 	for i, g := range r.guests {
-		if !g.Addr().IsValid() && i < len(free) {
-			g.SetAddr(netip.PrefixFrom(free[i], subnet.Bits()), r.info.Gateway)
+		a := subnet.Masked().Addr()
+		for range 240 + i { // behind the leases, in a subnet that is so large
+			a = a.Next()
+		}
+		if !g.Addr().IsValid() && subnet.Contains(a) && a != r.info.Gateway {
+			g.SetAddr(netip.PrefixFrom(a, subnet.Bits()), r.info.Gateway)
 		}
 	}
-}
-
-// freeAddresses are n addresses from the end of a subnet, if it has so many. The last one is left out: usernet's alias for the host.
-func freeAddresses(subnet netip.Prefix, gateway netip.Addr, n int) (free []netip.Addr) {
-	b := subnet.Masked().Addr().As4()
-	for bit := subnet.Bits(); bit < 32; bit++ {
-		b[bit/8] |= 0x80 >> (bit % 8)
-	}
-	last := netip.AddrFrom4(b)
-	for a := last.Prev().Prev(); len(free) < n && subnet.Contains(a) && a != subnet.Masked().Addr(); a = a.Prev() {
-		if a != gateway {
-			free = append(free, a)
-		}
-	}
-	return free
 }

@@ -4,9 +4,7 @@ package selftest
 
 import (
 	"encoding/json"
-	"net/netip"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -18,19 +16,6 @@ func TestInLeases(t *testing.T) {
 	assert.True(t, inLeases("hw_address=1,5A:32:00:01:0A:FF", mac))
 	assert.False(t, inLeases("\thw_address=1,5a:32:0:1:a:fe\n", mac))
 	assert.False(t, inLeases("\thw_address=1,5a:32:0:1:a\n\thw_address=1,x:y\n\thw_address=ff,5a:32:0:1:a:ff", mac))
-}
-
-func TestFreeAddresses(t *testing.T) {
-	take := func(subnet, gateway string, n int) (got []string) {
-		for _, a := range freeAddresses(netip.MustParsePrefix(subnet), netip.MustParseAddr(gateway), n) {
-			got = append(got, a.String())
-		}
-		return got
-	}
-	assert.Equal(t, []string{"192.168.105.253", "192.168.105.252"}, take("192.168.105.0/24", "192.168.105.1", 2))
-	assert.Equal(t, []string{"10.255.255.252", "10.255.255.251"}, take("10.0.0.0/8", "10.255.255.253", 2))
-	assert.Equal(t, []string{"192.168.1.5", "192.168.1.4", "192.168.1.3", "192.168.1.2"}, take("192.168.1.0/29", "192.168.1.1", 9))
-	assert.Empty(t, take("192.168.1.0/30", "192.168.1.1", 3))
 }
 
 func TestJSON(t *testing.T) {
@@ -71,13 +56,4 @@ log: WARN a; b
 
 verdict: fail: 1 passed, 1 failed, 0 skipped in 0.0 s
 `, text(t, &rep))
-}
-
-func TestShort(t *testing.T) {
-	for d, want := range map[time.Duration]string{
-		12345 * time.Millisecond: "12.3s", 1234567 * time.Microsecond: "1.23s", 12345 * time.Microsecond: "12.3ms",
-		1234567 * time.Nanosecond: "1.23ms", 12345 * time.Nanosecond: "12.3µs", 123 * time.Nanosecond: "123ns", 0: "0s",
-	} {
-		assert.Equal(t, want, short(d))
-	}
 }

@@ -166,15 +166,6 @@ func spread(ds []time.Duration) Facts {
 	return Facts{{"min_ms", millis(slices.Min(ds))}, {"median_ms", millis(median(ds))}, {"max_ms", millis(slices.Max(ds))}}
 }
 
-// short is d with three digits, for people.
-func short(d time.Duration) string {
-	unit := time.Duration(1)
-	for d/unit >= 1000 {
-		unit *= 10
-	}
-	return d.Round(unit).String()
-}
-
 // seconds is d in seconds with three decimals, and millis in milliseconds.
 func seconds(d time.Duration) float64 { return math.Round(d.Seconds()*1e3) / 1e3 }
 func millis(d time.Duration) float64  { return math.Round(float64(d)/1e3) / 1e3 }

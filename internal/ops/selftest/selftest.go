@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
@@ -67,7 +68,7 @@ type step struct {
 	limit   time.Duration
 	needs   need
 	traffic bool // between guests, which isolation forbids
-	run     func(r *run, ctx context.Context) result
+	run     func(r *run, ctx context.Context) Step
 }
 
 // steps are tried in this order. docs/selftest.md tells of each.
@@ -110,8 +111,8 @@ func Run(ctx context.Context, o Options) report {
 	cut := "" // why the run was ended early
 	for _, s := range steps {
 		begun := time.Now()
-		res := r.attempt(ctx, s)
-		done := Step{Name: s.name, Outcome: res.outcome, Text: res.text, Seconds: seconds(time.Since(begun)), Values: res.values}
+		done := r.attempt(ctx, s)
+		done.Name, done.Seconds = s.name, seconds(time.Since(begun))
 		rep.Steps = append(rep.Steps, done)
 		if why := stopped(ctx); done.Outcome == stepSkipped && done.Text == why {
 			cut = why
@@ -145,7 +146,7 @@ func stopped(ctx context.Context) string {
 }
 
 // attempt does one step, if it can be done.
-func (r *run) attempt(ctx context.Context, s step) (res result) {
+func (r *run) attempt(ctx context.Context, s step) Step {
 	if why := stopped(ctx); why != "" {
 		return skip("%s", why)
 	}
@@ -158,14 +159,14 @@ func (r *run) attempt(ctx context.Context, s step) (res result) {
 	start := time.Now()
 	limited, cancel := context.WithTimeout(ctx, cmp.Or(r.opts.limit, s.limit))
 	defer cancel()
-	done := make(chan result, 1)
+	done := make(chan Step, 1)
 	if !within(limited, func() { done <- s.run(r, limited) }) {
 		// The step may still use what belongs to the run, so nothing else does from here on.
 		r.hung = s.name
-		return fail("did not come back within %s", short(time.Since(start)))
+		return fail("did not come back within %s", time.Since(start).Round(time.Second))
 	}
-	res = <-done
-	if why := stopped(ctx); why != "" && res.outcome == stepFailed {
+	res := <-done
+	if why := stopped(ctx); why != "" && res.Outcome == stepFailed {
 		return skip("%s", why)
 	}
 	return res
@@ -191,27 +192,26 @@ func within(ctx context.Context, do func()) bool {
 	}
 }
 
-// result is what a step found.
-type result struct {
-	outcome outcome
-	text    string
-	values  Facts
+// pass is a step whose values tell all there is to tell, but for notes.
+func pass(values Facts, notes ...string) Step {
+	for _, f := range values {
+		if text := fmt.Sprint(f.Value); text != "" && text != "map[]" {
+			notes = append(notes, f.Name+" "+text)
+		}
+	}
+	return Step{Outcome: stepPassed, Text: strings.Join(notes, ", "), Values: values}
 }
 
-func pass(values Facts, format string, args ...any) result {
-	return result{stepPassed, fmt.Sprintf(format, args...), values}
+func skip(format string, args ...any) Step {
+	return Step{Outcome: stepSkipped, Text: fmt.Sprintf(format, args...)}
 }
 
-func skip(format string, args ...any) result {
-	return result{stepSkipped, fmt.Sprintf(format, args...), nil}
+func fail(format string, args ...any) Step {
+	return Step{Outcome: stepFailed, Text: fmt.Sprintf(format, args...)}
 }
 
-func fail(format string, args ...any) result {
-	return result{stepFailed, fmt.Sprintf(format, args...), nil}
-}
-
-// with adds measured values to a result.
-func (res result) with(values Facts) result {
-	res.values = append(res.values, values...)
-	return res
+// with adds measured values.
+func (s Step) with(values Facts) Step {
+	s.Values = append(s.Values, values...)
+	return s
 }

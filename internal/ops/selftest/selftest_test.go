@@ -46,7 +46,7 @@ func TestGoodNetwork(t *testing.T) {
 				assert.Equal(t, 12, stepOf(t, rep, "interfaces").Values.value("own"))
 				assert.Equal(t, "reboot", stepOf(t, rep, "same-lease").Values.value("how"))
 				assert.Equal(t, 1514, stepOf(t, rep, "full-frame").Values.value("frame_bytes"))
-				assert.Contains(t, stepOf(t, rep, "throughput").Text, "frames/s of 1514 bytes")
+				assert.Contains(t, stepOf(t, rep, "throughput").Text, "frame_bytes 1514, sent ")
 			})
 		})
 	}
@@ -73,12 +73,12 @@ func TestBrokenNetworks(t *testing.T) {
 		{"unicast is lost", faults{loseUnicast: true}, "unicast", "guest a: resolve 192.168.105.3", []string{"full-frame", "throughput"}},
 		{"unicast goes to all", faults{floodUnicast: true}, "unicast", "guest c got frames that were not for it", []string{"full-frame"}},
 		{"unicast comes back", faults{mirrorUnicast: true}, "unicast", "that came back from guest a", []string{"full-frame"}},
-		{"damaged", faults{corrupt: true}, "unicast", "10 of 10 frames arrived damaged", []string{"broadcast", "full-frame", "interfaces"}},
-		{"twice", faults{twice: true}, "unicast", "10 frames too many arrived", []string{"broadcast", "full-frame", "throughput"}},
-		{"no broadcast", faults{loseBroadcast: true}, "broadcast", "to guest b: 0 of 10 frames arrived", []string{"interfaces"}},
+		{"damaged", faults{corrupt: true}, "unicast", "a frame arrived damaged, 0 of 10 were well", []string{"broadcast", "full-frame", "interfaces"}},
+		{"twice", faults{twice: true}, "unicast", "a frame arrived twice, 1 of 10 were well", []string{"broadcast", "full-frame", "throughput"}},
+		{"no broadcast", faults{loseBroadcast: true}, "broadcast", "to guest b: a frame did not arrive, 0 of 10 were well", []string{"interfaces"}},
 		{"broadcast comes back", faults{mirrorBroadcast: true}, "broadcast", "that came back from guest a", nil},
-		{"one is deaf to broadcast", faults{deafPort: 3}, "broadcast", "to guest c: 0 of 10 frames arrived", nil},
-		{"short frames only", faults{maxLen: 1400}, "full-frame", "0 of 10 frames arrived", []string{"throughput"}},
+		{"one is deaf to broadcast", faults{deafPort: 3}, "broadcast", "to guest c: a frame did not arrive, 0 of 10 were well", nil},
+		{"short frames only", faults{maxLen: 1400}, "full-frame", "a frame did not arrive, 0 of 10 were well", []string{"throughput"}},
 		{"nothing at speed", faults{loseBatches: true}, "throughput", "none of", nil},
 		{"too much at speed", faults{twiceBatches: true}, "throughput", "frames arrived of", nil},
 		{"no pings under load", faults{loseLoadedPing: true}, "ping-load", "0 of", nil},
@@ -276,7 +276,7 @@ func TestIsolated(t *testing.T) {
 	})
 }
 
-// TestWithoutDHCP: then nobody may offer anything, and the other steps go on with addresses of their own.
+// TestWithoutDHCP: then no server may offer anything, and the other steps go on with addresses of their own.
 func TestWithoutDHCP(t *testing.T) {
 	judge(t, of(faults{noDHCP: true}), func(t assert.TestingT, rep *report) {
 		assert.Equal(t, passed, rep.Verdict)
@@ -292,16 +292,13 @@ func TestWithoutDHCP(t *testing.T) {
 // TestSmallRange: guests for which the range has no address are no fault of the network's.
 func TestSmallRange(t *testing.T) {
 	t.Parallel()
-	for end, want := range map[string]string{
-		"192.168.105.2": "192.168.105.2 from 192.168.105.1, ",
-		"192.168.105.3": "192.168.105.2, 192.168.105.3 from 192.168.105.1, ",
-	} {
+	for end, without := range map[string]int{"192.168.105.2": 2, "192.168.105.3": 1} {
 		t.Run(end, func(t *testing.T) {
 			t.Parallel()
 			judge(t, of(faults{dhcpEnd: end}), func(t assert.TestingT, rep *report) {
 				assert.Equal(t, passed, rep.Verdict)
-				assert.Contains(t, stepOf(t, rep, "lease").Text, want)
-				assert.Regexp(t, `; the range has none for [12] more$`, stepOf(t, rep, "lease").Text)
+				assert.Equal(t, without, stepOf(t, rep, "lease").Values.value("without_address"))
+				assert.Contains(t, stepOf(t, rep, "lease").Text, "server 192.168.105.1")
 				assert.Equal(t, stepPassed, outcomes(rep)["same-lease"])
 			})
 		})
@@ -365,12 +362,10 @@ func TestSharing(t *testing.T) {
 		assert.Equal(t, 12, s.Values.value("started"))
 		assert.Equal(t, 5, s.Values.value("own"))
 		assert.Equal(t, 5, s.Values.value("first_failure_at"))
-		assert.Contains(t, s.Text, "from port 6 on shared: limit")
 		assert.Equal(t, "limit", s.Values.value("first_failure"))
 	})
 	judge(t, with(1, true), func(t assert.TestingT, rep *report) {
 		assert.Equal(t, passed, rep.Verdict)
-		assert.NotContains(t, stepOf(t, rep, "interfaces").Text, "limit", "it is no failure")
 	})
 }
 

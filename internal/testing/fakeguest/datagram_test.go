@@ -100,7 +100,7 @@ func TestBadDatagrams(t *testing.T) {
 	assert.NoError(t, g.Err())
 }
 
-// TestForeignDatagram: a client whose socket is not connected takes frames from anybody, so the guest looks who it was.
+// TestForeignDatagram: a client whose socket is not connected takes frames from any process, so the guest looks at the sender.
 func TestForeignDatagram(t *testing.T) {
 	dir := shortDir(t)
 	server, local := filepath.Join(dir, "server"), filepath.Join(dir, "local")
@@ -138,7 +138,7 @@ func TestDatagramPeerGoes(t *testing.T) {
 	server, local := filepath.Join(dir, "server"), filepath.Join(dir, "local")
 	g = path(t, PathOptions{Server: server, Local: local})
 	for range 2 {
-		require.Error(t, g.Send(frame), "nobody there")
+		require.Error(t, g.Send(frame), "no server there")
 		s, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: server, Net: "unixgram"})
 		require.NoError(t, err)
 		require.NoError(t, g.Send(frame))
@@ -183,7 +183,7 @@ func TestPathWaitsForServer(t *testing.T) {
 
 	_, err = PathLink(t.Context(), o)
 	require.ErrorIs(t, err, syscall.EADDRINUSE)
-	assert.FileExists(t, o.Local, "somebody else's")
+	assert.FileExists(t, o.Local, "another process's")
 }
 
 // TestFullReceiver: a receiver that has no room is waited for, also by a sender whom the system does not wake.

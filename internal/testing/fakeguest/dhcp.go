@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"time"
 
 	"github.com/insomniacslk/dhcp/dhcpv4"
 )
@@ -22,11 +21,9 @@ var broadcastIP = netip.AddrFrom4([4]byte{255, 255, 255, 255})
 // A Lease is what a DHCP server's ACK gives.
 type Lease struct {
 	Addr      netip.Prefix
-	Gateway   netip.Addr // option 3, first
-	DNS       []netip.Addr
+	Gateway   netip.Addr       // option 3, first
 	Server    netip.Addr       // option 54
 	ServerMAC net.HardwareAddr // the ACK's Ethernet source
-	Time      time.Duration    // option 51
 }
 
 // Configure gets a lease by DISCOVER and REQUEST and uses its address.
@@ -43,53 +40,47 @@ func (g *Guest) Configure() (Lease, error) {
 	return l, nil
 }
 
-// Discover broadcasts a DISCOVER and returns the first offer. Modifiers add options, such as a wish for an address.
-func (g *Guest) Discover(mods ...dhcpv4.Modifier) (*dhcpv4.DHCPv4, error) {
-	m, err := g.message(dhcpv4.MessageTypeDiscover, mods)
-	if err != nil {
-		return nil, err
-	}
-	reply, _, err := g.exchangeDHCP(m, toAll, dhcpv4.MessageTypeOffer)
+// Discover broadcasts a DISCOVER and returns the first offer.
+func (g *Guest) Discover() (*dhcpv4.DHCPv4, error) {
+	reply, _, err := g.exchangeDHCP(nil, dhcpv4.MessageTypeDiscover, dhcpv4.MessageTypeOffer)
 	return reply, err
 }
 
 // Request broadcasts a REQUEST for an offer and returns the lease, or ErrNAK. The Guest does not use the address yet.
-func (g *Guest) Request(offer *dhcpv4.DHCPv4, mods ...dhcpv4.Modifier) (Lease, error) {
-	mods = append([]dhcpv4.Modifier{
+func (g *Guest) Request(offer *dhcpv4.DHCPv4) (Lease, error) {
+	return g.lease(nil,
 		dhcpv4.WithTransactionID(offer.TransactionID),
 		dhcpv4.WithOption(dhcpv4.OptRequestedIPAddress(offer.YourIPAddr)),
 		dhcpv4.WithOption(dhcpv4.OptServerIdentifier(offer.ServerIdentifier())),
-	}, mods...)
-	return g.lease(toAll, mods)
+	)
 }
 
 // Reboot asks for the address that the Guest had before it was rebooted (INIT-REBOOT): a broadcast without server and
 // client address. It returns the lease or ErrNAK; a server that does not know the Guest may stay silent (ErrTimeout).
 func (g *Guest) Reboot(old netip.Addr) (Lease, error) {
-	return g.lease(toAll,
-		[]dhcpv4.Modifier{dhcpv4.WithOption(dhcpv4.OptRequestedIPAddress(old.AsSlice()))})
+	return g.lease(nil, dhcpv4.WithOption(dhcpv4.OptRequestedIPAddress(old.AsSlice())))
 }
 
 // Renew extends l by a unicast to its server (RENEWING, from T1 on).
 func (g *Guest) Renew(l Lease) (Lease, error) {
-	return g.lease(l.toServer(), []dhcpv4.Modifier{dhcpv4.WithClientIP(l.Addr.Addr().AsSlice())})
+	return g.lease(&l, dhcpv4.WithClientIP(l.Addr.Addr().AsSlice()))
 }
 
 // Release gives l back by a unicast to its server. There is no answer. The Guest goes on using the address unless told
 // otherwise.
 func (g *Guest) Release(l Lease) error {
-	m, err := g.message(dhcpv4.MessageTypeRelease, []dhcpv4.Modifier{
+	m, err := dhcpv4.New(g.identity(dhcpv4.MessageTypeRelease, []dhcpv4.Modifier{
 		dhcpv4.WithClientIP(l.Addr.Addr().AsSlice()),
 		dhcpv4.WithOption(dhcpv4.OptServerIdentifier(l.Server.AsSlice())),
-	})
+	})...)
 	if err != nil {
-		return err
+		return fmt.Errorf("make DHCP RELEASE: %w", err)
 	}
-	return g.Send(g.dhcpFrame(m, l.toServer()))
+	return g.Send(g.dhcpFrame(m, &l))
 }
 
 // SendDHCP broadcasts any message, however wrong, from the Guest's MAC address.
-func (g *Guest) SendDHCP(m *dhcpv4.DHCPv4) error { return g.Send(g.dhcpFrame(m, toAll)) }
+func (g *Guest) SendDHCP(m *dhcpv4.DHCPv4) error { return g.Send(g.dhcpFrame(m, nil)) }
 
 // ParseDHCP reads a frame with a DHCP reply on its way to a client.
 func ParseDHCP(f []byte) (*dhcpv4.DHCPv4, error) {
@@ -103,78 +94,55 @@ func ParseDHCP(f []byte) (*dhcpv4.DHCPv4, error) {
 	return dhcpv4.FromBytes(p.Data)
 }
 
-// route is how a DHCP message travels.
-type route struct {
-	mac      net.HardwareAddr
-	src, dst netip.Addr
-}
-
-var toAll = route{mac: Broadcast, src: netip.IPv4Unspecified(), dst: broadcastIP}
-
-func (l *Lease) toServer() route { return route{mac: l.ServerMAC, src: l.Addr.Addr(), dst: l.Server} }
-
-// message is what all messages of the Guest have in common.
-func (g *Guest) message(kind dhcpv4.MessageType, mods []dhcpv4.Modifier) (*dhcpv4.DHCPv4, error) {
+// identity is what all messages of the Guest have in common, and mods, which may change it.
+func (g *Guest) identity(kind dhcpv4.MessageType, mods []dhcpv4.Modifier) []dhcpv4.Modifier {
 	var xid dhcpv4.TransactionID
 	binary.BigEndian.PutUint32(xid[:], g.ids.Add(1)<<8|uint32(g.MAC()[5]))
-	all := append([]dhcpv4.Modifier{
-		dhcpv4.WithHwAddr(g.MAC()),
-		dhcpv4.WithTransactionID(xid),
-		dhcpv4.WithMessageType(kind),
+	return append([]dhcpv4.Modifier{
+		dhcpv4.WithHwAddr(g.MAC()), dhcpv4.WithTransactionID(xid), dhcpv4.WithMessageType(kind),
 	}, mods...)
-	if kind != dhcpv4.MessageTypeRelease {
-		all = append(all, dhcpv4.WithOption(dhcpv4.OptHostName(g.opts.Name)), dhcpv4.WithRequestedOptions(
-			dhcpv4.OptionSubnetMask, dhcpv4.OptionRouter, dhcpv4.OptionDomainNameServer,
-		))
+}
+
+// dhcpFrame is a message to the server of a lease, or to all where that is nil.
+func (g *Guest) dhcpFrame(m *dhcpv4.DHCPv4, to *Lease) []byte {
+	mac, src, dst := Broadcast, netip.IPv4Unspecified(), broadcastIP
+	if to != nil {
+		mac, src, dst = to.ServerMAC, to.Addr.Addr(), to.Server
 	}
-	m, err := dhcpv4.New(all...)
+	udp := UDPPacket(netip.AddrPortFrom(src, dhcpv4.ClientPort), netip.AddrPortFrom(dst, dhcpv4.ServerPort), m.ToBytes())
+	return EthernetFrame(mac, g.MAC(), TypeIPv4, udp)
+}
+
+// exchangeDHCP sends a message and waits for a reply of the kind wanted, in the frame that is returned, or a NAK, which is an error.
+func (g *Guest) exchangeDHCP(to *Lease, kind, want dhcpv4.MessageType, mods ...dhcpv4.Modifier) (*dhcpv4.DHCPv4, []byte, error) {
+	m, err := dhcpv4.New(append(
+		g.identity(kind, mods), dhcpv4.WithOption(dhcpv4.OptHostName(g.opts.Name)),
+		dhcpv4.WithRequestedOptions(dhcpv4.OptionSubnetMask, dhcpv4.OptionRouter, dhcpv4.OptionDomainNameServer),
+	)...)
 	if err != nil {
-		return nil, fmt.Errorf("make DHCP %s: %w", kind, err)
+		return nil, nil, fmt.Errorf("make DHCP %s: %w", kind, err)
 	}
-	return m, nil
-}
-
-func (g *Guest) dhcpFrame(m *dhcpv4.DHCPv4, to route) []byte {
-	src, dst := netip.AddrPortFrom(to.src, dhcpv4.ClientPort), netip.AddrPortFrom(to.dst, dhcpv4.ServerPort)
-	return EthernetFrame(to.mac, g.MAC(), TypeIPv4, UDPPacket(src, dst, m.ToBytes()))
-}
-
-// exchangeDHCP sends m and waits for a reply of the kind wanted or a NAK, which is an error.
-func (g *Guest) exchangeDHCP(m *dhcpv4.DHCPv4, to route, want dhcpv4.MessageType) (*dhcpv4.DHCPv4, []byte, error) {
-	match := func(f []byte) bool {
+	f, err := g.exchange(g.dhcpFrame(m, to), func(f []byte) bool {
 		r, err := ParseDHCP(f)
 		return err == nil && g.accepts(f[:6]) && r.TransactionID == m.TransactionID && bytes.Equal(r.ClientHWAddr, g.MAC()) &&
 			(r.MessageType() == want || r.MessageType() == dhcpv4.MessageTypeNak)
-	}
-	f, err := g.exchange(g.dhcpFrame(m, to), match)
+	})
 	if err != nil {
-		return nil, nil, fmt.Errorf("DHCP %s: %w", m.MessageType(), err)
+		return nil, nil, fmt.Errorf("DHCP %s: %w", kind, err)
 	}
 	r, err := ParseDHCP(f)
-	if err != nil {
-		return nil, nil, err
+	if err == nil && r.MessageType() == dhcpv4.MessageTypeNak {
+		err = fmt.Errorf("DHCP %s: %w: %q", kind, ErrNAK, r.Message())
 	}
-	if r.MessageType() == dhcpv4.MessageTypeNak {
-		return nil, nil, fmt.Errorf("DHCP %s: %w: %q", m.MessageType(), ErrNAK, r.Message())
-	}
-	return r, f, nil
+	return r, f, err
 }
 
 // lease sends a REQUEST, whose answer is an ACK with an address.
-func (g *Guest) lease(to route, mods []dhcpv4.Modifier) (Lease, error) {
-	m, err := g.message(dhcpv4.MessageTypeRequest, mods)
+func (g *Guest) lease(to *Lease, mods ...dhcpv4.Modifier) (Lease, error) {
+	ack, f, err := g.exchangeDHCP(to, dhcpv4.MessageTypeRequest, dhcpv4.MessageTypeAck, mods...)
 	if err != nil {
 		return Lease{}, err
 	}
-	ack, f, err := g.exchangeDHCP(m, to, dhcpv4.MessageTypeAck)
-	if err != nil {
-		return Lease{}, err
-	}
-	return newLease(ack, f)
-}
-
-// newLease reads an ACK that came in frame f.
-func newLease(ack *dhcpv4.DHCPv4, f []byte) (Lease, error) {
 	addr, ok := netip.AddrFromSlice(ack.YourIPAddr.To4())
 	if !ok || addr.IsUnspecified() {
 		return Lease{}, fmt.Errorf("read ACK: no address in %s", ack.Summary())
@@ -183,19 +151,10 @@ func newLease(ack *dhcpv4.DHCPv4, f []byte) (Lease, error) {
 	if bits != 32 {
 		return Lease{}, fmt.Errorf("read ACK: subnet mask %s", ack.SubnetMask())
 	}
-	l := Lease{
-		Addr:      netip.PrefixFrom(addr, ones),
-		ServerMAC: bytes.Clone(f[6:12]),
-		Time:      ack.IPAddressLeaseTime(0),
-	}
+	l := Lease{Addr: netip.PrefixFrom(addr, ones), ServerMAC: bytes.Clone(f[6:12])}
 	l.Server, _ = netip.AddrFromSlice(ack.ServerIdentifier().To4())
 	if r := ack.Router(); len(r) > 0 {
 		l.Gateway, _ = netip.AddrFromSlice(r[0].To4())
-	}
-	for _, d := range ack.DNS() {
-		if a, ok := netip.AddrFromSlice(d.To4()); ok {
-			l.DNS = append(l.DNS, a)
-		}
 	}
 	return l, nil
 }

@@ -47,9 +47,9 @@ type Packet struct {
 	Type     uint16
 	Payload  []byte // behind the Ethernet header, padding included
 
-	// ARP. SenderMAC and TargetMAC are set for Ethernet and IPv4 only.
-	ARPOp                uint16
-	SenderMAC, TargetMAC net.HardwareAddr
+	// ARP, for Ethernet and IPv4 only.
+	ARPOp     uint16
+	SenderMAC net.HardwareAddr
 
 	// IPv4; for ARP the sender's and the target's address.
 	SrcIP, DstIP netip.Addr
@@ -100,7 +100,7 @@ func (p *Packet) parseARP() error {
 		return fmt.Errorf("parse ARP packet: not Ethernet and IPv4: % x", b[:6])
 	}
 	p.ARPOp = binary.BigEndian.Uint16(b[6:])
-	p.SenderMAC, p.TargetMAC = b[8:14:14], b[18:24:24]
+	p.SenderMAC = b[8:14:14]
 	p.SrcIP, p.DstIP = netip.AddrFrom4([4]byte(b[14:18])), netip.AddrFrom4([4]byte(b[24:28]))
 	return nil
 }

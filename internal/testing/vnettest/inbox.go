@@ -7,7 +7,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net"
-	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -40,8 +39,14 @@ type inbox struct {
 	bad []string // broken rules
 }
 
-// testFrame makes a frame of n bytes whose content follows from tag: 4 bytes of it, if there is room, and a pattern.
-func testFrame(dst, src net.HardwareAddr, tag uint32, n int) []byte {
+// tags number the frames of the process.
+var tags atomic.Uint32
+
+// testFrame makes a frame of n bytes that no other is like, if there is room for its tag.
+func testFrame(dst, src net.HardwareAddr, n int) []byte { return taggedFrame(dst, src, tags.Add(1), n) }
+
+// taggedFrame makes a frame of n bytes whose content follows from tag: 4 bytes of it, if there is room, and a pattern.
+func taggedFrame(dst, src net.HardwareAddr, tag uint32, n int) []byte {
 	f := make([]byte, n)
 	copy(f, dst)
 	copy(f[6:], src)
@@ -92,7 +97,7 @@ func (in *inbox) Deliver(b frame.Batch) {
 		if !ok {
 			continue
 		}
-		if !bytes.Equal(f, testFrame(net.HardwareAddr(s.dst), net.HardwareAddr(s.src), s.tag, s.n)) {
+		if !bytes.Equal(f, taggedFrame(net.HardwareAddr(s.dst), net.HardwareAddr(s.src), s.tag, s.n)) {
 			in.complain("frame %v is damaged", s)
 		}
 		got = append(got, s)
@@ -147,21 +152,4 @@ func (in *inbox) take() []seen {
 		return nil
 	}
 	return got
-}
-
-func (in *inbox) marks(mark uint32) (n int) {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	for _, s := range in.got {
-		if s.tag == mark {
-			n++
-		}
-	}
-	return n
-}
-
-func (in *inbox) dropMarks() {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	in.got = slices.DeleteFunc(in.got, func(s seen) bool { return s.tag >= markBase })
 }

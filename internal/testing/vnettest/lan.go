@@ -5,6 +5,7 @@ package vnettest
 import (
 	"bytes"
 	"context"
+	"maps"
 	"net"
 	"slices"
 	"sync"
@@ -19,7 +20,8 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/fakeguest"
 )
 
-// A lan is a network under test with the stations attached to it. Every station checks all the time that what it is given
+// A lan is a network under test with the stations attached to it. It knows, of each frame that a station sends, which stations must get it:
+// the model of a switch that learns, against which compare holds what came. Every station checks all the time that what it is given
 // is well formed and undamaged, that it is given nothing after Close, and that what it sent was not written to.
 type lan struct {
 	t        tester
@@ -28,7 +30,7 @@ type lan struct {
 
 	mu       sync.Mutex
 	stations []*station
-	marks    uint32
+	owner    map[string]*station // of an address: the station that used it last
 }
 
 // A station is one client.
@@ -38,6 +40,7 @@ type station struct {
 	mac  net.HardwareAddr
 	port network.Port
 	in   *inbox
+	want []seen // what must come until the next compare; guarded by lan.mu
 
 	mu  sync.Mutex // one goroutine at a time sends
 	buf []byte
@@ -79,22 +82,37 @@ func (l *lan) tryAttach(ctx context.Context, name string, change func(*inbox)) (
 	return s, nil
 }
 
-// three attaches the stations A, B and C and lets everybody know them.
+// three attaches the stations A, B and C and lets all stations know them.
 func (l *lan) three() (a, b, c *station) {
 	l.t.Helper()
 	a, b, c = l.attach("A", nil), l.attach("B", nil), l.attach("C", nil)
-	l.settle(a, b, c)
+	l.settle()
 	return a, b, c
 }
 
 // poison overwrites batches when Send has returned.
 const poison = 0xa5
 
-// send sends test frames in one batch. When Send has returned it checks that the batch was not written to, then
-// overwrites it, so that a network that kept it is found out.
+// send sends test frames in one batch, and notes which stations must get them.
 func (s *station) send(frames ...[]byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	for _, f := range frames {
+		s.lan.predict(s, f)
+	}
+	s.put(frames)
+}
+
+// pour sends test frames that may get lost: no comparison asks for them. What comes of them is left to forget.
+func (s *station) pour(frames ...[]byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.put(frames)
+}
+
+// put sends a batch. When Send has returned it checks that the batch was not written to, then overwrites it, so that a network that
+// kept it is found out.
+func (s *station) put(frames [][]byte) {
 	s.buf = s.buf[:0]
 	for _, f := range frames {
 		s.buf = frame.Append(s.buf, f)
@@ -109,18 +127,31 @@ func (s *station) send(frames ...[]byte) {
 	}
 }
 
+// predict notes which stations must get f, which s sends.
+func (l *lan) predict(s *station, f []byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	x, _ := parseTest(f)
+	if s.in.closed.Load() {
+		return
+	}
+	l.owner[x.src] = s
+	owner := l.owner[x.dst]
+	for _, d := range l.stations {
+		if d != s && (owner == nil || owner == d) && d.compares() && len(f) <= d.in.max {
+			d.want = append(d.want, x)
+		}
+	}
+}
+
+// compares tells whether what s gets is compared: not of one that is closed, and not of one that does not take all.
+func (s *station) compares() bool { return !s.in.closed.Load() && !s.in.deaf && s.in.hold == nil }
+
 // to makes a frame from s to the station d.
-func (s *station) to(d *station, tag uint32, n int) []byte { return testFrame(d.mac, s.mac, tag, n) }
+func (s *station) to(d *station, n int) []byte { return testFrame(d.mac, s.mac, n) }
 
 // toMAC makes a frame from s to an address.
-func (s *station) toMAC(dst net.HardwareAddr, tag uint32, n int) []byte {
-	return testFrame(dst, s.mac, tag, n)
-}
-
-// expect is how a frame from s looks where it arrives.
-func (s *station) expect(dst net.HardwareAddr, tag uint32, n int) seen {
-	return seen{src: string(s.mac), dst: string(dst), tag: tag, n: n}
-}
+func (s *station) toMAC(dst net.HardwareAddr, n int) []byte { return testFrame(dst, s.mac, n) }
 
 // close closes the station's port; from then on it complains about deliveries.
 func (s *station) close() {
@@ -129,6 +160,9 @@ func (s *station) close() {
 		s.in.closed.Store(true)
 		assert.NoError(s.lan.t, err, "close the port of %s", s.name)
 	})
+	s.lan.mu.Lock()
+	defer s.lan.mu.Unlock()
+	maps.DeleteFunc(s.lan.owner, func(_ string, owner *station) bool { return owner == s })
 }
 
 // until waits until cond is true and fails the check if that takes too long.
@@ -178,36 +212,57 @@ func (l *lan) attempt(what string, call func()) bool {
 	}
 }
 
-// markBase is the first tag of marks; checks use lower ones.
-const markBase = 1 << 31
-
-// arrived checks that s has got exactly want, in that order.
-func (l *lan) arrived(s *station, want ...seen) {
-	l.t.Helper()
-	got := s.in.take()
-	assert.Equal(l.t, want, got)
-}
-
-// await waits until s has so many test frames. It says nothing if they do not come: who looks at them does.
-func (l *lan) await(s *station, frames int) { l.soon(func() bool { return s.in.count() >= frames }) }
-
-// settle makes sure that everything sent so far has arrived: each station broadcasts a mark and waits for the marks of all
-// others. Marks are taken out of the inboxes.
-func (l *lan) settle(stations ...*station) {
+// compare waits until every station has got what it must, and checks that it was no more, with each sender's frames in order.
+func (l *lan) compare() {
 	l.t.Helper()
 	l.mu.Lock()
-	l.marks++
-	mark := markBase + l.marks
-	l.mu.Unlock()
-	for _, s := range stations {
-		s.send(s.toMAC(fakeguest.Broadcast, mark, 60))
-	}
-	for _, s := range stations {
-		l.until("marks of all others reach "+s.name, func() bool { return s.in.marks(mark) >= len(stations)-1 })
+	defer l.mu.Unlock()
+	for _, s := range l.stations {
+		if s.compares() { // whatever does not come is told below
+			l.soon(func() bool { return s.in.count() >= len(s.want) })
+		}
 	}
 	time.Sleep(time.Millisecond) // for networks with a queue per direction
+	for _, s := range l.stations {
+		got, want := s.in.take(), s.want
+		s.want = nil
+		if s.compares() && !slices.Equal(got, want) {
+			require.Equal(l.t, bySource(want), bySource(got), "what %s got", s.name)
+		}
+	}
+}
+
+// bySource are frames in their order, apart for each sender.
+func bySource(all []seen) map[string][]seen {
+	m := map[string][]seen{}
+	for _, s := range all {
+		m[s.src] = append(m[s.src], s)
+	}
+	return m
+}
+
+// settle makes sure that everything sent so far has arrived, and compares: each station broadcasts a frame, behind which nothing
+// more can come.
+func (l *lan) settle() {
+	l.t.Helper()
+	l.mu.Lock()
+	stations := slices.Clone(l.stations)
+	l.mu.Unlock()
 	for _, s := range stations {
-		s.in.dropMarks()
+		if s.compares() {
+			s.send(s.toMAC(fakeguest.Broadcast, 60))
+		}
+	}
+	l.compare()
+}
+
+// forget takes what has come so far, whatever it was.
+func (l *lan) forget() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, s := range l.stations {
+		s.in.take()
+		s.want = nil
 	}
 }
 

@@ -82,7 +82,7 @@ func TestNetwork(t *testing.T, mk func(t *testing.T) network.Network) {
 
 // runCheck runs one check on n and closes n.
 func runCheck(t tester, c check, n network.Network, patience time.Duration) {
-	l := &lan{t: t, network: n, patience: patience}
+	l := &lan{t: t, network: n, patience: patience, owner: map[string]*station{}}
 	defer l.finish()
 	c.run(l)
 }

@@ -16,7 +16,7 @@ import (
 
 // faults break a toy network in one way each, to prove that the suite notices.
 type faults struct {
-	floodUnicast     bool // unicast to a known address reaches everybody
+	floodUnicast     bool // unicast to a known address reaches all ports
 	mirror           bool // floods come back to their sender
 	hairpin          bool // a frame to an address behind its own port comes back
 	loseMulticast    bool

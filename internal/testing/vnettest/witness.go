@@ -19,71 +19,38 @@ type witnesses struct {
 	socket   string
 	patience time.Duration
 
-	mu     sync.Mutex
-	pair   *pair // nil before the first use
-	closed bool
-	users  sync.WaitGroup
+	mu         sync.Mutex
+	asks, sees *fakeguest.Guest // nil before the first use
 }
 
-type pair struct{ asks, sees *fakeguest.Guest }
-
-func newPair(socket string) (*pair, error) {
-	asks, err := fakeguest.Dial(socket, fakeguest.Options{Name: "asks", Quiet: true})
-	if err != nil {
-		return nil, err
-	}
-	sees, err := fakeguest.Dial(socket, fakeguest.Options{Name: "sees", Quiet: true})
-	if err != nil {
-		asks.Close()
-		return nil, err
-	}
-	p := &pair{asks, sees}
-	sees.SetTap(func(f []byte) bool { return !bytes.Equal(f[6:12], asks.MAC()) })
-	if err := sees.Send(p.frame(sees, fakeguest.Broadcast)); err != nil { // so that its port starts
-		p.close()
-		return nil, err
-	}
-	return p, nil
-}
-
-func (p *pair) close() {
-	p.asks.Close()
-	p.sees.Close()
-}
-
-func (p *pair) frame(from *fakeguest.Guest, to net.HardwareAddr) []byte {
-	return fakeguest.EthernetFrame(to, from.MAC(), fakeguest.TypeTest, make([]byte, 46))
-}
-
-// get is the pair, and what gives it back. After close it is a new one.
-func (w *witnesses) get() (*pair, func(), error) {
+// start connects the two.
+func (w *witnesses) start() (err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.closed || w.pair == nil {
-		p, err := newPair(w.socket)
-		if err != nil {
-			return nil, nil, err
+	for _, g := range []**fakeguest.Guest{&w.asks, &w.sees} {
+		if *g == nil {
+			if *g, err = fakeguest.Dial(w.socket, fakeguest.Options{Quiet: true}); err != nil {
+				return err
+			}
 		}
-		if w.closed {
-			return p, p.close, nil
-		}
-		w.pair = p
 	}
-	w.users.Add(1)
-	return w.pair, w.users.Done, nil
+	w.sees.SetTap(func(f []byte) bool { return !bytes.Equal(f[6:12], w.asks.MAC()) })
+	return w.sees.Send(question(w.sees, fakeguest.Broadcast)) // so that its port starts
+}
+
+func question(from *fakeguest.Guest, to net.HardwareAddr) []byte {
+	return fakeguest.EthernetFrame(to, from.MAC(), fakeguest.TypeTest, make([]byte, 46))
 }
 
 // await waits until no station has the address mac, which a client had.
 func (w *witnesses) await(mac net.HardwareAddr) error {
-	p, done, err := w.get()
-	if err != nil {
+	if err := w.start(); err != nil {
 		return fmt.Errorf("see whether the client is forgotten: %w", err)
 	}
-	defer done()
-	l := p.sees.Listen(func(f []byte) bool { return bytes.Equal(f[:6], mac) })
+	l := w.sees.Listen(func(f []byte) bool { return bytes.Equal(f[:6], mac) })
 	defer l.Close()
 	for end := time.Now().Add(w.patience); time.Now().Before(end); {
-		if err := p.asks.Send(p.frame(p.asks, mac)); err != nil {
+		if err := w.asks.Send(question(w.asks, mac)); err != nil {
 			return fmt.Errorf("see whether the client is forgotten: %w", err)
 		}
 		if _, err := l.Next(time.Millisecond); err == nil {
@@ -93,13 +60,11 @@ func (w *witnesses) await(mac net.HardwareAddr) error {
 	return fmt.Errorf("%s after a client left, the daemon still has its address %s", w.patience, mac)
 }
 
+// close ends both. No await is under way, and none follows.
 func (w *witnesses) close() {
-	w.mu.Lock()
-	p := w.pair
-	w.pair, w.closed = nil, true
-	w.mu.Unlock()
-	if p != nil {
-		w.users.Wait()
-		p.close()
+	for _, g := range []*fakeguest.Guest{w.asks, w.sees} {
+		if g != nil {
+			g.Close()
+		}
 	}
 }
