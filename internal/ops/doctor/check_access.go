@@ -45,20 +45,16 @@ func checkPermissions(x *exam) {
 
 // denied is what on the way to a socket keeps the user from it; empty if nothing does.
 func (x *exam) denied(path string) (where string, at node, err error) {
-	truly := x.truePath(path)
-	for i, c := range truly {
+	for i, c := range x.Real(path) {
 		if c != '/' {
 			continue
 		}
-		component := truly[:max(i, 1)]
-		if at, err = x.lstat(component); err != nil {
-			return "", at, err
-		}
-		if !at.allows(x.User, mayEnter) {
-			return component, at, nil
+		dir := x.Real(path)[:max(i, 1)]
+		if at, err = x.node(dir); err != nil || !at.allows(x.User, mayEnter) {
+			return dir, at, err
 		}
 	}
-	if at, err = x.lstat(path); err == nil && !at.allows(x.User, mayWrite) {
+	if at, err = x.node(path); err == nil && !at.allows(x.User, mayWrite) {
 		where = path
 	}
 	return where, at, err
@@ -66,7 +62,7 @@ func (x *exam) denied(path string) (where string, at node, err error) {
 
 // ownerText is as ls -l has it.
 func (x *exam) ownerText(n node) string {
-	return fmt.Sprintf("user %d, group %s, mode %04o", n.uid, x.groupName(n.gid), n.Perm())
+	return fmt.Sprintf("user %d, group %s, mode %04o", n.uid, x.Group(n.gid), n.Perm())
 }
 
 // socketFix is what helps a user who may not write to a socket.
@@ -76,7 +72,7 @@ func (x *exam) socketFix(k *socket, at node) []string {
 	}
 	own := "admin"
 	if x.GOOS != "darwin" {
-		own = x.groupName(x.User.GID)
+		own = x.Group(x.User.GID)
 	}
 	fix := []string{"its group has no access, or is root's: start the daemon for a group that the user is in, or for this user alone", "    --socket-group=" + own}
 	if k.Status != nil || k.Server != nil && k.Server.Ours {
@@ -95,7 +91,7 @@ func (x *exam) joinGroup(n node) []string {
 	if x.Members != nil && slices.Contains(x.Members(x.User.Name), n.gid) {
 		return []string{"the user is in that group, but has been only since this login: log out and in again"}
 	}
-	group, user := printable.Quote(x.groupName(n.gid)), printable.Quote(x.userName())
+	group, user := printable.Quote(x.Group(n.gid)), printable.Quote(x.userName())
 	line := "    sudo usermod --append --groups " + group + " " + user
 	if x.GOOS == "darwin" {
 		line = "    sudo dseditgroup -o edit -a " + user + " -t user " + group
@@ -117,7 +113,7 @@ func checkState(x *exam) {
 
 // own checks that no other user can change a directory of a daemon.
 func (x *exam) own(k *socket, dir, does string) {
-	at, err := x.lstat(dir)
+	at, err := x.node(dir)
 	uid, who := k.Status.Daemon.UID, fmt.Sprintf("the daemon at %s %s %s", k.Path, does, dir)
 	switch {
 	case err != nil && find.Absent(err):

@@ -3,6 +3,7 @@
 package doctor
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -244,9 +245,11 @@ func (x *exam) program(name string, args ...string) (string, error) {
 	if x.Run == nil {
 		return "", errors.New("programs are not run on a staged system")
 	}
-	out, err := x.Run(x.ctx, name, args...)
-	if err != nil && x.ctx.Err() != nil {
-		return "", fmt.Errorf("%s gave no answer within %v", name, checkTime)
+	ctx, cancel := context.WithTimeout(x.ctx, programTime)
+	defer cancel()
+	out, err := x.Run(ctx, name, args...)
+	if err != nil && ctx.Err() != nil {
+		return "", fmt.Errorf("%s gave no answer within %v", name, programTime)
 	}
 	return string(out), err
 }

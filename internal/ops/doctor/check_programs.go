@@ -117,7 +117,7 @@ func (x *exam) badPath(path, why string, lima bool, err error) {
 		severity, effect = status.Error, "Lima refuses to use it"
 	}
 	var fix []string
-	n, nerr := x.lstat(bad.Component)
+	n, nerr := x.node(bad.Component)
 	switch {
 	case strings.HasPrefix(path, "/opt/homebrew/") || strings.HasPrefix(path, "/usr/local/"):
 		fix = []string{

@@ -109,7 +109,7 @@ func TestQEMU(t *testing.T) {
 			assert.NotContains(t, name, dir)
 			return nil, errors.New("no")
 		}
-		x := &exam{facts: &facts{System: s, Inventory: &find.Inventory{}}, ctx: t.Context(), id: "qemu"}
+		x := &exam{System: s, Inventory: &find.Inventory{}, ctx: t.Context()}
 		checkQEMU(x)
 		require.NotEmpty(t, x.skipped)
 		assert.Contains(t, x.skipped[0].Why, "it is not run as root")
@@ -182,7 +182,7 @@ func TestAllows(t *testing.T) {
 
 func TestPermissionFix(t *testing.T) {
 	p := &socket{Path: "/s", Status: &status.Status{}}
-	group := func(gid int) string { return map[int]string{20: "staff", 80: "admin"}[gid] }
+	group := func(gid int) string { return map[int]string{20: "staff", 77: "77", 80: "admin"}[gid] }
 	for name, tt := range map[string]struct {
 		goos    string
 		at      node
@@ -198,7 +198,7 @@ func TestPermissionFix(t *testing.T) {
 		"Linux, own":      {"linux", node{0o700, 0, 80}, nil, "--socket-group=staff"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			x := &exam{facts: &facts{System: System{System: find.System{GOOS: tt.goos}, User: account{UID: 501, GID: 20, Name: "ann"}, Group: group, Members: func(string) []int { return tt.members }}}}
+			x := &exam{System: System{System: find.System{GOOS: tt.goos}, User: account{UID: 501, GID: 20, Name: "ann"}, Group: group, Members: func(string) []int { return tt.members }}}
 			assert.Contains(t, strings.Join(x.socketFix(p, tt.at), "\n"), tt.want)
 		})
 	}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -17,14 +18,6 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/find"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
-
-// facts are what several checks look at. They are gathered once, and only read then.
-type facts struct {
-	System
-	*find.Inventory
-	sockets []*socket
-	macOS   string // version, as in "26.1"; empty: not known, or no macOS
-}
 
 // A socket is one that a daemon has, had or will have.
 type socket struct {
@@ -41,141 +34,110 @@ type socket struct {
 // maxSockets bounds how many sockets are looked at.
 const maxSockets = 64
 
-// gather collects them.
-func gather(ctx context.Context, s System) *facts {
-	look, cancel := context.WithTimeout(ctx, factTime)
+// gather begins an examination with the inventory and what all daemons tell.
+func gather(ctx context.Context, s System) *exam {
+	look, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
-	f := &facts{System: s, Inventory: find.Look(look, s.System)}
-	f.macOS = f.macOSVersion(look)
-	f.findSockets()
-	f.askAll(ctx)
-	return f
-}
-
-// askAll asks every daemon, all at once.
-func (f *facts) askAll(ctx context.Context) {
-	if f.Ask == nil {
-		return
+	x := &exam{System: s, Inventory: find.Look(look, s.System), ctx: look, proposed: map[string]netip.Prefix{}, findings: []finding{}, skipped: []omission{}}
+	x.macOS = x.macOSVersion()
+	x.findSockets()
+	if s.Ask == nil {
+		return x
 	}
-	ctx, cancel := context.WithTimeout(ctx, askTime)
+	ctx, cancel = context.WithTimeout(ctx, askTime)
 	defer cancel()
 	var all sync.WaitGroup
-	for _, k := range f.sockets {
-		all.Go(func() { k.Status, k.AskErr = f.ask(ctx, k.control) })
+	for _, k := range x.sockets {
+		all.Go(func() { k.Status, k.AskErr = x.ask(ctx, k.control) })
 	}
 	all.Wait()
+	return x
 }
 
 // macOSVersion asks sw_vers(1), which prints the version and nothing else. A staged system has it in a property list.
-func (f *facts) macOSVersion(ctx context.Context) string {
-	if f.GOOS != "darwin" {
+func (x *exam) macOSVersion() string {
+	if x.GOOS != "darwin" {
 		return ""
 	}
-	if f.Run != nil {
-		if out, err := f.Run(ctx, "/usr/bin/sw_vers", "-productVersion"); err == nil {
-			return firstLine(find.Clean(strings.TrimSpace(string(out))))
-		}
+	if out, err := x.program("/usr/bin/sw_vers", "-productVersion"); err == nil {
+		return firstLine(find.Clean(strings.TrimSpace(out)))
 	}
 	var v struct{ ProductVersion string }
-	_ = f.readPlist("/System/Library/CoreServices/SystemVersion.plist", &v)
+	_ = x.readPlist("/System/Library/CoreServices/SystemVersion.plist", &v)
 	return find.Clean(v.ProductVersion)
 }
 
 // macMajor is the major version of macOS, 0 if it is not known.
-func (f *facts) macMajor() int {
-	major, _, _ := strings.Cut(f.macOS, ".")
+func (x *exam) macMajor() int {
+	major, _, _ := strings.Cut(x.macOS, ".")
 	n, _ := strconv.Atoi(major)
 	return max(n, 0)
 }
 
-func (f *facts) systemName() string {
-	if f.GOOS != "darwin" {
-		return f.GOOS
+func (x *exam) systemName() string {
+	if x.GOOS != "darwin" {
+		return x.GOOS
 	}
-	return strings.TrimSpace("macOS " + f.macOS)
+	return strings.TrimSpace("macOS " + x.macOS)
 }
 
-// findSockets collects the sockets of daemons, jobs and networks, those that were named, and those that minikube looks for.
-func (f *facts) findSockets() {
-	for i, s := range f.Setups() {
-		if k := f.socket(s.Socket, s.By); k != nil && i < len(f.Servers) {
-			k.Server = &f.Servers[i]
+// findSockets collects the sockets of daemons, jobs and networks, those that were named, and those at usual places.
+func (x *exam) findSockets() {
+	for i, s := range x.Setups() {
+		if k := x.socket(s.Socket, s.By); k != nil && i < len(x.Servers) {
+			k.Server, k.control = &x.Servers[i], find.ControlOf(s.Socket, s.RuntimeDir)
 		}
 	}
-	for _, s := range f.Sockets {
-		f.socket(s, "")
+	for _, s := range x.Sockets {
+		k := x.socket(s, "")
+		if fi, err := x.Stat(s); err == nil && fi.IsDir() && k != nil { // a runtime directory, whose socket is not known
+			k.control = find.ControlOf("", s)
+		}
 	}
-	f.findDaemons()
+	for _, s := range x.Controlled() {
+		x.socket(s, "")
+	}
 	for _, s := range find.MinikubeSockets {
-		if fi, err := f.Stat(s); err == nil && isSocket(fi.Mode()) {
-			f.socket(s, "")
+		if fi, err := x.Stat(s); err == nil && isSocket(fi.Mode()) {
+			x.socket(s, "")
 		}
 	}
-	f.sockets = slices.DeleteFunc(f.sockets, func(k *socket) bool { return !f.asked(k.Path) })
-	for _, k := range f.sockets {
-		n, err := f.lstat(k.Path)
+	x.sockets = slices.DeleteFunc(x.sockets, func(k *socket) bool { return !x.asked(k.Path) })
+	for _, k := range x.sockets {
+		n, err := x.node(k.Path)
 		k.exists, k.node = err == nil, n
 	}
 }
 
-// findDaemons adds the daemons that are found by their sockets, and where their control sockets are.
-func (f *facts) findDaemons() {
-	var found []find.Daemon
-	switch {
-	case f.Dial == nil:
-	case len(f.Sockets) == 0:
-		found = find.Daemons(f.System.System)
-	default:
-		for _, s := range f.Sockets {
-			found = append(found, find.One(f.System.System, s))
-		}
-	}
-	for _, d := range found {
-		k := f.socket(d.Socket, "")
-		if k == nil && d.Control != "" { // a runtime directory was named, and its socket is not known
-			k = f.socket(filepath.Dir(d.Control), "")
-		}
-		if k == nil {
-			continue
-		}
-		if d.Control != "" {
-			k.control = d.Control
-		}
-		if k.Server == nil && d.PID != 0 {
-			k.Server = &find.Server{Process: find.Process{PID: d.PID, UID: -1}, Ours: !d.Old}
-		}
-	}
-}
-
 // socket is the known socket at a path, added if need be; nil for what is no absolute path.
-func (f *facts) socket(path, by string) *socket {
-	if !filepath.IsAbs(path) || len(f.sockets) >= maxSockets {
+func (x *exam) socket(path, by string) *socket {
+	if !filepath.IsAbs(path) || len(x.sockets) >= maxSockets {
 		return nil
 	}
-	i := slices.IndexFunc(f.sockets, func(k *socket) bool { return f.same(k.Path, path) })
+	i := slices.IndexFunc(x.sockets, func(k *socket) bool { return x.same(k.Path, path) })
 	if i < 0 {
-		i = len(f.sockets)
-		f.sockets = append(f.sockets, &socket{Path: filepath.Clean(path), control: filepath.Clean(path) + ".d/control"})
+		i = len(x.sockets)
+		x.sockets = append(x.sockets, &socket{Path: filepath.Clean(path), control: find.ControlOf(filepath.Clean(path), "")})
 	}
 	if by != "" {
-		f.sockets[i].By = append(f.sockets[i].By, by)
+		x.sockets[i].By = append(x.sockets[i].By, by)
 	}
-	return f.sockets[i]
+	return x.sockets[i]
 }
 
-func (f *facts) same(a, b string) bool { return find.SamePath(a, b) || f.Real(a) == f.Real(b) }
+func (x *exam) same(a, b string) bool { return find.SamePath(a, b) || x.Real(a) == x.Real(b) }
 
 // asked tells whether a socket is among those that were asked for, if any were.
-func (f *facts) asked(path string) bool {
-	return len(f.Sockets) == 0 || slices.ContainsFunc(f.Sockets, func(s string) bool { return f.same(s, path) })
+func (x *exam) asked(path string) bool {
+	return len(x.Sockets) == 0 || slices.ContainsFunc(x.Sockets, func(s string) bool { return x.same(s, path) })
 }
 
 // errOlder says that a daemon has no status: it is of a version before that.
 var errOlder = errors.New("it is older than this program and does not describe itself")
 
 // ask asks one daemon for its status.
-func (f *facts) ask(ctx context.Context, controlSocket string) (*status.Status, error) {
-	code, answer, err := f.Ask(ctx, filepath.Join(f.Root, controlSocket), "/v1/status")
+func (x *exam) ask(ctx context.Context, controlSocket string) (*status.Status, error) {
+	code, answer, err := x.Ask(ctx, filepath.Join(x.Root, controlSocket), "/v1/status")
 	if code == http.StatusNotFound {
 		return nil, errOlder
 	}
@@ -190,8 +152,8 @@ func (f *facts) ask(ctx context.Context, controlSocket string) (*status.Status, 
 }
 
 // serving are the sockets whose daemons tell of themselves, or seem to run.
-func (f *facts) serving() (all []*socket) {
-	for _, k := range f.sockets {
+func (x *exam) serving() (all []*socket) {
+	for _, k := range x.sockets {
 		if k.Status != nil || k.Server != nil {
 			all = append(all, k)
 		}
@@ -200,6 +162,6 @@ func (f *facts) serving() (all []*socket) {
 }
 
 // telling are those whose daemons tell of themselves.
-func (f *facts) telling() []*socket {
-	return slices.DeleteFunc(f.serving(), func(k *socket) bool { return k.Status == nil })
+func (x *exam) telling() []*socket {
+	return slices.DeleteFunc(x.serving(), func(k *socket) bool { return k.Status == nil })
 }

@@ -10,11 +10,9 @@ import (
 	"net/netip"
 	"os"
 	"os/user"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -34,7 +32,7 @@ type System struct {
 	Table    func() (*freenet.Table, error)                                                // interfaces and routes
 	Ask      func(ctx context.Context, control, what string) (int, json.RawMessage, error) // a control socket
 	Writable func(path string) error                                                       // for the user: access(2)
-	Group    func(gid int) string                                                          // its name
+	Group    func(gid int) string                                                          // its name, or else its number
 	Members  func(user string) []int                                                       // groups as the next login would have them
 }
 
@@ -42,7 +40,7 @@ type System struct {
 func Host(s find.System) System {
 	if s.Staged() {
 		s.GOOS = stagedOS(s)
-		return System{System: s, User: account{Staged: true}}
+		return System{System: s, User: account{Staged: true}, Group: strconv.Itoa}
 	}
 	h := System{
 		System: s, User: caller(), Table: freenet.System, Group: groupName, Members: members,
@@ -121,22 +119,13 @@ func members(name string) (gids []int) {
 	return gids
 }
 
+// groupName is a group's name, or else its number.
 func groupName(gid int) string {
-	g, err := user.LookupGroupId(strconv.Itoa(gid))
-	if err != nil {
-		return ""
+	number := strconv.Itoa(gid)
+	if g, err := user.LookupGroupId(number); err == nil {
+		return g.Name
 	}
-	return g.Name
-}
-
-// groupName names a group.
-func (s System) groupName(gid int) string {
-	if s.Group != nil {
-		if name := s.Group(gid); name != "" {
-			return name
-		}
-	}
-	return strconv.Itoa(gid)
+	return number
 }
 
 // A node is what stat tells of a file.
@@ -145,38 +134,24 @@ type node struct {
 	uid, gid int
 }
 
-// lstat does not follow a link at path's end. The owner of a staged root counts as root.
-func (s System) lstat(path string) (node, error) {
-	fi, err := os.Lstat(filepath.Join(s.Root, s.truePath(path)))
+// node is what path leads to. The owner of a staged root counts as root.
+func (s System) node(path string) (node, error) {
+	fi, err := s.Stat(path)
 	if err != nil {
 		return node{}, err
 	}
-	n := node{FileMode: fi.Mode(), uid: -1, gid: -1}
-	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
-		n.uid, n.gid = int(st.Uid), int(st.Gid)
-	}
-	if !s.Staged() {
-		return n, nil
-	}
-	if top, err := os.Lstat(s.Root); err == nil {
-		if st, ok := top.Sys().(*syscall.Stat_t); ok {
-			if n.uid == int(st.Uid) {
-				n.uid = 0
-			}
-			if n.gid == int(st.Gid) {
-				n.gid = 0
-			}
+	n := node{FileMode: fi.Mode()}
+	n.uid, n.gid = find.Owner(fi)
+	if top, err := os.Stat(s.Root); err == nil && s.Staged() {
+		uid, gid := find.Owner(top)
+		if n.uid == uid {
+			n.uid = 0
+		}
+		if n.gid == gid {
+			n.gid = 0
 		}
 	}
 	return n, nil
-}
-
-// truePath is path without links in its directory.
-func (s System) truePath(path string) string {
-	if dir, err := s.Resolve(filepath.Dir(path)); err == nil {
-		return filepath.Join(dir, filepath.Base(path))
-	}
-	return filepath.Clean(path)
 }
 
 // Bits of a mode, as they are for others.

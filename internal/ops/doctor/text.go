@@ -26,17 +26,12 @@ func (r *Report) WriteText(w io.Writer) error {
 	}
 	b.WriteString("\n")
 	group := ""
-	for _, c := range checks() {
-		for _, f := range r.Findings {
-			if f.Check != c.ID {
-				continue
-			}
-			if c.Group != group {
-				group = c.Group
-				fmt.Fprintf(&b, "\n%s\n", group)
-			}
-			f.write(&b)
+	for _, f := range r.Findings {
+		if f.group != group {
+			group = f.group
+			fmt.Fprintf(&b, "\n%s\n", group)
 		}
+		f.write(&b)
 	}
 	if len(r.Skipped) > 0 {
 		b.WriteString("\nNot checked\n")

@@ -81,6 +81,15 @@ func (s System) Stat(path string) (fs.FileInfo, error) {
 	return fi, withoutRoot(err, path)
 }
 
+// Owner is the user and the group that a file belongs to.
+func Owner(fi fs.FileInfo) (uid, gid int) {
+	st, ok := fi.Sys().(*syscall.Stat_t)
+	if !ok {
+		return -1, -1
+	}
+	return int(st.Uid), int(st.Gid)
+}
+
 // openAt opens what path leads to. It waits for nothing, and makes nothing ours: it may be a pipe or a terminal.
 func (s System) openAt(path string, flags int) (*os.File, error) {
 	at, err := s.Resolve(path)

@@ -38,41 +38,35 @@ type Daemon struct {
 	Control string // path of the control socket; empty: it has none
 	PID     int    // 0: not known
 	Program string // as it was called, if PID is known
-	Old     bool   // it is socket_vmnet, which has no control socket
 	Err     error  // why it cannot be asked anything
 }
 
-// Where the control socket is, without --runtime-dir, and the one for root and the daemon's user beside it.
-const (
-	runtimeSuffix = ".d/"
-	controlName   = "control"
-	rootSuffix    = ".root"
-)
+// rootSuffix is of the control socket for root and the daemon's user, beside the one for all.
+const rootSuffix = ".root"
+
+// ControlOf is the path of a daemon's control socket. runtimeDir is the one that its command line names, if any.
+func ControlOf(socket, runtimeDir string) string {
+	return filepath.Join(cmp.Or(runtimeDir, socket+".d"), "control")
+}
 
 // Daemons are those that run, by socket. One that cannot be asked has an Err: it is another user's, or socket_vmnet.
 //
 // A socket without a control socket beside it and without a process that serves it is left alone: connecting could make a
 // service manager start its daemon.
-func Daemons(s System) []Daemon {
+func Daemons(s System) (all []Daemon) {
 	servers := s.servers()
-	var all []Daemon
+	sockets := s.Controlled()
+	for _, p := range servers {
+		sockets = append(sockets, p.Socket)
+	}
 	seen := map[string]bool{}
-	add := func(socket string) {
+	for _, socket := range sockets {
 		if path := s.Real(socket); !seen[path] {
 			seen[path] = true
 			if d := s.daemon(socket, servers); d.PID != 0 || d.Control != "" {
 				all = append(all, d)
 			}
 		}
-	}
-	for _, socket := range s.sockets() {
-		_, err := s.Stat(socket + runtimeSuffix + controlName)
-		if s.serving(socket, servers) != nil || err == nil || errors.Is(err, fs.ErrPermission) {
-			add(socket)
-		}
-	}
-	for _, p := range servers {
-		add(p.Socket)
 	}
 	slices.SortStableFunc(all, func(a, b Daemon) int { return cmp.Compare(a.Socket, b.Socket) })
 	return all
@@ -82,13 +76,13 @@ func Daemons(s System) []Daemon {
 func One(s System, socket string) Daemon {
 	fi, err := s.Stat(socket)
 	if err != nil || !fi.IsDir() {
-		d := Daemon{Socket: socket, Control: socket + runtimeSuffix + controlName}
+		d := Daemon{Socket: socket, Control: ControlOf(socket, "")}
 		if s.connectControl(d.Control) == nil {
 			return d // as nearly always, and without a look at all processes
 		}
 		return s.daemon(socket, s.servers())
 	}
-	d := Daemon{Control: filepath.Join(socket, controlName)}
+	d := Daemon{Control: ControlOf("", socket)}
 	switch d.Err = s.connectControl(d.Control); {
 	case errors.Is(d.Err, fs.ErrNotExist):
 		d.Err = ErrNothing
@@ -109,25 +103,14 @@ func (s System) servers() []Server {
 	return slices.DeleteFunc(serversIn(list), func(p Server) bool { return p.Socket == "" })
 }
 
-// serving is the process that serves a socket, or nil.
-func (s System) serving(socket string, servers []Server) *Server {
-	path := s.Real(socket)
-	i := slices.IndexFunc(servers, func(p Server) bool { return s.Real(p.Socket) == path })
-	if i < 0 {
-		return nil
-	}
-	return &servers[i]
-}
-
 // daemon is the one at a stream socket.
 func (s System) daemon(socket string, servers []Server) Daemon {
-	d := Daemon{Socket: socket, Control: socket + runtimeSuffix + controlName}
-	p := s.serving(socket, servers)
-	if p != nil {
-		d.PID, d.Program = p.PID, p.Program
-		if p.RuntimeDir != "" {
-			d.Control = filepath.Join(p.RuntimeDir, controlName)
-		}
+	d := Daemon{Socket: socket, Control: ControlOf(socket, "")}
+	path := s.Real(socket)
+	i := slices.IndexFunc(servers, func(p Server) bool { return s.Real(p.Socket) == path })
+	if i >= 0 {
+		p := servers[i]
+		d.PID, d.Program, d.Control = p.PID, p.Program, ControlOf(socket, p.RuntimeDir)
 	}
 	d.Err = s.connectControl(d.Control)
 	if d.Err == nil || errors.Is(d.Err, fs.ErrPermission) {
@@ -140,13 +123,13 @@ func (s System) daemon(socket string, servers []Server) Daemon {
 		d.Err = ErrStopped
 	case err != nil:
 		d.Err = err
-	case p == nil && s.wait(d.Control): // a service manager has started it now
+	case i < 0 && s.wait(d.Control): // a service manager has started it now
 		d.Err = nil
 		return d
 	case s.isOurs(d):
 		d.Err = ErrNoControl
 	default:
-		d.Err, d.Old = ErrOld, true
+		d.Err = ErrOld
 	}
 	d.Control = ""
 	return d

@@ -162,7 +162,7 @@ func TestDaemons(t *testing.T) {
 				processes: []Process{process(7, "/opt/socket_vmnet/bin/socket_vmnet", "--vmnet-gateway=192.168.105.1", "/run/a")},
 				listens:   map[string]error{"/run/a": nil},
 			},
-			[]Daemon{{Socket: "/run/a", PID: 7, Program: "/opt/socket_vmnet/bin/socket_vmnet", Old: true, Err: ErrOld}},
+			[]Daemon{{Socket: "/run/a", PID: 7, Program: "/opt/socket_vmnet/bin/socket_vmnet", Err: ErrOld}},
 		},
 		{
 			"under that name, ours",
@@ -205,7 +205,7 @@ func TestOne(t *testing.T) {
 		{"nothing", fake{}, "/a", Daemon{Socket: "/a", Err: ErrNothing}},
 		{"a file", fake{listens: map[string]error{"/a": syscall.ENOTSOCK}}, "/a", Daemon{Socket: "/a", Err: ErrStopped}},
 		{"another error", fake{listens: map[string]error{"/a": syscall.EINVAL}}, "/a", Daemon{Socket: "/a", Err: syscall.EINVAL}},
-		{"old", fake{listens: map[string]error{"/a": nil}}, "/a", Daemon{Socket: "/a", Old: true, Err: ErrOld}},
+		{"old", fake{listens: map[string]error{"/a": nil}}, "/a", Daemon{Socket: "/a", Err: ErrOld}},
 		{"started by its service manager", fake{listens: map[string]error{"/a": nil}, starts: "/a.d/control"}, "/a", Daemon{Socket: "/a", Control: "/a.d/control"}},
 		{"a directory", fake{listens: map[string]error{"/d/control": nil}}, "/d", Daemon{Control: "/d/control"}},
 		{"an empty one", fake{files: []string{"/d/"}}, "/d", Daemon{Control: "/d/control", Err: ErrNothing}},
@@ -232,7 +232,7 @@ func TestMachine(t *testing.T) {
 	}
 	assert.Equal(t, Daemon{Socket: socket, Err: ErrNothing}, One(m, socket))
 	ln := listen(socket)
-	assert.Equal(t, Daemon{Socket: socket, Old: true, Err: ErrOld}, One(m, socket))
+	assert.Equal(t, Daemon{Socket: socket, Err: ErrOld}, One(m, socket))
 	require.NoError(t, os.Mkdir(socket+".d", 0o750))
 	control := listen(socket + ".d/control")
 	want := Daemon{Socket: socket, Control: socket + ".d/control"}

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 
 	"howett.net/plist"
 )
@@ -64,9 +63,7 @@ func (f *search) findJobs() {
 	for _, home := range f.Homes {
 		uid := os.Getuid()
 		if fi, err := f.Stat(home); err == nil {
-			if st, ok := fi.Sys().(*syscall.Stat_t); ok {
-				uid = int(st.Uid)
-			}
+			uid, _ = Owner(fi)
 		}
 		f.findJobsIn(filepath.Join(home, "Library/LaunchAgents"), fmt.Sprintf("gui/%d", uid))
 	}

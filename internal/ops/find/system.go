@@ -5,6 +5,7 @@ package find
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io/fs"
 	"net"
 	"os"
@@ -77,14 +78,16 @@ func places(goos string, euid int, env func(string) string) []string {
 // maxFound bounds how many sockets are taken from one place: any user can make some in /tmp.
 const maxFound = 256
 
-// sockets are those at the usual places.
-func (s System) sockets() (found []string) {
+// Controlled are the sockets at the usual places that have a control socket beside them.
+func (s System) Controlled() (found []string) {
 	for _, pattern := range s.Places {
 		paths, _ := filepath.Glob(filepath.Join(s.Root, pattern))
 		n := 0
 		for _, p := range paths {
 			p = strings.TrimPrefix(p, s.Root)
-			if fi, err := s.Stat(p); err == nil && fi.Mode().Type() == fs.ModeSocket && n < maxFound {
+			fi, err := s.Stat(p)
+			_, cerr := s.Stat(ControlOf(p, ""))
+			if err == nil && fi.Mode().Type() == fs.ModeSocket && n < maxFound && (cerr == nil || errors.Is(cerr, fs.ErrPermission)) {
 				found = append(found, p)
 				n++
 			}
