@@ -4,6 +4,7 @@ package doctor
 
 import (
 	"path/filepath"
+	"strings"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/find"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
@@ -56,17 +57,13 @@ func (x *exam) job(j find.Job) {
 
 // stopJob is how a job is stopped for good.
 func stopJob(j find.Job) []string {
-	sudo := "    sudo "
-	if j.User() {
-		sudo = "    "
+	line, managed := j.Stop()
+	fix := []string{status.CommandIndent + line}
+	if !managed {
+		sudo, _, _ := strings.Cut(line, "launchctl")
+		fix = append(fix, status.CommandIndent+sudo+printable.Command("rm", j.Path))
 	}
-	switch j.Owner {
-	case "homebrew":
-		return []string{sudo + "brew services stop socket_vmnet"}
-	case "macports":
-		return []string{"    sudo port unload socket_vmnet"}
-	}
-	return []string{sudo + "launchctl bootout " + printable.Quote(j.Target()), sudo + "rm " + printable.Quote(j.Path)}
+	return fix
 }
 
 // unit tells of one unit of systemd.

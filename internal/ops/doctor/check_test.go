@@ -263,7 +263,7 @@ func TestJobs(t *testing.T) {
 		answers map[string]string
 		want    []string
 	}{
-		"brew without sudo on macOS 15": {agent, macOS15, []string{"error: the job homebrew.mxcl.socket_vmnet", "brew services is called without sudo", "    brew services stop socket_vmnet"}},
+		"brew without sudo on macOS 15": {agent, macOS15, []string{"error: the job homebrew.mxcl.socket_vmnet", "brew services is called without sudo", "    /opt/homebrew/bin/brew services stop socket_vmnet"}},
 		"brew without sudo on macOS 26": {agent, map[string]string{"/usr/bin/sw_vers -productVersion": "26.0", fmt.Sprintf("launchctl print gui/%d/homebrew.mxcl.socket_vmnet", os.Getuid()): "x = {\n\tstate = running\n}\n"}, []string{"ok: the job homebrew.mxcl.socket_vmnet"}},
 		"a file and nothing else":       {daemon("org.macports.socket_vmnet"), macOS15, []string{"notice: the job org.macports.socket_vmnet", "is not loaded", "launchctl bootstrap system /Library/LaunchDaemons/org.macports.socket_vmnet.plist"}},
 		"ended":                         {daemon("io.github.lima-vm.socket_vmnet"), map[string]string{"launchctl print system/io.github.lima-vm.socket_vmnet": "\tstate = not running\n"}, []string{`warning: the job io.github.lima-vm.socket_vmnet`, `its state is "not running"`, "launchctl kickstart -k system/io.github.lima-vm.socket_vmnet"}},

@@ -47,17 +47,24 @@ type search struct {
 // lookTime is how long the programs that are asked may take in all.
 const lookTime = 30 * time.Second
 
+func newSearch(ctx context.Context, s System) *search {
+	return &search{System: s, ctx: ctx, Inventory: &Inventory{
+		Programs: []program{}, Jobs: []Job{}, Units: []Unit{}, Networks: []network{}, Servers: []Server{}, Clients: []client{}, Problems: []problem{},
+	}}
+}
+
 // Look makes the inventory of s.
 func Look(ctx context.Context, s System) *Inventory {
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
-	f := &search{System: s, ctx: ctx, Inventory: &Inventory{
-		Programs: []program{}, Jobs: []Job{}, Units: []Unit{}, Networks: []network{}, Servers: []Server{}, Clients: []client{}, Problems: []problem{},
-	}}
+	f := newSearch(ctx, s)
 	f.findProcesses()
 	f.findPrograms()
 	f.findJobs()
 	f.findUnits()
+	for _, j := range f.Jobs {
+		f.addNamed(j.Program, "the job "+j.Label+" ("+j.Path+")")
+	}
 	f.findLima()
 	f.findColima()
 	f.findMinikube()

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
 )
@@ -105,7 +104,7 @@ func (m *mover) change(p program, path string) (lines []string) {
 		case p.Path == path:
 			lines = append(lines, sudo(!j.User())+printable.Command("launchctl", "kickstart", "-k", j.Target()))
 		default:
-			lines = append(lines, m.moveJob(p, j)...)
+			lines = append(lines, m.moveJob(j)...)
 		}
 	}
 	for _, d := range m.Servers {
@@ -136,17 +135,11 @@ func sudo(root bool) string {
 }
 
 // moveJob stops a job for good, and has one of ours serve its socket, unless there is one.
-func (m *mover) moveJob(p program, j Job) []string {
-	lines := []string{sudo(!j.User()) + printable.Command("launchctl", "bootout", j.Target()), sudo(!j.User()) + printable.Command("mv", j.Path, j.Path+".before-socket_vmnet2")}
-	switch j.Owner {
-	case "homebrew":
-		brew := "/opt/homebrew/bin/brew"
-		if strings.HasPrefix(p.Path, "/usr/local/") {
-			brew = "/usr/local/bin/brew"
-		}
-		lines = []string{sudo(!j.User()) + printable.Command(brew, "services", "stop", "socket_vmnet")}
-	case "macports":
-		lines = []string{"sudo /opt/local/bin/port unload socket_vmnet"}
+func (m *mover) moveJob(j Job) []string {
+	stop, managed := j.Stop()
+	lines := []string{stop}
+	if !managed {
+		lines = append(lines, sudo(!j.User())+printable.Command("mv", j.Path, j.Path+".before-socket_vmnet2"))
 	}
 	served := func(o Job) bool {
 		q := m.ProgramAt(o.Program)

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net"
 	"os"
@@ -113,14 +114,17 @@ const maxOutput = 8 << 20
 // RunProgram is the runner of this machine.
 func RunProgram(ctx context.Context, name string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, name, args...) //nolint:gosec // system programs, and programs that only root can change
-	cmd.Env = []string{"PATH=/usr/bin:/bin:/usr/sbin:/sbin", "LC_ALL=C"}
+	cmd.Env = append(os.Environ(), "LC_ALL=C")
 	// What it has started ends with it: a group of its own, which is killed as a whole.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second
-	out := &limited{}
-	cmd.Stdout = out
+	var out, complaint limited
+	cmd.Stdout, cmd.Stderr = &out, &complaint
 	err := cmd.Run()
+	if text := Clean(strings.TrimSpace(complaint.kept.String())); err != nil && text != "" {
+		err = fmt.Errorf("%w: %s", err, text)
+	}
 	return out.kept.Bytes(), err
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package service
+package setup
 
 import (
 	"os"
@@ -15,6 +15,7 @@ import (
 	"howett.net/plist"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/inherit"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/find"
 )
 
 // TestPlists parses the property lists. What is in them TestShipped compares with what is installed.
@@ -36,7 +37,7 @@ func TestPlists(t *testing.T) {
 		assert.Equal(t, plist.XMLFormat, format)
 		assert.Contains(t, file, strings.TrimSuffix(job.Label, ".host"))
 		assert.True(t, job.KeepAlive && job.ProcessType == "Interactive", file)
-		assert.Equal(t, job.ProgramArguments[1:], launchdArguments(string(b)), "what status reads is what is there")
+		assert.Equal(t, job.ProgramArguments, find.Command(file, string(b), ""), "what status reads is what is there")
 		if job.Sockets != nil {
 			assert.Equal(t, job.ProgramArguments[len(job.ProgramArguments)-1], job.Sockets[inherit.Stream].SockPathName)
 		}

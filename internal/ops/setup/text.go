@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package service
+package setup
 
 import (
 	"embed"
 	"encoding/xml"
 	"fmt"
+	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
 	"sync"
 	"text/template"
-
-	"howett.net/plist"
 )
 
 //go:embed templates
@@ -32,10 +30,10 @@ var templates = sync.OnceValue(func() *template.Template {
 	}).ParseFS(templateFiles, "templates/*.tmpl"))
 })
 
-// text is the file of j that the template of this name makes.
+// text is the file of j of this name.
 func (j *job) text(name string) (string, error) {
 	var b strings.Builder
-	if err := templates().ExecuteTemplate(&b, name, j); err != nil {
+	if err := templates().ExecuteTemplate(&b, filepath.Ext(name)[1:]+".tmpl", j); err != nil {
 		return "", fmt.Errorf("make the job's file: %w", err)
 	}
 	return b.String(), nil
@@ -76,32 +74,4 @@ func quoteUnit(s string) string {
 		return s
 	}
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(s) + `"`
-}
-
-// unitWord is a word of ExecStart= as quoteUnit writes it.
-var unitWord = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`"(?:[^"\\]|\\.)*"|\S+`) })
-
-// unitArguments is the command line in ExecStart= of a unit, as this package writes it, without the program. runtime is what %t
-// stands for.
-func unitArguments(text, runtime string) (args []string) {
-	_, line, _ := strings.Cut(text, "\nExecStart=")
-	line, _, _ = strings.Cut(line, "\n")
-	for i, word := range unitWord().FindAllString(line, -1) {
-		if unquoted, err := strconv.Unquote(word); err == nil {
-			word = unquoted
-		}
-		if i > 0 {
-			args = append(args, strings.NewReplacer("%%", "%", "%t", runtime, "$$", "$").Replace(word))
-		}
-	}
-	return args
-}
-
-// launchdArguments are the ProgramArguments of a property list without the program.
-func launchdArguments(text string) []string {
-	var job struct{ ProgramArguments []string }
-	if _, err := plist.Unmarshal([]byte(text), &job); err != nil || len(job.ProgramArguments) < 2 {
-		return nil
-	}
-	return job.ProgramArguments[1:]
 }

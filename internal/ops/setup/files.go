@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package install
+package setup
 
 import (
 	"crypto/sha256"
@@ -106,20 +106,6 @@ func tempName(path string) string {
 	return filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".socket_vmnet2-new")
 }
 
-// mkdirAll makes a directory that everybody can read and only its owner write to, whatever the umask, and what is missing above it.
-func mkdirAll(path string) error {
-	if fi, err := os.Stat(path); err == nil && fi.IsDir() {
-		return nil
-	}
-	if err := mkdirAll(filepath.Dir(path)); err != nil {
-		return err
-	}
-	if err := os.Mkdir(path, 0o755); err != nil {
-		return err
-	}
-	return os.Chmod(path, 0o755)
-}
-
 // removeFile removes a file, and is content if there is none.
 func removeFile(path string) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -131,9 +117,6 @@ func removeFile(path string) error {
 // replace makes a file under another name, has fill write to it, and then gives it its name. It belongs to root where this is root: a
 // directory may hand its own group on.
 func replace(path string, perm fs.FileMode, fill func(io.Writer) error) error {
-	if err := mkdirAll(filepath.Dir(path)); err != nil {
-		return err
-	}
 	temp := tempName(path)
 	if err := removeFile(temp); err != nil {
 		return err
@@ -170,6 +153,9 @@ func copyFile(from, to, sum string) error {
 		return err
 	}
 	defer src.Close()
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		return err
+	}
 	return replace(to, 0o755, func(w io.Writer) error {
 		h := sha256.New()
 		_, err := io.Copy(io.MultiWriter(w, h), src)
@@ -183,7 +169,7 @@ func copyFile(from, to, sum string) error {
 // duplicate gives a file a second name, so that everything about it is kept, or where the file system has no such thing makes a
 // copy with the same contents, mode, owner and time. Links are always made anew: macOS's link follows them.
 func duplicate(from, to string, f file) error {
-	if err := mkdirAll(filepath.Dir(to)); err != nil {
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 		return err
 	}
 	if err := removeFile(to); err != nil {

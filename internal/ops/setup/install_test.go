@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package install
+package setup
 
 import (
 	"io/fs"
@@ -100,7 +100,7 @@ func install(t *testing.T, o Options) *Report {
 // rollback must not fail.
 func rollback(t *testing.T, o Options) *Report {
 	t.Helper()
-	r, err := Rollback(t.Context(), o)
+	r, err := Rollback(o)
 	require.NoError(t, err)
 	return r
 }
@@ -270,8 +270,13 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asDaemon) != "" {
 		time.Sleep(time.Hour) // it is killed
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	_ = os.RemoveAll(built)
+	os.Exit(code)
 }
+
+// built is the directory of a program that tests of services have built.
+var built string
 
 // A daemon that runs goes on as what it was: its file is never written to.
 func TestRunning(t *testing.T) {
@@ -345,10 +350,10 @@ func TestNothingChanged(t *testing.T) {
 	source, err := findSource(t.Context(), from, false)
 	require.NoError(t, err)
 	source.sums["bin/socket_vmnet2"] = "another" // it changes while it is copied
-	pl, err := p.plan(nil, source, &Report{})
+	m, err := p.plan(nil, source, &Report{})
 	require.NoError(t, err)
-	require.ErrorContains(t, p.keep(pl, source), "socket_vmnet2 was changed meanwhile; do it again when it is complete")
-	require.NoError(t, p.forget(pl.manifest))
+	require.ErrorContains(t, p.keep(m, source), "socket_vmnet2 was changed meanwhile; do it again when it is complete")
+	require.NoError(t, p.forget(m))
 	assert.Equal(t, before, s.tree())
 }
 

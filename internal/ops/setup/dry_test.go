@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package service
+package setup
 
 import (
 	"io/fs"
@@ -44,8 +44,8 @@ func parseDry(t *testing.T, out string) shown {
 	return s
 }
 
-// tree is every file below dir, with what is in it.
-func tree(t *testing.T, dir string) map[string]string {
+// filesBelow is every file below dir, with what is in it.
+func filesBelow(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	files := map[string]string{}
 	require.NoError(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {

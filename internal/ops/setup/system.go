@@ -1,30 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package service
+package setup
 
 import (
-	"bytes"
-	"context"
-	"errors"
 	"net"
 	"os"
-	"os/exec"
 	"os/user"
-	"runtime"
 	"strconv"
 	"strings"
 	"time"
 
 	kardianos "github.com/kardianos/service"
 	"golang.org/x/sys/unix"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/find"
 )
+
+// A system is where jobs are installed. Tests make their own.
+type system struct {
+	find.System
+	Home       string // of the user
+	RuntimeDir string // of the user, XDG_RUNTIME_DIR
+	UID        int
+	Darwin     int // major version of the kernel, 25 in macOS 26; 0: not known
+
+	// Control has the manager start, stop or restart a job.
+	Control func(j *job, verb string) error
+	// Reach tells whether something accepts connections at a socket.
+	Reach func(path string) error
+	// Patience is how long a job may take to start or to end, Tick how often it is looked at.
+	Patience, Tick time.Duration
+}
 
 // This is the system that the program runs on.
 func This() *system {
 	s := &system{
-		GOOS: runtime.GOOS, RuntimeDir: os.Getenv("XDG_RUNTIME_DIR"), UID: os.Geteuid(),
-		Run: runCommand, Control: control, Reach: reach,
-		Patience: 20 * time.Second, Tick: 100 * time.Millisecond,
+		System: find.Machine(), RuntimeDir: os.Getenv("XDG_RUNTIME_DIR"), UID: os.Geteuid(),
+		Control: control, Reach: reach, Patience: 20 * time.Second, Tick: 100 * time.Millisecond,
 	}
 	// The library writes to the home directory that HOME says, but for macOS.
 	s.Home, _ = os.UserHomeDir()
@@ -39,19 +51,6 @@ func This() *system {
 		}
 	}
 	return s
-}
-
-// runCommand runs a command of the service manager.
-func runCommand(ctx context.Context, argv ...string) (result, error) {
-	var stdout, stderr bytes.Buffer
-	c := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	c.Stdout, c.Stderr = &stdout, &stderr
-	err := c.Run()
-	r := result{Stdout: stdout.String(), Stderr: stderr.String()}
-	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.Exited() {
-		r.Code, err = exit.ExitCode(), nil
-	}
-	return r, err
 }
 
 // reach connects and closes again: such a client costs the daemon nothing.
