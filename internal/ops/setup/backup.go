@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -101,7 +100,7 @@ func (p place) writeManifest(m *manifest) error {
 	if err != nil {
 		return err
 	}
-	return replace(p.at(manifestFile), 0o644, func(w io.Writer) error { _, err := w.Write(append(b, '\n')); return err })
+	return replace(p.at(manifestFile), 0o644, append(b, '\n'))
 }
 
 // survey begins a manifest with the directories on the way to the programs and the backup.
@@ -161,10 +160,11 @@ func (p place) planEntry(e *entry, now file, s *source, r *Report) {
 	if _, err := os.Lstat(p.backup(e)); foreign || now.same(e.Before) && err != nil { // else it is in the backup; not after a rollback that was interrupted
 		e.Before, e.save = now, now.Kind != absent
 	}
-	if !slices.Contains(e.Ours, s.sums[e.Path]) {
-		e.Ours = append(e.Ours, s.sums[e.Path])
+	ours := sum(s.files[e.Path])
+	if !slices.Contains(e.Ours, ours) {
+		e.Ours = append(e.Ours, ours)
 	}
-	e.put = now.Kind != regular || now.Sum != s.sums[e.Path] || now.Mode != 0o755 || os.Geteuid() == 0 && (now.UID != 0 || now.GID != 0)
+	e.put = now.Kind != regular || now.Sum != ours || now.Mode != 0o755 || os.Geteuid() == 0 && (now.UID != 0 || now.GID != 0)
 	r.Changed = r.Changed || e.put
 	switch {
 	case !e.put:

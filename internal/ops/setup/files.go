@@ -3,12 +3,11 @@
 package setup
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"debug/buildinfo"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -57,15 +56,17 @@ func look(path string) (file, error) {
 	switch fi.Mode().Type() {
 	case 0:
 		f.Kind = regular
+		var b []byte
+		b, err = os.ReadFile(path)
 		// Go records in a program what it was built from.
-		if info, err := buildinfo.ReadFile(path); err == nil {
+		if info, err := buildinfo.Read(bytes.NewReader(b)); err == nil {
 			f.own = strings.HasPrefix(info.Path, "github.com/socket-vmnet2/socket_vmnet2/")
 		}
-		f.Sum, err = sumOf(path)
+		f.Sum = sum(b)
 	case fs.ModeSymlink:
 		f.Kind, f.Mode = symlink, 0
 		f.Target, err = os.Readlink(path)
-		f.Sum = fmt.Sprintf("%x", sha256.Sum256([]byte(f.Target)))
+		f.Sum = sum([]byte(f.Target))
 	case fs.ModeDir:
 		err = fmt.Errorf("%s is a directory where a program belongs; move it away", path)
 	default:
@@ -83,17 +84,8 @@ func (f file) equal(g file) bool {
 	return f == g
 }
 
-// sumOf is the checksum of a file.
-func sumOf(path string) (string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	h := sha256.New()
-	_, err = io.Copy(h, f)
-	return hex.EncodeToString(h.Sum(nil)), err
-}
+// sum is the checksum of contents.
+func sum(b []byte) string { return fmt.Sprintf("%x", sha256.Sum256(b)) }
 
 // exists reports whether anything is at a path below the prefix.
 func (p place) exists(rel string) bool {
@@ -114,9 +106,17 @@ func removeFile(path string) error {
 	return nil
 }
 
-// replace makes a file under another name, has fill write to it, and then gives it its name. It belongs to root where this is root: a
-// directory may hand its own group on.
-func replace(path string, perm fs.FileMode, fill func(io.Writer) error) error {
+// makeFile makes a file and the directories above it.
+func makeFile(path string, perm fs.FileMode, content []byte) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	return replace(path, perm, content)
+}
+
+// replace makes a file under another name and then gives it its name. It belongs to root where this is root: a directory may hand its
+// own group on.
+func replace(path string, perm fs.FileMode, content []byte) error {
 	temp := tempName(path)
 	if err := removeFile(temp); err != nil {
 		return err
@@ -125,14 +125,11 @@ func replace(path string, perm fs.FileMode, fill func(io.Writer) error) error {
 	if err != nil {
 		return err
 	}
-	err = fill(f)
+	_, err = f.Write(content)
 	if err == nil && os.Geteuid() == 0 {
 		err = f.Chown(0, 0)
 	}
-	if err == nil {
-		err = errors.Join(f.Chmod(perm), f.Sync())
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
+	if err = errors.Join(err, f.Chmod(perm), f.Sync(), f.Close()); err == nil {
 		err = os.Rename(temp, path)
 	}
 	if err != nil {
@@ -146,42 +143,27 @@ func replace(path string, perm fs.FileMode, fill func(io.Writer) error) error {
 	return nil
 }
 
-// copyFile makes to a copy of a program, and fails unless its checksum is sum.
-func copyFile(from, to, sum string) error {
-	src, err := os.Open(from)
-	if err != nil {
-		return err
-	}
-	defer src.Close()
-	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
-		return err
-	}
-	return replace(to, 0o755, func(w io.Writer) error {
-		h := sha256.New()
-		_, err := io.Copy(io.MultiWriter(w, h), src)
-		if err == nil && hex.EncodeToString(h.Sum(nil)) != sum {
-			err = fmt.Errorf("%s was changed meanwhile; do it again when it is complete", from)
-		}
-		return err
-	})
-}
-
 // duplicate gives a file a second name, so that everything about it is kept, or where the file system has no such thing makes a
 // copy with the same contents, mode, owner and time. Links are always made anew: macOS's link follows them.
 func duplicate(from, to string, f file) error {
-	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
-		return err
+	err := os.MkdirAll(filepath.Dir(to), 0o755)
+	if err == nil {
+		err = removeFile(to)
 	}
-	if err := removeFile(to); err != nil {
+	switch {
+	case err != nil:
 		return err
-	}
-	if f.Kind == symlink {
-		if err := os.Symlink(f.Target, to); err != nil {
-			return err
-		}
-	} else if err := os.Link(from, to); err == nil {
+	case f.Kind == symlink:
+		err = os.Symlink(f.Target, to)
+	case os.Link(from, to) == nil:
 		return nil
-	} else if err := copyFile(from, to, f.Sum); err != nil {
+	default:
+		var content []byte
+		if content, err = os.ReadFile(from); err == nil {
+			err = replace(to, f.Mode, content)
+		}
+	}
+	if err != nil {
 		return err
 	}
 	return setAttributes(to, f)

@@ -20,6 +20,7 @@
 package setup
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -162,7 +163,7 @@ func Install(ctx context.Context, o Options) (*Report, error) {
 	}
 	for _, e := range m.Entries {
 		if e.put && err == nil {
-			err = copyFile(source.files[e.Path], p.at(e.Path), source.sums[e.Path])
+			err = makeFile(p.at(e.Path), 0o755, source.files[e.Path])
 		}
 	}
 	if err != nil {
@@ -186,8 +187,7 @@ func (p place) keep(m *manifest, s *source) error {
 			}
 		}
 	}
-	const own = "bin/socket_vmnet2"
-	if err := copyFile(s.files[own], p.at(ownCopy), s.sums[own]); err != nil {
+	if err := makeFile(p.at(ownCopy), 0o755, s.files["bin/socket_vmnet2"]); err != nil {
 		return err
 	}
 	return p.writeManifest(m)
@@ -195,12 +195,11 @@ func (p place) keep(m *manifest, s *source) error {
 
 // A source is the programs to install.
 type source struct {
-	files   map[string]string // by target
-	sums    map[string]string
+	files   map[string][]byte // by target
 	version string
 }
 
-// findSource looks for the programs. They must run if they are for this machine, which those for a staged root need not be.
+// findSource reads the programs. They must run if they are for this machine, which those for a staged root need not be.
 func findSource(ctx context.Context, from string, try bool) (*source, error) {
 	if from == "" {
 		program, err := os.Executable()
@@ -215,24 +214,19 @@ func findSource(ctx context.Context, from string, try bool) (*source, error) {
 			from = filepath.Dir(from)
 		}
 	}
-	s := &source{files: map[string]string{}, sums: map[string]string{}, version: "socket_vmnet2"}
+	s, program := &source{files: map[string][]byte{}, version: "socket_vmnet2"}, ""
 	for _, t := range targets {
-		file, err := findProgram(from, t)
+		path, content, err := readProgram(from, t)
 		if err != nil {
 			return nil, err
 		}
-		s.files[t] = file
-		if s.sums[t], err = sumOf(file); err != nil {
-			return nil, err
-		}
+		s.files[t], program = content, path
 	}
-	if s.sums["bin/socket_vmnet"] != s.sums["bin/socket_vmnet2"] {
-		return nil, fmt.Errorf("%s and %s differ, but are one program under two names: %s is half installed, or socket_vmnet's own; build it again",
-			s.files["bin/socket_vmnet"], s.files["bin/socket_vmnet2"], from)
+	if !bytes.Equal(s.files["bin/socket_vmnet"], s.files["bin/socket_vmnet2"]) {
+		return nil, fmt.Errorf("socket_vmnet and %s differ, but are one program under two names: %s is half installed, or socket_vmnet's own; build it again", program, from)
 	}
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
-	program := s.files["bin/socket_vmnet2"]
 	out, err := find.RunProgram(ctx, program, "--version")
 	if err == nil {
 		s.version = strings.TrimSpace(string(out))
@@ -242,25 +236,24 @@ func findSource(ctx context.Context, from string, try bool) (*source, error) {
 	return s, nil
 }
 
-// findProgram finds a target in a prefix, or in a directory that has all of them.
-func findProgram(where, target string) (string, error) {
-	for _, path := range []string{filepath.Join(where, target), filepath.Join(where, filepath.Base(target))} {
-		fi, err := os.Stat(path)
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-			continue
-		case err != nil:
-			return "", err
-		case !fi.Mode().IsRegular():
-			continue // bin/socket_vmnet2 in a prefix of the name socket_vmnet2
-		case fi.Size() == 0:
-			return "", fmt.Errorf("%s is empty: a build or an installation was interrupted; do it again", path)
+// readProgram reads a target from a prefix, or from a directory that has all of them.
+func readProgram(where, target string) (path string, content []byte, err error) {
+	for _, rel := range []string{target, filepath.Base(target)} {
+		path, err = filepath.Abs(filepath.Join(where, rel))
+		if err == nil {
+			content, err = os.ReadFile(path)
 		}
-		return filepath.Abs(path)
+		switch {
+		case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.EISDIR): // bin/socket_vmnet2 in a prefix of the name socket_vmnet2
+			continue
+		case err == nil && len(content) == 0:
+			err = fmt.Errorf("%s is empty: a build or an installation was interrupted; do it again", path)
+		}
+		return path, content, err
 	}
 	if target == "bin/socket_vmnet" { // the same program, under the name that is there in any case
-		return findProgram(where, "bin/socket_vmnet2")
+		return readProgram(where, "bin/socket_vmnet2")
 	}
-	return "", fmt.Errorf("%s has neither %s nor %s: name a directory that has all programs with --from, as bin after make",
+	return "", nil, fmt.Errorf("%s has neither %s nor %s: name a directory that has all programs with --from, as bin after make",
 		where, target, filepath.Base(target))
 }

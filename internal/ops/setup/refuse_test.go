@@ -199,9 +199,6 @@ func TestSourceInPrefix(t *testing.T) {
 	s, err := findSource(t.Context(), dir, true)
 	require.NoError(t, err)
 	assert.Equal(t, "v1.0", s.version)
-	for _, target := range targets {
-		assert.Equal(t, filepath.Join(dir, target), s.files[target])
-	}
 	_, err = findSource(t.Context(), "", true)
 	require.ErrorContains(t, err, "has neither libexec/vmnet-helper nor vmnet-helper", "the program of this test is alone")
 }

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -55,8 +54,7 @@ func (j *job) until(done func() bool) error {
 func (j *job) write(path, text string) {
 	shows := "write " + path + ", mode 0644:\n| " + strings.ReplaceAll(strings.TrimSuffix(text, "\n"), "\n", "\n| ")
 	j.step(shows, func() error {
-		fill := func(w io.Writer) error { _, err := io.WriteString(w, text); return err }
-		if err := replace(j.at(path), 0o644, fill); err != nil {
+		if err := replace(j.at(path), 0o644, []byte(text)); err != nil {
 			return fmt.Errorf("write %s: %w", path, err)
 		}
 		return nil
