@@ -54,9 +54,7 @@ func (x *exam) daemon(k *socket) {
 		subnet = n.Subnet.String()
 	}
 	x.ok("the daemon at %s is socket_vmnet2 %s (process %d): %s, %s mode, %s, %s", k.Path, d.Version, d.PID, n.Backend, n.Mode, subnet, printable.Count(len(k.Status.Clients), "client"))
-	replaced := false
 	for _, h := range k.Status.Health {
-		replaced = replaced || h.Code == status.ProgramReplaced
 		if h.Code == status.SubnetOverlap && x.Table != nil || h.Code == status.StateNotKept {
 			continue // there are checks of our own
 		}
@@ -66,32 +64,6 @@ func (x *exam) daemon(k *socket) {
 		}
 		x.report(severity, h.Fix, "the daemon at %s says: %s", k.Path, h.Text)
 	}
-	if !replaced {
-		x.versions(k)
-	}
-}
-
-// versions compares what runs with what an upgrade would start.
-func (x *exam) versions(k *socket) {
-	d := k.Status.Daemon
-	installed := ""
-	if find.SamePath(d.Program, x.Program) {
-		installed = x.Version
-	}
-	if p := x.ProgramAt(d.Program); p != nil {
-		if installed = p.Version; !p.Ours {
-			x.report(status.Notice, []string{"it becomes that one at its next start; if that is not wanted:", "    sudo socket_vmnet2 install"},
-				"the daemon at %s is socket_vmnet2, and the program at its path, %s, is another one now", k.Path, p.Path)
-			return
-		}
-	}
-	if installed != "" && installed != d.Version {
-		x.report(status.Notice, upgrade(k, "have it go on as the new one; no client is disconnected:"), "the daemon at %s is %s, and %s is %s now", k.Path, d.Version, d.Program, installed)
-	}
-}
-
-func upgrade(k *socket, why string) []string {
-	return []string{why, "    sudo socket_vmnet2 upgrade " + printable.Quote(k.Path)}
 }
 
 // silent tells of a daemon that does not describe itself.
@@ -112,8 +84,6 @@ func (x *exam) silent(k *socket) {
 		}, "%s has no control socket: status and upgrade do not work", who)
 	case errors.Is(err, syscall.ECONNREFUSED):
 		x.report(status.Warning, restart, "%s does not listen at its control socket", who)
-	case errors.Is(err, errOlder):
-		x.report(status.Notice, upgrade(k, "have it go on as the installed program; no client is disconnected:"), "%s: %v", who, err)
 	case errors.Is(err, context.DeadlineExceeded):
 		x.report(status.Error, append([]string{"see its log."}, restart...), "%s gave no answer within %v", who, askTime)
 	default:

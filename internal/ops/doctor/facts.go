@@ -5,9 +5,7 @@ package doctor
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"net/http"
 	"net/netip"
 	"path/filepath"
 	"slices"
@@ -132,15 +130,9 @@ func (x *exam) asked(path string) bool {
 	return len(x.Sockets) == 0 || slices.ContainsFunc(x.Sockets, func(s string) bool { return x.same(s, path) })
 }
 
-// errOlder says that a daemon has no status: it is of a version before that.
-var errOlder = errors.New("it is older than this program and does not describe itself")
-
 // ask asks one daemon for its status.
 func (x *exam) ask(ctx context.Context, controlSocket string) (*status.Status, error) {
-	code, answer, err := x.Ask(ctx, filepath.Join(x.Root, controlSocket), "/v1/status")
-	if code == http.StatusNotFound {
-		return nil, errOlder
-	}
+	_, answer, err := x.Ask(ctx, filepath.Join(x.Root, controlSocket), "/v1/status")
 	if err != nil {
 		return nil, err
 	}

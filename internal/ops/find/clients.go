@@ -50,24 +50,20 @@ type colimaConfig struct {
 // findColima looks for the profiles that have an address of their own, as far as that is by socket_vmnet.
 func (f *search) findColima() {
 	for _, dir := range f.under("COLIMA_HOME", ".colima", ".config/colima") {
-		for _, name := range f.list(dir) {
-			if !instanceName.MatchString(name) {
-				continue
-			}
-			c, ok := decode[colimaConfig](f, filepath.Join(dir, name, "colima.yaml"), "YAML", unmarshalYAML("vmType", "network"))
+		decodeEach(f, dir, "colima.yaml", unmarshalYAML("vmType", "network"), func(name string, c colimaConfig) {
 			// With VZ and without a bridge Colima uses what VZ has itself.
-			if !ok || !c.Network.Address || c.VMType == "vz" && c.Network.Mode != "bridged" {
-				continue
+			if !c.Network.Address || c.VMType == "vz" && c.Network.Mode != "bridged" {
+				return
 			}
-			instance := "colima"
-			if name != "default" {
-				instance += "-" + name
+			instance := "colima-" + name
+			if name == "default" {
+				instance = "colima"
 			}
 			f.addClient(client{
 				Tool: "colima", Name: name, VM: Clean(c.VMType), Socket: Clean(filepath.Join(dir, name, "daemon/vmnet.sock")),
 				Stop: printable.Command("colima", "stop", name), Start: printable.Command("colima", "start", name),
 			}, filepath.Join(dir, "_lima", instance))
-		}
+		})
 	}
 }
 
@@ -85,30 +81,23 @@ func (f *search) findMinikube() {
 		if filepath.Base(dir) != ".minikube" {
 			dir = filepath.Join(dir, ".minikube")
 		}
-		for _, name := range f.list(filepath.Join(dir, "profiles")) {
-			if instanceName.MatchString(name) {
-				f.readMinikube(dir, name)
+		decodeEach(f, filepath.Join(dir, "profiles"), "config.json", json.Unmarshal, func(name string, c minikubeConfig) {
+			if !strings.HasPrefix(c.Driver, "qemu") || c.Network != "socket_vmnet" && c.SocketVMnetPath == "" {
+				return
 			}
-		}
+			socket := c.SocketVMnetPath
+			if socket == "" {
+				socket = MinikubeSockets[max(0, slices.IndexFunc(MinikubeSockets, f.exists))]
+			}
+			if client := c.SocketVMnetClientPath; client != "" && !f.exists(client) {
+				f.addNamed(client, "minikube's profile "+name)
+			}
+			f.addClient(client{
+				Tool: "minikube", Name: name, VM: "qemu", Socket: Clean(socket),
+				Stop: printable.Command("minikube", "stop", "--profile="+name), Start: printable.Command("minikube", "start", "--profile="+name),
+			}, filepath.Join(dir, "machines", name))
+		})
 	}
-}
-
-func (f *search) readMinikube(dir, name string) {
-	c, ok := decode[minikubeConfig](f, filepath.Join(dir, "profiles", name, "config.json"), "JSON", json.Unmarshal)
-	if !ok || !strings.HasPrefix(c.Driver, "qemu") || c.Network != "socket_vmnet" && c.SocketVMnetPath == "" {
-		return
-	}
-	socket := c.SocketVMnetPath
-	if socket == "" {
-		socket = MinikubeSockets[max(0, slices.IndexFunc(MinikubeSockets, f.exists))]
-	}
-	if client := c.SocketVMnetClientPath; client != "" && !f.exists(client) {
-		f.addNamed(client, "minikube's profile "+name)
-	}
-	f.addClient(client{
-		Tool: "minikube", Name: name, VM: "qemu", Socket: Clean(socket),
-		Stop: printable.Command("minikube", "stop", "--profile="+name), Start: printable.Command("minikube", "start", "--profile="+name),
-	}, filepath.Join(dir, "machines", name))
 }
 
 // findMonitors looks among the processes for machine monitors whose arguments name a known socket, and that are no machine of a tool.

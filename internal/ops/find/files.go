@@ -24,8 +24,8 @@ const (
 // Resolve follows the links on the way to path as the staged system would, and returns a path below Root without any. os.Root
 // refuses links that are absolute, which staged systems have.
 func (s System) Resolve(path string) (string, error) {
-	at, rest, links := "/", path, 0
-	for rest != "" {
+	at, rest := "/", path
+	for links := 0; rest != ""; {
 		var name string
 		name, rest, _ = strings.Cut(rest, "/")
 		next := filepath.Join(at, name) // at is without links, so this is right for ".." as well
@@ -34,15 +34,12 @@ func (s System) Resolve(path string) (string, error) {
 			at = next
 			continue
 		}
-		to := ""
-		if err == nil {
-			to, err = os.Readlink(filepath.Join(s.Root, next))
-		}
+		to, _ := os.Readlink(filepath.Join(s.Root, next))
 		if links++; err == nil && links > maxLinks {
-			err = &fs.PathError{Op: "open", Err: syscall.ELOOP}
+			err = syscall.ELOOP
 		}
 		if err != nil {
-			return "", withoutRoot(err, path)
+			return "", err
 		}
 		if filepath.IsAbs(to) {
 			at = "/"
@@ -63,22 +60,13 @@ func (s System) Real(path string) string {
 	return filepath.Clean(path)
 }
 
-// withoutRoot is err about path, without where the staged root is.
-func withoutRoot(err error, path string) error {
-	if of, ok := errors.AsType[*fs.PathError](err); ok {
-		return &fs.PathError{Op: of.Op, Path: path, Err: of.Err}
-	}
-	return err
-}
-
 // Stat tells of the file that path leads to.
 func (s System) Stat(path string) (fs.FileInfo, error) {
 	at, err := s.Resolve(path)
 	if err != nil {
 		return nil, err
 	}
-	fi, err := os.Lstat(filepath.Join(s.Root, at))
-	return fi, withoutRoot(err, path)
+	return os.Lstat(filepath.Join(s.Root, at))
 }
 
 // Owner is the user and the group that a file belongs to.
@@ -96,8 +84,7 @@ func (s System) openAt(path string, flags int) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	file, err := os.OpenFile(filepath.Join(s.Root, at), os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOCTTY|syscall.O_NOFOLLOW|flags, 0)
-	return file, withoutRoot(err, path)
+	return os.OpenFile(filepath.Join(s.Root, at), os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOCTTY|syscall.O_NOFOLLOW|flags, 0)
 }
 
 // open opens the regular file that path leads to.
@@ -112,7 +99,7 @@ func (s System) open(path string) (*os.File, fs.FileInfo, error) {
 	}
 	if err != nil {
 		file.Close()
-		return nil, nil, withoutRoot(err, path)
+		return nil, nil, err
 	}
 	return file, fi, nil
 }
@@ -125,13 +112,10 @@ func (s System) ReadFile(path string, limit int) ([]byte, error) {
 	}
 	defer file.Close()
 	b, err := io.ReadAll(io.LimitReader(file, int64(limit)+1))
-	if err != nil {
-		return nil, withoutRoot(err, path)
-	}
 	if len(b) > limit {
 		return nil, fmt.Errorf("is larger than %d KiB, so it was not read", limit>>10)
 	}
-	return b, nil
+	return b, err
 }
 
 // readDir returns the names in a directory, sorted; with an error some, if there are too many.
@@ -149,7 +133,7 @@ func (s System) readDir(dir string) (names []string, err error) {
 		names, err = names[:maxEntries], fmt.Errorf("has more than %d entries; only some were looked at", maxEntries)
 	}
 	slices.Sort(names)
-	return names, withoutRoot(err, dir)
+	return names, err
 }
 
 // Absent tells that there is no such file.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -174,17 +175,35 @@ func (f *search) run(name string, args ...string) ([]byte, error) {
 	return out, err
 }
 
+// formats are what files should be, by how their names end.
+var formats = map[string]string{".yaml": "YAML", ".json": "JSON", ".plist": "property list"}
+
 // decode reads a file into a T with unmarshal.
-func decode[T any](f *search, path, format string, unmarshal func([]byte, any) error) (out T, ok bool) {
+func decode[T any](f *search, path string, unmarshal func([]byte, any) error) (out T, ok bool) {
 	b := f.read(path)
 	if b == nil {
 		return out, false
 	}
 	if err := parse(func() error { return unmarshal(b, &out) }); err != nil {
-		f.problem(path, fmt.Errorf("is not the %s that it should be: %s", format, firstLine(err.Error())))
+		f.problem(path, fmt.Errorf("is not the %s that it should be: %s", formats[filepath.Ext(path)], firstLine(err.Error())))
 		return out, false
 	}
 	return out, true
+}
+
+// instanceName is what Lima and minikube take as a name, so no other can be one.
+var instanceName = regexp.MustCompile(`^[A-Za-z0-9]+(?:[._-][A-Za-z0-9]+)*$`)
+
+// decodeEach decodes the file of every instance below dir, and calls do with it.
+func decodeEach[T any](f *search, dir, file string, unmarshal func([]byte, any) error, do func(name string, c T)) {
+	for _, name := range f.list(dir) {
+		if !instanceName.MatchString(name) {
+			continue
+		}
+		if c, ok := decode[T](f, filepath.Join(dir, name, file), unmarshal); ok {
+			do(name, c)
+		}
+	}
 }
 
 // parse calls a parser that is not made for files that lie.

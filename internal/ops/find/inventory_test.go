@@ -260,10 +260,10 @@ func TestOthers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "p")
 			require.NoError(t, os.WriteFile(path, []byte(tt.content), 0o600))
-			f, fi, err := System{}.open(path)
+			f, _, err := System{}.open(path)
 			require.NoError(t, err)
 			defer f.Close()
-			ours, version := inFile(f, fi)
+			ours, version := inFile(f)
 			assert.False(t, ours)
 			assert.Equal(t, tt.version, version)
 		})

@@ -134,7 +134,7 @@ func (f *search) findJobsIn(dir, domain string) {
 			continue
 		}
 		path, known := filepath.Join(dir, name), len(f.Problems)
-		raw, ok := decode[launchdJob](f, path, "property list", UnmarshalPlist)
+		raw, ok := decode[launchdJob](f, path, UnmarshalPlist)
 		argv := cleanAll(raw.command())
 		switch {
 		case ok && isDaemon(argv):
