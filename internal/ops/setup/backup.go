@@ -164,7 +164,7 @@ func (p place) planEntry(e *entry, now file, s *source, r *Report) {
 	if !slices.Contains(e.Ours, ours) {
 		e.Ours = append(e.Ours, ours)
 	}
-	e.put = now.Kind != regular || now.Sum != ours || now.Mode != 0o755 || os.Geteuid() == 0 && (now.UID != 0 || now.GID != 0)
+	e.put = now.Kind != regular || now.Sum != ours || now.mode != 0o755 || os.Geteuid() == 0 && (now.uid != 0 || now.gid != 0)
 	r.Changed = r.Changed || e.put
 	switch {
 	case !e.put:
@@ -230,15 +230,23 @@ func (p place) planBack(m *manifest, r *Report) error {
 		if err != nil {
 			return err
 		}
-		e.put = !now.equal(e.Before) && !e.foreign(now)
+		kept, err := look(p.backup(e))
+		if err != nil {
+			return err
+		}
 		switch {
-		case now.equal(e.Before):
-			r.add(e.Path, "is as it was")
 		case e.foreign(now):
 			r.add(e.Path, "left alone: another one has been put there since")
 			if e.Before.Kind != absent {
 				r.note("The older %s in the backup is given up: what is in its place came after it.", e.Path)
 			}
+			continue
+		case now.same(e.Before) && kept.Kind == absent: // nothing, or by a rollback that was interrupted
+			r.add(e.Path, "is as it was")
+			continue
+		case !kept.same(e.Before):
+			return fmt.Errorf("%s is not what was backed up (%s, sha256 %s): it was changed or removed since; nothing was changed now",
+				p.backup(e), e.Before.Kind, e.Before.Sum)
 		case e.Before.Kind == absent:
 			r.add(e.Path, "removed; there was none")
 		case e.Before.Kind == symlink:
@@ -246,12 +254,7 @@ func (p place) planBack(m *manifest, r *Report) error {
 		default:
 			r.add(e.Path, "the one that was there before")
 		}
-		if kept, err := look(p.backup(e)); err != nil {
-			return err
-		} else if e.put && !kept.same(e.Before) {
-			return fmt.Errorf("%s is not what was backed up (%s, sha256 %s): it was changed or removed since; nothing was changed now",
-				p.backup(e), e.Before.Kind, e.Before.Sum)
-		}
+		e.put = true
 	}
 	return nil
 }
@@ -265,13 +268,7 @@ func (p place) restore(e *entry) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { // it may have been removed since
 		return err
 	}
-	if err := os.Rename(p.backup(e), path); err != nil {
-		return err
-	}
-	if now, err := look(path); err != nil || now.equal(e.Before) {
-		return err
-	}
-	return setAttributes(path, e.Before)
+	return os.Rename(p.backup(e), path)
 }
 
 // forget removes the backup and, as far as they are empty, the directories that were made, and gives the others their times again.

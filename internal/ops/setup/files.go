@@ -15,6 +15,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/find"
 )
 
 // The kinds of what may be at a path.
@@ -24,17 +26,16 @@ const (
 	symlink = "symlink"
 )
 
-// A file is what is, or was, at a path.
+// A file is what is, or was, at a path. The rest of what there is to know of it the file in the backup has itself.
 type file struct {
-	Kind   string      `json:"kind"`
-	Sum    string      `json:"sha256,omitempty"` // of the contents, or of where a link leads
-	Mode   fs.FileMode `json:"mode,omitempty"`   // permissions, with the bits for set-user-id and the like
-	UID    int         `json:"uid"`
-	GID    int         `json:"gid"`
-	Time   int64       `json:"mtime,omitempty"` // nanoseconds since 1970
-	Target string      `json:"target,omitempty"`
+	Kind   string `json:"kind"`
+	Sum    string `json:"sha256,omitempty"` // of the contents, or of where a link leads
+	Target string `json:"target,omitempty"`
 
-	own bool // a program of this project, of any version; not on record
+	mode     fs.FileMode // permissions, with the bits for set-user-id and the like
+	uid, gid int
+	time     int64 // nanoseconds since 1970
+	own      bool  // a program of this project, of any version
 }
 
 // modeBits are what chmod sets.
@@ -49,10 +50,8 @@ func look(path string) (file, error) {
 	if err != nil {
 		return file{}, err
 	}
-	f := file{Mode: fi.Mode() & modeBits, Time: fi.ModTime().UnixNano()}
-	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
-		f.UID, f.GID = int(st.Uid), int(st.Gid)
-	}
+	f := file{mode: fi.Mode() & modeBits, time: fi.ModTime().UnixNano()}
+	f.uid, f.gid = find.Owner(fi)
 	switch fi.Mode().Type() {
 	case 0:
 		f.Kind = regular
@@ -64,7 +63,7 @@ func look(path string) (file, error) {
 		}
 		f.Sum = sum(b)
 	case fs.ModeSymlink:
-		f.Kind, f.Mode = symlink, 0
+		f.Kind = symlink
 		f.Target, err = os.Readlink(path)
 		f.Sum = sum([]byte(f.Target))
 	case fs.ModeDir:
@@ -77,12 +76,6 @@ func look(path string) (file, error) {
 
 // same reports whether the contents are the same, whatever the owner.
 func (f file) same(g file) bool { return f.Kind == g.Kind && f.Sum == g.Sum }
-
-// equal reports whether they are the same in every respect.
-func (f file) equal(g file) bool {
-	f.own, g.own = false, false
-	return f == g
-}
 
 // sum is the checksum of contents.
 func sum(b []byte) string { return fmt.Sprintf("%x", sha256.Sum256(b)) }
@@ -160,7 +153,7 @@ func duplicate(from, to string, f file) error {
 	default:
 		var content []byte
 		if content, err = os.ReadFile(from); err == nil {
-			err = replace(to, f.Mode, content)
+			err = replace(to, f.mode, content)
 		}
 	}
 	if err != nil {
@@ -171,15 +164,15 @@ func duplicate(from, to string, f file) error {
 
 // setAttributes gives a file or link its owner, mode and time, the owner first, since that takes mode bits away.
 func setAttributes(path string, f file) error {
-	if err := os.Lchown(path, f.UID, f.GID); err != nil {
+	if err := os.Lchown(path, f.uid, f.gid); err != nil {
 		return err
 	}
 	if f.Kind == regular {
-		if err := os.Chmod(path, f.Mode); err != nil {
+		if err := os.Chmod(path, f.mode); err != nil {
 			return err
 		}
 	}
-	return setTime(path, f.Time)
+	return setTime(path, f.time)
 }
 
 // setTime sets the time of a file, a link or a directory.
