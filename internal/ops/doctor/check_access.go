@@ -24,7 +24,7 @@ func checkPermissions(x *exam) {
 		return
 	}
 	for _, k := range x.sockets {
-		if k.exists && !isSocket(k.node.FileMode) || k.Status == nil && k.Server == nil && len(x.Sockets) == 0 {
+		if x.isOther(k) || k.Status == nil && k.Server == nil && len(x.Sockets) == 0 {
 			continue // being allowed to connect to what is left over is of no use
 		}
 		where, at, err := x.denied(k.Path)
@@ -88,7 +88,7 @@ func (x *exam) joinGroup(n node) []string {
 	if n.gid == 0 || n.Perm()&0o070 == 0 {
 		return []string{"its group would not help; see --socket-user and --socket-group of the daemon"}
 	}
-	if x.Members != nil && slices.Contains(x.Members(x.User.Name), n.gid) {
+	if slices.Contains(x.User.Login, n.gid) {
 		return []string{"the user is in that group, but has been only since this login: log out and in again"}
 	}
 	group, user := printable.Quote(x.Group(n.gid)), printable.Quote(x.userName())
@@ -104,10 +104,21 @@ func checkState(x *exam) {
 	for _, k := range x.telling() {
 		if file := k.Status.Daemon.StateFile; file != "" {
 			x.own(k, filepath.Dir(file), "keeps its state in")
-			continue
+		} else {
+			x.report(status.Notice, []string{"see the warning in its log; --state-dir=DIR names a directory that only it and root can change"},
+				"the daemon at %s keeps no state: after a restart guests may get other addresses", k.Path)
 		}
-		x.report(status.Notice, []string{"see the warning in its log; --state-dir=DIR names a directory that only it and root can change"},
-			"the daemon at %s keeps no state: after a restart guests may get other addresses", k.Path)
+	}
+}
+
+// checkRuntime looks at the directories SOCKET.d.
+func checkRuntime(x *exam) {
+	for _, k := range x.telling() {
+		if dir := k.Status.Daemon.RuntimeDir; dir != "" {
+			x.own(k, dir, "has its further sockets in")
+		} else {
+			x.report(status.Notice, nil, "the daemon at %s says nothing of a runtime directory", k.Path)
+		}
 	}
 }
 
@@ -127,16 +138,5 @@ func (x *exam) own(k *socket, dir, does string) {
 		x.report(status.Warning, []string{"take that from them:", "    sudo chmod go-w " + printable.Quote(dir)}, "%s, which others can change (%s)", who, x.ownerText(at))
 	default:
 		x.ok("%s, which others cannot change", who)
-	}
-}
-
-// checkRuntime looks at the directories SOCKET.d.
-func checkRuntime(x *exam) {
-	for _, k := range x.telling() {
-		if dir := k.Status.Daemon.RuntimeDir; dir != "" {
-			x.own(k, dir, "has its further sockets in")
-			continue
-		}
-		x.report(status.Notice, nil, "the daemon at %s says nothing of a runtime directory", k.Path)
 	}
 }

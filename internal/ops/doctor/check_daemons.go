@@ -99,17 +99,22 @@ func checkStale(x *exam) {
 	x.pidfiles()
 }
 
-func isSocket(mode fs.FileMode) bool { return mode.Type() == fs.ModeSocket }
+// isOther tells whether something that is no socket is where one should be.
+func (x *exam) isOther(k *socket) bool {
+	at, err := x.node(k.Path)
+	return err == nil && at.Type() != fs.ModeSocket
+}
 
 // staleSocket connects where nothing else tells that something listens.
 func (x *exam) staleSocket(k *socket) {
-	if !k.exists || k.Status != nil {
+	at, err := x.node(k.Path)
+	if err != nil || k.Status != nil {
 		return
 	}
-	if !isSocket(k.node.FileMode) {
-		if len(k.By) > 0 && !k.node.IsDir() {
+	if x.isOther(k) {
+		if len(k.By) > 0 && !at.IsDir() {
 			x.report(status.Error, []string{"look at it, and move it away: the daemon never removes what is no socket", "    ls -l " + printable.Quote(k.Path)},
-				"%s, where %s wants a socket, is no socket (%s)", k.Path, printable.List(k.By), k.node.Type())
+				"%s, where %s wants a socket, is no socket (%s)", k.Path, printable.List(k.By), at.Type())
 		}
 		return
 	}

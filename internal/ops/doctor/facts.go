@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"net/netip"
 	"path/filepath"
 	"slices"
@@ -25,8 +26,6 @@ type socket struct {
 	Status  *status.Status // what its daemon tells
 	AskErr  error          // why it does not
 	control string         // path of the control socket
-	exists  bool
-	node    node
 }
 
 // maxSockets bounds how many sockets are looked at.
@@ -96,15 +95,11 @@ func (x *exam) findSockets() {
 		x.socket(s, "")
 	}
 	for _, s := range find.MinikubeSockets {
-		if fi, err := x.Stat(s); err == nil && isSocket(fi.Mode()) {
+		if at, err := x.node(s); err == nil && at.Type() == fs.ModeSocket {
 			x.socket(s, "")
 		}
 	}
 	x.sockets = slices.DeleteFunc(x.sockets, func(k *socket) bool { return !x.asked(k.Path) })
-	for _, k := range x.sockets {
-		n, err := x.node(k.Path)
-		k.exists, k.node = err == nil, n
-	}
 }
 
 // socket is the known socket at a path, added if need be; nil for what is no absolute path.

@@ -33,7 +33,6 @@ type System struct {
 	Ask      func(ctx context.Context, control, what string) (int, json.RawMessage, error) // a control socket
 	Writable func(path string) error                                                       // for the user: access(2)
 	Group    func(gid int) string                                                          // its name, or else its number
-	Members  func(user string) []int                                                       // groups as the next login would have them
 }
 
 // Host is the machine itself, or below another root the files of a system.
@@ -43,7 +42,7 @@ func Host(s find.System) System {
 		return System{System: s, User: account{Staged: true}, Group: strconv.Itoa}
 	}
 	h := System{
-		System: s, User: caller(), Table: freenet.System, Group: groupName, Members: members,
+		System: s, User: caller(), Table: freenet.System, Group: groupName,
 		Ask: func(ctx context.Context, controlSocket, what string) (int, json.RawMessage, error) {
 			return control.Ask(ctx, controlSocket, http.MethodGet, what, nil)
 		},
@@ -68,6 +67,7 @@ func stagedOS(s find.System) string {
 type account struct {
 	UID, GID int
 	Groups   []int
+	Login    []int // groups as the next login would have them
 	Name     string
 	Staged   bool // no particular one: permissions are not checked
 	Behind   bool // it is the one that called sudo
@@ -88,35 +88,28 @@ func (u account) String() string {
 
 // caller is the user, behind sudo(8) the one that called it. Only permissions are looked at with it.
 func caller() account {
-	if entry, err := user.Lookup(os.Getenv("SUDO_USER")); err == nil && os.Getuid() == 0 && entry.Uid != "0" {
-		u := account{Name: entry.Username, Behind: true, Groups: members(entry.Username)}
-		u.UID, err = strconv.Atoi(entry.Uid)
-		u.GID, _ = strconv.Atoi(entry.Gid)
-		if err == nil {
-			return u
-		}
-	}
 	u := account{UID: os.Getuid(), GID: os.Getgid()}
 	u.Groups, _ = os.Getgroups()
-	if entry, err := user.LookupId(strconv.Itoa(u.UID)); err == nil {
-		u.Name = entry.Username
+	entry, err := user.LookupId(strconv.Itoa(u.UID))
+	if behind, berr := user.Lookup(os.Getenv("SUDO_USER")); berr == nil && u.UID == 0 && behind.Uid != "0" {
+		u.Behind, entry, err = true, behind, nil
 	}
-	return u
-}
-
-// members are the groups that a login of the user would have.
-func members(name string) (gids []int) {
-	entry, err := user.Lookup(name)
 	if err != nil {
-		return nil
+		return u
 	}
+	u.Name = entry.Username
 	ids, _ := entry.GroupIds()
 	for _, id := range ids {
 		if gid, err := strconv.Atoi(id); err == nil {
-			gids = append(gids, gid)
+			u.Login = append(u.Login, gid)
 		}
 	}
-	return gids
+	if u.Behind {
+		u.UID, _ = strconv.Atoi(entry.Uid)
+		u.GID, _ = strconv.Atoi(entry.Gid)
+		u.Groups = u.Login
+	}
+	return u
 }
 
 // groupName is a group's name, or else its number.
