@@ -65,7 +65,7 @@ func (x *exam) ownerText(n node) string {
 	return fmt.Sprintf("user %d, group %s, mode %04o", n.uid, x.Group(n.gid), n.Perm())
 }
 
-// socketFix is what helps a user who may not write to a socket.
+// socketFix is what helps a user that may not write to a socket.
 func (x *exam) socketFix(k *socket, at node) []string {
 	if at.gid != 0 && at.Perm()&(mayWrite<<3) != 0 {
 		return x.joinGroup(at)
@@ -125,18 +125,18 @@ func checkRuntime(x *exam) {
 // own checks that no other user can change a directory of a daemon.
 func (x *exam) own(k *socket, dir, does string) {
 	at, err := x.node(dir)
-	uid, who := k.Status.Daemon.UID, fmt.Sprintf("the daemon at %s %s %s", k.Path, does, dir)
+	uid, it := k.Status.Daemon.UID, fmt.Sprintf("the daemon at %s %s %s", k.Path, does, dir)
 	switch {
 	case err != nil && find.Absent(err):
-		x.report(status.Notice, []string{"start the daemon again: it makes it"}, "%s, and that is not there (any more)", who)
+		x.report(status.Notice, []string{"start the daemon again: it makes it"}, "%s, and that is not there (any more)", it)
 	case err != nil:
 		x.unreadable(dir, err)
 	case at.uid != 0 && at.uid != uid:
 		x.report(status.Warning, []string{"give it to the daemon's user, and start the daemon again:", fmt.Sprintf("    sudo chown -R %d %s", uid, printable.Quote(dir))},
-			"%s, which belongs to user %d, and runs as user %d", who, at.uid, uid)
+			"%s, which belongs to user %d, and runs as user %d", it, at.uid, uid)
 	case at.Perm()&mayWrite != 0 && at.FileMode&fs.ModeSticky == 0 || at.Perm()&(mayWrite<<3) != 0 && at.gid != 0 && !strings.HasSuffix(dir, "/dgram"):
-		x.report(status.Warning, []string{"take that from them:", "    sudo chmod go-w " + printable.Quote(dir)}, "%s, which others can change (%s)", who, x.ownerText(at))
+		x.report(status.Warning, []string{"take that from them:", "    sudo chmod go-w " + printable.Quote(dir)}, "%s, which others can change (%s)", it, x.ownerText(at))
 	default:
-		x.ok("%s, which others cannot change", who)
+		x.ok("%s, which others cannot change", it)
 	}
 }

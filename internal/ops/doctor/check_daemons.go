@@ -68,26 +68,26 @@ func (x *exam) daemon(k *socket) {
 
 // silent tells of a daemon that does not describe itself.
 func (x *exam) silent(k *socket) {
-	who := fmt.Sprintf("the daemon at %s (process %d)", k.Path, k.Server.PID)
+	it := fmt.Sprintf("the daemon at %s (process %d)", k.Path, k.Server.PID)
 	restart := []string{"start it again as the program that is installed; clients that do not reconnect lose their network:", "    sudo socket_vmnet2 service restart"}
 	switch err := k.AskErr; {
 	case !k.Server.Ours:
-		x.ok("%s is socket_vmnet: it can tell nothing of itself", who)
+		x.ok("%s is socket_vmnet: it can tell nothing of itself", it)
 	case err == nil:
-		x.skip(false, "%s was not asked", who)
+		x.skip(false, "%s was not asked", it)
 	case errors.Is(err, fs.ErrPermission):
-		x.skip(true, "%s: its control socket is for others", who)
+		x.skip(true, "%s: its control socket is for others", it)
 	case find.Absent(err):
 		x.report(status.Notice, []string{
 			"see its log; it makes none with --runtime-dir=none, and none beside a socket whose directory is neither root's nor its own:",
 			"give it a directory with --runtime-dir=DIR; if it is still the program from before an install, start it again",
-		}, "%s has no control socket: status and upgrade do not work", who)
+		}, "%s has no control socket: status and upgrade do not work", it)
 	case errors.Is(err, syscall.ECONNREFUSED):
-		x.report(status.Warning, restart, "%s does not listen at its control socket", who)
+		x.report(status.Warning, restart, "%s does not listen at its control socket", it)
 	case errors.Is(err, context.DeadlineExceeded):
-		x.report(status.Error, append([]string{"see its log."}, restart...), "%s gave no answer within %v", who, askTime)
+		x.report(status.Error, append([]string{"see its log."}, restart...), "%s gave no answer within %v", it, askTime)
 	default:
-		x.report(status.Warning, restart, "%s: %v", who, err)
+		x.report(status.Warning, restart, "%s: %v", it, err)
 	}
 }
 

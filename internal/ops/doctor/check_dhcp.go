@@ -223,7 +223,7 @@ func (x *exam) firewallApps() {
 		}
 	}
 	fix := []string{
-		"allow bootpd; on a managed Mac that is refused, and up to those who manage it:",
+		"allow bootpd; on a managed Mac that is refused, and up to its administrator:",
 		"    sudo " + firewall + " --add " + bootpd, "    sudo " + firewall + " --unblockapp " + bootpd,
 		"    sudo /bin/launchctl kickstart -kp system/com.apple.bootpd",
 	}

@@ -70,7 +70,7 @@ func (x *exam) ports(k *socket) {
 		_, text, _ := net.SplitHostPort(f.Host)
 		if port, err := strconv.Atoi(text); err == nil && port < first && f.Error != "" {
 			x.report(status.Warning, []string{
-				fmt.Sprintf("forward a port from %d on, or let everybody have lower ones:", first), fmt.Sprintf("    sudo sysctl net.ipv4.ip_unprivileged_port_start=%d", port),
+				fmt.Sprintf("forward a port from %d on, or let all users have lower ones:", first), fmt.Sprintf("    sudo sysctl net.ipv4.ip_unprivileged_port_start=%d", port),
 			}, "the daemon at %s cannot open %s: ports below %d are root's", k.Path, f.Host, first)
 		}
 	}

@@ -94,7 +94,7 @@ func checkPaths(x *exam) {
 		}
 	}
 	for _, p := range x.Programs {
-		// Homebrew's belong to the user who installed it, always; elsewhere one may be there to run as an ordinary user.
+		// Homebrew's belong to the user that installed it, always; elsewhere one may be there to run as an ordinary user.
 		if (p.Kind == find.KindUpstream || p.Kind == find.KindMacPorts || p.Kind == find.KindColima) && p.Missing == "" {
 			check(p.Path, "an installed program", false, hostfs.Options{})
 		}
@@ -121,11 +121,11 @@ func (x *exam) badPath(path, why string, lima bool, err error) {
 	switch {
 	case strings.HasPrefix(path, "/opt/homebrew/") || strings.HasPrefix(path, "/usr/local/"):
 		fix = []string{
-			"Homebrew's directories belong to the user who installed it: install a copy that only root can change, and name that",
+			"Homebrew's directories belong to the user that installed it: install a copy that only root can change, and name that",
 			"    sudo socket_vmnet2 install --prefix=" + find.DefaultPrefix,
 		}
-	case nerr == nil && n.FileMode&fs.ModeSticky != 0: // everybody's, as /tmp is
-		fix = []string{"that is a directory for everybody: install to a path that only root can change", "    sudo socket_vmnet2 install"}
+	case nerr == nil && n.FileMode&fs.ModeSticky != 0: // all users', as /tmp is
+		fix = []string{"that is a directory for all users: install to a path that only root can change", "    sudo socket_vmnet2 install"}
 	case strings.HasPrefix(bad.Fix, "sudo "):
 		fix = []string{"do this, or install to a path that only root can change:", status.CommandIndent + bad.Fix}
 	case bad.Fix != "":

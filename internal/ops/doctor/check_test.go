@@ -133,7 +133,7 @@ func TestReach(t *testing.T) {
 		"privacy":               {"192.168.105.9", "", syscall.EHOSTUNREACH, nil, "Privacy & Security, Local Network"},
 		"no route, elsewhere":   {"192.168.105.9", "linux", syscall.EHOSTUNREACH, nil, "warning: the guest 192.168.105.9 is there (client 3 of the daemon at /var/run/socket_vmnet), but cannot be reached"},
 		"silent":                {"192.168.105.9", "", context.DeadlineExceeded, nil, "capture --client=3 --count=20 --socket=/var/run/socket_vmnet"},
-		"nobody":                {"192.168.105.77", "", syscall.EHOSTUNREACH, nil, "warning: no daemon that can be asked has a guest with the address 192.168.105.77"},
+		"unknown":               {"192.168.105.77", "", syscall.EHOSTUNREACH, nil, "warning: no daemon that can be asked has a guest with the address 192.168.105.77"},
 		"embedded":              {"192.168.105.9", "", nil, embedded(), "--vmnet-forward=tcp:127.0.0.1:2222:192.168.105.9:22"},
 		"embedded, with a port": {"192.168.105.9", "", nil, embedded(status.Forward{Proto: "tcp", Host: "127.0.0.1:80", Guest: "192.168.105.9:80"}), "ok: 192.168.105.9 is on the embedded network of the daemon at /var/run/socket_vmnet, which has no interface on this host: it is reached by forwarded ports only, here tcp 127.0.0.1:80"},
 		"not asked for":         {"", "", nil, nil, ""},
@@ -160,7 +160,7 @@ func TestAllows(t *testing.T) {
 	for name, tt := range map[string]struct {
 		mode     fs.FileMode
 		uid, gid int
-		who      account
+		user     account
 		want     bool
 	}{
 		"owner":                    {0o200, 501, 0, ann, true},
@@ -169,13 +169,13 @@ func TestAllows(t *testing.T) {
 		"group, by others only":    {0o002, 0, 80, ann, false},
 		"main group":               {0o020, 0, 20, ann, true},
 		"others":                   {0o002, 0, 0, ann, true},
-		"nobody":                   {0o770, 0, 0, ann, false},
+		"no class":                 {0o770, 0, 0, ann, false},
 		"root":                     {0, 501, 20, account{}, true},
-		"the one who called sudo":  {0o770, 0, 0, account{UID: 501, GID: 20, Behind: true}, false},
-		"a group of somebody else": {0o770, 0, 1, ann, false},
+		"the caller of sudo":       {0o770, 0, 0, account{UID: 501, GID: 20, Behind: true}, false},
+		"a group without the user": {0o770, 0, 1, ann, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			assert.Equal(t, tt.want, node{FileMode: tt.mode, uid: tt.uid, gid: tt.gid}.allows(tt.who, mayWrite))
+			assert.Equal(t, tt.want, node{FileMode: tt.mode, uid: tt.uid, gid: tt.gid}.allows(tt.user, mayWrite))
 		})
 	}
 }

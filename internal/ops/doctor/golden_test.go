@@ -94,7 +94,7 @@ var stages = map[string]struct {
 		daemons: map[string]status.Status{"/var/run/socket_vmnet.d/control": ours(func(st *status.Status) {
 			st.Daemon.Version = "v0.0.0-new"
 			st.Health = []status.Problem{{
-				Code: status.NoDHCPAnswer, Severity: status.Error, Text: "the guest of client 3 (web) has asked for an address for 12 s, and nobody answers",
+				Code: status.NoDHCPAnswer, Severity: status.Error, Text: "the guest of client 3 (web) has asked for an address for 12 s, and there is no answer",
 				Fix: []string{"let bootpd answer:", "    sudo launchctl kickstart -k system/com.apple.bootpd"},
 			}}
 		})},

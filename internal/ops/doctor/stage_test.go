@@ -32,7 +32,7 @@ var update = flag.Bool("update", false, "write testdata")
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // A tree is a staged system: what is at a path. Text that begins with "#!" is a program, "-> " a link, "|" a pipe; "socket" is
-// one that nobody listens at, "served" one that somebody does.
+// one at which nothing listens, "served" one at which this test does.
 type tree map[string]string
 
 func (t tree) with(others ...tree) tree {

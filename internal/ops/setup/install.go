@@ -94,7 +94,7 @@ func (o Options) place() (p place, err error) {
 // lockFile is where only root can take the lock. It is not below the prefix, which comes and goes.
 const lockFile = "/var/run/socket_vmnet2-install.lock"
 
-// begin checks the place, has all that this process makes be for everybody to read and for its owner alone to change, and, unless
+// begin checks the place, has all that this process makes be for all users to read and for its owner alone to change, and, unless
 // nothing is changed, keeps others out: by a lock on a file, or for a staged root on that directory, which gets no file of ours.
 func (o Options) begin() (place, *os.File, error) {
 	syscall.Umask(0o022)

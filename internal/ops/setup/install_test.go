@@ -51,7 +51,7 @@ var befores = map[string]func(t testing.TB, s stage){
 			s.file("opt/socket_vmnet/"+target, string(b), 0o755)
 		}
 	},
-	"a state directory of somebody's": func(_ testing.TB, s stage) {
+	"a state directory with a file of the user's": func(_ testing.TB, s stage) {
 		s.file("opt/socket_vmnet/share/socket_vmnet2/notes.txt", "mine", 0o644)
 	},
 }
@@ -141,7 +141,7 @@ func TestInstallAndRollback(t *testing.T) {
 	}
 }
 
-// Whatever the umask is, nobody else can write to what is made, and everybody can run it.
+// Whatever the umask is, no other user can write to what is made, and all can run it.
 func TestUmask(t *testing.T) {
 	for _, mask := range []int{0o077, 0} {
 		s, from := newStage(t), sourceOf(t, "v1.0")
@@ -183,7 +183,7 @@ func TestUpdate(t *testing.T) {
 	assert.Equal(t, before, s.tree())
 }
 
-// Somebody installs socket_vmnet again over ours.
+// socket_vmnet is installed again over ours.
 func TestForeign(t *testing.T) {
 	again := func(t *testing.T) (stage, tree) {
 		s := newStage(t)

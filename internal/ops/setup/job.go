@@ -50,7 +50,7 @@ const (
 	// linuxRun is where the sockets of systemd's services are: it belongs to the user that they run as.
 	linuxRun   = "/run/socket_vmnet2"
 	linuxState = "/var/lib/socket_vmnet2"
-	// linuxGroup is who may use the sockets on Linux: those who may use KVM.
+	// linuxGroup is the group that may use the sockets on Linux: the users of KVM.
 	linuxGroup = "kvm"
 	linuxUser  = "socket_vmnet2"
 	// unprivileged is the kernel of macOS 26, from which on vmnet needs no root.

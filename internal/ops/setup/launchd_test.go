@@ -188,7 +188,7 @@ func TestLaunchd(t *testing.T) {
 	m.status(exitNotInstalled, label+" is not installed", shared)
 	m.do("there is nothing to do", "stop", shared)
 	m.do("there is nothing to do", "uninstall", shared)
-	m.off[target] = true // somebody has disabled it once
+	m.off[target] = true // it was disabled once
 
 	m.do("is installed and started, on /var/run/socket_vmnet", "install", shared)
 	assert.Equal(t, []string{"launchctl enable " + target, "launchctl load " + daemon1}, m.calls)
@@ -264,11 +264,11 @@ func TestLaunchdRefusals(t *testing.T) {
 		"prefix that is a link": {func(m *mac) {
 			require.NoError(m.t, os.Symlink("socket_vmnet", m.sys.at("/opt/link")))
 		}, JobOptions{Prefix: "/opt/link"}, "/opt/link is a symbolic link"},
-		"Lima's job":     {func(m *mac) { m.foreign("io.github.lima-vm.socket_vmnet", "/var/run/socket_vmnet") }, JobOptions{}, `the job io.github.lima-vm.socket_vmnet serves /var/run/socket_vmnet: stop it first, with "sudo launchctl bootout system/io.github.lima-vm.socket_vmnet"`},
-		"Homebrew's job": {func(m *mac) { m.foreign("homebrew.mxcl.socket_vmnet", "/var/run/./socket_vmnet") }, JobOptions{}, "sudo /opt/homebrew/bin/brew services stop socket_vmnet"},
-		"MacPorts' job":  {func(m *mac) { m.foreign("org.macports.socket_vmnet", "/var/run/socket_vmnet") }, JobOptions{}, "sudo /opt/local/bin/port unload socket_vmnet"},
-		"a job of ours":  {func(m *mac) { m.foreign("io.github.socket-vmnet2.lab", "/var/run/socket_vmnet") }, JobOptions{}, "the job io.github.socket-vmnet2.lab serves"},
-		"somebody":       {func(m *mac) { m.served["/var/run/socket_vmnet"] = true }, JobOptions{}, "something serves /var/run/socket_vmnet already"},
+		"Lima's job":      {func(m *mac) { m.foreign("io.github.lima-vm.socket_vmnet", "/var/run/socket_vmnet") }, JobOptions{}, `the job io.github.lima-vm.socket_vmnet serves /var/run/socket_vmnet: stop it first, with "sudo launchctl bootout system/io.github.lima-vm.socket_vmnet"`},
+		"Homebrew's job":  {func(m *mac) { m.foreign("homebrew.mxcl.socket_vmnet", "/var/run/./socket_vmnet") }, JobOptions{}, "sudo /opt/homebrew/bin/brew services stop socket_vmnet"},
+		"MacPorts' job":   {func(m *mac) { m.foreign("org.macports.socket_vmnet", "/var/run/socket_vmnet") }, JobOptions{}, "sudo /opt/local/bin/port unload socket_vmnet"},
+		"a job of ours":   {func(m *mac) { m.foreign("io.github.socket-vmnet2.lab", "/var/run/socket_vmnet") }, JobOptions{}, "the job io.github.socket-vmnet2.lab serves"},
+		"another program": {func(m *mac) { m.served["/var/run/socket_vmnet"] = true }, JobOptions{}, "something serves /var/run/socket_vmnet already"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newMac(t)

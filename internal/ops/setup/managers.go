@@ -61,7 +61,7 @@ func (l launchd) target() string {
 // printed is the line of "launchctl print" that tells the process. Nested blocks are indented further.
 var printed = regexp.MustCompile(`(?m)^\tpid = ([0-9]+)$`)
 
-// ask uses "print", which unlike "list" tells everybody about the jobs of the system.
+// ask uses "print", which unlike "list" tells all users about the jobs of the system.
 func (l launchd) ask(s *state) error {
 	out, err := l.Run(l.ctx, "launchctl", "print", l.target())
 	if err != nil && !errors.As(err, new(*exec.ExitError)) {

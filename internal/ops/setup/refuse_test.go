@@ -19,7 +19,7 @@ func TestRefusals(t *testing.T) {
 		prepare func(t *testing.T, s stage, from string, o *Options)
 		want    []string
 	}{
-		"everybody may write to bin": {
+		"all users may write to bin": {
 			func(t *testing.T, s stage, _ string, _ *Options) {
 				require.NoError(t, os.Chmod(s.path("opt/socket_vmnet/bin"), 0o777))
 			},
@@ -203,7 +203,7 @@ func TestSourceInPrefix(t *testing.T) {
 	require.ErrorContains(t, err, "has neither libexec/vmnet-helper nor vmnet-helper", "the program of this test is alone")
 }
 
-// Nobody but root changes the real prefix.
+// Only root changes the real prefix.
 func TestNotRoot(t *testing.T) {
 	o := Options{Prefix: "/opt/socket_vmnet"}
 	if os.Geteuid() == 0 {

@@ -61,7 +61,7 @@ func inside(t *testing.T, systemd bool) bool {
 	return false
 }
 
-// removeRig removes the directory of a rig. In dir/root is the whole machine, for those who are in the rig. Nobody else should see
+// removeRig removes the directory of a rig. In dir/root is the whole machine, for what runs in the rig. Nothing else should see
 // that, but where mounts are shared and this is a chroot they might: so it is removed as an empty directory or not at all.
 func removeRig(t *testing.T, dir string) {
 	t.Helper()

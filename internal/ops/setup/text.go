@@ -59,7 +59,7 @@ func execStart(j *job) string {
 
 func escapePercent(s string) string { return strings.ReplaceAll(s, "%", "%%") }
 
-// inRuntime writes the user's runtime directory as %t, so that the unit is the same for everybody.
+// inRuntime writes the user's runtime directory as %t, so that the unit is the same for all users.
 func (j *job) inRuntime(path string, escape func(string) string) string {
 	rest, ok := strings.CutPrefix(path, j.Runtime+"/")
 	if j.Runtime == "" || !ok || !plain().MatchString(rest) {
