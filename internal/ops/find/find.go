@@ -82,14 +82,19 @@ func One(s System, socket string) Daemon {
 		}
 		return s.daemon(socket, s.servers())
 	}
-	d := Daemon{Control: ControlOf("", socket)}
-	switch d.Err = s.connectControl(d.Control); {
-	case errors.Is(d.Err, fs.ErrNotExist):
-		d.Err = ErrNothing
-	case errors.Is(d.Err, syscall.ECONNREFUSED) || errors.Is(d.Err, syscall.ENOTSOCK):
-		d.Err = ErrStopped
+	control := ControlOf("", socket)
+	return Daemon{Control: control, Err: why(s.connectControl(control))}
+}
+
+// why is what an error of connecting means.
+func why(err error) error {
+	switch {
+	case Absent(err):
+		return ErrNothing
+	case errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ENOTSOCK):
+		return ErrStopped
 	}
-	return d
+	return err
 }
 
 // servers are the daemons among the processes whose sockets are known. Where processes cannot be listed, there are none.
@@ -116,32 +121,20 @@ func (s System) daemon(socket string, servers []Server) Daemon {
 	if d.Err == nil || errors.Is(d.Err, fs.ErrPermission) {
 		return d
 	}
-	switch err := s.connect(socket); {
-	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR):
-		d.Err = ErrNothing
-	case errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ENOTSOCK):
-		d.Err = ErrStopped
-	case err != nil:
-		d.Err = err
+	switch d.Err = why(s.connect(socket)); {
+	case d.Err != nil:
 	case i < 0 && s.wait(d.Control): // a service manager has started it now
-		d.Err = nil
 		return d
-	case s.isOurs(d):
-		d.Err = ErrNoControl
 	default:
-		d.Err = ErrOld
+		// It is socket_vmnet2 all the same by its name, or its lock.
+		if _, err := s.Stat(socket + ".lock"); err == nil || d.PID != 0 && compat.PersonalityOf(d.Program) == compat.New {
+			d.Err = ErrNoControl
+		} else {
+			d.Err = ErrOld
+		}
 	}
 	d.Control = ""
 	return d
-}
-
-// isOurs tells whether a daemon without a control socket is socket_vmnet2 all the same: by its name, or its lock.
-func (s System) isOurs(d Daemon) bool {
-	if d.PID != 0 && compat.PersonalityOf(d.Program) == compat.New {
-		return true
-	}
-	_, err := s.Stat(d.Socket + ".lock")
-	return err == nil
 }
 
 // connectControl tells whether a control socket answers: first the one that only root and the daemon's user can use, which other

@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 )
 
 // format is of the manifest; a higher one is from a newer program.
@@ -23,11 +22,10 @@ const (
 
 // A manifest says what was there and what is put there.
 type manifest struct {
-	Format  int              `json:"format"`
-	Version string           `json:"version"` // of what is put there
-	Entries []*entry         `json:"entries"`
-	Made    []string         `json:"made"`  // directories, from the root, in the order they are made
-	Times   map[string]int64 `json:"times"` // of directories that were there, from the prefix on: others above may have changed since
+	Format  int      `json:"format"`
+	Version string   `json:"version"` // of what is put there
+	Entries []*entry `json:"entries"`
+	Made    []string `json:"made"` // directories, from the root, in the order they are made
 }
 
 // An entry is one path.
@@ -103,35 +101,25 @@ func (p place) writeManifest(m *manifest) error {
 	return replace(p.at(manifestFile), 0o644, append(b, '\n'))
 }
 
-// survey begins a manifest with the directories on the way to the programs and the backup.
-func (p place) survey() (*manifest, error) {
-	m := &manifest{Times: map[string]int64{}}
-	var dirs []string
-	for dir := filepath.Join(p.prefix, backupDir); dir != "/"; dir = filepath.Dir(dir) {
-		dirs = append([]string{dir}, dirs...)
-	}
-	for _, dir := range append(dirs, filepath.Join(p.prefix, "libexec"), filepath.Join(p.prefix, "bin")) {
-		fi, err := os.Lstat(filepath.Join(p.root, dir))
-		switch {
-		case errors.Is(err, fs.ErrNotExist), err == nil && dir == filepath.Join(p.prefix, backupDir): // of a run that was interrupted
-			m.Made = append(m.Made, dir)
-		case err != nil:
-			return nil, err
-		case strings.HasPrefix(dir+"/", p.prefix+"/"):
-			m.Times[dir] = fi.ModTime().UnixNano()
+// missing are the directories on the way to the programs and the backup that are not there yet.
+func (p place) missing() (dirs []string) {
+	for _, t := range append([]string{ownCopy}, targets...) {
+		for dir := filepath.Join(p.prefix, filepath.Dir(t)); dir != "/"; dir = filepath.Dir(dir) {
+			// The backup's may be of a run that was interrupted.
+			if _, err := os.Lstat(filepath.Join(p.root, dir)); errors.Is(err, fs.ErrNotExist) || dir == filepath.Join(p.prefix, backupDir) {
+				dirs = append(dirs, dir)
+			}
 		}
 	}
-	return m, nil
+	slices.Sort(dirs)
+	return slices.Compact(dirs)
 }
 
 // plan looks at what is there, and notes in the manifest what an installation will do. m is the manifest so far, nil for none.
 func (p place) plan(m *manifest, s *source, r *Report) (*manifest, error) {
 	first := m == nil
 	if first {
-		var err error
-		if m, err = p.survey(); err != nil {
-			return nil, err
-		}
+		m = &manifest{Made: p.missing()}
 	}
 	m.Format, m.Version = format, s.version
 	for _, t := range targets {
@@ -271,7 +259,7 @@ func (p place) restore(e *entry) error {
 	return os.Rename(p.backup(e), path)
 }
 
-// forget removes the backup and, as far as they are empty, the directories that were made, and gives the others their times again.
+// forget removes the backup and, as far as they are empty, the directories that were made.
 func (p place) forget(m *manifest) error {
 	for _, t := range targets {
 		_ = os.Remove(tempName(p.at(t))) // of a run that was interrupted
@@ -284,11 +272,6 @@ func (p place) forget(m *manifest) error {
 	}
 	for _, dir := range slices.Backward(m.Made) {
 		_ = os.Remove(filepath.Join(p.root, dir)) // one with other files in it stays
-	}
-	for dir, ns := range m.Times {
-		if err := setTime(filepath.Join(p.root, dir), ns); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
 	}
 	return nil
 }

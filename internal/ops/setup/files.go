@@ -162,7 +162,7 @@ func duplicate(from, to string, f file) error {
 	return setAttributes(to, f)
 }
 
-// setAttributes gives a file or link its owner, mode and time, the owner first, since that takes mode bits away.
+// setAttributes gives a file or link the owner, mode and time of f, the owner first, since that takes mode bits away.
 func setAttributes(path string, f file) error {
 	if err := os.Lchown(path, f.uid, f.gid); err != nil {
 		return err
@@ -172,12 +172,7 @@ func setAttributes(path string, f file) error {
 			return err
 		}
 	}
-	return setTime(path, f.time)
-}
-
-// setTime sets the time of a file, a link or a directory.
-func setTime(path string, ns int64) error {
-	t := unix.NsecToTimespec(ns)
+	t := unix.NsecToTimespec(f.time)
 	if err := unix.UtimesNanoAt(unix.AT_FDCWD, path, []unix.Timespec{t, t}, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return &fs.PathError{Op: "utimes", Path: path, Err: err}
 	}
