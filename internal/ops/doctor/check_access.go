@@ -6,6 +6,8 @@ import (
 	"cmp"
 	"fmt"
 	"io/fs"
+	"os"
+	"os/user"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -139,4 +141,107 @@ func (x *exam) own(k *socket, dir, does string) {
 	default:
 		x.ok("%s, which others cannot change", it)
 	}
+}
+
+// An account is the one whose permissions are checked.
+type account struct {
+	UID, GID int
+	Groups   []int
+	Login    []int // groups as the next login would have them
+	Name     string
+	Staged   bool // no particular one: permissions are not checked
+	Behind   bool // it is the one that called sudo
+}
+
+func (u account) isRoot() bool { return u.UID == 0 && !u.Staged && !u.Behind }
+
+// String names the user for the report.
+func (u account) String() string {
+	switch {
+	case u.Staged:
+		return "no particular one"
+	case u.Name != "":
+		return u.Name + " (" + strconv.Itoa(u.UID) + ")"
+	}
+	return strconv.Itoa(u.UID)
+}
+
+// caller is the user, behind sudo(8) the one that called it. Only permissions are looked at with it.
+func caller() account {
+	u := account{UID: os.Getuid(), GID: os.Getgid()}
+	u.Groups, _ = os.Getgroups()
+	entry, err := user.LookupId(strconv.Itoa(u.UID))
+	if behind, berr := user.Lookup(os.Getenv("SUDO_USER")); berr == nil && u.UID == 0 && behind.Uid != "0" {
+		u.Behind, entry, err = true, behind, nil
+	}
+	if err != nil {
+		return u
+	}
+	u.Name = entry.Username
+	ids, _ := entry.GroupIds()
+	for _, id := range ids {
+		if gid, err := strconv.Atoi(id); err == nil {
+			u.Login = append(u.Login, gid)
+		}
+	}
+	if u.Behind {
+		u.UID, _ = strconv.Atoi(entry.Uid)
+		u.GID, _ = strconv.Atoi(entry.Gid)
+		u.Groups = u.Login
+	}
+	return u
+}
+
+// groupName is a group's name, or else its number.
+func groupName(gid int) string {
+	number := strconv.Itoa(gid)
+	if g, err := user.LookupGroupId(number); err == nil {
+		return g.Name
+	}
+	return number
+}
+
+// A node is what stat tells of a file.
+type node struct {
+	fs.FileMode
+	uid, gid int
+}
+
+// node is what path leads to. The owner of a staged root counts as root.
+func (s System) node(path string) (node, error) {
+	fi, err := s.Stat(path)
+	if err != nil {
+		return node{}, err
+	}
+	n := node{FileMode: fi.Mode()}
+	n.uid, n.gid = find.Owner(fi)
+	if top, err := os.Stat(s.Root); err == nil && s.Staged() {
+		uid, gid := find.Owner(top)
+		if n.uid == uid {
+			n.uid = 0
+		}
+		if n.gid == gid {
+			n.gid = 0
+		}
+	}
+	return n, nil
+}
+
+// Bits of a mode, as they are for others.
+const (
+	mayWrite = 0o2
+	mayEnter = 0o1
+)
+
+// allows tells whether a user has this bit by the mode. Only one class counts: an owner is not helped by the group.
+func (n node) allows(u account, bit fs.FileMode) bool {
+	switch {
+	case u.UID == 0:
+		return true
+	case n.uid == u.UID:
+		bit <<= 6
+	case u.GID == n.gid || slices.Contains(u.Groups, n.gid):
+		bit <<= 3
+	}
+	return n.Perm()&bit != 0
 }

@@ -7,14 +7,20 @@ import (
 	"encoding/json"
 	"fmt"
 	"io/fs"
+	"net/http"
 	"net/netip"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/control"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/find"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/freenet"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
@@ -151,4 +157,60 @@ func (x *exam) serving() (all []*socket) {
 // telling are those whose daemons tell of themselves.
 func (x *exam) telling() []*socket {
 	return slices.DeleteFunc(x.serving(), func(k *socket) bool { return k.Status == nil })
+}
+
+// A System is what there is to examine, and all that checks ask.
+type System struct {
+	find.System
+	User    account    // for whom permissions are checked
+	Sockets []string   // to look at, and at no other; empty: all that are found
+	Reach   netip.Addr // a guest that should be reachable; zero: none
+
+	// A staged system has none of these, unless they are recorded.
+	Table    func() (*freenet.Table, error)                                                // interfaces and routes
+	Ask      func(ctx context.Context, control, what string) (int, json.RawMessage, error) // a control socket
+	Writable func(path string) error                                                       // for the user: access(2)
+	Group    func(gid int) string                                                          // its name, or else its number
+}
+
+// Host is the machine itself, or below another root the files of a system.
+func Host(s find.System) System {
+	if s.Staged() {
+		s.GOOS = stagedOS(s)
+		return System{System: s, User: account{Staged: true}, Group: strconv.Itoa}
+	}
+	h := System{
+		System: s, User: caller(), Table: freenet.System, Group: groupName,
+		Ask: func(ctx context.Context, controlSocket, what string) (int, json.RawMessage, error) {
+			return control.Ask(ctx, controlSocket, http.MethodGet, what, nil)
+		},
+	}
+	if !h.User.Behind {
+		h.Writable = func(path string) error { return unix.Access(path, unix.W_OK) }
+	}
+	return h
+}
+
+// stagedOS tells by a directory that only macOS has what kind of system is staged.
+func stagedOS(s find.System) string {
+	for _, dir := range []string{"/System/Library", "/Library/LaunchDaemons", "/Users", "/opt/homebrew"} {
+		if _, err := s.Stat(dir); err == nil {
+			return "darwin"
+		}
+	}
+	return runtime.GOOS
+}
+
+// maxFile is the largest file that is read, in bytes: some thousand leases.
+const maxFile = 1 << 20
+
+func (s System) readFile(path string) ([]byte, error) { return s.ReadFile(path, maxFile) }
+
+// readPlist reads a property list in any of its forms.
+func (s System) readPlist(path string, into any) error {
+	b, err := s.readFile(path)
+	if err != nil {
+		return err
+	}
+	return find.UnmarshalPlist(b, into)
 }
