@@ -102,7 +102,7 @@ var imports = map[string][]string{
 	"internal/ops/metrics":  {"internal/printable", "internal/status"},
 	"internal/ops/render":   {"internal/printable", "internal/status"},
 	"internal/ops/selftest": {"internal/frame", "internal/network", "internal/ops/codesign", "internal/testing/fakeguest"},
-	"internal/ops/setup":    {"internal/compat", "internal/hostfs", "internal/network", "internal/ops/find", "internal/printable"},
+	"internal/ops/setup":    {"internal/compat", "internal/hostfs", "internal/ops/find", "internal/printable"},
 	// Testing.
 	"internal/testing/fakeguest": {"internal/frame", "internal/network"},
 	"internal/testing/vnettest": {

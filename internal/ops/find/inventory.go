@@ -100,7 +100,7 @@ func (f *search) nameServers() {
 	for i := range f.Servers {
 		d := &f.Servers[i]
 		f.addProgram(d.Program)
-		if p := f.ProgramAt(d.Program); p != nil && p.Ours {
+		if p := f.programAt(d.Program); p != nil && p.Ours {
 			d.Ours = true
 		}
 		job := slices.IndexFunc(f.Jobs, func(j Job) bool { return SamePath(j.Socket, d.Socket) })
@@ -221,8 +221,8 @@ func firstLine(text string) string {
 	return line
 }
 
-// ProgramAt is the known program at a path, by either of its names; nil if there is none.
-func (v *Inventory) ProgramAt(path string) *program {
+// programAt is the known program at a path, by either of its names; nil if there is none.
+func (v *Inventory) programAt(path string) *program {
 	for i := range v.Programs {
 		if p := &v.Programs[i]; SamePath(p.Path, path) || SamePath(p.Links, path) {
 			return p

@@ -61,7 +61,7 @@ func (m *mover) move(p program) (why string, lines []string) {
 	default:
 		why = "stays, since its package manager would put it back or others than root can change it; " + DefaultPrefix + " serves its sockets instead"
 	}
-	own := m.ProgramAt(DefaultPrefix + "/bin/socket_vmnet")
+	own := m.programAt(DefaultPrefix + "/bin/socket_vmnet")
 	if own == nil || !own.Ours {
 		lines = m.install(DefaultPrefix)
 	}
@@ -144,7 +144,7 @@ func (m *mover) moveJob(j Job) []string {
 		lines = append(lines, sudo(!j.User())+printable.Command("mv", j.Path, j.Path+".before-socket_vmnet2"))
 	}
 	served := func(o Job) bool {
-		q := m.ProgramAt(o.Program)
+		q := m.programAt(o.Program)
 		return o.Label != j.Label && SamePath(o.Socket, j.Socket) && q != nil && (q.Ours || q.inPlace())
 	}
 	if slices.Contains(m.served, public(j.Socket)) || slices.ContainsFunc(m.Jobs, served) {

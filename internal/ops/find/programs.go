@@ -75,7 +75,7 @@ func (f *search) findPrograms() {
 // addProgram adds the program at this path, once, if there is one.
 func (f *search) addProgram(path string) {
 	path = filepath.Clean(path)
-	if !filepath.IsAbs(path) || f.ProgramAt(path) != nil {
+	if !filepath.IsAbs(path) || f.programAt(path) != nil {
 		return
 	}
 	if SamePath(path, f.Program) && strings.HasPrefix(filepath.Base(path), "socket_vmnet2") {
@@ -86,7 +86,7 @@ func (f *search) addProgram(path string) {
 		f.problem(path, err)
 		return
 	}
-	if f.ProgramAt(at) != nil {
+	if f.programAt(at) != nil {
 		return // a link to what is known
 	}
 	p := newProgram(path)
@@ -105,7 +105,7 @@ func (f *search) addProgram(path string) {
 func (f *search) addNamed(path, by string) {
 	f.addProgram(path)
 	path = filepath.Clean(path)
-	if !filepath.IsAbs(path) || f.ProgramAt(path) != nil || SamePath(path, f.Program) {
+	if !filepath.IsAbs(path) || f.programAt(path) != nil || SamePath(path, f.Program) {
 		return
 	}
 	p := newProgram(path)

@@ -13,11 +13,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"unicode/utf8"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/find"
 )
 
@@ -37,12 +35,6 @@ type JobOptions struct {
 	Dry  bool              // print what would be done
 	Warn func(text string) // what a dry run would be refused for
 }
-
-// The gateways of the default networks, those of socket_vmnet and of Lima.
-const (
-	sharedGateway = "192.168.105.1"
-	hostGateway   = "192.168.106.1"
-)
 
 const (
 	labelBase = "io.github.socket-vmnet2"
@@ -80,10 +72,15 @@ type job struct {
 	err     error           // of a step
 }
 
-var (
-	nameRule      = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`) })
-	interfaceRule = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z][A-Za-z0-9]{0,14}$`) })
+// Names of jobs and of interfaces, and what ExecStart= takes as it is.
+const (
+	nameRule      = `^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`
+	interfaceRule = `^[A-Za-z][A-Za-z0-9]{0,14}$`
+	plainRule     = `^[A-Za-z0-9_/.:=,@+-]+$`
 )
+
+// fits tells whether s is as a rule has it. The daemon is the same program and does not wait for rules to be compiled.
+func fits(rule, s string) bool { return regexp.MustCompile(rule).MatchString(s) }
 
 // reserved are names that a network has.
 var reserved = []string{"shared", "host", "bridged", "activated", "agent", unitBase}
@@ -124,8 +121,6 @@ func NewJob(sys *system, o JobOptions) (*job, error) {
 		return nil, fmt.Errorf("--prefix=%s is no absolute path", o.Prefix)
 	case sys.GOOS != "darwin" && strings.ContainsAny(j.Program, "\"'\\"):
 		return nil, fmt.Errorf("--prefix=%s: systemd takes no program with a quotation mark or a backslash in its path", o.Prefix)
-	case !storable(j.Program):
-		return nil, fmt.Errorf("--prefix=%q has a control character, or is no text: the files of service managers take none", o.Prefix)
 	}
 	return j, j.arguments(suffix)
 }
@@ -141,9 +136,9 @@ func (s *system) suffix(o JobOptions) (string, error) {
 		return "", errors.New("--network=bridged needs macOS: the network of this system is the embedded one, shared or host")
 	case o.Network == "bridged" && o.Interface == "":
 		return "", errors.New("--network=bridged needs --interface, such as --interface=en0; socket_vmnet2 --list-interfaces prints those that there are")
-	case o.Interface != "" && !interfaceRule().MatchString(o.Interface):
+	case o.Interface != "" && !fits(interfaceRule, o.Interface):
 		return "", fmt.Errorf("--interface=%s is no name of an interface, such as en0", o.Interface)
-	case o.Name != "" && !nameRule().MatchString(o.Name):
+	case o.Name != "" && !fits(nameRule, o.Name):
 		return "", fmt.Errorf("--name=%s cannot be the name of a job: letters, digits, - and _, 64 at most, the first a letter or digit", o.Name)
 	case slices.Contains(reserved, o.Name):
 		return "", fmt.Errorf("--name=%s is taken by the networks of --network: choose another", o.Name)
@@ -159,15 +154,14 @@ func (s *system) suffix(o JobOptions) (string, error) {
 func (j *job) arguments(suffix string) error {
 	j.Args = slices.Clone(j.Daemon)
 	if len(j.Daemon) == 0 {
-		j.Args = j.defaultArguments(j.JobOptions, suffix)
+		j.Args = j.defaultArguments(suffix)
 	}
-	cfg, err := parseDaemon(j.Args)
+	cfg, err := j.parse()
 	if err != nil {
 		return err
 	}
-	mode := map[string]network.Mode{"shared": network.ModeShared, "host": network.ModeHost, "bridged": network.ModeBridged}[j.Network]
 	switch {
-	case j.JobOptions.Name == "" && cfg.Mode != mode:
+	case j.JobOptions.Name == "" && string(cfg.Mode) != j.Network:
 		return fmt.Errorf("the daemon's options make a network of another kind than --network=%s: add --vmnet-mode=%[1]s behind --, or say another --network or a --name", j.Network)
 	case j.JobOptions.Name == "" && j.Network == "bridged" && cfg.Interface != j.Interface:
 		return fmt.Errorf("the daemon's options name the interface %s and --interface is %s", cfg.Interface, j.Interface)
@@ -198,20 +192,15 @@ func (j *job) arguments(suffix string) error {
 	return nil
 }
 
-// storable tells whether the files of service managers can have s in them.
-func storable(s string) bool {
-	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f || r == '\uFFFE' || r == '\uFFFF' })
-}
-
-// parseDaemon reads the daemon's options as the daemon does.
-func parseDaemon(args []string) (*compat.Config, error) {
-	for _, a := range args {
-		if !storable(a) {
-			return nil, fmt.Errorf("the daemon's option %q has a control character, or is no text: the files of service managers take none", a)
+// parse reads the daemon's command line as the daemon does.
+func (j *job) parse() (*compat.Config, error) {
+	for _, word := range append([]string{j.Program}, j.Args...) {
+		if !utf8.ValidString(word) || strings.ContainsFunc(word, func(r rune) bool { return r < ' ' || r == 0x7f || r == '\uFFFE' || r == '\uFFFF' }) {
+			return nil, fmt.Errorf("%q has a control character, or is no text: the files of service managers take none", word)
 		}
 	}
 	var out, stderr strings.Builder
-	cfg, outcome := compat.Parse(compat.New, append([]string{"socket_vmnet2"}, args...), compat.IO{
+	cfg, outcome := compat.Parse(compat.New, append([]string{"socket_vmnet2"}, j.Args...), compat.IO{
 		Stdout: &out, Stderr: &stderr, LookupEnv: func(string) (string, bool) { return "", false },
 	})
 	switch {
@@ -226,25 +215,25 @@ func parseDaemon(args []string) (*compat.Config, error) {
 	return nil, fmt.Errorf("the daemon's options behind --: %s", strings.TrimPrefix(lines[len(lines)-1], "ERROR| "))
 }
 
-// defaultArguments are those of socket_vmnet's own jobs.
-func (s *system) defaultArguments(o JobOptions, suffix string) []string {
+// defaultArguments are those of socket_vmnet's own jobs, with its gateways.
+func (j *job) defaultArguments(suffix string) []string {
 	name := cmp.Or(suffix, "shared")
 	socket := linuxRun + "/" + name
 	switch {
-	case o.User && s.GOOS == "darwin":
-		socket = filepath.Join(s.Home, ".socket_vmnet2", name)
-	case o.User:
-		socket = s.userRuntime() + "/socket_vmnet2/" + name
-	case s.GOOS == "darwin":
+	case j.User && j.GOOS == "darwin":
+		socket = filepath.Join(j.Home, ".socket_vmnet2", name)
+	case j.User:
+		socket = j.userRuntime() + "/socket_vmnet2/" + name
+	case j.GOOS == "darwin":
 		socket = strings.TrimSuffix("/var/run/socket_vmnet."+suffix, ".")
 	}
-	switch o.Network {
+	switch j.Network {
 	case "host":
-		return []string{"--vmnet-mode=host", "--vmnet-gateway=" + hostGateway, socket}
+		return []string{"--vmnet-mode=host", "--vmnet-gateway=192.168.106.1", socket}
 	case "bridged":
-		return []string{"--vmnet-mode=bridged", "--vmnet-interface=" + o.Interface, socket}
+		return []string{"--vmnet-mode=bridged", "--vmnet-interface=" + j.Interface, socket}
 	}
-	return []string{"--vmnet-gateway=" + sharedGateway, socket}
+	return []string{"--vmnet-gateway=192.168.105.1", socket}
 }
 
 // userRuntime is what systemd knows as %t in the user's units.

@@ -129,7 +129,7 @@ func TestSudoers(t *testing.T) {
 	pidfiles := regexp.MustCompile(`/usr/bin/pkill -F (\S+)`).FindAllStringSubmatch(string(b), -1)
 	require.Len(t, pidfiles, 3)
 	for i, line := range lines {
-		cfg, err := parseDaemon(strings.Fields(line[1]))
+		cfg, err := (&job{Args: strings.Fields(line[1])}).parse()
 		require.NoError(t, err, line[1])
 		if i > 0 {
 			assert.Equal(t, pidfiles[i-1][1], cfg.Pidfile, "what stops a daemon is next to what starts it")

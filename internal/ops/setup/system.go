@@ -13,7 +13,6 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -212,9 +211,6 @@ func (j *job) text(name string) (string, error) {
 	return b.String(), nil
 }
 
-// plain is what ExecStart= takes as it is.
-var plain = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_/.:=,@+-]+$`) })
-
 // execStart is the command line of j as ExecStart= has it. "%" begins a specifier everywhere, "$" a variable in the arguments
 // only.
 func execStart(j *job) string {
@@ -235,7 +231,7 @@ func escapePercent(s string) string { return strings.ReplaceAll(s, "%", "%%") }
 // inRuntime writes the user's runtime directory as %t, so that the unit is the same for all users.
 func (j *job) inRuntime(path string, escape func(string) string) string {
 	rest, ok := strings.CutPrefix(path, j.Runtime+"/")
-	if j.Runtime == "" || !ok || !plain().MatchString(rest) {
+	if j.Runtime == "" || !ok || !fits(plainRule, rest) {
 		return escape(path)
 	}
 	return "%t/" + rest
@@ -243,7 +239,7 @@ func (j *job) inRuntime(path string, escape func(string) string) string {
 
 // quoteUnit makes one word of s, which is escaped already as far as "%" and "$" go.
 func quoteUnit(s string) string {
-	if plain().MatchString(strings.NewReplacer("%", "", "$", "").Replace(s)) {
+	if fits(plainRule, strings.NewReplacer("%", "", "$", "").Replace(s)) {
 		return s
 	}
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(s) + `"`
