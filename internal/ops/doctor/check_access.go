@@ -26,7 +26,7 @@ func checkPermissions(x *exam) {
 		return
 	}
 	for _, k := range x.sockets {
-		if x.isOther(k) || k.Status == nil && k.Server == nil && len(x.Sockets) == 0 {
+		if x.isOther(k) || k.Status == nil && k.Server == nil && len(x.Named) == 0 {
 			continue // being allowed to connect to what is left over is of no use
 		}
 		where, at, err := x.denied(k.Path)

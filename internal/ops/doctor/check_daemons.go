@@ -36,9 +36,9 @@ func checkDaemons(x *exam) {
 	}
 	switch {
 	case len(serving) > 0:
-	case len(x.Sockets) > 0:
+	case len(x.Named) > 0:
 		x.report(status.Warning, []string{"start it, or see which daemons run:", "    socket_vmnet2 status"},
-			"no daemon serves %s, as far as the processes and its control socket tell", printable.List(x.Sockets))
+			"no daemon serves %s, as far as the processes and its control socket tell", printable.List(x.Named))
 	default:
 		x.report(status.Notice, []string{
 			"start one, as a job that is started at every boot:", "    sudo socket_vmnet2 service install", "or, to look at it first:", "    socket_vmnet2 try",

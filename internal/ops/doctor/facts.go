@@ -26,16 +26,10 @@ import (
 
 // A socket is one that a daemon has, had or will have.
 type socket struct {
-	Path    string
-	By      []string       // what names it
-	Server  *find.Server   // the process that serves it, by its command line
-	Status  *status.Status // what its daemon tells
-	AskErr  error          // why it does not
-	control string         // path of the control socket
+	*find.Socket
+	Status *status.Status // what its daemon tells
+	AskErr error          // why it does not
 }
-
-// maxSockets bounds how many sockets are looked at.
-const maxSockets = 64
 
 // gather begins an examination with the inventory and what all daemons tell.
 func gather(ctx context.Context, s System) *exam {
@@ -51,7 +45,7 @@ func gather(ctx context.Context, s System) *exam {
 	defer cancel()
 	var all sync.WaitGroup
 	for _, k := range x.sockets {
-		all.Go(func() { k.Status, k.AskErr = x.ask(ctx, k.control) })
+		all.Go(func() { k.Status, k.AskErr = x.ask(ctx, k.Control) })
 	}
 	all.Wait()
 	return x
@@ -84,51 +78,24 @@ func (x *exam) systemName() string {
 	return strings.TrimSpace("macOS " + x.macOS)
 }
 
-// findSockets collects the sockets of daemons, jobs and networks, those that were named, and those at usual places.
+// findSockets collects the sockets that are known or named, and those that minikube would find.
 func (x *exam) findSockets() {
-	for i, s := range x.Setups() {
-		if k := x.socket(s.Socket, s.By); k != nil && i < len(x.Servers) {
-			k.Server, k.control = &x.Servers[i], find.ControlOf(s.Socket, s.RuntimeDir)
+	named := slices.Clone(x.Named)
+	for _, path := range find.MinikubeSockets {
+		if at, err := x.node(path); err == nil && at.Type() == fs.ModeSocket {
+			named = append(named, path)
 		}
 	}
-	for _, s := range x.Sockets {
-		k := x.socket(s, "")
-		if fi, err := x.Stat(s); err == nil && fi.IsDir() && k != nil { // a runtime directory, whose socket is not known
-			k.control = find.ControlOf("", s)
+	for _, k := range x.Sockets(x.System.System, named...) {
+		if x.asked(k.Path) {
+			x.sockets = append(x.sockets, &socket{Socket: k})
 		}
 	}
-	for _, s := range x.Controlled() {
-		x.socket(s, "")
-	}
-	for _, s := range find.MinikubeSockets {
-		if at, err := x.node(s); err == nil && at.Type() == fs.ModeSocket {
-			x.socket(s, "")
-		}
-	}
-	x.sockets = slices.DeleteFunc(x.sockets, func(k *socket) bool { return !x.asked(k.Path) })
 }
-
-// socket is the known socket at a path, added if need be; nil for what is no absolute path.
-func (x *exam) socket(path, by string) *socket {
-	if !filepath.IsAbs(path) || len(x.sockets) >= maxSockets {
-		return nil
-	}
-	i := slices.IndexFunc(x.sockets, func(k *socket) bool { return x.same(k.Path, path) })
-	if i < 0 {
-		i = len(x.sockets)
-		x.sockets = append(x.sockets, &socket{Path: filepath.Clean(path), control: find.ControlOf(filepath.Clean(path), "")})
-	}
-	if by != "" {
-		x.sockets[i].By = append(x.sockets[i].By, by)
-	}
-	return x.sockets[i]
-}
-
-func (x *exam) same(a, b string) bool { return find.SamePath(a, b) || x.Real(a) == x.Real(b) }
 
 // asked tells whether a socket is among those that were asked for, if any were.
 func (x *exam) asked(path string) bool {
-	return len(x.Sockets) == 0 || slices.ContainsFunc(x.Sockets, func(s string) bool { return x.same(s, path) })
+	return len(x.Named) == 0 || slices.ContainsFunc(x.Named, func(s string) bool { return x.Same(s, path) })
 }
 
 // ask asks one daemon for its status.
@@ -162,9 +129,9 @@ func (x *exam) telling() []*socket {
 // A System is what there is to examine, and all that checks ask.
 type System struct {
 	find.System
-	User    account    // for whom permissions are checked
-	Sockets []string   // to look at, and at no other; empty: all that are found
-	Reach   netip.Addr // a guest that should be reachable; zero: none
+	User  account    // for whom permissions are checked
+	Named []string   // to look at, and at no other; empty: all that are found
+	Reach netip.Addr // a guest that should be reachable; zero: none
 
 	// A staged system has none of these, unless they are recorded.
 	Table    func() (*freenet.Table, error)                                                // interfaces and routes

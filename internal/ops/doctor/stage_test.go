@@ -124,7 +124,7 @@ func (s stage) system(tb testing.TB) System {
 				return nil, s.dial[address]
 			},
 		},
-		User: account{UID: 501, GID: 20, Groups: []int{12, 20, 80}, Name: "ann"}, Sockets: s.sockets,
+		User: account{UID: 501, GID: 20, Groups: []int{12, 20, 80}, Name: "ann"}, Named: s.sockets,
 		Table: func() (*freenet.Table, error) {
 			return freenet.NewTable(conflicts(tb, s.addresses), conflicts(tb, s.routes)), nil
 		},

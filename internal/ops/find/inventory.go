@@ -23,7 +23,7 @@ type Inventory struct {
 	Jobs     []Job     `json:"jobs"`
 	Units    []Unit    `json:"units"`
 	Networks []network `json:"networks"`
-	Servers  []Server  `json:"daemons"`
+	Servers  []server  `json:"daemons"`
 	Clients  []client  `json:"clients"`
 	Problems []problem `json:"problems"`
 
@@ -50,7 +50,7 @@ const lookTime = 30 * time.Second
 
 func newSearch(ctx context.Context, s System) *search {
 	return &search{System: s, ctx: ctx, Inventory: &Inventory{
-		Programs: []program{}, Jobs: []Job{}, Units: []Unit{}, Networks: []network{}, Servers: []Server{}, Clients: []client{}, Problems: []problem{},
+		Programs: []program{}, Jobs: []Job{}, Units: []Unit{}, Networks: []network{}, Servers: []server{}, Clients: []client{}, Problems: []problem{},
 	}}
 }
 
@@ -233,7 +233,7 @@ func (v *Inventory) programAt(path string) *program {
 
 // Ours tells whether socket_vmnet2 is installed or runs.
 func (v *Inventory) Ours() bool {
-	return slices.ContainsFunc(v.Programs, func(p program) bool { return p.Ours }) || slices.ContainsFunc(v.Servers, func(d Server) bool { return d.Ours })
+	return slices.ContainsFunc(v.Programs, func(p program) bool { return p.Ours }) || slices.ContainsFunc(v.Servers, func(d server) bool { return d.Ours })
 }
 
 // uses tells whether what is started at path is the program p.

@@ -123,7 +123,7 @@ func TestPage(t *testing.T) {
 	}
 	for _, typ := range []reflect.Type{
 		reflect.TypeFor[Inventory](), reflect.TypeFor[program](), reflect.TypeFor[Job](), reflect.TypeFor[Unit](), reflect.TypeFor[network](),
-		reflect.TypeFor[Server](), reflect.TypeFor[client](), reflect.TypeFor[problem](), reflect.TypeFor[Move](), reflect.TypeFor[setup](),
+		reflect.TypeFor[server](), reflect.TypeFor[client](), reflect.TypeFor[problem](), reflect.TypeFor[Move](), reflect.TypeFor[setup](),
 	} {
 		for f := range typ.Fields() {
 			if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" && name != "-" {

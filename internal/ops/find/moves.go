@@ -54,7 +54,7 @@ func (m *mover) move(p program) (why string, lines []string) {
 		return "is socket_vmnet2; a newer one comes in with socket_vmnet2 upgrade SOCKET, which disconnects no client", nil
 	case p.inPlace():
 		return "is replaced where it is; what runs goes on until it is restarted", append(m.install(p.Prefix), m.between(p, m.change(p, p.Path))...)
-	case len(m.Served(p)) == 0 && !slices.ContainsFunc(m.Servers, func(d Server) bool { return p.uses(d.Program) }):
+	case len(m.Served(p)) == 0 && !slices.ContainsFunc(m.Servers, func(d server) bool { return p.uses(d.Program) }):
 		return "is run by nothing here; its socket_vmnet_client, which minikube uses, works with either daemon", nil
 	case p.Missing != "":
 		why = "has gone; what is installed to " + DefaultPrefix + " serves its sockets instead"

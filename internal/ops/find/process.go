@@ -40,8 +40,8 @@ type setup struct {
 	By         string       `json:"-"` // what has this command line, in Setups
 }
 
-// A Server is a process that is a daemon.
-type Server struct {
+// A server is a process that is a daemon.
+type server struct {
 	Process
 	setup
 	Ours      bool   `json:"socket_vmnet2"`
@@ -68,12 +68,12 @@ func isDaemon(argv []string) bool {
 }
 
 // serversIn are the daemons among processes.
-func serversIn(list []Process) (all []Server) {
+func serversIn(list []Process) (all []server) {
 	for _, p := range list {
 		if !isDaemon(p.Args) {
 			continue
 		}
-		s := Server{Process: p, setup: setupOf(p.Args)}
+		s := server{Process: p, setup: setupOf(p.Args)}
 		s.Ours = compat.PersonalityOf(s.Program) == compat.New
 		for _, path := range []*string{&s.Socket, &s.Pidfile, &s.RuntimeDir} {
 			*path = p.absolute(*path)

@@ -78,21 +78,16 @@ func places(goos string, euid int, env func(string) string) []string {
 	return append(list, "/tmp/socket_vmnet2-try-*/sock")
 }
 
-// maxFound bounds how many sockets are taken from one place: any user can make some in /tmp.
-const maxFound = 256
-
-// Controlled are the sockets at the usual places that have a control socket beside them.
-func (s System) Controlled() (found []string) {
+// controlled are the sockets at the usual places that have a control socket beside them.
+func (s System) controlled() (found []string) {
 	for _, pattern := range s.Places {
 		paths, _ := filepath.Glob(filepath.Join(s.Root, pattern))
-		n := 0
 		for _, p := range paths {
 			p = strings.TrimPrefix(p, s.Root)
 			fi, err := s.Stat(p)
-			_, cerr := s.Stat(ControlOf(p, ""))
-			if err == nil && fi.Mode().Type() == fs.ModeSocket && n < maxFound && (cerr == nil || errors.Is(cerr, fs.ErrPermission)) {
+			_, cerr := s.Stat(controlOf(p, ""))
+			if err == nil && fi.Mode().Type() == fs.ModeSocket && (cerr == nil || errors.Is(cerr, fs.ErrPermission)) {
 				found = append(found, p)
-				n++
 			}
 		}
 	}
@@ -267,6 +262,9 @@ func Absent(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is
 
 // SamePath tells whether two paths are one on macOS, where /var, /etc and /tmp are links into /private.
 func SamePath(a, b string) bool { return a != "" && public(a) == public(b) }
+
+// Same tells whether two paths are one, or lead to the same.
+func (s System) Same(a, b string) bool { return SamePath(a, b) || s.Real(a) == s.Real(b) }
 
 // public is path without the /private of macOS.
 func public(path string) string {
