@@ -146,7 +146,6 @@ func FuzzAnswers(f *testing.F) {
 	f.Fuzz(func(t *testing.T, answer string) {
 		s := find.System{GOOS: "darwin", Run: func(context.Context, string, ...string) ([]byte, error) { return []byte(answer), nil }}
 		x := &exam{System: System{System: s}, Inventory: &find.Inventory{}, ctx: t.Context()}
-		parseLeases(answer)
 		maskedPrefix(answer, answer)
 		x.qemu("/q", answer)
 		x.bootpdDisabled()
