@@ -213,7 +213,7 @@ var skips = map[string]string{
 	"internal/daemon/inherit/inherit_test.go: TestRefused":                       "darwin: no SOCK_SEQPACKET for unix sockets",
 	"internal/perclient/passfd/adopt_test.go: openFor":                           "darwin: no SOCK_SEQPACKET for unix sockets",
 	"internal/perclient/dgram/trust_test.go: TestUntrusted":                      "darwin: no abstract names",
-	"internal/ops/setup/lint_test.go: tool":                                      "systemd-analyze and visudo, which test/e2e/setup.sh gets",
+	"internal/ops/setup/shipped_test.go: tool":                                   "systemd-analyze and visudo, which test/e2e/setup.sh gets",
 	"internal/ops/setup/rig_linux_test.go: needRig":                              "root, for namespaces, and systemd, which test/e2e/setup.sh gets",
 	"internal/state/file_test.go: TestForeign":                                   "root, to give a file to another user",
 	"internal/state/file_test.go: TestUntrustedDirectory":                        "root, for whom the rules are stricter",

@@ -21,6 +21,7 @@ package setup
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -64,10 +65,7 @@ func (p place) at(rel string) string { return filepath.Join(p.root, p.prefix, re
 
 // place checks what the commands have in common.
 func (o Options) place() (p place, err error) {
-	p.prefix = o.Prefix
-	if p.prefix == "" {
-		p.prefix = find.DefaultPrefix
-	}
+	p.prefix = cmp.Or(o.Prefix, find.DefaultPrefix)
 	if strings.HasPrefix(p.prefix, "/") {
 		p.prefix = filepath.Clean(p.prefix)
 	}

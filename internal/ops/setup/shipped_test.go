@@ -5,12 +5,17 @@ package setup
 import (
 	"flag"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"howett.net/plist"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/inherit"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/find"
 )
 
@@ -68,5 +73,124 @@ func TestShipped(t *testing.T) {
 			require.NoError(t, err)
 			assert.Equal(t, string(want), text, "go test ./internal/ops/setup -run TestShipped -update writes it")
 		})
+	}
+}
+
+// TestPlists parses the property lists. What is in them TestShipped compares with what is installed.
+func TestPlists(t *testing.T) {
+	files, err := filepath.Glob(etc + "launchd/*")
+	require.NoError(t, err)
+	assert.Len(t, files, 5)
+	for _, file := range files {
+		b, err := os.ReadFile(file)
+		require.NoError(t, err)
+		var job struct {
+			Label, ProcessType string
+			KeepAlive          bool
+			ProgramArguments   []string
+			Sockets            map[string]struct{ SockPathName string }
+		}
+		format, err := plist.Unmarshal(b, &job)
+		require.NoError(t, err, file)
+		assert.Equal(t, plist.XMLFormat, format)
+		assert.Contains(t, file, strings.TrimSuffix(job.Label, ".host"))
+		assert.True(t, job.KeepAlive && job.ProcessType == "Interactive", file)
+		assert.Equal(t, job.ProgramArguments, find.Command(file, string(b), ""), "what status reads is what is there")
+		if job.Sockets != nil {
+			assert.Equal(t, job.ProgramArguments[len(job.ProgramArguments)-1], job.Sockets[inherit.Stream].SockPathName)
+		}
+		for _, comment := range regexp.MustCompile(`(?s)<!--(.*?)-->`).FindAllSubmatch(b, -1) {
+			assert.NotContains(t, string(comment[1]), "--", "XML knows no such comment")
+		}
+	}
+}
+
+// tool is the path of a program that a test needs.
+func tool(t *testing.T, name string) string {
+	t.Helper()
+	for _, dir := range []string{"/usr/bin/", "/usr/sbin/", "/bin/", "/sbin/"} {
+		if _, err := os.Stat(dir + name); err == nil {
+			return dir + name
+		}
+	}
+	if os.Getenv("CI") != "" {
+		t.Fatal("no " + name)
+	}
+	t.Skip("needs " + name + ", which test/e2e/setup.sh gets")
+	return ""
+}
+
+// TestSystemdAnalyze has systemd read the units: no key is unknown, no value is refused. It also tells how much the services are
+// exposed, of 10; a unit without any of the settings has 9.6.
+func TestSystemdAnalyze(t *testing.T) {
+	analyze := tool(t, "systemd-analyze")
+	root, err := os.MkdirTemp("", "service-units-")
+	require.NoError(t, err)
+	defer func() { _ = os.RemoveAll(root) }()
+	require.NoError(t, os.MkdirAll(root+"/opt/socket_vmnet/bin", 0o755))
+	require.NoError(t, os.WriteFile(root+rigProgramPath, nil, 0o755))
+	for _, unit := range []string{"sysinit", "basic", "shutdown", "multi-user", "default", "sockets"} {
+		require.NoError(t, os.MkdirAll(root+"/etc/systemd/system", 0o755))
+		require.NoError(t, os.WriteFile(root+"/etc/systemd/system/"+unit+".target", []byte("[Unit]\nDefaultDependencies=no\n"), 0o644))
+	}
+	verify := func(t *testing.T, dir string) string {
+		t.Helper()
+		files, err := filepath.Glob(dir + "*.s*")
+		require.NoError(t, err)
+		require.NotEmpty(t, files)
+		args := []string{"verify", "--man=no", "--root=" + root}
+		for _, file := range files {
+			b, err := os.ReadFile(file)
+			require.NoError(t, err)
+			to := root + "/etc/systemd/system/" + filepath.Base(file)
+			require.NoError(t, os.WriteFile(to, b, 0o644))
+			args = append(args, strings.TrimPrefix(to, root))
+		}
+		out, err := exec.CommandContext(t.Context(), analyze, args...).CombinedOutput()
+		if err != nil {
+			return err.Error() + ": " + string(out)
+		}
+		return string(out)
+	}
+	for _, dir := range []string{etc + "systemd/", etc + "systemd/user/"} {
+		assert.Empty(t, verify(t, dir), dir)
+	}
+	bad := t.TempDir() + "/"
+	require.NoError(t, os.WriteFile(bad+"x.service", []byte("[Service]\nExecStart=/nowhere\nRestart=perhaps\n"), 0o644))
+	assert.NotEmpty(t, verify(t, bad), "it does find faults")
+
+	out, err := exec.CommandContext(t.Context(), analyze, "security", "--offline=true", "--no-pager", "--threshold=30", etc+"systemd/socket_vmnet2.service").CombinedOutput()
+	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+	t.Log(lines[len(lines)-1])
+	assert.NoError(t, err, "exposure above 3.0:\n%s", out)
+}
+
+const rigProgramPath = "/opt/socket_vmnet/bin/socket_vmnet2"
+
+// TestSudoers checks the file with visudo, and its command lines with the daemon's own parser.
+func TestSudoers(t *testing.T) {
+	visudo := tool(t, "visudo")
+	b, err := os.ReadFile(etc + "sudoers.d/socket_vmnet2")
+	require.NoError(t, err)
+	check := func(text string) error {
+		file := t.TempDir() + "/sudoers"
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o440))
+		out, err := exec.CommandContext(t.Context(), visudo, "-cf", file).CombinedOutput()
+		t.Log(string(out))
+		return err
+	}
+	require.NoError(t, check(string(b)))
+	require.Error(t, check(strings.Replace(string(b), "NOPASSWD:", "NOPASSWD", 1)), "it does find faults")
+
+	lines := regexp.MustCompile(`/opt/socket_vmnet/bin/socket_vmnet2 ([^,\n]*)`).FindAllStringSubmatch(string(b), -1)
+	require.Len(t, lines, 4)
+	pidfiles := regexp.MustCompile(`/usr/bin/pkill -F (\S+)`).FindAllStringSubmatch(string(b), -1)
+	require.Len(t, pidfiles, 3)
+	for i, line := range lines {
+		cfg, err := (&job{Args: strings.Fields(line[1])}).parse()
+		require.NoError(t, err, line[1])
+		if i > 0 {
+			assert.Equal(t, pidfiles[i-1][1], cfg.Pidfile, "what stops a daemon is next to what starts it")
+		}
 	}
 }
