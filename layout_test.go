@@ -100,11 +100,10 @@ var imports = map[string][]string{
 	"internal/ops/find":     {"internal/compat", "internal/daemon/inherit", "internal/hostfs", "internal/printable"},
 	"internal/ops/freenet":  {},
 	"internal/ops/health":   {"internal/ops/freenet", "internal/perclient/watch", "internal/printable", "internal/status"},
-	"internal/ops/install":  {"internal/hostfs"},
 	"internal/ops/metrics":  {"internal/printable", "internal/status"},
 	"internal/ops/render":   {"internal/printable", "internal/status"},
 	"internal/ops/selftest": {"internal/frame", "internal/network", "internal/ops/codesign", "internal/testing/fakeguest"},
-	"internal/ops/service":  {"internal/compat", "internal/hostfs", "internal/network", "internal/printable"},
+	"internal/ops/setup":    {"internal/compat", "internal/hostfs", "internal/ops/find", "internal/printable"},
 	// Testing.
 	"internal/testing/fakeguest": {"internal/frame", "internal/network"},
 	"internal/testing/vnettest": {
@@ -115,7 +114,7 @@ var imports = map[string][]string{
 	"cmd/socket_vmnet2": {
 		"internal/compat", "internal/compat/cmdline", "internal/daemon", "internal/daemon/control", "internal/daemon/lowfd",
 		"internal/daemon/upgrade", "internal/gateway", "internal/network", "internal/ops/doctor", "internal/ops/find", "internal/ops/freenet",
-		"internal/ops/install", "internal/ops/render", "internal/ops/selftest", "internal/ops/service", "internal/perclient/capture",
+		"internal/ops/render", "internal/ops/selftest", "internal/ops/setup", "internal/perclient/capture",
 		"internal/perclient/capture/read", "internal/perclient/passfd/client", "internal/perclient/passfd/proto", "internal/printable",
 		"internal/status",
 	},
@@ -151,7 +150,7 @@ func TestWings(t *testing.T) {
 		"internal/network": "internal/(perclient|daemon|compat|ops)", "internal/gateway": "internal/(perclient|daemon|compat|ops)",
 		"internal/perclient": "internal/(network/|gateway|daemon|compat|ops)", "internal/compat": "internal/(network/|gateway|perclient|ops)",
 		"internal/ops":    "internal/(network/|gateway|perclient$|perclient/[^w]|daemon$|daemon/[^ci])",
-		"internal/daemon": "internal/ops/(doctor|find|install|render|selftest|service)",
+		"internal/daemon": "internal/ops/(doctor|find|render|selftest|setup)",
 	}
 	for from, to := range imports {
 		wing := strings.Join(strings.SplitN(from, "/", 3)[:2], "/")
@@ -174,7 +173,7 @@ type use struct {
 var direct = map[string]use{
 	"github.com/urfave/cli/v2": {"MIT", []string{"internal/compat/cmdline", "internal/compat", "internal/compat/manual", "cmd/socket_vmnet2", "cmd/vmnet-helper"}, nil},
 	"golang.org/x/sys": {"BSD-3-Clause", []string{
-		"internal/ops/doctor", "internal/ops/install", "internal/perclient/link", "internal/perclient/mmsg", "internal/peercred", "internal/perclient/dgram", "internal/compat", "internal/daemon/handover", "internal/daemon/upgrade", "internal/daemon/inherit", "internal/daemon/rundir", "internal/ops/service", "internal/state", "internal/network/vmnet/ffi", "internal/darwinapi", "internal/daemon",
+		"internal/ops/doctor", "internal/perclient/link", "internal/perclient/mmsg", "internal/peercred", "internal/perclient/dgram", "internal/compat", "internal/daemon/handover", "internal/daemon/upgrade", "internal/daemon/inherit", "internal/daemon/rundir", "internal/ops/setup", "internal/state", "internal/network/vmnet/ffi", "internal/darwinapi", "internal/daemon",
 		"cmd/socket_vmnet2", "cmd/socket_vmnet_client", "cmd/vmnet-helper", "internal/perclient/passfd", "internal/perclient/passfd/proto", "internal/perclient/passfd/client", "internal/gateway", "internal/network/usernet",
 		"test/lab/guest", "test/lab", "test/soak", "test/vzguest",
 	}, []string{"*"}},
@@ -188,10 +187,10 @@ var direct = map[string]use{
 		[]string{"internal/gateway", "internal/ops/selftest", "cmd/socket_vmnet2"},
 	},
 	"github.com/prometheus/client_golang": {"Apache-2.0", []string{"internal/ops/metrics"}, nil},
-	"github.com/kardianos/service":        {"Zlib", []string{"internal/ops/service"}, nil},
+	"github.com/kardianos/service":        {"Zlib", []string{"internal/ops/setup"}, nil},
 	"github.com/prometheus/procfs":        {"Apache-2.0", []string{"internal/ops/find"}, nil},
 	"github.com/goccy/go-yaml":            {"MIT", []string{"internal/ops/find"}, []string{"*"}},
-	"howett.net/plist":                    {"BSD-3-Clause", []string{"internal/ops/find", "internal/ops/service", "tools/release"}, []string{"*"}},
+	"howett.net/plist":                    {"BSD-3-Clause", []string{"internal/ops/find", "tools/release"}, []string{"*"}},
 	"golang.org/x/term":                   {"BSD-3-Clause", []string{"cmd/socket_vmnet2"}, nil},
 	"golang.org/x/net":                    {"BSD-3-Clause", []string{"internal/perclient/capture", "internal/ops/freenet"}, nil},
 	"golang.org/x/time":                   {"BSD-3-Clause", []string{"internal/daemon/control"}, nil},
@@ -214,8 +213,8 @@ var skips = map[string]string{
 	"internal/daemon/inherit/inherit_test.go: TestRefused":                       "darwin: no SOCK_SEQPACKET for unix sockets",
 	"internal/perclient/passfd/adopt_test.go: openFor":                           "darwin: no SOCK_SEQPACKET for unix sockets",
 	"internal/perclient/dgram/trust_test.go: TestUntrusted":                      "darwin: no abstract names",
-	"internal/ops/service/lint_test.go: tool":                                    "systemd-analyze and visudo, which test/e2e/setup.sh gets",
-	"internal/ops/service/rig_linux_test.go: needRig":                            "root, for namespaces, and systemd, which test/e2e/setup.sh gets",
+	"internal/ops/setup/shipped_test.go: tool":                                   "systemd-analyze and visudo, which test/e2e/setup.sh gets",
+	"internal/ops/setup/rig_linux_test.go: needRig":                              "root, for namespaces, and systemd, which test/e2e/setup.sh gets",
 	"internal/state/file_test.go: TestForeign":                                   "root, to give a file to another user",
 	"internal/state/file_test.go: TestUntrustedDirectory":                        "root, for whom the rules are stricter",
 	"internal/compat/manual/page_test.go: missing":                               "linters and shells, which test/e2e/setup.sh gets",

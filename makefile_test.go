@@ -256,7 +256,8 @@ func upstreamTree(t *testing.T) string {
 		"opt/socket_vmnet/share/doc/socket_vmnet/etc_sudoers.d/socket_vmnet": 0o644,
 	} {
 		require.NoError(t, os.MkdirAll(filepath.Join(root, filepath.Dir(path)), 0o755))
-		require.NoError(t, os.WriteFile(filepath.Join(root, path), []byte(path+": /opt/socket_vmnet/bin/socket_vmnet"), mode))
+		const text = "<plist><dict><key>ProgramArguments</key><array><string>/opt/socket_vmnet/bin/socket_vmnet</string></array></dict></plist>"
+		require.NoError(t, os.WriteFile(filepath.Join(root, path), []byte("<!-- "+path+" -->"+text), mode))
 	}
 	return root
 }

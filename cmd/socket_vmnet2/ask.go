@@ -90,7 +90,7 @@ func explainDaemon(d find.Daemon) error {
 		return fmt.Errorf("%s: no daemon runs there: start one, or name the SOCKET of the one that runs", name)
 	case errors.Is(err, find.ErrStopped):
 		return fmt.Errorf("%s: nothing listens there: the daemon has ended without removing it; start it again", name)
-	case d.Old:
+	case errors.Is(err, find.ErrOld):
 		return fmt.Errorf("%s: socket_vmnet serves it%s, which cannot be asked anything; socket_vmnet2 migrate tells how to replace it", name, process)
 	case errors.Is(err, find.ErrNoControl):
 		return fmt.Errorf("%s: the daemon%s has no control socket: it was started with --runtime-dir=none, or its log tells why. "+

@@ -66,7 +66,7 @@ func systemToExamine(c *cli.Context) (doctor.System, error) {
 		} else if !filepath.IsAbs(socket) {
 			return s, errUsage{fmt.Errorf("%s is not absolute: below --root, SOCKET begins with /", socket)}
 		}
-		s.Sockets = []string{socket}
+		s.Named = []string{socket}
 	}
 	if c.IsSet("reach") {
 		if s.Reach, err = netip.ParseAddr(c.String("reach")); err != nil || s.Reach.Zone() != "" {

@@ -164,7 +164,7 @@ func TestDoctorOfAnOverlap(t *testing.T) {
 	r := doctorSays(t, inside("ip link set lo up; ip address add 10.77.0.9/25 dev lo"), p.sock)
 	assert.Equal(t, 3, r.ExitCode())
 	assert.Contains(t, found(r, "overlap"), "error: the daemon at "+p.sock+" has 10.77.0.0/24, and so has this host: lo 10.77.0.9/25")
-	assert.Contains(t, found(r, "overlap"), "--vmnet-gateway=192.168.107.1")
+	assert.Contains(t, found(r, "overlap"), "--vmnet-gateway=192.168.108.1", "192.168.107.0 is proposed to the other one")
 	r = doctorSays(t, inside("ip link set lo up; ip route add 10.77.0.0/16 dev lo"), p.sock)
 	assert.Contains(t, found(r, "overlap"), "a route by lo 10.77.0.0/16")
 	r = doctorSays(t, inside("true"), p.sock)

@@ -55,7 +55,7 @@ func TestInstallReports(t *testing.T) {
 	}
 	const job = "Library/LaunchDaemons/io.github.lima-vm.socket_vmnet.plist"
 	require.NoError(t, os.MkdirAll(filepath.Join(root, filepath.Dir(job)), 0o755))
-	require.NoError(t, os.WriteFile(filepath.Join(root, job), []byte("<string>/opt/socket_vmnet/bin/socket_vmnet</string>"), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(root, job), []byte("<plist><dict><key>ProgramArguments</key><array><string>/opt/socket_vmnet/bin/socket_vmnet</string><string>/s</string></array></dict></plist>"), 0o600))
 	require.NoError(t, os.MkdirAll(filepath.Join(root, "opt/socket_vmnet/bin"), 0o755))
 	require.NoError(t, os.Symlink("/elsewhere", filepath.Join(root, "opt/socket_vmnet/bin/socket_vmnet")))
 

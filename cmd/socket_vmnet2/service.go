@@ -14,7 +14,8 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/service"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/find"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/setup"
 )
 
 func serviceCommand(env compat.IO) *cli.Command {
@@ -33,7 +34,7 @@ service that is installed. "status" tells whether it runs, its process, socket, 
 			&cli.StringFlag{Name: "name", Usage: "`NAME` a service with a name of its own, for a further network"},
 			&cli.BoolFlag{Name: "user", Usage: "a service of this user, without root; on macOS from version 26 on"},
 			&cli.BoolFlag{Name: "socket-activated", Usage: "with install: the service manager makes the socket, and no client is refused during a restart"},
-			&cli.StringFlag{Name: "prefix", Value: service.DefaultPrefix, Usage: "`DIR` with install: the program is DIR/bin/socket_vmnet2 (default: /opt/socket_vmnet)"},
+			&cli.StringFlag{Name: "prefix", Value: find.DefaultPrefix, Usage: "`DIR` with install: the program is DIR/bin/socket_vmnet2 (default: /opt/socket_vmnet)"},
 			&cli.BoolFlag{Name: "dry-run", Usage: "print every file and command, and change nothing"},
 		},
 		Description: `The daemon's options and SOCKET behind -- take the place of the network's own, which are those of socket_vmnet: the gateway
@@ -77,20 +78,19 @@ func serviceAction(c *cli.Context, env compat.IO) (int, error) {
 	if err := serviceOptions(c, verb); err != nil {
 		return 1, errUsage{err}
 	}
-	o := service.Options{Installing: verb == "install", Daemon: c.Args().Tail()}
-	o.Network, o.Interface, o.Name, o.User = c.String("network"), c.String("interface"), c.String("name"), c.Bool("user")
-	o.Activated, o.Prefix = c.Bool("socket-activated"), c.String("prefix")
 	log := compat.NewLogger(env.Stderr, slog.LevelInfo)
-	s, err := service.New(service.This(), o, service.Run{Out: env.Stdout, Dry: c.Bool("dry-run"), Warn: func(text string) {
-		log.Warn("as things are this would be refused: " + text)
-	}})
+	j, err := setup.NewJob(setup.This(), setup.JobOptions{
+		Network: c.String("network"), Interface: c.String("interface"), Name: c.String("name"), User: c.Bool("user"),
+		Activated: c.Bool("socket-activated"), Prefix: c.String("prefix"), Daemon: c.Args().Tail(), Installing: verb == "install",
+		Out: env.Stdout, Dry: c.Bool("dry-run"), Warn: func(text string) { log.Warn("as things are this would be refused: " + text) },
+	})
 	if err != nil {
 		return 1, err
 	}
 	ctx, stop := signal.NotifyContext(c.Context, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	if verb == "status" {
-		return s.Status(ctx)
+		return j.Status(ctx)
 	}
-	return 0, s.Do(ctx, verb)
+	return 0, j.Do(ctx, verb)
 }

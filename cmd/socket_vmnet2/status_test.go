@@ -349,7 +349,7 @@ func TestExplainDaemon(t *testing.T) {
 		{find.Daemon{Socket: "/s", Err: find.ErrNothing}, "/s: no daemon runs there"},
 		{find.Daemon{Socket: "/s", Err: find.ErrNothing, PID: 3, Program: "p"}, "/s: its daemon (process 3, p) runs, but the socket is not there"},
 		{find.Daemon{Socket: "/s", Err: find.ErrStopped}, "/s: nothing listens there"},
-		{find.Daemon{Socket: "/s", Err: find.ErrOld, Old: true}, "/s: socket_vmnet serves it, which"},
+		{find.Daemon{Socket: "/s", Err: find.ErrOld}, "/s: socket_vmnet serves it, which"},
 		{find.Daemon{Socket: "/s", Err: find.ErrNoControl, PID: 3, Program: "p\x1b"}, "/s: the daemon (process 3, p?) has no control socket: it was started with --runtime-dir=none"},
 		{find.Daemon{Socket: "/s", Err: &fs.PathError{Op: "dial", Path: "/s", Err: fs.ErrPermission}}, "/s: this user may not ask the daemon: use sudo"},
 		{find.Daemon{Control: "/d/control", Err: errors.New("odd")}, "/d: odd"},

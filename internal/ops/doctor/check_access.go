@@ -6,6 +6,8 @@ import (
 	"cmp"
 	"fmt"
 	"io/fs"
+	"os"
+	"os/user"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -24,7 +26,7 @@ func checkPermissions(x *exam) {
 		return
 	}
 	for _, k := range x.sockets {
-		if k.exists && !isSocket(k.node.FileMode) || k.Status == nil && k.Server == nil && len(x.Sockets) == 0 {
+		if x.isOther(k) || k.Status == nil && k.Server == nil && len(x.Named) == 0 {
 			continue // being allowed to connect to what is left over is of no use
 		}
 		where, at, err := x.denied(k.Path)
@@ -45,20 +47,16 @@ func checkPermissions(x *exam) {
 
 // denied is what on the way to a socket keeps the user from it; empty if nothing does.
 func (x *exam) denied(path string) (where string, at node, err error) {
-	truly := x.truePath(path)
-	for i, c := range truly {
+	for i, c := range x.Real(path) {
 		if c != '/' {
 			continue
 		}
-		component := truly[:max(i, 1)]
-		if at, err = x.lstat(component); err != nil {
-			return "", at, err
-		}
-		if !at.allows(x.User, mayEnter) {
-			return component, at, nil
+		dir := x.Real(path)[:max(i, 1)]
+		if at, err = x.node(dir); err != nil || !at.allows(x.User, mayEnter) {
+			return dir, at, err
 		}
 	}
-	if at, err = x.lstat(path); err == nil && !at.allows(x.User, mayWrite) {
+	if at, err = x.node(path); err == nil && !at.allows(x.User, mayWrite) {
 		where = path
 	}
 	return where, at, err
@@ -66,17 +64,17 @@ func (x *exam) denied(path string) (where string, at node, err error) {
 
 // ownerText is as ls -l has it.
 func (x *exam) ownerText(n node) string {
-	return fmt.Sprintf("user %d, group %s, mode %04o", n.uid, x.groupName(n.gid), n.Perm())
+	return fmt.Sprintf("user %d, group %s, mode %04o", n.uid, x.Group(n.gid), n.Perm())
 }
 
-// socketFix is what helps a user who may not write to a socket.
+// socketFix is what helps a user that may not write to a socket.
 func (x *exam) socketFix(k *socket, at node) []string {
 	if at.gid != 0 && at.Perm()&(mayWrite<<3) != 0 {
 		return x.joinGroup(at)
 	}
 	own := "admin"
 	if x.GOOS != "darwin" {
-		own = x.groupName(x.User.GID)
+		own = x.Group(x.User.GID)
 	}
 	fix := []string{"its group has no access, or is root's: start the daemon for a group that the user is in, or for this user alone", "    --socket-group=" + own}
 	if k.Status != nil || k.Server != nil && k.Server.Ours {
@@ -92,10 +90,10 @@ func (x *exam) joinGroup(n node) []string {
 	if n.gid == 0 || n.Perm()&0o070 == 0 {
 		return []string{"its group would not help; see --socket-user and --socket-group of the daemon"}
 	}
-	if x.Members != nil && slices.Contains(x.Members(x.User.Name), n.gid) {
+	if slices.Contains(x.User.Login, n.gid) {
 		return []string{"the user is in that group, but has been only since this login: log out and in again"}
 	}
-	group, user := printable.Quote(x.groupName(n.gid)), printable.Quote(x.userName())
+	group, user := printable.Quote(x.Group(n.gid)), printable.Quote(x.userName())
 	line := "    sudo usermod --append --groups " + group + " " + user
 	if x.GOOS == "darwin" {
 		line = "    sudo dseditgroup -o edit -a " + user + " -t user " + group
@@ -108,29 +106,10 @@ func checkState(x *exam) {
 	for _, k := range x.telling() {
 		if file := k.Status.Daemon.StateFile; file != "" {
 			x.own(k, filepath.Dir(file), "keeps its state in")
-			continue
+		} else {
+			x.report(status.Notice, []string{"see the warning in its log; --state-dir=DIR names a directory that only it and root can change"},
+				"the daemon at %s keeps no state: after a restart guests may get other addresses", k.Path)
 		}
-		x.report(status.Notice, []string{"see the warning in its log; --state-dir=DIR names a directory that only it and root can change"},
-			"the daemon at %s keeps no state: after a restart guests may get other addresses", k.Path)
-	}
-}
-
-// own checks that no other user can change a directory of a daemon.
-func (x *exam) own(k *socket, dir, does string) {
-	at, err := x.lstat(dir)
-	uid, who := k.Status.Daemon.UID, fmt.Sprintf("the daemon at %s %s %s", k.Path, does, dir)
-	switch {
-	case err != nil && find.Absent(err):
-		x.report(status.Notice, []string{"start the daemon again: it makes it"}, "%s, and that is not there (any more)", who)
-	case err != nil:
-		x.unreadable(dir, err)
-	case at.uid != 0 && at.uid != uid:
-		x.report(status.Warning, []string{"give it to the daemon's user, and start the daemon again:", fmt.Sprintf("    sudo chown -R %d %s", uid, printable.Quote(dir))},
-			"%s, which belongs to user %d, and runs as user %d", who, at.uid, uid)
-	case at.Perm()&mayWrite != 0 && at.FileMode&fs.ModeSticky == 0 || at.Perm()&(mayWrite<<3) != 0 && at.gid != 0 && !strings.HasSuffix(dir, "/dgram"):
-		x.report(status.Warning, []string{"take that from them:", "    sudo chmod go-w " + printable.Quote(dir)}, "%s, which others can change (%s)", who, x.ownerText(at))
-	default:
-		x.ok("%s, which others cannot change", who)
 	}
 }
 
@@ -139,8 +118,130 @@ func checkRuntime(x *exam) {
 	for _, k := range x.telling() {
 		if dir := k.Status.Daemon.RuntimeDir; dir != "" {
 			x.own(k, dir, "has its further sockets in")
-			continue
+		} else {
+			x.report(status.Notice, nil, "the daemon at %s says nothing of a runtime directory", k.Path)
 		}
-		x.report(status.Notice, nil, "the daemon at %s says nothing of a runtime directory", k.Path)
 	}
+}
+
+// own checks that no other user can change a directory of a daemon.
+func (x *exam) own(k *socket, dir, does string) {
+	at, err := x.node(dir)
+	uid, it := k.Status.Daemon.UID, fmt.Sprintf("the daemon at %s %s %s", k.Path, does, dir)
+	switch {
+	case err != nil && find.Absent(err):
+		x.report(status.Notice, []string{"start the daemon again: it makes it"}, "%s, and that is not there (any more)", it)
+	case err != nil:
+		x.unreadable(dir, err)
+	case at.uid != 0 && at.uid != uid:
+		x.report(status.Warning, []string{"give it to the daemon's user, and start the daemon again:", fmt.Sprintf("    sudo chown -R %d %s", uid, printable.Quote(dir))},
+			"%s, which belongs to user %d, and runs as user %d", it, at.uid, uid)
+	case at.Perm()&mayWrite != 0 && at.FileMode&fs.ModeSticky == 0 || at.Perm()&(mayWrite<<3) != 0 && at.gid != 0 && !strings.HasSuffix(dir, "/dgram"):
+		x.report(status.Warning, []string{"take that from them:", "    sudo chmod go-w " + printable.Quote(dir)}, "%s, which others can change (%s)", it, x.ownerText(at))
+	default:
+		x.ok("%s, which others cannot change", it)
+	}
+}
+
+// An account is the one whose permissions are checked.
+type account struct {
+	UID, GID int
+	Groups   []int
+	Login    []int // groups as the next login would have them
+	Name     string
+	Staged   bool // no particular one: permissions are not checked
+	Behind   bool // it is the one that called sudo
+}
+
+func (u account) isRoot() bool { return u.UID == 0 && !u.Staged && !u.Behind }
+
+// String names the user for the report.
+func (u account) String() string {
+	switch {
+	case u.Staged:
+		return "no particular one"
+	case u.Name != "":
+		return u.Name + " (" + strconv.Itoa(u.UID) + ")"
+	}
+	return strconv.Itoa(u.UID)
+}
+
+// caller is the user, behind sudo(8) the one that called it. Only permissions are looked at with it.
+func caller() account {
+	u := account{UID: os.Getuid(), GID: os.Getgid()}
+	u.Groups, _ = os.Getgroups()
+	entry, err := user.LookupId(strconv.Itoa(u.UID))
+	if behind, berr := user.Lookup(os.Getenv("SUDO_USER")); berr == nil && u.UID == 0 && behind.Uid != "0" {
+		u.Behind, entry, err = true, behind, nil
+	}
+	if err != nil {
+		return u
+	}
+	u.Name = entry.Username
+	ids, _ := entry.GroupIds()
+	for _, id := range ids {
+		if gid, err := strconv.Atoi(id); err == nil {
+			u.Login = append(u.Login, gid)
+		}
+	}
+	if u.Behind {
+		u.UID, _ = strconv.Atoi(entry.Uid)
+		u.GID, _ = strconv.Atoi(entry.Gid)
+		u.Groups = u.Login
+	}
+	return u
+}
+
+// groupName is a group's name, or else its number.
+func groupName(gid int) string {
+	number := strconv.Itoa(gid)
+	if g, err := user.LookupGroupId(number); err == nil {
+		return g.Name
+	}
+	return number
+}
+
+// A node is what stat tells of a file.
+type node struct {
+	fs.FileMode
+	uid, gid int
+}
+
+// node is what path leads to. The owner of a staged root counts as root.
+func (s System) node(path string) (node, error) {
+	fi, err := s.Stat(path)
+	if err != nil {
+		return node{}, err
+	}
+	n := node{FileMode: fi.Mode()}
+	n.uid, n.gid = find.Owner(fi)
+	if top, err := os.Stat(s.Root); err == nil && s.Staged() {
+		uid, gid := find.Owner(top)
+		if n.uid == uid {
+			n.uid = 0
+		}
+		if n.gid == gid {
+			n.gid = 0
+		}
+	}
+	return n, nil
+}
+
+// Bits of a mode, as they are for others.
+const (
+	mayWrite = 0o2
+	mayEnter = 0o1
+)
+
+// allows tells whether a user has this bit by the mode. Only one class counts: an owner is not helped by the group.
+func (n node) allows(u account, bit fs.FileMode) bool {
+	switch {
+	case u.UID == 0:
+		return true
+	case n.uid == u.UID:
+		bit <<= 6
+	case u.GID == n.gid || slices.Contains(u.Groups, n.gid):
+		bit <<= 3
+	}
+	return n.Perm()&bit != 0
 }

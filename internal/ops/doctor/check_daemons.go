@@ -36,9 +36,9 @@ func checkDaemons(x *exam) {
 	}
 	switch {
 	case len(serving) > 0:
-	case len(x.Sockets) > 0:
+	case len(x.Named) > 0:
 		x.report(status.Warning, []string{"start it, or see which daemons run:", "    socket_vmnet2 status"},
-			"no daemon serves %s, as far as the processes and its control socket tell", printable.List(x.Sockets))
+			"no daemon serves %s, as far as the processes and its control socket tell", printable.List(x.Named))
 	default:
 		x.report(status.Notice, []string{
 			"start one, as a job that is started at every boot:", "    sudo socket_vmnet2 service install", "or, to look at it first:", "    socket_vmnet2 try",
@@ -54,9 +54,7 @@ func (x *exam) daemon(k *socket) {
 		subnet = n.Subnet.String()
 	}
 	x.ok("the daemon at %s is socket_vmnet2 %s (process %d): %s, %s mode, %s, %s", k.Path, d.Version, d.PID, n.Backend, n.Mode, subnet, printable.Count(len(k.Status.Clients), "client"))
-	replaced := false
 	for _, h := range k.Status.Health {
-		replaced = replaced || h.Code == status.ProgramReplaced
 		if h.Code == status.SubnetOverlap && x.Table != nil || h.Code == status.StateNotKept {
 			continue // there are checks of our own
 		}
@@ -66,58 +64,30 @@ func (x *exam) daemon(k *socket) {
 		}
 		x.report(severity, h.Fix, "the daemon at %s says: %s", k.Path, h.Text)
 	}
-	if !replaced {
-		x.versions(k)
-	}
-}
-
-// versions compares what runs with what an upgrade would start.
-func (x *exam) versions(k *socket) {
-	d := k.Status.Daemon
-	installed := ""
-	if find.SamePath(d.Program, x.Program) {
-		installed = x.Version
-	}
-	if p := x.ProgramAt(d.Program); p != nil {
-		if installed = p.Version; !p.Ours {
-			x.report(status.Notice, []string{"it becomes that one at its next start; if that is not wanted:", "    sudo socket_vmnet2 install"},
-				"the daemon at %s is socket_vmnet2, and the program at its path, %s, is another one now", k.Path, p.Path)
-			return
-		}
-	}
-	if installed != "" && installed != d.Version {
-		x.report(status.Notice, upgrade(k, "have it go on as the new one; no client is disconnected:"), "the daemon at %s is %s, and %s is %s now", k.Path, d.Version, d.Program, installed)
-	}
-}
-
-func upgrade(k *socket, why string) []string {
-	return []string{why, "    sudo socket_vmnet2 upgrade " + printable.Quote(k.Path)}
 }
 
 // silent tells of a daemon that does not describe itself.
 func (x *exam) silent(k *socket) {
-	who := fmt.Sprintf("the daemon at %s (process %d)", k.Path, k.Server.PID)
+	it := fmt.Sprintf("the daemon at %s (process %d)", k.Path, k.Server.PID)
 	restart := []string{"start it again as the program that is installed; clients that do not reconnect lose their network:", "    sudo socket_vmnet2 service restart"}
 	switch err := k.AskErr; {
 	case !k.Server.Ours:
-		x.ok("%s is socket_vmnet: it can tell nothing of itself", who)
+		x.ok("%s is socket_vmnet: it can tell nothing of itself", it)
 	case err == nil:
-		x.skip(false, "%s was not asked", who)
+		x.skip(false, "%s was not asked", it)
 	case errors.Is(err, fs.ErrPermission):
-		x.skip(true, "%s: its control socket is for others", who)
+		x.skip(true, "%s: its control socket is for others", it)
 	case find.Absent(err):
 		x.report(status.Notice, []string{
 			"see its log; it makes none with --runtime-dir=none, and none beside a socket whose directory is neither root's nor its own:",
 			"give it a directory with --runtime-dir=DIR; if it is still the program from before an install, start it again",
-		}, "%s has no control socket: status and upgrade do not work", who)
+		}, "%s has no control socket: status and upgrade do not work", it)
 	case errors.Is(err, syscall.ECONNREFUSED):
-		x.report(status.Warning, restart, "%s does not listen at its control socket", who)
-	case errors.Is(err, errOlder):
-		x.report(status.Notice, upgrade(k, "have it go on as the installed program; no client is disconnected:"), "%s: %v", who, err)
+		x.report(status.Warning, restart, "%s does not listen at its control socket", it)
 	case errors.Is(err, context.DeadlineExceeded):
-		x.report(status.Error, append([]string{"see its log."}, restart...), "%s gave no answer within %v", who, askTime)
+		x.report(status.Error, append([]string{"see its log."}, restart...), "%s gave no answer within %v", it, askTime)
 	default:
-		x.report(status.Warning, restart, "%s: %v", who, err)
+		x.report(status.Warning, restart, "%s: %v", it, err)
 	}
 }
 
@@ -129,17 +99,22 @@ func checkStale(x *exam) {
 	x.pidfiles()
 }
 
-func isSocket(mode fs.FileMode) bool { return mode.Type() == fs.ModeSocket }
+// isOther tells whether something that is no socket is where one should be.
+func (x *exam) isOther(k *socket) bool {
+	at, err := x.node(k.Path)
+	return err == nil && at.Type() != fs.ModeSocket
+}
 
 // staleSocket connects where nothing else tells that something listens.
 func (x *exam) staleSocket(k *socket) {
-	if !k.exists || k.Status != nil {
+	at, err := x.node(k.Path)
+	if err != nil || k.Status != nil {
 		return
 	}
-	if !isSocket(k.node.FileMode) {
-		if len(k.By) > 0 && !k.node.IsDir() {
+	if x.isOther(k) {
+		if len(k.By) > 0 && !at.IsDir() {
 			x.report(status.Error, []string{"look at it, and move it away: the daemon never removes what is no socket", "    ls -l " + printable.Quote(k.Path)},
-				"%s, where %s wants a socket, is no socket (%s)", k.Path, printable.List(k.By), k.node.Type())
+				"%s, where %s wants a socket, is no socket (%s)", k.Path, printable.List(k.By), at.Type())
 		}
 		return
 	}

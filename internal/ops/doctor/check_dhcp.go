@@ -3,6 +3,7 @@
 package doctor
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -110,38 +111,10 @@ func (x *exam) bootpdDisabled() {
 	}
 }
 
-// A leased is a block of /var/db/dhcpd_leases: braces around lines name=, ip_address=, hw_address=TYPE,MAC, identifier= and
-// lease=0xSECONDS, when it ends. kubernetes/minikube reads it so (pkg/drivers/common).
-type leased struct {
-	ip  netip.Addr
-	mac string
-	end time.Time
-}
-
-func parseLeases(text string) (all []leased) {
-	var l leased
-	for line := range strings.Lines(text) {
-		line = strings.TrimSpace(line)
-		k, v, _ := strings.Cut(line, "=")
-		switch {
-		case line == "{":
-			l = leased{}
-		case k == "ip_address":
-			l.ip, _ = netip.ParseAddr(v)
-		case k == "hw_address":
-			_, l.mac, _ = strings.Cut(v, ",")
-		case k == "lease":
-			if n, err := strconv.ParseInt(strings.TrimPrefix(v, "0x"), 16, 64); err == nil {
-				l.end = time.Unix(n, 0)
-			}
-		case line == "}" && l.ip.IsValid():
-			all = append(all, l)
-		}
-	}
-	return all
-}
-
 // leases counts them by subnet, and looks for addresses that two guests have.
+//
+// A block of /var/db/dhcpd_leases has lines name=, ip_address=, hw_address=TYPE,MAC, identifier= and lease=0xSECONDS, when it ends, in
+// braces. kubernetes/minikube reads it so (pkg/drivers/common).
 func (x *exam) leases() {
 	b, err := x.readFile(bootpdLease)
 	if err != nil {
@@ -150,15 +123,18 @@ func (x *exam) leases() {
 	}
 	leases, owner := map[netip.Prefix]int{}, map[netip.Addr]string{}
 	var twice []string
-	for _, l := range parseLeases(string(b)) {
-		known, ok := owner[l.ip]
+	for block := range strings.SplitSeq(string(b), "}") {
+		l := find.Properties(block)
+		ip, err := netip.ParseAddr(l["ip_address"])
+		end, eerr := strconv.ParseInt(strings.TrimPrefix(l["lease"], "0x"), 16, 64)
+		known, ok := owner[ip]
 		switch {
-		case !l.end.IsZero() && l.end.Before(time.Now()):
-		case ok && known != l.mac:
-			twice = append(twice, l.ip.String())
+		case err != nil, eerr == nil && time.Unix(end, 0).Before(time.Now()):
+		case ok && known != l["hw_address"]:
+			twice = append(twice, ip.String())
 		case !ok:
-			owner[l.ip] = l.mac
-			p, _ := l.ip.Prefix(24)
+			owner[ip] = l["hw_address"]
+			p, _ := ip.Prefix(24)
 			leases[p]++
 		}
 	}
@@ -222,7 +198,7 @@ func (x *exam) firewallApps() {
 		}
 	}
 	fix := []string{
-		"allow bootpd; on a managed Mac that is refused, and up to those who manage it:",
+		"allow bootpd; on a managed Mac that is refused, and up to its administrator:",
 		"    sudo " + firewall + " --add " + bootpd, "    sudo " + firewall + " --unblockapp " + bootpd,
 		"    sudo /bin/launchctl kickstart -kp system/com.apple.bootpd",
 	}
@@ -244,9 +220,11 @@ func (x *exam) program(name string, args ...string) (string, error) {
 	if x.Run == nil {
 		return "", errors.New("programs are not run on a staged system")
 	}
-	out, err := x.Run(x.ctx, name, args...)
-	if err != nil && x.ctx.Err() != nil {
-		return "", fmt.Errorf("%s gave no answer within %v", name, checkTime)
+	ctx, cancel := context.WithTimeout(x.ctx, programTime)
+	defer cancel()
+	out, err := x.Run(ctx, name, args...)
+	if err != nil && ctx.Err() != nil {
+		return "", fmt.Errorf("%s gave no answer within %v", name, programTime)
 	}
 	return string(out), err
 }

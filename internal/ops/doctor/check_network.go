@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"slices"
@@ -30,22 +31,22 @@ type subnet struct {
 }
 
 // subnets are all that are known, one for each socket, the ones that run first.
-func (f *facts) subnets() (all []subnet) {
+func (x *exam) subnets() (all []subnet) {
 	add := func(n subnet) {
 		if n.prefix.IsValid() && !slices.ContainsFunc(all, func(known subnet) bool { return find.SamePath(known.socket, n.socket) }) {
 			all = append(all, n)
 		}
 	}
-	for _, k := range f.telling() {
+	for _, k := range x.telling() {
 		nw := k.Status.Network
 		add(subnet{nw.Subnet, nw.Gateway, "the daemon at " + k.Path, k.Path, true, nw.Backend == "vmnet"})
 	}
-	for i, s := range f.Setups() {
-		name, runs := s.By, i < len(f.Servers)
+	for i, s := range x.Setups() {
+		name, runs := s.By, i < len(x.Servers)
 		if runs {
 			name = "the daemon at " + s.Socket
 		}
-		add(subnet{s.Subnet, s.Gateway, name, s.Socket, runs, f.GOOS == "darwin"})
+		add(subnet{s.Subnet, s.Gateway, name, s.Socket, runs, x.GOOS == "darwin"})
 	}
 	return all
 }
@@ -76,23 +77,25 @@ func checkSubnets(x *exam) {
 
 // anotherNet proposes a subnet that is free, for n.
 func (x *exam) anotherNet(n subnet) []string {
-	const otherwise = "give one of them another --vmnet-gateway; socket_vmnet2 try finds a free subnet"
-	if x.Table == nil {
-		return []string{otherwise}
+	otherwise := []string{"give one of them another --vmnet-gateway; socket_vmnet2 try finds a free subnet"}
+	free, known := x.proposed[n.socket]
+	if !known {
+		if x.Table == nil {
+			return otherwise
+		}
+		table, err := x.Table()
+		if err != nil {
+			return otherwise
+		}
+		taken := slices.Collect(maps.Values(x.proposed))
+		for _, other := range x.subnets() {
+			taken = append(taken, other.prefix)
+		}
+		if free, err = table.Choose(min(max(n.prefix.Bits(), freenet.MinBits), freenet.MaxBits), taken...); err != nil {
+			return otherwise
+		}
+		x.proposed[n.socket] = free
 	}
-	table, err := x.Table()
-	if err != nil {
-		return []string{otherwise}
-	}
-	taken := x.proposed
-	for _, other := range x.subnets() {
-		taken = append(taken, other.prefix)
-	}
-	free, err := table.Choose(min(max(n.prefix.Bits(), freenet.MinBits), freenet.MaxBits), taken...)
-	if err != nil {
-		return []string{otherwise}
-	}
-	x.proposed = append(x.proposed, free)
 	fix := []string{fmt.Sprintf("%s is free: start %s with", free, n.name), "    --vmnet-gateway=" + free.Addr().Next().String()}
 	if strings.Contains(n.name, "'s network ") {
 		fix = append(fix, "by its gateway, dhcpEnd and netmask in Lima's networks.yaml, and then limactl sudoers")

@@ -94,7 +94,7 @@ func checkPaths(x *exam) {
 		}
 	}
 	for _, p := range x.Programs {
-		// Homebrew's belong to the user who installed it, always; elsewhere one may be there to run as an ordinary user.
+		// Homebrew's belong to the user that installed it, always; elsewhere one may be there to run as an ordinary user.
 		if (p.Kind == find.KindUpstream || p.Kind == find.KindMacPorts || p.Kind == find.KindColima) && p.Missing == "" {
 			check(p.Path, "an installed program", false, hostfs.Options{})
 		}
@@ -117,15 +117,15 @@ func (x *exam) badPath(path, why string, lima bool, err error) {
 		severity, effect = status.Error, "Lima refuses to use it"
 	}
 	var fix []string
-	n, nerr := x.lstat(bad.Component)
+	n, nerr := x.node(bad.Component)
 	switch {
 	case strings.HasPrefix(path, "/opt/homebrew/") || strings.HasPrefix(path, "/usr/local/"):
 		fix = []string{
-			"Homebrew's directories belong to the user who installed it: install a copy that only root can change, and name that",
+			"Homebrew's directories belong to the user that installed it: install a copy that only root can change, and name that",
 			"    sudo socket_vmnet2 install --prefix=" + find.DefaultPrefix,
 		}
-	case nerr == nil && n.FileMode&fs.ModeSticky != 0: // everybody's, as /tmp is
-		fix = []string{"that is a directory for everybody: install to a path that only root can change", "    sudo socket_vmnet2 install"}
+	case nerr == nil && n.FileMode&fs.ModeSticky != 0: // all users', as /tmp is
+		fix = []string{"that is a directory for all users: install to a path that only root can change", "    sudo socket_vmnet2 install"}
 	case strings.HasPrefix(bad.Fix, "sudo "):
 		fix = []string{"do this, or install to a path that only root can change:", status.CommandIndent + bad.Fix}
 	case bad.Fix != "":
@@ -206,5 +206,82 @@ func (x *exam) signature(program string) {
 		x.report(status.Warning, fix, "%s is signed without the entitlement %s: so it works as root only", program, codesign.Entitlement)
 	default:
 		x.report(status.Notice, fix, "%s is signed without the entitlement %s: it needs that from macOS 26 on to run without root", program, codesign.Entitlement)
+	}
+}
+
+// checkJobs looks at the jobs of launchd and the units of systemd.
+func checkJobs(x *exam) {
+	for i, a := range x.Jobs {
+		x.job(a)
+		for _, b := range x.Jobs[i+1:] {
+			if !find.SamePath(a.Socket, b.Socket) || a.State == find.NotLoaded || b.State == find.NotLoaded {
+				continue
+			}
+			old := a
+			if b.Owner != "socket_vmnet2" {
+				old = b
+			}
+			x.report(status.Error, append([]string{"keep one; to stop the other and keep it from starting again:"}, stopJob(old)...),
+				"the jobs %s and %s both serve %s: only the first that starts gets it", a.Label, b.Label, a.Socket)
+		}
+	}
+	for _, u := range x.Units {
+		x.unit(u)
+	}
+}
+
+// job tells of one job of launchd.
+func (x *exam) job(j find.Job) {
+	const text = "the job %s (%s) runs %s for %s"
+	args := []any{j.Label, j.Path, j.Program, j.Socket}
+	major := x.macMajor()
+	switch {
+	case j.User() && major > 0 && major < 26:
+		x.report(status.Error, append([]string{"stop it and start it as root:"}, stopJob(j)...), text+" as a user's job, but macOS %s lets only root start vmnet; "+
+			"Homebrew makes such a job where brew services is called without sudo", append(args, x.macOS)...)
+	case j.State == find.NotLoaded:
+		x.report(status.Notice, []string{
+			"load it, or remove its file if it is not wanted any more:",
+			"    sudo launchctl bootstrap system " + printable.Quote(j.Path), "    sudo rm " + printable.Quote(j.Path),
+		}, text+", but is not loaded, so nothing starts it", args...)
+	case j.State != "" && j.State != "running":
+		x.report(status.Warning, []string{
+			"start it again; its log is where StandardErrorPath in the file says:", "    sudo launchctl kickstart -k " + printable.Quote(j.Target()),
+		}, text+", and its state is %q: see its log", append(args, j.State)...)
+	default:
+		x.ok(text, args...)
+	}
+}
+
+// stopJob is how a job is stopped for good.
+func stopJob(j find.Job) []string {
+	line, managed := j.Stop()
+	fix := []string{status.CommandIndent + line}
+	if !managed {
+		sudo, _, _ := strings.Cut(line, "launchctl")
+		fix = append(fix, status.CommandIndent+sudo+printable.Command("rm", j.Path))
+	}
+	return fix
+}
+
+// unit tells of one unit of systemd.
+func (x *exam) unit(u find.Unit) {
+	name := printable.Quote(u.Name)
+	restart := "    sudo systemctl restart " + name
+	switch {
+	case !x.Booted:
+		x.report(status.Notice, nil, "systemd does not run here, so nothing starts %s", u.Name)
+	case u.Active == "":
+		x.skip(false, "the state of the unit %s is not known", u.Name)
+	case u.Active == "failed":
+		x.report(status.Error, []string{"see why, and start it again:", "    journalctl -u " + name + " -n 50", restart}, "the unit %s has failed (%s)", u.Name, u.Result)
+	case u.Stale:
+		x.report(status.Warning, []string{"have it read again:", "    sudo systemctl daemon-reload", restart}, "the file of the unit %s has changed since systemd read it", u.Name)
+	case u.Active == "active" && u.Enabled == "disabled":
+		x.report(status.Notice, []string{"if that is wanted:", "    sudo systemctl enable " + name}, "the unit %s runs, but will not be started at the next boot", u.Name)
+	case u.Active == "inactive" && u.Enabled == "enabled":
+		x.report(status.Notice, []string{"start it:", "    sudo systemctl start " + name}, "the unit %s is enabled, but does not run", u.Name)
+	default:
+		x.ok("the unit %s is %s and %s", u.Name, u.Active, filepath.Base(u.Enabled))
 	}
 }

@@ -109,7 +109,7 @@ func TestQEMU(t *testing.T) {
 			assert.NotContains(t, name, dir)
 			return nil, errors.New("no")
 		}
-		x := &exam{facts: &facts{System: s, Inventory: &find.Inventory{}}, ctx: t.Context(), id: "qemu"}
+		x := &exam{System: s, Inventory: &find.Inventory{}, ctx: t.Context()}
 		checkQEMU(x)
 		require.NotEmpty(t, x.skipped)
 		assert.Contains(t, x.skipped[0].Why, "it is not run as root")
@@ -133,7 +133,7 @@ func TestReach(t *testing.T) {
 		"privacy":               {"192.168.105.9", "", syscall.EHOSTUNREACH, nil, "Privacy & Security, Local Network"},
 		"no route, elsewhere":   {"192.168.105.9", "linux", syscall.EHOSTUNREACH, nil, "warning: the guest 192.168.105.9 is there (client 3 of the daemon at /var/run/socket_vmnet), but cannot be reached"},
 		"silent":                {"192.168.105.9", "", context.DeadlineExceeded, nil, "capture --client=3 --count=20 --socket=/var/run/socket_vmnet"},
-		"nobody":                {"192.168.105.77", "", syscall.EHOSTUNREACH, nil, "warning: no daemon that can be asked has a guest with the address 192.168.105.77"},
+		"unknown":               {"192.168.105.77", "", syscall.EHOSTUNREACH, nil, "warning: no daemon that can be asked has a guest with the address 192.168.105.77"},
 		"embedded":              {"192.168.105.9", "", nil, embedded(), "--vmnet-forward=tcp:127.0.0.1:2222:192.168.105.9:22"},
 		"embedded, with a port": {"192.168.105.9", "", nil, embedded(status.Forward{Proto: "tcp", Host: "127.0.0.1:80", Guest: "192.168.105.9:80"}), "ok: 192.168.105.9 is on the embedded network of the daemon at /var/run/socket_vmnet, which has no interface on this host: it is reached by forwarded ports only, here tcp 127.0.0.1:80"},
 		"not asked for":         {"", "", nil, nil, ""},
@@ -160,7 +160,7 @@ func TestAllows(t *testing.T) {
 	for name, tt := range map[string]struct {
 		mode     fs.FileMode
 		uid, gid int
-		who      account
+		user     account
 		want     bool
 	}{
 		"owner":                    {0o200, 501, 0, ann, true},
@@ -169,20 +169,20 @@ func TestAllows(t *testing.T) {
 		"group, by others only":    {0o002, 0, 80, ann, false},
 		"main group":               {0o020, 0, 20, ann, true},
 		"others":                   {0o002, 0, 0, ann, true},
-		"nobody":                   {0o770, 0, 0, ann, false},
+		"no class":                 {0o770, 0, 0, ann, false},
 		"root":                     {0, 501, 20, account{}, true},
-		"the one who called sudo":  {0o770, 0, 0, account{UID: 501, GID: 20, Behind: true}, false},
-		"a group of somebody else": {0o770, 0, 1, ann, false},
+		"the caller of sudo":       {0o770, 0, 0, account{UID: 501, GID: 20, Behind: true}, false},
+		"a group without the user": {0o770, 0, 1, ann, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			assert.Equal(t, tt.want, node{FileMode: tt.mode, uid: tt.uid, gid: tt.gid}.allows(tt.who, mayWrite))
+			assert.Equal(t, tt.want, node{FileMode: tt.mode, uid: tt.uid, gid: tt.gid}.allows(tt.user, mayWrite))
 		})
 	}
 }
 
 func TestPermissionFix(t *testing.T) {
-	p := &socket{Path: "/s", Status: &status.Status{}}
-	group := func(gid int) string { return map[int]string{20: "staff", 80: "admin"}[gid] }
+	p := &socket{Socket: &find.Socket{Path: "/s"}, Status: &status.Status{}}
+	group := func(gid int) string { return map[int]string{20: "staff", 77: "77", 80: "admin"}[gid] }
 	for name, tt := range map[string]struct {
 		goos    string
 		at      node
@@ -198,7 +198,7 @@ func TestPermissionFix(t *testing.T) {
 		"Linux, own":      {"linux", node{0o700, 0, 80}, nil, "--socket-group=staff"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			x := &exam{facts: &facts{System: System{System: find.System{GOOS: tt.goos}, User: account{UID: 501, GID: 20, Name: "ann"}, Group: group, Members: func(string) []int { return tt.members }}}}
+			x := &exam{System: System{System: find.System{GOOS: tt.goos}, User: account{UID: 501, GID: 20, Name: "ann", Login: tt.members}, Group: group}}
 			assert.Contains(t, strings.Join(x.socketFix(p, tt.at), "\n"), tt.want)
 		})
 	}
@@ -263,7 +263,7 @@ func TestJobs(t *testing.T) {
 		answers map[string]string
 		want    []string
 	}{
-		"brew without sudo on macOS 15": {agent, macOS15, []string{"error: the job homebrew.mxcl.socket_vmnet", "brew services is called without sudo", "    brew services stop socket_vmnet"}},
+		"brew without sudo on macOS 15": {agent, macOS15, []string{"error: the job homebrew.mxcl.socket_vmnet", "brew services is called without sudo", "    /opt/homebrew/bin/brew services stop socket_vmnet"}},
 		"brew without sudo on macOS 26": {agent, map[string]string{"/usr/bin/sw_vers -productVersion": "26.0", fmt.Sprintf("launchctl print gui/%d/homebrew.mxcl.socket_vmnet", os.Getuid()): "x = {\n\tstate = running\n}\n"}, []string{"ok: the job homebrew.mxcl.socket_vmnet"}},
 		"a file and nothing else":       {daemon("org.macports.socket_vmnet"), macOS15, []string{"notice: the job org.macports.socket_vmnet", "is not loaded", "launchctl bootstrap system /Library/LaunchDaemons/org.macports.socket_vmnet.plist"}},
 		"ended":                         {daemon("io.github.lima-vm.socket_vmnet"), map[string]string{"launchctl print system/io.github.lima-vm.socket_vmnet": "\tstate = not running\n"}, []string{`warning: the job io.github.lima-vm.socket_vmnet`, `its state is "not running"`, "launchctl kickstart -k system/io.github.lima-vm.socket_vmnet"}},

@@ -12,14 +12,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net/netip"
 	"slices"
-	"sync"
+	"strings"
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/hostfs"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/find"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
@@ -29,12 +31,12 @@ const reportFormat = 1
 // severityOK is the severity of a finding that nothing is wrong; the others are status.Notice, status.Warning and status.Error.
 const severityOK = "ok"
 
-// Limits on time for programs and daemons that are asked. The facts come first, then all checks at once, so an examination takes no
-// longer than 20 s.
+// Limits on time for programs and daemons that are asked. An examination takes no longer than 30 s.
 const (
-	factTime  = 12 * time.Second // for what is installed and runs
-	askTime   = 3 * time.Second  // for all daemons' answers
-	checkTime = 5 * time.Second  // for each check
+	lookTime    = 12 * time.Second // for what is installed and runs
+	askTime     = 3 * time.Second  // for all daemons' answers
+	checkTime   = 15 * time.Second // for all checks
+	programTime = 5 * time.Second  // for each program that they run
 )
 
 // A finding is one thing that a check found.
@@ -43,6 +45,7 @@ type finding struct {
 	Severity string   `json:"severity"` // ok, notice, warning or error
 	Text     string   `json:"text"`
 	Fix      []string `json:"fix"` // what to do, a step each; commands are indented by four blanks
+	group    string   // of the check
 }
 
 // An omission is something that was not checked.
@@ -117,63 +120,58 @@ func checks() []check {
 	}
 }
 
+// An exam is an examination: what the checks look at, and what they have found.
+type exam struct {
+	System
+	*find.Inventory
+	ctx      context.Context //nolint:containedctx // of the examination
+	sockets  []*socket
+	macOS    string                  // version, as in "26.1"; empty: not known, or no macOS
+	proposed map[string]netip.Prefix // subnets that a fix has, by socket
+
+	check    check // that is at work
+	findings []finding
+	skipped  []omission
+}
+
 // Examine makes all checks on s.
 func Examine(ctx context.Context, s System) *Report {
 	return examine(ctx, s, checks())
 }
 
 func examine(ctx context.Context, s System, checks []check) *Report {
-	f := gather(ctx, s)
+	x := gather(ctx, s)
+	ctx, cancel := context.WithTimeout(ctx, checkTime)
+	defer cancel()
+	x.ctx = ctx
 	r := &Report{
-		Format: reportFormat, Program: s.Program, Version: s.Version, System: f.systemName(), Root: s.Root,
-		User: s.User.String(), Worst: severityOK, Findings: []finding{}, Skipped: []omission{},
+		Format: reportFormat, Program: s.Program, Version: s.Version, System: x.systemName(), Root: s.Root,
+		User: s.User.String(), Worst: severityOK,
 	}
-	results := make([]*exam, len(checks))
-	var all sync.WaitGroup
-	for i, c := range checks {
-		all.Go(func() { results[i] = f.check(ctx, c) })
+	for _, c := range checks {
+		if c.goos != "" && c.goos != s.GOOS {
+			continue
+		}
+		found, skipped := len(x.findings), len(x.skipped)
+		x.check = c
+		c.run(x)
+		if c.none != "" && len(x.findings) == found && len(x.skipped) == skipped {
+			x.ok("%s", c.none)
+		}
+		slices.SortStableFunc(x.findings[found:], func(a, b finding) int { return cmp.Compare(rank(a.Severity), rank(b.Severity)) })
 	}
-	all.Wait()
-	for _, x := range results {
-		slices.SortStableFunc(x.findings, func(a, b finding) int { return cmp.Compare(rank(a.Severity), rank(b.Severity)) })
-		r.Findings, r.Skipped = append(r.Findings, x.findings...), append(r.Skipped, x.skipped...)
-	}
-	for _, found := range r.Findings {
+	for _, found := range x.findings {
 		if rank(found.Severity) < rank(r.Worst) {
 			r.Worst = found.Severity
 		}
 	}
+	r.Findings, r.Skipped = x.findings, x.skipped
 	return r
-}
-
-// check makes one check.
-func (f *facts) check(ctx context.Context, c check) *exam {
-	ctx, cancel := context.WithTimeout(ctx, checkTime)
-	defer cancel()
-	x := &exam{facts: f, ctx: ctx, id: c.ID}
-	if c.goos != "" && c.goos != f.GOOS {
-		return x
-	}
-	c.run(x)
-	if c.none != "" && len(x.findings)+len(x.skipped) == 0 {
-		x.ok("%s", c.none)
-	}
-	return x
-}
-
-// An exam is one check at work. It has the facts for reading only.
-type exam struct {
-	*facts
-	ctx      context.Context //nolint:containedctx // of one check
-	id       string
-	findings []finding
-	skipped  []omission
-	proposed []netip.Prefix // subnets that a fix has
 }
 
 // report notes a finding. What is in it may be foreign.
 func (x *exam) report(severity string, fix []string, format string, args ...any) {
-	found := finding{Check: x.id, Severity: severity, Text: find.Clean(fmt.Sprintf(format, args...)), Fix: []string{}}
+	found := finding{Check: x.check.ID, group: x.check.Group, Severity: severity, Text: find.Clean(fmt.Sprintf(format, args...)), Fix: []string{}}
 	for _, f := range fix {
 		found.Fix = append(found.Fix, find.Clean(f))
 	}
@@ -191,5 +189,91 @@ func (x *exam) unreadable(path string, err error) {
 
 // skip notes something that was not checked.
 func (x *exam) skip(root bool, format string, args ...any) {
-	x.skipped = append(x.skipped, omission{Check: x.id, Why: find.Clean(fmt.Sprintf(format, args...)), Root: root && !x.User.isRoot()})
+	x.skipped = append(x.skipped, omission{Check: x.check.ID, Why: find.Clean(fmt.Sprintf(format, args...)), Root: root && !x.User.isRoot()})
+}
+
+// severityWidth is that of the longest of the words.
+const severityWidth = len(status.Warning)
+
+// margin is in front of what belongs to a finding.
+var margin = strings.Repeat(" ", len("  ")+severityWidth+len("  "))
+
+// WriteText writes the report for people.
+func (r *Report) WriteText(w io.Writer) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "socket_vmnet2 %s on %s, for the user %s", r.Version, r.System, r.User)
+	if r.Root != "" {
+		fmt.Fprintf(&b, ", below %s", r.Root)
+	}
+	b.WriteString("\n")
+	group := ""
+	for _, f := range r.Findings {
+		if f.group != group {
+			group = f.group
+			fmt.Fprintf(&b, "\n%s\n", group)
+		}
+		f.write(&b)
+	}
+	if len(r.Skipped) > 0 {
+		b.WriteString("\nNot checked\n")
+	}
+	for _, s := range r.Skipped {
+		text := s.Check + ": " + s.Why
+		if s.Root {
+			text += " (run with sudo for that)"
+		}
+		wrap(&b, margin, text)
+	}
+	fmt.Fprintf(&b, "\n%s\n", r.verdict())
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// write writes a finding and its steps. A command is one line, so that it can be copied.
+func (f finding) write(b *strings.Builder) {
+	wrap(b, fmt.Sprintf("  %-*s  ", severityWidth, f.Severity), f.Check+": "+f.Text)
+	for _, fix := range f.Fix {
+		if line, ok := strings.CutPrefix(fix, status.CommandIndent); ok {
+			fmt.Fprintf(b, "%s      %s\n", margin, line)
+		} else {
+			wrap(b, margin+"  - ", fix)
+		}
+	}
+}
+
+// width is that of the text, in characters: a page of man has less, a line of the documentation a little more.
+const width = 118
+
+// wrap writes words behind first, and goes on below them.
+func wrap(b *strings.Builder, first, text string) {
+	for _, line := range printable.Wrap(text, width-len(first)) {
+		b.WriteString(first + line + "\n")
+		first = strings.Repeat(" ", len(first))
+	}
+}
+
+// verdict sums it up.
+func (r *Report) verdict() string {
+	found := map[string]int{}
+	for _, f := range r.Findings {
+		found[f.Severity]++
+	}
+	var parts []string
+	for _, s := range []string{status.Error, status.Warning, status.Notice} {
+		if found[s] > 0 {
+			parts = append(parts, printable.Count(found[s], s))
+		}
+	}
+	if len(parts) == 0 {
+		return "Nothing is wrong, as far as was checked."
+	}
+	return "Found " + printable.List(parts) + "."
+}
+
+// maxLine is the longest line of a program's answer that is shown, in bytes.
+const maxLine = 200
+
+func firstLine(text string) string {
+	line, _, _ := strings.Cut(text, "\n")
+	return line[:min(len(line), maxLine)]
 }

@@ -5,180 +5,102 @@ package doctor
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
+	"net/netip"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/control"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/find"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/freenet"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
-// facts are what several checks look at. They are gathered once, and only read then.
-type facts struct {
-	System
-	*find.Inventory
-	sockets []*socket
-	macOS   string // version, as in "26.1"; empty: not known, or no macOS
-}
-
 // A socket is one that a daemon has, had or will have.
 type socket struct {
-	Path    string
-	By      []string       // what names it
-	Server  *find.Server   // the process that serves it, by its command line
-	Status  *status.Status // what its daemon tells
-	AskErr  error          // why it does not
-	control string         // path of the control socket
-	exists  bool
-	node    node
+	*find.Socket
+	Status *status.Status // what its daemon tells
+	AskErr error          // why it does not
 }
 
-// maxSockets bounds how many sockets are looked at.
-const maxSockets = 64
-
-// gather collects them.
-func gather(ctx context.Context, s System) *facts {
-	look, cancel := context.WithTimeout(ctx, factTime)
+// gather begins an examination with the inventory and what all daemons tell.
+func gather(ctx context.Context, s System) *exam {
+	look, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
-	f := &facts{System: s, Inventory: find.Look(look, s.System)}
-	f.macOS = f.macOSVersion(look)
-	f.findSockets()
-	f.askAll(ctx)
-	return f
-}
-
-// askAll asks every daemon, all at once.
-func (f *facts) askAll(ctx context.Context) {
-	if f.Ask == nil {
-		return
+	x := &exam{System: s, Inventory: find.Look(look, s.System), ctx: look, proposed: map[string]netip.Prefix{}, findings: []finding{}, skipped: []omission{}}
+	x.macOS = x.macOSVersion()
+	x.findSockets()
+	if s.Ask == nil {
+		return x
 	}
-	ctx, cancel := context.WithTimeout(ctx, askTime)
+	ctx, cancel = context.WithTimeout(ctx, askTime)
 	defer cancel()
 	var all sync.WaitGroup
-	for _, k := range f.sockets {
-		all.Go(func() { k.Status, k.AskErr = f.ask(ctx, k.control) })
+	for _, k := range x.sockets {
+		all.Go(func() { k.Status, k.AskErr = x.ask(ctx, k.Control) })
 	}
 	all.Wait()
+	return x
 }
 
 // macOSVersion asks sw_vers(1), which prints the version and nothing else. A staged system has it in a property list.
-func (f *facts) macOSVersion(ctx context.Context) string {
-	if f.GOOS != "darwin" {
+func (x *exam) macOSVersion() string {
+	if x.GOOS != "darwin" {
 		return ""
 	}
-	if f.Run != nil {
-		if out, err := f.Run(ctx, "/usr/bin/sw_vers", "-productVersion"); err == nil {
-			return firstLine(find.Clean(strings.TrimSpace(string(out))))
-		}
+	if out, err := x.program("/usr/bin/sw_vers", "-productVersion"); err == nil {
+		return firstLine(find.Clean(strings.TrimSpace(out)))
 	}
 	var v struct{ ProductVersion string }
-	_ = f.readPlist("/System/Library/CoreServices/SystemVersion.plist", &v)
+	_ = x.readPlist("/System/Library/CoreServices/SystemVersion.plist", &v)
 	return find.Clean(v.ProductVersion)
 }
 
 // macMajor is the major version of macOS, 0 if it is not known.
-func (f *facts) macMajor() int {
-	major, _, _ := strings.Cut(f.macOS, ".")
+func (x *exam) macMajor() int {
+	major, _, _ := strings.Cut(x.macOS, ".")
 	n, _ := strconv.Atoi(major)
 	return max(n, 0)
 }
 
-func (f *facts) systemName() string {
-	if f.GOOS != "darwin" {
-		return f.GOOS
+func (x *exam) systemName() string {
+	if x.GOOS != "darwin" {
+		return x.GOOS
 	}
-	return strings.TrimSpace("macOS " + f.macOS)
+	return strings.TrimSpace("macOS " + x.macOS)
 }
 
-// findSockets collects the sockets of daemons, jobs and networks, those that were named, and those that minikube looks for.
-func (f *facts) findSockets() {
-	for i, s := range f.Setups() {
-		if k := f.socket(s.Socket, s.By); k != nil && i < len(f.Servers) {
-			k.Server = &f.Servers[i]
+// findSockets collects the sockets that are known or named, and those that minikube would find.
+func (x *exam) findSockets() {
+	named := slices.Clone(x.Named)
+	for _, path := range find.MinikubeSockets {
+		if at, err := x.node(path); err == nil && at.Type() == fs.ModeSocket {
+			named = append(named, path)
 		}
 	}
-	for _, s := range f.Sockets {
-		f.socket(s, "")
-	}
-	f.findDaemons()
-	for _, s := range find.MinikubeSockets {
-		if fi, err := f.Stat(s); err == nil && isSocket(fi.Mode()) {
-			f.socket(s, "")
-		}
-	}
-	f.sockets = slices.DeleteFunc(f.sockets, func(k *socket) bool { return !f.asked(k.Path) })
-	for _, k := range f.sockets {
-		n, err := f.lstat(k.Path)
-		k.exists, k.node = err == nil, n
-	}
-}
-
-// findDaemons adds the daemons that are found by their sockets, and where their control sockets are.
-func (f *facts) findDaemons() {
-	var found []find.Daemon
-	switch {
-	case f.Dial == nil:
-	case len(f.Sockets) == 0:
-		found = find.Daemons(f.System.System)
-	default:
-		for _, s := range f.Sockets {
-			found = append(found, find.One(f.System.System, s))
-		}
-	}
-	for _, d := range found {
-		k := f.socket(d.Socket, "")
-		if k == nil && d.Control != "" { // a runtime directory was named, and its socket is not known
-			k = f.socket(filepath.Dir(d.Control), "")
-		}
-		if k == nil {
-			continue
-		}
-		if d.Control != "" {
-			k.control = d.Control
-		}
-		if k.Server == nil && d.PID != 0 {
-			k.Server = &find.Server{Process: find.Process{PID: d.PID, UID: -1}, Ours: !d.Old}
+	for _, k := range x.Sockets(x.System.System, named...) {
+		if x.asked(k.Path) {
+			x.sockets = append(x.sockets, &socket{Socket: k})
 		}
 	}
 }
-
-// socket is the known socket at a path, added if need be; nil for what is no absolute path.
-func (f *facts) socket(path, by string) *socket {
-	if !filepath.IsAbs(path) || len(f.sockets) >= maxSockets {
-		return nil
-	}
-	i := slices.IndexFunc(f.sockets, func(k *socket) bool { return f.same(k.Path, path) })
-	if i < 0 {
-		i = len(f.sockets)
-		f.sockets = append(f.sockets, &socket{Path: filepath.Clean(path), control: filepath.Clean(path) + ".d/control"})
-	}
-	if by != "" {
-		f.sockets[i].By = append(f.sockets[i].By, by)
-	}
-	return f.sockets[i]
-}
-
-func (f *facts) same(a, b string) bool { return find.SamePath(a, b) || f.Real(a) == f.Real(b) }
 
 // asked tells whether a socket is among those that were asked for, if any were.
-func (f *facts) asked(path string) bool {
-	return len(f.Sockets) == 0 || slices.ContainsFunc(f.Sockets, func(s string) bool { return f.same(s, path) })
+func (x *exam) asked(path string) bool {
+	return len(x.Named) == 0 || slices.ContainsFunc(x.Named, func(s string) bool { return x.Same(s, path) })
 }
 
-// errOlder says that a daemon has no status: it is of a version before that.
-var errOlder = errors.New("it is older than this program and does not describe itself")
-
 // ask asks one daemon for its status.
-func (f *facts) ask(ctx context.Context, controlSocket string) (*status.Status, error) {
-	code, answer, err := f.Ask(ctx, filepath.Join(f.Root, controlSocket), "/v1/status")
-	if code == http.StatusNotFound {
-		return nil, errOlder
-	}
+func (x *exam) ask(ctx context.Context, controlSocket string) (*status.Status, error) {
+	_, answer, err := x.Ask(ctx, filepath.Join(x.Root, controlSocket), "/v1/status")
 	if err != nil {
 		return nil, err
 	}
@@ -190,8 +112,8 @@ func (f *facts) ask(ctx context.Context, controlSocket string) (*status.Status, 
 }
 
 // serving are the sockets whose daemons tell of themselves, or seem to run.
-func (f *facts) serving() (all []*socket) {
-	for _, k := range f.sockets {
+func (x *exam) serving() (all []*socket) {
+	for _, k := range x.sockets {
 		if k.Status != nil || k.Server != nil {
 			all = append(all, k)
 		}
@@ -200,6 +122,62 @@ func (f *facts) serving() (all []*socket) {
 }
 
 // telling are those whose daemons tell of themselves.
-func (f *facts) telling() []*socket {
-	return slices.DeleteFunc(f.serving(), func(k *socket) bool { return k.Status == nil })
+func (x *exam) telling() []*socket {
+	return slices.DeleteFunc(x.serving(), func(k *socket) bool { return k.Status == nil })
+}
+
+// A System is what there is to examine, and all that checks ask.
+type System struct {
+	find.System
+	User  account    // for whom permissions are checked
+	Named []string   // to look at, and at no other; empty: all that are found
+	Reach netip.Addr // a guest that should be reachable; zero: none
+
+	// A staged system has none of these, unless they are recorded.
+	Table    func() (*freenet.Table, error)                                                // interfaces and routes
+	Ask      func(ctx context.Context, control, what string) (int, json.RawMessage, error) // a control socket
+	Writable func(path string) error                                                       // for the user: access(2)
+	Group    func(gid int) string                                                          // its name, or else its number
+}
+
+// Host is the machine itself, or below another root the files of a system.
+func Host(s find.System) System {
+	if s.Staged() {
+		s.GOOS = stagedOS(s)
+		return System{System: s, User: account{Staged: true}, Group: strconv.Itoa}
+	}
+	h := System{
+		System: s, User: caller(), Table: freenet.System, Group: groupName,
+		Ask: func(ctx context.Context, controlSocket, what string) (int, json.RawMessage, error) {
+			return control.Ask(ctx, controlSocket, http.MethodGet, what, nil)
+		},
+	}
+	if !h.User.Behind {
+		h.Writable = func(path string) error { return unix.Access(path, unix.W_OK) }
+	}
+	return h
+}
+
+// stagedOS tells by a directory that only macOS has what kind of system is staged.
+func stagedOS(s find.System) string {
+	for _, dir := range []string{"/System/Library", "/Library/LaunchDaemons", "/Users", "/opt/homebrew"} {
+		if _, err := s.Stat(dir); err == nil {
+			return "darwin"
+		}
+	}
+	return runtime.GOOS
+}
+
+// maxFile is the largest file that is read, in bytes: some thousand leases.
+const maxFile = 1 << 20
+
+func (s System) readFile(path string) ([]byte, error) { return s.ReadFile(path, maxFile) }
+
+// readPlist reads a property list in any of its forms.
+func (s System) readPlist(path string, into any) error {
+	b, err := s.readFile(path)
+	if err != nil {
+		return err
+	}
+	return find.UnmarshalPlist(b, into)
 }

@@ -126,7 +126,7 @@ func snapshot(t *testing.T, root string) (all []string) {
 
 // TestRealPrograms: one that hangs is ended, and of one that never stops talking little is kept.
 func TestRealPrograms(t *testing.T) {
-	x := &exam{facts: &facts{System: System{System: find.System{Run: find.RunProgram}}}, ctx: t.Context()}
+	x := &exam{System: System{System: find.System{Run: find.RunProgram}}, ctx: t.Context()}
 	out, err := x.program("/bin/sh", "-c", "head -c 30000000 /dev/zero")
 	require.NoError(t, err)
 	assert.Less(t, len(out), 10<<20)
@@ -145,8 +145,7 @@ func FuzzAnswers(f *testing.F) {
 	f.Add(lease("192.168.105.2", "2:3") + plistOf("<key>Subnets</key><array/>"))
 	f.Fuzz(func(t *testing.T, answer string) {
 		s := find.System{GOOS: "darwin", Run: func(context.Context, string, ...string) ([]byte, error) { return []byte(answer), nil }}
-		x := &exam{facts: &facts{System: System{System: s}, Inventory: &find.Inventory{}}, ctx: t.Context()}
-		parseLeases(answer)
+		x := &exam{System: System{System: s}, Inventory: &find.Inventory{}, ctx: t.Context()}
 		maskedPrefix(answer, answer)
 		x.qemu("/q", answer)
 		x.bootpdDisabled()

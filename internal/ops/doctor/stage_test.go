@@ -32,7 +32,7 @@ var update = flag.Bool("update", false, "write testdata")
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // A tree is a staged system: what is at a path. Text that begins with "#!" is a program, "-> " a link, "|" a pipe; "socket" is
-// one that nobody listens at, "served" one that somebody does.
+// one at which nothing listens, "served" one at which this test does.
 type tree map[string]string
 
 func (t tree) with(others ...tree) tree {
@@ -124,7 +124,7 @@ func (s stage) system(tb testing.TB) System {
 				return nil, s.dial[address]
 			},
 		},
-		User: account{UID: 501, GID: 20, Groups: []int{12, 20, 80}, Name: "ann"}, Sockets: s.sockets,
+		User: account{UID: 501, GID: 20, Groups: []int{12, 20, 80}, Name: "ann"}, Named: s.sockets,
 		Table: func() (*freenet.Table, error) {
 			return freenet.NewTable(conflicts(tb, s.addresses), conflicts(tb, s.routes)), nil
 		},

@@ -38,127 +38,149 @@ type Daemon struct {
 	Control string // path of the control socket; empty: it has none
 	PID     int    // 0: not known
 	Program string // as it was called, if PID is known
-	Old     bool   // it is socket_vmnet, which has no control socket
 	Err     error  // why it cannot be asked anything
 }
 
-// Where the control socket is, without --runtime-dir, and the one for root and the daemon's user beside it.
-const (
-	runtimeSuffix = ".d/"
-	controlName   = "control"
-	rootSuffix    = ".root"
-)
+// rootSuffix is of the control socket for root and the daemon's user, beside the one for all.
+const rootSuffix = ".root"
+
+// controlOf is the path of a daemon's control socket. runtimeDir is the one that its command line names, if any.
+func controlOf(socket, runtimeDir string) string {
+	return filepath.Join(cmp.Or(runtimeDir, socket+".d"), "control")
+}
 
 // Daemons are those that run, by socket. One that cannot be asked has an Err: it is another user's, or socket_vmnet.
 //
 // A socket without a control socket beside it and without a process that serves it is left alone: connecting could make a
 // service manager start its daemon.
-func Daemons(s System) []Daemon {
-	servers := s.servers()
-	var all []Daemon
-	seen := map[string]bool{}
-	add := func(socket string) {
-		if path := s.Real(socket); !seen[path] {
-			seen[path] = true
-			if d := s.daemon(socket, servers); d.PID != 0 || d.Control != "" {
-				all = append(all, d)
-			}
+func Daemons(s System) (all []Daemon) {
+	for _, k := range s.running().Sockets(s) {
+		if d := s.daemon(k); d.PID != 0 || d.Control != "" {
+			all = append(all, d)
 		}
-	}
-	for _, socket := range s.sockets() {
-		_, err := s.Stat(socket + runtimeSuffix + controlName)
-		if s.serving(socket, servers) != nil || err == nil || errors.Is(err, fs.ErrPermission) {
-			add(socket)
-		}
-	}
-	for _, p := range servers {
-		add(p.Socket)
 	}
 	slices.SortStableFunc(all, func(a, b Daemon) int { return cmp.Compare(a.Socket, b.Socket) })
 	return all
 }
 
 // One is the daemon at socket, which may also be a directory that was given with --runtime-dir.
-func One(s System, socket string) Daemon {
-	fi, err := s.Stat(socket)
-	if err != nil || !fi.IsDir() {
-		d := Daemon{Socket: socket, Control: socket + runtimeSuffix + controlName}
-		if s.connectControl(d.Control) == nil {
-			return d // as nearly always, and without a look at all processes
-		}
-		return s.daemon(socket, s.servers())
+func One(s System, socket string) (d Daemon) {
+	if fi, err := s.Stat(socket); err == nil && fi.IsDir() {
+		control := controlOf("", socket)
+		return Daemon{Control: control, Err: why(s.connectControl(control))}
 	}
-	d := Daemon{Control: filepath.Join(socket, controlName)}
-	switch d.Err = s.connectControl(d.Control); {
-	case errors.Is(d.Err, fs.ErrNotExist):
-		d.Err = ErrNothing
-	case errors.Is(d.Err, syscall.ECONNREFUSED) || errors.Is(d.Err, syscall.ENOTSOCK):
-		d.Err = ErrStopped
+	if d = (Daemon{Socket: socket, Control: controlOf(socket, "")}); s.connectControl(d.Control) == nil {
+		return d // as nearly always, and without a look at all processes
+	}
+	for _, k := range s.running().Sockets(s, socket) {
+		if s.Same(k.Path, socket) {
+			d = s.daemon(k)
+			d.Socket = socket
+		}
 	}
 	return d
 }
 
+// running is an inventory of what runs. Where processes cannot be listed, nothing does.
+func (s System) running() *Inventory {
+	ctx, cancel := context.WithTimeout(context.Background(), processesTime)
+	defer cancel()
+	f := newSearch(ctx, s)
+	f.findProcesses()
+	return f.Inventory
+}
+
+// A Socket is a stream socket that a daemon has, had or will have.
+type Socket struct {
+	Path    string
+	Control string   // path of the control socket
+	By      []string // what names it
+	Server  *server  // the process that serves it, by its command line
+}
+
+// maxSockets bounds how many sockets are looked at: any user can make some in /tmp.
+const maxSockets = 256
+
+// Sockets are, each once, those of the daemons, jobs and networks, those that are named, and those at the usual places that have a
+// control socket. Of a runtime directory that is named only the control socket is known.
+func (v *Inventory) Sockets(s System, named ...string) (all []*Socket) {
+	add := func(path, runtimeDir string) *Socket {
+		if !filepath.IsAbs(path) || len(all) >= maxSockets {
+			return &Socket{}
+		}
+		i := slices.IndexFunc(all, func(k *Socket) bool { return s.Same(k.Path, path) })
+		if i < 0 {
+			i = len(all)
+			all = append(all, &Socket{Path: filepath.Clean(path), Control: controlOf(filepath.Clean(path), runtimeDir)})
+		}
+		return all[i]
+	}
+	for i, d := range v.Setups() {
+		k := add(d.Socket, d.RuntimeDir)
+		k.By = append(k.By, d.By)
+		if i < len(v.Servers) {
+			k.Server = &v.Servers[i]
+		}
+	}
+	for _, path := range named {
+		dir := ""
+		if fi, err := s.Stat(path); err == nil && fi.IsDir() {
+			dir = path
+		}
+		add(path, dir)
+	}
+	for _, path := range s.controlled() {
+		add(path, "")
+	}
+	return all
+}
+
+// why is what an error of connecting means.
+func why(err error) error {
+	switch {
+	case Absent(err):
+		return ErrNothing
+	case errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ENOTSOCK):
+		return ErrStopped
+	}
+	return err
+}
+
 // servers are the daemons among the processes whose sockets are known. Where processes cannot be listed, there are none.
-func (s System) servers() []Server {
+func (s System) servers() []server {
 	if s.Processes == nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), processesTime)
 	defer cancel()
 	list, _ := s.Processes(ctx)
-	return slices.DeleteFunc(serversIn(list), func(p Server) bool { return p.Socket == "" })
-}
-
-// serving is the process that serves a socket, or nil.
-func (s System) serving(socket string, servers []Server) *Server {
-	path := s.Real(socket)
-	i := slices.IndexFunc(servers, func(p Server) bool { return s.Real(p.Socket) == path })
-	if i < 0 {
-		return nil
-	}
-	return &servers[i]
+	return slices.DeleteFunc(serversIn(list), func(p server) bool { return p.Socket == "" })
 }
 
 // daemon is the one at a stream socket.
-func (s System) daemon(socket string, servers []Server) Daemon {
-	d := Daemon{Socket: socket, Control: socket + runtimeSuffix + controlName}
-	p := s.serving(socket, servers)
-	if p != nil {
-		d.PID, d.Program = p.PID, p.Program
-		if p.RuntimeDir != "" {
-			d.Control = filepath.Join(p.RuntimeDir, controlName)
-		}
+func (s System) daemon(k *Socket) Daemon {
+	d := Daemon{Socket: k.Path, Control: k.Control}
+	if k.Server != nil {
+		d.PID, d.Program = k.Server.PID, k.Server.Program
 	}
 	d.Err = s.connectControl(d.Control)
 	if d.Err == nil || errors.Is(d.Err, fs.ErrPermission) {
 		return d
 	}
-	switch err := s.connect(socket); {
-	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR):
-		d.Err = ErrNothing
-	case errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ENOTSOCK):
-		d.Err = ErrStopped
-	case err != nil:
-		d.Err = err
-	case p == nil && s.wait(d.Control): // a service manager has started it now
-		d.Err = nil
+	switch d.Err = why(s.connect(k.Path)); {
+	case d.Err != nil:
+	case k.Server == nil && s.wait(d.Control): // a service manager has started it now
 		return d
-	case s.isOurs(d):
-		d.Err = ErrNoControl
 	default:
-		d.Err, d.Old = ErrOld, true
+		// It is socket_vmnet2 all the same by its name, or its lock.
+		if _, err := s.Stat(k.Path + ".lock"); err == nil || d.PID != 0 && compat.PersonalityOf(d.Program) == compat.New {
+			d.Err = ErrNoControl
+		} else {
+			d.Err = ErrOld
+		}
 	}
 	d.Control = ""
 	return d
-}
-
-// isOurs tells whether a daemon without a control socket is socket_vmnet2 all the same: by its name, or its lock.
-func (s System) isOurs(d Daemon) bool {
-	if d.PID != 0 && compat.PersonalityOf(d.Program) == compat.New {
-		return true
-	}
-	_, err := s.Stat(d.Socket + ".lock")
-	return err == nil
 }
 
 // connectControl tells whether a control socket answers: first the one that only root and the daemon's user can use, which other

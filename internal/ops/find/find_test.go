@@ -7,8 +7,11 @@ import (
 	"errors"
 	"io/fs"
 	"net"
+	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -162,7 +165,7 @@ func TestDaemons(t *testing.T) {
 				processes: []Process{process(7, "/opt/socket_vmnet/bin/socket_vmnet", "--vmnet-gateway=192.168.105.1", "/run/a")},
 				listens:   map[string]error{"/run/a": nil},
 			},
-			[]Daemon{{Socket: "/run/a", PID: 7, Program: "/opt/socket_vmnet/bin/socket_vmnet", Old: true, Err: ErrOld}},
+			[]Daemon{{Socket: "/run/a", PID: 7, Program: "/opt/socket_vmnet/bin/socket_vmnet", Err: ErrOld}},
 		},
 		{
 			"under that name, ours",
@@ -205,7 +208,7 @@ func TestOne(t *testing.T) {
 		{"nothing", fake{}, "/a", Daemon{Socket: "/a", Err: ErrNothing}},
 		{"a file", fake{listens: map[string]error{"/a": syscall.ENOTSOCK}}, "/a", Daemon{Socket: "/a", Err: ErrStopped}},
 		{"another error", fake{listens: map[string]error{"/a": syscall.EINVAL}}, "/a", Daemon{Socket: "/a", Err: syscall.EINVAL}},
-		{"old", fake{listens: map[string]error{"/a": nil}}, "/a", Daemon{Socket: "/a", Old: true, Err: ErrOld}},
+		{"old", fake{listens: map[string]error{"/a": nil}}, "/a", Daemon{Socket: "/a", Err: ErrOld}},
 		{"started by its service manager", fake{listens: map[string]error{"/a": nil}, starts: "/a.d/control"}, "/a", Daemon{Socket: "/a", Control: "/a.d/control"}},
 		{"a directory", fake{listens: map[string]error{"/d/control": nil}}, "/d", Daemon{Control: "/d/control"}},
 		{"an empty one", fake{files: []string{"/d/"}}, "/d", Daemon{Control: "/d/control", Err: ErrNothing}},
@@ -232,7 +235,7 @@ func TestMachine(t *testing.T) {
 	}
 	assert.Equal(t, Daemon{Socket: socket, Err: ErrNothing}, One(m, socket))
 	ln := listen(socket)
-	assert.Equal(t, Daemon{Socket: socket, Old: true, Err: ErrOld}, One(m, socket))
+	assert.Equal(t, Daemon{Socket: socket, Err: ErrOld}, One(m, socket))
 	require.NoError(t, os.Mkdir(socket+".d", 0o750))
 	control := listen(socket + ".d/control")
 	want := Daemon{Socket: socket, Control: socket + ".d/control"}
@@ -283,4 +286,74 @@ func TestSamePath(t *testing.T) {
 	assert.False(t, SamePath("/var/run/x", "/var/run/y"))
 	assert.False(t, SamePath("", ""))
 	assert.Equal(t, "/private/other/x", public("/private/other/x"))
+}
+
+// TestProcesses finds this test among the machine's processes, by whichever way this system has.
+func TestProcesses(t *testing.T) {
+	list, err := processes(t.Context())
+	require.NoError(t, err)
+	checkOwn(t, list)
+}
+
+// TestPS does so by ps, where there is one; macOS has it always.
+func TestPS(t *testing.T) {
+	list, err := ps(RunProgram)(t.Context())
+	if _, missing := exec.LookPath("ps"); missing != nil {
+		require.Error(t, err)
+		return
+	}
+	require.NoError(t, err)
+	checkOwn(t, list)
+}
+
+func checkOwn(t *testing.T, list []Process) {
+	t.Helper()
+	i := slices.IndexFunc(list, func(p Process) bool { return p.PID == os.Getpid() })
+	require.GreaterOrEqual(t, i, 0)
+	// ps cannot tell where an argument with a space ends.
+	want := Process{PID: os.Getpid(), PPID: os.Getppid(), UID: os.Geteuid(), Args: []string{strings.Join(os.Args, " ")}}
+	got := list[i]
+	got.Dir = "" // only Linux tells
+	got.Args = []string{strings.Join(got.Args, " ")}
+	assert.Equal(t, want, got)
+}
+
+func TestIsDaemon(t *testing.T) {
+	for _, tt := range []struct {
+		argv []string
+		want bool
+	}{
+		{[]string{"/opt/socket_vmnet/bin/socket_vmnet", "/s"}, true},
+		{[]string{"socket_vmnet2", "--vmnet-mode=host", "/s"}, true},
+		{[]string{"socket_vmnet", "migrate"}, true}, // the old program has no subcommands
+		{[]string{"socket_vmnet2", "migrate"}, false},
+		{[]string{"socket_vmnet2", "--version"}, false},
+		{[]string{"socket_vmnet_client", "/s", "qemu"}, false},
+		{[]string{"vim", "socket_vmnet"}, false},
+		{nil, false},
+	} {
+		assert.Equal(t, tt.want, isDaemon(tt.argv), "%q", tt.argv)
+	}
+}
+
+func TestSetupOf(t *testing.T) {
+	const colima = "/opt/colima/bin/socket_vmnet"
+	for _, tt := range []struct {
+		name string
+		argv []string
+		want setup
+	}{
+		{
+			"colima, with spaces",
+			[]string{colima, "--vmnet-mode", "shared", "--socket-group", "staff", "--vmnet-gateway", "192.168.106.1", "--vmnet-dhcp-end", "192.168.106.254", "--pidfile", "/p", "/s"},
+			setup{Program: colima, Socket: "/s", Mode: "shared", Gateway: netip.MustParseAddr("192.168.106.1"), Subnet: netip.MustParsePrefix("192.168.106.0/24"), Pidfile: "/p"},
+		},
+		{"bridged", []string{"x", "--vmnet-mode=bridged", "--vmnet-interface=en7", "/s"}, setup{Program: "x", Socket: "/s", Mode: "bridged", Interface: "en7"}},
+		{"option of the new one", []string{"socket_vmnet2", "--max-clients=3", "/s"}, setup{Program: "socket_vmnet2", Socket: "/s", Mode: "shared"}},
+		{"refused by the old one", []string{"socket_vmnet", "--max-clients=3", "/s"}, setup{Program: "socket_vmnet"}},
+		{"no socket", []string{"socket_vmnet"}, setup{Program: "socket_vmnet"}},
+		{"nothing", nil, setup{}},
+	} {
+		t.Run(tt.name, func(t *testing.T) { assert.Equal(t, tt.want, setupOf(tt.argv)) })
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -22,7 +23,7 @@ type Inventory struct {
 	Jobs     []Job     `json:"jobs"`
 	Units    []Unit    `json:"units"`
 	Networks []network `json:"networks"`
-	Servers  []Server  `json:"daemons"`
+	Servers  []server  `json:"daemons"`
 	Clients  []client  `json:"clients"`
 	Problems []problem `json:"problems"`
 
@@ -47,17 +48,24 @@ type search struct {
 // lookTime is how long the programs that are asked may take in all.
 const lookTime = 30 * time.Second
 
+func newSearch(ctx context.Context, s System) *search {
+	return &search{System: s, ctx: ctx, Inventory: &Inventory{
+		Programs: []program{}, Jobs: []Job{}, Units: []Unit{}, Networks: []network{}, Servers: []server{}, Clients: []client{}, Problems: []problem{},
+	}}
+}
+
 // Look makes the inventory of s.
 func Look(ctx context.Context, s System) *Inventory {
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
-	f := &search{System: s, ctx: ctx, Inventory: &Inventory{
-		Programs: []program{}, Jobs: []Job{}, Units: []Unit{}, Networks: []network{}, Servers: []Server{}, Clients: []client{}, Problems: []problem{},
-	}}
+	f := newSearch(ctx, s)
 	f.findProcesses()
 	f.findPrograms()
 	f.findJobs()
 	f.findUnits()
+	for _, j := range f.Jobs {
+		f.addNamed(j.Program, "the job "+j.Label+" ("+j.Path+")")
+	}
 	f.findLima()
 	f.findColima()
 	f.findMinikube()
@@ -92,7 +100,7 @@ func (f *search) nameServers() {
 	for i := range f.Servers {
 		d := &f.Servers[i]
 		f.addProgram(d.Program)
-		if p := f.ProgramAt(d.Program); p != nil && p.Ours {
+		if p := f.programAt(d.Program); p != nil && p.Ours {
 			d.Ours = true
 		}
 		job := slices.IndexFunc(f.Jobs, func(j Job) bool { return SamePath(j.Socket, d.Socket) })
@@ -167,17 +175,35 @@ func (f *search) run(name string, args ...string) ([]byte, error) {
 	return out, err
 }
 
+// formats are what files should be, by how their names end.
+var formats = map[string]string{".yaml": "YAML", ".json": "JSON", ".plist": "property list"}
+
 // decode reads a file into a T with unmarshal.
-func decode[T any](f *search, path, format string, unmarshal func([]byte, any) error) (out T, ok bool) {
+func decode[T any](f *search, path string, unmarshal func([]byte, any) error) (out T, ok bool) {
 	b := f.read(path)
 	if b == nil {
 		return out, false
 	}
 	if err := parse(func() error { return unmarshal(b, &out) }); err != nil {
-		f.problem(path, fmt.Errorf("is not the %s that it should be: %s", format, firstLine(err.Error())))
+		f.problem(path, fmt.Errorf("is not the %s that it should be: %s", formats[filepath.Ext(path)], firstLine(err.Error())))
 		return out, false
 	}
 	return out, true
+}
+
+// instanceName is what Lima and minikube take as a name, so no other can be one.
+var instanceName = regexp.MustCompile(`^[A-Za-z0-9]+(?:[._-][A-Za-z0-9]+)*$`)
+
+// decodeEach decodes the file of every instance below dir, and calls do with it.
+func decodeEach[T any](f *search, dir, file string, unmarshal func([]byte, any) error, do func(name string, c T)) {
+	for _, name := range f.list(dir) {
+		if !instanceName.MatchString(name) {
+			continue
+		}
+		if c, ok := decode[T](f, filepath.Join(dir, name, file), unmarshal); ok {
+			do(name, c)
+		}
+	}
 }
 
 // parse calls a parser that is not made for files that lie.
@@ -195,8 +221,8 @@ func firstLine(text string) string {
 	return line
 }
 
-// ProgramAt is the known program at a path, by either of its names; nil if there is none.
-func (v *Inventory) ProgramAt(path string) *program {
+// programAt is the known program at a path, by either of its names; nil if there is none.
+func (v *Inventory) programAt(path string) *program {
 	for i := range v.Programs {
 		if p := &v.Programs[i]; SamePath(p.Path, path) || SamePath(p.Links, path) {
 			return p
@@ -207,7 +233,7 @@ func (v *Inventory) ProgramAt(path string) *program {
 
 // Ours tells whether socket_vmnet2 is installed or runs.
 func (v *Inventory) Ours() bool {
-	return slices.ContainsFunc(v.Programs, func(p program) bool { return p.Ours }) || slices.ContainsFunc(v.Servers, func(d Server) bool { return d.Ours })
+	return slices.ContainsFunc(v.Programs, func(p program) bool { return p.Ours }) || slices.ContainsFunc(v.Servers, func(d server) bool { return d.Ours })
 }
 
 // uses tells whether what is started at path is the program p.

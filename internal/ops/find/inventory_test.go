@@ -123,7 +123,7 @@ func TestPage(t *testing.T) {
 	}
 	for _, typ := range []reflect.Type{
 		reflect.TypeFor[Inventory](), reflect.TypeFor[program](), reflect.TypeFor[Job](), reflect.TypeFor[Unit](), reflect.TypeFor[network](),
-		reflect.TypeFor[Server](), reflect.TypeFor[client](), reflect.TypeFor[problem](), reflect.TypeFor[Move](), reflect.TypeFor[setup](),
+		reflect.TypeFor[server](), reflect.TypeFor[client](), reflect.TypeFor[problem](), reflect.TypeFor[Move](), reflect.TypeFor[setup](),
 	} {
 		for f := range typ.Fields() {
 			if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" && name != "-" {
@@ -260,10 +260,10 @@ func TestOthers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "p")
 			require.NoError(t, os.WriteFile(path, []byte(tt.content), 0o600))
-			f, fi, err := System{}.open(path)
+			f, _, err := System{}.open(path)
 			require.NoError(t, err)
 			defer f.Close()
-			ours, version := inFile(f, fi)
+			ours, version := inFile(f)
 			assert.False(t, ours)
 			assert.Equal(t, tt.version, version)
 		})
@@ -298,20 +298,27 @@ func TestProblems(t *testing.T) {
 	assert.Contains(t, b.String(), "unread   /x: permission denied; run this again with sudo\n")
 }
 
-// TestUnits are those of systemd, without templates, with and without systemd.
+// TestUnits are those of systemd, by what they run or by name, without templates, with and without systemd.
 func TestUnits(t *testing.T) {
+	const etc, usr = "/etc/systemd/system/", "/usr/lib/systemd/system/"
 	s := staged(tree{
-		"/etc/systemd/system/socket_vmnet2.service": "x", "/etc/systemd/system/socket_vmnet2@.service": "x", "/usr/lib/systemd/system/socket_vmnet2-host.socket": "x",
+		etc + "other.service": "[Service]\nExecStart=/bin/true\n", etc + "socket_vmnet2.service": "x", etc + "socket_vmnet2@.service": "x",
+		etc + "vm.service":                "[Service]\nExecStart=\"/opt/a b/bin/socket_vmnet2\" /run/x\n",
+		usr + "socket_vmnet2-host.socket": "x", usr + "vm.service": "x",
 	}.build(t))
 	s.GOOS = "linux"
-	assert.Equal(t, []Unit{{Name: "socket_vmnet2.service"}, {Name: "socket_vmnet2-host.socket"}}, Look(t.Context(), s).Units)
+	assert.Equal(t, []Unit{
+		{Name: "socket_vmnet2.service", Path: etc + "socket_vmnet2.service"},
+		{Name: "vm.service", Path: etc + "vm.service", Program: "/opt/a b/bin/socket_vmnet2"},
+		{Name: "socket_vmnet2-host.socket", Path: usr + "socket_vmnet2-host.socket"},
+	}, LookAtJobs(t.Context(), s).Units)
 	require.NoError(t, os.MkdirAll(filepath.Join(s.Root, "/run/systemd/system"), 0o755))
 	s.Run = func(context.Context, string, ...string) ([]byte, error) {
 		return []byte("Id=socket_vmnet2-host.socket\nActiveState=active\nUnitFileState=enabled\nNeedDaemonReload=yes\n"), nil
 	}
 	v := Look(t.Context(), s)
 	assert.True(t, v.Booted)
-	assert.Equal(t, Unit{Name: "socket_vmnet2-host.socket", Active: "active", Enabled: "enabled", Stale: true}, v.Units[1])
+	assert.Equal(t, Unit{Name: "socket_vmnet2-host.socket", Path: usr + "socket_vmnet2-host.socket", Active: "active", Enabled: "enabled", Stale: true}, v.Units[2])
 }
 
 // TestHostileNames has names in files of users that a shell would run. Each line is run by a shell in which every program only notes
@@ -396,7 +403,7 @@ func FuzzPrograms(f *testing.F) {
 		run := func(context.Context, string, ...string) ([]byte, error) { return []byte(out), nil }
 		s := System{Root: t.TempDir(), GOOS: "linux", Run: run, Processes: ps(run)}
 		v := Look(t.Context(), s)
-		_ = properties(out)
+		_ = Properties(out)
 		require.NoError(t, v.WriteText(&bytes.Buffer{}, v.Moves("p")), fmt.Sprint(v))
 	})
 }

@@ -3,16 +3,22 @@
 package find
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
-	"syscall"
+	"sync"
 
 	"howett.net/plist"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
 )
 
 // NotLoaded is the state of a job that is a file and nothing else.
@@ -51,10 +57,62 @@ func ownerOf(label string) string {
 	return "other"
 }
 
+// Stop is the command that stops a job for good. managed: a package manager has made its file, and the command takes that away.
+func (j Job) Stop() (line string, managed bool) {
+	if name, ok := strings.CutPrefix(j.Label, "homebrew.mxcl."); ok {
+		brew := "/opt/homebrew/bin/brew"
+		if strings.HasPrefix(j.Program, "/usr/local/") {
+			brew = "/usr/local/bin/brew"
+		}
+		return sudo(!j.User()) + printable.Command(brew, "services", "stop", name), true
+	}
+	if name, ok := strings.CutPrefix(j.Label, "org.macports."); ok {
+		return "sudo " + printable.Command("/opt/local/bin/port", "unload", name), true
+	}
+	return sudo(!j.User()) + printable.Command("launchctl", "bootout", j.Target()), false
+}
+
 // launchdJob is what matters here of a job's property list.
 type launchdJob struct {
 	Label, Program   string
 	ProgramArguments []string
+}
+
+// command is what launchd runs.
+func (j launchdJob) command() []string {
+	if j.Program == "" {
+		return j.ProgramArguments
+	}
+	return append([]string{j.Program}, j.ProgramArguments[min(1, len(j.ProgramArguments)):]...)
+}
+
+// unitWord is a word of ExecStart=.
+var unitWord = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`"(?:[^"\\]|\\.)*"|\S+`) })
+
+// Command is the command line in a job's property list or unit, as this program writes them. runtime is what %t stands for in a unit.
+func Command(path, text, runtime string) (argv []string) {
+	if filepath.Ext(path) == ".plist" {
+		var j launchdJob
+		_ = UnmarshalPlist([]byte(text), &j)
+		return j.command()
+	}
+	_, line, _ := strings.Cut(text, "\nExecStart=")
+	line, _, _ = strings.Cut(line, "\n")
+	for _, word := range unitWord().FindAllString(line, -1) {
+		if unquoted, err := strconv.Unquote(word); err == nil {
+			word = unquoted
+		}
+		argv = append(argv, strings.NewReplacer("%%", "%", "%t", runtime, "$$", "$").Replace(word))
+	}
+	return argv
+}
+
+// LookAtJobs is an inventory of nothing but jobs and units.
+func LookAtJobs(ctx context.Context, s System) *Inventory {
+	f := newSearch(ctx, s)
+	f.findJobs()
+	f.findUnits()
+	return f.Inventory
 }
 
 // findJobs reads the property lists of launchd.
@@ -64,9 +122,7 @@ func (f *search) findJobs() {
 	for _, home := range f.Homes {
 		uid := os.Getuid()
 		if fi, err := f.Stat(home); err == nil {
-			if st, ok := fi.Sys().(*syscall.Stat_t); ok {
-				uid = int(st.Uid)
-			}
+			uid, _ = Owner(fi)
 		}
 		f.findJobsIn(filepath.Join(home, "Library/LaunchAgents"), fmt.Sprintf("gui/%d", uid))
 	}
@@ -78,19 +134,17 @@ func (f *search) findJobsIn(dir, domain string) {
 			continue
 		}
 		path, known := filepath.Join(dir, name), len(f.Problems)
-		raw, ok := decode[launchdJob](f, path, "property list", UnmarshalPlist)
-		if !ok && !strings.Contains(name, "socket_vmnet") {
-			f.Problems = f.Problems[:known] // of other programs
-		}
-		argv := raw.ProgramArguments
-		if raw.Program != "" { // what launchd runs
-			argv = append([]string{raw.Program}, argv[min(1, len(argv)):]...)
-		}
+		raw, ok := decode[launchdJob](f, path, UnmarshalPlist)
+		argv := cleanAll(raw.command())
 		switch {
 		case ok && isDaemon(argv):
-			f.addJob(Job{Label: raw.Label, Path: Clean(path), Domain: domain, Args: cleanAll(argv)})
-		case ok && strings.Contains(name, "socket_vmnet"):
-			f.problem(path, fmt.Errorf("is a job named like socket_vmnet's that runs something else: %s", Clean(strings.Join(argv, " "))))
+			j := Job{Label: Clean(cmp.Or(raw.Label, strings.TrimSuffix(name, ".plist"))), Path: Clean(path), Domain: domain, Args: argv, setup: setupOf(argv)}
+			j.Owner, j.State = ownerOf(j.Label), f.jobState(j)
+			f.Jobs = append(f.Jobs, j)
+		case !strings.Contains(name, "socket_vmnet"):
+			f.Problems = f.Problems[:known] // of other programs
+		case ok:
+			f.problem(path, fmt.Errorf("is a job named like socket_vmnet's that runs something else: %s", strings.Join(argv, " ")))
 		}
 	}
 }
@@ -101,17 +155,6 @@ func UnmarshalPlist(b []byte, into any) error {
 		_, err := plist.Unmarshal(b, into)
 		return err
 	})
-}
-
-// addJob completes a job and adds it.
-func (f *search) addJob(j Job) {
-	if j.Label == "" {
-		j.Label = strings.TrimSuffix(filepath.Base(j.Path), ".plist")
-	}
-	j.Label, j.Owner, j.setup = Clean(j.Label), ownerOf(j.Label), setupOf(j.Args)
-	f.addNamed(j.Program, "the job "+j.Label+" ("+j.Path+")")
-	j.State = f.jobState(j)
-	f.Jobs = append(f.Jobs, j)
 }
 
 // jobState asks launchctl, where there is one.
@@ -134,10 +177,12 @@ func (f *search) jobState(j Job) string {
 	return "loaded"
 }
 
-// A Unit is one of systemd that is named like ours.
+// A Unit is one of systemd that runs a daemon, or is named like ours.
 type Unit struct {
 	Name    string `json:"name"`
-	Active  string `json:"active,omitempty"` // empty: systemd was not asked
+	Path    string `json:"path"`
+	Program string `json:"program,omitempty"` // of a service
+	Active  string `json:"active,omitempty"`  // empty: systemd was not asked
 	Enabled string `json:"enabled,omitempty"`
 	Result  string `json:"result,omitempty"`
 	Stale   bool   `json:"stale"` // its file has changed since systemd read it
@@ -148,39 +193,41 @@ var unitDirs = []string{"/etc/systemd/system", "/usr/local/lib/systemd/system", 
 
 // findUnits looks for units of systemd, and asks systemctl for their states where systemd runs.
 func (f *search) findUnits() {
-	if f.GOOS != "linux" {
-		return
-	}
 	var names []string
 	for _, dir := range unitDirs {
 		for _, name := range f.list(dir) {
 			ext := filepath.Ext(name)
-			if strings.HasPrefix(name, "socket_vmnet") && (ext == ".service" || ext == ".socket") && !strings.Contains(name, "@.") && !slices.Contains(names, name) {
-				names = append(names, name)
+			if ext != ".service" && ext != ".socket" || strings.Contains(name, "@.") || slices.Contains(names, name) {
+				continue
 			}
+			u := Unit{Name: Clean(name), Path: Clean(filepath.Join(dir, name))}
+			b, _ := f.ReadFile(filepath.Join(dir, name), maxFile)
+			argv := Command(name, string(b), "")
+			if isDaemon(argv) {
+				u.Program = Clean(argv[0])
+			} else if !strings.HasPrefix(name, "socket_vmnet") {
+				continue
+			}
+			f.Units, names = append(f.Units, u), append(names, name)
 		}
 	}
-	f.Booted = f.Run != nil && f.exists("/run/systemd/system") // sd_booted(3)
-	if len(names) == 0 {
+	f.Booted = f.GOOS == "linux" && f.Run != nil && f.exists("/run/systemd/system") // sd_booted(3)
+	if len(names) == 0 || !f.Booted {
 		return
 	}
-	known := map[string]map[string]string{}
-	if f.Booted {
-		out, err := f.run("/usr/bin/systemctl", append([]string{"show", "--property=Id,ActiveState,SubState,UnitFileState,Result,NeedDaemonReload", "--"}, names...)...)
-		f.problem("systemctl show", err)
-		for block := range strings.SplitSeq(string(out), "\n\n") { // one for each unit (systemctl(1))
-			p := properties(block)
-			known[p["Id"]] = p
+	out, err := f.run("/usr/bin/systemctl", append([]string{"show", "--property=Id,ActiveState,SubState,UnitFileState,Result,NeedDaemonReload", "--"}, names...)...)
+	f.problem("systemctl show", err)
+	for block := range strings.SplitSeq(string(out), "\n\n") { // one for each unit (systemctl(1))
+		p := Properties(block)
+		if i := slices.Index(names, p["Id"]); i >= 0 {
+			u := &f.Units[i]
+			u.Active, u.Enabled, u.Result, u.Stale = p["ActiveState"], p["UnitFileState"], p["Result"], p["NeedDaemonReload"] == "yes"
 		}
-	}
-	for _, name := range names {
-		p := known[name]
-		f.Units = append(f.Units, Unit{Clean(name), p["ActiveState"], p["UnitFileState"], p["Result"], p["NeedDaemonReload"] == "yes"})
 	}
 }
 
-// properties reads lines of key=value.
-func properties(text string) map[string]string {
+// Properties reads lines of key=value, as systemctl show prints them.
+func Properties(text string) map[string]string {
 	all := map[string]string{}
 	for line := range strings.Lines(text) {
 		if k, v, ok := strings.Cut(strings.TrimSpace(line), "="); ok {

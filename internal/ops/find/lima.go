@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"fmt"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -61,9 +60,6 @@ type limaInstance struct {
 	} `yaml:"networks"`
 }
 
-// instanceName is what Lima takes as a name, so no other can be one.
-var instanceName = regexp.MustCompile(`^[A-Za-z0-9]+(?:[._-][A-Za-z0-9]+)*$`)
-
 // maxYAML is how much of a YAML file is parsed, in bytes: the parser's time grows with the square of that, and this takes it a second.
 const maxYAML = 16 << 10
 
@@ -101,16 +97,12 @@ func (f *search) findLima() {
 
 func (f *search) findLimaIn(tool, dir string) {
 	f.readNetworks(tool, filepath.Join(dir, "_config/networks.yaml"))
-	for _, name := range f.list(dir) {
-		if instanceName.MatchString(name) {
-			f.readInstance(tool, dir, name)
-		}
-	}
+	decodeEach(f, dir, "lima.yaml", unmarshalYAML("vmType", "networks"), func(name string, c limaInstance) { f.addInstance(tool, dir, name, c) })
 }
 
 // readNetworks reads a networks.yaml, and the sudoers file that belongs to it.
 func (f *search) readNetworks(tool, path string) {
-	c, ok := decode[limaConfig](f, path, "YAML", unmarshalYAML("paths", "group", "networks"))
+	c, ok := decode[limaConfig](f, path, unmarshalYAML("paths", "group", "networks"))
 	if !ok {
 		return
 	}
@@ -194,13 +186,8 @@ func LimaSudoers(file string) string {
 // maxAttached bounds how many networks of one instance are looked at.
 const maxAttached = 32
 
-// readInstance reads a lima.yaml. An instance is a client of each network of a daemon that it is attached to.
-func (f *search) readInstance(tool, home, name string) {
-	dir := filepath.Join(home, name)
-	c, ok := decode[limaInstance](f, filepath.Join(dir, "lima.yaml"), "YAML", unmarshalYAML("vmType", "networks"))
-	if !ok {
-		return
-	}
+// addInstance adds an instance as a client of each network of a daemon that it is attached to.
+func (f *search) addInstance(tool, home, name string, c limaInstance) {
 	for _, nw := range c.Networks[:min(len(c.Networks), maxAttached)] {
 		m := client{Tool: tool, Name: name, VM: Clean(c.VMType), Network: Clean(nw.Lima), Socket: Clean(nw.Socket)}
 		if nw.Lima != "" {
@@ -227,6 +214,6 @@ func (f *search) readInstance(tool, home, name string) {
 		default:
 			m.Stop, m.Start = printable.Command(append(limactl, "stop", name)...), printable.Command(append(limactl, "start", name)...)
 		}
-		f.addClient(m, dir)
+		f.addClient(m, filepath.Join(home, name))
 	}
 }

@@ -4,6 +4,7 @@ package find
 
 import (
 	"fmt"
+	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -53,14 +54,14 @@ func (m *mover) move(p program) (why string, lines []string) {
 		return "is socket_vmnet2; a newer one comes in with socket_vmnet2 upgrade SOCKET, which disconnects no client", nil
 	case p.inPlace():
 		return "is replaced where it is; what runs goes on until it is restarted", append(m.install(p.Prefix), m.between(p, m.change(p, p.Path))...)
-	case len(m.Served(p)) == 0 && !slices.ContainsFunc(m.Servers, func(d Server) bool { return p.uses(d.Program) }):
+	case len(m.Served(p)) == 0 && !slices.ContainsFunc(m.Servers, func(d server) bool { return p.uses(d.Program) }):
 		return "is run by nothing here; its socket_vmnet_client, which minikube uses, works with either daemon", nil
 	case p.Missing != "":
 		why = "has gone; what is installed to " + DefaultPrefix + " serves its sockets instead"
 	default:
 		why = "stays, since its package manager would put it back or others than root can change it; " + DefaultPrefix + " serves its sockets instead"
 	}
-	own := m.ProgramAt(DefaultPrefix + "/bin/socket_vmnet")
+	own := m.programAt(DefaultPrefix + "/bin/socket_vmnet")
 	if own == nil || !own.Ours {
 		lines = m.install(DefaultPrefix)
 	}
@@ -105,7 +106,7 @@ func (m *mover) change(p program, path string) (lines []string) {
 		case p.Path == path:
 			lines = append(lines, sudo(!j.User())+printable.Command("launchctl", "kickstart", "-k", j.Target()))
 		default:
-			lines = append(lines, m.moveJob(p, j)...)
+			lines = append(lines, m.moveJob(j)...)
 		}
 	}
 	for _, d := range m.Servers {
@@ -136,20 +137,14 @@ func sudo(root bool) string {
 }
 
 // moveJob stops a job for good, and has one of ours serve its socket, unless there is one.
-func (m *mover) moveJob(p program, j Job) []string {
-	lines := []string{sudo(!j.User()) + printable.Command("launchctl", "bootout", j.Target()), sudo(!j.User()) + printable.Command("mv", j.Path, j.Path+".before-socket_vmnet2")}
-	switch j.Owner {
-	case "homebrew":
-		brew := "/opt/homebrew/bin/brew"
-		if strings.HasPrefix(p.Path, "/usr/local/") {
-			brew = "/usr/local/bin/brew"
-		}
-		lines = []string{sudo(!j.User()) + printable.Command(brew, "services", "stop", "socket_vmnet")}
-	case "macports":
-		lines = []string{"sudo /opt/local/bin/port unload socket_vmnet"}
+func (m *mover) moveJob(j Job) []string {
+	stop, managed := j.Stop()
+	lines := []string{stop}
+	if !managed {
+		lines = append(lines, sudo(!j.User())+printable.Command("mv", j.Path, j.Path+".before-socket_vmnet2"))
 	}
 	served := func(o Job) bool {
-		q := m.ProgramAt(o.Program)
+		q := m.programAt(o.Program)
 		return o.Label != j.Label && SamePath(o.Socket, j.Socket) && q != nil && (q.Ours || q.inPlace())
 	}
 	if slices.Contains(m.served, public(j.Socket)) || slices.ContainsFunc(m.Jobs, served) {
@@ -161,4 +156,83 @@ func (m *mover) moveJob(p program, j Job) []string {
 		words = append(words, fmt.Sprintf("--name=%s%d", j.Owner, n))
 	}
 	return append(lines, "sudo "+printable.Command(append(append(words, "--"), j.Args[1:]...)...))
+}
+
+// WriteText writes the inventory and the moves for a person.
+func (v *Inventory) WriteText(w io.Writer, moves []Move) error {
+	var b strings.Builder
+	row := func(what, format string, args ...any) {
+		fmt.Fprintf(&b, "%-8s %s\n", what, fmt.Sprintf(format, args...))
+	}
+	for _, p := range v.Programs {
+		row("program", "%s", p)
+	}
+	for _, j := range v.Jobs {
+		row("job", "%s%s%s", j.Label, j.text(), printable.Behind("; ", j.State))
+	}
+	for _, u := range v.Units {
+		row("unit", "%s%s", u.Name, printable.Behind("; ", u.Active))
+	}
+	for _, n := range v.Networks {
+		row("network", "%s: %s%s%s", n.Tool, n.Name, n.text(), printable.Behind("; sudoers file ", n.State))
+	}
+	for _, d := range v.Servers {
+		row("daemon", "process %d of %s, started by %s%s", d.PID, d.Program, d.StartedBy, d.text())
+	}
+	for _, c := range v.Clients {
+		state := "does not run"
+		if c.Running {
+			state = fmt.Sprintf("process %d", c.PID)
+		}
+		row("client", "%s %s%s at %s; %s", c.Tool, c.Name, printable.Behind(", ", c.VM), c.Socket, state)
+	}
+	for _, p := range v.Problems {
+		row("unread", "%s: %s%s", p.Path, p.Error, map[bool]string{true: "; run this again with sudo"}[p.Root])
+	}
+	for _, m := range moves {
+		fmt.Fprintf(&b, "\n# %s %s.\n", m.Program, m.Why)
+		for _, line := range m.Lines {
+			b.WriteString(line + "\n")
+		}
+	}
+	if len(moves) == 0 {
+		b.WriteString("No socket_vmnet was found that could be moved. To see socket_vmnet2 at work without installing it: socket_vmnet2 try\n")
+	} else {
+		b.WriteString("\n# Nothing has been changed: this is what to type. What is in the way already: socket_vmnet2 doctor.\n" +
+			"# What guests notice, and the way back (socket_vmnet2 rollback): MIGRATION.md.\n")
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// String is a line about a program.
+func (p program) String() string {
+	if p.Missing != "" {
+		return p.Path + " is not there, but " + p.Missing + " names it"
+	}
+	text := p.Path
+	if p.Links != "" {
+		text += " (a link to " + p.Links + ")"
+	}
+	if p.Fault != "" {
+		return text + " " + p.Fault
+	}
+	text += " is socket_vmnet"
+	if p.Ours {
+		text += "2"
+	}
+	text += printable.Behind(" ", p.Version)
+	if p.Kind != kindOther {
+		text += " by " + p.Kind
+	}
+	return text
+}
+
+// text tells what a command line asks for, to stand behind the name of what has it.
+func (s setup) text() string {
+	text := printable.Behind(", ", s.Mode) + printable.Behind(" on ", s.Interface)
+	if s.Gateway.IsValid() {
+		text += " " + s.Gateway.String()
+	}
+	return text + printable.Behind(" at ", s.Socket)
 }

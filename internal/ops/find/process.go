@@ -4,14 +4,18 @@ package find
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/netip"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
 )
 
 // A Process is one that runs.
@@ -36,8 +40,8 @@ type setup struct {
 	By         string       `json:"-"` // what has this command line, in Setups
 }
 
-// A Server is a process that is a daemon.
-type Server struct {
+// A server is a process that is a daemon.
+type server struct {
 	Process
 	setup
 	Ours      bool   `json:"socket_vmnet2"`
@@ -64,12 +68,12 @@ func isDaemon(argv []string) bool {
 }
 
 // serversIn are the daemons among processes.
-func serversIn(list []Process) (all []Server) {
+func serversIn(list []Process) (all []server) {
 	for _, p := range list {
 		if !isDaemon(p.Args) {
 			continue
 		}
-		s := Server{Process: p, setup: setupOf(p.Args)}
+		s := server{Process: p, setup: setupOf(p.Args)}
 		s.Ours = compat.PersonalityOf(s.Program) == compat.New
 		for _, path := range []*string{&s.Socket, &s.Pidfile, &s.RuntimeDir} {
 			*path = p.absolute(*path)
@@ -138,4 +142,138 @@ func ps(run runner) func(context.Context) ([]Process, error) {
 		}
 		return ParsePS(string(out)), nil
 	}
+}
+
+// A client is a virtual machine, or a process of one, that uses a socket.
+type client struct {
+	Tool    string `json:"tool"` // lima, colima, minikube, rancher-desktop or finch, else the program's name
+	Name    string `json:"name"`
+	VM      string `json:"vm,omitempty"` // qemu, vz, krunkit
+	Running bool   `json:"running"`
+	PID     int    `json:"pid,omitempty"`
+	Network string `json:"network,omitempty"` // of Lima, by name
+	Socket  string `json:"socket"`
+	Stop    string `json:"stop,omitempty"` // the command, if its tool has one
+	Start   string `json:"start,omitempty"`
+}
+
+// addClient adds a machine whose pidfile is in dir.
+func (f *search) addClient(m client, dir string) {
+	for _, name := range []string{"qemu.pid", "krunkit.pid", "vz.pid", "ha.pid"} {
+		pid, err := strconv.Atoi(strings.TrimSpace(string(f.read(filepath.Join(dir, name)))))
+		if _, runs := f.Inventory.Processes[pid]; err == nil && pid > 0 && !m.Running && (runs || f.Inventory.Processes == nil) {
+			m.PID, m.Running = pid, true
+		}
+	}
+	f.Clients = append(f.Clients, m)
+}
+
+// colimaConfig is what matters here of a profile's colima.yaml.
+type colimaConfig struct {
+	VMType  string `yaml:"vmType"`
+	Network struct {
+		Address bool   `yaml:"address"`
+		Mode    string `yaml:"mode"`
+	} `yaml:"network"`
+}
+
+// findColima looks for the profiles that have an address of their own, as far as that is by socket_vmnet.
+func (f *search) findColima() {
+	for _, dir := range f.under("COLIMA_HOME", ".colima", ".config/colima") {
+		decodeEach(f, dir, "colima.yaml", unmarshalYAML("vmType", "network"), func(name string, c colimaConfig) {
+			// With VZ and without a bridge Colima uses what VZ has itself.
+			if !c.Network.Address || c.VMType == "vz" && c.Network.Mode != "bridged" {
+				return
+			}
+			instance := "colima-" + name
+			if name == "default" {
+				instance = "colima"
+			}
+			f.addClient(client{
+				Tool: "colima", Name: name, VM: Clean(c.VMType), Socket: Clean(filepath.Join(dir, name, "daemon/vmnet.sock")),
+				Stop: printable.Command("colima", "stop", name), Start: printable.Command("colima", "start", name),
+			}, filepath.Join(dir, "_lima", instance))
+		})
+	}
+}
+
+// minikubeConfig is what matters here of a profile's config.json.
+type minikubeConfig struct {
+	Driver, Network, SocketVMnetPath, SocketVMnetClientPath string
+}
+
+// MinikubeSockets is where minikube looks for a socket by itself, in this order.
+var MinikubeSockets = []string{"/var/run/socket_vmnet", "/opt/homebrew/var/run/socket_vmnet", "/usr/local/var/run/socket_vmnet"}
+
+// findMinikube looks for the profiles that are on a socket_vmnet.
+func (f *search) findMinikube() {
+	for _, dir := range f.under("MINIKUBE_HOME", ".minikube") {
+		if filepath.Base(dir) != ".minikube" {
+			dir = filepath.Join(dir, ".minikube")
+		}
+		decodeEach(f, filepath.Join(dir, "profiles"), "config.json", json.Unmarshal, func(name string, c minikubeConfig) {
+			if !strings.HasPrefix(c.Driver, "qemu") || c.Network != "socket_vmnet" && c.SocketVMnetPath == "" {
+				return
+			}
+			socket := c.SocketVMnetPath
+			if socket == "" {
+				socket = MinikubeSockets[max(0, slices.IndexFunc(MinikubeSockets, f.exists))]
+			}
+			if client := c.SocketVMnetClientPath; client != "" && !f.exists(client) {
+				f.addNamed(client, "minikube's profile "+name)
+			}
+			f.addClient(client{
+				Tool: "minikube", Name: name, VM: "qemu", Socket: Clean(socket),
+				Stop: printable.Command("minikube", "stop", "--profile="+name), Start: printable.Command("minikube", "start", "--profile="+name),
+			}, filepath.Join(dir, "machines", name))
+		})
+	}
+}
+
+// findMonitors looks among the processes for machine monitors whose arguments name a known socket, and that are no machine of a tool.
+func (f *search) findMonitors() {
+	known := map[string]bool{}
+	for _, s := range f.Setups() {
+		known[public(s.Socket)] = s.Socket != ""
+	}
+	for _, pid := range slices.Sorted(maps.Keys(f.Inventory.Processes)) {
+		p := f.Inventory.Processes[pid]
+		base := filepath.Base(p.Args[0])
+		if !strings.HasPrefix(base, "qemu-system-") && !slices.Contains([]string{"krunkit", "vfkit", "tart", "softnet"}, base) ||
+			slices.ContainsFunc(f.Clients, func(m client) bool { return m.PID == pid }) {
+			continue
+		}
+		words := strings.FieldsFunc(strings.Join(p.Args, "\n"), func(r rune) bool { return strings.ContainsRune(",=\n", r) })
+		if i := slices.IndexFunc(words, func(w string) bool { return known[public(w)] }); i >= 0 {
+			f.Clients = append(f.Clients, client{Tool: base, Name: "process " + strconv.Itoa(pid), Running: true, PID: pid, Socket: words[i]})
+		}
+	}
+}
+
+// Setups are what all daemons are, were or will be started with, those of the Servers first.
+func (v *Inventory) Setups() (all []setup) {
+	for _, d := range v.Servers {
+		d.By = fmt.Sprintf("process %d", d.PID)
+		all = append(all, d.setup)
+	}
+	for _, j := range v.Jobs {
+		j.By = "the job " + j.Label
+		all = append(all, j.setup)
+	}
+	for _, n := range v.Networks {
+		n.By = n.Tool + "'s network " + n.Name
+		all = append(all, n.setup)
+	}
+	return all
+}
+
+// Served are the sockets of what runs, or would run, a program.
+func (v *Inventory) Served(p program) []string {
+	sockets := []string{}
+	for _, s := range v.Setups() {
+		if s.Socket != "" && p.uses(s.Program) && !slices.Contains(sockets, s.Socket) {
+			sockets = append(sockets, s.Socket)
+		}
+	}
+	return sockets
 }

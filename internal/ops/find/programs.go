@@ -5,7 +5,6 @@ package find
 import (
 	"debug/buildinfo"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -46,43 +45,27 @@ func (p program) Bundled() bool {
 	return p.Kind == KindColima || p.Kind == kindRancher || p.Kind == kindFinch
 }
 
-// programs are the places that an installer or a package manager uses.
-var programs = []string{
-	DefaultPrefix + "/bin/socket_vmnet",
-	"/opt/homebrew/opt/socket_vmnet/bin/socket_vmnet",
-	"/usr/local/opt/socket_vmnet/bin/socket_vmnet",
-	"/opt/homebrew/opt/socket_vmnet2/bin/socket_vmnet2",
-	"/usr/local/opt/socket_vmnet2/bin/socket_vmnet2",
-	"/opt/local/bin/socket_vmnet",
-	"/opt/colima/bin/socket_vmnet",
-	"/opt/rancher-desktop/bin/socket_vmnet",
-	"/opt/finch/bin/socket_vmnet",
-	"/usr/local/bin/socket_vmnet",
-}
-
-// kindOf tells by the begin of a path what put a program there.
-func kindOf(path string) string {
-	for _, k := range [][2]string{
-		{DefaultPrefix, KindUpstream},
-		{"/opt/homebrew", kindHomebrew},
-		{"/usr/local/opt", kindHomebrew},
-		{"/usr/local/Cellar", kindHomebrew},
-		{"/opt/local", KindMacPorts},
-		{"/opt/colima", KindColima},
-		{"/opt/rancher-desktop", kindRancher},
-		{"/opt/finch", kindFinch},
-	} {
-		if strings.HasPrefix(path, k[0]+"/") {
-			return k[1]
-		}
-	}
-	return kindOther
+// installers are what puts programs below a prefix, and the one that each may put there. Those of no kind are others'.
+var installers = []struct{ prefix, kind, program string }{
+	{DefaultPrefix, KindUpstream, "bin/socket_vmnet"},
+	{"/opt/homebrew", kindHomebrew, "opt/socket_vmnet/bin/socket_vmnet"},
+	{"/usr/local/opt", kindHomebrew, "socket_vmnet/bin/socket_vmnet"},
+	{"/opt/homebrew", kindHomebrew, "opt/socket_vmnet2/bin/socket_vmnet2"},
+	{"/usr/local/opt", kindHomebrew, "socket_vmnet2/bin/socket_vmnet2"},
+	{"/opt/local", KindMacPorts, "bin/socket_vmnet"},
+	{"/opt/colima", KindColima, "bin/socket_vmnet"},
+	{"/opt/rancher-desktop", kindRancher, "bin/socket_vmnet"},
+	{"/opt/finch", kindFinch, "bin/socket_vmnet"},
+	{"/usr/local/bin", kindOther, "socket_vmnet"},
+	{"/usr/local/Cellar", kindHomebrew, ""},
 }
 
 // findPrograms looks where installers put programs, and where a shell finds them.
 func (f *search) findPrograms() {
-	for _, p := range programs {
-		f.addProgram(p)
+	for _, i := range installers {
+		if i.program != "" {
+			f.addProgram(filepath.Join(i.prefix, i.program))
+		}
 	}
 	for _, dir := range filepath.SplitList(f.Getenv("PATH")) {
 		f.addProgram(filepath.Join(dir, "socket_vmnet"))
@@ -92,7 +75,7 @@ func (f *search) findPrograms() {
 // addProgram adds the program at this path, once, if there is one.
 func (f *search) addProgram(path string) {
 	path = filepath.Clean(path)
-	if !filepath.IsAbs(path) || f.ProgramAt(path) != nil {
+	if !filepath.IsAbs(path) || f.programAt(path) != nil {
 		return
 	}
 	if SamePath(path, f.Program) && strings.HasPrefix(filepath.Base(path), "socket_vmnet2") {
@@ -103,7 +86,7 @@ func (f *search) addProgram(path string) {
 		f.problem(path, err)
 		return
 	}
-	if f.ProgramAt(at) != nil {
+	if f.programAt(at) != nil {
 		return // a link to what is known
 	}
 	p := newProgram(path)
@@ -122,7 +105,7 @@ func (f *search) addProgram(path string) {
 func (f *search) addNamed(path, by string) {
 	f.addProgram(path)
 	path = filepath.Clean(path)
-	if !filepath.IsAbs(path) || f.ProgramAt(path) != nil || SamePath(path, f.Program) {
+	if !filepath.IsAbs(path) || f.programAt(path) != nil || SamePath(path, f.Program) {
 		return
 	}
 	p := newProgram(path)
@@ -131,24 +114,22 @@ func (f *search) addNamed(path, by string) {
 }
 
 func newProgram(path string) program {
-	prefix := filepath.Dir(path)
-	if filepath.Base(prefix) == "bin" {
-		prefix = filepath.Dir(prefix)
+	p := program{Kind: kindOther, Path: Clean(path), Prefix: Clean(strings.TrimSuffix(filepath.Dir(path), "/bin"))}
+	for _, i := range installers {
+		if strings.HasPrefix(path, i.prefix+"/") {
+			p.Kind = i.kind
+		}
 	}
-	return program{Kind: kindOf(path), Path: Clean(path), Prefix: Clean(prefix)}
+	return p
 }
 
 // describe fills in what the file at tells.
 func (f *search) describe(p *program, at string) {
-	fi, err := f.Stat(at)
-	if err == nil && !fi.Mode().IsRegular() {
+	if fi, err := f.Stat(at); err == nil && !fi.Mode().IsRegular() {
 		p.Fault = "is not a program but " + fi.Mode().String()
 		return
 	}
-	var file *os.File
-	if err == nil {
-		file, fi, err = f.open(at)
-	}
+	file, fi, err := f.open(at)
 	if err != nil {
 		f.problem(p.Path, err)
 		return
@@ -158,7 +139,7 @@ func (f *search) describe(p *program, at string) {
 		p.Fault = "is not a program: it is empty or cannot be executed"
 		return
 	}
-	p.Ours, p.Version = inFile(file, fi)
+	p.Ours, p.Version = inFile(file)
 	// Only a program that root may trust is run.
 	if f.Run == nil || f.Staged() || hostfs.Check(at, hostfs.Options{}) != nil {
 		return
@@ -176,11 +157,11 @@ const modulePath = "github.com/socket-vmnet2/socket_vmnet2"
 // versionText is how the C compiler leaves a version in a program.
 var versionText = regexp.MustCompile(`\x00(v?[0-9]+\.[0-9]+\.[0-9]+(?:-[0-9A-Za-z.-]+)?)\x00`)
 
-// maxProgram is the largest program that is searched for a version, in bytes. The C program has some 60 KB.
+// maxProgram is how much of a program is searched for a version, in bytes. The C program has some 60 KB.
 const maxProgram = 4 << 20
 
 // inFile tells by a program's content whether it is ours, and its version as far as the file tells it.
-func inFile(file *os.File, fi fs.FileInfo) (ours bool, version string) {
+func inFile(file *os.File) (ours bool, version string) {
 	var info *buildinfo.BuildInfo
 	err := parse(func() (err error) {
 		info, err = buildinfo.Read(file)
@@ -189,12 +170,9 @@ func inFile(file *os.File, fi fs.FileInfo) (ours bool, version string) {
 	if err == nil {
 		return strings.HasPrefix(info.Path, modulePath+"/"), ""
 	}
-	if fi.Size() > maxProgram {
-		return false, ""
-	}
-	b, _ := io.ReadAll(io.NewSectionReader(file, 0, fi.Size()))
+	b, _ := io.ReadAll(io.NewSectionReader(file, 0, maxProgram))
 	if m := versionText.FindSubmatch(b); m != nil {
-		return false, string(m[1])
+		version = string(m[1])
 	}
-	return false, ""
+	return false, version
 }

@@ -5,9 +5,10 @@
 package freenet
 
 import (
-	"cmp"
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"slices"
 	"strings"
@@ -91,67 +92,36 @@ func (t *Table) Choose(n int, taken ...netip.Prefix) (netip.Prefix, error) {
 	if n < MinBits || n > MaxBits {
 		return netip.Prefix{}, fmt.Errorf("no network has a prefix of %d bits: it has %d to %d", n, MinBits, MaxBits)
 	}
-	used := slices.Concat(t.used, reserved)
-	for _, p := range taken {
-		used = append(used, Conflict{"another network", p})
-	}
 	var inTheWay []Conflict
 	for _, b := range blocks {
+		inTheWay = append(inTheWay, overlaps(t.used, b.prefix)...)
 		if n < b.prefix.Bits() {
 			continue
 		}
-		begin, last := toUint(b.prefix.Addr()), toUint(b.prefix.Addr())|^uint32(0)>>b.prefix.Bits()
-		first := toUint(b.first) &^ (^uint32(0) >> n)
-		for _, part := range [][2]uint32{{first, last}, {begin, first - 1}} {
-			p, met := search(used, n, part[0], part[1])
-			if p.IsValid() {
+		used := overlaps(slices.Concat(t.used, reserved), b.prefix)
+		for _, p := range taken {
+			used = append(used, Conflict{"another network", p})
+		}
+		size, begin := uint32(1)<<(32-n), toUint(b.prefix.Addr())
+		count := uint32(1) << (n - b.prefix.Bits())
+		for i := range count {
+			at := ((toUint(b.first)-begin)/size + i) % count
+			p := netip.PrefixFrom(fromUint(begin+at*size), n)
+			if !slices.ContainsFunc(used, func(c Conflict) bool { return c.Prefix.Overlaps(p) }) {
 				return p, nil
 			}
-			inTheWay = append(inTheWay, met...)
 		}
 	}
-	return netip.Prefix{}, fmt.Errorf("no private network with a prefix of %d bits is free: in the way are %s", n, worst(inTheWay))
+	slices.SortStableFunc(inTheWay, func(a, b Conflict) int { return a.Prefix.Bits() - b.Prefix.Bits() }) // what takes most first
+	var names []string
+	for _, c := range append(inTheWay, reserved...)[:mostNamed] {
+		names = append(names, c.String())
+	}
+	return netip.Prefix{}, fmt.Errorf("no private network with a prefix of %d bits is free: in the way are %s, and others", n, strings.Join(names, ", "))
 }
 
 // mostNamed bounds the conflicts in an error's text.
 const mostNamed = 8
-
-// worst names the conflicts that take most first.
-func worst(list []Conflict) string {
-	slices.SortFunc(list, func(a, b Conflict) int {
-		return cmp.Or(a.Prefix.Bits()-b.Prefix.Bits(), a.Prefix.Compare(b.Prefix), cmp.Compare(a.Name, b.Name))
-	})
-	list = slices.Compact(list)
-	var names []string
-	for _, c := range list[:min(len(list), mostNamed)] {
-		names = append(names, c.String())
-	}
-	text := strings.Join(names, ", ")
-	if more := len(list) - mostNamed; more > 0 {
-		text += fmt.Sprintf(", and %d more", more)
-	}
-	return text
-}
-
-// search looks for a free network of n bits from first to last, and returns what it met. It does not try what one conflict covers one
-// by one.
-func search(used []Conflict, n int, first, last uint32) (free netip.Prefix, met []Conflict) {
-	size := uint64(1) << (32 - n)
-	for at := uint64(first); at+size-1 <= uint64(last); {
-		p := netip.PrefixFrom(fromUint(uint32(at)), n)
-		found := overlaps(used, p)
-		if len(found) == 0 {
-			return p, nil
-		}
-		met = append(met, found[0]) // one is enough to explain it, and this host's own come first
-		at += size
-		for _, c := range found {
-			end := uint64(toUint(c.Prefix.Masked().Addr())) + uint64(1)<<(32-c.Prefix.Bits())
-			at = max(at, (end+size-1)&^(size-1))
-		}
-	}
-	return netip.Prefix{}, met
-}
 
 func toUint(a netip.Addr) uint32 {
 	b := a.As4()
@@ -194,3 +164,46 @@ var reserved = []Conflict{
 }
 
 func use(name, prefix string) Conflict { return Conflict{name, netip.MustParsePrefix(prefix)} }
+
+// System reads what uses addresses on this host. The Table is never nil: an error tells what it lacks.
+func System() (*Table, error) {
+	own, err := interfaces()
+	through, rerr := routes()
+	if rerr != nil {
+		rerr = fmt.Errorf("the routing table cannot be read: %w", rerr)
+	}
+	return NewTable(own, through), errors.Join(err, rerr)
+}
+
+// interfaces are the addresses of this host's interfaces, also of those that are down: they may come up.
+func interfaces() (list []Conflict, err error) {
+	all, err := net.Interfaces()
+	if err != nil {
+		return nil, fmt.Errorf("the interfaces cannot be listed: %w", err)
+	}
+	var errs []error
+	for _, i := range all {
+		addrs, err := i.Addrs()
+		if err != nil { // it has gone meanwhile
+			errs = append(errs, fmt.Errorf("the addresses of %s cannot be listed: %w", i.Name, err))
+			continue
+		}
+		for _, a := range addrs {
+			if p, err := netip.ParsePrefix(a.String()); err == nil {
+				list = append(list, Conflict{i.Name, p})
+			}
+		}
+	}
+	return list, errors.Join(errs...)
+}
+
+// interfaceName names the interface of a route.
+func interfaceName(index int) string {
+	if i, err := net.InterfaceByIndex(index); err == nil {
+		return i.Name
+	}
+	return fmt.Sprintf("interface %d", index)
+}
+
+// byRoute is the name of what a route leads through.
+func byRoute(name string) string { return "a route by " + name }

@@ -77,7 +77,7 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// TestChooseNamesTheWorst: with many in the way, those that take most are named, and the rest is counted.
+// TestChooseNamesTheWorst: with many in the way, those that take most are named.
 func TestChooseNamesTheWorst(t *testing.T) {
 	var routes []Conflict
 	for i := range 256 {
@@ -86,7 +86,6 @@ func TestChooseNamesTheWorst(t *testing.T) {
 	routes = append(routes, list("utun4 10.0.0.0/8", "utun5 172.16.0.0/12")...)
 	_, err := NewTable(nil, routes).Choose(24)
 	assert.ErrorContains(t, err, "in the way are utun4 10.0.0.0/8, utun5 172.16.0.0/12, ")
-	assert.Regexp(t, `, and \d+ more$`, err.Error())
 	assert.Less(t, len(err.Error()), 600)
 }
 

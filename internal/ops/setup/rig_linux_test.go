@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package service
+package setup
 
 import (
 	"bytes"
@@ -45,8 +45,8 @@ func inside(t *testing.T, systemd bool) bool {
 	require.NoError(t, os.Chmod(dir, 0o755))
 	self, err := os.Executable()
 	require.NoError(t, err)
-	copyFile(t, self, dir+"/test")
-	copyFile(t, program(t), dir+"/socket_vmnet2")
+	copyTo(t, self, dir+"/test")
+	copyTo(t, program(t), dir+"/socket_vmnet2")
 	require.NoError(t, os.CopyFS(dir+"/etc", os.DirFS(strings.TrimSuffix(etc, "/"))))
 
 	command := []string{"/mnt/test", "-test.v", "-test.timeout=5m", "-test.run=^" + t.Name() + "$"}
@@ -61,7 +61,7 @@ func inside(t *testing.T, systemd bool) bool {
 	return false
 }
 
-// removeRig removes the directory of a rig. In dir/root is the whole machine, for those who are in the rig. Nobody else should see
+// removeRig removes the directory of a rig. In dir/root is the whole machine, for what runs in the rig. Nothing else should see
 // that, but where mounts are shared and this is a chroot they might: so it is removed as an empty directory or not at all.
 func removeRig(t *testing.T, dir string) {
 	t.Helper()
@@ -145,10 +145,10 @@ func program(t *testing.T) string {
 	t.Helper()
 	require.NoError(t, build.err)
 	build.once.Do(func() {
-		if build.dir, build.err = os.MkdirTemp("", "service-build-"); build.err != nil {
+		if built, build.err = os.MkdirTemp("", "service-build-"); build.err != nil {
 			return
 		}
-		c := exec.CommandContext(t.Context(), "go", "build", "-o", build.dir+"/socket_vmnet2", "../../../cmd/socket_vmnet2")
+		c := exec.CommandContext(t.Context(), "go", "build", "-o", built+"/socket_vmnet2", "../../../cmd/socket_vmnet2")
 		c.Env = append(os.Environ(), "CGO_ENABLED=0")
 		out, err := c.CombinedOutput()
 		if err != nil {
@@ -156,24 +156,15 @@ func program(t *testing.T) string {
 		}
 	})
 	require.NoError(t, build.err)
-	return build.dir + "/socket_vmnet2"
+	return built + "/socket_vmnet2"
 }
 
 var build struct {
 	once sync.Once
-	dir  string
 	err  error
 }
 
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if build.dir != "" {
-		_ = os.RemoveAll(build.dir)
-	}
-	os.Exit(code)
-}
-
-func copyFile(t *testing.T, from, to string) {
+func copyTo(t *testing.T, from, to string) {
 	t.Helper()
 	b, err := os.ReadFile(from)
 	require.NoError(t, err)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package install
+package setup
 
 import (
 	"crypto/sha256"
@@ -77,7 +77,6 @@ func (s stage) link(rel, target string) {
 	if os.Geteuid() == 0 {
 		require.NoError(s.t, os.Lchown(path, 502, 20))
 	}
-	require.NoError(s.t, setTime(path, oldTime.UnixNano()+1))
 }
 
 // socketVMNet is what upstream's "make BRIDGED=en0 install" writes, and Lima's files about it.
@@ -104,9 +103,6 @@ func (s stage) options(from string) Options { return Options{Root: s.root, From:
 // A tree is what is below a root: a line for each path.
 type tree map[string]string
 
-// dirTimes are the directories whose times count, too.
-const dirTimes = "/opt/socket_vmnet"
-
 // tree looks at everything.
 func (s stage) tree() tree {
 	s.t.Helper()
@@ -131,10 +127,6 @@ func (s stage) tree() tree {
 			target, err := os.Readlink(path)
 			require.NoError(s.t, err)
 			line += fmt.Sprintf(" %d -> %s", fi.ModTime().UnixNano(), target)
-		case fs.ModeDir:
-			if strings.HasPrefix(rel, dirTimes) {
-				line += fmt.Sprintf(" %d", fi.ModTime().UnixNano())
-			}
 		}
 		all[rel] = line
 		return nil
@@ -142,14 +134,12 @@ func (s stage) tree() tree {
 	return all
 }
 
-// timeless is a tree without the times of directories, and of what is new in every installation.
+// timeless is a tree without the times of what is new in every installation.
 func (t tree) timeless() tree {
 	t = maps.Clone(t)
 	for path, line := range t {
 		f := strings.Fields(line)
 		switch {
-		case strings.HasPrefix(line, "d"):
-			t[path] = strings.Join(f[:2], " ")
 		case strings.HasSuffix(path, manifestFile):
 			t[path] = strings.Join(f[:2], " ") // times and versions
 		case slices.Contains(targets, strings.TrimPrefix(path, "/opt/socket_vmnet/")) && len(f) == 4 && f[2] > "1700000000000000000",

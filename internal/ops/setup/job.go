@@ -1,25 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package service
+package setup
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"unicode/utf8"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/find"
 )
 
-// Options are what a command line says.
-type Options struct {
+// JobOptions are what a command line says.
+type JobOptions struct {
 	Network   string   // shared, host or bridged; empty: shared
 	Interface string   // with bridged
 	Name      string   // of a job that is none of these
@@ -29,16 +30,11 @@ type Options struct {
 	Daemon    []string // its command line; empty: the network's own
 	// Installing: the job will be written. Otherwise only its name counts.
 	Installing bool
+
+	Out  io.Writer
+	Dry  bool              // print what would be done
+	Warn func(text string) // what a dry run would be refused for
 }
-
-// DefaultPrefix is socket_vmnet's own.
-const DefaultPrefix = "/opt/socket_vmnet"
-
-// The gateways of the default networks, those of socket_vmnet and of Lima.
-const (
-	sharedGateway = "192.168.105.1"
-	hostGateway   = "192.168.106.1"
-)
 
 const (
 	labelBase = "io.github.socket-vmnet2"
@@ -46,61 +42,72 @@ const (
 	// linuxRun is where the sockets of systemd's services are: it belongs to the user that they run as.
 	linuxRun   = "/run/socket_vmnet2"
 	linuxState = "/var/lib/socket_vmnet2"
-	// linuxGroup is who may use the sockets on Linux: those who may use KVM.
+	// linuxGroup is the group that may use the sockets on Linux: the users of KVM.
 	linuxGroup = "kvm"
 	linuxUser  = "socket_vmnet2"
 	// unprivileged is the kernel of macOS 26, from which on vmnet needs no root.
 	unprivileged = 25
 )
 
-// A job is one daemon as its manager knows it.
+// A job is one daemon as its manager knows it, on one system, and what is done with it.
 type job struct {
-	Name      string // launchd's label, or the name of the unit without .service
-	Network   string // as Description tells it
-	Program   string
-	Args      []string
-	Socket    string // the last of Args
-	User      bool
-	Activated bool
+	*system
+	JobOptions
+	manager manager
+
+	Name    string // launchd's label, or the name of the unit without .service
+	Title   string // of its network
+	Program string
+	Args    []string
+	Socket  string // the last of Args
 
 	Group   string // systemd: of the daemon and its socket
 	LogDir  string // launchd
 	LogName string // launchd: in front of stdout and stderr
 	Runtime string // systemd, of the user: the directory of the socket, as %t knows it
+
+	ctx     context.Context //nolint:containedctx // of the one call of Do or Status
+	changed bool            // there was a step
+	again   bool            // the library is asked again for a while
+	err     error           // of a step
 }
 
-var (
-	nameRule      = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`) })
-	interfaceRule = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z][A-Za-z0-9]{0,14}$`) })
+// Names of jobs and of interfaces, and what ExecStart= takes as it is.
+const (
+	nameRule      = `^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`
+	interfaceRule = `^[A-Za-z][A-Za-z0-9]{0,14}$`
+	plainRule     = `^[A-Za-z0-9_/.:=,@+-]+$`
 )
+
+// fits tells whether s is as a rule has it. The daemon is the same program and does not wait for rules to be compiled.
+func fits(rule, s string) bool { return regexp.MustCompile(rule).MatchString(s) }
 
 // reserved are names that a network has.
 var reserved = []string{"shared", "host", "bridged", "activated", "agent", unitBase}
 
-// newJob is the job that o names.
-func (s *system) newJob(o Options) (*job, error) {
-	o.Network, o.Prefix = cmp.Or(o.Network, "shared"), cmp.Or(o.Prefix, DefaultPrefix)
-	suffix, err := s.suffix(o)
+// NewJob is the job that o names. An error is a bad command line, or a network that there is not on this system.
+func NewJob(sys *system, o JobOptions) (*job, error) {
+	o.Network, o.Prefix = cmp.Or(o.Network, "shared"), cmp.Or(o.Prefix, find.DefaultPrefix)
+	suffix, err := sys.suffix(o)
 	if err != nil {
 		return nil, err
 	}
-	j := &job{
-		Name: unitBase, Network: cmp.Or(suffix, o.Network), User: o.User, Activated: o.Activated,
-	}
-	j.Program = filepath.Join(o.Prefix, "bin", "socket_vmnet2")
+	j := &job{system: sys, JobOptions: o, Name: unitBase, Title: cmp.Or(suffix, o.Network), Program: filepath.Join(o.Prefix, "bin", "socket_vmnet2")}
 	switch {
-	case suffix != "" && s.GOOS != "darwin":
+	case suffix != "" && sys.GOOS != "darwin":
 		j.Name += "-" + suffix
 	case suffix != "" && o.Name == "":
 		j.Name += "." + suffix
 	case suffix != "":
 		j.Name = suffix
 	}
-	if s.GOOS == "darwin" {
+	j.manager = systemd{j}
+	if sys.GOOS == "darwin" {
+		j.manager = launchd{j}
 		j.Name = labelBase + "." + j.Name
 		j.LogDir = "/var/log/socket_vmnet2"
 		if o.User {
-			j.LogDir = filepath.Join(s.Home, "Library/Logs/socket_vmnet2")
+			j.LogDir = filepath.Join(sys.Home, "Library/Logs/socket_vmnet2")
 		}
 		if suffix != "" {
 			j.LogName = suffix + "."
@@ -112,16 +119,14 @@ func (s *system) newJob(o Options) (*job, error) {
 	switch {
 	case !filepath.IsAbs(o.Prefix):
 		return nil, fmt.Errorf("--prefix=%s is no absolute path", o.Prefix)
-	case s.GOOS != "darwin" && strings.ContainsAny(j.Program, "\"'\\"):
+	case sys.GOOS != "darwin" && strings.ContainsAny(j.Program, "\"'\\"):
 		return nil, fmt.Errorf("--prefix=%s: systemd takes no program with a quotation mark or a backslash in its path", o.Prefix)
-	case !storable(j.Program):
-		return nil, fmt.Errorf("--prefix=%q has a control character, or is no text: the files of service managers take none", o.Prefix)
 	}
-	return j, s.arguments(j, o, suffix)
+	return j, j.arguments(suffix)
 }
 
 // suffix is what the job's name has behind that of the shared network.
-func (s *system) suffix(o Options) (string, error) {
+func (s *system) suffix(o JobOptions) (string, error) {
 	switch {
 	case !slices.Contains([]string{"shared", "host", "bridged"}, o.Network):
 		return "", fmt.Errorf("--network=%s is none of shared, host and bridged", o.Network)
@@ -131,9 +136,9 @@ func (s *system) suffix(o Options) (string, error) {
 		return "", errors.New("--network=bridged needs macOS: the network of this system is the embedded one, shared or host")
 	case o.Network == "bridged" && o.Interface == "":
 		return "", errors.New("--network=bridged needs --interface, such as --interface=en0; socket_vmnet2 --list-interfaces prints those that there are")
-	case o.Interface != "" && !interfaceRule().MatchString(o.Interface):
+	case o.Interface != "" && !fits(interfaceRule, o.Interface):
 		return "", fmt.Errorf("--interface=%s is no name of an interface, such as en0", o.Interface)
-	case o.Name != "" && !nameRule().MatchString(o.Name):
+	case o.Name != "" && !fits(nameRule, o.Name):
 		return "", fmt.Errorf("--name=%s cannot be the name of a job: letters, digits, - and _, 64 at most, the first a letter or digit", o.Name)
 	case slices.Contains(reserved, o.Name):
 		return "", fmt.Errorf("--name=%s is taken by the networks of --network: choose another", o.Name)
@@ -146,21 +151,20 @@ func (s *system) suffix(o Options) (string, error) {
 }
 
 // arguments fills in the daemon's command line: the one that was given, or the network's own. It refuses one that could not be a job's.
-func (s *system) arguments(j *job, o Options, suffix string) error {
-	j.Args = slices.Clone(o.Daemon)
-	if len(o.Daemon) == 0 {
-		j.Args = s.defaultArguments(o, suffix)
+func (j *job) arguments(suffix string) error {
+	j.Args = slices.Clone(j.Daemon)
+	if len(j.Daemon) == 0 {
+		j.Args = j.defaultArguments(suffix)
 	}
-	cfg, err := parseDaemon(j.Args)
+	cfg, err := j.parse()
 	if err != nil {
 		return err
 	}
-	mode := map[string]network.Mode{"shared": network.ModeShared, "host": network.ModeHost, "bridged": network.ModeBridged}[o.Network]
 	switch {
-	case o.Name == "" && cfg.Mode != mode:
-		return fmt.Errorf("the daemon's options make a network of another kind than --network=%s: add --vmnet-mode=%[1]s behind --, or say another --network or a --name", o.Network)
-	case o.Name == "" && o.Network == "bridged" && cfg.Interface != o.Interface:
-		return fmt.Errorf("the daemon's options name the interface %s and --interface is %s", cfg.Interface, o.Interface)
+	case j.JobOptions.Name == "" && string(cfg.Mode) != j.Network:
+		return fmt.Errorf("the daemon's options make a network of another kind than --network=%s: add --vmnet-mode=%[1]s behind --, or say another --network or a --name", j.Network)
+	case j.JobOptions.Name == "" && j.Network == "bridged" && cfg.Interface != j.Interface:
+		return fmt.Errorf("the daemon's options name the interface %s and --interface is %s", cfg.Interface, j.Interface)
 	case j.Activated && (cfg.SocketUser != "" || cfg.SocketGroupSet || cfg.SocketMode != compat.DefaultSocketMode):
 		return errors.New("with --socket-activated the service manager makes the socket: leave out --socket-user, --socket-group and --socket-mode, " +
 			"and change what it makes in the file that is installed")
@@ -168,12 +172,12 @@ func (s *system) arguments(j *job, o Options, suffix string) error {
 	j.Socket = cfg.SocketPath
 	for what, path := range map[string]string{"SOCKET": cfg.SocketPath, "--pidfile": cfg.Pidfile, "--state-dir": cfg.StateDir, "--runtime-dir": cfg.RuntimeDir} {
 		if path != "" && (what != "--runtime-dir" || path != compat.RuntimeDirNone) {
-			if err := s.checkPlace(j, what, path); err != nil {
+			if err := j.checkPlace(what, path); err != nil {
 				return err
 			}
 		}
 	}
-	if s.GOOS == "darwin" {
+	if j.GOOS == "darwin" {
 		return nil
 	}
 	j.Group = linuxGroup
@@ -181,27 +185,22 @@ func (s *system) arguments(j *job, o Options, suffix string) error {
 		j.Group = cfg.SocketGroup
 	}
 	if j.User {
-		j.Runtime = s.userRuntime()
+		j.Runtime = j.userRuntime()
 	} else if cfg.SocketUser != "" {
 		return errors.New("--socket-user needs root, and the service runs as a user of its own: use --socket-group")
 	}
 	return nil
 }
 
-// storable tells whether the files of service managers can have s in them.
-func storable(s string) bool {
-	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f || r == '\uFFFE' || r == '\uFFFF' })
-}
-
-// parseDaemon reads the daemon's options as the daemon does.
-func parseDaemon(args []string) (*compat.Config, error) {
-	for _, a := range args {
-		if !storable(a) {
-			return nil, fmt.Errorf("the daemon's option %q has a control character, or is no text: the files of service managers take none", a)
+// parse reads the daemon's command line as the daemon does.
+func (j *job) parse() (*compat.Config, error) {
+	for _, word := range append([]string{j.Program}, j.Args...) {
+		if !utf8.ValidString(word) || strings.ContainsFunc(word, func(r rune) bool { return r < ' ' || r == 0x7f || r == '\uFFFE' || r == '\uFFFF' }) {
+			return nil, fmt.Errorf("%q has a control character, or is no text: the files of service managers take none", word)
 		}
 	}
 	var out, stderr strings.Builder
-	cfg, outcome := compat.Parse(compat.New, append([]string{"socket_vmnet2"}, args...), compat.IO{
+	cfg, outcome := compat.Parse(compat.New, append([]string{"socket_vmnet2"}, j.Args...), compat.IO{
 		Stdout: &out, Stderr: &stderr, LookupEnv: func(string) (string, bool) { return "", false },
 	})
 	switch {
@@ -216,25 +215,25 @@ func parseDaemon(args []string) (*compat.Config, error) {
 	return nil, fmt.Errorf("the daemon's options behind --: %s", strings.TrimPrefix(lines[len(lines)-1], "ERROR| "))
 }
 
-// defaultArguments are those of socket_vmnet's own jobs.
-func (s *system) defaultArguments(o Options, suffix string) []string {
+// defaultArguments are those of socket_vmnet's own jobs, with its gateways.
+func (j *job) defaultArguments(suffix string) []string {
 	name := cmp.Or(suffix, "shared")
 	socket := linuxRun + "/" + name
 	switch {
-	case o.User && s.GOOS == "darwin":
-		socket = filepath.Join(s.Home, ".socket_vmnet2", name)
-	case o.User:
-		socket = s.userRuntime() + "/socket_vmnet2/" + name
-	case s.GOOS == "darwin":
+	case j.User && j.GOOS == "darwin":
+		socket = filepath.Join(j.Home, ".socket_vmnet2", name)
+	case j.User:
+		socket = j.userRuntime() + "/socket_vmnet2/" + name
+	case j.GOOS == "darwin":
 		socket = strings.TrimSuffix("/var/run/socket_vmnet."+suffix, ".")
 	}
-	switch o.Network {
+	switch j.Network {
 	case "host":
-		return []string{"--vmnet-mode=host", "--vmnet-gateway=" + hostGateway, socket}
+		return []string{"--vmnet-mode=host", "--vmnet-gateway=192.168.106.1", socket}
 	case "bridged":
-		return []string{"--vmnet-mode=bridged", "--vmnet-interface=" + o.Interface, socket}
+		return []string{"--vmnet-mode=bridged", "--vmnet-interface=" + j.Interface, socket}
 	}
-	return []string{"--vmnet-gateway=" + sharedGateway, socket}
+	return []string{"--vmnet-gateway=192.168.105.1", socket}
 }
 
 // userRuntime is what systemd knows as %t in the user's units.
@@ -243,12 +242,12 @@ func (s *system) userRuntime() string {
 }
 
 // checkPlace refuses paths that the daemon could not use as a job.
-func (s *system) checkPlace(j *job, what, path string) error {
+func (j *job) checkPlace(what, path string) error {
 	if !filepath.IsAbs(path) {
 		return fmt.Errorf("%s (%s) is no absolute path, and a job has no directory of yours", what, path)
 	}
 	path = filepath.Clean(path)
-	if s.GOOS == "darwin" || j.User {
+	if j.GOOS == "darwin" || j.User {
 		return nil
 	}
 	inRun := strings.HasPrefix(path, linuxRun+"/")

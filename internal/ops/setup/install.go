@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package install puts the programs at the paths of socket_vmnet, as real files, and takes them away again so that everything is as
-// it was: contents, owners, modes, times, links, and what was not there.
+// Package setup installs: it puts the programs at the paths of socket_vmnet and takes them away again, and makes the daemon a job
+// of the service manager.
 //
-// What was there is kept in a backup below the prefix, with a manifest of what is to be put back:
+// Install puts programs as real files, and Rollback puts everything back as it was: contents, owners, modes, times, links, and what was
+// not there. What was there is kept in a backup below the prefix, with a manifest of what is to be put back:
 //
 //	each old program → a second name in the backup; the manifest → the backup; each new program → its place
 //
@@ -11,24 +12,29 @@
 //
 // Every arrow to a place that is in use is one rename. After an interruption either command can be run again: without a manifest
 // nothing was changed, and with one both know what was there.
-package install
+//
+// A job of launchd or systemd is, for the default prefix, byte for byte what lies in etc/launchd and etc/systemd.
+// github.com/kardianos/service starts and stops jobs. The rest is done here: the files, which it would write in another form and
+// not change; the question what there is, since it asks launchd about the caller's own jobs only; and systemd's sockets, of which
+// it knows nothing. Whatever changes something is a step, which a dry run prints and a real one makes.
+package setup
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/hostfs"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/find"
 )
-
-// DefaultPrefix is where Lima looks first.
-const DefaultPrefix = "/opt/socket_vmnet"
 
 // Names below a prefix.
 const (
@@ -42,7 +48,7 @@ var targets = []string{"libexec/vmnet-helper", "bin/socket_vmnet_client", "bin/s
 
 // Options are for Install, Rollback and Jobs.
 type Options struct {
-	Prefix string // absolute; empty: DefaultPrefix
+	Prefix string // absolute; empty: find.DefaultPrefix
 	Root   string // a staged root, above the prefix; empty: the real one
 	From   string // Install: a prefix, or a directory with the programs in it; empty: that of this program
 	DryRun bool   // look at everything, change nothing
@@ -59,10 +65,7 @@ func (p place) at(rel string) string { return filepath.Join(p.root, p.prefix, re
 
 // place checks what the commands have in common.
 func (o Options) place() (p place, err error) {
-	p.prefix = o.Prefix
-	if p.prefix == "" {
-		p.prefix = DefaultPrefix
-	}
+	p.prefix = cmp.Or(o.Prefix, find.DefaultPrefix)
 	if strings.HasPrefix(p.prefix, "/") {
 		p.prefix = filepath.Clean(p.prefix)
 	}
@@ -89,9 +92,10 @@ func (o Options) place() (p place, err error) {
 // lockFile is where only root can take the lock. It is not below the prefix, which comes and goes.
 const lockFile = "/var/run/socket_vmnet2-install.lock"
 
-// begin checks the place and, unless nothing is changed, keeps others out: by a lock on a file, or for a staged root on that directory,
-// which gets no file of ours.
+// begin checks the place, has all that this process makes be for all users to read and for its owner alone to change, and, unless
+// nothing is changed, keeps others out: by a lock on a file, or for a staged root on that directory, which gets no file of ours.
 func (o Options) begin() (place, *os.File, error) {
+	syscall.Umask(0o022)
 	p, err := o.place()
 	if err != nil || o.DryRun {
 		return p, nil, err // a nil file can be closed
@@ -145,20 +149,19 @@ func Install(ctx context.Context, o Options) (*Report, error) {
 	}
 	r := &Report{Prefix: p.prefix, Version: source.version}
 	m, err := p.readManifest()
-	if err != nil {
-		return r, err
+	if err == nil {
+		m, err = p.plan(m, source, r)
 	}
-	plan, err := p.plan(m, source, r)
 	if err != nil || o.DryRun || !r.Changed {
 		return r, err
 	}
-	err = p.keep(plan, source)
+	err = p.keep(m, source)
 	if err != nil && !p.exists(manifestFile) {
-		return r, errors.Join(fmt.Errorf("%w: nothing was changed", err), p.forget(plan.manifest))
+		return r, errors.Join(fmt.Errorf("%w: nothing was changed", err), p.forget(m))
 	}
-	for _, t := range plan.put {
-		if err == nil {
-			err = copyFile(source.files[t], p.at(t), source.sums[t])
+	for _, e := range m.Entries {
+		if e.put && err == nil {
+			err = makeFile(p.at(e.Path), 0o755, source.files[e.Path])
 		}
 	}
 	if err != nil {
@@ -169,48 +172,86 @@ func Install(ctx context.Context, o Options) (*Report, error) {
 }
 
 // keep makes the backup. Up to its last step, the manifest, nothing that is in use has changed.
-func (p place) keep(pl *plan, s *source) error {
-	if pl.first && p.exists(backupDir) { // of a run that was interrupted
+func (p place) keep(m *manifest, s *source) error {
+	if !p.exists(manifestFile) { // of a run that was interrupted
 		if err := os.RemoveAll(p.at(backupDir)); err != nil {
 			return err
 		}
 	}
-	for _, e := range pl.fresh {
-		if err := duplicate(p.at(e.Path), p.at(filepath.Join(backupDir, e.Backup)), e.Before); err != nil {
-			return err
+	for _, e := range m.Entries {
+		if e.save {
+			if err := duplicate(p.at(e.Path), p.backup(e), e.Before); err != nil {
+				return err
+			}
 		}
 	}
-	const own = "bin/socket_vmnet2"
-	if err := copyFile(s.files[own], p.at(ownCopy), s.sums[own]); err != nil {
+	if err := makeFile(p.at(ownCopy), 0o755, s.files["bin/socket_vmnet2"]); err != nil {
 		return err
 	}
-	if err := p.writeManifest(pl.manifest); err != nil {
-		return err
-	}
-	for _, name := range pl.old {
-		_ = os.Remove(p.at(filepath.Join(backupDir, name))) // one that is left goes with the backup
-	}
-	return nil
+	return p.writeManifest(m)
 }
 
-// forget removes the backup and, as far as they are empty, the directories that were made, and gives the others their times again.
-func (p place) forget(m *manifest) error {
+// A source is the programs to install.
+type source struct {
+	files   map[string][]byte // by target
+	version string
+}
+
+// findSource reads the programs. They must run if they are for this machine, which those for a staged root need not be.
+func findSource(ctx context.Context, from string, try bool) (*source, error) {
+	if from == "" {
+		program, err := os.Executable()
+		if err == nil {
+			program, err = filepath.EvalSymlinks(program)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("find this program: %w; say where the programs are with --from", err)
+		}
+		from = filepath.Dir(program)
+		if _, err := os.Stat(filepath.Join(from, "../libexec/vmnet-helper")); err == nil && filepath.Base(from) == "bin" {
+			from = filepath.Dir(from)
+		}
+	}
+	s, program := &source{files: map[string][]byte{}, version: "socket_vmnet2"}, ""
 	for _, t := range targets {
-		_ = os.Remove(tempName(p.at(t))) // of a run that was interrupted
-	}
-	// The manifest and the program go last: they are what an interrupted rollback is ended with.
-	for _, rel := range []string{filesDir, backupDir} {
-		if err := os.RemoveAll(p.at(rel)); err != nil {
-			return err
+		path, content, err := readProgram(from, t)
+		if err != nil {
+			return nil, err
 		}
+		s.files[t], program = content, path
 	}
-	for _, dir := range slices.Backward(m.Made) {
-		_ = os.Remove(filepath.Join(p.root, dir)) // one with other files in it stays
+	if !bytes.Equal(s.files["bin/socket_vmnet"], s.files["bin/socket_vmnet2"]) {
+		return nil, fmt.Errorf("socket_vmnet and %s differ, but are one program under two names: %s is half installed, or socket_vmnet's own; build it again", program, from)
 	}
-	for dir, ns := range m.Times {
-		if err := setTime(filepath.Join(p.root, dir), ns); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	out, err := find.RunProgram(ctx, program, "--version")
+	if err == nil {
+		s.version = strings.TrimSpace(string(out))
+	} else if try {
+		return nil, fmt.Errorf("%s does not run here, so it is of no use: %w", program, err)
+	}
+	return s, nil
+}
+
+// readProgram reads a target from a prefix, or from a directory that has all of them.
+func readProgram(where, target string) (path string, content []byte, err error) {
+	for _, rel := range []string{target, filepath.Base(target)} {
+		path, err = filepath.Abs(filepath.Join(where, rel))
+		if err == nil {
+			content, err = os.ReadFile(path)
 		}
+		switch {
+		case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.EISDIR): // bin/socket_vmnet2 in a prefix of the name socket_vmnet2
+			continue
+		case err == nil && len(content) == 0:
+			err = fmt.Errorf("%s is empty: a build or an installation was interrupted; do it again", path)
+		}
+		return path, content, err
 	}
-	return nil
+	if target == "bin/socket_vmnet" { // the same program, under the name that is there in any case
+		return readProgram(where, "bin/socket_vmnet2")
+	}
+	return "", nil, fmt.Errorf("%s has neither %s nor %s: name a directory that has all programs with --from, as bin after make",
+		where, target, filepath.Base(target))
 }

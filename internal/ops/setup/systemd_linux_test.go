@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package service
+package setup
 
 import (
 	"bytes"
@@ -78,12 +78,12 @@ func (c *caller) changes() (commands []string) {
 // part of what is printed then.
 func (c *caller) do(want string, args ...string) {
 	c.t.Helper()
-	before := tree(c.t, c.units)
+	before := filesBelow(c.t, c.units)
 	c.changes()
 	code, out := c.service(append([]string{args[0], "--dry-run"}, args[1:]...)...)
 	require.Equal(c.t, 0, code, out)
 	assert.Empty(c.t, c.changes(), "a dry run of %v only asks", args)
-	assert.Equal(c.t, before, tree(c.t, c.units))
+	assert.Equal(c.t, before, filesBelow(c.t, c.units))
 	dry := parseDry(c.t, out)
 
 	code, out = c.service(args...)
@@ -110,7 +110,7 @@ func (c *caller) do(want string, args ...string) {
 			before[file] = text
 		}
 	}
-	assert.Equal(c.t, before, tree(c.t, c.units), "nothing else has changed")
+	assert.Equal(c.t, before, filesBelow(c.t, c.units), "nothing else has changed")
 }
 
 func (c *caller) status(code int, want string, args ...string) {
@@ -191,14 +191,14 @@ func TestSystemd(t *testing.T) {
 // testRefusals: what cannot work is refused before anything is touched, and told with what to do.
 func testRefusals(t *testing.T, c *caller) {
 	t.Helper()
-	before := tree(t, "/etc")
+	before := filesBelow(t, "/etc")
 	refused := func(c *caller, want string, args ...string) {
 		t.Helper()
 		code, out := c.service(append([]string{"install"}, args...)...)
 		assert.Equal(t, 1, code, out)
 		assert.Contains(t, out, want)
 		assert.Empty(t, c.changes())
-		assert.Equal(t, before, tree(t, "/etc"))
+		assert.Equal(t, before, filesBelow(t, "/etc"))
 	}
 	user, none := *c, *c
 	user.user = &syscall.Credential{Uid: member, Gid: member}
@@ -210,7 +210,7 @@ func testRefusals(t *testing.T, c *caller) {
 	refused(c, "there is no group nobodys for the socket", "--", "--socket-group=nobodys", shared)
 
 	require.NoError(t, os.MkdirAll("/opt/open/bin", 0o755))
-	copyFile(t, rigProgram, "/opt/open/bin/socket_vmnet2")
+	copyTo(t, rigProgram, "/opt/open/bin/socket_vmnet2")
 	require.NoError(t, os.Chmod("/opt/open", 0o777))
 	refused(c, "/opt/open can be written by everybody", "--prefix=/opt/open")
 
@@ -249,7 +249,7 @@ func testOddPaths(t *testing.T, c *caller) {
 	t.Helper()
 	prefix, socket := `/opt/a b%n$x{{&;`, `/run/socket_vmnet2/s %n$HOME{{&"'\;`
 	require.NoError(t, os.MkdirAll(prefix+"/bin", 0o755))
-	copyFile(t, rigProgram, prefix+"/bin/socket_vmnet2")
+	copyTo(t, rigProgram, prefix+"/bin/socket_vmnet2")
 	args := []string{"--name=odd", "--prefix=" + prefix, "--", "--vmnet-gateway=192.168.108.1", socket}
 	c.do("is installed and started", append([]string{"install"}, args...)...)
 	_, pid := c.run("/usr/bin/systemctl", "show", "--value", "--property=MainPID", "socket_vmnet2-odd")
@@ -325,5 +325,5 @@ func TestWithoutSystemd(t *testing.T) {
 	assert.Equal(t, 0, code)
 	assert.Contains(t, out, "as things are this would be refused: systemd cannot be asked: ")
 	assert.Contains(t, out, "run systemctl enable socket_vmnet2.service")
-	assert.Empty(t, tree(t, "/etc/systemd"))
+	assert.Empty(t, filesBelow(t, "/etc/systemd"))
 }

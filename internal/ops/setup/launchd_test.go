@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package service
+package setup
 
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +17,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/find"
 )
 
 // A mac is a staged macOS: a tree of files, and a launchd that knows jobs. It runs on any system.
@@ -41,7 +45,7 @@ func newMac(t *testing.T) *mac {
 	}
 	require.NoError(t, os.WriteFile(root+"/opt/socket_vmnet/bin/socket_vmnet2", nil, 0o755))
 	m.sys = &system{
-		GOOS: "darwin", Root: root, Home: "/Users/me", Darwin: 25, Run: m.run, Control: m.control, Reach: m.reach,
+		System: find.System{GOOS: "darwin", Root: root, Run: m.run}, Home: "/Users/me", Darwin: 25, Control: m.control, Reach: m.reach,
 		Patience: time.Minute, Tick: time.Millisecond,
 	}
 	return m
@@ -68,7 +72,7 @@ func (m *mac) control(j *job, verb string) error {
 	case command == "load" && (m.off[target] || m.loaded[target] != "" || m.ending > 0):
 		return errors.New(`"launchctl" failed with stderr: Load failed: 5: Input/output error`)
 	case command == "load":
-		arguments := launchdArguments(string(b))
+		arguments := find.Command(path, string(b), "")
 		m.loaded[target], m.jobs[target] = string(b), arguments[len(arguments)-1]
 		delete(m.stopped, target)
 	case command == "unload":
@@ -94,53 +98,53 @@ func (m *mac) reach(path string) error {
 }
 
 // run is launchctl.
-func (m *mac) run(_ context.Context, argv ...string) (result, error) {
-	require.Equal(m.t, "launchctl", argv[0])
-	verb, args := argv[1], argv[2:]
-	if verb == "print" {
-		return m.print(args[0]), nil
+func (m *mac) run(_ context.Context, name string, args ...string) ([]byte, error) {
+	require.Equal(m.t, "launchctl", name)
+	if args[0] == "print" {
+		return m.print(args[1])
 	}
-	m.calls = append(m.calls, strings.Join(argv, " "))
-	require.Equal(m.t, "enable", verb)
-	delete(m.off, args[0])
-	return result{}, nil
+	m.calls = append(m.calls, strings.Join(append([]string{name}, args...), " "))
+	require.Equal(m.t, "enable", args[0])
+	delete(m.off, args[1])
+	return nil, nil
 }
 
-func (m *mac) print(target string) result {
+func (m *mac) print(target string) ([]byte, error) {
 	switch {
 	case m.loaded[target] == "" && m.ending > 0:
 		m.ending--
-		return result{Stdout: target + " = {\n\tstate = running\n\tpid = 7\n}\n"}
+		return []byte(target + " = {\n\tstate = running\n\tpid = 7\n}\n"), nil
 	case m.loaded[target] == "":
-		return result{Code: 113, Stderr: "Could not find service"}
+		return nil, fmt.Errorf("%w: Could not find service", &exec.ExitError{})
 	case m.stopped[target]:
-		return result{Stdout: target + " = {\n\tstate = not running\n\n\tendpoints = {\n\t\tpid = 9\n\t}\n}\n"}
+		return []byte(target + " = {\n\tstate = not running\n\n\tendpoints = {\n\t\tpid = 9\n\t}\n}\n"), nil
 	}
-	return result{Stdout: target + " = {\n\tactive count = 1\n\tstate = running\n\n\tprogram = x\n\tpid = 4711\n}\n"}
+	return []byte(target + " = {\n\tactive count = 1\n\tstate = running\n\n\tprogram = x\n\tpid = 4711\n}\n"), nil
 }
 
 // service runs one verb, and returns what it prints.
-func (m *mac) service(verb string, o Options, dry bool) (string, error) {
+func (m *mac) service(verb string, o JobOptions, dry bool) (string, error) {
 	m.t.Helper()
 	var out, warnings strings.Builder
-	o.Installing = verb == "install"
-	s, err := New(m.sys, o, Run{Out: &out, Dry: dry, Warn: func(text string) { warnings.WriteString("WARN " + text + "\n") }})
+	o.Installing, o.Out, o.Dry = verb == "install", &out, dry
+	o.Warn = func(text string) { warnings.WriteString("WARN " + text + "\n") }
+	j, err := NewJob(m.sys, o)
 	if err != nil {
 		return "", err
 	}
-	err = s.Do(m.t.Context(), verb)
+	err = j.Do(m.t.Context(), verb)
 	return warnings.String() + out.String(), err
 }
 
 // do makes a dry run, which must change nothing, and then the same for real, which must do just what the dry run said.
-func (m *mac) do(want, verb string, o Options) {
+func (m *mac) do(want, verb string, o JobOptions) {
 	m.t.Helper()
-	before := tree(m.t, m.sys.Root)
+	before := filesBelow(m.t, m.sys.Root)
 	m.calls = nil
 	out, err := m.service(verb, o, true)
 	require.NoError(m.t, err)
 	assert.Empty(m.t, m.calls)
-	assert.Equal(m.t, before, tree(m.t, m.sys.Root))
+	assert.Equal(m.t, before, filesBelow(m.t, m.sys.Root))
 	dry := parseDry(m.t, out)
 
 	out, err = m.service(verb, o, false)
@@ -156,15 +160,16 @@ func (m *mac) do(want, verb string, o Options) {
 		require.NoError(m.t, err)
 		assert.Equal(m.t, os.FileMode(0o644), fi.Mode(), "launchd loads no job that a group can write to")
 	}
-	assert.Equal(m.t, before, tree(m.t, m.sys.Root))
+	assert.Equal(m.t, before, filesBelow(m.t, m.sys.Root))
 }
 
-func (m *mac) status(code int, want string, o Options) {
+func (m *mac) status(code int, want string, o JobOptions) {
 	m.t.Helper()
 	var out strings.Builder
-	s, err := New(m.sys, o, Run{Out: &out})
+	o.Out = &out
+	j, err := NewJob(m.sys, o)
 	require.NoError(m.t, err)
-	got, err := s.Status(m.t.Context())
+	got, err := j.Status(m.t.Context())
 	require.NoError(m.t, err)
 	assert.Equal(m.t, code, got)
 	assert.Contains(m.t, out.String(), want)
@@ -180,11 +185,11 @@ func TestLaunchd(t *testing.T) {
 	m := newMac(t)
 	old := syscall.Umask(0) // of a careless caller
 	defer syscall.Umask(old)
-	shared := Options{}
+	shared := JobOptions{}
 	m.status(exitNotInstalled, label+" is not installed", shared)
 	m.do("there is nothing to do", "stop", shared)
 	m.do("there is nothing to do", "uninstall", shared)
-	m.off[target] = true // somebody has disabled it once
+	m.off[target] = true // it was disabled once
 
 	m.do("is installed and started, on /var/run/socket_vmnet", "install", shared)
 	assert.Equal(t, []string{"launchctl enable " + target, "launchctl load " + daemon1}, m.calls)
@@ -208,23 +213,23 @@ func TestLaunchd(t *testing.T) {
 	m.do("there is nothing to do", "stop", shared)
 	m.status(exitStopped, daemon1, shared)
 	m.busy = 0 // a while later
-	m.do("is installed and started", "install", Options{Network: "host"})
+	m.do("is installed and started", "install", JobOptions{Network: "host"})
 	m.do("is started", "restart", shared)
-	m.do("it is changed", "install", Options{Activated: true})
+	m.do("it is changed", "install", JobOptions{Activated: true})
 	assert.Equal(t, []string{"launchctl unload " + daemon1, "launchctl enable " + target, "launchctl load " + daemon1}, m.calls)
 	assert.Contains(t, m.loaded[target], "<key>Sockets</key>")
-	m.do("it is changed", "install", Options{Daemon: []string{"--vmnet-gateway=192.168.109.1", "/var/run/other"}})
+	m.do("it is changed", "install", JobOptions{Daemon: []string{"--vmnet-gateway=192.168.109.1", "/var/run/other"}})
 	m.status(exitRunning, "/var/run/other accepts", shared)
 	m.do("Kept are the logs in /var/log/socket_vmnet2", "uninstall", shared)
 	m.status(exitNotInstalled, "is not installed", shared)
-	m.status(exitRunning, "192.168.106.1", Options{Network: "host"})
+	m.status(exitRunning, "192.168.106.1", JobOptions{Network: "host"})
 	m.do("there is nothing to do", "uninstall", shared)
 }
 
 func TestLaunchdOfAUser(t *testing.T) {
 	m := newMac(t)
 	m.sys.UID = 501
-	o := Options{User: true}
+	o := JobOptions{User: true}
 	m.do("is installed and started, on /Users/me/.socket_vmnet2/shared", "install", o)
 	assert.Equal(t, []string{"launchctl enable gui/501/" + label, "launchctl load /Users/me/Library/LaunchAgents/" + label + ".plist"}, m.calls)
 	want, err := os.ReadFile(etc + "launchd/" + label + ".agent.plist")
@@ -246,33 +251,33 @@ func TestLaunchdOfAUser(t *testing.T) {
 func TestLaunchdRefusals(t *testing.T) {
 	for name, tt := range map[string]struct {
 		prepare func(m *mac)
-		o       Options
+		o       JobOptions
 		want    string
 	}{
-		"not root":                 {func(m *mac) { m.sys.UID = 501 }, Options{}, "a job of the system needs root: use sudo, or --user"},
-		"not root before macOS 26": {func(m *mac) { m.sys.UID, m.sys.Darwin = 501, 24 }, Options{}, "a job of the system needs root: use sudo"},
+		"not root":                 {func(m *mac) { m.sys.UID = 501 }, JobOptions{}, "a job of the system needs root: use sudo, or --user"},
+		"not root before macOS 26": {func(m *mac) { m.sys.UID, m.sys.Darwin = 501, 24 }, JobOptions{}, "a job of the system needs root: use sudo"},
 		"no launchctl": {func(m *mac) {
-			m.sys.Run = func(context.Context, ...string) (result, error) { return result{}, exec.ErrNotFound }
-		}, Options{}, "launchd cannot be asked: executable file not found in $PATH: to do without a service, run the daemon yourself"},
-		"no program":                      {func(m *mac) { m.remove("/opt/socket_vmnet/bin/socket_vmnet2") }, Options{}, "/opt/socket_vmnet/bin/socket_vmnet2 is not there: \"socket_vmnet2 install\""},
-		"program that cannot run":         {func(m *mac) { m.chmod("/opt/socket_vmnet/bin/socket_vmnet2", 0o644) }, Options{}, "is no program"},
-		"prefix that others can write to": {func(m *mac) { m.chmod("/opt/socket_vmnet", 0o777) }, Options{}, "/opt/socket_vmnet can be written"},
+			m.sys.Run = func(context.Context, string, ...string) ([]byte, error) { return nil, exec.ErrNotFound }
+		}, JobOptions{}, "launchd cannot be asked: executable file not found in $PATH: to do without a service, run the daemon yourself"},
+		"no program":                      {func(m *mac) { m.remove("/opt/socket_vmnet/bin/socket_vmnet2") }, JobOptions{}, "/opt/socket_vmnet/bin/socket_vmnet2 is not there: \"socket_vmnet2 install\""},
+		"program that cannot run":         {func(m *mac) { m.chmod("/opt/socket_vmnet/bin/socket_vmnet2", 0o644) }, JobOptions{}, "is no program"},
+		"prefix that others can write to": {func(m *mac) { m.chmod("/opt/socket_vmnet", 0o777) }, JobOptions{}, "/opt/socket_vmnet can be written"},
 		"prefix that is a link": {func(m *mac) {
 			require.NoError(m.t, os.Symlink("socket_vmnet", m.sys.at("/opt/link")))
-		}, Options{Prefix: "/opt/link"}, "/opt/link is a symbolic link"},
-		"Lima's job":     {func(m *mac) { m.foreign("io.github.lima-vm.socket_vmnet", "/var/run/socket_vmnet") }, Options{}, `the job io.github.lima-vm.socket_vmnet serves /var/run/socket_vmnet: stop it first, with "sudo launchctl bootout system/io.github.lima-vm.socket_vmnet"`},
-		"Homebrew's job": {func(m *mac) { m.foreign("homebrew.mxcl.socket_vmnet", "/var/run/./socket_vmnet") }, Options{}, "sudo brew services stop socket_vmnet"},
-		"MacPorts' job":  {func(m *mac) { m.foreign("org.macports.socket_vmnet", "/var/run/socket_vmnet") }, Options{}, "sudo port unload socket_vmnet"},
-		"a job of ours":  {func(m *mac) { m.foreign("io.github.socket-vmnet2.lab", "/var/run/socket_vmnet") }, Options{}, "the job io.github.socket-vmnet2.lab serves"},
-		"somebody":       {func(m *mac) { m.served["/var/run/socket_vmnet"] = true }, Options{}, "something serves /var/run/socket_vmnet already"},
+		}, JobOptions{Prefix: "/opt/link"}, "/opt/link is a symbolic link"},
+		"Lima's job":      {func(m *mac) { m.foreign("io.github.lima-vm.socket_vmnet", "/var/run/socket_vmnet") }, JobOptions{}, `the job io.github.lima-vm.socket_vmnet serves /var/run/socket_vmnet: stop it first, with "sudo launchctl bootout system/io.github.lima-vm.socket_vmnet"`},
+		"Homebrew's job":  {func(m *mac) { m.foreign("homebrew.mxcl.socket_vmnet", "/var/run/./socket_vmnet") }, JobOptions{}, "sudo /opt/homebrew/bin/brew services stop socket_vmnet"},
+		"MacPorts' job":   {func(m *mac) { m.foreign("org.macports.socket_vmnet", "/var/run/socket_vmnet") }, JobOptions{}, "sudo /opt/local/bin/port unload socket_vmnet"},
+		"a job of ours":   {func(m *mac) { m.foreign("io.github.socket-vmnet2.lab", "/var/run/socket_vmnet") }, JobOptions{}, "the job io.github.socket-vmnet2.lab serves"},
+		"another program": {func(m *mac) { m.served["/var/run/socket_vmnet"] = true }, JobOptions{}, "something serves /var/run/socket_vmnet already"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newMac(t)
 			tt.prepare(m)
-			before := tree(t, m.sys.Root)
+			before := filesBelow(t, m.sys.Root)
 			_, err := m.service("install", tt.o, false)
 			require.ErrorContains(t, err, tt.want)
-			assert.Equal(t, before, tree(t, m.sys.Root), "nothing was touched")
+			assert.Equal(t, before, filesBelow(t, m.sys.Root), "nothing was touched")
 			assert.Empty(t, m.calls)
 			out, err := m.service("install", tt.o, true)
 			require.NoError(t, err, "a dry run goes on")
@@ -291,7 +296,7 @@ func (m *mac) chmod(path string, mode os.FileMode) {
 
 // foreign loads a job of the system that serves socket.
 func (m *mac) foreign(label, socket string) {
-	text := "<plist><dict><key>ProgramArguments</key><array><string>x</string><string>" + socket + "</string></array></dict></plist>"
+	text := "<plist><dict><key>ProgramArguments</key><array><string>/x/socket_vmnet</string><string>" + socket + "</string></array></dict></plist>"
 	require.NoError(m.t, os.WriteFile(m.sys.at("/Library/LaunchDaemons/"+label+".plist"), []byte(text), 0o644))
 	m.loaded["system/"+label], m.jobs["system/"+label] = text, socket
 }
@@ -300,28 +305,28 @@ func (m *mac) foreign(label, socket string) {
 func TestLaunchdFailures(t *testing.T) {
 	m := newMac(t)
 	m.fail = "load"
-	_, err := m.service("install", Options{}, false)
+	_, err := m.service("install", JobOptions{}, false)
 	require.ErrorContains(t, err, "launchctl load "+daemon1+`: "launchctl" failed with stderr: load failed: 5: Input/output error; /var/log/socket_vmnet2/stderr tells more`)
-	m.status(exitStopped, "is stopped", Options{})
+	m.status(exitStopped, "is stopped", JobOptions{})
 	m.fail = ""
-	m.do("is changed", "install", Options{})
+	m.do("is changed", "install", JobOptions{})
 	assert.Equal(t, []string{"launchctl enable " + target, "launchctl load " + daemon1}, m.calls)
 
 	m = newMac(t)
 	m.remove("/Library/LaunchDaemons")
-	_, err = m.service("install", Options{}, false)
+	_, err = m.service("install", JobOptions{}, false)
 	require.ErrorContains(t, err, "write "+daemon1+": ")
 	assert.Empty(t, m.calls, "nothing was stopped or started")
 
 	m = newMac(t)
 	m.sys.Reach, m.sys.Patience = func(string) error { return syscall.ECONNREFUSED }, 20*time.Millisecond
-	_, err = m.service("install", Options{}, false)
+	_, err = m.service("install", JobOptions{}, false)
 	require.ErrorContains(t, err, "it is started, but nothing serves /var/run/socket_vmnet yet; see /var/log/socket_vmnet2/stderr: waited 20ms")
 
 	m = newMac(t)
-	m.do("is installed", "install", Options{})
+	m.do("is installed", "install", JobOptions{})
 	m.fail = "unload"
-	_, err = m.service("uninstall", Options{}, false)
+	_, err = m.service("uninstall", JobOptions{}, false)
 	require.ErrorContains(t, err, "launchctl unload")
 	assert.FileExists(t, m.sys.at(daemon1), "it is loaded still")
 }
@@ -332,5 +337,51 @@ func TestForeignJobs(t *testing.T) {
 	m.foreign("homebrew.mxcl.socket_vmnet", "/opt/homebrew/var/run/socket_vmnet")
 	m.foreign("io.github.lima-vm.socket_vmnet", "/var/run/socket_vmnet")
 	delete(m.loaded, "system/io.github.lima-vm.socket_vmnet")
-	m.do("is installed", "install", Options{})
+	m.do("is installed", "install", JobOptions{})
+}
+
+// A shown is what a dry run prints.
+type shown struct {
+	written  map[string]string
+	removed  []string
+	commands []string
+}
+
+func parseDry(t *testing.T, out string) shown {
+	t.Helper()
+	s := shown{written: map[string]string{}}
+	file := ""
+	for line := range strings.Lines(out) {
+		line = strings.TrimSuffix(line, "\n")
+		switch word, rest, _ := strings.Cut(line, " "); word {
+		case "write":
+			file = strings.TrimSuffix(rest, ", mode 0644:")
+			s.written[file] = ""
+		case "|":
+			s.written[file] += rest + "\n"
+		case "run":
+			s.commands = append(s.commands, rest)
+		case "remove":
+			s.removed = append(s.removed, rest)
+		case "make":
+		default:
+			assert.Contains(t, line, "there is nothing to do", "a dry run prints what it would do")
+		}
+	}
+	return s
+}
+
+// filesBelow is every file below dir, with what is in it.
+func filesBelow(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	require.NoError(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		files[path] = string(b)
+		return err
+	}))
+	return files
 }

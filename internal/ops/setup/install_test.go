@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package install
+package setup
 
 import (
 	"io/fs"
@@ -51,7 +51,7 @@ var befores = map[string]func(t testing.TB, s stage){
 			s.file("opt/socket_vmnet/"+target, string(b), 0o755)
 		}
 	},
-	"a state directory of somebody's": func(_ testing.TB, s stage) {
+	"a state directory with a file of the user's": func(_ testing.TB, s stage) {
 		s.file("opt/socket_vmnet/share/socket_vmnet2/notes.txt", "mine", 0o644)
 	},
 }
@@ -100,7 +100,7 @@ func install(t *testing.T, o Options) *Report {
 // rollback must not fail.
 func rollback(t *testing.T, o Options) *Report {
 	t.Helper()
-	r, err := Rollback(t.Context(), o)
+	r, err := Rollback(o)
 	require.NoError(t, err)
 	return r
 }
@@ -141,7 +141,7 @@ func TestInstallAndRollback(t *testing.T) {
 	}
 }
 
-// Whatever the umask is, nobody else can write to what is made, and everybody can run it.
+// Whatever the umask is, no other user can write to what is made, and all can run it.
 func TestUmask(t *testing.T) {
 	for _, mask := range []int{0o077, 0} {
 		s, from := newStage(t), sourceOf(t, "v1.0")
@@ -183,7 +183,7 @@ func TestUpdate(t *testing.T) {
 	assert.Equal(t, before, s.tree())
 }
 
-// Somebody installs socket_vmnet again over ours.
+// socket_vmnet is installed again over ours.
 func TestForeign(t *testing.T) {
 	again := func(t *testing.T) (stage, tree) {
 		s := newStage(t)
@@ -270,8 +270,13 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asDaemon) != "" {
 		time.Sleep(time.Hour) // it is killed
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	_ = os.RemoveAll(built)
+	os.Exit(code)
 }
+
+// built is the directory of a program that tests of services have built.
+var built string
 
 // A daemon that runs goes on as what it was: its file is never written to.
 func TestRunning(t *testing.T) {
@@ -344,11 +349,12 @@ func TestNothingChanged(t *testing.T) {
 	require.NoError(t, err)
 	source, err := findSource(t.Context(), from, false)
 	require.NoError(t, err)
-	source.sums["bin/socket_vmnet2"] = "another" // it changes while it is copied
-	pl, err := p.plan(nil, source, &Report{})
+	m, err := p.plan(nil, source, &Report{})
 	require.NoError(t, err)
-	require.ErrorContains(t, p.keep(pl, source), "socket_vmnet2 was changed meanwhile; do it again when it is complete")
-	require.NoError(t, p.forget(pl.manifest))
+	require.NoError(t, os.Rename(s.path("opt/socket_vmnet/bin/socket_vmnet"), s.path("away"))) // meanwhile
+	require.ErrorIs(t, p.keep(m, source), fs.ErrNotExist)
+	require.NoError(t, os.Rename(s.path("away"), s.path("opt/socket_vmnet/bin/socket_vmnet")))
+	require.NoError(t, p.forget(m))
 	assert.Equal(t, before, s.tree())
 }
 

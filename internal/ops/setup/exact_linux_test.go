@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package service
+package setup
 
 import (
 	"os"
@@ -13,6 +13,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"howett.net/plist"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/find"
 )
 
 // A commandLine is one that a file in etc has, to the letter.
@@ -45,7 +47,7 @@ func commandLines(t *testing.T) (all []commandLine) {
 		for _, file := range files {
 			b, err := os.ReadFile(file)
 			require.NoError(t, err)
-			argv := append([]string{rigProgram}, unitArguments(string(b), "/run/user/1000")...)
+			argv := find.Command(file, string(b), "/run/user/1000")
 			all = append(all, commandLine{file, argv, false}, commandLine{file, argv, true})
 		}
 	}

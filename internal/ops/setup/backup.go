@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package setup
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// format is of the manifest; a higher one is from a newer program.
+const format = 2
+
+const (
+	manifestFile = backupDir + "/manifest.json"
+	filesDir     = backupDir + "/files"
+)
+
+// A manifest says what was there and what is put there.
+type manifest struct {
+	Format  int      `json:"format"`
+	Version string   `json:"version"` // of what is put there
+	Entries []*entry `json:"entries"`
+	Made    []string `json:"made"` // directories, from the root, in the order they are made
+}
+
+// An entry is one path.
+type entry struct {
+	Path   string   `json:"path"`   // below the prefix
+	Before file     `json:"before"` // it is in the backup, unless nothing was there
+	Ours   []string `json:"ours"`   // checksums of what has been put there
+
+	save, put bool // what is there is going to the backup, and ours in its place
+}
+
+// backup is where what was at a path is kept.
+func (p place) backup(e *entry) string { return p.at(filepath.Join(filesDir, e.Path)) }
+
+// mine reports whether a file is one that this package has put there, or one that it could have: a newer release that was
+// unpacked over it is no reason to lose what was there before.
+func (e *entry) mine(f file) bool {
+	return f.Kind == regular && (slices.Contains(e.Ours, f.Sum) || f.own && !f.same(e.Before))
+}
+
+// foreign reports whether a file is neither ours nor what was there before.
+func (e *entry) foreign(f file) bool { return f.Kind != absent && !e.mine(f) && !f.same(e.Before) }
+
+// readManifest returns nil without an error if there is no backup.
+func (p place) readManifest() (*manifest, error) {
+	path := p.at(manifestFile)
+	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, p.orphan()
+	}
+	if err != nil {
+		return nil, err
+	}
+	var m manifest
+	err = json.Unmarshal(b, &m)
+	if err == nil && slices.Contains(m.Entries, nil) {
+		err = errors.New("an entry is empty")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s is damaged, so it does not tell what was there before; put it right, or remove %s and what is not wanted in %s: %w",
+			path, p.at(stateDir), p.at("bin"), err)
+	}
+	if m.Format > format {
+		return nil, fmt.Errorf("%s is of a newer socket_vmnet2 (%s); use that one", path, m.Version)
+	}
+	for _, e := range m.Entries {
+		if !slices.Contains(targets, e.Path) {
+			return nil, fmt.Errorf("%s names %q, which is none of ours; it has been changed by hand", path, e.Path)
+		}
+	}
+	return &m, nil
+}
+
+// orphan finds a file in a backup without a manifest that is not in its place. An interruption leaves none.
+func (p place) orphan() error {
+	for _, t := range targets {
+		now, err := look(p.at(t))
+		kept, err2 := look(p.at(filepath.Join(filesDir, t)))
+		if err == nil && err2 == nil && kept.Kind != absent && !kept.same(now) {
+			return fmt.Errorf("%s is the only copy of what was at %s, and the manifest beside it is missing: put it back, or move it away",
+				p.at(filepath.Join(filesDir, t)), p.at(t))
+		}
+	}
+	return nil
+}
+
+// writeManifest puts it into the backup.
+func (p place) writeManifest(m *manifest) error {
+	b, err := json.MarshalIndent(m, "", "  ")
+	if err != nil {
+		return err
+	}
+	return replace(p.at(manifestFile), 0o644, append(b, '\n'))
+}
+
+// missing are the directories on the way to the programs and the backup that are not there yet.
+func (p place) missing() (dirs []string) {
+	for _, t := range append([]string{ownCopy}, targets...) {
+		for dir := filepath.Join(p.prefix, filepath.Dir(t)); dir != "/"; dir = filepath.Dir(dir) {
+			// The backup's may be of a run that was interrupted.
+			if _, err := os.Lstat(filepath.Join(p.root, dir)); errors.Is(err, fs.ErrNotExist) || dir == filepath.Join(p.prefix, backupDir) {
+				dirs = append(dirs, dir)
+			}
+		}
+	}
+	slices.Sort(dirs)
+	return slices.Compact(dirs)
+}
+
+// plan looks at what is there, and notes in the manifest what an installation will do. m is the manifest so far, nil for none.
+func (p place) plan(m *manifest, s *source, r *Report) (*manifest, error) {
+	first := m == nil
+	if first {
+		m = &manifest{Made: p.missing()}
+	}
+	m.Format, m.Version = format, s.version
+	for _, t := range targets {
+		now, err := look(p.at(t))
+		if err != nil {
+			return nil, err
+		}
+		at := slices.IndexFunc(m.Entries, func(e *entry) bool { return e.Path == t })
+		if at < 0 {
+			at = len(m.Entries)
+			m.Entries = append(m.Entries, &entry{Path: t, Before: now, save: now.Kind != absent})
+		}
+		p.planEntry(m.Entries[at], now, s, r)
+	}
+	if r.Changed {
+		r.note("What was there before is kept in %s.", filepath.Join(p.prefix, backupDir))
+	} else if first {
+		r.note("All of it is there already, byte for byte, and nothing was there to keep: there is nothing to roll back.")
+	}
+	return m, nil
+}
+
+// planEntry plans for one path, where now is.
+func (p place) planEntry(e *entry, now file, s *source, r *Report) {
+	foreign, update := e.foreign(now), e.mine(now)
+	if _, err := os.Lstat(p.backup(e)); foreign || now.same(e.Before) && err != nil { // else it is in the backup; not after a rollback that was interrupted
+		e.Before, e.save = now, now.Kind != absent
+	}
+	ours := sum(s.files[e.Path])
+	if !slices.Contains(e.Ours, ours) {
+		e.Ours = append(e.Ours, ours)
+	}
+	e.put = now.Kind != regular || now.Sum != ours || now.mode != 0o755 || os.Geteuid() == 0 && (now.uid != 0 || now.gid != 0)
+	r.Changed = r.Changed || e.put
+	switch {
+	case !e.put:
+		r.add(e.Path, "is there already")
+	case foreign:
+		r.add(e.Path, "replaced; another one has been put there since, which takes the place of the older one in the backup")
+	case now.Kind == absent:
+		r.add(e.Path, "new")
+	case update:
+		r.add(e.Path, "replaced by %s; the backup stays as it is", s.version)
+		r.Update = true
+	case now.Kind == symlink:
+		r.add(e.Path, "replaced by a real file; the link to %s is in the backup", now.Target)
+	default:
+		r.add(e.Path, "replaced; the one that was there is in the backup")
+	}
+}
+
+// Rollback puts everything below the prefix back as it was before the first Install. It leaves alone what others have put there
+// since. The report is of use even with an error.
+func Rollback(o Options) (*Report, error) {
+	p, lock, err := o.begin()
+	if err != nil {
+		return nil, err
+	}
+	defer lock.Close()
+	r := &Report{Prefix: p.prefix}
+	m, err := p.readManifest()
+	switch {
+	case err != nil:
+		return r, err
+	case m == nil:
+		r.note("There is no backup in %s: nothing was installed, or it was rolled back.", filepath.Join(p.prefix, stateDir))
+		if o.DryRun || !p.exists(backupDir) {
+			return r, nil
+		}
+		// What an interrupted run has left.
+		return r, p.forget(&manifest{Made: []string{filepath.Join(p.prefix, stateDir)}})
+	}
+	r.Version, r.Changed = m.Version, true
+	if err := p.planBack(m, r); err != nil || o.DryRun {
+		return r, err
+	}
+	for _, e := range m.Entries {
+		if e.put && err == nil {
+			err = p.restore(e)
+		}
+	}
+	if err == nil {
+		err = p.forget(m)
+	}
+	if err != nil {
+		return r, fmt.Errorf("%w: not everything is rolled back; do the same again once that is put right: "+
+			"%s rollback --prefix=%s can do it if bin has no program any more", err, filepath.Join(p.prefix, ownCopy), p.prefix)
+	}
+	return r, nil
+}
+
+// planBack looks at what is there, and whether the backup is as it was made.
+func (p place) planBack(m *manifest, r *Report) error {
+	for _, e := range m.Entries {
+		now, err := look(p.at(e.Path))
+		if err != nil {
+			return err
+		}
+		kept, err := look(p.backup(e))
+		if err != nil {
+			return err
+		}
+		switch {
+		case e.foreign(now):
+			r.add(e.Path, "left alone: another one has been put there since")
+			if e.Before.Kind != absent {
+				r.note("The older %s in the backup is given up: what is in its place came after it.", e.Path)
+			}
+			continue
+		case now.same(e.Before) && kept.Kind == absent: // nothing, or by a rollback that was interrupted
+			r.add(e.Path, "is as it was")
+			continue
+		case !kept.same(e.Before):
+			return fmt.Errorf("%s is not what was backed up (%s, sha256 %s): it was changed or removed since; nothing was changed now",
+				p.backup(e), e.Before.Kind, e.Before.Sum)
+		case e.Before.Kind == absent:
+			r.add(e.Path, "removed; there was none")
+		case e.Before.Kind == symlink:
+			r.add(e.Path, "the link to %s again", e.Before.Target)
+		default:
+			r.add(e.Path, "the one that was there before")
+		}
+		e.put = true
+	}
+	return nil
+}
+
+// restore puts back what was at one path: the very file that was there.
+func (p place) restore(e *entry) error {
+	path := p.at(e.Path)
+	if e.Before.Kind == absent {
+		return removeFile(path)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { // it may have been removed since
+		return err
+	}
+	return os.Rename(p.backup(e), path)
+}
+
+// forget removes the backup and, as far as they are empty, the directories that were made.
+func (p place) forget(m *manifest) error {
+	for _, t := range targets {
+		_ = os.Remove(tempName(p.at(t))) // of a run that was interrupted
+	}
+	// The manifest and the program go last: they are what an interrupted rollback is ended with.
+	for _, rel := range []string{filesDir, backupDir} {
+		if err := os.RemoveAll(p.at(rel)); err != nil {
+			return err
+		}
+	}
+	for _, dir := range slices.Backward(m.Made) {
+		_ = os.Remove(filepath.Join(p.root, dir)) // one with other files in it stays
+	}
+	return nil
+}

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package setup
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"debug/buildinfo"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/find"
+)
+
+// The kinds of what may be at a path.
+const (
+	absent  = "absent"
+	regular = "file"
+	symlink = "symlink"
+)
+
+// A file is what is, or was, at a path. The rest of what there is to know of it the file in the backup has itself.
+type file struct {
+	Kind   string `json:"kind"`
+	Sum    string `json:"sha256,omitempty"` // of the contents, or of where a link leads
+	Target string `json:"target,omitempty"`
+
+	mode     fs.FileMode // permissions, with the bits for set-user-id and the like
+	uid, gid int
+	time     int64 // nanoseconds since 1970
+	own      bool  // a program of this project, of any version
+}
+
+// modeBits are what chmod sets.
+const modeBits = fs.ModePerm | fs.ModeSetuid | fs.ModeSetgid | fs.ModeSticky
+
+// look tells what is at a path. Anything but a file and a symbolic link is an error.
+func look(path string) (file, error) {
+	fi, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return file{Kind: absent}, nil
+	}
+	if err != nil {
+		return file{}, err
+	}
+	f := file{mode: fi.Mode() & modeBits, time: fi.ModTime().UnixNano()}
+	f.uid, f.gid = find.Owner(fi)
+	switch fi.Mode().Type() {
+	case 0:
+		f.Kind = regular
+		var b []byte
+		b, err = os.ReadFile(path)
+		// Go records in a program what it was built from.
+		if info, err := buildinfo.Read(bytes.NewReader(b)); err == nil {
+			f.own = strings.HasPrefix(info.Path, "github.com/socket-vmnet2/socket_vmnet2/")
+		}
+		f.Sum = sum(b)
+	case fs.ModeSymlink:
+		f.Kind = symlink
+		f.Target, err = os.Readlink(path)
+		f.Sum = sum([]byte(f.Target))
+	case fs.ModeDir:
+		err = fmt.Errorf("%s is a directory where a program belongs; move it away", path)
+	default:
+		err = fmt.Errorf("%s is neither a file nor a link (%v) where a program belongs; move it away", path, fi.Mode().Type())
+	}
+	return f, err
+}
+
+// same reports whether the contents are the same, whatever the owner.
+func (f file) same(g file) bool { return f.Kind == g.Kind && f.Sum == g.Sum }
+
+// sum is the checksum of contents.
+func sum(b []byte) string { return fmt.Sprintf("%x", sha256.Sum256(b)) }
+
+// exists reports whether anything is at a path below the prefix.
+func (p place) exists(rel string) bool {
+	_, err := os.Lstat(p.at(rel))
+	return err == nil
+}
+
+// tempName is the name next to path under which it is made. A file of that name is of nothing else than an interrupted run.
+func tempName(path string) string {
+	return filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".socket_vmnet2-new")
+}
+
+// removeFile removes a file, and is content if there is none.
+func removeFile(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// makeFile makes a file and the directories above it.
+func makeFile(path string, perm fs.FileMode, content []byte) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	return replace(path, perm, content)
+}
+
+// replace makes a file under another name and then gives it its name. It belongs to root where this is root: a directory may hand its
+// own group on.
+func replace(path string, perm fs.FileMode, content []byte) error {
+	temp := tempName(path)
+	if err := removeFile(temp); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL|syscall.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	if err == nil && os.Geteuid() == 0 {
+		err = f.Chown(0, 0)
+	}
+	if err = errors.Join(err, f.Chmod(perm), f.Sync(), f.Close()); err == nil {
+		err = os.Rename(temp, path)
+	}
+	if err != nil {
+		_ = os.Remove(temp)
+		return err
+	}
+	if dir, err := os.Open(filepath.Dir(path)); err == nil { // makes the name last, where the file system can
+		_ = dir.Sync()
+		_ = dir.Close()
+	}
+	return nil
+}
+
+// duplicate gives a file a second name, so that everything about it is kept, or where the file system has no such thing makes a
+// copy with the same contents, mode, owner and time. Links are always made anew: macOS's link follows them.
+func duplicate(from, to string, f file) error {
+	err := os.MkdirAll(filepath.Dir(to), 0o755)
+	if err == nil {
+		err = removeFile(to)
+	}
+	switch {
+	case err != nil:
+		return err
+	case f.Kind == symlink:
+		err = os.Symlink(f.Target, to)
+	case os.Link(from, to) == nil:
+		return nil
+	default:
+		var content []byte
+		if content, err = os.ReadFile(from); err == nil {
+			err = replace(to, f.mode, content)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return setAttributes(to, f)
+}
+
+// setAttributes gives a file or link the owner, mode and time of f, the owner first, since that takes mode bits away.
+func setAttributes(path string, f file) error {
+	if err := os.Lchown(path, f.uid, f.gid); err != nil {
+		return err
+	}
+	if f.Kind == regular {
+		if err := os.Chmod(path, f.mode); err != nil {
+			return err
+		}
+	}
+	t := unix.NsecToTimespec(f.time)
+	if err := unix.UtimesNanoAt(unix.AT_FDCWD, path, []unix.Timespec{t, t}, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return &fs.PathError{Op: "utimes", Path: path, Err: err}
+	}
+	return nil
+}

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package setup
+
+import (
+	"encoding/xml"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"howett.net/plist"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/find"
+)
+
+func darwin() *system {
+	return &system{System: find.System{GOOS: "darwin"}, Home: "/Users/me", UID: 501}
+}
+
+func linux() *system { return &system{System: find.System{GOOS: "linux"}, Home: "/home/me", UID: 1000} }
+
+func TestBadOptions(t *testing.T) {
+	daemon := func(args ...string) JobOptions { return JobOptions{Daemon: args} }
+	for name, tt := range map[string]struct {
+		sys  *system
+		o    JobOptions
+		want string
+	}{
+		"network":                      {darwin(), JobOptions{Network: "nat"}, "--network=nat is none of shared, host and bridged"},
+		"bridged without interface":    {darwin(), JobOptions{Network: "bridged"}, "--network=bridged needs --interface"},
+		"bridged on Linux":             {linux(), JobOptions{Network: "bridged", Interface: "eth0"}, "needs macOS"},
+		"interface of no bridge":       {darwin(), JobOptions{Interface: "en0"}, "--interface=en0 is for --network=bridged"},
+		"interface that is a path":     {darwin(), JobOptions{Network: "bridged", Interface: "../en0"}, "is no name of an interface"},
+		"name with a slash":            {darwin(), JobOptions{Name: "a/b"}, "--name=a/b cannot be the name of a job"},
+		"name with a dot":              {darwin(), JobOptions{Name: "bridged.en0"}, "cannot be the name"},
+		"name with a space":            {linux(), JobOptions{Name: "a b"}, "cannot be the name"},
+		"name with a specifier":        {linux(), JobOptions{Name: "a%n"}, "cannot be the name"},
+		"name of an option":            {linux(), JobOptions{Name: "-x"}, "cannot be the name"},
+		"name that is too long":        {linux(), JobOptions{Name: strings.Repeat("a", 65)}, "cannot be the name"},
+		"name of a network":            {darwin(), JobOptions{Name: "host"}, "--name=host is taken"},
+		"name without options":         {darwin(), JobOptions{Name: "lab"}, "--name=lab needs the daemon's options"},
+		"relative prefix":              {darwin(), JobOptions{Prefix: "opt"}, "--prefix=opt is no absolute path"},
+		"prefix with a quote":          {linux(), JobOptions{Prefix: `/opt/"a"`}, "systemd takes no program with a quotation mark"},
+		"prefix with a line feed":      {darwin(), JobOptions{Prefix: "/opt/a\n"}, "has a control character"},
+		"no socket":                    {darwin(), daemon("--vmnet-gateway=192.168.105.1"), "need one SOCKET"},
+		"two sockets":                  {darwin(), daemon("/a", "/b"), "need one SOCKET"},
+		"relative socket":              {darwin(), daemon("a"), "SOCKET (a) is no absolute path"},
+		"socket of the name none":      {darwin(), daemon("none"), "SOCKET (none) is no absolute path"},
+		"relative pidfile":             {darwin(), daemon("--pidfile=a", "/b"), "--pidfile (a) is no absolute path"},
+		"unknown option":               {darwin(), daemon("--vmnet-gatewai=1.2.3.4", "/a"), "the daemon's options behind --: "},
+		"bad value":                    {darwin(), daemon("--vmnet-gateway=x", "/a"), "the daemon's options behind --: "},
+		"help":                         {darwin(), daemon("--help"), "only print something"},
+		"list":                         {darwin(), daemon("--list-interfaces"), "only print something"},
+		"another mode":                 {darwin(), daemon("--vmnet-mode=host", "/a"), "another kind than --network=shared"},
+		"another interface":            {darwin(), JobOptions{Network: "bridged", Interface: "en0", Daemon: []string{"--vmnet-mode=bridged", "--vmnet-interface=en1", "/a"}}, "--interface is en0"},
+		"control character":            {darwin(), daemon("/a\nb"), "has a control character"},
+		"no UTF-8":                     {linux(), daemon("/a\xff"), "is no text"},
+		"socket outside /run on Linux": {linux(), daemon("/tmp/a"), "SOCKET (/tmp/a) must be in /run/socket_vmnet2"},
+		"socket below a directory":     {linux(), daemon("/run/socket_vmnet2/a/b"), "must be in /run/socket_vmnet2"},
+		"socket that leads out":        {linux(), daemon("/run/socket_vmnet2/../a"), "must be in /run/socket_vmnet2"},
+		"state outside on Linux":       {linux(), daemon("--state-dir=/srv", "/run/socket_vmnet2/a"), "--state-dir (/srv) must be in"},
+		"owner of an activated socket": {linux(), JobOptions{Activated: true, Daemon: []string{"--socket-group=x", "/run/socket_vmnet2/a"}}, "leave out --socket-user"},
+		"owner on Linux":               {linux(), daemon("--socket-user=me", "/run/socket_vmnet2/a"), "--socket-user needs root"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tt.o.Installing = true
+			_, err := NewJob(tt.sys, tt.o)
+			require.ErrorContains(t, err, tt.want)
+			assert.NotContains(t, err.Error(), "\n")
+		})
+	}
+}
+
+func TestNames(t *testing.T) {
+	for _, tt := range []struct {
+		sys          *system
+		o            JobOptions
+		name, socket string
+	}{
+		{darwin(), JobOptions{}, "io.github.socket-vmnet2.socket_vmnet2", "/var/run/socket_vmnet"},
+		{darwin(), JobOptions{Network: "host"}, "io.github.socket-vmnet2.socket_vmnet2.host", "/var/run/socket_vmnet.host"},
+		{darwin(), JobOptions{Network: "bridged", Interface: "en7"}, "io.github.socket-vmnet2.socket_vmnet2.bridged.en7", "/var/run/socket_vmnet.bridged.en7"},
+		{darwin(), JobOptions{Name: "lab", Daemon: []string{"/var/run/lab"}}, "io.github.socket-vmnet2.lab", "/var/run/lab"},
+		{darwin(), JobOptions{User: true, Network: "host"}, "io.github.socket-vmnet2.socket_vmnet2.host", "/Users/me/.socket_vmnet2/host"},
+		{linux(), JobOptions{}, "socket_vmnet2", "/run/socket_vmnet2/shared"},
+		{linux(), JobOptions{Network: "host"}, "socket_vmnet2-host", "/run/socket_vmnet2/host"},
+		{linux(), JobOptions{Name: "lab", Daemon: []string{"/run/socket_vmnet2/lab"}}, "socket_vmnet2-lab", "/run/socket_vmnet2/lab"},
+		{linux(), JobOptions{User: true}, "socket_vmnet2", "/run/user/1000/socket_vmnet2/shared"},
+	} {
+		tt.o.Installing = true
+		j, err := NewJob(tt.sys, tt.o)
+		require.NoError(t, err)
+		assert.Equal(t, tt.name, j.Name)
+		assert.Equal(t, tt.socket, j.Socket)
+	}
+}
+
+// nasty are what shells, XML, units and templates find special.
+var nasty = []string{
+	"/a b", "/a%n", "/%%", "/$HOME", "/${HOME}", "/$$", "/a&b", "/<a>", `/"a"`, `/a'b'`, `/a\x20b`, `/\`, "/{{Name}}", "/{{", "/{{{", "/;", "/a;b", "/é", "/#a", "/--", "/]]>",
+}
+
+// TestEscapes: whatever is in a path or an option is the same in the program that is started. The readers are not ours.
+func TestEscapes(t *testing.T) {
+	j := &job{Name: "x", Title: "x", Program: "/opt/" + strings.Join(nasty, ""), LogDir: nasty[0] + nasty[6] + nasty[12], Args: append([]string{";", ""}, nasty...)}
+	j.Socket = j.Args[len(j.Args)-1]
+	want := j.Args
+
+	text, err := j.text("x.plist")
+	require.NoError(t, err)
+	var job struct {
+		ProgramArguments []string
+		StandardOutPath  string
+	}
+	_, err = plist.Unmarshal([]byte(text), &job)
+	require.NoError(t, err)
+	assert.Equal(t, append([]string{j.Program}, want...), job.ProgramArguments)
+	assert.Equal(t, j.LogDir+"/stdout", job.StandardOutPath)
+	assert.Equal(t, want, find.Command("x.plist", text, "")[1:])
+	require.NoError(t, xml.Unmarshal([]byte(text), new(struct{})))
+
+	text, err = j.text("x.service")
+	require.NoError(t, err)
+	assert.Equal(t, want, find.Command("x.service", text, "/run/user/7")[1:])
+}

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package setup
+
+import (
+	"context"
+	"embed"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"text/template"
+	"time"
+
+	kardianos "github.com/kardianos/service"
+	"golang.org/x/sys/unix"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/find"
+)
+
+// A system is where jobs are installed. Tests make their own.
+type system struct {
+	find.System
+	Home       string // of the user
+	RuntimeDir string // of the user, XDG_RUNTIME_DIR
+	UID        int
+	Darwin     int // major version of the kernel, 25 in macOS 26; 0: not known
+
+	// Control has the manager start, stop or restart a job.
+	Control func(j *job, verb string) error
+	// Reach tells whether something accepts connections at a socket.
+	Reach func(path string) error
+	// Patience is how long a job may take to start or to end, Tick how often it is looked at.
+	Patience, Tick time.Duration
+}
+
+// This is the system that the program runs on.
+func This() *system {
+	s := &system{
+		System: find.Machine(), RuntimeDir: os.Getenv("XDG_RUNTIME_DIR"), UID: os.Geteuid(),
+		Control: control, Reach: reach, Patience: 20 * time.Second, Tick: 100 * time.Millisecond,
+	}
+	// The library writes to the home directory that HOME says, but for macOS.
+	s.Home, _ = os.UserHomeDir()
+	if s.GOOS == "darwin" {
+		if u, err := user.Current(); err == nil {
+			s.Home = u.HomeDir
+		}
+		var name unix.Utsname
+		if unix.Uname(&name) == nil {
+			major, _, _ := strings.Cut(unix.ByteSliceToString(name.Release[:]), ".")
+			s.Darwin, _ = strconv.Atoi(major)
+		}
+	}
+	return s
+}
+
+// reach connects and closes again: such a client costs the daemon nothing.
+func reach(path string) error {
+	c, err := net.DialTimeout("unix", path, 5*time.Second)
+	if err != nil {
+		return err
+	}
+	return c.Close()
+}
+
+// control does it with github.com/kardianos/service.
+func control(j *job, verb string) error {
+	s, err := kardianos.New(noProgram{}, &kardianos.Config{Name: j.Name, Option: kardianos.KeyValue{"UserService": j.User}})
+	if err != nil {
+		return err
+	}
+	return kardianos.Control(s, verb)
+}
+
+// noProgram stands for a program that the library would run: it runs none.
+type noProgram struct{}
+
+func (noProgram) Start(kardianos.Service) error { return nil }
+func (noProgram) Stop(kardianos.Service) error  { return nil }
+
+// step makes one change, or shows it in a dry run. After one that has failed none is made. A wait shows nothing.
+func (j *job) step(shows string, do func() error) {
+	j.changed = true
+	switch {
+	case j.err != nil:
+	case !j.Dry:
+		j.err = do()
+	case shows != "":
+		_, _ = fmt.Fprintln(j.Out, shows)
+	}
+}
+
+// wait waits until done says so.
+func (j *job) wait(what string, done func() bool) {
+	j.step("", func() error {
+		if err := j.until(done); err != nil {
+			return fmt.Errorf("%s: %w", what, err)
+		}
+		return nil
+	})
+}
+
+// until waits until done says so, as long as the system's patience lasts.
+func (j *job) until(done func() bool) error {
+	for end := time.Now().Add(j.Patience); !done(); {
+		if time.Now().After(end) {
+			return fmt.Errorf("waited %v", j.Patience)
+		}
+		select {
+		case <-j.ctx.Done():
+			return context.Cause(j.ctx)
+		case <-time.After(j.Tick):
+		}
+	}
+	return nil
+}
+
+// write puts a file in its place all at once, with a mode that launchd takes: it loads no job that a group can write to.
+func (j *job) write(path, text string) {
+	shows := "write " + path + ", mode 0644:\n| " + strings.ReplaceAll(strings.TrimSuffix(text, "\n"), "\n", "\n| ")
+	j.step(shows, func() error {
+		if err := replace(j.at(path), 0o644, []byte(text)); err != nil {
+			return fmt.Errorf("write %s: %w", path, err)
+		}
+		return nil
+	})
+}
+
+// directory makes a directory unless it is there.
+func (j *job) directory(path string, mode os.FileMode) {
+	if fi, err := os.Stat(j.at(path)); err == nil && fi.IsDir() {
+		return
+	}
+	j.step(fmt.Sprintf("make directory %s, mode %04o", path, mode), func() error {
+		if err := os.MkdirAll(j.at(path), mode); err != nil {
+			return fmt.Errorf("make the directory %s: %w", path, err)
+		}
+		return nil
+	})
+}
+
+// remove removes a file. That it is not there is no error.
+func (j *job) remove(path string) {
+	j.step("remove "+path, func() error {
+		if err := removeFile(j.at(path)); err != nil {
+			return fmt.Errorf("remove %s: %w", path, err)
+		}
+		return nil
+	})
+}
+
+// at is where path is in the system.
+func (s *system) at(path string) string { return filepath.Join(s.Root, path) }
+
+// state is what there is of a job.
+type state struct {
+	files   map[string]string // contents by path, of what is there
+	loaded  bool              // the manager knows it
+	enabled bool              // it is started at boot, or when the user logs in
+	active  bool              // a process runs, or is being started
+	pid     int
+}
+
+func (s state) installed() bool { return len(s.files) > 0 }
+
+// state looks at the files of the job, and asks its manager. It changes nothing.
+func (j *job) state() (state, error) {
+	s := state{files: map[string]string{}}
+	for _, path := range j.manager.paths() {
+		b, err := os.ReadFile(j.at(path))
+		if err == nil {
+			s.files[path] = string(b)
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return s, fmt.Errorf("read what is installed: %w", err)
+		}
+	}
+	return s, j.manager.ask(&s)
+}
+
+//go:embed templates
+var templateFiles embed.FS
+
+// templates are the texts of the files. They are made when they are needed, since the daemon is the same program and should not
+// wait for them.
+var templates = sync.OnceValue(func() *template.Template {
+	return template.Must(template.New("").Funcs(template.FuncMap{
+		"xml": func(s string) (string, error) {
+			var b strings.Builder
+			err := xml.EscapeText(&b, []byte(s))
+			return b.String(), err
+		},
+		"exec": execStart,
+		"path": func(j *job, path string) string { return j.inRuntime(path, escapePercent) }, // nothing is quoted in settings
+	}).ParseFS(templateFiles, "templates/*.tmpl"))
+})
+
+// text is the file of j of this name.
+func (j *job) text(name string) (string, error) {
+	var b strings.Builder
+	if err := templates().ExecuteTemplate(&b, filepath.Ext(name)[1:]+".tmpl", j); err != nil {
+		return "", fmt.Errorf("make the job's file: %w", err)
+	}
+	return b.String(), nil
+}
+
+// execStart is the command line of j as ExecStart= has it. "%" begins a specifier everywhere, "$" a variable in the arguments
+// only.
+func execStart(j *job) string {
+	words := []string{quoteUnit(escapePercent(j.Program))}
+	argument := func(s string) string { return quoteUnit(strings.ReplaceAll(escapePercent(s), "$", "$$")) }
+	for i, a := range j.Args {
+		if i == len(j.Args)-1 {
+			words = append(words, j.inRuntime(a, argument))
+		} else {
+			words = append(words, argument(a))
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+func escapePercent(s string) string { return strings.ReplaceAll(s, "%", "%%") }
+
+// inRuntime writes the user's runtime directory as %t, so that the unit is the same for all users.
+func (j *job) inRuntime(path string, escape func(string) string) string {
+	rest, ok := strings.CutPrefix(path, j.Runtime+"/")
+	if j.Runtime == "" || !ok || !fits(plainRule, rest) {
+		return escape(path)
+	}
+	return "%t/" + rest
+}
+
+// quoteUnit makes one word of s, which is escaped already as far as "%" and "$" go.
+func quoteUnit(s string) string {
+	if fits(plainRule, strings.NewReplacer("%", "", "$", "").Replace(s)) {
+		return s
+	}
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(s) + `"`
+}
