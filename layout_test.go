@@ -71,10 +71,9 @@ var imports = map[string][]string{
 	"internal/perclient/passfd/proto":  {},
 	"internal/perclient/watch":         {},
 	// What exists because socket_vmnet did it.
-	"internal/compat":         {"internal/compat/cmdline", "internal/compat/errtext", "internal/daemon/handover", "internal/network"},
-	"internal/compat/cmdline": {"internal/printable"},
+	"internal/compat":         {"internal/compat/errtext", "internal/daemon/handover", "internal/network", "internal/printable"},
 	"internal/compat/errtext": {},
-	"internal/compat/manual":  {"internal/compat/cmdline"},
+	"internal/compat/manual":  {"internal/compat"},
 	// The daemon puts them together.
 	"internal/daemon": {
 		"internal/compat", "internal/daemon/control", "internal/daemon/handover", "internal/daemon/inherit", "internal/daemon/rundir",
@@ -112,14 +111,14 @@ var imports = map[string][]string{
 	},
 	// Commands.
 	"cmd/socket_vmnet2": {
-		"internal/compat", "internal/compat/cmdline", "internal/daemon", "internal/daemon/control", "internal/daemon/lowfd",
+		"internal/compat", "internal/daemon", "internal/daemon/control", "internal/daemon/lowfd",
 		"internal/daemon/upgrade", "internal/gateway", "internal/network", "internal/ops/doctor", "internal/ops/find", "internal/ops/freenet",
 		"internal/ops/install", "internal/ops/render", "internal/ops/selftest", "internal/ops/service", "internal/perclient/capture",
 		"internal/perclient/capture/read", "internal/perclient/passfd/client", "internal/perclient/passfd/proto", "internal/printable",
 		"internal/status",
 	},
 	"cmd/socket_vmnet_client": {"internal/compat/errtext", "internal/daemon/lowfd"},
-	"cmd/vmnet-helper":        {"internal/compat", "internal/compat/cmdline", "internal/perclient/passfd/client", "internal/perclient/passfd/proto"},
+	"cmd/vmnet-helper":        {"internal/compat", "internal/perclient/passfd/client", "internal/perclient/passfd/proto"},
 	"tools/release":           {"internal/ops/codesign"},
 	// Tests.
 	"test/asmac":        {"test/machrun", "test/vmnetsim"},
@@ -171,7 +170,7 @@ type use struct {
 
 // direct are the modules that go.mod and tools/release/go.mod require directly.
 var direct = map[string]use{
-	"github.com/urfave/cli/v2": {"MIT", []string{"internal/compat/cmdline", "internal/compat", "internal/compat/manual", "cmd/socket_vmnet2"}, nil},
+	"github.com/urfave/cli/v2": {"MIT", []string{"internal/compat", "internal/compat/manual", "cmd/socket_vmnet2"}, nil},
 	"golang.org/x/sys": {"BSD-3-Clause", []string{
 		"internal/ops/doctor", "internal/ops/install", "internal/perclient/link", "internal/perclient/mmsg", "internal/peercred", "internal/perclient/dgram", "internal/compat", "internal/daemon/handover", "internal/daemon/upgrade", "internal/daemon/inherit", "internal/daemon/rundir", "internal/ops/service", "internal/state", "internal/network/vmnet/ffi", "internal/darwinapi", "internal/daemon",
 		"cmd/socket_vmnet2", "cmd/socket_vmnet_client", "cmd/vmnet-helper", "internal/perclient/passfd", "internal/perclient/passfd/proto", "internal/perclient/passfd/client", "internal/gateway", "internal/network/usernet",

@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/compat/cmdline"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/passfd/proto"
 )
 
@@ -64,28 +63,28 @@ type config struct {
 }
 
 // options are vmnet-helper's, and --daemon.
-var options = []cmdline.Option{
-	{Name: "fd", Short: 'f', Argument: true},
-	{Name: "socket", Short: 's', Argument: true},
-	{Name: "interface-id", Short: 'i', Argument: true},
-	{Name: "operation-mode", Argument: true},
-	{Name: "shared-interface", Argument: true},
-	{Name: "start-address", Argument: true},
-	{Name: "end-address", Argument: true},
-	{Name: "subnet-mask", Argument: true},
-	{Name: "network-id", Argument: true},
-	{Name: "host-ip-address", Argument: true},
-	{Name: "host-subnet-mask", Argument: true},
+var options = []compat.Item{
+	{Name: "fd", Short: "f", Arg: "FD"},
+	{Name: "socket", Short: "s", Arg: "SOCKET"},
+	{Name: "interface-id", Short: "i", Arg: "UUID"},
+	{Name: "operation-mode", Arg: "MODE"},
+	{Name: "shared-interface", Arg: "NAME"},
+	{Name: "start-address", Arg: "ADDR"},
+	{Name: "end-address", Arg: "ADDR"},
+	{Name: "subnet-mask", Arg: "MASK"},
+	{Name: "network-id", Arg: "UUID"},
+	{Name: "host-ip-address", Arg: "ADDR"},
+	{Name: "host-subnet-mask", Arg: "MASK"},
 	{Name: "enable-tso"},
 	{Name: "enable-checksum-offload"},
 	{Name: "enable-isolation"},
 	{Name: "list-shared-interfaces"},
-	{Name: "network", Argument: true},
-	{Name: "stats-interval", Argument: true},
-	{Name: "daemon", Argument: true},
-	{Name: "verbose", Short: 'v'},
+	{Name: "network", Arg: "NAME"},
+	{Name: "stats-interval", Arg: "SECONDS"},
+	{Name: "daemon", Arg: "SOCKET"},
+	{Name: "verbose", Short: "v"},
 	{Name: "version"},
-	{Name: "help", Short: 'h'},
+	{Name: "help", Short: "h"},
 }
 
 // errAtOnce ends the parsing: what stands behind --help, --version and --list-shared-interfaces is not looked at.
@@ -95,7 +94,7 @@ var errAtOnce = errors.New("at once")
 func parse(args []string) (*config, error) {
 	c := &config{fd: -1}
 	_, posixly := os.LookupEnv("POSIXLY_CORRECT")
-	operands, err := cmdline.Scan(options, args, posixly, c.set)
+	operands, err := compat.Scan(options, args, posixly, c.set)
 	if errors.Is(err, errAtOnce) {
 		return c, nil
 	}
@@ -109,8 +108,8 @@ func parse(args []string) (*config, error) {
 }
 
 // set takes one option.
-func (c *config) set(name, value string) (err error) {
-	switch name {
+func (c *config) set(it compat.Item, value string) (err error) {
+	switch name := it.Name; name {
 	case "fd":
 		c.fd, err = number(name, value, 0)
 	case "socket":

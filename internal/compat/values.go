@@ -15,14 +15,12 @@ import (
 	"strings"
 
 	"github.com/urfave/cli/v2"
-
-	"github.com/socket-vmnet2/socket_vmnet2/internal/compat/cmdline"
 )
 
 // oneOf makes an option that takes one of the values which its usage names.
 func oneOf[T ~string](name, usage string, field *T) cli.Flag {
 	values := choices(usage)
-	return cmdline.Checked(name, usage, func(v string) error {
+	return Checked(name, usage, func(v string) error {
 		switch last := len(values) - 1; {
 		case slices.Contains(values, v):
 			*field = T(v)
@@ -37,7 +35,7 @@ func oneOf[T ~string](name, usage string, field *T) cli.Flag {
 
 // named makes an option whose value, which is what, may not be empty.
 func named(name, usage, what string, field *string) *cli.GenericFlag {
-	return cmdline.Checked(name, usage, func(v string) error {
+	return Checked(name, usage, func(v string) error {
 		if v == "" {
 			return fmt.Errorf("--%s is empty: give %s", name, what)
 		}
@@ -48,7 +46,7 @@ func named(name, usage, what string, field *string) *cli.GenericFlag {
 
 // number makes an option that takes a decimal number.
 func number(name, usage, what string, low, high int, field *int) cli.Flag {
-	return cmdline.Checked(name, usage, func(v string) error {
+	return Checked(name, usage, func(v string) error {
 		n, ok := parseDecimal(v, low, high)
 		if !ok {
 			return fmt.Errorf("--%s=%s is no %s from %d to %d", name, v, what, low, high)

@@ -19,7 +19,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/compat/cmdline"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
 )
 
 // Both are text/template: prose of mdoc, and shell code that gets the tables.
@@ -59,7 +59,7 @@ func Files(tree Tree) (map[string]string, error) {
 
 // functions are those of the templates.
 var functions = template.FuncMap{
-	"form": form, "options": func(flags []cli.Flag) string { return options(cmdline.Items(flags)) }, "body": body,
+	"form": form, "options": func(flags []cli.Flag) string { return options(compat.Items(flags)) }, "body": body,
 	"quote": quote, "join": strings.Join,
 }
 

@@ -10,7 +10,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/compat/cmdline"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
 )
 
 // pageLine is how long a line of text may be: mandoc finds fault with more than 80.
@@ -46,7 +46,7 @@ func noMacro(line string) string {
 
 // form writes how a command is called, a macro for each part.
 func form(c *cli.Command) string {
-	lines := []string{".Nm " + cmdline.Program, ".Cm " + c.Name, ".Op Ar OPTION ..."}
+	lines := []string{".Nm " + compat.Program, ".Cm " + c.Name, ".Op Ar OPTION ..."}
 	for word := range strings.FieldsSeq(c.ArgsUsage) {
 		word, more := strings.CutSuffix(word, "...")
 		inner := strings.Trim(word, "[]")
@@ -73,7 +73,7 @@ func form(c *cli.Command) string {
 }
 
 // macro is an option with its argument.
-func macro(it cmdline.Item) string {
+func macro(it compat.Item) string {
 	m := `Fl \-` + strings.ReplaceAll(it.Name, "-", `\-`)
 	if it.Arg != "" {
 		m += " Ns = Ns Ar " + it.Arg
@@ -85,7 +85,7 @@ func macro(it cmdline.Item) string {
 }
 
 // options writes a list.
-func options(items []cmdline.Item) string {
+func options(items []compat.Item) string {
 	var b strings.Builder
 	b.WriteString(".Bl -tag -width Ds\n")
 	for _, it := range items {
@@ -100,8 +100,8 @@ func options(items []cmdline.Item) string {
 
 // body writes a command's texts and options. Those that the daemon has as well are only named.
 func body(c *cli.Command) string {
-	items := cmdline.Items(c.Flags)
-	n := slices.IndexFunc(items, func(it cmdline.Item) bool { return it.Category != "" })
+	items := compat.Items(c.Flags)
+	n := slices.IndexFunc(items, func(it compat.Item) bool { return it.Category != "" })
 	parts := []string{text(c.Usage, ".Pp")}
 	if n < 0 {
 		n = len(items)
@@ -110,7 +110,7 @@ func body(c *cli.Command) string {
 	if n < len(items) {
 		var names []string
 		for _, it := range items[n:] {
-			names = append(names, "."+macro(cmdline.Item{Name: it.Name}))
+			names = append(names, "."+macro(compat.Item{Name: it.Name}))
 		}
 		parts = append(parts, ".Pp\n"+items[n].Category+":\n"+strings.Join(names, " ,\n")+" .")
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package cmdline
+package compat
 
 import (
 	"errors"
@@ -11,7 +11,7 @@ import (
 )
 
 func TestScan(t *testing.T) {
-	options := []Option{{Name: "socket", Short: 's', Argument: true}, {Name: "verbose", Short: 'v'}, {Name: "version"}}
+	options := []Item{{Name: "socket", Short: "s", Arg: "PATH"}, {Name: "verbose", Short: "v"}, {Name: "version"}}
 	stop := errors.New("stop")
 	tests := []struct {
 		name     string
@@ -40,9 +40,9 @@ func TestScan(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			var got []string
-			operands, err := Scan(options, tt.args, tt.posixly, func(name, value string) error {
-				got = append(got, name+"="+value)
-				if name == "version" {
+			operands, err := Scan(options, tt.args, tt.posixly, func(it Item, value string) error {
+				got = append(got, it.Name+"="+value)
+				if it.Name == "version" {
 					return stop
 				}
 				return nil
