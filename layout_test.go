@@ -71,7 +71,7 @@ var imports = map[string][]string{
 	"internal/perclient/passfd/proto":  {},
 	"internal/perclient/watch":         {},
 	// What exists because socket_vmnet did it.
-	"internal/compat":         {"internal/compat/errtext", "internal/daemon/handover", "internal/network", "internal/printable"},
+	"internal/compat":         {"internal/compat/errtext", "internal/daemon/handover", "internal/hostfs", "internal/network", "internal/printable"},
 	"internal/compat/errtext": {},
 	"internal/compat/manual":  {"internal/compat"},
 	// The daemon puts them together.
@@ -85,9 +85,9 @@ var imports = map[string][]string{
 	},
 	"internal/daemon/control":  {"internal/daemon/handover", "internal/peercred", "internal/status"},
 	"internal/daemon/handover": {},
-	"internal/daemon/inherit":  {"internal/darwinapi"},
+	"internal/daemon/inherit":  {"internal/darwinapi", "internal/hostfs"},
 	"internal/daemon/lowfd":    {},
-	"internal/daemon/rundir":   {"internal/compat", "internal/daemon/handover"},
+	"internal/daemon/rundir":   {"internal/compat", "internal/daemon/handover", "internal/hostfs"},
 	"internal/daemon/upgrade":  {"internal/daemon/handover", "internal/hostfs", "internal/printable"},
 	// Ops looks at a daemon from outside.
 	"internal/ops/codesign": {},
@@ -172,7 +172,7 @@ type use struct {
 var direct = map[string]use{
 	"github.com/urfave/cli/v2": {"MIT", []string{"internal/compat", "internal/compat/manual", "cmd/socket_vmnet2"}, nil},
 	"golang.org/x/sys": {"BSD-3-Clause", []string{
-		"internal/ops/doctor", "internal/ops/install", "internal/perclient/link", "internal/perclient/mmsg", "internal/peercred", "internal/perclient/dgram", "internal/compat", "internal/daemon/handover", "internal/daemon/upgrade", "internal/daemon/inherit", "internal/daemon/rundir", "internal/ops/service", "internal/state", "internal/network/vmnet/ffi", "internal/darwinapi", "internal/daemon",
+		"internal/ops/doctor", "internal/ops/install", "internal/perclient/link", "internal/perclient/mmsg", "internal/peercred", "internal/perclient/dgram", "internal/compat", "internal/hostfs", "internal/daemon/handover", "internal/daemon/upgrade", "internal/daemon/inherit", "internal/daemon/rundir", "internal/ops/service", "internal/state", "internal/network/vmnet/ffi", "internal/darwinapi", "internal/daemon",
 		"cmd/socket_vmnet2", "cmd/socket_vmnet_client", "cmd/vmnet-helper", "internal/perclient/passfd", "internal/perclient/passfd/proto", "internal/perclient/passfd/client", "internal/gateway", "internal/network/usernet",
 		"test/lab/guest", "test/lab", "test/soak", "test/vzguest",
 	}, []string{"*"}},

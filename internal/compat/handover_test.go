@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/handover"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/hostfs"
 )
 
 func init() { children["handover"] = handoverChild }
@@ -80,7 +81,7 @@ func handoverChild(args []string) int {
 	if p, err = AcquirePidfile(pid, discard()); err != nil {
 		return fail(err)
 	}
-	if l, err = LockSocket(context.Background(), sock, discard()); err != nil {
+	if l, err = LockSocket(context.Background(), sock, false, discard()); err != nil {
 		return fail(err)
 	}
 	ln, err := l.Bind(Owner{UID: -1, GID: -1, Mode: 0o770})
@@ -167,7 +168,7 @@ func TestHandoff(t *testing.T) {
 			require.NoError(t, cmd.Wait())
 			assert.Equal(t, c.left, entries(t, dir))
 			if c.what != "replaced" {
-				l, err := LockSocket(t.Context(), dir+"/s", discard())
+				l, err := LockSocket(t.Context(), dir+"/s", false, discard())
 				require.NoError(t, err)
 				l.Unlock()
 			}
@@ -178,7 +179,7 @@ func TestHandoff(t *testing.T) {
 // owned checks that nobody else gets the socket or the pidfile in dir.
 func owned(t *testing.T, dir string, pid int, published bool) {
 	t.Helper()
-	l := &SocketLock{path: dir + "/s"}
+	l := &SocketLock{at: hostfs.Place{Name: dir + "/s"}}
 	require.ErrorIs(t, l.tryLock(), syscall.EAGAIN)
 	if published {
 		_, err := AcquirePidfile(dir+"/p", discard())
@@ -199,7 +200,7 @@ func TestSaveLeavesAll(t *testing.T) {
 	p, err := AcquirePidfile(dir+"/p", discard())
 	require.NoError(t, err)
 	require.NoError(t, p.Publish(os.Getpid()))
-	l, err := LockSocket(t.Context(), dir+"/s", discard())
+	l, err := LockSocket(t.Context(), dir+"/s", false, discard())
 	require.NoError(t, err)
 	ln, err := l.Bind(Owner{UID: -1, GID: -1, Mode: 0o770})
 	require.NoError(t, err)

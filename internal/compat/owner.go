@@ -59,6 +59,19 @@ func (c *Config) Owner() (Owner, error) {
 	return o, nil
 }
 
+// Give calls set with the user and the group. Where the default group cannot be set, the daemon's own takes its place; on macOS a new file
+// has the group of its directory, so that one is set too. EINVAL is what a user namespace says that has no such group, as that of a
+// rootless container. own tells that it is the daemon's.
+func (o Owner) Give(set func(uid, gid int) error) (own bool, err error) {
+	if o.GID >= 0 {
+		err = set(o.UID, o.GID)
+		if err == nil || o.MustGroup || !errors.Is(err, syscall.EPERM) && !errors.Is(err, syscall.EINVAL) {
+			return false, err
+		}
+	}
+	return true, set(o.UID, os.Getegid())
+}
+
 // GatewayOwner looks up the user that the gateway's process becomes, -1 for none: the one that was asked for, or where root runs the
 // daemon nobody. On macOS it is whether a child without root reaches the local network that is not known yet, so there root's stays.
 func (c *Config) GatewayOwner() (uid, gid int, err error) {

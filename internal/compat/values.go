@@ -91,9 +91,9 @@ func (s *settings) setRuntimeDir(v string) error {
 	if v == "" {
 		return errors.New(`--runtime-dir is empty: give a directory, or "none"`)
 	}
-	if n := len(v) + len(LongestRuntimePath); v != RuntimeDirNone && n > maxSocketPath {
+	if n := len(v) + len(LongestRuntimePath); v != RuntimeDirNone && n > MaxSocketPath {
 		return fmt.Errorf("--runtime-dir=%s is too long: the path of %s below it has %d bytes, that of a socket %d at most",
-			v, LongestRuntimePath[1:], n, maxSocketPath)
+			v, LongestRuntimePath[1:], n, MaxSocketPath)
 	}
 	s.RuntimeDir = v
 	return nil

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package hostfs tells whether others can change what a path leads to: others than root and this user (Follow), or, for what sudo or
-// launchd runs as root, others than root (Check).
+// launchd runs as root, others than root (Check). Files, locks and sockets that are made beside those of others are made at a Place.
 package hostfs
 
 import (
@@ -37,7 +37,7 @@ type FollowOptions struct {
 // Every component from the root on, and every link, must belong to root or to the user. None may be writable by others. For root that
 // includes the group, as sudo has it for its own files and Lima for what sudo may run; a user's group counts as the user, since many
 // systems give each user one of its own, and Homebrew's directories belong to a group. A directory with the sticky bit, such as /tmp, may
-// be writable on the way, since nobody can replace what is root's or the user's there, but only a directory in it counts, not a link or
+// be writable on the way, since no other user can replace what is root's or the user's there, but only a directory in it counts, not a link or
 // a file, which others could have put there first.
 func Follow(path string, o FollowOptions) (real string, info fs.FileInfo, err error) {
 	w := walk{FollowOptions: o, todo: strings.Split(path, "/")}

@@ -27,6 +27,8 @@ import (
 	"slices"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/hostfs"
 )
 
 // The names of the sockets.
@@ -134,9 +136,9 @@ func (s *Sockets) add(g descriptor, o Options) error {
 	f := os.NewFile(uintptr(g.fd), g.from)
 	defer func() { _ = f.Close() }() // the listener has a duplicate
 	if role == Dgram {
-		err = s.keepDatagram(f)
+		s.dgram, err = hostfs.Datagram(f)
 	} else {
-		err = s.keepListener(f, role)
+		s.streams[role], err = hostfs.Listener(f)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: use the socket: %w", g.from, err)
@@ -146,33 +148,6 @@ func (s *Sockets) add(g descriptor, o Options) error {
 	if told, err := boundPath(g.fd); err == nil && told != o.path(role) {
 		s.paths = append(s.paths, told)
 	}
-	return nil
-}
-
-func (s *Sockets) keepDatagram(f *os.File) error {
-	c, err := net.FilePacketConn(f)
-	if err != nil {
-		return err
-	}
-	uc, ok := c.(*net.UnixConn)
-	if !ok {
-		return errors.Join(unix.ENOTSOCK, c.Close())
-	}
-	s.dgram = uc
-	return nil
-}
-
-func (s *Sockets) keepListener(f *os.File, role string) error {
-	l, err := net.FileListener(f)
-	if err != nil {
-		return err
-	}
-	ul, ok := l.(*net.UnixListener)
-	if !ok {
-		return errors.Join(unix.ENOTSOCK, l.Close())
-	}
-	ul.SetUnlinkOnClose(false)
-	s.streams[role] = ul
 	return nil
 }
 
