@@ -39,7 +39,7 @@ func (d *daemon) takeOver(ctx context.Context, in *handover.In) (err error) {
 		_ = d.logs.SetLevel(m.Level)
 	}
 	d.manager = inherit.NewNotifier(m.Manager, d.log)
-	d.given = inherit.Restore(m.Given, nil, nil)
+	d.given = inherit.Restore(m.Given)
 	call, err := control.RestoreCall(in, m.Call)
 	if err != nil {
 		d.log.Warn("the program that asked for the upgrade gets no answer", "error", err)

@@ -16,22 +16,19 @@ import (
 const notifyTime = 500 * time.Millisecond
 
 // A Notifier tells a service manager how the daemon is, by systemd's protocol: one datagram to the socket in NOTIFY_SOCKET. A
-// nil one tells nobody. What cannot be told is logged at DEBUG and is no error.
+// nil one tells nothing. What cannot be told is logged at DEBUG and is no error.
 type Notifier struct {
 	addr string
 	log  *slog.Logger
 }
 
 // TakeNotifier reads NOTIFY_SOCKET and removes it from the environment. It returns nil if it is not set or not heeded.
-func TakeNotifier(log *slog.Logger) *Notifier { return takeNotifier(processEnvironment(), log) }
+func TakeNotifier(log *slog.Logger) *Notifier { return takeNotifier(thisProcess(), log) }
 
-func takeNotifier(e environment, log *slog.Logger) *Notifier {
-	addr, _ := e.take("NOTIFY_SOCKET")
-	if addr == "" {
-		return nil
-	}
-	if !e.heeded() {
-		log.Debug("NOTIFY_SOCKET is ignored: a daemon that runs as root heeds it only when process 1 has started it", "parent", e.ppid)
+func takeNotifier(p process, log *slog.Logger) *Notifier {
+	addr, _ := takeVariable("NOTIFY_SOCKET")
+	if addr != "" && !p.heeds() {
+		log.Debug("NOTIFY_SOCKET is ignored: a daemon that runs as root heeds it only when process 1 has started it", "parent", p.ppid)
 		return nil
 	}
 	return NewNotifier(addr, log)
