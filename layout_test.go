@@ -71,7 +71,7 @@ var imports = map[string][]string{
 	"internal/perclient/passfd/proto":  {},
 	"internal/perclient/watch":         {},
 	// What exists because socket_vmnet did it.
-	"internal/compat":         {"internal/compat/errtext", "internal/daemon/handover", "internal/hostfs", "internal/network", "internal/printable"},
+	"internal/compat":         {"internal/compat/errtext", "internal/daemon/handover", "internal/hostfs", "internal/network", "internal/printable", "internal/state"},
 	"internal/compat/errtext": {},
 	"internal/compat/manual":  {"internal/compat"},
 	// The daemon puts them together.

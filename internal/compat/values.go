@@ -3,7 +3,6 @@
 package compat
 
 import (
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"math"
@@ -15,6 +14,8 @@ import (
 	"strings"
 
 	"github.com/urfave/cli/v2"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/state"
 )
 
 // oneOf makes an option that takes one of the values which its usage names.
@@ -191,14 +192,12 @@ func parseSize(v string) (int, bool) {
 	return int(n) << shift, true
 }
 
-// parseUUID reads the form 01234567-89ab-cdef-0123-456789abcdef, the only one that uuid_parse takes. The null UUID counts as not given.
+// parseUUID words the error as socket_vmnet does. The null UUID counts as not given.
 func parseUUID(what, v string) (id [16]byte, given bool, err error) {
-	if len(v) == 36 && v[8] == '-' && v[13] == '-' && v[18] == '-' && v[23] == '-' {
-		if n, err := hex.Decode(id[:], []byte(v[:8]+v[9:13]+v[14:18]+v[19:23]+v[24:])); err == nil && n == len(id) {
-			return id, id != [16]byte{}, nil
-		}
+	if id, err = state.ParseUUID(v); err != nil {
+		err = fmt.Errorf("Failed to parse %s %s", what, quoted(v)) //nolint:staticcheck // socket_vmnet's own text
 	}
-	return id, false, fmt.Errorf("Failed to parse %s %s", what, quoted(v)) //nolint:staticcheck // socket_vmnet's own text
+	return id, id != [16]byte{}, err
 }
 
 // validName tells whether name is a host name in lower case: labels of 1 to 63 letters, digits, hyphens and underscores,

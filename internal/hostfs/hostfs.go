@@ -26,12 +26,6 @@ type Untrusted struct {
 // Error implements error.
 func (u *Untrusted) Error() string { return u.Text }
 
-// FollowOptions are whose files Follow trusts, and whether it makes what is not there.
-type FollowOptions struct {
-	EUID int  // whose files are trusted besides root's
-	Make bool // make directories that do not exist, with mode 0700
-}
-
 // Follow goes along an absolute path, and returns it without links, with what is there. An *Untrusted says what others can change.
 //
 // Every component from the root on, and every link, must belong to root or to the user. None may be writable by others. For root that
@@ -39,8 +33,26 @@ type FollowOptions struct {
 // systems give each user one of its own, and Homebrew's directories belong to a group. A directory with the sticky bit, such as /tmp, may
 // be writable on the way, since no other user can replace what is root's or the user's there, but only a directory in it counts, not a link or
 // a file, which others could have put there first.
-func Follow(path string, o FollowOptions) (real string, info fs.FileInfo, err error) {
-	w := walk{FollowOptions: o, todo: strings.Split(path, "/")}
+func Follow(path string, euid int) (real string, info fs.FileInfo, err error) {
+	return (&walk{euid: euid, todo: strings.Split(path, "/")}).all()
+}
+
+// PrivateDir is Follow for a directory that only the user can write in. It is made, with its parents, where it does not exist.
+func PrivateDir(path string, euid int) (real string, err error) {
+	w := &walk{euid: euid, todo: strings.Split(path, "/"), make: true}
+	real, info, err := w.all()
+	switch {
+	case err != nil:
+		return "", err
+	case !info.IsDir():
+		return "", &fs.PathError{Op: "open", Path: real, Err: syscall.ENOTDIR}
+	case w.sticky:
+		return "", w.writable(real, info)
+	}
+	return real, nil
+}
+
+func (w *walk) all() (real string, info fs.FileInfo, err error) {
 	if err := w.goTo("/"); err != nil {
 		return "", nil, err
 	}
@@ -54,7 +66,8 @@ func Follow(path string, o FollowOptions) (real string, info fs.FileInfo, err er
 
 // A walk goes along a path.
 type walk struct {
-	FollowOptions
+	euid   int  // whose files are trusted besides root's
+	make   bool // directories that do not exist, with mode 0700
 	todo   []string
 	at     string      // without links
 	info   fs.FileInfo // of at
@@ -74,7 +87,7 @@ func (w *walk) step() error {
 	}
 	next := filepath.Join(w.at, name)
 	info, err := os.Lstat(next)
-	if w.Make && errors.Is(err, fs.ErrNotExist) {
+	if w.make && errors.Is(err, fs.ErrNotExist) {
 		if err = os.Mkdir(next, 0o700); err == nil || errors.Is(err, fs.ErrExist) {
 			info, err = os.Lstat(next)
 		}
@@ -121,7 +134,7 @@ func (w *walk) trust(path string, info fs.FileInfo) error {
 	if !ok {
 		return fmt.Errorf("%s: its owner cannot be told", path)
 	}
-	if st.Uid != 0 && int(st.Uid) != w.EUID {
+	if st.Uid != 0 && int(st.Uid) != w.euid {
 		return &Untrusted{path, fmt.Sprintf("%s belongs to user %d, who could change it: it has to belong to %s", path, st.Uid, w.who())}
 	}
 	link, dir := info.Mode()&fs.ModeSymlink != 0, info.IsDir()
@@ -129,18 +142,22 @@ func (w *walk) trust(path string, info fs.FileInfo) error {
 		return &Untrusted{path, fmt.Sprintf("%s lies in a directory that everybody may write in: move it to one that only %s can", path, w.who())}
 	}
 	w.sticky = false
-	if link || info.Mode().Perm()&OthersWrite(w.EUID) == 0 { // a link's mode means nothing
+	if link || info.Mode().Perm()&othersWrite(w.euid) == 0 { // a link's mode means nothing
 		return nil
 	}
 	if dir && info.Mode()&fs.ModeSticky != 0 {
 		w.sticky = true
 		return nil
 	}
+	return w.writable(path, info)
+}
+
+func (w *walk) writable(path string, info fs.FileInfo) error {
 	return &Untrusted{path, fmt.Sprintf("others may write %s (mode %#o): chmod go-w %s", path, info.Mode().Perm(), path)}
 }
 
-// OthersWrite are the permissions that let others than euid write.
-func OthersWrite(euid int) fs.FileMode {
+// othersWrite are the permissions that let others than euid write.
+func othersWrite(euid int) fs.FileMode {
 	if euid == 0 {
 		return 0o022
 	}
@@ -149,8 +166,8 @@ func OthersWrite(euid int) fs.FileMode {
 
 // who may own the path.
 func (w *walk) who() string {
-	if w.EUID == 0 {
+	if w.euid == 0 {
 		return "root"
 	}
-	return fmt.Sprintf("root or user %d", w.EUID)
+	return fmt.Sprintf("root or user %d", w.euid)
 }

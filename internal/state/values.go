@@ -3,6 +3,7 @@
 package state
 
 import (
+	"encoding/hex"
 	"fmt"
 	"net"
 	"net/netip"
@@ -12,11 +13,11 @@ import (
 
 // A Lease is a DHCP lease as it is remembered across restarts.
 type Lease struct {
-	MAC      net.HardwareAddr // 6 bytes, unicast
-	IP       netip.Addr       // IPv4
-	Expires  time.Time        // wall clock; in the past for an address that is only remembered
-	Hostname string           // what CleanHostname returns, may be empty
-	Name     string           // by which the network's DNS knows it, without a domain; likewise, in lower case
+	MAC      net.HardwareAddr `json:"-"`                  // 6 bytes, unicast
+	IP       netip.Addr       `json:"ip"`                 // IPv4
+	Expires  time.Time        `json:"expires"`            // wall clock; in the past for an address that is only remembered
+	Hostname string           `json:"hostname,omitempty"` // what CleanHostname returns, may be empty
+	Name     string           `json:"name,omitempty"`     // by which the network's DNS knows it, without a domain; likewise, in lower case
 }
 
 // maxHostname is the longest label of a host name in bytes (RFC 1035).
@@ -50,4 +51,30 @@ func (l Lease) check() error {
 		return fmt.Errorf("check lease of %s: %q is not a name in lower case", l.MAC, l.Name)
 	}
 	return nil
+}
+
+// minSubnetBits and maxSubnetBits are the lengths of netmasks that --vmnet-mask takes.
+const (
+	minSubnetBits = 8
+	maxSubnetBits = 30
+)
+
+// checkSubnet tells why p is not the subnet of a network.
+func checkSubnet(p netip.Prefix) error {
+	a := p.Addr()
+	if !a.Is4() || p != p.Masked() || p.Bits() < minSubnetBits || p.Bits() > maxSubnetBits ||
+		a.IsUnspecified() || a.IsLoopback() || a.IsMulticast() || a.As4()[0] >= 240 {
+		return fmt.Errorf("%s is not the subnet of a network", p)
+	}
+	return nil
+}
+
+// ParseUUID reads the form 01234567-89ab-cdef-0123-456789abcdef, the only one that uuid_parse takes.
+func ParseUUID(s string) (id [16]byte, err error) {
+	if len(s) == 36 && s[8] == '-' && s[13] == '-' && s[18] == '-' && s[23] == '-' {
+		if n, err := hex.Decode(id[:], []byte(s[:8]+s[9:13]+s[14:18]+s[19:23]+s[24:])); err == nil && n == len(id) {
+			return id, nil
+		}
+	}
+	return id, fmt.Errorf("%q is not a UUID", cut([]byte(s)))
 }
