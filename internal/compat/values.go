@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"os/user"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -162,7 +163,7 @@ func (s *settings) addDNSRecord(v string) error {
 		return fmt.Errorf("--dns-record=%s is not of the form NAME=IP", v)
 	}
 	name = strings.ToLower(strings.TrimSuffix(name, "."))
-	if !validName(name) {
+	if !hostName.MatchString(name) || len(name) > 253 || strings.HasSuffix(name, ".") {
 		return fmt.Errorf("--dns-record=%s: %s is no host name", v, quoted(name))
 	}
 	a, err := netip.ParseAddr(ip)
@@ -175,21 +176,10 @@ func (s *settings) addDNSRecord(v string) error {
 
 // parseSize reads a number of bytes with an optional K (1,024) or M (1,048,576) behind it.
 func parseSize(v string) (int, bool) {
-	shift := 0
-	switch {
-	case strings.HasSuffix(v, "K"), strings.HasSuffix(v, "k"):
-		shift = 10
-	case strings.HasSuffix(v, "M"), strings.HasSuffix(v, "m"):
-		shift = 20
-	}
-	if shift > 0 {
-		v = v[:len(v)-1]
-	}
-	n, err := strconv.ParseUint(v, 10, 31)
-	if err != nil || n > (1<<40)>>shift {
-		return 0, false
-	}
-	return int(n) << shift, true
+	digits := strings.TrimRight(v, "KkMm")
+	unit, ok := map[string]int{"": 1, "K": 1 << 10, "k": 1 << 10, "M": 1 << 20, "m": 1 << 20}[v[len(digits):]]
+	n, err := strconv.ParseUint(digits, 10, 31)
+	return int(n) * unit, ok && err == nil
 }
 
 // parseUUID words the error as socket_vmnet does. The null UUID counts as not given.
@@ -200,21 +190,6 @@ func parseUUID(what, v string) (id [16]byte, given bool, err error) {
 	return id, id != [16]byte{}, err
 }
 
-// validName tells whether name is a host name in lower case: labels of 1 to 63 letters, digits, hyphens and underscores,
-// 253 bytes at most (RFC 1035, with the underscore that is common in the field).
-func validName(name string) bool {
-	if len(name) > 253 {
-		return false
-	}
-	for label := range strings.SplitSeq(name, ".") {
-		if label == "" || len(label) > 63 || label[0] == '-' || label[len(label)-1] == '-' {
-			return false
-		}
-		for _, c := range []byte(label) {
-			if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' && c != '_' {
-				return false
-			}
-		}
-	}
-	return true
-}
+// hostName are labels of 1 to 63 letters in lower case, digits, hyphens and underscores (RFC 1035, with the underscore that is common in
+// the field). All of it has 253 bytes at most.
+var hostName = regexp.MustCompile(`^(([a-z0-9_]|[a-z0-9_][a-z0-9_-]{0,61}[a-z0-9_])(\.|$))+$`)

@@ -86,7 +86,6 @@ func (d *daemon) newServer() *perclient.Server {
 
 // takeGiven takes what a service manager gives: listening sockets, and where to report to.
 func (d *daemon) takeGiven() (err error) {
-	inherit.DropUnheeded()
 	d.manager = inherit.TakeNotifier(d.log)
 	socket := absolute(d.cfg.SocketPath)
 	d.given, err = inherit.Take(inherit.Options{Socket: socket, Dir: rundir.PathOf(socket, d.cfg.RuntimeDir), Log: d.log})

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"regexp"
 	"strings"
 	"time"
 )
@@ -20,22 +21,14 @@ type Lease struct {
 	Name     string           `json:"name,omitempty"`     // by which the network's DNS knows it, without a domain; likewise, in lower case
 }
 
-// maxHostname is the longest label of a host name in bytes (RFC 1035).
-const maxHostname = 63
+// hostname is one label of a host's name (RFC 952, 1035 and 1123).
+var hostname = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?$`)
 
-// CleanHostname returns the first label of what a guest calls itself, or "" when that is not letters, digits and hyphens
-// (RFC 952 and 1123). The name comes from a guest: it goes to logs and files.
+// CleanHostname returns the first label of what a guest calls itself, or "" when that is not letters, digits and hyphens.
+// The name comes from a guest: it goes to logs and files.
 func CleanHostname(s string) string {
 	s, _, _ = strings.Cut(strings.TrimRight(s, "\x00"), ".")
-	if s == "" || len(s) > maxHostname || s[0] == '-' || s[len(s)-1] == '-' {
-		return ""
-	}
-	for _, c := range []byte(s) {
-		if c != '-' && (c < '0' || c > '9') && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') {
-			return ""
-		}
-	}
-	return s
+	return hostname.FindString(s)
 }
 
 // check tells what is wrong with a lease that was read from a file.

@@ -72,31 +72,16 @@ func (n *Notifier) send(lines ...string) {
 		return
 	}
 	for i, l := range lines {
-		lines[i] = strings.Map(func(r rune) rune {
-			if r < ' ' { // a line break would begin another assignment
-				return ' '
-			}
-			return r
-		}, l)
-	}
-	if err := n.write(strings.Join(lines, "\n")); err != nil {
-		n.log.Debug("the service manager was not told", "state", lines[0], "error", err)
-	}
-}
-
-func (n *Notifier) write(text string) error {
-	if !strings.HasPrefix(n.addr, "/") && !strings.HasPrefix(n.addr, "@") {
-		return fmt.Errorf("NOTIFY_SOCKET=%q: neither a path nor an abstract name", n.addr)
+		lines[i] = strings.ReplaceAll(l, "\n", " ") // a line break would begin another assignment
 	}
 	// Package net takes a leading "@" for an abstract name, too.
 	c, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: n.addr, Net: "unixgram"})
+	if err == nil {
+		defer func() { _ = c.Close() }()
+		_ = c.SetWriteDeadline(time.Now().Add(notifyTime))
+		_, err = c.Write([]byte(strings.Join(lines, "\n")))
+	}
 	if err != nil {
-		return err
+		n.log.Debug("the service manager was not told", "state", lines[0], "error", err)
 	}
-	defer func() { _ = c.Close() }()
-	if err := c.SetWriteDeadline(time.Now().Add(notifyTime)); err != nil {
-		return err
-	}
-	_, err = c.Write([]byte(text))
-	return err
 }
