@@ -73,7 +73,7 @@ var imports = map[string][]string{
 	// What exists because socket_vmnet did it.
 	"internal/compat":         {"internal/compat/errtext", "internal/daemon/handover", "internal/hostfs", "internal/network", "internal/printable", "internal/state"},
 	"internal/compat/errtext": {},
-	"internal/compat/manual":  {"internal/compat"},
+	"internal/compat/manual":  {"internal/compat", "internal/printable"},
 	// The daemon puts them together.
 	"internal/daemon": {
 		"internal/compat", "internal/daemon/control", "internal/daemon/handover", "internal/daemon/inherit", "internal/daemon/rundir",

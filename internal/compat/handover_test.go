@@ -45,19 +45,13 @@ func handoverChild(args []string) int {
 		if err := in.Get("pidfile", &sp); err != nil {
 			return fail(err)
 		}
-		if _, err := RestoreSocketLock(in, sl, sock+"x", discard()); err == nil {
-			return fail(fmt.Errorf("another socket's lock"))
-		}
-		if _, err := RestorePidfile(in, sp, pid+"x", discard()); err == nil {
-			return fail(fmt.Errorf("another pidfile"))
-		}
-		if l, err = RestoreSocketLock(in, sl, sock, discard()); err != nil {
+		if l, err = RestoreSocketLock(in, sl, discard()); err != nil {
 			return fail(err)
 		}
-		if p, err = RestorePidfile(in, sp, pid, discard()); err != nil {
+		if p, err = RestorePidfile(in, sp, discard()); err != nil {
 			return fail(err)
 		}
-		if _, err := RestoreSocketLock(in, sl, sock, discard()); err == nil {
+		if _, err := RestoreSocketLock(in, sl, discard()); err == nil {
 			return fail(fmt.Errorf("the same descriptor twice"))
 		}
 		var fd int

@@ -168,16 +168,13 @@ func (p *Pidfile) Save(o *handover.Out) (s SavedPidfile, err error) {
 	return s, err
 }
 
-// RestorePidfile takes the pidfile at path over, with its lock and its content.
-func RestorePidfile(in *handover.In, s SavedPidfile, path string, log *slog.Logger) (*Pidfile, error) {
-	if s.Path != path {
-		return nil, fmt.Errorf("take over the pidfile %s: the image before had %s", path, s.Path)
-	}
-	p := &Pidfile{at: hostfs.Place{Name: path}, log: log, pid: s.PID}
+// RestorePidfile takes a pidfile over, with its lock and its content.
+func RestorePidfile(in *handover.In, s SavedPidfile, log *slog.Logger) (*Pidfile, error) {
+	p := &Pidfile{at: hostfs.Place{Name: s.Path}, log: log, pid: s.PID}
 	if s.FD >= 0 {
 		var err error
 		if p.f, err = in.File(s.FD); err != nil {
-			return nil, fmt.Errorf("take over the pidfile %s: %w", path, err)
+			return nil, fmt.Errorf("take over the pidfile %s: %w", s.Path, err)
 		}
 	}
 	return p, nil

@@ -284,15 +284,12 @@ func (l *SocketLock) Save(o *handover.Out) (s SavedLock, err error) {
 	return s, nil
 }
 
-// RestoreSocketLock takes the lock of path over. It is the same lock, which no other process can have had meanwhile.
-func RestoreSocketLock(in *handover.In, s SavedLock, path string, log *slog.Logger) (*SocketLock, error) {
-	if s.Path != path {
-		return nil, fmt.Errorf("take over the lock of %s: the image before had that of %s", path, s.Path)
-	}
-	l := &SocketLock{at: hostfs.Place{Name: path}, log: log}
+// RestoreSocketLock takes a lock over. It is the same lock, which no other process can have had meanwhile.
+func RestoreSocketLock(in *handover.In, s SavedLock, log *slog.Logger) (*SocketLock, error) {
+	l := &SocketLock{at: hostfs.Place{Name: s.Path}, log: log}
 	var err error
 	if l.f, err = in.File(s.FD); err != nil {
-		return nil, fmt.Errorf("take over the lock of %s: %w", path, err)
+		return nil, fmt.Errorf("take over the lock of %s: %w", s.Path, err)
 	}
 	if s.Bound {
 		l.mine = &hostfs.Node{Dev: s.Dev, Ino: s.Ino}

@@ -131,25 +131,16 @@ func (s *settings) notAGuest(a netip.Addr) string {
 	switch {
 	case !s.Subnet.IsValid():
 		return ""
-	case !s.Subnet.Contains(a):
-		return "is not in the network " + s.Subnet.String()
 	case a == s.Gateway:
 		return "is the gateway"
-	case a == s.Subnet.Addr():
-		return "is the network address of " + s.Subnet.String()
-	case a == lastAddr(s.Subnet):
-		return "is the broadcast address of " + s.Subnet.String()
 	}
-	return ""
+	return notAHost(a, s.Subnet)
 }
 
 // guestAddr reads an IPv4 address that a host in some network can have.
 func guestAddr(v string) (netip.Addr, bool) {
 	a, err := netip.ParseAddr(v)
-	if err != nil || !a.Is4() {
-		return netip.Addr{}, false
-	}
-	return a, !a.IsLoopback() && !a.IsMulticast() && a.As4()[0] != 0 && a.As4()[0] < 240
+	return a, err == nil && a.Is4() && usable(a)
 }
 
 // parseMAC reads six pairs of hexadecimal digits with colons between them, nil if v is something else or no address that

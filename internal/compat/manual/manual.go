@@ -50,9 +50,7 @@ func Files(tree Tree) (map[string]string, error) {
 		if err := t.Execute(&b, all); err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
-		if files[name] = b.String(); in == "prose" {
-			files[name] = fold(b.String())
-		}
+		files[name] = b.String()
 	}
 	return files, nil
 }

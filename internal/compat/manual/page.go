@@ -11,30 +11,11 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
 )
 
 // pageLine is how long a line of text may be: mandoc finds fault with more than 80.
 const pageLine = 79
-
-// fold breaks the long lines of text, which is what are neither macros nor examples.
-func fold(page string) string {
-	var out strings.Builder
-	literal := false
-	for line := range strings.Lines(page) {
-		line = strings.TrimSuffix(line, "\n")
-		literal = literal && line != ".Ed" || strings.HasPrefix(line, ".Bd")
-		for !literal && len(line) > pageLine && line[0] != '.' {
-			n := strings.LastIndexByte(line[:pageLine+1], ' ')
-			if n < 0 {
-				break
-			}
-			out.WriteString(line[:n] + "\n")
-			line = noMacro(line[n+1:])
-		}
-		out.WriteString(line + "\n")
-	}
-	return out.String()
-}
 
 // noMacro keeps a line from being taken for a macro.
 func noMacro(line string) string {
@@ -128,9 +109,11 @@ func text(s, between string) string {
 	s = longOption.ReplaceAllStringFunc(s, func(m string) string { return strings.ReplaceAll(m, "-", `\-`) })
 	var all []string
 	for paragraph := range strings.SplitSeq(s, "\n\n") {
-		lines := strings.Split(sentenceEnd.ReplaceAllString(strings.ReplaceAll(paragraph, "\n", " "), "$1\n$2"), "\n")
-		for i, l := range lines {
-			lines[i] = noMacro(l)
+		var lines []string
+		for sentence := range strings.SplitSeq(sentenceEnd.ReplaceAllString(strings.ReplaceAll(paragraph, "\n", " "), "$1\n$2"), "\n") {
+			for _, l := range printable.Wrap(sentence, pageLine) {
+				lines = append(lines, noMacro(l))
+			}
 		}
 		all = append(all, strings.Join(lines, "\n"))
 	}
