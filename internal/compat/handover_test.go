@@ -116,7 +116,7 @@ func handoverChild(args []string) int {
 	return fail(handover.Exec(&o, self, os.Args, os.Environ()))
 }
 
-// TestHandoff has a process that owns a socket and a pidfile become another program. Nobody else gets either at any time.
+// TestHandoff has a process that owns a socket and a pidfile become another program. No other process gets either at any time.
 func TestHandoff(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -170,7 +170,7 @@ func TestHandoff(t *testing.T) {
 	}
 }
 
-// owned checks that nobody else gets the socket or the pidfile in dir.
+// owned checks that no other process gets the socket or the pidfile in dir.
 func owned(t *testing.T, dir string, pid int, published bool) {
 	t.Helper()
 	l := &SocketLock{at: hostfs.Place{Name: dir + "/s"}}

@@ -73,7 +73,7 @@ func entries(t *testing.T, dir string) []string {
 	return names
 }
 
-// openText is socket_vmnet's text for a pidfile that cannot be had.
+// openText is socket_vmnet's text for a pidfile that cannot be claimed.
 func openText(path, why string) string {
 	return fmt.Sprintf("Failed to open pidfile: %q: %s", path, why)
 }
@@ -270,7 +270,7 @@ func TestPidfileReplacedBeforePublish(t *testing.T) {
 }
 
 // TestPidfileHandover has one owner after the other take the path, each before the last one lets go. At every moment
-// somebody has it, so nobody else may get it, not even by locking a file that has just lost its name.
+// one has it, so no other may get it, not even by locking a file that has just lost its name.
 func TestPidfileHandover(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "p")
 	p := &Pidfile{at: hostfs.Place{Name: path}, log: discard()}

@@ -82,7 +82,7 @@ func LockSocket(ctx context.Context, path string, given bool, log *slog.Logger) 
 }
 
 // Bind makes the socket: a stale one is removed, the new one bound with no access for others, given to o, and only then
-// made to listen, so that nobody connects who may not. The umask of the process is changed for a moment. The caller owns
+// made to listen, so that no client connects that may not. The umask of the process is changed for a moment. The caller owns
 // the listener, whose Close leaves the path alone: that is for RemoveIfOurs.
 func (l *SocketLock) Bind(o Owner) (*net.UnixListener, error) {
 	stale, err := l.stale()

@@ -39,7 +39,7 @@ func shortDir(t *testing.T) string {
 	return dir
 }
 
-// staleSocket leaves a socket at path that nobody listens on.
+// staleSocket leaves a socket at path that nothing listens on.
 func staleSocket(t *testing.T, path string) {
 	t.Helper()
 	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
@@ -329,7 +329,7 @@ func TestSocketOwner(t *testing.T) {
 	}{
 		{"group", Owner{UID: -1, GID: 3, Mode: 0o770, MustGroup: true}, 0, 3, 0o770},
 		{"user and group", Owner{UID: 2, GID: 3, Mode: 0o700, MustGroup: true}, 2, 3, 0o700},
-		{"nobody", Owner{UID: -1, GID: 0, Mode: 0, MustGroup: true}, 0, 0, 0},
+		{"no access", Owner{UID: -1, GID: 0, Mode: 0, MustGroup: true}, 0, 0, 0},
 		{"own group", Owner{UID: -1, GID: -1, Mode: 0o777}, 0, 0, 0o777},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -417,7 +417,7 @@ func TestGatewayOwner(t *testing.T) {
 	assert.Equal(t, [2]int{0, 0}, [2]int{uid, gid})
 }
 
-// TestSocketDefaultGroup: a group that cannot be had is one INFO line for the default and an error for a given one. Root
+// TestSocketDefaultGroup: a group that cannot be set is one INFO line for the default and an error for a given one. Root
 // may set any group, so a child without that right does it.
 func TestSocketDefaultGroup(t *testing.T) {
 	needRoot(t)

@@ -89,7 +89,7 @@ func (s *settings) checkNetworkOptions() error {
 	return s.checkBuild()
 }
 
-// checkBridged refuses what bridged mode has no place for: there the network and everything in it is somebody else's. An
+// checkBridged refuses what bridged mode has no place for: there the network and everything in it belongs to others. An
 // MTU there is an error by vmnet.h; whether isolation works there is not known, and a promise of isolation that is
 // not kept is worse than none.
 func (s *settings) checkBridged() error {

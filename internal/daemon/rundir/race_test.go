@@ -175,7 +175,7 @@ func daemonChild(args []string) error {
 	return nil
 }
 
-// TestUnprivileged: the default group cannot be had, so it is the daemon's own; one that was given is an error.
+// TestUnprivileged: the default group cannot be set, so it is the daemon's own; one that was given is an error.
 func TestUnprivileged(t *testing.T) {
 	needRoot(t)
 	for _, c := range []struct {
