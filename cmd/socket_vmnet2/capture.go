@@ -19,7 +19,6 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/compat/cmdline"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/capture"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/capture/read"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
@@ -37,13 +36,13 @@ daemon's user, and goes on until it is interrupted.`,
 			&cli.StringSliceFlag{Name: "client", Usage: "`CLIENT` of this client only: its number, name, Ethernet or IP address, as socket_vmnet2 clients shows them. May be given several times. Otherwise it is all clients, also those that connect later"},
 			&cli.StringFlag{Name: "write", Aliases: []string{"w"}, Usage: "`FILE` write pcapng to FILE, which must not exist; - is the standard output, also for a FIFO or a device. Otherwise print a line for each frame"},
 			&cli.BoolFlag{Name: "overwrite", Usage: "replace a FILE that exists"},
-			cmdline.Checked("snaplen", "`N` keep the first N bytes of each frame, from 14 to 69632 (default: all)", func(v string) (err error) {
+			compat.Checked("snaplen", "`N` keep the first N bytes of each frame, from 14 to 69632 (default: all)", func(v string) (err error) {
 				if q.SnapLen, err = strconv.Atoi(v); err != nil || q.SnapLen < capture.MinSnapLen || q.SnapLen > capture.MaxSnapLen {
 					return fmt.Errorf("--snaplen=%s is no number from %d to %d", printable.Lines(v), capture.MinSnapLen, capture.MaxSnapLen)
 				}
 				return nil
 			}, "s"),
-			cmdline.Checked("count", "`N` end after N frames", func(v string) (err error) {
+			compat.Checked("count", "`N` end after N frames", func(v string) (err error) {
 				if q.Count, err = strconv.ParseUint(v, 10, 64); err != nil || q.Count == 0 {
 					return fmt.Errorf("--count=%s is no number from 1 on", printable.Lines(v))
 				}

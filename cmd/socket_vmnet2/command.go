@@ -7,15 +7,13 @@ import (
 	"io"
 	"log/slog"
 	"slices"
-	"strings"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/compat/cmdline"
 )
 
-// commands are what the first argument of socket_vmnet2 can ask for in place of the daemon. Package cmdline says how texts are made
+// commands are what the first argument of socket_vmnet2 can ask for in place of the daemon. compat.Usage says how texts are made
 // of them; internal/compat/manual makes the manual pages and the completions.
 func commands(env compat.IO) []*cli.Command {
 	all := []*cli.Command{
@@ -85,13 +83,10 @@ func eachError(err error) []error {
 func runCommand(name string, args []string, env compat.IO) int {
 	all := commands(env)
 	c := all[slices.IndexFunc(all, func(c *cli.Command) bool { return c.Name == name })]
-	set, err := cmdline.Parse(c.Flags, args, strings.Contains(c.ArgsUsage, "-- COMMAND"))
-	if err == nil {
-		err = cmdline.Operands(c, set.Args())
-	}
+	set, err := compat.ParseCommand(c, args)
 	switch {
-	case errors.Is(err, cmdline.ErrHelp):
-		_, err = io.WriteString(env.Stdout, cmdline.Usage(c))
+	case errors.Is(err, compat.ErrHelp):
+		_, err = io.WriteString(env.Stdout, compat.Usage(c))
 	case err != nil:
 		err = errUsage{err}
 	default:
@@ -111,7 +106,7 @@ func runCommand(name string, args []string, env compat.IO) int {
 		compat.LogError(log, err)
 	}
 	if errors.As(err, new(errUsage)) {
-		_, _ = io.WriteString(env.Stdout, cmdline.Usage(c))
+		_, _ = io.WriteString(env.Stdout, compat.Usage(c))
 	}
 	return code
 }

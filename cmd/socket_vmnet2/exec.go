@@ -17,7 +17,6 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/compat/cmdline"
 	passed "github.com/socket-vmnet2/socket_vmnet2/internal/perclient/passfd/client"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/passfd/proto"
 )
@@ -48,16 +47,16 @@ In COMMAND and each ARG, {fd} stands for the number of that descriptor, and {mac
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "stream", Usage: "a stream socket, each frame with its length in front, as QEMU's -netdev stream and socket have it (default)"},
 			&cli.BoolFlag{Name: "dgram", Usage: "a datagram socket, one frame in each, as vfkit, krunkit and QEMU's -netdev dgram have it"},
-			cmdline.Checked("fd", "`N` the descriptor's number (default: 3)", x.setFD),
-			cmdline.Checked("mac", "`ADDRESS` the guest's Ethernet address: {mac}, and told to the daemon (default for {mac}: that of the daemon's interface)", func(v string) (err error) {
+			compat.Checked("fd", "`N` the descriptor's number (default: 3)", x.setFD),
+			compat.Checked("mac", "`ADDRESS` the guest's Ethernet address: {mac}, and told to the daemon (default for {mac}: that of the daemon's interface)", func(v string) (err error) {
 				x.request.MAC, err = proto.ParseMAC(v)
 				return ofOption("mac", err)
 			}),
-			cmdline.Checked("name", "`NAME` what the client is called in the daemon's log", func(v string) error {
+			compat.Checked("name", "`NAME` what the client is called in the daemon's log", func(v string) error {
 				x.request.Name = v
 				return ofOption("name", proto.CheckName(v))
 			}),
-			cmdline.Checked("interface-id", "`UUID` the identity of the daemon's interface: the same one gets the same address again", func(v string) (err error) {
+			compat.Checked("interface-id", "`UUID` the identity of the daemon's interface: the same one gets the same address again", func(v string) (err error) {
 				x.request.InterfaceID, err = proto.ParseUUID(v)
 				return ofOption("interface-id", err)
 			}),

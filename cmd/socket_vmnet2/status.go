@@ -22,7 +22,6 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/compat/cmdline"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/find"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/render"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
@@ -39,7 +38,7 @@ the list of processes.`,
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "json", Usage: "print the daemon's description, one JSON document a line"},
 			&cli.BoolFlag{Name: "watch", Usage: "show it again each second, with rates, until interrupted. A daemon that ends is waited for"},
-			cmdline.Checked("interval", "`SECONDS` the time between two looks of --watch (default: 1)", v.setInterval),
+			compat.Checked("interval", "`SECONDS` the time between two looks of --watch (default: 1)", v.setInterval),
 			&cli.BoolFlag{Name: "hosts", Usage: "print lines for /etc/hosts, with the guests' names and addresses"},
 			&cli.BoolFlag{Name: "wide", Usage: "print all columns, however narrow the terminal"},
 		},

@@ -16,7 +16,6 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/compat/cmdline"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/upgrade"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
 )
@@ -35,7 +34,7 @@ called by root or the daemon's user.`,
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "gateway", Usage: "start the embedded network's gateway anew as well, which ends the guests' connections to the outside"},
 			&cli.BoolFlag{Name: "json", Usage: "print the daemon's answer, a line of JSON, instead of text"},
-			cmdline.Checked("timeout", "`DURATION` wait no longer than this for the answer, such as \"10s\" (default: 1m0s)", func(v string) (err error) {
+			compat.Checked("timeout", "`DURATION` wait no longer than this for the answer, such as \"10s\" (default: 1m0s)", func(v string) (err error) {
 				if timeout, err = time.ParseDuration(v); err != nil || timeout <= 0 {
 					return fmt.Errorf("--timeout=%s is no time, such as 10s", v)
 				}

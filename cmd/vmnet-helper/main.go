@@ -21,7 +21,6 @@ import (
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/compat/cmdline"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/passfd/proto"
 )
 
@@ -34,10 +33,10 @@ func run(argv []string, stdout, stderr io.Writer) int {
 	log := &logger{w: stderr}
 	c, err := parse(argv[min(1, len(argv)):])
 	switch {
-	case errors.Is(err, cmdline.ErrHelp):
+	case errors.Is(err, compat.ErrHelp):
 		fmt.Fprint(stderr, usage)
 		return 0
-	case errors.Is(err, cmdline.ErrVersion):
+	case errors.Is(err, compat.ErrVersion):
 		fmt.Fprint(stdout, versionText(compat.Version))
 		return 0
 	case err != nil:

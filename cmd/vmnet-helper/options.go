@@ -14,7 +14,6 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/compat/cmdline"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/passfd/proto"
 )
 
@@ -58,19 +57,19 @@ type config struct {
 // flags are vmnet-helper's options, and --daemon.
 func (c *config) flags() []cli.Flag {
 	hosts := func(name string) cli.Flag {
-		return cmdline.Checked(name, "", func(string) error {
+		return compat.Checked(name, "", func(string) error {
 			return fmt.Errorf("--%s is the daemon's: start one with --vmnet-mode=host --vmnet-network-identifier=UUID and name its "+
 				"socket with --daemon", name)
 		})
 	}
 	return []cli.Flag{
 		number("fd", &c.fd, 0, "f"),
-		cmdline.Checked("socket", "", c.setSocket, "s"),
-		cmdline.Checked("interface-id", "", func(v string) (err error) {
+		compat.Checked("socket", "", c.setSocket, "s"),
+		compat.Checked("interface-id", "", func(v string) (err error) {
 			c.interfaceID, err = proto.ParseUUID(v)
 			return err
 		}, "i"),
-		cmdline.Checked("operation-mode", "", func(v string) error {
+		compat.Checked("operation-mode", "", func(v string) error {
 			if c.mode = v; v != "shared" && v != "host" && v != "bridged" {
 				return fmt.Errorf("invalid --operation-mode %q: want shared, host or bridged", v)
 			}
@@ -98,7 +97,7 @@ func (c *config) flags() []cli.Flag {
 
 // number is an option with a decimal number of at least least.
 func number(name string, n *int, least int64, letter ...string) cli.Flag {
-	return cmdline.Checked(name, "", func(v string) error {
+	return compat.Checked(name, "", func(v string) error {
 		x, err := strconv.ParseInt(v, 10, 32)
 		if err != nil || x < least {
 			return fmt.Errorf("invalid --%s %q: want a number from %d to %d", name, v, least, math.MaxInt32)
@@ -110,7 +109,7 @@ func number(name string, n *int, least int64, letter ...string) cli.Flag {
 
 // address is an option with an IPv4 address, which is read as C does it.
 func address(name string, a *netip.Addr) cli.Flag {
-	return cmdline.Checked(name, "", func(v string) error {
+	return compat.Checked(name, "", func(v string) error {
 		var ok bool
 		if *a, ok = compat.InetAton(v); !ok {
 			return fmt.Errorf("invalid --%s %q: want an IPv4 address", name, v)
@@ -119,11 +118,11 @@ func address(name string, a *netip.Addr) cli.Flag {
 	})
 }
 
-// parse reads a command line without the program's name. With cmdline.ErrHelp or cmdline.ErrVersion the text is asked for.
+// parse reads a command line without the program's name. With compat.ErrHelp or compat.ErrVersion the text is asked for.
 func parse(args []string) (*config, error) {
 	c := &config{fd: -1}
 	_, posixly := os.LookupEnv("POSIXLY_CORRECT")
-	set, err := cmdline.Parse(c.flags(), args, posixly)
+	set, err := compat.ParseFlags(c.flags(), args, posixly)
 	switch {
 	case err != nil:
 		return nil, err

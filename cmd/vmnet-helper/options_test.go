@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/compat/cmdline"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/passfd/proto"
 )
 
@@ -61,8 +61,8 @@ func TestParse(t *testing.T) {
 func TestParseRefuses(t *testing.T) {
 	for args, mention := range map[string]string{
 		"":                                     "either --fd or --socket",
-		"-h --bogus":                           cmdline.ErrHelp.Error(),
-		"--version --bogus":                    cmdline.ErrVersion.Error(),
+		"-h --bogus":                           compat.ErrHelp.Error(),
+		"--version --bogus":                    compat.ErrVersion.Error(),
 		"--fd 3 --socket /s":                   "--fd conflicts with --socket",
 		"--fd x":                               `--fd "x"`,
 		"--fd -1":                              `--fd "-1"`,

@@ -17,8 +17,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/socket-vmnet2/socket_vmnet2/internal/compat/cmdline"
 )
 
 const (
@@ -70,7 +68,7 @@ var randomValues = map[string][]string{
 }
 
 // upstream are socket_vmnet's options.
-var upstream = cmdline.Items(Flags(Old))
+var upstream = Items(Flags(Old))
 
 // randomLoose are arguments by themselves.
 var randomLoose = []string{

@@ -5,19 +5,19 @@ package compat
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"golang.org/x/time/rate"
 )
 
 const (
 	// foldTime is how long lines count as repeated, and foldAfter how many of them are logged in that time.
 	foldTime  = 10 * time.Second
 	foldAfter = 5
-
-	// foldTick is how often is looked for what has been held back for long enough, when something is logged.
-	foldTick = time.Second
 
 	// maxFolds is how many different lines are told from each other at once.
 	maxFolds = 1024
@@ -28,24 +28,18 @@ const (
 	lineRate  = 20
 )
 
-// again is what stands behind a message that was held back.
-const again = " ... again"
-
 // A folding is a handler that has its folder count lines that repeat. socket_vmnet's own may repeat, those about
 // connections up to a number of them in all.
 type folding struct {
-	next   slog.Handler
+	slog.Handler
 	folder *folder
 	about  string // of WithAttrs
 }
 
-// Enabled implements slog.Handler.
-func (f *folding) Enabled(ctx context.Context, l slog.Level) bool { return f.next.Enabled(ctx, l) }
-
 // WithAttrs implements slog.Handler.
 func (f *folding) WithAttrs(attrs []slog.Attr) slog.Handler {
 	c := *f
-	c.next = f.next.WithAttrs(attrs)
+	c.Handler = f.Handler.WithAttrs(attrs)
 	for _, a := range attrs {
 		c.about = about(c.about, a)
 	}
@@ -55,7 +49,7 @@ func (f *folding) WithAttrs(attrs []slog.Attr) slog.Handler {
 // WithGroup implements slog.Handler.
 func (f *folding) WithGroup(name string) slog.Handler {
 	c := *f
-	c.next = f.next.WithGroup(name)
+	c.Handler = f.Handler.WithGroup(name)
 	return &c
 }
 
@@ -66,7 +60,7 @@ func (f *folding) Handle(ctx context.Context, r slog.Record) error {
 		k.about = about(k.about, a)
 		return true
 	})
-	write(ctx, f.folder.take(k, line{f.next, r}))
+	write(ctx, f.folder.take(k, line{f.Handler, r}))
 	return nil
 }
 
@@ -97,31 +91,34 @@ type repeat struct {
 	last  line // of these
 }
 
+// hold counts n lines that are not logged.
+func (p *repeat) hold(n int, l line) {
+	p.held += n
+	p.last = l
+}
+
 // tell is the line about what was held back.
 func (p *repeat) tell(now time.Time) line {
-	r := slog.NewRecord(now, p.last.r.Level, p.last.r.Message+again, 0)
-	p.last.r.Attrs(func(a slog.Attr) bool {
-		r.AddAttrs(a)
-		return true
-	})
+	r := p.last.r.Clone()
+	r.Time, r.Message = now, r.Message+" ... again"
 	r.AddAttrs(slog.Int("not_logged", p.held))
 	return line{p.last.to, r}
 }
 
-// A folder decides what is logged, and what is told as a number when the next line is logged, or at the end.
+// A folder decides what is logged, and what is told as a number when the next line is logged after foldTime, or at the end.
 type folder struct {
 	base slog.Handler // for what is told of lines of many kinds
 
 	mu          sync.Mutex
+	since       time.Time        // when the time began in which they are counted
 	folds       map[fold]*repeat // at most maxFolds
-	swept       time.Time
-	budget      tokens
-	connections tokens // of socket_vmnet's lines about connections, three for each
-	rest        repeat // of lines that were one too many in all
+	budget      *rate.Limiter
+	connections *rate.Limiter // of socket_vmnet's lines about connections, three for each
+	rest        repeat        // of lines that were one too many in all
 }
 
 func newFolder(base slog.Handler) *folder {
-	return &folder{base: base, folds: map[fold]*repeat{}}
+	return &folder{base: base, budget: rate.NewLimiter(lineRate, lineBurst), connections: rate.NewLimiter(lineRate, lineBurst)}
 }
 
 // take returns what is to be logged now: l itself, unless it is held back, behind what was held back for long enough.
@@ -129,12 +126,12 @@ func (f *folder) take(k fold, l line) (lines []line) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now := time.Now()
-	if now.Sub(f.swept) >= foldTick {
-		lines = f.sweep(now, foldTime)
+	if now.Sub(f.since) >= foldTime {
+		lines = f.sweep(now)
 	}
 	if _, legacy := legacyEvents[k.message]; legacy {
-		if strings.Contains(k.message, "connection") && !f.connections.take(now) {
-			f.holdRest(1, k.level, now)
+		if strings.Contains(k.message, "connection") && !f.connections.Allow() {
+			f.holdRest(1, k.level)
 			return lines
 		}
 		return append(lines, l)
@@ -147,10 +144,9 @@ func (f *folder) take(k fold, l line) (lines []line) {
 	}
 	switch {
 	case p.n >= foldAfter:
-		p.held++
-		p.last = l
-	case !f.budget.take(now):
-		f.holdRest(1, k.level, now)
+		p.hold(1, l)
+	case !f.budget.Allow():
+		f.holdRest(1, k.level)
 	default:
 		p.n++
 		lines = append(lines, l)
@@ -158,63 +154,34 @@ func (f *folder) take(k fold, l line) (lines []line) {
 	return lines
 }
 
-// sweep forgets the folds that began so long ago, and tells of what they held back.
-func (f *folder) sweep(now time.Time, age time.Duration) (lines []line) {
-	f.swept = now
-	var old []*repeat
-	for k, p := range f.folds {
-		if now.Sub(p.since) >= age {
-			delete(f.folds, k)
-			old = append(old, p)
-		}
-	}
-	slices.SortFunc(old, func(a, b *repeat) int { return a.since.Compare(b.since) })
-	for _, p := range old {
+// sweep begins to count anew, and tells of what was held back.
+func (f *folder) sweep(now time.Time) (lines []line) {
+	for _, p := range slices.SortedFunc(maps.Values(f.folds), func(a, b *repeat) int { return a.since.Compare(b.since) }) {
 		switch {
 		case p.held == 0:
-		case f.budget.take(now):
+		case f.budget.Allow():
 			lines = append(lines, p.tell(now))
 		default:
-			f.holdRest(p.held, p.last.r.Level, now)
+			f.holdRest(p.held, p.last.r.Level)
 		}
 	}
-	if f.rest.held > 0 && now.Sub(f.rest.since) >= age {
+	if f.rest.held > 0 {
 		lines = append(lines, f.rest.tell(now))
-		f.rest = repeat{}
 	}
+	f.since, f.folds, f.rest = now, map[fold]*repeat{}, repeat{}
 	return lines
 }
 
 // holdRest counts n lines among the others.
-func (f *folder) holdRest(n int, level slog.Level, now time.Time) {
-	if f.rest.held == 0 {
-		f.rest.since = now
-		f.rest.last = line{f.base, slog.Record{Message: "more lines than are logged", Level: level}}
-	}
-	f.rest.held += n
-	f.rest.last.r.Level = max(f.rest.last.r.Level, level)
+func (f *folder) holdRest(n int, level slog.Level) {
+	level = max(level, f.rest.last.r.Level) // the zero Level is Info
+	f.rest.hold(n, line{f.base, slog.Record{Message: "more lines than are logged", Level: level}})
 }
 
 // flush tells all that is held back.
 func (f *folder) flush() {
 	f.mu.Lock()
-	lines := f.sweep(time.Now(), 0)
+	lines := f.sweep(time.Now())
 	f.mu.Unlock()
 	write(context.Background(), lines)
-}
-
-// tokens is a budget of lines. The zero value is full.
-type tokens struct {
-	spent float64
-	last  time.Time // when spent was right
-}
-
-func (t *tokens) take(now time.Time) bool {
-	t.spent = max(0, t.spent-now.Sub(t.last).Seconds()*lineRate)
-	t.last = now
-	if t.spent > lineBurst-1 {
-		return false
-	}
-	t.spent++
-	return true
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/handover"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/hostfs"
 )
 
 func init() { children["handover"] = handoverChild }
@@ -44,19 +45,13 @@ func handoverChild(args []string) int {
 		if err := in.Get("pidfile", &sp); err != nil {
 			return fail(err)
 		}
-		if _, err := RestoreSocketLock(in, sl, sock+"x", discard()); err == nil {
-			return fail(fmt.Errorf("another socket's lock"))
-		}
-		if _, err := RestorePidfile(in, sp, pid+"x", discard()); err == nil {
-			return fail(fmt.Errorf("another pidfile"))
-		}
-		if l, err = RestoreSocketLock(in, sl, sock, discard()); err != nil {
+		if l, err = RestoreSocketLock(in, sl, discard()); err != nil {
 			return fail(err)
 		}
-		if p, err = RestorePidfile(in, sp, pid, discard()); err != nil {
+		if p, err = RestorePidfile(in, sp, discard()); err != nil {
 			return fail(err)
 		}
-		if _, err := RestoreSocketLock(in, sl, sock, discard()); err == nil {
+		if _, err := RestoreSocketLock(in, sl, discard()); err == nil {
 			return fail(fmt.Errorf("the same descriptor twice"))
 		}
 		var fd int
@@ -80,7 +75,7 @@ func handoverChild(args []string) int {
 	if p, err = AcquirePidfile(pid, discard()); err != nil {
 		return fail(err)
 	}
-	if l, err = LockSocket(context.Background(), sock, discard()); err != nil {
+	if l, err = LockSocket(context.Background(), sock, false, discard()); err != nil {
 		return fail(err)
 	}
 	ln, err := l.Bind(Owner{UID: -1, GID: -1, Mode: 0o770})
@@ -121,7 +116,7 @@ func handoverChild(args []string) int {
 	return fail(handover.Exec(&o, self, os.Args, os.Environ()))
 }
 
-// TestHandoff has a process that owns a socket and a pidfile become another program. Nobody else gets either at any time.
+// TestHandoff has a process that owns a socket and a pidfile become another program. No other process gets either at any time.
 func TestHandoff(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -167,7 +162,7 @@ func TestHandoff(t *testing.T) {
 			require.NoError(t, cmd.Wait())
 			assert.Equal(t, c.left, entries(t, dir))
 			if c.what != "replaced" {
-				l, err := LockSocket(t.Context(), dir+"/s", discard())
+				l, err := LockSocket(t.Context(), dir+"/s", false, discard())
 				require.NoError(t, err)
 				l.Unlock()
 			}
@@ -175,10 +170,10 @@ func TestHandoff(t *testing.T) {
 	}
 }
 
-// owned checks that nobody else gets the socket or the pidfile in dir.
+// owned checks that no other process gets the socket or the pidfile in dir.
 func owned(t *testing.T, dir string, pid int, published bool) {
 	t.Helper()
-	l := &SocketLock{path: dir + "/s"}
+	l := &SocketLock{at: hostfs.Place{Name: dir + "/s"}}
 	require.ErrorIs(t, l.tryLock(), syscall.EAGAIN)
 	if published {
 		_, err := AcquirePidfile(dir+"/p", discard())
@@ -199,7 +194,7 @@ func TestSaveLeavesAll(t *testing.T) {
 	p, err := AcquirePidfile(dir+"/p", discard())
 	require.NoError(t, err)
 	require.NoError(t, p.Publish(os.Getpid()))
-	l, err := LockSocket(t.Context(), dir+"/s", discard())
+	l, err := LockSocket(t.Context(), dir+"/s", false, discard())
 	require.NoError(t, err)
 	ln, err := l.Bind(Owner{UID: -1, GID: -1, Mode: 0o770})
 	require.NoError(t, err)

@@ -35,19 +35,11 @@ func InetAton(s string) (netip.Addr, bool) {
 	return netip.AddrFrom4(b), true
 }
 
-// inetNumber reads one part with C's prefixes. A bare "0x" has no digit and is refused.
+// inetNumber reads one part with C's prefixes, which are some of Go's. A bare "0x" has no digit and is refused.
 func inetNumber(p string) (uint64, bool) {
-	if p == "" || p[0] < '0' || p[0] > '9' {
+	if strings.Trim(p, "0123456789abcdefABCDEFxX") != "" || strings.HasPrefix(strings.ToLower(p), "0b") {
 		return 0, false
 	}
-	base := 10
-	switch {
-	case p[0] != '0' || len(p) == 1:
-	case p[1] == 'x' || p[1] == 'X':
-		base, p = 16, p[2:]
-	default:
-		base, p = 8, p[1:]
-	}
-	n, err := strconv.ParseUint(p, base, 32)
+	n, err := strconv.ParseUint(p, 0, 32)
 	return n, err == nil
 }

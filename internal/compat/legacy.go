@@ -3,9 +3,10 @@
 package compat
 
 import (
+	"log/slog"
 	"os"
+	"regexp"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -37,40 +38,33 @@ var modeNumbers = map[string]string{
 	string(network.ModeBridged): "1002",
 }
 
-// legacyText returns socket_vmnet's text for a record, if it has one.
-func legacyText(message string, attrs []attr) (string, bool) {
-	rest, ok := legacyEvents[message]
-	if !ok {
+// braces are the names of attributes in legacyEvents.
+var braces = regexp.MustCompile(`{\w+}`)
+
+// legacyText returns socket_vmnet's text for a record of a logger with attrs, if it has one.
+func legacyText(r slog.Record, attrs []slog.Attr) (text string, ok bool) {
+	if text, ok = legacyEvents[r.Message]; !ok {
 		return "", false
 	}
-	var b strings.Builder
-	for {
-		head, tail, more := strings.Cut(rest, "{")
-		b.WriteString(head)
-		if !more {
-			return b.String(), true
-		}
-		key, after, _ := strings.Cut(tail, "}")
-		v, ok := lookup(attrs, key)
-		if !ok {
-			return "", false
-		}
-		if n, ok := modeNumbers[v]; ok && key == "mode" {
-			v = n
-		}
-		b.WriteString(v)
-		rest = after
+	values := map[string]string{} // those of the record go before the logger's
+	add := func(a slog.Attr) bool {
+		a.Value = a.Value.Resolve()
+		values["{"+a.Key+"}"] = readable(nil, a).Value.String()
+		return true
 	}
-}
-
-// lookup finds the last attribute with this key: later ones override those of a sub-logger.
-func lookup(attrs []attr, key string) (string, bool) {
-	for _, a := range slices.Backward(attrs) {
-		if a.key == key {
-			return a.value, true
-		}
+	for _, a := range attrs {
+		add(a)
 	}
-	return "", false
+	r.Attrs(add)
+	text = braces.ReplaceAllStringFunc(text, func(key string) string {
+		v, there := values[key]
+		ok = ok && there
+		if n, known := modeNumbers[v]; known && key == "{mode}" {
+			return n
+		}
+		return v
+	})
+	return text, ok
 }
 
 // SignalText is what C's strsignal says of s on this system: "Terminated", on macOS "Terminated: 15".

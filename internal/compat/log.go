@@ -3,16 +3,11 @@
 package compat
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"slices"
 	"strings"
-	"time"
-
-	"github.com/socket-vmnet2/socket_vmnet2/internal/compat/errtext"
 )
 
 // What --log-format takes.
@@ -44,15 +39,11 @@ func (c *Config) OpenLog(w io.Writer) *Log {
 		l.level.Set(slog.LevelDebug)
 	}
 	if f, ok := w.(*LogFile); ok {
-		f.note = func(message string, lines int) []byte {
-			var b bytes.Buffer
-			slog.New(newFormat(c.LogFormat, &b, l.level)).Warn(message, "lines", lines)
-			return b.Bytes()
-		}
+		f.note = func(w io.Writer) *slog.Logger { return slog.New(newFormat(c.LogFormat, w, slog.LevelWarn)) }
 	}
 	h := newFormat(c.LogFormat, w, l.level)
 	l.fold = newFolder(h)
-	l.Logger = slog.New(&folding{next: h, folder: l.fold})
+	l.Logger = slog.New(&folding{Handler: h, folder: l.fold})
 	return l
 }
 
@@ -88,30 +79,7 @@ func newFormat(format string, w io.Writer, level slog.Leveler) slog.Handler {
 	case logText:
 		return slog.NewTextHandler(w, o)
 	}
-	return &handler{out: &lineWriter{w: w}, level: level}
-}
-
-// plainValue has values be what other programs can read: times in UTC, durations in seconds, errors with C's texts.
-func plainValue(_ []string, a slog.Attr) slog.Attr {
-	switch a.Value.Kind() {
-	case slog.KindTime:
-		a.Value = slog.StringValue(a.Value.Time().UTC().Format(logTime))
-	case slog.KindDuration:
-		a.Value = slog.Float64Value(a.Value.Duration().Seconds())
-	case slog.KindAny:
-		switch x := a.Value.Any().(type) {
-		case slog.Level:
-		case error:
-			a.Value = slog.StringValue(errtext.Message(x))
-		case os.Signal:
-			a.Value = slog.StringValue(SignalText(x))
-		case time.Duration:
-			a.Value = slog.Float64Value(x.Seconds())
-		case fmt.Stringer: // such as an address, which is bytes
-			a.Value = slog.StringValue(a.Value.String())
-		}
-	}
-	return a
+	return newHandler(w, level)
 }
 
 // identity are the attributes by which lines with one message are of different things.

@@ -3,6 +3,7 @@
 package compat
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -12,154 +13,105 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat/errtext"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
 )
 
 // A handler prints one line per record as socket_vmnet does: no time, "INFO | " or its like in front, and behind the message
 // the attributes as key=value. Events that socket_vmnet logs too have exactly its text.
 type handler struct {
-	out    *lineWriter
-	level  slog.Leveler
-	attrs  []attr // of WithAttrs, keys with their groups
-	prefix string // of WithGroup, ends with a dot
-}
-
-// An attr is a key and its value as text.
-type attr struct {
-	key   string
-	value string
+	*lineWriter
+	tail  slog.Handler // writes the attributes to the lineWriter's buffer
+	attrs []slog.Attr  // of WithAttrs, for socket_vmnet's texts
 }
 
 // A lineWriter keeps lines whole.
 type lineWriter struct {
-	mu sync.Mutex
-	w  io.Writer
+	mu  sync.Mutex
+	buf bytes.Buffer
+	w   io.Writer
 }
 
 // NewLogger makes the daemon's logger, which writes lines to w at level and above. It is safe for concurrent use and makes
 // one Write per line. Errors to write are ignored: there is nowhere to tell them.
-func NewLogger(w io.Writer, level slog.Leveler) *slog.Logger {
-	return slog.New(&handler{out: &lineWriter{w: w}, level: level})
+func NewLogger(w io.Writer, level slog.Leveler) *slog.Logger { return slog.New(newHandler(w, level)) }
+
+func newHandler(w io.Writer, level slog.Leveler) slog.Handler {
+	out := &lineWriter{w: w}
+	return &handler{lineWriter: out, tail: slog.NewTextHandler(&out.buf, &slog.HandlerOptions{Level: level, ReplaceAttr: tailValue})}
 }
 
-// Enabled reports whether records of level l are printed.
-func (h *handler) Enabled(_ context.Context, l slog.Level) bool { return l >= h.level.Level() }
+// Enabled implements slog.Handler.
+func (h *handler) Enabled(ctx context.Context, l slog.Level) bool { return h.tail.Enabled(ctx, l) }
 
-// WithAttrs returns a handler that adds attrs to every record.
+// WithAttrs implements slog.Handler.
 func (h *handler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	c := *h
-	c.attrs = slices.Clip(c.attrs)
-	for _, a := range attrs {
-		c.attrs = appendAttr(c.attrs, h.prefix, a)
-	}
-	return &c
+	return &handler{h.lineWriter, h.tail.WithAttrs(attrs), slices.Concat(h.attrs, attrs)}
 }
 
-// WithGroup implements slog.Handler: name and a dot stand in front of the keys that follow.
+// WithGroup implements slog.Handler.
 func (h *handler) WithGroup(name string) slog.Handler {
-	if name == "" {
-		return h
-	}
-	c := *h
-	c.prefix += name + "."
-	return &c
+	return &handler{h.lineWriter, h.tail.WithGroup(name), h.attrs}
 }
 
-// Handle prints r.
-func (h *handler) Handle(_ context.Context, r slog.Record) error {
-	attrs := slices.Clip(h.attrs)
-	r.Attrs(func(a slog.Attr) bool {
-		attrs = appendAttr(attrs, h.prefix, a)
-		return true
-	})
-	line := levelPrefix(r.Level)
-	if text, ok := legacyText(r.Message, attrs); ok {
-		line += escape(text)
-	} else {
-		line += escape(r.Message) + keyValues(attrs)
-	}
-	h.out.mu.Lock()
-	defer h.out.mu.Unlock()
-	_, err := io.WriteString(h.out.w, line+"\n")
-	if err != nil {
-		return fmt.Errorf("write log: %w", err)
-	}
-	return nil
-}
-
-// levelPrefix is what a line of level l begins with.
-func levelPrefix(l slog.Level) string {
-	switch {
-	case l < slog.LevelInfo:
-		return "DEBUG| "
-	case l < slog.LevelWarn:
-		return "INFO | "
-	case l < slog.LevelError:
-		return "WARN | "
-	}
-	return "ERROR| "
-}
-
-// appendAttr adds a to attrs, a group as its members.
-func appendAttr(attrs []attr, prefix string, a slog.Attr) []attr {
-	v := a.Value.Resolve()
-	if v.Kind() == slog.KindGroup {
-		if a.Key != "" {
-			prefix += a.Key + "."
+// Handle implements slog.Handler.
+func (h *handler) Handle(ctx context.Context, r slog.Record) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	text, ok := legacyText(r, h.attrs)
+	if !ok {
+		text = r.Message
+		h.buf.Reset()
+		r.Time, r.Message = time.Time{}, ""
+		if err := h.tail.Handle(ctx, r); err != nil {
+			return err
 		}
-		for _, m := range v.Group() {
-			attrs = appendAttr(attrs, prefix, m)
+		if tail := strings.TrimSuffix(h.buf.String(), "\n"); tail != "" {
+			text += " " + tail
 		}
-		return attrs
 	}
-	if a.Equal(slog.Attr{}) {
-		return attrs
-	}
-	return append(attrs, attr{key: prefix + a.Key, value: valueText(v)})
+	_, err := fmt.Fprintf(h.w, "%-5s| %s\n", r.Level, escape(text))
+	return err
 }
 
-// valueText renders v, errors with C's errno texts and signals with C's names.
-func valueText(v slog.Value) string {
-	if v.Kind() != slog.KindAny {
-		return v.String()
+// tailValue leaves out what stands in front of a line's tail.
+func tailValue(groups []string, a slog.Attr) slog.Attr {
+	if _, level := a.Value.Any().(slog.Level); level && a.Key == slog.LevelKey || a.Equal(slog.String(slog.MessageKey, "")) {
+		return slog.Attr{}
 	}
-	switch x := v.Any().(type) {
+	return readable(groups, a)
+}
+
+// readable has values be text that tells people something: errors with C's errno texts, signals with C's names.
+func readable(_ []string, a slog.Attr) slog.Attr {
+	switch x := a.Value.Any().(type) {
+	case slog.Level, time.Time, time.Duration:
 	case error:
-		return errtext.Message(x)
+		a.Value = slog.StringValue(errtext.Message(x))
 	case os.Signal:
-		return SignalText(x)
-	case network.Mode:
-		return string(x)
+		a.Value = slog.StringValue(SignalText(x))
+	case fmt.Stringer: // such as an address, which is bytes
+		a.Value = slog.StringValue(x.String())
 	}
-	return v.String()
+	return a
 }
 
-// keyValues is the tail of a line.
-func keyValues(attrs []attr) string {
-	var b strings.Builder
-	for _, a := range attrs {
-		b.WriteByte(' ')
-		b.WriteString(quoteIfNeeded(a.key))
-		b.WriteByte('=')
-		b.WriteString(quoteIfNeeded(a.value))
+// plainValue has values be what other programs can read as well: times in UTC, durations in seconds.
+func plainValue(groups []string, a slog.Attr) slog.Attr {
+	switch a.Value.Kind() {
+	case slog.KindTime:
+		a.Value = slog.StringValue(a.Value.Time().UTC().Format(logTime))
+	case slog.KindDuration:
+		a.Value = slog.Float64Value(a.Value.Duration().Seconds())
 	}
-	return b.String()
-}
-
-// quoteIfNeeded quotes s in Go's way when it could not be told from what follows.
-func quoteIfNeeded(s string) string {
-	if s == "" || !clean(s) || strings.ContainsAny(s, ` "=\`) {
-		return strconv.Quote(s)
-	}
-	return s
+	return readable(groups, a)
 }
 
 // escape replaces what does not belong into one line of a log: control characters, bytes that are not UTF-8 and everything
 // else that strconv calls unprintable. Values may come from guests.
 func escape(s string) string {
-	if clean(s) {
+	if strings.IndexFunc(s, func(r rune) bool { return r < ' ' || r > '~' }) < 0 { // nearly always
 		return s
 	}
 	q := strconv.Quote(s)
@@ -168,16 +120,6 @@ func escape(s string) string {
 
 // unquoter undoes what strconv.Quote does to quotation marks and backslashes alone.
 var unquoter = strings.NewReplacer(`\"`, `"`, `\\`, `\`)
-
-// clean tells whether escape has nothing to do, which is nearly always.
-func clean(s string) bool {
-	for _, c := range []byte(s) {
-		if c < ' ' || c > '~' {
-			return false
-		}
-	}
-	return true
-}
 
 // quoted is s between the quotation marks of socket_vmnet's messages. The line is escaped when it is printed.
 func quoted(s string) string { return `"` + s + `"` }

@@ -129,15 +129,32 @@ func parseMask(v string) (int, error) {
 
 // checkGateway refuses addresses that a host cannot have in subnet.
 func checkGateway(gw netip.Addr, subnet netip.Prefix) error {
-	switch {
-	case gw.IsLoopback(), gw.IsMulticast(), gw.As4()[0] == 0, gw.As4()[0] >= 240:
+	if !usable(gw) {
 		return fmt.Errorf("--vmnet-gateway=%s is no address of a private network, such as 192.168.105.1", gw)
-	case gw == subnet.Addr():
-		return fmt.Errorf("--vmnet-gateway=%s is the network address of %s", gw, subnet)
-	case gw == lastAddr(subnet):
-		return fmt.Errorf("--vmnet-gateway=%s is the broadcast address of %s", gw, subnet)
+	}
+	if why := notAHost(gw, subnet); why != "" {
+		return fmt.Errorf("--vmnet-gateway=%s %s", gw, why)
 	}
 	return nil
+}
+
+// usable tells whether an IPv4 address is one that a host in some network can have.
+func usable(a netip.Addr) bool {
+	return !a.IsLoopback() && !a.IsMulticast() && a.As4()[0] != 0 && a.As4()[0] < 240
+}
+
+// notAHost tells why no host of subnet can have address a, empty if one can.
+func notAHost(a netip.Addr, subnet netip.Prefix) string {
+	switch a {
+	case subnet.Addr():
+		return "is the network address of " + subnet.String()
+	case lastAddr(subnet):
+		return "is the broadcast address of " + subnet.String()
+	}
+	if !subnet.Contains(a) {
+		return "is not in the network " + subnet.String()
+	}
+	return ""
 }
 
 // privateBlocks are whose addresses no host of the Internet has: those of RFC 1918, and the one that RFC 6598 keeps for carriers,
@@ -169,7 +186,7 @@ func (s *settings) settleDHCPEnd() error {
 			return fmt.Errorf("invalid address %s was specified for --vmnet-dhcp-end", quoted(s.dhcpEnd))
 		}
 		if !s.Subnet.Contains(a) {
-			return fmt.Errorf("--vmnet-dhcp-end=%s is not in the network %s", a, s.Subnet)
+			return fmt.Errorf("--vmnet-dhcp-end=%s %s", a, notAHost(a, s.Subnet))
 		}
 		s.DHCPEndSet = true
 		end = toUint(a)
@@ -193,16 +210,10 @@ func (s *settings) warnDisableDHCP() {
 	if !s.DisableDHCP {
 		return
 	}
-	for _, o := range []struct {
-		name  string
-		given bool
-	}{
-		{"--vmnet-dhcp-end", s.DHCPEndSet},
-		{"--vmnet-interface-id", s.InterfaceIDSet},
-		{"--vmnet-network-identifier", s.NetworkIDSet},
-	} {
-		if o.given {
-			s.warn(o.name + " has no effect with --vmnet-disable-dhcp")
+	given := []bool{s.DHCPEndSet, s.InterfaceIDSet, s.NetworkIDSet}
+	for i, name := range []string{"--vmnet-dhcp-end", "--vmnet-interface-id", "--vmnet-network-identifier"} {
+		if given[i] {
+			s.warn(name + " has no effect with --vmnet-disable-dhcp")
 		}
 	}
 }

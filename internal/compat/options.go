@@ -7,8 +7,6 @@ import (
 	"strings"
 
 	"github.com/urfave/cli/v2"
-
-	"github.com/socket-vmnet2/socket_vmnet2/internal/compat/cmdline"
 )
 
 // settings is a Config being filled. The addresses stay text until all of them are known.
@@ -61,8 +59,8 @@ func (s *settings) upstreamNetwork() []cli.Flag {
 		text("vmnet-gateway", "`IP` this host's address in the network, such as \"192.168.105.1\"\nguests get the addresses behind it", &s.gateway),
 		text("vmnet-dhcp-end", "`IP` last address for guests (default: the gateway's with 254 as last byte)\nneeds --vmnet-gateway", &s.dhcpEnd),
 		text("vmnet-mask", "`MASK` netmask (default: \"255.255.255.0\")\nneeds --vmnet-gateway", &s.mask),
-		cmdline.Checked("vmnet-interface-id", "`UUID` id of the vmnet interface (default: random)", s.setInterfaceID),
-		cmdline.Checked("vmnet-network-identifier", "`UUID` with mode \"host\": id of an isolated network without DHCP", s.setNetworkID),
+		Checked("vmnet-interface-id", "`UUID` id of the vmnet interface (default: random)", s.setInterfaceID),
+		Checked("vmnet-network-identifier", "`UUID` with mode \"host\": id of an isolated network without DHCP", s.setNetworkID),
 		text("vmnet-nat66-prefix", "`PREFIX::` IPv6 prefix of 64 bits out of fd00::/8, for mode \"shared\" (default: random)", &s.nat66),
 		on("vmnet-disable-dhcp", "no DHCP server in the network", &s.DisableDHCP),
 	}
@@ -72,13 +70,13 @@ func (s *settings) upstreamNetwork() []cli.Flag {
 func (s *settings) ownDaemon() []cli.Flag {
 	return []cli.Flag{
 		s.socketUser(),
-		cmdline.Checked("socket-mode", "`OCTAL` permissions of the socket (default: 0770)", s.setSocketMode),
-		cmdline.Checked("queue-size", "`BYTES` frames kept for a busy client, 64K to 8M (default: 2M)", s.setQueueSize),
+		Checked("socket-mode", "`OCTAL` permissions of the socket (default: 0770)", s.setSocketMode),
+		Checked("queue-size", "`BYTES` frames kept for a busy client, 64K to 8M (default: 2M)", s.setQueueSize),
 		number("max-clients", "`N` clients at once, 1 to 4096 (default: 256)", "number", 1, maxMaxClients, &s.MaxClients),
 		named("state-dir", "`DIR` where leases and identities are kept over restarts", "a directory", &s.StateDir),
-		cmdline.Checked("runtime-dir", "`DIR|none` where the sockets for datagrams and passed descriptors are (default: SOCKET.d)\n\"none\": there are no such sockets", s.setRuntimeDir),
-		cmdline.Checked("allow-uid", "`UID` serve this user's datagram sockets, by number or name, where they would be refused\nroot's need it, too; may be given several times", s.addAllowUID),
-		cmdline.Checked("metrics-listen", "`ADDR:PORT` tell Prometheus what happens at http://ADDR:PORT/metrics, as in \"127.0.0.1:9105\"", s.setMetricsListen),
+		Checked("runtime-dir", "`DIR|none` where the sockets for datagrams and passed descriptors are (default: SOCKET.d)\n\"none\": there are no such sockets", s.setRuntimeDir),
+		Checked("allow-uid", "`UID` serve this user's datagram sockets, by number or name, where they would be refused\nroot's need it, too; may be given several times", s.addAllowUID),
+		Checked("metrics-listen", "`ADDR:PORT` tell Prometheus what happens at http://ADDR:PORT/metrics, as in \"127.0.0.1:9105\"", s.setMetricsListen),
 		on("metrics-anywhere", "let ADDR be one that other hosts reach; there is no password", &s.MetricsAnywhere),
 		oneOf("log-format", "`(plain|text|json)` form of the log: socket_vmnet's own, or with times, as key=value or JSON\n(default: plain)", &s.LogFormat),
 		oneOf("log-level", "`(debug|info|warn|error)` what is logged, and what is worse (default: info)\nDEBUG in the environment means debug", &s.LogLevel),
@@ -90,7 +88,7 @@ func (s *settings) ownDaemon() []cli.Flag {
 func (s *settings) ownNetwork() []cli.Flag {
 	return []cli.Flag{
 		oneOf("backend", "`(auto|usernet|vmnet)` what makes the network: vmnet.framework or the embedded one\n(default: vmnet on macOS, usernet elsewhere)", &s.Backend),
-		cmdline.Checked("dns-record", "`NAME=IP` a name for the guests' DNS, may be given several times", s.addDNSRecord),
+		Checked("dns-record", "`NAME=IP` a name for the guests' DNS, may be given several times", s.addDNSRecord),
 		oneOf("host-loopback", "`(on|off)` guests of the embedded network reach 127.0.0.1 of this host as host.internal\n(default: on; off in mode \"host\" and with --isolate)", &s.HostLoopback),
 		named("gateway-user", "`USER` user that the embedded network's gateway becomes under root (default: nobody)", "the name of a user", &s.GatewayUser),
 		on("vmnet-gateway-any", "let --vmnet-gateway be a public address, whose owner guests then do not reach", &s.gatewayAny),
@@ -101,8 +99,8 @@ func (s *settings) ownNetwork() []cli.Flag {
 		on("vmnet-disable-dns-proxy", "no DNS server in the network", &s.DisableDNSProxy),
 		on("vmnet-disable-ra", "no router advertisements in the network (IPv6)", &s.DisableRA),
 		number("vmnet-mtu", "`BYTES` largest packet, 1280 to 16384 (default: 1500)", "number of bytes", minMTU, maxMTU, &s.MTU),
-		cmdline.Checked("vmnet-reserve", "`MAC=IP` an address that DHCP gives to this guest only, may be given several times\nneeds --vmnet-gateway", s.addReservation),
-		cmdline.Checked("vmnet-forward", "`PROTO:PORT=IP:PORT` lead a TCP or UDP port of this host to a guest, may be given several times\nas in \"tcp:8080=192.168.105.5:80\"", s.addForward),
+		Checked("vmnet-reserve", "`MAC=IP` an address that DHCP gives to this guest only, may be given several times\nneeds --vmnet-gateway", s.addReservation),
+		Checked("vmnet-forward", "`PROTO:PORT=IP:PORT` lead a TCP or UDP port of this host to a guest, may be given several times\nas in \"tcp:8080=192.168.105.5:80\"", s.addForward),
 		on("isolate", "guests do not reach each other", &s.Isolate),
 		on("anti-spoof", "drop what guests send from addresses of others; one MAC address per client\nnot for guests that bridge or route", &s.AntiSpoof),
 		on("offload", "leave checksums and the cutting of large TCP packets to the host\nclients of SOCKET get frames of 32768 bytes at most, larger ones are dropped", &s.Offload),

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// TestReleaseKnowsNoSimulator: nobody can have the daemon load a library, not even by an abbreviation.
+// TestReleaseKnowsNoSimulator: no option has the daemon load a library, not even by an abbreviation.
 func TestReleaseKnowsNoSimulator(t *testing.T) {
 	assert.Empty(t, newSettings(New).buildFlags())
 	for _, name := range []string{"vmnetsim-lib", "vmnetsim-dir", "vmnetsim", "vmnets"} {

@@ -43,34 +43,21 @@ func (c *Config) Owner() (Owner, error) {
 	if c.SocketUser == "" {
 		return o, nil
 	}
-	u, err := user.Lookup(c.SocketUser)
-	if err == nil {
-		o.UID, err = strconv.Atoi(u.Uid)
-	}
-	if err != nil {
-		return o, &textError{Lines: []string{"unknown user name " + quoted(c.SocketUser)}, Err: err}
+	if o.UID, _, err = lookUpUser(c.SocketUser); err != nil {
+		return o, err
 	}
 	if euid := os.Geteuid(); euid != 0 && euid != o.UID {
-		return o, &textError{
-			Lines: []string{"--socket-user=" + c.SocketUser + " needs root"},
-			Err:   syscall.EPERM,
-		}
+		return o, needsRoot("--socket-user=" + c.SocketUser)
 	}
 	return o, nil
 }
 
-// GatewayOwner looks up the user that the gateway's process becomes, -1 for none: the one that was asked for, or where root runs the
-// daemon nobody. On macOS it is whether a child without root reaches the local network that is not known yet, so there root's stays.
-func (c *Config) GatewayOwner() (uid, gid int, err error) {
-	name, given := c.GatewayUser, c.GatewayUser != ""
-	switch euid := os.Geteuid(); {
-	case given && euid != 0:
-		return -1, -1, &textError{Lines: []string{"--gateway-user=" + name + " needs root"}, Err: syscall.EPERM}
-	case !given && (euid != 0 || runtime.GOOS == "darwin"):
-		return -1, -1, nil
-	case !given:
-		name = "nobody"
-	}
+func needsRoot(what string) error {
+	return &textError{Lines: []string{what + " needs root"}, Err: syscall.EPERM}
+}
+
+// lookUpUser is a user's number and that of the group.
+func lookUpUser(name string) (uid, gid int, err error) {
 	u, err := user.Lookup(name)
 	if err == nil {
 		uid, err = strconv.Atoi(u.Uid)
@@ -78,10 +65,38 @@ func (c *Config) GatewayOwner() (uid, gid int, err error) {
 	if err == nil {
 		gid, err = strconv.Atoi(u.Gid)
 	}
-	switch {
-	case err != nil && given:
+	if err != nil {
 		return -1, -1, &textError{Lines: []string{"unknown user name " + quoted(name)}, Err: err}
-	case err != nil: // a system without it, as a container may be: its number is the same everywhere
+	}
+	return uid, gid, nil
+}
+
+// Give calls set with the user and the group. Where the default group cannot be set, the daemon's own takes its place; on macOS a new file
+// has the group of its directory, so that one is set too. EINVAL is what a user namespace says that has no such group, as that of a
+// rootless container. own tells that it is the daemon's.
+func (o Owner) Give(set func(uid, gid int) error) (own bool, err error) {
+	if o.GID >= 0 {
+		err = set(o.UID, o.GID)
+		if err == nil || o.MustGroup || !errors.Is(err, syscall.EPERM) && !errors.Is(err, syscall.EINVAL) {
+			return false, err
+		}
+	}
+	return true, set(o.UID, os.Getegid())
+}
+
+// GatewayOwner looks up the user that the gateway's process becomes, -1 for none: the one that was asked for, or where root runs the
+// daemon nobody. On macOS it is whether a child without root reaches the local network that is not known yet, so there root's stays.
+func (c *Config) GatewayOwner() (uid, gid int, err error) {
+	root := os.Geteuid() == 0
+	switch {
+	case c.GatewayUser != "" && !root:
+		return -1, -1, needsRoot("--gateway-user=" + c.GatewayUser)
+	case c.GatewayUser != "":
+		return lookUpUser(c.GatewayUser)
+	case !root || runtime.GOOS == "darwin":
+		return -1, -1, nil
+	}
+	if uid, gid, err = lookUpUser("nobody"); err != nil { // a container, perhaps: the number is the same everywhere
 		return overflowID, overflowID, nil
 	}
 	return uid, gid, nil

@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-
-	"github.com/socket-vmnet2/socket_vmnet2/internal/compat/cmdline"
 )
 
 // IO is what a command line acts on besides argv.
@@ -41,10 +39,10 @@ func Parse(p Personality, argv []string, env IO) (*Config, outcome) {
 	switch {
 	case err == nil:
 		return cfg, outcome{}
-	case errors.Is(err, cmdline.ErrHelp):
+	case errors.Is(err, ErrHelp):
 		usage(p, argv0, env)
 		return nil, outcome{}
-	case errors.Is(err, cmdline.ErrVersion):
+	case errors.Is(err, ErrVersion):
 		_, _ = fmt.Fprintln(env.Stdout, Version)
 		return nil, outcome{}
 	}
@@ -61,7 +59,7 @@ func Parse(p Personality, argv []string, env IO) (*Config, outcome) {
 func read(p Personality, argv []string, env IO) (*Config, error) {
 	_, posixly := env.LookupEnv("POSIXLY_CORRECT")
 	s := newSettings(p)
-	set, err := cmdline.Parse(s.flags(p), argv, posixly)
+	set, err := ParseFlags(s.flags(p), argv, posixly)
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +91,7 @@ func usage(p Personality, argv0 string, env IO) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Usage: %s [OPTION]... SOCKET\n", argv0)
 	b.WriteString("Connects virtual machines (QEMU, Lima, minikube, ...) that open the unix socket SOCKET to one network.\n\n")
-	b.WriteString(cmdline.Options(Flags(p)))
+	b.WriteString(optionLines(Flags(p)))
 	if len(env.Commands) > 0 {
 		fmt.Fprintf(&b, "\nThe first argument may also be a command, each with a --help of its own: %s\n", strings.Join(env.Commands, ", "))
 	}

@@ -10,7 +10,11 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/handover"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/hostfs"
 )
 
 // A Pidfile tells others that the daemon is ready and which process it is. Lima takes a pidfile with a live process for
@@ -23,29 +27,30 @@ import (
 //
 // The lock is flock, held on the file itself for the daemon's life. A Pidfile is used by one goroutine at a time.
 type Pidfile struct {
-	path string
-	log  *slog.Logger
-	f    *os.File // locked; nil while there is no file at path that is ours
-	pid  int      // 0 before Publish
+	at  hostfs.Place
+	log *slog.Logger
+	f   *os.File // locked; nil while there is no file at the path that is ours
+	pid int      // 0 before Publish
 }
-
-// errPidfileMoved means that somebody else changed the path between two steps: look again.
-var errPidfileMoved = errors.New("pidfile was replaced")
-
-// pidfileTries bounds how often a path that changes under our eyes is looked at again.
-const pidfileTries = 100
 
 // AcquirePidfile claims path. It fails with socket_vmnet's text if another daemon has it, if there is anything but a
 // regular file, or if no file can be made there. The caller calls Release in the end, whether or not Publish was called.
 func AcquirePidfile(path string, log *slog.Logger) (*Pidfile, error) {
-	p := &Pidfile{path: path, log: log}
-	if err := p.acquire(); err != nil {
-		return nil, p.openError(err)
+	p := &Pidfile{at: hostfs.Place{Name: path}, log: log}
+	f, err := p.at.Lock(0, func(n hostfs.Node) error {
+		if n.Kind() != unix.S_IFREG {
+			return unix.EINVAL
+		}
+		return nil
+	})
+	switch {
+	case err == nil:
+		p.f = f
+	case path != "" && errors.Is(err, fs.ErrNotExist):
+		err = nil
 	}
-	// A directory that cannot be written is found out now, not when the network is up.
-	tmp, err := p.temporary(0)
-	if err == nil {
-		err = errors.Join(os.Remove(tmp.Name()), tmp.Close())
+	if err == nil { // a directory that cannot be written is found out now, not when the network is up
+		err = unix.Faccessat(unix.AT_FDCWD, filepath.Dir(path), unix.W_OK|unix.X_OK, unix.AT_EACCESS)
 	}
 	if err != nil {
 		p.drop()
@@ -60,23 +65,14 @@ func (p *Pidfile) Publish(pid int) error {
 	if err != nil {
 		return p.openError(err)
 	}
-	for range pidfileTries {
-		if err = p.place(tmp); !errors.Is(err, errPidfileMoved) {
-			break
-		}
-		p.drop()
-		if err = p.acquire(); err != nil {
-			break
-		}
-	}
-	if err != nil {
+	if err := p.place(tmp); err != nil {
 		_ = os.Remove(tmp.Name())
 		_ = tmp.Close()
 		return p.openError(err)
 	}
 	p.drop() // the old inode, which has no name any more
 	p.f, p.pid = tmp, pid
-	p.log.Info("created pidfile", "path", p.path, "pid", pid)
+	p.log.Info("created pidfile", "path", p.at.Name, "pid", pid)
 	return nil
 }
 
@@ -87,75 +83,26 @@ func (p *Pidfile) Release() {
 		return
 	}
 	defer p.drop()
-	ours, err := isFileAt(p.f, p.path)
+	ours, err := p.at.Holds(p.f)
 	if err == nil && ours {
-		err = os.Remove(p.path)
+		err = os.Remove(p.at.Name)
 	}
 	switch {
 	case err != nil:
-		LogError(p.log, newTextError(fmt.Sprintf("Failed to remove pidfile: %s", quoted(p.path)), err))
+		LogError(p.log, newTextError(fmt.Sprintf("Failed to remove pidfile: %s", quoted(p.at.Name)), err))
 	case ours && p.pid != 0:
-		p.log.Info("removed pidfile", "path", p.path, "pid", p.pid)
+		p.log.Info("removed pidfile", "path", p.at.Name, "pid", p.pid)
 	}
-}
-
-// acquire locks the file at path; p.f stays nil if there is none.
-func (p *Pidfile) acquire() error {
-	for range pidfileTries {
-		f, err := openPidfile(p.path)
-		if err != nil || f == nil {
-			return err
-		}
-		if err := flock(f); err != nil {
-			_ = f.Close()
-			return err
-		}
-		ok, err := isFileAt(f, p.path)
-		if err == nil && ok {
-			p.f = f
-			return nil
-		}
-		_ = f.Close()
-		if err != nil {
-			return err
-		}
-	}
-	return syscall.EAGAIN
-}
-
-// openPidfile opens a regular file without changing it, and returns nil if there is nothing at path.
-func openPidfile(path string) (*os.File, error) {
-	fi, err := os.Lstat(path)
-	switch {
-	case path == "":
-		return nil, syscall.ENOENT
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, nil
-	case err != nil:
-		return nil, err
-	case fi.Mode()&fs.ModeSymlink != 0:
-		return nil, syscall.ELOOP
-	case fi.IsDir():
-		return nil, syscall.EISDIR
-	case !fi.Mode().IsRegular():
-		return nil, syscall.EINVAL
-	}
-	// The path may have become a fifo or a link meanwhile: neither wait for it nor follow it.
-	f, err := os.OpenFile(path, os.O_WRONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	return f, err
 }
 
 // temporary makes a locked file beside the path that holds pid, readable by all as Lima needs it.
 func (p *Pidfile) temporary(pid int) (*os.File, error) {
-	f, err := os.CreateTemp(filepath.Dir(p.path), ".socket_vmnet.pid-")
+	f, err := os.CreateTemp(filepath.Dir(p.at.Name), ".socket_vmnet.pid-")
 	if err != nil {
 		return nil, err
 	}
-	err = flock(f)
-	if err == nil && pid != 0 {
+	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if err == nil {
 		_, err = f.WriteString(strconv.Itoa(pid))
 	}
 	if err == nil {
@@ -173,20 +120,17 @@ func (p *Pidfile) temporary(pid int) (*os.File, error) {
 // faster.
 func (p *Pidfile) place(tmp *os.File) error {
 	if p.f != nil {
-		ok, err := isFileAt(p.f, p.path)
-		if err != nil {
+		if ours, err := p.at.Holds(p.f); err != nil {
 			return err
+		} else if ours {
+			return os.Rename(tmp.Name(), p.at.Name)
 		}
-		if !ok {
-			return errPidfileMoved
-		}
-		return os.Rename(tmp.Name(), p.path)
 	}
-	err := os.Link(tmp.Name(), p.path)
-	if errors.Is(err, fs.ErrExist) {
-		return errPidfileMoved
-	}
-	if err != nil {
+	err := os.Link(tmp.Name(), p.at.Name)
+	switch {
+	case errors.Is(err, fs.ErrExist):
+		return unix.EAGAIN
+	case err != nil:
 		return err
 	}
 	return os.Remove(tmp.Name())
@@ -202,33 +146,36 @@ func (p *Pidfile) drop() {
 
 // openError words err as socket_vmnet does.
 func (p *Pidfile) openError(err error) error {
-	return newTextError("Failed to open pidfile: "+quoted(p.path), err)
+	return newTextError("Failed to open pidfile: "+quoted(p.at.Name), err)
 }
 
-// flock takes the exclusive lock of f without waiting. A lock that somebody else has is EAGAIN. It is the same lock that
-// macOS's O_EXLOCK takes, so it keeps socket_vmnet out and is kept out by it.
-func flock(f *os.File) error {
-	for {
-		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		if !errors.Is(err, syscall.EINTR) {
-			return err
+// A SavedPidfile is a Pidfile on its way to the next image of the daemon.
+type SavedPidfile struct {
+	Path string `json:"path"`
+	FD   int    `json:"fd"`  // -1: there is no file of ours
+	PID  int    `json:"pid"` // 0: not published
+}
+
+// Save notes what the next image needs. The pidfile stays ours, and p as it is.
+func (p *Pidfile) Save(o *handover.Out) (s SavedPidfile, err error) {
+	s = SavedPidfile{Path: p.at.Name, FD: -1, PID: p.pid}
+	if p.f == nil {
+		return s, nil
+	}
+	if s.FD, err = o.Conn(p.f); err != nil {
+		err = fmt.Errorf("hand over the pidfile %s: %w", p.at.Name, err)
+	}
+	return s, err
+}
+
+// RestorePidfile takes a pidfile over, with its lock and its content.
+func RestorePidfile(in *handover.In, s SavedPidfile, log *slog.Logger) (*Pidfile, error) {
+	p := &Pidfile{at: hostfs.Place{Name: s.Path}, log: log, pid: s.PID}
+	if s.FD >= 0 {
+		var err error
+		if p.f, err = in.File(s.FD); err != nil {
+			return nil, fmt.Errorf("take over the pidfile %s: %w", s.Path, err)
 		}
 	}
-}
-
-// isFileAt reports whether path, with no link followed, is the file that f has open. It is asked after the lock was taken:
-// its former owner may have removed or replaced the file between open and flock, and then the lock is worth nothing.
-func isFileAt(f *os.File, path string) (bool, error) {
-	mine, err := f.Stat()
-	if err != nil {
-		return false, err
-	}
-	there, err := os.Lstat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	return os.SameFile(mine, there), nil
+	return p, nil
 }

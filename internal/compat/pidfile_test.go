@@ -18,6 +18,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/hostfs"
 )
 
 // patience is how long a test waits for what must happen.
@@ -71,7 +73,7 @@ func entries(t *testing.T, dir string) []string {
 	return names
 }
 
-// openText is socket_vmnet's text for a pidfile that cannot be had.
+// openText is socket_vmnet's text for a pidfile that cannot be claimed.
 func openText(path, why string) string {
 	return fmt.Sprintf("Failed to open pidfile: %q: %s", path, why)
 }
@@ -268,10 +270,10 @@ func TestPidfileReplacedBeforePublish(t *testing.T) {
 }
 
 // TestPidfileHandover has one owner after the other take the path, each before the last one lets go. At every moment
-// somebody has it, so nobody else may get it, not even by locking a file that has just lost its name.
+// one has it, so no other may get it, not even by locking a file that has just lost its name.
 func TestPidfileHandover(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "p")
-	p := &Pidfile{path: path, log: discard()}
+	p := &Pidfile{at: hostfs.Place{Name: path}, log: discard()}
 	owner, err := p.temporary(1)
 	require.NoError(t, err)
 	require.NoError(t, os.Rename(owner.Name(), path))
@@ -298,8 +300,7 @@ func TestPidfileHandover(t *testing.T) {
 		}
 	}()
 	for range 5000 {
-		q := &Pidfile{path: path, log: discard()}
-		if err = q.acquire(); !errors.Is(err, syscall.EAGAIN) || q.f != nil {
+		if _, err = AcquirePidfile(path, discard()); !errors.Is(err, syscall.EAGAIN) {
 			break
 		}
 	}

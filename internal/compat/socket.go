@@ -10,13 +10,21 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"runtime"
 	"strconv"
 	"sync"
 	"syscall"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/handover"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/hostfs"
 )
+
+// MaxSocketPath is the longest path of a unix socket in bytes, its terminating NUL not counted: 103 on macOS, 107 on Linux.
+const MaxSocketPath = int(unsafe.Sizeof(unix.RawSockaddrUnix{}.Path)) - 1
 
 const (
 	// lockWait is how long a daemon waits for one that is stopping: the socket is gone and the lock not yet free.
@@ -24,8 +32,9 @@ const (
 	lockWait = 3 * time.Second
 	lockPoll = 20 * time.Millisecond
 
-	// backlog asks for the system's maximum: both kernels cut it down to kern.ipc.somaxconn or net.core.somaxconn.
-	backlog = 1<<16 - 1
+	// refusals are how often a connection to a stale socket is refused, refusalGap apart, where a full backlog refuses as well.
+	refusals   = 21
+	refusalGap = 50 * time.Millisecond
 )
 
 // errInUse is the answer to anything at SOCKET that is not ours to remove.
@@ -34,33 +43,38 @@ var errInUse = newTextError("bind", syscall.EADDRINUSE)
 // A SocketLock owns a socket path for the life of the daemon, through a locked file SOCKET.lock beside it. Nothing is bound,
 // probed or removed at the path without it. RemoveIfOurs may be called at any time; all else is for one goroutine.
 type SocketLock struct {
-	path string
-	log  *slog.Logger
-	f    *os.File // of SOCKET.lock
+	at    hostfs.Place // of the socket
+	given bool         // by a service manager, whose it is
+	log   *slog.Logger
+	f     *os.File // of SOCKET.lock
 
 	mu   sync.Mutex
-	mine os.FileInfo // of the socket from Bind to RemoveIfOurs, else nil
+	mine *hostfs.Node // the socket from Bind to RemoveIfOurs, else nil
 }
 
 // LockSocket claims path. It fails with "bind: Address already in use", with nothing touched, if there is anything but a
 // socket at path, if a daemon listens there, or if another daemon has the lock. While the lock is taken and nothing is at
-// path, its holder is stopping or starting, and LockSocket waits up to 3 s for what comes of it. A stale socket stays until
-// Bind.
-func LockSocket(ctx context.Context, path string, log *slog.Logger) (*SocketLock, error) {
-	if len(path) > maxSocketPath {
+// path, its holder is stopping or starting, and LockSocket waits up to 3 s for what comes of it. A stale socket stays until Bind.
+//
+// A socket that was given is one that a service manager has made and keeps: it is not looked at, and Bind and RemoveIfOurs are
+// not for it. Another daemon that has the lock is stopping then, as the manager starts one at a time.
+func LockSocket(ctx context.Context, path string, given bool, log *slog.Logger) (*SocketLock, error) {
+	l := &SocketLock{at: hostfs.Place{Name: path}, given: given, log: log}
+	switch {
+	case given:
+	case len(path) > MaxSocketPath:
 		return nil, &textError{Lines: []string{"the socket path is too long: " + strconv.Itoa(len(path))}, Err: syscall.ENAMETOOLONG}
-	}
-	if path == "" {
+	case path == "":
 		return nil, newTextError("bind", syscall.ENOENT)
 	}
-	if _, err := socketAt(path); err != nil {
-		return nil, err
+	_, err := l.there()
+	if err == nil {
+		err = l.lock(ctx)
 	}
-	l := &SocketLock{path: path, log: log}
-	if err := l.lock(ctx); err != nil {
-		return nil, err
+	if err == nil {
+		_, err = l.stale()
 	}
-	if _, err := l.stale(); err != nil {
+	if err != nil {
 		l.Unlock()
 		return nil, err
 	}
@@ -68,7 +82,7 @@ func LockSocket(ctx context.Context, path string, log *slog.Logger) (*SocketLock
 }
 
 // Bind makes the socket: a stale one is removed, the new one bound with no access for others, given to o, and only then
-// made to listen, so that nobody connects who may not. The umask of the process is changed for a moment. The caller owns
+// made to listen, so that no client connects that may not. The umask of the process is changed for a moment. The caller owns
 // the listener, whose Close leaves the path alone: that is for RemoveIfOurs.
 func (l *SocketLock) Bind(o Owner) (*net.UnixListener, error) {
 	stale, err := l.stale()
@@ -76,17 +90,17 @@ func (l *SocketLock) Bind(o Owner) (*net.UnixListener, error) {
 		return nil, err
 	}
 	if stale {
-		if err := os.Remove(l.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := os.Remove(l.at.Name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, newTextError("bind", err)
 		}
 	}
-	fd, err := newSocket()
+	fd, err := hostfs.NewSocket(unix.SOCK_STREAM)
 	if err != nil {
 		return nil, newTextError("socket", err)
 	}
-	f := os.NewFile(uintptr(fd), l.path)
+	f := os.NewFile(uintptr(fd), l.at.Name)
 	defer func() { _ = f.Close() }() // the listener has a duplicate
-	if err := bindPrivate(fd, l.path); err != nil {
+	if err := hostfs.BindPrivate(fd, l.at.Name); err != nil {
 		return nil, newTextError("bind", err)
 	}
 	ln, err := l.open(f, o)
@@ -99,49 +113,30 @@ func (l *SocketLock) Bind(o Owner) (*net.UnixListener, error) {
 
 // open gives the bound socket f to o and makes it listen.
 func (l *SocketLock) open(f *os.File, o Owner) (*net.UnixListener, error) {
-	mine, err := os.Lstat(l.path)
+	mine, err := l.at.Node()
 	if err != nil {
 		return nil, newTextError("bind", err)
 	}
 	l.mu.Lock()
-	l.mine = mine
+	l.mine = &mine
 	l.mu.Unlock()
-	if err := l.give(mine, o); err != nil {
+	own, err := o.Give(func(uid, gid int) error {
+		if step, err := l.at.Give(mine, uid, gid, uint32(o.Mode.Perm())); err != nil {
+			return bindError(step, err)
+		}
+		return nil
+	})
+	if err != nil {
 		return nil, err
 	}
-	if err := unix.Listen(int(f.Fd()), backlog); err != nil {
-		return nil, bindError("listen", err)
+	if own {
+		l.log.Info("the socket has the daemon's own group, the default one cannot be set", "group", o.GroupName, "gid", os.Getegid())
 	}
-	ln, err := net.FileListener(f)
+	ln, err := hostfs.Listen(f)
 	if err != nil {
 		return nil, bindError("listen", err)
 	}
-	ul, ok := ln.(*net.UnixListener)
-	if !ok {
-		return nil, errors.Join(bindError("listen", syscall.ENOTSOCK), ln.Close())
-	}
-	ul.SetUnlinkOnClose(false)
-	return ul, nil
-}
-
-// give sets owner, group and mode. Where the default group cannot be had, the daemon's own takes its place; on macOS a new
-// file has the group of its directory, so that one is set too. EINVAL is what a user namespace says that has no such group, as
-// that of a rootless container.
-func (l *SocketLock) give(mine os.FileInfo, o Owner) error {
-	if o.GID >= 0 {
-		step, err := setOwner(l.path, mine, o.UID, o.GID, o.Mode)
-		if err == nil {
-			return nil
-		}
-		if o.MustGroup || !errors.Is(err, syscall.EPERM) && !errors.Is(err, syscall.EINVAL) {
-			return bindError(step, err)
-		}
-	}
-	if step, err := setOwner(l.path, mine, o.UID, os.Getegid(), o.Mode); err != nil {
-		return bindError(step, err)
-	}
-	l.log.Info("the socket has the daemon's own group, the default one cannot be set", "group", o.GroupName, "gid", os.Getegid())
-	return nil
+	return ln, nil
 }
 
 // RemoveIfOurs removes the socket unless another file has taken its place. It is idempotent and safe for concurrent use.
@@ -151,17 +146,13 @@ func (l *SocketLock) RemoveIfOurs() {
 	if l.mine == nil {
 		return
 	}
-	fi, err := os.Lstat(l.path)
-	if err == nil && os.SameFile(fi, l.mine) {
-		err = os.Remove(l.path)
+	if err := l.at.Remove(*l.mine); err != nil {
+		l.log.Warn("cannot remove the socket", "path", l.at.Name, "error", err)
 	}
 	l.mine = nil
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		l.log.Warn("cannot remove the socket", "path", l.path, "error", err)
-	}
 }
 
-// Unlock gives the path up. SOCKET.lock stays: whoever removed it would let two daemons lock two files.
+// Unlock gives the path up. SOCKET.lock stays: two daemons would lock two files if it were removed.
 func (l *SocketLock) Unlock() {
 	if l.f != nil {
 		_ = l.f.Close()
@@ -169,23 +160,20 @@ func (l *SocketLock) Unlock() {
 	}
 }
 
-// lock takes SOCKET.lock.
+// lock takes SOCKET.lock. It waits for another daemon that has it while nothing is there.
 func (l *SocketLock) lock(ctx context.Context) error {
-	deadline := time.Now().Add(lockWait)
-	for {
+	for deadline := time.Now().Add(lockWait); ; {
 		err := l.tryLock()
-		if err == nil {
+		switch {
+		case err == nil:
 			return nil
-		}
-		if !errors.Is(err, syscall.EAGAIN) {
+		case !errors.Is(err, syscall.EAGAIN):
 			l.warnLock(err)
 			return newTextError("bind", err)
 		}
-		there, serr := socketAt(l.path)
-		if serr != nil {
-			return serr
-		}
-		if there || time.Now().After(deadline) {
+		if there, err := l.there(); err != nil {
+			return err
+		} else if there || time.Now().After(deadline) {
 			return errInUse
 		}
 		select {
@@ -196,100 +184,115 @@ func (l *SocketLock) lock(ctx context.Context) error {
 	}
 }
 
+func (l *SocketLock) lockFile() hostfs.Place { return hostfs.Place{Name: l.at.Name + ".lock"} }
+
 // warnLock says that it is the lock file that is in the way, which the text that socket_vmnet has for it does not tell.
 func (l *SocketLock) warnLock(err error) {
-	name := l.path + ".lock"
-	fi, serr := os.Lstat(name)
+	n, serr := l.lockFile().Node()
 	if serr != nil {
 		return // it cannot be made, and then the socket cannot either
 	}
 	advice := "remove it if no daemon serves this socket"
-	if st, ok := fi.Sys().(*syscall.Stat_t); ok && errors.Is(err, syscall.EACCES) {
-		advice = fmt.Sprintf("a daemon of user %d left it; %s", st.Uid, advice)
+	if errors.Is(err, syscall.EACCES) {
+		advice = fmt.Sprintf("a daemon of user %d left it; %s", n.UID, advice)
 	}
-	l.log.Warn("the lock file of the socket cannot be used", "path", name, "error", err, "advice", advice)
+	l.log.Warn("the lock file of the socket cannot be used", "path", l.lockFile().Name, "error", err, "advice", advice)
 }
 
-// tryLock takes SOCKET.lock once. EAGAIN: another daemon has it.
-func (l *SocketLock) tryLock() error {
-	name := l.path + ".lock"
-	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o600)
-	if err != nil {
-		return err
-	}
-	fi, err := f.Stat()
-	if err == nil {
-		err = lockable(fi)
-	}
-	if err == nil {
-		err = flock(f)
-	}
-	if err == nil {
-		var same bool
-		if same, err = isFileAt(f, name); err == nil && !same {
-			err = syscall.EAGAIN // an uninstaller removed it meanwhile
+// tryLock takes SOCKET.lock once. EAGAIN: another daemon has it, or an uninstaller removed it meanwhile. A file with another name may be
+// another program's, whose lock would be taken.
+func (l *SocketLock) tryLock() (err error) {
+	l.f, err = l.lockFile().Lock(unix.O_CREAT, func(n hostfs.Node) error {
+		switch {
+		case n.Kind() != unix.S_IFREG:
+			return syscall.EINVAL
+		case n.Nlink > 1:
+			return syscall.EMLINK
 		}
-	}
-	if err != nil {
-		_ = f.Close()
-		return err
-	}
-	l.f = f
-	return nil
+		return nil
+	})
+	return err
 }
 
-// stale reports whether there is a socket at the path that nobody listens on. errInUse: there is something else.
-func (l *SocketLock) stale() (bool, error) {
-	there, err := socketAt(l.path)
-	if err != nil || !there {
-		return false, err
-	}
-	for i := range probes {
-		if i > 0 {
-			time.Sleep(probeGap)
-		}
-		switch err := probe(l.path); {
-		case errors.Is(err, syscall.ENOENT):
-			return false, nil
-		case !errors.Is(err, syscall.ECONNREFUSED):
-			return false, errInUse // somebody answers, or may: leave it alone
-		}
+// there reports whether there is a socket at the path, but one that was given. Anything else that is there is errInUse.
+func (l *SocketLock) there() (bool, error) {
+	n, err := l.at.Node()
+	switch {
+	case l.given, errors.Is(err, fs.ErrNotExist):
+		return false, nil
+	case err != nil:
+		return false, newTextError("bind", err)
+	case n.Kind() != unix.S_IFSOCK:
+		return false, errInUse
 	}
 	return true, nil
 }
 
-// lockable refuses what is no lock file. One with another name may be another program's, whose lock would be taken.
-func lockable(fi os.FileInfo) error {
-	if !fi.Mode().IsRegular() {
-		return syscall.EINVAL
+// stale reports whether there is a socket at the path that nothing listens on. errInUse: there is something else. The BSDs and macOS refuse
+// a connection also when the backlog is full, which socket_vmnet's own (it asks for 0) easily is, so there a socket counts as stale only if
+// it is refused for a second. Linux tells a full backlog apart, by EAGAIN.
+func (l *SocketLock) stale() (bool, error) {
+	if there, err := l.there(); err != nil || !there {
+		return false, err
 	}
-	if st, ok := fi.Sys().(*syscall.Stat_t); ok && st.Nlink > 1 {
-		return syscall.EMLINK
+	for n := 1; ; n++ {
+		switch err := probe(l.at.Name); {
+		case errors.Is(err, syscall.ENOENT):
+			return false, nil
+		case !errors.Is(err, syscall.ECONNREFUSED):
+			return false, errInUse // a daemon answers, or may: leave it alone
+		case runtime.GOOS == "linux" || n == refusals:
+			return true, nil
+		}
+		time.Sleep(refusalGap)
 	}
-	return nil
 }
 
-// LockGiven claims path for a daemon whose socket there was made by a service manager, which keeps it: it is not probed, and
-// Bind and RemoveIfOurs are not for it. Another daemon that has the lock is stopping, as the manager starts one at a time;
-// LockGiven waits up to 3 s for it.
-func LockGiven(ctx context.Context, path string, log *slog.Logger) (*SocketLock, error) {
-	l := &SocketLock{path: path, log: log}
-	deadline := time.Now().Add(lockWait)
-	for {
-		err := l.tryLock()
-		if err == nil {
-			return l, nil
-		}
-		if !errors.Is(err, syscall.EAGAIN) {
-			return nil, newTextError("bind", err)
-		}
-		if time.Now().After(deadline) {
-			return nil, errInUse
-		}
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(lockPoll):
-		}
+// probe connects to path and closes. It never waits: a daemon with a full backlog answers EAGAIN or EINPROGRESS.
+func probe(path string) error {
+	fd, err := hostfs.NewSocket(unix.SOCK_STREAM)
+	if err != nil {
+		return err
 	}
+	defer func() { _ = unix.Close(fd) }()
+	if err := unix.SetNonblock(fd, true); err != nil {
+		return err
+	}
+	return unix.Connect(fd, hostfs.Address(path))
+}
+
+// A SavedLock is a SocketLock on its way to the next image of the daemon.
+type SavedLock struct {
+	Path  string `json:"path"`
+	FD    int    `json:"fd"` // of SOCKET.lock
+	Bound bool   `json:"bound"`
+	Dev   uint64 `json:"dev"` // of the socket, if Bound
+	Ino   uint64 `json:"ino"`
+}
+
+// Save notes what the next image needs. The lock stays ours, and l as it is.
+func (l *SocketLock) Save(o *handover.Out) (s SavedLock, err error) {
+	s.Path = l.at.Name
+	if s.FD, err = o.Conn(l.f); err != nil {
+		return s, fmt.Errorf("hand over the lock of %s: %w", l.at.Name, err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.mine != nil {
+		s.Bound, s.Dev, s.Ino = true, l.mine.Dev, l.mine.Ino
+	}
+	return s, nil
+}
+
+// RestoreSocketLock takes a lock over. It is the same lock, which no other process can have had meanwhile.
+func RestoreSocketLock(in *handover.In, s SavedLock, log *slog.Logger) (*SocketLock, error) {
+	l := &SocketLock{at: hostfs.Place{Name: s.Path}, log: log}
+	var err error
+	if l.f, err = in.File(s.FD); err != nil {
+		return nil, fmt.Errorf("take over the lock of %s: %w", s.Path, err)
+	}
+	if s.Bound {
+		l.mine = &hostfs.Node{Dev: s.Dev, Ino: s.Ino}
+	}
+	return l, nil
 }

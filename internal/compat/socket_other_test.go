@@ -11,22 +11,24 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/hostfs"
 )
 
-// TestSocketFullForAMoment: a daemon that accepts nobody for half a second, and refuses meanwhile, is a live one.
+// TestSocketFullForAMoment: a daemon that does not accept for half a second, and refuses meanwhile, is a live one.
 func TestSocketFullForAMoment(t *testing.T) {
 	path := filepath.Join(shortDir(t), "s")
-	fd, err := newSocket()
+	fd, err := hostfs.NewSocket(unix.SOCK_STREAM)
 	require.NoError(t, err)
 	defer func() { _ = unix.Close(fd) }()
-	require.NoError(t, unix.Bind(fd, address(path)))
+	require.NoError(t, unix.Bind(fd, hostfs.Address(path)))
 	require.NoError(t, unix.Listen(fd, 0))
 	for refused := false; !refused; {
-		c, err := newSocket()
+		c, err := hostfs.NewSocket(unix.SOCK_STREAM)
 		require.NoError(t, err)
 		defer func() { _ = unix.Close(c) }()
 		require.NoError(t, unix.SetNonblock(c, true))
-		if err := unix.Connect(c, address(path)); err != nil {
+		if err := unix.Connect(c, hostfs.Address(path)); err != nil {
 			require.ErrorIs(t, err, unix.ECONNREFUSED)
 			refused = true
 		}
@@ -39,7 +41,7 @@ func TestSocketFullForAMoment(t *testing.T) {
 		}
 		accepted <- err
 	})
-	_, err = LockSocket(t.Context(), path, discard())
+	_, err = LockSocket(t.Context(), path, false, discard())
 	require.EqualError(t, err, inUse)
 	require.NoError(t, <-accepted)
 }

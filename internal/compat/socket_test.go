@@ -5,7 +5,6 @@ package compat
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -22,6 +21,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/hostfs"
 )
 
 const inUse = "bind: Address already in use"
@@ -38,7 +39,7 @@ func shortDir(t *testing.T) string {
 	return dir
 }
 
-// staleSocket leaves a socket at path that nobody listens on.
+// staleSocket leaves a socket at path that nothing listens on.
 func staleSocket(t *testing.T, path string) {
 	t.Helper()
 	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
@@ -50,7 +51,7 @@ func staleSocket(t *testing.T, path string) {
 // lockAndBind is a whole start.
 func lockAndBind(t *testing.T, path string) (*SocketLock, *net.UnixListener) {
 	t.Helper()
-	l, err := LockSocket(t.Context(), path, discard())
+	l, err := LockSocket(t.Context(), path, false, discard())
 	require.NoError(t, err)
 	ln, err := l.Bind(own())
 	require.NoError(t, err)
@@ -65,7 +66,7 @@ func TestSocketLife(t *testing.T) {
 			if stale {
 				staleSocket(t, path)
 			}
-			l, err := LockSocket(t.Context(), path, discard())
+			l, err := LockSocket(t.Context(), path, false, discard())
 			require.NoError(t, err)
 			_, err = net.Dial("unix", path)
 			require.Error(t, err, "nothing to connect to before the daemon is ready")
@@ -81,7 +82,7 @@ func TestSocketLife(t *testing.T) {
 			c, err := net.Dial("unix", path)
 			require.NoError(t, err)
 			require.NoError(t, c.Close())
-			_, err = LockSocket(t.Context(), path, discard())
+			_, err = LockSocket(t.Context(), path, false, discard())
 			require.EqualError(t, err, inUse)
 
 			require.NoError(t, ln.Close())
@@ -122,10 +123,10 @@ func TestSocketRefused(t *testing.T) {
 		{"empty", "", "bind: No such file or directory"},
 		{"no such directory", filepath.Join(dir, "no", "s"), "bind: No such file or directory"},
 		{"below a file", filepath.Join(file, "s"), "bind: Not a directory"},
-		{"too long", "/" + strings.Repeat("x", maxSocketPath), fmt.Sprintf("the socket path is too long: %d", maxSocketPath+1)},
+		{"too long", "/" + strings.Repeat("x", MaxSocketPath), fmt.Sprintf("the socket path is too long: %d", MaxSocketPath+1)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			_, err := LockSocket(t.Context(), c.path, discard())
+			_, err := LockSocket(t.Context(), c.path, false, discard())
 			require.EqualError(t, err, c.want)
 			assert.Equal(t, before, entries(t, dir))
 			b, err := os.ReadFile(file)
@@ -134,7 +135,7 @@ func TestSocketRefused(t *testing.T) {
 		})
 	}
 	t.Run("daemon without a lock file", func(t *testing.T) {
-		_, err := LockSocket(t.Context(), live, discard())
+		_, err := LockSocket(t.Context(), live, false, discard())
 		require.EqualError(t, err, inUse)
 		c, err := net.Dial("unix", live)
 		require.NoError(t, err, "the live daemon keeps its path")
@@ -145,14 +146,14 @@ func TestSocketRefused(t *testing.T) {
 		pc, err := net.ListenPacket("unixgram", path)
 		require.NoError(t, err)
 		defer func() { _ = pc.Close() }()
-		_, err = LockSocket(t.Context(), path, discard())
+		_, err = LockSocket(t.Context(), path, false, discard())
 		require.EqualError(t, err, inUse)
 	})
 }
 
 func TestSocketLongestPath(t *testing.T) {
 	dir := shortDir(t)
-	path := dir + "/" + strings.Repeat("x", maxSocketPath-len(dir)-1)
+	path := dir + "/" + strings.Repeat("x", MaxSocketPath-len(dir)-1)
 	l, ln := lockAndBind(t, path)
 	c, err := net.Dial("unix", path)
 	require.NoError(t, err)
@@ -167,7 +168,7 @@ func TestSocketAtSign(t *testing.T) {
 	t.Chdir(shortDir(t))
 	l, ln := lockAndBind(t, "@s")
 	assert.Equal(t, []string{"@s", "@s.lock"}, entries(t, "."))
-	_, err := LockSocket(t.Context(), "@s", discard())
+	_, err := LockSocket(t.Context(), "@s", false, discard())
 	require.EqualError(t, err, inUse)
 	require.NoError(t, ln.Close())
 	l.RemoveIfOurs()
@@ -177,21 +178,21 @@ func TestSocketAtSign(t *testing.T) {
 // TestSocketFullBacklog: a daemon that is too busy to accept is a live one. The probe must not wait for it either.
 func TestSocketFullBacklog(t *testing.T) {
 	path := filepath.Join(shortDir(t), "s")
-	fd, err := newSocket()
+	fd, err := hostfs.NewSocket(unix.SOCK_STREAM)
 	require.NoError(t, err)
 	defer func() { _ = unix.Close(fd) }()
-	require.NoError(t, unix.Bind(fd, address(path)))
+	require.NoError(t, unix.Bind(fd, hostfs.Address(path)))
 	require.NoError(t, unix.Listen(fd, 0))
 	for range 2 { // the backlog of 0 holds one
-		c, err := newSocket()
+		c, err := hostfs.NewSocket(unix.SOCK_STREAM)
 		require.NoError(t, err)
 		defer func() { _ = unix.Close(c) }()
 		require.NoError(t, unix.SetNonblock(c, true))
-		if err := unix.Connect(c, address(path)); err != nil {
+		if err := unix.Connect(c, hostfs.Address(path)); err != nil {
 			break
 		}
 	}
-	_, err = LockSocket(impatient(t), path, discard())
+	_, err = LockSocket(impatient(t), path, false, discard())
 	require.EqualError(t, err, inUse)
 }
 
@@ -209,7 +210,7 @@ func TestSocketLockFile(t *testing.T) {
 		path := filepath.Join(dir, "s")
 		target := filepath.Join(dir, "target")
 		require.NoError(t, os.Symlink(target, path+".lock"))
-		_, err := LockSocket(t.Context(), path, discard())
+		_, err := LockSocket(t.Context(), path, false, discard())
 		require.EqualError(t, err, "bind: Too many levels of symbolic links")
 		assert.NoFileExists(t, target)
 	})
@@ -217,14 +218,14 @@ func TestSocketLockFile(t *testing.T) {
 		path := filepath.Join(shortDir(t), "s")
 		require.NoError(t, unix.Mkfifo(path+".lock", 0o600))
 		var out strings.Builder
-		_, err := LockSocket(t.Context(), path, NewLogger(&out, slog.LevelInfo))
+		_, err := LockSocket(t.Context(), path, false, NewLogger(&out, slog.LevelInfo))
 		require.EqualError(t, err, "bind: Invalid argument")
 		assert.Contains(t, out.String(), "WARN | the lock file of the socket cannot be used path="+path+".lock ")
 	})
 	t.Run("of another user", func(t *testing.T) {
 		path := filepath.Join(shortDir(t), "s")
 		var out strings.Builder
-		l := &SocketLock{path: path, log: NewLogger(&out, slog.LevelInfo)}
+		l := &SocketLock{at: hostfs.Place{Name: path}, log: NewLogger(&out, slog.LevelInfo)}
 		l.warnLock(syscall.EACCES)
 		assert.Empty(t, out.String(), "there is none: the directory is in the way")
 		require.NoError(t, os.WriteFile(path+".lock", nil, 0o600))
@@ -233,32 +234,41 @@ func TestSocketLockFile(t *testing.T) {
 	})
 	t.Run("taken and the socket there", func(t *testing.T) {
 		path := filepath.Join(shortDir(t), "s")
-		l, err := LockSocket(t.Context(), path, discard())
+		l, err := LockSocket(t.Context(), path, false, discard())
 		require.NoError(t, err)
 		defer l.Unlock()
 		staleSocket(t, path)
-		_, err = LockSocket(impatient(t), path, discard())
+		_, err = LockSocket(impatient(t), path, false, discard())
 		require.EqualError(t, err, inUse)
 	})
 	t.Run("holder stops", func(t *testing.T) {
 		path := filepath.Join(shortDir(t), "s")
-		l, err := LockSocket(t.Context(), path, discard())
+		l, err := LockSocket(t.Context(), path, false, discard())
 		require.NoError(t, err)
 		start := time.Now()
 		time.AfterFunc(300*time.Millisecond, l.Unlock)
-		next, err := LockSocket(t.Context(), path, discard())
+		next, err := LockSocket(t.Context(), path, false, discard())
 		require.NoError(t, err)
 		next.Unlock()
 		assert.GreaterOrEqual(t, time.Since(start), 300*time.Millisecond)
 	})
+	t.Run("given by a service manager", func(t *testing.T) {
+		path := filepath.Join(shortDir(t), "s")
+		require.NoError(t, os.WriteFile(path, nil, 0o600), "it is not looked at")
+		l, err := LockSocket(t.Context(), path, true, discard())
+		require.NoError(t, err)
+		_, err = LockSocket(impatient(t), path, true, discard())
+		require.ErrorIs(t, err, context.Canceled)
+		l.Unlock()
+	})
 	t.Run("stopped while waiting", func(t *testing.T) {
 		path := filepath.Join(shortDir(t), "s")
-		l, err := LockSocket(t.Context(), path, discard())
+		l, err := LockSocket(t.Context(), path, false, discard())
 		require.NoError(t, err)
 		defer l.Unlock()
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
-		_, err = LockSocket(ctx, path, discard())
+		_, err = LockSocket(ctx, path, false, discard())
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 	})
 }
@@ -267,11 +277,11 @@ func TestSocketLockFile(t *testing.T) {
 func TestSocketLockWait(t *testing.T) {
 	t.Parallel() // it mostly sleeps
 	path := filepath.Join(shortDir(t), "s")
-	l, err := LockSocket(t.Context(), path, discard())
+	l, err := LockSocket(t.Context(), path, false, discard())
 	require.NoError(t, err)
 	defer l.Unlock()
 	start := time.Now()
-	_, err = LockSocket(t.Context(), path, discard())
+	_, err = LockSocket(t.Context(), path, false, discard())
 	require.EqualError(t, err, inUse)
 	waited := time.Since(start)
 	assert.GreaterOrEqual(t, waited, lockWait)
@@ -281,7 +291,7 @@ func TestSocketLockWait(t *testing.T) {
 // TestSocketStolenBeforeBind: a socket_vmnet, which knows no lock, came in between.
 func TestSocketStolenBeforeBind(t *testing.T) {
 	path := filepath.Join(shortDir(t), "s")
-	l, err := LockSocket(t.Context(), path, discard())
+	l, err := LockSocket(t.Context(), path, false, discard())
 	require.NoError(t, err)
 	defer l.Unlock()
 	other, err := net.Listen("unix", path)
@@ -308,43 +318,6 @@ func TestSocketNotOurs(t *testing.T) {
 	assert.FileExists(t, path)
 }
 
-// TestSetOwnerSwapped: somebody who may write in the directory puts another file in the place of the socket just before its
-// owner is set. Nothing may happen to that file.
-func TestSetOwnerSwapped(t *testing.T) {
-	dir := shortDir(t)
-	path, target, moved := filepath.Join(dir, "s"), filepath.Join(dir, "target"), filepath.Join(dir, "moved")
-	require.NoError(t, os.WriteFile(target, nil, 0o600))
-	for _, c := range []struct {
-		name string
-		swap func() error
-	}{
-		{"symbolic link", func() error { return errors.Join(os.Rename(path, moved), os.Symlink(target, path)) }},
-		{"hard link", func() error { return errors.Join(os.Rename(path, moved), os.Link(target, path)) }},
-		{"link to the socket", func() error { return errors.Join(os.Rename(path, moved), os.Symlink(moved, path)) }},
-		{"second name of the socket", func() error { return os.Link(path, moved) }},
-		{"other socket", func() error {
-			staleSocket(t, moved)
-			return os.Rename(moved, path)
-		}},
-		{"nothing", func() error { return os.Remove(path) }},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			_ = os.Remove(path)
-			_ = os.Remove(moved)
-			staleSocket(t, path)
-			mine, err := os.Lstat(path)
-			require.NoError(t, err)
-			require.NoError(t, c.swap())
-			step, err := setOwner(path, mine, -1, os.Getegid(), 0o777)
-			require.Error(t, err)
-			assert.Equal(t, "chown", step)
-			fi, err := os.Lstat(target)
-			require.NoError(t, err)
-			assert.Equal(t, os.FileMode(0o600), fi.Mode())
-		})
-	}
-}
-
 func TestSocketOwner(t *testing.T) {
 	needRoot(t)
 	dir := shortDir(t)
@@ -356,12 +329,12 @@ func TestSocketOwner(t *testing.T) {
 	}{
 		{"group", Owner{UID: -1, GID: 3, Mode: 0o770, MustGroup: true}, 0, 3, 0o770},
 		{"user and group", Owner{UID: 2, GID: 3, Mode: 0o700, MustGroup: true}, 2, 3, 0o700},
-		{"nobody", Owner{UID: -1, GID: 0, Mode: 0, MustGroup: true}, 0, 0, 0},
+		{"no access", Owner{UID: -1, GID: 0, Mode: 0, MustGroup: true}, 0, 0, 0},
 		{"own group", Owner{UID: -1, GID: -1, Mode: 0o777}, 0, 0, 0o777},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			path := filepath.Join(dir, "s")
-			l, err := LockSocket(t.Context(), path, discard())
+			l, err := LockSocket(t.Context(), path, false, discard())
 			require.NoError(t, err)
 			defer l.Unlock()
 			ln, err := l.Bind(c.owner)
@@ -444,7 +417,7 @@ func TestGatewayOwner(t *testing.T) {
 	assert.Equal(t, [2]int{0, 0}, [2]int{uid, gid})
 }
 
-// TestSocketDefaultGroup: a group that cannot be had is one INFO line for the default and an error for a given one. Root
+// TestSocketDefaultGroup: a group that cannot be set is one INFO line for the default and an error for a given one. Root
 // may set any group, so a child without that right does it.
 func TestSocketDefaultGroup(t *testing.T) {
 	needRoot(t)
@@ -473,7 +446,7 @@ func TestSocketDefaultGroup(t *testing.T) {
 // groupChild makes a socket for group root.
 func groupChild(args []string) int {
 	log := NewLogger(os.Stderr, slog.LevelInfo)
-	l, err := LockSocket(context.Background(), args[0], log)
+	l, err := LockSocket(context.Background(), args[0], false, log)
 	if err == nil {
 		_, err = l.Bind(Owner{UID: -1, GID: 0, Mode: 0o770, GroupName: "root", MustGroup: args[1] != ""})
 	}

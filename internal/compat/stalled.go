@@ -3,14 +3,16 @@
 package compat
 
 import (
-	"fmt"
+	"bytes"
+	"io"
+	"log/slog"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
 const (
-	// logWait is how long a log line waits for whoever reads the log. After one wait in vain no line waits until one gets
+	// logWait is how long a log line waits for the reader of the log. After one wait in vain no line waits until one gets
 	// through.
 	logWait = 100 * time.Millisecond
 	// logPiece is what a pipe that is writable at all takes without blocking, in bytes: PIPE_BUF of Linux; macOS has 512
@@ -18,16 +20,15 @@ const (
 	logPiece = 512
 )
 
-// A LogFile writes log lines to a descriptor and drops them, counted, when nobody reads it or they cannot be written: neither
+// A LogFile writes log lines to a descriptor and drops them, counted, when they are not read or cannot be written: neither
 // a stalled log nor a full disk may stop the network or keep the daemon from ending. It is used by one goroutine at a time.
 type LogFile struct {
-	FD     int
-	lost   int  // lines
-	cut    bool // the last of them was written in part
-	deaf   bool // the last wait was in vain
-	failed bool // lines were lost because they could not be written
+	FD   int
+	lost int  // lines
+	cut  bool // the last of them was written in part
+	deaf bool // the last wait was in vain
 
-	note func(message string, lines int) []byte // a line about those that were lost; nil: in socket_vmnet's form
+	note func(w io.Writer) *slog.Logger // of the log's form
 }
 
 // Write implements io.Writer for whole lines.
@@ -37,19 +38,16 @@ func (f *LogFile) Write(line []byte) (int, error) {
 			f.lose(false)
 			return len(line), nil
 		}
-		why := "nobody read them"
-		if f.failed {
-			why = "they could not be written"
-		}
-		note := f.lostLine("log lines were lost, " + why)
+		var note bytes.Buffer
 		if f.cut {
-			note = append([]byte("\n"), note...)
+			note.WriteByte('\n')
 		}
-		if _, err := unix.Write(f.FD, note); err != nil { // the line would follow one that is cut
+		f.note(&note).Warn("log lines were lost, they could not be written", "lines", f.lost)
+		if _, err := unix.Write(f.FD, note.Bytes()); err != nil { // the line would follow one that is cut
 			f.lose(false)
 			return 0, err
 		}
-		f.lost, f.cut, f.failed = 0, false, false
+		f.lost, f.cut = 0, false
 	}
 	for rest := line; len(rest) > 0; {
 		if !f.ready() {
@@ -59,20 +57,11 @@ func (f *LogFile) Write(line []byte) (int, error) {
 		n, err := unix.Write(f.FD, rest[:min(len(rest), logPiece)])
 		if err != nil && err != unix.EINTR { // the disk may be full
 			f.lose(len(rest) < len(line))
-			f.failed = true
 			return len(line) - len(rest), err
 		}
 		rest = rest[max(n, 0):]
 	}
 	return len(line), nil
-}
-
-// lostLine tells of the lines that were lost.
-func (f *LogFile) lostLine(message string) []byte {
-	if f.note != nil {
-		return f.note(message, f.lost)
-	}
-	return fmt.Appendf(nil, "WARN | %s lines=%d\n", message, f.lost)
 }
 
 // lose counts a line, of which a part may have been written.

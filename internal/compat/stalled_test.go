@@ -5,6 +5,7 @@ package compat
 import (
 	"bytes"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,11 +17,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// plainFile writes to f in socket_vmnet's form.
+func plainFile(f *os.File) *LogFile {
+	return &LogFile{FD: int(f.Fd()), note: func(w io.Writer) *slog.Logger { return NewLogger(w, slog.LevelInfo) }}
+}
+
 func TestLogFileDropsWhatNobodyReads(t *testing.T) {
 	r, w, err := os.Pipe()
 	require.NoError(t, err)
 	defer r.Close()
-	f := &LogFile{FD: int(w.Fd())}
+	f := plainFile(w)
 	line := []byte("INFO | " + strings.Repeat("x", 1000) + "\n")
 	began := time.Now()
 	const lines = 5000 // far more than a pipe holds
@@ -57,7 +63,7 @@ func TestLogFileWritesLongLines(t *testing.T) {
 	require.NoError(t, err)
 	line := []byte(strings.Repeat("long ", 5000) + "\n")
 	go func() {
-		_, _ = (&LogFile{FD: int(w.Fd())}).Write(line)
+		_, _ = plainFile(w).Write(line)
 		_ = w.Close()
 	}()
 	b, err := io.ReadAll(r)
@@ -74,7 +80,7 @@ func TestLogFileOnAFullDisk(t *testing.T) {
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	require.NoError(t, err)
 	defer full.Close()
-	f := &LogFile{FD: int(full.Fd())}
+	f := plainFile(full)
 	for range 3 {
 		_, err := f.Write([]byte("INFO | lost\n"))
 		require.ErrorIs(t, err, syscall.ENOSPC)
@@ -92,5 +98,5 @@ func TestLogFileOnAFullDisk(t *testing.T) {
 	b, err := os.ReadFile(path)
 	require.NoError(t, err)
 	assert.Equal(t, "WARN | log lines were lost, they could not be written lines=3\nINFO | there is room\n"+
-		"\nWARN | log lines were lost, nobody read them lines=1\nINFO | whole\n", string(b))
+		"\nWARN | log lines were lost, they could not be written lines=1\nINFO | whole\n", string(b))
 }

@@ -10,8 +10,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"github.com/urfave/cli/v2"
-
-	"github.com/socket-vmnet2/socket_vmnet2/internal/compat/cmdline"
 )
 
 func TestSubcommand(t *testing.T) {
@@ -49,7 +47,7 @@ func TestSubcommand(t *testing.T) {
 func networkConfig(t *testing.T, args ...string) (*Config, error) {
 	t.Helper()
 	n := NewNetwork()
-	set, err := cmdline.Parse(n.Flags(), args, false)
+	set, err := ParseFlags(n.Flags(), args, false)
 	if err != nil {
 		return nil, err
 	}

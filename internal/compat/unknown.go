@@ -36,14 +36,12 @@ func UnknownCommand(word string, names []string) error {
 // for one in three.
 func nearest(word string, names []string) string {
 	word = strings.ToLower(word)
-	best, least := "", (len(word)+1)/3
-	for _, name := range names {
-		if len(word) > 1 && strings.HasPrefix(name, word) {
-			return name
-		}
-		if n := difference(word, name); n < least || n == least && best == "" {
-			best, least = name, n
-		}
+	if i := slices.IndexFunc(names, func(name string) bool { return len(word) > 1 && strings.HasPrefix(name, word) }); i >= 0 {
+		return names[i]
+	}
+	best := slices.MinFunc(names, func(a, b string) int { return difference(word, a) - difference(word, b) })
+	if difference(word, best) > (len(word)+1)/3 {
+		return ""
 	}
 	return best
 }

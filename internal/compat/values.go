@@ -3,26 +3,26 @@
 package compat
 
 import (
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"math"
 	"net/netip"
 	"os"
 	"os/user"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/compat/cmdline"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/state"
 )
 
 // oneOf makes an option that takes one of the values which its usage names.
 func oneOf[T ~string](name, usage string, field *T) cli.Flag {
 	values := choices(usage)
-	return cmdline.Checked(name, usage, func(v string) error {
+	return Checked(name, usage, func(v string) error {
 		switch last := len(values) - 1; {
 		case slices.Contains(values, v):
 			*field = T(v)
@@ -37,7 +37,7 @@ func oneOf[T ~string](name, usage string, field *T) cli.Flag {
 
 // named makes an option whose value, which is what, may not be empty.
 func named(name, usage, what string, field *string) *cli.GenericFlag {
-	return cmdline.Checked(name, usage, func(v string) error {
+	return Checked(name, usage, func(v string) error {
 		if v == "" {
 			return fmt.Errorf("--%s is empty: give %s", name, what)
 		}
@@ -48,7 +48,7 @@ func named(name, usage, what string, field *string) *cli.GenericFlag {
 
 // number makes an option that takes a decimal number.
 func number(name, usage, what string, low, high int, field *int) cli.Flag {
-	return cmdline.Checked(name, usage, func(v string) error {
+	return Checked(name, usage, func(v string) error {
 		n, ok := parseDecimal(v, low, high)
 		if !ok {
 			return fmt.Errorf("--%s=%s is no %s from %d to %d", name, v, what, low, high)
@@ -93,9 +93,9 @@ func (s *settings) setRuntimeDir(v string) error {
 	if v == "" {
 		return errors.New(`--runtime-dir is empty: give a directory, or "none"`)
 	}
-	if n := len(v) + len(LongestRuntimePath); v != RuntimeDirNone && n > maxSocketPath {
+	if n := len(v) + len(LongestRuntimePath); v != RuntimeDirNone && n > MaxSocketPath {
 		return fmt.Errorf("--runtime-dir=%s is too long: the path of %s below it has %d bytes, that of a socket %d at most",
-			v, LongestRuntimePath[1:], n, maxSocketPath)
+			v, LongestRuntimePath[1:], n, MaxSocketPath)
 	}
 	s.RuntimeDir = v
 	return nil
@@ -163,7 +163,7 @@ func (s *settings) addDNSRecord(v string) error {
 		return fmt.Errorf("--dns-record=%s is not of the form NAME=IP", v)
 	}
 	name = strings.ToLower(strings.TrimSuffix(name, "."))
-	if !validName(name) {
+	if !hostName.MatchString(name) || len(name) > 253 || strings.HasSuffix(name, ".") {
 		return fmt.Errorf("--dns-record=%s: %s is no host name", v, quoted(name))
 	}
 	a, err := netip.ParseAddr(ip)
@@ -176,48 +176,20 @@ func (s *settings) addDNSRecord(v string) error {
 
 // parseSize reads a number of bytes with an optional K (1,024) or M (1,048,576) behind it.
 func parseSize(v string) (int, bool) {
-	shift := 0
-	switch {
-	case strings.HasSuffix(v, "K"), strings.HasSuffix(v, "k"):
-		shift = 10
-	case strings.HasSuffix(v, "M"), strings.HasSuffix(v, "m"):
-		shift = 20
-	}
-	if shift > 0 {
-		v = v[:len(v)-1]
-	}
-	n, err := strconv.ParseUint(v, 10, 31)
-	if err != nil || n > (1<<40)>>shift {
-		return 0, false
-	}
-	return int(n) << shift, true
+	digits := strings.TrimRight(v, "KkMm")
+	unit, ok := map[string]int{"": 1, "K": 1 << 10, "k": 1 << 10, "M": 1 << 20, "m": 1 << 20}[v[len(digits):]]
+	n, err := strconv.ParseUint(digits, 10, 31)
+	return int(n) * unit, ok && err == nil
 }
 
-// parseUUID reads the form 01234567-89ab-cdef-0123-456789abcdef, the only one that uuid_parse takes. The null UUID counts as not given.
+// parseUUID words the error as socket_vmnet does. The null UUID counts as not given.
 func parseUUID(what, v string) (id [16]byte, given bool, err error) {
-	if len(v) == 36 && v[8] == '-' && v[13] == '-' && v[18] == '-' && v[23] == '-' {
-		if n, err := hex.Decode(id[:], []byte(v[:8]+v[9:13]+v[14:18]+v[19:23]+v[24:])); err == nil && n == len(id) {
-			return id, id != [16]byte{}, nil
-		}
+	if id, err = state.ParseUUID(v); err != nil {
+		err = fmt.Errorf("Failed to parse %s %s", what, quoted(v)) //nolint:staticcheck // socket_vmnet's own text
 	}
-	return id, false, fmt.Errorf("Failed to parse %s %s", what, quoted(v)) //nolint:staticcheck // socket_vmnet's own text
+	return id, id != [16]byte{}, err
 }
 
-// validName tells whether name is a host name in lower case: labels of 1 to 63 letters, digits, hyphens and underscores,
-// 253 bytes at most (RFC 1035, with the underscore that is common in the field).
-func validName(name string) bool {
-	if len(name) > 253 {
-		return false
-	}
-	for label := range strings.SplitSeq(name, ".") {
-		if label == "" || len(label) > 63 || label[0] == '-' || label[len(label)-1] == '-' {
-			return false
-		}
-		for _, c := range []byte(label) {
-			if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' && c != '_' {
-				return false
-			}
-		}
-	}
-	return true
-}
+// hostName are labels of 1 to 63 letters in lower case, digits, hyphens and underscores (RFC 1035, with the underscore that is common in
+// the field). All of it has 253 bytes at most.
+var hostName = regexp.MustCompile(`^(([a-z0-9_]|[a-z0-9_][a-z0-9_-]{0,61}[a-z0-9_])(\.|$))+$`)

@@ -18,7 +18,7 @@ func TestRuntimeOptions(t *testing.T) {
 	require.NoError(t, err)
 	mine, err := strconv.ParseUint(me.Uid, 10, 32)
 	require.NoError(t, err)
-	longest := "/" + strings.Repeat("x", maxSocketPath-len(LongestRuntimePath)-1)
+	longest := "/" + strings.Repeat("x", MaxSocketPath-len(LongestRuntimePath)-1)
 	for _, c := range []struct {
 		name string
 		argv []string
@@ -49,7 +49,7 @@ func TestRuntimeOptions(t *testing.T) {
 	for _, c := range []struct{ arg, want string }{
 		{"--runtime-dir=", `--runtime-dir is empty: give a directory, or "none"`},
 		{"--runtime-dir=" + longest + "y", fmt.Sprintf("--runtime-dir=%s is too long: the path of dgram/sock below it has %d bytes, "+
-			"that of a socket %d at most", longest+"y", maxSocketPath+1, maxSocketPath)},
+			"that of a socket %d at most", longest+"y", MaxSocketPath+1, MaxSocketPath)},
 		{"--allow-uid=", "--allow-uid= is no user's number from 0 to 4294967294"},
 		{"--allow-uid=4294967295", "--allow-uid=4294967295 is no user's number from 0 to 4294967294"},
 		{"--allow-uid=99999999999999999999", "--allow-uid=99999999999999999999 is no user's number from 0 to 4294967294"},

@@ -89,7 +89,7 @@ func (s *settings) checkNetworkOptions() error {
 	return s.checkBuild()
 }
 
-// checkBridged refuses what bridged mode has no place for: there the network and everything in it is somebody else's. An
+// checkBridged refuses what bridged mode has no place for: there the network and everything in it belongs to others. An
 // MTU there is an error by vmnet.h; whether isolation works there is not known, and a promise of isolation that is
 // not kept is worse than none.
 func (s *settings) checkBridged() error {
@@ -131,25 +131,16 @@ func (s *settings) notAGuest(a netip.Addr) string {
 	switch {
 	case !s.Subnet.IsValid():
 		return ""
-	case !s.Subnet.Contains(a):
-		return "is not in the network " + s.Subnet.String()
 	case a == s.Gateway:
 		return "is the gateway"
-	case a == s.Subnet.Addr():
-		return "is the network address of " + s.Subnet.String()
-	case a == lastAddr(s.Subnet):
-		return "is the broadcast address of " + s.Subnet.String()
 	}
-	return ""
+	return notAHost(a, s.Subnet)
 }
 
 // guestAddr reads an IPv4 address that a host in some network can have.
 func guestAddr(v string) (netip.Addr, bool) {
 	a, err := netip.ParseAddr(v)
-	if err != nil || !a.Is4() {
-		return netip.Addr{}, false
-	}
-	return a, !a.IsLoopback() && !a.IsMulticast() && a.As4()[0] != 0 && a.As4()[0] < 240
+	return a, err == nil && a.Is4() && usable(a)
 }
 
 // parseMAC reads six pairs of hexadecimal digits with colons between them, nil if v is something else or no address that

@@ -79,9 +79,8 @@ type againKey struct{}
 
 // openState reads what the network of cfg kept when it ran last. The caller holds the socket's lock.
 func openState(cfg *compat.Config, log *slog.Logger) *state.File {
-	dir, err := state.Dir(state.Environment{
-		StateDir: cfg.StateDir, GOOS: runtime.GOOS, EUID: os.Geteuid(), PPID: os.Getppid(), Getenv: inherit.Getenv,
-	})
+	inherit.DropUnheeded()
+	dir, err := state.Dir(cfg.StateDir, runtime.GOOS, os.Geteuid(), inherit.Getenv)
 	if err != nil { // dir is empty then
 		log.Warn("guests may get other addresses after a restart", "error", err)
 	}

@@ -74,7 +74,7 @@ func early(ctx context.Context, t *testing.T, open func() (network.Network, erro
 	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: d.cfg.SocketPath, Net: "unix"})
 	require.NoError(t, err)
 	ln.SetUnlinkOnClose(false)
-	d.given = inherit.Restore(inherit.Saved{Names: []string{inherit.Stream}}, map[string]*net.UnixListener{inherit.Stream: ln}, nil)
+	d.given = inherit.Restore(inherit.Saved{Names: []string{inherit.Stream}})
 	d.open = func(ctx context.Context, _ *state.File) (network.Network, error) {
 		select {
 		case <-gate:
@@ -86,7 +86,7 @@ func early(ctx context.Context, t *testing.T, open func() (network.Network, erro
 	d.pidfile, err = compat.AcquirePidfile(d.cfg.Pidfile, d.log)
 	require.NoError(t, err)
 	require.NoError(t, d.startNetwork(ctx))
-	d.server = d.newServer()
+	d.ln, d.server = ln, d.newServer()
 	go func() { ended <- d.run(ctx) }()
 	return d, gate, ended
 }

@@ -86,7 +86,6 @@ func (d *daemon) newServer() *perclient.Server {
 
 // takeGiven takes what a service manager gives: listening sockets, and where to report to.
 func (d *daemon) takeGiven() (err error) {
-	inherit.DropUnheeded()
 	d.manager = inherit.TakeNotifier(d.log)
 	socket := absolute(d.cfg.SocketPath)
 	d.given, err = inherit.Take(inherit.Options{Socket: socket, Dir: rundir.PathOf(socket, d.cfg.RuntimeDir), Log: d.log})
@@ -107,11 +106,8 @@ func (d *daemon) takeGiven() (err error) {
 
 // startNetwork takes SOCKET's lock and starts the network. To a socket that was given clients can connect meanwhile.
 func (d *daemon) startNetwork(ctx context.Context) (err error) {
-	given, lock := d.given.Has(inherit.Stream), compat.LockSocket
-	if given {
-		lock = compat.LockGiven
-	}
-	if d.lock, err = lock(ctx, d.cfg.SocketPath, d.log); err != nil {
+	given := d.given.Has(inherit.Stream)
+	if d.lock, err = compat.LockSocket(ctx, d.cfg.SocketPath, given, d.log); err != nil {
 		return err
 	}
 	d.openState()

@@ -39,7 +39,7 @@ func (d *daemon) takeOver(ctx context.Context, in *handover.In) (err error) {
 		_ = d.logs.SetLevel(m.Level)
 	}
 	d.manager = inherit.NewNotifier(m.Manager, d.log)
-	d.given = inherit.Restore(m.Given, nil, nil)
+	d.given = inherit.Restore(m.Given)
 	call, err := control.RestoreCall(in, m.Call)
 	if err != nil {
 		d.log.Warn("the program that asked for the upgrade gets no answer", "error", err)
@@ -177,11 +177,11 @@ func (d *daemon) takeControl(in *handover.In, v *savedExtras) *controller {
 
 // takeOwned takes over what there is one of: locks, pidfile, listener.
 func (d *daemon) takeOwned(in *handover.In, v *manifest) (err error) {
-	if d.lock, err = compat.RestoreSocketLock(in, v.Lock, d.cfg.SocketPath, d.log); err != nil {
+	if d.lock, err = compat.RestoreSocketLock(in, v.Lock, d.log); err != nil {
 		return err
 	}
 	if d.cfg.PidfileSet && v.Pidfile != nil {
-		if d.pidfile, err = compat.RestorePidfile(in, *v.Pidfile, d.cfg.Pidfile, d.log); err != nil {
+		if d.pidfile, err = compat.RestorePidfile(in, *v.Pidfile, d.log); err != nil {
 			return err
 		}
 	}

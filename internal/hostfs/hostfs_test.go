@@ -31,7 +31,7 @@ func TestOwners(t *testing.T) {
 			require.NoError(t, os.Chmod(path, c.mode))
 			info, err := os.Lstat(path)
 			require.NoError(t, err)
-			w := walk{FollowOptions: FollowOptions{EUID: c.euid}}
+			w := walk{euid: c.euid}
 			err = w.trust(path, info)
 			if c.trust {
 				require.NoError(t, err)

@@ -3,7 +3,6 @@
 package hostfs
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
 )
@@ -60,26 +61,27 @@ func Check(path string, o Options) error {
 	if e := checkText(path, o); e != nil {
 		return e
 	}
-	owner, err := rootOf(path, o)
-	if err != nil {
-		return err
-	}
-	for end := range len(path) + 1 {
-		if end > 0 && end < len(path) && path[end] != '/' || end == len(path) && path == "/" {
-			continue // not the end of a name
+	var root Node // or the owner of the staged one
+	if o.Root != "" && o.Root != "/" {
+		var err error
+		if root, err = (Place{Name: o.Root + "/."}).Node(); err != nil {
+			return &Error{Path: path, Component: o.Root, Problem: "cannot be the root: " + Reason(err), Err: err}
 		}
-		component := cmp.Or(path[:end], "/")
+	}
+	component := "/"
+	for _, name := range strings.Split(path, "/") {
+		component = filepath.Join(component, name)
 		real := filepath.Join(o.Root, component)
-		fi, err := os.Lstat(real)
+		n, err := Place{Name: real}.Node()
 		if os.IsNotExist(err) && o.Missing {
 			return nil
 		}
-		e := unreadable(component, err)
+		e := unreadable(err)
 		if err == nil {
-			e = owner.check(component, fi, real, component == path)
+			e = fault(n, root, real, component == path, o.AllowDaemonGroup)
 		}
 		if e != nil {
-			e.Path = path
+			e.Path, e.Component = path, component
 			return e
 		}
 	}
@@ -104,53 +106,23 @@ func checkText(path string, o Options) *Error {
 	return nil
 }
 
-// trusted is who counts as root.
-type trusted struct {
-	uid, gid uint32
-	staged   bool
-	daemon   bool
-}
-
-// rootOf is root, or the owner of the staged root.
-func rootOf(path string, o Options) (trusted, error) {
-	if o.Root == "" || o.Root == "/" {
-		return trusted{daemon: o.AllowDaemonGroup}, nil
-	}
-	fi, err := os.Stat(o.Root)
-	if err == nil && !fi.IsDir() {
-		err = syscall.ENOTDIR
-	}
-	if err != nil {
-		return trusted{}, &Error{Path: path, Component: o.Root, Problem: "cannot be the root: " + Reason(err), Err: err}
-	}
-	st, ok := fi.Sys().(*syscall.Stat_t)
-	if !ok {
-		return trusted{}, &Error{Path: path, Component: o.Root, Problem: "has no owner on this system"}
-	}
-	return trusted{uid: st.Uid, gid: st.Gid, staged: true, daemon: o.AllowDaemonGroup}, nil
-}
-
-// check holds one component against the rules; real is where it is, last whether it is the path itself.
-func (r trusted) check(component string, fi fs.FileInfo, real string, last bool) *Error {
-	e := &Error{Component: component}
-	st, ok := fi.Sys().(*syscall.Stat_t)
-	perm := fi.Mode().Perm()
+// fault holds one component against the rules; real is where it is, last whether it is the path itself.
+func fault(n, root Node, real string, last, daemon bool) *Error {
+	e, perm := &Error{}, n.Mode&0o777
 	switch {
-	case fi.Mode()&fs.ModeSymlink != 0:
+	case n.Kind() == unix.S_IFLNK:
 		e.Problem, e.Fix = "is a symbolic link", "name the path it leads to"
 		if to, err := os.Readlink(real); err == nil {
 			e.Problem += " to " + to
 		}
-	case !last && !fi.IsDir():
+	case !last && n.Kind() != unix.S_IFDIR:
 		e.Problem, e.Fix, e.Err = "is not a directory", "move it away", syscall.ENOTDIR
-	case !ok:
-		e.Problem = "has no owner on this system"
-	case st.Uid != 0 && !(r.staged && st.Uid == r.uid):
-		e.Problem, e.Fix = fmt.Sprintf("belongs to user %d, not to root", st.Uid), "sudo chown root "+printable.Quote(real)
+	case n.UID != 0 && n.UID != root.UID:
+		e.Problem, e.Fix = fmt.Sprintf("belongs to user %d, not to root", n.UID), "sudo chown root "+printable.Quote(real)
 	case perm&worldWritable != 0:
 		e.Problem, e.Fix = fmt.Sprintf("can be written by everybody (mode %04o)", perm), "sudo chmod o-w "+printable.Quote(real)
-	case perm&groupWritable != 0 && st.Gid != 0 && !(r.daemon && st.Gid == daemonGID) && !(r.staged && st.Gid == r.gid):
-		e.Problem, e.Fix = fmt.Sprintf("can be written by group %d (mode %04o)", st.Gid, perm), "sudo chmod g-w "+printable.Quote(real)
+	case perm&groupWritable != 0 && n.GID != 0 && n.GID != root.GID && !(daemon && n.GID == daemonGID):
+		e.Problem, e.Fix = fmt.Sprintf("can be written by group %d (mode %04o)", n.GID, perm), "sudo chmod g-w "+printable.Quote(real)
 	default:
 		return nil
 	}
@@ -158,16 +130,14 @@ func (r trusted) check(component string, fi fs.FileInfo, real string, last bool)
 }
 
 // unreadable is for a component that cannot be looked at.
-func unreadable(component string, err error) *Error {
+func unreadable(err error) *Error {
 	switch {
-	case err == nil:
-		return nil
 	case os.IsNotExist(err):
-		return &Error{Component: component, Problem: "does not exist", Err: err}
+		return &Error{Problem: "does not exist", Err: err}
 	case os.IsPermission(err):
-		return &Error{Component: component, Problem: "cannot be looked at: " + Reason(err), Fix: "try it as root", Err: err}
+		return &Error{Problem: "cannot be looked at: " + Reason(err), Fix: "try it as root", Err: err}
 	}
-	return &Error{Component: component, Problem: "cannot be looked at: " + Reason(err), Err: err}
+	return &Error{Problem: "cannot be looked at: " + fmt.Sprint(err), Err: err}
 }
 
 // Reason is what the system said, without the path.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 // stage makes a root with /opt/socket_vmnet/bin/socket_vmnet in it.
@@ -114,24 +115,18 @@ func link(path string) func(*testing.T, string) {
 
 // TestStagedOwners needs no change of owners: it says who is trusted.
 func TestStagedOwners(t *testing.T) {
-	root := stage(t)
-	fi, err := os.Lstat(filepath.Join(root, "opt"))
-	require.NoError(t, err)
-	uid, gid := uint32(os.Getuid()), uint32(os.Getgid())
-	assert.Nil(t, trusted{uid: uid, gid: gid, staged: true}.check("/opt", fi, "", false), "the stage's owner")
-	require.NoError(t, os.Chmod(filepath.Join(root, "opt"), 0o775))
-	fi, err = os.Lstat(filepath.Join(root, "opt"))
-	require.NoError(t, err)
-	if e := (trusted{uid: uid, gid: gid + 1, staged: true}).check("/opt", fi, "", false); gid != 0 {
+	stage := Node{UID: 501, GID: 20}
+	dir := func(uid, gid, mode uint32) Node { return Node{UID: uid, GID: gid, Mode: unix.S_IFDIR | mode} }
+	assert.Nil(t, fault(dir(501, 20, 0o775), stage, "", false, false), "the stage's owner")
+	assert.Nil(t, fault(dir(0, 0, 0o775), stage, "", false, false), "root")
+	for want, n := range map[string]Node{
+		"can be written by group 21 (mode 0775)": dir(501, 21, 0o775), "belongs to user 502, not to root": dir(502, 20, 0o755),
+	} {
+		e := fault(n, stage, "", false, false)
 		require.NotNil(t, e)
-		assert.Contains(t, e.Problem, "can be written by group")
+		assert.Equal(t, want, e.Problem)
 	}
-	if uid == 0 {
-		return
-	}
-	e := trusted{}.check("/opt", fi, "", false)
-	require.NotNil(t, e, "an ordinary user's, and no stage")
-	assert.Contains(t, e.Problem, "not to root")
+	require.NotNil(t, fault(dir(501, 20, 0o755), Node{}, "", false, false), "an ordinary user's, and no stage")
 }
 
 // TestForeignOwner gives directories to others.

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"slices"
@@ -27,7 +28,8 @@ var errVersion = errors.New("another version of the program wrote it")
 // content is what a file holds.
 type content struct {
 	leases []Lease
-	id     identity
+	anchor [16]byte     // UUID of the interface that lives as long as the network; null = none
+	subnet netip.Prefix // IPv4, masked; invalid = none
 	// extra are top-level fields that this program does not know. They are written back as they were, so that what a
 	// newer program of the same version keeps here survives.
 	extra map[string]json.RawMessage
@@ -35,28 +37,29 @@ type content struct {
 
 // leaseJSON is a lease as it is written.
 type leaseJSON struct {
-	MAC      string    `json:"mac"`
-	IP       string    `json:"ip"`
-	Expires  time.Time `json:"expires"`
-	Hostname string    `json:"hostname,omitempty"`
-	Name     string    `json:"name,omitempty"`
+	MAC string `json:"mac"`
+	Lease
 }
 
 // encode writes {"version": 1, "leases": [{"mac", "ip", "expires", "hostname", "name"}...], "interface_id", "subnet",
 // ...}, leases sorted by address.
 func encode(c content) ([]byte, error) {
-	leases := slices.Clone(c.leases)
-	slices.SortFunc(leases, func(a, b Lease) int { return a.IP.Compare(b.IP) })
-	out := make([]leaseJSON, 0, len(leases))
-	for _, l := range leases {
-		out = append(out, leaseJSON{l.MAC.String(), l.IP.String(), writable(l.Expires), l.Hostname, l.Name})
+	leases := make([]leaseJSON, 0, len(c.leases))
+	for _, l := range c.leases {
+		l.Expires = writable(l.Expires)
+		leases = append(leases, leaseJSON{l.MAC.String(), l})
 	}
-	top := map[string]any{}
+	slices.SortFunc(leases, func(a, b leaseJSON) int { return a.IP.Compare(b.IP) })
+	top := map[string]any{"version": version, "leases": leases}
 	for k, v := range c.extra {
 		top[k] = v
 	}
-	c.id.encode(top)
-	top["version"], top["leases"] = version, out
+	if b := c.anchor; b != [16]byte{} {
+		top["interface_id"] = fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+	}
+	if c.subnet.IsValid() {
+		top["subnet"] = c.subnet
+	}
 	b, err := json.MarshalIndent(top, "", "\t")
 	if err != nil {
 		return nil, fmt.Errorf("encode state: %w", err)
@@ -81,57 +84,44 @@ func writable(t time.Time) time.Time {
 }
 
 // decode reads what encode writes. Every value is checked: one that cannot be makes the whole file worthless.
-func decode(b []byte) (content, error) {
+func decode(b []byte) (c content, err error) {
 	if len(b) > maxSize {
 		return content{}, fmt.Errorf("decode state: more than %d bytes", maxSize)
 	}
-	var top map[string]json.RawMessage
-	if err := json.Unmarshal(b, &top); err != nil {
+	if err := json.Unmarshal(b, &c.extra); err != nil {
 		return content{}, fmt.Errorf("decode state: %w", err)
 	}
 	var v int
-	if err := json.Unmarshal(top["version"], &v); err != nil || v != version {
-		return content{}, fmt.Errorf("decode state: version %s: %w", cut(top["version"]), errVersion)
+	if err := json.Unmarshal(c.extra["version"], &v); err != nil || v != version {
+		return content{}, fmt.Errorf("decode state: version %s: %w", cut(c.extra["version"]), errVersion)
 	}
-	var in []leaseJSON
-	if raw, ok := top["leases"]; ok {
-		if err := json.Unmarshal(raw, &in); err != nil {
-			return content{}, fmt.Errorf("decode state: leases: %w", err)
+	var leases []leaseJSON
+	var id, subnet *string
+	for field, to := range map[string]any{"leases": &leases, "interface_id": &id, "subnet": &subnet} {
+		if raw, ok := c.extra[field]; ok && err == nil {
+			if err = json.Unmarshal(raw, to); err != nil {
+				err = fmt.Errorf("%s: %w", field, err)
+			}
 		}
 	}
-	delete(top, "version")
-	delete(top, "leases")
-	leases, err := checkLeases(in)
+	maps.DeleteFunc(c.extra, func(field string, _ json.RawMessage) bool {
+		return slices.Contains([]string{"version", "leases", "interface_id", "subnet"}, field)
+	})
+	if err == nil {
+		c.leases, err = checkLeases(leases)
+	}
+	if err == nil && id != nil {
+		c.anchor, err = ParseUUID(*id)
+	}
+	if err == nil && subnet != nil {
+		if c.subnet, err = netip.ParsePrefix(*subnet); err == nil {
+			err = checkSubnet(c.subnet)
+		}
+	}
 	if err != nil {
 		return content{}, fmt.Errorf("decode state: %w", err)
 	}
-	id, err := takeIdentity(top)
-	if err != nil {
-		return content{}, fmt.Errorf("decode state: %w", err)
-	}
-	if len(top) == 0 {
-		top = nil
-	}
-	return content{leases: leases, id: id, extra: top}, nil
-}
-
-// takeIdentity takes the fields of the identity out of top.
-func takeIdentity(top map[string]json.RawMessage) (identity, error) {
-	var text [2]string
-	for i, field := range []string{fieldID, fieldSubnet} {
-		raw, ok := top[field]
-		if !ok {
-			continue
-		}
-		if err := json.Unmarshal(raw, &text[i]); err != nil {
-			return identity{}, fmt.Errorf("%s: %w", field, err)
-		}
-		if text[i] == "" {
-			return identity{}, fmt.Errorf("%s: it is empty", field)
-		}
-		delete(top, field)
-	}
-	return decodeIdentity(text[0], text[1])
+	return c, nil
 }
 
 func checkLeases(in []leaseJSON) ([]Lease, error) {
@@ -141,22 +131,18 @@ func checkLeases(in []leaseJSON) ([]Lease, error) {
 	macs, ips := map[string]bool{}, map[netip.Addr]bool{}
 	out := make([]Lease, 0, len(in))
 	for _, j := range in {
-		mac, err := net.ParseMAC(j.MAC)
-		if err != nil {
+		l := j.Lease
+		var err error
+		if l.MAC, err = net.ParseMAC(j.MAC); err != nil {
 			return nil, fmt.Errorf("check lease: %w", err)
 		}
-		ip, err := netip.ParseAddr(j.IP)
-		if err != nil {
-			return nil, fmt.Errorf("check lease: %w", err)
-		}
-		l := Lease{MAC: mac, IP: ip, Expires: j.Expires, Hostname: j.Hostname, Name: j.Name}
 		if err := l.check(); err != nil {
 			return nil, err
 		}
-		if macs[string(mac)] || ips[ip] {
-			return nil, fmt.Errorf("check lease of %s: %s or its MAC address is there twice", mac, ip)
+		if macs[string(l.MAC)] || ips[l.IP] {
+			return nil, fmt.Errorf("check lease of %s: %s or its MAC address is there twice", l.MAC, l.IP)
 		}
-		macs[string(mac)], ips[ip] = true, true
+		macs[string(l.MAC)], ips[l.IP] = true, true
 		out = append(out, l)
 	}
 	return out, nil

@@ -16,49 +16,32 @@ const program = "socket_vmnet2"
 // errNoDir is returned by Dir when nothing tells where state may be kept.
 var errNoDir = errors.New("choose state directory: neither XDG_STATE_HOME nor HOME is set; use --state-dir")
 
-// Environment is what Dir depends on.
-type Environment struct {
-	StateDir string // --state-dir, empty = not given
-	GOOS     string
-	EUID     int
-	PPID     int
-	Getenv   func(string) string
-}
-
-// Dir chooses the directory for the files:
+// Dir chooses the directory for the files of a daemon of euid:
 //
-//   - --state-dir, if given;
-//   - the first directory of $STATE_DIRECTORY, which systemd sets; a root daemon heeds it only as a child of process 1,
-//     because sudo may pass a user's environment on;
+//   - given, which is --state-dir's;
+//   - the first directory of $STATE_DIRECTORY, which systemd sets; inherit.DropUnheeded removes one that is not systemd's;
 //   - for root /var/db/socket_vmnet2 on macOS, else /var/lib/socket_vmnet2;
 //   - for a user ~/Library/Application Support/socket_vmnet2 on macOS, else socket_vmnet2 in $XDG_STATE_HOME or
 //     ~/.local/state.
-func Dir(e Environment) (string, error) {
-	if e.StateDir != "" {
-		return e.StateDir, nil
+func Dir(given, goos string, euid int, getenv func(string) string) (string, error) {
+	if given != "" {
+		return given, nil
 	}
-	root := e.EUID == 0
-	if dir, _, _ := strings.Cut(e.Getenv("STATE_DIRECTORY"), ":"); filepath.IsAbs(dir) && (!root || e.PPID == 1) {
-		return dir, nil
-	}
-	if root {
-		if e.GOOS == "darwin" {
-			return "/var/db/" + program, nil
-		}
+	systemd, _, _ := strings.Cut(getenv("STATE_DIRECTORY"), ":")
+	xdg, home := getenv("XDG_STATE_HOME"), getenv("HOME")
+	switch root, mac := euid == 0, goos == "darwin"; {
+	case filepath.IsAbs(systemd):
+		return systemd, nil
+	case root && mac:
+		return "/var/db/" + program, nil
+	case root:
 		return "/var/lib/" + program, nil
-	}
-	home := e.Getenv("HOME")
-	if e.GOOS == "darwin" {
-		if !filepath.IsAbs(home) {
-			return "", errNoDir
-		}
-		return filepath.Join(home, "Library", "Application Support", program), nil
-	}
-	if dir := e.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
-		return filepath.Join(dir, program), nil
-	}
-	if !filepath.IsAbs(home) {
+	case !mac && filepath.IsAbs(xdg):
+		return filepath.Join(xdg, program), nil
+	case !filepath.IsAbs(home):
 		return "", errNoDir
+	case mac:
+		return filepath.Join(home, "Library", "Application Support", program), nil
 	}
 	return filepath.Join(home, ".local", "state", program), nil
 }

@@ -14,36 +14,31 @@ func TestDir(t *testing.T) {
 	tests := []struct {
 		name       string
 		flag, goos string
-		euid, ppid int
+		euid       int
 		env        env
 		want       string // empty = errNoDir
 	}{
-		{"flag beats all", "/f", "linux", 0, 1, all, "/f"},
-		{"flag, user", "rel/ative", "darwin", 501, 1, all, "rel/ative"},
-		{"root, Linux", "", "linux", 0, 77, env{}, "/var/lib/socket_vmnet2"},
-		{"root, macOS", "", "darwin", 0, 77, env{}, "/var/db/socket_vmnet2"},
-		{"root, elsewhere", "", "freebsd", 0, 77, env{}, "/var/lib/socket_vmnet2"},
-		{"root ignores a user's environment", "", "linux", 0, 77, all, "/var/lib/socket_vmnet2"},
-		{"root, macOS, under sudo", "", "darwin", 0, 77, all, "/var/db/socket_vmnet2"},
-		{"root, started by systemd", "", "linux", 0, 1, all, "/run/s"},
-		{"root, launchd without the variable", "", "darwin", 0, 1, env{"HOME": "/var/root"}, "/var/db/socket_vmnet2"},
-		{"user, systemd", "", "linux", 1000, 77, all, "/run/s"},
-		{"several directories", "", "linux", 1000, 77, env{"STATE_DIRECTORY": "/a:/b"}, "/a"},
-		{"relative STATE_DIRECTORY", "", "linux", 0, 1, env{"STATE_DIRECTORY": "a"}, "/var/lib/socket_vmnet2"},
-		{"user, XDG", "", "linux", 1000, 77, env{"XDG_STATE_HOME": "/x", "HOME": "/home/u"}, "/x/socket_vmnet2"},
-		{"user, relative XDG", "", "linux", 1000, 77, env{"XDG_STATE_HOME": "x", "HOME": "/home/u"}, "/home/u/.local/state/socket_vmnet2"},
-		{"user, home", "", "linux", 1000, 77, env{"HOME": "/home/u"}, "/home/u/.local/state/socket_vmnet2"},
-		{"user, macOS", "", "darwin", 501, 1, env{"HOME": "/Users/u", "XDG_STATE_HOME": "/x"}, "/Users/u/Library/Application Support/socket_vmnet2"},
-		{"user without home", "", "linux", 1000, 77, env{}, ""},
-		{"user with relative home", "", "linux", 1000, 77, env{"HOME": "."}, ""},
-		{"user without home, macOS", "", "darwin", 501, 77, env{"XDG_STATE_HOME": "/x"}, ""},
+		{"flag beats all", "/f", "linux", 0, all, "/f"},
+		{"flag, user", "rel/ative", "darwin", 501, all, "rel/ative"},
+		{"root, Linux", "", "linux", 0, env{}, "/var/lib/socket_vmnet2"},
+		{"root, macOS", "", "darwin", 0, env{}, "/var/db/socket_vmnet2"},
+		{"root, elsewhere", "", "freebsd", 0, env{}, "/var/lib/socket_vmnet2"},
+		{"root, started by systemd", "", "linux", 0, all, "/run/s"},
+		{"root, launchd without the variable", "", "darwin", 0, env{"HOME": "/var/root"}, "/var/db/socket_vmnet2"},
+		{"user, systemd", "", "linux", 1000, all, "/run/s"},
+		{"several directories", "", "linux", 1000, env{"STATE_DIRECTORY": "/a:/b"}, "/a"},
+		{"relative STATE_DIRECTORY", "", "linux", 0, env{"STATE_DIRECTORY": "a"}, "/var/lib/socket_vmnet2"},
+		{"user, XDG", "", "linux", 1000, env{"XDG_STATE_HOME": "/x", "HOME": "/home/u"}, "/x/socket_vmnet2"},
+		{"user, relative XDG", "", "linux", 1000, env{"XDG_STATE_HOME": "x", "HOME": "/home/u"}, "/home/u/.local/state/socket_vmnet2"},
+		{"user, home", "", "linux", 1000, env{"HOME": "/home/u"}, "/home/u/.local/state/socket_vmnet2"},
+		{"user, macOS", "", "darwin", 501, env{"HOME": "/Users/u", "XDG_STATE_HOME": "/x"}, "/Users/u/Library/Application Support/socket_vmnet2"},
+		{"user without home", "", "linux", 1000, env{}, ""},
+		{"user with relative home", "", "linux", 1000, env{"HOME": "."}, ""},
+		{"user without home, macOS", "", "darwin", 501, env{"XDG_STATE_HOME": "/x"}, ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := Dir(Environment{
-				StateDir: tt.flag, GOOS: tt.goos, EUID: tt.euid, PPID: tt.ppid,
-				Getenv: func(k string) string { return tt.env[k] },
-			})
+			got, err := Dir(tt.flag, tt.goos, tt.euid, func(k string) string { return tt.env[k] })
 			if tt.want == "" {
 				assert.ErrorIs(t, err, errNoDir)
 			}
@@ -81,7 +76,7 @@ func TestCleanHostname(t *testing.T) {
 }
 
 func make63(c byte) []byte {
-	b := make([]byte, maxHostname)
+	b := make([]byte, 63)
 	for i := range b {
 		b[i] = c
 	}

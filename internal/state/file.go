@@ -5,20 +5,26 @@
 // socket.
 //
 // The daemon never needs it: a file that is missing, damaged, foreign or from another version is ignored with one
-// warning, and a disk that is full or read-only costs one warning too. Root reads and writes only where nobody else can
+// warning, and a disk that is full or read-only costs one warning too. Root reads and writes only where no other user can
 // put a file or a link in the way.
 package state
 
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/hostfs"
 )
 
 // saveDelay is how long changes are gathered before they are written.
@@ -28,7 +34,7 @@ const saveDelay = time.Second
 type Options struct {
 	// Dir is from Dir, empty = keep nothing. It is made if need be. A relative path counts from the working directory.
 	Dir string
-	// Socket is the absolute path of the network's socket. The caller holds the socket's lock, so nobody else uses the
+	// Socket is the absolute path of the network's socket. The caller holds the socket's lock, so no other daemon uses the
 	// file.
 	Socket string
 	Log    *slog.Logger
@@ -41,18 +47,15 @@ type File struct {
 	// write replaces the file; tests change it.
 	write func(path string, b []byte) error
 
-	loaded content
-
 	mu       sync.Mutex
+	now      content        // as Open found it, but for what was saved of the identity
 	snapshot func() []Lease // of the latest change, nil = none yet
-	id       identity
-	dirty    bool // the latest change is not written, or could not be
-	armed    bool // timer runs
-	timer    *time.Timer
+	dirty    bool           // the latest change is not written, or could not be
+	timer    *time.Timer    // runs save; nil = none
 	closed   bool
 	warned   bool // the last write failed and that was logged
 
-	writing sync.Mutex // held while the file is written, after mu where both are needed
+	writing sync.Mutex // held while the file is written, before mu where both are needed
 }
 
 // Open reads the state of a network. It never fails: without a usable file the state is empty, without a usable directory
@@ -68,7 +71,7 @@ func Open(o Options) *File {
 	euid := os.Geteuid()
 	dir, err := filepath.Abs(o.Dir)
 	if err == nil {
-		dir, err = trustDir(dir, euid)
+		dir, err = hostfs.PrivateDir(dir, euid)
 	}
 	if err != nil {
 		f.log.Warn("state is not kept, guests may get other addresses after a restart; use --state-dir",
@@ -81,9 +84,8 @@ func Open(o Options) *File {
 		return f
 	}
 	if err == nil {
-		f.loaded, err = decode(b)
+		f.now, err = decode(b)
 	}
-	f.id = f.loaded.id
 	if err != nil {
 		f.log.Warn("state file ignored, guests may get other addresses", "path", f.path, "error", err)
 	}
@@ -94,7 +96,7 @@ func Open(o Options) *File {
 func (f *File) Path() string { return f.path }
 
 // Leases are the leases as Open found them.
-func (f *File) Leases() []Lease { return slices.Clone(f.loaded.leases) }
+func (f *File) Leases() []Lease { return slices.Clone(f.now.leases) }
 
 // SaveLeases tells that the leases changed. They are written within a second, or by Close: snapshot is called then, from
 // another goroutine or from Close, and returns all leases as they are at that time.
@@ -111,8 +113,7 @@ func (f *File) change(do func()) {
 	}
 	do()
 	f.dirty = true
-	if !f.armed {
-		f.armed = true
+	if f.timer == nil {
 		f.timer = time.AfterFunc(saveDelay, f.save)
 	}
 }
@@ -122,20 +123,20 @@ func (f *File) save() {
 	f.writing.Lock()
 	defer f.writing.Unlock()
 	f.mu.Lock()
-	f.armed = false
+	f.timer = nil
 	if !f.dirty {
 		f.mu.Unlock()
 		return
 	}
 	f.dirty = false // changes from here on are for the next time
-	snapshot, id := f.snapshot, f.id
+	snapshot, c := f.snapshot, f.now
 	f.mu.Unlock()
 
-	leases := f.loaded.leases
 	if snapshot != nil {
-		leases = snapshot()
+		c.leases = snapshot()
 	}
-	b, err := encode(content{leases: leases[:min(len(leases), maxLeases)], id: id, extra: f.loaded.extra})
+	c.leases = c.leases[:min(len(c.leases), maxLeases)]
+	b, err := encode(c)
 	if err == nil {
 		err = f.write(f.path, b)
 	}
@@ -160,6 +161,38 @@ func (f *File) Close() error {
 	return nil
 }
 
+// AnchorID is the UUID of the network's first interface, false when none is known.
+func (f *File) AnchorID() ([16]byte, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.now.anchor, f.now.anchor != [16]byte{}
+}
+
+// SaveAnchorID tells what AnchorID is from now on. It is written as SaveLeases does.
+func (f *File) SaveAnchorID(id [16]byte) error {
+	if id == [16]byte{} {
+		return errors.New("save interface id: it is null")
+	}
+	f.change(func() { f.now.anchor = id })
+	return nil
+}
+
+// Subnet is the network's IPv4 subnet, masked, false when none is known.
+func (f *File) Subnet() (netip.Prefix, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.now.subnet, f.now.subnet.IsValid()
+}
+
+// SaveSubnet tells what Subnet is from now on. It is written as SaveLeases does.
+func (f *File) SaveSubnet(p netip.Prefix) error {
+	if err := checkSubnet(p); err != nil {
+		return fmt.Errorf("save subnet: %w", err)
+	}
+	f.change(func() { f.now.subnet = p })
+	return nil
+}
+
 // Check tells whether this program can read content, which is that of a File. Its error says what it cannot read.
 func Check(content []byte) error {
 	_, err := decode(content)
@@ -179,4 +212,44 @@ func (f *File) Content() ([]byte, error) {
 		return nil, fmt.Errorf("read state: %w", err)
 	}
 	return b, nil
+}
+
+// readTrusted reads a regular file that belongs to euid and that no other user can write. No link is followed, and nothing
+// that opening or reading could hang on is waited for.
+func readTrusted(path string, euid int) ([]byte, error) {
+	f, err := hostfs.Place{Name: path}.Open(unix.O_RDONLY | unix.O_NONBLOCK)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	n, err := hostfs.NodeOf(f)
+	switch {
+	case err != nil:
+		return nil, err
+	case n.Kind() != unix.S_IFREG:
+		return nil, fmt.Errorf("read %s: not a regular file", path)
+	case int(n.UID) != euid:
+		return nil, fmt.Errorf("read %s: it belongs to user %d: others could change it", path, n.UID)
+	case n.Mode&0o022 != 0:
+		return nil, fmt.Errorf("read %s: mode %#o: others could change it", path, n.Mode&0o7777)
+	}
+	return io.ReadAll(io.LimitReader(f, maxSize+1))
+}
+
+// replace writes b to path, all of it or nothing: a temporary file beside it, then renamed. It is not flushed to the disk:
+// that took up to 1.6 s on a busy one, a stop of the daemon has two seconds, and a crash of the machine ends the guests too.
+func replace(path string, b []byte) error {
+	tmp := path + ".tmp"
+	_ = os.Remove(tmp) // of a crash
+	err := os.WriteFile(tmp, b, 0o600)
+	if err == nil {
+		err = os.Chmod(tmp, 0o600) // whatever the umask is
+	}
+	if err == nil {
+		err = os.Rename(tmp, path)
+	}
+	if err != nil {
+		_ = os.Remove(tmp)
+	}
+	return err
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/compat/cmdline"
 )
 
 // remarks say of each option of socket_vmnet what differs here; empty where nothing does.
@@ -35,7 +34,7 @@ var remarks = map[string]string{
 }
 
 // option writes one for a table.
-func optionOf(it cmdline.Item) string {
+func optionOf(it compat.Item) string {
 	text := "--" + it.Name
 	if it.Arg != "" {
 		text += "=" + strings.ReplaceAll(it.Arg, "|", `\|`)
@@ -52,7 +51,7 @@ func tables(t *testing.T) string {
 	var b strings.Builder
 	old := map[string]bool{}
 	fmt.Fprintf(&b, "| option | in socket_vmnet2 | what to know |\n| --- | --- | --- |\n")
-	for _, it := range cmdline.Items(compat.Flags(compat.Old)) {
+	for _, it := range compat.Items(compat.Flags(compat.Old)) {
 		remark, ok := remarks[it.Name]
 		assert.True(t, ok, "--%s: say in remarks what differs", it.Name)
 		old[it.Name] = true
@@ -63,7 +62,7 @@ func tables(t *testing.T) string {
 	}
 	fmt.Fprintf(&b, "\nOnly the program called `socket_vmnet2` has these:\n\n| option | |\n| --- | --- |\n")
 	seen := 0
-	for _, it := range cmdline.Items(compat.Flags(compat.New)) {
+	for _, it := range compat.Items(compat.Flags(compat.New)) {
 		if old[it.Name] {
 			seen++
 			continue

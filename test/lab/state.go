@@ -26,7 +26,7 @@ func rootStateDir() string {
 	if os.Geteuid() != 0 {
 		return ""
 	}
-	dir, err := state.Dir(state.Environment{GOOS: runtime.GOOS, Getenv: func(string) string { return "" }})
+	dir, err := state.Dir("", runtime.GOOS, 0, func(string) string { return "" })
 	if err != nil {
 		return ""
 	}

@@ -6,11 +6,8 @@ package errtext
 
 import (
 	"errors"
-	"fmt"
-	"runtime"
 	"strings"
 	"syscall"
-	"unicode/utf8"
 )
 
 // Of returns what C's strerror says of the errno inside err: "Permission denied". An error without an errno is returned as
@@ -42,30 +39,10 @@ func Message(err error) string {
 	return s
 }
 
-// ofErrno turns Go's text back into the system's. Go's tables were made from strerror with the first letter put in lower
-// case where the second one is, so raising it restores the original; differs holds the texts that have changed since.
+// ofErrno turns Go's text back into the system's: Go's tables were made from strerror with the first letter put in lower
+// case where the second one is, so raising it restores the original. A number that Go does not know has no text of C's either, but for a
+// few that no call here returns.
 func ofErrno(no syscall.Errno) string {
-	if s, ok := differs[no]; ok {
-		return s
-	}
 	s := no.Error()
-	if no == 0 || strings.HasPrefix(s, "errno ") {
-		return unknown(no)
-	}
-	r, n := utf8.DecodeRuneInString(s)
-	return strings.ToUpper(string(r)) + s[n:]
-}
-
-// unknown words a number that has no text.
-func unknown(no syscall.Errno) string {
-	if runtime.GOOS == "linux" {
-		if no == 0 {
-			return "Success"
-		}
-		return fmt.Sprintf("Unknown error %d", int(no))
-	}
-	if no == 0 {
-		return "Undefined error: 0"
-	}
-	return fmt.Sprintf("Unknown error: %d", int(no))
+	return strings.ToUpper(s[:1]) + s[1:]
 }

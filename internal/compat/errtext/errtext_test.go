@@ -47,7 +47,7 @@ func TestMessage(t *testing.T) {
 	assert.Equal(t, "permission denied (try root)", Message(fmt.Errorf("%w (try root)", syscall.EACCES)))
 }
 
-// TestAgainstC compares every number with the C library of this machine.
+// TestAgainstC compares every number that Go knows with the C library of this machine.
 func TestAgainstC(t *testing.T) {
 	cc, err := exec.LookPath("gcc")
 	if err != nil {
@@ -75,10 +75,8 @@ int main(void) { for (int i = 0; i < 140; i++) puts(strerror(i)); return 0; }
 	lines := strings.Split(strings.TrimSuffix(string(out), "\n"), "\n")
 	require.Len(t, lines, 140)
 	for i, want := range lines {
-		if runtime.GOOS == "linux" && strings.HasPrefix(want, "Unknown error") {
-			assert.Contains(t, Of(syscall.Errno(i)), "Unknown error", "errno %d", i)
-			continue
+		if !strings.HasPrefix(syscall.Errno(i).Error(), "errno ") {
+			assert.Equal(t, want, Of(syscall.Errno(i)), "errno %d", i)
 		}
-		assert.Equal(t, want, Of(syscall.Errno(i)), "errno %d", i)
 	}
 }

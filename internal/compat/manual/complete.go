@@ -8,7 +8,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/compat/cmdline"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
 )
 
 // tables are what the shells have to know beside the Tree.
@@ -43,14 +43,14 @@ func tablesOf(tree Tree) *tables {
 		summary, _, _ = strings.Cut(summary, ": ")
 		t.Texts = append(t.Texts, c.Name+":"+summary)
 	}
-	t.take(cmdline.Program, tree.Daemon, "SOCKET")
+	t.take(compat.Program, tree.Daemon, "SOCKET")
 	t.take("socket_vmnet", tree.Old, "SOCKET")
 	for _, c := range tree.Commands {
 		operands := c.ArgsUsage
 		if c.Name == "help" { // its COMMAND is none of the system's
 			operands = strings.Join(t.Names, "|")
 		}
-		t.take(cmdline.Program+" "+c.Name, c.Flags, operands)
+		t.take(compat.Program+" "+c.Name, c.Flags, operands)
 	}
 	return t
 }
@@ -58,7 +58,7 @@ func tablesOf(tree Tree) *tables {
 // take notes what something takes.
 func (t *tables) take(name string, flags []cli.Flag, operands string) {
 	k := taker{Name: name, Operands: operandKinds(operands)}
-	for _, it := range cmdline.Items(flags) {
+	for _, it := range compat.Items(flags) {
 		word := "--" + it.Name
 		if it.Arg != "" {
 			t.value(kindOf(it.Arg), name+" "+word)

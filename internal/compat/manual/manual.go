@@ -19,7 +19,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/compat/cmdline"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
 )
 
 // Both are text/template: prose of mdoc, and shell code that gets the tables.
@@ -50,16 +50,14 @@ func Files(tree Tree) (map[string]string, error) {
 		if err := t.Execute(&b, all); err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
-		if files[name] = b.String(); in == "prose" {
-			files[name] = fold(b.String())
-		}
+		files[name] = b.String()
 	}
 	return files, nil
 }
 
 // functions are those of the templates.
 var functions = template.FuncMap{
-	"form": form, "options": func(flags []cli.Flag) string { return options(cmdline.Items(flags)) }, "body": body,
+	"form": form, "options": func(flags []cli.Flag) string { return options(compat.Items(flags)) }, "body": body,
 	"quote": quote, "join": strings.Join,
 }
 

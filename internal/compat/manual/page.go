@@ -10,31 +10,12 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/compat/cmdline"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
 )
 
 // pageLine is how long a line of text may be: mandoc finds fault with more than 80.
 const pageLine = 79
-
-// fold breaks the long lines of text, which is what are neither macros nor examples.
-func fold(page string) string {
-	var out strings.Builder
-	literal := false
-	for line := range strings.Lines(page) {
-		line = strings.TrimSuffix(line, "\n")
-		literal = literal && line != ".Ed" || strings.HasPrefix(line, ".Bd")
-		for !literal && len(line) > pageLine && line[0] != '.' {
-			n := strings.LastIndexByte(line[:pageLine+1], ' ')
-			if n < 0 {
-				break
-			}
-			out.WriteString(line[:n] + "\n")
-			line = noMacro(line[n+1:])
-		}
-		out.WriteString(line + "\n")
-	}
-	return out.String()
-}
 
 // noMacro keeps a line from being taken for a macro.
 func noMacro(line string) string {
@@ -46,7 +27,7 @@ func noMacro(line string) string {
 
 // form writes how a command is called, a macro for each part.
 func form(c *cli.Command) string {
-	lines := []string{".Nm " + cmdline.Program, ".Cm " + c.Name, ".Op Ar OPTION ..."}
+	lines := []string{".Nm " + compat.Program, ".Cm " + c.Name, ".Op Ar OPTION ..."}
 	for word := range strings.FieldsSeq(c.ArgsUsage) {
 		word, more := strings.CutSuffix(word, "...")
 		inner := strings.Trim(word, "[]")
@@ -73,7 +54,7 @@ func form(c *cli.Command) string {
 }
 
 // macro is an option with its argument.
-func macro(it cmdline.Item) string {
+func macro(it compat.Item) string {
 	m := `Fl \-` + strings.ReplaceAll(it.Name, "-", `\-`)
 	if it.Arg != "" {
 		m += " Ns = Ns Ar " + it.Arg
@@ -85,7 +66,7 @@ func macro(it cmdline.Item) string {
 }
 
 // options writes a list.
-func options(items []cmdline.Item) string {
+func options(items []compat.Item) string {
 	var b strings.Builder
 	b.WriteString(".Bl -tag -width Ds\n")
 	for _, it := range items {
@@ -100,8 +81,8 @@ func options(items []cmdline.Item) string {
 
 // body writes a command's texts and options. Those that the daemon has as well are only named.
 func body(c *cli.Command) string {
-	items := cmdline.Items(c.Flags)
-	n := slices.IndexFunc(items, func(it cmdline.Item) bool { return it.Category != "" })
+	items := compat.Items(c.Flags)
+	n := slices.IndexFunc(items, func(it compat.Item) bool { return it.Category != "" })
 	parts := []string{text(c.Usage, ".Pp")}
 	if n < 0 {
 		n = len(items)
@@ -110,7 +91,7 @@ func body(c *cli.Command) string {
 	if n < len(items) {
 		var names []string
 		for _, it := range items[n:] {
-			names = append(names, "."+macro(cmdline.Item{Name: it.Name}))
+			names = append(names, "."+macro(compat.Item{Name: it.Name}))
 		}
 		parts = append(parts, ".Pp\n"+items[n].Category+":\n"+strings.Join(names, " ,\n")+" .")
 	}
@@ -128,9 +109,11 @@ func text(s, between string) string {
 	s = longOption.ReplaceAllStringFunc(s, func(m string) string { return strings.ReplaceAll(m, "-", `\-`) })
 	var all []string
 	for paragraph := range strings.SplitSeq(s, "\n\n") {
-		lines := strings.Split(sentenceEnd.ReplaceAllString(strings.ReplaceAll(paragraph, "\n", " "), "$1\n$2"), "\n")
-		for i, l := range lines {
-			lines[i] = noMacro(l)
+		var lines []string
+		for sentence := range strings.SplitSeq(sentenceEnd.ReplaceAllString(strings.ReplaceAll(paragraph, "\n", " "), "$1\n$2"), "\n") {
+			for _, l := range printable.Wrap(sentence, pageLine) {
+				lines = append(lines, noMacro(l))
+			}
 		}
 		all = append(all, strings.Join(lines, "\n"))
 	}

@@ -88,7 +88,7 @@ func needTool(t *testing.T, name string) string {
 	return path
 }
 
-// missing skips, but not in CI on Linux. On a Mac not all of it can be had.
+// missing skips, but not in CI on Linux. On a Mac not all of it is there.
 func missing(t *testing.T, what string) {
 	t.Helper()
 	if os.Getenv("CI") != "" && runtime.GOOS == "linux" {

@@ -26,36 +26,30 @@ func (o Options) path(role string) string {
 	return filepath.Join(o.Dir, role)
 }
 
-// role is what a name stands for.
-func (g descriptor) role() (string, error) {
+// role is what g's name, or the path that it is bound to, says.
+func (g descriptor) role(path string, o Options) (string, error) {
 	switch {
 	case slices.Contains(roles, g.name):
 		return g.name, nil
-	case g.name == "", g.name == "unknown", g.name == "Listeners", strings.HasSuffix(g.name, ".socket"):
-		return byPath, nil
+	case g.name != "" && g.name != "unknown" && g.name != "Listeners" && !strings.HasSuffix(g.name, ".socket"):
+		return "", fmt.Errorf("the name means nothing here: use one of %s, or none", strings.Join(roles, ", "))
 	}
-	return "", fmt.Errorf("the name means nothing here: use one of %s, or none", strings.Join(roles, ", "))
+	i := slices.IndexFunc(roles, func(role string) bool { return samePath(path, o.path(role)) })
+	if i < 0 {
+		return "", fmt.Errorf("it listens at %s, which is neither SOCKET (%s) nor a socket beside it", path, o.Socket)
+	}
+	return roles[i], nil
 }
 
 // check tells which socket g is, and whether it can be that.
 func (g descriptor) check(o Options) (string, error) {
-	role, err := g.role()
-	if err != nil {
-		return "", err
-	}
 	path, err := boundPath(g.fd)
 	if err != nil {
 		return "", err
 	}
-	if role == byPath {
-		for _, r := range roles {
-			if samePath(path, o.path(r)) {
-				role = r
-			}
-		}
-		if role == byPath {
-			return "", fmt.Errorf("it listens at %s, which is neither SOCKET (%s) nor a socket beside it", path, o.Socket)
-		}
+	role, err := g.role(path, o)
+	if err != nil {
+		return "", err
 	}
 	want := o.path(role)
 	if want == "" {
@@ -68,7 +62,7 @@ func (g descriptor) check(o Options) (string, error) {
 		return "", fmt.Errorf("the socket at %s %w", path, err)
 	}
 	if info, err := os.Lstat(want); err != nil || info.Mode()&os.ModeSocket == 0 {
-		o.Log.Warn("nobody can connect to a socket that was given: its path is gone; restart the socket's unit or job", "path", want)
+		o.Log.Warn("no client can connect to a socket that was given: its path is gone; restart the socket's unit or job", "path", want)
 	}
 	return role, nil
 }
@@ -127,20 +121,10 @@ func (g descriptor) checkKind(role string) error {
 
 // samePath reports whether both name one file: by the same words, or in the same directory, as /run and /var/run are.
 func samePath(a, b string) bool {
-	if a == "" || b == "" {
+	if a == "" || b == "" || filepath.Base(a) != filepath.Base(b) {
 		return false
 	}
-	a, b = filepath.Clean(a), filepath.Clean(b)
-	if a == b {
-		return true
-	}
-	if filepath.Base(a) != filepath.Base(b) {
-		return false
-	}
-	da, err := os.Stat(filepath.Dir(a))
-	if err != nil {
-		return false
-	}
-	db, err := os.Stat(filepath.Dir(b))
-	return err == nil && os.SameFile(da, db)
+	da, _ := os.Stat(filepath.Dir(a))
+	db, _ := os.Stat(filepath.Dir(b))
+	return filepath.Clean(a) == filepath.Clean(b) || os.SameFile(da, db)
 }

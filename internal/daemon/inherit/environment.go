@@ -3,65 +3,95 @@
 package inherit
 
 import (
+	"fmt"
 	"os"
+	"strconv"
+	"strings"
 	"syscall"
 )
 
-// An environment is what a process was started with, as far as it tells of a service manager.
-type environment struct {
-	lookup           func(string) (string, bool)
-	unset            func(string) error
-	pid, ppid        int
-	uid, euid        int
-	gid, egid        int
-	firstDescriptor  int // systemd's is 3; tests cannot have that one
-	closeOnExecution func(fd int)
+const (
+	// firstDescriptor is where systemd's descriptors begin, SD_LISTEN_FDS_START.
+	firstDescriptor = 3
+	// maxGiven is how many descriptors are looked at. There are five sockets; a manager that gives more gives something else.
+	maxGiven = 32
+)
+
+// A process is one that a service manager may have started. Tests make up some.
+type process struct {
+	pid, ppid  int
+	uid, euid  int
+	gid, egid  int
+	descriptor int // the first that is given; tests cannot have that one
 }
 
-// firstDescriptor is where systemd's descriptors begin, SD_LISTEN_FDS_START.
-const firstDescriptor = 3
-
-func processEnvironment() environment {
-	return environment{
-		lookup: os.LookupEnv, unset: os.Unsetenv,
-		pid: os.Getpid(), ppid: os.Getppid(),
-		uid: os.Getuid(), euid: os.Geteuid(), gid: os.Getgid(), egid: os.Getegid(),
-		firstDescriptor: firstDescriptor, closeOnExecution: syscall.CloseOnExec,
-	}
+func thisProcess() process {
+	return process{os.Getpid(), os.Getppid(), os.Getuid(), os.Geteuid(), os.Getgid(), os.Getegid(), firstDescriptor}
 }
 
-// Getenv is os.Getenv for what is the user's to say: empty in a process that has more rights than whoever started it.
-func Getenv(name string) string { return processEnvironment().get(name) }
+// Getenv is os.Getenv for what is the user's to say: empty in a process that has more rights than the user who started it.
+func Getenv(name string) string { return thisProcess().getenv(name) }
 
-func (e environment) get(name string) string {
-	if e.uid != e.euid || e.gid != e.egid {
+func (p process) getenv(name string) string {
+	if p.uid != p.euid || p.gid != p.egid {
 		return ""
 	}
-	v, _ := e.lookup(name)
-	return v
+	return os.Getenv(name)
 }
 
 // DropUnheeded removes from the environment what this process does not heed and an image after an upgrade could, once its parent
 // has ended and process 1 is its parent.
-func DropUnheeded() { processEnvironment().dropUnheeded() }
+func DropUnheeded() { thisProcess().dropUnheeded() }
 
-func (e environment) dropUnheeded() {
-	if !e.heeded() {
-		e.take("STATE_DIRECTORY")
+func (p process) dropUnheeded() {
+	if !p.heeds() {
+		takeVariable("STATE_DIRECTORY")
 	}
 }
 
-// heeded reports whether this process heeds what a service manager says in the environment: as root only as a child of process 1,
+// heeds reports whether a process heeds what a service manager says in the environment: as root only as a child of process 1,
 // and never with more rights than the account that started it, whose environment it is.
-func (e environment) heeded() bool {
-	return e.uid == e.euid && e.gid == e.egid && (e.euid != 0 || e.ppid == 1)
+func (p process) heeds() bool {
+	return p.uid == p.euid && p.gid == p.egid && (p.euid != 0 || p.ppid == 1)
 }
 
-// take returns a variable and removes it from the environment.
-func (e environment) take(name string) (string, bool) {
-	v, ok := e.lookup(name)
-	if ok {
-		_ = e.unset(name)
-	}
+// takeVariable returns a variable and removes it from the environment.
+func takeVariable(name string) (string, bool) {
+	v, ok := os.LookupEnv(name)
+	_ = os.Unsetenv(name)
 	return v, ok
+}
+
+// fromSystemd reads LISTEN_PID, LISTEN_FDS and LISTEN_FDNAMES, as sd_listen_fds_with_names does, and removes them. Those that
+// are for another process, which has passed them on, are no error.
+func fromSystemd(o Options) ([]descriptor, error) {
+	pid, _ := takeVariable("LISTEN_PID")
+	count, hasCount := takeVariable("LISTEN_FDS")
+	nameList, hasNames := takeVariable("LISTEN_FDNAMES")
+	takeVariable("LISTEN_PIDFDID")
+	if !hasCount || pid != strconv.Itoa(o.process.pid) {
+		return nil, nil
+	}
+	if !o.process.heeds() {
+		o.Log.Warn("LISTEN_FDS is ignored: a daemon that runs as root heeds it only when process 1 has started it", "parent", o.process.ppid)
+		return nil, nil
+	}
+	n, err := strconv.Atoi(count)
+	if err != nil || n < 0 || n > maxGiven {
+		return nil, fmt.Errorf("LISTEN_FDS=%q: want a number up to %d", count, maxGiven)
+	}
+	names := strings.Split(nameList, ":")
+	if hasNames && len(names) != n && (n > 0 || nameList != "") {
+		return nil, fmt.Errorf("LISTEN_FDNAMES=%q has %d names, LISTEN_FDS is %d", nameList, len(names), n)
+	}
+	list := make([]descriptor, n)
+	for i := range list {
+		fd, name := o.process.descriptor+i, "unknown"
+		syscall.CloseOnExec(fd) // whatever comes of it
+		if hasNames {
+			name = names[i]
+		}
+		list[i] = descriptor{fd, name, fmt.Sprintf("descriptor %d of LISTEN_FDS, %q", fd, name)}
+	}
+	return list, nil
 }

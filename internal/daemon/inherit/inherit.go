@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package inherit takes what a service manager gives the daemon: listening sockets, so that nobody is refused while the daemon
-// restarts, and a place to report its state.
+// Package inherit takes what a service manager gives the daemon: listening sockets, so that no client is refused while the
+// daemon restarts, and a place to report its state.
 //
 // systemd hands descriptors over from number 3 on and says so in LISTEN_PID, LISTEN_FDS and LISTEN_FDNAMES; launchd hands them
 // out by the key in the job's Sockets. The names:
@@ -21,12 +21,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net"
 	"os"
 	"slices"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/hostfs"
 )
 
 // The names of the sockets.
@@ -38,12 +39,6 @@ const (
 	Dgram   = "dgram"
 )
 
-// errNotLaunchd: launchd has not started this process.
-var errNotLaunchd = errors.New("not started by launchd")
-
-// byPath stands for a name that says nothing.
-const byPath = ""
-
 // roles are the sockets that there are, in the order in which launchd is asked for them.
 var roles = []string{Stream, Attach, Adopt, Dgram, Control}
 
@@ -53,16 +48,25 @@ type Options struct {
 	Dir    string // of the sockets beside it, an absolute path; empty: there are none
 	Log    *slog.Logger
 
-	env      environment
-	activate func(name string) ([]int, error) // tests change it
+	process  process
+	activate func(name string) ([]int, error)
 }
+
+// activateSocket asks launchd for the sockets of this name. There are none where it has not started this process.
+var activateSocket = func(string) ([]int, error) { return nil, nil }
 
 // Sockets are those that were given, until they are taken. A nil one has none. It is used by one goroutine.
 type Sockets struct {
+	saved   Saved
 	streams map[string]*net.UnixListener
 	dgram   *net.UnixConn
-	paths   []string
-	names   []string
+}
+
+// Saved tells the next image of the daemon which sockets were given to this one. Their descriptors are handed over by those that
+// have taken them.
+type Saved struct {
+	Names []string `json:"names"`
+	Paths []string `json:"paths"`
 }
 
 // Take takes the sockets that a service manager has given this process, and what it says of them out of the environment. Without
@@ -70,14 +74,11 @@ type Sockets struct {
 // at the path that the daemon would listen at. One that is not, a name that means nothing here, or two sockets for one place
 // is an error that tells which; then the daemon ends, and no descriptor has been closed: it may be anything.
 func Take(o Options) (*Sockets, error) {
-	if o.env.lookup == nil {
-		o.env = processEnvironment()
-	}
 	if o.activate == nil {
-		o.activate = activateSocket
+		o.process, o.activate = thisProcess(), activateSocket
 	}
 	given, err := fromSystemd(o)
-	if err == nil && len(given) == 0 && o.env.heeded() {
+	if err == nil && len(given) == 0 && o.process.heeds() {
 		given, err = fromLaunchd(o)
 	}
 	s := &Sockets{streams: map[string]*net.UnixListener{}}
@@ -90,8 +91,8 @@ func Take(o Options) (*Sockets, error) {
 		s.Close()
 		return nil, err
 	}
-	if len(s.names) > 0 {
-		o.Log.Info("listening sockets were given by the service manager", "names", s.names)
+	if len(s.saved.Names) > 0 {
+		o.Log.Info("listening sockets were given by the service manager", "names", s.saved.Names)
 	}
 	return s, nil
 }
@@ -108,8 +109,6 @@ func fromLaunchd(o Options) (list []descriptor, err error) {
 	for _, name := range append(slices.Clone(roles), "Listeners") {
 		fds, err := o.activate(name)
 		switch {
-		case errors.Is(err, errNotLaunchd):
-			return nil, nil
 		case errors.Is(err, unix.ENOENT): // the job has none of this name
 			continue
 		case err != nil:
@@ -134,50 +133,23 @@ func (s *Sockets) add(g descriptor, o Options) error {
 	f := os.NewFile(uintptr(g.fd), g.from)
 	defer func() { _ = f.Close() }() // the listener has a duplicate
 	if role == Dgram {
-		err = s.keepDatagram(f)
+		s.dgram, err = hostfs.Datagram(f)
 	} else {
-		err = s.keepListener(f, role)
+		s.streams[role], err = hostfs.Listener(f)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: use the socket: %w", g.from, err)
 	}
-	s.names = append(s.names, role)
-	s.paths = append(s.paths, o.path(role))
+	s.saved.Names = append(s.saved.Names, role)
+	s.saved.Paths = append(s.saved.Paths, o.path(role))
 	if told, err := boundPath(g.fd); err == nil && told != o.path(role) {
-		s.paths = append(s.paths, told)
+		s.saved.Paths = append(s.saved.Paths, told)
 	}
-	return nil
-}
-
-func (s *Sockets) keepDatagram(f *os.File) error {
-	c, err := net.FilePacketConn(f)
-	if err != nil {
-		return err
-	}
-	uc, ok := c.(*net.UnixConn)
-	if !ok {
-		return errors.Join(unix.ENOTSOCK, c.Close())
-	}
-	s.dgram = uc
-	return nil
-}
-
-func (s *Sockets) keepListener(f *os.File, role string) error {
-	l, err := net.FileListener(f)
-	if err != nil {
-		return err
-	}
-	ul, ok := l.(*net.UnixListener)
-	if !ok {
-		return errors.Join(unix.ENOTSOCK, l.Close())
-	}
-	ul.SetUnlinkOnClose(false)
-	s.streams[role] = ul
 	return nil
 }
 
 // Has reports whether the socket of this name was given.
-func (s *Sockets) Has(name string) bool { return s != nil && slices.Contains(s.names, name) }
+func (s *Sockets) Has(name string) bool { return s != nil && slices.Contains(s.saved.Names, name) }
 
 // Any reports whether one of these was given.
 func (s *Sockets) Any(names ...string) bool { return slices.ContainsFunc(names, s.Has) }
@@ -205,37 +177,20 @@ func (s *Sockets) Datagram() *net.UnixConn {
 
 // Paths are the paths of all that were given, as the daemon names them and, where it differs, as the system tells those that are
 // connected to them.
-func (s *Sockets) Paths() []string {
-	if s == nil {
-		return nil
-	}
-	return s.paths
-}
-
-// Saved tells the next image of the daemon which sockets were given to this one. Their descriptors are handed over by those who
-// have taken them.
-type Saved struct {
-	Names []string `json:"names"`
-	Paths []string `json:"paths"`
-}
+func (s *Sockets) Paths() []string { return s.Save().Paths }
 
 // Save is what Restore takes. It may be called on nil.
 func (s *Sockets) Save() Saved {
 	if s == nil {
 		return Saved{}
 	}
-	return Saved{Names: slices.Clone(s.names), Paths: slices.Clone(s.paths)}
+	return s.saved
 }
 
-// Restore knows the sockets that were given to the image before: Has and Paths tell of them. Those that are named here are
-// handed over by Listener and Datagram too; others are restored by whoever has them.
-func Restore(v Saved, streams map[string]*net.UnixListener, dgram *net.UnixConn) *Sockets {
-	s := &Sockets{streams: map[string]*net.UnixListener{}, dgram: dgram, names: v.Names, paths: v.Paths}
-	maps.Copy(s.streams, streams)
-	return s
-}
+// Restore knows the sockets that were given to the image before: Has and Paths tell of them. They are handed over by what has them.
+func Restore(v Saved) *Sockets { return &Sockets{saved: v} }
 
-// Close closes those that nobody has taken. It may be called on nil.
+// Close closes those that were not taken. It may be called on nil.
 func (s *Sockets) Close() {
 	if s == nil {
 		return

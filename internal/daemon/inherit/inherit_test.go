@@ -27,7 +27,6 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type rig struct {
 	t    *testing.T
 	dir  string
-	vars map[string]string
 	log  strings.Builder
 	opts Options
 }
@@ -41,15 +40,11 @@ func newRig(t *testing.T) *rig {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, "s.d", "dgram"), 0o700))
-	r := &rig{t: t, dir: dir, vars: map[string]string{}}
+	r := &rig{t: t, dir: dir}
 	r.opts = Options{
 		Socket: dir + "/s", Dir: dir + "/s.d", Log: slog.New(slog.NewTextHandler(&r.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
-		activate: func(string) ([]int, error) { return nil, errNotLaunchd },
-		env: environment{
-			lookup: func(k string) (string, bool) { v, ok := r.vars[k]; return v, ok },
-			unset:  func(k string) error { delete(r.vars, k); return nil },
-			pid:    77, ppid: 1, firstDescriptor: base, closeOnExecution: unix.CloseOnExec,
-		},
+		activate: func(string) ([]int, error) { return nil, nil },
+		process:  process{pid: 77, ppid: 1, descriptor: base},
 	}
 	return r
 }
@@ -76,11 +71,27 @@ func (r *rig) socket(kind int, path string) int {
 	return fd
 }
 
+// set sets variables.
+func (r *rig) set(pairs ...string) {
+	for i := 0; i < len(pairs); i += 2 {
+		r.t.Setenv(pairs[i], pairs[i+1])
+	}
+}
+
+// noneLeft checks that the variables are for this process alone.
+func (r *rig) noneLeft() {
+	r.t.Helper()
+	for _, name := range []string{"LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "NOTIFY_SOCKET"} {
+		_, there := os.LookupEnv(name)
+		assert.False(r.t, there, name)
+	}
+}
+
 // announce sets the variables for n descriptors.
 func (r *rig) announce(n int, names ...string) {
-	r.vars["LISTEN_PID"], r.vars["LISTEN_FDS"] = "77", strconv.Itoa(n)
+	r.set("LISTEN_PID", "77", "LISTEN_FDS", strconv.Itoa(n))
 	if names != nil {
-		r.vars["LISTEN_FDNAMES"] = strings.Join(names, ":")
+		r.set("LISTEN_FDNAMES", strings.Join(names, ":"))
 	}
 }
 
@@ -107,7 +118,7 @@ func TestAllSockets(t *testing.T) {
 			r.give(4, r.socket(unix.SOCK_DGRAM, r.dir+"/s.d/dgram/sock"))
 			r.announce(5, names...)
 			s := r.take()
-			assert.Empty(t, r.vars, "the variables are for this process alone")
+			r.noneLeft()
 			assert.True(t, s.Any(Control, "x"))
 			assert.Equal(t, []string{r.dir + "/s", r.dir + "/s.d/attach", r.dir + "/s.d/adopt", r.dir + "/s.d/control", r.dir + "/s.d/dgram/sock"}, s.Paths())
 			for i, role := range []string{Stream, Attach, Adopt, Control} {
@@ -153,17 +164,17 @@ func assertCloseOnExec(t *testing.T, l *net.UnixListener) {
 func TestNothingGiven(t *testing.T) {
 	for name, set := range map[string]func(r *rig){
 		"no variables":         func(*rig) {},
-		"no count":             func(r *rig) { r.vars["LISTEN_PID"] = "77" },
-		"no process":           func(r *rig) { r.vars["LISTEN_FDS"] = "1" },
-		"another process":      func(r *rig) { r.announce(1); r.vars["LISTEN_PID"] = "78" },
-		"not quite a process":  func(r *rig) { r.announce(1); r.vars["LISTEN_PID"] = "077" },
+		"no count":             func(r *rig) { r.set("LISTEN_PID", "77") },
+		"no process":           func(r *rig) { r.set("LISTEN_FDS", "1") },
+		"another process":      func(r *rig) { r.announce(1); r.set("LISTEN_PID", "78") },
+		"not quite a process":  func(r *rig) { r.announce(1); r.set("LISTEN_PID", "077") },
 		"none":                 func(r *rig) { r.announce(0) },
 		"none, no names":       func(r *rig) { r.announce(0, "") },
-		"root of a user":       func(r *rig) { r.announce(1); r.opts.env.ppid = 2 },
-		"set-user-id":          func(r *rig) { r.announce(1); r.opts.env.uid = 501 },
-		"set-group-id":         func(r *rig) { r.announce(1); r.opts.env.gid = 20 },
-		"root of a container":  func(r *rig) { r.announce(1); r.opts.env.ppid = 0 },
-		"set-user-id, no root": func(r *rig) { r.announce(1); r.opts.env.uid, r.opts.env.euid = 501, 502 },
+		"root of a user":       func(r *rig) { r.announce(1); r.opts.process.ppid = 2 },
+		"set-user-id":          func(r *rig) { r.announce(1); r.opts.process.uid = 501 },
+		"set-group-id":         func(r *rig) { r.announce(1); r.opts.process.gid = 20 },
+		"root of a container":  func(r *rig) { r.announce(1); r.opts.process.ppid = 0 },
+		"set-user-id, no root": func(r *rig) { r.announce(1); r.opts.process.uid, r.opts.process.euid = 501, 502 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
@@ -174,7 +185,7 @@ func TestNothingGiven(t *testing.T) {
 			assert.Nil(t, s.Listener(Stream))
 			assert.Nil(t, s.Datagram())
 			assert.Empty(t, s.Paths())
-			assert.Empty(t, r.vars)
+			r.noneLeft()
 		})
 	}
 }
@@ -182,29 +193,29 @@ func TestNothingGiven(t *testing.T) {
 func TestWhoseEnvironment(t *testing.T) {
 	for _, tt := range []struct {
 		name      string
-		set       func(e *environment)
+		set       func(p *process)
 		get, kept bool
 	}{
-		{"root's by process 1", func(*environment) {}, true, true},
-		{"root's by a user", func(e *environment) { e.ppid = 2 }, true, false},
-		{"a user's", func(e *environment) { e.uid, e.euid, e.ppid = 501, 501, 2 }, true, true},
-		{"set-user-id", func(e *environment) { e.uid = 501 }, false, false},
-		{"set-user-id of a user", func(e *environment) { e.uid, e.euid = 501, 502 }, false, false},
-		{"set-group-id", func(e *environment) { e.uid, e.euid, e.egid = 501, 501, 20 }, false, false},
+		{"root's by process 1", func(*process) {}, true, true},
+		{"root's by a user", func(p *process) { p.ppid = 2 }, true, false},
+		{"a user's", func(p *process) { p.uid, p.euid, p.ppid = 501, 501, 2 }, true, true},
+		{"set-user-id", func(p *process) { p.uid = 501 }, false, false},
+		{"set-user-id of a user", func(p *process) { p.uid, p.euid = 501, 502 }, false, false},
+		{"set-group-id", func(p *process) { p.uid, p.euid, p.egid = 501, 501, 20 }, false, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newRig(t)
-			r.vars["STATE_DIRECTORY"], r.vars["HOME"] = "/s", "/h"
-			tt.set(&r.opts.env)
-			assert.Equal(t, tt.get, r.opts.env.get("HOME") == "/h")
-			r.opts.env.dropUnheeded()
-			assert.Equal(t, tt.kept, r.vars["STATE_DIRECTORY"] == "/s")
-			assert.Equal(t, "/h", r.vars["HOME"])
+			r.set("STATE_DIRECTORY", "/s", "HOME", "/h")
+			tt.set(&r.opts.process)
+			assert.Equal(t, tt.get, r.opts.process.getenv("HOME") == "/h")
+			r.opts.process.dropUnheeded()
+			assert.Equal(t, tt.kept, os.Getenv("STATE_DIRECTORY") == "/s")
+			assert.Equal(t, "/h", os.Getenv("HOME"))
 		})
 	}
 }
 
-// TestSaved: the next image knows what was given, whoever hands the descriptors over.
+// TestSaved: the next image knows what was given.
 func TestSaved(t *testing.T) {
 	r := newRig(t)
 	r.give(0, r.socket(unix.SOCK_STREAM, r.dir+"/s"))
@@ -215,25 +226,22 @@ func TestSaved(t *testing.T) {
 	require.NoError(t, err)
 	var v Saved
 	require.NoError(t, json.Unmarshal(b, &v))
-	next := Restore(v, map[string]*net.UnixListener{Stream: s.Listener(Stream)}, nil)
+	next := Restore(v)
 	defer next.Close()
 	assert.True(t, next.Has(Stream))
 	assert.True(t, next.Has(Adopt))
 	assert.False(t, next.Has(Attach))
 	assert.Equal(t, s.Paths(), next.Paths())
-	l := next.Listener(Stream)
-	require.NotNil(t, l)
-	require.NoError(t, l.Close())
-	assert.Nil(t, next.Listener(Adopt))
+	assert.Nil(t, next.Listener(Stream))
 	assert.Nil(t, next.Datagram())
 	var none *Sockets
 	assert.Zero(t, none.Save())
-	assert.False(t, Restore(Saved{}, nil, nil).Any(roles...))
+	assert.False(t, Restore(Saved{}).Any(roles...))
 }
 
 func TestUserNeedsNoInit(t *testing.T) {
 	r := newRig(t)
-	r.opts.env.uid, r.opts.env.euid, r.opts.env.ppid = 501, 501, 4711
+	r.opts.process.uid, r.opts.process.euid, r.opts.process.ppid = 501, 501, 4711
 	r.give(0, r.socket(unix.SOCK_STREAM, r.dir+"/s"))
 	r.announce(1)
 	assert.True(t, r.take().Has(Stream))
@@ -249,9 +257,9 @@ func TestRefused(t *testing.T) {
 		give string // name of the descriptor
 		want string
 	}{
-		{"no number", func(r *rig) { r.vars["LISTEN_FDS"] = "x" }, "stream", `LISTEN_FDS="x"`},
-		{"negative", func(r *rig) { r.vars["LISTEN_FDS"] = "-1" }, "stream", `LISTEN_FDS="-1"`},
-		{"very many", func(r *rig) { r.vars["LISTEN_FDS"] = "33" }, "stream", `LISTEN_FDS="33"`},
+		{"no number", func(r *rig) { r.set("LISTEN_FDS", "x") }, "stream", `LISTEN_FDS="x"`},
+		{"negative", func(r *rig) { r.set("LISTEN_FDS", "-1") }, "stream", `LISTEN_FDS="-1"`},
+		{"very many", func(r *rig) { r.set("LISTEN_FDS", "33") }, "stream", `LISTEN_FDS="33"`},
 		{"too many names", stream("s"), "stream:attach", "has 2 names"},
 		{"unknown name", stream("s"), "http", `"http": the name means nothing here: use one of stream, attach`},
 		{"not open", func(*rig) {}, "stream", "look at it: bad file descriptor"},
@@ -305,11 +313,11 @@ func TestRefused(t *testing.T) {
 			r := newRig(t)
 			r.announce(1)
 			tt.set(r)
-			r.vars["LISTEN_FDNAMES"] = tt.give
+			r.set("LISTEN_FDNAMES", tt.give)
 			s, err := Take(r.opts)
 			require.ErrorContains(t, err, tt.want)
 			assert.Nil(t, s)
-			assert.Empty(t, r.vars)
+			r.noneLeft()
 			s.Close() // nil has none
 			assert.False(t, s.Has(Stream))
 			assert.Nil(t, s.Paths())
@@ -362,11 +370,11 @@ func TestLaunchd(t *testing.T) {
 	assert.Equal(t, []string{Stream, Attach, Adopt, Dgram, Control, "Listeners"}, asked)
 
 	asked = nil
-	r.opts.env.ppid = 2
+	r.opts.process.ppid = 2
 	assert.False(t, r.take().Has(Stream))
 	assert.Empty(t, asked, "a daemon of root's that a user started asks for nothing")
 
-	r.opts.env.ppid = 1
+	r.opts.process.ppid = 1
 	r.opts.activate = func(string) ([]int, error) { return nil, unix.EINVAL }
 	_, err := Take(r.opts)
 	require.ErrorIs(t, err, unix.EINVAL)
@@ -402,10 +410,10 @@ func TestNotifier(t *testing.T) {
 			require.NoError(t, err)
 			return string(b[:n])
 		}
-		r.vars["NOTIFY_SOCKET"] = addr
-		n := takeNotifier(r.opts.env, r.opts.Log)
+		r.set("NOTIFY_SOCKET", addr)
+		n := takeNotifier(r.opts.process, r.opts.Log)
 		require.NotNil(t, n)
-		assert.Empty(t, r.vars)
+		r.noneLeft()
 		n.Ready("serving /a\nFDSTORE=1")
 		assert.Equal(t, "READY=1\nSTATUS=serving /a FDSTORE=1", read())
 		n = NewNotifier(n.Addr(), r.opts.Log)
@@ -418,7 +426,7 @@ func TestNotifier(t *testing.T) {
 	assert.Empty(t, r.log.String())
 }
 
-func TestNotifierThatNobodyReads(t *testing.T) {
+func TestNotifierThatIsNotRead(t *testing.T) {
 	r := newRig(t)
 	for _, addr := range []string{r.dir + "/none", "relative", "vsock:2:1234", "/" + strings.Repeat("x", 200)} {
 		r.log.Reset()
@@ -428,12 +436,12 @@ func TestNotifierThatNobodyReads(t *testing.T) {
 		assert.Contains(t, r.log.String(), "level=DEBUG")
 	}
 	assert.Nil(t, NewNotifier("", nil))
-	r.vars["NOTIFY_SOCKET"] = "/x"
-	r.opts.env.ppid = 2
-	n := takeNotifier(r.opts.env, r.opts.Log)
+	r.set("NOTIFY_SOCKET", "/x")
+	r.opts.process.ppid = 2
+	n := takeNotifier(r.opts.process, r.opts.Log)
 	assert.Nil(t, n)
-	assert.Empty(t, r.vars)
-	n.Ready("x") // nil tells nobody
+	r.noneLeft()
+	n.Ready("x") // nil tells nothing
 	n.Stopping()
 	n.Reloading()
 	assert.Empty(t, n.Addr())

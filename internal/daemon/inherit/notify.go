@@ -16,22 +16,19 @@ import (
 const notifyTime = 500 * time.Millisecond
 
 // A Notifier tells a service manager how the daemon is, by systemd's protocol: one datagram to the socket in NOTIFY_SOCKET. A
-// nil one tells nobody. What cannot be told is logged at DEBUG and is no error.
+// nil one tells nothing. What cannot be told is logged at DEBUG and is no error.
 type Notifier struct {
 	addr string
 	log  *slog.Logger
 }
 
 // TakeNotifier reads NOTIFY_SOCKET and removes it from the environment. It returns nil if it is not set or not heeded.
-func TakeNotifier(log *slog.Logger) *Notifier { return takeNotifier(processEnvironment(), log) }
+func TakeNotifier(log *slog.Logger) *Notifier { return takeNotifier(thisProcess(), log) }
 
-func takeNotifier(e environment, log *slog.Logger) *Notifier {
-	addr, _ := e.take("NOTIFY_SOCKET")
-	if addr == "" {
-		return nil
-	}
-	if !e.heeded() {
-		log.Debug("NOTIFY_SOCKET is ignored: a daemon that runs as root heeds it only when process 1 has started it", "parent", e.ppid)
+func takeNotifier(p process, log *slog.Logger) *Notifier {
+	addr, _ := takeVariable("NOTIFY_SOCKET")
+	if addr != "" && !p.heeds() {
+		log.Debug("NOTIFY_SOCKET is ignored: a daemon that runs as root heeds it only when process 1 has started it", "parent", p.ppid)
 		return nil
 	}
 	return NewNotifier(addr, log)
@@ -75,31 +72,16 @@ func (n *Notifier) send(lines ...string) {
 		return
 	}
 	for i, l := range lines {
-		lines[i] = strings.Map(func(r rune) rune {
-			if r < ' ' { // a line break would begin another assignment
-				return ' '
-			}
-			return r
-		}, l)
-	}
-	if err := n.write(strings.Join(lines, "\n")); err != nil {
-		n.log.Debug("the service manager was not told", "state", lines[0], "error", err)
-	}
-}
-
-func (n *Notifier) write(text string) error {
-	if !strings.HasPrefix(n.addr, "/") && !strings.HasPrefix(n.addr, "@") {
-		return fmt.Errorf("NOTIFY_SOCKET=%q: neither a path nor an abstract name", n.addr)
+		lines[i] = strings.ReplaceAll(l, "\n", " ") // a line break would begin another assignment
 	}
 	// Package net takes a leading "@" for an abstract name, too.
 	c, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: n.addr, Net: "unixgram"})
+	if err == nil {
+		defer func() { _ = c.Close() }()
+		_ = c.SetWriteDeadline(time.Now().Add(notifyTime))
+		_, err = c.Write([]byte(strings.Join(lines, "\n")))
+	}
 	if err != nil {
-		return err
+		n.log.Debug("the service manager was not told", "state", lines[0], "error", err)
 	}
-	defer func() { _ = c.Close() }()
-	if err := c.SetWriteDeadline(time.Now().Add(notifyTime)); err != nil {
-		return err
-	}
-	_, err = c.Write([]byte(text))
-	return err
 }

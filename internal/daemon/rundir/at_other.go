@@ -6,52 +6,28 @@ package rundir
 
 import (
 	"os"
-	"path"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/hostfs"
 )
 
 // parentFlags open a directory in which only names are used.
 const parentFlags = unix.O_RDONLY
 
-// bind binds s to name. There is no bind that takes a directory, so the path is used, after a look whether it leads to the
-// directory that was checked; take looks again. Somebody who may write in the parent and puts a link there in between has
-// an empty socket with mode 0600 made in a directory of his choice, and nothing else. It returns the name that the system has
-// for the socket from then on.
-func (d *Dir) bind(s, dir *os.File, name string) (string, error) {
-	where := d.path + "/" + name
-	var st unix.Stat_t
-	if err := unix.Lstat(where[:strings.LastIndexByte(where, '/')], &st); err != nil {
-		return "", err
+// pathOf is a path of name in the directory to bind a socket to. There is no bind that takes a directory, so it is what was given, after
+// a look whether that leads to the directory that was checked; take looks again. A user who may write in the parent and puts a link there in
+// between has an empty socket with mode 0600 made in a directory of choice, and nothing else.
+func (d *Dir) pathOf(name string) (string, error) {
+	same, err := hostfs.Place{Name: d.Where}.Holds(d.dir)
+	if err == nil && !same {
+		err = unix.EADDRINUSE
 	}
-	n, err := stat(dir)
-	if err != nil {
-		return "", err
-	}
-	if !n.same(nodeOf(&st)) {
-		return "", unix.EADDRINUSE
-	}
-	return where, compat.BindPrivate(fd(s), where)
+	return d.Where + "/" + name, err
 }
 
 // prepare has nothing to do: the system does not tell who sent a datagram.
 func prepare(*os.File, int) error { return nil }
 
-// fresh tells whether n can be a socket that has just been bound: BindPrivate's mode tells it from others of our user.
-func (d *Dir) fresh(n node) bool {
-	return n.kind() == unix.S_IFSOCK && n.uid == d.euid && n.nlink == 1 && n.mode&0o7777 == 0o600
-}
-
-// give sets group and mode. A socket cannot be opened here; its name is used in a directory where only we can put another
-// one in its place, and no link is followed.
-func (d *Dir) give(b bound, mode uint32) error {
-	name := path.Base(b.name)
-	err := d.chgrp(b.node, func(gid int) error { return unix.Fchownat(fd(b.dir), name, -1, gid, unix.AT_SYMLINK_NOFOLLOW) })
-	if err != nil {
-		return err
-	}
-	return unix.Fchmodat(fd(b.dir), name, mode, unix.AT_SYMLINK_NOFOLLOW)
-}
+// fresh tells whether n can be a socket that has just been bound: hostfs.BindPrivate's mode tells it from others of our user.
+func fresh(n hostfs.Node) bool { return n.OwnSocket() && n.Mode&0o7777 == 0o600 }

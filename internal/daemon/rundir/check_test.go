@@ -10,9 +10,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/hostfs"
 )
 
-// TestRepaired: a directory of our own with another mode is set right, whatever is in it stays or is replaced.
+// TestRepaired: a directory of our own with another mode is set right, what is in it stays or is replaced.
 func TestRepaired(t *testing.T) {
 	for _, c := range []struct{ dir, dgram uint32 }{
 		{0o700, 0o700}, {0o777, 0o777}, {0o1777, 0o1777}, {0o755, 0o770}, {0o2750, 0o3770}, {0o6777, 0o2777}, {0o750, 0o755}, {0o700, 0o1770},
@@ -35,7 +37,7 @@ func TestRepaired(t *testing.T) {
 			d.Remove()
 			assert.NoFileExists(t, dir+"/s.d/attach")
 			assert.FileExists(t, dir+"/s.d/dgram/client", "a client's socket stays")
-			assert.FileExists(t, dir+"/s.d/control", "nobody asked for that one")
+			assert.FileExists(t, dir+"/s.d/control", "it was not asked for")
 		})
 	}
 }
@@ -52,7 +54,7 @@ func TestRefused(t *testing.T) {
 		{"dangling link", false, func(dir string) error { return os.Symlink("nothing", dir+"/s.d") }, "no directory, or a link"},
 		{"file", false, func(dir string) error { return os.WriteFile(dir+"/s.d", nil, 0o600) }, "no directory, or a link"},
 		{"fifo", false, func(dir string) error { return unix.Mkfifo(dir+"/s.d", 0o600) }, "no directory, or a link"},
-		{"somebody else's", true, func(dir string) error {
+		{"another user's", true, func(dir string) error {
 			return chain(os.Mkdir(dir+"/s.d", 0o750), os.Chown(dir+"/s.d", otherUser, 0))
 		}, "s.d: it belongs to user 65534, not to us (user 0): remove it, or give another one with --runtime-dir"},
 		{"for another purpose", false, func(dir string) error {
@@ -64,7 +66,7 @@ func TestRefused(t *testing.T) {
 		{"file for dgram", false, func(dir string) error {
 			return chain(os.Mkdir(dir+"/s.d", 0o750), os.WriteFile(dir+"/s.d/dgram", nil, 0o600))
 		}, "s.d/dgram: it is no directory, or a link"},
-		{"somebody else's dgram", true, func(dir string) error {
+		{"another user's dgram", true, func(dir string) error {
 			return chain(os.Mkdir(dir+"/s.d", 0o750), os.Mkdir(dir+"/s.d/dgram", 0o750), os.Chown(dir+"/s.d/dgram", otherUser, 0))
 		}, "s.d/dgram: it belongs to user 65534"},
 		{"link for lock", false, func(dir string) error {
@@ -79,7 +81,7 @@ func TestRefused(t *testing.T) {
 		{"second name of the lock", false, func(dir string) error {
 			return chain(os.Mkdir(dir+"/s.d", 0o750), os.WriteFile(dir+"/s.d/lock", nil, 0o600), os.Link(dir+"/s.d/lock", dir+"/other"))
 		}, "s.d/lock: it is no file of ours"},
-		{"somebody else's lock", true, func(dir string) error {
+		{"another user's lock", true, func(dir string) error {
 			return chain(os.Mkdir(dir+"/s.d", 0o750), os.WriteFile(dir+"/s.d/lock", nil, 0o600), os.Chown(dir+"/s.d/lock", otherUser, 0))
 		}, "s.d/lock: it is no file of ours"},
 	} {
@@ -161,7 +163,7 @@ func TestGiven(t *testing.T) {
 		require.NoError(t, os.Symlink("/", dir+"/r"))
 		for _, path := range []string{dir + "/r", dir + "/r/"} {
 			_, err := given(path)
-			require.ErrorContains(t, err, "it is no directory, or a link: give another one", "nobody is told to remove what he has named")
+			require.ErrorContains(t, err, "it is no directory, or a link: give another one", "no user is told to remove what was named")
 		}
 	})
 	t.Run("the working directory", func(t *testing.T) {
@@ -182,7 +184,7 @@ func TestGiven(t *testing.T) {
 		require.ErrorContains(t, err, "dgram: its mode is 0755, not 01770: remove it")
 		assert.Len(t, tree(t, dir), 1)
 	})
-	t.Run("somebody else's", func(t *testing.T) {
+	t.Run("another user's", func(t *testing.T) {
 		needRoot(t)
 		dir := tempDir(t)
 		require.NoError(t, os.Chown(dir, otherUser, 0))
@@ -246,7 +248,7 @@ func TestInTheWay(t *testing.T) {
 			})
 		}
 	}
-	t.Run("somebody else's sockets", func(t *testing.T) {
+	t.Run("another user's sockets", func(t *testing.T) {
 		needRoot(t)
 		dir := tempDir(t)
 		d := open(t, dir+"/s")
@@ -254,13 +256,13 @@ func TestInTheWay(t *testing.T) {
 			require.NoError(t, chain(socketAt(dir+"/s.d/"+name), os.Chown(dir+"/s.d/"+name, otherUser, otherGroup)))
 		}
 		require.EqualError(t, listen["attach"](d), fmt.Sprintf("make socket %s/s.d/attach: there is one of user 65534, not ours (user 0): remove it", dir))
-		require.NoError(t, listen["dgram/sock"](d), "whoever may bind in dgram cannot keep us out")
+		require.NoError(t, listen["dgram/sock"](d), "who may bind in dgram cannot keep us out")
 		assert.Contains(t, tree(t, dir), "s.d/dgram/sock socket 0770 0:0")
 	})
 }
 
 func socketAt(path string) error {
-	s, err := newSocket(unix.SOCK_DGRAM)
+	s, err := hostfs.NewSocket(unix.SOCK_DGRAM)
 	if err != nil {
 		return err
 	}
@@ -268,7 +270,7 @@ func socketAt(path string) error {
 	return unix.Bind(s, &unix.SockaddrUnix{Name: path})
 }
 
-// TestRemoveLeaves: what somebody put in the place of ours stays.
+// TestRemoveLeaves: what was put in the place of ours stays.
 func TestRemoveLeaves(t *testing.T) {
 	dir := tempDir(t)
 	d := open(t, dir+"/s")

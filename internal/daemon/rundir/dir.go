@@ -3,72 +3,98 @@
 package rundir
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/hostfs"
 )
 
 // ours are the names that this program uses in the directory, in any version.
 var ours = []string{"attach", "adopt", "control", "control.root", dgramName, newName, lockName}
 
-// errGone says that the directory was removed while it was being opened.
-var errGone = errors.New("the directory was removed meanwhile")
+// openParent opens what the directory is in, and asks whose it is.
+func (d *Dir) openParent() (err error) {
+	var parent string
+	parent, d.base = split(d.Where)
+	if d.parent, err = os.OpenFile(parent, parentFlags|unix.O_DIRECTORY, 0); err != nil {
+		return fmt.Errorf("runtime directory %s: %w", d.Where, err)
+	}
+	n, err := hostfs.NodeOf(d.parent)
+	switch euid := os.Geteuid(); {
+	case err != nil:
+		return fmt.Errorf("runtime directory %s: stat %s: %w", d.Where, parent, err)
+	case !d.Given && n.UID != 0 && int(n.UID) != euid:
+		return fmt.Errorf("%w: %s belongs to user %d, neither to root nor to us (user %d): --runtime-dir=DIR makes one elsewhere",
+			ErrNone, strings.TrimRight(parent, "/"), n.UID, euid)
+	}
+	return nil
+}
+
+// split takes the last element off path, which does not end in a slash but for the root. One that is no name stands for a
+// directory that is there, in itself.
+func split(path string) (parent, base string) {
+	i := strings.LastIndexByte(path, '/')
+	parent, base = path[:i+1], path[i+1:]
+	switch base {
+	case "", ".", "..":
+		return path, "."
+	}
+	return cmp.Or(parent, "."), base
+}
 
 // openOwn makes the directory or opens the one that is there, and checks whose it is.
-func (d *Dir) openOwn() error {
-	err := unix.Mkdirat(fd(d.parent), d.base, closedMode)
-	created := err == nil
-	if err != nil && !errors.Is(err, unix.EEXIST) {
-		return fmt.Errorf("make runtime directory %s: %w", d.path, err)
-	}
-	f, n, err := d.openChild(d.parent, d.base, d.path)
-	if err != nil {
+func (d *Dir) openOwn() (err error) {
+	var n hostfs.Node
+	if d.dir, n, d.Created, err = d.openChild(d.parent, d.base, d.Where); err != nil {
 		return err
 	}
-	d.dir = f
-	d.created = d.created || created
-	perm := n.mode & 0o7777
+	perm := n.Mode & 0o7777
 	switch {
-	case created:
+	case d.Created:
 	case d.own():
 		if perm != d.mode(dirMode) {
 			return d.checkNames()
 		}
 	case perm&0o022 != 0:
 		return fmt.Errorf("runtime directory %s: others may write in it (mode %#o): chmod go-w %s, or give another one with --runtime-dir",
-			d.path, perm, d.path)
+			d.Where, perm, d.Where)
 	}
 	return nil
 }
 
-// openChild opens the directory name in parent, which must be ours. path is its name in messages.
-func (d *Dir) openChild(parent *os.File, name, path string) (*os.File, node, error) {
+// openChild makes the directory name in parent, or opens the one that is there, which must be ours. path is its name in messages.
+func (d *Dir) openChild(parent *os.File, name, path string) (f *os.File, n hostfs.Node, created bool, err error) {
 	advice := "remove it, or give another one with --runtime-dir"
-	if d.given && path == d.path { // as /etc was
+	if d.Given && path == d.Where { // as /etc was
 		advice = "give another one with --runtime-dir"
 	}
-	f, err := openDir(fd(parent), name, unix.O_RDONLY|unix.O_NOFOLLOW)
-	switch {
-	case errors.Is(err, unix.ENOENT):
-		return nil, node{}, errGone
-	case errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP):
-		return nil, node{}, fmt.Errorf("runtime directory %s: it is no directory, or a link: %s: %w", path, advice, err)
-	case err != nil:
-		return nil, node{}, fmt.Errorf("open runtime directory %s: %w: %s", path, err, advice)
+	err = unix.Mkdirat(int(parent.Fd()), name, closedMode)
+	if created = err == nil; !created && !errors.Is(err, unix.EEXIST) {
+		return nil, n, false, fmt.Errorf("make runtime directory %s: %w", path, err)
 	}
-	n, err := stat(f)
-	if err == nil && n.uid != d.euid {
-		err = fmt.Errorf("it belongs to user %d, not to us (user %d): %s", n.uid, d.euid, advice)
+	f, err = hostfs.Place{Dir: parent, Name: name}.Open(unix.O_RDONLY | unix.O_DIRECTORY)
+	switch {
+	case errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP):
+		return nil, n, created, fmt.Errorf("runtime directory %s: it is no directory, or a link: %s: %w", path, advice, err)
+	case err != nil:
+		return nil, n, created, fmt.Errorf("open runtime directory %s: %w: %s", path, err, advice)
+	}
+	n, err = hostfs.NodeOf(f)
+	if euid := os.Geteuid(); err == nil && int(n.UID) != euid {
+		err = fmt.Errorf("it belongs to user %d, not to us (user %d): %s", n.UID, euid, advice)
 	}
 	if err != nil {
 		_ = f.Close()
-		return nil, node{}, fmt.Errorf("runtime directory %s: %w", path, err)
+		return nil, n, created, fmt.Errorf("runtime directory %s: %w", path, err)
 	}
-	return f, n, nil
+	return f, n, created, nil
 }
 
 // checkNames refuses a directory with another mode than ours that holds something else: it was made for another purpose,
@@ -76,67 +102,51 @@ func (d *Dir) openChild(parent *os.File, name, path string) (*os.File, node, err
 func (d *Dir) checkNames() error {
 	list, err := d.dir.ReadDir(-1)
 	if err != nil {
-		return fmt.Errorf("read runtime directory %s: %w", d.path, err)
+		return fmt.Errorf("read runtime directory %s: %w", d.Where, err)
 	}
 	for _, e := range list {
 		if !slices.Contains(ours, e.Name()) {
 			return fmt.Errorf("runtime directory %s: it holds %q, so it seems to serve another purpose: give another one with --runtime-dir",
-				d.path, e.Name())
+				d.Where, e.Name())
 		}
 	}
 	return nil
 }
 
-// takeLock locks the file of that name. It says errGone if the file or the directory has been removed meanwhile.
-func (d *Dir) takeLock() error {
-	path := d.path + "/" + lockName
-	raw, err := unix.Openat(fd(d.dir), lockName, unix.O_RDWR|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0o600)
-	if errors.Is(err, unix.ENOENT) {
-		return errGone
-	}
-	if err != nil {
-		return fmt.Errorf("open %s: %w", path, err)
-	}
-	f := os.NewFile(uintptr(raw), path)
-	n, err := stat(f)
-	switch {
-	case err != nil:
-	case n.kind() != unix.S_IFREG || n.uid != d.euid || n.nlink > 1:
-		err = errors.New("it is no file of ours: remove it")
-	default:
-		err = unix.Flock(fd(f), unix.LOCK_EX|unix.LOCK_NB)
-	}
-	if errors.Is(err, unix.EWOULDBLOCK) {
+// takeLock locks the directory for us.
+func (d *Dir) takeLock() (err error) {
+	d.lock, err = hostfs.Place{Dir: d.dir, Name: lockName}.Lock(unix.O_CREAT, func(n hostfs.Node) error {
+		if n.Kind() != unix.S_IFREG || int(n.UID) != os.Geteuid() || n.Nlink > 1 {
+			return errors.New("it is no file of ours: remove it")
+		}
+		return nil
+	})
+	if errors.Is(err, unix.EAGAIN) {
 		err = errors.New("another daemon uses this directory: give each its own with --runtime-dir")
 	}
-	if err == nil {
-		var there node
-		if there, err = statAt(d.dir, lockName); errors.Is(err, unix.ENOENT) || err == nil && !there.same(n) {
-			err = errGone
-		}
-	}
 	if err != nil {
-		_ = f.Close()
-		return fmt.Errorf("lock %s: %w", path, err)
+		return fmt.Errorf("lock %s/%s: %w", d.Where, lockName, err)
 	}
-	d.lock = f
 	return nil
+}
+
+// settleOwn gives the directory its group and mode where they are ours to set.
+func (d *Dir) settleOwn() error {
+	if !d.own() {
+		return nil
+	}
+	return d.settle(d.dir, d.Where, d.mode(dirMode))
 }
 
 // openDgram makes or checks dgram.
 func (d *Dir) openDgram() error {
-	path := d.path + "/" + dgramName
-	err := unix.Mkdirat(fd(d.dir), dgramName, closedMode)
-	created := err == nil
-	if err != nil && !errors.Is(err, unix.EEXIST) {
-		return fmt.Errorf("make %s: %w", path, err)
-	}
-	f, n, err := d.openChild(d.dir, dgramName, path)
+	path := d.Where + "/" + dgramName
+	f, n, created, err := d.openChild(d.dir, dgramName, path)
 	if err != nil {
 		return err
 	}
 	// In a directory that was given, one that we did not make may have this name.
-	if perm := n.mode & 0o7777; d.given && !created && perm|groupBits != dgramMode && perm != closedMode {
+	if perm := n.Mode & 0o7777; d.Given && !created && perm|groupBits != dgramMode && perm != closedMode {
 		_ = f.Close()
 		return fmt.Errorf("runtime directory %s: its mode is %#o, not %#o: remove it, or give another one with --runtime-dir",
 			path, perm, uint32(dgramMode))
@@ -145,46 +155,26 @@ func (d *Dir) openDgram() error {
 	return d.settle(f, path, d.mode(dgramMode))
 }
 
-// settle gives a directory of ours the socket's group and the mode.
+// settle gives a directory of ours the socket's group and the mode. It is closed meanwhile.
 func (d *Dir) settle(f *os.File, path string, mode uint32) error {
-	n, err := stat(f)
-	if err == nil && n.mode&0o7777 != mode {
-		err = unix.Fchmod(fd(f), closedMode)
+	fd := int(f.Fd())
+	err := unix.Fchmod(fd, closedMode)
+	if err == nil {
+		_, err = d.Owner.Give(func(_, gid int) error { return unix.Fchown(fd, -1, gid) })
 	}
 	if err == nil {
-		err = d.chgrp(n, func(gid int) error { return unix.Fchown(fd(f), -1, gid) })
+		err = unix.Fchmod(fd, mode)
 	}
-	if err == nil && n.mode&0o7777 != mode {
-		err = unix.Fchmod(fd(f), mode)
-	}
+	var n hostfs.Node
 	if err == nil {
-		n, err = stat(f)
+		n, err = hostfs.NodeOf(f)
 	}
 	if err != nil {
 		return fmt.Errorf("set group and mode of %s: %w", path, err)
 	}
-	if n.mode&0o7777 != mode {
+	if n.Mode&0o7777 != mode {
 		return fmt.Errorf("set mode of %s: it is %#o, not %#o: its file system has modes of its own, give another directory with --runtime-dir",
-			path, n.mode&0o7777, mode)
-	}
-	return nil
-}
-
-// chgrp calls set with the socket's group, unless n has it. Where the default group cannot be had, the daemon's own takes
-// its place, as it does for SOCKET.
-func (d *Dir) chgrp(n node, set func(gid int) error) error {
-	if d.owner.GID >= 0 {
-		if n.gid == uint32(d.owner.GID) {
-			return nil
-		}
-		err := set(d.owner.GID)
-		if err == nil || d.owner.MustGroup || !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.EINVAL) { // EINVAL: none such in this user namespace
-			return err
-		}
-		d.owner.GID = -1
-	}
-	if gid := os.Getegid(); n.gid != uint32(gid) {
-		return set(gid)
+			path, n.Mode&0o7777, mode)
 	}
 	return nil
 }
@@ -192,34 +182,29 @@ func (d *Dir) chgrp(n node, set func(gid int) error) error {
 // removeDirs removes what is empty.
 func (d *Dir) removeDirs() {
 	if d.lock != nil { // else dgram may be another daemon's
-		if d.dgram != nil {
-			d.removeDir(d.dir, d.dgram, dgramName)
-		}
-		// Whoever opens the directory from here on makes a lock of his own, and then it is not empty.
-		if err := unix.Unlinkat(fd(d.dir), lockName, 0); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			d.log.Warn("cannot remove the lock of the runtime directory", "path", d.path+"/"+lockName, "error", err)
+		d.removeDir(d.dir, d.dgram, dgramName)
+		// A daemon that opens the directory from here on makes a lock of its own, and then it is not empty.
+		if err := unix.Unlinkat(int(d.dir.Fd()), lockName, 0); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			d.log.Warn("cannot remove the lock of the runtime directory", "path", d.Where+"/"+lockName, "error", err)
 		}
 	}
-	if d.dir != nil && (d.created || d.lock != nil && d.own()) {
+	if d.Created || d.lock != nil && d.own() {
 		d.removeDir(d.parent, d.dir, d.base)
 	}
 }
 
-// removeDir removes the directory f if it is still name in parent, and empty.
+// removeDir removes the directory f, if there is one, if it is still name in parent, and empty.
 func (d *Dir) removeDir(parent, f *os.File, name string) {
-	there, err := statAt(parent, name)
-	if err == nil {
-		var mine node
-		if mine, err = stat(f); err == nil && !there.same(mine) {
-			return // somebody put another one in its place
-		}
+	if f == nil {
+		return
 	}
-	if err == nil {
-		err = unix.Unlinkat(fd(parent), name, unix.AT_REMOVEDIR)
+	ours, err := hostfs.Place{Dir: parent, Name: name}.Holds(f)
+	if err == nil && ours {
+		err = unix.Unlinkat(int(parent.Fd()), name, unix.AT_REMOVEDIR)
 	}
 	switch {
 	case err == nil, errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENOTEMPTY), errors.Is(err, unix.EEXIST):
 	default:
-		d.log.Warn("cannot remove the runtime directory", "path", d.path, "directory", name, "error", err)
+		d.log.Warn("cannot remove the runtime directory", "path", d.Where, "directory", name, "error", err)
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestNames: the system tells a client the true path of what it is connected to, unless somebody else could change where
+// TestNames: the system tells a client the true path of what it is connected to, unless others could change where
 // that leads, and Paths has that name.
 func TestNames(t *testing.T) {
 	for _, c := range []struct {
@@ -27,7 +27,7 @@ func TestNames(t *testing.T) {
 			return firstOf(dir+"/l/s", os.Mkdir(dir+"/a", 0o755), os.Symlink("a", dir+"/l"))
 		}, "%s/a/s.d"},
 		{"sticky parent", func(dir string) string { return firstOf(dir+"/s", os.Chmod(dir, os.ModeSticky|0o777)) }, "%s/s.d"},
-		{"parent for the group", func(dir string) string { return firstOf(dir+"/s", os.Chmod(dir, 0o775)) }, ""},
+		{"parent for all", func(dir string) string { return firstOf(dir+"/s", os.Chmod(dir, 0o777)) }, ""},
 		{"above it for all", func(dir string) string {
 			return firstOf(dir+"/a/s", os.Mkdir(dir+"/a", 0o755), os.Chmod(dir, 0o757))
 		}, ""},
@@ -72,7 +72,7 @@ func firstOf(s string, errs ...error) string {
 	return s
 }
 
-// TestForeignAbove: somebody else's directory above SOCKET's parent makes the true path worthless.
+// TestForeignAbove: another user's directory above SOCKET's parent makes the true path worthless.
 func TestForeignAbove(t *testing.T) {
 	needRoot(t)
 	dir := tempDir(t)

@@ -15,9 +15,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/hostfs"
 )
 
-// clientChild does what a member of the group does, or what somebody else tries.
+// clientChild does what a member of the group does, or what another user tries.
 func clientChild(args []string) error {
 	dir, member := args[0], args[1] == "member"
 	c, err := net.Dial("unix", dir+"/attach")
@@ -163,18 +164,18 @@ func daemonChild(args []string) error {
 	}
 	defer func() { _ = c.Close() }()
 	for _, name := range []string{"s.d", "s.d/attach", "s.d/dgram", "s.d/dgram/sock"} {
-		var st unix.Stat_t
-		if err := unix.Lstat(dir+"/"+name, &st); err != nil {
+		n, err := hostfs.Place{Name: dir + "/" + name}.Node()
+		if err != nil {
 			return err
 		}
-		if n := nodeOf(&st); n.uid != otherUser || n.gid != otherGroup {
-			return fmt.Errorf("%s belongs to %d:%d", name, n.uid, n.gid)
+		if n.UID != otherUser || n.GID != otherGroup {
+			return fmt.Errorf("%s belongs to %d:%d", name, n.UID, n.GID)
 		}
 	}
 	return nil
 }
 
-// TestUnprivileged: the default group cannot be had, so it is the daemon's own; one that was given is an error.
+// TestUnprivileged: the default group cannot be set, so it is the daemon's own; one that was given is an error.
 func TestUnprivileged(t *testing.T) {
 	needRoot(t)
 	for _, c := range []struct {

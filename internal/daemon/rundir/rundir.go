@@ -6,32 +6,32 @@
 //	SOCKET.d/lock      0600, locked for life: two daemons may have been given one directory
 //	SOCKET.d/dgram/    1770, the socket's group: sock, and what clients bind beside it
 //
-// All of it belongs to the daemon's user. Whoever the socket's mode keeps out as a member of its group is kept out here as
+// All of it belongs to the daemon's user. Members of its group that the socket's mode keeps out are kept out here as
 // well; those whom it lets in as the socket's owner or as anybody are not let in.
 //
 // SOCKET's parent may be writable by others, and so is dgram. So everything is done through descriptors of directories
-// that have been checked, and no link is followed: whoever moves a directory away meanwhile gets one that is of no use,
-// and what he puts in its place is not touched.
+// that have been checked, and no link is followed: a directory that is moved away meanwhile is of no use, and what is put in its
+// place is not touched.
 package rundir
 
 import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/handover"
 )
 
 // Modes, if members of the socket's group may use it. Else the group has no access.
 const (
 	dirMode     = 0o750
-	dgramMode   = 0o1770 // sticky: nobody removes another one's socket
+	dgramMode   = 0o1770 // sticky: users remove only their own sockets
 	socketMode  = 0o770
 	groupBits   = 0o070
 	privateMode = 0o600 // of a socket for root and us alone
@@ -47,7 +47,7 @@ const (
 )
 
 // ErrNone is returned by Open when there shall be no directory: "none" was asked for (the error is ErrNone itself), or
-// SOCKET's parent belongs to somebody else (the error wraps ErrNone and says what to do).
+// SOCKET's parent belongs to another user (the error wraps ErrNone and says what to do).
 var ErrNone = errors.New("no runtime directory")
 
 // Options are what Open needs.
@@ -58,21 +58,25 @@ type Options struct {
 	Log    *slog.Logger
 }
 
+// A record is what the next image of the daemon needs to know of a Dir.
+type record struct {
+	Where   string       `json:"path"` // as it was given
+	Abs     string       `json:"abs"`
+	Given   bool         `json:"given"`   // by --runtime-dir
+	Created bool         `json:"created"` // the directory, by us
+	Owner   compat.Owner `json:"owner"`
+	Bound   []bound      `json:"bound"`
+}
+
 // A Dir is the directory, from Open to Remove. Remove may be called at any time; all else is for one goroutine.
 type Dir struct {
-	path  string // as it was given
-	abs   string
-	base  string // last element of path, within parent
-	given bool   // by --runtime-dir
-	euid  uint32
-	owner compat.Owner
-	log   *slog.Logger
+	record
+	base string // last element of Where, within parent
+	log  *slog.Logger
 
 	parent, dir, dgram, lock *os.File
 
 	mu      sync.Mutex
-	created bool // the directory, by us
-	bound   []bound
 	removed bool
 }
 
@@ -84,104 +88,35 @@ func Open(o Options) (*Dir, error) {
 	if o.Dir == compat.RuntimeDirNone {
 		return nil, ErrNone
 	}
-	d := &Dir{path: o.Dir, given: o.Dir != "", euid: uint32(os.Geteuid()), owner: o.Owner, log: o.Log}
-	if !d.given {
-		d.path = o.Socket + suffix
+	d := &Dir{record: record{Where: o.Dir, Given: o.Dir != "", Owner: o.Owner}, log: o.Log}
+	if !d.Given {
+		d.Where = o.Socket + suffix
 	}
-	d.path = d.path[:1] + strings.TrimRight(d.path[1:], "/")
-	if n := len(d.path) + len(compat.LongestRuntimePath); n > compat.MaxSocketPath {
+	d.Where = d.Where[:1] + strings.TrimRight(d.Where[1:], "/")
+	if n := len(d.Where) + len(compat.LongestRuntimePath); n > compat.MaxSocketPath {
 		return nil, fmt.Errorf("%s%s has %d bytes, the path of a socket %d at most: use a shorter path for the socket, or --runtime-dir",
-			d.path, compat.LongestRuntimePath, n, compat.MaxSocketPath)
+			d.Where, compat.LongestRuntimePath, n, compat.MaxSocketPath)
 	}
 	var err error
-	if d.abs, err = filepath.Abs(d.path); err != nil {
-		return nil, fmt.Errorf("runtime directory %s: %w", d.path, err)
+	if d.Abs, err = filepath.Abs(d.Where); err != nil {
+		return nil, fmt.Errorf("runtime directory %s: %w", d.Where, err)
 	}
-	if err := d.openParent(); err != nil {
-		return nil, err
-	}
-	// Whoever has used the directory so far may be about to remove it.
-	for range 5 {
-		if err = d.open(); !errors.Is(err, errGone) {
-			break
+	for _, step := range []func() error{d.openParent, d.openOwn, d.takeLock, d.settleOwn, d.openDgram} {
+		if err := step(); err != nil {
+			d.Remove()
+			return nil, err
 		}
-	}
-	if err != nil {
-		d.Remove()
-		return nil, err
 	}
 	return d, nil
 }
 
-// openParent opens what the directory is in, and asks whose it is.
-func (d *Dir) openParent() error {
-	var parent string
-	parent, d.base = split(d.path)
-	f, err := openDir(unix.AT_FDCWD, parent, parentFlags)
-	if err != nil {
-		return fmt.Errorf("runtime directory %s: open %s: %w", d.path, parent, err)
-	}
-	d.parent = f
-	n, err := stat(f)
-	switch {
-	case err != nil:
-		err = fmt.Errorf("runtime directory %s: stat %s: %w", d.path, parent, err)
-	case !d.given && n.uid != 0 && n.uid != d.euid:
-		err = fmt.Errorf("%w: %s belongs to user %d, neither to root nor to us (user %d): --runtime-dir=DIR makes one elsewhere",
-			ErrNone, strings.TrimRight(parent, "/"), n.uid, d.euid)
-	}
-	if err != nil {
-		_ = f.Close()
-	}
-	return err
-}
-
-// split takes the last element off path, which does not end in a slash but for the root. One that is no name stands for a
-// directory that is there, in itself.
-func split(path string) (parent, base string) {
-	i := strings.LastIndexByte(path, '/')
-	parent, base = path[:i+1], path[i+1:]
-	switch base {
-	case "":
-		return path, "."
-	case ".", "..":
-		return path, "."
-	}
-	if parent == "" {
-		parent = "."
-	}
-	return parent, base
-}
-
-// open goes on in the parent. It may be called again after an error.
-func (d *Dir) open() error {
-	for _, f := range []*os.File{d.dir, d.lock} {
-		if f != nil {
-			_ = f.Close()
-		}
-	}
-	d.dir, d.lock = nil, nil
-	if err := d.openOwn(); err != nil {
-		return err
-	}
-	if err := d.takeLock(); err != nil {
-		return err
-	}
-	if d.own() {
-		if err := d.settle(d.dir, d.path, d.mode(dirMode)); err != nil {
-			return err
-		}
-	}
-	return d.openDgram()
-}
-
 // own tells whether the directory exists for our sockets only, so that its mode is ours to set and it goes when it is
 // empty.
-func (d *Dir) own() bool { return !d.given || d.created }
+func (d *Dir) own() bool { return !d.Given || d.Created }
 
 // mode is what is left of m where the socket's group is kept out.
 func (d *Dir) mode(m uint32) uint32 {
-	if d.owner.Mode&0o020 == 0 { // connecting is writing
+	if d.Owner.Mode&0o020 == 0 { // connecting is writing
 		m &^= groupBits
 	}
 	return m
@@ -193,18 +128,18 @@ func (d *Dir) Paths() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var paths []string
-	for _, b := range d.bound {
-		p := d.abs + "/" + b.name
+	for _, b := range d.Bound {
+		p := d.Abs + "/" + b.Name
 		paths = append(paths, p)
-		if b.told != p {
-			paths = append(paths, b.told)
+		if b.Told != p {
+			paths = append(paths, b.Told)
 		}
 	}
 	return paths
 }
 
 // Path is the directory's absolute path.
-func (d *Dir) Path() string { return d.abs }
+func (d *Dir) Path() string { return d.Abs }
 
 // Remove removes the sockets that are still ours, then dgram and the directory if they are empty: clients leave sockets of
 // theirs in dgram. A directory that was there when it was given with --runtime-dir stays. It is idempotent and safe for
@@ -216,16 +151,64 @@ func (d *Dir) Remove() {
 		return
 	}
 	d.removed = true
-	for _, b := range d.bound {
+	for _, b := range d.Bound {
 		d.removeSocket(b)
 	}
-	d.bound = nil
+	d.Bound = nil
 	d.removeDirs()
-	for _, f := range []*os.File{d.lock, d.dgram, d.dir, d.parent} {
-		if f != nil {
-			_ = f.Close()
+	d.close()
+}
+
+// close lets go of what is open.
+func (d *Dir) close() {
+	for _, f := range d.files() {
+		if *f != nil {
+			_ = (*f).Close()
 		}
 	}
+}
+
+func (d *Dir) files() [4]**os.File { return [4]**os.File{&d.parent, &d.dir, &d.dgram, &d.lock} }
+
+// Saved is a Dir on its way to the next image of the daemon. Descriptors are plain numbers.
+type Saved struct {
+	record
+	Parent int `json:"parent"`
+	Dir    int `json:"dir"`
+	Dgram  int `json:"dgram"`
+	Lock   int `json:"lock"`
+}
+
+func (s *Saved) descriptors() [4]*int { return [4]*int{&s.Parent, &s.Dir, &s.Dgram, &s.Lock} }
+
+// Save notes what the next image needs: the directories and their lock, and which sockets were made in them. The sockets
+// themselves are for those who have them. d stays as it is.
+func (d *Dir) Save(o *handover.Out) (Saved, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.removed {
+		return Saved{}, fmt.Errorf("hand over the runtime directory %s: %w", d.Where, net.ErrClosed)
+	}
+	s := Saved{record: d.record}
+	for i, f := range d.files() {
+		*s.descriptors()[i] = o.FD(int((*f).Fd()))
+	}
+	return s, nil
+}
+
+// Restore takes the directory over. More sockets can be made in it. After an error nothing of it is held, and what is in
+// the file system stays.
+func Restore(in *handover.In, s Saved, log *slog.Logger) (*Dir, error) {
+	d := &Dir{record: s.record, log: log}
+	_, d.base = split(s.Where)
+	for i, f := range d.files() {
+		var err error
+		if *f, err = in.File(*s.descriptors()[i]); err != nil {
+			d.close()
+			return nil, fmt.Errorf("take over the runtime directory %s: %w", s.Where, err)
+		}
+	}
+	return d, nil
 }
 
 // PathOf is the absolute path of the directory beside socket, itself an absolute path, where dir is --runtime-dir. It is empty

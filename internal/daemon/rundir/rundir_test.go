@@ -23,6 +23,7 @@ import (
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/handover"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/hostfs"
 )
 
 const (
@@ -126,26 +127,25 @@ func tree(t *testing.T, dir string) (list []string) {
 		if err != nil || path == dir {
 			return err
 		}
-		var st unix.Stat_t
-		require.NoError(t, unix.Lstat(path, &st))
-		n := nodeOf(&st)
+		n, err := hostfs.Place{Name: path}.Node()
+		require.NoError(t, err)
 		kind := map[uint32]string{
 			unix.S_IFDIR: "dir", unix.S_IFSOCK: "socket", unix.S_IFREG: "file", unix.S_IFLNK: "link", unix.S_IFIFO: "fifo",
-		}[n.kind()]
-		list = append(list, fmt.Sprintf("%s %s %04o %d:%d", strings.TrimPrefix(path, dir+"/"), kind, n.mode&0o7777, n.uid, n.gid))
+		}[n.Kind()]
+		list = append(list, fmt.Sprintf("%s %s %04o %d:%d", strings.TrimPrefix(path, dir+"/"), kind, n.Mode&0o7777, n.UID, n.GID))
 		return nil
 	}))
 	return list
 }
 
-// staleSocket leaves a socket at path that nobody has open.
+// staleSocket leaves a socket at path that is not open.
 func staleSocket(t *testing.T, path, network string) {
 	t.Helper()
 	kind := unix.SOCK_STREAM
 	if network == "unixgram" {
 		kind = unix.SOCK_DGRAM
 	}
-	s, err := newSocket(kind)
+	s, err := hostfs.NewSocket(kind)
 	require.NoError(t, err)
 	require.NoError(t, unix.Bind(s, &unix.SockaddrUnix{Name: path}))
 	require.NoError(t, unix.Close(s))
@@ -178,7 +178,7 @@ func TestLife(t *testing.T) {
 			useStream(t, attach, dir+"/s.d/attach")
 			useStream(t, adopt, dir+"/s.d/adopt")
 			useStream(t, private, dir+"/s.d/control.root")
-			useDatagram(t, gram, dir+"/s.d/dgram/sock")
+			useDatagram(t, gram, dir+"/s.d/dgram/client", dir+"/s.d/dgram/sock")
 
 			require.NoError(t, attach.Close())
 			require.NoError(t, adopt.Close())
@@ -218,10 +218,9 @@ func useStream(t *testing.T, ln *net.UnixListener, path string) {
 	assert.Equal(t, "x", string(b[:n]))
 }
 
-// useDatagram sends to path from a socket beside it, as vfkit does, and finds c there.
-func useDatagram(t *testing.T, c *net.UnixConn, path string) {
+// useDatagram sends to path from a socket at local, as vfkit does, and finds c there.
+func useDatagram(t *testing.T, c *net.UnixConn, local, path string) {
 	t.Helper()
-	local := filepath.Join(filepath.Dir(path), "client")
 	s, err := net.DialUnix("unixgram", &net.UnixAddr{Name: local, Net: "unixgram"}, &net.UnixAddr{Name: path, Net: "unixgram"})
 	require.NoError(t, err)
 	defer func() { _ = os.Remove(local) }()
@@ -268,7 +267,7 @@ func TestModes(t *testing.T) {
 		{0o777, 0o750, 0o1770, 0o770},
 		{0o720, 0o750, 0o1770, 0o770},
 		{0o700, 0o700, 0o1700, 0o700},
-		{0o750, 0o700, 0o1700, 0o700}, // without the right to write nobody can connect
+		{0o750, 0o700, 0o1700, 0o700}, // connecting needs the right to write
 		{0o707, 0o700, 0o1700, 0o700},
 		{0, 0o700, 0o1700, 0o700},
 	} {
@@ -327,7 +326,7 @@ func TestPathLength(t *testing.T) {
 		require.NoError(t, err)
 		c, err := d.ListenDatagram()
 		require.NoError(t, err)
-		useDatagramFrom(t, c, dir+"/c", d.Paths()[0])
+		useDatagram(t, c, dir+"/c", d.Paths()[0])
 		require.NoError(t, c.Close())
 		d.Remove()
 		assert.Empty(t, tree(t, dir))
@@ -341,20 +340,6 @@ func TestPathLength(t *testing.T) {
 		require.NotErrorIs(t, err, ErrNone)
 		assert.Empty(t, tree(t, dir))
 	}
-}
-
-// useDatagramFrom sends one datagram from a socket that is bound to local.
-func useDatagramFrom(t *testing.T, c *net.UnixConn, local, path string) {
-	t.Helper()
-	s, err := net.DialUnix("unixgram", &net.UnixAddr{Name: local, Net: "unixgram"}, &net.UnixAddr{Name: path, Net: "unixgram"})
-	require.NoError(t, err)
-	defer func() { _ = os.Remove(local) }()
-	defer func() { _ = s.Close() }()
-	_, err = s.Write([]byte("x"))
-	require.NoError(t, err)
-	b := make([]byte, 8)
-	_, _, err = c.ReadFromUnix(b)
-	require.NoError(t, err)
 }
 
 // pathsOf are the paths of the sockets in the directory that is given by a relative path: on macOS both forms, since the sockets
@@ -405,7 +390,7 @@ func TestRestoreRefuses(t *testing.T) {
 	require.NoError(t, err)
 	b, err := json.Marshal(s)
 	require.NoError(t, err)
-	assert.Regexp(t, `"owner":\{"UID":-1,"GID":\d+,"Mode":504,.*"bound":null\}$`, string(b))
+	assert.Regexp(t, `"owner":\{"UID":-1,"GID":\d+,"Mode":504,.*"bound":null,"parent":\d+,"dir":\d+,"dgram":\d+,"lock":\d+\}$`, string(b))
 	var back Saved
 	require.NoError(t, json.Unmarshal(b, &back))
 	assert.Equal(t, s, back)
@@ -414,7 +399,7 @@ func TestRestoreRefuses(t *testing.T) {
 		require.NoError(t, err)
 	}
 	_, err = Restore(&handover.In{}, s, discard())
-	require.ErrorContains(t, err, "take over the runtime directory "+s.Path+": take descriptor")
+	require.ErrorContains(t, err, "take over the runtime directory "+s.Where+": take descriptor")
 	d.Remove()
 	_, err = d.Save(&o)
 	require.ErrorIs(t, err, net.ErrClosed)

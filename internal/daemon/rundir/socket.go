@@ -8,22 +8,20 @@ import (
 	"io/fs"
 	"net"
 	"os"
-	"path"
 	"slices"
-	"syscall"
 
 	"golang.org/x/sys/unix"
-)
 
-// backlog asks for the system's maximum: both kernels cut it down to kern.ipc.somaxconn or net.core.somaxconn.
-const backlog = 1<<16 - 1
+	"github.com/socket-vmnet2/socket_vmnet2/internal/hostfs"
+)
 
 // A bound is a socket that was made.
 type bound struct {
-	dir  *os.File
-	name string // below the directory, such as dgram/sock
-	told string // what the system tells others as its name
-	node node
+	Name  string `json:"name"`  // below the directory, such as dgram/sock
+	Told  string `json:"told"`  // what the system tells others as its name
+	Dgram bool   `json:"dgram"` // it is in dgram
+	Dev   uint64 `json:"dev"`
+	Ino   uint64 `json:"ino"`
 }
 
 // Listen makes the stream socket name in the directory. A stale one is removed; what is no socket of ours is an error and
@@ -39,25 +37,18 @@ func (d *Dir) ListenPrivate(name string) (*net.UnixListener, error) {
 }
 
 func (d *Dir) listen(name string, mode uint32) (*net.UnixListener, error) {
-	f, err := d.make(d.dir, name, unix.SOCK_STREAM, mode)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	f, _, err := d.make(name, unix.SOCK_STREAM, mode)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }() // the listener has a duplicate
-	err = unix.Listen(fd(f), backlog)
-	var ln net.Listener
-	if err == nil {
-		ln, err = net.FileListener(f)
-	}
+	ln, err := hostfs.Listen(f)
 	if err != nil {
-		return nil, fmt.Errorf("listen on %s/%s: %w", d.path, name, err)
+		return nil, fmt.Errorf("listen on %s/%s: %w", d.Where, name, err)
 	}
-	ul, ok := ln.(*net.UnixListener)
-	if !ok {
-		return nil, errors.Join(fmt.Errorf("listen on %s/%s: %w", d.path, name, syscall.ENOTSOCK), ln.Close())
-	}
-	ul.SetUnlinkOnClose(false)
-	return ul, nil
+	return ln, nil
 }
 
 // ListenDatagram makes dgram/sock, in place of the one that is there: the path is not absent for a moment. Clients may have left
@@ -65,146 +56,114 @@ func (d *Dir) listen(name string, mode uint32) (*net.UnixListener, error) {
 // The socket is made in the directory, where only we can write, and then moved. The caller owns it, and its Close leaves the path
 // alone.
 func (d *Dir) ListenDatagram() (*net.UnixConn, error) {
-	f, err := d.make(d.dir, newName, unix.SOCK_DGRAM, d.mode(socketMode))
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	f, b, err := d.make(newName, unix.SOCK_DGRAM, d.mode(socketMode))
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }() // the connection has a duplicate
-	if err := d.moveIn(); err != nil {
-		return nil, err
-	}
-	c, err := net.FilePacketConn(f)
-	if err != nil {
-		return nil, fmt.Errorf("use %s/%s/%s: %w", d.path, dgramName, sockName, err)
-	}
-	uc, ok := c.(*net.UnixConn)
-	if !ok {
-		return nil, errors.Join(fmt.Errorf("use %s/%s/%s: %w", d.path, dgramName, sockName, syscall.ENOTSOCK), c.Close())
-	}
-	return uc, nil
-}
-
-// moveIn gives the socket newName, which was just made, the path dgram/sock.
-func (d *Dir) moveIn() error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.removed {
-		return fmt.Errorf("make socket %s/%s/%s: %w", d.path, dgramName, sockName, net.ErrClosed)
-	}
-	at := slices.IndexFunc(d.bound, func(b bound) bool { return b.name == newName })
-	b := d.bound[at]
-	d.bound = slices.Delete(d.bound, at, at+1)
-	err := d.stale(d.dgram, dgramName+"/"+sockName)
-	if err == nil {
-		if err = unix.Renameat(fd(d.dir), newName, fd(d.dgram), sockName); err != nil {
-			err = fmt.Errorf("move %s/%s to %s/%s: %w", d.path, newName, dgramName, sockName, err)
+	d.Bound = d.Bound[:len(d.Bound)-1]
+	sock := hostfs.Place{Dir: d.dgram, Name: sockName}
+	if err = d.stale(sock, dgramName+"/"+sockName); err == nil {
+		if err = unix.Renameat(int(d.dir.Fd()), newName, int(d.dgram.Fd()), sockName); err != nil {
+			err = fmt.Errorf("move %s/%s to %s/%s: %w", d.Where, newName, dgramName, sockName, err)
 		}
 	}
 	if err != nil {
 		d.removeSocket(b)
-		return err
-	}
-	d.bound = slices.DeleteFunc(d.bound, func(b bound) bool { return b.dir == d.dgram })
-	b.dir, b.name = d.dgram, dgramName+"/"+sockName
-	d.bound = append(d.bound, b)
-	return nil
-}
-
-// make binds a socket of the kind to name, whose last element is in dir, and gives it the mode.
-func (d *Dir) make(dir *os.File, name string, kind int, mode uint32) (*os.File, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	where := d.path + "/" + name
-	if d.removed {
-		return nil, fmt.Errorf("make socket %s: %w", where, net.ErrClosed)
-	}
-	if err := d.clear(dir, name); err != nil {
 		return nil, err
 	}
-	raw, err := newSocket(kind)
+	d.Bound = slices.DeleteFunc(d.Bound, func(b bound) bool { return b.Dgram })
+	b.Name, b.Dgram = dgramName+"/"+sockName, true
+	d.Bound = append(d.Bound, b)
+	c, err := hostfs.Datagram(f)
 	if err != nil {
-		return nil, fmt.Errorf("make socket %s: %w", where, err)
+		return nil, fmt.Errorf("use %s/%s: %w", d.Where, b.Name, err)
 	}
-	f := os.NewFile(uintptr(raw), where)
+	return c, nil
+}
+
+// make binds a socket of the kind to name and gives it the group and the mode. It is the last of d.Bound then.
+func (d *Dir) make(name string, kind int, mode uint32) (*os.File, bound, error) {
+	where, at := d.Where+"/"+name, hostfs.Place{Dir: d.dir, Name: name}
+	if d.removed {
+		return nil, bound{}, fmt.Errorf("make socket %s: %w", where, net.ErrClosed)
+	}
+	if err := d.stale(at, name); err != nil {
+		return nil, bound{}, err
+	}
+	if err := unix.Unlinkat(int(d.dir.Fd()), name, 0); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, bound{}, fmt.Errorf("remove the stale socket %s: %w", where, err)
+	}
+	raw, err := hostfs.NewSocket(kind)
+	if err != nil {
+		return nil, bound{}, fmt.Errorf("make socket %s: %w", where, err)
+	}
+	f, b := os.NewFile(uintptr(raw), where), bound{Name: name}
 	if err = prepare(f, kind); err == nil {
-		var told string
-		if told, err = d.bind(f, dir, name); err == nil {
-			err = d.take(dir, name, told, mode)
-		}
+		b.Told, err = d.pathOf(name)
+	}
+	if err == nil {
+		err = hostfs.BindPrivate(raw, b.Told)
+	}
+	if err == nil {
+		err = d.take(at, &b, mode)
 	}
 	if err != nil {
 		_ = f.Close()
-		return nil, fmt.Errorf("make socket %s: %w", where, err)
+		return nil, b, fmt.Errorf("make socket %s: %w", where, err)
 	}
-	return f, nil
+	return f, b, nil
 }
 
-// clear removes a stale socket.
-func (d *Dir) clear(dir *os.File, name string) error {
-	if err := d.stale(dir, name); err != nil {
-		return err
-	}
-	if err := unix.Unlinkat(fd(dir), path.Base(name), 0); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("remove the stale socket %s/%s: %w", d.path, name, err)
-	}
-	return nil
-}
-
-// stale checks that there is nothing at name but a socket that may be replaced.
-func (d *Dir) stale(dir *os.File, name string) error {
-	where := d.path + "/" + name
-	n, err := statAt(dir, path.Base(name))
+// stale checks that there is nothing at a place but a socket that may be replaced.
+func (d *Dir) stale(at hostfs.Place, name string) error {
+	where := d.Where + "/" + name
+	n, err := at.Node()
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case err != nil:
 		return fmt.Errorf("stat %s: %w", where, err)
-	case n.kind() != unix.S_IFSOCK:
+	case n.Kind() != unix.S_IFSOCK:
 		return fmt.Errorf("make socket %s: there is something that is no socket: remove it", where)
-	case n.uid != d.euid && dir != d.dgram:
-		return fmt.Errorf("make socket %s: there is one of user %d, not ours (user %d): remove it", where, n.uid, d.euid)
+	case int(n.UID) != os.Geteuid() && at.Dir != d.dgram:
+		return fmt.Errorf("make socket %s: there is one of user %d, not ours (user %d): remove it", where, n.UID, os.Geteuid())
 	}
 	return nil
 }
 
-// take checks that the socket that has appeared in dir is ours, and gives it to the group, with the mode. Nothing was there before, and
-// only we can make something there; still it is looked at, since where bind followed a path, somebody may have led it
-// elsewhere.
-func (d *Dir) take(dir *os.File, name, told string, mode uint32) error {
-	n, err := statAt(dir, path.Base(name))
-	if errors.Is(err, fs.ErrNotExist) || err == nil && !d.fresh(n) {
-		return fmt.Errorf("%s does not lead to the directory that was checked: somebody moves it", d.path)
+// take checks that the socket that has appeared is ours, and gives it to the group, with the mode. Nothing was there before, and
+// only we can make something there; still it is looked at, since a path that was bound may have been led elsewhere.
+func (d *Dir) take(at hostfs.Place, b *bound, mode uint32) error {
+	n, err := at.Node()
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !fresh(n) {
+		return fmt.Errorf("%s does not lead to the directory that was checked: it is being moved", d.Where)
 	}
 	if err != nil {
 		return err
 	}
-	b := bound{dir: dir, name: name, told: told, node: n}
-	if err := d.give(b, mode); err != nil {
-		d.removeSocket(b)
+	b.Dev, b.Ino = n.Dev, n.Ino
+	_, err = d.Owner.Give(func(_, gid int) error {
+		_, err := at.Give(n, -1, gid, mode)
+		return err
+	})
+	if err != nil {
+		d.removeSocket(*b)
 		return fmt.Errorf("set group and mode: %w", err)
 	}
-	d.bound = append(d.bound, b)
+	d.Bound = append(d.Bound, *b)
 	return nil
 }
 
 // removeSocket removes b unless another file has taken its place.
 func (d *Dir) removeSocket(b bound) {
-	n, err := statAt(b.dir, path.Base(b.name))
-	if err == nil && n.same(b.node) {
-		err = unix.Unlinkat(fd(b.dir), path.Base(b.name), 0)
+	at := hostfs.Place{Dir: d.dir, Name: b.Name}
+	if b.Dgram {
+		at = hostfs.Place{Dir: d.dgram, Name: sockName}
 	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		d.log.Warn("cannot remove the socket", "path", d.path+"/"+b.name, "error", err)
+	if err := at.Remove(hostfs.Node{Dev: b.Dev, Ino: b.Ino}); err != nil {
+		d.log.Warn("cannot remove the socket", "path", d.Where+"/"+b.Name, "error", err)
 	}
-}
-
-// newSocket makes a socket that children do not inherit.
-func newSocket(kind int) (int, error) {
-	syscall.ForkLock.RLock()
-	defer syscall.ForkLock.RUnlock()
-	s, err := unix.Socket(unix.AF_UNIX, kind, 0)
-	if err == nil {
-		unix.CloseOnExec(s)
-	}
-	return s, err
 }

@@ -43,7 +43,7 @@ func (b *Binary) Same() error {
 
 // look follows the path.
 func (b *Binary) look(euid int) (err error) {
-	b.Resolved, b.info, err = hostfs.Follow(b.Path, hostfs.FollowOptions{EUID: euid})
+	b.Resolved, b.info, err = hostfs.Follow(b.Path, euid)
 	if u, ok := errors.AsType[*hostfs.Untrusted](err); ok {
 		return refusef(codeUntrusted, "the new program %s is not run: %s%s", b.Path, u.Text, homebrew(u.Path))
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package cmdline
+package compat
 
 import (
 	"errors"
@@ -12,8 +12,8 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// flags are one of each kind. get returns what was stored.
-func flags() (all []cli.Flag, get func() string) {
+// someFlags are one of each kind. get returns what was stored.
+func someFlags() (all []cli.Flag, get func() string) {
 	var text, checked string
 	var on bool
 	all = []cli.Flag{
@@ -39,7 +39,7 @@ func flags() (all []cli.Flag, get func() string) {
 	}
 }
 
-func TestParse(t *testing.T) {
+func TestParseFlags(t *testing.T) {
 	for _, c := range []struct{ args, want, operands, err string }{
 		{"", "default ", "", ""},
 		{"--text=a b --on", "a  on", "b", ""},
@@ -53,8 +53,8 @@ func TestParse(t *testing.T) {
 		{"--nix", "", "", "unknown option --nix"},
 	} {
 		t.Run(c.args, func(t *testing.T) {
-			all, get := flags()
-			set, err := Parse(all, strings.Fields(c.args), false)
+			all, get := someFlags()
+			set, err := ParseFlags(all, strings.Fields(c.args), false)
 			if c.err != "" {
 				require.EqualError(t, err, c.err)
 				return
@@ -89,7 +89,7 @@ func TestOperands(t *testing.T) {
 			for i, o := range operands {
 				operands[i] = strings.Trim(o, "'")
 			}
-			err := Operands(&cli.Command{Name: "do", ArgsUsage: c.usage}, operands)
+			err := checkOperands(&cli.Command{Name: "do", ArgsUsage: c.usage}, operands)
 			if c.err == "" {
 				require.NoError(t, err)
 			} else {
@@ -99,8 +99,8 @@ func TestOperands(t *testing.T) {
 	}
 }
 
-func TestUsage(t *testing.T) {
-	all, _ := flags()
+func TestCommandUsage(t *testing.T) {
+	all, _ := someFlags()
 	assert.Equal(t, `Usage: socket_vmnet2 do [OPTION]... SOCKET
 Does it.
 
