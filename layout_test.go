@@ -57,7 +57,7 @@ var imports = map[string][]string{
 		"internal/faults", "internal/frame", "internal/network", "internal/peercred", "internal/perclient/link",
 		"internal/perclient/passfd/proto", "internal/perclient/watch", "internal/status",
 	},
-	"internal/perclient/antispoof":    {"internal/frame", "internal/network"},
+	"internal/perclient/antispoof":    {"internal/frame", "internal/network", "internal/perclient/watch"},
 	"internal/perclient/capture":      {"internal/frame", "internal/printable"},
 	"internal/perclient/capture/read": {},
 	"internal/perclient/dgram":        {"internal/faults", "internal/frame", "internal/perclient/link", "internal/perclient/mmsg"},
