@@ -214,7 +214,7 @@ func TestDeliverDoesNotBlockOnADeafClient(t *testing.T) {
 	for i := range 10_000 {
 		r.Deliver(numbered(i, 1, 1514))
 	}
-	assert.Less(t, time.Since(began), 20*time.Second, "whoever waits for it waits for ever")
+	assert.Less(t, time.Since(began), 20*time.Second, "a caller that waits for it waits for ever")
 	st := r.Stats()
 	assert.LessOrEqual(t, st.Queued, smallQueue+1518)
 	assert.NotZero(t, st.DropQueueFull)
