@@ -44,23 +44,19 @@ func (v *view) grew(c *status.Client, pick func(counters) uint64) growth {
 	return g
 }
 
-// recently reports whether the counter has grown within the last minute, as far as is known.
-func (v *view) recently(c *status.Client, pick func(counters) uint64) bool {
-	g := v.grew(c, pick)
-	return g.news && g.n > 0
-}
-
-// all is every client, for which.
+// all is every client, for growing.
 func all(*status.Client) bool { return true }
 
-// growing makes a problem of those among list whose counter grew by more than limit in window. Where nothing was looked at for a while
+func broadcasts(c counters) uint64 { return c.storm }
+
+// growing makes a problem of those clients that are meant whose counter grew by more than limit in window. Where nothing was looked at for a while
 // it is a notice: it may be over.
-func (v *view) growing(list []*status.Client, pick func(counters) uint64, limit uint64, problem func(list []*status.Client, n uint64, over string) finding) []finding {
+func (v *view) growing(meant func(*status.Client) bool, pick func(counters) uint64, limit uint64, problem func(list []*status.Client, n uint64, over string) finding) []finding {
 	var sum uint64
 	var longest time.Duration
 	news := false
 	var those []*status.Client
-	for _, c := range list {
+	for _, c := range v.which(meant) {
 		g := v.grew(c, pick)
 		if g.n <= limit || g.news && g.n*uint64(window) <= limit*uint64(g.over) {
 			continue
@@ -82,7 +78,7 @@ func (v *view) growing(list []*status.Client, pick func(counters) uint64, limit 
 
 // storm finds clients that send more broadcasts than are passed on.
 func storm(v *view) []finding {
-	return v.growing(v.which(all), func(c counters) uint64 { return c.storm }, 0, func(list []*status.Client, n uint64, over string) finding {
+	return v.growing(all, broadcasts, 0, func(list []*status.Client, n uint64, over string) finding {
 		return found(status.Storm, status.Warning, list, []string{
 			"Look for a loop inside of the guest: a bridge with two interfaces on this network, or a program that scans.",
 			"See what it sends:",
@@ -95,9 +91,9 @@ func storm(v *view) []finding {
 // slow finds clients for which frames were dropped because they are behind. One that has stopped reading is stalled's.
 func slow(v *view) []finding {
 	reads := func(c *status.Client) bool { return !isStalled(c) }
-	return v.growing(v.which(reads), func(c counters) uint64 { return c.queueFull }, 0, func(list []*status.Client, n uint64, over string) finding {
+	return v.growing(reads, func(c counters) uint64 { return c.queueFull }, 0, func(list []*status.Client, n uint64, over string) finding {
 		return found(status.SlowClient, status.Warning, list, []string{
-			"That is normal where something is sent without regard for who receives it, as in UDP tests.",
+			"That is normal where something is sent without regard for the receiver, as in UDP tests.",
 			fmt.Sprintf("Else give the guest more processor time, or if frames come in bursts, the daemon a larger --queue-size (now %dK, of at most 8M).", v.Daemon.QueueSize>>10),
 		}, "%s %s slower than others send: %s %d frames for %s were dropped.", names(list), verb(list, "reads", "read"), over, n, verb(list, "it", "them"))
 	})
@@ -105,7 +101,7 @@ func slow(v *view) []finding {
 
 // offloadMixed finds clients that are sent larger frames than they can take.
 func offloadMixed(v *view) []finding {
-	return v.growing(v.which(all), func(c counters) uint64 { return c.oversize }, 0, func(list []*status.Client, n uint64, over string) finding {
+	return v.growing(all, func(c counters) uint64 { return c.oversize }, 0, func(list []*status.Client, n uint64, over string) finding {
 		fix := "Set the same MTU in all guests."
 		if v.Network.Offload {
 			fix = "Start the daemon without --offload, or give it clients only that take large frames."
@@ -116,7 +112,7 @@ func offloadMixed(v *view) []finding {
 
 // flapping finds clients to whose ports addresses come from others all the time.
 func flapping(v *view) []finding {
-	return v.growing(v.which(all), func(c counters) uint64 { return c.moves }, flappingMoves, func(list []*status.Client, n uint64, over string) finding {
+	return v.growing(all, func(c counters) uint64 { return c.moves }, flappingMoves, func(list []*status.Client, n uint64, over string) finding {
 		return found(status.Flapping, status.Warning, list, []string{
 			"Give every guest a MAC address of its own.",
 			"If a guest is a bridge, see that it does not connect two clients of this network: that is a loop.",
@@ -186,7 +182,7 @@ func refused(v *view) []finding {
 		severity = status.Notice
 	}
 	return []finding{found(status.ClientsRefused, severity, nil, []string{
-		"See who has the connections, and start the daemon with a larger --max-clients if that is right:", command("socket_vmnet2 clients %s", v.socket()),
+		"See which clients have the connections, and start the daemon with a larger --max-clients if that is right:", command("socket_vmnet2 clients %s", v.socket()),
 	}, "%d connections were refused in the last %s because there were %d clients, as many as --max-clients allows; there are %d now.",
 		n, span(over), v.Daemon.MaxClients, len(v.Clients))}
 }

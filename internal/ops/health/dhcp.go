@@ -70,13 +70,13 @@ func noDHCP(v *view) (all []finding) {
 // why is the likely cause for which c gets no answer.
 func (v *view) why(c *status.Client) cause {
 	n, busy := &v.Network, v.busy()
-	switch {
+	switch storm := v.grew(c, broadcasts); {
 	case c.ToNet.Drops["drop_spoofed"] > 0:
 		return cause{
 			status.NoDHCPAnswer, fmt.Sprintf("--anti-spoof has dropped %d of its frames, because they do not come from its own address", c.ToNet.Drops["drop_spoofed"]),
 			[]string{"See the log for what was dropped. A client with several guests behind it needs a daemon without --anti-spoof."},
 		}
-	case v.recently(c, func(c counters) uint64 { return c.storm }):
+	case storm.news && storm.n > 0:
 		return cause{
 			status.NoDHCPAnswer, "it sends more broadcasts than are passed on, and its requests are among those that are dropped",
 			[]string{"Stop what floods the network inside of the guest."},
@@ -175,7 +175,7 @@ func poolFilling(v *view) []finding {
 
 // busyFix is for VMNET_SHARING_SERVICE_BUSY.
 var busyFix = []string{
-	"Another program with virtual machines, or Internet Sharing, has this subnet. See who holds a bridge:",
+	"Another program with virtual machines, or Internet Sharing, has this subnet. See what holds a bridge:",
 	command("ifconfig | grep -A6 '^bridge'"),
 	"Stop that program, switch Internet Sharing off (System Settings, General, Sharing), or start the daemon with another --vmnet-gateway.",
 	"After a daemon was killed macOS may hold its subnet for some time; --vmnet-api=interface is affected less.",

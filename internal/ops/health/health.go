@@ -31,11 +31,8 @@ const (
 	// lookPause is the time between two looks that were not asked for: a guest decides how often something happens.
 	lookPause = time.Second
 
-	// suspectTime is for how long after something has happened the Monitor goes on looking while it may become a problem.
+	// suspectTime is for how long after something has happened the Monitor goes on looking: it may become a problem.
 	suspectTime = 40 * time.Second
-
-	// maxSeen bounds the clients that are remembered, far above --max-clients.
-	maxSeen = 4096
 )
 
 // Options set up a Monitor.
@@ -61,8 +58,8 @@ type Monitor struct {
 	mu         sync.Mutex // held for moments only: Seen is on the way of frames
 	seen       map[uint64]sight
 	timer      *time.Timer // nil: nothing is to be looked at
-	looked     time.Time   // when it fired last
-	until      time.Time   // the Monitor goes on looking until then, if there is reason to
+	looked     bool        // it has fired
+	until      time.Time   // the Monitor goes on looking until then
 	suspicious bool        // a rule may know more on the next look
 	ready      bool        // Look was called
 	closed     bool
@@ -90,15 +87,11 @@ func (m *Monitor) Seen(id uint64, s watch.Snapshot) {
 	copy(now.mac[:], s.MAC)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	before, known := m.seen[id]
-	if !known && len(m.seen) >= maxSeen {
-		return
-	}
-	m.seen[id] = now
-	if m.suspicious || now != before {
+	if m.suspicious || now != m.seen[id] {
 		m.until = time.Now().Add(suspectTime)
 		m.schedule()
 	}
+	m.seen[id] = now
 }
 
 // Gone implements perclient.observer.
@@ -138,29 +131,26 @@ func (m *Monitor) schedule() {
 	}
 	m.looking.Add(1)
 	after := lookPause
-	if m.looked.IsZero() {
+	if !m.looked {
 		after = 0
 	}
 	m.timer = time.AfterFunc(after, m.fire)
 }
 
-// fire looks at the status, and again as long as there is reason to.
+// fire looks at the status, and again until suspectTime is over.
 func (m *Monitor) fire() {
 	defer m.looking.Done()
 	m.mu.Lock()
-	m.timer, m.looked = nil, time.Now()
+	m.timer, m.looked = nil, true
 	closed := m.closed
 	m.mu.Unlock()
 	if closed {
 		return
 	}
-	st := m.opts.Status()
-	waits := slices.ContainsFunc(st.Clients, func(c status.Client) bool {
-		return c.DHCP.Waiting > 0 && seconds(c.DHCP.Waiting) < answerTime
-	})
+	_ = m.opts.Status()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if (waits || m.suspicious) && time.Now().Before(m.until) {
+	if time.Now().Before(m.until) {
 		m.schedule()
 	}
 }
@@ -190,16 +180,10 @@ func found(code, severity string, list []*status.Client, fix []string, format st
 // A view is what the rules see.
 type view struct {
 	*status.Status
-	opts     *Options
-	base     *sample            // nil on the first look
-	episodes map[string]episode // of the last look
-	overlaps []freenet.Conflict
-	free     netip.Prefix // a subnet that is free instead; invalid: none was found
-
-	programGone     bool
-	programReplaced time.Time
-
-	suspicious bool // set by rules that may know more on the next look
+	*memory
+	opts       *Options
+	base       *sample // nil on the first look
+	suspicious bool    // set by rules that may know more on the next look
 }
 
 // rules are all there are, in the order in which problems of equal weight are told.
@@ -220,7 +204,7 @@ func (m *Monitor) Problems(st status.Status) []status.Problem {
 	}
 	m.look.Lock()
 	defer m.look.Unlock()
-	v := m.view(&st)
+	v := &view{Status: &st, memory: &m.memory, opts: &m.opts, base: m.memory.compare(&st)}
 	var all []finding
 	for _, rule := range rules {
 		list := rule(v)
@@ -242,22 +226,4 @@ func (m *Monitor) Problems(st status.Status) []status.Problem {
 		problems = append(problems, f.Problem)
 	}
 	return problems
-}
-
-// view collects what the rules look at. m.look is held.
-func (m *Monitor) view(st *status.Status) *view {
-	v := &view{Status: st, opts: &m.opts, base: m.memory.compare(st)}
-	v.episodes = m.memory.episodes
-	v.programGone, v.programReplaced = m.memory.replaced(st.Now, st.Daemon.Program)
-	n := &st.Network
-	t := m.memory.table(st.Now, m.opts.Addresses)
-	if n.Mode == bridged || !n.Subnet.IsValid() || t == nil {
-		return v
-	}
-	// On vmnet, the host's own interface in the network has the gateway's address.
-	v.overlaps = slices.DeleteFunc(t.Overlaps(n.Subnet), func(c freenet.Conflict) bool { return n.Backend == vmnet && c.Prefix.Addr() == n.Gateway })
-	if len(v.overlaps) > 0 {
-		v.free, _ = t.Choose(max(n.Subnet.Bits(), freenet.MinBits), n.Subnet)
-	}
-	return v
 }

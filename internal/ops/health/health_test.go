@@ -313,7 +313,7 @@ func TestRules(t *testing.T) {
 			code: status.ForwardFailed, severity: status.Error, text: []string{"tcp 127.0.0.1:8080 to 192.168.105.2:80", "too many open files"}, fix: []string{"    sudo lsof -nP -i TCP:8080"},
 		},
 		{
-			name: "forward to nobody",
+			name: "forward to no guest",
 			before: func(w *world) {
 				w.Network.Usernet.Forwards = []status.Forward{{Proto: "udp", Host: "127.0.0.1:53", Guest: "192.168.105.4:53"}}
 			},

@@ -6,10 +6,11 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/freenet"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
@@ -49,33 +50,32 @@ func networkNotRunning(v *view) []finding {
 
 // subnetOverlap finds other networks of this host with the same addresses.
 func subnetOverlap(v *view) []finding {
-	if len(v.overlaps) == 0 {
+	n := &v.Network
+	t := v.table(v.Now, v.opts.Addresses)
+	if n.Mode == bridged || !n.Subnet.IsValid() || t == nil {
 		return nil
 	}
-	n := &v.Network
-	var others []string
-	for i, c := range v.overlaps {
-		if i == maxNamed {
-			others = append(others, fmt.Sprintf("%d more", len(v.overlaps)-i))
-			break
-		}
-		others = append(others, c.String())
+	// On vmnet, the host's own interface in the network has the gateway's address.
+	overlaps := slices.DeleteFunc(t.Overlaps(n.Subnet), func(c freenet.Conflict) bool { return n.Backend == vmnet && c.Prefix.Addr() == n.Gateway })
+	if len(overlaps) == 0 {
+		return nil
 	}
+	others := several(overlaps, ", ", freenet.Conflict.String)
 	consequence := "guests cannot reach what is there"
 	if n.Backend == vmnet {
 		consequence = "frames for guests may go there, or guests cannot reach what is there"
 	}
 	fix := []string{"Take away what is in the way if it is not needed (a VPN, another network for virtual machines), or choose another subnet: start the daemon with"}
-	if v.free.IsValid() {
-		option := fmt.Sprintf("--vmnet-gateway=%s", v.free.Masked().Addr().Next())
-		if bits := v.free.Bits(); bits != 24 {
+	if free, err := t.Choose(max(n.Subnet.Bits(), freenet.MinBits), n.Subnet); err == nil {
+		option := fmt.Sprintf("--vmnet-gateway=%s", free.Masked().Addr().Next())
+		if bits := free.Bits(); bits != 24 {
 			option += " --vmnet-mask=" + net.IP(net.CIDRMask(bits, 32)).String()
 		}
 		fix = []string{fix[0] + ":", command("%s", option)}
 	} else {
 		fix[0] += " another --vmnet-gateway."
 	}
-	f := found(status.SubnetOverlap, status.Warning, nil, fix, "This network, %s, overlaps %s: %s.", n.Subnet, strings.Join(others, ", "), consequence)
+	f := found(status.SubnetOverlap, status.Warning, nil, fix, "This network, %s, overlaps %s: %s.", n.Subnet, others, consequence)
 	f.of = n.Subnet.String()
 	return []finding{f}
 }
@@ -86,7 +86,7 @@ func gatewayDown(v *view) []finding {
 	if u == nil || v.Network.State != status.NetworkRunning || u.Gateway.Error == "" {
 		return nil
 	}
-	fix := []string{"See in the daemon's log what ended it. If the program was replaced meanwhile:", command("socket_vmnet2 upgrade %s", printable.Quote(v.Daemon.Socket))}
+	fix := []string{"See in the daemon's log what ended it. If the program was replaced meanwhile:", command("socket_vmnet2 upgrade %s", v.socket())}
 	return []finding{found(status.GatewayDown, status.Error, nil, fix,
 		"The network's gateway ended and is started again: %s. Until then guests have no DHCP, no DNS and no way out.", u.Gateway.Error)}
 }
@@ -140,15 +140,15 @@ func notKept(v *view) []finding {
 // replaced finds that another program is installed than the one that runs.
 func replaced(v *view) []finding {
 	d := &v.Daemon
-	switch {
-	case v.programGone:
+	switch gone, since := v.replaced(v.Now, d.Program); {
+	case gone:
 		return []finding{found(status.ProgramReplaced, status.Notice, nil, []string{"Install it again."},
 			"The program %s is gone; the daemon runs on, and cannot be upgraded or started again.", d.Program)}
-	case v.programReplaced.IsZero():
-		return nil
+	case !since.IsZero():
+		f := found(status.ProgramReplaced, status.Notice, nil, []string{"Have the daemon go on as the new one; no client is disconnected:", command("socket_vmnet2 upgrade %s", v.socket())},
+			"The program %s was replaced after this daemon (%s) had started.", d.Program, d.Version)
+		f.Since = since.UTC()
+		return []finding{f}
 	}
-	f := found(status.ProgramReplaced, status.Notice, nil, []string{"Have the daemon go on as the new one; no client is disconnected:", command("socket_vmnet2 upgrade %s", v.socket())},
-		"The program %s was replaced after this daemon (%s) had started.", d.Program, d.Version)
-	f.Since = v.programReplaced.UTC()
-	return []finding{f}
+	return nil
 }
