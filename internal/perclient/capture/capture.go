@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package capture copies frames on their way into bounded memory, and writes them as pcapng to who asked. What is captured never
-// waits for who reads it: when memory is full, frames are left out and counted.
+// Package capture copies frames on their way into bounded memory, and writes them as pcapng to a reader. What is captured never
+// waits for that: when memory is full, frames are left out and counted. For the command it compiles filters, and takes the daemon's
+// pcapng apart: into whole blocks for a file, or into a line for each frame.
 package capture
 
 import (
