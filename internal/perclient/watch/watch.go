@@ -22,18 +22,10 @@ import (
 type Watch struct {
 	mac atomic.Uint64 // a MAC, none before the first frame
 
-	mu       sync.Mutex
-	shown    net.HardwareAddr // mac as Snapshot gives it, made once
-	ip       netip.Addr
-	claimed  time.Time
-	wanted   netip.Addr
-	hostname string
-	dhcp     Kind
-	counts   Counts
-	waits    atomic.Bool // waiting is not zero; set with mu held
-	waiting  time.Time
-	asked    time.Time
-	now      func() time.Time // time.Now if nil; tests change it
+	mu    sync.Mutex
+	known Snapshot
+	waits atomic.Bool      // known.Waiting is not zero; set with mu held
+	now   func() time.Time // time.Now if nil; tests change it
 }
 
 // maxHostname is the longest hostname that is kept, in bytes: one label (RFC 1035 section 2.3.4).
@@ -110,11 +102,11 @@ func (w *Watch) ToClient(f []byte) (changed bool) {
 	defer w.mu.Unlock()
 	switch m.Kind {
 	case OFFER:
-		w.counts.Offers++
+		w.known.Counts.Offers++
 	case ACK:
-		w.counts.Acks++
+		w.known.Counts.Acks++
 	case NAK:
-		w.counts.Naks++
+		w.known.Counts.Naks++
 	default:
 		return false
 	}
@@ -131,26 +123,23 @@ func (w *Watch) number() MAC { return MAC(w.mac.Load()) }
 func (w *Watch) IP() netip.Addr {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.ip
+	return w.known.IP
 }
 
 // Waiting reports whether the guest waits for an answer of a DHCP server. It costs one atomic load.
 func (w *Watch) Waiting() bool { return w.waits.Load() }
 
-// Snapshot is everything known now. It allocates nothing but once.
+// Snapshot is everything known now. It allocates nothing but once, for the MAC.
 func (w *Watch) Snapshot() Snapshot {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.shown == nil {
-		w.shown = w.MAC()
+	if w.known.MAC == nil {
+		w.known.MAC = w.MAC()
 	}
-	if !w.asked.IsZero() && w.time().Sub(w.asked) > patience {
+	if !w.known.Asked.IsZero() && w.time().Sub(w.known.Asked) > patience {
 		w.answered()
 	}
-	return Snapshot{
-		MAC: w.shown, IP: w.ip, Claimed: w.claimed, Hostname: w.hostname, Wanted: w.wanted, DHCP: w.dhcp,
-		Counts: w.counts, Waiting: w.waiting, Asked: w.asked,
-	}
+	return w.known
 }
 
 // time is what a watch of this moment shows.
@@ -169,10 +158,10 @@ func (w *Watch) claim(a arpPacket) (changed bool) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if a.Op == OpReply && a.Sender != a.Target && w.ip.IsValid() && w.ip != a.Sender {
+	if a.Op == OpReply && a.Sender != a.Target && w.known.IP.IsValid() && w.known.IP != a.Sender {
 		return false
 	}
-	if w.dhcp == DISCOVER && !a.Sender.IsLinkLocalUnicast() {
+	if w.known.DHCP == DISCOVER && !a.Sender.IsLinkLocalUnicast() {
 		w.answered() // it asked for any address, so it had none: it has got this one in another way
 	}
 	return w.setIP(a.Sender)
@@ -180,24 +169,24 @@ func (w *Watch) claim(a arpPacket) (changed bool) {
 
 // setIP notes the address in use. The last news wins, whether from ARP or DHCP. w.mu is held.
 func (w *Watch) setIP(ip netip.Addr) (changed bool) {
-	changed = w.ip != ip
-	w.ip, w.claimed = ip, w.time()
+	changed = w.known.IP != ip
+	w.known.IP, w.known.Claimed = ip, w.time()
 	return changed
 }
 
 // ask notes that the guest wants an answer. w.mu is held.
 func (w *Watch) ask() {
 	now := w.time()
-	if w.waiting.IsZero() || now.Sub(w.asked) > patience {
-		w.waiting = now
+	if w.known.Waiting.IsZero() || now.Sub(w.known.Asked) > patience {
+		w.known.Waiting = now
 		w.waits.Store(true)
 	}
-	w.asked = now
+	w.known.Asked = now
 }
 
 // answered notes that the guest does not wait any more. w.mu is held.
 func (w *Watch) answered() {
-	w.waiting, w.asked = time.Time{}, time.Time{}
+	w.known.Waiting, w.known.Asked = time.Time{}, time.Time{}
 	w.waits.Store(false)
 }
 
@@ -205,7 +194,7 @@ func (w *Watch) answered() {
 func (w *Watch) clientDHCP(m *message) (changed bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	before := w.ip
+	before := w.known.IP
 	switch m.Kind {
 	case DISCOVER, REQUEST:
 		w.question(m)
@@ -214,16 +203,16 @@ func (w *Watch) clientDHCP(m *message) (changed bool) {
 			w.setIP(m.Client)
 		}
 	case RELEASE, DECLINE:
-		w.ip, w.claimed = netip.Addr{}, time.Time{}
+		w.known.IP, w.known.Claimed = netip.Addr{}, time.Time{}
 		w.answered()
 	default:
 		return false // BOOTP, or a server's message from the client's side
 	}
-	w.dhcp = m.Kind
-	changed = w.ip != before
+	w.known.DHCP = m.Kind
+	changed = w.known.IP != before
 	var room [maxHostname]byte
-	if name := sanitize(room[:0], m.hostname); len(name) > 0 && w.hostname != string(name) { // compares without allocating
-		w.hostname = string(name)
+	if name := sanitize(room[:0], m.hostname); len(name) > 0 && w.known.Hostname != string(name) { // compares without allocating
+		w.known.Hostname = string(name)
 		changed = true
 	}
 	return changed
@@ -249,14 +238,14 @@ func sanitize(dst, name []byte) []byte {
 // question takes a DISCOVER or REQUEST. The address wanted is option 50, else the one that the guest has. w.mu is held.
 func (w *Watch) question(m *message) {
 	if m.Kind == DISCOVER {
-		w.counts.Discovers++
+		w.known.Counts.Discovers++
 	} else {
-		w.counts.Requests++
+		w.known.Counts.Requests++
 	}
 	w.ask()
 	for _, ip := range []netip.Addr{m.Client, m.Requested} {
 		if Usable(ip) {
-			w.wanted = ip
+			w.known.Wanted = ip
 		}
 	}
 	if Usable(m.Client) { // it has the address and renews
@@ -269,8 +258,8 @@ func (w *Watch) Restore(v Snapshot) {
 	w.mac.Store(uint64(MACOf(v.MAC)))
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.ip, w.claimed, w.wanted, w.dhcp = v.IP, v.Claimed, v.Wanted, v.DHCP
-	w.counts, w.waiting, w.asked = v.Counts, v.Waiting, v.Asked
+	w.known = v
+	w.known.MAC = nil // of Snapshot's own
 	w.waits.Store(!v.Waiting.IsZero())
-	w.hostname = v.Hostname[:min(len(v.Hostname), maxHostname)]
+	w.known.Hostname = v.Hostname[:min(len(v.Hostname), maxHostname)]
 }
