@@ -38,9 +38,9 @@ type cause struct {
 }
 
 // noDHCP finds guests that wait for an address, sorted by the cause.
-func noDHCP(v *view) (all []finding) {
+func noDHCP(v *view) {
 	if v.Network.State != status.NetworkRunning {
-		return nil
+		return
 	}
 	var causes []cause
 	clients := map[string][]*status.Client{}
@@ -59,12 +59,10 @@ func noDHCP(v *view) (all []finding) {
 			asked += c.DHCP.Discovers + c.DHCP.Requests
 			answered += c.DHCP.Offers + c.DHCP.Acks + c.DHCP.Naks
 		}
-		f := found(why.code, status.Error, list, why.fix, "%s %s for an address and %s had no answer for %s (%d DHCP requests, %d answers so far): %s.",
+		f := v.found(why.code, status.Error, list, why.fix, "%s %s for an address and %s had no answer for %s (%d DHCP requests, %d answers so far): %s.",
 			names(list), verb(list, "asks", "ask"), verb(list, "has", "have"), span(seconds(longest)), asked, answered, why.text)
 		f.Since, f.waits = v.Now.Add(-seconds(longest)), true
-		all = append(all, f)
 	}
-	return all
 }
 
 // why is the likely cause for which c gets no answer.
@@ -160,17 +158,17 @@ func (v *view) moreAddresses() []string {
 }
 
 // poolFilling finds a pool with hardly an address left. That guests wait for one is noDHCP's.
-func poolFilling(v *view) []finding {
+func poolFilling(v *view) {
 	d := v.Network.DHCP
 	if d == nil || d.Size <= 0 || d.Leased*10 < d.Size*9 ||
 		slices.ContainsFunc(v.which(waits), func(c *status.Client) bool { return v.why(c).code == status.PoolExhausted }) {
-		return nil
+		return
 	}
 	text := fmt.Sprintf("%d of %d addresses for guests are leased.", d.Leased, d.Size)
 	if d.Leased >= d.Size {
 		text = fmt.Sprintf("All %d addresses for guests are leased: the next guest gets none.", d.Size)
 	}
-	return []finding{found(status.PoolExhausted, status.Warning, nil, v.moreAddresses(), "%s", text)}
+	v.found(status.PoolExhausted, status.Warning, nil, v.moreAddresses(), "%s", text)
 }
 
 // busyFix is for VMNET_SHARING_SERVICE_BUSY.
@@ -200,11 +198,11 @@ func (v *view) busy() string {
 }
 
 // sharingBusy finds VMNET_SHARING_SERVICE_BUSY.
-func sharingBusy(v *view) []finding {
+func sharingBusy(v *view) {
 	text := v.busy()
 	if text == "" {
-		return nil
+		return
 	}
 	list := v.which(func(c *status.Client) bool { return isBusy(c.Error) })
-	return []finding{found(status.SharingBusy, status.Error, list, busyFix, "macOS's sharing service refuses to start interfaces: %s.", text)}
+	v.found(status.SharingBusy, status.Error, list, busyFix, "macOS's sharing service refuses to start interfaces: %s.", text)
 }

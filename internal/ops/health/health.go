@@ -164,8 +164,8 @@ type finding struct {
 	waits bool   // its clients wait for DHCP
 }
 
-// found is a problem of clients, in a sentence.
-func found(code, severity string, list []*status.Client, fix []string, format string, args ...any) finding {
+// found notes a problem of clients, in a sentence.
+func (v *view) found(code, severity string, list []*status.Client, fix []string, format string, args ...any) *finding {
 	ids := make([]uint64, len(list))
 	for i, c := range list {
 		ids[i] = c.ID
@@ -174,7 +174,9 @@ func found(code, severity string, list []*status.Client, fix []string, format st
 	if rest, ok := strings.CutPrefix(text, "client "); ok {
 		text = "Client " + rest
 	}
-	return finding{Problem: status.Problem{Code: code, Severity: severity, Clients: ids, Text: text, Fix: fix}}
+	f := &finding{Problem: status.Problem{Code: code, Severity: severity, Clients: ids, Text: text, Fix: fix}}
+	v.all = append(v.all, f)
+	return f
 }
 
 // A view is what the rules see.
@@ -183,11 +185,12 @@ type view struct {
 	*memory
 	opts       *Options
 	base       *sample // nil on the first look
-	suspicious bool    // set by rules that may know more on the next look
+	all        []*finding
+	suspicious bool // set by rules that may know more on the next look
 }
 
 // rules are all there are, in the order in which problems of equal weight are told.
-var rules = []func(*view) []finding{
+var rules = []func(*view){
 	networkNotRunning, sharingBusy, subnetOverlap, noDHCP, poolFilling, duplicateIP, duplicateMAC, noInterface, stalled, slow,
 	storm, flapping, offloadMixed, sharedInterface, refused, gatewayDown, forwards, notKept, replaced,
 }
@@ -205,24 +208,23 @@ func (m *Monitor) Problems(st status.Status) []status.Problem {
 	m.look.Lock()
 	defer m.look.Unlock()
 	v := &view{Status: &st, memory: &m.memory, opts: &m.opts, base: m.memory.compare(&st)}
-	var all []finding
 	for _, rule := range rules {
-		list := rule(v)
-		if more := len(list) - maxOfOne; more > 0 {
-			list = list[:maxOfOne]
-			list[maxOfOne-1].Text += fmt.Sprintf(" (and %d more like this)", more)
+		most := len(v.all) + maxOfOne
+		rule(v)
+		if more := len(v.all) - most; more > 0 {
+			v.all = v.all[:most]
+			v.all[most-1].Text += fmt.Sprintf(" (and %d more like this)", more)
 		}
-		all = append(all, list...)
 	}
-	weight := func(f finding) int {
+	weight := func(f *finding) int {
 		return slices.Index([]string{status.Error, status.Warning, status.Notice}, f.Severity)
 	}
-	slices.SortStableFunc(all, func(a, b finding) int { return cmp.Compare(weight(a), weight(b)) })
-	m.remember(v, all)
+	slices.SortStableFunc(v.all, func(a, b *finding) int { return cmp.Compare(weight(a), weight(b)) })
+	m.remember(v)
 	m.mu.Lock()
 	m.suspicious = v.suspicious
 	m.mu.Unlock()
-	for _, f := range all {
+	for _, f := range v.all {
 		problems = append(problems, f.Problem)
 	}
 	return problems

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/freenet"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
@@ -19,10 +18,6 @@ const (
 
 	// recent is the time within which growth is news: longer ago it may be over.
 	recent = time.Minute
-
-	// addressesTime is how long the table of this host's addresses is used, and what was found out about the program: reading
-	// either takes system calls.
-	addressesTime = 30 * time.Second
 )
 
 // A memory is what the looks so far have left. It grows with the clients that there are now, and no further.
@@ -30,12 +25,7 @@ type memory struct {
 	base, pending *sample            // base is a window older than the looks that are compared with it
 	episodes      map[string]episode // what goes on, by code and what it is about
 
-	addresses     *freenet.Table
-	addressesRead time.Time
-
-	program        os.FileInfo // of the running program; nil: not known
-	programNow     os.FileInfo // what was found at its path; nil: nothing
-	programChecked time.Time
+	program os.FileInfo // of the running program; nil: not known
 }
 
 // An episode is a problem from its first to its last look, or that a client's guest waits for DHCP, whatever the cause.
@@ -85,37 +75,18 @@ func (m *memory) compare(st *status.Status) *sample {
 	return m.base
 }
 
-// stale tells whether what was found out at a time is to be found out again.
-func stale(now, at time.Time) bool { return now.Before(at) || now.Sub(at) >= addressesTime }
-
-// table is what uses addresses of this host, nil if that cannot be told.
-func (m *memory) table(now time.Time, read func() (*freenet.Table, error)) *freenet.Table {
-	if read != nil && stale(now, m.addressesRead) {
-		m.addresses, _ = read() // what it lacks it cannot warn of
-		m.addressesRead = now
-	}
-	return m.addresses
-}
-
 // replaced tells whether another file is at path than on the first look, and since when.
-func (m *memory) replaced(now time.Time, path string) (gone bool, since time.Time) {
-	if path != "" && stale(now, m.programChecked) {
-		m.programChecked = now
-		m.programNow, _ = os.Stat(path)
-		if m.program == nil {
-			m.program = m.programNow
-		}
-	}
-	was, is := m.program, m.programNow
-	switch {
+func (m *memory) replaced(path string) (gone bool, since time.Time) {
+	is, err := os.Stat(path)
+	switch was := m.program; {
 	case was == nil:
-		return false, time.Time{}
-	case is == nil:
-		return true, time.Time{}
-	case os.SameFile(was, is) && was.Size() == is.Size() && was.ModTime().Equal(is.ModTime()):
-		return false, time.Time{}
+		m.program = is
+	case err != nil:
+		return true, since
+	case !os.SameFile(was, is) || was.Size() != is.Size() || !was.ModTime().Equal(is.ModTime()):
+		return false, is.ModTime()
 	}
-	return false, is.ModTime()
+	return false, since
 }
 
 // lines are those of the log for problems that are worth one when they are first found. What is not here is told by what drops or
@@ -130,10 +101,9 @@ var lines = map[string]string{
 }
 
 // remember keeps what was found for the next look, sets the times since when it is, and logs what is new. m.look is held.
-func (m *Monitor) remember(v *view, all []finding) {
-	next := make(map[string]episode, len(all))
-	for i := range all {
-		f := &all[i]
+func (m *Monitor) remember(v *view) {
+	next := make(map[string]episode, len(v.all))
+	for _, f := range v.all {
 		if f.waits {
 			m.warn(f, slices.DeleteFunc(slices.Clone(f.Clients), func(id uint64) bool {
 				k := fmt.Sprint("waits ", id)
