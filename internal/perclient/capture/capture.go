@@ -72,13 +72,10 @@ func (h *Hub) see(id uint64, dir direction, b frame.Batch) {
 	}
 }
 
-// Start begins a capture: what the clients send from here on is kept for Run or Discard, one of which the caller calls. An
-// error is errTooMany, or tells what is wrong with q.
+// Start begins a capture by a request that DecodeRequest has checked: what the clients send from here on is kept for Run or Discard,
+// one of which the caller calls. An error is errTooMany.
 func (h *Hub) Start(q Request) (*Session, error) {
-	s, err := newSession(h, q)
-	if err != nil {
-		return nil, err
-	}
+	s := newSession(h, q)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	all := *h.list.Load()

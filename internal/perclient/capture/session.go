@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"time"
 
 	"golang.org/x/net/bpf"
@@ -48,8 +49,7 @@ type result struct {
 type Session struct {
 	hub    *Hub
 	q      Request
-	only   map[uint64]struct{} // nil: all clients
-	filter *bpf.VM             // nil: all frames
+	filter *bpf.VM // nil: all frames
 	ring   *ring
 	snap   int
 
@@ -65,11 +65,7 @@ type Session struct {
 	lost            map[uint64]uint64
 }
 
-// newSession makes one for a request that has been checked.
-func newSession(h *Hub, q Request) (*Session, error) {
-	if err := q.check(); err != nil {
-		return nil, err
-	}
+func newSession(h *Hub, q Request) *Session {
 	s := &Session{hub: h, q: q, wake: make(chan struct{}, 1), press: make(chan struct{}, 1), snap: q.SnapLen, lost: map[uint64]uint64{}}
 	s.filter, _ = newFilter(q.Filter)
 	if s.snap == 0 {
@@ -79,14 +75,8 @@ func newSession(h *Hub, q Request) (*Session, error) {
 	if s.filter != nil { // it may look at any byte, and at the length
 		kept = frame.MaxLen
 	}
-	if len(q.Clients) > 0 {
-		s.only = make(map[uint64]struct{}, len(q.Clients))
-		for _, id := range q.Clients {
-			s.only[id] = struct{}{}
-		}
-	}
 	s.ring = newRing(h.o.Memory, kept)
-	return s, nil
+	return s
 }
 
 // Discard ends a capture that Run is not called for.
@@ -94,10 +84,8 @@ func (s *Session) Discard() { s.hub.remove(s, result{Reason: ErrLeft}) }
 
 // see copies the frames of b, if they are wanted. It is on their way.
 func (s *Session) see(client uint64, dir direction, b frame.Batch) {
-	if s.only != nil {
-		if _, ok := s.only[client]; !ok {
-			return
-		}
+	if len(s.q.Clients) > 0 && !slices.Contains(s.q.Clients, client) {
+		return
 	}
 	if s.ring.put(client, dir, b) {
 		signal(s.press)
