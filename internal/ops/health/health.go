@@ -10,6 +10,7 @@ package health
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -52,18 +53,17 @@ type Options struct {
 // A Monitor remembers what is needed to tell problems. It is a perclient.observer. All methods may be called from several
 // goroutines, Close and Problems also on nil.
 type Monitor struct {
-	opts  Options
-	began time.Time
+	opts    Options
+	began   time.Time
+	news    chan struct{} // of one: something has happened
+	done    context.Context
+	end     context.CancelFunc
+	start   sync.Once
+	looking sync.WaitGroup
 
 	mu         sync.Mutex // held for moments only: Seen is on the way of frames
 	seen       map[uint64]sight
-	timer      *time.Timer // nil: nothing is to be looked at
-	looked     bool        // it has fired
-	until      time.Time   // the Monitor goes on looking until then
-	suspicious bool        // a rule may know more on the next look
-	ready      bool        // Look was called
-	closed     bool
-	looking    sync.WaitGroup
+	suspicious bool // a rule may know more on the next look
 
 	look   sync.Mutex // one at a time
 	memory memory
@@ -78,7 +78,9 @@ type sight struct {
 
 // New makes a Monitor that looks at nothing yet.
 func New(o Options) *Monitor {
-	return &Monitor{opts: o, began: time.Now(), seen: map[uint64]sight{}}
+	m := &Monitor{opts: o, began: time.Now(), seen: map[uint64]sight{}, news: make(chan struct{}, 1)}
+	m.done, m.end = context.WithCancel(context.Background())
+	return m
 }
 
 // Seen implements perclient.observer.
@@ -88,8 +90,7 @@ func (m *Monitor) Seen(id uint64, s watch.Snapshot) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.suspicious || now != m.seen[id] {
-		m.until = time.Now().Add(suspectTime)
-		m.schedule()
+		m.wake()
 	}
 	m.seen[id] = now
 }
@@ -101,57 +102,49 @@ func (m *Monitor) Gone(id uint64) {
 	delete(m.seen, id)
 }
 
-// Look has everything looked at soon: the network has started. Before the first time nothing is looked at unless it is asked for.
+// wake has everything looked at, once that may be.
+func (m *Monitor) wake() {
+	select {
+	case m.news <- struct{}{}:
+	default:
+	}
+}
+
+// Look has everything looked at: the network has started. Before the first time nothing is looked at unless it is asked for.
 func (m *Monitor) Look() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.ready = true
-	m.schedule()
+	m.wake()
+	m.start.Do(func() { m.looking.Go(m.run) })
 }
 
 // Close ends the Monitor and waits for a look that is under way. Problems goes on to answer.
 func (m *Monitor) Close() {
-	if m == nil {
-		return
+	if m != nil {
+		m.end()
+		m.looking.Wait()
 	}
-	m.mu.Lock()
-	m.closed = true
-	if m.timer != nil && m.timer.Stop() {
-		m.looking.Done()
-	}
-	m.timer = nil
-	m.mu.Unlock()
-	m.looking.Wait()
 }
 
-// schedule has the status looked at, within lookPause. m.mu is held.
-func (m *Monitor) schedule() {
-	if m.timer != nil || m.closed || !m.ready || m.opts.Status == nil {
-		return
-	}
-	m.looking.Add(1)
-	after := lookPause
-	if !m.looked {
-		after = 0
-	}
-	m.timer = time.AfterFunc(after, m.fire)
-}
-
-// fire looks at the status, and again until suspectTime is over.
-func (m *Monitor) fire() {
-	defer m.looking.Done()
-	m.mu.Lock()
-	m.timer, m.looked = nil, true
-	closed := m.closed
-	m.mu.Unlock()
-	if closed {
-		return
-	}
-	_ = m.opts.Status()
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if time.Now().Before(m.until) {
-		m.schedule()
+// run looks at the status when something has happened, and again until suspectTime is over.
+func (m *Monitor) run() {
+	for {
+		select {
+		case <-m.news:
+		case <-m.done.Done():
+			return
+		}
+		for until := time.Now().Add(suspectTime); time.Now().Before(until); {
+			_ = m.opts.Status()
+			select {
+			case <-time.After(lookPause):
+			case <-m.done.Done():
+				return
+			}
+			select {
+			case <-m.news:
+				until = time.Now().Add(suspectTime)
+			default:
+			}
+		}
 	}
 }
 
