@@ -184,8 +184,8 @@ type view struct {
 
 // rules are all there are, in the order in which problems of equal weight are told.
 var rules = []func(*view){
-	networkNotRunning, sharingBusy, subnetOverlap, noDHCP, poolFilling, duplicateIP, duplicateMAC, noInterface, stalled, slow,
-	storm, flapping, offloadMixed, sharedInterface, refused, gatewayDown, forwards, notKept, replaced,
+	networkNotRunning, sharingBusy, subnetOverlap, noDHCP, poolFilling, duplicateIP, duplicateMAC, noInterface, stalled, grown,
+	sharedInterface, refused, gatewayDown, forwards, notKept, replaced,
 }
 
 // maxOfOne bounds the problems with one code: guests decide how many addresses they quarrel about.
