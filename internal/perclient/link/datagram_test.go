@@ -22,23 +22,10 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/mmsg"
 )
 
-// datagramPair is a connected pair of datagram sockets, both non-blocking: the daemon's end and the client's.
+// datagramPair is pair of datagram sockets.
 func datagramPair(t testing.TB) (daemon, client *net.UnixConn) {
 	t.Helper()
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM, 0)
-	require.NoError(t, err)
-	var conns [2]*net.UnixConn
-	for i, fd := range fds {
-		require.NoError(t, unix.SetNonblock(fd, true))
-		makeRoom(t, fd)
-		f := os.NewFile(uintptr(fd), "socketpair")
-		c, err := net.FileConn(f)
-		require.NoError(t, err)
-		require.NoError(t, f.Close())
-		conns[i] = c.(*net.UnixConn)
-	}
-	t.Cleanup(func() { _ = conns[1].Close() })
-	return conns[0], conns[1]
+	return socketpair(t, unix.SOCK_DGRAM)
 }
 
 // send writes one datagram. Where the receiver has no room Linux waits, and macOS says ENOBUFS.
@@ -53,40 +40,11 @@ func send(t *testing.T, c *net.UnixConn, b []byte) {
 	}, 20*time.Second, 50*time.Microsecond)
 }
 
-// runningDatagram is a Datagram whose Run is under way.
-type runningDatagram struct {
-	*Datagram
-	collector
-	err  error
-	done chan struct{}
-}
-
-func startDatagram(t *testing.T, conn *net.UnixConn, o DatagramOptions) *runningDatagram {
+func startDatagram(t *testing.T, conn *net.UnixConn, o DatagramOptions) *running {
 	t.Helper()
 	d, err := NewDatagram(conn, o)
 	require.NoError(t, err)
-	r := &runningDatagram{Datagram: d, done: make(chan struct{})}
-	go func() {
-		defer close(r.done)
-		r.err = d.Run(&r.collector)
-	}()
-	t.Cleanup(func() {
-		d.Shutdown(DrainOne)
-		<-r.done
-		_ = d.Close()
-	})
-	return r
-}
-
-func (r *runningDatagram) wait(t *testing.T) error {
-	t.Helper()
-	select {
-	case <-r.done:
-		return r.err
-	case <-time.After(20 * time.Second):
-		require.Fail(t, "Run did not return")
-		return nil
-	}
+	return run(t, d)
 }
 
 // frameOf is a frame with the given payload.
