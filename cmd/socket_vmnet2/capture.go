@@ -20,7 +20,6 @@ import (
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/capture"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/capture/read"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
 )
 
@@ -120,7 +119,7 @@ func follow(ctx context.Context, name string, s *captureStream, out *captureOutp
 	defer context.AfterFunc(ctx, s.end)()
 	counts, err := out.copy(s.body())
 	err = out.finish(counts, err)
-	var werr *read.WriteError
+	var werr *capture.WriteError
 	switch {
 	case errors.As(err, &werr) && errors.Is(err, syscall.EPIPE):
 		return nil // its reader has seen enough

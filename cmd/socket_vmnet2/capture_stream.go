@@ -16,7 +16,6 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/control"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/find"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/capture"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/capture/read"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
 )
 
@@ -101,25 +100,25 @@ func openCapture(path string, overwrite bool, stdout io.Writer) (*captureOutput,
 }
 
 // copy writes what r has.
-func (o *captureOutput) copy(r io.Reader) (read.Counts, error) {
+func (o *captureOutput) copy(r io.Reader) (capture.Counts, error) {
 	if o.lines {
-		return read.Lines(o.w, r, time.Local)
+		return capture.Lines(o.w, r, time.Local)
 	}
-	return read.Copy(o.w, r)
+	return capture.Copy(o.w, r)
 }
 
 // finish closes a file, which ends with a whole block whatever happened. It returns err, or what went wrong here.
-func (o *captureOutput) finish(c read.Counts, err error) error {
+func (o *captureOutput) finish(c capture.Counts, err error) error {
 	if o.file == nil {
 		return err
 	}
-	if errors.As(err, new(*read.WriteError)) {
+	if errors.As(err, new(*capture.WriteError)) {
 		if terr := o.file.Truncate(c.Bytes); terr != nil {
 			err = errors.Join(err, terr)
 		}
 	}
 	if cerr := o.file.Close(); cerr != nil && err == nil {
-		err = &read.WriteError{Err: cerr}
+		err = &capture.WriteError{Err: cerr}
 	}
 	return err
 }

@@ -324,7 +324,7 @@ func testBootpdBlocked(t *testing.T) {
 	c.Set(vmnetsim.Host, 2)
 	g := guest(t, p, 1)
 	discover(t, g)
-	const line = "a guest gets no address: nobody answers its DHCP requests"
+	const line = "a guest gets no address: no server answers its DHCP requests"
 	p.says(t, line)
 	one := problems(t, p)[status.NoDHCPAnswer]
 	assert.Equal(t, status.Error, one.Severity)

@@ -4,6 +4,7 @@ package health
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
@@ -44,93 +45,90 @@ func (v *view) grew(c *status.Client, pick func(counters) uint64) growth {
 	return g
 }
 
-// recently reports whether the counter has grown within the last minute, as far as is known.
-func (v *view) recently(c *status.Client, pick func(counters) uint64) bool {
-	g := v.grew(c, pick)
-	return g.news && g.n > 0
-}
+func broadcasts(c counters) uint64 { return c.storm }
 
-// all is every client, for which.
-func all(*status.Client) bool { return true }
-
-// growing makes a problem of those among list whose counter grew by more than limit in window. Where nothing was looked at for a while
-// it is a notice: it may be over.
-func (v *view) growing(list []*status.Client, pick func(counters) uint64, limit uint64, problem func(list []*status.Client, n uint64, over string) finding) []finding {
-	var sum uint64
-	var longest time.Duration
-	news := false
-	var those []*status.Client
-	for _, c := range list {
-		g := v.grew(c, pick)
-		if g.n <= limit || g.news && g.n*uint64(window) <= limit*uint64(g.over) {
-			continue
-		}
-		those = append(those, c)
-		sum += g.n
-		longest, news = max(longest, g.over), news || g.news
-	}
-	if len(those) == 0 {
-		return nil
-	}
-	f := problem(those, sum, "in the last "+span(longest))
-	if !news {
-		f.Severity = status.Notice
-		f.Fix = append([]string{"It may be over: ask again in a minute."}, f.Fix...)
-	}
-	return []finding{f}
-}
-
-// storm finds clients that send more broadcasts than are passed on.
-func storm(v *view) []finding {
-	return v.growing(v.which(all), func(c counters) uint64 { return c.storm }, 0, func(list []*status.Client, n uint64, over string) finding {
-		return found(status.Storm, status.Warning, list, []string{
+// growths are the rules about counters: a problem if one has grown by more than limit in window. The texts have places for what grown
+// puts in.
+var growths = []struct {
+	code  string
+	pick  func(counters) uint64
+	limit uint64
+	text  string
+	fix   []string
+}{
+	{
+		status.SlowClient, func(c counters) uint64 { return c.queueFull }, 0,
+		"{clients} {reads} slower than others send: {over} {n} frames for {it} were dropped.",
+		[]string{
+			"That is normal where something is sent without regard for the receiver, as in UDP tests.",
+			"Else give the guest more processor time, or if frames come in bursts, the daemon a larger --queue-size (now {queue}, of at most 8M).",
+		},
+	},
+	{
+		status.Storm, broadcasts, 0,
+		"{clients} {sends} a storm: {over} {n} broadcasts and frames for unknown addresses beyond 50,000 a second were dropped.",
+		[]string{
 			"Look for a loop inside of the guest: a bridge with two interfaces on this network, or a program that scans.",
-			"See what it sends:",
-			command("socket_vmnet2 capture --client=%d -c 100 -w storm.pcapng --socket=%s", list[0].ID, v.socket()),
-			"Or throw it off the network:", v.kick(list),
-		}, "%s %s a storm: %s %d broadcasts and frames for unknown addresses beyond 50,000 a second were dropped.", names(list), verb(list, "sends", "send"), over, n)
-	})
-}
-
-// slow finds clients for which frames were dropped because they are behind. One that has stopped reading is stalled's.
-func slow(v *view) []finding {
-	reads := func(c *status.Client) bool { return !isStalled(c) }
-	return v.growing(v.which(reads), func(c counters) uint64 { return c.queueFull }, 0, func(list []*status.Client, n uint64, over string) finding {
-		return found(status.SlowClient, status.Warning, list, []string{
-			"That is normal where something is sent without regard for who receives it, as in UDP tests.",
-			fmt.Sprintf("Else give the guest more processor time, or if frames come in bursts, the daemon a larger --queue-size (now %dK, of at most 8M).", v.Daemon.QueueSize>>10),
-		}, "%s %s slower than others send: %s %d frames for %s were dropped.", names(list), verb(list, "reads", "read"), over, n, verb(list, "it", "them"))
-	})
-}
-
-// offloadMixed finds clients that are sent larger frames than they can take.
-func offloadMixed(v *view) []finding {
-	return v.growing(v.which(all), func(c counters) uint64 { return c.oversize }, 0, func(list []*status.Client, n uint64, over string) finding {
-		fix := "Set the same MTU in all guests."
-		if v.Network.Offload {
-			fix = "Start the daemon without --offload, or give it clients only that take large frames."
-		}
-		return found(status.OffloadMixed, status.Warning, list, []string{fix}, "Frames that are too long for %s were dropped: %d %s.", names(list), n, over)
-	})
-}
-
-// flapping finds clients to whose ports addresses come from others all the time.
-func flapping(v *view) []finding {
-	return v.growing(v.which(all), func(c counters) uint64 { return c.moves }, flappingMoves, func(list []*status.Client, n uint64, over string) finding {
-		return found(status.Flapping, status.Warning, list, []string{
+			"See what it sends:", command("socket_vmnet2 capture --client={id} -c 100 -w storm.pcapng --socket={socket}"),
+			"Or throw it off the network:", command("socket_vmnet2 kick {id} {socket}"),
+		},
+	},
+	{
+		status.Flapping, func(c counters) uint64 { return c.moves }, flappingMoves,
+		"MAC addresses move between clients all the time: {n} times to {clients} {over}, and frames for them go astray.",
+		[]string{
 			"Give every guest a MAC address of its own.",
 			"If a guest is a bridge, see that it does not connect two clients of this network: that is a loop.",
-		}, "MAC addresses move between clients all the time: %d times to %s %s, and frames for them go astray.", n, names(list), over)
-	})
+		},
+	},
+	{
+		status.OffloadMixed, func(c counters) uint64 { return c.oversize }, 0,
+		"Frames that are too long for {clients} were dropped: {n} {over}.",
+		[]string{"{offload}"},
+	},
+}
+
+// grown finds clients whose counters grow. Where nothing was looked at for a while it is a notice: it may be over.
+func grown(v *view) {
+	for _, rule := range growths {
+		var those []*status.Client
+		var all growth
+		for _, c := range v.which(func(c *status.Client) bool { return rule.code != status.SlowClient || !isStalled(c) }) {
+			g := v.grew(c, rule.pick)
+			if g.n > rule.limit && (!g.news || g.n*uint64(window) > rule.limit*uint64(g.over)) {
+				those = append(those, c)
+				all.n += g.n
+				all.over, all.news = max(all.over, g.over), all.news || g.news
+			}
+		}
+		if len(those) == 0 {
+			continue
+		}
+		offload := "Set the same MTU in all guests."
+		if v.Network.Offload {
+			offload = "Start the daemon without --offload, or give it clients only that take large frames."
+		}
+		put := strings.NewReplacer("{clients}", names(those), "{n}", fmt.Sprint(all.n), "{over}", "in the last "+span(all.over), "{offload}", offload,
+			"{reads}", verb(those, "reads", "read"), "{sends}", verb(those, "sends", "send"), "{it}", verb(those, "it", "them"),
+			"{id}", fmt.Sprint(those[0].ID), "{socket}", v.socket(), "{queue}", fmt.Sprintf("%dK", v.Daemon.QueueSize>>10))
+		severity, fix := status.Warning, []string{}
+		if !all.news {
+			severity, fix = status.Notice, []string{"It may be over: ask again in a minute."}
+		}
+		for _, step := range rule.fix {
+			fix = append(fix, put.Replace(step))
+		}
+		v.found(rule.code, severity, those, fix, "%s", put.Replace(rule.text))
+	}
 }
 
 func isStalled(c *status.Client) bool { return seconds(c.Queue.Stalled) >= stalledTime }
 
 // stalled finds clients that do not read.
-func stalled(v *view) []finding {
+func stalled(v *view) {
 	list := v.which(isStalled)
 	if len(list) == 0 {
-		return nil
+		return
 	}
 	longest, waiting, dropped := 0.0, 0, uint64(0)
 	for _, c := range list {
@@ -143,50 +141,49 @@ func stalled(v *view) []finding {
 		fix = append(fix, "Its process:", command("ps -o pid,stat,command -p %d", p.PID))
 	}
 	fix = append(fix, "A guest that has gone for good is thrown off by", v.kick(list))
-	f := found(status.StalledClient, status.Warning, list, fix, "%s %s not read, and has taken nothing for %s: %d bytes wait, %d frames were dropped since it connected.",
+	f := v.found(status.StalledClient, status.Warning, list, fix, "%s %s not read, and has taken nothing for %s: %d bytes wait, %d frames were dropped since it connected.",
 		names(list), verb(list, "does", "do"), span(seconds(longest)), waiting, dropped)
 	f.Since = v.Now.Add(-seconds(longest))
-	return []finding{f}
 }
 
 // noInterface finds clients whose port cannot be started. That macOS's sharing service is busy is another problem.
-func noInterface(v *view) []finding {
+func noInterface(v *view) {
 	list := v.which(func(c *status.Client) bool {
 		return c.Error != "" && c.State != status.StateLeaving && !isBusy(c.Error)
 	})
 	if len(list) == 0 {
-		return nil
+		return
 	}
-	return []finding{found(status.NoInterface, status.Error, list, []string{"It is tried again by itself, at last every 30 s. The error says what is in the way."},
-		"%s %s no network: %s.", names(list), verb(list, "has", "have"), list[0].Error)}
+	v.found(status.NoInterface, status.Error, list, []string{"It is tried again by itself, at last every 30 s. The error says what is in the way."},
+		"%s %s no network: %s.", names(list), verb(list, "has", "have"), list[0].Error)
 }
 
 // sharedInterface finds clients that share a vmnet interface though each should have one.
-func sharedInterface(v *view) []finding {
+func sharedInterface(v *view) {
 	m := v.Network.Vmnet
 	if m == nil || m.Shared == 0 || v.opts.OneInterface || m.LastFailure == "" {
-		return nil
+		return
 	}
-	return []finding{found(status.SharedInterface, status.Warning, v.which(func(c *status.Client) bool { return c.Interface.Kind == status.InterfaceShared }),
+	v.found(status.SharedInterface, status.Warning, v.which(func(c *status.Client) bool { return c.Interface.Kind == status.InterfaceShared }),
 		[]string{"macOS has 32 interfaces for all programs together. Stop virtual machines that are not needed: a client gets its own when another leaves."},
-		"%d clients share one vmnet interface because no other could be started, which makes them slower; %d have their own: %s.", m.Shared, m.Own, m.LastFailure)}
+		"%d clients share one vmnet interface because no other could be started, which makes them slower; %d have their own: %s.", m.Shared, m.Own, m.LastFailure)
 }
 
 // refused finds that clients were turned away.
-func refused(v *view) []finding {
+func refused(v *view) {
 	n, over := v.Totals.Refused, seconds(v.Daemon.Uptime)
 	if v.base != nil && v.base.refused <= n {
 		n, over = n-v.base.refused, v.Now.Sub(v.base.at)
 	}
 	if n == 0 {
-		return nil
+		return
 	}
 	severity := status.Warning
 	if over > recent {
 		severity = status.Notice
 	}
-	return []finding{found(status.ClientsRefused, severity, nil, []string{
-		"See who has the connections, and start the daemon with a larger --max-clients if that is right:", command("socket_vmnet2 clients %s", v.socket()),
+	v.found(status.ClientsRefused, severity, nil, []string{
+		"See which clients have the connections, and start the daemon with a larger --max-clients if that is right:", command("socket_vmnet2 clients %s", v.socket()),
 	}, "%d connections were refused in the last %s because there were %d clients, as many as --max-clients allows; there are %d now.",
-		n, span(over), v.Daemon.MaxClients, len(v.Clients))}
+		n, span(over), v.Daemon.MaxClients, len(v.Clients))
 }

@@ -38,9 +38,9 @@ type cause struct {
 }
 
 // noDHCP finds guests that wait for an address, sorted by the cause.
-func noDHCP(v *view) (all []finding) {
+func noDHCP(v *view) {
 	if v.Network.State != status.NetworkRunning {
-		return nil
+		return
 	}
 	var causes []cause
 	clients := map[string][]*status.Client{}
@@ -59,24 +59,22 @@ func noDHCP(v *view) (all []finding) {
 			asked += c.DHCP.Discovers + c.DHCP.Requests
 			answered += c.DHCP.Offers + c.DHCP.Acks + c.DHCP.Naks
 		}
-		f := found(why.code, status.Error, list, why.fix, "%s %s for an address and %s had no answer for %s (%d DHCP requests, %d answers so far): %s.",
+		f := v.found(why.code, status.Error, list, why.fix, "%s %s for an address and %s had no answer for %s (%d DHCP requests, %d answers so far): %s.",
 			names(list), verb(list, "asks", "ask"), verb(list, "has", "have"), span(seconds(longest)), asked, answered, why.text)
 		f.Since, f.waits = v.Now.Add(-seconds(longest)), true
-		all = append(all, f)
 	}
-	return all
 }
 
 // why is the likely cause for which c gets no answer.
 func (v *view) why(c *status.Client) cause {
 	n, busy := &v.Network, v.busy()
-	switch {
+	switch storm := v.grew(c, broadcasts); {
 	case c.ToNet.Drops["drop_spoofed"] > 0:
 		return cause{
 			status.NoDHCPAnswer, fmt.Sprintf("--anti-spoof has dropped %d of its frames, because they do not come from its own address", c.ToNet.Drops["drop_spoofed"]),
 			[]string{"See the log for what was dropped. A client with several guests behind it needs a daemon without --anti-spoof."},
 		}
-	case v.recently(c, func(c counters) uint64 { return c.storm }):
+	case storm.news && storm.n > 0:
 		return cause{
 			status.NoDHCPAnswer, "it sends more broadcasts than are passed on, and its requests are among those that are dropped",
 			[]string{"Stop what floods the network inside of the guest."},
@@ -160,22 +158,22 @@ func (v *view) moreAddresses() []string {
 }
 
 // poolFilling finds a pool with hardly an address left. That guests wait for one is noDHCP's.
-func poolFilling(v *view) []finding {
+func poolFilling(v *view) {
 	d := v.Network.DHCP
 	if d == nil || d.Size <= 0 || d.Leased*10 < d.Size*9 ||
 		slices.ContainsFunc(v.which(waits), func(c *status.Client) bool { return v.why(c).code == status.PoolExhausted }) {
-		return nil
+		return
 	}
 	text := fmt.Sprintf("%d of %d addresses for guests are leased.", d.Leased, d.Size)
 	if d.Leased >= d.Size {
 		text = fmt.Sprintf("All %d addresses for guests are leased: the next guest gets none.", d.Size)
 	}
-	return []finding{found(status.PoolExhausted, status.Warning, nil, v.moreAddresses(), "%s", text)}
+	v.found(status.PoolExhausted, status.Warning, nil, v.moreAddresses(), "%s", text)
 }
 
 // busyFix is for VMNET_SHARING_SERVICE_BUSY.
 var busyFix = []string{
-	"Another program with virtual machines, or Internet Sharing, has this subnet. See who holds a bridge:",
+	"Another program with virtual machines, or Internet Sharing, has this subnet. See what holds a bridge:",
 	command("ifconfig | grep -A6 '^bridge'"),
 	"Stop that program, switch Internet Sharing off (System Settings, General, Sharing), or start the daemon with another --vmnet-gateway.",
 	"After a daemon was killed macOS may hold its subnet for some time; --vmnet-api=interface is affected less.",
@@ -200,11 +198,11 @@ func (v *view) busy() string {
 }
 
 // sharingBusy finds VMNET_SHARING_SERVICE_BUSY.
-func sharingBusy(v *view) []finding {
+func sharingBusy(v *view) {
 	text := v.busy()
 	if text == "" {
-		return nil
+		return
 	}
 	list := v.which(func(c *status.Client) bool { return isBusy(c.Error) })
-	return []finding{found(status.SharingBusy, status.Error, list, busyFix, "macOS's sharing service refuses to start interfaces: %s.", text)}
+	v.found(status.SharingBusy, status.Error, list, busyFix, "macOS's sharing service refuses to start interfaces: %s.", text)
 }

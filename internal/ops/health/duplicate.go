@@ -32,23 +32,17 @@ func by[K comparable](v *view, value func(*status.Client) (K, bool)) map[K][]*st
 }
 
 // duplicateIP finds addresses that several guests use, or that are the gateway's.
-func duplicateIP(v *view) (all []finding) {
+func duplicateIP(v *view) {
 	users := by(v, func(c *status.Client) (netip.Addr, bool) { return c.IP, c.IP.IsValid() })
 	for _, ip := range slices.SortedFunc(maps.Keys(users), netip.Addr.Compare) {
 		list := users[ip]
-		var f finding
 		if whose := v.ours(ip); whose != "" {
-			f = found(status.DuplicateIP, status.Error, list, []string{"Give the guest another address: DHCP, or a static one" + v.inSubnet() + "."},
-				"%s is %s address, and %s %s it: others may lose their way to the outside.", ip, whose, eachName(list), verb(list, "uses", "use"))
+			v.found(status.DuplicateIP, status.Error, list, []string{"Give the guest another address: DHCP, or a static one" + v.inSubnet() + "."},
+				"%s is %s address, and %s %s it: others may lose their way to the outside.", ip, whose, eachName(list), verb(list, "uses", "use")).of = ip.String()
 		} else if list = v.quarrel(ip, list); list != nil {
-			f = v.duplicate(ip, list)
-		} else {
-			continue
+			v.duplicate(ip, list).of = ip.String()
 		}
-		f.of = ip.String()
-		all = append(all, f)
 	}
-	return all
 }
 
 // ours names what has ip on the host's side; empty: nothing.
@@ -94,7 +88,7 @@ func (v *view) quarrel(ip netip.Addr, users []*status.Client) (list []*status.Cl
 	return nil
 }
 
-func (v *view) duplicate(ip netip.Addr, list []*status.Client) finding {
+func (v *view) duplicate(ip netip.Addr, list []*status.Client) *finding {
 	given := ""
 	fix := []string{
 		"Give all but one of them another address. If they are copies of one image, they may have its static address, or its identity towards DHCP (/etc/machine-id).",
@@ -105,12 +99,12 @@ func (v *view) duplicate(ip netip.Addr, list []*status.Client) finding {
 			fix = []string{"Give the other one an address by DHCP, or a static one outside of the range that is leased, and not the same for two."}
 		}
 	}
-	return found(status.DuplicateIP, status.Error, list, fix, "%s is used by %d guests at the same time: %s.%s", ip, len(list), eachName(list), given)
+	return v.found(status.DuplicateIP, status.Error, list, fix, "%s is used by %d guests at the same time: %s.%s", ip, len(list), eachName(list), given)
 }
 
 // duplicateMAC finds clients that send from one address. That a guest's former connection has not ended yet is none: it sends
 // nothing.
-func duplicateMAC(v *view) (all []finding) {
+func duplicateMAC(v *view) {
 	users := by(v, func(c *status.Client) (string, bool) { return c.MAC, c.MAC != "" })
 	for _, mac := range slices.SortedFunc(maps.Keys(users), cmp.Compare[string]) {
 		list := users[mac]
@@ -121,14 +115,12 @@ func duplicateMAC(v *view) (all []finding) {
 			v.suspicious = true
 			continue
 		}
-		f := found(status.DuplicateMAC, status.Error, list, []string{
+		f := v.found(status.DuplicateMAC, status.Error, list, []string{
 			"Give every guest a MAC address of its own: copies of a virtual machine have that of the original.",
 			"If one of them is a connection that its machine has left behind:", v.kick(list),
 		}, "%s is the MAC address of %d clients that are connected at the same time: %s; frames for one of them reach the other.", mac, len(list), eachName(list))
 		f.of = mac
-		all = append(all, f)
 	}
-	return all
 }
 
 // bothSend reports whether two of list have sent since a former look, the younger one being there long enough for the older one to have

@@ -31,7 +31,7 @@ func TestGrowing(t *testing.T) {
 			c := &w.Clients[1]
 			tt.grow(c, 4000)
 			p := w.look(t)[tt.code]
-			assert.Equal(t, status.Notice, p.Severity, "nobody knows when it was")
+			assert.Equal(t, status.Notice, p.Severity, "it is not known when it was")
 			assert.Contains(t, p.Text, "in the last 60 min")
 			w.after(2 * time.Second)
 			assert.NotContains(t, w.look(t), tt.code, "nothing since")

@@ -10,6 +10,7 @@ package health
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -31,11 +32,8 @@ const (
 	// lookPause is the time between two looks that were not asked for: a guest decides how often something happens.
 	lookPause = time.Second
 
-	// suspectTime is for how long after something has happened the Monitor goes on looking while it may become a problem.
+	// suspectTime is for how long after something has happened the Monitor goes on looking: it may become a problem.
 	suspectTime = 40 * time.Second
-
-	// maxSeen bounds the clients that are remembered, far above --max-clients.
-	maxSeen = 4096
 )
 
 // Options set up a Monitor.
@@ -55,18 +53,17 @@ type Options struct {
 // A Monitor remembers what is needed to tell problems. It is a perclient.observer. All methods may be called from several
 // goroutines, Close and Problems also on nil.
 type Monitor struct {
-	opts  Options
-	began time.Time
+	opts    Options
+	began   time.Time
+	news    chan struct{} // of one: something has happened
+	done    context.Context
+	end     context.CancelFunc
+	start   sync.Once
+	looking sync.WaitGroup
 
 	mu         sync.Mutex // held for moments only: Seen is on the way of frames
 	seen       map[uint64]sight
-	timer      *time.Timer // nil: nothing is to be looked at
-	looked     time.Time   // when it fired last
-	until      time.Time   // the Monitor goes on looking until then, if there is reason to
-	suspicious bool        // a rule may know more on the next look
-	ready      bool        // Look was called
-	closed     bool
-	looking    sync.WaitGroup
+	suspicious bool // a rule may know more on the next look
 
 	look   sync.Mutex // one at a time
 	memory memory
@@ -81,7 +78,9 @@ type sight struct {
 
 // New makes a Monitor that looks at nothing yet.
 func New(o Options) *Monitor {
-	return &Monitor{opts: o, began: time.Now(), seen: map[uint64]sight{}}
+	m := &Monitor{opts: o, began: time.Now(), seen: map[uint64]sight{}, news: make(chan struct{}, 1)}
+	m.done, m.end = context.WithCancel(context.Background())
+	return m
 }
 
 // Seen implements perclient.observer.
@@ -90,15 +89,10 @@ func (m *Monitor) Seen(id uint64, s watch.Snapshot) {
 	copy(now.mac[:], s.MAC)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	before, known := m.seen[id]
-	if !known && len(m.seen) >= maxSeen {
-		return
+	if m.suspicious || now != m.seen[id] {
+		m.wake()
 	}
 	m.seen[id] = now
-	if m.suspicious || now != before {
-		m.until = time.Now().Add(suspectTime)
-		m.schedule()
-	}
 }
 
 // Gone implements perclient.observer.
@@ -108,60 +102,49 @@ func (m *Monitor) Gone(id uint64) {
 	delete(m.seen, id)
 }
 
-// Look has everything looked at soon: the network has started. Before the first time nothing is looked at unless it is asked for.
+// wake has everything looked at, once that may be.
+func (m *Monitor) wake() {
+	select {
+	case m.news <- struct{}{}:
+	default:
+	}
+}
+
+// Look has everything looked at: the network has started. Before the first time nothing is looked at unless it is asked for.
 func (m *Monitor) Look() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.ready = true
-	m.schedule()
+	m.wake()
+	m.start.Do(func() { m.looking.Go(m.run) })
 }
 
 // Close ends the Monitor and waits for a look that is under way. Problems goes on to answer.
 func (m *Monitor) Close() {
-	if m == nil {
-		return
+	if m != nil {
+		m.end()
+		m.looking.Wait()
 	}
-	m.mu.Lock()
-	m.closed = true
-	if m.timer != nil && m.timer.Stop() {
-		m.looking.Done()
-	}
-	m.timer = nil
-	m.mu.Unlock()
-	m.looking.Wait()
 }
 
-// schedule has the status looked at, within lookPause. m.mu is held.
-func (m *Monitor) schedule() {
-	if m.timer != nil || m.closed || !m.ready || m.opts.Status == nil {
-		return
-	}
-	m.looking.Add(1)
-	after := lookPause
-	if m.looked.IsZero() {
-		after = 0
-	}
-	m.timer = time.AfterFunc(after, m.fire)
-}
-
-// fire looks at the status, and again as long as there is reason to.
-func (m *Monitor) fire() {
-	defer m.looking.Done()
-	m.mu.Lock()
-	m.timer, m.looked = nil, time.Now()
-	closed := m.closed
-	m.mu.Unlock()
-	if closed {
-		return
-	}
-	st := m.opts.Status()
-	waits := slices.ContainsFunc(st.Clients, func(c status.Client) bool {
-		return c.DHCP.Waiting > 0 && seconds(c.DHCP.Waiting) < answerTime
-	})
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if (waits || m.suspicious) && time.Now().Before(m.until) {
-		m.schedule()
+// run looks at the status when something has happened, and again until suspectTime is over.
+func (m *Monitor) run() {
+	for {
+		select {
+		case <-m.news:
+		case <-m.done.Done():
+			return
+		}
+		for until := time.Now().Add(suspectTime); time.Now().Before(until); {
+			_ = m.opts.Status()
+			select {
+			case <-time.After(lookPause):
+			case <-m.done.Done():
+				return
+			}
+			select {
+			case <-m.news:
+				until = time.Now().Add(suspectTime)
+			default:
+			}
+		}
 	}
 }
 
@@ -174,8 +157,8 @@ type finding struct {
 	waits bool   // its clients wait for DHCP
 }
 
-// found is a problem of clients, in a sentence.
-func found(code, severity string, list []*status.Client, fix []string, format string, args ...any) finding {
+// found notes a problem of clients, in a sentence.
+func (v *view) found(code, severity string, list []*status.Client, fix []string, format string, args ...any) *finding {
 	ids := make([]uint64, len(list))
 	for i, c := range list {
 		ids[i] = c.ID
@@ -184,28 +167,25 @@ func found(code, severity string, list []*status.Client, fix []string, format st
 	if rest, ok := strings.CutPrefix(text, "client "); ok {
 		text = "Client " + rest
 	}
-	return finding{Problem: status.Problem{Code: code, Severity: severity, Clients: ids, Text: text, Fix: fix}}
+	f := &finding{Problem: status.Problem{Code: code, Severity: severity, Clients: ids, Text: text, Fix: fix}}
+	v.all = append(v.all, f)
+	return f
 }
 
 // A view is what the rules see.
 type view struct {
 	*status.Status
-	opts     *Options
-	base     *sample            // nil on the first look
-	episodes map[string]episode // of the last look
-	overlaps []freenet.Conflict
-	free     netip.Prefix // a subnet that is free instead; invalid: none was found
-
-	programGone     bool
-	programReplaced time.Time
-
+	*memory
+	opts       *Options
+	base       *sample // nil on the first look
+	all        []*finding
 	suspicious bool // set by rules that may know more on the next look
 }
 
 // rules are all there are, in the order in which problems of equal weight are told.
-var rules = []func(*view) []finding{
-	networkNotRunning, sharingBusy, subnetOverlap, noDHCP, poolFilling, duplicateIP, duplicateMAC, noInterface, stalled, slow,
-	storm, flapping, offloadMixed, sharedInterface, refused, gatewayDown, forwards, notKept, replaced,
+var rules = []func(*view){
+	networkNotRunning, sharingBusy, subnetOverlap, noDHCP, poolFilling, duplicateIP, duplicateMAC, noInterface, stalled, grown,
+	sharedInterface, refused, gatewayDown, forwards, notKept, replaced,
 }
 
 // maxOfOne bounds the problems with one code: guests decide how many addresses they quarrel about.
@@ -220,44 +200,25 @@ func (m *Monitor) Problems(st status.Status) []status.Problem {
 	}
 	m.look.Lock()
 	defer m.look.Unlock()
-	v := m.view(&st)
-	var all []finding
+	v := &view{Status: &st, memory: &m.memory, opts: &m.opts, base: m.memory.compare(&st)}
 	for _, rule := range rules {
-		list := rule(v)
-		if more := len(list) - maxOfOne; more > 0 {
-			list = list[:maxOfOne]
-			list[maxOfOne-1].Text += fmt.Sprintf(" (and %d more like this)", more)
+		most := len(v.all) + maxOfOne
+		rule(v)
+		if more := len(v.all) - most; more > 0 {
+			v.all = v.all[:most]
+			v.all[most-1].Text += fmt.Sprintf(" (and %d more like this)", more)
 		}
-		all = append(all, list...)
 	}
-	weight := func(f finding) int {
+	weight := func(f *finding) int {
 		return slices.Index([]string{status.Error, status.Warning, status.Notice}, f.Severity)
 	}
-	slices.SortStableFunc(all, func(a, b finding) int { return cmp.Compare(weight(a), weight(b)) })
-	m.remember(v, all)
+	slices.SortStableFunc(v.all, func(a, b *finding) int { return cmp.Compare(weight(a), weight(b)) })
+	m.remember(v)
 	m.mu.Lock()
 	m.suspicious = v.suspicious
 	m.mu.Unlock()
-	for _, f := range all {
+	for _, f := range v.all {
 		problems = append(problems, f.Problem)
 	}
 	return problems
-}
-
-// view collects what the rules look at. m.look is held.
-func (m *Monitor) view(st *status.Status) *view {
-	v := &view{Status: st, opts: &m.opts, base: m.memory.compare(st)}
-	v.episodes = m.memory.episodes
-	v.programGone, v.programReplaced = m.memory.replaced(st.Now, st.Daemon.Program)
-	n := &st.Network
-	t := m.memory.table(st.Now, m.opts.Addresses)
-	if n.Mode == bridged || !n.Subnet.IsValid() || t == nil {
-		return v
-	}
-	// On vmnet, the host's own interface in the network has the gateway's address.
-	v.overlaps = slices.DeleteFunc(t.Overlaps(n.Subnet), func(c freenet.Conflict) bool { return n.Backend == vmnet && c.Prefix.Addr() == n.Gateway })
-	if len(v.overlaps) > 0 {
-		v.free, _ = t.Choose(max(n.Subnet.Bits(), freenet.MinBits), n.Subnet)
-	}
-	return v
 }

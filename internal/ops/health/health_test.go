@@ -313,7 +313,7 @@ func TestRules(t *testing.T) {
 			code: status.ForwardFailed, severity: status.Error, text: []string{"tcp 127.0.0.1:8080 to 192.168.105.2:80", "too many open files"}, fix: []string{"    sudo lsof -nP -i TCP:8080"},
 		},
 		{
-			name: "forward to nobody",
+			name: "forward to no guest",
 			before: func(w *world) {
 				w.Network.Usernet.Forwards = []status.Forward{{Proto: "udp", Host: "127.0.0.1:53", Guest: "192.168.105.4:53"}}
 			},
@@ -394,19 +394,15 @@ func TestOtherCausesOfNoAnswer(t *testing.T) {
 
 func TestOverlap(t *testing.T) {
 	prefix := netip.MustParsePrefix
-	asked := 0
 	used := []freenet.Conflict{{Name: "eth0", Prefix: prefix("10.0.0.5/8")}}
 	var routes []freenet.Conflict
 	w := newWorld(t, 0, func(o *health.Options) {
-		o.Addresses = func() (*freenet.Table, error) { asked++; return freenet.NewTable(used, routes), nil }
+		o.Addresses = func() (*freenet.Table, error) { return freenet.NewTable(used, routes), nil }
 	})
 	assert.Empty(t, w.look(t))
 	used = append(used, freenet.Conflict{Name: "wg0", Prefix: prefix("192.168.105.7/24")})
-	w.after(29 * time.Second)
-	assert.Empty(t, w.look(t), "it is not looked at each time")
 	w.after(time.Second)
 	p := w.look(t)[status.SubnetOverlap]
-	assert.Equal(t, 2, asked)
 	assert.Equal(t, status.Warning, p.Severity)
 	assert.Contains(t, p.Text, "This network, 192.168.105.0/24, overlaps wg0 192.168.105.7/24: guests cannot reach what is there.")
 	assert.Contains(t, p.Fix, "    --vmnet-gateway=192.168.107.1")

@@ -3,12 +3,12 @@
 package health
 
 import (
+	"fmt"
 	"os"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/freenet"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
@@ -18,10 +18,6 @@ const (
 
 	// recent is the time within which growth is news: longer ago it may be over.
 	recent = time.Minute
-
-	// addressesTime is how long the table of this host's addresses is used, and what was found out about the program: reading
-	// either takes system calls.
-	addressesTime = 30 * time.Second
 )
 
 // A memory is what the looks so far have left. It grows with the clients that there are now, and no further.
@@ -29,19 +25,13 @@ type memory struct {
 	base, pending *sample            // base is a window older than the looks that are compared with it
 	episodes      map[string]episode // what goes on, by code and what it is about
 
-	addresses     *freenet.Table
-	addressesRead time.Time
-
-	program        os.FileInfo // of the running program; nil: not known
-	programNow     os.FileInfo // what was found at its path; nil: nothing
-	programChecked time.Time
+	program os.FileInfo // of the running program; nil: not known
 }
 
-// An episode is a problem from its first to its last look.
+// An episode is a problem from its first to its last look, or that a client's guest waits for DHCP, whatever the cause.
 type episode struct {
-	since  time.Time
-	told   bool     // it was logged, or was on an earlier program's log
-	guests []uint64 // the clients of a problem with DHCP that this holds for
+	since time.Time
+	waits uint64 // the client; 0: it is a problem
 }
 
 // A sample is the counters of one look.
@@ -85,43 +75,24 @@ func (m *memory) compare(st *status.Status) *sample {
 	return m.base
 }
 
-// stale tells whether what was found out at a time is to be found out again.
-func stale(now, at time.Time) bool { return now.Before(at) || now.Sub(at) >= addressesTime }
-
-// table is what uses addresses of this host, nil if that cannot be told.
-func (m *memory) table(now time.Time, read func() (*freenet.Table, error)) *freenet.Table {
-	if read != nil && stale(now, m.addressesRead) {
-		m.addresses, _ = read() // what it lacks it cannot warn of
-		m.addressesRead = now
-	}
-	return m.addresses
-}
-
 // replaced tells whether another file is at path than on the first look, and since when.
-func (m *memory) replaced(now time.Time, path string) (gone bool, since time.Time) {
-	if path != "" && stale(now, m.programChecked) {
-		m.programChecked = now
-		m.programNow, _ = os.Stat(path)
-		if m.program == nil {
-			m.program = m.programNow
-		}
-	}
-	was, is := m.program, m.programNow
-	switch {
+func (m *memory) replaced(path string) (gone bool, since time.Time) {
+	is, err := os.Stat(path)
+	switch was := m.program; {
 	case was == nil:
-		return false, time.Time{}
-	case is == nil:
-		return true, time.Time{}
-	case os.SameFile(was, is) && was.Size() == is.Size() && was.ModTime().Equal(is.ModTime()):
-		return false, time.Time{}
+		m.program = is
+	case err != nil:
+		return true, since
+	case !os.SameFile(was, is) || was.Size() != is.Size() || !was.ModTime().Equal(is.ModTime()):
+		return false, is.ModTime()
 	}
-	return false, is.ModTime()
+	return false, since
 }
 
 // lines are those of the log for problems that are worth one when they are first found. What is not here is told by what drops or
-// refuses, or only to those who ask. The first three are told for each guest that waits.
+// refuses, or only on request. The first three are told for each guest that waits.
 var lines = map[string]string{
-	status.NoDHCPAnswer:  "a guest gets no address: nobody answers its DHCP requests",
+	status.NoDHCPAnswer:  "a guest gets no address: no server answers its DHCP requests",
 	status.DHCPDisabled:  "a guest gets no address: it asks for one, and this network has no DHCP server",
 	status.PoolExhausted: "a guest gets no address: there are none left",
 	status.DuplicateIP:   "two guests use one IP address",
@@ -129,80 +100,60 @@ var lines = map[string]string{
 	status.SubnetOverlap: "this network's addresses are used by another network of this host",
 }
 
-// waiting is the key of the one episode of all guests that wait for DHCP, whatever the cause.
-const waiting = "waiting"
-
-// key is that of the episode of a problem.
-func (f *finding) key() string {
-	if f.waits {
-		return waiting
-	}
-	return f.Code + " " + f.of
-}
-
 // remember keeps what was found for the next look, sets the times since when it is, and logs what is new. m.look is held.
-func (m *Monitor) remember(v *view, all []finding) {
-	next := make(map[string]episode, len(all))
-	for i := range all {
-		f := &all[i]
-		k := f.key()
+func (m *Monitor) remember(v *view) {
+	next := make(map[string]episode, len(v.all))
+	for _, f := range v.all {
 		if f.waits {
 			m.warn(f, slices.DeleteFunc(slices.Clone(f.Clients), func(id uint64) bool {
+				k := fmt.Sprint("waits ", id)
+				next[k] = episode{waits: id}
 				// Of one that waits for longer than this Monitor is there, the program before an upgrade has told.
-				return slices.Contains(v.episodes[k].guests, id) || !v.Now.Add(answerTime-v.waited(id)).After(m.began)
+				_, known := v.episodes[k]
+				return known || !v.Now.Add(answerTime-seconds(v.client(id).DHCP.Waiting)).After(m.began)
 			}))
-			next[k] = episode{guests: append(next[k].guests, f.Clients...)}
 			continue
 		}
-		e, ok := v.episodes[k]
-		if !ok {
+		k := f.Code + " " + f.of
+		e, known := v.episodes[k]
+		if !known {
 			e.since = v.Now
+			if f.Code != status.PoolExhausted {
+				m.warn(f, f.Clients)
+			}
 		}
 		if f.Since.IsZero() {
 			f.Since = e.since
 		}
-		if lines[f.Code] != "" && f.Code != status.PoolExhausted && !e.told {
-			e.told = true
-			m.warn(f, f.Clients)
-		}
 		next[k] = e
 	}
-	m.tellEnded(v, next)
+	for k, e := range v.episodes { // of clients that are still there
+		switch c := v.client(e.waits); {
+		case c == nil || next[k].waits != 0:
+		case c.DHCP.Waiting > 0: // it has no port for the moment, or the network is away: that is told, and this was
+			next[k] = e
+		default:
+			m.opts.Log.Info("the guest waits for no address any more", "client", c.ID, "mac", c.MAC, "ip", c.IP)
+		}
+	}
 	m.memory.episodes = next
 }
 
-// waited is for how long a client has waited for DHCP.
-func (v *view) waited(id uint64) time.Duration {
-	for i := range v.Clients {
-		if c := &v.Clients[i]; c.ID == id {
-			return seconds(c.DHCP.Waiting)
-		}
+// client is the one with this number, nil if there is none.
+func (v *view) client(id uint64) *status.Client {
+	i := slices.IndexFunc(v.Clients, func(c status.Client) bool { return c.ID == id })
+	if i < 0 {
+		return nil
 	}
-	return 0
+	return &v.Clients[i]
 }
 
 // warn logs f as it concerns some of its clients, with its steps in one line.
 func (m *Monitor) warn(f *finding, clients []uint64) {
-	if len(f.Clients) > 0 && len(clients) == 0 {
+	if lines[f.Code] == "" || len(f.Clients) > 0 && len(clients) == 0 {
 		return
 	}
 	fix := strings.ReplaceAll(strings.Join(f.Fix, "\n"), "\n"+status.CommandIndent, "\n; ")
 	fix = strings.NewReplacer(":\n; ", ": ", "\n; ", "; ", "\n", " ").Replace(fix)
 	m.opts.Log.Warn(lines[f.Code], "clients", clients, "problem", f.Text, "try", fix)
-}
-
-// tellEnded logs the clients that are still there and wait no more. m.look is held.
-func (m *Monitor) tellEnded(v *view, next map[string]episode) {
-	e := next[waiting]
-	for _, id := range v.episodes[waiting].guests {
-		i := slices.IndexFunc(v.Clients, func(c status.Client) bool { return c.ID == id })
-		switch {
-		case i < 0 || slices.Contains(e.guests, id):
-		case v.Clients[i].DHCP.Waiting > 0: // it has no port for the moment, or the network is away: that is told, and this was
-			e.guests = append(e.guests, id)
-		default:
-			m.opts.Log.Info("the guest waits for no address any more", "client", id, "mac", v.Clients[i].MAC, "ip", v.Clients[i].IP)
-		}
-	}
-	next[waiting] = e
 }

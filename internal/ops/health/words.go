@@ -64,8 +64,8 @@ func names(list []*status.Client) string {
 // eachName names all of list, or the first of them.
 func eachName(list []*status.Client) string { return several(list, " and ", name) }
 
-// several joins up to maxNamed clients; last is in front of the last of all.
-func several(list []*status.Client, last string, name func(*status.Client) string) string {
+// several joins up to maxNamed of a list; last is in front of the last of all.
+func several[T any](list []T, last string, name func(T) string) string {
 	text := ""
 	for i, c := range list {
 		switch {

@@ -17,48 +17,27 @@ import (
 
 // columnsOf are what there is to tell of clients. before is the same daemon some time ago; nil: there are no rates.
 func columnsOf(now, before *status.Status) []column {
-	columns := []struct {
-		title       string
-		rank, least int
-		right       bool
-		cell        func(status.Client) string
-	}{
+	columns := []column{
 		{"ID", 0, 0, true, func(c status.Client) string { return strconv.FormatUint(c.ID, 10) }},
 		{"NAME", 1, 8, false, NameOf},
 		{"PROTO", 13, 0, false, func(c status.Client) string { return c.Transport }},
 		{"PEER", 9, 12, false, func(c status.Client) string { return peer(c.Peer) }},
 		{"MAC", 4, 0, false, func(c status.Client) string { return c.MAC }},
 		{"IP", 2, 0, false, func(c status.Client) string { return valid(c.IP) }},
-		{"STATE", 3, 0, false, func(c status.Client) string { return c.State }},
+		{stateTitle, 3, 0, false, func(c status.Client) string { return c.State }},
 		{"AGE", 10, 0, true, func(c status.Client) string { return seconds(c.Age) }},
 		{"TO-NET", 8, 0, true, func(c status.Client) string { return traffic(c.ToNet) }},
 		{"TO-CLIENT", 7, 0, true, func(c status.Client) string { return traffic(c.ToClient) }},
-		{"NET/S", 5, 0, true, nil},
-		{"CLIENT/S", 5, 0, true, nil},
+		{"NET/S", 5, 0, true, func(c status.Client) string { return rate(now, before, c, toNet) }},
+		{"CLIENT/S", 5, 0, true, func(c status.Client) string { return rate(now, before, c, toClient) }},
 		{"DROPS", 6, 10, false, func(c status.Client) string { return drops(c.ToNet.Drops, c.ToClient.Drops) }},
 		{"QUEUE", 11, 0, true, func(c status.Client) string { return humanBytes(uint64(max(0, c.Queue.Bytes))) }},
 		{"IFACE", 14, 0, false, func(c status.Client) string { return c.Interface.Kind }},
 	}
-	var all []column
-	for _, d := range columns {
-		switch {
-		case d.cell == nil && before == nil:
-			continue
-		case d.title == "NET/S":
-			d.cell = func(c status.Client) string { return rate(now, before, c, toNet) }
-		case d.title == "CLIENT/S":
-			d.cell = func(c status.Client) string { return rate(now, before, c, toClient) }
-		}
-		c := column{title: d.title, rank: d.rank, least: d.least, right: d.right}
-		for _, client := range now.Clients {
-			c.cells = append(c.cells, d.cell(client))
-		}
-		if d.title == "STATE" {
-			c.style = func(row int) string { return stateStyle(now.Clients[row].State) }
-		}
-		all = append(all, c)
+	if before == nil {
+		columns = slices.DeleteFunc(columns, func(c column) bool { return strings.HasSuffix(c.title, "/S") })
 	}
-	return all
+	return columns
 }
 
 // clients writes the table.
@@ -67,13 +46,7 @@ func (p *page) clients(s *status.Status) {
 		p.whole("no client is connected")
 		return
 	}
-	columns := columnsOf(s, p.Before)
-	for _, c := range columns {
-		for i, text := range c.cells {
-			c.cells[i] = p.cell(text)
-		}
-	}
-	p.table(columns, len(s.Clients))
+	p.table(columnsOf(s, p.Before), s.Clients)
 }
 
 // cell is what a cell holds: something in any case, and one word if a program may read it.
@@ -86,13 +59,6 @@ func (p *page) cell(text string) string {
 		return strings.Join(strings.Fields(text), "_")
 	}
 	return text
-}
-
-func stateStyle(state string) string {
-	if state == status.StateRunning {
-		return ""
-	}
-	return yellow
 }
 
 // NameOf is what to call a client: as it calls itself, or as its guest does.

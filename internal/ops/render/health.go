@@ -3,6 +3,7 @@
 package render
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -11,6 +12,8 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
+
+var severityStyles = map[string]string{status.Error: red, status.Warning: yellow}
 
 // maxNamed is how many clients a problem names.
 const maxNamed = 8
@@ -24,7 +27,7 @@ func (p *page) health(s *status.Status) {
 	p.whole(fmt.Sprintf("health: %s", printable.Count(len(s.Health), "problem")))
 	for _, problem := range s.Health {
 		p.whole("")
-		p.line(severityStyle(problem.Severity), problem.Severity, " "+problem.Code+": "+problem.Text+about(s, problem), 2)
+		p.line(cmp.Or(severityStyles[problem.Severity], cyan), problem.Severity, " "+problem.Code+": "+problem.Text+about(s, problem), 2)
 		for _, step := range problem.Fix {
 			if command, ok := strings.CutPrefix(step, status.CommandIndent); ok {
 				p.whole("      " + command)
@@ -65,14 +68,4 @@ func named(s *status.Status, ids []uint64) string {
 		return "client " + names[0]
 	}
 	return printable.Behind("clients ", list(names...))
-}
-
-func severityStyle(severity string) string {
-	switch severity {
-	case status.Error:
-		return red
-	case status.Warning:
-		return yellow
-	}
-	return cyan
 }

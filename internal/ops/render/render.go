@@ -45,9 +45,11 @@ func Clients(s *status.Status, o Options) string {
 // labelWidth is the column at which the text of the head's lines begins.
 const labelWidth = 10
 
-// field writes a line of the head.
+// field writes a line of the head, if there is anything to tell.
 func (p *page) field(label, text string) {
-	p.line("", pad(label, labelWidth, false), text, labelWidth)
+	if text != "" {
+		p.line("", pad(label, labelWidth, false), text, labelWidth)
+	}
 }
 
 // head tells of the daemon and its network.
@@ -55,16 +57,10 @@ func (p *page) head(s *status.Status) {
 	d, n := s.Daemon, s.Network
 	p.line(bold, "socket_vmnet2 "+d.Version, " at "+d.Socket, 2)
 	p.field("network", network(n))
-	if n.Error != "" {
-		p.field("", "failed: "+n.Error)
-	}
-	if n.Subnet.IsValid() || n.Gateway.IsValid() {
-		p.field("subnet", subnet(n))
-	}
+	p.field("", printable.Behind("failed: ", n.Error))
+	p.field("subnet", subnet(n))
 	p.field("dhcp", dhcp(n.DHCP))
-	if n.Vmnet != nil {
-		p.field("vmnet", vmnet(*n.Vmnet))
-	}
+	p.field("vmnet", vmnet(n.Vmnet))
 	if u := n.Usernet; u != nil {
 		p.field("flows", fmt.Sprintf("%d TCP, %d UDP", u.TCPFlows, u.UDPFlows))
 		p.field("gateway", gateway(u.Gateway))
@@ -103,6 +99,9 @@ func network(n status.Network) string {
 }
 
 func subnet(n status.Network) string {
+	if !n.Subnet.IsValid() && !n.Gateway.IsValid() {
+		return ""
+	}
 	mtu := ""
 	if n.MTU > 0 {
 		mtu = fmt.Sprintf("MTU %d", n.MTU)
@@ -121,7 +120,10 @@ func dhcp(d *status.DHCP) string {
 	return list(d.Start.String()+" to "+d.End.String(), leased)
 }
 
-func vmnet(v status.Vmnet) string {
+func vmnet(v *status.Vmnet) string {
+	if v == nil {
+		return ""
+	}
 	api, failed := v.API+" API", ""
 	if v.Why != "" {
 		api += " (" + v.Why + ")"
@@ -157,15 +159,11 @@ func list(texts ...string) string {
 }
 
 // valid is an address or a prefix, or nothing if there is none.
-func valid(a interface {
-	IsValid() bool
-	String() string
-},
-) string {
-	if !a.IsValid() {
-		return ""
+func valid(a fmt.Stringer) string {
+	if text := a.String(); !strings.HasPrefix(text, "invalid ") { // as netip says of none
+		return text
 	}
-	return a.String()
+	return ""
 }
 
 func onOff(on bool) string {

@@ -77,7 +77,7 @@ func client(id uint64, name string) status.Client {
 	}
 }
 
-// hostile is a daemon whose clients, and who speaks for it, do what they can to the terminal.
+// hostile is a daemon whose clients, and what speaks for it, do what they can to the terminal.
 func hostile() *status.Status {
 	s := daemon()
 	const evil = "\x1b[2J\x1b]0;x\a\u202eevil\r\n\x9b31m\xff\u200b\u2028"

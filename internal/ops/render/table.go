@@ -5,96 +5,84 @@ package render
 import (
 	"cmp"
 	"slices"
-	"strings"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
 // gap is what stands between two columns.
 const gap = "  "
 
-// A column of a table.
+// stateTitle is that of the column which shows in colour that a client is not running.
+const stateTitle = "STATE"
+
+// A column of the table of clients.
 type column struct {
 	title string
 	rank  int  // the lowest stays longest when the terminal is narrow
 	least int  // cells to which it may be cut; 0: it is shown whole or not at all
 	right bool // numbers
-	cells []string
-	style func(row int) string // of a cell; nil: none
+	cell  func(status.Client) string
 }
 
-// shown is a column with the width that it has got.
+// shown is a column with its cells, the width at which none of them is cut, and the width that it has got; 0: it is left out.
 type shown struct {
 	column
-	width int
-}
-
-// natural is the width at which nothing is cut.
-func (c column) natural() int {
-	n := width(c.title)
-	for _, text := range c.cells {
-		n = max(n, width(text))
-	}
-	return n
+	cells          []string
+	natural, width int
 }
 
 // fit chooses the columns that fit, and their widths. Without a limit it is all of them.
-func fit(columns []column, limit int) []shown {
-	all := make([]shown, len(columns))
-	order := make([]int, len(columns))
-	for i, c := range columns {
-		all[i], order[i] = shown{c, c.natural()}, i
-	}
-	if limit <= 0 {
-		return all
-	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(columns[a].rank, columns[b].rank) })
+func fit(all []*shown, limit int) {
+	byRank := slices.SortedStableFunc(slices.Values(all), func(a, b *shown) int { return cmp.Compare(a.rank, b.rank) })
 	used := -len(gap)
-	taken := make([]bool, len(columns))
-	for n, i := range order {
-		w := all[i].width
-		if least := columns[i].least; least > 0 {
-			w = min(w, max(least, width(columns[i].title)))
+	for i, c := range byRank {
+		w := c.natural
+		if c.least > 0 && limit > 0 {
+			w = min(w, max(c.least, width(c.title)))
 		}
-		if n == 0 || used+len(gap)+w <= limit {
-			taken[i], used, all[i].width = true, used+len(gap)+w, w
+		if i == 0 || limit <= 0 || used+len(gap)+w <= limit {
+			c.width = w
+			used += len(gap) + w
 		}
 	}
-	for _, i := range order { // what is left goes to those that were cut
-		if more := min(columns[i].natural()-all[i].width, limit-used); taken[i] && more > 0 {
-			all[i].width += more
+	for _, c := range byRank { // what is left goes to those that were cut
+		if more := min(c.natural-c.width, limit-used); c.width > 0 && more > 0 {
+			c.width += more
 			used += more
 		}
 	}
-	var list []shown
-	for i, c := range all {
-		if taken[i] {
-			list = append(list, c)
-		}
-	}
-	return list
 }
 
-// table writes columns of rows cells each.
-func (p *page) table(columns []column, rows int) {
-	list := fit(columns, p.limit())
-	for row := -1; row < rows; row++ {
-		var line strings.Builder
-		for i, c := range list {
+// table writes a row for each client.
+func (p *page) table(columns []column, clients []status.Client) {
+	all := make([]*shown, len(columns))
+	for i, c := range columns {
+		all[i] = &shown{column: c, natural: width(c.title)}
+		for _, client := range clients {
+			text := p.cell(c.cell(client))
+			all[i].cells = append(all[i].cells, text)
+			all[i].natural = max(all[i].natural, width(text))
+		}
+	}
+	fit(all, p.limit())
+	all = slices.DeleteFunc(all, func(c *shown) bool { return c.width == 0 })
+	for row := -1; row < len(clients); row++ {
+		for i, c := range all {
 			text, style := c.title, bold
 			if row >= 0 {
-				if text, style = c.cells[row], ""; c.style != nil {
-					style = c.style(row)
+				if text, style = c.cells[row], ""; c.title == stateTitle && clients[row].State != status.StateRunning {
+					style = yellow
 				}
 			}
 			text = cut(text, c.width)
-			if last := i == len(list)-1; !last || c.right {
+			if last := i == len(all)-1; !last || c.right {
 				text = pad(text, c.width, c.right)
 			}
 			if i > 0 {
-				line.WriteString(gap)
+				p.text.WriteString(gap)
 			}
-			line.WriteString(p.styled(style, text))
+			p.text.WriteString(p.styled(style, text))
 		}
-		p.text.WriteString(line.String())
 		p.text.WriteByte('\n')
 	}
 }

@@ -4,6 +4,7 @@ package antispoof
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/watch"
 )
 
 // dropArgs are g's refused frames as the log has them.
@@ -41,8 +43,7 @@ type rig struct {
 
 func (r *rig) pass(d time.Duration) { r.clock.Add(int64(d)) }
 
-func newRig(t testing.TB, mods ...func(*Network)) *rig {
-	t.Helper()
+func newRig(_ testing.TB, mods ...func(*Network)) *rig {
 	r := &rig{}
 	r.logger = slog.New(slog.NewTextHandler(&r.log, nil))
 	r.clock.Store(int64(time.Hour))
@@ -93,6 +94,19 @@ func (c *client) sends(f []byte) bool {
 	return got != nil
 }
 
+// refused fails unless f, the first frame that may be, is refused for the reason want, which is empty if it passes.
+func (c *client) refused(r *rig, f []byte, want string) {
+	c.t.Helper()
+	assert.Equal(c.t, want == "", c.sends(f))
+	if want == "" {
+		assert.Empty(c.t, dropArgs(c.Guard))
+		assert.Empty(c.t, r.log.String())
+		return
+	}
+	assert.Equal(c.t, []any{"drop_spoofed", uint64(1), want, uint64(1)}, dropArgs(c.Guard))
+	assert.Contains(c.t, r.log.String(), "forged")
+}
+
 // gets shows f on its way to the client.
 func (c *client) gets(f []byte) { c.ToClient(frame.NewBatch(frame.Append(nil, f), 1)) }
 
@@ -129,7 +143,7 @@ func TestFrames(t *testing.T) {
 		{"MAC of another", ipv4(macB, ipA, "0000", "01", icmp), "spoofed_mac"},
 		{"MAC of the gateway", ipv4(macGW, ipA, "0000", "01", icmp), "spoofed_mac"},
 		{"MAC of a group", ipv4("010000000001", ipA, "0000", "01", icmp), "spoofed_mac"},
-		{"MAC of nobody", ipv4(none, ipA, "0000", "01", icmp), "spoofed_mac"},
+		{"MAC that is zero", ipv4(none, ipA, "0000", "01", icmp), "spoofed_mac"},
 
 		{"IPv4 of version 6", raw(macGW, macA, "0800 65 00 0014 0000 0000 40 01 0000", ipA, ipGW), "spoofed_malformed"},
 		{"IPv4 header cut", raw(macGW, macA, "0800 45 00 0014 0000 0000 40 01 0000", ipA, "c0a869"), "spoofed_malformed"},
@@ -189,21 +203,14 @@ func TestFrames(t *testing.T) {
 		{"spanning tree", raw("0180c2000000", macA, "0026 424203 0000"), ""},
 		{"LLDP", raw("0180c200000e", macA, "88cc 0207"), ""},
 		{"LLDP of another", raw("0180c200000e", macB, "88cc 0207"), "spoofed_mac"},
-		{"what nobody knows", raw(all, macA, "88b5"), ""},
+		{"what is not known", raw(all, macA, "88b5"), ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newRig(t)
 			c := r.client(t, "")
 			c.lease(macA, ipA)
 			require.True(t, c.talks(macA, ipA))
-			assert.Equal(t, tt.want == "", c.sends(tt.frame))
-			if tt.want != "" {
-				assert.Equal(t, []any{"drop_spoofed", uint64(1), tt.want, uint64(1)}, dropArgs(c.Guard))
-				assert.Contains(t, r.log.String(), "forged")
-			} else {
-				assert.Empty(t, dropArgs(c.Guard))
-				assert.Empty(t, r.log.String())
-			}
+			c.refused(r, tt.frame, tt.want)
 			assert.True(t, c.talks(macA, ipA), "it goes on")
 		})
 	}
@@ -341,7 +348,7 @@ func TestLeaseEnds(t *testing.T) {
 		c.Close()
 		assert.False(t, other.talks(macB, ipA), "it is kept")
 		again := r.client(t, "")
-		assert.True(t, again.talks(macA, ipA), "for who comes back, without DHCP")
+		assert.True(t, again.talks(macA, ipA), "for the one that comes back, without DHCP")
 		again.Close()
 		r.pass(time.Hour)
 		assert.True(t, other.talks(macB, ipA))
@@ -412,7 +419,7 @@ func TestStatic(t *testing.T) {
 		require.True(t, c.talks(macA, ipA))
 		c.lease(macA, ipA)
 		assert.True(t, c.talks(macA, ipA))
-		assert.Empty(t, r.static)
+		assert.Empty(t, r.used)
 		r.pass(time.Hour)
 		assert.False(t, c.talks(macA, ipA))
 	})
@@ -464,7 +471,7 @@ func TestStatic(t *testing.T) {
 	})
 }
 
-// TestStrangers: what the host, a router or somebody else's guest uses is no client's, while it is used, but by a lease. What a
+// TestStrangers: what the host, a router or another program's guest uses is no client's, while it is used, but by a lease. What a
 // client has is not taken from it.
 func TestStrangers(t *testing.T) {
 	const macS = "0200000000ee"
@@ -499,13 +506,14 @@ func TestStrangers(t *testing.T) {
 	d := r.client(t, "")
 	assert.True(t, d.sends(ipv6("020000000005", global, noNext)), "not seen for long")
 
-	for i := range maxStrangers + 100 {
-		r.stranger(ip4(i+1).mapped(), 0x06_0000_0000)
+	r.pass(time.Hour) // the end of the lease
+	for i := range maxHeld + 100 {
+		r.stranger(number(i+1), 0x06_0000_0000)
 	}
-	assert.LessOrEqual(t, len(r.strangers), maxStrangers)
+	assert.LessOrEqual(t, len(r.held), maxHeld)
 	r.pass(strangerTime)
 	witness.gets(arp(macS, "0002", macS, ipHost, ipA))
-	assert.Len(t, r.strangers, 1)
+	assert.Len(t, r.held, 1)
 }
 
 // TestKnownLeases: what the last process knew.
@@ -521,7 +529,7 @@ func TestKnownLeases(t *testing.T) {
 	})
 	assert.Equal(t, []Lease{{hardware(macA), netip.MustParseAddr("192.168.105.2"), time.Minute}}, r.Leases())
 	b, a := r.client(t, ""), r.client(t, "")
-	assert.False(t, b.talks(macB, ipA), "it is a's, who is not there yet")
+	assert.False(t, b.talks(macB, ipA), "it is a's, which is not there yet")
 	assert.True(t, b.talks(macB, ipB))
 	assert.True(t, a.talks(macA, ipA), "without DHCP")
 	assert.False(t, a.talks(macA, ipC))
@@ -534,22 +542,27 @@ func TestKnownLeases(t *testing.T) {
 	assert.EqualValues(t, 2, r.changes.Load())
 }
 
-// TestManyLeases: what is remembered is bounded, and those who are there are not forgotten.
+// number is an IPv4 address.
+func number(n int) netip.Addr {
+	return netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, uint32(n))))
+}
+
+// TestManyLeases: what is remembered is bounded, and those that are there are not forgotten.
 func TestManyLeases(t *testing.T) {
 	r := newRig(t, func(n *Network) { n.Subnet = netip.MustParsePrefix("192.168.0.0/16") })
 	c := r.client(t, "")
 	c.lease(macA, ipA)
-	for i := range maxLeases + 100 {
+	for i := range maxHeld + 100 {
 		r.mu.Lock()
-		r.lease(mac48(0x0600_0000_0000+i), ip4(0xc0a8_0000+i+1000), 2*time.Hour+time.Duration(i), r.now())
+		r.lease(watch.MAC(0x0600_0000_0000+i), number(0xc0a8_0000+i+1000), 2*time.Hour+time.Duration(i), r.now())
 		r.mu.Unlock()
 	}
-	assert.Len(t, r.leases, maxLeases)
-	assert.Len(t, r.leased, maxLeases)
+	assert.Len(t, r.leases, maxHeld)
+	assert.Len(t, r.held, maxHeld)
 	assert.True(t, c.talks(macA, ipA))
 	r.pass(90 * time.Minute)
 	r.mu.Lock()
-	r.lease(7, 7, forever, r.now())
+	r.lease(7, number(7), watch.Forever, r.now())
 	r.mu.Unlock()
 	assert.Len(t, r.leases, 1)
 }
@@ -635,7 +648,7 @@ func TestRestoreRefuses(t *testing.T) {
 	require.NoError(t, newRig(t).Restore(Saved{}))
 }
 
-// TestRestored: of those who did not come along nothing is kept, of the others everything.
+// TestRestored: of those that did not come along nothing is kept, of the others everything.
 func TestRestored(t *testing.T) {
 	old := newRig(t)
 	require.True(t, old.client(t, "").talks(macA, ipA))

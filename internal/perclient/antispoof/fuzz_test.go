@@ -59,8 +59,7 @@ func FuzzFilter(f *testing.F) {
 		g.Close()
 		victim.Close()
 		require.Empty(t, r.macs)
-		require.Empty(t, r.static)
-		require.Empty(t, r.six)
+		require.Empty(t, r.used)
 	})
 }
 

@@ -4,20 +4,19 @@ package antispoof
 
 import (
 	"encoding/binary"
+	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"sync/atomic"
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/watch"
 )
 
-// Lengths in bytes and numbers of Ethernet.
+// Types of Ethernet, beside watch's.
 const (
-	ethernetLen = 14
-
-	typeIPv4  = 0x0800
-	typeARP   = 0x0806
 	typeVLAN  = 0x8100 // IEEE 802.1Q
 	typeIPv6  = 0x86dd
 	typeQinQ  = 0x88a8 // IEEE 802.1ad
@@ -28,6 +27,9 @@ const (
 	minType = 0x0600 // what is below is the length of an LLC frame
 	snap    = 0xaaaa03
 )
+
+// warnEvery is how often a client's forgeries are logged.
+const warnEvery = time.Minute
 
 // A reason is why a frame was refused; zero lets it pass.
 type reason uint8
@@ -58,19 +60,18 @@ type Guard struct {
 	reg      *Registry
 	id       uint64
 	log      *slog.Logger
-	declared mac48 // 0: none
+	declared watch.MAC
 
 	// What the fast path reads. It changes with reg.mu held.
-	mac   atomic.Uint64 // mac48
-	ip    atomic.Uint32 // ip4
-	until atomic.Int64  // end of ip, time.Duration on the registry's clock
-	asked atomic.Uint64 // askedKnown and the transaction of the last DHCP request
+	number atomic.Uint64           // the MAC
+	own    atomic.Pointer[holding] // the IPv4 address, if any; not leased: static
+	asked  atomic.Uint64           // askedKnown and the transaction of the last DHCP request
 
-	ended ip4 // the last lease's, once that has ended; under reg.mu
+	ended netip.Addr // the last lease's, once that has ended; under reg.mu
 
 	// What only Filter's goroutine uses.
-	linkLocal uint64 // the lower half of the link-local address that follows from mac
-	six       []used // capacity maxIPv6
+	linkLocal netip.Addr // what follows from the MAC
+	six       []used     // capacity maxIPv6
 	next      time.Duration
 	warned    uint64 // frames refused when that was last logged
 
@@ -80,7 +81,7 @@ type Guard struct {
 
 // used is an address and when it was used last.
 type used struct {
-	addr ip6
+	addr netip.Addr
 	used time.Duration
 }
 
@@ -90,28 +91,28 @@ const askedKnown = 1 << 32
 // Guard makes the guard of a client that declares its MAC address, or not (nil). id is what Restore knows it by; no two live
 // guards have the same one. log is the client's.
 func (r *Registry) Guard(id uint64, declared net.HardwareAddr, log *slog.Logger) *Guard {
-	now := r.now()
 	r.mu.Lock()
-	g := r.pending[id]
-	delete(r.pending, id)
+	g := r.guards[id]
 	if g == nil {
 		g = r.newGuard(id)
 	}
 	g.log = log
-	r.guards[id] = g
+	g.declared = watch.MACOf(declared)
 	r.mu.Unlock()
-	if len(declared) == 6 {
-		g.declared = load48(declared)
-	}
-	if g.declared != 0 && g.mac.Load() == 0 {
-		g.bind(g.declared, now)
+	if g.declared != 0 && g.mac() == 0 {
+		g.bind(g.declared, r.now())
 	}
 	return g
 }
 
+// newGuard makes a guard that the registry knows. The caller holds mu.
 func (r *Registry) newGuard(id uint64) *Guard {
-	return &Guard{reg: r, id: id, six: make([]used, 0, maxIPv6)}
+	g := &Guard{reg: r, id: id, six: make([]used, 0, maxIPv6)}
+	r.guards[id] = g
+	return g
 }
+
+func (g *Guard) mac() watch.MAC { return watch.MAC(g.number.Load()) }
 
 // Filter calls pass with the frames of b that the client may send, in order, as runs of b. b is borrowed until it returns.
 func (g *Guard) Filter(b frame.Batch, pass func(frame.Batch)) {
@@ -125,86 +126,29 @@ func (g *Guard) Filter(b frame.Batch, pass func(frame.Batch)) {
 	}, pass)
 }
 
-// ToClient looks at what goes to the client: the leases that its DHCP server gives it, and what strangers say of themselves.
-func (g *Guard) ToClient(b frame.Batch) {
-	n := g.reg.network.Load()
-	strangers := n != nil && n.strangers
-	it := b.Iter()
-	for it.Next() {
-		f := it.Frame()
-		if len(f) >= ethernetLen+ipv4Len+udpLen && f[12] == typeIPv4>>8 && f[13] == typeIPv4&0xff && f[23] == protoUDP {
-			g.reply(f[ethernetLen:], load48(f[6:]))
-		} else if strangers && len(f) >= ethernetLen {
-			g.reg.outside(f)
-		}
-	}
-}
-
 // check decides about one frame.
 func (g *Guard) check(f []byte, now time.Duration) reason {
-	if len(f) < ethernetLen {
+	if len(f) < watch.EthernetLen {
 		return malformed
 	}
-	src := load48(f[6:])
-	if mac := mac48(g.mac.Load()); (src != mac || mac == 0) && (mac != 0 || !g.bind(src, now)) {
+	src := watch.MACOf(f[6:])
+	if mac := g.mac(); (src != mac || mac == 0) && (mac != 0 || !g.bind(src, now)) {
 		return forgedMAC
 	}
 	switch t := binary.BigEndian.Uint16(f[12:]); t {
-	case typeIPv4:
-		return g.ipv4(f[ethernetLen:], now)
+	case watch.TypeIPv4:
+		return g.ipv4(f, now)
 	case typeIPv6:
-		return g.ipv6(f[ethernetLen:], now)
-	case typeARP:
-		return g.arp(f[ethernetLen:], now)
+		return g.ipv6(f[watch.EthernetLen:], now)
+	case watch.TypeARP:
+		return g.arp(f, now)
 	case typeVLAN, typeQinQ, typeVLAN1, typeVLAN2, typeMAC:
 		return forgedTag
 	default:
-		if t < minType {
-			return llc(f[ethernetLen:])
+		// IEEE 802.2 frames may hold an Ethernet type (RFC 1042): Windows takes IP and ARP from them.
+		if t < minType && len(f) >= 18 && binary.BigEndian.Uint32(f[watch.EthernetLen:])>>8 == snap {
+			return forgedTag
 		}
-	}
-	return forgedNothing
-}
-
-// llc refuses IEEE 802.2 frames that hold an Ethernet type (RFC 1042): Windows takes IP and ARP from them.
-func llc(p []byte) reason {
-	if len(p) >= 3 && uint32(p[0])<<16|uint32(p[1])<<8|uint32(p[2]) == snap {
-		return forgedTag
-	}
-	return forgedNothing
-}
-
-// holds tells whether ip is the client's address, or becomes it.
-func (g *Guard) holds(ip ip4, now time.Duration) bool {
-	if ip == ip4(g.ip.Load()) && ip != 0 && int64(now) < g.until.Load() {
-		return true
-	}
-	return g.claim(ip, now)
-}
-
-// arp checks an ARP packet (RFC 826):
-//
-//	0         2           4      5      6    8          14         18         24        28
-//	+---------+-----------+------+------+----+----------+----------+----------+---------+
-//	| hardware| protocol  | hlen | plen | op | sender   | sender   | target   | target  |
-//	| 1       | 0800      | 6    | 4    |    | hardware | protocol | hardware | protocol|
-//	+---------+-----------+------+------+----+----------+----------+----------+---------+
-func (g *Guard) arp(p []byte, now time.Duration) reason {
-	const ethernetIPv4 = 0x0001_0800_0604
-	if len(p) < 28 || binary.BigEndian.Uint64(p)>>16 != ethernetIPv4 {
-		return malformed // some receivers take other hardware types for Ethernet
-	}
-	if load48(p[8:]) != mac48(g.mac.Load()) {
-		return forgedARP
-	}
-	sender := load4(p[14:])
-	switch op := binary.BigEndian.Uint16(p[6:]); {
-	case op != 1 && op != 2:
-		return malformed
-	case sender == 0 && op == 1: // a probe (RFC 5227)
-		return forgedNothing
-	case !g.holds(sender, now):
-		return forgedARP
 	}
 	return forgedNothing
 }
@@ -221,4 +165,43 @@ func (g *Guard) Drops() (sum uint64, args []any) {
 		args = append([]any{"drop_spoofed", sum}, args...)
 	}
 	return sum, args
+}
+
+// refuse counts f, which is not let through, and tells of it now and then.
+func (g *Guard) refuse(r reason, f []byte, now time.Duration) {
+	g.drops[r].Add(1)
+	if now < g.next {
+		return
+	}
+	g.next = now + warnEvery
+	sum, _ := g.Drops()
+	ip := "none"
+	if own := g.own.Load(); own != nil {
+		ip = own.ip.String()
+	}
+	g.log.Warn("frames with forged addresses are dropped (--anti-spoof)",
+		"forged", describe(r, f), "mac", g.mac().Hardware().String(), "ip", ip, "frames", sum-g.warned)
+	g.warned = sum
+}
+
+// describe says what is wrong with f, in at most a line. But for one that cannot be read it has all headers that the reason is about.
+func describe(r reason, f []byte) string {
+	switch r {
+	case forgedMAC:
+		return "source address " + watch.MACOf(f[6:]).Hardware().String()
+	case forgedARP:
+		a, _ := watch.ParseARP(f)
+		return fmt.Sprintf("ARP: %s is at %s", a.Sender, a.MAC.Hardware())
+	case forgedIPv4:
+		return fmt.Sprintf("IPv4 source %s", netip.AddrFrom4([4]byte(f[26:])))
+	case forgedIPv6:
+		return fmt.Sprintf("IPv6 source %s", ip6(f[22:]))
+	case forgedND:
+		return fmt.Sprintf("IPv6 neighbour discovery or router's message from %s", ip6(f[22:]))
+	case forgedDHCP:
+		return "DHCP as a server or for another client"
+	case forgedTag:
+		return fmt.Sprintf("a tag or encapsulation, type %#04x", binary.BigEndian.Uint16(f[12:]))
+	}
+	return "a header that cannot be read"
 }

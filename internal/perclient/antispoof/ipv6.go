@@ -4,7 +4,10 @@ package antispoof
 
 import (
 	"encoding/binary"
+	"net/netip"
 	"time"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/watch"
 )
 
 // Lengths in bytes and numbers of IPv6 (RFC 8200), ICMPv6 (RFC 4443) and neighbour discovery (RFC 4861).
@@ -21,7 +24,7 @@ const (
 	nextHIP         = 139
 	nextShim6       = 140
 
-	icmpMLDQuery, icmpMLDReport, icmpMLDDone, icmpMLDv2Report = 130, 131, 132, 143
+	icmpMLDReport, icmpMLDDone, icmpMLDv2Report = 131, 132, 143
 
 	icmpRouterSolicitation     = 133
 	icmpRouterAdvertisement    = 134
@@ -35,34 +38,32 @@ const (
 
 	// maxHeaders bounds the walk along a packet's extension headers.
 	maxHeaders = 16
-
-	linkLocalPrefix = 0xfe80 << 48
 )
 
-// interfaceID is the lower half of the IPv6 addresses that follow from m (RFC 4291 appendix A).
-func interfaceID(m mac48) uint64 {
-	return (uint64(m)>>24<<40 | 0xfffe<<24 | uint64(m)&0xffffff) ^ 2<<56
+// compatible are the addresses that are unspecified, loopback or IPv4's in the oldest form.
+var compatible = netip.MustParsePrefix("::/96")
+
+func ip6(b []byte) netip.Addr { return netip.AddrFrom16([16]byte(b)) }
+
+// linkLocal is the IPv6 address that follows from m (RFC 4291 appendix A).
+func linkLocal(m watch.MAC) netip.Addr {
+	h := m.Hardware()
+	return netip.AddrFrom16([16]byte{0: 0xfe, 1: 0x80, 8: h[0] ^ 2, 9: h[1], 10: h[2], 11: 0xff, 12: 0xfe, 13: h[3], 14: h[4], 15: h[5]})
 }
 
 // embedded is the MAC from which the lower half of a follows, if it looks like that.
-func (a ip6) embedded() (mac48, bool) {
-	if a.lo>>24&0xffff != 0xfffe {
-		return 0, false
-	}
-	lo := a.lo ^ 2<<56
-	m := mac48(lo>>40<<24 | lo&0xffffff)
-	return m, m.isStation()
+func embedded(a netip.Addr) (watch.MAC, bool) {
+	b := a.As16()
+	m := watch.MACOf([]byte{b[8] ^ 2, b[9], b[10], b[13], b[14], b[15]})
+	return m, b[11] == 0xff && b[12] == 0xfe && m.IsStation()
 }
 
-// isHost reports whether a can be the address of one host on the wire: none that is unspecified, loopback, multicast or an
-// IPv4 address in disguise.
-func (a ip6) isHost() bool {
-	return a.hi>>56 != 0xff && (a.hi != 0 || a.lo>>32 != 0 && a.lo>>32 != 0xffff)
-}
+// isHost reports whether a can be the address of one host on the wire.
+func isHost(a netip.Addr) bool { return !a.IsMulticast() && !a.Is4In6() && !compatible.Contains(a) }
 
 // holdsIPv6 tells whether a is one of the client's addresses, or becomes one.
-func (g *Guard) holdsIPv6(a ip6, now time.Duration) bool {
-	if a.hi == linkLocalPrefix && a.lo == g.linkLocal {
+func (g *Guard) holdsIPv6(a netip.Addr, now time.Duration) bool {
+	if a == g.linkLocal {
 		return true
 	}
 	for i := range g.six {
@@ -87,23 +88,21 @@ func (g *Guard) ipv6(p []byte, now time.Duration) reason {
 	if n > 0 { // else it is empty, or its length is in an option (RFC 2675): look at all there is
 		body = body[:n]
 	}
-	src := load6(p[8:])
-	u, ok := upper(p[6], body)
-	if !ok {
-		return malformed
-	}
+	src := ip6(p[8:])
+	proto, body, part, ok := upper(p[6], body)
 	switch {
-	case u.rest: // the first fragment had it all
-	case u.proto == nextICMPv6:
-		done, r := g.icmp(u, src, now)
-		if done || r != forgedNothing {
+	case !ok:
+		return malformed
+	case part == furtherPart: // the first fragment had it all
+	case proto == nextICMPv6:
+		if done, r := g.icmp(body, part, src, now); done || r != forgedNothing {
 			return r
 		}
-	case u.proto == protoUDP:
-		if len(u.data) < udpLen {
+	case proto == watch.ProtoUDP:
+		if len(body) < watch.UDPLen {
 			return malformed
 		}
-		if binary.BigEndian.Uint16(u.data) == portServer6 || binary.BigEndian.Uint16(u.data[2:]) == portClient6 {
+		if binary.BigEndian.Uint16(body) == portServer6 || binary.BigEndian.Uint16(body[2:]) == portClient6 {
 			return forgedDHCP
 		}
 	}
@@ -113,64 +112,58 @@ func (g *Guard) ipv6(p []byte, now time.Duration) reason {
 	return forgedNothing
 }
 
-// payload is what a packet carries behind its extension headers.
-type payload struct {
-	proto    byte
-	data     []byte
-	fragment bool // a part of it
-	rest     bool // a part that is not the first
-}
+// What a packet is of one that was fragmented.
+const (
+	allParts = iota
+	firstPart
+	furtherPart
+)
 
-// upper walks the extension headers in body, of which the first is of type next. It reports false when they cannot be read,
-// also when the first fragment does not have them all (RFC 7112).
-func upper(next byte, body []byte) (u payload, ok bool) {
+// upper walks the extension headers in body, of which the first is of type next, and returns what is behind. It reports false when
+// they cannot be read, also when the first fragment does not have them all (RFC 7112).
+func upper(next byte, body []byte) (proto byte, data []byte, part int, ok bool) {
 	for range maxHeaders {
-		u.proto, u.data = next, body
-		n := 0
 		switch next {
+		default:
+			return next, body, part, true
 		case nextHopByHop, nextRouting, nextDestination, nextMobility, nextHIP, nextShim6, nextAH, nextFragment:
 			if len(body) < 8 {
-				return u, false
+				return next, nil, part, false
 			}
-			n = (int(body[1]) + 1) * 8
-		default:
-			return u, true
 		}
+		n := (int(body[1]) + 1) * 8
 		switch next {
 		case nextAH:
 			n = (int(body[1]) + 2) * 4
 		case nextFragment:
-			n = 8
-			u.fragment = true
-			if at := binary.BigEndian.Uint16(body[2:]); at>>3 != 0 {
-				u.rest = true
-				return u, true
+			n, part = 8, firstPart
+			if binary.BigEndian.Uint16(body[2:])>>3 != 0 {
+				return next, nil, furtherPart, true
 			}
 		}
 		if len(body) < n {
-			return u, false
+			break
 		}
 		next, body = body[0], body[n:]
 	}
-	return u, false
+	return next, nil, part, false
 }
 
 // icmp checks an ICMPv6 message. done tells that the source needs no further look.
-func (g *Guard) icmp(u payload, src ip6, now time.Duration) (done bool, r reason) {
-	if len(u.data) < 8 {
+func (g *Guard) icmp(d []byte, part int, src netip.Addr, now time.Duration) (done bool, r reason) {
+	if len(d) < 8 {
 		return true, malformed
 	}
-	unspecified := src == ip6{}
-	switch t := u.data[0]; t {
+	switch d[0] {
 	case icmpRouterAdvertisement, icmpRedirect:
 		return true, forgedND
 	case icmpRouterSolicitation, icmpNeighbourSolicitation, icmpNeighbourAdvertisement:
-		if u.fragment { // RFC 6980
+		if part != allParts { // RFC 6980
 			return true, forgedND
 		}
-		return unspecified, g.discovery(t, u.data, src, now)
+		return src.IsUnspecified(), g.discovery(d, src, now)
 	case icmpMLDReport, icmpMLDDone, icmpMLDv2Report: // RFC 3590
-		return unspecified, forgedNothing
+		return src.IsUnspecified(), forgedNothing
 	}
 	return false, forgedNothing
 }
@@ -184,33 +177,57 @@ func (g *Guard) icmp(u payload, src ip6, now time.Duration) (done bool, r reason
 //	+------+------+----------+----------+------------------+-----------------------+
 //
 // Only a solicitation may come from no address: for a router, or for an address that the client is about to use.
-func (g *Guard) discovery(t byte, d []byte, src ip6, now time.Duration) reason {
+func (g *Guard) discovery(d []byte, src netip.Addr, now time.Duration) reason {
 	options := 8
-	var target ip6
-	if t != icmpRouterSolicitation {
+	var target netip.Addr
+	if d[0] != icmpRouterSolicitation {
 		if options = 24; len(d) < options {
 			return malformed
 		}
-		target = load6(d[8:])
+		target = ip6(d[8:])
 	}
-	own, unspecified := mac48(g.mac.Load()), src == ip6{}
-	for o := d[options:]; len(o) > 0; {
+	for o := d[options:]; len(o) > 0; o = o[int(o[1])*8:] {
 		if len(o) < 8 || o[1] == 0 || len(o) < int(o[1])*8 {
 			return malformed
 		}
 		// Without a source there is no address that could go with the link's.
-		if (o[0] == optionSourceLink || o[0] == optionTargetLink) && (unspecified || o[1] != 1 || load48(o[2:]) != own) {
+		if (o[0] == optionSourceLink || o[0] == optionTargetLink) && (src.IsUnspecified() || o[1] != 1 || watch.MACOf(o[2:]) != g.mac()) {
 			return forgedND
 		}
-		o = o[int(o[1])*8:]
 	}
-	switch {
-	case t == icmpNeighbourAdvertisement && unspecified:
+	advertises := d[0] == icmpNeighbourAdvertisement
+	switch detects := d[0] == icmpNeighbourSolicitation && src.IsUnspecified(); { // whether another has the address
+	case advertises && src.IsUnspecified(), (advertises || detects) && !g.holdsIPv6(target, now):
 		return forgedND
-	case t == icmpNeighbourAdvertisement, t == icmpNeighbourSolicitation && unspecified: // duplicate address detection
-		if !g.holdsIPv6(target, now) {
-			return forgedND
-		}
 	}
 	return forgedNothing
+}
+
+// outside looks at a frame on its way to a client for the addresses of strangers, that is stations that are no clients of the
+// daemon: the host, its router, the guests of other programs. They are in ARP, router advertisements and neighbour discovery.
+func (r *Registry) outside(f []byte) {
+	if a, ok := watch.ParseARP(f); ok {
+		if a.MAC == watch.MACOf(f[6:]) && !a.Sender.IsUnspecified() {
+			r.stranger(a.Sender, a.MAC)
+		}
+		return
+	}
+	if len(f) < watch.EthernetLen+ipv6Len+24 || binary.BigEndian.Uint16(f[12:]) != typeIPv6 {
+		return
+	}
+	p := f[watch.EthernetLen:]
+	if p[6] != nextICMPv6 {
+		return
+	}
+	a := ip6(p[8:])
+	switch p[ipv6Len] {
+	case icmpNeighbourAdvertisement:
+		a = ip6(p[ipv6Len+8:])
+	case icmpRouterAdvertisement, icmpNeighbourSolicitation:
+	default:
+		return
+	}
+	if isHost(a) {
+		r.stranger(a, watch.MACOf(f[6:]))
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"net/netip"
 	"sync"
 	"testing"
 	"time"
@@ -13,10 +14,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/watch"
 )
 
 // TestNoTwoHolders has clients that come, go, claim, lease and release at random, over saves and restores: no address has two
-// holders at any time, and whoever has one is known to have it.
+// holders at any time, and what has one is known to have it.
 func TestNoTwoHolders(t *testing.T) {
 	for seed := range uint64(8) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { testNoTwoHolders(t, rand.New(rand.NewPCG(seed, 7))) })
@@ -39,7 +41,7 @@ func testNoTwoHolders(t *testing.T, random *rand.Rand) {
 			live[r.lastID] = c
 		}
 		for id, c := range live {
-			own := digits(mac48(c.mac.Load()).hardware())
+			own := digits(c.mac().Hardware())
 			if own == "" || random.IntN(5) == 0 {
 				own = mac()
 			}
@@ -88,12 +90,12 @@ func restarted(t *testing.T, old *rig, live map[uint64]*client) *rig {
 	require.NoError(t, r.Restore(saved))
 	for id, c := range live {
 		before := *c
-		live[id] = &client{r.Guard(id, c.declared.hardware(), r.logger), t}
-		if before.mac.Load() != 0 { // else the one that it declared may be free now
-			require.Equal(t, before.mac.Load(), live[id].mac.Load())
+		live[id] = &client{r.Guard(id, c.declared.Hardware(), r.logger), t}
+		if before.mac() != 0 { // else the one that it declared may be free now
+			require.Equal(t, before.mac(), live[id].mac())
 		}
-		if int64(old.now()) < before.until.Load() {
-			require.Equal(t, before.ip.Load(), live[id].ip.Load())
+		if own := before.own.Load(); own != nil && old.now() < own.until {
+			require.True(t, live[id].has(own.ip))
 		}
 		require.Len(t, live[id].six, len(before.six))
 	}
@@ -102,29 +104,34 @@ func restarted(t *testing.T, old *rig, live map[uint64]*client) *rig {
 
 func requireOneHolder(t *testing.T, r *Registry, live map[uint64]*client) {
 	t.Helper()
-	macs, four, six := map[uint64]bool{}, map[uint32]bool{}, map[ip6]bool{}
+	macs, addresses, static := map[watch.MAC]bool{}, map[netip.Addr]bool{}, 0
 	for _, c := range live {
-		if m := c.mac.Load(); m != 0 {
+		if m := c.mac(); m != 0 {
 			require.False(t, macs[m])
-			require.Same(t, c.Guard, r.macs[mac48(m)])
+			require.Same(t, c.Guard, r.macs[m])
 			macs[m] = true
 		}
-		if ip := c.ip.Load(); ip != 0 && int64(r.now()) < c.until.Load() {
-			require.False(t, four[ip], "%s has two holders", ip4(ip).addr())
-			four[ip] = true
-			l := r.leased[ip4(ip)]
-			require.True(t, r.static[ip4(ip)] == c.Guard || l != nil && l.mac == mac48(c.mac.Load()), "%s is not known", ip4(ip).addr())
+		if own := c.own.Load(); own != nil && r.now() < own.until {
+			require.False(t, addresses[own.ip], "%s has two holders", own.ip)
+			addresses[own.ip] = true
+			if own.leased {
+				require.Same(t, own, r.held[own.ip])
+				require.Same(t, own, r.leases[c.mac()])
+			} else {
+				require.Same(t, c.Guard, r.used[own.ip])
+				static++
+			}
 		}
 		require.LessOrEqual(t, len(c.six), maxIPv6)
 		for _, u := range c.six {
-			require.False(t, six[u.addr])
-			require.Same(t, c.Guard, r.six[u.addr])
-			six[u.addr] = true
+			require.False(t, addresses[u.addr])
+			require.Same(t, c.Guard, r.used[u.addr])
+			addresses[u.addr] = true
+			static++
 		}
 	}
 	require.Len(t, r.macs, len(macs))
-	require.Len(t, r.six, len(six))
-	require.LessOrEqual(t, len(r.static), len(live))
+	require.Len(t, r.used, static)
 }
 
 // TestConcurrent is for the race detector: all clients at once, in both directions.

@@ -9,6 +9,8 @@ import (
 	"net/netip"
 	"slices"
 	"time"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/watch"
 )
 
 // Saved is what a Registry hands to the process that replaces it.
@@ -36,40 +38,26 @@ type savedGuard struct {
 
 // Save is called when no Guard is in use.
 func (r *Registry) Save() Saved {
-	leases := r.Leases()
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	var s Saved
-	for _, l := range leases {
+	for _, l := range r.Leases() {
 		s.Leases = append(s.Leases, savedLease{l.MAC.String(), l.IP, l.Left})
 	}
-	for _, guards := range []map[uint64]*Guard{r.guards, r.pending} {
-		for _, g := range guards {
-			s.Guards = append(s.Guards, g.save())
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, g := range r.guards {
+		v := savedGuard{ID: g.id, MAC: g.mac().Hardware().String(), Ended: g.ended, Asked: g.asked.Load(), Drops: map[string]uint64{}}
+		if own := g.own.Load(); own != nil && !own.leased {
+			v.Static = own.ip
 		}
-	}
-	return s
-}
-
-// save is called with reg.mu held.
-func (g *Guard) save() savedGuard {
-	s := savedGuard{ID: g.id, Asked: g.asked.Load(), Drops: map[string]uint64{}}
-	if mac := mac48(g.mac.Load()); mac != 0 {
-		s.MAC = mac.hardware().String()
-	}
-	if ip := ip4(g.ip.Load()); ip != 0 && g.reg.static[ip] == g {
-		s.Static = ip.addr()
-	}
-	if g.ended != 0 {
-		s.Ended = g.ended.addr()
-	}
-	for _, u := range g.six {
-		s.IPv6 = append(s.IPv6, u.addr.addr())
-	}
-	for i, name := range reasonNames {
-		if n := g.drops[i].Load(); n > 0 {
-			s.Drops[name] = n
+		for _, u := range g.six {
+			v.IPv6 = append(v.IPv6, u.addr)
 		}
+		for i, name := range reasonNames {
+			if n := g.drops[i].Load(); n > 0 {
+				v.Drops[name] = n
+			}
+		}
+		s.Guards = append(s.Guards, v)
 	}
 	return s
 }
@@ -85,18 +73,16 @@ func (r *Registry) Restore(s Saved) error {
 		if err != nil || !l.IP.Is4() || l.Left <= 0 {
 			return fmt.Errorf("restore lease of %s to %q: it is none", l.IP, l.MAC)
 		}
-		r.lease(mac, addr4(l.IP), after(now, l.Left), now)
+		r.lease(mac, l.IP, after(now, l.Left), now)
 	}
 	for _, v := range s.Guards {
-		g, err := r.restore(v, now)
-		if err != nil {
+		if err := r.restore(v, now); err != nil {
 			return fmt.Errorf("restore client %d: %w", v.ID, err)
 		}
-		r.pending[v.ID] = g
 	}
-	for _, g := range r.pending { // after what is held without a lease, which comes first
-		if g.ip.Load() == 0 {
-			r.settle(g, r.leaseOf(mac48(g.mac.Load()), now))
+	for _, g := range r.guards { // after what is held without a lease, which comes first
+		if g.own.Load() == nil {
+			r.settle(g, now)
 		}
 	}
 	return nil
@@ -107,57 +93,55 @@ func (r *Registry) Restore(s Saved) error {
 func (r *Registry) Restored(present []uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for id, g := range r.pending {
-		if !slices.Contains(present, id) {
-			delete(r.pending, id)
-			r.release(g)
+	for id, g := range r.guards {
+		if g.log == nil && !slices.Contains(present, id) {
+			g.release()
 		}
 	}
 }
 
 // restore makes the guard of a client that is not there yet. The caller holds mu.
-func (r *Registry) restore(v savedGuard, now time.Duration) (*Guard, error) {
+func (r *Registry) restore(v savedGuard, now time.Duration) error {
+	switch {
+	case r.guards[v.ID] != nil:
+		return errors.New("it is there twice")
+	case len(v.IPv6) > maxIPv6:
+		return fmt.Errorf("it has %d IPv6 addresses", len(v.IPv6))
+	}
 	g := r.newGuard(v.ID)
 	g.asked.Store(v.Asked)
-	if v.Ended.Is4() {
-		g.ended = addr4(v.Ended)
-	}
+	g.ended = v.Ended
 	for i, name := range reasonNames {
 		g.drops[i].Store(v.Drops[name])
 	}
-	switch {
-	case r.pending[v.ID] != nil:
-		return nil, errors.New("it is there twice")
-	case len(v.IPv6) > maxIPv6:
-		return nil, fmt.Errorf("it has %d IPv6 addresses", len(v.IPv6))
-	case v.MAC == "":
-		return g, nil
+	if v.MAC == "" {
+		return nil
 	}
 	mac, err := parseMAC(v.MAC)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if r.macs[mac] != nil {
-		return nil, fmt.Errorf("%s is another client's", v.MAC)
+		return fmt.Errorf("%s is another client's", v.MAC)
 	}
-	r.own(g, mac)
-	if ip := addr4(v.Static); ip != 0 && r.static[ip] == nil {
-		r.static[ip] = g
-		g.set(ip, forever)
+	r.give(g, mac)
+	if v.Static.Is4() && r.used[v.Static] == nil {
+		r.used[v.Static] = g
+		g.own.Store(&holding{ip: v.Static, mac: mac, until: watch.Forever})
 	}
 	for _, a := range v.IPv6 {
-		if b := a.As16(); a.Is6() && r.six[load6(b[:])] == nil {
-			r.six[load6(b[:])] = g
-			g.six = append(g.six, used{load6(b[:]), now})
+		if a.Is6() && r.used[a] == nil {
+			r.used[a] = g
+			g.six = append(g.six, used{a, now})
 		}
 	}
-	return g, nil
+	return nil
 }
 
-func parseMAC(s string) (mac48, error) {
+func parseMAC(s string) (watch.MAC, error) {
 	m, err := net.ParseMAC(s)
-	if err != nil || len(m) != 6 || !load48(m).isStation() {
+	if err != nil || len(m) != 6 || !watch.MACOf(m).IsStation() {
 		return 0, fmt.Errorf("%q is not the address of a network interface", s)
 	}
-	return load48(m), nil
+	return watch.MACOf(m), nil
 }

@@ -103,13 +103,13 @@ func TestNoAllocation(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRing(defaultMemory, frame.MaxLen)
 			b := batch(0, 60, 1514)
-			m := merger{r: r, lost: func(uint64, uint64) {}, rest: func(uint64) {}}
+			s := Session{ring: r, lost: map[uint64]uint64{}}
 			assert.Zero(t, testing.AllocsPerRun(10_000, func() {
 				r.put(1, fromClient, b)
 				r.put(2, toClient, b)
 				r.put(9, toClient, b)
 				if !stopped {
-					m.drain(func(record) bool { return true })
+					s.each(func(record) {})
 				}
 			}))
 		})

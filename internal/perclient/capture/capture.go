@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package capture copies frames on their way into bounded memory, and writes them as pcapng to who asked. What is captured never
-// waits for who reads it: when memory is full, frames are left out and counted.
+// Package capture copies frames on their way into bounded memory, and writes them as pcapng to a reader. What is captured never
+// waits for that: when memory is full, frames are left out and counted. For the command it compiles filters, and takes the daemon's
+// pcapng apart: into whole blocks for a file, or into a line for each frame.
 package capture
 
 import (
@@ -71,13 +72,10 @@ func (h *Hub) see(id uint64, dir direction, b frame.Batch) {
 	}
 }
 
-// Start begins a capture: what the clients send from here on is kept for Run or Discard, one of which the caller calls. An
-// error is errTooMany, or tells what is wrong with q.
+// Start begins a capture by a request that DecodeRequest has checked: what the clients send from here on is kept for Run or Discard,
+// one of which the caller calls. An error is errTooMany.
 func (h *Hub) Start(q Request) (*Session, error) {
-	s, err := newSession(h, q)
-	if err != nil {
-		return nil, err
-	}
+	s := newSession(h, q)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	all := *h.list.Load()

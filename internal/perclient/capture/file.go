@@ -93,7 +93,7 @@ func (f *file) of(client uint64) (*iface, error) {
 	}
 	n, err := f.w.AddInterface(f.intf(d))
 	if err != nil {
-		return nil, err
+		return &f.others, err
 	}
 	c := &iface{index: n}
 	f.clients[client] = c

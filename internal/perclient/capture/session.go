@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"sync/atomic"
+	"slices"
 	"time"
 
 	"golang.org/x/net/bpf"
@@ -19,7 +19,7 @@ const (
 	// stallTime is how long a reader may take nothing of what is written.
 	stallTime = 10 * time.Second
 
-	// pauseTime is how long the writer waits for more after it has written, unless memory runs short: a wake-up for each frame
+	// pauseTime is how long the writer waits for more before it writes, unless memory runs short: a wake-up for each frame
 	// would cost more than the copy. It is also how old a frame is at most when a reader that keeps up sees it.
 	pauseTime = 5 * time.Millisecond
 )
@@ -45,37 +45,28 @@ type result struct {
 	Reason  error  // why it ended; never nil
 }
 
-// What the writer does, so that the clients know whether to wake it.
-const (
-	looking int32 = iota // it will see what comes
-	pausing              // it looks again soon; memory that runs short wakes it
-	idle                 // any frame wakes it
-)
-
 // A Session is a capture that runs.
 type Session struct {
 	hub    *Hub
 	q      Request
-	only   map[uint64]struct{} // nil: all clients
-	filter *bpf.VM             // nil: all frames
+	filter *bpf.VM // nil: all frames
 	ring   *ring
 	snap   int
 
-	writer atomic.Int32
-	wake   chan struct{} // of one
+	wake  chan struct{} // of one: there is something
+	press chan struct{} // of one: memory runs short
 
 	out  output          // of Run
 	done <-chan struct{} // closed when it is to end; of Run
 
-	frames, dropped uint64 // of Run
+	// Of Run.
+	frames, dropped uint64
+	chunks          [][]byte
+	lost            map[uint64]uint64
 }
 
-// newSession makes one for a request that has been checked.
-func newSession(h *Hub, q Request) (*Session, error) {
-	if err := q.check(); err != nil {
-		return nil, err
-	}
-	s := &Session{hub: h, q: q, wake: make(chan struct{}, 1), snap: q.SnapLen}
+func newSession(h *Hub, q Request) *Session {
+	s := &Session{hub: h, q: q, wake: make(chan struct{}, 1), press: make(chan struct{}, 1), snap: q.SnapLen, lost: map[uint64]uint64{}}
 	s.filter, _ = newFilter(q.Filter)
 	if s.snap == 0 {
 		s.snap = frame.MaxLen
@@ -84,14 +75,8 @@ func newSession(h *Hub, q Request) (*Session, error) {
 	if s.filter != nil { // it may look at any byte, and at the length
 		kept = frame.MaxLen
 	}
-	if len(q.Clients) > 0 {
-		s.only = make(map[uint64]struct{}, len(q.Clients))
-		for _, id := range q.Clients {
-			s.only[id] = struct{}{}
-		}
-	}
 	s.ring = newRing(h.o.Memory, kept)
-	return s, nil
+	return s
 }
 
 // Discard ends a capture that Run is not called for.
@@ -99,19 +84,20 @@ func (s *Session) Discard() { s.hub.remove(s, result{Reason: ErrLeft}) }
 
 // see copies the frames of b, if they are wanted. It is on their way.
 func (s *Session) see(client uint64, dir direction, b frame.Batch) {
-	if s.only != nil {
-		if _, ok := s.only[client]; !ok {
-			return
-		}
+	if len(s.q.Clients) > 0 && !slices.Contains(s.q.Clients, client) {
+		return
 	}
-	pressing := s.ring.put(client, dir, b)
-	if w := s.writer.Load(); w == idle || w == pausing && pressing {
-		if s.writer.CompareAndSwap(w, looking) {
-			select {
-			case s.wake <- struct{}{}:
-			default:
-			}
-		}
+	if s.ring.put(client, dir, b) {
+		signal(s.press)
+	}
+	signal(s.wake)
+}
+
+// signal tells the writer, unless it has been told already.
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
 	}
 }
 
@@ -139,52 +125,52 @@ func (s *Session) Write(b []byte) (int, error) {
 // write is the writer. It returns nil, or ErrCount, if the file is complete.
 func (s *Session) write() (err error) {
 	f, err := newFile(s, s.ring.began, s.hub.o, s.snap)
-	if err != nil {
-		return err
-	}
-	m := merger{r: s.ring}
-	m.lost = func(client, n uint64) {
-		s.dropped += n
-		c, ferr := f.of(client)
-		if ferr != nil {
-			err = errors.Join(err, ferr)
-			return
-		}
-		c.lost += n
-	}
-	m.rest = func(n uint64) {
-		s.dropped += n
-		f.others.lost += n
-	}
-	take := func(r record) bool {
-		if terr := s.take(f, r); terr != nil {
-			err = terr
-		}
-		return err == nil && !s.enough()
-	}
-	defer func() {
-		if err != nil && !errors.Is(err, ErrCount) { // what nobody will write any more
-			m.drain(func(record) bool { s.dropped++; return true })
-		}
-	}()
-	for first := true; ; first = false {
+	for err == nil {
 		over := s.over()
-		n := m.drain(take)
-		if err != nil {
-			return err
+		s.each(func(r record) {
+			switch {
+			case err != nil:
+				s.dropped++
+			case !s.enough():
+				err = s.take(f, r)
+			}
+		})
+		for client, n := range s.lost {
+			c, ferr := f.of(client)
+			err = errors.Join(err, ferr)
+			c.lost += n
 		}
-		if over || s.enough() {
+		switch {
+		case err != nil:
+		case over || s.enough():
 			if err = f.finish(time.Now()); err == nil && !over {
-				err = ErrCount
+				return ErrCount
 			}
 			return err
-		}
-		if n > 0 || first {
-			if err = f.w.Flush(); err != nil {
-				return err
+		default:
+			if err = f.w.Flush(); err == nil {
+				s.wait()
 			}
 		}
-		s.wait(n > 0 || m.more())
+	}
+	s.each(func(record) { s.dropped++ }) // what will not be written any more
+	return err
+}
+
+// each calls f with all that is in memory. What was lost is in s.lost, and counted, then.
+func (s *Session) each(f func(record)) {
+	clear(s.lost)
+	s.chunks = s.ring.take(s.chunks[:0], s.lost)
+	for _, c := range s.chunks {
+		for len(c) > 0 {
+			var r record
+			r, c = next(c)
+			f(r)
+		}
+	}
+	s.ring.give(s.chunks)
+	for _, n := range s.lost {
+		s.dropped += n
 	}
 }
 
@@ -218,25 +204,16 @@ func (s *Session) over() bool {
 	}
 }
 
-// wait returns when there is something to do: soon when there was something just now.
-func (s *Session) wait(soon bool) {
-	if soon {
-		s.writer.Store(pausing)
-		t := time.NewTimer(pauseTime)
-		defer t.Stop()
-		select {
-		case <-s.wake:
-		case <-t.C:
-		case <-s.done:
-		}
-	} else {
-		s.writer.Store(idle)
-		if s.ring.empty() { // else it came before that
-			select {
-			case <-s.wake:
-			case <-s.done:
-			}
-		}
+// wait returns a while after there is something to do, or once memory runs short.
+func (s *Session) wait() {
+	select {
+	case <-s.wake:
+	case <-s.done:
+		return
 	}
-	s.writer.Store(looking)
+	select {
+	case <-s.press:
+	case <-time.After(pauseTime):
+	case <-s.done:
+	}
 }

@@ -13,16 +13,12 @@ import (
 )
 
 const (
-	// acceptRetryMin and acceptRetryMax bound the pause after a failed accept.
-	acceptRetryMin = 5 * time.Millisecond
-	acceptRetryMax = time.Second
+	// acceptPause is the pause after a failed accept.
+	acceptPause = 100 * time.Millisecond
 
 	// backlogPause is how long the backlog must have been empty at a stop, backlogMax how long it is served at most.
 	backlogPause = 5 * time.Millisecond
 	backlogMax   = 100 * time.Millisecond
-
-	// acceptWarnEvery limits the warnings about failed accepts.
-	acceptWarnEvery = 10 * time.Second
 )
 
 // Accept hands every connection of ln to handle, which must not block, until ctx is done. Connections that wait then are left
@@ -42,26 +38,20 @@ func Accept(ctx context.Context, ln *net.UnixListener, handle func(*net.UnixConn
 			<-woken // else it could end the next one
 		}
 	}()
-	var (
-		retry  time.Duration
-		warned time.Time
-	)
 	for ctx.Err() == nil {
 		conn, err := ln.AcceptUnix()
 		switch {
 		case err == nil:
-			retry = 0
 			handle(conn)
-			continue
 		case errors.Is(err, net.ErrClosed), ctx.Err() != nil:
 			return
+		default:
+			log.Warn("accepting a connection failed; trying again", "error", err) // the log counts lines that repeat
+			select {
+			case <-ctx.Done():
+			case <-time.After(acceptPause):
+			}
 		}
-		if time.Since(warned) > acceptWarnEvery {
-			warned = time.Now()
-			log.Warn("accepting a connection failed; trying again", "error", err)
-		}
-		retry = min(max(2*retry, acceptRetryMin), acceptRetryMax)
-		pause(ctx, retry)
 	}
 }
 
@@ -87,15 +77,5 @@ func AcceptWaiting(ln *net.UnixListener, handle func(*net.UnixConn)) {
 			return
 		}
 		handle(conn)
-	}
-}
-
-// pause sleeps for d or until ctx is done.
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-	case <-t.C:
 	}
 }

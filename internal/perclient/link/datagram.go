@@ -3,29 +3,17 @@
 package link
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"net"
-	"os"
-	"sync"
-	"sync/atomic"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/mmsg"
-)
-
-const (
-	// lastBatches bounds what is read from a client whose link ends: it may go on sending.
-	lastBatches = 64
-
-	// sendPatience is how long a send may go on when the daemon stops. None waits, but where O_NONBLOCK was cleared macOS does
-	// what it likes.
-	sendPatience = 100 * time.Millisecond
 )
 
 // A Datagram is a client on a connected datagram socket, one frame in each datagram.
@@ -38,15 +26,10 @@ const (
 type Datagram struct {
 	socket
 	maxFrame int
-	shared   bool
-	named    bool         // frames of others than from are dropped
-	from     []byte       // the client's path
-	closing  func() error // closes it, once
-	toNet    tallies
+	named    bool           // frames of others than from are dropped
+	from     []byte         // the client's path
+	receiver *mmsg.Receiver // while there is something to read
 }
-
-// tallies count what came from the client.
-type tallies struct{ frames, bytes, runts, long, foreign atomic.Uint64 }
 
 // DatagramOptions set up a Datagram.
 type DatagramOptions struct {
@@ -54,7 +37,7 @@ type DatagramOptions struct {
 	MaxFrame  int  // longest frame for the client in bytes; 0 = mmsg.MaxLen
 	Shared    bool // another process may hold this very end and change its flags, or what it is connected to
 
-	// As is the user in whose name frames are sent, nil for the daemon's. Whoever holds this very end as well may connect it
+	// As is the user in whose name frames are sent, nil for the daemon's. A process that holds this very end as well may connect it
 	// to another socket, such as that of a service, which would take frames for messages of the daemon's user.
 	As *User
 }
@@ -67,41 +50,25 @@ func NewDatagram(conn *net.UnixConn, o DatagramOptions) (*Datagram, error) {
 	if o.MaxFrame == 0 {
 		o.MaxFrame = mmsg.MaxLen
 	}
-	rc, err := conn.SyscallConn()
-	if err != nil {
-		return nil, fmt.Errorf("get descriptor of client socket: %w", err)
-	}
-	d := &Datagram{socket: socket{conn: conn, rc: rc}, maxFrame: min(o.MaxFrame, mmsg.MaxLen), shared: o.Shared}
-	d.closing = sync.OnceValue(d.closeOnce)
-	err = rc.Control(func(fd uintptr) {
-		d.fd = int(fd)
-		setDatagramBuffers(d.fd)
-		d.from, d.named = onlySender(d.fd)
+	d := &Datagram{maxFrame: min(o.MaxFrame, mmsg.MaxLen), socket: socket{shared: o.Shared, keeps: true}}
+	err := d.init(conn, d, func(fd int) {
+		setDatagramBuffers(fd)
+		d.from, d.named = onlySender(fd)
 	})
 	if err != nil {
-		return nil, fmt.Errorf("get descriptor of client socket: %w", err)
+		return nil, err
 	}
 	sender := mmsg.NewSender()
 	if o.As != nil {
 		_ = sender.As(o.As.UID, o.As.GID) // where the system has that, and allows it
 	}
-	d.out = NewOutbox(&datagramPipe{fd: d.fd, rc: rc, sender: sender}, o.QueueSize, d.fail)
+	d.out = NewOutbox(&datagramPipe{fd: d.fd, rc: d.rc, sender: sender}, o.QueueSize, d.failed)
 	d.out.queueAll = o.Shared && sendMayWait
 	return d, nil
 }
 
 // MaxFrame implements frame.Sink.
 func (d *Datagram) MaxFrame() int { return d.maxFrame }
-
-// Stats are the counters so far.
-func (d *Datagram) Stats() Stats {
-	st := Stats{
-		ToNetFrames: d.toNet.frames.Load(), ToNetBytes: d.toNet.bytes.Load(),
-		DropRunt: d.toNet.runts.Load(), DropLong: d.toNet.long.Load(), DropForeign: d.toNet.foreign.Load(),
-	}
-	d.out.Add(&st)
-	return st
-}
 
 // Gone reports whether the client is known to have left, without waiting. On Linux that is known only once a frame could
 // not be sent.
@@ -120,7 +87,7 @@ func (d *Datagram) Gone() bool {
 // Check ends the link if the client is known to have left.
 func (d *Datagram) Check() {
 	if d.Gone() {
-		d.fail(unix.ECONNREFUSED)
+		d.fail(io.EOF)
 	}
 }
 
@@ -136,61 +103,62 @@ func isGone(err error) bool {
 	return false
 }
 
-// fail ends the link because a send failed.
-func (d *Datagram) fail(err error) {
+// failed ends the link because a send failed.
+func (d *Datagram) failed(err error) {
 	if isGone(err) {
-		err = io.EOF
-	} else {
-		err = fmt.Errorf("send to client: %w", err)
+		d.fail(io.EOF)
+		return
 	}
-	d.failure.CompareAndSwap(nil, &err)
-	d.end(DrainOne)
+	d.fail(fmt.Errorf("send to client: %w", err))
 }
 
-// Close ends the link at once; nothing is sent after it returns. Callers let Run return first. Where another process holds
-// our end as well, the connection is ended for it too: else the client would never learn that nobody serves it any more. Not so
-// at the stop of the daemon, by DrainStop: whoever has a copy can hand it to the next daemon then, and the client goes on. A
-// client without such a process has the last copy closed, and learns by that.
-func (d *Datagram) Close() error { return d.closing() }
-
-func (d *Datagram) closeOnce() error {
-	d.closed.Store(true)
-	d.out.Stop()
-	if d.shared {
-		shut := func() { // ends a send that waits as well
-			_ = d.rc.Control(func(fd uintptr) { _ = unix.Shutdown(int(fd), unix.SHUT_RDWR) })
-		}
-		if s := d.shutdown.Load(); s != nil && *s == DrainStop && d.failure.Load() == nil {
-			defer time.AfterFunc(sendPatience, shut).Stop()
-		} else {
-			shut()
+// readOnce implements source.
+func (d *Datagram) readOnce(fd int, h Handler) (again bool, err error) {
+	if d.receiver == nil {
+		if d.receiver, err = mmsg.NewReceiver(d.named); err != nil {
+			d.receiver = nil
+			return false, fmt.Errorf("%w: %w", errNoMemory, err)
 		}
 	}
-	return d.hangUp()
-}
-
-// Run hands the client's frames to h until the client is known to have gone (io.EOF), its socket fails, or Shutdown is
-// called (ErrShutdown). What still waits then is read and discarded, for the client not to be blocked by it.
-func (d *Datagram) Run(h Handler) error {
-	err := d.readFrames(h)
-	switch f := d.failure.Load(); {
-	case f != nil && interrupted(err):
-		d.rest(h)
-		return *f
-	case d.detached(err):
-		return ErrDetached
-	case err == nil, os.IsTimeout(err) && d.shutdown.Load() != nil:
-		err = ErrShutdown
+	r := d.receiver
+	n, err := r.Receive(fd)
+	switch {
+	case err == unix.EAGAIN:
+		return true, nil
+	case isGone(err):
+		return false, io.EOF
+	case err != nil:
+		return false, fmt.Errorf("receive from client: %w", err)
 	}
-	d.Drain()
-	return err
+	for first, end := 0, n; first < n; first, end = end, n {
+		if d.named {
+			for end = first; end < n && bytes.Equal(r.Name(end), d.from); {
+				end++
+			}
+			if end == first {
+				d.foreign.Add(1)
+				end++
+				continue
+			}
+		}
+		b, runts, long := r.Pack(first, end)
+		d.handOn(b, runts, long, h)
+	}
+	return n < mmsg.BatchLen, nil
 }
 
-// Drain reads and discards what waits from the client. Run calls it; the goroutine of a Run that ended by a panic calls it
-// too.
-func (d *Datagram) Drain() {
-	d.out.Stop()
-	d.rest(nil)
+// release implements source.
+func (d *Datagram) release() {
+	if d.receiver != nil {
+		d.receiver.Free()
+		d.receiver = nil
+	}
+}
+
+// discard implements source. No client is cut within a frame, so what waits is all there is to read.
+func (d *Datagram) discard(DrainSchedule) (eof bool) {
+	_ = d.lastFrames(nil)
+	return false
 }
 
 // A datagramPipe is a pipe into a connected datagram socket.

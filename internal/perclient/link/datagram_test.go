@@ -22,23 +22,10 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/mmsg"
 )
 
-// datagramPair is a connected pair of datagram sockets, both non-blocking: the daemon's end and the client's.
+// datagramPair is pair of datagram sockets.
 func datagramPair(t testing.TB) (daemon, client *net.UnixConn) {
 	t.Helper()
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM, 0)
-	require.NoError(t, err)
-	var conns [2]*net.UnixConn
-	for i, fd := range fds {
-		require.NoError(t, unix.SetNonblock(fd, true))
-		makeRoom(t, fd)
-		f := os.NewFile(uintptr(fd), "socketpair")
-		c, err := net.FileConn(f)
-		require.NoError(t, err)
-		require.NoError(t, f.Close())
-		conns[i] = c.(*net.UnixConn)
-	}
-	t.Cleanup(func() { _ = conns[1].Close() })
-	return conns[0], conns[1]
+	return socketpair(t, unix.SOCK_DGRAM)
 }
 
 // send writes one datagram. Where the receiver has no room Linux waits, and macOS says ENOBUFS.
@@ -53,40 +40,11 @@ func send(t *testing.T, c *net.UnixConn, b []byte) {
 	}, 20*time.Second, 50*time.Microsecond)
 }
 
-// runningDatagram is a Datagram whose Run is under way.
-type runningDatagram struct {
-	*Datagram
-	collector
-	err  error
-	done chan struct{}
-}
-
-func startDatagram(t *testing.T, conn *net.UnixConn, o DatagramOptions) *runningDatagram {
+func startDatagram(t *testing.T, conn *net.UnixConn, o DatagramOptions) *running {
 	t.Helper()
 	d, err := NewDatagram(conn, o)
 	require.NoError(t, err)
-	r := &runningDatagram{Datagram: d, done: make(chan struct{})}
-	go func() {
-		defer close(r.done)
-		r.err = d.Run(&r.collector)
-	}()
-	t.Cleanup(func() {
-		d.Shutdown(DrainOne)
-		<-r.done
-		_ = d.Close()
-	})
-	return r
-}
-
-func (r *runningDatagram) wait(t *testing.T) error {
-	t.Helper()
-	select {
-	case <-r.done:
-		return r.err
-	case <-time.After(20 * time.Second):
-		require.Fail(t, "Run did not return")
-		return nil
-	}
+	return run(t, d)
 }
 
 // frameOf is a frame with the given payload.
@@ -214,7 +172,7 @@ func TestDatagramDeafClient(t *testing.T) {
 	for i := range 10_000 {
 		r.Deliver(numbered(i, 1, 1514))
 	}
-	assert.Less(t, time.Since(began), 20*time.Second, "whoever waits for it waits for ever")
+	assert.Less(t, time.Since(began), 20*time.Second, "a caller that waits for it waits for ever")
 	st := r.Stats()
 	assert.LessOrEqual(t, st.Queued, smallQueue)
 	assert.NotZero(t, st.DropQueueFull)
@@ -282,14 +240,14 @@ func TestDatagramAllocatesNothing(t *testing.T) {
 	// Without Run: AllocsPerRun leaves one processor, on which waiting for another goroutine takes long.
 	assert.Zero(t, testing.AllocsPerRun(200, func() {
 		_ = rc.Write(send)
-		r, err := mmsg.NewReceiver(false)
+		var err error
 		for again := false; err == nil && !again; {
-			again, err = d.receive(r, d.fd, &c)
+			again, err = d.readOnce(d.fd, &c)
 		}
 		if err != nil {
 			panic(err)
 		}
-		r.Free()
+		d.release()
 	}), "from the client")
 	assert.NotZero(t, sent)
 	assert.Equal(t, sent, c.n.Load())
@@ -324,7 +282,7 @@ func TestDatagramAllocatesNothing(t *testing.T) {
 	require.NoError(t, d.Close())
 }
 
-// TestOnlyTheClientIsServed: whoever may write a socket's path could send frames in the client's name.
+// TestOnlyTheClientIsServed: any process that may write a socket's path could send frames in the client's name.
 func TestOnlyTheClientIsServed(t *testing.T) {
 	dir, err := os.MkdirTemp("/tmp", "link")
 	require.NoError(t, err)

@@ -4,7 +4,11 @@
 
 package link
 
-import "golang.org/x/sys/unix"
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+)
 
 // sendMayWait is whether a send can wait where O_NONBLOCK was cleared: macOS then ignores MSG_DONTWAIT.
 const sendMayWait = true
@@ -21,3 +25,44 @@ func readNow(fd int, b []byte, shared bool) (int, error) {
 
 // writeOnce writes what the socket takes, without waiting as long as the descriptor is non-blocking.
 func writeOnce(fd int, b []byte) (int, error) { return unix.Write(fd, b) }
+
+const (
+	// maxWaits is how often the drainer waits for a batch before it drops it.
+	maxWaits = 10
+	// waitTime is how long it waits each time: macOS says ENOBUFS when the receiver's buffer is full, and not when it has
+	// room again.
+	waitTime = 50 * time.Microsecond
+
+	// datagramSendBuf is the send buffer asked for on a datagram socket, in bytes. On macOS it only bounds the length of a
+	// datagram.
+	datagramSendBuf = 65 << 10
+
+	// datagramRecvBuf is the receive buffer asked for, in bytes: what we may be behind with.
+	datagramRecvBuf = 4 << 20
+)
+
+func setDatagramBuffers(fd int) {
+	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, datagramSendBuf)
+	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, datagramRecvBuf)
+}
+
+// Wait implements pipe.
+func (p *datagramPipe) Wait(<-chan struct{}) { time.Sleep(waitTime) }
+
+// onlySender is whose datagrams to take from a socket that is bound and connected. Macs deliver to it whatever is sent to its path
+// by all that may write there: uipc_send in XNU's bsd/kern/uipc_usrreq.c does not look at the receiver's peer.
+func onlySender(fd int) (name []byte, only bool) {
+	own, err := unix.Getsockname(fd)
+	if a, ok := own.(*unix.SockaddrUnix); err != nil || !ok || a.Name == "" {
+		return nil, false
+	}
+	peer, err := unix.Getpeername(fd)
+	if a, ok := peer.(*unix.SockaddrUnix); err == nil && ok && a.Name != "" {
+		name = []byte(a.Name)
+	}
+	return name, true
+}
+
+// refuseWrites does nothing: elsewhere shutting down the reading side only throws away what comes, and a peer that writes
+// would wait for ever.
+func refuseWrites(int) bool { return false }

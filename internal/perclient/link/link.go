@@ -6,7 +6,6 @@ package link
 
 import (
 	"errors"
-	"sync/atomic"
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
@@ -57,7 +56,7 @@ type Link interface {
 	// Interrupt makes Run return ErrDetached once every whole frame that was read is handed on, unless it ends otherwise.
 	Interrupt()
 	// Detach ends the link without a word to the client, whose socket stays open: State has it. It is called once Run has
-	// returned ErrDetached and nobody calls Deliver. Whole frames that wait for the client are dropped and counted.
+	// returned ErrDetached and Deliver is not called any more. Whole frames that wait for the client are dropped and counted.
 	Detach() State
 	// Gone reports whether the client is known to have left, without waiting.
 	Gone() bool
@@ -108,21 +107,3 @@ var (
 		Settle: 300 * time.Millisecond,
 	}
 )
-
-// clockBase is what progress counts from: a monotonic clock.
-var clockBase = time.Now()
-
-// A progress notes when a client that is behind last took something. It costs a look at the clock where the queue begins to
-// fill and at each write of the drainer, none for what is written at once.
-type progress struct{ last atomic.Int64 } // since clockBase
-
-// made notes that the client took something, or that from now on something waits for it.
-func (p *progress) made() { p.last.Store(int64(time.Since(clockBase))) }
-
-// stalled is for how long it took nothing, given whether something waits.
-func (p *progress) stalled(waits bool) time.Duration {
-	if !waits {
-		return 0
-	}
-	return max(0, time.Since(clockBase)-time.Duration(p.last.Load()))
-}

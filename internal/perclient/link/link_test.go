@@ -38,9 +38,14 @@ func makeRoom(t testing.TB, fd int) {
 }
 
 // pair is a connected pair of stream sockets, both non-blocking: the daemon's end and the client's.
-func pair(t *testing.T) (daemon, client *net.UnixConn) {
+func pair(t testing.TB) (daemon, client *net.UnixConn) {
 	t.Helper()
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+	return socketpair(t, unix.SOCK_STREAM)
+}
+
+func socketpair(t testing.TB, kind int) (daemon, client *net.UnixConn) {
+	t.Helper()
+	fds, err := unix.Socketpair(unix.AF_UNIX, kind, 0)
 	require.NoError(t, err)
 	var conns [2]*net.UnixConn
 	for i, fd := range fds {
@@ -94,9 +99,9 @@ func numbered(first, n, length int) frame.Batch {
 	return frame.NewBatch(buf, n)
 }
 
-// running is a stream whose Run is under way.
+// running is a link whose Run is under way.
 type running struct {
-	*stream
+	Link
 	collector
 	err  error
 	done chan struct{}
@@ -106,25 +111,30 @@ func start(t *testing.T, conn *net.UnixConn, o StreamOptions) *running {
 	t.Helper()
 	s, err := NewStream(conn, o)
 	require.NoError(t, err)
-	r := &running{stream: s, done: make(chan struct{})}
+	return run(t, s)
+}
+
+func run(t *testing.T, l Link) *running {
+	t.Helper()
+	r := &running{Link: l, done: make(chan struct{})}
 	go func() {
 		defer close(r.done)
-		r.err = s.Run(&r.collector)
+		r.err = l.Run(&r.collector)
 	}()
 	t.Cleanup(func() {
-		s.Shutdown(DrainOne)
+		l.Shutdown(DrainOne)
 		<-r.done
-		_ = s.Close()
+		_ = l.Close()
 	})
 	return r
 }
 
-func (r *running) wait(t *testing.T, d time.Duration) error {
+func (r *running) wait(t *testing.T) error {
 	t.Helper()
 	select {
 	case <-r.done:
 		return r.err
-	case <-time.After(d):
+	case <-time.After(20 * time.Second):
 		require.Fail(t, "Run did not return")
 		return nil
 	}
@@ -141,7 +151,7 @@ func TestRunHandsOnFrames(t *testing.T) {
 	_, err := client.Write(append(append([]byte{0, 0, 0, 0}, 0, 0, 0, 1, 'x'), wire("four")...))
 	require.NoError(t, err)
 	require.NoError(t, client.Close())
-	assert.ErrorIs(t, r.wait(t, 20*time.Second), io.EOF)
+	assert.ErrorIs(t, r.wait(t), io.EOF)
 	assert.Equal(t, []string{"one", "two", "three", "four"}, r.got())
 	st := r.Stats()
 	assert.Equal(t, uint64(4), st.ToNetFrames)
@@ -158,7 +168,7 @@ func TestLostFramingEndsTheLink(t *testing.T) {
 			r := start(t, daemon, StreamOptions{})
 			_, err := client.Write(append(append(wire("before"), prefix...), "rest"...))
 			require.NoError(t, err)
-			assert.ErrorIs(t, r.wait(t, 20*time.Second), frame.ErrTooLong)
+			assert.ErrorIs(t, r.wait(t), frame.ErrTooLong)
 			assert.Equal(t, []string{"before"}, r.got())
 			require.NoError(t, r.Close())
 			n, err := client.Read(make([]byte, 1))
@@ -214,7 +224,7 @@ func TestDeliverDoesNotBlockOnADeafClient(t *testing.T) {
 	for i := range 10_000 {
 		r.Deliver(numbered(i, 1, 1514))
 	}
-	assert.Less(t, time.Since(began), 20*time.Second, "whoever waits for it waits for ever")
+	assert.Less(t, time.Since(began), 20*time.Second, "a caller that waits for it waits for ever")
 	st := r.Stats()
 	assert.LessOrEqual(t, st.Queued, smallQueue+1518)
 	assert.NotZero(t, st.DropQueueFull)
@@ -273,7 +283,7 @@ func waitsForABlockedWriter(t *testing.T) (told bool) {
 		}
 	}()
 	r.Shutdown(DrainStop)
-	assert.ErrorIs(t, r.wait(t, 20*time.Second), ErrShutdown)
+	assert.ErrorIs(t, r.wait(t), ErrShutdown)
 	over := time.Now()
 	<-done
 	assert.Empty(t, r.got(), "what comes after the shutdown is discarded")
@@ -317,7 +327,7 @@ func TestShutdownSchedule(t *testing.T) {
 			}
 			began := time.Now()
 			r.Shutdown(quick)
-			assert.ErrorIs(t, r.wait(t, 20*time.Second), ErrShutdown)
+			assert.ErrorIs(t, r.wait(t), ErrShutdown)
 			took := time.Since(began)
 			_ = r.Close()
 			if c.every == 0 { // else the writer may have been silent for want of a processor
@@ -384,7 +394,7 @@ func TestDeliverToAClientThatStopsReading(t *testing.T) {
 	r := start(t, daemon, StreamOptions{})
 	require.NoError(t, client.CloseRead())
 	r.Deliver(numbered(0, 1, 100))
-	assert.ErrorIs(t, r.wait(t, 20*time.Second), unix.EPIPE)
+	assert.ErrorIs(t, r.wait(t), unix.EPIPE)
 }
 
 func TestIdleClientsHoldNoReadBuffer(t *testing.T) {

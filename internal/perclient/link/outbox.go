@@ -47,16 +47,15 @@ type Outbox struct {
 
 	// mu guards what follows. It covers one Send, which does not wait, and is free while the drainer sends.
 	mu     sync.Mutex
-	out    queue // of whole frames
-	flight int   // bytes the drainer has taken from out and not yet sent
-	busy   bool  // a drainer runs: everything goes through out, so that the order is kept
-	ended  bool  // frames are dropped: Stop, Close or an error
-	closed bool  // nothing is sent any more
-	counts bool  // Detach: what is not sent is counted as dropped
-	deaf   bool  // the patience came to an end, and nothing was taken since
+	out    queue     // of whole frames
+	flight int       // bytes the drainer has taken from out and not yet sent
+	busy   bool      // a drainer runs: everything goes through out, so that the order is kept
+	ended  bool      // frames are dropped: Stop, Close or an error
+	closed bool      // nothing is sent any more
+	deaf   bool      // the patience came to an end, and nothing was taken since
+	moved  time.Time // when the client, which is behind or deaf, last took something, or began to be
 	stats  Stats
 
-	moving  progress
 	stop    chan struct{}
 	drainFn func() // drain, made once so that starting it allocates nothing
 	drainer sync.WaitGroup
@@ -85,7 +84,9 @@ func (o *Outbox) Add(st *Stats) {
 	st.DropOversize += o.stats.DropOversize
 	waits := o.out.size + o.flight + o.owed()
 	st.Queued += waits
-	st.Stalled = max(st.Stalled, o.moving.stalled((waits > 0 || o.deaf) && !o.ended))
+	if (waits > 0 || o.deaf) && !o.ended {
+		st.Stalled = time.Since(o.moved)
+	}
 }
 
 // Stop has frames dropped from now on. What is queued may still go out.
@@ -98,37 +99,35 @@ func (o *Outbox) Stop() {
 // Close ends the drainer and drops the queue. pipe.Send is not called after it returns. It is idempotent. The caller wakes the
 // pipe's Wait unless its stop channel does.
 func (o *Outbox) Close() {
-	o.shut(false)
+	o.Detach()
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.out.drop()
 	if o.cut != nil {
 		o.cut.forget()
 	}
 }
 
-// Detach is Close for a client that goes on elsewhere: what is queued is counted as dropped, and what the pipe owes of a frame
-// that was cut stays there.
+// Detach is Close for a client that goes on elsewhere: what the pipe owes of a frame that was cut stays there.
 func (o *Outbox) Detach() {
-	o.shut(true)
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	frames, size := o.out.count(), o.out.size
-	o.out.drop()
-	o.stats.ToClientFrames -= uint64(frames)
-	o.stats.ToClientBytes -= uint64(size - frames*frame.PrefixLen)
-	o.stats.DropQueueFull += uint64(frames)
-}
-
-// shut ends the drainer.
-func (o *Outbox) shut(counts bool) {
 	o.mu.Lock()
 	if !o.closed {
-		o.closed, o.ended, o.counts = true, true, counts
+		o.closed, o.ended = true, true
 		close(o.stop)
 	}
 	o.mu.Unlock()
 	o.drainer.Wait()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	frames := o.out.count()
+	o.lose(frames, o.out.size-frames*frame.PrefixLen)
+	o.out.drop()
+}
+
+// lose counts frames that were accepted as dropped. The caller holds mu.
+func (o *Outbox) lose(frames, size int) {
+	o.stats.ToClientFrames -= uint64(frames)
+	o.stats.ToClientBytes -= uint64(size)
+	o.stats.DropQueueFull += uint64(frames)
 }
 
 // Attach has the Outbox go on where that with the counters st was. What the pipe owes is written.
@@ -159,11 +158,13 @@ func (o *Outbox) deliver(b frame.Batch) error {
 		return nil
 	}
 	if !o.busy && !o.queueAll {
-		rest, oversize, err := o.send(b)
-		o.deaf = o.deaf && rest.Len()+oversize.frames == b.Len()
-		o.stats.ToClientFrames += uint64(b.Len() - rest.Len() - oversize.frames)
-		o.stats.ToClientBytes += uint64(b.DataLen() - rest.DataLen() - oversize.bytes)
-		o.stats.DropOversize += uint64(oversize.frames)
+		var long tally
+		rest, err := o.send(b, &long)
+		taken := b.Len() - rest.Len() - long.frames
+		o.deaf = o.deaf && taken == 0
+		o.stats.ToClientFrames += uint64(taken)
+		o.stats.ToClientBytes += uint64(b.DataLen() - rest.DataLen() - long.bytes)
+		o.stats.DropOversize += uint64(long.frames)
 		if err != nil {
 			o.ended = true
 			o.stats.DropClosed += uint64(rest.Len())
@@ -186,25 +187,24 @@ func (o *Outbox) owed() int {
 	return o.cut.owed()
 }
 
-// send passes b to the pipe until it has no room, leaving out frames that are too long for its socket. An error is the end
-// of the client.
-func (o *Outbox) send(b frame.Batch) (rest frame.Batch, oversize tally, err error) {
+// send passes b to the pipe until it has no room, leaving out frames that are too long for its socket, which it adds to long. An
+// error is the end of the client.
+func (o *Outbox) send(b frame.Batch, long *tally) (rest frame.Batch, err error) {
 	for b.Len() > 0 || o.owed() > 0 {
 		taken, err := o.p.Send(b)
 		b = b.After(taken)
 		switch {
 		case err == nil, errors.Is(err, unix.EAGAIN), errors.Is(err, unix.ENOBUFS):
-			return b, oversize, nil
+			return b, nil
 		case b.Len() > 0 && errors.Is(err, unix.EMSGSIZE):
-			long := b.DataLen()
+			long.frames++
+			long.bytes += b.DataLen() - b.After(1).DataLen()
 			b = b.After(1)
-			oversize.frames++
-			oversize.bytes += long - b.DataLen()
 		default:
-			return b, oversize, err
+			return b, err
 		}
 	}
-	return b, oversize, nil
+	return b, nil
 }
 
 // enqueue appends the frames of b as far as the queue has room for, in order, and starts the drainer. The caller holds mu.
@@ -228,7 +228,7 @@ func (o *Outbox) wake() {
 	}
 	o.busy = true
 	if !o.deaf {
-		o.moving.made()
+		o.moved = time.Now()
 	}
 	o.drainer.Add(1)
 	go o.drainFn()
@@ -250,8 +250,7 @@ func (o *Outbox) drain() {
 		}
 		n, _ := fit(c, len(c))
 		faults.In("link.drain", c)
-		left, oversize, err := o.sendChunk(frame.NewBatch(c, n))
-		o.settle(left, oversize, err)
+		err := o.sendChunk(frame.NewBatch(c, n))
 		if c != nil {
 			chunks.put(c)
 		}
@@ -280,61 +279,51 @@ func (o *Outbox) next() ([]byte, bool) {
 	return c, true
 }
 
-// sendChunk sends b, waiting where there is no room. left is what was not sent because of Close, an error, or because the
-// patience is at an end.
-func (o *Outbox) sendChunk(b frame.Batch) (left frame.Batch, oversize tally, err error) {
-	for vain := 0; ; {
+// sendChunk sends b, waiting where there is no room, until Close, an error, or the end of the patience.
+func (o *Outbox) sendChunk(b frame.Batch) (err error) {
+	var long tally
+	for vain := 0; ; vain++ {
 		before, owed := b.Len(), o.owed()
-		var more tally
-		b, more, err = o.send(b)
-		oversize.frames += more.frames
-		oversize.bytes += more.bytes
-		progress := b.Len() < before || o.owed() != owed
-		if progress {
-			o.moving.made()
-		}
-		if err != nil || b.Len()+o.owed() == 0 {
-			return b, oversize, err
-		}
-		switch {
-		case progress:
+		b, err = o.send(b, &long)
+		moves := b.Len() < before || o.owed() != owed
+		if moves {
 			vain = 0
-		case o.patience > 0 && vain == o.patience:
-			return b, oversize, nil
-		default:
-			vain++
+			o.mu.Lock()
+			o.moved = time.Now()
+			o.mu.Unlock()
+		}
+		if err != nil || b.Len()+o.owed() == 0 || !moves && o.patience > 0 && vain == o.patience {
+			break
 		}
 		select {
 		case <-o.stop:
-			return b, oversize, nil
+			o.settle(b, long, nil)
+			return nil
 		default:
 			o.p.Wait(o.stop)
 		}
-		if vain > oddWaits { // there is room, they say, and is none: the system is short of memory
+		if vain >= oddWaits { // there is room, they say, and is none: the system is short of memory
 			time.Sleep(time.Millisecond)
 		}
 	}
+	o.settle(b, long, err)
+	return err
 }
 
-// settle counts the frames of a chunk that were accepted and have not gone out. After an error busy stays set: nothing is
-// sent any more.
-func (o *Outbox) settle(left frame.Batch, oversize tally, err error) {
+// settle counts the frames of a chunk that were accepted and have not gone out: long ones, and those that are left. After an error
+// busy stays set: nothing is sent any more.
+func (o *Outbox) settle(left frame.Batch, long tally, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.stats.ToClientFrames -= uint64(oversize.frames)
-	o.stats.ToClientBytes -= uint64(oversize.bytes)
-	o.stats.DropOversize += uint64(oversize.frames)
-	switch {
-	case err != nil:
+	o.stats.ToClientFrames -= uint64(long.frames)
+	o.stats.ToClientBytes -= uint64(long.bytes)
+	o.stats.DropOversize += uint64(long.frames)
+	if err != nil {
 		o.ended = true
 		o.flight = 0
 		o.out.drop()
-	case left.Len() == 0:
-		o.deaf = false
-	case !o.closed || o.counts:
-		o.deaf = true
-		o.stats.ToClientFrames -= uint64(left.Len())
-		o.stats.ToClientBytes -= uint64(left.DataLen())
-		o.stats.DropQueueFull += uint64(left.Len())
+		return
 	}
+	o.deaf = left.Len() > 0
+	o.lose(left.Len(), left.DataLen())
 }

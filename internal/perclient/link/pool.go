@@ -67,7 +67,7 @@ func (p *pool) put(b []byte) {
 	p.mu.Unlock()
 }
 
-// trim releases the buffers that nobody needed since the last time.
+// trim releases the buffers that were not needed since the last time.
 func (p *pool) trim() {
 	p.mu.Lock()
 	idle := slices.Clone(p.free[:p.low])

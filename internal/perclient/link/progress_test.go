@@ -9,8 +9,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 )
 
 // stalls waits until stats tell of a client that has taken nothing for least.
@@ -83,16 +81,4 @@ func TestOutboxStalls(t *testing.T) {
 			assert.Zero(t, stats().Stalled)
 		})
 	}
-}
-
-// TestProgressAllocatesNothing: neither noting progress nor asking for it does.
-func TestProgressAllocatesNothing(t *testing.T) {
-	daemon, _ := pair(t)
-	s, err := NewStream(daemon, StreamOptions{})
-	require.NoError(t, err)
-	defer func() { _ = s.Close() }()
-	for s.Stats().Queued == 0 {
-		s.Deliver(numbered(0, 100, frame.MaxEthernetLen))
-	}
-	assert.Zero(t, testing.AllocsPerRun(100, func() { s.out.moving.made(); _ = s.Stats() }))
 }

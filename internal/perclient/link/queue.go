@@ -2,7 +2,11 @@
 
 package link
 
-import "github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+import (
+	"slices"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+)
 
 // A queue is a queue of frames made of pooled chunks, each of whole frames.
 type queue struct {
@@ -19,32 +23,24 @@ func (q *queue) count() (frames int) {
 	return frames
 }
 
-// giveBack returns the chunks from index i on to the pool.
-func (q *queue) giveBack(i int) {
-	for _, c := range q.chunks[i:] {
-		chunks.put(c)
-	}
-	clear(q.chunks[i:])
-	q.chunks = q.chunks[:i]
-}
-
 // pop takes the first chunk. The caller writes it out and puts it back into the pool.
 func (q *queue) pop() ([]byte, bool) {
 	if q.size == 0 {
 		return nil, false
 	}
 	c := q.chunks[0]
-	n := copy(q.chunks, q.chunks[1:])
-	q.chunks[n] = nil
-	q.chunks = q.chunks[:n]
+	q.chunks = slices.Delete(q.chunks, 0, 1)
 	q.size -= len(c)
 	return c, true
 }
 
 // drop empties the queue.
 func (q *queue) drop() {
-	q.giveBack(0)
-	q.size = 0
+	for _, c := range q.chunks {
+		chunks.put(c)
+	}
+	clear(q.chunks)
+	q.chunks, q.size = q.chunks[:0], 0
 }
 
 // pushWhole appends the whole frames in b so that none is cut by the end of a chunk. It returns how many frames and bytes

@@ -31,12 +31,8 @@ func blockedClientIsRefused(t *testing.T) (noticed bool) {
 	}
 	require.ErrorIs(t, err, unix.EAGAIN)
 
-	r := running{stream: s, done: make(chan struct{})}
 	s.Shutdown(DrainStop)
-	go func() {
-		defer close(r.done)
-		r.err = s.Run(&r.collector)
-	}()
+	r := run(t, s)
 	refused := time.Time{}
 	require.Eventually(t, func() bool {
 		err := write(nil) // tells whether a write would be refused, and writes nothing
@@ -46,7 +42,7 @@ func blockedClientIsRefused(t *testing.T) (noticed bool) {
 		refused = time.Now()
 		return assert.ErrorIs(t, err, unix.EPIPE)
 	}, 20*time.Second, time.Millisecond)
-	assert.ErrorIs(t, r.wait(t, 20*time.Second), ErrShutdown)
+	assert.ErrorIs(t, r.wait(t), ErrShutdown)
 	noticed = time.Since(refused) > DrainStop.Settle-20*time.Millisecond
 	require.NoError(t, s.Close())
 	n, err := client.Read(make([]byte, 1))

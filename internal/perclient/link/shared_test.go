@@ -172,14 +172,14 @@ func TestSharedFlagsWhileServed(t *testing.T) {
 	})
 }
 
-// TestSharedCloseEndsTheConnection: the client's copy keeps the socket open, so closing ours alone would tell nobody.
+// TestSharedCloseEndsTheConnection: the client's copy keeps the socket open, so closing ours alone would tell nothing.
 func TestSharedCloseEndsTheConnection(t *testing.T) {
 	eachShared(t, func(t *testing.T, l *sharedLink) {
 		l.end(t)
 		require.NoError(t, l.client.SetDeadline(time.Now().Add(time.Minute)))
 		var err error
 		if _, isDatagram := l.Link.(*Datagram); isDatagram {
-			_, err = l.client.Write(frameOf("anybody there?"))
+			_, err = l.client.Write(frameOf("is it there?"))
 			assert.True(t, isGone(err), "%v", err)
 			return
 		}
@@ -188,7 +188,7 @@ func TestSharedCloseEndsTheConnection(t *testing.T) {
 	})
 }
 
-// TestSharedEndGoesOn: at the daemon's stop the end stays as it is, and whoever has a copy can hand it to the next daemon.
+// TestSharedEndGoesOn: at the daemon's stop the end stays as it is, and a process that has a copy can hand it to the next daemon.
 func TestSharedEndGoesOn(t *testing.T) {
 	daemon, client := datagramPair(t)
 	h := hold(t, daemon)
@@ -204,7 +204,7 @@ func TestSharedEndGoesOn(t *testing.T) {
 		require.NoError(t, r.Close())
 	}
 	serve(daemon, "the first daemon", DrainStop)
-	_, err := client.Write(frameOf("nobody serves it just now"))
+	_, err := client.Write(frameOf("not served just now"))
 	require.NoError(t, err)
 	_, err = client.Write([]byte{})
 	require.NoError(t, err)
@@ -221,11 +221,11 @@ func TestSharedEndGoesOn(t *testing.T) {
 	buf := make([]byte, 100)
 	n, err := second.Read(buf)
 	require.NoError(t, err)
-	assert.Equal(t, frameOf("nobody serves it just now"), buf[:n])
+	assert.Equal(t, frameOf("not served just now"), buf[:n])
 	_, _ = second.Read(buf)
 	serve(second, "the second daemon", DrainStop)
 	serve(again(), "one that ends it alone", DrainOne)
-	_, err = client.Write(frameOf("anybody there?"))
+	_, err = client.Write(frameOf("is it there?"))
 	assert.True(t, isGone(err), "%v", err)
 }
 

@@ -3,29 +3,148 @@
 package link
 
 import (
+	"errors"
+	"fmt"
+	"io"
 	"net"
 	"os"
 	"sync/atomic"
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/faults"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+)
+
+const (
+	// lastReads bounds what is read from a client whose link ends: it may go on sending.
+	lastReads = 64
+
+	// sendPatience is how long a send may go on when the daemon stops. None waits, but where O_NONBLOCK was cleared macOS does
+	// what it likes.
+	sendPatience = 100 * time.Millisecond
 )
 
 // past as a deadline wakes a goroutine that waits for a socket.
 var past = time.Unix(1, 0)
 
-// A socket is what stream and Datagram have in common: the client's socket, the way out to it, and how its reader is ended.
+// A socket is what stream and Datagram have in common: the client's socket, the way out to it, and its reader's loop.
 type socket struct {
-	conn *net.UnixConn
-	rc   syscall.RawConn
-	fd   int // of conn; writes use it while out is not closed
-	out  *Outbox
+	conn   *net.UnixConn
+	rc     syscall.RawConn
+	fd     int // of conn; writes use it while out is not closed
+	out    *Outbox
+	src    source
+	shared bool // another process may hold this very end
+	keeps  bool // a shared end is left as it is at the stop of the daemon, for the next one
+	eof    bool // the client's end was seen while draining
 
 	shutdown  atomic.Pointer[DrainSchedule]
 	failure   atomic.Pointer[error] // of a write, tells why shutdown was set
 	detaching atomic.Bool
 	closed    atomic.Bool
+
+	// What came from the client.
+	frames, bytes, runts, long, foreign atomic.Uint64
+}
+
+// A source is how a socket is read. All of it is called by the goroutine of Run alone.
+type source interface {
+	// readOnce reads once, without waiting, and hands on the frames that are whole. again: there is nothing to read now.
+	readOnce(fd int, h Handler) (again bool, err error)
+	// release gives back what reading has taken, but for the begin of a frame. It is called before the reader waits, and at the end.
+	release()
+	// discard reads by sched, and reports whether the client has closed its end.
+	discard(sched DrainSchedule) (eof bool)
+}
+
+// init takes over conn and has setup look at its descriptor.
+func (s *socket) init(conn *net.UnixConn, src source, setup func(fd int)) (err error) {
+	s.conn, s.src = conn, src
+	if s.rc, err = conn.SyscallConn(); err == nil {
+		err = s.rc.Control(func(fd uintptr) {
+			s.fd = int(fd)
+			setup(s.fd)
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("get descriptor of client socket: %w", err)
+	}
+	return nil
+}
+
+// Run implements Link. But for a client that has closed its end (io.EOF), it reads and discards by a DrainSchedule before it
+// returns, for the client not to be blocked by what it has sent.
+func (s *socket) Run(h Handler) error {
+	err := s.readFrames(h)
+	f := s.failure.Load()
+	if f != nil && interrupted(err) { // mostly the client has closed, and these are its last words
+		err = s.lastFrames(h)
+	}
+	s.src.release()
+	switch {
+	case errors.Is(err, io.EOF):
+		return err
+	case s.detaching.Load() && s.shutdown.Load() == nil && interrupted(err):
+		return ErrDetached
+	}
+	s.Drain()
+	switch {
+	case f != nil && s.eof:
+		return io.EOF // the write failed because the client had gone
+	case f != nil:
+		return *f
+	case s.shutdown.Load() != nil && interrupted(err):
+		return ErrShutdown
+	}
+	return err
+}
+
+// readFrames is the read loop. The whole of it runs inside one RawConn.Read, whose callback returns false to wait for the
+// next event. The socket is read until nothing is left: the poller reports edges, and an end that arrives together with data
+// is reported once.
+func (s *socket) readFrames(h Handler) error {
+	var err error
+	poll := s.rc.Read(func(fd uintptr) bool {
+		for again := false; !again; {
+			if again, err = s.src.readOnce(int(fd), h); err != nil || s.shutdown.Load() != nil || s.detaching.Load() {
+				return true
+			}
+		}
+		s.src.release()
+		return false
+	})
+	if err == nil {
+		err = poll
+	}
+	return err
+}
+
+// lastFrames hands on what waits from the client; a nil h discards it.
+func (s *socket) lastFrames(h Handler) (err error) {
+	// It fails only once closed, and then there is nothing to read.
+	_ = s.rc.Control(func(fd uintptr) {
+		again := false
+		for n := 0; n < lastReads && !again && err == nil; n++ {
+			again, err = s.src.readOnce(int(fd), h)
+		}
+	})
+	return err
+}
+
+// Drain reads and discards what the client sends, by the schedule that Shutdown was given, else by DrainOne. Run calls it;
+// the goroutine of a Run that ended by a panic calls it too.
+func (s *socket) Drain() {
+	sched := DrainOne
+	if p := s.shutdown.Load(); p != nil {
+		sched = *p
+	}
+	s.out.Stop()
+	faults.Point("link.discard")
+	s.eof = s.src.discard(sched)
+	s.src.release()
 }
 
 // Fd is the number of the client's descriptor, for logs only.
@@ -33,6 +152,44 @@ func (s *socket) Fd() int { return s.fd }
 
 // Deliver implements frame.Sink; see Outbox.Deliver.
 func (s *socket) Deliver(b frame.Batch) { s.out.Deliver(b) }
+
+// handOn counts what readOnce has read and gives the frames to h, nil discards them.
+func (s *socket) handOn(b frame.Batch, runts, long int, h Handler) {
+	if h == nil {
+		return
+	}
+	if runts > 0 {
+		s.runts.Add(uint64(runts))
+	}
+	if long > 0 {
+		s.long.Add(uint64(long))
+	}
+	if b.Len() > 0 {
+		s.frames.Add(uint64(b.Len()))
+		s.bytes.Add(uint64(b.DataLen()))
+		h.Frames(b)
+	}
+}
+
+// Stats are the counters so far.
+func (s *socket) Stats() Stats {
+	st := Stats{
+		ToNetFrames: s.frames.Load(), ToNetBytes: s.bytes.Load(),
+		DropRunt: s.runts.Load(), DropLong: s.long.Load(), DropForeign: s.foreign.Load(),
+	}
+	s.out.Add(&st)
+	return st
+}
+
+// goOn has the counters go on from st, and what is owed written.
+func (s *socket) goOn(st Stats) {
+	s.frames.Store(st.ToNetFrames)
+	s.bytes.Store(st.ToNetBytes)
+	s.runts.Store(st.DropRunt)
+	s.long.Store(st.DropLong)
+	s.foreign.Store(st.DropForeign)
+	s.out.Attach(st)
+}
 
 // Shutdown makes Run discard what the client still sends, a stream by the times of sched, and return ErrShutdown. Frames for
 // the client are dropped from now on; what is queued still goes out meanwhile. A second call with a longer schedule than the
@@ -49,30 +206,50 @@ func (s *socket) end(sched DrainSchedule) {
 	}
 }
 
+// fail ends the link because a send failed: the client does not read any more.
+func (s *socket) fail(err error) {
+	s.failure.CompareAndSwap(nil, &err)
+	s.end(DrainOne)
+}
+
 // Interrupt implements Link.
 func (s *socket) Interrupt() {
 	s.detaching.Store(true)
 	_ = s.conn.SetReadDeadline(past)
 }
 
-// detach ends what is on its way to the client, and leaves its socket to what it returns.
-func (s *socket) detach() State {
+// Detach implements Link: it ends what is on its way to the client.
+func (s *socket) Detach() State {
 	_ = s.conn.SetWriteDeadline(past) // wakes the drainer
 	s.out.Detach()
 	_ = s.conn.SetDeadline(time.Time{})
-	return State{Socket: Holding(s.conn)}
+	v := State{Socket: Holding(s.conn), Stats: s.Stats()}
+	v.Stats.Queued = 0
+	return v
 }
 
-// hangUp ends the way to the client, and the connection.
-func (s *socket) hangUp() error {
+// Close ends the link at once; nothing is sent after it returns. Callers let Run return first, since that is what drains the
+// client. Where another process holds our end as well, the connection is ended for it too: else the client would never learn that it
+// is not served any more. Not so for a Datagram at the stop of the daemon, by DrainStop: a process that has a copy can hand it to the
+// next daemon then, and the client goes on. A client without such a process has the last copy closed, and learns by that.
+func (s *socket) Close() error {
+	if s.closed.Swap(true) {
+		return nil
+	}
+	s.out.Stop()
+	if s.shared {
+		shut := func() { // ends a send that waits as well; it fails when the client has gone or has done it itself
+			_ = s.rc.Control(func(fd uintptr) { _ = unix.Shutdown(int(fd), unix.SHUT_RDWR) })
+		}
+		if p := s.shutdown.Load(); s.keeps && p != nil && *p == DrainStop && s.failure.Load() == nil {
+			defer time.AfterFunc(sendPatience, shut).Stop()
+		} else {
+			shut()
+		}
+	}
 	_ = s.conn.SetWriteDeadline(past) // wakes the drainer
 	s.out.Close()
 	return s.conn.Close()
-}
-
-// detached reports whether err, with which the read loop ended, is due to Interrupt and nothing else.
-func (s *socket) detached(err error) bool {
-	return s.detaching.Load() && s.shutdown.Load() == nil && interrupted(err)
 }
 
 // interrupted reports whether a read loop that ended with err ended because it was told to.

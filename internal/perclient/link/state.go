@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -34,7 +33,7 @@ type File struct {
 	Via int        `json:"via,omitempty"`
 }
 
-// A Descriptor is one that waits for its next owner, who is in this process or, by the number, in its next image. The zero
+// A Descriptor is one that waits for its next owner, which is in this process or, by the number, in its next image. The zero
 // Descriptor is none.
 type Descriptor struct {
 	FD   int           `json:"fd"`
@@ -92,79 +91,47 @@ func (v *State) check() error {
 	return nil
 }
 
-// Detach implements Link.
-func (s *stream) Detach() State {
-	v := s.detach()
-	v.In, v.Out, v.Stats = slices.Clone(s.rd.buf[:s.rd.have]), slices.Clone(s.pipe.rest), s.Stats()
-	v.Stats.Queued = 0
-	s.release()
-	s.pipe.forget()
-	return v
-}
-
 // AttachStream makes a link of v, whose socket it takes over.
 func AttachStream(o StreamOptions, v State) (*stream, error) {
-	conn, err := v.Socket.Conn()
-	if err != nil {
-		return nil, err
-	}
-	s, err := attachStream(conn, o, v)
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("attach a client: %w", err), conn.Close())
-	}
-	return s, nil
-}
-
-func attachStream(conn *net.UnixConn, o StreamOptions, v State) (*stream, error) {
-	if err := v.check(); err != nil {
-		return nil, err
-	}
-	s, err := NewStream(conn, o)
-	if err != nil {
-		return nil, err
-	}
-	s.rd.frames.Store(v.Stats.ToNetFrames)
-	s.rd.bytes.Store(v.Stats.ToNetBytes)
-	s.rd.runts.Store(v.Stats.DropRunt)
-	if len(v.In) > 0 {
-		if s.rd.buf, err = readBufs.get(); err != nil {
-			return nil, fmt.Errorf("%w: %w", errNoMemory, err)
+	return attach(v, func(conn *net.UnixConn) (*stream, error) {
+		if err := v.check(); err != nil {
+			return nil, err
 		}
-		s.rd.have = copy(s.rd.buf, v.In)
-	}
-	if len(v.Out) > 0 {
-		if s.pipe.rest, err = chunks.get(); err != nil {
-			return nil, fmt.Errorf("%w: %w", errNoMemory, err)
+		s, err := NewStream(conn, o)
+		if err != nil {
+			return nil, err
 		}
-		s.pipe.owe(v.Out)
-	}
-	s.out.Attach(v.Stats)
-	return s, nil
-}
-
-// Detach implements Link.
-func (d *Datagram) Detach() State {
-	v := d.detach()
-	v.Stats = d.Stats()
-	v.Stats.Queued = 0
-	return v
+		if len(v.In) > 0 {
+			if err := s.acquire(); err != nil {
+				return nil, err
+			}
+			s.have = copy(s.buf, v.In)
+		}
+		if len(v.Out) > 0 {
+			if s.pipe.rest, err = chunks.get(); err != nil {
+				return nil, fmt.Errorf("%w: %w", errNoMemory, err)
+			}
+			s.pipe.owe(v.Out)
+		}
+		return s, nil
+	})
 }
 
 // AttachDatagram makes a link of v, whose socket it takes over.
 func AttachDatagram(o DatagramOptions, v State) (*Datagram, error) {
+	return attach(v, func(conn *net.UnixConn) (*Datagram, error) { return NewDatagram(conn, o) })
+}
+
+// attach makes a link of v by open.
+func attach[L interface{ goOn(Stats) }](v State, open func(*net.UnixConn) (L, error)) (l L, err error) {
 	conn, err := v.Socket.Conn()
 	if err != nil {
-		return nil, err
+		return l, err
 	}
-	d, err := NewDatagram(conn, o)
+	made, err := open(conn)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("attach a client: %w", err), conn.Close())
+		return l, errors.Join(fmt.Errorf("attach a client: %w", err), conn.Close())
 	}
-	d.toNet.frames.Store(v.Stats.ToNetFrames)
-	d.toNet.bytes.Store(v.Stats.ToNetBytes)
-	d.toNet.runts.Store(v.Stats.DropRunt)
-	d.toNet.long.Store(v.Stats.DropLong)
-	d.toNet.foreign.Store(v.Stats.DropForeign)
-	d.out.Attach(v.Stats)
-	return d, nil
+	made.goOn(v.Stats)
+	return made, nil
 }

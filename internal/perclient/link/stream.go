@@ -3,13 +3,21 @@
 package link
 
 import (
+	"encoding/binary"
+	"errors"
 	"fmt"
+	"io"
 	"net"
+	"slices"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 )
+
+// lookAgain is how long a drain waits before it looks for more. What a client writes meanwhile waits in the socket's buffer.
+const lookAgain = 5 * time.Millisecond
 
 // A stream is a client on a stream socket, speaking the format of package frame. It is a frame.Sink.
 //
@@ -18,9 +26,14 @@ import (
 // Run belongs to one goroutine. Deliver and the other methods may be called from any.
 type stream struct {
 	socket
-	rd     reader
-	pipe   streamPipe
-	shared bool // see StreamOptions
+	pipe streamPipe
+
+	buf  []byte // nil while nothing is readable and no frame has partly arrived
+	have int    // bytes in buf: the begin of a frame that has not fully arrived
+
+	// skip is, while draining, how many bytes are missing to the next frame boundary once buf's content is discarded.
+	skip int
+	lost bool // the framing is lost, there is no boundary any more
 }
 
 // StreamOptions set up a stream.
@@ -28,27 +41,22 @@ type StreamOptions struct {
 	QueueSize int // bytes; 0 = DefaultQueueSize
 
 	// Shared: another process may hold this very end, so it may clear O_NONBLOCK or shut the socket down at any time. That
-	// costs nobody else anything, and Close shuts the connection down, since closing one of several copies does not end it.
+	// costs no other client anything, and Close shuts the connection down, since closing one of several copies does not end it.
 	Shared bool
 }
 
 // NewStream takes over conn, which must be an unblocked stream socket. Its buffers are enlarged if the system allows.
 func NewStream(conn *net.UnixConn, o StreamOptions) (*stream, error) {
-	rc, err := conn.SyscallConn()
-	if err != nil {
-		return nil, fmt.Errorf("get descriptor of client socket: %w", err)
-	}
-	s := &stream{socket: socket{conn: conn, rc: rc}, shared: o.Shared}
-	err = rc.Control(func(fd uintptr) {
-		s.fd = int(fd)
-		enlarge(s.fd, unix.SO_SNDBUF)
-		enlarge(s.fd, unix.SO_RCVBUF)
+	s := &stream{socket: socket{shared: o.Shared}}
+	err := s.init(conn, s, func(fd int) {
+		enlarge(fd, unix.SO_SNDBUF)
+		enlarge(fd, unix.SO_RCVBUF)
 	})
 	if err != nil {
-		return nil, fmt.Errorf("get descriptor of client socket: %w", err)
+		return nil, err
 	}
-	s.pipe.fd, s.pipe.rc = s.fd, rc
-	s.out = NewOutbox(&s.pipe, o.QueueSize, s.fail)
+	s.pipe.fd, s.pipe.rc = s.fd, s.rc
+	s.out = NewOutbox(&s.pipe, o.QueueSize, func(err error) { s.fail(fmt.Errorf("write to client: %w", err)) })
 	s.out.cut, s.out.queueAll, s.out.patience = &s.pipe, o.Shared && sendMayWait, 0
 	return s, nil
 }
@@ -64,13 +72,6 @@ func enlarge(fd, option int) {
 // MaxFrame implements frame.Sink.
 func (s *stream) MaxFrame() int { return frame.MaxStreamLen }
 
-// Stats are the counters so far.
-func (s *stream) Stats() Stats {
-	st := Stats{ToNetFrames: s.rd.frames.Load(), ToNetBytes: s.rd.bytes.Load(), DropRunt: s.rd.runts.Load()}
-	s.out.Add(&st)
-	return st
-}
-
 // Gone reports whether the client has already closed its end, without waiting and without taking anything from its input.
 func (s *stream) Gone() bool {
 	gone := false
@@ -81,21 +82,169 @@ func (s *stream) Gone() bool {
 	return gone || closed != nil
 }
 
-// fail shuts the link down because a write failed: the client does not read any more.
-func (s *stream) fail(err error) {
-	err = fmt.Errorf("write to client: %w", err)
-	s.failure.CompareAndSwap(nil, &err)
-	s.end(DrainOne)
+// Detach implements Link.
+func (s *stream) Detach() State {
+	v := s.socket.Detach()
+	v.In, v.Out = slices.Clone(s.buf[:s.have]), slices.Clone(s.pipe.rest)
+	s.have = 0
+	s.release()
+	s.pipe.forget()
+	return v
 }
 
-// Close ends the link at once. Run and the drainer have ended, or end, and no write happens after it returns. Callers let
-// Run return first, since that is what drains the client.
-func (s *stream) Close() error {
-	s.closed.Store(true)
-	s.out.Stop()
-	if s.shared {
-		// It fails when the client has gone or has shut it down itself.
-		_ = s.rc.Control(func(fd uintptr) { _ = unix.Shutdown(int(fd), unix.SHUT_RDWR) }) // ends a write that waits
+// acquire gets the read buffer.
+func (s *stream) acquire() (err error) {
+	if s.buf != nil {
+		return nil
 	}
-	return s.hangUp()
+	if s.buf, err = readBufs.get(); err != nil {
+		s.buf = nil
+		return fmt.Errorf("%w: %w", errNoMemory, err)
+	}
+	return nil
+}
+
+// release implements source.
+func (s *stream) release() {
+	if s.buf != nil && s.have == 0 {
+		readBufs.put(s.buf)
+		s.buf = nil
+	}
+}
+
+// readOnce implements source.
+func (s *stream) readOnce(fd int, h Handler) (again bool, err error) {
+	if err := s.acquire(); err != nil {
+		return false, err
+	}
+	n, err := readNow(fd, s.buf[s.have:], s.shared)
+	switch {
+	case err == unix.EAGAIN:
+		return true, nil
+	case err == unix.EINTR:
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("read from client: %w", err)
+	case n == 0:
+		s.have = 0
+		return false, io.EOF
+	}
+	s.have += n
+	return false, s.walk(h)
+}
+
+// walk hands on the whole frames in the buffer and moves what is left of it to the front.
+func (s *stream) walk(h Handler) error {
+	done := 0
+	for {
+		b, used, runts, err := frame.Scan(s.buf[done:s.have])
+		s.handOn(b, runts, 0, h)
+		if err != nil {
+			n := binary.BigEndian.Uint32(s.buf[done:])
+			s.have, s.lost = 0, true
+			return fmt.Errorf("client announced a frame of %d bytes (0x%08x): %w", n, n, err)
+		}
+		if used == 0 {
+			break
+		}
+		done += used
+	}
+	if done > 0 {
+		s.have = copy(s.buf, s.buf[done:s.have])
+	}
+	return nil
+}
+
+// discard implements source: it reads until sched allows to close. It looks every now and then instead of waiting, so that a process
+// that was held up decides by what is there and not by a time that is over.
+func (s *stream) discard(sched DrainSchedule) (eof bool) {
+	if s.acquire() != nil {
+		return false
+	}
+	defer func() { s.have = 0 }()
+	s.advance(0) // a handler that panicked left a buffer that may be full
+	start := time.Now()
+	last := start // when something was read
+	for {
+		n, err := s.take()
+		now := time.Now()
+		switch {
+		case n > 0:
+			last = now
+			s.advance(n)
+		case errors.Is(err, net.ErrClosed):
+			return false
+		case err != unix.EAGAIN:
+			return !s.lost
+		}
+		switch t := now.Sub(start); {
+		case t >= sched.Hard, n <= 0 && sched.mayClose(t, now.Sub(last), s.lost || s.have == 0 && s.skip == 0):
+			s.refuse(sched.Settle)
+			return false
+		case n <= 0:
+			time.Sleep(lookAgain)
+		}
+	}
+}
+
+// take reads once behind what the buffer has, without waiting. The end of the client is no bytes without an error.
+func (s *stream) take() (n int, err error) {
+	closed := s.rc.Control(func(fd uintptr) {
+		for n, err = 0, unix.EINTR; err == unix.EINTR; {
+			n, err = readNow(int(fd), s.buf[s.have:], s.shared)
+		}
+	})
+	if closed != nil {
+		return 0, closed
+	}
+	return n, err
+}
+
+// refuse ends the drain where the system can have the client's writes fail: they then return EPIPE at once instead of
+// EAGAIN, so that QEMU drops its frames and waits for nothing when it sees the end that follows. A client that found its
+// buffer full just before has settle to notice: silence alone says nothing about it on a machine that is short of
+// processors.
+func (s *stream) refuse(settle time.Duration) {
+	refused := false
+	if err := s.rc.Control(func(fd uintptr) { refused = refuseWrites(int(fd)) }); err != nil || !refused {
+		return
+	}
+	// What was written before, and then the end: nothing comes any more and no read waits. Closing with something unread is a reset.
+	s.have = 0
+	for {
+		if n, _ := s.take(); n <= 0 {
+			break
+		}
+	}
+	time.Sleep(settle)
+}
+
+// mayClose reports whether a link with nothing to read may be closed so long after the begin and after the last read. boundary:
+// everything so far ends with a whole frame.
+func (d DrainSchedule) mayClose(begun, last time.Duration, boundary bool) bool {
+	return begun >= d.Empty || boundary && (begun >= d.Boundary || last >= d.Quiet)
+}
+
+// advance notes n more bytes that are discarded, keeping no more than a prefix that was cut.
+func (s *stream) advance(n int) {
+	if s.lost {
+		return
+	}
+	b := s.buf[:s.have+n]
+	for {
+		k := min(s.skip, len(b))
+		s.skip -= k
+		b = b[k:]
+		if len(b) < frame.PrefixLen {
+			break
+		}
+		length := binary.BigEndian.Uint32(b)
+		if length > frame.MaxLen {
+			s.lost, s.have = true, 0
+			return
+		}
+		s.skip = int(length)
+		b = b[frame.PrefixLen:]
+	}
+	s.have = copy(s.buf, b)
 }

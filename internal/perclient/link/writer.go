@@ -18,7 +18,7 @@ type streamPipe struct {
 	fd   int
 	rc   syscall.RawConn
 	rest []byte       // what is owed, the begin of a chunk; nil: nothing
-	left atomic.Int64 // len(rest), for those who do not own the pipe
+	left atomic.Int64 // len(rest), for the Outbox, which asks while the drainer sends
 }
 
 // Send implements pipe. Only what is owed may be left when all of b is taken.

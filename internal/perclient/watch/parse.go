@@ -5,25 +5,29 @@ package watch
 import (
 	"encoding/binary"
 	"fmt"
+	"net"
 	"net/netip"
+	"time"
 )
 
 // Lengths in bytes and field values of Ethernet, ARP (RFC 826), IPv4 (RFC 791), UDP (RFC 768) and BOOTP (RFC 951).
 const (
-	ethernetLen = 14
-	arpLen      = 28
-	udpLen      = 8
-	bootpLen    = 236 // the fixed part, up to the magic cookie
+	EthernetLen = 14
+	UDPLen      = 8
 
-	typeIPv4 = 0x0800
-	typeARP  = 0x0806
-	protoUDP = 17
+	arpLen   = 28
+	ipv4Len  = 20
+	bootpLen = 236 // the fixed part, up to the magic cookie
 
-	opRequest = 1 // ARP request, BOOTREQUEST
-	opReply   = 2 // ARP reply, BOOTREPLY
+	TypeIPv4 = 0x0800
+	TypeARP  = 0x0806
+	ProtoUDP = 17
 
-	portServer = 67
-	portClient = 68
+	OpRequest = 1 // ARP request, BOOTREQUEST
+	OpReply   = 2 // ARP reply, BOOTREPLY
+
+	PortServer = 67
+	PortClient = 68
 )
 
 // magicCookie begins the options of a DHCP message (RFC 2131 section 3).
@@ -34,12 +38,10 @@ const (
 	optionPad         = 0
 	optionHostname    = 12
 	optionRequestedIP = 50
+	optionLeaseTime   = 51
 	optionType        = 53
 	optionEnd         = 255
 )
-
-// maxHostname is the longest hostname that is kept, in bytes: one label (RFC 1035 section 2.3.4).
-const maxHostname = 63
 
 // Kind is a DHCP message type (RFC 2132 section 9.6); zero is none.
 type Kind uint8
@@ -49,10 +51,10 @@ const (
 	DISCOVER Kind = iota + 1
 	OFFER
 	REQUEST
-	kindDecline
+	DECLINE
 	ACK
 	NAK
-	kindRelease
+	RELEASE
 	kindInform
 )
 
@@ -66,149 +68,150 @@ func (k Kind) String() string {
 	return fmt.Sprintf("Kind(%d)", uint8(k))
 }
 
-// mac48 is the address at the head of b, marked as known. b holds at least 6 bytes.
-func mac48(b []byte) uint64 {
-	return macKnown | uint64(binary.BigEndian.Uint16(b))<<32 | uint64(binary.BigEndian.Uint32(b[2:]))
+// A MAC is an Ethernet address as a number; zero is none.
+type MAC uint64
+
+// MACOf is the address at the head of b, none if b is shorter.
+func MACOf(b []byte) MAC {
+	if len(b) < 6 {
+		return 0
+	}
+	return MAC(binary.BigEndian.Uint16(b))<<32 | MAC(binary.BigEndian.Uint32(b[2:]))
 }
 
-// usable reports whether ip can be the address of one host.
-func usable(ip netip.Addr) bool {
+// IsStation reports whether m can be the address of one station.
+func (m MAC) IsStation() bool { return m != 0 && m>>40&1 == 0 }
+
+// Hardware is m as net has it, nil for none.
+func (m MAC) Hardware() net.HardwareAddr {
+	if m == 0 {
+		return nil
+	}
+	return binary.BigEndian.AppendUint64(nil, uint64(m))[2:]
+}
+
+// Usable reports whether ip, an IPv4 address, can be that of one host.
+func Usable(ip netip.Addr) bool {
 	b := ip.As4()
 	return b[0] != 0 && b[0] != 127 && b[0] < 224
 }
 
-// claim is an address from an ARP packet.
-type claim struct {
-	addr   netip.Addr
-	always bool // surely the sender's own address; otherwise it may answer for another (proxy ARP)
+// An arpPacket is an ARP packet for Ethernet and IPv4.
+type arpPacket struct {
+	Op             uint16
+	MAC            MAC // the sender's
+	Sender, Target netip.Addr
 }
 
-// arpSender is the address that the station mac claims with f, which is an Interesting ARP frame. A probe (RFC 5227, sender
-// 0.0.0.0) claims nothing.
-func arpSender(f []byte, mac uint64) (claim, bool) {
-	p := f[ethernetLen : ethernetLen+arpLen]
+// ParseARP reads the frame f. It reports false if that is no ARP, cut, or for another kind of hardware or addresses.
+func ParseARP(f []byte) (a arpPacket, ok bool) {
 	const ethernetIPv4 = 0x0001_0800_0604 // hardware 1, protocol IPv4, address lengths 6 and 4
-	if uint64(binary.BigEndian.Uint32(p))<<16|uint64(binary.BigEndian.Uint16(p[4:])) != ethernetIPv4 || mac48(p[8:]) != mac {
-		return claim{}, false
+	if len(f) < EthernetLen+arpLen || binary.BigEndian.Uint16(f[12:]) != TypeARP {
+		return a, false
 	}
-	sender, target := netip.AddrFrom4([4]byte(p[14:18])), netip.AddrFrom4([4]byte(p[24:28]))
-	if !usable(sender) {
-		return claim{}, false
+	p := f[EthernetLen:]
+	if binary.BigEndian.Uint64(p)>>16 != ethernetIPv4 {
+		return a, false
 	}
-	switch binary.BigEndian.Uint16(p[6:]) {
-	case opRequest:
-		return claim{sender, true}, true
-	case opReply:
-		return claim{sender, sender == target}, true
-	}
-	return claim{}, false
+	return arpPacket{binary.BigEndian.Uint16(p[6:]), MACOf(p[8:]), ip4(p[14:]), ip4(p[24:])}, true
 }
 
-// dhcpPorts is the length of the IPv4 header in f if what follows it is a UDP header from DHCP client to server or back,
-// else 0. f is an IPv4 frame of at least 42 bytes that holds UDP. Fragments are none.
-func dhcpPorts(f []byte) int {
-	ihl := int(f[14]&0x0f) * 4
-	if f[14]>>4 != 4 || ihl < 20 || len(f) < ethernetLen+ihl+udpLen || binary.BigEndian.Uint16(f[20:])&0x3fff != 0 {
-		return 0
+// ParseIPv4 takes the frame f, whose type is IPv4, apart, without what pads it. It reports false if the lengths do not fit.
+func ParseIPv4(f []byte) (header, payload []byte, ok bool) {
+	if len(f) < EthernetLen+ipv4Len || f[EthernetLen]>>4 != 4 {
+		return nil, nil, false
 	}
-	switch binary.BigEndian.Uint32(f[ethernetLen+ihl:]) {
-	case portClient<<16 | portServer, portServer<<16 | portClient:
-		return ihl
+	p := f[EthernetLen:]
+	n, total := int(p[0]&15)*4, int(binary.BigEndian.Uint16(p[2:]))
+	if n < ipv4Len || total < n || total > len(p) {
+		return nil, nil, false
 	}
-	return 0
+	return p[:n], p[n:total], true
 }
 
-// message is what a Watch takes from a DHCP message. It holds no pointer into the frame.
+// A message is what is taken from a DHCP message.
 type message struct {
-	op          byte
-	kind        Kind
-	chaddr      uint64 // as mac48
-	ciaddr      netip.Addr
-	yiaddr      netip.Addr
-	requested   netip.Addr // option 50, 0.0.0.0 when absent
-	hostname    [maxHostname]byte
-	hostnameLen int
+	Op                              byte
+	Kind                            Kind // none: BOOTP
+	XID                             uint32
+	MAC                             MAC           // chaddr
+	Client, Yours, Relay, Requested netip.Addr    // the last is option 50; 0.0.0.0: not said
+	Lease                           time.Duration // option 51; Forever when absent, as for BOOTP
+	hostname                        []byte        // option 12, in the frame
 }
 
-// wanted is the address that the client asks for: option 50, else the one it has.
-func (m *message) wanted() netip.Addr {
-	if usable(m.requested) {
-		return m.requested
-	}
-	return m.ciaddr
-}
+// Forever is the time of a lease that does not end.
+const Forever = time.Duration(1<<63 - 1)
 
-// parseDHCP reads f, an Interesting IPv4 frame. It reports false for anything that is not a whole BOOTP message for
-// Ethernet with DHCP's cookie, or whose port does not fit its direction.
-func parseDHCP(f []byte) (m message, ok bool) {
-	ihl := dhcpPorts(f)
-	total := int(binary.BigEndian.Uint16(f[16:]))
-	if ihl == 0 || total < ihl+udpLen || total > len(f)-ethernetLen {
+// ParseDHCP reads the UDP datagram u. It reports false for anything that is not a whole BOOTP message for Ethernet.
+func ParseDHCP(u []byte) (m message, ok bool) {
+	if len(u) < UDPLen {
 		return m, false
 	}
-	u := f[ethernetLen+ihl : ethernetLen+total] // without Ethernet padding
 	n := int(binary.BigEndian.Uint16(u[4:]))
-	if n < udpLen+bootpLen+4 || n > len(u) {
+	if n < UDPLen+bootpLen || n > len(u) {
 		return m, false
 	}
-	p := u[udpLen:n]
-	if p[1] != 1 || p[2] != 6 || binary.BigEndian.Uint32(p[bootpLen:]) != magicCookie {
+	p := u[UDPLen:n]
+	if p[1] != 1 || p[2] != 6 {
 		return m, false
 	}
-	if toServer := binary.BigEndian.Uint16(u[2:]) == portServer; toServer != (p[0] == opRequest) {
-		return m, false
+	m = message{
+		Op: p[0], XID: binary.BigEndian.Uint32(p[4:]), MAC: MACOf(p[28:]), Client: ip4(p[12:]), Yours: ip4(p[16:]), Relay: ip4(p[24:]),
+		Requested: netip.IPv4Unspecified(), Lease: Forever,
 	}
-	m.op = p[0]
-	m.chaddr = mac48(p[28:])
-	m.ciaddr = netip.AddrFrom4([4]byte(p[12:16]))
-	m.yiaddr = netip.AddrFrom4([4]byte(p[16:20]))
-	m.requested = netip.IPv4Unspecified()
-	m.options(p[bootpLen+4:])
+	if o := p[bootpLen:]; len(o) >= 4 && binary.BigEndian.Uint32(o) == magicCookie {
+		m.options(o[4:])
+	}
 	return m, true
 }
 
 // options reads code, length, value triples up to the end option or to the first one that is cut.
 func (m *message) options(b []byte) {
-	for len(b) > 0 {
-		switch code := b[0]; {
-		case code == optionPad:
+	for len(b) > 1 && b[0] != optionEnd {
+		if b[0] == optionPad {
 			b = b[1:]
-		case code == optionEnd, len(b) < 2, len(b) < 2+int(b[1]):
-			return
-		default:
-			m.option(code, b[2:2+int(b[1])])
-			b = b[2+int(b[1]):]
+			continue
 		}
+		n := 2 + int(b[1])
+		if len(b) < n {
+			return
+		}
+		m.option(b[0], b[2:n])
+		b = b[n:]
 	}
 }
 
 // option takes one option's value; one of the wrong length is ignored.
 func (m *message) option(code byte, v []byte) {
 	switch {
-	case code == optionType && len(v) == 1 && v[0] <= byte(kindInform):
-		m.kind = Kind(v[0])
+	case code == optionType && len(v) == 1:
+		m.Kind = Kind(v[0])
 	case code == optionRequestedIP && len(v) == 4:
-		m.requested = netip.AddrFrom4([4]byte(v))
+		m.Requested = ip4(v)
+	case code == optionLeaseTime && len(v) == 4:
+		if s := binary.BigEndian.Uint32(v); s != 1<<32-1 { // that is for ever (RFC 2132 section 9.2)
+			m.Lease = time.Duration(s) * time.Second
+		}
 	case code == optionHostname:
-		m.hostnameLen = sanitize(&m.hostname, v)
+		m.hostname = v
 	}
 }
 
-// sanitize copies a name into dst and returns its length in bytes. It ends at a NUL, which some clients append, and every
-// byte that is not a letter, digit, '-', '.' or '_' becomes '_': the name comes from a guest and goes to logs and terminals.
-func sanitize(dst *[maxHostname]byte, name []byte) int {
-	n := 0
-	for _, c := range name {
-		if c == 0 || n == len(dst) {
-			break
-		}
-		switch {
-		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '-', c == '.':
-			dst[n] = c
-		default:
-			dst[n] = '_'
-		}
-		n++
+// dhcpIn is the UDP datagram in the frame f if it goes from a DHCP client to a server or back, else nil. Fragments are none.
+func dhcpIn(f []byte) []byte {
+	if len(f) < EthernetLen+ipv4Len || binary.BigEndian.Uint16(f[12:]) != TypeIPv4 || f[EthernetLen+9] != ProtoUDP {
+		return nil
 	}
-	return n
+	header, u, ok := ParseIPv4(f)
+	if !ok || len(u) < UDPLen || binary.BigEndian.Uint16(header[6:])&0x3fff != 0 {
+		return nil
+	}
+	switch binary.BigEndian.Uint32(u) {
+	case PortClient<<16 | PortServer, PortServer<<16 | PortClient:
+		return u
+	}
+	return nil
 }
+
+func ip4(b []byte) netip.Addr { return netip.AddrFrom4([4]byte(b)) }

@@ -3,13 +3,11 @@
 package watch
 
 import (
-	"encoding/json"
 	"net"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 )
 
 // start is when the clock of these tests begins.
@@ -28,6 +26,15 @@ var (
 	linkLocal = arpFrame(1, guestMAC, [4]byte{169, 254, 7, 7}, none)
 	probe     = arpFrame(1, guestMAC, none, ip17.As4())
 )
+
+// show shows f to w the way that it goes.
+func show(w *Watch, f []byte) {
+	if f[36] == 0 && f[37] == 68 {
+		w.ToClient(f)
+	} else {
+		w.FromClient(f)
+	}
+}
 
 func TestWaiting(t *testing.T) {
 	foreign := net.HardwareAddr{0x52, 0x54, 0, 0, 0, 0x99}
@@ -61,11 +68,7 @@ func TestWaiting(t *testing.T) {
 			now := start
 			w.now = func() time.Time { return now }
 			for _, f := range tt.frames {
-				if f[36] == 0 && f[37] == 68 {
-					w.ToClient(f)
-				} else {
-					w.FromClient(f)
-				}
+				show(&w, f)
 				now = now.Add(time.Second)
 			}
 			s := w.Snapshot()
@@ -96,7 +99,7 @@ func TestWaitingEndsWithTheQuestions(t *testing.T) {
 	assert.Equal(t, now, w.Snapshot().Waiting, "it begins again")
 	now = now.Add(time.Hour)
 	w.FromClient(discover)
-	assert.Equal(t, now, w.Snapshot().Waiting, "nobody looked in between")
+	assert.Equal(t, now, w.Snapshot().Waiting, "not looked at in between")
 }
 
 func TestClaimed(t *testing.T) {
@@ -105,38 +108,16 @@ func TestClaimed(t *testing.T) {
 	w.now = func() time.Time { return now }
 	said := func(f []byte) time.Time {
 		now = now.Add(time.Second)
-		if f[37] == 68 && f[36] == 0 {
-			w.ToClient(f)
-		} else {
-			w.FromClient(f)
-		}
+		show(&w, f)
 		return w.Snapshot().Claimed
 	}
 	assert.Equal(t, now.Add(time.Second), said(goldenARP))
 	assert.Equal(t, now.Add(time.Second), said(goldenARP), "said again")
 	assert.Equal(t, now.Add(time.Second), said(arpFrame(2, guestMAC, ip17.As4(), gateway.As4())), "an answer is as good for what is known")
 	before := now
-	assert.Equal(t, before, said(arpFrame(2, guestMAC, ip18.As4(), gateway.As4())), "an answer for somebody else")
+	assert.Equal(t, before, said(arpFrame(2, guestMAC, ip18.As4(), gateway.As4())), "an answer for another station")
 	assert.Equal(t, now.Add(time.Second), said(renew))
 	assert.Equal(t, now.Add(time.Second), said(ack))
 	assert.Zero(t, said(release))
 	assert.False(t, w.IP().IsValid())
-}
-
-func TestSaveGoesOver(t *testing.T) {
-	var w, other Watch
-	w.now = func() time.Time { return start }
-	other.now = func() time.Time { return start.Add(time.Minute) }
-	w.FromClient(goldenARP)
-	w.FromClient(request)
-	b, err := json.Marshal(w.Snapshot())
-	require.NoError(t, err)
-	var v Snapshot
-	require.NoError(t, json.Unmarshal(b, &v))
-	other.Restore(v)
-	assert.Equal(t, w.Snapshot(), other.Snapshot())
-	assert.Equal(t, Snapshot{
-		MAC: guestMAC, IP: ip17, Claimed: start, Wanted: ip17, DHCP: REQUEST, Counts: Counts{Requests: 1},
-		Waiting: start, Asked: start,
-	}, other.Snapshot())
 }

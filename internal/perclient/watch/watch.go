@@ -4,6 +4,8 @@
 // and status. It sends nothing, decides nothing and believes what the guest says: nothing may be permitted because of it.
 //
 // Frames with a VLAN tag are not looked into.
+//
+// Its reading of ARP, IPv4 and DHCP is also antispoof's.
 package watch
 
 import (
@@ -18,30 +20,22 @@ import (
 // A Watch collects what is known about one client. Its zero value knows nothing and is ready. All methods may be called
 // from several goroutines.
 type Watch struct {
-	mac atomic.Uint64 // macKnown | 48 bits, 0 before the first frame
+	mac atomic.Uint64 // a MAC, none before the first frame
 
-	mu       sync.Mutex
-	shown    net.HardwareAddr // mac as Snapshot gives it, made once
-	ip       netip.Addr
-	claimed  time.Time
-	wanted   netip.Addr
-	hostname string
-	dhcp     Kind
-	counts   Counts
-	waits    atomic.Bool // waiting is not zero; set with mu held
-	waiting  time.Time
-	asked    time.Time
-	now      func() time.Time // time.Now if nil; tests change it
+	mu    sync.Mutex
+	known Snapshot
+	waits atomic.Bool      // known.Waiting is not zero; set with mu held
+	now   func() time.Time // time.Now if nil; tests change it
 }
 
-// macKnown marks a stored MAC, so that zero means none.
-const macKnown = 1 << 48
+// maxHostname is the longest hostname that is kept, in bytes: one label (RFC 1035 section 2.3.4).
+const maxHostname = 63
 
 // Counts are the DHCP messages of one guest, and those for it, that came by.
 type Counts struct {
 	Discovers uint64 `json:"discovers,omitempty"`
 	Requests  uint64 `json:"requests,omitempty"`
-	// Answers are seen only by those who pass what goes to the client.
+	// Answers are counted only where what goes to the client is passed.
 	Offers uint64 `json:"offers,omitempty"`
 	Acks   uint64 `json:"acks,omitempty"`
 	Naks   uint64 `json:"naks,omitempty"`
@@ -61,22 +55,22 @@ type Snapshot struct {
 	Asked   time.Time // when it asked last; zero: it waits for nothing
 }
 
-// patience is for how long after its last question a guest is taken to wait. Who asks on in vain does it at least once in 64 s
-// (RFC 2131 section 4.1), or after a pause of five minutes as ISC's dhclient does; who does not has been given an address in
+// patience is for how long after its last question a guest is taken to wait. One that asks on in vain does it at least once in 64 s
+// (RFC 2131 section 4.1), or after a pause of five minutes as ISC's dhclient does; one that does not has been given an address in
 // another way, or was shut down.
 const patience = 10 * time.Minute
 
 // Interesting reports whether f, an Ethernet frame without its prefix, may hold something for a Watch: an ARP packet or an
 // unfragmented DHCPv4 message. It is meant for the hot path, costs a few nanoseconds and allocates nothing.
 func Interesting(f []byte) bool {
-	if len(f) < ethernetLen+arpLen { // also the least for IPv4 and UDP headers
+	if len(f) < EthernetLen+arpLen { // also the least for IPv4 and UDP headers
 		return false
 	}
 	switch binary.BigEndian.Uint16(f[12:]) {
-	case typeARP:
+	case TypeARP:
 		return true
-	case typeIPv4:
-		return f[23] == protoUDP && dhcpPorts(f) != 0
+	case TypeIPv4:
+		return dhcpIn(f) != nil
 	}
 	return false
 }
@@ -85,19 +79,13 @@ func Interesting(f []byte) bool {
 // first frame must be passed whatever it is, later ones only if Interesting. The guest decides how often something
 // changes: a caller that logs it must limit its rate.
 func (w *Watch) FromClient(f []byte) (changed bool) {
-	if w.mac.Load() == 0 {
-		changed = w.learnMAC(f)
+	if m := w.number(); m == 0 && len(f) >= EthernetLen && MACOf(f[6:]).IsStation() {
+		changed = w.mac.CompareAndSwap(0, uint64(MACOf(f[6:])))
 	}
-	if !Interesting(f) {
-		return changed
+	if a, ok := ParseARP(f); ok {
+		return a.MAC == w.number() && w.claim(a) || changed
 	}
-	if binary.BigEndian.Uint16(f[12:]) == typeARP {
-		if c, ok := arpSender(f, w.mac.Load()); ok {
-			return w.claim(c) || changed
-		}
-		return changed
-	}
-	if m, ok := parseDHCP(f); ok && m.op == opRequest && m.chaddr == w.mac.Load() {
+	if m, ok := ParseDHCP(dhcpIn(f)); ok && m.Op == OpRequest && m.MAC == w.number() {
 		return w.clientDHCP(&m) || changed
 	}
 	return changed
@@ -106,62 +94,52 @@ func (w *Watch) FromClient(f []byte) (changed bool) {
 // ToClient takes a frame on its way to the client, without its prefix, and reports whether IP changed: the address comes
 // from a DHCP ACK for this client's MAC. Only Interesting frames need to be passed, and answers only while Waiting.
 func (w *Watch) ToClient(f []byte) (changed bool) {
-	if !Interesting(f) || binary.BigEndian.Uint16(f[12:]) != typeIPv4 {
-		return false
-	}
-	m, ok := parseDHCP(f)
-	if !ok || m.op != opReply || m.chaddr != w.mac.Load() {
+	m, ok := ParseDHCP(dhcpIn(f))
+	if !ok || m.Op != OpReply || m.MAC != w.number() {
 		return false
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	switch m.kind {
+	switch m.Kind {
 	case OFFER:
-		w.counts.Offers++
+		w.known.Counts.Offers++
 	case ACK:
-		w.counts.Acks++
+		w.known.Counts.Acks++
 	case NAK:
-		w.counts.Naks++
+		w.known.Counts.Naks++
 	default:
 		return false
 	}
 	w.answered()
-	return m.kind == ACK && usable(m.yiaddr) && w.setIP(m.yiaddr)
+	return m.Kind == ACK && Usable(m.Yours) && w.setIP(m.Yours)
 }
 
 // MAC is the source address of the client's first frame, nil before it.
-func (w *Watch) MAC() net.HardwareAddr {
-	m := w.mac.Load()
-	if m == 0 {
-		return nil
-	}
-	return binary.BigEndian.AppendUint64(nil, m)[2:]
-}
+func (w *Watch) MAC() net.HardwareAddr { return w.number().Hardware() }
+
+func (w *Watch) number() MAC { return MAC(w.mac.Load()) }
 
 // IP is the IPv4 address that the client uses, invalid while none is known.
 func (w *Watch) IP() netip.Addr {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.ip
+	return w.known.IP
 }
 
 // Waiting reports whether the guest waits for an answer of a DHCP server. It costs one atomic load.
 func (w *Watch) Waiting() bool { return w.waits.Load() }
 
-// Snapshot is everything known now. It allocates nothing but once.
+// Snapshot is everything known now. It allocates nothing but once, for the MAC.
 func (w *Watch) Snapshot() Snapshot {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.shown == nil {
-		w.shown = w.MAC()
+	if w.known.MAC == nil {
+		w.known.MAC = w.MAC()
 	}
-	if !w.asked.IsZero() && w.time().Sub(w.asked) > patience {
+	if !w.known.Asked.IsZero() && w.time().Sub(w.known.Asked) > patience {
 		w.answered()
 	}
-	return Snapshot{
-		MAC: w.shown, IP: w.ip, Claimed: w.claimed, Hostname: w.hostname, Wanted: w.wanted, DHCP: w.dhcp,
-		Counts: w.counts, Waiting: w.waiting, Asked: w.asked,
-	}
+	return w.known
 }
 
 // time is what a watch of this moment shows.
@@ -172,48 +150,43 @@ func (w *Watch) time() time.Time {
 	return time.Now()
 }
 
-// learnMAC keeps the source address of f if it is a station's.
-func (w *Watch) learnMAC(f []byte) bool {
-	if len(f) < ethernetLen || f[6]&1 != 0 {
+// claim notes the address that the guest says it uses in an ARP packet. A probe (RFC 5227, from 0.0.0.0) claims nothing, and an
+// answer may be for another station (proxy ARP).
+func (w *Watch) claim(a arpPacket) (changed bool) {
+	if !Usable(a.Sender) || a.Op != OpRequest && a.Op != OpReply {
 		return false
 	}
-	m := mac48(f[6:])
-	return m != macKnown && w.mac.CompareAndSwap(0, m)
-}
-
-// claim notes the address that the guest says it uses in an ARP packet.
-func (w *Watch) claim(c claim) (changed bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !c.always && w.ip.IsValid() && w.ip != c.addr {
+	if a.Op == OpReply && a.Sender != a.Target && w.known.IP.IsValid() && w.known.IP != a.Sender {
 		return false
 	}
-	if w.dhcp == DISCOVER && !c.addr.IsLinkLocalUnicast() {
-		w.answered() // who asks for any address has none: it has got this one in another way
+	if w.known.DHCP == DISCOVER && !a.Sender.IsLinkLocalUnicast() {
+		w.answered() // it asked for any address, so it had none: it has got this one in another way
 	}
-	return w.setIP(c.addr)
+	return w.setIP(a.Sender)
 }
 
 // setIP notes the address in use. The last news wins, whether from ARP or DHCP. w.mu is held.
 func (w *Watch) setIP(ip netip.Addr) (changed bool) {
-	changed = w.ip != ip
-	w.ip, w.claimed = ip, w.time()
+	changed = w.known.IP != ip
+	w.known.IP, w.known.Claimed = ip, w.time()
 	return changed
 }
 
 // ask notes that the guest wants an answer. w.mu is held.
 func (w *Watch) ask() {
 	now := w.time()
-	if w.waiting.IsZero() || now.Sub(w.asked) > patience {
-		w.waiting = now
+	if w.known.Waiting.IsZero() || now.Sub(w.known.Asked) > patience {
+		w.known.Waiting = now
 		w.waits.Store(true)
 	}
-	w.asked = now
+	w.known.Asked = now
 }
 
 // answered notes that the guest does not wait any more. w.mu is held.
 func (w *Watch) answered() {
-	w.waiting, w.asked = time.Time{}, time.Time{}
+	w.known.Waiting, w.known.Asked = time.Time{}, time.Time{}
 	w.waits.Store(false)
 }
 
@@ -221,56 +194,72 @@ func (w *Watch) answered() {
 func (w *Watch) clientDHCP(m *message) (changed bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	before := w.ip
-	switch m.kind {
+	before := w.known.IP
+	switch m.Kind {
 	case DISCOVER, REQUEST:
 		w.question(m)
 	case kindInform:
-		if usable(m.ciaddr) {
-			w.setIP(m.ciaddr)
+		if Usable(m.Client) {
+			w.setIP(m.Client)
 		}
-	case kindRelease, kindDecline:
-		w.ip, w.claimed = netip.Addr{}, time.Time{}
+	case RELEASE, DECLINE:
+		w.known.IP, w.known.Claimed = netip.Addr{}, time.Time{}
 		w.answered()
 	default:
 		return false // BOOTP, or a server's message from the client's side
 	}
-	w.dhcp = m.kind
-	changed = w.ip != before
-	if n := m.hostnameLen; n > 0 && w.hostname != string(m.hostname[:n]) { // compares without allocating
-		w.hostname = string(m.hostname[:n])
+	w.known.DHCP = m.Kind
+	changed = w.known.IP != before
+	var room [maxHostname]byte
+	if name := sanitize(room[:0], m.hostname); len(name) > 0 && w.known.Hostname != string(name) { // compares without allocating
+		w.known.Hostname = string(name)
 		changed = true
 	}
 	return changed
 }
 
-// question takes a DISCOVER or REQUEST. w.mu is held.
+// sanitize appends a name to dst, as far as there is room. It ends at a NUL, which some clients append, and every byte that is
+// not a letter, digit, '-', '.' or '_' becomes '_': the name comes from a guest and goes to logs and terminals.
+func sanitize(dst, name []byte) []byte {
+	for _, c := range name {
+		if c == 0 || len(dst) == cap(dst) {
+			break
+		}
+		switch {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '-', c == '.':
+			dst = append(dst, c)
+		default:
+			dst = append(dst, '_')
+		}
+	}
+	return dst
+}
+
+// question takes a DISCOVER or REQUEST. The address wanted is option 50, else the one that the guest has. w.mu is held.
 func (w *Watch) question(m *message) {
-	if m.kind == DISCOVER {
-		w.counts.Discovers++
+	if m.Kind == DISCOVER {
+		w.known.Counts.Discovers++
 	} else {
-		w.counts.Requests++
+		w.known.Counts.Requests++
 	}
 	w.ask()
-	if usable(m.wanted()) {
-		w.wanted = m.wanted()
+	for _, ip := range []netip.Addr{m.Client, m.Requested} {
+		if Usable(ip) {
+			w.known.Wanted = ip
+		}
 	}
-	if usable(m.ciaddr) { // it has the address and renews
-		w.setIP(m.ciaddr)
+	if Usable(m.Client) { // it has the address and renews
+		w.setIP(m.Client)
 	}
 }
 
 // Restore makes w know what v says. It is called before any other method.
 func (w *Watch) Restore(v Snapshot) {
-	if len(v.MAC) == 6 {
-		w.mac.Store(mac48(v.MAC))
-	}
+	w.mac.Store(uint64(MACOf(v.MAC)))
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.ip, w.claimed, w.wanted, w.dhcp = v.IP, v.Claimed, v.Wanted, v.DHCP
-	w.counts, w.waiting, w.asked = v.Counts, v.Waiting, v.Asked
+	w.known = v
+	w.known.MAC = nil // of Snapshot's own
 	w.waits.Store(!v.Waiting.IsZero())
-	if n := min(len(v.Hostname), maxHostname); n > 0 {
-		w.hostname = v.Hostname[:n]
-	}
+	w.known.Hostname = v.Hostname[:min(len(v.Hostname), maxHostname)]
 }

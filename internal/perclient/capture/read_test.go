@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package read
+package capture
 
 import (
 	"bytes"
@@ -55,8 +55,8 @@ var frames = []struct {
 	{"\x1b[2J", "1b5b324a"},
 }
 
-// file is a capture of all frames, by one client.
-func file(t testing.TB, dropped uint64) []byte {
+// pcapng is a capture of all frames, by one client.
+func pcapng(t testing.TB, dropped uint64) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	w, err := pcapgo.NewNgWriterInterface(&b, pcapgo.NgInterface{Name: "others", LinkType: layers.LinkTypeEthernet}, pcapgo.DefaultNgWriterOptions)
@@ -81,7 +81,7 @@ func file(t testing.TB, dropped uint64) []byte {
 }
 
 func TestCopy(t *testing.T) {
-	all := file(t, 3)
+	all := pcapng(t, 3)
 	for name, r := range map[string]io.Reader{
 		"at once": bytes.NewReader(all), "byte by byte": iotest.OneByteReader(bytes.NewReader(all)), "with its end": iotest.DataErrReader(bytes.NewReader(all)),
 	} {
@@ -97,7 +97,7 @@ func TestCopy(t *testing.T) {
 
 // TestCopyOfACutFile: whatever is missing, what is written are whole blocks.
 func TestCopyOfACutFile(t *testing.T) {
-	all := file(t, 3)
+	all := pcapng(t, 3)
 	for n := range all {
 		var out bytes.Buffer
 		c, err := Copy(&out, bytes.NewReader(all[:n]))
@@ -146,7 +146,7 @@ func (d *disk) Write(b []byte) (int, error) {
 }
 
 func TestCopyToAFullDisk(t *testing.T) {
-	all := file(t, 0)
+	all := pcapng(t, 0)
 	for n := range all {
 		d := &disk{room: n}
 		c, err := Copy(d, bytes.NewReader(all))
@@ -157,7 +157,7 @@ func TestCopyToAFullDisk(t *testing.T) {
 }
 
 func TestCopyOfSomethingElse(t *testing.T) {
-	all := file(t, 0)
+	all := pcapng(t, 0)
 	twoLengths := bytes.Clone(all)
 	twoLengths[binary.LittleEndian.Uint32(all[4:])-1]++
 	for name, b := range map[string][]byte{
@@ -177,7 +177,7 @@ func TestCopyOfSomethingElse(t *testing.T) {
 
 func TestLines(t *testing.T) {
 	var out bytes.Buffer
-	c, err := Lines(&out, bytes.NewReader(file(t, 3)), time.UTC)
+	c, err := Lines(&out, bytes.NewReader(pcapng(t, 3)), time.UTC)
 	require.NoError(t, err)
 	assert.Equal(t, Counts{Frames: uint64(len(frames))}, c)
 	lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
@@ -189,15 +189,15 @@ func TestLines(t *testing.T) {
 		}
 		assert.Equal(t, "09:08:07.654321 client 3 alpha "+way+" "+f.said+", length 1514", lines[i])
 	}
-	_, err = Lines(&disk{room: 10}, bytes.NewReader(file(t, 0)), time.UTC)
+	_, err = Lines(&disk{room: 10}, bytes.NewReader(pcapng(t, 0)), time.UTC)
 	require.ErrorAs(t, err, new(*WriteError))
 	_, err = Lines(io.Discard, strings.NewReader("HTTP/1.1 200 OK"), time.UTC)
 	require.ErrorIs(t, err, errFormat)
 }
 
 func FuzzRead(f *testing.F) {
-	f.Add(file(f, 3))
-	f.Add(file(f, 0)[:100])
+	f.Add(pcapng(f, 3))
+	f.Add(pcapng(f, 0)[:100])
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var out bytes.Buffer
 		c, err := Copy(&out, bytes.NewReader(b))
