@@ -83,7 +83,7 @@ func TestCrowd(t *testing.T) {
 			return o.GetReceiveBufferSize() == receive && o.GetSendBufferSize() == crowdBuffer
 		}, patience, time.Millisecond)
 		for i := range crowd { // the second time they are there already
-			n.gw.engine.flows.add(uint64(g.port.(guestPort).ID()), someKey(protoTCP, i))
+			n.gw.engine.flows.add(g.port.(guestPort).session, someKey(protoTCP, i))
 		}
 	}
 }

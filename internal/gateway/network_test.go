@@ -11,6 +11,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -54,6 +55,8 @@ type Network struct {
 	done    chan struct{} // both loops have ended
 	err     error         // of the gateway's
 	closing sync.Once
+
+	sessions atomic.Uint64
 
 	answers chan Answer
 	mu      sync.Mutex
@@ -150,8 +153,8 @@ func (n *Network) MaxFrame() int { return n.plan.maxFrame() }
 func (n *Network) Deliver(frame.Batch) {}
 
 // DeliverFrom implements bridge.sourceSink.
-func (n *Network) DeliverFrom(src bridge.PortID, b frame.Batch) {
-	n.write(append(AppendSession(nil, uint64(src)), b.Bytes()...))
+func (n *Network) DeliverFrom(source any, b frame.Batch) {
+	n.write(append(AppendSession(nil, source.(uint64)), b.Bytes()...))
 }
 
 // read handles what comes from the gateway.
@@ -223,8 +226,9 @@ func (n *Network) Stats() stats { return n.gw.stats() }
 
 // Attach implements network.Network.
 func (n *Network) Attach(_ context.Context, o network.PortOptions, toClient frame.Sink) (network.Port, error) {
-	p, err := n.Bridge.Attach(bridge.PortOptions{Name: o.Name}, toClient)
-	return guestPort{p, n}, err
+	session := n.sessions.Add(1)
+	p, err := n.Bridge.Attach(bridge.PortOptions{Name: o.Name, Source: session}, toClient)
+	return guestPort{p, n, session}, err
 }
 
 // Info implements network.Network.
@@ -246,7 +250,8 @@ func (n *Network) Close() error {
 // guestPort is a port that tells the gateway of its end.
 type guestPort struct {
 	*bridge.Port
-	n *Network
+	n       *Network
+	session uint64
 }
 
 func (p guestPort) Info() network.PortInfo {
@@ -255,7 +260,7 @@ func (p guestPort) Info() network.PortInfo {
 
 func (p guestPort) Close() error {
 	err := p.Port.Close()
-	p.n.write(AppendMessage(nil, KindGone, uint64(p.ID())))
+	p.n.write(AppendMessage(nil, KindGone, p.session))
 	return err
 }
 

@@ -71,7 +71,7 @@ func (n *Network) Detach() (*Inherited, error) {
 	default:
 	}
 	i := &Inherited{Pair: l.conn.UnixConn, Sockets: n.fwd.sockets, State: GatewayState{
-		record: s.record, PID: l.proc.PID(), Rest: l.buf[:l.have], Owed: l.left, Sessions: n.sessions.last.Load(), process: l.proc,
+		record: s.record, PID: l.proc.PID(), Rest: l.buf[:l.have], Owed: l.left, Sessions: n.unnumbered.Load(), process: l.proc,
 	}}
 	n.detached.Store(true)
 	return i, nil
@@ -112,7 +112,7 @@ func (s *supervisor) adopt(i *Inherited) (*life, error) {
 	l.inherited, l.ready = true, true
 	l.have = copy(l.buf, st.Rest)
 	l.left = append(l.left, st.Owed...)
-	s.net.sessions.last.Store(st.Sessions)
+	s.net.unnumbered.Store(st.Sessions)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.state, s.record = running, st.record

@@ -35,16 +35,16 @@ type Network struct {
 	opts  Options
 	facts gateway.Facts
 
-	bridge   *bridge.Bridge
-	port     *bridge.Port // the gateway's
-	sessions sessions
-	gw       supervisor
-	fwd      forwards
-	leases   leases
-	ids      identities
+	bridge *bridge.Bridge
+	port   *bridge.Port // the gateway's
+	gw     supervisor
+	fwd    forwards
+	leases leases
+	ids    identities
 
-	closing  sync.Once
-	detached atomic.Bool // gateway and forwards are another network's
+	unnumbered atomic.Uint64 // sessions that came without a number
+	closing    sync.Once
+	detached   atomic.Bool // gateway and forwards are another network's
 }
 
 var (
@@ -68,7 +68,6 @@ func New(o Options) (*Network, error) {
 	n := &Network{opts: o, facts: facts}
 	n.ids.init(facts.ID)
 	n.leases.init(&o, &facts)
-	n.sessions.init()
 	var inherited []Socket
 	if o.Inherited != nil {
 		inherited = o.Inherited.Sockets
@@ -76,7 +75,7 @@ func New(o Options) (*Network, error) {
 	if err := n.fwd.open(&n.opts, inherited); err != nil {
 		return nil, fmt.Errorf("start embedded network: %w", err)
 	}
-	n.bridge = bridge.New(bridge.Options{MaxClients: o.MaxClients, Log: o.Log})
+	n.bridge = bridge.New(bridge.Options{Log: o.Log})
 	n.gw.init(n)
 	n.port, err = n.bridge.Attach(bridge.PortOptions{Name: "gateway", StaticMACs: []net.HardwareAddr{facts.MAC}, KnownOnly: true}, &n.gw)
 	if err != nil {
@@ -130,13 +129,16 @@ func (n *Network) Attach(ctx context.Context, o network.PortOptions, toClient fr
 	if err != nil {
 		return nil, fmt.Errorf("attach %s: %w", o.Name, err)
 	}
-	p, err := n.bridge.Attach(bridge.PortOptions{Name: o.Name, MACs: o.MACs, Isolated: n.opts.Isolate}, toClient)
+	session := o.Session
+	if session == 0 {
+		session = unnumbered | n.unnumbered.Add(1)
+	}
+	p, err := n.bridge.Attach(bridge.PortOptions{Name: o.Name, Source: session, MACs: o.MACs, Isolated: n.opts.Isolate}, toClient)
 	if err != nil {
 		n.ids.free(id)
 		return nil, err
 	}
-	n.sessions.came(p.ID(), o.Session)
-	return &port{Port: p, net: n, id: id}, nil
+	return &port{Port: p, net: n, id: id, session: session}, nil
 }
 
 // Info implements network.Network.
@@ -168,12 +170,16 @@ func (n *Network) Close() error {
 	return nil
 }
 
+// unnumbered marks the numbers of sessions that came without one.
+const unnumbered = 1 << 62
+
 // port is a client's port: the bridge's, with the network's facts.
 type port struct {
 	*bridge.Port
-	net  *Network
-	id   network.ID
-	once sync.Once
+	net     *Network
+	id      network.ID
+	session uint64 // of the client, as the gateway knows it
+	once    sync.Once
 }
 
 // Info implements network.Port.
@@ -187,29 +193,8 @@ func (p *port) Info() network.PortInfo {
 func (p *port) Close() error {
 	err := p.Port.Close()
 	p.once.Do(func() {
-		p.net.gw.gone(p.net.sessions.of(p.ID()))
+		p.net.gw.gone(p.session)
 		p.net.ids.free(p.id)
 	})
 	return err
 }
-
-// sessions are the clients behind the bridge's ports, as the gateway knows them. The bridge uses the number of a port again, a
-// session's is never used again.
-type sessions struct {
-	byPort []atomic.Uint64
-	last   atomic.Uint64 // of those that have no number
-}
-
-// unnumbered marks the numbers of sessions that came without one.
-const unnumbered = 1 << 62
-
-func (s *sessions) init() { s.byPort = make([]atomic.Uint64, 1<<16) }
-
-func (s *sessions) came(p bridge.PortID, session uint64) {
-	if session == 0 {
-		session = unnumbered | s.last.Add(1)
-	}
-	s.byPort[p].Store(session)
-}
-
-func (s *sessions) of(p bridge.PortID) uint64 { return s.byPort[p].Load() }

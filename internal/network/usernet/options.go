@@ -22,7 +22,6 @@ type Options struct {
 
 	// LateForwards lets the network start without the ports that others have now, and tries those again. Else New fails.
 	LateForwards bool
-	MaxClients   int   // sizes the bridge's tables; 0 = 256
 	Leases       store // keeps leases across restarts; nil = they end with the network
 	Log          *slog.Logger
 

@@ -11,7 +11,6 @@ import (
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/gateway"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/network/bridge"
 )
 
 const (
@@ -68,8 +67,8 @@ func (s *supervisor) MaxFrame() int { return s.net.facts.MaxFrame }
 func (s *supervisor) Deliver(frame.Batch) {}
 
 // DeliverFrom implements bridge.sourceSink.
-func (s *supervisor) DeliverFrom(src bridge.PortID, b frame.Batch) {
-	session := s.net.sessions.of(src)
+func (s *supervisor) DeliverFrom(source any, b frame.Batch) {
+	session := source.(uint64)
 	if l := s.now.Load(); l != nil && s.wantsAll(b) && l.deliver(session, b) {
 		return
 	}
