@@ -192,7 +192,7 @@ var direct = map[string]use{
 	"github.com/goccy/go-yaml":            {"MIT", []string{"internal/ops/find"}, []string{"*"}},
 	"howett.net/plist":                    {"BSD-3-Clause", []string{"internal/ops/find", "internal/ops/service", "tools/release"}, []string{"*"}},
 	"golang.org/x/term":                   {"BSD-3-Clause", []string{"cmd/socket_vmnet2"}, nil},
-	"golang.org/x/net":                    {"BSD-3-Clause", []string{"internal/perclient/capture", "internal/ops/freenet"}, nil},
+	"golang.org/x/net":                    {"BSD-3-Clause", []string{"internal/perclient/capture", "internal/ops/freenet", "internal/gateway"}, nil},
 	"golang.org/x/time":                   {"BSD-3-Clause", []string{"internal/daemon/control", "internal/network/bridge"}, nil},
 	"github.com/gopacket/gopacket":        {"BSD-3-Clause", []string{"internal/perclient/capture", "internal/perclient/capture/read"}, []string{"cmd/socket_vmnet2"}},
 	"github.com/miekg/dns":                {"BSD-3-Clause", []string{"internal/gateway/dns"}, []string{"internal/gateway", "cmd/socket_vmnet2"}},

@@ -70,7 +70,7 @@ func TestReservedAddress(t *testing.T) {
 	assert.True(t, owner.ping(ip, gatewayIP, patience))
 }
 
-// unreachable sends a datagram and tells whether the answer is that nobody takes it.
+// unreachable sends a datagram and tells whether the answer is that it is not taken.
 func (g *rawGuest) unreachable(src netip.Addr, to netip.AddrPort) bool {
 	g.announce(src)
 	question, _ := new(dns.Msg).SetQuestion("host.internal.", dns.TypeA).Pack()
@@ -121,7 +121,7 @@ func TestMTU(t *testing.T) {
 }
 
 // TestNoHostLoopback: without the alias its address is one like any other, nothing leads to the host's loopback, and the name is
-// known without an address; nobody else is asked for it.
+// known without an address; no other server is asked for it.
 func TestNoHostLoopback(t *testing.T) {
 	for _, mode := range []network.Mode{network.ModeShared, network.ModeHost} {
 		t.Run(string(mode), func(t *testing.T) {

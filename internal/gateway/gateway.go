@@ -3,12 +3,12 @@
 // Package gateway is the gateway of a network: DHCP, DNS, and a TCP/IP stack with the flows to the outside and to the host. It is a
 // client of the network, in a process of its own, and knows of it what its Config says and no more.
 //
-//	daemon ══ pair of sockets ══ serve ── queues ── handle ┬─ DHCP
-//	              ^                                        ├─ DNS
-//	              └──────── outlet ────────────────────────┴─ TCP/IP stack: ARP, ping, flows to the outside and to the host
+//	daemon ══ pair of sockets ══ serve ── handle ┬─ DHCP
+//	              ^                              ├─ DNS
+//	              └──────── outlet ──────────────┴─ TCP/IP stack: ARP, ping, flows to the outside and to the host
 //
-// One goroutine reads the pair, sorts what it reads into a queue for each session and handles one run of each in turn.
-// It never waits for the other direction: what does not fit the outlet is dropped.
+// One goroutine reads the pair and handles what it reads. It never waits for the other direction: what does not fit the outlet is
+// dropped.
 //
 // The stack's (gVisor's) work is per packet, so it sees few and large ones: TCP segments of a chunk that follow each other are joined
 // (coalesce.go), and what it sends is cut into frames behind it (segment.go).
@@ -19,7 +19,8 @@
 // the host that are forwarded lead the other way; guests see the gateway as the other end. Their sockets are the daemon's, which
 // passes them, so that they outlive a gateway.
 //
-// Nothing here recovers from a panic: the process is what it costs, and the daemon starts another one.
+// Nothing here recovers from a panic: the process is what it costs, and the daemon starts another one. And nothing here is closed at
+// the end: the system does that when the process has gone, connections to the outside with a reset.
 package gateway
 
 import (
@@ -44,7 +45,6 @@ type gateway struct {
 	tune tuning
 	log  *slog.Logger // to the daemon
 	pair *Pair
-	in   queues
 	out  *outlet
 
 	session uint64 // that the next frames come from
@@ -59,8 +59,9 @@ type gateway struct {
 	engine  *engine
 	dhcp    *dhcp.Server // nil without DHCP
 	dns     *dns.Server  // nil without a name server
-	fwd     forwards
 	started bool
+
+	forwarded atomic.Uint64 // flows from outside
 }
 
 // tuning is what tests change.
@@ -114,33 +115,10 @@ func (g *gateway) start() (err error) {
 		return err
 	}
 	g.started = true
-	g.fwd.serve()
 	if g.tune.onStart != nil {
 		g.tune.onStart()
 	}
 	return nil
-}
-
-// close ends everything, the flows with a reset.
-func (g *gateway) close() {
-	g.awake.wake()
-	if g.dns != nil {
-		g.dns.Close() // before the flows: some of them wait for it
-	}
-	g.fwd.close() // no new flow from outside
-	if g.engine != nil {
-		g.engine.close()
-	}
-	g.out.close()
-}
-
-// handleRun handles frames of one session.
-func (g *gateway) handleRun(session uint64, b frame.Batch) {
-	it := b.Iter()
-	for it.Next() {
-		g.handle(session, it.Frame())
-	}
-	g.flush(session)
 }
 
 func (g *gateway) handle(src uint64, f []byte) {

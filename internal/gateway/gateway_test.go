@@ -87,7 +87,7 @@ func TestOnlyGateway(t *testing.T) {
 	assert.Zero(t, tcp+udp)
 }
 
-// TestGatewayAsks: whoever the answer is from, it is the gateway that asks for a guest's MAC address, and it takes the answer.
+// TestGatewayAsks: wherever the answer is from, it is the gateway that asks for a guest's MAC address, and it takes the answer.
 func TestGatewayAsks(t *testing.T) {
 	var dialing atomic.Int32
 	n := start(t, Config{}, tuning{dialTimeout: time.Millisecond, dial: hangingDial(&dialing)})
@@ -168,7 +168,7 @@ func resolve(t *testing.T, g *ipGuest, name string, tcp bool) *dns.Msg {
 	return m
 }
 
-// TestNoDHCP: nobody answers.
+// TestNoDHCP: there is no answer.
 func TestNoDHCP(t *testing.T) {
 	n := start(t, Config{DisableDHCP: true}, tuning{})
 	_, err := vnettest.Attach(t, n, fakeguest.Options{Timeout: 50 * time.Millisecond}).Configure()
@@ -178,20 +178,6 @@ func TestNoDHCP(t *testing.T) {
 	_, err = g.Ping(gatewayIP, 1)
 	assert.NoError(t, err)
 	assert.Nil(t, n.gw.dhcp)
-}
-
-// TestQueuesTakeTurns: of what one read brought, each session has its first run handled before any has its second one.
-func TestQueuesTakeTurns(t *testing.T) {
-	q := queues{bySession: map[uint64]int{}}
-	for range 2 {
-		for i, session := range []uint64{7, 7, 9, 7, 9, 1 << 62} {
-			q.put(session, frame.NewBatch(nil, i))
-		}
-		var got []string
-		q.handle(func(session uint64, b frame.Batch) { got = append(got, fmt.Sprint(session, " ", b.Len())) })
-		assert.Equal(t, []string{"7 0", "9 2", fmt.Sprint(uint64(1<<62), " 5"), "7 1", "9 4", "7 3"}, got)
-	}
-	q.handle(func(uint64, frame.Batch) { assert.Fail(t, "it is empty") })
 }
 
 // FuzzFrames feeds any frames to the gateway of a running network: there is no panic, the gateway keeps answering,

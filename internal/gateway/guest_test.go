@@ -178,7 +178,7 @@ func newIPGuest(t testing.TB, n *Network, mac string, ip netip.Addr) *ipGuest {
 	p, err := n.Attach(context.Background(), network.PortOptions{Name: "guest " + mac}, g)
 	require.NoError(t, err)
 	g.port = p
-	g.wg.Go(g.out.run)
+	go g.out.run()
 	g.wg.Go(g.run)
 	t.Cleanup(g.close)
 	return g
@@ -187,7 +187,6 @@ func newIPGuest(t testing.TB, n *Network, mac string, ip netip.Addr) *ipGuest {
 func (g *ipGuest) close() {
 	_ = g.port.Close()
 	close(g.in)
-	g.out.close()
 	g.wg.Wait()
 	g.stack.Destroy()
 }

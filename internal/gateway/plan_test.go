@@ -90,6 +90,8 @@ func TestPlan(t *testing.T) {
 	}
 	_, err := Config{Mode: network.ModeBridged}.Facts()
 	assert.ErrorIs(t, err, ErrBridged)
+	assert.Equal(t, "0.0.0.0", Config{Mode: network.ModeShared}.ForwardAddress().String())
+	assert.Equal(t, "127.0.0.1", Config{Mode: network.ModeHost}.ForwardAddress().String(), "the outside stays out")
 }
 
 // TestIdentity: the gateway's addresses are the same in every life of a network, and others in another network.
@@ -198,7 +200,7 @@ func TestPrivate(t *testing.T) {
 	}{
 		{"loopback", "127.0.0.1:9105", loopback4, port, true},
 		{"loopback, another port", "127.0.0.1:9105", loopback4, port + 1, false},
-		{"loopback, somebody else", "127.0.0.1:9105", outside, port, false},
+		{"loopback, another target", "127.0.0.1:9105", outside, port, false},
 		{"another address of loopback", "127.0.0.2:9105", loopback4, port, false},
 		{"IPv6 loopback", "[::1]:9105", loopback4, port, false},
 		{"an address of the host", "203.0.113.9:9105", outside, port, true},
@@ -208,7 +210,7 @@ func TestPrivate(t *testing.T) {
 		{"all, by loopback, in IPv6", "[::]:9105", loopback4, port, true},
 		{"all, by the host's own", "0.0.0.0:9105", own, port, true},
 		{"all, another port", "0.0.0.0:9105", loopback4, port + 1, false},
-		{"all, somebody else", "0.0.0.0:9105", outside, port, false},
+		{"all, another target", "0.0.0.0:9105", outside, port, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			p := plan{private: netip.MustParseAddrPort(tt.at)}

@@ -34,7 +34,7 @@ const (
 	KindConfig  byte = iota + 1 // a Config
 	KindLease                   // a dhcp.Lease of the gateway before this one
 	KindForward                 // an int, the number of a forward in Config; its socket comes with the message
-	KindStart                   // nothing: all of the above has been sent
+	KindStart                   // nothing: the configuration and all leases have been sent
 	kindSession                 // 8 bytes, big-endian: the session that the frames behind it come from
 	KindGone                    // a uint64: that session has ended
 	KindAsk                     // a uint64, which the answer has as well

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/gateway"
@@ -31,8 +32,6 @@ type GatewayState struct {
 	Rest     []byte `json:"rest,omitempty"` // was read from it, and is not a whole frame yet
 	Owed     []byte `json:"owed,omitempty"` // is to be written before anything else
 	Sessions uint64 `json:"sessions"`       // that had no number
-
-	process gateway.Process // where the program is the same
 }
 
 // record is what is known of the gateway's lives.
@@ -71,7 +70,7 @@ func (n *Network) Detach() (*Inherited, error) {
 	default:
 	}
 	i := &Inherited{Pair: l.conn.UnixConn, Sockets: n.fwd.sockets, State: GatewayState{
-		record: s.record, PID: l.proc.PID(), Rest: l.buf[:l.have], Owed: l.left, Sessions: n.unnumbered.Load(), process: l.proc,
+		record: s.record, PID: l.proc.Pid, Rest: l.buf[:l.have], Owed: l.left, Sessions: n.unnumbered.Load(),
 	}}
 	n.detached.Store(true)
 	return i, nil
@@ -93,12 +92,9 @@ func (l *life) leave() {
 // adopt goes on with a gateway of the network before this one.
 func (s *supervisor) adopt(i *Inherited) (*life, error) {
 	st := &i.State
-	p := st.process
-	if p == nil {
-		var err error
-		if p, err = gateway.Adopt(st.PID); err != nil {
-			return nil, err
-		}
+	p, err := os.FindProcess(st.PID) // a child of this process, from before it became this program or from this one
+	if err != nil {
+		return nil, err
 	}
 	l, err := s.newLife(i.Pair, p)
 	if err != nil {
@@ -106,7 +102,8 @@ func (s *supervisor) adopt(i *Inherited) (*life, error) {
 	}
 	if v := st.Hello.Protocol; v != gateway.Protocol {
 		l.end()
-		return nil, errors.Join(fmt.Errorf("it speaks protocol %d, this program %d", v, gateway.Protocol), p.Wait())
+		_, err := p.Wait()
+		return nil, errors.Join(fmt.Errorf("it speaks protocol %d, this program %d", v, gateway.Protocol), err)
 	}
 	_ = i.Pair.SetDeadline(time.Time{})
 	l.inherited, l.ready = true, true

@@ -33,7 +33,7 @@ var (
 type life struct {
 	sup  *supervisor
 	conn *gateway.Pair
-	proc gateway.Process
+	proc *os.Process
 	buf  []byte
 	have int  // bytes in buf
 	bulk bool // the last read brought much
@@ -58,7 +58,7 @@ type life struct {
 	ending   sync.Once
 }
 
-func (s *supervisor) newLife(conn *net.UnixConn, p gateway.Process) (*life, error) {
+func (s *supervisor) newLife(conn *net.UnixConn, p *os.Process) (*life, error) {
 	pair, err := gateway.PairOf(conn)
 	if err != nil {
 		return nil, err
@@ -93,8 +93,8 @@ func (l *life) run() error {
 	}
 	l.end()
 	writer.Wait()
-	if how := l.proc.Wait(); how != nil && !errors.Is(err, errHung) && l.failure == nil {
-		err = how
+	if how, _ := l.proc.Wait(); how != nil && !how.Success() && !errors.Is(err, errHung) && l.failure == nil {
+		err = errors.New(how.String())
 	}
 	return err
 }
@@ -142,7 +142,7 @@ func (l *life) introduce() error {
 	for _, lease := range n.leases.all() {
 		b = gateway.AppendMessage(b, gateway.KindLease, lease)
 	}
-	if _, err := l.conn.Write(b); err != nil {
+	if _, err := l.conn.Write(gateway.AppendMessage(b, gateway.KindStart, nil)); err != nil {
 		return err
 	}
 	for i := range n.opts.Forwards {
@@ -150,8 +150,7 @@ func (l *life) introduce() error {
 			return err
 		}
 	}
-	_, err := l.conn.Write(gateway.AppendMessage(nil, gateway.KindStart, nil))
-	return err
+	return nil
 }
 
 // read handles what comes from the gateway until the end, and asks it at each tick whether it works.

@@ -15,7 +15,7 @@ type Options struct {
 	gateway.Config
 
 	// Start starts a gateway on its end of a pair of sockets, which it takes over.
-	Start func(end *os.File) (gateway.Process, error)
+	Start func(end *os.File) (*os.Process, error)
 	// Inherited is a gateway that runs already, and goes on with Resume; nil = one is started. After an error of New it is still the
 	// caller's.
 	Inherited *Inherited

@@ -37,7 +37,7 @@ func (s *supervisor) status(hello gateway.Hello) status.Gateway {
 		g.Error = text(s.err.Error())
 	}
 	if s.life != nil && s.state == running {
-		g.PID, g.UID, g.Version, g.Protocol = s.life.proc.PID(), hello.UID, hello.Version, hello.Protocol
+		g.PID, g.UID, g.Version, g.Protocol = s.life.proc.Pid, hello.UID, hello.Version, hello.Protocol
 		g.Rights = hello.Error
 	}
 	return g

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"os/exec"
 	"strings"
 	"sync"
 	"syscall"
@@ -33,7 +34,7 @@ var quick = tuning{tick: 20 * time.Millisecond, minDelay: time.Millisecond}
 // one before; guests keep their ports.
 func TestGatewayIsReplaced(t *testing.T) {
 	f := forwardTo(t, "tcp", 80)
-	o := Options{Start: process(), tune: tuning{tick: 200 * time.Millisecond}}
+	o := Options{tune: tuning{tick: 200 * time.Millisecond}}
 	o.Forwards = []network.Forward{f}
 	n := start(t, o)
 	g := attach(t, n, fakeguest.Options{Name: "web"})
@@ -95,28 +96,22 @@ type liar struct {
 	told int
 }
 
-func (x *liar) start(end *os.File) (gateway.Process, error) {
+func (x *liar) start(end *os.File) (*os.Process, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.told++; x.told > 1 {
-		return gateway.Goroutine(end)
+		return process(end)
 	}
-	p := lying{make(chan struct{})}
 	says := x.says
 	go func() {
-		defer close(p.done)
 		defer end.Close()
 		_, _ = end.Write(says)
 		_, _ = io.Copy(io.Discard, end)
 	}()
-	return p, nil
+	c := exec.Command("sleep", "1000") // until it is killed
+	err := c.Start()
+	return c.Process, err
 }
-
-type lying struct{ done chan struct{} }
-
-func (lying) PID() int      { return 0 }
-func (lying) Kill() error   { return nil }
-func (p lying) Wait() error { <-p.done; return nil }
 
 // TestLies: a gateway that says what cannot be is replaced, and nothing of it counts.
 func TestLies(t *testing.T) {
@@ -298,7 +293,7 @@ func FuzzFromGateway(f *testing.F) {
 	f.Add(hello)
 	f.Add(gateway.AppendMessage(hello, gateway.KindLeased, dhcp.Lease{MAC: net.HardwareAddr{2, 0, 0, 0, 0, 1}, IP: netip.MustParseAddr("192.168.105.9"), Left: 1}))
 	f.Add(frame.Append(hello, make([]byte, 60)))
-	o := Options{Start: func(*os.File) (gateway.Process, error) { return nil, errors.New("none") }, tune: tuning{minDelay: time.Hour}}
+	o := Options{Start: func(*os.File) (*os.Process, error) { return nil, errors.New("none") }, tune: tuning{minDelay: time.Hour}}
 	n := start(f, o)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		l := &life{sup: &n.gw}
