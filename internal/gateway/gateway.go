@@ -69,9 +69,8 @@ type tuning struct {
 	elapsed     func() time.Duration // DHCP's clock; nil = monotonic
 	dialTimeout time.Duration
 	udpIdle     time.Duration
-	dnsPort     string             // of the host's resolvers
-	onStart     func()             // called when it has started; nil = nothing
-	onFrame     func(frame []byte) // called with each frame before it reaches the stack; nil = nothing
+	dnsPort     string // of the host's resolvers
+	onStart     func() // called when it has started; nil = nothing
 	dial        func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
@@ -122,9 +121,6 @@ func (g *gateway) start() (err error) {
 }
 
 func (g *gateway) handle(src uint64, f []byte) {
-	if g.tune.onFrame != nil {
-		g.tune.onFrame(f)
-	}
 	if g.joined.join(f) {
 		return
 	}

@@ -147,9 +147,6 @@ func AppendMessage(dst []byte, kind byte, body any) []byte {
 	return append(append(dst, kind), b...)
 }
 
-// SessionLen is the length of what AppendSession appends.
-const SessionLen = headLen + 8
-
 // AppendSession appends the message that the frames behind it come from a session.
 func AppendSession(dst []byte, id uint64) []byte {
 	dst = binary.BigEndian.AppendUint32(dst, messageBit|(1+8))

@@ -82,10 +82,8 @@ func (n *Network) Resume() { n.gw.goOn() }
 // leave ends the life but for the gateway: first the writer, when all that waits is written, then the reader. The caller holds
 // sup.mu.
 func (l *life) leave() {
-	l.mu.Lock()
 	l.leaving = true
 	_ = l.conn.SetWriteDeadline(time.Now().Add(flushTime))
-	l.mu.Unlock()
 	l.sup.queue.wake()
 }
 

@@ -43,19 +43,17 @@ type life struct {
 	lines     int  // logged since the last tick
 	failure   error
 
-	unanswered int // ticks; guarded by sup.mu
+	unanswered int      // ticks; guarded by sup.mu
+	leaving    bool     // the writer ends when the queue is empty; guarded by sup.mu
+	late       chan int // forwards to pass
 
-	turn sync.Mutex // of the goroutine that writes; taken before mu
+	turn sync.Mutex // of the goroutine that writes
 	open bool       // clients' readers may write themselves
 	left []byte     // the end of what was begun
 	head []byte
 
-	mu       sync.Mutex
-	messages []byte // for the writer, before the queue
-	forwards []int  // to pass
-	leaving  bool   // the writer ends when the queue is empty
-	done     chan struct{}
-	ending   sync.Once
+	done   chan struct{}
+	ending sync.Once
 }
 
 func (s *supervisor) newLife(conn *net.UnixConn, p *os.Process) (*life, error) {
@@ -63,7 +61,9 @@ func (s *supervisor) newLife(conn *net.UnixConn, p *os.Process) (*life, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &life{sup: s, conn: pair, proc: p, buf: make([]byte, bufferSize), done: make(chan struct{})}, nil
+	return &life{
+		sup: s, conn: pair, proc: p, buf: make([]byte, bufferSize), late: make(chan int, len(s.net.opts.Forwards)), done: make(chan struct{}),
+	}, nil
 }
 
 // spawn starts a gateway.
@@ -101,9 +101,13 @@ func (l *life) run() error {
 
 // abandoned tells whether err is the end by Detach.
 func (l *life) abandoned(err error) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.leaving && errors.Is(err, os.ErrDeadlineExceeded)
+	return errors.Is(err, os.ErrDeadlineExceeded) && l.isLeaving()
+}
+
+func (l *life) isLeaving() bool {
+	l.sup.mu.Lock()
+	defer l.sup.mu.Unlock()
+	return l.leaving
 }
 
 // end closes the pair, which ends the gateway, and sees to it that it ends.
@@ -118,7 +122,7 @@ func (l *life) end() {
 // greet waits for hello and tells the gateway what it is to do.
 func (l *life) greet() error {
 	if l.inherited {
-		l.send(gateway.AppendMessage(nil, gateway.KindBack, nil))
+		l.sup.queue.message(0, gateway.KindBack, nil)
 		return nil
 	}
 	_ = l.conn.SetDeadline(time.Now().Add(helloTime))
@@ -156,11 +160,11 @@ func (l *life) introduce() error {
 // read handles what comes from the gateway until the end, and asks it at each tick whether it works.
 func (l *life) read(tick time.Duration) error {
 	for next := time.Now().Add(tick); ; next = time.Now().Add(tick) {
-		l.mu.Lock()
+		l.sup.mu.Lock()
 		if !l.leaving {
 			_ = l.conn.SetReadDeadline(next)
 		}
-		l.mu.Unlock()
+		l.sup.mu.Unlock()
 		err := l.receive()
 		for err == nil {
 			err = l.receive()
@@ -179,10 +183,9 @@ func (l *life) tick() error {
 	s := l.sup
 	for _, i := range s.net.fwd.late() {
 		s.net.tellForward(i, s.net.opts.Forwards[i])
-		l.mu.Lock()
-		l.forwards = append(l.forwards, i)
-		l.mu.Unlock()
+		l.late <- i // once for each
 	}
+	s.queue.wake()
 	l.lines = 0
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -190,7 +193,7 @@ func (l *life) tick() error {
 		return errHung
 	}
 	l.unanswered++
-	s.question(l)
+	s.question()
 	return nil
 }
 

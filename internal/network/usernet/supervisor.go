@@ -69,26 +69,20 @@ func (s *supervisor) Deliver(frame.Batch) {}
 // DeliverFrom implements bridge.sourceSink.
 func (s *supervisor) DeliverFrom(source any, b frame.Batch) {
 	session := source.(uint64)
-	if l := s.now.Load(); l != nil && s.wantsAll(b) && l.deliver(session, b) {
-		return
-	}
-	unwanted, full := s.queue.putAll(session, b, s.wants)
-	if unwanted+full > 0 {
-		s.unwanted.Add(uint64(unwanted))
-		s.full.Add(uint64(full))
-	}
+	b.Runs(s.wants, func(run frame.Batch) {
+		if l := s.now.Load(); l == nil || !l.deliver(session, run) {
+			s.full.Add(uint64(s.queue.put(session, run)))
+		}
+	})
 }
 
-func (s *supervisor) wants(f []byte) bool { return gateway.Wants(s.mac, f) }
-
-func (s *supervisor) wantsAll(b frame.Batch) bool {
-	it := b.Iter()
-	for it.Next() {
-		if !s.wants(it.Frame()) {
-			return false
-		}
+// wants counts the frames in which the gateway has no interest.
+func (s *supervisor) wants(f []byte) bool {
+	wanted := gateway.Wants(s.mac, f)
+	if !wanted {
+		s.unwanted.Add(1)
 	}
-	return true
+	return wanted
 }
 
 // gone tells the gateway that a session has ended.
@@ -97,7 +91,7 @@ func (s *supervisor) gone(session uint64) {
 	leaving := s.leaving
 	s.mu.Unlock()
 	if !leaving {
-		s.queue.gone(session)
+		s.queue.message(session, gateway.KindGone, session)
 	}
 }
 
@@ -245,7 +239,7 @@ func (s *supervisor) ask() (hello gateway.Hello, now gateway.Answer) {
 	if s.life == nil || s.state != running {
 		return s.Hello, add(gateway.Answer{}, s.Counters)
 	}
-	number := s.question(s.life)
+	number := s.question()
 	for s.Last.Ask < number && s.life != nil {
 		answered := s.answered
 		s.mu.Unlock()
@@ -262,8 +256,8 @@ func (s *supervisor) ask() (hello gateway.Hello, now gateway.Answer) {
 }
 
 // question sends one and returns its number. The caller holds mu.
-func (s *supervisor) question(l *life) uint64 {
+func (s *supervisor) question() uint64 {
 	s.Asked++
-	l.send(gateway.AppendMessage(nil, gateway.KindAsk, s.Asked))
+	s.queue.message(0, gateway.KindAsk, s.Asked)
 	return s.Asked
 }

@@ -197,38 +197,35 @@ func TestLogLines(t *testing.T) {
 func TestQueueIsFair(t *testing.T) {
 	q := newQueue()
 	one := frame.NewBatch(frame.Append(nil, make([]byte, frame.MaxEthernetLen)), 1)
-	all := func([]byte) bool { return true }
 	sent, full := 0, 0
 	for range 20 * queueTotal / len(one.Bytes()) {
-		_, n := q.putAll(1, one, all)
-		full += n
+		full += q.put(1, one)
 		sent++
 	}
 	assert.LessOrEqual(t, q.bytes, queuePerSession)
 	assert.Equal(t, sent-q.bytes/len(one.Bytes()), full)
 	for src := range uint64(20) { // as many as the total has room for, and more
 		for range queuePerSession / len(one.Bytes()) {
-			q.putAll(2+src, one, all)
+			q.put(2+src, one)
 		}
 	}
 	assert.LessOrEqual(t, q.bytes, queueTotal+20*queueShare)
-	q.putAll(99, one, all)
-	q.gone(99)
-	q.gone(100) // had nothing to send
-	unwanted, _ := q.putAll(99, one, func([]byte) bool { return false })
-	assert.Equal(t, 1, unwanted)
+	q.put(99, one)
+	q.message(99, gateway.KindGone, uint64(99))
+	q.message(100, gateway.KindGone, uint64(100)) // had nothing to send
 	seen := map[uint64]string{}
 	for range 23 {
-		c := q.next()
-		seen[c.session] = string(c.buf)
-		q.free(c)
+		w := q.next()
+		seen[w.session] = string(w.buf)
+		q.free(w)
+		q.put(1, one) // goes on, and has its turn after the others
 	}
 	assert.Len(t, seen, 23, "each had a turn")
 	gone := string(gateway.AppendMessage(nil, gateway.KindGone, uint64(99)))
 	assert.Equal(t, string(gateway.AppendSession(nil, 99))+string(one.Bytes())+gone, seen[99])
 	assert.Len(t, seen[100], len(gateway.AppendSession(nil, 100))+len(gone)+1)
-	for c := q.next(); c != nil; c = q.next() {
-		q.free(c)
+	for w := q.next(); w != nil; w = q.next() {
+		q.free(w)
 	}
 	assert.Zero(t, q.bytes)
 	assert.LessOrEqual(t, len(q.spare), spareCount)

@@ -27,14 +27,6 @@ func (l *life) pass(i int) error {
 	}), err)
 }
 
-// send gives the writer a message.
-func (l *life) send(message []byte) {
-	l.mu.Lock()
-	l.messages = append(l.messages, message...)
-	l.mu.Unlock()
-	l.sup.queue.wake()
-}
-
 // deliver writes frames of a session if the pair takes them now and nothing waits. It reports false if they are to be queued. What a
 // pair takes in part is left to the writer.
 func (l *life) deliver(session uint64, b frame.Batch) bool {
@@ -85,25 +77,19 @@ func (l *life) write() {
 
 // writeNext writes what is first in turn, and reports whether there was something. The caller has the turn.
 func (l *life) writeNext() (more bool, err error) {
-	l.mu.Lock()
-	messages, forwards, leaving := l.messages, l.forwards, l.leaving
-	l.messages, l.forwards = nil, nil
-	l.mu.Unlock()
+	leaving := l.isLeaving()
 	if err := l.put(nil); err != nil { // what is left
 		return false, err
 	}
-	for _, i := range forwards {
-		if err := l.pass(i); err != nil {
-			return false, err
-		}
+	select {
+	case i := <-l.late:
+		return true, l.pass(i)
+	default:
 	}
-	if len(messages) > 0 {
-		return true, l.put(messages)
-	}
-	if c := l.sup.queue.next(); c != nil {
-		defer l.sup.queue.free(c)
-		if err = l.put(c.buf); err != nil && !leaving {
-			l.sup.lost.Add(uint64(c.n))
+	if w := l.sup.queue.next(); w != nil {
+		defer l.sup.queue.free(w)
+		if err = l.put(w.buf); err != nil && !leaving {
+			l.sup.lost.Add(uint64(w.frames))
 		}
 		return true, err
 	}
@@ -138,8 +124,8 @@ func (l *life) put(b []byte) error {
 
 // written ends the reader of a life that is left: nothing more is to come from here.
 func (l *life) written() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	l.sup.mu.Lock()
+	defer l.sup.mu.Unlock()
 	if l.leaving {
 		_ = l.conn.SetReadDeadline(time.Unix(1, 0))
 	}
