@@ -122,10 +122,8 @@ func (g *gateway) message(kind byte, body []byte) (err error) {
 		var ask uint64
 		err = json.Unmarshal(body, &ask)
 		g.out.putMessage(KindAnswer, g.answer(ask))
-	case KindAway:
-		g.awake.Lock()
-	case KindBack:
-		g.awake.Unlock()
+	case KindAway, KindBack:
+		g.awake.set(kind == KindBack)
 	}
 	return err
 }
@@ -150,7 +148,21 @@ func (g *gateway) answer(ask uint64) Answer {
 }
 
 // awake is where those wait that would read from the host while no daemon reads the pair: then it is locked.
-type awake struct{ sync.RWMutex }
+type awake struct {
+	sync.RWMutex
+	asleep bool // touched by the gateway's goroutine only
+}
+
+// set locks or unlocks it. A daemon that could not say that it goes away says all the same that it is back.
+func (a *awake) set(awake bool) {
+	switch {
+	case a.asleep && awake:
+		a.Unlock()
+	case !a.asleep && !awake:
+		a.Lock()
+	}
+	a.asleep = !awake
+}
 
 func (a *awake) wait() {
 	a.RLock()
